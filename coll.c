@@ -1,0 +1,2 @@
+#define COLL_IMPLEMENTATION
+#include "coll.h"

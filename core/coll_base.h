@@ -1,0 +1,207 @@
+/* coll_base.h - what everything stands on: time, memory, text, log lines, the record of a failure. */
+#ifndef COLL_BASE_H
+#define COLL_BASE_H
+
+#include <errno.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define COLL__UNUSED __attribute__((unused))
+#define COLL__PRINTF(text_at, first) __attribute__((format(printf, text_at, first)))
+
+enum { COLL__LINE = 128 };                        /* bytes that two cores never share: a pair of cache lines  */
+
+/* ---- >>arithmetic ---- */
+
+static inline size_t coll__least(size_t a, size_t b) { return a < b ? a : b; }
+static inline size_t coll__most(size_t a, size_t b) { return a > b ? a : b; }
+static inline size_t coll__round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
+
+/* `rank` taken round the circle of `size`; it may be up to one turn off on either side. */
+static inline int coll__wrap(int rank, int size)
+{
+    return rank >= size ? rank - size : rank < 0 ? rank + size : rank;
+}
+
+/* ---- >>clock: monotonic, in nanoseconds ---- */
+
+static inline int64_t coll__now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+enum { COLL__MS = 1000000 };
+static const int64_t coll__never = INT64_MAX;
+
+/* The moment `ms` from now; 0 or less is never. */
+static inline int64_t coll__deadline(int ms) { return ms > 0 ? coll__now() + (int64_t)ms * COLL__MS : coll__never; }
+
+/* Milliseconds until `deadline`, rounded up, at most `most`. */
+static inline int coll__ms_until(int64_t deadline, int most)
+{
+    if (deadline == coll__never) return most;
+    const int64_t left = deadline - coll__now();
+    if (left <= 0) return 0;
+    const int64_t ms = (left + COLL__MS - 1) / COLL__MS;
+    return ms < most ? (int)ms : most;
+}
+
+/* A short pause that tells the core we are spinning. */
+static inline void coll__relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Processors that this process may use. */
+static COLL__UNUSED int coll__processors(void)
+{
+    unsigned long mask[1024 / (8 * sizeof(long))];
+    const long got = syscall(SYS_sched_getaffinity, 0, sizeof mask, mask);
+    int n = 0;
+
+    for (long i = 0; i < got / (long)sizeof(long); i++) n += __builtin_popcountl(mask[i]);
+    return n > 0 ? n : 1;
+}
+
+/* ---- >>text: bounded, always terminated ---- */
+
+static COLL__PRINTF(3, 4) void coll__print(char *text, size_t room, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, room, format, list);
+    va_end(list);
+}
+
+/* Append to what is there. */
+static COLL__UNUSED COLL__PRINTF(3, 4) void coll__append(char *text, size_t room, const char *format, ...)
+{
+    const size_t used = strlen(text);
+    va_list list;
+    va_start(list, format);
+    if (used < room) vsnprintf(text + used, room - used, format, list);
+    va_end(list);
+}
+
+/* Append the members of a set of ranks as ranges: "3, 5-7". */
+static COLL__UNUSED void coll__append_ranks(char *text, size_t room, const unsigned char *is_member, int size)
+{
+    const char *comma = "";
+
+    for (int r = 0; r < size; r++) {
+        if (!is_member[r]) continue;
+        int last = r;
+        while (last + 1 < size && is_member[last + 1]) last++;
+        if (last == r) coll__append(text, room, "%s%d", comma, r);
+        else coll__append(text, room, "%s%d%s%d", comma, r, last == r + 1 ? ", " : "-", last);
+        comma = ", ";
+        r = last;
+    }
+}
+
+COLL_API const char *coll_status_text(coll_status status)
+{
+    switch (status) {
+#define COLL__STATUS_CASE(name, value, text) case name: return text;
+    COLL__STATUS_TABLE(COLL__STATUS_CASE)
+#undef COLL__STATUS_CASE
+    case COLL__STATUS_LIMIT: break;
+    }
+    return "unknown status";
+}
+
+/* ---- >>bytes: numbers as they travel, least significant byte first ---- */
+
+static inline void coll__put16(unsigned char *at, uint32_t v) { at[0] = (unsigned char)v; at[1] = (unsigned char)(v >> 8); }
+static inline void coll__put32(unsigned char *at, uint32_t v) { coll__put16(at, v & 0xffff); coll__put16(at + 2, v >> 16); }
+static inline void coll__put64(unsigned char *at, uint64_t v) { coll__put32(at, (uint32_t)v); coll__put32(at + 4, (uint32_t)(v >> 32)); }
+static inline uint32_t coll__get16(const unsigned char *at) { return (uint32_t)at[0] | (uint32_t)at[1] << 8; }
+static inline uint32_t coll__get32(const unsigned char *at) { return coll__get16(at) | coll__get16(at + 2) << 16; }
+static inline uint64_t coll__get64(const unsigned char *at) { return coll__get32(at) | (uint64_t)coll__get32(at + 4) << 32; }
+
+/* ---- >>memory ---- */
+
+/* Zeroed memory that shares no cache line with anything else, or NULL; freed with free. */
+static COLL__UNUSED void *coll__allocate(size_t length)
+{
+    void *at = NULL;
+
+    length = coll__round_up(length ? length : 1, COLL__LINE);
+    if (posix_memalign(&at, COLL__LINE, length)) return NULL;
+    memset(at, 0, length);
+    return at;
+}
+
+/* A word that reads 1, and 0 in a forked child, whose copy of the page the kernel wipes.  NULL: no memory. */
+static COLL__UNUSED unsigned char *coll__fork_guard(void)
+{
+    void *page = mmap(NULL, 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (page == MAP_FAILED) return NULL;
+#if defined(MADV_WIPEONFORK)
+    (void)madvise(page, 1, MADV_WIPEONFORK);      /* kernels before 4.14 lack it: then a fork goes unnoticed    */
+#endif
+    *(unsigned char *)page = 1;
+    return (unsigned char *)page;
+}
+
+static COLL__UNUSED void coll__fork_guard_free(unsigned char *guard)
+{
+    if (guard) munmap(guard, 1);
+}
+
+/* ---- >>log: to the program's hook, or to stderr ---- */
+
+typedef struct coll__log {
+    coll_log_level level;
+    void (*hook)(void *context, coll_log_level level, const char *line);
+    void *context;
+} coll__log;
+
+static COLL__UNUSED COLL__PRINTF(3, 4) void coll__say(const coll__log *log, coll_log_level level, const char *format, ...)
+{
+    char line[512];
+    va_list list;
+
+    if (level > log->level) return;
+    va_start(list, format);
+    vsnprintf(line, sizeof line, format, list);
+    va_end(list);
+    if (log->hook) log->hook(log->context, level, line);
+    else fprintf(stderr, "coll: %s\n", line);
+}
+
+/* ---- >>failure: the first one is kept ---- */
+
+/* Fill *failure unless it already holds one.  Gives the status it holds then. */
+static COLL__PRINTF(4, 5) coll_status coll__blame(coll_failure *failure, coll_status status, int rank, const char *format, ...)
+{
+    va_list list;
+
+    if (failure->status != COLL_OK) return failure->status;
+    failure->rank = rank;
+    va_start(list, format);
+    vsnprintf(failure->text, sizeof failure->text, format, list);
+    va_end(list);
+    return failure->status = status;
+}
+
+/* The sentence behind coll_error(NULL): of this thread's last communicator that could not be made. */
+static __thread char coll__start_error[320];
+
+#endif /* COLL_BASE_H */

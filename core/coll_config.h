@@ -1,0 +1,179 @@
+/* coll_config.h - what a communicator is to be: from the caller, from the environment, from the launcher. */
+#ifndef COLL_CONFIG_H
+#define COLL_CONFIG_H
+
+/* Where launchers write the rank and the size; the first complete pair counts. */
+static const struct coll__launcher {
+    const char *name, *rank, *size, *local_rank, *local_size;
+} coll__launchers[] = {
+    { "coll-run", "COLL_RANK",            "COLL_SIZE",            "COLL_LOCAL_RANK",            "COLL_LOCAL_SIZE" },
+    { "torchrun", "RANK",                 "WORLD_SIZE",           "LOCAL_RANK",                 "LOCAL_WORLD_SIZE" },
+    { "Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE" },
+    { "MPICH",    "PMI_RANK",             "PMI_SIZE",             "MPI_LOCALRANKID",            "MPI_LOCALNRANKS" },
+    { "Slurm",    "SLURM_PROCID",         "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID",              "SLURM_STEP_TASKS_PER_NODE" },
+};
+
+enum { COLL__SIZE_MOST = 65536, COLL__ADDRESS_ROOM = 300 };
+
+/* A configuration without defaults left in it. */
+typedef struct coll__settings {
+    coll_config config;
+    int         local_rank, local_size;
+    const char *source;                           /* who said the rank: "the configuration", "torchrun", ...  */
+    char        address[COLL__ADDRESS_ROOM];
+} coll__settings;
+
+static COLL__PRINTF(2, 3) coll_status coll__start_failed(coll_status status, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    vsnprintf(coll__start_error, sizeof coll__start_error, format, list);
+    va_end(list);
+    return status;
+}
+
+/* The whole of `text` as a number within low..high. */
+static bool coll__parse_int(const char *text, long low, long high, int *out)
+{
+    char *end;
+
+    if (!text || !*text) return false;
+    errno = 0;
+    const long value = strtol(text, &end, 10);
+    if (errno || *end || value < low || value > high) return false;
+    *out = (int)value;
+    return true;
+}
+
+/* An environment variable as a number: 0 when it is not set; false, with the sentence, when it is nonsense. */
+static bool coll__environment_int(const char *name, long low, long high, int *out)
+{
+    const char *text = getenv(name);
+
+    if (!text || !*text || coll__parse_int(text, low, high, out)) return true;
+    coll__start_failed(COLL_ERR_ARGUMENT, "%s=%s is not a number from %ld to %ld", name, text, low, high);
+    return false;
+}
+
+/* ---- >>who: rank and size ---- */
+
+static coll_status coll__settle_rank(coll__settings *s)
+{
+    coll_config *c = &s->config;
+    const struct coll__launcher *found = NULL;
+
+    s->source = "the configuration";
+    for (size_t i = 0; c->size == 0 && i < sizeof coll__launchers / sizeof *coll__launchers; i++) {
+        const struct coll__launcher *l = &coll__launchers[i];
+        int rank = 0, size = 0;
+        const bool has_rank = getenv(l->rank) && *getenv(l->rank), has_size = getenv(l->size) && *getenv(l->size);
+        if (i == 0 && has_rank != has_size)
+            return coll__start_failed(COLL_ERR_ARGUMENT, "%s is set but %s is not", has_rank ? l->rank : l->size,
+                                      has_rank ? l->size : l->rank);
+        if (!has_rank || !has_size) continue;
+        if (!coll__environment_int(l->size, 1, COLL__SIZE_MOST, &size) || !coll__environment_int(l->rank, 0, size - 1, &rank))
+            return COLL_ERR_ARGUMENT;
+        if (!found) {
+            found = l;
+            c->rank = rank;
+            s->config.size = size;
+            s->local_size = 1;
+            if (!coll__environment_int(l->local_rank, 0, size - 1, &s->local_rank)) return COLL_ERR_ARGUMENT;
+            if (i != 4 && !coll__environment_int(l->local_size, 1, size, &s->local_size)) return COLL_ERR_ARGUMENT;
+            s->source = l->name;
+            break;
+        }
+    }
+    if (c->size == 0) {
+        s->source = "nothing in the environment";
+        c->size = 1;
+        c->rank = 0;
+    }
+    if (c->size < 0 || c->size > COLL__SIZE_MOST)
+        return coll__start_failed(COLL_ERR_ARGUMENT, "size %d is not within 1 to %d", c->size, COLL__SIZE_MOST);
+    if (c->rank < 0 || c->rank >= c->size)
+        return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d is not within 0 to %d, for a size of %d", c->rank, c->size - 1, c->size);
+    return COLL_OK;
+}
+
+/* Two launchers that disagree on the size are a trap: many worlds of one, or ranks that wait for ever. */
+static coll_status coll__settle_conflicts(const coll__settings *s, bool is_explicit)
+{
+    for (size_t i = 0; !is_explicit && i < sizeof coll__launchers / sizeof *coll__launchers; i++) {
+        const struct coll__launcher *l = &coll__launchers[i];
+        int size = 0;
+        if (!getenv(l->rank) || !coll__parse_int(getenv(l->size), 1, COLL__SIZE_MOST, &size)) continue;
+        if (size != s->config.size)
+            return coll__start_failed(COLL_ERR_ARGUMENT, "%s says %d ranks, but %s=%d (%s) is set too: unset one of them",
+                                      s->source, s->config.size, l->size, size, l->name);
+    }
+    return COLL_OK;
+}
+
+/* ---- >>where: the address of rank 0 ---- */
+
+static coll_status coll__settle_address(coll__settings *s)
+{
+    coll_config *c = &s->config;
+    const char *host = getenv("MASTER_ADDR"), *port = getenv("MASTER_PORT"), *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
+    int number = 0;
+
+    if (!c->address) c->address = getenv("COLL_ADDR");
+    if (c->address && *c->address) {
+        coll__print(s->address, sizeof s->address, "%s", c->address);
+    } else if (host && *host && port && *port) {
+        if (!coll__parse_int(port, 1, 65535, &number))
+            return coll__start_failed(COLL_ERR_ARGUMENT, "MASTER_PORT=%s is not a number from 1 to 65535", port);
+        /* torchrun's own store listens at MASTER_PORT when its agent serves it: ours is the port behind */
+        if (agent && !strcmp(agent, "True")) number++;
+        coll__print(s->address, sizeof s->address, strchr(host, ':') ? "[%.200s]:%d" : "%.200s:%d", host, number);
+    } else if (c->size > 1) {
+        return coll__start_failed(COLL_ERR_ARGUMENT, "%s says rank %d of %d, but not where rank 0 is: set COLL_ADDR=host:port",
+                                  s->source, c->rank, c->size);
+    }
+    c->address = s->address;
+    return COLL_OK;
+}
+
+/* ---- >>how ---- */
+
+static coll_status coll__settle_log(coll_config *c)
+{
+    static const char *const names[] = { "error", "warn", "info" };
+    const char *text = getenv("COLL_DEBUG");
+
+    for (int i = 0; c->log_level == 0 && text && *text && i < 3; i++)
+        if (!strcasecmp(text, names[i])) c->log_level = (coll_log_level)(i + 1);
+    if (c->log_level == 0 && text && *text) return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_DEBUG=%s is none of error, warn, info", text);
+    if (c->log_level == 0) c->log_level = COLL_LOG_WARN;
+    return COLL_OK;
+}
+
+static coll_status coll__settle(coll__settings *s, const coll_config *config)
+{
+    coll_status status;
+
+    *s = (coll__settings){ .local_size = 1 };
+    if (config) s->config = *config;
+    coll_config *c = &s->config;
+    const bool is_explicit = c->size > 0;
+    if ((status = coll__settle_rank(s)) < 0 || (status = coll__settle_conflicts(s, is_explicit)) < 0
+        || (status = coll__settle_log(c)) < 0) return status;
+    if (c->size > 1 && (status = coll__settle_address(s)) < 0) return status;
+    if (!c->world) c->world = getenv("COLL_WORLD");
+    if (!c->world) c->world = "";
+    if (!c->io) c->io = getenv("COLL_IO");
+    if (!c->io || !*c->io) c->io = "auto";
+    if (strcmp(c->io, "auto") && strcmp(c->io, "uring") && strcmp(c->io, "poll"))
+        return coll__start_failed(COLL_ERR_ARGUMENT, "io \"%s\" is none of auto, uring, poll", c->io);
+    if (c->start_timeout_ms <= 0 && !coll__environment_int("COLL_START_TIMEOUT_MS", 1, INT_MAX, &c->start_timeout_ms)) return COLL_ERR_ARGUMENT;
+    if (c->start_timeout_ms <= 0) c->start_timeout_ms = 60000;
+    if (c->stall_timeout_ms <= 0 && !coll__environment_int("COLL_STALL_TIMEOUT_MS", 0, INT_MAX, &c->stall_timeout_ms)) return COLL_ERR_ARGUMENT;
+    if (c->spin_us == 0 && getenv("COLL_SPIN_US")) {
+        if (!coll__environment_int("COLL_SPIN_US", 0, 1000000, &c->spin_us)) return COLL_ERR_ARGUMENT;
+        if (c->spin_us == 0) c->spin_us = -1;
+    }
+    return COLL_OK;
+}
+
+#endif /* COLL_CONFIG_H */

@@ -1,0 +1,97 @@
+/* coll_transport.h - what the library asks of whatever carries its messages.  Public: a program may bring its own.
+ *
+ * A transport connects ranks 0 .. size-1 and moves messages between them.  It knows bytes and peers; not types, operations
+ * or algorithms.  Four functions are required (send, recv, progress, close), two are optional.
+ *
+ * The rules:
+ *  1. A message is a head of COLL_HEAD_LENGTH bytes followed by `length` bytes (0 is common).  Between two ranks, the
+ *     messages of one channel match the receives of that channel in the order in which both were queued; channels are
+ *     independent of one another: a message that nobody receives yet must not hold up another channel.
+ *  2. Both sides know the length beforehand, and both compute the head.  If what arrives is not byte for byte the head that
+ *     the receive expects (and any_head is not set), the receive ends with COLL_ERR_MISMATCH, its head replaced by the one
+ *     that came, and the bytes behind it are not read.
+ *  3. send and recv never block and never allocate; they may finish the transfer at once.  The caller owns the coll_xfer and
+ *     leaves it and its buffer alone from then until status is no longer COLL_PENDING; status is written last.
+ *  4. progress(0) moves what can be moved and returns at once.  progress(wait_ms > 0) may sleep that long, but returns early
+ *     when something moved.  It may also return early for no reason.
+ *  5. The first error of the transport ends it: progress then returns that error for ever, and everything pending is
+ *     completed with it.  The calls of one context come from one thread at a time.
+ *  6. close works in every state, and returns soon.
+ */
+#ifndef COLL_TRANSPORT_H
+#define COLL_TRANSPORT_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { COLL_HEAD_LENGTH = 32 };                   /* which call a message belongs to; opaque to a transport   */
+
+enum { COLL_CHANNEL_CALLS = 0, COLL_CHANNEL_MESSAGES = 1, COLL_CHANNEL_COUNT = 2 };
+
+/* One message on its way. */
+typedef struct coll_xfer {
+    unsigned char head[COLL_HEAD_LENGTH];
+    void        *buffer;
+    size_t       length;                          /* bytes                                                    */
+    int          peer;                            /* never our own rank                                       */
+    int          channel;                         /* COLL_CHANNEL_...                                         */
+    bool         any_head;                        /* a receive that takes whatever head comes                 */
+    coll_status  status;                          /* COLL_PENDING, then COLL_OK or an error                   */
+    size_t       moved;                           /* the transport's own: bytes so far, head included         */
+    struct coll_xfer *next;                       /* the transport's own: queue link                          */
+    void        *link;                            /* the transport's own: anything                            */
+} coll_xfer;
+
+/* Why a communicator ended, the same on all ranks. */
+typedef struct coll_failure {
+    coll_status status;
+    int         rank;                             /* the rank to blame, -1: none                              */
+    char        text[212];                        /* "rank 2 at 10.0.0.7:4242 is gone: connection reset by peer" */
+} coll_failure;
+
+/* A whole collective, offered to the transport. */
+typedef struct coll_task {
+    const coll_call     *call;                    /* checked, no defaults left in it                          */
+    const unsigned char *head;                    /* its fingerprint, equal on ranks that agree               */
+    const struct coll__codec *codec;              /* its arithmetic; opaque outside the library               */
+    uint64_t             state[4];                /* the transport's own: zero when the task is first offered */
+} coll_task;
+
+typedef struct coll_transport {
+    const char *name;                                                     /* "tcp"                            */
+    coll_status (*send)    (void *context, coll_xfer *xfer);
+    coll_status (*recv)    (void *context, coll_xfer *xfer);
+    coll_status (*progress)(void *context, int wait_ms);
+    void        (*close)   (void *context);
+
+    /* Optional: tell every rank that the communicator has ended because of *cause, and give the one cause on which all
+     * agree, which may be an earlier one.  cause NULL: progress failed, what was it?  Waits a bounded time at most. */
+    const coll_failure *(*fail)(void *context, const coll_failure *cause);
+
+    /* Optional: take a whole collective where that beats messages.  Called again until it gives something other than
+     * COLL_PENDING; COLL_ERR_UNSUPPORTED, at the first call only, declines.  Blames are set through `failure`. */
+    coll_status (*offload) (void *context, coll_task *task, coll_failure *failure);
+
+    /* Optional: mark the ranks that an offloaded task is waiting for. */
+    void        (*late)    (const void *context, const coll_task *task, unsigned char *is_late);
+
+    /* Optional: has this peer closed in good order, and has everything it sent come in?  A receive with any_head stays
+     * pending then; any other one fails.  peer -1: is there such a peer? */
+    bool        (*has_left)(const void *context, int peer);
+
+    /* Optional: what this transport has moved, and how. */
+    void        (*traffic) (const void *context, uint64_t *sent, uint64_t *received);
+    const char *(*describe)(const void *context);                         /* "io_uring"                       */
+} coll_transport;
+
+/* Make a communicator over a transport of the program's own.  All ranks make theirs, each with its own context, which is
+ * closed by coll_free.  The struct must outlive the communicator. */
+COLL_API coll_status coll_init_custom(const coll_transport *transport, void *context, int rank, int size,
+                                      coll_comm **out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* COLL_TRANSPORT_H */

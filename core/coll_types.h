@@ -1,0 +1,378 @@
+/* coll_types.h: element types, the conversions between them, and the tiers of the kernels.
+ *
+ * Rules that every conversion here keeps: one rounding, to nearest even; subnormals are exact; too
+ * large becomes infinity; every NaN becomes the one canonical quiet NaN of the destination, with
+ * the sign cleared, so that the bits of a result never depend on an operand order that the
+ * compiler chose.  Loops have no branches, and the same text is compiled for each tier. */
+#ifndef COLL_TYPES_H
+#define COLL_TYPES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ > 0)
+#error "coll.h promises equal bits on every rank: compile its implementation without -ffast-math."
+#endif
+
+/* ---- >>types: what they are called and how long they are ---- */
+
+#define COLL__TYPES(X)                                                                            \
+    X(COLL_I8, "i8", 1)   X(COLL_I16, "i16", 2)   X(COLL_I32, "i32", 4) X(COLL_I64, "i64", 8)     \
+    X(COLL_U8, "u8", 1)   X(COLL_U16, "u16", 2)   X(COLL_U32, "u32", 4) X(COLL_U64, "u64", 8)     \
+    X(COLL_F16, "f16", 2) X(COLL_BF16, "bf16", 2) X(COLL_F32, "f32", 4) X(COLL_F64, "f64", 8)
+
+/* Zero for a type that does not exist, so that this is also the test of existence. */
+COLL_API size_t coll_type_size(coll_type type)
+{
+    switch (type) {
+#define COLL__CASE(name, text, bytes) case name: return bytes;
+        COLL__TYPES(COLL__CASE)
+#undef COLL__CASE
+    default: return 0;
+    }
+}
+
+COLL_API const char *coll_type_name(coll_type type)
+{
+    switch (type) {
+#define COLL__CASE(name, text, bytes) case name: return text;
+        COLL__TYPES(COLL__CASE)
+#undef COLL__CASE
+    default: return "?";
+    }
+}
+
+COLL_API const char *coll_op_name(coll_op op)
+{
+    switch (op) {
+    case COLL_SUM:  return "sum";
+    case COLL_PROD: return "prod";
+    case COLL_MIN:  return "min";
+    case COLL_MAX:  return "max";
+    case COLL_AVG:  return "avg";
+    default:        return "?";
+    }
+}
+
+/* ---- >>memory: elements as they lie in buffers, of any alignment and of any declared type ---- */
+
+#define COLL__RAW __attribute__((aligned(1), may_alias))
+
+typedef int8_t   COLL__RAW coll__raw_i8;
+typedef int16_t  COLL__RAW coll__raw_i16;
+typedef int32_t  COLL__RAW coll__raw_i32;
+typedef int64_t  COLL__RAW coll__raw_i64;
+typedef uint8_t  COLL__RAW coll__raw_u8;
+typedef uint16_t COLL__RAW coll__raw_u16;
+typedef uint32_t COLL__RAW coll__raw_u32;
+typedef uint64_t COLL__RAW coll__raw_u64;
+typedef float    COLL__RAW coll__raw_f32;
+typedef double   COLL__RAW coll__raw_f64;
+
+#ifdef __SIZEOF_INT128__
+__extension__ typedef __int128 coll__int128;
+typedef coll__int128 COLL__RAW coll__raw_i128;
+#endif
+
+/* ---- >>tiers: one text of a loop, compiled for every machine and for most machines ---- */
+
+/* gcc at -O2 hardly vectorises, so the kernels ask for -O3 themselves; clang does it unasked.  A
+ * destination may be exactly a source, which the compilers' overlap tests would send to the slow
+ * loop: COLL__FREE says that no iteration depends on another.  The targets leave out fma on
+ * purpose: a contracted multiply and add would round differently on other machines. */
+#if defined(__clang__)
+#define COLL__KERNEL
+#define COLL__FREE _Pragma("clang loop vectorize(assume_safety)")
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed"    /* At -O1 and -Os loops stay as written. */
+#elif defined(__GNUC__)
+#define COLL__KERNEL __attribute__((optimize("O3", "no-trapping-math")))
+#define COLL__FREE _Pragma("GCC ivdep")
+#else
+#define COLL__KERNEL
+#define COLL__FREE
+#endif
+
+#define COLL__INLINE static inline __attribute__((always_inline, unused))
+
+enum { COLL__TIER_BASE, COLL__TIER_AVX2, COLL__TIERS };
+
+#define COLL__IN_base COLL__KERNEL
+#if defined(__x86_64__)
+#define COLL__IN_avx2 COLL__KERNEL __attribute__((target("avx2,f16c")))
+#define COLL__EACH_TIER(X, ...) X(base, __VA_ARGS__) X(avx2, __VA_ARGS__)
+#define COLL__PICK(name, tier) ((tier) == COLL__TIER_AVX2 ? name##_avx2 : name##_base)
+#define COLL__PER_TIER(X) { X(base) }, { X(avx2) }
+#else
+#define COLL__EACH_TIER(X, ...) X(base, __VA_ARGS__)
+#define COLL__PICK(name, tier) ((void)(tier), name##_base)
+#define COLL__PER_TIER(X) { X(base) }, { X(base) }
+#endif
+
+/* The best tier of this machine.  Asked when a codec is made, never in a loop; it reads what the
+ * compiler's runtime found at start-up, for a cpuid of our own may cost microseconds on a virtual
+ * machine.  Older compilers cannot be asked about f16c, but no processor has avx2 without it. */
+COLL__UNUSED static int coll__tier(void)
+{
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("avx2")) return COLL__TIER_BASE;
+#if !defined(__clang__) && __GNUC__ >= 11
+    if (!__builtin_cpu_supports("f16c")) return COLL__TIER_BASE;
+#endif
+    return COLL__TIER_AVX2;
+#else
+    return COLL__TIER_BASE;
+#endif
+}
+
+/* A map makes one element of `to` from one element of `from`.  Both may be the same memory if the
+ * elements have the same length; otherwise they may not overlap. */
+typedef void coll__map(void *to, const void *from, size_t count);
+
+#define COLL__MAP_IN(tier, name, TO, FROM, VALUE)                                                 \
+    COLL__UNUSED COLL__IN_##tier static void name##_##tier(void *to, const void *from,            \
+                                                           size_t count)                          \
+    {                                                                                             \
+        TO *out = to;                                                                             \
+        const FROM *in = from;                                                                    \
+        COLL__FREE for (size_t i = 0; i < count; i++) {                                           \
+            const FROM x = in[i];                                                                 \
+            out[i] = VALUE;                                                                       \
+        }                                                                                         \
+    }
+#define COLL__MAP(name, TO, FROM, VALUE) COLL__EACH_TIER(COLL__MAP_IN, name, TO, FROM, VALUE)
+
+/* ---- >>bits: one element at a time, without branches ---- */
+
+COLL__INLINE uint32_t coll__bits32(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+COLL__INLINE float coll__float32(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+COLL__INLINE uint64_t coll__bits64(double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+COLL__INLINE double coll__float64(uint64_t bits)
+{
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+#define COLL__NAN_F16  UINT32_C(0x7e00)
+#define COLL__NAN_BF16 UINT32_C(0x7fc0)
+#define COLL__NAN_F32  UINT32_C(0x7fc00000)
+#define COLL__NAN_F64  UINT64_C(0x7ff8000000000000)
+
+COLL__INLINE float coll__canon32(float x) { return x == x ? x : coll__float32(COLL__NAN_F32); }
+COLL__INLINE double coll__canon64(double x) { return x == x ? x : coll__float64(COLL__NAN_F64); }
+
+/* Widen, leaving a NaN a NaN but not canonical: enough before arithmetic, which ends in a store
+ * that makes every NaN canonical. */
+COLL__INLINE float coll__wide_bf16(uint32_t half) { return coll__float32(half << 16); }
+
+/* A subnormal half is a whole number of 2^-24, and as a float it is normal, so neither a flush to
+ * zero nor a rounding can touch it.  The exponents of infinity and NaN move by twice the bias. */
+COLL__INLINE float coll__wide_f16(uint32_t half)
+{
+    const uint32_t magnitude = half & 0x7fffu, sign = (half & 0x8000u) << 16;
+    const int32_t signed_half = (int32_t)magnitude;  /* Vectors compare signed numbers best. */
+    const uint32_t normal = (magnitude << 13) + (signed_half < 0x7c00 ? 112u << 23 : 224u << 23);
+    const uint32_t small = coll__bits32((float)signed_half * 0x1p-24f);
+    return coll__float32((signed_half < 0x400 ? small : normal) | sign);
+}
+
+/* Rounding is an addition of just under half of the last place kept, or of exactly half if that
+ * place is odd; a carry into the exponent is right, up to infinity. */
+COLL__INLINE uint32_t coll__narrow_bf16(float value)
+{
+    const uint32_t bits = coll__bits32(value);
+    const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    return value == value ? rounded : COLL__NAN_BF16;
+}
+
+/* As above; and below 2^-14, where halves are whole numbers of 2^-24, the adder of the machine
+ * rounds: a float between 1/2 and 1 has that very last place. */
+COLL__INLINE uint32_t coll__narrow_f16(float value)
+{
+    const uint32_t bits = coll__bits32(value), magnitude = bits & 0x7fffffffu;
+    const uint32_t shifted = (magnitude - (112u << 23) + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
+    const uint32_t normal = (int32_t)shifted < 0x7c00 ? shifted : 0x7c00u;
+    const uint32_t small = coll__bits32(coll__float32(magnitude) + 0.5f) - 0x3f000000u;
+    const uint32_t unsign = (int32_t)magnitude < 0x38800000 ? small : normal;
+    return value == value ? unsign | ((bits >> 16) & 0x8000u) : COLL__NAN_F16;
+}
+
+/* From a double in one rounding: going through a float would round twice.  `drop` places go, the
+ * exponent's bias shrinks by `bias`, and the last place of `magic` is the smallest subnormal. */
+COLL__INLINE uint32_t coll__narrow_f64(double value, int drop, uint64_t bias, double magic,
+                                       uint32_t infinity, uint32_t nan)
+{
+    const uint64_t bits = coll__bits64(value), magnitude = bits & UINT64_C(0x7fffffffffffffff);
+    const uint64_t half = (UINT64_C(1) << (drop - 1)) - 1 + ((magnitude >> drop) & 1u);
+    const uint32_t shifted = (uint32_t)((magnitude - (bias << 52) + half) >> drop);
+    const uint32_t normal = (int32_t)shifted < (int32_t)infinity ? shifted : infinity;
+    const double raised = coll__float64(magnitude) + magic;
+    const uint32_t small = (uint32_t)(coll__bits64(raised) - coll__bits64(magic));
+    const uint32_t unsign = magnitude < (bias + 1) << 52 ? small : normal;
+    return value == value ? unsign | ((uint32_t)(bits >> 48) & 0x8000u) : nan;
+}
+
+#define COLL__NARROW_F64_F16(x)  coll__narrow_f64(x, 42, 1008, 0x1p28, 0x7c00u, COLL__NAN_F16)
+#define COLL__NARROW_F64_BF16(x) coll__narrow_f64(x, 45, 896, 0x1p-81, 0x7f80u, COLL__NAN_BF16)
+
+COLL_API uint16_t coll_f32_to_f16(float value)  { return (uint16_t)coll__narrow_f16(value); }
+COLL_API uint16_t coll_f32_to_bf16(float value) { return (uint16_t)coll__narrow_bf16(value); }
+COLL_API float coll_f16_to_f32(uint16_t half)   { return coll__canon32(coll__wide_f16(half)); }
+COLL_API float coll_bf16_to_f32(uint16_t half)  { return coll__canon32(coll__wide_bf16(half)); }
+
+/* ---- >>convert: every pair of float types, and the copies that make NaNs canonical ---- */
+
+#define COLL__CONVERSIONS(X)                                                                      \
+    X(f16, bf16, u16, u16, (uint16_t)coll__narrow_bf16(coll__wide_f16(x)))                        \
+    X(f16, f64, f64, u16, coll__canon64((double)coll__wide_f16(x)))                               \
+    X(bf16, f16, u16, u16, (uint16_t)coll__narrow_f16(coll__wide_bf16(x)))                        \
+    X(bf16, f32, f32, u16, coll__canon32(coll__wide_bf16(x)))                                     \
+    X(bf16, f64, f64, u16, coll__canon64((double)coll__wide_bf16(x)))                             \
+    X(f32, bf16, u16, f32, (uint16_t)coll__narrow_bf16(x))                                        \
+    X(f32, f32, f32, f32, coll__canon32(x))                                                       \
+    X(f32, f64, f64, f32, coll__canon64((double)x))                                               \
+    X(f64, f16, u16, f64, (uint16_t)COLL__NARROW_F64_F16(x))                                      \
+    X(f64, bf16, u16, f64, (uint16_t)COLL__NARROW_F64_BF16(x))                                    \
+    X(f64, f32, f32, f64, coll__canon32((float)x))                                                \
+    X(f64, f64, f64, f64, coll__canon64(x))
+
+/* The two that x86-64 has instructions for. */
+#define COLL__CONVERSIONS_F16C(X)                                                                 \
+    X(f16, f32, f32, u16, coll__canon32(coll__wide_f16(x)))                                       \
+    X(f32, f16, u16, f32, (uint16_t)coll__narrow_f16(x))
+
+#define COLL__DEFINE(from, to, out, in, VALUE)                                                    \
+    COLL__MAP(coll__##from##_to_##to, coll__raw_##out, coll__raw_##in, VALUE)
+COLL__CONVERSIONS(COLL__DEFINE)
+#undef COLL__DEFINE
+#define COLL__DEFINE(from, to, out, in, VALUE)                                                    \
+    COLL__MAP_IN(base, coll__##from##_to_##to, coll__raw_##out, coll__raw_##in, VALUE)
+COLL__CONVERSIONS_F16C(COLL__DEFINE)
+#undef COLL__DEFINE
+
+#if defined(__x86_64__)
+
+typedef float   coll__eight      __attribute__((vector_size(32)));
+typedef int32_t coll__eight_bits __attribute__((vector_size(32)));
+typedef short   coll__eight_half __attribute__((vector_size(16)));
+
+#define COLL__INLINE_F16C COLL__INLINE __attribute__((target("avx2,f16c")))
+
+COLL__INLINE_F16C coll__eight coll__eight_load(const void *from)
+{
+    coll__eight x;
+    memcpy(&x, from, sizeof x);
+    return x;
+}
+
+COLL__INLINE_F16C coll__eight coll__eight_wide(const void *from)
+{
+    coll__eight_half half;
+    memcpy(&half, from, sizeof half);
+    return __builtin_ia32_vcvtph2ps256(half);
+}
+
+COLL__INLINE_F16C coll__eight coll__eight_canon(coll__eight x)
+{
+    const coll__eight_bits is_nan = x != x;
+    return (coll__eight)((is_nan & (int32_t)COLL__NAN_F32) | (~is_nan & (coll__eight_bits)x));
+}
+
+COLL__INLINE_F16C coll__eight_half coll__eight_narrow(coll__eight x)
+{
+    return (coll__eight_half)__builtin_ia32_vcvtps2ph256(coll__eight_canon(x), 0);
+}
+
+/* A map whose loop takes eight elements at a time; VALUE, for the last few, gives the same bits. */
+#define COLL__MAP_F16C(name, TO, FROM, EIGHT_TYPE, EIGHT, VALUE)                                  \
+    COLL__UNUSED COLL__IN_avx2 static void name##_avx2(void *to, const void *from, size_t count)  \
+    {                                                                                             \
+        TO *out = to;                                                                             \
+        const FROM *in = from;                                                                    \
+        size_t i = 0;                                                                             \
+        for (; i + 8 <= count; i += 8) {                                                          \
+            const EIGHT_TYPE eight = EIGHT;                                                       \
+            memcpy(out + i, &eight, sizeof eight);                                                \
+        }                                                                                         \
+        for (; i < count; i++) {                                                                  \
+            const FROM x = in[i];                                                                 \
+            out[i] = VALUE;                                                                       \
+        }                                                                                         \
+    }
+COLL__MAP_F16C(coll__f16_to_f32, coll__raw_f32, coll__raw_u16, coll__eight,
+               coll__eight_canon(coll__eight_wide(in + i)), coll__canon32(coll__wide_f16(x)))
+COLL__MAP_F16C(coll__f32_to_f16, coll__raw_u16, coll__raw_f32, coll__eight_half,
+               coll__eight_narrow(coll__eight_load(in + i)), (uint16_t)coll__narrow_f16(x))
+
+#endif
+
+/* NULL if either is not a float type, or if they are the same type of 16 bits. */
+COLL__UNUSED static coll__map *coll__conversion(coll_type to, coll_type from, int tier)
+{
+#define COLL__FROM_f16  COLL_F16
+#define COLL__FROM_bf16 COLL_BF16
+#define COLL__FROM_f32  COLL_F32
+#define COLL__FROM_f64  COLL_F64
+#define COLL__CASE(from, to, out, in, VALUE)                                                      \
+    case COLL__FROM_##from * 16 + COLL__FROM_##to: return COLL__PICK(coll__##from##_to_##to, tier);
+    if (from < 1 || from > COLL_F64 || to < 1 || to > COLL_F64) return NULL;
+    switch (from * 16 + to) {
+        COLL__CONVERSIONS(COLL__CASE)
+        COLL__CONVERSIONS_F16C(COLL__CASE)
+    default: return NULL;
+    }
+#undef COLL__CASE
+}
+
+/* As coll_convert says, with the kernels of one tier. */
+static coll_status coll__convert(void *dst, coll_type dst_type, const void *src,
+                                 coll_type src_type, size_t count, int tier)
+{
+    const size_t size = coll_type_size(src_type);
+
+    if (!size || !coll_type_size(dst_type)) return COLL_ERR_ARGUMENT;
+    if (count && (!dst || !src)) return COLL_ERR_ARGUMENT;
+    if (dst_type == src_type) {
+        if (count > SIZE_MAX / size) return COLL_ERR_ARGUMENT;
+        if (count && dst != src) memmove(dst, src, count * size);
+        return COLL_OK;
+    }
+    coll__map *const convert = coll__conversion(dst_type, src_type, tier);
+    if (!convert) return COLL_ERR_UNSUPPORTED;
+    convert(dst, src, count);
+    return COLL_OK;
+}
+
+COLL_API coll_status coll_convert(void *dst, coll_type dst_type, const void *src,
+                                  coll_type src_type, size_t count)
+{
+    return coll__convert(dst, dst_type, src, src_type, count, coll__tier());
+}
+
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#endif
+
+#endif /* COLL_TYPES_H */

@@ -1,0 +1,320 @@
+/* support.h - what the tests with communicators share: worlds of several ranks in this process, a seeded generator, buffers
+ * that notice every write which is not the expected one, and a limit on the whole run.  Include after coll.h.
+ *
+ * A world is `size` threads, each with a communicator of its own: over memory ("threads") or over TCP on the loopback
+ * ("tcp-poll", "tcp-uring").  The library keeps no global state, so the ranks of a TCP world can live in one process.
+ */
+#ifndef COLL_TESTS_SUPPORT_H
+#define COLL_TESTS_SUPPORT_H
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SUPPORT_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SUPPORT_ASAN 1
+#endif
+#endif
+#if defined(SUPPORT_ASAN)
+#include <sanitizer/asan_interface.h>
+#endif
+
+#define SUPPORT static __attribute__((unused))
+
+/* ---- >>seeds: every run can be had again ---- */
+
+/* A well mixed function of its argument (splitmix64's output function). */
+SUPPORT uint64_t support_mix(uint64_t x)
+{
+    x += UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
+/* The next number of the generator splitmix64. */
+SUPPORT uint64_t support_random(uint64_t *state)
+{
+    const uint64_t number = support_mix(*state);
+    *state += UINT64_C(0x9e3779b97f4a7c15);
+    return number;
+}
+
+/* COLL_TEST_SEED, or 1. */
+SUPPORT uint64_t support_seed(void)
+{
+    const char *text = getenv("COLL_TEST_SEED");
+    return text && *text ? strtoull(text, NULL, 0) : 1;
+}
+
+/* COLL_TEST_SCALE: how many cases, 1 being the usual number. */
+SUPPORT double support_scale(void)
+{
+    const char *text = getenv("COLL_TEST_SCALE");
+    const double scale = text && *text ? strtod(text, NULL) : 1;
+    return scale > 0 ? scale : 1;
+}
+
+/* Is `name` in the comma list?  NULL holds every name. */
+SUPPORT bool support_listed(const char *list, const char *name)
+{
+    const size_t length = strlen(name);
+
+    if (!list) return true;
+    for (const char *at = list; at; at = strchr(at, ',')) {
+        if (*at == ',') at++;
+        if (!strncmp(at, name, length) && (at[length] == ',' || !at[length])) return true;
+    }
+    return false;
+}
+
+/* ---- >>buffers: a write that is not the expected one is noticed ---- */
+
+/*     block             data                     data + length
+ *     | guard, >= 64    | the user's bytes       | guard, >= 64    |
+ *
+ * `image` is what the whole block must look like in the end.  A test fills data, calls support_seal, lets the library work,
+ * puts the expected result into the image with support_expect, and compares everything at once.  Under AddressSanitizer
+ * the guards cannot be read either while the buffer is sealed. */
+enum { SUPPORT_GUARD = 64, SUPPORT_FILL = 0xd7 };
+
+typedef struct support_buffer {
+    unsigned char *block, *image, *data;
+    size_t block_length, length;
+} support_buffer;
+
+SUPPORT void *support_need(void *memory)
+{
+    if (memory) return memory;
+    fprintf(stderr, "out of memory for the test itself\n");
+    exit(1);
+}
+
+/* Allow or forbid every access to the guards; without AddressSanitizer nothing happens. */
+SUPPORT void support_guard(const support_buffer *buffer, bool forbid)
+{
+#if defined(SUPPORT_ASAN)
+    const size_t before = (size_t)(buffer->data - buffer->block);
+    const size_t behind = buffer->block_length - before - buffer->length;
+
+    if (!forbid) {
+        ASAN_UNPOISON_MEMORY_REGION(buffer->block, buffer->block_length);
+        return;
+    }
+    ASAN_POISON_MEMORY_REGION(buffer->block, before);
+    ASAN_POISON_MEMORY_REGION(buffer->data + buffer->length, behind);
+#else
+    (void)buffer, (void)forbid;
+#endif
+}
+
+/* `length` bytes, `shift` bytes behind an address that is a multiple of 64. */
+SUPPORT support_buffer support_buffer_make(size_t length, size_t shift)
+{
+    support_buffer buffer = { .length = length };
+
+    buffer.block_length = (SUPPORT_GUARD + shift + length + SUPPORT_GUARD + 63) / 64 * 64;
+    buffer.block = support_need(aligned_alloc(64, buffer.block_length));
+    buffer.image = support_need(malloc(buffer.block_length));
+    buffer.data = buffer.block + SUPPORT_GUARD + shift;
+    memset(buffer.block, SUPPORT_FILL, buffer.block_length);
+    return buffer;
+}
+
+/* The data is filled: from here on every change counts. */
+SUPPORT void support_seal(support_buffer *buffer)
+{
+    memcpy(buffer->image, buffer->block, buffer->block_length);
+    support_guard(buffer, true);
+}
+
+/* From byte `at` of the data on there must be these bytes in the end. */
+SUPPORT void support_expect(support_buffer *buffer, size_t at, const void *bytes, size_t length)
+{
+    if (length) memcpy(buffer->image + (buffer->data - buffer->block) + at, bytes, length);
+}
+
+/* Is everything as expected, guards included?  If not, *at is the first wrong byte, counted from data. */
+SUPPORT bool support_as_expected(const support_buffer *buffer, ptrdiff_t *at)
+{
+    size_t i = 0;
+
+    support_guard(buffer, false);
+    if (!memcmp(buffer->block, buffer->image, buffer->block_length)) return true;
+    while (buffer->block[i] == buffer->image[i]) i++;
+    *at = (ptrdiff_t)i - (buffer->data - buffer->block);
+    return false;
+}
+
+/* The image's byte `at` of the data. */
+SUPPORT const unsigned char *support_expected(const support_buffer *buffer, ptrdiff_t at)
+{
+    return buffer->image + (buffer->data - buffer->block) + at;
+}
+
+SUPPORT void support_buffer_free(support_buffer *buffer)
+{
+    if (buffer->block) support_guard(buffer, false);
+    free(buffer->block);
+    free(buffer->image);
+    *buffer = (support_buffer){ 0 };
+}
+
+/* ---- >>worlds: several ranks in one process ---- */
+
+enum { SUPPORT_RANKS_MAX = 256 };
+
+/* One rank of a world. */
+typedef struct support_rank {
+    pthread_t   thread;
+    coll_config config;
+    coll_comm  *comm;                             /* NULL before: the thread is to call coll_init             */
+    coll_status joined;
+    int       (*worker)(coll_comm *comm, void *arg);
+    void       *arg;
+    int         result;
+} support_rank;
+
+/* A loopback port for rank 0, which nobody else can be given while the socket is open.  The socket never listens and both
+ * sides set SO_REUSEADDR, so rank 0 can bind the same port.  Returns the socket, or -1. */
+SUPPORT int support_reserve_port(char *address, size_t length)
+{
+    struct sockaddr_in name = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    socklen_t name_length = sizeof name;
+    const int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0) return -1;
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) || bind(fd, (struct sockaddr *)&name, sizeof name) ||
+        getsockname(fd, (struct sockaddr *)&name, &name_length)) {
+        close(fd);
+        return -1;
+    }
+    snprintf(address, length, "127.0.0.1:%u", (unsigned)ntohs(name.sin_port));
+    return fd;
+}
+
+SUPPORT void *support_rank_main(void *arg)
+{
+    support_rank *r = arg;
+
+    r->result = -1;
+    if (!r->comm) r->joined = coll_init(&r->comm, &r->config);
+    if (r->joined) {
+        fprintf(stderr, "coll_init of rank %d of %d: %s: %s\n", r->config.rank, r->config.size,
+                coll_status_text(r->joined), coll_error(NULL));
+        return NULL;
+    }
+    r->result = r->worker(r->comm, r->arg);
+    coll_free(r->comm);
+    return NULL;
+}
+
+/* Make the communicators of a "threads" world. */
+SUPPORT coll_status support_join_threads(int size, support_rank *ranks, const coll_config *config)
+{
+    coll_comm *comms[SUPPORT_RANKS_MAX] = { 0 };
+    const coll_status status = coll_init_threads(size, comms, config);
+
+    if (status) fprintf(stderr, "coll_init_threads(%d): %s: %s\n", size, coll_status_text(status), coll_error(NULL));
+    for (int i = 0; i < size; i++) ranks[i].comm = comms[i];
+    return status;
+}
+
+/* Run `worker` on `size` ranks of a world and return how many did not return 0.  *base gives time limits, the log hook and
+ * whatever else is not the world's own business; NULL: nothing. */
+SUPPORT int support_run_config(const char *world, int size, const coll_config *base,
+                               int (*worker)(coll_comm *comm, void *arg), void *arg)
+{
+    const coll_config config = base ? *base : (coll_config){ 0 };
+    const bool is_threads = !strcmp(world, "threads");
+    char address[64] = "";
+    int failed = 0, port = -1, started = 0;
+    support_rank *ranks;
+
+    if (size < 1 || size > SUPPORT_RANKS_MAX) return size;
+    ranks = support_need(calloc((size_t)size, sizeof *ranks));
+    if (is_threads && support_join_threads(size, ranks, &config)) goto fail;
+    if (!is_threads && (port = support_reserve_port(address, sizeof address)) < 0) {
+        fprintf(stderr, "no loopback port: %s\n", strerror(errno));
+        goto fail;
+    }
+    for (int i = 0; i < size; i++) {
+        ranks[i].config = config;
+        ranks[i].worker = worker;
+        ranks[i].arg = arg;
+        if (is_threads) continue;
+        ranks[i].config.transport = "tcp";
+        ranks[i].config.rank = i;
+        ranks[i].config.size = size;
+        ranks[i].config.address = address;
+        ranks[i].config.io = !strcmp(world, "tcp-uring") ? "uring" : "poll";
+    }
+    while (started < size && !pthread_create(&ranks[started].thread, NULL, support_rank_main, &ranks[started])) started++;
+    if (started < size) fprintf(stderr, "pthread_create failed for rank %d of %d\n", started, size);
+    for (int i = started; i < size; i++) coll_free(ranks[i].comm);
+    for (int i = 0; i < started; i++) pthread_join(ranks[i].thread, NULL);
+    for (int i = 0; i < size; i++) failed += i >= started || ranks[i].result != 0;
+    if (port >= 0) close(port);
+    free(ranks);
+    return failed;
+fail:
+    free(ranks);
+    return size;
+}
+
+SUPPORT int support_run(const char *world, int size, int (*worker)(coll_comm *comm, void *arg), void *arg)
+{
+    return support_run_config(world, size, NULL, worker, arg);
+}
+
+/* Why this world cannot be had on this machine or in this build; NULL: it can.  The kernel is asked, not the library, so
+ * that a library that gives up too early is not taken for a missing io_uring. */
+SUPPORT const char *support_refusal(const char *world)
+{
+    if (strcmp(world, "tcp-uring")) return NULL;
+#if defined(COLL_NO_URING)
+    return "compiled with COLL_NO_URING";
+#elif !defined(__NR_io_uring_setup)
+    return "these kernel headers know no io_uring";
+#else
+    if (syscall(__NR_io_uring_setup, 1, NULL) >= 0 || errno == EFAULT) return NULL;
+    return errno == ENOSYS ? "this kernel has no io_uring" : "this system does not permit io_uring";
+#endif
+}
+
+/* ---- >>limit: a test that hangs says where ---- */
+
+static void (*support_limit_report)(void);
+
+SUPPORT void support_limit_reached(int number)
+{
+    (void)number;
+    alarm(5);                                     /* should the report hang, too */
+    fprintf(stderr, "the test has reached its time limit\n");
+    if (support_limit_report) support_limit_report();
+    _exit(1);
+}
+
+/* End the process with status 1 after this time, and call `report` before. */
+SUPPORT void support_limit(unsigned seconds, void (*report)(void))
+{
+    struct sigaction action = { .sa_handler = support_limit_reached, .sa_flags = (int)SA_RESETHAND | SA_NODEFER };
+
+    support_limit_report = report;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGALRM, &action, NULL);
+    alarm(seconds);
+}
+
+#endif /* COLL_TESTS_SUPPORT_H */

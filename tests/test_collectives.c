@@ -1,0 +1,895 @@
+/* test_collectives.c - every collective, type, operation and form against an oracle of the test's own, bit for bit.
+ *
+ *     test_collectives [WORLD,...] [SIZE] [CASE]        COLL_TEST_SEED, COLL_TEST_SCALE: other cases, more or fewer of them
+ *
+ * The data of a case is a function of (seed, size, case, rank, index), so each rank knows what every rank brings, and the
+ * oracle computes from that what the manual promises: the pairwise tree over the rank numbers, one rounding, canonical NaNs.
+ * Every rank compares its whole buffers, guards and inputs included, with the one expected image.  Equal bits on all ranks,
+ * on all transports and for all algorithms follow from that.
+ *
+ * Cases are numbered through the full product of a world and a size; where the product is too large, a seeded sample is
+ * run.  The number does not depend on the sample, so a failing case can be run again alone.
+ */
+#define COLL_IMPLEMENTATION
+#include "../coll.h"
+
+#include "check.h"
+#include "support.h"
+
+#include <math.h>
+#include <sched.h>
+#include <time.h>
+
+enum { SIZE_MAX_TESTED = 17, FAILURES_MAX = 5, BATCH_MAX = 8, STALL_TIMEOUT_MS = 60000, LIMIT_SECONDS = 900 };
+
+/* ---- >>cases: what there is to vary ---- */
+
+typedef enum form { FORM_OUT, FORM_SAME, FORM_IN_PLACE, FORM_BLOCK, FORM_NULL, FORM_VARIED } form;
+typedef enum style { STYLE_PLAIN, STYLE_REQUEST, STYLE_RUN, STYLE_START, STYLE_PAIR } style;
+typedef enum data { DATA_SMALL, DATA_RANDOM, DATA_SPECIAL } data;
+
+static const char *const form_names[] = {
+    "out of place", "send == recv", "COLL_IN_PLACE", "send in its block of recv, or recv in its block of send",
+    "recv NULL where unused", "each rank its own"
+};
+static const char *const style_names[] = { "blocking", "request", "coll_run", "coll_start", "isend and irecv" };
+static const char *const data_names[] = { "small integers", "random", "special" };
+
+/* The forms of a kind, FORM_VARIED last: then every rank draws one of those before it. */
+typedef struct kind_row {
+    coll_kind kind;
+    bool      is_reducing;
+    bool      is_rooted;                          /* root, or what else there is `size` of: barrier: the late rank;
+                                                     sendrecv: the distance                                   */
+    int       form_count;
+    form      forms[5];
+} kind_row;
+
+static const kind_row kind_rows[] = {
+    { COLL_BARRIER,        false, true,  1, { FORM_OUT } },
+    { COLL_BROADCAST,      false, true,  1, { FORM_OUT } },
+    { COLL_REDUCE,         true,  true,  5, { FORM_OUT, FORM_SAME, FORM_IN_PLACE, FORM_NULL, FORM_VARIED } },
+    { COLL_ALLREDUCE,      true,  false, 4, { FORM_OUT, FORM_SAME, FORM_IN_PLACE, FORM_VARIED } },
+    { COLL_REDUCE_SCATTER, true,  false, 5, { FORM_OUT, FORM_SAME, FORM_IN_PLACE, FORM_BLOCK, FORM_VARIED } },
+    { COLL_ALLGATHER,      false, false, 5, { FORM_OUT, FORM_SAME, FORM_IN_PLACE, FORM_BLOCK, FORM_VARIED } },
+    { COLL_SENDRECV,       false, true,  1, { FORM_OUT } }
+};
+enum { KIND_COUNT = sizeof kind_rows / sizeof *kind_rows, OP_COUNT = COLL_AVG + 1 };
+
+typedef struct type_row {
+    coll_type   type;
+    const char *name;
+    size_t      size;
+    bool        is_signed;
+    int         exponent_bits, fraction_bits;     /* 0: an integer                                            */
+} type_row;
+
+static const type_row type_rows[] = {
+    { COLL_I8, "i8", 1, true, 0, 0 },   { COLL_I16, "i16", 2, true, 0, 0 },
+    { COLL_I32, "i32", 4, true, 0, 0 }, { COLL_I64, "i64", 8, true, 0, 0 },
+    { COLL_U8, "u8", 1, false, 0, 0 },  { COLL_U16, "u16", 2, false, 0, 0 },
+    { COLL_U32, "u32", 4, false, 0, 0 }, { COLL_U64, "u64", 8, false, 0, 0 },
+    { COLL_F16, "f16", 2, true, 5, 10 }, { COLL_BF16, "bf16", 2, true, 8, 7 },
+    { COLL_F32, "f32", 4, true, 8, 23 }, { COLL_F64, "f64", 8, true, 11, 52 }
+};
+enum { TYPE_COUNT = sizeof type_rows / sizeof *type_rows };
+
+static const char *const algorithm_names[] = { "direct", "gather", "tree", "scatter", "circulant" };
+enum { ALGORITHM_COUNT = sizeof algorithm_names / sizeof *algorithm_names };
+
+typedef struct test_case {
+    uint64_t        number;                       /* replays it                                               */
+    uint64_t        seed;                         /* of its data                                              */
+    const kind_row *row;
+    coll_kind       kind;
+    const type_row *type;
+    const type_row *wire;                         /* NULL: none                                               */
+    coll_op         op;
+    size_t          count;
+    int             root;
+    form            form;
+    style           style;
+    data            data;
+    int             algorithm;                    /* -1: the library's choice                                 */
+} test_case;
+
+/* A world under test, shared by its ranks. */
+typedef struct test_world {
+    const char *name;
+    int         size;
+    uint64_t    seed;
+    double      scale;
+    int64_t     only;                             /* the one case to run; -1: all                             */
+    unsigned    arrivals;                         /* at barriers, by all ranks                                */
+    long        ran;                              /* cases                                                    */
+    bool        applied[KIND_COUNT][ALGORITHM_COUNT];
+    struct oracle *oracles;
+    pthread_mutex_t oracle_lock;
+} test_world;
+
+/* One rank of it. */
+typedef struct test_rank {
+    test_world *world;
+    coll_comm  *comm;
+    int         rank, size;
+    uint64_t    number;                           /* of the case                                              */
+    unsigned    barriers;                         /* started so far                                           */
+    int         failures;
+    bool        is_over;                          /* no further cases: the communicator has ended, or enough failed */
+} test_rank;
+
+static const kind_row *kind_row_of(coll_kind kind)
+{
+    for (int i = 0; i < KIND_COUNT; i++)
+        if (kind_rows[i].kind == kind) return &kind_rows[i];
+    return NULL;
+}
+
+static const type_row *type_row_of(coll_type type)
+{
+    for (int i = 0; i < TYPE_COUNT; i++)
+        if (type_rows[i].type == type) return &type_rows[i];
+    return NULL;
+}
+
+static const char *algorithm_of(const test_case *c) { return c->algorithm < 0 ? NULL : algorithm_names[c->algorithm]; }
+
+/* ---- >>bits: elements as bit patterns ---- */
+
+static uint64_t load(const type_row *type, const void *from)
+{
+    uint8_t b;
+    uint16_t h;
+    uint32_t w;
+    uint64_t d;
+
+    switch (type->size) {
+    case 1:  memcpy(&b, from, 1); return b;
+    case 2:  memcpy(&h, from, 2); return h;
+    case 4:  memcpy(&w, from, 4); return w;
+    default: memcpy(&d, from, 8); return d;
+    }
+}
+
+static void store(const type_row *type, void *to, uint64_t bits)
+{
+    const uint8_t b = (uint8_t)bits;
+    const uint16_t h = (uint16_t)bits;
+    const uint32_t w = (uint32_t)bits;
+
+    switch (type->size) {
+    case 1:  memcpy(to, &b, 1); break;
+    case 2:  memcpy(to, &h, 2); break;
+    case 4:  memcpy(to, &w, 4); break;
+    default: memcpy(to, &bits, 8); break;
+    }
+}
+
+/* The value of a float's bits: fraction * 2^exponent, by the definition.  Every type here fits a double. */
+static double value_of(const type_row *type, uint64_t bits)
+{
+    const int fraction_bits = type->fraction_bits, top = (1 << type->exponent_bits) - 1, bias = top / 2;
+    const int exponent = (int)(bits >> fraction_bits) & top;
+    const uint64_t one = UINT64_C(1) << fraction_bits, fraction = bits & (one - 1);
+    double value;
+
+    if (type->type == COLL_F64) {
+        memcpy(&value, &bits, sizeof value);
+        return value;
+    }
+    if (exponent == top) value = fraction ? (double)NAN : (double)INFINITY;
+    else if (exponent == 0) value = ldexp((double)fraction, 1 - bias - fraction_bits);
+    else value = ldexp((double)(one + fraction), exponent - bias - fraction_bits);
+    return bits >> (fraction_bits + type->exponent_bits) & 1 ? -value : value;
+}
+
+/* The nearest float of a type, ties to even, too large ones infinite, NaN the canonical one.
+ *
+ * The value is measured in units in the last place of its binade, or of the lowest one.  The whole number of units, implicit
+ * bit included, added to the exponent field below the binade's gives the bits, also when rounding carries. */
+static uint64_t bits_of(const type_row *type, double value)
+{
+    const int fraction_bits = type->fraction_bits, top = (1 << type->exponent_bits) - 1, lowest = 1 - top / 2;
+    const uint64_t infinite = (uint64_t)top << fraction_bits;
+    const uint64_t sign = (uint64_t)(signbit(value) != 0) << (fraction_bits + type->exponent_bits);
+    const double magnitude = fabs(value);
+    int exponent;
+
+    if (isnan(value)) return infinite | UINT64_C(1) << (fraction_bits - 1);
+    if (isinf(value)) return sign | infinite;
+    if (magnitude == 0) return sign;
+    (void)frexp(magnitude, &exponent);
+    if (--exponent < lowest) exponent = lowest;
+
+    const double scaled = ldexp(magnitude, fraction_bits - exponent);
+    uint64_t units = (uint64_t)scaled;
+    const double rest = scaled - (double)units;
+    if (rest > 0.5 || (rest == 0.5 && units % 2)) units++;
+
+    const uint64_t bits = ((uint64_t)(exponent - lowest) << fraction_bits) + units;
+    return sign | (bits < infinite ? bits : infinite);
+}
+
+/* ---- >>data: what each rank brings ---- */
+
+static uint64_t ordinary_float(const type_row *type, uint64_t random)
+{
+    const uint64_t bias = (UINT64_C(1) << (type->exponent_bits - 1)) - 1;
+    const uint64_t fraction = random & ((UINT64_C(1) << type->fraction_bits) - 1);
+
+    return ((random >> 63) << type->exponent_bits | (bias - 3 + (random >> 53) % 7)) << type->fraction_bits | fraction;
+}
+
+/* Floats at which things go wrong.  Ranks share the theme of an element, so that special values meet. */
+static uint64_t special_float(const type_row *type, uint64_t theme, uint64_t random)
+{
+    const int width = (int)type->size * 8, fraction_bits = type->fraction_bits;
+    const uint64_t top = (UINT64_C(1) << type->exponent_bits) - 1, one = UINT64_C(1) << fraction_bits;
+    const uint64_t sign = (random >> 63) << (width - 1), fraction = random & (one - 1);
+    const bool rarely = random >> 56 & 3, seldom = (random >> 56 & 3) == 0;
+
+    switch (theme) {
+    case 0:  return sign;                                                              /* zeros                */
+    case 1:  return seldom ? sign | top << fraction_bits : ordinary_float(type, random);             /* infinities */
+    case 2:  return seldom ? sign | top << fraction_bits | fraction | 1 : ordinary_float(type, random); /* NaNs */
+    case 3:  return sign | fraction;                                                   /* subnormals           */
+    case 4:  return (rarely ? 0 : sign) | (top - 1) << fraction_bits | fraction;       /* sums overflow        */
+    case 5:  return width == 64 ? random : random & ((UINT64_C(1) << width) - 1);      /* anything             */
+    case 6:  return sign | (1 + (random >> 60 & 1)) << fraction_bits | fraction;       /* sums underflow       */
+    default: return ordinary_float(type, random);
+    }
+}
+
+static uint64_t special_integer(const type_row *type, uint64_t random)
+{
+    const uint64_t high = UINT64_C(1) << (type->size * 8 - 1);
+    const uint64_t choices[] = { 0, 1, high, high - 1, ~UINT64_C(0), high + 1, ~UINT64_C(0) - 1, random };
+    return choices[random >> 61];
+}
+
+/* Element `at` of the input of a rank. */
+static uint64_t element(const test_case *c, int rank, size_t at)
+{
+    const type_row *type = c->type;
+    const uint64_t common = support_mix(c->seed + at * UINT64_C(0xd1342543de82ef95));
+    const uint64_t random = support_mix(common ^ ((uint64_t)rank + 1) * UINT64_C(0xaf251af3b0f025b5));
+    const uint64_t mask = ~UINT64_C(0) >> (64 - type->size * 8);
+
+    if (type->fraction_bits) {
+        if (c->data == DATA_SMALL) return bits_of(type, (double)(random % 17) - 8);
+        return c->data == DATA_RANDOM ? ordinary_float(type, random) : special_float(type, common % 8, random);
+    }
+    if (c->data == DATA_SMALL) return (random % 17 - (type->is_signed ? 8 : 0)) & mask;
+    return (c->data == DATA_RANDOM ? random : special_integer(type, random)) & mask;
+}
+
+static void fill(const test_case *c, int rank, unsigned char *to, size_t count)
+{
+    for (size_t i = 0; i < count; i++) store(c->type, to + i * c->type->size, element(c, rank, i));
+}
+
+/* ---- >>arithmetic: the manual's paragraph on numbers, as plainly as it can be written ---- */
+
+/* a op b, and the left-complete pairwise tree: the left half is the largest power of two below n.  ((0+1)+(2+3))+((4+5)+6) */
+#define ARITHMETIC(real)                                                                            \
+    static real combine_##real(coll_op op, real a, real b)                                          \
+    {                                                                                               \
+        if (isnan(a) || isnan(b)) return (real)NAN;                                                 \
+        if (op == COLL_SUM || op == COLL_AVG) return a + b;                                         \
+        if (op == COLL_PROD) return a * b;                                                          \
+        const bool a_is_less = a < b || (a == b && signbit(a) && !signbit(b));                      \
+        return a_is_less == (op == COLL_MIN) ? a : b;                                               \
+    }                                                                                               \
+    static real tree_##real(coll_op op, const real *v, int n)                                       \
+    {                                                                                               \
+        int left = 1;                                                                               \
+        if (n == 1) return v[0];                                                                    \
+        while (2 * left < n) left *= 2;                                                             \
+        return combine_##real(op, tree_##real(op, v, left), tree_##real(op, v + left, n - left));   \
+    }
+ARITHMETIC(float)
+ARITHMETIC(double)
+
+__extension__ typedef __int128 wide;
+
+static wide wide_of(const type_row *type, uint64_t bits)
+{
+    const wide range = (wide)1 << (type->size * 8);
+    return type->is_signed && bits >> (type->size * 8 - 1) ? (wide)bits - range : (wide)bits;
+}
+
+static uint64_t reduce_integers(const type_row *type, coll_op op, const uint64_t *bits, int n)
+{
+    wide sum = 0, least = wide_of(type, bits[0]), most = least;
+    uint64_t product = 1;
+
+    for (int i = 0; i < n; i++) {
+        const wide value = wide_of(type, bits[i]);
+        sum += value;
+        product *= bits[i];
+        if (value < least) least = value;
+        if (value > most) most = value;
+    }
+    const uint64_t results[OP_COUNT] = { [COLL_SUM] = (uint64_t)sum, [COLL_PROD] = product, [COLL_MIN] = (uint64_t)least,
+                                         [COLL_MAX] = (uint64_t)most, [COLL_AVG] = (uint64_t)(sum / n) };
+    return results[op] & ~UINT64_C(0) >> (64 - type->size * 8);
+}
+
+/* What element `at` of all ranks' inputs reduces to. */
+static uint64_t reduce_element(const test_case *c, int size, size_t at)
+{
+    const type_row *wire = c->wire ? c->wire : c->type;
+    uint64_t bits[SIZE_MAX_TESTED];
+    float singles[SIZE_MAX_TESTED];
+    double doubles[SIZE_MAX_TESTED];
+
+    for (int i = 0; i < size; i++) bits[i] = element(c, i, at);
+    if (!c->type->fraction_bits) return reduce_integers(c->type, c->op, bits, size);
+    for (int i = 0; i < size; i++) {
+        doubles[i] = value_of(c->type, bits[i]);
+        if (c->wire) doubles[i] = value_of(wire, bits_of(wire, doubles[i]));
+        singles[i] = (float)doubles[i];
+    }
+    if (wire->type == COLL_F64) {
+        const double result = tree_double(c->op, doubles, size);
+        return bits_of(wire, c->op == COLL_AVG ? result / (double)size : result);
+    }
+    float result = tree_float(c->op, singles, size);
+    if (c->op == COLL_AVG) result /= (float)size;
+    const uint64_t rounded = bits_of(wire, (double)result);
+    return c->wire ? bits_of(c->type, value_of(wire, rounded)) : rounded;
+}
+
+/* ---- >>oracle: what a case leaves, computed once for all ranks ---- */
+
+/* The whole result: the reduced vector, the root's input, or the inputs of all ranks one after the other. */
+typedef struct oracle {
+    struct oracle *next;
+    uint64_t       seed;                          /* of the case                                              */
+    int            users;                         /* ranks that are still to look at it                       */
+    unsigned char *bytes;
+} oracle;
+
+static unsigned char *oracle_compute(const test_case *c, int size)
+{
+    const bool per_rank = c->kind == COLL_REDUCE_SCATTER || c->kind == COLL_ALLGATHER || c->kind == COLL_SENDRECV;
+    const size_t total = c->count * (per_rank ? (size_t)size : 1), length = c->type->size;
+    unsigned char *bytes = support_need(malloc(total * length + 1));
+
+    if (c->row->is_reducing) {
+        for (size_t i = 0; i < total; i++) store(c->type, bytes + i * length, reduce_element(c, size, i));
+    } else if (c->kind == COLL_BROADCAST) {
+        fill(c, c->root, bytes, total);
+    } else {
+        for (int i = 0; i < size; i++) fill(c, i, bytes + (size_t)i * c->count * length, c->count);
+    }
+    return bytes;
+}
+
+/* The first rank that is through with a case computes; each gives it back with oracle_release. */
+static const unsigned char *oracle_take(test_world *world, const test_case *c)
+{
+    oracle *o;
+
+    pthread_mutex_lock(&world->oracle_lock);
+    for (o = world->oracles; o && o->seed != c->seed;) o = o->next;
+    if (!o) {
+        o = support_need(malloc(sizeof *o));
+        *o = (oracle){ world->oracles, c->seed, c->kind == COLL_REDUCE ? 1 : world->size, oracle_compute(c, world->size) };
+        world->oracles = o;
+    }
+    pthread_mutex_unlock(&world->oracle_lock);
+    return o->bytes;
+}
+
+static void oracle_release(test_world *world, const test_case *c)
+{
+    pthread_mutex_lock(&world->oracle_lock);
+    for (oracle **at = &world->oracles; *at; at = &(*at)->next) {
+        oracle *o = *at;
+        if (o->seed != c->seed) continue;
+        if (--o->users == 0) {
+            *at = o->next;
+            free(o->bytes);
+            free(o);
+        }
+        break;
+    }
+    pthread_mutex_unlock(&world->oracle_lock);
+}
+
+/* What ranks that gave up early have left. */
+static void oracle_clear(test_world *world)
+{
+    while (world->oracles) {
+        oracle *o = world->oracles;
+        world->oracles = o->next;
+        free(o->bytes);
+        free(o);
+    }
+}
+
+/* ---- >>trial: one rank's part in one case ---- */
+
+typedef struct trial {
+    test_case      c;
+    form           form;                          /* this rank's                                              */
+    support_buffer send, recv;                    /* send.block NULL: in place, all is in recv                */
+    const void    *send_at;                       /* what the call gets                                       */
+    void          *recv_at;
+    size_t         room;                          /* sendrecv: elements                                       */
+    size_t         result_at, result_count;       /* elements of recv.data                                    */
+    size_t         result_from;                   /* where they are in the oracle's vector                    */
+    unsigned       barrier;                       /* a barrier: how many this rank had started before         */
+    coll_request  *requests[2];
+    coll_status    status;
+} trial;
+
+static int dest_of(const test_rank *r, const test_case *c) { return (r->rank + c->root) % r->size; }
+static int source_of(const test_rank *r, const test_case *c) { return (r->rank - c->root + r->size) % r->size; }
+static int tag_of(const test_case *c) { return (int)(c->seed & 1); }
+
+/* The form this rank uses: FORM_VARIED draws. */
+static form form_of(const test_rank *r, const test_case *c)
+{
+    if (c->form != FORM_VARIED) return c->form;
+    return c->row->forms[support_mix(c->seed ^ (uint64_t)r->rank) % (uint64_t)(c->row->form_count - 1)];
+}
+
+/* Where in `recv` the result goes, and how much there is of it. */
+static void trial_place_result(const test_rank *r, trial *t)
+{
+    const size_t count = t->c.count, rank = (size_t)r->rank;
+
+    t->result_count = count;
+    switch (t->c.kind) {
+    case COLL_REDUCE:
+        if (r->rank != t->c.root) t->result_count = 0;
+        break;
+    case COLL_REDUCE_SCATTER:
+        t->result_from = rank * count;
+        if (t->form == FORM_BLOCK) t->result_at = rank * count;
+        break;
+    case COLL_ALLGATHER:
+        t->result_count = count * (size_t)r->size;
+        break;
+    case COLL_SENDRECV:
+        t->result_from = (size_t)source_of(r, &t->c) * count;
+        break;
+    default:
+        break;
+    }
+}
+
+/* One buffer for both sides: `whole` elements, the input at element input_at. */
+static void trial_prepare_in_place(const test_rank *r, trial *t, size_t shift)
+{
+    const test_case *c = &t->c;
+    const size_t length = c->type->size, rank = (size_t)r->rank;
+    const bool per_rank = c->kind == COLL_REDUCE_SCATTER || c->kind == COLL_ALLGATHER;
+    const size_t whole = c->count * (per_rank ? (size_t)r->size : 1);
+    const bool is_block = t->form == FORM_BLOCK || t->form == FORM_IN_PLACE;
+    const size_t input_at = c->kind == COLL_ALLGATHER && is_block ? rank * c->count : 0;
+    const bool has_input = c->kind != COLL_BROADCAST || r->rank == c->root;
+
+    t->recv = support_buffer_make(whole * length, shift * length);
+    if (has_input) fill(c, r->rank, t->recv.data + input_at * length, c->kind == COLL_REDUCE_SCATTER ? whole : c->count);
+    t->send_at = t->form == FORM_IN_PLACE ? COLL_IN_PLACE : t->recv.data + input_at * length;
+    t->recv_at = t->recv.data + t->result_at * length;
+}
+
+static void trial_prepare_apart(const test_rank *r, trial *t, size_t shift)
+{
+    const test_case *c = &t->c;
+    const size_t length = c->type->size, size = (size_t)r->size;
+    const size_t input_count = c->count * (c->kind == COLL_REDUCE_SCATTER ? size : 1);
+    const size_t recv_count = c->kind == COLL_ALLGATHER ? c->count * size : t->room ? t->room : c->count;
+
+    t->send = support_buffer_make(input_count * length, (7 - shift) * length);
+    fill(c, r->rank, t->send.data, input_count);
+    support_seal(&t->send);
+    t->send_at = t->send.data;
+    t->recv = support_buffer_make(recv_count * length, shift * length);
+    t->recv_at = t->recv.data;
+    if (t->form == FORM_NULL && r->rank != c->root) t->recv_at = NULL;
+}
+
+/* Allocate and fill the buffers; nothing is called yet. */
+static void trial_prepare(const test_rank *r, trial *t, const test_case *c)
+{
+    const uint64_t random = support_mix(c->seed ^ (uint64_t)(r->rank + 100));
+    const bool no_pointers = c->count == 0 && random >> 8 & 1;
+
+    *t = (trial){ .c = *c, .form = form_of(r, c) };
+    if (c->kind == COLL_BARRIER) return;
+    if (c->kind == COLL_SENDRECV) t->room = c->count + (random >> 16) % 3;
+    trial_place_result(r, t);
+    if (t->form == FORM_OUT || t->form == FORM_NULL) {
+        if (c->kind == COLL_BROADCAST) trial_prepare_in_place(r, t, random % 8);
+        else trial_prepare_apart(r, t, random % 8);
+    } else {
+        trial_prepare_in_place(r, t, random % 8);
+    }
+    support_seal(&t->recv);
+    if (no_pointers && t->send_at != COLL_IN_PLACE) t->send_at = NULL;
+    if (no_pointers && !t->room) t->recv_at = NULL;
+}
+
+/* ---- >>calls: the same case in every style ---- */
+
+static coll_status call_plain(const test_rank *r, const trial *t)
+{
+    const test_case *c = &t->c;
+    const coll_type type = c->type->type;
+
+    switch (c->kind) {
+    case COLL_BARRIER:        return coll_barrier(r->comm);
+    case COLL_BROADCAST:      return coll_broadcast(r->comm, t->recv_at, c->count, type, c->root);
+    case COLL_REDUCE:         return coll_reduce(r->comm, t->send_at, t->recv_at, c->count, type, c->op, c->root);
+    case COLL_REDUCE_SCATTER: return coll_reduce_scatter(r->comm, t->send_at, t->recv_at, c->count, type, c->op);
+    case COLL_ALLGATHER:      return coll_allgather(r->comm, t->send_at, t->recv_at, c->count, type);
+    case COLL_SENDRECV:
+        return coll_sendrecv(r->comm, t->send_at, c->count, dest_of(r, c), t->recv_at, t->room, source_of(r, c), type,
+                             tag_of(c));
+    default:
+        if (!c->wire) return coll_allreduce(r->comm, t->send_at, t->recv_at, c->count, type, c->op);
+        return coll_allreduce_mixed(r->comm, t->send_at, t->recv_at, c->count, type, c->wire->type, c->op);
+    }
+}
+
+static coll_status call_request(const test_rank *r, trial *t)
+{
+    const test_case *c = &t->c;
+    const coll_type type = c->type->type;
+    coll_request **out = &t->requests[0];
+
+    switch (c->kind) {
+    case COLL_BARRIER:        return coll_ibarrier(r->comm, out);
+    case COLL_BROADCAST:      return coll_ibroadcast(r->comm, t->recv_at, c->count, type, c->root, out);
+    case COLL_REDUCE:         return coll_ireduce(r->comm, t->send_at, t->recv_at, c->count, type, c->op, c->root, out);
+    case COLL_REDUCE_SCATTER: return coll_ireduce_scatter(r->comm, t->send_at, t->recv_at, c->count, type, c->op, out);
+    case COLL_ALLGATHER:      return coll_iallgather(r->comm, t->send_at, t->recv_at, c->count, type, out);
+    case COLL_SENDRECV:
+        return coll_isendrecv(r->comm, t->send_at, c->count, dest_of(r, c), t->recv_at, t->room, source_of(r, c), type,
+                              tag_of(c), out);
+    default:
+        if (!c->wire) return coll_iallreduce(r->comm, t->send_at, t->recv_at, c->count, type, c->op, out);
+        return coll_iallreduce_mixed(r->comm, t->send_at, t->recv_at, c->count, type, c->wire->type, c->op, out);
+    }
+}
+
+/* A message as two requests. */
+static coll_status call_pair(const test_rank *r, trial *t)
+{
+    const test_case *c = &t->c;
+    const coll_type type = c->type->type;
+    const coll_status status = coll_irecv(r->comm, t->recv_at, t->room, type, source_of(r, c), tag_of(c), &t->requests[0]);
+
+    return status ? status : coll_isend(r->comm, t->send_at, c->count, type, dest_of(r, c), tag_of(c), &t->requests[1]);
+}
+
+static coll_call descriptor_of(const test_rank *r, const trial *t)
+{
+    const test_case *c = &t->c;
+    coll_call call = {
+        .kind = c->kind, .send = t->send_at, .recv = t->recv_at, .count = c->count, .type = c->type->type, .op = c->op,
+        .wire = c->wire ? c->wire->type : 0, .root = c->root, .algorithm = algorithm_of(c), .name = "a tested call"
+    };
+
+    if (c->kind == COLL_BARRIER) return (coll_call){ .kind = c->kind, .algorithm = call.algorithm };
+    if (c->kind == COLL_BROADCAST) call.send = NULL;
+    if (c->kind == COLL_SENDRECV) {
+        call.root = dest_of(r, c);
+        call.source = source_of(r, c);
+        call.recv_count = t->room;
+        call.tag = tag_of(c);
+    }
+    return call;
+}
+
+/* Begin; a blocking style is over afterwards. */
+static void trial_start(test_rank *r, trial *t)
+{
+    const coll_call call = descriptor_of(r, t);
+
+    if (t->c.kind == COLL_BARRIER) {
+        if (r->rank == t->c.root) sched_yield();
+        t->barrier = r->barriers++;
+        __atomic_add_fetch(&r->world->arrivals, 1, __ATOMIC_RELAXED);
+    }
+    switch (t->c.style) {
+    case STYLE_PLAIN:   t->status = call_plain(r, t); break;
+    case STYLE_REQUEST: t->status = call_request(r, t); break;
+    case STYLE_PAIR:    t->status = call_pair(r, t); break;
+    case STYLE_RUN:     t->status = coll_run(r->comm, &call); break;
+    case STYLE_START:   t->status = coll_start(r->comm, &call, &t->requests[0]); break;
+    }
+}
+
+static void note_status(trial *t, coll_status status)
+{
+    if (status && !t->status) t->status = status;
+}
+
+/* Finish the requests of a trial that is alone. */
+static void trial_wait(trial *t)
+{
+    for (int i = 0; i < 2; i++) {
+        coll_status status = COLL_OK;
+        if (!t->requests[i]) continue;
+        if (t->c.style == STYLE_START) {
+            while ((status = coll_test(t->requests[i])) == COLL_PENDING) sched_yield();
+        } else {
+            status = coll_wait(t->requests[i]);
+        }
+        note_status(t, status);
+    }
+}
+
+/* ---- >>judgement: one check per case and rank ---- */
+
+/* All that is needed to understand and to repeat a failing case; `what` went wrong. */
+static void describe(const test_rank *r, const test_case *c, const char *what, char *text, size_t length)
+{
+    const test_world *w = r->world;
+
+    snprintf(text, length,
+             "%s, rank %d of %d: %s %s%s%s %s, count %zu, root %d, form %s, style %s, algorithm %s, data %s: %s\n"
+             "    replay: COLL_TEST_SEED=%llu test_collectives %s %d %llu",
+             w->name, r->rank, r->size, coll_kind_name(c->kind), c->type->name, c->wire ? " over " : "",
+             c->wire ? c->wire->name : "", coll_op_name(c->op), c->count, c->root, form_names[c->form],
+             style_names[c->style], c->algorithm < 0 ? "-" : algorithm_of(c), data_names[c->data], what,
+             (unsigned long long)w->seed, w->name, w->size, (unsigned long long)c->number);
+}
+
+/* Which element of which buffer is wrong, and what the ranks brought to it. */
+static void describe_difference(const test_rank *r, const trial *t, const char *side, const support_buffer *buffer,
+                                ptrdiff_t at, char *text, size_t length)
+{
+    const test_case *c = &t->c;
+    const ptrdiff_t bytes = (ptrdiff_t)c->type->size, place = at / bytes * bytes;
+    size_t used;
+
+    if (at < 0 || at >= (ptrdiff_t)buffer->length) {
+        snprintf(text, length, "byte %td was written, outside %s of %zu bytes", at, side, buffer->length);
+        return;
+    }
+    const uint64_t got = load(c->type, buffer->data + place), expected = load(c->type, support_expected(buffer, place));
+    const size_t i = (size_t)(place / bytes) - t->result_at;
+    const bool is_result = buffer == &t->recv && (size_t)(place / bytes) >= t->result_at && i < t->result_count;
+    used = (size_t)snprintf(text, length, "%s %s, element %td: got 0x%llx, expected 0x%llx", side,
+                            is_result ? "(the result)" : "(not the result)", place / bytes, (unsigned long long)got,
+                            (unsigned long long)expected);
+    if (!is_result || !c->row->is_reducing) return;
+    used += (size_t)snprintf(text + used, length - used, ", of");
+    for (int rank = 0; rank < r->size && used < length; rank++)
+        used += (size_t)snprintf(text + used, length - used, " 0x%llx",
+                                 (unsigned long long)element(c, rank, t->result_from + i));
+}
+
+/* Did a finished receive say truthfully what it got? */
+static bool received_is_right(const test_rank *r, const trial *t)
+{
+    int source = -1, tag = -1;
+    size_t count = SIZE_MAX;
+
+    if (t->c.kind != COLL_SENDRECV || !t->requests[0]) return true;
+    return coll_received(t->requests[0], &source, &tag, &count) == COLL_OK && source == source_of(r, &t->c) &&
+           tag == tag_of(&t->c) && count == t->c.count && coll_received(t->requests[0], NULL, NULL, NULL) == COLL_OK;
+}
+
+/* An algorithm that does not fit the kind may be refused, with a sentence; then nothing must have happened. */
+static bool is_refused(const test_rank *r, const trial *t)
+{
+    return t->c.algorithm >= 0 && t->status == COLL_ERR_UNSUPPORTED && *coll_error(r->comm);
+}
+
+/* Put the expected result into the image. */
+static void trial_expect(const test_rank *r, trial *t)
+{
+    const size_t length = t->c.type->size;
+
+    if (!t->result_count) return;
+    const unsigned char *bytes = oracle_take(r->world, &t->c);
+    support_expect(&t->recv, t->result_at * length, bytes + t->result_from * length, t->result_count * length);
+    oracle_release(r->world, &t->c);
+}
+
+/* Compare everything; the empty string says that all is well. */
+static void trial_judge(const test_rank *r, trial *t, char *text, size_t length)
+{
+    const unsigned arrivals = __atomic_load_n(&r->world->arrivals, __ATOMIC_RELAXED), size = (unsigned)r->size;
+    const bool refused = is_refused(r, t);
+    ptrdiff_t at;
+
+    *text = 0;
+    if (t->status && !refused) {
+        snprintf(text, length, "%s: %s", coll_status_text(t->status), coll_error(r->comm));
+        return;
+    }
+    if (t->c.kind == COLL_BARRIER) {
+        if (!refused && arrivals < (t->barrier + 1) * size)
+            snprintf(text, length, "left barrier %u when only %u of %u ranks had come to it", t->barrier,
+                     arrivals - t->barrier * size, size);
+        return;
+    }
+    if (!refused) trial_expect(r, t);
+    if (!support_as_expected(&t->recv, &at)) describe_difference(r, t, "recv", &t->recv, at, text, length);
+    else if (t->send.block && !support_as_expected(&t->send, &at))
+        describe_difference(r, t, "send", &t->send, at, text, length);
+    else if (!received_is_right(r, t)) snprintf(text, length, "coll_received is wrong about source, tag or count");
+}
+
+/* Count a failure; after some, or when the communicator has ended, this rank stops. */
+static void note_failure(test_rank *r, coll_status status)
+{
+    const bool is_usable = status == COLL_OK || status == COLL_ERR_ARGUMENT || status == COLL_ERR_UNSUPPORTED;
+    if (++r->failures >= FAILURES_MAX || !is_usable) r->is_over = true;
+}
+
+static void trial_finish(test_rank *r, trial *t)
+{
+    char what[1024], text[2048] = "";
+
+    trial_judge(r, t, what, sizeof what);
+    if (*what) describe(r, &t->c, what, text, sizeof text);
+    CHECK(!*what, "%s", text);
+    if (*what) note_failure(r, t->status);
+    if (!*what && !t->status && t->c.algorithm >= 0)
+        __atomic_store_n(&r->world->applied[t->c.row - kind_rows][t->c.algorithm], true, __ATOMIC_RELAXED);
+    for (int i = 0; i < 2; i++) coll_request_free(t->requests[i]);
+    support_buffer_free(&t->send);
+    support_buffer_free(&t->recv);
+    __atomic_add_fetch(&r->world->ran, 1, __ATOMIC_RELAXED);
+}
+
+/* ---- >>where: what every rank is doing, should the time run out ---- */
+
+static struct { const char *world; int size; uint64_t number[SIZE_MAX_TESTED]; } now;
+
+static void report_where(void)
+{
+    fprintf(stderr, "world %s of %d ranks; the ranks are in the cases", now.world, now.size);
+    for (int i = 0; i < now.size; i++)
+        fprintf(stderr, " %llu", (unsigned long long)__atomic_load_n(&now.number[i], __ATOMIC_RELAXED));
+    fputc('\n', stderr);
+}
+
+/* ---- >>grid: the full product of a kind, or a sample of it ---- */
+
+/* Go on to the next case number.  Is it to be run?  The answer is the same on every rank. */
+static bool next_case(test_rank *r, double likelihood)
+{
+    const uint64_t number = ++r->number;
+    const uint64_t draw = support_mix(r->world->seed ^ support_mix((uint64_t)r->size << 48 ^ number));
+
+    if (r->is_over) return false;
+    if (r->world->only >= 0 && number != (uint64_t)r->world->only) return false;
+    if (r->world->only < 0 && (double)(draw >> 11) * 0x1p-53 >= likelihood) return false;
+    __atomic_store_n(&now.number[r->rank], number, __ATOMIC_RELAXED);
+    return true;
+}
+
+/* The seed of part `part` of the current case. */
+static uint64_t case_seed(const test_rank *r, uint64_t part)
+{
+    return support_mix(support_mix(r->world->seed) ^ support_mix((uint64_t)r->size << 56 ^ part << 48 ^ r->number));
+}
+
+static void run_alone(test_rank *r, const test_case *c)
+{
+    trial t;
+
+    trial_prepare(r, &t, c);
+    trial_start(r, &t);
+    trial_wait(&t);
+    trial_finish(r, &t);
+}
+
+/* A style that can say what the case asks for. */
+static style draw_style(const test_case *c, uint64_t random)
+{
+    const bool only_descriptor = c->algorithm >= 0 || (c->wire && c->kind != COLL_ALLREDUCE);
+
+    if (only_descriptor) return random % 2 ? STYLE_RUN : STYLE_START;
+    return (style)(random % (c->kind == COLL_SENDRECV ? 5 : 4));
+}
+
+typedef struct grid {
+    coll_kind kind;
+    bool      is_mixed;                           /* f32 over f16 and bf16                                    */
+    int       algorithm;                          /* -1: the library's choice                                 */
+} grid;
+
+/* Types x operations x forms x roots of a kind at one count: all of them, or about `quota`. */
+static void run_grid(test_rank *r, grid g, size_t count, double quota)
+{
+    const kind_row *row = kind_row_of(g.kind);
+    const int types = g.kind == COLL_BARRIER ? 1 : g.is_mixed ? 2 : TYPE_COUNT, ops = row->is_reducing ? OP_COUNT : 1;
+    const int forms = row->form_count, roots = row->is_rooted ? r->size : 1;
+    const int total = types * ops * forms * roots;
+
+    for (int i = 0; i < total; i++) {
+        if (!next_case(r, quota / total)) continue;
+        const uint64_t seed = case_seed(r, 0), random = support_mix(seed);
+        test_case c = {
+            .number = r->number, .seed = seed, .row = row, .kind = g.kind, .count = count, .algorithm = g.algorithm,
+            .type = g.is_mixed ? type_row_of(COLL_F32) : &type_rows[i % types],
+            .wire = g.is_mixed ? type_row_of(i % types ? COLL_BF16 : COLL_F16) : NULL, .op = (coll_op)(i / types % ops),
+            .form = row->forms[i / (types * ops) % forms], .root = i / (types * ops * forms), .data = (data)(random % 3)
+        };
+        c.style = draw_style(&c, random >> 32);
+        run_alone(r, &c);
+    }
+}
+
+/* The counts to test, without repetition; returns how many. */
+static int counts_for(int size, size_t *counts)
+{
+    const size_t n = (size_t)size, all[] = { 0, 1, 2, n - 1, n, n + 1, 7, 64, 1000, 1025, 4099, 70001 };
+    int used = 0;
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        bool is_new = true;
+        for (int j = 0; j < used; j++) is_new = is_new && counts[j] != all[i];
+        if (is_new) counts[used++] = all[i];
+    }
+    return used;
+}
+
+/* How many cases of a grid are to be run: all where that is cheap. */
+static double quota_for(const test_rank *r, size_t count)
+{
+    const double base = r->size <= 3 ? 900 : r->size <= 5 ? 250 : r->size <= 9 ? 60 : 12;
+    const double effort = count <= 64 ? 1 : count <= 5000 ? 0.1 : 3.0 / (double)r->size / 300;
+    return base * effort * r->world->scale * (strcmp(r->world->name, "threads") ? 0.4 : 1);
+}
+
+static void run_grids(test_rank *r)
+{
+    size_t counts[16];
+    const int used = counts_for(r->size, counts);
+
+    run_grid(r, (grid){ COLL_BARRIER, false, -1 }, 0, quota_for(r, 0));
+    for (int i = 0; i < used; i++) {
+        const double quota = quota_for(r, counts[i]);
+        for (int k = 1; k < KIND_COUNT; k++) run_grid(r, (grid){ kind_rows[k].kind, false, -1 }, counts[i], quota);
+        for (int k = 1; k < KIND_COUNT; k++)
+            if (kind_rows[k].is_reducing) run_grid(r, (grid){ kind_rows[k].kind, true, -1 }, counts[i], quota / 6);
+    }
+}
+
+/* Every algorithm by name, also where it does not apply: between threads this is how the messages are used at all. */
+static void run_algorithms(test_rank *r)
+{
+    size_t counts[16];
+    const int used = counts_for(r->size, counts);
+
+    for (int a = 0; a < ALGORITHM_COUNT; a++) {
+        for (int k = 0; k < KIND_COUNT; k++) {
+            const coll_kind kind = kind_rows[k].kind;
+            if (kind == COLL_SENDRECV) continue;
+            for (int i = 0; i < (kind == COLL_BARRIER ? 1 : used); i++) {
+                const double quota = quota_for(r, counts[i]) / 10 + (kind == COLL_BARRIER ? r->size : 0);
+                run_grid(r, (grid){ kind, false, a }, counts[i], quota);
+                if (kind_rows[k].is_reducing) run_grid(r, (grid){ kind, true, a }, counts[i], quota / 6);
+            }
+        }
+    }
+}
+
+/* A few long vectors, which cross many slices. */
+static void run_large(test_rank *r)
+{
+    const size_t count = 1500001;
+    const double quota = r->world->scale;
+
+    for (int k = 1; k < KIND_COUNT; k++) {
+        const coll_kind kind = kind_rows[k].kind;
+        const bool per_rank = kind == COLL_REDUCE_SCATTER || kind == COLL_ALLGATHER;
+        const size_t own = per_rank ? count / (size_t)r->size : count;
+        const double likely = r->size == 2 || r->size == 3 ? quota : r->size == 5 ? quota / 4 : 0;
+        run_grid(r, (grid){ kind, false, -1 }, own, likely);
+        if (kind_rows[k].is_reducing) run_grid(r, (grid){ kind, true, -1 }, own, likely / 2);
+    }
+}
