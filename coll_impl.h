@@ -128,17 +128,16 @@ static coll_status coll__open_threads(int count, coll_comm **out, coll__settings
 static coll_status coll__open_tcp(coll_comm **out, coll__settings *s)
 {
     const coll_config *c = &s->config;
-    coll__log log = { c->log_level, c->log, c->log_context };
-    coll__tcp *tcp;
+    const coll__log log = { c->log_level, c->log, c->log_context };
+    coll__tcp *tcp = NULL;
     const coll_status status = coll__tcp_open(&tcp, s, &log);
 
     if (status < 0) return status;
-    s->local_size = (int)coll__most((size_t)s->local_size, (size_t)coll__tcp_local_size(tcp));
     *out = coll__comm_new(&coll__tcp_transport, tcp, c->rank, c->size, s);
     if (!*out) return COLL_ERR_MEMORY;
-    if ((*out)->is_crowded && c->spin_us == 0) (*out)->spin_us = 0;
-    coll__say(&log, COLL_LOG_INFO, "rank %d of %d (from %s) over tcp at %s, %s", c->rank, c->size, s->source, c->address,
-              coll__tcp_transport.describe(tcp));
+    if ((*out)->is_crowded && c->spin_us == 0) (*out)->spin_us = 0;       /* spinning would keep the others from running */
+    coll__say(&log, COLL_LOG_INFO, "rank %d of %d (from %s), rank %d of %d on its host, over tcp at %s with %s", c->rank, c->size,
+              s->source, s->local_rank, s->local_size, c->address, coll__tcp_transport.describe(tcp));
     return COLL_OK;
 }
 
@@ -306,7 +305,10 @@ static void coll__request_init(coll_request *r, coll_comm *comm)
 static coll_status coll__launch(coll_comm *comm, coll_request *r)
 {
     coll__request_init(r, comm);
-    if (coll__kind_is_message(r->call.kind)) return coll__messages_start(r);
+    if (coll__kind_is_message(r->call.kind)) {
+        const coll_status status = coll__messages_start(r);
+        return status < 0 ? status : coll__advance(comm, 0);     /* on its way, also if nobody waits for it    */
+    }
     const bool is_first = comm->queue == NULL;
     coll__queue_append(comm, r);
     return is_first ? coll__queue_advance(comm) : COLL_OK;
@@ -343,7 +345,9 @@ COLL_API coll_status coll_start(coll_comm *comm, const coll_call *call, coll_req
         return coll__leave(comm, status);
     }
     *out = r;
-    if (coll__launch(comm, r) < 0 && r->status == COLL_PENDING) r->status = comm->failure.status;
+    coll_status begun = coll__launch(comm, r);
+    if (begun >= 0 && r->status == COLL_PENDING) begun = coll__advance(comm, 0);
+    if (begun < 0 && r->status == COLL_PENDING) r->status = comm->failure.status;
     return coll__leave(comm, COLL_OK);            /* errors from here on are the request's                    */
 }
 

@@ -16,7 +16,6 @@
 #include "check.h"
 #include "support.h"
 
-#include <math.h>
 #include <sched.h>
 #include <time.h>
 
@@ -51,46 +50,37 @@ static const kind_row kind_rows[] = {
     { COLL_REDUCE,         true,  true,  5, { FORM_OUT, FORM_SAME, FORM_IN_PLACE, FORM_NULL, FORM_VARIED } },
     { COLL_ALLREDUCE,      true,  false, 4, { FORM_OUT, FORM_SAME, FORM_IN_PLACE, FORM_VARIED } },
     { COLL_REDUCE_SCATTER, true,  false, 5, { FORM_OUT, FORM_SAME, FORM_IN_PLACE, FORM_BLOCK, FORM_VARIED } },
-    { COLL_ALLGATHER,      false, false, 5, { FORM_OUT, FORM_SAME, FORM_IN_PLACE, FORM_BLOCK, FORM_VARIED } },
+    { COLL_ALLGATHER,      false, false, 4, { FORM_OUT, FORM_IN_PLACE, FORM_BLOCK, FORM_VARIED } },
     { COLL_SENDRECV,       false, true,  1, { FORM_OUT } }
 };
 enum { KIND_COUNT = sizeof kind_rows / sizeof *kind_rows, OP_COUNT = COLL_AVG + 1 };
 
-typedef struct type_row {
-    coll_type   type;
-    const char *name;
-    size_t      size;
-    bool        is_signed;
-    int         exponent_bits, fraction_bits;     /* 0: an integer                                            */
-} type_row;
-
-static const type_row type_rows[] = {
-    { COLL_I8, "i8", 1, true, 0, 0 },   { COLL_I16, "i16", 2, true, 0, 0 },
-    { COLL_I32, "i32", 4, true, 0, 0 }, { COLL_I64, "i64", 8, true, 0, 0 },
-    { COLL_U8, "u8", 1, false, 0, 0 },  { COLL_U16, "u16", 2, false, 0, 0 },
-    { COLL_U32, "u32", 4, false, 0, 0 }, { COLL_U64, "u64", 8, false, 0, 0 },
-    { COLL_F16, "f16", 2, true, 5, 10 }, { COLL_BF16, "bf16", 2, true, 8, 7 },
-    { COLL_F32, "f32", 4, true, 8, 23 }, { COLL_F64, "f64", 8, true, 11, 52 }
-};
-enum { TYPE_COUNT = sizeof type_rows / sizeof *type_rows };
+typedef enum algorithm { NO_ALGORITHM = -1, DIRECT, GATHER, TREE, SCATTER, CIRCULANT, ALGORITHM_COUNT } algorithm;
 
 static const char *const algorithm_names[] = { "direct", "gather", "tree", "scatter", "circulant" };
-enum { ALGORITHM_COUNT = sizeof algorithm_names / sizeof *algorithm_names };
+
+/* These must apply; others may be refused. */
+static const struct { coll_kind kind; algorithm algorithm; } required[] = {
+    { COLL_ALLREDUCE, GATHER }, { COLL_ALLREDUCE, DIRECT }, { COLL_REDUCE, GATHER }, { COLL_REDUCE, DIRECT },
+    { COLL_BROADCAST, TREE }, { COLL_BROADCAST, SCATTER }, { COLL_ALLGATHER, CIRCULANT }, { COLL_REDUCE_SCATTER, DIRECT },
+    { COLL_BARRIER, CIRCULANT }
+};
+enum { REQUIRED_COUNT = sizeof required / sizeof *required };
 
 typedef struct test_case {
     uint64_t        number;                       /* replays it                                               */
     uint64_t        seed;                         /* of its data                                              */
     const kind_row *row;
     coll_kind       kind;
-    const type_row *type;
-    const type_row *wire;                         /* NULL: none                                               */
+    const support_type *type;
+    const support_type *wire;                         /* NULL: none                                               */
     coll_op         op;
     size_t          count;
     int             root;
     form            form;
     style           style;
     data            data;
-    int             algorithm;                    /* -1: the library's choice                                 */
+    algorithm       algorithm;                    /* NO_ALGORITHM: the library's choice                       */
 } test_case;
 
 /* A world under test, shared by its ranks. */
@@ -125,94 +115,14 @@ static const kind_row *kind_row_of(coll_kind kind)
     return NULL;
 }
 
-static const type_row *type_row_of(coll_type type)
+static const char *algorithm_of(const test_case *c)
 {
-    for (int i = 0; i < TYPE_COUNT; i++)
-        if (type_rows[i].type == type) return &type_rows[i];
-    return NULL;
-}
-
-static const char *algorithm_of(const test_case *c) { return c->algorithm < 0 ? NULL : algorithm_names[c->algorithm]; }
-
-/* ---- >>bits: elements as bit patterns ---- */
-
-static uint64_t load(const type_row *type, const void *from)
-{
-    uint8_t b;
-    uint16_t h;
-    uint32_t w;
-    uint64_t d;
-
-    switch (type->size) {
-    case 1:  memcpy(&b, from, 1); return b;
-    case 2:  memcpy(&h, from, 2); return h;
-    case 4:  memcpy(&w, from, 4); return w;
-    default: memcpy(&d, from, 8); return d;
-    }
-}
-
-static void store(const type_row *type, void *to, uint64_t bits)
-{
-    const uint8_t b = (uint8_t)bits;
-    const uint16_t h = (uint16_t)bits;
-    const uint32_t w = (uint32_t)bits;
-
-    switch (type->size) {
-    case 1:  memcpy(to, &b, 1); break;
-    case 2:  memcpy(to, &h, 2); break;
-    case 4:  memcpy(to, &w, 4); break;
-    default: memcpy(to, &bits, 8); break;
-    }
-}
-
-/* The value of a float's bits: fraction * 2^exponent, by the definition.  Every type here fits a double. */
-static double value_of(const type_row *type, uint64_t bits)
-{
-    const int fraction_bits = type->fraction_bits, top = (1 << type->exponent_bits) - 1, bias = top / 2;
-    const int exponent = (int)(bits >> fraction_bits) & top;
-    const uint64_t one = UINT64_C(1) << fraction_bits, fraction = bits & (one - 1);
-    double value;
-
-    if (type->type == COLL_F64) {
-        memcpy(&value, &bits, sizeof value);
-        return value;
-    }
-    if (exponent == top) value = fraction ? (double)NAN : (double)INFINITY;
-    else if (exponent == 0) value = ldexp((double)fraction, 1 - bias - fraction_bits);
-    else value = ldexp((double)(one + fraction), exponent - bias - fraction_bits);
-    return bits >> (fraction_bits + type->exponent_bits) & 1 ? -value : value;
-}
-
-/* The nearest float of a type, ties to even, too large ones infinite, NaN the canonical one.
- *
- * The value is measured in units in the last place of its binade, or of the lowest one.  The whole number of units, implicit
- * bit included, added to the exponent field below the binade's gives the bits, also when rounding carries. */
-static uint64_t bits_of(const type_row *type, double value)
-{
-    const int fraction_bits = type->fraction_bits, top = (1 << type->exponent_bits) - 1, lowest = 1 - top / 2;
-    const uint64_t infinite = (uint64_t)top << fraction_bits;
-    const uint64_t sign = (uint64_t)(signbit(value) != 0) << (fraction_bits + type->exponent_bits);
-    const double magnitude = fabs(value);
-    int exponent;
-
-    if (isnan(value)) return infinite | UINT64_C(1) << (fraction_bits - 1);
-    if (isinf(value)) return sign | infinite;
-    if (magnitude == 0) return sign;
-    (void)frexp(magnitude, &exponent);
-    if (--exponent < lowest) exponent = lowest;
-
-    const double scaled = ldexp(magnitude, fraction_bits - exponent);
-    uint64_t units = (uint64_t)scaled;
-    const double rest = scaled - (double)units;
-    if (rest > 0.5 || (rest == 0.5 && units % 2)) units++;
-
-    const uint64_t bits = ((uint64_t)(exponent - lowest) << fraction_bits) + units;
-    return sign | (bits < infinite ? bits : infinite);
+    return c->algorithm == NO_ALGORITHM ? NULL : algorithm_names[c->algorithm];
 }
 
 /* ---- >>data: what each rank brings ---- */
 
-static uint64_t ordinary_float(const type_row *type, uint64_t random)
+static uint64_t ordinary_float(const support_type *type, uint64_t random)
 {
     const uint64_t bias = (UINT64_C(1) << (type->exponent_bits - 1)) - 1;
     const uint64_t fraction = random & ((UINT64_C(1) << type->fraction_bits) - 1);
@@ -221,7 +131,7 @@ static uint64_t ordinary_float(const type_row *type, uint64_t random)
 }
 
 /* Floats at which things go wrong.  Ranks share the theme of an element, so that special values meet. */
-static uint64_t special_float(const type_row *type, uint64_t theme, uint64_t random)
+static uint64_t special_float(const support_type *type, uint64_t theme, uint64_t random)
 {
     const int width = (int)type->size * 8, fraction_bits = type->fraction_bits;
     const uint64_t top = (UINT64_C(1) << type->exponent_bits) - 1, one = UINT64_C(1) << fraction_bits;
@@ -240,7 +150,7 @@ static uint64_t special_float(const type_row *type, uint64_t theme, uint64_t ran
     }
 }
 
-static uint64_t special_integer(const type_row *type, uint64_t random)
+static uint64_t special_integer(const support_type *type, uint64_t random)
 {
     const uint64_t high = UINT64_C(1) << (type->size * 8 - 1);
     const uint64_t choices[] = { 0, 1, high, high - 1, ~UINT64_C(0), high + 1, ~UINT64_C(0) - 1, random };
@@ -250,13 +160,13 @@ static uint64_t special_integer(const type_row *type, uint64_t random)
 /* Element `at` of the input of a rank. */
 static uint64_t element(const test_case *c, int rank, size_t at)
 {
-    const type_row *type = c->type;
+    const support_type *type = c->type;
     const uint64_t common = support_mix(c->seed + at * UINT64_C(0xd1342543de82ef95));
     const uint64_t random = support_mix(common ^ ((uint64_t)rank + 1) * UINT64_C(0xaf251af3b0f025b5));
     const uint64_t mask = ~UINT64_C(0) >> (64 - type->size * 8);
 
     if (type->fraction_bits) {
-        if (c->data == DATA_SMALL) return bits_of(type, (double)(random % 17) - 8);
+        if (c->data == DATA_SMALL) return support_bits(type, (double)(random % 17) - 8);
         return c->data == DATA_RANDOM ? ordinary_float(type, random) : special_float(type, common % 8, random);
     }
     if (c->data == DATA_SMALL) return (random % 17 - (type->is_signed ? 8 : 0)) & mask;
@@ -265,82 +175,35 @@ static uint64_t element(const test_case *c, int rank, size_t at)
 
 static void fill(const test_case *c, int rank, unsigned char *to, size_t count)
 {
-    for (size_t i = 0; i < count; i++) store(c->type, to + i * c->type->size, element(c, rank, i));
+    for (size_t i = 0; i < count; i++) support_store(c->type, to + i * c->type->size, element(c, rank, i));
 }
 
-/* ---- >>arithmetic: the manual's paragraph on numbers, as plainly as it can be written ---- */
-
-/* a op b, and the left-complete pairwise tree: the left half is the largest power of two below n.  ((0+1)+(2+3))+((4+5)+6) */
-#define ARITHMETIC(real)                                                                            \
-    static real combine_##real(coll_op op, real a, real b)                                          \
-    {                                                                                               \
-        if (isnan(a) || isnan(b)) return (real)NAN;                                                 \
-        if (op == COLL_SUM || op == COLL_AVG) return a + b;                                         \
-        if (op == COLL_PROD) return a * b;                                                          \
-        const bool a_is_less = a < b || (a == b && signbit(a) && !signbit(b));                      \
-        return a_is_less == (op == COLL_MIN) ? a : b;                                               \
-    }                                                                                               \
-    static real tree_##real(coll_op op, const real *v, int n)                                       \
-    {                                                                                               \
-        int left = 1;                                                                               \
-        if (n == 1) return v[0];                                                                    \
-        while (2 * left < n) left *= 2;                                                             \
-        return combine_##real(op, tree_##real(op, v, left), tree_##real(op, v + left, n - left));   \
-    }
-ARITHMETIC(float)
-ARITHMETIC(double)
-
-__extension__ typedef __int128 wide;
-
-static wide wide_of(const type_row *type, uint64_t bits)
-{
-    const wide range = (wide)1 << (type->size * 8);
-    return type->is_signed && bits >> (type->size * 8 - 1) ? (wide)bits - range : (wide)bits;
-}
-
-static uint64_t reduce_integers(const type_row *type, coll_op op, const uint64_t *bits, int n)
-{
-    wide sum = 0, least = wide_of(type, bits[0]), most = least;
-    uint64_t product = 1;
-
-    for (int i = 0; i < n; i++) {
-        const wide value = wide_of(type, bits[i]);
-        sum += value;
-        product *= bits[i];
-        if (value < least) least = value;
-        if (value > most) most = value;
-    }
-    const uint64_t results[OP_COUNT] = { [COLL_SUM] = (uint64_t)sum, [COLL_PROD] = product, [COLL_MIN] = (uint64_t)least,
-                                         [COLL_MAX] = (uint64_t)most, [COLL_AVG] = (uint64_t)(sum / n) };
-    return results[op] & ~UINT64_C(0) >> (64 - type->size * 8);
-}
+/* ---- >>oracle: what a case leaves, computed once for all ranks ---- */
 
 /* What element `at` of all ranks' inputs reduces to. */
 static uint64_t reduce_element(const test_case *c, int size, size_t at)
 {
-    const type_row *wire = c->wire ? c->wire : c->type;
+    const support_type *wire = c->wire ? c->wire : c->type;
     uint64_t bits[SIZE_MAX_TESTED];
     float singles[SIZE_MAX_TESTED];
     double doubles[SIZE_MAX_TESTED];
 
     for (int i = 0; i < size; i++) bits[i] = element(c, i, at);
-    if (!c->type->fraction_bits) return reduce_integers(c->type, c->op, bits, size);
+    if (!c->type->fraction_bits) return support_reduce_integers(c->type, c->op, bits, size);
     for (int i = 0; i < size; i++) {
-        doubles[i] = value_of(c->type, bits[i]);
-        if (c->wire) doubles[i] = value_of(wire, bits_of(wire, doubles[i]));
+        doubles[i] = support_value(c->type, bits[i]);
+        if (c->wire) doubles[i] = support_value(wire, support_bits(wire, doubles[i]));
         singles[i] = (float)doubles[i];
     }
     if (wire->type == COLL_F64) {
-        const double result = tree_double(c->op, doubles, size);
-        return bits_of(wire, c->op == COLL_AVG ? result / (double)size : result);
+        const double result = support_tree_double(c->op, doubles, size);
+        return support_bits(wire, c->op == COLL_AVG ? result / (double)size : result);
     }
-    float result = tree_float(c->op, singles, size);
+    float result = support_tree_float(c->op, singles, size);
     if (c->op == COLL_AVG) result /= (float)size;
-    const uint64_t rounded = bits_of(wire, (double)result);
-    return c->wire ? bits_of(c->type, value_of(wire, rounded)) : rounded;
+    const uint64_t rounded = support_bits(wire, (double)result);
+    return c->wire ? support_bits(c->type, support_value(wire, rounded)) : rounded;
 }
-
-/* ---- >>oracle: what a case leaves, computed once for all ranks ---- */
 
 /* The whole result: the reduced vector, the root's input, or the inputs of all ranks one after the other. */
 typedef struct oracle {
@@ -357,7 +220,7 @@ static unsigned char *oracle_compute(const test_case *c, int size)
     unsigned char *bytes = support_need(malloc(total * length + 1));
 
     if (c->row->is_reducing) {
-        for (size_t i = 0; i < total; i++) store(c->type, bytes + i * length, reduce_element(c, size, i));
+        for (size_t i = 0; i < total; i++) support_store(c->type, bytes + i * length, reduce_element(c, size, i));
     } else if (c->kind == COLL_BROADCAST) {
         fill(c, c->root, bytes, total);
     } else {
@@ -375,7 +238,8 @@ static const unsigned char *oracle_take(test_world *world, const test_case *c)
     for (o = world->oracles; o && o->seed != c->seed;) o = o->next;
     if (!o) {
         o = support_need(malloc(sizeof *o));
-        *o = (oracle){ world->oracles, c->seed, c->kind == COLL_REDUCE ? 1 : world->size, oracle_compute(c, world->size) };
+        *o = (oracle){ .next = world->oracles, .seed = c->seed, .bytes = oracle_compute(c, world->size) };
+        o->users = c->kind == COLL_REDUCE ? 1 : world->size;
         world->oracles = o;
     }
     pthread_mutex_unlock(&world->oracle_lock);
@@ -470,10 +334,11 @@ static void trial_prepare_in_place(const test_rank *r, trial *t, size_t shift)
     const size_t whole = c->count * (per_rank ? (size_t)r->size : 1);
     const bool is_block = t->form == FORM_BLOCK || t->form == FORM_IN_PLACE;
     const size_t input_at = c->kind == COLL_ALLGATHER && is_block ? rank * c->count : 0;
+    const size_t input_count = c->kind == COLL_REDUCE_SCATTER ? whole : c->count;
     const bool has_input = c->kind != COLL_BROADCAST || r->rank == c->root;
 
     t->recv = support_buffer_make(whole * length, shift * length);
-    if (has_input) fill(c, r->rank, t->recv.data + input_at * length, c->kind == COLL_REDUCE_SCATTER ? whole : c->count);
+    if (has_input) fill(c, r->rank, t->recv.data + input_at * length, input_count);
     t->send_at = t->form == FORM_IN_PLACE ? COLL_IN_PLACE : t->recv.data + input_at * length;
     t->recv_at = t->recv.data + t->result_at * length;
 }
@@ -563,9 +428,10 @@ static coll_status call_pair(const test_rank *r, trial *t)
 {
     const test_case *c = &t->c;
     const coll_type type = c->type->type;
-    const coll_status status = coll_irecv(r->comm, t->recv_at, t->room, type, source_of(r, c), tag_of(c), &t->requests[0]);
+    const int tag = tag_of(c);
+    const coll_status status = coll_irecv(r->comm, t->recv_at, t->room, type, source_of(r, c), tag, &t->requests[0]);
 
-    return status ? status : coll_isend(r->comm, t->send_at, c->count, type, dest_of(r, c), tag_of(c), &t->requests[1]);
+    return status ? status : coll_isend(r->comm, t->send_at, c->count, type, dest_of(r, c), tag, &t->requests[1]);
 }
 
 static coll_call descriptor_of(const test_rank *r, const trial *t)
@@ -638,7 +504,7 @@ static void describe(const test_rank *r, const test_case *c, const char *what, c
              "    replay: COLL_TEST_SEED=%llu test_collectives %s %d %llu",
              w->name, r->rank, r->size, coll_kind_name(c->kind), c->type->name, c->wire ? " over " : "",
              c->wire ? c->wire->name : "", coll_op_name(c->op), c->count, c->root, form_names[c->form],
-             style_names[c->style], c->algorithm < 0 ? "-" : algorithm_of(c), data_names[c->data], what,
+             style_names[c->style], c->algorithm == NO_ALGORITHM ? "-" : algorithm_of(c), data_names[c->data], what,
              (unsigned long long)w->seed, w->name, w->size, (unsigned long long)c->number);
 }
 
@@ -654,7 +520,8 @@ static void describe_difference(const test_rank *r, const trial *t, const char *
         snprintf(text, length, "byte %td was written, outside %s of %zu bytes", at, side, buffer->length);
         return;
     }
-    const uint64_t got = load(c->type, buffer->data + place), expected = load(c->type, support_expected(buffer, place));
+    const uint64_t got = support_load(c->type, buffer->data + place);
+    const uint64_t expected = support_load(c->type, support_expected(buffer, place));
     const size_t i = (size_t)(place / bytes) - t->result_at;
     const bool is_result = buffer == &t->recv && (size_t)(place / bytes) >= t->result_at && i < t->result_count;
     used = (size_t)snprintf(text, length, "%s %s, element %td: got 0x%llx, expected 0x%llx", side,
@@ -681,7 +548,7 @@ static bool received_is_right(const test_rank *r, const trial *t)
 /* An algorithm that does not fit the kind may be refused, with a sentence; then nothing must have happened. */
 static bool is_refused(const test_rank *r, const trial *t)
 {
-    return t->c.algorithm >= 0 && t->status == COLL_ERR_UNSUPPORTED && *coll_error(r->comm);
+    return t->c.algorithm != NO_ALGORITHM && t->status == COLL_ERR_UNSUPPORTED && *coll_error(r->comm);
 }
 
 /* Put the expected result into the image. */
@@ -735,7 +602,7 @@ static void trial_finish(test_rank *r, trial *t)
     if (*what) describe(r, &t->c, what, text, sizeof text);
     CHECK(!*what, "%s", text);
     if (*what) note_failure(r, t->status);
-    if (!*what && !t->status && t->c.algorithm >= 0)
+    if (!*what && !t->status && t->c.algorithm != NO_ALGORITHM)
         __atomic_store_n(&r->world->applied[t->c.row - kind_rows][t->c.algorithm], true, __ATOMIC_RELAXED);
     for (int i = 0; i < 2; i++) coll_request_free(t->requests[i]);
     support_buffer_free(&t->send);
@@ -789,23 +656,27 @@ static void run_alone(test_rank *r, const test_case *c)
 /* A style that can say what the case asks for. */
 static style draw_style(const test_case *c, uint64_t random)
 {
-    const bool only_descriptor = c->algorithm >= 0 || (c->wire && c->kind != COLL_ALLREDUCE);
+    const bool only_descriptor = c->algorithm != NO_ALGORITHM || (c->wire && c->kind != COLL_ALLREDUCE);
 
     if (only_descriptor) return random % 2 ? STYLE_RUN : STYLE_START;
     return (style)(random % (c->kind == COLL_SENDRECV ? 5 : 4));
 }
 
+static const coll_type wires[] = { COLL_F16, COLL_BF16, COLL_F32 };
+enum { WIRE_COUNT = sizeof wires / sizeof *wires };
+
 typedef struct grid {
     coll_kind kind;
-    bool      is_mixed;                           /* f32 over f16 and bf16                                    */
-    int       algorithm;                          /* -1: the library's choice                                 */
+    bool      is_mixed;                           /* f32 over each of `wires`                                 */
+    algorithm algorithm;                          /* NO_ALGORITHM: the library's choice                       */
 } grid;
 
 /* Types x operations x forms x roots of a kind at one count: all of them, or about `quota`. */
 static void run_grid(test_rank *r, grid g, size_t count, double quota)
 {
     const kind_row *row = kind_row_of(g.kind);
-    const int types = g.kind == COLL_BARRIER ? 1 : g.is_mixed ? 2 : TYPE_COUNT, ops = row->is_reducing ? OP_COUNT : 1;
+    const int types = g.kind == COLL_BARRIER ? 1 : g.is_mixed ? WIRE_COUNT : SUPPORT_TYPE_COUNT;
+    const int ops = row->is_reducing ? OP_COUNT : 1;
     const int forms = row->form_count, roots = row->is_rooted ? r->size : 1;
     const int total = types * ops * forms * roots;
 
@@ -814,9 +685,8 @@ static void run_grid(test_rank *r, grid g, size_t count, double quota)
         const uint64_t seed = case_seed(r, 0), random = support_mix(seed);
         test_case c = {
             .number = r->number, .seed = seed, .row = row, .kind = g.kind, .count = count, .algorithm = g.algorithm,
-            .type = g.is_mixed ? type_row_of(COLL_F32) : &type_rows[i % types],
-            .wire = g.is_mixed ? type_row_of(i % types ? COLL_BF16 : COLL_F16) : NULL, .op = (coll_op)(i / types % ops),
-            .form = row->forms[i / (types * ops) % forms], .root = i / (types * ops * forms), .data = (data)(random % 3)
+            .type = g.is_mixed ? support_type_of(COLL_F32) : &support_types[i % types],
+            .wire = g.is_mixed ? support_type_of(wires[i % types]) : NULL, .op = (coll_op)(i / types % ops), .form = row->forms[i / (types * ops) % forms], .root = i / (types * ops * forms), .data = (data)(random % 3)
         };
         c.style = draw_style(&c, random >> 32);
         run_alone(r, &c);
@@ -840,7 +710,7 @@ static int counts_for(int size, size_t *counts)
 /* How many cases of a grid are to be run: all where that is cheap. */
 static double quota_for(const test_rank *r, size_t count)
 {
-    const double base = r->size <= 3 ? 900 : r->size <= 5 ? 250 : r->size <= 9 ? 60 : 12;
+    const double base = r->size <= 2 ? 600 : r->size == 3 ? 300 : r->size <= 5 ? 120 : r->size <= 9 ? 40 : 10;
     const double effort = count <= 64 ? 1 : count <= 5000 ? 0.1 : 3.0 / (double)r->size / 300;
     return base * effort * r->world->scale * (strcmp(r->world->name, "threads") ? 0.4 : 1);
 }
@@ -850,12 +720,12 @@ static void run_grids(test_rank *r)
     size_t counts[16];
     const int used = counts_for(r->size, counts);
 
-    run_grid(r, (grid){ COLL_BARRIER, false, -1 }, 0, quota_for(r, 0));
+    run_grid(r, (grid){ COLL_BARRIER, false, NO_ALGORITHM }, 0, quota_for(r, 0));
     for (int i = 0; i < used; i++) {
         const double quota = quota_for(r, counts[i]);
-        for (int k = 1; k < KIND_COUNT; k++) run_grid(r, (grid){ kind_rows[k].kind, false, -1 }, counts[i], quota);
+        for (int k = 1; k < KIND_COUNT; k++) run_grid(r, (grid){ kind_rows[k].kind, false, NO_ALGORITHM }, counts[i], quota);
         for (int k = 1; k < KIND_COUNT; k++)
-            if (kind_rows[k].is_reducing) run_grid(r, (grid){ kind_rows[k].kind, true, -1 }, counts[i], quota / 6);
+            if (kind_rows[k].is_reducing) run_grid(r, (grid){ kind_rows[k].kind, true, NO_ALGORITHM }, counts[i], quota / 6);
     }
 }
 
@@ -865,7 +735,7 @@ static void run_algorithms(test_rank *r)
     size_t counts[16];
     const int used = counts_for(r->size, counts);
 
-    for (int a = 0; a < ALGORITHM_COUNT; a++) {
+    for (algorithm a = DIRECT; a < ALGORITHM_COUNT; a++) {
         for (int k = 0; k < KIND_COUNT; k++) {
             const coll_kind kind = kind_rows[k].kind;
             if (kind == COLL_SENDRECV) continue;
@@ -882,14 +752,449 @@ static void run_algorithms(test_rank *r)
 static void run_large(test_rank *r)
 {
     const size_t count = 1500001;
-    const double quota = r->world->scale;
+    const double quota = 0.6 * r->world->scale;
 
     for (int k = 1; k < KIND_COUNT; k++) {
         const coll_kind kind = kind_rows[k].kind;
         const bool per_rank = kind == COLL_REDUCE_SCATTER || kind == COLL_ALLGATHER;
         const size_t own = per_rank ? count / (size_t)r->size : count;
         const double likely = r->size == 2 || r->size == 3 ? quota : r->size == 5 ? quota / 4 : 0;
-        run_grid(r, (grid){ kind, false, -1 }, own, likely);
-        if (kind_rows[k].is_reducing) run_grid(r, (grid){ kind, true, -1 }, own, likely / 2);
+        run_grid(r, (grid){ kind, false, NO_ALGORITHM }, own, likely);
+        if (kind_rows[k].is_reducing) run_grid(r, (grid){ kind, true, NO_ALGORITHM }, own, likely / 2);
     }
+}
+
+/* ---- >>batches: several operations in flight ---- */
+
+typedef enum finish {
+    FINISH_IN_ANY_ORDER, FINISH_ALL, FINISH_ANY, FINISH_BY_TESTS, FINISH_DETACHED, FINISH_COUNT
+} finish;
+
+static const char *const finish_names[] = {
+    "waiting in random order", "coll_wait_all", "coll_wait_any", "coll_test", "freeing, then a barrier"
+};
+
+/* One that applies to this kind. */
+static algorithm draw_algorithm(coll_kind kind, uint64_t random)
+{
+    int i = (int)(random % REQUIRED_COUNT);
+    while (required[i].kind != kind) i = (i + 1) % REQUIRED_COUNT;
+    return required[i].algorithm;
+}
+
+/* Any case that can be started without waiting, half of them with a named algorithm.  Messages are not freed while running:
+ * a barrier says nothing about them. */
+static test_case draw_case(const test_rank *r, uint64_t part, finish how)
+{
+    static const size_t counts[] = { 0, 1, 2, 7, 17, 64, 64, 64, 1000, 1000, 1000, 1025, 1025, 4099, 4099, 70001 };
+    const uint64_t seed = case_seed(r, part + 1);
+    uint64_t state = seed;
+    test_case c = { .number = r->number, .seed = seed, .algorithm = NO_ALGORITHM, .count = counts[support_random(&state) % 16] };
+
+    c.row = &kind_rows[support_random(&state) % (uint64_t)(KIND_COUNT - (how == FINISH_DETACHED))];
+    c.kind = c.row->kind;
+    c.type = &support_types[support_random(&state) % SUPPORT_TYPE_COUNT];
+    c.op = c.row->is_reducing ? (coll_op)(support_random(&state) % OP_COUNT) : COLL_SUM;
+    c.form = c.row->forms[support_random(&state) % (uint64_t)c.row->form_count];
+    c.root = c.row->is_rooted ? (int)(support_random(&state) % (uint64_t)r->size) : 0;
+    c.data = (data)(support_random(&state) % 3);
+    c.style = support_random(&state) % 2 ? STYLE_REQUEST : STYLE_START;
+    if (c.kind == COLL_SENDRECV && support_random(&state) % 2) c.style = STYLE_PAIR;
+    if (c.style == STYLE_START && c.kind != COLL_SENDRECV) c.algorithm = draw_algorithm(c.kind, support_random(&state));
+    if (c.row->is_reducing && c.type->type == COLL_F32 && c.style == STYLE_START)
+        c.wire = support_type_of(wires[support_random(&state) % WIRE_COUNT]);
+    return c;
+}
+
+/* All requests of a batch, with the trial that each belongs to. */
+typedef struct flight {
+    coll_request *requests[2 * BATCH_MAX + 1];    /* the last is NULL                                         */
+    trial        *owners[2 * BATCH_MAX + 1];
+    int           count;                          /* the NULL included                                        */
+} flight;
+
+static void finish_in_any_order(const test_rank *r, flight *f)
+{
+    uint64_t state = case_seed(r, 0) ^ (uint64_t)r->rank;
+    int order[2 * BATCH_MAX + 1];
+
+    for (int i = 0; i < f->count; i++) {
+        const int j = (int)(support_random(&state) % (uint64_t)(i + 1));
+        order[i] = order[j];
+        order[j] = i;
+    }
+    for (int i = 0; i < f->count; i++) {
+        const coll_status status = coll_wait(f->requests[order[i]]);
+        if (f->owners[order[i]]) note_status(f->owners[order[i]], status);
+    }
+}
+
+static void finish_by_tests(const test_rank *r, flight *f)
+{
+    int left;
+
+    do {
+        left = 0;
+        for (int i = 0; i < f->count; i++) left += coll_test(f->requests[i]) == COLL_PENDING;
+        if (left && case_seed(r, 0) % 2) coll_progress(r->comm);
+        if (left) sched_yield();
+    } while (left);
+}
+
+/* coll_wait_any gives each request at most once, finished, and ends with -1 when nothing is left. */
+static bool finish_any(flight *f)
+{
+    bool seen[2 * BATCH_MAX + 1] = { false };
+
+    for (int round = 0; round <= f->count; round++) {
+        int index = -2;
+        if (coll_wait_any(f->count, f->requests, &index) != COLL_OK) return false;
+        if (index == -1) return true;
+        if (index < 0 || index >= f->count || seen[index] || !f->requests[index]) return false;
+        if (coll_test(f->requests[index]) == COLL_PENDING) return false;
+        seen[index] = true;
+    }
+    return false;
+}
+
+/* Bring all to an end.  false: the way of waiting itself went wrong. */
+static bool finish_batch(const test_rank *r, flight *f, finish how)
+{
+    bool good = true;
+
+    if (how == FINISH_DETACHED) {
+        for (int i = 0; i < f->count; i++) {
+            coll_request_free(f->requests[i]);
+            if (f->owners[i]) f->owners[i]->requests[0] = NULL;
+        }
+        return coll_barrier(r->comm) == COLL_OK;
+    }
+    if (how == FINISH_IN_ANY_ORDER) finish_in_any_order(r, f);
+    if (how == FINISH_ALL) good = coll_wait_all(f->count, f->requests) == COLL_OK;
+    if (how == FINISH_ANY) good = finish_any(f);
+    if (how == FINISH_BY_TESTS) finish_by_tests(r, f);
+    for (int i = 0; i < f->count; i++) {
+        const coll_status status = coll_test(f->requests[i]);
+        if (f->owners[i]) note_status(f->owners[i], status);
+        good = good && coll_wait(f->requests[i]) == status;
+    }
+    return good;
+}
+
+static void run_batch(test_rank *r)
+{
+    const uint64_t random = support_mix(case_seed(r, 0));
+    const int count = 2 + (int)(random % (BATCH_MAX - 1));
+    const finish how = (finish)((random >> 32) % FINISH_COUNT);
+    trial trials[BATCH_MAX];
+    flight f = { .count = 0 };
+
+    for (int i = 0; i < count; i++) {
+        const test_case c = draw_case(r, (uint64_t)i, how);
+        trial_prepare(r, &trials[i], &c);
+    }
+    for (int i = 0; i < count; i++) {
+        trial_start(r, &trials[i]);
+        for (int j = 0; j < 2; j++) {
+            if (!trials[i].requests[j]) continue;
+            f.owners[f.count] = &trials[i];
+            f.requests[f.count++] = trials[i].requests[j];
+        }
+    }
+    f.count++;
+    const bool good = finish_batch(r, &f, how);
+    CHECK(good, "%s, rank %d of %d: %s of %d requests: %s, seed %llu, case %llu", r->world->name, r->rank, r->size,
+          finish_names[how], f.count, coll_error(r->comm), (unsigned long long)r->world->seed, (unsigned long long)r->number);
+    for (int i = 0; i < count; i++) trial_finish(r, &trials[i]);
+    if (!good) note_failure(r, COLL_OK);
+}
+
+/* ---- >>patterns: exchanges that naive code does not survive ---- */
+
+/* Element `at` of the message from one rank to another, or from a rank to anyone. */
+static uint32_t word(int source, int dest, int tag, size_t at)
+{
+    return (uint32_t)at * UINT32_C(2654435761) + (uint32_t)(source * 1009 + dest * 31 + tag);
+}
+
+static uint32_t *message_make(int source, int dest, int tag, size_t count)
+{
+    uint32_t *message = support_need(malloc(count * sizeof *message + 1));
+    for (size_t i = 0; i < count; i++) message[i] = word(source, dest, tag, i);
+    return message;
+}
+
+static bool message_is_right(const uint32_t *message, int source, int dest, int tag, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (message[i] != word(source, dest, tag, i)) return false;
+    return true;
+}
+
+/* Everyone sends 8 MB to the right and receives as much from the left, at once. */
+static bool pattern_ring(const test_rank *r)
+{
+    const size_t count = 2000003;
+    const int right = (r->rank + 1) % r->size, left = (r->rank + r->size - 1) % r->size;
+    uint32_t *send = message_make(r->rank, right, 3, count), *recv = support_need(malloc(count * sizeof *recv));
+    bool good = coll_sendrecv(r->comm, send, count, right, recv, count, left, COLL_U32, 3) == COLL_OK;
+
+    good = good && message_is_right(recv, left, r->rank, 3, count) && message_is_right(send, r->rank, right, 3, count);
+    free(send);
+    free(recv);
+    return good;
+}
+
+enum { TAGS = 6, EXCHANGE_MOST = 30001 };
+
+/* Also long ones, empty ones, and those about the size at which messages usually begin to wait for the receiver. */
+static size_t exchange_count(int source, int tag)
+{
+    const size_t counts[TAGS] = { (size_t)source * 7, EXCHANGE_MOST, 0, 2048, 1023 + (size_t)source, 16384 };
+    return counts[tag];
+}
+
+/* Everyone sends to everyone, itself included, under several tags; the messages are taken in the reverse order of tags. */
+static bool pattern_exchange(const test_rank *r)
+{
+    coll_request *requests[SIZE_MAX_TESTED * TAGS];
+    uint32_t *sent[SIZE_MAX_TESTED * TAGS], *recv = support_need(malloc(EXCHANGE_MOST * sizeof *recv));
+    bool good = true;
+    int n = 0;
+
+    for (int tag = 0; tag < TAGS; tag++) {
+        for (int peer = 0; peer < r->size; peer++, n++) {
+            const size_t count = exchange_count(r->rank, tag);
+            sent[n] = message_make(r->rank, peer, tag, count);
+            good = coll_isend(r->comm, sent[n], count, COLL_U32, peer, tag, &requests[n]) == COLL_OK && good;
+        }
+    }
+    for (int tag = TAGS - 1; tag >= 0; tag--) {
+        for (int peer = r->size - 1; peer >= 0; peer--) {
+            const size_t count = exchange_count(peer, tag);
+            good = coll_recv(r->comm, recv, count, COLL_U32, peer, tag) == COLL_OK && good;
+            good = message_is_right(recv, peer, r->rank, tag, count) && good;
+        }
+    }
+    good = coll_wait_all(n, requests) == COLL_OK && good;
+    for (int i = 0; i < n; i++) {
+        coll_request_free(requests[i]);
+        free(sent[i]);
+    }
+    free(recv);
+    return good;
+}
+
+/* To oneself: a short blocking send that is received later, a long one that is not blocking, and both ways at once. */
+static bool pattern_self(const test_rank *r)
+{
+    const size_t counts[] = { 0, 1, 9, 200003 };
+    const int me = r->rank;
+    bool good = true;
+
+    for (int i = 0; i < 4 && good; i++) {
+        const size_t count = counts[i];
+        uint32_t *send = message_make(me, me, i, count), *recv = support_need(calloc(count + 1, sizeof *recv));
+        coll_request *request = NULL;
+        if (i < 3) good = coll_send(r->comm, send, count, COLL_U32, me, i) == COLL_OK;
+        else good = coll_isend(r->comm, send, count, COLL_U32, me, i, &request) == COLL_OK;
+        good = good && coll_recv(r->comm, recv, count, COLL_U32, me, i) == COLL_OK && coll_wait(request) == COLL_OK;
+        good = good && message_is_right(recv, me, me, i, count);
+        memset(recv, 0, count * sizeof *recv);
+        good = good && coll_sendrecv(r->comm, send, count, me, recv, count, me, COLL_U32, i) == COLL_OK;
+        good = good && message_is_right(recv, me, me, i, count);
+        coll_request_free(request);
+        free(send);
+        free(recv);
+    }
+    return good;
+}
+
+/* Short blocking sends come back before anyone receives; many more are not blocking.  All have one tag and must keep their
+ * order; the room is larger than the message, which leaves the rest alone and says how long it was. */
+static bool pattern_order(const test_rank *r)
+{
+    enum { BLOCKING = 8, MESSAGES = 150, ROOM = 12 };
+    const int right = (r->rank + 1) % r->size, left = (r->rank + r->size - 1) % r->size;
+    coll_request *requests[MESSAGES] = { 0 };
+    uint32_t *sent[MESSAGES];
+    bool good = true;
+
+    for (int i = 0; i < MESSAGES; i++) {
+        const size_t count = (size_t)(i % ROOM);
+        sent[i] = message_make(r->rank, right, i, count);
+        if (i < BLOCKING) good = coll_send(r->comm, sent[i], count, COLL_U32, right, 5) == COLL_OK && good;
+        else good = coll_isend(r->comm, sent[i], count, COLL_U32, right, 5, &requests[i]) == COLL_OK && good;
+    }
+    for (int i = 0; i < MESSAGES && good; i++) {
+        support_buffer recv = support_buffer_make(ROOM * sizeof(uint32_t), 0);
+        uint32_t *expected = message_make(left, r->rank, i, (size_t)(i % ROOM));
+        coll_request *request = NULL;
+        int source = -1, tag = -1;
+        size_t count = SIZE_MAX;
+        ptrdiff_t at;
+
+        support_seal(&recv);
+        good = coll_irecv(r->comm, recv.data, ROOM, COLL_U32, left, 5, &request) == COLL_OK;
+        good = coll_wait(request) == COLL_OK && coll_received(request, &source, &tag, &count) == COLL_OK && good;
+        good = source == left && tag == 5 && count == (size_t)(i % ROOM) && good;
+        support_expect(&recv, 0, expected, (size_t)(i % ROOM) * sizeof *expected);
+        good = support_as_expected(&recv, &at) && good;
+        coll_request_free(request);
+        free(expected);
+        support_buffer_free(&recv);
+    }
+    good = coll_wait_all(MESSAGES, requests) == COLL_OK && good;
+    for (int i = 0; i < MESSAGES; i++) {
+        coll_request_free(requests[i]);
+        free(sent[i]);
+    }
+    return good;
+}
+
+/* Receives are posted before their messages, in the reverse order of the sends; collectives go on in between. */
+static bool pattern_posted(const test_rank *r)
+{
+    enum { MESSAGES = 6 };
+    const size_t count = 20011;
+    const int right = (r->rank + 1) % r->size, left = (r->rank + r->size - 1) % r->size;
+    coll_request *requests[2 * MESSAGES] = { 0 };
+    uint32_t *buffers[2 * MESSAGES];
+    int64_t one = 1, sum = 0;
+    bool good = true;
+
+    for (int i = 0; i < MESSAGES; i++) {
+        buffers[i] = support_need(calloc(count, sizeof *buffers[i]));
+        good = coll_irecv(r->comm, buffers[i], count, COLL_U32, left, MESSAGES - i, &requests[i]) == COLL_OK && good;
+    }
+    good = coll_allreduce(r->comm, &one, &sum, 1, COLL_I64, COLL_SUM) == COLL_OK && sum == r->size && good;
+    for (int i = MESSAGES; i < 2 * MESSAGES; i++) {
+        const int tag = i - MESSAGES + 1;
+        buffers[i] = message_make(r->rank, right, tag, count);
+        good = coll_isend(r->comm, buffers[i], count, COLL_U32, right, tag, &requests[i]) == COLL_OK && good;
+        good = coll_allreduce(r->comm, &one, &sum, 1, COLL_I64, COLL_SUM) == COLL_OK && sum == r->size && good;
+    }
+    good = coll_wait_all(2 * MESSAGES, requests) == COLL_OK && good;
+    for (int i = 0; i < 2 * MESSAGES; i++) {
+        good = (i >= MESSAGES || message_is_right(buffers[i], left, r->rank, MESSAGES - i, count)) && good;
+        coll_request_free(requests[i]);
+        free(buffers[i]);
+    }
+    return good;
+}
+
+/* NULL is a finished request, and waiting for nothing is no waiting. */
+static bool pattern_nothing(const test_rank *r)
+{
+    coll_request *none[3] = { 0 };
+    int index = 7;
+
+    (void)r;
+    coll_request_free(NULL);
+    return coll_test(NULL) == COLL_OK && coll_wait(NULL) == COLL_OK && coll_wait_all(3, none) == COLL_OK &&
+           coll_wait_all(0, NULL) == COLL_OK && coll_wait_any(3, none, &index) == COLL_OK && index == -1;
+}
+
+static void run_pattern(test_rank *r, const char *name, bool (*pattern)(const test_rank *r))
+{
+    if (!next_case(r, 1)) return;
+    const bool good = pattern(r);
+    CHECK(good, "%s, rank %d of %d: %s: %s, case %llu", r->world->name, r->rank, r->size, name, coll_error(r->comm),
+          (unsigned long long)r->number);
+    if (!good) note_failure(r, *coll_error(r->comm) ? COLL_ERR_PEER : COLL_OK);
+    __atomic_add_fetch(&r->world->ran, 1, __ATOMIC_RELAXED);
+}
+
+static void run_patterns(test_rank *r)
+{
+    run_pattern(r, "waiting for nothing", pattern_nothing);
+    run_pattern(r, "messages to oneself", pattern_self);
+    run_pattern(r, "short blocking sends round the ring", pattern_order);
+    run_pattern(r, "everyone to everyone, tags reversed", pattern_exchange);
+    run_pattern(r, "receives posted first", pattern_posted);
+    if (r->size <= 5) run_pattern(r, "8 MB round the ring", pattern_ring);
+}
+
+/* ---- >>worlds ---- */
+
+static int worker(coll_comm *comm, void *arg)
+{
+    test_world *world = arg;
+    test_rank r = { .world = world, .comm = comm, .rank = coll_rank(comm), .size = coll_size(comm) };
+    const int batches = (int)((r.size <= 5 ? 80 : r.size <= 9 ? 30 : 5) * world->scale) + 1;
+
+    CHECK(r.size == world->size && r.rank >= 0 && r.rank < r.size, "%s: rank %d of %d, not of %d", world->name, r.rank,
+          r.size, world->size);
+    if (r.size != world->size || r.rank < 0 || r.rank >= r.size) return 1;
+    run_grids(&r);
+    run_algorithms(&r);
+    run_patterns(&r);
+    run_large(&r);
+    for (int i = 0; i < batches; i++)
+        if (next_case(&r, 1)) run_batch(&r);
+    return r.is_over;
+}
+
+static void check_algorithms(const test_world *world)
+{
+    for (int i = 0; i < REQUIRED_COUNT; i++) {
+        const kind_row *row = kind_row_of(required[i].kind);
+        CHECK(world->applied[row - kind_rows][required[i].algorithm], "%s: algorithm %s of %s was never used", world->name,
+              algorithm_names[required[i].algorithm], coll_kind_name(required[i].kind));
+    }
+}
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* All sizes of a world; or one size, or one case of it. */
+static void run_world(const char *name, int only_size, int64_t only_case)
+{
+    static const int sizes[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, SIZE_MAX_TESTED };
+    const coll_config config = { .stall_timeout_ms = STALL_TIMEOUT_MS };
+    const double begin = seconds();
+    test_world world = { .name = name, .seed = support_seed(), .scale = support_scale(), .only = only_case };
+
+    pthread_mutex_init(&world.oracle_lock, NULL);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (only_size && sizes[i] != only_size) continue;
+        world.size = now.size = sizes[i];
+        world.arrivals = 0;
+        now.world = name;
+        const int failed = support_run_config(name, world.size, &config, worker, &world);
+        CHECK(failed == 0, "%s: %d of %d ranks gave up", name, failed, world.size);
+        oracle_clear(&world);
+        if (getenv("COLL_TEST_VERBOSE")) printf("  %s, %d ranks: until %.1f s\n", name, world.size, seconds() - begin);
+    }
+    pthread_mutex_destroy(&world.oracle_lock);
+    if (!only_size) check_algorithms(&world);
+    printf("%s: %ld cases x ranks, %.1f s\n", name, world.ran, seconds() - begin);
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const worlds[] = { "threads", "tcp-poll", "tcp-uring" };
+    const char *list = argc > 1 ? argv[1] : NULL;
+    const int size = argc > 2 ? atoi(argv[2]) : 0;
+    const int64_t only = argc > 3 ? (int64_t)strtoll(argv[3], NULL, 10) : -1;
+
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    printf("test_collectives: COLL_TEST_SEED=%llu COLL_TEST_SCALE=%g\n", (unsigned long long)support_seed(),
+           support_scale());
+    support_limit(LIMIT_SECONDS, report_where);
+    for (int i = 0; i < SUPPORT_TYPE_COUNT; i++)
+        CHECK(coll_type_size(support_types[i].type) == support_types[i].size &&
+              !strcmp(coll_type_name(support_types[i].type), support_types[i].name), "the size or the name of %s",
+              support_types[i].name);
+    for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
+        if (!support_listed(list, worlds[i])) continue;
+        const char *refusal = support_refusal(worlds[i]);
+        if (refusal) printf("%s: skipped: %s\n", worlds[i], refusal);
+        else run_world(worlds[i], size, only);
+    }
+    return CHECK_DONE();
 }

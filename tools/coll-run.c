@@ -7,7 +7,7 @@
  *
  * Every rank finds in its environment COLL_RANK, COLL_SIZE, COLL_LOCAL_RANK, COLL_LOCAL_SIZE,
  * COLL_ADDR (where rank 0 serves the start), COLL_WORLD (a random name of the job) and
- * OMP_NUM_THREADS (cores per rank, unless already set). Variables by which other launchers number
+ * OMP_NUM_THREADS (cores per rank, unless already set).  Variables by which other launchers number
  * their processes are removed, for coll-run defines the world.
  *
  * The port.  coll-run binds a free port with SO_REUSEADDR and keeps it bound for as long as the job
@@ -134,7 +134,7 @@ struct job {
     struct sink sinks[2];
     struct sink *out, *err;         /* the same one if both lead to the same place           */
     struct pollfd *polled;
-    struct stream **polled_stream;  /* of polled[i], or NULL                                 */
+    struct stream **polled_stream;  /* of polled[i]; NULL: not a stream's                    */
 
     bool relay;                     /* our input is a terminal: see relay_input              */
     int input;                      /* to rank 0, -1: none                                   */
@@ -144,7 +144,6 @@ struct job {
     enum stage stage;
     int64_t timeout_at_ms, stage_at_ms; /* 0: not set                                        */
     int verdict;                    /* our exit status; -1: nothing has gone wrong so far    */
-    int first;                      /* the rank that failed first, -1: none                  */
     int death;                      /* the signal that ended us, 0: none                     */
     bool hurried;                   /* do not wait for a reader that has stopped reading     */
     bool summary;                   /* the end of the other ranks is worth a line            */
@@ -339,7 +338,9 @@ static void parse_options(struct job *job, int argc, char **argv)
         case VERSION: puts("coll-run " RUN_VERSION); exit(EXIT_SUCCESS);
         case ':': usage_error("option '%s' needs a value", argv[optind - 1]);
         default:
-            if (optopt > 0 && optopt < 256) usage_error("there is no option '-%c'", optopt);
+            if (optopt > 0 && optopt < 256 && !strchr("ntqh", optopt)) {
+                usage_error("there is no option '-%c'", optopt);
+            }
             usage_error("there is no option '%s', or it takes no value", argv[optind - 1]);
         }
     }
@@ -592,10 +593,13 @@ static bool read_stream(const struct job *job, struct stream *stream)
     return false;
 }
 
-/* Take what is in the pipe, as long as there is room for it. */
+/* Take what is in the pipe, as long as there is room for it.  No pipe holds more than 4 MiB: what
+ * comes after that is new, from someone who might never stop. */
 static void drain_stream(const struct job *job, struct stream *stream)
 {
-    while (stream->fd >= 0 && !sink_is_full(stream->sink) && read_stream(job, stream)) continue;
+    for (int reads = 0; reads < (4 << 20) / LINE_LIMIT; reads++) {
+        if (stream->fd < 0 || sink_is_full(stream->sink) || !read_stream(job, stream)) return;
+    }
 }
 
 static void pass_on_unfinished(const struct job *job)
@@ -691,12 +695,12 @@ static const char *signal_name(int signal)
 }
 
 /* "exited with status 5", "was killed by SIGSEGV (Segmentation fault)". */
-static void describe(int status, char *text, size_t length)
+static void describe(int status, bool plural, char *text, size_t length)
 {
     if (WIFSIGNALED(status)) {
         const int signal = WTERMSIG(status);
-        snprintf(text, length, "was killed by %s (%s%s)", signal_name(signal), strsignal(signal),
-                 WCOREDUMP(status) ? ", core dumped" : "");
+        snprintf(text, length, "%s killed by %s (%s%s)", plural ? "were" : "was",
+                 signal_name(signal), strsignal(signal), WCOREDUMP(status) ? ", core dumped" : "");
     } else {
         snprintf(text, length, "exited with status %d", WEXITSTATUS(status));
     }
@@ -748,7 +752,6 @@ static void report_first(struct job *job, int at)
     const bool killed = WIFSIGNALED(rank->status) && WTERMSIG(rank->status) == SIGKILL;
     char how[128];
 
-    job->first = at;
     job->verdict = exit_status(rank->status);
     job->summary = true;
     begin_stop(job, NOTICE_MS);
@@ -756,7 +759,7 @@ static void report_first(struct job *job, int at)
 
     /* Its last words belong before ours. */
     for (int i = 0; i < 2; i++) drain_stream(job, &rank->out[i]);
-    describe(rank->status, how, sizeof how);
+    describe(rank->status, false, how, sizeof how);
     rank->reported = true;
     say(job, "rank %d (pid %d) %s after %.1f s%s", at, (int)rank->pid, how,
         (double)(rank->ended_ms - rank->started_ms) / 1000.0,
@@ -776,9 +779,8 @@ static void report_others(struct job *job)
         const bool ours = WIFSIGNALED(status) &&
                           ((WTERMSIG(status) == SIGTERM && job->stage >= STAGE_KILL) ||
                            (WTERMSIG(status) == SIGKILL && job->stage >= STAGE_ABANDON));
-        describe(status, how, sizeof how);
-        if (ours) say(job, "%s did not end, and %s", ranks, how);
-        else say(job, "%s %s", ranks, how);
+        describe(status, strncmp(ranks, "ranks", 5) == 0, how, sizeof how);
+        say(job, "%s %s%s", ranks, ours ? "went on and " : "", how);
         free(ranks);
         for (int k = job->size - 1; k >= i; k--) {
             if (ended_so(&job->ranks[k], status)) job->ranks[k].reported = true;
@@ -1029,13 +1031,12 @@ static void serve(struct job *job, int64_t until_ms)
 }
 
 /* Write out all that is still in pipes and sinks.  All who could write are gone, so what a pipe
- * holds now is all there is: an empty one is at its end even if a stranger keeps it open. */
-static void drain(struct job *job)
+ * holds now is all there is: an empty one is at its end even if a stranger keeps it open.  A
+ * hurried job waits for its reader until STALL_MS after `start_ms` or after the last byte taken. */
+static void drain(struct job *job, int64_t start_ms)
 {
-    const int64_t start = now_ms();
-
     for (;;) {
-        int64_t moved = start;
+        int64_t moved = start_ms;
         for (int i = 0; i < 2 * job->size; i++) {
             struct stream *stream = stream_of(job, i);
             drain_stream(job, stream);
@@ -1101,7 +1102,7 @@ static void fill_standard_files(void)
 {
     int fd;
 
-    do fd = open("/dev/null", O_RDWR | O_CLOEXEC); while (fd >= 0 && fd <= STDERR_FILENO);
+    do fd = open("/dev/null", O_RDWR); while (fd >= 0 && fd <= STDERR_FILENO);
     if (fd < 0) die("cannot open /dev/null");
     close(fd);
 }
@@ -1317,7 +1318,7 @@ static void die_of(int signal)
 
 int main(int argc, char **argv)
 {
-    static struct job job = { .verdict = -1, .first = -1, .input = -1 };
+    static struct job job = { .verdict = -1, .input = -1 };
 
     fill_standard_files();
     parse_options(&job, argc, argv);
@@ -1325,12 +1326,12 @@ int main(int argc, char **argv)
     start_ranks(&job);
 
     while (job.alive > 0) serve(&job, 0);
-    const int64_t leftover_until = now_ms() + LEFTOVER_MS;
-    while (open_streams(&job) > 0 && now_ms() < leftover_until) serve(&job, leftover_until);
+    const int64_t ended_ms = now_ms(), until_ms = ended_ms + LEFTOVER_MS;
+    while (open_streams(&job) > 0 && !job.hurried && now_ms() < until_ms) serve(&job, until_ms);
     kill_leftovers(&job);
-    drain(&job);
+    drain(&job, ended_ms);
     report_others(&job);
-    drain(&job);
+    drain(&job, ended_ms);
 
     finish(&job);
     if (job.death) die_of(job.death);

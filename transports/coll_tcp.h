@@ -1,8 +1,140 @@
+/* coll_tcp.h - ranks that are processes, joined by TCP.
+ *
+ *   tcp/coll_tcp_wire.h      the bytes of meeting and parting, and their parsers
+ *   tcp/coll_tcp_socket.h    names, listening, dialling
+ *   tcp/coll_tcp_stream.h    one connection: queues of messages
+ *   tcp/coll_tcp_io.h        poll and io_uring
+ *   tcp/coll_tcp_world.h     what a rank holds: places, streams, the control connections
+ *   tcp/coll_tcp_meet.h      rendezvous at rank 0
+ *   tcp/coll_tcp_fail.h      the first failure becomes everyone's
+ *   this file                the transport's functions
+ *
+ * Every rank keeps one control connection, to rank 0, over which the first failure and orderly leaves are told.  Data
+ * connections are made when first used, one per peer and channel, by the lower of the two ranks. */
 #ifndef COLL_TCP_H
 #define COLL_TCP_H
-typedef struct coll__tcp coll__tcp;
-static coll_status coll__tcp_open(coll__tcp **out, const coll__settings *s, const coll__log *log) { (void)out,(void)s,(void)log; return coll__start_failed(COLL_ERR_UNSUPPORTED, "tcp"); }
-static int coll__tcp_local_size(coll__tcp *t){(void)t;return 1;}
-static const char*td(const void*c){(void)c;return "";}
-static const coll_transport coll__tcp_transport = { .name="tcp", .describe=td };
-#endif
+
+#include "tcp/coll_tcp_wire.h"
+#include "tcp/coll_tcp_socket.h"
+#include "tcp/coll_tcp_stream.h"
+#include "tcp/coll_tcp_io.h"
+#include "tcp/coll_tcp_world.h"
+#include "tcp/coll_tcp_meet.h"
+#include "tcp/coll_tcp_fail.h"
+
+/* ---- >>transfers ---- */
+
+static coll_status coll__tcp_queue(coll__tcp *tcp, coll_xfer *x, bool is_send)
+{
+    coll__stream *s = coll__stream_to(tcp, x->peer, x->channel);
+
+    x->moved = 0;
+    coll__chain_put(is_send ? &s->out : &s->in, x);
+    coll__activate(tcp, s);
+    return COLL_OK;
+}
+
+static coll_status coll__tcp_send(void *context, coll_xfer *x) { return coll__tcp_queue((coll__tcp *)context, x, true); }
+static coll_status coll__tcp_recv(void *context, coll_xfer *x) { return coll__tcp_queue((coll__tcp *)context, x, false); }
+
+/* Move what the sockets of one stream take and have. */
+static size_t coll__stream_move(coll__tcp *tcp, coll__stream *s)
+{
+    int error = -1;
+
+    if (s->state == COLL__STREAM_NONE && tcp->rank < s->peer) coll__stream_dial(tcp, s);
+    if (s->state != COLL__STREAM_OPEN) return 0;
+    const size_t out = coll__stream_push(s, &error);
+    if (error > 0 && !s->in.first) coll__stream_broken(tcp, s, error);
+    error = -1;
+    const size_t in = coll__stream_pull(s, &error);   /* also after a failed push: what had come still counts  */
+    if (error >= 0) coll__stream_broken(tcp, s, error);
+    return out + in;
+}
+
+static size_t coll__streams_move(coll__tcp *tcp)
+{
+    size_t moved = 0;
+
+    for (int i = 0; i < tcp->active.count;) {
+        coll__stream *s = tcp->active.streams[i];
+        moved += coll__stream_move(tcp, s);
+        if (s->out.first || s->in.first) {
+            i++;
+        } else {                                  /* idle: the last one takes its place                       */
+            s->is_active = false;
+            tcp->active.streams[i] = tcp->active.streams[--tcp->active.count];
+        }
+    }
+    return moved;
+}
+
+static coll_status coll__tcp_progress(void *context, int wait_ms)
+{
+    coll__tcp *tcp = (coll__tcp *)context;
+
+    if (tcp->failure.status != COLL_OK) return tcp->failure.status;
+    coll__io_reap(&tcp->io);
+    const size_t moved = coll__streams_move(tcp);
+    if (moved == 0 && wait_ms > 0) {
+        coll__io_wait(&tcp->io, &tcp->active, wait_ms);
+        coll__events(tcp);
+        coll__streams_move(tcp);
+    } else if (moved == 0 && (tcp->looks++ % COLL__LOOKS_AN_EVENT == 0)) {
+        coll__events(tcp);
+    }
+    if (tcp->suspicion.status != COLL_OK && tcp->failure.status == COLL_OK) (void)coll__tcp_fail(tcp, &tcp->suspicion);
+    return tcp->failure.status;
+}
+
+/* ---- >>leaving ---- */
+
+/* Wait until the other side's kernel has all that we sent: an end that comes sooner could take it along. */
+static void coll__stream_flush(const coll__stream *s, int64_t deadline)
+{
+    int unsent = 0;
+
+    while (!ioctl(s->fd, SIOCOUTQ, &unsent) && unsent > 0 && coll__now() < deadline) {
+        struct pollfd p = { .fd = s->fd, .events = 0 };
+        if (poll(&p, 1, 1) > 0 && (p.revents & (POLLERR | POLLHUP))) return;
+    }
+}
+
+static void coll__tcp_close(void *context)
+{
+    coll__tcp *tcp = (coll__tcp *)context;
+    const int64_t deadline = coll__deadline(1000);
+    const int count = tcp->size * COLL_CHANNEL_COUNT;
+
+    if (tcp->failure.status == COLL_OK) coll__say_bye(tcp);
+    for (int i = 0; tcp->streams && i < count; i++) {
+        coll__stream *s = &tcp->streams[i];
+        if (s->fd < 0) continue;
+        if (tcp->failure.status == COLL_OK && s->state == COLL__STREAM_OPEN) coll__stream_flush(s, deadline);
+        shutdown(s->fd, SHUT_RDWR);
+    }
+    coll__io_drain(&tcp->io);
+    coll__tcp_free(tcp);
+}
+
+static void coll__tcp_traffic(const void *context, uint64_t *sent, uint64_t *received)
+{
+    const coll__tcp *tcp = (const coll__tcp *)context;
+    for (int i = 0; i < tcp->size * COLL_CHANNEL_COUNT; i++) *sent += tcp->streams[i].sent, *received += tcp->streams[i].received;
+}
+
+static const char *coll__tcp_describe(const void *context) { return ((const coll__tcp *)context)->io.is_uring ? "io_uring" : "poll"; }
+
+static const coll_transport coll__tcp_transport = {
+    .name = "tcp",
+    .send = coll__tcp_send,
+    .recv = coll__tcp_recv,
+    .progress = coll__tcp_progress,
+    .close = coll__tcp_close,
+    .fail = coll__tcp_fail,
+    .has_left = coll__tcp_has_left,
+    .traffic = coll__tcp_traffic,
+    .describe = coll__tcp_describe,
+};
+
+#endif /* COLL_TCP_H */

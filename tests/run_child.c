@@ -1,0 +1,143 @@
+/* run_child - what test_run.sh needs of a rank and a shell cannot do.
+ *
+ *     run_child listen             bind COLL_ADDR as the library does, listen, connect, accept
+ *     run_child reserved           see that COLL_ADDR is nobody else's to bind
+ *     run_child fill COUNT BYTE    write COUNT times the byte, and no newline
+ *     run_child lines COUNT        write COUNT numbered lines in odd pieces
+ *     run_child daemon FILE        leave a process in its own session that keeps our output open
+ *     run_child judge PROGRAM ...  run the program with no signal ignored, and say how it ended
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int fail(const char *what)
+{
+    fprintf(stderr, "run_child: %s: %s\n", what, strerror(errno));
+    return 1;
+}
+
+static struct sockaddr_in given_address(void)
+{
+    const char *text = getenv("COLL_ADDR"), *colon = text ? strchr(text, ':') : NULL;
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
+
+    if (colon) address.sin_port = htons((in_port_t)strtoul(colon + 1, NULL, 10));
+    return address;
+}
+
+static int bind_given(bool reuse)
+{
+    const struct sockaddr_in address = given_address();
+    const int fd = socket(AF_INET, SOCK_STREAM, 0), yes = 1;
+
+    if (fd < 0) return -1;
+    if (reuse && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes)) return -1;
+    return bind(fd, (const struct sockaddr *)&address, sizeof address) ? -1 : fd;
+}
+
+static int do_listen(void)
+{
+    const struct sockaddr_in address = given_address();
+    const int listener = bind_given(true), caller = socket(AF_INET, SOCK_STREAM, 0);
+
+    if (listener < 0) return fail("bind");
+    if (listen(listener, 8)) return fail("listen");
+    if (connect(caller, (const struct sockaddr *)&address, sizeof address)) return fail("connect");
+    if (accept(listener, NULL, NULL) < 0) return fail("accept");
+    puts("accepted");
+    return 0;
+}
+
+static int do_reserved(void)
+{
+    if (bind_given(false) >= 0) return fail("a stranger could bind the port");
+    puts(errno == EADDRINUSE ? "reserved" : strerror(errno));
+    return 0;
+}
+
+static int do_fill(size_t count, int byte)
+{
+    char *data = malloc(count);
+
+    if (!data) return fail("malloc");
+    memset(data, byte, count);
+    for (size_t at = 0; at < count;) {
+        const ssize_t done = write(STDOUT_FILENO, data + at, count - at);
+        if (done < 0) return fail("write");
+        at += (size_t)done;
+    }
+    free(data);
+    return 0;
+}
+
+/* The buffer has an odd size, so that most writes end within a line. */
+static int do_lines(int count)
+{
+    const char *rank = getenv("COLL_RANK");
+    static char buffer[997];
+
+    setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
+    for (int i = 0; i < count; i++) printf("line %d of %s end\n", i, rank ? rank : "?");
+    return fflush(stdout) ? fail("write") : 0;
+}
+
+static int do_daemon(const char *path)
+{
+    const pid_t pid = fork();
+
+    if (pid != 0) return pid < 0;
+    if (setsid() < 0 || fork() != 0) _exit(0);
+    FILE *file = fopen(path, "w");
+    if (file) {
+        fprintf(file, "%d\n", (int)getpid());
+        fclose(file);
+    }
+    for (;;) pause();
+}
+
+/* A shell gives the same number for exit status 130 and for death by SIGINT, and starts its
+ * background jobs with SIGINT ignored. */
+static int do_judge(char **program)
+{
+    static const int signals[] = { SIGINT, SIGQUIT, SIGHUP, SIGTERM };
+    const pid_t pid = fork();
+    int status;
+
+    if (pid == 0) {
+        for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) signal(signals[i], SIG_DFL);
+        execvp(program[0], program);
+        _exit(fail(program[0]));
+    }
+    if (pid < 0 || waitpid(pid, &status, 0) != pid) return fail("fork");
+    if (WIFSIGNALED(status)) printf("signal %d\n", WTERMSIG(status));
+    else printf("status %d\n", WEXITSTATUS(status));
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+
+    if (strcmp(what, "listen") == 0) return do_listen();
+    if (strcmp(what, "reserved") == 0) return do_reserved();
+    if (strcmp(what, "fill") == 0 && argc == 4) {
+        return do_fill((size_t)strtoul(argv[2], NULL, 10), argv[3][0]);
+    }
+    if (strcmp(what, "lines") == 0 && argc == 3) return do_lines(atoi(argv[2]));
+    if (strcmp(what, "daemon") == 0 && argc == 3) return do_daemon(argv[2]);
+    if (strcmp(what, "judge") == 0 && argc > 2) return do_judge(argv + 2);
+    fprintf(stderr, "run_child: see the top of its source\n");
+    return 2;
+}

@@ -1,0 +1,257 @@
+/* coll_tcp_io.h - how to wait for sockets, in two ways: poll, and io_uring through liburing.
+ *
+ * Moving bytes is done with plain calls first, which is quickest as long as there is something to move.  A back end comes in
+ * when nothing moves any more.  poll: wait until something can move.  io_uring: hand the transfers themselves to the kernel,
+ * which goes on with them while this thread sleeps or computes.  Everything else that may happen (a new connection, a note
+ * from rank 0) shows at one epoll descriptor, which both back ends watch along with the streams.
+ *
+ * The ring is used without DEFER_TASKRUN, so that transfers go on while the program computes.  A ring that cannot be had
+ * means poll, with a line on the log, unless io_uring was asked for by name. */
+#ifndef COLL_TCP_IO_H
+#define COLL_TCP_IO_H
+
+#include <sys/epoll.h>
+
+#if !defined(COLL_NO_URING) && defined(__has_include)
+#if !__has_include(<liburing.h>)
+#define COLL_NO_URING 1
+#endif
+#endif
+
+#if !defined(COLL_NO_URING)
+#if defined(__clang__) || defined(__GNUC__)
+#pragma GCC diagnostic push                       /* liburing's own inline functions                          */
+#pragma GCC diagnostic ignored "-Wpedantic"
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+#pragma GCC diagnostic ignored "-Wshadow"
+#pragma GCC diagnostic ignored "-Wcast-qual"
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#pragma GCC diagnostic ignored "-Wsign-compare"
+#endif
+#include <liburing.h>
+#if defined(__clang__) || defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
+#endif
+
+typedef struct coll__io {
+    bool is_uring;
+    int  events;                                  /* the epoll descriptor                                     */
+    struct pollfd *fds;                           /* poll: room for all streams and the events                */
+    int  posted;                                  /* io_uring: requests that are with the kernel              */
+    bool is_events_posted;
+#if !defined(COLL_NO_URING)
+    struct io_uring ring;
+#endif
+} coll__io;
+
+/* The streams that have something to do. */
+typedef struct coll__active { coll__stream **streams; int count; } coll__active;
+
+/* ---- >>poll ---- */
+
+static void coll__poll_wait(coll__io *io, const coll__active *active, int wait_ms)
+{
+    int n = 0;
+
+    io->fds[n++] = (struct pollfd){ .fd = io->events, .events = POLLIN };
+    for (int i = 0; i < active->count; i++) {
+        const coll__stream *s = active->streams[i];
+        if (s->state != COLL__STREAM_OPEN) continue;
+        const short want = (short)((s->in.first ? POLLIN : 0) | (s->out.first ? POLLOUT : 0));
+        if (want) io->fds[n++] = (struct pollfd){ .fd = s->fd, .events = want };
+    }
+    (void)poll(io->fds, (nfds_t)n, wait_ms);      /* a signal or an error only means: look again              */
+}
+
+/* ---- >>io_uring ---- */
+
+#if defined(COLL_NO_URING)
+
+static int coll__uring_open(coll__io *io) { (void)io; return -ENOSYS; }
+static void coll__uring_close(coll__io *io) { (void)io; }
+static void coll__uring_reap(coll__io *io) { (void)io; }
+static void coll__uring_wait(coll__io *io, const coll__active *active, int wait_ms) { (void)io, (void)active, (void)wait_ms; }
+
+#else
+
+/* Open a ring: the newest set-up flags first, fewer entries when locked memory is short.  0, or a negative errno. */
+static int coll__uring_open(coll__io *io)
+{
+    static const unsigned ladder[] = {
+#if defined(IORING_SETUP_COOP_TASKRUN) && defined(IORING_SETUP_TASKRUN_FLAG)
+        IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG,            /* Linux 5.19                       */
+#endif
+        0
+    };
+    const unsigned needed = IORING_FEAT_FAST_POLL | IORING_FEAT_NODROP | IORING_FEAT_EXT_ARG;
+    int error = -EINVAL;
+
+    for (unsigned entries = 128; entries >= 8; entries /= 4)
+        for (size_t i = 0; i < sizeof ladder / sizeof *ladder; i++) {
+            struct io_uring_params p;
+            memset(&p, 0, sizeof p);
+            p.flags = ladder[i];
+            error = io_uring_queue_init_params(entries, &io->ring, &p);
+            if (error == -EINVAL) continue;
+            if (error == -ENOMEM) break;
+            if (error < 0) return error;
+            if ((p.features & needed) == needed) return 0;
+            io_uring_queue_exit(&io->ring);
+            return -ENOSYS;
+        }
+    return error;
+}
+
+static void coll__uring_close(coll__io *io) { io_uring_queue_exit(&io->ring); }
+
+enum { COLL__RING_PULL = 0, COLL__RING_PUSH = 1, COLL__RING_EVENTS = 2, COLL__RING_MASK = 3 };
+
+/* One request has come back.  Errors are left to the next plain call on the socket, which meets them again. */
+static void coll__uring_completed(coll__io *io, const struct io_uring_cqe *cqe)
+{
+    const uintptr_t tag = (uintptr_t)io_uring_cqe_get_data(cqe);
+    coll__stream *s = (coll__stream *)(tag & ~(uintptr_t)COLL__RING_MASK);
+    const size_t moved = cqe->res > 0 ? (size_t)cqe->res : 0;
+
+    io->posted--;
+    switch (tag & COLL__RING_MASK) {
+    case COLL__RING_PULL:
+        s->is_pull_posted = false;
+        if (moved) coll__stream_pulled(s, moved);
+        break;
+    case COLL__RING_PUSH:
+        s->is_push_posted = false;
+        if (moved) coll__stream_pushed(s, moved);
+        break;
+    default:
+        io->is_events_posted = false;
+    }
+}
+
+/* Take what has come back, without waiting. */
+static void coll__uring_reap(coll__io *io)
+{
+    struct io_uring_cqe *cqe;
+
+    while (io->posted > 0 && io_uring_peek_cqe(&io->ring, &cqe) == 0) {
+        coll__uring_completed(io, cqe);
+        io_uring_cqe_seen(&io->ring, cqe);
+    }
+}
+
+static struct io_uring_sqe *coll__uring_request(coll__io *io)
+{
+    struct io_uring_sqe *sqe = io_uring_get_sqe(&io->ring);
+
+    if (!sqe) {
+        (void)io_uring_submit(&io->ring);
+        sqe = io_uring_get_sqe(&io->ring);
+    }
+    if (sqe) io->posted++;
+    return sqe;
+}
+
+/* Hand every transfer that cannot go on to the kernel, one for each direction of a stream, and wait for the first. */
+static void coll__uring_wait(coll__io *io, const coll__active *active, int wait_ms)
+{
+    struct __kernel_timespec t = { wait_ms / 1000, (wait_ms % 1000) * (long long)COLL__MS };
+    struct io_uring_cqe *cqe;
+    struct io_uring_sqe *sqe;
+
+    if (!io->is_events_posted && (sqe = coll__uring_request(io))) {
+        io_uring_prep_poll_add(sqe, io->events, POLLIN);
+        io_uring_sqe_set_data(sqe, (void *)(uintptr_t)COLL__RING_EVENTS);
+        io->is_events_posted = true;
+    }
+    for (int i = 0; i < active->count; i++) {
+        coll__stream *s = active->streams[i];
+        if (s->state != COLL__STREAM_OPEN) continue;
+        if (s->in.first && !s->is_pull_posted && (sqe = coll__uring_request(io))) {
+            io_uring_prep_recvmsg(sqe, s->fd, coll__pull_message(s), MSG_WAITALL);
+            io_uring_sqe_set_data(sqe, (void *)((uintptr_t)s | COLL__RING_PULL));
+            s->is_pull_posted = true;
+        }
+        if (s->out.first && !s->is_push_posted && (sqe = coll__uring_request(io))) {
+            io_uring_prep_sendmsg(sqe, s->fd, coll__push_message(s), MSG_WAITALL | MSG_NOSIGNAL);
+            io_uring_sqe_set_data(sqe, (void *)((uintptr_t)s | COLL__RING_PUSH));
+            s->is_push_posted = true;
+        }
+    }
+    (void)io_uring_submit_and_wait_timeout(&io->ring, &cqe, 1, &t, NULL);
+    coll__uring_reap(io);
+}
+
+#endif
+
+/* ---- >>either ---- */
+
+static const char *coll__uring_hint(int error)
+{
+#if defined(COLL_NO_URING)
+    (void)error;
+    return "compiled without liburing";
+#else
+    return error == -EPERM ? "not permitted: a container's seccomp filter, or kernel.io_uring_disabled"
+         : error == -ENOMEM ? "too little memory may be locked (ulimit -l)"
+         : error == -ENOSYS ? "this kernel or container does not have what is needed" : strerror(-error);
+#endif
+}
+
+/* `mode`: auto, uring or poll.  `streams`: how many there can be. */
+static coll_status coll__io_open(coll__io *io, const char *mode, size_t streams, const coll__log *log)
+{
+    memset(io, 0, sizeof *io);
+    io->events = epoll_create1(EPOLL_CLOEXEC);
+    io->fds = (struct pollfd *)calloc(streams + 1, sizeof *io->fds);
+    if (io->events < 0 || !io->fds) return coll__start_failed(COLL_ERR_SYSTEM, "epoll_create: %s", strerror(errno));
+    if (!strcmp(mode, "poll")) return COLL_OK;
+    const int error = coll__uring_open(io);
+    io->is_uring = error == 0;
+    if (io->is_uring) return COLL_OK;
+    if (!strcmp(mode, "uring"))
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "io_uring was asked for but cannot be had: %s", coll__uring_hint(error));
+    coll__say(log, COLL_LOG_INFO, "no io_uring (%s); using poll", coll__uring_hint(error));
+    return COLL_OK;
+}
+
+static void coll__io_wait(coll__io *io, const coll__active *active, int wait_ms)
+{
+    if (io->is_uring) coll__uring_wait(io, active, wait_ms);
+    else coll__poll_wait(io, active, wait_ms);
+}
+
+static inline void coll__io_reap(coll__io *io)
+{
+    if (io->posted > 0) coll__uring_reap(io);
+}
+
+/* All sockets have been shut down: wait for the kernel to let go of our memory.  false: it still holds some. */
+static bool coll__io_drain(coll__io *io)
+{
+    const coll__active none = { NULL, 0 };
+    const int64_t deadline = coll__deadline(1000);
+
+    coll__io_reap(io);
+    while (io->posted > (io->is_events_posted ? 1 : 0) && coll__now() < deadline) coll__io_wait(io, &none, 20);
+    return io->posted <= (io->is_events_posted ? 1 : 0);
+}
+
+static void coll__io_close(coll__io *io)
+{
+    if (io->is_uring) coll__uring_close(io);
+    coll__close_fd(&io->events);
+    free(io->fds);
+}
+
+/* Watch a descriptor for the events; `tag` comes back with them. */
+static void coll__io_watch(coll__io *io, int fd, uint32_t want, uint64_t tag)
+{
+    struct epoll_event e = { .events = want, .data = { .u64 = tag } };
+    (void)epoll_ctl(io->events, EPOLL_CTL_ADD, fd, &e);
+}
+
+static void coll__io_forget(coll__io *io, int fd) { (void)epoll_ctl(io->events, EPOLL_CTL_DEL, fd, NULL); }
+
+#endif /* COLL_TCP_IO_H */

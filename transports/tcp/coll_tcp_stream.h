@@ -1,0 +1,141 @@
+/* coll_tcp_stream.h - one connection to one peer for one channel: two queues of messages, moved as far as sockets go.
+ *
+ * A stream is made by the lower of the two ranks when it first has something to send or to receive; the higher one waits for
+ * it.  push and pull do the moving with plain calls that do not block; a back end (coll_tcp_io.h) is asked only when there
+ * is nothing left to do but wait, and may then move bytes too: coll__stream_pushed and _pulled account for them. */
+#ifndef COLL_TCP_STREAM_H
+#define COLL_TCP_STREAM_H
+
+typedef struct coll__chain { coll_xfer *first, **end; } coll__chain;
+
+typedef enum coll__stream_state { COLL__STREAM_NONE, COLL__STREAM_DIALLING, COLL__STREAM_OPEN, COLL__STREAM_ENDED } coll__stream_state;
+
+enum { COLL__VECTOR_MOST = 8 };                   /* pieces that one call moves                               */
+
+typedef struct coll__stream {
+    int   fd, peer, channel;
+    coll__stream_state state;
+    bool  is_active;                              /* in the list of streams with something to do              */
+    bool  is_push_posted, is_pull_posted;         /* the back end is moving bytes by itself                   */
+    uint64_t sent, received;                      /* bytes                                                    */
+    coll__chain out, in;
+    unsigned char expected[COLL_HEAD_LENGTH];     /* by the first receive; what arrives goes to its own head   */
+    struct iovec  push_vector[COLL__VECTOR_MOST], pull_vector[2];
+    struct msghdr push_message, pull_message;
+} coll__stream;
+
+static void coll__chain_put(coll__chain *c, coll_xfer *x)
+{
+    x->next = NULL;
+    *c->end = x;
+    c->end = &x->next;
+}
+
+/* The first of a chain is finished.  Its owner may free it as soon as the status is set. */
+static void coll__chain_finish(coll__chain *c, coll_status status)
+{
+    coll_xfer *x = c->first;
+
+    c->first = x->next;
+    if (!c->first) c->end = &c->first;
+    x->status = status;
+}
+
+/* The pieces of a message that are still to be moved, head first; gives their number, at most 2. */
+static int coll__pieces(coll_xfer *x, struct iovec *at)
+{
+    int n = 0;
+
+    if (x->moved < COLL_HEAD_LENGTH) at[n++] = (struct iovec){ x->head + x->moved, COLL_HEAD_LENGTH - x->moved };
+    const size_t body = x->moved > COLL_HEAD_LENGTH ? x->moved - COLL_HEAD_LENGTH : 0;
+    if (body < x->length) at[n++] = (struct iovec){ (unsigned char *)x->buffer + body, x->length - body };
+    return n;
+}
+
+/* ---- >>sending ---- */
+
+/* As many queued messages as fit in one call. */
+static struct msghdr *coll__push_message(coll__stream *s)
+{
+    int n = 0;
+
+    for (coll_xfer *x = s->out.first; x && n + 2 <= COLL__VECTOR_MOST; x = x->next) n += coll__pieces(x, s->push_vector + n);
+    s->push_message = (struct msghdr){ .msg_iov = s->push_vector, .msg_iovlen = (size_t)n };
+    return &s->push_message;
+}
+
+/* `moved` bytes have gone out: finish the messages that they complete. */
+static void coll__stream_pushed(coll__stream *s, size_t moved)
+{
+    s->sent += moved;
+    while (s->out.first) {
+        coll_xfer *x = s->out.first;
+        const size_t left = COLL_HEAD_LENGTH + x->length - x->moved, part = coll__least(left, moved);
+        x->moved += part;
+        moved -= part;
+        if (part < left) return;
+        coll__chain_finish(&s->out, COLL_OK);
+    }
+}
+
+/* Send what the socket takes.  Gives the bytes moved; *error becomes an errno when the connection is gone. */
+static size_t coll__stream_push(coll__stream *s, int *error)
+{
+    size_t total = 0;
+
+    while (s->out.first && s->state == COLL__STREAM_OPEN && !s->is_push_posted) {
+        const ssize_t n = sendmsg(s->fd, coll__push_message(s), MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n < 0) {
+            if (errno != EAGAIN && errno != EINTR) *error = errno;
+            break;
+        }
+        total += (size_t)n;
+        coll__stream_pushed(s, (size_t)n);
+    }
+    return total;
+}
+
+/* ---- >>receiving ---- */
+
+static struct msghdr *coll__pull_message(coll__stream *s)
+{
+    if (s->in.first->moved == 0) memcpy(s->expected, s->in.first->head, COLL_HEAD_LENGTH);
+    s->pull_message = (struct msghdr){ .msg_iov = s->pull_vector, .msg_iovlen = (size_t)coll__pieces(s->in.first, s->pull_vector) };
+    return &s->pull_message;
+}
+
+/* `moved` bytes of the first receive are here. */
+static void coll__stream_pulled(coll__stream *s, size_t moved)
+{
+    coll_xfer *x = s->in.first;
+    const bool had_head = x->moved >= COLL_HEAD_LENGTH;
+
+    s->received += moved;
+    x->moved += moved;
+    if (!had_head && x->moved >= COLL_HEAD_LENGTH && !x->any_head && memcmp(x->head, s->expected, COLL_HEAD_LENGTH)) {
+        coll__chain_finish(&s->in, COLL_ERR_MISMATCH);
+        s->state = COLL__STREAM_ENDED;            /* what follows would be read as something that it is not    */
+        return;
+    }
+    if (x->moved == COLL_HEAD_LENGTH + x->length) coll__chain_finish(&s->in, COLL_OK);
+}
+
+/* Receive what the socket has.  Gives the bytes moved; *error is an errno, or 0 when the other side has closed. */
+static size_t coll__stream_pull(coll__stream *s, int *error)
+{
+    size_t total = 0;
+
+    while (s->in.first && s->state == COLL__STREAM_OPEN && !s->is_pull_posted) {
+        const ssize_t n = recvmsg(s->fd, coll__pull_message(s), MSG_DONTWAIT);
+        if (n <= 0) {
+            if (n == 0) *error = 0;
+            else if (errno != EAGAIN && errno != EINTR) *error = errno;
+            break;
+        }
+        total += (size_t)n;
+        coll__stream_pulled(s, (size_t)n);
+    }
+    return total;
+}
+
+#endif /* COLL_TCP_STREAM_H */

@@ -1,0 +1,186 @@
+/* coll_tcp_wire.h - the bytes that ranks exchange to meet and to part, and their parsers.  Pure functions.
+ *
+ * Everything has a fixed length, numbers are little-endian, and nothing in it sizes an allocation or indexes memory before
+ * it has been checked against what the reader knows already. */
+#ifndef COLL_TCP_WIRE_H
+#define COLL_TCP_WIRE_H
+
+enum {
+    COLL__WIRE_MAJOR = 1, COLL__WIRE_MINOR = 0,
+    COLL__HELLO_LENGTH = 128, COLL__CONTROL_LENGTH = 256, COLL__PLACE_LENGTH = 40,
+    COLL__WORLD_LENGTH = 16, COLL__HOST_LENGTH = 16
+};
+
+/* ---- >>hello: the first bytes on every connection, from the one who dials ----
+ *
+ *    0 magic[8]    8 u16 major   10 u16 minor   12 u32 native order   16 world[16]   32 u32 rank   36 u32 size
+ *   40 u16 purpose   42 u16 channel   44 u16 port   48 host[16]   64 .. zero
+ */
+
+typedef enum coll__purpose { COLL__PURPOSE_MEET = 1, COLL__PURPOSE_DATA } coll__purpose;
+
+typedef struct coll__hello {
+    unsigned char world[COLL__WORLD_LENGTH], host[COLL__HOST_LENGTH];
+    int rank, size;
+    coll__purpose purpose;
+    int channel;                                  /* data: which                                              */
+    int port;                                     /* meet: where this rank listens                            */
+} coll__hello;
+
+static const unsigned char coll__hello_magic[8] = { 0x89, 'C', 'O', 'L', 'L', 0x0d, 0x0a, 0x1a };
+
+static uint32_t coll__native_order(void)
+{
+    const uint32_t one = 0x01020304;
+    unsigned char bytes[4];
+
+    memcpy(bytes, &one, 4);
+    return coll__get32(bytes);
+}
+
+static void coll__hello_write(unsigned char *at, const coll__hello *hello)
+{
+    memset(at, 0, COLL__HELLO_LENGTH);
+    memcpy(at, coll__hello_magic, sizeof coll__hello_magic);
+    coll__put16(at + 8, COLL__WIRE_MAJOR);
+    coll__put16(at + 10, COLL__WIRE_MINOR);
+    coll__put32(at + 12, coll__native_order());
+    memcpy(at + 16, hello->world, COLL__WORLD_LENGTH);
+    coll__put32(at + 32, (uint32_t)hello->rank);
+    coll__put32(at + 36, (uint32_t)hello->size);
+    coll__put16(at + 40, (uint32_t)hello->purpose);
+    coll__put16(at + 42, (uint32_t)hello->channel);
+    coll__put16(at + 44, (uint32_t)hello->port);
+    memcpy(at + 48, hello->host, COLL__HOST_LENGTH);
+}
+
+/* Read a hello of a world that we know.  NULL: it is good; otherwise what is wrong with it. */
+static const char *coll__hello_read(const unsigned char *at, const unsigned char *world, int size, coll__hello *hello)
+{
+    memset(hello, 0, sizeof *hello);
+    if (memcmp(at, coll__hello_magic, sizeof coll__hello_magic)) return "it does not speak this protocol";
+    if (coll__get16(at + 8) != COLL__WIRE_MAJOR) return "it speaks another version of this protocol";
+    if (coll__get32(at + 12) != coll__native_order()) return "its byte order differs";
+    const uint32_t rank = coll__get32(at + 32);
+    if (coll__get32(at + 36) != (uint32_t)size) return "it counts another number of ranks";
+    if (memcmp(at + 16, world, COLL__WORLD_LENGTH)) return "it belongs to another job (COLL_WORLD differs)";
+    if (rank >= (uint32_t)size) return "its rank is out of range";
+    const uint32_t purpose = coll__get16(at + 40), channel = coll__get16(at + 42);
+    if (purpose != COLL__PURPOSE_MEET && purpose != COLL__PURPOSE_DATA) return "its purpose is unknown";
+    if (channel >= COLL_CHANNEL_COUNT) return "its channel is unknown";
+    for (int i = 64; i < COLL__HELLO_LENGTH; i++) if (at[i]) return "its hello is not well formed";
+    hello->rank = (int)rank;
+    hello->size = size;
+    hello->purpose = (coll__purpose)purpose;
+    hello->channel = (int)channel;
+    hello->port = (int)coll__get16(at + 44);
+    memcpy(hello->world, at + 16, COLL__WORLD_LENGTH);
+    memcpy(hello->host, at + 48, COLL__HOST_LENGTH);
+    return NULL;
+}
+
+/* ---- >>control: notes between rank 0 and every other rank ----
+ *
+ *    0 u16 magic   2 u16 note   4 i32 status   8 i32 rank   12 .. zero   32 text[224], ended by a zero
+ */
+
+typedef enum coll__control_note {
+    COLL__CONTROL_WELCOME = 1,                    /* rank 0 has taken the hello; the table follows when all are there */
+    COLL__CONTROL_TABLE,                          /* the places of all ranks follow                           */
+    COLL__CONTROL_REFUSE,                         /* the world will not be: status, text                      */
+    COLL__CONTROL_FAIL,                           /* the communicator has ended: status, rank to blame, text  */
+    COLL__CONTROL_BYE                             /* `rank` has left in good order                            */
+} coll__control_note;
+
+typedef struct coll__control {
+    coll__control_note note;
+    coll_failure       what;
+} coll__control;
+
+enum { COLL__CONTROL_MAGIC = 0xc013, COLL__CONTROL_TEXT = 32 };
+
+static void coll__control_write(unsigned char *at, coll__control_note note, coll_status status, int rank, const char *text)
+{
+    memset(at, 0, COLL__CONTROL_LENGTH);
+    coll__put16(at, COLL__CONTROL_MAGIC);
+    coll__put16(at + 2, (uint32_t)note);
+    coll__put32(at + 4, (uint32_t)status);
+    coll__put32(at + 8, (uint32_t)rank);
+    coll__print((char *)at + COLL__CONTROL_TEXT, COLL__CONTROL_LENGTH - COLL__CONTROL_TEXT, "%s", text);
+}
+
+/* Read a control note; false: it is none.  The text comes out printable. */
+static bool coll__control_read(const unsigned char *at, int size, coll__control *control)
+{
+    const uint32_t note = coll__get16(at + 2);
+    const int status = (int)coll__get32(at + 4), rank = (int)coll__get32(at + 8);
+    char *text = control->what.text;
+
+    memset(control, 0, sizeof *control);
+    if (coll__get16(at) != COLL__CONTROL_MAGIC || note < COLL__CONTROL_WELCOME || note > COLL__CONTROL_BYE) return false;
+    if (status > 0 || status < COLL_ERR_FORKED || rank < -1 || rank >= size) return false;
+    if ((note == COLL__CONTROL_FAIL || note == COLL__CONTROL_REFUSE) && status == COLL_OK) return false;
+    control->note = (coll__control_note)note;
+    control->what.status = (coll_status)status;
+    control->what.rank = rank;
+    for (size_t i = 0; i + 1 < sizeof control->what.text && at[COLL__CONTROL_TEXT + i]; i++) {
+        const unsigned char c = at[COLL__CONTROL_TEXT + i];
+        text[i] = c >= 32 && c < 127 ? (char)c : '?';
+    }
+    return true;
+}
+
+/* ---- >>place: where a rank listens: 0 address[16] (IPv6, or IPv4 mapped into it), 16 u16 port, 20 host[16], 36 zero ---- */
+
+typedef struct coll__place_of {
+    unsigned char address[16], host[COLL__HOST_LENGTH];
+    int port;
+} coll__place_of;
+
+static void coll__place_write(unsigned char *at, const coll__place_of *place)
+{
+    memset(at, 0, COLL__PLACE_LENGTH);
+    memcpy(at, place->address, 16);
+    coll__put16(at + 16, (uint32_t)place->port);
+    memcpy(at + 20, place->host, COLL__HOST_LENGTH);
+}
+
+static void coll__place_read(const unsigned char *at, coll__place_of *place)
+{
+    memcpy(place->address, at, 16);
+    place->port = (int)coll__get16(at + 16);
+    memcpy(place->host, at + 20, COLL__HOST_LENGTH);
+}
+
+/* ---- >>identities ---- */
+
+/* 128 bits of a text: four FNV-1a sums of 32 bits with different starts.  It tells jobs and hosts apart; it is no secret. */
+static void coll__digest(unsigned char *out, const char *text)
+{
+    for (uint32_t k = 0; k < 4; k++) {
+        uint32_t h = 2166136261u ^ (k * 0x9e3779b9u);
+        for (const unsigned char *c = (const unsigned char *)text; *c; c++) h = (h ^ *c) * 16777619u;
+        coll__put32(out + 4 * k, h ^ h >> 15);
+    }
+}
+
+/* Split "host:port", "[v6]:port" or ":port".  false: it is none. */
+static bool coll__address_split(const char *text, char *host, size_t room, int *port)
+{
+    const char *colon = strrchr(text, ':'), *start = text, *end = colon;
+
+    if (!colon || !coll__parse_int(colon + 1, 0, 65535, port)) return false;
+    if (*text == '[') {
+        if (colon == text || colon[-1] != ']') return false;
+        start = text + 1;
+        end = colon - 1;
+    } else if (memchr(text, ':', (size_t)(colon - text))) {
+        return false;                             /* a bare IPv6 address: where would the port begin?         */
+    }
+    if (end < start || (size_t)(end - start) >= room) return false;
+    memcpy(host, start, (size_t)(end - start));
+    host[end - start] = '\0';
+    return true;
+}
+
+#endif /* COLL_TCP_WIRE_H */
