@@ -738,13 +738,15 @@ static bool run_collective(bench *b, const collective *c)
         if (has_type && !(o->types >> k & 1)) continue;
         for (int op = 0; op < (c->is_reducing ? OPS : 1); op++) {
             if (c->is_reducing && !(o->ops >> op & 1)) continue;
-            last_type = has_type ? types[k].type : 0;
-            last_op = (coll_op)op;
+            const long lines = b->lines;
             for (int root = 0; root < (has_each ? b->size : 1); root++) {
                 const int which = has_each ? root : c->is_rooted ? o->root : 0;
-                if (!run_sizes(b, c, last_type, last_op, which, with_copy)) return false;
-                with_copy = false;
+                if (!run_sizes(b, c, has_type ? types[k].type : 0, (coll_op)op, which, with_copy)) return false;
+                with_copy = with_copy && b->lines == lines;
             }
+            if (b->lines == lines) continue;      /* there is no such operation */
+            last_type = has_type ? types[k].type : 0;
+            last_op = (coll_op)op;
         }
     }
     print_explanation(b, c, last_type, last_op);

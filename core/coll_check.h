@@ -48,9 +48,19 @@ static coll_status coll__check_arithmetic(coll_comm *comm, coll_call *call, coll
     }
     if (call->wire == 0 || !coll__kind_reduces(call->kind)) call->wire = call->type;
     if (!coll__kind_reduces(call->kind)) return coll__codec_move(codec, call->type), COLL_OK;
+    if (call->type == comm->last.type && call->wire == comm->last.wire && call->op == comm->last.op) {
+        *codec = comm->last.codec;
+        return COLL_OK;
+    }
     if ((int)call->op < COLL_SUM || call->op > COLL_AVG) return COLL__REFUSE("%d is no coll_op", (int)call->op);
     if (!coll_type_size(call->wire)) return COLL__REFUSE("%d is no coll_type for the wire", call->wire);
-    if (coll__codec_reduce(codec, call->type, call->wire, call->op, comm->size)) return COLL_OK;
+    if (coll__codec_reduce(codec, call->type, call->wire, call->op, comm->size)) {
+        comm->last.type = call->type;
+        comm->last.wire = call->wire;
+        comm->last.op = call->op;
+        comm->last.codec = *codec;
+        return COLL_OK;
+    }
     return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "there is no %s of %s over a wire of %s", coll_op_name(call->op),
                                coll_type_name(call->type), coll_type_name(call->wire));
 }

@@ -72,6 +72,11 @@ struct coll_comm {
     char  error[448];
     coll_request *queue, **queue_end;             /* collectives, the first one running                       */
     struct coll__messages *messages;
+    struct {                                      /* the arithmetic of the last reducing call                 */
+        coll_type   type, wire;
+        coll_op     op;
+        coll__codec codec;
+    } last;
     void  *arena;                                 /* memory of the running collective                         */
     size_t arena_length;
 };

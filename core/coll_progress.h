@@ -2,7 +2,7 @@
 #ifndef COLL_PROGRESS_H
 #define COLL_PROGRESS_H
 
-enum { COLL__WARN_FIRST_MS = 10000, COLL__SLEEP_MOST_MS = 1000, COLL__LOOKS_A_CLOCK = 64 };
+enum { COLL__WARN_FIRST_MS = 10000, COLL__SLEEP_MOST_MS = 1000, COLL__LOOKS_A_CLOCK = 64, COLL__LOOKS_A_ROUND = 16 };
 
 /* ---- >>queue: collectives of a communicator run one after the other, in the order started ---- */
 
@@ -62,6 +62,14 @@ static coll_status coll__advance(coll_comm *comm, int wait_ms)
     if (comm->transport->progress(comm->context, wait_ms) < 0) return coll__comm_fail(comm, NULL);
     const coll_status status = coll__messages_advance(comm);
     return status < 0 ? status : coll__queue_advance(comm);
+}
+
+/* A look while spinning.  A collective that the transport carries out is looked at by itself most of the time: that is
+ * cheap, and everything else can wait for a microsecond. */
+static inline coll_status coll__look(coll_comm *comm, int looks, int wait_ms)
+{
+    const bool is_alone = wait_ms == 0 && comm->queue && comm->queue->is_offloaded && looks % COLL__LOOKS_A_ROUND != 0;
+    return is_alone ? coll__queue_advance(comm) : coll__advance(comm, wait_ms);
 }
 
 /* ---- >>waiting ---- */
@@ -131,7 +139,7 @@ static coll_status coll__wait(coll_request *r)
             }
             if (now >= spin_end) wait_ms = coll__ms_until(deadline < warn_at ? deadline : warn_at, COLL__SLEEP_MOST_MS);
         }
-        if (coll__advance(comm, wait_ms) < 0) break;
+        if (coll__look(comm, looks, wait_ms) < 0) break;
         if (wait_ms > 0) has_slept = true;
         else if (r->status == COLL_PENDING && comm->is_crowded) sched_yield();
         else if (r->status == COLL_PENDING) coll__relax();

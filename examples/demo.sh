@@ -6,7 +6,9 @@
 
 bin=${1:?"usage: demo.sh FOLDER (of train_digits and coll-run)"}
 train=$bin/train_digits
-[ -x "$train" ] && [ -x "$bin/coll-run" ] || { echo "demo: no train_digits or coll-run in $bin"; exit 1; }
+for program in "$train" "$bin/coll-run"; do
+    [ -x "$program" ] || { echo "demo: there is no program $program"; exit 1; }
+done
 results=$(mktemp -d) || exit 1
 trap 'rm -rf "$results"' EXIT
 trap 'exit 130' INT TERM
@@ -48,9 +50,10 @@ row() {
         if (ranks == "") { print "  (no result)"; exit }
         if (ranks == 1) how = "alone"
         sent = bytes > 0 ? sprintf("%.2f MB", bytes / 1e6) : "-"
-        printf "  %-24s %5d  %-4s  %6.4f  %6.1f %%%s  %7.2f  %15.0f %%  %17s  %s\n", how, ranks, wire,
-               loss, 100 * accuracy, accuracy < 0.95 ? "!" : " ", seconds,
-               seconds > 0 ? 100 * inside / seconds : 0, sent, weights }'
+        low = accuracy < 0.95 ? "!" : " "
+        share = seconds > 0 ? 100 * inside / seconds : 0
+        printf "  %-24s %5d  %-4s  %6.4f  %6.1f %%%s  %7.2f  %15.0f %%  %17s  %s\n",
+               how, ranks, wire, loss, 100 * accuracy, low, seconds, share, sent, weights }'
 }
 
 run alone    "$train"

@@ -158,8 +158,8 @@ SUPPORT double support_value(const support_type *type, uint64_t bits)
 
 /* The nearest float of a type, ties to even, too large ones infinite, NaN the canonical one.
  *
- * The value is measured in units in the last place of its binade, or of the lowest one.  The whole number of units, implicit
- * bit included, added to the exponent field below the binade's gives the bits, also when rounding carries. */
+ * The value is measured in units in the last place of its binade, or of the lowest one.  The whole number of units,
+ * implicit bit included, added to the exponent field below the binade's gives the bits, also when rounding carries. */
 SUPPORT uint64_t support_bits(const support_type *type, double value)
 {
     const int fraction_bits = type->fraction_bits, top = (1 << type->exponent_bits) - 1, lowest = 1 - top / 2;

@@ -1,14 +1,14 @@
 /* test_collectives.c - every collective, type, operation and form against an oracle of the test's own, bit for bit.
  *
- *     test_collectives [WORLD,...] [SIZE] [CASE]        COLL_TEST_SEED, COLL_TEST_SCALE: other cases, more or fewer of them
+ *     test_collectives [WORLD,...] [SIZE] [CASE]            COLL_TEST_SEED: other cases; COLL_TEST_SCALE: more or fewer
  *
- * The data of a case is a function of (seed, size, case, rank, index), so each rank knows what every rank brings, and the
- * oracle computes from that what the manual promises: the pairwise tree over the rank numbers, one rounding, canonical NaNs.
- * Every rank compares its whole buffers, guards and inputs included, with the one expected image.  Equal bits on all ranks,
- * on all transports and for all algorithms follow from that.
+ * The data of a case is a function of (seed, size, case, rank, index), so each rank knows what every rank brings, and
+ * the oracle computes from that what the manual promises: the pairwise tree over the rank numbers, one rounding,
+ * canonical NaNs.  Every rank compares its whole buffers, guards and inputs included, with the one expected image.
+ * Equal bits on all ranks, on all transports and for all algorithms follow from that.
  *
- * Cases are numbered through the full product of a world and a size; where the product is too large, a seeded sample is
- * run.  The number does not depend on the sample, so a failing case can be run again alone.
+ * Cases are numbered through the full product of a world and a size; where the product is too large, a seeded sample
+ * is run.  The number does not depend on the sample, so a failing case can be run again alone.
  */
 #define COLL_IMPLEMENTATION
 #include "../coll.h"
@@ -686,7 +686,8 @@ static void run_grid(test_rank *r, grid g, size_t count, double quota)
         test_case c = {
             .number = r->number, .seed = seed, .row = row, .kind = g.kind, .count = count, .algorithm = g.algorithm,
             .type = g.is_mixed ? support_type_of(COLL_F32) : &support_types[i % types],
-            .wire = g.is_mixed ? support_type_of(wires[i % types]) : NULL, .op = (coll_op)(i / types % ops), .form = row->forms[i / (types * ops) % forms], .root = i / (types * ops * forms), .data = (data)(random % 3)
+            .wire = g.is_mixed ? support_type_of(wires[i % types]) : NULL, .op = (coll_op)(i / types % ops),
+            .form = row->forms[i / (types * ops) % forms], .root = i / (types * ops * forms), .data = (data)(random % 3)
         };
         c.style = draw_style(&c, random >> 32);
         run_alone(r, &c);
@@ -723,9 +724,11 @@ static void run_grids(test_rank *r)
     run_grid(r, (grid){ COLL_BARRIER, false, NO_ALGORITHM }, 0, quota_for(r, 0));
     for (int i = 0; i < used; i++) {
         const double quota = quota_for(r, counts[i]);
-        for (int k = 1; k < KIND_COUNT; k++) run_grid(r, (grid){ kind_rows[k].kind, false, NO_ALGORITHM }, counts[i], quota);
-        for (int k = 1; k < KIND_COUNT; k++)
-            if (kind_rows[k].is_reducing) run_grid(r, (grid){ kind_rows[k].kind, true, NO_ALGORITHM }, counts[i], quota / 6);
+        for (int k = 1; k < KIND_COUNT; k++) {
+            const kind_row *row = &kind_rows[k];
+            run_grid(r, (grid){ row->kind, false, NO_ALGORITHM }, counts[i], quota);
+            if (row->is_reducing) run_grid(r, (grid){ row->kind, true, NO_ALGORITHM }, counts[i], quota / 6);
+        }
     }
 }
 
@@ -789,8 +792,9 @@ static test_case draw_case(const test_rank *r, uint64_t part, finish how)
     static const size_t counts[] = { 0, 1, 2, 7, 17, 64, 64, 64, 1000, 1000, 1000, 1025, 1025, 4099, 4099, 70001 };
     const uint64_t seed = case_seed(r, part + 1);
     uint64_t state = seed;
-    test_case c = { .number = r->number, .seed = seed, .algorithm = NO_ALGORITHM, .count = counts[support_random(&state) % 16] };
+    test_case c = { .number = r->number, .seed = seed, .algorithm = NO_ALGORITHM };
 
+    c.count = counts[support_random(&state) % 16];
     c.row = &kind_rows[support_random(&state) % (uint64_t)(KIND_COUNT - (how == FINISH_DETACHED))];
     c.kind = c.row->kind;
     c.type = &support_types[support_random(&state) % SUPPORT_TYPE_COUNT];
@@ -904,7 +908,8 @@ static void run_batch(test_rank *r)
     f.count++;
     const bool good = finish_batch(r, &f, how);
     CHECK(good, "%s, rank %d of %d: %s of %d requests: %s, seed %llu, case %llu", r->world->name, r->rank, r->size,
-          finish_names[how], f.count, coll_error(r->comm), (unsigned long long)r->world->seed, (unsigned long long)r->number);
+          finish_names[how], f.count, coll_error(r->comm), (unsigned long long)r->world->seed,
+          (unsigned long long)r->number);
     for (int i = 0; i < count; i++) trial_finish(r, &trials[i]);
     if (!good) note_failure(r, COLL_OK);
 }

@@ -21,7 +21,7 @@
 #include <linux/futex.h>
 #include <pthread.h>
 
-enum { COLL__MAIL_MOST = 1024, COLL__SHARE_UNIT = 64 };
+enum { COLL__MAIL_MOST = 256, COLL__SHARE_UNIT = 64 };
 
 typedef struct coll__slot {
     uint64_t      posted;                         /* the turn that this slot is of; written last              */

@@ -1,0 +1,97 @@
+# coll.h: make demo | test | bench | dist | deps | help          config=release|debug|asan|ubsan|tsan
+#
+# The library is a header and needs no build.  This builds the demonstration, the tests, the measuring program and the
+# launcher, in build/$(config)/.
+
+config ?= release
+CC     ?= cc
+PREFIX ?= /usr/local
+
+WARN = -std=c11 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wundef -Wstrict-prototypes
+FLAGS_release = -O2
+FLAGS_debug   = -O0 -g
+FLAGS_asan    = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+FLAGS_ubsan   = -O1 -g -fsanitize=undefined -fno-sanitize-recover=undefined
+FLAGS_tsan    = -O1 -g -fsanitize=thread
+
+ifeq ($(FLAGS_$(config)),)
+$(error config=$(config) is none of release, debug, asan, ubsan, tsan)
+endif
+
+# io_uring through liburing where it is installed, otherwise poll alone.
+HAS_URING := $(shell printf '\043include <liburing.h>\nint main(void) { return 0; }\n' | $(CC) -x c - -luring -o /dev/null 2>/dev/null && echo yes)
+LIBS := -pthread $(if $(HAS_URING),-luring,-DCOLL_NO_URING)
+
+BUILD  := build/$(config)
+HEADER := $(wildcard coll.h coll_impl.h core/*.h transports/*.h transports/tcp/*.h)
+COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
+
+.PHONY: help demo test bench dist deps clean install all
+.DEFAULT_GOAL := help
+
+help:            ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
+	@echo "  config=release|debug|asan|ubsan|tsan chooses the flags; CC=clang the compiler"
+
+demo:            ## train a small network on 1 rank, 4 threads, 4 processes over TCP, and over bf16
+	@sh tools/deps.sh demo
+	@$(MAKE) --no-print-directory run-demo
+
+test:            ## everything that proves it, in under 10 minutes
+	@sh tools/deps.sh test
+	@$(MAKE) --no-print-directory run-test
+
+bench:           ## measure allreduce on 2 threads and on 2 processes over TCP
+	@sh tools/deps.sh demo
+	@$(MAKE) --no-print-directory run-bench
+
+dist: dist/coll.h ## write the single file dist/coll.h
+
+deps:            ## install what the demo and the tests use (Debian: apt), or say what is missing
+	@sh tools/deps.sh test
+
+all: $(BUILD)/coll-run $(BUILD)/train_digits $(BUILD)/hello $(BUILD)/coll_perf   ## build the programs
+
+install: dist/coll.h $(BUILD)/coll-run $(BUILD)/coll_perf ## put coll.h, coll-run and coll_perf under PREFIX
+	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/bin
+	install -m 644 dist/coll.h $(DESTDIR)$(PREFIX)/include/coll.h
+	install -m 755 $(BUILD)/coll-run $(BUILD)/coll_perf $(DESTDIR)$(PREFIX)/bin/
+
+clean:           ## remove build/ and dist/
+	rm -rf build dist
+
+# ---- what the targets above run, once their dependencies are there
+
+.PHONY: run-demo run-test run-bench
+
+run-demo: $(BUILD)/coll-run $(BUILD)/train_digits
+	@$(if $(HAS_URING),,echo "without liburing: TCP runs on poll")
+	@sh examples/demo.sh $(BUILD)
+
+run-test: dist/coll.h
+	@CC="$(CC)" sh tests/run_all.sh
+
+run-bench: $(BUILD)/coll-run $(BUILD)/coll_perf
+	$(BUILD)/coll_perf -t 2 -b 8 -e 64M -f 8 --pin
+	$(BUILD)/coll-run -n 2 --no-prefix $(BUILD)/coll_perf -b 8 -e 64M -f 8 --pin
+
+dist/coll.h: $(HEADER) tools/amalgamate.awk
+	@mkdir -p dist
+	awk -f tools/amalgamate.awk coll.h > $@.new && mv $@.new $@
+
+$(BUILD)/coll-run: tools/coll-run.c
+	@mkdir -p $(BUILD)
+	$(COMPILE) $< -o $@
+
+$(BUILD)/%: examples/%.c $(HEADER)
+	@mkdir -p $(BUILD)
+	$(COMPILE) $< -o $@ $(LIBS) -lm
+
+$(BUILD)/%: bench/%.c $(HEADER)
+	@mkdir -p $(BUILD)
+	$(COMPILE) $< -o $@ $(LIBS) -lm
+
+# Tests include what they test; -DCOLL_FROM_DIST takes the single file instead.
+$(BUILD)/%: tests/%.c $(HEADER) $(wildcard tests/*.h)
+	@mkdir -p $(BUILD)
+	$(COMPILE) -Werror $< -o $@ $(LIBS) -lm

@@ -1,0 +1,63 @@
+#!/bin/sh
+# Every test, in the forms that prove something: with address and undefined-behaviour sanitizers, with the thread sanitizer,
+# from the single file.  Each suite prints "N passed, N failed"; the sum is the last line.
+#   usage: run_all.sh [SUITE...]       COLL_TEST_SEED=... replays a seed
+cd "$(dirname "$0")/.." || exit 1
+: "${CC:=cc}"
+export CC
+passed=0 failed=0 log=build/test-logs
+mkdir -p $log
+
+count() { # name: add up what the suite's log ends with
+    line=$(grep -E '^[0-9]+ passed, [0-9]+ failed' "$log/$1.log" | tail -n 1)
+    p=${line%% *} rest=${line#*, } f=${rest%% *}
+    if [ -z "$line" ]; then p=0 f=1; fi
+    if [ "$2" -ne 0 ] && [ "$f" -eq 0 ]; then f=1; fi
+    passed=$((passed + p)) failed=$((failed + f))
+    printf '%-28s %6d passed %4d failed   %4d s\n' "$1" "$p" "$f" "$(($(date +%s) - began))"
+    if [ "$f" -ne 0 ]; then grep -vE '^ok' "$log/$1.log" | tail -n 40; fi
+}
+
+suite() { # name command...
+    name=$1; shift
+    case " $only " in "  " | *" $name "*) ;; *) return ;; esac
+    began=$(date +%s)
+    "$@" > "$log/$name.log" 2>&1
+    count "$name" $?
+}
+
+program() { # config test arguments...: build, then run
+    c=$1 t=$2; shift 2
+    make --no-print-directory config="$c" CPPFLAGS="$CPPFLAGS" "build/$c/$t" && "./build/$c/$t" "$@"
+}
+
+from_dist() { # the same test, with the single file in the place of the parts
+    t=$1; shift
+    mkdir -p build/dist
+    sed 's,#include "\.\./coll\.h",#include "../../dist/coll.h",' "tests/$t.c" > "build/dist/$t.c"
+    cp tests/*.h build/dist/
+    make --no-print-directory dist/coll.h && $CC -std=c11 -O2 -I tests "build/dist/$t.c" -o "build/dist/$t" -pthread $libs && "./build/dist/$t" "$@"
+}
+
+scaled() { COLL_TEST_SCALE=$1; export COLL_TEST_SCALE; shift; "$@"; s=$?; unset COLL_TEST_SCALE; return $s; }
+
+demonstrated() { make --no-print-directory run-demo && echo "1 passed, 0 failed"; }
+
+libs=-DCOLL_NO_URING
+printf '#include <liburing.h>\nint main(void) { return 0; }\n' | $CC -x c - -luring -o /dev/null 2> /dev/null && libs=-luring
+only="$*"
+
+suite numbers            program asan test_numbers
+suite algorithms         program asan test_algorithms
+suite wire               program asan test_wire
+suite collectives        program asan test_collectives
+suite collectives-tsan   scaled 0.25 program tsan test_collectives
+suite collectives-dist   scaled 0.5 from_dist test_collectives
+suite errors             program asan test_errors
+suite errors-tsan        program tsan test_errors
+suite compile            sh tests/test_compile.sh
+suite run                sh tests/test_run.sh
+suite perf               env COLL_LIBS="-pthread $libs" sh tests/test_perf.sh
+suite demo               demonstrated
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,40 @@
+#!/bin/sh
+# Install what is used, where that needs no question: as root, or with a sudo that asks for no password.  Otherwise say the
+# exact command, and go on with what is there.
+#   usage: deps.sh demo|test
+want=${1:-demo}
+cc=${CC:-cc}
+packages=
+
+has_header() { printf '#include <%s>\n' "$1" | "$cc" -E -x c - > /dev/null 2>&1; }
+has_fuzzer() { # clang's own run-time libraries
+    printf 'int LLVMFuzzerTestOneInput(const unsigned char *d, unsigned long n) { (void)d; (void)n; return 0; }\n' \
+        | clang -fsanitize=fuzzer,address -x c - -o /dev/null 2> /dev/null
+}
+
+command -v "$cc" > /dev/null 2>&1 || packages="$packages gcc libc6-dev"
+has_header liburing.h || packages="$packages liburing-dev"
+if [ "$want" = test ]; then
+    command -v g++ > /dev/null 2>&1 || packages="$packages g++"
+    command -v clang > /dev/null 2>&1 || packages="$packages clang"
+    { command -v clang > /dev/null 2>&1 && has_fuzzer; } || packages="$packages libclang-rt-14-dev"
+    command -v nm > /dev/null 2>&1 || packages="$packages binutils"
+    command -v python3 > /dev/null 2>&1 || packages="$packages python3"
+fi
+[ -n "$packages" ] || exit 0
+
+install="apt-get update && apt-get install -y$packages"
+if ! command -v apt-get > /dev/null 2>&1; then
+    echo "deps: not installed:$packages (Debian's names); please install them"
+elif [ "$(id -u)" = 0 ]; then
+    echo "deps: $install"
+    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages > /dev/null \
+        || echo "deps: that failed; going on with what is there"
+elif command -v sudo > /dev/null 2>&1 && sudo -n true 2> /dev/null; then
+    echo "deps: sudo $install"
+    sudo -n apt-get update -qq && sudo -n env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages > /dev/null \
+        || echo "deps: that failed; going on with what is there"
+else
+    echo "deps: not installed:$packages.  To install:  sudo sh -c '$install'"
+fi
+exit 0
