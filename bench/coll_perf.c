@@ -590,7 +590,7 @@ static void print_head(const bench *b)
     if ((over = strstr(text, " over "))) memmove(text, over + 6, strlen(over + 6) + 1);
     if (over && (end = strstr(text, ": "))) *end = '\0';
     say(b, "# coll_perf, coll.h %d.%d.%d\n", COLL_VERSION_MAJOR, COLL_VERSION_MINOR, COLL_VERSION_PATCH);
-    say(b, "# transport %s, %d ranks, %d of them on this host, with %d processors%s\n", text, b->size,
+    say(b, "# transport: %s  ranks: %d  on this host: %d  processors: %d%s\n", text, b->size,
         coll_local_size(b->comm), o->processors, o->pins ? ", pinned" : "");
     say(b, "# minBytes %zu maxBytes %zu step: %zu(%s) warmup iters: %ld iters: ", o->least, o->most,
         o->step ? o->step : o->factor, o->step ? "bytes" : "factor", o->warmup);
@@ -645,7 +645,7 @@ static void print_copy(const bench *b, const test *t, const figures *f)
     char text[80];
 
     if (b->rank != 0) return;
-    snprintf(text, sizeof text, "# memcpy of %zu bytes on all %d ranks at once", t->bytes, b->size);
+    snprintf(text, sizeof text, "# memcpy of %zu bytes by all ranks at once", t->bytes);
     say(b, "%-54s" FIGURES "\n", text, digits(f->time * 1e6).text, digits(algbw(t, f)).text, "",
         digits(f->p99 * 1e6).text, "");
     if (!b->json) return;

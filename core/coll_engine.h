@@ -189,6 +189,7 @@ static void coll__pack_span(const coll_request *r, coll__stage *stage, const col
         size_t count;
         unsigned char *at = coll__locate(r, stage, span->place, coll__wrap(span->first + b, r->comm->size), slice, &count);
         const size_t length = count * r->codec.wire_size;
+        if (length == 0) continue;
         if (span->place == COLL__WORK || r->codec.same) memcpy(is_outgoing ? message : at, is_outgoing ? at : message, length);
         else if (is_outgoing) coll__pack(&r->codec, message, at, count);
         else coll__unpack(&r->codec, at, message, count);

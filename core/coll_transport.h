@@ -14,6 +14,8 @@
  *     leaves it and its buffer alone from then until status is no longer COLL_PENDING; status is written last.
  *  4. progress(0) moves what can be moved and returns at once.  progress(wait_ms > 0) may sleep that long, but returns early
  *     when something moved.  It may also return early for no reason.
+ *     A peer that has closed is an error for the transfers that need it; a receive with any_head only listens, and stays
+ *     pending.
  *  5. The first error of the transport ends it: progress then returns that error for ever, and everything pending is
  *     completed with it.  The calls of one context come from one thread at a time.
  *  6. close works in every state, and returns soon.

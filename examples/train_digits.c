@@ -15,7 +15,7 @@
  *
  * What stays the same: the batches, and so the training up to rounding, for any number of ranks;
  * all bits of the weights for the same number of ranks, whether threads or processes.  The network
- * has 64 inputs (8x8 pixels), 64 hidden units (ReLU) and 10 outputs (softmax, cross-entropy), and
+ * has 64 inputs (8x8 pixels), 128 hidden units (ReLU) and 10 outputs (softmax, cross-entropy), and
  * learns by gradient descent with momentum. */
 #define COLL_IMPLEMENTATION
 #include "../coll.h"
@@ -36,7 +36,7 @@
 
 enum {
     INPUTS     = 64,
-    HIDDEN     = 64,
+    HIDDEN     = 128,
     CLASSES    = 10,
     PARAMETERS = INPUTS * HIDDEN + HIDDEN + HIDDEN * CLASSES + CLASSES
 };

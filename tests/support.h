@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -228,6 +229,46 @@ SUPPORT uint64_t support_reduce_integers(const support_type *type, coll_op op, c
     const uint64_t results[] = { [COLL_SUM] = (uint64_t)sum, [COLL_PROD] = product, [COLL_MIN] = (uint64_t)least,
                                  [COLL_MAX] = (uint64_t)most, [COLL_AVG] = (uint64_t)(sum / n) };
     return results[op] & ~UINT64_C(0) >> (64 - type->size * 8);
+}
+
+/* ---- >>data: elements to test with, as bits ---- */
+
+/* A float between 1/8 and 16 in magnitude. */
+SUPPORT uint64_t support_ordinary_float(const support_type *type, uint64_t random)
+{
+    const uint64_t bias = (UINT64_C(1) << (type->exponent_bits - 1)) - 1;
+    const uint64_t fraction = random & ((UINT64_C(1) << type->fraction_bits) - 1);
+
+    return ((random >> 63) << type->exponent_bits | (bias - 3 + (random >> 53) % 7)) << type->fraction_bits | fraction;
+}
+
+/* A float at which things go wrong, one of 8 themes.  With one theme for an element of all ranks, special values meet. */
+SUPPORT uint64_t support_special_float(const support_type *type, uint64_t theme, uint64_t random)
+{
+    const int width = (int)type->size * 8, fraction_bits = type->fraction_bits;
+    const uint64_t top = (UINT64_C(1) << type->exponent_bits) - 1, infinite = top << fraction_bits;
+    const uint64_t sign = (random >> 63) << (width - 1), fraction = random & ((UINT64_C(1) << fraction_bits) - 1);
+    const uint64_t ordinary = support_ordinary_float(type, random);
+    const bool is_special = (random >> 56 & 3) == 0;
+
+    switch (theme) {
+    case 0:  return sign;                                                              /* zeros                */
+    case 1:  return is_special ? sign | infinite : ordinary;                           /* infinities           */
+    case 2:  return is_special ? sign | infinite | fraction | 1 : ordinary;            /* NaNs                 */
+    case 3:  return sign | fraction;                                                   /* subnormals           */
+    case 4:  return (is_special ? sign : 0) | (top - 1) << fraction_bits | fraction;   /* sums overflow        */
+    case 5:  return random & ~UINT64_C(0) >> (64 - width);                             /* anything             */
+    case 6:  return sign | (1 + (random >> 60 & 1)) << fraction_bits | fraction;       /* products underflow   */
+    default: return ordinary;
+    }
+}
+
+/* An integer at the ends of its type, or any; more bits than the type has may be set. */
+SUPPORT uint64_t support_special_integer(const support_type *type, uint64_t random)
+{
+    const uint64_t high = UINT64_C(1) << (type->size * 8 - 1);
+    const uint64_t choices[] = { 0, 1, high, high - 1, ~UINT64_C(0), high + 1, ~UINT64_C(0) - 1, random };
+    return choices[random >> 61];
 }
 
 /* ---- >>buffers: a write that is not the expected one is noticed ---- */
@@ -444,7 +485,14 @@ SUPPORT const char *support_refusal(const char *world)
 #endif
 }
 
-/* ---- >>limit: a test that hangs says where ---- */
+/* ---- >>time: for tests that hang, or are slow ---- */
+
+SUPPORT double support_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
 
 static void (*support_limit_report)(void);
 

@@ -17,7 +17,6 @@
 #include "support.h"
 
 #include <sched.h>
-#include <time.h>
 
 enum { SIZE_MAX_TESTED = 17, FAILURES_MAX = 5, BATCH_MAX = 8, STALL_TIMEOUT_MS = 60000, LIMIT_SECONDS = 900 };
 
@@ -122,41 +121,6 @@ static const char *algorithm_of(const test_case *c)
 
 /* ---- >>data: what each rank brings ---- */
 
-static uint64_t ordinary_float(const support_type *type, uint64_t random)
-{
-    const uint64_t bias = (UINT64_C(1) << (type->exponent_bits - 1)) - 1;
-    const uint64_t fraction = random & ((UINT64_C(1) << type->fraction_bits) - 1);
-
-    return ((random >> 63) << type->exponent_bits | (bias - 3 + (random >> 53) % 7)) << type->fraction_bits | fraction;
-}
-
-/* Floats at which things go wrong.  Ranks share the theme of an element, so that special values meet. */
-static uint64_t special_float(const support_type *type, uint64_t theme, uint64_t random)
-{
-    const int width = (int)type->size * 8, fraction_bits = type->fraction_bits;
-    const uint64_t top = (UINT64_C(1) << type->exponent_bits) - 1, one = UINT64_C(1) << fraction_bits;
-    const uint64_t sign = (random >> 63) << (width - 1), fraction = random & (one - 1);
-    const bool rarely = random >> 56 & 3, seldom = (random >> 56 & 3) == 0;
-
-    switch (theme) {
-    case 0:  return sign;                                                              /* zeros                */
-    case 1:  return seldom ? sign | top << fraction_bits : ordinary_float(type, random);             /* infinities */
-    case 2:  return seldom ? sign | top << fraction_bits | fraction | 1 : ordinary_float(type, random); /* NaNs */
-    case 3:  return sign | fraction;                                                   /* subnormals           */
-    case 4:  return (rarely ? 0 : sign) | (top - 1) << fraction_bits | fraction;       /* sums overflow        */
-    case 5:  return width == 64 ? random : random & ((UINT64_C(1) << width) - 1);      /* anything             */
-    case 6:  return sign | (1 + (random >> 60 & 1)) << fraction_bits | fraction;       /* sums underflow       */
-    default: return ordinary_float(type, random);
-    }
-}
-
-static uint64_t special_integer(const support_type *type, uint64_t random)
-{
-    const uint64_t high = UINT64_C(1) << (type->size * 8 - 1);
-    const uint64_t choices[] = { 0, 1, high, high - 1, ~UINT64_C(0), high + 1, ~UINT64_C(0) - 1, random };
-    return choices[random >> 61];
-}
-
 /* Element `at` of the input of a rank. */
 static uint64_t element(const test_case *c, int rank, size_t at)
 {
@@ -167,10 +131,10 @@ static uint64_t element(const test_case *c, int rank, size_t at)
 
     if (type->fraction_bits) {
         if (c->data == DATA_SMALL) return support_bits(type, (double)(random % 17) - 8);
-        return c->data == DATA_RANDOM ? ordinary_float(type, random) : special_float(type, common % 8, random);
+        return c->data == DATA_RANDOM ? support_ordinary_float(type, random) : support_special_float(type, common % 8, random);
     }
     if (c->data == DATA_SMALL) return (random % 17 - (type->is_signed ? 8 : 0)) & mask;
-    return (c->data == DATA_RANDOM ? random : special_integer(type, random)) & mask;
+    return (c->data == DATA_RANDOM ? random : support_special_integer(type, random)) & mask;
 }
 
 static void fill(const test_case *c, int rank, unsigned char *to, size_t count)
@@ -1088,6 +1052,28 @@ static bool pattern_posted(const test_rank *r)
     return good;
 }
 
+/* Waiting ends when there is nothing to wait for: nobody sleeps on what has already arrived.  A sleep too many lasts about
+ * a second, so that a loaded machine is not mistaken for one. */
+static bool pattern_prompt(const test_rank *r)
+{
+    enum { ROUNDS = 40, OPERATIONS = 3, SECONDS = 10 };
+    const double begin = support_seconds();
+    bool good = true;
+
+    for (int i = 0; i < ROUNDS && good; i++) {
+        coll_request *requests[OPERATIONS] = { 0 };
+        int32_t x[OPERATIONS] = { 0 }, all[SIZE_MAX_TESTED];
+        for (int j = 0; j < OPERATIONS; j++)
+            good = coll_iallreduce(r->comm, &x[j], &x[j], 1, COLL_I32, COLL_SUM, &requests[j]) == COLL_OK && good;
+        for (int j = 0; j < OPERATIONS; j++) good = coll_wait(requests[j]) == COLL_OK && good;
+        for (int j = 0; j < OPERATIONS; j++) coll_request_free(requests[j]);
+        x[0] = support_seconds() - begin > SECONDS;
+        good = coll_allgather(r->comm, x, all, 1, COLL_I32) == COLL_OK && good;
+        for (int j = 0; j < r->size; j++) good = good && !all[j];
+    }
+    return good;
+}
+
 /* NULL is a finished request, and waiting for nothing is no waiting. */
 static bool pattern_nothing(const test_rank *r)
 {
@@ -1113,6 +1099,7 @@ static void run_pattern(test_rank *r, const char *name, bool (*pattern)(const te
 static void run_patterns(test_rank *r)
 {
     run_pattern(r, "waiting for nothing", pattern_nothing);
+    run_pattern(r, "waiting no longer than needed", pattern_prompt);
     run_pattern(r, "messages to oneself", pattern_self);
     run_pattern(r, "short blocking sends round the ring", pattern_order);
     run_pattern(r, "everyone to everyone, tags reversed", pattern_exchange);
@@ -1149,19 +1136,12 @@ static void check_algorithms(const test_world *world)
     }
 }
 
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 /* All sizes of a world; or one size, or one case of it. */
 static void run_world(const char *name, int only_size, int64_t only_case)
 {
     static const int sizes[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, SIZE_MAX_TESTED };
     const coll_config config = { .stall_timeout_ms = STALL_TIMEOUT_MS };
-    const double begin = seconds();
+    const double begin = support_seconds();
     test_world world = { .name = name, .seed = support_seed(), .scale = support_scale(), .only = only_case };
 
     pthread_mutex_init(&world.oracle_lock, NULL);
@@ -1173,11 +1153,11 @@ static void run_world(const char *name, int only_size, int64_t only_case)
         const int failed = support_run_config(name, world.size, &config, worker, &world);
         CHECK(failed == 0, "%s: %d of %d ranks gave up", name, failed, world.size);
         oracle_clear(&world);
-        if (getenv("COLL_TEST_VERBOSE")) printf("  %s, %d ranks: until %.1f s\n", name, world.size, seconds() - begin);
+        if (getenv("COLL_TEST_VERBOSE")) printf("  %s, %d ranks: until %.1f s\n", name, world.size, support_seconds() - begin);
     }
     pthread_mutex_destroy(&world.oracle_lock);
     if (!only_size) check_algorithms(&world);
-    printf("%s: %ld cases x ranks, %.1f s\n", name, world.ran, seconds() - begin);
+    printf("%s: %ld cases x ranks, %.1f s\n", name, world.ran, support_seconds() - begin);
 }
 
 int main(int argc, char **argv)

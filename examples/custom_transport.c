@@ -1,0 +1,190 @@
+/* custom_transport - a transport of one's own, outside the library: forked processes joined by pairs of unix sockets.
+ *
+ *     cc examples/custom_transport.c -o custom_transport -pthread -DCOLL_NO_URING && ./custom_transport 4
+ *
+ * Four functions make a transport: send, recv, progress, close.  The contract is in core/coll_transport.h.  The engine does
+ * the rest, so every collective of the library runs over it. */
+#define COLL_IMPLEMENTATION
+#include "../coll.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* The connection to one peer for one channel: a socket, and the transfers queued on it in both directions. */
+typedef struct wire {
+    int        fd;
+    bool       has_ended;                         /* the peer has closed it                                   */
+    coll_xfer *out, *in;
+    unsigned char head[COLL_HEAD_LENGTH];         /* of the message that is arriving                          */
+} wire;
+
+typedef struct wires {
+    int         size;
+    wire       *wire;                             /* [peer * COLL_CHANNEL_COUNT + channel]                    */
+    coll_status status;
+} wires;
+
+static wire *wire_of(wires *w, const coll_xfer *x) { return &w->wire[x->peer * COLL_CHANNEL_COUNT + x->channel]; }
+
+static coll_status queue(coll_xfer **list, coll_xfer *x)
+{
+    x->moved = 0;
+    x->next = NULL;
+    while (*list) list = &(*list)->next;
+    *list = x;
+    return COLL_OK;
+}
+
+static coll_status wires_send(void *context, coll_xfer *x) { return queue(&wire_of(context, x)->out, x); }
+static coll_status wires_recv(void *context, coll_xfer *x) { return queue(&wire_of(context, x)->in, x); }
+
+/* The next piece of a transfer: the rest of its head, or of its body. */
+static unsigned char *piece(coll_xfer *x, unsigned char *head, size_t *length)
+{
+    const bool in_head = x->moved < COLL_HEAD_LENGTH;
+    *length = (in_head ? COLL_HEAD_LENGTH : COLL_HEAD_LENGTH + x->length) - x->moved;
+    return in_head ? head + x->moved : (unsigned char *)x->buffer + (x->moved - COLL_HEAD_LENGTH);
+}
+
+/* Move one direction of a wire as far as it goes; true: something moved. */
+static bool move(wires *w, wire *one, bool is_out)
+{
+    coll_xfer **first = is_out ? &one->out : &one->in;
+    bool any = false;
+
+    while (*first && w->status == COLL_OK && !(one->has_ended && (*first)->any_head)) {
+        coll_xfer *x = *first;
+        size_t length;
+        unsigned char *at = piece(x, is_out ? x->head : one->head, &length);
+        const ssize_t n = is_out ? send(one->fd, at, length, MSG_DONTWAIT | MSG_NOSIGNAL) : recv(one->fd, at, length, MSG_DONTWAIT);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR)) break;
+        if (n == 0) one->has_ended = true;        /* no harm to a receive that only listens                   */
+        if (n == 0 && x->any_head && x->moved == 0) break;
+        if (n <= 0) {
+            w->status = COLL_ERR_PEER;
+            break;
+        }
+        x->moved += (size_t)n;
+        any = true;
+        if (!is_out && x->moved == COLL_HEAD_LENGTH) {            /* is it the message that we expect?        */
+            const bool is_wrong = !x->any_head && memcmp(x->head, one->head, COLL_HEAD_LENGTH) != 0;
+            memcpy(x->head, one->head, COLL_HEAD_LENGTH);
+            if (is_wrong) {
+                *first = x->next;
+                x->status = COLL_ERR_MISMATCH;
+                break;
+            }
+        }
+        if (x->moved < COLL_HEAD_LENGTH + x->length) continue;
+        *first = x->next;                         /* unlink first: once the status is set it is not ours      */
+        x->status = COLL_OK;
+    }
+    return any;
+}
+
+static coll_status wires_progress(void *context, int wait_ms)
+{
+    wires *w = context;
+    const int count = w->size * COLL_CHANNEL_COUNT;
+    struct pollfd fds[64 * COLL_CHANNEL_COUNT];
+    bool any = false;
+
+    for (int i = 0; i < count; i++) {
+        if (w->wire[i].fd < 0) continue;
+        any |= move(w, &w->wire[i], true);
+        any |= move(w, &w->wire[i], false);
+    }
+    if (any || wait_ms == 0 || w->status != COLL_OK) return w->status;
+    for (int i = 0; i < count; i++) {
+        const short want = (short)((w->wire[i].in && !w->wire[i].has_ended ? POLLIN : 0) | (w->wire[i].out ? POLLOUT : 0));
+        fds[i] = (struct pollfd){ .fd = want ? w->wire[i].fd : -1, .events = want };
+    }
+    poll(fds, (nfds_t)count, wait_ms);
+    return w->status;
+}
+
+static void wires_close(void *context)
+{
+    wires *w = context;
+
+    for (int i = 0; i < w->size * COLL_CHANNEL_COUNT; i++)
+        if (w->wire[i].fd >= 0) close(w->wire[i].fd);
+    free(w->wire);
+    free(w);
+}
+
+static const coll_transport wires_transport = {
+    .name = "wires", .send = wires_send, .recv = wires_recv, .progress = wires_progress, .close = wires_close
+};
+
+/* ---- the program: every rank sums, sends round the ring, and checks ---- */
+
+static int work(coll_comm *comm)
+{
+    enum { COUNT = 100000 };
+    const int rank = coll_rank(comm), size = coll_size(comm);
+    static int64_t x[COUNT];
+    int token = -1;
+
+    for (int i = 0; i < COUNT; i++) x[i] = rank + i;
+    if (coll_allreduce(comm, x, x, COUNT, COLL_I64, COLL_SUM)
+        || coll_sendrecv(comm, &rank, 1, (rank + 1) % size, &token, 1, (rank + size - 1) % size, COLL_I32, 0)
+        || coll_barrier(comm)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
+    for (int i = 0; i < COUNT; i++)
+        if (x[i] != (int64_t)size * (size - 1) / 2 + (int64_t)size * i) return fprintf(stderr, "rank %d: wrong sum at %d\n", rank, i), 1;
+    if (token != (rank + size - 1) % size) return fprintf(stderr, "rank %d: wrong token %d\n", rank, token), 1;
+    if (rank == 0) printf("%d ranks over a transport of their own: right\n", size);
+    return 0;
+}
+
+/* One process: keep our ends of the pairs, close all others. */
+static int run_rank(int rank, int size, int (*pairs)[2])
+{
+    wires *w = malloc(sizeof *w);
+    coll_comm *comm;
+
+    *w = (wires){ size, calloc((size_t)size * COLL_CHANNEL_COUNT, sizeof *w->wire), COLL_OK };
+    for (int a = 0; a < size; a++)
+        for (int b = 0; b < size; b++)
+            for (int c = 0; c < COLL_CHANNEL_COUNT; c++) {
+                int *pair = pairs[(a * size + b) * COLL_CHANNEL_COUNT + c];
+                if (a >= b) continue;                             /* the pair of a < b: end 0 is a's, end 1 is b's */
+                if (rank != a) close(pair[0]);
+                if (rank != b) close(pair[1]);
+                if (rank == a) w->wire[b * COLL_CHANNEL_COUNT + c].fd = pair[0];
+                if (rank == b) w->wire[a * COLL_CHANNEL_COUNT + c].fd = pair[1];
+            }
+    for (int c = 0; c < COLL_CHANNEL_COUNT; c++) w->wire[rank * COLL_CHANNEL_COUNT + c].fd = -1;
+    if (coll_init_custom(&wires_transport, w, rank, size, &comm)) return fprintf(stderr, "%s\n", coll_error(NULL)), 1;
+    const int result = work(comm);
+    coll_free(comm);
+    return result;
+}
+
+int main(int argc, char **argv)
+{
+    const int size = argc > 1 ? atoi(argv[1]) : 4;
+    int status, bad = 0;
+
+    if (size < 1 || size > 64) return fprintf(stderr, "usage: custom_transport RANKS, 1 to 64\n"), 2;
+    int(*pairs)[2] = calloc((size_t)size * (size_t)size * COLL_CHANNEL_COUNT, sizeof *pairs);
+    for (int i = 0; i < size * size * COLL_CHANNEL_COUNT; i++)
+        if (i / COLL_CHANNEL_COUNT / size < i / COLL_CHANNEL_COUNT % size && socketpair(AF_UNIX, SOCK_STREAM, 0, pairs[i])) return perror("socketpair"), 1;
+    for (int rank = 0; rank < size; rank++)
+        if (fork() == 0) {
+            const int result = run_rank(rank, size, pairs);
+            fflush(stdout);
+            _exit(result);
+        }
+    for (int i = 0; i < size * size * COLL_CHANNEL_COUNT; i++)
+        if (i / COLL_CHANNEL_COUNT / size < i / COLL_CHANNEL_COUNT % size) close(pairs[i][0]), close(pairs[i][1]);
+    while (wait(&status) > 0) bad |= status;
+    free(pairs);
+    return bad != 0;
+}
