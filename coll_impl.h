@@ -197,12 +197,14 @@ COLL_API coll_status coll_init_custom(const coll_transport *transport, void *con
     return *out ? COLL_OK : COLL_ERR_MEMORY;
 }
 
+enum { COLL__DELIVER_MS = 600 };                  /* with a verdict and a flush, coll_free stays under 2 s    */
+
 /* What others await is delivered first; what is still running then is given up. */
 COLL_API coll_status coll_free(coll_comm *comm)
 {
     if (!comm) return COLL_OK;
     if (*comm->guard) {
-        const int64_t deadline = coll__deadline(1500);
+        const int64_t deadline = coll__deadline(COLL__DELIVER_MS);
         while (comm->failure.status == COLL_OK && !coll__messages_delivered(comm) && coll__now() < deadline)
             if (coll__advance(comm, 10) < 0) break;
         if (comm->queue && comm->failure.status == COLL_OK) {
@@ -430,6 +432,8 @@ COLL_API coll_status coll_progress(coll_comm *comm)
 
 /* ---- >>seeing ---- */
 
+static const char *coll__plural(long count) { return count == 1 ? "" : "s"; }
+
 COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, size_t length)
 {
     char what[96];
@@ -443,13 +447,13 @@ COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, si
     r.call = *call;
     r.comm = comm;
     if ((status = coll__check(comm, &r.call, &r.codec)) < 0) return coll__leave(comm, status);
-    coll__head_of_call(r.head, &r.call, comm->sequence + 1);
+    coll__head_of_call(r.head, &r.call, 0);
     coll__head_describe(r.head, what, sizeof what);
     const char *how = comm->transport->describe ? comm->transport->describe(comm->context) : "";
     const bool is_message = coll__kind_is_message(r.call.kind);
     if (is_message || (comm->transport->offload && !r.call.algorithm)) {
         coll__leave(comm, COLL_OK);
-        return snprintf(text, length, "%s on %d ranks over %s (%s): %s", what, comm->size, comm->transport->name, how,
+        return snprintf(text, length, "%s on %d rank%s over %s (%s): %s", what, comm->size, coll__plural(comm->size), comm->transport->name, how,
                         is_message ? "one message" : "the transport's own way");
     }
     (void)coll__choose(&choice, comm, &r.call);
@@ -459,8 +463,9 @@ COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, si
     while (choice.algorithm->round(&dry, r.flow.rounds)) r.flow.rounds++;
     if (r.flow.rounds > 0) coll__flow_cut(&r.flow, &r);
     coll__leave(comm, COLL_OK);
-    return snprintf(text, length, "%s on %d ranks over %s (%s): %s, radix %d, %d rounds, %ld slices, about %.3g us", what, comm->size,
-                    comm->transport->name, how, choice.algorithm->name, choice.radix, r.flow.rounds, r.flow.slices, choice.seconds * 1e6);
+    return snprintf(text, length, "%s on %d rank%s over %s (%s): %s, radix %d, %d round%s, %ld slice%s, about %.3g us", what, comm->size,
+                    coll__plural(comm->size), comm->transport->name, how, choice.algorithm->name, choice.radix, r.flow.rounds,
+                    coll__plural(r.flow.rounds), r.flow.slices, coll__plural(r.flow.slices), choice.seconds * 1e6);
 }
 
 COLL_API void coll_traffic(const coll_comm *comm, uint64_t *sent, uint64_t *received)

@@ -213,8 +213,8 @@ static void parse(options *o, int argc, char **argv)
         const size_t length = is_long ? strcspn(word + 2, "=") : 0;
 
         if (word[0] != '-' || !word[1]) refuse("\"%s\" is no option", word);
-        while (row < end && (is_long ? strlen(row->name) != length || strncmp(word + 2, row->name, length) : row->letter != word[1]))
-            row++;
+        while (row < end && (is_long ? strlen(row->name) != length || strncmp(word + 2, row->name, length)
+                                     : row->letter != word[1])) row++;
         if (row == end) refuse("there is no option %s", word);
         if (is_long && word[2 + length]) value = word + 3 + length;
         if (!is_long && word[2]) value = word + 2;
@@ -600,9 +600,9 @@ static void print_head(const bench *b)
         batch_s * 1e6);
     if (b->size == 1) say(b, "# one rank: nothing has to move.  -t 4 or coll-run -n 4 starts more\n");
     if (b->json)
-        fprintf(b->json, "{\"program\":\"coll_perf\",\"version\":\"%d.%d.%d\",\"transport\":\"%s\",\"ranks\":%d,\"local_ranks\":%d,"
-                "\"processors\":%d}\n", COLL_VERSION_MAJOR, COLL_VERSION_MINOR, COLL_VERSION_PATCH, text, b->size,
-                coll_local_size(b->comm), o->processors);
+        fprintf(b->json, "{\"program\":\"coll_perf\",\"version\":\"%d.%d.%d\",\"transport\":\"%s\",\"ranks\":%d,"
+                "\"local_ranks\":%d,\"processors\":%d}\n", COLL_VERSION_MAJOR, COLL_VERSION_MINOR, COLL_VERSION_PATCH, text,
+                b->size, coll_local_size(b->comm), o->processors);
 }
 
 static void print_table_head(const bench *b, const collective *c)
@@ -632,8 +632,8 @@ static void print_line(const bench *b, const test *t, const figures *out, const 
     say_figures(b, t, in);
     say(b, "\n");
     if (!b->json) return;
-    fprintf(b->json, "{\"collective\":\"%s\",\"ranks\":%d,\"size\":%s,\"count\":%s,\"type\":\"%s\",\"wire\":\"%s\",\"redop\":\"%s\","
-            "\"root\":\"%s\"", t->c->name, b->size, size, count, type_name,
+    fprintf(b->json, "{\"collective\":\"%s\",\"ranks\":%d,\"size\":%s,\"count\":%s,\"type\":\"%s\",\"wire\":\"%s\","
+            "\"redop\":\"%s\",\"root\":\"%s\"", t->c->name, b->size, size, count, type_name,
             t->call.wire ? coll_type_name(t->call.wire) : type_name, op, root);
     json_figures(b, "out_of_place", t, out);
     json_figures(b, "in_place", t, in);
@@ -815,8 +815,9 @@ static bool open_outputs(bench *b)
 static void print_summary(const bench *b)
 {
     const double average = b->bus_count ? b->bus_sum / (double)b->bus_count : 0;
+    const char *const verdict = !b->o->checks ? "NOT CHECKED" : b->wrong ? "FAILED" : "OK";
 
-    say(b, "#\n# out of bounds values: %lld %s\n", (long long)b->wrong, !b->o->checks ? "NOT CHECKED" : b->wrong ? "FAILED" : "OK");
+    say(b, "#\n# out of bounds values: %lld %s\n", (long long)b->wrong, verdict);
     say(b, "# avg bus bandwidth: %.6g\n", average);
     if (b->json) fprintf(b->json, "{\"out_of_bounds_values\":%lld,\"avg_bus_bandwidth\":%.6g}\n", (long long)b->wrong, average);
 }

@@ -49,7 +49,9 @@ static coll__range coll__slice_of(const coll__flow *flow, int block, long slice)
 /* The block that this rank folds, and that every work slot is as long as. */
 static inline int coll__folded_block(const coll_request *r) { return r->flow.blocks > 1 ? r->comm->rank : 0; }
 
-static inline unsigned char *coll__recv_bytes(const coll_call *call) { return (unsigned char *)call->recv; }
+/* `length` bytes behind a pointer that may be NULL when there are no elements.  It drops the const of inputs, which the
+ * engine keeps in deed: it never writes to them. */
+static inline unsigned char *coll__behind(const void *at, size_t length) { return (unsigned char *)((uintptr_t)at + length); }
 
 /* Memory and length of one block of a span; in the user's type unless it is a work slot. */
 static unsigned char *coll__locate(const coll_request *r, coll__stage *stage, coll__place place, int block, long slice,
@@ -63,9 +65,8 @@ static unsigned char *coll__locate(const coll_request *r, coll__stage *stage, co
     switch (place) {
     case COLL__WORK: return stage->work + (size_t)block * flow->slot_length;
     case COLL__MINE: return stage->mine;
-    case COLL__INPUT:                             /* read only: the cast drops a const that is kept in deed */
-        return (unsigned char *)(uintptr_t)r->call.send + (range.at - flow->input_origin) * r->codec.type_size;
-    default: return coll__recv_bytes(&r->call) + (range.at - flow->result_origin) * r->codec.type_size;
+    case COLL__INPUT: return coll__behind(r->call.send, (range.at - flow->input_origin) * r->codec.type_size);
+    default: return coll__behind(r->call.recv, (range.at - flow->result_origin) * r->codec.type_size);
     }
 }
 

@@ -72,6 +72,16 @@ static inline coll_status coll__look(coll_comm *comm, int looks, int wait_ms)
     return is_alone ? coll__queue_advance(comm) : coll__advance(comm, wait_ms);
 }
 
+/* Between two looks.  Whoever we wait for may share our processor, so it gets a turn now and then: always where there are
+ * more ranks than processors, else after a few microseconds of spinning. */
+static inline void coll__pause(const coll_comm *comm, int looks)
+{
+    const bool is_cheap = comm->queue && comm->queue->is_offloaded;
+
+    if (comm->is_crowded || looks % (is_cheap ? COLL__LOOKS_A_CLOCK : COLL__LOOKS_A_CLOCK / 8) == 0) sched_yield();
+    else coll__relax();
+}
+
 /* ---- >>waiting ---- */
 
 /* Name the ranks that a request waits for.  Gives the first of them, -1 when it is none in particular. */
@@ -141,8 +151,7 @@ static coll_status coll__wait(coll_request *r)
         }
         if (coll__look(comm, looks, wait_ms) < 0) break;
         if (wait_ms > 0) has_slept = true;
-        else if (r->status == COLL_PENDING && comm->is_crowded) sched_yield();
-        else if (r->status == COLL_PENDING) coll__relax();
+        else if (r->status == COLL_PENDING) coll__pause(comm, looks);
     }
     if (has_slept && comm->failure.status == COLL_OK) (void)comm->transport->progress(comm->context, 0);
     return r->status;

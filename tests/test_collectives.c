@@ -551,6 +551,12 @@ static void trial_judge(const test_rank *r, trial *t, char *text, size_t length)
     else if (!received_is_right(r, t)) snprintf(text, length, "coll_received is wrong about source, tag or count");
 }
 
+/* What the communicator says to a failure that has no status of its own. */
+static const char *trouble_of(const test_rank *r)
+{
+    return coll_progress(r->comm) < 0 ? coll_error(r->comm) : "the communicator is well";
+}
+
 /* Count a failure; after some, or when the communicator has ended, this rank stops. */
 static void note_failure(test_rank *r, coll_status status)
 {
@@ -872,10 +878,9 @@ static void run_batch(test_rank *r)
     f.count++;
     const bool good = finish_batch(r, &f, how);
     CHECK(good, "%s, rank %d of %d: %s of %d requests: %s, seed %llu, case %llu", r->world->name, r->rank, r->size,
-          finish_names[how], f.count, coll_error(r->comm), (unsigned long long)r->world->seed,
-          (unsigned long long)r->number);
+          finish_names[how], f.count, trouble_of(r), (unsigned long long)r->world->seed, (unsigned long long)r->number);
     for (int i = 0; i < count; i++) trial_finish(r, &trials[i]);
-    if (!good) note_failure(r, COLL_OK);
+    if (!good) note_failure(r, coll_progress(r->comm));
 }
 
 /* ---- >>patterns: exchanges that naive code does not survive ---- */
@@ -1090,9 +1095,9 @@ static void run_pattern(test_rank *r, const char *name, bool (*pattern)(const te
 {
     if (!next_case(r, 1)) return;
     const bool good = pattern(r);
-    CHECK(good, "%s, rank %d of %d: %s: %s, case %llu", r->world->name, r->rank, r->size, name, coll_error(r->comm),
+    CHECK(good, "%s, rank %d of %d: %s: %s, case %llu", r->world->name, r->rank, r->size, name, trouble_of(r),
           (unsigned long long)r->number);
-    if (!good) note_failure(r, *coll_error(r->comm) ? COLL_ERR_PEER : COLL_OK);
+    if (!good) note_failure(r, coll_progress(r->comm));
     __atomic_add_fetch(&r->world->ran, 1, __ATOMIC_RELAXED);
 }
 

@@ -83,7 +83,8 @@ check_refusal() {
     "$perf" "$@" >out 2>err
     status=$?
     if [ $status -ne 2 ]; then fail "refused: $*" "exit status $status"
-    elif [ "$(grep -c . err)" -ne 1 ] || ! grep -q -e "^coll_perf: .*$pattern" err; then fail "refused: $*" "not one sentence with $pattern"
+    elif [ "$(grep -c . err)" -ne 1 ] || ! grep -q -e "^coll_perf: .*$pattern" err; then
+        fail "refused: $*" "not one sentence with $pattern"
     elif grep -q -v '^#' out; then fail "refused: $*" "something was measured"
     else ok "refused: $*"; fi
 }
@@ -111,7 +112,8 @@ check_table "pinned" 1 "$perf" -t 3 --pin -b 64 -e 64 $few
 check_table "no threads, no job: one rank" 1 "$perf" -b 64 -e 64 $few
 
 "$perf" -t 2 -b 64 -e 64 -c 0 $few >out 2>err
-if [ $? -eq 0 ] && awk '!/^#/ { exit $10 != "N/A" || $15 != "N/A" }' out; then ok "no check, no #wrong"; else fail "no check, no #wrong" "see out"; fi
+if [ $? -eq 0 ] && awk '!/^#/ { exit $10 != "N/A" || $15 != "N/A" }' out; then ok "no check, no #wrong"
+else fail "no check, no #wrong" "exit status, or not N/A"; fi
 
 "$perf" -t 2 -C all -b 64 -e 64 $few --json >out 2>err
 check_json "JSON on stdout" out 15                # head, summary, 7 collectives, 6 of them with memcpy

@@ -42,7 +42,8 @@ static size_t coll__stream_move(coll__tcp *tcp, coll__stream *s)
 {
     int error = -1;
 
-    if (s->state == COLL__STREAM_NONE && tcp->rank < s->peer) coll__stream_dial(tcp, s);
+    if (coll__is_in_vain(tcp, s)) coll__suspect(tcp, s->peer, "is gone: connection closed");
+    else if (s->state == COLL__STREAM_NONE && tcp->rank < s->peer) coll__stream_dial(tcp, s);
     if (s->state != COLL__STREAM_OPEN) return 0;
     const size_t out = coll__stream_push(s, &error);
     if (error > 0 && !s->in.first) coll__stream_broken(tcp, s, error);
@@ -89,6 +90,8 @@ static coll_status coll__tcp_progress(void *context, int wait_ms)
 
 /* ---- >>leaving ---- */
 
+enum { COLL__FLUSH_MS = 300 };
+
 /* Wait until the other side's kernel has all that we sent: an end that comes sooner could take it along. */
 static void coll__stream_flush(const coll__stream *s, int64_t deadline)
 {
@@ -103,7 +106,7 @@ static void coll__stream_flush(const coll__stream *s, int64_t deadline)
 static void coll__tcp_close(void *context)
 {
     coll__tcp *tcp = (coll__tcp *)context;
-    const int64_t deadline = coll__deadline(1000);
+    const int64_t deadline = coll__deadline(COLL__FLUSH_MS);
     const int count = tcp->size * COLL_CHANNEL_COUNT;
 
     if (tcp->failure.status == COLL_OK) coll__say_bye(tcp);

@@ -6,7 +6,7 @@
 #ifndef COLL_TCP_FAIL_H
 #define COLL_TCP_FAIL_H
 
-enum { COLL__VERDICT_MS = 2000 };
+enum { COLL__VERDICT_MS = 1000 };
 
 /* The verdict.  Rank 0 tells it to all. */
 static void coll__decide(coll__tcp *tcp, const coll_failure *failure)

@@ -8,7 +8,11 @@
 
 typedef struct coll__chain { coll_xfer *first, **end; } coll__chain;
 
-typedef enum coll__stream_state { COLL__STREAM_NONE, COLL__STREAM_DIALLING, COLL__STREAM_OPEN, COLL__STREAM_ENDED } coll__stream_state;
+typedef enum coll__stream_state {
+    COLL__STREAM_NONE, COLL__STREAM_DIALLING, COLL__STREAM_OPEN,
+    COLL__STREAM_ENDED,                           /* the connection is closed, or never came about            */
+    COLL__STREAM_ASTRAY                           /* something else came than was expected                    */
+} coll__stream_state;
 
 enum { COLL__VECTOR_MOST = 8 };                   /* pieces that one call moves                               */
 
@@ -114,7 +118,7 @@ static void coll__stream_pulled(coll__stream *s, size_t moved)
     x->moved += moved;
     if (!had_head && x->moved >= COLL_HEAD_LENGTH && !x->any_head && memcmp(x->head, s->expected, COLL_HEAD_LENGTH)) {
         coll__chain_finish(&s->in, COLL_ERR_MISMATCH);
-        s->state = COLL__STREAM_ENDED;            /* what follows would be read as something that it is not    */
+        s->state = COLL__STREAM_ASTRAY;           /* what follows would be read as something that it is not   */
         return;
     }
     if (x->moved == COLL_HEAD_LENGTH + x->length) coll__chain_finish(&s->in, COLL_OK);

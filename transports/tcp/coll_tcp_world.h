@@ -98,14 +98,11 @@ static void coll__stream_broken(coll__tcp *tcp, coll__stream *s, int error)
     coll__suspect(tcp, s->peer, what);
 }
 
-/* Transfers that can never happen: with a rank that has left, or on a connection that has ended. */
-static void coll__check_streams(coll__tcp *tcp)
+/* Can this stream never be what is wanted of it?  Its connection has ended, or the peer left without making one. */
+static bool coll__is_in_vain(const coll__tcp *tcp, const coll__stream *s)
 {
-    for (int i = 0; i < tcp->active.count; i++) {
-        const coll__stream *s = tcp->active.streams[i];
-        const bool is_gone = tcp->presence[s->peer] == COLL__GONE && s->state == COLL__STREAM_NONE;
-        if ((is_gone || s->state == COLL__STREAM_ENDED) && coll__has_active_transfer(s)) coll__suspect(tcp, s->peer, "is gone: connection closed");
-    }
+    const bool is_over = s->state == COLL__STREAM_ENDED || (s->state == COLL__STREAM_NONE && tcp->presence[s->peer] == COLL__GONE);
+    return is_over && coll__has_active_transfer(s);
 }
 
 /* ---- >>streams: making the connection ---- */
@@ -360,7 +357,6 @@ static void coll__events(coll__tcp *tcp)
     coll__accept_all(tcp);                        /* what a rank sent before it left may still be at the door */
     for (int r = 0; r < tcp->size && tcp->greeting_count == 0; r++)
         if (tcp->presence[r] == COLL__SAID_BYE) tcp->presence[r] = COLL__GONE;
-    coll__check_streams(tcp);
 }
 
 /* ---- >>open, free ---- */
