@@ -75,8 +75,7 @@ static coll_status coll__tcp_progress(void *context, int wait_ms)
     coll__tcp *tcp = (coll__tcp *)context;
 
     if (tcp->failure.status != COLL_OK) return tcp->failure.status;
-    coll__io_reap(&tcp->io);
-    const size_t moved = coll__streams_move(tcp);
+    const size_t came_back = (size_t)coll__io_reap(&tcp->io), moved = came_back + coll__streams_move(tcp);
     if (moved == 0 && wait_ms > 0) {
         coll__io_wait(&tcp->io, &tcp->active, wait_ms);
         coll__events(tcp);

@@ -71,7 +71,7 @@ static void coll__poll_wait(coll__io *io, const coll__active *active, int wait_m
 
 static int coll__uring_open(coll__io *io) { (void)io; return -ENOSYS; }
 static void coll__uring_close(coll__io *io) { (void)io; }
-static void coll__uring_reap(coll__io *io) { (void)io; }
+static int coll__uring_reap(coll__io *io) { (void)io; return 0; }
 static void coll__uring_wait(coll__io *io, const coll__active *active, int wait_ms) { (void)io, (void)active, (void)wait_ms; }
 
 #else
@@ -130,15 +130,18 @@ static void coll__uring_completed(coll__io *io, const struct io_uring_cqe *cqe)
     }
 }
 
-/* Take what has come back, without waiting. */
-static void coll__uring_reap(coll__io *io)
+/* Take what has come back, without waiting.  Gives how much there was. */
+static int coll__uring_reap(coll__io *io)
 {
     struct io_uring_cqe *cqe;
+    int count = 0;
 
     while (io->posted > 0 && io_uring_peek_cqe(&io->ring, &cqe) == 0) {
         coll__uring_completed(io, cqe);
         io_uring_cqe_seen(&io->ring, cqe);
+        count++;
     }
+    return count;
 }
 
 static struct io_uring_sqe *coll__uring_request(coll__io *io)
@@ -180,7 +183,7 @@ static void coll__uring_wait(coll__io *io, const coll__active *active, int wait_
         }
     }
     (void)io_uring_submit_and_wait_timeout(&io->ring, &cqe, 1, &t, NULL);
-    coll__uring_reap(io);
+    (void)coll__uring_reap(io);
 }
 
 #endif
@@ -222,10 +225,8 @@ static void coll__io_wait(coll__io *io, const coll__active *active, int wait_ms)
     else coll__poll_wait(io, active, wait_ms);
 }
 
-static inline void coll__io_reap(coll__io *io)
-{
-    if (io->posted > 0) coll__uring_reap(io);
-}
+/* What the kernel has moved by itself: so many transfers. */
+static inline int coll__io_reap(coll__io *io) { return io->posted > 0 ? coll__uring_reap(io) : 0; }
 
 /* All sockets have been shut down: wait for the kernel to let go of our memory.  false: it still holds some. */
 static bool coll__io_drain(coll__io *io)
@@ -233,7 +234,7 @@ static bool coll__io_drain(coll__io *io)
     const coll__active none = { NULL, 0 };
     const int64_t deadline = coll__deadline(1000);
 
-    coll__io_reap(io);
+    (void)coll__io_reap(io);
     while (io->posted > (io->is_events_posted ? 1 : 0) && coll__now() < deadline) coll__io_wait(io, &none, 20);
     return io->posted <= (io->is_events_posted ? 1 : 0);
 }
