@@ -479,7 +479,15 @@ COLL_API void coll_traffic(const coll_comm *comm, uint64_t *sent, uint64_t *rece
 
 /* ---- >>wrappers: each operation, blocking and not, fills the same coll_call ---- */
 
-#define COLL__BOTH(name, parameters, ...)                                                                       COLL_API coll_status coll_##name(COLL__UNPACK parameters)                                                   {                                                                                                               return coll_run(comm, &(coll_call){ __VA_ARGS__ });                                                     }                                                                                                           COLL_API coll_status coll_i##name(COLL__UNPACK parameters, coll_request **out)                              {                                                                                                               return coll_start(comm, &(coll_call){ __VA_ARGS__ }, out);                                              }
+#define COLL__BOTH(name, parameters, ...)                                                                   \
+    COLL_API coll_status coll_##name(COLL__UNPACK parameters)                                               \
+    {                                                                                                       \
+        return coll_run(comm, &(coll_call){ __VA_ARGS__ });                                                 \
+    }                                                                                                       \
+    COLL_API coll_status coll_i##name(COLL__UNPACK parameters, coll_request **out)                          \
+    {                                                                                                       \
+        return coll_start(comm, &(coll_call){ __VA_ARGS__ }, out);                                          \
+    }
 #define COLL__UNPACK(...) __VA_ARGS__
 
 COLL__BOTH(barrier, (coll_comm *comm), .kind = COLL_BARRIER)
