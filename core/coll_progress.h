@@ -124,7 +124,8 @@ static coll_status coll__late(coll_request *r, int64_t waited_ns, bool is_final)
 }
 
 /* Wait until a request is finished.  Spins for a while, because most waits are short; then sleeps in the transport, at most
- * until its time is up or a warning is due. */
+ * until its time is up or a warning is due.  The first look never sleeps: what an earlier call has moved may be all that is
+ * needed. */
 static coll_status coll__wait(coll_request *r)
 {
     coll_comm *comm = r->comm;
@@ -147,7 +148,7 @@ static coll_status coll__wait(coll_request *r)
                 coll__late(r, now - began, false);
                 warn_at = began + 2 * (now - began);
             }
-            if (now >= spin_end) wait_ms = coll__ms_until(deadline < warn_at ? deadline : warn_at, COLL__SLEEP_MOST_MS);
+            if (now >= spin_end && looks > 1) wait_ms = coll__ms_until(deadline < warn_at ? deadline : warn_at, COLL__SLEEP_MOST_MS);
         }
         if (coll__look(comm, looks, wait_ms) < 0) break;
         if (wait_ms > 0) has_slept = true;

@@ -1,5 +1,6 @@
-/* support.h - what the tests with communicators share: worlds of several ranks in this process, a seeded generator, buffers
- * that notice every write which is not the expected one, and a limit on the whole run.  Include after coll.h.
+/* support.h - what the tests with communicators share: worlds of several ranks in this process, a seeded generator, the
+ * tests' own arithmetic, buffers that notice every write which is not the expected one, and a limit on the whole run.
+ * Include after coll.h.
  *
  * A world is `size` threads, each with a communicator of its own: over memory ("threads") or over TCP on the loopback
  * ("tcp-poll", "tcp-uring").  The library keeps no global state, so the ranks of a TCP world can live in one process.
@@ -79,6 +80,13 @@ SUPPORT bool support_listed(const char *list, const char *name)
         if (!strncmp(at, name, length) && (at[length] == ',' || !at[length])) return true;
     }
     return false;
+}
+
+SUPPORT void *support_need(void *memory)
+{
+    if (memory) return memory;
+    fprintf(stderr, "out of memory for the test itself\n");
+    exit(1);
 }
 
 /* ---- >>numbers: the manual's paragraph on them, as plainly as it can be written ---- */
@@ -242,7 +250,7 @@ SUPPORT uint64_t support_ordinary_float(const support_type *type, uint64_t rando
     return ((random >> 63) << type->exponent_bits | (bias - 3 + (random >> 53) % 7)) << type->fraction_bits | fraction;
 }
 
-/* A float at which things go wrong, one of 8 themes.  With one theme for an element of all ranks, special values meet. */
+/* A float at which things go wrong, one of 8 themes.  With one theme for all ranks, special values meet. */
 SUPPORT uint64_t support_special_float(const support_type *type, uint64_t theme, uint64_t random)
 {
     const int width = (int)type->size * 8, fraction_bits = type->fraction_bits;
@@ -271,27 +279,40 @@ SUPPORT uint64_t support_special_integer(const support_type *type, uint64_t rand
     return choices[random >> 61];
 }
 
+/* Element `at` of the message from one rank to another, or from a rank to anyone. */
+SUPPORT uint32_t support_word(int source, int dest, int tag, size_t at)
+{
+    return (uint32_t)at * UINT32_C(2654435761) + (uint32_t)(source * 1009 + dest * 31 + tag);
+}
+
+SUPPORT uint32_t *support_message_make(int source, int dest, int tag, size_t count)
+{
+    uint32_t *message = support_need(malloc(count * sizeof *message + 1));
+    for (size_t i = 0; i < count; i++) message[i] = support_word(source, dest, tag, i);
+    return message;
+}
+
+SUPPORT bool support_message_is_right(const uint32_t *message, int source, int dest, int tag, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (message[i] != support_word(source, dest, tag, i)) return false;
+    return true;
+}
+
 /* ---- >>buffers: a write that is not the expected one is noticed ---- */
 
 /*     block             data                     data + length
  *     | guard, >= 64    | the user's bytes       | guard, >= 64    |
  *
- * `image` is what the whole block must look like in the end.  A test fills data, calls support_seal, lets the library work,
- * puts the expected result into the image with support_expect, and compares everything at once.  Under AddressSanitizer
- * the guards cannot be read either while the buffer is sealed. */
+ * `image` is what the whole block must look like in the end.  A test fills data, calls support_seal, lets the library
+ * work, puts the expected result into the image with support_expect, and compares everything at once.  Under
+ * AddressSanitizer the guards cannot be read either while the buffer is sealed. */
 enum { SUPPORT_GUARD = 64, SUPPORT_FILL = 0xd7 };
 
 typedef struct support_buffer {
     unsigned char *block, *image, *data;
     size_t block_length, length;
 } support_buffer;
-
-SUPPORT void *support_need(void *memory)
-{
-    if (memory) return memory;
-    fprintf(stderr, "out of memory for the test itself\n");
-    exit(1);
-}
 
 /* Allow or forbid every access to the guards; without AddressSanitizer nothing happens. */
 SUPPORT void support_guard(const support_buffer *buffer, bool forbid)
@@ -378,8 +399,8 @@ typedef struct support_rank {
     int         result;
 } support_rank;
 
-/* A loopback port for rank 0, which nobody else can be given while the socket is open.  The socket never listens and both
- * sides set SO_REUSEADDR, so rank 0 can bind the same port.  Returns the socket, or -1. */
+/* A loopback port for rank 0, which nobody else can be given while the socket is open.  The socket never listens, and
+ * both sides set SO_REUSEADDR, so rank 0 can bind the same port.  Returns the socket, or -1. */
 SUPPORT int support_reserve_port(char *address, size_t length)
 {
     struct sockaddr_in name = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -423,8 +444,8 @@ SUPPORT coll_status support_join_threads(int size, support_rank *ranks, const co
     return status;
 }
 
-/* Run `worker` on `size` ranks of a world and return how many did not return 0.  *base gives time limits, the log hook and
- * whatever else is not the world's own business; NULL: nothing. */
+/* Run `worker` on `size` ranks of a world and return how many did not return 0.  *base gives time limits, the log hook
+ * and whatever else is not the world's own business; NULL: nothing. */
 SUPPORT int support_run_config(const char *world, int size, const coll_config *base,
                                int (*worker)(coll_comm *comm, void *arg), void *arg)
 {
@@ -452,7 +473,8 @@ SUPPORT int support_run_config(const char *world, int size, const coll_config *b
         ranks[i].config.address = address;
         ranks[i].config.io = !strcmp(world, "tcp-uring") ? "uring" : "poll";
     }
-    while (started < size && !pthread_create(&ranks[started].thread, NULL, support_rank_main, &ranks[started])) started++;
+    for (; started < size; started++)
+        if (pthread_create(&ranks[started].thread, NULL, support_rank_main, &ranks[started])) break;
     if (started < size) fprintf(stderr, "pthread_create failed for rank %d of %d\n", started, size);
     for (int i = started; i < size; i++) coll_free(ranks[i].comm);
     for (int i = 0; i < started; i++) pthread_join(ranks[i].thread, NULL);
@@ -470,8 +492,8 @@ SUPPORT int support_run(const char *world, int size, int (*worker)(coll_comm *co
     return support_run_config(world, size, NULL, worker, arg);
 }
 
-/* Why this world cannot be had on this machine or in this build; NULL: it can.  The kernel is asked, not the library, so
- * that a library that gives up too early is not taken for a missing io_uring. */
+/* Why this world cannot be had on this machine or in this build; NULL: it can.  The kernel is asked, not the library,
+ * so that a library that gives up too early is not taken for a missing io_uring. */
 SUPPORT const char *support_refusal(const char *world)
 {
     if (strcmp(world, "tcp-uring")) return NULL;

@@ -1,6 +1,7 @@
 /* test_collectives.c - every collective, type, operation and form against an oracle of the test's own, bit for bit.
  *
- *     test_collectives [WORLD,...] [SIZE] [CASE]            COLL_TEST_SEED: other cases; COLL_TEST_SCALE: more or fewer
+ *     test_collectives [WORLD,...] [SIZE] [CASE]           COLL_TEST_SEED: other cases; COLL_TEST_SCALE: more or fewer;
+ *                                                          COLL_TEST_VERBOSE: tell the time after every size
  *
  * The data of a case is a function of (seed, size, case, rank, index), so each rank knows what every rank brings, and
  * the oracle computes from that what the manual promises: the pairwise tree over the rank numbers, one rounding,
@@ -18,7 +19,10 @@
 
 #include <sched.h>
 
-enum { SIZE_MAX_TESTED = 17, FAILURES_MAX = 5, BATCH_MAX = 8, STALL_TIMEOUT_MS = 60000, LIMIT_SECONDS = 900 };
+enum { SIZE_MAX_TESTED = 17, FAILURES_MAX = 5, BATCH_MAX = 8, STALL_TIMEOUT_MS = 60000, LIMIT_SECONDS = 900,
+       SLOW_ALLOWED = 30 };
+
+#define SLOW_SECONDS 0.9
 
 /* ---- >>cases: what there is to vary ---- */
 
@@ -61,8 +65,8 @@ static const char *const algorithm_names[] = { "direct", "gather", "tree", "scat
 /* These must apply; others may be refused. */
 static const struct { coll_kind kind; algorithm algorithm; } required[] = {
     { COLL_ALLREDUCE, GATHER }, { COLL_ALLREDUCE, DIRECT }, { COLL_REDUCE, GATHER }, { COLL_REDUCE, DIRECT },
-    { COLL_BROADCAST, TREE }, { COLL_BROADCAST, SCATTER }, { COLL_ALLGATHER, CIRCULANT }, { COLL_REDUCE_SCATTER, DIRECT },
-    { COLL_BARRIER, CIRCULANT }
+    { COLL_BROADCAST, TREE }, { COLL_BROADCAST, SCATTER }, { COLL_ALLGATHER, CIRCULANT },
+    { COLL_REDUCE_SCATTER, DIRECT }, { COLL_BARRIER, CIRCULANT }
 };
 enum { REQUIRED_COUNT = sizeof required / sizeof *required };
 
@@ -91,6 +95,7 @@ typedef struct test_world {
     int64_t     only;                             /* the one case to run; -1: all                             */
     unsigned    arrivals;                         /* at barriers, by all ranks                                */
     long        ran;                              /* cases                                                    */
+    long        slow;                             /* calls that took longer than SLOW_SECONDS                 */
     bool        applied[KIND_COUNT][ALGORITHM_COUNT];
     struct oracle *oracles;
     pthread_mutex_t oracle_lock;
@@ -131,7 +136,8 @@ static uint64_t element(const test_case *c, int rank, size_t at)
 
     if (type->fraction_bits) {
         if (c->data == DATA_SMALL) return support_bits(type, (double)(random % 17) - 8);
-        return c->data == DATA_RANDOM ? support_ordinary_float(type, random) : support_special_float(type, common % 8, random);
+        if (c->data == DATA_RANDOM) return support_ordinary_float(type, random);
+        return support_special_float(type, common % 8, random);
     }
     if (c->data == DATA_SMALL) return (random % 17 - (type->is_signed ? 8 : 0)) & mask;
     return (c->data == DATA_RANDOM ? random : support_special_integer(type, random)) & mask;
@@ -613,13 +619,22 @@ static uint64_t case_seed(const test_rank *r, uint64_t part)
     return support_mix(support_mix(r->world->seed) ^ support_mix((uint64_t)r->size << 56 ^ part << 48 ^ r->number));
 }
 
+/* A call of this many elements is over in no time.  When many are not, somebody sleeps instead of working; a few may
+ * be due to the machine. */
+static void note_time(test_rank *r, size_t count, double took)
+{
+    if (count <= 5000 && took > SLOW_SECONDS) __atomic_add_fetch(&r->world->slow, 1, __ATOMIC_RELAXED);
+}
+
 static void run_alone(test_rank *r, const test_case *c)
 {
     trial t;
 
     trial_prepare(r, &t, c);
+    const double begin = support_seconds();
     trial_start(r, &t);
     trial_wait(&t);
+    note_time(r, c->count, support_seconds() - begin);
     trial_finish(r, &t);
 }
 
@@ -755,8 +770,8 @@ static algorithm draw_algorithm(coll_kind kind, uint64_t random)
     return required[i].algorithm;
 }
 
-/* Any case that can be started without waiting, half of them with a named algorithm.  Messages are not freed while running:
- * a barrier says nothing about them. */
+/* Any case that can be started without waiting, half of them with a named algorithm.  Messages are not freed while
+ * running: a barrier says nothing about them. */
 static test_case draw_case(const test_rank *r, uint64_t part, finish how)
 {
     static const size_t counts[] = { 0, 1, 2, 7, 17, 64, 64, 64, 1000, 1000, 1000, 1025, 1025, 4099, 4099, 70001 };
@@ -765,6 +780,7 @@ static test_case draw_case(const test_rank *r, uint64_t part, finish how)
     test_case c = { .number = r->number, .seed = seed, .algorithm = NO_ALGORITHM };
 
     c.count = counts[support_random(&state) % 16];
+    if (c.count > 5000 && r->size > 3) c.count /= (size_t)r->size;
     c.row = &kind_rows[support_random(&state) % (uint64_t)(KIND_COUNT - (how == FINISH_DETACHED))];
     c.kind = c.row->kind;
     c.type = &support_types[support_random(&state) % SUPPORT_TYPE_COUNT];
@@ -876,7 +892,9 @@ static void run_batch(test_rank *r)
         }
     }
     f.count++;
+    const double begin = support_seconds();
     const bool good = finish_batch(r, &f, how);
+    note_time(r, 0, support_seconds() - begin);
     CHECK(good, "%s, rank %d of %d: %s of %d requests: %s, seed %llu, case %llu", r->world->name, r->rank, r->size,
           finish_names[how], f.count, trouble_of(r), (unsigned long long)r->world->seed, (unsigned long long)r->number);
     for (int i = 0; i < count; i++) trial_finish(r, &trials[i]);
@@ -885,35 +903,16 @@ static void run_batch(test_rank *r)
 
 /* ---- >>patterns: exchanges that naive code does not survive ---- */
 
-/* Element `at` of the message from one rank to another, or from a rank to anyone. */
-static uint32_t word(int source, int dest, int tag, size_t at)
-{
-    return (uint32_t)at * UINT32_C(2654435761) + (uint32_t)(source * 1009 + dest * 31 + tag);
-}
-
-static uint32_t *message_make(int source, int dest, int tag, size_t count)
-{
-    uint32_t *message = support_need(malloc(count * sizeof *message + 1));
-    for (size_t i = 0; i < count; i++) message[i] = word(source, dest, tag, i);
-    return message;
-}
-
-static bool message_is_right(const uint32_t *message, int source, int dest, int tag, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (message[i] != word(source, dest, tag, i)) return false;
-    return true;
-}
-
 /* Everyone sends 8 MB to the right and receives as much from the left, at once. */
 static bool pattern_ring(const test_rank *r)
 {
     const size_t count = 2000003;
     const int right = (r->rank + 1) % r->size, left = (r->rank + r->size - 1) % r->size;
-    uint32_t *send = message_make(r->rank, right, 3, count), *recv = support_need(malloc(count * sizeof *recv));
+    uint32_t *send = support_message_make(r->rank, right, 3, count), *recv = support_need(malloc(count * sizeof *recv));
     bool good = coll_sendrecv(r->comm, send, count, right, recv, count, left, COLL_U32, 3) == COLL_OK;
 
-    good = good && message_is_right(recv, left, r->rank, 3, count) && message_is_right(send, r->rank, right, 3, count);
+    good = good && support_message_is_right(recv, left, r->rank, 3, count);
+    good = good && support_message_is_right(send, r->rank, right, 3, count);
     free(send);
     free(recv);
     return good;
@@ -928,7 +927,7 @@ static size_t exchange_count(int source, int tag)
     return counts[tag];
 }
 
-/* Everyone sends to everyone, itself included, under several tags; the messages are taken in the reverse order of tags. */
+/* Everyone sends to everyone, itself included, under several tags; messages are taken in the reverse order of tags. */
 static bool pattern_exchange(const test_rank *r)
 {
     coll_request *requests[SIZE_MAX_TESTED * TAGS];
@@ -939,7 +938,7 @@ static bool pattern_exchange(const test_rank *r)
     for (int tag = 0; tag < TAGS; tag++) {
         for (int peer = 0; peer < r->size; peer++, n++) {
             const size_t count = exchange_count(r->rank, tag);
-            sent[n] = message_make(r->rank, peer, tag, count);
+            sent[n] = support_message_make(r->rank, peer, tag, count);
             good = coll_isend(r->comm, sent[n], count, COLL_U32, peer, tag, &requests[n]) == COLL_OK && good;
         }
     }
@@ -947,7 +946,7 @@ static bool pattern_exchange(const test_rank *r)
         for (int peer = r->size - 1; peer >= 0; peer--) {
             const size_t count = exchange_count(peer, tag);
             good = coll_recv(r->comm, recv, count, COLL_U32, peer, tag) == COLL_OK && good;
-            good = message_is_right(recv, peer, r->rank, tag, count) && good;
+            good = support_message_is_right(recv, peer, r->rank, tag, count) && good;
         }
     }
     good = coll_wait_all(n, requests) == COLL_OK && good;
@@ -968,15 +967,15 @@ static bool pattern_self(const test_rank *r)
 
     for (int i = 0; i < 4 && good; i++) {
         const size_t count = counts[i];
-        uint32_t *send = message_make(me, me, i, count), *recv = support_need(calloc(count + 1, sizeof *recv));
+        uint32_t *send = support_message_make(me, me, i, count), *recv = support_need(calloc(count + 1, sizeof *recv));
         coll_request *request = NULL;
         if (i < 3) good = coll_send(r->comm, send, count, COLL_U32, me, i) == COLL_OK;
         else good = coll_isend(r->comm, send, count, COLL_U32, me, i, &request) == COLL_OK;
         good = good && coll_recv(r->comm, recv, count, COLL_U32, me, i) == COLL_OK && coll_wait(request) == COLL_OK;
-        good = good && message_is_right(recv, me, me, i, count);
+        good = good && support_message_is_right(recv, me, me, i, count);
         memset(recv, 0, count * sizeof *recv);
         good = good && coll_sendrecv(r->comm, send, count, me, recv, count, me, COLL_U32, i) == COLL_OK;
-        good = good && message_is_right(recv, me, me, i, count);
+        good = good && support_message_is_right(recv, me, me, i, count);
         coll_request_free(request);
         free(send);
         free(recv);
@@ -984,8 +983,8 @@ static bool pattern_self(const test_rank *r)
     return good;
 }
 
-/* Short blocking sends come back before anyone receives; many more are not blocking.  All have one tag and must keep their
- * order; the room is larger than the message, which leaves the rest alone and says how long it was. */
+/* Short blocking sends come back before anyone receives; many more are not blocking.  All have one tag and must keep
+ * their order; the room is larger than the message, which leaves the rest alone and says how long it was. */
 static bool pattern_order(const test_rank *r)
 {
     enum { BLOCKING = 8, MESSAGES = 150, ROOM = 12 };
@@ -996,13 +995,13 @@ static bool pattern_order(const test_rank *r)
 
     for (int i = 0; i < MESSAGES; i++) {
         const size_t count = (size_t)(i % ROOM);
-        sent[i] = message_make(r->rank, right, i, count);
+        sent[i] = support_message_make(r->rank, right, i, count);
         if (i < BLOCKING) good = coll_send(r->comm, sent[i], count, COLL_U32, right, 5) == COLL_OK && good;
         else good = coll_isend(r->comm, sent[i], count, COLL_U32, right, 5, &requests[i]) == COLL_OK && good;
     }
     for (int i = 0; i < MESSAGES && good; i++) {
         support_buffer recv = support_buffer_make(ROOM * sizeof(uint32_t), 0);
-        uint32_t *expected = message_make(left, r->rank, i, (size_t)(i % ROOM));
+        uint32_t *expected = support_message_make(left, r->rank, i, (size_t)(i % ROOM));
         coll_request *request = NULL;
         int source = -1, tag = -1;
         size_t count = SIZE_MAX;
@@ -1044,21 +1043,21 @@ static bool pattern_posted(const test_rank *r)
     good = coll_allreduce(r->comm, &one, &sum, 1, COLL_I64, COLL_SUM) == COLL_OK && sum == r->size && good;
     for (int i = MESSAGES; i < 2 * MESSAGES; i++) {
         const int tag = i - MESSAGES + 1;
-        buffers[i] = message_make(r->rank, right, tag, count);
+        buffers[i] = support_message_make(r->rank, right, tag, count);
         good = coll_isend(r->comm, buffers[i], count, COLL_U32, right, tag, &requests[i]) == COLL_OK && good;
         good = coll_allreduce(r->comm, &one, &sum, 1, COLL_I64, COLL_SUM) == COLL_OK && sum == r->size && good;
     }
     good = coll_wait_all(2 * MESSAGES, requests) == COLL_OK && good;
     for (int i = 0; i < 2 * MESSAGES; i++) {
-        good = (i >= MESSAGES || message_is_right(buffers[i], left, r->rank, MESSAGES - i, count)) && good;
+        good = (i >= MESSAGES || support_message_is_right(buffers[i], left, r->rank, MESSAGES - i, count)) && good;
         coll_request_free(requests[i]);
         free(buffers[i]);
     }
     return good;
 }
 
-/* Waiting ends when there is nothing to wait for: nobody sleeps on what has already arrived.  A sleep too many lasts about
- * a second, so that a loaded machine is not mistaken for one. */
+/* Nobody sleeps on what has already arrived.  A sleep too many lasts so long that a loaded machine is not mistaken for
+ * one. */
 static bool pattern_prompt(const test_rank *r)
 {
     enum { ROUNDS = 40, OPERATIONS = 3, SECONDS = 10 };
@@ -1104,7 +1103,6 @@ static void run_pattern(test_rank *r, const char *name, bool (*pattern)(const te
 static void run_patterns(test_rank *r)
 {
     run_pattern(r, "waiting for nothing", pattern_nothing);
-    run_pattern(r, "waiting no longer than needed", pattern_prompt);
     run_pattern(r, "messages to oneself", pattern_self);
     run_pattern(r, "short blocking sends round the ring", pattern_order);
     run_pattern(r, "everyone to everyone, tags reversed", pattern_exchange);
@@ -1120,9 +1118,11 @@ static int worker(coll_comm *comm, void *arg)
     test_rank r = { .world = world, .comm = comm, .rank = coll_rank(comm), .size = coll_size(comm) };
     const int batches = (int)((r.size <= 5 ? 80 : r.size <= 9 ? 30 : 5) * world->scale) + 1;
 
-    CHECK(r.size == world->size && r.rank >= 0 && r.rank < r.size, "%s: rank %d of %d, not of %d", world->name, r.rank,
-          r.size, world->size);
-    if (r.size != world->size || r.rank < 0 || r.rank >= r.size) return 1;
+    const bool is_sane = r.size == world->size && r.rank >= 0 && r.rank < r.size;
+    CHECK(is_sane, "%s: rank %d of %d, not of %d", world->name, r.rank, r.size, world->size);
+    if (!is_sane) return 1;
+    run_pattern(&r, "waiting no longer than needed", pattern_prompt);
+    if (r.failures) return 1;                     /* the rest would take very long */
     run_grids(&r);
     run_algorithms(&r);
     run_patterns(&r);
@@ -1136,8 +1136,8 @@ static void check_algorithms(const test_world *world)
 {
     for (int i = 0; i < REQUIRED_COUNT; i++) {
         const kind_row *row = kind_row_of(required[i].kind);
-        CHECK(world->applied[row - kind_rows][required[i].algorithm], "%s: algorithm %s of %s was never used", world->name,
-              algorithm_names[required[i].algorithm], coll_kind_name(required[i].kind));
+        CHECK(world->applied[row - kind_rows][required[i].algorithm], "%s: algorithm %s of %s was never used",
+              world->name, algorithm_names[required[i].algorithm], coll_kind_name(required[i].kind));
     }
 }
 
@@ -1146,22 +1146,25 @@ static void run_world(const char *name, int only_size, int64_t only_case)
 {
     static const int sizes[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, SIZE_MAX_TESTED };
     const coll_config config = { .stall_timeout_ms = STALL_TIMEOUT_MS };
+    const bool is_verbose = getenv("COLL_TEST_VERBOSE") != NULL;
     const double begin = support_seconds();
+    int failed = 0;
     test_world world = { .name = name, .seed = support_seed(), .scale = support_scale(), .only = only_case };
 
     pthread_mutex_init(&world.oracle_lock, NULL);
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    now.world = name;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes && !failed; i++) {
         if (only_size && sizes[i] != only_size) continue;
         world.size = now.size = sizes[i];
         world.arrivals = 0;
-        now.world = name;
-        const int failed = support_run_config(name, world.size, &config, worker, &world);
+        failed = support_run_config(name, world.size, &config, worker, &world);
         CHECK(failed == 0, "%s: %d of %d ranks gave up", name, failed, world.size);
         oracle_clear(&world);
-        if (getenv("COLL_TEST_VERBOSE")) printf("  %s, %d ranks: until %.1f s\n", name, world.size, support_seconds() - begin);
+        if (is_verbose) printf("  %s, %d ranks: until %.1f s\n", name, world.size, support_seconds() - begin);
     }
     pthread_mutex_destroy(&world.oracle_lock);
-    if (!only_size) check_algorithms(&world);
+    if (!only_size && !failed) check_algorithms(&world);
+    CHECK(world.slow <= SLOW_ALLOWED, "%s: %ld calls took longer than %g s", name, world.slow, SLOW_SECONDS);
     printf("%s: %ld cases x ranks, %.1f s\n", name, world.ran, support_seconds() - begin);
 }
 
