@@ -316,18 +316,25 @@ static coll_status coll__launch(coll_comm *comm, coll_request *r)
     return is_first ? coll__queue_advance(comm) : COLL_OK;
 }
 
-COLL_API coll_status coll_run(coll_comm *comm, const coll_call *call)
+/* Carry out the call in r->call, on this rank's stack. */
+static coll_status coll__run(coll_comm *comm, coll_request *r)
 {
-    coll_request r;
     coll_status status = coll__enter(comm);
 
     if (status < 0) return status;
-    if (!call) return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call is NULL"));
     if (comm->failure.status != COLL_OK) return coll__leave(comm, comm->failure.status);
-    r.call = *call;
-    status = coll__check(comm, &r.call, &r.codec);
-    if (status == COLL_OK) status = coll__launch(comm, &r) < 0 ? r.status : coll__wait(&r);
+    status = coll__check(comm, &r->call, &r->codec);
+    if (status == COLL_OK) status = coll__launch(comm, r) < 0 ? r->status : coll__wait(r);
     return coll__leave(comm, status == COLL_PENDING ? comm->failure.status : status);
+}
+
+COLL_API coll_status coll_run(coll_comm *comm, const coll_call *call)
+{
+    coll_request r;
+
+    if (!comm || !call) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_run: the communicator or the call is NULL");
+    r.call = *call;
+    return coll__run(comm, &r);
 }
 
 COLL_API coll_status coll_start(coll_comm *comm, const coll_call *call, coll_request **out)
@@ -479,47 +486,78 @@ COLL_API void coll_traffic(const coll_comm *comm, uint64_t *sent, uint64_t *rece
 
 /* ---- >>wrappers: each operation, blocking and not, fills the same coll_call ---- */
 
-#define COLL__BOTH(name, parameters, ...)                                                                   \
+/* The fields that most calls have.  Field by field: compilers clear a whole struct with an instruction that takes longer
+ * than the rest of a short call. */
+static inline coll_call coll__call_of(coll_kind kind, const void *send, void *recv, size_t count, coll_type type, coll_op op, int root)
+{
+    coll_call call;
+
+    call.kind = kind;
+    call.send = send;
+    call.recv = recv;
+    call.count = count;
+    call.type = type;
+    call.wire = 0;
+    call.op = op;
+    call.root = root;
+    call.tag = call.source = 0;
+    call.recv_count = 0;
+    call.timeout_ms = 0;
+    call.algorithm = call.name = NULL;
+    return call;
+}
+
+/* coll_NAME and coll_iNAME: `fields` begin the call, `rest` completes it. */
+#define COLL__BOTH(name, parameters, fields, rest)                                                          \
     COLL_API coll_status coll_##name(COLL__UNPACK parameters)                                               \
     {                                                                                                       \
-        return coll_run(comm, &(coll_call){ __VA_ARGS__ });                                                 \
+        coll_request r;                                                                                     \
+        coll_call *const call = &r.call;                                                                    \
+        *call = coll__call_of fields;                                                                       \
+        rest;                                                                                               \
+        return coll__run(comm, &r);                                                                         \
     }                                                                                                       \
     COLL_API coll_status coll_i##name(COLL__UNPACK parameters, coll_request **out)                          \
     {                                                                                                       \
-        return coll_start(comm, &(coll_call){ __VA_ARGS__ }, out);                                          \
+        coll_call of_this, *const call = &of_this;                                                          \
+        *call = coll__call_of fields;                                                                       \
+        rest;                                                                                               \
+        return coll_start(comm, call, out);                                                                 \
     }
 #define COLL__UNPACK(...) __VA_ARGS__
 
-COLL__BOTH(barrier, (coll_comm *comm), .kind = COLL_BARRIER)
+COLL__BOTH(barrier, (coll_comm *comm), (COLL_BARRIER, NULL, NULL, 0, 0, COLL_SUM, 0), (void)0)
 
 COLL__BOTH(broadcast, (coll_comm *comm, void *buffer, size_t count, coll_type type, int root),
-           .kind = COLL_BROADCAST, .recv = buffer, .count = count, .type = type, .root = root)
+           (COLL_BROADCAST, NULL, buffer, count, type, COLL_SUM, root), (void)0)
 
 COLL__BOTH(reduce, (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, coll_op op, int root),
-           .kind = COLL_REDUCE, .send = send, .recv = recv, .count = count, .type = type, .op = op, .root = root)
+           (COLL_REDUCE, send, recv, count, type, op, root), (void)0)
 
 COLL__BOTH(allreduce, (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, coll_op op),
-           .kind = COLL_ALLREDUCE, .send = send, .recv = recv, .count = count, .type = type, .op = op)
+           (COLL_ALLREDUCE, send, recv, count, type, op, 0), (void)0)
 
-COLL__BOTH(allreduce_mixed, (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, coll_type wire, coll_op op),
-           .kind = COLL_ALLREDUCE, .send = send, .recv = recv, .count = count, .type = type, .wire = wire, .op = op)
+COLL__BOTH(allreduce_mixed,
+           (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, coll_type wire, coll_op op),
+           (COLL_ALLREDUCE, send, recv, count, type, op, 0), call->wire = wire)
 
 COLL__BOTH(reduce_scatter, (coll_comm *comm, const void *send, void *recv, size_t recv_count, coll_type type, coll_op op),
-           .kind = COLL_REDUCE_SCATTER, .send = send, .recv = recv, .count = recv_count, .type = type, .op = op)
+           (COLL_REDUCE_SCATTER, send, recv, recv_count, type, op, 0), (void)0)
 
 COLL__BOTH(allgather, (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type),
-           .kind = COLL_ALLGATHER, .send = send, .recv = recv, .count = count, .type = type)
+           (COLL_ALLGATHER, send, recv, count, type, COLL_SUM, 0), (void)0)
 
 COLL__BOTH(send, (coll_comm *comm, const void *buffer, size_t count, coll_type type, int peer, int tag),
-           .kind = COLL_SEND, .send = buffer, .count = count, .type = type, .root = peer, .tag = tag)
+           (COLL_SEND, buffer, NULL, count, type, COLL_SUM, peer), call->tag = tag)
 
 COLL__BOTH(recv, (coll_comm *comm, void *buffer, size_t count, coll_type type, int peer, int tag),
-           .kind = COLL_RECV, .recv = buffer, .count = count, .type = type, .root = peer, .tag = tag)
+           (COLL_RECV, NULL, buffer, count, type, COLL_SUM, peer), call->tag = tag)
 
-COLL__BOTH(sendrecv, (coll_comm *comm, const void *send, size_t send_count, int dest, void *recv, size_t recv_count, int source,
-                      coll_type type, int tag),
-           .kind = COLL_SENDRECV, .send = send, .count = send_count, .root = dest, .recv = recv, .recv_count = recv_count,
-           .source = source, .type = type, .tag = tag)
+COLL__BOTH(sendrecv,
+           (coll_comm *comm, const void *send, size_t send_count, int dest, void *recv, size_t recv_count, int source,
+            coll_type type, int tag),
+           (COLL_SENDRECV, send, recv, send_count, type, COLL_SUM, dest),
+           (call->recv_count = recv_count, call->source = source, call->tag = tag))
 
 #undef COLL__BOTH
 #undef COLL__UNPACK

@@ -21,15 +21,22 @@ static void coll__extents(const coll_comm *comm, const coll_call *call, size_t *
           : call->kind == COLL_SEND || (call->kind == COLL_REDUCE && comm->rank != call->root) ? 0 : one;
 }
 
+/* Would `count` elements from every rank be more than an address space holds? */
+static bool coll__is_beyond_memory(size_t count, size_t unit, int size)
+{
+    size_t bytes;
+    return __builtin_mul_overflow(count, unit * (size_t)size, &bytes) || bytes > SIZE_MAX / 4;
+}
+
 static coll_status coll__check_numbers(coll_comm *comm, coll_call *call)
 {
-    const size_t unit = coll_type_size(call->type), most = SIZE_MAX / 4 / (size_t)comm->size;
+    const size_t unit = coll_type_size(call->type);
 
     if (call->kind == COLL_BARRIER) return COLL_OK;
     if (!unit) return COLL__REFUSE("%d is no coll_type", call->type);
-    if (call->count > most / unit || call->recv_count > most / unit)
-        return COLL__REFUSE("%zu x %s on %d ranks is more than memory can hold", call->count > most / unit ? call->count
-                            : call->recv_count, coll_type_name(call->type), comm->size);
+    if (coll__is_beyond_memory(call->count, unit, comm->size) || coll__is_beyond_memory(call->recv_count, unit, comm->size))
+        return COLL__REFUSE("%zu x %s on %d ranks is more than memory can hold",
+                            coll__most(call->count, call->recv_count), coll_type_name(call->type), comm->size);
     if ((coll__kind_has_root(call->kind) || coll__kind_is_message(call->kind)) && (call->root < 0 || call->root >= comm->size))
         return COLL__REFUSE("%s %d is not within 0 to %d", coll__kind_has_root(call->kind) ? "root" : "rank", call->root, comm->size - 1);
     if (call->kind == COLL_SENDRECV && (call->source < 0 || call->source >= comm->size))

@@ -19,11 +19,13 @@
 #define COLL_THREADS_H
 
 #include <linux/futex.h>
+#include <linux/membarrier.h>
 #include <pthread.h>
 
 enum { COLL__MAIL_MOST = 256, COLL__SHARE_UNIT = 64 };
 
-typedef struct coll__slot {
+/* The number, the fingerprint and a short input share a cache line. */
+typedef struct __attribute__((aligned(COLL__LINE))) coll__slot {
     uint64_t      posted;                         /* the turn that this slot is of; written last              */
     unsigned char head[COLL_HEAD_LENGTH];         /* the fingerprint of the call                              */
     unsigned char data[COLL__MAIL_MOST];          /* MAIL: the input; DIRECT: coll__buffers                   */
@@ -32,7 +34,7 @@ typedef struct coll__slot {
 typedef struct coll__buffers { const unsigned char *send; unsigned char *recv; } coll__buffers;
 
 typedef struct __attribute__((aligned(COLL__LINE))) coll__seat {
-    __attribute__((aligned(COLL__LINE))) coll__slot slots[2];
+    coll__slot slots[2];
     __attribute__((aligned(COLL__LINE))) uint64_t done;     /* the last DIRECT turn in which this rank's share is done */
     uint32_t is_working;                          /* this rank reads or writes other ranks' memory            */
     uint32_t has_left;
@@ -44,6 +46,7 @@ typedef struct coll__fifo { coll_xfer *first, **end; } coll__fifo;
 
 typedef struct coll__hub {
     int      size, holders;                       /* holders: ranks that have not freed their communicator    */
+    bool     has_membarrier;
     uint32_t left_count;
     __attribute__((aligned(COLL__LINE))) uint32_t bell;
     uint32_t sleepers, has_failed;
@@ -85,12 +88,28 @@ static void coll__hub_ring(coll__hub *hub)
     coll__hub_futex(hub, FUTEX_WAKE, INT_MAX, 0);
 }
 
-/* Publish a number that others wait for.  The exchange orders the store before the look for sleepers, as their arming
- * orders their count before their last look at the number: one of the two sees the other. */
-static void coll__hub_publish(coll__hub *hub, uint64_t *at, uint64_t value)
+/* Publish a number that others wait for.  Either this rank sees that somebody sleeps, or the one who goes to sleep sees the
+ * number at its last look.  That takes a full barrier on both sides; where the kernel has membarrier, the sleeper executes it
+ * for all, and publishing is a plain store, which need not wait for the cache lines written before. */
+static inline void coll__hub_publish(coll__hub *hub, uint64_t *at, uint64_t value)
 {
-    (void)__atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);
+    if (hub->has_membarrier) {
+        __atomic_store_n(at, value, __ATOMIC_RELEASE);
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    } else {
+        (void)__atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);
+    }
     coll__hub_ring(hub);
+}
+
+static bool coll__membarrier_register(void)
+{
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+static void coll__membarrier(const coll__hub *hub)
+{
+    if (hub->has_membarrier) (void)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
 }
 
 /* ---- >>failure: kept in the hub, the first one for all ---- */
@@ -308,6 +327,7 @@ static void coll__sleep(coll__thread *me, int wait_ms)
         coll__hub_futex(hub, FUTEX_WAIT, me->bell_seen, wait_ms);
     } else {                                      /* arm first; the caller looks once more before it sleeps   */
         __atomic_add_fetch(&hub->sleepers, 1, __ATOMIC_SEQ_CST);
+        coll__membarrier(hub);
         me->is_armed = true;
     }
     me->bell_seen = __atomic_load_n(&hub->bell, __ATOMIC_SEQ_CST);
@@ -661,6 +681,7 @@ static coll__hub *coll__hub_open(int size)
     hub->size = size;
     hub->holders = 1;
     hub->failure.rank = -1;
+    hub->has_membarrier = coll__membarrier_register();
     hub->seats = (coll__seat *)coll__allocate(n * sizeof *hub->seats);
     hub->inboxes = coll__fifos_new(n * n * COLL_CHANNEL_COUNT);
     if (!hub->seats || !hub->inboxes) {
