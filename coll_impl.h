@@ -151,7 +151,9 @@ COLL_API coll_status coll_init(coll_comm **out, const coll_config *config)
     if (status < 0) return status;
     const char *name = s.config.transport ? s.config.transport : s.config.size > 1 ? "tcp" : "threads";
     if (!strcmp(name, "threads") && s.config.size > 1)
-        return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init makes one rank: for %d ranks that are threads call coll_init_threads", s.config.size);
+        return coll__start_failed(COLL_ERR_ARGUMENT,
+                                  "coll_init makes one rank: for %d ranks that are threads call coll_init_threads",
+                                  s.config.size);
     if (!strcmp(name, "threads") || (!strcmp(name, "tcp") && s.config.size == 1)) return coll__open_threads(1, out, &s);
     if (!strcmp(name, "tcp")) return coll__open_tcp(out, &s);
     return coll__start_failed(COLL_ERR_ARGUMENT, "transport \"%.32s\" is none of tcp, threads", name);
@@ -186,7 +188,8 @@ COLL_API coll_status coll_init_custom(const coll_transport *transport, void *con
     coll_config only = { 0 };
 
     if (!out || !transport || !transport->send || !transport->recv || !transport->progress || !transport->close)
-        return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init_custom: out is NULL, or the transport lacks send, recv, progress or close");
+        return coll__start_failed(COLL_ERR_ARGUMENT,
+                                  "coll_init_custom: out is NULL, or the transport lacks send, recv, progress or close");
     *out = NULL;
     if (size < 1 || size > COLL__SIZE_MOST || rank < 0 || rank >= size)
         return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d of %d makes no sense", rank, size);
@@ -209,7 +212,8 @@ COLL_API coll_status coll_free(coll_comm *comm)
             if (coll__advance(comm, 10) < 0) break;
         if (comm->queue && comm->failure.status == COLL_OK) {
             coll_failure failure = { COLL_ERR_PEER, comm->rank, "" };
-            coll__print(failure.text, sizeof failure.text, "rank %d has left the communicator in the middle of an operation", comm->rank);
+            coll__print(failure.text, sizeof failure.text, "rank %d has left the communicator in the middle of an operation",
+                        comm->rank);
             if (comm->transport->fail) (void)comm->transport->fail(comm->context, &failure);
         }
         comm->transport->close(comm->context);
@@ -384,7 +388,8 @@ COLL_API coll_status coll_wait_all(int count, coll_request **requests)
 {
     coll_status first = COLL_OK;
 
-    if (count < 0 || (count > 0 && !requests)) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_wait_all: %d requests make no sense", count);
+    if (count < 0 || (count > 0 && !requests))
+        return coll__start_failed(COLL_ERR_ARGUMENT, "coll_wait_all: %d requests make no sense", count);
     for (int i = 0; i < count; i++) {
         const coll_status status = coll_wait(requests[i]);
         if (first == COLL_OK) first = status;
@@ -460,17 +465,20 @@ COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, si
     const bool is_message = coll__kind_is_message(r.call.kind);
     if (is_message || (comm->transport->offload && !r.call.algorithm)) {
         coll__leave(comm, COLL_OK);
-        return snprintf(text, length, "%s on %d rank%s over %s (%s): %s", what, comm->size, coll__plural(comm->size), comm->transport->name, how,
+        return snprintf(text, length, "%s on %d rank%s over %s (%s): %s", what, comm->size, coll__plural(comm->size),
+                        comm->transport->name, how,
                         is_message ? "one message" : "the transport's own way");
     }
     (void)coll__choose(&choice, comm, &r.call);
-    r.flow = (coll__flow){ .algorithm = choice.algorithm, .radix = choice.radix, .total = coll__vector_count(&r.call, comm->size) };
+    r.flow = (coll__flow){ .algorithm = choice.algorithm, .radix = choice.radix };
+    r.flow.total = coll__vector_count(&r.call, comm->size);
     r.flow.blocks = choice.algorithm->by_block ? comm->size : 1;
     coll__round dry = coll__round_of(&r, NULL);
     while (choice.algorithm->round(&dry, r.flow.rounds)) r.flow.rounds++;
     if (r.flow.rounds > 0) coll__flow_cut(&r.flow, &r);
     coll__leave(comm, COLL_OK);
-    return snprintf(text, length, "%s on %d rank%s over %s (%s): %s, radix %d, %d round%s, %ld slice%s, about %.3g us", what, comm->size,
+    return snprintf(text, length, "%s on %d rank%s over %s (%s): %s, radix %d, %d round%s, %ld slice%s, about %.3g us", what,
+                    comm->size,
                     coll__plural(comm->size), comm->transport->name, how, choice.algorithm->name, choice.radix, r.flow.rounds,
                     coll__plural(r.flow.rounds), r.flow.slices, coll__plural(r.flow.slices), choice.seconds * 1e6);
 }
@@ -488,7 +496,8 @@ COLL_API void coll_traffic(const coll_comm *comm, uint64_t *sent, uint64_t *rece
 
 /* The fields that most calls have.  Field by field: compilers clear a whole struct with an instruction that takes longer
  * than the rest of a short call. */
-static inline coll_call coll__call_of(coll_kind kind, const void *send, void *recv, size_t count, coll_type type, coll_op op, int root)
+static inline coll_call coll__call_of(coll_kind kind, const void *send, void *recv, size_t count, coll_type type, coll_op op,
+                                      int root)
 {
     coll_call call;
 

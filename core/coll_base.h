@@ -129,7 +129,11 @@ COLL_API const char *coll_status_text(coll_status status)
 
 static inline void coll__put16(unsigned char *at, uint32_t v) { at[0] = (unsigned char)v; at[1] = (unsigned char)(v >> 8); }
 static inline void coll__put32(unsigned char *at, uint32_t v) { coll__put16(at, v & 0xffff); coll__put16(at + 2, v >> 16); }
-static inline void coll__put64(unsigned char *at, uint64_t v) { coll__put32(at, (uint32_t)v); coll__put32(at + 4, (uint32_t)(v >> 32)); }
+static inline void coll__put64(unsigned char *at, uint64_t v)
+{
+    coll__put32(at, (uint32_t)v);
+    coll__put32(at + 4, (uint32_t)(v >> 32));
+}
 static inline uint32_t coll__get16(const unsigned char *at) { return (uint32_t)at[0] | (uint32_t)at[1] << 8; }
 static inline uint32_t coll__get32(const unsigned char *at) { return coll__get16(at) | coll__get16(at + 2) << 16; }
 static inline uint64_t coll__get64(const unsigned char *at) { return coll__get32(at) | (uint64_t)coll__get32(at + 4) << 32; }

@@ -38,7 +38,8 @@ static coll_status coll__check_numbers(coll_comm *comm, coll_call *call)
         return COLL__REFUSE("%zu x %s on %d ranks is more than memory can hold",
                             coll__most(call->count, call->recv_count), coll_type_name(call->type), comm->size);
     if ((coll__kind_has_root(call->kind) || coll__kind_is_message(call->kind)) && (call->root < 0 || call->root >= comm->size))
-        return COLL__REFUSE("%s %d is not within 0 to %d", coll__kind_has_root(call->kind) ? "root" : "rank", call->root, comm->size - 1);
+        return COLL__REFUSE("%s %d is not within 0 to %d", coll__kind_has_root(call->kind) ? "root" : "rank", call->root,
+                            comm->size - 1);
     if (call->kind == COLL_SENDRECV && (call->source < 0 || call->source >= comm->size))
         return COLL__REFUSE("source %d is not within 0 to %d", call->source, comm->size - 1);
     if (coll__kind_is_message(call->kind) && call->tag < 0) return COLL__REFUSE("tag %d is negative", call->tag);
@@ -89,7 +90,8 @@ static coll_status coll__check_buffers(coll_comm *comm, coll_call *call)
     if (call->recv == COLL_IN_PLACE) return COLL__REFUSE("COLL_IN_PLACE stands for send, not for recv");
     if (call->kind == COLL_BROADCAST) call->send = recv;
     if (send_length && !call->send) return COLL__REFUSE("send is NULL, with %zu elements", call->count);
-    if (recv_length && !recv) return COLL__REFUSE("%s is NULL, with %zu elements", call->kind == COLL_BROADCAST ? "the buffer" : "recv",
+    if (recv_length && !recv)
+        return COLL__REFUSE("%s is NULL, with %zu elements", call->kind == COLL_BROADCAST ? "the buffer" : "recv",
                                                   call->kind == COLL_SENDRECV ? call->recv_count : call->count);
     if (!send_length || !recv_length || !coll__overlap(call->send, send_length, recv, recv_length)) return COLL_OK;
     const unsigned char *const send = (const unsigned char *)call->send;
@@ -109,7 +111,8 @@ static coll_status coll__check_algorithm(coll_comm *comm, const coll_call *call)
     for (int i = 0; i < COLL__ALGORITHM_COUNT; i++)
         if (coll__algorithms[i].kind == call->kind)
             coll__append(known, sizeof known, "%s%s", *known ? ", " : "", coll__algorithms[i].name);
-    return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "no algorithm \"%.32s\" here, there is: %s", call->algorithm, known);
+    return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "no algorithm \"%.32s\" here, there is: %s", call->algorithm,
+                               known);
 }
 
 /* Check a call and settle what it leaves open, in place. */

@@ -154,7 +154,8 @@ static coll_status coll__blame_mismatch(coll_failure *failure, const unsigned ch
     coll__head_describe(ours, mine, sizeof mine);
     coll__head_describe(theirs, other, sizeof other);
     if (coll__get16(theirs) != COLL__MAGIC)
-        return coll__blame(failure, COLL_ERR_PROTOCOL, peer, "rank %d got bytes from rank %d that are no message of ours", me, peer);
+        return coll__blame(failure, COLL_ERR_PROTOCOL, peer, "rank %d got bytes from rank %d that are no message of ours", me,
+                           peer);
     if (!strcmp(mine, other))
         return coll__blame(failure, COLL_ERR_PROTOCOL, peer, "rank %d is in step %u of %s, rank %d in step %u", me,
                            (unsigned)coll__get16(ours + 2), mine, peer, (unsigned)coll__get16(theirs + 2));

@@ -92,7 +92,8 @@ static coll_status coll__settle_rank(coll__settings *s)
     if (c->size < 0 || c->size > COLL__SIZE_MOST)
         return coll__start_failed(COLL_ERR_ARGUMENT, "size %d is not within 1 to %d", c->size, COLL__SIZE_MOST);
     if (c->rank < 0 || c->rank >= c->size)
-        return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d is not within 0 to %d, for a size of %d", c->rank, c->size - 1, c->size);
+        return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d is not within 0 to %d, for a size of %d", c->rank, c->size - 1,
+                                  c->size);
     return COLL_OK;
 }
 
@@ -144,7 +145,8 @@ static coll_status coll__settle_log(coll_config *c)
 
     for (int i = 0; c->log_level == 0 && text && *text && i < 3; i++)
         if (!strcasecmp(text, names[i])) c->log_level = (coll_log_level)(i + 1);
-    if (c->log_level == 0 && text && *text) return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_DEBUG=%s is none of error, warn, info", text);
+    if (c->log_level == 0 && text && *text)
+        return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_DEBUG=%s is none of error, warn, info", text);
     if (c->log_level == 0) c->log_level = COLL_LOG_WARN;
     return COLL_OK;
 }
@@ -166,9 +168,11 @@ static coll_status coll__settle(coll__settings *s, const coll_config *config)
     if (!c->io || !*c->io) c->io = "auto";
     if (strcmp(c->io, "auto") && strcmp(c->io, "uring") && strcmp(c->io, "poll"))
         return coll__start_failed(COLL_ERR_ARGUMENT, "io \"%s\" is none of auto, uring, poll", c->io);
-    if (c->start_timeout_ms <= 0 && !coll__environment_int("COLL_START_TIMEOUT_MS", 1, INT_MAX, &c->start_timeout_ms)) return COLL_ERR_ARGUMENT;
+    if (c->start_timeout_ms <= 0 && !coll__environment_int("COLL_START_TIMEOUT_MS", 1, INT_MAX, &c->start_timeout_ms))
+        return COLL_ERR_ARGUMENT;
     if (c->start_timeout_ms <= 0) c->start_timeout_ms = 60000;
-    if (c->stall_timeout_ms <= 0 && !coll__environment_int("COLL_STALL_TIMEOUT_MS", 0, INT_MAX, &c->stall_timeout_ms)) return COLL_ERR_ARGUMENT;
+    if (c->stall_timeout_ms <= 0 && !coll__environment_int("COLL_STALL_TIMEOUT_MS", 0, INT_MAX, &c->stall_timeout_ms))
+        return COLL_ERR_ARGUMENT;
     if (c->spin_us == 0 && getenv("COLL_SPIN_US")) {
         if (!coll__environment_int("COLL_SPIN_US", 0, 1000000, &c->spin_us)) return COLL_ERR_ARGUMENT;
         if (c->spin_us == 0) c->spin_us = -1;

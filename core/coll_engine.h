@@ -327,7 +327,8 @@ static void coll__finish_round(coll_request *r, long slice)
 }
 
 /* Call `act` for every (slice, round) of a tick, until one is not done. */
-static coll_status coll__each_of_tick(coll_request *r, long tick, coll_status (*act)(coll_request *, long slice, int k, long tick))
+static coll_status coll__each_of_tick(coll_request *r, long tick,
+                                      coll_status (*act)(coll_request *, long slice, int k, long tick))
 {
     const coll__flow *flow = &r->flow;
     coll_status status = COLL_OK;

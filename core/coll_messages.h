@@ -410,7 +410,8 @@ static coll_status coll__messages_check_left(coll_comm *comm)
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         for (const coll__message *m = lists[i]; m; m = m->next) {
             if (m->peer == comm->rank || !m->request || !comm->transport->has_left(comm->context, m->peer)) continue;
-            coll__blame(&failure, COLL_ERR_PEER, m->peer, "rank %d has left the communicator, and rank %d still waits for a message %s it",
+            coll__blame(&failure, COLL_ERR_PEER, m->peer,
+                        "rank %d has left the communicator, and rank %d still waits for a message %s it",
                         m->peer, comm->rank, lists[i] == all->outgoing ? "to" : "from");
             return coll__comm_fail(comm, &failure);
         }

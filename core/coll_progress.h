@@ -148,7 +148,8 @@ static coll_status coll__wait(coll_request *r)
                 coll__late(r, now - began, false);
                 warn_at = began + 2 * (now - began);
             }
-            if (now >= spin_end && looks > 1) wait_ms = coll__ms_until(deadline < warn_at ? deadline : warn_at, COLL__SLEEP_MOST_MS);
+            const int64_t until = deadline < warn_at ? deadline : warn_at;
+            if (now >= spin_end && looks > 1) wait_ms = coll__ms_until(until, COLL__SLEEP_MOST_MS);
         }
         if (coll__look(comm, looks, wait_ms) < 0) break;
         if (wait_ms > 0) has_slept = true;

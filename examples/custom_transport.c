@@ -62,7 +62,8 @@ static bool move(wires *w, wire *one, bool is_out)
         coll_xfer *x = *first;
         size_t length;
         unsigned char *at = piece(x, is_out ? x->head : one->head, &length);
-        const ssize_t n = is_out ? send(one->fd, at, length, MSG_DONTWAIT | MSG_NOSIGNAL) : recv(one->fd, at, length, MSG_DONTWAIT);
+        const ssize_t n = is_out ? send(one->fd, at, length, MSG_DONTWAIT | MSG_NOSIGNAL)
+                                 : recv(one->fd, at, length, MSG_DONTWAIT);
         if (n < 0 && (errno == EAGAIN || errno == EINTR)) break;
         if (n == 0) one->has_ended = true;        /* no harm to a receive that only listens                   */
         if (n == 0 && x->any_head && x->moved == 0) break;
@@ -137,7 +138,8 @@ static int work(coll_comm *comm)
         || coll_sendrecv(comm, &rank, 1, (rank + 1) % size, &token, 1, (rank + size - 1) % size, COLL_I32, 0)
         || coll_barrier(comm)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
     for (int i = 0; i < COUNT; i++)
-        if (x[i] != (int64_t)size * (size - 1) / 2 + (int64_t)size * i) return fprintf(stderr, "rank %d: wrong sum at %d\n", rank, i), 1;
+        if (x[i] != (int64_t)size * (size - 1) / 2 + (int64_t)size * i)
+            return fprintf(stderr, "rank %d: wrong sum at %d\n", rank, i), 1;
     if (token != (rank + size - 1) % size) return fprintf(stderr, "rank %d: wrong token %d\n", rank, token), 1;
     if (rank == 0) printf("%d ranks over a transport of their own: right\n", size);
     return 0;
@@ -175,7 +177,8 @@ int main(int argc, char **argv)
     if (size < 1 || size > 64) return fprintf(stderr, "usage: custom_transport RANKS, 1 to 64\n"), 2;
     int(*pairs)[2] = calloc((size_t)size * (size_t)size * COLL_CHANNEL_COUNT, sizeof *pairs);
     for (int i = 0; i < size * size * COLL_CHANNEL_COUNT; i++)
-        if (i / COLL_CHANNEL_COUNT / size < i / COLL_CHANNEL_COUNT % size && socketpair(AF_UNIX, SOCK_STREAM, 0, pairs[i])) return perror("socketpair"), 1;
+        if (i / COLL_CHANNEL_COUNT / size < i / COLL_CHANNEL_COUNT % size && socketpair(AF_UNIX, SOCK_STREAM, 0, pairs[i]))
+            return perror("socketpair"), 1;
     for (int rank = 0; rank < size; rank++)
         if (fork() == 0) {
             const int result = run_rank(rank, size, pairs);

@@ -125,7 +125,10 @@ static void coll__tcp_traffic(const void *context, uint64_t *sent, uint64_t *rec
     for (int i = 0; i < tcp->size * COLL_CHANNEL_COUNT; i++) *sent += tcp->streams[i].sent, *received += tcp->streams[i].received;
 }
 
-static const char *coll__tcp_describe(const void *context) { return ((const coll__tcp *)context)->io.is_uring ? "io_uring" : "poll"; }
+static const char *coll__tcp_describe(const void *context)
+{
+    return ((const coll__tcp *)context)->io.is_uring ? "io_uring" : "poll";
+}
 
 static const coll_transport coll__tcp_transport = {
     .name = "tcp",

@@ -156,7 +156,8 @@ static void coll__work_end(coll__thread *me)
 
 static coll_status coll__blame_left(coll_failure *failure, int rank, int by)
 {
-    return coll__blame(failure, COLL_ERR_PEER, rank, "rank %d has left the communicator, and rank %d still waits for it", rank, by);
+    return coll__blame(failure, COLL_ERR_PEER, rank, "rank %d has left the communicator, and rank %d still waits for it",
+                       rank, by);
 }
 
 /* ---- >>messages: the receiver copies ---- */
@@ -499,7 +500,8 @@ static void coll__post_turn(coll__thread *me, const coll_task *task, uint64_t tu
 }
 
 /* What has a rank published in a turn?  Wait for nobody who will not come, and accept no other call than `head`. */
-static coll_status coll__check_seat(const coll__thread *me, const unsigned char *head, int rank, uint64_t turn, coll_failure *failure)
+static coll_status coll__check_seat(const coll__thread *me, const unsigned char *head, int rank, uint64_t turn,
+                                    coll_failure *failure)
 {
     const coll__seat *seat = &me->hub->seats[rank];
     const coll__slot *slot = &seat->slots[turn & 1];

@@ -14,7 +14,8 @@ static void coll__decide(coll__tcp *tcp, const coll_failure *failure)
     if (tcp->failure.status != COLL_OK) return;
     tcp->failure = *failure;
     for (int i = 1; tcp->rank == 0 && i < tcp->size; i++)
-        if (tcp->controls[i].fd >= 0) coll__control_send(tcp->controls[i].fd, COLL__CONTROL_FAIL, failure->status, failure->rank, failure->text);
+        if (tcp->controls[i].fd >= 0)
+            coll__control_send(tcp->controls[i].fd, COLL__CONTROL_FAIL, failure->status, failure->rank, failure->text);
 }
 
 /* Report and wait for the verdict. */

@@ -5,7 +5,10 @@
 #ifndef COLL_TCP_MEET_H
 #define COLL_TCP_MEET_H
 
-enum { COLL__RETRY_LEAST_MS = 10, COLL__RETRY_MOST_MS = 500, COLL__ANSWER_MS = 5000, COLL__TABLE_MS = 5000, COLL__REPORT_MS = 5000 };
+enum {
+    COLL__RETRY_LEAST_MS = 10, COLL__RETRY_MOST_MS = 500,
+    COLL__ANSWER_MS = 5000, COLL__TABLE_MS = 5000, COLL__REPORT_MS = 5000
+};
 
 /* ---- >>whole reads and writes with a deadline ---- */
 
@@ -75,7 +78,8 @@ static coll_status coll__listen_as_root(coll__tcp *tcp, const char *text)
         coll__address_pack(&a, ignored, &port);
         any = coll__with_port(any, port);
         tcp->listener = coll__listen_at(&any);
-        if (tcp->listener >= 0) coll__say(&tcp->log, COLL_LOG_WARN, "%s is no address of this host: rank 0 listens on all of them", text);
+        if (tcp->listener >= 0)
+            coll__say(&tcp->log, COLL_LOG_WARN, "%s is no address of this host: rank 0 listens on all of them", text);
     }
     if (tcp->listener < 0)
         return coll__start_failed(COLL_ERR_SYSTEM, "rank 0 cannot listen at %s: %s%s", text, strerror(errno),
@@ -108,7 +112,8 @@ static coll_status coll__meet_as_root(coll__tcp *tcp, const coll_config *c)
             status = coll__start_failed(COLL_ERR_TIMEOUT, "rank 0 waited %.1f s at %s; these ranks have not come: %s",
                                         (double)(now - began) * 1e-9, c->address, missing);
             for (int i = 1; i < tcp->size; i++)
-                if (tcp->controls[i].fd >= 0) coll__control_send(tcp->controls[i].fd, COLL__CONTROL_REFUSE, status, -1, coll__start_error);
+                if (tcp->controls[i].fd >= 0)
+                    coll__control_send(tcp->controls[i].fd, COLL__CONTROL_REFUSE, status, -1, coll__start_error);
             return status;
         }
         struct pollfd p = { .fd = tcp->io.events, .events = POLLIN };
@@ -208,9 +213,12 @@ static coll_status coll__await_table(coll__tcp *tcp, const coll_config *c, int f
         return COLL_OK;
     }
     free(table);
-    if (is_note && !error) return coll__start_failed(control.what.status < 0 ? control.what.status : COLL_ERR_PROTOCOL, "rank %d: %s", tcp->rank, control.what.text);
-    return coll__start_failed(error == ETIMEDOUT ? COLL_ERR_TIMEOUT : COLL_ERR_PEER, "rank %d reached rank 0 at %s, but then: %s", tcp->rank,
-                              c->address, error == ETIMEDOUT ? "it had nothing to say until the time was up" : coll__ending_text(error));
+    if (is_note && !error)
+        return coll__start_failed(control.what.status < 0 ? control.what.status : COLL_ERR_PROTOCOL, "rank %d: %s", tcp->rank,
+                                  control.what.text);
+    const bool is_late = error == ETIMEDOUT;
+    return coll__start_failed(is_late ? COLL_ERR_TIMEOUT : COLL_ERR_PEER, "rank %d reached rank 0 at %s, but then: %s", tcp->rank,
+                              c->address, is_late ? "it had nothing to say until the time was up" : coll__ending_text(error));
 }
 
 static coll_status coll__meet_as_other(coll__tcp *tcp, const coll_config *c)
@@ -226,7 +234,8 @@ static coll_status coll__meet_as_other(coll__tcp *tcp, const coll_config *c)
         if (status < 0)
             return coll__start_failed(status, "rank %d cannot join at %s: %s", tcp->rank, c->address, why);
         if (coll__now() >= deadline)
-            return coll__start_failed(COLL_ERR_TIMEOUT, "rank %d could not reach rank 0 at %s in %.1f s: %s", tcp->rank, c->address, waited, why);
+            return coll__start_failed(COLL_ERR_TIMEOUT, "rank %d could not reach rank 0 at %s in %.1f s: %s", tcp->rank,
+                                      c->address, waited, why);
         if (waited > 3 && !has_told) {
             coll__say(&tcp->log, COLL_LOG_WARN, "rank %d cannot reach rank 0 at %s yet: %s", tcp->rank, c->address, why);
             has_told = true;

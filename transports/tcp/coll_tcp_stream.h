@@ -104,7 +104,8 @@ static size_t coll__stream_push(coll__stream *s, int *error)
 static struct msghdr *coll__pull_message(coll__stream *s)
 {
     if (s->in.first->moved == 0) memcpy(s->expected, s->in.first->head, COLL_HEAD_LENGTH);
-    s->pull_message = (struct msghdr){ .msg_iov = s->pull_vector, .msg_iovlen = (size_t)coll__pieces(s->in.first, s->pull_vector) };
+    s->pull_message = (struct msghdr){ .msg_iov = s->pull_vector };
+    s->pull_message.msg_iovlen = (size_t)coll__pieces(s->in.first, s->pull_vector);
     return &s->pull_message;
 }
 

@@ -75,9 +75,10 @@ static const char *coll__rank_text(const coll__tcp *tcp, int rank, char *text, s
 static void coll__suspect(coll__tcp *tcp, int peer, const char *what)
 {
     char who[COLL__ADDRESS_TEXT + 16];
-    const char *left = tcp->presence[peer] == COLL__PRESENT ? NULL : "has left the communicator, and another rank still waits for it";
+    const char *left = "has left the communicator, and another rank still waits for it";
 
-    coll__blame(&tcp->suspicion, COLL_ERR_PEER, peer, "%s %s", coll__rank_text(tcp, peer, who, sizeof who), left ? left : what);
+    coll__blame(&tcp->suspicion, COLL_ERR_PEER, peer, "%s %s", coll__rank_text(tcp, peer, who, sizeof who),
+                tcp->presence[peer] == COLL__PRESENT ? what : left);
 }
 
 static bool coll__has_active_transfer(const coll__stream *s)
@@ -101,8 +102,8 @@ static void coll__stream_broken(coll__tcp *tcp, coll__stream *s, int error)
 /* Can this stream never be what is wanted of it?  Its connection has ended, or the peer left without making one. */
 static bool coll__is_in_vain(const coll__tcp *tcp, const coll__stream *s)
 {
-    const bool is_over = s->state == COLL__STREAM_ENDED || (s->state == COLL__STREAM_NONE && tcp->presence[s->peer] == COLL__GONE);
-    return is_over && coll__has_active_transfer(s);
+    const bool never_came = s->state == COLL__STREAM_NONE && tcp->presence[s->peer] == COLL__GONE;
+    return (never_came || s->state == COLL__STREAM_ENDED) && coll__has_active_transfer(s);
 }
 
 /* ---- >>streams: making the connection ---- */
@@ -296,7 +297,8 @@ static void coll__control_closed(coll__tcp *tcp, int index, int error)
     if (tcp->is_meeting) {
         tcp->present_count--;                     /* it may come again                                        */
     } else if (tcp->presence[index] == COLL__PRESENT) {
-        coll__blame(&failure, COLL_ERR_PEER, index, "%s is gone: %s", coll__rank_text(tcp, index, who, sizeof who), coll__ending_text(error));
+        coll__blame(&failure, COLL_ERR_PEER, index, "%s is gone: %s", coll__rank_text(tcp, index, who, sizeof who),
+                    coll__ending_text(error));
         coll__decide(tcp, &failure);
     }
 }
@@ -346,7 +348,8 @@ static void coll__events(coll__tcp *tcp)
         switch ((coll__event)(events[i].data.u64 >> 32)) {
         case COLL__EVENT_LISTENER: coll__accept_all(tcp); break;
         case COLL__EVENT_GREETING:
-            if (tcp->greetings[index].fd >= 0 && coll__greeting_read(tcp, &tcp->greetings[index])) coll__greeting_close(tcp, index);
+            if (tcp->greetings[index].fd >= 0 && coll__greeting_read(tcp, &tcp->greetings[index]))
+                coll__greeting_close(tcp, index);
             break;
         case COLL__EVENT_CONTROL: coll__control_event(tcp, index); break;
         case COLL__EVENT_DIALLED: coll__stream_dialled(tcp, &tcp->streams[index]); break;
