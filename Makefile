@@ -79,7 +79,7 @@ dist/coll.h: $(HEADER) tools/amalgamate.awk
 	@mkdir -p dist
 	awk -f tools/amalgamate.awk coll.h > $@.new && mv $@.new $@
 
-$(BUILD)/coll-run: tools/coll-run.c
+$(BUILD)/coll-run: tools/coll-run.c tools/run_output.h tools/run_options.h coll.h
 	@mkdir -p $(BUILD)
 	$(COMPILE) $< -o $@
 
