@@ -336,9 +336,12 @@ COLL_API coll_status coll_run(coll_comm *comm, const coll_call *call)
 {
     coll_request r;
 
-    if (!comm || !call) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_run: the communicator or the call is NULL");
-    r.call = *call;
-    return coll__run(comm, &r);
+    if (call) {
+        r.call = *call;
+        return coll__run(comm, &r);
+    }
+    const coll_status status = coll__enter(comm);
+    return status < 0 ? status : coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call is NULL"));
 }
 
 COLL_API coll_status coll_start(coll_comm *comm, const coll_call *call, coll_request **out)

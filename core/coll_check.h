@@ -81,18 +81,19 @@ static coll_status coll__check_buffers(coll_comm *comm, coll_call *call)
     const unsigned char *const recv = (const unsigned char *)call->recv;
 
     if (call->kind == COLL_BARRIER) return COLL_OK;
+    if (recv == COLL_IN_PLACE) return COLL__REFUSE("COLL_IN_PLACE stands for send, not for recv");
     coll__extents(comm, call, &send_length, &recv_length);
     if (call->send == COLL_IN_PLACE) {
         if (coll__kind_is_message(call->kind)) return COLL__REFUSE("COLL_IN_PLACE has no meaning here");
         if (call->count && !recv) return COLL__REFUSE("COLL_IN_PLACE, but recv is NULL");
         call->send = call->kind == COLL_ALLGATHER && recv ? recv + mine : recv;
     }
-    if (call->recv == COLL_IN_PLACE) return COLL__REFUSE("COLL_IN_PLACE stands for send, not for recv");
     if (call->kind == COLL_BROADCAST) call->send = recv;
+    if (call->kind == COLL_BROADCAST && send_length && !recv)
+        return COLL__REFUSE("the buffer is NULL, with %zu elements", call->count);
     if (send_length && !call->send) return COLL__REFUSE("send is NULL, with %zu elements", call->count);
     if (recv_length && !recv)
-        return COLL__REFUSE("%s is NULL, with %zu elements", call->kind == COLL_BROADCAST ? "the buffer" : "recv",
-                                                  call->kind == COLL_SENDRECV ? call->recv_count : call->count);
+        return COLL__REFUSE("recv is NULL, with %zu elements", call->kind == COLL_SENDRECV ? call->recv_count : call->count);
     if (!send_length || !recv_length || !coll__overlap(call->send, send_length, recv, recv_length)) return COLL_OK;
     const unsigned char *const send = (const unsigned char *)call->send;
     const bool is_in_place = call->kind == COLL_ALLGATHER ? send == recv + mine

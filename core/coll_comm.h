@@ -70,6 +70,7 @@ struct coll_comm {
     uint32_t   sequence;                          /* collectives started so far                               */
     coll_failure failure;                         /* status COLL_OK: healthy                                  */
     char  error[448];
+    const coll_request *waiting;                  /* the one that a caller waits for                          */
     coll_request *queue, **queue_end;             /* collectives, the first one running                       */
     struct coll__messages *messages;
     struct {                                      /* the arithmetic of the last reducing call                 */
@@ -145,6 +146,12 @@ static void coll__head_describe(const unsigned char *head, char *text, size_t ro
     if (coll__kind_is_message(kind)) coll__append(text, room, " with rank %d", (int)coll__get32(head + 20));
 }
 
+/* Did two ranks make different calls under the same number? */
+static bool coll__heads_disagree(const unsigned char *a, const unsigned char *b)
+{
+    return coll__get32(a + 8) == coll__get32(b + 8) && memcmp(a + 4, b + 4, COLL_HEAD_LENGTH - 4) != 0;
+}
+
 /* Blame: what arrived is not what this call expects. */
 static coll_status coll__blame_mismatch(coll_failure *failure, const unsigned char *ours, int me,
                                         const unsigned char *theirs, int peer)
@@ -210,7 +217,8 @@ static coll_status coll__comm_fail(coll_comm *comm, const coll_failure *cause)
     if (agreed) comm->failure = *agreed;
     else coll__blame(&comm->failure, COLL_ERR_SYSTEM, -1, "the transport \"%s\" failed", comm->transport->name);
 
-    const coll_request *running = comm->queue;
+    const bool is_message = comm->waiting && coll__kind_is_message(comm->waiting->call.kind);
+    const coll_request *running = is_message ? comm->waiting : comm->queue;
     char what[96];
     if (running) coll__head_describe(running->head, what, sizeof what);
     coll__print(comm->error, sizeof comm->error, "rank %d of %d: ", comm->rank, comm->size);

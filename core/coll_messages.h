@@ -191,12 +191,13 @@ static void coll__message_done(coll__message *m)
     coll__request_drop(r);
 }
 
-/* May this message land in that receive? */
-static coll_status coll__message_fits(coll_comm *comm, const coll__message *want, const coll__message *m)
+/* This message cannot land in that receive.  Both go back to where the end of all messages finds them. */
+static coll_status coll__message_misfit(coll_comm *comm, coll__message *want, coll__message *m)
 {
     coll_failure failure = { COLL_OK, -1, "" };
 
-    if (want->type == m->type && m->count <= want->count) return COLL_OK;
+    coll__message_append(&comm->messages->wanted, want);
+    coll__message_append(&comm->messages->arrived, m);
     coll__blame(&failure, COLL_ERR_MISMATCH, m->peer,
                 "rank %d receives at most %llu x %s from rank %d with tag %d, but rank %d sends %llu x %s", comm->rank,
                 (unsigned long long)want->count, coll_type_name(want->type), m->peer, m->tag, m->peer,
@@ -223,9 +224,9 @@ static coll_status coll__credit_back(coll_comm *comm, const coll__message *m)
 /* A receive has met its message: `want` takes over what is known of it. */
 static coll_status coll__message_join(coll_comm *comm, coll__message *want, coll__message *m)
 {
-    coll_status status = coll__message_fits(comm, want, m);
+    coll_status status = COLL_OK;
 
-    if (status < 0) return status;
+    if (want->type != m->type || m->count > want->count) return coll__message_misfit(comm, want, m);
     want->count = m->count;
     want->length = m->length;
     want->id = m->id;
@@ -411,7 +412,7 @@ static coll_status coll__messages_check_left(coll_comm *comm)
         for (const coll__message *m = lists[i]; m; m = m->next) {
             if (m->peer == comm->rank || !m->request || !comm->transport->has_left(comm->context, m->peer)) continue;
             coll__blame(&failure, COLL_ERR_PEER, m->peer,
-                        "rank %d has left the communicator, and rank %d still waits for a message %s it",
+                        "rank %d has left the communicator or is gone, and rank %d still waits for a message %s it",
                         m->peer, comm->rank, lists[i] == all->outgoing ? "to" : "from");
             return coll__comm_fail(comm, &failure);
         }

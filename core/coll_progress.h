@@ -2,7 +2,7 @@
 #ifndef COLL_PROGRESS_H
 #define COLL_PROGRESS_H
 
-enum { COLL__WARN_FIRST_MS = 10000, COLL__SLEEP_MOST_MS = 1000, COLL__LOOKS_A_CLOCK = 64, COLL__LOOKS_A_ROUND = 16 };
+enum { COLL__WARN_FIRST_MS = 10000, COLL__REPORT_AFTER_MS = 100, COLL__SLEEP_MOST_MS = 1000, COLL__LOOKS_A_CLOCK = 64, COLL__LOOKS_A_ROUND = 16 };
 
 /* ---- >>queue: collectives of a communicator run one after the other, in the order started ---- */
 
@@ -126,11 +126,11 @@ static coll_status coll__late(coll_request *r, int64_t waited_ns, bool is_final)
 /* Wait until a request is finished.  Spins for a while, because most waits are short; then sleeps in the transport, at most
  * until its time is up or a warning is due.  The first look never sleeps: what an earlier call has moved may be all that is
  * needed. */
-static coll_status coll__wait(coll_request *r)
+static coll_status coll__wait_until_done(coll_request *r)
 {
     coll_comm *comm = r->comm;
     const int limit_ms = r->call.timeout_ms > 0 ? r->call.timeout_ms : comm->stall_timeout_ms;
-    int64_t began = 0, spin_end = 0, warn_at = 0, deadline = coll__never;
+    int64_t began = 0, spin_end = 0, warn_at = 0, report_at = 0, deadline = coll__never;
     bool has_slept = false;
 
     for (int looks = 1; r->status == COLL_PENDING; looks++) {
@@ -141,6 +141,7 @@ static coll_status coll__wait(coll_request *r)
                 began = now;
                 spin_end = now + (int64_t)comm->spin_us * 1000;
                 warn_at = now + (int64_t)COLL__WARN_FIRST_MS * COLL__MS;
+                report_at = comm->transport->waiting ? now + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS : coll__never;
                 if (limit_ms > 0) deadline = now + (int64_t)limit_ms * COLL__MS;
             }
             if (now >= deadline) return coll__late(r, now - began, true);
@@ -148,7 +149,12 @@ static coll_status coll__wait(coll_request *r)
                 coll__late(r, now - began, false);
                 warn_at = began + 2 * (now - began);
             }
-            const int64_t until = deadline < warn_at ? deadline : warn_at;
+            if (now >= report_at) {               /* ranks that wait for one another may be in different calls */
+                if (comm->queue) comm->transport->waiting(comm->context, comm->queue->head);
+                report_at = coll__never;
+            }
+            int64_t until = deadline < warn_at ? deadline : warn_at;
+            if (report_at < until) until = report_at;
             if (now >= spin_end && looks > 1) wait_ms = coll__ms_until(until, COLL__SLEEP_MOST_MS);
         }
         if (coll__look(comm, looks, wait_ms) < 0) break;
@@ -157,6 +163,14 @@ static coll_status coll__wait(coll_request *r)
     }
     if (has_slept && comm->failure.status == COLL_OK) (void)comm->transport->progress(comm->context, 0);
     return r->status;
+}
+
+static coll_status coll__wait(coll_request *r)
+{
+    r->comm->waiting = r;
+    const coll_status status = coll__wait_until_done(r);
+    r->comm->waiting = NULL;
+    return status;
 }
 
 #endif /* COLL_PROGRESS_H */

@@ -75,11 +75,15 @@ typedef struct coll_transport {
      * COLL_PENDING; COLL_ERR_UNSUPPORTED, at the first call only, declines.  Blames are set through `failure`. */
     coll_status (*offload) (void *context, coll_task *task, coll_failure *failure);
 
+    /* Optional: this rank has been waiting for a while, in the collective with this head.  All ranks may be waiting for one
+     * another in different calls, so that no message ever shows it: whoever hears of two such ranks makes it a failure. */
+    void        (*waiting) (void *context, const unsigned char *head);
+
     /* Optional: mark the ranks that an offloaded task is waiting for. */
     void        (*late)    (const void *context, const coll_task *task, unsigned char *is_late);
 
-    /* Optional: has this peer closed in good order, and has everything it sent come in?  A receive with any_head stays
-     * pending then; any other one fails.  peer -1: is there such a peer? */
+    /* Optional: has this peer closed, and has everything it sent come in?  A receive with any_head stays pending then; any
+     * other one fails.  peer -1: is there such a peer? */
     bool        (*has_left)(const void *context, int peer);
 
     /* Optional: what this transport has moved, and how. */

@@ -54,6 +54,7 @@ suite collectives        program asan test_collectives
 suite collectives-tsan   scaled 0.25 program tsan test_collectives
 suite collectives-dist   scaled 0.5 from_dist test_collectives
 suite errors             program asan test_errors
+suite faults             program asan test_faults
 suite errors-tsan        program tsan test_errors
 suite compile            sh tests/test_compile.sh
 suite run                sh tests/test_run.sh

@@ -115,7 +115,7 @@ static void coll__tcp_close(void *context)
         if (tcp->failure.status == COLL_OK && s->state == COLL__STREAM_OPEN) coll__stream_flush(s, deadline);
         shutdown(s->fd, SHUT_RDWR);
     }
-    coll__io_drain(&tcp->io);
+    coll__io_cancel(&tcp->io, tcp->streams, count);
     coll__tcp_free(tcp);
 }
 
@@ -137,6 +137,7 @@ static const coll_transport coll__tcp_transport = {
     .progress = coll__tcp_progress,
     .close = coll__tcp_close,
     .fail = coll__tcp_fail,
+    .waiting = coll__tcp_waiting,
     .has_left = coll__tcp_has_left,
     .traffic = coll__tcp_traffic,
     .describe = coll__tcp_describe,

@@ -398,6 +398,12 @@ static void coll__combine_inputs(coll__thread *me, const coll_task *task, uint64
     coll__combine(task->codec, me->sources, me->hub->size, me->results, m, count, me->scratch);
 }
 
+/* memcpy that takes NULL where there is nothing to copy. */
+static inline void coll__copy_bytes(void *to, const void *from, size_t length)
+{
+    if (length) memcpy(to, from, length);
+}
+
 /* Everything this rank needs, out of the seats. */
 static void coll__read_mail(coll__thread *me, const coll_task *task, uint64_t turn)
 {
@@ -408,7 +414,7 @@ static void coll__read_mail(coll__thread *me, const coll_task *task, uint64_t tu
     me->results[0] = call->recv;
     switch (call->kind) {
     case COLL_BROADCAST:
-        if (me->rank != call->root) memcpy(recv, coll__input_of(me, call->root, turn, true), length);
+        if (me->rank != call->root) coll__copy_bytes(recv, coll__input_of(me, call->root, turn, true), length);
         break;
     case COLL_REDUCE:
         if (me->rank == call->root) coll__combine_inputs(me, task, turn, true, 0, 1, call->count);
@@ -420,7 +426,8 @@ static void coll__read_mail(coll__thread *me, const coll_task *task, uint64_t tu
         coll__combine_inputs(me, task, turn, true, (size_t)me->rank * call->count, 1, call->count);
         break;
     case COLL_ALLGATHER:
-        for (int i = 0; i < me->hub->size; i++) memcpy(recv + (size_t)i * length, coll__input_of(me, i, turn, true), length);
+        for (int i = 0; length && i < me->hub->size; i++)
+            memcpy(recv + (size_t)i * length, coll__input_of(me, i, turn, true), length);
         break;
     default: break;
     }

@@ -1,8 +1,9 @@
 /* coll_tcp_fail.h - the first failure becomes everyone's.
  *
  * Rank 0 is the judge: a rank that meets an error tells it to rank 0, and the first such report, or what rank 0 has seen by
- * itself, is the verdict, which rank 0 sends to all.  A rank waits for the verdict before it lets go of its own connections,
- * whose end its neighbours could take for a death.  When rank 0 is dead or too busy to answer, the rank's own view stands. */
+ * itself, is the verdict, which rank 0 sends to all.  A rank waits for the verdict, and keeps its connections open until
+ * coll_free, for its neighbours could take their end for a death.  When rank 0 is dead, too busy to answer, or the one to be
+ * blamed, the rank's own view stands. */
 #ifndef COLL_TCP_FAIL_H
 #define COLL_TCP_FAIL_H
 
@@ -25,7 +26,8 @@ static void coll__ask_for_verdict(coll__tcp *tcp, const coll_failure *cause)
 
     if (tcp->rank != 0 && tcp->controls[0].fd >= 0)
         coll__control_send(tcp->controls[0].fd, COLL__CONTROL_FAIL, cause->status, cause->rank, cause->text);
-    while (tcp->rank != 0 && tcp->failure.status == COLL_OK && tcp->controls[0].fd >= 0 && coll__now() < deadline) {
+    coll__events(tcp);                            /* what caused it may have been told already                */
+    while (tcp->rank != 0 && cause->rank != 0 && tcp->failure.status == COLL_OK && tcp->controls[0].fd >= 0 && coll__now() < deadline) {
         struct pollfd p = { .fd = tcp->io.events, .events = POLLIN };
         (void)poll(&p, 1, coll__ms_until(deadline, COLL__VERDICT_MS));
         coll__events(tcp);
@@ -42,10 +44,23 @@ static const coll_failure *coll__tcp_fail(void *context, const coll_failure *cau
         const coll_failure own = *cause;
         coll__ask_for_verdict(tcp, &own);
     }
-    for (int i = 0; i < tcp->size * COLL_CHANNEL_COUNT; i++)
-        if (tcp->streams[i].fd >= 0) shutdown(tcp->streams[i].fd, SHUT_RDWR);
-    (void)coll__io_drain(&tcp->io);               /* the caller takes its buffers back                        */
+    coll__io_cancel(&tcp->io, tcp->streams, tcp->size * COLL_CHANNEL_COUNT);      /* the caller takes its buffers back */
     return &tcp->failure;
+}
+
+/* Tell rank 0 in which call we are waiting. */
+static void coll__tcp_waiting(void *context, const unsigned char *head)
+{
+    coll__tcp *tcp = (coll__tcp *)context;
+    unsigned char bytes[COLL__CONTROL_LENGTH];
+
+    if (tcp->rank == 0) {
+        coll__report(tcp, 0, head);
+    } else if (tcp->controls[0].fd >= 0) {
+        coll__control_write(bytes, COLL__CONTROL_WAITING, COLL_OK, tcp->rank, "");
+        memcpy(bytes + COLL__CONTROL_TEXT, head, COLL_HEAD_LENGTH);
+        (void)send(tcp->controls[0].fd, bytes, sizeof bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+    }
 }
 
 static void coll__say_bye(coll__tcp *tcp)
@@ -54,14 +69,14 @@ static void coll__say_bye(coll__tcp *tcp)
         if (tcp->controls[i].fd >= 0) coll__control_send(tcp->controls[i].fd, COLL__CONTROL_BYE, COLL_OK, tcp->rank, "");
 }
 
-/* Has this rank left, and have we all it sent?  Its stream of messages has then ended, or there never was one. */
+/* Will nothing more come from this rank?  Its stream of messages has ended, or it has left and there never was one. */
 static bool coll__tcp_has_left(const void *context, int peer)
 {
     const coll__tcp *tcp = (const coll__tcp *)context;
 
-    if (peer < 0) return tcp->bye_count > 0;
+    if (peer < 0) return tcp->bye_count + tcp->ended_count > 0;
     const coll__stream *s = coll__stream_to(tcp, peer, COLL_CHANNEL_MESSAGES);
-    return tcp->presence[peer] == COLL__GONE && (s->state == COLL__STREAM_NONE || s->state == COLL__STREAM_ENDED);
+    return s->state == COLL__STREAM_ENDED || (tcp->presence[peer] == COLL__GONE && s->state == COLL__STREAM_NONE);
 }
 
 #endif /* COLL_TCP_FAIL_H */

@@ -46,6 +46,8 @@ typedef struct coll__io {
 #endif
 } coll__io;
 
+enum { COLL__CANCEL_MS = 1000 };
+
 /* The streams that have something to do. */
 typedef struct coll__active { coll__stream **streams; int count; } coll__active;
 
@@ -73,6 +75,7 @@ static int coll__uring_open(coll__io *io) { (void)io; return -ENOSYS; }
 static void coll__uring_close(coll__io *io) { (void)io; }
 static int coll__uring_reap(coll__io *io) { (void)io; return 0; }
 static void coll__uring_wait(coll__io *io, const coll__active *active, int wait_ms) { (void)io, (void)active, (void)wait_ms; }
+static void coll__uring_cancel(coll__io *io, coll__stream *s) { (void)io, (void)s; }
 
 #else
 
@@ -106,7 +109,7 @@ static int coll__uring_open(coll__io *io)
 
 static void coll__uring_close(coll__io *io) { io_uring_queue_exit(&io->ring); }
 
-enum { COLL__RING_PULL = 0, COLL__RING_PUSH = 1, COLL__RING_EVENTS = 2, COLL__RING_MASK = 3 };
+enum { COLL__RING_PULL = 0, COLL__RING_PUSH = 1, COLL__RING_EVENTS = 2, COLL__RING_CANCEL = 3, COLL__RING_MASK = 3 };
 
 /* One request has come back.  Errors are left to the next plain call on the socket, which meets them again. */
 static void coll__uring_completed(coll__io *io, const struct io_uring_cqe *cqe)
@@ -125,8 +128,10 @@ static void coll__uring_completed(coll__io *io, const struct io_uring_cqe *cqe)
         s->is_push_posted = false;
         if (moved) coll__stream_pushed(s, moved);
         break;
-    default:
+    case COLL__RING_EVENTS:
         io->is_events_posted = false;
+        break;
+    default: break;                               /* a cancellation has been carried out                      */
     }
 }
 
@@ -156,7 +161,24 @@ static struct io_uring_sqe *coll__uring_request(coll__io *io)
     return sqe;
 }
 
-/* Hand every transfer that cannot go on to the kernel, one for each direction of a stream, and wait for the first. */
+static void coll__uring_cancel_one(coll__io *io, uintptr_t tag)
+{
+    struct io_uring_sqe *sqe = coll__uring_request(io);
+
+    if (!sqe) return;
+    io_uring_prep_cancel(sqe, (void *)tag, 0);
+    io_uring_sqe_set_data(sqe, (void *)(uintptr_t)COLL__RING_CANCEL);
+}
+
+/* Ask the kernel to give back what it has of this stream. */
+static void coll__uring_cancel(coll__io *io, coll__stream *s)
+{
+    if (s->is_pull_posted) coll__uring_cancel_one(io, (uintptr_t)s | COLL__RING_PULL);
+    if (s->is_push_posted) coll__uring_cancel_one(io, (uintptr_t)s | COLL__RING_PUSH);
+}
+
+/* Hand every transfer that cannot go on to the kernel, one for each direction of a stream, and wait for the first.  A receive
+ * is to be whole only once its head has been seen to be the right one: the message may be another, and shorter. */
 static void coll__uring_wait(coll__io *io, const coll__active *active, int wait_ms)
 {
     struct __kernel_timespec t = { wait_ms / 1000, (wait_ms % 1000) * (long long)COLL__MS };
@@ -172,7 +194,7 @@ static void coll__uring_wait(coll__io *io, const coll__active *active, int wait_
         coll__stream *s = active->streams[i];
         if (s->state != COLL__STREAM_OPEN) continue;
         if (s->in.first && !s->is_pull_posted && (sqe = coll__uring_request(io))) {
-            io_uring_prep_recvmsg(sqe, s->fd, coll__pull_message(s), MSG_WAITALL);
+            io_uring_prep_recvmsg(sqe, s->fd, coll__pull_message(s), s->in.first->moved < COLL_HEAD_LENGTH ? 0 : MSG_WAITALL);
             io_uring_sqe_set_data(sqe, (void *)((uintptr_t)s | COLL__RING_PULL));
             s->is_pull_posted = true;
         }
@@ -228,15 +250,15 @@ static void coll__io_wait(coll__io *io, const coll__active *active, int wait_ms)
 /* What the kernel has moved by itself: so many transfers. */
 static inline int coll__io_reap(coll__io *io) { return io->posted > 0 ? coll__uring_reap(io) : 0; }
 
-/* All sockets have been shut down: wait for the kernel to let go of our memory.  false: it still holds some. */
-static bool coll__io_drain(coll__io *io)
+/* Take all transfers back from the kernel, which lets go of our memory.  The sockets stay as they are. */
+static void coll__io_cancel(coll__io *io, coll__stream *streams, int count)
 {
     const coll__active none = { NULL, 0 };
-    const int64_t deadline = coll__deadline(1000);
+    const int64_t deadline = coll__deadline(COLL__CANCEL_MS);
 
     (void)coll__io_reap(io);
+    for (int i = 0; i < count && io->posted > 0; i++) coll__uring_cancel(io, &streams[i]);
     while (io->posted > (io->is_events_posted ? 1 : 0) && coll__now() < deadline) coll__io_wait(io, &none, 20);
-    return io->posted <= (io->is_events_posted ? 1 : 0);
 }
 
 static void coll__io_close(coll__io *io)

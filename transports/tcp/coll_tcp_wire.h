@@ -81,7 +81,7 @@ static const char *coll__hello_read(const unsigned char *at, const unsigned char
 
 /* ---- >>control: notes between rank 0 and every other rank ----
  *
- *    0 u16 magic   2 u16 note   4 i32 status   8 i32 rank   12 .. zero   32 text[224], ended by a zero
+ *    0 u16 magic   2 u16 note   4 i32 status   8 i32 rank   12 .. zero   32 text[224], ended by a zero, or head[32]
  */
 
 typedef enum coll__control_note {
@@ -89,7 +89,8 @@ typedef enum coll__control_note {
     COLL__CONTROL_TABLE,                          /* the places of all ranks follow                           */
     COLL__CONTROL_REFUSE,                         /* the world will not be: status, text                      */
     COLL__CONTROL_FAIL,                           /* the communicator has ended: status, rank to blame, text  */
-    COLL__CONTROL_BYE                             /* `rank` has left in good order                            */
+    COLL__CONTROL_BYE,                            /* `rank` has left in good order                            */
+    COLL__CONTROL_WAITING                         /* this rank waits in the call whose head is in the text    */
 } coll__control_note;
 
 typedef struct coll__control {
@@ -117,7 +118,7 @@ static bool coll__control_read(const unsigned char *at, int size, coll__control 
     char *text = control->what.text;
 
     memset(control, 0, sizeof *control);
-    if (coll__get16(at) != COLL__CONTROL_MAGIC || note < COLL__CONTROL_WELCOME || note > COLL__CONTROL_BYE) return false;
+    if (coll__get16(at) != COLL__CONTROL_MAGIC || note < COLL__CONTROL_WELCOME || note > COLL__CONTROL_WAITING) return false;
     if (status > 0 || status < COLL_ERR_FORKED || rank < -1 || rank >= size) return false;
     if ((note == COLL__CONTROL_FAIL || note == COLL__CONTROL_REFUSE) && status == COLL_OK) return false;
     control->note = (coll__control_note)note;

@@ -35,7 +35,8 @@ typedef struct coll__tcp {
     coll__io        io;
     coll__control_line *controls;                 /* rank 0: one for every rank; the others: [0], to rank 0   */
     unsigned char  *presence;
-    int             bye_count, present_count;
+    int             bye_count, ended_count, present_count;
+    unsigned char  *reports;                      /* rank 0: the heads in which ranks say they are waiting    */
     coll__greeting *greetings;
     int             greeting_count, greeting_room;
     unsigned        looks;
@@ -94,6 +95,7 @@ static void coll__stream_broken(coll__tcp *tcp, coll__stream *s, int error)
     char what[100];
 
     s->state = COLL__STREAM_ENDED;
+    tcp->ended_count++;
     if (!coll__has_active_transfer(s) && !(s->in.first && s->in.first->moved > 0)) return;
     coll__print(what, sizeof what, "is gone: %s", coll__ending_text(error));
     coll__suspect(tcp, s->peer, what);
@@ -303,6 +305,22 @@ static void coll__control_closed(coll__tcp *tcp, int index, int error)
     }
 }
 
+/* Rank 0 learns in which call a rank is waiting, and compares it with what the others have said. */
+static void coll__report(coll__tcp *tcp, int rank, const unsigned char *head)
+{
+    unsigned char *mine = tcp->reports + (size_t)rank * COLL_HEAD_LENGTH;
+    coll_failure failure = { COLL_OK, -1, "" };
+
+    memcpy(mine, head, COLL_HEAD_LENGTH);
+    for (int i = 0; i < tcp->size; i++) {
+        const unsigned char *other = tcp->reports + (size_t)i * COLL_HEAD_LENGTH;
+        if (!coll__heads_disagree(mine, other)) continue;
+        coll__blame_mismatch(&failure, other, i, mine, rank);
+        coll__decide(tcp, &failure);
+        return;
+    }
+}
+
 static void coll__control_heard(coll__tcp *tcp, int index, const unsigned char *bytes)
 {
     coll__control control;
@@ -313,6 +331,8 @@ static void coll__control_heard(coll__tcp *tcp, int index, const unsigned char *
         coll__bye_heard(tcp, tcp->rank == 0 ? index : control.what.rank);
     } else if (control.note == COLL__CONTROL_FAIL) {
         coll__decide(tcp, &control.what);
+    } else if (control.note == COLL__CONTROL_WAITING && tcp->rank == 0) {
+        coll__report(tcp, index, bytes + COLL__CONTROL_TEXT);
     }
 }
 
@@ -377,6 +397,7 @@ static void coll__tcp_free(coll__tcp *tcp)
     free(tcp->active.streams);
     free(tcp->controls);
     free(tcp->presence);
+    free(tcp->reports);
     free(tcp->greetings);
     free(tcp);
 }
@@ -419,6 +440,7 @@ static coll__tcp *coll__tcp_new(const coll__settings *settings, const coll__log 
     tcp->active.streams = (coll__stream **)coll__allocate(streams * sizeof *tcp->active.streams);
     tcp->controls = (coll__control_line *)coll__allocate((c->rank == 0 ? size : 1) * sizeof *tcp->controls);
     tcp->presence = (unsigned char *)coll__allocate(size);
+    tcp->reports = (unsigned char *)coll__allocate((c->rank == 0 ? size : 1) * COLL_HEAD_LENGTH);
     tcp->greetings = (coll__greeting *)coll__allocate((size_t)tcp->greeting_room * sizeof *tcp->greetings);
     for (size_t i = 0; tcp->streams && i < streams; i++) {
         coll__stream *s = &tcp->streams[i];
@@ -429,7 +451,8 @@ static coll__tcp *coll__tcp_new(const coll__settings *settings, const coll__log 
         s->in.end = &s->in.first;
     }
     for (size_t i = 0; tcp->controls && i < (c->rank == 0 ? size : 1); i++) tcp->controls[i].fd = -1;
-    if (tcp->places && tcp->streams && tcp->active.streams && tcp->controls && tcp->presence && tcp->greetings) return tcp;
+    if (tcp->places && tcp->streams && tcp->active.streams && tcp->controls && tcp->presence && tcp->reports
+        && tcp->greetings) return tcp;
     coll__tcp_free(tcp);
     return NULL;
 }

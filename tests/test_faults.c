@@ -1,0 +1,714 @@
+/* test_faults.c - ranks that do not come, are not who they should be, or die: the others say so, by name and in time.
+ *
+ *     test_faults [WORLD,...] [PART,...]                WORLD: tcp-poll, tcp-uring
+ *                                                       PART: start, strangers, dead
+ *
+ * Every case runs in a process of its own with a time limit, so a hang or a crash is one failure with a name and the cases
+ * behind it still run.  In the parts about the start, ranks are threads of that process; those that are killed are processes,
+ * which report in shared memory.
+ */
+#define COLL_IMPLEMENTATION
+#include "../coll.h"
+
+#include "check.h"
+#include "support.h"
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+
+enum { RANKS_MOST = 5, CASE_SECONDS = 20, RANK_SECONDS = 9, LINES_MOST = 64, LARGE = 1 << 20 };
+
+/* ---- >>cases ---- */
+
+static const char *world = "none";                /* in which the case runs                                   */
+static char case_name[160];
+static const char *case_step = "";                /* where in the case, for the report of a hang              */
+
+/* What the process of a case and its ranks tell. */
+typedef struct report {
+    coll_status status, later;                    /* of the call that had to fail, and of those behind it     */
+    int         reached;                          /* how far this rank came; see the parts                    */
+    int64_t     known_ms, later_ms, free_ms;      /* since the death; how long the rest took                  */
+    char        sentence[512], after[512];
+} report;
+
+typedef struct board {
+    int     passed, failed;
+    int64_t death_ms;
+    report  ranks[RANKS_MOST];
+} board;
+
+static board *shared;
+
+static void report_hang(void) { fprintf(stderr, "failed: %s: hangs, at: %s\n", case_name, case_step); }
+
+/* Run body(arg) in a process of its own. */
+static void run_case(void (*body)(const void *arg), const void *arg, const char *name)
+{
+    int status = 0;
+
+    snprintf(case_name, sizeof case_name, "%s, %s", world, name);
+    fflush(NULL);
+    memset(shared, 0, sizeof *shared);
+    const pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        check__passed = check__failed = 0;
+        support_limit(CASE_SECONDS, report_hang);
+        body(arg);
+        shared->passed = check__passed;
+        shared->failed = check__failed;
+        exit(0);
+    }
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0, "%s: its process ended with %s %d", case_name,
+          WIFSIGNALED(status) ? "signal" : "status", WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    check__passed += shared->passed;
+    check__failed += shared->failed;
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Does the sentence speak of this rank, behind the "rank 1 of 3: " with which it begins? */
+static bool names_rank(const char *sentence, int rank)
+{
+    const char *at = strchr(sentence, ':');
+    char name[24];
+
+    snprintf(name, sizeof name, "rank %d", rank);
+    while (at && (at = strstr(at, name)) != NULL) {
+        at += strlen(name);
+        if (*at < '0' || *at > '9') return true;
+    }
+    return false;
+}
+
+/* ---- >>start: ranks are threads that call coll_init ---- */
+
+/* What has been said on the log. */
+typedef struct journal {
+    pthread_mutex_t lock;
+    pthread_cond_t  grown;
+    int             count;
+    char            lines[LINES_MOST][256];
+} journal;
+
+static void journal_line(void *context, coll_log_level level, const char *line)
+{
+    journal *j = context;
+
+    (void)level;
+    pthread_mutex_lock(&j->lock);
+    if (j->count < LINES_MOST) snprintf(j->lines[j->count++], sizeof j->lines[0], "%s", line);
+    pthread_cond_broadcast(&j->grown);
+    pthread_mutex_unlock(&j->lock);
+}
+
+static void journal_await(journal *j, int count)
+{
+    pthread_mutex_lock(&j->lock);
+    while (j->count < count) pthread_cond_wait(&j->grown, &j->lock);
+    pthread_mutex_unlock(&j->lock);
+}
+
+/* How many lines hold this text? */
+static int journal_count(journal *j, const char *text)
+{
+    int found = 0;
+
+    pthread_mutex_lock(&j->lock);
+    for (int i = 0; i < j->count; i++) found += strstr(j->lines[i], text) != NULL;
+    pthread_mutex_unlock(&j->lock);
+    return found;
+}
+
+typedef struct guest {
+    pthread_t   thread;
+    coll_config config;
+    coll_comm  *comm;
+    coll_status status;
+    int64_t     took_ms;
+    char        sentence[320];
+    journal    *journal;
+    bool        uses;                             /* once it is in, it takes part in an allreduce             */
+    bool        is_good;
+} guest;
+
+static void *guest_main(void *at)
+{
+    guest *g = at;
+    const int64_t began = now_ms();
+    int32_t n = 1;
+
+    g->status = coll_init(&g->comm, &g->config);
+    g->took_ms = now_ms() - began;
+    snprintf(g->sentence, sizeof g->sentence, "%s", coll_error(NULL));
+    if (g->status == COLL_OK && g->uses)
+        g->is_good = coll_allreduce(g->comm, &n, &n, 1, COLL_I32, COLL_SUM) == COLL_OK && n == g->config.size;
+    coll_free(g->comm);
+    return NULL;
+}
+
+/* Start a rank. */
+static void guest_start(guest *g, int rank, int size, const char *address, int timeout_ms)
+{
+    g->config.rank = rank;
+    g->config.size = size;
+    g->config.address = address;
+    g->config.start_timeout_ms = timeout_ms;
+    g->config.io = !strcmp(world, "tcp-uring") ? "uring" : "poll";
+    if (g->journal) {
+        g->config.log = journal_line;
+        g->config.log_context = g->journal;
+    }
+    g->uses = true;
+    CHECK(pthread_create(&g->thread, NULL, guest_main, g) == 0, "%s: no thread", case_name);
+}
+
+static void guest_join(guest *g) { pthread_join(g->thread, NULL); }
+
+static void expect_failure(const guest *g, coll_status status, const char *word, const char *other, int most_ms)
+{
+    CHECK(g->status == status && g->comm == NULL && strstr(g->sentence, word) && strstr(g->sentence, other),
+          "%s: rank %d: status %d (%d is expected), \"%s\" (with \"%s\" and \"%s\")", case_name, g->config.rank, (int)g->status,
+          (int)status, g->sentence, word, other);
+    CHECK(g->took_ms <= most_ms, "%s: rank %d took %d ms", case_name, g->config.rank, (int)g->took_ms);
+}
+
+static void expect_success(const guest *g)
+{
+    CHECK(g->status == COLL_OK && g->is_good, "%s: rank %d: status %d, allreduce %s: %s", case_name, g->config.rank, (int)g->status,
+          g->is_good ? "right" : "wrong", g->sentence);
+}
+
+static void port_in_use_case(const void *arg)
+{
+    char address[64];
+    const int port = support_reserve_port(address, sizeof address);
+    guest zero = { 0 };
+
+    (void)arg;
+    CHECK(listen(port, 8) == 0, "%s: listen", case_name);
+    guest_start(&zero, 0, 2, address, 2000);
+    guest_join(&zero);
+    expect_failure(&zero, COLL_ERR_SYSTEM, address, "use", 1000);
+    close(port);
+}
+
+static void no_such_host_case(const void *arg)
+{
+    static const char host[] = "no-such-host.invalid:5000";
+    guest zero = { 0 }, one = { 0 };
+
+    (void)arg;
+    case_step = "rank 0";
+    guest_start(&zero, 0, 2, host, 300);
+    guest_join(&zero);
+    CHECK(zero.status == COLL_ERR_ARGUMENT || zero.status == COLL_ERR_SYSTEM, "%s: rank 0 has %d", case_name, (int)zero.status);
+    expect_failure(&zero, zero.status, host, "rank 0", 10000);
+    case_step = "rank 1";
+    guest_start(&one, 1, 2, host, 300);
+    guest_join(&one);
+    CHECK(one.status < 0, "%s: rank 1 has %d", case_name, (int)one.status);
+    expect_failure(&one, one.status, host, "rank 1", 10000);
+    CHECK(strlen(one.sentence) > strlen(host) + 30, "%s: no reason in \"%s\"", case_name, one.sentence);
+}
+
+static void missing_rank_case(const void *arg)
+{
+    const int missing = *(const int *)arg;
+    guest guests[4] = { { 0 } };
+    char address[64], word[24];
+    const int port = support_reserve_port(address, sizeof address);
+
+    snprintf(word, sizeof word, ": %d", missing);
+    for (int i = 0; i < 4; i++)
+        if (i != missing) guest_start(&guests[i], i, 4, address, 500);
+    for (int i = 0; i < 4; i++)
+        if (i != missing) guest_join(&guests[i]);
+    for (int i = 0; i < 4; i++) {
+        if (i == missing) continue;
+        if (missing == 0) expect_failure(&guests[i], COLL_ERR_TIMEOUT, address, "refused", 1500);
+        else expect_failure(&guests[i], COLL_ERR_TIMEOUT, word, "come", 1500);
+    }
+    close(port);
+}
+
+static void same_rank_case(const void *arg)
+{
+    journal said = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, { "" } };
+    guest zero = { .journal = &said }, one = { 0 }, another = { 0 }, two = { 0 };
+    char address[64];
+    const int port = support_reserve_port(address, sizeof address);
+
+    (void)arg;
+    guest_start(&zero, 0, 3, address, 10000);
+    guest_start(&one, 1, 3, address, 10000);
+    guest_start(&another, 1, 3, address, 10000);
+    case_step = "one of two is turned away";
+    journal_await(&said, 1);
+    guest_start(&two, 2, 3, address, 10000);
+    guest_join(&zero);
+    guest_join(&one);
+    guest_join(&another);
+    guest_join(&two);
+    expect_success(&zero);
+    expect_success(&two);
+    CHECK((one.status == COLL_OK) != (another.status == COLL_OK), "%s: the two have %d and %d", case_name, (int)one.status, (int)another.status);
+    expect_success(one.status == COLL_OK ? &one : &another);
+    guest *const late = one.status == COLL_OK ? &another : &one;
+    expect_failure(late, late->status, "same rank", address, 10000);
+    CHECK(said.count == 1 && journal_count(&said, "same rank") == 1, "%s: %d lines, the first \"%s\"", case_name, said.count, said.lines[0]);
+    close(port);
+}
+
+static void two_zeros_case(const void *arg)
+{
+    guest zero = { 0 }, other = { 0 }, one = { 0 };
+    journal said = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, { "" } };
+    char address[64];
+    const int port = support_reserve_port(address, sizeof address);
+
+    (void)arg;
+    zero.journal = &said;
+    zero.config.log_level = COLL_LOG_INFO;
+    guest_start(&zero, 0, 2, address, 10000);
+    one.config.world = "the other job";           /* its refusal shows that rank 0 listens                    */
+    guest_start(&one, 1, 2, address, 10000);
+    guest_join(&one);
+    guest_start(&other, 0, 2, address, 10000);
+    guest_join(&other);
+    expect_failure(&other, COLL_ERR_SYSTEM, address, "use", 2000);
+    one = (guest){ 0 };
+    guest_start(&one, 1, 2, address, 10000);
+    guest_join(&one);
+    guest_join(&zero);
+    expect_success(&one);
+    expect_success(&zero);
+    close(port);
+}
+
+/* A rank of another world is turned away, and the right one still gets in. */
+static void other_world_case(const void *arg)
+{
+    const bool by_size = arg != NULL;
+    journal said = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, { "" } };
+    guest zero = { .journal = &said }, wrong = { 0 }, right = { 0 };
+    char address[64];
+    const int port = support_reserve_port(address, sizeof address);
+
+    zero.config.world = right.config.world = "blue";
+    wrong.config.world = by_size ? "blue" : "green";
+    guest_start(&zero, 0, 2, address, 10000);
+    guest_start(&wrong, 1, by_size ? 3 : 2, address, 10000);
+    case_step = "the wrong one is turned away";
+    guest_join(&wrong);
+    expect_failure(&wrong, wrong.status, address, by_size ? "number of ranks" : "COLL_WORLD", 3000);
+    CHECK(wrong.status == COLL_ERR_PROTOCOL || wrong.status == COLL_ERR_MISMATCH || wrong.status == COLL_ERR_ARGUMENT, "%s: it has %d", case_name,
+          (int)wrong.status);
+    case_step = "the right one";
+    guest_start(&right, 1, 2, address, 10000);
+    guest_join(&right);
+    guest_join(&zero);
+    expect_success(&zero);
+    expect_success(&right);
+    CHECK(said.count == 1 && journal_count(&said, "turned away") == 1, "%s: %d lines, the first \"%s\"", case_name, said.count, said.lines[0]);
+    close(port);
+}
+
+/* torchrun's names, and nothing else, in two processes. */
+static void torchrun_case(const void *arg)
+{
+    char address[64], number[80];
+    const int port = support_reserve_port(address, sizeof address);
+    pid_t pids[2];
+    int status;
+
+    (void)arg;
+    snprintf(number, sizeof number, "MASTER_PORT=%s", strchr(address, ':') + 1);
+    for (int rank = 0; rank < 2; rank++) {
+        if ((pids[rank] = fork()) != 0) continue;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        coll_comm *comm = NULL;
+        int32_t n = rank + 1;
+        clearenv();
+        putenv(rank ? "RANK=1" : "RANK=0");
+        putenv("WORLD_SIZE=2");
+        putenv("MASTER_ADDR=127.0.0.1");
+        putenv(number);
+        putenv("COLL_START_TIMEOUT_MS=10000");
+        putenv(!strcmp(world, "tcp-uring") ? "COLL_IO=uring" : "COLL_IO=poll");
+        shared->ranks[rank].status = coll_init(&comm, NULL);
+        snprintf(shared->ranks[rank].sentence, sizeof shared->ranks[rank].sentence, "%s", coll_error(NULL));
+        if (comm && coll_size(comm) == 2 && coll_rank(comm) == rank && coll_allreduce(comm, &n, &n, 1, COLL_I32, COLL_SUM) == COLL_OK && n == 3)
+            shared->ranks[rank].reached = 1;
+        coll_free(comm);
+        _exit(0);
+    }
+    for (int rank = 0; rank < 2; rank++) {
+        CHECK(waitpid(pids[rank], &status, 0) == pids[rank] && status == 0 && shared->ranks[rank].reached == 1, "%s: rank %d: %d: %s", case_name, rank,
+              (int)shared->ranks[rank].status, shared->ranks[rank].sentence);
+    }
+    close(port);
+}
+
+/* ---- >>strangers at rank 0's port ---- */
+
+typedef enum manner { SAYS, SAYS_LITTLE, SAYS_NOTHING, RESETS } manner;
+
+enum { HELLO = 128 };                             /* bytes that a rank says first                             */
+
+typedef struct stranger {
+    const char *name;
+    manner      manner;
+    const char *bytes;
+    size_t      length;
+    const char *word;                             /* in its line on the log; NULL: none is due                */
+} stranger;
+
+#define HELLO_MAGIC "\x89" "COLL\r\n\x1a"
+#define HELLO_START HELLO_MAGIC "\1\0\0\0\4\3\2\1"
+
+static const char http[] =
+    "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: a-scanner/1.0 (that looks at every port it can find)\r\nAccept: text/html, */*\r\n"
+    "Accept-Encoding: gzip\r\nConnection: close\r\n\r\n";
+
+static const stranger strangers[] = {
+    { "an HTTP request", SAYS, http, sizeof http - 1, "does not speak" },
+    { "noise", SAYS, NULL, 1000, "does not speak" },
+    { "a wrong magic", SAYS, "\x89" "COLL\r\n\x1b", 8, "does not speak" },
+    { "another version", SAYS, HELLO_MAGIC "\2", 9, "version" },
+    { "another byte order", SAYS, HELLO_MAGIC "\1\0\0\0\1\2\3\4", 16, "byte order" },
+    { "another size", SAYS, HELLO_START, 16, "number of ranks" },
+    { "nothing, and waits", SAYS_NOTHING, "", 0, "did not say who" },
+    { "half a hello, and waits", SAYS_LITTLE, HELLO_START, 16, "did not say who" },
+    { "half a hello, and hangs up", RESETS, HELLO_START, 16, NULL },
+    { "nothing, and hangs up", RESETS, "", 0, NULL },
+};
+enum { STRANGER_COUNT = sizeof strangers / sizeof *strangers };
+
+/* Connect to rank 0 as soon as it listens. */
+static int knock(const char *address)
+{
+    struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                              .sin_port = htons((uint16_t)atoi(strchr(address, ':') + 1)) };
+
+    for (;;) {
+        const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (!connect(fd, (struct sockaddr *)&to, sizeof to)) return fd;
+        close(fd);
+        sched_yield();
+    }
+}
+
+/* Does it come as announced?  Returns the socket when it stays. */
+static int stranger_comes(const stranger *s, const char *address)
+{
+    const struct linger at_once = { 1, 0 };
+    char bytes[1024] = { 0 };
+    uint64_t random = support_seed();
+    const int fd = knock(address);
+    size_t length = s->manner == SAYS && s->length < HELLO ? HELLO : s->length;
+
+    if (s->bytes) memcpy(bytes, s->bytes, s->length);
+    else for (size_t i = 0; i < s->length; i++) bytes[i] = (char)support_random(&random);
+    if (length > 0) CHECK(send(fd, bytes, length, MSG_NOSIGNAL) == (ssize_t)length, "%s: %s cannot be said", case_name, s->name);
+    if (s->manner != RESETS) return fd;
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    close(fd);
+    return -1;
+}
+
+static void strangers_case(const void *arg)
+{
+    journal said = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, { "" } };
+    guest zero = { .journal = &said }, one = { 0 };
+    char address[64];
+    const int port = support_reserve_port(address, sizeof address);
+    int fds[STRANGER_COUNT], due = 0;
+
+    (void)arg;
+    guest_start(&zero, 0, 2, address, 15000);
+    case_step = "strangers";
+    for (int i = 0; i < STRANGER_COUNT; i++) {
+        fds[i] = stranger_comes(&strangers[i], address);
+        due += strangers[i].word != NULL;
+    }
+    case_step = "a line for each stranger";
+    journal_await(&said, due);
+    case_step = "the world";
+    guest_start(&one, 1, 2, address, 15000);
+    guest_join(&one);
+    guest_join(&zero);
+    expect_success(&zero);
+    expect_success(&one);
+    CHECK(said.count == due && journal_count(&said, "turned away a connection from 127.0.0.1:") == due, "%s: %d lines, %d are due; the last: %s",
+          case_name, said.count, due, said.count > 0 ? said.lines[said.count - 1] : "");
+    for (int i = 0; i < STRANGER_COUNT; i++) {
+        int alike = 0;
+        for (int k = 0; k < STRANGER_COUNT && strangers[i].word; k++) alike += strangers[k].word && !strcmp(strangers[i].word, strangers[k].word);
+        if (strangers[i].word)
+            CHECK(journal_count(&said, strangers[i].word) == alike, "%s: %s: %d lines say \"%s\", %d should", case_name, strangers[i].name,
+                  journal_count(&said, strangers[i].word), strangers[i].word, alike);
+        if (fds[i] >= 0) close(fds[i]);
+    }
+    close(port);
+}
+
+/* A stranger that says nothing is still there when the world forms, and more than the queue can hold come and go. */
+static void crowd_case(const void *arg)
+{
+    journal said = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, { "" } };
+    guest zero = { .journal = &said }, one = { 0 };
+    char address[64];
+    const int port = support_reserve_port(address, sizeof address);
+    int fds[200];
+
+    (void)arg;
+    guest_start(&zero, 0, 2, address, 15000);
+    case_step = "a silent crowd";
+    for (int i = 0; i < 200; i++) fds[i] = knock(address);
+    case_step = "the world, in the crowd";
+    for (int i = 8; i < 200; i++) close(fds[i]);
+    guest_start(&one, 1, 2, address, 15000);
+    guest_join(&one);
+    guest_join(&zero);
+    expect_success(&zero);
+    expect_success(&one);
+    for (int i = 0; i < 8; i++) close(fds[i]);
+    close(port);
+}
+
+/* ---- >>dead: ranks are processes, and one is killed ---- */
+
+typedef enum moment { BEFORE_ALL, BEFORE, DURING, IN_RECV, ZERO_IS_BUSY, ZERO_HAS_LEFT } moment;
+
+static const char *const moment_names[] = {
+    "before anything was sent", "before a collective", "in the middle of a large allreduce", "while the others receive from it",
+    "while one receives from it and rank 0 is elsewhere", "while one receives from it and rank 0 has left"
+};
+
+typedef struct death {
+    moment moment;
+    int    size, victim;
+    char   address[64];
+    int    ready[2], over[2];                     /* pipes: a byte for each rank that is there                */
+} death;
+
+static void pipe_put(const int *ends) { (void)!write(ends[1], "x", 1); }
+
+static void pipe_await(const int *ends, int count)
+{
+    char byte;
+    while (count > 0 && read(ends[0], &byte, 1) == 1) count--;
+}
+
+static void die(void)
+{
+    shared->death_ms = now_ms();
+    kill(getpid(), SIGKILL);
+    _exit(9);
+}
+
+/* Die when a part of a large allreduce is on the wire. */
+static void die_during(coll_comm *comm, float *x)
+{
+    uint64_t before = 0, sent = 0;
+    coll_request *r = NULL;
+
+    coll_traffic(comm, &before, NULL);
+    if (coll_iallreduce(comm, x, x, LARGE, COLL_F32, COLL_SUM, &r)) return;
+    while (coll_test(r) == COLL_PENDING) {
+        coll_traffic(comm, &sent, NULL);
+        if (sent > before + 100000) die();
+    }
+}
+
+static void victim_main(const death *d, coll_comm *comm, float *x)
+{
+    const int waiting = d->moment == IN_RECV ? d->size - 1 : 1;
+
+    if (d->moment == DURING) die_during(comm, x);
+    else if (d->moment == IN_RECV || d->moment == ZERO_IS_BUSY || d->moment == ZERO_HAS_LEFT) pipe_await(d->ready, waiting);
+    if (d->moment != DURING) die();
+}
+
+/* The call that must fail. */
+static coll_status survivor_call(const death *d, coll_comm *comm, float *x)
+{
+    coll_request *r = NULL;
+    coll_status status;
+
+    if (d->moment == BEFORE_ALL || d->moment == BEFORE) return coll_allreduce(comm, x, x, 4, COLL_F32, COLL_SUM);
+    if (d->moment == DURING) return coll_allreduce(comm, x, x, LARGE, COLL_F32, COLL_SUM);
+    status = coll_irecv(comm, x, 4, COLL_F32, d->victim, 3, &r);
+    pipe_put(d->ready);
+    if (status == COLL_OK) status = coll_wait(r);
+    coll_request_free(r);
+    return status;
+}
+
+static void survivor_main(const death *d, coll_comm **at, float *x, report *r)
+{
+    coll_comm *comm = *at;
+    int32_t n = 1;
+
+    if (d->moment == ZERO_IS_BUSY && coll_rank(comm) == 0) pipe_await(d->over, 1);
+    r->status = survivor_call(d, comm, x);
+    const int64_t known = now_ms();
+    r->known_ms = known - shared->death_ms;
+    if (d->moment == ZERO_IS_BUSY && coll_rank(comm) == 1) pipe_put(d->over);
+    snprintf(r->sentence, sizeof r->sentence, "%s", coll_error(comm));
+    r->later = coll_barrier(comm);
+    if (r->later == r->status) r->later = coll_allreduce(comm, &n, &n, 1, COLL_I32, COLL_SUM);
+    if (r->later == r->status) r->later = coll_recv(comm, &n, 1, COLL_I32, d->victim, 0);
+    r->later_ms = now_ms() - known;
+    snprintf(r->after, sizeof r->after, "%s", coll_error(comm));
+    const int64_t began = now_ms();
+    coll_free(comm);
+    *at = NULL;
+    r->free_ms = now_ms() - began;
+    r->reached = 1;
+}
+
+static void dying_rank(const death *d, int rank)
+{
+    const coll_config config = { .rank = rank, .size = d->size, .address = d->address, .start_timeout_ms = 10000,
+                                 .io = !strcmp(world, "tcp-uring") ? "uring" : "poll" };
+    report *r = &shared->ranks[rank];
+    float *x = support_need(calloc(LARGE, sizeof *x)), token = 0;
+    coll_comm *comm = NULL;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    signal(SIGALRM, SIG_DFL);                     /* which ends the process                                   */
+    alarm(RANK_SECONDS);
+    const coll_status joined = coll_init(&comm, &config);
+    snprintf(r->sentence, sizeof r->sentence, "%s", coll_error(NULL));
+    if (joined) _exit(2);
+    if (d->moment != BEFORE_ALL) (void)coll_barrier(comm);
+    if (d->moment == ZERO_IS_BUSY || d->moment == ZERO_HAS_LEFT) {        /* there is a stream for messages    */
+        if (rank == 1) (void)coll_send(comm, &token, 1, COLL_F32, d->victim, 1);
+        if (rank == d->victim) (void)coll_recv(comm, &token, 1, COLL_F32, 1, 1);
+    }
+    if (d->moment == ZERO_HAS_LEFT && rank == 0) {
+        coll_free(comm);
+        pipe_put(d->over);
+        _exit(0);
+    }
+    if (d->moment == ZERO_HAS_LEFT && rank == 1) pipe_await(d->over, 1);
+    if (rank == d->victim) victim_main(d, comm, x);
+    else survivor_main(d, &comm, x, r);
+    free(x);
+    _exit(rank == d->victim ? 3 : 0);
+}
+
+static void check_survivor(const death *d, int rank, int ended)
+{
+    const report *r = &shared->ranks[rank];
+
+    const bool is_over = WIFEXITED(ended) && WEXITSTATUS(ended) == 0 && r->reached == 1;
+
+    CHECK(is_over, "%s: rank %d %s, %#x: \"%s\"", case_name, rank, WIFSIGNALED(ended) && WTERMSIG(ended) == SIGALRM ? "hangs" : "has failed",
+          (unsigned)ended, r->sentence);
+    if (!is_over) return;
+    CHECK(r->status == COLL_ERR_PEER && names_rank(r->sentence, d->victim), "%s: rank %d has %d: \"%s\"", case_name, rank, (int)r->status, r->sentence);
+    CHECK(r->known_ms < 5000, "%s: rank %d knows after %d ms", case_name, rank, (int)r->known_ms);
+    CHECK(r->later == r->status && !strcmp(r->sentence, r->after) && r->later_ms < 500, "%s: rank %d: later calls have %d after %d ms: \"%s\"", case_name,
+          rank, (int)r->later, (int)r->later_ms, r->after);
+    CHECK(r->free_ms < 2500, "%s: rank %d: coll_free took %d ms", case_name, rank, (int)r->free_ms);
+}
+
+static int64_t slowest_ms;                        /* until a survivor knew                                    */
+
+static void death_case(const void *arg)
+{
+    death d = *(const death *)arg;
+    pid_t pids[RANKS_MOST];
+    int ended[RANKS_MOST];
+    const int port = support_reserve_port(d.address, sizeof d.address);
+
+    CHECK(pipe(d.ready) == 0 && pipe(d.over) == 0, "%s: pipe", case_name);
+    for (int i = 0; i < d.size; i++)
+        if ((pids[i] = fork()) == 0) dying_rank(&d, i);
+    case_step = "the ranks, which have a time limit of their own";
+    for (int i = 0; i < d.size; i++) CHECK(waitpid(pids[i], &ended[i], 0) == pids[i], "%s: waitpid", case_name);
+    CHECK(WIFSIGNALED(ended[d.victim]) && WTERMSIG(ended[d.victim]) == SIGKILL && shared->death_ms, "%s: the victim ended with %#x", case_name,
+          (unsigned)ended[d.victim]);
+    for (int i = d.moment == ZERO_HAS_LEFT ? 1 : 0; i < d.size; i++)
+        if (i != d.victim) check_survivor(&d, i, ended[i]);
+    close(port);
+}
+
+static void run_death(moment when, int size, int victim)
+{
+    death d = { .moment = when, .size = size, .victim = victim };
+    char name[120];
+
+    snprintf(name, sizeof name, "rank %d of %d dies %s", victim, size, moment_names[when]);
+    run_case(death_case, &d, name);
+    for (int i = 0; i < size; i++)
+        if (shared->ranks[i].status == COLL_ERR_PEER && shared->ranks[i].known_ms > slowest_ms) slowest_ms = shared->ranks[i].known_ms;
+}
+
+static void run_deaths(void)
+{
+    static const int sizes[] = { 2, 3, RANKS_MOST };
+
+    for (int i = 0; i < 3; i++)
+        for (int victim = 0; victim < sizes[i]; victim += victim == 1 && sizes[i] > 3 ? sizes[i] - 2 : 1)
+            for (moment m = BEFORE_ALL; m <= IN_RECV; m++) run_death(m, sizes[i], victim);
+    run_death(ZERO_IS_BUSY, 3, 2);
+    run_death(ZERO_HAS_LEFT, 3, 2);
+    printf("%s: the slowest survivor knew after %d ms\n", world, (int)slowest_ms);
+}
+
+/* ---- >>all of it ---- */
+
+static void run_here(const char *parts)
+{
+    static const int ranks[] = { 0, 1, 2, 3 };
+    char name[64];
+
+    if (support_listed(parts, "start")) {
+        run_case(port_in_use_case, NULL, "a port in use");
+        run_case(no_such_host_case, NULL, "no such host");
+        for (int i = 0; i < 4; i++) {
+            snprintf(name, sizeof name, "rank %d of 4 does not come", i);
+            run_case(missing_rank_case, &ranks[i], name);
+        }
+        run_case(same_rank_case, NULL, "two ranks 1");
+        run_case(two_zeros_case, NULL, "two ranks 0");
+        run_case(other_world_case, NULL, "another COLL_WORLD");
+        run_case(other_world_case, "by size", "another size");
+        run_case(torchrun_case, NULL, "torchrun's names");
+    }
+    if (support_listed(parts, "strangers")) {
+        run_case(crowd_case, NULL, "a crowd");
+        run_case(strangers_case, NULL, "strangers");
+    }
+    if (support_listed(parts, "dead")) run_deaths();
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const worlds[] = { "tcp-poll", "tcp-uring" };
+    const char *list = argc > 1 ? argv[1] : NULL, *parts = argc > 2 ? argv[2] : NULL;
+
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED) return perror("mmap"), 1;
+    for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
+        if (!support_listed(list, worlds[i])) continue;
+        const char *refusal = support_refusal(worlds[i]);
+        if (refusal) printf("%s: skipped: %s\n", worlds[i], refusal);
+        world = worlds[i];
+        slowest_ms = 0;
+        if (!refusal) run_here(parts);
+    }
+    return CHECK_DONE();
+}
