@@ -25,13 +25,14 @@
  * with the same kind, count, type, op and root; ranks that disagree get COLL_ERR_MISMATCH and a sentence that names both
  * calls.  Messages (coll_send, coll_recv, coll_sendrecv) are outside that order and are matched by (source, tag).
  *
- * Threads.  One thread at a time per communicator; a second one gets COLL_ERR_ARGUMENT.  Different communicators may be
+ * Threads.  One thread at a time per communicator; a second one gets COLL_ERR_ARGUMENT, with its sentence in
+ * coll_error(NULL).  Different communicators may be
  * used from different threads at once.  A communicator is not usable in a forked child (COLL_ERR_FORKED).
  *
  * Buffers.  Counts are elements and may be 0 (the pointers may then be NULL).  Any alignment that the type allows is fine.
- * In place: send == recv, or COLL_IN_PLACE for send; allgather also send == recv + rank * count; reduce_scatter also recv ==
- * send + rank * recv_count, and with send == recv the result is left at the start.  Any other overlap of send and recv is an
- * error.  Buffers that a rank's role does not use may be NULL.  Inputs are never written unless in place; nothing outside
+ * In place: send == recv, or COLL_IN_PLACE for send.  For allgather in place is send == recv + rank * count; for
+ * reduce_scatter recv == send + rank * recv_count, or send == recv, which leaves the result at the start.  Any other overlap
+ * of send and recv is an error.  Buffers that a rank's role does not use may be NULL.  Inputs are never written unless in place; nothing outside
  * the result is ever written.
  *
  * Numbers.  Integers wrap.  COLL_AVG is the sum, divided afterwards: integers sum in a wider type and truncate toward zero.
@@ -39,7 +40,8 @@
  * as the one canonical quiet NaN of its type; -0 is less than +0 for MIN and MAX; overflow becomes infinity.  The order of
  * additions is fixed by the rank numbers alone (a pairwise tree), so the result has the same bits on every rank, in every
  * run, and also for every message size, on threads and over TCP.  With a wire type (coll_allreduce_mixed, coll_call.wire)
- * each input is rounded to the wire type once, the sum is rounded to it once, and every element of recv is such a value.
+ * each input is rounded to the wire type once, the sum is rounded to it once, and every element of recv is such a value; it
+ * halves the bytes of an algorithm, not the latency, and may tip the choice of the algorithm (coll_explain tells).
  *
  * Waiting.  A blocking call returns when this rank's part is done.  coll_i... calls return at once with a request; its
  * buffers stay untouched until coll_wait or a coll_test says so.  Operations of one communicator are carried out in the

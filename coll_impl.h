@@ -353,7 +353,7 @@ COLL_API coll_status coll_start(coll_comm *comm, const coll_call *call, coll_req
     if (!call || !out) return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call or out is NULL"));
     if (comm->failure.status != COLL_OK) return coll__leave(comm, comm->failure.status);
     coll_request *r = (coll_request *)coll__allocate(sizeof *r);
-    if (!r) return coll__leave(comm, coll__explain_error(comm, call, COLL_ERR_ARGUMENT, "no memory for a request"));
+    if (!r) return coll__leave(comm, coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for a request"));
     r->call = *call;
     status = coll__check(comm, &r->call, &r->codec);
     if (status < 0) {

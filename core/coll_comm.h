@@ -137,7 +137,7 @@ static void coll__head_describe(const unsigned char *head, char *text, size_t ro
     const coll_type type = (coll_type)coll__get32(head + 16), wire = head[14];
 
     coll__print(text, room, "%s", coll_kind_name(kind));
-    if (coll__get32(head + 8)) coll__append(text, room, " #%u", (unsigned)coll__get32(head + 8));
+    if (coll__get32(head + 8) && !coll__kind_is_message(kind)) coll__append(text, room, " #%u", (unsigned)coll__get32(head + 8));
     if (kind == COLL_BARRIER) return;
     coll__append(text, room, " of %llu x %s", (unsigned long long)coll__get64(head + 24), coll_type_name(type));
     if (coll__kind_reduces(kind) && wire != type) coll__append(text, room, " over %s", coll_type_name(wire));

@@ -63,6 +63,7 @@ static coll_status coll__settle_rank(coll__settings *s)
     const struct coll__launcher *found = NULL;
 
     s->source = "the configuration";
+    if (c->size == 0 && c->rank != 0) return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d without a size", c->rank);
     for (size_t i = 0; c->size == 0 && i < sizeof coll__launchers / sizeof *coll__launchers; i++) {
         const struct coll__launcher *l = &coll__launchers[i];
         int rank = 0, size = 0;

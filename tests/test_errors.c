@@ -17,218 +17,10 @@
 #include <sys/wait.h>
 #include <time.h>
 
-enum { RANKS_MOST = 5, COUNT_MOST = 1 << 17, CASE_SECONDS = 30, MISMATCH_SECONDS = 6, MISMATCH_MS = 3000, FREE_MS = 2500, AT_ONCE_MS = 500 };
+enum { RANKS_MOST = 5, COUNT_MOST = 1 << 17, CASE_SECONDS = 30, MISMATCH_SECONDS = 6, MISMATCH_MS = 3000, FREE_MS = 2500,
+       AT_ONCE_MS = 500 };
 
-/* ---- >>cases ---- */
-
-static const char *world = "none";                /* in which the case runs                                   */
-static char case_name[160];
-static const char *case_step = "";                /* where in the case, for the report of a hang              */
-static struct { int passed, failed; } *tally;     /* of a case, in memory shared with its process             */
-
-static void report_hang(void) { fprintf(stderr, "failed: %s: hangs, at: %s\n", case_name, case_step); }
-
-/* Run body(arg) in a process of its own. */
-static void run_case_within(unsigned seconds, void (*body)(const void *arg), const void *arg, const char *name)
-{
-    int status = 0;
-
-    snprintf(case_name, sizeof case_name, "%s, %s", world, name);
-    fflush(NULL);
-    tally->passed = tally->failed = 0;
-    const pid_t child = fork();
-    if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        check__passed = check__failed = 0;
-        support_limit(seconds, report_hang);
-        body(arg);
-        tally->passed = check__passed;
-        tally->failed = check__failed;
-        exit(0);
-    }
-    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0, "%s: its process ended with %s %d", case_name,
-          WIFSIGNALED(status) ? "signal" : "status", WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-    check__passed += tally->passed;
-    check__failed += tally->failed;
-}
-
-static void run_case(void (*body)(const void *arg), const void *arg, const char *name) { run_case_within(CASE_SECONDS, body, arg, name); }
-
-static int64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
-/* A number that threads raise and wait for. */
-typedef struct event {
-    pthread_mutex_t lock;
-    pthread_cond_t  raised;
-    int             count;
-} event;
-
-#define EVENT_INIT { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0 }
-
-static void event_raise(event *e)
-{
-    pthread_mutex_lock(&e->lock);
-    e->count++;
-    pthread_cond_broadcast(&e->raised);
-    pthread_mutex_unlock(&e->lock);
-}
-
-static void event_await(event *e, int count)
-{
-    pthread_mutex_lock(&e->lock);
-    while (e->count < count) pthread_cond_wait(&e->raised, &e->lock);
-    pthread_mutex_unlock(&e->lock);
-}
-
-/* Does the sentence hold all these words?  NULL ends them. */
-static bool says(const char *sentence, const char *const *words, int count)
-{
-    for (int i = 0; i < count && words[i]; i++)
-        if (!strstr(sentence, words[i])) return false;
-    return true;
-}
-
-/* Does the sentence speak of this rank, behind the "rank 1 of 3: " with which every sentence begins? */
-static bool names_rank(const char *sentence, int rank)
-{
-    const char *at = strchr(sentence, ':');
-    char name[24];
-
-    snprintf(name, sizeof name, "rank %d", rank);
-    while (at && (at = strstr(at, name)) != NULL) {
-        at += strlen(name);
-        if (*at < '0' || *at > '9') return true;
-    }
-    return false;
-}
-
-/* ---- >>worlds: like those of support.h, but their ranks may leave when they like ---- */
-
-typedef struct member {
-    pthread_t   thread;
-    coll_config config;
-    coll_comm  *comm;                             /* a worker that frees it sets it to NULL                   */
-    coll_status joined;
-    char        sentence[320];
-    void      (*worker)(coll_comm **comm, void *arg);
-    void       *arg;
-} member;
-
-static void *member_join(void *at)
-{
-    member *m = at;
-
-    m->joined = coll_init(&m->comm, &m->config);
-    snprintf(m->sentence, sizeof m->sentence, "%s", coll_error(NULL));
-    return NULL;
-}
-
-static void *member_work(void *at)
-{
-    member *m = at;
-
-    m->worker(&m->comm, m->arg);
-    coll_free(m->comm);
-    return NULL;
-}
-
-/* Open a world of `size`; false when there is none, which counts as a failure. */
-static bool open_world(int size, const coll_config *base, member *members)
-{
-    coll_comm *comms[RANKS_MOST] = { 0 };
-    char address[64] = "";
-    const bool is_threads = !strcmp(world, "threads");
-    bool is_good = true;
-
-    for (int i = 0; i < size; i++) members[i] = (member){ .config = base ? *base : (coll_config){ 0 } };
-    if (is_threads) {
-        const coll_status status = coll_init_threads(size, comms, &members[0].config);
-        CHECK(status == COLL_OK, "%s: coll_init_threads: %s", case_name, coll_error(NULL));
-        for (int i = 0; i < size; i++) members[i].comm = comms[i];
-        return status == COLL_OK;
-    }
-    const int port = support_reserve_port(address, sizeof address);
-    for (int i = 0; i < size; i++) {
-        coll_config *c = &members[i].config;
-        c->rank = i;
-        c->size = size;
-        c->address = address;
-        c->io = !strcmp(world, "tcp-uring") ? "uring" : "poll";
-        pthread_create(&members[i].thread, NULL, member_join, &members[i]);
-    }
-    for (int i = 0; i < size; i++) pthread_join(members[i].thread, NULL);
-    for (int i = 0; i < size; i++) {
-        CHECK(members[i].joined == COLL_OK, "%s: coll_init of rank %d: %s", case_name, i, members[i].sentence);
-        if (members[i].joined != COLL_OK) is_good = false;
-    }
-    if (port >= 0) close(port);
-    for (int i = 0; i < size && !is_good; i++) coll_free(members[i].comm);
-    return is_good;
-}
-
-/* Run a worker on every rank, each a thread, and free what the workers have left. */
-static void work_and_close(int size, member *members, void (*worker)(coll_comm **comm, void *arg), void *arg)
-{
-    for (int i = 0; i < size; i++) {
-        members[i].worker = worker;
-        members[i].arg = arg;
-        CHECK(pthread_create(&members[i].thread, NULL, member_work, &members[i]) == 0, "%s: no thread", case_name);
-    }
-    for (int i = 0; i < size; i++) pthread_join(members[i].thread, NULL);
-}
-
-static void run_world(int size, const coll_config *base, void (*worker)(coll_comm **comm, void *arg), void *arg)
-{
-    member members[RANKS_MOST];
-
-    if (open_world(size, base, members)) work_and_close(size, members, worker, arg);
-}
-
-/* All ranks call this: does the communicator work? */
-static void check_works(coll_comm *comm, const char *after)
-{
-    const int size = coll_size(comm);
-    int32_t x = coll_rank(comm) + 1;
-    const coll_status status = coll_allreduce(comm, &x, &x, 1, COLL_I32, COLL_SUM);
-
-    CHECK(status == COLL_OK && x == size * (size + 1) / 2, "%s: rank %d, after %s: allreduce gives %d (%s), status %d: %s",
-          case_name, coll_rank(comm), after, x, "the sum of the ranks is expected", (int)status, coll_error(comm));
-}
-
-/* The communicator has ended with `status`: every later call says so at once. */
-static void check_ended(coll_comm *comm, coll_status status, const char *after)
-{
-    const int64_t began = now_ms();
-    char before[512];
-    int32_t x = 1;
-    coll_request *r = NULL;
-
-    snprintf(before, sizeof before, "%s", coll_error(comm));
-    CHECK(coll_barrier(comm) == status && coll_allreduce(comm, &x, &x, 1, COLL_I32, COLL_SUM) == status &&
-          coll_send(comm, &x, 1, COLL_I32, 0, 0) == status && coll_recv(comm, &x, 1, COLL_I32, 0, 0) == status &&
-          coll_ibarrier(comm, &r) == status && r == NULL && coll_progress(comm) == status,
-          "%s: rank %d, after %s: later calls do not all return %d", case_name, coll_rank(comm), after, (int)status);
-    CHECK(!strcmp(before, coll_error(comm)), "%s: rank %d, after %s: the sentence \"%s\" has become \"%s\"", case_name,
-          coll_rank(comm), after, before, coll_error(comm));
-    CHECK(now_ms() - began < AT_ONCE_MS, "%s: rank %d, after %s: later calls took %d ms", case_name, coll_rank(comm), after,
-          (int)(now_ms() - began));
-}
-
-static void timed_free(coll_comm **comm, const char *after)
-{
-    const int64_t began = now_ms();
-    const int rank = coll_rank(*comm);
-    const coll_status status = coll_free(*comm);
-
-    *comm = NULL;
-    CHECK(status == COLL_OK && now_ms() - began < FREE_MS, "%s: rank %d, after %s: coll_free gives %d after %d ms", case_name,
-          rank, after, (int)status, (int)(now_ms() - began));
-}
+#include "cases.h"
 
 /* ---- >>arguments ---- */
 
@@ -253,12 +45,14 @@ static const wrong wrongs[] = {
     { "send to rank -1", { .kind = COLL_SEND, .send = x, FOUR, .root = -1 }, ARGUMENT, { "-1" } },
     { "recv from rank 3 of 3", { .kind = COLL_RECV, .recv = y, FOUR, .root = 3 }, ARGUMENT, { "3 is not" } },
     { "recv from rank -7", { .kind = COLL_RECV, .recv = y, FOUR, .root = -7 }, ARGUMENT, { "-7" } },
-    { "sendrecv to rank 99", { .kind = COLL_SENDRECV, .send = x, .recv = y, FOUR, .recv_count = 4, .root = 99 }, ARGUMENT, { "99" } },
+    { "sendrecv to rank 99", { .kind = COLL_SENDRECV, .send = x, .recv = y, FOUR, .recv_count = 4, .root = 99 }, ARGUMENT,
+     { "99" } },
     { "sendrecv from rank -2", { .kind = COLL_SENDRECV, .send = x, .recv = y, FOUR, .recv_count = 4, .source = -2 }, ARGUMENT,
       { "source", "-2" } },
     { "send with tag -5", { .kind = COLL_SEND, .send = x, FOUR, .tag = -5 }, ARGUMENT, { "tag", "-5" } },
     { "recv with tag -5", { .kind = COLL_RECV, .recv = y, FOUR, .tag = -5 }, ARGUMENT, { "tag", "-5" } },
-    { "sendrecv with the least tag", { .kind = COLL_SENDRECV, .send = x, .recv = y, FOUR, .recv_count = 4, .tag = INT_MIN }, ARGUMENT,
+    { "sendrecv with the least tag", { .kind = COLL_SENDRECV, .send = x, .recv = y, FOUR, .recv_count = 4, .tag = INT_MIN },
+     ARGUMENT,
       { "tag", "-2147483648" } },
     { "broadcast from root 3", { .kind = COLL_BROADCAST, .recv = y, FOUR, .root = 3 }, ARGUMENT, { "root", "3 is not" } },
     { "broadcast from root -1", { .kind = COLL_BROADCAST, .recv = y, FOUR, .root = -1 }, ARGUMENT, { "root", "-1" } },
@@ -274,16 +68,23 @@ static const wrong wrongs[] = {
     { "kind 0", { .send = x, .recv = y, FOUR }, ARGUMENT, { "0", "kind" } },
     { "kind 42", { .kind = (coll_kind)42, .send = x, .recv = y, FOUR }, ARGUMENT, { "42", "kind" } },
     { "kind -1", { .kind = (coll_kind)-1, .send = x, .recv = y, FOUR }, ARGUMENT, { "-1", "kind" } },
-    { "a huge allreduce", { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = SIZE_MAX / 2, .type = COLL_F32 }, ARGUMENT, { BIG } },
-    { "a huge allreduce of bytes", { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = SIZE_MAX / 2, .type = COLL_U8 }, ARGUMENT, { BIG } },
-    { "a huge allgather", { .kind = COLL_ALLGATHER, .send = x, .recv = y, .count = SIZE_MAX / 2, .type = COLL_I8 }, ARGUMENT, { BIG } },
-    { "a huge reduce_scatter", { .kind = COLL_REDUCE_SCATTER, .send = x, .recv = y, .count = SIZE_MAX / 2, .type = COLL_F64 }, ARGUMENT, { BIG } },
-    { "an allgather whose result is huge", { .kind = COLL_ALLGATHER, .send = x, .recv = y, .count = SIZE_MAX / 8, .type = COLL_F32 }, ARGUMENT,
+    { "a huge allreduce", { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = SIZE_MAX / 2, .type = COLL_F32 }, ARGUMENT,
+     { BIG } },
+    { "a huge allreduce of bytes", { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = SIZE_MAX / 2, .type = COLL_U8 },
+     ARGUMENT, { BIG } },
+    { "a huge allgather", { .kind = COLL_ALLGATHER, .send = x, .recv = y, .count = SIZE_MAX / 2, .type = COLL_I8 }, ARGUMENT,
+     { BIG } },
+    { "a huge reduce_scatter", { .kind = COLL_REDUCE_SCATTER, .send = x, .recv = y, .count = SIZE_MAX / 2, .type = COLL_F64 },
+     ARGUMENT, { BIG } },
+    { "an allgather whose result is huge", { .kind = COLL_ALLGATHER, .send = x, .recv = y, .count = SIZE_MAX / 8,
+                                            .type = COLL_F32 }, ARGUMENT,
       { "2305843009213693951", "3 ranks" } },
-    { "a huge broadcast", { .kind = COLL_BROADCAST, .recv = y, .count = SIZE_MAX, .type = COLL_F16 }, ARGUMENT, { "18446744073709551615" } },
+    { "a huge broadcast", { .kind = COLL_BROADCAST, .recv = y, .count = SIZE_MAX, .type = COLL_F16 }, ARGUMENT,
+     { "18446744073709551615" } },
     { "a huge send", { .kind = COLL_SEND, .send = x, .count = SIZE_MAX / 2, .type = COLL_F32 }, ARGUMENT, { BIG } },
     { "a huge recv", { .kind = COLL_RECV, .recv = y, .count = SIZE_MAX / 2, .type = COLL_F32 }, ARGUMENT, { BIG } },
-    { "a sendrecv with huge room", { .kind = COLL_SENDRECV, .send = x, .recv = y, FOUR, .recv_count = SIZE_MAX / 2 }, ARGUMENT, { BIG } },
+    { "a sendrecv with huge room", { .kind = COLL_SENDRECV, .send = x, .recv = y, FOUR, .recv_count = SIZE_MAX / 2 }, ARGUMENT,
+     { BIG } },
     { "allreduce without send", { .kind = COLL_ALLREDUCE, .recv = y, FOUR }, ARGUMENT, { "send", "NULL", "4" } },
     { "allreduce without recv", { .kind = COLL_ALLREDUCE, .send = x, FOUR }, ARGUMENT, { "recv", "NULL" } },
     { "broadcast without a buffer", { .kind = COLL_BROADCAST, FOUR }, ARGUMENT, { "buffer", "NULL" } },
@@ -294,31 +95,40 @@ static const wrong wrongs[] = {
     { "send without a buffer", { .kind = COLL_SEND, FOUR }, ARGUMENT, { "NULL" } },
     { "recv without a buffer", { .kind = COLL_RECV, FOUR }, ARGUMENT, { "NULL" } },
     { "sendrecv without recv", { .kind = COLL_SENDRECV, .send = x, FOUR, .recv_count = 7 }, ARGUMENT, { "recv", "NULL", "7" } },
-    { "COLL_IN_PLACE without recv", { .kind = COLL_ALLREDUCE, .send = COLL_IN_PLACE, FOUR }, ARGUMENT, { "COLL_IN_PLACE", "NULL" } },
-    { "COLL_IN_PLACE for recv", { .kind = COLL_ALLREDUCE, .send = x, .recv = COLL_IN_PLACE, FOUR }, ARGUMENT, { "COLL_IN_PLACE" } },
-    { "COLL_IN_PLACE for both", { .kind = COLL_ALLGATHER, .send = COLL_IN_PLACE, .recv = COLL_IN_PLACE, FOUR }, ARGUMENT, { "COLL_IN_PLACE" } },
+    { "COLL_IN_PLACE without recv", { .kind = COLL_ALLREDUCE, .send = COLL_IN_PLACE, FOUR }, ARGUMENT, { "COLL_IN_PLACE",
+            "NULL" } },
+    { "COLL_IN_PLACE for recv", { .kind = COLL_ALLREDUCE, .send = x, .recv = COLL_IN_PLACE, FOUR }, ARGUMENT,
+     { "COLL_IN_PLACE" } },
+    { "COLL_IN_PLACE for both", { .kind = COLL_ALLGATHER, .send = COLL_IN_PLACE, .recv = COLL_IN_PLACE, FOUR }, ARGUMENT,
+     { "COLL_IN_PLACE" } },
     { "COLL_IN_PLACE to broadcast", { .kind = COLL_BROADCAST, .recv = COLL_IN_PLACE, FOUR }, ARGUMENT, { "COLL_IN_PLACE" } },
     { "COLL_IN_PLACE to send", { .kind = COLL_SEND, .send = COLL_IN_PLACE, FOUR }, ARGUMENT, { "COLL_IN_PLACE" } },
     { "COLL_IN_PLACE to receive", { .kind = COLL_RECV, .recv = COLL_IN_PLACE, FOUR }, ARGUMENT, { "COLL_IN_PLACE" } },
-    { "COLL_IN_PLACE in sendrecv", { .kind = COLL_SENDRECV, .send = COLL_IN_PLACE, .recv = y, FOUR, .recv_count = 4 }, ARGUMENT, { "COLL_IN_PLACE" } },
+    { "COLL_IN_PLACE in sendrecv", { .kind = COLL_SENDRECV, .send = COLL_IN_PLACE, .recv = y, FOUR, .recv_count = 4 }, ARGUMENT,
+     { "COLL_IN_PLACE" } },
     { "allreduce, overlapping", { .kind = COLL_ALLREDUCE, .send = x, .recv = x + 1, FOUR }, ARGUMENT, { "overlap" } },
     { "allreduce, overlapping below", { .kind = COLL_ALLREDUCE, .send = x + 3, .recv = x, FOUR }, ARGUMENT, { "overlap" } },
-    { "reduce, overlapping on the root", { .kind = COLL_REDUCE, .send = x, .recv = x + 1, FOUR, .root = MYSELF }, ARGUMENT, { "overlap" } },
+    { "reduce, overlapping on the root", { .kind = COLL_REDUCE, .send = x, .recv = x + 1, FOUR, .root = MYSELF }, ARGUMENT,
+     { "overlap" } },
     { "reduce_scatter, overlapping", { .kind = COLL_REDUCE_SCATTER, .send = x, .recv = x + 1, FOUR }, ARGUMENT, { "overlap" } },
     { "allgather, overlapping", { .kind = COLL_ALLGATHER, .send = x + 1, .recv = x, FOUR }, ARGUMENT, { "overlap" } },
-    { "sendrecv, in one buffer", { .kind = COLL_SENDRECV, .send = x, .recv = x, FOUR, .recv_count = 4 }, ARGUMENT, { "overlap" } },
+    { "sendrecv, in one buffer", { .kind = COLL_SENDRECV, .send = x, .recv = x, FOUR, .recv_count = 4 }, ARGUMENT,
+     { "overlap" } },
     { "an unknown algorithm", { .kind = COLL_ALLREDUCE, .send = x, .recv = y, FOUR, .algorithm = "magic" }, UNSUPPORTED,
       { "magic", "gather", "direct" } },
     { "an unknown algorithm to broadcast", { .kind = COLL_BROADCAST, .recv = y, FOUR, .algorithm = "magic" }, UNSUPPORTED,
       { "magic", "tree", "scatter" } },
     { "another kind's algorithm", { .kind = COLL_ALLREDUCE, .send = x, .recv = y, FOUR, .algorithm = "tree" }, UNSUPPORTED,
       { "tree", "gather", "direct" } },
-    { "f64 over bf16", { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = 4, .type = COLL_F64, .wire = COLL_BF16 }, UNSUPPORTED,
+    { "f64 over bf16", { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = 4, .type = COLL_F64, .wire = COLL_BF16 },
+     UNSUPPORTED,
       { "f64", "bf16" } },
     { "f32 over i8", { .kind = COLL_REDUCE, .send = x, .recv = y, FOUR, .wire = COLL_I8 }, UNSUPPORTED, { "f32", "i8" } },
-    { "i32 over f16", { .kind = COLL_REDUCE_SCATTER, .send = x, .recv = y, .count = 4, .type = COLL_I32, .wire = COLL_F16 }, UNSUPPORTED,
+    { "i32 over f16", { .kind = COLL_REDUCE_SCATTER, .send = x, .recv = y, .count = 4, .type = COLL_I32, .wire = COLL_F16 },
+     UNSUPPORTED,
       { "i32", "f16" } },
-    { "f16 over f32", { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = 4, .type = COLL_F16, .wire = COLL_F32 }, UNSUPPORTED,
+    { "f16 over f32", { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = 4, .type = COLL_F16, .wire = COLL_F32 },
+     UNSUPPORTED,
       { "f16", "f32" } },
     { "wire type 99", { .kind = COLL_ALLREDUCE, .send = x, .recv = y, FOUR, .wire = 99 }, ARGUMENT, { "99", "wire" } },
 };
@@ -359,19 +169,26 @@ static void check_wrappers(coll_comm *comm)
     coll_request *r = NULL;
 
     CHECK(coll_broadcast(comm, x, 4, COLL_F32, 3) == ARGUMENT && coll_ibroadcast(comm, x, 4, COLL_F32, -1, &r) == ARGUMENT &&
-          coll_reduce(comm, x, y, 4, COLL_F32, COLL_SUM, 3) == ARGUMENT && coll_ireduce(comm, x, y, 4, 0, COLL_SUM, 0, &r) == ARGUMENT &&
-          coll_allreduce(comm, x, x + 1, 4, COLL_F32, COLL_SUM) == ARGUMENT && coll_iallreduce(comm, x, y, 4, COLL_F32, (coll_op)9, &r) == ARGUMENT &&
+          coll_reduce(comm, x, y, 4, COLL_F32, COLL_SUM, 3) == ARGUMENT && coll_ireduce(comm, x, y, 4, 0, COLL_SUM, 0,
+                                                                                        &r) == ARGUMENT &&
+          coll_allreduce(comm, x, x + 1, 4, COLL_F32, COLL_SUM) == ARGUMENT && coll_iallreduce(comm, x, y, 4, COLL_F32,
+                  (coll_op)9, &r) == ARGUMENT &&
           coll_allreduce_mixed(comm, x, y, 4, COLL_F64, COLL_F16, COLL_SUM) == UNSUPPORTED &&
           coll_iallreduce_mixed(comm, x, y, 4, COLL_I8, COLL_F16, COLL_SUM, &r) == UNSUPPORTED &&
-          coll_reduce_scatter(comm, NULL, y, 4, COLL_F32, COLL_SUM) == ARGUMENT && coll_ireduce_scatter(comm, x, NULL, 4, COLL_F32, COLL_SUM, &r) == ARGUMENT &&
+          coll_reduce_scatter(comm, NULL, y, 4, COLL_F32, COLL_SUM) == ARGUMENT && coll_ireduce_scatter(comm, x, NULL, 4,
+                  COLL_F32, COLL_SUM, &r) == ARGUMENT &&
           coll_allgather(comm, x, NULL, 4, COLL_F32) == ARGUMENT && coll_iallgather(comm, x, y, 4, 99, &r) == ARGUMENT &&
           coll_send(comm, x, 4, COLL_F32, 3, 0) == ARGUMENT && coll_isend(comm, x, 4, COLL_F32, 0, -1, &r) == ARGUMENT &&
           coll_recv(comm, y, 4, COLL_F32, -1, 0) == ARGUMENT && coll_irecv(comm, NULL, 4, COLL_F32, 0, 0, &r) == ARGUMENT &&
-          coll_sendrecv(comm, x, 4, 0, x, 4, 0, COLL_F32, 0) == ARGUMENT && coll_isendrecv(comm, x, 4, 0, y, 4, 3, COLL_F32, 0, &r) == ARGUMENT &&
+          coll_sendrecv(comm, x, 4, 0, x, 4, 0, COLL_F32, 0) == ARGUMENT && coll_isendrecv(comm, x, 4, 0, y, 4, 3, COLL_F32, 0,
+                  &r) == ARGUMENT &&
           r == NULL, "%s: a wrapper lets a wrong argument pass: %s", case_name, coll_error(comm));
-    CHECK(coll_run(comm, NULL) == ARGUMENT && strstr(coll_error(comm), "call"), "%s: coll_run of NULL: %s", case_name, coll_error(comm));
-    CHECK(coll_start(comm, NULL, &r) == ARGUMENT && strstr(coll_error(comm), "call"), "%s: coll_start of NULL: %s", case_name, coll_error(comm));
-    CHECK(coll_ibarrier(comm, NULL) == ARGUMENT && strstr(coll_error(comm), "out"), "%s: out is NULL: %s", case_name, coll_error(comm));
+    CHECK(coll_run(comm, NULL) == ARGUMENT && strstr(coll_error(comm), "call"), "%s: coll_run of NULL: %s", case_name,
+          coll_error(comm));
+    CHECK(coll_start(comm, NULL, &r) == ARGUMENT && strstr(coll_error(comm), "call"), "%s: coll_start of NULL: %s", case_name,
+          coll_error(comm));
+    CHECK(coll_ibarrier(comm, NULL) == ARGUMENT && strstr(coll_error(comm), "out"), "%s: out is NULL: %s", case_name,
+          coll_error(comm));
     CHECK(coll_explain(comm, NULL, NULL, 0) == ARGUMENT, "%s: coll_explain of NULL", case_name);
 }
 
@@ -391,10 +208,13 @@ static void arguments_worker(coll_comm **at, void *arg)
     for (int root = 0; root < THREE; root++) {
         const bool is_root = coll_rank(comm) == root;
         const coll_status status = coll_reduce(comm, &in, is_root ? &out : NULL, 1, COLL_I32, COLL_SUM, root);
-        CHECK(status == COLL_OK && (!is_root || out == THREE), "%s: reduce without recv off the root: %s", case_name, coll_error(comm));
+        CHECK(status == COLL_OK && (!is_root || out == THREE), "%s: reduce without recv off the root: %s", case_name,
+              coll_error(comm));
     }
-    CHECK(coll_allreduce(comm, NULL, NULL, 0, COLL_F32, COLL_SUM) == COLL_OK && coll_broadcast(comm, NULL, 0, COLL_I8, 0) == COLL_OK &&
-          coll_allgather(comm, NULL, NULL, 0, COLL_F64) == COLL_OK && coll_reduce_scatter(comm, NULL, NULL, 0, COLL_U8, COLL_MAX) == COLL_OK,
+    CHECK(coll_allreduce(comm, NULL, NULL, 0, COLL_F32, COLL_SUM) == COLL_OK && coll_broadcast(comm, NULL, 0, COLL_I8,
+            0) == COLL_OK &&
+          coll_allgather(comm, NULL, NULL, 0, COLL_F64) == COLL_OK && coll_reduce_scatter(comm, NULL, NULL, 0, COLL_U8,
+                                                                                          COLL_MAX) == COLL_OK,
           "%s: NULL buffers of no elements: %s", case_name, coll_error(comm));
     check_works(comm, "NULL buffers");
 }
@@ -416,19 +236,25 @@ static void nulls_case(const void *arg)
 
     (void)arg;
     CHECK(coll_barrier(NULL) == ARGUMENT && strstr(coll_error(NULL), "NULL"), "coll_barrier(NULL): %s", coll_error(NULL));
-    CHECK(coll_run(NULL, &call) == ARGUMENT && coll_start(NULL, &call, &r) == ARGUMENT && coll_explain(NULL, &call, NULL, 0) == ARGUMENT &&
+    CHECK(coll_run(NULL, &call) == ARGUMENT && coll_start(NULL, &call, &r) == ARGUMENT && coll_explain(NULL, &call, NULL,
+            0) == ARGUMENT &&
           coll_progress(NULL) == ARGUMENT && coll_send(NULL, x, 1, COLL_F32, 0, 0) == ARGUMENT, "calls on a NULL communicator");
     CHECK(coll_free(NULL) == COLL_OK && coll_rank(NULL) < 0 && coll_size(NULL) <= 0, "questions to a NULL communicator");
     coll_traffic(NULL, &sent, &received);
     CHECK(sent == 0 && received == 0, "the traffic of a NULL communicator");
     CHECK(coll_init(NULL, NULL) == ARGUMENT && strstr(coll_error(NULL), "NULL"), "coll_init(NULL): %s", coll_error(NULL));
-    CHECK(coll_init_threads(2, NULL, NULL) == ARGUMENT && strstr(coll_error(NULL), "NULL"), "coll_init_threads to NULL: %s", coll_error(NULL));
-    CHECK(coll_init_threads(0, comms, NULL) == ARGUMENT && strstr(coll_error(NULL), "0"), "coll_init_threads(0): %s", coll_error(NULL));
-    CHECK(coll_init_threads(-3, comms, NULL) == ARGUMENT && strstr(coll_error(NULL), "-3"), "coll_init_threads(-3): %s", coll_error(NULL));
+    CHECK(coll_init_threads(2, NULL, NULL) == ARGUMENT && strstr(coll_error(NULL), "NULL"), "coll_init_threads to NULL: %s",
+          coll_error(NULL));
+    CHECK(coll_init_threads(0, comms, NULL) == ARGUMENT && strstr(coll_error(NULL), "0"), "coll_init_threads(0): %s",
+          coll_error(NULL));
+    CHECK(coll_init_threads(-3, comms, NULL) == ARGUMENT && strstr(coll_error(NULL), "-3"), "coll_init_threads(-3): %s",
+          coll_error(NULL));
     CHECK(coll_init_threads(INT_MAX, comms, NULL) == ARGUMENT, "coll_init_threads(INT_MAX): %s", coll_error(NULL));
     CHECK(coll_spawn(2, NULL, NULL) == ARGUMENT && strstr(coll_error(NULL), "NULL"), "coll_spawn of NULL: %s", coll_error(NULL));
-    CHECK(coll_spawn(0, never, NULL) == ARGUMENT && coll_spawn(-1, never, NULL) == ARGUMENT, "coll_spawn(0): %s", coll_error(NULL));
-    CHECK(!strcmp(coll_kind_name((coll_kind)-1), "?") && !strcmp(coll_type_name(-1), "?") && !strcmp(coll_op_name((coll_op)99), "?") &&
+    CHECK(coll_spawn(0, never, NULL) == ARGUMENT && coll_spawn(-1, never, NULL) == ARGUMENT, "coll_spawn(0): %s",
+          coll_error(NULL));
+    CHECK(!strcmp(coll_kind_name((coll_kind)-1), "?") && !strcmp(coll_type_name(-1), "?") && !strcmp(coll_op_name((coll_op)99),
+            "?") &&
           *coll_status_text((coll_status)-99), "names of what there is not");
 }
 
@@ -456,7 +282,8 @@ static const setup setups[] = {
     { "an empty address", { 0 }, TWO(0, ""), 0, ARGUMENT, { "COLL_ADDR" } },
     { "transport udp", { 0 }, { .transport = "udp", .size = 2, .address = HERE }, 0, ARGUMENT, { "udp", "tcp", "threads" } },
     { "transport udp for one rank", { 0 }, { .transport = "udp", .size = 1 }, 0, ARGUMENT, { "udp", "tcp", "threads" } },
-    { "transport threads for a rank of 2", { 0 }, { .transport = "threads", .size = 2, .address = HERE }, 0, ARGUMENT, { "coll_init_threads" } },
+    { "transport threads for a rank of 2", { 0 }, { .transport = "threads", .size = 2, .address = HERE }, 0, ARGUMENT,
+     { "coll_init_threads" } },
     { "io epoll", { 0 }, { .io = "epoll", .size = 2, .address = HERE }, 0, ARGUMENT, { "epoll", "uring", "poll" } },
     { "COLL_IO=epoll", { "COLL_IO=epoll" }, TWO(0, HERE), 0, ARGUMENT, { "epoll", "uring", "poll" } },
     { "COLL_DEBUG=loud", { "COLL_DEBUG=loud" }, TWO(0, HERE), 0, ARGUMENT, { "COLL_DEBUG", "loud", "warn" } },
@@ -475,10 +302,12 @@ static const setup setups[] = {
     { "COLL_SIZE=abc", { "COLL_RANK=0", "COLL_SIZE=abc", "COLL_ADDR=" HERE }, { 0 }, 0, ARGUMENT, { "COLL_SIZE", "abc" } },
     { "COLL_SIZE=4x", { "COLL_RANK=0", "COLL_SIZE=4x", "COLL_ADDR=" HERE }, { 0 }, 0, ARGUMENT, { "COLL_SIZE", "4x" } },
     { "COLL_SIZE=0", { "COLL_RANK=0", "COLL_SIZE=0" }, { 0 }, 0, ARGUMENT, { "COLL_SIZE", "0" } },
-    { "COLL_SIZE beyond long", { "COLL_RANK=0", "COLL_SIZE=99999999999999999999" }, { 0 }, 0, ARGUMENT, { "COLL_SIZE", "9999999999" } },
+    { "COLL_SIZE beyond long", { "COLL_RANK=0", "COLL_SIZE=99999999999999999999" }, { 0 }, 0, ARGUMENT, { "COLL_SIZE",
+            "9999999999" } },
     { "COLL_RANK=5 of 4", { "COLL_RANK=5", "COLL_SIZE=4", "COLL_ADDR=" HERE }, { 0 }, 0, ARGUMENT, { "COLL_RANK", "5" } },
     { "COLL_RANK=-1", { "COLL_RANK=-1", "COLL_SIZE=4", "COLL_ADDR=" HERE }, { 0 }, 0, ARGUMENT, { "COLL_RANK", "-1" } },
-    { "COLL_RANK and COLL_SIZE without an address", { "COLL_RANK=0", "COLL_SIZE=4" }, { 0 }, 0, ARGUMENT, { "COLL_ADDR", "of 4" } },
+    { "COLL_RANK and COLL_SIZE without an address", { "COLL_RANK=0", "COLL_SIZE=4" }, { 0 }, 0, ARGUMENT, { "COLL_ADDR",
+            "of 4" } },
     { "COLL_LOCAL_RANK=7 of 2", { "COLL_RANK=0", "COLL_SIZE=2", "COLL_LOCAL_RANK=7", "COLL_ADDR=" HERE }, { 0 }, 0, ARGUMENT,
       { "COLL_LOCAL_RANK", "7" } },
     { "COLL_START_TIMEOUT_MS=soon", { "COLL_START_TIMEOUT_MS=soon" }, { .size = 2, .address = HERE }, 0, ARGUMENT,
@@ -487,24 +316,32 @@ static const setup setups[] = {
     { "COLL_SPIN_US=much", { "COLL_SPIN_US=much" }, TWO(0, HERE), 0, ARGUMENT, { "COLL_SPIN_US", "much" } },
     { "two launchers", { "COLL_RANK=0", "COLL_SIZE=2", "RANK=0", "WORLD_SIZE=4", "COLL_ADDR=" HERE }, { 0 }, 0, ARGUMENT,
       { "2 ranks", "WORLD_SIZE=4" } },
-    { "two launchers, one of one rank", { "COLL_RANK=0", "COLL_SIZE=1", "OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=4" }, { 0 }, 0, ARGUMENT,
+    { "two launchers, one of one rank", { "COLL_RANK=0", "COLL_SIZE=1", "OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=4" },
+     { 0 }, 0, ARGUMENT,
       { "OMPI_COMM_WORLD_SIZE=4" } },
-    { "Open MPI without an address", { "OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_SIZE=4" }, { 0 }, 0, ARGUMENT, { "Open MPI", "COLL_ADDR", "rank 3 of 4" } },
+    { "Open MPI without an address", { "OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_SIZE=4" }, { 0 }, 0, ARGUMENT, { "Open MPI",
+            "COLL_ADDR", "rank 3 of 4" } },
     { "MPICH without an address", { "PMI_RANK=1", "PMI_SIZE=4" }, { 0 }, 0, ARGUMENT, { "MPICH", "COLL_ADDR" } },
     { "Slurm without an address", { "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=4" }, { 0 }, 0, ARGUMENT, { "Slurm", "COLL_ADDR" } },
     { "torchrun without an address", { "RANK=1", "WORLD_SIZE=4" }, { 0 }, 0, ARGUMENT, { "torchrun", "COLL_ADDR" } },
-    { "torchrun without a port", { "RANK=1", "WORLD_SIZE=4", "MASTER_ADDR=127.0.0.1" }, { 0 }, 0, ARGUMENT, { "torchrun", "COLL_ADDR" } },
+    { "torchrun without a port", { "RANK=1", "WORLD_SIZE=4", "MASTER_ADDR=127.0.0.1" }, { 0 }, 0, ARGUMENT, { "torchrun",
+            "COLL_ADDR" } },
     { "WORLD_SIZE=many", { "RANK=0", "WORLD_SIZE=many" }, { 0 }, 0, ARGUMENT, { "WORLD_SIZE", "many" } },
-    { "MASTER_PORT=http", { "RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=http" }, { 0 }, 0, ARGUMENT, { "MASTER_PORT", "http" } },
-    { "two threads of a job of 4", { "COLL_SIZE=4", "COLL_RANK=0", "COLL_ADDR=" HERE }, { 0 }, 2, UNSUPPORTED, { "2 threads", "4 ranks" } },
-    { "two threads of a job of 4, configured", { 0 }, { .size = 4, .address = HERE }, 2, UNSUPPORTED, { "2 threads", "4 ranks" } },
-    { "two spawned of a job of 4", { "COLL_SIZE=4", "COLL_RANK=0", "COLL_ADDR=" HERE }, { 0 }, -2, UNSUPPORTED, { "2 threads", "4 ranks" } },
+    { "MASTER_PORT=http", { "RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=http" }, { 0 }, 0, ARGUMENT,
+     { "MASTER_PORT", "http" } },
+    { "two threads of a job of 4", { "COLL_SIZE=4", "COLL_RANK=0", "COLL_ADDR=" HERE }, { 0 }, 2, UNSUPPORTED, { "2 threads",
+            "4 ranks" } },
+    { "two threads of a job of 4, configured", { 0 }, { .size = 4, .address = HERE }, 2, UNSUPPORTED, { "2 threads",
+            "4 ranks" } },
+    { "two spawned of a job of 4", { "COLL_SIZE=4", "COLL_RANK=0", "COLL_ADDR=" HERE }, { 0 }, -2, UNSUPPORTED, { "2 threads",
+            "4 ranks" } },
     { "two threads of abc", { "COLL_SIZE=abc", "COLL_RANK=0" }, { 0 }, 2, ARGUMENT, { "COLL_SIZE", "abc" } },
     { "nothing set", { 0 }, { 0 }, 0, COLL_OK, { 0 } },
     { "COLL_SIZE=1", { "COLL_SIZE=1", "COLL_RANK=0" }, { 0 }, 0, COLL_OK, { 0 } },
     { "tcp for one rank", { 0 }, { .transport = "tcp", .size = 1 }, 0, COLL_OK, { 0 } },
     { "one rank at no address", { "COLL_ADDR=nonsense" }, { 0 }, 0, COLL_OK, { 0 } },
-    { "a field that beats the environment", { "COLL_SIZE=4", "COLL_RANK=2", "COLL_ADDR=" HERE }, { .size = 1 }, 0, COLL_OK, { 0 } },
+    { "a field that beats the environment", { "COLL_SIZE=4", "COLL_RANK=2", "COLL_ADDR=" HERE }, { .size = 1 }, 0, COLL_OK,
+     { 0 } },
     { "four threads of a job of 4", { "COLL_SIZE=4", "COLL_RANK=0", "COLL_ADDR=" HERE }, { 0 }, 4, COLL_OK, { 0 } },
 };
 enum { SETUP_COUNT = sizeof setups / sizeof *setups };
@@ -522,12 +359,16 @@ static void setup_case(const void *arg)
     if (s->threads < 0) status = (coll_status)coll_spawn(-s->threads, never, NULL);
     else if (s->threads > 0) status = coll_init_threads(s->threads, comms, &s->config);
     else status = coll_init(comms, s->config.size || s->config.address ? &s->config : NULL);
-    CHECK(status == s->status && says(coll_error(NULL), s->words, 3), "%s: status %d, \"%s\"", case_name, (int)status, coll_error(NULL));
+    CHECK(status == s->status && says(coll_error(NULL), s->words, 3), "%s: status %d, \"%s\"", case_name, (int)status,
+          coll_error(NULL));
     CHECK(now_ms() - began < 2000, "%s: took %d ms", case_name, (int)(now_ms() - began));
-    CHECK((comms[0] != NULL) == (status == COLL_OK), "%s: %s communicator, with status %d", case_name, comms[0] ? "a" : "no", (int)status);
+    CHECK((comms[0] != NULL) == (status == COLL_OK), "%s: %s communicator, with status %d", case_name, comms[0] ? "a" : "no",
+          (int)status);
     if (status == COLL_OK && s->threads == 0)
-        CHECK(coll_size(comms[0]) == 1 && coll_rank(comms[0]) == 0 && coll_allreduce(comms[0], &n, &n, 1, COLL_I32, COLL_SUM) == COLL_OK &&
-              n == 7 && coll_barrier(comms[0]) == COLL_OK, "%s: a world of one does not work: %s", case_name, coll_error(comms[0]));
+        CHECK(coll_size(comms[0]) == 1 && coll_rank(comms[0]) == 0 && coll_allreduce(comms[0], &n, &n, 1, COLL_I32,
+                                                                                     COLL_SUM) == COLL_OK &&
+              n == 7 && coll_barrier(comms[0]) == COLL_OK, "%s: a world of one does not work: %s", case_name,
+                  coll_error(comms[0]));
     for (int i = 0; i < 4; i++) coll_free(comms[i]);
 }
 
@@ -543,25 +384,38 @@ typedef struct mismatch {
 } mismatch;
 
 static const mismatch mismatches[] = {
-    { "allreduce and barrier", { .kind = COLL_ALLREDUCE, F32(4) }, { .kind = COLL_BARRIER }, false, { "allreduce", "barrier", "called" } },
-    { "allreduce and allgather", { .kind = COLL_ALLREDUCE, F32(4) }, { .kind = COLL_ALLGATHER, F32(4) }, false, { "allreduce", "allgather", "called" } },
+    { "allreduce and barrier", { .kind = COLL_ALLREDUCE, F32(4) }, { .kind = COLL_BARRIER }, false, { "allreduce", "barrier",
+            "called" } },
+    { "allreduce and allgather", { .kind = COLL_ALLREDUCE, F32(4) }, { .kind = COLL_ALLGATHER, F32(4) }, false, { "allreduce",
+            "allgather", "called" } },
     { "broadcast and reduce", { .kind = COLL_BROADCAST, F32(4) }, { .kind = COLL_REDUCE, F32(4) }, false, { "rank", "called" } },
-    { "large allreduce and reduce_scatter", { .kind = COLL_ALLREDUCE, F32(COUNT_MOST) }, { .kind = COLL_REDUCE_SCATTER, F32(COUNT_MOST / 8) }, false,
+    { "large allreduce and reduce_scatter", { .kind = COLL_ALLREDUCE, F32(COUNT_MOST) }, { .kind = COLL_REDUCE_SCATTER,
+                                                                                          F32(COUNT_MOST / 8) }, false,
       { "allreduce", "reduce_scatter", "called" } },
-    { "counts 4 and 5", { .kind = COLL_ALLREDUCE, F32(4) }, { .kind = COLL_ALLREDUCE, F32(5) }, false, { "4 x f32", "5 x f32", "called" } },
-    { "counts 0 and 1", { .kind = COLL_ALLREDUCE, F32(0) }, { .kind = COLL_ALLREDUCE, F32(1) }, false, { "0 x f32", "1 x f32", "called" } },
+    { "counts 4 and 5", { .kind = COLL_ALLREDUCE, F32(4) }, { .kind = COLL_ALLREDUCE, F32(5) }, false, { "4 x f32", "5 x f32",
+            "called" } },
+    { "counts 0 and 1", { .kind = COLL_ALLREDUCE, F32(0) }, { .kind = COLL_ALLREDUCE, F32(1) }, false, { "0 x f32", "1 x f32",
+            "called" } },
     { "counts 100000 and 100001", { .kind = COLL_ALLREDUCE, F32(100000) }, { .kind = COLL_ALLREDUCE, F32(100001) }, false,
       { "100000 x f32", "100001 x f32", "called" } },
-    { "a short and a long one", { .kind = COLL_ALLREDUCE, F32(4) }, { .kind = COLL_ALLREDUCE, F32(COUNT_MOST) }, false, { "of 4 x f32", "131072 x f32", "called" } },
-    { "types", { .kind = COLL_ALLREDUCE, F32(4) }, { .kind = COLL_ALLREDUCE, .count = 4, .type = COLL_I32 }, false, { "4 x f32", "4 x i32", "called" } },
-    { "types of allgather", { .kind = COLL_ALLGATHER, F32(2048) }, { .kind = COLL_ALLGATHER, .count = 1024, .type = COLL_F64 }, false,
+    { "a short and a long one", { .kind = COLL_ALLREDUCE, F32(4) }, { .kind = COLL_ALLREDUCE, F32(COUNT_MOST) }, false,
+     { "of 4 x f32", "131072 x f32", "called" } },
+    { "types", { .kind = COLL_ALLREDUCE, F32(4) }, { .kind = COLL_ALLREDUCE, .count = 4, .type = COLL_I32 }, false, { "4 x f32",
+            "4 x i32", "called" } },
+    { "types of allgather", { .kind = COLL_ALLGATHER, F32(2048) }, { .kind = COLL_ALLGATHER, .count = 1024, .type = COLL_F64 },
+     false,
       { "2048 x f32", "1024 x f64", "called" } },
-    { "ops", { .kind = COLL_REDUCE_SCATTER, F32(4) }, { .kind = COLL_REDUCE_SCATTER, F32(4), .op = COLL_MAX }, false, { "sum", "max", "called" } },
-    { "broadcast roots", { .kind = COLL_BROADCAST, F32(4) }, { .kind = COLL_BROADCAST, F32(4), .root = 1 }, false, { "broadcast", "root", "called" } },
-    { "long broadcast roots", { .kind = COLL_BROADCAST, F32(COUNT_MOST) }, { .kind = COLL_BROADCAST, F32(COUNT_MOST), .root = 1 }, false,
+    { "ops", { .kind = COLL_REDUCE_SCATTER, F32(4) }, { .kind = COLL_REDUCE_SCATTER, F32(4), .op = COLL_MAX }, false, { "sum",
+            "max", "called" } },
+    { "broadcast roots", { .kind = COLL_BROADCAST, F32(4) }, { .kind = COLL_BROADCAST, F32(4), .root = 1 }, false,
+     { "broadcast", "root", "called" } },
+    { "long broadcast roots", { .kind = COLL_BROADCAST, F32(COUNT_MOST) }, { .kind = COLL_BROADCAST, F32(COUNT_MOST),
+                                                                            .root = 1 }, false,
       { "broadcast", "root", "called" } },
-    { "reduce roots", { .kind = COLL_REDUCE, F32(4) }, { .kind = COLL_REDUCE, F32(4), .root = 1 }, false, { "reduce", "root", "called" } },
-    { "wires", { .kind = COLL_ALLREDUCE, F32(4) }, { .kind = COLL_ALLREDUCE, F32(4), .wire = COLL_BF16 }, false, { "allreduce", "over bf16", "called" } },
+    { "reduce roots", { .kind = COLL_REDUCE, F32(4) }, { .kind = COLL_REDUCE, F32(4), .root = 1 }, false, { "reduce", "root",
+            "called" } },
+    { "wires", { .kind = COLL_ALLREDUCE, F32(4) }, { .kind = COLL_ALLREDUCE, F32(4), .wire = COLL_BF16 }, false, { "allreduce",
+            "over bf16", "called" } },
     { "order", { .kind = COLL_ALLREDUCE, F32(4) }, { .kind = COLL_BARRIER }, true, { "allreduce", "barrier", "called" } },
 };
 enum { MISMATCH_COUNT = sizeof mismatches / sizeof *mismatches };
@@ -627,8 +481,10 @@ static const letter letters[] = {
     { "another type of a long one", COUNT_MOST, COUNT_MOST, COLL_F32, COLL_I32, false, false, { "x i32", "x f32", "tag 7" } },
     { "too little room", 5, 4, COLL_F32, COLL_F32, false, false, { "4 x f32", "5 x f32", "tag 7" } },
     { "too little room, waiting", 5, 0, COLL_F32, COLL_F32, true, false, { "0 x f32", "5 x f32", "tag 7" } },
-    { "too little room for a long one", COUNT_MOST, COUNT_MOST - 1, COLL_F32, COLL_F32, false, false, { "131071 x f32", "131072 x f32", "tag 7" } },
-    { "too little room for a long one, waiting", COUNT_MOST, 1, COLL_F32, COLL_F32, true, false, { "1 x f32", "131072 x f32", "tag 7" } },
+    { "too little room for a long one", COUNT_MOST, COUNT_MOST - 1, COLL_F32, COLL_F32, false, false, { "131071 x f32",
+            "131072 x f32", "tag 7" } },
+    { "too little room for a long one, waiting", COUNT_MOST, 1, COLL_F32, COLL_F32, true, false, { "1 x f32", "131072 x f32",
+            "tag 7" } },
 };
 enum { LETTER_COUNT = sizeof letters / sizeof *letters };
 
@@ -652,12 +508,15 @@ static void letter_worker(coll_comm **at, void *arg)
         if (l->is_request) first = coll_irecv(comm, buffer, l->room, l->received, 0, 7, &receiving);
         else first = coll_recv(comm, buffer, l->room, l->received, 0, 7);
         if (receiving) first = coll_wait(receiving);
-        CHECK(first == COLL_ERR_MISMATCH, "%s of %d: %s: recv gives %d: %s", case_name, last + 1, l->name, (int)first, coll_error(comm));
+        CHECK(first == COLL_ERR_MISMATCH, "%s of %d: %s: recv gives %d: %s", case_name, last + 1, l->name, (int)first,
+              coll_error(comm));
     }
     second = first ? first : coll_barrier(comm);
-    CHECK(second == COLL_ERR_MISMATCH && says(coll_error(comm), l->words, 3), "%s of %d: %s: rank %d has %d, %d: \"%s\"", case_name,
+    CHECK(second == COLL_ERR_MISMATCH && says(coll_error(comm), l->words, 3), "%s of %d: %s: rank %d has %d, %d: \"%s\"",
+          case_name,
           last + 1, l->name, rank, (int)first, (int)second, coll_error(comm));
-    CHECK(now_ms() - began < MISMATCH_MS, "%s of %d: %s: rank %d knows after %d ms", case_name, last + 1, l->name, rank, (int)(now_ms() - began));
+    CHECK(now_ms() - began < MISMATCH_MS, "%s of %d: %s: rank %d knows after %d ms", case_name, last + 1, l->name, rank,
+          (int)(now_ms() - began));
     if (second) check_ended(comm, second, l->name);
     coll_request_free(sending);
     coll_request_free(receiving);
@@ -706,7 +565,8 @@ static void departure_worker(coll_comm **at, void *arg)
     const int size = coll_size(comm), rank = coll_rank(comm);
     const size_t count = d->kind == COLL_ALLGATHER ? d->count * (size_t)size : d->count;
     float *send = support_need(calloc(count + 1, sizeof *send)), *recv = support_need(calloc(count + 1, sizeof *recv));
-    coll_call call = { .kind = d->kind, .send = send, .recv = recv, .count = d->count, .type = COLL_F32, .root = d->leaver, .algorithm = d->algorithm };
+    coll_call call = { .kind = d->kind, .send = send, .recv = recv, .count = d->count, .type = COLL_F32, .root = d->leaver,
+                      .algorithm = d->algorithm };
     coll_request *r = NULL;
 
     if (d->how == BY_RECV) call.kind = COLL_RECV;
@@ -720,9 +580,11 @@ static void departure_worker(coll_comm **at, void *arg)
         event_raise(&d->waiting);
         const int64_t began = now_ms();
         const coll_status status = started ? started : coll_wait(r);
-        CHECK(status == COLL_ERR_PEER && names_rank(coll_error(comm), d->leaver), "%s of %d: %s, rank %d leaves: rank %d has %d: \"%s\"",
+        CHECK(status == COLL_ERR_PEER && names_rank(coll_error(comm), d->leaver),
+              "%s of %d: %s, rank %d leaves: rank %d has %d: \"%s\"",
               case_name, size, d->name, d->leaver, rank, (int)status, coll_error(comm));
-        CHECK(now_ms() - began < MISMATCH_MS, "%s of %d: %s, rank %d leaves: rank %d knows after %d ms", case_name, size, d->name, d->leaver,
+        CHECK(now_ms() - began < MISMATCH_MS, "%s of %d: %s, rank %d leaves: rank %d knows after %d ms", case_name, size,
+              d->name, d->leaver,
               rank, (int)(now_ms() - began));
         if (status) check_ended(comm, status, d->name);
         timed_free(at, d->name);
@@ -751,7 +613,8 @@ static void ring_worker(coll_comm **at, void *arg)
             const size_t count = i % 10 == 9 ? COUNT_MOST : 5;
             out[count - 1] = (float)(1000 * rank + i);
             status = coll_sendrecv(comm, out, count, next, in, count, last, COLL_F32, i);
-            CHECK(status == COLL_OK && (int)in[count - 1] == 1000 * last + i, "%s of %d: rank %d has left, and exchange %d of rank %d has %d: %s",
+            CHECK(status == COLL_OK && (int)in[count - 1] == 1000 * last + i,
+                  "%s of %d: rank %d has left, and exchange %d of rank %d has %d: %s",
                   case_name, size, leaver, i, rank, (int)status, coll_error(comm));
         }
         timed_free(at, "the ring");
@@ -806,7 +669,8 @@ static void after_zero_worker(coll_comm **at, void *arg)
     coll_status status = coll_irecv(comm, &token, 1, COLL_I32, last, 2, &r);
     event_raise(&d->waiting);
     if (status == COLL_OK) status = coll_wait(r);
-    CHECK(status == COLL_ERR_PEER && names_rank(coll_error(comm), last), "%s: rank %d has %d: \"%s\"", case_name, rank, (int)status, coll_error(comm));
+    CHECK(status == COLL_ERR_PEER && names_rank(coll_error(comm), last), "%s: rank %d has %d: \"%s\"", case_name, rank,
+          (int)status, coll_error(comm));
     coll_request_free(r);
     timed_free(at, "the last has left");
 }
@@ -837,7 +701,8 @@ static const deadline deadlines[] = {
     { .name = "allreduce", .kind = COLL_ALLREDUCE, .count = 4 },
     { .name = "long allreduce", .kind = COLL_ALLREDUCE, .count = COUNT_MOST },
     { .name = "long allreduce by rounds", .kind = COLL_ALLREDUCE, .count = COUNT_MOST, .algorithm = "direct" },
-    { .name = "long allreduce, a request, configured", .kind = COLL_ALLREDUCE, .count = COUNT_MOST, .is_request = true, .is_configured = true },
+    { .name = "long allreduce, a request, configured", .kind = COLL_ALLREDUCE, .count = COUNT_MOST, .is_request = true,
+     .is_configured = true },
     { .name = "allgather, a request", .kind = COLL_ALLGATHER, .count = 4, .is_request = true },
     { .name = "broadcast", .kind = COLL_BROADCAST, .count = 4 },
     { .name = "recv", .kind = COLL_RECV, .count = 4 },
@@ -867,12 +732,15 @@ static void deadline_worker(coll_comm **at, void *arg)
     if (rank == d->late && status == COLL_OK) status = coll_barrier(comm);
     const int ms = (int)(now_ms() - began);
     if (rank != d->late) event_raise(&d->over);
-    CHECK(status == COLL_ERR_TIMEOUT && names_rank(coll_error(comm), d->late), "%s of %d: %s, rank %d is late: rank %d has %d after %d ms: \"%s\"",
+    CHECK(status == COLL_ERR_TIMEOUT && names_rank(coll_error(comm), d->late),
+          "%s of %d: %s, rank %d is late: rank %d has %d after %d ms: \"%s\"",
           case_name, size, d->name, d->late, rank, (int)status, ms, coll_error(comm));
-    if (rank != d->late) CHECK(ms >= LIMIT_MS * 3 / 4 && ms <= 2 * LIMIT_MS, "%s of %d: %s, rank %d is late: rank %d gives up after %d ms", case_name, size,
+    if (rank != d->late) CHECK(ms >= LIMIT_MS * 3 / 4 && ms <= 2 * LIMIT_MS,
+                               "%s of %d: %s, rank %d is late: rank %d gives up after %d ms", case_name, size,
                                d->name, d->late, rank, ms);
     else CHECK(ms <= AT_ONCE_MS, "%s of %d: %s: the late rank %d knows after %d ms", case_name, size, d->name, rank, ms);
-    if (rank != d->late) CHECK(says(coll_error(comm), words, 2), "%s of %d: %s: rank %d: \"%s\" lacks the call or its name", case_name, size, d->name,
+    if (rank != d->late) CHECK(says(coll_error(comm), words, 2), "%s of %d: %s: rank %d: \"%s\" lacks the call or its name",
+                               case_name, size, d->name,
                                rank, coll_error(comm));
     if (status) check_ended(comm, status, d->name);
     timed_free(at, d->name);
@@ -913,13 +781,17 @@ static void abandoned_worker(coll_comm **at, void *arg)
     event_raise(&has_started);                    /* nobody must still be in there when rank 0 leaves         */
     if (coll_rank(comm) == 0) {
         event_await(&has_started, coll_size(comm));
-        CHECK(coll_iallreduce(comm, a, b, 4, COLL_F32, COLL_SUM, &r[0]) == COLL_OK && coll_iallgather(comm, a, c, 4, COLL_F32, &r[1]) == COLL_OK &&
-              coll_irecv(comm, d, 4, COLL_F32, 1, 5, &r[2]) == COLL_OK && coll_ibarrier(comm, &r[3]) == COLL_OK, "%s: %s", case_name, coll_error(comm));
+        CHECK(coll_iallreduce(comm, a, b, 4, COLL_F32, COLL_SUM, &r[0]) == COLL_OK && coll_iallgather(comm, a, c, 4, COLL_F32,
+                &r[1]) == COLL_OK &&
+              coll_irecv(comm, d, 4, COLL_F32, 1, 5, &r[2]) == COLL_OK && coll_ibarrier(comm, &r[3]) == COLL_OK, "%s: %s",
+                  case_name, coll_error(comm));
         timed_free(at, "four starts");
         for (int i = 0; i < 4; i++)
-            CHECK(coll_test(r[i]) == COLL_ERR_ABORTED && coll_wait(r[i]) == COLL_ERR_ABORTED, "%s: request %d has %d after coll_free", case_name, i,
+            CHECK(coll_test(r[i]) == COLL_ERR_ABORTED && coll_wait(r[i]) == COLL_ERR_ABORTED,
+                  "%s: request %d has %d after coll_free", case_name, i,
                   (int)coll_test(r[i]));
-        CHECK(coll_wait_all(4, r) == COLL_ERR_ABORTED && coll_received(r[2], NULL, NULL, NULL) == ARGUMENT, "%s: all requests", case_name);
+        CHECK(coll_wait_all(4, r) == COLL_ERR_ABORTED && coll_received(r[2], NULL, NULL, NULL) == ARGUMENT, "%s: all requests",
+              case_name);
         for (int i = 0; i < 4; i++) coll_request_free(r[i]);
         event_raise(&has_left);
         return;
@@ -927,8 +799,10 @@ static void abandoned_worker(coll_comm **at, void *arg)
     event_await(&has_left, 1);
     /* what rank 0 had sent before may suffice for the first, but then nothing more comes */
     for (int i = 0; i < 3 && status == COLL_OK; i++)
-        status = i == 0 ? coll_allreduce(comm, a, b, 4, COLL_F32, COLL_SUM) : i == 1 ? coll_allgather(comm, a, c, 4, COLL_F32) : coll_barrier(comm);
-    CHECK(status == COLL_ERR_PEER && names_rank(coll_error(comm), 0), "%s of %d: rank %d has %d: \"%s\"", case_name, coll_size(comm), coll_rank(comm),
+        status = i == 0 ? coll_allreduce(comm, a, b, 4, COLL_F32, COLL_SUM) : i == 1 ? coll_allgather(comm, a, c, 4, COLL_F32)
+            : coll_barrier(comm);
+    CHECK(status == COLL_ERR_PEER && names_rank(coll_error(comm), 0), "%s of %d: rank %d has %d: \"%s\"", case_name,
+          coll_size(comm), coll_rank(comm),
           (int)status, coll_error(comm));
     if (status) check_ended(comm, status, "rank 0 has left");
 }
@@ -943,15 +817,19 @@ static void received_worker(coll_comm **at, void *arg)
     size_t count = 99;
 
     (void)arg;
-    CHECK(coll_irecv(comm, b, 8, COLL_F32, peer, 3, &r[0]) == COLL_OK && coll_received(r[0], &source, &tag, &count) == ARGUMENT && source == -9 && tag == -9 &&
+    CHECK(coll_irecv(comm, b, 8, COLL_F32, peer, 3, &r[0]) == COLL_OK && coll_received(r[0], &source, &tag, &count) == ARGUMENT
+          && source == -9 && tag == -9 &&
           count == 99 && *coll_error(NULL), "%s: coll_received of an unfinished receive: %s", case_name, coll_error(NULL));
     check_works(comm, "two receives");            /* nothing is sent before both have looked                  */
-    CHECK(coll_isend(comm, a, 4, COLL_F32, peer, 3, &r[1]) == COLL_OK && coll_ibarrier(comm, &r[2]) == COLL_OK && coll_wait_all(3, r) == COLL_OK,
+    CHECK(coll_isend(comm, a, 4, COLL_F32, peer, 3, &r[1]) == COLL_OK && coll_ibarrier(comm, &r[2]) == COLL_OK
+          && coll_wait_all(3, r) == COLL_OK,
           "%s: an exchange: %s", case_name, coll_error(comm));
-    CHECK(coll_received(r[0], &source, &tag, &count) == COLL_OK && source == peer && tag == 3 && count == 4, "%s: received from %d, tag %d, %zu", case_name,
+    CHECK(coll_received(r[0], &source, &tag, &count) == COLL_OK && source == peer && tag == 3 && count == 4,
+          "%s: received from %d, tag %d, %zu", case_name,
           source, tag, count);
     CHECK(coll_received(r[0], NULL, NULL, NULL) == COLL_OK, "%s: coll_received without an interest", case_name);
-    CHECK(coll_received(r[1], &source, &tag, &count) == ARGUMENT && coll_received(r[2], &source, &tag, &count) == ARGUMENT, "%s: coll_received of no receive",
+    CHECK(coll_received(r[1], &source, &tag, &count) == ARGUMENT && coll_received(r[2], &source, &tag, &count) == ARGUMENT,
+          "%s: coll_received of no receive",
           case_name);
     CHECK(coll_wait_any(3, r, &index) == COLL_OK && index == -1, "%s: coll_wait_any of finished ones gives %d", case_name, index);
     for (int i = 0; i < 3; i++) coll_request_free(r[i]);
@@ -963,11 +841,13 @@ static void no_requests_case(const void *arg)
     int index = 9;
 
     (void)arg;
-    CHECK(coll_test(NULL) == COLL_OK && coll_wait(NULL) == COLL_OK && coll_wait_all(2, none) == COLL_OK && coll_wait_all(0, NULL) == COLL_OK, "NULL requests");
+    CHECK(coll_test(NULL) == COLL_OK && coll_wait(NULL) == COLL_OK && coll_wait_all(2, none) == COLL_OK && coll_wait_all(0,
+            NULL) == COLL_OK, "NULL requests");
     CHECK(coll_wait_any(2, none, &index) == COLL_OK && index == -1, "coll_wait_any of NULLs gives %d", index);
     index = 9;
     CHECK(coll_wait_any(0, NULL, &index) == COLL_OK && index == -1, "coll_wait_any of nothing gives %d", index);
-    CHECK(coll_wait_any(-1, none, &index) == ARGUMENT && coll_wait_any(2, NULL, &index) == ARGUMENT && coll_wait_any(2, none, NULL) == ARGUMENT &&
+    CHECK(coll_wait_any(-1, none, &index) == ARGUMENT && coll_wait_any(2, NULL, &index) == ARGUMENT && coll_wait_any(2, none,
+            NULL) == ARGUMENT &&
           coll_wait_all(-1, none) == ARGUMENT && coll_wait_all(1, NULL) == ARGUMENT, "requests that make no sense");
     CHECK(coll_received(NULL, NULL, NULL, NULL) == ARGUMENT, "coll_received of NULL");
     coll_request_free(NULL);
@@ -1010,9 +890,11 @@ static void two_threads_case(const void *arg)
     case_step = "waiting for a thread to be inside";
     while (coll_progress(comm) != ARGUMENT) sched_yield();        /* from here on it is in its recv           */
     case_step = "a thread is inside";
-    CHECK(coll_barrier(comm) == ARGUMENT && strstr(coll_error(NULL), "thread") && strstr(coll_error(NULL), "rank 0"), "%s: \"%s\"", case_name, coll_error(NULL));
+    CHECK(coll_barrier(comm) == ARGUMENT && strstr(coll_error(NULL), "thread") && strstr(coll_error(NULL), "rank 0"),
+          "%s: \"%s\"", case_name, coll_error(NULL));
     CHECK(coll_allreduce(comm, &n, &n, 1, COLL_I32, COLL_SUM) == ARGUMENT && coll_send(comm, &n, 1, COLL_I32, 1, 1) == ARGUMENT &&
-          coll_ibarrier(comm, &r) == ARGUMENT && r == NULL && coll_progress(comm) == ARGUMENT, "%s: a second thread gets in", case_name);
+          coll_ibarrier(comm, &r) == ARGUMENT && r == NULL && coll_progress(comm) == ARGUMENT, "%s: a second thread gets in",
+              case_name);
     event_raise(&is_inside);
     for (int i = 0; i < 2; i++) pthread_join(members[i].thread, NULL);
 }
@@ -1032,7 +914,8 @@ static int forked_child(coll_comm *comm, coll_request *pending)
     coll_request *r = NULL;
     int wrong_bits = 0;
 
-    if (coll_barrier(comm) != COLL_ERR_FORKED || coll_allreduce(comm, &n, &n, 1, COLL_I32, COLL_SUM) != COLL_ERR_FORKED) wrong_bits |= 1;
+    if (coll_barrier(comm) != COLL_ERR_FORKED || coll_allreduce(comm, &n, &n, 1, COLL_I32,
+                                                                COLL_SUM) != COLL_ERR_FORKED) wrong_bits |= 1;
     if (!strstr(coll_error(comm), "fork")) wrong_bits |= 2;
     if (coll_ibarrier(comm, &r) != COLL_ERR_FORKED || r || coll_progress(comm) != COLL_ERR_FORKED) wrong_bits |= 4;
     if (coll_test(pending) != COLL_ERR_FORKED || coll_wait(pending) != COLL_ERR_FORKED) wrong_bits |= 8;
@@ -1050,13 +933,15 @@ static void fork_case(const void *arg)
     (void)arg;
     if (!open_world(2, NULL, members)) return;
     coll_comm *comm = members[0].comm;
-    CHECK(coll_ibarrier(comm, &pending) == COLL_OK && coll_test(pending) == COLL_PENDING, "%s: a barrier to come: %s", case_name, coll_error(comm));
+    CHECK(coll_ibarrier(comm, &pending) == COLL_OK && coll_test(pending) == COLL_PENDING, "%s: a barrier to come: %s",
+          case_name, coll_error(comm));
     const pid_t child = fork();
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         _exit(forked_child(comm, pending));
     }
-    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0, "%s: the child has found %#x", case_name, (unsigned)status);
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0, "%s: the child has found %#x", case_name,
+          (unsigned)status);
     CHECK(coll_test(pending) == COLL_PENDING, "%s: the parent's request has %d", case_name, (int)coll_test(pending));
     CHECK(coll_ibarrier(members[1].comm, &other) == COLL_OK, "%s: rank 1: %s", case_name, coll_error(members[1].comm));
     case_step = "the barrier behind the fork";

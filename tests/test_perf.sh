@@ -97,7 +97,7 @@ check_table "tiny sizes come out as one element" 7 "$perf" -t 3 -C all -b 1 -e 1
 check_table "size 0" 14 "$perf" -t 2 -C allreduce,allgather -b 0 -e 256 -f 2 $few
 check_table "adaptive iterations" 2 "$perf" -t 2 -b 64 -e 64K -f 1024
 check_line "memcpy has a row" '^# memcpy of 65536 bytes'
-check_line "the largest size is explained" '^# allreduce .* of 16384 x f32 .*threads'
+check_line "the largest size is explained" '^# allreduce of 16384 x f32 .*threads'
 check_line "the head names version and transport" '^# transport: threads .*ranks: 2 '
 check_table "steps of bytes, suffixes, long names" 5 "$perf" --nthreads=2 --minbytes 1k --maxbytes=5K --stepbytes 1K --iters 1
 check_table "nccl-tests' names of types" 2 "$perf" -t2 -Call_reduce -dfloat,half -b64 -e64 $few

@@ -23,11 +23,12 @@ static void coll__decide(coll__tcp *tcp, const coll_failure *failure)
 static void coll__ask_for_verdict(coll__tcp *tcp, const coll_failure *cause)
 {
     const int64_t deadline = coll__deadline(COLL__VERDICT_MS);
+    const bool is_judge_late = cause->rank == 0 && cause->status == COLL_ERR_TIMEOUT;
 
     if (tcp->rank != 0 && tcp->controls[0].fd >= 0)
         coll__control_send(tcp->controls[0].fd, COLL__CONTROL_FAIL, cause->status, cause->rank, cause->text);
     coll__events(tcp);                            /* what caused it may have been told already                */
-    while (tcp->rank != 0 && cause->rank != 0 && tcp->failure.status == COLL_OK && tcp->controls[0].fd >= 0 && coll__now() < deadline) {
+    while (tcp->rank != 0 && !is_judge_late && tcp->failure.status == COLL_OK && tcp->controls[0].fd >= 0 && coll__now() < deadline) {
         struct pollfd p = { .fd = tcp->io.events, .events = POLLIN };
         (void)poll(&p, 1, coll__ms_until(deadline, COLL__VERDICT_MS));
         coll__events(tcp);

@@ -86,7 +86,7 @@ static const char *coll__resolve(const char *text, bool is_to_listen, coll__addr
     struct addrinfo want = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | (is_to_listen ? AI_PASSIVE : 0) }, *list;
 
     *may_come = false;
-    if (!coll__address_split(text, host, sizeof host, &port)) return "it is not of the form host:port";
+    if (!coll__address_split(text, host, sizeof host, &port) || port == 0) return "it is not of the form host:port";
     coll__print(service, sizeof service, "%d", port);
     const int error = getaddrinfo(*host ? host : NULL, service, &want, &list);
     *may_come = error == EAI_AGAIN || error == EAI_NONAME;    /* names of hosts that start late               */

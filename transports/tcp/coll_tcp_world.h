@@ -243,7 +243,15 @@ static void coll__greeting_close(coll__tcp *tcp, int index)
     while (tcp->greeting_count > 0 && tcp->greetings[tcp->greeting_count - 1].fd < 0) tcp->greeting_count--;
 }
 
-/* Let in who knocks, as long as there is room; each may take COLL__GREETING_MS to say who it is. */
+/* Read on in all greetings: those who have hung up make room. */
+static void coll__greetings_read(coll__tcp *tcp)
+{
+    for (int i = 0; i < tcp->greeting_count; i++)
+        if (tcp->greetings[i].fd >= 0 && coll__greeting_read(tcp, &tcp->greetings[i])) coll__greeting_close(tcp, i);
+}
+
+/* Let in who knocks, as long as there is room; each may take COLL__GREETING_MS to say who it is.  When there is no room, the
+ * door is shut without a word: a rank then knocks again. */
 static void coll__accept_all(coll__tcp *tcp)
 {
     int fd;
@@ -251,9 +259,12 @@ static void coll__accept_all(coll__tcp *tcp)
     while ((fd = coll__accept(tcp->listener)) >= 0 || errno == ECONNABORTED) {
         int i = 0;
         if (fd < 0) continue;
+        if (tcp->greeting_count == tcp->greeting_room) coll__greetings_read(tcp);
         while (i < tcp->greeting_count && tcp->greetings[i].fd >= 0) i++;
         if (i == tcp->greeting_room) {
-            coll__refuse(tcp, fd, "too many connections at once");
+            coll__say(&tcp->log, COLL_LOG_WARN, "rank %d has %d connections that do not say who they are, and takes no more",
+                      tcp->rank, i);
+            close(fd);
             continue;
         }
         if (i == tcp->greeting_count) tcp->greeting_count++;
