@@ -1,7 +1,7 @@
 /* test_faults.c - ranks that do not come, are not who they should be, or die: the others say so, by name and in time.
  *
  *     test_faults [WORLD,...] [PART,...]                WORLD: tcp-poll, tcp-uring
- *                                                       PART: start, strangers, dead
+ *                                                       PART: setup, start, strangers, dead
  *
  * Every case runs in a process of its own with a time limit, so a hang or a crash is one failure with a name and the cases
  * behind it still run.  In the parts about the start, ranks are threads of that process; those that are killed are processes,
@@ -12,18 +12,12 @@
 
 #include "check.h"
 #include "support.h"
+#include "cases.h"
 
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <time.h>
 
 enum { RANKS_MOST = 5, CASE_SECONDS = 20, RANK_SECONDS = 9, LINES_MOST = 64, LARGE = 1 << 20 };
 
 /* ---- >>cases ---- */
-
-static const char *world = "none";                /* in which the case runs                                   */
-static char case_name[160];
-static const char *case_step = "";                /* where in the case, for the report of a hang              */
 
 /* What the process of a case and its ranks tell. */
 typedef struct report {
@@ -34,58 +28,132 @@ typedef struct report {
 } report;
 
 typedef struct board {
-    int     passed, failed;
     int64_t death_ms;
     report  ranks[RANKS_MOST];
 } board;
 
 static board *shared;
 
-static void report_hang(void) { fprintf(stderr, "failed: %s: hangs, at: %s\n", case_name, case_step); }
-
-/* Run body(arg) in a process of its own. */
 static void run_case(void (*body)(const void *arg), const void *arg, const char *name)
 {
-    int status = 0;
-
-    snprintf(case_name, sizeof case_name, "%s, %s", world, name);
-    fflush(NULL);
     memset(shared, 0, sizeof *shared);
-    const pid_t child = fork();
-    if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        check__passed = check__failed = 0;
-        support_limit(CASE_SECONDS, report_hang);
-        body(arg);
-        shared->passed = check__passed;
-        shared->failed = check__failed;
-        exit(0);
-    }
-    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0, "%s: its process ended with %s %d", case_name,
-          WIFSIGNALED(status) ? "signal" : "status", WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-    check__passed += shared->passed;
-    check__failed += shared->failed;
+    run_case_within(CASE_SECONDS, body, arg, name);
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
+/* ---- >>setup: configurations and environments ---- */
 
-/* Does the sentence speak of this rank, behind the "rank 1 of 3: " with which it begins? */
-static bool names_rank(const char *sentence, int rank)
-{
-    const char *at = strchr(sentence, ':');
-    char name[24];
+typedef struct setup {
+    const char *name;
+    const char *environment[7];                   /* "NAME=value"; nothing else is set                        */
+    coll_config config;
+    int         threads;                          /* > 0: coll_init_threads of so many; < 0: coll_spawn       */
+    coll_status status;
+    const char *words[3];
+} setup;
 
-    snprintf(name, sizeof name, "rank %d", rank);
-    while (at && (at = strstr(at, name)) != NULL) {
-        at += strlen(name);
-        if (*at < '0' || *at > '9') return true;
-    }
-    return false;
+#define HERE "127.0.0.1:9"                        /* never reached: these setups fail before                  */
+#define TWO(this_rank, where) { .rank = this_rank, .size = 2, .address = where, .start_timeout_ms = 300 }
+
+static const setup setups[] = {
+    { "size -1", { 0 }, { .size = -1, .address = HERE }, 0, COLL_ERR_ARGUMENT, { "size", "-1" } },
+    { "size 70000", { 0 }, { .size = 70000, .address = HERE }, 0, COLL_ERR_ARGUMENT, { "size", "70000" } },
+    { "rank 2 of 2", { 0 }, TWO(2, HERE), 0, COLL_ERR_ARGUMENT, { "rank 2" } },
+    { "rank -1 of 2", { 0 }, TWO(-1, HERE), 0, COLL_ERR_ARGUMENT, { "rank -1" } },
+    { "rank 1 of 1", { 0 }, { .rank = 1, .size = 1 }, 0, COLL_ERR_ARGUMENT, { "rank 1" } },
+    { "no address", { 0 }, { .rank = 1, .size = 2 }, 0, COLL_ERR_ARGUMENT, { "COLL_ADDR", "rank 1 of 2" } },
+    { "an empty address", { 0 }, TWO(0, ""), 0, COLL_ERR_ARGUMENT, { "COLL_ADDR" } },
+    { "transport udp", { 0 }, { .transport = "udp", .size = 2, .address = HERE }, 0, COLL_ERR_ARGUMENT, { "udp", "tcp", "threads" } },
+    { "transport udp for one rank", { 0 }, { .transport = "udp", .size = 1 }, 0, COLL_ERR_ARGUMENT, { "udp", "tcp", "threads" } },
+    { "transport threads for a rank of 2", { 0 }, { .transport = "threads", .size = 2, .address = HERE }, 0, COLL_ERR_ARGUMENT,
+     { "coll_init_threads" } },
+    { "io epoll", { 0 }, { .io = "epoll", .size = 2, .address = HERE }, 0, COLL_ERR_ARGUMENT, { "epoll", "uring", "poll" } },
+    { "COLL_IO=epoll", { "COLL_IO=epoll" }, TWO(0, HERE), 0, COLL_ERR_ARGUMENT, { "epoll", "uring", "poll" } },
+    { "COLL_DEBUG=loud", { "COLL_DEBUG=loud" }, TWO(0, HERE), 0, COLL_ERR_ARGUMENT, { "COLL_DEBUG", "loud", "warn" } },
+    { "address nonsense, rank 0", { 0 }, TWO(0, "nonsense"), 0, COLL_ERR_ARGUMENT, { "nonsense", "host:port" } },
+    { "address nonsense, rank 1", { 0 }, TWO(1, "nonsense"), 0, COLL_ERR_ARGUMENT, { "nonsense", "host:port" } },
+    { "address 1:2:3, rank 0", { 0 }, TWO(0, "1:2:3"), 0, COLL_ERR_ARGUMENT, { "1:2:3", "host:port" } },
+    { "address 1:2:3, rank 1", { 0 }, TWO(1, "1:2:3"), 0, COLL_ERR_ARGUMENT, { "1:2:3", "host:port" } },
+    { "address host:, rank 0", { 0 }, TWO(0, "host:"), 0, COLL_ERR_ARGUMENT, { "host:", "host:port" } },
+    { "address host:, rank 1", { 0 }, TWO(1, "host:"), 0, COLL_ERR_ARGUMENT, { "host:", "host:port" } },
+    { "address :, rank 0", { 0 }, TWO(0, ":"), 0, COLL_ERR_ARGUMENT, { "host:port" } },
+    { "address with port 99999, rank 0", { 0 }, TWO(0, "127.0.0.1:99999"), 0, COLL_ERR_ARGUMENT, { "99999" } },
+    { "address with port abc, rank 1", { 0 }, TWO(1, "127.0.0.1:abc"), 0, COLL_ERR_ARGUMENT, { "abc" } },
+    { "address [::1:5000, rank 1", { 0 }, TWO(1, "[::1:5000"), 0, COLL_ERR_ARGUMENT, { "[::1:5000" } },
+    { "COLL_RANK alone", { "COLL_RANK=1" }, { 0 }, 0, COLL_ERR_ARGUMENT, { "COLL_RANK", "COLL_SIZE" } },
+    { "COLL_SIZE alone", { "COLL_SIZE=4", "COLL_ADDR=" HERE }, { 0 }, 0, COLL_ERR_ARGUMENT, { "COLL_RANK", "COLL_SIZE" } },
+    { "COLL_SIZE=abc", { "COLL_RANK=0", "COLL_SIZE=abc", "COLL_ADDR=" HERE }, { 0 }, 0, COLL_ERR_ARGUMENT, { "COLL_SIZE", "abc" } },
+    { "COLL_SIZE=4x", { "COLL_RANK=0", "COLL_SIZE=4x", "COLL_ADDR=" HERE }, { 0 }, 0, COLL_ERR_ARGUMENT, { "COLL_SIZE", "4x" } },
+    { "COLL_SIZE=0", { "COLL_RANK=0", "COLL_SIZE=0" }, { 0 }, 0, COLL_ERR_ARGUMENT, { "COLL_SIZE", "0" } },
+    { "COLL_SIZE beyond long", { "COLL_RANK=0", "COLL_SIZE=99999999999999999999" }, { 0 }, 0, COLL_ERR_ARGUMENT, { "COLL_SIZE",
+            "9999999999" } },
+    { "COLL_RANK=5 of 4", { "COLL_RANK=5", "COLL_SIZE=4", "COLL_ADDR=" HERE }, { 0 }, 0, COLL_ERR_ARGUMENT, { "COLL_RANK", "5" } },
+    { "COLL_RANK=-1", { "COLL_RANK=-1", "COLL_SIZE=4", "COLL_ADDR=" HERE }, { 0 }, 0, COLL_ERR_ARGUMENT, { "COLL_RANK", "-1" } },
+    { "COLL_RANK and COLL_SIZE without an address", { "COLL_RANK=0", "COLL_SIZE=4" }, { 0 }, 0, COLL_ERR_ARGUMENT, { "COLL_ADDR",
+            "of 4" } },
+    { "COLL_LOCAL_RANK=7 of 2", { "COLL_RANK=0", "COLL_SIZE=2", "COLL_LOCAL_RANK=7", "COLL_ADDR=" HERE }, { 0 }, 0, COLL_ERR_ARGUMENT,
+      { "COLL_LOCAL_RANK", "7" } },
+    { "COLL_START_TIMEOUT_MS=soon", { "COLL_START_TIMEOUT_MS=soon" }, { .size = 2, .address = HERE }, 0, COLL_ERR_ARGUMENT,
+      { "COLL_START_TIMEOUT_MS", "soon" } },
+    { "COLL_STALL_TIMEOUT_MS=-5", { "COLL_STALL_TIMEOUT_MS=-5" }, TWO(0, HERE), 0, COLL_ERR_ARGUMENT, { "COLL_STALL_TIMEOUT_MS", "-5" } },
+    { "COLL_SPIN_US=much", { "COLL_SPIN_US=much" }, TWO(0, HERE), 0, COLL_ERR_ARGUMENT, { "COLL_SPIN_US", "much" } },
+    { "two launchers", { "COLL_RANK=0", "COLL_SIZE=2", "RANK=0", "WORLD_SIZE=4", "COLL_ADDR=" HERE }, { 0 }, 0, COLL_ERR_ARGUMENT,
+      { "2 ranks", "WORLD_SIZE=4" } },
+    { "two launchers, one of one rank", { "COLL_RANK=0", "COLL_SIZE=1", "OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=4" },
+     { 0 }, 0, COLL_ERR_ARGUMENT,
+      { "OMPI_COMM_WORLD_SIZE=4" } },
+    { "Open MPI without an address", { "OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_SIZE=4" }, { 0 }, 0, COLL_ERR_ARGUMENT, { "Open MPI",
+            "COLL_ADDR", "rank 3 of 4" } },
+    { "MPICH without an address", { "PMI_RANK=1", "PMI_SIZE=4" }, { 0 }, 0, COLL_ERR_ARGUMENT, { "MPICH", "COLL_ADDR" } },
+    { "Slurm without an address", { "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=4" }, { 0 }, 0, COLL_ERR_ARGUMENT, { "Slurm", "COLL_ADDR" } },
+    { "torchrun without an address", { "RANK=1", "WORLD_SIZE=4" }, { 0 }, 0, COLL_ERR_ARGUMENT, { "torchrun", "COLL_ADDR" } },
+    { "torchrun without a port", { "RANK=1", "WORLD_SIZE=4", "MASTER_ADDR=127.0.0.1" }, { 0 }, 0, COLL_ERR_ARGUMENT, { "torchrun",
+            "COLL_ADDR" } },
+    { "WORLD_SIZE=many", { "RANK=0", "WORLD_SIZE=many" }, { 0 }, 0, COLL_ERR_ARGUMENT, { "WORLD_SIZE", "many" } },
+    { "MASTER_PORT=http", { "RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=http" }, { 0 }, 0, COLL_ERR_ARGUMENT,
+     { "MASTER_PORT", "http" } },
+    { "two threads of a job of 4", { "COLL_SIZE=4", "COLL_RANK=0", "COLL_ADDR=" HERE }, { 0 }, 2, COLL_ERR_UNSUPPORTED, { "2 threads",
+            "4 ranks" } },
+    { "two threads of a job of 4, configured", { 0 }, { .size = 4, .address = HERE }, 2, COLL_ERR_UNSUPPORTED, { "2 threads",
+            "4 ranks" } },
+    { "two spawned of a job of 4", { "COLL_SIZE=4", "COLL_RANK=0", "COLL_ADDR=" HERE }, { 0 }, -2, COLL_ERR_UNSUPPORTED, { "2 threads",
+            "4 ranks" } },
+    { "two threads of abc", { "COLL_SIZE=abc", "COLL_RANK=0" }, { 0 }, 2, COLL_ERR_ARGUMENT, { "COLL_SIZE", "abc" } },
+    { "nothing set", { 0 }, { 0 }, 0, COLL_OK, { 0 } },
+    { "COLL_SIZE=1", { "COLL_SIZE=1", "COLL_RANK=0" }, { 0 }, 0, COLL_OK, { 0 } },
+    { "tcp for one rank", { 0 }, { .transport = "tcp", .size = 1 }, 0, COLL_OK, { 0 } },
+    { "one rank at no address", { "COLL_ADDR=nonsense" }, { 0 }, 0, COLL_OK, { 0 } },
+    { "a field that beats the environment", { "COLL_SIZE=4", "COLL_RANK=2", "COLL_ADDR=" HERE }, { .size = 1 }, 0, COLL_OK,
+     { 0 } },
+    { "four threads of a job of 4", { "COLL_SIZE=4", "COLL_RANK=0", "COLL_ADDR=" HERE }, { 0 }, 4, COLL_OK, { 0 } },
+};
+enum { SETUP_COUNT = sizeof setups / sizeof *setups };
+
+static int never(coll_comm *comm, void *arg) { (void)comm, (void)arg; return 1; }
+
+static void setup_case(const void *arg)
+{
+    const setup *s = arg;
+    coll_comm *comms[4] = { NULL, NULL, NULL, NULL };
+    const int64_t began = now_ms();
+    coll_status status;
+    int32_t n = 7;
+
+    clearenv();
+    for (int i = 0; s->environment[i]; i++) putenv((char *)(uintptr_t)s->environment[i]);
+    if (s->threads < 0) status = (coll_status)coll_spawn(-s->threads, never, NULL);
+    else if (s->threads > 0) status = coll_init_threads(s->threads, comms, &s->config);
+    else status = coll_init(comms, s->config.size || s->config.address ? &s->config : NULL);
+    CHECK(status == s->status && says(coll_error(NULL), s->words, 3), "%s: status %d, \"%s\"", case_name, (int)status,
+          coll_error(NULL));
+    CHECK(now_ms() - began < 2000, "%s: took %d ms", case_name, (int)(now_ms() - began));
+    CHECK((comms[0] != NULL) == (status == COLL_OK), "%s: %s communicator, with status %d", case_name, comms[0] ? "a" : "no",
+          (int)status);
+    if (status == COLL_OK && s->threads == 0)
+        CHECK(coll_size(comms[0]) == 1 && coll_rank(comms[0]) == 0 && coll_allreduce(comms[0], &n, &n, 1, COLL_I32,
+                                                                                     COLL_SUM) == COLL_OK &&
+              n == 7 && coll_barrier(comms[0]) == COLL_OK, "%s: a world of one does not work: %s", case_name,
+                  coll_error(comms[0]));
+    for (int i = 0; i < 4; i++) coll_free(comms[i]);
 }
 
 /* ---- >>start: ranks are threads that call coll_init ---- */
@@ -701,7 +769,9 @@ int main(int argc, char **argv)
 
     setvbuf(stdout, NULL, _IOLBF, 0);
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared == MAP_FAILED) return perror("mmap"), 1;
+    tally = mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED || tally == MAP_FAILED) return perror("mmap"), 1;
+    for (int i = 0; i < SETUP_COUNT && support_listed(parts, "setup"); i++) run_case(setup_case, &setups[i], setups[i].name);
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
         if (!support_listed(list, worlds[i])) continue;
         const char *refusal = support_refusal(worlds[i]);
