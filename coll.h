@@ -201,7 +201,7 @@ COLL_API const char *coll_error(const coll_comm *comm);
 /* Return when every rank has called it. */
 COLL_API coll_status coll_barrier(coll_comm *comm);
 
-/* Copy the root's `count` elements into the buffer of every rank. */
+/* Copy the root's `count` elements into the buffer of every rank.  The root's own may be written with the bytes it has. */
 COLL_API coll_status coll_broadcast(coll_comm *comm, void *buffer, size_t count, coll_type type, int root);
 
 /* recv[i] on the root = send[i] of rank 0 op send[i] of rank 1 op ...; recv is untouched elsewhere. */

@@ -188,8 +188,8 @@ static bool coll__reduce_gather(coll__round *now, int k)
     return true;
 }
 
-/* Direct reduce-scatter, then every owner hands its block to the root: 2 rounds, (p - 1) / p m sent by each rank; for long
- * vectors. */
+/* Direct reduce-scatter, then every owner hands its block to the root: 2 rounds, m sent by each rank, (p - 1) / p m by the
+ * root; for long vectors. */
 static bool coll__reduce_direct(coll__round *now, int k)
 {
     const bool is_root = now->rank == now->root;

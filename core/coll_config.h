@@ -37,7 +37,7 @@ static bool coll__parse_int(const char *text, long low, long high, int *out)
 {
     char *end;
 
-    if (!text || !*text) return false;
+    if (!text || !((*text >= '0' && *text <= '9') || (*text == '-' && low < 0))) return false;
     errno = 0;
     const long value = strtol(text, &end, 10);
     if (errno || *end || value < low || value > high) return false;

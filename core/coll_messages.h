@@ -34,7 +34,9 @@ typedef struct coll__message {
 
 typedef struct coll__peer {
     bool      is_open, has_body;                  /* body: the one behind the last note is being received     */
-    int       credit, owed;
+    int       credit;                             /* short messages that we may still send                    */
+    int       owed;                               /* that are done with here, and not handed back yet         */
+    int       taken;                              /* short messages for which we have not handed credit back  */
     coll_xfer listen;
     coll__message *incoming;                      /* whose body it is                                         */
 } coll__peer;
@@ -218,6 +220,7 @@ static coll_status coll__credit_back(coll_comm *comm, const coll__message *m)
 
     if (++p->owed < COLL__SHORT_CREDIT / 2) return COLL_OK;
     p->owed = 0;
+    p->taken -= COLL__SHORT_CREDIT / 2;
     return coll__reply(comm, COLL__NOTE_CREDIT, m);
 }
 
@@ -286,6 +289,7 @@ static coll_status coll__note_message(coll_comm *comm, int peer, const unsigned 
 
     if (!unit || tag < 0 || count > SIZE_MAX / unit || (!is_long && count * unit > COLL__SHORT_MOST))
         return coll__note_wrong(comm, peer, head);
+    if (!is_long && ++all->peers[peer].taken > COLL__SHORT_CREDIT) return coll__note_wrong(comm, peer, head);
     coll__message *m = (coll__message *)coll__allocate(sizeof *m);
     if (!m) return COLL_ERR_MEMORY;
     *m = (coll__message){ .peer = peer, .tag = tag, .type = type, .count = count, .length = (size_t)count * unit,
@@ -327,6 +331,7 @@ static coll_status coll__note_arrived(coll_comm *comm, int peer, const unsigned 
         if (!m) return coll__note_wrong(comm, peer, head);
         return coll__body_receive(comm, m, head, m->request->call.recv);
     case COLL__NOTE_CREDIT:
+        if (all->peers[peer].credit > COLL__SHORT_CREDIT / 2) return coll__note_wrong(comm, peer, head);
         all->peers[peer].credit += COLL__SHORT_CREDIT / 2;
         return COLL_OK;
     default:

@@ -82,8 +82,10 @@ for from in "$top" "$top/dist"; do
         g++ -std=c++11 $W -I '$from' main.cc use.o poll.o -o mixed -pthread && ./mixed"
     check "$what: hello" sh -c "gcc -std=c11 -I '$from' hello.c -o hello -pthread $uring && ./hello | sort | grep -c '6 4' | grep -qx 4"
     check "$what: hello without liburing" sh -c "gcc -std=c11 -I '$from' hello.c -o hello -pthread -DCOLL_NO_URING && ./hello | grep -c '6 4' | grep -qx 4"
-    check "$what: every symbol begins with coll_" empty sh -c "nm -g --defined-only impl.gcc.o | awk '{ print \$3 }' | grep -v '^coll_'"
-    check "$what: no writable data but thread-local" empty sh -c "nm impl.gcc.o | awk '\$2 ~ /^[bBDC]\$/ && \$3 !~ /start_error/ { print }'"
+    for c in gcc clang; do
+        check "$what: every symbol begins with coll_, $c" empty sh -c "nm -g --defined-only impl.$c.o | awk '{ print \$3 }' | grep -v '^coll_'"
+        check "$what: no writable data but thread-local, $c" empty sh -c "size -A impl.$c.o | awk '\$1 ~ /^\.(data|bss)\$/ && \$2 > 0'"
+    done
     check "$what: no exit, abort, signal or standard output" empty \
         sh -c "nm -u impl.gcc.o | awk '{ print \$2 }' | grep -xE '_?exit|_Exit|abort|raise|signal|sigaction|atexit|puts|printf|putchar|stdout'"
 done

@@ -594,11 +594,33 @@ static void test_notes_good(void)
     desk_arrive(&d, 0, head, 0);
     CHECK(coll_test(d.requests[3]) == COLL_OK && sent_to == 0 && coll__get16(sent_head + 2) == 1, "a long message is not sent");
     note(head, COLL__NOTE_CREDIT, 0, 0, 0, 0);
+    d.comm->messages->peers[3].credit = COLL__SHORT_CREDIT / 2;   /* as after so many short messages           */
     desk_arrive(&d, 3, head, 0);
-    CHECK(d.comm->failure.status == COLL_OK && d.comm->messages->peers[3].credit == COLL__SHORT_CREDIT - 1 + COLL__SHORT_CREDIT / 2,
-          "credit is not counted: %s", coll_error(d.comm));
+    CHECK(d.comm->failure.status == COLL_OK && d.comm->messages->peers[3].credit == COLL__SHORT_CREDIT, "credit is not counted: %s",
+          coll_error(d.comm));
     const char *problem = desk_check(&d), *at_end = desk_close(&d);
     CHECK(!problem && !at_end, "%s", problem ? problem : at_end ? at_end : "");
+}
+
+/* Nobody gets more credit than there is, and nobody makes us keep more short messages than it has credit for. */
+static void test_notes_credit(void)
+{
+    unsigned char head[COLL_HEAD_LENGTH];
+    desk d;
+
+    desk_open(&d, true);
+    note(head, COLL__NOTE_CREDIT, 0, 0, 0, 0);
+    desk_arrive(&d, 3, head, 0);
+    CHECK(d.comm->failure.status == COLL_ERR_PROTOCOL, "credit that was never due is taken");
+    desk_close(&d);
+    desk_open(&d, true);
+    for (int i = 0; i <= COLL__SHORT_CREDIT; i++) {
+        CHECK(d.comm->failure.status == COLL_OK, "short message %d is refused: %s", i, coll_error(d.comm));
+        note(head, COLL__NOTE_SHORT, COLL_U8, 99, 0, (uint32_t)i);
+        desk_arrive(&d, 3, head, 0);
+    }
+    CHECK(d.comm->failure.status == COLL_ERR_PROTOCOL, "short messages beyond their credit are kept");
+    desk_close(&d);
 }
 
 /* Notes that make no sense end the communicator with a sentence, and every request with it. */
@@ -755,6 +777,7 @@ int main(void)
     test_address();
     test_heads();
     test_notes_good();
+    test_notes_credit();
     test_notes_wrong();
     test_notes_late_receive();
     test_notes_to_self();
