@@ -453,7 +453,6 @@ COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, si
 {
     char what[96];
     coll_request r;
-    coll__choice choice = { 0 };
     coll_status status = coll__enter(comm);
 
     if (status < 0) return status;
@@ -472,18 +471,12 @@ COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, si
                         comm->transport->name, how,
                         is_message ? "one message" : "the transport's own way");
     }
-    (void)coll__choose(&choice, comm, &r.call);
-    r.flow = (coll__flow){ .algorithm = choice.algorithm, .radix = choice.radix };
-    r.flow.total = coll__vector_count(&r.call, comm->size);
-    r.flow.blocks = choice.algorithm->by_block ? comm->size : 1;
-    coll__round dry = coll__round_of(&r, NULL);
-    while (choice.algorithm->round(&dry, r.flow.rounds)) r.flow.rounds++;
-    if (r.flow.rounds > 0) coll__flow_cut(&r.flow, &r);
+    coll__flow_plan(&r);
     coll__leave(comm, COLL_OK);
+    const coll__flow *f = &r.flow;
     return snprintf(text, length, "%s on %d rank%s over %s (%s): %s, radix %d, %d round%s, %ld slice%s, about %.3g us", what,
-                    comm->size,
-                    coll__plural(comm->size), comm->transport->name, how, choice.algorithm->name, choice.radix, r.flow.rounds,
-                    coll__plural(r.flow.rounds), r.flow.slices, coll__plural(r.flow.slices), choice.seconds * 1e6);
+                    comm->size, coll__plural(comm->size), comm->transport->name, how, f->algorithm->name, f->radix, f->rounds,
+                    coll__plural(f->rounds), f->slices, coll__plural(f->slices), f->seconds * 1e6);
 }
 
 COLL_API void coll_traffic(const coll_comm *comm, uint64_t *sent, uint64_t *received)

@@ -19,6 +19,7 @@ typedef struct coll__stage {
 typedef struct coll__flow {
     const coll__algorithm *algorithm;
     int     radix, rounds;
+    double  seconds;                              /* predicted                                                */
     int     blocks;                               /* that the vector is cut into                              */
     size_t  total;                                /* elements of the vector                                   */
     long    slices, lag;                          /* see coll_engine.h                                        */

@@ -10,7 +10,7 @@ static const struct coll__launcher {
     { "torchrun", "RANK",                 "WORLD_SIZE",           "LOCAL_RANK",                 "LOCAL_WORLD_SIZE" },
     { "Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE" },
     { "MPICH",    "PMI_RANK",             "PMI_SIZE",             "MPI_LOCALRANKID",            "MPI_LOCALNRANKS" },
-    { "Slurm",    "SLURM_PROCID",         "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID",              "SLURM_STEP_TASKS_PER_NODE" },
+    { "Slurm",    "SLURM_PROCID",         "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID",              NULL },
 };
 
 enum { COLL__SIZE_MOST = 65536, COLL__ADDRESS_ROOM = 300 };
@@ -60,7 +60,6 @@ static bool coll__environment_int(const char *name, long low, long high, int *ou
 static coll_status coll__settle_rank(coll__settings *s)
 {
     coll_config *c = &s->config;
-    const struct coll__launcher *found = NULL;
 
     s->source = "the configuration";
     if (c->size == 0 && c->rank != 0) return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d without a size", c->rank);
@@ -74,16 +73,11 @@ static coll_status coll__settle_rank(coll__settings *s)
         if (!has_rank || !has_size) continue;
         if (!coll__environment_int(l->size, 1, COLL__SIZE_MOST, &size) || !coll__environment_int(l->rank, 0, size - 1, &rank))
             return COLL_ERR_ARGUMENT;
-        if (!found) {
-            found = l;
-            c->rank = rank;
-            s->config.size = size;
-            s->local_size = 1;
-            if (!coll__environment_int(l->local_rank, 0, size - 1, &s->local_rank)) return COLL_ERR_ARGUMENT;
-            if (i != 4 && !coll__environment_int(l->local_size, 1, size, &s->local_size)) return COLL_ERR_ARGUMENT;
-            s->source = l->name;
-            break;
-        }
+        if (!coll__environment_int(l->local_rank, 0, size - 1, &s->local_rank)) return COLL_ERR_ARGUMENT;
+        if (l->local_size && !coll__environment_int(l->local_size, 1, size, &s->local_size)) return COLL_ERR_ARGUMENT;
+        c->rank = rank;
+        c->size = size;
+        s->source = l->name;
     }
     if (c->size == 0) {
         s->source = "nothing in the environment";

@@ -132,14 +132,14 @@ static coll__round coll__round_of(const coll_request *r, coll__step *steps)
     return (coll__round){ comm->rank, comm->size, r->call.root, r->flow.radix, steps, 0, 2 * comm->size + 2 };
 }
 
-/* Choose the algorithm of a checked call and make its flow ready. */
-static coll_status coll__flow_start(coll_request *r)
+/* Choose the algorithm of a checked call, count its rounds and cut the vector.  Takes no memory. */
+static void coll__flow_plan(coll_request *r)
 {
     coll__flow *flow = &r->flow;
-    coll__choice choice;
+    coll__choice choice = { 0 };
 
-    if (!coll__choose(&choice, r->comm, &r->call)) return COLL_ERR_UNSUPPORTED;
-    *flow = (coll__flow){ .algorithm = choice.algorithm, .radix = choice.radix };
+    (void)coll__choose(&choice, r->comm, &r->call);
+    *flow = (coll__flow){ .algorithm = choice.algorithm, .radix = choice.radix, .seconds = choice.seconds };
     flow->total = coll__vector_count(&r->call, r->comm->size);
     flow->blocks = choice.algorithm->by_block ? r->comm->size : 1;
     if (r->call.kind == COLL_ALLGATHER) flow->input_origin = r->call.count * (size_t)r->comm->rank;
@@ -147,9 +147,14 @@ static coll_status coll__flow_start(coll_request *r)
 
     coll__round dry = coll__round_of(r, NULL);
     while (flow->algorithm->round(&dry, flow->rounds)) flow->rounds++;
-    if (flow->rounds == 0) return COLL_OK;        /* nothing to do, e.g. a barrier of one                     */
-    coll__flow_cut(flow, r);
-    return coll__flow_lay_out(flow, r);
+    if (flow->rounds > 0) coll__flow_cut(flow, r);
+}
+
+/* Make the flow of a checked call ready. */
+static coll_status coll__flow_start(coll_request *r)
+{
+    coll__flow_plan(r);
+    return r->flow.rounds > 0 ? coll__flow_lay_out(&r->flow, r) : COLL_OK;    /* 0: e.g. a barrier of one     */
 }
 
 /* ---- >>posting a round ---- */
@@ -301,11 +306,7 @@ static coll_status coll__stage_status(coll_request *r, coll__stage *stage, coll_
     while (stage->finished < stage->xfer_count) {
         const coll_xfer *x = &stage->xfers[stage->finished];
         if (x->status == COLL_PENDING) return COLL_PENDING;
-        if (x->status == COLL_ERR_MISMATCH) {
-            unsigned char ours[COLL_HEAD_LENGTH];
-            memcpy(ours, r->head, sizeof ours);
-            return coll__blame_mismatch(failure, ours, r->comm->rank, x->head, x->peer);
-        }
+        if (x->status == COLL_ERR_MISMATCH) return coll__blame_mismatch(failure, r->head, r->comm->rank, x->head, x->peer);
         if (x->status < 0) return x->status;
         stage->finished++;
     }
