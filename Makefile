@@ -23,7 +23,7 @@ HAS_URING := $(shell printf '\043include <liburing.h>\nint main(void) { return 0
 LIBS := -pthread $(if $(HAS_URING),-luring,-DCOLL_NO_URING)
 
 BUILD  := build/$(config)
-HEADER := $(wildcard coll.h coll_impl.h core/*.h transports/*.h transports/tcp/*.h)
+HEADER := $(wildcard coll.h coll_impl.h core/*.h transports/*.h transports/*/*.h)
 COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
 .PHONY: help demo test bench dist deps clean install all

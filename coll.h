@@ -1,7 +1,9 @@
 /* coll.h - collective operations in one C header: between threads, and between processes over TCP.
  *
- * Allreduce, broadcast, reduce, reduce-scatter, allgather, barrier and tagged messages for integers and floats, 16-bit
- * floats included: these are summed in 32 bits and rounded once.  No launcher, no runtime and no library to install.
+ * Every collective - barrier, broadcast, reduce, allreduce, reduce-scatter, scan, gather, scatter, allgather, all-to-all,
+ * neighbours of a graph - and tagged messages, for integers, floats of 8 to 64 bits, complex numbers, (value, index) pairs
+ * and opaque elements, with the usual operations or your own.  16- and 8-bit floats are summed in 32 bits and rounded once.
+ * No launcher, no runtime and no library to install.
  *
  *     #define COLL_IMPLEMENTATION                       in exactly one C file, before any other include
  *     #include "coll.h"                                 cc train.c -pthread -luring     (-DCOLL_NO_URING: without -luring)
@@ -23,34 +25,51 @@
  * Ranks.  A communicator joins `size` ranks, numbered from 0.  A rank is a thread of this process (coll_spawn,
  * coll_init_threads) or a process (coll_init).  All ranks call the same operations of a communicator in the same order,
  * with the same kind, count, type, op and root; ranks that disagree get COLL_ERR_MISMATCH and a sentence that names both
- * calls.  Messages (coll_send, coll_recv, coll_sendrecv) are outside that order and are matched by (source, tag).
+ * calls.  Messages (coll_send, coll_recv, coll_sendrecv) are outside that order and are matched by (source, tag), in the
+ * order sent.
+ *
+ * Communicators.  coll_split, coll_split_host, coll_dup and coll_create make further ones from some or all ranks of one.
+ * Their collectives, orders and messages never meet those of another.  They share the connections, and so the fate: the
+ * first failure ends all communicators that come from one coll_init.  They may be freed in any order.
  *
  * Threads.  One thread at a time per communicator; a second one gets COLL_ERR_ARGUMENT, with its sentence in
- * coll_error(NULL).  Different communicators may be
- * used from different threads at once.  A communicator is not usable in a forked child (COLL_ERR_FORKED).
+ * coll_error(NULL).  Different communicators may be used from different threads at once.  A communicator is not usable in a
+ * forked child (COLL_ERR_FORKED).
  *
  * Buffers.  Counts are elements and may be 0 (the pointers may then be NULL).  Any alignment that the type allows is fine.
- * In place: send == recv, or COLL_IN_PLACE for send.  For allgather in place is send == recv + rank * count; for
- * reduce_scatter recv == send + rank * recv_count, or send == recv, which leaves the result at the start.  Any other overlap
- * of send and recv is an error.  Buffers that a rank's role does not use may be NULL.  Inputs are never written unless in place; nothing outside
- * the result is ever written.
+ * In place is send == recv, or COLL_IN_PLACE for send (for recv at the root of a scatter).  What it means differs:
+ *     gather, allgather (v)     the input lies in its block of recv: send == recv + rank * count, or recv + recv_offsets[rank]
+ *     reduce_scatter (v)        recv == send + rank * recv_count leaves the result there; recv == send, and COLL_IN_PLACE, at
+ *                               the start of recv
+ *     scatter (v), at the root  its block stays where it is in send
+ *     alltoall (v, w)           every block is replaced by the one that comes; the send arrays are ignored
+ * Any other overlap of send and recv, or of two blocks that are received, is an error.  Buffers that a rank's role does not use
+ * may be NULL.  Inputs are never written unless in place; nothing outside the result is ever written.
  *
  * Numbers.  Integers wrap.  COLL_AVG is the sum, divided afterwards: integers sum in a wider type and truncate toward zero.
- * f16 and bf16 are summed in f32 and rounded once, to nearest even.  NaN propagates through every operation and comes out
- * as the one canonical quiet NaN of its type; -0 is less than +0 for MIN and MAX; overflow becomes infinity.  The order of
- * additions is fixed by the rank numbers alone (a pairwise tree), so the result has the same bits on every rank, in every
- * run, and also for every message size, on threads and over TCP.  With a wire type (coll_allreduce_mixed, coll_call.wire)
- * each input is rounded to the wire type once, the sum is rounded to it once, and every element of recv is such a value; it
- * halves the bytes of an algorithm, not the latency, and may tip the choice of the algorithm (coll_explain tells).
+ * f16, bf16 and the 8-bit floats are summed in f32 and rounded once, to nearest even.  NaN propagates through every operation
+ * and comes out as the one canonical quiet NaN of its type; -0 is less than +0 for MIN and MAX; overflow becomes infinity
+ * (f8e4m3, which has none: NaN), or with COLL_SATURATE the largest finite value of f16 and the 8-bit floats.  LAND, LOR and
+ * LXOR take what is not zero as true and give 1 or 0.  MINLOC and MAXLOC give the lower index where values are equal.  What
+ * is not defined, such as the BAND of floats, is COLL_ERR_UNSUPPORTED with nothing sent; README has the table.
+ * A result has the same bits on every rank and in every run.  With COLL_DETERMINISTIC, and always where the grouping cannot
+ * matter (integers, MIN, MAX, bits), it has also the same bits for every message size, algorithm and transport: the order of
+ * additions is then a pairwise tree over the rank numbers (in scans: left to right).  An operation of your own (COLL_USER)
+ * may be regrouped; with not_commutative it is never reordered.
+ * With a wire type (coll_allreduce_mixed, coll_call.wire) each input is rounded to the wire type once, the sum is rounded to
+ * it once, and every element of recv is such a value; it halves the bytes of an algorithm, not the latency.
  *
  * Waiting.  A blocking call returns when this rank's part is done.  coll_i... calls return at once with a request; its
- * buffers stay untouched until coll_wait or a coll_test says so.  Operations of one communicator are carried out in the
- * order in which they were started; they may be waited for in any order.
+ * buffers stay untouched until coll_wait or a coll_test says so.  Collectives of one communicator are carried out in the order
+ * in which they were started; they may be waited for in any order.  Any call that waits or tests moves the operations of all
+ * communicators that come from the same coll_init.  coll_prepare makes a request that can be started again and again; each
+ * has an order of its own, so that prepared calls may be restarted in different orders on different ranks.
  *
  * Errors.  Every call returns a coll_status.  COLL_ERR_ARGUMENT and COLL_ERR_UNSUPPORTED mean that nothing was sent and the
  * communicator is as before.  Any other error ends the communicator on every rank: pending and later calls return the same
- * cause at once, and only coll_free is left to do.  coll_error(comm) is one sentence that says which rank, which call, which
- * address and why.  recv is undefined after an error.  The library never exits, aborts or raises a signal.
+ * cause at once, and only coll_free is left to do.  coll_abort ends it on purpose.  coll_error(comm) is one sentence that
+ * says which rank, which call, which address and why.  recv is undefined after an error.  The library never exits, aborts or
+ * raises a signal.
  *
  * Time limits.  A peer that dies is noticed and named on all ranks.  A peer that is alive but late is waited for: after 10 s,
  * and then at doubling intervals, a line on the log names it.  timeout_ms (of a call) or stall_timeout_ms (of a communicator)
@@ -62,9 +81,25 @@
  *                                                     so are the ranks of Open MPI, MPICH and Slurm, with COLL_ADDR beside them
  *     COLL_LOCAL_RANK, COLL_LOCAL_SIZE                among the ranks of this host (default 0 of 1)
  *     COLL_IO=auto|uring|poll                         how sockets are driven.  auto: io_uring where the kernel allows it
+ *     COLL_TRANSPORT=tcp|threads|sim, COLL_SIM=text   see Simulation
  *     COLL_WORLD=text                                 keeps jobs apart that meet at the same address
  *     COLL_SPIN_US, COLL_START_TIMEOUT_MS, COLL_STALL_TIMEOUT_MS
  *     COLL_DEBUG=error|warn|info                      what goes to stderr (default: warn)
+ *
+ * Simulation.  With COLL_TRANSPORT=sim, coll_spawn runs all ranks in the calling thread, up to 65536 of them, under a virtual
+ * clock (coll_sim_time): the same engine and algorithms on a machine that need not exist.  Each rank has a stack of its own and
+ * runs until it waits in a call of the library; what a rank does in between takes no virtual time, and a rank that waits in
+ * anything else stops them all.  COLL_SIM describes the machine and what is to go wrong in it:
+ *     COLL_SIM="latency=12us overhead=1.2us gbit=10 reduce=4GB/s hosts=8 seed=7 kill=3@120"
+ *     latency, overhead, local_latency, jitter, detection = a time (ns, us, ms, s); gbit = Gbit/s; wire, local, reduce = a rate
+ *     (GB/s, MB/s, Gbit/s, Mbit/s); hosts = how many, or per_host = ranks on each; capacity = messages in a channel (0: a send
+ *     waits for its receive); seed; stack (KiB, MiB)
+ *     kill=3@120   kill=3@1.5ms   stop=...            rank 3 at its 120th call of the transport, or at a time
+ *     cut=4-7@1ms                                     ranks 4 to 7 from all others
+ *     lose=2>1@5   late=2>1@5+3ms   pieces=2>1        message 5 from rank 2 to rank 1; without @: all of them
+ * coll_init_threads with transport "sim" gives all ranks to one thread, which starts operations on each and polls (coll_test).
+ * When nothing can move any more, every rank gets COLL_ERR_TIMEOUT and a sentence that says who waits in which call.  The same
+ * seed gives the same order of events.  A rank that is killed or stopped counts for nothing in the result of coll_spawn.
  *
  * Security.  There is no authentication: whoever reaches rank 0's address and knows the size and COLL_WORLD can join.  Rank
  * 0 listens at the address in COLL_ADDR only, the others at the address from which they reached it.  Use trusted networks.
@@ -128,17 +163,39 @@ COLL_API const char *coll_status_text(coll_status status);
 typedef int coll_type;
 enum {
     COLL_I8 = 1, COLL_I16, COLL_I32, COLL_I64, COLL_U8, COLL_U16, COLL_U32, COLL_U64,
-    COLL_F16 = 10,                                /* IEEE 754 binary16                                      */
-    COLL_BF16,                                    /* the upper half of a binary32                           */
-    COLL_F32 = 14, COLL_F64
+    COLL_BOOL,                                    /* one byte; whatever is not 0 is true                     */
+    COLL_F16,                                     /* IEEE 754 binary16                                       */
+    COLL_BF16,                                    /* the upper half of a binary32                            */
+    COLL_F8E4M3, COLL_F8E5M2,                     /* OCP 8-bit floats; e4m3 has no infinity                  */
+    COLL_F32, COLL_F64,
+    COLL_C64, COLL_C128,                          /* complex: two f32, two f64                               */
+    COLL_F32_I32, COLL_F64_I32, COLL_F64_I64,     /* (value, index), laid out as the C struct of the two     */
+    COLL_I32_I32, COLL_I64_I32, COLL_I64_I64
 };
 
-typedef enum coll_op { COLL_SUM, COLL_PROD, COLL_MIN, COLL_MAX, COLL_AVG } coll_op;
+/* Opaque elements of 1 to 2^30 - 1 bytes: moved as they are, and reduced by COLL_USER only. */
+#define COLL_BLOB(bytes) ((coll_type)(0x40000000 | (bytes)))
+
+typedef enum coll_op {
+    COLL_SUM, COLL_PROD, COLL_MIN, COLL_MAX, COLL_AVG, COLL_BAND, COLL_BOR, COLL_BXOR, COLL_LAND, COLL_LOR, COLL_LXOR,
+    COLL_MINLOC, COLL_MAXLOC, COLL_USER
+} coll_op;
+
+/* An operation of one's own: inout[i] = in[i] op inout[i], `in` holding the lower ranks' part.  Associative.  Elements are
+ * never split, pointers are 16-byte aligned, and it runs only inside a coll call of the caller's thread. */
+typedef void coll_reduce_fn(const void *in, void *inout, size_t count, coll_type type, void *context);
 
 typedef enum coll_kind {
-    COLL_BARRIER = 1, COLL_BROADCAST, COLL_REDUCE, COLL_ALLREDUCE, COLL_REDUCE_SCATTER, COLL_ALLGATHER,
+    COLL_BARRIER = 1, COLL_BROADCAST, COLL_REDUCE, COLL_ALLREDUCE, COLL_REDUCE_SCATTER, COLL_REDUCE_SCATTERV,
+    COLL_SCAN, COLL_EXSCAN, COLL_GATHER, COLL_GATHERV, COLL_SCATTER, COLL_SCATTERV, COLL_ALLGATHER, COLL_ALLGATHERV,
+    COLL_ALLTOALL, COLL_ALLTOALLV, COLL_ALLTOALLW,
+    COLL_NEIGHBOR_ALLGATHER, COLL_NEIGHBOR_ALLGATHERV,
+    COLL_NEIGHBOR_ALLTOALL, COLL_NEIGHBOR_ALLTOALLV, COLL_NEIGHBOR_ALLTOALLW,
+    COLL_ALLREDUCE_LIST,
     COLL_SEND, COLL_RECV, COLL_SENDRECV
 } coll_kind;
+
+enum { COLL_NO_RANK = -1, COLL_NO_COLOR = -1, COLL_ANY_SOURCE = -2, COLL_ANY_TAG = -2 };
 
 COLL_API size_t      coll_type_size(coll_type type);      /* bytes of an element; 0 for an unknown type     */
 COLL_API const char *coll_type_name(coll_type type);      /* "f32"; "?" for an unknown one                  */
@@ -153,11 +210,51 @@ COLL_API const char *coll_kind_name(coll_kind kind);      /* "allreduce"        
 typedef struct coll_comm coll_comm;
 typedef struct coll_request coll_request;
 
+/* ---- >>simulation: many ranks in one thread, under a virtual clock ---- */
+
+/* What is to go wrong in a simulated world. */
+typedef enum coll_sim_fault_kind {
+    COLL_SIM_KILL = 1,            /* `rank` is no more, from its call `number` of the transport, or from `time` on */
+    COLL_SIM_STOP,                /* `rank` stays where it is for ever, and nobody is told                   */
+    COLL_SIM_CUT,                 /* from `time` on nothing passes between ranks rank..peer and the others   */
+    COLL_SIM_LOSE,                /* message `number` (0: each) from rank to peer (-1: to anyone) is lost, and holds up
+                                     those behind it                                                         */
+    COLL_SIM_LATE,                /* it comes `amount` seconds late                                          */
+    COLL_SIM_PIECES               /* it comes byte by byte                                                   */
+} coll_sim_fault_kind;
+
+typedef struct coll_sim_fault {
+    coll_sim_fault_kind kind;
+    int      rank, peer;
+    uint64_t number;              /* counted from 1                                                          */
+    double   time, amount;        /* s                                                                       */
+} coll_sim_fault;
+
+/* The simulated machine.  Zero means the default written beside each field; less than zero: none. */
+typedef struct coll_sim {
+    double latency;               /* s until a message is there; 12 us                                       */
+    double overhead;              /* s from one message of a rank to its next; 4 us                          */
+    double seconds_per_byte;      /* on the wire; 0.5 ns                                                     */
+    double seconds_per_byte_reduced;      /* in the arithmetic; 0.1 ns                                       */
+    double local_latency, local_seconds_per_byte; /* between ranks of one host; 0.5 us, 0.1 ns               */
+    int    ranks_per_host;        /* that share its NIC; 1                                                   */
+    int    capacity;              /* messages from one rank to another that may wait for their receive; 0: any number;
+                                     < 0: none, so that a program which counts on buffers for coll_send stands still */
+    double jitter;                /* s by which a message may be later, drawn from the seed; none            */
+    double detection;             /* s until a killed rank is missed; 1 ms                                   */
+    uint64_t seed;                /* of the order of what happens at one instant; 1                          */
+    size_t stack;                 /* bytes of a rank's stack under coll_spawn; 256 KiB, beyond 1024 ranks 64 KiB */
+    const coll_sim_fault *faults; /* what is to go wrong; nothing                                            */
+    int    fault_count;
+} coll_sim;
+
+/* ---- >>configuration ---- */
+
 typedef enum coll_log_level { COLL_LOG_ERROR = 1, COLL_LOG_WARN, COLL_LOG_INFO } coll_log_level;
 
 /* All optional: zero means the default written beside each field. */
 typedef struct coll_config {
-    const char *transport;        /* "tcp" or "threads"; default: tcp for coll_init                         */
+    const char *transport;        /* "tcp", "threads" or "sim"; default: COLL_TRANSPORT, or tcp for coll_init */
     int         rank, size;       /* size > 0: this rank of so many; default: COLL_RANK and COLL_SIZE, or the
                                      launcher's, or 0 of 1.  A size of 1 needs no network and never fails   */
     const char *address;          /* where rank 0 listens, "host:port"; default: COLL_ADDR                  */
@@ -170,6 +267,7 @@ typedef struct coll_config {
     coll_log_level log_level;     /* default: COLL_DEBUG, or COLL_LOG_WARN                                  */
     void      (*log)(void *context, coll_log_level level, const char *line);   /* default: to stderr        */
     void       *log_context;      /* given back to log                                                      */
+    const coll_sim *sim;          /* the machine of transport "sim"; default: COLL_SIM, or that of coll_sim  */
 } coll_config;
 
 /* Join the ranks of this job, one per process, and give this one's communicator.  NULL: all from the environment.
@@ -187,6 +285,36 @@ COLL_API int coll_spawn(int count, int (*fn)(coll_comm *comm, void *arg), void *
  * COLL_ERR_PEER.  Works in every state, on NULL too, and returns within 2 s. */
 COLL_API coll_status coll_free(coll_comm *comm);
 
+/* The ranks that give the same color, ordered by key and then by rank in `comm`, make a communicator.  COLL_NO_COLOR: none for
+ * this rank, *out = NULL.  Called by all ranks of `comm`. */
+COLL_API coll_status coll_split(coll_comm *comm, int color, int key, coll_comm **out);
+
+/* The ranks that share memory, or at least the host, with this one. */
+COLL_API coll_status coll_split_host(coll_comm *comm, coll_comm **out);
+
+/* The same ranks again. */
+COLL_API coll_status coll_dup(coll_comm *comm, coll_comm **out);
+
+/* A communicator of the given `count` ranks of `comm`, in that order; called by these only, with the same list and tag.
+ * Creations that overlap in time need different tags (0 <= tag) or different lists. */
+COLL_API coll_status coll_create(coll_comm *comm, const int *ranks, int count, int tag, coll_comm **out);
+
+/* What this rank of `comm` is called in the communicator of coll_init; COLL_NO_RANK for no such rank. */
+COLL_API int coll_parent_rank(const coll_comm *comm, int rank);
+
+/* End the communicator, and all that come from the same coll_init, on every rank, with COLL_ERR_ABORTED and this sentence.  From
+ * any thread, also while another one waits inside a call. */
+COLL_API coll_status coll_abort(coll_comm *comm, const char *why);
+
+/* The ranks of `comm` known to have failed: gives how many, and writes the first `capacity` of them. */
+COLL_API int coll_failed_ranks(const coll_comm *comm, int *ranks, int capacity);
+
+/* The graph of the neighbour calls of `comm`, replacing an earlier one: from whom and to whom this rank exchanges.  Lists may
+ * name a rank twice, this one, or COLL_NO_RANK, whose block stays untouched.  Every edge is in the lists of both its ends.
+ * Called by all ranks; the lists are copied.  Prepared neighbour calls of before cannot be restarted. */
+COLL_API coll_status coll_neighbors(coll_comm *comm, const int *sources, int source_count, const int *destinations,
+                                    int destination_count);
+
 COLL_API int coll_rank(const coll_comm *comm);
 COLL_API int coll_size(const coll_comm *comm);
 COLL_API int coll_local_rank(const coll_comm *comm);      /* among the ranks of this host                    */
@@ -196,7 +324,8 @@ COLL_API int coll_local_size(const coll_comm *comm);
  * coll_init_threads or coll_spawn of the calling thread that failed.  Valid until the next call on the communicator. */
 COLL_API const char *coll_error(const coll_comm *comm);
 
-/* ---- >>collectives: blocking; each has a non-blocking twin below ---- */
+/* ---- >>collectives: blocking; each has a non-blocking twin below.  v: block i has counts[i] elements at offsets[i], in
+ * elements; offsets NULL: one after the other ---- */
 
 /* Return when every rank has called it. */
 COLL_API coll_status coll_barrier(coll_comm *comm);
@@ -220,12 +349,64 @@ COLL_API coll_status coll_allreduce(coll_comm *comm, const void *send, void *rec
 COLL_API coll_status coll_allreduce_mixed(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type,
                                           coll_type wire, coll_op op);
 
-/* Reduce size * recv_count elements and leave block r, recv_count of them, on rank r. */
+/* One of many tensors of a coll_allreduce_list; send == recv, or COLL_IN_PLACE for send: in place. */
+typedef struct coll_buffer { const void *send; void *recv; size_t count; coll_type type; } coll_buffer;
+
+/* allreduce of every one of `n` buffers, of any types that have the operation; small ones travel together.  `buffers` must
+ * live until it is finished. */
+COLL_API coll_status coll_allreduce_list(coll_comm *comm, const coll_buffer *buffers, int n, coll_op op);
+
+/* Reduce size * recv_count elements and leave block r, recv_count of them, on rank r.  v: block r has counts[r] elements, and
+ * send holds the blocks one after the other. */
 COLL_API coll_status coll_reduce_scatter(coll_comm *comm, const void *send, void *recv, size_t recv_count,
                                          coll_type type, coll_op op);
+COLL_API coll_status coll_reduce_scatterv(coll_comm *comm, const void *send, void *recv, const size_t *counts,
+                                          coll_type type, coll_op op);
 
-/* recv = the `count` elements of rank 0, of rank 1, ...: size * count elements on every rank. */
+/* recv[i] on rank r = send[i] of rank 0 op ... op send[i] of rank r.  COLL_AVG is COLL_ERR_UNSUPPORTED. */
+COLL_API coll_status coll_scan(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, coll_op op);
+
+/* The same up to rank r - 1; recv of rank 0 is untouched. */
+COLL_API coll_status coll_exscan(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, coll_op op);
+
+/* recv of the root = the `count` elements of rank 0, of rank 1, ...  v: counts and offsets matter at the root only. */
+COLL_API coll_status coll_gather(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, int root);
+COLL_API coll_status coll_gatherv(coll_comm *comm, const void *send, size_t send_count, void *recv, const size_t *counts,
+                                  const size_t *offsets, coll_type type, int root);
+
+/* recv of rank r = block r, `count` elements, of the root's send.  v: counts and offsets matter at the root only. */
+COLL_API coll_status coll_scatter(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, int root);
+COLL_API coll_status coll_scatterv(coll_comm *comm, const void *send, const size_t *counts, const size_t *offsets,
+                                   void *recv, size_t recv_count, coll_type type, int root);
+
+/* recv = the `count` elements of rank 0, of rank 1, ...: size * count elements on every rank.  v: counts are equal on all
+ * ranks, offsets may differ. */
 COLL_API coll_status coll_allgather(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type);
+COLL_API coll_status coll_allgatherv(coll_comm *comm, const void *send, size_t send_count, void *recv, const size_t *counts,
+                                     const size_t *offsets, coll_type type);
+
+/* Block r of send goes to rank r, block r of recv comes from rank r; `count` elements each.  v: any counts, as long as both
+ * ends of a pair agree.  w: every block has a type of its own, and offsets are in bytes. */
+COLL_API coll_status coll_alltoall(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type);
+COLL_API coll_status coll_alltoallv(coll_comm *comm, const void *send, const size_t *send_counts, const size_t *send_offsets,
+                                    void *recv, const size_t *recv_counts, const size_t *recv_offsets, coll_type type);
+COLL_API coll_status coll_alltoallw(coll_comm *comm, const void *send, const size_t *send_counts, const size_t *send_bytes,
+                                    const coll_type *send_types, void *recv, const size_t *recv_counts,
+                                    const size_t *recv_bytes, const coll_type *recv_types);
+
+/* Between the neighbours of coll_neighbors.  allgather: send goes to every destination, block i of recv comes from source i.
+ * alltoall: block i of send goes to destination i.  Not in place. */
+COLL_API coll_status coll_neighbor_allgather(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type);
+COLL_API coll_status coll_neighbor_allgatherv(coll_comm *comm, const void *send, size_t send_count, void *recv,
+                                              const size_t *counts, const size_t *offsets, coll_type type);
+COLL_API coll_status coll_neighbor_alltoall(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type);
+COLL_API coll_status coll_neighbor_alltoallv(coll_comm *comm, const void *send, const size_t *send_counts,
+                                             const size_t *send_offsets, void *recv, const size_t *recv_counts,
+                                             const size_t *recv_offsets, coll_type type);
+COLL_API coll_status coll_neighbor_alltoallw(coll_comm *comm, const void *send, const size_t *send_counts,
+                                             const size_t *send_bytes, const coll_type *send_types, void *recv,
+                                             const size_t *recv_counts, const size_t *recv_bytes,
+                                             const coll_type *recv_types);
 
 /* ---- >>messages: matched by (source, tag) in the order sent, outside the order of collectives ---- */
 
@@ -233,7 +414,7 @@ COLL_API coll_status coll_allgather(coll_comm *comm, const void *send, void *rec
 COLL_API coll_status coll_send(coll_comm *comm, const void *buffer, size_t count, coll_type type, int peer, int tag);
 
 /* `count` is the room: a shorter message is fine (coll_received tells), a longer one is COLL_ERR_MISMATCH, and so is one
- * of another type. */
+ * of another type.  COLL_ANY_SOURCE and COLL_ANY_TAG take what comes first. */
 COLL_API coll_status coll_recv(coll_comm *comm, void *buffer, size_t count, coll_type type, int peer, int tag);
 
 /* Send to dest and receive from source at once, without deadlock in any pattern. */
@@ -251,10 +432,53 @@ COLL_API coll_status coll_iallreduce(coll_comm *comm, const void *send, void *re
                                      coll_op op, coll_request **out);
 COLL_API coll_status coll_iallreduce_mixed(coll_comm *comm, const void *send, void *recv, size_t count,
                                            coll_type type, coll_type wire, coll_op op, coll_request **out);
+COLL_API coll_status coll_iallreduce_list(coll_comm *comm, const coll_buffer *buffers, int n, coll_op op,
+                                          coll_request **out);
 COLL_API coll_status coll_ireduce_scatter(coll_comm *comm, const void *send, void *recv, size_t recv_count,
                                           coll_type type, coll_op op, coll_request **out);
+COLL_API coll_status coll_ireduce_scatterv(coll_comm *comm, const void *send, void *recv, const size_t *counts,
+                                           coll_type type, coll_op op, coll_request **out);
+COLL_API coll_status coll_iscan(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type,
+                                coll_op op, coll_request **out);
+COLL_API coll_status coll_iexscan(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type,
+                                  coll_op op, coll_request **out);
+COLL_API coll_status coll_igather(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type,
+                                  int root, coll_request **out);
+COLL_API coll_status coll_igatherv(coll_comm *comm, const void *send, size_t send_count, void *recv,
+                                   const size_t *counts, const size_t *offsets, coll_type type, int root,
+                                   coll_request **out);
+COLL_API coll_status coll_iscatter(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type,
+                                   int root, coll_request **out);
+COLL_API coll_status coll_iscatterv(coll_comm *comm, const void *send, const size_t *counts, const size_t *offsets,
+                                    void *recv, size_t recv_count, coll_type type, int root, coll_request **out);
 COLL_API coll_status coll_iallgather(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type,
                                      coll_request **out);
+COLL_API coll_status coll_iallgatherv(coll_comm *comm, const void *send, size_t send_count, void *recv,
+                                      const size_t *counts, const size_t *offsets, coll_type type,
+                                      coll_request **out);
+COLL_API coll_status coll_ialltoall(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type,
+                                    coll_request **out);
+COLL_API coll_status coll_ialltoallv(coll_comm *comm, const void *send, const size_t *send_counts,
+                                     const size_t *send_offsets, void *recv, const size_t *recv_counts,
+                                     const size_t *recv_offsets, coll_type type, coll_request **out);
+COLL_API coll_status coll_ialltoallw(coll_comm *comm, const void *send, const size_t *send_counts,
+                                     const size_t *send_bytes, const coll_type *send_types, void *recv,
+                                     const size_t *recv_counts, const size_t *recv_bytes,
+                                     const coll_type *recv_types, coll_request **out);
+COLL_API coll_status coll_ineighbor_allgather(coll_comm *comm, const void *send, void *recv, size_t count,
+                                              coll_type type, coll_request **out);
+COLL_API coll_status coll_ineighbor_allgatherv(coll_comm *comm, const void *send, size_t send_count, void *recv,
+                                               const size_t *counts, const size_t *offsets, coll_type type,
+                                               coll_request **out);
+COLL_API coll_status coll_ineighbor_alltoall(coll_comm *comm, const void *send, void *recv, size_t count,
+                                             coll_type type, coll_request **out);
+COLL_API coll_status coll_ineighbor_alltoallv(coll_comm *comm, const void *send, const size_t *send_counts,
+                                              const size_t *send_offsets, void *recv, const size_t *recv_counts,
+                                              const size_t *recv_offsets, coll_type type, coll_request **out);
+COLL_API coll_status coll_ineighbor_alltoallw(coll_comm *comm, const void *send, const size_t *send_counts,
+                                              const size_t *send_bytes, const coll_type *send_types, void *recv,
+                                              const size_t *recv_counts, const size_t *recv_bytes,
+                                              const coll_type *recv_types, coll_request **out);
 COLL_API coll_status coll_isend(coll_comm *comm, const void *buffer, size_t count, coll_type type, int peer, int tag,
                                 coll_request **out);
 COLL_API coll_status coll_irecv(coll_comm *comm, void *buffer, size_t count, coll_type type, int peer, int tag,
@@ -286,25 +510,47 @@ COLL_API coll_status coll_progress(coll_comm *comm);
 
 /* ---- >>call: one descriptor behind all of them; zero means default ---- */
 
+enum {
+    COLL_DETERMINISTIC = 1,       /* the same bits for every message size, algorithm and transport            */
+    COLL_SATURATE = 2             /* results of f16 and the 8-bit floats stay finite                          */
+};
+
 typedef struct coll_call {
     coll_kind   kind;             /* COLL_ALLREDUCE, ...                                                     */
     const void *send;
     void       *recv;             /* broadcast: the buffer                                                   */
-    size_t      count;            /* elements; of one block for reduce_scatter and allgather                 */
+    size_t      count;            /* elements; of one block where there are many                             */
+    const size_t *send_counts, *send_offsets, *recv_counts, *recv_offsets;     /* v and w; reduce_scatterv: recv_counts */
+    const coll_type *send_types, *recv_types;     /* w, whose offsets are in bytes                           */
+    size_t      recv_count;       /* sendrecv: the room; scatterv: what this rank expects                    */
     coll_type   type;             /* of the buffers                                                          */
     coll_type   wire;             /* in the messages of a reducing call; 0 = type                            */
+    coll_type   accumulate;       /* of sums; 0 = f32 for floats of 8 and 16 bits, else type                 */
     coll_op     op;
+    coll_reduce_fn *fn;           /* COLL_USER                                                               */
+    void       *fn_context;
+    bool        not_commutative;  /* COLL_USER: ranks must be combined in their order                        */
+    double      scale;            /* floats: multiplies the sum before it is rounded; 0 = 1                  */
+    unsigned    flags;            /* COLL_DETERMINISTIC, COLL_SATURATE                                       */
+    const coll_buffer *list;      /* allreduce_list                                                          */
+    int         list_count;
     int         root;             /* send: the destination; recv: the source; sendrecv: the destination      */
     int         tag;
     int         source;           /* sendrecv: whom to receive from                                          */
-    size_t      recv_count;       /* sendrecv: the room                                                      */
     int         timeout_ms;       /* 0 = the communicator's stall_timeout_ms                                 */
-    const char *algorithm;        /* force one by name (see coll_explain); 0 = the library's choice.  The same on all ranks */
-    const char *name;             /* appears in errors, e.g. "gradient of layer 3"; must live as long as the call */
-} coll_call;
+    const char *algorithm;        /* force one by name (see coll_explain), with its radix or its number of blocks:
+                                     "circulant:4"; NULL = COLL_ALGORITHM, or the library's choice.  The same on all ranks */
+    const char *name;             /* appears in errors, e.g. "gradient of layer 3"                           */
+} coll_call;                      /* whatever it points to must live until the request is finished (prepared: freed) */
 
 COLL_API coll_status coll_run(coll_comm *comm, const coll_call *call);                               /* blocking */
 COLL_API coll_status coll_start(coll_comm *comm, const coll_call *call, coll_request **out);     /* non-blocking */
+
+/* Check and plan a call once, to start it many times: all ranks prepare in the same order as they start other calls, and may
+ * then restart in any order.  The request is not running yet; coll_restart, then coll_wait, and again.  A restart of one that
+ * is still running is COLL_ERR_ARGUMENT. */
+COLL_API coll_status coll_prepare(coll_comm *comm, const coll_call *call, coll_request **out);
+COLL_API coll_status coll_restart(coll_request *request);
 
 /* ---- >>numbers: the library's own arithmetic, for one thread ---- */
 
@@ -312,11 +558,16 @@ COLL_API uint16_t coll_f32_to_f16(float value);           /* all round to neares
 COLL_API uint16_t coll_f32_to_bf16(float value);
 COLL_API float    coll_f16_to_f32(uint16_t bits);
 COLL_API float    coll_bf16_to_f32(uint16_t bits);
+COLL_API uint8_t  coll_f32_to_f8e4m3(float value);
+COLL_API uint8_t  coll_f32_to_f8e5m2(float value);
+COLL_API float    coll_f8e4m3_to_f32(uint8_t bits);
+COLL_API float    coll_f8e5m2_to_f32(uint8_t bits);
 
-/* dst[i] = src[i] among f16, bf16, f32 and f64, rounded once; equal types copy.  The buffers must not overlap. */
+/* dst[i] = src[i] among the floats, rounded once; equal types copy.  The buffers must not overlap. */
 COLL_API coll_status coll_convert(void *dst, coll_type dst_type, const void *src, coll_type src_type, size_t count);
 
-/* inout[i] = in[i] op inout[i], with `in` as the lower rank's part.  COLL_AVG is COLL_ERR_UNSUPPORTED. */
+/* inout[i] = in[i] op inout[i], with `in` as the lower rank's part.  COLL_AVG and COLL_USER are
+ * COLL_ERR_UNSUPPORTED. */
 COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count, coll_type type, coll_op op);
 
 /* ---- >>seeing: what was chosen and what it cost ---- */
@@ -327,6 +578,9 @@ COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, si
 
 /* Bytes that this rank has handed to and taken from the wire, headers included; 0 between threads, which use memory. */
 COLL_API void coll_traffic(const coll_comm *comm, uint64_t *sent, uint64_t *received);
+
+/* Virtual seconds that have passed for this rank of a simulated world; 0 elsewhere. */
+COLL_API double coll_sim_time(const coll_comm *comm);
 
 #ifdef __cplusplus
 }

@@ -9,19 +9,24 @@
  *   core/coll_kernels.h          all arithmetic: n sources -> wide accumulator -> one rounding -> m destinations
  *   core/coll_round.h            the vocabulary of algorithms: send, recv, copy, fold, in rounds
  *   core/coll_algorithms.h       the algorithms, pure functions of the round
- *   core/coll_comm.h             communicators, requests, fingerprints, the first failure
  *   core/coll_tuner.h            a cost model chooses the algorithm
+ *   core/coll_comm.h             trunks, communicators, tracks, requests; fingerprints; the first failure
+ *   core/coll_progress.h         moves everything on; the loop that waits; threads that share a trunk
  *   core/coll_check.h            the caller's mistakes, found before any byte moves
+ *   core/coll_messages.h         messages by key: send and recv, and tracks whose order others may not share
  *   core/coll_engine.h           runs an algorithm: slices, messages, folds
- *   core/coll_messages.h         send and recv
- *   core/coll_progress.h         moves everything on; the loop that waits
+ *   core/coll_list.h             many tensors in one operation
+ *   core/coll_prepared.h         requests: made ready, started, and started again
  *   core/coll_config.h           configuration and environment
+ *   core/coll_groups.h           communicators: made, derived, freed
  *   transports/coll_threads.h    ranks in one address space; takes whole collectives
  *   transports/coll_tcp.h        ranks in many processes, with its parts in transports/tcp/
+ *   transports/coll_sim.h        any number of ranks in one thread under a virtual clock, with its parts in transports/sim/
  *   this file                    the public functions: each fills a coll_call, checks it, hands it on
  *
- * The way of a call: coll_allreduce -> coll_run -> coll__check -> coll__wait -> coll__advance -> either the transport's
- * offload (threads), or coll__flow_advance -> an algorithm's round -> the transport's send and recv. */
+ * The way of a call: coll_allreduce -> coll_run -> coll__ready (checks) -> coll__begin -> coll__wait -> coll__advance ->
+ * coll__track_advance -> either the transport's offload (threads), or coll__flow_advance -> an algorithm's round -> the
+ * transport's send and recv, by key for derived communicators and prepared calls. */
 #ifndef COLL_IMPL_H
 #define COLL_IMPL_H
 
@@ -39,18 +44,30 @@
 
 #include "core/coll_base.h"
 #include "core/coll_types.h"
+#include "core/coll_convert.h"
+#include "core/coll_folds.h"
+#include "core/coll_codec.h"
 #include "core/coll_kernels.h"
 #include "core/coll_round.h"
+#include "core/coll_circulant.h"
+#include "core/coll_tree.h"
+#include "core/coll_blocks.h"
+#include "core/coll_scan.h"
+#include "core/coll_cost.h"
 #include "core/coll_algorithms.h"
-#include "core/coll_comm.h"
 #include "core/coll_tuner.h"
+#include "core/coll_comm.h"
 #include "core/coll_check.h"
-#include "core/coll_engine.h"
 #include "core/coll_messages.h"
+#include "core/coll_engine.h"
 #include "core/coll_progress.h"
+#include "core/coll_list.h"
+#include "core/coll_prepared.h"
 #include "core/coll_config.h"
+#include "core/coll_groups.h"
 #include "transports/coll_threads.h"
 #include "transports/coll_tcp.h"
+#include "transports/coll_sim.h"
 
 /* ---- >>entering: one thread at a time, not in a forked child, not after the end ---- */
 
@@ -60,46 +77,29 @@ static coll_status coll__enter(coll_comm *comm)
     if (!*comm->guard) return COLL_ERR_FORKED;
     if (__atomic_exchange_n(&comm->is_busy, 1, __ATOMIC_ACQUIRE))
         return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d: another thread is inside a call on this communicator", comm->rank);
+    if (comm->trunk->is_shared) coll__trunk_take(comm);
     return COLL_OK;
 }
 
 static coll_status coll__leave(coll_comm *comm, coll_status status)
 {
+    if (comm->is_holder) coll__trunk_drop(comm);
     __atomic_store_n(&comm->is_busy, 0, __ATOMIC_RELEASE);
     return status;
+}
+
+/* Enter to start something: not after the end. */
+static coll_status coll__enter_alive(coll_comm *comm)
+{
+    const coll_status status = coll__enter(comm);
+
+    if (status < 0 || comm->trunk->failure.status == COLL_OK) return status;
+    return coll__leave(comm, comm->trunk->failure.status);
 }
 
 /* ---- >>communicators ---- */
 
 static const char coll__forked_text[] = "this communicator belongs to the parent process: a forked child cannot use it";
-
-/* A communicator over an open transport, which it takes over.  On failure the transport is closed. */
-static coll_comm *coll__comm_new(const coll_transport *transport, void *context, int rank, int size, const coll__settings *s)
-{
-    coll_comm *comm = (coll_comm *)coll__allocate(sizeof *comm);
-
-    if (comm) comm->guard = coll__fork_guard();
-    if (!comm || !comm->guard) {
-        free(comm);
-        transport->close(context);
-        coll__start_failed(COLL_ERR_MEMORY, "no memory for a communicator");
-        return NULL;
-    }
-    comm->rank = rank;
-    comm->size = size;
-    comm->local_rank = s->local_rank;
-    comm->local_size = s->local_size;
-    comm->transport = transport;
-    comm->context = context;
-    comm->stall_timeout_ms = s->config.stall_timeout_ms;
-    comm->log = (coll__log){ s->config.log_level, s->config.log, s->config.log_context };
-    comm->link = coll__link_default;
-    comm->failure.rank = -1;
-    comm->queue_end = &comm->queue;
-    comm->is_crowded = s->local_size > coll__processors();
-    comm->spin_us = s->config.spin_us > 0 ? s->config.spin_us : s->config.spin_us < 0 ? 0 : 50;
-    return comm;
-}
 
 /* `count` ranks that share a hub. */
 static coll_status coll__open_threads(int count, coll_comm **out, coll__settings *s)
@@ -135,11 +135,46 @@ static coll_status coll__open_tcp(coll_comm **out, coll__settings *s)
     if (status < 0) return status;
     *out = coll__comm_new(&coll__tcp_transport, tcp, c->rank, c->size, s);
     if (!*out) return COLL_ERR_MEMORY;
-    if ((*out)->is_crowded && c->spin_us == 0) (*out)->spin_us = 0;       /* spinning would keep the others from running */
+    coll__trunk *trunk = (*out)->trunk;
+    if (trunk->is_crowded && c->spin_us == 0) trunk->spin_us = 0;         /* spinning would keep the others from running */
     coll__say(&log, COLL_LOG_INFO, "rank %d of %d (from %s), rank %d of %d on its host, over tcp at %s with %s", c->rank, c->size,
               s->source, s->local_rank, s->local_size, c->address, coll__tcp_transport.describe(tcp));
     return COLL_OK;
 }
+
+/* `count` ranks of a simulated world. */
+static coll_status coll__open_sim(int count, coll_comm **out, coll__settings *s)
+{
+    coll__sim_settings sim;
+    coll_status status = coll__sim_settle(&sim, s->config.sim, count);
+
+    for (int i = 0; i < count; i++) out[i] = NULL;
+    if (status < 0) return status;
+    const coll_sim *c = &sim.config;
+    coll__sim *world = coll__sim_open(count, c);
+    if (!world) status = coll__start_failed(COLL_ERR_MEMORY, "no memory for %d simulated ranks", count);
+    s->link = (coll__link){ c->latency, c->overhead, c->seconds_per_byte, c->seconds_per_byte_reduced };
+    for (int i = 0; i < count && status == COLL_OK; i++) {
+        s->local_rank = i % c->ranks_per_host;
+        s->local_size = (int)coll__least((size_t)c->ranks_per_host, (size_t)(count - i + s->local_rank));
+        world->holders++;
+        out[i] = coll__comm_new(&coll__sim_transport, &world->ranks[i], i, count, s);
+        if (!out[i]) {
+            status = COLL_ERR_MEMORY;
+            break;
+        }
+        out[i]->trunk->spin_us = 0;               /* nothing happens while a rank spins                       */
+        out[i]->trunk->is_synchronous = c->capacity < 0;
+    }
+    for (int i = 0; i < count && status < 0; i++) {
+        coll_free(out[i]);
+        out[i] = NULL;
+    }
+    if (world) coll__sim_release(world);
+    return status;
+}
+
+static bool coll__is_simulated(const coll__settings *s) { return s->config.transport && !strcmp(s->config.transport, "sim"); }
 
 COLL_API coll_status coll_init(coll_comm **out, const coll_config *config)
 {
@@ -156,7 +191,11 @@ COLL_API coll_status coll_init(coll_comm **out, const coll_config *config)
                                   s.config.size);
     if (!strcmp(name, "threads") || (!strcmp(name, "tcp") && s.config.size == 1)) return coll__open_threads(1, out, &s);
     if (!strcmp(name, "tcp")) return coll__open_tcp(out, &s);
-    return coll__start_failed(COLL_ERR_ARGUMENT, "transport \"%.32s\" is none of tcp, threads", name);
+    if (!strcmp(name, "sim") && s.config.size == 1) return coll__open_sim(1, out, &s);
+    if (!strcmp(name, "sim"))
+        return coll__start_failed(COLL_ERR_ARGUMENT, "a simulated world is one thread: for %d ranks call coll_spawn or "
+                                  "coll_init_threads", s.config.size);
+    return coll__start_failed(COLL_ERR_ARGUMENT, "transport \"%.32s\" is none of tcp, threads, sim", name);
 }
 
 COLL_API coll_status coll_init_threads(int count, coll_comm **out, const coll_config *config)
@@ -179,7 +218,7 @@ COLL_API coll_status coll_init_threads(int count, coll_comm **out, const coll_co
     const coll_status status = coll__settle(&s, &only);
     if (status < 0) return status;
     s.local_size = count;
-    return coll__open_threads(count, out, &s);
+    return coll__is_simulated(&s) ? coll__open_sim(count, out, &s) : coll__open_threads(count, out, &s);
 }
 
 COLL_API coll_status coll_init_custom(const coll_transport *transport, void *context, int rank, int size, coll_comm **out)
@@ -200,37 +239,146 @@ COLL_API coll_status coll_init_custom(const coll_transport *transport, void *con
     return *out ? COLL_OK : COLL_ERR_MEMORY;
 }
 
-enum { COLL__DELIVER_MS = 600 };                  /* with a verdict and a flush, coll_free stays under 2 s    */
-
-/* What others await is delivered first; what is still running then is given up. */
 COLL_API coll_status coll_free(coll_comm *comm)
 {
     if (!comm) return COLL_OK;
-    if (*comm->guard) {
-        const int64_t deadline = coll__deadline(COLL__DELIVER_MS);
-        while (comm->failure.status == COLL_OK && !coll__messages_delivered(comm) && coll__now() < deadline)
-            if (coll__advance(comm, 10) < 0) break;
-        if (comm->queue && comm->failure.status == COLL_OK) {
-            coll_failure failure = { COLL_ERR_PEER, comm->rank, "" };
-            coll__print(failure.text, sizeof failure.text, "rank %d has left the communicator in the middle of an operation",
-                        comm->rank);
-            if (comm->transport->fail) (void)comm->transport->fail(comm->context, &failure);
-        }
-        comm->transport->close(comm->context);
-        coll__queue_end_all(comm, COLL_ERR_ABORTED);
-        coll__messages_end_all(comm, COLL_ERR_ABORTED);
-    }
-    coll__messages_free(comm);
-    coll__fork_guard_free(comm->guard);
-    free(comm->arena);
-    free(comm);
+    coll__trunk *trunk = comm->trunk;
+    const bool is_forked = !*comm->guard;
+
+    if (!is_forked && trunk->is_shared) coll__trunk_take(comm);
+    const bool is_last = trunk->comms == comm && !comm->next;
+    if (is_forked) coll__comm_forget(comm);
+    else coll__comm_leave(comm, is_last);
+    coll__prepared_orphan(comm);
+    coll__comm_unlink(comm);
+    if (comm->is_holder) coll__trunk_drop(comm);
+    coll__comm_free(comm);
+    if (is_last) coll__trunk_free(trunk);
     return COLL_OK;
+}
+
+/* ---- >>deriving ---- */
+
+COLL_API coll_status coll_split(coll_comm *comm, int color, int key, coll_comm **out)
+{
+    const coll_status status = coll__enter_alive(comm);
+
+    if (status < 0) return status;
+    if (out) *out = NULL;
+    if (!out || color < COLL_NO_COLOR)
+        return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, out ? "split: color %d is below COLL_NO_COLOR"
+                                                     : "split: out is NULL", color));
+    return coll__leave(comm, coll__split_inside(comm, color, key, out));
+}
+
+COLL_API coll_status coll_split_host(coll_comm *comm, coll_comm **out)
+{
+    const coll_status status = coll__enter_alive(comm);
+
+    if (status < 0) return status;
+    if (!out) return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "split_host: out is NULL"));
+    *out = NULL;
+    const coll__trunk *trunk = comm->trunk;
+    const int host = trunk->transport->host ? trunk->transport->host(trunk->context, trunk->rank) : trunk->rank;
+    return coll__leave(comm, coll__split_inside(comm, host, 0, out));
+}
+
+COLL_API coll_status coll_dup(coll_comm *comm, coll_comm **out)
+{
+    const coll_status status = coll__enter_alive(comm);
+
+    if (status < 0) return status;
+    if (!out) return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "dup: out is NULL"));
+    *out = NULL;
+    return coll__leave(comm, coll__split_inside(comm, 0, 0, out));
+}
+
+/* A list of ranks of `comm`, each at most once and this one among them: gives our place, or -1 with the sentence. */
+static int coll__place_among(coll_comm *comm, const int *ranks, int count)
+{
+    unsigned char *is_there = (unsigned char *)calloc((size_t)comm->size, 1);
+    int me = -1, wrong = -1;
+
+    for (int i = 0; is_there && i < count && wrong < 0; i++) {
+        if (ranks[i] < 0 || ranks[i] >= comm->size || is_there[ranks[i]]) wrong = i;
+        else is_there[ranks[i]] = 1;
+        if (ranks[i] == comm->rank) me = i;
+    }
+    free(is_there);
+    if (wrong >= 0)
+        coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "create: rank %d is %s", ranks[wrong],
+                            ranks[wrong] < 0 || ranks[wrong] >= comm->size ? "no rank of this communicator" : "named twice");
+    else if (me < 0) coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "create: this rank is not in the list");
+    return wrong < 0 ? me : -1;
+}
+
+COLL_API coll_status coll_create(coll_comm *comm, const int *ranks, int count, int tag, coll_comm **out)
+{
+    const coll_status status = coll__enter_alive(comm);
+
+    if (status < 0) return status;
+    if (out) *out = NULL;
+    if (!out || !ranks || count < 1 || tag < 0)
+        return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "create: %d ranks with tag %d%s", count, tag,
+                                                     !out ? ", and out is NULL" : !ranks ? " at NULL" : " make no sense"));
+    const int me = coll__place_among(comm, ranks, count);
+    return coll__leave(comm, me < 0 ? COLL_ERR_ARGUMENT : coll__create_inside(comm, ranks, count, me, tag, out));
+}
+
+COLL_API coll_status coll_neighbors(coll_comm *comm, const int *sources, int source_count, const int *destinations,
+                                    int destination_count)
+{
+    const coll_status status = coll__enter_alive(comm);
+    const coll__graph graph = { source_count, destination_count, sources, destinations };
+
+    if (status < 0) return status;
+    if (source_count < 0 || destination_count < 0 || (source_count && !sources) || (destination_count && !destinations)
+        || !coll__ranks_are_within(comm, sources, source_count) || !coll__ranks_are_within(comm, destinations, destination_count))
+        return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "neighbors: lists of %d and %d ranks that "
+                                                     "are NULL, or not all within 0 to %d", source_count, destination_count,
+                                                     comm->size - 1));
+    return coll__leave(comm, coll__neighbors_inside(comm, &graph));
+}
+
+COLL_API int coll_parent_rank(const coll_comm *comm, int rank)
+{
+    return comm && rank >= 0 && rank < comm->size ? coll__world_rank(comm, rank) : COLL_NO_RANK;
+}
+
+/* ---- >>ending on purpose, and asking why ---- */
+
+COLL_API coll_status coll_abort(coll_comm *comm, const char *why)
+{
+    if (!comm) return coll__start_failed(COLL_ERR_ARGUMENT, "the communicator is NULL");
+    if (!*comm->guard) return COLL_ERR_FORKED;
+    coll__trunk *trunk = comm->trunk;
+
+    pthread_mutex_lock(&trunk->lock);
+    if (!trunk->abort_wanted) coll__print(trunk->abort_text, sizeof trunk->abort_text, "%s", why ? why : "no reason given");
+    __atomic_store_n(&trunk->abort_wanted, 1, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&trunk->lock);
+    if (trunk->transport->wake) trunk->transport->wake(trunk->context);
+    if (__atomic_exchange_n(&comm->is_busy, 1, __ATOMIC_ACQUIRE)) return COLL_OK;     /* whoever is inside sees to it */
+    if (trunk->is_shared) coll__trunk_take(comm);
+    (void)coll__advance(trunk, 0);
+    return coll__leave(comm, COLL_OK);
+}
+
+COLL_API int coll_failed_ranks(const coll_comm *comm, int *ranks, int capacity)
+{
+    if (!comm || !*comm->guard || comm->trunk->failure.status == COLL_OK) return 0;
+    const coll_status status = comm->trunk->failure.status;
+    const int rank = comm->trunk->failure.rank < 0 ? COLL_NO_RANK : coll__rank_here(comm, comm->trunk->failure.rank);
+
+    if (rank == COLL_NO_RANK || (status != COLL_ERR_PEER && status != COLL_ERR_TIMEOUT)) return 0;
+    if (ranks && capacity > 0) ranks[0] = rank;
+    return 1;
 }
 
 COLL_API int coll_rank(const coll_comm *comm) { return comm ? comm->rank : -1; }
 COLL_API int coll_size(const coll_comm *comm) { return comm ? comm->size : 0; }
-COLL_API int coll_local_rank(const coll_comm *comm) { return comm ? comm->local_rank : -1; }
-COLL_API int coll_local_size(const coll_comm *comm) { return comm ? comm->local_size : 0; }
+COLL_API int coll_local_rank(const coll_comm *comm) { return comm ? comm->trunk->local_rank : -1; }
+COLL_API int coll_local_size(const coll_comm *comm) { return comm ? comm->trunk->local_size : 0; }
 
 COLL_API const char *coll_error(const coll_comm *comm)
 {
@@ -258,11 +406,50 @@ static void *coll__worker_main(void *at)
     return NULL;
 }
 
+/* All simulated ranks of a coll_spawn. */
+typedef struct coll__crew { coll__worker *workers; } coll__crew;
+
+static void coll__sim_body(void *arg, int rank)
+{
+    coll__worker *w = &((coll__crew *)arg)->workers[rank];
+
+    w->result = w->fn(w->comm, w->arg);
+    coll_comm *comm = w->comm;
+    w->comm = NULL;
+    coll_free(comm);
+}
+
+/* coll_spawn in a simulated world: ranks are fibers of the calling thread. */
+static int coll__spawn_sim(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_config *config)
+{
+    coll_comm **comms = (coll_comm **)calloc((size_t)count, sizeof *comms);
+    coll__crew crew = { (coll__worker *)calloc((size_t)count, sizeof(coll__worker)) };
+    int result = comms && crew.workers ? coll_init_threads(count, comms, config)
+                                       : coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", count);
+
+    if (result == 0) {
+        coll__sim *world = ((coll__sim_rank *)comms[0]->trunk->context)->world;
+        for (int i = 0; i < count; i++) crew.workers[i] = (coll__worker){ .comm = comms[i], .fn = fn, .arg = arg };
+        if (coll__sim_run(world, coll__sim_body, &crew) < 0)
+            result = coll__start_failed(COLL_ERR_MEMORY, "no memory for the stacks of %d ranks", count);
+        for (int i = 0; i < count; i++) {
+            if (result == 0) result = crew.workers[i].result;
+            coll_free(crew.workers[i].comm);      /* of ranks that were killed or stopped                     */
+        }
+        coll__sim_run_end(world);
+    }
+    free(crew.workers);
+    free(comms);
+    return result;
+}
+
 COLL_API int coll_spawn(int count, int (*fn)(coll_comm *comm, void *arg), void *arg)
 {
     if (!fn) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_spawn: fn is NULL");
     if (count < 1 || count > COLL__SIZE_MOST)
         return coll__start_failed(COLL_ERR_ARGUMENT, "%d ranks are not within 1 to %d", count, COLL__SIZE_MOST);
+    const char *transport = getenv("COLL_TRANSPORT");
+    if (transport && !strcmp(transport, "sim")) return coll__spawn_sim(count, fn, arg, NULL);
     coll_comm **comms = (coll_comm **)calloc((size_t)count, sizeof *comms);
     coll__worker *workers = (coll__worker *)calloc((size_t)count, sizeof *workers);
     int result = comms && workers ? coll_init_threads(count, comms, NULL)
@@ -290,46 +477,11 @@ COLL_API int coll_spawn(int count, int (*fn)(coll_comm *comm, void *arg), void *
 
 /* ---- >>calls ---- */
 
-/* Everything of a request but the flow, which its start sets. */
-static void coll__request_init(coll_request *r, coll_comm *comm)
-{
-    r->comm = comm;
-    r->next = NULL;
-    r->status = COLL_PENDING;
-    r->is_detached = r->is_started = false;
-    r->sending = r->receiving = NULL;
-    r->got_source = r->got_tag = -1;
-    r->got_count = 0;
-    r->is_offloaded = comm->transport->offload && !r->call.algorithm;
-    const bool is_message = coll__kind_is_message(r->call.kind);
-    if (!is_message) r->sequence = ++comm->sequence;
-    coll__head_of_call(r->head, &r->call, is_message ? 0 : r->sequence);
-    r->task = (coll_task){ &r->call, r->head, &r->codec, { 0 } };
-}
-
-/* Start a checked call whose request lives at `r`. */
-static coll_status coll__launch(coll_comm *comm, coll_request *r)
-{
-    coll__request_init(r, comm);
-    if (coll__kind_is_message(r->call.kind)) {
-        const coll_status status = coll__messages_start(r);
-        return status < 0 ? status : coll__advance(comm, 0);     /* on its way, also if nobody waits for it    */
-    }
-    const bool is_first = comm->queue == NULL;
-    coll__queue_append(comm, r);
-    return is_first ? coll__queue_advance(comm) : COLL_OK;
-}
-
 /* Carry out the call in r->call, on this rank's stack. */
 static coll_status coll__run(coll_comm *comm, coll_request *r)
 {
-    coll_status status = coll__enter(comm);
-
-    if (status < 0) return status;
-    if (comm->failure.status != COLL_OK) return coll__leave(comm, comm->failure.status);
-    status = coll__check(comm, &r->call, &r->codec);
-    if (status == COLL_OK) status = coll__launch(comm, r) < 0 ? r->status : coll__wait(r);
-    return coll__leave(comm, status == COLL_PENDING ? comm->failure.status : status);
+    const coll_status status = coll__enter_alive(comm);
+    return status < 0 ? status : coll__leave(comm, coll__run_inside(comm, r));
 }
 
 COLL_API coll_status coll_run(coll_comm *comm, const coll_call *call)
@@ -344,44 +496,88 @@ COLL_API coll_status coll_run(coll_comm *comm, const coll_call *call)
     return status < 0 ? status : coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call is NULL"));
 }
 
+/* A request on the heap for a call, checked; inside a call on the communicator. */
+static coll_status coll__request_new(coll_comm *comm, const coll_call *call, coll_request **out)
+{
+    if (!call || !out) return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call or out is NULL");
+    coll_request *r = (coll_request *)coll__allocate(sizeof *r);
+
+    *out = r;
+    if (!r) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for a request");
+    r->call = *call;
+    const coll_status status = coll__ready(comm, r);
+    if (status == COLL_OK) return COLL_OK;
+    *out = NULL;
+    free(r);
+    return status;
+}
+
+/* Start a request and see how far it comes; errors from here on are the request's. */
+static void coll__start_request(coll_comm *comm, coll_request *r)
+{
+    coll_status begun = coll__begin(r);
+
+    if (begun >= 0 && r->status == COLL_PENDING) begun = coll__advance(comm->trunk, 0);
+    if (begun < 0 && r->status == COLL_PENDING) r->status = comm->trunk->failure.status;
+}
+
 COLL_API coll_status coll_start(coll_comm *comm, const coll_call *call, coll_request **out)
 {
-    coll_status status = coll__enter(comm);
-
-    if (status < 0) return status;
     if (out) *out = NULL;
-    if (!call || !out) return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call or out is NULL"));
-    if (comm->failure.status != COLL_OK) return coll__leave(comm, comm->failure.status);
-    coll_request *r = (coll_request *)coll__allocate(sizeof *r);
-    if (!r) return coll__leave(comm, coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for a request"));
-    r->call = *call;
-    status = coll__check(comm, &r->call, &r->codec);
-    if (status < 0) {
-        free(r);
-        return coll__leave(comm, status);
+    coll_status status = coll__enter_alive(comm);
+    if (status < 0) return status;
+    status = coll__request_new(comm, call, out);
+    if (status == COLL_OK) coll__start_request(comm, *out);
+    return coll__leave(comm, status);
+}
+
+COLL_API coll_status coll_prepare(coll_comm *comm, const coll_call *call, coll_request **out)
+{
+    if (out) *out = NULL;
+    coll_status status = coll__enter_alive(comm);
+    if (status < 0) return status;
+    status = coll__request_new(comm, call, out);
+    if (status == COLL_OK && coll__prepare(comm, *out) < 0) {
+        status = coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory to prepare it");
+        coll__request_free(*out);
+        *out = NULL;
     }
-    *out = r;
-    coll_status begun = coll__launch(comm, r);
-    if (begun >= 0 && r->status == COLL_PENDING) begun = coll__advance(comm, 0);
-    if (begun < 0 && r->status == COLL_PENDING) r->status = comm->failure.status;
-    return coll__leave(comm, COLL_OK);            /* errors from here on are the request's                    */
+    return coll__leave(comm, status);
+}
+
+COLL_API coll_status coll_restart(coll_request *request)
+{
+    if (!request || !request->is_prepared)
+        return coll__start_failed(COLL_ERR_ARGUMENT, "coll_restart: the request was not made by coll_prepare");
+    if (!request->comm) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_restart: the communicator of the request is freed");
+    coll_comm *comm = request->comm;
+    const coll_status status = coll__enter_alive(comm);
+    if (status < 0) return status;
+    if (request->status == COLL_PENDING)
+        return coll__leave(comm, coll__explain_error(comm, &request->call, COLL_ERR_ARGUMENT, "it is still running: wait for it "
+                                                     "before it is started again"));
+    if (coll__kind_is(request->call.kind, COLL__NEIGHBORS) && request->graph_version != comm->graph_version)
+        return coll__leave(comm, coll__explain_error(comm, &request->call, COLL_ERR_ARGUMENT, "it was prepared for neighbours "
+                                                     "that coll_neighbors has replaced"));
+    coll__start_request(comm, request);
+    return coll__leave(comm, COLL_OK);
 }
 
 /* ---- >>requests ---- */
 
 COLL_API coll_status coll_test(coll_request *request)
 {
-    if (!request || request->status != COLL_PENDING) return request ? request->status : COLL_OK;
+    if (!request || !coll__is_pending(request)) return request ? coll__status_of(request) : COLL_OK;
     coll_comm *comm = request->comm;
     const coll_status status = coll__enter(comm);
     if (status < 0) return status;
-    (void)coll__advance(comm, 0);
-    return coll__leave(comm, request->status);
+    (void)coll__advance(comm->trunk, 0);
+    return coll__leave(comm, coll__status_of(request));
 }
 
 COLL_API coll_status coll_wait(coll_request *request)
 {
-    if (!request || request->status != COLL_PENDING) return request ? request->status : COLL_OK;
+    if (!request || !coll__is_pending(request)) return request ? coll__status_of(request) : COLL_OK;
     coll_comm *comm = request->comm;
     const coll_status status = coll__enter(comm);
     return status < 0 ? status : coll__leave(comm, coll__wait(request));
@@ -410,14 +606,14 @@ COLL_API coll_status coll_wait_any(int count, coll_request **requests, int *inde
     bool *was_pending = (bool *)calloc((size_t)count + 1, sizeof *was_pending);
     if (!was_pending) return coll__start_failed(COLL_ERR_MEMORY, "coll_wait_any: no memory for %d requests", count);
     for (int i = 0; i < count; i++)
-        if (requests[i] && requests[i]->status == COLL_PENDING) was_pending[i] = true, pending++;
+        if (requests[i] && coll__is_pending(requests[i])) was_pending[i] = true, pending++;
     for (int looks = 0; pending > 0 && *index < 0; looks++) {
         for (int i = 0; i < count && *index < 0; i++)
             if (was_pending[i] && coll_test(requests[i]) != COLL_PENDING) *index = i;
         if (*index < 0 && looks > COLL__LOOKS_A_CLOCK) sched_yield();
     }
     free(was_pending);
-    return *index < 0 ? COLL_OK : requests[*index]->status;
+    return *index < 0 ? COLL_OK : coll__status_of(requests[*index]);
 }
 
 COLL_API coll_status coll_received(const coll_request *request, int *source, int *tag, size_t *count)
@@ -433,15 +629,26 @@ COLL_API coll_status coll_received(const coll_request *request, int *source, int
 COLL_API void coll_request_free(coll_request *request)
 {
     if (!request) return;
-    if (request->status == COLL_PENDING) request->is_detached = true;
-    else free(request);
+    if (!request->comm) {                         /* prepared, and its communicator is gone                   */
+        coll__request_free(request);
+        return;
+    }
+    if (!coll__is_pending(request) && !request->is_prepared) {
+        coll__request_free(request);
+        return;
+    }
+    coll_comm *comm = request->comm;              /* what is running or prepared, others may be looking at    */
+    if (coll__enter(comm) < 0) return;
+    if (coll__is_pending(request)) request->is_detached = true;
+    else coll__request_free(request);
+    (void)coll__leave(comm, COLL_OK);
 }
 
 COLL_API coll_status coll_progress(coll_comm *comm)
 {
     const coll_status status = coll__enter(comm);
     if (status < 0) return status;
-    const coll_status moved = coll__advance(comm, 0);
+    const coll_status moved = coll__advance(comm->trunk, 0);
     return coll__leave(comm, moved < 0 ? moved : COLL_OK);
 }
 
@@ -449,9 +656,56 @@ COLL_API coll_status coll_progress(coll_comm *comm)
 
 static const char *coll__plural(long count) { return count == 1 ? "" : "s"; }
 
+/* "circulant:4, 33.2 us" for the others that were considered, best first. */
+static void coll__explain_others(const coll_request *r, char *text, size_t room)
+{
+    coll__choice others[8];
+    coll__wish wish = coll__wish_of(r->comm, &r->call, &r->codec);
+    const char *before = "; then";
+
+    wish.algorithm = NULL;
+    const int count = coll__candidates(others, 8, &wish);
+    for (int i = 0, told = 0; i < count && i < 8 && told < 3; i++) {
+        const coll__choice *c = &others[i], *chosen = &r->flow.choice;
+        if (c->algorithm == chosen->algorithm && c->radix == chosen->radix) continue;
+        coll__append(text, room, "%s %s", before, c->algorithm->name);
+        if (c->algorithm->has_radix) coll__append(text, room, ":%d", c->radix);
+        coll__append(text, room, " %.3g us", c->seconds * 1e6);
+        before = ",";
+        told++;
+    }
+}
+
+static void coll__explain_inside(coll_comm *comm, coll_request *r, char *text, size_t room)
+{
+    const coll_transport *t = comm->trunk->transport;
+    const char *how = t->describe ? t->describe(comm->trunk->context) : "";
+    const bool is_message = coll__kind_is_message(r->call.kind);
+    char what[128];
+
+    coll__head_of_call(r->head, &r->call, comm->size, 0, 0);
+    coll__head_describe(r->head, what, sizeof what);
+    coll__print(text, room, "%s on %d rank%s over %s (%s): ", what, comm->size, coll__plural(comm->size), t->name, how);
+    if (is_message || r->call.kind == COLL_ALLREDUCE_LIST || (t->offload && !r->call.algorithm)) {
+        const int parts = r->list ? r->list->count : 0;
+        if (r->list) coll__append(text, room, "%d part%s, each an allreduce", parts, coll__plural(parts));
+        else coll__append(text, room, is_message ? "one message" : "the transport's own way");
+        return;
+    }
+    coll__flow_plan(r);
+    const coll__flow *f = &r->flow;
+    const coll__algorithm *a = f->choice.algorithm;
+    coll__append(text, room, "%s", a->name);
+    if (a->has_radix) coll__append(text, room, ", radix %d", f->choice.radix);
+    if (a->cut == COLL__CUT_MANY) coll__append(text, room, ", %d block%s", f->choice.blocks, coll__plural(f->choice.blocks));
+    coll__append(text, room, ", %d round%s, %ld slice%s, about %.3g us", f->rounds, coll__plural(f->rounds), f->slices,
+                 coll__plural(f->slices), f->choice.seconds * 1e6);
+    coll__explain_others(r, text, room);
+}
+
 COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, size_t length)
 {
-    char what[96];
+    char line[512];
     coll_request r;
     coll_status status = coll__enter(comm);
 
@@ -459,33 +713,34 @@ COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, si
     if (!call || (length > 0 && !text))
         return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call or text is NULL"));
     r.call = *call;
-    r.comm = comm;
-    if ((status = coll__check(comm, &r.call, &r.codec)) < 0) return coll__leave(comm, status);
-    coll__head_of_call(r.head, &r.call, 0);
-    coll__head_describe(r.head, what, sizeof what);
-    const char *how = comm->transport->describe ? comm->transport->describe(comm->context) : "";
-    const bool is_message = coll__kind_is_message(r.call.kind);
-    if (is_message || (comm->transport->offload && !r.call.algorithm)) {
-        coll__leave(comm, COLL_OK);
-        return snprintf(text, length, "%s on %d rank%s over %s (%s): %s", what, comm->size, coll__plural(comm->size),
-                        comm->transport->name, how,
-                        is_message ? "one message" : "the transport's own way");
-    }
-    coll__flow_plan(&r);
+    if ((status = coll__ready(comm, &r)) < 0) return coll__leave(comm, status);
+    coll__explain_inside(comm, &r, line, sizeof line);
+    coll__list_free(r.list);
+    free(r.offsets);
     coll__leave(comm, COLL_OK);
-    const coll__flow *f = &r.flow;
-    return snprintf(text, length, "%s on %d rank%s over %s (%s): %s, radix %d, %d round%s, %ld slice%s, about %.3g us", what,
-                    comm->size, coll__plural(comm->size), comm->transport->name, how, f->algorithm->name, f->radix, f->rounds,
-                    coll__plural(f->rounds), f->slices, coll__plural(f->slices), f->seconds * 1e6);
+    return snprintf(text, length, "%s", line);
 }
 
 COLL_API void coll_traffic(const coll_comm *comm, uint64_t *sent, uint64_t *received)
 {
     uint64_t out = 0, in = 0;
+    const coll__trunk *trunk = comm && *comm->guard ? comm->trunk : NULL;
 
-    if (comm && *comm->guard && comm->transport->traffic) comm->transport->traffic(comm->context, &out, &in);
+    if (trunk && trunk->transport->traffic) trunk->transport->traffic(trunk->context, &out, &in);
     if (sent) *sent = out;
     if (received) *received = in;
+}
+
+COLL_API double coll_sim_time(const coll_comm *comm)
+{
+    if (!comm || !*comm->guard || comm->trunk->transport != &coll__sim_transport) return 0;
+    return ((const coll__sim_rank *)comm->trunk->context)->clock;
+}
+
+/* Messages that this rank of a simulated world has sent. */
+static COLL__UNUSED uint64_t coll__sim_messages(const coll_comm *comm)
+{
+    return comm->trunk->transport == &coll__sim_transport ? ((const coll__sim_rank *)comm->trunk->context)->messages : 0;
 }
 
 /* ---- >>wrappers: each operation, blocking and not, fills the same coll_call ---- */
@@ -501,12 +756,21 @@ static inline coll_call coll__call_of(coll_kind kind, const void *send, void *re
     call.send = send;
     call.recv = recv;
     call.count = count;
+    call.send_counts = call.send_offsets = call.recv_counts = call.recv_offsets = NULL;
+    call.send_types = call.recv_types = NULL;
+    call.recv_count = 0;
     call.type = type;
-    call.wire = 0;
+    call.wire = call.accumulate = 0;
     call.op = op;
+    call.fn = NULL;
+    call.fn_context = NULL;
+    call.not_commutative = false;
+    call.scale = 0;
+    call.flags = 0;
+    call.list = NULL;
+    call.list_count = 0;
     call.root = root;
     call.tag = call.source = 0;
-    call.recv_count = 0;
     call.timeout_ms = 0;
     call.algorithm = call.name = NULL;
     return call;
@@ -546,11 +810,77 @@ COLL__BOTH(allreduce_mixed,
            (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, coll_type wire, coll_op op),
            (COLL_ALLREDUCE, send, recv, count, type, op, 0), call->wire = wire)
 
+COLL__BOTH(allreduce_list, (coll_comm *comm, const coll_buffer *buffers, int n, coll_op op),
+           (COLL_ALLREDUCE_LIST, NULL, NULL, 0, 0, op, 0), (call->list = buffers, call->list_count = n))
+
 COLL__BOTH(reduce_scatter, (coll_comm *comm, const void *send, void *recv, size_t recv_count, coll_type type, coll_op op),
            (COLL_REDUCE_SCATTER, send, recv, recv_count, type, op, 0), (void)0)
 
+COLL__BOTH(reduce_scatterv, (coll_comm *comm, const void *send, void *recv, const size_t *counts, coll_type type, coll_op op),
+           (COLL_REDUCE_SCATTERV, send, recv, 0, type, op, 0), call->recv_counts = counts)
+
+COLL__BOTH(scan, (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, coll_op op),
+           (COLL_SCAN, send, recv, count, type, op, 0), (void)0)
+
+COLL__BOTH(exscan, (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, coll_op op),
+           (COLL_EXSCAN, send, recv, count, type, op, 0), (void)0)
+
+COLL__BOTH(gather, (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, int root),
+           (COLL_GATHER, send, recv, count, type, COLL_SUM, root), (void)0)
+
+COLL__BOTH(gatherv,
+           (coll_comm *comm, const void *send, size_t send_count, void *recv, const size_t *counts, const size_t *offsets,
+            coll_type type, int root),
+           (COLL_GATHERV, send, recv, send_count, type, COLL_SUM, root),
+           (call->recv_counts = counts, call->recv_offsets = offsets))
+
+COLL__BOTH(scatter, (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, int root),
+           (COLL_SCATTER, send, recv, count, type, COLL_SUM, root), (void)0)
+
+COLL__BOTH(scatterv,
+           (coll_comm *comm, const void *send, const size_t *counts, const size_t *offsets, void *recv, size_t recv_count,
+            coll_type type, int root),
+           (COLL_SCATTERV, send, recv, 0, type, COLL_SUM, root),
+           (call->send_counts = counts, call->send_offsets = offsets, call->recv_count = recv_count))
+
 COLL__BOTH(allgather, (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type),
            (COLL_ALLGATHER, send, recv, count, type, COLL_SUM, 0), (void)0)
+
+COLL__BOTH(allgatherv,
+           (coll_comm *comm, const void *send, size_t send_count, void *recv, const size_t *counts, const size_t *offsets,
+            coll_type type),
+           (COLL_ALLGATHERV, send, recv, send_count, type, COLL_SUM, 0),
+           (call->recv_counts = counts, call->recv_offsets = offsets))
+
+COLL__BOTH(neighbor_allgather, (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type),
+           (COLL_NEIGHBOR_ALLGATHER, send, recv, count, type, COLL_SUM, 0), (void)0)
+
+COLL__BOTH(neighbor_allgatherv,
+           (coll_comm *comm, const void *send, size_t send_count, void *recv, const size_t *counts, const size_t *offsets,
+            coll_type type),
+           (COLL_NEIGHBOR_ALLGATHERV, send, recv, send_count, type, COLL_SUM, 0),
+           (call->recv_counts = counts, call->recv_offsets = offsets))
+
+/* The three forms of an exchange, with all ranks and with neighbours. */
+#define COLL__EXCHANGES(prefix, PREFIX)                                                                      \
+    COLL__BOTH(prefix##alltoall, (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type), \
+               (COLL_##PREFIX##ALLTOALL, send, recv, count, type, COLL_SUM, 0), (void)0)                     \
+    COLL__BOTH(prefix##alltoallv,                                                                            \
+               (coll_comm *comm, const void *send, const size_t *send_counts, const size_t *send_offsets,    \
+                void *recv, const size_t *recv_counts, const size_t *recv_offsets, coll_type type),          \
+               (COLL_##PREFIX##ALLTOALLV, send, recv, 0, type, COLL_SUM, 0),                                 \
+               (call->send_counts = send_counts, call->send_offsets = send_offsets,                          \
+                call->recv_counts = recv_counts, call->recv_offsets = recv_offsets))                         \
+    COLL__BOTH(prefix##alltoallw,                                                                            \
+               (coll_comm *comm, const void *send, const size_t *send_counts, const size_t *send_bytes,      \
+                const coll_type *send_types, void *recv, const size_t *recv_counts, const size_t *recv_bytes, \
+                const coll_type *recv_types),                                                                \
+               (COLL_##PREFIX##ALLTOALLW, send, recv, 0, 0, COLL_SUM, 0),                                    \
+               (call->send_counts = send_counts, call->send_offsets = send_bytes, call->send_types = send_types, \
+                call->recv_counts = recv_counts, call->recv_offsets = recv_bytes, call->recv_types = recv_types))
+COLL__EXCHANGES(, )
+COLL__EXCHANGES(neighbor_, NEIGHBOR_)
+#undef COLL__EXCHANGES
 
 COLL__BOTH(send, (coll_comm *comm, const void *buffer, size_t count, coll_type type, int peer, int tag),
            (COLL_SEND, buffer, NULL, count, type, COLL_SUM, peer), call->tag = tag)

@@ -32,6 +32,10 @@ static inline int coll__wrap(int rank, int size)
     return rank >= size ? rank - size : rank < 0 ? rank + size : rank;
 }
 
+/* `length` bytes behind a pointer that may be NULL when nothing is there.  It drops the const of inputs, which the library
+ * keeps in deed: it never writes to them. */
+static inline unsigned char *coll__behind(const void *at, size_t length) { return (unsigned char *)((uintptr_t)at + length); }
+
 /* ---- >>clock: monotonic, in nanoseconds ---- */
 
 static inline int64_t coll__now(void)
@@ -47,14 +51,17 @@ static const int64_t coll__never = INT64_MAX;
 /* The moment `ms` from now; 0 or less is never. */
 static inline int64_t coll__deadline(int ms) { return ms > 0 ? coll__now() + (int64_t)ms * COLL__MS : coll__never; }
 
-/* Milliseconds until `deadline`, rounded up, at most `most`. */
+/* Milliseconds from `now` to `deadline`, rounded up, at most `most`. */
+static inline int coll__ms_between(int64_t now, int64_t deadline, int most)
+{
+    if (deadline <= now) return 0;
+    const int64_t left = deadline - now, ms = left / COLL__MS + (left % COLL__MS != 0);
+    return ms < most ? (int)ms : most;
+}
+
 static inline int coll__ms_until(int64_t deadline, int most)
 {
-    if (deadline == coll__never) return most;
-    const int64_t left = deadline - coll__now();
-    if (left <= 0) return 0;
-    const int64_t ms = (left + COLL__MS - 1) / COLL__MS;
-    return ms < most ? (int)ms : most;
+    return deadline == coll__never ? most : coll__ms_between(coll__now(), deadline, most);
 }
 
 /* A short pause that tells the core we are spinning. */

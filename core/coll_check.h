@@ -1,25 +1,92 @@
-/* coll_check.h - catches the caller's mistakes before any byte moves, and takes the defaults out of a call. */
+/* coll_check.h - catches the caller's mistakes before any byte moves, and takes the defaults out of a call: what the parts
+ * below see has its offsets, its pointers in place, its wire type and its arithmetic settled. */
 #ifndef COLL_CHECK_H
 #define COLL_CHECK_H
 
 #define COLL__REFUSE(...) coll__explain_error(comm, call, COLL_ERR_ARGUMENT, __VA_ARGS__)
 
-/* Do two stretches of memory share a byte? */
-static bool coll__overlap(const void *a, size_t a_length, const void *b, size_t b_length)
+/* ---- >>sides: what a rank reads at send and writes at recv ---- */
+
+/* One side of a call: `blocks` blocks, one after the other or as listed. */
+typedef struct coll__side {
+    const char *name;                             /* "send" or "recv"                                         */
+    bool   is_used;                               /* by this rank                                             */
+    bool   is_listed, has_types;                  /* counts and offsets for every block; types               */
+    int    blocks;
+    size_t count;                                 /* of each block, where they are not listed                 */
+    const size_t *counts, *offsets;
+    const coll_type *types;
+    const unsigned char *at;
+} coll__side;
+
+static void coll__sides_of(const coll_comm *comm, const coll_call *c, coll__side *send, coll__side *recv)
 {
-    const uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
-    return x < y ? y - x < a_length && b_length > 0 : x - y < b_length && a_length > 0;
+    const bool is_root = comm->rank == c->root;
+    const coll__graph *graph = &comm->graph;
+
+    *send = (coll__side){ "send", true, false, false, 1, c->count, c->send_counts, c->send_offsets, c->send_types, NULL };
+    *recv = (coll__side){ "recv", true, false, false, 1, c->count, c->recv_counts, c->recv_offsets, c->recv_types, NULL };
+    switch (c->kind) {
+    case COLL_BROADCAST: case COLL_RECV: send->is_used = false; break;
+    case COLL_SEND: recv->is_used = false; break;
+    case COLL_REDUCE: recv->is_used = is_root; break;
+    case COLL_EXSCAN: recv->is_used = comm->rank > 0; break;
+    case COLL_REDUCE_SCATTER: send->blocks = comm->size; break;
+    case COLL_REDUCE_SCATTERV:
+        send->is_listed = true;
+        send->blocks = comm->size;
+        send->counts = c->recv_counts;
+        recv->count = c->recv_counts ? c->recv_counts[comm->rank] : 0;
+        break;
+    case COLL_GATHER: recv->is_used = is_root; recv->blocks = comm->size; break;
+    case COLL_GATHERV: recv->is_used = recv->is_listed = is_root; recv->blocks = comm->size; break;
+    case COLL_SCATTER: send->is_used = is_root; send->blocks = comm->size; break;
+    case COLL_SCATTERV:
+        send->is_used = send->is_listed = is_root;
+        send->blocks = comm->size;
+        recv->count = c->recv_count;
+        break;
+    case COLL_ALLGATHER: recv->blocks = comm->size; break;
+    case COLL_ALLGATHERV: recv->is_listed = true; recv->blocks = comm->size; break;
+    case COLL_ALLTOALL: send->blocks = recv->blocks = comm->size; break;
+    case COLL_ALLTOALLV: case COLL_ALLTOALLW:
+        send->is_listed = recv->is_listed = true;
+        send->has_types = recv->has_types = c->kind == COLL_ALLTOALLW;
+        send->blocks = recv->blocks = comm->size;
+        break;
+    case COLL_NEIGHBOR_ALLGATHER: recv->blocks = graph->sources; break;
+    case COLL_NEIGHBOR_ALLGATHERV: recv->is_listed = true; recv->blocks = graph->sources; break;
+    case COLL_NEIGHBOR_ALLTOALL: send->blocks = graph->destinations; recv->blocks = graph->sources; break;
+    case COLL_NEIGHBOR_ALLTOALLV: case COLL_NEIGHBOR_ALLTOALLW:
+        send->is_listed = recv->is_listed = true;
+        send->has_types = recv->has_types = c->kind == COLL_NEIGHBOR_ALLTOALLW;
+        send->blocks = graph->destinations;
+        recv->blocks = graph->sources;
+        break;
+    case COLL_SENDRECV: recv->count = c->recv_count; break;
+    default: break;
+    }
 }
 
-/* Bytes that this rank reads at send and writes at recv. */
-static void coll__extents(const coll_comm *comm, const coll_call *call, size_t *send, size_t *recv)
+/* Bytes of block `i`, and where it begins. */
+static size_t coll__side_block(const coll__side *side, size_t unit, int i, size_t *at)
 {
-    const size_t unit = coll_type_size(call->type), one = call->count * unit, all = one * (size_t)comm->size;
+    const size_t own = side->has_types ? coll_type_size(side->types[i]) : unit;
+    const size_t length = (side->is_listed ? side->counts[i] : side->count) * own;
 
-    *send = call->kind == COLL_REDUCE_SCATTER ? all : call->kind == COLL_RECV ? 0 : one;
-    *recv = call->kind == COLL_ALLGATHER ? all : call->kind == COLL_SENDRECV ? call->recv_count * unit
-          : call->kind == COLL_SEND || (call->kind == COLL_REDUCE && comm->rank != call->root) ? 0 : one;
+    *at = side->is_listed ? side->offsets[i] * (side->has_types ? 1 : unit) : (size_t)i * length;
+    return length;
 }
+
+static size_t coll__side_length(const coll__side *side, size_t unit)
+{
+    size_t total = 0, at;
+
+    for (int i = 0; side->is_used && i < side->blocks; i++) total += coll__side_block(side, unit, i, &at);
+    return total;
+}
+
+/* ---- >>numbers ---- */
 
 /* Would `count` elements from every rank be more than an address space holds? */
 static bool coll__is_beyond_memory(size_t count, size_t unit, int size)
@@ -28,107 +95,433 @@ static bool coll__is_beyond_memory(size_t count, size_t unit, int size)
     return __builtin_mul_overflow(count, unit * (size_t)size, &bytes) || bytes > SIZE_MAX / 4;
 }
 
-static coll_status coll__check_numbers(coll_comm *comm, coll_call *call)
+static coll_status coll__check_list_of(coll_comm *comm, const coll_call *call, const coll__side *side, size_t unit)
+{
+    size_t total = 0;
+
+    if (!side->is_used || !side->is_listed || side->blocks == 0) return COLL_OK;
+    if (!side->counts) return COLL__REFUSE("the %s counts are NULL", side->name);
+    if (side->has_types && (!side->types || !side->offsets))
+        return COLL__REFUSE("the %s %s are NULL", side->name, side->types ? "offsets" : "types");
+    for (int i = 0; i < side->blocks; i++) {
+        const size_t own = side->has_types ? coll_type_size(side->types[i]) : unit;
+        if (!own) return COLL__REFUSE("block %d of %s: %d is no coll_type", i, side->name, side->types[i]);
+        const size_t offset = side->offsets ? side->offsets[i] : 0;
+        if (coll__is_beyond_memory(side->counts[i], own, 1) || coll__is_beyond_memory(offset, own, 1)
+            || (total += side->counts[i] * own) > SIZE_MAX / 4)
+            return COLL__REFUSE("block %d of %s: %zu elements are more than memory can hold", i, side->name, side->counts[i]);
+    }
+    return COLL_OK;
+}
+
+static coll_status coll__check_ranks(coll_comm *comm, const coll_call *call)
+{
+    const bool is_message = coll__kind_is_message(call->kind), is_recv = call->kind == COLL_RECV;
+
+    if (is_recv && call->root == COLL_ANY_SOURCE) return COLL_OK;
+    if ((coll__kind_has_root(call->kind) || is_message) && (call->root < 0 || call->root >= comm->size))
+        return COLL__REFUSE("%s %d is not within 0 to %d", is_message ? "rank" : "root", call->root, comm->size - 1);
+    if (call->kind == COLL_SENDRECV && call->source != COLL_ANY_SOURCE && (call->source < 0 || call->source >= comm->size))
+        return COLL__REFUSE("source %d is not within 0 to %d", call->source, comm->size - 1);
+    return COLL_OK;
+}
+
+static coll_status coll__check_numbers(coll_comm *comm, const coll_call *call, const coll__side *send, const coll__side *recv)
 {
     const size_t unit = coll_type_size(call->type);
+    coll_status status = coll__check_ranks(comm, call);
 
-    if (call->kind == COLL_BARRIER) return COLL_OK;
-    if (!unit) return COLL__REFUSE("%d is no coll_type", call->type);
+    if (status < 0 || call->kind == COLL_BARRIER) return status;
+    if (!unit && !send->has_types) return COLL__REFUSE("%d is no coll_type", call->type);
     if (coll__is_beyond_memory(call->count, unit, comm->size) || coll__is_beyond_memory(call->recv_count, unit, comm->size))
         return COLL__REFUSE("%zu x %s on %d ranks is more than memory can hold",
                             coll__most(call->count, call->recv_count), coll_type_name(call->type), comm->size);
-    if ((coll__kind_has_root(call->kind) || coll__kind_is_message(call->kind)) && (call->root < 0 || call->root >= comm->size))
-        return COLL__REFUSE("%s %d is not within 0 to %d", coll__kind_has_root(call->kind) ? "root" : "rank", call->root,
-                            comm->size - 1);
-    if (call->kind == COLL_SENDRECV && (call->source < 0 || call->source >= comm->size))
-        return COLL__REFUSE("source %d is not within 0 to %d", call->source, comm->size - 1);
-    if (coll__kind_is_message(call->kind) && call->tag < 0) return COLL__REFUSE("tag %d is negative", call->tag);
-    return COLL_OK;
+    const bool any_tag = call->kind == COLL_RECV && call->tag == COLL_ANY_TAG;
+    if (coll__kind_is_message(call->kind) && call->tag < 0 && !any_tag) return COLL__REFUSE("tag %d is negative", call->tag);
+    if (coll__kind_is(call->kind, COLL__NEIGHBORS) && !comm->graph_lists)
+        return COLL__REFUSE("there are no neighbours yet: call coll_neighbors first");
+    if ((status = coll__check_list_of(comm, call, send, unit)) < 0) return status;
+    return coll__check_list_of(comm, call, recv, unit);
 }
+
+/* ---- >>arithmetic ---- */
 
 /* The arithmetic of the call, or why there is none. */
 static coll_status coll__check_arithmetic(coll_comm *comm, coll_call *call, coll__codec *codec)
 {
+    char why[120] = "";
+
     if (call->kind == COLL_BARRIER) {
         memset(codec, 0, sizeof *codec);
         codec->same = true;
         return COLL_OK;
     }
     if (call->wire == 0 || !coll__kind_reduces(call->kind)) call->wire = call->type;
-    if (!coll__kind_reduces(call->kind)) return coll__codec_move(codec, call->type), COLL_OK;
-    if (call->type == comm->last.type && call->wire == comm->last.wire && call->op == comm->last.op) {
+    if (!coll__kind_reduces(call->kind)) {
+        coll__codec_move(codec, call->type ? call->type : COLL_U8);       /* w: lengths are in bytes          */
+        return COLL_OK;
+    }
+    const bool is_plain = call->accumulate == 0 && call->flags == 0 && call->scale == 0 && call->op != COLL_USER;
+    const bool is_scan = call->kind == COLL_SCAN || call->kind == COLL_EXSCAN;
+    if (is_plain && !is_scan && call->type == comm->last.type && call->wire == comm->last.wire && call->op == comm->last.op) {
         *codec = comm->last.codec;
         return COLL_OK;
     }
-    if ((int)call->op < COLL_SUM || call->op > COLL_AVG) return COLL__REFUSE("%d is no coll_op", (int)call->op);
+    if ((int)call->op < COLL_SUM || call->op > COLL_USER) return COLL__REFUSE("%d is no coll_op", (int)call->op);
+    if (call->op == COLL_USER && !call->fn) return COLL__REFUSE("COLL_USER, but fn is NULL");
     if (!coll_type_size(call->wire)) return COLL__REFUSE("%d is no coll_type for the wire", call->wire);
-    if (coll__codec_reduce(codec, call->type, call->wire, call->op, comm->size)) {
+    if (call->accumulate && !coll_type_size(call->accumulate))
+        return COLL__REFUSE("%d is no coll_type to accumulate in", call->accumulate);
+    if (call->op == COLL_AVG && is_scan)
+        return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "there is no avg in a %s: ranks would divide by different "
+                                   "numbers", coll_kind_name(call->kind));
+    if (call->flags & ~(unsigned)(COLL_DETERMINISTIC | COLL_SATURATE)) return COLL__REFUSE("flags %x mean nothing", call->flags);
+    if (!coll__codec_reduce(codec, call, comm->size, why, sizeof why))
+        return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "%s", why);
+    if (is_plain) {
         comm->last.type = call->type;
         comm->last.wire = call->wire;
         comm->last.op = call->op;
         comm->last.codec = *codec;
+    }
+    return COLL_OK;
+}
+
+/* ---- >>defaults: offsets and places that the caller leaves to us ---- */
+
+static void coll__offsets_fill(size_t *offsets, const size_t *counts, int blocks)
+{
+    size_t at = 0;
+    for (int i = 0; i < blocks; at += counts[i++]) offsets[i] = at;
+}
+
+/* Offsets where there are none: one block after the other.  They belong to the request. */
+static coll_status coll__settle_offsets(coll_comm *comm, coll_call *call, coll__side *send, coll__side *recv, size_t **own)
+{
+    const bool for_send = send->is_used && send->is_listed && !send->offsets;
+    const bool for_recv = recv->is_used && recv->is_listed && !recv->offsets;
+    const size_t room = (for_send ? (size_t)send->blocks : 0) + (for_recv ? (size_t)recv->blocks : 0);
+
+    if (room == 0) return COLL_OK;
+    *own = (size_t *)malloc(room * sizeof **own);
+    if (!*own) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for %zu offsets", room);
+    if (for_send) {
+        coll__offsets_fill(*own, send->counts, send->blocks);
+        call->send_offsets = send->offsets = *own;
+    }
+    if (for_recv) {
+        size_t *at = *own + (for_send ? send->blocks : 0);
+        coll__offsets_fill(at, recv->counts, recv->blocks);
+        call->recv_offsets = recv->offsets = at;
+    }
+    return COLL_OK;
+}
+
+static bool coll__kind_exchanges(coll_kind kind)
+{
+    return kind == COLL_ALLTOALL || kind == COLL_ALLTOALLV || kind == COLL_ALLTOALLW;
+}
+
+/* In place, an exchange ignores what is said of its send side. */
+static void coll__settle_exchange(coll_call *call, coll__side *send, const coll__side *recv)
+{
+    call->send = call->recv;
+    call->send_counts = call->recv_counts;
+    call->send_offsets = call->recv_offsets;
+    call->send_types = call->recv_types;
+    *send = *recv;
+    send->name = "send";
+}
+
+/* COLL_IN_PLACE becomes the pointer for which it stands; a block in place has the length of the block in which it lies. */
+static coll_status coll__settle_in_place(coll_comm *comm, coll_call *call, coll__side *send, coll__side *recv)
+{
+    const size_t unit = coll_type_size(call->type);
+    const bool is_gather = call->kind == COLL_GATHER || call->kind == COLL_GATHERV;
+    const bool is_allgather = call->kind == COLL_ALLGATHER || call->kind == COLL_ALLGATHERV;
+    const bool is_scatter = call->kind == COLL_SCATTER || call->kind == COLL_SCATTERV;
+    size_t at;
+
+    if (call->recv == COLL_IN_PLACE) {
+        if (!is_scatter || comm->rank != call->root)
+            return COLL__REFUSE("COLL_IN_PLACE stands for send%s", is_scatter ? ", and for recv at the root" : ", not for recv");
+        recv->count = coll__side_block(send, unit, comm->rank, &at) / unit;
+        call->recv_count = call->kind == COLL_SCATTERV ? recv->count : call->recv_count;
+        call->recv = coll__behind(call->send, at);
         return COLL_OK;
     }
-    return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "there is no %s of %s over a wire of %s", coll_op_name(call->op),
-                               coll_type_name(call->type), coll_type_name(call->wire));
-}
-
-/* Pointers: there where they are needed, and overlapping only where that has a meaning. */
-static coll_status coll__check_buffers(coll_comm *comm, coll_call *call)
-{
-    const size_t block = call->count * coll_type_size(call->type), mine = block * (size_t)comm->rank;
-    size_t send_length, recv_length;
-    const unsigned char *const recv = (const unsigned char *)call->recv;
-
-    if (call->kind == COLL_BARRIER) return COLL_OK;
-    if (recv == COLL_IN_PLACE) return COLL__REFUSE("COLL_IN_PLACE stands for send, not for recv");
-    coll__extents(comm, call, &send_length, &recv_length);
-    if (call->send == COLL_IN_PLACE) {
-        if (coll__kind_is_message(call->kind)) return COLL__REFUSE("COLL_IN_PLACE has no meaning here");
-        if (call->count && !recv) return COLL__REFUSE("COLL_IN_PLACE, but recv is NULL");
-        call->send = call->kind == COLL_ALLGATHER && recv ? recv + mine : recv;
+    if (call->send != COLL_IN_PLACE) return COLL_OK;
+    if (coll__kind_is(call->kind, COLL__MESSAGE | COLL__NEIGHBORS) || is_scatter || (is_gather && comm->rank != call->root))
+        return COLL__REFUSE("COLL_IN_PLACE has no meaning here");
+    if (!call->recv && call->count) return COLL__REFUSE("COLL_IN_PLACE, but recv is NULL");
+    call->send = call->recv;
+    if (is_gather || is_allgather) {
+        send->count = call->count = coll__side_block(recv, unit, comm->rank, &at) / unit;
+        call->send = coll__behind(call->recv, at);
     }
-    if (call->kind == COLL_BROADCAST) call->send = recv;
-    if (call->kind == COLL_BROADCAST && send_length && !recv)
-        return COLL__REFUSE("the buffer is NULL, with %zu elements", call->count);
-    if (send_length && !call->send) return COLL__REFUSE("send is NULL, with %zu elements", call->count);
-    if (recv_length && !recv)
-        return COLL__REFUSE("recv is NULL, with %zu elements", call->kind == COLL_SENDRECV ? call->recv_count : call->count);
-    if (!send_length || !recv_length || !coll__overlap(call->send, send_length, recv, recv_length)) return COLL_OK;
-    const unsigned char *const send = (const unsigned char *)call->send;
-    const bool is_in_place = call->kind == COLL_ALLGATHER ? send == recv + mine
-                           : call->kind == COLL_REDUCE_SCATTER ? recv == send || recv == send + mine
-                           : call->kind != COLL_SENDRECV && send == recv;
-    if (is_in_place) return COLL_OK;
-    return COLL__REFUSE("send and recv overlap, but not as an operation in place would");
+    return COLL_OK;
 }
 
-static coll_status coll__check_algorithm(coll_comm *comm, const coll_call *call)
+/* ---- >>memory: pointers are there where they are needed, and overlap only where that has a meaning ---- */
+
+typedef struct coll__interval { uintptr_t begin, end; bool is_recv; } coll__interval;
+
+static int coll__interval_order(const void *a, const void *b)
+{
+    const coll__interval *x = (const coll__interval *)a, *y = (const coll__interval *)b;
+    return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+
+/* Write down the blocks of a side that are not empty. */
+static int coll__intervals_of(const coll__side *side, size_t unit, bool is_recv, coll__interval *list)
+{
+    int n = 0;
+
+    for (int i = 0; side->is_used && i < side->blocks; i++) {
+        size_t at;
+        const size_t length = coll__side_block(side, unit, i, &at);
+        const uintptr_t begin = (uintptr_t)side->at + at;
+        if (length) list[n++] = (coll__interval){ begin, begin + length, is_recv };
+    }
+    return n;
+}
+
+/* Does something that is written share a byte with anything else?  Sorts the list. */
+static bool coll__intervals_clash(coll__interval *list, int n)
+{
+    uintptr_t read_end = 0, write_end = 0;
+
+    qsort(list, (size_t)n, sizeof *list, coll__interval_order);
+    for (int i = 0; i < n; i++) {
+        if (list[i].begin < write_end || (list[i].is_recv && list[i].begin < read_end)) return true;
+        uintptr_t *end = list[i].is_recv ? &write_end : &read_end;
+        if (list[i].end > *end) *end = list[i].end;
+    }
+    return false;
+}
+
+/* Is this overlap what the operation calls in place? */
+static bool coll__is_in_place(const coll_comm *comm, const coll_call *call, const coll__side *send, const coll__side *recv)
+{
+    const size_t unit = coll_type_size(call->type);
+    const coll__side *many = send->blocks > 1 || send->is_listed ? send : recv, *one = many == send ? recv : send;
+    size_t at;
+
+    switch (call->kind) {
+    case COLL_REDUCE_SCATTER: case COLL_REDUCE_SCATTERV:
+        if (send->at == recv->at) return true;
+        /* fall through */
+    case COLL_GATHER: case COLL_GATHERV: case COLL_ALLGATHER: case COLL_ALLGATHERV: case COLL_SCATTER: case COLL_SCATTERV:
+        (void)coll__side_block(many, unit, comm->rank, &at);
+        return one->at == many->at + at;
+    case COLL_SENDRECV: return false;
+    default: return send->at == recv->at && !coll__kind_is(call->kind, COLL__NEIGHBORS);
+    }
+}
+
+/* The usual cases, without any list: each side in one piece, and these apart or the same. */
+static bool coll__is_simple(const coll__side *send, const coll__side *recv, size_t send_length, size_t recv_length)
+{
+    const uintptr_t s = (uintptr_t)send->at, r = (uintptr_t)recv->at;
+
+    if (send->is_listed || recv->is_listed) return false;
+    return !send_length || !recv_length || s + send_length <= r || r + recv_length <= s;
+}
+
+static coll_status coll__check_overlap(coll_comm *comm, const coll_call *call, const coll__side *send, const coll__side *recv)
+{
+    const size_t unit = coll_type_size(call->type);
+    const size_t send_length = coll__side_length(send, unit), recv_length = coll__side_length(recv, unit);
+    coll__interval few[16], *list = few;
+
+    if (coll__is_simple(send, recv, send_length, recv_length)) return COLL_OK;
+    const bool is_in_place = send->is_used && recv->is_used && coll__is_in_place(comm, call, send, recv);
+    if (is_in_place && !send->is_listed && !recv->is_listed) return COLL_OK;
+    const int room = send->blocks + recv->blocks;
+    if (room > 16 && !(list = (coll__interval *)malloc((size_t)room * sizeof *list)))
+        return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for %d blocks", room);
+    int n = 0;
+    if (!is_in_place) {
+        n = coll__intervals_of(send, unit, false, list);
+        n += coll__intervals_of(recv, unit, true, list + n);
+    } else if (recv->is_listed) {                 /* the input is one of these blocks, or all of them         */
+        n = coll__intervals_of(recv, unit, true, list);
+    }
+    const bool clash = coll__intervals_clash(list, n);
+    if (list != few) free(list);
+    if (!clash) return COLL_OK;
+    return COLL__REFUSE(send->is_used && !is_in_place && !recv->is_listed
+                            ? "send and recv overlap, but not as an operation in place would"
+                            : "blocks that are received overlap one another, or what is sent");
+}
+
+/* This rank's own block, where each side has a length for it. */
+static coll_status coll__check_own_block(coll_comm *comm, const coll_call *call, const coll__side *send, const coll__side *recv)
+{
+    const size_t unit = coll_type_size(call->type);
+    const int i = comm->rank;
+    size_t at;
+
+    if (!send->is_used || !recv->is_used || coll__kind_is(call->kind, COLL__NEIGHBORS | COLL__MESSAGE)
+        || call->kind == COLL_REDUCE_SCATTERV || (!send->is_listed && !recv->is_listed)) return COLL_OK;
+    const size_t out = coll__side_block(send, unit, send->is_listed ? i : 0, &at);
+    const size_t in = coll__side_block(recv, unit, recv->is_listed ? i : 0, &at);
+    if (out == in && (!send->has_types || send->types[i] == recv->types[i])) return COLL_OK;
+    return COLL__REFUSE("this rank sends itself %zu bytes, but expects %zu", out, in);
+}
+
+static coll_status coll__check_buffers(coll_comm *comm, coll_call *call, coll__side *send, coll__side *recv)
+{
+    const size_t unit = coll_type_size(call->type);
+
+    if (call->kind == COLL_BROADCAST) call->send = call->recv;
+    send->at = (const unsigned char *)call->send;
+    recv->at = (const unsigned char *)call->recv;
+    if (call->kind == COLL_BROADCAST && call->count && !recv->at)
+        return COLL__REFUSE("the buffer is NULL, with %zu elements", call->count);
+    if (!send->at && coll__side_length(send, unit))
+        return COLL__REFUSE("send is NULL, with %zu bytes", coll__side_length(send, unit));
+    if (!recv->at && coll__side_length(recv, unit))
+        return COLL__REFUSE("recv is NULL, with %zu bytes", coll__side_length(recv, unit));
+    const coll_status status = coll__check_own_block(comm, call, send, recv);
+    return status < 0 ? status : coll__check_overlap(comm, call, send, recv);
+}
+
+/* ---- >>algorithm ---- */
+
+static bool coll__wishes_are_equal(const coll__wish *a, const coll__wish *b)
+{
+    return a->kind == b->kind && a->bytes == b->bytes && a->sum_bytes == b->sum_bytes && a->is_exact == b->is_exact
+        && a->is_commutative == b->is_commutative && a->must_be_canonical == b->must_be_canonical;
+}
+
+/* What the tuner is asked for a call whose arithmetic is settled. */
+static coll__wish coll__wish_of(const coll_comm *comm, const coll_call *call, const coll__codec *codec)
+{
+    const bool reduces = coll__kind_reduces(call->kind);
+    const bool per_rank = call->kind == COLL_REDUCE_SCATTER || call->kind == COLL_ALLGATHER || call->kind == COLL_ALLTOALL
+                       || call->kind == COLL_GATHER || call->kind == COLL_SCATTER;
+    double count = (double)call->count * (per_rank ? comm->size : 1);
+
+    if (coll__kind_is(call->kind, COLL__SUMMED)) {
+        count = 0;
+        for (int i = 0; i < comm->size; i++) count += (double)call->recv_counts[i];
+    }
+    if (call->kind == COLL_BARRIER || coll__kind_is(call->kind, COLL__PAIRWISE)) count = 0;
+    return (coll__wish){
+        .kind = call->kind, .size = comm->size,
+        .bytes = count * (double)codec->wire_size, .sum_bytes = count * (double)(reduces ? codec->acc_size : codec->wire_size),
+        .is_exact = !reduces || codec->is_exact, .is_commutative = !reduces || codec->is_commutative,
+        .must_be_canonical = reduces && !codec->is_exact && (call->flags & COLL_DETERMINISTIC),
+        .algorithm = call->algorithm, .link = &comm->trunk->link };
+}
+
+/* The choice for a call, remembered for the next one like it. */
+static bool coll__choose_for(coll__choice *choice, coll_comm *comm, const coll_call *call, const coll__codec *codec)
+{
+    const coll__wish wish = coll__wish_of(comm, call, codec);
+    uint64_t bits;
+
+    if (wish.algorithm) return coll__choose(choice, &wish);
+    memcpy(&bits, &wish.bytes, sizeof bits);
+    coll__plan *plan = &comm->plans[((bits >> 48) * 5 + (bits >> 36) + (uint64_t)wish.kind) % COLL__PLANS];
+    if (!plan->choice.algorithm || !coll__wishes_are_equal(&plan->wish, &wish)) {
+        plan->wish = wish;
+        if (!coll__choose(&plan->choice, &wish)) return false;
+    }
+    *choice = plan->choice;
+    return true;
+}
+
+static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const coll__codec *codec)
 {
     coll__choice choice;
     char known[120] = "";
 
-    if (!call->algorithm || coll__kind_is_message(call->kind) || coll__choose(&choice, comm, call)) return COLL_OK;
+    if (coll__kind_is_message(call->kind)) return COLL_OK;
+    if (!call->algorithm && comm->trunk->forced[call->kind]) {            /* COLL_ALGORITHM: where it can be used */
+        call->algorithm = comm->trunk->forced[call->kind];
+        if (!coll__choose_for(&choice, comm, call, codec)) call->algorithm = NULL;
+    }
+    if (!call->algorithm || coll__choose_for(&choice, comm, call, codec)) return COLL_OK;
     for (int i = 0; i < COLL__ALGORITHM_COUNT; i++)
         if (coll__algorithms[i].kind == call->kind)
             coll__append(known, sizeof known, "%s%s", *known ? ", " : "", coll__algorithms[i].name);
-    return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "no algorithm \"%.32s\" here, there is: %s", call->algorithm,
-                               known);
+    return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "no algorithm \"%.32s\" for this call, there is: %s",
+                               call->algorithm, known);
 }
 
-/* Check a call and settle what it leaves open, in place. */
-static coll_status coll__check(coll_comm *comm, coll_call *call, coll__codec *codec)
+/* ---- >>the whole check ---- */
+
+static coll_status coll__check_call(coll_comm *comm, coll_call *call, coll__codec *codec, size_t **own)
+{
+    coll__side send, recv;
+    coll_status status;
+
+    coll__sides_of(comm, call, &send, &recv);
+    const bool exchanges = coll__kind_exchanges(call->kind);
+    if (exchanges && (call->send == COLL_IN_PLACE || call->send == call->recv)) coll__settle_exchange(call, &send, &recv);
+    if ((status = coll__check_numbers(comm, call, &send, &recv)) < 0) return status;
+    if ((status = coll__check_arithmetic(comm, call, codec)) < 0 || call->kind == COLL_BARRIER) return status;
+    if ((status = coll__settle_offsets(comm, call, &send, &recv, own)) < 0) return status;
+    if ((status = coll__settle_in_place(comm, call, &send, &recv)) < 0) return status;
+    return coll__check_buffers(comm, call, &send, &recv);
+}
+
+/* Every buffer of a list, as the allreduce that it is; and they must not overlap one another. */
+static coll_status coll__check_list(coll_comm *comm, const coll_call *call)
+{
+    coll__codec codec;
+    coll_status status = COLL_OK;
+    int n = 0;
+
+    if (call->list_count < 0 || (call->list_count > 0 && !call->list))
+        return COLL__REFUSE("a list of %d buffers%s", call->list_count, call->list ? "" : " at NULL");
+    coll__interval *list = (coll__interval *)malloc((2 * (size_t)call->list_count + 1) * sizeof *list);
+    if (!list) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for %d buffers", call->list_count);
+    for (int i = 0; i < call->list_count && status == COLL_OK; i++) {
+        const coll_buffer *b = &call->list[i];
+        coll_call one = *call;
+        one.kind = COLL_ALLREDUCE;
+        one.send = b->send;
+        one.recv = b->recv;
+        one.count = b->count;
+        one.type = b->type;
+        status = coll__check_call(comm, &one, &codec, NULL);
+        if (status < 0) {
+            char why[sizeof comm->error];
+            const char *said = strstr(comm->error, "allreduce");      /* behind who we are                    */
+            coll__print(why, sizeof why, "%s", said ? said : comm->error);
+            (void)coll__explain_error(comm, call, status, "buffer %d, as an %s", i, why);
+        }
+        const size_t length = b->count * coll_type_size(b->type);
+        const uintptr_t from = (uintptr_t)one.send, to = (uintptr_t)b->recv;
+        if (length) list[n++] = (coll__interval){ to, to + length, true };
+        if (length && from != to) list[n++] = (coll__interval){ from, from + length, false };
+    }
+    const bool clash = status == COLL_OK && coll__intervals_clash(list, n);
+    free(list);
+    return clash ? COLL__REFUSE("buffers of the list overlap one another") : status;
+}
+
+/* Check a call and settle what it leaves open, in place.  *own: memory that the settled call needs, or NULL. */
+static coll_status coll__check(coll_comm *comm, coll_call *call, coll__codec *codec, size_t **own)
 {
     coll_status status;
 
+    *own = NULL;
     if ((int)call->kind < COLL_BARRIER || call->kind > COLL_SENDRECV) {
         const coll_call *const none = NULL;
         return coll__explain_error(comm, none, COLL_ERR_ARGUMENT, "%d is no coll_kind", (int)call->kind);
     }
-    if ((status = coll__check_numbers(comm, call)) < 0) return status;
-    if ((status = coll__check_arithmetic(comm, call, codec)) < 0) return status;
-    if ((status = coll__check_buffers(comm, call)) < 0) return status;
-    return coll__check_algorithm(comm, call);
+    if (call->kind == COLL_ALLREDUCE_LIST) {
+        if ((status = coll__check_list(comm, call)) < 0) return status;
+    } else if ((status = coll__check_call(comm, call, codec, own)) < 0
+               || (status = coll__check_algorithm(comm, call, codec)) < 0) {
+        free(*own);
+        *own = NULL;
+    }
+    return status;
 }
 
 #undef COLL__REFUSE

@@ -1,6 +1,14 @@
-/* coll_comm.h - a communicator and its requests: what they hold, how a call is named, how the first failure ends all. */
+/* coll_comm.h - a communicator and its requests: what they hold, how a call is named, how the first failure ends all.
+ *
+ *   trunk      what all communicators of one coll_init share: the transport, the messages, the fate
+ *   comm       some ranks of it, numbered from 0
+ *   track      collectives that are carried out one after the other: each communicator has one, and each prepared call
+ *   request    one operation; a collective that the engine runs has a flow
+ */
 #ifndef COLL_COMM_H
 #define COLL_COMM_H
+
+#include <pthread.h>
 
 /* ---- >>flow: the state of a collective that runs through the engine (coll_engine.h) ---- */
 
@@ -13,151 +21,303 @@ typedef struct coll__stage {
     coll_xfer *xfers;
     coll__step **origin;                          /* origin[i]: the step that xfers[i] carries out            */
     coll__step *steps;
-    unsigned char *work, *mine, *staging;
+    unsigned char *work, *part, *staging;
 } coll__stage;
 
+/* Where the blocks of a buffer lie. */
+typedef enum coll__shape_kind {
+    COLL__ONE,                                    /* one block, whatever its number                           */
+    COLL__EQUAL,                                  /* blocks of `count` elements                               */
+    COLL__CUT,                                    /* `count` elements in `blocks` nearly equal parts          */
+    COLL__LISTED                                  /* as counts and offsets say; with types in bytes           */
+} coll__shape_kind;
+
+typedef struct coll__layout {
+    coll__shape_kind kind;
+    unsigned char *base;
+    int    blocks;                                /* the circle of block numbers                              */
+    size_t count;
+    const size_t *counts, *offsets;
+    const coll_type *types;
+} coll__layout;
+
 typedef struct coll__flow {
-    const coll__algorithm *algorithm;
-    int     radix, rounds;
-    double  seconds;                              /* predicted                                                */
-    int     blocks;                               /* that the vector is cut into                              */
-    size_t  total;                                /* elements of the vector                                   */
+    coll__choice choice;
+    int     rounds;
+    coll__layout input, result;
+    const coll__layout *vector;                   /* whose blocks WORK and PART hold values of                */
+    size_t  longest;                              /* elements of its longest block                            */
     long    slices, lag;                          /* see coll_engine.h                                        */
     long    ticks, posted, done;
-    size_t  slot_length;                          /* bytes of a work slot                                     */
+    int     steps, moved;                         /* of the busiest round: steps, and blocks in messages      */
+    int     slots[COLL__PLACES];                  /* of WORK and PART                                         */
+    size_t  work_slot, part_slot;                 /* bytes of a slot                                          */
     int     stage_count;
     coll__stage *stages;
-    size_t  input_origin, result_origin;          /* element of the vector at which the user's buffer begins  */
+    void   *scratch;
+    coll__source *sources;
 } coll__flow;
 
 /* ---- >>request ---- */
 
 struct coll_request {
     coll_comm   *comm;                            /* NULL once the communicator is freed                      */
-    coll_request *next;                           /* in the communicator's queue, or in a list of messages    */
+    coll_request *next;                           /* in the queue of its track                                */
+    struct coll__track *track;                    /* NULL: a message                                          */
     coll_call    call;
     coll_status  status;
     bool         is_detached;                     /* freed by its owner while running                         */
-    bool         is_started;
+    bool         is_started, is_prepared;
     uint32_t     sequence;
+    unsigned     graph_version;                   /* of the communicator's graph when the call was checked    */
     unsigned char head[COLL_HEAD_LENGTH];
     coll__codec  codec;
+    size_t      *offsets;                         /* ours, where the caller gave none                         */
     coll_task    task;                            /* when the transport takes the whole call                  */
     bool         is_offloaded;
     coll__flow   flow;                            /* when the engine runs it                                  */
     struct coll__message *sending, *receiving;    /* send, recv, sendrecv                                     */
     int          got_source, got_tag;
     size_t       got_count;
+    struct coll_request *part_of;                 /* an allreduce_list whose part this is                     */
+    struct coll__list *list;                      /* allreduce_list: its parts                                */
+    struct coll__prepared *prepared;              /* coll_prepare: its own track                              */
 };
 
-/* ---- >>communicator ---- */
+/* ---- >>track, communicator, trunk ---- */
 
-/* What the tuner knows of the wire; the same numbers on every rank. */
-typedef struct coll__link {
-    double latency, overhead;                     /* s a round, s a further message in it                     */
-    double per_byte, per_byte_reduced;            /* s                                                        */
-} coll__link;
+/* Spaces of keys, by which messages beside COLL_CHANNEL_CALLS find their receivers (coll_messages.h). */
+typedef enum coll__space { COLL__SPACE_USER, COLL__SPACE_CALLS, COLL__SPACE_CREATE } coll__space;
 
-struct coll_comm {
-    int   rank, size, local_rank, local_size;
+typedef struct coll__track {
+    coll_comm *comm;
+    struct coll__track *next;                     /* in the trunk's list of those with something to do        */
+    bool      is_active;                          /* is in it                                                 */
+    bool      is_keyed;                           /* by keys, not on COLL_CHANNEL_CALLS                       */
+    coll__space space;
+    uint32_t  number;                             /* 0: the communicator's own; otherwise of a prepared call  */
+    void     *group;                              /* of the transport; NULL: all ranks                        */
+    coll_request *queue, **queue_end;             /* the first one is running                                 */
+    void     *arena;                              /* memory of the running one                                */
+    size_t    arena_length;
+} coll__track;
+
+typedef struct coll__trunk {
     const coll_transport *transport;
     void *context;
+    int   rank, size, local_rank, local_size;
     unsigned char *guard;                         /* *guard = 0: this is a forked child                       */
-    int   is_busy;                                /* a thread is inside a call                                */
     int   spin_us, stall_timeout_ms;
     bool  is_crowded;                             /* ranks share processors: yield between looks              */
+    bool  is_synchronous;                         /* every send waits for its receive                         */
     coll__log  log;
     coll__link link;
-    uint32_t   sequence;                          /* collectives started so far                               */
+    const char *forced[COLL_SENDRECV + 1];        /* COLL_ALGORITHM, by kind; in forced_text                  */
+    char  forced_text[256];
     coll_failure failure;                         /* status COLL_OK: healthy                                  */
+    struct coll__messages *messages;
+    coll__track *tracks;                          /* with something to do                                     */
+    coll_comm   *comms;
+    uint32_t  next_id;                            /* of communicators made from here on                       */
+    unsigned  finished, told;                     /* requests so far; when the followers last heard of it     */
+    /* several threads, each with a communicator of its own (coll_progress.h) */
+    bool  is_shared;                              /* there has been more than one communicator                */
+    pthread_mutex_t lock;                         /* guards the rest                                          */
+    pthread_cond_t  changed;
+    bool  is_held;                                /* a thread is inside                                       */
+    int   entrants, followers;                    /* threads that want to start something; that wait for the holder */
+    int   abort_wanted;
+    char  abort_text[160];
+} coll__trunk;
+
+enum { COLL__PLANS = 16 };
+
+/* A choice of the tuner, remembered. */
+typedef struct coll__plan { coll__wish wish; coll__choice choice; } coll__plan;
+
+struct coll_comm {
+    int   rank, size;
+    coll__trunk *trunk;
+    unsigned char *guard;                         /* the trunk's                                              */
+    coll_comm *next;                              /* in the trunk                                             */
+    int  *members;                                /* what our ranks are called in the trunk; NULL: the same   */
+    uint32_t id;                                  /* 0: of coll_init                                          */
+    int   is_busy;                                /* a thread is inside a call                                */
+    bool  is_holder;                              /* and it holds the trunk                                   */
+    bool  is_leaving;                             /* coll_free is at work                                     */
+    uint32_t sequence;                            /* collectives started so far                               */
+    uint32_t prepare_count;
     char  error[448];
     const coll_request *waiting;                  /* the one that a caller waits for                          */
-    coll_request *queue, **queue_end;             /* collectives, the first one running                       */
-    struct coll__messages *messages;
-    struct {                                      /* the arithmetic of the last reducing call                 */
+    coll__track main;
+    struct coll__prepared *prepared;              /* all that are not freed                                   */
+    coll__graph graph;
+    int  *graph_lists;
+    unsigned graph_version;                       /* how often it has been replaced                           */
+    struct {                                      /* the arithmetic of the last plain reducing call           */
         coll_type   type, wire;
         coll_op     op;
         coll__codec codec;
     } last;
-    void  *arena;                                 /* memory of the running collective                         */
-    size_t arena_length;
+    coll__plan plans[COLL__PLANS];
 };
+
+static inline int coll__world_rank(const coll_comm *comm, int rank) { return comm->members ? comm->members[rank] : rank; }
+
+/* What a rank of the trunk is called here; COLL_NO_RANK: it is no member. */
+static int coll__rank_here(const coll_comm *comm, int world)
+{
+    if (!comm->members) return world;
+    for (int i = 0; i < comm->size; i++) if (comm->members[i] == world) return i;
+    return COLL_NO_RANK;
+}
 
 /* ---- >>naming a call ---- */
 
+/* What there is to know of a kind. */
+enum {
+    COLL__REDUCES = 1, COLL__ROOTED = 2, COLL__MESSAGE = 4, COLL__NEIGHBORS = 8,
+    COLL__PAIRWISE = 16,                          /* only the two ends of a message know its length           */
+    COLL__SUMMED = 32                             /* blocks of different lengths, which every rank knows      */
+};
+
+#define COLL__KINDS(X)                                                                                       \
+    X(COLL_BARRIER, "barrier", 0) X(COLL_BROADCAST, "broadcast", COLL__ROOTED)                               \
+    X(COLL_REDUCE, "reduce", COLL__REDUCES | COLL__ROOTED) X(COLL_ALLREDUCE, "allreduce", COLL__REDUCES)     \
+    X(COLL_REDUCE_SCATTER, "reduce_scatter", COLL__REDUCES)                                                  \
+    X(COLL_REDUCE_SCATTERV, "reduce_scatterv", COLL__REDUCES | COLL__SUMMED)                                 \
+    X(COLL_SCAN, "scan", COLL__REDUCES) X(COLL_EXSCAN, "exscan", COLL__REDUCES)                              \
+    X(COLL_GATHER, "gather", COLL__ROOTED) X(COLL_GATHERV, "gatherv", COLL__ROOTED | COLL__PAIRWISE)         \
+    X(COLL_SCATTER, "scatter", COLL__ROOTED) X(COLL_SCATTERV, "scatterv", COLL__ROOTED | COLL__PAIRWISE)     \
+    X(COLL_ALLGATHER, "allgather", 0) X(COLL_ALLGATHERV, "allgatherv", COLL__SUMMED)                         \
+    X(COLL_ALLTOALL, "alltoall", 0) X(COLL_ALLTOALLV, "alltoallv", COLL__PAIRWISE)                           \
+    X(COLL_ALLTOALLW, "alltoallw", COLL__PAIRWISE)                                                           \
+    X(COLL_NEIGHBOR_ALLGATHER, "neighbor_allgather", COLL__NEIGHBORS)                                        \
+    X(COLL_NEIGHBOR_ALLGATHERV, "neighbor_allgatherv", COLL__NEIGHBORS | COLL__PAIRWISE)                     \
+    X(COLL_NEIGHBOR_ALLTOALL, "neighbor_alltoall", COLL__NEIGHBORS)                                          \
+    X(COLL_NEIGHBOR_ALLTOALLV, "neighbor_alltoallv", COLL__NEIGHBORS | COLL__PAIRWISE)                       \
+    X(COLL_NEIGHBOR_ALLTOALLW, "neighbor_alltoallw", COLL__NEIGHBORS | COLL__PAIRWISE)                       \
+    X(COLL_ALLREDUCE_LIST, "allreduce_list", COLL__REDUCES)                                                  \
+    X(COLL_SEND, "send", COLL__MESSAGE) X(COLL_RECV, "recv", COLL__MESSAGE) X(COLL_SENDRECV, "sendrecv", COLL__MESSAGE)
+
+static const struct coll__kind_row { const char *name; unsigned traits; } coll__kinds[] = {
+#define COLL__KIND_ROW(kind, name, traits) [kind] = { name, traits },
+    COLL__KINDS(COLL__KIND_ROW)
+#undef COLL__KIND_ROW
+};
+
 COLL_API const char *coll_kind_name(coll_kind kind)
 {
-    static const char *const names[] = { "?", "barrier", "broadcast", "reduce", "allreduce", "reduce_scatter", "allgather",
-                                         "send", "recv", "sendrecv" };
-    return (unsigned)kind < sizeof names / sizeof *names ? names[kind] : names[0];
+    return kind >= COLL_BARRIER && kind <= COLL_SENDRECV ? coll__kinds[kind].name : "?";
 }
+
+static inline bool coll__kind_is(coll_kind kind, unsigned trait)
+{
+    return kind >= COLL_BARRIER && kind <= COLL_SENDRECV && (coll__kinds[kind].traits & trait) != 0;
+}
+
+static inline bool coll__kind_reduces(coll_kind kind) { return coll__kind_is(kind, COLL__REDUCES); }
+static inline bool coll__kind_has_root(coll_kind kind) { return coll__kind_is(kind, COLL__ROOTED); }
+static inline bool coll__kind_is_message(coll_kind kind) { return coll__kind_is(kind, COLL__MESSAGE); }
 
 enum { COLL__MAGIC = 0xc011 };
 
-static inline bool coll__kind_reduces(coll_kind kind)
+/* A number that differs where lists of counts differ, most likely. */
+static uint32_t coll__hash_counts(const size_t *counts, int n)
 {
-    return kind == COLL_REDUCE || kind == COLL_ALLREDUCE || kind == COLL_REDUCE_SCATTER;
+    uint64_t hash = 1469598103934665603u;
+    for (int i = 0; i < n; i++) hash = (hash ^ counts[i]) * 1099511628211u;
+    return (uint32_t)(hash ^ hash >> 32);
 }
 
-static inline bool coll__kind_has_root(coll_kind kind) { return kind == COLL_BROADCAST || kind == COLL_REDUCE; }
-
-static inline bool coll__kind_is_message(coll_kind kind)
+/* What else the ranks must agree on, in one byte: the algorithm asked for, and what the numbers depend on.  0: nothing. */
+static unsigned char coll__hash_options(const coll_call *call, bool reduces)
 {
-    return kind == COLL_SEND || kind == COLL_RECV || kind == COLL_SENDRECV;
+    uint64_t hash = 0;
+
+    if (reduces && (call->scale != 0 || call->accumulate || call->flags || call->not_commutative)) {
+        if (call->scale != 1) memcpy(&hash, &call->scale, sizeof hash);
+        hash = ((hash * 31 + (uint64_t)call->accumulate) * 4 + call->flags) * 2 + call->not_commutative;
+    }
+    for (const char *at = call->algorithm; at && *at; at++) hash = hash * 131 + (unsigned char)*at;
+    return hash ? (unsigned char)(1 + ((hash * 0x9e3779b97f4a7c15u) >> 32) % 255) : 0;
 }
 
 /* The fingerprint of a call, equal on all ranks that make the same call:
  *
  *      0 magic    2 step     4 communicator       8 sequence
- *     12 kind    13 op      14 wire   15 zero    16 type          20 root    24 count
+ *     12 kind    13 op      14 wire   15 hash    16 type          20 root    24 count
  *
- * The step is set for each message: which round of which slice it belongs to. */
-static void coll__head_of_call(unsigned char *head, const coll_call *call, uint32_t sequence)
+ * The step is set for each message: which round of which slice it belongs to.  The hash is of the options
+ * (coll__hash_options).  Where every rank knows all counts, the count is their sum and a hash of them stands for the root; where only two ranks
+ * know the length of a message, they set its count and type. */
+static void coll__head_of_call(unsigned char *head, const coll_call *call, int size, uint32_t track, uint32_t sequence)
 {
-    const bool reduces = coll__kind_reduces(call->kind);
+    const unsigned traits = coll__kinds[call->kind].traits;
+    const bool reduces = traits & COLL__REDUCES;
+    size_t count = traits & COLL__PAIRWISE ? 0 : call->count;
+    uint32_t root = traits & (COLL__ROOTED | COLL__MESSAGE) ? (uint32_t)call->root : 0;
 
+    if (traits & COLL__SUMMED) {
+        count = 0;
+        for (int i = 0; i < size; i++) count += call->recv_counts[i];
+        root = coll__hash_counts(call->recv_counts, size);
+    }
     coll__put16(head, COLL__MAGIC);
     coll__put16(head + 2, 0);
-    coll__put32(head + 4, 0);
+    coll__put32(head + 4, track);
     coll__put32(head + 8, sequence);
     head[12] = (unsigned char)call->kind;
     head[13] = reduces ? (unsigned char)call->op : 0;
-    head[14] = reduces ? (unsigned char)call->wire : 0;
-    head[15] = 0;
-    coll__put32(head + 16, (uint32_t)call->type);
-    coll__put32(head + 20, coll__kind_has_root(call->kind) || coll__kind_is_message(call->kind) ? (uint32_t)call->root : 0);
-    coll__put64(head + 24, call->count);
+    head[14] = reduces && call->wire != call->type ? (unsigned char)call->wire : 0;
+    head[15] = coll__hash_options(call, reduces);
+    coll__put32(head + 16, traits & COLL__PAIRWISE && call->send_types ? 0 : (uint32_t)call->type);
+    coll__put32(head + 20, root);
+    coll__put64(head + 24, count);
 }
 
 static inline void coll__head_set_step(unsigned char *head, long step) { coll__put16(head + 2, (uint32_t)step & 0xffff); }
+
+/* "f32", "blob of 24 bytes". */
+static const char *coll__type_text(coll_type type, char *text, size_t room)
+{
+    if (type > COLL_BLOB(0)) coll__print(text, room, "blob of %d bytes", type - COLL_BLOB(0));
+    else coll__print(text, room, "%s", coll_type_name(type));
+    return text;
+}
 
 /* "allreduce #17 of 1024 x f32 (sum)", from a head that may come from anywhere. */
 static void coll__head_describe(const unsigned char *head, char *text, size_t room)
 {
     const coll_kind kind = (coll_kind)head[12];
-    const coll_type type = (coll_type)coll__get32(head + 16), wire = head[14];
+    const int root = (int)coll__get32(head + 20);
+    char type[40];
 
     coll__print(text, room, "%s", coll_kind_name(kind));
     if (coll__get32(head + 8) && !coll__kind_is_message(kind)) coll__append(text, room, " #%u", (unsigned)coll__get32(head + 8));
-    if (kind == COLL_BARRIER) return;
-    coll__append(text, room, " of %llu x %s", (unsigned long long)coll__get64(head + 24), coll_type_name(type));
-    if (coll__kind_reduces(kind) && wire != type) coll__append(text, room, " over %s", coll_type_name(wire));
+    if (kind != COLL_BARRIER && coll__get32(head + 16))
+        coll__append(text, room, " of %llu x %s", (unsigned long long)coll__get64(head + 24),
+                     coll__type_text((coll_type)coll__get32(head + 16), type, sizeof type));
+    if (coll__kind_reduces(kind) && head[14]) coll__append(text, room, " over %s", coll_type_name(head[14]));
     if (coll__kind_reduces(kind)) coll__append(text, room, " (%s)", coll_op_name((coll_op)head[13]));
-    if (coll__kind_has_root(kind)) coll__append(text, room, " root %d", (int)coll__get32(head + 20));
-    if (coll__kind_is_message(kind)) coll__append(text, room, " with rank %d", (int)coll__get32(head + 20));
+    if (head[15]) coll__append(text, room, " with options %02x", head[15]);
+    if (coll__kind_has_root(kind)) coll__append(text, room, " root %d", root);
+    if (coll__kind_is(kind, COLL__SUMMED)) coll__append(text, room, " by counts %08x", (unsigned)root);
+    if (coll__kind_is_message(kind) && root >= 0) coll__append(text, room, " with rank %d", root);
+    if (coll__kind_is_message(kind) && root == COLL_ANY_SOURCE) coll__append(text, room, " with any rank");
 }
 
 /* Did two ranks make different calls under the same number? */
 static bool coll__heads_disagree(const unsigned char *a, const unsigned char *b)
 {
-    return coll__get32(a + 8) == coll__get32(b + 8) && memcmp(a + 4, b + 4, COLL_HEAD_LENGTH - 4) != 0;
+    return !memcmp(a + 4, b + 4, 8) && memcmp(a + 12, b + 12, COLL_HEAD_LENGTH - 12) != 0;
 }
 
 /* Blame: what arrived is not what this call expects. */
 static coll_status coll__blame_mismatch(coll_failure *failure, const unsigned char *ours, int me,
                                         const unsigned char *theirs, int peer)
 {
-    char mine[96], other[96];
+    char mine[128], other[128];
 
     coll__head_describe(ours, mine, sizeof mine);
     coll__head_describe(theirs, other, sizeof other);
@@ -170,7 +330,15 @@ static coll_status coll__blame_mismatch(coll_failure *failure, const unsigned ch
     return coll__blame(failure, COLL_ERR_MISMATCH, peer, "rank %d called %s, but rank %d called %s", me, mine, peer, other);
 }
 
-/* ---- >>errors: the sentence, and the first failure ending everything ---- */
+/* ---- >>errors: the sentence ---- */
+
+/* "rank 2 of 4", in a communicator that has been derived also what it is called elsewhere. */
+static void coll__print_self(coll_comm *comm)
+{
+    coll__print(comm->error, sizeof comm->error, "rank %d of %d", comm->rank, comm->size);
+    if (comm->members) coll__append(comm->error, sizeof comm->error, " (rank %d of the job)", comm->trunk->rank);
+    coll__append(comm->error, sizeof comm->error, ": ");
+}
 
 /* Write the sentence that coll_error gives; `call` may be NULL. */
 static COLL__PRINTF(4, 5) coll_status coll__explain_error(coll_comm *comm, const coll_call *call, coll_status status,
@@ -178,7 +346,7 @@ static COLL__PRINTF(4, 5) coll_status coll__explain_error(coll_comm *comm, const
 {
     va_list list;
 
-    coll__print(comm->error, sizeof comm->error, "rank %d of %d: ", comm->rank, comm->size);
+    coll__print_self(comm);
     if (call) coll__append(comm->error, sizeof comm->error, "%s", coll_kind_name(call->kind));
     if (call && call->name) coll__append(comm->error, sizeof comm->error, " \"%.64s\"", call->name);
     if (call) coll__append(comm->error, sizeof comm->error, ": ");
@@ -189,47 +357,66 @@ static COLL__PRINTF(4, 5) coll_status coll__explain_error(coll_comm *comm, const
     return status;
 }
 
-static void coll__request_drop(coll_request *request)
-{
-    if (request->is_detached) free(request);
-}
+/* ---- >>the end ---- */
 
-/* End every collective in the queue with `status`. */
-static void coll__queue_end_all(coll_comm *comm, coll_status status)
+static void coll__messages_end_all(coll__trunk *trunk, coll_status status);
+static void coll__request_finish(coll_request *r, coll_status status);
+
+/* End every collective of a track with `status`. */
+static void coll__track_end(coll__track *track, coll_status status)
 {
-    while (comm->queue) {
-        coll_request *first = comm->queue;
-        comm->queue = first->next;
-        first->status = status;
-        coll__request_drop(first);
+    while (track->queue) {
+        coll_request *first = track->queue;
+        track->queue = first->next;
+        if (!track->queue) track->queue_end = &track->queue;
+        const bool is_last = !track->queue;
+        coll__request_finish(first, status);      /* which may free a track of its own                        */
+        if (is_last) return;
     }
-    comm->queue_end = &comm->queue;
 }
 
-static void coll__messages_end_all(coll_comm *comm, coll_status status);
-
-/* The communicator is at its end, because of *cause (NULL: of what the transport says).  Tells the others, takes the cause
- * on which all agree, and ends every operation with it. */
-static coll_status coll__comm_fail(coll_comm *comm, const coll_failure *cause)
+/* The sentence of a communicator that has come to its end. */
+static void coll__print_failure(coll_comm *comm)
 {
-    if (comm->failure.status != COLL_OK) return comm->failure.status;
-
-    const coll_failure *agreed = comm->transport->fail ? comm->transport->fail(comm->context, cause) : cause;
-    if (agreed) comm->failure = *agreed;
-    else coll__blame(&comm->failure, COLL_ERR_SYSTEM, -1, "the transport \"%s\" failed", comm->transport->name);
-
+    const coll__trunk *trunk = comm->trunk;
     const bool is_message = comm->waiting && coll__kind_is_message(comm->waiting->call.kind);
-    const coll_request *running = is_message ? comm->waiting : comm->queue;
-    char what[96];
+    const coll_request *running = is_message || !comm->main.queue ? comm->waiting : comm->main.queue;
+    char what[128];
+
     if (running) coll__head_describe(running->head, what, sizeof what);
-    coll__print(comm->error, sizeof comm->error, "rank %d of %d: ", comm->rank, comm->size);
+    coll__print_self(comm);
     if (running) coll__append(comm->error, sizeof comm->error, "%s", what);
     if (running && running->call.name) coll__append(comm->error, sizeof comm->error, " \"%.64s\"", running->call.name);
-    coll__append(comm->error, sizeof comm->error, "%s%s", running ? ": " : "", comm->failure.text);
-    coll__say(&comm->log, COLL_LOG_INFO, "%s", comm->error);
-    coll__queue_end_all(comm, comm->failure.status);
-    coll__messages_end_all(comm, comm->failure.status);
-    return comm->failure.status;
+    coll__append(comm->error, sizeof comm->error, "%s%s", running ? ": " : "", trunk->failure.text);
 }
+
+/* End every operation of all communicators with `status`. */
+static void coll__trunk_end(coll__trunk *trunk, coll_status status)
+{
+    while (trunk->tracks) {
+        coll__track *track = trunk->tracks;
+        trunk->tracks = track->next;
+        track->is_active = false;
+        coll__track_end(track, status);
+    }
+    coll__messages_end_all(trunk, status);
+}
+
+/* All communicators of the trunk are at their end, because of *cause (NULL: of what the transport says).  Tells the others,
+ * takes the cause on which all agree, and ends every operation with it. */
+static coll_status coll__trunk_fail(coll__trunk *trunk, const coll_failure *cause)
+{
+    if (trunk->failure.status != COLL_OK) return trunk->failure.status;
+
+    const coll_failure *agreed = trunk->transport->fail ? trunk->transport->fail(trunk->context, cause) : cause;
+    if (agreed) trunk->failure = *agreed;
+    else coll__blame(&trunk->failure, COLL_ERR_SYSTEM, -1, "the transport \"%s\" failed", trunk->transport->name);
+    for (coll_comm *comm = trunk->comms; comm; comm = comm->next) coll__print_failure(comm);
+    if (trunk->comms) coll__say(&trunk->log, COLL_LOG_INFO, "%s", trunk->comms->error);
+    coll__trunk_end(trunk, trunk->failure.status);
+    return trunk->failure.status;
+}
+
+static coll_status coll__comm_fail(coll_comm *comm, const coll_failure *cause) { return coll__trunk_fail(comm->trunk, cause); }
 
 #endif /* COLL_COMM_H */

@@ -21,6 +21,9 @@ typedef struct coll__settings {
     int         local_rank, local_size;
     const char *source;                           /* who said the rank: "the configuration", "torchrun", ...  */
     char        address[COLL__ADDRESS_ROOM];
+    coll__link  link;                             /* what the tuner is to believe of the wire                 */
+    char        forced_text[256];                 /* names of COLL_ALGORITHM, each ended by '\0'              */
+    int         forced_at[COLL_SENDRECV + 1];     /* 1 + where that of each kind begins; 0: none              */
 } coll__settings;
 
 static COLL__PRINTF(2, 3) coll_status coll__start_failed(coll_status status, const char *format, ...)
@@ -146,17 +149,43 @@ static coll_status coll__settle_log(coll_config *c)
     return COLL_OK;
 }
 
+/* COLL_ALGORITHM=allreduce=ring,alltoall=circulant:4 */
+static coll_status coll__settle_algorithms(coll__settings *s)
+{
+    const char *text = getenv("COLL_ALGORITHM");
+
+    if (!text) return COLL_OK;
+    coll__print(s->forced_text, sizeof s->forced_text, "%s", text);
+    if (strlen(text) >= sizeof s->forced_text)
+        return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_ALGORITHM is longer than %zu", sizeof s->forced_text - 1);
+    for (char *at = s->forced_text, *next; at && *at; at = next) {
+        int kind = COLL_BARRIER;
+        next = strchr(at, ',');
+        if (next) *next++ = '\0';
+        char *name = strchr(at, '=');
+        if (name) *name++ = '\0';
+        while (name && kind <= COLL_SENDRECV && strcmp(at, coll_kind_name((coll_kind)kind))) kind++;
+        if (!name || kind > COLL_SENDRECV)
+            return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_ALGORITHM: \"%.40s\" is not an operation and its algorithm, as in "
+                                      "allreduce=ring", at);
+        s->forced_at[kind] = 1 + (int)(name - s->forced_text);
+    }
+    return COLL_OK;
+}
+
 static coll_status coll__settle(coll__settings *s, const coll_config *config)
 {
     coll_status status;
 
-    *s = (coll__settings){ .local_size = 1 };
+    *s = (coll__settings){ .local_size = 1, .link = coll__link_default };
     if (config) s->config = *config;
     coll_config *c = &s->config;
     const bool is_explicit = c->size > 0;
     if ((status = coll__settle_rank(s)) < 0 || (status = coll__settle_conflicts(s, is_explicit)) < 0
-        || (status = coll__settle_log(c)) < 0) return status;
+        || (status = coll__settle_log(c)) < 0 || (status = coll__settle_algorithms(s)) < 0) return status;
     if (c->size > 1 && (status = coll__settle_address(s)) < 0) return status;
+    if (!c->transport) c->transport = getenv("COLL_TRANSPORT");
+    if (c->transport && !*c->transport) c->transport = NULL;
     if (!c->world) c->world = getenv("COLL_WORLD");
     if (!c->world) c->world = "";
     if (!c->io) c->io = getenv("COLL_IO");

@@ -15,7 +15,10 @@
  *
  * MESSAGES.  One message a step; a step of several blocks (circulant with a small radix) is packed into one message while it
  * is short, and otherwise sent block by block.  Where the wire type differs from the user's, messages are packed and
- * unpacked through staging memory. */
+ * unpacked through staging memory.
+ *
+ * ORDER.  The messages of a communicator's own collectives go by COLL_CHANNEL_CALLS, in an order that all ranks share.  Those
+ * of a derived communicator or a prepared call, whose order other ranks may not share, find each other by key. */
 #ifndef COLL_ENGINE_H
 #define COLL_ENGINE_H
 
@@ -38,116 +41,282 @@ static inline coll__range coll__part(size_t total, size_t parts, size_t i)
     return (coll__range){ each * i + coll__least(i, longer), each + (i < longer) };
 }
 
-/* Block `block` of the vector, cut to slice `slice`. */
-static coll__range coll__slice_of(const coll__flow *flow, int block, long slice)
+/* Block `block` of a buffer, in elements; with types of its own, in bytes. */
+static coll__range coll__block_range(const coll__layout *l, int block)
 {
-    const coll__range whole = coll__part(flow->total, (size_t)flow->blocks, (size_t)block);
+    switch (l->kind) {
+    case COLL__ONE: return (coll__range){ 0, l->count };
+    case COLL__EQUAL: return (coll__range){ (size_t)block * l->count, l->count };
+    case COLL__CUT: return coll__part(l->count, (size_t)l->blocks, (size_t)block);
+    default: return (coll__range){ l->offsets[block], l->counts[block] * (l->types ? coll_type_size(l->types[block]) : 1) };
+    }
+}
+
+/* The same, cut to slice `slice`. */
+static inline coll__range coll__slice_of(const coll__layout *l, const coll__flow *flow, int block, long slice)
+{
+    const coll__range whole = coll__block_range(l, block);
+    if (flow->slices == 1) return whole;
     const coll__range cut = coll__part(whole.count, (size_t)flow->slices, (size_t)slice);
     return (coll__range){ whole.at + cut.at, cut.count };
 }
 
-/* The block that this rank folds, and that every work slot is as long as. */
-static inline int coll__folded_block(const coll_request *r) { return r->flow.blocks > 1 ? r->comm->rank : 0; }
+static inline bool coll__is_slot(coll__place place) { return place == COLL__WORK || place == COLL__PART; }
 
-/* `length` bytes behind a pointer that may be NULL when there are no elements.  It drops the const of inputs, which the
- * engine keeps in deed: it never writes to them. */
-static inline unsigned char *coll__behind(const void *at, size_t length) { return (unsigned char *)((uintptr_t)at + length); }
+/* The circle on which the blocks of a span are numbered. */
+static inline int coll__circle(const coll__flow *flow, const coll__span *span)
+{
+    return coll__is_slot(span->place) ? flow->vector->blocks
+         : span->place == COLL__INPUT ? flow->input.blocks : flow->result.blocks;
+}
 
-/* Memory and length of one block of a span; in the user's type unless it is a work slot. */
-static unsigned char *coll__locate(const coll_request *r, coll__stage *stage, coll__place place, int block, long slice,
+/* Memory and length of block `i` of a span. */
+static unsigned char *coll__locate(const coll_request *r, const coll__stage *stage, const coll__span *span, int i, long slice,
                                    size_t *count)
 {
     const coll__flow *flow = &r->flow;
-    const bool is_slot = place == COLL__WORK || place == COLL__MINE;
-    const coll__range range = coll__slice_of(flow, is_slot ? coll__folded_block(r) : block, slice);
+    const int circle = coll__circle(flow, span), at = coll__span_at(span, i, circle);
 
+    if (coll__is_slot(span->place)) {
+        *count = coll__slice_of(flow->vector, flow, coll__span_about(span, i, circle), slice).count;
+        return span->place == COLL__WORK ? stage->work + (size_t)at * flow->work_slot
+                                         : stage->part + (size_t)at * flow->part_slot;
+    }
+    const coll__layout *l = span->place == COLL__INPUT ? &flow->input : &flow->result;
+    const coll__range range = coll__slice_of(l, flow, at, slice);
     *count = range.count;
-    switch (place) {
-    case COLL__WORK: return stage->work + (size_t)block * flow->slot_length;
-    case COLL__MINE: return stage->mine;
-    case COLL__INPUT: return coll__behind(r->call.send, (range.at - flow->input_origin) * r->codec.type_size);
-    default: return coll__behind(r->call.recv, (range.at - flow->result_origin) * r->codec.type_size);
+    return coll__behind(l->base, range.at * r->codec.type_size);
+}
+
+/* Bytes of an element of a place when it travels. */
+static inline size_t coll__unit_of(const coll_request *r, coll__place place)
+{
+    return place == COLL__PART ? r->codec.acc_size : r->codec.wire_size;
+}
+
+/* ---- >>layouts: what the buffers of each kind are ---- */
+
+static coll__layout coll__layout_of(coll__shape_kind kind, const void *base, int blocks, size_t count)
+{
+    return (coll__layout){ .kind = kind, .base = coll__behind(base, 0), .blocks = blocks, .count = count };
+}
+
+static coll__layout coll__listed(const void *base, int blocks, const size_t *counts, const size_t *offsets,
+                                 const coll_type *types)
+{
+    return (coll__layout){ .kind = COLL__LISTED, .base = coll__behind(base, 0), .blocks = blocks, .counts = counts,
+                           .offsets = offsets, .types = types };
+}
+
+/* Input and result of a settled call; `cut` blocks where the vector is cut. */
+static void coll__flow_layouts(coll__flow *flow, const coll_request *r, int cut)
+{
+    const coll_call *c = &r->call;
+    const coll__graph *graph = &r->comm->graph;
+    const int size = r->comm->size;
+    const int in = coll__kind_is(c->kind, COLL__NEIGHBORS) ? graph->destinations : size;
+    const int out = coll__kind_is(c->kind, COLL__NEIGHBORS) ? graph->sources : size;
+
+    flow->input = coll__layout_of(COLL__ONE, c->send, size, c->count);
+    flow->result = coll__layout_of(COLL__ONE, c->recv, size, c->count);
+    flow->vector = &flow->input;
+    switch (c->kind) {
+    case COLL_BARRIER: case COLL_BROADCAST: case COLL_REDUCE: case COLL_ALLREDUCE: case COLL_SCAN: case COLL_EXSCAN:
+        flow->input = coll__layout_of(COLL__CUT, c->send, cut, c->count);
+        flow->result = coll__layout_of(COLL__CUT, c->recv, cut, c->count);
+        break;
+    case COLL_REDUCE_SCATTER: case COLL_SCATTER:
+        flow->input = coll__layout_of(COLL__EQUAL, c->send, size, c->count);
+        break;
+    case COLL_REDUCE_SCATTERV:
+        flow->input = coll__listed(c->send, size, c->recv_counts, c->send_offsets, NULL);
+        flow->result.count = c->recv_counts[r->comm->rank];
+        break;
+    case COLL_SCATTERV:
+        if (r->comm->rank == c->root) flow->input = coll__listed(c->send, size, c->send_counts, c->send_offsets, NULL);
+        flow->result.count = c->recv_count;
+        break;
+    case COLL_GATHERV:
+        if (r->comm->rank == c->root) flow->result = coll__listed(c->recv, size, c->recv_counts, c->recv_offsets, NULL);
+        flow->vector = &flow->result;
+        break;
+    case COLL_GATHER: case COLL_ALLGATHER: case COLL_NEIGHBOR_ALLGATHER:
+        flow->result = coll__layout_of(COLL__EQUAL, c->recv, out, c->count);
+        flow->vector = &flow->result;
+        break;
+    case COLL_ALLGATHERV: case COLL_NEIGHBOR_ALLGATHERV:
+        flow->result = coll__listed(c->recv, out, c->recv_counts, c->recv_offsets, NULL);
+        flow->vector = &flow->result;
+        break;
+    case COLL_ALLTOALL: case COLL_NEIGHBOR_ALLTOALL:
+        flow->input = coll__layout_of(COLL__EQUAL, c->send, in, c->count);
+        flow->result = coll__layout_of(COLL__EQUAL, c->recv, out, c->count);
+        break;
+    default:                                      /* alltoallv, alltoallw and those of neighbours             */
+        flow->input = coll__listed(c->send, in, c->send_counts, c->send_offsets, c->send_types);
+        flow->result = coll__listed(c->recv, out, c->recv_counts, c->recv_offsets, c->recv_types);
+        break;
     }
 }
 
-/* ---- >>set-up ---- */
+/* ---- >>planning ---- */
 
-/* Cut the vector: how many slices, how far apart their rounds. */
+/* Elements in all blocks. */
+static size_t coll__layout_total(const coll__layout *l, size_t *longest)
+{
+    size_t total = 0;
+
+    *longest = 0;
+    if (l->kind != COLL__LISTED) {
+        *longest = l->kind == COLL__CUT ? coll__part(l->count, (size_t)l->blocks, 0).count : l->count;
+        return l->kind == COLL__EQUAL ? l->count * (size_t)l->blocks : l->count;
+    }
+    for (int i = 0; i < l->blocks; i++) {
+        const size_t count = coll__block_range(l, i).count;
+        total += count;
+        *longest = coll__most(*longest, count);
+    }
+    return total;
+}
+
+/* Cut the vector: how many slices, how far apart their rounds.  Where only two ranks know a length there is one slice. */
 static void coll__flow_cut(coll__flow *flow, const coll_request *r)
 {
-    const size_t longest = coll__part(flow->total, (size_t)flow->blocks, 0).count;
     const size_t room = COLL__LANDING_MOST / (size_t)r->comm->size;
     const size_t most = coll__most(COLL__SLICE_LEAST, coll__least(COLL__SLICE_MOST, room));
     const size_t each = coll__most(1, r->codec.wire_size ? most / r->codec.wire_size : most);
 
-    flow->slices = (long)coll__most(1, (longest + each - 1) / each);
+    flow->slices = flow->choice.slices ? flow->choice.slices : (long)((flow->longest + each - 1) / each);
+    if (flow->slices > (long)flow->longest) flow->slices = (long)flow->longest;
+    if (flow->slices < 1 || coll__kind_is(r->call.kind, COLL__PAIRWISE | COLL__NEIGHBORS)) flow->slices = 1;
     flow->lag = flow->slices < COLL__LAG ? flow->slices : COLL__LAG;
     flow->ticks = flow->slices + (flow->rounds - 1) * flow->lag;
 }
 
-/* Lay the stages out in the communicator's arena, which grows to the largest need and is then reused. */
-static coll_status coll__flow_lay_out(coll__flow *flow, coll_request *r)
-{
-    coll_comm *comm = r->comm;
-    const size_t size = (size_t)comm->size, steps = 2 * size + 2;
-    const size_t longest = coll__part(coll__part(flow->total, (size_t)flow->blocks, 0).count, (size_t)flow->slices, 0).count;
-    const size_t user = coll__round_up(longest * r->codec.type_size, 64);
-    const size_t wire = coll__round_up(longest * r->codec.wire_size, 64);
-    const size_t packed = 2 * (size - 1) * wire;
-    const size_t staging = r->codec.same ? coll__least(packed, 2 * (size_t)flow->radix * COLL__PACK_MOST) : packed;
-    const size_t work = flow->algorithm->folds ? size * wire + user : 0;
-    const size_t table = coll__round_up(steps * (sizeof(coll_xfer) + sizeof(coll__step) + sizeof(coll__step *)), 64);
-
-    flow->slot_length = wire;
-    flow->stage_count = (int)coll__least((size_t)flow->slices, (size_t)(flow->lag * flow->rounds));
-    const size_t heads = coll__round_up((size_t)flow->stage_count * sizeof(coll__stage), 64);
-    const size_t each = table + work + staging;
-    const size_t scratch = coll__combine_scratch(comm->size) + size * sizeof(coll__source);
-    const size_t length = scratch + heads + (size_t)flow->stage_count * each + 64;
-    if (length > comm->arena_length) {
-        free(comm->arena);
-        comm->arena = coll__allocate(length);
-        comm->arena_length = comm->arena ? length : 0;
-        if (!comm->arena) return COLL_ERR_MEMORY;
-    }
-    unsigned char *at = (unsigned char *)comm->arena + coll__round_up(scratch, 64);
-    flow->stages = (coll__stage *)(void *)at;
-    at += heads;
-    for (int i = 0; i < flow->stage_count; i++, at += each) {
-        coll__stage *stage = &flow->stages[i];
-        *stage = (coll__stage){ 0 };
-        stage->work = at;
-        stage->mine = at + size * wire;
-        stage->staging = at + work;
-        stage->xfers = (coll_xfer *)(void *)(at + work + staging);
-        stage->steps = (coll__step *)(void *)(stage->xfers + steps);
-        stage->origin = (coll__step **)(void *)(stage->steps + steps);
-    }
-    return COLL_OK;
-}
-
-static coll__round coll__round_of(const coll_request *r, coll__step *steps)
+static coll__round coll__round_of(const coll_request *r, coll__step *steps, int capacity)
 {
     const coll_comm *comm = r->comm;
-    return (coll__round){ comm->rank, comm->size, r->call.root, r->flow.radix, steps, 0, 2 * comm->size + 2 };
+    const coll__choice *choice = &r->flow.choice;
+
+    return (coll__round){ .rank = comm->rank, .size = comm->size, .root = coll__kind_has_root(r->call.kind) ? r->call.root : 0,
+                          .radix = choice->radix, .blocks = r->flow.input.blocks, .graph = &comm->graph,
+                          .is_exclusive = r->call.kind == COLL_EXSCAN, .steps = steps, .capacity = capacity };
 }
 
-/* Choose the algorithm of a checked call, count its rounds and cut the vector.  Takes no memory. */
+static int coll__blocks_of(const coll__choice *choice, int size)
+{
+    return choice->algorithm->cut == COLL__CUT_PER_RANK ? size : choice->algorithm->cut == COLL__CUT_MANY ? choice->blocks : 1;
+}
+
+/* Choose the algorithm of a checked call, walk through its rounds once to see what they need, and cut the vector.  Takes no
+ * memory. */
 static void coll__flow_plan(coll_request *r)
 {
     coll__flow *flow = &r->flow;
-    coll__choice choice = { 0 };
 
-    (void)coll__choose(&choice, r->comm, &r->call);
-    *flow = (coll__flow){ .algorithm = choice.algorithm, .radix = choice.radix, .seconds = choice.seconds };
-    flow->total = coll__vector_count(&r->call, r->comm->size);
-    flow->blocks = choice.algorithm->by_block ? r->comm->size : 1;
-    if (r->call.kind == COLL_ALLGATHER) flow->input_origin = r->call.count * (size_t)r->comm->rank;
-    if (r->call.kind == COLL_REDUCE_SCATTER) flow->result_origin = r->call.count * (size_t)r->comm->rank;
-
-    coll__round dry = coll__round_of(r, NULL);
-    while (flow->algorithm->round(&dry, flow->rounds)) flow->rounds++;
+    memset(flow, 0, sizeof *flow);
+    (void)coll__choose_for(&flow->choice, r->comm, &r->call, &r->codec);
+    coll__flow_layouts(flow, r, coll__blocks_of(&flow->choice, r->comm->size));
+    (void)coll__layout_total(flow->vector, &flow->longest);
+    for (;; flow->rounds++) {
+        coll__round dry = coll__round_of(r, NULL, 0);
+        if (!flow->choice.algorithm->round(&dry, flow->rounds)) break;
+        if (dry.count > flow->steps) flow->steps = dry.count;
+        if (dry.moved > flow->moved) flow->moved = dry.moved;
+        for (int place = 0; place < COLL__PLACES; place++)
+            if (dry.slots[place] > flow->slots[place]) flow->slots[place] = dry.slots[place];
+    }
     if (flow->rounds > 0) coll__flow_cut(flow, r);
+}
+
+/* ---- >>memory ---- */
+
+/* An exchange in place sends what it is about to overwrite: it works on a copy of the input, block after block. */
+static bool coll__copies_input(const coll_call *call)
+{
+    return (call->kind == COLL_ALLTOALL || call->kind == COLL_ALLTOALLV || call->kind == COLL_ALLTOALLW)
+        && call->send == call->recv;
+}
+
+/* A result that is to lie over other blocks of the input is made elsewhere. */
+static bool coll__copies_result(const coll_call *call)
+{
+    return call->kind == COLL_REDUCE_SCATTERV && call->send == call->recv;
+}
+
+/* Bytes for either copy. */
+static size_t coll__copy_length(const coll__flow *flow, const coll_request *r)
+{
+    size_t ignored;
+
+    if (coll__copies_result(&r->call)) return coll__round_up(flow->result.count * r->codec.type_size, 64);
+    if (!coll__copies_input(&r->call)) return 0;
+    return coll__round_up((size_t)flow->input.blocks * sizeof(size_t), 64)
+         + coll__round_up(coll__layout_total(&flow->input, &ignored) * r->codec.type_size, 64);
+}
+
+static void coll__make_copy(coll__flow *flow, const coll_request *r, unsigned char *to)
+{
+    size_t *offsets = (size_t *)(void *)to, at = 0;
+
+    if (coll__copies_result(&r->call)) {
+        flow->result.base = to;
+        return;
+    }
+    to += coll__round_up((size_t)flow->input.blocks * sizeof *offsets, 64);
+    for (int i = 0; i < flow->input.blocks; i++) {
+        const coll__range range = coll__block_range(&flow->input, i);
+        const size_t length = range.count * r->codec.type_size;
+        if (length) memcpy(to + at, coll__behind(flow->input.base, range.at * r->codec.type_size), length);
+        offsets[i] = at / r->codec.type_size;
+        at += length;
+    }
+    if (flow->input.kind == COLL__LISTED) flow->input.offsets = offsets;
+    flow->input.base = to;
+}
+
+/* Lay the stages out in the arena of the track, which grows to the largest need and is then reused. */
+static coll_status coll__flow_lay_out(coll__flow *flow, coll_request *r)
+{
+    coll__track *track = r->track;
+    const size_t longest = coll__part(flow->longest, (size_t)flow->slices, 0).count;
+    const size_t steps = (size_t)flow->steps, xfers = (size_t)flow->moved + steps;
+
+    flow->work_slot = coll__round_up(longest * r->codec.wire_size, 64);
+    flow->part_slot = coll__round_up(longest * r->codec.acc_size, 64);
+    flow->stage_count = (int)coll__least((size_t)flow->slices, (size_t)(flow->lag * flow->rounds));
+    const size_t work = (size_t)flow->slots[COLL__WORK] * flow->work_slot;
+    const size_t part = (size_t)flow->slots[COLL__PART] * flow->part_slot;
+    const size_t widest = coll__most(flow->work_slot, flow->slots[COLL__PART] ? flow->part_slot : 0);
+    const size_t packed = (size_t)flow->moved * widest + steps * 64;
+    const size_t staging = r->codec.same ? coll__least(packed, steps * (COLL__PACK_MOST + 64)) : packed;
+    const size_t table = coll__round_up(xfers * (sizeof(coll_xfer) + sizeof(coll__step *)) + steps * sizeof(coll__step), 64);
+    const size_t heads = coll__round_up((size_t)flow->stage_count * sizeof(coll__stage), 64);
+    const size_t each = table + work + part + staging;
+    const size_t sums = coll__kind_reduces(r->call.kind) ? coll__combine_scratch(&r->codec, flow->steps + 1) : 0;
+    const size_t front = coll__round_up(sums, 64) + coll__round_up(steps * sizeof(coll__source), 64);
+    const size_t copy = coll__copy_length(flow, r);
+    const size_t length = front + copy + heads + (size_t)flow->stage_count * each;
+    if (length > track->arena_length) {
+        free(track->arena);
+        track->arena = coll__allocate(length);
+        track->arena_length = track->arena ? length : 0;
+        if (!track->arena) return COLL_ERR_MEMORY;
+    }
+    unsigned char *at = (unsigned char *)track->arena;
+    flow->scratch = at;
+    flow->sources = (coll__source *)(void *)(at + coll__round_up(sums, 64));
+    if (copy) coll__make_copy(flow, r, at + front);
+    flow->stages = (coll__stage *)(void *)(at + front + copy);
+    at += front + copy + heads;
+    for (int i = 0; i < flow->stage_count; i++, at += each) {
+        coll__stage *stage = &flow->stages[i];
+        *stage = (coll__stage){ .work = at, .part = at + work, .staging = at + work + part };
+        stage->xfers = (coll_xfer *)(void *)(at + work + part + staging);
+        stage->origin = (coll__step **)(void *)(stage->xfers + xfers);
+        stage->steps = (coll__step *)(void *)(stage->origin + xfers);
+    }
+    return COLL_OK;
 }
 
 /* Make the flow of a checked call ready. */
@@ -169,83 +338,115 @@ static coll_xfer *coll__new_xfer(coll_request *r, coll__stage *stage, coll__step
     coll__head_set_step(x->head, tick);
     x->buffer = NULL;
     x->length = 0;
-    x->peer = step->peer;
+    x->peer = coll__world_rank(r->comm, step->peer);
     x->channel = COLL_CHANNEL_CALLS;
     x->any_head = false;
     x->status = COLL_PENDING;
     return x;
 }
 
-static size_t coll__span_bytes(const coll_request *r, coll__stage *stage, const coll__span *span, long slice)
+static size_t coll__span_bytes(const coll_request *r, const coll__stage *stage, const coll__span *span, long slice)
 {
-    size_t bytes = 0, count;
+    size_t elements = 0, count;
 
-    for (int b = 0; b < span->blocks; b++) {
-        (void)coll__locate(r, stage, span->place, coll__wrap(span->first + b, r->comm->size), slice, &count);
-        bytes += count * r->codec.wire_size;
+    for (int i = 0; i < span->blocks; i++) {
+        (void)coll__locate(r, stage, span, i, slice, &count);
+        elements += count;
     }
-    return bytes;
+    return elements * coll__unit_of(r, span->place);
+}
+
+/* Where a span lies, if it lies in one piece as it travels; NULL otherwise. */
+static unsigned char *coll__in_one_piece(const coll_request *r, const coll__stage *stage, const coll__span *span, long slice)
+{
+    unsigned char *first = NULL, *end = NULL;
+    size_t count;
+
+    for (int i = 0; i < span->blocks; i++) {
+        unsigned char *at = coll__locate(r, stage, span, i, slice, &count);
+        if (i == 0) first = at;
+        else if (at != end) return NULL;
+        end = at + count * coll__unit_of(r, span->place);
+    }
+    return first;
 }
 
 /* Move a span's blocks between their places and one packed message. */
 static void coll__pack_span(const coll_request *r, coll__stage *stage, const coll__span *span, long slice,
                             unsigned char *message, bool is_outgoing)
 {
-    for (int b = 0; b < span->blocks; b++) {
+    const size_t unit = coll__unit_of(r, span->place);
+
+    for (int i = 0; i < span->blocks; i++) {
         size_t count;
-        unsigned char *at = coll__locate(r, stage, span->place, coll__wrap(span->first + b, r->comm->size), slice, &count);
-        const size_t length = count * r->codec.wire_size;
-        if (length == 0) continue;
-        if (span->place == COLL__WORK || r->codec.same) memcpy(is_outgoing ? message : at, is_outgoing ? at : message, length);
+        unsigned char *at = coll__locate(r, stage, span, i, slice, &count);
+        if (count == 0) continue;
+        const bool as_is = coll__is_slot(span->place) || r->codec.same;
+        if (as_is) memcpy(is_outgoing ? message : at, is_outgoing ? at : message, count * unit);
         else if (is_outgoing) coll__pack(&r->codec, message, at, count);
         else coll__unpack(&r->codec, at, message, count);
-        message += length;
+        message += count * unit;
     }
 }
 
 static coll_status coll__post(coll_request *r, coll_xfer *x, coll__verb verb)
 {
-    const coll_comm *comm = r->comm;
-    return verb == COLL__SEND ? comm->transport->send(comm->context, x) : comm->transport->recv(comm->context, x);
+    const coll__trunk *trunk = r->comm->trunk;
+
+    if (r->track->is_keyed) return coll__key_post(r->track, x, verb == COLL__SEND);
+    return verb == COLL__SEND ? trunk->transport->send(trunk->context, x) : trunk->transport->recv(trunk->context, x);
 }
 
 /* A message through staging memory.  The same span sent to several peers is packed once. */
-static void coll__stage_message(coll_request *r, coll__stage *stage, coll_xfer *x, coll__step *step, long slice, size_t bytes)
+static void coll__stage_message(coll_request *r, coll__stage *stage, coll_xfer *x, coll__step *step, long slice)
 {
-    const int i = stage->xfer_count - 1;
-    const coll__step *before = i > 0 ? stage->origin[i - 1] : NULL;
+    const int last = stage->xfer_count - 1;
 
-    x->length = bytes;
-    for (int j = i - 1; before && j >= 0; j--) {  /* sends and receives alternate: look back over a few */
-        before = stage->origin[j];
-        if (step->verb == COLL__SEND && before->verb == COLL__SEND) {
-            if (!memcmp(&before->span, &step->span, sizeof step->span)) x->buffer = stage->xfers[j].buffer;
-            break;
-        }
+    for (int j = last - 1; step->verb == COLL__SEND && j >= 0 && j >= last - 2; j--) {    /* sends and receives may alternate */
+        const coll__step *before = stage->origin[j];
+        if (before->verb != COLL__SEND) continue;
+        if (stage->xfers[j].length == x->length && !memcmp(&before->span, &step->span, sizeof step->span))
+            x->buffer = stage->xfers[j].buffer;
+        break;
     }
     if (x->buffer) return;
     x->buffer = stage->staging + stage->staged;
-    stage->staged += coll__round_up(bytes, 64);
+    stage->staged += coll__round_up(x->length, 64);
     if (step->verb == COLL__SEND) coll__pack_span(r, stage, &step->span, slice, (unsigned char *)x->buffer, true);
 }
 
-/* Queue the message or messages of one send or receive. */
+/* Only the two ends of this message know its length and type: both write them into its head. */
+static void coll__head_set_pair(const coll_request *r, coll_xfer *x, const coll__span *span)
+{
+    const coll__flow *flow = &r->flow;
+    const coll__layout *l = span->place == COLL__INPUT ? &flow->input : &flow->result;
+    const int block = coll__span_at(span, 0, l->blocks);
+
+    coll__put64(x->head + 24, l->kind == COLL__LISTED ? l->counts[block] : l->count);
+    if (l->types) coll__put32(x->head + 16, (uint32_t)l->types[block]);
+}
+
+/* Queue the message or messages of one send or receive.  How many there are depends on what both ends know alike. */
 static coll_status coll__post_step(coll_request *r, coll__stage *stage, coll__step *step, long slice, long tick)
 {
-    const size_t bytes = coll__span_bytes(r, stage, &step->span, slice);
-    const bool as_is = step->span.place == COLL__WORK || r->codec.same;
+    const coll__span *span = &step->span;
+    const size_t bytes = coll__span_bytes(r, stage, span, slice);
+    const bool as_is = coll__is_slot(span->place) || r->codec.same;
     coll_status status = COLL_OK;
 
-    if (!as_is || (step->span.blocks > 1 && bytes <= COLL__PACK_MOST)) {
+    if (!as_is || span->blocks == 0 || (span->blocks > 1 && bytes <= COLL__PACK_MOST)) {
         coll_xfer *x = coll__new_xfer(r, stage, step, tick);
-        coll__stage_message(r, stage, x, step, slice, bytes);
+        x->length = bytes;
+        if (as_is) x->buffer = coll__in_one_piece(r, stage, span, slice);
+        if (!x->buffer && bytes > 0) coll__stage_message(r, stage, x, step, slice);
         return coll__post(r, x, step->verb);
     }
-    for (int b = 0; b < step->span.blocks && status == COLL_OK; b++) {
+    for (int i = 0; i < span->blocks && status == COLL_OK; i++) {
         coll_xfer *x = coll__new_xfer(r, stage, step, tick);
         size_t count;
-        x->buffer = coll__locate(r, stage, step->span.place, coll__wrap(step->span.first + b, r->comm->size), slice, &count);
-        x->length = count * r->codec.wire_size;
+        x->buffer = coll__locate(r, stage, span, i, slice, &count);
+        x->length = count * coll__unit_of(r, span->place);
+        if (coll__kind_is(r->call.kind, COLL__PAIRWISE)) coll__head_set_pair(r, x, span);
         status = coll__post(r, x, step->verb);
     }
     return status;
@@ -253,28 +454,17 @@ static coll_status coll__post_step(coll_request *r, coll__stage *stage, coll__st
 
 static void coll__copy_step(coll_request *r, coll__stage *stage, const coll__step *step, long slice)
 {
-    size_t count;
-    unsigned char *to = coll__locate(r, stage, step->span.place, step->span.first, slice, &count);
-    const unsigned char *from = coll__locate(r, stage, step->from.place, step->from.first, slice, &count);
-
-    if (to == from || count == 0) return;
-    if (step->span.place == COLL__WORK && !r->codec.same) coll__pack(&r->codec, to, from, count);
-    else memmove(to, from, count * r->codec.type_size);
-}
-
-/* Combine all contributions of this slice into its block. */
-static void coll__fold_step(coll_request *r, coll__stage *stage, const coll__step *step, long slice)
-{
-    const int size = r->comm->size;
-    unsigned char *scratch = (unsigned char *)r->comm->arena;
-    coll__source *sources = (coll__source *)(void *)(scratch + coll__combine_scratch(size));
+    const bool is_wire = step->span.place == COLL__WORK, was_wire = step->from.place == COLL__WORK;
     size_t count;
 
-    for (int i = 0; i < size; i++)
-        sources[i] = (coll__source){ coll__locate(r, stage, COLL__WORK, i, slice, &count), true };
-    sources[r->comm->rank] = (coll__source){ coll__locate(r, stage, COLL__INPUT, coll__folded_block(r), slice, &count), false };
-    void *const result = coll__locate(r, stage, step->span.place, step->span.first, slice, &count);
-    coll__combine(&r->codec, sources, size, &result, 1, count, scratch);
+    for (int i = 0; i < step->span.blocks; i++) {
+        const unsigned char *from = coll__locate(r, stage, &step->from, i, slice, &count);
+        unsigned char *to = coll__locate(r, stage, &step->span, i, slice, &count);
+        if (to == from || count == 0) continue;
+        if (is_wire && !was_wire && !r->codec.same) coll__pack(&r->codec, to, from, count);
+        else if (was_wire && !is_wire && !r->codec.same) coll__unpack(&r->codec, to, from, count);
+        else memmove(to, from, count * (is_wire ? r->codec.wire_size : r->codec.type_size));
+    }
 }
 
 static inline coll__stage *coll__stage_of(const coll__flow *flow, long slice) { return &flow->stages[slice % flow->stage_count]; }
@@ -283,10 +473,10 @@ static inline coll__stage *coll__stage_of(const coll__flow *flow, long slice) { 
 static coll_status coll__post_round(coll_request *r, long slice, int k, long tick)
 {
     coll__stage *stage = coll__stage_of(&r->flow, slice);
-    coll__round now = coll__round_of(r, stage->steps);
+    coll__round now = coll__round_of(r, stage->steps, r->flow.steps);
     coll_status status = COLL_OK;
 
-    r->flow.algorithm->round(&now, k);
+    r->flow.choice.algorithm->round(&now, k);
     stage->step_count = now.count;
     stage->xfer_count = stage->finished = 0;
     stage->staged = 0;
@@ -306,25 +496,57 @@ static coll_status coll__stage_status(coll_request *r, coll__stage *stage, coll_
     while (stage->finished < stage->xfer_count) {
         const coll_xfer *x = &stage->xfers[stage->finished];
         if (x->status == COLL_PENDING) return COLL_PENDING;
-        if (x->status == COLL_ERR_MISMATCH) return coll__blame_mismatch(failure, r->head, r->comm->rank, x->head, x->peer);
+        if (x->status == COLL_ERR_MISMATCH) {
+            unsigned char ours[COLL_HEAD_LENGTH];
+            memcpy(ours, r->head, sizeof ours);
+            if (coll__kind_is(r->call.kind, COLL__PAIRWISE)) {
+                coll_xfer expected;
+                memcpy(expected.head, ours, sizeof ours);
+                coll__head_set_pair(r, &expected, &stage->origin[stage->finished]->span);
+                memcpy(ours, expected.head, sizeof ours);
+            }
+            return coll__blame_mismatch(failure, ours, r->comm->trunk->rank, x->head, x->peer);
+        }
         if (x->status < 0) return x->status;
         stage->finished++;
     }
     return COLL_OK;
 }
 
+/* Combine, block by block, what the FROM steps behind a FOLD give. */
+static void coll__fold_step(coll_request *r, coll__stage *stage, const coll__step *fold, const coll__step *end, long slice)
+{
+    static const coll__format formats[COLL__PLACES] = { COLL__AS_USER, COLL__AS_USER, COLL__AS_WIRE, COLL__AS_SUM };
+    const coll__trunk *trunk = r->comm->trunk;
+    size_t count, folded = 0;
+
+    for (int i = 0; i < fold->span.blocks; i++) {
+        int n = 0;
+        for (const coll__step *from = fold + 1; from < end && from->verb == COLL__FROM; from++) {
+            if (i >= from->span.blocks) continue;
+            const unsigned char *at = coll__locate(r, stage, &from->span, i, slice, &count);
+            if (n > 0) folded += count * coll__unit_of(r, from->span.place);
+            r->flow.sources[n++] = (coll__source){ at, formats[from->span.place] };
+        }
+        void *const result = coll__locate(r, stage, &fold->span, i, slice, &count);
+        if (n > 0) coll__combine(&r->codec, r->flow.sources, n, &result, 1, formats[fold->span.place], count, r->flow.scratch);
+    }
+    if (folded > 0 && trunk->transport->folded) trunk->transport->folded(trunk->context, folded);
+}
+
 static void coll__finish_round(coll_request *r, long slice)
 {
     coll__stage *stage = coll__stage_of(&r->flow, slice);
     const unsigned char *low = stage->staging, *high = stage->staging + stage->staged;
+    const coll__step *end = stage->steps + stage->step_count;
 
     for (int i = 0; i < stage->xfer_count; i++) {
         const coll__step *step = stage->origin[i];
         unsigned char *at = (unsigned char *)stage->xfers[i].buffer;
         if (step->verb == COLL__RECV && at >= low && at < high) coll__pack_span(r, stage, &step->span, slice, at, false);
     }
-    for (int i = 0; i < stage->step_count; i++)
-        if (stage->steps[i].verb == COLL__FOLD) coll__fold_step(r, stage, &stage->steps[i], slice);
+    for (const coll__step *step = stage->steps; step < end; step++)
+        if (step->verb == COLL__FOLD) coll__fold_step(r, stage, step, end, slice);
 }
 
 /* Call `act` for every (slice, round) of a tick, until one is not done. */
@@ -334,10 +556,10 @@ static coll_status coll__each_of_tick(coll_request *r, long tick,
     const coll__flow *flow = &r->flow;
     coll_status status = COLL_OK;
 
-    for (int k = 0; k < flow->rounds && status == COLL_OK; k++) {
-        const long slice = tick - k * flow->lag;
-        if (slice >= 0 && slice < flow->slices) status = act(r, slice, k, tick);
-    }
+    const long first = tick < flow->slices ? 0 : (tick - flow->slices) / flow->lag + 1;
+    const long last = tick / flow->lag < flow->rounds - 1 ? tick / flow->lag : flow->rounds - 1;
+
+    for (long k = first; k <= last && status == COLL_OK; k++) status = act(r, tick - k * flow->lag, (int)k, tick);
     return status;
 }
 
@@ -372,8 +594,11 @@ static coll_status coll__flow_advance(coll_request *r)
         const coll_status status = coll__each_of_tick(r, flow->done, coll__check_round);
         if (status != COLL_OK) return status;
         coll__each_of_tick(r, flow->done, coll__complete_round);
-        if (++flow->done == flow->ticks) return COLL_OK;
+        if (++flow->done == flow->ticks) break;
     }
+    if (coll__copies_result(&r->call) && flow->result.count)
+        memcpy(r->call.recv, flow->result.base, flow->result.count * r->codec.type_size);
+    return COLL_OK;
 }
 
 /* Mark the ranks whose messages a flow is waiting for. */

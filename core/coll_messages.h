@@ -1,4 +1,5 @@
-/* coll_messages.h - send, recv and sendrecv: matching by (source, tag), over any transport.
+/* coll_messages.h - messages that find their receivers by key, over any transport: send, recv and sendrecv, and the
+ * collectives of derived communicators and prepared calls, whose order other ranks may not share.
  *
  * Between two ranks runs one stream of notes on COLL_CHANNEL_MESSAGES, each a head without a body; a body follows as the
  * next message where the note says so.  A receiver always listens for the next note, so nothing on the stream can be in the
@@ -8,98 +9,147 @@
  *     long     sender: NOTE_LONG    receiver: NOTE_GO    sender: NOTE_BODY, body      straight from buffer to buffer
  *
  * Short messages that are not asked for yet are kept by the receiver.  A sender may have COLL__SHORT_CREDIT of them kept at
- * each peer; the receiver hands credit back with NOTE_CREDIT.  Beyond that, messages go the long way. */
+ * each peer; the receiver hands credit back with NOTE_CREDIT.  Beyond that, messages go the long way.
+ *
+ * A key is a space, a communicator and a tag; within a key, messages of one sender match in the order sent.  In the space of
+ * users the note says all there is to know.  A message of a collective also brings its fingerprint, as the head of the body
+ * of a short one, or of an empty body behind NOTE_LONG, so that ranks that disagree can be told what each other called. */
 #ifndef COLL_MESSAGES_H
 #define COLL_MESSAGES_H
 
 enum { COLL__SHORT_MOST = 8 << 10, COLL__SHORT_CREDIT = 64 };
 
-typedef enum coll__note { COLL__NOTE_SHORT = 1, COLL__NOTE_LONG, COLL__NOTE_GO, COLL__NOTE_BODY, COLL__NOTE_CREDIT } coll__note;
+typedef enum coll__note {
+    COLL__NOTE_SHORT = 1, COLL__NOTE_LONG, COLL__NOTE_GO, COLL__NOTE_BODY, COLL__NOTE_CREDIT,
+    COLL__NOTE_GONE                               /* the sender has freed this communicator                   */
+} coll__note;
 
-enum { COLL__NOTE_MAGIC = 0xc012 };
+enum { COLL__NOTE_MAGIC = 0xc012, COLL__ANY = -2 };
 
 /* A message on its way out, or in. */
 typedef struct coll__message {
     struct coll__message *next;
-    coll_request *request;                        /* NULL: nobody waits for it (any more)                     */
-    int       peer, tag;
+    coll_request *request;                        /* a user's; NULL: nobody waits for it (any more)           */
+    coll_xfer    *xfer;                           /* a collective's; NULL likewise                            */
+    int       peer;                               /* in the trunk; wanted from COLL__ANY                      */
+    coll__space space;
+    uint32_t  comm;
+    int       tag;
     coll_type type;
-    uint64_t  count;
+    uint64_t  count;                              /* elements; of a collective's: bytes                       */
     size_t    length;                             /* bytes                                                    */
     uint32_t  id;                                 /* the sender's number of a long message                    */
-    bool      is_long, is_moving, is_complete;    /* moving: its body is queued at the transport              */
-    coll_xfer note, go_ahead, body;               /* go_ahead: the note before the body of a long one         */
+    bool      is_long, is_moving;                 /* moving: its body is queued at the transport              */
+    coll_xfer note, finger, go_ahead, body;       /* finger: the fingerprint of a long one; go_ahead: the note before its body */
     unsigned char *kept;                          /* memory of a short one, or NULL                           */
+    size_t    room;                               /* of it                                                    */
 } coll__message;
 
+typedef struct coll__message_list { coll__message *first, **end; } coll__message_list;
+
 typedef struct coll__peer {
-    bool      is_open, has_body;                  /* body: the one behind the last note is being received     */
+    bool      is_open;
     int       credit;                             /* short messages that we may still send                    */
     int       owed;                               /* that are done with here, and not handed back yet         */
     int       taken;                              /* short messages for which we have not handed credit back  */
     coll_xfer listen;
-    coll__message *incoming;                      /* whose body it is                                         */
+    coll__message *incoming;                      /* whose body is being received; NULL: we listen            */
 } coll__peer;
+
+/* A communicator that a peer has freed. */
+typedef struct coll__gone { struct coll__gone *next; int peer; uint32_t comm; } coll__gone;
 
 typedef struct coll__messages {
     coll__peer    *peers;
-    coll__message *outgoing;                      /* to be delivered                                          */
-    coll__message *wanted;                        /* receives without a message, in order                     */
-    coll__message *arrived;                       /* messages without a receive, in order                     */
-    coll__message *moving;                        /* long ones being received                                 */
-    coll__message *replies;                       /* GO and CREDIT notes being sent                           */
+    coll__message_list outgoing;                  /* to be delivered                                          */
+    coll__message_list wanted;                    /* receives without a message, in order                     */
+    coll__message_list arrived;                   /* messages without a receive, in order                     */
+    coll__message_list moving;                    /* long ones being received                                 */
+    coll__message_list replies;                   /* other notes being sent                                   */
+    coll__message *spare;                         /* to be used again                                         */
+    coll__gone    *gone;
     uint32_t       next_id;
     int            open_count;
 } coll__messages;
 
 /* ---- >>lists ---- */
 
-static void coll__message_append(coll__message **list, coll__message *m)
+static void coll__message_append(coll__message_list *list, coll__message *m)
 {
-    while (*list) list = &(*list)->next;
     m->next = NULL;
-    *list = m;
+    *list->end = m;
+    list->end = &m->next;
 }
 
-static bool coll__message_unlink(coll__message **list, coll__message *m)
+static bool coll__message_unlink(coll__message_list *list, coll__message *m)
 {
-    while (*list && *list != m) list = &(*list)->next;
-    if (!*list) return false;
-    *list = m->next;
+    coll__message **at = &list->first;
+
+    while (*at && *at != m) at = &(*at)->next;
+    if (!*at) return false;
+    *at = m->next;
+    if (!*at) list->end = at;
     return true;
 }
 
-static void coll__message_free(coll__message *m)
+/* A message with memory for a short body of `room` bytes. */
+static coll__message *coll__message_take(coll__messages *all, size_t room)
 {
-    if (m) free(m->kept);
+    coll__message *m = all->spare;
+
+    if (m) all->spare = m->next;
+    else m = (coll__message *)coll__allocate(sizeof *m);
+    if (!m) return NULL;
+    unsigned char *kept = m->kept;
+    size_t had = m->room;
+    if (had < room) {
+        free(kept);
+        had = coll__round_up(room, 512);
+        kept = (unsigned char *)malloc(had);
+    }
+    memset(m, 0, sizeof *m);
+    m->kept = kept;
+    m->room = kept ? had : 0;
+    if (room == 0 || kept) return m;
     free(m);
+    return NULL;
 }
 
-static void coll__message_free_all(coll__message **list)
+static void coll__message_spare(coll__messages *all, coll__message *m)
 {
-    while (*list) {
-        coll__message *m = *list;
-        *list = m->next;
-        coll__message_free(m);
+    if (!m) return;
+    m->next = all->spare;
+    all->spare = m;
+}
+
+static void coll__message_free_all(coll__message *m)
+{
+    while (m) {
+        coll__message *next = m->next;
+        free(m->kept);
+        free(m);
+        m = next;
     }
 }
 
 /* ---- >>notes ----
  *
- *      0 magic    2 body follows    4 communicator    8 id    12 note    13 zero    16 type    20 tag    24 count */
+ *      0 magic    2 body follows    4 communicator    8 id    12 note    13 space    14 zero    16 type    20 tag    24 count */
 
 static void coll__note_write(unsigned char *head, coll__note note, const coll__message *m)
 {
     memset(head, 0, COLL_HEAD_LENGTH);
     coll__put16(head, COLL__NOTE_MAGIC);
+    coll__put32(head + 4, m->comm);
     coll__put32(head + 8, m->id);
     head[12] = (unsigned char)note;
+    head[13] = (unsigned char)m->space;
     coll__put32(head + 16, (uint32_t)m->type);
     coll__put32(head + 20, (uint32_t)m->tag);
     coll__put64(head + 24, m->count);
 }
 
-static coll_status coll__note_send(coll_comm *comm, coll__message *m, coll__note note)
+static coll_status coll__note_send(coll__trunk *trunk, coll__message *m, coll__note note)
 {
     coll_xfer *x = note == COLL__NOTE_BODY ? &m->go_ahead : &m->note;
 
@@ -108,43 +158,49 @@ static coll_status coll__note_send(coll_comm *comm, coll__message *m, coll__note
     x->channel = COLL_CHANNEL_MESSAGES;
     x->length = 0;
     x->status = COLL_PENDING;
-    return comm->transport->send(comm->context, x);
+    return trunk->transport->send(trunk->context, x);
 }
 
-/* Queue the body behind a note; its head is the note's, marked as the body. */
-static coll_status coll__body_post(coll_comm *comm, coll__message *m, const unsigned char *note, void *buffer, bool is_send)
+/* Does a body come right behind the note that announces this message? */
+static bool coll__is_followed(const coll__message *m)
 {
-    coll_xfer *x = &m->body;
+    return m->space != COLL__SPACE_USER || (!m->is_long && m->length > 0);
+}
 
-    memcpy(x->head, note, COLL_HEAD_LENGTH);
-    coll__put16(x->head + 2, 1);
+/* Queue a body to be sent or received.  Its head is the fingerprint of a collective, otherwise its note, marked as the body. */
+static coll_status coll__body_post(coll__trunk *trunk, coll__message *m, coll_xfer *x, const unsigned char *head, void *buffer,
+                                   size_t length, bool is_send)
+{
+    const bool is_user = m->space == COLL__SPACE_USER;
+
+    memcpy(x->head, head, COLL_HEAD_LENGTH);
+    if (is_user) coll__put16(x->head + 2, 1);
     x->peer = m->peer;
     x->channel = COLL_CHANNEL_MESSAGES;
     x->buffer = buffer;
-    x->length = m->length;
-    x->any_head = false;
+    x->length = length;
+    x->any_head = !is_user;
     x->status = COLL_PENDING;
-    m->is_moving = true;
-    return is_send ? comm->transport->send(comm->context, x) : comm->transport->recv(comm->context, x);
+    m->is_moving = x == &m->body;
+    return is_send ? trunk->transport->send(trunk->context, x) : trunk->transport->recv(trunk->context, x);
 }
 
-static coll_status coll__reply(coll_comm *comm, coll__note note, const coll__message *about)
+static coll_status coll__reply(coll__trunk *trunk, coll__note note, const coll__message *about)
 {
-    coll__message *m = (coll__message *)coll__allocate(sizeof *m);
+    coll__message *m = coll__message_take(trunk->messages, 0);
 
     if (!m) return COLL_ERR_MEMORY;
     m->peer = about->peer;
+    m->space = about->space;
+    m->comm = about->comm;
     m->id = about->id;
-    m->count = about->count;
-    m->type = about->type;
-    m->tag = about->tag;
-    coll__message_append(&comm->messages->replies, m);
-    return coll__note_send(comm, m, note);
+    coll__message_append(&trunk->messages->replies, m);
+    return coll__note_send(trunk, m, note);
 }
 
-static coll_status coll__listen(coll_comm *comm, int peer)
+static coll_status coll__listen(coll__trunk *trunk, int peer)
 {
-    coll_xfer *x = &comm->messages->peers[peer].listen;
+    coll_xfer *x = &trunk->messages->peers[peer].listen;
 
     x->peer = peer;
     x->channel = COLL_CHANNEL_MESSAGES;
@@ -152,391 +208,465 @@ static coll_status coll__listen(coll_comm *comm, int peer)
     x->length = 0;
     x->any_head = true;
     x->status = COLL_PENDING;
-    return comm->transport->recv(comm->context, x);
+    return trunk->transport->recv(trunk->context, x);
 }
 
-/* Make ready to exchange messages with a peer. */
-static coll_status coll__peer_open(coll_comm *comm, int peer)
+/* Make ready to exchange messages with a peer, or, COLL__ANY, with all members of a communicator. */
+static coll_status coll__peer_open(coll__trunk *trunk, int peer)
 {
-    if (!comm->messages) {
-        comm->messages = (coll__messages *)coll__allocate(sizeof *comm->messages);
-        if (!comm->messages) return COLL_ERR_MEMORY;
-        comm->messages->peers = (coll__peer *)coll__allocate((size_t)comm->size * sizeof(coll__peer));
-        if (!comm->messages->peers) return COLL_ERR_MEMORY;
+    coll__messages *all = trunk->messages;
+
+    if (!all) {
+        all = trunk->messages = (coll__messages *)coll__allocate(sizeof *all);
+        if (!all) return COLL_ERR_MEMORY;
+        coll__message_list *const lists[] = { &all->outgoing, &all->wanted, &all->arrived, &all->moving, &all->replies };
+        for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) lists[i]->end = &lists[i]->first;
     }
-    coll__peer *p = &comm->messages->peers[peer];
-    if (p->is_open || peer == comm->rank) return COLL_OK;
+    if (!all->peers) all->peers = (coll__peer *)coll__allocate((size_t)trunk->size * sizeof(coll__peer));
+    if (!all->peers) return COLL_ERR_MEMORY;
+    coll__peer *p = &all->peers[peer];
+    if (p->is_open || peer == trunk->rank) return COLL_OK;
     p->is_open = true;
     p->credit = COLL__SHORT_CREDIT;
-    comm->messages->open_count++;
-    return coll__listen(comm, peer);
+    all->open_count++;
+    return coll__listen(trunk, peer);
 }
 
 /* ---- >>matching ---- */
 
-/* The part of a request that this message was is done. */
-static void coll__message_done(coll__message *m)
+/* May this message go into that receive? */
+static bool coll__is_match(const coll__message *want, const coll__message *m)
+{
+    return want->space == m->space && want->comm == m->comm && (want->peer == COLL__ANY || want->peer == m->peer)
+        && (want->tag == m->tag || (want->space == COLL__SPACE_USER && want->tag == COLL_ANY_TAG));
+}
+
+static coll__message *coll__find_want(const coll__messages *all, const coll__message *m)
+{
+    coll__message *want = all->wanted.first;
+    while (want && !coll__is_match(want, m)) want = want->next;
+    return want;
+}
+
+static coll__message *coll__find_arrived(const coll__messages *all, const coll__message *want)
+{
+    coll__message *m = all->arrived.first;
+    while (m && !coll__is_match(want, m)) m = m->next;
+    return m;
+}
+
+/* The part of a request, or the transfer, that this message was is done. */
+static void coll__message_done(coll__message *m, coll_status status)
 {
     coll_request *r = m->request;
 
+    if (m->xfer) m->xfer->status = status;
+    m->xfer = NULL;
+    m->request = NULL;
     if (!r) return;
     if (r->sending == m) r->sending = NULL;
     if (r->receiving == m) {
         r->receiving = NULL;
-        r->got_source = m->peer;
+        r->got_source = coll__rank_here(r->comm, m->peer);
         r->got_tag = m->tag;
         r->got_count = (size_t)m->count;
     }
-    m->request = NULL;
-    if (r->sending || r->receiving) return;
-    r->status = COLL_OK;
-    coll__request_drop(r);
+    if (!r->sending && !r->receiving) coll__request_finish(r, status);
 }
 
 /* This message cannot land in that receive.  Both go back to where the end of all messages finds them. */
-static coll_status coll__message_misfit(coll_comm *comm, coll__message *want, coll__message *m)
+static coll_status coll__message_misfit(coll__trunk *trunk, coll__message *want, coll__message *m)
 {
     coll_failure failure = { COLL_OK, -1, "" };
+    char wanted[40], sent[40];
 
-    coll__message_append(&comm->messages->wanted, want);
-    coll__message_append(&comm->messages->arrived, m);
+    coll__message_append(&trunk->messages->wanted, want);
+    coll__message_append(&trunk->messages->arrived, m);
     coll__blame(&failure, COLL_ERR_MISMATCH, m->peer,
-                "rank %d receives at most %llu x %s from rank %d with tag %d, but rank %d sends %llu x %s", comm->rank,
-                (unsigned long long)want->count, coll_type_name(want->type), m->peer, m->tag, m->peer,
-                (unsigned long long)m->count, coll_type_name(m->type));
-    return coll__comm_fail(comm, &failure);
-}
-
-static coll__message *coll__find(coll__message *list, int peer, int tag)
-{
-    while (list && (list->peer != peer || list->tag != tag)) list = list->next;
-    return list;
+                "rank %d receives at most %llu x %s from rank %d with tag %d, but rank %d sends %llu x %s", trunk->rank,
+                (unsigned long long)want->count, coll__type_text(want->type, wanted, sizeof wanted), m->peer, m->tag, m->peer,
+                (unsigned long long)m->count, coll__type_text(m->type, sent, sizeof sent));
+    return coll__trunk_fail(trunk, &failure);
 }
 
 /* One more short message of this peer is out of our hands: hand credit back, half of it at a time. */
-static coll_status coll__credit_back(coll_comm *comm, const coll__message *m)
+static coll_status coll__credit_back(coll__trunk *trunk, const coll__message *m)
 {
-    coll__peer *p = &comm->messages->peers[m->peer];
+    coll__peer *p = &trunk->messages->peers[m->peer];
 
-    if (++p->owed < COLL__SHORT_CREDIT / 2) return COLL_OK;
+    if (m->peer == trunk->rank || m->is_long || ++p->owed < COLL__SHORT_CREDIT / 2) return COLL_OK;
     p->owed = 0;
     p->taken -= COLL__SHORT_CREDIT / 2;
-    return coll__reply(comm, COLL__NOTE_CREDIT, m);
+    return coll__reply(trunk, COLL__NOTE_CREDIT, m);
 }
 
 /* A receive has met its message: `want` takes over what is known of it. */
-static coll_status coll__message_join(coll_comm *comm, coll__message *want, coll__message *m)
+static coll_status coll__message_join(coll__trunk *trunk, coll__message *want, coll__message *m)
 {
-    coll_status status = COLL_OK;
+    coll__messages *all = trunk->messages;
+    coll_xfer *x = want->xfer;
+    coll_status status = COLL_OK, outcome = COLL_OK;
 
-    if (want->type != m->type || m->count > want->count) return coll__message_misfit(comm, want, m);
+    if (x && (memcmp(x->head, m->body.head, COLL_HEAD_LENGTH) || x->length != m->length)) {
+        memcpy(x->head, m->body.head, COLL_HEAD_LENGTH);       /* the engine says what is wrong               */
+        outcome = COLL_ERR_MISMATCH;
+    } else if (!x && (want->type != m->type || m->count > want->count)) {
+        return coll__message_misfit(trunk, want, m);
+    }
+    want->peer = m->peer;
+    want->tag = m->tag;
     want->count = m->count;
     want->length = m->length;
     want->id = m->id;
-    if (m->is_long) {
-        coll__message_append(&comm->messages->moving, want);
-        status = coll__reply(comm, COLL__NOTE_GO, want);
-        coll__message_free(m);
-        return status;
+    if (m->is_long && outcome == COLL_OK) {
+        coll__message_append(&all->moving, want);
+        status = coll__reply(trunk, COLL__NOTE_GO, want);
+    } else {
+        void *const to = x ? x->buffer : want->request->call.recv;
+        if (m->length && outcome == COLL_OK) memcpy(to, m->kept, m->length);
+        status = coll__credit_back(trunk, m);
+        coll__message_done(want, outcome);
+        coll__message_spare(all, want);
     }
-    if (!m->is_complete) {                        /* its body is arriving in m->kept: finish there            */
-        m->request = want->request;
-        m->request->receiving = m;
-        coll__message_free(want);
-        return COLL_OK;
-    }
-    coll_request *r = want->request;
-    if (m->length) memcpy(r->call.recv, m->kept, m->length);
-    if (m->peer != comm->rank) status = coll__credit_back(comm, m);
-    coll__message_done(want);
-    coll__message_free(want);
-    coll__message_free(m);
+    coll__message_spare(all, m);
     return status;
+}
+
+/* A message is known in full, and if it is short, it is here. */
+static coll_status coll__message_announced(coll__trunk *trunk, coll__message *m)
+{
+    coll__message *want = coll__find_want(trunk->messages, m);
+
+    if (!want) return coll__message_append(&trunk->messages->arrived, m), COLL_OK;
+    coll__message_unlink(&trunk->messages->wanted, want);
+    return coll__message_join(trunk, want, m);
+}
+
+/* A receive is wanted. */
+static coll_status coll__message_want(coll__trunk *trunk, coll__message *want)
+{
+    coll__message *m = coll__find_arrived(trunk->messages, want);
+
+    if (!m) return coll__message_append(&trunk->messages->wanted, want), COLL_OK;
+    coll__message_unlink(&trunk->messages->arrived, m);
+    return coll__message_join(trunk, want, m);
 }
 
 /* ---- >>notes that arrive ---- */
 
-static coll_status coll__note_wrong(coll_comm *comm, int peer, const unsigned char *head)
+static coll_status coll__note_wrong(coll__trunk *trunk, int peer, const unsigned char *head)
 {
     coll_failure failure = { COLL_OK, -1, "" };
 
     coll__blame(&failure, COLL_ERR_PROTOCOL, peer, "rank %d got a message note from rank %d that makes no sense (%02x%02x %u)",
-                comm->rank, peer, head[1], head[0], head[12]);
-    return coll__comm_fail(comm, &failure);
+                trunk->rank, peer, head[1], head[0], head[12]);
+    return coll__trunk_fail(trunk, &failure);
 }
 
-/* The body behind the note has to be received before the next note. */
-static coll_status coll__body_receive(coll_comm *comm, coll__message *m, const unsigned char *note, void *buffer)
+/* A body has to be received before the next note. */
+static coll_status coll__body_receive(coll__trunk *trunk, coll__message *m, const unsigned char *head, void *buffer,
+                                      size_t length)
 {
-    coll__peer *p = &comm->messages->peers[m->peer];
-    unsigned char head[COLL_HEAD_LENGTH];
+    unsigned char copy[COLL_HEAD_LENGTH];
 
-    memcpy(head, note, sizeof head);
-    p->has_body = true;
-    p->incoming = m;
-    return coll__body_post(comm, m, head, buffer, false);
+    memcpy(copy, head, sizeof copy);              /* `head` may be the one we are about to write              */
+    trunk->messages->peers[m->peer].incoming = m;
+    return coll__body_post(trunk, m, &m->body, copy, buffer, length, false);
 }
 
 /* A new message: into the buffer that waits for it, or kept until one does. */
-static coll_status coll__note_message(coll_comm *comm, int peer, const unsigned char *head)
+static coll_status coll__note_message(coll__trunk *trunk, int peer, const unsigned char *head)
 {
-    coll__messages *all = comm->messages;
+    const coll__space space = (coll__space)head[13];
     const coll_type type = (coll_type)coll__get32(head + 16);
     const int tag = (int)coll__get32(head + 20);
     const uint64_t count = coll__get64(head + 24);
     const bool is_long = head[12] == COLL__NOTE_LONG;
-    const size_t unit = coll_type_size(type);
+    const size_t unit = space == COLL__SPACE_USER ? coll_type_size(type) : 1;
 
-    if (!unit || tag < 0 || count > SIZE_MAX / unit || (!is_long && count * unit > COLL__SHORT_MOST))
-        return coll__note_wrong(comm, peer, head);
-    if (!is_long && ++all->peers[peer].taken > COLL__SHORT_CREDIT) return coll__note_wrong(comm, peer, head);
-    coll__message *m = (coll__message *)coll__allocate(sizeof *m);
+    if (space > COLL__SPACE_CREATE || !unit || (space == COLL__SPACE_USER && tag < 0) || count > SIZE_MAX / unit
+        || (!is_long && count * unit > COLL__SHORT_MOST))
+        return coll__note_wrong(trunk, peer, head);
+    if (!is_long && ++trunk->messages->peers[peer].taken > COLL__SHORT_CREDIT) return coll__note_wrong(trunk, peer, head);
+    const size_t length = (size_t)count * unit;
+    coll__message *m = coll__message_take(trunk->messages, is_long ? 0 : length);
     if (!m) return COLL_ERR_MEMORY;
-    *m = (coll__message){ .peer = peer, .tag = tag, .type = type, .count = count, .length = (size_t)count * unit,
-                          .id = coll__get32(head + 8), .is_long = is_long };
-    coll__message *want = coll__find(all->wanted, peer, tag);
-    if (!is_long && m->length) {
-        if (!(m->kept = (unsigned char *)malloc(m->length))) return coll__message_free(m), COLL_ERR_MEMORY;
-    } else if (!is_long) {
-        m->is_complete = true;
-    }
-    if (!want) {
-        coll__message_append(&all->arrived, m);
-    } else {
-        coll__message_unlink(&all->wanted, want);
-        const bool stays = !is_long && !m->is_complete;
-        const coll_status status = coll__message_join(comm, want, m);
-        if (status < 0 || !stays) return status;
-    }
-    return m->kept ? coll__body_receive(comm, m, head, m->kept) : COLL_OK;
+    m->peer = peer;
+    m->space = space;
+    m->comm = coll__get32(head + 4);
+    m->tag = tag;
+    m->type = type;
+    m->count = count;
+    m->length = length;
+    m->id = coll__get32(head + 8);
+    m->is_long = is_long;
+    if (coll__is_followed(m)) return coll__body_receive(trunk, m, head, m->kept, is_long ? 0 : length);
+    return coll__message_announced(trunk, m);
 }
 
-static coll_status coll__note_arrived(coll_comm *comm, int peer, const unsigned char *head)
+static coll_status coll__note_gone(coll__trunk *trunk, int peer, uint32_t comm)
 {
-    coll__messages *all = comm->messages;
+    coll__gone *gone = (coll__gone *)calloc(1, sizeof *gone);
+
+    if (!gone) return COLL_ERR_MEMORY;
+    gone->peer = peer;
+    gone->comm = comm;
+    gone->next = trunk->messages->gone;
+    trunk->messages->gone = gone;
+    return COLL_OK;
+}
+
+static coll_status coll__note_arrived(coll__trunk *trunk, int peer, const unsigned char *head)
+{
+    coll__messages *all = trunk->messages;
     const uint32_t id = coll__get32(head + 8);
     coll__message *m;
 
-    if (coll__get16(head) != COLL__NOTE_MAGIC || coll__get16(head + 2) != 0) return coll__note_wrong(comm, peer, head);
+    if (coll__get16(head) != COLL__NOTE_MAGIC || coll__get16(head + 2) != 0) return coll__note_wrong(trunk, peer, head);
     switch (head[12]) {
     case COLL__NOTE_SHORT: case COLL__NOTE_LONG:
-        return coll__note_message(comm, peer, head);
+        return coll__note_message(trunk, peer, head);
     case COLL__NOTE_GO:
-        for (m = all->outgoing; m; m = m->next) if (m->is_long && m->peer == peer && m->id == id && !m->is_moving) break;
-        if (!m) return coll__note_wrong(comm, peer, head);
-        if (coll__note_send(comm, m, COLL__NOTE_BODY) < 0) return COLL_ERR_SYSTEM;
-        return coll__body_post(comm, m, m->go_ahead.head, (void *)(uintptr_t)m->request->call.send, true);
+        for (m = all->outgoing.first; m; m = m->next)
+            if (m->is_long && m->peer == peer && m->id == id && !m->is_moving) break;
+        if (!m) return coll__note_wrong(trunk, peer, head);
+        if (coll__note_send(trunk, m, COLL__NOTE_BODY) < 0) return COLL_ERR_SYSTEM;
+        return coll__body_post(trunk, m, &m->body, m->xfer ? m->xfer->head : m->go_ahead.head,
+                               m->xfer ? m->xfer->buffer : coll__behind(m->request->call.send, 0), m->length, true);
     case COLL__NOTE_BODY:
-        for (m = all->moving; m; m = m->next) if (m->peer == peer && m->id == id && !m->is_moving) break;
-        if (!m) return coll__note_wrong(comm, peer, head);
-        return coll__body_receive(comm, m, head, m->request->call.recv);
+        for (m = all->moving.first; m; m = m->next) if (m->peer == peer && m->id == id && !m->is_moving) break;
+        if (!m) return coll__note_wrong(trunk, peer, head);
+        return coll__body_receive(trunk, m, head, m->xfer ? m->xfer->buffer : m->request->call.recv, m->length);
     case COLL__NOTE_CREDIT:
-        if (all->peers[peer].credit > COLL__SHORT_CREDIT / 2) return coll__note_wrong(comm, peer, head);
+        if (all->peers[peer].credit > COLL__SHORT_CREDIT / 2) return coll__note_wrong(trunk, peer, head);
         all->peers[peer].credit += COLL__SHORT_CREDIT / 2;
         return COLL_OK;
+    case COLL__NOTE_GONE:
+        return coll__note_gone(trunk, peer, coll__get32(head + 4));
     default:
-        return coll__note_wrong(comm, peer, head);
+        return coll__note_wrong(trunk, peer, head);
     }
 }
 
 /* The body that was being received is here. */
-static coll_status coll__body_arrived(coll_comm *comm, coll__message *m)
+static coll_status coll__body_arrived(coll__trunk *trunk, coll__message *m)
 {
-    if (coll__message_unlink(&comm->messages->moving, m)) {
-        coll__message_done(m);
-        coll__message_free(m);
-        return COLL_OK;
-    }
-    m->is_complete = true;
-    if (!m->request) return COLL_OK;              /* kept until somebody asks: it is in the list of arrived   */
-    memcpy(m->request->call.recv, m->kept, m->length);
-    const coll_status status = coll__credit_back(comm, m);
-    coll__message_done(m);
-    coll__message_free(m);
-    return status;
+    if (!coll__message_unlink(&trunk->messages->moving, m)) return coll__message_announced(trunk, m);
+    coll__message_done(m, COLL_OK);
+    coll__message_spare(trunk->messages, m);
+    return COLL_OK;
 }
 
 /* ---- >>progress ---- */
 
-static coll_status coll__xfer_trouble(coll_comm *comm, const coll_xfer *x)
+static coll_status coll__xfer_trouble(coll__trunk *trunk, const coll_xfer *x)
 {
-    if (x->status == COLL_ERR_MISMATCH) return coll__note_wrong(comm, x->peer, x->head);
-    return coll__comm_fail(comm, NULL);
+    if (x->status == COLL_ERR_MISMATCH) return coll__note_wrong(trunk, x->peer, x->head);
+    return coll__trunk_fail(trunk, NULL);
 }
 
 /* Notes and bodies of one peer, as far as they have come. */
-static coll_status coll__peer_advance(coll_comm *comm, int peer)
+static coll_status coll__peer_advance(coll__trunk *trunk, int peer)
 {
-    coll__peer *p = &comm->messages->peers[peer];
+    coll__peer *p = &trunk->messages->peers[peer];
 
     for (;;) {
-        const coll_xfer *x = p->has_body ? &p->incoming->body : &p->listen;
+        coll__message *m = p->incoming;
+        const coll_xfer *x = m ? &m->body : &p->listen;
         coll_status status = COLL_OK;
         if (x->status == COLL_PENDING) return COLL_OK;
-        if (x->status < 0) return coll__xfer_trouble(comm, x);
-        if (p->has_body) {
-            coll__message *m = p->incoming;
-            p->has_body = false;
-            p->incoming = NULL;
-            status = coll__body_arrived(comm, m);
-        } else {
-            status = coll__note_arrived(comm, peer, x->head);
-        }
-        if (status == COLL_OK && !p->has_body) status = coll__listen(comm, peer);
-        if (status < 0) return comm->failure.status != COLL_OK ? comm->failure.status : coll__comm_fail(comm, NULL);
+        if (x->status < 0) return coll__xfer_trouble(trunk, x);
+        p->incoming = NULL;
+        status = m ? coll__body_arrived(trunk, m) : coll__note_arrived(trunk, peer, x->head);
+        if (status == COLL_OK && !p->incoming) status = coll__listen(trunk, peer);
+        if (status < 0) return coll__trunk_fail(trunk, NULL);
     }
 }
 
-/* Drop what has been delivered from a list of outgoing things. */
-static coll_status coll__outgoing_advance(coll_comm *comm, coll__message **list)
+/* Drop what has been delivered from a list of outgoing things.  A long message is delivered with its body. */
+static coll_status coll__outgoing_advance(coll__trunk *trunk, coll__message_list *list)
 {
-    while (*list) {
-        coll__message *m = *list;
-        const coll_xfer *last = m->is_moving ? &m->body : &m->note;
-        if (last->status < 0) return coll__xfer_trouble(comm, last);
-        if (last->status == COLL_PENDING || m->note.status == COLL_PENDING || (m->is_long && !m->is_moving)
-            || (m->is_long && m->go_ahead.status == COLL_PENDING)) {
-            list = &m->next;
-            continue;
+    for (coll__message *m = list->first, *next; m; m = next) {
+        next = m->next;
+        const coll_xfer *const parts[] = { &m->note, &m->finger, &m->go_ahead, &m->body };      /* unused ones are COLL_OK */
+        bool is_pending = m->is_long && !m->is_moving;
+        for (int i = 0; i < 4; i++) {
+            if (parts[i]->status < 0) return coll__xfer_trouble(trunk, parts[i]);
+            if (parts[i]->status == COLL_PENDING) is_pending = true;
         }
-        *list = m->next;
-        coll__message_done(m);
-        coll__message_free(m);
+        if (is_pending) continue;
+        coll__message_unlink(list, m);
+        coll__message_done(m, COLL_OK);
+        coll__message_spare(trunk->messages, m);
     }
     return COLL_OK;
 }
 
-/* A message that waits for a rank which has left will never be done. */
-static coll_status coll__messages_check_left(coll_comm *comm)
+/* Has this peer left, or freed the communicator of this message? */
+static bool coll__peer_is_gone(const coll__trunk *trunk, int peer, uint32_t comm)
 {
-    coll__messages *all = comm->messages;
-    coll__message *const lists[] = { all->wanted, all->outgoing, all->moving };
+    if (trunk->transport->has_left && trunk->transport->has_left(trunk->context, peer)) return true;
+    for (const coll__gone *g = trunk->messages->gone; g; g = g->next) if (g->peer == peer && g->comm == comm) return true;
+    return false;
+}
+
+/* Whoever could still end this message's waiting is gone; gives one of them, or -1. */
+static int coll__nobody_left(const coll__trunk *trunk, const coll__message *m)
+{
+    const coll_comm *comm = m->request ? m->request->comm : NULL;
+    int gone = -1;
+
+    if (!m->request && !m->xfer) return -1;
+    if (m->peer != COLL__ANY) return m->peer != trunk->rank && coll__peer_is_gone(trunk, m->peer, m->comm) ? m->peer : -1;
+    for (int i = 0; comm && i < comm->size; i++) {
+        const int world = coll__world_rank(comm, i);
+        if (world == trunk->rank) continue;
+        if (!coll__peer_is_gone(trunk, world, m->comm)) return -1;
+        gone = world;
+    }
+    return gone;
+}
+
+/* A message that waits for a rank which has left will never be done. */
+static coll_status coll__messages_check_left(coll__trunk *trunk)
+{
+    coll__messages *all = trunk->messages;
+    const coll__message_list *const lists[] = { &all->wanted, &all->outgoing, &all->moving };
     coll_failure failure = { COLL_OK, -1, "" };
 
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-        for (const coll__message *m = lists[i]; m; m = m->next) {
-            if (m->peer == comm->rank || !m->request || !comm->transport->has_left(comm->context, m->peer)) continue;
-            coll__blame(&failure, COLL_ERR_PEER, m->peer,
+        for (const coll__message *m = lists[i]->first; m; m = m->next) {
+            const int gone = coll__nobody_left(trunk, m);
+            if (gone < 0) continue;
+            coll__blame(&failure, COLL_ERR_PEER, gone,
                         "rank %d has left the communicator or is gone, and rank %d still waits for a message %s it",
-                        m->peer, comm->rank, lists[i] == all->outgoing ? "to" : "from");
-            return coll__comm_fail(comm, &failure);
+                        gone, trunk->rank, lists[i] == &all->outgoing ? "to" : "from");
+            return coll__trunk_fail(trunk, &failure);
         }
     return COLL_OK;
 }
 
 /* Move all messages on without waiting. */
-static coll_status coll__messages_advance(coll_comm *comm)
+static coll_status coll__messages_advance(coll__trunk *trunk)
 {
-    coll__messages *all = comm->messages;
+    coll__messages *all = trunk->messages;
     coll_status status = COLL_OK;
 
-    if (!all || comm->failure.status != COLL_OK) return comm->failure.status;
+    if (!all || trunk->failure.status != COLL_OK) return trunk->failure.status;
     for (int peer = 0, open = all->open_count; open > 0 && status == COLL_OK; peer++)
-        if (all->peers[peer].is_open) open--, status = coll__peer_advance(comm, peer);
-    if (status == COLL_OK) status = coll__outgoing_advance(comm, &all->outgoing);
-    if (status == COLL_OK) status = coll__outgoing_advance(comm, &all->replies);
-    if (status == COLL_OK && comm->transport->has_left && comm->transport->has_left(comm->context, -1))
-        status = coll__messages_check_left(comm);
+        if (all->peers[peer].is_open) open--, status = coll__peer_advance(trunk, peer);
+    if (status == COLL_OK) status = coll__outgoing_advance(trunk, &all->outgoing);
+    if (status == COLL_OK) status = coll__outgoing_advance(trunk, &all->replies);
+    if (status == COLL_OK && (all->gone || (trunk->transport->has_left && trunk->transport->has_left(trunk->context, -1))))
+        status = coll__messages_check_left(trunk);
     return status;
 }
 
 /* ---- >>starting ---- */
 
-static coll__message *coll__message_new(coll_request *r, int peer, uint64_t count)
+/* Send a message that is filled in but for its number; `from` is its bytes.  Whoever waits for a short one need not. */
+static coll_status coll__message_send(coll__trunk *trunk, coll__message *m, const void *from)
 {
-    coll__message *m = (coll__message *)coll__allocate(sizeof *m);
+    coll__peer *p = &trunk->messages->peers[m->peer];
+    coll_xfer *x = m->xfer;
+    unsigned char head[COLL_HEAD_LENGTH];
+
+    m->id = ++trunk->messages->next_id;
+    if (!m->is_long) {
+        p->credit--;
+        if (m->length) memcpy(m->kept, from, m->length);
+    }
+    coll__message_append(&trunk->messages->outgoing, m);
+    coll_status status = coll__note_send(trunk, m, m->is_long ? COLL__NOTE_LONG : COLL__NOTE_SHORT);
+    if (status < 0 || !coll__is_followed(m)) return status;
+    memcpy(head, x ? x->head : m->note.head, sizeof head);
+    status = coll__body_post(trunk, m, m->is_long ? &m->finger : &m->body, head, m->kept, m->is_long ? 0 : m->length, true);
+    if (x && !m->is_long) {
+        m->xfer = NULL;
+        x->status = COLL_OK;
+    }
+    return status;
+}
+
+/* A message of `length` bytes to or from a peer, short if it can be. */
+static coll__message *coll__message_new(coll__trunk *trunk, int peer, size_t length, bool is_send)
+{
+    const bool is_self = peer == trunk->rank;
+    const bool is_long = is_send && !is_self && (length > COLL__SHORT_MOST || trunk->is_synchronous
+                                                 || trunk->messages->peers[peer].credit == 0);
+    coll__message *m = coll__message_take(trunk->messages, is_send && !is_long ? length : 0);
 
     if (!m) return NULL;
-    m->request = r;
     m->peer = peer;
-    m->tag = r->call.tag;
-    m->type = r->call.type;
-    m->count = count;
-    m->length = (size_t)count * coll_type_size(r->call.type);
+    m->length = length;
+    m->is_long = is_long;
     return m;
 }
 
-/* A message to ourselves is kept like one that has arrived. */
-static coll_status coll__send_to_self(coll_comm *comm, coll_request *r, coll__message *m)
+/* Send or receive a transfer of a collective by the key of its track. */
+static coll_status coll__key_post(const coll__track *track, coll_xfer *x, bool is_send)
 {
-    m->request = NULL;
-    m->is_complete = true;
-    if (m->length) {
-        if (!(m->kept = (unsigned char *)malloc(m->length))) return coll__message_free(m), COLL_ERR_MEMORY;
-        memcpy(m->kept, r->call.send, m->length);
-    }
-    coll__message *want = coll__find(comm->messages->wanted, m->peer, m->tag);
-    if (!want) return coll__message_append(&comm->messages->arrived, m), COLL_OK;
-    coll__message_unlink(&comm->messages->wanted, want);
-    return coll__message_join(comm, want, m);
-}
-
-static coll_status coll__message_send(coll_request *r, int peer)
-{
-    coll_comm *comm = r->comm;
-    coll_status status = coll__peer_open(comm, peer);
+    coll__trunk *trunk = track->comm->trunk;
+    const coll_status status = coll__peer_open(trunk, x->peer);
 
     if (status < 0) return status;
-    coll__message *m = coll__message_new(r, peer, r->call.count);
+    coll__message *m = coll__message_new(trunk, x->peer, x->length, is_send);
     if (!m) return COLL_ERR_MEMORY;
-    if (peer == comm->rank) return coll__send_to_self(comm, r, m);
-    coll__peer *p = &comm->messages->peers[peer];
-    m->is_long = m->length > COLL__SHORT_MOST || p->credit == 0;
-    m->id = ++comm->messages->next_id;
-    if (!m->is_long && m->length) {
-        if (!(m->kept = (unsigned char *)malloc(m->length))) return coll__message_free(m), COLL_ERR_MEMORY;
-        memcpy(m->kept, r->call.send, m->length);
-    }
-    coll__message_append(&comm->messages->outgoing, m);
-    if (m->is_long) {
-        r->sending = m;
-        return coll__note_send(comm, m, COLL__NOTE_LONG);
-    }
-    m->request = NULL;
-    p->credit--;
-    status = coll__note_send(comm, m, COLL__NOTE_SHORT);
-    return status == COLL_OK && m->length ? coll__body_post(comm, m, m->note.head, m->kept, true) : status;
+    m->xfer = x;
+    m->space = track->space;
+    m->comm = track->comm->id;
+    m->tag = (int)track->number;
+    m->count = x->length;
+    return is_send ? coll__message_send(trunk, m, x->buffer) : coll__message_want(trunk, m);
 }
 
-static coll_status coll__message_recv(coll_request *r, int peer, size_t room)
+/* One side of a user's request. */
+static coll_status coll__user_post(coll_request *r, int rank, uint64_t count, bool is_send)
 {
-    coll_comm *comm = r->comm;
-    const coll_status status = coll__peer_open(comm, peer);
+    const coll_comm *comm = r->comm;
+    coll__trunk *trunk = comm->trunk;
+    const int peer = rank == COLL_ANY_SOURCE ? COLL__ANY : coll__world_rank(comm, rank);
+    coll_status status = COLL_OK;
 
+    if (peer != COLL__ANY) status = coll__peer_open(trunk, peer);
+    for (int i = 0; peer == COLL__ANY && i < comm->size && status == COLL_OK; i++)
+        status = coll__peer_open(trunk, coll__world_rank(comm, i));
     if (status < 0) return status;
-    coll__message *want = coll__message_new(r, peer, room);
-    if (!want) return COLL_ERR_MEMORY;
-    r->receiving = want;
-    coll__message *m = coll__find(comm->messages->arrived, peer, r->call.tag);
-    if (!m) return coll__message_append(&comm->messages->wanted, want), COLL_OK;
-    coll__message_unlink(&comm->messages->arrived, m);
-    return coll__message_join(comm, want, m);
+    coll__message *m = coll__message_new(trunk, peer, (size_t)count * coll_type_size(r->call.type), is_send);
+    if (!m) return COLL_ERR_MEMORY;
+    m->request = r;
+    m->space = COLL__SPACE_USER;
+    m->comm = comm->id;
+    m->tag = r->call.tag;
+    m->type = r->call.type;
+    m->count = count;
+    if (!is_send) {
+        r->receiving = m;
+        return coll__message_want(trunk, m);
+    }
+    if (m->is_long) r->sending = m;
+    else m->request = NULL;                       /* copied                                                   */
+    if (peer != trunk->rank) return coll__message_send(trunk, m, r->call.send);
+    if (m->length) memcpy(m->kept, r->call.send, m->length);
+    return coll__message_announced(trunk, m);     /* to ourselves: kept like one that has arrived             */
 }
 
-/* Start a send, recv or sendrecv.  The request may be finished when this returns. */
+/* Start a send, recv or sendrecv.  The request may be finished when this returns.  The receive comes last: it may find its
+ * message at once, and then ends the request if no send holds it. */
 static coll_status coll__messages_start(coll_request *r)
 {
     const coll_call *call = &r->call;
     coll_status status = COLL_OK;
 
-    if (call->kind == COLL_RECV) status = coll__message_recv(r, call->root, call->count);
-    if (call->kind == COLL_SENDRECV) status = coll__message_recv(r, call->source, call->recv_count);
-    if (status == COLL_OK && call->kind != COLL_RECV) status = coll__message_send(r, call->root);
-    if (status < 0) return r->comm->failure.status != COLL_OK ? r->comm->failure.status : coll__comm_fail(r->comm, NULL);
-    if (!r->sending && !r->receiving) r->status = COLL_OK;
+    if (call->kind != COLL_RECV) status = coll__user_post(r, call->root, call->count, true);
+    if (status == COLL_OK && call->kind == COLL_RECV) status = coll__user_post(r, call->root, call->count, false);
+    if (status == COLL_OK && call->kind == COLL_SENDRECV) status = coll__user_post(r, call->source, call->recv_count, false);
+    if (status < 0) return coll__comm_fail(r->comm, NULL);
+    if (!r->sending && !r->receiving && r->status == COLL_PENDING) coll__request_finish(r, COLL_OK);
     return COLL_OK;
 }
 
 /* ---- >>ending ---- */
-
-static void coll__request_end(coll_request *r, coll_status status)
-{
-    if (!r) return;
-    r->sending = r->receiving = NULL;
-    if (r->status != COLL_PENDING) return;
-    r->status = status;
-    coll__request_drop(r);
-}
 
 /* A sendrecv has two messages: both must forget the request before it ends. */
 static void coll__message_give_up(coll__message *m, coll_status status)
@@ -544,59 +674,122 @@ static void coll__message_give_up(coll__message *m, coll_status status)
     coll_request *r = m->request;
 
     m->request = NULL;
+    if (m->xfer) m->xfer->status = status;
+    m->xfer = NULL;
     if (!r) return;
     if (r->sending) r->sending->request = NULL;
     if (r->receiving) r->receiving->request = NULL;
-    coll__request_end(r, status);
+    r->sending = r->receiving = NULL;
+    if (r->status == COLL_PENDING) coll__request_finish(r, status);
 }
 
 /* End every message with `status`.  The transport has let go of all transfers before. */
-static void coll__messages_end_all(coll_comm *comm, coll_status status)
+static void coll__messages_end_all(coll__trunk *trunk, coll_status status)
 {
-    coll__messages *all = comm->messages;
+    coll__messages *all = trunk->messages;
 
     if (!all) return;
-    coll__message *const lists[] = { all->outgoing, all->wanted, all->arrived, all->moving };
+    const coll__message_list *const lists[] = { &all->outgoing, &all->wanted, &all->arrived, &all->moving };
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-        for (coll__message *m = lists[i]; m; m = m->next) coll__message_give_up(m, status);
-    for (int peer = 0; all->peers && peer < comm->size; peer++)
+        for (coll__message *m = lists[i]->first; m; m = m->next) coll__message_give_up(m, status);
+    for (int peer = 0; all->peers && peer < trunk->size; peer++)
         if (all->peers[peer].incoming) coll__message_give_up(all->peers[peer].incoming, status);
 }
 
-static void coll__messages_free(coll_comm *comm)
+static void coll__messages_free(coll__trunk *trunk)
 {
-    coll__messages *all = comm->messages;
+    coll__messages *all = trunk->messages;
 
     if (!all) return;
-    for (int peer = 0; all->peers && peer < comm->size; peer++) {
-        coll__message *m = all->peers[peer].incoming;     /* may also be in a list: free it once */
-        if (m && !coll__message_unlink(&all->moving, m)) coll__message_unlink(&all->arrived, m);
-        coll__message_free(m);
+    for (int peer = 0; all->peers && peer < trunk->size; peer++) {
+        coll__message *m = all->peers[peer].incoming;     /* may also be in a list: free it once              */
+        if (!m) continue;
+        coll__message_unlink(&all->moving, m);
+        coll__message_spare(all, m);
     }
-    coll__message_free_all(&all->outgoing);
-    coll__message_free_all(&all->wanted);
-    coll__message_free_all(&all->arrived);
-    coll__message_free_all(&all->moving);
-    coll__message_free_all(&all->replies);
+    coll__message_free_all(all->outgoing.first);
+    coll__message_free_all(all->wanted.first);
+    coll__message_free_all(all->arrived.first);
+    coll__message_free_all(all->moving.first);
+    coll__message_free_all(all->replies.first);
+    coll__message_free_all(all->spare);
+    for (coll__gone *g = all->gone, *next; g; g = next) {
+        next = g->next;
+        free(g);
+    }
     free(all->peers);
     free(all);
-    comm->messages = NULL;
+    trunk->messages = NULL;
 }
 
-/* Has everything been sent that somebody is there to receive? */
+/* Has everything of this communicator been sent that somebody is there to receive? */
 static bool coll__messages_delivered(const coll_comm *comm)
 {
-    if (!comm->messages) return true;
-    for (const coll__message *m = comm->messages->outgoing; m; m = m->next)
-        if (!comm->transport->has_left || !comm->transport->has_left(comm->context, m->peer)) return false;
+    const coll__trunk *trunk = comm->trunk;
+
+    if (!trunk->messages) return true;
+    for (const coll__message *m = trunk->messages->outgoing.first; m; m = m->next)
+        if (m->comm == comm->id && !coll__peer_is_gone(trunk, m->peer, m->comm)) return false;
     return true;
 }
 
-/* Mark the ranks that a message request is waiting for. */
+/* Does a message of this communicator still use memory of the caller? */
+static bool coll__messages_are_moving(const coll_comm *comm)
+{
+    const coll__messages *all = comm->trunk->messages;
+    const coll__message *const lists[] = { all ? all->outgoing.first : NULL, all ? all->moving.first : NULL };
+
+    for (int i = 0; i < 2; i++)
+        for (const coll__message *m = lists[i]; m; m = m->next)
+            if (m->comm == comm->id && (m->request || m->xfer)) return true;
+    return false;
+}
+
+/* A communicator is freed while the trunk lives on: what it was to receive ends, what has come for it is dropped, and those
+ * with whom it exchanged messages are told. */
+static void coll__messages_close(coll_comm *comm, coll_status status)
+{
+    coll__trunk *trunk = comm->trunk;
+    coll__messages *all = trunk->messages;
+    coll_status said = COLL_OK;
+
+    if (!all) return;
+    for (coll__message *m = all->wanted.first, *next; m; m = next) {
+        next = m->next;
+        if (m->comm != comm->id) continue;
+        coll__message_unlink(&all->wanted, m);
+        coll__message_give_up(m, status);
+        coll__message_spare(all, m);
+    }
+    for (coll__message *m = all->arrived.first, *next; m; m = next) {
+        next = m->next;
+        if (m->comm != comm->id) continue;
+        coll__message_unlink(&all->arrived, m);
+        (void)coll__credit_back(trunk, m);
+        coll__message_spare(all, m);
+    }
+    for (coll__gone **at = &all->gone; *at;) {
+        coll__gone *g = *at;
+        if (g->comm != comm->id) {
+            at = &g->next;
+            continue;
+        }
+        *at = g->next;
+        free(g);
+    }
+    for (int i = 0; i < comm->size && said == COLL_OK; i++) {
+        const coll__message about = { .peer = coll__world_rank(comm, i), .comm = comm->id };
+        if (about.peer != trunk->rank && all->peers[about.peer].is_open) said = coll__reply(trunk, COLL__NOTE_GONE, &about);
+    }
+}
+
+/* Mark the ranks of the trunk that a message request is waiting for. */
 static void coll__messages_late(const coll_request *r, unsigned char *is_late)
 {
     if (r->sending) is_late[r->sending->peer] = 1;
-    if (r->receiving) is_late[r->receiving->peer] = 1;
+    if (!r->receiving) return;
+    if (r->receiving->peer != COLL__ANY) is_late[r->receiving->peer] = 1;
+    for (int i = 0; r->receiving->peer == COLL__ANY && i < r->comm->size; i++) is_late[coll__world_rank(r->comm, i)] = 1;
 }
 
 #endif /* COLL_MESSAGES_H */

@@ -2,15 +2,63 @@
 #ifndef COLL_PROGRESS_H
 #define COLL_PROGRESS_H
 
-enum { COLL__WARN_FIRST_MS = 10000, COLL__REPORT_AFTER_MS = 100, COLL__SLEEP_MOST_MS = 1000, COLL__LOOKS_A_CLOCK = 64, COLL__LOOKS_A_ROUND = 16 };
+enum {
+    COLL__WARN_FIRST_MS = 10000, COLL__REPORT_AFTER_MS = 100, COLL__SLEEP_MOST_MS = 1000,
+    COLL__LOOKS_A_CLOCK = 64, COLL__LOOKS_A_ROUND = 16
+};
 
-/* ---- >>queue: collectives of a communicator run one after the other, in the order started ---- */
+/* ---- >>requests end ---- */
 
-static void coll__queue_append(coll_comm *comm, coll_request *r)
+static void coll__list_part_done(coll_request *whole, coll_request *part, coll_status status);
+static void coll__list_free(struct coll__list *list);
+static void coll__prepared_free(coll_request *r);
+
+static void coll__request_free(coll_request *r)
 {
+    if (r->prepared) coll__prepared_free(r);
+    coll__list_free(r->list);
+    free(r->offsets);
+    free(r);
+}
+
+/* Another thread may be waiting for it, and free it as soon as the status is written. */
+static void coll__request_finish(coll_request *r, coll_status status)
+{
+    const bool is_detached = r->is_detached;
+    coll_request *const whole = r->part_of;
+
+    if (status < 0 && r->comm->is_leaving) status = COLL_ERR_ABORTED;
+    r->comm->trunk->finished++;
+    __atomic_store_n(&r->status, status, __ATOMIC_RELEASE);
+    if (whole) coll__list_part_done(whole, r, status);
+    else if (is_detached) coll__request_free(r);
+}
+
+static inline coll_status coll__status_of(const coll_request *r) { return __atomic_load_n(&r->status, __ATOMIC_ACQUIRE); }
+static inline bool coll__is_pending(const coll_request *r) { return coll__status_of(r) == COLL_PENDING; }
+
+/* ---- >>tracks: collectives of a track run one after the other, in the order started ---- */
+
+static void coll__track_append(coll__track *track, coll_request *r)
+{
+    coll__trunk *trunk = track->comm->trunk;
+
     r->next = NULL;
-    *comm->queue_end = r;
-    comm->queue_end = &r->next;
+    *track->queue_end = r;
+    track->queue_end = &r->next;
+    if (track->is_active) return;
+    track->is_active = true;
+    track->next = trunk->tracks;
+    trunk->tracks = track;
+}
+
+static void coll__track_rest(coll__track *track)
+{
+    coll__track **at = &track->comm->trunk->tracks;
+
+    while (*at != track) at = &(*at)->next;
+    *at = track->next;
+    track->is_active = false;
 }
 
 static coll_status coll__engine_advance(coll_comm *comm, coll_request *r)
@@ -18,7 +66,8 @@ static coll_status coll__engine_advance(coll_comm *comm, coll_request *r)
     coll_failure failure = { COLL_OK, -1, "" };
 
     if (!r->is_started && coll__flow_start(r) < 0) {
-        coll__blame(&failure, COLL_ERR_MEMORY, comm->rank, "rank %d has no memory for the operation", comm->rank);
+        const int me = comm->trunk->rank;
+        coll__blame(&failure, COLL_ERR_MEMORY, me, "rank %d has no memory for the operation", me);
         return coll__comm_fail(comm, &failure);
     }
     r->is_started = true;
@@ -29,78 +78,183 @@ static coll_status coll__engine_advance(coll_comm *comm, coll_request *r)
  * engine. */
 static coll_status coll__collective_advance(coll_comm *comm, coll_request *r)
 {
+    const coll__trunk *trunk = comm->trunk;
     coll_failure failure;
 
     if (!r->is_offloaded) return coll__engine_advance(comm, r);
     failure.status = COLL_OK;
-    const coll_status status = comm->transport->offload(comm->context, &r->task, &failure);
+    const coll_status status = trunk->transport->offload(trunk->context, &r->task, &failure);
     if (status >= 0) return status;
     if (status != COLL_ERR_UNSUPPORTED) return coll__comm_fail(comm, failure.status != COLL_OK ? &failure : NULL);
     r->is_offloaded = false;                      /* declined: through the engine, then                       */
     return coll__engine_advance(comm, r);
 }
 
-/* Run the queue as far as it goes. */
-static coll_status coll__queue_advance(coll_comm *comm)
+/* Run a track as far as it goes. */
+static coll_status coll__track_advance(coll__track *track)
 {
-    while (comm->queue) {
-        coll_request *r = comm->queue;
-        const coll_status status = coll__collective_advance(comm, r);
+    for (bool is_last = false; !is_last;) {
+        coll_request *r = track->queue;
+        const coll_status status = coll__collective_advance(track->comm, r);
         if (status != COLL_OK) return status;     /* after an error the queue is empty already                */
-        comm->queue = r->next;
-        if (!comm->queue) comm->queue_end = &comm->queue;
-        r->status = COLL_OK;
-        coll__request_drop(r);
+        track->queue = r->next;
+        is_last = !track->queue;
+        if (is_last) {
+            track->queue_end = &track->queue;
+            coll__track_rest(track);
+        }
+        coll__request_finish(r, COLL_OK);         /* may free the track, if it is the request's own           */
     }
     return COLL_OK;
 }
 
-/* Move everything on; the transport may sleep up to wait_ms. */
-static coll_status coll__advance(coll_comm *comm, int wait_ms)
+static coll_status coll__tracks_advance(coll__trunk *trunk)
 {
-    if (comm->failure.status != COLL_OK) return comm->failure.status;
-    if (comm->transport->progress(comm->context, wait_ms) < 0) return coll__comm_fail(comm, NULL);
-    const coll_status status = coll__messages_advance(comm);
-    return status < 0 ? status : coll__queue_advance(comm);
+    coll_status status = COLL_OK;
+
+    for (coll__track *track = trunk->tracks, *next; track && status >= 0; track = next) {
+        next = track->next;
+        status = coll__track_advance(track);
+    }
+    return status;
+}
+
+/* coll_abort was called. */
+static coll_status coll__abort_now(coll__trunk *trunk)
+{
+    coll_failure failure = { COLL_OK, -1, "" };
+
+    pthread_mutex_lock(&trunk->lock);
+    coll__blame(&failure, COLL_ERR_ABORTED, trunk->rank, "rank %d gave up: %s", trunk->rank, trunk->abort_text);
+    pthread_mutex_unlock(&trunk->lock);
+    return coll__trunk_fail(trunk, &failure);
+}
+
+/* Move everything on; the transport may sleep up to wait_ms. */
+static coll_status coll__advance(coll__trunk *trunk, int wait_ms)
+{
+    if (trunk->failure.status != COLL_OK) return trunk->failure.status;
+    if (__atomic_load_n(&trunk->abort_wanted, __ATOMIC_ACQUIRE)) return coll__abort_now(trunk);
+    if (trunk->transport->progress(trunk->context, wait_ms) < 0) return coll__trunk_fail(trunk, NULL);
+    const coll_status status = coll__messages_advance(trunk);
+    return status < 0 ? status : coll__tracks_advance(trunk);
 }
 
 /* A look while spinning.  A collective that the transport carries out is looked at by itself most of the time: that is
  * cheap, and everything else can wait for a microsecond. */
-static inline coll_status coll__look(coll_comm *comm, int looks, int wait_ms)
+static inline coll_status coll__look(coll__trunk *trunk, int looks, int wait_ms)
 {
-    const bool is_alone = wait_ms == 0 && comm->queue && comm->queue->is_offloaded && looks % COLL__LOOKS_A_ROUND != 0;
-    return is_alone ? coll__queue_advance(comm) : coll__advance(comm, wait_ms);
+    coll__track *only = trunk->tracks;
+    const bool is_alone = wait_ms == 0 && only && !only->next && only->queue->is_offloaded && looks % COLL__LOOKS_A_ROUND != 0;
+    return is_alone ? coll__track_advance(only) : coll__advance(trunk, wait_ms);
 }
 
 /* Between two looks.  Whoever we wait for may share our processor, so it gets a turn now and then: always where there are
  * more ranks than processors, else after a few microseconds of spinning. */
-static inline void coll__pause(const coll_comm *comm, int looks)
+static inline void coll__pause(const coll__trunk *trunk, int looks)
 {
-    const bool is_cheap = comm->queue && comm->queue->is_offloaded;
+    const bool is_cheap = trunk->tracks && trunk->tracks->queue->is_offloaded;
 
-    if (comm->is_crowded || looks % (is_cheap ? COLL__LOOKS_A_CLOCK : COLL__LOOKS_A_CLOCK / 8) == 0) sched_yield();
+    if (trunk->is_crowded || looks % (is_cheap ? COLL__LOOKS_A_CLOCK : COLL__LOOKS_A_CLOCK / 8) == 0) sched_yield();
     else coll__relax();
+}
+
+/* ---- >>holding: several threads, one trunk ----
+ *
+ * Communicators of one trunk may be used from different threads at once; one thread is inside, the holder.  Threads that wait
+ * for something follow it: it moves everybody's operations on.  A thread that wants to start something is an entrant: it wakes
+ * the holder up, if it sleeps, and gets its turn. */
+
+static void coll__trunk_take_locked(coll_comm *comm)
+{
+    coll__trunk *trunk = comm->trunk;
+
+    __atomic_add_fetch(&trunk->entrants, 1, __ATOMIC_SEQ_CST);
+    while (trunk->is_held) {
+        if (trunk->transport->wake) trunk->transport->wake(trunk->context);
+        pthread_cond_wait(&trunk->changed, &trunk->lock);
+    }
+    __atomic_sub_fetch(&trunk->entrants, 1, __ATOMIC_SEQ_CST);
+    trunk->is_held = comm->is_holder = true;
+}
+
+static void coll__trunk_take(coll_comm *comm)
+{
+    pthread_mutex_lock(&comm->trunk->lock);
+    coll__trunk_take_locked(comm);
+    pthread_mutex_unlock(&comm->trunk->lock);
+}
+
+static void coll__trunk_drop_locked(coll_comm *comm)
+{
+    comm->trunk->is_held = comm->is_holder = false;
+    pthread_cond_broadcast(&comm->trunk->changed);
+}
+
+static void coll__trunk_drop(coll_comm *comm)
+{
+    pthread_mutex_lock(&comm->trunk->lock);
+    coll__trunk_drop_locked(comm);
+    pthread_mutex_unlock(&comm->trunk->lock);
+}
+
+/* Let entrants in, and follow whoever holds the trunk then, until `r` has ended, or nobody holds it, or the time `until` has
+ * come.  Unless `r` has ended, we hold it again afterwards. */
+static void coll__trunk_follow(coll_comm *comm, const coll_request *r, int64_t until)
+{
+    coll__trunk *trunk = comm->trunk;
+    const struct timespec at = { (time_t)(until / 1000000000), (long)(until % 1000000000) };
+    int error = 0;
+
+    coll__trunk_drop_locked(comm);
+    __atomic_add_fetch(&trunk->followers, 1, __ATOMIC_SEQ_CST);
+    while ((trunk->is_held || trunk->entrants > 0) && coll__is_pending(r) && error == 0)
+        error = pthread_cond_timedwait(&trunk->changed, &trunk->lock, &at);
+    __atomic_sub_fetch(&trunk->followers, 1, __ATOMIC_SEQ_CST);
+    if (coll__is_pending(r)) coll__trunk_take_locked(comm);
+}
+
+/* Between two looks of the holder, which waits for `r`.  true: `r` has ended, and we hold the trunk no more. */
+static bool coll__trunk_share(coll_comm *comm, const coll_request *r, int64_t until)
+{
+    coll__trunk *trunk = comm->trunk;
+    const int entrants = __atomic_load_n(&trunk->entrants, __ATOMIC_SEQ_CST);
+    const int followers = __atomic_load_n(&trunk->followers, __ATOMIC_SEQ_CST);
+
+    if (!comm->is_holder || (entrants == 0 && (followers == 0 || trunk->told == trunk->finished))) return false;
+    pthread_mutex_lock(&trunk->lock);
+    trunk->told = trunk->finished;
+    pthread_cond_broadcast(&trunk->changed);
+    if (entrants > 0) coll__trunk_follow(comm, r, until);
+    pthread_mutex_unlock(&trunk->lock);
+    return !comm->is_holder;
 }
 
 /* ---- >>waiting ---- */
 
+static inline int64_t coll__clock(const coll__trunk *trunk)
+{
+    return trunk->transport->now ? trunk->transport->now(trunk->context) : coll__now();
+}
+
 /* Name the ranks that a request waits for.  Gives the first of them, -1 when it is none in particular. */
 static int coll__late_ranks(const coll_request *r, char *text, size_t room)
 {
-    const coll_comm *comm = r->comm;
-    unsigned char *is_late = (unsigned char *)calloc((size_t)comm->size, 1);
+    const coll__trunk *trunk = r->comm->trunk;
+    const bool is_message = coll__kind_is_message(r->call.kind);
+    const coll_request *running = is_message || !r->track || !r->track->queue ? r : r->track->queue;
+    unsigned char *is_late = (unsigned char *)calloc((size_t)trunk->size, 1);
     int first = -1, count = 0;
 
     coll__print(text, room, "the others");
     if (!is_late) return -1;
-    const coll_request *running = coll__kind_is_message(r->call.kind) || !comm->queue ? r : comm->queue;
-    if (coll__kind_is_message(r->call.kind)) coll__messages_late(r, is_late);
-    else if (running->is_offloaded && comm->transport->late) comm->transport->late(comm->context, &running->task, is_late);
+    if (is_message) coll__messages_late(r, is_late);
+    else if (running->is_offloaded && trunk->transport->late) trunk->transport->late(trunk->context, &running->task, is_late);
     else if (!running->is_offloaded && running->is_started) coll__flow_late(running, is_late);
-    for (int i = comm->size - 1; i >= 0; i--) if (is_late[i]) first = i, count++;
+    for (int i = trunk->size - 1; i >= 0; i--) if (is_late[i]) first = i, count++;
     if (count > 0) {
         coll__print(text, room, count == 1 ? "rank " : "ranks ");
-        coll__append_ranks(text, room, is_late, comm->size);
+        coll__append_ranks(text, room, is_late, trunk->size);
     }
     free(is_late);
     return first;
@@ -108,19 +262,64 @@ static int coll__late_ranks(const coll_request *r, char *text, size_t room)
 
 static coll_status coll__late(coll_request *r, int64_t waited_ns, bool is_final)
 {
-    char who[120], what[96];
+    coll_comm *comm = r->comm;
+    char who[120], what[128];
     coll_failure failure = { COLL_OK, -1, "" };
     const int first = coll__late_ranks(r, who, sizeof who);
 
     coll__head_describe(r->head, what, sizeof what);
     const double seconds = (double)waited_ns * 1e-9;
     if (!is_final) {
-        coll__say(&r->comm->log, COLL_LOG_WARN, "rank %d of %d: %s%s%s has been waiting for %s for %.1f s", r->comm->rank,
-                  r->comm->size, what, r->call.name ? " " : "", r->call.name ? r->call.name : "", who, seconds);
+        coll__say(&comm->trunk->log, COLL_LOG_WARN, "rank %d of %d: %s%s%s has been waiting for %s for %.1f s", comm->rank,
+                  comm->size, what, r->call.name ? " " : "", r->call.name ? r->call.name : "", who, seconds);
         return COLL_PENDING;
     }
-    coll__blame(&failure, COLL_ERR_TIMEOUT, first, "no word from %s in %.3g s (rank %d waited)", who, seconds, r->comm->rank);
-    return coll__comm_fail(r->comm, &failure);
+    coll__blame(&failure, COLL_ERR_TIMEOUT, first, "no word from %s in %.3g s (rank %d waited)", who, seconds, comm->trunk->rank);
+    return coll__comm_fail(comm, &failure);
+}
+
+/* What a wait has to do at which time. */
+typedef struct coll__patience {
+    bool    is_virtual;                           /* such a world notices by itself when nothing can move     */
+    int64_t began, spin_end, warn_at, report_at, deadline;
+} coll__patience;
+
+static void coll__patience_begin(coll__patience *p, const coll_request *r)
+{
+    const coll__trunk *trunk = r->comm->trunk;
+    const int limit_ms = r->call.timeout_ms > 0 ? r->call.timeout_ms : trunk->stall_timeout_ms;
+
+    p->is_virtual = trunk->transport->now != NULL;
+    p->began = coll__clock(trunk);
+    p->spin_end = p->began + (int64_t)trunk->spin_us * 1000;
+    p->warn_at = p->began + (int64_t)COLL__WARN_FIRST_MS * COLL__MS;
+    p->report_at = trunk->transport->waiting ? p->began + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS : coll__never;
+    p->deadline = limit_ms > 0 ? p->began + (int64_t)limit_ms * COLL__MS : coll__never;
+    if (p->is_virtual) p->warn_at = p->report_at = coll__never;
+}
+
+static int64_t coll__patience_next(const coll__patience *p)
+{
+    const int64_t next = p->deadline < p->warn_at ? p->deadline : p->warn_at;
+    return p->report_at < next ? p->report_at : next;
+}
+
+/* Do what is due.  An error means that our patience has come to its end. */
+static coll_status coll__patience_check(coll__patience *p, coll_request *r, int64_t now)
+{
+    const coll__trunk *trunk = r->comm->trunk;
+
+    if (now >= p->deadline) return coll__late(r, now - p->began, true);
+    if (now >= p->warn_at) {
+        coll__late(r, now - p->began, false);
+        p->warn_at = p->began + 2 * (now - p->began);
+    }
+    if (now >= p->report_at || (p->is_virtual && trunk->transport->waiting)) {
+        const coll_request *running = r->track && r->track->queue ? r->track->queue : r;
+        if (running->track || p->is_virtual) trunk->transport->waiting(trunk->context, running->head);
+        p->report_at = coll__never;
+    }
+    return COLL_OK;
 }
 
 /* Wait until a request is finished.  Spins for a while, because most waits are short; then sleeps in the transport, at most
@@ -129,47 +328,39 @@ static coll_status coll__late(coll_request *r, int64_t waited_ns, bool is_final)
 static coll_status coll__wait_until_done(coll_request *r)
 {
     coll_comm *comm = r->comm;
-    const int limit_ms = r->call.timeout_ms > 0 ? r->call.timeout_ms : comm->stall_timeout_ms;
-    int64_t began = 0, spin_end = 0, warn_at = 0, report_at = 0, deadline = coll__never;
-    bool has_slept = false;
+    coll__trunk *trunk = comm->trunk;
+    coll__patience p = { .warn_at = coll__never, .report_at = coll__never, .deadline = coll__never };
+    bool has_begun = false, has_slept = false;
 
     for (int looks = 1; r->status == COLL_PENDING; looks++) {
         int wait_ms = 0;
-        if (looks % COLL__LOOKS_A_CLOCK == 0 || has_slept || comm->spin_us <= 0) {
-            const int64_t now = coll__now();
-            if (!began) {
-                began = now;
-                spin_end = now + (int64_t)comm->spin_us * 1000;
-                warn_at = now + (int64_t)COLL__WARN_FIRST_MS * COLL__MS;
-                report_at = comm->transport->waiting ? now + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS : coll__never;
-                if (limit_ms > 0) deadline = now + (int64_t)limit_ms * COLL__MS;
-            }
-            if (now >= deadline) return coll__late(r, now - began, true);
-            if (now >= warn_at) {
-                coll__late(r, now - began, false);
-                warn_at = began + 2 * (now - began);
-            }
-            if (now >= report_at) {               /* ranks that wait for one another may be in different calls */
-                if (comm->queue) comm->transport->waiting(comm->context, comm->queue->head);
-                report_at = coll__never;
-            }
-            int64_t until = deadline < warn_at ? deadline : warn_at;
-            if (report_at < until) until = report_at;
-            if (now >= spin_end && looks > 1) wait_ms = coll__ms_until(until, COLL__SLEEP_MOST_MS);
+        if (looks % COLL__LOOKS_A_CLOCK == 0 || has_slept || trunk->spin_us <= 0) {
+            if (!has_begun) coll__patience_begin(&p, r);
+            has_begun = true;
+            const int64_t now = coll__clock(trunk);
+            if (coll__patience_check(&p, r, now) < 0) return r->status;
+            const int most = p.is_virtual ? INT_MAX : COLL__SLEEP_MOST_MS;
+            if (now >= p.spin_end && looks > 1) wait_ms = coll__ms_between(now, coll__patience_next(&p), most);
         }
-        if (coll__look(comm, looks, wait_ms) < 0) break;
+        if (coll__look(trunk, looks, wait_ms) < 0) break;
         if (wait_ms > 0) has_slept = true;
-        else if (r->status == COLL_PENDING) coll__pause(comm, looks);
+        else if (r->status == COLL_PENDING && !p.is_virtual) coll__pause(trunk, looks);
+        if (trunk->is_shared && r->status == COLL_PENDING) {
+            const int64_t most = coll__now() + (int64_t)COLL__SLEEP_MOST_MS * COLL__MS, next = coll__patience_next(&p);
+            if (coll__trunk_share(comm, r, next < most ? next : most)) return r->status;
+        }
     }
-    if (has_slept && comm->failure.status == COLL_OK) (void)comm->transport->progress(comm->context, 0);
+    if (has_slept && !p.is_virtual && trunk->failure.status == COLL_OK) (void)trunk->transport->progress(trunk->context, 0);
     return r->status;
 }
 
 static coll_status coll__wait(coll_request *r)
 {
-    r->comm->waiting = r;
+    coll_comm *comm = r->comm;
+
+    comm->waiting = r;
     const coll_status status = coll__wait_until_done(r);
-    r->comm->waiting = NULL;
+    comm->waiting = NULL;
     return status;
 }
 

@@ -1,12 +1,12 @@
 /* coll_round.h - the vocabulary of algorithms: a round, and the few things a rank does in it.
  *
- * An algorithm is a function of (rank, size, root, radix) and the number k of the round.  It writes down what this rank does
- * in round k and says whether there is such a round; the same k is the last on every rank.  It knows ranks and blocks; it
- * knows neither bytes nor types, memory, time nor the network, and it keeps nothing from one round to the next.
+ * An algorithm is a function of (rank, size, root, radix, ...) and the number k of the round.  It writes down what this rank
+ * does in round k and says whether there is such a round; the same k is the last on every rank.  It knows ranks and blocks;
+ * it knows neither bytes nor types, memory, time nor the network, and it keeps nothing from one round to the next.
  *
- * The vector of a call is cut into blocks, one per rank or just one in all (coll__algorithm.by_block).  A span is some
- * consecutive blocks of one place; block numbers go round the circle.  Within a round the order is: copies; then sends and
- * receives, all at once; then folds.  Sends see the places as the rounds before have left them.
+ * What a call is about is cut into blocks, numbered round a circle.  A span is some blocks of one place.  Within a round the
+ * order is: copies; then sends and receives, all at once; then folds, one after the other.  Sends see the places as the
+ * rounds before, and this round's copies, have left them; a place that is being received into is not read before the folds.
  */
 #ifndef COLL_ROUND_H
 #define COLL_ROUND_H
@@ -14,66 +14,135 @@
 typedef enum coll__place {
     COLL__INPUT,                                  /* what this rank brings: the user's send buffer            */
     COLL__RESULT,                                 /* what it is to have: the user's recv buffer               */
-    COLL__WORK,                                   /* one slot per rank: its contribution, not yet reduced     */
-    COLL__MINE                                    /* the folded block of a rank that has no result buffer     */
+    COLL__WORK,                                   /* slots of our own: values as they travel on the wire      */
+    COLL__PART,                                   /* slots of our own: partial results, not divided or rounded */
+    COLL__PLACES
 } coll__place;
 
+/* Blocks at `first`, first + step, ..., `blocks` of them.  INPUT and RESULT: numbers of blocks, taken round the circle; WORK
+ * and PART: numbers of slots, and `about` says which block the first of them holds a value of (the others: the following
+ * blocks, or all the same one), so that its length is known. */
 typedef struct coll__span {
     coll__place place;
-    int first, blocks;                            /* COLL__WORK: slots; each is as long as the block to fold  */
+    int  first, blocks, step;
+    int  about;
+    bool is_same;                                 /* WORK, PART: every slot is about block `about`            */
+    int  run;                                     /* > 1: this many neighbours at each stop of the walk       */
 } coll__span;
 
-typedef enum coll__verb { COLL__SEND, COLL__RECV, COLL__COPY, COLL__FOLD } coll__verb;
+typedef enum coll__verb { COLL__SEND, COLL__RECV, COLL__COPY, COLL__FOLD, COLL__FROM } coll__verb;
 
 typedef struct coll__step {
     coll__verb verb;
     int        peer;                              /* send, recv                                               */
-    coll__span span;                              /* what is sent; where the rest ends up                     */
+    coll__span span;                              /* what is sent; where the rest ends up; FROM: what is folded */
     coll__span from;                              /* copy                                                     */
 } coll__step;
+
+/* Whom a rank exchanges with in a neighbour operation. */
+typedef struct coll__graph {
+    int sources, destinations;
+    const int *source, *destination;              /* ranks; COLL_NO_RANK: nobody                              */
+} coll__graph;
 
 /* What an algorithm is told, and what it answers. */
 typedef struct coll__round {
     int rank, size, root, radix;
+    int blocks;                                   /* that the vector is cut into                              */
+    bool is_exclusive;                            /* exscan, not scan                                         */
+    const int *order;                             /* of the ranks in a ring or chain; NULL: 0, 1, ...         */
+    const coll__graph *graph;
     coll__step *steps;                            /* NULL: only count                                         */
-    int count, capacity;                          /* capacity: 2 * size + 2 is enough for every algorithm     */
+    int count, capacity;
+    int moved, sent;                              /* blocks in the sends and receives; messages sent          */
+    int slots[COLL__PLACES];                      /* WORK, PART: one more than the highest slot used          */
 } coll__round;
+
+static inline int coll__mod(int value, int size)
+{
+    const int rest = value % size;
+    return rest < 0 ? rest + size : rest;
+}
+
+/* The number of block or slot `i` of a span.  `circle`: of the blocks of INPUT and RESULT. */
+static inline int coll__span_at(const coll__span *span, int i, int circle)
+{
+    const int at = span->run > 1 ? span->first + i / span->run * span->step + i % span->run : span->first + i * span->step;
+    return span->place == COLL__INPUT || span->place == COLL__RESULT ? coll__mod(at, circle) : at;
+}
+
+/* Which block that is about. */
+static inline int coll__span_about(const coll__span *span, int i, int circle)
+{
+    if (span->place == COLL__INPUT || span->place == COLL__RESULT) return coll__span_at(span, i, circle);
+    return span->is_same ? span->about : coll__mod(span->about + i, circle);
+}
 
 static inline void coll__add_step(coll__round *now, coll__step step)
 {
+    const coll__span *s = &step.span;
+
     if (now->steps && now->count < now->capacity) now->steps[now->count] = step;
     now->count++;
+    if (step.verb == COLL__SEND) now->sent++;
+    if (step.verb == COLL__SEND || step.verb == COLL__RECV) now->moved += s->blocks;
+    const int last = s->blocks > 0 ? coll__span_at(s, s->blocks - 1, 1) : -1;
+    if ((s->place == COLL__WORK || s->place == COLL__PART) && now->slots[s->place] <= last) now->slots[s->place] = last + 1;
 }
 
-/* A span that starts at block `first`, which may be up to one turn off the circle. */
-static inline coll__span coll__blocks(const coll__round *now, coll__place place, int first, int blocks)
+/* ---- >>spans ---- */
+
+/* Consecutive blocks of INPUT or RESULT. */
+static inline coll__span coll__blocks(coll__place place, int first, int blocks)
 {
-    return (coll__span){ place, coll__wrap(first, now->size), blocks };
+    return (coll__span){ .place = place, .first = first, .blocks = blocks, .step = 1 };
 }
 
-/* The whole vector of an algorithm that is not by_block. */
-static inline coll__span coll__all(coll__place place) { return (coll__span){ place, 0, 1 }; }
+static inline coll__span coll__block(coll__place place, int block) { return coll__blocks(place, block, 1); }
+
+/* Consecutive slots of WORK or PART, about blocks `about`, about + 1, ... */
+static inline coll__span coll__slots(coll__place place, int first, int slots, int about)
+{
+    return (coll__span){ .place = place, .first = first, .blocks = slots, .step = 1, .about = about };
+}
+
+static inline coll__span coll__slot_of(coll__place place, int slot, int about) { return coll__slots(place, slot, 1, about); }
+
+/* Consecutive slots that are all about one block. */
+static inline coll__span coll__same(coll__place place, int first, int slots, int about)
+{
+    return (coll__span){ .place = place, .first = first, .blocks = slots, .step = 1, .about = about, .is_same = true };
+}
+
+/* ---- >>steps ---- */
 
 static inline void coll__send(coll__round *now, int peer, coll__span span)
 {
-    coll__add_step(now, (coll__step){ .verb = COLL__SEND, .peer = coll__wrap(peer, now->size), .span = span });
+    coll__add_step(now, (coll__step){ .verb = COLL__SEND, .peer = coll__mod(peer, now->size), .span = span });
 }
 
 static inline void coll__recv(coll__round *now, int peer, coll__span span)
 {
-    coll__add_step(now, (coll__step){ .verb = COLL__RECV, .peer = coll__wrap(peer, now->size), .span = span });
+    coll__add_step(now, (coll__step){ .verb = COLL__RECV, .peer = coll__mod(peer, now->size), .span = span });
 }
 
+/* Block by block, from one place to another that is not PART. */
 static inline void coll__copy(coll__round *now, coll__span to, coll__span from)
 {
     coll__add_step(now, (coll__step){ .verb = COLL__COPY, .span = to, .from = from });
 }
 
-/* Combine the contributions of all ranks in rank order, ours from the input and the others' from their slots, round the sum
- * once, and leave it in the one block `to`. */
+/* Combine, block by block, the spans that the following coll__from give, in that order: block i of `to` becomes the
+ * combination of block i of every one of them that has so many.  A result in PART stays partial; anywhere else it is divided
+ * (COLL_AVG), scaled and rounded.  `to` may be one of the sources. */
 static inline void coll__fold(coll__round *now, coll__span to)
 {
     coll__add_step(now, (coll__step){ .verb = COLL__FOLD, .span = to });
+}
+
+static inline void coll__from(coll__round *now, coll__span source)
+{
+    coll__add_step(now, (coll__step){ .verb = COLL__FROM, .span = source });
 }
 
 #endif /* COLL_ROUND_H */

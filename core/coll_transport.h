@@ -1,7 +1,7 @@
 /* coll_transport.h - what the library asks of whatever carries its messages.  Public: a program may bring its own.
  *
  * A transport connects ranks 0 .. size-1 and moves messages between them.  It knows bytes and peers; not types, operations
- * or algorithms.  Four functions are required (send, recv, progress, close), two are optional.
+ * or algorithms.  Four functions are required (send, recv, progress, close), the others are optional.
  *
  * The rules:
  *  1. A message is a head of COLL_HEAD_LENGTH bytes followed by `length` bytes (0 is common).  Between two ranks, the
@@ -17,7 +17,7 @@
  *     A peer that has closed is an error for the transfers that need it; a receive with any_head only listens, and stays
  *     pending.
  *  5. The first error of the transport ends it: progress then returns that error for ever, and everything pending is
- *     completed with it.  The calls of one context come from one thread at a time.
+ *     completed with it.  The calls of one context come from one thread at a time, wake excepted.
  *  6. close works in every state, and returns soon.
  */
 #ifndef COLL_TRANSPORT_H
@@ -57,6 +57,7 @@ typedef struct coll_task {
     const coll_call     *call;                    /* checked, no defaults left in it                          */
     const unsigned char *head;                    /* its fingerprint, equal on ranks that agree               */
     const struct coll__codec *codec;              /* its arithmetic; opaque outside the library               */
+    void                *group;                   /* of `group` below; NULL: all ranks                        */
     uint64_t             state[4];                /* the transport's own: zero when the task is first offered */
 } coll_task;
 
@@ -75,6 +76,14 @@ typedef struct coll_transport {
      * COLL_PENDING; COLL_ERR_UNSUPPORTED, at the first call only, declines.  Blames are set through `failure`. */
     coll_status (*offload) (void *context, coll_task *task, coll_failure *failure);
 
+    /* Optional, with offload: make a group, some ranks whose collectives are offloaded in an order of their own.  All of
+     * `ranks`, and nobody else, make it with the same id; `me` is our place among them.  NULL: not possible now. */
+    void       *(*group)   (void *context, uint64_t id, const int *ranks, int count, int me);
+    void        (*ungroup) (void *context, void *group);
+
+    /* Optional: on which host a rank lives, any number that is equal for ranks that share one.  Without it: each on its own. */
+    int         (*host)    (void *context, int rank);
+
     /* Optional: this rank has been waiting for a while, in the collective with this head.  All ranks may be waiting for one
      * another in different calls, so that no message ever shows it: whoever hears of two such ranks makes it a failure. */
     void        (*waiting) (void *context, const unsigned char *head);
@@ -85,6 +94,14 @@ typedef struct coll_transport {
     /* Optional: has this peer closed, and has everything it sent come in?  A receive with any_head stays pending then; any
      * other one fails.  peer -1: is there such a peer? */
     bool        (*has_left)(const void *context, int peer);
+
+    /* Optional: let a progress that sleeps in another thread return. */
+    void        (*wake)    (void *context);
+
+    /* Optional, for a world with a clock of its own: the time there in nanoseconds, from any beginning, and that this rank has
+     * just folded so many bytes. */
+    int64_t     (*now)     (void *context);
+    void        (*folded)  (void *context, size_t length);
 
     /* Optional: what this transport has moved, and how. */
     void        (*traffic) (const void *context, uint64_t *sent, uint64_t *received);

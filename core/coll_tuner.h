@@ -1,98 +1,209 @@
-/* coll_tuner.h - which algorithm, which radix, how many slices: a cost model, fed with the same numbers on every rank.
+/* coll_tuner.h - which algorithm, which radix, how many blocks or slices: a cost model, fed with the same numbers on every
+ * rank.
  *
- * A round costs a latency; every further message of a rank in the same round costs an overhead; bytes cost time on the wire
- * and in the arithmetic.  The model is evaluated at each call: a few dozen additions.  All ranks must choose alike, so it
- * sees nothing but the call, the size and coll__link, which are equal everywhere. */
+ * All closed forms of coll_cost.h that can serve a call are evaluated, fewer than 80, and the cheapest is taken.  All ranks
+ * must choose alike, so nothing is seen here but the wish, which is equal everywhere, and nothing is computed but sums,
+ * products, quotients and comparisons of doubles. */
 #ifndef COLL_TUNER_H
 #define COLL_TUNER_H
 
+/* What is to be chosen for; equal on all ranks. */
+typedef struct coll__wish {
+    coll_kind kind;
+    int       size;
+    double    bytes, sum_bytes;                   /* of the whole vector, on the wire and as partial results  */
+    bool      is_exact, is_commutative, must_be_canonical;
+    const char *algorithm;                        /* NULL, "name" or "name:number": the radix, the blocks or the slices */
+    const coll__link *link;
+} coll__wish;
+
 typedef struct coll__choice {
     const coll__algorithm *algorithm;
-    int    radix;
+    int    radix, blocks;
+    long   slices;                                /* 0: as the engine likes                                   */
     double seconds;                               /* predicted                                                */
 } coll__choice;
 
-/* TCP within a machine or a rack, measured: 4 us of work a message, 12 us before it is there, 2 GB/s. */
-static const coll__link coll__link_default = { 12e-6, 4e-6, 0.5e-9, 0.1e-9 };
+enum {
+    COLL__CANDIDATES_MOST = 80,
+    COLL__CUT_MOST        = 4096,                 /* blocks or slices                                         */
+    COLL__CUT_LEAST_BYTES = 1 << 10               /* of a block or slice                                      */
+};
 
-/* Time for `rounds` rounds in which a rank sends `messages` messages in all. */
-static double coll__rounds_time(const coll__link *link, int rounds, int messages)
+/* ---- >>names ---- */
+
+/* Does "name" or "name:number" name this one?  `number` stays 0 without one; with one that is no number the answer is no. */
+static bool coll__is_named(const coll__algorithm *a, const char *text, long *number)
 {
-    return rounds * link->latency + (messages > rounds ? messages - rounds : 0) * link->overhead;
+    size_t n = 0;
+
+    *number = 0;
+    if (!text) return true;
+    while (a->name[n] && a->name[n] == text[n]) n++;
+    if (a->name[n]) return false;
+    if (!text[n]) return true;
+    if (text[n++] != ':' || !text[n]) return false;
+    for (; text[n] >= '0' && text[n] <= '9' && *number < 1000000; n++) *number = *number * 10 + (text[n] - '0');
+    const bool is_radix = a->has_radix && *number >= 2;
+    const bool is_cut = (a->cut == COLL__CUT_MANY || a->is_pipelined) && *number >= 1 && *number <= COLL__CUT_MOST;
+    return !text[n] && (is_radix || is_cut);
 }
 
-/* Messages that a rank sends in the circulant or the tree of this radix. */
-static int coll__messages_of(int size, int radix)
+static bool coll__may_be_used(const coll__algorithm *a, const coll__wish *wish)
 {
-    int messages = 0;
-    for (int skip = size; skip > 1;) {
-        const int near = (skip + radix - 1) / radix;
-        messages += (skip - 1) / near;
-        skip = near;
+    if (a->kind != wish->kind || (a->needs_exact && !wish->is_exact)) return false;
+    if (!a->keeps_order && !wish->is_commutative) return false;
+    return a->is_canonical || wish->is_exact || !wish->must_be_canonical;
+}
+
+/* ---- >>candidates ---- */
+
+static coll__choice coll__priced(const coll__algorithm *a, const coll__wish *wish, int radix, long cut)
+{
+    const int blocks = a->cut == COLL__CUT_PER_RANK ? wish->size : a->cut == COLL__CUT_MANY ? (int)cut : 1;
+    const coll__shape shape = { wish->size, radix, blocks, a->is_pipelined ? cut : 1, wish->bytes, wish->sum_bytes };
+    return (coll__choice){ a, radix, blocks, a->is_pipelined ? cut : 0, a->cost(wish->link, &shape) };
+}
+
+/* The largest whole number whose square is at most x, up to COLL__CUT_MOST. */
+static long coll__whole_root(double x)
+{
+    long low = 0, high = COLL__CUT_MOST;
+    while (low < high) {
+        const long middle = (low + high + 1) / 2;
+        if ((double)middle * (double)middle <= x) low = middle;
+        else high = middle - 1;
     }
-    return messages;
+    return low;
 }
 
-/* The radix with the least latency.  Every radix moves the same bytes, so the size of the message plays no part. */
-static int coll__best_radix(const coll__link *link, int size)
+/* The number of blocks or slices n that makes (n + c) (latency + bytes t / n) least: the root of c bytes t / latency. */
+static coll__choice coll__best_cut(const coll__algorithm *a, const coll__wish *wish)
 {
-    int best = size > 2 ? size : 2;
-    double least = coll__rounds_time(link, coll__circulant_rounds(size, best), coll__messages_of(size, best));
+    const coll__link *link = wish->link;
+    const double c = a->is_pipelined ? wish->size - 2 : coll__circulant_rounds(wish->size, 2) - 1;
+    const bool is_sum = a->kind != COLL_BROADCAST;
+    const double sum = a->is_pipelined ? wish->bytes : wish->sum_bytes;       /* a chain folds raw inputs     */
+    const double t = is_sum ? wish->sum_bytes * link->per_byte + sum * link->per_byte_reduced : wish->bytes * link->per_byte;
+    const double least = wish->bytes / COLL__CUT_LEAST_BYTES;
+    const long most = least >= COLL__CUT_MOST ? COLL__CUT_MOST : least > 1 ? (long)least : 1;
+    const long root = link->latency > 0 ? coll__whole_root(c * t / link->latency) : most;
+    const long cut = root < 1 ? 1 : root > most ? most : root;
+    const coll__choice one = coll__priced(a, wish, 2, cut), other = coll__priced(a, wish, 2, cut < most ? cut + 1 : cut);
 
-    for (int radix = 2; radix < size && radix <= 32; radix++) {
-        const double t = coll__rounds_time(link, coll__circulant_rounds(size, radix), coll__messages_of(size, radix));
-        if (t < least) least = t, best = radix;
-    }
-    return best;
+    return other.seconds < one.seconds ? other : one;
 }
 
-/* Predicted seconds of an algorithm.  `bytes`: of the whole vector on the wire. */
-static double coll__predict(const coll__algorithm *algorithm, const coll__link *link, int size, int radix, double bytes)
+/* Keep the list sorted, the cheapest first; among equals the one that the table names first. */
+static int coll__insert(coll__choice *list, int count, int room, coll__choice choice)
 {
-    const double p = size, share = bytes * (p - 1) / p;
-    const double spread = coll__rounds_time(link, coll__circulant_rounds(size, radix), coll__messages_of(size, radix));
-    const double tree = coll__rounds_time(link, coll__tree_rounds(size, radix), coll__messages_of(size, radix));
-    const double direct = coll__rounds_time(link, 1, size - 1);
-    const double wire = link->per_byte, sum = link->per_byte_reduced;
+    int at = count;
 
-    switch (algorithm->kind) {
-    case COLL_BROADCAST:
-        return algorithm->by_block ? tree + spread + 2 * share * wire
-                                   : tree + coll__messages_of(size, radix) * bytes * wire;
-    case COLL_REDUCE:
-        return algorithm->by_block ? 2 * direct + 2 * share * wire + bytes * sum
-                                   : tree + (p - 1) * bytes * wire + p * bytes * sum;
-    case COLL_ALLREDUCE:
-        return algorithm->by_block ? direct + spread + 2 * share * wire + bytes * sum
-                                   : spread + (p - 1) * bytes * wire + p * bytes * sum;
-    case COLL_REDUCE_SCATTER:
-        return direct + share * wire + bytes * sum;
-    default:
-        return spread + share * wire;
-    }
+    while (at > 0 && choice.seconds < list[at - 1].seconds) at--;
+    if (at >= room) return count;
+    if (count < room) count++;
+    for (int i = count - 1; i > at; i--) list[i] = list[i - 1];
+    list[at] = choice;
+    return count;
 }
 
-/* Elements of the vector that a call is about. */
-static size_t coll__vector_count(const coll_call *call, int size)
+/* Every candidate with its cost, the cheapest first, as many as there is room for. */
+static inline int coll__candidates(coll__choice *list, int room, const coll__wish *wish)
 {
-    const bool per_rank = call->kind == COLL_REDUCE_SCATTER || call->kind == COLL_ALLGATHER;
-    return per_rank ? call->count * (size_t)size : call->count;
-}
+    static const int radices[] = { 2, 3, 4, 6, 8, 12, 16, 24, 32 };
+    const int size = wish->size, own = size > 2 ? size : 2;
+    int count = 0;
 
-/* The cheapest algorithm, or the one that the call names.  false: it names one that there is not. */
-static bool coll__choose(coll__choice *choice, const coll_comm *comm, const coll_call *call)
-{
-    const int radix = coll__best_radix(&comm->link, comm->size);
-    const double bytes = (double)coll__vector_count(call, comm->size) * (double)coll_type_size(call->wire);
-
-    choice->algorithm = NULL;
     for (int i = 0; i < COLL__ALGORITHM_COUNT; i++) {
         const coll__algorithm *a = &coll__algorithms[i];
-        if (a->kind != call->kind || (call->algorithm && strcmp(call->algorithm, a->name))) continue;
-        const double t = coll__predict(a, &comm->link, comm->size, radix, bytes);
-        if (!choice->algorithm || t < choice->seconds) *choice = (coll__choice){ a, radix, t };
+        long number;
+        if (!coll__may_be_used(a, wish) || !coll__is_named(a, wish->algorithm, &number)) continue;
+        const int named = coll__less((int)number, own);
+        if (number > 0 && a->has_radix) count = coll__insert(list, count, room, coll__priced(a, wish, named, 1));
+        else if (number > 0) count = coll__insert(list, count, room, coll__priced(a, wish, 2, number));
+        else if (a->cut == COLL__CUT_MANY || a->is_pipelined) count = coll__insert(list, count, room, coll__best_cut(a, wish));
+        else if (!a->has_radix) count = coll__insert(list, count, room, coll__priced(a, wish, 2, 1));
+        else {
+            for (size_t r = 0; r < sizeof radices / sizeof *radices && radices[r] < own; r++)
+                count = coll__insert(list, count, room, coll__priced(a, wish, radices[r], 1));
+            count = coll__insert(list, count, room, coll__priced(a, wish, own, 1));
+        }
     }
-    return choice->algorithm != NULL;
+    return count;
+}
+
+/* The cheapest algorithm, or the one that the wish names; a canonical one, which rounds once and depends on nothing but the
+ * inputs, is worth 3 % more.  false: the one that is named does not exist or may not be used here. */
+static inline bool coll__choose(coll__choice *choice, const coll__wish *wish)
+{
+    coll__choice list[COLL__CANDIDATES_MOST];
+    const int count = coll__candidates(list, COLL__CANDIDATES_MOST, wish);
+    int best = 0;
+
+    if (count == 0) return false;
+    while (best < count && !list[best].algorithm->is_canonical) best++;
+    if (best == count || wish->is_exact || list[best].seconds >= 1.03 * list[0].seconds) best = 0;
+    *choice = list[best];
+    return true;
+}
+
+/* ---- >>floor: what no algorithm can be faster than ---- */
+
+/* How many ranks can know by the time t what one of them knows at 0: those that it takes `hops` messages one after the other
+ * to reach, and the pauses of one overhead in all of their senders may be spread over them in any way. */
+static double coll__reached(const coll__link *link, double t, double enough)
+{
+    double reached = 1;
+
+    for (int hops = 1; hops * link->latency <= t && reached < enough; hops++) {
+        const double left = t - hops * link->latency;
+        const double pauses = left < enough * link->overhead ? (double)(long)(left / link->overhead) : enough;
+        double ways = 1;
+        for (int i = 1; i <= hops && ways < enough; i++) ways = ways * (pauses + i) / i;
+        reached += ways;
+    }
+    return reached;
+}
+
+/* The least time in which all can know of one, or one of all. */
+static double coll__floor_latency(const coll__link *link, int size)
+{
+    double low = 0, high = coll__circulant_rounds(size, 2) * (link->latency + link->overhead);
+
+    if (size < 2 || link->latency <= 0) return 0;
+    for (int i = 0; i < 40; i++) {
+        const double middle = (low + high) / 2;
+        if (coll__reached(link, middle, size) < size) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
+/* The floors: the latency of reaching everyone or the bytes on the busiest rank, whichever is longer, and the reduction. */
+static inline double coll__lower_bound(const coll__wish *wish)
+{
+    const double share = wish->size > 1 ? wish->bytes * (wish->size - 1) / wish->size : 0;
+    double bytes = share, reduced = 0;
+
+    if (wish->size < 2) return 0;
+    switch ((int)wish->kind) {
+    case COLL_BARRIER:         bytes = 0; break;
+    case COLL_BROADCAST:       bytes = wish->bytes; break;
+    case COLL_REDUCE:
+    case COLL_SCAN:            bytes = wish->bytes, reduced = share; break;
+    case COLL_EXSCAN:          bytes = wish->bytes; break;    /* two ranks: nothing to fold */
+    case COLL_ALLREDUCE:       bytes = 2 * share, reduced = share; break;
+    case COLL_REDUCE_SCATTER:
+    case COLL_REDUCE_SCATTERV: reduced = share; break;
+    case COLL_NEIGHBOR_ALLGATHER:
+    case COLL_NEIGHBOR_ALLGATHERV:
+    case COLL_NEIGHBOR_ALLTOALL:
+    case COLL_NEIGHBOR_ALLTOALLV:
+    case COLL_NEIGHBOR_ALLTOALLW: return wish->link->latency;
+    default: break;
+    }
+    return coll__longer(coll__floor_latency(wish->link, wish->size), bytes * wish->link->per_byte)
+           + reduced * wish->link->per_byte_reduced;
 }
 
 #endif /* COLL_TUNER_H */

@@ -1,7 +1,8 @@
-/* coll_types.h: element types, the conversions between them, and the tiers of the kernels.
+/* coll_types.h: element types, the tiers of the kernels, and one number from one type to another.
  *
  * Rules that every conversion here keeps: one rounding, to nearest even; subnormals are exact; too
- * large becomes infinity; every NaN becomes the one canonical quiet NaN of the destination, with
+ * large becomes infinity, or NaN in f8e4m3, which has no infinity (its largest number is 448, and
+ * what rounds to 480 or more is too large); every NaN becomes the one canonical quiet NaN of the destination, with
  * the sign cleared, so that the bits of a result never depend on an operand order that the
  * compiler chose.  Loops have no branches, and the same text is compiled for each tier. */
 #ifndef COLL_TYPES_H
@@ -18,14 +19,33 @@
 
 /* ---- >>types: what they are called and how long they are ---- */
 
-#define COLL__TYPES(X)                                                                            \
-    X(COLL_I8, "i8", 1)   X(COLL_I16, "i16", 2)   X(COLL_I32, "i32", 4) X(COLL_I64, "i64", 8)     \
-    X(COLL_U8, "u8", 1)   X(COLL_U16, "u16", 2)   X(COLL_U32, "u32", 4) X(COLL_U64, "u64", 8)     \
-    X(COLL_F16, "f16", 2) X(COLL_BF16, "bf16", 2) X(COLL_F32, "f32", 4) X(COLL_F64, "f64", 8)
+#define COLL__TYPES(X)                                                                              \
+    X(COLL_I8, "i8", 1)            X(COLL_I16, "i16", 2)          X(COLL_I32, "i32", 4)             \
+    X(COLL_I64, "i64", 8)          X(COLL_U8, "u8", 1)            X(COLL_U16, "u16", 2)             \
+    X(COLL_U32, "u32", 4)          X(COLL_U64, "u64", 8)          X(COLL_BOOL, "bool", 1)           \
+    X(COLL_F16, "f16", 2)          X(COLL_BF16, "bf16", 2)        X(COLL_F8E4M3, "f8e4m3", 1)       \
+    X(COLL_F8E5M2, "f8e5m2", 1)    X(COLL_F32, "f32", 4)          X(COLL_F64, "f64", 8)             \
+    X(COLL_C64, "c64", 8)          X(COLL_C128, "c128", 16)       X(COLL_F32_I32, "f32_i32", 8)     \
+    X(COLL_F64_I32, "f64_i32", 16) X(COLL_F64_I64, "f64_i64", 16) X(COLL_I32_I32, "i32_i32", 8)     \
+    X(COLL_I64_I32, "i64_i32", 16) X(COLL_I64_I64, "i64_i64", 16)
+
+#define COLL__OPS(X)                                                                                \
+    X(COLL_SUM, "sum")   X(COLL_PROD, "prod") X(COLL_MIN, "min")       X(COLL_MAX, "max")           \
+    X(COLL_AVG, "avg")   X(COLL_BAND, "band") X(COLL_BOR, "bor")       X(COLL_BXOR, "bxor")         \
+    X(COLL_LAND, "land") X(COLL_LOR, "lor")   X(COLL_LXOR, "lxor")     X(COLL_MINLOC, "minloc")     \
+    X(COLL_MAXLOC, "maxloc")                  X(COLL_USER, "user")
+
+enum { COLL__TYPE_LIMIT = COLL_I64_I64 + 1, COLL__OP_LIMIT = COLL_USER + 1 };
+
+/* A blob is its own number: a mark, and below it the bytes.  The mark alone would be no bytes. */
+enum { COLL__BLOB_MARK = 0x40000000 };
+
+COLL__UNUSED static bool coll__is_blob(coll_type type) { return type > COLL__BLOB_MARK; }
 
 /* Zero for a type that does not exist, so that this is also the test of existence. */
 COLL_API size_t coll_type_size(coll_type type)
 {
+    if (coll__is_blob(type)) return (size_t)(type - COLL__BLOB_MARK);
     switch (type) {
 #define COLL__CASE(name, text, bytes) case name: return bytes;
         COLL__TYPES(COLL__CASE)
@@ -36,6 +56,7 @@ COLL_API size_t coll_type_size(coll_type type)
 
 COLL_API const char *coll_type_name(coll_type type)
 {
+    if (coll__is_blob(type)) return "blob";
     switch (type) {
 #define COLL__CASE(name, text, bytes) case name: return text;
         COLL__TYPES(COLL__CASE)
@@ -47,14 +68,16 @@ COLL_API const char *coll_type_name(coll_type type)
 COLL_API const char *coll_op_name(coll_op op)
 {
     switch (op) {
-    case COLL_SUM:  return "sum";
-    case COLL_PROD: return "prod";
-    case COLL_MIN:  return "min";
-    case COLL_MAX:  return "max";
-    case COLL_AVG:  return "avg";
-    default:        return "?";
+#define COLL__CASE(name, text) case name: return text;
+        COLL__OPS(COLL__CASE)
+#undef COLL__CASE
+    default: return "?";
     }
 }
+
+COLL__UNUSED static bool coll__is_integer(coll_type type) { return type >= COLL_I8 && type <= COLL_U64; }
+COLL__UNUSED static bool coll__is_float(coll_type type) { return type >= COLL_F16 && type <= COLL_F64; }
+COLL__UNUSED static bool coll__is_complex(coll_type type) { return type == COLL_C64 || type == COLL_C128; }
 
 /* ---- >>memory: elements as they lie in buffers, of any alignment and of any declared type ---- */
 
@@ -81,7 +104,8 @@ typedef coll__int128 COLL__RAW coll__raw_i128;
 /* gcc at -O2 hardly vectorises, so the kernels ask for -O3 themselves; clang does it unasked.  A
  * destination may be exactly a source, which the compilers' overlap tests would send to the slow
  * loop: COLL__FREE says that no iteration depends on another.  The targets leave out fma on
- * purpose: a contracted multiply and add would round differently on other machines. */
+ * purpose: a contracted multiply and add would round differently on other machines.  The user's own
+ * flags may have it, so no kernel adds a product as it comes out of a multiplication. */
 #if defined(__clang__)
 #define COLL__KERNEL
 #define COLL__FREE _Pragma("clang loop vectorize(assume_safety)")
@@ -175,10 +199,12 @@ COLL__INLINE double coll__float64(uint64_t bits)
     return value;
 }
 
-#define COLL__NAN_F16  UINT32_C(0x7e00)
-#define COLL__NAN_BF16 UINT32_C(0x7fc0)
-#define COLL__NAN_F32  UINT32_C(0x7fc00000)
-#define COLL__NAN_F64  UINT64_C(0x7ff8000000000000)
+#define COLL__NAN_F8E4M3 UINT32_C(0x7f)
+#define COLL__NAN_F8E5M2 UINT32_C(0x7e)
+#define COLL__NAN_F16    UINT32_C(0x7e00)
+#define COLL__NAN_BF16   UINT32_C(0x7fc0)
+#define COLL__NAN_F32    UINT32_C(0x7fc00000)
+#define COLL__NAN_F64    UINT64_C(0x7ff8000000000000)
 
 COLL__INLINE float coll__canon32(float x) { return x == x ? x : coll__float32(COLL__NAN_F32); }
 COLL__INLINE double coll__canon64(double x) { return x == x ? x : coll__float64(COLL__NAN_F64); }
@@ -197,6 +223,20 @@ COLL__INLINE float coll__wide_f16(uint32_t half)
     const uint32_t small = coll__bits32((float)signed_half * 0x1p-24f);
     return coll__float32((signed_half < 0x400 ? small : normal) | sign);
 }
+
+/* As the halves, with a bias of 7: a subnormal is a whole number of 2^-9.  All ones is the NaN. */
+COLL__INLINE float coll__wide_f8e4m3(uint32_t byte)
+{
+    const int32_t magnitude = (int32_t)(byte & 0x7fu);
+    const uint32_t sign = (byte & 0x80u) << 24;
+    const uint32_t normal = ((uint32_t)magnitude << 20) + (120u << 23);
+    const uint32_t small = coll__bits32((float)magnitude * 0x1p-9f);
+    const uint32_t finite = magnitude < 8 ? small : normal;
+    return coll__float32((magnitude == 0x7f ? COLL__NAN_F32 : finite) | sign);
+}
+
+/* f8e5m2 is the upper half of an f16. */
+COLL__INLINE float coll__wide_f8e5m2(uint32_t byte) { return coll__wide_f16(byte << 8); }
 
 /* Rounding is an addition of just under half of the last place kept, or of exactly half if that
  * place is odd; a carry into the exponent is right, up to infinity. */
@@ -219,157 +259,60 @@ COLL__INLINE uint32_t coll__narrow_f16(float value)
     return value == value ? unsign | ((bits >> 16) & 0x8000u) : COLL__NAN_F16;
 }
 
-/* From a double in one rounding: going through a float would round twice.  `drop` places go, the
- * exponent's bias shrinks by `bias`, and the last place of `magic` is the smallest subnormal. */
-COLL__INLINE uint32_t coll__narrow_f64(double value, int drop, uint64_t bias, double magic,
-                                       uint32_t infinity, uint32_t nan)
+/* The same for 8 bits.  `drop` places go, the exponent's bias shrinks by `bias`, the last place of
+ * `magic` is the smallest subnormal; from `beyond` on a number is too large. */
+COLL__INLINE uint32_t coll__narrow_8(float value, int drop, uint32_t bias, float magic, uint32_t beyond, uint32_t nan)
+{
+    const uint32_t bits = coll__bits32(value), magnitude = bits & 0x7fffffffu;
+    const uint32_t half = (1u << (drop - 1)) - 1 + ((magnitude >> drop) & 1u);
+    const uint32_t shifted = (magnitude - (bias << 23) + half) >> drop;
+    const uint32_t normal = (int32_t)shifted < (int32_t)beyond ? shifted : beyond;
+    const uint32_t small = coll__bits32(coll__float32(magnitude) + magic) - coll__bits32(magic);
+    const uint32_t unsign = (int32_t)magnitude < (int32_t)((bias + 1) << 23) ? small : normal;
+    const uint32_t number = unsign == nan ? nan : unsign | ((bits >> 24) & 0x80u);
+    return value == value ? number : nan;
+}
+
+COLL__INLINE uint32_t coll__narrow_f8e4m3(float value)
+{
+    return coll__narrow_8(value, 20, 120, 0x1p14f, COLL__NAN_F8E4M3, COLL__NAN_F8E4M3);
+}
+
+COLL__INLINE uint32_t coll__narrow_f8e5m2(float value)
+{
+    return coll__narrow_8(value, 21, 112, 0x1p7f, 0x7cu, COLL__NAN_F8E5M2);
+}
+
+/* From a double in one rounding: going through a float would round twice.  Parameters as above;
+ * `width` is 8 or 16, the bits of the result. */
+COLL__INLINE uint32_t coll__narrow_f64(double value, int width, int drop, uint64_t bias, double magic, uint32_t beyond,
+                                       uint32_t nan)
 {
     const uint64_t bits = coll__bits64(value), magnitude = bits & UINT64_C(0x7fffffffffffffff);
     const uint64_t half = (UINT64_C(1) << (drop - 1)) - 1 + ((magnitude >> drop) & 1u);
     const uint32_t shifted = (uint32_t)((magnitude - (bias << 52) + half) >> drop);
-    const uint32_t normal = (int32_t)shifted < (int32_t)infinity ? shifted : infinity;
+    const uint32_t normal = (int32_t)shifted < (int32_t)beyond ? shifted : beyond;
     const double raised = coll__float64(magnitude) + magic;
     const uint32_t small = (uint32_t)(coll__bits64(raised) - coll__bits64(magic));
     const uint32_t unsign = magnitude < (bias + 1) << 52 ? small : normal;
-    return value == value ? unsign | ((uint32_t)(bits >> 48) & 0x8000u) : nan;
+    const uint32_t number = unsign == nan ? nan : unsign | (uint32_t)(bits >> 63) << (width - 1);
+    return value == value ? number : nan;
 }
 
-#define COLL__NARROW_F64_F16(x)  coll__narrow_f64(x, 42, 1008, 0x1p28, 0x7c00u, COLL__NAN_F16)
-#define COLL__NARROW_F64_BF16(x) coll__narrow_f64(x, 45, 896, 0x1p-81, 0x7f80u, COLL__NAN_BF16)
+#define COLL__NARROW_F64_F8E4M3(x) coll__narrow_f64(x, 8, 49, 1016, 0x1p43, COLL__NAN_F8E4M3, COLL__NAN_F8E4M3)
+#define COLL__NARROW_F64_F8E5M2(x) coll__narrow_f64(x, 8, 50, 1008, 0x1p36, 0x7cu, COLL__NAN_F8E5M2)
+#define COLL__NARROW_F64_F16(x)    coll__narrow_f64(x, 16, 42, 1008, 0x1p28, 0x7c00u, COLL__NAN_F16)
+#define COLL__NARROW_F64_BF16(x)   coll__narrow_f64(x, 16, 45, 896, 0x1p-81, 0x7f80u, COLL__NAN_BF16)
 
 COLL_API uint16_t coll_f32_to_f16(float value)  { return (uint16_t)coll__narrow_f16(value); }
 COLL_API uint16_t coll_f32_to_bf16(float value) { return (uint16_t)coll__narrow_bf16(value); }
 COLL_API float coll_f16_to_f32(uint16_t half)   { return coll__canon32(coll__wide_f16(half)); }
 COLL_API float coll_bf16_to_f32(uint16_t half)  { return coll__canon32(coll__wide_bf16(half)); }
 
-/* ---- >>convert: every pair of float types, and the copies that make NaNs canonical ---- */
-
-#define COLL__CONVERSIONS(X)                                                                      \
-    X(f16, bf16, u16, u16, (uint16_t)coll__narrow_bf16(coll__wide_f16(x)))                        \
-    X(f16, f64, f64, u16, coll__canon64((double)coll__wide_f16(x)))                               \
-    X(bf16, f16, u16, u16, (uint16_t)coll__narrow_f16(coll__wide_bf16(x)))                        \
-    X(bf16, f32, f32, u16, coll__canon32(coll__wide_bf16(x)))                                     \
-    X(bf16, f64, f64, u16, coll__canon64((double)coll__wide_bf16(x)))                             \
-    X(f32, bf16, u16, f32, (uint16_t)coll__narrow_bf16(x))                                        \
-    X(f32, f32, f32, f32, coll__canon32(x))                                                       \
-    X(f32, f64, f64, f32, coll__canon64((double)x))                                               \
-    X(f64, f16, u16, f64, (uint16_t)COLL__NARROW_F64_F16(x))                                      \
-    X(f64, bf16, u16, f64, (uint16_t)COLL__NARROW_F64_BF16(x))                                    \
-    X(f64, f32, f32, f64, coll__canon32((float)x))                                                \
-    X(f64, f64, f64, f64, coll__canon64(x))
-
-/* The two that x86-64 has instructions for. */
-#define COLL__CONVERSIONS_F16C(X)                                                                 \
-    X(f16, f32, f32, u16, coll__canon32(coll__wide_f16(x)))                                       \
-    X(f32, f16, u16, f32, (uint16_t)coll__narrow_f16(x))
-
-#define COLL__DEFINE(from, to, out, in, VALUE)                                                    \
-    COLL__MAP(coll__##from##_to_##to, coll__raw_##out, coll__raw_##in, VALUE)
-COLL__CONVERSIONS(COLL__DEFINE)
-#undef COLL__DEFINE
-#define COLL__DEFINE(from, to, out, in, VALUE)                                                    \
-    COLL__MAP_IN(base, coll__##from##_to_##to, coll__raw_##out, coll__raw_##in, VALUE)
-COLL__CONVERSIONS_F16C(COLL__DEFINE)
-#undef COLL__DEFINE
-
-#if defined(__x86_64__)
-
-typedef float   coll__eight      __attribute__((vector_size(32)));
-typedef int32_t coll__eight_bits __attribute__((vector_size(32)));
-typedef short   coll__eight_half __attribute__((vector_size(16)));
-
-#define COLL__INLINE_F16C COLL__INLINE __attribute__((target("avx2,f16c")))
-
-COLL__INLINE_F16C coll__eight coll__eight_load(const void *from)
-{
-    coll__eight x;
-    memcpy(&x, from, sizeof x);
-    return x;
-}
-
-COLL__INLINE_F16C coll__eight coll__eight_wide(const void *from)
-{
-    coll__eight_half half;
-    memcpy(&half, from, sizeof half);
-    return __builtin_ia32_vcvtph2ps256(half);
-}
-
-COLL__INLINE_F16C coll__eight coll__eight_canon(coll__eight x)
-{
-    const coll__eight_bits is_nan = x != x;
-    return (coll__eight)((is_nan & (int32_t)COLL__NAN_F32) | (~is_nan & (coll__eight_bits)x));
-}
-
-COLL__INLINE_F16C coll__eight_half coll__eight_narrow(coll__eight x)
-{
-    return (coll__eight_half)__builtin_ia32_vcvtps2ph256(coll__eight_canon(x), 0);
-}
-
-/* A map whose loop takes eight elements at a time; VALUE, for the last few, gives the same bits. */
-#define COLL__MAP_F16C(name, TO, FROM, EIGHT_TYPE, EIGHT, VALUE)                                  \
-    COLL__UNUSED COLL__IN_avx2 static void name##_avx2(void *to, const void *from, size_t count)  \
-    {                                                                                             \
-        TO *out = to;                                                                             \
-        const FROM *in = from;                                                                    \
-        size_t i = 0;                                                                             \
-        for (; i + 8 <= count; i += 8) {                                                          \
-            const EIGHT_TYPE eight = EIGHT;                                                       \
-            memcpy(out + i, &eight, sizeof eight);                                                \
-        }                                                                                         \
-        for (; i < count; i++) {                                                                  \
-            const FROM x = in[i];                                                                 \
-            out[i] = VALUE;                                                                       \
-        }                                                                                         \
-    }
-COLL__MAP_F16C(coll__f16_to_f32, coll__raw_f32, coll__raw_u16, coll__eight,
-               coll__eight_canon(coll__eight_wide(in + i)), coll__canon32(coll__wide_f16(x)))
-COLL__MAP_F16C(coll__f32_to_f16, coll__raw_u16, coll__raw_f32, coll__eight_half,
-               coll__eight_narrow(coll__eight_load(in + i)), (uint16_t)coll__narrow_f16(x))
-
-#endif
-
-/* NULL if either is not a float type, or if they are the same type of 16 bits. */
-COLL__UNUSED static coll__map *coll__conversion(coll_type to, coll_type from, int tier)
-{
-#define COLL__FROM_f16  COLL_F16
-#define COLL__FROM_bf16 COLL_BF16
-#define COLL__FROM_f32  COLL_F32
-#define COLL__FROM_f64  COLL_F64
-#define COLL__CASE(from, to, out, in, VALUE)                                                      \
-    case COLL__FROM_##from * 16 + COLL__FROM_##to: return COLL__PICK(coll__##from##_to_##to, tier);
-    if (from < 1 || from > COLL_F64 || to < 1 || to > COLL_F64) return NULL;
-    switch (from * 16 + to) {
-        COLL__CONVERSIONS(COLL__CASE)
-        COLL__CONVERSIONS_F16C(COLL__CASE)
-    default: return NULL;
-    }
-#undef COLL__CASE
-}
-
-/* As coll_convert says, with the kernels of one tier. */
-static coll_status coll__convert(void *dst, coll_type dst_type, const void *src,
-                                 coll_type src_type, size_t count, int tier)
-{
-    const size_t size = coll_type_size(src_type);
-
-    if (!size || !coll_type_size(dst_type)) return COLL_ERR_ARGUMENT;
-    if (count && (!dst || !src)) return COLL_ERR_ARGUMENT;
-    if (dst_type == src_type) {
-        if (count > SIZE_MAX / size) return COLL_ERR_ARGUMENT;
-        if (count && dst != src) memmove(dst, src, count * size);
-        return COLL_OK;
-    }
-    coll__map *const convert = coll__conversion(dst_type, src_type, tier);
-    if (!convert) return COLL_ERR_UNSUPPORTED;
-    convert(dst, src, count);
-    return COLL_OK;
-}
-
-COLL_API coll_status coll_convert(void *dst, coll_type dst_type, const void *src,
-                                  coll_type src_type, size_t count)
-{
-    return coll__convert(dst, dst_type, src, src_type, count, coll__tier());
-}
+COLL_API uint8_t coll_f32_to_f8e4m3(float value) { return (uint8_t)coll__narrow_f8e4m3(value); }
+COLL_API uint8_t coll_f32_to_f8e5m2(float value) { return (uint8_t)coll__narrow_f8e5m2(value); }
+COLL_API float coll_f8e4m3_to_f32(uint8_t byte)  { return coll__canon32(coll__wide_f8e4m3(byte)); }
+COLL_API float coll_f8e5m2_to_f32(uint8_t byte)  { return coll__canon32(coll__wide_f8e5m2(byte)); }
 
 #if defined(__clang__)
 #pragma clang diagnostic pop

@@ -41,7 +41,7 @@ static void run_case_within(unsigned seconds, void (*body)(const void *arg), con
     check__failed += tally->failed;
 }
 
-static int64_t now_ms(void)
+SUPPORT int64_t now_ms(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -49,7 +49,7 @@ static int64_t now_ms(void)
 }
 
 /* Does the sentence hold all these words?  NULL ends them. */
-static bool says(const char *sentence, const char *const *words, int count)
+SUPPORT bool says(const char *sentence, const char *const *words, int count)
 {
     for (int i = 0; i < count && words[i]; i++)
         if (!strstr(sentence, words[i])) return false;
@@ -57,7 +57,7 @@ static bool says(const char *sentence, const char *const *words, int count)
 }
 
 /* Does the sentence speak of this rank, behind the "rank 1 of 3: " with which every sentence begins? */
-static bool names_rank(const char *sentence, int rank)
+SUPPORT bool names_rank(const char *sentence, int rank)
 {
     const char *at = strchr(sentence, ':');
     char name[24];

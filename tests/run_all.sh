@@ -49,6 +49,8 @@ only="$*"
 
 suite numbers            program asan test_numbers
 suite algorithms         program asan test_algorithms
+suite threads            program asan test_threads
+suite threads-tsan       scaled 0.5 program tsan test_threads
 suite wire               program asan test_wire
 suite collectives        program asan test_collectives
 suite collectives-tsan   scaled 0.25 program tsan test_collectives
@@ -56,6 +58,15 @@ suite collectives-dist   scaled 0.5 from_dist test_collectives
 suite errors             program asan test_errors
 suite faults             program asan test_faults
 suite errors-tsan        program tsan test_errors
+suite sim                program asan test_sim
+suite sim-large          program release test_sim 65536
+suite contract           program asan test_contract
+suite random             program asan test_random
+suite misuse             program asan test_misuse
+suite random-tsan        scaled 0.5 program tsan test_random --world threads
+suite contract-tsan      program tsan test_contract threads 3
+suite misuse-tsan        program tsan test_misuse threads local,requests,groups,threads,ends
+suite random-dist        scaled 0.25 from_dist test_random
 suite compile            sh tests/test_compile.sh
 suite run                sh tests/test_run.sh
 suite perf               env COLL_LIBS="-pthread $libs" sh tests/test_perf.sh

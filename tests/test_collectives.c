@@ -85,7 +85,8 @@ static coll_call descriptor_of(const test_rank *r, const trial *t)
     const test_case *c = &t->c;
     coll_call call = {
         .kind = c->kind, .send = t->send_at, .recv = t->recv_at, .count = c->count, .type = c->type->type, .op = c->op,
-        .wire = c->wire ? c->wire->type : 0, .root = c->root, .algorithm = algorithm_of(c), .name = "a tested call"
+        .wire = c->wire ? c->wire->type : 0, .root = c->root, .algorithm = algorithm_of(c), .name = "a tested call",
+        .flags = c->row->is_reducing ? COLL_DETERMINISTIC : 0
     };
 
     if (c->kind == COLL_BARRIER) return (coll_call){ .kind = c->kind, .algorithm = call.algorithm };
@@ -99,6 +100,15 @@ static coll_call descriptor_of(const test_rank *r, const trial *t)
     return call;
 }
 
+/* The short calls cannot ask for the canonical order of additions: where that matters, the descriptor takes their place. */
+static style style_of(const test_case *c)
+{
+    const bool rounds = c->row->is_reducing && c->type->fraction_bits && c->op != COLL_MIN && c->op != COLL_MAX;
+
+    if (!rounds || (c->style != STYLE_PLAIN && c->style != STYLE_REQUEST)) return c->style;
+    return c->style == STYLE_PLAIN ? STYLE_RUN : STYLE_START;
+}
+
 /* Begin; a blocking style is over afterwards. */
 static void trial_start(test_rank *r, trial *t)
 {
@@ -109,7 +119,7 @@ static void trial_start(test_rank *r, trial *t)
         t->barrier = r->barriers++;
         __atomic_add_fetch(&r->world->arrivals, 1, __ATOMIC_RELAXED);
     }
-    switch (t->c.style) {
+    switch (style_of(&t->c)) {
     case STYLE_PLAIN:   t->status = call_plain(r, t); break;
     case STYLE_REQUEST: t->status = call_request(r, t); break;
     case STYLE_PAIR:    t->status = call_pair(r, t); break;

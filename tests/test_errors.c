@@ -195,8 +195,8 @@ static const wrong wrongs[] = {
     { "recv from rank -7", { .kind = COLL_RECV, .recv = y, FOUR, .root = -7 }, ARGUMENT, { "-7" } },
     { "sendrecv to rank 99", { .kind = COLL_SENDRECV, .send = x, .recv = y, FOUR, .recv_count = 4, .root = 99 }, ARGUMENT,
      { "99" } },
-    { "sendrecv from rank -2", { .kind = COLL_SENDRECV, .send = x, .recv = y, FOUR, .recv_count = 4, .source = -2 }, ARGUMENT,
-      { "source", "-2" } },
+    { "sendrecv from rank -3", { .kind = COLL_SENDRECV, .send = x, .recv = y, FOUR, .recv_count = 4, .source = -3 }, ARGUMENT,
+      { "source", "-3" } },
     { "send with tag -5", { .kind = COLL_SEND, .send = x, FOUR, .tag = -5 }, ARGUMENT, { "tag", "-5" } },
     { "recv with tag -5", { .kind = COLL_RECV, .recv = y, FOUR, .tag = -5 }, ARGUMENT, { "tag", "-5" } },
     { "sendrecv with the least tag", { .kind = COLL_SENDRECV, .send = x, .recv = y, FOUR, .recv_count = 4, .tag = INT_MIN },
@@ -206,13 +206,13 @@ static const wrong wrongs[] = {
     { "broadcast from root -1", { .kind = COLL_BROADCAST, .recv = y, FOUR, .root = -1 }, ARGUMENT, { "root", "-1" } },
     { "reduce to root 99", { .kind = COLL_REDUCE, .send = x, .recv = y, FOUR, .root = 99 }, ARGUMENT, { "root", "99" } },
     { "type 0", { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = 4 }, ARGUMENT, { "0", "type" } },
-    { "type 9", { .kind = COLL_BROADCAST, .recv = y, .count = 4, .type = 9 }, ARGUMENT, { "9", "type" } },
-    { "type 13", { .kind = COLL_ALLGATHER, .send = x, .recv = y, .count = 4, .type = 13 }, ARGUMENT, { "13", "type" } },
+    { "type 24", { .kind = COLL_BROADCAST, .recv = y, .count = 4, .type = 24 }, ARGUMENT, { "24", "type" } },
+    { "type 40", { .kind = COLL_ALLGATHER, .send = x, .recv = y, .count = 4, .type = 40 }, ARGUMENT, { "40", "type" } },
     { "type -1", { .kind = COLL_SEND, .send = x, .count = 4, .type = -1 }, ARGUMENT, { "-1", "type" } },
-    { "a type that is huge", { .kind = COLL_RECV, .recv = y, .count = 4, .type = INT_MAX }, ARGUMENT, { "2147483647", "type" } },
+    { "a blob of no bytes", { .kind = COLL_RECV, .recv = y, .count = 4, .type = COLL_BLOB(0) }, ARGUMENT, { "1073741824", "type" } },
     { "op 77", { .kind = COLL_ALLREDUCE, .send = x, .recv = y, FOUR, .op = (coll_op)77 }, ARGUMENT, { "77", "op" } },
     { "op -1", { .kind = COLL_REDUCE_SCATTER, .send = x, .recv = y, FOUR, .op = (coll_op)-1 }, ARGUMENT, { "-1", "op" } },
-    { "op 5", { .kind = COLL_REDUCE, .send = x, .recv = y, FOUR, .op = (coll_op)5 }, ARGUMENT, { "5", "op" } },
+    { "op 14", { .kind = COLL_REDUCE, .send = x, .recv = y, FOUR, .op = (coll_op)14 }, ARGUMENT, { "14", "op" } },
     { "kind 0", { .send = x, .recv = y, FOUR }, ARGUMENT, { "0", "kind" } },
     { "kind 42", { .kind = (coll_kind)42, .send = x, .recv = y, FOUR }, ARGUMENT, { "42", "kind" } },
     { "kind -1", { .kind = (coll_kind)-1, .send = x, .recv = y, FOUR }, ARGUMENT, { "-1", "kind" } },
@@ -320,7 +320,7 @@ static void check_wrappers(coll_comm *comm)
           coll_reduce(comm, x, y, 4, COLL_F32, COLL_SUM, 3) == ARGUMENT && coll_ireduce(comm, x, y, 4, 0, COLL_SUM, 0,
                                                                                         &r) == ARGUMENT &&
           coll_allreduce(comm, x, x + 1, 4, COLL_F32, COLL_SUM) == ARGUMENT && coll_iallreduce(comm, x, y, 4, COLL_F32,
-                  (coll_op)9, &r) == ARGUMENT &&
+                  (coll_op)14, &r) == ARGUMENT &&
           coll_allreduce_mixed(comm, x, y, 4, COLL_F64, COLL_F16, COLL_SUM) == UNSUPPORTED &&
           coll_iallreduce_mixed(comm, x, y, 4, COLL_I8, COLL_F16, COLL_SUM, &r) == UNSUPPORTED &&
           coll_reduce_scatter(comm, NULL, y, 4, COLL_F32, COLL_SUM) == ARGUMENT && coll_ireduce_scatter(comm, x, NULL, 4,

@@ -1,104 +1,13 @@
 /* test_numbers.c - conversions and reductions against slow references that share no code with them.
  *
  * Random inputs come from a seeded generator; COLL_TEST_SEED=n repeats a run.  A check covers one
- * case, not one element. */
+ * case, not one element.
+ *   usage: test_numbers [matrix]       matrix: print which type has which operation, as tested */
 #define COLL_IMPLEMENTATION
 #include "../coll.h"
 
 #include "check.h"
-#include <float.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-/* ---- >>random: splitmix64 ---- */
-
-static uint64_t random_state;
-
-static uint64_t random_bits(void)
-{
-    uint64_t z = random_state += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
-
-/* ---- >>reference: float formats by their definition, with exact arithmetic in double ---- */
-
-typedef struct format {
-    coll_type type;
-    int exponent_bits, mantissa_bits;
-} format;
-
-static const format formats[] = {
-    { COLL_F16, 5, 10 }, { COLL_BF16, 8, 7 }, { COLL_F32, 8, 23 }, { COLL_F64, 11, 52 }
-};
-
-static const format *format_of(coll_type type)
-{
-    for (size_t k = 0; k < sizeof formats / sizeof *formats; k++) {
-        if (formats[k].type == type) return &formats[k];
-    }
-    return NULL;
-}
-
-static uint64_t reference_nan(const format *f)
-{
-    return ((UINT64_C(2) << f->exponent_bits) - 1) << (f->mantissa_bits - 1);
-}
-
-/* The value of bits, for the formats that fit a double exactly. */
-static double reference_value(const format *f, uint64_t bits)
-{
-    const int bias = (1 << (f->exponent_bits - 1)) - 1;
-    const uint64_t mantissa = bits & ((UINT64_C(1) << f->mantissa_bits) - 1);
-    const int exponent = (int)(bits >> f->mantissa_bits) & ((1 << f->exponent_bits) - 1);
-    const bool negative = (bits >> (f->exponent_bits + f->mantissa_bits)) & 1u;
-    double value;
-
-    if (exponent == (1 << f->exponent_bits) - 1) value = mantissa ? (double)NAN : (double)INFINITY;
-    else if (exponent == 0) value = ldexp((double)mantissa, 1 - bias - f->mantissa_bits);
-    else value = ldexp((double)(mantissa + (UINT64_C(1) << f->mantissa_bits)),
-                       exponent - bias - f->mantissa_bits);
-    return negative ? -value : value;
-}
-
-/* The bits nearest to a double, ties to even: the value is counted in units of the last place. */
-static uint64_t reference_round(const format *f, double value)
-{
-    const int bias = (1 << (f->exponent_bits - 1)) - 1;
-    const uint64_t infinity = ((UINT64_C(1) << f->exponent_bits) - 1) << f->mantissa_bits;
-    const uint64_t sign = signbit(value) ? UINT64_C(1) << (f->exponent_bits + f->mantissa_bits) : 0;
-    int exponent;
-
-    if (isnan(value)) return reference_nan(f);
-    if (isinf(value)) return sign | infinity;
-    (void)frexp(value, &exponent);
-    exponent--;                                             /* value = 1.xxx * 2^exponent */
-    if (value == 0 || exponent < 1 - bias) exponent = 1 - bias;
-
-    const double units = ldexp(fabs(value), f->mantissa_bits - exponent);
-    uint64_t whole = (uint64_t)units;
-    const double rest = units - (double)whole;
-    if (rest > 0.5 || (rest == 0.5 && (whole & 1u))) whole++;
-
-    /* A hidden one counts as one step of the exponent field, and so does a carry. */
-    const uint64_t bits = ((uint64_t)(exponent + bias - 1) << f->mantissa_bits) + whole;
-    return sign | (bits < infinity ? bits : infinity);
-}
-
-static uint64_t bits_at(const void *memory, size_t size, size_t at)
-{
-    uint64_t bits = 0;
-    memcpy(&bits, (const char *)memory + at * size, size);  /* The test runs on little-endian. */
-    return bits;
-}
-
-static double value_at(coll_type type, const void *memory, size_t at)
-{
-    return reference_value(format_of(type), bits_at(memory, coll_type_size(type), at));
-}
+#include "numbers.h"
 
 /* ---- >>conversions ---- */
 
@@ -126,7 +35,7 @@ static size_t wrong_conversions(coll_type to, coll_type from, const void *input,
 
 static void check_conversions_of(coll_type from, const void *input, size_t count, const char *what)
 {
-    for (size_t k = 0; k < sizeof formats / sizeof *formats; k++) {
+    for (size_t k = 0; k < FORMATS; k++) {
         if (formats[k].type == from) continue;
         for (int tier = 0; tier <= coll__tier(); tier++) {
             CHECK(!wrong_conversions(formats[k].type, from, input, count, tier),
@@ -146,7 +55,7 @@ static void test_halves(void)
 
     for (int i = 0; i < ALL; i++) halves[i] = (uint16_t)i;
     for (int k = 0; k < 2; k++) {
-        const format *const f = &formats[k];
+        const float_format *const f = &formats[k];
         const coll_type wider[2] = { COLL_F32, COLL_F64 };
         size_t wrong = 0;
 
@@ -207,15 +116,16 @@ static void test_from_f32(void)
  * f32 would take those for the middle. */
 static void test_from_f64(void)
 {
-    const size_t count = 6 * 65536;
-    uint64_t *const input = malloc(count * sizeof *input);
+    uint64_t *const input = malloc(6 * 65536 * sizeof *input);
 
-    for (int k = 0; k < 2; k++) {
-        const format *const f = &formats[k];
+    for (size_t k = 0; k < FORMATS; k++) {
+        const float_format *const f = &formats[k];
         const uint64_t infinity = reference_round(f, (double)INFINITY);
-        for (uint64_t i = 0; i < 65536; i++) {
+        const int width = 1 + f->exponent_bits + f->mantissa_bits;
+        if (width > 16) continue;
+        for (uint64_t i = 0; i >> width == 0; i++) {
             uint64_t *const at = &input[6 * i];
-            const uint64_t magnitude = i & 0x7fff;
+            const uint64_t magnitude = i & ((UINT64_C(1) << (width - 1)) - 1);
             const double low = reference_value(f, magnitude);
             double middle = low;
             if (magnitude < infinity - 1) {
@@ -229,316 +139,465 @@ static void test_from_f64(void)
             at[3] = at[0] + (random_bits() & 0xfffff);
             at[4] = random_bits();
             at[5] = (random_bits() >> 12) | (UINT64_C(1023) - 160 + random_bits() % 320) << 52;
-            for (int n = 0; n < 6; n++) at[n] ^= (i >> 15) << 63;
+            for (int n = 0; n < 6; n++) at[n] ^= (i >> (width - 1)) << 63;
         }
-        check_conversions_of(COLL_F64, input, count, "f64 about every middle");
+        check_conversions_of(COLL_F64, input, (size_t)6 << width, "f64 about every middle");
     }
     free(input);
 }
 
+/* Every f8 there is: to each other type, there and back, and through the functions for one. */
+static void test_bytes(void)
+{
+    uint8_t bytes[256], back[256];
+    uint64_t wide[256];
+
+    for (int i = 0; i < 256; i++) bytes[i] = (uint8_t)i;
+    for (size_t k = 4; k < FORMATS; k++) {
+        const float_format *const f = &formats[k];
+        int wrong = 0;
+
+        check_conversions_of(f->type, bytes, 256, "all bytes");
+        for (size_t w = 0; w < 4; w++) {
+            coll_convert(wide, formats[w].type, bytes, f->type, 256);
+            coll_convert(back, f->type, wide, formats[w].type, 256);
+            for (uint64_t i = 0; i < 256; i++) {
+                wrong += back[i] != (isnan(reference_value(f, i)) ? reference_nan(f) : i);
+            }
+        }
+        CHECK(wrong == 0, "%d of %s do not come back", wrong, coll_type_name(f->type));
+        for (int i = 0; i < 256; i++) {
+            const float one = f->type == COLL_F8E4M3 ? coll_f8e4m3_to_f32(bytes[i]) : coll_f8e5m2_to_f32(bytes[i]);
+            const uint8_t again = f->type == COLL_F8E4M3 ? coll_f32_to_f8e4m3(one) : coll_f32_to_f8e5m2(one);
+            const double value = reference_value(f, (uint64_t)i);
+            wrong += bits_at(&one, 4, 0) != reference_round(&formats[2], value) || again != reference_round(f, value);
+        }
+        CHECK(wrong == 0, "%d of %s differ one by one", wrong, coll_type_name(f->type));
+    }
+    CHECK(coll_f32_to_f8e4m3(448) == 0x7e && coll_f32_to_f8e4m3(464) == 0x7e && coll_f32_to_f8e4m3(464.1f) == 0x7f
+          && coll_f32_to_f8e4m3(-INFINITY) == 0x7f && coll_f32_to_f8e4m3(-0.0f) == 0x80, "%s", "f8e4m3 at its ends");
+    CHECK(coll_f32_to_f8e5m2(57344) == 0x7b && coll_f32_to_f8e5m2(61440) == 0x7c && coll_f32_to_f8e5m2(-INFINITY) == 0xfc
+          && coll_f32_to_f8e5m2(-NAN) == 0x7e, "%s", "f8e5m2 at its ends");
+}
+
 static void test_convert_refusals(void)
 {
-    static const coll_type types[] = { COLL_I8, COLL_I16, COLL_I32, COLL_I64, COLL_U8, COLL_U16,
-                                       COLL_U32, COLL_U64, COLL_F16, COLL_BF16, COLL_F32,
-                                       COLL_F64 };
-    enum { TYPES = sizeof types / sizeof *types };
-    uint64_t from[4] = { UINT64_C(0xfff7dead7fa1beef), 2, 3, 4 }, to[4];
+    uint64_t from[8] = { UINT64_C(0xfff7dead7fa1beef), 2, 3, 4, 5, 6, 7, 8 }, to[8];
 
-    for (int a = 0; a < TYPES; a++) {
-        for (int b = 0; b < TYPES; b++) {
-            const bool floats = format_of(types[a]) && format_of(types[b]);
+    for (coll_type a = 1; a <= TYPES; a++) {
+        for (coll_type b = 1; b <= TYPES; b++) {
+            const bool floats = format_of(a) && format_of(b);
             const coll_status expected = a == b || floats ? COLL_OK : COLL_ERR_UNSUPPORTED;
-            const coll_status status = coll_convert(to, types[b], from, types[a], 3);
-            CHECK(status == expected, "%s to %s: %d", coll_type_name(types[a]),
-                  coll_type_name(types[b]), status);
+            const coll_status status = coll_convert(to, b, from, a, 3);
+            CHECK(status == expected, "%s to %s: %d", coll_type_name(a), coll_type_name(b), status);
         }
-        CHECK(coll_convert(to, types[a], from, types[a], 4) == COLL_OK
-              && !memcmp(to, from, 4 * coll_type_size(types[a])),
-              "%s copies", coll_type_name(types[a]));
+        CHECK(coll_convert(to, a, from, a, 4) == COLL_OK && !memcmp(to, from, 4 * coll_type_size(a)), "%s copies",
+              coll_type_name(a));
     }
+    CHECK(coll_convert(to, COLL_BLOB(9), from, COLL_BLOB(9), 2) == COLL_OK && !memcmp(to, from, 18), "%s copies", "a blob");
+    CHECK(coll_convert(to, COLL_BLOB(4), from, COLL_F32, 1) == COLL_ERR_UNSUPPORTED, "f32 to %s", "a blob");
     CHECK(coll_convert(NULL, COLL_F32, from, COLL_F16, 1) == COLL_ERR_ARGUMENT, "no %s", "target");
     CHECK(coll_convert(to, COLL_F32, NULL, COLL_F16, 1) == COLL_ERR_ARGUMENT, "no %s", "source");
     CHECK(coll_convert(NULL, COLL_F32, NULL, COLL_F16, 0) == COLL_OK, "no %s", "elements");
     CHECK(coll_convert(NULL, COLL_F32, NULL, COLL_F32, 0) == COLL_OK, "no %s", "f32 to copy");
     CHECK(coll_convert(to, COLL_F32, from, 0, 1) == COLL_ERR_ARGUMENT, "type %d", 0);
     CHECK(coll_convert(to, 99, from, 99, 1) == COLL_ERR_ARGUMENT, "type %d", 99);
-    CHECK(coll_convert(to, COLL_F64, from, COLL_F64, SIZE_MAX / 4) == COLL_ERR_ARGUMENT,
-          "count %zu", SIZE_MAX / 4);
+    CHECK(coll_convert(to, COLL_F64, from, COLL_F64, SIZE_MAX / 4) == COLL_ERR_ARGUMENT, "count %zu", SIZE_MAX / 4);
 }
+
+/* A C struct of each pair, to compare its layout with the library's. */
+#define PAIR_SIZE(V, I) sizeof(struct { V value; I index; })
 
 static void test_names(void)
 {
-    CHECK(coll_type_size(COLL_I8) == 1 && coll_type_size(COLL_BF16) == 2
-          && coll_type_size(COLL_U32) == 4 && coll_type_size(COLL_F64) == 8, "%s", "sizes");
-    for (int type = -1; type < 18; type++) {
-        const bool known = type > 0 && type <= COLL_F64 && type != 9 && type != 12 && type != 13;
-        CHECK((coll_type_size(type) > 0) == known
-              && (strcmp(coll_type_name(type), "?") != 0) == known, "type %d", type);
+    static const struct { coll_type type; size_t size; const char *name; } known[] = {
+        { 1, 1, "i8" }, { 2, 2, "i16" }, { 3, 4, "i32" }, { 4, 8, "i64" }, { 5, 1, "u8" }, { 6, 2, "u16" },
+        { 7, 4, "u32" }, { 8, 8, "u64" }, { 9, 1, "bool" }, { 10, 2, "f16" }, { 11, 2, "bf16" }, { 12, 1, "f8e4m3" },
+        { 13, 1, "f8e5m2" }, { 14, 4, "f32" }, { 15, 8, "f64" }, { 16, 8, "c64" }, { 17, 16, "c128" },
+        { 18, PAIR_SIZE(float, int32_t), "f32_i32" },   { 19, PAIR_SIZE(double, int32_t), "f64_i32" },
+        { 20, PAIR_SIZE(double, int64_t), "f64_i64" },  { 21, PAIR_SIZE(int32_t, int32_t), "i32_i32" },
+        { 22, PAIR_SIZE(int64_t, int32_t), "i64_i32" }, { 23, PAIR_SIZE(int64_t, int64_t), "i64_i64" },
+        { COLL_BLOB(1), 1, "blob" }, { COLL_BLOB(24), 24, "blob" }, { COLL_BLOB((1 << 30) - 1), (1 << 30) - 1, "blob" },
+        { 0, 0, "?" }, { -1, 0, "?" }, { 24, 0, "?" }, { COLL_BLOB(0), 0, "?" }, { INT32_MIN, 0, "?" }
+    };
+    static const char *const ops[] = { "sum", "prod", "min", "max", "avg", "band", "bor", "bxor", "land", "lor", "lxor",
+                                       "minloc", "maxloc", "user", "?" };
+
+    for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
+        CHECK(coll_type_size(known[k].type) == known[k].size && !strcmp(coll_type_name(known[k].type), known[k].name),
+              "type %d: %s of %zu bytes", known[k].type, coll_type_name(known[k].type), coll_type_size(known[k].type));
     }
-    CHECK(!strcmp(coll_type_name(COLL_F32), "f32") && !strcmp(coll_type_name(COLL_BF16), "bf16"),
-          "%s", "types");
-    CHECK(!strcmp(coll_op_name(COLL_SUM), "sum") && !strcmp(coll_op_name(COLL_AVG), "avg")
-          && !strcmp(coll_op_name((coll_op)17), "?"), "%s", "ops");
+    for (int op = 0; op <= OPS; op++) CHECK(!strcmp(coll_op_name((coll_op)op), ops[op]), "op %d", op);
+    CHECK(!strcmp(coll_op_name((coll_op)-1), "?"), "op %d", -1);
 }
 
-/* ---- >>oracle: one element of a reduction, by definition ---- */
+/* ---- >>combine: every cell, every tier, every format ---- */
 
-enum { MOST = 17, COUNT = 5000 };                 /* sources; elements of the longest case */
+static bool is_tested[TYPES + 1][OPS];            /* cells that have passed */
+static unsigned user_calls, user_faults;
+static char why[200];
 
-__extension__ typedef __int128 int128;
-
-static int128 integer_at(coll_type type, const void *memory, size_t at)
+/* The operation of the oracle, and all that the library promises about its arguments. */
+static void user_op(const void *in, void *inout, size_t count, coll_type type, void *context)
 {
-    const uint64_t bits = bits_at(memory, coll_type_size(type), at);
-    switch (type) {
-    case COLL_I8:  return (int8_t)bits;
-    case COLL_I16: return (int16_t)bits;
-    case COLL_I32: return (int32_t)bits;
-    case COLL_I64: return (int64_t)bits;
-    default:       return (int128)bits;
-    }
+    const cell *const c = context;
+    const size_t size = coll_type_size(type), length = count * size;
+    const unsigned char *const a = in;
+    unsigned char *const b = inout;
+
+    user_calls++;
+    user_faults += type != c->call.type || count < 1 || count > c->count || (uintptr_t)in % 16 || (uintptr_t)inout % 16;
+    user_faults += a < b ? (size_t)(b - a) < length : (size_t)(a - b) < length;
+    for (size_t i = 0; i < length; i++) b[i] = user_byte(a[i], b[i]);
 }
 
-static uint64_t oracle_integer(coll_op op, int n, const int128 *x)
+/* Buffers of exactly the right length, so that a sanitizer sees any step beside them, at odd addresses. */
+typedef struct odd { unsigned char *memory, *at; } odd;
+
+static odd odd_make(size_t length)
 {
-    int128 best = x[0], sum = 0;
-    uint64_t product = 1;
-
-    for (int k = 0; k < n; k++) {
-        if (op == COLL_MIN ? x[k] < best : x[k] > best) best = x[k];
-        sum += x[k];
-        product *= (uint64_t)x[k];
-    }
-    return op == COLL_SUM ? (uint64_t)sum : op == COLL_PROD ? product
-         : op == COLL_AVG ? (uint64_t)(sum / n) : (uint64_t)best;
+    const size_t skew = random_bits() % 8;
+    odd o = { malloc(length + skew + (length + skew == 0)), NULL };
+    o.at = o.memory + skew;
+    return o;
 }
 
-static double oracle_pair(coll_op op, bool in_f32, double a, double b)
+/* A source in some format: as the user has it, as it would arrive, or as a partial result. */
+static odd source_make(const coll__codec *codec, const void *from, coll__format format, size_t count, void *scratch)
 {
-    if (op == COLL_MIN || op == COLL_MAX) {
-        if (isnan(a) || isnan(b)) return (double)NAN;
-        const bool a_below = a < b || (a == b && signbit(a) && !signbit(b));
-        return (op == COLL_MIN) == a_below ? a : b;
-    }
-    /* One operation on two floats, done in double, rounds to float as if done exactly. */
-    const double result = op == COLL_PROD ? a * b : a + b;
-    return in_f32 ? (double)(float)result : result;
+    const coll__source user = { from, COLL__AS_USER };
+    odd o = odd_make(count * (format == COLL__AS_USER ? codec->type_size
+                              : format == COLL__AS_WIRE ? codec->wire_size : codec->acc_size));
+    void *const result = o.at;
+
+    if (format == COLL__AS_WIRE) coll__pack(codec, o.at, from, count);
+    else if (format == COLL__AS_SUM) coll__combine(codec, &user, 1, &result, 1, COLL__AS_SUM, count, scratch);
+    else if (count) memcpy(o.at, from, count * codec->type_size);
+    return o;
 }
 
-/* The left-complete tree: the left part is the largest power of two that leaves something. */
-static double oracle_tree(coll_op op, bool in_f32, int n, const double *x)
+/* Is a result of this format the expected one? */
+static bool is_expected(const cell *c, const coll__codec *codec, coll__format format, void *result, size_t count, void *scratch)
 {
-    int left = 1;
+    const size_t length = count * codec->type_size;
+    odd o = odd_make(length);
+    void *const user = o.at;
+    const coll__source sum = { result, COLL__AS_SUM };
 
-    if (n == 1) return x[0];
-    while (2 * left < n) left *= 2;
-    return oracle_pair(op, in_f32, oracle_tree(op, in_f32, left, x),
-                       oracle_tree(op, in_f32, n - left, x + left));
+    if (format == COLL__AS_WIRE) coll__unpack(codec, user, result, count);
+    else if (format == COLL__AS_SUM) coll__combine(codec, &sum, 1, &user, 1, COLL__AS_USER, count, scratch);
+    else if (length) memcpy(user, result, length);
+    const bool is_right = !length || !memcmp(user, c->expected, length);
+    free(o.memory);
+    return is_right;
 }
 
-/* ---- >>combine ---- */
-
-typedef struct cell {
-    coll_type type, wire;
-    coll_op op;
-    int n;
-    void *sources[MOST];                          /* COUNT elements each, in the user's type */
-    void *expected;
-} cell;
-
-/* What is rounded on the wire counts as rounded wherever it is. */
-static void oracle(const cell *c)
-{
-    const size_t size = coll_type_size(c->type);
-    const format *const user = format_of(c->type), *const wire = format_of(c->wire);
-    const bool in_f32 = c->type != COLL_F64;
-    double x[MOST];
-    int128 whole[MOST];
-
-    for (size_t i = 0; i < COUNT; i++) {
-        uint64_t bits;
-        for (int k = 0; k < c->n; k++) {
-            if (!user) whole[k] = integer_at(c->type, c->sources[k], i);
-            else x[k] = value_at(c->type, c->sources[k], i);
-            if (user != wire) x[k] = reference_value(wire, reference_round(wire, x[k]));
-        }
-        if (user) {
-            double result = oracle_tree(c->op, in_f32, c->n, x);
-            if (c->op == COLL_AVG) result = result / c->n;
-            if (c->op == COLL_AVG && in_f32) result = (double)(float)result;
-            if (user != wire) result = reference_value(wire, reference_round(wire, result));
-            bits = reference_round(user, result);
-        } else {
-            bits = oracle_integer(c->op, c->n, whole);
-        }
-        memcpy((char *)c->expected + i * size, &bits, size);
-    }
-}
-
-/* Half anything at all, and half moderate numbers, of which some sums tie. */
-static void fill(coll_type type, void *memory, size_t count)
-{
-    const size_t size = coll_type_size(type);
-    const format *const f = format_of(type);
-
-    for (size_t i = 0; i < count; i++) {
-        uint64_t bits = random_bits();
-        const uint64_t kind = bits % 16, few = (bits >> 8) % 7;
-        if (f && kind >= 7) bits = reference_round(f, ((double)(bits >> 32) - 0x1p31) * 0x1p-29);
-        else if (f && kind == 6) bits = few << (f->exponent_bits + f->mantissa_bits - 1);
-        else if (kind < 4) bits = few - 3;
-        memcpy((char *)memory + i * size, &bits, size);
-    }
-}
-
-/* One call with buffers of exactly the right length, so that a sanitizer sees any step beside them,
- * at odd addresses; some sources are as they would arrive.  alias >= 0: the first result is that
- * source.  Returns how many results are wrong. */
+/* One call; alias >= 0: the first result is that source.  Returns how many results are wrong. */
 static int wrong_results(const cell *c, int m, size_t count, int tier, int alias)
 {
-    const size_t size = coll_type_size(c->type);
-    const uint64_t shape = random_bits();
-    void *memory[MOST], *outputs[3], *results[3] = { NULL, NULL, NULL };
+    const coll__format format = random_bits() % 2 ? COLL__AS_USER : (coll__format)(random_bits() % 3);
+    odd inputs[MOST], outputs[3];
+    void *results[3] = { NULL, NULL, NULL };
     coll__source sources[MOST];
     coll__codec codec;
     int wrong = 0;
 
-    if (!coll__codec_reduce_in(&codec, c->type, c->wire, c->op, c->n, tier)) return -1;
-    void *const scratch = aligned_alloc(64, coll__combine_scratch(c->n));
+    if (!coll__codec_reduce_in(&codec, &c->call, c->n, tier, why, sizeof why)) return -1;
+    void *const scratch = aligned_alloc(64, coll__combine_scratch(&codec, c->n));
+    const uint64_t formats_drawn = random_bits();
     for (int k = 0; k < c->n; k++) {
-        const size_t skew = (shape >> k) % 8;
-        const bool is_wire = k != alias && (shape >> (k + 20) & 1u);
-        memory[k] = malloc(count * size + skew + 1);
-        sources[k].at = (char *)memory[k] + skew;
-        sources[k].is_wire = is_wire;
-        if (is_wire) coll__pack(&codec, (char *)memory[k] + skew, c->sources[k], count);
-        else if (count) memcpy((char *)memory[k] + skew, c->sources[k], count * size);
+        const uint64_t drawn = formats_drawn % 3 == 0 ? 0 : formats_drawn % 3 == 1 ? 1 : random_bits() % 3;
+        sources[k].format = k == alias ? format : (coll__format)drawn;
+        inputs[k] = source_make(&codec, c->sources[k], sources[k].format, count, scratch);
+        sources[k].at = inputs[k].at;
     }
     for (int j = 0; j < m; j++) {
-        const size_t skew = (shape >> (j + 40)) % 8;
-        outputs[j] = malloc(count * size + skew + 1);
-        results[j] = (char *)outputs[j] + skew;
-        if (j == 0 && alias >= 0) results[j] = (char *)memory[alias] + (shape >> alias) % 8;
+        outputs[j] = odd_make(count * (format == COLL__AS_USER ? codec.type_size
+                                       : format == COLL__AS_WIRE ? codec.wire_size : codec.acc_size));
+        results[j] = j == 0 && alias >= 0 ? inputs[alias].at : outputs[j].at;
     }
-    coll__combine(&codec, sources, c->n, results, m, count, scratch);
-    for (int j = 0; j < m; j++) wrong += memcmp(results[j], c->expected, count * size) != 0;
-    for (int k = 0; k < c->n; k++) free(memory[k]);
-    for (int j = 0; j < m; j++) free(outputs[j]);
+    coll__combine(&codec, sources, c->n, results, m, format, count, scratch);
+    for (int j = 0; j < m; j++) wrong += !is_expected(c, &codec, format, results[j], count, scratch);
+    for (int k = 0; k < c->n; k++) free(inputs[k].memory);
+    for (int j = 0; j < m; j++) free(outputs[j].memory);
     free(scratch);
     return wrong;
 }
 
-static void check_cell(const cell *c)
+/* The same in two stages: two partial results, then one out of both. */
+static int wrong_in_stages(const cell *c, int split, size_t count, int tier)
 {
-    static const size_t counts[] = { 0, 1, 2, 3, 17, 1023, 1025, COUNT };
+    coll__codec codec;
+    coll__source sources[MOST], partials[2];
+    odd sums[2], result = odd_make(count * coll_type_size(c->call.type));
+    void *const out = result.at;
 
-    oracle(c);
-    for (int tier = 0; tier <= coll__tier(); tier++) {
-        int wrong = 0;
-        for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
-            for (int m = 0; m <= 3; m++) {
-                if (counts[k] != 17 && counts[k] != 1025 && m != ((int)k + c->n) % 4) continue;
-                wrong += wrong_results(c, m, counts[k], tier, -1);
-            }
-            wrong += wrong_results(c, 1 + c->n % 2, counts[k], tier, (int)k % c->n);
-        }
-        CHECK(wrong == 0, "%s over %s, %s of %d, tier %d", coll_type_name(c->type),
-              coll_type_name(c->wire), coll_op_name(c->op), c->n, tier);
+    if (!coll__codec_reduce_in(&codec, &c->call, c->n, tier, why, sizeof why)) return -1;
+    void *const scratch = aligned_alloc(64, coll__combine_scratch(&codec, c->n));
+    for (int k = 0; k < c->n; k++) sources[k] = (coll__source){ c->sources[k], COLL__AS_USER };
+    for (int part = 0; part < 2; part++) {
+        sums[part] = odd_make(count * codec.acc_size);
+        void *const sum = sums[part].at;
+        coll__combine(&codec, part ? sources + split : sources, part ? c->n - split : split, &sum, 1, COLL__AS_SUM, count,
+                      scratch);
+        partials[part] = (coll__source){ sum, COLL__AS_SUM };
     }
+    coll__combine(&codec, partials, 2, &out, 1, COLL__AS_USER, count, scratch);
+    const int wrong = !is_expected(c, &codec, COLL__AS_USER, out, count, scratch);
+    for (int part = 0; part < 2; part++) free(sums[part].memory);
+    free(result.memory);
+    free(scratch);
+    return wrong;
 }
 
-static void test_combine(void)
+static void check_cell(cell *c)
 {
-    static const coll_type types[][2] = {
-        { COLL_I8, COLL_I8 },   { COLL_I16, COLL_I16 },   { COLL_I32, COLL_I32 },
-        { COLL_I64, COLL_I64 }, { COLL_U8, COLL_U8 },     { COLL_U16, COLL_U16 },
-        { COLL_U32, COLL_U32 }, { COLL_U64, COLL_U64 },   { COLL_F16, COLL_F16 },
-        { COLL_F64, COLL_F64 }, { COLL_BF16, COLL_BF16 }, { COLL_F32, COLL_F32 },
-        { COLL_F32, COLL_F16 }, { COLL_F32, COLL_BF16 }
-    };
-    static const int sizes[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, MOST };
-    cell c;
+    static const size_t counts[] = { 0, 1, 2, 3, 17, 255, 1025, COUNT };
+    const coll_call *const call = &c->call;
+    const int split = c->n > 1 ? 1 + (int)(random_bits() % (uint64_t)(c->n - 1)) : 0;
+    const size_t few = c->count < 300 ? c->count : 300;
+    coll__codec codec;
+    int wrong = 0;
 
-    for (int k = 0; k < MOST; k++) c.sources[k] = malloc(COUNT * 8);
-    c.expected = malloc(COUNT * 8);
-    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
-        c.type = types[t][0];
-        c.wire = types[t][1];
-        for (int k = 0; k < MOST; k++) fill(c.type, c.sources[k], COUNT);
-        for (int op = COLL_SUM; op <= COLL_AVG; op++) {
-            c.op = (coll_op)op;
+    c->split = 0;
+    oracle(c, c->count);
+    for (int tier = 0; tier <= coll__tier(); tier++) {
+        for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
+            if (counts[k] > c->count) continue;
+            wrong += wrong_results(c, ((int)k + c->n) % 4, counts[k], tier, -1) != 0;
+            wrong += wrong_results(c, 1 + c->n % 2, counts[k], tier, (int)k % c->n) != 0;
+        }
+        if (c->n > 1) wrong += wrong_in_stages(c, left_of(c->n), c->count, tier) != 0;
+    }
+    coll__codec_reduce(&codec, call, c->n, why, sizeof why);
+    if (split) {                                  /* Where any grouping will do, the expected result stays. */
+        c->split = split;
+        if (!codec.is_exact) oracle(c, few);
+        for (int tier = 0; tier <= coll__tier(); tier++) wrong += wrong_in_stages(c, split, few, tier) != 0;
+    }
+    CHECK(wrong == 0, "%s over %s in %s, %s of %d, scale %g, flags %u", coll_type_name(call->type), coll_type_name(wire_of(c)),
+          coll_type_name(call->accumulate), coll_op_name(call->op), c->n, call->scale, call->flags);
+    if (wrong == 0 && call->type <= TYPES) is_tested[call->type][call->op] = true;
+}
+
+static void cell_fill(cell *c, coll_type type, size_t count)
+{
+    c->count = count;
+    for (int k = 0; k < MOST; k++) {
+        c->sources[k] = malloc(count * coll_type_size(type));
+        fill(type, c->sources[k], count);
+    }
+    c->expected = malloc(count * coll_type_size(type));
+}
+
+static void cell_free(const cell *c)
+{
+    for (int k = 0; k < MOST; k++) free(c->sources[k]);
+    free(c->expected);
+}
+
+static void test_cells(void)
+{
+    static const int sizes[] = { 1, 2, 3, 5, 8, MOST };
+    static const size_t blobs[] = { 1, 3, 24, 5000 };
+
+    for (coll_type t = 1; t <= TYPES + 4; t++) {
+        const coll_type type = t <= TYPES ? t : COLL_BLOB(blobs[t - TYPES - 1]);
+        cell c = { .n = 0 };
+        cell_fill(&c, type, coll_type_size(type) > 100 ? 3 : COUNT);
+        for (int op = 0; op < OPS; op++) {
+            if (!is_cell(type, (coll_op)op)) continue;
+            c.call = (coll_call){ .type = type, .op = (coll_op)op, .fn = user_op, .fn_context = &c, .not_commutative = true };
             for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
                 c.n = sizes[k];
                 check_cell(&c);
             }
         }
+        cell_free(&c);
     }
-    for (int k = 0; k < MOST; k++) free(c.sources[k]);
-    free(c.expected);
+    CHECK(user_calls > 0 && user_faults == 0, "%u of %u calls of the user's operation have wrong arguments", user_faults,
+          user_calls);
+}
+
+/* Every wire, accumulator, scale and flag that floats have. */
+static void test_variants(void)
+{
+    static const coll_type wires[][2] = {
+        { COLL_F32, COLL_F16 },    { COLL_F32, COLL_BF16 },    { COLL_F32, COLL_F8E4M3 },  { COLL_F32, COLL_F8E5M2 },
+        { COLL_F16, COLL_F8E4M3 }, { COLL_F16, COLL_F8E5M2 },  { COLL_BF16, COLL_F8E4M3 }, { COLL_BF16, COLL_F8E5M2 },
+        { COLL_F64, COLL_F32 },    { COLL_F16, 0 },            { COLL_BF16, COLL_BF16 },   { COLL_F8E4M3, 0 },
+        { COLL_F8E5M2, 0 },        { COLL_F32, COLL_F32 },     { COLL_F64, 0 },            { COLL_C64, 0 },
+        { COLL_C128, 0 }
+    };
+    static const struct { coll_type accumulate; double scale; unsigned flags; } variants[] = {
+        { 0, 0, 0 }, { COLL_F64, 1, COLL_SATURATE }, { 0, 0.37, COLL_SATURATE | COLL_DETERMINISTIC }, { COLL_F64, -3, 0 },
+        { 0, 0x1p-3, 0 }
+    };
+    static const int sizes[] = { 1, 2, 7 };
+
+    for (size_t w = 0; w < sizeof wires / sizeof *wires; w++) {
+        const coll_type type = wires[w][0];
+        cell c = { .n = 0 };
+        cell_fill(&c, type, 1100);
+        for (int op = 0; op < COLL_USER; op++) {
+            for (size_t v = 0; v < sizeof variants / sizeof *variants && is_cell(type, (coll_op)op); v++) {
+                if (variants[v].accumulate && family_of(type) == COMPLEX) continue;
+                c.call = (coll_call){ .type = type, .wire = wires[w][1], .op = (coll_op)op, .scale = variants[v].scale,
+                                      .accumulate = variants[v].accumulate, .flags = variants[v].flags };
+                for (int k = 0; k < 3; k++) {
+                    c.n = sizes[k];
+                    check_cell(&c);
+                }
+            }
+        }
+        cell_free(&c);
+    }
 }
 
 /* A deep tree, overflow to infinity, and a negative zero that stays one. */
 static void test_many_sources(void)
 {
     enum { N = 1000, FEW = 3 };
-    float value[FEW] = { 0.1f, 3e38f, -0.0f }, result[FEW];
+    float value_in[FEW] = { 0.1f, 3e38f, -0.0f }, result[FEW];
+    const coll_call call = { .type = COLL_F32, .op = COLL_AVG };
     coll__source *const sources = malloc(N * sizeof *sources);
     void *const results[1] = { result };
-    void *const scratch = aligned_alloc(64, coll__combine_scratch(N));
-    double x[N];
+    const cell c = { .call = call };
+    number x[N];
     coll__codec codec;
 
-    CHECK(coll__codec_reduce(&codec, COLL_F32, COLL_F32, COLL_AVG, N), "%d ranks", N);
+    CHECK(coll__codec_reduce(&codec, &call, N, why, sizeof why), "%d ranks", N);
+    void *const scratch = aligned_alloc(64, coll__combine_scratch(&codec, N));
     for (int k = 0; k < N; k++) {
-        sources[k] = (coll__source){ value, false };
-        x[k] = (double)value[0];
+        sources[k] = (coll__source){ value_in, COLL__AS_USER };
+        x[k] = (number){ .re = (double)value_in[0] };
     }
-    coll__combine(&codec, sources, N, results, 1, FEW, scratch);
-    const double expected = oracle_tree(COLL_SUM, true, N, x) / N;
+    coll__combine(&codec, sources, N, results, 1, COLL__AS_USER, FEW, scratch);
+    const double expected = oracle_tree(&c, x, N).re / N;
     CHECK((double)result[0] == (double)(float)expected, "%g", (double)result[0]);
-    CHECK(isinf(result[1]) && result[2] == 0 && signbit(result[2]), "%g %g", (double)result[1],
-          (double)result[2]);
-    CHECK(coll__combine_scratch(N) <= 13 * 4096, "%zu", coll__combine_scratch(N));
+    CHECK(isinf(result[1]) && result[2] == 0 && signbit(result[2]), "%g %g", (double)result[1], (double)result[2]);
+    CHECK(coll__combine_scratch(&codec, N) <= 13 * 4096, "%zu", coll__combine_scratch(&codec, N));
     free(sources);
     free(scratch);
 }
 
-static void test_codec_refusals(void)
+/* ---- >>refusals ---- */
+
+static bool is_refused(coll_call call, const char *sentence)
 {
     coll__codec codec;
 
-    CHECK(!coll__codec_reduce(&codec, 9, 9, COLL_SUM, 2), "type %d", 9);
-    CHECK(!coll__codec_reduce(&codec, COLL_F32, COLL_F64, COLL_SUM, 2), "wire %s", "f64");
-    CHECK(!coll__codec_reduce(&codec, COLL_F64, COLL_F16, COLL_SUM, 2), "f64 over %s", "f16");
-    CHECK(!coll__codec_reduce(&codec, COLL_F16, COLL_BF16, COLL_SUM, 2), "f16 over %s", "bf16");
-    CHECK(!coll__codec_reduce(&codec, COLL_F32, 0, COLL_SUM, 2), "wire %d", 0);
-    CHECK(!coll__codec_reduce(&codec, COLL_F32, COLL_F32, (coll_op)5, 2), "op %d", 5);
-    CHECK(!coll__codec_reduce(&codec, COLL_F32, COLL_F32, (coll_op)-1, 2), "op %d", -1);
-    CHECK(!coll__codec_reduce(&codec, COLL_I32, COLL_I32, COLL_AVG, 0), "%d ranks", 0);
-    CHECK(!coll__codec_move(&codec, 13) && coll__codec_move(&codec, COLL_I16), "move %d", 13);
-    CHECK(codec.same && codec.type_size == 2 && codec.wire_size == 2, "move of %zu bytes",
-          codec.type_size);
-    CHECK(coll__codec_reduce(&codec, COLL_F32, COLL_BF16, COLL_AVG, 3) && !codec.same
-          && codec.wire_size == 2 && codec.type_size == 4, "f32 over %s", "bf16");
+    why[0] = 0;
+    if (coll__codec_reduce(&codec, &call, 2, why, sizeof why)) return false;
+    if (!sentence || !strcmp(why, sentence)) return why[0] != 0;
+    fprintf(stderr, "\"%s\"\n", why);
+    return false;
+}
+
+static void test_undefined_cells(void)
+{
+    unsigned char in[16] = { 0 }, out[16] = { 0 };
+    coll__codec codec;
+
+    for (coll_type type = 1; type <= TYPES + 1; type++) {
+        const coll_type t = type <= TYPES ? type : COLL_BLOB(8);
+        for (int op = 0; op < OPS; op++) {
+            const coll_call call = { .type = t, .op = (coll_op)op, .fn = user_op };
+            const bool is_defined = is_cell(t, (coll_op)op);
+            char sentence[80];
+            snprintf(sentence, sizeof sentence, "there is no %s of %s", coll_op_name((coll_op)op), coll_type_name(t));
+            CHECK(coll__cell_is_defined(t, (coll_op)op) == is_defined, "%s", sentence);
+            CHECK(is_defined ? coll__codec_reduce(&codec, &call, 2, why, sizeof why) : is_refused(call, sentence), "%s",
+                  sentence);
+            if (is_defined) {
+                const bool is_sum = op == COLL_SUM || op == COLL_PROD || op == COLL_AVG;
+                const bool is_rounded = is_sum && (family_of(t) == FLOAT || family_of(t) == COMPLEX);
+                CHECK(codec.is_exact == (op != COLL_USER && !is_rounded) && codec.is_commutative, "%s of %s",
+                      coll_op_name((coll_op)op), coll_type_name(t));
+            }
+            const coll_status expected = is_defined && op != COLL_AVG && op != COLL_USER ? COLL_OK : COLL_ERR_UNSUPPORTED;
+            CHECK(coll_reduce_local(in, out, 1, t, (coll_op)op) == expected, "local: %s", sentence);
+        }
+        CHECK(coll__codec_move(&codec, t) && codec.same && codec.type_size == coll_type_size(t)
+              && codec.wire_size == codec.type_size && codec.acc_size == codec.type_size, "move of %s", coll_type_name(t));
+    }
+    CHECK(!coll__cell_is_defined(0, COLL_USER) && !coll__cell_is_defined(COLL_F32, (coll_op)OPS)
+          && !coll__cell_is_defined(24, COLL_SUM) && !coll__cell_is_defined(COLL_F32, (coll_op)-1), "%s", "beyond the table");
+}
+
+static void test_wires(void)
+{
+    for (coll_type type = 1; type <= TYPES; type++) {
+        for (coll_type wire = 1; wire <= TYPES; wire++) {
+            const bool narrow = wire >= COLL_F16 && wire <= COLL_F8E5M2, is_byte = narrow && wire >= COLL_F8E4M3;
+            const bool fits = wire == type || (type == COLL_F32 && narrow) || (type == COLL_F64 && wire == COLL_F32)
+                           || ((type == COLL_F16 || type == COLL_BF16) && is_byte);
+            const coll_op op = family_of(type) == PAIR ? COLL_MINLOC : type == COLL_BOOL ? COLL_LOR : COLL_SUM;
+            const coll_call call = { .type = type, .wire = wire, .op = op };
+            const coll_call user = { .type = type, .wire = wire, .op = COLL_USER, .fn = user_op };
+            coll__codec codec;
+            CHECK(fits ? coll__codec_reduce(&codec, &call, 2, why, sizeof why) : is_refused(call, NULL), "%s over %s: %s",
+                  coll_type_name(type), coll_type_name(wire), why);
+            CHECK(!fits || (codec.wire_size == coll_type_size(wire) && codec.same == (wire == type)), "%s over %s",
+                  coll_type_name(type), coll_type_name(wire));
+            CHECK(wire == type || is_refused(user, NULL), "user: %s over %s", coll_type_name(type), coll_type_name(wire));
+        }
+        for (coll_type sum = 1; sum <= TYPES; sum++) {
+            const bool is_small = type >= COLL_F16 && type <= COLL_F8E5M2;
+            const bool fits = is_small ? sum == COLL_F32 || sum == COLL_F64
+                                       : sum == type || (type == COLL_F32 && sum == COLL_F64);
+            const coll_call call = { .type = type, .accumulate = sum, .op = family_of(type) == PAIR ? COLL_MAXLOC
+                                     : type == COLL_BOOL ? COLL_LAND : COLL_SUM };
+            coll__codec codec;
+            CHECK(fits ? coll__codec_reduce(&codec, &call, 2, why, sizeof why) : is_refused(call, NULL), "%s in %s: %s",
+                  coll_type_name(type), coll_type_name(sum), why);
+        }
+    }
+}
+
+static void test_refusals(void)
+{
+    coll__codec codec;
+    const coll_call average = { .type = COLL_I32, .op = COLL_AVG };
+
+#define REFUSED(sentence, ...) CHECK(is_refused((coll_call){ __VA_ARGS__ }, sentence), "%s", sentence)
+    REFUSED("there is no band of f32", .type = COLL_F32, .op = COLL_BAND);
+    REFUSED("99 is no coll_type", .type = 99);
+    REFUSED("99 is no coll_type for the wire", .type = COLL_F32, .wire = 99);
+    REFUSED("14 is no coll_op", .type = COLL_F32, .op = (coll_op)14);
+    REFUSED("-1 is no coll_op", .type = COLL_F32, .op = (coll_op)-1);
+    REFUSED("there is no sum of f64 over a wire of bf16", .type = COLL_F64, .wire = COLL_BF16);
+    REFUSED("there is no sum of f64 in accumulators of f32", .type = COLL_F64, .accumulate = COLL_F32);
+    REFUSED("there is no scale for sum of i32", .type = COLL_I32, .scale = 2);
+    REFUSED("there is no scale for minloc of f32_i32", .type = COLL_F32_I32, .op = COLL_MINLOC, .scale = 2);
+    REFUSED("there is no scale for user of f32", .type = COLL_F32, .op = COLL_USER, .fn = user_op, .scale = 0.5);
+    REFUSED("a scale of nan is not finite in f64", .type = COLL_F64, .scale = (double)NAN);
+    REFUSED("a scale of -inf is not finite in f32", .type = COLL_BF16, .scale = -(double)INFINITY);
+    REFUSED("a scale of 1e+300 is not finite in c64", .type = COLL_C64, .scale = 1e300);
+    REFUSED("the operation is the user's own, but fn is NULL", .type = COLL_BLOB(3), .op = COLL_USER);
+#undef REFUSED
+    CHECK(!coll__codec_reduce(&codec, &average, 0, why, sizeof why), "%d ranks", 0);
+    CHECK(!coll__codec_move(&codec, 24) && !coll__codec_move(&codec, COLL_BLOB(0)), "move %d", 24);
+    CHECK(coll__codec_reduce(&codec, &(coll_call){ .type = COLL_I8, .scale = 1 }, 2, why, sizeof why), "scale %d", 1);
+    CHECK(!coll__codec_reduce(&codec, &(coll_call){ .type = 99 }, 2, NULL, 0), "no %s", "room");
 }
 
 static void test_pack(void)
 {
     const uint32_t input[5] = { 0x3f800001, 0x7f800001, 0xffc12345, 0x80000000, 0x477ff000 };
-    const coll_type wires[3] = { COLL_F16, COLL_BF16, COLL_F32 };
+    const coll_type wires[] = { COLL_F16, COLL_BF16, COLL_F32, COLL_F8E4M3, COLL_F8E5M2 };
 
-    for (int w = 0; w < 3; w++) {
+    for (int w = 0; w < 5; w++) {
+        const coll_call call = { .type = COLL_F32, .wire = wires[w] };
         unsigned char wire[20], user[20], expected_wire[20], expected_user[20];
         coll__codec codec;
-        CHECK(coll__codec_reduce(&codec, COLL_F32, wires[w], COLL_SUM, 2), "wire %d", wires[w]);
+        CHECK(coll__codec_reduce(&codec, &call, 2, why, sizeof why), "wire %d", wires[w]);
         coll_convert(expected_wire, wires[w], input, COLL_F32, 5);
         coll_convert(expected_user, COLL_F32, expected_wire, wires[w], 5);
         coll__pack(&codec, wire, input, 5);
         coll__unpack(&codec, user, wire, 5);
-        CHECK(!memcmp(wire, expected_wire, 5 * codec.wire_size), "pack to %s",
-              coll_type_name(wires[w]));
-        CHECK(!memcmp(user, expected_user, 5 * codec.type_size), "unpack from %s",
-              coll_type_name(wires[w]));
+        CHECK(!memcmp(wire, expected_wire, 5 * codec.wire_size), "pack to %s", coll_type_name(wires[w]));
+        CHECK(!memcmp(user, expected_user, 5 * codec.type_size), "unpack from %s", coll_type_name(wires[w]));
         coll__pack(&codec, NULL, NULL, 0);
         coll__unpack(&codec, NULL, NULL, 0);
     }
@@ -554,6 +613,21 @@ static void test_pack(void)
         CHECK(!status && (holds), "%s of %s", coll_op_name(op), coll_type_name(type));            \
     } while (0)
 
+/* Reduce n elements that lie one after the other, each a rank's. */
+static void reduce_ranks(coll_call call, const void *elements, int n, void *result)
+{
+    coll__source sources[MOST];
+    coll__codec codec;
+
+    CHECK(coll__codec_reduce(&codec, &call, n, why, sizeof why), "%s", why);
+    void *const scratch = aligned_alloc(64, coll__combine_scratch(&codec, n));
+    for (int k = 0; k < n; k++) {
+        sources[k] = (coll__source){ (const char *)elements + (size_t)k * codec.type_size, COLL__AS_USER };
+    }
+    coll__combine(&codec, sources, n, &result, 1, COLL__AS_USER, 1, scratch);
+    free(scratch);
+}
+
 static void test_rules_integer(void)
 {
     RULE(int8_t, COLL_I8, COLL_SUM, 127, 1, out == -128);
@@ -563,23 +637,26 @@ static void test_rules_integer(void)
     RULE(int64_t, COLL_I64, COLL_SUM, INT64_MAX, INT64_MAX, out == -2);
     RULE(int8_t, COLL_I8, COLL_MIN, -1, 1, out == -1);
     RULE(uint8_t, COLL_U8, COLL_MIN, 255, 1, out == 1);
+    RULE(int16_t, COLL_I16, COLL_BXOR, -1, 1, out == -2);
+    RULE(int32_t, COLL_I32, COLL_LAND, 2, 4, out == 1);
+    RULE(uint64_t, COLL_U64, COLL_LXOR, 2, 4, out == 0);
+    RULE(uint8_t, COLL_BOOL, COLL_BAND, 2, 4, out == 1);
+    RULE(uint8_t, COLL_BOOL, COLL_BXOR, 2, 4, out == 0);
+    RULE(uint8_t, COLL_BOOL, COLL_MAX, 0, 255, out == 1);
 
     /* An average neither wraps nor rounds away from zero. */
     const int64_t high[3] = { INT64_MAX, INT64_MAX, INT64_MAX - 1 };
     const int32_t low[3] = { -1, 0, -4 };
+    const uint8_t five = 5;
     int64_t wide;
     int32_t narrow;
-    void *const wides[1] = { &wide }, *const narrows[1] = { &narrow };
-    _Alignas(64) unsigned char scratch[4 * 4096];
-    coll__codec codec;
-    const coll__source highs[3] = { { &high[0], false }, { &high[1], true }, { &high[2], false } };
-    const coll__source lows[3] = { { &low[0], false }, { &low[1], true }, { &low[2], false } };
-    coll__codec_reduce(&codec, COLL_I64, COLL_I64, COLL_AVG, 3);
-    coll__combine(&codec, highs, 3, wides, 1, 1, scratch);
+    uint8_t truth;
+    reduce_ranks((coll_call){ .type = COLL_I64, .op = COLL_AVG }, high, 3, &wide);
     CHECK(wide == INT64_MAX - 1, "average %lld", (long long)wide);
-    coll__codec_reduce(&codec, COLL_I32, COLL_I32, COLL_AVG, 3);
-    coll__combine(&codec, lows, 3, narrows, 1, 1, scratch);
+    reduce_ranks((coll_call){ .type = COLL_I32, .op = COLL_AVG }, low, 3, &narrow);
     CHECK(narrow == -1, "average %d", narrow);
+    reduce_ranks((coll_call){ .type = COLL_BOOL, .op = COLL_BOR }, &five, 1, &truth);
+    CHECK(truth == 1, "one rank's %d", truth);
 }
 
 static void test_rules_float(void)
@@ -593,18 +670,113 @@ static void test_rules_float(void)
     RULE(uint16_t, COLL_F16, COLL_SUM, 0x7bff, 0x7bff, out == 0x7c00);
     RULE(uint16_t, COLL_BF16, COLL_MIN, 0xffff, 0x3f80, out == 0x7fc0);
     RULE(uint16_t, COLL_F16, COLL_SUM, 0x0001, 0x0001, out == 0x0002);
+    RULE(uint8_t, COLL_F8E4M3, COLL_SUM, 0x7e, 0x7e, out == 0x7f);                     /* No infinity: NaN. */
+    RULE(uint8_t, COLL_F8E5M2, COLL_SUM, 0xfb, 0xfb, out == 0xfc);
+    RULE(float, COLL_F32, COLL_LAND, (float)NAN, -2.0f, out == 1.0f);
+    RULE(float, COLL_F32, COLL_LOR, 0.0f, -0.0f, out == 0.0f && !signbit(out));
+    RULE(uint16_t, COLL_F16, COLL_LXOR, 0x7e01, 0x0000, out == 0x3c00);
 
     /* 256 + 1 + 1: in bf16 each sum would round back to 256; in f32 the two ones count. */
     const uint16_t part[4] = { 0x4380, 0x3f80, 0x3f80, 0x0000 };
-    const coll__source sources[4] = { { &part[0], false }, { &part[1], true },
-                                      { &part[2], true }, { &part[3], true } };
     uint16_t sum;
-    void *const results[1] = { &sum };
-    _Alignas(64) unsigned char scratch[4 * 4096];
-    coll__codec codec;
-    coll__codec_reduce(&codec, COLL_BF16, COLL_BF16, COLL_SUM, 4);
-    coll__combine(&codec, sources, 4, results, 1, 1, scratch);
+    reduce_ranks((coll_call){ .type = COLL_BF16 }, part, 4, &sum);
     CHECK(sum == 0x4381, "256 + 1 + 1 = %#x", sum);
+
+    /* 2^24 + 1 + 1 + 0: lost in f32 if added one by one, kept in f64. */
+    const float big[5] = { 0x1p24f, 1, 1, 0, 0 };
+    float total;
+    reduce_ranks((coll_call){ .type = COLL_F32, .accumulate = COLL_F64 }, big, 3, &total);
+    CHECK(total == 0x1p24f + 2, "%g", (double)total);
+    reduce_ranks((coll_call){ .type = COLL_F32, .op = COLL_AVG, .scale = 4 }, big + 1, 4, &total);
+    CHECK(total == 2, "an average of 1, 1, 0, 0 times four: %g", (double)total);
+}
+
+static void test_rules_saturate(void)
+{
+    const coll_call e4m3 = { .type = COLL_F8E4M3, .flags = COLL_SATURATE }, f16 = { .type = COLL_F16, .flags = COLL_SATURATE };
+    const coll_call bf16 = { .type = COLL_BF16, .flags = COLL_SATURATE };
+    const coll_call mixed = { .type = COLL_F32, .wire = COLL_F8E4M3, .flags = COLL_SATURATE };
+    const uint8_t bytes[2] = { 0xfe, 0xfe }, nan[2] = { 0x7f, 0x01 };
+    const uint16_t infinite[2] = { 0x7c00, 0x3c00 }, opposite[2] = { 0x7c00, 0xfc00 }, large[2] = { 0x7f7f, 0x7f7f };
+    const float beyond[2] = { 1e6f, -1e30f };
+    uint8_t byte;
+    uint16_t half;
+    float single;
+
+    reduce_ranks(e4m3, bytes, 2, &byte);
+    CHECK(byte == 0xfe, "-448 - 448: %#x", byte);
+    reduce_ranks(e4m3, nan, 2, &byte);
+    CHECK(byte == 0x7f, "NaN + 2^-9: %#x", byte);
+    reduce_ranks(f16, infinite, 2, &half);
+    CHECK(half == 0x7bff, "infinity + 1: %#x", half);
+    reduce_ranks(f16, opposite, 2, &half);
+    CHECK(half == 0x7e00, "infinity - infinity: %#x", half);
+    reduce_ranks(bf16, large, 2, &half);
+    CHECK(half == 0x7f80, "bf16 takes no notice: %#x", half);
+    reduce_ranks(mixed, beyond, 1, &single);
+    CHECK(single == 448, "1e6 over f8e4m3: %g", (double)single);
+    reduce_ranks(mixed, beyond, 2, &single);
+    CHECK(single == 0, "1e6 - 1e30, each saturated on its way: %g", (double)single);
+}
+
+static void test_rules_complex_and_pairs(void)
+{
+    const float z[2][2] = { { 1, 2 }, { 3, -4 } }, inf[2][2] = { { INFINITY, 0 }, { 1, 0 } };
+    float product[2];
+    reduce_ranks((coll_call){ .type = COLL_C64, .op = COLL_PROD }, z, 2, product);
+    CHECK(product[0] == 11 && product[1] == 2, "(1+2i)(3-4i) = %g %g", (double)product[0], (double)product[1]);
+    reduce_ranks((coll_call){ .type = COLL_C64, .op = COLL_PROD }, inf, 2, product);
+    CHECK(isinf(product[0]) && bits_at(product, 4, 1) == 0x7fc00000, "%g %g", (double)product[0], (double)product[1]);
+
+    struct pair { double value; int32_t index, padding; } r;
+    struct pair p[4] = { { 0.0, 1, 77 }, { -0.0, 9, 77 }, { -0.0, 5, 77 }, { 0.0, 0, 77 } };
+    reduce_ranks((coll_call){ .type = COLL_F64_I32, .op = COLL_MINLOC }, p, 4, &r);
+    CHECK(r.index == 5 && signbit(r.value) && r.padding == 0, "%g at %d, padding %d", r.value, r.index, r.padding);
+    reduce_ranks((coll_call){ .type = COLL_F64_I32, .op = COLL_MAXLOC }, p, 4, &r);
+    CHECK(r.index == 0 && !signbit(r.value) && r.padding == 0, "%g at %d", r.value, r.index);
+    p[0].value = p[3].value = -(double)NAN;
+    for (int op = COLL_MINLOC; op <= COLL_MAXLOC; op++) {
+        reduce_ranks((coll_call){ .type = COLL_F64_I32, .op = (coll_op)op }, p, 4, &r);
+        CHECK(r.index == 0 && bits_at(&r, 8, 0) == UINT64_C(0x7ff8000000000000), "%g at %d", r.value, r.index);
+    }
+    reduce_ranks((coll_call){ .type = COLL_F64_I32, .op = COLL_MINLOC }, &p[1], 1, &r);
+    CHECK(r.index == 9 && r.padding == 0, "one rank's padding is %d", r.padding);
+    const int64_t whole[3][2] = { { -5, 3 }, { -5, -3 }, { INT64_MAX, 0 } };
+    int64_t least[2];
+    reduce_ranks((coll_call){ .type = COLL_I64_I64, .op = COLL_MINLOC }, whole, 3, least);
+    CHECK(least[0] == -5 && least[1] == -3, "%lld at %lld", (long long)least[0], (long long)least[1]);
+}
+
+/* Products of 2x2 matrices of integers, which do not commute but associate: any grouping is right. */
+static void multiply(const void *in, void *inout, size_t count, coll_type type, void *context)
+{
+    (void)type, (void)context;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t a[4], b[4], c[4];
+        memcpy(a, (const char *)in + i * 16, 16);
+        memcpy(b, (char *)inout + i * 16, 16);
+        for (int k = 0; k < 4; k++) c[k] = a[k & 2] * b[k & 1] + a[(k & 2) + 1] * b[2 + (k & 1)];
+        memcpy((char *)inout + i * 16, c, 16);
+    }
+}
+
+static void test_rules_user(void)
+{
+    uint32_t matrices[MOST][4], expected[4], got[4];
+    const coll_call call = { .type = COLL_BLOB(16), .op = COLL_USER, .fn = multiply, .not_commutative = true };
+    coll__codec codec;
+
+    for (int k = 0; k < MOST; k++) fill(COLL_BLOB(16), matrices[k], 1);
+    for (int n = 1; n <= MOST; n++) {
+        memcpy(expected, matrices[n - 1], 16);
+        for (int k = n - 2; k >= 0; k--) multiply(matrices[k], expected, 1, COLL_BLOB(16), NULL);
+        reduce_ranks(call, matrices, n, got);
+        CHECK(!memcmp(got, expected, 16), "the product of %d matrices", n);
+    }
+    CHECK(coll__codec_reduce(&codec, &call, 2, why, sizeof why) && !codec.is_commutative && !codec.is_exact, "%s", "flags");
+    CHECK(coll__codec_reduce(&codec, &(coll_call){ .type = COLL_BLOB(1 << 20), .op = COLL_USER, .fn = multiply }, 2, why,
+                             sizeof why) && codec.is_commutative && coll__combine_scratch(&codec, 2) == (size_t)2 << 20,
+          "%zu", coll__combine_scratch(&codec, 2));
 }
 
 static void test_reduce_local(void)
@@ -619,20 +791,38 @@ static void test_reduce_local(void)
     CHECK(coll_reduce_local(in, inout, 4999, COLL_F32, COLL_SUM) == COLL_OK, "%s", "sum");
     for (int i = 0; i < 5000; i++) wrong += inout[i] != (i < 4999 ? (float)i + 0.5f : 0.5f);
     CHECK(wrong == 0, "%zu sums", wrong);
-    CHECK(coll_reduce_local(in, in, 5000, COLL_F32, COLL_SUM) == COLL_OK && in[7] == 14,
-          "itself %g", (double)in[7]);
-    CHECK(coll_reduce_local(in, inout, 1, COLL_F32, COLL_AVG) == COLL_ERR_UNSUPPORTED, "%s", "avg");
-    CHECK(coll_reduce_local(in, inout, 1, COLL_F32, (coll_op)9) == COLL_ERR_ARGUMENT, "op %d", 9);
-    CHECK(coll_reduce_local(in, inout, 1, 12, COLL_AVG) == COLL_ERR_ARGUMENT, "avg of %d", 12);
-    CHECK(coll_reduce_local(in, inout, 1, 12, COLL_SUM) == COLL_ERR_ARGUMENT, "type %d", 12);
-    CHECK(coll_reduce_local(NULL, inout, 1, COLL_F32, COLL_SUM) == COLL_ERR_ARGUMENT, "no %s",
-          "in");
-    CHECK(coll_reduce_local(in, NULL, 1, COLL_F32, COLL_SUM) == COLL_ERR_ARGUMENT, "no %s",
-          "inout");
+    CHECK(coll_reduce_local(in, in, 5000, COLL_F32, COLL_SUM) == COLL_OK && in[7] == 14, "itself %g", (double)in[7]);
+    CHECK(coll_reduce_local(in, inout, 1, COLL_F32, (coll_op)14) == COLL_ERR_ARGUMENT, "op %d", 14);
+    CHECK(coll_reduce_local(in, inout, 1, 24, COLL_AVG) == COLL_ERR_ARGUMENT, "avg of %d", 24);
+    CHECK(coll_reduce_local(in, inout, 1, 24, COLL_SUM) == COLL_ERR_ARGUMENT, "type %d", 24);
+    CHECK(coll_reduce_local(NULL, inout, 1, COLL_F32, COLL_SUM) == COLL_ERR_ARGUMENT, "no %s", "in");
+    CHECK(coll_reduce_local(in, NULL, 1, COLL_F32, COLL_SUM) == COLL_ERR_ARGUMENT, "no %s", "inout");
     CHECK(coll_reduce_local(NULL, NULL, 0, COLL_F32, COLL_SUM) == COLL_OK, "no %s", "elements");
 }
 
-int main(void)
+/* ---- >>matrix: which type has which operation, and both are tested ---- */
+
+static void check_matrix(bool prints)
+{
+    if (prints) {
+        printf("| type |");
+        for (int op = 0; op < OPS; op++) printf(" %s |", coll_op_name((coll_op)op));
+        printf("\n|---|");
+        for (int op = 0; op < OPS; op++) printf("---|");
+        printf("\n");
+    }
+    for (coll_type type = 1; type <= TYPES; type++) {
+        if (prints) printf("| %s |", coll_type_name(type));
+        for (int op = 0; op < OPS; op++) {
+            const bool is_defined = coll__cell_is_defined(type, (coll_op)op);
+            CHECK(is_tested[type][op] == is_defined, "%s of %s", coll_op_name((coll_op)op), coll_type_name(type));
+            if (prints) printf(" %s |", is_defined && is_tested[type][op] ? "yes" : "-");
+        }
+        if (prints) printf("\n");
+    }
+}
+
+int main(int argc, char **argv)
 {
     const char *const seed = getenv("COLL_TEST_SEED");
 
@@ -640,15 +830,23 @@ int main(void)
     printf("COLL_TEST_SEED=%llu, %d tiers\n", (unsigned long long)random_state, coll__tier() + 1);
     test_names();
     test_halves();
+    test_bytes();
     test_from_f32();
     test_from_f64();
     test_convert_refusals();
-    test_combine();
+    test_cells();
+    test_variants();
     test_many_sources();
-    test_codec_refusals();
+    test_undefined_cells();
+    test_wires();
+    test_refusals();
     test_pack();
     test_rules_integer();
     test_rules_float();
+    test_rules_saturate();
+    test_rules_complex_and_pairs();
+    test_rules_user();
     test_reduce_local();
+    check_matrix(argc > 1 && !strcmp(argv[1], "matrix"));
     return CHECK_DONE();
 }

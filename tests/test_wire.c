@@ -241,7 +241,7 @@ static void desk_open(desk *d, bool is_busy)
 static const char *desk_close(desk *d)
 {
     const char *problem = NULL;
-    const coll_status ended = d->comm->failure.status;
+    const coll_status ended = d->comm->trunk->failure.status;
 
     if (!is_text(coll_error(d->comm), sizeof d->comm->error)) problem = "the error after a note is not readable";
     for (int i = 0; i < d->count && ended != COLL_OK; i++)
@@ -257,18 +257,21 @@ static const char *desk_close(desk *d)
     return problem;
 }
 
+static bool is_listening(const coll_comm *comm, int peer) { return awaited[peer] == &comm->trunk->messages->peers[peer].listen; }
+
 /* A head from `peer` arrives, and the body behind it where one is expected. */
 static void desk_arrive(desk *d, int peer, const unsigned char *head, int fill)
 {
     coll_xfer *x = awaited[peer];
 
-    if (!x || !x->any_head || d->comm->failure.status != COLL_OK) return;
+    if (!x || !is_listening(d->comm, peer) || d->comm->trunk->failure.status != COLL_OK) return;
     memcpy(x->head, head, COLL_HEAD_LENGTH);
     x->status = COLL_OK;
     awaited[peer] = NULL;
     (void)coll_progress(d->comm);
     x = awaited[peer];
-    if (!x || x->any_head || d->comm->failure.status != COLL_OK) return;
+    if (!x || is_listening(d->comm, peer) || d->comm->trunk->failure.status != COLL_OK) return;
+    if (x->any_head) memcpy(x->head, head, COLL_HEAD_LENGTH);
     if (x->length) memset(x->buffer, fill, x->length);
     x->status = COLL_OK;
     awaited[peer] = NULL;
@@ -280,17 +283,19 @@ static const char *desk_check(const desk *d)
 {
     const coll_comm *comm = d->comm;
 
-    if (comm->failure.status != COLL_OK) {
-        if (comm->failure.status != COLL_ERR_PROTOCOL && comm->failure.status != COLL_ERR_MISMATCH) return "a note ended all with a wrong status";
-        return comm->failure.rank >= 0 && comm->failure.rank < NOTE_SIZE ? NULL : "a note ended all and blames nobody";
+    if (comm->trunk->failure.status != COLL_OK) {
+        if (comm->trunk->failure.status != COLL_ERR_PROTOCOL && comm->trunk->failure.status != COLL_ERR_MISMATCH
+            && comm->trunk->failure.status != COLL_ERR_PEER) return "a note ended all with a wrong status";
+        return comm->trunk->failure.rank >= 0 && comm->trunk->failure.rank < NOTE_SIZE ? NULL : "a note ended all and blames nobody";
     }
-    for (const coll__message *m = comm->messages->arrived; m; m = m->next) {
-        if (m->peer < 0 || m->peer >= NOTE_SIZE || m->tag < 0) return "a message is kept that is from nobody";
-        if (!coll_type_size(m->type) || m->length / coll_type_size(m->type) != m->count) return "a message is kept whose length is wrong";
+    for (const coll__message *m = comm->trunk->messages->arrived.first; m; m = m->next) {
+        const size_t unit = m->space == COLL__SPACE_USER ? coll_type_size(m->type) : 1;
+        if (m->peer < 0 || m->peer >= NOTE_SIZE || (m->space == COLL__SPACE_USER && m->tag < 0)) return "a message is kept that is from nobody";
+        if (!unit || m->length / unit != m->count) return "a message is kept whose length is wrong";
         if (!m->is_long && m->length > COLL__SHORT_MOST) return "a short message is kept that is long";
     }
     for (int peer = 0; peer < NOTE_SIZE; peer++)
-        if (comm->messages->peers[peer].is_open && !awaited[peer]) return "nobody listens to a peer any more";
+        if (comm->trunk->messages->peers[peer].is_open && !awaited[peer]) return "nobody listens to a peer any more";
     return NULL;
 }
 
@@ -302,12 +307,12 @@ static const char *any_notes(input *in)
 
     desk_open(&d, true);
     if (!d.comm) return "no communicator over a transport of our own";
-    for (int n = 0; n < NOTES_MOST && in->left > 0 && !problem && d.comm->failure.status == COLL_OK; n++) {
+    for (int n = 0; n < NOTES_MOST && in->left > 0 && !problem && d.comm->trunk->failure.status == COLL_OK; n++) {
         unsigned char how, head[COLL_HEAD_LENGTH];
         take(in, &how, 1);
         take(in, head, sizeof head);
         if (how & 0x80) coll__put16(head, COLL__NOTE_MAGIC), coll__put16(head + 2, 0);
-        if (how & 0x40) head[12] = (unsigned char)(head[12] % 6);
+        if (how & 0x40) head[12] = (unsigned char)(head[12] % 7), head[13] = (unsigned char)(head[13] % 4);
         if (how & 0x20) coll__put32(head + 16, head[16] % 16u), coll__put32(head + 20, head[20] % 4u);
         if (how & 0x10) coll__put64(head + 24, coll__get16(head + 24) % 80), coll__put32(head + 8, head[8] % 4u);
         const int peer = how & 3;
@@ -551,7 +556,7 @@ static void test_heads(void)
     for (size_t n = 0; n < sizeof calls / sizeof *calls; n++) {
         unsigned char head[COLL_HEAD_LENGTH];
         char text[96];
-        coll__head_of_call(head, &calls[n].call, 7);
+        coll__head_of_call(head, &calls[n].call, 8, 0, 7);
         coll__head_describe(head, text, sizeof text);
         CHECK(!strcmp(text, calls[n].text), "\"%s\" is not \"%s\"", text, calls[n].text);
         for (int at = 0; at < COLL_HEAD_LENGTH; at++)         /* whatever differs, there is a sentence for it */
@@ -594,9 +599,9 @@ static void test_notes_good(void)
     desk_arrive(&d, 0, head, 0);
     CHECK(coll_test(d.requests[3]) == COLL_OK && sent_to == 0 && coll__get16(sent_head + 2) == 1, "a long message is not sent");
     note(head, COLL__NOTE_CREDIT, 0, 0, 0, 0);
-    d.comm->messages->peers[3].credit = COLL__SHORT_CREDIT / 2;   /* as after so many short messages           */
+    d.comm->trunk->messages->peers[3].credit = COLL__SHORT_CREDIT / 2;   /* as after so many short messages           */
     desk_arrive(&d, 3, head, 0);
-    CHECK(d.comm->failure.status == COLL_OK && d.comm->messages->peers[3].credit == COLL__SHORT_CREDIT, "credit is not counted: %s",
+    CHECK(d.comm->trunk->failure.status == COLL_OK && d.comm->trunk->messages->peers[3].credit == COLL__SHORT_CREDIT, "credit is not counted: %s",
           coll_error(d.comm));
     const char *problem = desk_check(&d), *at_end = desk_close(&d);
     CHECK(!problem && !at_end, "%s", problem ? problem : at_end ? at_end : "");
@@ -611,15 +616,15 @@ static void test_notes_credit(void)
     desk_open(&d, true);
     note(head, COLL__NOTE_CREDIT, 0, 0, 0, 0);
     desk_arrive(&d, 3, head, 0);
-    CHECK(d.comm->failure.status == COLL_ERR_PROTOCOL, "credit that was never due is taken");
+    CHECK(d.comm->trunk->failure.status == COLL_ERR_PROTOCOL, "credit that was never due is taken");
     desk_close(&d);
     desk_open(&d, true);
     for (int i = 0; i <= COLL__SHORT_CREDIT; i++) {
-        CHECK(d.comm->failure.status == COLL_OK, "short message %d is refused: %s", i, coll_error(d.comm));
+        CHECK(d.comm->trunk->failure.status == COLL_OK, "short message %d is refused: %s", i, coll_error(d.comm));
         note(head, COLL__NOTE_SHORT, COLL_U8, 99, 0, (uint32_t)i);
         desk_arrive(&d, 3, head, 0);
     }
-    CHECK(d.comm->failure.status == COLL_ERR_PROTOCOL, "short messages beyond their credit are kept");
+    CHECK(d.comm->trunk->failure.status == COLL_ERR_PROTOCOL, "short messages beyond their credit are kept");
     desk_close(&d);
 }
 
@@ -628,7 +633,8 @@ static void test_notes_wrong(void)
 {
     static const struct { int kind; coll_type type; int tag; uint64_t count; uint32_t id; coll_status status; const char *what; } wrongs[] = {
         { 0, COLL_U8, 1, 1, 0, COLL_ERR_PROTOCOL, "kind 0" },
-        { COLL__NOTE_CREDIT + 1, COLL_U8, 1, 1, 0, COLL_ERR_PROTOCOL, "kind 6" },
+        { COLL__NOTE_GONE + 1, COLL_U8, 1, 1, 0, COLL_ERR_PROTOCOL, "kind 7" },
+        { COLL__NOTE_GONE, COLL_U8, 1, 1, 0, COLL_ERR_PEER, "the sender has freed what we wait in" },
         { 255, COLL_U8, 1, 1, 0, COLL_ERR_PROTOCOL, "kind 255" },
         { COLL__NOTE_SHORT, 0, 1, 1, 0, COLL_ERR_PROTOCOL, "type 0" },
         { COLL__NOTE_SHORT, 99, 1, 1, 0, COLL_ERR_PROTOCOL, "type 99" },
@@ -650,8 +656,8 @@ static void test_notes_wrong(void)
         desk_open(&d, true);
         note(head, wrongs[n].kind, wrongs[n].type, wrongs[n].tag, wrongs[n].count, wrongs[n].id);
         desk_arrive(&d, 0, head, 0);
-        CHECK(d.comm->failure.status == wrongs[n].status && d.comm->failure.rank == 0, "%s: status %d, rank %d", wrongs[n].what,
-              (int)d.comm->failure.status, d.comm->failure.rank);
+        CHECK(d.comm->trunk->failure.status == wrongs[n].status && d.comm->trunk->failure.rank == 0, "%s: status %d, rank %d", wrongs[n].what,
+              (int)d.comm->trunk->failure.status, d.comm->trunk->failure.rank);
         const char *problem = desk_close(&d);
         CHECK(!problem, "%s: %s", wrongs[n].what, problem ? problem : "");
     }
@@ -668,8 +674,8 @@ static void test_notes_late_receive(void)
         note(head, is_long ? COLL__NOTE_LONG : COLL__NOTE_SHORT, COLL_U8, 5, 16, 1);
         desk_arrive(&d, 0, head, 0x33);
         desk_start(&d, COLL_RECV, 8, COLL_U8, 0, 5);
-        CHECK(d.comm->failure.status == COLL_ERR_MISMATCH && d.requests[1]->status == COLL_ERR_MISMATCH, "status %d, request %d",
-              (int)d.comm->failure.status, (int)d.requests[1]->status);
+        CHECK(d.comm->trunk->failure.status == COLL_ERR_MISMATCH && d.requests[1]->status == COLL_ERR_MISMATCH, "status %d, request %d",
+              (int)d.comm->trunk->failure.status, (int)d.requests[1]->status);
         const char *problem = desk_close(&d);
         CHECK(!problem, "%s", problem ? problem : "");
     }
@@ -683,7 +689,7 @@ static void test_notes_to_self(void)
         desk_open(&d, false);
         desk_start(&d, order ? COLL_SEND : COLL_RECV, order ? 16 : 8, COLL_U8, NOTE_RANK, 5);
         desk_start(&d, order ? COLL_RECV : COLL_SEND, order ? 8 : 16, COLL_U8, NOTE_RANK, 5);
-        CHECK(d.comm->failure.status == COLL_ERR_MISMATCH, "status %d", (int)d.comm->failure.status);
+        CHECK(d.comm->trunk->failure.status == COLL_ERR_MISMATCH, "status %d", (int)d.comm->trunk->failure.status);
         const char *problem = desk_close(&d);
         CHECK(!problem, "%s", problem ? problem : "");
     }
@@ -705,7 +711,9 @@ static size_t good_input(unsigned char *at, parser which)
 {
     static const char *const addresses[] = { "localhost:80", "[::1]:65535", ":1", "10.0.0.7:4242", "[fe80::1%eth0]:9", "::1:80" };
     const coll__hello hello = hello_of(2, 5);
-    const coll_call call = { .kind = (coll_kind)(1 + random32() % 9), .count = random32(), .type = COLL_F32, .wire = COLL_BF16 };
+    static const size_t counts[8] = { 1, 2, 3 };
+    const coll_call call = { .kind = (coll_kind)(1 + random32() % COLL_SENDRECV), .count = random32(), .type = COLL_F32,
+                             .wire = COLL_BF16, .recv_counts = counts };
 
     memset(at, 0, 512);
     at[0] = (unsigned char)which;
@@ -720,7 +728,7 @@ static size_t good_input(unsigned char *at, parser which)
         return 5 + TEXT_MOST;
     case HEAD:
         coll__put32(at + 1, random32());
-        coll__head_of_call(at + 5, &call, random32());
+        coll__head_of_call(at + 5, &call, 8, 0, (uint32_t)random32());
         memcpy(at + 37, at + 5, COLL_HEAD_LENGTH);
         return 5 + 2 * COLL_HEAD_LENGTH;
     case NOTES:

@@ -119,6 +119,22 @@ static void coll__tcp_close(void *context)
     coll__tcp_free(tcp);
 }
 
+/* The first rank that lives where this one does stands for the host. */
+static int coll__tcp_host(void *context, int rank)
+{
+    const coll__tcp *tcp = (const coll__tcp *)context;
+    int first = 0;
+
+    while (memcmp(tcp->places[first].host, tcp->places[rank].host, COLL__HOST_LENGTH)) first++;
+    return first;
+}
+
+static void coll__tcp_wake(void *context)
+{
+    const uint64_t once = 1;
+    (void)!write(((coll__tcp *)context)->io.bell, &once, sizeof once);
+}
+
 static void coll__tcp_traffic(const void *context, uint64_t *sent, uint64_t *received)
 {
     const coll__tcp *tcp = (const coll__tcp *)context;
@@ -137,7 +153,9 @@ static const coll_transport coll__tcp_transport = {
     .progress = coll__tcp_progress,
     .close = coll__tcp_close,
     .fail = coll__tcp_fail,
+    .host = coll__tcp_host,
     .waiting = coll__tcp_waiting,
+    .wake = coll__tcp_wake,
     .has_left = coll__tcp_has_left,
     .traffic = coll__tcp_traffic,
     .describe = coll__tcp_describe,

@@ -11,6 +11,7 @@
 #define COLL_TCP_IO_H
 
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 
 #if !defined(COLL_NO_URING) && defined(__has_include)
 #if !__has_include(<liburing.h>)
@@ -38,6 +39,7 @@
 typedef struct coll__io {
     bool is_uring;
     int  events;                                  /* the epoll descriptor                                     */
+    int  bell;                                    /* rung by other threads, watched with the events           */
     struct pollfd *fds;                           /* poll: room for all streams and the events                */
     int  posted;                                  /* io_uring: requests that are with the kernel              */
     bool is_events_posted;
@@ -229,8 +231,10 @@ static coll_status coll__io_open(coll__io *io, const char *mode, size_t streams,
 {
     memset(io, 0, sizeof *io);
     io->events = epoll_create1(EPOLL_CLOEXEC);
+    io->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     io->fds = (struct pollfd *)calloc(streams + 1, sizeof *io->fds);
-    if (io->events < 0 || !io->fds) return coll__start_failed(COLL_ERR_SYSTEM, "epoll_create: %s", strerror(errno));
+    if (io->events < 0 || io->bell < 0 || !io->fds)
+        return coll__start_failed(COLL_ERR_SYSTEM, "epoll_create, eventfd: %s", strerror(errno));
     if (!strcmp(mode, "poll")) return COLL_OK;
     const int error = coll__uring_open(io);
     io->is_uring = error == 0;
@@ -265,6 +269,7 @@ static void coll__io_close(coll__io *io)
 {
     if (io->is_uring) coll__uring_close(io);
     coll__close_fd(&io->events);
+    coll__close_fd(&io->bell);
     free(io->fds);
 }
 

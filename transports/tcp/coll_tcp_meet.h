@@ -274,6 +274,7 @@ static coll_status coll__tcp_open(coll__tcp **out, coll__settings *settings, con
     *out = NULL;
     if (!tcp) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", c->size);
     coll_status status = coll__io_open(&tcp->io, c->io, (size_t)c->size * COLL_CHANNEL_COUNT, log);
+    if (status == COLL_OK) coll__io_watch(&tcp->io, tcp->io.bell, EPOLLIN, coll__tag(COLL__EVENT_BELL, 0));
     if (status == COLL_OK) status = c->rank == 0 ? coll__meet_as_root(tcp, c) : coll__meet_as_other(tcp, c);
     if (status < 0) {
         coll__tcp_free(tcp);

@@ -45,7 +45,9 @@ typedef struct coll__tcp {
 } coll__tcp;
 
 /* What an event is about: in the upper half of its tag, with an index in the lower. */
-typedef enum coll__event { COLL__EVENT_LISTENER, COLL__EVENT_GREETING, COLL__EVENT_CONTROL, COLL__EVENT_DIALLED } coll__event;
+typedef enum coll__event {
+    COLL__EVENT_LISTENER, COLL__EVENT_GREETING, COLL__EVENT_CONTROL, COLL__EVENT_DIALLED, COLL__EVENT_BELL
+} coll__event;
 
 static inline uint64_t coll__tag(coll__event event, int index) { return (uint64_t)event << 32 | (uint32_t)index; }
 
@@ -372,6 +374,7 @@ static void coll__events(coll__tcp *tcp)
 {
     struct epoll_event events[32];
     const bool had_byes = tcp->bye_count > 0;
+    uint64_t rung;
     const int count = epoll_wait(tcp->io.events, events, 32, 0);
 
     for (int i = 0; i < count; i++) {
@@ -384,6 +387,7 @@ static void coll__events(coll__tcp *tcp)
             break;
         case COLL__EVENT_CONTROL: coll__control_event(tcp, index); break;
         case COLL__EVENT_DIALLED: coll__stream_dialled(tcp, &tcp->streams[index]); break;
+        case COLL__EVENT_BELL: (void)!read(tcp->io.bell, &rung, sizeof rung); break;
         }
     }
     if (tcp->greeting_count > 0) coll__greetings_expire(tcp);
@@ -439,7 +443,7 @@ static coll__tcp *coll__tcp_new(const coll__settings *settings, const coll__log 
     if (!tcp) return NULL;
     tcp->rank = c->rank;
     tcp->size = c->size;
-    tcp->listener = tcp->io.events = -1;
+    tcp->listener = tcp->io.events = tcp->io.bell = -1;
     tcp->log = *log;
     tcp->suspicion.rank = tcp->failure.rank = -1;
     coll__print(world, sizeof world, "%d %.250s", c->size, c->world);

@@ -1,0 +1,313 @@
+/* coll_circulant.h - algorithms in which every rank does the same, at fixed distances round a circle of ranks: the radix-r
+ * circulant, its far-first order, the alltoall that moves blocks digit by digit, the direct exchange and the ring.
+ *
+ * In the costs p is the number of ranks, r the radix, m the whole vector, R = ceil(log_r p) rounds and M the messages that a
+ * rank sends in them.  Everything here is right for every p >= 1 and every r >= 2; no power of two is special.
+ */
+#ifndef COLL_CIRCULANT_H
+#define COLL_CIRCULANT_H
+
+/* ---- >>numbers ---- */
+
+/* The skip after `steps` divisions: size, ceil(size / r), ceil(that / r), ..., 1. */
+static inline int coll__circulant_skip(int size, int radix, int steps)
+{
+    int skip = size;
+    while (steps-- > 0) skip = (skip - 1) / radix + 1;
+    return skip;
+}
+
+/* ceil(log_radix size): how many rounds it takes for something known to one rank to reach all. */
+static inline int coll__circulant_rounds(int size, int radix)
+{
+    int rounds = 0;
+    for (int skip = size; skip > 1; skip = (skip - 1) / radix + 1) rounds++;
+    return rounds;
+}
+
+/* radix to the power of n, but no more than `size`. */
+static inline int coll__power(int size, int radix, int n)
+{
+    int power = 1;
+    while (n-- > 0 && power < size) power = power > size / radix ? size : power * radix;
+    return power < size ? power : size;
+}
+
+static inline int coll__less(int a, int b) { return a < b ? a : b; }
+
+/* Blocks of the ranks that are `offset`, `offset` + 1, ... after this one, where they are kept: in RESULT by their numbers,
+ * in WORK by their distance, since slots do not go round the circle. */
+static inline coll__span coll__held(const coll__round *now, coll__place place, int offset, int blocks)
+{
+    if (place == COLL__RESULT) return coll__blocks(place, now->rank + offset, blocks);
+    return coll__slots(place, offset, blocks, coll__mod(now->rank + offset, now->blocks));
+}
+
+/* What this rank brings where it brings one block: number `rank` of p, or 0 of 1. */
+static inline coll__span coll__own(const coll__round *now)
+{
+    return coll__block(COLL__INPUT, coll__mod(now->rank, now->blocks));
+}
+
+/* ---- >>circulant: distances shrink from p to 1 by the radix, rounded up ---- */
+
+/* Round k of the allgather: everyone passes on what it has, over distances that grow.
+ *
+ *     p = 5, r = 2: skips 5 3 2 1.  Rank v holds blocks v .. v+s-1 before the round of skip s, and v .. v+S-1 after it:
+ *
+ *         has v          v v+1          v v+1 v+2       all
+ *           from v+1       from v+2       from v+3
+ *
+ * Before: rank v has block v in RESULT, or brings it in INPUT to have all of them in WORK.  After: all blocks.  R rounds, at
+ * most (r - 1) R messages, and each rank sends p - 1 blocks, the least possible.  r = p is the direct exchange in one round;
+ * with empty blocks it is the dissemination barrier.  This is Bruck's allgather (1997) for any radix, as the mirror image of
+ * Traeff's reduce-scatter (arXiv 2410.14234). */
+static bool coll__circulant_allgather(coll__round *now, int k, coll__place place)
+{
+    const int me = now->rank, rounds = coll__circulant_rounds(now->size, now->radix);
+
+    if (k >= rounds) return false;
+    const int near = coll__circulant_skip(now->size, now->radix, rounds - k);
+    const int far = coll__circulant_skip(now->size, now->radix, rounds - k - 1);
+    const bool is_raw = place == COLL__WORK && k == 0;        /* ours is still nowhere but in INPUT           */
+    if (is_raw && rounds > 1) coll__copy(now, coll__held(now, place, 0, 1), coll__own(now));
+    for (int low = near; low < far; low += near) {
+        const int blocks = coll__less(near, far - low);
+        coll__send(now, me - low, is_raw ? coll__own(now) : coll__held(now, place, 0, blocks));
+        coll__recv(now, me + low, coll__held(now, place, low, blocks));
+    }
+    return true;
+}
+
+/* Round k of the reduce-scatter, the mirror image: everyone passes on what it has summed for others, over distances that
+ * shrink.  R[i] is what rank v has of block v + i.
+ *
+ *     p = 5, r = 2: skips 5 3 2 1
+ *
+ *         R[0] R[1] R[2] R[3] R[4]      R[0] R[1] R[2]      R[0] R[1]      R[0]
+ *                        `-to v+3-'               `-to v+2       `-to v+1    = block v
+ *
+ * Before: every rank has the whole vector in INPUT.  After: rank v has block v of the sum in RESULT.  R rounds, p - 1 blocks
+ * sent and folded by each rank, the least possible.  The first round sends raw inputs, the others partial sums; what arrives
+ * is folded in the order of the distances, never in the order of arrival, so the same inputs always give the same bits.
+ * Needs an operation that commutes.  After J. L. Traeff (arXiv 2410.14234), for any radix. */
+static bool coll__circulant_reduce(coll__round *now, int k)
+{
+    const int me = now->rank, rounds = coll__circulant_rounds(now->size, now->radix);
+
+    if (k >= rounds) return false;
+    const int far = coll__circulant_skip(now->size, now->radix, k), near = coll__circulant_skip(now->size, now->radix, k + 1);
+    const coll__place landing = k == 0 ? COLL__WORK : COLL__PART;
+    const int behind = (k == 0 ? 0 : far) - near;             /* PART: the sums that are being sent stay clear */
+    for (int low = near; low < far; low += near) {
+        const int blocks = coll__less(near, far - low);
+        coll__send(now, me + low, k == 0 ? coll__blocks(COLL__INPUT, me + low, blocks)
+                                           : coll__held(now, COLL__PART, low, blocks));
+        coll__recv(now, me - low, coll__slots(landing, behind + low, blocks, me));
+    }
+    coll__fold(now, near == 1 ? coll__block(COLL__RESULT, me) : coll__held(now, COLL__PART, 0, near));
+    coll__from(now, k == 0 ? coll__blocks(COLL__INPUT, me, near) : coll__held(now, COLL__PART, 0, near));
+    for (int low = near; low < far; low += near)
+        coll__from(now, coll__slots(landing, behind + low, coll__less(near, far - low), me));
+    return true;
+}
+
+/* Round k of the allgather in far-first order: the same messages, the far ones with few blocks, the near ones with many.
+ *
+ *     p = 8, r = 2:  block of v goes to v+4;  then v and v+4 send it to v+2, v+6;  then these four to v+1, v+3, v+5, v+7
+ *
+ * The block that is to travel the distance d makes one hop for each digit of d that is not 0, the highest first.  R rounds,
+ * p - 1 blocks sent by each rank, none received twice.  For networks in which far is slow and who is near is not known; the
+ * order that NCCL calls PAT (arXiv 2506.20252). */
+static bool coll__far_allgather(coll__round *now, int k)
+{
+    const int size = now->size, me = now->rank, rounds = coll__circulant_rounds(size, now->radix);
+
+    if (k >= rounds) return false;
+    const int unit = coll__power(size, now->radix, rounds - 1 - k), stride = coll__power(size, now->radix, rounds - k);
+    for (int j = 1; j < now->radix && j <= (size - 1) / unit; j++) {
+        const int hop = j * unit, blocks = (size - 1 - hop) / stride + 1;
+        coll__span had = coll__blocks(COLL__RESULT, me, blocks), got = coll__blocks(COLL__RESULT, me - hop, blocks);
+        had.step = got.step = -stride;
+        coll__send(now, me + hop, had);
+        coll__recv(now, me - hop, got);
+    }
+    return true;
+}
+
+/* ---- >>direct: everything straight from its source to where it is needed ---- */
+
+/* The only round of the direct reduce-scatter: every owner gets its block of every rank's input, that of rank v + d in slot
+ * d.  1 round, p - 1 messages, (p - 1) / p m sent, the least possible.  Starting with the next rank keeps all from writing
+ * to the same one at once.  This is the radix-p case of the circulant. */
+static void coll__direct_exchange(coll__round *now)
+{
+    const int me = now->rank, size = now->size;
+
+    for (int j = 1; j < size; j++) {
+        coll__send(now, me + j, coll__block(COLL__INPUT, me + j));
+        coll__recv(now, me - j, coll__slot_of(COLL__WORK, size - j, me));
+    }
+}
+
+/* Where the raw contribution of a rank to a block is, after an exchange that put that of rank v + d in slot d. */
+static inline coll__span coll__raw(const coll__round *now, int rank, int block)
+{
+    if (rank == now->rank) return coll__block(COLL__INPUT, block);
+    return coll__slot_of(COLL__WORK, coll__mod(rank - now->rank, now->size), block);
+}
+
+/* The canonical reduction: all p raw contributions to a block, in the order of ranks, in one fold with one rounding. */
+static void coll__fold_all(coll__round *now, coll__span to, int block)
+{
+    coll__fold(now, to);
+    for (int i = 0; i < now->size; i++) coll__from(now, coll__raw(now, i, block));
+}
+
+/* Of one rank alone: its own contribution, finished, in as many blocks as it is cut into. */
+static bool coll__fold_alone(coll__round *now, int k)
+{
+    if (k > 0) return false;
+    coll__fold(now, coll__blocks(COLL__RESULT, 0, now->blocks));
+    coll__from(now, coll__blocks(COLL__INPUT, 0, now->blocks));
+    return true;
+}
+
+/* Every block of INPUT to its rank, in one round, the nearest rank first: p - 1 messages, (p - 1) / p m. */
+static bool coll__alltoall_direct(coll__round *now, int k)
+{
+    const int me = now->rank;
+
+    if (k > 0) return false;
+    coll__copy(now, coll__block(COLL__RESULT, me), coll__block(COLL__INPUT, me));
+    for (int j = 1; j < now->size; j++) {
+        coll__send(now, me + j, coll__block(COLL__INPUT, me + j));
+        coll__recv(now, me - j, coll__block(COLL__RESULT, me - j));
+    }
+    return true;
+}
+
+/* ---- >>alltoall, digit by digit ---- */
+
+/* Some of B[first .. size), of which B[d] is the block that has the distance d to go: `run` of them at every `stride`. */
+static coll__span coll__digits(const coll__round *now, int area, int first, int run, int stride)
+{
+    const int left = now->size - first, blocks = left <= 0 ? 0 : left / stride * run + coll__less(run, left % stride);
+    return (coll__span){ .place = COLL__WORK, .first = area * now->size + first, .blocks = blocks, .step = stride,
+                         .is_same = true, .run = run };
+}
+
+/* The same of INPUT, where the block for rank v + d is number v + d. */
+static coll__span coll__digits_input(const coll__round *now, int first, int stride)
+{
+    coll__span span = coll__digits(now, 0, first, 1, stride);
+    span.place = COLL__INPUT, span.first = now->rank + first;
+    return span;
+}
+
+/* What round k + 1 sends and round k does not move, brought where round k lands, so that a message is one span: the blocks
+ * whose last hop was in round k - 1, k - 3, ...  They rest in round k, so nothing arrives where they lie or go. */
+static void coll__digits_gather(coll__round *now, int k)
+{
+    const int size = now->size, r = now->radix, unit = coll__power(size, r, k + 1), stride = coll__power(size, r, k + 2);
+
+    for (int j = 1; j < r && j <= (size - 1) / unit; j++)
+        for (int hop = k - 1; hop >= 0; hop -= 2) {
+            const int low = coll__power(size, r, hop), run = coll__power(size, r, hop + 1) - low;
+            const coll__span to = coll__digits(now, k & 1, j * unit + low, run, stride);
+            if (to.blocks) coll__copy(now, to, coll__digits(now, hop & 1, j * unit + low, run, stride));
+        }
+}
+
+/* The blocks that arrived for good before the last round k: those with fewer digits than it has. */
+static void coll__digits_deliver(coll__round *now, int k)
+{
+    for (int hop = 0; hop < k; hop++) {
+        const int low = coll__power(now->size, now->radix, hop), run = coll__power(now->size, now->radix, hop + 1) - low;
+        coll__span to = coll__blocks(COLL__RESULT, now->rank - low, run);
+        to.step = -1;
+        coll__copy(now, to, coll__slots(COLL__WORK, (hop & 1) * now->size + low, run, 0));
+    }
+}
+
+/* Round k of Bruck's alltoall (1997), for any radix: the block that has the distance d to go makes a hop of j r^k for the
+ * k-th digit j of d, together with all the others that have this digit there.
+ *
+ *     p = 9, r = 3, rank v sends      round 0   to v+1: B[1] B[4] B[7]    to v+2: B[2] B[5] B[8]
+ *                                     round 1   to v+3: B[3] B[4] B[5]    to v+6: B[6] B[7] B[8]
+ *
+ * R rounds; as many blocks as there are digits other than 0 in 1 .. p - 1, about (r - 1) / r R p: each radix buys rounds with
+ * bytes at another rate, r = p is direct.  Two areas of p slots take turns: a round sends from the one that the round before
+ * it has landed in, and lands in the other; the last one lands in RESULT. */
+static bool coll__alltoall_circulant(coll__round *now, int k)
+{
+    const int size = now->size, me = now->rank, r = now->radix, rounds = coll__circulant_rounds(size, r);
+
+    if (k == 0) coll__copy(now, coll__block(COLL__RESULT, me), coll__block(COLL__INPUT, me));
+    if (k >= rounds) return k == 0;
+    const int unit = coll__power(size, r, k), stride = coll__power(size, r, k + 1), before = (k + 1) & 1;
+    const bool is_last = k == rounds - 1;
+    if (!is_last) coll__digits_gather(now, k);
+    else coll__digits_deliver(now, k);
+    for (int j = 1; j < r && j <= (size - 1) / unit; j++) {
+        const int hop = j * unit;
+        const coll__span sent = k == 0 ? coll__digits_input(now, hop, stride) : coll__digits(now, before, hop, unit, stride);
+        coll__span got = is_last ? coll__blocks(COLL__RESULT, me - hop, sent.blocks)
+                                 : coll__digits(now, k & 1, hop, unit, stride);
+        if (is_last) got.step = -1;
+        if (k > 0) coll__copy(now, coll__digits(now, before, hop, 1, stride), coll__digits_input(now, hop, stride));
+        coll__send(now, me + hop, sent);
+        coll__recv(now, me - hop, got);
+    }
+    return true;
+}
+
+/* ---- >>ring: neighbours only, in an order that can be chosen ---- */
+
+/* The rank at place `at` of the ring or chain, and the place of this rank. */
+static inline int coll__ring_rank(const coll__round *now, int at)
+{
+    const int i = coll__mod(at, now->size);
+    return now->order ? now->order[i] : i;
+}
+
+static int coll__ring_place_of(const coll__round *now, int rank)
+{
+    int at = 0;
+    if (!now->order) return rank;
+    while (at < now->size - 1 && now->order[at] != rank) at++;
+    return at;
+}
+
+/* Round k of the allgather: pass on the block that came last.  p - 1 rounds, p - 1 blocks, the least possible, and each link
+ * of the ring carries each block once: the order can avoid the slow ones. */
+static bool coll__ring_allgather(coll__round *now, int k)
+{
+    if (k >= now->size - 1) return false;
+    const int at = coll__ring_place_of(now, now->rank);
+    coll__send(now, coll__ring_rank(now, at + 1), coll__block(COLL__RESULT, coll__ring_rank(now, at - k)));
+    coll__recv(now, coll__ring_rank(now, at - 1), coll__block(COLL__RESULT, coll__ring_rank(now, at - k - 1)));
+    return true;
+}
+
+/* Round k of the reduce-scatter: pass on the partial sum just completed, fold ours into the next one.
+ *
+ *     block of the rank at place i:     i+1 --> i+2 --> ... --> i - 1 --> i       each adds its own; i has the sum
+ *
+ * p - 1 rounds, p - 1 blocks sent and folded by each rank; two slots take turns in landing and leaving. */
+static bool coll__ring_reduce(coll__round *now, int k)
+{
+    if (k >= now->size - 1) return false;
+    const int at = coll__ring_place_of(now, now->rank);
+    const int sent = coll__ring_rank(now, at - k - 1), got = coll__ring_rank(now, at - k - 2);
+    const coll__span landed = k == 0 ? coll__slot_of(COLL__WORK, 0, got) : coll__slot_of(COLL__PART, k & 1, got);
+    coll__send(now, coll__ring_rank(now, at + 1),
+               k == 0 ? coll__block(COLL__INPUT, sent) : coll__slot_of(COLL__PART, (k - 1) & 1, sent));
+    coll__recv(now, coll__ring_rank(now, at - 1), landed);
+    coll__fold(now, k == now->size - 2 ? coll__block(COLL__RESULT, got) : coll__slot_of(COLL__PART, k & 1, got));
+    coll__from(now, landed);
+    coll__from(now, coll__block(COLL__INPUT, got));
+    return true;
+}
+
+#endif /* COLL_CIRCULANT_H */

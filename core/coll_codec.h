@@ -1,0 +1,504 @@
+/* coll_codec.h: how the elements of a call are written in memory, on the wire and in the sum, and what
+ * is done to a sum before it is a result.
+ *
+ * A sum is divided for COLL_AVG, then multiplied by the call's scale, both in the accumulator's type,
+ * then rounded once.  8- and 16-bit floats are summed in f32, or in f64 if the call says so, and so
+ * is f32.  Integer averages are summed exactly and truncated toward zero.
+ *
+ * With a wire of fewer bits, each input is rounded to the wire type once, the result is rounded to it
+ * once and widened.
+ *
+ * COLL_SATURATE: wherever a number is rounded to f8e4m3, f8e5m2 or f16, be it a result or an input on
+ * its way to such a wire, and it is beyond the largest finite number of that type, or infinite, it
+ * becomes that largest number, with its sign; NaN stays NaN.  Other types take no notice: a sum of
+ * bf16, f32, f64 or complex numbers still overflows to infinity, and integers wrap. */
+#ifndef COLL_CODEC_H
+#define COLL_CODEC_H
+
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed"
+#endif
+
+/* ---- >>sums: elements to accumulators and back, where these are not the same ---- */
+
+COLL__MAP_IN(base, coll__load_f16, coll__raw_f32, coll__raw_u16, coll__wide_f16(x))
+COLL__MAP(coll__load_bf16, coll__raw_f32, coll__raw_u16, coll__wide_bf16(x))
+
+/* What another rank sees of an f32 that crosses the wire in 16 bits. */
+COLL__MAP_IN(base, coll__through_f16, coll__raw_f32, coll__raw_f32,
+             coll__wide_f16(coll__narrow_f16(x)))
+COLL__MAP(coll__through_bf16, coll__raw_f32, coll__raw_f32, coll__wide_bf16(coll__narrow_bf16(x)))
+
+/* The first level of a sum of 16-bit floats, and the whole of a sum of two: without the passes
+ * through the scratch in between, and with the same bits. */
+#define COLL__SUM_F16 coll__wide_f16(a) + coll__wide_f16(b)
+COLL__FOLD_IN(base, coll__pair_f16, coll__raw_f32, coll__raw_u16, COLL__SUM_F16)
+COLL__FOLD_IN(base, coll__whole_f16, coll__raw_u16, coll__raw_u16,
+              (uint16_t)coll__narrow_f16(COLL__SUM_F16))
+
+/* Two bf16 that lie together are worked on where they lie, within their 32 bits: the lower moves
+ * up, the upper needs only a mask, and no lane of a vector changes place.  Which of the two comes
+ * first in memory does not matter. */
+#define COLL__LOWER_BF16(w) coll__float32((w) << 16)
+#define COLL__UPPER_BF16(w) coll__float32((w) & 0xffff0000u)
+
+COLL__INLINE uint32_t coll__join_bf16(float lower, float upper)
+{
+    return coll__narrow_bf16(upper) << 16 | coll__narrow_bf16(lower);
+}
+
+/* The accumulators of a block of bf16 are in an order of their own, first those of all lower
+ * halves and then those of all upper ones.  An odd last element counts as a lower half. */
+#define COLL__BF16_IN(tier, name)                                                                 \
+    COLL__IN_##tier static void name##_load_##tier(void *to, const void *from, size_t count)      \
+    {                                                                                             \
+        const coll__raw_u32 *in = from;                                                           \
+        coll__raw_f32 *lower = to, *upper = lower + (count - count / 2);                          \
+        COLL__FREE for (size_t i = 0; i < count / 2; i++) {                                       \
+            lower[i] = COLL__LOWER_BF16(in[i]);                                                   \
+            upper[i] = COLL__UPPER_BF16(in[i]);                                                   \
+        }                                                                                         \
+        if (count % 2) {                                                                          \
+            lower[count / 2] = coll__wide_bf16(((const coll__raw_u16 *)from)[count - 1]);         \
+        }                                                                                         \
+    }                                                                                             \
+    COLL__IN_##tier static void name##_pair_##tier(void *to, const void *a, const void *b,        \
+                                                   size_t count)                                  \
+    {                                                                                             \
+        const coll__raw_u32 *left = a, *right = b;                                                \
+        coll__raw_f32 *lower = to, *upper = lower + (count - count / 2);                          \
+        COLL__FREE for (size_t i = 0; i < count / 2; i++) {                                       \
+            lower[i] = COLL__LOWER_BF16(left[i]) + COLL__LOWER_BF16(right[i]);                    \
+            upper[i] = COLL__UPPER_BF16(left[i]) + COLL__UPPER_BF16(right[i]);                    \
+        }                                                                                         \
+        if (count % 2) {                                                                          \
+            lower[count / 2] = coll__wide_bf16(((const coll__raw_u16 *)a)[count - 1]) +           \
+                               coll__wide_bf16(((const coll__raw_u16 *)b)[count - 1]);            \
+        }                                                                                         \
+    }                                                                                             \
+    COLL__IN_##tier static void name##_whole_##tier(void *to, const void *a, const void *b,       \
+                                                    size_t count)                                 \
+    {                                                                                             \
+        const coll__raw_u32 *left = a, *right = b;                                                \
+        coll__raw_u32 *out = to;                                                                  \
+        COLL__FREE for (size_t i = 0; i < count / 2; i++) {                                       \
+            out[i] = coll__join_bf16(COLL__LOWER_BF16(left[i]) + COLL__LOWER_BF16(right[i]),      \
+                                     COLL__UPPER_BF16(left[i]) + COLL__UPPER_BF16(right[i]));     \
+        }                                                                                         \
+        if (count % 2) {                                                                          \
+            ((coll__raw_u16 *)to)[count - 1] = (uint16_t)coll__narrow_bf16(                       \
+                coll__wide_bf16(((const coll__raw_u16 *)a)[count - 1]) +                          \
+                coll__wide_bf16(((const coll__raw_u16 *)b)[count - 1]));                          \
+        }                                                                                         \
+    }                                                                                             \
+    COLL__IN_##tier static void name##_store_##tier(void *to, const void *from, size_t count)     \
+    {                                                                                             \
+        const coll__raw_f32 *lower = from, *upper = lower + (count - count / 2);                  \
+        coll__raw_u32 *out = to;                                                                  \
+        COLL__FREE for (size_t i = 0; i < count / 2; i++) {                                       \
+            out[i] = coll__join_bf16(lower[i], upper[i]);                                         \
+        }                                                                                         \
+        if (count % 2) {                                                                          \
+            ((coll__raw_u16 *)to)[count - 1] = (uint16_t)coll__narrow_bf16(lower[count / 2]);     \
+        }                                                                                         \
+    }
+COLL__EACH_TIER(COLL__BF16_IN, coll__bf16)
+
+#if defined(__x86_64__)
+COLL__MAP_F16C(coll__load_f16, coll__raw_f32, coll__raw_u16, coll__eight,
+               coll__eight_wide(in + i), coll__wide_f16(x))
+
+COLL__INLINE_F16C coll__eight coll__eight_through(coll__eight x)
+{
+    return __builtin_ia32_vcvtph2ps256(coll__eight_narrow(x));
+}
+
+COLL__MAP_F16C(coll__through_f16, coll__raw_f32, coll__raw_f32, coll__eight,
+               coll__eight_through(coll__eight_load(in + i)),
+               coll__wide_f16(coll__narrow_f16(x)))
+
+#define COLL__FOLD_F16C(name, TO, EIGHT_TYPE, EIGHT, VALUE)                                       \
+    COLL__IN_avx2 static void name##_avx2(void *to, const void *from_a, const void *from_b,       \
+                                          size_t count)                                           \
+    {                                                                                             \
+        TO *out = to;                                                                             \
+        const coll__raw_u16 *left = from_a, *right = from_b;                                      \
+        size_t i = 0;                                                                             \
+        for (; i + 8 <= count; i += 8) {                                                          \
+            const coll__eight sum = coll__eight_wide(left + i) + coll__eight_wide(right + i);     \
+            const EIGHT_TYPE eight = EIGHT;                                                       \
+            memcpy(out + i, &eight, sizeof eight);                                                \
+        }                                                                                         \
+        for (; i < count; i++) {                                                                  \
+            const coll__raw_u16 a = left[i], b = right[i];                                        \
+            out[i] = VALUE;                                                                       \
+        }                                                                                         \
+    }
+COLL__FOLD_F16C(coll__pair_f16, coll__raw_f32, coll__eight, sum, COLL__SUM_F16)
+COLL__FOLD_F16C(coll__whole_f16, coll__raw_u16, coll__eight_half, coll__eight_narrow(sum),
+                (uint16_t)coll__narrow_f16(COLL__SUM_F16))
+#endif
+
+/* Integer averages, whose sums need more bits.  Division is slow on every tier, so there is one. */
+#define COLL__WIDEN(name, wide) COLL__MAP_IN(base, coll__load_##name, coll__raw_##wide, coll__raw_##name, x)
+COLL__WIDEN(i8, i64)
+COLL__WIDEN(i16, i64)
+COLL__WIDEN(i32, i64)
+COLL__WIDEN(u8, i64)
+COLL__WIDEN(u16, i64)
+COLL__WIDEN(u32, i64)
+COLL__MAP_IN(base, coll__store_8, coll__raw_u8, coll__raw_i64, (uint8_t)x)
+COLL__MAP_IN(base, coll__store_16, coll__raw_u16, coll__raw_i64, (uint16_t)x)
+COLL__MAP_IN(base, coll__store_32, coll__raw_u32, coll__raw_i64, (uint32_t)x)
+
+/* A result that no fold has touched, because there was one source. */
+COLL__MAP_IN(base, coll__truth_u8, coll__raw_u8, coll__raw_u8, x != 0)
+COLL__MAP_IN(base, coll__truth_u16, coll__raw_u16, coll__raw_u16, x != 0)
+COLL__MAP_IN(base, coll__truth_u32, coll__raw_u32, coll__raw_u32, x != 0)
+COLL__MAP_IN(base, coll__truth_u64, coll__raw_u64, coll__raw_u64, x != 0)
+
+/* ---- >>finish: what is done to a sum ---- */
+
+/* Divide by the number of ranks and multiply by a factor, say whether it is true, or clamp it to the
+ * factor; `to` may be `from`. */
+typedef void coll__finish(void *to, const void *from, size_t count, double divisor, double factor);
+
+#define COLL__FINISH_IN(tier, name, T, NUMBER, VALUE)                                               \
+    COLL__IN_##tier static void name##_##tier(void *to, const void *from, size_t count,             \
+                                              double divisor, double factor)                        \
+    {                                                                                               \
+        T *out = to;                                                                                \
+        const T *in = from;                                                                         \
+        const NUMBER ranks = (NUMBER)divisor, scale = (NUMBER)factor;                               \
+        (void)ranks, (void)scale;                                                                   \
+        COLL__FREE for (size_t i = 0; i < count; i++) {                                             \
+            const T x = in[i];                                                                      \
+            out[i] = VALUE;                                                                         \
+        }                                                                                           \
+    }
+#define COLL__FINISH(name, T, NUMBER, VALUE) COLL__EACH_TIER(COLL__FINISH_IN, name, T, NUMBER, VALUE)
+
+COLL__FINISH(coll__divide_f32, coll__raw_f32, float, coll__canon32(x / ranks * scale))
+COLL__FINISH(coll__divide_f64, coll__raw_f64, double, coll__canon64(x / ranks * scale))
+COLL__FINISH(coll__scale_f32, coll__raw_f32, float, coll__canon32(x * scale))
+COLL__FINISH(coll__scale_f64, coll__raw_f64, double, coll__canon64(x * scale))
+COLL__FINISH(coll__truth_f32, coll__raw_f32, float, (float)(x != 0) * scale)
+COLL__FINISH(coll__truth_f64, coll__raw_f64, double, (double)(x != 0) * scale)
+COLL__FINISH(coll__clamp_f32, coll__raw_f32, float, x > scale ? scale : x < -scale ? -scale : x)
+COLL__FINISH(coll__clamp_f64, coll__raw_f64, double, x > scale ? scale : x < -scale ? -scale : x)
+COLL__FINISH_IN(base, coll__divide_i64, coll__raw_i64, int64_t, x / ranks)
+
+#ifdef __SIZEOF_INT128__
+COLL__WIDEN(i64, i128)
+COLL__WIDEN(u64, i128)
+COLL__MAP_IN(base, coll__store_64, coll__raw_u64, coll__raw_i128, (uint64_t)x)
+COLL__FOLD_IN(base, coll__sum_i128, coll__raw_i128, coll__raw_i128, a + b)
+COLL__FINISH_IN(base, coll__divide_i128, coll__raw_i128, int64_t, x / ranks)
+#endif
+
+/* Complex numbers are twice as many reals. */
+#define COLL__COMPLEX_IN(tier, name, bits)                                                          \
+    static void coll__divide_##name##_##tier(void *to, const void *from, size_t count, double divisor, double factor) \
+    {                                                                                               \
+        coll__divide_f##bits##_##tier(to, from, 2 * count, divisor, factor);                        \
+    }                                                                                               \
+    static void coll__canon_##name##_##tier(void *to, const void *from, size_t count)               \
+    {                                                                                               \
+        coll__f##bits##_to_f##bits##_##tier(to, from, 2 * count);                                   \
+    }
+COLL__EACH_TIER(COLL__COMPLEX_IN, c64, 32)
+COLL__EACH_TIER(COLL__COMPLEX_IN, c128, 64)
+
+/* ---- >>codec: the choice of all these for a call ---- */
+
+/* A block is loaded, combined, finished and stored with one and the same count, because a codec may
+ * keep the accumulators of a block in an order of its own. */
+typedef struct coll__codec {
+    size_t type_size, wire_size, acc_size;        /* bytes of an element: user's, wire's, sum's */
+    bool same;                                    /* wire and user memory have the same bytes */
+    bool direct;                                  /* so have user memory and the accumulators */
+    bool is_exact;                                /* any grouping of the sources gives the same bits */
+    bool is_commutative;                          /* and so does any order, but for the rounding */
+    coll_type type;
+    coll__map *pack, *unpack;                     /* user to wire and back; NULL if same */
+    coll__map *load_wire, *load_user;             /* to accumulators; NULL: they are accumulators */
+    coll__fold_fn *combine;                       /* accumulator op accumulator; NULL: fn does it */
+    coll__fold_fn *pair;                          /* NULL, or both loads and the combine in one */
+    coll__fold_fn *whole;                         /* NULL, or pair and store in one */
+    coll__finish *finish;                         /* NULL: the sum is the result */
+    coll__finish *clamp;                          /* NULL unless COLL_SATURATE means something here */
+    coll__map *store, *store_wire;                /* the one rounding; NULL: copy */
+    bool is_through;                              /* NULL for load_user and store: by way of the wire */
+    coll__map *clamp_widen, *clamp_narrow;        /* with clamp and a wire: pack by way of f32 */
+    double divisor, factor, limit;                /* for finish; for clamp */
+    coll_reduce_fn *fn;                           /* COLL_USER */
+    void *fn_context;
+} coll__codec;
+
+/* For calls that move elements and do not compute. */
+COLL__UNUSED static bool coll__codec_move(coll__codec *codec, coll_type type)
+{
+    const size_t size = coll_type_size(type);
+
+    *codec = (coll__codec){ .type_size = size, .wire_size = size, .acc_size = size, .same = true, .direct = true,
+                            .is_exact = true, .is_commutative = true, .type = type, .divisor = 1, .factor = 1 };
+    return size != 0;
+}
+
+/* Integer averages: load, sum and divide in a wider type. */
+static void coll__codec_integer_average(coll__codec *codec, coll_type type, int tier)
+{
+    static coll__map *const loads[COLL_U64 + 1] = {
+        [COLL_I8] = coll__load_i8_base, [COLL_I16] = coll__load_i16_base,
+        [COLL_I32] = coll__load_i32_base, [COLL_U8] = coll__load_u8_base,
+        [COLL_U16] = coll__load_u16_base, [COLL_U32] = coll__load_u32_base,
+#ifdef __SIZEOF_INT128__
+        [COLL_I64] = coll__load_i64_base, [COLL_U64] = coll__load_u64_base,
+#endif
+    };
+
+    codec->direct = false;
+    codec->load_wire = codec->load_user = loads[type];
+    codec->acc_size = sizeof(int64_t);
+    codec->combine = coll__folds[tier][COLL_U64][COLL_SUM];
+    codec->finish = coll__divide_i64_base;
+    codec->store = codec->type_size == 1 ? coll__store_8_base
+                 : codec->type_size == 2 ? coll__store_16_base : coll__store_32_base;
+#ifdef __SIZEOF_INT128__
+    if (codec->type_size == 8) {
+        codec->acc_size = sizeof(coll__int128);
+        codec->combine = coll__sum_i128_base;
+        codec->finish = coll__divide_i128_base;
+        codec->store = coll__store_64_base;
+    }
+#endif
+    codec->store_wire = codec->store;
+}
+
+/* Sums of f16 or bf16 in f32, which have shorter ways than by the conversions alone. */
+static void coll__codec_half(coll__codec *codec, coll_type type, coll_type wire, coll_op op, int tier)
+{
+    const bool f16 = wire == COLL_F16, sum = op == COLL_SUM || op == COLL_AVG;
+
+    codec->load_wire = f16 ? COLL__PICK(coll__load_f16, tier) : COLL__PICK(coll__load_bf16, tier);
+    if (type == COLL_F32) {
+        codec->load_user = codec->store = f16 ? COLL__PICK(coll__through_f16, tier) : COLL__PICK(coll__through_bf16, tier);
+    } else if (type == COLL_F16) {
+        codec->load_user = codec->load_wire;
+        if (sum) codec->pair = COLL__PICK(coll__pair_f16, tier);
+        if (op == COLL_SUM) codec->whole = COLL__PICK(coll__whole_f16, tier);
+    } else {
+        codec->load_user = codec->load_wire = COLL__PICK(coll__bf16_load, tier);
+        codec->store = codec->store_wire = COLL__PICK(coll__bf16_store, tier);
+        if (sum) codec->pair = COLL__PICK(coll__bf16_pair, tier);
+        if (op == COLL_SUM) codec->whole = COLL__PICK(coll__bf16_whole, tier);
+    }
+}
+
+/* The largest finite number of the types that COLL_SATURATE is for; 0 for others. */
+static double coll__saturation(coll_type type)
+{
+    return type == COLL_F16 ? 65504 : type == COLL_F8E5M2 ? 57344 : type == COLL_F8E4M3 ? 448 : 0;
+}
+
+/* Floats whose accumulators are of another type, or that cross the wire in another. */
+static void coll__codec_float(coll__codec *codec, const coll_call *call, coll_type wire, coll_type sum, int tier)
+{
+    const coll_type type = call->type;
+
+    codec->direct = false;
+    codec->acc_size = coll_type_size(sum);
+    codec->load_wire = codec->load_user = coll__conversion(sum, wire, tier);
+    codec->store = codec->store_wire = coll__conversion(wire, sum, tier);
+    if (wire != type) {
+        codec->same = false;
+        codec->pack = coll__conversion(wire, type, tier);
+        codec->unpack = coll__conversion(type, wire, tier);
+        codec->load_user = codec->store = NULL;
+    }
+    if (sum == COLL_F32 && (wire == COLL_F16 || wire == COLL_BF16)) coll__codec_half(codec, type, wire, call->op, tier);
+    if ((call->flags & COLL_SATURATE) && coll__saturation(wire) > 0) {
+        codec->limit = coll__saturation(wire);
+        codec->clamp = sum == COLL_F64 ? COLL__PICK(coll__clamp_f64, tier) : COLL__PICK(coll__clamp_f32, tier);
+        codec->whole = NULL;
+        if (wire != type) {
+            codec->clamp_widen = coll__conversion(COLL_F32, type, tier);
+            codec->clamp_narrow = coll__conversion(wire, COLL_F32, tier);
+            codec->load_user = codec->store = NULL;
+        }
+    }
+    codec->is_through = wire != type && !codec->load_user;
+}
+
+/* Elements that are their own accumulators; `store` is for a lone source, for folds leave results. */
+static void coll__codec_direct(coll__codec *codec, coll_type type, coll_op op, int tier)
+{
+    switch (type) {
+    case COLL_F32: case COLL_F64: codec->store = coll__conversion(type, type, tier);      break;
+    case COLL_C64:                codec->store = COLL__PICK(coll__canon_c64, tier);       break;
+    case COLL_C128:               codec->store = COLL__PICK(coll__canon_c128, tier);      break;
+    case COLL_F32_I32:            codec->store = coll__store_f32_i32;                     break;
+    case COLL_F64_I32:            codec->store = coll__store_f64_i32;                     break;
+    case COLL_F64_I64:            codec->store = coll__store_f64_i64;                     break;
+    case COLL_I32_I32:            codec->store = coll__store_i32_i32;                     break;
+    case COLL_I64_I32:            codec->store = coll__store_i64_i32;                     break;
+    case COLL_I64_I64:            codec->store = coll__store_i64_i64;                     break;
+    case COLL_BOOL:               codec->store = coll__truth_u8_base;                     break;
+    default:
+        if (op >= COLL_LAND && op <= COLL_LXOR) {
+            codec->store = codec->type_size == 1 ? coll__truth_u8_base : codec->type_size == 2 ? coll__truth_u16_base
+                         : codec->type_size == 4 ? coll__truth_u32_base : coll__truth_u64_base;
+        }
+    }
+    codec->store_wire = codec->store;
+}
+
+/* Division, scale and truth, of sums in the given type. */
+static void coll__codec_finish(coll__codec *codec, coll_type sum, coll_op op, int ranks, double scale, int tier)
+{
+    codec->factor = scale;
+    codec->divisor = op == COLL_AVG ? ranks : 1;
+    if (op >= COLL_LAND && op <= COLL_LXOR) {
+        if (sum == COLL_F32) codec->finish = COLL__PICK(coll__truth_f32, tier);
+        if (sum == COLL_F64) codec->finish = COLL__PICK(coll__truth_f64, tier);
+    } else if (op == COLL_AVG || scale != 1) {
+        const bool divides = op == COLL_AVG;
+        if (sum == COLL_F32) codec->finish = divides ? COLL__PICK(coll__divide_f32, tier) : COLL__PICK(coll__scale_f32, tier);
+        if (sum == COLL_F64) codec->finish = divides ? COLL__PICK(coll__divide_f64, tier) : COLL__PICK(coll__scale_f64, tier);
+        if (sum == COLL_C64) codec->finish = COLL__PICK(coll__divide_c64, tier);
+        if (sum == COLL_C128) codec->finish = COLL__PICK(coll__divide_c128, tier);
+    }
+    if (codec->finish) codec->whole = NULL;
+}
+
+/* ---- >>refusals: what there is not, in a sentence ---- */
+
+/* Is there such a wire under such a type?  The type itself, a float of fewer bits under f32, f16 and
+ * bf16, and f32 under f64. */
+static bool coll__wire_fits(coll_type type, coll_type wire)
+{
+    if (wire == type) return true;
+    if (!coll__is_float(type) || !coll__is_float(wire)) return false;
+    return type == COLL_F64 ? wire == COLL_F32 : coll_type_size(wire) < coll_type_size(type);
+}
+
+/* Is there such a multiplication?  It is done in the type `sum`, where it must be finite. */
+static bool coll__scale_fits(const coll_call *call, coll_type sum, double scale, char *why, size_t room)
+{
+    const double most = sum == COLL_F32 || sum == COLL_C64 ? 0x1.fffffep127 : 0x1.fffffffffffffp1023;
+
+    if (scale == 1) return true;
+    if (call->op == COLL_USER || (!coll__is_float(call->type) && !coll__is_complex(call->type))) {
+        snprintf(why, room, "there is no scale for %s of %s", coll_op_name(call->op), coll_type_name(call->type));
+        return false;
+    }
+    if (scale >= -most && scale <= most) return true;
+    snprintf(why, room, "a scale of %g is not finite in %s", scale, coll_type_name(sum));
+    return false;
+}
+
+#define COLL__REFUSE(...) (snprintf(why, room, __VA_ARGS__), false)
+
+static bool coll__reduction_fits(const coll_call *call, coll_type wire, coll_type sum, double scale, int ranks, char *why,
+                                 size_t room)
+{
+    const coll_type type = call->type;
+    const bool is_user = call->op == COLL_USER;
+    const coll_type usual = is_user ? type : coll__usual_accumulator(type);
+    const char *const op_name = coll_op_name(call->op), *const name = coll_type_name(type);
+
+    if (!coll_type_size(type)) return COLL__REFUSE("%d is no coll_type", type);
+    if (!coll_type_size(wire)) return COLL__REFUSE("%d is no coll_type for the wire", wire);
+    if ((int)call->op < COLL_SUM || call->op > COLL_USER) return COLL__REFUSE("%d is no coll_op", (int)call->op);
+    if (ranks < 1) return COLL__REFUSE("there is no reduction over %d ranks", ranks);
+    if (!coll__cell_is_defined(type, call->op)) return COLL__REFUSE("there is no %s of %s", op_name, name);
+    if (is_user ? wire != type : !coll__wire_fits(type, wire))
+        return COLL__REFUSE("there is no %s of %s over a wire of %s", op_name, name, coll_type_name(wire));
+    if (sum != usual && (is_user || sum != COLL_F64 || !coll__is_float(type)))
+        return COLL__REFUSE("there is no %s of %s in accumulators of %s", op_name, name, coll_type_name(sum));
+    if (is_user && !call->fn) return COLL__REFUSE("the operation is the user's own, but fn is NULL");
+    return coll__scale_fits(call, sum, scale, why, room);
+}
+
+#undef COLL__REFUSE
+
+/* coll__codec_reduce with the kernels of one tier, so that tests can compare the tiers. */
+static bool coll__codec_reduce_in(coll__codec *codec, const coll_call *call, int ranks, int tier, char *why, size_t room)
+{
+    const coll_type type = call->type, wire = call->wire ? call->wire : type;
+    const bool is_user = call->op == COLL_USER;
+    const coll_type sum = call->accumulate ? call->accumulate : is_user ? type : coll__usual_accumulator(type);
+    const double scale = call->scale == 0 ? 1 : call->scale;
+
+    coll__codec_move(codec, type);
+    if (!coll__reduction_fits(call, wire, sum, scale, ranks, why, room)) return false;
+    codec->wire_size = coll_type_size(wire);
+    if (is_user) {
+        codec->fn = call->fn;
+        codec->fn_context = call->fn_context;
+        codec->is_exact = false;
+        codec->is_commutative = !call->not_commutative;
+        return true;
+    }
+    codec->is_exact = coll__is_integer(type) || (call->op != COLL_SUM && call->op != COLL_PROD && call->op != COLL_AVG);
+    if (call->op == COLL_AVG && coll__is_integer(type)) {
+        codec->divisor = ranks;
+        coll__codec_integer_average(codec, type, tier);
+        return true;
+    }
+    codec->combine = coll__folds[tier][sum][call->op];
+    if (wire != type || sum != type) coll__codec_float(codec, call, wire, sum, tier);
+    else coll__codec_direct(codec, type, call->op, tier);
+    coll__codec_finish(codec, sum, call->op, ranks, scale, tier);
+    return true;
+}
+
+/* The codec of a reduction over `ranks` ranks.  False if the library has no such cell: then `why`, of
+ * `room` bytes, says what there is not.  Reads type, wire, accumulate, op, fn, fn_context,
+ * not_commutative, scale and flags of the call. */
+COLL__UNUSED static bool coll__codec_reduce(coll__codec *codec, const coll_call *call, int ranks, char *why, size_t room)
+{
+    return coll__codec_reduce_in(codec, call, ranks, coll__tier(), why, room);
+}
+
+/* ---- >>pack: to the wire and back ---- */
+
+enum { COLL__BLOCK = 4096 };                      /* bytes of accumulators in work at a time */
+
+/* Pack with COLL_SATURATE: clamp in f32, into which every type here widens exactly. */
+static void coll__pack_clamped(const coll__codec *codec, void *wire, const void *user, size_t count)
+{
+    _Alignas(64) unsigned char block[COLL__BLOCK];
+    const size_t most = COLL__BLOCK / sizeof(float);
+    const bool in_f32 = codec->type_size == sizeof(float);
+
+    for (size_t from = 0, length; from < count; from += length) {
+        const unsigned char *const in = (const unsigned char *)user + from * codec->type_size;
+        length = count - from < most ? count - from : most;
+        if (!in_f32) codec->clamp_widen(block, in, length);
+        coll__clamp_f32_base(block, in_f32 ? (const void *)in : block, length, 1, codec->limit);
+        codec->clamp_narrow((unsigned char *)wire + from * codec->wire_size, block, length);
+    }
+}
+
+/* Write `count` elements as the wire has them.  The buffers do not overlap, or they are the same
+ * one and the codec has the same bytes on both sides. */
+COLL__UNUSED static void coll__pack(const coll__codec *codec, void *wire, const void *user, size_t count)
+{
+    if (codec->clamp_narrow) coll__pack_clamped(codec, wire, user, count);
+    else if (codec->pack) codec->pack(wire, user, count);
+    else if (count && wire != user) memcpy(wire, user, count * codec->type_size);
+}
+
+COLL__UNUSED static void coll__unpack(const coll__codec *codec, void *user, const void *wire, size_t count)
+{
+    if (codec->unpack) codec->unpack(user, wire, count);
+    else if (count && wire != user) memcpy(user, wire, count * codec->type_size);
+}
+
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#endif
+
+#endif /* COLL_CODEC_H */

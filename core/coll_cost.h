@@ -1,0 +1,308 @@
+/* coll_cost.h - what an algorithm costs, as closed forms.
+ *
+ * The clock: a rank that sends the messages of a round one after the other begins one every `overhead`, each arrives
+ * `latency` later, its bytes go over the sender's link and over the receiver's link one message at a time, and a receiver
+ * likewise takes on one every `overhead`; a message between two idle ranks takes latency + bytes * per_byte.  Folding costs
+ * per_byte_reduced for each byte that is added to something: for all sources of a fold but the first.  A rank begins its
+ * next round when what it sends has left, what it receives has come and what it folds is folded.
+ *
+ * Everything is made of + - * / and comparisons of doubles, so that all ranks get the same bits from the same numbers.
+ */
+#ifndef COLL_COST_H
+#define COLL_COST_H
+
+/* What the tuner knows of the wire; the same numbers on every rank. */
+typedef struct coll__link {
+    double latency, overhead;                     /* s a message; s a further message in the same round       */
+    double per_byte, per_byte_reduced;            /* s                                                        */
+} coll__link;
+
+/* What is to be run.  Bytes are those of the whole vector on the wire (allgather: gathered; alltoall: sent by a rank). */
+typedef struct coll__shape {
+    int    size, radix, blocks;
+    long   slices;
+    double bytes, sum_bytes;                      /* sum_bytes: the same as partial results, in accumulator format */
+} coll__shape;
+
+/* TCP within a machine or a rack, measured: 4 us of work a message, 12 us before it is there, 2 GB/s. */
+static const coll__link coll__link_default = { 12e-6, 4e-6, 0.5e-9, 0.1e-9 };
+
+static inline double coll__longer(double a, double b) { return a > b ? a : b; }
+
+/* Messages of a round from one rank, or into one: `bytes` in all, none longer than the one before it, the last one `last`.
+ * Either the link is always busy, or it waits for each message and the last one ends it. */
+static double coll__burst(const coll__link *link, double messages, double bytes, double last)
+{
+    if (messages <= 0) return 0;
+    return link->latency + coll__longer(bytes * link->per_byte, (messages - 1) * link->overhead + last * link->per_byte);
+}
+
+/* One block of p, on the wire and as a partial result. */
+static double coll__block_bytes(const coll__shape *s) { return s->bytes / s->size; }
+static double coll__block_sum_bytes(const coll__shape *s) { return s->sum_bytes / s->size; }
+
+/* ---- >>circles ---- */
+
+/* One of the rounds of the circulant, over distances from `near` to `far`, with so many bytes a block. */
+static double coll__circulant_burst(const coll__link *link, int near, int far, double bytes)
+{
+    const int messages = (far - 1) / near;
+    return coll__burst(link, messages, (far - near) * bytes, (far - messages * near) * bytes);
+}
+
+static double coll__circulant_time(const coll__link *link, const coll__shape *s, double block)
+{
+    double t = 0;
+    for (int far = s->size, near; far > 1; far = near) {
+        near = (far - 1) / s->radix + 1;
+        t += coll__circulant_burst(link, near, far, block);
+    }
+    return t;
+}
+
+static double coll__cost_barrier(const coll__link *link, const coll__shape *s) { return coll__circulant_time(link, s, 0); }
+
+static double coll__cost_allgather(const coll__link *link, const coll__shape *s)
+{
+    return coll__circulant_time(link, s, coll__block_bytes(s));
+}
+
+/* The far-first order: the same messages and bytes in all, spread otherwise over the rounds. */
+static double coll__cost_far(const coll__link *link, const coll__shape *s)
+{
+    const double block = coll__block_bytes(s);
+    const int size = s->size, rounds = coll__circulant_rounds(size, s->radix);
+    double t = 0;
+
+    for (int k = 0; k < rounds; k++) {
+        const int unit = coll__power(size, s->radix, k), stride = coll__power(size, s->radix, k + 1);
+        const int messages = coll__less(s->radix - 1, (size - 1) / unit);
+        const int whole = size / stride, left = size % stride, cut = left > 0 ? (left - 1) / unit : 0;
+        const int blocks = whole * messages + coll__less(cut, messages);
+        const int last = whole + (cut >= messages);
+        t += coll__burst(link, messages, blocks * block, last * block);
+    }
+    return t;
+}
+
+static double coll__cost_ring_allgather(const coll__link *link, const coll__shape *s)
+{
+    return (s->size - 1) * (link->latency + coll__block_bytes(s) * link->per_byte);
+}
+
+/* Raw blocks in the first round, partial sums afterwards. */
+static double coll__cost_circulant_reduce(const coll__link *link, const coll__shape *s)
+{
+    double t = 0;
+    for (int far = s->size, near; far > 1; far = near) {
+        const double block = far == s->size ? coll__block_bytes(s) : coll__block_sum_bytes(s);
+        near = (far - 1) / s->radix + 1;
+        t += coll__circulant_burst(link, near, far, block) + (far - near) * block * link->per_byte_reduced;
+    }
+    return t;
+}
+
+static double coll__cost_ring_reduce(const coll__link *link, const coll__shape *s)
+{
+    const double raw = coll__block_bytes(s), sum = coll__block_sum_bytes(s);
+    if (s->size < 2) return 0;
+    return (s->size - 1) * (link->latency + raw * link->per_byte_reduced) + (raw + (s->size - 2) * sum) * link->per_byte;
+}
+
+/* One block to each other rank, in one round. */
+static double coll__cost_direct(const coll__link *link, const coll__shape *s)
+{
+    return coll__burst(link, s->size - 1, coll__block_bytes(s) * (s->size - 1), coll__block_bytes(s));
+}
+
+static double coll__cost_direct_reduce(const coll__link *link, const coll__shape *s)
+{
+    return coll__cost_direct(link, s) + coll__block_bytes(s) * (s->size - 1) * link->per_byte_reduced;
+}
+
+static double coll__cost_bruck(const coll__link *link, const coll__shape *s)
+{
+    const int size = s->size, rounds = coll__circulant_rounds(size, s->radix);
+    const double block = coll__block_bytes(s);
+    double t = 0;
+
+    for (int k = 0; k < rounds; k++) {            /* one message for each digit k other than 0 */
+        const int unit = coll__power(size, s->radix, k), stride = coll__power(size, s->radix, k + 1);
+        const int messages = coll__less(s->radix - 1, (size - 1) / unit), left = size - messages * unit;
+        const int blocks = size - size / stride * unit - coll__less(unit, size % stride);
+        const int last = left / stride * unit + coll__less(unit, left % stride);
+        t += coll__burst(link, messages, blocks * block, last * block);
+    }
+    return t;
+}
+
+/* ---- >>trees: the time of the longest path; of subtrees of a level all are whole but the last one ---- */
+
+typedef struct coll__tree_time { double whole, cut; } coll__tree_time;
+
+/* Ranks of the tree that are in its cut subtree of this unit, the one at its end. */
+static int coll__tree_rest(int size, int unit) { return size - (size - 1) / unit * unit; }
+
+/* From the root.  Each edge carries `vector` bytes, or `block` bytes for each rank below it. */
+static double coll__tree_spread(const coll__link *link, const coll__shape *s, double vector, double block)
+{
+    const int size = s->size, rounds = coll__circulant_rounds(size, s->radix);
+    coll__tree_time t = { 0, 0 };
+
+    for (int k = 0; k < rounds; k++) {
+        const int unit = coll__power(size, s->radix, k), stride = coll__power(size, s->radix, k + 1);
+        const int rest = coll__tree_rest(size, stride), children = (rest - 1) / unit;
+        const double full = vector + unit * block, last = vector + (rest - children * unit) * block;
+        const double gap = coll__longer(link->overhead, full * link->per_byte);
+        const double arrival = link->latency + full * link->per_byte;
+        if (children > 0) {
+            const double in_cut = (children - 1) * gap + link->latency + last * link->per_byte + t.cut;
+            const double own = (children - 1) * gap + coll__longer(link->overhead, last * link->per_byte) + t.whole;
+            t.cut = coll__longer(in_cut, own);
+            if (children > 1) t.cut = coll__longer(t.cut, (children - 2) * gap + arrival + t.whole);
+        }
+        t.whole += coll__longer((s->radix - 2) * gap + arrival, (s->radix - 1) * gap);
+    }
+    return t.cut;
+}
+
+/* To the root: the mirror image.  An edge carries `raw` bytes from one rank, `sum` from several, and `block` for each rank
+ * below it; `fold` is the time to fold a byte. */
+static double coll__tree_collect_time(const coll__link *link, const coll__shape *s, double raw, double sum, double block,
+                                      double fold)
+{
+    const int size = s->size, rounds = coll__circulant_rounds(size, s->radix);
+    coll__tree_time t = { 0, 0 };
+
+    for (int k = 0; k < rounds; k++) {
+        const int unit = coll__power(size, s->radix, k), stride = coll__power(size, s->radix, k + 1);
+        const int rest = coll__tree_rest(size, stride), children = (rest - 1) / unit, below = rest - children * unit;
+        const double full = (unit == 1 ? raw : sum) + unit * block, last = (below == 1 ? raw : sum) + below * block;
+        if (children > 1)
+            t.cut = t.whole + coll__burst(link, children, (children - 1) * full + last, last)
+                    + ((children - 1) * full + last) * fold;
+        else if (children == 1)
+            t.cut = coll__longer(t.whole + coll__longer(link->overhead, last * link->per_byte),
+                                 t.cut + coll__burst(link, 1, last, last)) + last * fold;
+        t.whole += coll__burst(link, s->radix - 1, (s->radix - 1) * full, full) + (s->radix - 1) * full * fold;
+    }
+    return t.cut;
+}
+
+static double coll__cost_broadcast_tree(const coll__link *link, const coll__shape *s)
+{
+    return coll__tree_spread(link, s, s->bytes, 0);
+}
+
+static double coll__cost_scatter_tree(const coll__link *link, const coll__shape *s)
+{
+    return coll__tree_spread(link, s, 0, coll__block_bytes(s));
+}
+
+static double coll__cost_gather_tree(const coll__link *link, const coll__shape *s)
+{
+    return coll__tree_collect_time(link, s, 0, 0, coll__block_bytes(s), 0);
+}
+
+static double coll__cost_broadcast_scatter(const coll__link *link, const coll__shape *s)
+{
+    return coll__cost_scatter_tree(link, s) + coll__cost_allgather(link, s);
+}
+
+static double coll__cost_reduce_gather(const coll__link *link, const coll__shape *s)
+{
+    return coll__tree_collect_time(link, s, 0, 0, s->bytes, 0) + (s->size - 1) * s->bytes * link->per_byte_reduced;
+}
+
+static double coll__cost_reduce_tree(const coll__link *link, const coll__shape *s)
+{
+    return coll__tree_collect_time(link, s, s->bytes, s->sum_bytes, 0, link->per_byte_reduced);
+}
+
+static double coll__cost_reduce_direct(const coll__link *link, const coll__shape *s)
+{
+    return coll__cost_direct_reduce(link, s) + coll__cost_direct(link, s);
+}
+
+/* ---- >>one step after another ---- */
+
+/* `steps` times a message of a share of the vector, and that share folded. */
+static double coll__steps_time(const coll__link *link, double steps, double bytes, double folded)
+{
+    return steps * (link->latency + bytes * link->per_byte + folded * link->per_byte_reduced);
+}
+
+static double coll__cost_broadcast_blocks(const coll__link *link, const coll__shape *s)
+{
+    if (s->size < 2) return 0;
+    return coll__steps_time(link, s->blocks - 1 + coll__circulant_rounds(s->size, 2), s->bytes / s->blocks, 0);
+}
+
+static double coll__cost_reduce_blocks(const coll__link *link, const coll__shape *s)
+{
+    const double sum = s->sum_bytes / s->blocks;
+    if (s->size < 2) return 0;
+    return coll__steps_time(link, s->blocks - 2 + coll__circulant_rounds(s->size, 2), sum, sum)
+           + coll__steps_time(link, 1, s->bytes / s->blocks, s->bytes / s->blocks);
+}
+
+static double coll__cost_broadcast_chain(const coll__link *link, const coll__shape *s)
+{
+    const double slices = (double)(s->slices > 0 ? s->slices : 1);
+    if (s->size < 2) return 0;
+    return coll__steps_time(link, slices + s->size - 2, s->bytes / slices, 0);
+}
+
+/* The first step sends a raw input; each adds a raw input. */
+static double coll__cost_scan_chain(const coll__link *link, const coll__shape *s)
+{
+    const double slices = (double)(s->slices > 0 ? s->slices : 1);
+    if (s->size < 2) return 0;
+    return coll__steps_time(link, slices + s->size - 3, s->sum_bytes / slices, s->bytes / slices)
+           + coll__steps_time(link, 1, s->bytes / slices, s->bytes / slices);
+}
+
+/* The last rank has the longest prefix to fold. */
+static double coll__cost_gather_fold(const coll__link *link, const coll__shape *s)
+{
+    return coll__circulant_time(link, s, s->bytes) + (s->size - 1) * s->bytes * link->per_byte_reduced;
+}
+
+static double coll__cost_scan_transposed(const coll__link *link, const coll__shape *s)
+{
+    return coll__cost_direct_reduce(link, s) + coll__cost_direct(link, s);
+}
+
+/* Raw in the first round, and as long as W is one rank's; each round folds what came with W, and W with V where it is sent. */
+static double coll__cost_census(const coll__link *link, const coll__shape *s)
+{
+    const int rounds = coll__circulant_rounds(s->size, 2);
+    double t = 0;
+
+    for (int k = 0; k < rounds; k++) {
+        const int known = (s->size - 1) >> (rounds - k), hop = ((s->size - 1) >> (rounds - k - 1)) - known;
+        const bool is_last = k == rounds - 1, adds = !is_last && ((s->size - 1) >> (rounds - k - 2)) & 1;
+        t += coll__steps_time(link, 1, hop == 1 ? s->bytes : s->sum_bytes, 0);
+        if (known > 0) t += (known == 1 ? s->bytes : s->sum_bytes) * link->per_byte_reduced;
+        if (adds || is_last) t += s->bytes * link->per_byte_reduced;
+    }
+    return t;
+}
+
+/* Allreduce of two halves. */
+static double coll__cost_allreduce_direct(const coll__link *link, const coll__shape *s)
+{
+    return coll__cost_direct_reduce(link, s) + coll__cost_allgather(link, s);
+}
+
+static double coll__cost_allreduce_circulant(const coll__link *link, const coll__shape *s)
+{
+    return coll__cost_circulant_reduce(link, s) + coll__cost_allgather(link, s);
+}
+
+static double coll__cost_allreduce_ring(const coll__link *link, const coll__shape *s)
+{
+    return coll__cost_ring_reduce(link, s) + coll__cost_ring_allgather(link, s);
+}
+
+#endif /* COLL_COST_H */

@@ -1,0 +1,279 @@
+/* coll_folds.h: two accumulators into one, for every type and every operation; the table at the end
+ * says which there are, and is what dispatch and coll__cell_is_defined both read.
+ *
+ * Integers wrap in SUM and PROD.  Of floats, a MIN or MAX with a NaN is NaN, and -0 is below +0.
+ * Logical operations take nonzero for true, NaN too, and give 1 or 0, in floats 1.0 or 0.0.  A bool
+ * is one byte, of which any but zero is true; MIN and BAND are LAND then, MAX and BOR are LOR.
+ * The product of complex numbers is the textbook formula, each component with its own NaN.  Pairs
+ * are ordered by value and then by index, the lower first; a NaN comes before every number. */
+#ifndef COLL_FOLDS_H
+#define COLL_FOLDS_H
+
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed"
+#endif
+
+/* ---- >>fold: two accumulators into one ---- */
+
+/* to[i] = a[i] op b[i]; `to` may be exactly a or b, and may not otherwise overlap them. */
+typedef void coll__fold_fn(void *to, const void *a, const void *b, size_t count);
+
+#define COLL__FOLD_IN(tier, name, TO, FROM, VALUE)                                                \
+    COLL__IN_##tier static void name##_##tier(void *to, const void *from_a, const void *from_b,   \
+                                              size_t count)                                       \
+    {                                                                                             \
+        TO *out = to;                                                                             \
+        const FROM *left = from_a, *right = from_b;                                               \
+        COLL__FREE for (size_t i = 0; i < count; i++) {                                           \
+            const FROM a = left[i], b = right[i];                                                 \
+            out[i] = VALUE;                                                                       \
+        }                                                                                         \
+    }
+#define COLL__FOLD(name, TO, FROM, VALUE) COLL__EACH_TIER(COLL__FOLD_IN, name, TO, FROM, VALUE)
+
+/* Unsigned arithmetic wraps; the short types are widened first, because the product of two
+ * uint16_t would be a signed int, which may not overflow. */
+#define COLL__FOLD_WRAP(bits, wide)                                                               \
+    COLL__FOLD(coll__sum_u##bits, coll__raw_u##bits, coll__raw_u##bits,                           \
+               (uint##bits##_t)((wide)a + (wide)b))                                               \
+    COLL__FOLD(coll__prod_u##bits, coll__raw_u##bits, coll__raw_u##bits,                          \
+               (uint##bits##_t)((wide)a * (wide)b))
+COLL__FOLD_WRAP(8, uint32_t)
+COLL__FOLD_WRAP(16, uint32_t)
+COLL__FOLD_WRAP(32, uint32_t)
+COLL__FOLD_WRAP(64, uint64_t)
+
+#define COLL__FOLD_ORDER(name)                                                                    \
+    COLL__FOLD(coll__min_##name, coll__raw_##name, coll__raw_##name, a < b ? a : b)               \
+    COLL__FOLD(coll__max_##name, coll__raw_##name, coll__raw_##name, a > b ? a : b)
+COLL__FOLD_ORDER(i8)
+COLL__FOLD_ORDER(i16)
+COLL__FOLD_ORDER(i32)
+COLL__FOLD_ORDER(i64)
+COLL__FOLD_ORDER(u8)
+COLL__FOLD_ORDER(u16)
+COLL__FOLD_ORDER(u32)
+COLL__FOLD_ORDER(u64)
+
+/* Equal floats have equal bits, except the zeros, whose sign bits OR (for the smaller) and AND
+ * (for the larger) make right. */
+#define COLL__PICK_FLOAT(bits, less, tie)                                                         \
+    coll__canon_or##bits(__builtin_isunordered(a, b),                                             \
+                         (a less b) ? coll__bits##bits(a) : (b less a) ? coll__bits##bits(b)      \
+                         : (coll__bits##bits(a) tie coll__bits##bits(b)))
+
+COLL__INLINE float coll__canon_or32(int is_nan, uint32_t bits)
+{
+    return coll__float32(is_nan ? COLL__NAN_F32 : bits);
+}
+
+COLL__INLINE double coll__canon_or64(int is_nan, uint64_t bits)
+{
+    return coll__float64(is_nan ? COLL__NAN_F64 : bits);
+}
+
+#define COLL__FOLD_FLOAT(bits)                                                                    \
+    COLL__FOLD(coll__sum_f##bits, coll__raw_f##bits, coll__raw_f##bits, coll__canon##bits(a + b)) \
+    COLL__FOLD(coll__prod_f##bits, coll__raw_f##bits, coll__raw_f##bits,                          \
+               coll__canon##bits(a * b))                                                          \
+    COLL__FOLD(coll__min_f##bits, coll__raw_f##bits, coll__raw_f##bits,                           \
+               COLL__PICK_FLOAT(bits, <, |))                                                      \
+    COLL__FOLD(coll__max_f##bits, coll__raw_f##bits, coll__raw_f##bits,                           \
+               COLL__PICK_FLOAT(bits, >, &))
+COLL__FOLD_FLOAT(32)
+COLL__FOLD_FLOAT(64)
+
+/* ---- >>bits and truth ---- */
+
+#define COLL__FOLD_BITS(name)                                                                       \
+    COLL__FOLD(coll__band_##name, coll__raw_##name, coll__raw_##name, a & b)                        \
+    COLL__FOLD(coll__bor_##name, coll__raw_##name, coll__raw_##name, a | b)                         \
+    COLL__FOLD(coll__bxor_##name, coll__raw_##name, coll__raw_##name, a ^ b)
+#define COLL__FOLD_TRUTH(name)                                                                      \
+    COLL__FOLD(coll__land_##name, coll__raw_##name, coll__raw_##name, (a != 0) & (b != 0))          \
+    COLL__FOLD(coll__lor_##name, coll__raw_##name, coll__raw_##name, (a != 0) | (b != 0))           \
+    COLL__FOLD(coll__lxor_##name, coll__raw_##name, coll__raw_##name, (a != 0) ^ (b != 0))
+COLL__FOLD_BITS(u8)
+COLL__FOLD_BITS(u16)
+COLL__FOLD_BITS(u32)
+COLL__FOLD_BITS(u64)
+COLL__FOLD_TRUTH(u8)
+COLL__FOLD_TRUTH(u16)
+COLL__FOLD_TRUTH(u32)
+COLL__FOLD_TRUTH(u64)
+COLL__FOLD_TRUTH(f32)
+COLL__FOLD_TRUTH(f64)
+
+/* ---- >>complex: a sum is that of twice as many reals ---- */
+
+/* Each product passes through a choice, that of the canonical NaN, which no compiler may contract
+ * into the addition; the result is the same, for a sum with a NaN is a NaN. */
+
+#define COLL__FOLD_COMPLEX_IN(tier, name, bits)                                                     \
+    static void coll__sum_##name##_##tier(void *to, const void *a, const void *b, size_t count)     \
+    {                                                                                               \
+        coll__sum_f##bits##_##tier(to, a, b, 2 * count);                                            \
+    }                                                                                               \
+    COLL__IN_##tier static void coll__prod_##name##_##tier(void *to, const void *from_a,            \
+                                                           const void *from_b, size_t count)        \
+    {                                                                                               \
+        coll__raw_f##bits *out = to;                                                                \
+        const coll__raw_f##bits *left = from_a, *right = from_b;                                    \
+        COLL__FREE for (size_t i = 0; i < count; i++) {                                             \
+            const coll__raw_f##bits a = left[2 * i], a_im = left[2 * i + 1];                        \
+            const coll__raw_f##bits b = right[2 * i], b_im = right[2 * i + 1];                      \
+            out[2 * i] = coll__canon##bits(coll__canon##bits(a * b) - coll__canon##bits(a_im * b_im)); \
+            out[2 * i + 1] = coll__canon##bits(coll__canon##bits(a * b_im) + coll__canon##bits(a_im * b)); \
+        }                                                                                           \
+    }
+COLL__EACH_TIER(COLL__FOLD_COMPLEX_IN, c64, 32)
+COLL__EACH_TIER(COLL__FOLD_COMPLEX_IN, c128, 64)
+
+/* ---- >>pairs: the bits of a value, and an index ---- */
+
+/* Float values are held as their bits.  The padding of the third kind is a field, so that it is
+ * written: as zero, and equal everywhere. */
+typedef struct coll__pair_32_32 { int32_t value, index; } coll__pair_32_32;
+typedef struct coll__pair_64_64 { int64_t value, index; } coll__pair_64_64;
+typedef struct coll__pair_64_32 { int64_t value; int32_t index, zero; } coll__pair_64_32;
+
+/* A number that orders as the value does.  The bits of floats order as sign and magnitude; a NaN is
+ * `extreme`, which no other float is. */
+COLL__INLINE int32_t coll__key_f32(int32_t bits, int32_t extreme)
+{
+    const bool is_nan = (bits & INT32_MAX) > 0x7f800000;
+    return is_nan ? extreme : bits < 0 ? bits ^ INT32_MAX : bits;
+}
+
+COLL__INLINE int64_t coll__key_f64(int64_t bits, int64_t extreme)
+{
+    const bool is_nan = (bits & INT64_MAX) > INT64_C(0x7ff0000000000000);
+    return is_nan ? extreme : bits < 0 ? bits ^ INT64_MAX : bits;
+}
+
+COLL__INLINE int32_t coll__key_i32(int32_t value, int32_t extreme) { return (void)extreme, value; }
+COLL__INLINE int64_t coll__key_i64(int64_t value, int64_t extreme) { return (void)extreme, value; }
+
+/* The value as results have it: NaNs canonical. */
+COLL__INLINE int32_t coll__settle_f32(int32_t bits)
+{
+    return (bits & INT32_MAX) > 0x7f800000 ? (int32_t)COLL__NAN_F32 : bits;
+}
+
+COLL__INLINE int64_t coll__settle_f64(int64_t bits)
+{
+    return (bits & INT64_MAX) > INT64_C(0x7ff0000000000000) ? (int64_t)COLL__NAN_F64 : bits;
+}
+
+COLL__INLINE int32_t coll__settle_i32(int32_t value) { return value; }
+COLL__INLINE int64_t coll__settle_i64(int64_t value) { return value; }
+
+#define COLL__FOLD_PAIR(name, value_name, bits, index_bits, before, extreme)                        \
+    COLL__KERNEL static void name(void *to, const void *left, const void *right, size_t count)      \
+    {                                                                                               \
+        for (size_t i = 0; i < count; i++) {                                                        \
+            coll__pair_##bits##_##index_bits a, b;                                                  \
+            memcpy(&a, (const char *)left + i * sizeof a, sizeof a);                                \
+            memcpy(&b, (const char *)right + i * sizeof b, sizeof b);                               \
+            const int##bits##_t key_a = coll__key_##value_name(a.value, extreme);                   \
+            const int##bits##_t key_b = coll__key_##value_name(b.value, extreme);                   \
+            const bool is_b = (key_b before key_a) | ((key_b == key_a) & (b.index < a.index));      \
+            const coll__pair_##bits##_##index_bits result = {                                       \
+                .value = coll__settle_##value_name(is_b ? b.value : a.value),                       \
+                .index = is_b ? b.index : a.index };                                                \
+            memcpy((char *)to + i * sizeof result, &result, sizeof result);                         \
+        }                                                                                           \
+    }
+#define COLL__PAIR(name, value_name, bits, index_bits)                                              \
+    COLL__FOLD_PAIR(coll__minloc_##name, value_name, bits, index_bits, <, INT##bits##_MIN)          \
+    COLL__FOLD_PAIR(coll__maxloc_##name, value_name, bits, index_bits, >, INT##bits##_MAX)          \
+    COLL__KERNEL static void coll__store_##name(void *to, const void *from, size_t count)           \
+    {                                                                                               \
+        for (size_t i = 0; i < count; i++) {                                                        \
+            coll__pair_##bits##_##index_bits a;                                                     \
+            memcpy(&a, (const char *)from + i * sizeof a, sizeof a);                                \
+            const coll__pair_##bits##_##index_bits result = {                                       \
+                .value = coll__settle_##value_name(a.value), .index = a.index };                    \
+            memcpy((char *)to + i * sizeof result, &result, sizeof result);                         \
+        }                                                                                           \
+    }
+COLL__PAIR(f32_i32, f32, 32, 32)
+COLL__PAIR(f64_i32, f64, 64, 32)
+COLL__PAIR(f64_i64, f64, 64, 64)
+COLL__PAIR(i32_i32, i32, 32, 32)
+COLL__PAIR(i64_i32, i64, 64, 32)
+COLL__PAIR(i64_i64, i64, 64, 64)
+
+/* ---- >>cells: which type has which operation ---- */
+
+/* The fold of each cell.  COLL_AVG has that of the sum, which integers replace by a wider one where
+ * the machine has it.  The floats that f32 accumulates for have its row. */
+#define COLL__ROW_INTEGER(tier, type, wrap, name, average)                                          \
+    [type] = { [COLL_SUM] = coll__sum_##wrap##_##tier, [COLL_PROD] = coll__prod_##wrap##_##tier,    \
+               [COLL_MIN] = coll__min_##name##_##tier, [COLL_MAX] = coll__max_##name##_##tier,      \
+               [COLL_AVG] = average, [COLL_BAND] = coll__band_##wrap##_##tier,                      \
+               [COLL_BOR] = coll__bor_##wrap##_##tier, [COLL_BXOR] = coll__bxor_##wrap##_##tier,    \
+               [COLL_LAND] = coll__land_##wrap##_##tier, [COLL_LOR] = coll__lor_##wrap##_##tier,    \
+               [COLL_LXOR] = coll__lxor_##wrap##_##tier },
+#define COLL__ROW_FLOAT(tier, type, name)                                                           \
+    [type] = { [COLL_SUM] = coll__sum_##name##_##tier, [COLL_PROD] = coll__prod_##name##_##tier,    \
+               [COLL_MIN] = coll__min_##name##_##tier, [COLL_MAX] = coll__max_##name##_##tier,      \
+               [COLL_AVG] = coll__sum_##name##_##tier, [COLL_LAND] = coll__land_##name##_##tier,    \
+               [COLL_LOR] = coll__lor_##name##_##tier, [COLL_LXOR] = coll__lxor_##name##_##tier },
+#define COLL__ROW_BOOL(tier)                                                                        \
+    [COLL_BOOL] = { [COLL_MIN] = coll__land_u8_##tier, [COLL_MAX] = coll__lor_u8_##tier,            \
+                    [COLL_BAND] = coll__land_u8_##tier, [COLL_BOR] = coll__lor_u8_##tier,           \
+                    [COLL_BXOR] = coll__lxor_u8_##tier, [COLL_LAND] = coll__land_u8_##tier,         \
+                    [COLL_LOR] = coll__lor_u8_##tier, [COLL_LXOR] = coll__lxor_u8_##tier },
+#define COLL__ROW_COMPLEX(tier, type, name)                                                         \
+    [type] = { [COLL_SUM] = coll__sum_##name##_##tier, [COLL_PROD] = coll__prod_##name##_##tier,    \
+               [COLL_AVG] = coll__sum_##name##_##tier },
+#define COLL__ROW_PAIR(type, name)                                                                  \
+    [type] = { [COLL_MINLOC] = coll__minloc_##name, [COLL_MAXLOC] = coll__maxloc_##name },
+
+#ifdef __SIZEOF_INT128__
+#define COLL__AVERAGE_64(tier) coll__sum_u64_##tier
+#else
+#define COLL__AVERAGE_64(tier) NULL
+#endif
+
+#define COLL__ROWS(tier)                                                                            \
+    COLL__ROW_INTEGER(tier, COLL_I8, u8, i8, coll__sum_u8_##tier)                                   \
+    COLL__ROW_INTEGER(tier, COLL_I16, u16, i16, coll__sum_u16_##tier)                               \
+    COLL__ROW_INTEGER(tier, COLL_I32, u32, i32, coll__sum_u32_##tier)                               \
+    COLL__ROW_INTEGER(tier, COLL_I64, u64, i64, COLL__AVERAGE_64(tier))                             \
+    COLL__ROW_INTEGER(tier, COLL_U8, u8, u8, coll__sum_u8_##tier)                                   \
+    COLL__ROW_INTEGER(tier, COLL_U16, u16, u16, coll__sum_u16_##tier)                               \
+    COLL__ROW_INTEGER(tier, COLL_U32, u32, u32, coll__sum_u32_##tier)                               \
+    COLL__ROW_INTEGER(tier, COLL_U64, u64, u64, COLL__AVERAGE_64(tier))                             \
+    COLL__ROW_BOOL(tier)                                                                            \
+    COLL__ROW_FLOAT(tier, COLL_F32, f32)        COLL__ROW_FLOAT(tier, COLL_F64, f64)                \
+    COLL__ROW_COMPLEX(tier, COLL_C64, c64)      COLL__ROW_COMPLEX(tier, COLL_C128, c128)            \
+    COLL__ROW_PAIR(COLL_F32_I32, f32_i32)       COLL__ROW_PAIR(COLL_F64_I32, f64_i32)               \
+    COLL__ROW_PAIR(COLL_F64_I64, f64_i64)       COLL__ROW_PAIR(COLL_I32_I32, i32_i32)               \
+    COLL__ROW_PAIR(COLL_I64_I32, i64_i32)       COLL__ROW_PAIR(COLL_I64_I64, i64_i64)
+
+static coll__fold_fn *const coll__folds[COLL__TIERS][COLL__TYPE_LIMIT][COLL_USER] = {
+    COLL__PER_TIER(COLL__ROWS)
+};
+
+/* The type in which a type is summed if the call does not say. */
+static coll_type coll__usual_accumulator(coll_type type)
+{
+    return coll__is_float(type) && type < COLL_F32 ? COLL_F32 : type;
+}
+
+/* Is there such an operation on such a type?  The user's own is on every type, blobs included. */
+COLL__UNUSED static bool coll__cell_is_defined(coll_type type, coll_op op)
+{
+    if (!coll_type_size(type) || (int)op < COLL_SUM || op > COLL_USER) return false;
+    if (op == COLL_USER) return true;
+    return !coll__is_blob(type) && coll__folds[COLL__TIER_BASE][coll__usual_accumulator(type)][op];
+}
+
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#endif
+
+#endif /* COLL_FOLDS_H */

@@ -1,0 +1,181 @@
+/* coll_prepared.h - requests: made ready, started, and started again.
+ *
+ * A prepared call has a track of its own, keyed by its number, which is the same on all ranks because all prepare in the same
+ * order; so its starts keep an order of their own, whatever else runs in between. */
+#ifndef COLL_PREPARED_H
+#define COLL_PREPARED_H
+
+typedef struct coll__prepared {
+    coll__track   track;
+    coll_request *request;
+    struct coll__prepared *next;                  /* in the communicator's list                               */
+} coll__prepared;
+
+static void coll__track_init(coll__track *track, coll_comm *comm, coll__space space, uint32_t number, bool is_keyed)
+{
+    *track = (coll__track){ .comm = comm, .space = space, .number = number, .is_keyed = is_keyed };
+    track->queue_end = &track->queue;
+}
+
+/* An id that no two tracks share which have a rank in common: its communicator's, and its number. */
+static inline uint64_t coll__track_id(const coll__track *track) { return (uint64_t)track->comm->id << 32 | track->number; }
+
+/* The group of the transport for a keyed track, where the transport takes whole collectives. */
+static coll_status coll__track_join(coll__track *track)
+{
+    const coll_comm *comm = track->comm;
+    const coll__trunk *trunk = comm->trunk;
+    int *everyone = NULL;
+
+    if (!trunk->transport->offload || !trunk->transport->group) return COLL_OK;
+    if (!comm->members) {
+        everyone = (int *)malloc((size_t)comm->size * sizeof *everyone);
+        if (!everyone) return COLL_ERR_MEMORY;
+        for (int i = 0; i < comm->size; i++) everyone[i] = i;
+    }
+    track->group = trunk->transport->group(trunk->context, coll__track_id(track), everyone ? everyone : comm->members, comm->size,
+                                           comm->rank);
+    free(everyone);
+    return track->group ? COLL_OK : COLL_ERR_MEMORY;
+}
+
+static void coll__track_leave(coll__track *track)
+{
+    const coll__trunk *trunk = track->comm->trunk;
+
+    if (track->group) trunk->transport->ungroup(trunk->context, track->group);
+    track->group = NULL;
+    free(track->arena);
+    track->arena = NULL;
+    track->arena_length = 0;
+}
+
+/* Everything of a request but the flow, which its start sets. */
+static void coll__request_init(coll_request *r, coll_comm *comm)
+{
+    r->comm = comm;
+    r->next = NULL;
+    r->is_detached = r->is_started = r->is_prepared = false;
+    r->sending = r->receiving = NULL;
+    r->part_of = NULL;
+    r->list = NULL;
+    r->prepared = NULL;
+    r->graph_version = comm->graph_version;
+    r->track = coll__kind_is_message(r->call.kind) ? NULL : &comm->main;
+    r->got_source = r->got_tag = -1;
+    r->got_count = 0;
+}
+
+/* Start a request whose call is checked: from here on it is pending, or has ended. */
+static coll_status coll__launch(coll_request *r)
+{
+    coll_comm *comm = r->comm;
+    coll__trunk *trunk = comm->trunk;
+    coll__track *track = r->track;
+
+    r->status = COLL_PENDING;
+    if (!track) {
+        coll__head_of_call(r->head, &r->call, comm->size, comm->id, 0);
+        const coll_status status = coll__messages_start(r);
+        return status < 0 ? status : coll__advance(trunk, 0);        /* on its way, also if nobody waits for it */
+    }
+    r->sequence = r->prepared ? r->sequence + 1 : ++comm->sequence;
+    coll__head_of_call(r->head, &r->call, comm->size, comm->id ^ track->number << 20, r->sequence);
+    r->is_started = false;
+    r->is_offloaded = trunk->transport->offload && !r->call.algorithm && (!track->is_keyed || track->group);
+    r->task = (coll_task){ &r->call, r->head, &r->codec, track->group, { 0 } };
+    const bool is_first = track->queue == NULL;
+    coll__track_append(track, r);
+    return is_first ? coll__track_advance(track) : COLL_OK;
+}
+
+/* Start all parts of a list; it is pending until the last has ended. */
+static coll_status coll__launch_list(coll_request *r)
+{
+    coll__list *list = r->list;
+    coll_status status = COLL_OK;
+
+    r->status = COLL_PENDING;
+    list->status = COLL_OK;
+    list->left = list->count + 1;
+    coll__list_copy(&r->call, list, true);
+    for (int k = 0; k < list->count; k++) {
+        coll_request *part = &list->parts[k];
+        coll__track *const track = r->track;
+        coll__request_init(part, r->comm);
+        part->part_of = r;
+        part->track = track;
+        part->prepared = r->prepared;
+        part->sequence = r->sequence++;
+        part->offsets = NULL;
+        if (status >= 0) status = coll__launch(part);
+        else coll__list_part_done(r, part, status);
+    }
+    coll__list_part_done(r, NULL, COLL_OK);       /* ours: with no parts at all it ends here                  */
+    return status;
+}
+
+static coll_status coll__begin(coll_request *r) { return r->list ? coll__launch_list(r) : coll__launch(r); }
+
+/* Check the call in r->call and make the request ready to be launched. */
+static coll_status coll__ready(coll_comm *comm, coll_request *r)
+{
+    coll__request_init(r, comm);
+    r->offsets = NULL;
+    coll_status status = coll__check(comm, &r->call, &r->codec, &r->offsets);
+    if (status == COLL_OK && r->call.kind == COLL_ALLREDUCE_LIST) {
+        status = coll__list_make(r);
+        if (status == COLL_ERR_MEMORY) coll__explain_error(comm, &r->call, status, "no memory for the parts of the list");
+        if (status < 0) coll__list_free(r->list);
+    }
+    return status;
+}
+
+/* Carry out the call in r->call, on this rank's stack, inside a call on the communicator. */
+static coll_status coll__run_inside(coll_comm *comm, coll_request *r)
+{
+    if (comm->trunk->failure.status != COLL_OK) return comm->trunk->failure.status;
+    coll_status status = coll__ready(comm, r);
+    if (status < 0) return status;
+    status = coll__begin(r) < 0 ? r->status : coll__wait(r);
+    if (r->list) coll__list_free(r->list);
+    if (r->offsets) free(r->offsets);
+    return status == COLL_PENDING ? comm->trunk->failure.status : status;
+}
+
+/* Give a checked request a track of its own. */
+static coll_status coll__prepare(coll_comm *comm, coll_request *r)
+{
+    coll__prepared *p = (coll__prepared *)coll__allocate(sizeof *p);
+
+    if (!p) return COLL_ERR_MEMORY;
+    coll__track_init(&p->track, comm, COLL__SPACE_CALLS, ++comm->prepare_count, true);
+    if (r->track && coll__track_join(&p->track) < 0) {
+        free(p);
+        return COLL_ERR_MEMORY;
+    }
+    p->request = r;
+    p->next = comm->prepared;
+    comm->prepared = p;
+    r->prepared = p;
+    r->sequence = 0;
+    if (r->track) r->track = &p->track;
+    r->is_prepared = true;
+    r->status = COLL_OK;                          /* as one that has ended: it may be started                 */
+    return COLL_OK;
+}
+
+/* Take a prepared request, which is not running, from its communicator. */
+static void coll__prepared_free(coll_request *r)
+{
+    coll__prepared *p = r->prepared, **at;
+
+    if (r->comm) {
+        for (at = &r->comm->prepared; *at != p;) at = &(*at)->next;
+        *at = p->next;
+        coll__track_leave(&p->track);
+    }
+    free(p);
+}
+
+#endif /* COLL_PREPARED_H */

@@ -1,0 +1,322 @@
+/* coll_sim.h - the real engine and the real algorithms for many ranks in one thread, under a virtual clock.
+ *
+ * One world, shared by the ranks' contexts, holds everything: lanes between ranks, NICs of hosts, events to come.  There are
+ * two ways to run it:
+ *
+ *   fibers     coll_spawn gives each rank a stack of its own; a rank that waits hands over to the scheduler, which lets time
+ *              pass.  A program of blocking calls runs as it is.  A rank that waits in anything but the library stops all.
+ *   polling    coll_init_threads gives all communicators to one thread, which starts operations on all of them and polls:
+ *              every poll of a rank for which nothing has happened lets the next thing happen.
+ *
+ * Nothing ever waits in real time.  When nothing can happen any more and somebody still waits, that is a deadlock, and is told
+ * to every rank in a sentence.  Costs and order of events are in sim/coll_sim_wire.h. */
+#ifndef COLL_SIM_H
+#define COLL_SIM_H
+
+#include "sim/coll_sim_world.h"
+#include "sim/coll_sim_wire.h"
+#include "sim/coll_sim_fiber.h"
+#include "sim/coll_sim_text.h"
+
+/* ---- >>standstill ---- */
+
+/* Ranks that wait, and two of them in different calls of the same number, if there are such. */
+static int coll__sim_waiting(const coll__sim *w, unsigned char *is_waiting, int *one, int *other)
+{
+    int count = 0, first = -1;
+
+    *one = *other = -1;
+    for (int i = 0; i < w->size; i++) {
+        const coll__sim_rank *r = &w->ranks[i];
+        if (r->has_closed || (w->has_fibers ? r->state != COLL__SIM_SUSPENDED : r->recvs == NULL && r->sends == NULL)) continue;
+        is_waiting[i] = 1;
+        count++;
+        if (!r->has_head || coll__kind_is_message((coll_kind)r->head[12])) continue;
+        if (first < 0) first = i;
+        else if (*other < 0 && coll__heads_disagree(w->ranks[first].head, r->head)) *one = first, *other = i;
+    }
+    return count;
+}
+
+/* " in allreduce #3 of 8 x f32 (sum) for ranks 1, 2": where a rank waits. */
+static void coll__sim_describe_wait(const coll__sim_rank *r, unsigned char *is_awaited, char *text, size_t room)
+{
+    char who[40] = "", call[96] = "";
+    int count = 0;
+
+    if (r->has_head) coll__head_describe(r->head, call, sizeof call);
+    coll__print(text, room, "%s%s", *call ? " in " : "", call);
+    memset(is_awaited, 0, (size_t)r->world->size);
+    for (const coll__lane *lane = r->recvs; lane; lane = lane->to_next) {
+        if (!lane->recvs || lane->last_recv->any_head || is_awaited[lane->from]) continue;
+        is_awaited[lane->from] = 1;
+        count++;
+    }
+    coll__append_ranks(who, sizeof who, is_awaited, r->world->size);
+    if (strlen(who) + 1 == sizeof who) coll__append(text, room, " for %d others", count);
+    else if (count > 0) coll__append(text, room, count == 1 ? " for rank %s" : " for ranks %s", who);
+}
+
+/* Somebody waits, and nothing can happen any more. */
+static void coll__sim_stuck(coll__sim *w)
+{
+    unsigned char *is_waiting = (unsigned char *)calloc((size_t)w->size, 1);
+    coll_failure failure = { COLL_OK, -1, "" };
+    char who[48] = "the ranks", when[32] = "", what[128] = "";
+    int one = -1, other = -1, first = 0;
+
+    coll__append_time(when, sizeof when, w->now);
+    const int count = is_waiting ? coll__sim_waiting(w, is_waiting, &one, &other) : 0;
+    if (count > 0) {
+        coll__print(who, sizeof who, count == 1 ? "rank " : "ranks ");
+        coll__append_ranks(who, sizeof who, is_waiting, w->size);
+        if (strlen(who) + 1 == sizeof who) coll__print(who, sizeof who, "%d of %d ranks", count, w->size);
+        while (!is_waiting[first]) first++;
+        coll__sim_describe_wait(&w->ranks[first], is_waiting, what, sizeof what);
+    }
+    free(is_waiting);
+    if (other >= 0) coll__blame_mismatch(&failure, w->ranks[one].head, one, w->ranks[other].head, other);
+    else coll__blame(&failure, COLL_ERR_TIMEOUT, -1, "nothing can move any more at %s: %s wait%s", when, who,
+                     count == 1 ? "s" : "");
+    if (other < 0 && *what) {
+        if (count > 1) coll__append(failure.text, sizeof failure.text, " (rank %d%s)", first, what);
+        else coll__append(failure.text, sizeof failure.text, "%s", what);
+    }
+    if (other < 0 && *w->hint) coll__append(failure.text, sizeof failure.text, "; %s", w->hint);
+    coll__sim_end(w, &failure);
+}
+
+/* ---- >>calls of a rank ---- */
+
+/* May this call go on?  Not after the end of the world, nor after that of the rank. */
+static bool coll__sim_begin_call(coll__sim_rank *r)
+{
+    coll__sim *w = r->world;
+
+    if (w->failure.status != COLL_OK || r->state >= COLL__SIM_FINISHED) return false;
+    if (w->running != r) r->clock = coll__later(r->clock, w->now);
+    r->polls = 0;
+    w->idle = 0;
+    if (w->config.fault_count > 0) coll__sim_count_call(r);
+    if (r->state < COLL__SIM_FINISHED) return w->failure.status == COLL_OK;
+    if (w->running == r) coll__fiber_leave(r, false);     /* never to return                                  */
+    return false;
+}
+
+/* The first poll after something was begun is free.  Then other ranks get their turn at the same instant; then time passes,
+ * more and more of it, for a program may poll as long as it likes. */
+static double coll__sim_next_look(const coll__sim_rank *r)
+{
+    const int doublings = r->polls - 3 < 20 ? r->polls - 3 : 20;
+
+    if (r->polls <= 2) return r->clock;
+    const double step = (r->world->config.latency / 16 + 1e-9) * (double)(1 << doublings);
+    return r->clock + (step < 1e-3 ? step : 1e-3);
+}
+
+static coll_status coll__sim_progress_fiber(coll__sim_rank *r, int wait_ms)
+{
+    coll__sim *w = r->world;
+
+    const int polls = r->polls;
+    if (wait_ms <= 0 && polls < INT_MAX) r->polls++;
+    if (r->has_news || (wait_ms <= 0 && polls == 0)) {
+        coll__sim_seen(r);
+        return COLL_OK;
+    }
+    if (wait_ms <= 0) coll__fiber_wait(r, coll__sim_never, coll__sim_next_look(r));
+    else coll__fiber_wait(r, wait_ms == INT_MAX ? coll__sim_never : r->clock + wait_ms * 1e-3, -1);
+    coll__sim_seen(r);
+    return w->failure.status;
+}
+
+enum { COLL__SIM_FREE_POLLS = 3 };
+
+/* Poll without fibers.  Time stands still while ranks have news that their program has not looked at, for what they do next
+ * belongs to this moment; but not for ever, since it may never look.  It stands still, too, for the polls with which a call
+ * begins: the program may be about to begin the same on other ranks. */
+static coll_status coll__sim_progress_poll(coll__sim_rank *r, int wait_ms)
+{
+    coll__sim *w = r->world;
+    const double deadline = wait_ms == INT_MAX ? coll__sim_never : coll__later(r->clock, w->now) + wait_ms * 1e-3;
+    const uint64_t limit = UINT64_C(1000000) + 1000 * (uint64_t)w->size;
+    const bool begins = wait_ms <= 0 && r->polls < COLL__SIM_FREE_POLLS;
+    if (begins) r->polls++;
+    const bool held = begins || (wait_ms <= 0 && w->unseen > 0 && ++w->patience < 64 + 4 * (uint64_t)w->size);
+
+    if (!r->has_news && wait_ms <= 0 && w->event_count > 0 && (!held || !(w->events[0].time > w->now))) {
+        if (w->events[0].time > w->now) w->patience = 0;
+        (void)coll__sim_step(w);
+    } else if (!r->has_news && wait_ms <= 0 && (r->recvs || r->sends) && ++w->idle > limit) {
+        coll__sim_stuck(w);
+    }
+    if (wait_ms > 0) {
+        while (!r->has_news && w->event_count > 0 && !(w->events[0].time > deadline)) (void)coll__sim_step(w);
+        if (!r->has_news && w->failure.status == COLL_OK) {
+            if (wait_ms == INT_MAX || ++w->idle > limit) coll__sim_stuck(w);
+            else r->clock = deadline;
+        }
+    }
+    coll__sim_seen(r);
+    return w->failure.status;
+}
+
+static coll_status coll__sim_progress(void *context, int wait_ms)
+{
+    coll__sim_rank *r = (coll__sim_rank *)context;
+    coll__sim *w = r->world;
+    const int polls = r->polls;
+    const uint64_t idle = w->idle;
+
+    if (!coll__sim_begin_call(r)) return w->failure.status != COLL_OK ? w->failure.status : COLL_ERR_ABORTED;
+    r->polls = polls;
+    w->idle = idle;
+    if (w->running == r) return coll__sim_progress_fiber(r, wait_ms);
+    if (w->running) return COLL_OK;               /* of a rank that is not the one whose turn it is            */
+    return coll__sim_progress_poll(r, wait_ms);
+}
+
+static const coll_failure *coll__sim_fail(void *context, const coll_failure *cause)
+{
+    coll__sim_rank *r = (coll__sim_rank *)context;
+    coll__sim *w = r->world;
+
+    if (w->failure.status == COLL_OK && r->state >= COLL__SIM_KILLED) {
+        w->death = (coll_failure){ COLL_ERR_ABORTED, r->rank, "" };
+        coll__print(w->death.text, sizeof w->death.text, "rank %d was %s, as the simulation was asked", r->rank,
+                    r->state == COLL__SIM_KILLED ? "killed" : "stopped");
+        return &w->death;
+    }
+    if (cause) coll__sim_end(w, cause);
+    return w->failure.status != COLL_OK ? &w->failure : NULL;
+}
+
+/* A peer has left when it has closed and nothing it sent is still to be received. */
+static bool coll__sim_has_left(const void *context, int peer)
+{
+    const coll__sim_rank *r = (const coll__sim_rank *)context;
+    const coll__sim *w = r->world;
+
+    if (peer < 0) return w->left_count > 0;
+    if (!w->ranks[peer].has_left) return false;
+    for (int channel = 0; channel < COLL_CHANNEL_COUNT; channel++) {
+        const coll__lane *lane = coll__lane_find(w, peer, r->rank, channel);
+        if (lane && lane->parcels) return false;
+    }
+    return true;
+}
+
+static void coll__sim_note_waiting(void *context, const unsigned char *head)
+{
+    coll__sim_rank *r = (coll__sim_rank *)context;
+    memcpy(r->head, head, COLL_HEAD_LENGTH);
+    r->has_head = true;
+}
+
+static int64_t coll__sim_now(void *context) { return (int64_t)(((const coll__sim_rank *)context)->clock * 1e9); }
+
+static void coll__sim_folded(void *context, size_t length)
+{
+    coll__sim_rank *r = (coll__sim_rank *)context;
+    r->clock += (double)length * r->world->config.seconds_per_byte_reduced;
+}
+
+static void coll__sim_traffic(const void *context, uint64_t *sent, uint64_t *received)
+{
+    const coll__sim_rank *r = (const coll__sim_rank *)context;
+    *sent = r->sent;
+    *received = r->received;
+}
+
+static const char *coll__sim_describe(const void *context) { return ((const coll__sim_rank *)context)->world->text; }
+
+/* ---- >>open, close ---- */
+
+static void coll__sim_release(coll__sim *w)
+{
+    if (--w->holders > 0) return;
+    w->failure.status = COLL_OK;                  /* once more, for the memory of what was never received     */
+    const coll_failure over = { COLL_ERR_ABORTED, -1, "" };
+    if (w->ranks) coll__sim_end(w, &over);
+    for (void *chunk = w->chunks, *next; chunk; chunk = next) {
+        next = *(void **)chunk;
+        free(chunk);
+    }
+    free(w->events);
+    free(w->table);
+    free(w->strikes);
+    free(w->hosts);
+    free(w->ranks);
+    free(w);
+}
+
+static void coll__sim_close(void *context)
+{
+    coll__sim_rank *r = (coll__sim_rank *)context;
+    coll__sim *w = r->world;
+
+    coll__sim_withdraw(r);
+    coll__sim_seen(r);
+    r->has_closed = true;
+    if (w->failure.status == COLL_OK && r->state < COLL__SIM_KILLED)
+        coll__sim_push(w, COLL__SIM_LEFT, coll__later(r->clock, w->now) + w->config.latency, r, 0);
+    coll__sim_release(w);
+}
+
+/* A world of `size` ranks, held by the caller until coll__sim_release.  The configuration has no defaults left in it. */
+static coll__sim *coll__sim_open(int size, const coll_sim *config)
+{
+    const size_t n = (size_t)size, faults = (size_t)config->fault_count;
+    coll__sim *w = (coll__sim *)coll__allocate(sizeof *w);
+
+    if (!w) return NULL;
+    w->config = *config;
+    w->config.faults = NULL;                      /* copied; the caller's may go                              */
+    w->size = size;
+    w->holders = 1;
+    w->failure.rank = w->death.rank = -1;
+    w->ranks = (coll__sim_rank *)coll__allocate(n * sizeof *w->ranks);
+    w->hosts = (coll__sim_host *)coll__allocate((n / (size_t)config->ranks_per_host + 1) * sizeof *w->hosts);
+    w->strikes = (coll__sim_strike *)coll__allocate((faults + 1) * sizeof *w->strikes);
+    if (!w->ranks || !w->hosts || !w->strikes) {
+        w->config.fault_count = 0;
+        free(w->ranks);
+        w->ranks = NULL;
+        coll__sim_release(w);
+        return NULL;
+    }
+    for (int i = 0; i < size; i++) {
+        w->ranks[i].world = w;
+        w->ranks[i].rank = i;
+        w->ranks[i].wake_at = w->ranks[i].timer_at = coll__sim_never;
+    }
+    for (size_t i = 0; i < faults; i++) {
+        w->strikes[i].fault = config->faults[i];
+        if (config->faults[i].kind <= COLL_SIM_STOP && config->faults[i].number == 0)
+            coll__sim_push(w, COLL__SIM_STRIKE, config->faults[i].time, &w->strikes[i], 0);
+    }
+    coll__print(w->text, sizeof w->text, "virtual clock, ");
+    coll__append_time(w->text, sizeof w->text, config->latency);
+    if (config->seconds_per_byte > 0) coll__append(w->text, sizeof w->text, ", %.4g Gbit/s", 8e-9 / config->seconds_per_byte);
+    return w;
+}
+
+static int coll__sim_host_number(void *context, int rank) { return coll__sim_host_of(((const coll__sim_rank *)context)->world, rank); }
+
+static const coll_transport coll__sim_transport = {
+    .name = "sim",
+    .send = coll__sim_send,
+    .recv = coll__sim_recv,
+    .progress = coll__sim_progress,
+    .close = coll__sim_close,
+    .fail = coll__sim_fail,
+    .host = coll__sim_host_number,
+    .waiting = coll__sim_note_waiting,
+    .has_left = coll__sim_has_left,
+    .now = coll__sim_now,
+    .folded = coll__sim_folded,
+    .traffic = coll__sim_traffic,
+    .describe = coll__sim_describe,
+};
+
+#endif /* COLL_SIM_H */

@@ -1,0 +1,246 @@
+/* coll_sim_fiber.h - ranks as fibers of one thread, and the loop that lets time pass.
+ *
+ * A rank runs until it waits in progress; then the scheduler takes the next event, in order of time, and goes on with the rank
+ * that it concerns.  Events of one instant come in an order drawn from the seed. */
+#ifndef COLL_SIM_FIBER_H
+#define COLL_SIM_FIBER_H
+
+#if defined(COLL__SIM_ASAN)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#elif defined(COLL__SIM_TSAN)
+#include <sanitizer/tsan_interface.h>
+#endif
+
+/* ---- >>switching ---- */
+
+/* From one stack to another.  `stack` is the new one; is_last: nobody will come back here. */
+static void coll__fiber_switch(coll__fiber *from, coll__fiber *to, const void *stack, size_t length, bool is_last)
+{
+#if defined(COLL__SIM_ASAN)
+    __sanitizer_start_switch_fiber(is_last ? NULL : &from->fake_stack, stack, length);
+#elif defined(COLL__SIM_TSAN)
+    __tsan_switch_to_fiber(to->tsan, 0);
+#endif
+    (void)from, (void)to, (void)stack, (void)length, (void)is_last;
+#if defined(COLL__SIM_FIBERS)
+    (void)swapcontext(&from->context, &to->context);
+#endif
+#if defined(COLL__SIM_ASAN)
+    __sanitizer_finish_switch_fiber(from->fake_stack, NULL, NULL);
+#endif
+}
+
+static void coll__fiber_leave(coll__sim_rank *r, bool is_last)
+{
+    coll__sim *w = r->world;
+
+    w->running = NULL;
+    coll__fiber_switch(&w->fibers[r->rank], &w->scheduler, w->main_bottom, w->main_length, is_last);
+}
+
+static void coll__fiber_enter(coll__sim_rank *r)
+{
+    coll__sim *w = r->world;
+
+    r->state = COLL__SIM_READY;
+    r->generation++;
+    r->clock = coll__later(r->clock, w->now);
+    w->running = r;
+    coll__fiber_switch(&w->scheduler, &w->fibers[r->rank], w->stacks + (size_t)r->rank * w->stack_each, w->stack_each, false);
+}
+
+/* The first function on a fiber's stack.  makecontext hands on integers only. */
+static void coll__fiber_main(unsigned high, unsigned low)
+{
+    coll__sim *w = (coll__sim *)(uintptr_t)((uint64_t)high << 32 | low);
+    coll__sim_rank *r = w->running;
+
+#if defined(COLL__SIM_ASAN)
+    __sanitizer_finish_switch_fiber(NULL, &w->main_bottom, &w->main_length);
+#endif
+    w->body(w->arg, r->rank);
+    r->state = COLL__SIM_FINISHED;
+    w->live--;
+    coll__fiber_leave(r, true);
+}
+
+/* Wait until something happens to this rank, or until `deadline` (coll__sim_never: none) or the next look (poll >= 0). */
+static void coll__fiber_wait(coll__sim_rank *r, double deadline, double poll)
+{
+    coll__sim *w = r->world;
+
+    r->state = COLL__SIM_SUSPENDED;
+    r->wake_at = coll__sim_never;
+    r->deadline = deadline;
+    if (poll >= 0) {
+        coll__sim_push(w, COLL__SIM_POLL, poll, r, r->generation);
+    } else if (deadline < r->timer_at) {          /* one timer a rank: an earlier one is moved on when it rings */
+        r->timer_at = deadline;
+        coll__sim_push(w, COLL__SIM_TIMER, deadline, r, 0);
+    }
+    coll__fiber_leave(r, false);
+}
+
+/* ---- >>events ---- */
+
+static void coll__sim_stuck(coll__sim *w);
+
+static void coll__sim_timer(coll__sim *w, coll__sim_rank *r, double time)
+{
+    if (time < r->timer_at || r->timer_at < time) return;         /* an earlier one has been set since         */
+    r->timer_at = coll__sim_never;
+    if (r->state != COLL__SIM_SUSPENDED || !(r->deadline < coll__sim_never)) return;
+    if (r->deadline > time) {
+        r->timer_at = r->deadline;
+        coll__sim_push(w, COLL__SIM_TIMER, r->deadline, r, 0);
+        return;
+    }
+    w->now = coll__later(w->now, time);
+    w->idle++;
+    coll__fiber_enter(r);
+}
+
+static void coll__sim_notice(coll__sim *w, const coll__sim_rank *r)
+{
+    coll_failure failure = { COLL_OK, -1, "" };
+    coll__blame(&failure, COLL_ERR_PEER, r->rank, "rank %d was killed at ", r->rank);
+    coll__append_time(failure.text, sizeof failure.text, r->clock);
+    coll__sim_end(w, &failure);
+}
+
+/* The next thing happens.  false: nothing can. */
+static bool coll__sim_step(coll__sim *w)
+{
+    coll__sim_event e;
+
+    if (!coll__sim_pop(w, &e)) return false;
+    coll__sim_rank *r = (coll__sim_rank *)e.what;
+    if (e.kind == COLL__SIM_TIMER) {
+        coll__sim_timer(w, r, e.time);
+        return true;
+    }
+    const bool is_turn = e.kind == COLL__SIM_RUN || e.kind == COLL__SIM_POLL;
+    if (is_turn && (r->generation != e.generation || r->state != COLL__SIM_SUSPENDED)) return true;
+    w->now = e.time;
+    w->idle = e.kind == COLL__SIM_POLL ? w->idle + 1 : 0;
+    const uint64_t rank = e.kind <= COLL__SIM_PIECE || e.kind == COLL__SIM_STRIKE ? 0 : (uint64_t)r->rank;
+    w->order = (w->order ^ (uint64_t)e.kind ^ rank << 8) * UINT64_C(0x100000001b3);
+    if (e.kind <= COLL__SIM_PIECE) coll__parcel_event(w, e.kind, (coll__parcel *)e.what);
+    else if (is_turn) coll__fiber_enter(r);
+    else if (e.kind == COLL__SIM_LEFT) coll__sim_left(r);
+    else if (e.kind == COLL__SIM_NOTICE) coll__sim_notice(w, r);
+    else {
+        coll__sim_strike *s = (coll__sim_strike *)e.what;
+        if (!s->is_over) coll__sim_strike_rank(&w->ranks[s->fault.rank], s->fault.kind == COLL_SIM_KILL, s->fault.time);
+        s->is_over = true;
+    }
+    return true;
+}
+
+/* ---- >>running all ranks ---- */
+
+enum { COLL__GUARD_MOST = 8192, COLL__STACK_FEW = 256 << 10, COLL__STACK_MANY = 64 << 10 };
+
+static void coll__fibers_free(coll__sim *w)
+{
+#if defined(COLL__SIM_TSAN)
+    for (int i = 0; w->fibers && i < w->size; i++)
+        if (w->fibers[i].tsan) __tsan_destroy_fiber(w->fibers[i].tsan);
+#endif
+    free(w->fibers);
+    if (w->stacks) munmap(w->stacks, w->stacks_length);
+    w->fibers = NULL;
+    w->stacks = NULL;
+}
+
+static bool coll__fiber_make(coll__sim *w, coll__fiber *f, unsigned char *stack, size_t guard)
+{
+#if defined(COLL__SIM_FIBERS)
+    const uint64_t self = (uint64_t)(uintptr_t)w;
+
+    if (guard) (void)mprotect(stack, guard, PROT_NONE);
+    if (getcontext(&f->context)) return false;
+    f->context.uc_stack.ss_sp = stack;
+    f->context.uc_stack.ss_size = w->stack_each;
+    f->context.uc_link = NULL;
+    makecontext(&f->context, (void (*)(void))coll__fiber_main, 2, (unsigned)(self >> 32), (unsigned)self);
+#if defined(COLL__SIM_TSAN)
+    f->tsan = __tsan_create_fiber(0);
+#endif
+    return true;
+#else
+    (void)w, (void)f, (void)stack, (void)guard, (void)coll__fiber_main;
+    return false;
+#endif
+}
+
+/* One mapping for all stacks, of which only what is touched takes memory.  Below each lies a page that nobody may touch, as
+ * long as the kernel's limit on mappings is far away; the lowest page of a stack is that page. */
+static bool coll__fibers_make(coll__sim *w)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), size = (size_t)w->size;
+    size_t each = w->config.stack ? w->config.stack : w->size <= 1024 ? COLL__STACK_FEW : COLL__STACK_MANY;
+
+#if defined(COLL__SIM_ASAN) || defined(COLL__SIM_TSAN)
+    each *= 4;                                    /* the sanitizers' frames are larger                        */
+#endif
+    each = coll__round_up(coll__most(each, 4 * page), page) + page;
+    w->stack_each = each;
+    w->stacks_length = size * each;
+    w->fibers = (coll__fiber *)coll__allocate(size * sizeof *w->fibers);
+    const int kind = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK;
+    void *all = mmap(NULL, w->stacks_length, PROT_READ | PROT_WRITE, kind, -1, 0);
+    w->stacks = all == MAP_FAILED ? NULL : (unsigned char *)all;
+    if (!w->fibers || !w->stacks) return false;
+    (void)madvise(w->stacks, w->stacks_length, MADV_NOHUGEPAGE);
+#if defined(COLL__SIM_ASAN)
+    __asan_unpoison_memory_region(w->stacks, w->stacks_length);
+#elif defined(COLL__SIM_TSAN)
+    w->scheduler.tsan = __tsan_get_current_fiber();
+#endif
+    const size_t guard = w->size <= COLL__GUARD_MOST ? page : 0;
+    for (int i = 0; i < w->size; i++)
+        if (!coll__fiber_make(w, &w->fibers[i], w->stacks + (size_t)i * each, guard)) return false;
+    return true;
+}
+
+/* After the end of the world every rank goes on, one after the other: nothing makes them wait any more. */
+static void coll__sim_wind_up(coll__sim *w)
+{
+    for (int i = 0; w->live > 0; i = i + 1 < w->size ? i + 1 : 0)
+        if (w->ranks[i].state == COLL__SIM_SUSPENDED) coll__fiber_enter(&w->ranks[i]);
+}
+
+/* Run body(arg, rank) as a fiber for every rank, until each has returned, or was killed or stopped.  Then the caller closes
+ * what those have left open, while their stacks are still there, and ends with coll__sim_run_end. */
+static coll_status coll__sim_run(coll__sim *w, void (*body)(void *arg, int rank), void *arg)
+{
+    w->holders++;
+    if (!coll__fibers_make(w)) return COLL_ERR_MEMORY;
+    w->body = body;
+    w->arg = arg;
+    w->has_fibers = true;
+    w->live = w->size;
+    for (int i = 0; i < w->size; i++) {
+        w->ranks[i].state = COLL__SIM_SUSPENDED;
+        w->ranks[i].wake_at = 0;
+        coll__sim_push(w, COLL__SIM_RUN, 0, &w->ranks[i], w->ranks[i].generation);
+    }
+    while (w->live > 0) {
+        const uint64_t limit = UINT64_C(100000) + 100 * (uint64_t)w->live;
+        if (w->failure.status != COLL_OK) coll__sim_wind_up(w);
+        else if (!coll__sim_step(w) || w->idle > limit) coll__sim_stuck(w);
+    }
+    return COLL_OK;
+}
+
+static void coll__sim_release(coll__sim *w);
+
+static void coll__sim_run_end(coll__sim *w)
+{
+    coll__fibers_free(w);
+    coll__sim_release(w);
+}
+
+#endif /* COLL_SIM_FIBER_H */

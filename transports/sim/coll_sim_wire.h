@@ -1,0 +1,360 @@
+/* coll_sim_wire.h - messages under the virtual clock: what they cost, whom they meet, what befalls them.
+ *
+ *     sender                       wire                                receiver
+ *     injected at t                egress: max(t, NIC free)            latency later the first byte is there
+ *     the next no sooner           NIC free length * per_byte          ingress: max(that, NIC free), and length * per_byte
+ *     than t + overhead            after that                          later the last one is
+ *
+ * So a message alone is there at t + latency + length * per_byte.  The head travels free, so that closed forms hold exactly.
+ * Ranks of one host share a NIC; between them messages cost local latency and bytes, and no NIC. */
+#ifndef COLL_SIM_WIRE_H
+#define COLL_SIM_WIRE_H
+
+static inline int coll__sim_host_of(const coll__sim *w, int rank) { return rank / w->config.ranks_per_host; }
+
+/* ---- >>faults ---- */
+
+/* A rank is no more, or stays where it is for ever.  The others notice a death after the time of detection. */
+static void coll__sim_strike_rank(coll__sim_rank *r, bool is_kill, double time)
+{
+    coll__sim *w = r->world;
+
+    if (r->has_closed || r->state >= COLL__SIM_FINISHED) return;
+    r->state = is_kill ? COLL__SIM_KILLED : COLL__SIM_STOPPED;
+    if (w->has_fibers) w->live--;
+    r->clock = time;
+    coll__print(w->hint, sizeof w->hint, "rank %d was %s at ", r->rank, is_kill ? "killed" : "stopped");
+    coll__append_time(w->hint, sizeof w->hint, r->clock);
+    if (is_kill) coll__sim_push(w, COLL__SIM_NOTICE, r->clock + w->config.detection, r, 0);
+}
+
+/* Has a fault to befall this rank at its present call? */
+static void coll__sim_count_call(coll__sim_rank *r)
+{
+    coll__sim *w = r->world;
+
+    r->calls++;
+    for (int i = 0; i < w->config.fault_count; i++) {
+        coll__sim_strike *s = &w->strikes[i];
+        if (s->is_over || s->fault.rank != r->rank || s->fault.kind > COLL_SIM_STOP) continue;
+        if (s->fault.number ? r->calls < s->fault.number : r->clock < s->fault.time) continue;
+        s->is_over = true;
+        coll__sim_strike_rank(r, s->fault.kind == COLL_SIM_KILL, s->fault.number ? r->clock : s->fault.time);
+    }
+}
+
+/* What is to befall the message that rank `from` now sends to rank `to`. */
+static void coll__sim_mark(coll__sim *w, coll__parcel *p, int from, int to)
+{
+    for (int i = 0; i < w->config.fault_count; i++) {
+        coll__sim_strike *s = &w->strikes[i];
+        const coll_sim_fault *f = &s->fault;
+        if (f->kind < COLL_SIM_LOSE || f->rank != from || (f->peer >= 0 && f->peer != to)) continue;
+        if (++s->seen != f->number && f->number) continue;
+        if (f->kind == COLL_SIM_LATE) p->delay += f->amount;
+        if (f->kind == COLL_SIM_PIECES) p->pieces = COLL_HEAD_LENGTH + p->length;
+        if (f->kind != COLL_SIM_LOSE) continue;
+        p->is_lost = true;
+        coll__print(w->hint, sizeof w->hint, "a message from rank %d to rank %d was lost", from, to);
+    }
+}
+
+/* Does nothing that `from` sends at this time reach `to`? */
+static bool coll__sim_is_cut(coll__sim *w, int from, int to, double time)
+{
+    for (int i = 0; i < w->config.fault_count; i++) {
+        const coll_sim_fault *f = &w->strikes[i].fault;
+        if (f->number || time < f->time) continue;
+        if (f->kind == COLL_SIM_KILL && f->rank == from) return true;
+        if (f->kind != COLL_SIM_CUT) continue;
+        if ((from >= f->rank && from <= f->peer) == (to >= f->rank && to <= f->peer)) continue;
+        coll__print(w->hint, sizeof w->hint, "ranks %d to %d were cut off from the others at ", f->rank, f->peer);
+        coll__append_time(w->hint, sizeof w->hint, f->time);
+        return true;
+    }
+    return false;
+}
+
+/* ---- >>meeting: the head of a lane's receives and the head of its messages ---- */
+
+/* Copy what a sender still holds: its buffer is its own again. */
+static void coll__parcel_keep(coll__sim *w, coll__parcel *p, const void *from)
+{
+    if (p->length == 0) return;
+    p->kept = p->length <= COLL__PARCEL_SMALL ? p->small : (unsigned char *)malloc(p->length);
+    if (p->kept) memcpy(p->kept, from, p->length);
+    else coll__sim_no_memory(w);
+}
+
+static void coll__sender_done(coll__sim *w, coll__parcel *p, double time)
+{
+    coll_xfer *x = p->xfer;
+
+    p->xfer = NULL;
+    x->status = COLL_OK;
+    coll__sim_tell(&w->ranks[p->lane->from], time);
+}
+
+/* Messages that the lane now has room for are kept there, and their senders go on. */
+static void coll__lane_refill(coll__sim *w, coll__lane *lane, double time)
+{
+    coll__parcel *p = lane->parcels;
+
+    for (int i = 0; p && i < w->config.capacity && w->failure.status == COLL_OK; i++, p = p->next) {
+        if (!p->xfer) continue;
+        coll__parcel_keep(w, p, p->xfer->buffer);
+        if (w->failure.status == COLL_OK) coll__sender_done(w, p, time);
+    }
+}
+
+/* One message is received, at `time`. */
+static void coll__lane_join(coll__sim *w, coll__lane *lane, double time)
+{
+    coll_xfer *x = lane->recvs;
+    coll__parcel *p = lane->parcels;
+    coll__sim_rank *to = &w->ranks[lane->to];
+    const bool fits = (x->any_head || !memcmp(x->head, p->head, COLL_HEAD_LENGTH)) && x->length == p->length;
+    const void *bytes = p->xfer ? p->xfer->buffer : p->kept;
+
+    lane->recvs = x->next;
+    lane->recv_count--;
+    lane->parcels = p->next;
+    lane->parcel_count--;
+    memcpy(x->head, p->head, COLL_HEAD_LENGTH);
+    if (fits && p->length && !p->is_placed) memcpy(x->buffer, bytes, p->length);
+    to->received += COLL_HEAD_LENGTH + (fits ? p->length : 0);
+    x->status = fits ? COLL_OK : COLL_ERR_MISMATCH;
+    if (p->xfer) coll__sender_done(w, p, time);
+    coll__parcel_give(w, p);
+    if (w->config.capacity > 0) coll__lane_refill(w, lane, time);
+    if (w->failure.status == COLL_OK) coll__sim_tell(to, time);
+}
+
+/* Everything that has come and is asked for. */
+static void coll__lane_settle(coll__sim *w, coll__lane *lane, double time)
+{
+    while (lane->recvs && lane->parcels && lane->parcels->is_arrived) {
+        coll__lane_join(w, lane, time);
+        if (w->failure.status != COLL_OK) return; /* the lane is gone                                         */
+    }
+    coll__lane_close(w, lane);
+}
+
+/* ---- >>travelling ---- */
+
+static void coll__parcel_deliver(coll__sim *w, coll__parcel *p)
+{
+    p->is_arrived = true;
+    coll__lane_settle(w, p->lane, w->now);
+}
+
+/* The first byte is there at `begin`, the last one at `end`. */
+static void coll__parcel_come_in(coll__sim *w, coll__parcel *p, double begin, double end)
+{
+    p->begin = begin;
+    p->end = end;
+    if (p->pieces) coll__sim_push(w, COLL__SIM_PIECE, begin + (end - begin) / (double)p->pieces, p, 0);
+    else if (end > w->now) coll__sim_push(w, COLL__SIM_DELIVER, end, p, 0);
+    else coll__parcel_deliver(w, p);
+}
+
+static void coll__parcel_piece(coll__sim *w, coll__parcel *p)
+{
+    const double each = (p->end - p->begin) / (double)p->pieces;
+
+    if (++p->pieces_done == p->pieces) coll__parcel_deliver(w, p);
+    else coll__sim_push(w, COLL__SIM_PIECE, p->begin + (double)(p->pieces_done + 1) * each, p, 0);
+}
+
+/* The first byte is at the receiver's NIC. */
+static void coll__parcel_arrive(coll__sim *w, coll__parcel *p)
+{
+    coll__sim_host *host = &w->hosts[coll__sim_host_of(w, p->lane->to)];
+    const double begin = coll__later(w->now, host->in_free);
+
+    host->in_free = begin + (double)p->length * w->config.seconds_per_byte;
+    coll__parcel_come_in(w, p, begin, host->in_free);
+}
+
+/* It leaves the sender at `time`. */
+static void coll__parcel_leave(coll__sim *w, coll__parcel *p, double time)
+{
+    const coll_sim *c = &w->config;
+    const int from = p->lane->from, to = p->lane->to;
+    const double length = (double)p->length, jitter = c->jitter > 0 ? c->jitter * coll__sim_fraction(w) : 0;
+
+    if (!p->is_lost) p->is_lost = coll__sim_is_cut(w, from, to, time);
+    if (p->is_lost) return;                       /* nobody will get it, nor what comes behind it             */
+    if (coll__sim_host_of(w, from) == coll__sim_host_of(w, to)) {
+        const double begin = time + c->local_latency + jitter + p->delay;
+        coll__parcel_come_in(w, p, begin, begin + length * c->local_seconds_per_byte);
+        return;
+    }
+    coll__sim_host *host = &w->hosts[coll__sim_host_of(w, from)];
+    const double start = coll__later(time, host->out_free);
+    host->out_free = start + length * c->seconds_per_byte;
+    coll__sim_push(w, COLL__SIM_ARRIVE, start + c->latency + jitter + p->delay, p, 0);
+}
+
+static void coll__parcel_event(coll__sim *w, coll__sim_kind kind, coll__parcel *p)
+{
+    if (p->is_cancelled) coll__parcel_give(w, p);
+    else if (kind == COLL__SIM_INJECT) coll__parcel_leave(w, p, w->now);
+    else if (kind == COLL__SIM_ARRIVE) coll__parcel_arrive(w, p);
+    else if (kind == COLL__SIM_PIECE) coll__parcel_piece(w, p);
+    else coll__parcel_deliver(w, p);
+}
+
+/* ---- >>leaving ---- */
+
+static void coll__sim_blame_left(coll__sim *w, int rank, int by)
+{
+    coll_failure failure = { COLL_OK, -1, "" };
+    coll__blame(&failure, COLL_ERR_PEER, rank, "rank %d has left the communicator, and rank %d still waits for it", rank, by);
+    coll__sim_end(w, &failure);
+}
+
+/* Will the last receive of a lane never be fulfilled?  One that only listens is no harm. */
+static inline bool coll__lane_starves(const coll__lane *lane)
+{
+    return lane->recv_count > lane->parcel_count && !lane->last_recv->any_head;
+}
+
+/* Everybody learns that this rank has closed. */
+static void coll__sim_left(coll__sim_rank *r)
+{
+    coll__sim *w = r->world;
+
+    r->has_left = true;
+    w->left_count++;
+    for (const coll__lane *lane = r->sends, *next; lane && w->failure.status == COLL_OK; lane = next) {
+        next = lane->from_next;
+        if (coll__lane_starves(lane)) {
+            coll__sim_blame_left(w, r->rank, lane->to);
+            return;
+        }
+        coll__sim_tell(&w->ranks[lane->to], w->now);
+    }
+    for (const coll__lane *lane = r->recvs, *next; lane && w->failure.status == COLL_OK; lane = next) {
+        next = lane->to_next;
+        bool waits = false;
+        for (const coll__parcel *p = lane->parcels; p; p = p->next) waits |= p->xfer != NULL;
+        if (waits && lane->channel == COLL_CHANNEL_CALLS) {
+            coll__sim_blame_left(w, r->rank, lane->from);
+            return;
+        }
+        if (waits) coll__sim_tell(&w->ranks[lane->from], w->now);
+    }
+}
+
+/* A closing rank takes back what it asked for, and what is still in its hands. */
+static void coll__sim_withdraw(coll__sim_rank *r)
+{
+    coll__sim *w = r->world;
+
+    for (coll__lane *lane = r->recvs, *next; lane; lane = next) {
+        next = lane->to_next;
+        lane->recvs = NULL;
+        lane->recv_count = 0;
+        coll__lane_close(w, lane);
+    }
+    for (coll__lane *lane = r->sends, *next; lane; lane = next) {
+        next = lane->from_next;
+        lane->last_parcel = NULL;
+        for (coll__parcel **at = &lane->parcels, *p; (p = *at) != NULL;) {
+            if (!p->xfer) {
+                lane->last_parcel = p;
+                at = &p->next;
+                continue;
+            }
+            *at = p->next;
+            lane->parcel_count--;
+            if (p->is_arrived || p->is_lost) coll__parcel_give(w, p);
+            else p->is_cancelled = true;
+        }
+        coll__lane_close(w, lane);
+    }
+}
+
+/* ---- >>send, recv ---- */
+
+static bool coll__sim_begin_call(coll__sim_rank *r);
+
+static coll_status coll__sim_send(void *context, coll_xfer *x)
+{
+    coll__sim_rank *r = (coll__sim_rank *)context;
+    coll__sim *w = r->world;
+
+    if (!coll__sim_begin_call(r)) {
+        if (w->failure.status != COLL_OK) x->status = w->failure.status;
+        return COLL_OK;
+    }
+    if (w->ranks[x->peer].has_left && x->channel == COLL_CHANNEL_CALLS) {
+        coll__sim_blame_left(w, x->peer, r->rank);
+        x->status = w->failure.status;
+        return COLL_OK;
+    }
+    coll__lane *lane = coll__lane_open(w, r->rank, x->peer, x->channel);
+    coll__parcel *p = lane ? coll__parcel_take(w) : NULL;
+    if (!p) {
+        coll__sim_no_memory(w);
+        x->status = COLL_ERR_MEMORY;
+        return COLL_OK;
+    }
+    r->clock = coll__later(r->clock, r->next_send);
+    r->next_send = r->clock + w->config.overhead;
+    r->messages++;
+    r->sent += COLL_HEAD_LENGTH + x->length;
+    p->lane = lane;
+    p->length = x->length;
+    memcpy(p->head, x->head, COLL_HEAD_LENGTH);
+    coll__sim_mark(w, p, r->rank, x->peer);
+
+    const bool waits = w->config.capacity != 0 && lane->parcel_count >= w->config.capacity;
+    const coll_xfer *to = lane->parcels ? NULL : lane->recvs;
+    if (waits) p->xfer = x;
+    else if (to && to->length == x->length && (to->any_head || !memcmp(to->head, x->head, COLL_HEAD_LENGTH))) {
+        if (x->length && !p->is_lost) memcpy(to->buffer, x->buffer, x->length);
+        p->is_placed = true;
+    } else coll__parcel_keep(w, p, x->buffer);
+    if (w->failure.status != COLL_OK) {
+        coll__parcel_give(w, p);
+        x->status = w->failure.status;
+        return COLL_OK;
+    }
+    if (lane->parcels) lane->last_parcel->next = p;
+    else lane->parcels = p;
+    lane->last_parcel = p;
+    lane->parcel_count++;
+    if (!waits) x->status = COLL_OK;
+    if (r->clock > w->now && w->config.ranks_per_host > 1) coll__sim_push(w, COLL__SIM_INJECT, r->clock, p, 0);
+    else coll__parcel_leave(w, p, r->clock);
+    return COLL_OK;
+}
+
+static coll_status coll__sim_recv(void *context, coll_xfer *x)
+{
+    coll__sim_rank *r = (coll__sim_rank *)context;
+    coll__sim *w = r->world;
+
+    if (!coll__sim_begin_call(r)) {
+        if (w->failure.status != COLL_OK) x->status = w->failure.status;
+        return COLL_OK;
+    }
+    coll__lane *lane = coll__lane_open(w, x->peer, r->rank, x->channel);
+    if (!lane) {
+        coll__sim_no_memory(w);
+        x->status = COLL_ERR_MEMORY;
+        return COLL_OK;
+    }
+    x->next = NULL;
+    if (lane->recvs) lane->last_recv->next = x;
+    else lane->recvs = x;
+    lane->last_recv = x;
+    lane->recv_count++;
+    if (w->ranks[x->peer].has_left && coll__lane_starves(lane)) coll__sim_blame_left(w, x->peer, r->rank);
+    else coll__lane_settle(w, lane, r->clock);
+    return COLL_OK;
+}
+
+#endif /* COLL_SIM_WIRE_H */

@@ -1,0 +1,397 @@
+/* coll_sim_world.h - what a simulated world holds: ranks with clocks of their own, lanes of messages, events in order of time. */
+#ifndef COLL_SIM_WORLD_H
+#define COLL_SIM_WORLD_H
+
+#if defined(__GLIBC__)
+#include <ucontext.h>
+#define COLL__SIM_FIBERS 1                        /* other C libraries have no makecontext: there one can only poll */
+#endif
+
+#if defined(__SANITIZE_ADDRESS__)
+#define COLL__SIM_ASAN 1
+#elif defined(__SANITIZE_THREAD__)
+#define COLL__SIM_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define COLL__SIM_ASAN 1
+#elif __has_feature(thread_sanitizer)
+#define COLL__SIM_TSAN 1
+#endif
+#endif
+
+enum { COLL__PARCEL_SMALL = 64, COLL__POOL_CHUNK = 256 };
+
+static const double coll__sim_never = 1e300;      /* s; later than anything that happens                      */
+
+/* A message between its send and its receive. */
+typedef struct coll__parcel {
+    struct coll__parcel *next;
+    struct coll__lane   *lane;
+    coll_xfer     *xfer;                          /* the sender's, while it waits for the capacity of the lane */
+    unsigned char *kept;                          /* the bytes; NULL: they are at xfer, or placed already     */
+    size_t         length, pieces, pieces_done;   /* pieces 0: it comes as a whole                            */
+    double         begin, end, delay;             /* of its coming in; asked for by a fault                   */
+    bool           is_placed;                     /* the bytes are in the receiver's buffer before their time */
+    bool           is_arrived, is_lost;
+    bool           is_cancelled;                  /* its event is still to come, and frees it                 */
+    unsigned char  head[COLL_HEAD_LENGTH], small[COLL__PARCEL_SMALL];
+} coll__parcel;
+
+/* From one rank to another on one channel: the n-th message meets the n-th receive.  A lane exists while it holds something. */
+typedef struct coll__lane {
+    struct coll__lane *chain;                     /* in the table                                             */
+    struct coll__lane *from_next, **from_at, *to_next, **to_at;       /* among the lanes of each end          */
+    int           from, to, channel;
+    int           recv_count, parcel_count;
+    coll_xfer    *recvs, *last_recv;
+    coll__parcel *parcels, *last_parcel;
+} coll__lane;
+
+typedef enum coll__sim_state {
+    COLL__SIM_READY,                              /* runs, or is not run by the simulation at all             */
+    COLL__SIM_SUSPENDED, COLL__SIM_FINISHED, COLL__SIM_KILLED, COLL__SIM_STOPPED
+} coll__sim_state;
+
+/* One rank's side. */
+typedef struct coll__sim_rank {
+    struct coll__sim *world;
+    int         rank;
+    coll__sim_state state;
+    double      clock;                            /* never behind what has happened to this rank              */
+    double      next_send;                        /* its next message goes no earlier                         */
+    uint64_t    calls, messages, sent, received;
+    coll__lane *sends, *recvs;                    /* lanes that begin here, that end here                     */
+    bool        has_news;                         /* something moved since its last progress                  */
+    bool        has_closed, has_left;             /* left: the others know                                    */
+    bool        has_head;
+    uint32_t    generation;                       /* of its suspensions                                       */
+    int         polls;                            /* in a row, with nothing in between                        */
+    double      wake_at, deadline, timer_at;      /* of this suspension; of the one timer it has among the events */
+    unsigned char head[COLL_HEAD_LENGTH];         /* the call it last waited in                               */
+} coll__sim_rank;
+
+typedef enum coll__sim_kind {
+    COLL__SIM_INJECT, COLL__SIM_ARRIVE, COLL__SIM_DELIVER, COLL__SIM_PIECE,       /* of a parcel              */
+    COLL__SIM_RUN, COLL__SIM_POLL, COLL__SIM_TIMER, COLL__SIM_LEFT, COLL__SIM_NOTICE,     /* of a rank        */
+    COLL__SIM_STRIKE                              /* of a fault                                               */
+} coll__sim_kind;
+
+typedef struct coll__sim_event {
+    double         time;
+    uint64_t       tie;                           /* drawn: orders events of one instant                      */
+    void          *what;
+    uint32_t       generation;
+    coll__sim_kind kind;
+} coll__sim_event;
+
+typedef struct coll__sim_host { double out_free, in_free; } coll__sim_host;       /* when its NIC is idle again, each way */
+
+typedef struct coll__sim_strike { coll_sim_fault fault; uint64_t seen; bool is_over; } coll__sim_strike;
+
+/* What runs a rank: a stack of its own. */
+typedef struct coll__fiber {
+#if defined(COLL__SIM_FIBERS)
+    ucontext_t context;
+#endif
+    void      *fake_stack, *tsan;
+} coll__fiber;
+
+typedef struct coll__sim {
+    coll_sim        config;                       /* without defaults left in it                              */
+    int             size, holders;
+    double          now;
+    uint64_t        draws, order;                 /* numbers drawn; a digest of all events so far             */
+    coll__sim_rank *ranks;
+    coll__sim_host *hosts;
+    coll__sim_strike *strikes;
+    coll_failure    failure, death;               /* the world's; what a killed rank is told                  */
+    char            hint[96];                     /* what was done to this world, for the sentence of a standstill */
+    char            text[64];
+    int             left_count, unseen;           /* unseen: ranks with news                                  */
+    uint64_t        patience, idle;
+    coll__sim_event *events;                      /* a heap                                                   */
+    size_t          event_count, event_room;
+    coll__lane    **table;
+    size_t          table_length, lane_count;
+    void           *chunks;                       /* all memory of lanes and parcels, to be freed at the end  */
+    coll__lane     *spare_lanes;
+    coll__parcel   *spare_parcels;
+    coll__sim_rank *running;                      /* whose fiber it is now                                    */
+    bool            has_fibers;
+    int             live;                         /* fibers that may still do something                       */
+    coll__fiber    *fibers, scheduler;
+    unsigned char  *stacks;
+    size_t          stacks_length, stack_each;
+    const void     *main_bottom;                  /* the scheduler's stack, for the address sanitizer         */
+    size_t          main_length;
+    void          (*body)(void *arg, int rank);
+    void           *arg;
+} coll__sim;
+
+/* ---- >>chance ---- */
+
+/* The next number of a generator that every seed starts elsewhere (splitmix64). */
+static uint64_t coll__sim_draw(coll__sim *w)
+{
+    uint64_t x = w->config.seed * UINT64_C(0xd1342543de82ef95) + ++w->draws * UINT64_C(0x9e3779b97f4a7c15);
+
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
+static double coll__sim_fraction(coll__sim *w) { return (double)(coll__sim_draw(w) >> 11) * 0x1p-53; }
+
+static inline double coll__later(double a, double b) { return a > b ? a : b; }
+
+/* ---- >>memory: lanes and parcels come from chunks and are used again ---- */
+
+static void *coll__sim_chunk(coll__sim *w, size_t length)
+{
+    void **chunk = (void **)coll__allocate(COLL__LINE + length);
+
+    if (!chunk) return NULL;
+    *chunk = w->chunks;
+    w->chunks = chunk;
+    return (unsigned char *)chunk + COLL__LINE;
+}
+
+static coll__parcel *coll__parcel_take(coll__sim *w)
+{
+    if (!w->spare_parcels) {
+        coll__parcel *all = (coll__parcel *)coll__sim_chunk(w, COLL__POOL_CHUNK * sizeof *all);
+        if (!all) return NULL;
+        for (int i = 0; i < COLL__POOL_CHUNK; i++) {
+            all[i].next = w->spare_parcels;
+            w->spare_parcels = &all[i];
+        }
+    }
+    coll__parcel *p = w->spare_parcels;
+    w->spare_parcels = p->next;
+    memset(p, 0, offsetof(coll__parcel, head));
+    return p;
+}
+
+static void coll__parcel_give(coll__sim *w, coll__parcel *p)
+{
+    if (p->kept != p->small) free(p->kept);
+    p->kept = NULL;
+    p->next = w->spare_parcels;
+    w->spare_parcels = p;
+}
+
+/* ---- >>lanes: a table of those in use ---- */
+
+static size_t coll__lane_slot(const coll__sim *w, int from, int to, int channel)
+{
+    uint64_t key = ((uint64_t)(uint32_t)from << 32 | (uint32_t)to) * 2 + (uint64_t)channel;
+
+    key = (key ^ (key >> 29)) * UINT64_C(0xbf58476d1ce4e5b9);
+    return (size_t)(key ^ (key >> 32)) & (w->table_length - 1);
+}
+
+static coll__lane *coll__lane_find(const coll__sim *w, int from, int to, int channel)
+{
+    coll__lane *lane = w->table_length ? w->table[coll__lane_slot(w, from, to, channel)] : NULL;
+
+    while (lane && (lane->from != from || lane->to != to || lane->channel != channel)) lane = lane->chain;
+    return lane;
+}
+
+/* Twice the table, or the first one. */
+static bool coll__table_grow(coll__sim *w)
+{
+    coll__lane **const old = w->table;
+    const size_t length = w->table_length;
+    coll__lane **table = (coll__lane **)coll__allocate((length ? 2 * length : 64) * sizeof(coll__lane *));
+
+    if (!table) return length > 0;                /* a crowded one works, too                                 */
+    w->table = table;
+    w->table_length = length ? 2 * length : 64;
+    for (size_t i = 0; i < length; i++)
+        for (coll__lane *lane = old[i], *next; lane; lane = next) {
+            const size_t slot = coll__lane_slot(w, lane->from, lane->to, lane->channel);
+            next = lane->chain;
+            lane->chain = table[slot];
+            table[slot] = lane;
+        }
+    free(old);
+    return true;
+}
+
+/* Of the lanes that begin, or end, at a rank. */
+static void coll__lane_enlist(coll__lane *lane, coll__lane **sends, coll__lane **recvs)
+{
+    lane->from_next = *sends;
+    lane->from_at = sends;
+    if (*sends) (*sends)->from_at = &lane->from_next;
+    *sends = lane;
+    lane->to_next = *recvs;
+    lane->to_at = recvs;
+    if (*recvs) (*recvs)->to_at = &lane->to_next;
+    *recvs = lane;
+}
+
+static coll__lane *coll__lane_open(coll__sim *w, int from, int to, int channel)
+{
+    coll__lane *lane = coll__lane_find(w, from, to, channel);
+
+    if (lane) return lane;
+    if (w->lane_count >= w->table_length && !coll__table_grow(w)) return NULL;
+    if (!w->spare_lanes) {
+        coll__lane *all = (coll__lane *)coll__sim_chunk(w, COLL__POOL_CHUNK * sizeof *all);
+        if (!all) return NULL;
+        for (int i = 0; i < COLL__POOL_CHUNK; i++) {
+            all[i].chain = w->spare_lanes;
+            w->spare_lanes = &all[i];
+        }
+    }
+    lane = w->spare_lanes;
+    w->spare_lanes = lane->chain;
+    const size_t slot = coll__lane_slot(w, from, to, channel);
+    *lane = (coll__lane){ .chain = w->table[slot], .from = from, .to = to, .channel = channel };
+    w->table[slot] = lane;
+    w->lane_count++;
+    coll__lane_enlist(lane, &w->ranks[from].sends, &w->ranks[to].recvs);
+    return lane;
+}
+
+/* Give a lane back if it holds nothing. */
+static void coll__lane_close(coll__sim *w, coll__lane *lane)
+{
+    if (lane->recvs || lane->parcels) return;
+    coll__lane **at = &w->table[coll__lane_slot(w, lane->from, lane->to, lane->channel)];
+    while (*at != lane) at = &(*at)->chain;
+    *at = lane->chain;
+    *lane->from_at = lane->from_next;
+    if (lane->from_next) lane->from_next->from_at = lane->from_at;
+    *lane->to_at = lane->to_next;
+    if (lane->to_next) lane->to_next->to_at = lane->to_at;
+    lane->chain = w->spare_lanes;
+    w->spare_lanes = lane;
+    w->lane_count--;
+}
+
+/* ---- >>events: a heap by (time, tie) ---- */
+
+static inline bool coll__event_before(const coll__sim_event *a, const coll__sim_event *b)
+{
+    return a->time < b->time || (!(b->time < a->time) && a->tie < b->tie);
+}
+
+static void coll__sim_end(coll__sim *w, const coll_failure *cause);
+
+static void coll__sim_no_memory(coll__sim *w)
+{
+    const coll_failure failure = { COLL_ERR_MEMORY, -1, "no memory for the simulation" };
+    coll__sim_end(w, &failure);
+}
+
+static void coll__sim_push(coll__sim *w, coll__sim_kind kind, double time, void *what, uint32_t generation)
+{
+    const coll__sim_event event = { coll__later(time, w->now), coll__sim_draw(w), what, generation, kind };
+
+    if (w->event_count == w->event_room) {
+        const size_t room = w->event_room ? 2 * w->event_room : 256;
+        void *events = realloc(w->events, room * sizeof *w->events);
+        if (!events) {
+            coll__sim_no_memory(w);
+            return;
+        }
+        w->events = (coll__sim_event *)events;
+        w->event_room = room;
+    }
+    size_t at = w->event_count++;
+    for (size_t up; at > 0 && coll__event_before(&event, &w->events[up = (at - 1) / 4]); at = up) w->events[at] = w->events[up];
+    w->events[at] = event;
+}
+
+static bool coll__sim_pop(coll__sim *w, coll__sim_event *event)
+{
+    if (w->event_count == 0) return false;
+    *event = w->events[0];
+    const coll__sim_event last = w->events[--w->event_count];
+    size_t at = 0;
+    for (size_t child; (child = 4 * at + 1) < w->event_count; at = child) {
+        const size_t end = coll__least(child + 4, w->event_count);
+        for (size_t i = child + 1; i < end; i++)
+            if (coll__event_before(&w->events[i], &w->events[child])) child = i;
+        if (!coll__event_before(&w->events[child], &last)) break;
+        w->events[at] = w->events[child];
+    }
+    w->events[at] = last;
+    return true;
+}
+
+/* ---- >>text ---- */
+
+/* "1.25 ms" */
+static void coll__append_time(char *text, size_t room, double seconds)
+{
+    const double magnitude = seconds < 0 ? -seconds : seconds;
+
+    if (magnitude >= 1) coll__append(text, room, "%.6g s", seconds);
+    else if (magnitude >= 1e-3) coll__append(text, room, "%.6g ms", seconds * 1e3);
+    else coll__append(text, room, "%.6g us", seconds * 1e6);
+}
+
+/* ---- >>waking ---- */
+
+/* Something has happened to this rank at `time`. */
+static void coll__sim_tell(coll__sim_rank *r, double time)
+{
+    coll__sim *w = r->world;
+
+    if (r->state >= COLL__SIM_FINISHED) return;
+    r->clock = coll__later(r->clock, time);
+    if (!r->has_news) w->unseen++;
+    r->has_news = true;
+    r->polls = 0;
+    if (r->state != COLL__SIM_SUSPENDED || !(r->clock < r->wake_at)) return;
+    r->wake_at = r->clock;
+    coll__sim_push(w, COLL__SIM_RUN, r->wake_at, r, r->generation);
+}
+
+static void coll__sim_seen(coll__sim_rank *r)
+{
+    if (r->has_news) r->world->unseen--;
+    r->has_news = false;
+}
+
+/* ---- >>the end of a world ---- */
+
+static void coll__lane_clear(coll__sim *w, coll__lane *lane, coll_status status)
+{
+    for (coll_xfer *x = lane->recvs, *next; x; x = next) {
+        next = x->next;
+        x->status = status;
+    }
+    for (coll__parcel *p = lane->parcels, *next; p; p = next) {
+        next = p->next;
+        if (p->xfer) p->xfer->status = status;
+        coll__parcel_give(w, p);
+    }
+    lane->recvs = NULL;
+    lane->parcels = NULL;
+    coll__lane_close(w, lane);
+}
+
+/* The first cause counts.  Everything pending ends with it, and nothing happens any more but that ranks are told. */
+static void coll__sim_end(coll__sim *w, const coll_failure *cause)
+{
+    if (w->failure.status != COLL_OK) return;
+    w->failure = *cause;
+    for (int i = 0; i < w->size; i++) {
+        while (w->ranks[i].sends) coll__lane_clear(w, w->ranks[i].sends, cause->status);
+        w->ranks[i].wake_at = 0;
+        if (!w->ranks[i].has_news) w->unseen++;
+        w->ranks[i].has_news = true;
+    }
+    for (size_t i = 0; i < w->event_count; i++) { /* those of messages that had been taken back                */
+        coll__parcel *p = (coll__parcel *)w->events[i].what;
+        if (w->events[i].kind <= COLL__SIM_PIECE && p->is_cancelled) coll__parcel_give(w, p);
+    }
+    w->event_count = 0;
+}
+
+#endif /* COLL_SIM_WORLD_H */

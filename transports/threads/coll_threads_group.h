@@ -1,0 +1,154 @@
+/* coll_threads_group.h - groups: some ranks of the hub with seats of their own, so that their turns are counted apart.
+ *
+ * Whoever comes first makes the group and the others find it, by its id and its members: two groups without a common member
+ * may have the same id.  A group that some have left already, and others have not yet entered, is older than its successor of
+ * the same name; so the oldest one in which our seat is still free is ours. */
+#ifndef COLL_THREADS_GROUP_H
+#define COLL_THREADS_GROUP_H
+
+enum { COLL__MAIL_MOST = 256 };
+
+/* What a rank publishes of its call in a direct turn. */
+typedef struct coll__view {
+    const unsigned char *send;
+    unsigned char       *recv;
+    size_t               count, recv_count;
+    const size_t        *send_counts, *send_offsets, *recv_counts, *recv_offsets;
+    const coll_type     *send_types, *recv_types;
+} coll__view;
+
+/* The number, the fingerprint and a short input share a cache line. */
+typedef struct __attribute__((aligned(COLL__LINE))) coll__slot {
+    uint64_t      posted;                         /* the turn that this slot is of; written last              */
+    unsigned char head[COLL_HEAD_LENGTH];         /* the fingerprint of the call                              */
+    union {
+        unsigned char data[COLL__MAIL_MOST];      /* by mail: the input                                       */
+        coll__view    view;                       /* directly: where the buffers are                          */
+    } is;
+} coll__slot;
+
+typedef struct __attribute__((aligned(COLL__LINE))) coll__seat {
+    coll__slot slots[2];
+    __attribute__((aligned(COLL__LINE))) uint64_t done;     /* the last direct turn in which this rank's share is done */
+    __attribute__((aligned(COLL__LINE))) uint32_t has_left;
+    bool       is_taken;                          /* its rank has entered the group; guarded by the hub's lock */
+} coll__seat;
+
+typedef struct coll__group {
+    uint64_t    id;
+    int         count, holders;                   /* holders: members that have not left, or not entered yet  */
+    int        *ranks;                            /* in the hub                                               */
+    coll__seat *seats;
+    struct coll__group *next;
+} coll__group;
+
+static void coll__group_free(coll__group *group)
+{
+    if (!group) return;
+    free(group->ranks);
+    free(group->seats);
+    free(group);
+}
+
+/* A group of these ranks; `ranks` NULL: of the first `count`. */
+static coll__group *coll__group_new(uint64_t id, const int *ranks, int count)
+{
+    coll__group *group = (coll__group *)coll__allocate(sizeof *group);
+
+    if (!group) return NULL;
+    group->id = id;
+    group->count = group->holders = count;
+    group->ranks = (int *)coll__allocate((size_t)count * sizeof *group->ranks);
+    group->seats = (coll__seat *)coll__allocate((size_t)count * sizeof *group->seats);
+    if (!group->ranks || !group->seats) {
+        coll__group_free(group);
+        return NULL;
+    }
+    for (int i = 0; i < count; i++) group->ranks[i] = ranks ? ranks[i] : i;
+    return group;
+}
+
+/* The group with this id and these members in which seat `me` is free, made if need be.  The caller holds the hub's lock. */
+static coll__group *coll__group_find(coll__hub *hub, uint64_t id, const int *ranks, int count, int me)
+{
+    coll__group **at = &hub->groups;
+
+    for (; *at; at = &(*at)->next) {
+        const coll__group *g = *at;
+        const bool is_ours = g->id == id && g->count == count && !memcmp(g->ranks, ranks, (size_t)count * sizeof *ranks);
+        if (is_ours && !g->seats[me].is_taken) return *at;
+    }
+    return *at = coll__group_new(id, ranks, count);
+}
+
+static void coll__group_leave(coll__hub *hub, coll__group *group, int me)
+{
+    pthread_mutex_lock(&hub->lock);
+    __atomic_store_n(&group->seats[me].has_left, 1, __ATOMIC_SEQ_CST);
+    if (--group->holders == 0) {
+        coll__group **at = &hub->groups;
+        while (*at != group) at = &(*at)->next;
+        *at = group->next;
+        coll__group_free(group);
+    }
+    pthread_mutex_unlock(&hub->lock);
+    coll__hub_ring(hub);                          /* some may wait for us there                               */
+}
+
+static void coll__member_init(coll__member *m, coll__thread *thread, coll__group *group, int me)
+{
+    m->thread = thread;
+    m->group = group;
+    m->seats = group->seats;
+    m->count = group->count;
+    m->rank = me;
+}
+
+/* Without memory for our side of it the group is entered and left, so that the others do not wait for us. */
+static void *coll__threads_group(void *context, uint64_t id, const int *ranks, int count, int me)
+{
+    coll__thread *thread = (coll__thread *)context;
+    coll__hub *hub = thread->hub;
+    coll__member *m = (coll__member *)coll__allocate(sizeof *m);
+
+    pthread_mutex_lock(&hub->lock);
+    coll__group *group = coll__group_find(hub, id, ranks, count, me);
+    if (group) group->seats[me].is_taken = true;
+    pthread_mutex_unlock(&hub->lock);
+    if (!group || !m) {
+        if (group) coll__group_leave(hub, group, me);
+        free(m);
+        return NULL;
+    }
+    coll__member_init(m, thread, group, me);
+    m->next = thread->members;
+    thread->members = m;
+    return m;
+}
+
+static void coll__threads_ungroup(void *context, void *handle)
+{
+    coll__thread *thread = (coll__thread *)context;
+    coll__member *m = (coll__member *)handle, **at = &thread->members;
+
+    while (*at != m) at = &(*at)->next;
+    *at = m->next;
+    coll__group_leave(thread->hub, m->group, m->rank);
+    free(m->held);
+    free(m);
+}
+
+/* Our side of the group in which a task is carried out. */
+static inline coll__member *coll__member_of(coll__thread *thread, const coll_task *task)
+{
+    return task->group ? (coll__member *)task->group : &thread->all;
+}
+
+/* Has this member left the group, or the hub? */
+static bool coll__member_left(const coll__member *m, int rank)
+{
+    return __atomic_load_n(&m->seats[rank].has_left, __ATOMIC_ACQUIRE) ||
+           __atomic_load_n(&m->thread->hub->desks[m->group->ranks[rank]].has_left, __ATOMIC_ACQUIRE);
+}
+
+#endif /* COLL_THREADS_GROUP_H */

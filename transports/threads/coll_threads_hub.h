@@ -1,0 +1,172 @@
+/* coll_threads_hub.h - what the ranks of a process share: the hub, its bell, its failure; and what each keeps for itself. */
+#ifndef COLL_THREADS_HUB_H
+#define COLL_THREADS_HUB_H
+
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <pthread.h>
+
+/* One rank's place in the hub. */
+typedef struct __attribute__((aligned(COLL__LINE))) coll__desk {
+    uint32_t is_working;                          /* this rank reads or writes other ranks' memory            */
+    uint32_t has_left;
+    __attribute__((aligned(COLL__LINE))) pthread_mutex_t lock;  /* guards the messages to this rank           */
+    uint32_t arrived;                             /* how many there are                                       */
+    unsigned char report[COLL_HEAD_LENGTH];       /* the call in which this rank was last found waiting       */
+} coll__desk;
+
+typedef struct coll__fifo { coll_xfer *first, **end; } coll__fifo;
+
+typedef struct coll__hub {
+    int      size, holders;                       /* holders: ranks that have not freed their communicator    */
+    bool     has_membarrier;
+    uint32_t left_count;
+    __attribute__((aligned(COLL__LINE))) uint32_t bell;
+    uint32_t sleepers, has_failed;
+    pthread_mutex_t lock;                         /* guards failure until has_failed is set, holders, groups  */
+    coll_failure    failure;
+    coll__desk     *desks;
+    coll__fifo     *inboxes;                      /* sends not taken yet, by receiver, sender and channel     */
+    struct coll__group *all, *groups;             /* the group of all ranks; the others, oldest first         */
+} coll__hub;
+
+/* A rank's side of a group. */
+typedef struct coll__member {
+    struct coll__thread *thread;
+    struct coll__group  *group;
+    struct coll__seat   *seats;                   /* the group's                                              */
+    int       rank, count;                        /* our rank in the group, and how many it has               */
+    uint64_t  turn, all_posted;                   /* every rank is known to have published all_posted         */
+    void     *held;                               /* memory of ours that others use during a turn             */
+    size_t    held_length;
+    struct coll__member *next;
+} coll__member;
+
+/* One rank's side of the hub. */
+typedef struct coll__thread {
+    coll__hub *hub;
+    int        rank;
+    bool       is_armed;                          /* counted among the sleepers                               */
+    uint32_t   bell_seen;
+    coll_xfer *outgoing;                          /* our sends that have not been taken yet                   */
+    coll__fifo *recvs;                            /* ours, by peer and channel                                */
+    int        waiting_recvs;
+    unsigned char *is_gone;                       /* ranks that had left when progress last began             */
+    uint32_t   gone_count;
+    coll__member all;                             /* of the group of all ranks                                */
+    coll__member *members;                        /* of the other groups                                      */
+    coll__source *sources;
+    void      **results;
+    void       *scratch;                          /* of no meaning between two calls                          */
+    size_t      scratch_length;
+} coll__thread;
+
+/* ---- >>bell: waking those who sleep ---- */
+
+static void coll__hub_futex(coll__hub *hub, int operation, uint32_t value, int wait_ms)
+{
+    const struct timespec t = { wait_ms / 1000, (long)(wait_ms % 1000) * COLL__MS };
+    (void)syscall(SYS_futex, &hub->bell, operation | FUTEX_PRIVATE_FLAG, value, operation == FUTEX_WAIT ? &t : NULL, NULL, 0);
+}
+
+/* Let all who sleep return. */
+static void coll__hub_rouse(coll__hub *hub)
+{
+    __atomic_add_fetch(&hub->bell, 1, __ATOMIC_SEQ_CST);
+    coll__hub_futex(hub, FUTEX_WAKE, INT_MAX, 0);
+}
+
+static inline void coll__hub_ring(coll__hub *hub)
+{
+    if (__atomic_load_n(&hub->sleepers, __ATOMIC_SEQ_CST) != 0) coll__hub_rouse(hub);
+}
+
+/* Publish a number that others wait for.  Either this rank sees that somebody sleeps, or the one who goes to sleep sees the
+ * number at its last look.  That takes a full barrier on both sides; where the kernel has membarrier, the sleeper executes it
+ * for all, and publishing is a plain store, which need not wait for the cache lines written before. */
+static inline void coll__hub_publish(coll__hub *hub, uint64_t *at, uint64_t value)
+{
+    if (hub->has_membarrier) {
+        __atomic_store_n(at, value, __ATOMIC_RELEASE);
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    } else {
+        (void)__atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);
+    }
+    coll__hub_ring(hub);
+}
+
+static bool coll__membarrier_register(void)
+{
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+static void coll__membarrier(const coll__hub *hub)
+{
+    if (hub->has_membarrier) (void)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+}
+
+/* ---- >>failure: kept in the hub, the first one for all ---- */
+
+/* From here on nobody enters anyone's memory; wait for those who are in it. */
+static void coll__hub_quiesce(coll__hub *hub)
+{
+    for (int i = 0; i < hub->size; i++)
+        while (__atomic_load_n(&hub->desks[i].is_working, __ATOMIC_SEQ_CST)) sched_yield();
+}
+
+static const coll_failure *coll__threads_fail(void *context, const coll_failure *cause)
+{
+    coll__thread *me = (coll__thread *)context;
+    coll__hub *hub = me->hub;
+
+    pthread_mutex_lock(&hub->lock);
+    if (!hub->has_failed && cause) {
+        hub->failure = *cause;
+        __atomic_store_n(&hub->has_failed, 1, __ATOMIC_SEQ_CST);
+    }
+    pthread_mutex_unlock(&hub->lock);
+    if (!__atomic_load_n(&hub->has_failed, __ATOMIC_SEQ_CST)) return NULL;
+    coll__hub_ring(hub);
+    coll__hub_quiesce(hub);
+    return &hub->failure;
+}
+
+/* This rank waits in a call.  Another that waits under the same number in another call will wait for ever, and so shall we. */
+static void coll__threads_waiting(void *context, const unsigned char *head)
+{
+    coll__thread *me = (coll__thread *)context;
+    coll__hub *hub = me->hub;
+    coll_failure failure = { COLL_OK, -1, "" };
+
+    pthread_mutex_lock(&hub->lock);
+    memcpy(hub->desks[me->rank].report, head, COLL_HEAD_LENGTH);
+    for (int i = 0; i < hub->size && failure.status == COLL_OK; i++)
+        if (coll__heads_disagree(hub->desks[i].report, head))
+            coll__blame_mismatch(&failure, hub->desks[i].report, i, head, me->rank);
+    pthread_mutex_unlock(&hub->lock);
+    if (failure.status != COLL_OK) (void)coll__threads_fail(me, &failure);
+}
+
+/* Go to work in other ranks' memory; false: the communicator has failed. */
+static bool coll__work_begin(coll__thread *me)
+{
+    uint32_t *is_working = &me->hub->desks[me->rank].is_working;
+
+    (void)__atomic_exchange_n(is_working, 1, __ATOMIC_SEQ_CST);
+    if (!__atomic_load_n(&me->hub->has_failed, __ATOMIC_SEQ_CST)) return true;
+    __atomic_store_n(is_working, 0, __ATOMIC_SEQ_CST);
+    return false;
+}
+
+static void coll__work_end(coll__thread *me)
+{
+    __atomic_store_n(&me->hub->desks[me->rank].is_working, 0, __ATOMIC_RELEASE);
+}
+
+static coll_status coll__blame_left(coll_failure *failure, int rank, int by)
+{
+    return coll__blame(failure, COLL_ERR_PEER, rank, "rank %d has left the communicator, and rank %d still waits for it",
+                       rank, by);
+}
+
+#endif /* COLL_THREADS_HUB_H */

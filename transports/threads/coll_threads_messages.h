@@ -1,0 +1,161 @@
+/* coll_threads_messages.h - messages between the ranks of a process: copied once, by the receiver, from the sender's buffer. */
+#ifndef COLL_THREADS_MESSAGES_H
+#define COLL_THREADS_MESSAGES_H
+
+static inline coll__fifo *coll__recvs_from(const coll__thread *me, int peer, int channel)
+{
+    return &me->recvs[peer * COLL_CHANNEL_COUNT + channel];
+}
+
+static inline coll__fifo *coll__inbox_of(const coll__hub *hub, int to, int from, int channel)
+{
+    return &hub->inboxes[((size_t)to * (size_t)hub->size + (size_t)from) * COLL_CHANNEL_COUNT + (size_t)channel];
+}
+
+static void coll__fifo_put(coll__fifo *q, coll_xfer *x)
+{
+    x->next = NULL;
+    *q->end = x;
+    q->end = &x->next;
+}
+
+static coll_xfer *coll__fifo_take(coll__fifo *q)
+{
+    coll_xfer *x = q->first;
+    if (x && !(q->first = x->next)) q->end = &q->first;
+    return x;
+}
+
+/* The xfer goes into the receiver's inbox.  The receiver reports in `moved`; `link` makes the list of our own. */
+static coll_status coll__threads_send(void *context, coll_xfer *x)
+{
+    coll__thread *me = (coll__thread *)context;
+    coll__desk *to = &me->hub->desks[x->peer];
+
+    x->moved = 0;
+    x->link = me->outgoing;
+    me->outgoing = x;
+    pthread_mutex_lock(&to->lock);
+    coll__fifo_put(coll__inbox_of(me->hub, x->peer, me->rank, x->channel), x);
+    __atomic_add_fetch(&to->arrived, 1, __ATOMIC_SEQ_CST);
+    pthread_mutex_unlock(&to->lock);
+    coll__hub_ring(me->hub);
+    return COLL_OK;
+}
+
+static coll_status coll__threads_recv(void *context, coll_xfer *x)
+{
+    coll__thread *me = (coll__thread *)context;
+
+    coll__fifo_put(coll__recvs_from(me, x->peer, x->channel), x);
+    me->waiting_recvs++;
+    return COLL_OK;
+}
+
+/* Take the next message of a peer out of our inbox, NULL when there is none. */
+static coll_xfer *coll__inbox_take(coll__thread *me, int peer, int channel)
+{
+    coll__desk *desk = &me->hub->desks[me->rank];
+
+    pthread_mutex_lock(&desk->lock);
+    coll_xfer *x = coll__fifo_take(coll__inbox_of(me->hub, me->rank, peer, channel));
+    if (x) __atomic_sub_fetch(&desk->arrived, 1, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&desk->lock);
+    return x;
+}
+
+/* Carry out one message: from the sender's memory into ours.  The sender may be gone as soon as `moved` is set. */
+static void coll__deliver(coll_xfer *from, coll_xfer *to)
+{
+    const bool fits = (to->any_head || !memcmp(from->head, to->head, COLL_HEAD_LENGTH)) && from->length == to->length;
+
+    memcpy(to->head, from->head, COLL_HEAD_LENGTH);
+    if (fits && to->length) memcpy(to->buffer, from->buffer, to->length);
+    __atomic_store_n(&from->moved, 1, __ATOMIC_RELEASE);
+    to->status = fits ? COLL_OK : COLL_ERR_MISMATCH;
+}
+
+/* Receive what can be received; true: something was. */
+static bool coll__receive_all(coll__thread *me)
+{
+    bool any = false;
+
+    for (int i = 0; i < me->hub->size * COLL_CHANNEL_COUNT; i++) {
+        const int peer = i / COLL_CHANNEL_COUNT, channel = i % COLL_CHANNEL_COUNT;
+        coll__fifo *recvs = coll__recvs_from(me, peer, channel);
+        coll_xfer *x;
+        while (recvs->first && (x = coll__inbox_take(me, peer, channel))) {
+            coll__deliver(x, coll__fifo_take(recvs));
+            me->waiting_recvs--;
+            any = true;
+        }
+    }
+    return any;
+}
+
+/* Note which of our sends have been taken. */
+static void coll__reap_sends(coll__thread *me)
+{
+    for (coll_xfer **at = &me->outgoing; *at;) {
+        coll_xfer *x = *at;
+        if (__atomic_load_n(&x->moved, __ATOMIC_ACQUIRE)) {
+            *at = (coll_xfer *)x->link;
+            x->status = COLL_OK;
+        } else {
+            at = (coll_xfer **)(void *)&x->link;
+        }
+    }
+}
+
+/* Take back what nobody has begun to receive, and wait for what is being copied. */
+static void coll__withdraw_sends(coll__thread *me)
+{
+    for (coll_xfer *x = me->outgoing; x; x = (coll_xfer *)x->link) {
+        coll__desk *to = &me->hub->desks[x->peer];
+        coll__fifo *inbox = coll__inbox_of(me->hub, x->peer, me->rank, x->channel);
+        coll_xfer **at = &inbox->first;
+        pthread_mutex_lock(&to->lock);
+        while (*at && *at != x) at = &(*at)->next;
+        const bool is_there = *at != NULL;
+        if (is_there) {
+            *at = x->next;
+            if (!*at) inbox->end = at;
+            __atomic_sub_fetch(&to->arrived, 1, __ATOMIC_RELAXED);
+        }
+        pthread_mutex_unlock(&to->lock);
+        while (!is_there && !__atomic_load_n(&x->moved, __ATOMIC_ACQUIRE)) sched_yield();
+    }
+    me->outgoing = NULL;
+}
+
+/* A rank leaves when everything it sent has been taken; so whoever had left before this progress has nothing more to say. */
+static bool coll__threads_has_left(const void *context, int peer)
+{
+    const coll__thread *me = (const coll__thread *)context;
+    return peer < 0 ? me->gone_count > 0 : me->is_gone[peer];
+}
+
+static void coll__see_who_left(coll__thread *me)
+{
+    const uint32_t count = __atomic_load_n(&me->hub->left_count, __ATOMIC_ACQUIRE);
+
+    if (count == me->gone_count) return;
+    me->gone_count = count;
+    for (int i = 0; i < me->hub->size; i++) me->is_gone[i] = __atomic_load_n(&me->hub->desks[i].has_left, __ATOMIC_ACQUIRE) != 0;
+}
+
+/* A receive of a collective from a rank that has left will never end. */
+static coll_status coll__check_left(coll__thread *me)
+{
+    coll_failure failure = { COLL_OK, -1, "" };
+
+    for (int peer = 0; peer < me->hub->size; peer++) {
+        if (!coll__recvs_from(me, peer, COLL_CHANNEL_CALLS)->first || !me->is_gone[peer]) continue;
+        coll__blame_left(&failure, peer, me->rank);
+        coll__threads_fail(me, &failure);
+        return failure.status;
+    }
+    return COLL_OK;
+}
+
+#endif /* COLL_THREADS_MESSAGES_H */
