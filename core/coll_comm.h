@@ -198,7 +198,8 @@ enum {
     X(COLL_NEIGHBOR_ALLTOALLV, "neighbor_alltoallv", COLL__NEIGHBORS | COLL__PAIRWISE)                       \
     X(COLL_NEIGHBOR_ALLTOALLW, "neighbor_alltoallw", COLL__NEIGHBORS | COLL__PAIRWISE)                       \
     X(COLL_ALLREDUCE_LIST, "allreduce_list", COLL__REDUCES)                                                  \
-    X(COLL_SEND, "send", COLL__MESSAGE) X(COLL_RECV, "recv", COLL__MESSAGE) X(COLL_SENDRECV, "sendrecv", COLL__MESSAGE)
+    X(COLL_SEND, "send", COLL__MESSAGE) X(COLL_RECV, "recv", COLL__MESSAGE)                               \
+    X(COLL_SENDRECV, "sendrecv", COLL__MESSAGE)
 
 static const struct coll__kind_row { const char *name; unsigned traits; } coll__kinds[] = {
 #define COLL__KIND_ROW(kind, name, traits) [kind] = { name, traits },
@@ -249,8 +250,8 @@ static unsigned char coll__hash_options(const coll_call *call, bool reduces)
  *     12 kind    13 op      14 wire   15 hash    16 type          20 root    24 count
  *
  * The step is set for each message: which round of which slice it belongs to.  The hash is of the options
- * (coll__hash_options).  Where every rank knows all counts, the count is their sum and a hash of them stands for the root; where only two ranks
- * know the length of a message, they set its count and type. */
+ * (coll__hash_options).  Where every rank knows all counts, the count is their sum and a hash of them stands for the root;
+ * where only two ranks know the length of a message, they set its count and type. */
 static void coll__head_of_call(unsigned char *head, const coll_call *call, int size, uint32_t track, uint32_t sequence)
 {
     const unsigned traits = coll__kinds[call->kind].traits;
@@ -303,6 +304,7 @@ static void coll__head_describe(const unsigned char *head, char *text, size_t ro
     if (head[15]) coll__append(text, room, " with options %02x", head[15]);
     if (coll__kind_has_root(kind)) coll__append(text, room, " root %d", root);
     if (coll__kind_is(kind, COLL__SUMMED)) coll__append(text, room, " by counts %08x", (unsigned)root);
+    if (kind == COLL_ALLREDUCE_LIST) coll__append(text, room, " of list %08x", (unsigned)root);
     if (coll__kind_is_message(kind) && root >= 0) coll__append(text, room, " with rank %d", root);
     if (coll__kind_is_message(kind) && root == COLL_ANY_SOURCE) coll__append(text, room, " with any rank");
 }

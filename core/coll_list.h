@@ -10,6 +10,7 @@ enum { COLL__SMALL_MOST = 64 << 10, COLL__PART_MOST = 1 << 20 };
 
 typedef struct coll__list {
     int           count, left;                    /* parts; those that have not ended                         */
+    uint32_t      hash;                           /* of the types and counts of all buffers                   */
     coll_status   status;                         /* the first error of a part                                */
     coll_request *parts;
     int          *part_of;                        /* by buffer: the part in which it travels                  */
@@ -101,6 +102,18 @@ static void coll__list_calls(coll_request *r, coll__list *list)
     }
 }
 
+/* A number that differs where lists differ, most likely. */
+static uint32_t coll__list_hash(const coll_call *call)
+{
+    uint64_t hash = 1469598103934665603u ^ (uint64_t)(unsigned)call->list_count;
+
+    for (int i = 0; i < call->list_count; i++) {
+        hash = (hash ^ (uint64_t)(unsigned)call->list[i].type) * 1099511628211u;
+        hash = (hash ^ call->list[i].count) * 1099511628211u;
+    }
+    return (uint32_t)(hash ^ hash >> 32);
+}
+
 /* Cut a checked list into parts and take the memory for them. */
 static coll_status coll__list_make(coll_request *r)
 {
@@ -115,6 +128,7 @@ static coll_status coll__list_make(coll_request *r)
     list->offset = (size_t *)malloc(n * sizeof *list->offset);
     if (!list->part_of || !list->offset) return COLL_ERR_MEMORY;
     list->count = coll__list_plan(&r->call, list, &memory);
+    list->hash = coll__list_hash(&r->call);
     list->parts = (coll_request *)coll__allocate((size_t)(list->count + 1) * sizeof *list->parts);
     list->memory = (unsigned char *)coll__allocate(memory + 64 * (size_t)list->count);
     if (!list->parts || !list->memory) return COLL_ERR_MEMORY;
@@ -122,6 +136,13 @@ static coll_status coll__list_make(coll_request *r)
     for (int k = 0; k < list->count && status == COLL_OK; k++)
         status = coll__check(r->comm, &list->parts[k].call, &list->parts[k].codec, &ignored);
     return status;
+}
+
+/* The fingerprint of a part says that it is one, and of which list. */
+static void coll__list_head(unsigned char *head, const coll_request *whole)
+{
+    head[12] = COLL_ALLREDUCE_LIST;
+    coll__put32(head + 20, whole->list->hash);
 }
 
 /* A part has ended; with the last one, the whole. */

@@ -157,6 +157,7 @@ static coll_status coll__note_send(coll__trunk *trunk, coll__message *m, coll__n
     x->peer = m->peer;
     x->channel = COLL_CHANNEL_MESSAGES;
     x->length = 0;
+    x->any_head = note == COLL__NOTE_GO || note == COLL__NOTE_CREDIT || note == COLL__NOTE_GONE;      /* answers */
     x->status = COLL_PENDING;
     return trunk->transport->send(trunk->context, x);
 }

@@ -81,6 +81,7 @@ static coll_status coll__launch(coll_request *r)
     }
     r->sequence = r->prepared ? r->sequence + 1 : ++comm->sequence;
     coll__head_of_call(r->head, &r->call, comm->size, comm->id ^ track->number << 20, r->sequence);
+    if (r->part_of) coll__list_head(r->head, r->part_of);
     r->is_started = false;
     r->is_offloaded = trunk->transport->offload && !r->call.algorithm && (!track->is_keyed || track->group);
     r->task = (coll_task){ &r->call, r->head, &r->codec, track->group, { 0 } };

@@ -38,7 +38,8 @@ typedef struct coll_xfer {
     size_t       length;                          /* bytes                                                    */
     int          peer;                            /* never our own rank                                       */
     int          channel;                         /* COLL_CHANNEL_...                                         */
-    bool         any_head;                        /* a receive that takes whatever head comes                 */
+    bool         any_head;                        /* a receive that takes whatever head comes; a send that is of no
+                                                     use to a peer that has closed, and then no error         */
     coll_status  status;                          /* COLL_PENDING, then COLL_OK or an error                   */
     size_t       moved;                           /* the transport's own: bytes so far, head included         */
     struct coll_xfer *next;                       /* the transport's own: queue link                          */

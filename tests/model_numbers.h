@@ -216,8 +216,8 @@ SUPPORT uint64_t model_reduce_floats(const support_type *part, const model_rule 
     const coll_op op = rule->op;
     const model_type wire = model_type_of(rule->wire ? rule->wire : part->type);
     const double scale = rule->scale != 0 ? rule->scale : 1;
-    double doubles[MODEL_RANKS_MOST], result;
-    float floats[MODEL_RANKS_MOST];
+    double doubles[MODEL_RANKS_MOST] = { 0 }, result;
+    float floats[MODEL_RANKS_MOST] = { 0 };
 
     if (model_is_logical(op)) {
         uint64_t truths[MODEL_RANKS_MOST];
@@ -232,14 +232,14 @@ SUPPORT uint64_t model_reduce_floats(const support_type *part, const model_rule 
         result = doubles[0];
         for (int i = 1; i < n && rule->is_scan; i++) result = support_combine_double(op, result, doubles[i]);
         if (!rule->is_scan) result = support_tree_double(op, doubles, n);
-        if (model_is_sum(op)) result *= scale;
         if (op == COLL_AVG) result /= (double)n;
+        if (model_is_sum(op)) result *= scale;
     } else {
         float single = floats[0];
         for (int i = 1; i < n && rule->is_scan; i++) single = support_combine_float(op, single, floats[i]);
         if (!rule->is_scan) single = support_tree_float(op, floats, n);
-        if (model_is_sum(op)) single *= (float)scale;
         if (op == COLL_AVG) single /= (float)n;
+        if (model_is_sum(op)) single *= (float)scale;
         result = (double)single;
     }
     const uint64_t rounded = model_bits(&wire.part, result, rule->saturates);

@@ -100,7 +100,7 @@ static coll_status run_call(member *m, const model_call *c, model_style style, m
 {
     model_part *p = support_need(calloc(1, sizeof *p));
     coll_request *request = NULL;
-    char what[400], name[300], why[400] = "";
+    char what[400], name[300], why[600] = "";
     const unsigned in_place = form == MODEL_SAME || form == MODEL_IN_PLACE || form == MODEL_BLOCK ? MARK_I : 0;
 
     m->number++;
@@ -116,7 +116,7 @@ static coll_status run_call(member *m, const model_call *c, model_style style, m
         if (!status) model_part_judge(p, why, sizeof why);
     }
     if (status && status != COLL_ERR_UNSUPPORTED)
-        snprintf(why, sizeof why, "%s: %s", coll_status_text(status), coll_error(m->comm));
+        snprintf(why, sizeof why, "%s: %.440s", coll_status_text(status), coll_error(m->comm));
     model_part_name(p, name, sizeof name);
     snprintf(what, sizeof what, "%s, asked for %s, %s", name, model_form_names[form], model_style_names[style]);
     note(m, c->kind, what, why, status ? 0 : (unsigned)mark_of(style) | in_place);
@@ -280,7 +280,7 @@ static void run_cell(member *m, coll_kind kind, int t, coll_op op)
     const bool is_scan_average = op == COLL_AVG && (kind == COLL_SCAN || kind == COLL_EXSCAN);
     const model_cell cell = is_scan_average ? MODEL_OPEN : model_cell_of(type, op);
     model_call c = { .kind = kind, .size = m->size, .count = 5, .type = type, .op = op, .is_symmetric = true };
-    char why[400] = "", name[300];
+    char why[600] = "", name[300];
 
     c.seed = c.data_seed = support_mix(++m->number ^ support_seed() << 32);
     c.commutes = m->number & 1;

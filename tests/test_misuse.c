@@ -358,14 +358,14 @@ enum { MISMATCH_COUNT = sizeof mismatches / sizeof *mismatches };
 
 typedef struct mismatch_run { const mismatch *row; int size, odd; } mismatch_run;
 
-/* Every rank is a neighbour of every rank. */
+/* Every rank is a neighbour of every rank.  Those who are through with this may already have ended all with what follows. */
 static void make_neighbors(coll_comm *comm)
 {
-    int all[RANKS_MOST];
+    int all[RANKS_MOST] = { 0 };
 
     for (int i = 0; i < coll_size(comm); i++) all[i] = i;
     const coll_status status = coll_neighbors(comm, all, coll_size(comm), all, coll_size(comm));
-    CHECK(status == COLL_OK, "%s: coll_neighbors: %s", case_name, coll_error(comm));
+    CHECK(status == COLL_OK || status == COLL_ERR_MISMATCH, "%s: coll_neighbors: %s", case_name, coll_error(comm));
 }
 
 static int mismatch_worker(coll_comm *comm, void *arg)
@@ -385,7 +385,7 @@ static int mismatch_worker(coll_comm *comm, void *arg)
     call.recv = out;
     const int64_t began = now_ms();
     coll_status status = coll_run(comm, &call);
-    if (status == COLL_OK) status = coll_barrier(comm);           /* who had its part done before hears it now */
+    while (status == COLL_OK && now_ms() - began < SOON_MS) status = coll_barrier(comm);      /* who had its part done */
     const int took = (int)(now_ms() - began);
     check_said(comm, status, COLL_ERR_MISMATCH, run->row->words, run->row->name);
     CHECK(took < SOON_MS, "%s: rank %d knows it after %d ms", case_name, rank, took);
@@ -459,18 +459,19 @@ static void check_restart_twice(coll_comm *comm)
     coll_request_free(r);
 }
 
-/* Restarts of what was never prepared. */
+/* Restarts of what was never prepared: such a request may outlive its communicator, so the sentence is the thread's. */
 static void check_restart_others(coll_comm *comm)
 {
-    const char *const words[] = { "prepare", NULL, NULL };
     int32_t one = 1, sum = 0;
     coll_request *r = NULL;
 
     CHECK(coll_restart(NULL) == ARGUMENT, "%s: coll_restart(NULL)", case_name);
     CHECK(coll_iallreduce(comm, &one, &sum, 1, COLL_I32, COLL_SUM, &r) == COLL_OK, "%s: %s", case_name, coll_error(comm));
-    check_said(comm, coll_restart(r), ARGUMENT, words, "a restart of what was not prepared");
+    CHECK(coll_restart(r) == ARGUMENT && strstr(coll_error(NULL), "prepare"), "%s: a restart of what was not prepared: \"%s\"",
+          case_name, coll_error(NULL));
     CHECK(coll_wait(r) == COLL_OK && sum == THREE, "%s: the request: %s", case_name, coll_error(comm));
-    check_said(comm, coll_restart(r), ARGUMENT, words, "a restart of a finished request, not prepared");
+    CHECK(coll_restart(r) == ARGUMENT && strstr(coll_error(NULL), "prepare"), "%s: a restart of a finished request: \"%s\"",
+          case_name, coll_error(NULL));
     CHECK(coll_wait(r) == COLL_OK, "%s: the request has changed", case_name);
     coll_request_free(r);
 }
@@ -683,7 +684,8 @@ static int abort_worker(coll_comm *comm, void *arg)
     int32_t never = 0;
     coll_status status = coll_dup(comm, &copy);
 
-    CHECK(status == COLL_OK, "%s: coll_dup: %s", case_name, coll_error(comm));
+    CHECK(status == COLL_OK || (status == COLL_ERR_ABORTED && coll_rank(comm) > 0), "%s: coll_dup: %s", case_name,
+          coll_error(comm));                      /* rank 0 may be through with it, and give up               */
     if (coll_rank(comm) == 0 && by_second) {
         const pthread_t thread = begin_second(&s);
         CHECK(coll_abort(comm, "somebody pressed stop") == COLL_OK, "%s: coll_abort: %s", case_name, coll_error(NULL));
@@ -729,8 +731,9 @@ static int leaving_worker(coll_comm *comm, void *arg)
     int32_t never = 0;
 
     (void)arg;
-    CHECK(coll_create(comm, backwards, THREE, 0, &turned) == COLL_OK, "%s: coll_create: %s", case_name, coll_error(comm));
-    if (!turned || coll_rank(comm) == 2) return coll_free(turned);
+    const coll_status made = coll_create(comm, backwards, THREE, 0, &turned);
+    CHECK(made == COLL_OK || made == COLL_ERR_PEER, "%s: coll_create: %s", case_name, coll_error(comm));
+    if (!turned || coll_rank(comm) == 2) return coll_free(turned);        /* the others may already have missed it */
     const coll_status status = coll_recv(comm, &never, 1, COLL_I32, 2, 0);
     check_said(comm, status, COLL_ERR_PEER, words, "a rank that leaves");
     check_ended(comm, COLL_ERR_PEER, "a rank has left");

@@ -86,7 +86,7 @@ static void coll__suspect(coll__tcp *tcp, int peer, const char *what)
 
 static bool coll__has_active_transfer(const coll__stream *s)
 {
-    if (s->out.first) return true;
+    for (const coll_xfer *x = s->out.first; x; x = x->next) if (!x->any_head) return true;
     for (const coll_xfer *x = s->in.first; x; x = x->next) if (!x->any_head) return true;
     return false;
 }
