@@ -317,7 +317,7 @@ SUPPORT bool model_is_close(const support_type *part, const model_rule *rule, co
 {
     const model_type wire = model_type_of(rule->wire ? rule->wire : part->type);
     const int digits = part->type == COLL_F64 ? 52 : 23;
-    const double scale = (rule->scale != 0 ? fabs(rule->scale) : 1) / (rule->op == COLL_AVG ? n : 1);
+    const double scale = (rule->scale != 0 ? rule->scale : 1) / (rule->op == COLL_AVG ? n : 1);
     long double sum = 0, size = 0, product = 1;
 
     for (int i = 0; i < n; i++) {
@@ -326,7 +326,7 @@ SUPPORT bool model_is_close(const support_type *part, const model_rule *rule, co
     }
     const bool is_product = rule->op == COLL_PROD;
     const long double exact = is_product ? product : sum * (long double)scale;
-    const long double weight = is_product ? fabsl(product) : size * (long double)scale;
+    const long double weight = is_product ? fabsl(product) : size * fabsl((long double)scale);
     const int half = 1 << (wire.part.exponent_bits - 1);
     const long double slack = weight * ldexpl((long double)(n + 2), -digits) +
                               fabsl(exact) * ldexpl(1, -wire.part.fraction_bits) + ldexpl(1, 2 - half - wire.part.fraction_bits);
