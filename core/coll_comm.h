@@ -141,7 +141,10 @@ struct coll_comm {
     unsigned char *guard;                         /* the trunk's                                              */
     coll_comm *next;                              /* in the trunk                                             */
     int  *members;                                /* what our ranks are called in the trunk; NULL: the same   */
-    uint32_t id;                                  /* 0: of coll_init                                          */
+    uint32_t id;                                  /* 0: of coll_init; ranks that share none may use the same  */
+    uint32_t mark;                                /* of id and members, in fingerprints: no two are alike     */
+    int  *order;                                  /* of our ranks in rings and chains: host by host; NULL: 0, 1, ... */
+    bool  has_order;                              /* it has been looked at                                    */
     int   is_busy;                                /* a thread is inside a call                                */
     bool  is_holder;                              /* and it holds the trunk                                   */
     bool  is_leaving;                             /* coll_free is at work                                     */

@@ -200,7 +200,32 @@ static coll__round coll__round_of(const coll_request *r, coll__step *steps, int 
 
     return (coll__round){ .rank = comm->rank, .size = comm->size, .root = coll__kind_has_root(r->call.kind) ? r->call.root : 0,
                           .radix = choice->radix, .blocks = r->flow.input.blocks, .graph = &comm->graph,
-                          .is_exclusive = r->call.kind == COLL_EXSCAN, .steps = steps, .capacity = capacity };
+                          .order = comm->order, .is_exclusive = r->call.kind == COLL_EXSCAN, .steps = steps,
+                          .capacity = capacity };
+}
+
+/* The order of our ranks in a ring or chain: the ranks of one host after those of another, so that as few neighbours as can be
+ * are on different hosts.  The same on every rank; memory that is short means no order. */
+static void coll__comm_order(coll_comm *comm)
+{
+    const coll__trunk *trunk = comm->trunk;
+    const size_t size = (size_t)comm->size;
+    int *hosts = trunk->transport->host ? (int *)malloc(2 * size * sizeof *hosts) : NULL, *order = hosts ? hosts + size : NULL;
+    int count = 0;
+
+    comm->has_order = true;
+    if (!hosts) return;
+    for (int i = 0; i < comm->size; i++) hosts[i] = trunk->transport->host(trunk->context, coll__world_rank(comm, i));
+    for (int i = 0; i < comm->size; i++) {        /* every host at its first rank, with all that follow there */
+        if (i > 0 && hosts[i] == hosts[i - 1]) continue;
+        bool is_first = true;
+        for (int k = 0; k < i && is_first; k++) is_first = hosts[k] != hosts[i];
+        for (int k = i; k < comm->size && is_first; k++) if (hosts[k] == hosts[i]) order[count++] = k;
+    }
+    bool is_plain = true;
+    for (int i = 0; i < comm->size; i++) is_plain = is_plain && order[i] == i;
+    if (!is_plain && (comm->order = (int *)malloc(size * sizeof *order))) memcpy(comm->order, order, size * sizeof *order);
+    free(hosts);
 }
 
 static int coll__blocks_of(const coll__choice *choice, int size)
@@ -216,6 +241,7 @@ static void coll__flow_plan(coll_request *r)
 
     memset(flow, 0, sizeof *flow);
     (void)coll__choose_for(&flow->choice, r->comm, &r->call, &r->codec);
+    if (flow->choice.algorithm->has_order && !r->comm->has_order) coll__comm_order(r->comm);
     coll__flow_layouts(flow, r, coll__blocks_of(&flow->choice, r->comm->size));
     (void)coll__layout_total(flow->vector, &flow->longest);
     for (;; flow->rounds++) {

@@ -58,6 +58,14 @@ static coll__trunk *coll__trunk_new(const coll_transport *transport, void *conte
 
 /* ---- >>communicators ---- */
 
+/* A number for (tag, ranks), equal on all who give the same. */
+static uint32_t coll__hash_ranks(const int *ranks, int count, int tag)
+{
+    uint64_t hash = 1469598103934665603u ^ (uint64_t)(unsigned)tag;
+    for (int i = 0; i < count; i++) hash = (hash ^ (uint64_t)(unsigned)ranks[i]) * 1099511628211u;
+    return (uint32_t)(hash ^ hash >> 32) & 0x7fffffff;
+}
+
 /* `size` ranks of a trunk, which are called `members` there (NULL: the same); takes the list over. */
 static coll_comm *coll__comm_of(coll__trunk *trunk, int *members, int rank, int size, uint32_t id)
 {
@@ -70,6 +78,7 @@ static coll_comm *coll__comm_of(coll__trunk *trunk, int *members, int rank, int 
     comm->rank = rank;
     comm->size = size;
     comm->id = id;
+    comm->mark = members ? coll__hash_ranks(members, size, (int)id) : 0;
     coll__track_init(&comm->main, comm, COLL__SPACE_CALLS, 0, id != 0);
     comm->next = trunk->comms;
     trunk->comms = comm;
@@ -88,6 +97,7 @@ static void coll__comm_free(coll_comm *comm)
 {
     coll__track_leave(&comm->main);
     free(comm->members);
+    free(comm->order);
     free(comm->graph_lists);
     free(comm);
 }
@@ -172,14 +182,6 @@ static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_
     free(ballots);
     free(ranks);
     return status;
-}
-
-/* A number for (tag, ranks), equal on all who give the same. */
-static uint32_t coll__hash_ranks(const int *ranks, int count, int tag)
-{
-    uint64_t hash = 1469598103934665603u ^ (uint64_t)(unsigned)tag;
-    for (int i = 0; i < count; i++) hash = (hash ^ (uint64_t)(unsigned)ranks[i]) * 1099511628211u;
-    return (uint32_t)(hash ^ hash >> 32) & 0x7fffffff;
 }
 
 /* The members, and only they, agree on an id: an allreduce among them, in a space of its own. */

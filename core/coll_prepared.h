@@ -75,12 +75,12 @@ static coll_status coll__launch(coll_request *r)
 
     r->status = COLL_PENDING;
     if (!track) {
-        coll__head_of_call(r->head, &r->call, comm->size, comm->id, 0);
+        coll__head_of_call(r->head, &r->call, comm->size, comm->mark, 0);
         const coll_status status = coll__messages_start(r);
         return status < 0 ? status : coll__advance(trunk, 0);        /* on its way, also if nobody waits for it */
     }
     r->sequence = r->prepared ? r->sequence + 1 : ++comm->sequence;
-    coll__head_of_call(r->head, &r->call, comm->size, comm->id ^ track->number << 20, r->sequence);
+    coll__head_of_call(r->head, &r->call, comm->size, comm->mark ^ track->number * 2654435761u, r->sequence);
     if (r->part_of) coll__list_head(r->head, r->part_of);
     r->is_started = false;
     r->is_offloaded = trunk->transport->offload && !r->call.algorithm && (!track->is_keyed || track->group);
