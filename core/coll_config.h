@@ -220,7 +220,8 @@ static coll_status coll__settle_tuning(coll__settings *s)
     wrong = coll__numbers_read(&s->numbers, text, &length);
     if (wrong)
         return coll__start_failed(COLL_ERR_ARGUMENT, "tuning file %.120s: \"%.*s\" makes no sense; it should read like "
-                                  "\"latency=12us overhead=1.2us gbit=10 reduce=4GB/s\"", path, (int)coll__least(length, 40), wrong);
+                                  "\"latency=12us overhead=1.2us gbit=10 reduce=4GB/s\"", path, (int)coll__least(length, 40),
+                                  wrong);
     coll__numbers_round(&s->numbers);
     name = strlen(path);
     s->numbers.origin = COLL__BY_FILE;

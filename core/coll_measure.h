@@ -195,7 +195,10 @@ static coll_status coll__measure_wire(coll_comm *comm, unsigned char *memory, co
     return COLL_OK;
 }
 
-static double coll__clamped(double value, double least, double most) { return value < least ? least : value > most ? most : value; }
+static double coll__clamped(double value, double least, double most)
+{
+    return value < least ? least : value > most ? most : value;
+}
 
 /* What no machine can be, a measurement that was disturbed may be: a wire of more than 10 TB/s, a message for nothing.  And
  * rounded, so that the text of coll_link_text is all there is to know. */

@@ -275,7 +275,8 @@ static coll_status coll__take_tuning(const coll__tcp *tcp, coll__numbers *number
 
     if (!*tcp->tuning) return COLL_OK;
     if (coll__numbers_read(&told, tcp->tuning, &length))
-        return coll__start_failed(COLL_ERR_PROTOCOL, "rank %d cannot read what rank 0 says of the wire: %s", tcp->rank, tcp->tuning);
+        return coll__start_failed(COLL_ERR_PROTOCOL, "rank %d cannot read what rank 0 says of the wire: %s", tcp->rank,
+                                  tcp->tuning);
     coll__print(told.file, sizeof told.file, "%s", tcp->rank == 0 ? before->file : "the file of rank 0");
     *numbers = told;
     return COLL_OK;
