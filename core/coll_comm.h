@@ -162,6 +162,8 @@ struct coll_comm {
         coll__codec codec;
     } last;
     coll__numbers numbers;
+    unsigned char *gauge;                         /* memory of coll_measure while it runs: a simulated rank that is killed
+                                                     in it never comes back to free it                        */
     coll__plan plans[COLL__PLANS];                /* made with the numbers as they are                        */
 };
 

@@ -89,6 +89,7 @@ static void coll__comm_free(coll_comm *comm)
     coll__track_leave(&comm->main);
     free(comm->members);
     free(comm->graph_lists);
+    free(comm->gauge);
     free(comm);
 }
 

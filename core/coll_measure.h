@@ -241,7 +241,7 @@ static coll_status coll__measure_inside(coll_comm *comm)
     coll_failure failure = { COLL_OK, -1, "" };
 
     for (int i = coll__measure_peers(comm->size, peers) - 1; i >= 0; i--) takes_part |= peers[i] == comm->rank;
-    unsigned char *memory = (unsigned char *)coll__allocate(takes_part ? 2 * COLL__MEASURE_BYTES + 64 : 64);
+    unsigned char *const memory = comm->gauge = (unsigned char *)coll__allocate(takes_part ? 2 * COLL__MEASURE_BYTES + 64 : 64);
     if (!memory) {                                /* the others count on us: this is the end of all           */
         const int me = comm->trunk->rank;
         coll__blame(&failure, COLL_ERR_MEMORY, me, "rank %d has no memory to measure with", me);
@@ -255,6 +255,7 @@ static coll_status coll__measure_inside(coll_comm *comm)
         coll__numbers_settle(&found);
     }
     free(memory);
+    comm->gauge = NULL;
     return status == COLL_OK ? coll__measure_tell(comm, &found) : status;
 }
 
