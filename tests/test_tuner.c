@@ -24,7 +24,8 @@ static double spread(uint64_t *state, double least, double most) { return least 
 
 static coll__link random_link(uint64_t *state)
 {
-    return (coll__link){ spread(state, 2e-7, 2e-3), spread(state, 1e-8, 1e-4), spread(state, 5e-12, 1e-7), spread(state, 1e-11, 1e-9) };
+    const double latency = spread(state, 2e-7, 2e-3), overhead = spread(state, 1e-8, 1e-4), per_byte = spread(state, 5e-12, 1e-7);
+    return (coll__link){ latency, overhead, per_byte, spread(state, 1e-11, 1e-9) };
 }
 
 static bool links_are_equal(const coll__link *a, const coll__link *b)
@@ -50,14 +51,16 @@ static bool reads_as(const char *text, double latency, double overhead, double p
 static void test_texts(uint64_t seed)
 {
     static const char *const nonsense[] = {
-        "x", "latency", "latency=", "latency=12kg", "latency=-1us", "latency=1us2", "gbit=10GB/s", "latency 12us", "late=1us", "=1us",
-        "latency=12us overhead", "latency=101s", "wire=1B/s", "gbit=1e+99", "latency=nan", "latency=12us;", "latency=1,5us", "\x01"
+        "x", "latency", "latency=", "latency=12kg", "latency=-1us", "latency=1us2", "gbit=10GB/s", "latency 12us", "late=1us",
+        "latency=12us overhead", "latency=101s", "wire=1B/s", "gbit=1e+99", "latency=nan", "latency=12us;", "latency=1,5us",
+        "=1us", "\x01"
     };
     const coll__link d = coll__link_default;
 
     CHECK(reads_as("latency=12us overhead=1.2us gbit=10 reduce=4GB/s", 12e-6, 1.2e-6, 0.8e-9, 0.25e-9), "the usual text");
     CHECK(reads_as("", d.latency, d.overhead, d.per_byte, d.per_byte_reduced), "an empty text");
-    CHECK(reads_as("# gbit=7\n  latency=1ms, wire=100MB/s\r\n#x", 1e-3, d.overhead, 1e-8, d.per_byte_reduced), "lines and comments");
+    CHECK(reads_as("# gbit=7\n  latency=1ms, wire=100MB/s\r\n#x", 1e-3, d.overhead, 1e-8, d.per_byte_reduced),
+          "lines and comments");
     CHECK(reads_as("wire=8Gbit/s latency=2e-6s", 2e-6, d.overhead, 1e-9, d.per_byte_reduced), "other units");
     CHECK(reads_as("gbit=0 reduce=0 overhead=0 latency=0", 0, 0, 0, 0), "no time at all");
     for (size_t i = 0; i < sizeof nonsense / sizeof *nonsense; i++) {
@@ -74,8 +77,9 @@ static void test_texts(uint64_t seed)
         coll__numbers_print(&n, again, sizeof again);
         const coll__link kept = n.link;
         coll__numbers_round(&n);
-        const bool is_near = fabs(n.link.latency / before.link.latency - 1) < 1e-4 && fabs(n.link.overhead / before.link.overhead - 1) < 1e-4
-                          && fabs(n.link.per_byte / before.link.per_byte - 1) < 1e-4 && strlen(text) + 1 < sizeof text
+        const bool is_near = fabs(n.link.latency / before.link.latency - 1) < 1e-4 && strlen(text) + 1 < sizeof text
+                          && fabs(n.link.overhead / before.link.overhead - 1) < 1e-4
+                          && fabs(n.link.per_byte / before.link.per_byte - 1) < 1e-4
                           && fabs(n.link.per_byte_reduced / before.link.per_byte_reduced - 1) < 1e-4;
         CHECK(!strcmp(text, again) && links_are_equal(&kept, &n.link) && is_near, "seed %llu: \"%s\", \"%s\"",
               (unsigned long long)seed + (unsigned)i, text, again);
@@ -122,8 +126,9 @@ static void test_bits(uint64_t seed)
             CHECK(choices_are_equal(&got, &by_measured), "seed %llu, %d: not by what was measured", (unsigned long long)seed, i);
             continue;
         }
-        CHECK(got.algorithm->is_canonical == by_nominal.algorithm->is_canonical, "seed %llu, %d: kind %d on %d: \"%s\", not \"%s\"",
-              (unsigned long long)seed, i, (int)wish.kind, wish.size, got.algorithm->name, by_nominal.algorithm->name);
+        CHECK(got.algorithm->is_canonical == by_nominal.algorithm->is_canonical,
+              "seed %llu, %d: kind %d on %d: \"%s\", not \"%s\"", (unsigned long long)seed, i, (int)wish.kind, wish.size,
+              got.algorithm->name, by_nominal.algorithm->name);
         if (got.algorithm->is_canonical) {
             plain.must_be_canonical = true;
             coll__choose(&by_measured, &plain);
@@ -131,7 +136,8 @@ static void test_bits(uint64_t seed)
             canonical++;
             moved += !choices_are_equal(&got, &by_nominal);
         } else {
-            const coll__shape shape = { wish.size, got.radix, got.blocks, got.slices ? got.slices : 1, wish.bytes, wish.sum_bytes };
+            const coll__shape shape = { wish.size, got.radix, got.blocks, got.slices ? got.slices : 1, wish.bytes,
+                                        wish.sum_bytes };
             CHECK(choices_are_equal(&got, &by_nominal), "seed %llu, %d: kind %d on %d: \"%s\" with radix %d, not \"%s\" with %d",
                   (unsigned long long)seed, i, (int)wish.kind, wish.size, got.algorithm->name, got.radix,
                   by_nominal.algorithm->name, by_nominal.radix);
@@ -140,8 +146,8 @@ static void test_bits(uint64_t seed)
             others++;
         }
     }
-    CHECK(canonical > 1000 && others > 200 && moved > 200, "%d canonical, %d others, %d moved: the draw is poor", canonical, others,
-          moved);
+    CHECK(support_scale() < 1 || (canonical > 1000 && others > 200 && moved > 200),
+          "%d canonical, %d others, %d moved: the draw is poor", canonical, others, moved);
 }
 
 /* ---- >>simulated worlds: what is found is what was configured ---- */
@@ -192,8 +198,8 @@ static void test_sim(uint64_t seed)
         coll_sim sim = { .latency = latency, .overhead = latency * spread(&state, 0.03, 0.9), .seed = state,
                          .seconds_per_byte = spread(&state, 4e-11, 1e-8), .seconds_per_byte_reduced = spread(&state, 2e-11, 1e-9),
                          .ranks_per_host = i % 3 == 2 && sizes[i % 8] > 4 ? 2 : 1 };
-        CHECK(run_sim(sizes[i % 8], find_sim, &sim, &sim, NULL) == 0, "seed %llu: %d ranks", (unsigned long long)seed + (unsigned)i,
-              sizes[i % 8]);
+        CHECK(run_sim(sizes[i % 8], find_sim, &sim, &sim, NULL) == 0, "seed %llu: %d ranks",
+              (unsigned long long)seed + (unsigned)i, sizes[i % 8]);
     }
 }
 
@@ -218,8 +224,8 @@ static void test_deaths(void)
                 all_failed = all_failed && results[i] == COLL_ERR_PEER;
                 all_done = all_done && (i == rank || results[i] == COLL_OK);
             }
-            CHECK(all_failed || all_done, "rank %d dies at call %d: %d %d %d %d", rank, (int)at, results[0], results[1], results[2],
-                  results[3]);
+            CHECK(all_failed || all_done, "rank %d dies at call %d: %d %d %d %d", rank, (int)at, results[0], results[1],
+                  results[2], results[3]);
         }
 }
 
@@ -277,11 +283,13 @@ static int measure_real(coll_comm *comm, void *arg)
     CHECK(length == (int)strlen(text) && !strncmp(text, "latency=", 8) && coll_link_text(comm, NULL, 0) == length
           && coll_link_text(comm, small, sizeof small) == length && !strcmp(small, "latency"), "the text: %s", text);
     STEP(coll_dup(comm, &after));
-    CHECK(before->numbers.origin == COLL__BY_DEFAULT && links_are_equal(&after->numbers.link, &comm->numbers.link), "inheritance");
+    CHECK(before->numbers.origin == COLL__BY_DEFAULT && links_are_equal(&after->numbers.link, &comm->numbers.link),
+          "inheritance");
     CHECK(explains(after, "(measured: latency="), "inherited");
     const coll__link kept = comm->numbers.link;
     STEP(coll_measure(before));
-    CHECK(agree(before) && before->numbers.origin == COLL__BY_MEASURING && links_are_equal(&kept, &comm->numbers.link), "its own");
+    CHECK(agree(before) && before->numbers.origin == COLL__BY_MEASURING && links_are_equal(&kept, &comm->numbers.link),
+          "its own");
     CHECK(hash_sums(before) == sums && hash_sums(after) == sums, "other bits in what was derived");
     coll_free(before);
     coll_free(after);
@@ -296,7 +304,8 @@ static void test_worlds(void)
         const char *refusal = support_refusal(worlds[w]);
         if (refusal) printf("skipped %s: %s\n", worlds[w], refusal);
         for (int i = 0; i < 4 && !refusal; i++)
-            CHECK(support_run(worlds[w], sizes[i], measure_real, (void *)(uintptr_t)worlds[w]) == 0, "%s, %d ranks", worlds[w], sizes[i]);
+            CHECK(support_run(worlds[w], sizes[i], measure_real, (void *)(uintptr_t)worlds[w]) == 0, "%s, %d ranks", worlds[w],
+                  sizes[i]);
     }
 }
 
