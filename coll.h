@@ -84,6 +84,7 @@
  *     COLL_TRANSPORT=tcp|threads|sim, COLL_SIM=text   see Simulation
  *     COLL_WORLD=text                                 keeps jobs apart that meet at the same address
  *     COLL_SPIN_US, COLL_START_TIMEOUT_MS, COLL_STALL_TIMEOUT_MS
+ *     COLL_TUNING=path                                see Tuning
  *     COLL_DEBUG=error|warn|info                      what goes to stderr (default: warn)
  *
  * Simulation.  With COLL_TRANSPORT=sim, coll_spawn runs all ranks in the calling thread, up to 65536 of them, under a virtual
@@ -100,6 +101,19 @@
  * coll_init_threads with transport "sim" gives all ranks to one thread, which starts operations on each and polls (coll_test).
  * When nothing can move any more, every rank gets COLL_ERR_TIMEOUT and a sentence that says who waits in which call.  The same
  * seed gives the same order of events.  A rank that is killed or stopped counts for nothing in the result of coll_spawn.
+ *
+ * Tuning.  Algorithms are chosen by a cost model of the wire, with four numbers: built in, or those of a file, or (transport
+ * sim) those of the simulated machine; or measured, once coll_measure has been called.  coll_explain tells which ones they
+ * are, coll_link_text writes them as a file has them:
+ *     latency=12us overhead=1.2us gbit=10 reduce=4GB/s
+ * the time until a message is there; the time of one more message at once; the bits on the wire a second (or wire=, a rate);
+ * the bytes added up a second.  barrier= is the time of a barrier where the transport has a way of its own.  Whatever the
+ * file does not mention is as built in; # begins a comment.
+ * Rank 0 reads the file, and hands its numbers to the others as they meet: it is enough that rank 0 has tuning_file or
+ * COLL_TUNING, and on other ranks neither is looked at.  coll_init_custom reads no file.
+ * What is measured differs a little from run to run, and must not show in results.  So in sums of floats, and wherever else
+ * the grouping shows in the bits, measured numbers choose only among algorithms that give the same bits.  A file may change
+ * such bits; with the same file they are the same in every run.
  *
  * Security.  There is no authentication: whoever reaches rank 0's address and knows the size and COLL_WORLD can join.  Rank
  * 0 listens at the address in COLL_ADDR only, the others at the address from which they reached it.  Use trusted networks.
@@ -268,6 +282,7 @@ typedef struct coll_config {
     void      (*log)(void *context, coll_log_level level, const char *line);   /* default: to stderr        */
     void       *log_context;      /* given back to log                                                      */
     const coll_sim *sim;          /* the machine of transport "sim"; default: COLL_SIM, or that of coll_sim  */
+    const char *tuning_file;      /* what rank 0 is to believe of the wire (see Tuning); default: COLL_TUNING, or none */
 } coll_config;
 
 /* Join the ranks of this job, one per process, and give this one's communicator.  NULL: all from the environment.
@@ -575,6 +590,15 @@ COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count
 /* Write which way this call would go and why, e.g. "allreduce of 4194304 x f32 on 4 ranks over tcp (io_uring): scatter,
  * 2 rounds, 64 slices".  Returns the length as snprintf does, or a negative coll_status.  Sends nothing. */
 COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, size_t length);
+
+/* Measure the wire between rank 0 and some of the others, and choose algorithms by what was found from here on (see Tuning).
+ * Called by all ranks of `comm`; takes some 10 ms on a fast network.  Communicators that are made from this one afterwards
+ * inherit the numbers; prepared calls of before keep theirs. */
+COLL_API coll_status coll_measure(coll_comm *comm);
+
+/* Write the numbers by which algorithms are chosen, as a tuning file has them: "latency=12us overhead=4us gbit=16
+ * reduce=10GB/s".  Returns the length as snprintf does, or a negative coll_status. */
+COLL_API int coll_link_text(const coll_comm *comm, char *text, size_t length);
 
 /* Bytes that this rank has handed to and taken from the wire, headers included; 0 between threads, which use memory. */
 COLL_API void coll_traffic(const coll_comm *comm, uint64_t *sent, uint64_t *received);

@@ -19,6 +19,7 @@
  *   core/coll_prepared.h         requests: made ready, started, and started again
  *   core/coll_config.h           configuration and environment
  *   core/coll_groups.h           communicators: made, derived, freed
+ *   core/coll_measure.h          the numbers of the cost model, measured
  *   transports/coll_threads.h    ranks in one address space; takes whole collectives
  *   transports/coll_tcp.h        ranks in many processes, with its parts in transports/tcp/
  *   transports/coll_sim.h        any number of ranks in one thread under a virtual clock, with its parts in transports/sim/
@@ -65,6 +66,7 @@
 #include "core/coll_prepared.h"
 #include "core/coll_config.h"
 #include "core/coll_groups.h"
+#include "core/coll_measure.h"
 #include "transports/coll_threads.h"
 #include "transports/coll_tcp.h"
 #include "transports/coll_sim.h"
@@ -153,7 +155,11 @@ static coll_status coll__open_sim(int count, coll_comm **out, coll__settings *s)
     const coll_sim *c = &sim.config;
     coll__sim *world = coll__sim_open(count, c);
     if (!world) status = coll__start_failed(COLL_ERR_MEMORY, "no memory for %d simulated ranks", count);
-    s->link = (coll__link){ c->latency, c->overhead, c->seconds_per_byte, c->seconds_per_byte_reduced };
+    if (s->numbers.origin == COLL__BY_DEFAULT) {
+        s->numbers.link = (coll__link){ c->latency, c->overhead, c->seconds_per_byte, c->seconds_per_byte_reduced };
+        s->numbers.nominal = s->numbers.link;
+        s->numbers.origin = COLL__BY_SIMULATION;
+    }
     for (int i = 0; i < count && status == COLL_OK; i++) {
         s->local_rank = i % c->ranks_per_host;
         s->local_size = (int)coll__least((size_t)c->ranks_per_host, (size_t)(count - i + s->local_rank));
@@ -182,7 +188,8 @@ COLL_API coll_status coll_init(coll_comm **out, const coll_config *config)
 
     if (!out) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init: out is NULL");
     *out = NULL;
-    const coll_status status = coll__settle(&s, config);
+    coll_status status = coll__settle(&s, config);
+    if (status == COLL_OK && s.config.rank == 0) status = coll__settle_tuning(&s);      /* it hands on what it has read */
     if (status < 0) return status;
     const char *name = s.config.transport ? s.config.transport : s.config.size > 1 ? "tcp" : "threads";
     if (!strcmp(name, "threads") && s.config.size > 1)
@@ -215,7 +222,8 @@ COLL_API coll_status coll_init_threads(int count, coll_comm **out, const coll_co
                                   "in one communicator", count, only.size > count ? only.size : outside);
     only.rank = 0;
     only.size = 1;                                /* the launcher's rank and size are not ours                */
-    const coll_status status = coll__settle(&s, &only);
+    coll_status status = coll__settle(&s, &only);
+    if (status == COLL_OK) status = coll__settle_tuning(&s);
     if (status < 0) return status;
     s.local_size = count;
     return coll__is_simulated(&s) ? coll__open_sim(count, out, &s) : coll__open_threads(count, out, &s);
@@ -660,7 +668,7 @@ static const char *coll__plural(long count) { return count == 1 ? "" : "s"; }
 static void coll__explain_others(const coll_request *r, char *text, size_t room)
 {
     coll__choice others[8];
-    coll__wish wish = coll__wish_of(r->comm, &r->call, &r->codec);
+    coll__wish wish = coll__wish_of(r->comm, r->track->numbers, &r->call, &r->codec);
     const char *before = "; then";
 
     wish.algorithm = NULL;
@@ -674,6 +682,16 @@ static void coll__explain_others(const coll_request *r, char *text, size_t room)
         before = ",";
         told++;
     }
+}
+
+/* " (measured: latency=12us overhead=1.2us gbit=10 reduce=4GB/s)": by which numbers it was chosen. */
+static void coll__explain_numbers(const coll__numbers *numbers, char *text, size_t room)
+{
+    static const char *const origins[] = { "default", "from ", "simulated", "measured" };
+    char all[COLL__TUNING_ROOM];
+
+    coll__numbers_print(numbers, all, sizeof all);
+    coll__append(text, room, " (%s%s: %s)", origins[numbers->origin], numbers->origin == COLL__BY_FILE ? numbers->file : "", all);
 }
 
 static void coll__explain_inside(coll_comm *comm, coll_request *r, char *text, size_t room)
@@ -690,6 +708,7 @@ static void coll__explain_inside(coll_comm *comm, coll_request *r, char *text, s
         const int parts = r->list ? r->list->count : 0;
         if (r->list) coll__append(text, room, "%d part%s, each an allreduce", parts, coll__plural(parts));
         else coll__append(text, room, is_message ? "one message" : "the transport's own way");
+        if (!is_message) coll__explain_numbers(r->track->numbers, text, room);
         return;
     }
     coll__flow_plan(r);
@@ -700,12 +719,13 @@ static void coll__explain_inside(coll_comm *comm, coll_request *r, char *text, s
     if (a->cut == COLL__CUT_MANY) coll__append(text, room, ", %d block%s", f->choice.blocks, coll__plural(f->choice.blocks));
     coll__append(text, room, ", %d round%s, %ld slice%s, about %.3g us", f->rounds, coll__plural(f->rounds), f->slices,
                  coll__plural(f->slices), f->choice.seconds * 1e6);
+    coll__explain_numbers(r->track->numbers, text, room);
     coll__explain_others(r, text, room);
 }
 
 COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, size_t length)
 {
-    char line[512];
+    char line[640];
     coll_request r;
     coll_status status = coll__enter(comm);
 
@@ -719,6 +739,22 @@ COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, si
     free(r.offsets);
     coll__leave(comm, COLL_OK);
     return snprintf(text, length, "%s", line);
+}
+
+COLL_API int coll_link_text(const coll_comm *comm, char *text, size_t length)
+{
+    char all[COLL__TUNING_ROOM];
+
+    if (!comm || (length > 0 && !text)) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_link_text: comm or text is NULL");
+    if (!*comm->guard) return COLL_ERR_FORKED;
+    coll__numbers_print(&comm->numbers, all, sizeof all);
+    return snprintf(text, length, "%s", all);
+}
+
+COLL_API coll_status coll_measure(coll_comm *comm)
+{
+    const coll_status status = coll__enter_alive(comm);
+    return status < 0 ? status : coll__leave(comm, coll__measure_inside(comm));
 }
 
 COLL_API void coll_traffic(const coll_comm *comm, uint64_t *sent, uint64_t *received)

@@ -396,7 +396,8 @@ static bool coll__wishes_are_equal(const coll__wish *a, const coll__wish *b)
 }
 
 /* What the tuner is asked for a call whose arithmetic is settled. */
-static coll__wish coll__wish_of(const coll_comm *comm, const coll_call *call, const coll__codec *codec)
+static coll__wish coll__wish_of(const coll_comm *comm, const coll__numbers *numbers, const coll_call *call,
+                                const coll__codec *codec)
 {
     const bool reduces = coll__kind_reduces(call->kind);
     const bool per_rank = call->kind == COLL_REDUCE_SCATTER || call->kind == COLL_ALLGATHER || call->kind == COLL_ALLTOALL
@@ -413,16 +414,17 @@ static coll__wish coll__wish_of(const coll_comm *comm, const coll_call *call, co
         .bytes = count * (double)codec->wire_size, .sum_bytes = count * (double)(reduces ? codec->acc_size : codec->wire_size),
         .is_exact = !reduces || codec->is_exact, .is_commutative = !reduces || codec->is_commutative,
         .must_be_canonical = reduces && !codec->is_exact && (call->flags & COLL_DETERMINISTIC),
-        .algorithm = call->algorithm, .link = &comm->trunk->link };
+        .algorithm = call->algorithm, .link = &numbers->link, .nominal = &numbers->nominal };
 }
 
-/* The choice for a call, remembered for the next one like it. */
-static bool coll__choose_for(coll__choice *choice, coll_comm *comm, const coll_call *call, const coll__codec *codec)
+/* The choice for a call, remembered for the next one like it.  `numbers`: those of its track. */
+static bool coll__choose_for(coll__choice *choice, coll_comm *comm, const coll__numbers *numbers, const coll_call *call,
+                             const coll__codec *codec)
 {
-    const coll__wish wish = coll__wish_of(comm, call, codec);
+    const coll__wish wish = coll__wish_of(comm, numbers, call, codec);
     uint64_t bits;
 
-    if (wish.algorithm) return coll__choose(choice, &wish);
+    if (wish.algorithm || numbers->version != comm->numbers.version) return coll__choose(choice, &wish);
     memcpy(&bits, &wish.bytes, sizeof bits);
     coll__plan *plan = &comm->plans[((bits >> 48) * 5 + (bits >> 36) + (uint64_t)wish.kind) % COLL__PLANS];
     if (!plan->choice.algorithm || !coll__wishes_are_equal(&plan->wish, &wish)) {
@@ -441,9 +443,9 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
     if (coll__kind_is_message(call->kind)) return COLL_OK;
     if (!call->algorithm && comm->trunk->forced[call->kind]) {            /* COLL_ALGORITHM: where it can be used */
         call->algorithm = comm->trunk->forced[call->kind];
-        if (!coll__choose_for(&choice, comm, call, codec)) call->algorithm = NULL;
+        if (!coll__choose_for(&choice, comm, &comm->numbers, call, codec)) call->algorithm = NULL;
     }
-    if (!call->algorithm || coll__choose_for(&choice, comm, call, codec)) return COLL_OK;
+    if (!call->algorithm || coll__choose_for(&choice, comm, &comm->numbers, call, codec)) return COLL_OK;
     for (int i = 0; i < COLL__ALGORITHM_COUNT; i++)
         if (coll__algorithms[i].kind == call->kind)
             coll__append(known, sizeof known, "%s%s", *known ? ", " : "", coll__algorithms[i].name);

@@ -82,6 +82,7 @@ struct coll_request {
     struct coll_request *part_of;                 /* an allreduce_list whose part this is                     */
     struct coll__list *list;                      /* allreduce_list: its parts                                */
     struct coll__prepared *prepared;              /* coll_prepare: its own track                              */
+    const coll__choice *way;                      /* decided already; NULL: the tuner is asked                */
 };
 
 /* ---- >>track, communicator, trunk ---- */
@@ -96,6 +97,8 @@ typedef struct coll__track {
     bool      is_keyed;                           /* by keys, not on COLL_CHANNEL_CALLS                       */
     coll__space space;
     uint32_t  number;                             /* 0: the communicator's own; otherwise of a prepared call  */
+    const coll__numbers *numbers;                 /* by which its algorithms are chosen: the communicator's, or those
+                                                     of the time when the call was prepared                   */
     void     *group;                              /* of the transport; NULL: all ranks                        */
     coll_request *queue, **queue_end;             /* the first one is running                                 */
     void     *arena;                              /* memory of the running one                                */
@@ -111,7 +114,6 @@ typedef struct coll__trunk {
     bool  is_crowded;                             /* ranks share processors: yield between looks              */
     bool  is_synchronous;                         /* every send waits for its receive                         */
     coll__log  log;
-    coll__link link;
     const char *forced[COLL_SENDRECV + 1];        /* COLL_ALGORITHM, by kind; in forced_text                  */
     char  forced_text[256];
     coll_failure failure;                         /* status COLL_OK: healthy                                  */
@@ -162,7 +164,10 @@ struct coll_comm {
         coll_op     op;
         coll__codec codec;
     } last;
-    coll__plan plans[COLL__PLANS];
+    coll__numbers numbers;
+    unsigned char *gauge;                         /* memory of coll_measure while it runs: a simulated rank that is killed
+                                                     in it never comes back to free it                        */
+    coll__plan plans[COLL__PLANS];                /* made with the numbers as they are                        */
 };
 
 static inline int coll__world_rank(const coll_comm *comm, int rank) { return comm->members ? comm->members[rank] : rank; }

@@ -13,7 +13,7 @@ static const struct coll__launcher {
     { "Slurm",    "SLURM_PROCID",         "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID",              NULL },
 };
 
-enum { COLL__SIZE_MOST = 65536, COLL__ADDRESS_ROOM = 300 };
+enum { COLL__SIZE_MOST = 65536, COLL__ADDRESS_ROOM = 300, COLL__TUNING_ROOM = 160, COLL__TUNING_FILE_MOST = 4096 };
 
 /* A configuration without defaults left in it. */
 typedef struct coll__settings {
@@ -21,7 +21,7 @@ typedef struct coll__settings {
     int         local_rank, local_size;
     const char *source;                           /* who said the rank: "the configuration", "torchrun", ...  */
     char        address[COLL__ADDRESS_ROOM];
-    coll__link  link;                             /* what the tuner is to believe of the wire                 */
+    coll__numbers numbers;                        /* what the tuner is to believe of the wire                 */
     char        forced_text[256];                 /* names of COLL_ALGORITHM, each ended by '\0'              */
     int         forced_at[COLL_SENDRECV + 1];     /* 1 + where that of each kind begins; 0: none              */
 } coll__settings;
@@ -56,6 +56,178 @@ static bool coll__environment_int(const char *name, long low, long high, int *ou
     if (!text || !*text || coll__parse_int(text, low, high, out)) return true;
     coll__start_failed(COLL_ERR_ARGUMENT, "%s=%s is not a number from %ld to %ld", name, text, low, high);
     return false;
+}
+
+/* ---- >>texts of numbers with units: "12us", "4GB/s", whatever the locale ---- */
+
+/* A number without a sign: "12", "1.5", "2e-6".  Moves *at behind it. */
+static bool coll__read_number(const char **at, double *out)
+{
+    const char *s = *at;
+    double value = 0, place = 1;
+    int exponent = 0;
+
+    if (!(*s >= '0' && *s <= '9')) return false;
+    for (; *s >= '0' && *s <= '9'; s++) value = value * 10 + (*s - '0');
+    if (*s == '.') for (s++; *s >= '0' && *s <= '9'; s++) value = value * 10 + (*s - '0'), place *= 10;
+    if (*s == 'e' && (s[1] == '-' || s[1] == '+') && s[2] >= '0' && s[2] <= '9') {
+        const bool is_negative = s[1] == '-';
+        for (s += 2; *s >= '0' && *s <= '9' && exponent < 300; s++) exponent = exponent * 10 + (*s - '0');
+        for (; exponent > 0; exponent--) {
+            if (is_negative) place *= 10;
+            else value *= 10;
+        }
+    }
+    *out = value / place;
+    *at = s;
+    return true;
+}
+
+/* A unit, which multiplies the number before it; none: as it is. */
+typedef struct coll__unit { const char *name; double by, divide; } coll__unit;
+
+static const coll__unit coll__times[] = {
+    { "ns", 1, 1e9 }, { "us", 1, 1e6 }, { "ms", 1, 1e3 }, { "s", 1, 1 }, { NULL, 0, 0 }
+};
+static const coll__unit coll__rates[] = {
+    { "GB/s", 1e9, 1 }, { "MB/s", 1e6, 1 }, { "Gbit/s", 1e9, 8 }, { "Mbit/s", 1e6, 8 }, { "B/s", 1, 1 }, { NULL, 0, 0 }
+};
+static const coll__unit coll__sizes[] = { { "KiB", 1024, 1 }, { "MiB", 1048576, 1 }, { "K", 1024, 1 }, { "M", 1048576, 1 },
+                                          { NULL, 0, 0 } };
+
+static bool coll__read_measure(const char **at, const coll__unit *units, double *out, bool *has_unit)
+{
+    bool any = false;
+
+    if (!coll__read_number(at, out)) return false;
+    for (; !any && units->name; units++) {
+        const size_t length = strlen(units->name);
+        if (strncmp(*at, units->name, length)) continue;
+        *out = *out * units->by / units->divide;
+        *at += length;
+        any = true;
+    }
+    if (has_unit) *has_unit = any;
+    return true;
+}
+
+/* ---- >>tuning: "latency=12us overhead=1.2us gbit=10 reduce=4GB/s", what the tuner is to believe ---- */
+
+/* One "key=value"; *at is behind the "=".  A rate of 0 stands for no time at all, as it does in what coll__numbers_print
+ * writes; a message always takes some time. */
+static bool coll__numbers_read_value(coll__numbers *n, const char *key, size_t length, const char **at)
+{
+    const struct { const char *name; double *out; const coll__unit *units; } all[] = {
+        { "latency", &n->link.latency, coll__times },      { "overhead", &n->link.overhead, coll__times },
+        { "wire", &n->link.per_byte, coll__rates },        { "gbit", &n->link.per_byte, NULL },
+        { "reduce", &n->link.per_byte_reduced, coll__rates }, { "barrier", &n->barrier, coll__times }
+    };
+    static const coll__unit none = { NULL, 0, 0 };
+    double value;
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (strlen(all[i].name) != length || strncmp(key, all[i].name, length)) continue;
+        if (!coll__read_measure(at, all[i].units ? all[i].units : &none, &value, NULL) || value > 1e18) return false;
+        if (all[i].units == coll__times && value > 100) return false;
+        if (!all[i].units) value = value * 1e9 / 8;
+        if (all[i].units != coll__times) value = value > 0 ? 1 / value : 0;
+        *all[i].out = value;
+        return all[i].units == coll__times || value <= 1e-3;
+    }
+    return false;
+}
+
+/* What a text says; what it does not mention stays.  Gives NULL, or the first word that makes no sense, of *length bytes. */
+static const char *coll__numbers_read(coll__numbers *n, const char *text, size_t *length)
+{
+    static const char space[] = " ,\t\r\n";
+
+    for (const char *at = text + strspn(text, space); *at; at += strspn(at, space)) {
+        const char *const begin = at, *const is = strchr(at, '=');
+        *length = strcspn(at, " ,\t\r\n");
+        if (*at == '#') {                         /* a comment, up to the end of its line                     */
+            at += strcspn(at, "\n");
+            continue;
+        }
+        if (is) at = is + 1;
+        if (!is || is >= begin + *length || !coll__numbers_read_value(n, begin, (size_t)(is - begin), &at)
+            || at != begin + *length) return begin;
+    }
+    n->nominal = n->link;
+    return NULL;
+}
+
+/* Append a number that is not negative: five digits that count, or six behind the point. */
+static void coll__append_number(char *text, size_t room, double value)
+{
+    int digits = value < 1 ? 6 : 4;
+    uint64_t unit = 1;
+
+    for (double bound = 10; digits > 0 && value >= bound; digits--) bound *= 10;
+    for (int i = 0; i < digits; i++) unit *= 10;
+    const uint64_t all = (uint64_t)((value < 1e12 ? value : 1e12) * (double)unit + 0.5);
+    uint64_t part = all % unit;
+    coll__append(text, room, "%llu", (unsigned long long)(all / unit));
+    for (; digits > 0 && part % 10 == 0; digits--) part /= 10;
+    if (digits > 0) coll__append(text, room, ".%0*llu", digits, (unsigned long long)part);
+}
+
+/* The same text again. */
+static void coll__numbers_print(const coll__numbers *n, char *text, size_t room)
+{
+    const coll__link *link = &n->link;
+    const struct { const char *name; double value; const char *unit; } all[] = {
+        { "latency=", link->latency * 1e6, "us" }, { " overhead=", link->overhead * 1e6, "us" },
+        { " gbit=", link->per_byte > 0 ? 8e-9 / link->per_byte : 0, "" },
+        { " reduce=", link->per_byte_reduced > 0 ? 1e-9 / link->per_byte_reduced : 0, "GB/s" },
+        { " barrier=", n->barrier * 1e6, "us" }
+    };
+
+    coll__print(text, room, "%s", "");
+    for (int i = 0; i < (n->barrier > 0 ? 5 : 4); i++) {
+        coll__append(text, room, "%s", all[i].name);
+        coll__append_number(text, room, all[i].value);
+        coll__append(text, room, "%s", all[i].unit);
+    }
+}
+
+/* Make the numbers those that their text says: whoever reads that text has the same bits. */
+static void coll__numbers_round(coll__numbers *n)
+{
+    char text[COLL__TUNING_ROOM];
+    size_t length;
+
+    coll__numbers_print(n, text, sizeof text);
+    (void)coll__numbers_read(n, text, &length);
+}
+
+/* The file that rank 0 is given: tuning_file, or COLL_TUNING. */
+static coll_status coll__settle_tuning(coll__settings *s)
+{
+    const char *path = s->config.tuning_file ? s->config.tuning_file : getenv("COLL_TUNING"), *wrong;
+    char text[COLL__TUNING_FILE_MOST + 1];
+    size_t length = 0, name;
+
+    if (!path || !*path) return COLL_OK;
+    FILE *file = fopen(path, "re");
+    const size_t got = file ? fread(text, 1, sizeof text, file) : 0;
+    const int error = !file || ferror(file) ? errno : 0;
+    if (file) fclose(file);
+    if (error) return coll__start_failed(COLL_ERR_ARGUMENT, "tuning file %.160s: %s", path, strerror(error));
+    if (got == sizeof text)
+        return coll__start_failed(COLL_ERR_ARGUMENT, "tuning file %.160s is longer than %d bytes", path, COLL__TUNING_FILE_MOST);
+    text[got] = '\0';
+    wrong = coll__numbers_read(&s->numbers, text, &length);
+    if (wrong)
+        return coll__start_failed(COLL_ERR_ARGUMENT, "tuning file %.120s: \"%.*s\" makes no sense; it should read like "
+                                  "\"latency=12us overhead=1.2us gbit=10 reduce=4GB/s\"", path, (int)coll__least(length, 40),
+                                  wrong);
+    coll__numbers_round(&s->numbers);
+    name = strlen(path);
+    s->numbers.origin = COLL__BY_FILE;
+    coll__print(s->numbers.file, sizeof s->numbers.file, "%s", path + (name < sizeof s->numbers.file ? 0
+                                                                        : name + 1 - sizeof s->numbers.file));
+    return COLL_OK;
 }
 
 /* ---- >>who: rank and size ---- */
@@ -177,7 +349,7 @@ static coll_status coll__settle(coll__settings *s, const coll_config *config)
 {
     coll_status status;
 
-    *s = (coll__settings){ .local_size = 1, .link = coll__link_default };
+    *s = (coll__settings){ .local_size = 1, .numbers = { .link = coll__link_default, .nominal = coll__link_default } };
     if (config) s->config = *config;
     coll_config *c = &s->config;
     const bool is_explicit = c->size > 0;

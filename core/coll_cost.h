@@ -17,6 +17,21 @@ typedef struct coll__link {
     double per_byte, per_byte_reduced;            /* s                                                        */
 } coll__link;
 
+/* Who said so. */
+typedef enum coll__origin { COLL__BY_DEFAULT, COLL__BY_FILE, COLL__BY_SIMULATION, COLL__BY_MEASURING } coll__origin;
+
+enum { COLL__FILE_NAME_ROOM = 64 };
+
+/* What a communicator believes of its wire.  `nominal` is the same in every run, and so may decide about bits (coll_tuner.h);
+ * `link` is that, or what has been measured since. */
+typedef struct coll__numbers {
+    coll__link   link, nominal;
+    double       barrier;                         /* s a barrier that the transport takes whole; 0: not measured */
+    coll__origin origin;
+    unsigned     version;                         /* how often they have been replaced                        */
+    char         file[COLL__FILE_NAME_ROOM];      /* the end of its name                                      */
+} coll__numbers;
+
 /* What is to be run.  Bytes are those of the whole vector on the wire (allgather: gathered; alltoall: sent by a rank). */
 typedef struct coll__shape {
     int    size, radix, blocks;

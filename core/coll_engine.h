@@ -240,7 +240,8 @@ static void coll__flow_plan(coll_request *r)
     coll__flow *flow = &r->flow;
 
     memset(flow, 0, sizeof *flow);
-    (void)coll__choose_for(&flow->choice, r->comm, &r->call, &r->codec);
+    if (r->way) flow->choice = *r->way;
+    else (void)coll__choose_for(&flow->choice, r->comm, r->track->numbers, &r->call, &r->codec);
     if (flow->choice.algorithm->has_order && !r->comm->has_order) coll__comm_order(r->comm);
     coll__flow_layouts(flow, r, coll__blocks_of(&flow->choice, r->comm->size));
     (void)coll__layout_total(flow->vector, &flow->longest);

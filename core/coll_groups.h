@@ -45,7 +45,6 @@ static coll__trunk *coll__trunk_new(const coll_transport *transport, void *conte
     trunk->context = context;
     trunk->stall_timeout_ms = s->config.stall_timeout_ms;
     trunk->log = (coll__log){ s->config.log_level, s->config.log, s->config.log_context };
-    trunk->link = s->link;
     memcpy(trunk->forced_text, s->forced_text, sizeof trunk->forced_text);
     for (int kind = 0; kind <= COLL_SENDRECV; kind++)
         if (s->forced_at[kind]) trunk->forced[kind] = trunk->forced_text + s->forced_at[kind] - 1;
@@ -66,8 +65,8 @@ static uint32_t coll__hash_ranks(const int *ranks, int count, int tag)
     return (uint32_t)(hash ^ hash >> 32) & 0x7fffffff;
 }
 
-/* `size` ranks of a trunk, which are called `members` there (NULL: the same); takes the list over. */
-static coll_comm *coll__comm_of(coll__trunk *trunk, int *members, int rank, int size, uint32_t id)
+/* `size` ranks of a trunk, which are called `members` there (NULL: the same); takes the list over.  The numbers are inherited. */
+static coll_comm *coll__comm_of(coll__trunk *trunk, int *members, int rank, int size, uint32_t id, const coll__numbers *numbers)
 {
     coll_comm *comm = (coll_comm *)coll__allocate(sizeof *comm);
 
@@ -79,6 +78,7 @@ static coll_comm *coll__comm_of(coll__trunk *trunk, int *members, int rank, int 
     comm->size = size;
     comm->id = id;
     comm->mark = members ? coll__hash_ranks(members, size, (int)id) : 0;
+    comm->numbers = *numbers;
     coll__track_init(&comm->main, comm, COLL__SPACE_CALLS, 0, id != 0);
     comm->next = trunk->comms;
     trunk->comms = comm;
@@ -99,6 +99,7 @@ static void coll__comm_free(coll_comm *comm)
     free(comm->members);
     free(comm->order);
     free(comm->graph_lists);
+    free(comm->gauge);
     free(comm);
 }
 
@@ -106,7 +107,7 @@ static void coll__comm_free(coll_comm *comm)
 static coll_comm *coll__comm_new(const coll_transport *transport, void *context, int rank, int size, const coll__settings *s)
 {
     coll__trunk *trunk = coll__trunk_new(transport, context, rank, size, s);
-    coll_comm *comm = trunk ? coll__comm_of(trunk, NULL, rank, size, 0) : NULL;
+    coll_comm *comm = trunk ? coll__comm_of(trunk, NULL, rank, size, 0, &s->numbers) : NULL;
 
     if (comm || !trunk) return comm;
     transport->close(context);
@@ -124,7 +125,7 @@ static coll_status coll__derive(coll_comm *parent, const int *ranks, int count, 
     int *members = (int *)malloc((size_t)count * sizeof *members);
 
     for (int i = 0; members && i < count; i++) members[i] = coll__world_rank(parent, ranks[i]);
-    coll_comm *comm = members ? coll__comm_of(trunk, members, me, count, id) : NULL;
+    coll_comm *comm = members ? coll__comm_of(trunk, members, me, count, id, &parent->numbers) : NULL;
     if (comm && coll__track_join(&comm->main) == COLL_OK) {
         if (trunk->next_id <= id) trunk->next_id = id + 1;
         trunk->is_shared = true;
@@ -192,7 +193,7 @@ static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int co
     coll_request r;
 
     for (int i = 0; members && i < count; i++) members[i] = coll__world_rank(comm, ranks[i]);
-    coll_comm *meeting = members ? coll__comm_of(comm->trunk, members, me, count, comm->id) : NULL;
+    coll_comm *meeting = members ? coll__comm_of(comm->trunk, members, me, count, comm->id, &comm->numbers) : NULL;
     if (!meeting) {
         free(members);
         return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "no memory for a communicator of %d ranks", count);

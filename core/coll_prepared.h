@@ -7,13 +7,15 @@
 
 typedef struct coll__prepared {
     coll__track   track;
+    coll__numbers numbers;                        /* of now: restarts keep no order with coll_measure, and all ranks must
+                                                     choose alike                                             */
     coll_request *request;
     struct coll__prepared *next;                  /* in the communicator's list                               */
 } coll__prepared;
 
 static void coll__track_init(coll__track *track, coll_comm *comm, coll__space space, uint32_t number, bool is_keyed)
 {
-    *track = (coll__track){ .comm = comm, .space = space, .number = number, .is_keyed = is_keyed };
+    *track = (coll__track){ .comm = comm, .space = space, .number = number, .is_keyed = is_keyed, .numbers = &comm->numbers };
     track->queue_end = &track->queue;
 }
 
@@ -60,6 +62,7 @@ static void coll__request_init(coll_request *r, coll_comm *comm)
     r->part_of = NULL;
     r->list = NULL;
     r->prepared = NULL;
+    r->way = NULL;
     r->graph_version = comm->graph_version;
     r->track = coll__kind_is_message(r->call.kind) ? NULL : &comm->main;
     r->got_source = r->got_tag = -1;
@@ -155,6 +158,8 @@ static coll_status coll__prepare(coll_comm *comm, coll_request *r)
         free(p);
         return COLL_ERR_MEMORY;
     }
+    p->numbers = comm->numbers;
+    p->track.numbers = &p->numbers;
     p->request = r;
     p->next = comm->prepared;
     comm->prepared = p;

@@ -3,7 +3,13 @@
  *
  * All closed forms of coll_cost.h that can serve a call are evaluated, fewer than 80, and the cheapest is taken.  All ranks
  * must choose alike, so nothing is seen here but the wish, which is equal everywhere, and nothing is computed but sums,
- * products, quotients and comparisons of doubles. */
+ * products, quotients and comparisons of doubles.
+ *
+ * BITS.  A result has the same bits in every run, but what is measured differs from run to run.  So measured numbers never
+ * decide about bits.  Where the grouping of a sum shows in its bits, the choice is first made with the nominal numbers: those
+ * that are built in, or in a file, or of the simulated machine.  If it falls on a canonical algorithm, whose bits are those of
+ * every other canonical one with every radix and any number of slices, the measured numbers pick the fastest of these.  If
+ * not, the algorithm, its radix and its blocks stay as they are.  All of this is in coll__choose. */
 #ifndef COLL_TUNER_H
 #define COLL_TUNER_H
 
@@ -14,7 +20,8 @@ typedef struct coll__wish {
     double    bytes, sum_bytes;                   /* of the whole vector, on the wire and as partial results  */
     bool      is_exact, is_commutative, must_be_canonical;
     const char *algorithm;                        /* NULL, "name" or "name:number": the radix, the blocks or the slices */
-    const coll__link *link;
+    const coll__link *link;                       /* to be fast by                                            */
+    const coll__link *nominal;                    /* to settle the bits by; NULL: the same                    */
 } coll__wish;
 
 typedef struct coll__choice {
@@ -132,9 +139,9 @@ static inline int coll__candidates(coll__choice *list, int room, const coll__wis
     return count;
 }
 
-/* The cheapest algorithm, or the one that the wish names; a canonical one, which rounds once and depends on nothing but the
- * inputs, is worth 3 % more.  false: the one that is named does not exist or may not be used here. */
-static inline bool coll__choose(coll__choice *choice, const coll__wish *wish)
+/* The cheapest by the wish's link alone; a canonical one, which rounds once and depends on nothing but the inputs, is worth 3 %
+ * more.  false: there is none. */
+static bool coll__choose_cheapest(coll__choice *choice, const coll__wish *wish)
 {
     coll__choice list[COLL__CANDIDATES_MOST];
     const int count = coll__candidates(list, COLL__CANDIDATES_MOST, wish);
@@ -145,6 +152,25 @@ static inline bool coll__choose(coll__choice *choice, const coll__wish *wish)
     if (best == count || wish->is_exact || list[best].seconds >= 1.03 * list[0].seconds) best = 0;
     *choice = list[best];
     return true;
+}
+
+/* The algorithm for a wish, or the one that it names, under the rule of BITS above.  false: the one that is named does not
+ * exist or may not be used here. */
+static inline bool coll__choose(coll__choice *choice, const coll__wish *wish)
+{
+    coll__wish narrow = *wish;
+
+    if (!wish->nominal || wish->is_exact) return coll__choose_cheapest(choice, wish);
+    narrow.link = wish->nominal;
+    if (!coll__choose_cheapest(choice, &narrow)) return false;
+    if (!choice->algorithm->is_canonical) {
+        const long cut = choice->algorithm->is_pipelined ? choice->slices : choice->blocks;
+        *choice = coll__priced(choice->algorithm, wish, choice->radix, cut);
+        return true;
+    }
+    narrow.link = wish->link;
+    narrow.must_be_canonical = true;
+    return coll__choose_cheapest(choice, &narrow);
 }
 
 /* ---- >>floor: what no algorithm can be faster than ---- */

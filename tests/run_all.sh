@@ -49,6 +49,7 @@ only="$*"
 
 suite numbers            program asan test_numbers
 suite algorithms         program asan test_algorithms
+suite tuner              program asan test_tuner
 suite threads            program asan test_threads
 suite threads-tsan       scaled 0.5 program tsan test_threads
 suite wire               program asan test_wire

@@ -38,7 +38,7 @@ int use(coll_comm *comm, float *x);
 int use(coll_comm *comm, float *x)
 {
     coll_call call = { COLL_BARRIER, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, COLL_SUM, 0, 0, false, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 };
-    coll_config config = { 0, 0, 0, 0, 0, 0, 0, 0, 0, COLL_LOG_WARN, 0, 0, 0 };
+    coll_config config = { 0, 0, 0, 0, 0, 0, 0, 0, 0, COLL_LOG_WARN, 0, 0, 0, 0 };
     (void)config;
     return coll_allreduce(comm, x, x, 1, COLL_F32, COLL_SUM) || coll_run(comm, &call);
 }

@@ -301,7 +301,10 @@ static coll__sim *coll__sim_open(int size, const coll_sim *config)
     return w;
 }
 
-static int coll__sim_host_number(void *context, int rank) { return coll__sim_host_of(((const coll__sim_rank *)context)->world, rank); }
+static int coll__sim_host_number(void *context, int rank)
+{
+    return coll__sim_host_of(((const coll__sim_rank *)context)->world, rank);
+}
 
 static const coll_transport coll__sim_transport = {
     .name = "sim",

@@ -37,9 +37,9 @@ static void coll__sleep(coll__thread *me, int wait_ms)
 {
     coll__hub *hub = me->hub;
 
-    if (me->is_armed) {
+    if (me->is_armed && !me->has_posted) {        /* what was posted may be there already, its bell long rung */
         coll__hub_futex(hub, FUTEX_WAIT, me->bell_seen, wait_ms);
-    } else {                                      /* arm first; the caller looks once more before it sleeps   */
+    } else if (!me->is_armed) {                   /* arm first; the caller looks once more before it sleeps   */
         __atomic_add_fetch(&hub->sleepers, 1, __ATOMIC_SEQ_CST);
         coll__membarrier(hub);
         me->is_armed = true;
@@ -60,6 +60,7 @@ static coll_status coll__threads_progress(void *context, int wait_ms)
     }
     if (__atomic_load_n(&hub->has_failed, __ATOMIC_ACQUIRE)) return hub->failure.status;
     coll__see_who_left(me);
+    me->has_posted = false;
     if (me->waiting_recvs > 0 && __atomic_load_n(&hub->desks[me->rank].arrived, __ATOMIC_ACQUIRE) > 0) {
         if (!coll__work_begin(me)) return hub->failure.status;
         const bool any = coll__receive_all(me);

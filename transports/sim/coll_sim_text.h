@@ -10,57 +10,6 @@ typedef struct coll__sim_settings {
     int            hosts;                         /* of the text; 0: not said                                 */
 } coll__sim_settings;
 
-/* A number without a sign, whatever the locale: "12", "1.5", "2e-6".  Moves *at behind it. */
-static bool coll__sim_number(const char **at, double *out)
-{
-    const char *s = *at;
-    double value = 0, place = 1;
-    int exponent = 0;
-
-    if (!(*s >= '0' && *s <= '9')) return false;
-    for (; *s >= '0' && *s <= '9'; s++) value = value * 10 + (*s - '0');
-    if (*s == '.') for (s++; *s >= '0' && *s <= '9'; s++) value = value * 10 + (*s - '0'), place *= 10;
-    if (*s == 'e' && (s[1] == '-' || s[1] == '+') && s[2] >= '0' && s[2] <= '9') {
-        const bool is_negative = s[1] == '-';
-        for (s += 2; *s >= '0' && *s <= '9' && exponent < 300; s++) exponent = exponent * 10 + (*s - '0');
-        for (; exponent > 0; exponent--) {
-            if (is_negative) place *= 10;
-            else value *= 10;
-        }
-    }
-    *out = value / place;
-    *at = s;
-    return true;
-}
-
-/* A unit of `units`, which multiplies the number before it; none: as it is. */
-typedef struct coll__unit { const char *name; double by, divide; } coll__unit;
-
-static const coll__unit coll__sim_times[] = {
-    { "ns", 1, 1e9 }, { "us", 1, 1e6 }, { "ms", 1, 1e3 }, { "s", 1, 1 }, { NULL, 0, 0 }
-};
-static const coll__unit coll__sim_rates[] = {
-    { "GB/s", 1e9, 1 }, { "MB/s", 1e6, 1 }, { "Gbit/s", 1e9, 8 }, { "Mbit/s", 1e6, 8 }, { "B/s", 1, 1 }, { NULL, 0, 0 }
-};
-static const coll__unit coll__sim_sizes[] = { { "KiB", 1024, 1 }, { "MiB", 1048576, 1 }, { "K", 1024, 1 }, { "M", 1048576, 1 },
-                                              { NULL, 0, 0 } };
-
-static bool coll__sim_measure(const char **at, const coll__unit *units, double *out, bool *has_unit)
-{
-    bool any = false;
-
-    if (!coll__sim_number(at, out)) return false;
-    for (; !any && units->name; units++) {
-        const size_t length = strlen(units->name);
-        if (strncmp(*at, units->name, length)) continue;
-        *out = *out * units->by / units->divide;
-        *at += length;
-        any = true;
-    }
-    if (has_unit) *has_unit = any;
-    return true;
-}
-
 /* Zero would mean the default: what is said to be none is kept as less than none. */
 static inline double coll__sim_said(double value) { return value > 0 ? value : -1; }
 
@@ -68,7 +17,7 @@ static bool coll__sim_rank_of(const char **at, int size, int *out)
 {
     double value;
 
-    if (!coll__sim_number(at, &value) || value >= size) return false;
+    if (!coll__read_number(at, &value) || value >= size) return false;
     *out = (int)value;
     return true;
 }
@@ -88,14 +37,14 @@ static bool coll__sim_read_fault(coll_sim_fault *f, const char **at, int size)
     }
     if (**at == '@') {
         ++*at;
-        if (!coll__sim_measure(at, coll__sim_times, &value, &is_time)) return false;
+        if (!coll__read_measure(at, coll__times, &value, &is_time)) return false;
     }
     if (is_time || f->kind == COLL_SIM_CUT) f->time = value;
     else if (value >= 0 && value < 1e18) f->number = (uint64_t)value;
     if (f->kind != COLL_SIM_LATE) return true;
     if (**at != '+') return false;
     ++*at;
-    return coll__sim_measure(at, coll__sim_times, &f->amount, NULL);
+    return coll__read_measure(at, coll__times, &f->amount, NULL);
 }
 
 /* One "key=value"; *at is behind the "=". */
@@ -104,17 +53,17 @@ static bool coll__sim_read_value(coll__sim_settings *s, const char *key, size_t 
     static const char *const faults[] = { "kill", "stop", "cut", "lose", "late", "pieces" };
     coll_sim *c = &s->config;
     const struct { const char *name; double *out; const coll__unit *units; bool is_rate; } all[] = {
-        { "latency", &c->latency, coll__sim_times, false },       { "overhead", &c->overhead, coll__sim_times, false },
-        { "local_latency", &c->local_latency, coll__sim_times, false }, { "jitter", &c->jitter, coll__sim_times, false },
-        { "detection", &c->detection, coll__sim_times, false },   { "wire", &c->seconds_per_byte, coll__sim_rates, true },
-        { "reduce", &c->seconds_per_byte_reduced, coll__sim_rates, true },
-        { "local", &c->local_seconds_per_byte, coll__sim_rates, true }
+        { "latency", &c->latency, coll__times, false },       { "overhead", &c->overhead, coll__times, false },
+        { "local_latency", &c->local_latency, coll__times, false }, { "jitter", &c->jitter, coll__times, false },
+        { "detection", &c->detection, coll__times, false },   { "wire", &c->seconds_per_byte, coll__rates, true },
+        { "reduce", &c->seconds_per_byte_reduced, coll__rates, true },
+        { "local", &c->local_seconds_per_byte, coll__rates, true }
     };
     double value;
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         if (strlen(all[i].name) != length || strncmp(key, all[i].name, length)) continue;
-        if (!coll__sim_measure(at, all[i].units, &value, NULL)) return false;
+        if (!coll__read_measure(at, all[i].units, &value, NULL)) return false;
         *all[i].out = coll__sim_said(all[i].is_rate && value > 0 ? 1 / value : value);
         return true;
     }
@@ -124,7 +73,7 @@ static bool coll__sim_read_value(coll__sim_settings *s, const char *key, size_t 
         s->faults[c->fault_count].kind = (coll_sim_fault_kind)(i + COLL_SIM_KILL);
         return coll__sim_read_fault(&s->faults[c->fault_count++], at, size);
     }
-    if (!coll__sim_measure(at, coll__sim_sizes, &value, NULL) || value > 1e15) return false;
+    if (!coll__read_measure(at, coll__sizes, &value, NULL) || value > 1e15) return false;
     if (length == 4 && !strncmp(key, "gbit", 4)) c->seconds_per_byte = coll__sim_said(value > 0 ? 8e-9 / value : 0);
     else if (length == 5 && !strncmp(key, "hosts", 5)) s->hosts = value < size ? (int)value : size;
     else if (length == 8 && !strncmp(key, "per_host", 8)) c->ranks_per_host = value < size ? (int)value : size;

@@ -53,7 +53,7 @@ static void coll__send_table(coll__tcp *tcp)
     for (int i = 1; i < tcp->size; i++) {
         if (!bytes) break;
         if (i == 1) {
-            coll__control_write(bytes, COLL__CONTROL_TABLE, COLL_OK, -1, "");
+            coll__control_write(bytes, COLL__CONTROL_TABLE, COLL_OK, -1, tcp->tuning);
             for (int r = 0; r < tcp->size; r++)
                 coll__place_write(bytes + COLL__CONTROL_LENGTH + (size_t)r * COLL__PLACE_LENGTH, &tcp->places[r]);
         }
@@ -209,6 +209,7 @@ static coll_status coll__await_table(coll__tcp *tcp, const coll_config *c, int f
     if (is_note && control.note == COLL__CONTROL_TABLE) error = coll__transfer(fd, table, length, false, deadline);
     if (!error && is_note && control.note == COLL__CONTROL_TABLE) {
         coll__table_read(tcp, table);
+        coll__print(tcp->tuning, sizeof tcp->tuning, "%s", control.what.text);
         free(table);
         return COLL_OK;
     }
@@ -265,6 +266,22 @@ static void coll__count_neighbours(const coll__tcp *tcp, int *local_rank, int *l
     }
 }
 
+/* What rank 0 has read of the wire.  All ranks, rank 0 too, take it from the text that went round: so they have the same bits. */
+static coll_status coll__take_tuning(const coll__tcp *tcp, coll__numbers *numbers)
+{
+    const coll__numbers *const before = numbers;
+    coll__numbers told = { .link = coll__link_default, .origin = COLL__BY_FILE };
+    size_t length;
+
+    if (!*tcp->tuning) return COLL_OK;
+    if (coll__numbers_read(&told, tcp->tuning, &length))
+        return coll__start_failed(COLL_ERR_PROTOCOL, "rank %d cannot read what rank 0 says of the wire: %s", tcp->rank,
+                                  tcp->tuning);
+    coll__print(told.file, sizeof told.file, "%s", tcp->rank == 0 ? before->file : "the file of rank 0");
+    *numbers = told;
+    return COLL_OK;
+}
+
 /* Meet all ranks. */
 static coll_status coll__tcp_open(coll__tcp **out, coll__settings *settings, const coll__log *log)
 {
@@ -275,7 +292,10 @@ static coll_status coll__tcp_open(coll__tcp **out, coll__settings *settings, con
     if (!tcp) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", c->size);
     coll_status status = coll__io_open(&tcp->io, c->io, (size_t)c->size * COLL_CHANNEL_COUNT, log);
     if (status == COLL_OK) coll__io_watch(&tcp->io, tcp->io.bell, EPOLLIN, coll__tag(COLL__EVENT_BELL, 0));
+    if (c->rank == 0 && settings->numbers.origin == COLL__BY_FILE)
+        coll__numbers_print(&settings->numbers, tcp->tuning, sizeof tcp->tuning);
     if (status == COLL_OK) status = c->rank == 0 ? coll__meet_as_root(tcp, c) : coll__meet_as_other(tcp, c);
+    if (status == COLL_OK) status = coll__take_tuning(tcp, &settings->numbers);
     if (status < 0) {
         coll__tcp_free(tcp);
         return status;

@@ -86,7 +86,7 @@ static const char *coll__hello_read(const unsigned char *at, const unsigned char
 
 typedef enum coll__control_note {
     COLL__CONTROL_WELCOME = 1,                    /* rank 0 has taken the hello; the table follows when all are there */
-    COLL__CONTROL_TABLE,                          /* the places of all ranks follow                           */
+    COLL__CONTROL_TABLE,                          /* the places of all ranks follow; the text is rank 0's tuning file */
     COLL__CONTROL_REFUSE,                         /* the world will not be: status, text                      */
     COLL__CONTROL_FAIL,                           /* the communicator has ended: status, rank to blame, text  */
     COLL__CONTROL_BYE,                            /* `rank` has left in good order                            */

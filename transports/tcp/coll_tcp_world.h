@@ -42,6 +42,7 @@ typedef struct coll__tcp {
     unsigned        looks;
     coll_failure    suspicion;                    /* what this rank thinks has happened                       */
     coll_failure    failure;                      /* what is agreed to have happened                          */
+    char            tuning[COLL__TUNING_ROOM];    /* what rank 0 has read of the wire; "": nothing            */
 } coll__tcp;
 
 /* What an event is about: in the upper half of its tag, with an index in the lower. */

@@ -47,6 +47,7 @@ typedef struct coll__thread {
     coll__hub *hub;
     int        rank;
     bool       is_armed;                          /* counted among the sleepers                               */
+    bool       has_posted;                        /* a receive, since the last look into the inbox            */
     uint32_t   bell_seen;
     coll_xfer *outgoing;                          /* our sends that have not been taken yet                   */
     coll__fifo *recvs;                            /* ours, by peer and channel                                */

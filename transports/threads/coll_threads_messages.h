@@ -49,6 +49,7 @@ static coll_status coll__threads_recv(void *context, coll_xfer *x)
 
     coll__fifo_put(coll__recvs_from(me, x->peer, x->channel), x);
     me->waiting_recvs++;
+    me->has_posted = true;
     return COLL_OK;
 }
 

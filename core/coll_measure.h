@@ -1,0 +1,262 @@
+/* coll_measure.h - the numbers of the cost model, measured: latency, overhead, seconds per byte, seconds per byte reduced.
+ *
+ * What the model prices are rounds of the engine, so rounds of the engine are what is timed: three algorithms that compute
+ * nothing, in the vocabulary of all the others, between rank 0 and a few ranks.  The rest of the communicator walks through
+ * the same rounds with nothing to do in them.
+ *
+ *     ping       rank 0 -> peer -> rank 0 -> ...               a trip: 2 latency
+ *     burst      rank 0 -> n peers at once -> rank 0 -> ...    a trip: 2 latency + (n - 1) overhead
+ *     exchange   rank 0 <-> peer, a large message each         a round: latency + bytes * per_byte
+ *
+ * Both directions of the exchange are busy at once, as they are in nearly all algorithms.  Each number is the median of
+ * several runs, of the slowest peer: a collective waits for the last.  Rank 0 decides, and tells the others. */
+#ifndef COLL_MEASURE_H
+#define COLL_MEASURE_H
+
+enum {
+    COLL__MEASURE_TRIPS = 8, COLL__MEASURE_RUNS = 5,
+    COLL__MEASURE_EXCHANGES = 2, COLL__MEASURE_LONG_RUNS = 3,
+    COLL__MEASURE_BYTES = 1 << 20,
+    COLL__MEASURE_BURST = 16,                     /* peers at most; between two ranks, half as many messages  */
+    COLL__MEASURE_PEERS = 3,
+    COLL__MEASURE_FOLDS = 64, COLL__MEASURE_FLOATS = 4096      /* 16 KiB a source: stays in the first cache   */
+};
+
+/* ---- >>rounds; the radix stands for the peer, or for the number of messages ---- */
+
+static bool coll__measure_ping(coll__round *now, int k)
+{
+    const int from = k % 2 ? now->radix : 0, to = now->radix - from;
+
+    if (k == 2 * COLL__MEASURE_TRIPS) return false;
+    if (now->rank == from) coll__send(now, to, coll__block(COLL__INPUT, 0));
+    if (now->rank == to) coll__recv(now, from, coll__block(COLL__RESULT, 0));
+    return true;
+}
+
+/* Message i goes to rank 1 + i, round the others; whoever got any answers once. */
+static bool coll__measure_burst(coll__round *now, int k)
+{
+    const int others = now->size - 1, answers = coll__less(now->radix, others);
+    const bool is_answer = k % 2;
+
+    if (k == 2 * COLL__MEASURE_TRIPS) return false;
+    for (int i = 0; i < (is_answer ? answers : now->radix); i++) {
+        const int peer = 1 + i % others, from = is_answer ? peer : 0, to = peer - from;
+        if (now->rank == from) coll__send(now, to, coll__block(COLL__INPUT, 0));
+        if (now->rank == to) coll__recv(now, from, coll__block(COLL__RESULT, 0));
+    }
+    return true;
+}
+
+static bool coll__measure_exchange(coll__round *now, int k)
+{
+    if (k == COLL__MEASURE_EXCHANGES) return false;
+    if (now->rank != 0 && now->rank != now->radix) return true;
+    coll__send(now, now->radix - now->rank, coll__block(COLL__INPUT, 0));
+    coll__recv(now, now->radix - now->rank, coll__block(COLL__RESULT, 0));
+    return true;
+}
+
+static const coll__algorithm coll__measure_ways[] = {
+    { .kind = COLL_ALLTOALL, .name = "measure:ping", .round = coll__measure_ping, .cut = COLL__CUT_PER_RANK },
+    { .kind = COLL_ALLTOALL, .name = "measure:burst", .round = coll__measure_burst, .cut = COLL__CUT_PER_RANK },
+    { .kind = COLL_ALLTOALL, .name = "measure:exchange", .round = coll__measure_exchange, .cut = COLL__CUT_PER_RANK }
+};
+enum { COLL__MEASURE_PING, COLL__MEASURE_MANY, COLL__MEASURE_EXCHANGE };
+
+/* ---- >>runs ---- */
+
+static double coll__median(double *values, int count)
+{
+    for (int i = 1; i < count; i++)
+        for (int at = i; at > 0 && values[at] < values[at - 1]; at--) {
+            const double value = values[at];
+            values[at] = values[at - 1];
+            values[at - 1] = value;
+        }
+    return values[count / 2];
+}
+
+static double coll__seconds_since(const coll__trunk *trunk, int64_t began) { return (double)(coll__clock(trunk) - began) * 1e-9; }
+
+/* Run one of the ways above once.  The checks of ordinary calls have nothing to say about it: only rank 0 and its peers have
+ * the memory that the call speaks of, and only they touch it. */
+static coll_status coll__measure_once(coll_comm *comm, const coll__choice *way, unsigned char *memory, size_t bytes)
+{
+    coll_request r;
+
+    r.call = (coll_call){ .kind = COLL_ALLTOALL, .send = memory, .recv = memory + bytes + 1, .count = bytes, .type = COLL_U8,
+                          .algorithm = way->algorithm->name, .name = "measure" };
+    coll__codec_move(&r.codec, COLL_U8);
+    coll__request_init(&r, comm);
+    r.offsets = NULL;
+    r.way = way;
+    const coll_status status = coll__launch(&r) < 0 ? r.status : coll__wait(&r);
+    return status == COLL_PENDING ? comm->trunk->failure.status : status;
+}
+
+/* The median time of a way, divided by `parts`.  The first run does not count: it may have to connect. */
+static coll_status coll__measure_way(coll_comm *comm, int which, int radix, unsigned char *memory, int parts, double *seconds)
+{
+    const coll__choice way = { .algorithm = &coll__measure_ways[which], .radix = radix, .blocks = 1, .slices = 1 };
+    const bool is_long = which == COLL__MEASURE_EXCHANGE;
+    const int runs = is_long ? COLL__MEASURE_LONG_RUNS : COLL__MEASURE_RUNS;
+    double times[COLL__MEASURE_RUNS];
+
+    for (int i = -1; i < runs; i++) {
+        const int64_t began = coll__clock(comm->trunk);
+        const coll_status status = coll__measure_once(comm, &way, memory, is_long ? COLL__MEASURE_BYTES : 0);
+        if (status < 0) return status;
+        if (i >= 0) times[i] = coll__seconds_since(comm->trunk, began) / parts;
+    }
+    *seconds = coll__median(times, runs);
+    return COLL_OK;
+}
+
+/* A barrier, where the transport takes it whole. */
+static coll_status coll__measure_barrier(coll_comm *comm, double *seconds)
+{
+    double times[COLL__MEASURE_RUNS];
+    coll_request r;
+
+    *seconds = 0;
+    if (!comm->trunk->transport->offload) return COLL_OK;
+    for (int i = -1; i < COLL__MEASURE_RUNS; i++) {
+        const int64_t began = coll__clock(comm->trunk);
+        for (int trip = 0; trip < COLL__MEASURE_TRIPS; trip++) {
+            r.call = (coll_call){ .kind = COLL_BARRIER, .name = "measure" };
+            const coll_status status = coll__run_inside(comm, &r);
+            if (status < 0) return status;
+        }
+        if (i >= 0) times[i] = coll__seconds_since(comm->trunk, began) / COLL__MEASURE_TRIPS;
+    }
+    *seconds = coll__median(times, COLL__MEASURE_RUNS);
+    return COLL_OK;
+}
+
+/* Seconds to add a byte of f32 to another. */
+static double coll__measure_fold(const coll__trunk *trunk, unsigned char *memory)
+{
+    const size_t bytes = COLL__MEASURE_FLOATS * sizeof(float);
+    const coll__source sources[2] = { { memory, COLL__AS_USER }, { memory + bytes, COLL__AS_USER } };
+    const coll_call call = { .type = COLL_F32, .op = COLL_SUM };
+    void *const result = memory + bytes;
+    double times[COLL__MEASURE_RUNS];
+    coll__codec codec;
+
+    (void)coll__codec_reduce(&codec, &call, 1, NULL, 0);
+    for (int i = -1; i < COLL__MEASURE_RUNS; i++) {
+        const int64_t began = coll__clock(trunk);
+        for (int k = 0; k < COLL__MEASURE_FOLDS; k++) {
+            coll__combine(&codec, sources, 2, &result, 1, COLL__AS_USER, COLL__MEASURE_FLOATS, memory + 2 * bytes);
+            if (trunk->transport->folded) trunk->transport->folded(trunk->context, bytes);
+        }
+        if (i >= 0) times[i] = coll__seconds_since(trunk, began) / ((double)COLL__MEASURE_FOLDS * (double)bytes);
+    }
+    return coll__median(times, COLL__MEASURE_RUNS);
+}
+
+/* ---- >>all of it ---- */
+
+/* Near in number, in the middle, and far: hosts are mostly runs of neighbouring ranks.  Gives how many. */
+static int coll__measure_peers(int size, int *peers)
+{
+    const int wanted[COLL__MEASURE_PEERS] = { 1, size / 2, size - 1 };
+    int count = 0;
+
+    for (int i = 0; i < COLL__MEASURE_PEERS; i++)
+        if (wanted[i] < size && wanted[i] > (count ? peers[count - 1] : 0)) peers[count++] = wanted[i];
+    return count;
+}
+
+/* Every rank runs this; what rank 0 finds is what counts. */
+static coll_status coll__measure_wire(coll_comm *comm, unsigned char *memory, coll__link *link)
+{
+    const int many = comm->size == 2 ? COLL__MEASURE_BURST / 2 : coll__less(comm->size - 1, COLL__MEASURE_BURST);
+    int peers[COLL__MEASURE_PEERS];
+    const int count = coll__measure_peers(comm->size, peers);
+    coll_status status = COLL_OK;
+    double seconds, exchange = 0, latency = 0, burst;
+
+    for (int i = 0; i < count && status == COLL_OK; i++) {
+        status = coll__measure_way(comm, COLL__MEASURE_PING, peers[i], memory, 2 * COLL__MEASURE_TRIPS, &seconds);
+        if (status == COLL_OK) latency = coll__longer(latency, seconds);
+        if (status < 0) break;
+        status = coll__measure_way(comm, COLL__MEASURE_EXCHANGE, peers[i], memory, COLL__MEASURE_EXCHANGES, &seconds);
+        if (status == COLL_OK) exchange = coll__longer(exchange, seconds);
+    }
+    if (count == 0 || status < 0) return status;
+    status = coll__measure_way(comm, COLL__MEASURE_MANY, many, memory, COLL__MEASURE_TRIPS, &burst);
+    if (status < 0) return status;
+    link->latency = latency;
+    link->per_byte = (exchange - latency) / COLL__MEASURE_BYTES;
+    if (many > 1) link->overhead = (burst - 2 * latency) / (many - 1);
+    return COLL_OK;
+}
+
+static double coll__clamped(double value, double least, double most)
+{
+    return value < least ? least : value > most ? most : value;
+}
+
+/* What no machine can be, a measurement that was disturbed may be: a wire of more than 10 TB/s, a message for nothing.  And
+ * rounded, so that the text of coll_link_text is all there is to know. */
+static void coll__numbers_settle(coll__numbers *n)
+{
+    const coll__link nominal = n->nominal;
+
+    n->link.latency = coll__clamped(n->link.latency, 1e-8, 10);
+    n->link.overhead = coll__clamped(n->link.overhead, 1e-9, 10 * n->link.latency);
+    n->link.per_byte = coll__clamped(n->link.per_byte, 1e-13, 1e-3);
+    n->link.per_byte_reduced = coll__clamped(n->link.per_byte_reduced, 1e-13, 1e-3);
+    n->barrier = coll__clamped(n->barrier, 0, 10);
+    coll__numbers_round(n);
+    n->nominal = nominal;
+}
+
+/* The numbers of rank 0 become everyone's, and choices that were made with others are forgotten. */
+static coll_status coll__measure_tell(coll_comm *comm, const coll__numbers *found)
+{
+    const coll__link *l = &found->link;
+    double told[5] = { l->latency, l->overhead, l->per_byte, l->per_byte_reduced, found->barrier };
+    coll_request r;
+
+    r.call = (coll_call){ .kind = COLL_BROADCAST, .recv = told, .count = 5, .type = COLL_F64, .name = "measure" };
+    const coll_status status = coll__run_inside(comm, &r);
+    if (status < 0) return status;
+    comm->numbers.link = (coll__link){ told[0], told[1], told[2], told[3] };
+    comm->numbers.barrier = told[4];
+    comm->numbers.origin = COLL__BY_MEASURING;
+    comm->numbers.version++;
+    memset(comm->plans, 0, sizeof comm->plans);
+    return COLL_OK;
+}
+
+static coll_status coll__measure_inside(coll_comm *comm)
+{
+    int peers[COLL__MEASURE_PEERS];
+    bool takes_part = comm->rank == 0;
+    coll__numbers found = comm->numbers;
+    coll_failure failure = { COLL_OK, -1, "" };
+
+    for (int i = coll__measure_peers(comm->size, peers) - 1; i >= 0; i--) takes_part |= peers[i] == comm->rank;
+    unsigned char *const memory = comm->gauge = (unsigned char *)coll__allocate(takes_part ? 2 * COLL__MEASURE_BYTES + 64 : 64);
+    if (!memory) {                                /* the others count on us: this is the end of all           */
+        const int me = comm->trunk->rank;
+        coll__blame(&failure, COLL_ERR_MEMORY, me, "rank %d has no memory to measure with", me);
+        return coll__trunk_fail(comm->trunk, &failure);
+    }
+    coll_status status = coll__measure_wire(comm, memory, &found.link);
+    if (status == COLL_OK) status = coll__measure_barrier(comm, &found.barrier);
+    if (status == COLL_OK && comm->rank == 0) {
+        memset(memory, 0, 2 * COLL__MEASURE_FLOATS * sizeof(float));
+        found.link.per_byte_reduced = coll__measure_fold(comm->trunk, memory);
+        coll__numbers_settle(&found);
+    }
+    free(memory);
+    comm->gauge = NULL;
+    return status == COLL_OK ? coll__measure_tell(comm, &found) : status;
+}
+
+#endif /* COLL_MEASURE_H */
