@@ -1,7 +1,7 @@
 /* test_proof - every algorithm of the table, by the real engine on simulated worlds: the right data, exactly the messages and
  * bytes of the formula, no standstill where messages find no room on the way, and the time of the closed form.
  *
- *     test_proof [thorough]              COLL_TEST_SEED=... replays a seed
+ *     test_proof [thorough | times | sizes | large | 65536]              COLL_TEST_SEED=... replays a seed
  *
  * By default cases are drawn: of every row and every radix at every size up to 64, some of the roots, counts and kinds of data.
  * thorough takes all.  Rows in which all ranks write to all others go up to 200 ranks, those that take memory or rounds in
@@ -525,7 +525,7 @@ static void add_case(const coll__algorithm *a, int number, int root, size_t coun
 {
     if (case_count == case_room) cases = support_need(realloc(cases, (case_room = 2 * case_room + 64) * sizeof *cases));
     proof_case *c = &cases[case_count++];
-    *c = (proof_case){ .a = a, .root = root, .count = count, .data = data };
+    *c = (proof_case){ .a = a, .root = root, .count = a->kind == COLL_BARRIER ? 0 : count, .data = data };
     if (number) snprintf(c->algorithm, sizeof c->algorithm, "%s:%d", a->name, number);
     else snprintf(c->algorithm, sizeof c->algorithm, "%s", a->name);
 }
@@ -594,6 +594,7 @@ static void say(const char *what, long count)
 
     getrusage(RUSAGE_SELF, &used);
     printf("%s: %ld cases, %.1f s, at most %ld MiB so far\n", what, count, support_seconds() - began_at, used.ru_maxrss / 1024);
+    fflush(stdout);
     began_at = support_seconds();
 }
 
@@ -613,13 +614,169 @@ static void test_sizes(bool is_thorough)
     say("2 to 64 ranks, any room, none, one message", count);
 }
 
+/* ---- >>time: the closed form against the virtual clock ---- */
+
+/* Closed form / simulated time: of short vectors, one slice and no message cut in pieces; of long ones. */
+static struct row_times { double least[2], most[2]; long runs; } times[COLL__ALGORITHM_COUNT];
+static bool is_long;
+
+static void time_case(const stage *s)
+{
+    const coll__algorithm *a = now.c->a;
+    struct row_times *t = &times[a - coll__algorithms];
+    const size_t elements = now.c->count * (is_per_rank(a->kind) ? (size_t)s->size : 1);
+    const double bytes = a->kind == COLL_BARRIER ? 0 : (double)(elements * now.unit);
+    const coll__shape shape = { s->size, now.choice.radix, circle_of_case(), now.choice.slices ? now.choice.slices : 1, bytes, bytes };
+    const double ratio = a->cost(link_now, &shape) / s->seconds;
+
+    check_case(s);
+    if (t->runs++ == 0) *t = (struct row_times){ { 1e9, 1e9 }, { 0, 0 }, 1 };
+    if (ratio < t->least[is_long]) t->least[is_long] = ratio;
+    if (ratio > t->most[is_long]) t->most[is_long] = ratio;
+}
+
+/* Lengths that every cut divides, so that all blocks are equal, as the closed forms have them. */
+static void draw_timed(int size)
+{
+    static const int cuts[] = { 1, 5, 17 };
+
+    case_count = 0;
+    for (int i = 0; i < COLL__ALGORITHM_COUNT; i++) {
+        const coll__algorithm *a = &coll__algorithms[i];
+        const bool is_many = a->cut == COLL__CUT_MANY || a->is_pipelined, is_block = is_per_rank(a->kind);
+        int numbers[8];
+        if (is_listed(a->kind) || is_paired(a->kind) || is_neighbor(a->kind)) continue;
+        const int number_count = is_many ? 3 : numbers_of(a, size, numbers);
+        for (int n = 0; n < number_count; n++)
+            for (int k = 0; k < 2; k++) {
+                const size_t p = (size_t)size, some = 16000 / p / p, whole = is_long ? k ? 60000 / p : 20000 / p : k && some ? some : 1;
+                const size_t count = is_many ? 85 * (is_long ? k ? 500 : 100 : k ? 40 : 1) : is_block ? whole : whole * p;
+                add_case(a, is_many ? cuts[n] : numbers[n], 0, count, INTS);
+            }
+    }
+}
+
+/* Where every rank does the same in a round, and every message of it is as long, the closed form is the time. */
+static bool is_timed_exactly(const coll__algorithm *a)
+{
+    (void)a;
+    return false;
+}
+
+static void test_times(void)
+{
+    static const int sizes[] = { 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 23, 32, 48, 64 };
+    static const coll_sim sims[] = {
+        { .latency = 10e-6, .overhead = 1e-6, .seconds_per_byte = 1e-9, .seconds_per_byte_reduced = 0.3e-9 },
+        { .latency = 10e-6, .overhead = 10e-6, .seconds_per_byte = 1e-9, .seconds_per_byte_reduced = 0.1e-9 },
+        { .latency = 40e-6, .overhead = 4e-6, .seconds_per_byte = 8e-9, .seconds_per_byte_reduced = 0.1e-9 },
+    };
+    long count = 0;
+
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int k = 0; k < 4; k++) {
+            is_long = k == 3;
+            draw_timed(sizes[i]);
+            run_cases(sizes[i], &sims[k % 3], time_case);
+            count += (long)case_count;
+        }
+    printf("\n| closed form / simulated time | short vectors | several slices, or messages beyond 64 KiB |\n| --- | --- | --- |\n");
+    for (int i = 0; i < COLL__ALGORITHM_COUNT; i++) {
+        const coll__algorithm *a = &coll__algorithms[i];
+        const struct row_times *t = &times[i];
+        if (t->runs == 0) continue;
+        const bool is_equal = t->least[0] > 1 - 1e-9 && t->most[0] < 1 + 1e-9;
+        CHECK(is_equal || !is_timed_exactly(a), "%s \"%s\": the closed form is %.12g to %.12g of the time", coll_kind_name(a->kind),
+              a->name, t->least[0], t->most[0]);
+        printf("| %s %s | ", coll_kind_name(a->kind), a->name);
+        if (is_equal) printf("equal");
+        else printf("%.3f to %.3f", t->least[0], t->most[0]);
+        printf(" | %.3f to %.3f |\n", t->least[1], t->most[1]);
+    }
+    say("\ntimes", count);
+}
+
+/* ---- >>many ranks ---- */
+
+/* Up to how many: where all write to all, where every rank keeps or folds something of all, the rest. */
+static int most_ranks(const coll__algorithm *a)
+{
+    const bool is_to_root = a->kind == COLL_GATHER || a->kind == COLL_GATHERV || a->kind == COLL_SCATTER || a->kind == COLL_SCATTERV;
+    const bool is_direct = !strcmp(a->name, "direct") || !strcmp(a->name, "ring") || !strcmp(a->name, "transposed");
+
+    if (is_neighbor(a->kind) || (is_direct && !is_to_root)) return 200;
+    if (!strcmp(a->name, "chain") || !strcmp(a->name, "far") || a->kind == COLL_ALLTOALL || is_scan(a->kind)) return !strcmp(a->name, "census") ? 4096 : 1024;
+    if (a->kind == COLL_ALLREDUCE && !strcmp(a->name, "census")) return 4096;
+    return a->kind <= COLL_REDUCE || is_to_root ? 4096 : 1024;
+}
+
+/* Short vectors; long ones only where few have them. */
+static void draw_large(int size, bool is_thorough)
+{
+    case_count = 0;
+    for (int i = 0; i < COLL__ALGORITHM_COUNT; i++) {
+        const coll__algorithm *a = &coll__algorithms[i];
+        const bool is_small = is_per_rank(a->kind) || is_listed(a->kind) || is_paired(a->kind) || !strcmp(a->name, "gather");
+        const size_t counts[] = { 0, 1, 2, 7, (size_t)size + 3 };
+        int numbers[8];
+        if (size > most_ranks(a) || (!is_thorough && below(3))) continue;
+        const int number = numbers[below(numbers_of(a, size, numbers))], root = coll__kind_has_root(a->kind) ? below(size) : 0;
+        int data = below(DATA_KINDS);
+        while (!is_data_of(a, data)) data--;
+        add_case(a, number, root, counts[below(is_small ? size > 500 ? 2 : 3 : 5)], data);
+    }
+}
+
+static void test_large(bool is_thorough)
+{
+    long count = 0;
+
+    for (int i = 0; i < 100; i++) {
+        const double step = (double)below(1000) / 1000;
+        const int size = i == 99 ? 4096 : (int)(65 * pow(63, step));
+        const coll_sim sim = { .latency = 10e-6, .overhead = 1e-6, .seconds_per_byte = 1e-9, .seconds_per_byte_reduced = 0.3e-9,
+                               .seed = seed_now + (uint64_t)i, .capacity = i % 3 - 1 };
+        draw_large(size, is_thorough);
+        run_cases(size, &sim, check_case);
+        count += (long)case_count;
+    }
+    say("100 sizes up to 4,096 ranks", count);
+}
+
+/* 65,536 ranks, a case at a time. */
+static void test_65536(void)
+{
+    static const char *const rows[] = { "barrier", "broadcast", "scan" }, *const names[] = { "circulant", "tree", "census" };
+    const coll_sim sim = { .latency = 10e-6, .overhead = 1e-6, .seconds_per_byte = 1e-9, .seconds_per_byte_reduced = 0.3e-9 };
+
+    for (int row = 0; row < 3; row++) {
+        case_count = 0;
+        for (int i = 0; i < COLL__ALGORITHM_COUNT; i++) {
+            const coll__algorithm *a = &coll__algorithms[i];
+            if (!strcmp(coll_kind_name(a->kind), rows[row]) && !strcmp(a->name, names[row]))
+                add_case(a, 0, row == 1 ? below(65536) : 0, 1, row == 2 ? ORDERED : INTS);
+        }
+        if (row == 1) cases[0].count = 2;         /* 8 bytes                                                  */
+        const double began = support_seconds();
+        run_cases(65536, &sim, check_case);
+        CHECK(case_count == 1 && support_seconds() - began < 60, "65,536 ranks: %s takes %g s", rows[row], support_seconds() - began);
+        char text[60];
+        snprintf(text, sizeof text, "65,536 ranks, %s", rows[row]);
+        say(text, 1);
+    }
+}
+
 int main(int argc, char **argv)
 {
-    const bool is_thorough = argc > 1 && !strcmp(argv[1], "thorough");
+    const char *part = argc > 1 ? argv[1] : "";
+    const bool is_thorough = !strcmp(part, "thorough"), has_all = is_thorough || !*part;
 
     seed_now = draws = support_seed();
     began_at = support_seconds();
     printf("seed %llu\n", (unsigned long long)seed_now);
-    test_sizes(is_thorough);
+    if (has_all || !strcmp(part, "times")) test_times();
+    if (has_all || !strcmp(part, "sizes")) test_sizes(is_thorough);
+    if (has_all || !strcmp(part, "large")) test_large(is_thorough);
+    if (has_all || !strcmp(part, "65536")) test_65536();
     return CHECK_DONE();
 }
