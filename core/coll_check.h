@@ -461,6 +461,7 @@ static coll_status coll__check_call(coll_comm *comm, coll_call *call, coll__code
     coll_status status;
 
     coll__sides_of(comm, call, &send, &recv);
+    if (send.has_types) call->type = 0;           /* w: blocks have types of their own, and lengths are in bytes  */
     const bool exchanges = coll__kind_exchanges(call->kind);
     if (exchanges && (call->send == COLL_IN_PLACE || call->send == call->recv)) coll__settle_exchange(call, &send, &recv);
     if ((status = coll__check_numbers(comm, call, &send, &recv)) < 0) return status;

@@ -307,7 +307,9 @@ static coll_status coll__flow_lay_out(coll__flow *flow, coll_request *r)
 {
     coll__track *track = r->track;
     const size_t longest = coll__part(flow->longest, (size_t)flow->slices, 0).count;
-    const size_t steps = (size_t)flow->steps, xfers = (size_t)flow->moved + steps;
+    const size_t wider = coll__most(r->codec.wire_size, r->codec.acc_size), moved = (size_t)flow->moved;
+    const bool is_packed = longest == 0 || wider == 0 || moved <= COLL__PACK_MOST / wider / longest;      /* every span */
+    const size_t steps = (size_t)flow->steps, xfers = steps + (is_packed ? 0 : moved);
 
     flow->work_slot = coll__round_up(longest * r->codec.wire_size, 64);
     flow->part_slot = coll__round_up(longest * r->codec.acc_size, 64);
@@ -315,7 +317,7 @@ static coll_status coll__flow_lay_out(coll__flow *flow, coll_request *r)
     const size_t work = (size_t)flow->slots[COLL__WORK] * flow->work_slot;
     const size_t part = (size_t)flow->slots[COLL__PART] * flow->part_slot;
     const size_t widest = coll__most(flow->work_slot, flow->slots[COLL__PART] ? flow->part_slot : 0);
-    const size_t packed = (size_t)flow->moved * widest + steps * 64;
+    const size_t packed = moved * widest + steps * 64;
     const size_t staging = r->codec.same ? coll__least(packed, steps * (COLL__PACK_MOST + 64)) : packed;
     const size_t table = coll__round_up(xfers * (sizeof(coll_xfer) + sizeof(coll__step *)) + steps * sizeof(coll__step), 64);
     const size_t heads = coll__round_up((size_t)flow->stage_count * sizeof(coll__stage), 64);
@@ -376,7 +378,7 @@ static size_t coll__span_bytes(const coll_request *r, const coll__stage *stage, 
 {
     size_t elements = 0, count;
 
-    for (int i = 0; i < span->blocks; i++) {
+    for (int i = 0; r->flow.longest > 0 && i < span->blocks; i++) {       /* a barrier has none, of very many blocks */
         (void)coll__locate(r, stage, span, i, slice, &count);
         elements += count;
     }
@@ -464,7 +466,7 @@ static coll_status coll__post_step(coll_request *r, coll__stage *stage, coll__st
     if (!as_is || span->blocks == 0 || (span->blocks > 1 && bytes <= COLL__PACK_MOST)) {
         coll_xfer *x = coll__new_xfer(r, stage, step, tick);
         x->length = bytes;
-        if (as_is) x->buffer = coll__in_one_piece(r, stage, span, slice);
+        if (as_is && bytes > 0) x->buffer = coll__in_one_piece(r, stage, span, slice);
         if (!x->buffer && bytes > 0) coll__stage_message(r, stage, x, step, slice);
         return coll__post(r, x, step->verb);
     }
