@@ -43,9 +43,19 @@ scaled() { COLL_TEST_SCALE=$1; export COLL_TEST_SCALE; shift; "$@"; s=$?; unset 
 
 demonstrated() { make --no-print-directory run-demo && echo "1 passed, 0 failed"; }
 
+# All programs that the suites below name for a configuration, with as many compilers as there are processors.  What fails to
+# build is told by its suite.
+build_all() {
+    for c in asan tsan release; do
+        programs=$(sed -n "s/^suite .* program $c \\(test_[a-z]*\\).*/build\\/$c\\/\\1/p" tests/run_all.sh | sort -u)
+        make --no-print-directory -k -j "$(nproc)" config=$c CPPFLAGS="$CPPFLAGS" $programs > "$log/build-$c.log" 2>&1
+    done
+}
+
 libs=-DCOLL_NO_URING
 printf '#include <liburing.h>\nint main(void) { return 0; }\n' | $CC -x c - -luring -o /dev/null 2> /dev/null && libs=-luring
 only="$*"
+[ -n "$only" ] || build_all
 
 suite numbers            program asan test_numbers
 suite algorithms         program asan test_algorithms
