@@ -379,10 +379,14 @@ static coll_status coll__check_buffers(coll_comm *comm, coll_call *call, coll__s
     recv->at = (const unsigned char *)call->recv;
     if (call->kind == COLL_BROADCAST && call->count && !recv->at)
         return COLL__REFUSE("the buffer is NULL, with %zu elements", call->count);
-    if (!send->at && coll__side_length(send, unit))
-        return COLL__REFUSE("send is NULL, with %zu bytes", coll__side_length(send, unit));
-    if (!recv->at && coll__side_length(recv, unit))
-        return COLL__REFUSE("recv is NULL, with %zu bytes", coll__side_length(recv, unit));
+    const coll__side *const sides[2] = { send, recv };
+    for (int i = 0; i < 2; i++) {
+        const coll__side *side = sides[i];
+        const size_t length = side->at ? 0 : coll__side_length(side, unit);
+        if (length)
+            return COLL__REFUSE("%s is NULL, with %zu %s", side->name, side->has_types ? length : length / unit,
+                                side->has_types ? "bytes" : "elements");
+    }
     const coll_status status = coll__check_own_block(comm, call, send, recv);
     return status < 0 ? status : coll__check_overlap(comm, call, send, recv);
 }
