@@ -33,7 +33,7 @@ static void stage_rewind(coll__sim *w, const coll__sim_rank *self)
     for (int i = 0; i < hosts; i++) w->hosts[i] = (coll__sim_host){ 0, 0 };
     for (int i = 0; i < w->size; i++) {
         coll__sim_rank *r = &w->ranks[i];
-        r->clock = r->next_send = 0;
+        r->clock = r->next_send = r->next_recv = 0;
         r->timer_at = coll__sim_never;
         if (r == self) continue;
         r->wake_at = 0;
