@@ -73,8 +73,9 @@ static void by_forms(coll_kind kind, bool is_exact)
                 note(&floor, list[0].seconds / coll__lower_bound(&wish), sizes[i], bytes, wire);
             }
     printf("| %s%s | %.3f | %.4f | %.2f (%d ranks, %.0f B, %s Gbit/s) | %.3f |\n", coll_kind_name(kind),
-           !is_reduction(kind) ? "" : is_exact ? ", integers" : ", floats", best.worst, best.sum / (double)best.count, floor.worst,
-           floor.size, floor.bytes, wires[floor.wire].name, floor.sum / (double)floor.count);
+           !is_reduction(kind) ? "" : is_exact ? ", integers" : ", floats", best.worst,
+           best.sum / (double)best.count, floor.worst, floor.size, floor.bytes,
+           wires[floor.wire].name, floor.sum / (double)floor.count);
 }
 
 /* ---- >>runs: every candidate, rank by rank, under the virtual clock ---- */
@@ -172,7 +173,8 @@ static void by_runs(coll_kind kind, bool is_exact, FILE *points)
             if (value <= 0) continue;
             note(&found, value, size, whole, 1);
             if (value > 1 + LIMIT_PERCENT / 100.0)
-                fprintf(points, "| %s%s | %d | %.0f | %s, %.1f us | %.1f us | %s, %.1f us | %.1f us | %.3f |\n", coll_kind_name(kind),
+                fprintf(points, "| %s%s | %d | %.0f | %s, %.1f us | %.1f us | %s, %.1f us | %.1f us | %.3f |\n",
+                        coll_kind_name(kind),
                         !is_reduction(kind) ? "" : is_exact ? ", integers" : ", floats", size, whole, run.algorithm[chosen],
                         run.seconds[chosen] * 1e6, run.list[chosen].seconds * 1e6, run.algorithm[best], run.seconds[best] * 1e6,
                         run.list[best].seconds * 1e6, value);
@@ -205,11 +207,13 @@ int main(int argc, char **argv)
     run.input = calloc(1, (4 << 20) + 4096), run.result = calloc(1, (4 << 20) + 4096);
     if (!points || !run.input || !run.result) return fprintf(stderr, "coll_tune: no memory\n"), 1;
     if (strcmp(part, "runs")) {
-        printf("| by closed forms | chosen / best, worst | mean | best / floor, worst | mean |\n| --- | --- | --- | --- | --- |\n");
+        printf("| by closed forms | chosen / best, worst | mean | best / floor, worst | mean |\n"
+               "| --- | --- | --- | --- | --- |\n");
         for_all(false, points);
     }
     if (strcmp(part, "forms")) {
-        printf("\n| by simulated runs, %s Gbit/s | points | chosen / best, worst | mean | beyond %d %% |\n| --- | --- | --- | --- | --- |\n",
+        printf("\n| by simulated runs, %s Gbit/s | points | chosen / best, worst | mean | beyond %d %% |\n"
+               "| --- | --- | --- | --- | --- |\n",
                wires[1].name, LIMIT_PERCENT);
         for_all(true, points);
         printf("\n| beyond %d %% | ranks | bytes | chosen, run | form | best, run | form | ratio |\n"
