@@ -4,8 +4,9 @@
  *     test_proof [thorough | times | sizes | large | 65536]              COLL_TEST_SEED=... replays a seed
  *
  * By default cases are drawn: of every row and every radix at every size up to 64, some of the roots, counts and kinds of data.
- * thorough takes all, and goes on to large worlds and 65,536 ranks.  Rows in which all ranks write to all others go up to 200 ranks, those that take memory or rounds in
- * proportion to the ranks on every rank up to 1,024, the others up to 4,096. */
+ * thorough takes all, and goes on to large worlds and 65,536 ranks.
+ * Rows in which all ranks write to all others go up to 200 ranks, those that take memory or rounds
+ * in proportion to the ranks on every rank up to 1,024, the others up to 4,096. */
 #define COLL_IMPLEMENTATION
 #include "../coll.h"
 
