@@ -247,7 +247,7 @@ typedef struct coll_sim_fault {
 /* The simulated machine.  Zero means the default written beside each field; less than zero: none. */
 typedef struct coll_sim {
     double latency;               /* s until a message is there; 12 us                                       */
-    double overhead;              /* s from one message of a rank to its next; 4 us                          */
+    double overhead;              /* s from one message that a rank sends, or receives, to the next; 4 us    */
     double seconds_per_byte;      /* on the wire; 0.5 ns                                                     */
     double seconds_per_byte_reduced;      /* in the arithmetic; 0.1 ns                                       */
     double local_latency, local_seconds_per_byte; /* between ranks of one host; 0.5 us, 0.1 ns               */

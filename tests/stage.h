@@ -11,15 +11,15 @@ typedef struct stage {
     const coll_sim *sim;
     int   size;
     coll_status (*enter)(struct stage *s, coll_comm *comm);           /* once, by every rank; NULL: nothing   */
-    bool        (*next)(struct stage *s);         /* by one rank: look at what the case before has given, prepare; false: no more */
+    bool        (*next)(struct stage *s);         /* by one rank: see what the last case gave, prepare; false: no more */
     coll_status (*play)(struct stage *s, coll_comm *comm);            /* by every rank                        */
     void *arg;
     stage_record *records;                        /* of the ranks, in the case that was played last           */
-    int   played;                                 /* cases so far                                             */
+    int   played;                                 /* cases before the present one                             */
     double seconds;                               /* the slowest rank of the last one                         */
     char  error[500];                             /* of the first rank that failed                            */
     int   waiting;
-    long  turn;
+    long  turn;                                   /* pages turned: the first one begins the first case        */
     bool  is_over;
 } stage;
 
@@ -33,7 +33,7 @@ static void stage_rewind(coll__sim *w, const coll__sim_rank *self)
     for (int i = 0; i < hosts; i++) w->hosts[i] = (coll__sim_host){ 0, 0 };
     for (int i = 0; i < w->size; i++) {
         coll__sim_rank *r = &w->ranks[i];
-        r->clock = r->next_send = 0;
+        r->clock = r->next_send = r->next_recv = 0;
         r->timer_at = coll__sim_never;
         if (r == self) continue;
         r->wake_at = 0;
@@ -54,6 +54,7 @@ static bool stage_gate(stage *s, coll_comm *comm)
     s->waiting = 0;
     s->seconds = 0;
     for (int i = 0; i < s->size; i++) if (s->records[i].seconds > s->seconds) s->seconds = s->records[i].seconds;
+    s->played = (int)s->turn;
     s->is_over = !s->next(s);
     s->turn++;
     stage_rewind(r->world, r);
@@ -71,7 +72,6 @@ static int stage_rank(coll_comm *comm, void *arg)
         const stage_record before = { 0, r->messages, r->sent, r->received };
         status = s->play(s, comm);
         *record = (stage_record){ r->clock, r->messages - before.messages, r->sent - before.sent, r->received - before.received };
-        if (r->rank == 0) s->played++;
     }
     if (status != COLL_OK && !*s->error) coll__print(s->error, sizeof s->error, "%s", coll_error(comm));
     return status != COLL_OK;
@@ -84,6 +84,7 @@ static bool stage_run(stage *s)
 
     s->records = (stage_record *)calloc((size_t)s->size, sizeof *s->records);
     s->waiting = s->played = 0;
+    s->turn = 0;
     s->is_over = false;
     *s->error = 0;
     const int result = s->records ? coll__spawn_sim(s->size, stage_rank, s, &config) : 1;

@@ -2,8 +2,8 @@
  *
  *     sender                       wire                                receiver
  *     injected at t                egress: max(t, NIC free)            latency later the first byte is there
- *     the next no sooner           NIC free length * per_byte          ingress: max(that, NIC free), and length * per_byte
- *     than t + overhead            after that                          later the last one is
+ *     the next no sooner           NIC free length * per_byte          ingress: max(that, NIC free, overhead after the one
+ *     than t + overhead            after that                          before), and length * per_byte later the last one is
  *
  * So a message alone is there at t + latency + length * per_byte.  The head travels free, so that closed forms hold exactly.
  * Ranks of one host share a NIC; between them messages cost local latency and bytes, and no NIC. */
@@ -170,8 +170,10 @@ static void coll__parcel_piece(coll__sim *w, coll__parcel *p)
 static void coll__parcel_arrive(coll__sim *w, coll__parcel *p)
 {
     coll__sim_host *host = &w->hosts[coll__sim_host_of(w, p->lane->to)];
-    const double begin = coll__later(w->now, host->in_free);
+    coll__sim_rank *to = &w->ranks[p->lane->to];
+    const double start = coll__later(w->now, to->next_recv), begin = coll__later(start, host->in_free);
 
+    to->next_recv = start + w->config.overhead;   /* to take a message on is as much work as to give it away  */
     host->in_free = begin + (double)p->length * w->config.seconds_per_byte;
     coll__parcel_come_in(w, p, begin, host->in_free);
 }

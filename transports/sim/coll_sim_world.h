@@ -58,7 +58,7 @@ typedef struct coll__sim_rank {
     int         rank;
     coll__sim_state state;
     double      clock;                            /* never behind what has happened to this rank              */
-    double      next_send;                        /* its next message goes no earlier                         */
+    double      next_send, next_recv;             /* its next message goes, comes in, no earlier              */
     uint64_t    calls, messages, sent, received;
     coll__lane *sends, *recvs;                    /* lanes that begin here, that end here                     */
     bool        has_news;                         /* something moved since its last progress                  */
