@@ -238,6 +238,7 @@ static unsigned char coll__hash_options(const coll_call *call, bool reduces)
 
     if (reduces && (call->scale != 0 || call->accumulate || call->flags || call->not_commutative)) {
         if (call->scale != 1) memcpy(&hash, &call->scale, sizeof hash);
+        hash ^= hash >> 32;                       /* a sign and an exponent alone would be multiplied out     */
         hash = ((hash * 31 + (uint64_t)call->accumulate) * 4 + call->flags) * 2 + call->not_commutative;
     }
     for (const char *at = call->algorithm; at && *at; at++) hash = hash * 131 + (unsigned char)*at;
