@@ -133,7 +133,8 @@
  * Simulation.  With COLL_TRANSPORT=sim, coll_spawn runs all ranks in the calling thread, up to 65536 of them, under a virtual
  * clock (coll_sim_time): the same engine and algorithms on a machine that need not exist.  Each rank has a stack of its own and
  * runs until it waits in a call of the library; what a rank does in between takes no virtual time, and a rank that waits in
- * anything else stops them all.  COLL_SIM describes the machine and what is to go wrong in it:
+ * anything else stops them all.  Static and thread-local variables are one for all ranks.  COLL_SIM describes the machine and
+ * what is to go wrong in it:
  *     COLL_SIM="latency=12us overhead=1.2us gbit=10 reduce=4GB/s hosts=8 seed=7 kill=3@120"
  *     latency, overhead, local_latency, jitter, detection = a time (ns, us, ms, s); gbit = Gbit/s; wire, local, reduce = a rate
  *     (GB/s, MB/s, Gbit/s, Mbit/s); hosts = how many, or per_host = ranks on each; capacity = messages in a channel (0: a send
