@@ -109,8 +109,8 @@
  * scans, also serve operations that do not commute.  The census of allreduce is only for those whose grouping cannot matter.
  *
  * Errors.  Every call returns a coll_status.  COLL_ERR_ARGUMENT and COLL_ERR_UNSUPPORTED mean that nothing was sent and the
- * communicator is as before.  So may COLL_ERR_MEMORY, where it comes before anything is sent: the other ranks
- * then wait for this one.  Any other error ends the communicator on every rank: pending and later calls return the same
+ * communicator is as before; so does COLL_ERR_MEMORY where it comes before anything is sent, and the other ranks then wait
+ * for this one.  Any other error ends the communicator on every rank: pending and later calls return the same
  * cause at once, and only coll_free is left to do.  coll_abort ends it on purpose.  coll_error(comm) is one sentence that
  * says which rank, which call, which address and why.  recv is undefined after an error.  The library never exits, aborts or
  * raises a signal.
