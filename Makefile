@@ -50,7 +50,7 @@ dist: dist/coll.h ## write the single file dist/coll.h
 deps:            ## install what the demo and the tests use (Debian: apt), or say what is missing
 	@sh tools/deps.sh test
 
-all: $(BUILD)/coll-run $(BUILD)/train_digits $(BUILD)/hello $(BUILD)/coll_perf   ## build the programs
+all: $(BUILD)/coll-run $(BUILD)/coll_perf $(patsubst examples/%.c,$(BUILD)/%,$(wildcard examples/*.c))   ## build the programs and examples
 
 install: dist/coll.h $(BUILD)/coll-run $(BUILD)/coll_perf ## put coll.h, coll-run and coll_perf under PREFIX
 	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/bin

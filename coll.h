@@ -23,27 +23,47 @@
  * MANUAL
  *
  * Ranks.  A communicator joins `size` ranks, numbered from 0.  A rank is a thread of this process (coll_spawn,
- * coll_init_threads) or a process (coll_init).  All ranks call the same operations of a communicator in the same order,
- * with the same kind, count, type, op and root; ranks that disagree get COLL_ERR_MISMATCH and a sentence that names both
- * calls.  Messages (coll_send, coll_recv, coll_sendrecv) are outside that order and are matched by (source, tag), in the
- * order sent.
+ * coll_init_threads) or a process (coll_init).  All ranks call the same collectives of a communicator in the same order,
+ * with the same arguments as far as the next paragraph says.
+ *
+ * Agreement.  These must be equal on all ranks: kind, type, wire, op, root, count, and the options of a coll_call (algorithm,
+ * accumulate, scale, flags, not_commutative).  v and w forms differ:
+ *     allgatherv, reduce_scatterv        all counts are equal on all ranks; offsets may differ
+ *     gatherv, scatterv, alltoallv,      count (alltoallw: and type) of a block are equal at its two ends; the other ranks need
+ *     alltoallw, neighbor_...v, ...w     not know them, and where there is a root, counts and offsets matter there only
+ *     allreduce_list                     number, types and counts of the buffers, in the same order
+ * Ranks that disagree get COLL_ERR_MISMATCH and a sentence that names both calls.  Counts of v forms and lists are compared by
+ * a hash of 32 bits, options by one of 8 bits, so that one wrong option in 255 is not seen; buffers, offsets, timeout_ms, name,
+ * fn and fn_context are not compared.  A rank that awaits nothing from the one that errs may be done before it shows.
+ *
+ * Messages.  coll_send, coll_recv and coll_sendrecv are outside the order of collectives and are matched by (source, tag)
+ * within a communicator, in the order sent; their type must agree.  COLL_ANY_SOURCE and COLL_ANY_TAG (coll_recv; of
+ * coll_sendrecv the source only) take what comes first, and coll_received tells of a finished request what that was.  Short
+ * messages are kept for a receiver that does not ask yet, up to a bound; others wait for it, so a program must not count on
+ * coll_send to return before the receive is there.
  *
  * Communicators.  coll_split, coll_split_host, coll_dup and coll_create make further ones from some or all ranks of one.
  * Their collectives, orders and messages never meet those of another.  They share the connections, and so the fate: the
- * first failure ends all communicators that come from one coll_init.  They may be freed in any order.
+ * first failure ends all communicators that come from one coll_init.  They may be freed in any order, and not by all ranks at
+ * once; a rank that frees one in which others still wait for it is a failure.
  *
- * Threads.  One thread at a time per communicator; a second one gets COLL_ERR_ARGUMENT, with its sentence in
- * coll_error(NULL).  Different communicators may be used from different threads at once.  A communicator is not usable in a
- * forked child (COLL_ERR_FORKED).
+ * Threads.  One thread at a time per communicator and its requests; a second one gets COLL_ERR_ARGUMENT, with its sentence in
+ * coll_error(NULL).  It need not always be the same thread.  Different communicators, also of one coll_init, may be used from
+ * different threads at once.  coll_abort may come from any thread at any time but during coll_free.  In a simulated world all
+ * ranks are one thread.  A communicator is not usable in a forked child (COLL_ERR_FORKED), where only coll_free is left to do.
  *
  * Buffers.  Counts are elements and may be 0 (the pointers may then be NULL).  Any alignment that the type allows is fine.
  * In place is send == recv, or COLL_IN_PLACE for send (for recv at the root of a scatter).  What it means differs:
- *     gather, allgather (v)     the input lies in its block of recv: send == recv + rank * count, or recv + recv_offsets[rank]
+ *     gather, allgather (v)     the input lies in its block of recv: send == recv + rank * count, or recv + recv_offsets[rank];
+ *                               of gather at the root
  *     reduce_scatter (v)        recv == send + rank * recv_count leaves the result there; recv == send, and COLL_IN_PLACE, at
  *                               the start of recv
  *     scatter (v), at the root  its block stays where it is in send
  *     alltoall (v, w)           every block is replaced by the one that comes; the send arrays are ignored
- * Any other overlap of send and recv, or of two blocks that are received, is an error.  Buffers that a rank's role does not use
+ * Messages, broadcast and the neighbour calls have no form in place.
+ * Any other overlap of send and recv, or of two blocks that are received, is an error.  Offsets are counted from the start of
+ * the buffer, in elements, in w forms in bytes; NULL for the offsets of a v form means one block after the other.
+ *   Buffers that a rank's role does not use
  * may be NULL.  Inputs are never written unless in place; nothing outside the result is ever written.
  *
  * Numbers.  Integers wrap.  COLL_AVG is the sum, divided afterwards: integers sum in a wider type and truncate toward zero.
@@ -52,21 +72,45 @@
  * (f8e4m3, which has none: NaN), or with COLL_SATURATE the largest finite value of f16 and the 8-bit floats.  LAND, LOR and
  * LXOR take what is not zero as true and give 1 or 0.  MINLOC and MAXLOC give the lower index where values are equal.  What
  * is not defined, such as the BAND of floats, is COLL_ERR_UNSUPPORTED with nothing sent; README has the table.
- * A result has the same bits on every rank and in every run.  With COLL_DETERMINISTIC, and always where the grouping cannot
- * matter (integers, MIN, MAX, bits), it has also the same bits for every message size, algorithm and transport: the order of
- * additions is then a pairwise tree over the rank numbers (in scans: left to right).  An operation of your own (COLL_USER)
- * may be regrouped; with not_commutative it is never reordered.
+ * A result has the same bits on every rank and in every run on the same number of ranks.  With COLL_DETERMINISTIC, and always
+ * where the grouping cannot matter (integers, MIN, MAX, bits), it has also the same bits for every message size, algorithm and
+ * transport: the order of additions is then a pairwise tree over the rank numbers (in scans: left to right).  For another
+ * number of ranks the bits are others.  An operation of your own (COLL_USER) may be regrouped, and reordered too unless
+ * not_commutative is set.  The scans have no COLL_AVG.
  * With a wire type (coll_allreduce_mixed, coll_call.wire) each input is rounded to the wire type once, the sum is rounded to
- * it once, and every element of recv is such a value; it halves the bytes of an algorithm, not the latency.
+ * it once, and every element of recv is such a value.  It may be a float of fewer bits under f32, f16 or bf16, and f32 under
+ * f64.  Inputs and results then take fewer bytes; partial sums, which some algorithms pass on, travel in the type of the sum.
  *
- * Waiting.  A blocking call returns when this rank's part is done.  coll_i... calls return at once with a request; its
- * buffers stay untouched until coll_wait or a coll_test says so.  Collectives of one communicator are carried out in the order
- * in which they were started; they may be waited for in any order.  Any call that waits or tests moves the operations of all
- * communicators that come from the same coll_init.  coll_prepare makes a request that can be started again and again; each
- * has an order of its own, so that prepared calls may be restarted in different orders on different ranks.
+ * Waiting.  A blocking call returns when this rank's part is done.  coll_i... calls return with a request and do not wait; the
+ * program leaves its buffers alone until coll_wait or coll_test says that it is done, and then frees it (coll_request_free).
+ * Collectives of one communicator run one after the other, in the order in which they were started; they may be waited for in
+ * any order.  Any call that starts, waits or tests moves the operations of all communicators that come from the same
+ * coll_init; between calls nothing moves.  coll_prepare makes a request that can be started again and again; each has an order
+ * of its own, so that prepared calls may be restarted in different orders on different ranks.  A request that is freed while
+ * it runs is detached: it goes on by itself, and its buffers must stay until it is known to be over, from a later collective
+ * of this communicator that has ended or for a message from what the receiver says.
+ *
+ * Algorithms.  A cost model chooses among them; coll_explain says what it chose, at what price, and what came next.  Between
+ * threads the transport has its own way, by memory.  coll_call.algorithm = "ring" or "circulant:4" forces one for a call, also
+ * between threads, with the radix r, or the number of blocks or slices n, behind the colon; one that does not exist or may not
+ * be used there is COLL_ERR_UNSUPPORTED.  COLL_ALGORITHM does it for the program, wherever it may be used, and is ignored
+ * elsewhere.  Both must be the same on all ranks.
+ *     barrier                     circulant:r
+ *     broadcast                   tree:r scatter:r blocks:n chain:n
+ *     reduce                      gather:r direct tree:r blocks:n
+ *     allreduce                   gather:r direct:r circulant:r ring census
+ *     reduce_scatter, ...v        direct circulant:r ring
+ *     scan, exscan                gather:r transposed census chain:n
+ *     gather, scatter             tree:r direct
+ *     allgather, ...v             circulant:r far:r ring
+ *     alltoall                    circulant:r direct
+ *     gatherv, scatterv, alltoallv, alltoallw, neighbor_...     direct
+ * gather and direct (reductions), transposed and chain (scans) keep the order of COLL_DETERMINISTIC.  These, and the census of
+ * scans, also serve operations that do not commute.  The census of allreduce is only for those whose grouping cannot matter.
  *
  * Errors.  Every call returns a coll_status.  COLL_ERR_ARGUMENT and COLL_ERR_UNSUPPORTED mean that nothing was sent and the
- * communicator is as before.  Any other error ends the communicator on every rank: pending and later calls return the same
+ * communicator is as before; so does COLL_ERR_MEMORY where it comes before anything is sent, and the other ranks then wait
+ * for this one.  Any other error ends the communicator on every rank: pending and later calls return the same
  * cause at once, and only coll_free is left to do.  coll_abort ends it on purpose.  coll_error(comm) is one sentence that
  * says which rank, which call, which address and why.  recv is undefined after an error.  The library never exits, aborts or
  * raises a signal.
@@ -75,13 +119,14 @@
  * and then at doubling intervals, a line on the log names it.  timeout_ms (of a call) or stall_timeout_ms (of a communicator)
  * turn lateness into COLL_ERR_TIMEOUT.
  *
- * Environment.  Everything in coll_config can be set there; an explicit field beats the environment.
+ * Environment.  What a coll_config leaves at its default, but for the log function, comes from here.
  *     COLL_RANK, COLL_SIZE, COLL_ADDR=host:port      who this process is, and where rank 0 listens ([v6]:port is fine).
  *                                                     torchrun's RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT are understood;
  *                                                     so are the ranks of Open MPI, MPICH and Slurm, with COLL_ADDR beside them
  *     COLL_LOCAL_RANK, COLL_LOCAL_SIZE                among the ranks of this host (default 0 of 1)
  *     COLL_IO=auto|uring|poll                         how sockets are driven.  auto: io_uring where the kernel allows it
  *     COLL_TRANSPORT=tcp|threads|sim, COLL_SIM=text   see Simulation
+ *     COLL_ALGORITHM=allreduce=ring,alltoall=circulant:4      see Algorithms
  *     COLL_WORLD=text                                 keeps jobs apart that meet at the same address
  *     COLL_SPIN_US, COLL_START_TIMEOUT_MS, COLL_STALL_TIMEOUT_MS
  *     COLL_TUNING=path                                see Tuning
@@ -90,7 +135,8 @@
  * Simulation.  With COLL_TRANSPORT=sim, coll_spawn runs all ranks in the calling thread, up to 65536 of them, under a virtual
  * clock (coll_sim_time): the same engine and algorithms on a machine that need not exist.  Each rank has a stack of its own and
  * runs until it waits in a call of the library; what a rank does in between takes no virtual time, and a rank that waits in
- * anything else stops them all.  COLL_SIM describes the machine and what is to go wrong in it:
+ * anything else stops them all.  Static and thread-local variables are one for all ranks.  COLL_SIM describes the machine and
+ * what is to go wrong in it:
  *     COLL_SIM="latency=12us overhead=1.2us gbit=10 reduce=4GB/s hosts=8 seed=7 kill=3@120"
  *     latency, overhead, local_latency, jitter, detection = a time (ns, us, ms, s); gbit = Gbit/s; wire, local, reduce = a rate
  *     (GB/s, MB/s, Gbit/s, Mbit/s); hosts = how many, or per_host = ranks on each; capacity = messages in a channel (0: a send
@@ -99,7 +145,8 @@
  *     cut=4-7@1ms                                     ranks 4 to 7 from all others
  *     lose=2>1@5   late=2>1@5+3ms   pieces=2>1        message 5 from rank 2 to rank 1; without @: all of them
  * coll_init_threads with transport "sim" gives all ranks to one thread, which starts operations on each and polls (coll_test).
- * When nothing can move any more, every rank gets COLL_ERR_TIMEOUT and a sentence that says who waits in which call.  The same
+ * When nothing can move any more, every rank gets COLL_ERR_TIMEOUT and a sentence that says who waits in which call, or
+ * COLL_ERR_MISMATCH where two wait in different ones.  The same
  * seed gives the same order of events.  A rank that is killed or stopped counts for nothing in the result of coll_spawn.
  *
  * Tuning.  Algorithms are chosen by a cost model of the wire, with four numbers: built in, or those of a file, or (transport
@@ -117,6 +164,7 @@
  *
  * Security.  There is no authentication: whoever reaches rank 0's address and knows the size and COLL_WORLD can join.  Rank
  * 0 listens at the address in COLL_ADDR only, the others at the address from which they reached it.  Use trusted networks.
+ * COLL_ERR_DENIED is not in use yet.
  *
  * Compiling.  The implementation is C11 for Linux, gcc or clang; the declarations are C99 and C++11.  In a C++ program put the
  * two lines of coll.c into one C file.  With -std=c11 include coll.h before any system header in that file.  Switches:
@@ -196,7 +244,8 @@ typedef enum coll_op {
 } coll_op;
 
 /* An operation of one's own: inout[i] = in[i] op inout[i], `in` holding the lower ranks' part.  Associative.  Elements are
- * never split, pointers are 16-byte aligned, and it runs only inside a coll call of the caller's thread. */
+ * never split, pointers are 16-byte aligned, and it runs only inside a call of this library; where threads use communicators
+ * of one coll_init, that may be another thread's call. */
 typedef void coll_reduce_fn(const void *in, void *inout, size_t count, coll_type type, void *context);
 
 typedef enum coll_kind {
@@ -296,8 +345,8 @@ COLL_API coll_status coll_init_threads(int count, coll_comm **out, const coll_co
  * lowest rank that did not return 0.  If no communicator can be made: a negative coll_status, with coll_error(NULL). */
 COLL_API int coll_spawn(int count, int (*fn)(coll_comm *comm, void *arg), void *arg);
 
-/* Leave.  Pending requests end with COLL_ERR_ABORTED (and remain to be freed); others that still wait for this rank get
- * COLL_ERR_PEER.  Works in every state, on NULL too, and returns within 2 s. */
+/* Leave; each rank by itself.  Pending requests end with COLL_ERR_ABORTED (and remain to be freed); others that still wait for
+ * this rank get COLL_ERR_PEER.  Works in every state, on NULL too, and returns within 2 s. */
 COLL_API coll_status coll_free(coll_comm *comm);
 
 /* The ranks that give the same color, ordered by key and then by rank in `comm`, make a communicator.  COLL_NO_COLOR: none for
@@ -321,7 +370,8 @@ COLL_API int coll_parent_rank(const coll_comm *comm, int rank);
  * any thread, also while another one waits inside a call. */
 COLL_API coll_status coll_abort(coll_comm *comm, const char *why);
 
-/* The ranks of `comm` known to have failed: gives how many, and writes the first `capacity` of them. */
+/* The ranks of `comm` known to have failed, of which there is one at most: that of the failure which ended it, where it is gone
+ * or was too late.  Gives how many, and writes the first `capacity` of them. */
 COLL_API int coll_failed_ranks(const coll_comm *comm, int *ranks, int capacity);
 
 /* The graph of the neighbour calls of `comm`, replacing an earlier one: from whom and to whom this rank exchanges.  Lists may
@@ -332,8 +382,8 @@ COLL_API coll_status coll_neighbors(coll_comm *comm, const int *sources, int sou
 
 COLL_API int coll_rank(const coll_comm *comm);
 COLL_API int coll_size(const coll_comm *comm);
-COLL_API int coll_local_rank(const coll_comm *comm);      /* among the ranks of this host                    */
-COLL_API int coll_local_size(const coll_comm *comm);
+COLL_API int coll_local_rank(const coll_comm *comm);      /* among the ranks of this host, counted in the communicator of */
+COLL_API int coll_local_size(const coll_comm *comm);      /* coll_init also for those derived from it                     */
 
 /* The sentence of the last error of this communicator, "" when there was none.  NULL: of the last coll_init,
  * coll_init_threads or coll_spawn of the calling thread that failed.  Valid until the next call on the communicator. */
@@ -359,8 +409,8 @@ COLL_API coll_status coll_reduce(coll_comm *comm, const void *send, void *recv, 
 COLL_API coll_status coll_allreduce(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type,
                                     coll_op op);
 
-/* allreduce whose messages carry another type: COLL_F32 buffers over a COLL_BF16 or COLL_F16 wire, half the bytes.  Inputs
- * are rounded to the wire type, summed in f32 and rounded once more; recv holds values of the wire type, as f32. */
+/* allreduce whose messages carry another type, e.g. COLL_F32 buffers over a COLL_BF16 wire.  Inputs are rounded to the wire
+ * type, summed in f32 (f64 over f32: in f64) and rounded once more; recv holds values of the wire type, in the type of recv. */
 COLL_API coll_status coll_allreduce_mixed(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type,
                                           coll_type wire, coll_op op);
 
@@ -372,7 +422,7 @@ typedef struct coll_buffer { const void *send; void *recv; size_t count; coll_ty
 COLL_API coll_status coll_allreduce_list(coll_comm *comm, const coll_buffer *buffers, int n, coll_op op);
 
 /* Reduce size * recv_count elements and leave block r, recv_count of them, on rank r.  v: block r has counts[r] elements, and
- * send holds the blocks one after the other. */
+ * send holds the blocks one after the other; in a coll_call the counts are recv_counts. */
 COLL_API coll_status coll_reduce_scatter(coll_comm *comm, const void *send, void *recv, size_t recv_count,
                                          coll_type type, coll_op op);
 COLL_API coll_status coll_reduce_scatterv(coll_comm *comm, const void *send, void *recv, const size_t *counts,
@@ -425,7 +475,8 @@ COLL_API coll_status coll_neighbor_alltoallw(coll_comm *comm, const void *send, 
 
 /* ---- >>messages: matched by (source, tag) in the order sent, outside the order of collectives ---- */
 
-/* Returns when the buffer may be reused; large messages wait for the receiver.  0 <= tag.  To oneself is allowed. */
+/* Returns when the buffer may be reused; long messages, and many short ones that nobody receives, wait for the receiver.
+ * 0 <= tag.  To oneself is allowed. */
 COLL_API coll_status coll_send(coll_comm *comm, const void *buffer, size_t count, coll_type type, int peer, int tag);
 
 /* `count` is the room: a shorter message is fine (coll_received tells), a longer one is COLL_ERR_MISMATCH, and so is one
@@ -587,8 +638,9 @@ COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count
 
 /* ---- >>seeing: what was chosen and what it cost ---- */
 
-/* Write which way this call would go and why, e.g. "allreduce of 4194304 x f32 on 4 ranks over tcp (io_uring): scatter,
- * 2 rounds, 64 slices".  Returns the length as snprintf does, or a negative coll_status.  Sends nothing. */
+/* Write which way this call would go and what came next, e.g. "allreduce of 2048 x f32 (sum) on 4 ranks over tcp (poll): gather,
+ * radix 4, 1 round, 1 slice, about 26.7 us; then gather:2 38.7 us, gather:3 38.7 us, direct:4 42.7 us".  Returns the length as
+ * snprintf does, or a negative coll_status.  Sends nothing. */
 COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, size_t length);
 
 /* Measure the wire between rank 0 and some of the others, and choose algorithms by what was found from here on (see Tuning).
@@ -600,7 +652,8 @@ COLL_API coll_status coll_measure(coll_comm *comm);
  * reduce=10GB/s".  Returns the length as snprintf does, or a negative coll_status. */
 COLL_API int coll_link_text(const coll_comm *comm, char *text, size_t length);
 
-/* Bytes that this rank has handed to and taken from the wire, headers included; 0 between threads, which use memory. */
+/* Bytes that this rank has handed to and taken from the wire, headers included, for all communicators of its coll_init; 0
+ * between threads, which use memory. */
 COLL_API void coll_traffic(const coll_comm *comm, uint64_t *sent, uint64_t *received);
 
 /* Virtual seconds that have passed for this rank of a simulated world; 0 elsewhere. */

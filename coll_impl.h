@@ -5,27 +5,35 @@
  *   coll.h                       the contract and the manual
  *   core/coll_transport.h        what carries messages: the contract between the engine and the world
  *   core/coll_base.h             time, memory, text, log, the record of a failure
- *   core/coll_types.h            element types and conversions
+ *   core/coll_types.h            element types, the tiers of the kernels, one number from one type to another
+ *   core/coll_convert.h          arrays of one type of float into another
+ *   core/coll_folds.h            two sources into one, for each (type, operation) that there is: the table of them
+ *   core/coll_codec.h            how elements are written in memory, on the wire and in the sum
  *   core/coll_kernels.h          all arithmetic: n sources -> wide accumulator -> one rounding -> m destinations
  *   core/coll_round.h            the vocabulary of algorithms: send, recv, copy, fold, in rounds
- *   core/coll_algorithms.h       the algorithms, pure functions of the round
- *   core/coll_tuner.h            a cost model chooses the algorithm
+ *   core/coll_circulant.h        rounds at fixed distances round a circle: circulant, far-first, alltoall, direct, ring
+ *   core/coll_tree.h             rounds with a root: tree and chain
+ *   core/coll_blocks.h           broadcast and reduce of n blocks in the fewest rounds
+ *   core/coll_scan.h             prefixes, and the census
+ *   core/coll_cost.h             what each of them costs, as closed forms
+ *   core/coll_algorithms.h       the algorithms, put together from these, and the table of them
+ *   core/coll_tuner.h            the cost model chooses the algorithm
  *   core/coll_comm.h             trunks, communicators, tracks, requests; fingerprints; the first failure
- *   core/coll_progress.h         moves everything on; the loop that waits; threads that share a trunk
- *   core/coll_check.h            the caller's mistakes, found before any byte moves
+ *   core/coll_check.h            the caller's mistakes, found before any byte moves; defaults
  *   core/coll_messages.h         messages by key: send and recv, and tracks whose order others may not share
  *   core/coll_engine.h           runs an algorithm: slices, messages, folds
+ *   core/coll_progress.h         moves everything on; the loop that waits; threads that share a trunk
  *   core/coll_list.h             many tensors in one operation
  *   core/coll_prepared.h         requests: made ready, started, and started again
  *   core/coll_config.h           configuration and environment
  *   core/coll_groups.h           communicators: made, derived, freed
  *   core/coll_measure.h          the numbers of the cost model, measured
- *   transports/coll_threads.h    ranks in one address space; takes whole collectives
+ *   transports/coll_threads.h    ranks in one address space; takes whole collectives; with its parts in transports/threads/
  *   transports/coll_tcp.h        ranks in many processes, with its parts in transports/tcp/
  *   transports/coll_sim.h        any number of ranks in one thread under a virtual clock, with its parts in transports/sim/
  *   this file                    the public functions: each fills a coll_call, checks it, hands it on
  *
- * The way of a call: coll_allreduce -> coll_run -> coll__ready (checks) -> coll__begin -> coll__wait -> coll__advance ->
+ * The way of a call: coll_allreduce -> coll__run -> coll__ready (checks) -> coll__begin -> coll__wait -> coll__advance ->
  * coll__track_advance -> either the transport's offload (threads), or coll__flow_advance -> an algorithm's round -> the
  * transport's send and recv, by key for derived communicators and prepared calls. */
 #ifndef COLL_IMPL_H

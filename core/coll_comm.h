@@ -12,6 +12,12 @@
 
 /* ---- >>flow: the state of a collective that runs through the engine (coll_engine.h) ---- */
 
+/* What a message carries: the span of a step, or one block of it. */
+typedef struct coll__cargo {
+    bool       is_send;
+    coll__span span;
+} coll__cargo;
+
 /* A round of one slice on its way. */
 typedef struct coll__stage {
     int        xfer_count;                        /* messages of this round                                   */
@@ -19,7 +25,7 @@ typedef struct coll__stage {
     int        step_count;
     size_t     staged;                            /* bytes of staging in use                                  */
     coll_xfer *xfers;
-    coll__step **origin;                          /* origin[i]: the step that xfers[i] carries out            */
+    coll__cargo *cargo;                           /* cargo[i]: what xfers[i] carries                          */
     coll__step *steps;
     unsigned char *work, *part, *staging;
 } coll__stage;
@@ -246,6 +252,7 @@ static unsigned char coll__hash_options(const coll_call *call, bool reduces)
 
     if (reduces && (call->scale != 0 || call->accumulate || call->flags || call->not_commutative)) {
         if (call->scale != 1) memcpy(&hash, &call->scale, sizeof hash);
+        hash ^= hash >> 32;                       /* a sign and an exponent alone would be multiplied out     */
         hash = ((hash * 31 + (uint64_t)call->accumulate) * 4 + call->flags) * 2 + call->not_commutative;
     }
     for (const char *at = call->algorithm; at && *at; at++) hash = hash * 131 + (unsigned char)*at;

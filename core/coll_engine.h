@@ -319,7 +319,7 @@ static coll_status coll__flow_lay_out(coll__flow *flow, coll_request *r)
     const size_t widest = coll__most(flow->work_slot, flow->slots[COLL__PART] ? flow->part_slot : 0);
     const size_t packed = moved * widest + steps * 64;
     const size_t staging = r->codec.same ? coll__least(packed, steps * (COLL__PACK_MOST + 64)) : packed;
-    const size_t table = coll__round_up(xfers * (sizeof(coll_xfer) + sizeof(coll__step *)) + steps * sizeof(coll__step), 64);
+    const size_t table = coll__round_up(xfers * (sizeof(coll_xfer) + sizeof(coll__cargo)) + steps * sizeof(coll__step), 64);
     const size_t heads = coll__round_up((size_t)flow->stage_count * sizeof(coll__stage), 64);
     const size_t each = table + work + part + staging;
     const size_t sums = coll__kind_reduces(r->call.kind) ? coll__combine_scratch(&r->codec, flow->steps + 1) : 0;
@@ -342,8 +342,8 @@ static coll_status coll__flow_lay_out(coll__flow *flow, coll_request *r)
         coll__stage *stage = &flow->stages[i];
         *stage = (coll__stage){ .work = at, .part = at + work, .staging = at + work + part };
         stage->xfers = (coll_xfer *)(void *)(at + work + part + staging);
-        stage->origin = (coll__step **)(void *)(stage->xfers + xfers);
-        stage->steps = (coll__step *)(void *)(stage->origin + xfers);
+        stage->cargo = (coll__cargo *)(void *)(stage->xfers + xfers);
+        stage->steps = (coll__step *)(void *)(stage->cargo + xfers);
     }
     return COLL_OK;
 }
@@ -357,12 +357,12 @@ static coll_status coll__flow_start(coll_request *r)
 
 /* ---- >>posting a round ---- */
 
-static coll_xfer *coll__new_xfer(coll_request *r, coll__stage *stage, coll__step *step, long tick)
+static coll_xfer *coll__new_xfer(coll_request *r, coll__stage *stage, const coll__step *step, const coll__span *span, long tick)
 {
     const int i = stage->xfer_count++;
     coll_xfer *x = &stage->xfers[i];
 
-    stage->origin[i] = step;
+    stage->cargo[i] = (coll__cargo){ step->verb == COLL__SEND, *span };
     memcpy(x->head, r->head, COLL_HEAD_LENGTH);
     coll__head_set_step(x->head, tick);
     x->buffer = NULL;
@@ -426,22 +426,23 @@ static coll_status coll__post(coll_request *r, coll_xfer *x, coll__verb verb)
     return verb == COLL__SEND ? trunk->transport->send(trunk->context, x) : trunk->transport->recv(trunk->context, x);
 }
 
-/* A message through staging memory.  The same span sent to several peers is packed once. */
-static void coll__stage_message(coll_request *r, coll__stage *stage, coll_xfer *x, coll__step *step, long slice)
+/* The last message goes through staging memory.  The same span sent to several peers is packed once. */
+static void coll__stage_message(coll_request *r, coll__stage *stage, long slice)
 {
     const int last = stage->xfer_count - 1;
+    const coll__cargo *cargo = &stage->cargo[last];
+    coll_xfer *x = &stage->xfers[last];
 
-    for (int j = last - 1; step->verb == COLL__SEND && j >= 0 && j >= last - 2; j--) {    /* sends and receives may alternate */
-        const coll__step *before = stage->origin[j];
-        if (before->verb != COLL__SEND) continue;
-        if (stage->xfers[j].length == x->length && !memcmp(&before->span, &step->span, sizeof step->span))
+    for (int j = last - 1; cargo->is_send && j >= 0 && j >= last - 2; j--) {      /* sends and receives may alternate */
+        if (!stage->cargo[j].is_send) continue;
+        if (stage->xfers[j].length == x->length && !memcmp(&stage->cargo[j].span, &cargo->span, sizeof cargo->span))
             x->buffer = stage->xfers[j].buffer;
         break;
     }
     if (x->buffer) return;
     x->buffer = stage->staging + stage->staged;
     stage->staged += coll__round_up(x->length, 64);
-    if (step->verb == COLL__SEND) coll__pack_span(r, stage, &step->span, slice, (unsigned char *)x->buffer, true);
+    if (cargo->is_send) coll__pack_span(r, stage, &cargo->span, slice, (unsigned char *)x->buffer, true);
 }
 
 /* Only the two ends of this message know its length and type: both write them into its head. */
@@ -455,28 +456,41 @@ static void coll__head_set_pair(const coll_request *r, coll_xfer *x, const coll_
     if (l->types) coll__put32(x->head + 16, (uint32_t)l->types[block]);
 }
 
-/* Queue the message or messages of one send or receive.  How many there are depends on what both ends know alike. */
-static coll_status coll__post_step(coll_request *r, coll__stage *stage, coll__step *step, long slice, long tick)
+/* Block `i` of a span, by itself. */
+static coll__span coll__span_of_one(const coll_request *r, const coll__span *span, int i)
+{
+    const int circle = coll__circle(&r->flow, span);
+
+    return (coll__span){ .place = span->place, .first = coll__span_at(span, i, circle), .blocks = 1, .step = 1,
+                         .about = coll__span_about(span, i, circle) };
+}
+
+/* Queue one message: from where it lies, if it lies there as it travels. */
+static coll_status coll__post_span(coll_request *r, coll__stage *stage, const coll__step *step, const coll__span *span,
+                                   size_t bytes, long slice, long tick)
+{
+    const bool as_is = coll__is_slot(span->place) || r->codec.same;
+    coll_xfer *x = coll__new_xfer(r, stage, step, span, tick);
+
+    x->length = bytes;
+    if (as_is && bytes > 0) x->buffer = coll__in_one_piece(r, stage, span, slice);
+    if (!x->buffer && bytes > 0) coll__stage_message(r, stage, slice);
+    if (coll__kind_is(r->call.kind, COLL__PAIRWISE)) coll__head_set_pair(r, x, span);
+    return coll__post(r, x, step->verb);
+}
+
+/* Queue the message or messages of one send or receive.  How many there are must depend on nothing but what both ends know
+ * alike: the number of blocks, and their bytes. */
+static coll_status coll__post_step(coll_request *r, coll__stage *stage, const coll__step *step, long slice, long tick)
 {
     const coll__span *span = &step->span;
     const size_t bytes = coll__span_bytes(r, stage, span, slice);
-    const bool as_is = coll__is_slot(span->place) || r->codec.same;
     coll_status status = COLL_OK;
 
-    if (!as_is || span->blocks == 0 || (span->blocks > 1 && bytes <= COLL__PACK_MOST)) {
-        coll_xfer *x = coll__new_xfer(r, stage, step, tick);
-        x->length = bytes;
-        if (as_is && bytes > 0) x->buffer = coll__in_one_piece(r, stage, span, slice);
-        if (!x->buffer && bytes > 0) coll__stage_message(r, stage, x, step, slice);
-        return coll__post(r, x, step->verb);
-    }
+    if (span->blocks <= 1 || bytes <= COLL__PACK_MOST) return coll__post_span(r, stage, step, span, bytes, slice, tick);
     for (int i = 0; i < span->blocks && status == COLL_OK; i++) {
-        coll_xfer *x = coll__new_xfer(r, stage, step, tick);
-        size_t count;
-        x->buffer = coll__locate(r, stage, span, i, slice, &count);
-        x->length = count * coll__unit_of(r, span->place);
-        if (coll__kind_is(r->call.kind, COLL__PAIRWISE)) coll__head_set_pair(r, x, span);
-        status = coll__post(r, x, step->verb);
+        const coll__span one = coll__span_of_one(r, span, i);
+        status = coll__post_span(r, stage, step, &one, coll__span_bytes(r, stage, &one, slice), slice, tick);
     }
     return status;
 }
@@ -531,7 +545,7 @@ static coll_status coll__stage_status(coll_request *r, coll__stage *stage, coll_
             if (coll__kind_is(r->call.kind, COLL__PAIRWISE)) {
                 coll_xfer expected;
                 memcpy(expected.head, ours, sizeof ours);
-                coll__head_set_pair(r, &expected, &stage->origin[stage->finished]->span);
+                coll__head_set_pair(r, &expected, &stage->cargo[stage->finished].span);
                 memcpy(ours, expected.head, sizeof ours);
             }
             return coll__blame_mismatch(failure, ours, r->comm->trunk->rank, x->head, x->peer);
@@ -570,9 +584,9 @@ static void coll__finish_round(coll_request *r, long slice)
     const coll__step *end = stage->steps + stage->step_count;
 
     for (int i = 0; i < stage->xfer_count; i++) {
-        const coll__step *step = stage->origin[i];
+        const coll__cargo *cargo = &stage->cargo[i];
         unsigned char *at = (unsigned char *)stage->xfers[i].buffer;
-        if (step->verb == COLL__RECV && at >= low && at < high) coll__pack_span(r, stage, &step->span, slice, at, false);
+        if (!cargo->is_send && at >= low && at < high) coll__pack_span(r, stage, &cargo->span, slice, at, false);
     }
     for (const coll__step *step = stage->steps; step < end; step++)
         if (step->verb == COLL__FOLD) coll__fold_step(r, stage, step, end, slice);

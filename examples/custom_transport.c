@@ -3,7 +3,7 @@
  *     cc examples/custom_transport.c -o custom_transport -pthread -DCOLL_NO_URING && ./custom_transport 4
  *
  * Four functions make a transport: send, recv, progress, close.  The contract is in core/coll_transport.h.  The engine does
- * the rest, so every collective of the library runs over it. */
+ * the rest: every collective runs over it, and so do messages, communicators made by coll_split, and prepared calls. */
 #define COLL_IMPLEMENTATION
 #include "../coll.h"
 
@@ -19,7 +19,7 @@
 /* The connection to one peer for one channel: a socket, and the transfers queued on it in both directions. */
 typedef struct wire {
     int        fd;
-    bool       has_ended;                         /* the peer has closed it                                   */
+    bool       in_ended, out_ended;               /* the peer has closed it: all is read; nobody reads        */
     coll_xfer *out, *in;
     unsigned char head[COLL_HEAD_LENGTH];         /* of the message that is arriving                          */
 } wire;
@@ -52,25 +52,40 @@ static unsigned char *piece(coll_xfer *x, unsigned char *head, size_t *length)
     return in_head ? head + x->moved : (unsigned char *)x->buffer + (x->moved - COLL_HEAD_LENGTH);
 }
 
+/* Does anything that is queued here need the peer?  What takes any head only listens, or answers: a peer that has closed
+ * leaves it pending, and nobody minds. */
+static bool is_needed(const coll_xfer *x)
+{
+    while (x && x->any_head) x = x->next;
+    return x != NULL;
+}
+
+/* The peer has closed the wire.  That is the end only if somebody counts on it. */
+static bool end_wire(wires *w, wire *one, bool is_out)
+{
+    const coll_xfer *first = is_out ? one->out : one->in;
+
+    if (is_out) one->out_ended = true;
+    else one->in_ended = true;
+    if (is_needed(first) || (!is_out && first->moved > 0)) w->status = COLL_ERR_PEER;
+    return false;
+}
+
 /* Move one direction of a wire as far as it goes; true: something moved. */
 static bool move(wires *w, wire *one, bool is_out)
 {
     coll_xfer **first = is_out ? &one->out : &one->in;
     bool any = false;
 
-    while (*first && w->status == COLL_OK && !(one->has_ended && (*first)->any_head)) {
+    while (*first && w->status == COLL_OK) {
         coll_xfer *x = *first;
         size_t length;
         unsigned char *at = piece(x, is_out ? x->head : one->head, &length);
+        if (is_out ? one->out_ended : one->in_ended) return end_wire(w, one, is_out);
         const ssize_t n = is_out ? send(one->fd, at, length, MSG_DONTWAIT | MSG_NOSIGNAL)
                                  : recv(one->fd, at, length, MSG_DONTWAIT);
         if (n < 0 && (errno == EAGAIN || errno == EINTR)) break;
-        if (n == 0) one->has_ended = true;        /* no harm to a receive that only listens                   */
-        if (n == 0 && x->any_head && x->moved == 0) break;
-        if (n <= 0) {
-            w->status = COLL_ERR_PEER;
-            break;
-        }
+        if (n <= 0) return end_wire(w, one, is_out);
         x->moved += (size_t)n;
         any = true;
         if (!is_out && x->moved == COLL_HEAD_LENGTH) {            /* is it the message that we expect?        */
@@ -103,7 +118,8 @@ static coll_status wires_progress(void *context, int wait_ms)
     }
     if (any || wait_ms == 0 || w->status != COLL_OK) return w->status;
     for (int i = 0; i < count; i++) {
-        const short want = (short)((w->wire[i].in && !w->wire[i].has_ended ? POLLIN : 0) | (w->wire[i].out ? POLLOUT : 0));
+        const wire *one = &w->wire[i];
+        const short want = (short)((one->in && !one->in_ended ? POLLIN : 0) | (one->out && !one->out_ended ? POLLOUT : 0));
         fds[i] = (struct pollfd){ .fd = want ? w->wire[i].fd : -1, .events = want };
     }
     poll(fds, (nfds_t)count, wait_ms);
@@ -124,23 +140,28 @@ static const coll_transport wires_transport = {
     .name = "wires", .send = wires_send, .recv = wires_recv, .progress = wires_progress, .close = wires_close
 };
 
-/* ---- the program: every rank sums, sends round the ring, and checks ---- */
+/* ---- the program: every rank sums, sends round the ring, splits, and checks ---- */
 
 static int work(coll_comm *comm)
 {
     enum { COUNT = 100000 };
     const int rank = coll_rank(comm), size = coll_size(comm);
     static int64_t x[COUNT];
-    int token = -1;
+    int token = -1, pairs = 1;
+    coll_comm *half;
 
     for (int i = 0; i < COUNT; i++) x[i] = rank + i;
     if (coll_allreduce(comm, x, x, COUNT, COLL_I64, COLL_SUM)
         || coll_sendrecv(comm, &rank, 1, (rank + 1) % size, &token, 1, (rank + size - 1) % size, COLL_I32, 0)
+        || coll_split(comm, rank % 2, 0, &half)
+        || coll_allreduce(half, &pairs, &pairs, 1, COLL_I32, COLL_SUM)
         || coll_barrier(comm)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
     for (int i = 0; i < COUNT; i++)
         if (x[i] != (int64_t)size * (size - 1) / 2 + (int64_t)size * i)
             return fprintf(stderr, "rank %d: wrong sum at %d\n", rank, i), 1;
+    if (pairs != (size + 1 - rank % 2) / 2) return fprintf(stderr, "rank %d: wrong half of %d\n", rank, pairs), 1;
     if (token != (rank + size - 1) % size) return fprintf(stderr, "rank %d: wrong token %d\n", rank, token), 1;
+    coll_free(half);
     if (rank == 0) printf("%d ranks over a transport of their own: right\n", size);
     return 0;
 }

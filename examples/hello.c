@@ -4,6 +4,7 @@
  *     ./hello                   four ranks, threads of this process
  *     coll-run -n 4 ./hello     four ranks, processes that talk TCP; with an argument also under
  *                               torchrun, mpirun and srun
+ *     COLL_TRANSPORT=sim COLL_SIM="latency=50us gbit=10" ./hello      four ranks of a simulated machine
  */
 #define COLL_IMPLEMENTATION
 #include "../coll.h"
@@ -23,7 +24,11 @@ int main(int argc, char **argv)
 {
     coll_comm *comm;
     (void)argv;
-    if (argc == 1 && !getenv("COLL_SIZE")) return coll_spawn(4, worker, NULL);
+    if (argc == 1 && !getenv("COLL_SIZE")) {
+        const int result = coll_spawn(4, worker, NULL);
+        if (result < 0) fprintf(stderr, "%s\n", coll_error(NULL));
+        return result != 0;
+    }
     if (coll_init(&comm, NULL)) return fprintf(stderr, "%s\n", coll_error(NULL)), 1;
     const int result = worker(comm, NULL);
     coll_free(comm);

@@ -41,6 +41,17 @@ from_dist() { # the same test, with the single file in the place of the parts
 
 scaled() { COLL_TEST_SCALE=$1; export COLL_TEST_SCALE; shift; "$@"; s=$?; unset COLL_TEST_SCALE; return $s; }
 
+exemplified() { # the examples that check themselves, in every world in which they run
+    make --no-print-directory build/release/groups build/release/custom_transport build/release/coll-run || return 1
+    right=0
+    for command in "groups" "groups 13" "env COLL_TRANSPORT=sim ./groups 60" "coll-run -n 6 ./groups" "custom_transport 5"; do
+        case $command in env*) ;; *) command="./$command" ;; esac
+        (cd build/release && $command) && right=$((right + 1)) || echo "not right: $command"
+    done
+    echo "$right passed, $((5 - right)) failed"
+    [ $right -eq 5 ]
+}
+
 demonstrated() { make --no-print-directory run-demo && echo "1 passed, 0 failed"; }
 
 # All programs that the suites below name for a configuration, with as many compilers as there are processors.  What fails to
@@ -81,6 +92,7 @@ suite random-dist        scaled 0.25 from_dist test_random
 suite compile            sh tests/test_compile.sh
 suite run                sh tests/test_run.sh
 suite perf               env COLL_LIBS="-pthread $libs" sh tests/test_perf.sh
+suite examples           exemplified
 suite demo               demonstrated
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -34,11 +34,16 @@ cd "$dir" || exit 1
 cat > use.c <<'C'
 #include "coll.h"
 #include "coll.h"
+#include <string.h>
 int use(coll_comm *comm, float *x);
 int use(coll_comm *comm, float *x)
 {
-    coll_call call = { COLL_BARRIER, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, COLL_SUM, 0, 0, false, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 };
-    coll_config config = { 0, 0, 0, 0, 0, 0, 0, 0, 0, COLL_LOG_WARN, 0, 0, 0, 0 };
+    coll_call call;
+    coll_config config;
+    memset(&call, 0, sizeof call);
+    memset(&config, 0, sizeof config);
+    call.kind = COLL_BARRIER;
+    config.log_level = COLL_LOG_WARN;
     (void)config;
     return coll_allreduce(comm, x, x, 1, COLL_F32, COLL_SUM) || coll_run(comm, &call);
 }
