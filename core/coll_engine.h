@@ -378,7 +378,7 @@ static size_t coll__span_bytes(const coll_request *r, const coll__stage *stage, 
 {
     size_t elements = 0, count;
 
-    for (int i = 0; r->flow.longest > 0 && i < span->blocks; i++) {       /* a barrier has none, of very many blocks */
+    for (int i = 0; r->codec.wire_size > 0 && i < span->blocks; i++) {    /* a barrier has very many blocks of nothing */
         (void)coll__locate(r, stage, span, i, slice, &count);
         elements += count;
     }
