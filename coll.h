@@ -244,8 +244,8 @@ typedef enum coll_op {
 } coll_op;
 
 /* An operation of one's own: inout[i] = in[i] op inout[i], `in` holding the lower ranks' part.  Associative.  Elements are
- * never split, pointers are 16-byte aligned, and it runs only inside a call of this library; where threads use communicators
- * of one coll_init, that may be another thread's call. */
+ * never split, pointers are 16-byte aligned, and it runs only inside a call of this library, on the thread that last used the
+ * communicator. */
 typedef void coll_reduce_fn(const void *in, void *inout, size_t count, coll_type type, void *context);
 
 typedef enum coll_kind {

@@ -88,6 +88,7 @@ static coll_status coll__enter(coll_comm *comm)
     if (__atomic_exchange_n(&comm->is_busy, 1, __ATOMIC_ACQUIRE))
         return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d: another thread is inside a call on this communicator", comm->rank);
     if (comm->trunk->is_shared) coll__trunk_take(comm);
+    comm->thread = pthread_self();
     return COLL_OK;
 }
 
@@ -376,6 +377,7 @@ COLL_API coll_status coll_abort(coll_comm *comm, const char *why)
     if (trunk->transport->wake) trunk->transport->wake(trunk->context);
     if (__atomic_exchange_n(&comm->is_busy, 1, __ATOMIC_ACQUIRE)) return COLL_OK;     /* whoever is inside sees to it */
     if (trunk->is_shared) coll__trunk_take(comm);
+    comm->thread = pthread_self();
     (void)coll__advance(trunk, 0);
     return coll__leave(comm, COLL_OK);
 }
@@ -710,6 +712,7 @@ static void coll__explain_inside(coll_comm *comm, coll_request *r, char *text, s
     char what[128];
 
     coll__head_of_call(r->head, &r->call, comm->size, 0, 0);
+    r->head[15] = 0;                              /* the options are not worth a hash here                    */
     coll__head_describe(r->head, what, sizeof what);
     coll__print(text, room, "%s on %d rank%s over %s (%s): ", what, comm->size, coll__plural(comm->size), t->name, how);
     if (is_message || r->call.kind == COLL_ALLREDUCE_LIST || (t->offload && !r->call.algorithm)) {

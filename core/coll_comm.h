@@ -155,6 +155,7 @@ struct coll_comm {
     bool  has_order;                              /* it has been looked at                                    */
     int   is_busy;                                /* a thread is inside a call                                */
     bool  is_holder;                              /* and it holds the trunk                                   */
+    pthread_t thread;                             /* the one that was inside last: it may run the caller's operations */
     bool  is_leaving;                             /* coll_free is at work                                     */
     uint32_t sequence;                            /* collectives started so far                               */
     uint32_t prepare_count;
@@ -311,7 +312,10 @@ static void coll__head_describe(const unsigned char *head, char *text, size_t ro
 
     coll__print(text, room, "%s", coll_kind_name(kind));
     if (coll__get32(head + 8) && !coll__kind_is_message(kind)) coll__append(text, room, " #%u", (unsigned)coll__get32(head + 8));
-    if (kind != COLL_BARRIER && coll__get32(head + 16))
+    const bool is_any = coll__kind_is(kind, COLL__PAIRWISE) && coll__get64(head + 24) == 0;       /* no one pair is meant */
+    if (is_any && coll__get32(head + 16))
+        coll__append(text, room, " of %s", coll__type_text((coll_type)coll__get32(head + 16), type, sizeof type));
+    else if (kind != COLL_BARRIER && coll__get32(head + 16))
         coll__append(text, room, " of %llu x %s", (unsigned long long)coll__get64(head + 24),
                      coll__type_text((coll_type)coll__get32(head + 16), type, sizeof type));
     if (coll__kind_reduces(kind) && head[14]) coll__append(text, room, " over %s", coll_type_name(head[14]));

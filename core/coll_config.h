@@ -340,6 +340,19 @@ static coll_status coll__settle_algorithms(coll__settings *s)
         if (!name || kind > COLL_SENDRECV)
             return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_ALGORITHM: \"%.40s\" is not an operation and its algorithm, as in "
                                       "allreduce=ring", at);
+        const char *number = strchr(name, ':');
+        const size_t length = number ? (size_t)(number - name) : strlen(name);
+        char known[120] = "";
+        bool is_known = false;
+        for (int i = 0; i < COLL__ALGORITHM_COUNT; i++) {
+            const coll__algorithm *a = &coll__algorithms[i];
+            if (a->kind != (coll_kind)kind) continue;
+            is_known = is_known || (strlen(a->name) == length && !strncmp(a->name, name, length));
+            coll__append(known, sizeof known, "%s%s", *known ? ", " : "", a->name);
+        }
+        if (!is_known)
+            return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_ALGORITHM: %s has no algorithm \"%.40s\", there is: %s",
+                                      coll_kind_name((coll_kind)kind), name, known);
         s->forced_at[kind] = 1 + (int)(name - s->forced_text);
     }
     return COLL_OK;

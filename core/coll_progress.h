@@ -74,6 +74,12 @@ static coll_status coll__engine_advance(coll_comm *comm, coll_request *r)
     return coll__flow_advance(r);
 }
 
+/* A caller's own operation runs on the caller's own thread, whoever else moves things on. */
+static inline bool coll__is_for_others(const coll_request *r)
+{
+    return r->call.op == COLL_USER && !pthread_equal(r->comm->thread, pthread_self());
+}
+
 /* Move a collective on: the transport's whole, or rounds through the engine.  A call that names an algorithm wants the
  * engine. */
 static coll_status coll__collective_advance(coll_comm *comm, coll_request *r)
@@ -81,6 +87,7 @@ static coll_status coll__collective_advance(coll_comm *comm, coll_request *r)
     const coll__trunk *trunk = comm->trunk;
     coll_failure failure;
 
+    if (coll__is_for_others(r)) return COLL_PENDING;
     if (!r->is_offloaded) return coll__engine_advance(comm, r);
     failure.status = COLL_OK;
     const coll_status status = trunk->transport->offload(trunk->context, &r->task, &failure);
@@ -346,7 +353,9 @@ static coll_status coll__wait_until_done(coll_request *r)
         if (wait_ms > 0) has_slept = true;
         else if (r->status == COLL_PENDING && !p.is_virtual) coll__pause(trunk, looks);
         if (trunk->is_shared && r->status == COLL_PENDING) {
-            const int64_t most = coll__now() + (int64_t)COLL__SLEEP_MOST_MS * COLL__MS, next = coll__patience_next(&p);
+            const bool is_mine = r->track && r->call.op == COLL_USER;     /* nobody else can work for us      */
+            const int64_t most = coll__now() + (int64_t)(is_mine ? 1 : COLL__SLEEP_MOST_MS) * COLL__MS;
+            const int64_t next = coll__patience_next(&p);
             if (coll__trunk_share(comm, r, next < most ? next : most)) return r->status;
         }
     }
