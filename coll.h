@@ -93,8 +93,8 @@
  * Algorithms.  A cost model chooses among them; coll_explain says what it chose, at what price, and what came next.  Between
  * threads the transport has its own way, by memory.  coll_call.algorithm = "ring" or "circulant:4" forces one for a call, also
  * between threads, with the radix r, or the number of blocks or slices n, behind the colon; one that does not exist or may not
- * be used there is COLL_ERR_UNSUPPORTED.  COLL_ALGORITHM does it for the program, wherever it may be used, and is ignored
- * elsewhere.  Both must be the same on all ranks.
+ * be used there is COLL_ERR_UNSUPPORTED.  COLL_ALGORITHM does it for the program, in every call where it may be used; a name
+ * that there is not is an error of coll_init.  Both must be the same on all ranks.
  *     barrier                     circulant:r
  *     broadcast                   tree:r scatter:r blocks:n chain:n
  *     reduce                      gather:r direct tree:r blocks:n
