@@ -71,6 +71,7 @@ suite faults             program asan test_faults
 suite errors-tsan        program tsan test_errors
 suite sim                program asan test_sim
 suite sim-large          program release test_sim 65536
+suite proof              program release test_proof
 suite contract           program asan test_contract
 suite random             program asan test_random
 suite misuse             program asan test_misuse
