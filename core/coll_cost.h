@@ -405,7 +405,7 @@ static double coll__sliced_cost(double (*cost)(const coll__link *link, const col
                                 const coll__shape *s, double slices)
 {
     static const coll__link rounds = { 1, 0, 0, 0 };
-    const coll__link bytes = { 0, 0, link->per_byte, 0 }, folds = { 0, 0, 0, link->per_byte_reduced };
+    const coll__link bytes = { 0, link->overhead, link->per_byte, 0 }, folds = { 0, 0, 0, link->per_byte_reduced };
     coll__shape slice = *s;
 
     if (slices <= 1) return cost(link, s);

@@ -98,22 +98,23 @@ static long coll__whole_root(double x)
     return low;
 }
 
-/* The number of blocks or slices n that takes the least time.  In steps, (n + c) (latency + t / n): the root of
- * c t / latency.  Along a chain of p ranks, (p - 1) (latency + t / n) + (n - 1) max(overhead, w / n), w the longer of bytes and
+/* The number of blocks or slices n that takes the least time.  In steps, n latencies and c times a share of t behind them: the
+ * root of c t / latency.  Along a chain of p ranks, (p - 1) (latency + t / n) + (n - 1) max(overhead, w / n), w the longer of bytes and
  * folding, t both: that falls with n until a slice takes no longer than a message's overhead, at w / overhead, and goes on to
  * fall, where the chain is long, to the root of (p - 1) t / overhead. */
 static coll__choice coll__best_cut(const coll__algorithm *a, const coll__wish *wish)
 {
     const coll__link *link = wish->link;
     const bool is_chain = a->is_pipelined || wish->size == 2, is_sum = a->kind != COLL_BROADCAST;
-    const double c = is_chain ? wish->size - 1 : coll__blocks_depth(wish->size) - 1;
+    const double c = is_chain ? wish->size - 1 : coll__circulant_rounds(wish->size, 2) - 1;
+    const double folds = is_chain ? c : coll__blocks_depth(wish->size) - 1;
     const double folded = a->is_pipelined || wish->size == 2 ? wish->bytes : wish->sum_bytes; /* a chain folds raw inputs */
     const double sent = (is_sum && wish->size > 2 ? wish->sum_bytes : wish->bytes) * link->per_byte;
     const double fold = is_sum ? folded * link->per_byte_reduced : 0, pause = is_chain ? link->overhead : link->latency;
     const double least = wish->bytes / COLL__CUT_LEAST_BYTES;
     const long most = least >= COLL__CUT_MOST ? COLL__CUT_MOST : least > 1 ? (long)least : 1;
     const double even = is_chain && pause > 0 ? coll__longer(sent, fold) / pause : 0;
-    const long root = pause > 0 ? coll__whole_root(coll__longer(c * (sent + fold) / pause, even * even)) : most;
+    const long root = pause > 0 ? coll__whole_root(coll__longer((c * sent + folds * fold) / pause, even * even)) : most;
     const long cut = root < 1 ? 1 : root > most ? most : root;
     const coll__choice one = coll__priced(a, wish, 2, cut), other = coll__priced(a, wish, 2, cut < most ? cut + 1 : cut);
 
@@ -224,7 +225,8 @@ static double coll__floor_latency(const coll__link *link, int size)
     return low;
 }
 
-/* The floors: the latency of reaching everyone or the bytes on the busiest rank, whichever is longer, and the reduction. */
+/* The floors: the latency of reaching everyone, the bytes on the busiest rank or its share of the reduction, whichever is
+ * longest; a vector in slices can be folded while it is on its way. */
 static inline double coll__lower_bound(const coll__wish *wish)
 {
     const double share = wish->size > 1 ? wish->bytes * (wish->size - 1) / wish->size : 0;
@@ -247,8 +249,8 @@ static inline double coll__lower_bound(const coll__wish *wish)
     case COLL_NEIGHBOR_ALLTOALLW: return wish->link->latency;
     default: break;
     }
-    return coll__longer(coll__floor_latency(wish->link, wish->size), bytes * wish->link->per_byte)
-           + reduced * wish->link->per_byte_reduced;
+    return coll__longer(coll__floor_latency(wish->link, wish->size),
+                        coll__longer(bytes * wish->link->per_byte, reduced * wish->link->per_byte_reduced));
 }
 
 #endif /* COLL_TUNER_H */
