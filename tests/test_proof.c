@@ -633,8 +633,8 @@ static void time_case(const stage *s)
     const double bytes = a->kind == COLL_BARRIER ? 0 : (double)(elements * now.unit);
     const long slices = now.choice.slices ? now.choice.slices : 1;
     const coll__shape shape = { s->size, now.choice.radix, circle_of_case(), slices, bytes, bytes };
-    const double form = coll__sliced_cost(a->cost, link_now, &shape, a->is_pipelined ? 1 : (double)now.slices);
-    const double ratio = form / s->seconds;
+    const double predicted = coll__sliced_cost(a->cost, link_now, &shape, a->is_pipelined ? 1 : (double)now.slices);
+    const double ratio = predicted / s->seconds;
 
     check_case(s);
     if (t->runs++ == 0) *t = (struct row_times){ { 1e9, 1e9 }, { 0, 0 }, 1 };
