@@ -100,8 +100,8 @@ static long coll__whole_root(double x)
 
 /* The number of blocks or slices n that takes the least time.  In steps, n latencies and c times a share of t behind them: the
  * root of c t / latency.  Along a chain of p ranks, (p - 1) (latency + t / n) + (n - 1) max(overhead, w / n), w the longer of
- * bytes and folding, t both: that falls with n until a slice takes no longer than a message's overhead, at w / overhead, and goes on to
- * fall, where the chain is long, to the root of (p - 1) t / overhead. */
+ * bytes and folding, t both: that falls with n until a slice takes no longer than a message's overhead, at w / overhead, and
+ * goes on to fall, where the chain is long, to the root of (p - 1) t / overhead. */
 static coll__choice coll__best_cut(const coll__algorithm *a, const coll__wish *wish)
 {
     const coll__link *link = wish->link;
