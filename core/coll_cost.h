@@ -4,12 +4,19 @@
  * `latency` later, its bytes go over the sender's link and over the receiver's link one message at a time, and a receiver
  * likewise takes on one every `overhead`; a message between two idle ranks takes latency + bytes * per_byte.  Folding costs
  * per_byte_reduced for each byte that is added to something: for all sources of a fold but the first.  A rank begins its
- * next round when what it sends has left, what it receives has come and what it folds is folded.
+ * next round when what it receives has come and what it folds is folded; who only sends does not wait.
  *
  * Everything is made of + - * / and comparisons of doubles, so that all ranks get the same bits from the same numbers.
  */
 #ifndef COLL_COST_H
 #define COLL_COST_H
+
+enum {
+    COLL__SLICE_MOST    = 128 << 10,              /* bytes of a block's slice: stays in cache until folded    */
+    COLL__SLICE_LEAST   = 16 << 10,
+    COLL__LANDING_MOST  = 1 << 20,                /* bytes that may be on their way to a rank in one round    */
+    COLL__LAG           = 3                       /* ticks on their way together (coll_engine.h)              */
+};
 
 /* What the tuner knows of the wire; the same numbers on every rank. */
 typedef struct coll__link {
@@ -247,34 +254,76 @@ static double coll__steps_time(const coll__link *link, double steps, double byte
     return steps * (link->latency + bytes * link->per_byte + folded * link->per_byte_reduced);
 }
 
+/* What a rank needs from one share to the next when it does not wait for each to arrive: nobody who only sends waits, so the
+ * shares leave one right behind the other, and each rank takes one on, folds it and hands it on while the next ones are on
+ * their way.  Whatever takes longest, the work of a message, its bytes or its folding, sets the pace. */
+static double coll__pace(const coll__link *link, double bytes, double folded)
+{
+    return coll__longer(link->overhead, coll__longer(bytes * link->per_byte, folded * link->per_byte_reduced));
+}
+
+/* Messages that a block takes, one after the other, to the rank from which it comes furthest: the most skips, each at most
+ * half the one before, in the greedy sum that makes a rank.  Is q where p is a power of 2, and otherwise fewer, mostly. */
+static inline int coll__blocks_depth(int size)
+{
+    int skip[32] = { 1 }, most[32] = { 0 }, q = 0;            /* most[k]: of the ranks below skip[k]          */
+
+    while (1L << q < size) q++;
+    for (int k = q, at = size; k >= 0; k--, at = (at - 1) / 2 + 1) skip[k] = at;
+    for (int k = 1; k <= q; k++)
+        for (int left = skip[k], used = 0, j = k - 1; j >= 0; j--) {
+            if (left <= skip[j]) continue;
+            if (used + most[j] > most[k]) most[k] = used + most[j];
+            left -= skip[j];
+            if (++used > most[k]) most[k] = used;
+        }
+    return most[q];
+}
+
+/* From three ranks on, all but the root wait, in each round, for somebody who waited in the round before: n - 1 whole steps
+ * after the first block has come all the way.  The other q - depth rounds are sent without waiting, but all take the link.
+ * With 4 or 5 ranks some rounds have nothing to wait for, and short blocks take a quarter or a sixth less.  Of two ranks one
+ * only sends: a chain. */
+static double coll__blocks_time(const coll__link *link, const coll__shape *s, double first, double other, bool is_sum)
+{
+    const int depth = coll__blocks_depth(s->size), free_rounds = coll__circulant_rounds(s->size, 2) - depth;
+    const double pace = coll__pace(link, other, s->size == 2 && is_sum ? other : 0);
+    const double waits = s->size == 2 ? 0 : s->blocks - 2 + depth, others = s->size == 2 ? s->blocks - 1 : free_rounds;
+
+    return coll__steps_time(link, 1, first, is_sum ? first : 0) + coll__steps_time(link, waits, other, is_sum ? other : 0)
+           + others * pace;
+}
+
 static double coll__cost_broadcast_blocks(const coll__link *link, const coll__shape *s)
 {
-    if (s->size < 2) return 0;
-    return coll__steps_time(link, s->blocks - 1 + coll__circulant_rounds(s->size, 2), s->bytes / s->blocks, 0);
+    const double share = s->bytes / s->blocks;
+    return s->size < 2 ? 0 : coll__blocks_time(link, s, share, share, false);
 }
 
+/* The first step sends raw inputs; of two ranks all do. */
 static double coll__cost_reduce_blocks(const coll__link *link, const coll__shape *s)
 {
-    const double sum = s->sum_bytes / s->blocks;
-    if (s->size < 2) return 0;
-    return coll__steps_time(link, s->blocks - 2 + coll__circulant_rounds(s->size, 2), sum, sum)
-           + coll__steps_time(link, 1, s->bytes / s->blocks, s->bytes / s->blocks);
+    const double share = s->bytes / s->blocks, sum = s->sum_bytes / s->blocks;
+    return s->size < 2 ? 0 : coll__blocks_time(link, s, share, s->size == 2 ? share : sum, true);
 }
 
+/* The first slice takes p - 1 whole steps to the end of the chain; the n - 1 others are right behind it.  A rank passes slice
+ * t on in a later tick than that in which it came, but that tick begins as soon as slice t is there, since COLL__LAG ticks are
+ * always on their way: it costs nothing. */
 static double coll__cost_broadcast_chain(const coll__link *link, const coll__shape *s)
 {
-    const double slices = (double)(s->slices > 0 ? s->slices : 1);
+    const double slices = (double)(s->slices > 0 ? s->slices : 1), share = s->bytes / slices;
     if (s->size < 2) return 0;
-    return coll__steps_time(link, slices + s->size - 2, s->bytes / slices, 0);
+    return coll__steps_time(link, s->size - 1, share, 0) + (slices - 1) * coll__pace(link, share, 0);
 }
 
 /* The first step sends a raw input; each adds a raw input. */
 static double coll__cost_scan_chain(const coll__link *link, const coll__shape *s)
 {
-    const double slices = (double)(s->slices > 0 ? s->slices : 1);
+    const double slices = (double)(s->slices > 0 ? s->slices : 1), share = s->bytes / slices, sum = s->sum_bytes / slices;
     if (s->size < 2) return 0;
-    return coll__steps_time(link, slices + s->size - 3, s->sum_bytes / slices, s->bytes / slices)
-           + coll__steps_time(link, 1, s->bytes / slices, s->bytes / slices);
+    return coll__steps_time(link, s->size - 2, sum, share) + coll__steps_time(link, 1, share, share)
+           + (slices - 1) * coll__pace(link, s->size == 2 ? share : sum, share);
 }
 
 /* The last rank has the longest prefix to fold. */
@@ -318,6 +367,51 @@ static double coll__cost_allreduce_circulant(const coll__link *link, const coll_
 static double coll__cost_allreduce_ring(const coll__link *link, const coll__shape *s)
 {
     return coll__cost_ring_reduce(link, s) + coll__cost_ring_allgather(link, s);
+}
+
+/* ---- >>slices: a vector that the engine cuts ---- */
+
+/* Bytes of a slice of a block, where nothing else is asked for. */
+static inline int coll__slice_bytes(int size)
+{
+    const int room = COLL__LANDING_MOST / size;
+    return room < COLL__SLICE_LEAST ? COLL__SLICE_LEAST : room < COLL__SLICE_MOST ? room : COLL__SLICE_MOST;
+}
+
+/* What n slices take of which each alone takes `one` for its R rounds, keeping the busier of link and processor for `busy` of
+ * it.  L = min(n, COLL__LAG) ticks are on their way together.  A lag of L ticks in which each holds `a` rounds of different
+ * slices takes as long as a round alone, with the others' work in the same tick before it,
+ *
+ *     (one + (a - 1) busy) / R,        or        L a busy / R
+ *
+ * if work is what there is most of: then latencies, and folding behind sending, are hidden.  There are R - 1 + ceil(n / L) such
+ * lags, with a = 1, 2, ... rounds to a tick at either end and A = min(R, ceil(n / L)) in between; after the last one nothing is
+ * hidden.  All work together is n busy; to be added is, for each lag, what the first of the two exceeds the second by. */
+static double coll__slices_time(double slices, double rounds, double one, double busy)
+{
+    const double lag = slices < COLL__LAG ? slices : COLL__LAG, groups = (double)((long)((slices + lag - 1) / lag));
+    const double idle = one - busy, hidden = (lag - 1) * busy, most = groups < rounds ? groups : rounds;
+    double ramp = most - 1, excess;
+
+    if (rounds < 1) return slices * one;
+    if (hidden * ramp > idle) ramp = (double)(long)(idle / hidden);
+    excess = 2 * ramp * idle - ramp * (ramp + 1) * hidden;
+    excess += (rounds + groups - 1 - 2 * (most - 1)) * coll__longer(0, idle - most * hidden);
+    return slices * busy + (excess - coll__longer(0, idle - hidden) + idle) / rounds;
+}
+
+/* A closed form for a vector in so many slices; rounds, work and folding are what it says where nothing else costs anything. */
+static double coll__sliced_cost(double (*cost)(const coll__link *link, const coll__shape *s), const coll__link *link,
+                                const coll__shape *s, double slices)
+{
+    static const coll__link rounds = { 1, 0, 0, 0 };
+    const coll__link bytes = { 0, link->overhead, link->per_byte, 0 }, folds = { 0, 0, 0, link->per_byte_reduced };
+    coll__shape slice = *s;
+
+    if (slices <= 1) return cost(link, s);
+    slice.bytes /= slices, slice.sum_bytes /= slices;
+    const double busy = coll__longer(cost(&bytes, &slice), cost(&folds, &slice));
+    return coll__slices_time(slices, cost(&rounds, &slice), cost(link, &slice), busy);
 }
 
 #endif /* COLL_COST_H */

@@ -23,11 +23,7 @@
 #define COLL_ENGINE_H
 
 enum {
-    COLL__PACK_MOST     = 64 << 10,               /* bytes up to which several blocks share a message         */
-    COLL__SLICE_MOST    = 128 << 10,              /* bytes of a block's slice: stays in cache until folded    */
-    COLL__SLICE_LEAST   = 16 << 10,
-    COLL__LANDING_MOST  = 1 << 20,                /* bytes that may be on their way to a rank in one round    */
-    COLL__LAG           = 3
+    COLL__PACK_MOST     = 64 << 10                /* bytes up to which several blocks share a message         */
 };
 
 /* ---- >>geometry: where a block's slice lies ---- */
@@ -182,8 +178,7 @@ static size_t coll__layout_total(const coll__layout *l, size_t *longest)
 /* Cut the vector: how many slices, how far apart their rounds.  Where only two ranks know a length there is one slice. */
 static void coll__flow_cut(coll__flow *flow, const coll_request *r)
 {
-    const size_t room = COLL__LANDING_MOST / (size_t)r->comm->size;
-    const size_t most = coll__most(COLL__SLICE_LEAST, coll__least(COLL__SLICE_MOST, room));
+    const size_t most = (size_t)coll__slice_bytes(r->comm->size);
     const size_t each = coll__most(1, r->codec.wire_size ? most / r->codec.wire_size : most);
 
     flow->slices = flow->choice.slices ? flow->choice.slices : (long)((flow->longest + each - 1) / each);

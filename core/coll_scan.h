@@ -83,7 +83,7 @@ static bool coll__scan_transposed(coll__round *now, int k)
  *
  *     0 --> 0+1 --> 0+1+2 --> ... --> p-1
  *
- * p - 1 rounds, m sent and m folded by each rank: for many slices, n + p - 2 messages of m / n one after the other. */
+ * p - 1 rounds, m sent and m folded by each rank: for many slices, which follow one another. */
 static bool coll__scan_chain(coll__round *now, int k)
 {
     const int me = now->rank, last = now->size - 1;

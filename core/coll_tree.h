@@ -135,7 +135,7 @@ static bool coll__scatter_direct(coll__round *now, int k)
  *     root --> next --> ... --> last
  *
  * p - 1 rounds, m sent by each rank and over each link: for links to neighbours only, in many slices that follow one another
- * down the chain.  With n slices it takes as long as n + p - 2 messages of m / n. */
+ * down the chain.  The first of n slices takes p - 1 messages of m / n, the others come right behind it. */
 static bool coll__broadcast_chain(coll__round *now, int k)
 {
     if (k >= now->size - 1) return false;

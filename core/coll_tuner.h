@@ -65,11 +65,25 @@ static bool coll__may_be_used(const coll__algorithm *a, const coll__wish *wish)
 
 /* ---- >>candidates ---- */
 
+/* Slices into which the engine will cut the vector of its own accord (coll__flow_cut). */
+static double coll__slices_of(const coll__wish *wish, int blocks)
+{
+    const bool is_cut = wish->kind == COLL_BROADCAST || wish->kind == COLL_REDUCE || wish->kind == COLL_ALLREDUCE
+                     || wish->kind == COLL_SCAN || wish->kind == COLL_EXSCAN;
+    const bool is_whole = wish->kind == COLL_GATHERV || wish->kind == COLL_SCATTERV || wish->kind >= COLL_ALLTOALLV;
+    const double slices = wish->bytes / (is_cut ? blocks : wish->size) / coll__slice_bytes(wish->size);
+
+    if (slices <= 1 || is_whole) return 1;
+    return slices > 1e9 ? 1e9 : (double)(long)slices + (slices > (double)(long)slices);
+}
+
 static coll__choice coll__priced(const coll__algorithm *a, const coll__wish *wish, int radix, long cut)
 {
     const int blocks = a->cut == COLL__CUT_PER_RANK ? wish->size : a->cut == COLL__CUT_MANY ? (int)cut : 1;
     const coll__shape shape = { wish->size, radix, blocks, a->is_pipelined ? cut : 1, wish->bytes, wish->sum_bytes };
-    return (coll__choice){ a, radix, blocks, a->is_pipelined ? cut : 0, a->cost(wish->link, &shape) };
+    const double slices = a->is_pipelined ? 1 : coll__slices_of(wish, blocks);
+    const double seconds = coll__sliced_cost(a->cost, wish->link, &shape, slices);
+    return (coll__choice){ a, radix, blocks, a->is_pipelined ? cut : 0, seconds };
 }
 
 /* The largest whole number whose square is at most x, up to COLL__CUT_MOST. */
@@ -84,17 +98,23 @@ static long coll__whole_root(double x)
     return low;
 }
 
-/* The number of blocks or slices n that makes (n + c) (latency + bytes t / n) least: the root of c bytes t / latency. */
+/* The number of blocks or slices n that takes the least time.  In steps, n latencies and c times a share of t behind them: the
+ * root of c t / latency.  Along a chain of p ranks, (p - 1) (latency + t / n) + (n - 1) max(overhead, w / n), w the longer of
+ * bytes and folding, t both: that falls with n until a slice takes no longer than a message's overhead, at w / overhead, and
+ * goes on to fall, where the chain is long, to the root of (p - 1) t / overhead. */
 static coll__choice coll__best_cut(const coll__algorithm *a, const coll__wish *wish)
 {
     const coll__link *link = wish->link;
-    const double c = a->is_pipelined ? wish->size - 2 : coll__circulant_rounds(wish->size, 2) - 1;
-    const bool is_sum = a->kind != COLL_BROADCAST;
-    const double sum = a->is_pipelined ? wish->bytes : wish->sum_bytes;       /* a chain folds raw inputs     */
-    const double t = is_sum ? wish->sum_bytes * link->per_byte + sum * link->per_byte_reduced : wish->bytes * link->per_byte;
+    const bool is_chain = a->is_pipelined || wish->size == 2, is_sum = a->kind != COLL_BROADCAST;
+    const double c = is_chain ? wish->size - 1 : coll__circulant_rounds(wish->size, 2) - 1;
+    const double folds = is_chain ? c : coll__blocks_depth(wish->size) - 1;
+    const double folded = a->is_pipelined || wish->size == 2 ? wish->bytes : wish->sum_bytes; /* a chain folds raw inputs */
+    const double sent = (is_sum && wish->size > 2 ? wish->sum_bytes : wish->bytes) * link->per_byte;
+    const double fold = is_sum ? folded * link->per_byte_reduced : 0, pause = is_chain ? link->overhead : link->latency;
     const double least = wish->bytes / COLL__CUT_LEAST_BYTES;
     const long most = least >= COLL__CUT_MOST ? COLL__CUT_MOST : least > 1 ? (long)least : 1;
-    const long root = link->latency > 0 ? coll__whole_root(c * t / link->latency) : most;
+    const double even = is_chain && pause > 0 ? coll__longer(sent, fold) / pause : 0;
+    const long root = pause > 0 ? coll__whole_root(coll__longer((c * sent + folds * fold) / pause, even * even)) : most;
     const long cut = root < 1 ? 1 : root > most ? most : root;
     const coll__choice one = coll__priced(a, wish, 2, cut), other = coll__priced(a, wish, 2, cut < most ? cut + 1 : cut);
 
@@ -205,7 +225,8 @@ static double coll__floor_latency(const coll__link *link, int size)
     return low;
 }
 
-/* The floors: the latency of reaching everyone or the bytes on the busiest rank, whichever is longer, and the reduction. */
+/* The floors: the latency of reaching everyone, the bytes on the busiest rank or its share of the reduction, whichever is
+ * longest; a vector in slices can be folded while it is on its way. */
 static inline double coll__lower_bound(const coll__wish *wish)
 {
     const double share = wish->size > 1 ? wish->bytes * (wish->size - 1) / wish->size : 0;
@@ -228,8 +249,8 @@ static inline double coll__lower_bound(const coll__wish *wish)
     case COLL_NEIGHBOR_ALLTOALLW: return wish->link->latency;
     default: break;
     }
-    return coll__longer(coll__floor_latency(wish->link, wish->size), bytes * wish->link->per_byte)
-           + reduced * wish->link->per_byte_reduced;
+    return coll__longer(coll__floor_latency(wish->link, wish->size),
+                        coll__longer(bytes * wish->link->per_byte, reduced * wish->link->per_byte_reduced));
 }
 
 #endif /* COLL_TUNER_H */

@@ -84,6 +84,7 @@ suite sim                program asan test_sim
 suite sim-large          program release test_sim 65536
 suite shared             program asan test_shared
 suite shared-tsan        program tsan test_shared
+suite proof              program release test_proof
 suite contract           program asan test_contract
 suite random             program asan test_random
 suite misuse             program asan test_misuse

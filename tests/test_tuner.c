@@ -136,13 +136,12 @@ static void test_bits(uint64_t seed)
             canonical++;
             moved += !choices_are_equal(&got, &by_nominal);
         } else {
-            const coll__shape shape = { wish.size, got.radix, got.blocks, got.slices ? got.slices : 1, wish.bytes,
-                                        wish.sum_bytes };
+            const long cut = got.algorithm->is_pipelined ? got.slices : got.blocks;
             CHECK(choices_are_equal(&got, &by_nominal), "seed %llu, %d: kind %d on %d: \"%s\" with radix %d, not \"%s\" with %d",
                   (unsigned long long)seed, i, (int)wish.kind, wish.size, got.algorithm->name, got.radix,
                   by_nominal.algorithm->name, by_nominal.radix);
-            CHECK(got.seconds == got.algorithm->cost(&measured, &shape), "seed %llu, %d: %g s", (unsigned long long)seed, i,
-                  got.seconds);
+            CHECK(got.seconds == coll__priced(got.algorithm, &plain, got.radix, cut).seconds, "seed %llu, %d: %g s",
+                  (unsigned long long)seed, i, got.seconds);
             others++;
         }
     }
