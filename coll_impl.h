@@ -722,7 +722,7 @@ static void coll__explain_inside(coll_comm *comm, coll_request *r, char *text, s
         if (!is_message) coll__explain_numbers(r->track->numbers, text, room);
         return;
     }
-    coll__flow_plan(r);
+    if (coll__flow_plan(r) < 0) return;           /* no memory: what is written so far is true                */
     const coll__flow *f = &r->flow;
     const coll__algorithm *a = f->choice.algorithm;
     coll__append(text, room, "%s", a->name);

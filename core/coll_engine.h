@@ -200,16 +200,16 @@ static coll__round coll__round_of(const coll_request *r, coll__step *steps, int 
 }
 
 /* The order of our ranks in a ring or chain: the ranks of one host after those of another, so that as few neighbours as can be
- * are on different hosts.  The same on every rank; memory that is short means no order. */
-static void coll__comm_order(coll_comm *comm)
+ * are on different hosts.  The same on every rank. */
+static coll_status coll__comm_order(coll_comm *comm)
 {
     const coll__trunk *trunk = comm->trunk;
     const size_t size = (size_t)comm->size;
-    int *hosts = trunk->transport->host ? (int *)malloc(2 * size * sizeof *hosts) : NULL, *order = hosts ? hosts + size : NULL;
     int count = 0;
 
-    comm->has_order = true;
-    if (!hosts) return;
+    if (comm->has_order || !trunk->transport->host) return COLL_OK;
+    int *hosts = (int *)malloc(2 * size * sizeof *hosts), *order = hosts ? hosts + size : NULL;
+    if (!hosts) return COLL_ERR_MEMORY;
     for (int i = 0; i < comm->size; i++) hosts[i] = trunk->transport->host(trunk->context, coll__world_rank(comm, i));
     for (int i = 0; i < comm->size; i++) {        /* every host at its first rank, with all that follow there */
         if (i > 0 && hosts[i] == hosts[i - 1]) continue;
@@ -219,8 +219,11 @@ static void coll__comm_order(coll_comm *comm)
     }
     bool is_plain = true;
     for (int i = 0; i < comm->size; i++) is_plain = is_plain && order[i] == i;
-    if (!is_plain && (comm->order = (int *)malloc(size * sizeof *order))) memcpy(comm->order, order, size * sizeof *order);
+    comm->order = is_plain ? NULL : (int *)malloc(size * sizeof *order);
+    if (comm->order) memcpy(comm->order, order, size * sizeof *order);
+    comm->has_order = is_plain || comm->order;
     free(hosts);
+    return comm->has_order ? COLL_OK : COLL_ERR_MEMORY;
 }
 
 static int coll__blocks_of(const coll__choice *choice, int size)
@@ -228,16 +231,15 @@ static int coll__blocks_of(const coll__choice *choice, int size)
     return choice->algorithm->cut == COLL__CUT_PER_RANK ? size : choice->algorithm->cut == COLL__CUT_MANY ? choice->blocks : 1;
 }
 
-/* Choose the algorithm of a checked call, walk through its rounds once to see what they need, and cut the vector.  Takes no
- * memory. */
-static void coll__flow_plan(coll_request *r)
+/* Choose the algorithm of a checked call, walk through its rounds once to see what they need, and cut the vector. */
+static coll_status coll__flow_plan(coll_request *r)
 {
     coll__flow *flow = &r->flow;
 
     memset(flow, 0, sizeof *flow);
     if (r->way) flow->choice = *r->way;
     else (void)coll__choose_for(&flow->choice, r->comm, r->track->numbers, &r->call, &r->codec);
-    if (flow->choice.algorithm->has_order && !r->comm->has_order) coll__comm_order(r->comm);
+    if (flow->choice.algorithm->has_order && coll__comm_order(r->comm) < 0) return COLL_ERR_MEMORY;
     coll__flow_layouts(flow, r, coll__blocks_of(&flow->choice, r->comm->size));
     (void)coll__layout_total(flow->vector, &flow->longest);
     for (;; flow->rounds++) {
@@ -249,6 +251,7 @@ static void coll__flow_plan(coll_request *r)
             if (dry.slots[place] > flow->slots[place]) flow->slots[place] = dry.slots[place];
     }
     if (flow->rounds > 0) coll__flow_cut(flow, r);
+    return COLL_OK;
 }
 
 /* ---- >>memory ---- */
@@ -346,7 +349,7 @@ static coll_status coll__flow_lay_out(coll__flow *flow, coll_request *r)
 /* Make the flow of a checked call ready. */
 static coll_status coll__flow_start(coll_request *r)
 {
-    coll__flow_plan(r);
+    if (coll__flow_plan(r) < 0) return COLL_ERR_MEMORY;
     return r->flow.rounds > 0 ? coll__flow_lay_out(&r->flow, r) : COLL_OK;    /* 0: e.g. a barrier of one     */
 }
 

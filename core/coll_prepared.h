@@ -10,6 +10,7 @@ typedef struct coll__prepared {
     coll__numbers numbers;                        /* of now: restarts keep no order with coll_measure, and all ranks must
                                                      choose alike                                             */
     coll_request *request;
+    uint32_t      starts;                         /* so far, in place of the communicator's sequence          */
     struct coll__prepared *next;                  /* in the communicator's list                               */
 } coll__prepared;
 
@@ -82,7 +83,7 @@ static coll_status coll__launch(coll_request *r)
         const coll_status status = coll__messages_start(r);
         return status < 0 ? status : coll__advance(trunk, 0);        /* on its way, also if nobody waits for it */
     }
-    r->sequence = r->prepared ? r->sequence + 1 : ++comm->sequence;
+    r->sequence = r->prepared ? ++r->prepared->starts : ++comm->sequence;
     coll__head_of_call(r->head, &r->call, comm->size, comm->mark ^ track->number * 2654435761u, r->sequence);
     if (r->part_of) coll__list_head(r->head, r->part_of);
     r->is_started = false;
@@ -100,6 +101,8 @@ static coll_status coll__launch_list(coll_request *r)
     coll_status status = COLL_OK;
 
     r->status = COLL_PENDING;
+    coll__head_of_call(r->head, &r->call, r->comm->size, r->comm->mark, 0);       /* for sentences: it is never sent */
+    coll__list_head(r->head, r);
     list->status = COLL_OK;
     list->left = list->count + 1;
     coll__list_copy(&r->call, list, true);
@@ -110,7 +113,6 @@ static coll_status coll__launch_list(coll_request *r)
         part->part_of = r;
         part->track = track;
         part->prepared = r->prepared;
-        part->sequence = r->sequence++;
         part->offsets = NULL;
         if (status >= 0) status = coll__launch(part);
         else coll__list_part_done(r, part, status);
@@ -164,7 +166,6 @@ static coll_status coll__prepare(coll_comm *comm, coll_request *r)
     p->next = comm->prepared;
     comm->prepared = p;
     r->prepared = p;
-    r->sequence = 0;
     if (r->track) r->track = &p->track;
     r->is_prepared = true;
     r->status = COLL_OK;                          /* as one that has ended: it may be started                 */
