@@ -3,6 +3,8 @@
 #ifndef CASES_H
 #define CASES_H
 
+#include <pthread.h>
+
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -68,6 +70,32 @@ SUPPORT bool names_rank(const char *sentence, int rank)
         if (*at < '0' || *at > '9') return true;
     }
     return false;
+}
+
+/* ---- >>events: where one thread waits for another ---- */
+
+/* A number that threads raise and wait for. */
+typedef struct event {
+    pthread_mutex_t lock;
+    pthread_cond_t  raised;
+    int             count;
+} event;
+
+#define EVENT_INIT { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0 }
+
+static __attribute__((unused)) void event_raise(event *e)
+{
+    pthread_mutex_lock(&e->lock);
+    e->count++;
+    pthread_cond_broadcast(&e->raised);
+    pthread_mutex_unlock(&e->lock);
+}
+
+static __attribute__((unused)) void event_await(event *e, int count)
+{
+    pthread_mutex_lock(&e->lock);
+    while (e->count < count) pthread_cond_wait(&e->raised, &e->lock);
+    pthread_mutex_unlock(&e->lock);
 }
 
 #endif /* CASES_H */

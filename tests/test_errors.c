@@ -23,30 +23,6 @@ static void run_case(void (*body)(const void *arg), const void *arg, const char 
     run_case_within(CASE_SECONDS, body, arg, name);
 }
 
-/* A number that threads raise and wait for. */
-typedef struct event {
-    pthread_mutex_t lock;
-    pthread_cond_t  raised;
-    int             count;
-} event;
-
-#define EVENT_INIT { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0 }
-
-static void event_raise(event *e)
-{
-    pthread_mutex_lock(&e->lock);
-    e->count++;
-    pthread_cond_broadcast(&e->raised);
-    pthread_mutex_unlock(&e->lock);
-}
-
-static void event_await(event *e, int count)
-{
-    pthread_mutex_lock(&e->lock);
-    while (e->count < count) pthread_cond_wait(&e->raised, &e->lock);
-    pthread_mutex_unlock(&e->lock);
-}
-
 /* ---- >>worlds: like those of support.h, but their ranks may leave when they like ---- */
 
 typedef struct member {
