@@ -232,7 +232,9 @@ enum {
     COLL_F32, COLL_F64,
     COLL_C64, COLL_C128,                          /* complex: two f32, two f64                               */
     COLL_F32_I32, COLL_F64_I32, COLL_F64_I64,     /* (value, index), laid out as the C struct of the two     */
-    COLL_I32_I32, COLL_I64_I32, COLL_I64_I64
+    COLL_I32_I32, COLL_I64_I32, COLL_I64_I64,
+    COLL_MXI8, COLL_MXF8E4M3, COLL_MXF8E5M2       /* for `wire` only: OCP microscaling, blocks of 32 elements of 8 bits with a
+                                                     power of two for all of them, 33 bytes; coll_type_size is 0      */
 };
 
 /* Opaque elements of 1 to 2^30 - 1 bytes: moved as they are, and reduced by COLL_USER only. */
@@ -578,7 +580,11 @@ COLL_API coll_status coll_progress(coll_comm *comm);
 
 enum {
     COLL_DETERMINISTIC = 1,       /* the same bits for every message size, algorithm and transport            */
-    COLL_SATURATE = 2             /* results of f16 and the 8-bit floats stay finite                          */
+    COLL_SATURATE = 2,            /* results of f16 and the 8-bit floats stay finite                          */
+    COLL_REPRODUCIBLE = 4,        /* and for every order of the ranks: sums of floats are exact but for one rounding of
+                                     the inputs to 2^-42 of the largest of them, or less                      */
+    COLL_STOCHASTIC = 8,          /* rounding to 16 bits and fewer goes up or down at random, see seed        */
+    COLL_DETECT_OVERFLOW = 16     /* count calls whose result has an infinity or a NaN: coll_overflows        */
 };
 
 typedef struct coll_call {
@@ -597,7 +603,10 @@ typedef struct coll_call {
     void       *fn_context;
     bool        not_commutative;  /* COLL_USER: ranks must be combined in their order                        */
     double      scale;            /* floats: multiplies the sum before it is rounded; 0 = 1                  */
-    unsigned    flags;            /* COLL_DETERMINISTIC, COLL_SATURATE                                       */
+    unsigned    flags;            /* COLL_DETERMINISTIC, ...                                                 */
+    uint64_t    seed;             /* COLL_STOCHASTIC: the same seed draws the same; all ranks give the same one */
+    float      *residual;         /* error feedback with a wire of fewer bits, as long as send: added to the input, and
+                                     replaced by what its rounding to the wire left out; NULL = none         */
     const coll_buffer *list;      /* allreduce_list                                                          */
     int         list_count;
     int         root;             /* send: the destination; recv: the source; sendrecv: the destination      */
@@ -632,6 +641,12 @@ COLL_API float    coll_f8e5m2_to_f32(uint8_t bits);
 /* dst[i] = src[i] among the floats, rounded once; equal types copy.  The buffers must not overlap. */
 COLL_API coll_status coll_convert(void *dst, coll_type dst_type, const void *src, coll_type src_type, size_t count);
 
+/* The same, rounded up or down at random in proportion to the distance, to types of 16 bits and fewer: the mean of many
+ * roundings of x is x.  Element i draws by `seed` and first + i, so the same call gives the same bits on every machine, and a
+ * buffer may be converted in pieces.  Numbers that dst_type has are kept, and so is overflow as in coll_convert. */
+COLL_API coll_status coll_convert_stochastic(void *dst, coll_type dst_type, const void *src, coll_type src_type, size_t count,
+                                             uint64_t seed, uint64_t first);
+
 /* inout[i] = in[i] op inout[i], with `in` as the lower rank's part.  COLL_AVG and COLL_USER are
  * COLL_ERR_UNSUPPORTED. */
 COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count, coll_type type, coll_op op);
@@ -651,6 +666,11 @@ COLL_API coll_status coll_measure(coll_comm *comm);
 /* Write the numbers by which algorithms are chosen, as a tuning file has them: "latency=12us overhead=4us gbit=16
  * reduce=10GB/s".  Returns the length as snprintf does, or a negative coll_status. */
 COLL_API int coll_link_text(const coll_comm *comm, char *text, size_t length);
+
+/* How many calls with COLL_DETECT_OVERFLOW have ended with an infinity or a NaN in the result of this rank, since the
+ * communicator was made.  After an allreduce it is the same on all ranks, with no further collective: a training step asks
+ * before and after, and drops its gradients if the number has grown. */
+COLL_API uint64_t coll_overflows(const coll_comm *comm);
 
 /* Bytes that this rank has handed to and taken from the wire, headers included, for all communicators of its coll_init; 0
  * between threads, which use memory. */

@@ -482,10 +482,11 @@ static void coll__pack_clamped(const coll__codec *codec, void *wire, const void 
     }
 }
 
-/* Write `count` elements as the wire has them.  The buffers do not overlap, or they are the same
+/* Write `count` elements as the wire has them; `index` is the number of the first in its vector.  The buffers do not overlap, or they are the same
  * one and the codec has the same bytes on both sides. */
-COLL__UNUSED static void coll__pack(const coll__codec *codec, void *wire, const void *user, size_t count)
+COLL__UNUSED static void coll__pack(const coll__codec *codec, void *wire, const void *user, size_t count, size_t index)
 {
+    (void)index;
     if (codec->clamp_narrow) coll__pack_clamped(codec, wire, user, count);
     else if (codec->pack) codec->pack(wire, user, count);
     else if (count && wire != user) memcpy(wire, user, count * codec->type_size);

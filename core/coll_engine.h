@@ -66,22 +66,21 @@ static inline int coll__circle(const coll__flow *flow, const coll__span *span)
          : span->place == COLL__INPUT ? flow->input.blocks : flow->result.blocks;
 }
 
-/* Memory and length of block `i` of a span. */
+/* Memory of block `i` of a span, and which elements are there, of the vector or of its own buffer. */
 static unsigned char *coll__locate(const coll_request *r, const coll__stage *stage, const coll__span *span, int i, long slice,
-                                   size_t *count)
+                                   coll__range *elements)
 {
     const coll__flow *flow = &r->flow;
     const int circle = coll__circle(flow, span), at = coll__span_at(span, i, circle);
 
     if (coll__is_slot(span->place)) {
-        *count = coll__slice_of(flow->vector, flow, coll__span_about(span, i, circle), slice).count;
+        *elements = coll__slice_of(flow->vector, flow, coll__span_about(span, i, circle), slice);
         return span->place == COLL__WORK ? stage->work + (size_t)at * flow->work_slot
                                          : stage->part + (size_t)at * flow->part_slot;
     }
     const coll__layout *l = span->place == COLL__INPUT ? &flow->input : &flow->result;
-    const coll__range range = coll__slice_of(l, flow, at, slice);
-    *count = range.count;
-    return coll__behind(l->base, range.at * r->codec.type_size);
+    *elements = coll__slice_of(l, flow, at, slice);
+    return coll__behind(l->base, elements->at * r->codec.type_size);
 }
 
 /* Bytes of an element of a place when it travels. */
@@ -374,26 +373,27 @@ static coll_xfer *coll__new_xfer(coll_request *r, coll__stage *stage, const coll
 
 static size_t coll__span_bytes(const coll_request *r, const coll__stage *stage, const coll__span *span, long slice)
 {
-    size_t elements = 0, count;
+    coll__range elements;
+    size_t count = 0;
 
     for (int i = 0; r->codec.wire_size > 0 && i < span->blocks; i++) {    /* a barrier has very many blocks of nothing */
-        (void)coll__locate(r, stage, span, i, slice, &count);
-        elements += count;
+        (void)coll__locate(r, stage, span, i, slice, &elements);
+        count += elements.count;
     }
-    return elements * coll__unit_of(r, span->place);
+    return count * coll__unit_of(r, span->place);
 }
 
 /* Where a span lies, if it lies in one piece as it travels; NULL otherwise. */
 static unsigned char *coll__in_one_piece(const coll_request *r, const coll__stage *stage, const coll__span *span, long slice)
 {
     unsigned char *first = NULL, *end = NULL;
-    size_t count;
+    coll__range elements;
 
     for (int i = 0; i < span->blocks; i++) {
-        unsigned char *at = coll__locate(r, stage, span, i, slice, &count);
+        unsigned char *at = coll__locate(r, stage, span, i, slice, &elements);
         if (i == 0) first = at;
         else if (at != end) return NULL;
-        end = at + count * coll__unit_of(r, span->place);
+        end = at + elements.count * coll__unit_of(r, span->place);
     }
     return first;
 }
@@ -405,14 +405,14 @@ static void coll__pack_span(const coll_request *r, coll__stage *stage, const col
     const size_t unit = coll__unit_of(r, span->place);
 
     for (int i = 0; i < span->blocks; i++) {
-        size_t count;
-        unsigned char *at = coll__locate(r, stage, span, i, slice, &count);
-        if (count == 0) continue;
+        coll__range x;
+        unsigned char *at = coll__locate(r, stage, span, i, slice, &x);
+        if (x.count == 0) continue;
         const bool as_is = coll__is_slot(span->place) || r->codec.same;
-        if (as_is) memcpy(is_outgoing ? message : at, is_outgoing ? at : message, count * unit);
-        else if (is_outgoing) coll__pack(&r->codec, message, at, count);
-        else coll__unpack(&r->codec, at, message, count);
-        message += count * unit;
+        if (as_is) memcpy(is_outgoing ? message : at, is_outgoing ? at : message, x.count * unit);
+        else if (is_outgoing) coll__pack(&r->codec, message, at, x.count, x.at);
+        else coll__unpack(&r->codec, at, message, x.count);
+        message += x.count * unit;
     }
 }
 
@@ -496,15 +496,15 @@ static coll_status coll__post_step(coll_request *r, coll__stage *stage, const co
 static void coll__copy_step(coll_request *r, coll__stage *stage, const coll__step *step, long slice)
 {
     const bool is_wire = step->span.place == COLL__WORK, was_wire = step->from.place == COLL__WORK;
-    size_t count;
+    coll__range x, there;
 
     for (int i = 0; i < step->span.blocks; i++) {
-        const unsigned char *from = coll__locate(r, stage, &step->from, i, slice, &count);
-        unsigned char *to = coll__locate(r, stage, &step->span, i, slice, &count);
-        if (to == from || count == 0) continue;
-        if (is_wire && !was_wire && !r->codec.same) coll__pack(&r->codec, to, from, count);
-        else if (was_wire && !is_wire && !r->codec.same) coll__unpack(&r->codec, to, from, count);
-        else memmove(to, from, count * (is_wire ? r->codec.wire_size : r->codec.type_size));
+        const unsigned char *from = coll__locate(r, stage, &step->from, i, slice, &x);
+        unsigned char *to = coll__locate(r, stage, &step->span, i, slice, &there);
+        if (to == from || x.count == 0) continue;
+        if (is_wire && !was_wire && !r->codec.same) coll__pack(&r->codec, to, from, x.count, x.at);
+        else if (was_wire && !is_wire && !r->codec.same) coll__unpack(&r->codec, to, from, x.count);
+        else memmove(to, from, x.count * (is_wire ? r->codec.wire_size : r->codec.type_size));
     }
 }
 
@@ -559,18 +559,21 @@ static void coll__fold_step(coll_request *r, coll__stage *stage, const coll__ste
 {
     static const coll__format formats[COLL__PLACES] = { COLL__AS_USER, COLL__AS_USER, COLL__AS_WIRE, COLL__AS_SUM };
     const coll__trunk *trunk = r->comm->trunk;
-    size_t count, folded = 0;
+    coll__range x = { 0, 0 }, there;
+    size_t folded = 0;
 
     for (int i = 0; i < fold->span.blocks; i++) {
         int n = 0;
         for (const coll__step *from = fold + 1; from < end && from->verb == COLL__FROM; from++) {
             if (i >= from->span.blocks) continue;
-            const unsigned char *at = coll__locate(r, stage, &from->span, i, slice, &count);
-            if (n > 0) folded += count * coll__unit_of(r, from->span.place);
+            const unsigned char *at = coll__locate(r, stage, &from->span, i, slice, &x);
+            if (n > 0) folded += x.count * coll__unit_of(r, from->span.place);
             r->flow.sources[n++] = (coll__source){ at, formats[from->span.place] };
         }
-        void *const result = coll__locate(r, stage, &fold->span, i, slice, &count);
-        if (n > 0) coll__combine(&r->codec, r->flow.sources, n, &result, 1, formats[fold->span.place], count, r->flow.scratch);
+        void *const result = coll__locate(r, stage, &fold->span, i, slice, &there);
+        if (n > 0) coll__combine(&r->codec, &(coll__sum){ .sources = r->flow.sources, .n = n, .results = &result, .m = 1,
+                                                          .format = formats[fold->span.place], .count = x.count, .index = x.at,
+                                                          .scratch = r->flow.scratch });
     }
     if (folded > 0 && trunk->transport->folded) trunk->transport->folded(trunk->context, folded);
 }

@@ -18,6 +18,17 @@ typedef struct coll__source {
     coll__format format;
 } coll__source;
 
+/* One reduction: n sources, m results, `count` elements of each.  `index` is the number of the first element in its vector.
+ * `scratch`: coll__combine_scratch bytes, aligned to 64. */
+typedef struct coll__sum {
+    const coll__source *sources;
+    void *const        *results;
+    int          n, m;
+    coll__format format;                          /* of the results                                           */
+    size_t       count, index;
+    void        *scratch;
+} coll__sum;
+
 /* Accumulators alive at once, at most, in a tree of n: one for each level, and the newest leaf. */
 static int coll__combine_slots(int n)
 {
@@ -63,7 +74,7 @@ static const void *coll__load(const coll__codec *codec, coll__format format, voi
     if (format == COLL__AS_SUM) return leaf;
     if (format == COLL__AS_USER && codec->is_through) {
         _Alignas(64) unsigned char wire[COLL__BLOCK];
-        coll__pack(codec, wire, leaf, count);
+        coll__pack(codec, wire, leaf, count, 0);
         codec->load_wire(slot, wire, count);
         return slot;
     }
@@ -190,10 +201,13 @@ static void coll__combine_block(const coll__codec *codec, const coll__source *so
  * again.  A result may be exactly the memory of a source of the same format: a block is stored only
  * when that block of all sources has been read.  n >= 1; m may be 0.  One source that is a sum, and
  * a result that is not, finish it. */
-COLL__UNUSED static void coll__combine(const coll__codec *codec, const coll__source *sources, int n, void *const *results,
-                                       int m, coll__format format, size_t count, void *scratch)
+COLL__UNUSED static void coll__combine(const coll__codec *codec, const coll__sum *sum)
 {
-    const size_t unit = coll__format_size(codec, format);
+    const coll__source *const sources = sum->sources;
+    void *const *const results = sum->results, *const scratch = sum->scratch;
+    const int n = sum->n, m = sum->m;
+    const coll__format format = sum->format;
+    const size_t unit = coll__format_size(codec, format), count = sum->count;
     const bool is_one_pass = n <= 2 && codec->direct && !codec->finish && !codec->fn;
     const bool scratchless = m <= 1 && (is_one_pass || coll__is_whole(codec, sources, n, format));
     const size_t block = scratchless ? count : coll__block_count(codec);
@@ -203,7 +217,7 @@ COLL__UNUSED static void coll__combine(const coll__codec *codec, const coll__sou
         unsigned char *const first = (unsigned char *)results[0] + offset;
 
         length = count - from < block ? count - from : block;
-        coll__combine_block(codec, sources, n, format, from, length, scratch, first);
+        coll__combine_block(codec, sources, n, format, from, length, (unsigned char *)scratch, first);
         for (int j = 1; j < m; j++) {
             unsigned char *const other = (unsigned char *)results[j] + offset;
             if (other != first) memcpy(other, first, length * unit);
@@ -222,7 +236,8 @@ COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count
     if (!coll_type_size(type) || (int)op < COLL_SUM || op > COLL_USER) return COLL_ERR_ARGUMENT;
     if (op == COLL_AVG || op == COLL_USER || !coll__codec_reduce(&codec, &call, 1, NULL, 0)) return COLL_ERR_UNSUPPORTED;
     if (count && (!in || !inout)) return COLL_ERR_ARGUMENT;
-    coll__combine(&codec, sources, 2, results, 1, COLL__AS_USER, count, scratch);
+    coll__combine(&codec, &(coll__sum){ .sources = sources, .n = 2, .results = results, .m = 1, .format = COLL__AS_USER,
+                                        .count = count, .scratch = scratch });
     return COLL_OK;
 }
 

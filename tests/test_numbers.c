@@ -262,6 +262,13 @@ static odd odd_make(size_t length)
     return o;
 }
 
+static void combine(const coll__codec *codec, const coll__source *sources, int n, void *const *results, int m,
+                    coll__format format, size_t count, void *scratch)
+{
+    coll__combine(codec, &(coll__sum){ .sources = sources, .n = n, .results = results, .m = m, .format = format, .count = count,
+                                       .scratch = scratch });
+}
+
 /* A source in some format: as the user has it, as it would arrive, or as a partial result. */
 static odd source_make(const coll__codec *codec, const void *from, coll__format format, size_t count, void *scratch)
 {
@@ -270,8 +277,8 @@ static odd source_make(const coll__codec *codec, const void *from, coll__format 
                               : format == COLL__AS_WIRE ? codec->wire_size : codec->acc_size));
     void *const result = o.at;
 
-    if (format == COLL__AS_WIRE) coll__pack(codec, o.at, from, count);
-    else if (format == COLL__AS_SUM) coll__combine(codec, &user, 1, &result, 1, COLL__AS_SUM, count, scratch);
+    if (format == COLL__AS_WIRE) coll__pack(codec, o.at, from, count, 0);
+    else if (format == COLL__AS_SUM) combine(codec, &user, 1, &result, 1, COLL__AS_SUM, count, scratch);
     else if (count) memcpy(o.at, from, count * codec->type_size);
     return o;
 }
@@ -285,7 +292,7 @@ static bool is_expected(const cell *c, const coll__codec *codec, coll__format fo
     const coll__source sum = { result, COLL__AS_SUM };
 
     if (format == COLL__AS_WIRE) coll__unpack(codec, user, result, count);
-    else if (format == COLL__AS_SUM) coll__combine(codec, &sum, 1, &user, 1, COLL__AS_USER, count, scratch);
+    else if (format == COLL__AS_SUM) combine(codec, &sum, 1, &user, 1, COLL__AS_USER, count, scratch);
     else if (length) memcpy(user, result, length);
     const bool is_right = !length || !memcmp(user, c->expected, length);
     free(o.memory);
@@ -316,7 +323,7 @@ static int wrong_results(const cell *c, int m, size_t count, int tier, int alias
                                        : format == COLL__AS_WIRE ? codec.wire_size : codec.acc_size));
         results[j] = j == 0 && alias >= 0 ? inputs[alias].at : outputs[j].at;
     }
-    coll__combine(&codec, sources, c->n, results, m, format, count, scratch);
+    combine(&codec, sources, c->n, results, m, format, count, scratch);
     for (int j = 0; j < m; j++) wrong += !is_expected(c, &codec, format, results[j], count, scratch);
     for (int k = 0; k < c->n; k++) free(inputs[k].memory);
     for (int j = 0; j < m; j++) free(outputs[j].memory);
@@ -338,11 +345,10 @@ static int wrong_in_stages(const cell *c, int split, size_t count, int tier)
     for (int part = 0; part < 2; part++) {
         sums[part] = odd_make(count * codec.acc_size);
         void *const sum = sums[part].at;
-        coll__combine(&codec, part ? sources + split : sources, part ? c->n - split : split, &sum, 1, COLL__AS_SUM, count,
-                      scratch);
+        combine(&codec, part ? sources + split : sources, part ? c->n - split : split, &sum, 1, COLL__AS_SUM, count, scratch);
         partials[part] = (coll__source){ sum, COLL__AS_SUM };
     }
-    coll__combine(&codec, partials, 2, &out, 1, COLL__AS_USER, count, scratch);
+    combine(&codec, partials, 2, &out, 1, COLL__AS_USER, count, scratch);
     const int wrong = !is_expected(c, &codec, COLL__AS_USER, out, count, scratch);
     for (int part = 0; part < 2; part++) free(sums[part].memory);
     free(result.memory);
@@ -472,7 +478,7 @@ static void test_many_sources(void)
         sources[k] = (coll__source){ value_in, COLL__AS_USER };
         x[k] = (number){ .re = (double)value_in[0] };
     }
-    coll__combine(&codec, sources, N, results, 1, COLL__AS_USER, FEW, scratch);
+    combine(&codec, sources, N, results, 1, COLL__AS_USER, FEW, scratch);
     const double expected = oracle_tree(&c, x, N).re / N;
     CHECK((double)result[0] == (double)(float)expected, "%g", (double)result[0]);
     CHECK(isinf(result[1]) && result[2] == 0 && signbit(result[2]), "%g %g", (double)result[1], (double)result[2]);
@@ -594,11 +600,11 @@ static void test_pack(void)
         CHECK(coll__codec_reduce(&codec, &call, 2, why, sizeof why), "wire %d", wires[w]);
         coll_convert(expected_wire, wires[w], input, COLL_F32, 5);
         coll_convert(expected_user, COLL_F32, expected_wire, wires[w], 5);
-        coll__pack(&codec, wire, input, 5);
+        coll__pack(&codec, wire, input, 5, 0);
         coll__unpack(&codec, user, wire, 5);
         CHECK(!memcmp(wire, expected_wire, 5 * codec.wire_size), "pack to %s", coll_type_name(wires[w]));
         CHECK(!memcmp(user, expected_user, 5 * codec.type_size), "unpack from %s", coll_type_name(wires[w]));
-        coll__pack(&codec, NULL, NULL, 0);
+        coll__pack(&codec, NULL, NULL, 0, 0);
         coll__unpack(&codec, NULL, NULL, 0);
     }
 }
@@ -624,7 +630,7 @@ static void reduce_ranks(coll_call call, const void *elements, int n, void *resu
     for (int k = 0; k < n; k++) {
         sources[k] = (coll__source){ (const char *)elements + (size_t)k * codec.type_size, COLL__AS_USER };
     }
-    coll__combine(&codec, sources, n, &result, 1, COLL__AS_USER, 1, scratch);
+    combine(&codec, sources, n, &result, 1, COLL__AS_USER, 1, scratch);
     free(scratch);
 }
 

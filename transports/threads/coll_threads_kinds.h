@@ -284,7 +284,9 @@ static void coll__combine_inputs(const coll__turn *t, size_t from, int m, size_t
 
     for (int i = 0; i < t->m->count; i++)
         thread->sources[i] = (coll__source){ coll__input_of(t, i) + from * t->unit, COLL__AS_USER };
-    coll__combine(t->task->codec, thread->sources, t->m->count, thread->results, m, COLL__AS_USER, count, thread->scratch);
+    coll__combine(t->task->codec, &(coll__sum){ .sources = thread->sources, .n = t->m->count, .results = thread->results, .m = m,
+                                                .format = COLL__AS_USER, .count = count, .index = from,
+                                                .scratch = thread->scratch });
 }
 
 static void coll__read_reduce(const coll__turn *t)
@@ -421,14 +423,15 @@ static void coll__scan_piece(const coll__turn *t, size_t at, size_t count, int f
         const coll__source part = { coll__input_of(t, v) + at * t->unit, COLL__AS_USER };
         const coll__source both[2] = { { sum, COLL__AS_SUM }, part };
         const bool is_exclusive = t->call->kind == COLL_EXSCAN;
-        if (!is_exclusive || v < last) {
-            if (sum) coll__combine(codec, both, 2, &next, 1, COLL__AS_SUM, count, scratch);
-            else coll__combine(codec, &part, 1, &next, 1, COLL__AS_SUM, count, scratch);
-        }
+        coll__sum step = { .sources = sum ? both : &part, .n = sum ? 2 : 1, .results = &next, .m = 1, .format = COLL__AS_SUM,
+                           .count = count, .index = at, .scratch = scratch };
+        if (!is_exclusive || v < last) coll__combine(codec, &step);
         const coll__source result = { is_exclusive ? sum : next, COLL__AS_SUM };
         if (v >= first && result.at) {
             void *const to = t->by_mail ? (unsigned char *)t->call->recv + at * t->unit : coll__output_of(t, v, at);
-            coll__combine(codec, &result, 1, &to, 1, COLL__AS_USER, count, scratch);
+            step = (coll__sum){ .sources = &result, .n = 1, .results = &to, .m = 1, .format = COLL__AS_USER, .count = count,
+                                .index = at, .scratch = scratch };
+            coll__combine(codec, &step);
         }
         sum = next;
     }
