@@ -6,6 +6,7 @@
  *   core/coll_transport.h        what carries messages: the contract between the engine and the world
  *   core/coll_base.h             time, memory, text, log, the record of a failure
  *   core/coll_types.h            element types, the tiers of the kernels, one number from one type to another
+ *   core/coll_uncached.h         memory written past the caches
  *   core/coll_convert.h          arrays of one type of float into another
  *   core/coll_folds.h            two sources into one, for each (type, operation) that there is: the table of them
  *   core/coll_codec.h            how elements are written in memory, on the wire and in the sum
@@ -53,6 +54,7 @@
 
 #include "core/coll_base.h"
 #include "core/coll_types.h"
+#include "core/coll_uncached.h"
 #include "core/coll_convert.h"
 #include "core/coll_folds.h"
 #include "core/coll_codec.h"

@@ -85,6 +85,25 @@ static COLL__UNUSED int coll__processors(void)
     return n > 0 ? n : 1;
 }
 
+/* Bytes of the largest cache that a processor reaches; what it usually is where the system does not say. */
+static COLL__UNUSED size_t coll__cache_length(void)
+{
+    size_t longest = 0;
+
+    for (int i = 0; i < 8; i++) {
+        char path[80], unit = 0;
+        size_t length = 0;
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
+        FILE *file = fopen(path, "re");
+        if (!file) break;
+        if (fscanf(file, "%zu%c", &length, &unit) < 1) length = 0;
+        fclose(file);
+        length *= unit == 'K' ? 1024 : unit == 'M' ? 1024 * 1024 : 1;
+        longest = coll__most(longest, length);
+    }
+    return longest ? longest : (size_t)16 << 20;
+}
+
 /* ---- >>text: bounded, always terminated ---- */
 
 static COLL__PRINTF(3, 4) void coll__print(char *text, size_t room, const char *format, ...)
@@ -134,16 +153,28 @@ COLL_API const char *coll_status_text(coll_status status)
 
 /* ---- >>bytes: numbers as they travel, least significant byte first ---- */
 
-static inline void coll__put16(unsigned char *at, uint32_t v) { at[0] = (unsigned char)v; at[1] = (unsigned char)(v >> 8); }
-static inline void coll__put32(unsigned char *at, uint32_t v) { coll__put16(at, v & 0xffff); coll__put16(at + 2, v >> 16); }
-static inline void coll__put64(unsigned char *at, uint64_t v)
-{
-    coll__put32(at, (uint32_t)v);
-    coll__put32(at + 4, (uint32_t)(v >> 32));
-}
-static inline uint32_t coll__get16(const unsigned char *at) { return (uint32_t)at[0] | (uint32_t)at[1] << 8; }
-static inline uint32_t coll__get32(const unsigned char *at) { return coll__get16(at) | coll__get16(at + 2) << 16; }
-static inline uint64_t coll__get64(const unsigned char *at) { return coll__get32(at) | (uint64_t)coll__get32(at + 4) << 32; }
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+#define COLL__AS_TRAVELS(bits, v) __builtin_bswap##bits(v)
+#else
+#define COLL__AS_TRAVELS(bits, v) (v)
+#endif
+#define COLL__PUT_AND_GET(bits, wide)                                                                        \
+    static inline void coll__put##bits(unsigned char *at, wide value)                                        \
+    {                                                                                                        \
+        const uint##bits##_t v = COLL__AS_TRAVELS(bits, (uint##bits##_t)value);                              \
+        memcpy(at, &v, sizeof v);                                                                            \
+    }                                                                                                        \
+    static inline wide coll__get##bits(const unsigned char *at)                                              \
+    {                                                                                                        \
+        uint##bits##_t v;                                                                                    \
+        memcpy(&v, at, sizeof v);                                                                            \
+        return COLL__AS_TRAVELS(bits, v);                                                                    \
+    }
+COLL__PUT_AND_GET(16, uint32_t)
+COLL__PUT_AND_GET(32, uint32_t)
+COLL__PUT_AND_GET(64, uint64_t)
+#undef COLL__PUT_AND_GET
+#undef COLL__AS_TRAVELS
 
 /* ---- >>memory ---- */
 

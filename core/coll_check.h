@@ -460,22 +460,21 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
 /* ---- >>the whole check ---- */
 
 /* The most frequent case, seen to be right at a glance: an allreduce with the arithmetic of the last one, on buffers that are
- * apart or the same. */
-static inline bool coll__is_as_before(const coll_comm *comm, coll_call *call, coll__codec *codec)
+ * apart or the same.  Gives that arithmetic, or NULL: look closer. */
+static inline const coll__codec *coll__as_before(const coll_comm *comm, coll_call *call)
 {
     const size_t unit = comm->last.codec.type_size;
     const uintptr_t send = (uintptr_t)call->send, recv = (uintptr_t)call->recv;
 
-    if (call->kind != COLL_ALLREDUCE || unit == 0 || call->type != comm->last.type || call->op != comm->last.op) return false;
-    if (call->wire != 0 && call->wire != comm->last.wire) return false;
-    if (call->wire == 0 && call->type != comm->last.wire) return false;
-    if (call->accumulate || call->flags || call->scale != 0 || call->op == COLL_USER) return false;
-    if (!send || !recv || call->send == COLL_IN_PLACE || call->recv == COLL_IN_PLACE) return false;
-    if (coll__is_beyond_memory(call->count, unit, comm->size)) return false;
-    if (send != recv && send < recv + call->count * unit && recv < send + call->count * unit) return false;
+    if (call->kind != COLL_ALLREDUCE || unit == 0 || call->type != comm->last.type || call->op != comm->last.op) return NULL;
+    if ((call->wire ? call->wire : call->type) != comm->last.wire || call->algorithm || comm->trunk->forced[COLL_ALLREDUCE])
+        return NULL;
+    if (call->accumulate || call->flags || call->scale != 0 || call->op == COLL_USER || call->residual) return NULL;
+    if (!send || !recv || call->send == COLL_IN_PLACE || call->recv == COLL_IN_PLACE) return NULL;
+    if (coll__is_beyond_memory(call->count, unit, comm->size)) return NULL;
+    if (send != recv && send < recv + call->count * unit && recv < send + call->count * unit) return NULL;
     call->wire = comm->last.wire;
-    *codec = comm->last.codec;
-    return true;
+    return &comm->last.codec;
 }
 
 static coll_status coll__check_call(coll_comm *comm, coll_call *call, coll__codec *codec, size_t **own)
@@ -483,7 +482,11 @@ static coll_status coll__check_call(coll_comm *comm, coll_call *call, coll__code
     coll__side send, recv;
     coll_status status;
 
-    if (coll__is_as_before(comm, call, codec)) return COLL_OK;
+    const coll__codec *const last = coll__as_before(comm, call);
+    if (last) {
+        *codec = *last;
+        return COLL_OK;
+    }
     coll__sides_of(comm, call, &send, &recv);
     if (send.has_types) call->type = 0;           /* w: blocks have types of their own, and lengths are in bytes  */
     const bool exchanges = coll__kind_exchanges(call->kind);

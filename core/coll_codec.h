@@ -225,7 +225,8 @@ typedef struct coll__codec {
     coll__map *load_wire, *load_user;             /* to accumulators; NULL: they are accumulators */
     coll__fold_fn *combine;                       /* accumulator op accumulator; NULL: fn does it */
     coll__fold_fn *pair;                          /* NULL, or both loads and the combine in one */
-    coll__fold_fn *whole;                         /* NULL, or pair and store in one */
+    coll__fold_fn *whole;                         /* NULL, or two sources to the result in one pass */
+    coll__twin_fn *twin;                          /* NULL, or the same to two results at once */
     coll__finish *finish;                         /* NULL: the sum is the result */
     coll__finish *clamp;                          /* NULL unless COLL_SATURATE means something here */
     coll__map *store, *store_wire;                /* the one rounding; NULL: copy */
@@ -451,6 +452,8 @@ static bool coll__codec_reduce_in(coll__codec *codec, const coll_call *call, int
     if (wire != type || sum != type) coll__codec_float(codec, call, wire, sum, tier);
     else coll__codec_direct(codec, type, call->op, tier);
     coll__codec_finish(codec, sum, call->op, ranks, scale, tier);
+    if (codec->direct && !codec->finish) codec->whole = codec->combine;
+    if (codec->direct) codec->twin = coll__twin_of(type, call->op, tier);
     return true;
 }
 

@@ -293,6 +293,16 @@ static void coll__head_of_call(unsigned char *head, const coll_call *call, int s
     coll__put64(head + 24, count);
 }
 
+static inline bool coll__heads_are_equal(const unsigned char *a, const unsigned char *b)
+{
+    uint64_t x[COLL_HEAD_LENGTH / 8], y[COLL_HEAD_LENGTH / 8], difference = 0;
+
+    memcpy(x, a, sizeof x);
+    memcpy(y, b, sizeof y);
+    for (int i = 0; i < COLL_HEAD_LENGTH / 8; i++) difference |= x[i] ^ y[i];
+    return difference == 0;
+}
+
 static inline void coll__head_set_step(unsigned char *head, long step) { coll__put16(head + 2, (uint32_t)step & 0xffff); }
 
 /* "f32", "blob of 24 bytes". */

@@ -32,11 +32,30 @@ typedef void coll__fold_fn(void *to, const void *a, const void *b, size_t count)
     }
 #define COLL__FOLD(name, TO, FROM, VALUE) COLL__EACH_TIER(COLL__FOLD_IN, name, TO, FROM, VALUE)
 
+/* The same to two places at once, which saves reading back what was just written.  Only sums have it. */
+typedef void coll__twin_fn(void *to, void *also, const void *a, const void *b, size_t count);
+
+#define COLL__TWIN_IN(tier, name, T, VALUE)                                                       \
+    COLL__IN_##tier static void name##_twin_##tier(void *to, void *other, const void *from_a,     \
+                                                   const void *from_b, size_t count)              \
+    {                                                                                             \
+        T *out = to, *also = other;                                                               \
+        const T *left = from_a, *right = from_b;                                                  \
+        COLL__FREE for (size_t i = 0; i < count; i++) {                                           \
+            const T a = left[i], b = right[i];                                                    \
+            const T sum = VALUE;                                                                  \
+            out[i] = sum;                                                                         \
+            also[i] = sum;                                                                        \
+        }                                                                                         \
+    }
+#define COLL__TWIN(name, T, VALUE) COLL__EACH_TIER(COLL__TWIN_IN, name, T, VALUE)
+
 /* Unsigned arithmetic wraps; the short types are widened first, because the product of two
  * uint16_t would be a signed int, which may not overflow. */
 #define COLL__FOLD_WRAP(bits, wide)                                                               \
     COLL__FOLD(coll__sum_u##bits, coll__raw_u##bits, coll__raw_u##bits,                           \
                (uint##bits##_t)((wide)a + (wide)b))                                               \
+    COLL__TWIN(coll__sum_u##bits, coll__raw_u##bits, (uint##bits##_t)((wide)a + (wide)b))         \
     COLL__FOLD(coll__prod_u##bits, coll__raw_u##bits, coll__raw_u##bits,                          \
                (uint##bits##_t)((wide)a * (wide)b))
 COLL__FOLD_WRAP(8, uint32_t)
@@ -75,6 +94,7 @@ COLL__INLINE double coll__canon_or64(int is_nan, uint64_t bits)
 
 #define COLL__FOLD_FLOAT(bits)                                                                    \
     COLL__FOLD(coll__sum_f##bits, coll__raw_f##bits, coll__raw_f##bits, coll__canon##bits(a + b)) \
+    COLL__TWIN(coll__sum_f##bits, coll__raw_f##bits, coll__canon##bits(a + b))                    \
     COLL__FOLD(coll__prod_f##bits, coll__raw_f##bits, coll__raw_f##bits,                          \
                coll__canon##bits(a * b))                                                          \
     COLL__FOLD(coll__min_f##bits, coll__raw_f##bits, coll__raw_f##bits,                           \
@@ -257,6 +277,21 @@ COLL__PAIR(i64_i64, i64, 64, 64)
 static coll__fold_fn *const coll__folds[COLL__TIERS][COLL__TYPE_LIMIT][COLL_USER] = {
     COLL__PER_TIER(COLL__ROWS)
 };
+
+/* NULL: the results are made one after the other. */
+static coll__twin_fn *coll__twin_of(coll_type type, coll_op op, int tier)
+{
+    if (op != COLL_SUM && (op != COLL_AVG || !coll__is_float(type))) return NULL;
+    switch (type) {
+    case COLL_I8: case COLL_U8:   return COLL__PICK(coll__sum_u8_twin, tier);
+    case COLL_I16: case COLL_U16: return COLL__PICK(coll__sum_u16_twin, tier);
+    case COLL_I32: case COLL_U32: return COLL__PICK(coll__sum_u32_twin, tier);
+    case COLL_I64: case COLL_U64: return COLL__PICK(coll__sum_u64_twin, tier);
+    case COLL_F32:                return COLL__PICK(coll__sum_f32_twin, tier);
+    case COLL_F64:                return COLL__PICK(coll__sum_f64_twin, tier);
+    default:                      return NULL;
+    }
+}
 
 /* The type in which a type is summed if the call does not say. */
 static coll_type coll__usual_accumulator(coll_type type)

@@ -19,7 +19,8 @@ typedef struct coll__source {
 } coll__source;
 
 /* One reduction: n sources, m results, `count` elements of each.  `index` is the number of the first element in its vector.
- * `scratch`: coll__combine_scratch bytes, aligned to 64. */
+ * `scratch`: coll__combine_scratch bytes, aligned to 64.  `streams`: the results are longer than the caches, and are written
+ * past them. */
 typedef struct coll__sum {
     const coll__source *sources;
     void *const        *results;
@@ -27,6 +28,7 @@ typedef struct coll__sum {
     coll__format format;                          /* of the results                                           */
     size_t       count, index;
     void        *scratch;
+    bool         streams;
 } coll__sum;
 
 /* Accumulators alive at once, at most, in a tree of n: one for each level, and the newest leaf. */
@@ -50,10 +52,11 @@ static size_t coll__slot_size(const coll__codec *codec)
     return codec->acc_size <= COLL__BLOCK ? COLL__BLOCK : (codec->acc_size + 63) / 64 * 64;
 }
 
-/* Bytes of scratch, aligned to 64, that coll__combine needs for n sources. */
+/* Bytes of scratch, aligned to 64, that coll__combine needs for n sources: those slots, and a block for a result on its way
+ * past the caches. */
 COLL__UNUSED static size_t coll__combine_scratch(const coll__codec *codec, int n)
 {
-    return (size_t)coll__combine_slots(n) * coll__slot_size(codec);
+    return (size_t)coll__combine_slots(n) * coll__slot_size(codec) + COLL__BLOCK;
 }
 
 static size_t coll__format_size(const coll__codec *codec, coll__format format)
@@ -83,11 +86,18 @@ static const void *coll__load(const coll__codec *codec, coll__format format, voi
     return slot;
 }
 
+/* The last fold of a tree, to the first result and, where one pass can write two, to the second. */
+static void coll__combine_root(const coll__codec *codec, void *const root[2], const void *a, const void *b, size_t count)
+{
+    if (root[1]) codec->twin(root[0], root[1], a, b, count);
+    else codec->combine(root[0], a, b, count);
+}
+
 /* One block of the tree.  Like a binary counter: source i completes as many sub-trees as i ends in
- * ones, and the last source completes all.  The root goes to `root` if given, else to the scratch;
+ * ones, and the last source completes all.  The root goes to root[0], and root[1], if given, else to the scratch;
  * it is a source itself if that is all there is.  Returns where it is. */
 static const void *coll__combine_tree(const coll__codec *codec, const coll__source *sources, int n, size_t from, size_t count,
-                                      unsigned char *scratch, void *root)
+                                      unsigned char *scratch, void *const root[2])
 {
     const size_t slot_size = coll__slot_size(codec);
     const void *stack[8 * sizeof(int) + 1];
@@ -109,8 +119,10 @@ static const void *coll__combine_tree(const coll__codec *codec, const coll__sour
         stack[depth++] = leaf;
         for (; depth > 1 && ((carry & 1) || i == n - 1); carry >>= 1) {
             depth--;
-            void *const to = root && i == n - 1 && depth == 1 ? root : scratch + (size_t)(depth - 1) * slot_size;
-            codec->combine(to, stack[depth - 1], stack[depth], count);
+            const bool is_root = root[0] && i == n - 1 && depth == 1;
+            void *const to = is_root ? root[0] : scratch + (size_t)(depth - 1) * slot_size;
+            if (is_root) coll__combine_root(codec, root, stack[0], stack[1], count);
+            else codec->combine(to, stack[depth - 1], stack[depth], count);
             stack[depth - 1] = to;
         }
     }
@@ -169,31 +181,57 @@ static void coll__finish_block(const coll__codec *codec, const void *sum, coll__
 }
 
 /* Can the last fold of the tree write the result itself? */
-static bool coll__folds_to_result(const coll__codec *codec, coll__format format)
+static inline bool coll__folds_to_result(const coll__codec *codec, coll__format format)
 {
     return codec->combine && (format == COLL__AS_SUM || (codec->direct && !codec->finish));
 }
 
 /* Can two sources become the result in one pass over both? */
-static bool coll__is_whole(const coll__codec *codec, const coll__source *sources, int n, coll__format format)
+static inline bool coll__is_whole(const coll__codec *codec, const coll__sum *sum)
 {
-    return codec->whole && n == 2 && format != COLL__AS_SUM && sources[0].format != COLL__AS_SUM
-        && sources[1].format != COLL__AS_SUM;
+    if (sum->n != 2 || !codec->whole) return false;
+    return codec->direct || (sum->format != COLL__AS_SUM && sum->sources[0].format != COLL__AS_SUM
+                             && sum->sources[1].format != COLL__AS_SUM);
 }
 
-/* One block of the first result. */
-static void coll__combine_block(const coll__codec *codec, const coll__source *sources, int n, coll__format format, size_t from,
-                                size_t count, unsigned char *scratch, void *result)
+/* One block of the first result, and of the second if `also` is given. */
+static void coll__combine_block(const coll__codec *codec, const coll__sum *sum, size_t from, size_t count, void *result, void *also)
 {
-    const bool at_once = n > 1 && coll__folds_to_result(codec, format);
+    const coll__source *const sources = sum->sources;
+    unsigned char *const scratch = (unsigned char *)sum->scratch;
 
-    if (coll__is_whole(codec, sources, n, format)) {
-        codec->whole(result, coll__source_at(codec, &sources[0], from), coll__source_at(codec, &sources[1], from), count);
+    if (coll__is_whole(codec, sum)) {
+        const void *const a = coll__source_at(codec, &sources[0], from), *const b = coll__source_at(codec, &sources[1], from);
+        if (also) codec->twin(result, also, a, b, count);
+        else codec->whole(result, a, b, count);
         return;
     }
-    const void *const sum = codec->fn ? coll__combine_user(codec, sources, n, from, count, scratch)
-                          : coll__combine_tree(codec, sources, n, from, count, scratch, at_once ? result : NULL);
-    if (sum != result || !at_once) coll__finish_block(codec, sum, format, count, scratch, result);
+    const bool at_once = sum->n > 1 && coll__folds_to_result(codec, sum->format);
+    void *const root[2] = { at_once ? result : NULL, at_once ? also : NULL };
+    const void *const total = codec->fn ? coll__combine_user(codec, sources, sum->n, from, count, scratch)
+                            : coll__combine_tree(codec, sources, sum->n, from, count, scratch, root);
+    if (total != result || !at_once) coll__finish_block(codec, total, sum->format, count, scratch, result);
+}
+
+/* Can the pass that makes the first result write the second one too? */
+static inline bool coll__makes_two(const coll__codec *codec, const coll__sum *sum)
+{
+    return sum->m > 1 && codec->twin
+        && (coll__is_whole(codec, sum) || (sum->n > 1 && codec->direct && coll__folds_to_result(codec, sum->format)));
+}
+
+/* Results that are longer than the caches: each block is made in the scratch, and goes past the caches to all of them. */
+static void coll__combine_streaming(const coll__codec *codec, const coll__sum *sum)
+{
+    const size_t unit = coll__format_size(codec, sum->format), block = coll__block_count(codec);
+    unsigned char *const made = (unsigned char *)sum->scratch + (size_t)coll__combine_slots(sum->n) * coll__slot_size(codec);
+
+    for (size_t from = 0, length; from < sum->count; from += length) {
+        length = coll__least(sum->count - from, block);
+        coll__combine_block(codec, sum, from, length, made, NULL);
+        for (int j = 0; j < sum->m; j++) coll__copy_uncached((unsigned char *)sum->results[j] + from * unit, made, length * unit);
+    }
+    coll__uncached_end();
 }
 
 /* results[j][i] = round(finish(source 0 [i] op source 1 [i] op ...)) for each j < m and i < count, in
@@ -203,23 +241,28 @@ static void coll__combine_block(const coll__codec *codec, const coll__source *so
  * a result that is not, finish it. */
 COLL__UNUSED static void coll__combine(const coll__codec *codec, const coll__sum *sum)
 {
-    const coll__source *const sources = sum->sources;
-    void *const *const results = sum->results, *const scratch = sum->scratch;
-    const int n = sum->n, m = sum->m;
-    const coll__format format = sum->format;
-    const size_t unit = coll__format_size(codec, format), count = sum->count;
-    const bool is_one_pass = n <= 2 && codec->direct && !codec->finish && !codec->fn;
-    const bool scratchless = m <= 1 && (is_one_pass || coll__is_whole(codec, sources, n, format));
-    const size_t block = scratchless ? count : coll__block_count(codec);
+    const bool is_whole = coll__is_whole(codec, sum);
+    if (is_whole && sum->m == 1 && !sum->streams) {
+        codec->whole(sum->results[0], sum->sources[0].at, sum->sources[1].at, sum->count);
+        return;
+    }
+    const int m = sum->m, two = coll__makes_two(codec, sum) ? 2 : 1;
+    const bool is_one_pass = is_whole || (sum->n == 1 && codec->direct && !codec->finish && !codec->fn);
+    const size_t unit = coll__format_size(codec, sum->format), count = sum->count;
+    const size_t block = m <= two && is_one_pass ? count : coll__block_count(codec);
 
+    if (sum->streams && m > 0 && codec->acc_size <= COLL__BLOCK) {
+        coll__combine_streaming(codec, sum);
+        return;
+    }
     for (size_t from = 0, length; m > 0 && from < count; from += length) {
         const size_t offset = from * unit;
-        unsigned char *const first = (unsigned char *)results[0] + offset;
+        unsigned char *const first = (unsigned char *)sum->results[0] + offset;
 
-        length = count - from < block ? count - from : block;
-        coll__combine_block(codec, sources, n, format, from, length, (unsigned char *)scratch, first);
-        for (int j = 1; j < m; j++) {
-            unsigned char *const other = (unsigned char *)results[j] + offset;
+        length = coll__least(count - from, block);
+        coll__combine_block(codec, sum, from, length, first, two > 1 ? (unsigned char *)sum->results[1] + offset : NULL);
+        for (int j = two; j < m; j++) {
+            unsigned char *const other = (unsigned char *)sum->results[j] + offset;
             if (other != first) memcpy(other, first, length * unit);
         }
     }
@@ -227,7 +270,7 @@ COLL__UNUSED static void coll__combine(const coll__codec *codec, const coll__sum
 
 COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count, coll_type type, coll_op op)
 {
-    _Alignas(64) unsigned char scratch[2 * COLL__BLOCK];
+    _Alignas(64) unsigned char scratch[4 * COLL__BLOCK];
     const coll__source sources[2] = { { in, COLL__AS_USER }, { inout, COLL__AS_USER } };
     const coll_call call = { .type = type, .op = op };
     void *const results[1] = { inout };

@@ -137,13 +137,61 @@ static coll_status coll__ready(coll_comm *comm, coll_request *r)
     return status;
 }
 
+/* A collective that has nothing in front of it, on a transport that takes it whole, needs no place in a queue: it is tried at
+ * once, and again for a moment.  COLL_PENDING: it takes its place after all, as it stands. */
+static coll_status coll__run_at_once(coll_comm *comm, coll_request *r, const coll__codec *codec)
+{
+    const coll__trunk *trunk = comm->trunk;
+    const coll__track *track = &comm->main;
+    const coll_transport *transport = trunk->transport;
+    const int most = trunk->spin_us > 0 ? COLL__LOOKS_A_CLOCK : 1;
+    coll_failure failure;
+    coll_status status;
+
+    r->sequence = ++comm->sequence;
+    coll__head_of_call(r->head, &r->call, comm->size, comm->mark, r->sequence);
+    r->task = (coll_task){ &r->call, r->head, codec, track->group, { 0 } };
+    failure.status = COLL_OK;
+    for (int looks = 1; ; looks++) {
+        status = transport->offload(trunk->context, &r->task, &failure);
+        if (status != COLL_PENDING || looks == most) break;
+        if (trunk->is_crowded) sched_yield();
+        else coll__relax();
+    }
+    if (status == COLL_OK) return COLL_OK;
+    if (codec != &r->codec) {                     /* it was seen to be right at a glance                      */
+        coll__request_init(r, comm);
+        r->offsets = NULL;
+        r->codec = *codec;
+        r->task.codec = &r->codec;
+    }
+    r->status = COLL_PENDING;
+    r->is_started = false;
+    r->is_offloaded = status != COLL_ERR_UNSUPPORTED;
+    coll__track_append(r->track, r);
+    if (status >= 0 || status == COLL_ERR_UNSUPPORTED) return coll__wait(r);
+    (void)coll__comm_fail(comm, failure.status != COLL_OK ? &failure : NULL);
+    return r->status;
+}
+
+static inline bool coll__can_run_at_once(const coll_comm *comm, const coll_call *call)
+{
+    const coll__trunk *trunk = comm->trunk;
+    return trunk->transport->offload && !trunk->tracks && !call->algorithm && call->kind < COLL_NEIGHBOR_ALLGATHER
+        && (!comm->main.is_keyed || comm->main.group);
+}
+
 /* Carry out the call in r->call, on this rank's stack, inside a call on the communicator. */
 static coll_status coll__run_inside(coll_comm *comm, coll_request *r)
 {
     if (comm->trunk->failure.status != COLL_OK) return comm->trunk->failure.status;
+    const bool at_once = coll__can_run_at_once(comm, &r->call);
+    const coll__codec *const last = at_once ? coll__as_before(comm, &r->call) : NULL;
+    if (last) return coll__run_at_once(comm, r, last);
     coll_status status = coll__ready(comm, r);
     if (status < 0) return status;
-    status = coll__begin(r) < 0 ? r->status : coll__wait(r);
+    if (at_once && !r->call.algorithm) status = coll__run_at_once(comm, r, &r->codec);
+    else status = coll__begin(r) < 0 ? r->status : coll__wait(r);
     if (r->list) coll__list_free(r->list);
     if (r->offsets) free(r->offsets);
     return status == COLL_PENDING ? comm->trunk->failure.status : status;

@@ -111,7 +111,8 @@ static unsigned char *make_sum(const arithmetic *a, uint64_t salt, int size, siz
         parts[i] = make_input(a, salt, i, first, count);
         sources[i] = (coll__source){ parts[i], COLL__AS_USER };
     }
-    coll__combine(&codec, sources, size, results, 1, COLL__AS_USER, count, scratch);
+    coll__combine(&codec, &(coll__sum){ .sources = sources, .n = size, .results = results, .m = 1, .format = COLL__AS_USER,
+                                        .count = count, .scratch = scratch });
     for (int i = 0; i < size; i++) free(parts[i]);
     free(scratch);
     return sum;

@@ -172,6 +172,7 @@ static coll__hub *coll__hub_open(int size)
     hub->holders = 1;
     hub->failure.rank = -1;
     hub->has_membarrier = coll__membarrier_register();
+    hub->cache_length = coll__cache_length();
     hub->desks = (coll__desk *)coll__allocate(n * sizeof *hub->desks);
     hub->inboxes = coll__fifos_new(n * n * COLL_CHANNEL_COUNT);
     hub->all = coll__group_new(0, NULL, size);

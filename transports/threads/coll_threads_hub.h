@@ -20,6 +20,7 @@ typedef struct coll__fifo { coll_xfer *first, **end; } coll__fifo;
 typedef struct coll__hub {
     int      size, holders;                       /* holders: ranks that have not freed their communicator    */
     bool     has_membarrier;
+    size_t   cache_length;                        /* bytes of the last level that one processor reaches       */
     uint32_t left_count;
     __attribute__((aligned(COLL__LINE))) uint32_t bell;
     uint32_t sleepers, has_failed;
@@ -111,6 +112,7 @@ static void coll__membarrier(const coll__hub *hub)
 /* From here on nobody enters anyone's memory; wait for those who are in it. */
 static void coll__hub_quiesce(coll__hub *hub)
 {
+    coll__membarrier(hub);
     for (int i = 0; i < hub->size; i++)
         while (__atomic_load_n(&hub->desks[i].is_working, __ATOMIC_SEQ_CST)) sched_yield();
 }
@@ -148,12 +150,18 @@ static void coll__threads_waiting(void *context, const unsigned char *head)
     if (failure.status != COLL_OK) (void)coll__threads_fail(me, &failure);
 }
 
-/* Go to work in other ranks' memory; false: the communicator has failed. */
+/* Go to work in other ranks' memory; false: the communicator has failed.  Either this rank sees the failure, or the one who
+ * fails sees it at work; who executes the barriers for that is as in coll__hub_publish. */
 static bool coll__work_begin(coll__thread *me)
 {
     uint32_t *is_working = &me->hub->desks[me->rank].is_working;
 
-    (void)__atomic_exchange_n(is_working, 1, __ATOMIC_SEQ_CST);
+    if (me->hub->has_membarrier) {
+        __atomic_store_n(is_working, 1, __ATOMIC_RELAXED);
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    } else {
+        (void)__atomic_exchange_n(is_working, 1, __ATOMIC_SEQ_CST);
+    }
     if (!__atomic_load_n(&me->hub->has_failed, __ATOMIC_SEQ_CST)) return true;
     __atomic_store_n(is_working, 0, __ATOMIC_SEQ_CST);
     return false;

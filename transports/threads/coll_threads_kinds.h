@@ -7,7 +7,7 @@
 #ifndef COLL_THREADS_KINDS_H
 #define COLL_THREADS_KINDS_H
 
-enum { COLL__SHARE_UNIT = 64 };
+enum { COLL__SHARE_UNIT = 64, COLL__PAGE = 4096 };
 
 /* A turn, as its kind sees it. */
 typedef struct coll__turn {
@@ -17,7 +17,7 @@ typedef struct coll__turn {
     const struct coll__form *form;
     coll_failure    *failure;
     uint64_t         number;
-    bool             by_mail;
+    bool             by_mail, streams;            /* streams: the buffers of all are longer than the caches   */
     size_t           unit;                        /* bytes of an element                                      */
 } coll__turn;
 
@@ -165,9 +165,34 @@ static inline coll__end coll__receiving_end(const coll__turn *t, int to, int fro
 }
 
 /* memcpy that takes NULL where there is nothing to copy, and a place that has the bytes already. */
-static inline void coll__move_bytes(void *to, const void *from, size_t length)
+static inline void coll__move_bytes(const coll__turn *t, void *to, const void *from, size_t length)
 {
-    if (length && to != from) memcpy(to, from, length);
+    if (!length || to == from) return;
+    if (t->streams) coll__copy_uncached(to, from, length);
+    else memcpy(to, from, length);
+}
+
+/* Bytes that a rank sends to all, or receives from all. */
+static size_t coll__extent(const coll__turn *t, coll__arrangement layout, const size_t *counts)
+{
+    const int count = t->m->count;
+    size_t total = 0;
+
+    if (layout == COLL__SAME) return t->call->count * t->unit;
+    if (layout == COLL__BLOCKS) return t->call->count * t->unit * (size_t)count;
+    for (int i = 0; counts && i < count; i++) total += counts[i];
+    return total * t->unit;
+}
+
+/* Are the buffers of all ranks, as far as one rank can tell from its own, longer than the caches?  Ranks may differ in this:
+ * it shows in the time only. */
+static bool coll__is_beyond_caches(const coll__turn *t)
+{
+    const coll_call *c = t->call;
+    const size_t cache = t->m->thread->hub->cache_length / (size_t)t->m->count;
+    const size_t sent = coll__extent(t, t->form->send, c->send_counts);
+
+    return sent > cache || (c->send != c->recv && coll__extent(t, t->form->recv, c->recv_counts) > cache - sent);
 }
 
 static inline void coll__move(const coll__turn *t, int from, int to)
@@ -175,7 +200,7 @@ static inline void coll__move(const coll__turn *t, int from, int to)
     const coll__end source = coll__sending_end(t, from, to), target = coll__receiving_end(t, to, from);
     const size_t unit = t->form->send == COLL__TYPED ? coll_type_size(source.type) : t->unit;
 
-    coll__move_bytes(target.at, source.at, source.count * unit);
+    coll__move_bytes(t, target.at, source.at, source.count * unit);
 }
 
 /* Do the two ends of a move agree?  Asked before the first byte of it is written. */
@@ -249,7 +274,7 @@ static coll_status coll__begin_alltoall(const coll__turn *t, coll__view *view)
                                              view->send_types, i);
             const size_t unit = form->send == COLL__TYPED ? coll_type_size(e.type) : t->unit;
             if (pass && has_offsets) ((size_t *)(void *)to)[i] = form->send == COLL__TYPED ? at - table : (at - table) / t->unit;
-            if (pass) coll__move_bytes(to + at, e.at, e.count * unit);
+            if (pass) coll__move_bytes(t, to + at, e.at, e.count * unit);
             at += e.count * unit;
         }
         length = at;
@@ -262,11 +287,13 @@ static coll_status coll__begin_alltoall(const coll__turn *t, coll__view *view)
 
 /* ---- >>combining ---- */
 
-/* This rank's share of `count` elements: in whole cache lines, and never a part of an element. */
+/* This rank's share of `count` elements: in whole cache lines, long ones in whole pages, and never a part of an element. */
 static void coll__share_of(const coll__turn *t, size_t count, size_t *at, size_t *share)
 {
-    const size_t size = (size_t)t->m->count, unit = t->unit < COLL__SHARE_UNIT ? COLL__SHARE_UNIT : 1;
-    const size_t each = coll__round_up((count + size - 1) / size, unit);
+    const size_t size = (size_t)t->m->count, even = (count + size - 1) / size;
+    const bool is_long = t->unit < COLL__SHARE_UNIT && even * t->unit >= 16 * COLL__PAGE;
+    const size_t unit = is_long ? COLL__PAGE : t->unit < COLL__SHARE_UNIT ? COLL__SHARE_UNIT : 1;
+    const size_t each = coll__round_up(even, unit);
 
     *at = coll__least(each * (size_t)t->m->rank, count);
     *share = coll__least(each, count - *at);
@@ -286,7 +313,7 @@ static void coll__combine_inputs(const coll__turn *t, size_t from, int m, size_t
         thread->sources[i] = (coll__source){ coll__input_of(t, i) + from * t->unit, COLL__AS_USER };
     coll__combine(t->task->codec, &(coll__sum){ .sources = thread->sources, .n = t->m->count, .results = thread->results, .m = m,
                                                 .format = COLL__AS_USER, .count = count, .index = from,
-                                                .scratch = thread->scratch });
+                                                .scratch = thread->scratch, .streams = t->streams });
 }
 
 static void coll__read_reduce(const coll__turn *t)
@@ -312,7 +339,7 @@ static coll_status coll__share_reduce(const coll__turn *t)
 static void coll__read_broadcast(const coll__turn *t)
 {
     if (t->m->rank != t->call->root)
-        coll__move_bytes(t->call->recv, coll__input_of(t, t->call->root), t->call->count * t->unit);
+        coll__move_bytes(t, t->call->recv, coll__input_of(t, t->call->root), t->call->count * t->unit);
 }
 
 static coll_status coll__share_broadcast(const coll__turn *t)
@@ -321,7 +348,7 @@ static coll_status coll__share_broadcast(const coll__turn *t)
 
     coll__share_of(t, t->call->count, &at, &count);
     for (int i = 0; i < t->m->count && count; i++)
-        coll__move_bytes(coll__output_of(t, i, at), coll__input_of(t, t->call->root) + at * t->unit, count * t->unit);
+        coll__move_bytes(t, coll__output_of(t, i, at), coll__input_of(t, t->call->root) + at * t->unit, count * t->unit);
     return COLL_OK;
 }
 
@@ -366,7 +393,7 @@ static coll_status coll__begin_reduce_scatterv(const coll__turn *t, coll__view *
 static void coll__end_reduce_scatterv(const coll__turn *t)
 {
     const size_t length = t->call->recv_counts[t->m->rank] * t->unit;
-    coll__move_bytes(t->call->recv, coll__view_of(t, t->m->rank)->recv, length);
+    coll__move_bytes(t, t->call->recv, coll__view_of(t, t->m->rank)->recv, length);
 }
 
 /* Do all ranks have the same counts?  Each compares with all: it is about to write into the memory of all. */
@@ -430,7 +457,7 @@ static void coll__scan_piece(const coll__turn *t, size_t at, size_t count, int f
         if (v >= first && result.at) {
             void *const to = t->by_mail ? (unsigned char *)t->call->recv + at * t->unit : coll__output_of(t, v, at);
             step = (coll__sum){ .sources = &result, .n = 1, .results = &to, .m = 1, .format = COLL__AS_USER, .count = count,
-                                .index = at, .scratch = scratch };
+                                .index = at, .scratch = scratch, .streams = t->streams };
             coll__combine(codec, &step);
         }
         sum = next;

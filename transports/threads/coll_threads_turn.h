@@ -16,7 +16,7 @@ static inline bool coll__fits_mail(const coll__turn *t, size_t *length)
 }
 
 /* What has a rank published in a turn?  Wait for nobody who will not come, and accept no other call than `head`. */
-static inline coll_status coll__check_seat(const coll__member *m, const unsigned char *head, int rank, uint64_t turn,
+static coll_status coll__check_seat(const coll__member *m, const unsigned char *head, int rank, uint64_t turn,
                                     coll_failure *failure)
 {
     const coll__slot *slot = coll__slot_in(m, rank, turn);
@@ -27,7 +27,7 @@ static inline coll_status coll__check_seat(const coll__member *m, const unsigned
         if (__atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) < turn)      /* it may have published before it left */
             return coll__blame_left(failure, ranks[rank], ranks[m->rank]);
     }
-    if (memcmp(slot->head, head, COLL_HEAD_LENGTH))
+    if (!coll__heads_are_equal(slot->head, head))
         return coll__blame_mismatch(failure, head, ranks[m->rank], slot->head, ranks[rank]);
     return COLL_OK;
 }
@@ -38,6 +38,8 @@ static inline coll_status coll__check_all(coll__member *m, uint64_t turn, coll_f
     if (m->all_posted >= turn) return COLL_OK;
     const unsigned char *head = coll__slot_in(m, m->rank, turn)->head;
     for (int i = 0; i < m->count; i++) {
+        const coll__slot *slot = coll__slot_in(m, i, turn);
+        if (__atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) >= turn && coll__heads_are_equal(slot->head, head)) continue;
         const coll_status status = coll__check_seat(m, head, i, turn, failure);
         if (status != COLL_OK) return status;
     }
@@ -105,7 +107,7 @@ static coll_status coll__turn_post(coll__turn *t, size_t length)
 }
 
 /* Directly: once those have published who matter, do our share; once those are done who matter, it is over. */
-static coll_status coll__turn_directly(const coll__turn *t, coll_task *task)
+static coll_status coll__turn_directly(coll__turn *t, coll_task *task)
 {
     coll__thread *thread = t->m->thread;
     coll_status status;
@@ -113,7 +115,9 @@ static coll_status coll__turn_directly(const coll__turn *t, coll_task *task)
     if (task->state[0] == COLL__TURN_POSTED) {
         if ((status = coll__check_posted(t, t->form->from)) != COLL_OK) return status;
         if (!coll__work_begin(thread)) return thread->hub->failure.status;
+        t->streams = coll__is_beyond_caches(t);
         status = t->form->share(t);
+        if (t->streams) coll__uncached_end();
         coll__work_end(thread);
         if (status != COLL_OK) return status;
         task->state[0] = COLL__TURN_DONE;
@@ -127,7 +131,8 @@ static coll_status coll__threads_offload(void *context, coll_task *task, coll_fa
 {
     coll__member *m = coll__member_of((coll__thread *)context, task);
     const coll_call *call = task->call;
-    coll__turn t = { m, task, call, coll__form_of(call->kind), failure, task->state[1], false, task->codec->type_size };
+    coll__turn t = { .m = m, .task = task, .call = call, .form = coll__form_of(call->kind), .failure = failure,
+                     .number = task->state[1], .unit = task->codec->type_size };
     size_t length;
 
     if (!t.form) return COLL_ERR_UNSUPPORTED;

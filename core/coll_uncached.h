@@ -1,0 +1,49 @@
+/* coll_uncached.h: memory written past the caches.
+ *
+ * An ordinary store to a line that is not in the cache first reads the line.  For what is longer than the caches, and will not
+ * be read again soon, that is a third of the traffic for nothing, and it drives out what is still needed; a streaming store
+ * writes whole lines without reading them. */
+#ifndef COLL_UNCACHED_H
+#define COLL_UNCACHED_H
+
+#if defined(__x86_64__)
+
+typedef long long coll__uncached_word __attribute__((vector_size(16)));
+
+COLL__INLINE void coll__uncached_store(void *to, coll__uncached_word word)
+{
+#if defined(__clang__)
+    __builtin_nontemporal_store(word, (coll__uncached_word *)to);
+#else
+    __builtin_ia32_movntdq((coll__uncached_word *)to, word);
+#endif
+}
+
+/* memcpy past the caches.  Its stores are in order with nothing until coll__uncached_end. */
+COLL__UNUSED static void coll__copy_uncached(void *to, const void *from, size_t length)
+{
+    unsigned char *out = (unsigned char *)to;
+    const unsigned char *in = (const unsigned char *)from;
+    const size_t ahead = coll__least((size_t)(-(uintptr_t)out & 63), length);     /* to the beginning of a line */
+
+    memcpy(out, in, ahead);
+    out += ahead, in += ahead, length -= ahead;
+    for (; length >= 64; out += 64, in += 64, length -= 64) {
+        coll__uncached_word words[4];
+        memcpy(words, in, sizeof words);
+        for (int i = 0; i < 4; i++) coll__uncached_store(out + 16 * i, words[i]);
+    }
+    memcpy(out, in, length);
+}
+
+/* Everything streamed so far is seen by whoever sees what this thread stores from now on. */
+COLL__INLINE void coll__uncached_end(void) { __builtin_ia32_sfence(); }
+
+#else
+
+COLL__UNUSED static void coll__copy_uncached(void *to, const void *from, size_t length) { memcpy(to, from, length); }
+COLL__INLINE void coll__uncached_end(void) { }
+
+#endif
+
+#endif /* COLL_UNCACHED_H */
