@@ -816,6 +816,8 @@ static inline coll_call coll__call_of(coll_kind kind, const void *send, void *re
     call.not_commutative = false;
     call.scale = 0;
     call.flags = 0;
+    call.seed = 0;
+    call.residual = NULL;
     call.list = NULL;
     call.list_count = 0;
     call.root = root;
@@ -835,6 +837,8 @@ static inline coll_call coll__call_of(coll_kind kind, const void *send, void *re
         rest;                                                                                               \
         return coll__run(comm, &r);                                                                         \
     }                                                                                                       \
+    COLL__STARTED(name, parameters, fields, rest)
+#define COLL__STARTED(name, parameters, fields, rest)                                                       \
     COLL_API coll_status coll_i##name(COLL__UNPACK parameters, coll_request **out)                          \
     {                                                                                                       \
         coll_call of_this, *const call = &of_this;                                                          \
@@ -852,8 +856,16 @@ COLL__BOTH(broadcast, (coll_comm *comm, void *buffer, size_t count, coll_type ty
 COLL__BOTH(reduce, (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, coll_op op, int root),
            (COLL_REDUCE, send, recv, count, type, op, root), (void)0)
 
-COLL__BOTH(allreduce, (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, coll_op op),
-           (COLL_ALLREDUCE, send, recv, count, type, op, 0), (void)0)
+/* An allreduce like the last one, short and frequent in many programs, goes straight to the transport. */
+COLL_API coll_status coll_allreduce(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, coll_op op)
+{
+    const coll_status status = coll__enter_alive(comm);
+    if (status < 0) return status;
+    if (coll__is_again(comm, send, recv, count, type, op)) return coll__leave(comm, coll__run_again(comm, send, recv, count));
+    return coll__leave(comm, coll__run_anew(comm, coll__call_of(COLL_ALLREDUCE, send, recv, count, type, op, 0)));
+}
+COLL__STARTED(allreduce, (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, coll_op op),
+              (COLL_ALLREDUCE, send, recv, count, type, op, 0), (void)0)
 
 COLL__BOTH(allreduce_mixed,
            (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, coll_type wire, coll_op op),
@@ -944,6 +956,7 @@ COLL__BOTH(sendrecv,
            (call->recv_count = recv_count, call->source = source, call->tag = tag))
 
 #undef COLL__BOTH
+#undef COLL__STARTED
 #undef COLL__UNPACK
 
 #endif /* COLL_IMPL_H */

@@ -171,6 +171,14 @@ struct coll_comm {
         coll_op     op;
         coll__codec codec;
     } last;
+    struct {                                      /* the last plain allreduce, for the next one like it       */
+        coll_type type;                           /* 0: there is none                                         */
+        coll_op   op;
+        size_t    most;                           /* elements that do not go beyond memory                    */
+        coll_call call;
+        coll_task task;
+        unsigned char head[COLL_HEAD_LENGTH];
+    } again;
     coll__numbers numbers;
     unsigned char *gauge;                         /* memory of coll_measure while it runs: a simulated rank that is killed
                                                      in it never comes back to free it                        */
@@ -293,14 +301,11 @@ static void coll__head_of_call(unsigned char *head, const coll_call *call, int s
     coll__put64(head + 24, count);
 }
 
-static inline bool coll__heads_are_equal(const unsigned char *a, const unsigned char *b)
+/* The head of the next call of the same kind. */
+static inline void coll__head_set_next(unsigned char *head, uint32_t sequence, size_t count)
 {
-    uint64_t x[COLL_HEAD_LENGTH / 8], y[COLL_HEAD_LENGTH / 8], difference = 0;
-
-    memcpy(x, a, sizeof x);
-    memcpy(y, b, sizeof y);
-    for (int i = 0; i < COLL_HEAD_LENGTH / 8; i++) difference |= x[i] ^ y[i];
-    return difference == 0;
+    coll__put32(head + 8, sequence);
+    coll__put64(head + 24, count);
 }
 
 static inline void coll__head_set_step(unsigned char *head, long step) { coll__put16(head + 2, (uint32_t)step & 0xffff); }

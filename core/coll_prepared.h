@@ -137,43 +137,33 @@ static coll_status coll__ready(coll_comm *comm, coll_request *r)
     return status;
 }
 
-/* A collective that has nothing in front of it, on a transport that takes it whole, needs no place in a queue: it is tried at
- * once, and again for a moment.  COLL_PENDING: it takes its place after all, as it stands. */
-static coll_status coll__run_at_once(coll_comm *comm, coll_request *r, const coll__codec *codec)
+/* Offer a task to the transport, and again for a moment, because most of them do not have to wait for long. */
+static inline coll_status coll__offer(const coll__trunk *trunk, coll_task *task, coll_failure *failure)
 {
-    const coll__trunk *trunk = comm->trunk;
-    const coll__track *track = &comm->main;
-    const coll_transport *transport = trunk->transport;
     const int most = trunk->spin_us > 0 ? COLL__LOOKS_A_CLOCK : 1;
-    coll_failure failure;
-    coll_status status;
 
-    r->sequence = ++comm->sequence;
-    coll__head_of_call(r->head, &r->call, comm->size, comm->mark, r->sequence);
-    r->task = (coll_task){ &r->call, r->head, codec, track->group, { 0 } };
-    failure.status = COLL_OK;
+    failure->status = COLL_OK;
     for (int looks = 1; ; looks++) {
-        status = transport->offload(trunk->context, &r->task, &failure);
-        if (status != COLL_PENDING || looks == most) break;
+        const coll_status status = trunk->transport->offload(trunk->context, task, failure);
+        if (status != COLL_PENDING || looks >= most) return status;
         if (trunk->is_crowded) sched_yield();
         else coll__relax();
     }
-    if (status == COLL_OK) return COLL_OK;
-    if (codec != &r->codec) {                     /* it was seen to be right at a glance                      */
-        coll__request_init(r, comm);
-        r->offsets = NULL;
-        r->codec = *codec;
-        r->task.codec = &r->codec;
-    }
+}
+
+/* A request that was offered without being queued, and is not done: it takes its place after all, as it stands. */
+static coll_status coll__run_on(coll_comm *comm, coll_request *r, coll_status status, const coll_failure *failure)
+{
     r->status = COLL_PENDING;
     r->is_started = false;
     r->is_offloaded = status != COLL_ERR_UNSUPPORTED;
     coll__track_append(r->track, r);
     if (status >= 0 || status == COLL_ERR_UNSUPPORTED) return coll__wait(r);
-    (void)coll__comm_fail(comm, failure.status != COLL_OK ? &failure : NULL);
+    (void)coll__comm_fail(comm, failure->status != COLL_OK ? failure : NULL);
     return r->status;
 }
 
+/* May a transport that takes whole collectives carry this one out here and now, with nothing in front of it? */
 static inline bool coll__can_run_at_once(const coll_comm *comm, const coll_call *call)
 {
     const coll__trunk *trunk = comm->trunk;
@@ -181,20 +171,102 @@ static inline bool coll__can_run_at_once(const coll_comm *comm, const coll_call 
         && (!comm->main.is_keyed || comm->main.group);
 }
 
+/* Remember a plain allreduce, so that the next one like it needs no more than a glance. */
+static void coll__remember(coll_comm *comm, const coll_request *r)
+{
+    const coll_call *call = &r->call;
+    const size_t unit = comm->last.codec.type_size;
+    const bool is_plain = call->kind == COLL_ALLREDUCE && call->op != COLL_USER && call->wire == call->type && !call->timeout_ms
+        && !call->name && call->scale == 0 && !call->accumulate && !call->flags && !call->residual;
+
+    if (!is_plain || comm->last.type != call->type || comm->last.op != call->op || comm->last.wire != call->wire) return;
+    comm->again.type = call->type;
+    comm->again.op = call->op;
+    comm->again.most = SIZE_MAX / 8 / unit / (size_t)comm->size;
+    comm->again.call = *call;
+    comm->again.task = (coll_task){ &comm->again.call, comm->again.head, &comm->last.codec, comm->main.group, { 0 } };
+    memcpy(comm->again.head, r->head, COLL_HEAD_LENGTH);
+}
+
+/* Carry out a checked call that nothing is in front of. */
+static coll_status coll__run_at_once(coll_comm *comm, coll_request *r)
+{
+    coll_failure failure;
+
+    r->sequence = ++comm->sequence;
+    coll__head_of_call(r->head, &r->call, comm->size, comm->mark, r->sequence);
+    r->task = (coll_task){ &r->call, r->head, &r->codec, comm->main.group, { 0 } };
+    if (r->call.kind == COLL_ALLREDUCE) coll__remember(comm, r);
+    const coll_status status = coll__offer(comm->trunk, &r->task, &failure);
+    return status == COLL_OK ? COLL_OK : coll__run_on(comm, r, status, &failure);
+}
+
+/* The last allreduce again, which is not done yet: as a request. */
+static coll_status coll__again_on(coll_comm *comm, coll_status status, const coll_failure *failure)
+{
+    coll_request r;
+
+    coll__request_init(&r, comm);
+    r.offsets = NULL;
+    r.call = comm->again.call;
+    r.codec = comm->last.codec;
+    r.task = comm->again.task;
+    r.sequence = comm->sequence;
+    memcpy(r.head, comm->again.head, COLL_HEAD_LENGTH);
+    r.task.call = &r.call;
+    r.task.head = r.head;
+    r.task.codec = &r.codec;
+    const coll_status ended = coll__run_on(comm, &r, status, failure);
+    return ended == COLL_PENDING ? comm->trunk->failure.status : ended;
+}
+
+/* Is this the last allreduce again, on buffers that are apart or the same, with nothing in front of it? */
+static inline bool coll__is_again(const coll_comm *comm, const void *send, const void *recv, size_t count, coll_type type,
+                                  coll_op op)
+{
+    const uintptr_t from = (uintptr_t)send, to = (uintptr_t)recv;
+
+    if (type != comm->again.type || op != comm->again.op || count > comm->again.most || type == 0) return false;
+    if (from - 1 >= UINTPTR_MAX - 1 || to - 1 >= UINTPTR_MAX - 1 || comm->trunk->tracks) return false;    /* NULL, in place */
+    const size_t length = count * comm->last.codec.type_size;
+    return from == to || (from - to >= length && to - from >= length);
+}
+
+/* Carry it out, inside a call on the communicator. */
+static inline coll_status coll__run_again(coll_comm *comm, const void *send, void *recv, size_t count)
+{
+    coll_failure failure;
+
+    comm->again.call.send = send;
+    comm->again.call.recv = recv;
+    comm->again.call.count = count;
+    memset(comm->again.task.state, 0, sizeof comm->again.task.state);
+    coll__head_set_next(comm->again.head, ++comm->sequence, count);
+    const coll_status status = coll__offer(comm->trunk, &comm->again.task, &failure);
+    return status == COLL_OK ? COLL_OK : coll__again_on(comm, status, &failure);
+}
+
 /* Carry out the call in r->call, on this rank's stack, inside a call on the communicator. */
 static coll_status coll__run_inside(coll_comm *comm, coll_request *r)
 {
     if (comm->trunk->failure.status != COLL_OK) return comm->trunk->failure.status;
-    const bool at_once = coll__can_run_at_once(comm, &r->call);
-    const coll__codec *const last = at_once ? coll__as_before(comm, &r->call) : NULL;
-    if (last) return coll__run_at_once(comm, r, last);
     coll_status status = coll__ready(comm, r);
     if (status < 0) return status;
-    if (at_once && !r->call.algorithm) status = coll__run_at_once(comm, r, &r->codec);
+    const bool is_plain = !r->list && !coll__kind_is_message(r->call.kind);
+    if (is_plain && coll__can_run_at_once(comm, &r->call)) status = coll__run_at_once(comm, r);
     else status = coll__begin(r) < 0 ? r->status : coll__wait(r);
     if (r->list) coll__list_free(r->list);
     if (r->offsets) free(r->offsets);
     return status == COLL_PENDING ? comm->trunk->failure.status : status;
+}
+
+/* The same with a call of its own; not inlined, for it takes much stack. */
+static __attribute__((noinline)) coll_status coll__run_anew(coll_comm *comm, coll_call call)
+{
+    coll_request r;
+
+    r.call = call;
+    return coll__run_inside(comm, &r);
 }
 
 /* Give a checked request a track of its own. */

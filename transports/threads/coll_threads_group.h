@@ -17,10 +17,13 @@ typedef struct coll__view {
     const coll_type     *send_types, *recv_types;
 } coll__view;
 
-/* The number, the fingerprint and a short input share a cache line. */
+enum { COLL__HEAD_WORDS = COLL_HEAD_LENGTH / 8 };
+
+/* The number, the fingerprint and a short input share a cache line.  The fingerprint is written and read word by word: a
+ * processor that reads in one piece what was just written in several waits until it has left for memory. */
 typedef struct __attribute__((aligned(COLL__LINE))) coll__slot {
     uint64_t      posted;                         /* the turn that this slot is of; written last              */
-    unsigned char head[COLL_HEAD_LENGTH];         /* the fingerprint of the call                              */
+    uint64_t      head[COLL__HEAD_WORDS];         /* the fingerprint of the call                              */
     union {
         unsigned char data[COLL__MAIL_MOST];      /* by mail: the input                                       */
         coll__view    view;                       /* directly: where the buffers are                          */

@@ -15,8 +15,24 @@ static inline bool coll__fits_mail(const coll__turn *t, size_t *length)
     return *length <= COLL__MAIL_MOST;
 }
 
+static inline void coll__slot_set_head(coll__slot *slot, const unsigned char *head)
+{
+    for (int i = 0; i < COLL__HEAD_WORDS; i++) {
+        uint64_t word;
+        memcpy(&word, head + 8 * i, sizeof word);
+        __atomic_store_n(&slot->head[i], word, __ATOMIC_RELAXED);
+    }
+}
+
+static inline bool coll__slot_has_head(const coll__slot *slot, const uint64_t *head)
+{
+    uint64_t difference = 0;
+    for (int i = 0; i < COLL__HEAD_WORDS; i++) difference |= __atomic_load_n(&slot->head[i], __ATOMIC_RELAXED) ^ head[i];
+    return difference == 0;
+}
+
 /* What has a rank published in a turn?  Wait for nobody who will not come, and accept no other call than `head`. */
-static coll_status coll__check_seat(const coll__member *m, const unsigned char *head, int rank, uint64_t turn,
+static coll_status coll__check_seat(const coll__member *m, const uint64_t *head, int rank, uint64_t turn,
                                     coll_failure *failure)
 {
     const coll__slot *slot = coll__slot_in(m, rank, turn);
@@ -27,8 +43,9 @@ static coll_status coll__check_seat(const coll__member *m, const unsigned char *
         if (__atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) < turn)      /* it may have published before it left */
             return coll__blame_left(failure, ranks[rank], ranks[m->rank]);
     }
-    if (!coll__heads_are_equal(slot->head, head))
-        return coll__blame_mismatch(failure, head, ranks[m->rank], slot->head, ranks[rank]);
+    if (!coll__slot_has_head(slot, head))
+        return coll__blame_mismatch(failure, (const unsigned char *)head, ranks[m->rank], (const unsigned char *)slot->head,
+                                    ranks[rank]);
     return COLL_OK;
 }
 
@@ -36,16 +53,19 @@ static coll_status coll__check_seat(const coll__member *m, const unsigned char *
 static inline coll_status coll__check_all(coll__member *m, uint64_t turn, coll_failure *failure)
 {
     if (m->all_posted >= turn) return COLL_OK;
-    const unsigned char *head = coll__slot_in(m, m->rank, turn)->head;
+    const uint64_t *head = coll__slot_in(m, m->rank, turn)->head;
     for (int i = 0; i < m->count; i++) {
         const coll__slot *slot = coll__slot_in(m, i, turn);
-        if (__atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) >= turn && coll__heads_are_equal(slot->head, head)) continue;
+        if (i == m->rank) continue;
+        if (__atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) >= turn && coll__slot_has_head(slot, head)) continue;
         const coll_status status = coll__check_seat(m, head, i, turn, failure);
         if (status != COLL_OK) return status;
     }
     m->all_posted = turn;
     return COLL_OK;
 }
+
+static inline const uint64_t *coll__head_of_turn(const coll__turn *t) { return coll__slot_in(t->m, t->m->rank, t->number)->head; }
 
 /* Have those published whom this rank waits for? */
 static inline coll_status coll__check_posted(const coll__turn *t, coll__whom whom)
@@ -54,7 +74,7 @@ static inline coll_status coll__check_posted(const coll__turn *t, coll__whom who
 
     if (whom == COLL__EVERYBODY) return coll__check_all(t->m, t->number, t->failure);
     for (int i = 0; i < t->m->count && status == COLL_OK; i++)
-        if (coll__waits_for(t, whom, i)) status = coll__check_seat(t->m, t->task->head, i, t->number, t->failure);
+        if (coll__waits_for(t, whom, i)) status = coll__check_seat(t->m, coll__head_of_turn(t), i, t->number, t->failure);
     return status;
 }
 
@@ -67,7 +87,7 @@ static coll_status coll__check_done(const coll__turn *t, coll__whom whom)
         const uint64_t *done = &m->seats[i].done;
         if (!coll__waits_for(t, whom, i) || __atomic_load_n(done, __ATOMIC_ACQUIRE) >= t->number) continue;
         const bool has_left = coll__member_left(m, i);        /* looked at before what it may have done last  */
-        const coll_status status = coll__check_seat(m, t->task->head, i, t->number, t->failure);
+        const coll_status status = coll__check_seat(m, coll__head_of_turn(t), i, t->number, t->failure);
         if (status != COLL_OK) return status;
         if (__atomic_load_n(done, __ATOMIC_ACQUIRE) >= t->number) continue;
         return has_left ? coll__blame_left(t->failure, m->group->ranks[i], m->group->ranks[m->rank]) : COLL_PENDING;
@@ -100,7 +120,7 @@ static coll_status coll__turn_post(coll__turn *t, size_t length)
         if (status != COLL_OK) return status;
         slot->is.view = view;
     }
-    memcpy(slot->head, t->task->head, COLL_HEAD_LENGTH);
+    coll__slot_set_head(slot, t->task->head);
     t->number = ++m->turn;
     coll__hub_publish(m->thread->hub, &slot->posted, t->number);
     return COLL_OK;
