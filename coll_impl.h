@@ -29,6 +29,7 @@
  *   core/coll_config.h           configuration and environment
  *   core/coll_groups.h           communicators: made, derived, freed
  *   core/coll_measure.h          the numbers of the cost model, measured
+ *   core/coll_enter.h            one thread at a time in a communicator
  *   transports/coll_threads.h    ranks in one address space; takes whole collectives; with its parts in transports/threads/
  *   transports/coll_tcp.h        ranks in many processes, with its parts in transports/tcp/
  *   transports/coll_sim.h        any number of ranks in one thread under a virtual clock, with its parts in transports/sim/
@@ -77,38 +78,10 @@
 #include "core/coll_config.h"
 #include "core/coll_groups.h"
 #include "core/coll_measure.h"
+#include "core/coll_enter.h"
 #include "transports/coll_threads.h"
 #include "transports/coll_tcp.h"
 #include "transports/coll_sim.h"
-
-/* ---- >>entering: one thread at a time, not in a forked child, not after the end ---- */
-
-static coll_status coll__enter(coll_comm *comm)
-{
-    if (!comm) return coll__start_failed(COLL_ERR_ARGUMENT, "the communicator is NULL");
-    if (!*comm->guard) return COLL_ERR_FORKED;
-    if (__atomic_exchange_n(&comm->is_busy, 1, __ATOMIC_ACQUIRE))
-        return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d: another thread is inside a call on this communicator", comm->rank);
-    if (comm->trunk->is_shared) coll__trunk_take(comm);
-    comm->thread = pthread_self();
-    return COLL_OK;
-}
-
-static coll_status coll__leave(coll_comm *comm, coll_status status)
-{
-    if (comm->is_holder) coll__trunk_drop(comm);
-    __atomic_store_n(&comm->is_busy, 0, __ATOMIC_RELEASE);
-    return status;
-}
-
-/* Enter to start something: not after the end. */
-static coll_status coll__enter_alive(coll_comm *comm)
-{
-    const coll_status status = coll__enter(comm);
-
-    if (status < 0 || comm->trunk->failure.status == COLL_OK) return status;
-    return coll__leave(comm, comm->trunk->failure.status);
-}
 
 /* ---- >>communicators ---- */
 
@@ -377,9 +350,8 @@ COLL_API coll_status coll_abort(coll_comm *comm, const char *why)
     __atomic_store_n(&trunk->abort_wanted, 1, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&trunk->lock);
     if (trunk->transport->wake) trunk->transport->wake(trunk->context);
-    if (__atomic_exchange_n(&comm->is_busy, 1, __ATOMIC_ACQUIRE)) return COLL_OK;     /* whoever is inside sees to it */
+    if (!coll__door_claim(&comm->door, trunk, false)) return COLL_OK;      /* whoever is inside sees to it             */
     if (trunk->is_shared) coll__trunk_take(comm);
-    comm->thread = pthread_self();
     (void)coll__advance(trunk, 0);
     return coll__leave(comm, COLL_OK);
 }

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <linux/membarrier.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -73,6 +74,15 @@ static inline void coll__relax(void)
     __asm__ volatile("yield");
 #endif
 }
+
+/* Have every thread of this process that runs execute a full barrier, so that the threads in a hurry need none of their own.
+ * false: the kernel cannot. */
+static COLL__UNUSED bool coll__membarrier_register(void)
+{
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+static COLL__UNUSED void coll__membarrier(void) { (void)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0); }
 
 /* Processors that this process may use. */
 static COLL__UNUSED int coll__processors(void)

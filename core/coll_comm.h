@@ -119,6 +119,7 @@ typedef struct coll__trunk {
     int   spin_us, stall_timeout_ms;
     bool  is_crowded;                             /* ranks share processors: yield between looks              */
     bool  is_synchronous;                         /* every send waits for its receive                         */
+    bool  has_membarrier;                         /* the kernel                                               */
     coll__log  log;
     const char *forced[COLL_SENDRECV + 1];        /* COLL_ALGORITHM, by kind; in forced_text                  */
     char  forced_text[256];
@@ -138,6 +139,14 @@ typedef struct coll__trunk {
     char  abort_text[160];
 } coll__trunk;
 
+/* Who may be inside a call on a communicator (coll_enter.h). */
+typedef struct coll__door {
+    int       is_inside, is_taken, is_claimed;
+    int       is_owned;                           /* `thread` may take the short way                          */
+    int       hands;                              /* how often it has changed them                            */
+    pthread_t thread;                             /* the one that was inside last: it may run the caller's operations */
+} coll__door;
+
 enum { COLL__PLANS = 16 };
 
 /* A choice of the tuner, remembered. */
@@ -153,9 +162,8 @@ struct coll_comm {
     uint32_t mark;                                /* of id and members, in fingerprints: no two are alike     */
     int  *order;                                  /* of our ranks in rings and chains: host by host; NULL: 0, 1, ... */
     bool  has_order;                              /* it has been looked at                                    */
-    int   is_busy;                                /* a thread is inside a call                                */
+    coll__door door;
     bool  is_holder;                              /* and it holds the trunk                                   */
-    pthread_t thread;                             /* the one that was inside last: it may run the caller's operations */
     bool  is_leaving;                             /* coll_free is at work                                     */
     uint32_t sequence;                            /* collectives started so far                               */
     uint32_t prepare_count;
@@ -288,23 +296,21 @@ static void coll__head_of_call(unsigned char *head, const coll_call *call, int s
         for (int i = 0; i < size; i++) count += call->recv_counts[i];
         root = coll__hash_counts(call->recv_counts, size);
     }
-    coll__put16(head, COLL__MAGIC);
-    coll__put16(head + 2, 0);
-    coll__put32(head + 4, track);
-    coll__put32(head + 8, sequence);
-    head[12] = (unsigned char)call->kind;
-    head[13] = reduces ? (unsigned char)call->op : 0;
-    head[14] = reduces && call->wire != call->type ? (unsigned char)call->wire : 0;
-    head[15] = coll__hash_options(call, reduces);
-    coll__put32(head + 16, traits & COLL__PAIRWISE && call->send_types ? 0 : (uint32_t)call->type);
-    coll__put32(head + 20, root);
+    const uint32_t op = reduces ? (uint32_t)call->op & 0xff : 0;
+    const uint32_t wire = reduces && call->wire != call->type ? (uint32_t)call->wire & 0xff : 0;
+    const uint32_t what = ((uint32_t)call->kind & 0xff) | op << 8 | wire << 16 | (uint32_t)coll__hash_options(call, reduces) << 24;
+    const uint32_t type = traits & COLL__PAIRWISE && call->send_types ? 0 : (uint32_t)call->type;
+    coll__put64(head, COLL__MAGIC | (uint64_t)track << 32);
+    coll__put64(head + 8, sequence | (uint64_t)what << 32);
+    coll__put64(head + 16, type | (uint64_t)root << 32);
     coll__put64(head + 24, count);
 }
 
-/* The head of the next call of the same kind. */
+/* The head of the next call of the same kind.  In whole words, as it is read: a processor that reads in one piece what was just
+ * written in several waits until it has left for the caches. */
 static inline void coll__head_set_next(unsigned char *head, uint32_t sequence, size_t count)
 {
-    coll__put32(head + 8, sequence);
+    coll__put64(head + 8, (coll__get64(head + 8) & ~(uint64_t)UINT32_MAX) | sequence);
     coll__put64(head + 24, count);
 }
 

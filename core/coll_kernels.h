@@ -234,27 +234,14 @@ static void coll__combine_streaming(const coll__codec *codec, const coll__sum *s
     coll__uncached_end();
 }
 
-/* results[j][i] = round(finish(source 0 [i] op source 1 [i] op ...)) for each j < m and i < count, in
- * the given format: the user's or the wire's, finished; or accumulators as they are, to be a source
- * again.  A result may be exactly the memory of a source of the same format: a block is stored only
- * when that block of all sources has been read.  n >= 1; m may be 0.  One source that is a sum, and
- * a result that is not, finish it. */
-COLL__UNUSED static void coll__combine(const coll__codec *codec, const coll__sum *sum)
+/* coll__combine, block after block. */
+static __attribute__((noinline)) void coll__combine_blocks(const coll__codec *codec, const coll__sum *sum)
 {
-    const bool is_whole = coll__is_whole(codec, sum);
-    if (is_whole && sum->m == 1 && !sum->streams) {
-        codec->whole(sum->results[0], sum->sources[0].at, sum->sources[1].at, sum->count);
-        return;
-    }
     const int m = sum->m, two = coll__makes_two(codec, sum) ? 2 : 1;
-    const bool is_one_pass = is_whole || (sum->n == 1 && codec->direct && !codec->finish && !codec->fn);
+    const bool is_one_pass = coll__is_whole(codec, sum) || (sum->n == 1 && codec->direct && !codec->finish && !codec->fn);
     const size_t unit = coll__format_size(codec, sum->format), count = sum->count;
     const size_t block = m <= two && is_one_pass ? count : coll__block_count(codec);
 
-    if (sum->streams && m > 0 && codec->acc_size <= COLL__BLOCK) {
-        coll__combine_streaming(codec, sum);
-        return;
-    }
     for (size_t from = 0, length; m > 0 && from < count; from += length) {
         const size_t offset = from * unit;
         unsigned char *const first = (unsigned char *)sum->results[0] + offset;
@@ -266,6 +253,19 @@ COLL__UNUSED static void coll__combine(const coll__codec *codec, const coll__sum
             if (other != first) memcpy(other, first, length * unit);
         }
     }
+}
+
+/* results[j][i] = round(finish(source 0 [i] op source 1 [i] op ...)) for each j < m and i < count, in
+ * the given format: the user's or the wire's, finished; or accumulators as they are, to be a source
+ * again.  A result may be exactly the memory of a source of the same format: a block is stored only
+ * when that block of all sources has been read.  n >= 1; m may be 0.  One source that is a sum, and
+ * a result that is not, finish it. */
+COLL__UNUSED static inline void coll__combine(const coll__codec *codec, const coll__sum *sum)
+{
+    if (sum->streams && sum->m > 0 && codec->acc_size <= COLL__BLOCK) coll__combine_streaming(codec, sum);
+    else if (sum->m == 1 && coll__is_whole(codec, sum))
+        codec->whole(sum->results[0], sum->sources[0].at, sum->sources[1].at, sum->count);
+    else coll__combine_blocks(codec, sum);
 }
 
 COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count, coll_type type, coll_op op)

@@ -140,7 +140,7 @@ static coll_status coll__ready(coll_comm *comm, coll_request *r)
 /* Offer a task to the transport, and again for a moment, because most of them do not have to wait for long. */
 static inline coll_status coll__offer(const coll__trunk *trunk, coll_task *task, coll_failure *failure)
 {
-    const int most = trunk->spin_us > 0 ? COLL__LOOKS_A_CLOCK : 1;
+    const int most = trunk->spin_us > 0 ? COLL__LOOKS_A_ROUND : 1;
 
     failure->status = COLL_OK;
     for (int looks = 1; ; looks++) {

@@ -77,7 +77,7 @@ static coll_status coll__engine_advance(coll_comm *comm, coll_request *r)
 /* A caller's own operation runs on the caller's own thread, whoever else moves things on. */
 static inline bool coll__is_for_others(const coll_request *r)
 {
-    return r->call.op == COLL_USER && !pthread_equal(r->comm->thread, pthread_self());
+    return r->call.op == COLL_USER && !pthread_equal(r->comm->door.thread, pthread_self());
 }
 
 /* Move a collective on: the transport's whole, or rounds through the engine.  A call that names an algorithm wants the

@@ -41,7 +41,7 @@ static void coll__sleep(coll__thread *me, int wait_ms)
         coll__hub_futex(hub, FUTEX_WAIT, me->bell_seen, wait_ms);
     } else if (!me->is_armed) {                   /* arm first; the caller looks once more before it sleeps   */
         __atomic_add_fetch(&hub->sleepers, 1, __ATOMIC_SEQ_CST);
-        coll__membarrier(hub);
+        if (hub->has_membarrier) coll__membarrier();
         me->is_armed = true;
     }
     me->bell_seen = __atomic_load_n(&hub->bell, __ATOMIC_SEQ_CST);
@@ -101,7 +101,7 @@ static void coll__hub_release(coll__hub *hub)
 
 static void coll__thread_free(coll__thread *me)
 {
-    free(me->all.held);
+    coll__member_end(&me->all);
     free(me->recvs);
     free(me->is_gone);
     free(me->sources);
@@ -148,7 +148,7 @@ static coll__thread *coll__thread_open(coll__hub *hub, int rank)
     if (!me) return NULL;
     me->hub = hub;
     me->rank = rank;
-    coll__member_init(&me->all, me, hub->all, rank);
+    const bool is_member = coll__member_init(&me->all, me, hub->all, rank);
     me->recvs = coll__fifos_new(size * COLL_CHANNEL_COUNT);
     me->is_gone = (unsigned char *)coll__allocate(size);
     me->sources = (coll__source *)coll__allocate(size * sizeof *me->sources);
@@ -156,7 +156,7 @@ static coll__thread *coll__thread_open(coll__hub *hub, int rank)
     me->scratch_length = coll__most(coll__combine_scratch(&usual, hub->size),
                                     coll__combine_scratch(&usual, 2) + 2 * COLL__BLOCK);
     me->scratch = coll__allocate(me->scratch_length);
-    if (me->recvs && me->is_gone && me->sources && me->results && me->scratch) return me;
+    if (is_member && me->recvs && me->is_gone && me->sources && me->results && me->scratch) return me;
     coll__thread_free(me);
     return NULL;
 }
@@ -173,6 +173,7 @@ static coll__hub *coll__hub_open(int size)
     hub->failure.rank = -1;
     hub->has_membarrier = coll__membarrier_register();
     hub->cache_length = coll__cache_length();
+    hub->looks = size > coll__processors() ? 1 : COLL__LOOKS;
     hub->desks = (coll__desk *)coll__allocate(n * sizeof *hub->desks);
     hub->inboxes = coll__fifos_new(n * n * COLL_CHANNEL_COUNT);
     hub->all = coll__group_new(0, NULL, size);

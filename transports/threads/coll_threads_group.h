@@ -19,8 +19,7 @@ typedef struct coll__view {
 
 enum { COLL__HEAD_WORDS = COLL_HEAD_LENGTH / 8 };
 
-/* The number, the fingerprint and a short input share a cache line.  The fingerprint is written and read word by word: a
- * processor that reads in one piece what was just written in several waits until it has left for memory. */
+/* The number, the fingerprint and a short input share a cache line. */
 typedef struct __attribute__((aligned(COLL__LINE))) coll__slot {
     uint64_t      posted;                         /* the turn that this slot is of; written last              */
     uint64_t      head[COLL__HEAD_WORDS];         /* the fingerprint of the call                              */
@@ -98,13 +97,30 @@ static void coll__group_leave(coll__hub *hub, coll__group *group, int me)
     coll__hub_ring(hub);                          /* some may wait for us there                               */
 }
 
-static void coll__member_init(coll__member *m, coll__thread *thread, coll__group *group, int me)
+/* false: no memory. */
+static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group *group, int me)
 {
+    coll__source *letters = (coll__source *)coll__allocate(2 * (size_t)group->count * sizeof *letters);
+
+    if (!letters) return false;
     m->thread = thread;
     m->group = group;
     m->seats = group->seats;
+    m->own = &group->seats[me];
     m->count = group->count;
     m->rank = me;
+    m->looks = thread->hub->looks;
+    m->letters[0] = letters;
+    m->letters[1] = letters + group->count;
+    for (int i = 0; i < 2 * group->count; i++)
+        letters[i] = (coll__source){ group->seats[i % group->count].slots[i / group->count].is.data, COLL__AS_USER };
+    return true;
+}
+
+static void coll__member_end(coll__member *m)
+{
+    free(m->held);
+    free(m->letters[0]);
 }
 
 /* Without memory for our side of it the group is entered and left, so that the others do not wait for us. */
@@ -118,12 +134,11 @@ static void *coll__threads_group(void *context, uint64_t id, const int *ranks, i
     coll__group *group = coll__group_find(hub, id, ranks, count, me);
     if (group) group->seats[me].is_taken = true;
     pthread_mutex_unlock(&hub->lock);
-    if (!group || !m) {
+    if (!group || !m || !coll__member_init(m, thread, group, me)) {
         if (group) coll__group_leave(hub, group, me);
         free(m);
         return NULL;
     }
-    coll__member_init(m, thread, group, me);
     m->next = thread->members;
     thread->members = m;
     return m;
@@ -137,7 +152,7 @@ static void coll__threads_ungroup(void *context, void *handle)
     while (*at != m) at = &(*at)->next;
     *at = m->next;
     coll__group_leave(thread->hub, m->group, m->rank);
-    free(m->held);
+    coll__member_end(m);
     free(m);
 }
 

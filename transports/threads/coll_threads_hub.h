@@ -3,7 +3,6 @@
 #define COLL_THREADS_HUB_H
 
 #include <linux/futex.h>
-#include <linux/membarrier.h>
 #include <pthread.h>
 
 /* One rank's place in the hub. */
@@ -20,6 +19,7 @@ typedef struct coll__fifo { coll_xfer *first, **end; } coll__fifo;
 typedef struct coll__hub {
     int      size, holders;                       /* holders: ranks that have not freed their communicator    */
     bool     has_membarrier;
+    int      looks;                               /* at a word that has not come: few where ranks share processors */
     size_t   cache_length;                        /* bytes of the last level that one processor reaches       */
     uint32_t left_count;
     __attribute__((aligned(COLL__LINE))) uint32_t bell;
@@ -36,7 +36,10 @@ typedef struct coll__member {
     struct coll__thread *thread;
     struct coll__group  *group;
     struct coll__seat   *seats;                   /* the group's                                              */
+    struct coll__seat   *own;                     /* ours among them                                          */
+    coll__source        *letters[2];              /* the inputs by mail in the turns of either parity         */
     int       rank, count;                        /* our rank in the group, and how many it has               */
+    int       looks;                              /* at a word that has not come yet, before we do something else */
     uint64_t  turn, all_posted;                   /* every rank is known to have published all_posted         */
     void     *held;                               /* memory of ours that others use during a turn             */
     size_t    held_length;
@@ -97,22 +100,12 @@ static inline void coll__hub_publish(coll__hub *hub, uint64_t *at, uint64_t valu
     coll__hub_ring(hub);
 }
 
-static bool coll__membarrier_register(void)
-{
-    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
-}
-
-static void coll__membarrier(const coll__hub *hub)
-{
-    if (hub->has_membarrier) (void)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
-}
-
 /* ---- >>failure: kept in the hub, the first one for all ---- */
 
 /* From here on nobody enters anyone's memory; wait for those who are in it. */
 static void coll__hub_quiesce(coll__hub *hub)
 {
-    coll__membarrier(hub);
+    if (hub->has_membarrier) coll__membarrier();
     for (int i = 0; i < hub->size; i++)
         while (__atomic_load_n(&hub->desks[i].is_working, __ATOMIC_SEQ_CST)) sched_yield();
 }

@@ -12,7 +12,7 @@ enum { COLL__SHARE_UNIT = 64, COLL__PAGE = 4096 };
 /* A turn, as its kind sees it. */
 typedef struct coll__turn {
     coll__member    *m;
-    const coll_task *task;
+    coll_task       *task;
     const coll_call *call;
     const struct coll__form *form;
     coll_failure    *failure;
@@ -318,8 +318,12 @@ static void coll__combine_inputs(const coll__turn *t, size_t from, int m, size_t
 
 static void coll__read_reduce(const coll__turn *t)
 {
-    t->m->thread->results[0] = t->call->recv;
-    if (t->call->kind == COLL_ALLREDUCE || t->m->rank == t->call->root) coll__combine_inputs(t, 0, 1, t->call->count);
+    void *const result = t->call->recv;
+
+    if (t->call->kind != COLL_ALLREDUCE && t->m->rank != t->call->root) return;
+    coll__combine(t->task->codec, &(coll__sum){ .sources = t->m->letters[t->number & 1], .n = t->m->count, .results = &result,
+                                                .m = 1, .format = COLL__AS_USER, .count = t->call->count,
+                                                .scratch = t->m->thread->scratch });
 }
 
 static coll_status coll__share_reduce(const coll__turn *t)

@@ -3,32 +3,36 @@
 #ifndef COLL_THREADS_TURN_H
 #define COLL_THREADS_TURN_H
 
-/* Has it `length` bytes at most, an input by mail?  Answers alike on all ranks that make the same call. */
-static inline bool coll__fits_mail(const coll__turn *t, size_t *length)
-{
-    const size_t one = t->call->count * t->unit;
+enum { COLL__TURN_NEW, COLL__TURN_POSTED, COLL__TURN_DONE };      /* task->state[0]; the turn is state[1]     */
 
-    *length = 0;
-    if (t->form->mail == COLL__MAIL_NEVER) return false;
-    if (t->form->mail == COLL__MAIL_EMPTY) return true;
-    *length = t->form->mail == COLL__MAIL_EACH ? one * (size_t)t->m->count : one;
-    return *length <= COLL__MAIL_MOST;
+/* Bytes of an input by mail; beyond COLL__MAIL_MOST: not by mail.  Alike on all ranks that make the same call. */
+static inline size_t coll__mail_length(const coll__member *m, const coll__form *form, const coll_task *task)
+{
+    const size_t one = task->call->count * task->codec->type_size;
+
+    switch (form->mail) {
+    case COLL__MAIL_ONE:  return one;
+    case COLL__MAIL_EACH: return one * (size_t)m->count;
+    default:              return form->mail == COLL__MAIL_EMPTY ? 0 : SIZE_MAX;
+    }
 }
 
 static inline void coll__slot_set_head(coll__slot *slot, const unsigned char *head)
 {
-    for (int i = 0; i < COLL__HEAD_WORDS; i++) {
-        uint64_t word;
-        memcpy(&word, head + 8 * i, sizeof word);
-        __atomic_store_n(&slot->head[i], word, __ATOMIC_RELAXED);
-    }
+    uint64_t word[COLL__HEAD_WORDS];
+
+    memcpy(word, head, sizeof word);
+    __atomic_store_n(&slot->head[0], word[0], __ATOMIC_RELAXED);
+    __atomic_store_n(&slot->head[1], word[1], __ATOMIC_RELAXED);
+    __atomic_store_n(&slot->head[2], word[2], __ATOMIC_RELAXED);
+    __atomic_store_n(&slot->head[3], word[3], __ATOMIC_RELAXED);
 }
 
 static inline bool coll__slot_has_head(const coll__slot *slot, const uint64_t *head)
 {
-    uint64_t difference = 0;
-    for (int i = 0; i < COLL__HEAD_WORDS; i++) difference |= __atomic_load_n(&slot->head[i], __ATOMIC_RELAXED) ^ head[i];
-    return difference == 0;
+    return ((__atomic_load_n(&slot->head[0], __ATOMIC_RELAXED) ^ head[0]) | (__atomic_load_n(&slot->head[1], __ATOMIC_RELAXED) ^ head[1])
+            | (__atomic_load_n(&slot->head[2], __ATOMIC_RELAXED) ^ head[2])
+            | (__atomic_load_n(&slot->head[3], __ATOMIC_RELAXED) ^ head[3])) == 0;
 }
 
 /* What has a rank published in a turn?  Wait for nobody who will not come, and accept no other call than `head`. */
@@ -49,15 +53,26 @@ static coll_status coll__check_seat(const coll__member *m, const uint64_t *head,
     return COLL_OK;
 }
 
+enum { COLL__LOOKS = 32 };
+
+/* Has a word come?  Most are on their way while one looks. */
+static inline bool coll__has_come(const uint64_t *at, uint64_t turn, int looks)
+{
+    while (__atomic_load_n(at, __ATOMIC_ACQUIRE) < turn) {
+        if (--looks <= 0) return false;
+        coll__relax();
+    }
+    return true;
+}
+
 /* Have all ranks published `turn`, and with the same call as we? */
 static inline coll_status coll__check_all(coll__member *m, uint64_t turn, coll_failure *failure)
 {
     if (m->all_posted >= turn) return COLL_OK;
-    const uint64_t *head = coll__slot_in(m, m->rank, turn)->head;
+    const uint64_t *head = m->own->slots[turn & 1].head;
     for (int i = 0; i < m->count; i++) {
         const coll__slot *slot = coll__slot_in(m, i, turn);
-        if (i == m->rank) continue;
-        if (__atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) >= turn && coll__slot_has_head(slot, head)) continue;
+        if (i == m->rank || (coll__has_come(&slot->posted, turn, m->looks) && coll__slot_has_head(slot, head))) continue;
         const coll_status status = coll__check_seat(m, head, i, turn, failure);
         if (status != COLL_OK) return status;
     }
@@ -65,7 +80,7 @@ static inline coll_status coll__check_all(coll__member *m, uint64_t turn, coll_f
     return COLL_OK;
 }
 
-static inline const uint64_t *coll__head_of_turn(const coll__turn *t) { return coll__slot_in(t->m, t->m->rank, t->number)->head; }
+static inline const uint64_t *coll__head_of_turn(const coll__turn *t) { return t->m->own->slots[t->number & 1].head; }
 
 /* Have those published whom this rank waits for? */
 static inline coll_status coll__check_posted(const coll__turn *t, coll__whom whom)
@@ -85,7 +100,7 @@ static coll_status coll__check_done(const coll__turn *t, coll__whom whom)
 
     for (int i = 0; i < m->count; i++) {
         const uint64_t *done = &m->seats[i].done;
-        if (!coll__waits_for(t, whom, i) || __atomic_load_n(done, __ATOMIC_ACQUIRE) >= t->number) continue;
+        if (!coll__waits_for(t, whom, i) || coll__has_come(done, t->number, m->looks)) continue;
         const bool has_left = coll__member_left(m, i);        /* looked at before what it may have done last  */
         const coll_status status = coll__check_seat(m, coll__head_of_turn(t), i, t->number, t->failure);
         if (status != COLL_OK) return status;
@@ -95,43 +110,55 @@ static coll_status coll__check_done(const coll__turn *t, coll__whom whom)
     return COLL_OK;
 }
 
-enum { COLL__TURN_NEW, COLL__TURN_POSTED, COLL__TURN_DONE };      /* task->state[0]; the turn is state[1]     */
+/* Publish the turn that is in our slot. */
+static inline void coll__turn_publish(coll__member *m, coll_task *task, coll__slot *slot)
+{
+    coll__slot_set_head(slot, task->head);
+    task->state[0] = COLL__TURN_POSTED;
+    task->state[1] = ++m->turn;
+    coll__hub_publish(m->thread->hub, &slot->posted, m->turn);
+}
 
-/* The beginning of a turn: memory, then the word to the others. */
-static coll_status coll__turn_post(coll__turn *t, size_t length)
+/* By mail: our input, short as it is, goes into our slot. */
+static inline void coll__turn_post(coll__member *m, const coll__form *form, coll_task *task, size_t length)
+{
+    const coll_call *call = task->call;
+    coll__slot *slot = &m->own->slots[(m->turn + 1) & 1];
+    const bool has_input = form->mail_from != COLL__THE_ROOT || m->rank == call->root;
+
+    if (length && has_input) memcpy(slot->is.data, call->kind == COLL_BROADCAST ? call->recv : call->send, length);
+    coll__turn_publish(m, task, slot);
+}
+
+/* The beginning of a direct turn: memory, then where our buffers are. */
+static coll_status coll__turn_begin(coll__turn *t)
 {
     const coll_call *call = t->call;
-    coll__member *m = t->m;
-    const void *input = call->kind == COLL_BROADCAST ? call->recv : call->send;
-    coll__slot *slot = coll__slot_in(m, m->rank, m->turn + 1);
+    coll__slot *slot = &t->m->own->slots[(t->m->turn + 1) & 1];
+    coll__view view = { (const unsigned char *)(call->kind == COLL_BROADCAST ? call->recv : call->send),
+                        (unsigned char *)call->recv, call->count, call->recv_count, call->send_counts, call->send_offsets,
+                        call->recv_counts, call->recv_offsets, call->send_types, call->recv_types };
+    const coll_status status = t->form->begin ? t->form->begin(t, &view) : COLL_OK;
 
-    if (t->form->reduces && t->task->codec->acc_size > COLL__BLOCK) {
-        const coll_status status = coll__need_scratch(t);
-        if (status != COLL_OK) return status;
-    }
-    if (t->by_mail) {
-        const bool has_input = t->form->mail_from != COLL__THE_ROOT || m->rank == call->root;
-        if (length && has_input) memcpy(slot->is.data, input, length);
-    } else {
-        coll__view view = { (const unsigned char *)input, (unsigned char *)call->recv, call->count, call->recv_count,
-                            call->send_counts, call->send_offsets, call->recv_counts, call->recv_offsets,
-                            call->send_types, call->recv_types };
-        const coll_status status = t->form->begin ? t->form->begin(t, &view) : COLL_OK;
-        if (status != COLL_OK) return status;
-        slot->is.view = view;
-    }
-    coll__slot_set_head(slot, t->task->head);
-    t->number = ++m->turn;
-    coll__hub_publish(m->thread->hub, &slot->posted, t->number);
+    if (status != COLL_OK) return status;
+    slot->is.view = view;
+    coll__turn_publish(t->m, t->task, slot);
+    t->number = t->m->turn;
     return COLL_OK;
 }
 
 /* Directly: once those have published who matter, do our share; once those are done who matter, it is over. */
-static coll_status coll__turn_directly(coll__turn *t, coll_task *task)
+static coll_status coll__turn_directly(coll__turn *t)
 {
     coll__thread *thread = t->m->thread;
+    coll_task *task = t->task;
     coll_status status;
 
+    if (task->state[0] == COLL__TURN_NEW) {
+        const bool is_large = t->form->reduces && task->codec->acc_size > COLL__BLOCK;
+        if (is_large && (status = coll__need_scratch(t)) != COLL_OK) return status;
+        if ((status = coll__turn_begin(t)) != COLL_OK) return status;
+    }
     if (task->state[0] == COLL__TURN_POSTED) {
         if ((status = coll__check_posted(t, t->form->from)) != COLL_OK) return status;
         if (!coll__work_begin(thread)) return thread->hub->failure.status;
@@ -147,26 +174,23 @@ static coll_status coll__turn_directly(coll__turn *t, coll_task *task)
     return status;
 }
 
+/* What the others wait for comes first: our input, if it goes by mail. */
 static coll_status coll__threads_offload(void *context, coll_task *task, coll_failure *failure)
 {
     coll__member *m = coll__member_of((coll__thread *)context, task);
-    const coll_call *call = task->call;
-    coll__turn t = { .m = m, .task = task, .call = call, .form = coll__form_of(call->kind), .failure = failure,
-                     .number = task->state[1], .unit = task->codec->type_size };
-    size_t length;
+    const coll__form *form = coll__form_of(task->call->kind);
+    const bool is_new = task->state[0] == COLL__TURN_NEW;
+    coll_status status;
 
-    if (!t.form) return COLL_ERR_UNSUPPORTED;
-    t.by_mail = coll__fits_mail(&t, &length);
-    if (task->state[0] == COLL__TURN_NEW) {       /* slots are reused: everyone must be through with turn - 2 */
-        coll_status status = coll__check_all(m, m->turn, failure);
-        if (status == COLL_OK) status = coll__turn_post(&t, length);
-        if (status != COLL_OK) return status;
-        task->state[0] = COLL__TURN_POSTED;
-        task->state[1] = t.number;
-    }
-    if (!t.by_mail) return coll__turn_directly(&t, task);
-    const coll_status status = coll__check_posted(&t, t.form->mail_from);
-    if (status == COLL_OK) t.form->read(&t);      /* all this rank needs is in the seats                      */
+    if (!form) return COLL_ERR_UNSUPPORTED;
+    const size_t length = coll__mail_length(m, form, task);
+    const bool by_mail = length <= COLL__MAIL_MOST;           /* slots are reused: everyone must be through with turn - 2 */
+    if (is_new && (status = coll__check_all(m, m->turn, failure)) != COLL_OK) return status;
+    if (is_new && by_mail) coll__turn_post(m, form, task, length);
+    coll__turn t = { .m = m, .task = task, .call = task->call, .form = form, .failure = failure, .number = task->state[1],
+                     .by_mail = by_mail, .unit = task->codec->type_size };
+    if (!by_mail) return coll__turn_directly(&t);
+    if ((status = coll__check_posted(&t, form->mail_from)) == COLL_OK) form->read(&t);    /* all is in the seats    */
     return status;
 }
 
@@ -175,15 +199,14 @@ static void coll__threads_late(const void *context, const coll_task *task, unsig
 {
     const coll__thread *me = (const coll__thread *)context;
     const coll__member *m = task->group ? (const coll__member *)task->group : &me->all;
-    coll__turn t = { .m = (coll__member *)(uintptr_t)m, .task = task, .call = task->call,
+    coll__turn t = { .m = (coll__member *)(uintptr_t)m, .task = (coll_task *)(uintptr_t)task, .call = task->call,
                      .form = coll__form_of(task->call->kind), .unit = task->codec->type_size };
-    size_t length;
 
     if (!t.form) return;
     const bool is_new = task->state[0] == COLL__TURN_NEW, is_done = task->state[0] == COLL__TURN_DONE;
     const uint64_t turn = is_new ? m->turn : task->state[1];
     const coll__whom whom = is_new ? COLL__EVERYBODY : is_done ? t.form->until
-                          : coll__fits_mail(&t, &length) ? t.form->mail_from : t.form->from;
+                          : coll__mail_length(m, t.form, task) <= COLL__MAIL_MOST ? t.form->mail_from : t.form->from;
     for (int i = 0; i < m->count; i++) {
         const uint64_t *at = is_done ? &m->seats[i].done : &coll__slot_in(m, i, turn)->posted;
         if (coll__waits_for(&t, whom, i) && __atomic_load_n(at, __ATOMIC_ACQUIRE) < turn) is_late[m->group->ranks[i]] = 1;

@@ -1,0 +1,104 @@
+/* coll_enter.h: one thread at a time in a communicator, none in a forked child, none after the end.
+ *
+ * Nearly always it is the same thread that comes again, and a locked instruction at its door would make it wait until all it
+ * has published has arrived at the other ranks.  So the thread that was inside last needs no more than a plain store and a
+ * look; whoever else comes claims the door, and executes, by membarrier, the barriers for both:
+ *
+ *     the last one                                another
+ *         is_inside = 1                               is_claimed = 1
+ *         (barrier: executed by the other)            membarrier
+ *         is_claimed, or not mine any more?           is_inside: it is an error
+ *             is_inside = 0, and claim it too         otherwise it is mine now; is_claimed = 0
+ *
+ * Either the claimer sees that somebody is inside, or that one sees the claim.  A door that changes hands too often, or a
+ * kernel without membarrier: every thread takes the way of the claimer, under the lock and with no barriers to execute. */
+#ifndef COLL_ENTER_H
+#define COLL_ENTER_H
+
+enum { COLL__HANDS_MOST = 64 };                   /* changes of hands after which the door belongs to nobody  */
+
+static inline bool coll__door_is_mine(const coll__door *door, pthread_t me)
+{
+    return __atomic_load_n(&door->is_owned, __ATOMIC_RELAXED) && pthread_equal(__atomic_load_n(&door->thread, __ATOMIC_RELAXED), me);
+}
+
+/* Not by the owner's short way.  false: another thread is inside.  coll_abort may be inside at any time, and is out soon: the
+ * others wait for it (`waits`). */
+static __attribute__((noinline)) bool coll__door_claim(coll__door *door, coll__trunk *trunk, bool waits)
+{
+    const pthread_t me = pthread_self();
+    bool is_free;
+
+    pthread_mutex_lock(&trunk->lock);
+    for (;;) {
+        __atomic_store_n(&door->is_claimed, 1, __ATOMIC_SEQ_CST);
+        if (door->is_owned && !pthread_equal(door->thread, me)) coll__membarrier();
+        is_free = !__atomic_load_n(&door->is_taken, __ATOMIC_ACQUIRE) && !__atomic_load_n(&door->is_inside, __ATOMIC_ACQUIRE);
+        if (is_free || !waits || !__atomic_load_n(&trunk->abort_wanted, __ATOMIC_ACQUIRE)) break;
+        pthread_mutex_unlock(&trunk->lock);
+        sched_yield();
+        pthread_mutex_lock(&trunk->lock);
+    }
+    if (is_free) {
+        door->hands += !pthread_equal(door->thread, me) && door->hands < COLL__HANDS_MOST;
+        __atomic_store_n(&door->is_taken, 1, __ATOMIC_RELAXED);
+        __atomic_store_n(&door->thread, me, __ATOMIC_RELAXED);
+        __atomic_store_n(&door->is_owned, trunk->has_membarrier && door->hands < COLL__HANDS_MOST, __ATOMIC_RELAXED);
+    }
+    __atomic_store_n(&door->is_claimed, 0, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&trunk->lock);
+    return is_free;
+}
+
+/* false: another thread is inside. */
+static inline bool coll__door_enter(coll__door *door, coll__trunk *trunk)
+{
+    const pthread_t me = pthread_self();
+
+    if (coll__door_is_mine(door, me)) {
+        __atomic_store_n(&door->is_inside, 1, __ATOMIC_RELAXED);
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        if (!__atomic_load_n(&door->is_claimed, __ATOMIC_ACQUIRE) && coll__door_is_mine(door, me)) return true;
+        __atomic_store_n(&door->is_inside, 0, __ATOMIC_RELEASE);
+    }
+    return coll__door_claim(door, trunk, true);
+}
+
+static inline void coll__door_leave(coll__door *door)
+{
+    __atomic_store_n(&door->is_taken, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&door->is_inside, 0, __ATOMIC_RELEASE);
+}
+
+/* Why nobody may enter. */
+static __attribute__((noinline)) coll_status coll__stay_out(const coll_comm *comm)
+{
+    if (!comm) return coll__start_failed(COLL_ERR_ARGUMENT, "the communicator is NULL");
+    if (!*comm->guard) return COLL_ERR_FORKED;
+    return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d: another thread is inside a call on this communicator", comm->rank);
+}
+
+static inline coll_status coll__enter(coll_comm *comm)
+{
+    if (!comm || !*comm->guard || !coll__door_enter(&comm->door, comm->trunk)) return coll__stay_out(comm);
+    if (comm->trunk->is_shared) coll__trunk_take(comm);
+    return COLL_OK;
+}
+
+static inline coll_status coll__leave(coll_comm *comm, coll_status status)
+{
+    if (comm->is_holder) coll__trunk_drop(comm);
+    coll__door_leave(&comm->door);
+    return status;
+}
+
+/* Enter to start something: not after the end. */
+static inline coll_status coll__enter_alive(coll_comm *comm)
+{
+    const coll_status status = coll__enter(comm);
+
+    if (status < 0 || comm->trunk->failure.status == COLL_OK) return status;
+    return coll__leave(comm, comm->trunk->failure.status);
+}
+
+#endif /* COLL_ENTER_H */
