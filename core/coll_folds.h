@@ -25,7 +25,7 @@ typedef void coll__fold_fn(void *to, const void *a, const void *b, size_t count)
     {                                                                                             \
         TO *out = to;                                                                             \
         const FROM *left = from_a, *right = from_b;                                               \
-        COLL__FREE for (size_t i = 0; i < count; i++) {                                           \
+        COLL__FREE COLL__UNROLLED for (size_t i = 0; i < count; i++) {                                           \
             const FROM a = left[i], b = right[i];                                                 \
             out[i] = VALUE;                                                                       \
         }                                                                                         \
@@ -41,7 +41,7 @@ typedef void coll__twin_fn(void *to, void *also, const void *a, const void *b, s
     {                                                                                             \
         T *out = to, *also = other;                                                               \
         const T *left = from_a, *right = from_b;                                                  \
-        COLL__FREE for (size_t i = 0; i < count; i++) {                                           \
+        COLL__FREE COLL__UNROLLED for (size_t i = 0; i < count; i++) {                                           \
             const T a = left[i], b = right[i];                                                    \
             const T sum = VALUE;                                                                  \
             out[i] = sum;                                                                         \

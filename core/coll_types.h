@@ -109,14 +109,17 @@ typedef coll__int128 COLL__RAW coll__raw_i128;
 #if defined(__clang__)
 #define COLL__KERNEL
 #define COLL__FREE _Pragma("clang loop vectorize(assume_safety)")
+#define COLL__UNROLLED
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wpass-failed"    /* At -O1 and -Os loops stay as written. */
 #elif defined(__GNUC__)
 #define COLL__KERNEL __attribute__((optimize("O3", "no-trapping-math")))
 #define COLL__FREE _Pragma("GCC ivdep")
+#define COLL__UNROLLED _Pragma("GCC unroll 4")    /* half the time of a fold in the first cache; clang does it unasked */
 #else
 #define COLL__KERNEL
 #define COLL__FREE
+#define COLL__UNROLLED
 #endif
 
 #define COLL__INLINE static inline __attribute__((always_inline, unused))

@@ -110,6 +110,7 @@ static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group
     m->count = group->count;
     m->rank = me;
     m->looks = thread->hub->looks;
+    m->cache_share = thread->hub->cache_length / (size_t)group->count;
     m->letters[0] = letters;
     m->letters[1] = letters + group->count;
     for (int i = 0; i < 2 * group->count; i++)

@@ -40,6 +40,7 @@ typedef struct coll__member {
     coll__source        *letters[2];              /* the inputs by mail in the turns of either parity         */
     int       rank, count;                        /* our rank in the group, and how many it has               */
     int       looks;                              /* at a word that has not come yet, before we do something else */
+    size_t    cache_share;                        /* our part of the cache                                    */
     uint64_t  turn, all_posted;                   /* every rank is known to have published all_posted         */
     void     *held;                               /* memory of ours that others use during a turn             */
     size_t    held_length;

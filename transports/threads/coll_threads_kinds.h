@@ -184,15 +184,16 @@ static size_t coll__extent(const coll__turn *t, coll__arrangement layout, const 
     return total * t->unit;
 }
 
-/* Are the buffers of all ranks, as far as one rank can tell from its own, longer than the caches?  Ranks may differ in this:
- * it shows in the time only. */
+/* Are the buffers of all ranks, as far as one rank can tell from its own, longer than the caches, and the results apart from
+ * the inputs?  Ranks may differ in this: it shows in the time only.  (In place there is nothing to gain: the lines are in the
+ * cache, because they have just been read, and streaming to them would be slower by far.) */
 static bool coll__is_beyond_caches(const coll__turn *t)
 {
     const coll_call *c = t->call;
-    const size_t cache = t->m->thread->hub->cache_length / (size_t)t->m->count;
     const size_t sent = coll__extent(t, t->form->send, c->send_counts);
 
-    return sent > cache || (c->send != c->recv && coll__extent(t, t->form->recv, c->recv_counts) > cache - sent);
+    if (c->send == c->recv || c->kind == COLL_BARRIER) return false;
+    return sent + coll__extent(t, t->form->recv, c->recv_counts) > t->m->cache_share;
 }
 
 static inline void coll__move(const coll__turn *t, int from, int to)

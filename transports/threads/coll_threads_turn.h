@@ -135,13 +135,20 @@ static coll_status coll__turn_begin(coll__turn *t)
 {
     const coll_call *call = t->call;
     coll__slot *slot = &t->m->own->slots[(t->m->turn + 1) & 1];
-    coll__view view = { (const unsigned char *)(call->kind == COLL_BROADCAST ? call->recv : call->send),
-                        (unsigned char *)call->recv, call->count, call->recv_count, call->send_counts, call->send_offsets,
-                        call->recv_counts, call->recv_offsets, call->send_types, call->recv_types };
-    const coll_status status = t->form->begin ? t->form->begin(t, &view) : COLL_OK;
+    coll__view *view = &slot->is.view;
 
+    view->send = (const unsigned char *)(call->kind == COLL_BROADCAST ? call->recv : call->send);
+    view->recv = (unsigned char *)call->recv;
+    view->count = call->count;
+    view->recv_count = call->recv_count;
+    view->send_counts = call->send_counts;
+    view->send_offsets = call->send_offsets;
+    view->recv_counts = call->recv_counts;
+    view->recv_offsets = call->recv_offsets;
+    view->send_types = call->send_types;
+    view->recv_types = call->recv_types;
+    const coll_status status = t->form->begin ? t->form->begin(t, view) : COLL_OK;
     if (status != COLL_OK) return status;
-    slot->is.view = view;
     coll__turn_publish(t->m, t->task, slot);
     t->number = t->m->turn;
     return COLL_OK;
