@@ -1,5 +1,6 @@
 /* test_shared.c - communicators of one coll_init used from several threads at once: each thread gets its results, none waits
- * for ever for another, and an operation of one's own runs on the thread that asked for it.
+ * for ever for another, and an operation of one's own runs on the thread that asked for it. And one communicator from
+ * several: never are two inside.
  *
  *     test_shared [WORLD]           COLL_TEST_SCALE=0.1: a tenth of the calls */
 #define COLL_IMPLEMENTATION
@@ -101,12 +102,79 @@ static int worker(coll_comm *comm, void *arg)
     return wrong;
 }
 
+/* ---- >>door: one communicator, several threads, one at a time ---- */
+
+static atomic_int inside, overlaps, entered, refused, others;
+
+static coll_status no_message(void *context, coll_xfer *x) { (void)context, (void)x; return COLL_ERR_SYSTEM; }
+static void no_close(void *context) { (void)context; }
+
+/* Runs inside every coll_progress. */
+static coll_status progress_inside(void *context, int wait_ms)
+{
+    (void)wait_ms;
+    if (atomic_fetch_add(&inside, 1) != 0) atomic_fetch_add(&overlaps, 1);
+    ++*(unsigned long *)context;                  /* a race, if two were here: the thread sanitizer sees it   */
+    atomic_fetch_sub(&inside, 1);
+    return COLL_OK;
+}
+
+static const coll_transport lone = { .name = "lone", .send = no_message, .recv = no_message, .progress = progress_inside,
+                                     .close = no_close };
+
+typedef struct crowd {
+    coll_comm *comm;
+    int        number, rounds;
+    bool       by_turns;
+    atomic_int *turn;
+} crowd;
+
+static void *crowd_main(void *arg)
+{
+    const crowd *c = arg;
+
+    for (int i = 0; i < c->rounds; i++) {
+        while (c->by_turns && atomic_load(c->turn) % SIDES != c->number) sched_yield();
+        const coll_status status = coll_progress(c->comm);
+        atomic_fetch_add(status == COLL_OK ? &entered : status == COLL_ERR_ARGUMENT ? &refused : &others, 1);
+        if (c->by_turns) atomic_fetch_add(c->turn, 1);
+        else if (c->number == 0 && i % 16 == 0) sched_yield();      /* the others find the door open, too     */
+    }
+    return NULL;
+}
+
+/* Threads that take turns all get in; of threads that do not, never are two inside. */
+static void test_door(bool by_turns, int rounds)
+{
+    pthread_t threads[SIDES];
+    crowd crowds[SIDES];
+    unsigned long count = 0;
+    atomic_int turn = 0;
+    coll_comm *comm;
+
+    entered = refused = others = overlaps = 0;
+    CHECK(coll_init_custom(&lone, &count, 0, 1, &comm) == COLL_OK, "%s", coll_error(NULL));
+    for (int i = 0; i < SIDES; i++) {
+        crowds[i] = (crowd){ comm, i, rounds, by_turns, &turn };
+        if (pthread_create(&threads[i], NULL, crowd_main, &crowds[i])) exit(1);
+    }
+    for (int i = 0; i < SIDES; i++) pthread_join(threads[i], NULL);
+    CHECK(overlaps == 0 && others == 0 && entered + refused == SIDES * rounds && entered > 0,
+          "%d times two were inside, %d came in, %d were refused, %d of %d got something else", overlaps, entered, refused, others,
+          SIDES * rounds);
+    CHECK(count == (unsigned long)entered, "%lu times inside, but %d came in", count, entered);
+    if (by_turns) CHECK(refused == 0, "%d were refused though it was their turn", refused);
+    CHECK(coll_progress(comm) == COLL_OK && coll_free(comm) == COLL_OK, "it is usable afterwards: %s", coll_error(NULL));
+}
+
 int main(int argc, char **argv)
 {
     static const char *const worlds[] = { "threads", "tcp-poll", "tcp-uring" };
     const char *scale = getenv("COLL_TEST_SCALE");
 
     if (scale) calls = (int)(CALLS * atof(scale));
+    test_door(true, 200);
+    for (int i = 0; i < 20; i++) test_door(false, 2000);
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
         world = worlds[i];
         if (argc > 1 && strcmp(argv[1], world)) continue;
