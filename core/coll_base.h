@@ -75,6 +75,16 @@ static inline void coll__relax(void)
 #endif
 }
 
+/* Fetch a cache line that is about to be written, so that the store need not wait for it. */
+static inline void coll__fetch_to_write(const void *at)
+{
+#if defined(__x86_64__)
+    __asm__ volatile("prefetchw %0" : : "m"(*(const char *)at));
+#else
+    __builtin_prefetch(at, 1);
+#endif
+}
+
 /* Have every thread of this process that runs execute a full barrier, so that the threads in a hurry need none of their own.
  * false: the kernel cannot. */
 static COLL__UNUSED bool coll__membarrier_register(void)

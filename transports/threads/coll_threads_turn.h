@@ -117,6 +117,7 @@ static inline void coll__turn_publish(coll__member *m, coll_task *task, coll__sl
     task->state[0] = COLL__TURN_POSTED;
     task->state[1] = ++m->turn;
     coll__hub_publish(m->thread->hub, &slot->posted, m->turn);
+    coll__fetch_to_write(&m->own->slots[(m->turn + 1) & 1]);  /* the next turn's, while this one waits        */
 }
 
 /* By mail: our input, short as it is, goes into our slot. */
@@ -168,6 +169,7 @@ static coll_status coll__turn_directly(coll__turn *t)
     }
     if (task->state[0] == COLL__TURN_POSTED) {
         if ((status = coll__check_posted(t, t->form->from)) != COLL_OK) return status;
+        coll__fetch_to_write(&t->m->own->done);
         if (!coll__work_begin(thread)) return thread->hub->failure.status;
         t->streams = coll__is_beyond_caches(t);
         status = t->form->share(t);
