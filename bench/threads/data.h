@@ -2,7 +2,7 @@
 #ifndef BENCH_DATA_H
 #define BENCH_DATA_H
 
-#include <string.h>
+#include "timing.h"
 
 #include "cases.h"
 
@@ -62,11 +62,35 @@ static size_t bench_check(const bench_case *c, int root)
     return i;
 }
 
-/* Timed buffers hold zeros: a sum in place that is repeated a thousand times would overflow. */
-static void bench_clear(const bench_case *c)
+static void bench_wrong(const bench_case *c, const char *who, int root, size_t at)
 {
+    fprintf(stderr, "%s: %s of %zu floats, root %d: rank %d has %g at %zu, not %g\n", who, bench_rows[c->collective].name,
+            c->count, root, c->rank, (double)c->out[at], at, (double)bench_expected(c, root, at));
+    exit(BENCH_WRONG);
+}
+
+/* The first operations of a contender, each of them checked: one for every root, but only the last of these where checking
+ * takes long.  `is_spoilt`: make the result wrong, to see that it is noticed.  Leaves zeros in the buffers: a sum in place that
+ * is repeated a thousand times would overflow. */
+static void bench_verify(const bench_team *team, bench_contender *it, const bench_case *c, bool is_spoilt)
+{
+    const size_t long_count = 1 << 18;
+    const int roots = bench_rows[c->collective].is_rooted ? c->ranks : 1;
+
+    for (int root = 0; root < roots; root++) {
+        const bool is_checked = c->collective != BENCH_BARRIER && (root + 1 == roots || c->count < long_count);
+        if (is_checked) bench_fill(c);
+        bench_barrier(team);
+        it->op(it->context, it->next++);
+        bench_barrier(team);
+        if (!is_checked) continue;
+        if (is_spoilt) c->out[c->count - 1] += 1;
+        const size_t at = bench_check(c, root);
+        if (at < c->count) bench_wrong(c, it->name, root, at);
+    }
     memset(c->in, 0, c->count * sizeof *c->in);
     memset(c->out, 0, c->count * sizeof *c->out);
+    bench_barrier(team);
 }
 
 #endif /* BENCH_DATA_H */

@@ -4,11 +4,9 @@
  *
  * FILE lies in memory (/dev/shm), is fresh for every run, and is what the ranks share to take the time.  Results are checked
  * before they are timed, and what is printed is what pair prints. */
-#include "timing.h"
+#include "data.h"
 
 #include <mpi.h>
-
-#include "data.h"
 
 #define T MPI_FLOAT
 #define WORLD MPI_COMM_WORLD
@@ -43,27 +41,6 @@ static bench_op *const ops[BENCH_COLLECTIVES] = {
     [BENCH_BARRIER] = barrier,
 };
 
-static void verify(const bench_team *team, bench_contender *c, bench_case *part)
-{
-    const struct bench_row *const row = &bench_rows[part->collective];
-    const int roots = row->is_rooted ? part->ranks : 1;
-
-    for (int i = 0; i < roots; i++) {
-        const bool is_checked = i + 1 == roots || part->count < 1 << 18;
-        if (is_checked) bench_fill(part);
-        bench_barrier(team);
-        c->op(c->context, c->next++);
-        bench_barrier(team);
-        if (!is_checked || part->collective == BENCH_BARRIER) continue;
-        const size_t at = bench_check(part, i);
-        if (at == part->count) continue;
-        fprintf(stderr, "%s: %s of %zu floats, root %d: rank %d has %g at %zu, not %g\n", c->name, row->name, part->count, i,
-                part->rank, (double)part->out[at], at, (double)bench_expected(part, i, at));
-        MPI_Abort(WORLD, BENCH_WRONG);
-    }
-    bench_clear(part);
-}
-
 static void measure(const bench_team *team, const char *name, bench_case *part, double budget_s, size_t bytes)
 {
     const struct bench_row *const row = &bench_rows[part->collective];
@@ -71,7 +48,7 @@ static void measure(const bench_team *team, const char *name, bench_case *part, 
     bench_contender c = { .name = name, .op = ops[part->collective], .context = part };
 
     bench_case_size(part, bytes);
-    verify(team, &c, part);
+    bench_verify(team, &c, part, false);
     const long sweeps = bench_measure(team, &c, 1, &plan);
     bench_report(team, &c, 1, sweeps, row->name, part->collective == BENCH_BARRIER ? 0 : bytes, false);
 }

@@ -5,11 +5,10 @@
  *
  * Every contender's results are checked before it is timed, all elements, bit for bit; one that is wrong ends the program with
  * status 3.  SPOIL is the name of a contender whose result is made wrong, to see that this is so.  What is printed: timing.h. */
-#include "timing.h"
+#include "data.h"
 
 #include <pthread.h>
 
-#include "data.h"
 #include "ours.h"
 #include "reference.h"
 
@@ -33,30 +32,6 @@ typedef struct rank {
 
 /* ---- >>one size of one collective ---- */
 
-/* The operations that verify are the contender's first: every root once, or only the last one where that would take long. */
-static void verify(rank *me, bench_contender *c)
-{
-    const bench_case *const part = &me->part;
-    const bool is_each = bench_rows[part->collective].is_rooted && part->count < 1 << 18;
-    const int roots = bench_rows[part->collective].is_rooted ? part->ranks : 1;
-
-    for (int i = 0; i < roots; i++) {
-        const bool is_checked = is_each || i + 1 == roots;
-        if (is_checked) bench_fill(part);
-        bench_barrier(&me->team);
-        c->op(c->context, c->next++);
-        bench_barrier(&me->team);
-        if (!is_checked || part->collective == BENCH_BARRIER) continue;
-        if (me->all->spoil && !strcmp(me->all->spoil, c->name) && me->team.rank == i) part->out[part->count - 1] += 1;
-        const size_t at = bench_check(part, i);
-        if (at == part->count) continue;
-        fprintf(stderr, "%s: %s of %zu floats, root %d: rank %d has %g at %zu, not %g\n", c->name,
-                bench_rows[part->collective].name, part->count, i, part->rank, (double)part->out[at], at,
-                (double)bench_expected(part, i, at));
-        exit(BENCH_WRONG);
-    }
-}
-
 static void measure(rank *me, bench_collective collective, size_t bytes)
 {
     settings *const all = me->all;
@@ -77,9 +52,8 @@ static void measure(rank *me, bench_collective collective, size_t bytes)
     }
     bench_barrier(&me->team);
     reference_enter(all->reference, &me->part);
-    for (int c = 0; c < n; c++) verify(me, &contenders[c]);
-    bench_clear(&me->part);
-    bench_barrier(&me->team);
+    for (int c = 0; c < n; c++)
+        bench_verify(&me->team, &contenders[c], &me->part, all->spoil && !strcmp(all->spoil, contenders[c].name));
     const long sweeps = bench_measure(&me->team, contenders, n, &plan);
     bench_report(&me->team, contenders, n, sweeps, row->name, collective == BENCH_BARRIER ? 0 : bytes, false);
 }

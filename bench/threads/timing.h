@@ -85,7 +85,7 @@ static int bench_find_processors(void)
 }
 
 /* Bind the calling thread to the one processor that is its turn, round robin. */
-static void bench_pin(int rank)
+BENCH_UNUSED static void bench_pin(int rank)
 {
     const int turn = rank % bench_find_processors();
     cpu_set_t one;
