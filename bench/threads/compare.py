@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """coll.h between threads beside hand-written references and MPI, in one run.
 
-usage: compare.py --build FOLDER [--full] [--only PART,...] [--raw FILE] [--minutes M]
+usage: compare.py --build FOLDER [--full|--tiny] [--only PART,...] [--raw FILE] [--minutes M]
 
 FOLDER holds the programs that `make bench-threads` builds: pair, numbers, counters, and mpi.openmpi and mpi.mpich where these
 are installed.  PART is one of allreduce, collectives, crowded, numbers, counters.  README.md in bench/ tells how a figure is
@@ -19,7 +19,7 @@ PACKAGES = {'openmpi': 'openmpi-bin libopenmpi-dev', 'mpich': 'mpich libmpich-de
 # with peers).
 QUICK = [
     ('allreduce', 2, 0.06, '8,128,2K,32K', ALLREDUCE, True),
-    ('allreduce', 2, 0.06, '512K,8M,128M', ALLREDUCE, True),
+    ('allreduce', 2, 0.25, '512K,8M,128M', ALLREDUCE, True),
     ('collectives', 2, 0.03, '8,1K,64K,1M', OTHERS, True),
     ('collectives', 2, 0.05, '64M', OTHERS, True),
     ('crowded', 4, 0.05, '8,1K,64K,1M,16M', ALLREDUCE + ',barrier', True),
@@ -41,6 +41,12 @@ FULL = [
     ('crowded', 64, 0.3, '8,1K,64K', 'allreduce,barrier', False),
 ]
 
+TINY = [
+    ('allreduce', 2, 0.005, '8,512K', ALLREDUCE, True),
+    ('collectives', 2, 0.005, '8', OTHERS, True),
+    ('crowded', 5, 0.005, '8,64K', 'allreduce,barrier', False),
+]
+
 Line = collections.namedtuple('Line', 'round kind table ranks column row p10 median p90 sweeps')
 
 
@@ -56,7 +62,10 @@ def in_bytes(text):
 
 
 def microseconds(x):
-    return '%.3f' % x if x < 1 else '%.2f' % x if x < 10 else '%.1f' % x if x < 100 else '%.0f' % x if x < 1e4 else '%.1fms' % (x / 1e3)
+    for below, form in ((1, '%.3f'), (10, '%.2f'), (100, '%.1f'), (1e4, '%.0f')):
+        if x < below:
+            return form % x
+    return '%.1fms' % (x / 1e3)
 
 
 def note(text):
@@ -113,7 +122,7 @@ class Runner:
         for text in out.splitlines():
             f = text.split('\t')
             if len(f) == 9:
-                self.lines.append(Line(rnd, f[0], f[1], int(f[2]), int(f[3]), f[4], float(f[5]), float(f[6]), float(f[7]), int(f[8])))
+                self.lines.append(Line(rnd, f[0], f[1], int(f[2]), int(f[3]), f[4], *(float(x) for x in f[5:8]), int(f[8])))
         if status:
             note('%s: exit status %d: %s' % (name, status, ' / '.join(err.strip().splitlines()[-3:])))
             if is_peer:
@@ -173,8 +182,8 @@ def simulated(runner, is_full):
         for kernel in kernels:
             counts = []
             for times in (few, many):
-                command = ['valgrind', '--tool=cachegrind', '--cache-sim=yes', '--cachegrind-out-file=/dev/null', runner.path('counters'),
-                           'run', kernel, str(elements), str(times)]
+                command = ['valgrind', '--tool=cachegrind', '--cache-sim=yes', '--cachegrind-out-file=/dev/null',
+                           runner.path('counters'), 'run', kernel, str(elements), str(times)]
                 status, _, err = runner.command(command, 300)
                 got = [re.search(what + r':\s+([\d,]+)', err) for what in (r'I\s+refs', r'D1\s+misses', r'LLd misses')]
                 if status or not all(got):
@@ -236,7 +245,8 @@ def verdict(verdicts, what, label, values, target, is_below=True):
     if values:
         worst = (max if is_below else min)(values, key=values.get)
         met = values[worst] <= target if is_below else values[worst] >= target
-        verdicts.append((what, label, values[worst], human(worst) if worst else '', '%s %g' % ('<=' if is_below else '>=', target), met))
+        verdicts.append((what, label, values[worst], human(worst) if worst else '',
+                         '%s %g' % ('<=' if is_below else '>=', target), met))
 
 
 def print_collectives(figures, verdicts):
@@ -270,13 +280,15 @@ def print_collectives(figures, verdicts):
 def print_numbers(figures, verdicts):
     for name, ranks in figures.tables(lambda t: t.startswith('types')):
         columns, rows = figures.columns(name, ranks), figures.rows('time', name, ranks) + figures.rows('none', name, ranks)
+        head = ['elements'] + [human(c) for c in columns]
         lines = []
         for row in dict.fromkeys(rows):
             cells = [figures.get('time', name, ranks, c, row) for c in columns]
             lines.append([row] + ['%.2f' % (c / f[1] / 1e3) if f else '-' for c, f in zip(columns, cells)])
         for row in figures.rows('ratio', name, ranks):
-            lines.append([row.replace('f32/', '') + ' / f32'] + [spread(figures.get('ratio', name, ranks, c, row)) for c in columns])
-        table('allreduce of types, %s, %d ranks (1e9 elements a second)' % (name[7:], ranks), ['elements'] + [human(c) for c in columns], lines)
+            cells = [spread(figures.get('ratio', name, ranks, c, row)) for c in columns]
+            lines.append([row.replace('f32/', '') + ' / f32'] + cells)
+        table('allreduce of types, %s, %d ranks (1e9 elements a second)' % (name[7:], ranks), head, lines)
         for row in ('f32/bf16', 'f32/f16'):
             last = figures.get('ratio', name, ranks, columns[-1], row)
             if last:
@@ -301,8 +313,8 @@ def print_counters(figures, source):
     events = list(dict.fromkeys(r.split('/')[1] for r in figures.rows('count', 'kernels', 1)))
     for column in columns:
         lines = []
-        for kernel in figures.rows('bytes', 'kernels', 1) or dict.fromkeys(r.split('/')[0] for r in figures.rows('count', 'kernels', 1)):
-            taken, size = figures.get('time', 'kernels', 1, column, kernel), figures.get('bytes', 'kernels', 1, column, kernel)
+        for kernel in dict.fromkeys(r.split('/')[0] for kind in ('bytes', 'count') for r in figures.rows(kind, 'kernels', 1)):
+            taken, size = (figures.get(kind, 'kernels', 1, column, kernel) for kind in ('time', 'bytes'))
             bounds = [figures.get('bound', 'kernels', 1, column, kernel + '/' + c) for c in ('copy', 'copy nt')]
             bounds = [f for f in bounds if f]
             best = max(bounds, key=lambda f: f[1]) if bounds else None
@@ -313,8 +325,9 @@ def print_counters(figures, source):
                           '%.1f' % (size[1] * column / taken[1] / 1e3) if taken else '',
                           '%.3f' % (taken[1] * 1e3 / column / best[1]) if best else '', spread(best)]
                          + ['%.3f' % f[1] if f else '-' for f in counts])
+        head = ['kernel', 'bytes / element', 'ns / element', 'GB/s', 'bound ns', 'time / bound']
         table('kernels on one processor, %s elements%s' % (human(column), '; counted by ' + source if events else ''),
-              ['kernel', 'bytes / element', 'ns / element', 'GB/s', 'bound ns', 'time / bound'] + [e + ' / element' for e in events], lines)
+              head + [e + ' / element' for e in events], lines)
 
 
 def print_verdicts(verdicts):
@@ -343,6 +356,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--build', required=True, help='the folder of the programs')
     parser.add_argument('--full', action='store_true', help='all sizes, three rounds: some ten minutes instead of two')
+    parser.add_argument('--tiny', action='store_true', help='to see that it works; the figures are worth nothing')
     parser.add_argument('--only', default=','.join(PARTS), help='some of ' + ','.join(PARTS))
     parser.add_argument('--raw', help='write every line of every program there, too')
     parser.add_argument('--minutes', type=float, help='start no peer after so long')
@@ -358,16 +372,18 @@ def main():
         if not os.path.exists(runner.path('mpi.' + mpi)) or not shutil.which('mpiexec.' + mpi):
             print('# not installed: %s (Debian: %s)' % (mpi, packages))
     for rnd in range(3 if o.full else 1):
-        for group in FULL if o.full else QUICK:
+        for group in FULL if o.full else TINY if o.tiny else QUICK:
             if group[0] in wanted:
                 measure(runner, group, rnd, o.full)
                 note('%s on %d ranks, %s: %.0f s' % (group[0], group[1], group[3], time.time() - began))
     if 'numbers' in wanted:
-        runner.run('numbers', [runner.path('numbers'), '2', '1' if o.full else '0.3', '256,16K,16M'])
+        budget, sizes = ('0.01', '256,16K') if o.tiny else ('1' if o.full else '0.3', '256,16K,16M')
+        runner.run('numbers', [runner.path('numbers'), '2', budget, sizes])
         note('numbers: %.0f s' % (time.time() - began))
     source = 'the processor'
     if 'counters' in wanted:
-        runner.run('counters', [runner.path('counters'), '1' if o.full else '0.3', '16K,16M'])
+        budget, sizes = ('0.01', '16K') if o.tiny else ('1' if o.full else '0.3', '16K,16M')
+        runner.run('counters', [runner.path('counters'), budget, sizes])
         if not any(x.kind == 'count' for x in runner.lines):
             simulated(runner, o.full)
             source = 'cachegrind'
@@ -376,15 +392,15 @@ def main():
     print_collectives(figures, verdicts)
     print_numbers(figures, verdicts)
     print_counters(figures, source)
-    print_verdicts(verdicts)
     if o.raw:
         with open(o.raw, 'w') as f:
             f.writelines('\t'.join(str(v) for v in x) + '\n' for x in runner.lines)
     everybody, own = (b - a for a, b in zip(before, cpu_seconds()))
-    print('%.0f s; others used %.2f processors%s%s%s' % (time.time() - began, max(0, everybody - own) / (time.time() - began),
+    print('\n%.0f s; others used %.2f processors%s%s%s' % (time.time() - began, max(0, everybody - own) / (time.time() - began),
           '; given up: ' + ', '.join(sorted(runner.given_up)) if runner.given_up else '',
           '; left out for time: %d runs of peers' % runner.left_out if runner.left_out else '',
           '; FAILED: ' + ', '.join(runner.failed) if runner.failed else ''))
+    print_verdicts(verdicts)
     return 1 if runner.failed else 0
 
 

@@ -115,8 +115,10 @@ int main(int argc, char **argv)
     const bool is_crowded = all.ranks > bench_find_processors();
     all.reference = reference_open(all.ranks, is_crowded);
     ours_open(all.ranks, all.ours);
-    for (int r = 0; r < all.ranks; r++)
-        ranks[r] = (rank){ .all = &all, .team = { .shared = all.shared, .rank = r, .ranks = all.ranks, .is_crowded = is_crowded } };
+    for (int r = 0; r < all.ranks; r++) {
+        const bench_team team = { .shared = all.shared, .rank = r, .ranks = all.ranks, .is_crowded = is_crowded };
+        ranks[r] = (rank){ .all = &all, .team = team };
+    }
     for (int r = 1; r < all.ranks; r++) {
         if (!pthread_create(&ranks[r].thread, NULL, run, &ranks[r])) continue;
         perror("pair: pthread_create");

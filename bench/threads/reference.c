@@ -17,6 +17,9 @@
 #define INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
+/* What is the same in every operation of a test is a constant in its function. */
+#define INLINE static inline __attribute__((always_inline))
+
 enum { RANKS_MOST = 64, LINE = 128, BLOCK = 1024, MAIL_BYTES = 64 << 10, NT_LEAST = 256 << 10 };
 
 /* The flag shares its line with the first numbers, so that a short message is there in one miss. */
@@ -33,11 +36,11 @@ typedef struct kernels {
     void (*fence)(void);
 } kernels;
 
+/* Each in a line of its own: a rank reads its seat while its neighbour writes. */
 typedef struct seat {
-    reference        *all;
+    _Alignas(LINE) reference *all;
     const bench_case *part;
-    const kernels    *how;
-    int               rank;
+    int rank;
 } seat;
 
 struct reference {
@@ -128,19 +131,26 @@ static void sum_block(const float *const *sources, int n, size_t from, float *su
     for (int r = 2; r < n; r++) add(sum, sources[r] + from, sum, count);
 }
 
-static void sum_plain(const float *const *sources, int n, float *const *results, int m, size_t count)
+/* Apart, for its frame costs short sums time. */
+static __attribute__((noinline)) void sum_by_blocks(const float *const *sources, int n, float *const *results, int m,
+                                                    size_t count)
 {
     _Alignas(64) float block[BLOCK];
 
-    if (n == 2 && m == 1) { add(sources[0], sources[1], results[0], count); return; }
-    if (n == 2 && m == 2) { add_into_2(sources[0], sources[1], results[0], results[1], count); return; }
-    if (n == 4 && m == 1) { add_4(sources, results[0], count); return; }
-    if (n == 4 && m == 4) { add_4_into_4(sources, results, count); return; }
     for (size_t from = 0; from < count; from += BLOCK) {
         const size_t length = count - from < BLOCK ? count - from : BLOCK;
         sum_block(sources, n, from, block, length);
         for (int r = 0; r < m; r++) memcpy(results[r] + from, block, length * sizeof *block);
     }
+}
+
+static void sum_plain(const float *const *sources, int n, float *const *results, int m, size_t count)
+{
+    if (n == 2 && m == 1) add(sources[0], sources[1], results[0], count);
+    else if (n == 2 && m == 2) add_into_2(sources[0], sources[1], results[0], results[1], count);
+    else if (n == 4 && m == 1) add_4(sources, results[0], count);
+    else if (n == 4 && m == 4) add_4_into_4(sources, results, count);
+    else sum_by_blocks(sources, n, results, m, count);
 }
 
 static void fence_plain(void) { }
@@ -222,42 +232,42 @@ static size_t share(const seat *me, size_t *from)
 }
 
 /* The sum of `count` elements of all `sources` from element `from` on, to element `to` on of m results. */
-static void sum_of_all(const seat *me, float *const *in, size_t from, float *const *out, int m, size_t to, size_t count)
+INLINE void sum_of_all(const seat *me, const kernels *how, float *const *in, size_t from, float *const *out, int m,
+                       size_t to, size_t count)
 {
     const float *sources[RANKS_MOST];
     float *results[RANKS_MOST];
 
     for (int r = 0; r < me->all->n; r++) sources[r] = in[r] + from;
     for (int r = 0; r < m; r++) results[r] = out[r] + to;
-    me->how->sum(sources, me->all->n, results, m, count);
+    how->sum(sources, me->all->n, results, m, count);
 }
 
-static void share_of_scan(const seat *me, size_t from, size_t count)
+static void share_of_scan(const seat *me, const kernels *how, size_t from, size_t count)
 {
     reference *const all = me->all;
 
     for (size_t at = from; at < from + count; at += BLOCK) {
         const size_t length = from + count - at < BLOCK ? from + count - at : BLOCK;
-        me->how->copy(all->out[0] + at, all->in[0] + at, length);
+        how->copy(all->out[0] + at, all->in[0] + at, length);
         for (int r = 1; r < all->n; r++) add(all->out[r - 1] + at, all->in[r] + at, all->out[r] + at, length);
     }
 }
 
-static void share_of(const seat *me, int root)
+INLINE void share_of(const seat *me, const kernels *how, bench_collective collective, int root)
 {
     reference *const all = me->all;
-    const kernels *const how = me->how;
     const int n = all->n, rank = me->rank;
     const size_t block = me->part->block, mine = (size_t)rank * block;
     size_t from;
     const size_t count = share(me, &from);
 
-    switch (me->part->collective) {
-    case BENCH_ALLREDUCE:          sum_of_all(me, all->in, from, all->out, n, from, count); break;
-    case BENCH_ALLREDUCE_IN_PLACE: sum_of_all(me, all->out, from, all->out, n, from, count); break;
-    case BENCH_REDUCE:             sum_of_all(me, all->in, from, &all->out[root], 1, from, count); break;
-    case BENCH_REDUCE_SCATTER:     sum_of_all(me, all->in, mine, &all->out[rank], 1, 0, block); break;
-    case BENCH_SCAN:               share_of_scan(me, from, count); break;
+    switch (collective) {
+    case BENCH_ALLREDUCE:          sum_of_all(me, how, all->in, from, all->out, n, from, count); break;
+    case BENCH_ALLREDUCE_IN_PLACE: sum_of_all(me, how, all->out, from, all->out, n, from, count); break;
+    case BENCH_REDUCE:             sum_of_all(me, how, all->in, from, &all->out[root], 1, from, count); break;
+    case BENCH_REDUCE_SCATTER:     sum_of_all(me, how, all->in, mine, &all->out[rank], 1, 0, block); break;
+    case BENCH_SCAN:               share_of_scan(me, how, from, count); break;
     case BENCH_GATHER:             how->copy(all->out[root] + mine, all->in[rank], block); break;
     case BENCH_SCATTER:            how->copy(all->out[rank], all->in[root] + mine, block); break;
     case BENCH_BROADCAST:
@@ -266,7 +276,7 @@ static void share_of(const seat *me, int root)
     case BENCH_ALLGATHER: case BENCH_ALLTOALL:
         for (int k = 0; k < n; k++) {
             const int r = (rank + k) % n;
-            const size_t where = me->part->collective == BENCH_ALLTOALL ? mine : 0;
+            const size_t where = collective == BENCH_ALLTOALL ? mine : 0;
             how->copy(all->out[rank] + (size_t)r * block, all->in[r] + where, block);
         }
         break;
@@ -274,30 +284,24 @@ static void share_of(const seat *me, int root)
     }
 }
 
-static int root_of(const seat *me, long i)
+INLINE int root_of(const seat *me, bench_collective collective, long i)
 {
-    return bench_rows[me->part->collective].is_rooted ? (int)(i % me->all->n) : 0;
+    return bench_rows[collective].is_rooted ? (int)(i % me->all->n) : 0;
 }
 
-static void in_shares(void *context, const kernels *how, long i)
+INLINE void in_shares(void *context, long i, bench_collective collective, const kernels *how)
 {
-    seat *const me = context;
+    const seat *const me = context;
 
-    me->how = how;
     meet(me->all, me->rank);
-    share_of(me, root_of(me, i));
+    share_of(me, how, collective, root_of(me, collective, i));
     how->fence();
     meet(me->all, me->rank);
 }
 
-static void op_plain(void *context, long i) { in_shares(context, &plain, i); }
-#if defined(__SSE2__)
-static void op_nt(void *context, long i) { in_shares(context, &past_caches, i); }
-#endif
-
 static void op_barrier(void *context, long i)
 {
-    seat *const me = context;
+    const seat *const me = context;
 
     (void)i;
     meet(me->all, me->rank);
@@ -306,12 +310,12 @@ static void op_barrier(void *context, long i)
 /* ---- >>mail ---- */
 
 /* What a rank has to give in operation i: its input, or nothing. */
-static size_t posted(const bench_case *part, int root, const float **what)
+INLINE size_t posted(const bench_case *part, bench_collective collective, int root, const float **what)
 {
     const bool is_root = part->rank == root;
 
     *what = part->in;
-    switch (part->collective) {
+    switch (collective) {
     case BENCH_ALLREDUCE_IN_PLACE: *what = part->out; return part->count;
     case BENCH_BROADCAST:          *what = part->out; return is_root ? part->count : 0;
     case BENCH_SCATTER:            return is_root ? part->count : 0;
@@ -321,7 +325,7 @@ static size_t posted(const bench_case *part, int root, const float **what)
     }
 }
 
-static void take(const seat *me, int root, float **boxes)
+INLINE void take(const seat *me, bench_collective collective, int root, float **boxes)
 {
     const bench_case *const part = me->part;
     const int n = me->all->n, rank = me->rank;
@@ -329,10 +333,10 @@ static void take(const seat *me, int root, float **boxes)
     const bool is_root = rank == root;
     float *out = part->out;
 
-    switch (part->collective) {
-    case BENCH_ALLREDUCE: case BENCH_ALLREDUCE_IN_PLACE: sum_of_all(me, boxes, 0, &out, 1, 0, part->count); break;
-    case BENCH_REDUCE: if (is_root) sum_of_all(me, boxes, 0, &out, 1, 0, part->count); break;
-    case BENCH_REDUCE_SCATTER: sum_of_all(me, boxes, mine, &out, 1, 0, block); break;
+    switch (collective) {
+    case BENCH_ALLREDUCE: case BENCH_ALLREDUCE_IN_PLACE: sum_of_all(me, &plain, boxes, 0, &out, 1, 0, part->count); break;
+    case BENCH_REDUCE: if (is_root) sum_of_all(me, &plain, boxes, 0, &out, 1, 0, part->count); break;
+    case BENCH_REDUCE_SCATTER: sum_of_all(me, &plain, boxes, mine, &out, 1, 0, block); break;
     case BENCH_BROADCAST: if (!is_root) copy_plain(out, boxes[root], part->count); break;
     case BENCH_SCATTER: copy_plain(out, is_root ? part->in + mine : boxes[root] + mine, block); break;
     case BENCH_GATHER:
@@ -354,37 +358,62 @@ static void take(const seat *me, int root, float **boxes)
 
 /* Two boxes by turns: who has ended operation i + 1 has seen that all posted it, and so that all have taken what they needed of
  * operation i; its box is free for operation i + 2. */
-static void op_mail(void *context, long i)
+INLINE void by_mail(void *context, long i, bench_collective collective)
 {
-    seat *const me = context;
+    const seat *const me = context;
     reference *const all = me->all;
-    const int n = all->n, root = root_of(me, i), turn = (int)i + 1, side = (int)(i % 2);
+    const int n = all->n, root = root_of(me, collective, i), turn = (int)i + 1, side = (int)(i % 2);
     box *const own = all->boxes[me->rank][side];
     float *boxes[RANKS_MOST];
     const float *what;
-    const size_t count = posted(me->part, root, &what);
+    const size_t count = posted(me->part, collective, root, &what);
 
-    me->how = &plain;
     copy_plain(own->data, what, count);
     __atomic_store_n(&own->flag, turn, __ATOMIC_RELEASE);
     for (int r = 0; r < n; r++) {
         while (__atomic_load_n(&all->boxes[r][side]->flag, __ATOMIC_ACQUIRE) != turn) wait_a_little(all);
         boxes[r] = all->boxes[r][side]->data;
     }
-    take(me, root, boxes);
+    take(me, collective, root, boxes);
 }
 
 /* ---- >>the door ---- */
 
+#if defined(__SSE2__)
+#define OPS(name, collective)                                                                       \
+    static void plain_##name(void *context, long i) { in_shares(context, i, collective, &plain); }  \
+    static void nt_##name(void *context, long i) { in_shares(context, i, collective, &past_caches); } \
+    static void mail_##name(void *context, long i) { by_mail(context, i, collective); }
+#define ROW(name) { plain_##name, nt_##name, mail_##name }
+#else
+#define OPS(name, collective)                                                                       \
+    static void plain_##name(void *context, long i) { in_shares(context, i, collective, &plain); }  \
+    static void mail_##name(void *context, long i) { by_mail(context, i, collective); }
+#define ROW(name) { plain_##name, NULL, mail_##name }
+#endif
+
+OPS(allreduce, BENCH_ALLREDUCE)
+OPS(in_place, BENCH_ALLREDUCE_IN_PLACE)
+OPS(broadcast, BENCH_BROADCAST)
+OPS(reduce, BENCH_REDUCE)
+OPS(allgather, BENCH_ALLGATHER)
+OPS(reduce_scatter, BENCH_REDUCE_SCATTER)
+OPS(alltoall, BENCH_ALLTOALL)
+OPS(gather, BENCH_GATHER)
+OPS(scatter, BENCH_SCATTER)
+OPS(scan, BENCH_SCAN)
+
 void (*reference_op(reference_variant variant, bench_collective collective, size_t bytes))(void *context, long i)
 {
-    if (collective == BENCH_BARRIER) return variant == REFERENCE_PLAIN ? op_barrier : NULL;
-    if (variant == REFERENCE_PLAIN) return op_plain;
-    if (variant == REFERENCE_MAIL) return bytes <= MAIL_BYTES ? op_mail : NULL;
-#if defined(__SSE2__)
-    if (variant == REFERENCE_NT && bytes >= NT_LEAST) return op_nt;
-#endif
-    return NULL;
+    static void (*const ops[BENCH_COLLECTIVES][REFERENCE_VARIANTS])(void *, long) = {
+        [BENCH_ALLREDUCE] = ROW(allreduce), [BENCH_ALLREDUCE_IN_PLACE] = ROW(in_place), [BENCH_BROADCAST] = ROW(broadcast),
+        [BENCH_REDUCE] = ROW(reduce), [BENCH_ALLGATHER] = ROW(allgather), [BENCH_REDUCE_SCATTER] = ROW(reduce_scatter),
+        [BENCH_ALLTOALL] = ROW(alltoall), [BENCH_GATHER] = ROW(gather), [BENCH_SCATTER] = ROW(scatter), [BENCH_SCAN] = ROW(scan),
+        [BENCH_BARRIER] = { op_barrier, NULL, NULL },
+    };
+    const bool is_apt = variant == REFERENCE_MAIL ? bytes <= MAIL_BYTES : variant != REFERENCE_NT || bytes >= NT_LEAST;
+
+    return is_apt ? ops[collective][variant] : NULL;
 }
 
 void *reference_context(reference *all, int rank) { return &all->seats[rank]; }
@@ -393,7 +422,7 @@ void reference_enter(reference *all, const bench_case *part)
 {
     const int r = part->rank;
 
-    all->seats[r] = (seat){ .all = all, .part = part, .how = &plain, .rank = r };
+    all->seats[r] = (seat){ .all = all, .part = part, .rank = r };
     all->in[r] = part->in;
     all->out[r] = part->out;
     for (int side = 0; side < 2; side++) all->boxes[r][side]->flag = 0;

@@ -6,7 +6,8 @@
  * noisy machine does to one of them it mostly does to the other, and the median over the sweeps drops the rest.
  *
  * A batch is K operations back to back, K such that they last 200 us or more; it follows some that are not timed, so that each
- * contender finds the caches as it leaves them itself.  Of each batch the slowest rank's figure counts.
+ * contender finds the caches as it leaves them itself (but not where one takes 30 ms or more).  Of each batch the slowest rank's
+ * figure counts.
  *
  * Include this before any system header. */
 #ifndef BENCH_TIMING_H
@@ -44,6 +45,7 @@ typedef struct bench_contender {
     void       *context;
     long        next;                             /* the number of its next operation                         */
     long        batch;                            /* operations in a batch                                    */
+    bool        is_long;                          /* one of them overruns every cache                         */
 } bench_contender;
 
 typedef struct bench_plan {
@@ -186,7 +188,7 @@ static void bench_batch(const bench_team *team, bench_contender *c, int contende
 /* How many operations last as long as a batch should.  All ranks find the same, from the same figures. */
 static void bench_pace(const bench_team *team, bench_contender *c, int contender, const bench_plan *plan)
 {
-    const double batch_s = 200e-6, warm_s = 2e-3;
+    const double batch_s = 200e-6, warm_s = 2e-3, long_s = 30e-3;
     const long most = plan->is_synced ? 64 : 100000;
     double one = 0;
 
@@ -199,6 +201,7 @@ static void bench_pace(const bench_team *team, bench_contender *c, int contender
     c->batch = one > 0 ? (long)(batch_s / one) + 1 : most;
     if (c->batch > most) c->batch = most;
     c->batch = (c->batch + plan->step - 1) / plan->step * plan->step;
+    c->is_long = one > long_s;
 }
 
 /* Measure `n` contenders by turns until the budget is spent; called by all ranks.  Returns the number of sweeps; the figures
@@ -214,7 +217,7 @@ static long bench_measure(const bench_team *team, bench_contender *contenders, i
         for (int k = 0; k < n; k++) {
             const int turn = (int)((k + sweep / 2) % n), c = sweep % 2 ? n - 1 - turn : turn;
             bench_contender *const it = &contenders[c];
-            for (int i = 0; i < plan->step; i++) it->op(it->context, it->next++);
+            for (int i = 0; i < plan->step && !it->is_long; i++) it->op(it->context, it->next++);
             bench_batch(team, it, c, sweep, it->batch, plan->is_synced);
         }
         if (team->rank == 0) team->shared->goes_on = sweep + 1 < SWEEPS_LEAST || bench_now() - start < plan->budget_s;
@@ -264,7 +267,8 @@ static bench_figure bench_ratio(const bench_team *team, int contender, int base,
 /* ---- >>lines: what compare.py reads, columns separated by tabs ---- */
 
 /* kind table ranks column row p10 median p90 sweeps; a ratio names its base behind the row: "ours/ref-plain" */
-static void bench_line(const char *kind, const char *table, int ranks, size_t column, const char *row, bench_figure f, long sweeps)
+static void bench_line(const char *kind, const char *table, int ranks, size_t column, const char *row, bench_figure f,
+                       long sweeps)
 {
     printf("%s\t%s\t%d\t%zu\t%s\t%.6g\t%.6g\t%.6g\t%ld\n", kind, table, ranks, column, row, f.p10, f.median, f.p90, sweeps);
     fflush(stdout);
@@ -291,6 +295,7 @@ static void bench_report(const bench_team *team, const bench_contender *contende
 /* "8,1K,64M" as numbers; returns how many. */
 BENCH_UNUSED static int bench_sizes(const char *text, size_t *sizes)
 {
+    const char *const whole = text;
     int n = 0;
 
     while (*text && n < BENCH_SIZES) {
@@ -303,7 +308,7 @@ BENCH_UNUSED static int bench_sizes(const char *text, size_t *sizes)
         text = *end == ',' ? end + 1 : end;
     }
     if (n && !*text) return n;
-    fprintf(stderr, "\"%s\" is no list of sizes, as in 8,1K,64M\n", text);
+    fprintf(stderr, "\"%s\" is no list of sizes, as in 8,1K,64M\n", whole);
     exit(2);
 }
 
