@@ -154,7 +154,7 @@ def fitting(sizes, ranks):
 
 
 def measure(runner, group, rnd, is_full):
-    """Reference and ours before, between and after the peers, whose order changes."""
+    """Ours and the references before and after the peers, in random order."""
     part, ranks, budget, sizes, collectives, has_peers = group
     sizes = fitting(sizes, ranks)
     if not sizes:
@@ -163,11 +163,9 @@ def measure(runner, group, rnd, is_full):
     rivals = peers(runner, ranks) if has_peers else []
     random.shuffle(rivals)
     runner.run('pair', pair, rnd)
-    for i, (name, command) in enumerate(rivals):
+    for name, command in rivals:
         runner.run('%s on %d ranks' % (name, ranks), command + [name, runner.shared, str(budget), sizes, collectives], rnd,
                    120 if is_full else 30, is_peer=True)
-        if is_full and i + 1 < len(rivals):
-            runner.run('pair', pair, rnd)
     if rivals:
         runner.run('pair', pair, rnd)
 
@@ -355,7 +353,7 @@ def cpu_seconds():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--build', required=True, help='the folder of the programs')
-    parser.add_argument('--full', action='store_true', help='all sizes, three rounds: some ten minutes instead of two')
+    parser.add_argument('--full', action='store_true', help='all sizes, two rounds: some ten minutes instead of two')
     parser.add_argument('--tiny', action='store_true', help='to see that it works; the figures are worth nothing')
     parser.add_argument('--only', default=','.join(PARTS), help='some of ' + ','.join(PARTS))
     parser.add_argument('--raw', help='write every line of every program there, too')
@@ -371,7 +369,7 @@ def main():
     for mpi, packages in PACKAGES.items():
         if not os.path.exists(runner.path('mpi.' + mpi)) or not shutil.which('mpiexec.' + mpi):
             print('# not installed: %s (Debian: %s)' % (mpi, packages))
-    for rnd in range(3 if o.full else 1):
+    for rnd in range(2 if o.full else 1):
         for group in FULL if o.full else TINY if o.tiny else QUICK:
             if group[0] in wanted:
                 measure(runner, group, rnd, o.full)
