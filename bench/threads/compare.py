@@ -7,7 +7,7 @@ FOLDER holds the programs that `make bench-threads` builds: pair, numbers, count
 are installed.  PART is one of allreduce, collectives, crowded, numbers, counters.  README.md in bench/ tells how a figure is
 made.  All ratios are time / time, so below 1 is faster, but those of types, which tell how much faster than f32 a type is.
 The exit status is 0, or 1 when a program failed or a result was wrong; a target that is missed is a figure, not a failure."""
-import argparse, collections, os, random, re, resource, shutil, signal, statistics, subprocess, sys, tempfile, time
+import argparse, collections, os, random, re, resource, shutil, signal, statistics, subprocess, sys, time
 
 PARTS = ['allreduce', 'collectives', 'crowded', 'numbers', 'counters']
 ALLREDUCE = 'allreduce,allreduce_in_place'
@@ -35,7 +35,8 @@ FULL = [
     ('collectives', 2, 0.2, '64M', OTHERS, True),
     ('crowded', 4, 0.1, '8,128,1K,8K,64K,512K,4M,32M', ALLREDUCE + ',barrier', True),
     ('crowded', 4, 0.1, '256M', ALLREDUCE, False),
-    ('crowded', 4, 0.1, '8,1K,64K,1M,64M', OTHERS, True),
+    ('crowded', 4, 0.1, '8,64K,1M', OTHERS, True),
+    ('crowded', 4, 0.1, '64M', OTHERS, False),
     ('crowded', 8, 0.2, '8,1K,64K', 'allreduce,barrier', False),
     ('crowded', 16, 0.2, '8,1K,64K', 'allreduce,barrier', False),
     ('crowded', 64, 0.3, '8,1K,64K', 'allreduce,barrier', False),
@@ -84,7 +85,6 @@ class Runner:
         self.env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1')
         for name in [x for x in self.env if x.startswith('COLL_')]:    # the library as it is, not as this shell has tuned it
             del self.env[name]
-        self.sessions = None
         if len(os.environ.get('TMPDIR', '')) > 40:                     # Open MPI's sockets lie there, and need short names
             self.env['TMPDIR'] = '/tmp'
 
@@ -101,17 +101,24 @@ class Runner:
             out, err = p.communicate(timeout=limit)
             return p.returncode, out, err
         except subprocess.TimeoutExpired:
-            for sig in (signal.SIGTERM, signal.SIGKILL):               # mpiexec ends its ranks when it may
+            return 124, '', 'no end within %d s' % limit
+        finally:
+            self.end(p)
+            if os.path.exists(self.shared):
+                os.unlink(self.shared)
+
+    @staticmethod
+    def end(p):
+        """nothing of it is left, also when this program is interrupted: its processes have a session of their own"""
+        for sig in (signal.SIGTERM, signal.SIGKILL):                   # mpiexec ends its ranks when it may
+            if p.poll() is None:
                 try:
                     os.killpg(p.pid, sig)
                     p.wait(5)
                 except (ProcessLookupError, subprocess.TimeoutExpired):
                     pass
-            p.communicate()
-            return 124, '', 'no end within %d s' % limit
-        finally:
-            if os.path.exists(self.shared):
-                os.unlink(self.shared)
+        p.stdout.close()
+        p.stderr.close()
 
     def run(self, name, arguments, rnd=0, limit=300, is_peer=False):
         """The lines of one program; a peer that fails or hangs is left out from then on, and is no failure of ours."""
@@ -139,7 +146,8 @@ def peers(runner, ranks):
                                                                    '--mca', 'mpi_yield_when_idle', '1']
         base = ['mpiexec.openmpi', '-np', str(ranks)] + bound + ['--mca', 'pml', 'ob1', '--mca', 'btl', 'vader,self']
         found.append(('ompi', base + [runner.path('mpi.openmpi')]))
-        found.append(('ompi-sm', base + ['--mca', 'coll_sm_priority', '100', runner.path('mpi.openmpi')]))
+        if ranks <= PROCESSORS:                                        # beyond, it never gives way: 0.2 ms a call and more
+            found.append(('ompi-sm', base + ['--mca', 'coll_sm_priority', '100', runner.path('mpi.openmpi')]))
     if os.path.exists(runner.path('mpi.mpich')) and shutil.which('mpiexec.mpich'):
         bound = ['-bind-to', 'core'] if ranks <= PROCESSORS else []
         found.append(('mpich', ['mpiexec.mpich', '-np', str(ranks)] + bound + [runner.path('mpi.mpich')]))
@@ -362,6 +370,7 @@ def main():
     wanted = o.only.split(',')
     if set(wanted) - set(PARTS):
         parser.error('--only: ' + ', '.join(sorted(set(wanted) - set(PARTS))))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     began, before = time.time(), cpu_seconds()
     runner = Runner(o.build, began + 60 * (o.minutes or (20 if o.full else 4)))
     print('# %s; %d processors: %s; Linux %s; load %.2f' % (time.strftime('%Y-%m-%d %H:%M'), PROCESSORS, processor(),
