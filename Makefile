@@ -1,4 +1,4 @@
-# coll.h: make demo | test | bench | dist | deps | help          config=release|debug|asan|ubsan|tsan
+# coll.h: make demo | test | bench | bench-threads | dist | deps | help          config=release|debug|asan|ubsan|tsan
 #
 # The library is a header and needs no build.  This builds the demonstration, the tests, the measuring program and the
 # launcher, in build/$(config)/.
@@ -26,11 +26,11 @@ BUILD  := build/$(config)
 HEADER := $(wildcard coll.h coll_impl.h core/*.h transports/*.h transports/*/*.h)
 COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
-.PHONY: help demo test bench dist deps clean install all
+.PHONY: help demo test bench bench-threads bench-threads-full dist deps clean install all
 .DEFAULT_GOAL := help
 
 help:            ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 28
 	@echo "  config=release|debug|asan|ubsan|tsan chooses the flags; CC=clang the compiler"
 
 demo:            ## train a small network on 1 rank, 4 threads, 4 processes over TCP, and over bf16
@@ -44,6 +44,12 @@ test:            ## everything that proves it, in under 10 minutes
 bench:           ## measure allreduce on 2 threads and on 2 processes over TCP
 	@sh tools/deps.sh demo
 	@$(MAKE) --no-print-directory run-bench
+
+bench-threads:   ## between threads: this library, hand-written references and MPI, side by side
+	@$(MAKE) --no-print-directory run-bench-threads
+
+bench-threads-full: ## the same with all sizes: ten minutes instead of two
+	@$(MAKE) --no-print-directory run-bench-threads COMPARE=--full
 
 dist: dist/coll.h ## write the single file dist/coll.h
 
@@ -74,6 +80,35 @@ run-test: dist/coll.h
 run-bench: $(BUILD)/coll-run $(BUILD)/coll_perf
 	$(BUILD)/coll_perf -t 2 -b 8 -e 64M -f 8 --pin
 	$(BUILD)/coll-run -n 2 --no-prefix $(BUILD)/coll_perf -b 8 -e 64M -f 8 --pin
+
+# The references have all that the compiler and this processor can do; the library is compiled as its users do.
+THREADS := $(BUILD)/threads
+
+.PHONY: run-bench-threads
+run-bench-threads: $(THREADS)/pair $(THREADS)/numbers $(THREADS)/counters
+	@for mpi in openmpi mpich; do \
+	    if command -v mpicc.$$mpi > /dev/null; then $(MAKE) --no-print-directory $(THREADS)/mpi.$$mpi; fi; \
+	done
+	@python3 bench/threads/compare.py --build $(THREADS) $(COMPARE)
+
+$(THREADS)/reference.o: bench/threads/reference.c $(wildcard bench/threads/*.h)
+	@mkdir -p $(THREADS)
+	$(CC) $(WARN) -O3 -march=native $(CPPFLAGS) -c $< -o $@
+
+$(THREADS)/ours.o: bench/threads/ours.c $(wildcard bench/threads/*.h) $(HEADER)
+	@mkdir -p $(THREADS)
+	$(COMPILE) $(filter -D%,$(LIBS)) -c $< -o $@
+
+$(THREADS)/pair: bench/threads/pair.c $(THREADS)/ours.o $(THREADS)/reference.o $(wildcard bench/threads/*.h)
+	$(COMPILE) $(filter %.c %.o,$^) -o $@ $(LIBS) -lm
+
+$(THREADS)/numbers $(THREADS)/counters: $(THREADS)/%: bench/threads/%.c $(wildcard bench/threads/*.h) $(HEADER)
+	@mkdir -p $(THREADS)
+	$(COMPILE) $< -o $@ $(LIBS) -lm
+
+$(THREADS)/mpi.%: bench/threads/mpi.c $(wildcard bench/threads/*.h)
+	@mkdir -p $(THREADS)
+	OMPI_CC=$(CC) MPICH_CC=$(CC) mpicc.$* $(WARN) -O2 $(CPPFLAGS) $< -o $@
 
 dist/coll.h: $(HEADER) tools/amalgamate.awk
 	@mkdir -p dist

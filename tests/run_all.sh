@@ -95,6 +95,7 @@ suite random-dist        scaled 0.25 from_dist test_random
 suite compile            sh tests/test_compile.sh
 suite run                sh tests/test_run.sh
 suite perf               env COLL_LIBS="-pthread $libs" sh tests/test_perf.sh
+suite bench              env COLL_LIBS="-pthread $libs" sh tests/test_bench.sh
 suite examples           exemplified
 suite demo               demonstrated
 echo "$passed passed, $failed failed"

@@ -1,0 +1,119 @@
+#!/bin/sh
+# test_bench.sh - what the programs of bench/threads promise: every contender is measured in every test, a wrong result is
+# noticed, and compare.py makes its tables.  The figures themselves are not looked at.
+#
+# usage: [CC=cc] [CFLAGS=...] [COLL_LIBS=...] sh tests/test_bench.sh
+#
+# Prints "ok - name" or "FAILED - name: detail" for each check and ends with "N passed, N failed".
+# Lists of options are meant to be split into words.
+# shellcheck disable=SC2086
+
+top=$(cd "$(dirname "$0")/.." && pwd) || exit 1
+dir=$(mktemp -d) || exit 1
+passed=0
+failed=0
+trap 'rm -rf "$dir"' EXIT
+trap 'exit 1' HUP INT TERM
+
+libs=${COLL_LIBS:--pthread -DCOLL_NO_URING}
+defines=
+for word in $libs; do case $word in -D*) defines="$defines $word" ;; esac; done
+compile() { ${CC:-cc} -std=c11 ${CFLAGS:--O1} "$@"; }
+cd "$top/bench/threads" || exit 1
+compile -c reference.c -o "$dir/reference.o" || exit 1
+compile $defines -c ours.c -o "$dir/ours.o" || exit 1
+compile pair.c "$dir/ours.o" "$dir/reference.o" -o "$dir/pair" $libs -lm || exit 1
+compile numbers.c -o "$dir/numbers" $libs -lm || exit 1
+compile counters.c -o "$dir/counters" $libs -lm || exit 1
+cd "$dir" || exit 1
+
+ok() {
+    passed=$((passed + 1))
+    echo "ok - $1"
+}
+
+fail() {
+    failed=$((failed + 1))
+    echo "FAILED - $1: $2"
+    sed 's/^/    /' err | head -n 5
+}
+
+# name, command: succeeds, says nothing on stderr, and all its lines have nine columns and figures that are in order
+check_lines() {
+    name=$1
+    shift
+    "$@" >out 2>err
+    status=$?
+    wrong=$(awk -F '\t' 'NF != 9 || ($1 != "none" && ($6 < 0 || $6 > $7 || $7 > $8 || $9 < 1)) { print NR ": " $0; exit }' out)
+    if [ $status -ne 0 ]; then fail "$name" "exit status $status"
+    elif [ -n "$wrong" ]; then fail "$name" "line $wrong"
+    elif [ -s err ]; then fail "$name" "something on stderr"
+    else ok "$name"; fi
+}
+
+# name, pattern, lines: the last output has so many lines like that
+check_count() {
+    found=$(grep -c -e "$2" out)
+    if [ "$found" -eq "$3" ]; then ok "$1"; else fail "$1" "$found lines like $2 instead of $3"; fi
+}
+
+# name, pattern, exit status, command: ends with the status and says something like that
+check_end() {
+    name=$1 pattern=$2 wanted=$3
+    shift 3
+    "$@" >out 2>err
+    status=$?
+    if [ $status -ne "$wanted" ]; then fail "$name" "exit status $status"
+    elif ! grep -q -e "$pattern" err; then fail "$name" "no $pattern on stderr"
+    else ok "$name"; fi
+}
+
+for ranks in 1 2 3 4; do
+    check_lines "every collective on $ranks ranks" ./pair $ranks 0.001 8,20,300000 all
+    check_count "ours in all of them" '^time.*	ours	' 31
+    check_count "the plain reference" '^time.*	ref-plain	' 31
+    check_count "the mailbox, up to 64 KiB" '^time.*	ref-mail	' 20
+    check_count "each with a ratio" '^ratio.*	ours/' "$(grep -c '^time.*	ref-' out)"
+done
+[ "$(uname -m)" != x86_64 ] || check_count "stores past the caches, from 256 KiB" '^time.*	ref-nt	' 10
+check_lines "more ranks than processors" ./pair 24 0.001 8,64K allreduce,barrier
+for contender in ours ref-plain ref-mail; do
+    check_end "a wrong result of $contender" "^$contender: scan of 20 floats.*rank [01] has" 3 ./pair 2 0.001 80 scan $contender
+done
+check_end "no such collective" '"scam"' 2 ./pair 2 0.001 8 scan,scam
+check_end "no such size" '"8,x"' 2 ./pair 2 0.001 8,x scan
+check_end "too many ranks" 'usage' 2 ./pair 65 0.001 8 scan
+
+check_lines "numbers" ./numbers 2 0.001 20,4K
+check_count "every type, in place and not" '^time	types.*	\(f32\|bf16\|f16\|f8e4m3\|f8e5m2\|f64\)	' 24
+check_count "every level, or that it is not there" '^\(time\|none\)	levels of' $((4 * 10 * 2))
+check_count "none without its base" '^time	levels of.*	default	' 8
+
+check_lines "kernels" ./counters 0.001 1K,64K
+check_count "six kernels and two copies" '^time' 16
+check_count "six against the better copy" '^bound' 24
+check_count "four counters each, or that they are not there" '^\(count\|none\)' 48
+check_end "no such kernel" '"f7 to f9"' 2 ./counters run 'f7 to f9' 1K 1
+
+if command -v python3 >/dev/null 2>&1; then
+    mpi=
+    for name in openmpi mpich; do
+        if command -v mpicc.$name >/dev/null 2>&1 && OMPI_CC=${CC:-cc} MPICH_CC=${CC:-cc} mpicc.$name -std=c11 -O1 \
+            "$top/bench/threads/mpi.c" -o mpi.$name 2>err; then mpi="$mpi $name"; fi
+    done
+    python3 "$top/bench/threads/compare.py" --build . --tiny --only allreduce,collectives,crowded,numbers >out 2>err
+    status=$?
+    [ $status -eq 0 ] && ok "compare.py" || fail "compare.py" "exit status $status"
+    check_count "a table for each collective and number of ranks" '^### [a-z_ ]*, [25] ranks (us)' 13
+    check_count "tables of numbers" '^### allreduce\( of types\|: levels\)' 6
+    check_count "ours is held against the references" '^| ours / best reference ' 13
+    check_count "the worst of them in the end" '^| [a-z_ ]*, [25] ranks *| *ours / best reference |' 13
+    check_count "and in one line" '^[0-9]* of [0-9]* targets met' 1
+    if [ -n "$mpi" ]; then check_count "and against$mpi" '^| ours / best peer ' 11; fi
+    printf '#!/bin/sh\nexit 3\n' >pair
+    check_end "compare.py tells of a wrong result" 'pair: exit status 3' 1 \
+        python3 "$top/bench/threads/compare.py" --build . --tiny --only crowded
+fi
+
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]
