@@ -27,9 +27,10 @@
  *   core/coll_list.h             many tensors in one operation
  *   core/coll_prepared.h         requests: made ready, started, and started again
  *   core/coll_config.h           configuration and environment
+ *   core/coll_enter.h            one thread at a time in a communicator
+ *   core/coll_again.h            blocking calls: at once, and at a glance where they are like the last one
  *   core/coll_groups.h           communicators: made, derived, freed
  *   core/coll_measure.h          the numbers of the cost model, measured
- *   core/coll_enter.h            one thread at a time in a communicator
  *   transports/coll_threads.h    ranks in one address space; takes whole collectives; with its parts in transports/threads/
  *   transports/coll_tcp.h        ranks in many processes, with its parts in transports/tcp/
  *   transports/coll_sim.h        any number of ranks in one thread under a virtual clock, with its parts in transports/sim/
@@ -76,9 +77,10 @@
 #include "core/coll_list.h"
 #include "core/coll_prepared.h"
 #include "core/coll_config.h"
+#include "core/coll_enter.h"
+#include "core/coll_again.h"
 #include "core/coll_groups.h"
 #include "core/coll_measure.h"
-#include "core/coll_enter.h"
 #include "transports/coll_threads.h"
 #include "transports/coll_tcp.h"
 #include "transports/coll_sim.h"
@@ -766,39 +768,6 @@ static COLL__UNUSED uint64_t coll__sim_messages(const coll_comm *comm)
 
 /* ---- >>wrappers: each operation, blocking and not, fills the same coll_call ---- */
 
-/* The fields that most calls have.  Field by field: compilers clear a whole struct with an instruction that takes longer
- * than the rest of a short call. */
-static inline coll_call coll__call_of(coll_kind kind, const void *send, void *recv, size_t count, coll_type type, coll_op op,
-                                      int root)
-{
-    coll_call call;
-
-    call.kind = kind;
-    call.send = send;
-    call.recv = recv;
-    call.count = count;
-    call.send_counts = call.send_offsets = call.recv_counts = call.recv_offsets = NULL;
-    call.send_types = call.recv_types = NULL;
-    call.recv_count = 0;
-    call.type = type;
-    call.wire = call.accumulate = 0;
-    call.op = op;
-    call.fn = NULL;
-    call.fn_context = NULL;
-    call.not_commutative = false;
-    call.scale = 0;
-    call.flags = 0;
-    call.seed = 0;
-    call.residual = NULL;
-    call.list = NULL;
-    call.list_count = 0;
-    call.root = root;
-    call.tag = call.source = 0;
-    call.timeout_ms = 0;
-    call.algorithm = call.name = NULL;
-    return call;
-}
-
 /* coll_NAME and coll_iNAME: `fields` begin the call, `rest` completes it. */
 #define COLL__BOTH(name, parameters, fields, rest)                                                          \
     COLL_API coll_status coll_##name(COLL__UNPACK parameters)                                               \
@@ -820,24 +789,21 @@ static inline coll_call coll__call_of(coll_kind kind, const void *send, void *re
     }
 #define COLL__UNPACK(...) __VA_ARGS__
 
-COLL__BOTH(barrier, (coll_comm *comm), (COLL_BARRIER, NULL, NULL, 0, 0, COLL_SUM, 0), (void)0)
+/* The same for kinds that one glance is enough for (coll_again.h). */
+#define COLL__SIMPLE(name, parameters, fields)                                                              \
+    COLL_API coll_status coll_##name(COLL__UNPACK parameters)                                               \
+    {                                                                                                       \
+        return coll__run_simple(comm, COLL__UNPACK fields);                                                 \
+    }                                                                                                       \
+    COLL__STARTED(name, parameters, fields, (void)0)
 
-COLL__BOTH(broadcast, (coll_comm *comm, void *buffer, size_t count, coll_type type, int root),
-           (COLL_BROADCAST, NULL, buffer, count, type, COLL_SUM, root), (void)0)
+COLL__SIMPLE(barrier, (coll_comm *comm), (COLL_BARRIER, NULL, NULL, 0, 0, COLL_SUM, 0))
 
-COLL__BOTH(reduce, (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, coll_op op, int root),
-           (COLL_REDUCE, send, recv, count, type, op, root), (void)0)
+COLL__SIMPLE(broadcast, (coll_comm *comm, void *buffer, size_t count, coll_type type, int root),
+           (COLL_BROADCAST, NULL, buffer, count, type, COLL_SUM, root))
 
-/* An allreduce like the last one, short and frequent in many programs, goes straight to the transport. */
-COLL_API coll_status coll_allreduce(coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, coll_op op)
-{
-    const coll_status status = coll__enter_alive(comm);
-    if (status < 0) return status;
-    if (coll__is_again(comm, send, recv, count, type, op)) return coll__leave(comm, coll__run_again(comm, send, recv, count));
-    return coll__leave(comm, coll__run_anew(comm, coll__call_of(COLL_ALLREDUCE, send, recv, count, type, op, 0)));
-}
-COLL__STARTED(allreduce, (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, coll_op op),
-              (COLL_ALLREDUCE, send, recv, count, type, op, 0), (void)0)
+COLL__SIMPLE(reduce, (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, coll_op op, int root),
+           (COLL_REDUCE, send, recv, count, type, op, root))
 
 COLL__BOTH(allreduce_mixed,
            (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, coll_type wire, coll_op op),
@@ -846,20 +812,23 @@ COLL__BOTH(allreduce_mixed,
 COLL__BOTH(allreduce_list, (coll_comm *comm, const coll_buffer *buffers, int n, coll_op op),
            (COLL_ALLREDUCE_LIST, NULL, NULL, 0, 0, op, 0), (call->list = buffers, call->list_count = n))
 
-COLL__BOTH(reduce_scatter, (coll_comm *comm, const void *send, void *recv, size_t recv_count, coll_type type, coll_op op),
-           (COLL_REDUCE_SCATTER, send, recv, recv_count, type, op, 0), (void)0)
+COLL__SIMPLE(allreduce, (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, coll_op op),
+             (COLL_ALLREDUCE, send, recv, count, type, op, 0))
+
+COLL__SIMPLE(reduce_scatter, (coll_comm *comm, const void *send, void *recv, size_t recv_count, coll_type type, coll_op op),
+           (COLL_REDUCE_SCATTER, send, recv, recv_count, type, op, 0))
 
 COLL__BOTH(reduce_scatterv, (coll_comm *comm, const void *send, void *recv, const size_t *counts, coll_type type, coll_op op),
            (COLL_REDUCE_SCATTERV, send, recv, 0, type, op, 0), call->recv_counts = counts)
 
-COLL__BOTH(scan, (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, coll_op op),
-           (COLL_SCAN, send, recv, count, type, op, 0), (void)0)
+COLL__SIMPLE(scan, (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, coll_op op),
+           (COLL_SCAN, send, recv, count, type, op, 0))
 
-COLL__BOTH(exscan, (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, coll_op op),
-           (COLL_EXSCAN, send, recv, count, type, op, 0), (void)0)
+COLL__SIMPLE(exscan, (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, coll_op op),
+           (COLL_EXSCAN, send, recv, count, type, op, 0))
 
-COLL__BOTH(gather, (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, int root),
-           (COLL_GATHER, send, recv, count, type, COLL_SUM, root), (void)0)
+COLL__SIMPLE(gather, (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, int root),
+           (COLL_GATHER, send, recv, count, type, COLL_SUM, root))
 
 COLL__BOTH(gatherv,
            (coll_comm *comm, const void *send, size_t send_count, void *recv, const size_t *counts, const size_t *offsets,
@@ -867,8 +836,8 @@ COLL__BOTH(gatherv,
            (COLL_GATHERV, send, recv, send_count, type, COLL_SUM, root),
            (call->recv_counts = counts, call->recv_offsets = offsets))
 
-COLL__BOTH(scatter, (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, int root),
-           (COLL_SCATTER, send, recv, count, type, COLL_SUM, root), (void)0)
+COLL__SIMPLE(scatter, (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type, int root),
+           (COLL_SCATTER, send, recv, count, type, COLL_SUM, root))
 
 COLL__BOTH(scatterv,
            (coll_comm *comm, const void *send, const size_t *counts, const size_t *offsets, void *recv, size_t recv_count,
@@ -876,8 +845,8 @@ COLL__BOTH(scatterv,
            (COLL_SCATTERV, send, recv, 0, type, COLL_SUM, root),
            (call->send_counts = counts, call->send_offsets = offsets, call->recv_count = recv_count))
 
-COLL__BOTH(allgather, (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type),
-           (COLL_ALLGATHER, send, recv, count, type, COLL_SUM, 0), (void)0)
+COLL__SIMPLE(allgather, (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type),
+           (COLL_ALLGATHER, send, recv, count, type, COLL_SUM, 0))
 
 COLL__BOTH(allgatherv,
            (coll_comm *comm, const void *send, size_t send_count, void *recv, const size_t *counts, const size_t *offsets,
@@ -895,9 +864,9 @@ COLL__BOTH(neighbor_allgatherv,
            (call->recv_counts = counts, call->recv_offsets = offsets))
 
 /* The three forms of an exchange, with all ranks and with neighbours. */
-#define COLL__EXCHANGES(prefix, PREFIX)                                                                      \
-    COLL__BOTH(prefix##alltoall, (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type), \
-               (COLL_##PREFIX##ALLTOALL, send, recv, count, type, COLL_SUM, 0), (void)0)                     \
+#define COLL__EXCHANGES(prefix, PREFIX, form)                                                                   \
+    form(prefix##alltoall, (coll_comm *comm, const void *send, void *recv, size_t count, coll_type type),    \
+         (COLL_##PREFIX##ALLTOALL, send, recv, count, type, COLL_SUM, 0))                                    \
     COLL__BOTH(prefix##alltoallv,                                                                            \
                (coll_comm *comm, const void *send, const size_t *send_counts, const size_t *send_offsets,    \
                 void *recv, const size_t *recv_counts, const size_t *recv_offsets, coll_type type),          \
@@ -911,8 +880,10 @@ COLL__BOTH(neighbor_allgatherv,
                (COLL_##PREFIX##ALLTOALLW, send, recv, 0, 0, COLL_SUM, 0),                                    \
                (call->send_counts = send_counts, call->send_offsets = send_bytes, call->send_types = send_types, \
                 call->recv_counts = recv_counts, call->recv_offsets = recv_bytes, call->recv_types = recv_types))
-COLL__EXCHANGES(, )
-COLL__EXCHANGES(neighbor_, NEIGHBOR_)
+#define COLL__PLAIN(name, parameters, fields) COLL__BOTH(name, parameters, fields, (void)0)
+COLL__EXCHANGES(, , COLL__SIMPLE)
+COLL__EXCHANGES(neighbor_, NEIGHBOR_, COLL__PLAIN)
+#undef COLL__PLAIN
 #undef COLL__EXCHANGES
 
 COLL__BOTH(send, (coll_comm *comm, const void *buffer, size_t count, coll_type type, int peer, int tag),
@@ -929,6 +900,7 @@ COLL__BOTH(sendrecv,
 
 #undef COLL__BOTH
 #undef COLL__STARTED
+#undef COLL__SIMPLE
 #undef COLL__UNPACK
 
 #endif /* COLL_IMPL_H */

@@ -183,7 +183,6 @@ static coll_status coll__check_arithmetic(coll_comm *comm, coll_call *call, coll
         comm->last.wire = call->wire;
         comm->last.op = call->op;
         comm->last.codec = *codec;
-        comm->again.type = 0;
     }
     return COLL_OK;
 }

@@ -179,14 +179,7 @@ struct coll_comm {
         coll_op     op;
         coll__codec codec;
     } last;
-    struct {                                      /* the last plain allreduce, for the next one like it       */
-        coll_type type;                           /* 0: there is none                                         */
-        coll_op   op;
-        size_t    most;                           /* elements that do not go beyond memory                    */
-        coll_call call;
-        coll_task task;
-        unsigned char head[COLL_HEAD_LENGTH];
-    } again;
+    struct coll__again *again[COLL_ALLTOALL + 1]; /* the last plain call of each kind (coll_again.h); NULL: none */
     coll__numbers numbers;
     unsigned char *gauge;                         /* memory of coll_measure while it runs: a simulated rank that is killed
                                                      in it never comes back to free it                        */
@@ -308,9 +301,10 @@ static void coll__head_of_call(unsigned char *head, const coll_call *call, int s
 
 /* The head of the next call of the same kind.  In whole words, as it is read: a processor that reads in one piece what was just
  * written in several waits until it has left for the caches. */
-static inline void coll__head_set_next(unsigned char *head, uint32_t sequence, size_t count)
+static inline void coll__head_set_next(unsigned char *head, uint32_t sequence, int root, size_t count)
 {
     coll__put64(head + 8, (coll__get64(head + 8) & ~(uint64_t)UINT32_MAX) | sequence);
+    coll__put64(head + 16, (uint32_t)coll__get64(head + 16) | (uint64_t)(uint32_t)root << 32);
     coll__put64(head + 24, count);
 }
 

@@ -101,6 +101,7 @@ static void coll__comm_free(coll_comm *comm)
     free(comm->order);
     free(comm->graph_lists);
     free(comm->gauge);
+    for (int kind = 0; kind <= COLL_ALLTOALL; kind++) free(comm->again[kind]);
     free(comm);
 }
 

@@ -736,7 +736,7 @@ static void test_late(void)
     for (int i = 0; i < 4; i++) contexts[i] = support_need(coll__thread_open(hub, i)), hub->holders++;
     coll__hub_release(hub);
     for (int i = 0; i < 3; i++) groups[i] = support_need(threads->group(contexts[ranks[i]], 1, ranks, 3, i));
-    const test_case c = { .salt = 9, .kind = COLL_ALLREDUCE, .a = arithmetics[0], .count = 200, .size = 3 };
+    const test_case c = { .salt = 9, .kind = COLL_ALLREDUCE, .a = arithmetics[0], .count = 20000, .size = 3 };
     for (int i = 0; i < 3; i++) run_begin(&runs[i], &c, i, 1, groups[i]);
     for (int i = 0; i < 2; i++)
         CHECK(threads->offload(contexts[ranks[i]], &runs[i].task, &failure) == COLL_PENDING, "%s", failure.text);

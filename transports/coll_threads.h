@@ -173,10 +173,10 @@ static coll__hub *coll__hub_open(int size)
     hub->failure.rank = -1;
     hub->has_membarrier = coll__membarrier_register();
     hub->cache_length = coll__cache_length();
-    hub->looks = size > coll__processors() ? 1 : COLL__LOOKS;
+    hub->is_crowded = size > coll__processors();
     hub->desks = (coll__desk *)coll__allocate(n * sizeof *hub->desks);
     hub->inboxes = coll__fifos_new(n * n * COLL_CHANNEL_COUNT);
-    hub->all = coll__group_new(0, NULL, size);
+    hub->all = coll__group_new(0, NULL, size, hub->is_crowded);
     if (!hub->desks || !hub->inboxes || !hub->all) {
         coll__hub_free(hub);
         return NULL;

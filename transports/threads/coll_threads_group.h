@@ -6,7 +6,10 @@
 #ifndef COLL_THREADS_GROUP_H
 #define COLL_THREADS_GROUP_H
 
-enum { COLL__MAIL_MOST = 256 };
+enum {
+    COLL__MAIL_SHORT = 256,                       /* bytes of a letter that fits in a slot                    */
+    COLL__MAIL_LONG = 4096, COLL__MAIL_ALL = 16384            /* of a longer one, and of those of all ranks   */
+};
 
 /* What a rank publishes of its call in a direct turn. */
 typedef struct coll__view {
@@ -17,6 +20,8 @@ typedef struct coll__view {
     const coll_type     *send_types, *recv_types;
 } coll__view;
 
+enum { COLL__LOOKS = 32 };                        /* at a word that has not come, before one does something else */
+
 enum { COLL__HEAD_WORDS = COLL_HEAD_LENGTH / 8 };
 
 /* The number, the fingerprint and a short input share a cache line. */
@@ -24,7 +29,7 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__slot {
     uint64_t      posted;                         /* the turn that this slot is of; written last              */
     uint64_t      head[COLL__HEAD_WORDS];         /* the fingerprint of the call                              */
     union {
-        unsigned char data[COLL__MAIL_MOST];      /* by mail: the input                                       */
+        unsigned char data[COLL__MAIL_SHORT];     /* by mail: the input                                       */
         coll__view    view;                       /* directly: where the buffers are                          */
     } is;
 } coll__slot;
@@ -41,6 +46,8 @@ typedef struct coll__group {
     int         count, holders;                   /* holders: members that have not left, or not entered yet  */
     int        *ranks;                            /* in the hub                                               */
     coll__seat *seats;
+    unsigned char *bags;                          /* room for long letters, two for each rank; NULL: there are none */
+    size_t      bag_length;
     struct coll__group *next;
 } coll__group;
 
@@ -49,11 +56,13 @@ static void coll__group_free(coll__group *group)
     if (!group) return;
     free(group->ranks);
     free(group->seats);
+    free(group->bags);
     free(group);
 }
 
-/* A group of these ranks; `ranks` NULL: of the first `count`. */
-static coll__group *coll__group_new(uint64_t id, const int *ranks, int count)
+/* A group of these ranks; `ranks` NULL: of the first `count`.  Where ranks share processors, waiting is dear, and a letter saves
+ * a wait but has to be read by all: so longer ones go by mail there, as long as there are not too many. */
+static coll__group *coll__group_new(uint64_t id, const int *ranks, int count, bool is_crowded)
 {
     coll__group *group = (coll__group *)coll__allocate(sizeof *group);
 
@@ -62,7 +71,10 @@ static coll__group *coll__group_new(uint64_t id, const int *ranks, int count)
     group->count = group->holders = count;
     group->ranks = (int *)coll__allocate((size_t)count * sizeof *group->ranks);
     group->seats = (coll__seat *)coll__allocate((size_t)count * sizeof *group->seats);
-    if (!group->ranks || !group->seats) {
+    group->bag_length = is_crowded ? coll__least(COLL__MAIL_LONG, COLL__MAIL_ALL / (size_t)count) : 0;
+    if (group->bag_length <= COLL__MAIL_SHORT) group->bag_length = 0;
+    if (group->bag_length) group->bags = (unsigned char *)coll__allocate(2 * (size_t)count * group->bag_length);
+    if (!group->ranks || !group->seats || (group->bag_length && !group->bags)) {
         coll__group_free(group);
         return NULL;
     }
@@ -80,7 +92,7 @@ static coll__group *coll__group_find(coll__hub *hub, uint64_t id, const int *ran
         const bool is_ours = g->id == id && g->count == count && !memcmp(g->ranks, ranks, (size_t)count * sizeof *ranks);
         if (is_ours && !g->seats[me].is_taken) return *at;
     }
-    return *at = coll__group_new(id, ranks, count);
+    return *at = coll__group_new(id, ranks, count, hub->is_crowded);
 }
 
 static void coll__group_leave(coll__hub *hub, coll__group *group, int me)
@@ -100,7 +112,7 @@ static void coll__group_leave(coll__hub *hub, coll__group *group, int me)
 /* false: no memory. */
 static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group *group, int me)
 {
-    coll__source *letters = (coll__source *)coll__allocate(2 * (size_t)group->count * sizeof *letters);
+    coll__source *letters = (coll__source *)coll__allocate(4 * (size_t)group->count * sizeof *letters);
 
     if (!letters) return false;
     m->thread = thread;
@@ -109,19 +121,25 @@ static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group
     m->own = &group->seats[me];
     m->count = group->count;
     m->rank = me;
-    m->looks = thread->hub->looks;
+    m->looks = thread->hub->is_crowded ? 1 : COLL__LOOKS;
+    m->mail_most = coll__most(COLL__MAIL_SHORT, group->bag_length);
     m->cache_share = thread->hub->cache_length / (size_t)group->count;
-    m->letters[0] = letters;
-    m->letters[1] = letters + group->count;
-    for (int i = 0; i < 2 * group->count; i++)
-        letters[i] = (coll__source){ group->seats[i % group->count].slots[i / group->count].is.data, COLL__AS_USER };
+    for (int parity = 0; parity < 2; parity++, letters += 2 * group->count) {
+        m->letters[0][parity] = letters;
+        m->letters[1][parity] = letters + group->count;
+        for (int i = 0; i < group->count; i++) {
+            letters[i] = (coll__source){ group->seats[i].slots[parity].is.data, COLL__AS_USER };
+            letters[group->count + i] = (coll__source){ coll__behind(group->bags, (size_t)(2 * i + parity) * group->bag_length),
+                                                        COLL__AS_USER };
+        }
+    }
     return true;
 }
 
 static void coll__member_end(coll__member *m)
 {
     free(m->held);
-    free(m->letters[0]);
+    free(m->letters[0][0]);
 }
 
 /* Without memory for our side of it the group is entered and left, so that the others do not wait for us. */

@@ -19,7 +19,7 @@ typedef struct coll__fifo { coll_xfer *first, **end; } coll__fifo;
 typedef struct coll__hub {
     int      size, holders;                       /* holders: ranks that have not freed their communicator    */
     bool     has_membarrier;
-    int      looks;                               /* at a word that has not come: few where ranks share processors */
+    bool     is_crowded;                          /* there are more ranks than processors                     */
     size_t   cache_length;                        /* bytes of the last level that one processor reaches       */
     uint32_t left_count;
     __attribute__((aligned(COLL__LINE))) uint32_t bell;
@@ -37,7 +37,8 @@ typedef struct coll__member {
     struct coll__group  *group;
     struct coll__seat   *seats;                   /* the group's                                              */
     struct coll__seat   *own;                     /* ours among them                                          */
-    coll__source        *letters[2];              /* the inputs by mail in the turns of either parity         */
+    coll__source        *letters[2][2];           /* the inputs by mail: of long letters or not, in turns of either parity */
+    size_t    mail_most;                          /* bytes of a letter, the longest                           */
     int       rank, count;                        /* our rank in the group, and how many it has               */
     int       looks;                              /* at a word that has not come yet, before we do something else */
     size_t    cache_share;                        /* our part of the cache                                    */

@@ -17,7 +17,8 @@ typedef struct coll__turn {
     const struct coll__form *form;
     coll_failure    *failure;
     uint64_t         number;
-    bool             by_mail, streams;            /* streams: the buffers of all are longer than the caches   */
+    const coll__source *letters;                  /* the inputs of all ranks, by mail; NULL: directly         */
+    bool             streams;                     /* the buffers of all are longer than the caches            */
     size_t           unit;                        /* bytes of an element                                      */
 } coll__turn;
 
@@ -73,7 +74,7 @@ static inline const coll__view *coll__view_of(const coll__turn *t, int rank)
 /* The input of a rank: in its seat, or where it lies. */
 static inline const unsigned char *coll__input_of(const coll__turn *t, int rank)
 {
-    return t->by_mail ? coll__slot_in(t->m, rank, t->number)->is.data : coll__view_of(t, rank)->send;
+    return t->letters ? (const unsigned char *)t->letters[rank].at : coll__view_of(t, rank)->send;
 }
 
 /* ---- >>memory: what a turn needs beyond the user's ---- */
@@ -148,7 +149,7 @@ static inline coll__end coll__end_at(const coll__turn *t, coll__arrangement layo
 
 static inline coll__end coll__sending_end(const coll__turn *t, int from, int to)
 {
-    if (t->by_mail) return coll__end_at(t, t->form->send, coll__input_of(t, from), t->call->count, NULL, NULL, NULL, to);
+    if (t->letters) return coll__end_at(t, t->form->send, coll__input_of(t, from), t->call->count, NULL, NULL, NULL, to);
     const coll__view *v = coll__view_of(t, from);
     return coll__end_at(t, t->form->send, v->send, v->count, v->send_counts, v->send_offsets, v->send_types, to);
 }
@@ -158,7 +159,7 @@ static inline coll__end coll__receiving_end(const coll__turn *t, int to, int fro
 {
     const coll_call *c = t->call;
 
-    if (t->by_mail) return coll__end_at(t, t->form->recv, (unsigned char *)c->recv, c->count, NULL, NULL, NULL, from);
+    if (t->letters) return coll__end_at(t, t->form->recv, (unsigned char *)c->recv, c->count, NULL, NULL, NULL, from);
     const coll__view *v = coll__view_of(t, to);
     const size_t count = c->kind == COLL_SCATTERV ? v->recv_count : v->count;
     return coll__end_at(t, t->form->recv, v->recv, count, v->recv_counts, v->recv_offsets, v->recv_types, from);
@@ -322,7 +323,7 @@ static void coll__read_reduce(const coll__turn *t)
     void *const result = t->call->recv;
 
     if (t->call->kind != COLL_ALLREDUCE && t->m->rank != t->call->root) return;
-    coll__combine(t->task->codec, &(coll__sum){ .sources = t->m->letters[t->number & 1], .n = t->m->count, .results = &result,
+    coll__combine(t->task->codec, &(coll__sum){ .sources = t->letters, .n = t->m->count, .results = &result,
                                                 .m = 1, .format = COLL__AS_USER, .count = t->call->count,
                                                 .scratch = t->m->thread->scratch });
 }
@@ -460,7 +461,7 @@ static void coll__scan_piece(const coll__turn *t, size_t at, size_t count, int f
         if (!is_exclusive || v < last) coll__combine(codec, &step);
         const coll__source result = { is_exclusive ? sum : next, COLL__AS_SUM };
         if (v >= first && result.at) {
-            void *const to = t->by_mail ? (unsigned char *)t->call->recv + at * t->unit : coll__output_of(t, v, at);
+            void *const to = t->letters ? (unsigned char *)t->call->recv + at * t->unit : coll__output_of(t, v, at);
             step = (coll__sum){ .sources = &result, .n = 1, .results = &to, .m = 1, .format = COLL__AS_USER, .count = count,
                                 .index = at, .scratch = scratch, .streams = t->streams };
             coll__combine(codec, &step);

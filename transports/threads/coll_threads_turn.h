@@ -5,7 +5,7 @@
 
 enum { COLL__TURN_NEW, COLL__TURN_POSTED, COLL__TURN_DONE };      /* task->state[0]; the turn is state[1]     */
 
-/* Bytes of an input by mail; beyond COLL__MAIL_MOST: not by mail.  Alike on all ranks that make the same call. */
+/* Bytes of an input by mail; beyond mail_most: not by mail.  Alike on all ranks that make the same call. */
 static inline size_t coll__mail_length(const coll__member *m, const coll__form *form, const coll_task *task)
 {
     const size_t one = task->call->count * task->codec->type_size;
@@ -52,8 +52,6 @@ static coll_status coll__check_seat(const coll__member *m, const uint64_t *head,
                                     ranks[rank]);
     return COLL_OK;
 }
-
-enum { COLL__LOOKS = 32 };
 
 /* Has a word come?  Most are on their way while one looks. */
 static inline bool coll__has_come(const uint64_t *at, uint64_t turn, int looks)
@@ -120,14 +118,20 @@ static inline void coll__turn_publish(coll__member *m, coll_task *task, coll__sl
     coll__fetch_to_write(&m->own->slots[(m->turn + 1) & 1]);  /* the next turn's, while this one waits        */
 }
 
-/* By mail: our input, short as it is, goes into our slot. */
+static inline const coll__source *coll__letters_of(const coll__member *m, uint64_t turn, size_t length)
+{
+    return m->letters[length > COLL__MAIL_SHORT][turn & 1];
+}
+
+/* By mail: our input, short as it is, goes into our slot, or beside it. */
 static inline void coll__turn_post(coll__member *m, const coll__form *form, coll_task *task, size_t length)
 {
     const coll_call *call = task->call;
     coll__slot *slot = &m->own->slots[(m->turn + 1) & 1];
     const bool has_input = form->mail_from != COLL__THE_ROOT || m->rank == call->root;
+    unsigned char *letter = (unsigned char *)(uintptr_t)coll__letters_of(m, m->turn + 1, length)[m->rank].at;
 
-    if (length && has_input) memcpy(slot->is.data, call->kind == COLL_BROADCAST ? call->recv : call->send, length);
+    if (length && has_input) memcpy(letter, call->kind == COLL_BROADCAST ? call->recv : call->send, length);
     coll__turn_publish(m, task, slot);
 }
 
@@ -193,11 +197,11 @@ static coll_status coll__threads_offload(void *context, coll_task *task, coll_fa
 
     if (!form) return COLL_ERR_UNSUPPORTED;
     const size_t length = coll__mail_length(m, form, task);
-    const bool by_mail = length <= COLL__MAIL_MOST;           /* slots are reused: everyone must be through with turn - 2 */
+    const bool by_mail = length <= m->mail_most;              /* slots are reused: everyone must be through with turn - 2 */
     if (is_new && (status = coll__check_all(m, m->turn, failure)) != COLL_OK) return status;
     if (is_new && by_mail) coll__turn_post(m, form, task, length);
     coll__turn t = { .m = m, .task = task, .call = task->call, .form = form, .failure = failure, .number = task->state[1],
-                     .by_mail = by_mail, .unit = task->codec->type_size };
+                     .letters = by_mail ? coll__letters_of(m, task->state[1], length) : NULL, .unit = task->codec->type_size };
     if (!by_mail) return coll__turn_directly(&t);
     if ((status = coll__check_posted(&t, form->mail_from)) == COLL_OK) form->read(&t);    /* all is in the seats    */
     return status;
@@ -215,7 +219,7 @@ static void coll__threads_late(const void *context, const coll_task *task, unsig
     const bool is_new = task->state[0] == COLL__TURN_NEW, is_done = task->state[0] == COLL__TURN_DONE;
     const uint64_t turn = is_new ? m->turn : task->state[1];
     const coll__whom whom = is_new ? COLL__EVERYBODY : is_done ? t.form->until
-                          : coll__mail_length(m, t.form, task) <= COLL__MAIL_MOST ? t.form->mail_from : t.form->from;
+                          : coll__mail_length(m, t.form, task) <= m->mail_most ? t.form->mail_from : t.form->from;
     for (int i = 0; i < m->count; i++) {
         const uint64_t *at = is_done ? &m->seats[i].done : &coll__slot_in(m, i, turn)->posted;
         if (coll__waits_for(&t, whom, i) && __atomic_load_n(at, __ATOMIC_ACQUIRE) < turn) is_late[m->group->ranks[i]] = 1;
