@@ -16,6 +16,7 @@ typedef enum coll__format { COLL__AS_USER, COLL__AS_WIRE, COLL__AS_SUM } coll__f
 typedef struct coll__source {
     const void *at;
     coll__format format;
+    int rank;                                     /* as the user wrote it: whose input it is                  */
 } coll__source;
 
 /* One reduction: n sources, m results, `count` elements of each.  `index` is the number of the first element in its vector.
@@ -66,15 +67,17 @@ static const void *coll__source_at(const coll__codec *codec, const coll__source 
     return (const unsigned char *)source->at + from * coll__format_size(codec, source->format);
 }
 
-/* Accumulators of a block of a source: in `slot`, or where the source has them. */
-static const void *coll__load(const coll__codec *codec, coll__format format, void *slot, const void *leaf, size_t count)
+/* Accumulators of a block of a source: in `slot`, or where the source has them.  `index`: of its first element. */
+static const void *coll__load(const coll__codec *codec, const coll__source *source, void *slot, const void *leaf, size_t count,
+                              size_t index)
 {
+    const coll__format format = source->format;
     coll__map *const load = format == COLL__AS_USER ? codec->load_user : codec->load_wire;
 
     if (format == COLL__AS_SUM) return leaf;
     if (format == COLL__AS_USER && codec->is_through) {
         _Alignas(64) unsigned char wire[COLL__BLOCK];
-        coll__pack(codec, wire, leaf, count, 0);
+        coll__pack(codec, wire, leaf, count, index, source->rank);
         codec->load_wire(slot, wire, count);
         return slot;
     }
@@ -86,9 +89,11 @@ static const void *coll__load(const coll__codec *codec, coll__format format, voi
 /* One block of the tree.  Like a binary counter: source i completes as many sub-trees as i ends in
  * ones, and the last source completes all.  The root goes to `root` if given, else to the scratch;
  * it is a source itself if that is all there is.  Returns where it is. */
-static const void *coll__combine_tree(const coll__codec *codec, const coll__source *sources, int n, size_t from, size_t count,
-                                      unsigned char *scratch, void *root)
+static const void *coll__combine_tree(const coll__codec *codec, const coll__sum *sum, size_t from, size_t count, void *root)
 {
+    const coll__source *const sources = sum->sources;
+    unsigned char *const scratch = (unsigned char *)sum->scratch;
+    const int n = sum->n;
     const size_t slot_size = coll__slot_size(codec);
     const void *stack[8 * sizeof(int) + 1];
     int depth = 0;
@@ -104,7 +109,7 @@ static const void *coll__combine_tree(const coll__codec *codec, const coll__sour
             carry = i >> 1;
             leaf = slot;
         } else {
-            leaf = coll__load(codec, sources[i].format, slot, leaf, count);
+            leaf = coll__load(codec, &sources[i], slot, leaf, count, sum->index + from);
         }
         stack[depth++] = leaf;
         for (; depth > 1 && ((carry & 1) || i == n - 1); carry >>= 1) {
@@ -120,9 +125,11 @@ static const void *coll__combine_tree(const coll__codec *codec, const coll__sour
 /* The same tree with the user's own operation.  It is given copies only, each at an address that is a
  * multiple of 64 and none twice: in place of `in` op `inout`, the slots change places.  (What `in`
  * holds is of the lower ranks, and is done with.) */
-static const void *coll__combine_user(const coll__codec *codec, const coll__source *sources, int n, size_t from, size_t count,
-                                      unsigned char *scratch)
+static const void *coll__combine_user(const coll__codec *codec, const coll__sum *sum, size_t from, size_t count)
 {
+    const coll__source *const sources = sum->sources;
+    unsigned char *const scratch = (unsigned char *)sum->scratch;
+    const int n = sum->n;
     unsigned char *stack[8 * sizeof(int) + 1];
     const int slots = coll__combine_slots(n);
     int depth = 0;
@@ -141,8 +148,15 @@ static const void *coll__combine_user(const coll__codec *codec, const coll__sour
     return stack[0];
 }
 
+/* The one rounding; `index` is the number of the first element. */
+static void coll__round_block(const coll__codec *codec, coll__map *store, void *to, const void *sum, size_t count, size_t index)
+{
+    if (codec->draw) codec->draw(to, sum, count, codec->seed, index);
+    else store(to, sum, count);
+}
+
 /* Make a result of a sum, which may be in the first slot of the scratch, or a source. */
-static void coll__finish_block(const coll__codec *codec, const void *sum, coll__format format, size_t count,
+static void coll__finish_block(const coll__codec *codec, const void *sum, coll__format format, size_t count, size_t index,
                                unsigned char *scratch, void *result)
 {
     coll__map *const store = format == COLL__AS_WIRE ? codec->store_wire : format == COLL__AS_USER ? codec->store : NULL;
@@ -159,13 +173,44 @@ static void coll__finish_block(const coll__codec *codec, const void *sum, coll__
     }
     if (format == COLL__AS_USER && codec->is_through) {
         _Alignas(64) unsigned char wire[COLL__BLOCK];
-        codec->store_wire(wire, sum, count);
+        coll__round_block(codec, codec->store_wire, wire, sum, count, index);
         codec->unpack(result, wire, count);
     } else if (store) {
-        store(result, sum, count);
+        coll__round_block(codec, store, result, sum, count, index);
     } else if (result != sum) {
         memcpy(result, sum, count * coll__format_size(codec, format));
     }
+}
+
+/* One block of a sum in which the order of the sources does not show (coll_grid.h).  They are read twice: first for the grid. */
+static void coll__combine_grid(const coll__codec *codec, const coll__sum *sum, size_t from, size_t count, void *result)
+{
+    _Alignas(64) double rows[COLL__GRID_ROWS][COLL__GRID_REALS];
+    const coll__grid *const grid = codec->grid;
+    const size_t reals = count * (coll__is_complex(codec->type) ? 2 : 1), index = sum->index + from;
+    const int one = grid->is_double ? 1 : 2;      /* rows that hold a block                                   */
+    double *const peak = rows[0], *const high = rows[one], *const slot = rows[2 * one];
+    double *const ruler = grid->is_double ? rows[3] : peak, *const fine = rows[4], *const low = rows[5];
+    bool is_huge = false;
+
+    memset(peak, 0, reals * sizeof *peak);
+    memset(high, 0, reals * sizeof *high);
+    if (grid->is_double) memset(low, 0, reals * sizeof *low);
+    for (int i = 0; i < sum->n; i++) {
+        const coll__source *const source = &sum->sources[i];
+        grid->peak(peak, coll__load(codec, source, slot, coll__source_at(codec, source, from), count, index), reals);
+    }
+    for (size_t i = 0; i < reals && grid->is_double; i++) is_huge |= peak[i] >= COLL__GRID_HUGE;
+    grid->rule(ruler, fine, peak, reals, coll__grid_headroom(sum->n));
+    for (int i = 0; i < sum->n; i++) {
+        const coll__source *const source = &sum->sources[i];
+        const void *x = coll__load(codec, source, slot, coll__source_at(codec, source, from), count, index);
+        if (is_huge) grid->lower(slot, x, peak, reals), x = slot;
+        grid->add(high, low, x, ruler, fine, reals);
+    }
+    if (grid->is_double) grid->join(high, low, reals);
+    coll__finish_block(codec, high, sum->format, count, index, (unsigned char *)sum->scratch, result);
+    if (is_huge) grid->raise(result, peak, reals);
 }
 
 /* Can the last fold of the tree write the result itself? */
@@ -182,18 +227,23 @@ static bool coll__is_whole(const coll__codec *codec, const coll__source *sources
 }
 
 /* One block of the first result. */
-static void coll__combine_block(const coll__codec *codec, const coll__source *sources, int n, coll__format format, size_t from,
-                                size_t count, unsigned char *scratch, void *result)
+static void coll__combine_block(const coll__codec *codec, const coll__sum *sum, size_t from, size_t count, void *result)
 {
-    const bool at_once = n > 1 && coll__folds_to_result(codec, format);
+    const coll__source *const sources = sum->sources;
+    const bool at_once = sum->n > 1 && coll__folds_to_result(codec, sum->format);
 
-    if (coll__is_whole(codec, sources, n, format)) {
+    if (codec->grid) {
+        coll__combine_grid(codec, sum, from, count, result);
+        return;
+    }
+    if (coll__is_whole(codec, sources, sum->n, sum->format)) {
         codec->whole(result, coll__source_at(codec, &sources[0], from), coll__source_at(codec, &sources[1], from), count);
         return;
     }
-    const void *const sum = codec->fn ? coll__combine_user(codec, sources, n, from, count, scratch)
-                          : coll__combine_tree(codec, sources, n, from, count, scratch, at_once ? result : NULL);
-    if (sum != result || !at_once) coll__finish_block(codec, sum, format, count, scratch, result);
+    const void *const root = codec->fn ? coll__combine_user(codec, sum, from, count)
+                           : coll__combine_tree(codec, sum, from, count, at_once ? result : NULL);
+    if (root != result || !at_once)
+        coll__finish_block(codec, root, sum->format, count, sum->index + from, (unsigned char *)sum->scratch, result);
 }
 
 /* results[j][i] = round(finish(source 0 [i] op source 1 [i] op ...)) for each j < m and i < count, in
@@ -204,11 +254,11 @@ static void coll__combine_block(const coll__codec *codec, const coll__source *so
 COLL__UNUSED static void coll__combine(const coll__codec *codec, const coll__sum *sum)
 {
     const coll__source *const sources = sum->sources;
-    void *const *const results = sum->results, *const scratch = sum->scratch;
+    void *const *const results = sum->results;
     const int n = sum->n, m = sum->m;
     const coll__format format = sum->format;
     const size_t unit = coll__format_size(codec, format), count = sum->count;
-    const bool is_one_pass = n <= 2 && codec->direct && !codec->finish && !codec->fn;
+    const bool is_one_pass = n <= 2 && codec->direct && !codec->finish && !codec->fn && !codec->grid;
     const bool scratchless = m <= 1 && (is_one_pass || coll__is_whole(codec, sources, n, format));
     const size_t block = scratchless ? count : coll__block_count(codec);
 
@@ -217,7 +267,7 @@ COLL__UNUSED static void coll__combine(const coll__codec *codec, const coll__sum
         unsigned char *const first = (unsigned char *)results[0] + offset;
 
         length = count - from < block ? count - from : block;
-        coll__combine_block(codec, sources, n, format, from, length, (unsigned char *)scratch, first);
+        coll__combine_block(codec, sum, from, length, first);
         for (int j = 1; j < m; j++) {
             unsigned char *const other = (unsigned char *)results[j] + offset;
             if (other != first) memcpy(other, first, length * unit);
@@ -228,7 +278,7 @@ COLL__UNUSED static void coll__combine(const coll__codec *codec, const coll__sum
 COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count, coll_type type, coll_op op)
 {
     _Alignas(64) unsigned char scratch[2 * COLL__BLOCK];
-    const coll__source sources[2] = { { in, COLL__AS_USER }, { inout, COLL__AS_USER } };
+    const coll__source sources[2] = { { in, COLL__AS_USER, 0 }, { inout, COLL__AS_USER, 1 } };
     const coll_call call = { .type = type, .op = op };
     void *const results[1] = { inout };
     coll__codec codec;

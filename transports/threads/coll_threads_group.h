@@ -30,6 +30,7 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__slot {
 typedef struct __attribute__((aligned(COLL__LINE))) coll__seat {
     coll__slot slots[2];
     __attribute__((aligned(COLL__LINE))) uint64_t done;     /* the last direct turn in which this rank's share is done */
+    uint64_t   overflowed;                        /* the last one whose share had an infinity or a NaN (COLL_DETECT_OVERFLOW) */
     __attribute__((aligned(COLL__LINE))) uint32_t has_left;
     bool       is_taken;                          /* its rank has entered the group; guarded by the hub's lock */
 } coll__seat;
