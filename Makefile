@@ -1,4 +1,4 @@
-# coll.h: make demo | test | bench | dist | deps | help          config=release|debug|asan|ubsan|tsan
+# coll.h: make demo | test | bench | precision | dist | deps | help          config=release|debug|asan|ubsan|tsan
 #
 # The library is a header and needs no build.  This builds the demonstration, the tests, the measuring program and the
 # launcher, in build/$(config)/.
@@ -26,7 +26,7 @@ BUILD  := build/$(config)
 HEADER := $(wildcard coll.h coll_impl.h core/*.h transports/*.h transports/*/*.h)
 COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
-.PHONY: help demo test bench dist deps clean install all
+.PHONY: help demo test bench precision dist deps clean install all
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -44,6 +44,9 @@ test:            ## everything that proves it, in under 10 minutes
 bench:           ## measure allreduce on 2 threads and on 2 processes over TCP
 	@sh tools/deps.sh demo
 	@$(MAKE) --no-print-directory run-bench
+
+precision: $(BUILD)/test_precision ## print how exact sums of 16-bit floats are, by four schemes
+	@$(BUILD)/test_precision
 
 dist: dist/coll.h ## write the single file dist/coll.h
 

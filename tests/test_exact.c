@@ -419,6 +419,11 @@ static void test_worlds(void)
 
 /* ---- >>refusals, and what is told ---- */
 
+static void user_op(const void *in, void *inout, size_t count, coll_type type, void *context)
+{
+    (void)in, (void)inout, (void)count, (void)type, (void)context;
+}
+
 static int run_refusals(coll_comm *comm, void *arg)
 {
     float x[4] = { 1, 2, 3, 4 }, y[4];
@@ -440,6 +445,15 @@ static int run_refusals(coll_comm *comm, void *arg)
     CHECK(coll_run(comm, &ring) == COLL_ERR_UNSUPPORTED && strstr(coll_error(comm), "no algorithm \"ring\""), "%s",
           coll_error(comm));
     CHECK(coll_run(comm, &scan) == COLL_OK && coll_run(comm, &integers) == COLL_OK, "%s", coll_error(comm));
+    coll_call seeded = base;
+    seeded.flags = 0;
+    seeded.seed = (uint64_t)coll_rank(comm);
+    CHECK(coll_run(comm, &seeded) == COLL_OK, "without COLL_STOCHASTIC a seed is nothing: %s", coll_error(comm));
+    coll_call mine = base;
+    mine.op = COLL_USER;
+    mine.fn = user_op;
+    CHECK(coll_run(comm, &mine) == COLL_ERR_UNSUPPORTED && strstr(coll_error(comm), "the order of the ranks may show in it"), "%s",
+          coll_error(comm));
     CHECK(coll_explain(comm, &base, text, sizeof text) > 0 && strstr(text, "reproducible, "), "%s", text);
     CHECK(coll_explain(comm, &scan, text, sizeof text) > 0 && !strstr(text, "reproducible"), "%s", text);
     return 0;
