@@ -210,16 +210,12 @@ COLL__FINISH_IN(base, coll__divide_i128, coll__raw_i128, int64_t, x / ranks)
 COLL__EACH_TIER(COLL__COMPLEX_IN, c64, 32)
 COLL__EACH_TIER(COLL__COMPLEX_IN, c128, 64)
 
-#define COLL__WIDE_COMPLEX_IN(tier, ...)                                                            \
-    static void coll__widen_c64_##tier(void *to, const void *from, size_t count)                    \
-    {                                                                                               \
-        coll__f32_to_f64_##tier(to, from, 2 * count);                                               \
-    }                                                                                               \
+#define COLL__NARROW_COMPLEX_IN(tier, ...)                                                          \
     static void coll__narrow_c64_##tier(void *to, const void *from, size_t count)                   \
     {                                                                                               \
         coll__f64_to_f32_##tier(to, from, 2 * count);                                               \
     }
-COLL__EACH_TIER(COLL__WIDE_COMPLEX_IN, 0)
+COLL__EACH_TIER(COLL__NARROW_COMPLEX_IN, 0)
 
 /* ---- >>codec: the choice of all these for a call ---- */
 
@@ -494,19 +490,21 @@ static bool coll__reduction_fits(const coll_call *call, coll_type wire, coll_typ
 
 #undef COLL__REFUSE
 
-/* Sums on a grid: f64 accumulators, and of doubles two of them. */
+/* Sums on a grid: terms are read as f32, which all wires but f64 fit, and summed in f64, of doubles in two of them. */
 static void coll__codec_grid(coll__codec *codec, coll_type wire, int tier)
 {
-    const bool is_double = wire == COLL_F64 || wire == COLL_C128;
+    const bool is_double = wire == COLL_F64 || wire == COLL_C128, is_through = codec->is_through;
 
     codec->grid = &coll__grids[tier][is_double];
-    codec->acc_size = is_double ? 2 * codec->type_size : sizeof(double);
+    codec->acc_size = wire == COLL_C128 ? 4 * sizeof(double) : is_double || wire == COLL_C64 ? 2 * sizeof(double) : sizeof(double);
+    codec->direct = is_double;
     codec->pair = codec->whole = NULL;
-    if (wire != COLL_C64) return;
-    codec->direct = false;
-    codec->acc_size = 2 * sizeof(double);
-    codec->load_user = codec->load_wire = COLL__PICK(coll__widen_c64, tier);
-    codec->store = codec->store_wire = COLL__PICK(coll__narrow_c64, tier);
+    if (is_double) return;
+    codec->load_wire = wire == COLL_F32 || wire == COLL_C64 ? NULL
+                     : wire == COLL_F16 ? COLL__PICK(coll__load_f16, tier)
+                     : wire == COLL_BF16 ? COLL__PICK(coll__load_bf16, tier) : coll__conversion(COLL_F32, wire, tier);
+    codec->load_user = is_through ? NULL : codec->load_wire;
+    if (wire == COLL_C64) codec->store = codec->store_wire = COLL__PICK(coll__narrow_c64, tier);
 }
 
 /* coll__codec_reduce with the kernels of one tier, so that tests can compare the tiers. */

@@ -30,16 +30,18 @@
 #pragma clang diagnostic ignored "-Wpass-failed"
 #endif
 
-/* The loops of one tier, over the reals of a block.  `peak` holds the largest magnitude of each element so far, `ruler` and
- * `fine` the M of both grids. */
+/* The loops of one tier, over the reals of a block.  Terms are floats where there is one grid, and doubles where there are
+ * two.  `peak` holds the largest magnitude of each element so far, as such a number; `ruler` and `fine` the M of both grids. */
 typedef struct coll__grid {
-    void (*peak) (double *peak, const void *x, size_t count);
-    void (*rule) (double *ruler, double *fine, const double *peak, size_t count, int h);
+    void (*peak) (void *peak, const void *x, size_t count);
+    void (*rule) (double *ruler, double *fine, const void *peak, size_t count, int h);
     void (*add)  (double *high, double *low, const void *x, const double *ruler, const double *fine, size_t count);
-    void (*lower)(double *to, const void *x, const double *peak, size_t count);       /* 2^-64 times, if it is huge  */
-    void (*raise)(void *at, const double *peak, size_t count);                        /* and back                    */
+    bool is_double;                                                   /* there are two grids                      */
+    /* Of doubles only: is an element huge?  Its terms 2^-64 times; what has become of them, as often; the two sums as one. */
+    bool (*is_huge)(const double *peak, size_t count);
+    void (*lower)(double *to, const void *x, const double *peak, size_t count);
+    void (*raise)(void *at, const double *peak, size_t count);
     void (*join) (double *high, const double *low, size_t count);
-    bool is_double;                                                                   /* there are two grids         */
 } coll__grid;
 
 /* From here on an element is huge, and this is the largest peak from which an M is made: that of terms which are not
@@ -59,78 +61,96 @@ COLL__INLINE double coll__grid_magnitude(double x) { return coll__float64(coll__
 /* What a peak makes of its element. */
 COLL__INLINE double coll__grid_down(double peak) { return peak < COLL__GRID_HUGE ? 1 : 0x1p-64; }
 
-#define COLL__GRID_IN(tier, ...)                                                                  \
-    COLL__IN_##tier static void coll__grid_peak_##tier(double *peak, const void *from, size_t count) \
-    {                                                                                             \
-        const coll__raw_f64 *in = from;                                                           \
-        COLL__FREE for (size_t i = 0; i < count; i++) {                                           \
-            const double x = coll__grid_magnitude(in[i]), most = peak[i];                         \
-            peak[i] = x > most ? x : most;                                                        \
-        }                                                                                         \
-    }                                                                                             \
-    COLL__IN_##tier static void coll__grid_rule_##tier(double *ruler, double *fine, const double *peak, size_t count, int h) \
-    {                                                                                             \
-        (void)fine;                                                                               \
-        COLL__FREE for (size_t i = 0; i < count; i++) ruler[i] = coll__grid_ruler(peak[i], h);    \
-    }                                                                                             \
-    COLL__IN_##tier static void coll__grid_add_##tier(double *high, double *low, const void *from, const double *ruler, \
-                                                      const double *fine, size_t count)           \
-    {                                                                                             \
-        const coll__raw_f64 *in = from;                                                           \
-        (void)low, (void)fine;                                                                    \
-        COLL__FREE for (size_t i = 0; i < count; i++) {                                           \
-            const double raised = in[i] + ruler[i];                                               \
-            high[i] += raised - ruler[i];                                                         \
-        }                                                                                         \
-    }                                                                                             \
-    COLL__IN_##tier static void coll__grid_rule_two_##tier(double *ruler, double *fine, const double *peak, size_t count, int h) \
-    {                                                                                             \
-        const double step = coll__float64((uint64_t)(1023 - 52 + h) << 52);                       \
-        COLL__FREE for (size_t i = 0; i < count; i++) {                                           \
-            const double down = peak[i] < COLL__GRID_HUGE ? peak[i] : peak[i] * 0x1p-64;          \
-            const double first = coll__grid_ruler(down, h), second = first * step;                \
-            ruler[i] = first;                                                                     \
-            fine[i] = second > 0x1.8p-1022 ? second : 0x1.8p-1022;                                \
-        }                                                                                         \
-    }                                                                                             \
-    COLL__IN_##tier static void coll__grid_add_two_##tier(double *high, double *low, const void *from, const double *ruler, \
-                                                          const double *fine, size_t count)       \
-    {                                                                                             \
-        const coll__raw_f64 *in = from;                                                           \
-        COLL__FREE for (size_t i = 0; i < count; i++) {                                           \
-            const double raised = in[i] + ruler[i], part = raised - ruler[i];                     \
-            const double again = (in[i] - part) + fine[i];                                        \
-            high[i] += part;                                                                      \
-            low[i] += again - fine[i];                                                            \
-        }                                                                                         \
-    }                                                                                             \
-    COLL__IN_##tier static void coll__grid_lower_##tier(double *to, const void *from, const double *peak, size_t count) \
-    {                                                                                             \
-        const coll__raw_f64 *in = from;                                                           \
-        COLL__FREE for (size_t i = 0; i < count; i++) to[i] = in[i] * coll__grid_down(peak[i]);   \
-    }                                                                                             \
-    COLL__IN_##tier static void coll__grid_raise_##tier(void *at, const double *peak, size_t count) \
-    {                                                                                             \
-        coll__raw_f64 *to = at;                                                                   \
-        COLL__FREE for (size_t i = 0; i < count; i++) to[i] = coll__canon64(to[i] / coll__grid_down(peak[i])); \
-    }                                                                                             \
-    COLL__IN_##tier static void coll__grid_join_##tier(double *high, const double *low, size_t count) \
-    {                                                                                             \
-        COLL__FREE for (size_t i = 0; i < count; i++)                                             \
-            high[i] = coll__grid_magnitude(high[i]) <= 0x1.fffffffffffffp1023 ? high[i] + low[i] : high[i]; \
+#define COLL__GRID_IN(tier, ...)                                                                                           \
+    COLL__IN_##tier static void coll__grid_peak_f32_##tier(void *peak, const void *from, size_t count)                     \
+    {                                                                                                                      \
+        coll__raw_i32 *most = peak;                                                                                        \
+        const coll__raw_i32 *in = from;                                                                                    \
+        COLL__FREE for (size_t i = 0; i < count; i++) {                                                                    \
+            const int32_t x = in[i] & INT32_MAX, old = most[i];                                                            \
+            most[i] = x > old ? x : old;                                                                                   \
+        }                                                                                                                  \
+    }                                                                                                                      \
+    COLL__IN_##tier static void coll__grid_rule_f32_##tier(double *ruler, double *fine, const void *peak, size_t count, int h)\
+    {                                                                                                                      \
+        const coll__raw_f32 *most = peak;                                                                                  \
+        (void)fine;                                                                                                        \
+        COLL__FREE for (size_t i = 0; i < count; i++) ruler[i] = coll__grid_ruler((double)most[i], h);                     \
+    }                                                                                                                      \
+    COLL__IN_##tier static void coll__grid_add_f32_##tier(double *high, double *low, const void *from, const double *ruler,\
+                                                          const double *fine, size_t count)                                \
+    {                                                                                                                      \
+        const coll__raw_f32 *in = from;                                                                                    \
+        (void)low, (void)fine;                                                                                             \
+        COLL__FREE for (size_t i = 0; i < count; i++) {                                                                    \
+            const double raised = (double)in[i] + ruler[i];                                                                \
+            high[i] += raised - ruler[i];                                                                                  \
+        }                                                                                                                  \
+    }                                                                                                                      \
+    COLL__IN_##tier static void coll__grid_peak_f64_##tier(void *peak, const void *from, size_t count)                     \
+    {                                                                                                                      \
+        coll__raw_f64 *most = peak;                                                                                        \
+        const coll__raw_f64 *in = from;                                                                                    \
+        COLL__FREE for (size_t i = 0; i < count; i++) {                                                                    \
+            const double x = coll__grid_magnitude(in[i]), old = most[i];                                                   \
+            most[i] = x > old ? x : old;                                                                                   \
+        }                                                                                                                  \
+    }                                                                                                                      \
+    COLL__IN_##tier static void coll__grid_rule_f64_##tier(double *ruler, double *fine, const void *peak, size_t count, int h)\
+    {                                                                                                                      \
+        const double step = coll__float64((uint64_t)(1023 - 52 + h) << 52);                                                \
+        const coll__raw_f64 *most = peak;                                                                                  \
+        COLL__FREE for (size_t i = 0; i < count; i++) {                                                                    \
+            const double first = coll__grid_ruler(most[i] < COLL__GRID_HUGE ? most[i] : most[i] * 0x1p-64, h);             \
+            const double second = first * step;                                                                            \
+            ruler[i] = first;                                                                                              \
+            fine[i] = second > 0x1.8p-1022 ? second : 0x1.8p-1022;                                                         \
+        }                                                                                                                  \
+    }                                                                                                                      \
+    COLL__IN_##tier static void coll__grid_add_f64_##tier(double *high, double *low, const void *from, const double *ruler,\
+                                                          const double *fine, size_t count)                                \
+    {                                                                                                                      \
+        const coll__raw_f64 *in = from;                                                                                    \
+        COLL__FREE for (size_t i = 0; i < count; i++) {                                                                    \
+            const double raised = in[i] + ruler[i], part = raised - ruler[i];                                              \
+            const double again = (in[i] - part) + fine[i];                                                                 \
+            high[i] += part;                                                                                               \
+            low[i] += again - fine[i];                                                                                     \
+        }                                                                                                                  \
+    }                                                                                                                      \
+    COLL__IN_##tier static bool coll__grid_huge_##tier(const double *peak, size_t count)                                   \
+    {                                                                                                                      \
+        int64_t found = 0;                                                                                                 \
+        for (size_t i = 0; i < count; i++) found |= peak[i] >= COLL__GRID_HUGE;                                            \
+        return found != 0;                                                                                                 \
+    }                                                                                                                      \
+    COLL__IN_##tier static void coll__grid_lower_##tier(double *to, const void *from, const double *peak, size_t count)    \
+    {                                                                                                                      \
+        const coll__raw_f64 *in = from;                                                                                    \
+        COLL__FREE for (size_t i = 0; i < count; i++) to[i] = in[i] * coll__grid_down(peak[i]);                            \
+    }                                                                                                                      \
+    COLL__IN_##tier static void coll__grid_raise_##tier(void *at, const double *peak, size_t count)                        \
+    {                                                                                                                      \
+        coll__raw_f64 *to = at;                                                                                            \
+        COLL__FREE for (size_t i = 0; i < count; i++) to[i] = coll__canon64(to[i] / coll__grid_down(peak[i]));             \
+    }                                                                                                                      \
+    COLL__IN_##tier static void coll__grid_join_##tier(double *high, const double *low, size_t count)                      \
+    {                                                                                                                      \
+        COLL__FREE for (size_t i = 0; i < count; i++)                                                                      \
+            high[i] = coll__grid_magnitude(high[i]) <= 0x1.fffffffffffffp1023 ? high[i] + low[i] : high[i];                \
     }
 COLL__EACH_TIER(COLL__GRID_IN, 0)
 
-#define COLL__GRID_ROW(tier)                                                                      \
-    { coll__grid_peak_##tier, coll__grid_rule_##tier, coll__grid_add_##tier, coll__grid_lower_##tier,       \
-      coll__grid_raise_##tier, coll__grid_join_##tier, false },                                   \
-    { coll__grid_peak_##tier, coll__grid_rule_two_##tier, coll__grid_add_two_##tier, coll__grid_lower_##tier, \
-      coll__grid_raise_##tier, coll__grid_join_##tier, true }
+#define COLL__GRID_ROW(tier)                                                                                               \
+    { coll__grid_peak_f32_##tier, coll__grid_rule_f32_##tier, coll__grid_add_f32_##tier, false, NULL, NULL, NULL, NULL },  \
+    { coll__grid_peak_f64_##tier, coll__grid_rule_f64_##tier, coll__grid_add_f64_##tier, true, coll__grid_huge_##tier,     \
+      coll__grid_lower_##tier, coll__grid_raise_##tier, coll__grid_join_##tier }
 
 /* By tier; of doubles the second one. */
 static const coll__grid coll__grids[COLL__TIERS][2] = { COLL__PER_TIER(COLL__GRID_ROW) };
 
-/* Reals of a block, and what a block needs: six rows of doubles where there are two grids, three where there is one. */
+/* Rows of memory that a block needs.  A block of doubles has at most COLL__GRID_REALS reals, one of floats twice as many, in
+ * two rows where it has doubles of them. */
 enum { COLL__GRID_ROWS = 6, COLL__GRID_REALS = 256 };
 
 /* The least h with n <= 2^h; 1 for one term, which must not reach M / 2 either. */

@@ -77,8 +77,8 @@ static const void *coll__load(const coll__codec *codec, const coll__source *sour
     if (format == COLL__AS_SUM) return leaf;
     if (format == COLL__AS_USER && codec->is_through) {
         _Alignas(64) unsigned char wire[COLL__BLOCK];
-        coll__pack(codec, wire, leaf, count, index, source->rank);
-        codec->load_wire(slot, wire, count);
+        coll__pack(codec, codec->load_wire ? wire : slot, leaf, count, index, source->rank);
+        if (codec->load_wire) codec->load_wire(slot, wire, count);
         return slot;
     }
     if (!load) return leaf;
@@ -188,19 +188,16 @@ static void coll__combine_grid(const coll__codec *codec, const coll__sum *sum, s
     _Alignas(64) double rows[COLL__GRID_ROWS][COLL__GRID_REALS];
     const coll__grid *const grid = codec->grid;
     const size_t reals = count * (coll__is_complex(codec->type) ? 2 : 1), index = sum->index + from;
-    const int one = grid->is_double ? 1 : 2;      /* rows that hold a block                                   */
-    double *const peak = rows[0], *const high = rows[one], *const slot = rows[2 * one];
-    double *const ruler = grid->is_double ? rows[3] : peak, *const fine = rows[4], *const low = rows[5];
-    bool is_huge = false;
+    double *const peak = rows[0], *const slot = rows[1], *const high = rows[2], *const ruler = rows[4];
+    double *const low = rows[3], *const fine = rows[5];       /* of doubles only: else they belong to the row before */
 
-    memset(peak, 0, reals * sizeof *peak);
-    memset(high, 0, reals * sizeof *high);
-    if (grid->is_double) memset(low, 0, reals * sizeof *low);
+    memset(peak, 0, sizeof rows[0]);
+    memset(high, 0, sizeof rows[2] + sizeof rows[3]);
     for (int i = 0; i < sum->n; i++) {
         const coll__source *const source = &sum->sources[i];
         grid->peak(peak, coll__load(codec, source, slot, coll__source_at(codec, source, from), count, index), reals);
     }
-    for (size_t i = 0; i < reals && grid->is_double; i++) is_huge |= peak[i] >= COLL__GRID_HUGE;
+    const bool is_huge = grid->is_double && grid->is_huge(peak, reals);
     grid->rule(ruler, fine, peak, reals, coll__grid_headroom(sum->n));
     for (int i = 0; i < sum->n; i++) {
         const coll__source *const source = &sum->sources[i];
