@@ -496,7 +496,8 @@ static void coll__codec_grid(coll__codec *codec, coll_type wire, int tier)
     const bool is_double = wire == COLL_F64 || wire == COLL_C128, is_through = codec->is_through;
 
     codec->grid = &coll__grids[tier][is_double];
-    codec->acc_size = wire == COLL_C128 ? 4 * sizeof(double) : is_double || wire == COLL_C64 ? 2 * sizeof(double) : sizeof(double);
+    codec->acc_size = wire == COLL_C128 ? 4 * sizeof(double)
+                    : is_double || wire == COLL_C64 ? 2 * sizeof(double) : sizeof(double);
     codec->direct = is_double;
     codec->pair = codec->whole = NULL;
     if (is_double) return;

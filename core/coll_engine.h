@@ -508,7 +508,8 @@ static void coll__copy_step(coll_request *r, coll__stage *stage, const coll__ste
         const unsigned char *from = coll__locate(r, stage, &step->from, i, slice, &x);
         unsigned char *to = coll__locate(r, stage, &step->span, i, slice, &there);
         if (to == from || x.count == 0) continue;
-        if (is_wire && !was_wire && !r->codec.same) coll__pack(&r->codec, to, from, x.count, x.at, coll__whose(r, step->from.place));
+        if (is_wire && !was_wire && !r->codec.same)
+            coll__pack(&r->codec, to, from, x.count, x.at, coll__whose(r, step->from.place));
         else if (was_wire && !is_wire && !r->codec.same) coll__unpack(&r->codec, to, from, x.count);
         else memmove(to, from, x.count * (is_wire ? r->codec.wire_size : r->codec.type_size));
     }

@@ -489,8 +489,8 @@ SUPPORT void model_part_make(model_part *p, const model_call *c, int rank, model
 
     *p = (model_part){ .c = *c, .rank = rank, .form = model_has_form(c, rank, form) ? form : MODEL_OUT };
     p->call = (coll_call){ .kind = c->kind, .type = k->is_w ? 0 : c->type, .count = k->is_v ? 0 : c->count, .wire = c->wire,
-                           .op = c->op, .scale = c->scale, .flags = c->flags, .seed = c->seed, .root = c->root, .algorithm = c->algorithm,
-                           .name = "a tested call" };
+                           .op = c->op, .scale = c->scale, .flags = c->flags, .seed = c->seed, .root = c->root,
+                           .algorithm = c->algorithm, .name = "a tested call" };
     if (c->kind == COLL_BARRIER) p->call.type = 0, p->call.count = 0;
     if (c->kind == COLL_ALLREDUCE_LIST) p->call.type = 0, p->call.count = 0;
     if (c->op == COLL_USER) {

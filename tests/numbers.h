@@ -186,8 +186,8 @@ static double largest_of(const float_format *type, const float_format *wire)
 {
     double x = type->largest > 0 && (type->largest < wire->largest || wire->largest <= 0) ? type->largest : wire->largest;
 
-    while (x > 0 && (reference_value(type, reference_round(type, x)) != x || reference_value(wire, reference_round(wire, x)) != x))
-        x--;
+    for (; x > 0; x--)
+        if (reference_value(type, reference_round(type, x)) == x && reference_value(wire, reference_round(wire, x)) == x) break;
     return x;
 }
 

@@ -196,8 +196,8 @@ int main(void)
         for (int which = 0; which < SCHEMES; which++) f[i][which] = figures_of(&samples[i], (scheme)which);
         check_figures(&samples[i], f[i], references[i]);
     }
-    printf("%d ranks, %d sums each; error in units of u times the sum of |x|: rms, largest; sums not correctly rounded\n\n", RANKS,
-           COUNT);
+    printf("%d ranks, %d sums each; error in units of u times the sum of |x|: rms, largest; sums not correctly rounded\n\n",
+           RANKS, COUNT);
     printf("| |");
     for (int i = 0; i < 3; i++) printf(" %s |", samples[i].name);
     printf("\n| --- | --- | --- | --- |\n");

@@ -402,7 +402,8 @@ static void draw_numbers(model_call *c, uint64_t random)
     const bool can_scale = is_float && c->data != MODEL_SPECIAL && model_is_sum(c->op);
     if (can_scale && (random >> 12) % 4 == 0) c->scale = scales[(random >> 16) % 4];
     const coll_type wire = wires[(random >> 24) % 5];
-    if (is_float && coll_type_size(wire) <= coll_type_size(c->type) && c->op <= COLL_AVG && (random >> 20) % 3 == 0) c->wire = wire;
+    const bool fits = is_float && model_type_of(wire).size <= model_type_of(c->type).size;
+    if (fits && c->op <= COLL_AVG && (random >> 20) % 3 == 0) c->wire = wire;
     if (c->data != MODEL_EXACT && c->wire && c->wire != COLL_F16 && c->wire != COLL_BF16) c->flags |= COLL_DETERMINISTIC;
     if (is_float && has_largest && !c->wire && c->data == MODEL_RANDOM && (random >> 28) % 3 == 0) c->flags |= COLL_SATURATE;
     if (c->flags & COLL_SATURATE) c->flags |= COLL_DETERMINISTIC;
