@@ -1,4 +1,4 @@
-# coll.h: make demo | test | bench | bench-threads | dist | deps | help          config=release|debug|asan|ubsan|tsan
+# coll.h: make demo | test | bench | bench-threads | precision | dist | deps | help     config=release|debug|asan|ubsan|tsan
 #
 # The library is a header and needs no build.  This builds the demonstration, the tests, the measuring program and the
 # launcher, in build/$(config)/.
@@ -26,7 +26,7 @@ BUILD  := build/$(config)
 HEADER := $(wildcard coll.h coll_impl.h core/*.h transports/*.h transports/*/*.h)
 COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
-.PHONY: help demo test bench bench-threads bench-threads-full dist deps clean install all
+.PHONY: help demo test bench bench-threads bench-threads-full precision dist deps clean install all
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -50,6 +50,9 @@ bench-threads:   ## between threads: this library, hand-written references and M
 
 bench-threads-full: ## the same with all sizes: ten minutes instead of two
 	@$(MAKE) --no-print-directory run-bench-threads COMPARE=--full
+
+precision: $(BUILD)/test_precision ## print how exact sums of 16-bit floats are, by four schemes
+	@$(BUILD)/test_precision
 
 dist: dist/coll.h ## write the single file dist/coll.h
 

@@ -27,7 +27,7 @@
  * with the same arguments as far as the next paragraph says.
  *
  * Agreement.  These must be equal on all ranks: kind, type, wire, op, root, count, and the options of a coll_call (algorithm,
- * accumulate, scale, flags, not_commutative).  v and w forms differ:
+ * accumulate, scale, flags, seed with COLL_STOCHASTIC, not_commutative).  v and w forms differ:
  *     allgatherv, reduce_scatterv        all counts are equal on all ranks; offsets may differ
  *     gatherv, scatterv, alltoallv,      count (alltoallw: and type) of a block are equal at its two ends; the other ranks need
  *     alltoallw, neighbor_...v, ...w     not know them, and where there is a root, counts and offsets matter there only
@@ -72,14 +72,31 @@
  * (f8e4m3, which has none: NaN), or with COLL_SATURATE the largest finite value of f16 and the 8-bit floats.  LAND, LOR and
  * LXOR take what is not zero as true and give 1 or 0.  MINLOC and MAXLOC give the lower index where values are equal.  What
  * is not defined, such as the BAND of floats, is COLL_ERR_UNSUPPORTED with nothing sent; README has the table.
- * A result has the same bits on every rank and in every run on the same number of ranks.  With COLL_DETERMINISTIC, and always
+ *   A result has the same bits on every rank and in every run on the same number of ranks.  With COLL_DETERMINISTIC, and always
  * where the grouping cannot matter (integers, MIN, MAX, bits), it has also the same bits for every message size, algorithm and
- * transport: the order of additions is then a pairwise tree over the rank numbers (in scans: left to right).  For another
- * number of ranks the bits are others.  An operation of your own (COLL_USER) may be regrouped, and reordered too unless
+ * transport: the order of additions is then a pairwise tree over the rank numbers (in scans: left to right).  With
+ * COLL_REPRODUCIBLE a SUM or AVG of floats or complex numbers has the same bits for every order of the ranks, too: it depends
+ * on which inputs there are, and how many, and on nothing else.  Each input is rounded to a grid that its largest peer at that
+ * element decides, by at most 2^-42 of that one on up to 1,024 ranks and twice as much for each doubling beyond (f64: 2^-84,
+ * and four times as much); then the sum is exact, and rounded once.  f16 loses nothing on up to 4,096 ranks.  An AVG, and a
+ * scale, are worked out in f64 from that sum; an AVG of f64 does not overflow on the way.  A sum of zero is +0, also of -0
+ * alone.  Only algorithms that combine all raw inputs at once may serve, so partial sums never travel; the arithmetic is
+ * several times that of a plain sum.  There is no such PROD of floats and no such COLL_USER; in scans, where the order of the ranks is part
+ * of the question, the flag means COLL_DETERMINISTIC; elsewhere it is kept anyway.  For another number of ranks the bits are
+ * others, with either flag.  An operation of your own (COLL_USER) may be regrouped, and reordered too unless
  * not_commutative is set.  The scans have no COLL_AVG.
- * With a wire type (coll_allreduce_mixed, coll_call.wire) each input is rounded to the wire type once, the sum is rounded to
- * it once, and every element of recv is such a value.  It may be a float of fewer bits under f32, f16 or bf16, and f32 under
- * f64.  Inputs and results then take fewer bytes; partial sums, which some algorithms pass on, travel in the type of the sum.
+ *   With a wire type (coll_allreduce_mixed, coll_call.wire) each input is rounded to the wire type once, the sum is rounded to
+ * it once, and every element of recv is such a value, converted to the type.  It may be any float of as many bits or fewer under
+ * a float: where the wire has the greater range or the more places (f16 and bf16, f8e4m3 and f8e5m2 under one another) that
+ * conversion rounds and overflows as any other, and COLL_SATURATE keeps to the largest number that both have.  Inputs and
+ * results then take fewer bytes; partial sums, which some algorithms pass on, travel in the type of the sum.
+ *   With COLL_STOCHASTIC every rounding to a type of 16 bits or fewer goes up or down at random, in proportion to the distance:
+ * that of an input on its way to such a wire, drawn by the seed, the rank and the number of the element, and that of a result,
+ * drawn by the seed and the number alone.  So all ranks have the same bits, and the same seed gives them again; with
+ * COLL_DETERMINISTIC also for every algorithm and transport.  Numbers that the type has are kept.  In a list each buffer counts
+ * from 0 and draws by its place.  A step of training wants another seed each time.  Elsewhere the flag means nothing.
+ *   With COLL_DETECT_OVERFLOW a reducing call (of floats or complex numbers) whose result on this rank has an infinity or a NaN
+ * is counted when it ends; coll_overflows tells how many there were.  Calls that reduce nothing are not looked at.
  *
  * Waiting.  A blocking call returns when this rank's part is done.  coll_i... calls return with a request and do not wait; the
  * program leaves its buffers alone until coll_wait or coll_test says that it is done, and then frees it (coll_request_free).
@@ -582,7 +599,7 @@ enum {
     COLL_DETERMINISTIC = 1,       /* the same bits for every message size, algorithm and transport            */
     COLL_SATURATE = 2,            /* results of f16 and the 8-bit floats stay finite                          */
     COLL_REPRODUCIBLE = 4,        /* and for every order of the ranks: sums of floats are exact but for one rounding of
-                                     the inputs to 2^-42 of the largest of them, or less                      */
+                                     the inputs to 2^-42 of the largest of them, or less (see Numbers)        */
     COLL_STOCHASTIC = 8,          /* rounding to 16 bits and fewer goes up or down at random, see seed        */
     COLL_DETECT_OVERFLOW = 16     /* count calls whose result has an infinity or a NaN: coll_overflows        */
 };

@@ -8,6 +8,8 @@
  *   core/coll_types.h            element types, the tiers of the kernels, one number from one type to another
  *   core/coll_uncached.h         memory written past the caches
  *   core/coll_convert.h          arrays of one type of float into another
+ *   core/coll_grid.h             sums in which the order of the terms does not show
+ *   core/coll_overflow.h         is there an infinity or a NaN?
  *   core/coll_folds.h            two sources into one, for each (type, operation) that there is: the table of them
  *   core/coll_codec.h            how elements are written in memory, on the wire and in the sum
  *   core/coll_kernels.h          all arithmetic: n sources -> wide accumulator -> one rounding -> m destinations
@@ -58,6 +60,9 @@
 #include "core/coll_types.h"
 #include "core/coll_uncached.h"
 #include "core/coll_convert.h"
+#include "core/coll_draw.h"
+#include "core/coll_grid.h"
+#include "core/coll_overflow.h"
 #include "core/coll_folds.h"
 #include "core/coll_codec.h"
 #include "core/coll_kernels.h"
@@ -690,7 +695,9 @@ static void coll__explain_inside(coll_comm *comm, coll_request *r, char *text, s
     coll__head_of_call(r->head, &r->call, comm->size, 0, 0);
     r->head[15] = 0;                              /* the options are not worth a hash here                    */
     coll__head_describe(r->head, what, sizeof what);
-    coll__print(text, room, "%s on %d rank%s over %s (%s): ", what, comm->size, coll__plural(comm->size), t->name, how);
+    coll__print(text, room, "%s on %d rank%s over %s (%s): %s", what, comm->size, coll__plural(comm->size), t->name, how,
+                coll__kind_reduces(r->call.kind) && !coll__kind_scans(r->call.kind) && r->call.flags & COLL_REPRODUCIBLE
+                    ? "reproducible, " : "");
     if (is_message || r->call.kind == COLL_ALLREDUCE_LIST || (t->offload && !r->call.algorithm)) {
         const int parts = r->list ? r->list->count : 0;
         if (r->list) coll__append(text, room, "%d part%s, each an allreduce", parts, coll__plural(parts));
@@ -742,6 +749,11 @@ COLL_API coll_status coll_measure(coll_comm *comm)
 {
     const coll_status status = coll__enter_alive(comm);
     return status < 0 ? status : coll__leave(comm, coll__measure_inside(comm));
+}
+
+COLL_API uint64_t coll_overflows(const coll_comm *comm)
+{
+    return comm && *comm->guard ? __atomic_load_n(&comm->overflows, __ATOMIC_RELAXED) : 0;
 }
 
 COLL_API void coll_traffic(const coll_comm *comm, uint64_t *sent, uint64_t *received)

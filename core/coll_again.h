@@ -134,7 +134,10 @@ static coll_status coll__run_at_once(coll_comm *comm, coll_request *r)
     r->task = (coll_task){ .call = &r->call, .head = r->head, .codec = &r->codec, .group = comm->main.group };
     coll__remember(comm, r);
     const coll_status status = coll__offer(comm->trunk, &r->task, &failure);
-    return status == COLL_OK ? COLL_OK : coll__run_on(comm, r, status, &failure);
+    if (status != COLL_OK) return coll__run_on(comm, r, status, &failure);
+    r->is_offloaded = true;
+    if (r->call.flags & COLL_DETECT_OVERFLOW) coll__look_for_overflow(r);
+    return COLL_OK;
 }
 
 /* Carry out the call in r->call, on this rank's stack, inside a call on the communicator. */

@@ -146,6 +146,8 @@ static coll_status coll__check_numbers(coll_comm *comm, const coll_call *call, c
 
 /* ---- >>arithmetic ---- */
 
+enum { COLL__FLAGS = COLL_DETERMINISTIC | COLL_SATURATE | COLL_REPRODUCIBLE | COLL_STOCHASTIC | COLL_DETECT_OVERFLOW };
+
 /* The arithmetic of the call, or why there is none. */
 static coll_status coll__check_arithmetic(coll_comm *comm, coll_call *call, coll__codec *codec)
 {
@@ -175,7 +177,7 @@ static coll_status coll__check_arithmetic(coll_comm *comm, coll_call *call, coll
     if (call->op == COLL_AVG && is_scan)
         return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "there is no avg in a %s: ranks would divide by different "
                                    "numbers", coll_kind_name(call->kind));
-    if (call->flags & ~(unsigned)(COLL_DETERMINISTIC | COLL_SATURATE)) return COLL__REFUSE("flags %x mean nothing", call->flags);
+    if (call->flags & ~(unsigned)COLL__FLAGS) return COLL__REFUSE("flags %x mean nothing", call->flags);
     if (!coll__codec_reduce(codec, call, comm->size, why, sizeof why))
         return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "%s", why);
     if (is_plain) {
@@ -417,7 +419,7 @@ static coll__wish coll__wish_of(const coll_comm *comm, const coll__numbers *numb
         .kind = call->kind, .size = comm->size,
         .bytes = count * (double)codec->wire_size, .sum_bytes = count * (double)(reduces ? codec->acc_size : codec->wire_size),
         .is_exact = !reduces || codec->is_exact, .is_commutative = !reduces || codec->is_commutative,
-        .must_be_canonical = reduces && !codec->is_exact && (call->flags & COLL_DETERMINISTIC),
+        .must_be_canonical = reduces && !codec->is_exact && (call->flags & (COLL_DETERMINISTIC | COLL_REPRODUCIBLE)),
         .algorithm = call->algorithm, .link = &numbers->link, .nominal = &numbers->nominal };
 }
 

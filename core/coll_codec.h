@@ -210,6 +210,13 @@ COLL__FINISH_IN(base, coll__divide_i128, coll__raw_i128, int64_t, x / ranks)
 COLL__EACH_TIER(COLL__COMPLEX_IN, c64, 32)
 COLL__EACH_TIER(COLL__COMPLEX_IN, c128, 64)
 
+#define COLL__NARROW_COMPLEX_IN(tier, ...)                                                          \
+    static void coll__narrow_c64_##tier(void *to, const void *from, size_t count)                   \
+    {                                                                                               \
+        coll__f64_to_f32_##tier(to, from, 2 * count);                                               \
+    }
+COLL__EACH_TIER(COLL__NARROW_COMPLEX_IN, 0)
+
 /* ---- >>codec: the choice of all these for a call ---- */
 
 /* A block is loaded, combined, finished and stored with one and the same count, because a codec may
@@ -231,7 +238,16 @@ typedef struct coll__codec {
     coll__finish *clamp;                          /* NULL unless COLL_SATURATE means something here */
     coll__map *store, *store_wire;                /* the one rounding; NULL: copy */
     bool is_through;                              /* NULL for load_user and store: by way of the wire */
-    coll__map *clamp_widen, *clamp_narrow;        /* with clamp and a wire: pack by way of f32 */
+    coll__map *repack;                            /* NULL: as pack; a result, which the wire has, back to the wire */
+    coll__draw_fn *draw;                          /* COLL_STOCHASTIC: in the place of store and store_wire */
+    uint64_t seed;                                /* for draw */
+    struct {                                      /* pack in blocks of f32 or f64: to clamp, to draw */
+        size_t size;                              /* 0: not so */
+        coll__map *widen, *narrow;                /* widen NULL: user memory has these */
+        coll__finish *clamp;                      /* or NULL */
+        coll__draw_fn *draw;                      /* NULL: narrow */
+    } by;
+    const coll__grid *grid;                       /* COLL_REPRODUCIBLE: in the place of combine */
     double divisor, factor, limit;                /* for finish; for clamp */
     coll_reduce_fn *fn;                           /* COLL_USER */
     void *fn_context;
@@ -277,7 +293,7 @@ static void coll__codec_integer_average(coll__codec *codec, coll_type type, int 
     codec->store_wire = codec->store;
 }
 
-/* Sums of f16 or bf16 in f32, which have shorter ways than by the conversions alone. */
+/* Sums of f16 or bf16 in f32, which have shorter ways than by the conversions alone; in memory they are of this type, or f32. */
 static void coll__codec_half(coll__codec *codec, coll_type type, coll_type wire, coll_op op, int tier)
 {
     const bool f16 = wire == COLL_F16, sum = op == COLL_SUM || op == COLL_AVG;
@@ -303,10 +319,38 @@ static double coll__saturation(coll_type type)
     return type == COLL_F16 ? 65504 : type == COLL_F8E5M2 ? 57344 : type == COLL_F8E4M3 ? 448 : 0;
 }
 
+/* The largest number that a sum is clamped to on its way to the wire, and from there to the type: both have it. */
+static double coll__clamp_limit(coll_type type, coll_type wire)
+{
+    const double most = coll__saturation(wire), own = coll__saturation(type);
+
+    if ((type == COLL_F16 && wire == COLL_BF16) || (type == COLL_BF16 && wire == COLL_F16)) return 65280;
+    return most == 0 || (own > 0 && own < most) ? own : most;
+}
+
+/* A bf16 that was an f16 before it was rounded: 2^16 stands for the largest of those, or one next to it. */
+COLL__MAP_IN(base, coll__repack_bf16_to_f16, coll__raw_u16, coll__raw_u16,
+             (uint16_t)((x & 0x7fffu) == 0x4780u ? 0x7bffu | (x & 0x8000u) : coll__narrow_f16(coll__wide_bf16(x))))
+
+/* Inputs that are clamped, or rounded at random, on their way to a wire of another type. */
+static void coll__codec_pack_by(coll__codec *codec, const coll_call *call, coll_type wire, bool clamps, bool draws, int tier)
+{
+    const coll_type type = call->type, by = type == COLL_F64 ? COLL_F64 : COLL_F32;
+
+    codec->load_user = codec->store = NULL;
+    codec->by.size = coll_type_size(by);
+    codec->by.widen = type == by ? NULL : coll__conversion(by, type, tier);
+    codec->by.narrow = coll__conversion(wire, by, tier);
+    if (clamps) codec->by.clamp = by == COLL_F64 ? COLL__PICK(coll__clamp_f64, tier) : COLL__PICK(coll__clamp_f32, tier);
+    if (draws) codec->by.draw = coll__drawing(wire, by, tier);
+}
+
 /* Floats whose accumulators are of another type, or that cross the wire in another. */
 static void coll__codec_float(coll__codec *codec, const coll_call *call, coll_type wire, coll_type sum, int tier)
 {
     const coll_type type = call->type;
+    const bool clamps = (call->flags & COLL_SATURATE) && coll__clamp_limit(type, wire) > 0;
+    const bool draws = (call->flags & COLL_STOCHASTIC) && coll__is_float(wire) && coll_type_size(wire) <= 2;
 
     codec->direct = false;
     codec->acc_size = coll_type_size(sum);
@@ -317,18 +361,20 @@ static void coll__codec_float(coll__codec *codec, const coll_call *call, coll_ty
         codec->pack = coll__conversion(wire, type, tier);
         codec->unpack = coll__conversion(type, wire, tier);
         codec->load_user = codec->store = NULL;
+        if (type == COLL_BF16 && wire == COLL_F16) codec->repack = coll__repack_bf16_to_f16_base;
     }
-    if (sum == COLL_F32 && (wire == COLL_F16 || wire == COLL_BF16)) coll__codec_half(codec, type, wire, call->op, tier);
-    if ((call->flags & COLL_SATURATE) && coll__saturation(wire) > 0) {
-        codec->limit = coll__saturation(wire);
+    if (sum == COLL_F32 && (wire == COLL_F16 || wire == COLL_BF16) && !draws && (type == wire || type == COLL_F32))
+        coll__codec_half(codec, type, wire, call->op, tier);
+    if (draws) {
+        codec->draw = coll__drawing(wire, sum, tier);
+        codec->seed = call->seed;
+    }
+    if (clamps) {
+        codec->limit = coll__clamp_limit(type, wire);
         codec->clamp = sum == COLL_F64 ? COLL__PICK(coll__clamp_f64, tier) : COLL__PICK(coll__clamp_f32, tier);
         codec->whole = NULL;
-        if (wire != type) {
-            codec->clamp_widen = coll__conversion(COLL_F32, type, tier);
-            codec->clamp_narrow = coll__conversion(wire, COLL_F32, tier);
-            codec->load_user = codec->store = NULL;
-        }
     }
+    if (wire != type && (clamps || draws)) coll__codec_pack_by(codec, call, wire, clamps, draws, tier);
     codec->is_through = wire != type && !codec->load_user;
 }
 
@@ -375,13 +421,33 @@ static void coll__codec_finish(coll__codec *codec, coll_type sum, coll_op op, in
 
 /* ---- >>refusals: what there is not, in a sentence ---- */
 
-/* Is there such a wire under such a type?  The type itself, a float of fewer bits under f32, f16 and
- * bf16, and f32 under f64. */
+/* Is there such a wire under such a type?  The type itself, and any float of as many bits or fewer under a float. */
 static bool coll__wire_fits(coll_type type, coll_type wire)
 {
     if (wire == type) return true;
-    if (!coll__is_float(type) || !coll__is_float(wire)) return false;
-    return type == COLL_F64 ? wire == COLL_F32 : coll_type_size(wire) < coll_type_size(type);
+    return coll__is_float(type) && coll__is_float(wire) && coll_type_size(wire) <= coll_type_size(type);
+}
+
+COLL__UNUSED static bool coll__kind_scans(coll_kind kind) { return kind == COLL_SCAN || kind == COLL_EXSCAN; }
+
+/* Does the call ask for a sum in which the order does not show, where the order would?  In a scan the order of the ranks is
+ * part of the question. */
+static bool coll__wants_grid(const coll_call *call)
+{
+    if (!(call->flags & COLL_REPRODUCIBLE) || coll__kind_scans(call->kind) || call->op == COLL_USER) return false;
+    return (coll__is_float(call->type) || coll__is_complex(call->type)) && (call->op == COLL_SUM || call->op == COLL_AVG);
+}
+
+/* There is none of products, and the library knows nothing of the caller's own operations. */
+static bool coll__reproduction_fits(const coll_call *call, char *why, size_t room)
+{
+    const bool is_product = call->op == COLL_PROD && (coll__is_float(call->type) || coll__is_complex(call->type));
+    const bool is_asked = (call->flags & COLL_REPRODUCIBLE) && !coll__kind_scans(call->kind);
+
+    if (!is_asked || (!is_product && call->op != COLL_USER)) return true;
+    snprintf(why, room, "there is no reproducible %s of %s: the order of the ranks %s", coll_op_name(call->op),
+             coll_type_name(call->type), is_product ? "shows in it" : "may show in it");
+    return false;
 }
 
 /* Is there such a multiplication?  It is done in the type `sum`, where it must be finite. */
@@ -419,17 +485,38 @@ static bool coll__reduction_fits(const coll_call *call, coll_type wire, coll_typ
     if (sum != usual && (is_user || sum != COLL_F64 || !coll__is_float(type)))
         return COLL__REFUSE("there is no %s of %s in accumulators of %s", op_name, name, coll_type_name(sum));
     if (is_user && !call->fn) return COLL__REFUSE("the operation is the user's own, but fn is NULL");
+    if (!coll__reproduction_fits(call, why, room)) return false;
     return coll__scale_fits(call, sum, scale, why, room);
 }
 
 #undef COLL__REFUSE
+
+/* Sums on a grid: terms are read as f32, which all wires but f64 fit, and summed in f64, of doubles in two of them. */
+static void coll__codec_grid(coll__codec *codec, coll_type wire, int tier)
+{
+    const bool is_double = wire == COLL_F64 || wire == COLL_C128, is_through = codec->is_through;
+
+    codec->grid = &coll__grids[tier][is_double];
+    codec->acc_size = wire == COLL_C128 ? 4 * sizeof(double)
+                    : is_double || wire == COLL_C64 ? 2 * sizeof(double) : sizeof(double);
+    codec->direct = is_double;
+    codec->pair = codec->whole = NULL;
+    if (is_double) return;
+    codec->load_wire = wire == COLL_F32 || wire == COLL_C64 ? NULL
+                     : wire == COLL_F16 ? COLL__PICK(coll__load_f16, tier)
+                     : wire == COLL_BF16 ? COLL__PICK(coll__load_bf16, tier) : coll__conversion(COLL_F32, wire, tier);
+    codec->load_user = is_through ? NULL : codec->load_wire;
+    if (wire == COLL_C64) codec->store = codec->store_wire = COLL__PICK(coll__narrow_c64, tier);
+}
 
 /* coll__codec_reduce with the kernels of one tier, so that tests can compare the tiers. */
 static bool coll__codec_reduce_in(coll__codec *codec, const coll_call *call, int ranks, int tier, char *why, size_t room)
 {
     const coll_type type = call->type, wire = call->wire ? call->wire : type;
     const bool is_user = call->op == COLL_USER;
-    const coll_type sum = call->accumulate ? call->accumulate : is_user ? type : coll__usual_accumulator(type);
+    const coll_type usual = is_user ? type : coll__usual_accumulator(type);
+    const bool on_grid = coll__wants_grid(call), in_doubles = on_grid && coll__is_float(type);
+    const coll_type asked = call->accumulate ? call->accumulate : usual, sum = in_doubles && asked == usual ? COLL_F64 : asked;
     const double scale = call->scale == 0 ? 1 : call->scale;
 
     coll__codec_move(codec, type);
@@ -451,15 +538,16 @@ static bool coll__codec_reduce_in(coll__codec *codec, const coll_call *call, int
     codec->combine = coll__folds[tier][sum][call->op];
     if (wire != type || sum != type) coll__codec_float(codec, call, wire, sum, tier);
     else coll__codec_direct(codec, type, call->op, tier);
-    coll__codec_finish(codec, sum, call->op, ranks, scale, tier);
-    if (codec->direct && !codec->finish) codec->whole = codec->combine;
-    if (codec->direct) codec->twin = coll__twin_of(type, call->op, tier);
+    if (on_grid) coll__codec_grid(codec, wire, tier);
+    coll__codec_finish(codec, on_grid && type == COLL_C64 ? COLL_C128 : sum, call->op, ranks, scale, tier);
+    if (codec->direct && !codec->finish && !on_grid) codec->whole = codec->combine;
+    if (codec->direct && !on_grid) codec->twin = coll__twin_of(type, call->op, tier);
     return true;
 }
 
 /* The codec of a reduction over `ranks` ranks.  False if the library has no such cell: then `why`, of
- * `room` bytes, says what there is not.  Reads type, wire, accumulate, op, fn, fn_context,
- * not_commutative, scale and flags of the call. */
+ * `room` bytes, says what there is not.  Reads kind (is it a scan?), type, wire, accumulate, op, fn, fn_context,
+ * not_commutative, scale, flags and seed of the call. */
 COLL__UNUSED static bool coll__codec_reduce(coll__codec *codec, const coll_call *call, int ranks, char *why, size_t room)
 {
     return coll__codec_reduce_in(codec, call, ranks, coll__tier(), why, room);
@@ -469,28 +557,41 @@ COLL__UNUSED static bool coll__codec_reduce(coll__codec *codec, const coll_call 
 
 enum { COLL__BLOCK = 4096 };                      /* bytes of accumulators in work at a time */
 
-/* Pack with COLL_SATURATE: clamp in f32, into which every type here widens exactly. */
-static void coll__pack_clamped(const coll__codec *codec, void *wire, const void *user, size_t count)
+/* Whose elements are packed: the input of a rank, or a result, every element of which the wire has. */
+enum { COLL__OF_RESULT = -1 };
+
+/* Another seed from each: of a rank's inputs, of a buffer of a list. */
+COLL__UNUSED static uint64_t coll__seed_of(uint64_t seed, uint64_t which)
+{
+    uint64_t z = seed ^ (which + 1) * UINT64_C(0xd1342543de82ef95);
+    z = (z ^ (z >> 32)) * UINT64_C(0xaf251af3b0f025b5);
+    return z ^ (z >> 29);
+}
+
+/* Pack by way of f32, into which every type but f64 widens exactly, or f64: clamp there, and round at random. */
+static void coll__pack_by(const coll__codec *codec, void *wire, const void *user, size_t count, size_t index, int rank)
 {
     _Alignas(64) unsigned char block[COLL__BLOCK];
-    const size_t most = COLL__BLOCK / sizeof(float);
-    const bool in_f32 = codec->type_size == sizeof(float);
+    const size_t most = COLL__BLOCK / codec->by.size;
+    const uint64_t seed = coll__seed_of(codec->seed, (uint64_t)(unsigned)rank);
 
     for (size_t from = 0, length; from < count; from += length) {
-        const unsigned char *const in = (const unsigned char *)user + from * codec->type_size;
+        const void *in = (const unsigned char *)user + from * codec->type_size;
+        void *const out = (unsigned char *)wire + from * codec->wire_size;
         length = count - from < most ? count - from : most;
-        if (!in_f32) codec->clamp_widen(block, in, length);
-        coll__clamp_f32_base(block, in_f32 ? (const void *)in : block, length, 1, codec->limit);
-        codec->clamp_narrow((unsigned char *)wire + from * codec->wire_size, block, length);
+        if (codec->by.widen) codec->by.widen(block, in, length), in = block;
+        if (codec->by.clamp) codec->by.clamp(block, in, length, 1, codec->limit), in = block;
+        if (codec->by.draw && rank != COLL__OF_RESULT) codec->by.draw(out, in, length, seed, index + from);
+        else codec->by.narrow(out, in, length);
     }
 }
 
-/* Write `count` elements as the wire has them; `index` is the number of the first in its vector.  The buffers do not overlap, or they are the same
- * one and the codec has the same bytes on both sides. */
-COLL__UNUSED static void coll__pack(const coll__codec *codec, void *wire, const void *user, size_t count, size_t index)
+/* Write `count` elements as the wire has them; `index` is the number of the first in its vector, `rank` whose input they are,
+ * or COLL__OF_RESULT.  The buffers do not overlap, or they are the same one and the codec has the same bytes on both sides. */
+COLL__UNUSED static void coll__pack(const coll__codec *codec, void *wire, const void *user, size_t count, size_t index, int rank)
 {
-    (void)index;
-    if (codec->clamp_narrow) coll__pack_clamped(codec, wire, user, count);
+    if (rank == COLL__OF_RESULT && codec->repack) codec->repack(wire, user, count);
+    else if (codec->by.size) coll__pack_by(codec, wire, user, count, index, rank);
     else if (codec->pack) codec->pack(wire, user, count);
     else if (count && wire != user) memcpy(wire, user, count * codec->type_size);
 }

@@ -89,6 +89,7 @@ struct coll_request {
     struct coll__list *list;                      /* allreduce_list: its parts                                */
     struct coll__prepared *prepared;              /* coll_prepare: its own track                              */
     const coll__choice *way;                      /* decided already; NULL: the tuner is asked                */
+    bool         has_overflow;                    /* COLL_DETECT_OVERFLOW: its result has an infinity or a NaN */
 };
 
 /* ---- >>track, communicator, trunk ---- */
@@ -167,6 +168,7 @@ struct coll_comm {
     bool  is_leaving;                             /* coll_free is at work                                     */
     uint32_t sequence;                            /* collectives started so far                               */
     uint32_t prepare_count;
+    uint64_t overflows;                           /* calls with COLL_DETECT_OVERFLOW that have found one      */
     char  error[448];
     const coll_request *waiting;                  /* the one that a caller waits for                          */
     coll__track main;
@@ -262,8 +264,9 @@ static unsigned char coll__hash_options(const coll_call *call, bool reduces)
 
     if (reduces && (call->scale != 0 || call->accumulate || call->flags || call->not_commutative)) {
         if (call->scale != 1) memcpy(&hash, &call->scale, sizeof hash);
+        if (call->flags & COLL_STOCHASTIC) hash = hash * 131 + call->seed;
         hash ^= hash >> 32;                       /* a sign and an exponent alone would be multiplied out     */
-        hash = ((hash * 31 + (uint64_t)call->accumulate) * 4 + call->flags) * 2 + call->not_commutative;
+        hash = ((hash * 31 + (uint64_t)call->accumulate) * 64 + call->flags) * 2 + call->not_commutative;
     }
     for (const char *at = call->algorithm; at && *at; at++) hash = hash * 131 + (unsigned char)*at;
     return hash ? (unsigned char)(1 + ((hash * 0x9e3779b97f4a7c15u) >> 32) % 255) : 0;

@@ -398,6 +398,12 @@ static unsigned char *coll__in_one_piece(const coll_request *r, const coll__stag
     return first;
 }
 
+/* Whose elements lie there, as coll__pack asks. */
+static inline int coll__whose(const coll_request *r, coll__place place)
+{
+    return place == COLL__INPUT ? r->comm->rank : COLL__OF_RESULT;
+}
+
 /* Move a span's blocks between their places and one packed message. */
 static void coll__pack_span(const coll_request *r, coll__stage *stage, const coll__span *span, long slice,
                             unsigned char *message, bool is_outgoing)
@@ -410,7 +416,7 @@ static void coll__pack_span(const coll_request *r, coll__stage *stage, const col
         if (x.count == 0) continue;
         const bool as_is = coll__is_slot(span->place) || r->codec.same;
         if (as_is) memcpy(is_outgoing ? message : at, is_outgoing ? at : message, x.count * unit);
-        else if (is_outgoing) coll__pack(&r->codec, message, at, x.count, x.at);
+        else if (is_outgoing) coll__pack(&r->codec, message, at, x.count, x.at, coll__whose(r, span->place));
         else coll__unpack(&r->codec, at, message, x.count);
         message += x.count * unit;
     }
@@ -502,7 +508,8 @@ static void coll__copy_step(coll_request *r, coll__stage *stage, const coll__ste
         const unsigned char *from = coll__locate(r, stage, &step->from, i, slice, &x);
         unsigned char *to = coll__locate(r, stage, &step->span, i, slice, &there);
         if (to == from || x.count == 0) continue;
-        if (is_wire && !was_wire && !r->codec.same) coll__pack(&r->codec, to, from, x.count, x.at);
+        if (is_wire && !was_wire && !r->codec.same)
+            coll__pack(&r->codec, to, from, x.count, x.at, coll__whose(r, step->from.place));
         else if (was_wire && !is_wire && !r->codec.same) coll__unpack(&r->codec, to, from, x.count);
         else memmove(to, from, x.count * (is_wire ? r->codec.wire_size : r->codec.type_size));
     }
@@ -568,7 +575,7 @@ static void coll__fold_step(coll_request *r, coll__stage *stage, const coll__ste
             if (i >= from->span.blocks) continue;
             const unsigned char *at = coll__locate(r, stage, &from->span, i, slice, &x);
             if (n > 0) folded += x.count * coll__unit_of(r, from->span.place);
-            r->flow.sources[n++] = (coll__source){ at, formats[from->span.place] };
+            r->flow.sources[n++] = (coll__source){ at, formats[from->span.place], r->comm->rank };
         }
         void *const result = coll__locate(r, stage, &fold->span, i, slice, &there);
         if (n > 0) coll__combine(&r->codec, &(coll__sum){ .sources = r->flow.sources, .n = n, .results = &result, .m = 1,

@@ -16,6 +16,7 @@ typedef enum coll__format { COLL__AS_USER, COLL__AS_WIRE, COLL__AS_SUM } coll__f
 typedef struct coll__source {
     const void *at;
     coll__format format;
+    int rank;                                     /* as the user wrote it: whose input it is                  */
 } coll__source;
 
 /* One reduction: n sources, m results, `count` elements of each.  `index` is the number of the first element in its vector.
@@ -69,16 +70,18 @@ static const void *coll__source_at(const coll__codec *codec, const coll__source 
     return (const unsigned char *)source->at + from * coll__format_size(codec, source->format);
 }
 
-/* Accumulators of a block of a source: in `slot`, or where the source has them. */
-static const void *coll__load(const coll__codec *codec, coll__format format, void *slot, const void *leaf, size_t count)
+/* Accumulators of a block of a source: in `slot`, or where the source has them.  `index`: of its first element. */
+static const void *coll__load(const coll__codec *codec, const coll__source *source, void *slot, const void *leaf, size_t count,
+                              size_t index)
 {
+    const coll__format format = source->format;
     coll__map *const load = format == COLL__AS_USER ? codec->load_user : codec->load_wire;
 
     if (format == COLL__AS_SUM) return leaf;
     if (format == COLL__AS_USER && codec->is_through) {
         _Alignas(64) unsigned char wire[COLL__BLOCK];
-        coll__pack(codec, wire, leaf, count, 0);
-        codec->load_wire(slot, wire, count);
+        coll__pack(codec, codec->load_wire ? wire : slot, leaf, count, index, source->rank);
+        if (codec->load_wire) codec->load_wire(slot, wire, count);
         return slot;
     }
     if (!load) return leaf;
@@ -96,9 +99,12 @@ static void coll__combine_root(const coll__codec *codec, void *const root[2], co
 /* One block of the tree.  Like a binary counter: source i completes as many sub-trees as i ends in
  * ones, and the last source completes all.  The root goes to root[0], and root[1], if given, else to the scratch;
  * it is a source itself if that is all there is.  Returns where it is. */
-static const void *coll__combine_tree(const coll__codec *codec, const coll__source *sources, int n, size_t from, size_t count,
-                                      unsigned char *scratch, void *const root[2])
+static const void *coll__combine_tree(const coll__codec *codec, const coll__sum *sum, size_t from, size_t count,
+                                      void *const root[2])
 {
+    const coll__source *const sources = sum->sources;
+    unsigned char *const scratch = (unsigned char *)sum->scratch;
+    const int n = sum->n;
     const size_t slot_size = coll__slot_size(codec);
     const void *stack[8 * sizeof(int) + 1];
     int depth = 0;
@@ -114,7 +120,7 @@ static const void *coll__combine_tree(const coll__codec *codec, const coll__sour
             carry = i >> 1;
             leaf = slot;
         } else {
-            leaf = coll__load(codec, sources[i].format, slot, leaf, count);
+            leaf = coll__load(codec, &sources[i], slot, leaf, count, sum->index + from);
         }
         stack[depth++] = leaf;
         for (; depth > 1 && ((carry & 1) || i == n - 1); carry >>= 1) {
@@ -132,9 +138,11 @@ static const void *coll__combine_tree(const coll__codec *codec, const coll__sour
 /* The same tree with the user's own operation.  It is given copies only, each at an address that is a
  * multiple of 64 and none twice: in place of `in` op `inout`, the slots change places.  (What `in`
  * holds is of the lower ranks, and is done with.) */
-static const void *coll__combine_user(const coll__codec *codec, const coll__source *sources, int n, size_t from, size_t count,
-                                      unsigned char *scratch)
+static const void *coll__combine_user(const coll__codec *codec, const coll__sum *sum, size_t from, size_t count)
 {
+    const coll__source *const sources = sum->sources;
+    unsigned char *const scratch = (unsigned char *)sum->scratch;
+    const int n = sum->n;
     unsigned char *stack[8 * sizeof(int) + 1];
     const int slots = coll__combine_slots(n);
     int depth = 0;
@@ -153,8 +161,15 @@ static const void *coll__combine_user(const coll__codec *codec, const coll__sour
     return stack[0];
 }
 
+/* The one rounding; `index` is the number of the first element. */
+static void coll__round_block(const coll__codec *codec, coll__map *store, void *to, const void *sum, size_t count, size_t index)
+{
+    if (codec->draw) codec->draw(to, sum, count, codec->seed, index);
+    else store(to, sum, count);
+}
+
 /* Make a result of a sum, which may be in the first slot of the scratch, or a source. */
-static void coll__finish_block(const coll__codec *codec, const void *sum, coll__format format, size_t count,
+static void coll__finish_block(const coll__codec *codec, const void *sum, coll__format format, size_t count, size_t index,
                                unsigned char *scratch, void *result)
 {
     coll__map *const store = format == COLL__AS_WIRE ? codec->store_wire : format == COLL__AS_USER ? codec->store : NULL;
@@ -171,13 +186,41 @@ static void coll__finish_block(const coll__codec *codec, const void *sum, coll__
     }
     if (format == COLL__AS_USER && codec->is_through) {
         _Alignas(64) unsigned char wire[COLL__BLOCK];
-        codec->store_wire(wire, sum, count);
+        coll__round_block(codec, codec->store_wire, wire, sum, count, index);
         codec->unpack(result, wire, count);
     } else if (store) {
-        store(result, sum, count);
+        coll__round_block(codec, store, result, sum, count, index);
     } else if (result != sum) {
         memcpy(result, sum, count * coll__format_size(codec, format));
     }
+}
+
+/* One block of a sum in which the order of the sources does not show (coll_grid.h).  They are read twice: first for the grid. */
+static void coll__combine_grid(const coll__codec *codec, const coll__sum *sum, size_t from, size_t count, void *result)
+{
+    _Alignas(64) double rows[COLL__GRID_ROWS][COLL__GRID_REALS];
+    const coll__grid *const grid = codec->grid;
+    const size_t reals = count * (coll__is_complex(codec->type) ? 2 : 1), index = sum->index + from;
+    double *const peak = rows[0], *const slot = rows[1], *const high = rows[2], *const ruler = rows[4];
+    double *const low = rows[3], *const fine = rows[5];       /* of doubles only: else they belong to the row before */
+
+    memset(peak, 0, sizeof rows[0]);
+    memset(high, 0, sizeof rows[2] + sizeof rows[3]);
+    for (int i = 0; i < sum->n; i++) {
+        const coll__source *const source = &sum->sources[i];
+        grid->peak(peak, coll__load(codec, source, slot, coll__source_at(codec, source, from), count, index), reals);
+    }
+    const bool is_huge = grid->is_double && grid->is_huge(peak, reals);
+    grid->rule(ruler, fine, peak, reals, coll__grid_headroom(sum->n));
+    for (int i = 0; i < sum->n; i++) {
+        const coll__source *const source = &sum->sources[i];
+        const void *x = coll__load(codec, source, slot, coll__source_at(codec, source, from), count, index);
+        if (is_huge) grid->lower(slot, x, peak, reals), x = slot;
+        grid->add(high, low, x, ruler, fine, reals);
+    }
+    if (grid->is_double) grid->join(high, low, reals);
+    coll__finish_block(codec, high, sum->format, count, index, (unsigned char *)sum->scratch, result);
+    if (is_huge) grid->raise(result, peak, reals);
 }
 
 /* Can the last fold of the tree write the result itself? */
@@ -198,8 +241,11 @@ static inline bool coll__is_whole(const coll__codec *codec, const coll__sum *sum
 static void coll__combine_block(const coll__codec *codec, const coll__sum *sum, size_t from, size_t count, void *result, void *also)
 {
     const coll__source *const sources = sum->sources;
-    unsigned char *const scratch = (unsigned char *)sum->scratch;
 
+    if (codec->grid) {
+        coll__combine_grid(codec, sum, from, count, result);
+        return;
+    }
     if (coll__is_whole(codec, sum)) {
         const void *const a = coll__source_at(codec, &sources[0], from), *const b = coll__source_at(codec, &sources[1], from);
         if (also) codec->twin(result, also, a, b, count);
@@ -208,9 +254,10 @@ static void coll__combine_block(const coll__codec *codec, const coll__sum *sum, 
     }
     const bool at_once = sum->n > 1 && coll__folds_to_result(codec, sum->format);
     void *const root[2] = { at_once ? result : NULL, at_once ? also : NULL };
-    const void *const total = codec->fn ? coll__combine_user(codec, sources, sum->n, from, count, scratch)
-                            : coll__combine_tree(codec, sources, sum->n, from, count, scratch, root);
-    if (total != result || !at_once) coll__finish_block(codec, total, sum->format, count, scratch, result);
+    const void *const total = codec->fn ? coll__combine_user(codec, sum, from, count)
+                            : coll__combine_tree(codec, sum, from, count, root);
+    if (total != result || !at_once)
+        coll__finish_block(codec, total, sum->format, count, sum->index + from, (unsigned char *)sum->scratch, result);
 }
 
 /* Can the pass that makes the first result write the second one too? */
@@ -238,9 +285,9 @@ static void coll__combine_streaming(const coll__codec *codec, const coll__sum *s
 static __attribute__((noinline)) void coll__combine_blocks(const coll__codec *codec, const coll__sum *sum)
 {
     const int m = sum->m, two = coll__makes_two(codec, sum) ? 2 : 1;
-    const bool is_one_pass = coll__is_whole(codec, sum) || (sum->n == 1 && codec->direct && !codec->finish && !codec->fn);
+    const bool is_lone = sum->n == 1 && codec->direct && !codec->finish && !codec->fn && !codec->grid;
     const size_t unit = coll__format_size(codec, sum->format), count = sum->count;
-    const size_t block = m <= two && is_one_pass ? count : coll__block_count(codec);
+    const size_t block = m <= two && (is_lone || coll__is_whole(codec, sum)) ? count : coll__block_count(codec);
 
     for (size_t from = 0, length; m > 0 && from < count; from += length) {
         const size_t offset = from * unit;
@@ -271,7 +318,7 @@ COLL__UNUSED static inline void coll__combine(const coll__codec *codec, const co
 COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count, coll_type type, coll_op op)
 {
     _Alignas(64) unsigned char scratch[4 * COLL__BLOCK];
-    const coll__source sources[2] = { { in, COLL__AS_USER }, { inout, COLL__AS_USER } };
+    const coll__source sources[2] = { { in, COLL__AS_USER, 0 }, { inout, COLL__AS_USER, 1 } };
     const coll_call call = { .type = type, .op = op };
     void *const results[1] = { inout };
     coll__codec codec;

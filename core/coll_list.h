@@ -2,7 +2,8 @@
  *
  * A list becomes parts, each an allreduce of its own that runs on the communicator's track.  Small buffers of one type are
  * copied side by side into one part, until it is COLL__PART_MOST long; the order of the list decides, so all ranks make the
- * same parts.  The last part to end ends the whole. */
+ * same parts.  The last part to end ends the whole.  With COLL_STOCHASTIC every buffer is a part: elements draw by their number
+ * in their own buffer, and each buffer by a seed of its own. */
 #ifndef COLL_LIST_H
 #define COLL_LIST_H
 
@@ -12,6 +13,7 @@ typedef struct coll__list {
     int           count, left;                    /* parts; those that have not ended                         */
     uint32_t      hash;                           /* of the types and counts of all buffers                   */
     coll_status   status;                         /* the first error of a part                                */
+    bool          has_overflow;                   /* of a part                                                */
     coll_request *parts;
     int          *part_of;                        /* by buffer: the part in which it travels                  */
     size_t       *offset;                         /* by buffer: bytes within the part; SIZE_MAX: it is the part */
@@ -54,7 +56,7 @@ static int coll__list_plan(const coll_call *call, coll__list *list, size_t *memo
         const size_t length = b->count * coll_type_size(b->type);
         const int t = b->type < TYPES ? b->type : 0;
         list->offset[i] = SIZE_MAX;
-        if (length > COLL__SMALL_MOST || t == 0) {
+        if (length > COLL__SMALL_MOST || t == 0 || call->flags & COLL_STOCHASTIC) {
             list->part_of[i] = count++;
             continue;
         }
@@ -87,6 +89,7 @@ static void coll__list_calls(coll_request *r, coll__list *list)
             part->list_count = 0;
             part->type = b->type;
             part->count = 0;
+            part->seed = coll__seed_of(~call->seed, (uint64_t)i);
         }
         part->count += b->count;
         if (list->offset[i] != SIZE_MAX) continue;
@@ -150,9 +153,10 @@ static void coll__list_part_done(coll_request *whole, coll_request *part, coll_s
 {
     coll__list *list = whole->list;
 
-    (void)part;
     if (list->status == COLL_OK) list->status = status;
+    if (part && part->has_overflow) list->has_overflow = true;
     if (--list->left > 0) return;
+    whole->has_overflow = list->has_overflow;
     if (list->status == COLL_OK) coll__list_copy(&whole->call, list, false);
     coll__request_finish(whole, list->status);
 }

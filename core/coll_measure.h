@@ -139,7 +139,7 @@ static coll_status coll__measure_barrier(coll_comm *comm, double *seconds)
 static double coll__measure_fold(const coll__trunk *trunk, unsigned char *memory)
 {
     const size_t bytes = COLL__MEASURE_FLOATS * sizeof(float);
-    const coll__source sources[2] = { { memory, COLL__AS_USER }, { memory + bytes, COLL__AS_USER } };
+    const coll__source sources[2] = { { memory, COLL__AS_USER, 0 }, { memory + bytes, COLL__AS_USER, 1 } };
     const coll_call call = { .type = COLL_F32, .op = COLL_SUM };
     void *const result = memory + bytes;
     double times[COLL__MEASURE_RUNS];

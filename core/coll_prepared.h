@@ -68,6 +68,7 @@ static void coll__request_init(coll_request *r, coll_comm *comm)
     r->track = coll__kind_is_message(r->call.kind) ? NULL : &comm->main;
     r->got_source = r->got_tag = -1;
     r->got_count = 0;
+    r->has_overflow = false;
 }
 
 /* Start a request whose call is checked: from here on it is pending, or has ended. */
@@ -88,7 +89,7 @@ static coll_status coll__launch(coll_request *r)
     if (r->part_of) coll__list_head(r->head, r->part_of);
     r->is_started = false;
     r->is_offloaded = trunk->transport->offload && !r->call.algorithm && (!track->is_keyed || track->group);
-    r->task = (coll_task){ &r->call, r->head, &r->codec, track->group, { 0 } };
+    r->task = (coll_task){ &r->call, r->head, &r->codec, track->group, { 0 }, 0 };
     const bool is_first = track->queue == NULL;
     coll__track_append(track, r);
     return is_first ? coll__track_advance(track) : COLL_OK;
@@ -105,6 +106,7 @@ static coll_status coll__launch_list(coll_request *r)
     coll__list_head(r->head, r);
     list->status = COLL_OK;
     list->left = list->count + 1;
+    list->has_overflow = false;
     coll__list_copy(&r->call, list, true);
     for (int k = 0; k < list->count; k++) {
         coll_request *part = &list->parts[k];

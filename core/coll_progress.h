@@ -21,6 +21,23 @@ static void coll__request_free(coll_request *r)
     free(r);
 }
 
+/* COLL_DETECT_OVERFLOW, of a call that has ended well: look at the result of this rank, unless the transport has done so.  A
+ * list is told by its parts, and counts once. */
+static void coll__look_for_overflow(coll_request *r)
+{
+    const coll_call *c = &r->call;
+    const int me = r->comm->rank;
+    const bool has_result = (c->kind != COLL_REDUCE || me == c->root) && (c->kind != COLL_EXSCAN || me > 0);
+    const size_t count = c->kind == COLL_REDUCE_SCATTERV ? c->recv_counts[me] : c->count;
+
+    if (!coll__kind_reduces(c->kind)) return;
+    if (c->kind != COLL_ALLREDUCE_LIST) {
+        const int seen = r->is_offloaded ? r->task.is_finite : 0;
+        r->has_overflow = seen ? seen < 0 : has_result && coll__overflows(c->recv, count, c->type);
+    }
+    if (r->has_overflow && !r->part_of) __atomic_add_fetch(&r->comm->overflows, 1, __ATOMIC_RELAXED);
+}
+
 /* Another thread may be waiting for it, and free it as soon as the status is written. */
 static void coll__request_finish(coll_request *r, coll_status status)
 {
@@ -28,6 +45,7 @@ static void coll__request_finish(coll_request *r, coll_status status)
     coll_request *const whole = r->part_of;
 
     if (status < 0 && r->comm->is_leaving) status = COLL_ERR_ABORTED;
+    if (status == COLL_OK && r->call.flags & COLL_DETECT_OVERFLOW) coll__look_for_overflow(r);
     r->comm->trunk->finished++;
     __atomic_store_n(&r->status, status, __ATOMIC_RELEASE);
     if (whole) coll__list_part_done(whole, r, status);

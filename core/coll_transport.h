@@ -60,6 +60,8 @@ typedef struct coll_task {
     const struct coll__codec *codec;              /* its arithmetic; opaque outside the library               */
     void                *group;                   /* of `group` below; NULL: all ranks                        */
     uint64_t             state[4];                /* the transport's own: zero when the task is first offered */
+    signed char          is_finite;               /* COLL_DETECT_OVERFLOW: a transport that has looked at all of the
+                                                     result may say 1, or -1 for an infinity or a NaN; 0: has not */
 } coll_task;
 
 typedef struct coll_transport {

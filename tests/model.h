@@ -142,6 +142,7 @@ SUPPORT bool model_has_form(const model_call *c, int rank, model_form form)
 SUPPORT bool model_is_fixed(const model_call *c)
 {
     if (!model_kind_of(c->kind)->is_reducing || c->op == COLL_USER || c->flags & COLL_DETERMINISTIC) return true;
+    if (c->flags & COLL_REPRODUCIBLE) return true;
     return c->data == MODEL_EXACT || !(model_is_sum(c->op) || c->op == COLL_PROD);
 }
 
@@ -488,8 +489,8 @@ SUPPORT void model_part_make(model_part *p, const model_call *c, int rank, model
 
     *p = (model_part){ .c = *c, .rank = rank, .form = model_has_form(c, rank, form) ? form : MODEL_OUT };
     p->call = (coll_call){ .kind = c->kind, .type = k->is_w ? 0 : c->type, .count = k->is_v ? 0 : c->count, .wire = c->wire,
-                           .op = c->op, .scale = c->scale, .flags = c->flags, .root = c->root, .algorithm = c->algorithm,
-                           .name = "a tested call" };
+                           .op = c->op, .scale = c->scale, .flags = c->flags, .seed = c->seed, .root = c->root,
+                           .algorithm = c->algorithm, .name = "a tested call" };
     if (c->kind == COLL_BARRIER) p->call.type = 0, p->call.count = 0;
     if (c->kind == COLL_ALLREDUCE_LIST) p->call.type = 0, p->call.count = 0;
     if (c->op == COLL_USER) {
@@ -516,6 +517,7 @@ SUPPORT void model_part_free(model_part *p)
 SUPPORT model_rule model_rule_of(const model_call *c, bool is_scan)
 {
     return (model_rule){ .op = c->op, .wire = c->wire, .scale = c->scale, .saturates = (c->flags & COLL_SATURATE) != 0,
+                         .is_reproducible = (c->flags & COLL_REPRODUCIBLE) != 0,
                          .is_scan = is_scan, .commutes = c->commutes, .add = (unsigned)c->seed & 255 };
 }
 

@@ -3,6 +3,8 @@
 #ifndef MODEL_NUMBERS_H
 #define MODEL_NUMBERS_H
 
+#include "exact.h"
+
 enum { MODEL_RANKS_MOST = 17, MODEL_ELEMENT_MOST = 128, MODEL_PERIOD = 1021 };
 
 /* ---- >>types ---- */
@@ -182,6 +184,7 @@ typedef struct model_rule {
     coll_type wire;                               /* 0: none                                                  */
     double    scale;                              /* 0: 1                                                     */
     bool      saturates, is_scan, commutes;
+    bool      is_reproducible;
     unsigned  add;                                /* of COLL_USER                                             */
 } model_rule;
 
@@ -228,7 +231,9 @@ SUPPORT uint64_t model_reduce_floats(const support_type *part, const model_rule 
         doubles[i] = model_wired(part, rule->wire, bits[i]);
         floats[i] = (float)doubles[i];
     }
-    if (part->type == COLL_F64) {
+    if (rule->is_reproducible && !rule->is_scan && model_is_sum(op)) {
+        result = exact_result(doubles, n, wire.type == COLL_F64, op == COLL_AVG ? n : 1, scale);
+    } else if (part->type == COLL_F64) {
         result = doubles[0];
         for (int i = 1; i < n && rule->is_scan; i++) result = support_combine_double(op, result, doubles[i]);
         if (!rule->is_scan) result = support_tree_double(op, doubles, n);
@@ -317,6 +322,8 @@ SUPPORT bool model_is_close(const support_type *part, const model_rule *rule, co
 {
     const model_type wire = model_type_of(rule->wire ? rule->wire : part->type);
     const int digits = part->type == COLL_F64 ? 52 : 23;
+    const int places = part->fraction_bits < wire.part.fraction_bits ? part->fraction_bits : wire.part.fraction_bits;
+    const int range = part->exponent_bits < wire.part.exponent_bits ? part->exponent_bits : wire.part.exponent_bits;
     const double scale = (rule->scale != 0 ? rule->scale : 1) / (rule->op == COLL_AVG ? n : 1);
     long double sum = 0, size = 0, product = 1;
 
@@ -327,9 +334,9 @@ SUPPORT bool model_is_close(const support_type *part, const model_rule *rule, co
     const bool is_product = rule->op == COLL_PROD;
     const long double exact = is_product ? product : sum * (long double)scale;
     const long double weight = is_product ? fabsl(product) : size * fabsl((long double)scale);
-    const int half = 1 << (wire.part.exponent_bits - 1);
+    const int half = 1 << (range - 1);
     const long double slack = weight * ldexpl((long double)(n + 2), -digits) +
-                              fabsl(exact) * ldexpl(1, -wire.part.fraction_bits) + ldexpl(1, 2 - half - wire.part.fraction_bits);
+                              fabsl(exact) * ldexpl(1, -places) + ldexpl(1, 2 - half - places);
     const long double value = (long double)model_value(part, got);
     return isfinite((double)value) ? fabsl(value - exact) <= slack : fabsl(exact) > ldexpl(1, half - 2);
 }

@@ -181,13 +181,24 @@ static int128 integer_of(size_t size, bool is_signed, uint64_t bits)
     return is_signed ? (int128)((int64_t)bits >> shift) : (int128)(bits >> shift);
 }
 
+/* The largest number that a type and its wire both have, if one of them saturates; else 0. */
+static double largest_of(const float_format *type, const float_format *wire)
+{
+    double x = type->largest > 0 && (type->largest < wire->largest || wire->largest <= 0) ? type->largest : wire->largest;
+
+    for (; x > 0; x--)
+        if (reference_value(type, reference_round(type, x)) == x && reference_value(wire, reference_round(wire, x)) == x) break;
+    return x;
+}
+
 /* A number rounded to the wire, saturated if the call says so. */
 static double rounded(const cell *c, double x)
 {
     const float_format *const wire = format_of(wire_of(c));
 
-    if ((c->call.flags & COLL_SATURATE) && wire->largest > 0) {
-        x = x > wire->largest ? wire->largest : x < -wire->largest ? -wire->largest : x;
+    if (c->call.flags & COLL_SATURATE) {
+        const double most = largest_of(format_of(c->call.type), wire);
+        if (most > 0) x = x > most ? most : x < -most ? -most : x;
     }
     return reference_value(wire, reference_round(wire, x));
 }

@@ -337,6 +337,29 @@ static void run_numbers(member *m)
     }
 }
 
+/* Sums in which the order does not show, of everything that can be summed, alone and over each wire. */
+static void run_reproducible(member *m)
+{
+    static const coll_type types[][2] = { { COLL_F32, 0 }, { COLL_F64, 0 }, { COLL_BF16, 0 }, { COLL_F16, 0 }, { COLL_C64, 0 },
+        { COLL_C128, 0 }, { COLL_F8E4M3, 0 }, { COLL_F8E5M2, 0 }, { COLL_F32, COLL_BF16 }, { COLL_F64, COLL_F32 },
+        { COLL_F64, COLL_F16 }, { COLL_F16, COLL_BF16 }, { COLL_BF16, COLL_F16 }, { COLL_F8E4M3, COLL_F8E5M2 }, { COLL_I32, 0 } };
+
+    for (int k = 0; k < MODEL_KIND_COUNT; k++) {
+        const coll_kind kind = model_kinds[k].kind;
+        if (!model_kinds[k].is_reducing || kind == COLL_ALLREDUCE_LIST) continue;
+        for (int i = 0; i < 30 && !is_over(m); i++) {
+            model_call c = { .kind = kind, .size = m->size, .count = i % 7 == 0 ? 1100 : 33, .type = types[i % 15][0],
+                             .wire = types[i % 15][1], .flags = COLL_REPRODUCIBLE | COLL_DETECT_OVERFLOW };
+            const bool is_complex = c.type == COLL_C64 || c.type == COLL_C128;
+            c.seed = c.data_seed = support_mix(++m->number ^ support_seed() << 32);
+            c.op = i % 2 && kind != COLL_SCAN && kind != COLL_EXSCAN ? COLL_AVG : COLL_SUM;
+            c.data = is_complex || i % 4 == 0 ? MODEL_RANDOM : MODEL_SPECIAL;
+            if (c.type != COLL_I32 && i % 5 == 0) c.scale = -0.375;
+            run_defined(m, &c, (model_style)(i % MODEL_STYLE_COUNT), i % 3 ? MODEL_OUT : MODEL_IN_PLACE);
+        }
+    }
+}
+
 /* ---- >>algorithms: each by name; one that does not fit is refused on all ranks alike ---- */
 
 static void run_algorithms(member *m)
@@ -413,6 +436,7 @@ static int work(coll_comm *comm, void *arg)
     run_letters(&m);
     if (m.size <= 3 || m.size == 5) run_cells(&m);
     if (m.size <= 9) run_numbers(&m);
+    if (m.size <= 9) run_reproducible(&m);
     if (m.size <= 9) run_algorithms(&m);
     if (m.size <= 9 || m.size == SIZES_MOST) run_communicators(&m);
     return failures;

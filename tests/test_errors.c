@@ -244,9 +244,9 @@ static const wrong wrongs[] = {
       { "magic", "tree", "scatter" } },
     { "another kind's algorithm", { .kind = COLL_ALLREDUCE, .send = x, .recv = y, FOUR, .algorithm = "tree" }, UNSUPPORTED,
       { "tree", "gather", "direct" } },
-    { "f64 over bf16", { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = 4, .type = COLL_F64, .wire = COLL_BF16 },
+    { "bf16 over f64", { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = 4, .type = COLL_BF16, .wire = COLL_F64 },
      UNSUPPORTED,
-      { "f64", "bf16" } },
+      { "bf16", "f64" } },
     { "f32 over i8", { .kind = COLL_REDUCE, .send = x, .recv = y, FOUR, .wire = COLL_I8 }, UNSUPPORTED, { "f32", "i8" } },
     { "i32 over f16", { .kind = COLL_REDUCE_SCATTER, .send = x, .recv = y, .count = 4, .type = COLL_I32, .wire = COLL_F16 },
      UNSUPPORTED,
@@ -297,7 +297,7 @@ static void check_wrappers(coll_comm *comm)
                                                                                         &r) == ARGUMENT &&
           coll_allreduce(comm, x, x + 1, 4, COLL_F32, COLL_SUM) == ARGUMENT && coll_iallreduce(comm, x, y, 4, COLL_F32,
                   (coll_op)14, &r) == ARGUMENT &&
-          coll_allreduce_mixed(comm, x, y, 4, COLL_F64, COLL_F16, COLL_SUM) == UNSUPPORTED &&
+          coll_allreduce_mixed(comm, x, y, 4, COLL_F16, COLL_F64, COLL_SUM) == UNSUPPORTED &&
           coll_iallreduce_mixed(comm, x, y, 4, COLL_I8, COLL_F16, COLL_SUM, &r) == UNSUPPORTED &&
           coll_reduce_scatter(comm, NULL, y, 4, COLL_F32, COLL_SUM) == ARGUMENT && coll_ireduce_scatter(comm, x, NULL, 4,
                   COLL_F32, COLL_SUM, &r) == ARGUMENT &&

@@ -272,12 +272,12 @@ static void combine(const coll__codec *codec, const coll__source *sources, int n
 /* A source in some format: as the user has it, as it would arrive, or as a partial result. */
 static odd source_make(const coll__codec *codec, const void *from, coll__format format, size_t count, void *scratch)
 {
-    const coll__source user = { from, COLL__AS_USER };
+    const coll__source user = { from, COLL__AS_USER, 0 };
     odd o = odd_make(count * (format == COLL__AS_USER ? codec->type_size
                               : format == COLL__AS_WIRE ? codec->wire_size : codec->acc_size));
     void *const result = o.at;
 
-    if (format == COLL__AS_WIRE) coll__pack(codec, o.at, from, count, 0);
+    if (format == COLL__AS_WIRE) coll__pack(codec, o.at, from, count, 0, 0);
     else if (format == COLL__AS_SUM) combine(codec, &user, 1, &result, 1, COLL__AS_SUM, count, scratch);
     else if (count) memcpy(o.at, from, count * codec->type_size);
     return o;
@@ -289,7 +289,7 @@ static bool is_expected(const cell *c, const coll__codec *codec, coll__format fo
     const size_t length = count * codec->type_size;
     odd o = odd_make(length);
     void *const user = o.at;
-    const coll__source sum = { result, COLL__AS_SUM };
+    const coll__source sum = { result, COLL__AS_SUM, 0 };
 
     if (format == COLL__AS_WIRE) coll__unpack(codec, user, result, count);
     else if (format == COLL__AS_SUM) combine(codec, &sum, 1, &user, 1, COLL__AS_USER, count, scratch);
@@ -341,12 +341,12 @@ static int wrong_in_stages(const cell *c, int split, size_t count, int tier)
 
     if (!coll__codec_reduce_in(&codec, &c->call, c->n, tier, why, sizeof why)) return -1;
     void *const scratch = aligned_alloc(64, coll__combine_scratch(&codec, c->n));
-    for (int k = 0; k < c->n; k++) sources[k] = (coll__source){ c->sources[k], COLL__AS_USER };
+    for (int k = 0; k < c->n; k++) sources[k] = (coll__source){ c->sources[k], COLL__AS_USER, k };
     for (int part = 0; part < 2; part++) {
         sums[part] = odd_make(count * codec.acc_size);
         void *const sum = sums[part].at;
         combine(&codec, part ? sources + split : sources, part ? c->n - split : split, &sum, 1, COLL__AS_SUM, count, scratch);
-        partials[part] = (coll__source){ sum, COLL__AS_SUM };
+        partials[part] = (coll__source){ sum, COLL__AS_SUM, 0 };
     }
     combine(&codec, partials, 2, &out, 1, COLL__AS_USER, count, scratch);
     const int wrong = !is_expected(c, &codec, COLL__AS_USER, out, count, scratch);
@@ -433,7 +433,9 @@ static void test_variants(void)
         { COLL_F16, COLL_F8E4M3 }, { COLL_F16, COLL_F8E5M2 },  { COLL_BF16, COLL_F8E4M3 }, { COLL_BF16, COLL_F8E5M2 },
         { COLL_F64, COLL_F32 },    { COLL_F16, 0 },            { COLL_BF16, COLL_BF16 },   { COLL_F8E4M3, 0 },
         { COLL_F8E5M2, 0 },        { COLL_F32, COLL_F32 },     { COLL_F64, 0 },            { COLL_C64, 0 },
-        { COLL_C128, 0 }
+        { COLL_C128, 0 },          { COLL_F16, COLL_BF16 },    { COLL_BF16, COLL_F16 },    { COLL_F8E4M3, COLL_F8E5M2 },
+        { COLL_F8E5M2, COLL_F8E4M3 }, { COLL_F64, COLL_F16 },  { COLL_F64, COLL_BF16 },    { COLL_F64, COLL_F8E4M3 },
+        { COLL_F64, COLL_F8E5M2 }
     };
     static const struct { coll_type accumulate; double scale; unsigned flags; } variants[] = {
         { 0, 0, 0 }, { COLL_F64, 1, COLL_SATURATE }, { 0, 0.37, COLL_SATURATE | COLL_DETERMINISTIC }, { COLL_F64, -3, 0 },
@@ -475,7 +477,7 @@ static void test_many_sources(void)
     CHECK(coll__codec_reduce(&codec, &call, N, why, sizeof why), "%d ranks", N);
     void *const scratch = aligned_alloc(64, coll__combine_scratch(&codec, N));
     for (int k = 0; k < N; k++) {
-        sources[k] = (coll__source){ value_in, COLL__AS_USER };
+        sources[k] = (coll__source){ value_in, COLL__AS_USER, k };
         x[k] = (number){ .re = (double)value_in[0] };
     }
     combine(&codec, sources, N, results, 1, COLL__AS_USER, FEW, scratch);
@@ -536,8 +538,9 @@ static void test_wires(void)
     for (coll_type type = 1; type <= TYPES; type++) {
         for (coll_type wire = 1; wire <= TYPES; wire++) {
             const bool narrow = wire >= COLL_F16 && wire <= COLL_F8E5M2, is_byte = narrow && wire >= COLL_F8E4M3;
-            const bool fits = wire == type || (type == COLL_F32 && narrow) || (type == COLL_F64 && wire == COLL_F32)
-                           || ((type == COLL_F16 || type == COLL_BF16) && is_byte);
+            const bool is_half = type == COLL_F16 || type == COLL_BF16, is_byte_too = type == COLL_F8E4M3 || type == COLL_F8E5M2;
+            const bool fits = wire == type || (type == COLL_F32 && narrow) || (type == COLL_F64 && (narrow || wire == COLL_F32))
+                           || (is_half && narrow) || (is_byte_too && is_byte);
             const coll_op op = family_of(type) == PAIR ? COLL_MINLOC : type == COLL_BOOL ? COLL_LOR : COLL_SUM;
             const coll_call call = { .type = type, .wire = wire, .op = op };
             const coll_call user = { .type = type, .wire = wire, .op = COLL_USER, .fn = user_op };
@@ -572,7 +575,8 @@ static void test_refusals(void)
     REFUSED("99 is no coll_type for the wire", .type = COLL_F32, .wire = 99);
     REFUSED("14 is no coll_op", .type = COLL_F32, .op = (coll_op)14);
     REFUSED("-1 is no coll_op", .type = COLL_F32, .op = (coll_op)-1);
-    REFUSED("there is no sum of f64 over a wire of bf16", .type = COLL_F64, .wire = COLL_BF16);
+    REFUSED("there is no sum of bf16 over a wire of f32", .type = COLL_BF16, .wire = COLL_F32);
+    REFUSED("there is no sum of i64 over a wire of f32", .type = COLL_I64, .wire = COLL_F32);
     REFUSED("there is no sum of f64 in accumulators of f32", .type = COLL_F64, .accumulate = COLL_F32);
     REFUSED("there is no scale for sum of i32", .type = COLL_I32, .scale = 2);
     REFUSED("there is no scale for minloc of f32_i32", .type = COLL_F32_I32, .op = COLL_MINLOC, .scale = 2);
@@ -600,12 +604,41 @@ static void test_pack(void)
         CHECK(coll__codec_reduce(&codec, &call, 2, why, sizeof why), "wire %d", wires[w]);
         coll_convert(expected_wire, wires[w], input, COLL_F32, 5);
         coll_convert(expected_user, COLL_F32, expected_wire, wires[w], 5);
-        coll__pack(&codec, wire, input, 5, 0);
+        coll__pack(&codec, wire, input, 5, 0, 0);
         coll__unpack(&codec, user, wire, 5);
         CHECK(!memcmp(wire, expected_wire, 5 * codec.wire_size), "pack to %s", coll_type_name(wires[w]));
         CHECK(!memcmp(user, expected_user, 5 * codec.type_size), "unpack from %s", coll_type_name(wires[w]));
-        coll__pack(&codec, NULL, NULL, 0, 0);
+        coll__pack(&codec, NULL, NULL, 0, 0, 0);
         coll__unpack(&codec, NULL, NULL, 0);
+    }
+}
+
+/* A result is what its wire has, in the type; on its way to other ranks it goes back to the wire, where it must be the same
+ * again, also where the type has rounded it. */
+static void test_repack(void)
+{
+    static const coll_type pairs[][2] = { { COLL_F16, COLL_BF16 }, { COLL_BF16, COLL_F16 }, { COLL_F8E4M3, COLL_F8E5M2 },
+                                          { COLL_F8E5M2, COLL_F8E4M3 }, { COLL_F64, COLL_F16 }, { COLL_F32, COLL_F8E4M3 } };
+
+    for (size_t p = 0; p < sizeof pairs / sizeof *pairs; p++) {
+        for (unsigned flags = 0; flags <= COLL_STOCHASTIC; flags += 2) {
+            const coll_call call = { .type = pairs[p][0], .wire = pairs[p][1], .flags = flags & ~(unsigned)COLL_REPRODUCIBLE };
+            const unsigned count = coll_type_size(pairs[p][1]) == 1 ? 256 : 65536;
+            unsigned wrong = 0;
+            coll__codec codec;
+            CHECK(coll__codec_reduce(&codec, &call, 2, why, sizeof why), "%s", why);
+            for (unsigned bits = 0; bits < count; bits++) {
+                unsigned char result[8], again[8], wire[2] = { (unsigned char)bits, (unsigned char)(bits >> 8) };
+                coll__unpack(&codec, result, wire, 1);
+                coll__pack(&codec, wire, result, 1, bits, COLL__OF_RESULT);
+                coll__unpack(&codec, again, wire, 1);
+                const double value = reference_value(format_of(call.wire), bits);
+                const bool is_beyond = (call.flags & COLL_SATURATE) && !(fabs(value) <= codec.limit);
+                wrong += memcmp(result, again, codec.type_size) != 0 && !is_beyond;
+            }
+            CHECK(wrong == 0, "%s over %s, flags %u: %u results are others after another trip", coll_type_name(call.type),
+                  coll_type_name(call.wire), call.flags, wrong);
+        }
     }
 }
 
@@ -628,7 +661,7 @@ static void reduce_ranks(coll_call call, const void *elements, int n, void *resu
     CHECK(coll__codec_reduce(&codec, &call, n, why, sizeof why), "%s", why);
     void *const scratch = aligned_alloc(64, coll__combine_scratch(&codec, n));
     for (int k = 0; k < n; k++) {
-        sources[k] = (coll__source){ (const char *)elements + (size_t)k * codec.type_size, COLL__AS_USER };
+        sources[k] = (coll__source){ (const char *)elements + (size_t)k * codec.type_size, COLL__AS_USER, k };
     }
     combine(&codec, sources, n, &result, 1, COLL__AS_USER, 1, scratch);
     free(scratch);
@@ -847,6 +880,7 @@ int main(int argc, char **argv)
     test_wires();
     test_refusals();
     test_pack();
+    test_repack();
     test_rules_integer();
     test_rules_float();
     test_rules_saturate();

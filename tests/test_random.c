@@ -371,11 +371,25 @@ static void draw_cell(model_call *c, uint64_t random)
     }
 }
 
+/* Flags of which the model knows what they make of the result: where no place is lost, nothing is drawn. */
+static void draw_flags(model_call *c, uint64_t random)
+{
+    const model_class class = model_type_of(c->type).class;
+    const bool is_scan = c->kind == COLL_SCAN || c->kind == COLL_EXSCAN, is_list = c->kind == COLL_ALLREDUCE_LIST;
+    const coll_type narrow = c->wire ? c->wire : c->type;
+    const bool is_rounded = (class == MODEL_FLOAT && narrow < COLL_F32 && c->op == COLL_AVG) || narrow == COLL_F8E4M3
+                         || narrow == COLL_F8E5M2 || (c->data != MODEL_EXACT && narrow < COLL_F32 && class == MODEL_FLOAT);
+
+    if (random % 4 == 0) c->flags |= COLL_DETECT_OVERFLOW;
+    if ((random >> 4) % 4 == 0 && !is_rounded && !is_list) c->flags |= COLL_STOCHASTIC;
+    if ((random >> 8) % 3 == 0 && c->op != COLL_USER && (c->op != COLL_PROD || is_scan)) c->flags |= COLL_REPRODUCIBLE;
+}
+
 /* Rounding, flags, wire: what only some cells have. */
 static void draw_numbers(model_call *c, uint64_t random)
 {
     static const double scales[] = { 0.5, 2, 0.25, -1 };
-    static const coll_type wires[] = { COLL_F16, COLL_BF16 };
+    static const coll_type wires[] = { COLL_F16, COLL_BF16, COLL_F8E4M3, COLL_F8E5M2, COLL_F32 };
     const model_class class = model_type_of(c->type).class;
     const bool is_float = class == MODEL_FLOAT && c->kind != COLL_ALLREDUCE_LIST;
     const bool has_largest = c->type == COLL_F16 || c->type == COLL_F8E4M3 || c->type == COLL_F8E5M2;
@@ -387,12 +401,16 @@ static void draw_numbers(model_call *c, uint64_t random)
     if (c->data == MODEL_RANDOM && (class == MODEL_COMPLEX && c->op == COLL_PROD)) c->data = MODEL_EXACT;
     const bool can_scale = is_float && c->data != MODEL_SPECIAL && model_is_sum(c->op);
     if (can_scale && (random >> 12) % 4 == 0) c->scale = scales[(random >> 16) % 4];
-    if (is_float && c->type == COLL_F32 && c->op <= COLL_AVG && (random >> 20) % 3 == 0) c->wire = wires[(random >> 24) % 2];
-    if (is_float && has_largest && c->data == MODEL_RANDOM && (random >> 28) % 3 == 0) c->flags |= COLL_SATURATE;
+    const coll_type wire = wires[(random >> 24) % 5];
+    const bool fits = is_float && model_type_of(wire).size <= model_type_of(c->type).size;
+    if (fits && c->op <= COLL_AVG && (random >> 20) % 3 == 0) c->wire = wire;
+    if (c->data != MODEL_EXACT && c->wire && c->wire != COLL_F16 && c->wire != COLL_BF16) c->flags |= COLL_DETERMINISTIC;
+    if (is_float && has_largest && !c->wire && c->data == MODEL_RANDOM && (random >> 28) % 3 == 0) c->flags |= COLL_SATURATE;
     if (c->flags & COLL_SATURATE) c->flags |= COLL_DETERMINISTIC;
     if (c->kind == COLL_ALLREDUCE_LIST && c->data == MODEL_SPECIAL) c->data = MODEL_EXACT;
     if (c->kind == COLL_ALLREDUCE_LIST) c->data = MODEL_EXACT, c->flags = 0;
     if (c->data == MODEL_SPECIAL) c->flags |= COLL_DETERMINISTIC;
+    draw_flags(c, random >> 32);
 }
 
 static size_t draw_count(uint64_t random, bool is_big)

@@ -103,13 +103,13 @@ static unsigned char *make_sum(const arithmetic *a, uint64_t salt, int size, siz
     pthread_t self = pthread_self();
     const coll_call call = call_of(a, COLL_ALLREDUCE, count, &self);
     const coll__codec codec = codec_of(&call, size, true);
-    coll__source sources[RANKS_MOST] = { { NULL, COLL__AS_USER } };
+    coll__source sources[RANKS_MOST] = { { NULL, COLL__AS_USER, 0 } };
     unsigned char *parts[RANKS_MOST], *sum = support_need(malloc(count * unit + 1));
     void *const results[1] = { sum }, *const scratch = coll__allocate(coll__combine_scratch(&codec, size));
 
     for (int i = 0; i < size; i++) {
         parts[i] = make_input(a, salt, i, first, count);
-        sources[i] = (coll__source){ parts[i], COLL__AS_USER };
+        sources[i] = (coll__source){ parts[i], COLL__AS_USER, i };
     }
     coll__combine(&codec, &(coll__sum){ .sources = sources, .n = size, .results = results, .m = 1, .format = COLL__AS_USER,
                                         .count = count, .scratch = scratch });

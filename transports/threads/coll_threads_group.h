@@ -37,6 +37,7 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__slot {
 typedef struct __attribute__((aligned(COLL__LINE))) coll__seat {
     coll__slot slots[2];
     __attribute__((aligned(COLL__LINE))) uint64_t done;     /* the last direct turn in which this rank's share is done */
+    uint64_t   overflowed;                        /* the last one whose share had an infinity or a NaN (COLL_DETECT_OVERFLOW) */
     __attribute__((aligned(COLL__LINE))) uint32_t has_left;
     bool       is_taken;                          /* its rank has entered the group; guarded by the hub's lock */
 } coll__seat;
@@ -128,9 +129,9 @@ static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group
         m->letters[0][parity] = letters;
         m->letters[1][parity] = letters + group->count;
         for (int i = 0; i < group->count; i++) {
-            letters[i] = (coll__source){ group->seats[i].slots[parity].is.data, COLL__AS_USER };
+            letters[i] = (coll__source){ group->seats[i].slots[parity].is.data, COLL__AS_USER, i };
             letters[group->count + i] = (coll__source){ coll__behind(group->bags, (size_t)(2 * i + parity) * group->bag_length),
-                                                        COLL__AS_USER };
+                                                        COLL__AS_USER, i };
         }
     }
     return true;

@@ -312,7 +312,7 @@ static void coll__combine_inputs(const coll__turn *t, size_t from, int m, size_t
     coll__thread *thread = t->m->thread;
 
     for (int i = 0; i < t->m->count; i++)
-        thread->sources[i] = (coll__source){ coll__input_of(t, i) + from * t->unit, COLL__AS_USER };
+        thread->sources[i] = (coll__source){ coll__input_of(t, i) + from * t->unit, COLL__AS_USER, i };
     coll__combine(t->task->codec, &(coll__sum){ .sources = thread->sources, .n = t->m->count, .results = thread->results, .m = m,
                                                 .format = COLL__AS_USER, .count = count, .index = from,
                                                 .scratch = thread->scratch, .streams = t->streams });
@@ -328,18 +328,43 @@ static void coll__read_reduce(const coll__turn *t)
                                                 .scratch = t->m->thread->scratch });
 }
 
+/* The results of some elements for all ranks; our own is looked at while it is in the cache. */
+static void coll__combine_for_all(const coll__turn *t, size_t at, size_t count)
+{
+    for (int i = 0; i < t->m->count; i++) t->m->thread->results[i] = coll__output_of(t, i, at);
+    coll__combine_inputs(t, at, t->m->count, count);
+    if (t->call->flags & COLL_DETECT_OVERFLOW && coll__overflows(coll__output_of(t, t->m->rank, at), count, t->call->type))
+        t->m->seats[t->m->rank].overflowed = t->number;
+}
+
+enum { COLL__LOOK_BYTES = 16 << 10 };             /* of results between two looks at them                     */
+
 static coll_status coll__share_reduce(const coll__turn *t)
 {
-    void **results = t->m->thread->results;
+    const bool looks = t->call->flags & COLL_DETECT_OVERFLOW;
     size_t at, count;
 
     coll__share_of(t, t->call->count, &at, &count);
     if (count == 0) return COLL_OK;
-    const bool is_for_all = t->call->kind == COLL_ALLREDUCE;
-    if (is_for_all) for (int i = 0; i < t->m->count; i++) results[i] = coll__output_of(t, i, at);
-    else results[0] = coll__output_of(t, t->call->root, at);
-    coll__combine_inputs(t, at, is_for_all ? t->m->count : 1, count);
+    if (t->call->kind == COLL_ALLREDUCE) {
+        const size_t piece = looks ? coll__most(COLL__LOOK_BYTES / t->unit, 1) : count;
+        for (size_t done = 0; done < count; done += piece) coll__combine_for_all(t, at + done, coll__least(piece, count - done));
+        return COLL_OK;
+    }
+    t->m->thread->results[0] = coll__output_of(t, t->call->root, at);
+    coll__combine_inputs(t, at, 1, count);
     return COLL_OK;
+}
+
+/* COLL_DETECT_OVERFLOW of an allreduce: every rank has looked at its share.  Nobody begins the share of another turn before
+ * we publish it, so what stands in the seats is of this one or older. */
+static void coll__end_allreduce(const coll__turn *t, coll_task *task)
+{
+    bool overflows = false;
+
+    if (t->call->kind != COLL_ALLREDUCE || !(t->call->flags & COLL_DETECT_OVERFLOW)) return;
+    for (int i = 0; i < t->m->count; i++) overflows |= t->m->seats[i].overflowed == t->number;
+    task->is_finite = overflows ? -1 : 1;
 }
 
 static void coll__read_broadcast(const coll__turn *t)
@@ -453,13 +478,13 @@ static void coll__scan_piece(const coll__turn *t, size_t at, size_t count, int f
 
     for (int v = 0; v <= last; v++) {
         void *const next = sums + (v & 1 ? coll__scan_room(codec) : 0);
-        const coll__source part = { coll__input_of(t, v) + at * t->unit, COLL__AS_USER };
-        const coll__source both[2] = { { sum, COLL__AS_SUM }, part };
+        const coll__source part = { coll__input_of(t, v) + at * t->unit, COLL__AS_USER, v };
+        const coll__source both[2] = { { sum, COLL__AS_SUM, v }, part };
         const bool is_exclusive = t->call->kind == COLL_EXSCAN;
         coll__sum step = { .sources = sum ? both : &part, .n = sum ? 2 : 1, .results = &next, .m = 1, .format = COLL__AS_SUM,
                            .count = count, .index = at, .scratch = scratch };
         if (!is_exclusive || v < last) coll__combine(codec, &step);
-        const coll__source result = { is_exclusive ? sum : next, COLL__AS_SUM };
+        const coll__source result = { is_exclusive ? sum : next, COLL__AS_SUM, v };
         if (v >= first && result.at) {
             void *const to = t->letters ? (unsigned char *)t->call->recv + at * t->unit : coll__output_of(t, v, at);
             step = (coll__sum){ .sources = &result, .n = 1, .results = &to, .m = 1, .format = COLL__AS_USER, .count = count,

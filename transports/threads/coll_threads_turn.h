@@ -183,7 +183,9 @@ static coll_status coll__turn_directly(coll__turn *t)
         task->state[0] = COLL__TURN_DONE;
         coll__hub_publish(thread->hub, &t->m->seats[t->m->rank].done, t->number);
     }
-    if ((status = coll__check_done(t, t->form->until)) == COLL_OK && t->form->end) t->form->end(t);
+    if ((status = coll__check_done(t, t->form->until)) != COLL_OK) return status;
+    if (t->form->end) t->form->end(t);
+    coll__end_allreduce(t, task);
     return status;
 }
 
