@@ -7,6 +7,7 @@
  *   core/coll_base.h             time, memory, text, log, the record of a failure
  *   core/coll_types.h            element types, the tiers of the kernels, one number from one type to another
  *   core/coll_convert.h          arrays of one type of float into another
+ *   core/coll_mx.h               groups of numbers that share a power of two, for the wire
  *   core/coll_folds.h            two sources into one, for each (type, operation) that there is: the table of them
  *   core/coll_codec.h            how elements are written in memory, on the wire and in the sum
  *   core/coll_kernels.h          all arithmetic: n sources -> wide accumulator -> one rounding -> m destinations
@@ -24,6 +25,7 @@
  *   core/coll_engine.h           runs an algorithm: slices, messages, folds
  *   core/coll_progress.h         moves everything on; the loop that waits; threads that share a trunk
  *   core/coll_list.h             many tensors in one operation
+ *   core/coll_feedback.h         what a wire leaves out is kept, and added the next time
  *   core/coll_prepared.h         requests: made ready, started, and started again
  *   core/coll_config.h           configuration and environment
  *   core/coll_groups.h           communicators: made, derived, freed
@@ -54,6 +56,7 @@
 #include "core/coll_base.h"
 #include "core/coll_types.h"
 #include "core/coll_convert.h"
+#include "core/coll_mx.h"
 #include "core/coll_folds.h"
 #include "core/coll_codec.h"
 #include "core/coll_kernels.h"
@@ -71,6 +74,7 @@
 #include "core/coll_engine.h"
 #include "core/coll_progress.h"
 #include "core/coll_list.h"
+#include "core/coll_feedback.h"
 #include "core/coll_prepared.h"
 #include "core/coll_config.h"
 #include "core/coll_groups.h"
@@ -814,6 +818,7 @@ static inline coll_call coll__call_of(coll_kind kind, const void *send, void *re
     call.not_commutative = false;
     call.scale = 0;
     call.flags = 0;
+    call.residual = NULL;
     call.list = NULL;
     call.list_count = 0;
     call.root = root;

@@ -6,7 +6,8 @@
  * is f32.  Integer averages are summed exactly and truncated toward zero.
  *
  * With a wire of fewer bits, each input is rounded to the wire type once, the result is rounded to it
- * once and widened.
+ * once and widened.  On a microscaled wire elements come in groups with a byte in front, so bytes are
+ * counted by coll__wire_bytes alone, and a span is cut between groups only.
  *
  * COLL_SATURATE: wherever a number is rounded to f8e4m3, f8e5m2 or f16, be it a result or an input on
  * its way to such a wire, and it is beyond the largest finite number of that type, or infinite, it
@@ -216,6 +217,8 @@ COLL__EACH_TIER(COLL__COMPLEX_IN, c128, 64)
  * keep the accumulators of a block in an order of its own. */
 typedef struct coll__codec {
     size_t type_size, wire_size, acc_size;        /* bytes of an element: user's, wire's, sum's */
+    size_t group_head;                            /* and on the wire before each group of elements */
+    int group_bits;                               /* which are 2^group_bits, but for the last group */
     bool same;                                    /* wire and user memory have the same bytes */
     bool direct;                                  /* so have user memory and the accumulators */
     bool is_exact;                                /* any grouping of the sources gives the same bits */
@@ -230,11 +233,19 @@ typedef struct coll__codec {
     coll__finish *clamp;                          /* NULL unless COLL_SATURATE means something here */
     coll__map *store, *store_wire;                /* the one rounding; NULL: copy */
     bool is_through;                              /* NULL for load_user and store: by way of the wire */
-    coll__map *clamp_widen, *clamp_narrow;        /* with clamp and a wire: pack by way of f32 */
+    coll__map *clamp_widen, *clamp_narrow;        /* NULL, or pack by way of f32, where it may be clamped */
+    coll__map *narrow;                            /* NULL, or unpack to f32, and then this */
     double divisor, factor, limit;                /* for finish; for clamp */
     coll_reduce_fn *fn;                           /* COLL_USER */
     void *fn_context;
 } coll__codec;
+
+/* Bytes of `count` elements on the wire, from the beginning of a group on. */
+COLL__UNUSED static inline size_t coll__wire_bytes(const coll__codec *codec, size_t count)
+{
+    const size_t groups = (count + ((size_t)1 << codec->group_bits) - 1) >> codec->group_bits;
+    return count * codec->wire_size + groups * codec->group_head;
+}
 
 /* For calls that move elements and do not compute. */
 COLL__UNUSED static bool coll__codec_move(coll__codec *codec, coll_type type)
@@ -302,11 +313,43 @@ static double coll__saturation(coll_type type)
     return type == COLL_F16 ? 65504 : type == COLL_F8E5M2 ? 57344 : type == COLL_F8E4M3 ? 448 : 0;
 }
 
+/* Floats that cross the wire in groups.  f64 and f32 go there themselves, halves by way of f32. */
+static void coll__codec_mx(coll__codec *codec, const coll_call *call, coll_type wire, coll_type sum, int tier)
+{
+    const coll_type type = call->type;
+
+    codec->direct = codec->same = false;
+    codec->acc_size = coll_type_size(sum);
+    codec->wire_size = 1;
+    codec->group_bits = COLL__MX_BITS;
+    codec->group_head = 1;
+    codec->load_wire = coll__mx_map(sum, wire, tier);
+    codec->store_wire = coll__mx_map(wire, sum, tier);
+    codec->pack = coll__mx_map(wire, type, tier);
+    codec->unpack = coll__mx_map(type, wire, tier);
+    if (!codec->pack) {
+        codec->clamp_widen = coll__conversion(COLL_F32, type, tier);
+        codec->clamp_narrow = coll__mx_map(wire, COLL_F32, tier);
+        codec->unpack = coll__mx_map(COLL_F32, wire, tier);
+        codec->narrow = type == COLL_F16 ? coll__mx_to_f16 : coll__conversion(type, COLL_F32, tier);
+    }
+    if (type == COLL_F32 && sum == COLL_F32) codec->load_user = codec->store = coll__mx_map(wire, wire, tier);
+    codec->is_through = !codec->load_user;
+    if ((call->flags & COLL_SATURATE) && coll__saturation(type) > 0) {
+        codec->limit = coll__saturation(type);
+        codec->clamp = sum == COLL_F64 ? COLL__PICK(coll__clamp_f64, tier) : COLL__PICK(coll__clamp_f32, tier);
+    }
+}
+
 /* Floats whose accumulators are of another type, or that cross the wire in another. */
 static void coll__codec_float(coll__codec *codec, const coll_call *call, coll_type wire, coll_type sum, int tier)
 {
     const coll_type type = call->type;
 
+    if (coll__is_mx(wire)) {
+        coll__codec_mx(codec, call, wire, sum, tier);
+        return;
+    }
     codec->direct = false;
     codec->acc_size = coll_type_size(sum);
     codec->load_wire = codec->load_user = coll__conversion(sum, wire, tier);
@@ -375,10 +418,11 @@ static void coll__codec_finish(coll__codec *codec, coll_type sum, coll_op op, in
 /* ---- >>refusals: what there is not, in a sentence ---- */
 
 /* Is there such a wire under such a type?  The type itself, a float of fewer bits under f32, f16 and
- * bf16, and f32 under f64. */
+ * bf16, f32 under f64, and groups under all of these. */
 static bool coll__wire_fits(coll_type type, coll_type wire)
 {
     if (wire == type) return true;
+    if (coll__is_mx(wire)) return coll__is_float(type) && coll_type_size(type) > 1;
     if (!coll__is_float(type) || !coll__is_float(wire)) return false;
     return type == COLL_F64 ? wire == COLL_F32 : coll_type_size(wire) < coll_type_size(type);
 }
@@ -408,8 +452,9 @@ static bool coll__reduction_fits(const coll_call *call, coll_type wire, coll_typ
     const coll_type usual = is_user ? type : coll__usual_accumulator(type);
     const char *const op_name = coll_op_name(call->op), *const name = coll_type_name(type);
 
+    if (coll__is_mx(type)) return COLL__REFUSE("%s is a type for the wire only", name);
     if (!coll_type_size(type)) return COLL__REFUSE("%d is no coll_type", type);
-    if (!coll_type_size(wire)) return COLL__REFUSE("%d is no coll_type for the wire", wire);
+    if (!coll_type_size(wire) && !coll__is_mx(wire)) return COLL__REFUSE("%d is no coll_type for the wire", wire);
     if ((int)call->op < COLL_SUM || call->op > COLL_USER) return COLL__REFUSE("%d is no coll_op", (int)call->op);
     if (ranks < 1) return COLL__REFUSE("there is no reduction over %d ranks", ranks);
     if (!coll__cell_is_defined(type, call->op)) return COLL__REFUSE("there is no %s of %s", op_name, name);
@@ -466,7 +511,7 @@ COLL__UNUSED static bool coll__codec_reduce(coll__codec *codec, const coll_call 
 
 enum { COLL__BLOCK = 4096 };                      /* bytes of accumulators in work at a time */
 
-/* Pack with COLL_SATURATE: clamp in f32, into which every type here widens exactly. */
+/* Pack by way of f32, into which every type here widens exactly; with COLL_SATURATE it is clamped there. */
 static void coll__pack_clamped(const coll__codec *codec, void *wire, const void *user, size_t count)
 {
     _Alignas(64) unsigned char block[COLL__BLOCK];
@@ -477,8 +522,8 @@ static void coll__pack_clamped(const coll__codec *codec, void *wire, const void 
         const unsigned char *const in = (const unsigned char *)user + from * codec->type_size;
         length = count - from < most ? count - from : most;
         if (!in_f32) codec->clamp_widen(block, in, length);
-        coll__clamp_f32_base(block, in_f32 ? (const void *)in : block, length, 1, codec->limit);
-        codec->clamp_narrow((unsigned char *)wire + from * codec->wire_size, block, length);
+        if (codec->clamp) coll__clamp_f32_base(block, in_f32 ? (const void *)in : block, length, 1, codec->limit);
+        codec->clamp_narrow((unsigned char *)wire + coll__wire_bytes(codec, from), block, length);
     }
 }
 
@@ -492,9 +537,23 @@ COLL__UNUSED static void coll__pack(const coll__codec *codec, void *wire, const 
     else if (count && wire != user) memcpy(wire, user, count * codec->type_size);
 }
 
+/* Unpack by way of f32. */
+static void coll__unpack_narrowed(const coll__codec *codec, void *user, const void *wire, size_t count)
+{
+    _Alignas(64) unsigned char block[COLL__BLOCK];
+    const size_t most = COLL__BLOCK / sizeof(float);
+
+    for (size_t from = 0, length; from < count; from += length) {
+        length = count - from < most ? count - from : most;
+        codec->unpack(block, (const unsigned char *)wire + coll__wire_bytes(codec, from), length);
+        codec->narrow((unsigned char *)user + from * codec->type_size, block, length);
+    }
+}
+
 COLL__UNUSED static void coll__unpack(const coll__codec *codec, void *user, const void *wire, size_t count)
 {
-    if (codec->unpack) codec->unpack(user, wire, count);
+    if (codec->narrow) coll__unpack_narrowed(codec, user, wire, count);
+    else if (codec->unpack) codec->unpack(user, wire, count);
     else if (count && wire != user) memcpy(user, wire, count * codec->type_size);
 }
 

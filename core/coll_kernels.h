@@ -10,7 +10,8 @@
 
 /* How elements are written: the user's type, the wire's, or accumulators, which make a partial
  * result.  A partial of `count` elements is count * acc_size bytes, and is read with the count it was
- * written with: the blocks, in which a codec may have an order of its own, begin where they began. */
+ * written with: the blocks, in which a codec may have an order of its own, begin where they began.
+ * Blocks are whole groups, as long as COLL__BLOCK is a multiple of one. */
 typedef enum coll__format { COLL__AS_USER, COLL__AS_WIRE, COLL__AS_SUM } coll__format;
 
 typedef struct coll__source {
@@ -56,14 +57,16 @@ COLL__UNUSED static size_t coll__combine_scratch(const coll__codec *codec, int n
     return (size_t)coll__combine_slots(n) * coll__slot_size(codec);
 }
 
-static size_t coll__format_size(const coll__codec *codec, coll__format format)
+/* Bytes of `count` elements; where a group begins, if they are the wire's. */
+static size_t coll__format_bytes(const coll__codec *codec, coll__format format, size_t count)
 {
-    return format == COLL__AS_USER ? codec->type_size : format == COLL__AS_WIRE ? codec->wire_size : codec->acc_size;
+    if (format == COLL__AS_WIRE) return coll__wire_bytes(codec, count);
+    return count * (format == COLL__AS_USER ? codec->type_size : codec->acc_size);
 }
 
 static const void *coll__source_at(const coll__codec *codec, const coll__source *source, size_t from)
 {
-    return (const unsigned char *)source->at + from * coll__format_size(codec, source->format);
+    return (const unsigned char *)source->at + coll__format_bytes(codec, source->format, from);
 }
 
 /* Accumulators of a block of a source: in `slot`, or where the source has them. */
@@ -160,11 +163,11 @@ static void coll__finish_block(const coll__codec *codec, const void *sum, coll__
     if (format == COLL__AS_USER && codec->is_through) {
         _Alignas(64) unsigned char wire[COLL__BLOCK];
         codec->store_wire(wire, sum, count);
-        codec->unpack(result, wire, count);
+        coll__unpack(codec, result, wire, count);
     } else if (store) {
         store(result, sum, count);
     } else if (result != sum) {
-        memcpy(result, sum, count * coll__format_size(codec, format));
+        memcpy(result, sum, coll__format_bytes(codec, format, count));
     }
 }
 
@@ -207,20 +210,20 @@ COLL__UNUSED static void coll__combine(const coll__codec *codec, const coll__sum
     void *const *const results = sum->results, *const scratch = sum->scratch;
     const int n = sum->n, m = sum->m;
     const coll__format format = sum->format;
-    const size_t unit = coll__format_size(codec, format), count = sum->count;
+    const size_t count = sum->count;
     const bool is_one_pass = n <= 2 && codec->direct && !codec->finish && !codec->fn;
     const bool scratchless = m <= 1 && (is_one_pass || coll__is_whole(codec, sources, n, format));
     const size_t block = scratchless ? count : coll__block_count(codec);
 
     for (size_t from = 0, length; m > 0 && from < count; from += length) {
-        const size_t offset = from * unit;
+        const size_t offset = coll__format_bytes(codec, format, from);
         unsigned char *const first = (unsigned char *)results[0] + offset;
 
         length = count - from < block ? count - from : block;
         coll__combine_block(codec, sources, n, format, from, length, (unsigned char *)scratch, first);
         for (int j = 1; j < m; j++) {
             unsigned char *const other = (unsigned char *)results[j] + offset;
-            if (other != first) memcpy(other, first, length * unit);
+            if (other != first) memcpy(other, first, coll__format_bytes(codec, format, length));
         }
     }
 }
