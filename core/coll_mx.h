@@ -85,7 +85,7 @@ COLL__INLINE coll__mx_factors coll__mx_up(coll_type type, uint32_t scale)
     return (coll__mx_factors){ one, coll__float32(scale == COLL__MX_NAN ? COLL__NAN_F32 : (scale - half + 63) << 23) };
 }
 
-COLL__INLINE void coll__mx_pack_group(coll_type type, coll__raw_u8 *out, const coll__raw_u32 *in)
+COLL__INLINE COLL__KERNEL void coll__mx_pack_group(coll_type type, coll__raw_u8 *out, const coll__raw_u32 *in)
 {
     const uint32_t scale = coll__mx_scale(coll__mx_largest(in), COLL__MX_EXPONENT(type));
     const uint32_t kept = scale == COLL__MX_NAN ? 0 : ~UINT32_C(0);
@@ -96,7 +96,7 @@ COLL__INLINE void coll__mx_pack_group(coll_type type, coll__raw_u8 *out, const c
         out[1 + i] = (uint8_t)coll__mx_narrow(type, coll__float32(in[i] & kept) * by.one * by.other);
 }
 
-COLL__INLINE void coll__mx_unpack_group(coll_type type, coll__raw_f32 *out, const coll__raw_u8 *in)
+COLL__INLINE COLL__KERNEL void coll__mx_unpack_group(coll_type type, coll__raw_f32 *out, const coll__raw_u8 *in)
 {
     const coll__mx_factors by = coll__mx_up(type, in[0]);
 
@@ -104,16 +104,13 @@ COLL__INLINE void coll__mx_unpack_group(coll_type type, coll__raw_f32 *out, cons
         out[i] = coll__canon32(coll__mx_wide(type, in[1 + i]) * by.one * by.other);
 }
 
-COLL__INLINE void coll__mx_through_group(coll_type type, coll__raw_f32 *out, const coll__raw_u32 *in)
+/* What another rank sees of a group that crosses the wire. */
+COLL__INLINE COLL__KERNEL void coll__mx_through_group(coll_type type, coll__raw_f32 *out, const coll__raw_u32 *in)
 {
-    const uint32_t scale = coll__mx_scale(coll__mx_largest(in), COLL__MX_EXPONENT(type));
-    const uint32_t kept = scale == COLL__MX_NAN ? 0 : ~UINT32_C(0);
-    const coll__mx_factors down = coll__mx_down(type, scale), up = coll__mx_up(type, scale);
+    uint8_t group[1 + COLL__MX_GROUP];
 
-    COLL__FREE for (int i = 0; i < COLL__MX_GROUP; i++) {
-        const uint32_t byte = coll__mx_narrow(type, coll__float32(in[i] & kept) * down.one * down.other);
-        out[i] = coll__canon32(coll__mx_wide(type, byte) * up.one * up.other);
-    }
+    coll__mx_pack_group(type, group, in);
+    coll__mx_unpack_group(type, out, group);
 }
 
 /* ---- >>spans: whole groups, and a last one of fewer elements, which is filled up with zeros ---- */
