@@ -2,7 +2,7 @@
  * calls of every kind, algorithm and world against a model that rounds each input, adds in the canonical order and rounds the
  * result; residuals to the last bit, and what they are good for.
  *
- *     test_mx [kernels,packs,threads,sim,tcp,means]
+ *     test_mx [kernels,packs,threads,sim,tcp,lists,means]
  */
 #define COLL_IMPLEMENTATION
 #include "../coll.h"
@@ -523,6 +523,29 @@ static void place_judge(place *p, example *e, int rank, int time, const char *na
 
 typedef struct show { example *examples; int count; } show;
 
+/* Calls that were played, by kind and algorithm; the last column: any. */
+static unsigned played[MODEL_KIND_COUNT][9];
+
+static void note(const example *e)
+{
+    const model_kind *kind = model_kind_of(e->kind);
+    int i = 0;
+
+    while (i < 8 && kind->algorithms[i] && strncmp(kind->algorithms[i], e->algorithm, strcspn(e->algorithm, ":"))) i++;
+    __atomic_fetch_add(&played[kind - model_kinds][*e->algorithm ? i : 8], 1, __ATOMIC_RELAXED);
+}
+
+static void check_played(void)
+{
+    for (int k = 0; k < MODEL_KIND_COUNT; k++) {
+        const bool is_there = model_kinds[k].is_reducing;
+        for (int i = 0; is_there && i < 8 && model_kinds[k].algorithms[i]; i++)
+            CHECK(played[k][i] > 50, "%s by %s: %u calls", coll_kind_name(model_kinds[k].kind), model_kinds[k].algorithms[i],
+                  played[k][i]);
+        if (is_there) CHECK(played[k][8] > 50, "%s by any: %u calls", coll_kind_name(model_kinds[k].kind), played[k][8]);
+    }
+}
+
 static int play(coll_comm *comm, void *arg)
 {
     const show *s = arg;
@@ -543,6 +566,7 @@ static int play(coll_comm *comm, void *arg)
             if (status == COLL_ERR_UNSUPPORTED) break;        /* an algorithm that is not for this call, on all ranks */
             CHECK(status == COLL_OK, "%s, rank %d: %s", name, rank, coll_error(comm));
             if (status != COLL_OK) return 1;
+            note(e);
             place_judge(&p, e, rank, time, name);
         }
         coll_request_free(request);
@@ -578,43 +602,90 @@ static void test_calls(const char *world, int size, int count)
     free(s.examples);
 }
 
+/* ---- >>lists: one after the other, what was between the buffers of the last one is forgotten ---- */
+
+enum { LIST_COUNT = 5 };
+
+static int restart(coll_comm *comm, void *arg)
+{
+    float x[2][LIST_COUNT], y[2][LIST_COUNT];
+    const coll_buffer list[2] = { { x[0], y[0], LIST_COUNT, COLL_F32 }, { x[1], y[1], LIST_COUNT, COLL_F32 } };
+    const coll_call call = { .kind = COLL_ALLREDUCE_LIST, .list = list, .list_count = 2, .wire = COLL_MXF8E4M3 };
+    coll_request *request;
+    int wrong = 0;
+
+    (void)arg;
+    if (coll_prepare(comm, &call, &request)) return 1;
+    for (int time = 0; time < 3; time++) {
+        for (int i = 0; i < LIST_COUNT; i++) x[0][i] = x[1][i] = 1 << i;
+        if (time == 0) x[0][2] = NAN;
+        if (time == 1) x[0][3] = x[1][0] = 0x1p100f;
+        wrong += coll_restart(request) != COLL_OK || coll_wait(request) != COLL_OK;
+        for (int i = 0; i < LIST_COUNT; i++) {
+            const float large = i == 3 ? 0x1p101f : 0;
+            if (time == 0) wrong += !isnan(y[0][i]) || y[1][i] != 2 << i;
+            if (time == 1) wrong += y[0][i] != large || y[1][i] != (i == 0 ? 0x1p101f : 0);
+            if (time == 2) wrong += y[0][i] != 2 << i || y[1][i] != 2 << i;
+        }
+    }
+    coll_request_free(request);
+    return wrong;
+}
+
+static void test_lists(void)
+{
+    CHECK(support_run("threads", 2, restart, NULL) == 0, "a list that is started again");
+    CHECK(support_run("tcp-poll", 2, restart, NULL) == 0, "a list that is started again over TCP");
+}
+
 /* ---- >>means: what feedback is for ---- */
 
-enum { MEAN_COUNT = 100, MEAN_TIMES = 1000 };
+enum { MEAN_COUNT = 100, MEAN_TIMES = 1000, MEAN_RANKS = 3 };
 
-/* The mean of many sums of the same small numbers beside large ones, with and without a residual. */
+/* Small numbers beside large ones.  `apart`: every group comes from one rank, so that the sum is on the wire's grid and only
+ * the rounding of the inputs can be wrong; else from all. */
+static float mean_input(int rank, int i, bool apart)
+{
+    const float x = i % 32 == 0 ? 1.0f : 0.0123f * (float)(i % 7 + 1);
+    return apart ? (i / 32 % MEAN_RANKS == rank ? x : 0.0f) : x / (float)(1 + rank);
+}
+
+typedef struct mean { bool apart, feeds; double worst; } mean;
+
 static int average(coll_comm *comm, void *arg)
 {
+    mean *m = arg;
     const int rank = coll_rank(comm);
     float x[MEAN_COUNT], y[MEAN_COUNT], residual[MEAN_COUNT] = { 0 };
-    double *const errors = arg;
+    double sums[MEAN_COUNT] = { 0 }, worst = 0;
+    const coll_call call = { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = MEAN_COUNT, .type = COLL_F32,
+                             .wire = COLL_MXI8, .residual = m->feeds ? residual : NULL };
 
-    for (int with = 0; with < 2; with++) {
-        double mean[MEAN_COUNT] = { 0 }, worst = 0;
-        coll_call call = { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = MEAN_COUNT, .type = COLL_F32, .wire = COLL_MXI8,
-                           .residual = with ? residual : NULL };
-        for (int i = 0; i < MEAN_COUNT; i++) x[i] = (i % 32 == 0 ? 1.0f : 0.0123f * (float)(i % 7 + 1)) / (float)(1 + rank);
-        for (int time = 0; time < MEAN_TIMES; time++) {
-            if (coll_run(comm, &call)) return 1;
-            for (int i = 0; i < MEAN_COUNT; i++) mean[i] += (double)y[i] / MEAN_TIMES;
-        }
-        for (int i = 0; i < MEAN_COUNT; i++) {
-            const double right = (double)((i % 32 == 0 ? 1.0f : 0.0123f * (float)(i % 7 + 1))) * 1.5;
-            worst = fmax(worst, fabs(mean[i] - right));
-        }
-        if (rank == 0) errors[with] = worst;
+    for (int i = 0; i < MEAN_COUNT; i++) x[i] = mean_input(rank, i, m->apart);
+    for (int time = 0; time < MEAN_TIMES; time++) {
+        if (coll_run(comm, &call)) return 1;
+        for (int i = 0; i < MEAN_COUNT; i++) sums[i] += (double)y[i];
     }
+    for (int i = 0; i < MEAN_COUNT; i++) {
+        double right = 0;
+        for (int r = 0; r < MEAN_RANKS; r++) right += (double)mean_input(r, i, m->apart);
+        worst = fmax(worst, fabs(sums[i] / MEAN_TIMES - right));
+    }
+    if (rank == 0) m->worst = worst;
     return 0;
 }
 
-/* Two ranks, whose result would be rounded once more: so the sum is looked at where it is exact, or nearly. */
+/* The mean of many sums of the same numbers is their sum, with a residual, and is not without.  Where the result is rounded once
+ * more, which a residual of the inputs knows nothing of, it is nearer than without. */
 static void test_means(void)
 {
-    double errors[2] = { 0, 0 };
+    mean means[] = { { true, false, 0 }, { true, true, 0 }, { false, false, 0 }, { false, true, 0 } };
 
-    CHECK(support_run("threads", 2, average, errors) == 0, "allreduce fails");
-    CHECK(errors[0] > 0.004, "without a residual the mean is wrong by %g only", errors[0]);
-    CHECK(errors[1] < 0.6 * errors[0], "with a residual the mean is wrong by %g, without by %g", errors[1], errors[0]);
+    for (int i = 0; i < 4; i++) CHECK(support_run("threads", MEAN_RANKS, average, &means[i]) == 0, "allreduce fails");
+    CHECK(means[0].worst > 0.003, "without a residual the mean is wrong by %g only", means[0].worst);
+    CHECK(means[1].worst <= ldexp(1, -7) / MEAN_TIMES, "with a residual the mean is wrong by %g", means[1].worst);
+    CHECK(means[3].worst < means[2].worst, "rounded twice, the mean is wrong by %g with a residual and by %g without",
+          means[3].worst, means[2].worst);
 }
 
 /* ---- >>main ---- */
@@ -630,15 +701,17 @@ int main(int argc, char **argv)
     if (support_listed(only, "kernels")) test_kernels(), test_groups();
     if (support_listed(only, "packs")) test_packs();
     for (int size = 1; size <= 8; size += size < 4 ? 1 : 2)
-        if (support_listed(only, "threads")) test_calls("threads", size, (int)(150 * scale));
+        if (support_listed(only, "threads")) test_calls("threads", size, (int)(400 * scale));
     for (int size = 1; size <= 9; size++)
-        if (support_listed(only, "sim")) test_calls("sim", size, (int)(100 * scale));
+        if (support_listed(only, "sim")) test_calls("sim", size, (int)(300 * scale));
     if (support_listed(only, "sim")) test_calls("sim", 64, (int)(20 * scale) + 1);
     if (support_listed(only, "tcp")) {
-        test_calls("tcp-poll", 3, (int)(80 * scale));
-        test_calls("tcp-poll", 4, (int)(40 * scale));
-        if (!support_refusal("tcp-uring")) test_calls("tcp-uring", 2, (int)(40 * scale));
+        test_calls("tcp-poll", 3, (int)(200 * scale));
+        test_calls("tcp-poll", 4, (int)(100 * scale));
+        if (!support_refusal("tcp-uring")) test_calls("tcp-uring", 2, (int)(100 * scale));
     }
+    if (support_listed(only, "lists")) test_lists();
     if (support_listed(only, "means")) test_means();
+    if (!only && scale >= 1) check_played();
     return CHECK_DONE();
 }
