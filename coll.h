@@ -80,6 +80,14 @@
  * With a wire type (coll_allreduce_mixed, coll_call.wire) each input is rounded to the wire type once, the sum is rounded to
  * it once, and every element of recv is such a value.  It may be a float of fewer bits under f32, f16 or bf16, and f32 under
  * f64.  Inputs and results then take fewer bytes; partial sums, which some algorithms pass on, travel in the type of the sum.
+ * COLL_MXI8, COLL_MXF8E4M3 and COLL_MXF8E5M2 are wire types under f32, f64, f16 and bf16: 32 elements, counted from the start
+ * of the vector (of its block in a reduce_scatter, of a buffer in a list), share a power of two in a byte of its own, 1.03 bytes
+ * an element.  An element of mxi8 is off by at most 2^-7 of the largest of its group, one of mxf8e4m3 by 2^-4 of itself (the
+ * largest by 2^-3), one of mxf8e5m2 by 2^-3 of itself, unless it is far below the largest.  A group with an infinity or a NaN,
+ * or whose result f16 does not reach, is NaN as a whole.
+ * Error feedback: with coll_call.residual, which begins as zeros, a call reduces what the wire carries of input + residual, and
+ * leaves the rest in residual for the next call of the same vector, so that over many calls no input is lost.  It knows nothing
+ * of the one rounding of the sum.  The residual of what is infinite or NaN is 0; after an error it is undefined.
  *
  * Waiting.  A blocking call returns when this rank's part is done.  coll_i... calls return with a request and do not wait; the
  * program leaves its buffers alone until coll_wait or coll_test says that it is done, and then frees it (coll_request_free).

@@ -111,7 +111,8 @@ static coll_status coll__check_list_of(coll_comm *comm, const coll_call *call, c
         return COLL__REFUSE("the %s %s are NULL", side->name, side->types ? "offsets" : "types");
     for (int i = 0; i < side->blocks; i++) {
         const size_t own = side->has_types ? coll_type_size(side->types[i]) : unit;
-        if (!own && coll__is_mx(side->types[i])) return coll__refuse_type(comm, call, side->types[i]);
+        if (!own && coll__is_mx(side->types[i]))
+            return COLL__REFUSE("block %d of %s: %s is a type for the wire only", i, side->name, coll_type_name(side->types[i]));
         if (!own) return COLL__REFUSE("block %d of %s: %d is no coll_type", i, side->name, side->types[i]);
         const size_t offset = side->offsets ? side->offsets[i] : 0;
         if (coll__is_beyond_memory(side->counts[i], own, 1) || coll__is_beyond_memory(offset, own, 1)

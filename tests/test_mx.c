@@ -102,7 +102,8 @@ static void check_doubles(coll_type wire, int tier, size_t n, uint64_t *state)
     draw_vector(near, n, state);
     for (size_t i = 0; i < n; i++) {
         const uint64_t random = support_random(state);
-        const double middle = random & 1 ? (double)near[i] : ldexp((double)(int)((random >> 8) % 512), (int)(random >> 20) % 8 - 4);
+        const double tie = ldexp((double)(int)((random >> 8) % 512), (int)(random >> 20) % 8 - 4);
+        const double middle = random & 1 ? (double)near[i] : tie;
         x[i] = middle * (1 + ldexp((double)((int)(random >> 30) % 3 - 1), -(int)(30 + (random >> 34) % 22)));
         if (random >> 56 == 7) x[i] *= random >> 40 & 1 ? 1e30 : 1e-40;
     }
@@ -174,6 +175,27 @@ static void test_groups(void)
         CHECK(wrong == 0, "%s: %d elements unpack to something else", coll_type_name(wire), wrong);
         CHECK(moved == 0, "%s: %d groups change when they are packed again", coll_type_name(wire), moved);
     }
+}
+
+/* No element is off by more than the manual says. */
+static void test_bounds(void)
+{
+    static const double of_largest[] = { 0x1p-7, 0, 0 }, of_itself[] = { 0, 0x1p-4, 0x1p-3 }, cut[] = { 0, 0x1p-3, 0x1p-3 };
+    uint64_t state = seed;
+    int wrong = 0;
+
+    for (int round = 0; round < 20000; round++) {
+        float x[MX_GROUP], seen[MX_GROUP], largest = 0;
+        const int k = round % 3;
+        for (int i = 0; i < MX_GROUP; i++) x[i] = drawn(support_random(&state), 120, 2);
+        for (int i = 0; i < MX_GROUP; i++) largest = fmaxf(largest, fabsf(x[i]));
+        coll__mx_map(COLL_MXI8 + k, COLL_MXI8 + k, coll__tier())(seen, x, MX_GROUP);
+        for (int i = 0; i < MX_GROUP; i++) {
+            const double magnitude = (double)fabsf(x[i]), part = magnitude * 8 > (double)largest * 7 ? cut[k] : of_itself[k];
+            wrong += fabs((double)seen[i] - (double)x[i]) > fmax(of_largest[k] * (double)largest, part * magnitude);
+        }
+    }
+    CHECK(wrong == 0, "%d elements are off by more than their format allows", wrong);
 }
 
 /* ---- >>packs: the codec, for every type over every such wire ---- */
@@ -432,8 +454,8 @@ static void example_free(example *e)
 
 static void example_name(const example *e, char *text, size_t room)
 {
-    snprintf(text, room, "number %d of seed %llu on %d ranks: %s of %zu %s over %s (%s, sum in %s), %s%s%s, style %d, form %d, root %d",
-             e->number, (unsigned long long)seed, e->size, coll_kind_name(e->kind), e->count, coll_type_name(e->type),
+    snprintf(text, room, "number %d of seed %llu on %d ranks: %s of %zu %s over %s (%s, sum in %s), %s%s%s, style %d, form %d, "
+             "root %d", e->number, (unsigned long long)seed, e->size, coll_kind_name(e->kind), e->count, coll_type_name(e->type),
              coll_type_name(e->wire), coll_op_name(e->op), e->sum ? "f64" : "the usual", *e->algorithm ? e->algorithm : "any",
              e->is_canonical ? ", canonical" : "", e->feeds ? ", with residual" : "", (int)e->style, e->form, e->root);
 }
@@ -469,7 +491,8 @@ static void place_make(place *p, const example *e, int rank)
     p->call.list_count = e->blocks;
     p->call.algorithm = NULL;
     for (size_t at = 0, b = 0; b < (size_t)e->blocks; at += e->counts[b++])
-        p->list[b] = (coll_buffer){ e->form == 2 ? COLL_IN_PLACE : p->send + at * unit, p->recv + at * unit, e->counts[b], e->type };
+        p->list[b] = (coll_buffer){ e->form == 2 ? COLL_IN_PLACE : p->send + at * unit, p->recv + at * unit, e->counts[b],
+                                    e->type };
 }
 
 static void place_fill(place *p, const example *e, int rank)
@@ -482,10 +505,10 @@ static void place_fill(place *p, const example *e, int rank)
 
 static coll_status place_call(place *p, coll_comm *comm, const example *e, coll_request **request)
 {
-    const bool is_short = e->kind == COLL_ALLREDUCE && !e->sum && e->scale == 0 && !p->call.flags && !p->call.algorithm && !e->feeds;
+    const bool is_plain = !e->sum && e->scale == 0 && !p->call.flags && !p->call.algorithm && !e->feeds;
     coll_status status = COLL_OK;
 
-    if (e->style == RUN && is_short)
+    if (e->style == RUN && e->kind == COLL_ALLREDUCE && is_plain)
         return coll_allreduce_mixed(comm, p->call.send, p->recv, e->count, e->type, e->wire, e->op);
     if (e->style == RUN) return coll_run(comm, &p->call);
     if (e->style == START || !*request) {
@@ -515,8 +538,8 @@ static void place_judge(place *p, example *e, int rank, int time, const char *na
     if (was_kept || !has_result)
         CHECK(same_bits(p->send, e->inputs[rank], e->total * unit), "%s, rank %d: the input was written", name, rank);
     if (e->feeds)
-        CHECK(same_bits(p->residual, e->residuals[time + 1][rank], e->total * sizeof(float)), "%s, rank %d, time %d: the residual",
-              name, rank, time);
+        CHECK(same_bits(p->residual, e->residuals[time + 1][rank], e->total * sizeof(float)),
+              "%s, rank %d, time %d: the residual", name, rank, time);
     if (e->kind != COLL_ALLREDUCE) return;
     for (size_t i = 0; i < length; i++) e->digests[rank] = support_mix(e->digests[rank] ^ p->recv[i]);
 }
@@ -698,7 +721,7 @@ int main(int argc, char **argv)
     seed = support_seed();
     printf("seed %llu\n", (unsigned long long)seed);
     support_limit(900, NULL);
-    if (support_listed(only, "kernels")) test_kernels(), test_groups();
+    if (support_listed(only, "kernels")) test_kernels(), test_groups(), test_bounds();
     if (support_listed(only, "packs")) test_packs();
     for (int size = 1; size <= 8; size += size < 4 ? 1 : 2)
         if (support_listed(only, "threads")) test_calls("threads", size, (int)(400 * scale));
