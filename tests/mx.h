@@ -47,7 +47,7 @@ SUPPORT unsigned char mx_byte(const mx_format *f, double element)
     if (f->type == COLL_MXI8) return (unsigned char)(int)(element * 64);
     if (magnitude < ldexp(1, f->lowest)) return (unsigned char)(sign | (int)ldexp(magnitude, f->fraction_bits - f->lowest));
     const int exponent = ilogb(magnitude), fraction = (int)ldexp(magnitude, f->fraction_bits - exponent);
-    return (unsigned char)(sign | ((exponent - f->lowest) << f->fraction_bits) + fraction);
+    return (unsigned char)(sign | (((exponent - f->lowest) << f->fraction_bits) + fraction));
 }
 
 /* n <= 32 numbers, as the wire has them (1 + n bytes) and as another rank sees them; either may be NULL.  What is beyond the

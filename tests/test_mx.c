@@ -661,6 +661,34 @@ static void test_lists(void)
     CHECK(support_run("tcp-poll", 2, restart, NULL) == 0, "a list that is started again over TCP");
 }
 
+/* ---- >>traffic: 33 bytes for 32 elements ---- */
+
+static int send_half(coll_comm *comm, void *arg)
+{
+    enum { COUNT = 64 << 10 };
+    float *const x = support_need(calloc(COUNT, sizeof *x));
+    uint64_t *const bytes = arg, before = 0, after = 0;
+    const coll_call call = { .kind = COLL_ALLREDUCE, .send = COLL_IN_PLACE, .recv = x, .count = COUNT, .type = COLL_F32,
+                             .wire = COLL_MXF8E5M2, .algorithm = "direct" };
+    int failed = coll_barrier(comm) != COLL_OK;
+
+    coll_traffic(comm, &before, NULL);
+    failed += coll_run(comm, &call) != COLL_OK;
+    coll_traffic(comm, &after, NULL);
+    if (coll_rank(comm) == 0) *bytes = after - before;
+    free(x);
+    return failed;
+}
+
+static void test_traffic(void)
+{
+    uint64_t bytes = 0;
+
+    CHECK(support_run("tcp-poll", 2, send_half, &bytes) == 0, "allreduce fails");
+    CHECK(bytes >= 33 * 2048 && bytes < 33 * 2048 + 2048, "half of the inputs and half of the result are %llu bytes",
+          (unsigned long long)bytes);
+}
+
 /* ---- >>means: what feedback is for ---- */
 
 enum { MEAN_COUNT = 100, MEAN_TIMES = 1000, MEAN_RANKS = 3 };
@@ -734,6 +762,7 @@ int main(int argc, char **argv)
         if (!support_refusal("tcp-uring")) test_calls("tcp-uring", 2, (int)(100 * scale));
     }
     if (support_listed(only, "lists")) test_lists();
+    if (support_listed(only, "tcp")) test_traffic();
     if (support_listed(only, "means")) test_means();
     if (!only && scale >= 1) check_played();
     return CHECK_DONE();
