@@ -640,15 +640,15 @@ static int restart(coll_comm *comm, void *arg)
     (void)arg;
     if (coll_prepare(comm, &call, &request)) return 1;
     for (int time = 0; time < 3; time++) {
-        for (int i = 0; i < LIST_COUNT; i++) x[0][i] = x[1][i] = 1 << i;
+        for (int i = 0; i < LIST_COUNT; i++) x[0][i] = x[1][i] = ldexpf(1, i);
         if (time == 0) x[0][2] = NAN;
         if (time == 1) x[0][3] = x[1][0] = 0x1p100f;
         wrong += coll_restart(request) != COLL_OK || coll_wait(request) != COLL_OK;
         for (int i = 0; i < LIST_COUNT; i++) {
             const float large = i == 3 ? 0x1p101f : 0;
-            if (time == 0) wrong += !isnan(y[0][i]) || y[1][i] != 2 << i;
+            if (time == 0) wrong += !isnan(y[0][i]) || y[1][i] != ldexpf(2, i);
             if (time == 1) wrong += y[0][i] != large || y[1][i] != (i == 0 ? 0x1p101f : 0);
-            if (time == 2) wrong += y[0][i] != 2 << i || y[1][i] != 2 << i;
+            if (time == 2) wrong += y[0][i] != ldexpf(2, i) || y[1][i] != ldexpf(2, i);
         }
     }
     coll_request_free(request);
