@@ -2,7 +2,7 @@
  * calls of every kind, algorithm and world against a model that rounds each input, adds in the canonical order and rounds the
  * result; residuals to the last bit, and what they are good for.
  *
- *     test_mx [kernels,packs,threads,sim,tcp,lists,means]
+ *     test_mx [kernels,packs,threads,sim,tcp,lists,options,means]
  */
 #define COLL_IMPLEMENTATION
 #include "../coll.h"
@@ -661,6 +661,60 @@ static void test_lists(void)
     CHECK(support_run("tcp-poll", 2, restart, NULL) == 0, "a list that is started again over TCP");
 }
 
+/* ---- >>options: what only some calls say ---- */
+
+/* COLL_SATURATE keeps a sum of f16 finite over these wires too; without it all of its group is NaN, on every rank. */
+static int overflow(coll_comm *comm, void *arg)
+{
+    static const char *const algorithms[] = { NULL, "gather", "direct", "circulant" };
+    const model_type f16 = model_type_of(COLL_F16);
+    int wrong = 0;
+
+    (void)arg;
+    for (int k = 0; k < 24; k++) {
+        const coll_type wire = COLL_MXI8 + k % 3;
+        const bool saturates = k / 3 % 2;
+        uint16_t x[40], y[40];
+        double sums[40], expected[40];
+        coll_call call = { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = 40, .type = COLL_F16, .wire = wire,
+                           .flags = saturates ? COLL_SATURATE : 0, .algorithm = algorithms[k / 6] };
+        for (int i = 0; i < 40; i++) {
+            const double value = i == 3 ? 40960 : i == 5 ? -40960 : i;
+            double seen[40], all[40];
+            for (int j = 0; j < 40; j++) all[j] = j == 3 ? 40960 : j == 5 ? -40960 : j;
+            mx_seen(wire, all, 40, seen);
+            x[i] = (uint16_t)model_bits(&f16.part, value, false);
+            sums[i] = seen[i] * coll_size(comm);
+            if (saturates) sums[i] = fmin(fmax(sums[i], -65504), 65504);
+        }
+        mx_result(wire, COLL_F16, sums, 40, expected);
+        wrong += coll_run(comm, &call) != COLL_OK;
+        for (int i = 0; i < 40; i++) wrong += y[i] != model_bits(&f16.part, expected[i], false);
+        wrong += saturates == (y[0] == 0x7e00) || y[35] == 0x7e00;
+    }
+    return wrong;
+}
+
+/* To explain a call is not to make it. */
+static int explained(coll_comm *comm, void *arg)
+{
+    float x[64] = { 0.3f }, y[64] = { 7 }, residual[64] = { 0.5f };
+    const coll_call call = { .kind = COLL_REDUCE, .send = x, .recv = y, .count = 64, .type = COLL_F32, .wire = COLL_MXI8,
+                             .residual = residual };
+    char text[400] = "";
+
+    (void)arg;
+    return coll_explain(comm, &call, text, sizeof text) <= 0 || !strstr(text, "mxi8") || y[0] != 7 || residual[0] != 0.5f;
+}
+
+static void test_options(void)
+{
+    CHECK(support_run("threads", 3, overflow, NULL) == 0, "sums beyond f16");
+    CHECK(support_run("tcp-poll", 3, overflow, NULL) == 0, "sums beyond f16 over TCP");
+    CHECK(support_run("threads", 2, explained, NULL) == 0, "coll_explain");
+    CHECK(support_run("tcp-poll", 2, explained, NULL) == 0, "coll_explain over TCP");
+}
+
 /* ---- >>traffic: 33 bytes for 32 elements ---- */
 
 static int send_half(coll_comm *comm, void *arg)
@@ -762,6 +816,7 @@ int main(int argc, char **argv)
         if (!support_refusal("tcp-uring")) test_calls("tcp-uring", 2, (int)(100 * scale));
     }
     if (support_listed(only, "lists")) test_lists();
+    if (support_listed(only, "options")) test_options();
     if (support_listed(only, "tcp")) test_traffic();
     if (support_listed(only, "means")) test_means();
     if (!only && scale >= 1) check_played();
