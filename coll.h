@@ -33,8 +33,9 @@
  *     alltoallw, neighbor_...v, ...w     not know them, and where there is a root, counts and offsets matter there only
  *     allreduce_list                     number, types and counts of the buffers, in the same order
  * Ranks that disagree get COLL_ERR_MISMATCH and a sentence that names both calls.  Counts of v forms and lists are compared by
- * a hash of 32 bits, options by one of 8 bits, so that one wrong option in 255 is not seen; buffers, offsets, timeout_ms, name,
- * fn and fn_context are not compared.  A rank that awaits nothing from the one that errs may be done before it shows.
+ * a hash of 32 bits, options by one of 8 bits, so that one wrong option in 255 is not seen; buffers, offsets, residual,
+ * timeout_ms, name, fn and fn_context are not compared.  A rank that awaits nothing from the one that errs may be done before it
+ * shows.
  *
  * Messages.  coll_send, coll_recv and coll_sendrecv are outside the order of collectives and are matched by (source, tag)
  * within a communicator, in the order sent; their type must agree.  COLL_ANY_SOURCE and COLL_ANY_TAG (coll_recv; of
