@@ -219,7 +219,7 @@ COLL__EACH_TIER(COLL__MX_DOUBLES_IN, mxf8e5m2)
 /* ---- >>halves: f16 has not the range of a group ---- */
 
 /* To f16, where a group with a number that f16 does not reach is NaN as a whole: with an infinity of its
- * own it would be one to whoever gets it packed again. */
+ * own it would be one to whoever gets it packed again.  Nor does a number become -0, which mxi8 has not. */
 static void coll__mx_to_f16(void *to, const void *from, size_t count)
 {
     coll__raw_u16 *out = to;
@@ -229,7 +229,10 @@ static void coll__mx_to_f16(void *to, const void *from, size_t count)
         bool is_within = true;
         n = count < COLL__MX_GROUP ? count : COLL__MX_GROUP;
         for (size_t i = 0; i < n; i++) is_within = is_within && in[i] < 65520.0f && in[i] > -65520.0f;
-        for (size_t i = 0; i < n; i++) out[i] = (uint16_t)(is_within ? coll__narrow_f16(in[i]) : COLL__NAN_F16);
+        for (size_t i = 0; i < n; i++) {
+            const uint32_t half = coll__narrow_f16(in[i]), near = half == 0x8000 && in[i] < 0 ? 0 : half;
+            out[i] = (uint16_t)(is_within ? near : COLL__NAN_F16);
+        }
         in += n;
         out += n;
     }

@@ -97,7 +97,8 @@ SUPPORT void mx_seen(coll_type wire, const double *x, size_t n, double *seen)
     }
 }
 
-/* The same as elements of the user's type.  A group that does not fit into f16 as a whole is NaN there. */
+/* The same as elements of the user's type.  A group that does not fit into f16 as a whole is NaN there, and what is too small
+ * for f16 is +0. */
 SUPPORT void mx_result(coll_type wire, coll_type type, const double *x, size_t n, double *result)
 {
     const model_type user = model_type_of(type);
@@ -108,8 +109,10 @@ SUPPORT void mx_result(coll_type wire, coll_type type, const double *x, size_t n
         bool fits = true;
         for (size_t k = i; k < end; k++)
             fits = fits && !(type == COLL_F16 && mx_format_of(wire) && fabs(result[k]) >= 65520);
-        for (size_t k = i; k < end; k++)
-            result[k] = fits ? model_value(&user.part, model_bits(&user.part, result[k], false)) : (double)NAN;
+        for (size_t k = i; k < end; k++) {
+            if (fits && type == COLL_F16 && mx_format_of(wire) && result[k] < 0 && result[k] >= ldexp(-1, -25)) result[k] = 0;
+            else result[k] = fits ? model_value(&user.part, model_bits(&user.part, result[k], false)) : (double)NAN;
+        }
     }
 }
 

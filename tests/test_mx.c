@@ -216,6 +216,26 @@ static void *elements_of(coll_type type, double *x, size_t n)
     return at;
 }
 
+/* A sum of any size, as the result of a rank, and as others get it when that is packed again. */
+static void check_sums(const coll__codec *codec, coll_type type, coll_type wire, const double *x, size_t n)
+{
+    double wide[KERNEL_MOST], seen[KERNEL_MOST];
+    unsigned char bytes[2 * KERNEL_MOST], back[8 * KERNEL_MOST];
+
+    memcpy(wide, x, n * sizeof *wide);
+    void *const sum = elements_of(codec->acc_size == 8 ? COLL_F64 : COLL_F32, wide, n);
+    mx_result(wire, type, wide, n, seen);
+    void *const expected = elements_of(type, seen, n);
+    codec->store_wire(bytes, sum, n);
+    coll__unpack(codec, back, bytes, n);
+    CHECK(same_bits(back, expected, n * codec->type_size), "a sum to %s by %s", coll_type_name(type), coll_type_name(wire));
+    coll__pack(codec, bytes, back, n, 0);
+    coll__unpack(codec, back, bytes, n);
+    CHECK(same_bits(back, expected, n * codec->type_size), "a sum to %s by %s twice", coll_type_name(type), coll_type_name(wire));
+    free(sum);
+    free(expected);
+}
+
 static void check_packs(coll_type type, coll_type wire, coll_type sum, size_t n, uint64_t *state)
 {
     const coll_call call = { .type = type, .wire = wire, .accumulate = sum, .op = COLL_SUM };
@@ -227,9 +247,10 @@ static void check_packs(coll_type type, coll_type wire, coll_type sum, size_t n,
 
     draw_vector(near, n, state);
     for (size_t i = 0; i < n; i++) x[i] = (double)near[i];
-    void *const in = elements_of(type, x, n);
     const bool is_there = coll__codec_reduce(&codec, &call, 3, why, sizeof why);
     CHECK(is_there, "%s", why);
+    if (is_there) check_sums(&codec, type, wire, x, n);
+    void *const in = elements_of(type, x, n);
     if (is_there) {
         const size_t length = mx_pack(wire, x, n, right);
         CHECK(coll__wire_bytes(&codec, n) == length, "%zu bytes, not %zu", coll__wire_bytes(&codec, n), length);
