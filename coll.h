@@ -33,8 +33,9 @@
  *     alltoallw, neighbor_...v, ...w     not know them, and where there is a root, counts and offsets matter there only
  *     allreduce_list                     number, types and counts of the buffers, in the same order
  * Ranks that disagree get COLL_ERR_MISMATCH and a sentence that names both calls.  Counts of v forms and lists are compared by
- * a hash of 32 bits, options by one of 8 bits, so that one wrong option in 255 is not seen; buffers, offsets, timeout_ms, name,
- * fn and fn_context are not compared.  A rank that awaits nothing from the one that errs may be done before it shows.
+ * a hash of 32 bits, options by one of 8 bits, so that one wrong option in 255 is not seen; buffers, offsets, residual,
+ * timeout_ms, name, fn and fn_context are not compared.  A rank that awaits nothing from the one that errs may be done before it
+ * shows.
  *
  * Messages.  coll_send, coll_recv and coll_sendrecv are outside the order of collectives and are matched by (source, tag)
  * within a communicator, in the order sent; their type must agree.  COLL_ANY_SOURCE and COLL_ANY_TAG (coll_recv; of
@@ -90,6 +91,14 @@
  * a float: where the wire has the greater range or the more places (f16 and bf16, f8e4m3 and f8e5m2 under one another) that
  * conversion rounds and overflows as any other, and COLL_SATURATE keeps to the largest number that both have.  Inputs and
  * results then take fewer bytes; partial sums, which some algorithms pass on, travel in the type of the sum.
+ *   COLL_MXI8, COLL_MXF8E4M3 and COLL_MXF8E5M2 are wire types under f32, f64, f16 and bf16: 32 elements, counted from the start
+ * of the vector (of its block in a reduce_scatter, of a buffer in a list), share a power of two in a byte of its own, 1.03 bytes
+ * an element.  An element of mxi8 is off by at most 2^-7 of the largest of its group, one of mxf8e4m3 by 2^-4 of itself (the
+ * largest by 2^-3), one of mxf8e5m2 by 2^-3 of itself, unless it is far below the largest.  A group with an infinity or a NaN,
+ * or whose result f16 does not reach, is NaN as a whole.  COLL_STOCHASTIC does not go with them.
+ *   Error feedback: with coll_call.residual, which begins as zeros, a call reduces what the wire carries of input + residual, and
+ * leaves the rest in residual for the next call of the same vector, so that over many calls no input is lost.  It knows nothing
+ * of the one rounding of the sum.  The residual of what is infinite or NaN is 0; after an error it is undefined.
  *   With COLL_STOCHASTIC every rounding to a type of 16 bits or fewer goes up or down at random, in proportion to the distance:
  * that of an input on its way to such a wire, drawn by the seed, the rank and the number of the element, and that of a result,
  * drawn by the seed and the number alone.  So all ranks have the same bits, and the same seed gives them again; with

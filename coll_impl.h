@@ -10,6 +10,7 @@
  *   core/coll_convert.h          arrays of one type of float into another
  *   core/coll_grid.h             sums in which the order of the terms does not show
  *   core/coll_overflow.h         is there an infinity or a NaN?
+ *   core/coll_mx.h               groups of numbers that share a power of two, for the wire
  *   core/coll_folds.h            two sources into one, for each (type, operation) that there is: the table of them
  *   core/coll_codec.h            how elements are written in memory, on the wire and in the sum
  *   core/coll_kernels.h          all arithmetic: n sources -> wide accumulator -> one rounding -> m destinations
@@ -27,6 +28,7 @@
  *   core/coll_engine.h           runs an algorithm: slices, messages, folds
  *   core/coll_progress.h         moves everything on; the loop that waits; threads that share a trunk
  *   core/coll_list.h             many tensors in one operation
+ *   core/coll_feedback.h         what a wire leaves out is kept, and added the next time
  *   core/coll_prepared.h         requests: made ready, started, and started again
  *   core/coll_config.h           configuration and environment
  *   core/coll_enter.h            one thread at a time in a communicator
@@ -63,6 +65,7 @@
 #include "core/coll_draw.h"
 #include "core/coll_grid.h"
 #include "core/coll_overflow.h"
+#include "core/coll_mx.h"
 #include "core/coll_folds.h"
 #include "core/coll_codec.h"
 #include "core/coll_kernels.h"
@@ -80,6 +83,7 @@
 #include "core/coll_engine.h"
 #include "core/coll_progress.h"
 #include "core/coll_list.h"
+#include "core/coll_feedback.h"
 #include "core/coll_prepared.h"
 #include "core/coll_config.h"
 #include "core/coll_enter.h"

@@ -48,8 +48,8 @@ static coll_status coll__run_on(coll_comm *comm, coll_request *r, coll_status st
 static inline bool coll__can_run_at_once(const coll_comm *comm, const coll_call *call)
 {
     const coll__trunk *trunk = comm->trunk;
-    return trunk->transport->offload && !trunk->tracks && !call->algorithm && call->kind < COLL_NEIGHBOR_ALLGATHER
-        && (!comm->main.is_keyed || comm->main.group);
+    return trunk->transport->offload && !trunk->tracks && !call->algorithm && !call->residual
+        && call->kind < COLL_NEIGHBOR_ALLGATHER && (!comm->main.is_keyed || comm->main.group);
 }
 
 /* The fields that most calls have.  Field by field: compilers clear a whole struct with an instruction that takes longer

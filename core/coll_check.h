@@ -88,6 +88,12 @@ static size_t coll__side_length(const coll__side *side, size_t unit)
 
 /* ---- >>numbers ---- */
 
+static coll_status coll__refuse_type(coll_comm *comm, const coll_call *call, coll_type type)
+{
+    if (coll__is_mx(type)) return COLL__REFUSE("%s is a type for the wire only", coll_type_name(type));
+    return COLL__REFUSE("%d is no coll_type", type);
+}
+
 /* Would `count` elements from every rank be more than an address space holds? */
 static bool coll__is_beyond_memory(size_t count, size_t unit, int size)
 {
@@ -105,6 +111,8 @@ static coll_status coll__check_list_of(coll_comm *comm, const coll_call *call, c
         return COLL__REFUSE("the %s %s are NULL", side->name, side->types ? "offsets" : "types");
     for (int i = 0; i < side->blocks; i++) {
         const size_t own = side->has_types ? coll_type_size(side->types[i]) : unit;
+        if (!own && coll__is_mx(side->types[i]))
+            return COLL__REFUSE("block %d of %s: %s is a type for the wire only", i, side->name, coll_type_name(side->types[i]));
         if (!own) return COLL__REFUSE("block %d of %s: %d is no coll_type", i, side->name, side->types[i]);
         const size_t offset = side->offsets ? side->offsets[i] : 0;
         if (coll__is_beyond_memory(side->counts[i], own, 1) || coll__is_beyond_memory(offset, own, 1)
@@ -132,7 +140,7 @@ static coll_status coll__check_numbers(coll_comm *comm, const coll_call *call, c
     coll_status status = coll__check_ranks(comm, call);
 
     if (status < 0 || call->kind == COLL_BARRIER) return status;
-    if (!unit && !send->has_types) return COLL__REFUSE("%d is no coll_type", call->type);
+    if (!unit && !send->has_types) return coll__refuse_type(comm, call, call->type);
     if (coll__is_beyond_memory(call->count, unit, comm->size) || coll__is_beyond_memory(call->recv_count, unit, comm->size))
         return COLL__REFUSE("%zu x %s on %d ranks is more than memory can hold",
                             coll__most(call->count, call->recv_count), coll_type_name(call->type), comm->size);
@@ -171,7 +179,9 @@ static coll_status coll__check_arithmetic(coll_comm *comm, coll_call *call, coll
     }
     if ((int)call->op < COLL_SUM || call->op > COLL_USER) return COLL__REFUSE("%d is no coll_op", (int)call->op);
     if (call->op == COLL_USER && !call->fn) return COLL__REFUSE("COLL_USER, but fn is NULL");
-    if (!coll_type_size(call->wire)) return COLL__REFUSE("%d is no coll_type for the wire", call->wire);
+    if (!coll_type_size(call->wire) && !coll__is_mx(call->wire))
+        return COLL__REFUSE("%d is no coll_type for the wire", call->wire);
+    if (coll__is_mx(call->accumulate)) return coll__refuse_type(comm, call, call->accumulate);
     if (call->accumulate && !coll_type_size(call->accumulate))
         return COLL__REFUSE("%d is no coll_type to accumulate in", call->accumulate);
     if (call->op == COLL_AVG && is_scan)
@@ -393,6 +403,43 @@ static coll_status coll__check_buffers(coll_comm *comm, coll_call *call, coll__s
     return status < 0 ? status : coll__check_overlap(comm, call, send, recv);
 }
 
+/* ---- >>residual ---- */
+
+static coll_status coll__check_feedback(coll_comm *comm, const coll_call *call)
+{
+    const coll_type type = call->type;
+
+    if (!coll__kind_reduces(call->kind)) return COLL__REFUSE("a residual has no meaning here: nothing is rounded");
+    if (type != COLL_F32 && type != COLL_F16 && type != COLL_BF16)
+        return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "there is no residual of %s", coll_type_name(type));
+    if (call->wire == type) return COLL__REFUSE("a residual, but no wire of fewer bits that would leave anything out");
+    return COLL_OK;
+}
+
+/* Elements from the first to the last of the input of a settled call that reduces. */
+static size_t coll__input_extent(const coll_comm *comm, const coll_call *call)
+{
+    size_t extent = 0;
+
+    if (call->kind == COLL_REDUCE_SCATTER) return call->count * (size_t)comm->size;
+    if (call->kind != COLL_REDUCE_SCATTERV) return call->count;
+    for (int i = 0; i < comm->size; i++)
+        if (call->recv_counts[i]) extent = coll__most(extent, call->send_offsets[i] + call->recv_counts[i]);
+    return extent;
+}
+
+static coll_status coll__check_residual(coll_comm *comm, const coll_call *call, const coll__side *recv)
+{
+    const size_t unit = coll_type_size(call->type), extent = coll__input_extent(comm, call);
+    const uintptr_t residual = (uintptr_t)call->residual, end = residual + extent * sizeof *call->residual;
+    const uintptr_t send = (uintptr_t)call->send, to = (uintptr_t)call->recv;
+    const size_t written = coll__side_length(recv, unit);
+
+    if (extent > 0 && residual < send + extent * unit && send < end) return COLL__REFUSE("residual and send overlap");
+    if (written > 0 && extent > 0 && residual < to + written && to < end) return COLL__REFUSE("residual and recv overlap");
+    return COLL_OK;
+}
+
 /* ---- >>algorithm ---- */
 
 static bool coll__wishes_are_equal(const coll__wish *a, const coll__wish *b)
@@ -415,9 +462,10 @@ static coll__wish coll__wish_of(const coll_comm *comm, const coll__numbers *numb
         for (int i = 0; i < comm->size; i++) count += (double)call->recv_counts[i];
     }
     if (call->kind == COLL_BARRIER || coll__kind_is(call->kind, COLL__PAIRWISE)) count = 0;
+    const double each = (double)codec->wire_size + (double)codec->group_head / (double)((size_t)1 << codec->group_bits);
     return (coll__wish){
         .kind = call->kind, .size = comm->size,
-        .bytes = count * (double)codec->wire_size, .sum_bytes = count * (double)(reduces ? codec->acc_size : codec->wire_size),
+        .bytes = count * each, .sum_bytes = count * (reduces ? (double)codec->acc_size : each),
         .is_exact = !reduces || codec->is_exact, .is_commutative = !reduces || codec->is_commutative,
         .must_be_canonical = reduces && !codec->is_exact && (call->flags & (COLL_DETERMINISTIC | COLL_REPRODUCIBLE)),
         .algorithm = call->algorithm, .link = &numbers->link, .nominal = &numbers->nominal };
@@ -494,10 +542,13 @@ static coll_status coll__check_call(coll_comm *comm, coll_call *call, coll__code
     const bool exchanges = coll__kind_exchanges(call->kind);
     if (exchanges && (call->send == COLL_IN_PLACE || call->send == call->recv)) coll__settle_exchange(call, &send, &recv);
     if ((status = coll__check_numbers(comm, call, &send, &recv)) < 0) return status;
-    if ((status = coll__check_arithmetic(comm, call, codec)) < 0 || call->kind == COLL_BARRIER) return status;
+    if ((status = coll__check_arithmetic(comm, call, codec)) < 0) return status;
+    if (call->residual && (status = coll__check_feedback(comm, call)) < 0) return status;
+    if (call->kind == COLL_BARRIER) return COLL_OK;
     if ((status = coll__settle_offsets(comm, call, &send, &recv, own)) < 0) return status;
     if ((status = coll__settle_in_place(comm, call, &send, &recv)) < 0) return status;
-    return coll__check_buffers(comm, call, &send, &recv);
+    status = coll__check_buffers(comm, call, &send, &recv);
+    return status < 0 || !call->residual ? status : coll__check_residual(comm, call, &recv);
 }
 
 /* Every buffer of a list, as the allreduce that it is; and they must not overlap one another. */
@@ -509,6 +560,7 @@ static coll_status coll__check_list(coll_comm *comm, const coll_call *call)
 
     if (call->list_count < 0 || (call->list_count > 0 && !call->list))
         return COLL__REFUSE("a list of %d buffers%s", call->list_count, call->list ? "" : " at NULL");
+    if (call->residual) return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "there is no residual of a list");
     coll__interval *list = (coll__interval *)malloc((2 * (size_t)call->list_count + 1) * sizeof *list);
     if (!list) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for %d buffers", call->list_count);
     for (int i = 0; i < call->list_count && status == COLL_OK; i++) {

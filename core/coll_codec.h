@@ -6,7 +6,8 @@
  * is f32.  Integer averages are summed exactly and truncated toward zero.
  *
  * With a wire of fewer bits, each input is rounded to the wire type once, the result is rounded to it
- * once and widened.
+ * once and widened.  On a microscaled wire elements come in groups with a byte in front, so bytes are
+ * counted by coll__wire_bytes alone, and a span is cut between groups only.
  *
  * COLL_SATURATE: wherever a number is rounded to f8e4m3, f8e5m2 or f16, be it a result or an input on
  * its way to such a wire, and it is beyond the largest finite number of that type, or infinite, it
@@ -223,6 +224,8 @@ COLL__EACH_TIER(COLL__NARROW_COMPLEX_IN, 0)
  * keep the accumulators of a block in an order of its own. */
 typedef struct coll__codec {
     size_t type_size, wire_size, acc_size;        /* bytes of an element: user's, wire's, sum's */
+    size_t group_head;                            /* and on the wire before each group of elements */
+    int group_bits;                               /* which are 2^group_bits, but for the last group */
     bool same;                                    /* wire and user memory have the same bytes */
     bool direct;                                  /* so have user memory and the accumulators */
     bool is_exact;                                /* any grouping of the sources gives the same bits */
@@ -241,17 +244,25 @@ typedef struct coll__codec {
     coll__map *repack;                            /* NULL: as pack; a result, which the wire has, back to the wire */
     coll__draw_fn *draw;                          /* COLL_STOCHASTIC: in the place of store and store_wire */
     uint64_t seed;                                /* for draw */
-    struct {                                      /* pack in blocks of f32 or f64: to clamp, to draw */
+    struct {                                      /* pack in blocks of f32 or f64: to clamp, to draw, to make groups */
         size_t size;                              /* 0: not so */
         coll__map *widen, *narrow;                /* widen NULL: user memory has these */
         coll__finish *clamp;                      /* or NULL */
         coll__draw_fn *draw;                      /* NULL: narrow */
     } by;
     const coll__grid *grid;                       /* COLL_REPRODUCIBLE: in the place of combine */
+    coll__map *narrow;                            /* NULL, or unpack to f32, and then this */
     double divisor, factor, limit;                /* for finish; for clamp */
     coll_reduce_fn *fn;                           /* COLL_USER */
     void *fn_context;
 } coll__codec;
+
+/* Bytes of `count` elements on the wire, from the beginning of a group on. */
+COLL__UNUSED static inline size_t coll__wire_bytes(const coll__codec *codec, size_t count)
+{
+    const size_t groups = (count + ((size_t)1 << codec->group_bits) - 1) >> codec->group_bits;
+    return count * codec->wire_size + groups * codec->group_head;
+}
 
 /* For calls that move elements and do not compute. */
 COLL__UNUSED static bool coll__codec_move(coll__codec *codec, coll_type type)
@@ -345,6 +356,36 @@ static void coll__codec_pack_by(coll__codec *codec, const coll_call *call, coll_
     if (draws) codec->by.draw = coll__drawing(wire, by, tier);
 }
 
+/* Floats that cross the wire in groups.  f64 and f32 go there themselves, halves by way of f32. */
+static void coll__codec_mx(coll__codec *codec, const coll_call *call, coll_type wire, coll_type sum, int tier)
+{
+    const coll_type type = call->type;
+
+    codec->direct = codec->same = false;
+    codec->acc_size = coll_type_size(sum);
+    codec->wire_size = 1;
+    codec->group_bits = COLL__MX_BITS;
+    codec->group_head = 1;
+    codec->load_wire = coll__mx_map(sum, wire, tier);
+    codec->store_wire = coll__mx_map(wire, sum, tier);
+    codec->pack = coll__mx_map(wire, type, tier);
+    codec->unpack = coll__mx_map(type, wire, tier);
+    if (!codec->pack) {
+        codec->by.size = sizeof(float);
+        codec->by.widen = coll__conversion(COLL_F32, type, tier);
+        codec->by.narrow = coll__mx_map(wire, COLL_F32, tier);
+        codec->unpack = coll__mx_map(COLL_F32, wire, tier);
+        codec->narrow = type == COLL_F16 ? coll__mx_to_f16 : coll__conversion(type, COLL_F32, tier);
+    }
+    if (type == COLL_F32 && sum == COLL_F32) codec->load_user = codec->store = coll__mx_map(wire, wire, tier);
+    codec->is_through = !codec->load_user;
+    if ((call->flags & COLL_SATURATE) && coll__saturation(type) > 0) {
+        codec->limit = coll__saturation(type);
+        codec->by.clamp = COLL__PICK(coll__clamp_f32, tier);
+        codec->clamp = sum == COLL_F64 ? COLL__PICK(coll__clamp_f64, tier) : COLL__PICK(coll__clamp_f32, tier);
+    }
+}
+
 /* Floats whose accumulators are of another type, or that cross the wire in another. */
 static void coll__codec_float(coll__codec *codec, const coll_call *call, coll_type wire, coll_type sum, int tier)
 {
@@ -352,6 +393,10 @@ static void coll__codec_float(coll__codec *codec, const coll_call *call, coll_ty
     const bool clamps = (call->flags & COLL_SATURATE) && coll__clamp_limit(type, wire) > 0;
     const bool draws = (call->flags & COLL_STOCHASTIC) && coll__is_float(wire) && coll_type_size(wire) <= 2;
 
+    if (coll__is_mx(wire)) {
+        coll__codec_mx(codec, call, wire, sum, tier);
+        return;
+    }
     codec->direct = false;
     codec->acc_size = coll_type_size(sum);
     codec->load_wire = codec->load_user = coll__conversion(sum, wire, tier);
@@ -421,10 +466,12 @@ static void coll__codec_finish(coll__codec *codec, coll_type sum, coll_op op, in
 
 /* ---- >>refusals: what there is not, in a sentence ---- */
 
-/* Is there such a wire under such a type?  The type itself, and any float of as many bits or fewer under a float. */
+/* Is there such a wire under such a type?  The type itself, any float of as many bits or fewer under a float, and groups under
+ * f64, f32, f16 and bf16. */
 static bool coll__wire_fits(coll_type type, coll_type wire)
 {
     if (wire == type) return true;
+    if (coll__is_mx(wire)) return coll__is_float(type) && coll_type_size(type) > 1;
     return coll__is_float(type) && coll__is_float(wire) && coll_type_size(wire) <= coll_type_size(type);
 }
 
@@ -475,11 +522,14 @@ static bool coll__reduction_fits(const coll_call *call, coll_type wire, coll_typ
     const coll_type usual = is_user ? type : coll__usual_accumulator(type);
     const char *const op_name = coll_op_name(call->op), *const name = coll_type_name(type);
 
+    if (coll__is_mx(type)) return COLL__REFUSE("%s is a type for the wire only", name);
     if (!coll_type_size(type)) return COLL__REFUSE("%d is no coll_type", type);
-    if (!coll_type_size(wire)) return COLL__REFUSE("%d is no coll_type for the wire", wire);
+    if (!coll_type_size(wire) && !coll__is_mx(wire)) return COLL__REFUSE("%d is no coll_type for the wire", wire);
     if ((int)call->op < COLL_SUM || call->op > COLL_USER) return COLL__REFUSE("%d is no coll_op", (int)call->op);
     if (ranks < 1) return COLL__REFUSE("there is no reduction over %d ranks", ranks);
     if (!coll__cell_is_defined(type, call->op)) return COLL__REFUSE("there is no %s of %s", op_name, name);
+    if ((call->flags & COLL_STOCHASTIC) && coll__is_mx(wire))
+        return COLL__REFUSE("nothing is rounded at random to a wire of %s", coll_type_name(wire));
     if (is_user ? wire != type : !coll__wire_fits(type, wire))
         return COLL__REFUSE("there is no %s of %s over a wire of %s", op_name, name, coll_type_name(wire));
     if (sum != usual && (is_user || sum != COLL_F64 || !coll__is_float(type)))
@@ -502,7 +552,7 @@ static void coll__codec_grid(coll__codec *codec, coll_type wire, int tier)
     codec->direct = is_double;
     codec->pair = codec->whole = NULL;
     if (is_double) return;
-    codec->load_wire = wire == COLL_F32 || wire == COLL_C64 ? NULL
+    codec->load_wire = coll__is_mx(wire) ? coll__mx_map(COLL_F32, wire, tier) : wire == COLL_F32 || wire == COLL_C64 ? NULL
                      : wire == COLL_F16 ? COLL__PICK(coll__load_f16, tier)
                      : wire == COLL_BF16 ? COLL__PICK(coll__load_bf16, tier) : coll__conversion(COLL_F32, wire, tier);
     codec->load_user = is_through ? NULL : codec->load_wire;
@@ -577,7 +627,7 @@ static void coll__pack_by(const coll__codec *codec, void *wire, const void *user
 
     for (size_t from = 0, length; from < count; from += length) {
         const void *in = (const unsigned char *)user + from * codec->type_size;
-        void *const out = (unsigned char *)wire + from * codec->wire_size;
+        void *const out = (unsigned char *)wire + coll__wire_bytes(codec, from);
         length = count - from < most ? count - from : most;
         if (codec->by.widen) codec->by.widen(block, in, length), in = block;
         if (codec->by.clamp) codec->by.clamp(block, in, length, 1, codec->limit), in = block;
@@ -596,9 +646,23 @@ COLL__UNUSED static void coll__pack(const coll__codec *codec, void *wire, const 
     else if (count && wire != user) memcpy(wire, user, count * codec->type_size);
 }
 
+/* Unpack by way of f32. */
+static void coll__unpack_narrowed(const coll__codec *codec, void *user, const void *wire, size_t count)
+{
+    _Alignas(64) unsigned char block[COLL__BLOCK];
+    const size_t most = COLL__BLOCK / sizeof(float);
+
+    for (size_t from = 0, length; from < count; from += length) {
+        length = count - from < most ? count - from : most;
+        codec->unpack(block, (const unsigned char *)wire + coll__wire_bytes(codec, from), length);
+        codec->narrow((unsigned char *)user + from * codec->type_size, block, length);
+    }
+}
+
 COLL__UNUSED static void coll__unpack(const coll__codec *codec, void *user, const void *wire, size_t count)
 {
-    if (codec->unpack) codec->unpack(user, wire, count);
+    if (codec->narrow) coll__unpack_narrowed(codec, user, wire, count);
+    else if (codec->unpack) codec->unpack(user, wire, count);
     else if (count && wire != user) memcpy(user, wire, count * codec->type_size);
 }
 

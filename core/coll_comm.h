@@ -43,6 +43,7 @@ typedef struct coll__layout {
     unsigned char *base;
     int    blocks;                                /* the circle of block numbers                              */
     size_t count;
+    int    group_bits;                            /* parts begin at multiples of 2^group_bits of a block      */
     const size_t *counts, *offsets;
     const coll_type *types;
 } coll__layout;
@@ -78,7 +79,8 @@ struct coll_request {
     unsigned     graph_version;                   /* of the communicator's graph when the call was checked    */
     unsigned char head[COLL_HEAD_LENGTH];
     coll__codec  codec;
-    size_t      *offsets;                         /* ours, where the caller gave none                         */
+    size_t      *offsets;                         /* ours, where the caller gave none; and what is made of the input */
+    const void  *input;                           /* with a residual: the caller's, of which call.send is made */
     coll_task    task;                            /* when the transport takes the whole call                  */
     bool         is_offloaded;
     coll__flow   flow;                            /* when the engine runs it                                  */

@@ -30,11 +30,13 @@ enum {
 
 typedef struct coll__range { size_t at, count; } coll__range;
 
-/* Part `i` of `parts` of `total` elements; the first ones are longer by one where it does not divide. */
-static inline coll__range coll__part(size_t total, size_t parts, size_t i)
+/* Part `i` of `parts` of `total` elements, in whole groups of 2^bits; the first ones are longer by one group where it does not
+ * divide. */
+static inline coll__range coll__part(size_t total, int bits, size_t parts, size_t i)
 {
-    const size_t each = total / parts, longer = total % parts;
-    return (coll__range){ each * i + coll__least(i, longer), each + (i < longer) };
+    const size_t groups = (total + ((size_t)1 << bits) - 1) >> bits, each = groups / parts, longer = groups % parts;
+    const size_t at = coll__least((each * i + coll__least(i, longer)) << bits, total);
+    return (coll__range){ at, coll__least((each + (i < longer)) << bits, total - at) };
 }
 
 /* Block `block` of a buffer, in elements; with types of its own, in bytes. */
@@ -43,7 +45,7 @@ static coll__range coll__block_range(const coll__layout *l, int block)
     switch (l->kind) {
     case COLL__ONE: return (coll__range){ 0, l->count };
     case COLL__EQUAL: return (coll__range){ (size_t)block * l->count, l->count };
-    case COLL__CUT: return coll__part(l->count, (size_t)l->blocks, (size_t)block);
+    case COLL__CUT: return coll__part(l->count, l->group_bits, (size_t)l->blocks, (size_t)block);
     default: return (coll__range){ l->offsets[block], l->counts[block] * (l->types ? coll_type_size(l->types[block]) : 1) };
     }
 }
@@ -53,7 +55,7 @@ static inline coll__range coll__slice_of(const coll__layout *l, const coll__flow
 {
     const coll__range whole = coll__block_range(l, block);
     if (flow->slices == 1) return whole;
-    const coll__range cut = coll__part(whole.count, (size_t)flow->slices, (size_t)slice);
+    const coll__range cut = coll__part(whole.count, l->group_bits, (size_t)flow->slices, (size_t)slice);
     return (coll__range){ whole.at + cut.at, cut.count };
 }
 
@@ -83,10 +85,10 @@ static unsigned char *coll__locate(const coll_request *r, const coll__stage *sta
     return coll__behind(l->base, elements->at * r->codec.type_size);
 }
 
-/* Bytes of an element of a place when it travels. */
-static inline size_t coll__unit_of(const coll_request *r, coll__place place)
+/* Bytes of so many elements of a place when they travel. */
+static inline size_t coll__bytes_of(const coll_request *r, coll__place place, size_t count)
 {
-    return place == COLL__PART ? r->codec.acc_size : r->codec.wire_size;
+    return place == COLL__PART ? count * r->codec.acc_size : coll__wire_bytes(&r->codec, count);
 }
 
 /* ---- >>layouts: what the buffers of each kind are ---- */
@@ -152,6 +154,7 @@ static void coll__flow_layouts(coll__flow *flow, const coll_request *r, int cut)
         flow->result = coll__listed(c->recv, out, c->recv_counts, c->recv_offsets, c->recv_types);
         break;
     }
+    flow->input.group_bits = flow->result.group_bits = r->codec.group_bits;
 }
 
 /* ---- >>planning ---- */
@@ -163,7 +166,7 @@ static size_t coll__layout_total(const coll__layout *l, size_t *longest)
 
     *longest = 0;
     if (l->kind != COLL__LISTED) {
-        *longest = l->kind == COLL__CUT ? coll__part(l->count, (size_t)l->blocks, 0).count : l->count;
+        *longest = l->kind == COLL__CUT ? coll__part(l->count, l->group_bits, (size_t)l->blocks, 0).count : l->count;
         return l->kind == COLL__EQUAL ? l->count * (size_t)l->blocks : l->count;
     }
     for (int i = 0; i < l->blocks; i++) {
@@ -181,7 +184,8 @@ static void coll__flow_cut(coll__flow *flow, const coll_request *r)
     const size_t each = coll__most(1, r->codec.wire_size ? most / r->codec.wire_size : most);
 
     flow->slices = flow->choice.slices ? flow->choice.slices : (long)((flow->longest + each - 1) / each);
-    if (flow->slices > (long)flow->longest) flow->slices = (long)flow->longest;
+    const size_t groups = (flow->longest + ((size_t)1 << r->codec.group_bits) - 1) >> r->codec.group_bits;
+    if (flow->slices > (long)groups) flow->slices = (long)groups;
     if (flow->slices < 1 || coll__kind_is(r->call.kind, COLL__PAIRWISE | COLL__NEIGHBORS)) flow->slices = 1;
     flow->lag = flow->slices < COLL__LAG ? flow->slices : COLL__LAG;
     flow->ticks = flow->slices + (flow->rounds - 1) * flow->lag;
@@ -303,12 +307,12 @@ static void coll__make_copy(coll__flow *flow, const coll_request *r, unsigned ch
 static coll_status coll__flow_lay_out(coll__flow *flow, coll_request *r)
 {
     coll__track *track = r->track;
-    const size_t longest = coll__part(flow->longest, (size_t)flow->slices, 0).count;
+    const size_t longest = coll__part(flow->longest, r->codec.group_bits, (size_t)flow->slices, 0).count;
     const size_t wider = coll__most(r->codec.wire_size, r->codec.acc_size), moved = (size_t)flow->moved;
     const bool is_packed = longest == 0 || wider == 0 || moved <= COLL__PACK_MOST / wider / longest;      /* every span */
     const size_t steps = (size_t)flow->steps, xfers = steps + (is_packed ? 0 : moved);
 
-    flow->work_slot = coll__round_up(longest * r->codec.wire_size, 64);
+    flow->work_slot = coll__round_up(coll__wire_bytes(&r->codec, longest), 64);
     flow->part_slot = coll__round_up(longest * r->codec.acc_size, 64);
     flow->stage_count = (int)coll__least((size_t)flow->slices, (size_t)(flow->lag * flow->rounds));
     const size_t work = (size_t)flow->slots[COLL__WORK] * flow->work_slot;
@@ -374,13 +378,13 @@ static coll_xfer *coll__new_xfer(coll_request *r, coll__stage *stage, const coll
 static size_t coll__span_bytes(const coll_request *r, const coll__stage *stage, const coll__span *span, long slice)
 {
     coll__range elements;
-    size_t count = 0;
+    size_t bytes = 0;
 
     for (int i = 0; r->codec.wire_size > 0 && i < span->blocks; i++) {    /* a barrier has very many blocks of nothing */
         (void)coll__locate(r, stage, span, i, slice, &elements);
-        count += elements.count;
+        bytes += coll__bytes_of(r, span->place, elements.count);
     }
-    return count * coll__unit_of(r, span->place);
+    return bytes;
 }
 
 /* Where a span lies, if it lies in one piece as it travels; NULL otherwise. */
@@ -393,7 +397,7 @@ static unsigned char *coll__in_one_piece(const coll_request *r, const coll__stag
         unsigned char *at = coll__locate(r, stage, span, i, slice, &elements);
         if (i == 0) first = at;
         else if (at != end) return NULL;
-        end = at + elements.count * coll__unit_of(r, span->place);
+        end = at + coll__bytes_of(r, span->place, elements.count);
     }
     return first;
 }
@@ -408,17 +412,16 @@ static inline int coll__whose(const coll_request *r, coll__place place)
 static void coll__pack_span(const coll_request *r, coll__stage *stage, const coll__span *span, long slice,
                             unsigned char *message, bool is_outgoing)
 {
-    const size_t unit = coll__unit_of(r, span->place);
-
     for (int i = 0; i < span->blocks; i++) {
         coll__range x;
         unsigned char *at = coll__locate(r, stage, span, i, slice, &x);
         if (x.count == 0) continue;
         const bool as_is = coll__is_slot(span->place) || r->codec.same;
-        if (as_is) memcpy(is_outgoing ? message : at, is_outgoing ? at : message, x.count * unit);
+        const size_t length = coll__bytes_of(r, span->place, x.count);
+        if (as_is) memcpy(is_outgoing ? message : at, is_outgoing ? at : message, length);
         else if (is_outgoing) coll__pack(&r->codec, message, at, x.count, x.at, coll__whose(r, span->place));
         else coll__unpack(&r->codec, at, message, x.count);
-        message += x.count * unit;
+        message += length;
     }
 }
 
@@ -511,7 +514,7 @@ static void coll__copy_step(coll_request *r, coll__stage *stage, const coll__ste
         if (is_wire && !was_wire && !r->codec.same)
             coll__pack(&r->codec, to, from, x.count, x.at, coll__whose(r, step->from.place));
         else if (was_wire && !is_wire && !r->codec.same) coll__unpack(&r->codec, to, from, x.count);
-        else memmove(to, from, x.count * (is_wire ? r->codec.wire_size : r->codec.type_size));
+        else memmove(to, from, is_wire ? coll__wire_bytes(&r->codec, x.count) : x.count * r->codec.type_size);
     }
 }
 
@@ -574,7 +577,7 @@ static void coll__fold_step(coll_request *r, coll__stage *stage, const coll__ste
         for (const coll__step *from = fold + 1; from < end && from->verb == COLL__FROM; from++) {
             if (i >= from->span.blocks) continue;
             const unsigned char *at = coll__locate(r, stage, &from->span, i, slice, &x);
-            if (n > 0) folded += x.count * coll__unit_of(r, from->span.place);
+            if (n > 0) folded += coll__bytes_of(r, from->span.place, x.count);
             r->flow.sources[n++] = (coll__source){ at, formats[from->span.place], r->comm->rank };
         }
         void *const result = coll__locate(r, stage, &fold->span, i, slice, &there);

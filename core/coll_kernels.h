@@ -10,7 +10,8 @@
 
 /* How elements are written: the user's type, the wire's, or accumulators, which make a partial
  * result.  A partial of `count` elements is count * acc_size bytes, and is read with the count it was
- * written with: the blocks, in which a codec may have an order of its own, begin where they began. */
+ * written with: the blocks, in which a codec may have an order of its own, begin where they began.
+ * Blocks are whole groups, as long as COLL__BLOCK is a multiple of one. */
 typedef enum coll__format { COLL__AS_USER, COLL__AS_WIRE, COLL__AS_SUM } coll__format;
 
 typedef struct coll__source {
@@ -60,14 +61,16 @@ COLL__UNUSED static size_t coll__combine_scratch(const coll__codec *codec, int n
     return (size_t)coll__combine_slots(n) * coll__slot_size(codec) + COLL__BLOCK;
 }
 
-static size_t coll__format_size(const coll__codec *codec, coll__format format)
+/* Bytes of `count` elements; where a group begins, if they are the wire's. */
+static size_t coll__format_bytes(const coll__codec *codec, coll__format format, size_t count)
 {
-    return format == COLL__AS_USER ? codec->type_size : format == COLL__AS_WIRE ? codec->wire_size : codec->acc_size;
+    if (format == COLL__AS_WIRE) return coll__wire_bytes(codec, count);
+    return count * (format == COLL__AS_USER ? codec->type_size : codec->acc_size);
 }
 
 static const void *coll__source_at(const coll__codec *codec, const coll__source *source, size_t from)
 {
-    return (const unsigned char *)source->at + from * coll__format_size(codec, source->format);
+    return (const unsigned char *)source->at + coll__format_bytes(codec, source->format, from);
 }
 
 /* Accumulators of a block of a source: in `slot`, or where the source has them.  `index`: of its first element. */
@@ -187,11 +190,11 @@ static void coll__finish_block(const coll__codec *codec, const void *sum, coll__
     if (format == COLL__AS_USER && codec->is_through) {
         _Alignas(64) unsigned char wire[COLL__BLOCK];
         coll__round_block(codec, codec->store_wire, wire, sum, count, index);
-        codec->unpack(result, wire, count);
+        coll__unpack(codec, result, wire, count);
     } else if (store) {
         coll__round_block(codec, store, result, sum, count, index);
     } else if (result != sum) {
-        memcpy(result, sum, count * coll__format_size(codec, format));
+        memcpy(result, sum, coll__format_bytes(codec, format, count));
     }
 }
 
@@ -270,13 +273,14 @@ static inline bool coll__makes_two(const coll__codec *codec, const coll__sum *su
 /* Results that are longer than the caches: each block is made in the scratch, and goes past the caches to all of them. */
 static void coll__combine_streaming(const coll__codec *codec, const coll__sum *sum)
 {
-    const size_t unit = coll__format_size(codec, sum->format), block = coll__block_count(codec);
+    const size_t block = coll__block_count(codec);
     unsigned char *const made = (unsigned char *)sum->scratch + (size_t)coll__combine_slots(sum->n) * coll__slot_size(codec);
 
     for (size_t from = 0, length; from < sum->count; from += length) {
         length = coll__least(sum->count - from, block);
         coll__combine_block(codec, sum, from, length, made, NULL);
-        for (int j = 0; j < sum->m; j++) coll__copy_uncached((unsigned char *)sum->results[j] + from * unit, made, length * unit);
+        const size_t offset = coll__format_bytes(codec, sum->format, from), bytes = coll__format_bytes(codec, sum->format, length);
+        for (int j = 0; j < sum->m; j++) coll__copy_uncached((unsigned char *)sum->results[j] + offset, made, bytes);
     }
     coll__uncached_end();
 }
@@ -286,18 +290,18 @@ static __attribute__((noinline)) void coll__combine_blocks(const coll__codec *co
 {
     const int m = sum->m, two = coll__makes_two(codec, sum) ? 2 : 1;
     const bool is_lone = sum->n == 1 && codec->direct && !codec->finish && !codec->fn && !codec->grid;
-    const size_t unit = coll__format_size(codec, sum->format), count = sum->count;
+    const size_t count = sum->count;
     const size_t block = m <= two && (is_lone || coll__is_whole(codec, sum)) ? count : coll__block_count(codec);
 
     for (size_t from = 0, length; m > 0 && from < count; from += length) {
-        const size_t offset = from * unit;
+        const size_t offset = coll__format_bytes(codec, sum->format, from);
         unsigned char *const first = (unsigned char *)sum->results[0] + offset;
 
         length = coll__least(count - from, block);
         coll__combine_block(codec, sum, from, length, first, two > 1 ? (unsigned char *)sum->results[1] + offset : NULL);
         for (int j = two; j < m; j++) {
             unsigned char *const other = (unsigned char *)sum->results[j] + offset;
-            if (other != first) memcpy(other, first, length * unit);
+            if (other != first) memcpy(other, first, coll__format_bytes(codec, sum->format, length));
         }
     }
 }

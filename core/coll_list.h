@@ -30,7 +30,13 @@ static void coll__list_free(coll__list *list)
     free(list);
 }
 
-/* Copy the packed buffers in or out. */
+/* Elements that a packed buffer takes: up to where the next one begins a group of its own on the wire. */
+static size_t coll__list_room(const coll_call *call, const coll_buffer *b)
+{
+    return coll__is_mx(call->wire) ? coll__round_up(b->count, COLL__MX_GROUP) : b->count;
+}
+
+/* Copy the packed buffers in or out.  What is between them counts as zeros at every start. */
 static void coll__list_copy(const coll_call *call, const coll__list *list, bool is_in)
 {
     for (int i = 0; i < call->list_count; i++) {
@@ -38,8 +44,12 @@ static void coll__list_copy(const coll_call *call, const coll__list *list, bool 
         const size_t length = b->count * coll_type_size(b->type);
         if (length == 0 || list->offset[i] == SIZE_MAX) continue;
         unsigned char *const at = (unsigned char *)list->parts[list->part_of[i]].call.recv + list->offset[i];
-        if (is_in) memcpy(at, b->send == COLL_IN_PLACE ? b->recv : b->send, length);
-        else memcpy(b->recv, at, length);
+        if (!is_in) {
+            memcpy(b->recv, at, length);
+            continue;
+        }
+        memcpy(at, b->send == COLL_IN_PLACE ? b->recv : b->send, length);
+        memset(at + length, 0, coll__list_room(call, b) * coll_type_size(b->type) - length);
     }
 }
 
@@ -53,7 +63,7 @@ static int coll__list_plan(const coll_call *call, coll__list *list, size_t *memo
     for (int t = 0; t < TYPES; t++) open[t] = -1;
     for (int i = 0; i < call->list_count; i++) {
         const coll_buffer *b = &call->list[i];
-        const size_t length = b->count * coll_type_size(b->type);
+        const size_t length = coll__list_room(call, b) * coll_type_size(b->type);
         const int t = b->type < TYPES ? b->type : 0;
         list->offset[i] = SIZE_MAX;
         if (length > COLL__SMALL_MOST || t == 0 || call->flags & COLL_STOCHASTIC) {
@@ -91,7 +101,7 @@ static void coll__list_calls(coll_request *r, coll__list *list)
             part->count = 0;
             part->seed = coll__seed_of(~call->seed, (uint64_t)i);
         }
-        part->count += b->count;
+        part->count += list->offset[i] != SIZE_MAX ? coll__list_room(call, b) : b->count;
         if (list->offset[i] != SIZE_MAX) continue;
         part->send = b->send == COLL_IN_PLACE ? b->recv : b->send;
         part->recv = b->recv;

@@ -84,6 +84,7 @@ static coll_status coll__launch(coll_request *r)
         const coll_status status = coll__messages_start(r);
         return status < 0 ? status : coll__advance(trunk, 0);        /* on its way, also if nobody waits for it */
     }
+    if (r->call.residual) coll__feedback_start(r);
     r->sequence = r->prepared ? ++r->prepared->starts : ++comm->sequence;
     coll__head_of_call(r->head, &r->call, comm->size, comm->mark ^ track->number * 2654435761u, r->sequence);
     if (r->part_of) coll__list_head(r->head, r->part_of);
@@ -136,7 +137,7 @@ static coll_status coll__ready(coll_comm *comm, coll_request *r)
         if (status == COLL_ERR_MEMORY) coll__explain_error(comm, &r->call, status, "no memory for the parts of the list");
         if (status < 0) coll__list_free(r->list);
     }
-    return status;
+    return status == COLL_OK && r->call.residual ? coll__feedback_ready(r) : status;
 }
 
 /* Give a checked request a track of its own. */

@@ -29,6 +29,10 @@
     X(COLL_F64_I32, "f64_i32", 16) X(COLL_F64_I64, "f64_i64", 16) X(COLL_I32_I32, "i32_i32", 8)     \
     X(COLL_I64_I32, "i64_i32", 16) X(COLL_I64_I64, "i64_i64", 16)
 
+/* Types that exist on the wire only: none of their elements has bytes of its own. */
+#define COLL__WIRE_TYPES(X)                                                                         \
+    X(COLL_MXI8, "mxi8", 0) X(COLL_MXF8E4M3, "mxf8e4m3", 0) X(COLL_MXF8E5M2, "mxf8e5m2", 0)
+
 #define COLL__OPS(X)                                                                                \
     X(COLL_SUM, "sum")   X(COLL_PROD, "prod") X(COLL_MIN, "min")       X(COLL_MAX, "max")           \
     X(COLL_AVG, "avg")   X(COLL_BAND, "band") X(COLL_BOR, "bor")       X(COLL_BXOR, "bxor")         \
@@ -60,6 +64,7 @@ COLL_API const char *coll_type_name(coll_type type)
     switch (type) {
 #define COLL__CASE(name, text, bytes) case name: return text;
         COLL__TYPES(COLL__CASE)
+        COLL__WIRE_TYPES(COLL__CASE)
 #undef COLL__CASE
     default: return "?";
     }
@@ -77,6 +82,7 @@ COLL_API const char *coll_op_name(coll_op op)
 
 COLL__UNUSED static bool coll__is_integer(coll_type type) { return type >= COLL_I8 && type <= COLL_U64; }
 COLL__UNUSED static bool coll__is_float(coll_type type) { return type >= COLL_F16 && type <= COLL_F64; }
+COLL__UNUSED static bool coll__is_mx(coll_type type) { return type >= COLL_MXI8 && type <= COLL_MXF8E5M2; }
 COLL__UNUSED static bool coll__is_complex(coll_type type) { return type == COLL_C64 || type == COLL_C128; }
 
 /* ---- >>memory: elements as they lie in buffers, of any alignment and of any declared type ---- */

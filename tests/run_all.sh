@@ -75,6 +75,8 @@ suite algorithms         program asan test_algorithms
 suite tuner              program asan test_tuner
 suite threads            program asan test_threads
 suite threads-tsan       scaled 0.5 program tsan test_threads
+suite mx                 program asan test_mx
+suite mx-tsan            scaled 0.5 program tsan test_mx threads,lists,means
 suite wire               program asan test_wire
 suite collectives        program asan test_collectives
 suite collectives-tsan   scaled 0.25 program tsan test_collectives

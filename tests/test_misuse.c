@@ -86,7 +86,10 @@ static void check_said(coll_comm *comm, coll_status status, coll_status expected
 static float x[64], y[64];                        /* never touched by a wrong call                            */
 static const size_t twos[] = { 2, 2, 2 }, apart[] = { 0, 2, 4 }, overlapping[] = { 0, 1, 4 }, bytes[] = { 0, 8, 16 },
                     overlapping_bytes[] = { 0, 4, 16 }, huge[] = { 2, SIZE_MAX / 2, 2 };
-static const coll_type floats[] = { COLL_F32, COLL_F32, COLL_F32 }, no_types[] = { COLL_F32, 99, COLL_F32 };
+static float kept[64];
+static const coll_buffer list_of_groups[] = { { x, y, 4, COLL_F32 }, { x + 8, y + 8, 4, COLL_MXI8 } };
+static const coll_type floats[] = { COLL_F32, COLL_F32, COLL_F32 }, no_types[] = { COLL_F32, 99, COLL_F32 },
+                       wire_types[] = { COLL_F32, COLL_MXF8E5M2, COLL_F32 };
 
 typedef struct wrong {
     const char *name;
@@ -179,7 +182,34 @@ static const wrong wrongs[] = {
     { "the MAX of complex numbers", { .kind = COLL_EXSCAN, BOTH, .count = 2, .type = COLL_C64, .op = COLL_MAX }, UNSUPPORTED,
       { "c64", "max" } },
     { "op 14", { .kind = COLL_SCAN, BOTH, FOUR, .op = (coll_op)14 }, ARGUMENT, { "14", "op" } },
-    { "type 24", { .kind = COLL_ALLTOALL, BOTH, .count = 1, .type = 24 }, ARGUMENT, { "24", "type" } },
+    { "type 27", { .kind = COLL_ALLTOALL, BOTH, .count = 1, .type = 27 }, ARGUMENT, { "27", "type" } },
+    { "elements of mxi8", { .kind = COLL_ALLTOALL, BOTH, .count = 1, .type = COLL_MXI8 }, ARGUMENT, { "mxi8", "wire only" } },
+    { "a sum of mxf8e4m3", { .kind = COLL_ALLREDUCE, BOTH, .count = 4, .type = COLL_MXF8E4M3 }, ARGUMENT,
+      { "mxf8e4m3", "wire only" } },
+    { "blocks of mxf8e5m2", { .kind = COLL_ALLTOALLW, BOTH, .send_counts = twos, .send_offsets = bytes, .recv_counts = twos,
+        .recv_offsets = bytes, .send_types = floats, .recv_types = wire_types }, ARGUMENT, { "block 1", "mxf8e5m2" } },
+    { "a list with mxi8", { .kind = COLL_ALLREDUCE_LIST, .list = list_of_groups, .list_count = 2 }, ARGUMENT,
+      { "buffer 1", "mxi8", "wire only" } },
+    { "accumulate in mxi8", { .kind = COLL_REDUCE, BOTH, FOUR, .accumulate = COLL_MXI8 }, ARGUMENT, { "mxi8", "wire only" } },
+    { "i32 over mxi8", { .kind = COLL_SCAN, BOTH, .count = 4, .type = COLL_I32, .wire = COLL_MXI8 }, UNSUPPORTED,
+      { "i32", "mxi8" } },
+    { "f8e4m3 over mxf8e4m3", { .kind = COLL_ALLREDUCE, BOTH, .count = 4, .type = COLL_F8E4M3, .wire = COLL_MXF8E4M3 },
+      UNSUPPORTED, { "f8e4m3", "mxf8e4m3" } },
+    { "c64 over mxi8", { .kind = COLL_REDUCE, BOTH, .count = 4, .type = COLL_C64, .wire = COLL_MXI8 }, UNSUPPORTED,
+      { "c64", "mxi8" } },
+    { "the BAND of f32 over mxi8", { .kind = COLL_REDUCE, BOTH, FOUR, .wire = COLL_MXI8, .op = COLL_BAND }, UNSUPPORTED,
+      { "f32", "band" } },
+    { "a residual without a wire", { .kind = COLL_ALLREDUCE, BOTH, FOUR, .residual = kept }, ARGUMENT, { "residual", "wire" } },
+    { "a residual of a broadcast", { .kind = COLL_BROADCAST, .recv = y, FOUR, .residual = kept }, ARGUMENT, { "residual" } },
+    { "a residual of a barrier", { .kind = COLL_BARRIER, .residual = kept }, ARGUMENT, { "residual" } },
+    { "a residual of f64", { .kind = COLL_ALLREDUCE, BOTH, .count = 4, .type = COLL_F64, .wire = COLL_F32, .residual = kept },
+      UNSUPPORTED, { "residual", "f64" } },
+    { "a residual of a list", { .kind = COLL_ALLREDUCE_LIST, .list = list_with_bits, .list_count = 2, .wire = COLL_BF16,
+        .residual = kept }, UNSUPPORTED, { "residual", "list" } },
+    { "a residual in the input", { .kind = COLL_REDUCE_SCATTER, BOTH, FOUR, .wire = COLL_MXI8, .residual = x + 11 }, ARGUMENT,
+      { "residual", "send", "overlap" } },
+    { "a residual in the result", { .kind = COLL_SCAN, BOTH, FOUR, .wire = COLL_BF16, .residual = y + 3 }, ARGUMENT,
+      { "residual", "recv", "overlap" } },
     { "kind 27", { .kind = (coll_kind)27, BOTH, FOUR }, ARGUMENT, { "27", "kind" } },
     { "unknown flags", { .kind = COLL_ALLREDUCE, BOTH, FOUR, .flags = 64 }, ARGUMENT, { "flags" } },
     { "a reproducible product", { .kind = COLL_REDUCE, BOTH, FOUR, .op = COLL_PROD, .flags = COLL_REPRODUCIBLE }, UNSUPPORTED,

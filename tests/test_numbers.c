@@ -218,7 +218,8 @@ static void test_names(void)
         { 20, PAIR_SIZE(double, int64_t), "f64_i64" },  { 21, PAIR_SIZE(int32_t, int32_t), "i32_i32" },
         { 22, PAIR_SIZE(int64_t, int32_t), "i64_i32" }, { 23, PAIR_SIZE(int64_t, int64_t), "i64_i64" },
         { COLL_BLOB(1), 1, "blob" }, { COLL_BLOB(24), 24, "blob" }, { COLL_BLOB((1 << 30) - 1), (1 << 30) - 1, "blob" },
-        { 0, 0, "?" }, { -1, 0, "?" }, { 24, 0, "?" }, { COLL_BLOB(0), 0, "?" }, { INT32_MIN, 0, "?" }
+        { 24, 0, "mxi8" }, { 25, 0, "mxf8e4m3" }, { 26, 0, "mxf8e5m2" },        /* on the wire only */
+        { 0, 0, "?" }, { -1, 0, "?" }, { 27, 0, "?" }, { COLL_BLOB(0), 0, "?" }, { INT32_MIN, 0, "?" }
     };
     static const char *const ops[] = { "sum", "prod", "min", "max", "avg", "band", "bor", "bxor", "land", "lor", "lxor",
                                        "minloc", "maxloc", "user", "?" };

@@ -446,6 +446,12 @@ static coll_status coll__check_counts(const coll__turn *t)
     return COLL_OK;
 }
 
+/* Where a share that begins `at` elements into a block of `count` really begins: not within a group. */
+static inline size_t coll__group_at(const coll__turn *t, size_t at, size_t count)
+{
+    return coll__least(coll__round_up(at, (size_t)1 << t->task->codec->group_bits), count);
+}
+
 /* The share is one of the whole vector, because blocks may be short. */
 static coll_status coll__share_reduce_scatterv(const coll__turn *t)
 {
@@ -457,10 +463,11 @@ static coll_status coll__share_reduce_scatterv(const coll__turn *t)
     for (int i = 0; i < t->m->count; i++) total += counts[i];
     coll__share_of(t, total, &at, &count);
     for (int i = 0; i < t->m->count; first += counts[i++]) {
-        const size_t from = coll__most(at, first), to = coll__least(at + count, first + counts[i]);
+        const size_t from = coll__group_at(t, coll__most(at, first) - first, counts[i]);
+        const size_t to = coll__group_at(t, coll__most(at + count, first) - first, counts[i]);
         if (from >= to) continue;
-        t->m->thread->results[0] = coll__output_of(t, i, from - first);
-        coll__combine_inputs(t, from, 1, to - from);
+        t->m->thread->results[0] = coll__output_of(t, i, from);
+        coll__combine_inputs(t, first + from, 1, to - from);
     }
     return COLL_OK;
 }

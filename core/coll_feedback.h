@@ -1,0 +1,96 @@
+/* coll_feedback.h - what a wire of fewer bits leaves out is kept, and goes along the next time.
+ *
+ *     t = input + residual         q = what the wire carries of t         residual = t - q         the call runs on q
+ *
+ * Summed over many calls nothing is lost but what the residual holds in the end.  It is done once, at the start of a call.
+ * From then on the call is an ordinary one whose input happens to be on the wire's grid, so it may be packed as often as the
+ * algorithm likes.  The difference is exact in f32.  Where it is not finite the residual is 0, so that one overflow, which all
+ * see in the result, does not stay. */
+#ifndef COLL_FEEDBACK_H
+#define COLL_FEEDBACK_H
+
+#define COLL__LEFT_OUT(a, b) ((a) - (b) - ((a) - (b)) == 0 ? (a) - (b) : 0)
+COLL__FOLD(coll__left_out, coll__raw_f32, coll__raw_f32, COLL__LEFT_OUT(a, b))
+#undef COLL__LEFT_OUT
+
+/* Does recv hold as much as the input?  Then q is made there, and the call runs in place. */
+static bool coll__feeds_in_place(const coll_request *r)
+{
+    switch (r->call.kind) {
+    case COLL_ALLREDUCE: case COLL_SCAN: return true;
+    case COLL_REDUCE: return r->comm->rank == r->call.root;
+    case COLL_EXSCAN: return r->comm->rank > 0;
+    default: return false;
+    }
+}
+
+/* Settle where q is made: in recv, or in memory of the request behind its offsets. */
+static coll_status coll__feedback_ready(coll_request *r)
+{
+    coll_call *call = &r->call;
+    const size_t size = (size_t)r->comm->size, table = r->offsets ? coll__round_up(size * sizeof *r->offsets, 64) : 0;
+    const size_t length = coll__input_extent(r->comm, call) * r->codec.type_size;
+    unsigned char *memory = NULL;
+
+    r->input = call->send;
+    if (coll__feeds_in_place(r) || length == 0) {
+        if (length > 0) call->send = call->recv;
+        return COLL_OK;
+    }
+    if (!(memory = (unsigned char *)malloc(table + length))) {
+        free(r->offsets);
+        r->offsets = NULL;
+        return coll__explain_error(r->comm, call, COLL_ERR_MEMORY, "no memory for %zu bytes of input with its residual", length);
+    }
+    if (r->offsets) {                             /* those of the input: other kinds that reduce have none    */
+        memcpy(memory, r->offsets, size * sizeof *r->offsets);
+        call->send_offsets = (size_t *)(void *)memory;
+        free(r->offsets);
+    }
+    r->offsets = (size_t *)(void *)memory;
+    call->send = memory + table;
+    return COLL_OK;
+}
+
+/* Elements at..at+count, where a group begins. */
+static void coll__feed(const coll_request *r, const coll__codec *wide, size_t at, size_t count)
+{
+    _Alignas(64) unsigned char t[COLL__BLOCK], q[COLL__BLOCK], wire[COLL__BLOCK];
+    const int tier = coll__tier();
+    const size_t most = COLL__BLOCK / sizeof(float), unit = r->codec.type_size;
+    coll__map *const widen = coll__conversion(COLL_F32, r->call.type, tier);
+    coll__map *const narrow = r->codec.narrow ? r->codec.narrow : coll__conversion(r->call.type, COLL_F32, tier);
+    coll__fold_fn *const add = coll__folds[tier][COLL_F32][COLL_SUM], *const subtract = COLL__PICK(coll__left_out, tier);
+
+    for (size_t length; count > 0; at += length, count -= length) {
+        unsigned char *const out = coll__behind(r->call.send, at * unit);
+        length = coll__least(count, most);
+        widen(t, coll__behind(r->input, at * unit), length);
+        add(t, t, r->call.residual + at, length);
+        coll__pack(wide, wire, t, length, at, r->comm->rank);
+        coll__unpack(wide, q, wire, length);
+        narrow(out, q, length);
+        widen(q, out, length);
+        subtract(r->call.residual + at, t, q, length);
+    }
+}
+
+/* Make q of the input, block by block, since groups begin where blocks begin. */
+static void coll__feedback_start(const coll_request *r)
+{
+    const coll_call *call = &r->call;
+    const int size = r->comm->size;
+    coll_call as_f32 = *call;
+    coll__codec wide;
+    char why[120];
+
+    as_f32.type = COLL_F32;
+    if (!coll__codec_reduce(&wide, &as_f32, size, why, sizeof why)) return;       /* it has the cells of halves */
+    if (call->kind == COLL_REDUCE_SCATTER)
+        for (int i = 0; i < size; i++) coll__feed(r, &wide, (size_t)i * call->count, call->count);
+    else if (call->kind == COLL_REDUCE_SCATTERV)
+        for (int i = 0; i < size; i++) coll__feed(r, &wide, call->send_offsets[i], call->recv_counts[i]);
+    else coll__feed(r, &wide, 0, call->count);
+}
+
+#endif /* COLL_FEEDBACK_H */

@@ -1,0 +1,263 @@
+/* coll_mx.h: microscaled numbers, as the OCP Microscaling Formats Specification 1.0 has them: 32 elements
+ * of 8 bits that share one power of two.
+ *
+ *     scale | element 0 | element 1 | ... | element 31         the next group
+ *      e8m0                                                    1 + 32 bytes; the last of a span is shorter
+ *
+ * The scale is 2^(floor(log2 m) - e), where m is the largest magnitude of the group and e the exponent of
+ * the largest number of the element type: 0 for mxi8, whose elements are whole numbers of 2^-6 from -127
+ * to 127 of them, 8 for e4m3 and 15 for e5m2.  Elements are rounded to nearest even, and what is beyond
+ * the largest becomes the largest.  A group with an infinity or a NaN is NaN as a whole: scale 0xff, and
+ * zeros.  No scale is below 2^-127, which is that of a group of zeros.
+ *
+ * Numbers that have been through a group go through it again unchanged: the largest of them keeps its
+ * exponent, because nothing rounds up beyond the largest element, so the scale is the same and all are
+ * whole elements of it.  (Where the scale is the smallest, they may only have become smaller than its
+ * reach, and it stays.)  So a vector may be packed as often as an algorithm likes.
+ *
+ * Two passes: the largest magnitude as an integer, then scale and round.  A scale is multiplied in as two
+ * powers of two, each a normal float, for its own exponent may be that of a subnormal one. */
+#ifndef COLL_MX_H
+#define COLL_MX_H
+
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed"
+#endif
+
+enum { COLL__MX_BITS = 5, COLL__MX_GROUP = 1 << COLL__MX_BITS, COLL__MX_NAN = 0xff };
+
+/* ---- >>groups: scales and elements ---- */
+
+/* Exponent of the largest element, and that element in the units in which elements are rounded. */
+#define COLL__MX_EXPONENT(type) ((type) == COLL_MXI8 ? 0 : (type) == COLL_MXF8E4M3 ? 8 : 15)
+#define COLL__MX_LARGEST(type)  ((type) == COLL_MXI8 ? 127.0f : (type) == COLL_MXF8E4M3 ? 448.0f : 57344.0f)
+#define COLL__MX_UNITS(type)    ((type) == COLL_MXI8 ? 64.0f : 1.0f)
+
+COLL__INLINE uint32_t coll__mx_largest(const coll__raw_u32 *in)
+{
+    int32_t largest = 0;
+
+    for (int i = 0; i < COLL__MX_GROUP; i++) {
+        const int32_t magnitude = (int32_t)(in[i] & 0x7fffffffu);
+        largest = magnitude > largest ? magnitude : largest;
+    }
+    return (uint32_t)largest;
+}
+
+/* The exponent field of the float that is largest says it all: subnormal ones get the smallest scale. */
+COLL__INLINE uint32_t coll__mx_scale(uint32_t largest, uint32_t exponent)
+{
+    const uint32_t field = largest >> 23;
+    return field == 255 ? COLL__MX_NAN : field > exponent ? field - exponent : 0;
+}
+
+/* A float in units of the last place of an element, rounded to one.  With 1.5 * 2^23 added, a whole number
+ * is in the lowest bits of the float, as a complement of two. */
+COLL__INLINE uint32_t coll__mx_narrow(coll_type type, float x)
+{
+    const float most = COLL__MX_LARGEST(type), below = x > most ? most : x, within = below < -most ? -most : below;
+
+    if (type == COLL_MXI8) return coll__bits32(within + 0x1.8p23f) & 0xffu;
+    return type == COLL_MXF8E4M3 ? coll__narrow_f8e4m3(within) : coll__narrow_f8e5m2(within);
+}
+
+COLL__INLINE float coll__mx_wide(coll_type type, uint32_t byte)
+{
+    if (type == COLL_MXI8) return (float)((int32_t)(byte << 24) >> 24);
+    return type == COLL_MXF8E4M3 ? coll__wide_f8e4m3(byte) : coll__wide_f8e5m2(byte);
+}
+
+/* What the scale divides by, and multiplies by, in two factors; a NaN of the second makes the group one. */
+typedef struct coll__mx_factors { float one, other; } coll__mx_factors;
+
+COLL__INLINE coll__mx_factors coll__mx_down(coll_type type, uint32_t scale)
+{
+    const uint32_t half = scale >> 1;
+    return (coll__mx_factors){ coll__float32((190 - half) << 23),
+                               coll__float32((191 - (scale - half)) << 23) * COLL__MX_UNITS(type) };
+}
+
+COLL__INLINE coll__mx_factors coll__mx_up(coll_type type, uint32_t scale)
+{
+    const uint32_t half = scale >> 1;
+    const float one = coll__float32((half + 64) << 23) / COLL__MX_UNITS(type);
+    return (coll__mx_factors){ one, coll__float32(scale == COLL__MX_NAN ? COLL__NAN_F32 : (scale - half + 63) << 23) };
+}
+
+COLL__INLINE COLL__KERNEL void coll__mx_pack_group(coll_type type, coll__raw_u8 *out, const coll__raw_u32 *in)
+{
+    const uint32_t scale = coll__mx_scale(coll__mx_largest(in), COLL__MX_EXPONENT(type));
+    const uint32_t kept = scale == COLL__MX_NAN ? 0 : ~UINT32_C(0);
+    const coll__mx_factors by = coll__mx_down(type, scale);
+
+    out[0] = (uint8_t)scale;
+    COLL__FREE for (int i = 0; i < COLL__MX_GROUP; i++)
+        out[1 + i] = (uint8_t)coll__mx_narrow(type, coll__float32(in[i] & kept) * by.one * by.other);
+}
+
+COLL__INLINE COLL__KERNEL void coll__mx_unpack_group(coll_type type, coll__raw_f32 *out, const coll__raw_u8 *in)
+{
+    const coll__mx_factors by = coll__mx_up(type, in[0]);
+
+    COLL__FREE for (int i = 0; i < COLL__MX_GROUP; i++)
+        out[i] = coll__canon32(coll__mx_wide(type, in[1 + i]) * by.one * by.other);
+}
+
+/* What another rank sees of a group that crosses the wire. */
+COLL__INLINE COLL__KERNEL void coll__mx_through_group(coll_type type, coll__raw_f32 *out, const coll__raw_u32 *in)
+{
+    uint8_t group[1 + COLL__MX_GROUP];
+
+    coll__mx_pack_group(type, group, in);
+    coll__mx_unpack_group(type, out, group);
+}
+
+/* ---- >>spans: whole groups, and a last one of fewer elements, which is filled up with zeros ---- */
+
+#define COLL__MX_SPANS_IN(tier, name, TYPE)                                                                     \
+    COLL__IN_##tier static void coll__f32_to_##name##_##tier(void *to, const void *from, size_t count)          \
+    {                                                                                                           \
+        coll__raw_u8 *out = to;                                                                                 \
+        const coll__raw_u32 *in = from;                                                                         \
+        for (; count >= COLL__MX_GROUP; count -= COLL__MX_GROUP) {                                              \
+            coll__mx_pack_group(TYPE, out, in);                                                                 \
+            in += COLL__MX_GROUP;                                                                               \
+            out += 1 + COLL__MX_GROUP;                                                                          \
+        }                                                                                                       \
+        if (count) {                                                                                            \
+            uint32_t rest[COLL__MX_GROUP] = { 0 };                                                              \
+            uint8_t group[1 + COLL__MX_GROUP];                                                                  \
+            memcpy(rest, in, count * sizeof *rest);                                                             \
+            coll__mx_pack_group(TYPE, group, rest);                                                             \
+            memcpy(out, group, 1 + count);                                                                      \
+        }                                                                                                       \
+    }                                                                                                           \
+    COLL__IN_##tier static void coll__##name##_to_f32_##tier(void *to, const void *from, size_t count)          \
+    {                                                                                                           \
+        coll__raw_f32 *out = to;                                                                                \
+        const coll__raw_u8 *in = from;                                                                          \
+        for (; count >= COLL__MX_GROUP; count -= COLL__MX_GROUP) {                                              \
+            coll__mx_unpack_group(TYPE, out, in);                                                               \
+            out += COLL__MX_GROUP;                                                                              \
+            in += 1 + COLL__MX_GROUP;                                                                           \
+        }                                                                                                       \
+        if (count) {                                                                                            \
+            uint8_t group[1 + COLL__MX_GROUP] = { 0 };                                                          \
+            float rest[COLL__MX_GROUP];                                                                         \
+            memcpy(group, in, 1 + count);                                                                       \
+            coll__mx_unpack_group(TYPE, rest, group);                                                           \
+            memcpy(out, rest, count * sizeof *rest);                                                            \
+        }                                                                                                       \
+    }                                                                                                           \
+    COLL__IN_##tier static void coll__through_##name##_##tier(void *to, const void *from, size_t count)         \
+    {                                                                                                           \
+        coll__raw_f32 *out = to;                                                                                \
+        const coll__raw_u32 *in = from;                                                                         \
+        for (; count >= COLL__MX_GROUP; count -= COLL__MX_GROUP) {                                              \
+            coll__mx_through_group(TYPE, out, in);                                                              \
+            out += COLL__MX_GROUP;                                                                              \
+            in += COLL__MX_GROUP;                                                                               \
+        }                                                                                                       \
+        if (count) {                                                                                            \
+            uint32_t rest[COLL__MX_GROUP] = { 0 };                                                              \
+            float seen[COLL__MX_GROUP];                                                                         \
+            memcpy(rest, in, count * sizeof *rest);                                                             \
+            coll__mx_through_group(TYPE, seen, rest);                                                           \
+            memcpy(out, seen, count * sizeof *seen);                                                            \
+        }                                                                                                       \
+    }
+COLL__EACH_TIER(COLL__MX_SPANS_IN, mxi8, COLL_MXI8)
+COLL__EACH_TIER(COLL__MX_SPANS_IN, mxf8e4m3, COLL_MXF8E4M3)
+COLL__EACH_TIER(COLL__MX_SPANS_IN, mxf8e5m2, COLL_MXF8E5M2)
+
+/* ---- >>doubles: by way of floats that are rounded to odd, so that the element is still rounded once ---- */
+
+/* Of the two floats round a double the one that ends in a one, unless the double is a float.  What is
+ * beyond the range of floats is infinite. */
+COLL__INLINE float coll__f64_to_odd(double x)
+{
+    const float near = (float)x;
+    const double back = (double)near;
+    const uint32_t bits = coll__bits32(near), is_beyond = (back < 0 ? -back : back) > (x < 0 ? -x : x);
+    const uint32_t odd = (bits - is_beyond) | (back != x);
+
+    return coll__float32((bits & 0x7fffffffu) == 0x7f800000u ? bits : odd);
+}
+
+#define COLL__MX_DOUBLES_IN(tier, name)                                                                         \
+    COLL__IN_##tier static void coll__f64_to_##name##_##tier(void *to, const void *from, size_t count)          \
+    {                                                                                                           \
+        coll__raw_u8 *out = to;                                                                                 \
+        const coll__raw_f64 *in = from;                                                                         \
+        for (size_t n; count > 0; count -= n) {                                                                 \
+            float group[COLL__MX_GROUP];                                                                        \
+            n = count < COLL__MX_GROUP ? count : COLL__MX_GROUP;                                                \
+            for (size_t i = 0; i < n; i++) group[i] = coll__f64_to_odd(in[i]);                                  \
+            coll__f32_to_##name##_##tier(out, group, n);                                                        \
+            in += n;                                                                                            \
+            out += 1 + n;                                                                                       \
+        }                                                                                                       \
+    }                                                                                                           \
+    COLL__IN_##tier static void coll__##name##_to_f64_##tier(void *to, const void *from, size_t count)          \
+    {                                                                                                           \
+        coll__raw_f64 *out = to;                                                                                \
+        const coll__raw_u8 *in = from;                                                                          \
+        for (size_t n; count > 0; count -= n) {                                                                 \
+            float group[COLL__MX_GROUP];                                                                        \
+            n = count < COLL__MX_GROUP ? count : COLL__MX_GROUP;                                                \
+            coll__##name##_to_f32_##tier(group, in, n);                                                         \
+            for (size_t i = 0; i < n; i++) out[i] = coll__canon64((double)group[i]);                            \
+            out += n;                                                                                           \
+            in += 1 + n;                                                                                        \
+        }                                                                                                       \
+    }
+COLL__EACH_TIER(COLL__MX_DOUBLES_IN, mxi8)
+COLL__EACH_TIER(COLL__MX_DOUBLES_IN, mxf8e4m3)
+COLL__EACH_TIER(COLL__MX_DOUBLES_IN, mxf8e5m2)
+
+/* ---- >>halves: f16 has not the range of a group ---- */
+
+/* To f16, where a group with a number that f16 does not reach is NaN as a whole: with an infinity of its
+ * own it would be one to whoever gets it packed again.  Nor does a number become -0, which mxi8 has not. */
+static void coll__mx_to_f16(void *to, const void *from, size_t count)
+{
+    coll__raw_u16 *out = to;
+    const coll__raw_f32 *in = from;
+
+    for (size_t n; count > 0; count -= n) {
+        bool is_within = true;
+        n = count < COLL__MX_GROUP ? count : COLL__MX_GROUP;
+        for (size_t i = 0; i < n; i++) is_within = is_within && in[i] < 65520.0f && in[i] > -65520.0f;
+        for (size_t i = 0; i < n; i++) {
+            const uint32_t half = coll__narrow_f16(in[i]), near = half == 0x8000 && in[i] < 0 ? 0 : half;
+            out[i] = (uint16_t)(is_within ? near : COLL__NAN_F16);
+        }
+        in += n;
+        out += n;
+    }
+}
+
+/* ---- >>table ---- */
+
+/* To or from f32 or f64, or through the format and back to f32; NULL if there is no such map. */
+COLL__UNUSED static coll__map *coll__mx_map(coll_type to, coll_type from, int tier)
+{
+#define COLL__CASE(name, TYPE)                                                                                  \
+    if (to == TYPE && from == COLL_F32) return COLL__PICK(coll__f32_to_##name, tier);                           \
+    if (to == TYPE && from == COLL_F64) return COLL__PICK(coll__f64_to_##name, tier);                           \
+    if (to == TYPE && from == TYPE) return COLL__PICK(coll__through_##name, tier);                              \
+    if (to == COLL_F32 && from == TYPE) return COLL__PICK(coll__##name##_to_f32, tier);                         \
+    if (to == COLL_F64 && from == TYPE) return COLL__PICK(coll__##name##_to_f64, tier);
+    COLL__CASE(mxi8, COLL_MXI8)
+    COLL__CASE(mxf8e4m3, COLL_MXF8E4M3)
+    COLL__CASE(mxf8e5m2, COLL_MXF8E5M2)
+#undef COLL__CASE
+    return NULL;
+}
+
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#endif
+
+#endif /* COLL_MX_H */
