@@ -6,8 +6,10 @@
  *   core/coll_transport.h        what carries messages: the contract between the engine and the world
  *   core/coll_base.h             time, memory, text, log, the record of a failure
  *   core/coll_types.h            element types, the tiers of the kernels, one number from one type to another
+ *   core/coll_vectors.h          sixteen elements at a time, for the tiers of x86-64
  *   core/coll_convert.h          arrays of one type of float into another
  *   core/coll_folds.h            two sources into one, for each (type, operation) that there is: the table of them
+ *   core/coll_halves.h           sums of 16-bit floats, which have ways of their own
  *   core/coll_codec.h            how elements are written in memory, on the wire and in the sum
  *   core/coll_kernels.h          all arithmetic: n sources -> wide accumulator -> one rounding -> m destinations
  *   core/coll_round.h            the vocabulary of algorithms: send, recv, copy, fold, in rounds
@@ -53,8 +55,10 @@
 
 #include "core/coll_base.h"
 #include "core/coll_types.h"
+#include "core/coll_vectors.h"
 #include "core/coll_convert.h"
 #include "core/coll_folds.h"
+#include "core/coll_halves.h"
 #include "core/coll_codec.h"
 #include "core/coll_kernels.h"
 #include "core/coll_round.h"

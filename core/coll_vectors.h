@@ -1,0 +1,298 @@
+/* coll_vectors.h: sixteen elements at a time, for the tiers of x86-64: from any type of 8, 16 or 32 bits to a group of sixteen
+ * floats, and back with one rounding.  What a tier says here, in `get` and `put`, is all that conversions, and sums of halves,
+ * are made of; the rules are those of coll_types.h, and the bits are the same.
+ *
+ * A group that was got may hold any NaN; `put` makes it canonical, and `keep` does not. */
+#ifndef COLL_VECTORS_H
+#define COLL_VECTORS_H
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#define COLL__INLINE_avx2 COLL__INLINE COLL__TARGET_avx2
+#define COLL__INLINE_avx512 COLL__INLINE COLL__TARGET_avx512
+
+/* ---- >>bytes: floats of 8 bits by way of halves, for both tiers ---- */
+
+/* f8e5m2 is the upper half of an f16. */
+COLL__INLINE_avx2 __m256i coll__halves_of_f8e5m2(const void *from)
+{
+    return _mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm_loadu_si128(from)), 8);
+}
+
+/* With its exponent at the place of that of an f16, an f8e4m3 is 2^-8 of what it was, subnormals too.  Its NaN, all ones, would
+ * be a number there. */
+COLL__INLINE_avx2 __m256i coll__halves_of_f8e4m3(const void *from)
+{
+    const __m256i upper = _mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm_loadu_si128(from)), 8);
+    const __m256i number = _mm256_andnot_si256(_mm256_set1_epi16(0x4000), _mm256_srai_epi16(upper, 1));
+    const __m256i magnitude = _mm256_and_si256(number, _mm256_set1_epi16(0x7fff));
+    return _mm256_or_si256(number, _mm256_cmpeq_epi16(magnitude, _mm256_set1_epi16(0x3f80)));
+}
+
+COLL__INLINE_avx2 void coll__put_bytes(void *to, __m256i words)
+{
+    const __m128i upper = _mm256_extracti128_si256(words, 1);
+    _mm_storeu_si128(to, _mm_packus_epi16(_mm256_castsi256_si128(words), upper));
+}
+
+/* These take halves that were cut off, with the last bit set if anything was lost: such a number is never taken for the middle
+ * between two bytes, and so the second rounding is the only one. */
+COLL__INLINE_avx2 void coll__put_halves_f8e5m2(void *to, __m256i half)
+{
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi16(half, 8), _mm256_set1_epi16(1));
+    const __m256i byte = _mm256_srli_epi16(_mm256_add_epi16(_mm256_add_epi16(half, _mm256_set1_epi16(0x7f)), odd), 8);
+    const __m256i magnitude = _mm256_and_si256(half, _mm256_set1_epi16(0x7fff));
+    const __m256i is_nan = _mm256_cmpgt_epi16(magnitude, _mm256_set1_epi16(0x7c00));
+    coll__put_bytes(to, _mm256_blendv_epi8(byte, _mm256_set1_epi16((short)COLL__NAN_F8E5M2), is_nan));
+}
+
+/* Of 2^-8 of the number.  What is too large, and a NaN, is the NaN. */
+COLL__INLINE_avx2 void coll__put_halves_f8e4m3(void *to, __m256i half)
+{
+    const __m256i nan = _mm256_set1_epi16((short)COLL__NAN_F8E4M3);
+    const __m256i magnitude = _mm256_and_si256(half, _mm256_set1_epi16(0x7fff));
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi16(half, 7), _mm256_set1_epi16(1));
+    const __m256i sum = _mm256_add_epi16(_mm256_add_epi16(magnitude, _mm256_set1_epi16(0x3f)), odd);
+    const __m256i byte = _mm256_min_epu16(_mm256_srli_epi16(sum, 7), nan);
+    const __m256i sign = _mm256_and_si256(_mm256_srli_epi16(half, 8), _mm256_set1_epi16(0x80));
+    coll__put_bytes(to, _mm256_or_si256(byte, _mm256_andnot_si256(_mm256_cmpeq_epi16(byte, nan), sign)));
+}
+
+/* ---- >>avx2: two vectors of eight ---- */
+
+typedef struct coll__group_avx2 { __m256 lower, upper; } coll__group_avx2;
+
+#define COLL__BESIDE(at, bytes) ((void *)((unsigned char *)(at) + (bytes)))
+#define COLL__BEHIND(at, bytes) ((const void *)((const unsigned char *)(at) + (bytes)))
+
+COLL__INLINE_avx2 coll__group_avx2 coll__get_f32_avx2(const void *from)
+{
+    return (coll__group_avx2){ _mm256_loadu_ps(from), _mm256_loadu_ps(COLL__BEHIND(from, 32)) };
+}
+
+COLL__INLINE_avx2 __m256 coll__eight_of_bf16(const void *from)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(from)), 16));
+}
+
+COLL__INLINE_avx2 coll__group_avx2 coll__get_bf16_avx2(const void *from)
+{
+    return (coll__group_avx2){ coll__eight_of_bf16(from), coll__eight_of_bf16(COLL__BEHIND(from, 16)) };
+}
+
+COLL__INLINE_avx2 coll__group_avx2 coll__get_f16_avx2(const void *from)
+{
+    return (coll__group_avx2){ _mm256_cvtph_ps(_mm_loadu_si128(from)),
+                               _mm256_cvtph_ps(_mm_loadu_si128(COLL__BEHIND(from, 16))) };
+}
+
+COLL__INLINE_avx2 coll__group_avx2 coll__widen_avx2(__m256i half)
+{
+    return (coll__group_avx2){ _mm256_cvtph_ps(_mm256_castsi256_si128(half)),
+                               _mm256_cvtph_ps(_mm256_extracti128_si256(half, 1)) };
+}
+
+COLL__INLINE_avx2 coll__group_avx2 coll__times_avx2(coll__group_avx2 x, float factor)
+{
+    const __m256 by = _mm256_set1_ps(factor);
+    return (coll__group_avx2){ _mm256_mul_ps(x.lower, by), _mm256_mul_ps(x.upper, by) };
+}
+
+COLL__INLINE_avx2 coll__group_avx2 coll__plus_avx2(coll__group_avx2 x, coll__group_avx2 y)
+{
+    return (coll__group_avx2){ _mm256_add_ps(x.lower, y.lower), _mm256_add_ps(x.upper, y.upper) };
+}
+
+COLL__INLINE_avx2 __m256 coll__eight_canon(__m256 x)
+{
+    return _mm256_blendv_ps(x, _mm256_castsi256_ps(_mm256_set1_epi32((int)COLL__NAN_F32)), _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+}
+
+COLL__INLINE_avx2 coll__group_avx2 coll__canon_avx2(coll__group_avx2 x)
+{
+    return (coll__group_avx2){ coll__eight_canon(x.lower), coll__eight_canon(x.upper) };
+}
+
+COLL__INLINE_avx2 void coll__keep_f32_avx2(void *to, coll__group_avx2 x)
+{
+    _mm256_storeu_ps(to, x.lower);
+    _mm256_storeu_ps(COLL__BESIDE(to, 32), x.upper);
+}
+
+COLL__INLINE_avx2 __m256i coll__narrow_avx2(coll__group_avx2 x, const int rounding)
+{
+    const __m128i lower = rounding ? _mm256_cvtps_ph(x.lower, _MM_FROUND_TO_ZERO) : _mm256_cvtps_ph(x.lower, 0);
+    const __m128i upper = rounding ? _mm256_cvtps_ph(x.upper, _MM_FROUND_TO_ZERO) : _mm256_cvtps_ph(x.upper, 0);
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(lower), upper, 1);
+}
+
+COLL__INLINE_avx2 void coll__put_f16_avx2(void *to, coll__group_avx2 x)
+{
+    const coll__group_avx2 y = coll__canon_avx2(x);
+    _mm_storeu_si128(to, _mm256_cvtps_ph(y.lower, 0));
+    _mm_storeu_si128(COLL__BESIDE(to, 16), _mm256_cvtps_ph(y.upper, 0));
+}
+
+/* Rounded, in the upper halves of the lanes. */
+COLL__INLINE_avx2 __m256i coll__eight_to_bf16(__m256 x)
+{
+    const __m256i bits = _mm256_castps_si256(x), odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i sum = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+    return _mm256_blendv_epi8(sum, _mm256_set1_epi32((int)COLL__NAN_F32), _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
+}
+
+COLL__INLINE_avx2 void coll__put_bf16_avx2(void *to, coll__group_avx2 x)
+{
+    const __m256i lower = _mm256_srli_epi32(coll__eight_to_bf16(x.lower), 16);
+    const __m256i upper = _mm256_srli_epi32(coll__eight_to_bf16(x.upper), 16);
+    _mm256_storeu_si256(to, _mm256_permute4x64_epi64(_mm256_packus_epi32(lower, upper), 0xd8));
+}
+
+/* Halves cut off, and odd where anything was lost. */
+COLL__INLINE_avx2 __m256i coll__cut_avx2(coll__group_avx2 x)
+{
+    const __m256i half = coll__narrow_avx2(x, 1);
+    const coll__group_avx2 back = coll__widen_avx2(half);
+    const __m256i lower = _mm256_castps_si256(_mm256_cmp_ps(back.lower, x.lower, _CMP_NEQ_UQ));
+    const __m256i upper = _mm256_castps_si256(_mm256_cmp_ps(back.upper, x.upper, _CMP_NEQ_UQ));
+    const __m256i is_less = _mm256_permute4x64_epi64(_mm256_packs_epi32(lower, upper), 0xd8);
+    return _mm256_or_si256(half, _mm256_srli_epi16(is_less, 15));
+}
+
+/* ---- >>avx512: one vector ---- */
+
+typedef __m512 coll__group_avx512;
+
+COLL__INLINE_avx512 coll__group_avx512 coll__get_f32_avx512(const void *from) { return _mm512_loadu_ps(from); }
+
+COLL__INLINE_avx512 coll__group_avx512 coll__get_bf16_avx512(const void *from)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(from)), 16));
+}
+
+COLL__INLINE_avx512 coll__group_avx512 coll__get_f16_avx512(const void *from)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256(from));
+}
+
+COLL__INLINE_avx512 coll__group_avx512 coll__widen_avx512(__m256i half) { return _mm512_cvtph_ps(half); }
+
+COLL__INLINE_avx512 coll__group_avx512 coll__times_avx512(coll__group_avx512 x, float factor)
+{
+    return _mm512_mul_ps(x, _mm512_set1_ps(factor));
+}
+
+COLL__INLINE_avx512 coll__group_avx512 coll__plus_avx512(coll__group_avx512 x, coll__group_avx512 y)
+{
+    return _mm512_add_ps(x, y);
+}
+
+COLL__INLINE_avx512 coll__group_avx512 coll__canon_avx512(coll__group_avx512 x)
+{
+    const __m512 nan = _mm512_castsi512_ps(_mm512_set1_epi32((int)COLL__NAN_F32));
+    return _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), nan);
+}
+
+COLL__INLINE_avx512 void coll__keep_f32_avx512(void *to, coll__group_avx512 x) { _mm512_storeu_ps(to, x); }
+
+COLL__INLINE_avx512 void coll__put_f16_avx512(void *to, coll__group_avx512 x)
+{
+    _mm256_storeu_si256(to, _mm512_cvtps_ph(coll__canon_avx512(x), 0));
+}
+
+COLL__INLINE_avx512 void coll__put_bf16_avx512(void *to, coll__group_avx512 x)
+{
+    const __m512i bits = _mm512_castps_si512(x), odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i sum = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+    const __mmask16 is_nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+    const __m512i number = _mm512_mask_mov_epi32(sum, is_nan, _mm512_set1_epi32((int)COLL__NAN_F32));
+    _mm256_storeu_si256(to, _mm512_cvtepi32_epi16(_mm512_srli_epi32(number, 16)));
+}
+
+COLL__INLINE_avx512 __m256i coll__cut_avx512(coll__group_avx512 x)
+{
+    const __m256i half = _mm512_cvtps_ph(x, _MM_FROUND_TO_ZERO);
+    const __mmask16 is_less = _mm512_cmp_ps_mask(_mm512_cvtph_ps(half), x, _CMP_NEQ_UQ);
+    return _mm256_or_si256(half, _mm256_maskz_set1_epi16(is_less, 1));
+}
+
+/* The instruction takes subnormals for zeros and keeps the payloads of NaNs, so groups that have one, which are few, go the
+ * other way (0x81 are the NaNs, 0x20 the subnormals).  By its name, for compilers disagree about its type. */
+#if COLL__HAS_AVX512BF16
+COLL__INLINE_avx512 void coll__put_bf16_avx512bf16(void *to, coll__group_avx512 x)
+{
+    __m256i half;
+
+    if (__builtin_expect(_mm512_fpclass_ps_mask(x, 0xa1) != 0, 0)) {
+        coll__put_bf16_avx512(to, x);
+        return;
+    }
+    __asm__("vcvtneps2bf16 {%1, %0|%0, %1}" : "=v"(half) : "v"(x));
+    _mm256_storeu_si256(to, half);
+}
+#endif
+
+/* ---- >>group: what both tiers say in the same words ---- */
+
+#define COLL__GROUP_IN(tier, unused)                                                                                  \
+    COLL__INLINE_##tier coll__group_##tier coll__get_f8e5m2_##tier(const void *from)                                  \
+    {                                                                                                                 \
+        return coll__widen_##tier(coll__halves_of_f8e5m2(from));                                                      \
+    }                                                                                                                 \
+    COLL__INLINE_##tier coll__group_##tier coll__get_f8e4m3_##tier(const void *from)                                  \
+    {                                                                                                                 \
+        return coll__times_##tier(coll__widen_##tier(coll__halves_of_f8e4m3(from)), 0x1p8f);                          \
+    }                                                                                                                 \
+    COLL__INLINE_##tier void coll__put_f8e5m2_##tier(void *to, coll__group_##tier x)                                  \
+    {                                                                                                                 \
+        coll__put_halves_f8e5m2(to, coll__cut_##tier(x));                                                             \
+    }                                                                                                                 \
+    COLL__INLINE_##tier void coll__put_f8e4m3_##tier(void *to, coll__group_##tier x)                                  \
+    {                                                                                                                 \
+        coll__put_halves_f8e4m3(to, coll__cut_##tier(coll__times_##tier(x, 0x1p-8f)));                                \
+    }                                                                                                                 \
+    COLL__INLINE_##tier void coll__put_f32_##tier(void *to, coll__group_##tier x)                                     \
+    {                                                                                                                 \
+        coll__keep_f32_##tier(to, coll__canon_##tier(x));                                                             \
+    }
+COLL__EACH_VECTOR(COLL__GROUP_IN, )
+
+/* A map of groups; GROUP makes one of `at`, `put` writes it.  The last few elements go through memory of the right length. */
+#define COLL__GROUP_MAP_IN(tier, name, PUT, TO, FROM, GROUP)                                                          \
+    COLL__UNUSED COLL__IN_##tier static void name(void *to, const void *from, size_t count)                           \
+    {                                                                                                                 \
+        const unsigned char *at = from;                                                                               \
+        unsigned char *out = to;                                                                                      \
+        for (; count >= 16; count -= 16, at += 16 * sizeof(FROM), out += 16 * sizeof(TO)) PUT(out, GROUP);            \
+        if (count) {                                                                                                  \
+            unsigned char last[16 * sizeof(FROM)] = { 0 }, done[16 * sizeof(TO)];                                     \
+            memcpy(last, at, count * sizeof(FROM));                                                                   \
+            at = last;                                                                                                \
+            PUT(done, GROUP);                                                                                         \
+            memcpy(out, done, count * sizeof(TO));                                                                    \
+        }                                                                                                             \
+    }
+
+/* The same of two sources, added. */
+#define COLL__GROUP_SUM_IN(tier, name, PUT, TO, FROM, GET)                                                            \
+    COLL__UNUSED COLL__IN_##tier static void name(void *to, const void *a, const void *b, size_t count)               \
+    {                                                                                                                 \
+        const unsigned char *left = a, *right = b;                                                                    \
+        unsigned char *out = to;                                                                                      \
+        for (; count >= 16; count -= 16) {                                                                            \
+            PUT(out, coll__plus_##tier(GET(left), GET(right)));                                                       \
+            left += 16 * sizeof(FROM), right += 16 * sizeof(FROM), out += 16 * sizeof(TO);                            \
+        }                                                                                                             \
+        if (count) {                                                                                                  \
+            unsigned char last[2][16 * sizeof(FROM)] = { { 0 } }, done[16 * sizeof(TO)];                              \
+            memcpy(last[0], left, count * sizeof(FROM));                                                              \
+            memcpy(last[1], right, count * sizeof(FROM));                                                             \
+            PUT(done, coll__plus_##tier(GET(last[0]), GET(last[1])));                                                 \
+            memcpy(out, done, count * sizeof(TO));                                                                    \
+        }                                                                                                             \
+    }
+
+#endif
+
+#endif /* COLL_VECTORS_H */
