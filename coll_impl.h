@@ -8,6 +8,7 @@
  *   core/coll_types.h            element types, the tiers of the kernels, one number from one type to another
  *   core/coll_vectors.h          sixteen elements at a time, for the tiers of x86-64
  *   core/coll_convert.h          arrays of one type of float into another
+ *   core/coll_draw.h             the same, rounded up or down at random
  *   core/coll_folds.h            two sources into one, for each (type, operation) that there is: the table of them
  *   core/coll_halves.h           sums of 16-bit floats, which have ways of their own
  *   core/coll_codec.h            how elements are written in memory, on the wire and in the sum
@@ -57,6 +58,7 @@
 #include "core/coll_types.h"
 #include "core/coll_vectors.h"
 #include "core/coll_convert.h"
+#include "core/coll_draw.h"
 #include "core/coll_folds.h"
 #include "core/coll_halves.h"
 #include "core/coll_codec.h"

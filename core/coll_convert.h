@@ -23,18 +23,20 @@
 #define COLL__TO_F32(X, from, in)    X(from, f32, f32, in, coll__canon32(COLL__WIDE_##from(x)))
 #define COLL__TO_F64(X, from, in)    X(from, f64, f64, in, coll__canon64((double)COLL__WIDE_##from(x)))
 
-/* Those among 8, 16 and 32 bits, which x86-64 does in groups, and those that know 64. */
-#define COLL__CONVERSIONS_32(X)                                                                     \
+/* Those of 8 and of 16 bits with f32, those among them, and those that know 64 bits. */
+#define COLL__CONVERSIONS_8(X)                                                                      \
+    COLL__TO_F32(X, f8e4m3, u8)    COLL__TO_F32(X, f8e5m2, u8)                                      \
+    COLL__TO_F8E4M3(X, f32, f32)   COLL__TO_F8E5M2(X, f32, f32)
+#define COLL__CONVERSIONS_16(X)                                                                     \
+    COLL__TO_F32(X, f16, u16)      COLL__TO_F32(X, bf16, u16)                                       \
+    COLL__TO_F16(X, f32, f32)      COLL__TO_BF16(X, f32, f32)
+#define COLL__CONVERSIONS_AMONG_16(X)                                                               \
+    COLL__TO_BF16(X, f16, u16)     COLL__TO_F16(X, bf16, u16)     COLL__TO_F32(X, f32, f32)
+#define COLL__CONVERSIONS_AMONG_8(X)                                                                \
     COLL__TO_F8E5M2(X, f8e4m3, u8) COLL__TO_F16(X, f8e4m3, u8)    COLL__TO_BF16(X, f8e4m3, u8)      \
     COLL__TO_F8E4M3(X, f8e5m2, u8) COLL__TO_F16(X, f8e5m2, u8)    COLL__TO_BF16(X, f8e5m2, u8)      \
-    COLL__TO_F8E4M3(X, f16, u16)   COLL__TO_F8E5M2(X, f16, u16)   COLL__TO_BF16(X, f16, u16)        \
-    COLL__TO_F8E4M3(X, bf16, u16)  COLL__TO_F8E5M2(X, bf16, u16)  COLL__TO_F16(X, bf16, u16)        \
-    COLL__TO_F32(X, f32, f32)      COLL__CONVERSIONS_OF_F32(X)
-#define COLL__CONVERSIONS_OF_F32(X)                                                                 \
-    COLL__TO_F32(X, f8e4m3, u8)    COLL__TO_F32(X, f8e5m2, u8)                                      \
-    COLL__TO_F32(X, f16, u16)      COLL__TO_F32(X, bf16, u16)                                       \
-    COLL__TO_F8E4M3(X, f32, f32)   COLL__TO_F8E5M2(X, f32, f32)                                     \
-    COLL__TO_F16(X, f32, f32)      COLL__TO_BF16(X, f32, f32)
+    COLL__TO_F8E4M3(X, f16, u16)   COLL__TO_F8E5M2(X, f16, u16)                                     \
+    COLL__TO_F8E4M3(X, bf16, u16)  COLL__TO_F8E5M2(X, bf16, u16)
 #define COLL__CONVERSIONS_64(X)                                                                     \
     COLL__TO_F64(X, f8e4m3, u8)    COLL__TO_F64(X, f8e5m2, u8)    COLL__TO_F64(X, f16, u16)         \
     COLL__TO_F64(X, bf16, u16)                                                                      \
@@ -48,31 +50,44 @@
     COLL__TO_F64(X, f32, f32)                                                                       \
     X(f64, f32, f32, f64, coll__canon32((float)x))
 
-#define COLL__DEFINE(from, to, out, in, VALUE)                                                      \
+#define COLL__CONVERSIONS(X)                                                                        \
+    COLL__CONVERSIONS_8(X) COLL__CONVERSIONS_16(X) COLL__CONVERSIONS_AMONG_8(X)                     \
+    COLL__CONVERSIONS_AMONG_16(X) COLL__CONVERSIONS_64(X)
+
+/* Text of one element, and groups of sixteen, in a tier. */
+#define COLL__ONE_base(from, to, out, in, VALUE)                                                    \
     COLL__MAP_IN(base, coll__##from##_to_##to, coll__raw_##out, coll__raw_##in, VALUE)
-COLL__CONVERSIONS_32(COLL__DEFINE)
-COLL__CONVERSIONS_64(COLL__DEFINE)
-#undef COLL__DEFINE
+#define COLL__ONE_avx2(from, to, out, in, VALUE)                                                    \
+    COLL__MAP_IN(avx2, coll__##from##_to_##to, coll__raw_##out, coll__raw_##in, VALUE)
+#define COLL__ONE_avx512(from, to, out, in, VALUE)                                                  \
+    COLL__MAP_IN(avx512, coll__##from##_to_##to, coll__raw_##out, coll__raw_##in, VALUE)
+#define COLL__GROUP_OF(tier, from, to, out, in)                                                     \
+    COLL__GROUP_MAP_IN(tier, coll__##from##_to_##to##_##tier, coll__put_##to##_##tier,              \
+                       coll__raw_##out, coll__raw_##in, coll__get_##from##_##tier(at))
+#define COLL__SIXTEEN_base(from, to, out, in, VALUE) COLL__GROUP_OF(base, from, to, out, in)
+#define COLL__SIXTEEN_avx2(from, to, out, in, VALUE) COLL__GROUP_OF(avx2, from, to, out, in)
+#define COLL__SIXTEEN_avx512(from, to, out, in, VALUE) COLL__GROUP_OF(avx512, from, to, out, in)
+
+COLL__CONVERSIONS_8(COLL__ONE_base)
+COLL__CONVERSIONS_AMONG_8(COLL__ONE_base)
+COLL__CONVERSIONS_64(COLL__ONE_base)
+#if defined(__aarch64__)
+COLL__CONVERSIONS_16(COLL__SIXTEEN_base)
+COLL__CONVERSIONS_AMONG_16(COLL__SIXTEEN_base)
+#else
+COLL__CONVERSIONS_16(COLL__ONE_base)
+COLL__CONVERSIONS_AMONG_16(COLL__ONE_base)
+#endif
 
 #if defined(__x86_64__)
-#define COLL__DEFINE(from, to, out, in, VALUE)                                                      \
-    COLL__GROUP_MAP_IN(avx2, coll__##from##_to_##to##_avx2, coll__put_##to##_avx2, coll__raw_##out, \
-                       coll__raw_##in, coll__get_##from##_avx2(at))
-COLL__CONVERSIONS_32(COLL__DEFINE)
-#undef COLL__DEFINE
-#define COLL__DEFINE(from, to, out, in, VALUE)                                                      \
-    COLL__GROUP_MAP_IN(avx512, coll__##from##_to_##to##_avx512, coll__put_##to##_avx512,            \
-                       coll__raw_##out, coll__raw_##in, coll__get_##from##_avx512(at))
-COLL__CONVERSIONS_OF_F32(COLL__DEFINE)
-#undef COLL__DEFINE
-#define COLL__DEFINE(from, to, out, in, VALUE)                                                      \
-    COLL__MAP_IN(avx2, coll__##from##_to_##to, coll__raw_##out, coll__raw_##in, VALUE)
-COLL__CONVERSIONS_64(COLL__DEFINE)
-#undef COLL__DEFINE
-#define COLL__DEFINE(from, to, out, in, VALUE)                                                      \
-    COLL__MAP_IN(avx512, coll__##from##_to_##to, coll__raw_##out, coll__raw_##in, VALUE)
-COLL__CONVERSIONS_OF_F64(COLL__DEFINE)
-#undef COLL__DEFINE
+COLL__CONVERSIONS_8(COLL__SIXTEEN_avx2)
+COLL__CONVERSIONS_16(COLL__SIXTEEN_avx2)
+COLL__CONVERSIONS_AMONG_8(COLL__SIXTEEN_avx2)
+COLL__CONVERSIONS_AMONG_16(COLL__SIXTEEN_avx2)
+COLL__CONVERSIONS_64(COLL__ONE_avx2)
+COLL__CONVERSIONS_8(COLL__SIXTEEN_avx512)
+COLL__CONVERSIONS_16(COLL__SIXTEEN_avx512)
+COLL__CONVERSIONS_OF_F64(COLL__ONE_avx512)
 #if COLL__HAS_AVX512BF16
 COLL__GROUP_MAP_IN(avx512, coll__f32_to_bf16_avx512bf16, coll__put_bf16_avx512bf16, coll__raw_u16,
                    coll__raw_f32, coll__get_f32_avx512(at))
@@ -91,19 +106,19 @@ enum { COLL__FLOATS = COLL_F64 - COLL_F16 + 1 };
 
 typedef coll__map *coll__maps[COLL__FLOATS][COLL__FLOATS];
 
+#define COLL__CELL(tier, from, to) [COLL__AT_##from][COLL__AT_##to] = coll__##from##_to_##to##_##tier,
+#define COLL__CELL_base(from, to, out, in, VALUE) COLL__CELL(base, from, to)
+#define COLL__CELL_avx2(from, to, out, in, VALUE) COLL__CELL(avx2, from, to)
+#define COLL__CELL_avx512(from, to, out, in, VALUE) COLL__CELL(avx512, from, to)
+
 static const coll__maps coll__conversions[COLL__TIERS] = {
-#define COLL__CELL(from, to, out, in, VALUE) [COLL__AT_##from][COLL__AT_##to] = coll__##from##_to_##to##_base,
-    [COLL__TIER_BASE] = { COLL__CONVERSIONS_32(COLL__CELL) COLL__CONVERSIONS_64(COLL__CELL) },
-#undef COLL__CELL
+    [COLL__TIER_BASE] = { COLL__CONVERSIONS(COLL__CELL_base) },
 #if defined(__x86_64__)
-#define COLL__CELL(from, to, out, in, VALUE) [COLL__AT_##from][COLL__AT_##to] = coll__##from##_to_##to##_avx2,
-    [COLL__TIER_AVX2] = { COLL__CONVERSIONS_32(COLL__CELL) COLL__CONVERSIONS_64(COLL__CELL) },
-#undef COLL__CELL
-#define COLL__CELL(from, to, out, in, VALUE) [COLL__AT_##from][COLL__AT_##to] = coll__##from##_to_##to##_avx512,
-    [COLL__TIER_AVX512] = { COLL__CONVERSIONS_OF_F32(COLL__CELL) COLL__CONVERSIONS_OF_F64(COLL__CELL) },
-#undef COLL__CELL
+    [COLL__TIER_AVX2] = { COLL__CONVERSIONS(COLL__CELL_avx2) },
+    [COLL__TIER_AVX512] = { COLL__CONVERSIONS_8(COLL__CELL_avx512) COLL__CONVERSIONS_16(COLL__CELL_avx512)
+                            COLL__CONVERSIONS_OF_F64(COLL__CELL_avx512) },
 #if COLL__HAS_AVX512BF16
-    [COLL__TIER_AVX512BF16] = { [COLL__AT_f32][COLL__AT_bf16] = coll__f32_to_bf16_avx512bf16 },
+    [COLL__TIER_AVX512BF16] = { COLL__CELL(avx512bf16, f32, bf16) },
 #endif
 #endif
 };

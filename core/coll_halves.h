@@ -11,24 +11,14 @@
 
 /* ---- >>halves: f16, and what both kinds have ---- */
 
+#if !defined(__aarch64__)
 #define COLL__SUM_F16 coll__wide_f16(a) + coll__wide_f16(b)
 COLL__MAP_IN(base, coll__load_f16, coll__raw_f32, coll__raw_u16, coll__wide_f16(x))
 COLL__MAP_IN(base, coll__load_bf16, coll__raw_f32, coll__raw_u16, coll__wide_bf16(x))
 COLL__MAP_IN(base, coll__through_f16, coll__raw_f32, coll__raw_f32, coll__wide_f16(coll__narrow_f16(x)))
 COLL__FOLD_IN(base, coll__pair_f16, coll__raw_f32, coll__raw_u16, COLL__SUM_F16)
 COLL__FOLD_IN(base, coll__whole_f16, coll__raw_u16, coll__raw_u16, (uint16_t)coll__narrow_f16(COLL__SUM_F16))
-COLL__EACH_WIDE(COLL__MAP_IN, coll__through_bf16, coll__raw_f32, coll__raw_f32, coll__wide_bf16(coll__narrow_bf16(x)))
-
-#if defined(__x86_64__)
-COLL__INLINE_avx2 coll__group_avx2 coll__through_half_avx2(coll__group_avx2 x)
-{
-    return coll__widen_avx2(coll__narrow_avx2(coll__canon_avx2(x), 0));
-}
-
-COLL__INLINE_avx512 coll__group_avx512 coll__through_half_avx512(coll__group_avx512 x)
-{
-    return coll__widen_avx512(_mm512_cvtps_ph(coll__canon_avx512(x), 0));
-}
+#endif
 
 #define COLL__HALVES_IN(tier, unused)                                                             \
     COLL__GROUP_MAP_IN(tier, coll__load_f16_##tier, coll__keep_f32_##tier, coll__raw_f32,         \
@@ -36,13 +26,13 @@ COLL__INLINE_avx512 coll__group_avx512 coll__through_half_avx512(coll__group_avx
     COLL__GROUP_MAP_IN(tier, coll__load_bf16_##tier, coll__keep_f32_##tier, coll__raw_f32,        \
                        coll__raw_u16, coll__get_bf16_##tier(at))                                  \
     COLL__GROUP_MAP_IN(tier, coll__through_f16_##tier, coll__keep_f32_##tier, coll__raw_f32,      \
-                       coll__raw_f32, coll__through_half_##tier(coll__get_f32_##tier(at)))        \
+                       coll__raw_f32, coll__through_##tier(coll__get_f32_##tier(at)))             \
     COLL__GROUP_SUM_IN(tier, coll__pair_f16_##tier, coll__keep_f32_##tier, coll__raw_f32,         \
                        coll__raw_u16, coll__get_f16_##tier)                                       \
     COLL__GROUP_SUM_IN(tier, coll__whole_f16_##tier, coll__put_f16_##tier, coll__raw_u16,         \
                        coll__raw_u16, coll__get_f16_##tier)
 COLL__EACH_VECTOR(COLL__HALVES_IN, )
-#endif
+COLL__EACH_WIDE(COLL__MAP_IN, coll__through_bf16, coll__raw_f32, coll__raw_f32, coll__wide_bf16(coll__narrow_bf16(x)))
 
 /* ---- >>brains: bf16, two of which are worked on at once ---- */
 

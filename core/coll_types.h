@@ -136,8 +136,7 @@ enum { COLL__TIER_BASE, COLL__TIER_AVX2, COLL__TIER_AVX512, COLL__TIER_AVX512BF1
 #define COLL__IN_avx2 COLL__KERNEL COLL__TARGET_avx2
 #define COLL__IN_avx512 COLL__KERNEL COLL__TARGET_avx512
 #define COLL__EACH_TIER(X, ...) X(base, __VA_ARGS__) X(avx2, __VA_ARGS__)
-#define COLL__EACH_VECTOR(X, ...) X(avx2, __VA_ARGS__) X(avx512, __VA_ARGS__)
-#define COLL__EACH_WIDE(X, ...) X(base, __VA_ARGS__) COLL__EACH_VECTOR(X, __VA_ARGS__)
+#define COLL__EACH_WIDE(X, ...) X(base, __VA_ARGS__) X(avx2, __VA_ARGS__) X(avx512, __VA_ARGS__)
 #define COLL__PICK(name, tier) ((tier) >= COLL__TIER_AVX2 ? name##_avx2 : name##_base)
 #define COLL__PICK_WIDE(name, tier) ((tier) >= COLL__TIER_AVX512 ? name##_avx512 : COLL__PICK(name, tier))
 #else
@@ -145,6 +144,15 @@ enum { COLL__TIER_BASE, COLL__TIER_AVX2, COLL__TIER_AVX512, COLL__TIER_AVX512BF1
 #define COLL__EACH_WIDE(X, ...) X(base, __VA_ARGS__)
 #define COLL__PICK(name, tier) ((void)(tier), name##_base)
 #define COLL__PICK_WIDE(name, tier) COLL__PICK(name, tier)
+#endif
+
+/* The tiers that have groups (coll_vectors.h). */
+#if defined(__x86_64__)
+#define COLL__EACH_VECTOR(X, ...) X(avx2, __VA_ARGS__) X(avx512, __VA_ARGS__)
+#elif defined(__aarch64__)
+#define COLL__EACH_VECTOR(X, ...) X(base, __VA_ARGS__)
+#else
+#define COLL__EACH_VECTOR(X, ...)
 #endif
 
 /* Assemblers that know vcvtneps2bf16 come with these. */
@@ -252,16 +260,6 @@ COLL__INLINE double coll__canon64(double x) { return x == x ? x : coll__float64(
  * that makes every NaN canonical. */
 COLL__INLINE float coll__wide_bf16(uint32_t half) { return coll__float32(half << 16); }
 
-#if defined(__aarch64__)
-/* There the machine converts halves, subnormals too, whatever the program has set for those of floats. */
-COLL__INLINE float coll__wide_f16(uint32_t half)
-{
-    const uint16_t bits = (uint16_t)half;
-    __fp16 value;
-    memcpy(&value, &bits, sizeof value);
-    return (float)value;
-}
-#else
 /* A subnormal half is a whole number of 2^-24, and as a float it is normal, so neither a flush to
  * zero nor a rounding can touch it.  The exponents of infinity and NaN move by twice the bias. */
 COLL__INLINE float coll__wide_f16(uint32_t half)
@@ -272,7 +270,6 @@ COLL__INLINE float coll__wide_f16(uint32_t half)
     const uint32_t small = coll__bits32((float)signed_half * 0x1p-24f);
     return coll__float32((signed_half < 0x400 ? small : normal) | sign);
 }
-#endif
 
 /* As the halves, with a bias of 7: a subnormal is a whole number of 2^-9.  All ones is the NaN. */
 COLL__INLINE float coll__wide_f8e4m3(uint32_t byte)
@@ -297,15 +294,6 @@ COLL__INLINE uint32_t coll__narrow_bf16(float value)
     return value == value ? rounded : COLL__NAN_BF16;
 }
 
-#if defined(__aarch64__)
-COLL__INLINE uint32_t coll__narrow_f16(float value)
-{
-    const __fp16 half = (__fp16)value;
-    uint16_t bits;
-    memcpy(&bits, &half, sizeof bits);
-    return value == value ? bits : COLL__NAN_F16;
-}
-#else
 /* As above; and below 2^-14, where halves are whole numbers of 2^-24, the adder of the machine
  * rounds: a float between 1/2 and 1 has that very last place. */
 COLL__INLINE uint32_t coll__narrow_f16(float value)
@@ -317,7 +305,6 @@ COLL__INLINE uint32_t coll__narrow_f16(float value)
     const uint32_t unsign = (int32_t)magnitude < 0x38800000 ? small : normal;
     return value == value ? unsign | ((bits >> 16) & 0x8000u) : COLL__NAN_F16;
 }
-#endif
 
 /* The same for 8 bits.  `drop` places go, the exponent's bias shrinks by `bias`, the last place of
  * `magic` is the smallest subnormal; from `beyond` on a number is too large. */

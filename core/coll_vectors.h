@@ -1,6 +1,6 @@
-/* coll_vectors.h: sixteen elements at a time, for the tiers of x86-64: from any type of 8, 16 or 32 bits to a group of sixteen
- * floats, and back with one rounding.  What a tier says here, in `get` and `put`, is all that conversions, and sums of halves,
- * are made of; the rules are those of coll_types.h, and the bits are the same.
+/* coll_vectors.h: sixteen elements at a time, for machines with instructions for halves: from types of 8, 16 or 32 bits to a
+ * group of sixteen floats, and back with one rounding.  What a tier says here, in `get` and `put`, is all that conversions, and
+ * sums of halves, are made of; the rules are those of coll_types.h, and the bits are the same.
  *
  * A group that was got may hold any NaN; `put` makes it canonical, and `keep` does not. */
 #ifndef COLL_VECTORS_H
@@ -120,13 +120,6 @@ COLL__INLINE_avx2 void coll__keep_f32_avx2(void *to, coll__group_avx2 x)
     _mm256_storeu_ps(COLL__BESIDE(to, 32), x.upper);
 }
 
-COLL__INLINE_avx2 __m256i coll__narrow_avx2(coll__group_avx2 x, const int rounding)
-{
-    const __m128i lower = rounding ? _mm256_cvtps_ph(x.lower, _MM_FROUND_TO_ZERO) : _mm256_cvtps_ph(x.lower, 0);
-    const __m128i upper = rounding ? _mm256_cvtps_ph(x.upper, _MM_FROUND_TO_ZERO) : _mm256_cvtps_ph(x.upper, 0);
-    return _mm256_inserti128_si256(_mm256_castsi128_si256(lower), upper, 1);
-}
-
 COLL__INLINE_avx2 void coll__put_f16_avx2(void *to, coll__group_avx2 x)
 {
     const coll__group_avx2 y = coll__canon_avx2(x);
@@ -152,8 +145,9 @@ COLL__INLINE_avx2 void coll__put_bf16_avx2(void *to, coll__group_avx2 x)
 /* Halves cut off, and odd where anything was lost. */
 COLL__INLINE_avx2 __m256i coll__cut_avx2(coll__group_avx2 x)
 {
-    const __m256i half = coll__narrow_avx2(x, 1);
-    const coll__group_avx2 back = coll__widen_avx2(half);
+    const __m128i halves[2] = { _mm256_cvtps_ph(x.lower, _MM_FROUND_TO_ZERO), _mm256_cvtps_ph(x.upper, _MM_FROUND_TO_ZERO) };
+    const __m256i half = _mm256_inserti128_si256(_mm256_castsi128_si256(halves[0]), halves[1], 1);
+    const coll__group_avx2 back = { _mm256_cvtph_ps(halves[0]), _mm256_cvtph_ps(halves[1]) };
     const __m256i lower = _mm256_castps_si256(_mm256_cmp_ps(back.lower, x.lower, _CMP_NEQ_UQ));
     const __m256i upper = _mm256_castps_si256(_mm256_cmp_ps(back.upper, x.upper, _CMP_NEQ_UQ));
     const __m256i is_less = _mm256_permute4x64_epi64(_mm256_packs_epi32(lower, upper), 0xd8);
@@ -233,7 +227,7 @@ COLL__INLINE_avx512 void coll__put_bf16_avx512bf16(void *to, coll__group_avx512 
 }
 #endif
 
-/* ---- >>group: what both tiers say in the same words ---- */
+/* ---- >>group: what both tiers of x86-64 say in the same words ---- */
 
 #define COLL__GROUP_IN(tier, unused)                                                                                  \
     COLL__INLINE_##tier coll__group_##tier coll__get_f8e5m2_##tier(const void *from)                                  \
@@ -258,7 +252,135 @@ COLL__INLINE_avx512 void coll__put_bf16_avx512bf16(void *to, coll__group_avx512 
     }
 COLL__EACH_VECTOR(COLL__GROUP_IN, )
 
-/* A map of groups; GROUP makes one of `at`, `put` writes it.  The last few elements go through memory of the right length. */
+COLL__INLINE_avx2 coll__group_avx2 coll__through_avx2(coll__group_avx2 x)
+{
+    const coll__group_avx2 y = coll__canon_avx2(x);
+    return (coll__group_avx2){ _mm256_cvtph_ps(_mm256_cvtps_ph(y.lower, 0)), _mm256_cvtph_ps(_mm256_cvtps_ph(y.upper, 0)) };
+}
+
+COLL__INLINE_avx512 coll__group_avx512 coll__through_avx512(coll__group_avx512 x)
+{
+    return _mm512_cvtph_ps(_mm512_cvtps_ph(coll__canon_avx512(x), 0));
+}
+#endif
+
+/* ---- >>neon: four vectors of four, in the base tier of aarch64 ---- */
+
+#if defined(__aarch64__)
+/* Bytes have no group here, because a conversion that cuts off, as they use it above, is not among the instructions. */
+
+typedef float    coll__four      __attribute__((vector_size(16)));
+typedef uint32_t coll__four_bits __attribute__((vector_size(16)));
+typedef uint16_t coll__four_half __attribute__((vector_size(8)));
+
+typedef struct coll__group_base { coll__four a, b, c, d; } coll__group_base;
+
+#define COLL__INLINE_base COLL__INLINE
+#define COLL__FOURS(from, get, bytes) (coll__group_base){                                                              \
+    get(from), get((from) + (bytes)), get((from) + 2 * (bytes)), get((from) + 3 * (bytes)) }
+
+COLL__INLINE coll__four_half coll__half_get(const unsigned char *from)
+{
+    coll__four_half half;
+    memcpy(&half, from, sizeof half);
+    return half;
+}
+
+COLL__INLINE coll__four coll__four_get(const unsigned char *from)
+{
+    coll__four x;
+    memcpy(&x, from, sizeof x);
+    return x;
+}
+
+COLL__INLINE coll__four coll__four_widen(coll__four_half half)
+{
+    coll__four x;
+    __asm__("fcvtl %0.4s, %1.4h" : "=w"(x) : "w"(half));
+    return x;
+}
+
+COLL__INLINE coll__four coll__four_of_f16(const unsigned char *from) { return coll__four_widen(coll__half_get(from)); }
+
+COLL__INLINE coll__four coll__four_of_bf16(const unsigned char *from)
+{
+    coll__four x;
+    __asm__("shll %0.4s, %1.4h, #16" : "=w"(x) : "w"(coll__half_get(from)));
+    return x;
+}
+
+COLL__INLINE coll__four coll__four_choose(coll__four_bits is_number, coll__four_bits x)
+{
+    return (coll__four)((x & is_number) | (~is_number & COLL__NAN_F32));
+}
+
+COLL__INLINE coll__four coll__four_canon(coll__four x)
+{
+    return coll__four_choose((coll__four_bits)(x == x), (coll__four_bits)x);
+}
+
+COLL__INLINE coll__four_half coll__four_to_f16(coll__four x)
+{
+    coll__four_half half;
+    __asm__("fcvtn %0.4h, %1.4s" : "=w"(half) : "w"(coll__four_canon(x)));
+    return half;
+}
+
+COLL__INLINE coll__four coll__four_through(coll__four x) { return coll__four_widen(coll__four_to_f16(x)); }
+
+COLL__INLINE coll__four_half coll__four_to_bf16(coll__four x)
+{
+    const coll__four_bits bits = (coll__four_bits)x, sum = bits + 0x7fffu + ((bits >> 16) & 1u);
+    coll__four_half half;
+    __asm__("shrn %0.4h, %1.4s, #16" : "=w"(half) : "w"(coll__four_choose((coll__four_bits)(x == x), sum)));
+    return half;
+}
+
+COLL__INLINE coll__group_base coll__get_f32_base(const unsigned char *from) { return COLL__FOURS(from, coll__four_get, 16); }
+COLL__INLINE coll__group_base coll__get_f16_base(const unsigned char *from) { return COLL__FOURS(from, coll__four_of_f16, 8); }
+COLL__INLINE coll__group_base coll__get_bf16_base(const unsigned char *from) { return COLL__FOURS(from, coll__four_of_bf16, 8); }
+
+COLL__INLINE coll__group_base coll__plus_base(coll__group_base x, coll__group_base y)
+{
+    return (coll__group_base){ x.a + y.a, x.b + y.b, x.c + y.c, x.d + y.d };
+}
+
+COLL__INLINE coll__group_base coll__through_base(coll__group_base x)
+{
+    return (coll__group_base){ coll__four_through(x.a), coll__four_through(x.b), coll__four_through(x.c),
+                               coll__four_through(x.d) };
+}
+
+COLL__INLINE void coll__keep_f32_base(unsigned char *to, coll__group_base x)
+{
+    memcpy(to, &x.a, 16);
+    memcpy(to + 16, &x.b, 16);
+    memcpy(to + 32, &x.c, 16);
+    memcpy(to + 48, &x.d, 16);
+}
+
+COLL__INLINE void coll__put_f32_base(unsigned char *to, coll__group_base x)
+{
+    coll__keep_f32_base(to, (coll__group_base){ coll__four_canon(x.a), coll__four_canon(x.b), coll__four_canon(x.c),
+                                                coll__four_canon(x.d) });
+}
+
+#define COLL__PUT_HALVES(name, narrow)                                                                                \
+    COLL__INLINE void name(unsigned char *to, coll__group_base x)                                                     \
+    {                                                                                                                 \
+        const coll__four_half a = narrow(x.a), b = narrow(x.b), c = narrow(x.c), d = narrow(x.d);                     \
+        memcpy(to, &a, 8);                                                                                            \
+        memcpy(to + 8, &b, 8);                                                                                        \
+        memcpy(to + 16, &c, 8);                                                                                       \
+        memcpy(to + 24, &d, 8);                                                                                       \
+    }
+COLL__PUT_HALVES(coll__put_f16_base, coll__four_to_f16)
+COLL__PUT_HALVES(coll__put_bf16_base, coll__four_to_bf16)
+#endif
+
+/* ---- >>maps: groups over whole buffers ---- */
+
+/* GROUP makes a group of what is `at`, PUT writes it.  The last few elements go through memory of the right length. */
 #define COLL__GROUP_MAP_IN(tier, name, PUT, TO, FROM, GROUP)                                                          \
     COLL__UNUSED COLL__IN_##tier static void name(void *to, const void *from, size_t count)                           \
     {                                                                                                                 \
@@ -292,7 +414,5 @@ COLL__EACH_VECTOR(COLL__GROUP_IN, )
             memcpy(out, done, count * sizeof(TO));                                                                    \
         }                                                                                                             \
     }
-
-#endif
 
 #endif /* COLL_VECTORS_H */
