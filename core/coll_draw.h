@@ -30,10 +30,10 @@ COLL__INLINE uint64_t coll__draw_keys(uint64_t seed, uint64_t upper)
     return coll__mix64(coll__mix64(seed + UINT64_C(0x9e3779b97f4a7c15)) + upper);
 }
 
-/* The lower half is mixed by two rounds of xorshift and multiplication, whose constants were found by search (Wellons,
- * hash-prospector, 2022: each input bit flips each output bit with a probability that is within 0.00011 of 1/2, root mean
- * square).  The second key comes in between the rounds, so that two seeds do not have the same sequence with a shift.  All
- * of it is within 32 bits, which every vector unit multiplies. */
+/* The lower half is mixed by two rounds of xorshift and multiplication, with the constants of least bias that a search found
+ * (Wellons and others, hash-prospector): a bit of the number that changes, changes each of these with a probability of 1/2, as
+ * a test sees.  The second key comes between the rounds, so that two seeds do not have one sequence with a shift.  All of it
+ * is within 32 bits, which every vector unit multiplies. */
 COLL__INLINE uint32_t coll__draw_bits(uint32_t lower, uint32_t key, uint32_t other)
 {
     uint32_t x = lower + key;
@@ -79,23 +79,24 @@ COLL__INLINE uint32_t coll__draw_f64(double value, uint32_t random, int width, i
 }
 
 #define COLL__DRAW_F32_F8E4M3(x, r) coll__draw_f32(x, r, 8, 20, 120, 27, 0x1p36f, 0x43e00000u, 0x43e80001u, 0x7fu, 0x7fu)
-#define COLL__DRAW_F32_F8E5M2(x, r) coll__draw_f32(x, r, 8, 21, 112, 28, 0x1p44f, 0x47600000u, 0x47700000u, 0x7cu, COLL__NAN_F8E5M2)
-#define COLL__DRAW_F32_F16(x, r)    coll__draw_f32(x, r, 16, 13, 112, 20, 0x1p44f, 0x477fe000u, 0x477ff000u, 0x7c00u, COLL__NAN_F16)
-#define COLL__DRAW_F32_BF16(x, r)   coll__draw_f32(x, r, 16, 16, 0, 16, 0, 0x7f7f0000u, 0x7f7f8000u, 0x7f80u, COLL__NAN_BF16)
+#define COLL__DRAW_F32_F8E5M2(x, r) coll__draw_f32(x, r, 8, 21, 112, 28, 0x1p44f, 0x47600000u, 0x47700000u, 0x7cu, 0x7eu)
+#define COLL__DRAW_F32_F16(x, r)    coll__draw_f32(x, r, 16, 13, 112, 20, 0x1p44f, 0x477fe000u, 0x477ff000u, 0x7c00u, 0x7e00u)
+#define COLL__DRAW_F32_BF16(x, r)   coll__draw_f32(x, r, 16, 16, 0, 16, 0, 0x7f7f0000u, 0x7f7f8000u, 0x7f80u, 0x7fc0u)
 
 /* The same numbers as doubles. */
 #define COLL__DOUBLE(exponent, fraction) ((UINT64_C(1023) + (exponent)) << 52 | UINT64_C(fraction))
 #define COLL__DRAW_F64_F8E4M3(x, r)                                                                                  \
-    coll__draw_f64(x, r, 8, 49, 1016, 27, 0x1p36, COLL__DOUBLE(8, 0xc000000000000), COLL__DOUBLE(8, 0xd000000000001), 0x7fu, 0x7fu)
+    coll__draw_f64(x, r, 8, 49, 1016, 27, 0x1p36, COLL__DOUBLE(8, 0xc000000000000), COLL__DOUBLE(8, 0xd000000000001), \
+                   0x7fu, 0x7fu)
 #define COLL__DRAW_F64_F8E5M2(x, r)                                                                                  \
-    coll__draw_f64(x, r, 8, 50, 1008, 28, 0x1p44, COLL__DOUBLE(15, 0xc000000000000), COLL__DOUBLE(15, 0xe000000000000), 0x7cu, \
-                   COLL__NAN_F8E5M2)
+    coll__draw_f64(x, r, 8, 50, 1008, 28, 0x1p44, COLL__DOUBLE(15, 0xc000000000000), COLL__DOUBLE(15, 0xe000000000000), \
+                   0x7cu, 0x7eu)
 #define COLL__DRAW_F64_F16(x, r)                                                                                     \
     coll__draw_f64(x, r, 16, 42, 1008, 20, 0x1p44, COLL__DOUBLE(15, 0xffc0000000000), COLL__DOUBLE(15, 0xffe0000000000), \
-                   0x7c00u, COLL__NAN_F16)
+                   0x7c00u, 0x7e00u)
 #define COLL__DRAW_F64_BF16(x, r)                                                                                    \
     coll__draw_f64(x, r, 16, 45, 896, 23, 0x1p156, COLL__DOUBLE(127, 0xfe00000000000), COLL__DOUBLE(127, 0xff00000000000), \
-                   0x7f80u, COLL__NAN_BF16)
+                   0x7f80u, 0x7fc0u)
 
 /* ---- >>drawing: whole buffers ---- */
 

@@ -69,6 +69,8 @@ only="$*"
 [ -n "$only" ] || build_all
 
 suite numbers            program asan test_numbers
+suite convert            program asan test_convert
+suite emulated           sh tests/emulated.sh
 suite algorithms         program asan test_algorithms
 suite tuner              program asan test_tuner
 suite threads            program asan test_threads
