@@ -26,7 +26,7 @@ BUILD  := build/$(config)
 HEADER := $(wildcard coll.h coll_impl.h core/*.h transports/*.h transports/*/*.h)
 COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
-.PHONY: help demo test bench dist deps clean install all
+.PHONY: help demo test bench bench-conv dist deps clean install all
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -44,6 +44,11 @@ test:            ## everything that proves it, in under 10 minutes
 bench:           ## measure allreduce on 2 threads and on 2 processes over TCP
 	@sh tools/deps.sh demo
 	@$(MAKE) --no-print-directory run-bench
+
+bench-conv:      ## measure conversions and sums of halves beside memcpy and loops of intrinsics, on one processor
+	@sh tools/deps.sh demo
+	@$(MAKE) --no-print-directory $(BUILD)/coll_conv
+	$(BUILD)/coll_conv
 
 dist: dist/coll.h ## write the single file dist/coll.h
 

@@ -109,8 +109,10 @@ COLL__INLINE_avx2 __m256 coll__eight_canon(__m256 x)
     return _mm256_blendv_ps(x, _mm256_castsi256_ps(_mm256_set1_epi32((int)COLL__NAN_F32)), _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
 }
 
+/* Groups with a NaN are few, and one comparison finds it in either half. */
 COLL__INLINE_avx2 coll__group_avx2 coll__canon_avx2(coll__group_avx2 x)
 {
+    if (__builtin_expect(!_mm256_movemask_ps(_mm256_cmp_ps(x.lower, x.upper, _CMP_UNORD_Q)), 1)) return x;
     return (coll__group_avx2){ coll__eight_canon(x.lower), coll__eight_canon(x.upper) };
 }
 
@@ -127,19 +129,18 @@ COLL__INLINE_avx2 void coll__put_f16_avx2(void *to, coll__group_avx2 x)
     _mm_storeu_si128(COLL__BESIDE(to, 16), _mm256_cvtps_ph(y.upper, 0));
 }
 
-/* Rounded, in the upper halves of the lanes. */
+/* The canonical NaN comes through the rounding as it is. */
 COLL__INLINE_avx2 __m256i coll__eight_to_bf16(__m256 x)
 {
     const __m256i bits = _mm256_castps_si256(x), odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-    const __m256i sum = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
-    return _mm256_blendv_epi8(sum, _mm256_set1_epi32((int)COLL__NAN_F32), _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
+    return _mm256_srli_epi32(_mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd), 16);
 }
 
 COLL__INLINE_avx2 void coll__put_bf16_avx2(void *to, coll__group_avx2 x)
 {
-    const __m256i lower = _mm256_srli_epi32(coll__eight_to_bf16(x.lower), 16);
-    const __m256i upper = _mm256_srli_epi32(coll__eight_to_bf16(x.upper), 16);
-    _mm256_storeu_si256(to, _mm256_permute4x64_epi64(_mm256_packus_epi32(lower, upper), 0xd8));
+    const coll__group_avx2 y = coll__canon_avx2(x);
+    const __m256i words = _mm256_packus_epi32(coll__eight_to_bf16(y.lower), coll__eight_to_bf16(y.upper));
+    _mm256_storeu_si256(to, _mm256_permute4x64_epi64(words, 0xd8));
 }
 
 /* Halves cut off, and odd where anything was lost. */
