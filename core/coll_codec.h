@@ -107,6 +107,7 @@ typedef struct coll__codec {
     coll__map *load_wire, *load_user;             /* to accumulators; NULL: they are accumulators */
     coll__fold_fn *combine;                       /* accumulator op accumulator; NULL: fn does it */
     coll__fold_fn *pair;                          /* NULL, or both loads and the combine in one */
+    coll__fold_fn *onto;                          /* NULL, or load_wire and the combine in one: a sum and an element */
     coll__fold_fn *whole;                         /* NULL, or pair and store in one */
     coll__finish *finish;                         /* NULL: the sum is the result */
     coll__finish *clamp;                          /* NULL unless COLL_SATURATE means something here */
@@ -164,6 +165,7 @@ static void coll__codec_half(coll__codec *codec, coll_type type, coll_type wire,
     const bool f16 = wire == COLL_F16, sum = op == COLL_SUM || op == COLL_AVG;
 
     codec->load_wire = f16 ? COLL__PICK_WIDE(coll__load_f16, tier) : COLL__PICK_WIDE(coll__load_bf16, tier);
+    if (sum) codec->onto = f16 ? COLL__PICK_WIDE(coll__onto_f16, tier) : COLL__PICK_WIDE(coll__onto_bf16, tier);
     if (type == COLL_F32) {
         codec->load_user = codec->store = f16 ? COLL__PICK_WIDE(coll__through_f16, tier) : COLL__PICK_WIDE(coll__through_bf16, tier);
     } else if (type == COLL_F16) {
@@ -174,6 +176,7 @@ static void coll__codec_half(coll__codec *codec, coll_type type, coll_type wire,
         codec->load_user = codec->load_wire = COLL__PICK_WIDE(coll__bf16_load, tier);
         codec->store = codec->store_wire = COLL__PICK_WIDE(coll__bf16_store, tier);
         if (sum) codec->pair = COLL__PICK_WIDE(coll__bf16_pair, tier);
+        if (sum) codec->onto = COLL__PICK_WIDE(coll__bf16_onto, tier);
         if (op == COLL_SUM) codec->whole = COLL__PICK_WIDE(coll__bf16_whole, tier);
     }
 }

@@ -1,6 +1,6 @@
-/* coll_halves.h: the sums of f16 and bf16 in f32, with fewer steps than by the conversions alone: `load` makes accumulators of
- * elements, `pair` of the sum of two, `whole` rounds that sum at once, `through` is what another rank sees of an f32 that
- * crosses the wire in 16 bits. */
+/* coll_halves.h: the sums of f16 and bf16 in f32, with fewer steps than by the conversions alone.  `load` makes accumulators of
+ * elements, `pair` of the sum of two, `onto` adds elements to some that are there, `whole` rounds the sum of two at once, and
+ * `through` is what another rank sees of an f32 that crosses the wire in 16 bits. */
 #ifndef COLL_HALVES_H
 #define COLL_HALVES_H
 
@@ -18,6 +18,17 @@ COLL__MAP_IN(base, coll__load_bf16, coll__raw_f32, coll__raw_u16, coll__wide_bf1
 COLL__MAP_IN(base, coll__through_f16, coll__raw_f32, coll__raw_f32, coll__wide_f16(coll__narrow_f16(x)))
 COLL__FOLD_IN(base, coll__pair_f16, coll__raw_f32, coll__raw_u16, COLL__SUM_F16)
 COLL__FOLD_IN(base, coll__whole_f16, coll__raw_u16, coll__raw_u16, (uint16_t)coll__narrow_f16(COLL__SUM_F16))
+
+#define COLL__ONTO_IN(tier, name, WIDE)                                                           \
+    COLL__IN_##tier static void name##_##tier(void *to, const void *sums, const void *from, size_t count) \
+    {                                                                                             \
+        coll__raw_f32 *out = to;                                                                  \
+        const coll__raw_f32 *sum = sums;                                                          \
+        const coll__raw_u16 *in = from;                                                           \
+        COLL__FREE for (size_t i = 0; i < count; i++) out[i] = coll__canon32(sum[i] + WIDE(in[i])); \
+    }
+COLL__ONTO_IN(base, coll__onto_f16, coll__wide_f16)
+COLL__ONTO_IN(base, coll__onto_bf16, coll__wide_bf16)
 #endif
 
 #define COLL__HALVES_IN(tier, unused)                                                             \
@@ -27,6 +38,8 @@ COLL__FOLD_IN(base, coll__whole_f16, coll__raw_u16, coll__raw_u16, (uint16_t)col
                        coll__raw_u16, coll__get_bf16_##tier(at))                                  \
     COLL__GROUP_MAP_IN(tier, coll__through_f16_##tier, coll__keep_f32_##tier, coll__raw_f32,      \
                        coll__raw_f32, coll__through_##tier(coll__get_f32_##tier(at)))             \
+    COLL__GROUP_ONTO_IN(tier, coll__onto_f16_##tier, coll__raw_u16, coll__get_f16_##tier)         \
+    COLL__GROUP_ONTO_IN(tier, coll__onto_bf16_##tier, coll__raw_u16, coll__get_bf16_##tier)       \
     COLL__GROUP_SUM_IN(tier, coll__pair_f16_##tier, coll__keep_f32_##tier, coll__raw_f32,         \
                        coll__raw_u16, coll__get_f16_##tier)                                       \
     COLL__GROUP_SUM_IN(tier, coll__whole_f16_##tier, coll__put_f16_##tier, coll__raw_u16,         \
@@ -74,6 +87,21 @@ COLL__INLINE uint32_t coll__join_bf16(float lower, float upper)
         if (count % 2) {                                                                          \
             lower[count / 2] = coll__wide_bf16(((const coll__raw_u16 *)a)[count - 1]) +           \
                                coll__wide_bf16(((const coll__raw_u16 *)b)[count - 1]);            \
+        }                                                                                         \
+    }                                                                                             \
+    COLL__IN_##tier static void name##_onto_##tier(void *to, const void *sums, const void *from,  \
+                                                   size_t count)                                  \
+    {                                                                                             \
+        const coll__raw_u32 *in = from;                                                           \
+        const coll__raw_f32 *left = sums, *right = left + (count - count / 2);                    \
+        coll__raw_f32 *lower = to, *upper = lower + (count - count / 2);                          \
+        COLL__FREE for (size_t i = 0; i < count / 2; i++) {                                       \
+            lower[i] = coll__canon32(left[i] + COLL__LOWER_BF16(in[i]));                          \
+            upper[i] = coll__canon32(right[i] + COLL__UPPER_BF16(in[i]));                         \
+        }                                                                                         \
+        if (count % 2) {                                                                          \
+            lower[count / 2] = coll__canon32(left[count / 2] +                                    \
+                                             coll__wide_bf16(((const coll__raw_u16 *)from)[count - 1])); \
         }                                                                                         \
     }                                                                                             \
     COLL__IN_##tier static void name##_whole_##tier(void *to, const void *a, const void *b,       \

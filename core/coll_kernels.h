@@ -83,6 +83,23 @@ static const void *coll__load(const coll__codec *codec, coll__format format, voi
     return slot;
 }
 
+/* Accumulators of two neighbours at once, if the codec has a short way for them: of two elements, or of one and a sum. */
+static bool coll__pair_up(const coll__codec *codec, const coll__source *two, size_t from, size_t count, void *to)
+{
+    const bool is_sum[2] = { two[0].format == COLL__AS_SUM, two[1].format == COLL__AS_SUM };
+    const void *const at[2] = { coll__source_at(codec, &two[0], from), coll__source_at(codec, &two[1], from) };
+
+    if (!is_sum[0] && !is_sum[1] && codec->pair) {
+        codec->pair(to, at[0], at[1], count);
+        return true;
+    }
+    const int sum = is_sum[1], element = !sum;
+    if (is_sum[0] == is_sum[1] || !codec->onto) return false;
+    if (two[element].format == COLL__AS_USER && codec->load_user != codec->load_wire) return false;
+    codec->onto(to, at[sum], at[element], count);
+    return true;
+}
+
 /* One block of the tree.  Like a binary counter: source i completes as many sub-trees as i ends in
  * ones, and the last source completes all.  The root goes to `root` if given, else to the scratch;
  * it is a source itself if that is all there is.  Returns where it is. */
@@ -95,16 +112,14 @@ static const void *coll__combine_tree(const coll__codec *codec, const coll__sour
 
     for (int i = 0; i < n; i++) {
         unsigned char *const slot = scratch + (size_t)depth * slot_size;
-        const void *leaf = coll__source_at(codec, &sources[i], from);
+        void *const sum = root && n == 2 ? root : slot;
+        const void *leaf = sum;
         int carry = i;
 
-        if (codec->pair && !(i & 1) && i + 1 < n && sources[i].format != COLL__AS_SUM
-            && sources[i + 1].format != COLL__AS_SUM) {
-            codec->pair(slot, leaf, coll__source_at(codec, &sources[++i], from), count);
-            carry = i >> 1;
-            leaf = slot;
+        if (!(i & 1) && i + 1 < n && coll__pair_up(codec, &sources[i], from, count, sum)) {
+            carry = i++ >> 1;
         } else {
-            leaf = coll__load(codec, sources[i].format, slot, leaf, count);
+            leaf = coll__load(codec, sources[i].format, slot, coll__source_at(codec, &sources[i], from), count);
         }
         stack[depth++] = leaf;
         for (; depth > 1 && ((carry & 1) || i == n - 1); carry >>= 1) {

@@ -397,6 +397,24 @@ COLL__PUT_HALVES(coll__put_bf16_base, coll__four_to_bf16)
         }                                                                                                             \
     }
 
+/* Elements added to floats that are there. */
+#define COLL__GROUP_ONTO_IN(tier, name, FROM, GET)                                                                    \
+    COLL__IN_##tier static void name(void *to, const void *sums, const void *from, size_t count)                      \
+    {                                                                                                                 \
+        const unsigned char *sum = sums, *at = from;                                                                  \
+        unsigned char *out = to;                                                                                      \
+        for (; count >= 16; count -= 16, sum += 64, at += 16 * sizeof(FROM), out += 64) {                             \
+            coll__put_f32_##tier(out, coll__plus_##tier(coll__get_f32_##tier(sum), GET(at)));                         \
+        }                                                                                                             \
+        if (count) {                                                                                                  \
+            unsigned char last[16 * sizeof(FROM)] = { 0 }, done[64] = { 0 };                                          \
+            memcpy(done, sum, count * 4);                                                                             \
+            memcpy(last, at, count * sizeof(FROM));                                                                   \
+            coll__put_f32_##tier(done, coll__plus_##tier(coll__get_f32_##tier(done), GET(last)));                     \
+            memcpy(out, done, count * 4);                                                                             \
+        }                                                                                                             \
+    }
+
 /* The same of two sources, added. */
 #define COLL__GROUP_SUM_IN(tier, name, PUT, TO, FROM, GET)                                                            \
     COLL__UNUSED COLL__IN_##tier static void name(void *to, const void *a, const void *b, size_t count)               \

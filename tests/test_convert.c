@@ -336,6 +336,21 @@ static void test_sums_of_halves(void)
             for (size_t i = 0; i < count; i++) {
                 wrong += sum[i] != coll_f32_to_bf16(coll_bf16_to_f32(a[i]) + coll_bf16_to_f32(b[i]));
             }
+            COLL__PICK_WIDE(coll__load_f16, tier)(through, b, count);
+            COLL__PICK_WIDE(coll__onto_f16, tier)(through, through, a, count);
+            for (size_t i = 0; i < count; i++) wrong += coll__bits32(through[i]) != coll__bits32(coll__canon32(wide[i]));
+            COLL__PICK_WIDE(coll__load_bf16, tier)(through, b, count);
+            COLL__PICK_WIDE(coll__onto_bf16, tier)(through, through, a, count);
+            for (size_t i = 0; i < count; i++) {
+                const float exact = coll__canon32(coll_bf16_to_f32(a[i]) + coll_bf16_to_f32(b[i]));
+                wrong += coll__bits32(through[i]) != coll__bits32(exact);
+            }
+            COLL__PICK_WIDE(coll__bf16_load, tier)(wide, b, count);
+            COLL__PICK_WIDE(coll__bf16_onto, tier)(wide, wide, a, count);
+            COLL__PICK_WIDE(coll__bf16_store, tier)(sum, wide, count);
+            for (size_t i = 0; i < count; i++) {
+                wrong += sum[i] != coll_f32_to_bf16(coll_bf16_to_f32(a[i]) + coll_bf16_to_f32(b[i]));
+            }
             COLL__PICK_WIDE(coll__bf16_pair, tier)(wide, a, b, count);
             COLL__PICK_WIDE(coll__bf16_store, tier)(sum, wide, count);
             for (size_t i = 0; i < count; i++) {
@@ -474,8 +489,9 @@ static void test_proportion(void)
                 doubles[i] = is_negative ? -x : x;
                 singles[i] = (float)doubles[i];
             }
-            coll_convert_stochastic(result, drawn[k], is_double ? (const void *)doubles : singles, is_double ? COLL_F64 : COLL_F32,
-                                    DRAWS, 12345 + (uint64_t)c, UINT64_C(1) << 40);
+            const void *const input = is_double ? (const void *)doubles : singles;
+            coll_convert_stochastic(result, drawn[k], input, is_double ? COLL_F64 : COLL_F32, DRAWS, 12345 + (uint64_t)c,
+                                    UINT64_C(1) << 40);
             for (size_t i = 0; i < DRAWS; i++) {
                 const int sign = 1 + f->exponent_bits + f->mantissa_bits - 1;
                 ups += (bits_at(result, coll_type_size(drawn[k]), i) & ((UINT64_C(1) << sign) - 1)) == lows[c / 12] + 1;
