@@ -26,7 +26,7 @@ BUILD  := build/$(config)
 HEADER := $(wildcard coll.h coll_impl.h core/*.h transports/*.h transports/*/*.h)
 COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
-.PHONY: help demo test bench bench-threads bench-threads-full precision dist deps clean install all
+.PHONY: help demo test bench bench-conv bench-threads bench-threads-full precision dist deps clean install all
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -50,6 +50,11 @@ bench-threads:   ## between threads: this library, hand-written references and M
 
 bench-threads-full: ## the same with all sizes: ten minutes instead of two
 	@$(MAKE) --no-print-directory run-bench-threads COMPARE=--full
+
+bench-conv:      ## measure conversions and sums of halves beside memcpy and loops of intrinsics, on one processor
+	@sh tools/deps.sh demo
+	@$(MAKE) --no-print-directory $(BUILD)/coll_conv
+	$(BUILD)/coll_conv
 
 precision: $(BUILD)/test_precision ## print how exact sums of 16-bit floats are, by four schemes
 	@$(BUILD)/test_precision

@@ -7,11 +7,14 @@
  *   core/coll_base.h             time, memory, text, log, the record of a failure
  *   core/coll_types.h            element types, the tiers of the kernels, one number from one type to another
  *   core/coll_uncached.h         memory written past the caches
+ *   core/coll_vectors.h          sixteen elements at a time, for the tiers of x86-64
  *   core/coll_convert.h          arrays of one type of float into another
+ *   core/coll_draw.h             the same, rounded up or down at random
  *   core/coll_grid.h             sums in which the order of the terms does not show
  *   core/coll_overflow.h         is there an infinity or a NaN?
  *   core/coll_mx.h               groups of numbers that share a power of two, for the wire
  *   core/coll_folds.h            two sources into one, for each (type, operation) that there is: the table of them
+ *   core/coll_halves.h           sums of 16-bit floats, which have ways of their own
  *   core/coll_codec.h            how elements are written in memory, on the wire and in the sum
  *   core/coll_kernels.h          all arithmetic: n sources -> wide accumulator -> one rounding -> m destinations
  *   core/coll_round.h            the vocabulary of algorithms: send, recv, copy, fold, in rounds
@@ -61,12 +64,14 @@
 #include "core/coll_base.h"
 #include "core/coll_types.h"
 #include "core/coll_uncached.h"
+#include "core/coll_vectors.h"
 #include "core/coll_convert.h"
 #include "core/coll_draw.h"
 #include "core/coll_grid.h"
 #include "core/coll_overflow.h"
 #include "core/coll_mx.h"
 #include "core/coll_folds.h"
+#include "core/coll_halves.h"
 #include "core/coll_codec.h"
 #include "core/coll_kernels.h"
 #include "core/coll_round.h"

@@ -21,125 +21,7 @@
 #pragma clang diagnostic ignored "-Wpass-failed"
 #endif
 
-/* ---- >>sums: elements to accumulators and back, where these are not the same ---- */
-
-COLL__MAP_IN(base, coll__load_f16, coll__raw_f32, coll__raw_u16, coll__wide_f16(x))
-COLL__MAP(coll__load_bf16, coll__raw_f32, coll__raw_u16, coll__wide_bf16(x))
-
-/* What another rank sees of an f32 that crosses the wire in 16 bits. */
-COLL__MAP_IN(base, coll__through_f16, coll__raw_f32, coll__raw_f32,
-             coll__wide_f16(coll__narrow_f16(x)))
-COLL__MAP(coll__through_bf16, coll__raw_f32, coll__raw_f32, coll__wide_bf16(coll__narrow_bf16(x)))
-
-/* The first level of a sum of 16-bit floats, and the whole of a sum of two: without the passes
- * through the scratch in between, and with the same bits. */
-#define COLL__SUM_F16 coll__wide_f16(a) + coll__wide_f16(b)
-COLL__FOLD_IN(base, coll__pair_f16, coll__raw_f32, coll__raw_u16, COLL__SUM_F16)
-COLL__FOLD_IN(base, coll__whole_f16, coll__raw_u16, coll__raw_u16,
-              (uint16_t)coll__narrow_f16(COLL__SUM_F16))
-
-/* Two bf16 that lie together are worked on where they lie, within their 32 bits: the lower moves
- * up, the upper needs only a mask, and no lane of a vector changes place.  Which of the two comes
- * first in memory does not matter. */
-#define COLL__LOWER_BF16(w) coll__float32((w) << 16)
-#define COLL__UPPER_BF16(w) coll__float32((w) & 0xffff0000u)
-
-COLL__INLINE uint32_t coll__join_bf16(float lower, float upper)
-{
-    return coll__narrow_bf16(upper) << 16 | coll__narrow_bf16(lower);
-}
-
-/* The accumulators of a block of bf16 are in an order of their own, first those of all lower
- * halves and then those of all upper ones.  An odd last element counts as a lower half. */
-#define COLL__BF16_IN(tier, name)                                                                 \
-    COLL__IN_##tier static void name##_load_##tier(void *to, const void *from, size_t count)      \
-    {                                                                                             \
-        const coll__raw_u32 *in = from;                                                           \
-        coll__raw_f32 *lower = to, *upper = lower + (count - count / 2);                          \
-        COLL__FREE for (size_t i = 0; i < count / 2; i++) {                                       \
-            lower[i] = COLL__LOWER_BF16(in[i]);                                                   \
-            upper[i] = COLL__UPPER_BF16(in[i]);                                                   \
-        }                                                                                         \
-        if (count % 2) {                                                                          \
-            lower[count / 2] = coll__wide_bf16(((const coll__raw_u16 *)from)[count - 1]);         \
-        }                                                                                         \
-    }                                                                                             \
-    COLL__IN_##tier static void name##_pair_##tier(void *to, const void *a, const void *b,        \
-                                                   size_t count)                                  \
-    {                                                                                             \
-        const coll__raw_u32 *left = a, *right = b;                                                \
-        coll__raw_f32 *lower = to, *upper = lower + (count - count / 2);                          \
-        COLL__FREE for (size_t i = 0; i < count / 2; i++) {                                       \
-            lower[i] = COLL__LOWER_BF16(left[i]) + COLL__LOWER_BF16(right[i]);                    \
-            upper[i] = COLL__UPPER_BF16(left[i]) + COLL__UPPER_BF16(right[i]);                    \
-        }                                                                                         \
-        if (count % 2) {                                                                          \
-            lower[count / 2] = coll__wide_bf16(((const coll__raw_u16 *)a)[count - 1]) +           \
-                               coll__wide_bf16(((const coll__raw_u16 *)b)[count - 1]);            \
-        }                                                                                         \
-    }                                                                                             \
-    COLL__IN_##tier static void name##_whole_##tier(void *to, const void *a, const void *b,       \
-                                                    size_t count)                                 \
-    {                                                                                             \
-        const coll__raw_u32 *left = a, *right = b;                                                \
-        coll__raw_u32 *out = to;                                                                  \
-        COLL__FREE for (size_t i = 0; i < count / 2; i++) {                                       \
-            out[i] = coll__join_bf16(COLL__LOWER_BF16(left[i]) + COLL__LOWER_BF16(right[i]),      \
-                                     COLL__UPPER_BF16(left[i]) + COLL__UPPER_BF16(right[i]));     \
-        }                                                                                         \
-        if (count % 2) {                                                                          \
-            ((coll__raw_u16 *)to)[count - 1] = (uint16_t)coll__narrow_bf16(                       \
-                coll__wide_bf16(((const coll__raw_u16 *)a)[count - 1]) +                          \
-                coll__wide_bf16(((const coll__raw_u16 *)b)[count - 1]));                          \
-        }                                                                                         \
-    }                                                                                             \
-    COLL__IN_##tier static void name##_store_##tier(void *to, const void *from, size_t count)     \
-    {                                                                                             \
-        const coll__raw_f32 *lower = from, *upper = lower + (count - count / 2);                  \
-        coll__raw_u32 *out = to;                                                                  \
-        COLL__FREE for (size_t i = 0; i < count / 2; i++) {                                       \
-            out[i] = coll__join_bf16(lower[i], upper[i]);                                         \
-        }                                                                                         \
-        if (count % 2) {                                                                          \
-            ((coll__raw_u16 *)to)[count - 1] = (uint16_t)coll__narrow_bf16(lower[count / 2]);     \
-        }                                                                                         \
-    }
-COLL__EACH_TIER(COLL__BF16_IN, coll__bf16)
-
-#if defined(__x86_64__)
-COLL__MAP_F16C(coll__load_f16, coll__raw_f32, coll__raw_u16, coll__eight,
-               coll__eight_wide(in + i), coll__wide_f16(x))
-
-COLL__INLINE_F16C coll__eight coll__eight_through(coll__eight x)
-{
-    return __builtin_ia32_vcvtph2ps256(coll__eight_narrow(x));
-}
-
-COLL__MAP_F16C(coll__through_f16, coll__raw_f32, coll__raw_f32, coll__eight,
-               coll__eight_through(coll__eight_load(in + i)),
-               coll__wide_f16(coll__narrow_f16(x)))
-
-#define COLL__FOLD_F16C(name, TO, EIGHT_TYPE, EIGHT, VALUE)                                       \
-    COLL__IN_avx2 static void name##_avx2(void *to, const void *from_a, const void *from_b,       \
-                                          size_t count)                                           \
-    {                                                                                             \
-        TO *out = to;                                                                             \
-        const coll__raw_u16 *left = from_a, *right = from_b;                                      \
-        size_t i = 0;                                                                             \
-        for (; i + 8 <= count; i += 8) {                                                          \
-            const coll__eight sum = coll__eight_wide(left + i) + coll__eight_wide(right + i);     \
-            const EIGHT_TYPE eight = EIGHT;                                                       \
-            memcpy(out + i, &eight, sizeof eight);                                                \
-        }                                                                                         \
-        for (; i < count; i++) {                                                                  \
-            const coll__raw_u16 a = left[i], b = right[i];                                        \
-            out[i] = VALUE;                                                                       \
-        }                                                                                         \
-    }
-COLL__FOLD_F16C(coll__pair_f16, coll__raw_f32, coll__eight, sum, COLL__SUM_F16)
-COLL__FOLD_F16C(coll__whole_f16, coll__raw_u16, coll__eight_half, coll__eight_narrow(sum),
-                (uint16_t)coll__narrow_f16(COLL__SUM_F16))
-#endif
+/* ---- >>widths: integers to accumulators and back, where these are not the same ---- */
 
 /* Integer averages, whose sums need more bits.  Division is slow on every tier, so there is one. */
 #define COLL__WIDEN(name, wide) COLL__MAP_IN(base, coll__load_##name, coll__raw_##wide, coll__raw_##name, x)
@@ -235,6 +117,7 @@ typedef struct coll__codec {
     coll__map *load_wire, *load_user;             /* to accumulators; NULL: they are accumulators */
     coll__fold_fn *combine;                       /* accumulator op accumulator; NULL: fn does it */
     coll__fold_fn *pair;                          /* NULL, or both loads and the combine in one */
+    coll__fold_fn *onto;                          /* NULL, or load_wire and the combine in one: a sum and an element */
     coll__fold_fn *whole;                         /* NULL, or two sources to the result in one pass */
     coll__twin_fn *twin;                          /* NULL, or the same to two results at once */
     coll__finish *finish;                         /* NULL: the sum is the result */
@@ -289,7 +172,7 @@ static void coll__codec_integer_average(coll__codec *codec, coll_type type, int 
     codec->direct = false;
     codec->load_wire = codec->load_user = loads[type];
     codec->acc_size = sizeof(int64_t);
-    codec->combine = coll__folds[tier][COLL_U64][COLL_SUM];
+    codec->combine = coll__fold_of(COLL_U64, COLL_SUM, tier);
     codec->finish = coll__divide_i64_base;
     codec->store = codec->type_size == 1 ? coll__store_8_base
                  : codec->type_size == 2 ? coll__store_16_base : coll__store_32_base;
@@ -309,18 +192,20 @@ static void coll__codec_half(coll__codec *codec, coll_type type, coll_type wire,
 {
     const bool f16 = wire == COLL_F16, sum = op == COLL_SUM || op == COLL_AVG;
 
-    codec->load_wire = f16 ? COLL__PICK(coll__load_f16, tier) : COLL__PICK(coll__load_bf16, tier);
+    codec->load_wire = f16 ? COLL__PICK_WIDE(coll__load_f16, tier) : COLL__PICK_WIDE(coll__load_bf16, tier);
+    if (sum) codec->onto = f16 ? COLL__PICK_WIDE(coll__onto_f16, tier) : COLL__PICK_WIDE(coll__onto_bf16, tier);
     if (type == COLL_F32) {
-        codec->load_user = codec->store = f16 ? COLL__PICK(coll__through_f16, tier) : COLL__PICK(coll__through_bf16, tier);
+        codec->load_user = codec->store = f16 ? COLL__PICK_WIDE(coll__through_f16, tier) : COLL__PICK_WIDE(coll__through_bf16, tier);
     } else if (type == COLL_F16) {
         codec->load_user = codec->load_wire;
-        if (sum) codec->pair = COLL__PICK(coll__pair_f16, tier);
-        if (op == COLL_SUM) codec->whole = COLL__PICK(coll__whole_f16, tier);
+        if (sum) codec->pair = COLL__PICK_WIDE(coll__pair_f16, tier);
+        if (op == COLL_SUM) codec->whole = COLL__PICK_WIDE(coll__whole_f16, tier);
     } else {
-        codec->load_user = codec->load_wire = COLL__PICK(coll__bf16_load, tier);
-        codec->store = codec->store_wire = COLL__PICK(coll__bf16_store, tier);
-        if (sum) codec->pair = COLL__PICK(coll__bf16_pair, tier);
-        if (op == COLL_SUM) codec->whole = COLL__PICK(coll__bf16_whole, tier);
+        codec->load_user = codec->load_wire = COLL__PICK_WIDE(coll__bf16_load, tier);
+        codec->store = codec->store_wire = COLL__PICK_WIDE(coll__bf16_store, tier);
+        if (sum) codec->pair = COLL__PICK_WIDE(coll__bf16_pair, tier);
+        if (sum) codec->onto = COLL__PICK_WIDE(coll__bf16_onto, tier);
+        if (op == COLL_SUM) codec->whole = COLL__PICK_WIDE(coll__bf16_whole, tier);
     }
 }
 
@@ -546,15 +431,15 @@ static void coll__codec_grid(coll__codec *codec, coll_type wire, int tier)
 {
     const bool is_double = wire == COLL_F64 || wire == COLL_C128, is_through = codec->is_through;
 
-    codec->grid = &coll__grids[tier][is_double];
+    codec->grid = &COLL__PICK(coll__grids, tier)[is_double];
     codec->acc_size = wire == COLL_C128 ? 4 * sizeof(double)
                     : is_double || wire == COLL_C64 ? 2 * sizeof(double) : sizeof(double);
     codec->direct = is_double;
     codec->pair = codec->whole = NULL;
     if (is_double) return;
     codec->load_wire = coll__is_mx(wire) ? coll__mx_map(COLL_F32, wire, tier) : wire == COLL_F32 || wire == COLL_C64 ? NULL
-                     : wire == COLL_F16 ? COLL__PICK(coll__load_f16, tier)
-                     : wire == COLL_BF16 ? COLL__PICK(coll__load_bf16, tier) : coll__conversion(COLL_F32, wire, tier);
+                     : wire == COLL_F16 ? COLL__PICK_WIDE(coll__load_f16, tier)
+                     : wire == COLL_BF16 ? COLL__PICK_WIDE(coll__load_bf16, tier) : coll__conversion(COLL_F32, wire, tier);
     codec->load_user = is_through ? NULL : codec->load_wire;
     if (wire == COLL_C64) codec->store = codec->store_wire = COLL__PICK(coll__narrow_c64, tier);
 }
@@ -585,7 +470,7 @@ static bool coll__codec_reduce_in(coll__codec *codec, const coll_call *call, int
         coll__codec_integer_average(codec, type, tier);
         return true;
     }
-    codec->combine = coll__folds[tier][sum][call->op];
+    codec->combine = coll__fold_of(sum, call->op, tier);
     if (wire != type || sum != type) coll__codec_float(codec, call, wire, sum, tier);
     else coll__codec_direct(codec, type, call->op, tier);
     if (on_grid) coll__codec_grid(codec, wire, tier);

@@ -23,110 +23,112 @@
 #define COLL__TO_F32(X, from, in)    X(from, f32, f32, in, coll__canon32(COLL__WIDE_##from(x)))
 #define COLL__TO_F64(X, from, in)    X(from, f64, f64, in, coll__canon64((double)COLL__WIDE_##from(x)))
 
-#define COLL__CONVERSIONS(X)                                                                        \
+/* Those of 8 and of 16 bits with f32, those among them, and those that know 64 bits. */
+#define COLL__CONVERSIONS_8(X)                                                                      \
+    COLL__TO_F32(X, f8e4m3, u8)    COLL__TO_F32(X, f8e5m2, u8)                                      \
+    COLL__TO_F8E4M3(X, f32, f32)   COLL__TO_F8E5M2(X, f32, f32)
+#define COLL__CONVERSIONS_16(X)                                                                     \
+    COLL__TO_F32(X, f16, u16)      COLL__TO_F32(X, bf16, u16)                                       \
+    COLL__TO_F16(X, f32, f32)      COLL__TO_BF16(X, f32, f32)
+#define COLL__CONVERSIONS_AMONG_16(X)                                                               \
+    COLL__TO_BF16(X, f16, u16)     COLL__TO_F16(X, bf16, u16)     COLL__TO_F32(X, f32, f32)
+#define COLL__CONVERSIONS_AMONG_8(X)                                                                \
     COLL__TO_F8E5M2(X, f8e4m3, u8) COLL__TO_F16(X, f8e4m3, u8)    COLL__TO_BF16(X, f8e4m3, u8)      \
-    COLL__TO_F32(X, f8e4m3, u8)    COLL__TO_F64(X, f8e4m3, u8)                                      \
     COLL__TO_F8E4M3(X, f8e5m2, u8) COLL__TO_F16(X, f8e5m2, u8)    COLL__TO_BF16(X, f8e5m2, u8)      \
-    COLL__TO_F32(X, f8e5m2, u8)    COLL__TO_F64(X, f8e5m2, u8)                                      \
-    COLL__TO_F8E4M3(X, f16, u16)   COLL__TO_F8E5M2(X, f16, u16)   COLL__TO_BF16(X, f16, u16)        \
-    COLL__TO_F64(X, f16, u16)                                                                       \
-    COLL__TO_F8E4M3(X, bf16, u16)  COLL__TO_F8E5M2(X, bf16, u16)  COLL__TO_F16(X, bf16, u16)        \
-    COLL__TO_F32(X, bf16, u16)     COLL__TO_F64(X, bf16, u16)                                       \
-    COLL__TO_F8E4M3(X, f32, f32)   COLL__TO_F8E5M2(X, f32, f32)   COLL__TO_BF16(X, f32, f32)        \
-    COLL__TO_F32(X, f32, f32)      COLL__TO_F64(X, f32, f32)                                        \
+    COLL__TO_F8E4M3(X, f16, u16)   COLL__TO_F8E5M2(X, f16, u16)                                     \
+    COLL__TO_F8E4M3(X, bf16, u16)  COLL__TO_F8E5M2(X, bf16, u16)
+#define COLL__CONVERSIONS_64(X)                                                                     \
+    COLL__TO_F64(X, f8e4m3, u8)    COLL__TO_F64(X, f8e5m2, u8)    COLL__TO_F64(X, f16, u16)         \
+    COLL__TO_F64(X, bf16, u16)                                                                      \
     X(f64, f8e4m3, u8, f64, (uint8_t)COLL__NARROW_F64_F8E4M3(x))                                    \
     X(f64, f8e5m2, u8, f64, (uint8_t)COLL__NARROW_F64_F8E5M2(x))                                    \
     X(f64, f16, u16, f64, (uint16_t)COLL__NARROW_F64_F16(x))                                        \
     X(f64, bf16, u16, f64, (uint16_t)COLL__NARROW_F64_BF16(x))                                      \
-    X(f64, f32, f32, f64, coll__canon32((float)x))                                                  \
-    X(f64, f64, f64, f64, coll__canon64(x))
+    X(f64, f64, f64, f64, coll__canon64(x))                                                         \
+    COLL__CONVERSIONS_OF_F64(X)
+#define COLL__CONVERSIONS_OF_F64(X)                                                                 \
+    COLL__TO_F64(X, f32, f32)                                                                       \
+    X(f64, f32, f32, f64, coll__canon32((float)x))
 
-/* The two that x86-64 has instructions for. */
-#define COLL__CONVERSIONS_F16C(X) COLL__TO_F32(X, f16, u16) COLL__TO_F16(X, f32, f32)
+#define COLL__CONVERSIONS(X)                                                                        \
+    COLL__CONVERSIONS_8(X) COLL__CONVERSIONS_16(X) COLL__CONVERSIONS_AMONG_8(X)                     \
+    COLL__CONVERSIONS_AMONG_16(X) COLL__CONVERSIONS_64(X)
 
-#define COLL__DEFINE(from, to, out, in, VALUE)                                                    \
-    COLL__MAP(coll__##from##_to_##to, coll__raw_##out, coll__raw_##in, VALUE)
-COLL__CONVERSIONS(COLL__DEFINE)
-#undef COLL__DEFINE
-#define COLL__DEFINE(from, to, out, in, VALUE)                                                    \
+/* Text of one element, and groups of sixteen, in a tier. */
+#define COLL__ONE_base(from, to, out, in, VALUE)                                                    \
     COLL__MAP_IN(base, coll__##from##_to_##to, coll__raw_##out, coll__raw_##in, VALUE)
-COLL__CONVERSIONS_F16C(COLL__DEFINE)
-#undef COLL__DEFINE
+#define COLL__ONE_avx2(from, to, out, in, VALUE)                                                    \
+    COLL__MAP_IN(avx2, coll__##from##_to_##to, coll__raw_##out, coll__raw_##in, VALUE)
+#define COLL__ONE_avx512(from, to, out, in, VALUE)                                                  \
+    COLL__MAP_IN(avx512, coll__##from##_to_##to, coll__raw_##out, coll__raw_##in, VALUE)
+#define COLL__GROUP_OF(tier, from, to, out, in)                                                     \
+    COLL__GROUP_MAP_IN(tier, coll__##from##_to_##to##_##tier, coll__put_##to##_##tier,              \
+                       coll__raw_##out, coll__raw_##in, coll__get_##from##_##tier(at))
+#define COLL__SIXTEEN_base(from, to, out, in, VALUE) COLL__GROUP_OF(base, from, to, out, in)
+#define COLL__SIXTEEN_avx2(from, to, out, in, VALUE) COLL__GROUP_OF(avx2, from, to, out, in)
+#define COLL__SIXTEEN_avx512(from, to, out, in, VALUE) COLL__GROUP_OF(avx512, from, to, out, in)
+
+COLL__CONVERSIONS_8(COLL__ONE_base)
+COLL__CONVERSIONS_AMONG_8(COLL__ONE_base)
+COLL__CONVERSIONS_64(COLL__ONE_base)
+#if defined(__aarch64__)
+COLL__CONVERSIONS_16(COLL__SIXTEEN_base)
+COLL__CONVERSIONS_AMONG_16(COLL__SIXTEEN_base)
+#else
+COLL__CONVERSIONS_16(COLL__ONE_base)
+COLL__CONVERSIONS_AMONG_16(COLL__ONE_base)
+#endif
 
 #if defined(__x86_64__)
-
-typedef float   coll__eight      __attribute__((vector_size(32)));
-typedef int32_t coll__eight_bits __attribute__((vector_size(32)));
-typedef short   coll__eight_half __attribute__((vector_size(16)));
-
-#define COLL__INLINE_F16C COLL__INLINE __attribute__((target("avx2,f16c")))
-
-COLL__INLINE_F16C coll__eight coll__eight_load(const void *from)
-{
-    coll__eight x;
-    memcpy(&x, from, sizeof x);
-    return x;
-}
-
-COLL__INLINE_F16C coll__eight coll__eight_wide(const void *from)
-{
-    coll__eight_half half;
-    memcpy(&half, from, sizeof half);
-    return __builtin_ia32_vcvtph2ps256(half);
-}
-
-COLL__INLINE_F16C coll__eight coll__eight_canon(coll__eight x)
-{
-    const coll__eight_bits is_nan = x != x;
-    return (coll__eight)((is_nan & (int32_t)COLL__NAN_F32) | (~is_nan & (coll__eight_bits)x));
-}
-
-COLL__INLINE_F16C coll__eight_half coll__eight_narrow(coll__eight x)
-{
-    return (coll__eight_half)__builtin_ia32_vcvtps2ph256(coll__eight_canon(x), 0);
-}
-
-/* A map whose loop takes eight elements at a time; VALUE, for the last few, gives the same bits. */
-#define COLL__MAP_F16C(name, TO, FROM, EIGHT_TYPE, EIGHT, VALUE)                                  \
-    COLL__UNUSED COLL__IN_avx2 static void name##_avx2(void *to, const void *from, size_t count)  \
-    {                                                                                             \
-        TO *out = to;                                                                             \
-        const FROM *in = from;                                                                    \
-        size_t i = 0;                                                                             \
-        for (; i + 8 <= count; i += 8) {                                                          \
-            const EIGHT_TYPE eight = EIGHT;                                                       \
-            memcpy(out + i, &eight, sizeof eight);                                                \
-        }                                                                                         \
-        for (; i < count; i++) {                                                                  \
-            const FROM x = in[i];                                                                 \
-            out[i] = VALUE;                                                                       \
-        }                                                                                         \
-    }
-COLL__MAP_F16C(coll__f16_to_f32, coll__raw_f32, coll__raw_u16, coll__eight,
-               coll__eight_canon(coll__eight_wide(in + i)), coll__canon32(coll__wide_f16(x)))
-COLL__MAP_F16C(coll__f32_to_f16, coll__raw_u16, coll__raw_f32, coll__eight_half,
-               coll__eight_narrow(coll__eight_load(in + i)), (uint16_t)coll__narrow_f16(x))
-
+COLL__CONVERSIONS_8(COLL__SIXTEEN_avx2)
+COLL__CONVERSIONS_16(COLL__SIXTEEN_avx2)
+COLL__CONVERSIONS_AMONG_8(COLL__SIXTEEN_avx2)
+COLL__CONVERSIONS_AMONG_16(COLL__SIXTEEN_avx2)
+COLL__CONVERSIONS_64(COLL__ONE_avx2)
+COLL__CONVERSIONS_8(COLL__SIXTEEN_avx512)
+COLL__CONVERSIONS_16(COLL__SIXTEEN_avx512)
+COLL__CONVERSIONS_OF_F64(COLL__ONE_avx512)
+#if COLL__HAS_AVX512BF16
+COLL__GROUP_MAP_IN(avx512, coll__f32_to_bf16_avx512bf16, coll__put_bf16_avx512bf16, coll__raw_u16,
+                   coll__raw_f32, coll__get_f32_avx512(at))
 #endif
+#endif
+
+/* By tier, from and to: what a tier adds to those below it. */
+#define COLL__AT_f8e4m3 COLL_F8E4M3 - COLL_F16
+#define COLL__AT_f8e5m2 COLL_F8E5M2 - COLL_F16
+#define COLL__AT_f16    COLL_F16 - COLL_F16
+#define COLL__AT_bf16   COLL_BF16 - COLL_F16
+#define COLL__AT_f32    COLL_F32 - COLL_F16
+#define COLL__AT_f64    COLL_F64 - COLL_F16
+
+enum { COLL__FLOATS = COLL_F64 - COLL_F16 + 1 };
+
+typedef coll__map *coll__maps[COLL__FLOATS][COLL__FLOATS];
+
+#define COLL__CELL(tier, from, to) [COLL__AT_##from][COLL__AT_##to] = coll__##from##_to_##to##_##tier,
+#define COLL__CELL_base(from, to, out, in, VALUE) COLL__CELL(base, from, to)
+#define COLL__CELL_avx2(from, to, out, in, VALUE) COLL__CELL(avx2, from, to)
+#define COLL__CELL_avx512(from, to, out, in, VALUE) COLL__CELL(avx512, from, to)
+
+static const coll__maps coll__conversions[COLL__TIERS] = {
+    [COLL__TIER_BASE] = { COLL__CONVERSIONS(COLL__CELL_base) },
+#if defined(__x86_64__)
+    [COLL__TIER_AVX2] = { COLL__CONVERSIONS(COLL__CELL_avx2) },
+    [COLL__TIER_AVX512] = { COLL__CONVERSIONS_8(COLL__CELL_avx512) COLL__CONVERSIONS_16(COLL__CELL_avx512)
+                            COLL__CONVERSIONS_OF_F64(COLL__CELL_avx512) },
+#if COLL__HAS_AVX512BF16
+    [COLL__TIER_AVX512BF16] = { COLL__CELL(avx512bf16, f32, bf16) },
+#endif
+#endif
+};
 
 /* NULL if either is not a float type, or if they are the same type of 8 or 16 bits. */
 COLL__UNUSED static coll__map *coll__conversion(coll_type to, coll_type from, int tier)
 {
-#define COLL__FROM_f8e4m3 COLL_F8E4M3
-#define COLL__FROM_f8e5m2 COLL_F8E5M2
-#define COLL__FROM_f16    COLL_F16
-#define COLL__FROM_bf16   COLL_BF16
-#define COLL__FROM_f32    COLL_F32
-#define COLL__FROM_f64    COLL_F64
-#define COLL__CASE(from, to, out, in, VALUE)                                                      \
-    case COLL__FROM_##from * 16 + COLL__FROM_##to: return COLL__PICK(coll__##from##_to_##to, tier);
     if (!coll__is_float(from) || !coll__is_float(to)) return NULL;
-    switch (from * 16 + to) {
-        COLL__CONVERSIONS(COLL__CASE)
-        COLL__CONVERSIONS_F16C(COLL__CASE)
-    default: return NULL;
-    }
-#undef COLL__CASE
+    while (tier > COLL__TIER_BASE && !coll__conversions[tier][from - COLL_F16][to - COLL_F16]) tier--;
+    return coll__conversions[tier][from - COLL_F16][to - COLL_F16];
 }
 
 /* As coll_convert says, with the kernels of one tier. */

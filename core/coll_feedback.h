@@ -60,7 +60,7 @@ static void coll__feed(const coll_request *r, const coll__codec *wide, size_t at
     const size_t most = COLL__BLOCK / sizeof(float), unit = r->codec.type_size;
     coll__map *const widen = coll__conversion(COLL_F32, r->call.type, tier);
     coll__map *const narrow = r->codec.narrow ? r->codec.narrow : coll__conversion(r->call.type, COLL_F32, tier);
-    coll__fold_fn *const add = coll__folds[tier][COLL_F32][COLL_SUM], *const subtract = COLL__PICK(coll__left_out, tier);
+    coll__fold_fn *const add = coll__fold_of(COLL_F32, COLL_SUM, tier), *const subtract = COLL__PICK(coll__left_out, tier);
 
     for (size_t length; count > 0; at += length, count -= length) {
         unsigned char *const out = coll__behind(r->call.send, at * unit);

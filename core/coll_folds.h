@@ -93,8 +93,9 @@ COLL__INLINE double coll__canon_or64(int is_nan, uint64_t bits)
 }
 
 #define COLL__FOLD_FLOAT(bits)                                                                    \
-    COLL__FOLD(coll__sum_f##bits, coll__raw_f##bits, coll__raw_f##bits, coll__canon##bits(a + b)) \
-    COLL__TWIN(coll__sum_f##bits, coll__raw_f##bits, coll__canon##bits(a + b))                    \
+    COLL__EACH_WIDE(COLL__FOLD_IN, coll__sum_f##bits, coll__raw_f##bits, coll__raw_f##bits,       \
+                    coll__canon##bits(a + b))                                                     \
+    COLL__EACH_WIDE(COLL__TWIN_IN, coll__sum_f##bits, coll__raw_f##bits, coll__canon##bits(a + b)) \
     COLL__FOLD(coll__prod_f##bits, coll__raw_f##bits, coll__raw_f##bits,                          \
                coll__canon##bits(a * b))                                                          \
     COLL__FOLD(coll__min_f##bits, coll__raw_f##bits, coll__raw_f##bits,                           \
@@ -275,8 +276,20 @@ COLL__PAIR(i64_i64, i64, 64, 64)
     COLL__ROW_PAIR(COLL_I64_I32, i64_i32)       COLL__ROW_PAIR(COLL_I64_I64, i64_i64)
 
 static coll__fold_fn *const coll__folds[COLL__TIERS][COLL__TYPE_LIMIT][COLL_USER] = {
-    COLL__PER_TIER(COLL__ROWS)
+    [COLL__TIER_BASE] = { COLL__ROWS(base) },
+#if defined(__x86_64__)
+    [COLL__TIER_AVX2] = { COLL__ROWS(avx2) },
+    [COLL__TIER_AVX512] = { [COLL_F32] = { [COLL_SUM] = coll__sum_f32_avx512, [COLL_AVG] = coll__sum_f32_avx512 },
+                            [COLL_F64] = { [COLL_SUM] = coll__sum_f64_avx512, [COLL_AVG] = coll__sum_f64_avx512 } },
+#endif
 };
+
+/* NULL if there is no such cell. */
+COLL__UNUSED static coll__fold_fn *coll__fold_of(coll_type type, coll_op op, int tier)
+{
+    while (tier > COLL__TIER_BASE && !coll__folds[tier][type][op]) tier--;
+    return coll__folds[tier][type][op];
+}
 
 /* NULL: the results are made one after the other. */
 static coll__twin_fn *coll__twin_of(coll_type type, coll_op op, int tier)
@@ -287,8 +300,8 @@ static coll__twin_fn *coll__twin_of(coll_type type, coll_op op, int tier)
     case COLL_I16: case COLL_U16: return COLL__PICK(coll__sum_u16_twin, tier);
     case COLL_I32: case COLL_U32: return COLL__PICK(coll__sum_u32_twin, tier);
     case COLL_I64: case COLL_U64: return COLL__PICK(coll__sum_u64_twin, tier);
-    case COLL_F32:                return COLL__PICK(coll__sum_f32_twin, tier);
-    case COLL_F64:                return COLL__PICK(coll__sum_f64_twin, tier);
+    case COLL_F32:                return COLL__PICK_WIDE(coll__sum_f32_twin, tier);
+    case COLL_F64:                return COLL__PICK_WIDE(coll__sum_f64_twin, tier);
     default:                      return NULL;
     }
 }

@@ -141,13 +141,13 @@ COLL__INLINE double coll__grid_down(double peak) { return peak < COLL__GRID_HUGE
     }
 COLL__EACH_TIER(COLL__GRID_IN, 0)
 
-#define COLL__GRID_ROW(tier)                                                                                               \
+/* Of floats, and of doubles. */
+#define COLL__GRIDS(tier, unused)                                                                                          \
+    static const coll__grid coll__grids_##tier[2] = {                                                                      \
     { coll__grid_peak_f32_##tier, coll__grid_rule_f32_##tier, coll__grid_add_f32_##tier, false, NULL, NULL, NULL, NULL },  \
     { coll__grid_peak_f64_##tier, coll__grid_rule_f64_##tier, coll__grid_add_f64_##tier, true, coll__grid_huge_##tier,     \
-      coll__grid_lower_##tier, coll__grid_raise_##tier, coll__grid_join_##tier }
-
-/* By tier; of doubles the second one. */
-static const coll__grid coll__grids[COLL__TIERS][2] = { COLL__PER_TIER(COLL__GRID_ROW) };
+      coll__grid_lower_##tier, coll__grid_raise_##tier, coll__grid_join_##tier } };
+COLL__EACH_TIER(COLL__GRIDS, 0)
 
 /* Rows of memory that a block needs.  A block of doubles has at most COLL__GRID_REALS reals, one of floats twice as many, in
  * two rows where it has doubles of them. */

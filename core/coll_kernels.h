@@ -92,6 +92,23 @@ static const void *coll__load(const coll__codec *codec, const coll__source *sour
     return slot;
 }
 
+/* Accumulators of two neighbours at once, if the codec has a short way for them: of two elements, or of one and a sum. */
+static bool coll__pair_up(const coll__codec *codec, const coll__source *two, size_t from, size_t count, void *to)
+{
+    const bool is_sum[2] = { two[0].format == COLL__AS_SUM, two[1].format == COLL__AS_SUM };
+    const void *const at[2] = { coll__source_at(codec, &two[0], from), coll__source_at(codec, &two[1], from) };
+
+    if (!is_sum[0] && !is_sum[1] && codec->pair) {
+        codec->pair(to, at[0], at[1], count);
+        return true;
+    }
+    const int sum = is_sum[1], element = !sum;
+    if (is_sum[0] == is_sum[1] || !codec->onto) return false;
+    if (two[element].format == COLL__AS_USER && codec->load_user != codec->load_wire) return false;
+    codec->onto(to, at[sum], at[element], count);
+    return true;
+}
+
 /* The last fold of a tree, to the first result and, where one pass can write two, to the second. */
 static void coll__combine_root(const coll__codec *codec, void *const root[2], const void *a, const void *b, size_t count)
 {
@@ -114,16 +131,14 @@ static const void *coll__combine_tree(const coll__codec *codec, const coll__sum 
 
     for (int i = 0; i < n; i++) {
         unsigned char *const slot = scratch + (size_t)depth * slot_size;
-        const void *leaf = coll__source_at(codec, &sources[i], from);
+        void *const first = root[0] && n == 2 ? root[0] : slot;
+        const void *leaf = first;
         int carry = i;
 
-        if (codec->pair && !(i & 1) && i + 1 < n && sources[i].format != COLL__AS_SUM
-            && sources[i + 1].format != COLL__AS_SUM) {
-            codec->pair(slot, leaf, coll__source_at(codec, &sources[++i], from), count);
-            carry = i >> 1;
-            leaf = slot;
+        if (!(i & 1) && i + 1 < n && coll__pair_up(codec, &sources[i], from, count, first)) {
+            carry = i++ >> 1;
         } else {
-            leaf = coll__load(codec, &sources[i], slot, leaf, count, sum->index + from);
+            leaf = coll__load(codec, &sources[i], slot, coll__source_at(codec, &sources[i], from), count, sum->index + from);
         }
         stack[depth++] = leaf;
         for (; depth > 1 && ((carry & 1) || i == n - 1); carry >>= 1) {

@@ -130,32 +130,79 @@ typedef coll__int128 COLL__RAW coll__raw_i128;
 
 #define COLL__INLINE static inline __attribute__((always_inline, unused))
 
-enum { COLL__TIER_BASE, COLL__TIER_AVX2, COLL__TIERS };
+/* Tiers are numbered so that a machine which has one has all below it.  A kernel exists in the tiers in which it gains
+ * something; the others take it from the next lower one that has it.  Most exist in the two of COLL__EACH_TIER; what reads
+ * or writes 16 bits, and the sums of f32 and f64, in those of COLL__EACH_WIDE.
+ *
+ * All tiers make the same bits, and so the arithmetic of AVX512-FP16 is not used: its registers hold sums in 16 bits, which
+ * would round every addition instead of the result. */
+enum { COLL__TIER_BASE, COLL__TIER_AVX2, COLL__TIER_AVX512, COLL__TIER_AVX512BF16, COLL__TIERS };
 
 #define COLL__IN_base COLL__KERNEL
 #if defined(__x86_64__)
-#define COLL__IN_avx2 COLL__KERNEL __attribute__((target("avx2,f16c")))
+#define COLL__TARGET_avx2 __attribute__((target("avx2,f16c")))
+#define COLL__TARGET_avx512 __attribute__((target("avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl")))
+#define COLL__IN_avx2 COLL__KERNEL COLL__TARGET_avx2
+#define COLL__IN_avx512 COLL__KERNEL COLL__TARGET_avx512
 #define COLL__EACH_TIER(X, ...) X(base, __VA_ARGS__) X(avx2, __VA_ARGS__)
-#define COLL__PICK(name, tier) ((tier) == COLL__TIER_AVX2 ? name##_avx2 : name##_base)
-#define COLL__PER_TIER(X) { X(base) }, { X(avx2) }
+#define COLL__EACH_WIDE(X, ...) X(base, __VA_ARGS__) X(avx2, __VA_ARGS__) X(avx512, __VA_ARGS__)
+#define COLL__PICK(name, tier) ((tier) >= COLL__TIER_AVX2 ? name##_avx2 : name##_base)
+#define COLL__PICK_WIDE(name, tier) ((tier) >= COLL__TIER_AVX512 ? name##_avx512 : COLL__PICK(name, tier))
 #else
 #define COLL__EACH_TIER(X, ...) X(base, __VA_ARGS__)
+#define COLL__EACH_WIDE(X, ...) X(base, __VA_ARGS__)
 #define COLL__PICK(name, tier) ((void)(tier), name##_base)
-#define COLL__PER_TIER(X) { X(base) }, { X(base) }
+#define COLL__PICK_WIDE(name, tier) COLL__PICK(name, tier)
 #endif
 
-/* The best tier of this machine.  Asked when a codec is made, never in a loop; it reads what the
- * compiler's runtime found at start-up, for a cpuid of our own may cost microseconds on a virtual
- * machine.  Older compilers cannot be asked about f16c, but no processor has avx2 without it. */
-COLL__UNUSED static int coll__tier(void)
-{
+/* The tiers that have groups (coll_vectors.h). */
 #if defined(__x86_64__)
+#define COLL__EACH_VECTOR(X, ...) X(avx2, __VA_ARGS__) X(avx512, __VA_ARGS__)
+#elif defined(__aarch64__)
+#define COLL__EACH_VECTOR(X, ...) X(base, __VA_ARGS__)
+#else
+#define COLL__EACH_VECTOR(X, ...)
+#endif
+
+/* Assemblers that know vcvtneps2bf16 come with these. */
+#if defined(__x86_64__) && (defined(__clang__) || __GNUC__ >= 10)
+#define COLL__HAS_AVX512BF16 1
+#else
+#define COLL__HAS_AVX512BF16 0
+#endif
+
+#if defined(__x86_64__)
+/* It reads what the compiler's runtime found at start-up, for a cpuid of our own may cost microseconds on a virtual machine.
+ * Older compilers cannot be asked about f16c, but no processor has avx2 without it.  Processors that have avx512 without
+ * vbmi lower their clock for vectors of 512 bits, and so do not count. */
+static int coll__tier_find(void)
+{
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("avx2")) return COLL__TIER_BASE;
 #if !defined(__clang__) && __GNUC__ >= 11
     if (!__builtin_cpu_supports("f16c")) return COLL__TIER_BASE;
 #endif
-    return COLL__TIER_AVX2;
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512dq")
+        || !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512vbmi")) return COLL__TIER_AVX2;
+#if COLL__HAS_AVX512BF16
+    if (__builtin_cpu_supports("avx512bf16")) return COLL__TIER_AVX512BF16;
+#endif
+    return COLL__TIER_AVX512;
+}
+#endif
+
+/* The best tier of this machine, asked when a codec is made, never in a loop. */
+COLL__UNUSED static int coll__tier(void)
+{
+#if defined(__x86_64__)
+    static int known = COLL__TIERS;
+    int tier = __atomic_load_n(&known, __ATOMIC_RELAXED);
+
+    if (tier == COLL__TIERS) {
+        tier = coll__tier_find();
+        __atomic_store_n(&known, tier, __ATOMIC_RELAXED);
+    }
+    return tier;
 #else
     return COLL__TIER_BASE;
 #endif

@@ -100,11 +100,6 @@ static uint64_t bits_at(const void *memory, size_t size, size_t at)
     return bits;
 }
 
-static double value_at(coll_type type, const void *memory, size_t at)
-{
-    return reference_value(format_of(type), bits_at(memory, coll_type_size(type), at));
-}
-
 /* ---- >>cells: which there are, by the manual ---- */
 
 typedef enum family { INTEGER, BOOLEAN, FLOAT, COMPLEX, PAIR, BLOB } family;

@@ -71,6 +71,8 @@ only="$*"
 suite numbers            program asan test_numbers
 suite exact              program asan test_exact
 suite precision          program release test_precision
+suite convert            program asan test_convert
+suite emulated           sh tests/emulated.sh
 suite algorithms         program asan test_algorithms
 suite tuner              program asan test_tuner
 suite threads            program asan test_threads
