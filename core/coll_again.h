@@ -187,9 +187,9 @@ static coll_status coll__again_on(coll_comm *comm, const coll__again *again, col
 {
     coll_request r;
 
+    r.call = again->call;
     coll__request_init(&r, comm);
     r.offsets = NULL;
-    r.call = again->call;
     r.codec = again->codec;
     r.task = again->task;
     r.sequence = comm->sequence;

@@ -30,7 +30,7 @@ typedef struct work {
 
 static void sum_two_into_two(work *w, const coll__codec *codec)
 {
-    const coll__source sources[2] = { { w->in[0], COLL__AS_USER }, { w->in[1], COLL__AS_USER } };
+    const coll__source sources[2] = { { w->in[0], COLL__AS_USER, 0 }, { w->in[1], COLL__AS_USER, 1 } };
 
     coll__combine(codec, &(coll__sum){ .sources = sources, .n = 2, .results = w->out, .m = 2, .format = COLL__AS_USER,
                                        .count = w->count, .scratch = w->scratch });
