@@ -430,8 +430,10 @@ static bool coll__reduction_fits(const coll_call *call, coll_type wire, coll_typ
 static void coll__codec_grid(coll__codec *codec, coll_type wire, int tier)
 {
     const bool is_double = wire == COLL_F64 || wire == COLL_C128, is_through = codec->is_through;
+    const bool is_exact = wire == COLL_F16 || wire == COLL_F8E4M3 || wire == COLL_F8E5M2;
 
-    codec->grid = &COLL__PICK(coll__grids, tier)[is_double];
+    codec->grid = &COLL__PICK(coll__grids, tier)[is_double ? COLL__GRID_OF_DOUBLES : is_exact ? COLL__GRID_OF_NONE
+                                                 : COLL__GRID_OF_FLOATS];
     codec->acc_size = wire == COLL_C128 ? 4 * sizeof(double)
                     : is_double || wire == COLL_C64 ? 2 * sizeof(double) : sizeof(double);
     codec->direct = is_double;

@@ -39,20 +39,19 @@
     COLL__TO_F8E4M3(X, bf16, u16)  COLL__TO_F8E5M2(X, bf16, u16)
 #define COLL__CONVERSIONS_64(X)                                                                     \
     COLL__TO_F64(X, f8e4m3, u8)    COLL__TO_F64(X, f8e5m2, u8)    COLL__TO_F64(X, f16, u16)         \
-    COLL__TO_F64(X, bf16, u16)                                                                      \
-    X(f64, f8e4m3, u8, f64, (uint8_t)COLL__NARROW_F64_F8E4M3(x))                                    \
-    X(f64, f8e5m2, u8, f64, (uint8_t)COLL__NARROW_F64_F8E5M2(x))                                    \
-    X(f64, f16, u16, f64, (uint16_t)COLL__NARROW_F64_F16(x))                                        \
-    X(f64, bf16, u16, f64, (uint16_t)COLL__NARROW_F64_BF16(x))                                      \
-    X(f64, f64, f64, f64, coll__canon64(x))                                                         \
+    COLL__TO_F64(X, bf16, u16)     X(f64, f64, f64, f64, coll__canon64(x))                          \
     COLL__CONVERSIONS_OF_F64(X)
+/* By way of f32. */
+#define COLL__CONVERSIONS_BY_F32(X)                                                                 \
+    X(f64, f8e4m3, u8, f64, 0)     X(f64, f8e5m2, u8, f64, 0)                                       \
+    X(f64, f16, u16, f64, 0)       X(f64, bf16, u16, f64, 0)
 #define COLL__CONVERSIONS_OF_F64(X)                                                                 \
     COLL__TO_F64(X, f32, f32)                                                                       \
     X(f64, f32, f32, f64, coll__canon32((float)x))
 
 #define COLL__CONVERSIONS(X)                                                                        \
     COLL__CONVERSIONS_8(X) COLL__CONVERSIONS_16(X) COLL__CONVERSIONS_AMONG_8(X)                     \
-    COLL__CONVERSIONS_AMONG_16(X) COLL__CONVERSIONS_64(X)
+    COLL__CONVERSIONS_AMONG_16(X) COLL__CONVERSIONS_64(X) COLL__CONVERSIONS_BY_F32(X)
 
 /* Text of one element, and groups of sixteen, in a tier. */
 #define COLL__ONE_base(from, to, out, in, VALUE)                                                    \
@@ -93,6 +92,23 @@ COLL__GROUP_MAP_IN(avx512, coll__f32_to_bf16_avx512bf16, coll__put_bf16_avx512bf
                    coll__raw_f32, coll__get_f32_avx512(at))
 #endif
 #endif
+
+/* Doubles, block by block: to floats that are rounded to odd, and from there with the kernel of the same tier. */
+#define COLL__BY_F32_IN(tier, to, out)                                                              \
+    COLL__IN_##tier static void coll__f64_to_##to##_##tier(void *dst, const void *src, size_t count) \
+    {                                                                                               \
+        enum { MOST = 512 };                                                                        \
+        const coll__raw_f64 *in = src;                                                              \
+        coll__raw_##out *narrow = dst;                                                              \
+        for (size_t n; count > 0; in += n, narrow += n, count -= n) {                               \
+            float odd[MOST];                                                                        \
+            n = count < MOST ? count : MOST;                                                        \
+            COLL__FREE COLL__UNROLLED for (size_t i = 0; i < n; i++) odd[i] = coll__odd_f32(in[i]); \
+            coll__f32_to_##to##_##tier(narrow, odd, n);                                             \
+        }                                                                                           \
+    }
+#define COLL__BY_F32(from, to, out, in, VALUE) COLL__EACH_TIER(COLL__BY_F32_IN, to, out)
+COLL__CONVERSIONS_BY_F32(COLL__BY_F32)
 
 /* By tier, from and to: what a tier adds to those below it. */
 #define COLL__AT_f8e4m3 COLL_F8E4M3 - COLL_F16

@@ -8,8 +8,8 @@
  *          - M  =      xxxxx...xxx|    what is left is on the grid, and exact
  *
  * No sum of them is 2^53 g or more, so each addition is exact and the order cannot show.  A term is off by g / 2 at most:
- * 2^-42 of the largest of 1,024 terms.  f16 loses nothing: from its largest number to its smallest there are 40 places, and
- * 12 are left for the 4,096 terms that they allow.
+ * 2^-42 of the largest of 1,024 terms.  f16 and the 8-bit floats need no grid: from the largest number of f16 to its smallest
+ * there are 40 places, and 13 are left for the sums of 8,192 terms, which f64 adds exactly.
  *
  * Doubles have more places than one grid.  What the first leaves of x, x - ((x + M) - M), is exact, and goes to a second
  * one, h - 52 places further down; the result is the one rounding of the two exact sums, and a term is off by 2^-84 of the
@@ -30,12 +30,13 @@
 #pragma clang diagnostic ignored "-Wpass-failed"
 #endif
 
-/* The loops of one tier, over the reals of a block.  Terms are floats where there is one grid, and doubles where there are
- * two.  `peak` holds the largest magnitude of each element so far, as such a number; `ruler` and `fine` the M of both grids. */
+/* The loops of one tier, over the reals of a block.  They take two sources at a time, for memory is what they wait for.  Terms
+ * are floats where there is one grid, or none, and doubles where there are two.  `peak` holds the largest magnitude of each
+ * element so far, as such a number; `factor` is 1.5 * 2^(h+1), the M of an element whose peak is from 1 to 2. */
 typedef struct coll__grid {
-    void (*peak) (void *peak, const void *x, size_t count);
-    void (*rule) (double *ruler, double *fine, const void *peak, size_t count, int h);
-    void (*add)  (double *high, double *low, const void *x, const double *ruler, const double *fine, size_t count);
+    void (*peak)(void *peak, const void *so_far, const void *x, const void *y, size_t count);     /* NULL: f64 is exact */
+    void (*add) (double *high, double *low, const double *high_so_far, const double *low_so_far, const void *x, const void *y,
+                 const void *peak, double factor, size_t count);
     bool is_double;                                                   /* there are two grids                      */
     /* Of doubles only: is an element huge?  Its terms 2^-64 times; what has become of them, as often; the two sums as one. */
     bool (*is_huge)(const double *peak, size_t count);
@@ -49,11 +50,19 @@ typedef struct coll__grid {
 #define COLL__GRID_HUGE 0x1p960
 #define COLL__GRID_MOST 0x1p959
 
-/* 1.5 * 2^(e+h): the exponent of the peak is one less than e. */
-COLL__INLINE double coll__grid_ruler(double peak, int h)
+/* M: the exponent of the peak is one less than e.  Of a subnormal float it is 0, and then f64 is exact; of a subnormal double it
+ * is that of the least normal one. */
+COLL__INLINE double coll__grid_ruler_f32(int32_t peak, double factor)
 {
-    const uint64_t bits = coll__bits64(peak < COLL__GRID_MOST ? peak : COLL__GRID_MOST);
-    return coll__float64((bits & UINT64_C(0x7ff0000000000000)) + ((uint64_t)(h + 1) << 52) + (UINT64_C(1) << 51));
+    const int32_t power = peak & 0x7f800000;
+    return (double)coll__float32(power < 0x7f000000 ? (uint32_t)power : 0x7f000000u) * factor;
+}
+
+COLL__INLINE double coll__grid_ruler_f64(double peak, double factor)
+{
+    const double power = coll__float64(coll__bits64(peak) & UINT64_C(0x7ff0000000000000));
+    const double least = power > 0x1p-1022 ? power : 0x1p-1022;
+    return (least < COLL__GRID_MOST ? least : COLL__GRID_MOST) * factor;
 }
 
 COLL__INLINE double coll__grid_magnitude(double x) { return coll__float64(coll__bits64(x) & UINT64_C(0x7fffffffffffffff)); }
@@ -61,67 +70,71 @@ COLL__INLINE double coll__grid_magnitude(double x) { return coll__float64(coll__
 /* What a peak makes of its element. */
 COLL__INLINE double coll__grid_down(double peak) { return peak < COLL__GRID_HUGE ? 1 : 0x1p-64; }
 
-#define COLL__GRID_IN(tier, ...)                                                                                           \
-    COLL__IN_##tier static void coll__grid_peak_f32_##tier(void *peak, const void *from, size_t count)                     \
+#define COLL__GRID_EACH COLL__FREE COLL__UNROLLED for (size_t i = 0; i < count; i++)
+
+#define COLL__GRID_FLOATS_IN(tier, ...)                                                                                    \
+    COLL__IN_##tier static void coll__grid_peak_f32_##tier(void *peak, const void *so_far, const void *x, const void *y,   \
+                                                           size_t count)                                                   \
     {                                                                                                                      \
         coll__raw_i32 *most = peak;                                                                                        \
-        const coll__raw_i32 *in = from;                                                                                    \
-        COLL__FREE for (size_t i = 0; i < count; i++) {                                                                    \
-            const int32_t x = in[i] & INT32_MAX, old = most[i];                                                            \
-            most[i] = x > old ? x : old;                                                                                   \
+        const coll__raw_i32 *past = so_far, *one = x, *two = y;                                                            \
+        COLL__GRID_EACH {                                                                                                  \
+            const int32_t a = one[i] & INT32_MAX, b = two[i] & INT32_MAX, old = past[i], larger = a > b ? a : b;           \
+            most[i] = larger > old ? larger : old;                                                                         \
         }                                                                                                                  \
     }                                                                                                                      \
-    COLL__IN_##tier static void coll__grid_rule_f32_##tier(double *ruler, double *fine, const void *peak, size_t count, int h)\
+    COLL__IN_##tier static void coll__grid_add_f32_##tier(double *high, double *low, const double *high_so_far,            \
+                                                          const double *low_so_far, const void *x, const void *y,          \
+                                                          const void *peak, double factor, size_t count)                   \
     {                                                                                                                      \
-        const coll__raw_f32 *most = peak;                                                                                  \
-        (void)fine;                                                                                                        \
-        COLL__FREE for (size_t i = 0; i < count; i++) ruler[i] = coll__grid_ruler((double)most[i], h);                     \
-    }                                                                                                                      \
-    COLL__IN_##tier static void coll__grid_add_f32_##tier(double *high, double *low, const void *from, const double *ruler,\
-                                                          const double *fine, size_t count)                                \
-    {                                                                                                                      \
-        const coll__raw_f32 *in = from;                                                                                    \
-        (void)low, (void)fine;                                                                                             \
-        COLL__FREE for (size_t i = 0; i < count; i++) {                                                                    \
-            const double raised = (double)in[i] + ruler[i];                                                                \
-            high[i] += raised - ruler[i];                                                                                  \
+        const coll__raw_f32 *one = x, *two = y;                                                                            \
+        const coll__raw_i32 *most = peak;                                                                                  \
+        (void)low, (void)low_so_far;                                                                                       \
+        COLL__GRID_EACH {                                                                                                  \
+            const double ruler = coll__grid_ruler_f32(most[i], factor);                                                    \
+            const double a = (double)one[i] + ruler, b = (double)two[i] + ruler;                                           \
+            high[i] = high_so_far[i] + ((a - ruler) + (b - ruler));                                                        \
         }                                                                                                                  \
     }                                                                                                                      \
-    COLL__IN_##tier static void coll__grid_peak_f64_##tier(void *peak, const void *from, size_t count)                     \
+    COLL__IN_##tier static void coll__grid_add_exact_##tier(double *high, double *low, const double *high_so_far,          \
+                                                            const double *low_so_far, const void *x, const void *y,        \
+                                                            const void *peak, double factor, size_t count)                 \
+    {                                                                                                                      \
+        const coll__raw_f32 *one = x, *two = y;                                                                            \
+        (void)low, (void)low_so_far, (void)peak, (void)factor;                                                             \
+        COLL__GRID_EACH high[i] = high_so_far[i] + ((double)one[i] + (double)two[i]);                                      \
+    }
+COLL__EACH_TIER(COLL__GRID_FLOATS_IN, 0)
+
+#define COLL__GRID_DOUBLES_IN(tier, ...)                                                                                   \
+    COLL__IN_##tier static void coll__grid_peak_f64_##tier(void *peak, const void *so_far, const void *x, const void *y,   \
+                                                           size_t count)                                                   \
     {                                                                                                                      \
         coll__raw_f64 *most = peak;                                                                                        \
-        const coll__raw_f64 *in = from;                                                                                    \
-        COLL__FREE for (size_t i = 0; i < count; i++) {                                                                    \
-            const double x = coll__grid_magnitude(in[i]), old = most[i];                                                   \
-            most[i] = x > old ? x : old;                                                                                   \
+        const coll__raw_f64 *past = so_far, *one = x, *two = y;                                                            \
+        COLL__GRID_EACH {                                                                                                  \
+            const double a = coll__grid_magnitude(one[i]), b = coll__grid_magnitude(two[i]), larger = a > b ? a : b;       \
+            most[i] = larger > past[i] ? larger : past[i];                                                                 \
         }                                                                                                                  \
     }                                                                                                                      \
-    COLL__IN_##tier static void coll__grid_rule_f64_##tier(double *ruler, double *fine, const void *peak, size_t count, int h)\
+    COLL__IN_##tier static void coll__grid_add_f64_##tier(double *high, double *low, const double *high_so_far,            \
+                                                          const double *low_so_far, const void *x, const void *y,          \
+                                                          const void *peak, double factor, size_t count)                   \
     {                                                                                                                      \
-        const double step = coll__float64((uint64_t)(1023 - 52 + h) << 52);                                                \
-        const coll__raw_f64 *most = peak;                                                                                  \
-        COLL__FREE for (size_t i = 0; i < count; i++) {                                                                    \
-            const double first = coll__grid_ruler(most[i] < COLL__GRID_HUGE ? most[i] : most[i] * 0x1p-64, h);             \
-            const double second = first * step;                                                                            \
-            ruler[i] = first;                                                                                              \
-            fine[i] = second > 0x1.8p-1022 ? second : 0x1.8p-1022;                                                         \
-        }                                                                                                                  \
-    }                                                                                                                      \
-    COLL__IN_##tier static void coll__grid_add_f64_##tier(double *high, double *low, const void *from, const double *ruler,\
-                                                          const double *fine, size_t count)                                \
-    {                                                                                                                      \
-        const coll__raw_f64 *in = from;                                                                                    \
-        COLL__FREE for (size_t i = 0; i < count; i++) {                                                                    \
-            const double raised = in[i] + ruler[i], part = raised - ruler[i];                                              \
-            const double again = (in[i] - part) + fine[i];                                                                 \
-            high[i] += part;                                                                                               \
-            low[i] += again - fine[i];                                                                                     \
+        const coll__raw_f64 *one = x, *two = y, *most = peak;                                                              \
+        const double step = factor / 1.5 * 0x1p-53;                                                                        \
+        COLL__GRID_EACH {                                                                                                  \
+            const double ruler = coll__grid_ruler_f64(most[i], factor), second = ruler * step;                             \
+            const double fine = second > 0x1.8p-1022 ? second : 0x1.8p-1022;                                               \
+            const double a = (one[i] + ruler) - ruler, b = (two[i] + ruler) - ruler;                                       \
+            high[i] = high_so_far[i] + (a + b);                                                                            \
+            low[i] = low_so_far[i] + ((((one[i] - a) + fine) - fine) + (((two[i] - b) + fine) - fine));                    \
         }                                                                                                                  \
     }                                                                                                                      \
     COLL__IN_##tier static bool coll__grid_huge_##tier(const double *peak, size_t count)                                   \
     {                                                                                                                      \
         int64_t found = 0;                                                                                                 \
-        for (size_t i = 0; i < count; i++) found |= peak[i] >= COLL__GRID_HUGE;                                            \
+        COLL__FREE for (size_t i = 0; i < count; i++) found |= peak[i] >= COLL__GRID_HUGE;                                 \
         return found != 0;                                                                                                 \
     }                                                                                                                      \
     COLL__IN_##tier static void coll__grid_lower_##tier(double *to, const void *from, const double *peak, size_t count)    \
@@ -136,22 +149,28 @@ COLL__INLINE double coll__grid_down(double peak) { return peak < COLL__GRID_HUGE
     }                                                                                                                      \
     COLL__IN_##tier static void coll__grid_join_##tier(double *high, const double *low, size_t count)                      \
     {                                                                                                                      \
-        COLL__FREE for (size_t i = 0; i < count; i++)                                                                      \
+        COLL__GRID_EACH                                                                                                    \
             high[i] = coll__grid_magnitude(high[i]) <= 0x1.fffffffffffffp1023 ? high[i] + low[i] : high[i];                \
     }
-COLL__EACH_TIER(COLL__GRID_IN, 0)
+COLL__EACH_TIER(COLL__GRID_DOUBLES_IN, 0)
 
-/* Of floats, and of doubles. */
+/* Of numbers that f64 adds exactly, of floats, and of doubles. */
+enum { COLL__GRID_OF_NONE, COLL__GRID_OF_FLOATS, COLL__GRID_OF_DOUBLES };
+
 #define COLL__GRIDS(tier, unused)                                                                                          \
-    static const coll__grid coll__grids_##tier[2] = {                                                                      \
-    { coll__grid_peak_f32_##tier, coll__grid_rule_f32_##tier, coll__grid_add_f32_##tier, false, NULL, NULL, NULL, NULL },  \
-    { coll__grid_peak_f64_##tier, coll__grid_rule_f64_##tier, coll__grid_add_f64_##tier, true, coll__grid_huge_##tier,     \
-      coll__grid_lower_##tier, coll__grid_raise_##tier, coll__grid_join_##tier } };
+    static const coll__grid coll__grids_##tier[3] = {                                                                      \
+        { NULL, coll__grid_add_exact_##tier, false, NULL, NULL, NULL, NULL },                                              \
+        { coll__grid_peak_f32_##tier, coll__grid_add_f32_##tier, false, NULL, NULL, NULL, NULL },                          \
+        { coll__grid_peak_f64_##tier, coll__grid_add_f64_##tier, true, coll__grid_huge_##tier, coll__grid_lower_##tier,    \
+          coll__grid_raise_##tier, coll__grid_join_##tier } };
 COLL__EACH_TIER(COLL__GRIDS, 0)
 
 /* Rows of memory that a block needs.  A block of doubles has at most COLL__GRID_REALS reals, one of floats twice as many, in
  * two rows where it has doubles of them. */
 enum { COLL__GRID_ROWS = 6, COLL__GRID_REALS = 256 };
+
+/* What there is before the first sources, and the partner of a last one that has none. */
+static const double coll__grid_zeros[2 * COLL__GRID_REALS];
 
 /* The least h with n <= 2^h; 1 for one term, which must not reach M / 2 either. */
 static int coll__grid_headroom(int n)

@@ -213,31 +213,40 @@ static void coll__finish_block(const coll__codec *codec, const void *sum, coll__
     }
 }
 
+/* Sources i and i + 1 of a block as terms of a grid: where they are, or in rows 1 and 2. */
+static void coll__grid_two(const coll__codec *codec, const coll__sum *sum, int i, size_t from, size_t count,
+                           double rows[COLL__GRID_ROWS][COLL__GRID_REALS], const void *two[2])
+{
+    for (int k = 0; k < 2; k++) {
+        const coll__source *const source = &sum->sources[i + k];
+        two[k] = i + k < sum->n ? coll__load(codec, source, rows[1 + k], coll__source_at(codec, source, from), count,
+                                             sum->index + from) : coll__grid_zeros;
+    }
+}
+
 /* One block of a sum in which the order of the sources does not show (coll_grid.h).  They are read twice: first for the grid. */
 static void coll__combine_grid(const coll__codec *codec, const coll__sum *sum, size_t from, size_t count, void *result)
 {
     _Alignas(64) double rows[COLL__GRID_ROWS][COLL__GRID_REALS];
     const coll__grid *const grid = codec->grid;
-    const size_t reals = count * (coll__is_complex(codec->type) ? 2 : 1), index = sum->index + from;
-    double *const peak = rows[0], *const slot = rows[1], *const high = rows[2], *const ruler = rows[4];
-    double *const low = rows[3], *const fine = rows[5];       /* of doubles only: else they belong to the row before */
+    const size_t reals = count * (coll__is_complex(codec->type) ? 2 : 1);
+    const double factor = 3.0 * (double)(1 << coll__grid_headroom(sum->n));
+    double *const peak = rows[0], *const high = rows[3], *const low = rows[4];       /* low: of doubles, else of high */
+    const void *two[2], *measure = peak;
 
-    memset(peak, 0, sizeof rows[0]);
-    memset(high, 0, sizeof rows[2] + sizeof rows[3]);
-    for (int i = 0; i < sum->n; i++) {
-        const coll__source *const source = &sum->sources[i];
-        grid->peak(peak, coll__load(codec, source, slot, coll__source_at(codec, source, from), count, index), reals);
+    for (int i = 0; grid->peak && i < sum->n; i += 2) {
+        coll__grid_two(codec, sum, i, from, count, rows, two);
+        grid->peak(peak, i ? peak : coll__grid_zeros, two[0], two[1], reals);
     }
     const bool is_huge = grid->is_double && grid->is_huge(peak, reals);
-    grid->rule(ruler, fine, peak, reals, coll__grid_headroom(sum->n));
-    for (int i = 0; i < sum->n; i++) {
-        const coll__source *const source = &sum->sources[i];
-        const void *x = coll__load(codec, source, slot, coll__source_at(codec, source, from), count, index);
-        if (is_huge) grid->lower(slot, x, peak, reals), x = slot;
-        grid->add(high, low, x, ruler, fine, reals);
+    if (is_huge) grid->lower(rows[5], peak, peak, reals), measure = rows[5];
+    for (int i = 0; i < sum->n; i += 2) {
+        if (sum->n > 2 || !grid->peak) coll__grid_two(codec, sum, i, from, count, rows, two);
+        for (int k = 0; k < 2 && is_huge; k++) grid->lower(rows[1 + k], two[k], peak, reals), two[k] = rows[1 + k];
+        grid->add(high, low, i ? high : coll__grid_zeros, i ? low : coll__grid_zeros, two[0], two[1], measure, factor, reals);
     }
     if (grid->is_double) grid->join(high, low, reals);
-    coll__finish_block(codec, high, sum->format, count, index, (unsigned char *)sum->scratch, result);
+    coll__finish_block(codec, high, sum->format, count, sum->index + from, (unsigned char *)sum->scratch, result);
     if (is_huge) grid->raise(result, peak, reals);
 }
 
@@ -288,12 +297,16 @@ static inline bool coll__makes_two(const coll__codec *codec, const coll__sum *su
 /* Results that are longer than the caches: each block is made in the scratch, and goes past the caches to all of them. */
 static void coll__combine_streaming(const coll__codec *codec, const coll__sum *sum)
 {
-    const size_t block = coll__block_count(codec);
+    const size_t unit = coll__format_bytes(codec, sum->format, 1), block = coll__is_whole(codec, sum) ? COLL__BLOCK / unit : coll__block_count(codec);
     unsigned char *const made = (unsigned char *)sum->scratch + (size_t)coll__combine_slots(sum->n) * coll__slot_size(codec);
 
     for (size_t from = 0, length; from < sum->count; from += length) {
         length = coll__least(sum->count - from, block);
         coll__combine_block(codec, sum, from, length, made, NULL);
+        for (int i = 0; i < sum->n && from + length < sum->count; i++) {
+            const char *next = (const char *)coll__source_at(codec, &sum->sources[i], from + length);
+            for (int line = 0; line < 8; line++) __builtin_prefetch(next + 64 * line);
+        }
         const size_t offset = coll__format_bytes(codec, sum->format, from), bytes = coll__format_bytes(codec, sum->format, length);
         for (int j = 0; j < sum->m; j++) coll__copy_uncached((unsigned char *)sum->results[j] + offset, made, bytes);
     }

@@ -339,26 +339,17 @@ COLL__INLINE uint32_t coll__narrow_f8e5m2(float value)
     return coll__narrow_8(value, 21, 112, 0x1p7f, 0x7cu, COLL__NAN_F8E5M2);
 }
 
-/* From a double in one rounding: going through a float would round twice.  Parameters as above;
- * `width` is 8 or 16, the bits of the result. */
-COLL__INLINE uint32_t coll__narrow_f64(double value, int width, int drop, uint64_t bias, double magic, uint32_t beyond,
-                                       uint32_t nan)
+/* From a double in one rounding, by way of a float that is rounded to odd: where it is not the double, its last bit is set.  It
+ * has at least two bits more than any of these types, so the second rounding sees on which side of a tie the double is (Boldo
+ * and Melquiond 2008).  Below 2^-126, where floats have less, only bf16 has anything: what it has there, whole numbers of
+ * 2^-133, is made by the adder of the machine. */
+COLL__INLINE float coll__odd_f32(double value)
 {
-    const uint64_t bits = coll__bits64(value), magnitude = bits & UINT64_C(0x7fffffffffffffff);
-    const uint64_t half = (UINT64_C(1) << (drop - 1)) - 1 + ((magnitude >> drop) & 1u);
-    const uint32_t shifted = (uint32_t)((magnitude - (bias << 52) + half) >> drop);
-    const uint32_t normal = (int32_t)shifted < (int32_t)beyond ? shifted : beyond;
-    const double raised = coll__float64(magnitude) + magic;
-    const uint32_t small = (uint32_t)(coll__bits64(raised) - coll__bits64(magic));
-    const uint32_t unsign = magnitude < (bias + 1) << 52 ? small : normal;
-    const uint32_t number = unsign == nan ? nan : unsign | (uint32_t)(bits >> 63) << (width - 1);
-    return value == value ? number : nan;
+    const uint64_t bits = coll__bits64(value), sign = bits & (UINT64_C(1) << 63), rest = (UINT64_C(1) << 29) - 1;
+    const double magnitude = coll__float64(bits ^ sign), odd = coll__float64((bits | ((bits & rest) + rest)) & ~rest);
+    const double small = coll__float64(coll__bits64((magnitude + 0x1p-81) - 0x1p-81) | sign);
+    return (float)(magnitude < 0x1p-126 ? small : odd);
 }
-
-#define COLL__NARROW_F64_F8E4M3(x) coll__narrow_f64(x, 8, 49, 1016, 0x1p43, COLL__NAN_F8E4M3, COLL__NAN_F8E4M3)
-#define COLL__NARROW_F64_F8E5M2(x) coll__narrow_f64(x, 8, 50, 1008, 0x1p36, 0x7cu, COLL__NAN_F8E5M2)
-#define COLL__NARROW_F64_F16(x)    coll__narrow_f64(x, 16, 42, 1008, 0x1p28, 0x7c00u, COLL__NAN_F16)
-#define COLL__NARROW_F64_BF16(x)   coll__narrow_f64(x, 16, 45, 896, 0x1p-81, 0x7f80u, COLL__NAN_BF16)
 
 COLL_API uint16_t coll_f32_to_f16(float value)  { return (uint16_t)coll__narrow_f16(value); }
 COLL_API uint16_t coll_f32_to_bf16(float value) { return (uint16_t)coll__narrow_bf16(value); }
