@@ -78,13 +78,14 @@
  * transport: the order of additions is then a pairwise tree over the rank numbers (in scans: left to right).  With
  * COLL_REPRODUCIBLE a SUM or AVG of floats or complex numbers has the same bits for every order of the ranks, too: it depends
  * on which inputs there are, and how many, and on nothing else.  Each input is rounded to a grid that its largest peer at that
- * element decides, by at most 2^-42 of that one on up to 1,024 ranks and twice as much for each doubling beyond (f64: 2^-84,
- * and four times as much); then the sum is exact, and rounded once.  f16 loses nothing on up to 4,096 ranks.  An AVG, and a
- * scale, are worked out in f64 from that sum; an AVG of f64 does not overflow on the way.  A sum of zero is +0, also of -0
- * alone.  Only algorithms that combine all raw inputs at once may serve, so partial sums never travel; the arithmetic is
- * several times that of a plain sum.  There is no such PROD of floats and no such COLL_USER; in scans, where the order of the ranks is part
- * of the question, the flag means COLL_DETERMINISTIC; elsewhere it is kept anyway.  For another number of ranks the bits are
- * others, with either flag.  An operation of your own (COLL_USER) may be regrouped, and reordered too unless
+ * element decides, by at most 2^-42 of that one on up to 1,024 ranks and twice as much for each doubling beyond (f64:
+ * 2^-84, and four times as much); then the sum is exact, and rounded once.  f16 and the 8-bit floats lose nothing on up to
+ * 8,192 ranks.  An AVG, and a scale, are worked out in f64 from that sum; an AVG of f64 does not overflow on the way.  A
+ * sum of zero is +0, also of -0 alone.  Only algorithms that combine all raw inputs at once may serve, so partial sums
+ * never travel; the arithmetic is several times that of a plain sum.  There is no such PROD of floats and no such
+ * COLL_USER; in scans, where the order of the ranks is part of the question, the flag means COLL_DETERMINISTIC; elsewhere
+ * it is kept anyway.  For another number of ranks the bits are others, with either flag.  An operation of your own
+ * (COLL_USER) may be regrouped, and reordered too unless
  * not_commutative is set.  The scans have no COLL_AVG.
  *   With a wire type (coll_allreduce_mixed, coll_call.wire) each input is rounded to the wire type once, the sum is rounded to
  * it once, and every element of recv is such a value, converted to the type.  It may be any float of as many bits or fewer under

@@ -85,8 +85,8 @@ static inline coll_call coll__call_of(coll_kind kind, const void *send, void *re
     return call;
 }
 
-/* How long the buffers of a simple kind are, in blocks of `count` elements (COLL__OF_ALL: one for each rank), and whether only the
- * root has them. */
+/* How long the buffers of a simple kind are, in blocks of `count` elements (COLL__OF_ALL: one for each rank), and whether only
+ * the root has them. */
 enum { COLL__OF_ALL = -1 };
 
 typedef struct coll__buffers { int send, recv; bool root_sends, root_receives; } coll__buffers;
@@ -174,7 +174,8 @@ static inline bool coll__are_buffers(const coll_comm *comm, const coll__buffers 
 {
     const uintptr_t from = (uintptr_t)send, to = (uintptr_t)recv;
     const bool is_root = root == comm->rank;
-    const bool sends = shape->send && (is_root || !shape->root_sends), receives = shape->recv && (is_root || !shape->root_receives);
+    const bool sends = shape->send && (is_root || !shape->root_sends);
+    const bool receives = shape->recv && (is_root || !shape->root_receives);
 
     if ((sends && !coll__is_buffer(send)) || (receives && !coll__is_buffer(recv))) return false;
     if (!sends || !receives || (from == to && shape->send == 1 && shape->recv == 1)) return true;

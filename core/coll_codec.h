@@ -195,7 +195,8 @@ static void coll__codec_half(coll__codec *codec, coll_type type, coll_type wire,
     codec->load_wire = f16 ? COLL__PICK_WIDE(coll__load_f16, tier) : COLL__PICK_WIDE(coll__load_bf16, tier);
     if (sum) codec->onto = f16 ? COLL__PICK_WIDE(coll__onto_f16, tier) : COLL__PICK_WIDE(coll__onto_bf16, tier);
     if (type == COLL_F32) {
-        codec->load_user = codec->store = f16 ? COLL__PICK_WIDE(coll__through_f16, tier) : COLL__PICK_WIDE(coll__through_bf16, tier);
+        codec->load_user = codec->store = f16 ? COLL__PICK_WIDE(coll__through_f16, tier)
+                                              : COLL__PICK_WIDE(coll__through_bf16, tier);
     } else if (type == COLL_F16) {
         codec->load_user = codec->load_wire;
         if (sum) codec->pair = COLL__PICK_WIDE(coll__pair_f16, tier);

@@ -296,7 +296,8 @@ static void coll__head_of_call(unsigned char *head, const coll_call *call, int s
     }
     const uint32_t op = reduces ? (uint32_t)call->op & 0xff : 0;
     const uint32_t wire = reduces && call->wire != call->type ? (uint32_t)call->wire & 0xff : 0;
-    const uint32_t what = ((uint32_t)call->kind & 0xff) | op << 8 | wire << 16 | (uint32_t)coll__hash_options(call, reduces) << 24;
+    const uint32_t options = coll__hash_options(call, reduces);
+    const uint32_t what = ((uint32_t)call->kind & 0xff) | op << 8 | wire << 16 | options << 24;
     const uint32_t type = traits & COLL__PAIRWISE && call->send_types ? 0 : (uint32_t)call->type;
     coll__put64(head, COLL__MAGIC | (uint64_t)track << 32);
     coll__put64(head + 8, sequence | (uint64_t)what << 32);

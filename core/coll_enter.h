@@ -19,7 +19,8 @@ enum { COLL__HANDS_MOST = 64 };                   /* changes of hands after whic
 
 static inline bool coll__door_is_mine(const coll__door *door, pthread_t me)
 {
-    return __atomic_load_n(&door->is_owned, __ATOMIC_RELAXED) && pthread_equal(__atomic_load_n(&door->thread, __ATOMIC_RELAXED), me);
+    return __atomic_load_n(&door->is_owned, __ATOMIC_RELAXED)
+        && pthread_equal(__atomic_load_n(&door->thread, __ATOMIC_RELAXED), me);
 }
 
 /* Not by the owner's short way.  false: another thread is inside.  coll_abort may be inside at any time, and is out soon: the

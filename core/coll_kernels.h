@@ -265,7 +265,8 @@ static inline bool coll__is_whole(const coll__codec *codec, const coll__sum *sum
 }
 
 /* One block of the first result, and of the second if `also` is given. */
-static void coll__combine_block(const coll__codec *codec, const coll__sum *sum, size_t from, size_t count, void *result, void *also)
+static void coll__combine_block(const coll__codec *codec, const coll__sum *sum, size_t from, size_t count, void *result,
+                                void *also)
 {
     const coll__source *const sources = sum->sources;
 
@@ -297,18 +298,21 @@ static inline bool coll__makes_two(const coll__codec *codec, const coll__sum *su
 /* Results that are longer than the caches: each block is made in the scratch, and goes past the caches to all of them. */
 static void coll__combine_streaming(const coll__codec *codec, const coll__sum *sum)
 {
-    const size_t unit = coll__format_bytes(codec, sum->format, 1), block = coll__is_whole(codec, sum) ? COLL__BLOCK / unit : coll__block_count(codec);
+    const size_t whole = COLL__BLOCK / coll__format_bytes(codec, sum->format, 1);
+    const size_t block = coll__is_whole(codec, sum) ? whole : coll__block_count(codec);
     unsigned char *const made = (unsigned char *)sum->scratch + (size_t)coll__combine_slots(sum->n) * coll__slot_size(codec);
 
     for (size_t from = 0, length; from < sum->count; from += length) {
         length = coll__least(sum->count - from, block);
         coll__combine_block(codec, sum, from, length, made, NULL);
-        for (int i = 0; i < sum->n && from + length < sum->count; i++) {
+        for (int i = 0; i < sum->n && from + length < sum->count; i++) {      /* what comes next comes meanwhile */
             const char *next = (const char *)coll__source_at(codec, &sum->sources[i], from + length);
             for (int line = 0; line < 8; line++) __builtin_prefetch(next + 64 * line);
         }
-        const size_t offset = coll__format_bytes(codec, sum->format, from), bytes = coll__format_bytes(codec, sum->format, length);
-        for (int j = 0; j < sum->m; j++) coll__copy_uncached((unsigned char *)sum->results[j] + offset, made, bytes);
+        const size_t offset = coll__format_bytes(codec, sum->format, from);
+        const size_t bytes = coll__format_bytes(codec, sum->format, length);
+        for (int j = 0; j < sum->m; j++)
+            coll__copy_uncached((unsigned char *)sum->results[j] + offset, made, bytes);
     }
     coll__uncached_end();
 }

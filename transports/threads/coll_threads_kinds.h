@@ -475,25 +475,28 @@ static coll_status coll__share_reduce_scatterv(const coll__turn *t)
 /* ---- >>scans: strictly from left to right, each result rounded by itself ---- */
 
 /* Elements at..at+count, at most a block, for the results of ranks first..last.  The sum so far is in one accumulator and
- * grows into the other: without rank v's part it is the exclusive result of rank v, which in place overwrites that part. */
+ * grows into the other: without rank v's part it is the exclusive result of rank v, which in place overwrites that part.  An
+ * inclusive sum that needs no finish is a result as it is, and grows from one result to the next. */
 static void coll__scan_piece(const coll__turn *t, size_t at, size_t count, int first, int last)
 {
     const coll__codec *codec = t->task->codec;
     unsigned char *const scratch = (unsigned char *)t->m->thread->scratch;
     unsigned char *const sums = scratch + coll__combine_scratch(codec, 2);
+    const bool is_exclusive = t->call->kind == COLL_EXSCAN;
+    const bool are_sums = codec->direct && !codec->finish && !codec->fn && !is_exclusive && !t->streams;
     void *sum = NULL;
 
     for (int v = 0; v <= last; v++) {
-        void *const next = sums + (v & 1 ? coll__scan_room(codec) : 0);
+        void *to = t->letters ? (unsigned char *)t->call->recv + at * t->unit : coll__output_of(t, v, at);
+        const bool is_result = are_sums && v >= first;
+        void *const next = is_result ? to : sums + (v & 1 ? coll__scan_room(codec) : 0);
         const coll__source part = { coll__input_of(t, v) + at * t->unit, COLL__AS_USER, v };
         const coll__source both[2] = { { sum, COLL__AS_SUM, v }, part };
-        const bool is_exclusive = t->call->kind == COLL_EXSCAN;
-        coll__sum step = { .sources = sum ? both : &part, .n = sum ? 2 : 1, .results = &next, .m = 1, .format = COLL__AS_SUM,
-                           .count = count, .index = at, .scratch = scratch };
+        coll__sum step = { .sources = sum ? both : &part, .n = sum ? 2 : 1, .results = &next, .m = 1,
+                           .format = is_result ? COLL__AS_USER : COLL__AS_SUM, .count = count, .index = at, .scratch = scratch };
         if (!is_exclusive || v < last) coll__combine(codec, &step);
         const coll__source result = { is_exclusive ? sum : next, COLL__AS_SUM, v };
-        if (v >= first && result.at) {
-            void *const to = t->letters ? (unsigned char *)t->call->recv + at * t->unit : coll__output_of(t, v, at);
+        if (v >= first && result.at && !is_result) {
             step = (coll__sum){ .sources = &result, .n = 1, .results = &to, .m = 1, .format = COLL__AS_USER, .count = count,
                                 .index = at, .scratch = scratch, .streams = t->streams };
             coll__combine(codec, &step);

@@ -30,7 +30,8 @@ static inline void coll__slot_set_head(coll__slot *slot, const unsigned char *he
 
 static inline bool coll__slot_has_head(const coll__slot *slot, const uint64_t *head)
 {
-    return ((__atomic_load_n(&slot->head[0], __ATOMIC_RELAXED) ^ head[0]) | (__atomic_load_n(&slot->head[1], __ATOMIC_RELAXED) ^ head[1])
+    return ((__atomic_load_n(&slot->head[0], __ATOMIC_RELAXED) ^ head[0])
+            | (__atomic_load_n(&slot->head[1], __ATOMIC_RELAXED) ^ head[1])
             | (__atomic_load_n(&slot->head[2], __ATOMIC_RELAXED) ^ head[2])
             | (__atomic_load_n(&slot->head[3], __ATOMIC_RELAXED) ^ head[3])) == 0;
 }
