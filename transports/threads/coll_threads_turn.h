@@ -64,15 +64,22 @@ static inline bool coll__has_come(const uint64_t *at, uint64_t turn, int looks)
     return true;
 }
 
-/* Have all ranks published `turn`, and with the same call as we? */
+/* Has a rank published `turn`, and with the same call as we? */
+static inline coll_status coll__check_one(const coll__member *m, int rank, uint64_t turn, coll_failure *failure)
+{
+    const uint64_t *head = m->own->slots[turn & 1].head;
+    const coll__slot *slot = coll__slot_in(m, rank, turn);
+
+    if (rank == m->rank || (coll__has_come(&slot->posted, turn, m->looks) && coll__slot_has_head(slot, head))) return COLL_OK;
+    return coll__check_seat(m, head, rank, turn, failure);
+}
+
+/* Have all ranks? */
 static inline coll_status coll__check_all(coll__member *m, uint64_t turn, coll_failure *failure)
 {
     if (m->all_posted >= turn) return COLL_OK;
-    const uint64_t *head = m->own->slots[turn & 1].head;
     for (int i = 0; i < m->count; i++) {
-        const coll__slot *slot = coll__slot_in(m, i, turn);
-        if (i == m->rank || (coll__has_come(&slot->posted, turn, m->looks) && coll__slot_has_head(slot, head))) continue;
-        const coll_status status = coll__check_seat(m, head, i, turn, failure);
+        const coll_status status = coll__check_one(m, i, turn, failure);
         if (status != COLL_OK) return status;
     }
     m->all_posted = turn;
@@ -84,11 +91,14 @@ static inline const uint64_t *coll__head_of_turn(const coll__turn *t) { return t
 /* Have those published whom this rank waits for? */
 static inline coll_status coll__check_posted(const coll__turn *t, coll__whom whom)
 {
+    coll__member *m = t->m;
+    const int root = t->call->root;
     coll_status status = COLL_OK;
 
-    if (whom == COLL__EVERYBODY) return coll__check_all(t->m, t->number, t->failure);
-    for (int i = 0; i < t->m->count && status == COLL_OK; i++)
-        if (coll__waits_for(t, whom, i)) status = coll__check_seat(t->m, coll__head_of_turn(t), i, t->number, t->failure);
+    if (whom == COLL__EVERYBODY || (whom == COLL__ON_ROOT && m->rank == root)) return coll__check_all(m, t->number, t->failure);
+    if (whom == COLL__THE_ROOT) return coll__check_one(m, root, t->number, t->failure);
+    for (int i = 0; whom == COLL__LOWER && i < m->rank && status == COLL_OK; i++)
+        status = coll__check_one(m, i, t->number, t->failure);
     return status;
 }
 
