@@ -43,9 +43,10 @@
  *   transports/coll_sim.h        any number of ranks in one thread under a virtual clock, with its parts in transports/sim/
  *   this file                    the public functions: each fills a coll_call, checks it, hands it on
  *
- * The way of a call: coll_allreduce -> coll__run -> coll__ready (checks) -> coll__begin -> coll__wait -> coll__advance ->
+ * The way of a call: coll_allreduce -> coll__run_simple -> coll__ready (checks) -> coll__begin -> coll__wait -> coll__advance ->
  * coll__track_advance -> either the transport's offload (threads), or coll__flow_advance -> an algorithm's round -> the
- * transport's send and recv, by key for derived communicators and prepared calls. */
+ * transport's send and recv, by key for derived communicators and prepared calls.  A blocking call that nothing is in front of
+ * goes from its checks to the transport's offload at once, and one like the last of its kind from coll__run_simple. */
 #ifndef COLL_IMPL_H
 #define COLL_IMPL_H
 

@@ -209,6 +209,19 @@ static COLL__UNUSED void *coll__allocate(size_t length)
     return at;
 }
 
+/* Zeroed memory of whole pages that nobody has touched yet, or NULL: each comes to lie near the processor that is the first to
+ * write to it. */
+static COLL__UNUSED void *coll__reserve(size_t length)
+{
+    void *at = mmap(NULL, length ? length : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+static COLL__UNUSED void coll__unreserve(void *at, size_t length)
+{
+    if (at) munmap(at, length ? length : 1);
+}
+
 /* A word that reads 1, and 0 in a forked child, whose copy of the page the kernel wipes.  NULL: no memory. */
 static COLL__UNUSED unsigned char *coll__fork_guard(void)
 {

@@ -46,7 +46,7 @@ typedef struct coll__group {
     uint64_t    id;
     int         count, holders;                   /* holders: members that have not left, or not entered yet  */
     int        *ranks;                            /* in the hub                                               */
-    coll__seat *seats;
+    coll__seat *seats;                            /* each written by its own rank only                        */
     unsigned char *bags;                          /* room for long letters, two for each rank; NULL: there are none */
     size_t      bag_length;
     struct coll__group *next;
@@ -56,8 +56,8 @@ static void coll__group_free(coll__group *group)
 {
     if (!group) return;
     free(group->ranks);
-    free(group->seats);
-    free(group->bags);
+    coll__unreserve(group->seats, (size_t)group->count * sizeof *group->seats);
+    coll__unreserve(group->bags, 2 * (size_t)group->count * group->bag_length);
     free(group);
 }
 
@@ -71,10 +71,10 @@ static coll__group *coll__group_new(uint64_t id, const int *ranks, int count, bo
     group->id = id;
     group->count = group->holders = count;
     group->ranks = (int *)coll__allocate((size_t)count * sizeof *group->ranks);
-    group->seats = (coll__seat *)coll__allocate((size_t)count * sizeof *group->seats);
+    group->seats = (coll__seat *)coll__reserve((size_t)count * sizeof *group->seats);
     group->bag_length = is_crowded ? coll__least(COLL__MAIL_LONG, COLL__MAIL_ALL / (size_t)count) : 0;
     if (group->bag_length <= COLL__MAIL_SHORT) group->bag_length = 0;
-    if (group->bag_length) group->bags = (unsigned char *)coll__allocate(2 * (size_t)count * group->bag_length);
+    if (group->bag_length) group->bags = (unsigned char *)coll__reserve(2 * (size_t)count * group->bag_length);
     if (!group->ranks || !group->seats || (group->bag_length && !group->bags)) {
         coll__group_free(group);
         return NULL;
@@ -124,7 +124,7 @@ static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group
     m->rank = me;
     m->looks = thread->hub->is_crowded ? 1 : COLL__LOOKS;
     m->mail_most = coll__most(COLL__MAIL_SHORT, group->bag_length);
-    m->cache_share = thread->hub->cache_length / (size_t)group->count;
+    m->cache_share = thread->hub->cache_length / 4 * 3 / (size_t)group->count;      /* a quarter is for everything else */
     for (int parity = 0; parity < 2; parity++, letters += 2 * group->count) {
         m->letters[0][parity] = letters;
         m->letters[1][parity] = letters + group->count;
