@@ -143,6 +143,7 @@ static coll_status coll__run_at_once(coll_comm *comm, coll_request *r)
 /* Carry out the call in r->call, on this rank's stack, inside a call on the communicator. */
 static coll_status coll__run_inside(coll_comm *comm, coll_request *r)
 {
+    if (__atomic_load_n(&comm->trunk->abort_wanted, __ATOMIC_ACQUIRE)) (void)coll__abort_now(comm->trunk);
     if (comm->trunk->failure.status != COLL_OK) return comm->trunk->failure.status;
     coll_status status = coll__ready(comm, r);
     if (status < 0) return status;
@@ -211,7 +212,7 @@ static coll_status coll__run_simple(coll_comm *comm, coll_kind kind, const void 
     if (status < 0) return status;
     coll__again *again = comm->again[kind];
     if (!again || type != again->type || op != again->op || count > again->most || (unsigned)root >= (unsigned)comm->size
-        || comm->trunk->tracks
+        || comm->trunk->tracks || __atomic_load_n(&comm->trunk->abort_wanted, __ATOMIC_RELAXED)
         || !coll__are_buffers(comm, &coll__buffers_of[kind], send, recv, count * again->codec.type_size, root))
         return coll__leave(comm, coll__run_anew(comm, coll__call_of(kind, send, recv, count, type, op, root)));
     again->call.send = send;

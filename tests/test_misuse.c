@@ -739,6 +739,44 @@ static void abort_case(const void *arg)
     CHECK(model_run(world, THREE, NULL, abort_worker, arg ? &by_second : NULL) == 0, "%s: the world could not be run", case_name);
 }
 
+/* Another thread aborts rank 0's communicator while all ranks make short calls, of which none has to wait for long. */
+static void *busy_aborter(void *arg)
+{
+    atomic_int *calls = ((void **)arg)[1];
+
+    while (atomic_load(calls) < 100) sched_yield();
+    CHECK(coll_abort(((void **)arg)[0], "enough is enough") == COLL_OK, "%s: coll_abort", case_name);
+    return NULL;
+}
+
+static int busy_worker(coll_comm *comm, void *arg)
+{
+    const char *const words[] = { "rank 0 gave up", "enough is enough", NULL };
+    const int64_t began = now_ms();
+    atomic_int calls = 0;
+    void *both[2] = { comm, &calls };
+    coll_status status = COLL_OK;
+    pthread_t thread;
+    int32_t sum = 1;
+
+    (void)arg;
+    const bool is_first = coll_rank(comm) == 0;
+    if (is_first && pthread_create(&thread, NULL, busy_aborter, both)) return 1;
+    while (status == COLL_OK && now_ms() - began < SOON_MS) {
+        status = coll_allreduce(comm, &sum, &sum, 1, COLL_I32, COLL_MAX);
+        atomic_fetch_add(&calls, 1);
+    }
+    if (is_first) pthread_join(thread, NULL);
+    check_said(comm, status, COLL_ERR_ABORTED, words, "an abort amid short calls");
+    return 0;
+}
+
+static void busy_case(const void *arg)
+{
+    (void)arg;
+    CHECK(model_run(world, THREE, NULL, busy_worker, NULL) == 0, "%s: the world could not be run", case_name);
+}
+
 /* ---- >>ends: a rank that leaves, and one that is late ---- */
 
 /* The last rank leaves; the others wait for it, in a communicator where it has another number. */
@@ -828,6 +866,7 @@ static void run_here(const char *parts)
     run_case(abort_case, NULL, "coll_abort");
     if (is_sim) return;
     run_case(abort_case, &yes, "coll_abort from another thread");
+    run_case(busy_case, NULL, "coll_abort amid short calls");
     run_case(two_threads_case, NULL, "two threads at once");
 }
 
