@@ -91,7 +91,8 @@ suite sim-large          program release test_sim 65536
 suite shared             program asan test_shared
 suite shared-tsan        program tsan test_shared
 suite proof              program release test_proof
-suite contract           program asan test_contract
+suite contract           program release test_contract
+suite contract-asan      program asan test_contract threads,sim 3
 suite random             program asan test_random
 suite misuse             program asan test_misuse
 suite random-tsan        scaled 0.5 program tsan test_random --world threads

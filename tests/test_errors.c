@@ -182,7 +182,7 @@ static const wrong wrongs[] = {
     { "broadcast from root -1", { .kind = COLL_BROADCAST, .recv = y, FOUR, .root = -1 }, ARGUMENT, { "root", "-1" } },
     { "reduce to root 99", { .kind = COLL_REDUCE, .send = x, .recv = y, FOUR, .root = 99 }, ARGUMENT, { "root", "99" } },
     { "type 0", { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = 4 }, ARGUMENT, { "0", "type" } },
-    { "type 24", { .kind = COLL_BROADCAST, .recv = y, .count = 4, .type = 24 }, ARGUMENT, { "24", "type" } },
+    { "type 27", { .kind = COLL_BROADCAST, .recv = y, .count = 4, .type = 27 }, ARGUMENT, { "27", "type" } },
     { "type 40", { .kind = COLL_ALLGATHER, .send = x, .recv = y, .count = 4, .type = 40 }, ARGUMENT, { "40", "type" } },
     { "type -1", { .kind = COLL_SEND, .send = x, .count = 4, .type = -1 }, ARGUMENT, { "-1", "type" } },
     { "a blob of no bytes", { .kind = COLL_RECV, .recv = y, .count = 4, .type = COLL_BLOB(0) }, ARGUMENT, { "1073741824", "type" } },
