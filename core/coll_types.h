@@ -195,14 +195,7 @@ static int coll__tier_find(void)
 COLL__UNUSED static int coll__tier(void)
 {
 #if defined(__x86_64__)
-    static int known = COLL__TIERS;
-    int tier = __atomic_load_n(&known, __ATOMIC_RELAXED);
-
-    if (tier == COLL__TIERS) {
-        tier = coll__tier_find();
-        __atomic_store_n(&known, tier, __ATOMIC_RELAXED);
-    }
-    return tier;
+    return coll__tier_find();
 #else
     return COLL__TIER_BASE;
 #endif

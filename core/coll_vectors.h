@@ -9,6 +9,12 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
+/* Without optimisation gcc's intrinsics are macros, with masks of -1. */
+#if !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+#endif
+
 #define COLL__INLINE_avx2 COLL__INLINE COLL__TARGET_avx2
 #define COLL__INLINE_avx512 COLL__INLINE COLL__TARGET_avx512
 
@@ -433,5 +439,9 @@ COLL__PUT_HALVES(coll__put_bf16_base, coll__four_to_bf16)
             memcpy(out, done, count * sizeof(TO));                                                                    \
         }                                                                                                             \
     }
+
+#if defined(__x86_64__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
 
 #endif /* COLL_VECTORS_H */
