@@ -171,12 +171,13 @@ enum { COLL__TIER_BASE, COLL__TIER_AVX2, COLL__TIER_AVX512, COLL__TIER_AVX512BF1
 #define COLL__HAS_AVX512BF16 0
 #endif
 
-#if defined(__x86_64__)
-/* It reads what the compiler's runtime found at start-up, for a cpuid of our own may cost microseconds on a virtual machine.
- * Older compilers cannot be asked about f16c, but no processor has avx2 without it.  Processors that have avx512 without
- * vbmi lower their clock for vectors of 512 bits, and so do not count. */
-static int coll__tier_find(void)
+/* The best tier of this machine, asked when a codec is made, never in a loop.  It reads what the compiler's runtime found at
+ * start-up, for a cpuid of our own may cost microseconds on a virtual machine.  Older compilers cannot be asked about f16c, but
+ * no processor has avx2 without it.  Processors that have avx512 without vbmi lower their clock for vectors of 512 bits, and so
+ * do not count. */
+COLL__UNUSED static int coll__tier(void)
 {
+#if defined(__x86_64__)
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("avx2")) return COLL__TIER_BASE;
 #if !defined(__clang__) && __GNUC__ >= 11
@@ -188,14 +189,6 @@ static int coll__tier_find(void)
     if (__builtin_cpu_supports("avx512bf16")) return COLL__TIER_AVX512BF16;
 #endif
     return COLL__TIER_AVX512;
-}
-#endif
-
-/* The best tier of this machine, asked when a codec is made, never in a loop. */
-COLL__UNUSED static int coll__tier(void)
-{
-#if defined(__x86_64__)
-    return coll__tier_find();
 #else
     return COLL__TIER_BASE;
 #endif

@@ -109,7 +109,7 @@ class Runner:
 
     @staticmethod
     def end(p):
-        """nothing of it is left, also when this program is interrupted: its processes have a session of their own"""
+        """nothing of it is left, also when this program is interrupted: its processes form a group of their own, which is ended"""
         for sig in (signal.SIGTERM, signal.SIGKILL):                   # mpiexec ends its ranks when it may
             if p.poll() is None:
                 try:
