@@ -361,6 +361,28 @@ typedef struct coll_config {
     void       *log_context;      /* given back to log                                                      */
     const coll_sim *sim;          /* the machine of transport "sim"; default: COLL_SIM, or that of coll_sim  */
     const char *tuning_file;      /* what rank 0 is to believe of the wire (see Tuning); default: COLL_TUNING, or none */
+
+    /* the network (transport tcp); see Meeting, Failure and Security in the manual */
+    const char *hosts;            /* "hostA:4000,hostB:4000,...", where each rank listens, in order, instead of `address`;
+                                     default: COLL_HOSTS, or none                                           */
+    const char *network;          /* which of this host's addresses to use: an interface ("eth1", "ib*", "^docker0,lo"), an
+                                     address or a subnet ("10.1.0.0/16"); default: COLL_NETWORK, or the way to rank 0 */
+    const char *ports;            /* "5000-5099", to listen at; default: COLL_PORTS, or any that is free    */
+    void      (*listening)(void *context, const char *address);   /* on rank 0, with an `address` of port 0 ("10.0.0.7:0"): is
+                                     told where it listens, for the program to hand on to the others        */
+    void       *listening_context;
+    const char *key;              /* a secret of 16 bytes or more that all ranks share; default: COLL_KEY, or the first line of
+                                     the file that COLL_KEY_FILE names, or none                             */
+    const char *security;         /* what a key is for: "key" (who is who), "tls" (and nobody can read or change what is sent;
+                                     compiled in with COLL_WITH_OPENSSL); without one: "open" lets public addresses be used;
+                                     default: COLL_SECURITY, or tls where there is a key and OpenSSL, else key */
+    int         lanes;            /* connections to each peer, 1 to 16; default: COLL_LANES, or 1           */
+    int         liveness_timeout_ms;      /* a process that gives no sign of life for so long is dead, < 0: never; default:
+                                     COLL_LIVENESS_TIMEOUT_MS, or 5 s                                       */
+    int         share_memory;     /* < 0: processes of one host do not meet in shared memory but over TCP; default: COLL_SHARE=0
+                                     means -1                                                               */
+    const char *dump;             /* a directory: what this rank was doing is written there when the communicator fails
+                                     (coll-RANK.json); default: COLL_DUMP, or none                          */
 } coll_config;
 
 /* Join the ranks of this job, one per process, and give this one's communicator.  NULL: all from the environment.

@@ -2,9 +2,13 @@
  *
  *   tcp/coll_tcp_wire.h      the bytes of meeting and parting, and their parsers
  *   tcp/coll_tcp_socket.h    names, listening, dialling
- *   tcp/coll_tcp_stream.h    one connection: queues of messages
+ *   tcp/coll_tcp_pipe.h      one connection, whatever its bytes go through
+ *   tcp/coll_tcp_greet.h     who is there: the first words on every connection
+ *   tcp/coll_tcp_stream.h    queues of messages over a pipe
  *   tcp/coll_tcp_io.h        poll and io_uring
  *   tcp/coll_tcp_world.h     what a rank holds: places, streams, the control connections
+ *   tcp/coll_tcp_door.h      how connections come about
+ *   tcp/coll_tcp_control.h   what rank 0 hears of each rank, and each of rank 0; events
  *   tcp/coll_tcp_meet.h      rendezvous at rank 0
  *   tcp/coll_tcp_fail.h      the first failure becomes everyone's
  *   this file                the transport's functions
@@ -16,9 +20,13 @@
 
 #include "tcp/coll_tcp_wire.h"
 #include "tcp/coll_tcp_socket.h"
+#include "tcp/coll_tcp_pipe.h"
+#include "tcp/coll_tcp_greet.h"
 #include "tcp/coll_tcp_stream.h"
 #include "tcp/coll_tcp_io.h"
 #include "tcp/coll_tcp_world.h"
+#include "tcp/coll_tcp_door.h"
+#include "tcp/coll_tcp_control.h"
 #include "tcp/coll_tcp_meet.h"
 #include "tcp/coll_tcp_fail.h"
 
@@ -96,8 +104,8 @@ static void coll__stream_flush(const coll__stream *s, int64_t deadline)
 {
     int unsent = 0;
 
-    while (!ioctl(s->fd, SIOCOUTQ, &unsent) && unsent > 0 && coll__now() < deadline) {
-        struct pollfd p = { .fd = s->fd, .events = 0 };
+    while (!ioctl(s->pipe.fd, SIOCOUTQ, &unsent) && unsent > 0 && coll__now() < deadline) {
+        struct pollfd p = { .fd = s->pipe.fd, .events = 0 };
         if (poll(&p, 1, 1) > 0 && (p.revents & (POLLERR | POLLHUP))) return;
     }
 }
@@ -111,9 +119,9 @@ static void coll__tcp_close(void *context)
     if (tcp->failure.status == COLL_OK) coll__say_bye(tcp);
     for (int i = 0; tcp->streams && i < count; i++) {
         coll__stream *s = &tcp->streams[i];
-        if (s->fd < 0) continue;
+        if (s->pipe.fd < 0) continue;
         if (tcp->failure.status == COLL_OK && s->state == COLL__STREAM_OPEN) coll__stream_flush(s, deadline);
-        shutdown(s->fd, SHUT_RDWR);
+        shutdown(s->pipe.fd, SHUT_RDWR);
     }
     coll__io_cancel(&tcp->io, tcp->streams, count);
     coll__tcp_free(tcp);

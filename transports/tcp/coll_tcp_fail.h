@@ -15,8 +15,8 @@ static void coll__decide(coll__tcp *tcp, const coll_failure *failure)
     if (tcp->failure.status != COLL_OK) return;
     tcp->failure = *failure;
     for (int i = 1; tcp->rank == 0 && i < tcp->size; i++)
-        if (tcp->controls[i].fd >= 0)
-            coll__control_send(tcp->controls[i].fd, COLL__CONTROL_FAIL, failure->status, failure->rank, failure->text);
+        if (tcp->controls[i].pipe.fd >= 0)
+            coll__control_send(&tcp->controls[i].pipe, COLL__CONTROL_FAIL, failure->status, failure->rank, failure->text);
 }
 
 /* Report and wait for the verdict. */
@@ -25,10 +25,10 @@ static void coll__ask_for_verdict(coll__tcp *tcp, const coll_failure *cause)
     const int64_t deadline = coll__deadline(COLL__VERDICT_MS);
     const bool is_judge_late = cause->rank == 0 && cause->status == COLL_ERR_TIMEOUT;
 
-    if (tcp->rank != 0 && tcp->controls[0].fd >= 0)
-        coll__control_send(tcp->controls[0].fd, COLL__CONTROL_FAIL, cause->status, cause->rank, cause->text);
+    if (tcp->rank != 0 && tcp->controls[0].pipe.fd >= 0)
+        coll__control_send(&tcp->controls[0].pipe, COLL__CONTROL_FAIL, cause->status, cause->rank, cause->text);
     coll__events(tcp);                            /* what caused it may have been told already                */
-    while (tcp->rank != 0 && !is_judge_late && tcp->failure.status == COLL_OK && tcp->controls[0].fd >= 0 && coll__now() < deadline) {
+    while (tcp->rank != 0 && !is_judge_late && tcp->failure.status == COLL_OK && tcp->controls[0].pipe.fd >= 0 && coll__now() < deadline) {
         struct pollfd p = { .fd = tcp->io.events, .events = POLLIN };
         (void)poll(&p, 1, coll__ms_until(deadline, COLL__VERDICT_MS));
         coll__events(tcp);
@@ -57,17 +57,17 @@ static void coll__tcp_waiting(void *context, const unsigned char *head)
 
     if (tcp->rank == 0) {
         coll__report(tcp, 0, head);
-    } else if (tcp->controls[0].fd >= 0) {
+    } else if (tcp->controls[0].pipe.fd >= 0) {
         coll__control_write(bytes, COLL__CONTROL_WAITING, COLL_OK, tcp->rank, "");
         memcpy(bytes + COLL__CONTROL_TEXT, head, COLL_HEAD_LENGTH);
-        (void)send(tcp->controls[0].fd, bytes, sizeof bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+        (void)coll__pipe_move(&tcp->controls[0].pipe, bytes, sizeof bytes, true);
     }
 }
 
 static void coll__say_bye(coll__tcp *tcp)
 {
     for (int i = tcp->rank == 0 ? 1 : 0; i < (tcp->rank == 0 ? tcp->size : 1); i++)
-        if (tcp->controls[i].fd >= 0) coll__control_send(tcp->controls[i].fd, COLL__CONTROL_BYE, COLL_OK, tcp->rank, "");
+        if (tcp->controls[i].pipe.fd >= 0) coll__control_send(&tcp->controls[i].pipe, COLL__CONTROL_BYE, COLL_OK, tcp->rank, "");
 }
 
 /* Will nothing more come from this rank?  Its stream of messages has ended, or it has left and there never was one. */

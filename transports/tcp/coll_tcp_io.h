@@ -61,10 +61,11 @@ static void coll__poll_wait(coll__io *io, const coll__active *active, int wait_m
 
     io->fds[n++] = (struct pollfd){ .fd = io->events, .events = POLLIN };
     for (int i = 0; i < active->count; i++) {
-        const coll__stream *s = active->streams[i];
+        coll__stream *s = active->streams[i];
         if (s->state != COLL__STREAM_OPEN) continue;
-        const short want = (short)((s->in.first ? POLLIN : 0) | (s->out.first ? POLLOUT : 0));
-        if (want) io->fds[n++] = (struct pollfd){ .fd = s->fd, .events = want };
+        const short wish = coll__stream_wish(s), want = wish ? coll__pipe_await(&s->pipe, wish) : 0;
+        if (want) io->fds[n++] = (struct pollfd){ .fd = s->pipe.fd, .events = want };
+        else if (wish) wait_ms = 0;
     }
     (void)poll(io->fds, (nfds_t)n, wait_ms);      /* a signal or an error only means: look again              */
 }
@@ -131,7 +132,8 @@ static void coll__uring_completed(coll__io *io, const struct io_uring_cqe *cqe)
         if (moved) coll__stream_pushed(s, moved);
         break;
     case COLL__RING_EVENTS:
-        io->is_events_posted = false;
+        if (s) s->is_watched = false;
+        else io->is_events_posted = false;
         break;
     default: break;                               /* a cancellation has been carried out                      */
     }
@@ -177,6 +179,21 @@ static void coll__uring_cancel(coll__io *io, coll__stream *s)
 {
     if (s->is_pull_posted) coll__uring_cancel_one(io, (uintptr_t)s | COLL__RING_PULL);
     if (s->is_push_posted) coll__uring_cancel_one(io, (uintptr_t)s | COLL__RING_PUSH);
+    if (s->is_watched) coll__uring_cancel_one(io, (uintptr_t)s | COLL__RING_EVENTS);
+}
+
+/* A pipe whose bytes the kernel cannot move by itself: let it tell when to look again.  false: it is time to look now. */
+static bool coll__uring_watch(coll__io *io, coll__stream *s)
+{
+    const short wish = coll__stream_wish(s), want = wish ? coll__pipe_await(&s->pipe, wish) : 0;
+    struct io_uring_sqe *sqe = want && !s->is_watched ? coll__uring_request(io) : NULL;
+
+    if (wish && !want) return false;
+    if (!sqe) return true;
+    io_uring_prep_poll_add(sqe, s->pipe.fd, (unsigned)want);
+    io_uring_sqe_set_data(sqe, (void *)((uintptr_t)s | COLL__RING_EVENTS));
+    s->is_watched = true;
+    return true;
 }
 
 /* Hand every transfer that cannot go on to the kernel, one for each direction of a stream, and wait for the first.  A receive
@@ -195,13 +212,17 @@ static void coll__uring_wait(coll__io *io, const coll__active *active, int wait_
     for (int i = 0; i < active->count; i++) {
         coll__stream *s = active->streams[i];
         if (s->state != COLL__STREAM_OPEN) continue;
+        if (!coll__pipe_is_plain(&s->pipe)) {
+            if (!coll__uring_watch(io, s)) t = (struct __kernel_timespec){ 0, 0 };
+            continue;
+        }
         if (s->in.first && !s->is_pull_posted && (sqe = coll__uring_request(io))) {
-            io_uring_prep_recvmsg(sqe, s->fd, coll__pull_message(s), s->in.first->moved < COLL_HEAD_LENGTH ? 0 : MSG_WAITALL);
+            io_uring_prep_recvmsg(sqe, s->pipe.fd, coll__pull_message(s), s->in.first->moved < COLL_HEAD_LENGTH ? 0 : MSG_WAITALL);
             io_uring_sqe_set_data(sqe, (void *)((uintptr_t)s | COLL__RING_PULL));
             s->is_pull_posted = true;
         }
         if (s->out.first && !s->is_push_posted && (sqe = coll__uring_request(io))) {
-            io_uring_prep_sendmsg(sqe, s->fd, coll__push_message(s), MSG_WAITALL | MSG_NOSIGNAL);
+            io_uring_prep_sendmsg(sqe, s->pipe.fd, coll__push_message(s), MSG_WAITALL | MSG_NOSIGNAL);
             io_uring_sqe_set_data(sqe, (void *)((uintptr_t)s | COLL__RING_PUSH));
             s->is_push_posted = true;
         }

@@ -10,28 +10,6 @@ enum {
     COLL__ANSWER_MS = 5000, COLL__TABLE_MS = 5000, COLL__REPORT_MS = 5000
 };
 
-/* ---- >>whole reads and writes with a deadline ---- */
-
-/* 0, or an errno: ETIMEDOUT, ECONNRESET for an end, ... */
-static int coll__transfer(int fd, unsigned char *bytes, size_t length, bool is_write, int64_t deadline)
-{
-    while (length > 0) {
-        const ssize_t n = is_write ? send(fd, bytes, length, MSG_DONTWAIT | MSG_NOSIGNAL) : recv(fd, bytes, length, MSG_DONTWAIT);
-        if (n == 0) return ECONNRESET;
-        if (n > 0) {
-            bytes += n;
-            length -= (size_t)n;
-            continue;
-        }
-        if (errno != EAGAIN && errno != EINTR) return errno;
-        const int ms = coll__ms_until(deadline, 60000);
-        struct pollfd p = { .fd = fd, .events = is_write ? POLLOUT : POLLIN };
-        if (ms == 0) return ETIMEDOUT;
-        (void)poll(&p, 1, ms);
-    }
-    return 0;
-}
-
 /* ---- >>rank 0 ---- */
 
 static void coll__missing_ranks(const coll__tcp *tcp, char *text, size_t room)
@@ -39,7 +17,7 @@ static void coll__missing_ranks(const coll__tcp *tcp, char *text, size_t room)
     unsigned char *is_missing = (unsigned char *)calloc((size_t)tcp->size, 1);
 
     *text = '\0';
-    for (int i = 1; is_missing && i < tcp->size; i++) is_missing[i] = tcp->controls[i].fd < 0;
+    for (int i = 1; is_missing && i < tcp->size; i++) is_missing[i] = tcp->controls[i].pipe.fd < 0;
     if (is_missing) coll__append_ranks(text, room, is_missing, tcp->size);
     free(is_missing);
 }
@@ -57,7 +35,7 @@ static void coll__send_table(coll__tcp *tcp)
             for (int r = 0; r < tcp->size; r++)
                 coll__place_write(bytes + COLL__CONTROL_LENGTH + (size_t)r * COLL__PLACE_LENGTH, &tcp->places[r]);
         }
-        (void)coll__transfer(tcp->controls[i].fd, bytes, length, true, coll__deadline(COLL__TABLE_MS));
+        (void)coll__pipe_transfer(&tcp->controls[i].pipe, bytes, length, true, coll__deadline(COLL__TABLE_MS));
     }
     free(bytes);
 }
@@ -86,7 +64,7 @@ static coll_status coll__listen_as_root(coll__tcp *tcp, const char *text)
                                   errno == EADDRINUSE ? " (does another job use this port?)" : "");
     const coll__address here = coll__name_of(tcp->listener, false);
     coll__address_pack(&here, tcp->places[0].address, &tcp->places[0].port);
-    memcpy(tcp->places[0].host, tcp->host, sizeof tcp->host);
+    memcpy(tcp->places[0].host, tcp->us.host, sizeof tcp->us.host);
     coll__io_watch(&tcp->io, tcp->listener, EPOLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
     return COLL_OK;
 }
@@ -112,8 +90,8 @@ static coll_status coll__meet_as_root(coll__tcp *tcp, const coll_config *c)
             status = coll__start_failed(COLL_ERR_TIMEOUT, "rank 0 waited %.1f s at %s; these ranks have not come: %s",
                                         (double)(now - began) * 1e-9, c->address, missing);
             for (int i = 1; i < tcp->size; i++)
-                if (tcp->controls[i].fd >= 0)
-                    coll__control_send(tcp->controls[i].fd, COLL__CONTROL_REFUSE, status, -1, coll__start_error);
+                if (tcp->controls[i].pipe.fd >= 0)
+                    coll__control_send(&tcp->controls[i].pipe, COLL__CONTROL_REFUSE, status, -1, coll__start_error);
             return status;
         }
         struct pollfd p = { .fd = tcp->io.events, .events = POLLIN };
@@ -127,59 +105,73 @@ static coll_status coll__meet_as_root(coll__tcp *tcp, const coll_config *c)
 
 /* ---- >>the others ---- */
 
-/* One attempt to reach rank 0 and be welcome.  Gives the connection, or -1 with the reason in `why`; *status is an error
- * when there is no use in trying again. */
-static int coll__knock(coll__tcp *tcp, const coll_config *c, int64_t deadline, char *why, size_t room, coll_status *status)
+/* Connect to rank 0, listen where the way to it begins, and greet it.  COLL_OK, or an error with the reason in g->why; the pipe
+ * is the caller's to close. */
+static coll_status coll__call_root(coll__tcp *tcp, const coll__address *a, int64_t limit, coll__greet *g)
 {
-    coll__address a;
-    bool may_come;
-    unsigned char bytes[COLL__CONTROL_LENGTH];
-    coll__hello hello = { .rank = tcp->rank, .size = tcp->size, .purpose = COLL__PURPOSE_MEET };
-    coll__control control;
-    const char *wrong = coll__resolve(c->address, false, &a, &may_come);
+    coll__hello hello = { .purpose = COLL__PURPOSE_MEET };
+    unsigned char ignored[16];
+    const int fd = coll__dial(a);
+    int error = fd < 0 ? errno : 0;
 
-    if (wrong) {
-        coll__print(why, room, "%s", wrong);
-        if (!may_come) *status = COLL_ERR_ARGUMENT;
-        return -1;
-    }
-    const int64_t soon = coll__deadline(COLL__ANSWER_MS), limit = soon < deadline ? soon : deadline;
-    int fd = coll__dial(&a), error = fd < 0 ? errno : 0;
-    if (fd >= 0) {
+    *g = (coll__greet){ .pipe = { .fd = fd } };
+    if (!error) {
         struct pollfd p = { .fd = fd, .events = POLLOUT };
         (void)poll(&p, 1, coll__ms_until(limit, COLL__ANSWER_MS));
         error = coll__dial_result(fd);
         if (error == ENOTCONN) error = ETIMEDOUT;
     }
-    if (!error) {                                 /* we listen where the way to rank 0 begins                 */
+    if (!error) {
         const coll__address here = coll__with_port(coll__name_of(fd, false), 0);
         coll__close_fd(&tcp->listener);
         tcp->listener = coll__listen_at(&here);
         if (tcp->listener < 0) error = errno;
     }
-    if (!error) {
-        const coll__address door = coll__name_of(tcp->listener, false);
-        unsigned char ignored[16];
-        coll__address_pack(&door, ignored, &hello.port);
-        memcpy(hello.world, tcp->world, sizeof hello.world);
-        memcpy(hello.host, tcp->host, sizeof hello.host);
-        coll__hello_write(bytes, &hello);
-        error = coll__transfer(fd, bytes, COLL__HELLO_LENGTH, true, limit);
-    }
-    if (!error) error = coll__transfer(fd, bytes, COLL__CONTROL_LENGTH, false, limit);
     if (error) {
+        coll__print(g->why, sizeof g->why, "%s", error == ETIMEDOUT ? "no answer" : strerror(error));
+        return COLL_ERR_PEER;
+    }
+    const coll__address door = coll__name_of(tcp->listener, false);
+    coll__address_pack(&door, ignored, &hello.port);
+    coll__greet_call(g, &tcp->us, fd, hello, limit);
+    return coll__greet_finish(g, &tcp->us);
+}
+
+/* One attempt to reach rank 0 and be welcome.  Gives the connection, or none with the reason in `why`; *status is an error
+ * when there is no use in trying again. */
+static coll__pipe coll__knock(coll__tcp *tcp, const coll_config *c, int64_t deadline, char *why, size_t room, coll_status *status)
+{
+    coll__address a;
+    bool may_come;
+    unsigned char bytes[COLL__CONTROL_LENGTH];
+    coll__control control;
+    coll__greet g;
+    const char *wrong = coll__resolve(c->address, false, &a, &may_come);
+
+    if (wrong) {
+        coll__print(why, room, "%s", wrong);
+        if (!may_come) *status = COLL_ERR_ARGUMENT;
+        return (coll__pipe){ .fd = -1 };
+    }
+    const int64_t soon = coll__deadline(COLL__ANSWER_MS), limit = soon < deadline ? soon : deadline;
+    const coll_status greeted = coll__call_root(tcp, &a, limit, &g);
+    const int error = greeted < 0 ? 0 : coll__pipe_transfer(&g.pipe, bytes, COLL__CONTROL_LENGTH, false, limit);
+    if (greeted < 0) {
+        coll__print(why, room, "%s", g.why);
+        if (greeted != COLL_ERR_PEER && greeted != COLL_ERR_TIMEOUT) *status = greeted;
+    } else if (error) {
         coll__print(why, room, "%s", error == ETIMEDOUT ? "no answer" : strerror(error));
     } else if (!coll__control_read(bytes, tcp->size, &control)) {
         coll__print(why, room, "something else answers there");
     } else if (control.note == COLL__CONTROL_WELCOME) {
         coll__address_pack(&a, tcp->places[0].address, &tcp->places[0].port);
-        return fd;
+        return g.pipe;
     } else {
         coll__print(why, room, "%s", control.what.text);
         *status = control.what.status < 0 ? control.what.status : COLL_ERR_PROTOCOL;
     }
-    coll__close_fd(&fd);
-    return -1;
+    coll__pipe_close(&g.pipe);
+    return g.pipe;
 }
 
 /* Loopback addresses hold for ranks of the same host only; the others find them where they found rank 0, whose host it is. */
@@ -189,14 +181,14 @@ static void coll__table_read(coll__tcp *tcp, const unsigned char *bytes)
 
     for (int i = 0; i < tcp->size; i++) {
         coll__place_read(bytes + (size_t)i * COLL__PLACE_LENGTH, &tcp->places[i]);
-        if (i == 0 || (coll__is_loopback(tcp->places[i].address) && memcmp(tcp->places[i].host, tcp->host, sizeof tcp->host)))
+        if (i == 0 || (coll__is_loopback(tcp->places[i].address) && memcmp(tcp->places[i].host, tcp->us.host, sizeof tcp->us.host)))
             memcpy(tcp->places[i].address, root.address, sizeof root.address);
         if (i == 0) tcp->places[0].port = root.port;
     }
 }
 
 /* Welcome: now wait until all are there. */
-static coll_status coll__await_table(coll__tcp *tcp, const coll_config *c, int fd, int64_t deadline)
+static coll_status coll__await_table(coll__tcp *tcp, const coll_config *c, coll__pipe *pipe, int64_t deadline)
 {
     unsigned char note[COLL__CONTROL_LENGTH];
     const size_t length = (size_t)tcp->size * COLL__PLACE_LENGTH;
@@ -204,9 +196,9 @@ static coll_status coll__await_table(coll__tcp *tcp, const coll_config *c, int f
     coll__control control;
 
     if (!table) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", tcp->size);
-    int error = coll__transfer(fd, note, sizeof note, false, deadline);
+    int error = coll__pipe_transfer(pipe, note, sizeof note, false, deadline);
     const bool is_note = !error && coll__control_read(note, tcp->size, &control);
-    if (is_note && control.note == COLL__CONTROL_TABLE) error = coll__transfer(fd, table, length, false, deadline);
+    if (is_note && control.note == COLL__CONTROL_TABLE) error = coll__pipe_transfer(pipe, table, length, false, deadline);
     if (!error && is_note && control.note == COLL__CONTROL_TABLE) {
         coll__table_read(tcp, table);
         coll__print(tcp->tuning, sizeof tcp->tuning, "%s", control.what.text);
@@ -225,12 +217,13 @@ static coll_status coll__await_table(coll__tcp *tcp, const coll_config *c, int f
 static coll_status coll__meet_as_other(coll__tcp *tcp, const coll_config *c)
 {
     const int64_t began = coll__now(), deadline = coll__deadline(c->start_timeout_ms);
-    int pause_ms = COLL__RETRY_LEAST_MS, fd;
+    int pause_ms = COLL__RETRY_LEAST_MS;
+    coll__pipe pipe;
     coll_status status = COLL_OK;
     bool has_told = false;
     char why[160] = "";
 
-    while ((fd = coll__knock(tcp, c, deadline, why, sizeof why, &status)) < 0) {
+    while ((pipe = coll__knock(tcp, c, deadline, why, sizeof why, &status)).fd < 0) {
         const double waited = (double)(coll__now() - began) * 1e-9;
         if (status < 0)
             return coll__start_failed(status, "rank %d cannot join at %s: %s", tcp->rank, c->address, why);
@@ -244,11 +237,11 @@ static coll_status coll__meet_as_other(coll__tcp *tcp, const coll_config *c)
         (void)poll(NULL, 0, coll__ms_until(deadline, pause_ms + tcp->rank % 7));
         pause_ms = (int)coll__least((size_t)pause_ms * 2, COLL__RETRY_MOST_MS);
     }
-    tcp->controls[0].fd = fd;
+    tcp->controls[0].pipe = pipe;
     /* rank 0 may say who is missing at the very end of its own time */
-    status = coll__await_table(tcp, c, fd, deadline == coll__never ? deadline : deadline + (int64_t)COLL__TABLE_MS * COLL__MS);
+    status = coll__await_table(tcp, c, &tcp->controls[0].pipe, deadline == coll__never ? deadline : deadline + (int64_t)COLL__TABLE_MS * COLL__MS);
     if (status < 0) return status;
-    coll__io_watch(&tcp->io, fd, EPOLLIN, coll__tag(COLL__EVENT_CONTROL, 0));
+    coll__io_watch(&tcp->io, pipe.fd, EPOLLIN, coll__tag(COLL__EVENT_CONTROL, 0));
     coll__io_watch(&tcp->io, tcp->listener, EPOLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
     return COLL_OK;
 }
@@ -260,7 +253,7 @@ static void coll__count_neighbours(const coll__tcp *tcp, int *local_rank, int *l
 {
     *local_rank = *local_size = 0;
     for (int i = 0; i < tcp->size; i++) {
-        if (memcmp(tcp->places[i].host, tcp->host, sizeof tcp->host)) continue;
+        if (memcmp(tcp->places[i].host, tcp->us.host, sizeof tcp->us.host)) continue;
         if (i < tcp->rank) ++*local_rank;
         ++*local_size;
     }

@@ -17,10 +17,13 @@ typedef enum coll__stream_state {
 enum { COLL__VECTOR_MOST = 8 };                   /* pieces that one call moves                               */
 
 typedef struct coll__stream {
-    int   fd, peer, channel;
+    coll__pipe pipe;
+    int   peer, channel;
     coll__stream_state state;
+    struct coll__greet *greet;                    /* while dialling                                           */
     bool  is_active;                              /* in the list of streams with something to do              */
     bool  is_push_posted, is_pull_posted;         /* the back end is moving bytes by itself                   */
+    bool  is_watched;                             /* the back end will tell when to look again                */
     uint64_t sent, received;                      /* bytes                                                    */
     coll__chain out, in;
     unsigned char expected[COLL_HEAD_LENGTH];     /* by the first receive; what arrives goes to its own head   */
@@ -56,6 +59,20 @@ static int coll__pieces(coll_xfer *x, struct iovec *at)
     return n;
 }
 
+/* What the socket is to be polled for. */
+static inline short coll__stream_wish(const coll__stream *s)
+{
+    return (short)((s->in.first ? POLLIN : 0) | (s->out.first ? POLLOUT : 0));
+}
+
+static void coll__stream_close(coll__stream *s)
+{
+    if (s->greet) coll__pipe_close(&s->greet->pipe);
+    free(s->greet);
+    s->greet = NULL;
+    coll__pipe_close(&s->pipe);
+}
+
 /* ---- >>sending ---- */
 
 /* As many queued messages as fit in one call. */
@@ -88,7 +105,7 @@ static size_t coll__stream_push(coll__stream *s, int *error)
     size_t total = 0;
 
     while (s->out.first && s->state == COLL__STREAM_OPEN && !s->is_push_posted) {
-        const ssize_t n = sendmsg(s->fd, coll__push_message(s), MSG_DONTWAIT | MSG_NOSIGNAL);
+        const ssize_t n = coll__pipe_send(&s->pipe, coll__push_message(s));
         if (n < 0) {
             if (errno != EAGAIN && errno != EINTR) *error = errno;
             break;
@@ -131,7 +148,7 @@ static size_t coll__stream_pull(coll__stream *s, int *error)
     size_t total = 0;
 
     while (s->in.first && s->state == COLL__STREAM_OPEN && !s->is_pull_posted) {
-        const ssize_t n = recvmsg(s->fd, coll__pull_message(s), MSG_DONTWAIT);
+        const ssize_t n = coll__pipe_recv(&s->pipe, coll__pull_message(s));
         if (n <= 0) {
             if (n == 0) *error = 0;
             else if (errno != EAGAIN && errno != EINTR) *error = errno;

@@ -1,0 +1,81 @@
+/* coll_tcp_pipe.h - one connection, whatever its bytes go through.
+ *
+ * A pipe is a connected socket, and its bytes go over that in clear, unless it has a kind: then they go through that kind's
+ * functions, and the socket only tells when to look again.  Pipes never block, and are used by one thread at a time. */
+#ifndef COLL_TCP_PIPE_H
+#define COLL_TCP_PIPE_H
+
+struct coll__pipe;
+
+/* Another way for the bytes. */
+typedef struct coll__pipe_kind {
+    const char *name;
+    ssize_t (*send)(struct coll__pipe *p, const struct iovec *pieces, int count);     /* as sendmsg and recvmsg with   */
+    ssize_t (*recv)(struct coll__pipe *p, const struct iovec *pieces, int count);     /* MSG_DONTWAIT                  */
+    short   (*await)(struct coll__pipe *p, short want);                               /* see coll__pipe_await          */
+    void    (*close)(struct coll__pipe *p);                                           /* all but the socket            */
+} coll__pipe_kind;
+
+typedef struct coll__pipe {
+    int fd;                                       /* -1: there is none                                        */
+    const coll__pipe_kind *kind;                  /* NULL: in clear over the socket                           */
+    void *state;                                  /* of the kind                                              */
+} coll__pipe;
+
+static void coll__pipe_close(coll__pipe *p)
+{
+    if (p->kind) p->kind->close(p);
+    coll__close_fd(&p->fd);
+    p->kind = NULL;
+    p->state = NULL;
+}
+
+/* May a back end move the bytes at the socket by itself? */
+static inline bool coll__pipe_is_plain(const coll__pipe *p) { return !p->kind; }
+
+/* The bytes that went out, or -1 with errno; EAGAIN: none just now. */
+static inline ssize_t coll__pipe_send(coll__pipe *p, const struct msghdr *m)
+{
+    return p->kind ? p->kind->send(p, m->msg_iov, (int)m->msg_iovlen) : sendmsg(p->fd, m, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* The same for what came in; 0: the other side has closed. */
+static inline ssize_t coll__pipe_recv(coll__pipe *p, struct msghdr *m)
+{
+    return p->kind ? p->kind->recv(p, m->msg_iov, (int)m->msg_iovlen) : recvmsg(p->fd, m, MSG_DONTWAIT);
+}
+
+/* Before going to sleep until POLLIN or POLLOUT (`want`): what to poll the socket for.  0: do not sleep, it is possible now. */
+static inline short coll__pipe_await(coll__pipe *p, short want) { return p->kind ? p->kind->await(p, want) : want; }
+
+/* One piece.  0 bytes or an errno below zero: -EAGAIN, and -ECONNRESET for an end. */
+static ssize_t coll__pipe_move(coll__pipe *p, unsigned char *bytes, size_t length, bool is_write)
+{
+    struct iovec piece = { bytes, length };
+    struct msghdr m = { .msg_iov = &piece, .msg_iovlen = 1 };
+    const ssize_t n = is_write ? coll__pipe_send(p, &m) : coll__pipe_recv(p, &m);
+
+    if (n > 0) return n;
+    return n == 0 ? -ECONNRESET : errno == EINTR ? -EAGAIN : -errno;
+}
+
+/* All of it, with a deadline.  0, or an errno: ETIMEDOUT, ECONNRESET for an end, ... */
+static int coll__pipe_transfer(coll__pipe *p, unsigned char *bytes, size_t length, bool is_write, int64_t deadline)
+{
+    while (length > 0) {
+        const ssize_t n = coll__pipe_move(p, bytes, length, is_write);
+        if (n > 0) {
+            bytes += n;
+            length -= (size_t)n;
+            continue;
+        }
+        if (n != -EAGAIN) return (int)-n;
+        const int ms = coll__ms_until(deadline, 60000);
+        struct pollfd at = { .fd = p->fd, .events = coll__pipe_await(p, is_write ? POLLOUT : POLLIN) };
+        if (ms == 0) return ETIMEDOUT;
+        if (at.events) (void)poll(&at, 1, ms);
+    }
+    return 0;
+}
+
+#endif /* COLL_TCP_PIPE_H */
