@@ -135,6 +135,15 @@
  * gather and direct (reductions), transposed and chain (scans) keep the order of COLL_DETERMINISTIC.  These, and the census of
  * scans, also serve operations that do not commute.  The census of allreduce is only for those whose grouping cannot matter.
  *
+ * Hosts.  Where ranks share hosts, and there are several hosts, a collective goes by hosts: it is put together from collectives
+ * among the ranks of a host, by memory where they are threads, and collectives among one rank of each host, at the same time for
+ * as many slices of the vector as the smallest host has ranks.  An allreduce over H hosts then sends 2 (H - 1) / H of the vector
+ * from each host, however many ranks it has.  16- and 8-bit floats, and sums over a wire type, are still rounded once: their
+ * sums cross as f32, 1.5 times the bytes of 16 bits, or with COLL_ROUND_TWICE in the wire type.  Calls with COLL_DETERMINISTIC or
+ * COLL_REPRODUCIBLE whose bits depend on the order, with COLL_STOCHASTIC, over groups (mx), and averages of integers
+ * run as between single ranks; so do gather, scatter, alltoall, the neighbour calls, and calls that name an algorithm;
+ * and, unless the ranks of each host follow one another, scans, reduce_scatter and operations that do not commute.
+ *
  * Errors.  Every call returns a coll_status.  COLL_ERR_ARGUMENT and COLL_ERR_UNSUPPORTED mean that nothing was sent and the
  * communicator is as before; so does COLL_ERR_MEMORY where it comes before anything is sent, and the other ranks then wait
  * for this one.  Any other error ends the communicator on every rank: pending and later calls return the same
@@ -633,7 +642,8 @@ enum {
     COLL_REPRODUCIBLE = 4,        /* and for every order of the ranks: sums of floats are exact but for one rounding of
                                      the inputs to 2^-42 of the largest of them, or less (see Numbers)        */
     COLL_STOCHASTIC = 8,          /* rounding to 16 bits and fewer goes up or down at random, see seed        */
-    COLL_DETECT_OVERFLOW = 16     /* count calls whose result has an infinity or a NaN: coll_overflows        */
+    COLL_DETECT_OVERFLOW = 16,    /* count calls whose result has an infinity or a NaN: coll_overflows        */
+    COLL_ROUND_TWICE = 32         /* where hosts hold several ranks, their sums may be rounded before they cross: fewer bytes */
 };
 
 typedef struct coll_call {

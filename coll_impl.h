@@ -37,6 +37,7 @@
  *   core/coll_enter.h            one thread at a time in a communicator
  *   core/coll_again.h            blocking calls: at once, and at a glance where they are like the last one
  *   core/coll_groups.h           communicators: made, derived, freed
+ *   core/coll_hosts.h            ranks that share hosts: collectives put together from those of a host and those across
  *   core/coll_measure.h          the numbers of the cost model, measured
  *   transports/coll_threads.h    ranks in one address space; takes whole collectives; with its parts in transports/threads/
  *   transports/coll_tcp.h        ranks in many processes, with its parts in transports/tcp/
@@ -95,6 +96,7 @@
 #include "core/coll_enter.h"
 #include "core/coll_again.h"
 #include "core/coll_groups.h"
+#include "core/coll_hosts.h"
 #include "core/coll_measure.h"
 #include "transports/coll_threads.h"
 #include "transports/coll_tcp.h"
@@ -695,6 +697,18 @@ static void coll__explain_numbers(const coll__numbers *numbers, char *text, size
     coll__append(text, room, " (%s%s: %s)", origins[numbers->origin], numbers->origin == COLL__BY_FILE ? numbers->file : "", all);
 }
 
+/* "by hosts: 3 hosts of 2 to 4 ranks, 2 rails, of which it uses 1". */
+static void coll__explain_hosts(const coll_request *r, char *text, size_t room)
+{
+    const coll__hosts *h = r->track->hosts;
+    const int slices = coll__slices_for(h, &r->call, r->codec.type_size);
+
+    coll__append(text, room, "by hosts: %d hosts of ", h->count);
+    if (h->rails != h->most) coll__append(text, room, "%d to ", h->rails);
+    coll__append(text, room, "%d rank%s, %d rail%s", h->most, coll__plural(h->most), h->rails, coll__plural(h->rails));
+    if (slices < h->rails) coll__append(text, room, ", of which it uses %d", slices);
+}
+
 static void coll__explain_inside(coll_comm *comm, coll_request *r, char *text, size_t room)
 {
     const coll_transport *t = comm->trunk->transport;
@@ -713,6 +727,11 @@ static void coll__explain_inside(coll_comm *comm, coll_request *r, char *text, s
         if (r->list) coll__append(text, room, "%d part%s, each an allreduce", parts, coll__plural(parts));
         else coll__append(text, room, is_message ? "one message" : "the transport's own way");
         if (!is_message) coll__explain_numbers(r->track->numbers, text, room);
+        return;
+    }
+    if (coll__goes_by_hosts(r) == COLL_OK) {
+        coll__explain_hosts(r, text, room);
+        coll__explain_numbers(r->track->numbers, text, room);
         return;
     }
     if (coll__flow_plan(r) < 0) return;           /* no memory: what is written so far is true                */

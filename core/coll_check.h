@@ -154,7 +154,8 @@ static coll_status coll__check_numbers(coll_comm *comm, const coll_call *call, c
 
 /* ---- >>arithmetic ---- */
 
-enum { COLL__FLAGS = COLL_DETERMINISTIC | COLL_SATURATE | COLL_REPRODUCIBLE | COLL_STOCHASTIC | COLL_DETECT_OVERFLOW };
+enum { COLL__FLAGS = COLL_DETERMINISTIC | COLL_SATURATE | COLL_REPRODUCIBLE | COLL_STOCHASTIC | COLL_DETECT_OVERFLOW
+                 | COLL_ROUND_TWICE };
 
 /* The arithmetic of the call, or why there is none. */
 static coll_status coll__check_arithmetic(coll_comm *comm, coll_call *call, coll__codec *codec)

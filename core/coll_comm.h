@@ -84,6 +84,7 @@ struct coll_request {
     coll_task    task;                            /* when the transport takes the whole call                  */
     bool         is_offloaded;
     coll__flow   flow;                            /* when the engine runs it                                  */
+    struct coll__journey *journey;                /* when it goes by hosts (coll_hosts.h); NULL: it does not  */
     struct coll__message *sending, *receiving;    /* send, recv, sendrecv                                     */
     int          got_source, got_tag;
     size_t       got_count;
@@ -112,6 +113,8 @@ typedef struct coll__track {
     coll_request *queue, **queue_end;             /* the first one is running                                 */
     void     *arena;                              /* memory of the running one                                */
     size_t    arena_length;
+    struct coll__hosts *hosts;                    /* who lives where, if that matters (coll_hosts.h)          */
+    bool      has_hosts;                          /* it has been looked at                                    */
 } coll__track;
 
 typedef struct coll__trunk {

@@ -42,12 +42,17 @@ static coll_status coll__track_join(coll__track *track)
     return track->group ? COLL_OK : COLL_ERR_MEMORY;
 }
 
+static void coll__hosts_free(struct coll__hosts *h);
+
 static void coll__track_leave(coll__track *track)
 {
     const coll__trunk *trunk = track->comm->trunk;
 
     if (track->group) trunk->transport->ungroup(trunk->context, track->group);
     track->group = NULL;
+    coll__hosts_free(track->hosts);
+    track->hosts = NULL;
+    track->has_hosts = false;
     free(track->arena);
     track->arena = NULL;
     track->arena_length = 0;
@@ -63,6 +68,7 @@ static void coll__request_init(coll_request *r, coll_comm *comm)
     r->part_of = NULL;
     r->list = NULL;
     r->prepared = NULL;
+    r->journey = NULL;
     r->way = NULL;
     r->graph_version = comm->graph_version;
     r->track = coll__kind_is_message(r->call.kind) ? NULL : &comm->main;
@@ -89,6 +95,7 @@ static coll_status coll__launch(coll_request *r)
     coll__head_of_call(r->head, &r->call, comm->size, comm->mark ^ track->number * 2654435761u, r->sequence);
     if (r->part_of) coll__list_head(r->head, r->part_of);
     r->is_started = false;
+    r->journey = NULL;
     r->is_offloaded = trunk->transport->offload && !r->call.algorithm && (!track->is_keyed || track->group);
     r->task = (coll_task){ &r->call, r->head, &r->codec, track->group, { 0 }, 0 };
     const bool is_first = track->queue == NULL;

@@ -79,17 +79,30 @@ static void coll__track_rest(coll__track *track)
     track->is_active = false;
 }
 
+static coll_status coll__goes_by_hosts(const coll_request *r);
+static coll_status coll__journey_start(coll_request *r);
+static coll_status coll__journey_advance(coll_request *r);
+
+/* By hosts, or as rounds of all ranks. */
+static coll_status coll__engine_start(coll_request *r)
+{
+    const coll_status by_hosts = coll__goes_by_hosts(r);
+
+    if (by_hosts == COLL_OK) return coll__journey_start(r);
+    return by_hosts == COLL_ERR_UNSUPPORTED ? coll__flow_start(r) : by_hosts;
+}
+
 static coll_status coll__engine_advance(coll_comm *comm, coll_request *r)
 {
     coll_failure failure = { COLL_OK, -1, "" };
 
-    if (!r->is_started && coll__flow_start(r) < 0) {
+    if (!r->is_started && coll__engine_start(r) < 0) {
         const int me = comm->trunk->rank;
         coll__blame(&failure, COLL_ERR_MEMORY, me, "rank %d has no memory for the operation", me);
         return coll__comm_fail(comm, &failure);
     }
     r->is_started = true;
-    return coll__flow_advance(r);
+    return r->journey ? coll__journey_advance(r) : coll__flow_advance(r);
 }
 
 /* A caller's own operation runs on the caller's own thread, whoever else moves things on. */
@@ -100,12 +113,11 @@ static inline bool coll__is_for_others(const coll_request *r)
 
 /* Move a collective on: the transport's whole, or rounds through the engine.  A call that names an algorithm wants the
  * engine. */
-static coll_status coll__collective_advance(coll_comm *comm, coll_request *r)
+static coll_status coll__carry_on(coll_comm *comm, coll_request *r)
 {
     const coll__trunk *trunk = comm->trunk;
     coll_failure failure;
 
-    if (coll__is_for_others(r)) return COLL_PENDING;
     if (!r->is_offloaded) return coll__engine_advance(comm, r);
     failure.status = COLL_OK;
     const coll_status status = trunk->transport->offload(trunk->context, &r->task, &failure);
@@ -120,7 +132,7 @@ static coll_status coll__track_advance(coll__track *track)
 {
     for (bool is_last = false; !is_last;) {
         coll_request *r = track->queue;
-        const coll_status status = coll__collective_advance(track->comm, r);
+        const coll_status status = coll__is_for_others(r) ? COLL_PENDING : coll__carry_on(track->comm, r);
         if (status != COLL_OK) return status;     /* after an error the queue is empty already                */
         track->queue = r->next;
         is_last = !track->queue;
@@ -262,12 +274,15 @@ static inline int64_t coll__clock(const coll__trunk *trunk)
     return trunk->transport->now ? trunk->transport->now(trunk->context) : coll__now();
 }
 
+static const coll_request *coll__leg_of(const coll_request *r);
+
 /* Name the ranks that a request waits for.  Gives the first of them, -1 when it is none in particular. */
 static int coll__late_ranks(const coll_request *r, char *text, size_t room)
 {
     const coll__trunk *trunk = r->comm->trunk;
     const bool is_message = coll__kind_is_message(r->call.kind);
-    const coll_request *running = is_message || !r->track || !r->track->queue ? r : r->track->queue;
+    const coll_request *head = is_message || !r->track || !r->track->queue ? r : r->track->queue;
+    const coll_request *running = !is_message && head->is_started && head->journey ? coll__leg_of(head) : head;
     unsigned char *is_late = (unsigned char *)calloc((size_t)trunk->size, 1);
     int first = -1, count = 0;
 

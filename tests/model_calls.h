@@ -131,16 +131,20 @@ SUPPORT coll_status model_begin(coll_comm *comm, const coll_call *d, model_style
 
 /* ---- >>worlds ---- */
 
-static const char *const model_worlds[] = { "threads", "tcp-poll", "tcp-uring", "sim" };
+static const char *const model_worlds[] = { "threads", "tcp-poll", "tcp-uring", "sim", "sim-hosts" };
 enum { MODEL_WORLD_COUNT = sizeof model_worlds / sizeof *model_worlds };
 
-/* Run `worker` on every rank of a world; how many, or at least whether one, did not return 0. */
+SUPPORT bool model_is_simulated(const char *name) { return !strncmp(name, "sim", 3); }
+
+/* Run `worker` on every rank of a world (sim-hosts: three ranks on a host); how many, or at least whether one, did not return 0. */
 SUPPORT int model_run(const char *name, int size, const coll_config *config, int (*worker)(coll_comm *comm, void *arg), void *arg)
 {
-    if (strcmp(name, "sim")) return support_run_config(name, size, config, worker, arg);
+    if (!model_is_simulated(name)) return support_run_config(name, size, config, worker, arg);
     setenv("COLL_TRANSPORT", "sim", 1);
+    if (strcmp(name, "sim")) setenv("COLL_SIM", "per_host=3", 1);
     const int result = coll_spawn(size, worker, arg);
     unsetenv("COLL_TRANSPORT");
+    unsetenv("COLL_SIM");
     return result;
 }
 
@@ -153,7 +157,7 @@ static int model_try(coll_comm *comm, void *arg)
 /* Why a world cannot be had here; NULL: it can. */
 SUPPORT const char *model_refusal(const char *name)
 {
-    if (strcmp(name, "sim")) return support_refusal(name);
+    if (!model_is_simulated(name)) return support_refusal(name);
     return model_run(name, 2, NULL, model_try, NULL) ? "this build has no simulated transport" : NULL;
 }
 

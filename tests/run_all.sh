@@ -91,6 +91,7 @@ suite sim-large          program release test_sim 65536
 suite shared             program asan test_shared
 suite shared-tsan        program tsan test_shared
 suite proof              program release test_proof
+suite hosts              program asan test_hosts
 suite contract           program release test_contract
 suite contract-asan      program asan test_contract threads,sim 3
 suite random             program asan test_random

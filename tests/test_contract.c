@@ -37,7 +37,7 @@ static const coll_kind letter_kinds[LETTERS] = { COLL_SEND, COLL_RECV, COLL_SEND
 
 static void set(unsigned *at, unsigned bits) { __atomic_fetch_or(at, bits, __ATOMIC_RELAXED); }
 
-static column column_of_world(void) { return !strcmp(world, "threads") ? THREADS : !strcmp(world, "sim") ? SIM : TCP; }
+static column column_of_world(void) { return !strcmp(world, "threads") ? THREADS : model_is_simulated(world) ? SIM : TCP; }
 
 static int row_of(coll_kind kind)
 {
