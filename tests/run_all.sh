@@ -33,10 +33,7 @@ program() { # config test arguments...: build, then run
 
 from_dist() { # the same test, with the single file in the place of the parts
     t=$1; shift
-    mkdir -p build/dist
-    sed 's,#include "\.\./coll\.h",#include "../../dist/coll.h",' "tests/$t.c" > "build/dist/$t.c"
-    cp tests/*.h build/dist/
-    make --no-print-directory dist/coll.h && $CC -std=c11 -O2 -I tests "build/dist/$t.c" -o "build/dist/$t" -pthread $libs -lm && "./build/dist/$t" "$@"
+    make --no-print-directory CPPFLAGS="$CPPFLAGS" "build/dist/$t" && "./build/dist/$t" "$@"
 }
 
 scaled() { COLL_TEST_SCALE=$1; export COLL_TEST_SCALE; shift; "$@"; s=$?; unset COLL_TEST_SCALE; return $s; }

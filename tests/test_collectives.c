@@ -11,7 +11,7 @@
  * Cases are numbered through the full product of a world and a size; where the product is too large, a seeded sample
  * is run.  The number does not depend on the sample, so a failing case can be run again alone.
  */
-#define COLL_IMPLEMENTATION
+#define _DEFAULT_SOURCE 1
 #include "../coll.h"
 
 #include "check.h"

@@ -6,7 +6,7 @@
  * Each call is checked against the model, guards and inputs included.  What has been tested is written into a table; a cell
  * of it that nothing has tested fails.  `matrix` prints the tables as README has them.
  */
-#define COLL_IMPLEMENTATION
+#define _DEFAULT_SOURCE 1
 #include "../coll.h"
 
 #include "check.h"

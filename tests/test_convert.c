@@ -1,6 +1,7 @@
 /* test_convert.c - conversions, in every tier that this machine has, against a slow reference that shares no code with them, and
  * against the text of one element, which shares no loop.
  *   usage: test_convert [all | STEP]   every one of the 2^32 floats, in a few minutes, or every so many; without: every 251st */
+#define COLL_STATIC                               /* so that what is not used here is not compiled */
 #define COLL_IMPLEMENTATION
 #include "../coll.h"
 

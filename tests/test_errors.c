@@ -7,13 +7,14 @@
  * behind it still run.  The ranks of a case are threads of that process, over memory or over TCP on the loopback; ranks that
  * are killed, and the meeting of ranks, are the business of test_faults.c.
  */
-#define COLL_IMPLEMENTATION
+#define _DEFAULT_SOURCE 1
 #include "../coll.h"
 
 #include "check.h"
 #include "support.h"
 #include "cases.h"
 
+#include <limits.h>
 
 enum { RANKS_MOST = 5, COUNT_MOST = 1 << 17, CASE_SECONDS = 30, MISMATCH_SECONDS = 6, MISMATCH_MS = 3000, FREE_MS = 2500,
        AT_ONCE_MS = 500 };

@@ -6,6 +6,7 @@
  * terms and some of up to 64, on every tier; then in worlds, with the inputs handed to other ranks.  Rounding at random:
  * every rank's bits are foreseen, term by term, and are the same in every world, by every algorithm.  Overflow: counted on
  * the ranks that have it, once a call. */
+#define COLL_STATIC                               /* so that what is not used here is not compiled */
 #define COLL_IMPLEMENTATION
 #include "../coll.h"
 

@@ -7,7 +7,7 @@
  * behind it still run.  In the parts about the start, ranks are threads of that process; those that are killed are processes,
  * which report in shared memory.
  */
-#define COLL_IMPLEMENTATION
+#define _DEFAULT_SOURCE 1
 #include "../coll.h"
 
 #include "check.h"

@@ -6,7 +6,7 @@
  *
  * Every case runs in a process of its own with a time limit, so a hang or a crash is one failure with a name.
  */
-#define COLL_IMPLEMENTATION
+#define _DEFAULT_SOURCE 1
 #include "../coll.h"
 
 #include "check.h"
@@ -16,6 +16,7 @@
 
 #include <limits.h>
 #include <sched.h>
+#include <stdatomic.h>
 
 enum { RANKS_MOST = 5, THREE = 3, MYSELF = 1000, NEXT = 1001, CASE_SECONDS = 20, SOON_MS = 3000, AT_ONCE_MS = 500 };
 

@@ -3,6 +3,7 @@
  * Random inputs come from a seeded generator; COLL_TEST_SEED=n repeats a run.  A check covers one
  * case, not one element.
  *   usage: test_numbers [matrix]       matrix: print which type has which operation, as tested */
+#define COLL_STATIC                               /* so that what is not used here is not compiled */
 #define COLL_IMPLEMENTATION
 #include "../coll.h"
 

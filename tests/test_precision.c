@@ -5,7 +5,7 @@
  * Three of them are what others do, written here with messages and coll_reduce_local, which rounds each sum of two to 16
  * bits: a ring; halving, whose partial sums cross six times; and hosts of 8 that send one partial sum each.  The fourth is
  * coll_allreduce.  An error is counted in units of u times the sum of |x|, u being half a unit in the last place of 1. */
-#define COLL_IMPLEMENTATION
+#define _DEFAULT_SOURCE 1
 #include "../coll.h"
 
 #include "check.h"

@@ -9,7 +9,7 @@
  * Why no program can hang: all ranks start all operations in one order, so whoever is furthest behind waits only for operations
  * that everybody has started, and those in progress go on inside any call that waits.
  */
-#define COLL_IMPLEMENTATION
+#define _DEFAULT_SOURCE 1
 #include "../coll.h"
 
 #include "check.h"

@@ -3,12 +3,14 @@
  * several: never are two inside.
  *
  *     test_shared [WORLD]           COLL_TEST_SCALE=0.1: a tenth of the calls */
-#define COLL_IMPLEMENTATION
+#define _DEFAULT_SOURCE 1
 #include "../coll.h"
 
 #include "check.h"
 #include "support.h"
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,6 +5,7 @@
  *     COLL_TEST_SEED=7 COLL_TEST_INPUTS=100000000 ./a.out                                           a long one
  *     clang -g -O1 -DCOLL_FUZZ -fsanitize=fuzzer,address,undefined tests/test_wire.c -pthread && ./a.out -max_total_time=60
  */
+#define COLL_STATIC                               /* so that what is not used here is not compiled */
 #define COLL_IMPLEMENTATION
 #ifndef COLL_NO_URING
 #define COLL_NO_URING
