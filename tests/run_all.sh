@@ -2,29 +2,48 @@
 # Every test, in the forms that prove something: with address and undefined-behaviour sanitizers, with the thread sanitizer,
 # from the single file.  Each suite prints "N passed, N failed"; the sum is the last line.
 #   usage: run_all.sh [SUITE...]       COLL_TEST_SEED=... replays a seed
+#
+# What is named in the list below is run in lanes: `suite`s by as many as there are processors (four at most), each of which
+# takes the first that nobody has taken; those that mostly wait (`waits`) in one lane beside them; and at the end, when nothing
+# else runs, those that look at the time (`alone`).  A suite reports when it is over: seconds, and seconds of processors.
 cd "$(dirname "$0")/.." || exit 1
 : "${CC:=cc}"
 export CC
-passed=0 failed=0 log=build/test-logs
+log=build/test-logs
 mkdir -p $log
+taken=$(mktemp -d) || exit 1
+trap 'rm -rf "$taken"' EXIT
+trap 'exit 1' HUP INT TERM
 
-count() { # name: add up what the suite's log ends with
-    line=$(grep -E '^[0-9]+ passed, [0-9]+ failed' "$log/$1.log" | tail -n 1)
+seconds_of() { # the sum of the times in what `times` has printed last: 0m1.50s 0m0.25s
+    awk 'END { for (i = 1; i <= NF; i++) { split($i, t, "[ms]"); sum += 60 * t[1] + t[2] } printf "%d", sum + 0.5 }' "$1"
+}
+
+report() { # name status began: what the suite's log ends with, in one write
+    line=$(grep -aE '^[0-9]+ passed, [0-9]+ failed' "$log/$1.log" | tail -n 1)
     p=${line%% *} rest=${line#*, } f=${rest%% *}
     if [ -z "$line" ]; then p=0 f=1; fi
     if [ "$2" -ne 0 ] && [ "$f" -eq 0 ]; then f=1; fi
-    passed=$((passed + p)) failed=$((failed + f))
-    printf '%-28s %6d passed %4d failed   %4d s\n' "$1" "$p" "$f" "$(($(date +%s) - began))"
-    if [ "$f" -ne 0 ]; then grep -vE '^ok' "$log/$1.log" | tail -n 40; fi
+    printf "%-28s %6d passed %4d failed   %4d s %5d s\n" "$1" "$p" "$f" "$(($(date +%s) - $3))" \
+        "$(seconds_of "$taken/$1/times")" > "$taken/$1/report"
+    if [ "$f" -ne 0 ]; then grep -avE '^ok' "$log/$1.log" | tail -n 40 >> "$taken/$1/report"; fi
+    cat "$taken/$1/report"
+    echo "$p $f" > "$taken/$1/sum"
 }
 
-suite() { # name command...
-    name=$1; shift
+take() { # the lane that may take it, name command...
+    case " $lane " in *" $1 "*) ;; *) return ;; esac
+    name=$2; shift 2
     case " $only " in "  " | *" $name "*) ;; *) return ;; esac
+    mkdir "$taken/$name" 2> /dev/null || return
     began=$(date +%s)
-    "$@" > "$log/$name.log" 2>&1
-    count "$name" $?
+    ( "$@" > "$log/$name.log" 2>&1; status=$?; times > "$taken/$name/times"; exit $status )
+    report "$name" $? "$began"
 }
+
+suite() { take work "$@"; }
+waits() { take wait "$@"; }
+alone() { take alone "$@"; }
 
 program() { # config test arguments...: build, then run
     c=$1 t=$2; shift 2
@@ -51,20 +70,35 @@ exemplified() { # the examples that check themselves, in every world in which th
 
 demonstrated() { make --no-print-directory run-demo && echo "1 passed, 0 failed"; }
 
-# All programs that the suites below name for a configuration, with as many compilers as there are processors.  What fails to
-# build is told by its suite.
+# What the suites below build, with as many compilers as there are processors: the implementation for each configuration, then
+# the programs.  What fails to build is told by its suite.
 build_all() {
-    for c in asan tsan release; do
-        programs=$(sed -n "s/^suite .* program $c \\(test_[a-z]*\\).*/build\\/$c\\/\\1/p" tests/run_all.sh | sort -u)
-        make --no-print-directory -k -j "$(nproc)" config=$c CPPFLAGS="$CPPFLAGS" $programs > "$log/build-$c.log" 2>&1
+    each='make --no-print-directory -k config=$1 CPPFLAGS="$CPPFLAGS" build/$1/$2'
+    printf '%s coll.o\n' asan tsan release | CPPFLAGS="$CPPFLAGS" xargs -P "$processors" -n 2 sh -c "$each" sh
+    sed -n 's/^ *[a-z]* [a-z-]* .*program \([a-z]*\) \(test_[a-z]*\).*/\1 \2/p' tests/run_all.sh | sort -u \
+        | CPPFLAGS="$CPPFLAGS" xargs -P "$processors" -n 2 sh -c "$each" sh
+}
+
+# Work gives way to what waits, whose deadlines are looked at.
+in_lanes() { # run the suites that `suites` lists
+    count=0
+    while [ $count -lt "$processors" ]; do
+        (renice -n 10 -p "$(exec sh -c 'echo $PPID')" > /dev/null 2>&1; lane="work"; suites) &
+        count=$((count + 1))
     done
+    (lane="wait"; suites) &
+    wait
+    lane="alone"
+    suites
 }
 
 libs=-DCOLL_NO_URING
 printf '#include <liburing.h>\nint main(void) { return 0; }\n' | $CC -x c - -luring -o /dev/null 2> /dev/null && libs=-luring
 only="$*"
-[ -n "$only" ] || build_all
+processors=$(nproc)
+[ "$processors" -le 4 ] || processors=4
 
+suites() {
 suite numbers            program asan test_numbers
 suite exact              program asan test_exact
 suite precision          program release test_precision
@@ -80,9 +114,9 @@ suite wire               program asan test_wire
 suite collectives        program asan test_collectives
 suite collectives-tsan   scaled 0.25 program tsan test_collectives
 suite collectives-dist   scaled 0.5 from_dist test_collectives
-suite errors             program asan test_errors
-suite faults             program asan test_faults
-suite errors-tsan        program tsan test_errors
+waits errors             program asan test_errors
+waits faults             program asan test_faults
+waits errors-tsan        program tsan test_errors
 suite sim                program asan test_sim
 suite sim-large          program release test_sim 65536
 suite shared             program asan test_shared
@@ -98,10 +132,16 @@ suite contract-tsan      program tsan test_contract threads 3
 suite misuse-tsan        program tsan test_misuse threads local,requests,groups,threads,ends
 suite random-dist        scaled 0.25 from_dist test_random
 suite compile            sh tests/test_compile.sh
-suite run                sh tests/test_run.sh
-suite perf               env COLL_LIBS="-pthread $libs" sh tests/test_perf.sh
+waits run                sh tests/test_run.sh
+waits perf               env COLL_LIBS="-pthread $libs" sh tests/test_perf.sh
 suite bench              env COLL_LIBS="-pthread $libs" sh tests/test_bench.sh
 suite examples           exemplified
 suite demo               demonstrated
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+}
+
+make --no-print-directory dist/coll.h || exit 1
+[ -n "$only" ] || build_all > $log/build.log 2>&1
+in_lanes
+set -- $(cat "$taken"/*/sum 2> /dev/null | awk '{ passed += $1; failed += $2 } END { print passed + 0, failed + 0 }')
+echo "$1 passed, $2 failed"
+[ "$2" -eq 0 ]
