@@ -77,10 +77,11 @@ for from in "$top" "$top/dist"; do
         check "$what: implementation, $c -std=c11 -O2" $c -std=c11 -O2 $WC -I "$from" -c impl.c -o impl.$c.o
     done
     check "$what: implementation, gcc -std=gnu17 -O0, poll only" gcc -std=gnu17 -O0 $WC -DCOLL_NO_URING -I "$from" -c impl.c -o poll.o
-    check "$what: implementation, clang -std=gnu11 -O0, poll only" clang -std=gnu11 -O0 $WC -DCOLL_NO_URING -I "$from" -c impl.c -o pollc.o
-    check "$what: implementation after system headers, gnu11" gcc -std=gnu11 -O0 $W -I "$from" -c late.c -o late.o
-    says "$what: the same with -std=c11 says what to do" "before any system header" gcc -std=c11 -I "$from" -c late.c -o late.o
-    check "$what: declared first, implemented later in one file" gcc -std=gnu11 -O0 $W -I "$from" -c twice.c -o twice.o
+    check "$what: implementation, clang -std=gnu11, poll only" clang -std=gnu11 -fsyntax-only \
+        $WC -DCOLL_NO_URING -I "$from" impl.c
+    check "$what: implementation after system headers, gnu11" gcc -std=gnu11 -fsyntax-only $W -I "$from" late.c
+    says "$what: the same with -std=c11 says what to do" "before any system header" gcc -std=c11 -fsyntax-only -I "$from" late.c
+    check "$what: declared first, implemented later in one file" gcc -std=gnu11 -fsyntax-only $W -I "$from" twice.c
     check "$what: static, nothing outside the file" gcc -std=c11 -O0 $WC -DCOLL_NO_URING -I "$from" alone.c -o alone -pthread
     says "$what: in C++ says what to do" "one .c file" g++ -DCOLL_IMPLEMENTATION -I "$from" -c main.cc -o bad.o
     check "$what: two units of C and one of C++, linked" sh -c "gcc -std=c11 -I '$from' -c use.c -o use.o &&
