@@ -145,12 +145,15 @@ typedef struct coll__trunk {
     char  abort_text[160];
 } coll__trunk;
 
+enum { COLL__HANDS_MOST = 64 };                   /* changes of hands after which a door belongs to nobody    */
+
 /* Who may be inside a call on a communicator (coll_enter.h). */
 typedef struct coll__door {
-    int       is_inside, is_taken, is_claimed;
+    int       is_taken, is_claimed;
     int       is_owned;                           /* `thread` may take the short way                          */
     int       hands;                              /* how often it has changed them                            */
     pthread_t thread;                             /* the one that was inside last: it may run the caller's operations */
+    unsigned char inside[COLL__HANDS_MOST];       /* by the short way: one for each owner                     */
 } coll__door;
 
 enum { COLL__PLANS = 16 };

@@ -5,17 +5,16 @@
  * look; whoever else comes claims the door, and executes, by membarrier, the barriers for both:
  *
  *     the last one                                another
- *         is_inside = 1                               is_claimed = 1
+ *         inside = 1                                  is_claimed = 1
  *         (barrier: executed by the other)            membarrier
- *         is_claimed, or not mine any more?           is_inside: it is an error
- *             is_inside = 0, and claim it too         otherwise it is mine now; is_claimed = 0
+ *         is_claimed, or not mine any more?           inside: it is an error
+ *             inside = 0, and claim it too            otherwise it is mine now; is_claimed = 0
  *
- * Either the claimer sees that somebody is inside, or that one sees the claim.  A door that changes hands too often, or a
+ * Either the claimer sees that somebody is inside, or that one sees the claim.  Each owner has a word `inside` of its own: one
+ * that was kept from running between its first look and its stores must not speak for the next owner.  A door that changes hands too often, or a
  * kernel without membarrier: every thread takes the way of the claimer, under the lock and with no barriers to execute. */
 #ifndef COLL_ENTER_H
 #define COLL_ENTER_H
-
-enum { COLL__HANDS_MOST = 64 };                   /* changes of hands after which the door belongs to nobody  */
 
 static inline bool coll__door_is_mine(const coll__door *door, pthread_t me)
 {
@@ -34,14 +33,16 @@ static __attribute__((noinline)) bool coll__door_claim(coll__door *door, coll__t
     for (;;) {
         __atomic_store_n(&door->is_claimed, 1, __ATOMIC_SEQ_CST);
         if (door->is_owned && !pthread_equal(door->thread, me)) coll__membarrier();
-        is_free = !__atomic_load_n(&door->is_taken, __ATOMIC_ACQUIRE) && !__atomic_load_n(&door->is_inside, __ATOMIC_ACQUIRE);
+        is_free = !__atomic_load_n(&door->is_taken, __ATOMIC_ACQUIRE)
+               && (!door->is_owned || !__atomic_load_n(&door->inside[door->hands], __ATOMIC_ACQUIRE));
         if (is_free || !waits || !__atomic_load_n(&trunk->abort_wanted, __ATOMIC_ACQUIRE)) break;
         pthread_mutex_unlock(&trunk->lock);
         sched_yield();
         pthread_mutex_lock(&trunk->lock);
     }
     if (is_free) {
-        door->hands += !pthread_equal(door->thread, me) && door->hands < COLL__HANDS_MOST;
+        const bool is_other = !pthread_equal(door->thread, me) && door->hands < COLL__HANDS_MOST;
+        __atomic_store_n(&door->hands, door->hands + is_other, __ATOMIC_RELAXED);
         __atomic_store_n(&door->is_taken, 1, __ATOMIC_RELAXED);
         __atomic_store_n(&door->thread, me, __ATOMIC_RELAXED);
         __atomic_store_n(&door->is_owned, trunk->has_membarrier && door->hands < COLL__HANDS_MOST, __ATOMIC_RELAXED);
@@ -55,20 +56,23 @@ static __attribute__((noinline)) bool coll__door_claim(coll__door *door, coll__t
 static inline bool coll__door_enter(coll__door *door, coll__trunk *trunk)
 {
     const pthread_t me = pthread_self();
+    const int hands = __atomic_load_n(&door->hands, __ATOMIC_ACQUIRE);    /* before the first look: it is ours, if the door is */
 
     if (coll__door_is_mine(door, me)) {
-        __atomic_store_n(&door->is_inside, 1, __ATOMIC_RELAXED);
+        __atomic_store_n(&door->inside[hands], 1, __ATOMIC_RELAXED);
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
         if (!__atomic_load_n(&door->is_claimed, __ATOMIC_ACQUIRE) && coll__door_is_mine(door, me)) return true;
-        __atomic_store_n(&door->is_inside, 0, __ATOMIC_RELEASE);
+        __atomic_store_n(&door->inside[hands], 0, __ATOMIC_RELEASE);
     }
     return coll__door_claim(door, trunk, true);
 }
 
 static inline void coll__door_leave(coll__door *door)
 {
+    const int hands = door->hands;                /* stays while we are inside                                */
+
+    if (hands < COLL__HANDS_MOST) __atomic_store_n(&door->inside[hands], 0, __ATOMIC_RELEASE);
     __atomic_store_n(&door->is_taken, 0, __ATOMIC_RELEASE);
-    __atomic_store_n(&door->is_inside, 0, __ATOMIC_RELEASE);
 }
 
 /* Why nobody may enter. */
