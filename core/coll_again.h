@@ -12,6 +12,7 @@ typedef struct coll__again {
     size_t      most;                             /* elements that do not go beyond memory                    */
     coll_call   call;
     coll__codec codec;
+    bool        is_offered;                       /* to the transport, as a whole; or it goes through the engine */
     coll_task   task;
     unsigned char head[COLL_HEAD_LENGTH];
 } coll__again;
@@ -44,12 +45,17 @@ static coll_status coll__run_on(coll_comm *comm, coll_request *r, coll_status st
     return r->status;
 }
 
+/* Is a plain collective of this communicator one for the transport? */
+static inline bool coll__offers(const coll_comm *comm)
+{
+    return comm->trunk->transport->offload && (!comm->main.is_keyed || comm->main.group);
+}
+
 /* May a transport that takes whole collectives carry this one out here and now, with nothing in front of it? */
 static inline bool coll__can_run_at_once(const coll_comm *comm, const coll_call *call)
 {
-    const coll__trunk *trunk = comm->trunk;
-    return trunk->transport->offload && !trunk->tracks && !call->algorithm && !call->residual
-        && call->kind < COLL_NEIGHBOR_ALLGATHER && (!comm->main.is_keyed || comm->main.group);
+    return coll__offers(comm) && !comm->trunk->tracks && !call->algorithm && !call->residual
+        && call->kind < COLL_NEIGHBOR_ALLGATHER;
 }
 
 /* The fields that most calls have.  Field by field: compilers clear a whole struct with an instruction that takes longer
@@ -111,7 +117,7 @@ static void coll__remember(coll_comm *comm, const coll_request *r)
     const size_t unit = r->codec.type_size;
 
     if (!coll__is_repeatable(call->kind) || call->op == COLL_USER || call->wire != call->type || call->timeout_ms || call->name
-        || call->scale != 0 || call->accumulate || call->flags || call->residual) return;
+        || call->scale != 0 || call->accumulate || call->flags || call->residual || call->algorithm) return;
     coll__again *again = comm->again[call->kind];
     if (!again) again = comm->again[call->kind] = (coll__again *)coll__allocate(sizeof *again);
     if (!again) return;
@@ -119,6 +125,7 @@ static void coll__remember(coll_comm *comm, const coll_request *r)
     again->op = call->op;
     again->most = SIZE_MAX / 8 / (unit ? unit : 1) / (size_t)comm->size;
     again->call = *call;
+    again->is_offered = coll__offers(comm);
     again->codec = r->codec;
     again->task = (coll_task){ .call = &again->call, .head = again->head, .codec = &again->codec, .group = comm->main.group };
     memcpy(again->head, r->head, COLL_HEAD_LENGTH);
@@ -150,6 +157,7 @@ static coll_status coll__run_inside(coll_comm *comm, coll_request *r)
     const bool is_plain = !r->list && !coll__kind_is_message(r->call.kind);
     if (is_plain && coll__can_run_at_once(comm, &r->call)) status = coll__run_at_once(comm, r);
     else status = coll__begin(r) < 0 ? r->status : coll__wait(r);
+    if (is_plain && status == COLL_OK && !coll__offers(comm)) coll__remember(comm, r);
     if (r->list) coll__list_free(r->list);
     if (r->offsets) free(r->offsets);
     return status == COLL_PENDING ? comm->trunk->failure.status : status;
@@ -203,6 +211,19 @@ static coll_status coll__again_on(coll_comm *comm, const coll__again *again, col
     return ended == COLL_PENDING ? comm->trunk->failure.status : ended;
 }
 
+/* The last call again, through the engine. */
+static coll_status coll__again_by_engine(coll_comm *comm, const coll__again *again)
+{
+    coll_request r;
+
+    r.call = again->call;
+    coll__request_init(&r, comm);
+    r.offsets = NULL;
+    r.codec = again->codec;
+    const coll_status status = coll__launch(&r) < 0 ? r.status : coll__wait(&r);
+    return status == COLL_PENDING ? comm->trunk->failure.status : status;
+}
+
 /* Carry out a blocking call of a simple kind. */
 static coll_status coll__run_simple(coll_comm *comm, coll_kind kind, const void *send, void *recv, size_t count, coll_type type,
                                     coll_op op, int root)
@@ -219,6 +240,7 @@ static coll_status coll__run_simple(coll_comm *comm, coll_kind kind, const void 
     again->call.recv = recv;
     again->call.count = count;
     again->call.root = root;
+    if (!again->is_offered) return coll__leave(comm, coll__again_by_engine(comm, again));
     memset(again->task.state, 0, sizeof again->task.state);
     coll__head_set_next(again->head, ++comm->sequence, root, count);
     coll_failure failure;

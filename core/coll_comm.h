@@ -113,6 +113,10 @@ typedef struct coll__track {
     coll_request *queue, **queue_end;             /* the first one is running                                 */
     void     *arena;                              /* memory of the running one                                */
     size_t    arena_length;
+    bool      has_last;                           /* `last`, and the arena is still laid out for it           */
+    unsigned  last_version;                       /* of the numbers by which it was chosen                    */
+    coll__flow last;                              /* the flow of the last call, for one like it               */
+    coll_call last_call;
     struct coll__hosts *hosts;                    /* who lives where, if that matters (coll_hosts.h)          */
     bool      has_hosts;                          /* it has been looked at                                    */
 } coll__track;

@@ -34,6 +34,7 @@ typedef struct coll__range { size_t at, count; } coll__range;
  * divide. */
 static inline coll__range coll__part(size_t total, int bits, size_t parts, size_t i)
 {
+    if (parts == 1) return (coll__range){ 0, total };
     const size_t groups = (total + ((size_t)1 << bits) - 1) >> bits, each = groups / parts, longer = groups % parts;
     const size_t at = coll__least((each * i + coll__least(i, longer)) << bits, total);
     return (coll__range){ at, coll__least((each + (i < longer)) << bits, total - at) };
@@ -349,11 +350,50 @@ static coll_status coll__flow_lay_out(coll__flow *flow, coll_request *r)
     return COLL_OK;
 }
 
-/* Make the flow of a checked call ready. */
+/* May the next call like this one have the same flow?  Not where counts are listed, nor where the input is copied first. */
+static bool coll__flow_is_repeatable(const coll_request *r)
+{
+    const coll_call *c = &r->call;
+    return !r->way && !c->algorithm && !coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE | COLL__NEIGHBORS)
+        && !coll__copies_input(c) && !coll__copies_result(c);
+}
+
+/* Is a call like the one that track->last is the flow of, but for its buffers? */
+static inline bool coll__flow_repeats(const coll_request *r)
+{
+    const coll__track *track = r->track;
+    const coll_call *a = &r->call, *b = &track->last_call;
+
+    return track->has_last && a->kind == b->kind && a->count == b->count && a->type == b->type && a->op == b->op
+        && a->root == b->root && a->wire == b->wire && a->accumulate == b->accumulate && a->flags == b->flags
+        && a->scale == b->scale && a->not_commutative == b->not_commutative && !a->fn && track->last_version == track->numbers->version
+        && coll__flow_is_repeatable(r);
+}
+
+/* Make the flow of a checked call ready: the last one of the track again, whose memory is as it was laid out, or a new one. */
 static coll_status coll__flow_start(coll_request *r)
 {
+    coll__track *track = r->track;
+    coll__flow *flow = &r->flow;
+
+    if (coll__flow_repeats(r)) {
+        *flow = track->last;
+        flow->vector = track->last.vector == &track->last.result ? &flow->result : &flow->input;
+        flow->input.base = coll__behind(r->call.send, 0);
+        flow->result.base = coll__behind(r->call.recv, 0);
+        return COLL_OK;
+    }
+    track->has_last = false;
     if (coll__flow_plan(r) < 0) return COLL_ERR_MEMORY;
-    return r->flow.rounds > 0 ? coll__flow_lay_out(&r->flow, r) : COLL_OK;    /* 0: e.g. a barrier of one     */
+    if (flow->rounds == 0) return COLL_OK;        /* e.g. a barrier of one                                    */
+    if (coll__flow_lay_out(flow, r) < 0) return COLL_ERR_MEMORY;
+    if (!coll__flow_is_repeatable(r) || r->call.fn) return COLL_OK;
+    track->has_last = true;
+    track->last = *flow;
+    track->last.vector = flow->vector == &flow->result ? &track->last.result : &track->last.input;
+    track->last_call = r->call;
+    track->last_version = track->numbers->version;
+    return COLL_OK;
 }
 
 /* ---- >>posting a round ---- */
@@ -518,7 +558,10 @@ static void coll__copy_step(coll_request *r, coll__stage *stage, const coll__ste
     }
 }
 
-static inline coll__stage *coll__stage_of(const coll__flow *flow, long slice) { return &flow->stages[slice % flow->stage_count]; }
+static inline coll__stage *coll__stage_of(const coll__flow *flow, long slice)
+{
+    return &flow->stages[slice < flow->stage_count ? slice : slice % flow->stage_count];
+}
 
 /* Begin round k of a slice. */
 static coll_status coll__post_round(coll_request *r, long slice, int k, long tick)
@@ -610,6 +653,7 @@ static coll_status coll__each_of_tick(coll_request *r, long tick,
     const coll__flow *flow = &r->flow;
     coll_status status = COLL_OK;
 
+    if (flow->slices == 1) return act(r, 0, (int)tick, tick);
     const long first = tick < flow->slices ? 0 : (tick - flow->slices) / flow->lag + 1;
     const long last = tick / flow->lag < flow->rounds - 1 ? tick / flow->lag : flow->rounds - 1;
 

@@ -277,6 +277,14 @@ static bool coll__comm_is_running(const coll_comm *comm)
     return false;
 }
 
+/* Groups of a transport that is about to close, which drops them itself; or in a forked child, where nothing may be told to
+ * anybody. */
+static void coll__comm_forget(coll_comm *comm)
+{
+    coll__track_forget(&comm->main);
+    for (coll__prepared *p = comm->prepared; p; p = p->next) coll__track_forget(&p->track);
+}
+
 /* Leave: what others await is delivered first; what is still running then is given up, which ends the trunk, if others of its
  * communicators live on. */
 static void coll__comm_leave(coll_comm *comm, bool is_last)
@@ -295,15 +303,9 @@ static void coll__comm_leave(coll_comm *comm, bool is_last)
     }
     if (!is_last && trunk->failure.status == COLL_OK) coll__messages_close(comm, COLL_ERR_ABORTED);
     if (!is_last) return;
+    coll__comm_forget(comm);
     trunk->transport->close(trunk->context);
     coll__trunk_end(trunk, COLL_ERR_ABORTED);
-}
-
-/* In a forked child nothing may be told to anybody. */
-static void coll__comm_forget(coll_comm *comm)
-{
-    comm->main.group = NULL;
-    for (coll__prepared *p = comm->prepared; p; p = p->next) p->track.group = NULL;
 }
 
 /* Requests that outlive their communicator must not find it. */

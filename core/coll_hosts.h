@@ -63,6 +63,12 @@ static void coll__hosts_free(struct coll__hosts *h)
     free(h);
 }
 
+static void coll__hosts_forget(struct coll__hosts *h)
+{
+    if (h && h->local) coll__track_forget(&h->local->main);
+    if (h && h->rail) coll__track_forget(&h->rail->main);
+}
+
 /* Write down the ranks host by host, each host at its first rank; `homes`: where each rank lives, by any numbers. */
 static void coll__hosts_sort(coll__hosts *h, const int *homes, int size, int rank)
 {
@@ -751,6 +757,7 @@ static coll_status coll__journey_lay_out(coll_request *r, const coll__journey *p
     const size_t front = coll__round_up(sizeof *plan + 4 * table * sizeof(size_t), 64);
     size_t sizes[3], length = front;
 
+    track->has_last = false;                      /* what lies in the arena now                               */
     coll__journey_sizes(plan, sizes);
     for (int i = 0; i < 3; i++) length += coll__round_up(sizes[i], 64);
     if (length > track->arena_length) {

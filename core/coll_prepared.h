@@ -43,6 +43,14 @@ static coll_status coll__track_join(coll__track *track)
 }
 
 static void coll__hosts_free(struct coll__hosts *h);
+static void coll__hosts_forget(struct coll__hosts *h);
+
+/* Its groups are gone, or are nobody's business. */
+static void coll__track_forget(coll__track *track)
+{
+    track->group = NULL;
+    coll__hosts_forget(track->hosts);
+}
 
 static void coll__track_leave(coll__track *track)
 {
@@ -56,6 +64,7 @@ static void coll__track_leave(coll__track *track)
     free(track->arena);
     track->arena = NULL;
     track->arena_length = 0;
+    track->has_last = false;
 }
 
 /* Everything of a request but the flow, which its start sets. */

@@ -192,7 +192,7 @@ static inline void coll__pause(const coll__trunk *trunk, int looks)
 {
     const bool is_cheap = trunk->tracks && trunk->tracks->queue->is_offloaded;
 
-    if (trunk->is_crowded || looks % (is_cheap ? COLL__LOOKS_A_CLOCK : COLL__LOOKS_A_CLOCK / 8) == 0) sched_yield();
+    if (trunk->is_crowded || looks % (is_cheap ? COLL__LOOKS_A_CLOCK : COLL__LOOKS_A_CLOCK / 2) == 0) sched_yield();
     else coll__relax();
 }
 

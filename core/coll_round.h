@@ -60,6 +60,7 @@ typedef struct coll__round {
 
 static inline int coll__mod(int value, int size)
 {
+    if (value >= 0 && value < size) return value;         /* nearly always, and a division takes long             */
     const int rest = value % size;
     return rest < 0 ? rest + size : rest;
 }

@@ -18,7 +18,7 @@
  *     pending.
  *  5. The first error of the transport ends it: progress then returns that error for ever, and everything pending is
  *     completed with it.  The calls of one context come from one thread at a time, wake excepted.
- *  6. close works in every state, and returns soon.
+ *  6. close works in every state, returns soon, and drops what groups there are.
  */
 #ifndef COLL_TRANSPORT_H
 #define COLL_TRANSPORT_H

@@ -48,12 +48,23 @@ static inline ssize_t coll__pipe_recv(coll__pipe *p, struct msghdr *m)
 /* Before going to sleep until POLLIN or POLLOUT (`want`): what to poll the socket for.  0: do not sleep, it is possible now. */
 static inline short coll__pipe_await(coll__pipe *p, short want) { return p->kind ? p->kind->await(p, want) : want; }
 
-/* One piece.  0 bytes or an errno below zero: -EAGAIN, and -ECONNRESET for an end. */
+/* The same for one piece. */
+static inline ssize_t coll__pipe_write(coll__pipe *p, const void *bytes, size_t length)
+{
+    const struct iovec piece = { coll__behind(bytes, 0), length };
+    return p->kind ? p->kind->send(p, &piece, 1) : send(p->fd, bytes, length, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static inline ssize_t coll__pipe_read(coll__pipe *p, void *bytes, size_t length)
+{
+    const struct iovec piece = { bytes, length };
+    return p->kind ? p->kind->recv(p, &piece, 1) : recv(p->fd, bytes, length, MSG_DONTWAIT);
+}
+
+/* Either.  The bytes, or an errno below zero: -EAGAIN, and -ECONNRESET for an end. */
 static ssize_t coll__pipe_move(coll__pipe *p, unsigned char *bytes, size_t length, bool is_write)
 {
-    struct iovec piece = { bytes, length };
-    struct msghdr m = { .msg_iov = &piece, .msg_iovlen = 1 };
-    const ssize_t n = is_write ? coll__pipe_send(p, &m) : coll__pipe_recv(p, &m);
+    const ssize_t n = is_write ? coll__pipe_write(p, bytes, length) : coll__pipe_read(p, bytes, length);
 
     if (n > 0) return n;
     return n == 0 ? -ECONNRESET : errno == EINTR ? -EAGAIN : -errno;

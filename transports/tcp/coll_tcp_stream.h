@@ -14,7 +14,10 @@ typedef enum coll__stream_state {
     COLL__STREAM_ASTRAY                           /* something else came than was expected                    */
 } coll__stream_state;
 
-enum { COLL__VECTOR_MOST = 8 };                   /* pieces that one call moves                               */
+enum {
+    COLL__VECTOR_MOST = 8,                        /* pieces that one call moves                               */
+    COLL__LETTER_MOST = 1024                      /* bytes of a message that is copied into one piece: cheaper than two */
+};
 
 typedef struct coll__stream {
     coll__pipe pipe;
@@ -27,6 +30,7 @@ typedef struct coll__stream {
     uint64_t sent, received;                      /* bytes                                                    */
     coll__chain out, in;
     unsigned char expected[COLL_HEAD_LENGTH];     /* by the first receive; what arrives goes to its own head   */
+    unsigned char letter[COLL_HEAD_LENGTH + COLL__LETTER_MOST];           /* on its way out, or in            */
     struct iovec  push_vector[COLL__VECTOR_MOST], pull_vector[2];
     struct msghdr push_message, pull_message;
 } coll__stream;
@@ -99,13 +103,27 @@ static void coll__stream_pushed(coll__stream *s, size_t moved)
     }
 }
 
+/* Is this message to go, or to come, in one piece? */
+static inline bool coll__is_letter(const coll_xfer *x) { return x->moved == 0 && x->length > 0 && x->length <= COLL__LETTER_MOST; }
+
+/* One call's worth of what is queued: one letter, or as many messages as fit. */
+static ssize_t coll__stream_send(coll__stream *s)
+{
+    const coll_xfer *x = s->out.first;
+
+    if (x->next || !coll__is_letter(x)) return coll__pipe_send(&s->pipe, coll__push_message(s));
+    memcpy(s->letter, x->head, COLL_HEAD_LENGTH);
+    memcpy(s->letter + COLL_HEAD_LENGTH, x->buffer, x->length);
+    return coll__pipe_write(&s->pipe, s->letter, COLL_HEAD_LENGTH + x->length);
+}
+
 /* Send what the socket takes.  Gives the bytes moved; *error becomes an errno when the connection is gone. */
 static size_t coll__stream_push(coll__stream *s, int *error)
 {
     size_t total = 0;
 
     while (s->out.first && s->state == COLL__STREAM_OPEN && !s->is_push_posted) {
-        const ssize_t n = coll__pipe_send(&s->pipe, coll__push_message(s));
+        const ssize_t n = coll__stream_send(s);
         if (n < 0) {
             if (errno != EAGAIN && errno != EINTR) *error = errno;
             break;
@@ -142,13 +160,29 @@ static void coll__stream_pulled(coll__stream *s, size_t moved)
     if (x->moved == COLL_HEAD_LENGTH + x->length) coll__chain_finish(&s->in, COLL_OK);
 }
 
+/* One call's worth of the first message. */
+static ssize_t coll__stream_recv(coll__stream *s)
+{
+    coll_xfer *x = s->in.first;
+
+    if (!coll__is_letter(x)) return coll__pipe_recv(&s->pipe, coll__pull_message(s));
+    const ssize_t n = coll__pipe_read(&s->pipe, s->letter, COLL_HEAD_LENGTH + x->length);
+    if (n <= 0) return n;
+    const size_t got = (size_t)n, head = coll__least(got, COLL_HEAD_LENGTH);
+    memcpy(s->expected, x->head, COLL_HEAD_LENGTH);
+    memcpy(x->head, s->letter, head);
+    if (got > head && (x->any_head || !memcmp(x->head, s->expected, COLL_HEAD_LENGTH)))
+        memcpy(x->buffer, s->letter + head, got - head);
+    return n;
+}
+
 /* Receive what the socket has.  Gives the bytes moved; *error is an errno, or 0 when the other side has closed. */
 static size_t coll__stream_pull(coll__stream *s, int *error)
 {
     size_t total = 0;
 
     while (s->in.first && s->state == COLL__STREAM_OPEN && !s->is_pull_posted) {
-        const ssize_t n = coll__pipe_recv(&s->pipe, coll__pull_message(s));
+        const ssize_t n = coll__stream_recv(s);
         if (n <= 0) {
             if (n == 0) *error = 0;
             else if (errno != EAGAIN && errno != EINTR) *error = errno;

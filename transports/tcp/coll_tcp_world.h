@@ -6,7 +6,7 @@
 enum {
     COLL__GREETING_MS = 5000,                     /* a connection must have said who it is by then            */
     COLL__DIAL_MS = 20000,
-    COLL__LOOKS_AN_EVENT = 32
+    COLL__LOOKS_AN_EVENT = 64
 };
 
 typedef struct coll__control_line {
