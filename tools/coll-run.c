@@ -256,7 +256,7 @@ static void hear_host(struct job *job, struct host *host)
         if (!makes_sense) got = -1;
         if (got < 0) break;
     }
-    if (got < 0) say(job->err, "what comes from %s is not of coll-run", host->name);
+    if (got < 0) complain(job, host, "what comes from there is not of coll-run");
     if ((got < 0 || !is_open) && host->link.in >= 0) lose_host(job, host);
 }
 

@@ -254,6 +254,12 @@ static const char *rsh_ending(struct host *host, char *text, size_t room)
     return text;
 }
 
+/* A line about somebody who has come and may not take part.  There is an end to them, if not to those who come. */
+static void complain(struct job *job, const struct host *host, const char *text)
+{
+    if (job->complaints++ < COMPLAINTS) say(job->err, "refused the launcher of %s: %s", host->name, text);
+}
+
 /* Nothing more comes from there. */
 static void lose_host(struct job *job, struct host *host)
 {
@@ -264,6 +270,7 @@ static void lose_host(struct job *job, struct host *host)
     link_close(&host->link);
     host->state = job->options.role == ROLE_JOIN && state != HOST_RUNS ? HOST_REFUSED : HOST_GONE;
     if (state == HOST_READY && job->options.role == ROLE_JOIN) say(job->err, "%s has left again", host->name);
+    if (state == HOST_CHALLENGED) complain(job, host, "it left without a proof: its key may be another one");
     for (int at = host->first; state == HOST_RUNS && at < host->first + host->count; at++) {
         struct rank *rank = &job->ranks[at];
         for (int i = 0; i < 2; i++) end_stream(&rank->out[i]);

@@ -21,7 +21,7 @@ enum {
     GUEST_MS    = 10000         /* for who has come to say who it is                         */
 };
 
-enum { WHO_ROOM = 300, LISTENERS = 4, INPUT_WINDOW = 64 << 10 };
+enum { WHO_ROOM = 300, LISTENERS = 4, INPUT_WINDOW = 64 << 10, COMPLAINTS = 20 };
 
 enum host_state {
     HOST_CALLED,                /* there is a connection                                     */
@@ -86,6 +86,7 @@ struct job {
     bool may_go, is_told;           /* it has said: start; how the job ends                  */
     struct bytes hello;             /* what we said to it (run_join.h)                       */
     bool is_proved;                 /* and it knows our key                                  */
+    int complaints;                 /* about others, so far                                  */
     int64_t heard_ms;               /* when something last came from a host                  */
     int listeners[LISTENERS];       /* --join, where others come; -1: none                   */
 

@@ -128,7 +128,7 @@ static void refuse(struct job *job, struct host *host, const char *text)
     put_word(&body, "text=%s", text);
     send_words(&host->link, FRAME_REFUSED, 0, &body);
     free(body.data);
-    say(job->err, "refused the launcher of %s: %s", host->name, text);
+    complain(job, host, text);
     link_close(&host->link);
     host->state = HOST_REFUSED;
 }

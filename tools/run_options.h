@@ -465,6 +465,8 @@ static void parse_options(struct options *asked, int argc, char **argv)
     if (asked->role == ROLE_AGENT) return;
     if (optind == argc && !asked->check) usage_error("say which program to start");
     if (optind < argc && asked->check) usage_error("--check is instead of a program");
+    if (asked->threads && asked->check) usage_error("--check measures between processes: leave --threads out");
+    asked->raw = asked->raw || asked->check;
     asked->program = argv + optind;
     settle_key(asked, key_file);
 }
