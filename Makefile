@@ -129,9 +129,9 @@ $(BUILD)/coll-run: tools/coll-run.c $(wildcard tools/run_*.h) coll.h
 	@mkdir -p $(BUILD)
 	$(COMPILE) $< -o $@
 
-$(BUILD)/coll-check: tools/coll-check.c $(HEADER)
+$(BUILD)/coll-check: tools/coll-check.c coll.c $(HEADER)
 	@mkdir -p $(BUILD)
-	$(COMPILE) $< -o $@ $(LIBS) -lm
+	$(COMPILE) $< coll.c -o $@ $(LIBS) -lm
 
 $(BUILD)/%: examples/%.c $(HEADER)
 	@mkdir -p $(BUILD)

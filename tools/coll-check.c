@@ -1,6 +1,6 @@
 /* coll-check - how fast is the way between every two ranks, and which way is it?
  *
- *     cc -O2 tools/coll-check.c -o coll-check -pthread -luring
+ *     cc -O2 tools/coll-check.c coll.c -o coll-check -pthread -luring
  *     coll-run -H a:1,b:1,c:1 --check              or under any other launcher: coll-run -n 4 ./coll-check
  *
  * Every pair is measured by itself: messages of 8 bytes there and back, of which half the median is the latency; then long
@@ -12,12 +12,15 @@
  *
  * Rank 0 prints a line for every pair up to 12 ranks, and for every rank beyond, then the slowest pairs, and a verdict.
  */
-#define COLL_IMPLEMENTATION
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "../coll.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +49,7 @@ typedef struct way {
 /* What all ranks say of themselves. */
 typedef struct card {
     char     host[NAME], transport[NAME];
-    uint64_t ways;
+    uint64_t ways, processors;
 } card;
 
 typedef struct check {
@@ -327,10 +330,12 @@ static bool collect(check *c)
     size_t count, *bytes = must(calloc(size, sizeof *bytes)), *offsets = must(calloc(size, sizeof *offsets));
     way *ours = list_ways(&count);
     card own = { .ways = count };
+    cpu_set_t processors;
     bool ok;
 
     if (gethostname(own.host, sizeof own.host - 1)) snprintf(own.host, sizeof own.host, "?");
     transport_text(c, own.transport);
+    own.processors = sched_getaffinity(0, sizeof processors, &processors) == 0 ? (uint64_t)CPU_COUNT(&processors) : 0;
     c->cards = must(calloc(size, sizeof *c->cards));
     c->rows = must(calloc(2 * size * size, sizeof *c->rows));
     c->way_offsets = must(calloc(size + 1, sizeof *c->way_offsets));
@@ -445,6 +450,24 @@ static double print_worst(const check *c, bool is_within, bool is_rate)
     return is_rate ? usual / (worst > 0 ? worst : 1e-9) : worst / (usual > 0 ? usual : 1e-9);
 }
 
+/* Where ranks share processors, a figure is often the time until a rank had one. */
+static void print_crowds(const check *c)
+{
+    for (int a = 0; a < c->size; a++) {
+        uint64_t count = 0;
+        bool is_first = true;
+        for (int b = 0; b < c->size; b++) {
+            const bool is_same = strcmp(c->cards[a].host, c->cards[b].host) == 0;
+            count += is_same;
+            is_first = is_first && !(is_same && b < a);
+        }
+        if (is_first && count > c->cards[a].processors) {
+            printf("%s has %d processors for %d ranks: they wait for these, too\n", c->cards[a].host, (int)c->cards[a].processors,
+                   (int)count);
+        }
+    }
+}
+
 static void print_verdict(const check *c)
 {
     double factor = 0;
@@ -455,6 +478,7 @@ static void print_verdict(const check *c)
         if (worse > factor) factor = worse;
     }
     for (int i = 1; i < c->size; i++) different += strcmp(c->cards[i].transport, c->cards[0].transport) != 0;
+    print_crowds(c);
     printf("verdict: %d ranks over %s", c->size, c->cards[0].transport);
     if (different) printf(", %d of them over something else", different);
     if (c->size < 3) printf("; there is no other pair to compare with\n");

@@ -88,99 +88,6 @@ enum {
     AT_STREAMS = AT_LISTENERS + LISTENERS
 };
 
-/* ---- >>events: processes ---- */
-
-/* A child could not execute the program: none can, so there is nothing to wait for. */
-static void read_trouble(struct job *job)
-{
-    const char *program = job->options.program[0];
-    char text[700];
-    int error;
-
-    if (read(job->trouble[0], &error, sizeof error) != (ssize_t)sizeof error) return;
-    if (job->verdict >= 0) return;
-    const char *hint = "";
-    if (error == ENOENT && access(program, F_OK) == 0) {
-        hint = strchr(program, '/') ? " (the file is there, the interpreter it names is not)"
-                                    : " in PATH (say ./ for the file in this directory)";
-    }
-    snprintf(text, sizeof text, "cannot execute '%.400s': %s%s", program, strerror(error), hint);
-    give_up(job, error == ENOENT || error == ENOTDIR ? EXIT_NOT_FOUND : EXIT_CANNOT_EXECUTE, text);
-}
-
-static int find_rank(const struct job *job, pid_t pid)
-{
-    for (int i = 0; i < job->started; i++) {
-        if (job->ranks[i].running && !job->ranks[i].host && job->ranks[i].pid == pid) return i;
-    }
-    return -1;
-}
-
-static void reap(struct job *job)
-{
-    int status;
-
-    if (job->options.program) read_trouble(job);
-    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
-        const int at = find_rank(job, pid);
-        if (pid == job->keeper) job->keeper = 0;
-        for (int i = 0; i < job->host_count; i++) {
-            if (job->hosts[i]->pid == pid) job->hosts[i]->status = status;
-        }
-        if (at >= 0) note_end(job, at, status, now_ms() - job->ranks[at].started_ms);
-    }
-}
-
-/* Ranks get the signal first, to end as they would in a terminal; a second one means that it takes
- * too long. */
-static void interrupt(struct job *job, int signal)
-{
-    char text[300];
-
-    if (job->death) {
-        kill_now(job);
-        return;
-    }
-    job->death = signal;
-    job->verdict = 128 + signal;
-    job->hurried = true;
-    job->summary = false;
-    snprintf(text, sizeof text, "coll-run on %s got %s", job->own_name, signal_name(signal));
-    tell_verdict(job, text);
-    signal_ranks(job, signal);
-    signal_ranks(job, SIGCONT);
-    begin_stop(job, FORWARD_MS);
-}
-
-static void read_signals(struct job *job)
-{
-    struct signalfd_siginfo info;
-    bool children = false;
-
-    while (read(job->signals, &info, sizeof info) == (ssize_t)sizeof info) {
-        const int signal = (int)info.ssi_signo;
-        switch (signal) {
-        case SIGCHLD:
-            children = true;
-            break;
-        case SIGCONT:                   /* wakes the loop: we may be in the foreground now */
-            break;
-        case SIGTSTP:                   /* Ctrl-Z reaches our group only, so hand it on */
-            signal_ranks(job, SIGTSTP);
-            raise(SIGSTOP);
-            signal_ranks(job, SIGCONT);
-            break;
-        case SIGUSR1:
-        case SIGUSR2:
-            signal_ranks(job, signal);
-            break;
-        default:
-            interrupt(job, signal);
-        }
-    }
-    if (children) reap(job);
-}
-
 /* ---- >>events: other launchers ---- */
 
 /* A frame from the hub.  Returns false if it makes no sense. */
@@ -258,6 +165,108 @@ static void hear_host(struct job *job, struct host *host)
     }
     if (got < 0) complain(job, host, "what comes from there is not of coll-run");
     if ((got < 0 || !is_open) && host->link.in >= 0) lose_host(job, host);
+}
+
+/* ---- >>events: processes ---- */
+
+/* A child could not execute the program: none can, so there is nothing to wait for. */
+static void read_trouble(struct job *job)
+{
+    const char *program = job->options.program[0];
+    char text[700];
+    int error;
+
+    if (read(job->trouble[0], &error, sizeof error) != (ssize_t)sizeof error) return;
+    if (job->verdict >= 0) return;
+    const char *hint = "";
+    if (error == ENOENT && access(program, F_OK) == 0) {
+        hint = strchr(program, '/') ? " (the file is there, the interpreter it names is not)"
+                                    : " in PATH (say ./ for the file in this directory)";
+    }
+    snprintf(text, sizeof text, "cannot execute '%.400s': %s%s", program, strerror(error), hint);
+    give_up(job, error == ENOENT || error == ENOTDIR ? EXIT_NOT_FOUND : EXIT_CANNOT_EXECUTE, text);
+}
+
+static int find_rank(const struct job *job, pid_t pid)
+{
+    for (int i = 0; i < job->started; i++) {
+        if (job->ranks[i].running && !job->ranks[i].host && job->ranks[i].pid == pid) return i;
+    }
+    return -1;
+}
+
+/* What connects to a host has ended.  Usually the link shows it; if it was killed, others may still hold its ends. */
+static void note_rsh_end(struct job *job, struct host *host, int status)
+{
+    host->status = status;
+    if (!WIFSIGNALED(status)) return;
+    if (host->link.in >= 0) hear_host(job, host);
+    if (host->link.in >= 0) lose_host(job, host);
+}
+
+static void reap(struct job *job)
+{
+    int status;
+
+    if (job->options.program) read_trouble(job);
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+        const int at = find_rank(job, pid);
+        if (pid == job->keeper) job->keeper = 0;
+        for (int i = 0; i < job->host_count; i++) {
+            if (job->hosts[i]->pid == pid) note_rsh_end(job, job->hosts[i], status);
+        }
+        if (at >= 0) note_end(job, at, status, now_ms() - job->ranks[at].started_ms);
+    }
+}
+
+/* Ranks get the signal first, to end as they would in a terminal; a second one means that it takes
+ * too long. */
+static void interrupt(struct job *job, int signal)
+{
+    char text[300];
+
+    if (job->death) {
+        kill_now(job);
+        return;
+    }
+    job->death = signal;
+    job->verdict = 128 + signal;
+    job->hurried = true;
+    job->summary = false;
+    snprintf(text, sizeof text, "coll-run on %s got %s", job->own_name, signal_name(signal));
+    tell_verdict(job, text);
+    signal_ranks(job, signal);
+    signal_ranks(job, SIGCONT);
+    begin_stop(job, FORWARD_MS);
+}
+
+static void read_signals(struct job *job)
+{
+    struct signalfd_siginfo info;
+    bool children = false;
+
+    while (read(job->signals, &info, sizeof info) == (ssize_t)sizeof info) {
+        const int signal = (int)info.ssi_signo;
+        switch (signal) {
+        case SIGCHLD:
+            children = true;
+            break;
+        case SIGCONT:                   /* wakes the loop: we may be in the foreground now */
+            break;
+        case SIGTSTP:                   /* Ctrl-Z reaches our group only, so hand it on */
+            signal_ranks(job, SIGTSTP);
+            raise(SIGSTOP);
+            signal_ranks(job, SIGCONT);
+            break;
+        case SIGUSR1:
+        case SIGUSR2:
+            signal_ranks(job, signal);
+            break;
+        default:
+            interrupt(job, signal);
+        }
+    }
+    if (children) reap(job);
 }
 
 /* ---- >>events: the clock ---- */

@@ -64,6 +64,14 @@ static char *rsh_command(const char *rsh)
     return text;
 }
 
+/* Without the user. */
+static const char *host_part(const char *target)
+{
+    const char *at = strrchr(target, '@');
+
+    return at ? at + 1 : target;
+}
+
 /* A host that needs no ssh: this one. */
 static bool is_here(const struct job *job, const char *target)
 {
@@ -158,9 +166,8 @@ static void call_hosts(struct job *job)
     job->wait_until_ms = now_ms() + asked->wait_ms;
     for (int i = 0, first = 0; i < asked->slot_count && job->verdict < 0; i++) {
         struct host *host = must(calloc(1, sizeof *host));
-        const char *at = strrchr(asked->slots[i].target, '@');
         *host = (struct host){ .target = asked->slots[i].target, .first = first, .count = asked->slots[i].count, .status = -1 };
-        host->name = at ? must(strdup(at + 1)) : host->target;
+        host->name = must(strdup(host_part(host->target)));
         host->link.in = host->link.out.fd = -1;
         job->hosts[job->host_count++] = host;
         first += host->count;

@@ -330,7 +330,7 @@ static void report_first(struct job *job, int at)
     describe(rank->status, threads_of(job) > 1, how, sizeof how);
     decide(job, exit_status(rank->status), true, "%s %s after %.1f s%s", name_rank(job, at, who), how, (double)rank->ran_ms / 1000.0,
            killed ? ", perhaps for lack of memory" : "");
-    who[strcspn(who, "(")] = '\0';
+    *strstr(who, " (") = '\0';
     if (!job->options.quiet && !job->options.raw) repeat_tail(&rank->out[rank->out[1].tail.length > 0], job->err, who);
     begin_stop(job, NOTICE_MS);
 }

@@ -111,7 +111,7 @@ static bool read_stream(struct stream *stream)
 }
 
 /* Once more the last lines of a stream that others have come after. */
-static void repeat_tail(struct stream *stream, struct sink *to, const char *whose)
+static void repeat_tail(const struct stream *stream, struct sink *to, const char *whose)
 {
     const char *at = stream->tail.data + stream->tail.head, *end = at + stream->tail.length;
 
