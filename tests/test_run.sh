@@ -29,7 +29,7 @@ for program in tools/coll-run tests/run_child; do
     ${CC:-cc} -std=c11 ${CFLAGS:--O2} "$top/$program.c" -o "$dir/${program##*/}" || exit 1
 done
 cp "$dir/coll-run" "$dir/other-run"             # as if it were that of another machine
-make -C "$top" --no-print-directory config=release build/release/coll-run build/release/coll-check > "$dir/check.log" 2>&1 &
+env -u CFLAGS make -C "$top" --no-print-directory config=release build/release/coll-run build/release/coll-check > "$dir/check.log" 2>&1 &
 check_built=$!
 checked=$top/build/release/coll-run
 run=$dir/coll-run
@@ -386,6 +386,18 @@ END
 chmod +x rsh
 hosts() { "$run" --rsh "$dir/rsh" "$@"; }
 
+{
+    hosts -H g:2,h:2 sh -c '
+    if [ $COLL_RANK = 3 ]; then
+        until [ -s far.0 ] && [ -s far.1 ] && [ -s far.2 ]; do sleep 0.02; done
+        kill -KILL $$
+    fi
+    echo $$ > far.$COLL_RANK
+    exec sleep 60' 2> far.err
+    echo $? > far.code
+} &
+far=$!
+
 OTHER=ours COLL_DEBUG=warn GIVEN='from here' \
     hosts -H a:2,me@b --env GIVEN --env 'MORE=a  "b' sh -c 'pwd > hosts.pwd.$COLL_RANK; env > hosts.env.$COLL_RANK'
 check 'hosts: exit status' 0 $?
@@ -400,7 +412,8 @@ done
 check 'hosts: all are on one machine, so is the address' 3 "$(cat hosts.env.? | grep -cE '^COLL_ADDR=127\.0\.0\.1:[0-9]+$')"
 check 'hosts: a key of 32 random bytes' 1 "$(grep -cE '^COLL_KEY=[0-9a-f]{64}$' hosts.env.2)"
 check 'hosts: no argument shows the key' 0 "$(grep -c "$(sed -n 's/^COLL_KEY=//p' hosts.env.0)" rsh.words)"
-check 'hosts: COLL_ variables and --env go along, others do not' 'COLL_DEBUG=warn GIVEN=from here MORE=a  "b OTHER=remote ' \
+check 'hosts: COLL_ variables and --env go along, others do not' \
+    'COLL_DEBUG=warn GIVEN=from here MORE=a  "b OTHER=remote ' \
     "$(grep -E '^(COLL_DEBUG|GIVEN|MORE|OTHER)=' hosts.env.2 | sort | tr '\n' ' ')"
 check 'hosts: our directory' "$dir $dir $dir " "$(cat hosts.pwd.? | tr '\n' ' ')"
 check 'hosts: our own key counts' 0123456789abcdef \
@@ -419,18 +432,6 @@ check 'hosts: stdout and stderr stay apart' '2 2' "$(grep -c 'to out' split.out)
 check 'hosts: input goes to rank 0 only, all of it' '[0 a] 1000000|[1 a] 0|[2 b] 0|' \
     "$(hosts -H a:2,b sh -c 'echo $(wc -c)' < random | sort | tr '\n' '|')"
 check 'hosts: input that nobody reads' 0 "$(hosts -H a,b true < random; echo $?)"
-hosts -H a:2,b:2 sh -c '
-    if [ $COLL_RANK = 3 ]; then
-        until [ -s far.0 ] && [ -s far.1 ] && [ -s far.2 ]; do sleep 0.02; done
-        kill -KILL $$
-    fi
-    echo $$ > far.$COLL_RANK
-    exec sleep 60' 2> far.err
-check 'hosts: the first failure, its exit status' 137 $?
-check 'hosts: the first failure, its host' 1 "$(grep -cE far.err -e \
-    '^coll-run: rank 3 \(b, pid [0-9]+\) was killed by SIGKILL \(Killed\) after [0-9.]+ s, perhaps for lack of memory$')"
-check 'hosts: the others' 'coll-run: ranks 0-2 went on and were killed by SIGTERM (Terminated)' "$(tail -n 1 far.err)"
-check 'hosts: the others are gone' gone "$(gone_in_time $(cat far.?))"
 hosts -H a,b sh -c '
     if [ $COLL_RANK = 0 ]; then
         echo first words
@@ -443,7 +444,8 @@ hosts -H a,b sh -c '
     sleep 0.2
     for i in 1 2 3 4 5 6 7 8 9 10; do echo $i; done
     : > talked' > tail.out 2>&1
-check 'hosts: last words are repeated' '5 1' "$? $(grep -A 1 'the last that rank 0 wrote:' tail.out | grep -c '^    first words$')"
+check 'hosts: last words are repeated' '5 1' \
+    "$? $(grep -A 1 'the last that rank 0 wrote:' tail.out | grep -c '^    first words$')"
 hosts -H a,b ./missing 2> missing.err
 check 'hosts: missing program' '127 1' \
     "$? $(grep -cE "^coll-run: [ab]: cannot execute './missing': No such file or directory$" missing.err)"
@@ -474,18 +476,22 @@ for signal in KILL:9 INT:2 TERM:15; do
     kill -$signal $head
     wait $judge
     check "hosts: SIG$signal: dies of it" "signal $number" "$(cat "$name.judged")"
-    check "hosts: SIG$signal: nothing is left" gone "$(gone_in_time $(cat "$name".child.? "$name".rank.? rsh.pid.a rsh.pid.b) $agents)"
+    check "hosts: SIG$signal: nothing is left" gone \
+        "$(gone_in_time $(cat "$name".child.? "$name".rank.? rsh.pid.a rsh.pid.b) $agents)"
 done
-for victim in ssh launcher; do
-    hosts -H a,b sh -c "$family" lost_$victim > /dev/null 2> lost.err &
-    job=$!
-    until_true all_family lost_$victim
-    if [ $victim = ssh ]; then cp rsh.pid.b lost.pid; else cp lost_launcher.launcher.1 lost.pid; fi
-    kill -9 "$(cat lost.pid)"
-    wait $job
-    check "hosts: $victim is killed" '1 1' "$? $(grep -c '^coll-run: lost b (rank 1): ' lost.err)"
-    check "hosts: $victim is killed, nothing is left" gone "$(gone_in_time $(cat lost_$victim.*))"
-done
+# Both take 3 s by design, so they run at the same time.
+hosts -H c,d sh -c "$family" lost_ssh > /dev/null 2> lost_ssh.err &
+job_ssh=$!
+hosts -H e,f sh -c "$family" lost_launcher > /dev/null 2> lost_launcher.err &
+job_launcher=$!
+until_true all_family lost_ssh
+until_true all_family lost_launcher
+kill -9 "$(cat rsh.pid.d)" "$(cat lost_launcher.launcher.1)"
+wait $job_ssh
+check 'hosts: ssh is killed' '1 1' "$? $(grep -c '^coll-run: lost d (rank 1): .* was killed by SIGKILL' lost_ssh.err)"
+wait $job_launcher
+check 'hosts: a launcher is killed' '1 1' "$? $(grep -c '^coll-run: lost f (rank 1): ' lost_launcher.err)"
+check 'hosts: nothing is left of either' gone "$(gone_in_time $(cat lost_ssh.*.? lost_launcher.*.?))"
 
 # ---- >>lists of hosts, and what goes to ranks ----
 
@@ -500,13 +506,16 @@ END
 plan() {
     "$run" --rsh ./rsh --dry-run "$@" p 2>&1 | sed -n 's/^rank \([0-9]* on .*\): COLL_RANK.*/\1/p' | tr '\n' ','
 }
-check 'hostfile: slots, comments, users, a host twice' '0 on a,1 on a,2 on a,3 on me@b,4 on fe80::1,' "$(plan --hostfile hostfile)"
+check 'hostfile: slots, comments, users, a host twice' \
+    '0 on a,1 on a,2 on a,3 on me@b,4 on fe80::1,' "$(plan --hostfile hostfile)"
 check 'hostfile: -n takes the first slots' '0 on a,1 on a,' "$(plan -n 2 --hostfile hostfile)"
 check '-H: a host twice' '0 on a,1 on a,2 on b,' "$(plan -H a,b,a)"
 echo '# nobody' > nobody
 for bad in '--hostfile nobody true' '--hostfile missing true' '-H a:0 true' '-H a:x true' '-H , true' '-H -oProxyCommand=x true' \
-    '-n 3 -H a,b true' '--join a:1 -n 1 true' '--join a -n 1 --size 2 true' '--join a:1 --size 2 true' '--join a:1 -n 3 --size 2 true' \
-    '--join a:1 -n 1 --size 2 -H a true' '--size 2 -n 2 true' '--threads 0 -n 1 true' '--join a:1 -n 1 --size 3 --threads 2 true' \
+    '-n 3 -H a,b true' '--join a:1 -n 1 true' '--join a -n 1 --size 2 true' '--join a:1 --size 2 true' \
+    '--join a:1 -n 3 --size 2 true' \
+    '--join a:1 -n 1 --size 2 -H a true' '--size 2 -n 2 true' '--threads 0 -n 1 true' \
+    '--join a:1 -n 1 --size 3 --threads 2 true' \
     '--key-file missing -n 1 true' '--key-file hostfile -n 1 true' '--check -n 1 true' '--wait x -n 1 true'; do
     "$run" $bad > bad.out 2> bad.err
     check "bad usage: '$bad'" '2 0 1' "$? $(($(wc -c < bad.out))) $(grep -c '^coll-run: ' bad.err)"
@@ -644,7 +653,8 @@ if [ "$sshd" ]; then
     daemon=$!
     jobs_started="$jobs_started $daemon"
     until_true "$child" knock "$ssh_port" 2> /dev/null
-    ssh="ssh -p $ssh_port -i '$dir/ssh_user' -F none -o UserKnownHostsFile=/dev/null -o StrictHostKeyChecking=no -o LogLevel=ERROR"
+    ssh="ssh -p $ssh_port -i '$dir/ssh_user' -F none -o UserKnownHostsFile=/dev/null"
+    ssh="$ssh -o StrictHostKeyChecking=no -o LogLevel=ERROR"
     "$run" --rsh "$ssh" -H 127.0.0.1:1,localhost:1 "$child" words "it's" '"a  b"' > ssh.out 2> ssh.err
     check 'ssh: two hosts' '0 4' "$? $(grep -cE "^\[(0 127\.0\.0\.1|1 localhost)\] (it's|\"a  b\")$" ssh.out)"
     "$run" --rsh "$ssh" -H 127.0.0.1:1,localhost:1 sh -c "$family" ssh > /dev/null 2>&1 &
@@ -684,6 +694,12 @@ check 'the others: 3 s, then SIGTERM' yes "$(within 295 480 $(($(cat meek.end) -
 check 'the others: report' 'coll-run: ranks 1-2 went on and were killed by SIGTERM (Terminated)' \
     "$(tail -n 1 meek.err)"
 check 'the others: gone' gone "$(gone_in_time $(cat meek.1 meek.2))"
+wait $far
+check 'hosts: the first failure, its exit status' 137 "$(cat far.code)"
+check 'hosts: the first failure, its host' 1 "$(grep -cE far.err -e \
+    '^coll-run: rank 3 \(h, pid [0-9]+\) was killed by SIGKILL \(Killed\) after [0-9.]+ s, perhaps for lack of memory$')"
+check 'hosts: the others' 'coll-run: ranks 0-2 went on and were killed by SIGTERM (Terminated)' "$(tail -n 1 far.err)"
+check 'hosts: the others are gone' gone "$(gone_in_time $(cat far.[012]))"
 wait $stubborn
 check 'stubborn: exit status' 3 "$(cat stubborn.code)"
 check 'stubborn: 2 s more, then SIGKILL' yes \

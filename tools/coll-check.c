@@ -230,7 +230,8 @@ static bool way_of_socket(int fd, way *out)
     struct sockaddr_storage ours = { 0 }, theirs = { 0 };
     socklen_t our_length = sizeof ours, their_length = sizeof theirs;
 
-    if (getsockname(fd, (struct sockaddr *)&ours, &our_length) || getpeername(fd, (struct sockaddr *)&theirs, &their_length)) return false;
+    if (getsockname(fd, (struct sockaddr *)&ours, &our_length)) return false;
+    if (getpeername(fd, (struct sockaddr *)&theirs, &their_length)) return false;
     if (ours.ss_family != AF_INET && ours.ss_family != AF_INET6) return false;
     *out = (way){ 0 };
     pack_address(&ours, out->local, &out->local_port);
@@ -416,7 +417,8 @@ static void print_ranks(const check *c)
             rates[count++] = rate_of(c, a, b);
         }
         const double latency = median(latencies, count), rate = median(rates, count);
-        printf("%-5d %-16.16s %10.1f %10.1f %10.1f %10.1f   ", a, c->cards[a].host, latency, latencies[count - 1], rate, rates[0]);
+        printf("%-5d %-16.16s %10.1f %10.1f %10.1f %10.1f   ", a, c->cards[a].host, latency, latencies[count - 1], rate,
+               rates[0]);
         print_ways(c, a);
         putchar('\n');
     }
@@ -435,7 +437,8 @@ static double print_worst(const check *c, bool is_within, bool is_rate)
 
     for (int a = 0; a < c->size; a++) {
         for (int b = 0; b < c->size; b++) {
-            if (a == b || (!is_rate && b < a) || (strcmp(c->cards[a].host, c->cards[b].host) == 0) != is_within) continue;
+            if (a == b || (!is_rate && b < a)) continue;
+            if ((strcmp(c->cards[a].host, c->cards[b].host) == 0) != is_within) continue;
             const double value = is_rate ? rate_of(c, a, b) : latency_of(c, a, b);
             values[count++] = value;
             if (from < 0 || (is_rate ? value < worst : value > worst)) worst = value, from = a, to = b;

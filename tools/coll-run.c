@@ -159,8 +159,8 @@ static void hear_host(struct job *job, struct host *host)
 
     job->heard_ms = now_ms();
     while (host->link.in >= 0 && (got = link_next(&host->link, &frame)) > 0) {
-        const bool makes_sense = job->options.role == ROLE_JOIN ? take_from_guest(job, host, &frame) : take_from_host(job, host, &frame);
-        if (!makes_sense) got = -1;
+        const bool is_guest = job->options.role == ROLE_JOIN;
+        if (!(is_guest ? take_from_guest(job, host, &frame) : take_from_host(job, host, &frame))) got = -1;
         if (got < 0) break;
     }
     if (got < 0) complain(job, host, "what comes from there is not of coll-run");
@@ -707,6 +707,12 @@ static void start_all(struct job *job)
     if (asked->timeout_ms && job->up.in < 0) job->timeout_at_ms = now_ms() + asked->timeout_ms;
 }
 
+/* Our ranks have ended well, or badly; how the job ends is another launcher's to say. */
+static bool awaits_verdict(const struct job *job)
+{
+    return job->options.role == ROLE_JOIN && job->up.in >= 0 && job->may_go && !job->is_told;
+}
+
 /* All ranks have ended: the launchers of other hosts have to send what they still hold, and end.  A slow reader of ours may
  * hold them up. */
 static void await_agents(struct job *job)
@@ -770,7 +776,7 @@ int main(int argc, char **argv)
 
     meet(&job);
     start_all(&job);
-    while (job.alive > 0 || (job.options.role == ROLE_JOIN && job.up.in >= 0 && !job.is_told)) serve(&job, 0);
+    while (job.alive > 0 || awaits_verdict(&job)) serve(&job, 0);
     end(&job);
 
     if (job.death) die_of(job.death);

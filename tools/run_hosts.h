@@ -296,7 +296,8 @@ static void lose_host(struct job *job, struct host *host)
         begin_stop(job, NOTICE_MS);
     } else if (job->options.role == ROLE_HEAD) {
         const bool is_missing = ending && WIFEXITED(host->status) && WEXITSTATUS(host->status) == EXIT_NOT_FOUND;
-        decide(job, EXIT_FAILURE, false, "%s: no launcher answers there: what connects to it %s%s", host->name, ending ? ending : "is silent",
+        decide(job, EXIT_FAILURE, false, "%s: no launcher answers there: what connects to it %s%s", host->name,
+               ending ? ending : "is silent",
                is_missing ? " (is coll-run there, at the same path or in PATH?  --launcher says where)" : "");
     }
 }

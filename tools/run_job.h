@@ -21,7 +21,7 @@ enum {
     GUEST_MS    = 10000         /* for who has come to say who it is                         */
 };
 
-enum { WHO_ROOM = 300, LISTENERS = 4, INPUT_WINDOW = 64 << 10, COMPLAINTS = 20 };
+enum { WHO_ROOM = 300, LISTENERS = 4, INPUT_WINDOW = 64 << 10, COMPLAINTS = 20, STRANGERS = 16 };
 
 enum host_state {
     HOST_CALLED,                /* there is a connection                                     */
@@ -328,8 +328,8 @@ static void report_first(struct job *job, int at)
     /* Its last words belong before ours. */
     for (int i = 0; i < 2; i++) drain_stream(&rank->out[i]);
     describe(rank->status, threads_of(job) > 1, how, sizeof how);
-    decide(job, exit_status(rank->status), true, "%s %s after %.1f s%s", name_rank(job, at, who), how, (double)rank->ran_ms / 1000.0,
-           killed ? ", perhaps for lack of memory" : "");
+    decide(job, exit_status(rank->status), true, "%s %s after %.1f s%s", name_rank(job, at, who), how,
+           (double)rank->ran_ms / 1000.0, killed ? ", perhaps for lack of memory" : "");
     *strstr(who, " (") = '\0';
     if (!job->options.quiet && !job->options.raw) repeat_tail(&rank->out[rank->out[1].tail.length > 0], job->err, who);
     begin_stop(job, NOTICE_MS);

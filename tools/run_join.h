@@ -93,12 +93,16 @@ static int count_present(const struct job *job)
     return present;
 }
 
+/* Whether --join names the loopback address, whatever it means here. */
+static bool says_loopback(const char *text)
+{
+    return strncmp(text, "localhost:", 10) == 0 || strncmp(text, "127.", 4) == 0 || strncmp(text, "[::1]", 5) == 0;
+}
+
 /* Listen where the name says.  A name that means the loopback address here and another one elsewhere, as a machine's own name
  * often does, stands for all addresses. */
 static bool listen_there(struct job *job, const struct addrinfo *list)
 {
-    const bool says_local = strncmp(job->options.join, "localhost:", 10) == 0 || strncmp(job->options.join, "127.", 4) == 0
-                         || strncmp(job->options.join, "[::1]", 5) == 0;
     int open = 0;
 
     for (const struct addrinfo *a = list; a && open < LISTENERS; a = a->ai_next) {
@@ -106,7 +110,7 @@ static bool listen_there(struct job *job, const struct addrinfo *list)
                                                        : ((struct sockaddr_in6 *)a->ai_addr)->sin6_port);
         struct sockaddr_storage at = { 0 };
         memcpy(&at, a->ai_addr, a->ai_addrlen);
-        if (!says_local && is_loopback(a->ai_addr)) {
+        if (!says_loopback(job->options.join) && is_loopback(a->ai_addr)) {
             if (at.ss_family == AF_INET) ((struct sockaddr_in *)&at)->sin_addr.s_addr = htonl(INADDR_ANY);
             else ((struct sockaddr_in6 *)&at)->sin6_addr = in6addr_any;
         }
@@ -154,6 +158,18 @@ static void drop_refused(struct job *job)
     job->host_count = kept;
 }
 
+/* Make room: who came first of those who have not said who they are had the most time for it. */
+static void drop_oldest(struct job *job)
+{
+    for (int i = 0; i < job->host_count; i++) {
+        struct host *host = job->hosts[i];
+        if (host->state != HOST_CALLED && host->state != HOST_CHALLENGED) continue;
+        link_close(&host->link);
+        host->state = HOST_REFUSED;
+        return;
+    }
+}
+
 /* Take a connection.  There are so many places for those who have not said who they are. */
 static void accept_guest(struct job *job, int listener)
 {
@@ -162,10 +178,8 @@ static void accept_guest(struct job *job, int listener)
 
     if (fd < 0) return;
     drop_refused(job);
-    if (job->host_count >= job->options.size + 16) {
-        close(fd);
-        return;
-    }
+    if (job->host_count >= job->options.size + STRANGERS) drop_oldest(job);
+    drop_refused(job);
     struct host *host = must(calloc(1, sizeof *host));
     job->hosts = must(realloc(job->hosts, (size_t)(job->host_count + 1) * sizeof *job->hosts));
     end_text(fd, true, name, sizeof name);
@@ -450,7 +464,8 @@ static void dial_hub(struct job *job)
             memcpy(&at, a->ai_addr, a->ai_addrlen);
             address_text(&at, a->ai_addrlen, text, sizeof text);
             if (length + 200 < sizeof tried) {
-                length += (size_t)snprintf(tried + length, sizeof tried - length, "%s%s: %s", length ? ", " : "", text, strerror(error));
+                length += (size_t)snprintf(tried + length, sizeof tried - length, "%s%s: %s", length ? ", " : "", text,
+                                           strerror(error));
             }
         }
         if (list) freeaddrinfo(list);
@@ -471,6 +486,9 @@ static void join_others(struct job *job)
     job->wait_until_ms = now_ms() + job->options.wait_ms;
     if (listen_there(job, list)) {
         job->progress_at_ms = now_ms() + REPORT_MS;
+        if (!job->options.key && !says_loopback(job->options.join)) {
+            say(job->err, "without a key (COLL_KEY, --key-file) anybody who reaches %s can take part", job->options.join);
+        }
         if (count_present(job) == job->options.size) start_guests(job);
     } else {
         dial_hub(job);

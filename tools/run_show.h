@@ -55,7 +55,7 @@ static int show_plan(const struct job *job)
 
     if (asked->address) snprintf(root, sizeof root, "%s", asked->address);
     else if (asked->role == ROLE_HEAD) snprintf(root, sizeof root, "%s:PORT", host_part(asked->slots[0].target));
-    else if (asked->role == ROLE_JOIN) snprintf(root, sizeof root, "%.*s:PORT", (int)(strrchr(asked->join, ':') - asked->join), asked->join);
+    else if (asked->role == ROLE_JOIN) snprintf(root, sizeof root, "%.*s:PORT", (int)strcspn(asked->join, ":"), asked->join);
     if (asked->role == ROLE_HEAD) {
         show_hosts(job, root);
     } else {
