@@ -129,9 +129,8 @@ $(BUILD)/coll-run: tools/coll-run.c $(wildcard tools/run_*.h) coll.h
 	@mkdir -p $(BUILD)
 	$(COMPILE) $< -o $@
 
-$(BUILD)/coll-check: tools/coll-check.c coll.c $(HEADER)
-	@mkdir -p $(BUILD)
-	$(COMPILE) $< coll.c -o $@ $(LIBS) -lm
+$(BUILD)/coll-check: tools/coll-check.c $(BUILD)/coll.o coll.h
+	$(COMPILE) $< $(BUILD)/coll.o -o $@ $(LIBS) -lm
 
 $(BUILD)/%: examples/%.c $(HEADER)
 	@mkdir -p $(BUILD)

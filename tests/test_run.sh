@@ -29,9 +29,8 @@ for program in tools/coll-run tests/run_child; do
     ${CC:-cc} -std=c11 ${CFLAGS:--O2} "$top/$program.c" -o "$dir/${program##*/}" || exit 1
 done
 cp "$dir/coll-run" "$dir/other-run"             # as if it were that of another machine
-env -u CFLAGS make -C "$top" --no-print-directory config=release build/release/coll-run build/release/coll-check > "$dir/check.log" 2>&1 &
+env -u CFLAGS make -C "$top" --no-print-directory config=release build/release/coll-check > "$dir/check.log" 2>&1 &
 check_built=$!
-checked=$top/build/release/coll-run
 run=$dir/coll-run
 child=$dir/run_child
 cd "$dir" || exit 1
@@ -617,6 +616,7 @@ unset COLL_KEY
 
 # Two machines, as far as the network goes.
 wait $check_built
+cp "$top/build/release/coll-check" "$dir/"         # where coll-run looks for it
 a=collrun$$a b=collrun$$b
 if ip netns add $a 2> /dev/null && spaces=$a && ip netns add $b && spaces="$a $b" &&
     ip link add veth0 netns $a type veth peer name veth0 netns $b; then
@@ -634,7 +634,7 @@ if ip netns add $a 2> /dev/null && spaces=$a && ip netns add $b && spaces="$a $b
     chmod +x rsh_spaces
     check 'two networks: rank 0 is reached by its address' '10.77.0.1 10.77.0.1 ' \
         "$("$run" --rsh "$dir/rsh_spaces" -H $a,$b --no-prefix sh -c 'echo ${COLL_ADDR%:*}' | tr '\n' ' ')"
-    "$checked" -t 50 --rsh "$dir/rsh_spaces" -H $a,$b --check > check.out 2> check.err
+    "$run" -t 50 --rsh "$dir/rsh_spaces" -H $a,$b --check > check.out 2> check.err
     check 'two networks: --check' '0 1' \
         "$? $(grep -cE "tcp 10\.77\.0\.1 - 10\.77\.0\.2 +[0-9.]+ +[0-9.]+ +[0-9.]+$" check.out)"
 else
@@ -672,18 +672,18 @@ fi
 
 # ---- >>--check ----
 
-"$checked" -t 50 -n 3 --check > check.out 2> check.err
+"$run" -t 50 -n 3 --check > check.out 2> check.err
 check '--check: exit status' 0 $?
 check '--check: three pairs' 3 \
     "$(grep -cE '^[01] - [12] .* (memory|tcp 127\.0\.0\.1 - 127\.0\.0\.1) +[0-9.]+ +[0-9.]+ +[0-9.]+$' check.out)"
 check '--check: no zeros' 0 "$(grep -E '^[01] - [12]' check.out | grep -cE ' 0\.0( |$)')"
 check '--check: the slowest, a verdict' '2 1' \
     "$(grep -c '^slowest within a host by ' check.out) $(grep -cE '^verdict: 3 ranks over .*\(.*\); ' check.out)"
-"$checked" -t 50 -n 13 --check > check.out
+"$run" -t 50 -n 13 --check > check.out
 check '--check: many ranks, a line for each' '0 13' "$? $(grep -cE '^[0-9]+ .* to [0-9]+$' check.out)"
-"$checked" -n 1 --check > check.out
+"$run" -n 1 --check > check.out
 check '--check: one rank' '0 1' "$? $(grep -c 'is alone' check.out)"
-"$checked" -t 50 --rsh "$dir/rsh" -H a,b --check > check.out
+"$run" -t 50 --rsh "$dir/rsh" -H a,b --check > check.out
 check '--check: on hosts' '0 1' "$? $(grep -c '^0 - 1 ' check.out)"
 
 # ---- >>the slow ones ----

@@ -115,9 +115,12 @@ static bool take_from_hub(struct job *job, const struct frame *frame)
         return true;
     case FRAME_CHALLENGE:
         return !is_agent && take_challenge(job, frame);
-    case FRAME_REFUSED:
-        decide(job, EXIT_FAILURE, false, "%s: %s", job->options.join, find_word(frame, "text"));
+    case FRAME_REFUSED: {
+        char *text = printable(find_word(frame, "text"), 1000);
+        decide(job, EXIT_FAILURE, false, "%s: %s", job->options.join, text);
+        free(text);
         return true;
+    }
     default:
         return false;
     }

@@ -138,6 +138,17 @@ static long find_number(const struct frame *frame, const char *name, long low, l
     return end == text || *end || errno || value < low || value > high ? -1 : value;
 }
 
+/* Words of others on their way to a terminal, at most so many bytes.  The caller owns it. */
+static char *printable(const char *text, size_t most)
+{
+    char *copy = must(strndup(text, most));
+
+    for (char *at = copy; *at; at++) {
+        if ((unsigned char)*at < ' ' || *at == 127) *at = '?';
+    }
+    return copy;
+}
+
 /* Drop what comes before the mark.  Returns false while the mark is not there. */
 static bool pass_mark(struct link *link)
 {

@@ -354,8 +354,10 @@ static bool take_from_host(struct job *job, struct host *host, const struct fram
         return at >= 0;
     case FRAME_TROUBLE: {
         const long verdict = find_number(frame, "verdict", 1, 255);
-        decide(job, verdict > 0 ? (int)verdict : EXIT_FAILURE, false, "%s: %s", host->name, find_word(frame, "text"));
+        char *text = printable(find_word(frame, "text"), 1000);
+        decide(job, verdict > 0 ? (int)verdict : EXIT_FAILURE, false, "%s: %s", host->name, text);
         kill_now(job);
+        free(text);
         return true;
     }
     case FRAME_TAKEN:
@@ -520,11 +522,15 @@ static bool take_input(struct job *job, const struct frame *frame)
 static void take_verdict(struct job *job, const struct frame *frame)
 {
     const long verdict = find_number(frame, "verdict", 0, 255);
-    const char *text = find_word(frame, "text");
+    char *text = printable(find_word(frame, "text"), 1000);
 
-    if (job->is_told) return;
+    if (job->is_told) {
+        free(text);
+        return;
+    }
     job->is_told = true;
     if (*text && !job->options.quiet) say(job->err, "%s", text);
+    free(text);
     if (verdict > 0) job->verdict = (int)verdict;
     if (!job->may_go && job->verdict < 0) job->verdict = EXIT_FAILURE;
 }

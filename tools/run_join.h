@@ -228,17 +228,6 @@ static bool take_hello(struct job *job, struct host *host, const struct frame *f
     return true;
 }
 
-/* Words of the network on their way to a terminal. */
-static char *printable(const char *text, size_t most)
-{
-    char *copy = must(strndup(text, most));
-
-    for (char *at = copy; *at; at++) {
-        if ((unsigned char)*at < ' ' || (unsigned char)*at > '~') *at = '?';
-    }
-    return copy;
-}
-
 static void take_proof(struct job *job, struct host *host, const struct frame *frame)
 {
     const struct frame hello = { .body = host->hello.data, .length = host->hello.length };
