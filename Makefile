@@ -67,12 +67,12 @@ dist: dist/coll.h ## write the single file dist/coll.h
 deps:            ## install what the demo and the tests use (Debian: apt), or say what is missing
 	@sh tools/deps.sh test
 
-all: $(BUILD)/coll-run $(BUILD)/coll_perf $(patsubst examples/%.c,$(BUILD)/%,$(wildcard examples/*.c))   ## build the programs and examples
+all: $(BUILD)/coll-run $(BUILD)/coll-check $(BUILD)/coll_perf $(patsubst examples/%.c,$(BUILD)/%,$(wildcard examples/*.c))   ## build the programs and examples
 
-install: dist/coll.h $(BUILD)/coll-run $(BUILD)/coll_perf ## put coll.h, coll-run and coll_perf under PREFIX
+install: dist/coll.h $(BUILD)/coll-run $(BUILD)/coll-check $(BUILD)/coll_perf ## put coll.h, coll-run, coll-check and coll_perf under PREFIX
 	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/bin
 	install -m 644 dist/coll.h $(DESTDIR)$(PREFIX)/include/coll.h
-	install -m 755 $(BUILD)/coll-run $(BUILD)/coll_perf $(DESTDIR)$(PREFIX)/bin/
+	install -m 755 $(BUILD)/coll-run $(BUILD)/coll-check $(BUILD)/coll_perf $(DESTDIR)$(PREFIX)/bin/
 
 clean:           ## remove build/ and dist/
 	rm -rf build dist
@@ -125,9 +125,12 @@ dist/coll.h: $(HEADER) tools/amalgamate.awk
 	@mkdir -p dist
 	awk -f tools/amalgamate.awk coll.h > $@.new && mv $@.new $@
 
-$(BUILD)/coll-run: tools/coll-run.c tools/run_output.h tools/run_options.h coll.h
+$(BUILD)/coll-run: tools/coll-run.c $(wildcard tools/run_*.h) coll.h
 	@mkdir -p $(BUILD)
 	$(COMPILE) $< -o $@
+
+$(BUILD)/coll-check: tools/coll-check.c $(BUILD)/coll.o coll.h
+	$(COMPILE) $< $(BUILD)/coll.o -o $@ $(LIBS) -lm
 
 $(BUILD)/%: examples/%.c $(HEADER)
 	@mkdir -p $(BUILD)

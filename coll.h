@@ -160,6 +160,8 @@
  *                                                     torchrun's RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT are understood;
  *                                                     so are the ranks of Open MPI, MPICH and Slurm, with COLL_ADDR beside them
  *     COLL_LOCAL_RANK, COLL_LOCAL_SIZE                among the ranks of this host (default 0 of 1)
+ *                                                     coll-run sets all of these, COLL_WORLD, with several hosts COLL_KEY, and
+ *                                                     with --threads T COLL_THREADS=T: this process is to bring T ranks
  *     COLL_IO=auto|uring|poll                         how sockets are driven.  auto: io_uring where the kernel allows it
  *     COLL_TRANSPORT=tcp|threads|sim, COLL_SIM=text   see Simulation
  *     COLL_ALGORITHM=allreduce=ring,alltoall=circulant:4      see Algorithms

@@ -5,6 +5,11 @@
  *     run_child fill COUNT BYTE    write COUNT times the byte, and no newline
  *     run_child lines COUNT        write COUNT numbered lines in odd pieces
  *     run_child daemon FILE        leave a process in its own session that keeps our output open
+ *     run_child words WORD ...     write each word on a line
+ *     run_child port               find a free port of 127.0.0.1
+ *     run_child knock PORT         see whether somebody listens there
+ *     run_child silent PORT        connect, and say nothing
+ *     run_child talk PORT          connect, send our input, write what comes back
  *     run_child judge PROGRAM ...  run the program with no signal ignored, and say how it ended
  */
 #ifndef _GNU_SOURCE
@@ -107,6 +112,57 @@ static int do_daemon(const char *path)
     for (;;) pause();
 }
 
+static int do_words(int count, char **words)
+{
+    for (int i = 0; i < count; i++) printf("%s\n", words[i]);
+    return fflush(stdout) ? fail("write") : 0;
+}
+
+static int do_port(void)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
+    socklen_t length = sizeof address;
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    if (fd < 0 || bind(fd, (struct sockaddr *)&address, length)) return fail("bind");
+    if (getsockname(fd, (struct sockaddr *)&address, &length)) return fail("getsockname");
+    printf("%d\n", ntohs(address.sin_port));
+    return 0;
+}
+
+static int connect_to(const char *port)
+{
+    const struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) }, .sin_port = htons((in_port_t)strtoul(port, NULL, 10))
+    };
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    return fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof address) == 0 ? fd : -1;
+}
+
+static int do_silent(const char *port)
+{
+    if (connect_to(port) < 0) return fail("connect");
+    for (;;) pause();
+}
+
+/* The other side may hang up at any time. */
+static int do_talk(const char *port)
+{
+    const int fd = connect_to(port);
+    char data[65536];
+    ssize_t length;
+
+    if (fd < 0) return fail("connect");
+    signal(SIGPIPE, SIG_IGN);
+    while ((length = read(STDIN_FILENO, data, sizeof data)) > 0 && write(fd, data, (size_t)length) > 0) continue;
+    shutdown(fd, SHUT_WR);
+    while ((length = read(fd, data, sizeof data)) > 0) {
+        if (write(STDOUT_FILENO, data, (size_t)length) != length) return fail("write");
+    }
+    return 0;
+}
+
 /* A shell gives the same number for exit status 130 and for death by SIGINT, and starts its
  * background jobs with SIGINT ignored. */
 static int do_judge(char **program)
@@ -137,6 +193,11 @@ int main(int argc, char **argv)
     }
     if (strcmp(what, "lines") == 0 && argc == 3) return do_lines(atoi(argv[2]));
     if (strcmp(what, "daemon") == 0 && argc == 3) return do_daemon(argv[2]);
+    if (strcmp(what, "words") == 0) return do_words(argc - 2, argv + 2);
+    if (strcmp(what, "port") == 0) return do_port();
+    if (strcmp(what, "knock") == 0 && argc == 3) return connect_to(argv[2]) < 0;
+    if (strcmp(what, "silent") == 0 && argc == 3) return do_silent(argv[2]);
+    if (strcmp(what, "talk") == 0 && argc == 3) return do_talk(argv[2]);
     if (strcmp(what, "judge") == 0 && argc > 2) return do_judge(argv + 2);
     fprintf(stderr, "run_child: see the top of its source\n");
     return 2;

@@ -1,6 +1,8 @@
 #!/bin/sh
 # test_run.sh - what coll-run promises: the environment of the ranks, whole lines, the exit status
-# and report of the first failure, and no process left behind however it ends.
+# and report of the first failure, and no process left behind however it ends; the same on several
+# hosts, by a script in the place of ssh, by ssh itself, and by launchers that meet at an address,
+# in two network namespaces where there may be some.
 #
 # usage: [CC=cc] [CFLAGS=...] sh tests/test_run.sh
 #
@@ -13,9 +15,11 @@ dir=$(mktemp -d) || exit 1
 passed=0
 failed=0
 jobs_started=
+spaces=
 
 cleanup() {
     for pid in $jobs_started; do kill -9 "$pid" 2>/dev/null; done
+    for space in $spaces; do ip netns del "$space"; done
     rm -rf "$dir"
 }
 trap cleanup EXIT
@@ -24,6 +28,9 @@ trap 'exit 1' HUP INT TERM
 for program in tools/coll-run tests/run_child; do
     ${CC:-cc} -std=c11 ${CFLAGS:--O2} "$top/$program.c" -o "$dir/${program##*/}" || exit 1
 done
+cp "$dir/coll-run" "$dir/other-run"             # as if it were that of another machine
+env -u CFLAGS make -C "$top" --no-print-directory config=release build/release/coll-check > "$dir/check.log" 2>&1 &
+check_built=$!
 run=$dir/coll-run
 child=$dir/run_child
 cd "$dir" || exit 1
@@ -359,6 +366,326 @@ check 'timeout: not reached' 0 $?
 "$run" -n 1 -q -t 0.3 sh -c 'kill -STOP $$'
 check 'timeout: a stopped rank ends' 124 $?
 
+# ---- >>several hosts, by a script in the place of ssh ----
+
+# What ssh does: a login shell in another directory, that greets, with an environment of its own.
+cat > rsh << 'END'
+#!/bin/sh
+cd "$(dirname "$0")" || exit 1
+echo "$$" > "rsh.pid.$1"
+printf '%s\n' "$@" >> rsh.words
+cd / || exit 1
+case $1 in
+dead) echo "no route to $1" >&2; exit 255 ;;
+deaf) exec sleep 60 ;;
+esac
+echo 'Welcome to this host!'
+exec env -i PATH="$PATH" HOME=/ OTHER=remote sh -c "$2"
+END
+chmod +x rsh
+hosts() { "$run" --rsh "$dir/rsh" "$@"; }
+
+{
+    hosts -H g:2,h:2 sh -c '
+    if [ $COLL_RANK = 3 ]; then
+        until [ -s far.0 ] && [ -s far.1 ] && [ -s far.2 ]; do sleep 0.02; done
+        kill -KILL $$
+    fi
+    echo $$ > far.$COLL_RANK
+    exec sleep 60' 2> far.err
+    echo $? > far.code
+} &
+far=$!
+
+OTHER=ours COLL_DEBUG=warn GIVEN='from here' \
+    hosts -H a:2,me@b --env GIVEN --env 'MORE=a  "b' sh -c 'pwd > hosts.pwd.$COLL_RANK; env > hosts.env.$COLL_RANK'
+check 'hosts: exit status' 0 $?
+for rank in 0 1 2; do
+    got=$(grep -E '^COLL_(RANK|SIZE|LOCAL_RANK|LOCAL_SIZE)=' hosts.env.$rank | sort | tr '\n' ' ')
+    check "hosts: rank $rank" \
+        "COLL_LOCAL_RANK=$((rank % 2)) COLL_LOCAL_SIZE=$((2 - rank / 2)) COLL_RANK=$rank COLL_SIZE=3 " "$got"
+done
+for name in COLL_ADDR COLL_WORLD COLL_KEY; do
+    check "hosts: one $name for all" 1 "$(grep -h "^$name=" hosts.env.? | sort | uniq -c | grep -c ' 3 ')"
+done
+check 'hosts: all are on one machine, so is the address' 3 "$(cat hosts.env.? | grep -cE '^COLL_ADDR=127\.0\.0\.1:[0-9]+$')"
+check 'hosts: a key of 32 random bytes' 1 "$(grep -cE '^COLL_KEY=[0-9a-f]{64}$' hosts.env.2)"
+check 'hosts: no argument shows the key' 0 "$(grep -c "$(sed -n 's/^COLL_KEY=//p' hosts.env.0)" rsh.words)"
+check 'hosts: COLL_ variables and --env go along, others do not' \
+    'COLL_DEBUG=warn GIVEN=from here MORE=a  "b OTHER=remote ' \
+    "$(grep -E '^(COLL_DEBUG|GIVEN|MORE|OTHER)=' hosts.env.2 | sort | tr '\n' ' ')"
+check 'hosts: our directory' "$dir $dir $dir " "$(cat hosts.pwd.? | tr '\n' ' ')"
+check 'hosts: our own key counts' 0123456789abcdef \
+    "$(COLL_KEY=0123456789abcdef hosts -H a:2,b --no-prefix sh -c 'echo $COLL_KEY' | sort -u)"
+set -- 'two words' "it's" '"double"' 'a
+newline' '' '$HOME `id` \back' '*' ';&|<>()' '-n' 'ü'
+printf '%s\n' "$@" > words.want
+check 'hosts: every argument as it is' "$(cat words.want)" "$(hosts -H a --no-prefix "$child" words "$@")"
+check 'hosts: prefix' '[0 a] x|[1 a] x|[2 b] x|' "$(hosts -H a:2,b echo x | sort | tr '\n' '|')"
+check 'hosts: one host needs no name' '[0] x|[1] x|' "$(hosts -H a:2 echo x | sort | tr '\n' '|')"
+hosts -H a:2,b:2 "$child" lines 3000 > lines.out
+check 'hosts: lines, all there, none torn' '12000 0' "$(($(wc -l < lines.out))) $(
+    grep -cvE '^\[([0-3]) [ab]\] line [0-9]+ of \1 end$' lines.out)"
+hosts -H a,b sh -c 'echo to out; echo to err >&2' > split.out 2> split.err
+check 'hosts: stdout and stderr stay apart' '2 2' "$(grep -c 'to out' split.out) $(grep -c 'to err' split.err)"
+check 'hosts: input goes to rank 0 only, all of it' '[0 a] 1000000|[1 a] 0|[2 b] 0|' \
+    "$(hosts -H a:2,b sh -c 'echo $(wc -c)' < random | sort | tr '\n' '|')"
+check 'hosts: input that nobody reads' 0 "$(hosts -H a,b true < random; echo $?)"
+hosts -H a,b sh -c '
+    if [ $COLL_RANK = 0 ]; then
+        echo first words
+        : > said
+        until [ -e talked ]; do sleep 0.02; done
+        sleep 0.2
+        exit 5
+    fi
+    until [ -e said ]; do sleep 0.02; done
+    sleep 0.2
+    for i in 1 2 3 4 5 6 7 8 9 10; do echo $i; done
+    : > talked' > tail.out 2>&1
+check 'hosts: last words are repeated' '5 1' \
+    "$? $(grep -A 1 'the last that rank 0 wrote:' tail.out | grep -c '^    first words$')"
+hosts -H a,b ./missing 2> missing.err
+check 'hosts: missing program' '127 1' \
+    "$? $(grep -cE "^coll-run: [ab]: cannot execute './missing': No such file or directory$" missing.err)"
+begin=$(hundredths)
+hosts -H a,dead sh -c ': > started' 2> dead.err
+check 'hosts: one cannot be reached, exit status' '1 none' "$? $([ -e started ] && echo started || echo none)"
+check 'hosts: one cannot be reached, says why' '1 1' \
+    "$(grep -c '^\[dead\] no route to dead$' dead.err) $(grep -c 'exited with status 255' dead.err)"
+check 'hosts: one cannot be reached, soon' yes "$(within 0 300 $(($(hundredths) - begin)))"
+hosts --wait 0.5 -H a,deaf true 2> deaf.err
+check 'hosts: one is silent' '1 coll-run: no launcher answered on deaf in 0.5 s' "$? $(cat deaf.err)"
+PATH=/usr/bin:/bin hosts --launcher /nowhere/coll-run -H a true 2> nowhere.err
+check 'hosts: no coll-run there' '1 1' "$? $(grep -c 'is coll-run there, at the same path or in PATH?' nowhere.err)"
+check 'hosts: --launcher' '[0] x' "$(hosts --launcher "$dir/other-run" -H a echo x)"
+hosts -t 0.5 -H a,b sh -c 'echo $$ > late.$COLL_RANK; exec sleep 60' 2> late.err
+check 'hosts: timeout' '124 coll-run: timeout: ranks 0-1 still ran after 0.5 s' "$? $(cat late.err)"
+check 'hosts: timeout, gone' gone "$(gone_in_time $(cat late.?))"
+
+all_family() { all_written "$1.child.0" "$1.child.1" "$1.rank.0" "$1.rank.1" "$1.launcher.0" "$1.launcher.1"; }
+for signal in KILL:9 INT:2 TERM:15; do
+    number=${signal#*:} signal=${signal%:*} name=far_${signal%:*}
+    "$child" judge "$run" --rsh "$dir/rsh" -H a,b sh -c "$family" "$name" > "$name.judged" 2> /dev/null &
+    judge=$!
+    until_true all_family "$name"
+    agents=$(cat "$name".launcher.?)
+    head=$(ps -o pid= --ppid $judge)
+    jobs_started="$jobs_started $head $agents"
+    kill -$signal $head
+    wait $judge
+    check "hosts: SIG$signal: dies of it" "signal $number" "$(cat "$name.judged")"
+    check "hosts: SIG$signal: nothing is left" gone \
+        "$(gone_in_time $(cat "$name".child.? "$name".rank.? rsh.pid.a rsh.pid.b) $agents)"
+done
+# Both take 3 s by design, so they run at the same time.
+hosts -H c,d sh -c "$family" lost_ssh > /dev/null 2> lost_ssh.err &
+job_ssh=$!
+hosts -H e,f sh -c "$family" lost_launcher > /dev/null 2> lost_launcher.err &
+job_launcher=$!
+until_true all_family lost_ssh
+until_true all_family lost_launcher
+kill -9 "$(cat rsh.pid.d)" "$(cat lost_launcher.launcher.1)"
+wait $job_ssh
+check 'hosts: ssh is killed' '1 1' "$? $(grep -c '^coll-run: lost d (rank 1): .* was killed by SIGKILL' lost_ssh.err)"
+wait $job_launcher
+check 'hosts: a launcher is killed' '1 1' "$? $(grep -c '^coll-run: lost f (rank 1): ' lost_launcher.err)"
+check 'hosts: nothing is left of either' gone "$(gone_in_time $(cat lost_ssh.*.? lost_launcher.*.?))"
+
+# ---- >>lists of hosts, and what goes to ranks ----
+
+cat > hostfile << 'END'
+# two machines
+a slots=2 max_slots=4   # the first
+  me@b:1
+
+[fe80::1]:1
+a
+END
+plan() {
+    "$run" --rsh ./rsh --dry-run "$@" p 2>&1 | sed -n 's/^rank \([0-9]* on .*\): COLL_RANK.*/\1/p' | tr '\n' ','
+}
+check 'hostfile: slots, comments, users, a host twice' \
+    '0 on a,1 on a,2 on a,3 on me@b,4 on fe80::1,' "$(plan --hostfile hostfile)"
+check 'hostfile: -n takes the first slots' '0 on a,1 on a,' "$(plan -n 2 --hostfile hostfile)"
+check '-H: a host twice' '0 on a,1 on a,2 on b,' "$(plan -H a,b,a)"
+echo '# nobody' > nobody
+for bad in '--hostfile nobody true' '--hostfile missing true' '-H a:0 true' '-H a:x true' '-H , true' '-H -oProxyCommand=x true' \
+    '-n 3 -H a,b true' '--join a:1 -n 1 true' '--join a -n 1 --size 2 true' '--join a:1 --size 2 true' \
+    '--join a:1 -n 3 --size 2 true' \
+    '--join a:1 -n 1 --size 2 -H a true' '--size 2 -n 2 true' '--threads 0 -n 1 true' \
+    '--join a:1 -n 1 --size 3 --threads 2 true' \
+    '--key-file missing -n 1 true' '--key-file hostfile -n 1 true' '--check -n 1 true' '--wait x -n 1 true'; do
+    "$run" $bad > bad.out 2> bad.err
+    check "bad usage: '$bad'" '2 0 1' "$? $(($(wc -c < bad.out))) $(grep -c '^coll-run: ' bad.err)"
+done
+check 'a short key' '2 1' "$(COLL_KEY=short "$run" -n 1 true 2> bad.err; echo $?) $(grep -c '16 bytes or more' bad.err)"
+printf 'a key of the file\nand no more\n' > key
+chmod 600 key
+check '--key-file: its first line' 'a key of the file' "$("$run" --key-file key -n 1 --no-prefix sh -c 'echo "$COLL_KEY"')"
+check '--threads: numbers' '[0] 0/6 0/6 T3|[3] 3/6 3/6 T3|' "$("$run" -n 2 --threads 3 sh -c \
+    'echo $COLL_RANK/$COLL_SIZE $COLL_LOCAL_RANK/$COLL_LOCAL_SIZE T$COLL_THREADS' | sort | tr '\n' '|')"
+check '--threads: the report' 'coll-run: ranks 3-5 (pid N) exited with status 4 after N s' "$("$run" -n 2 --threads 3 sh -c \
+    '[ $COLL_RANK = 3 ] && exit 4; :' 2>&1 | sed 's/pid [0-9]*/pid N/;s/[0-9.]* s$/N s/')"
+check 'COLL_THREADS is ours' '' "$(COLL_THREADS=9 "$run" -n 1 --no-prefix sh -c 'echo $COLL_THREADS')"
+check 'COLL_PORTS: the port is one of them' 1 \
+    "$(COLL_PORTS=21000-21999 "$run" -n 1 sh -c 'echo $COLL_ADDR' | grep -cE ':21[0-9]{3}$')"
+cores_of='sed -n "s/^Cpus_allowed_list:[[:space:]]*//p" /proc/self/status'
+check '--bind: every rank has its share' "$([ "$cores" -ge 2 ] && echo 2 || echo 1)" \
+    "$("$run" -n 2 --bind --no-prefix sh -c "$cores_of" | sort -u | grep -c .)"
+check '--bind: all cores to one rank' "$(sh -c "$cores_of")" "$("$run" -n 1 --bind --no-prefix sh -c "$cores_of")"
+"$run" -n 2 --log-dir logs sh -c 'echo out $COLL_RANK; echo err $COLL_RANK >&2' > logs.out 2>&1
+check '--log-dir: here and there' '4 err 1 out 1 ' "$(($(wc -l < logs.out))) $(sort logs/rank-1.log | tr '\n' ' ')"
+COLL_KEY=0123456789abcdefXYZ "$run" -n 2 --dry-run --env 'A=b c' touch "never '1'" > dry.out
+check '--dry-run: exit status, a line for each rank' '0 2' \
+    "$? $(grep -cE "^rank [01]: COLL_RANK=[01] .* A='b c' 'touch' 'never '.''1'.'''$" dry.out)"
+check '--dry-run: starts nothing, and shows no key' '0 no' "$(grep -c XYZ dry.out) $([ -e "never '1'" ] && echo yes || echo no)"
+
+# ---- >>launchers that meet ----
+
+port=$("$child" port)
+meeting=127.0.0.1:$port
+join() { "$run" --join "$meeting" "$@"; }
+listening() { "$child" knock "$port" 2> /dev/null; }
+say_who='echo $COLL_RANK/$COLL_SIZE $COLL_LOCAL_RANK/$COLL_LOCAL_SIZE $COLL_ADDR'
+say_file=$say_who' > join.$COLL_RANK; [ $COLL_RANK != 0 ] || cat > join.in'
+
+export COLL_KEY=0123456789abcdef0123
+join -n 2 --size 6 --threads 2 sh -c "$say_file" < random 2> join.err &
+first=$!
+until_true listening
+# Strangers: who says nothing, a browser, noise, and launchers that do not belong here.
+"$child" silent "$port" &
+silent=$!
+jobs_started="$jobs_started $silent"
+printf 'GET / HTTP/1.0\r\n\r\n' | "$child" talk "$port" > http.out
+"$child" talk "$port" < random > noise.out 2> /dev/null
+COLL_KEY=0123456789abcdef0124 join -n 1 --size 6 --threads 2 true 2> other_key.err
+check 'join: another key' '1 1' "$? $(grep -c 'the launcher there has another key' other_key.err)"
+COLL_KEY='' join -n 1 --size 6 --threads 2 true 2> no_key.err
+check 'join: no key' '1 1' "$? $(grep -c 'a key is needed here' no_key.err)"
+join -n 1 --size 8 --threads 2 true 2> other_size.err
+check 'join: another size' '1 1' \
+    "$? $(grep -c 'its --size or --threads is another one than here: 6 ranks, 2 threads' other_size.err)"
+join -n 2 --size 6 --threads 2 true 2> many.err
+check 'join: too many' '1 1' "$? $(grep -c 'it brings 4 ranks, and only 2 are missing' many.err)"
+join -n 1 --size 6 --threads 2 sh -c "$say_file" 2> join_other.err
+check 'join: exit status of the second' 0 $?
+wait $first
+check 'join: exit status of the first' 0 $?
+check 'join: ranks, in the order in which they came' '0/6 0/4|2/6 2/4|4/6 0/2|' \
+    "$(cat join.0 join.2 join.4 | cut -d' ' -f1-2 | tr '\n' '|')"
+check 'join: one address' 1 "$(cat join.[024] | cut -d' ' -f3 | sort -u | grep -c '^127\.0\.0\.1:')"
+check 'join: input goes to rank 0' 0 "$(cmp random join.in > /dev/null; echo $?)"
+for why in 'a key is needed' 'without a proof' 'another one than here' 'only 2 are missing'; do
+    check "join: says whom it refused: $why" 1 "$(grep -c "refused the launcher of 127.0.0.1: .*$why" join.err)"
+done
+check 'join: a browser and noise get nothing' '0 0' "$(($(wc -c < http.out))) $(($(wc -c < noise.out)))"
+kill $silent
+
+join --wait 0.5 -n 1 --size 3 true 2> alone.err
+check 'join: the others do not come' '1 1' "$? $(grep -c "waited 0.5 s at $meeting: 1 of 3 ranks have come" alone.err)"
+begin=$(hundredths)
+"$run" --join 192.0.2.1:9 --wait 0.5 -n 1 --size 2 true 2> nobody.err
+check 'join: nobody is there' '1 1' "$? $(grep -c 'no launcher answers at 192.0.2.1:9 after 0.5 s: 192.0.2.1: ' nobody.err)"
+check 'join: nobody is there, in time' yes "$(within 40 450 $(($(hundredths) - begin)))"
+
+join -n 1 --size 2 sh -c 'echo $$ > both.0; exec sleep 60' 2> both.err &
+first=$!
+until_true listening
+join -n 1 --size 2 sh -c 'until [ -s both.0 ]; do sleep 0.02; done; exit 6' 2> both_other.err
+check 'join: a failure, at its launcher' 6 $?
+wait $first
+check 'join: a failure, at the other one' 6 $?
+said='rank 1 \(.*, pid [0-9]+\) exited with status 6 after [0-9.]+ s$'
+check 'join: both say the same' "$(grep -E "$said" both.err)" "$(grep -E "$said" both_other.err || echo nothing)"
+check 'join: the other rank is gone' gone "$(gone_in_time "$(cat both.0)")"
+
+join -n 1 --size 2 sh -c 'echo $PPID > cut.hub; echo $$ > cut.0; exec sleep 60' 2> /dev/null &
+first=$!
+until_true listening
+join -n 1 --size 2 sh -c 'echo $$ > cut.1; exec sleep 60' 2> cut.err &
+second=$!
+until_true all_written cut.0 cut.1
+kill -9 "$(cat cut.hub)"
+wait $first
+wait $second
+check 'join: the first launcher is killed' '1 1' "$? $(grep -c "the launcher at $meeting has ended" cut.err)"
+check 'join: the first launcher is killed, nothing is left' gone "$(gone_in_time $(cat cut.0 cut.1))"
+unset COLL_KEY
+
+# Two machines, as far as the network goes.
+wait $check_built
+cp "$top/build/release/coll-check" "$dir/"         # where coll-run looks for it
+a=collrun$$a b=collrun$$b
+if ip netns add $a 2> /dev/null && spaces=$a && ip netns add $b && spaces="$a $b" &&
+    ip link add veth0 netns $a type veth peer name veth0 netns $b; then
+    for space in "$a 10.77.0.1" "$b 10.77.0.2"; do
+        ip netns exec ${space% *} sh -c "ip link set lo up; ip link set veth0 up; ip addr add ${space#* }/24 dev veth0"
+    done
+    ip netns exec $a "$run" --join 10.77.0.1:29500 -n 1 --size 2 sh -c "$say_who" > space.a &
+    first=$!
+    ip netns exec $b "$run" --join 10.77.0.1:29500 -n 1 --size 2 sh -c "$say_who" > space.b
+    check 'two networks: exit status' 0 $?
+    wait $first
+    check 'two networks: one address, of the first' '[0] 0/2 0/1 10.77.0.1|[1] 1/2 0/1 10.77.0.1|' \
+        "$(cat space.a space.b | sed 's/:[0-9]*$//' | tr '\n' '|')"
+    printf '#!/bin/sh\nexec ip netns exec $1 sh -c "$2"\n' > rsh_spaces
+    chmod +x rsh_spaces
+    check 'two networks: rank 0 is reached by its address' '10.77.0.1 10.77.0.1 ' \
+        "$("$run" --rsh "$dir/rsh_spaces" -H $a,$b --no-prefix sh -c 'echo ${COLL_ADDR%:*}' | tr '\n' ' ')"
+    "$run" -t 50 --rsh "$dir/rsh_spaces" -H $a,$b --check > check.out 2> check.err
+    check 'two networks: --check' '0 1' \
+        "$? $(grep -cE "tcp 10\.77\.0\.1 - 10\.77\.0\.2 +[0-9.]+ +[0-9.]+ +[0-9.]+$" check.out)"
+else
+    echo 'skipped - two networks: there are no network namespaces here'
+fi
+
+# ---- >>ssh itself, with keys of its own, on a free port of this machine ----
+
+sshd=$(PATH=$PATH:/usr/sbin:/usr/local/sbin command -v sshd)
+if [ "$sshd" ]; then
+    for key in ssh_host ssh_user; do ssh-keygen -q -t ed25519 -N '' -f "$dir/$key"; done
+    [ "$(id -u)" != 0 ] || mkdir -p /run/sshd
+    ssh_port=$("$child" port)
+    "$sshd" -D -e -f /dev/null -p "$ssh_port" -h "$dir/ssh_host" -o ListenAddress=127.0.0.1 -o PidFile=none -o UsePAM=no \
+        -o AuthorizedKeysFile="$dir/ssh_user.pub" -o StrictModes=no 2> sshd.log &
+    daemon=$!
+    jobs_started="$jobs_started $daemon"
+    until_true "$child" knock "$ssh_port" 2> /dev/null
+    ssh="ssh -p $ssh_port -i '$dir/ssh_user' -F none -o UserKnownHostsFile=/dev/null"
+    ssh="$ssh -o StrictHostKeyChecking=no -o LogLevel=ERROR"
+    "$run" --rsh "$ssh" -H 127.0.0.1:1,localhost:1 "$child" words "it's" '"a  b"' > ssh.out 2> ssh.err
+    check 'ssh: two hosts' '0 4' "$? $(grep -cE "^\[(0 127\.0\.0\.1|1 localhost)\] (it's|\"a  b\")$" ssh.out)"
+    "$run" --rsh "$ssh" -H 127.0.0.1:1,localhost:1 sh -c "$family" ssh > /dev/null 2>&1 &
+    job=$!
+    until_true all_family ssh
+    kill -9 $job
+    wait $job
+    check 'ssh: coll-run is killed, nothing is left' gone "$(gone_in_time $(cat ssh.child.? ssh.rank.? ssh.launcher.?))"
+    "$run" --rsh "$ssh" -H nobody@localhost true 2> ssh.err
+    check 'ssh: who may not come in' '1 1' "$? $(grep -c 'what connects to it exited with status 255' ssh.err)"
+    kill $daemon
+else
+    check 'ssh: there is sshd (openssh-server)' yes no
+fi
+
+# ---- >>--check ----
+
+"$run" -t 50 -n 3 --check > check.out 2> check.err
+check '--check: exit status' 0 $?
+check '--check: three pairs' 3 \
+    "$(grep -cE '^[01] - [12] .* (memory|tcp 127\.0\.0\.1 - 127\.0\.0\.1) +[0-9.]+ +[0-9.]+ +[0-9.]+$' check.out)"
+check '--check: no zeros' 0 "$(grep -E '^[01] - [12]' check.out | grep -cE ' 0\.0( |$)')"
+check '--check: the slowest, a verdict' '2 1' \
+    "$(grep -c '^slowest within a host by ' check.out) $(grep -cE '^verdict: 3 ranks over .*\(.*\); ' check.out)"
+"$run" -t 50 -n 13 --check > check.out
+check '--check: many ranks, a line for each' '0 13' "$? $(grep -cE '^[0-9]+ .* to [0-9]+$' check.out)"
+"$run" -n 1 --check > check.out
+check '--check: one rank' '0 1' "$? $(grep -c 'is alone' check.out)"
+"$run" -t 50 --rsh "$dir/rsh" -H a,b --check > check.out
+check '--check: on hosts' '0 1' "$? $(grep -c '^0 - 1 ' check.out)"
+
 # ---- >>the slow ones ----
 
 wait $meek
@@ -367,6 +694,12 @@ check 'the others: 3 s, then SIGTERM' yes "$(within 295 480 $(($(cat meek.end) -
 check 'the others: report' 'coll-run: ranks 1-2 went on and were killed by SIGTERM (Terminated)' \
     "$(tail -n 1 meek.err)"
 check 'the others: gone' gone "$(gone_in_time $(cat meek.1 meek.2))"
+wait $far
+check 'hosts: the first failure, its exit status' 137 "$(cat far.code)"
+check 'hosts: the first failure, its host' 1 "$(grep -cE far.err -e \
+    '^coll-run: rank 3 \(h, pid [0-9]+\) was killed by SIGKILL \(Killed\) after [0-9.]+ s, perhaps for lack of memory$')"
+check 'hosts: the others' 'coll-run: ranks 0-2 went on and were killed by SIGTERM (Terminated)' "$(tail -n 1 far.err)"
+check 'hosts: the others are gone' gone "$(gone_in_time $(cat far.[012]))"
 wait $stubborn
 check 'stubborn: exit status' 3 "$(cat stubborn.code)"
 check 'stubborn: 2 s more, then SIGKILL' yes \

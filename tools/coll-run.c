@@ -1,31 +1,39 @@
-/* coll-run - start the ranks of a coll.h program on this machine, and leave none behind.
+/* coll-run - start the ranks of a coll.h program, on this machine or on several, and leave none behind.
  *
  *     cc -O2 tools/coll-run.c -o coll-run
  *     ./coll-run -n 4 ./train --epochs 3           four ranks, output marked [0] to [3]
  *     ./coll-run -n 4 -t 60 ./train                ended after a minute, with exit status 124
  *     ./coll-run -n 1 --no-prefix ./train          output as it is
+ *     ./coll-run -H a:4,b:4 ./train                eight ranks on two hosts, by ssh
+ *     ./coll-run --join a:29500 -n 4 --size 8 ./train    the same command on each of two machines
+ *     ./coll-run -H a:1,b:1 --check                how fast is the network between them?
  *
  * Every rank finds in its environment COLL_RANK, COLL_SIZE, COLL_LOCAL_RANK, COLL_LOCAL_SIZE,
  * COLL_ADDR (where rank 0 serves the start), COLL_WORLD (a random name of the job) and
  * OMP_NUM_THREADS (cores per rank, unless already set).  Variables by which other launchers number
  * their processes are removed, for coll-run defines the world.
  *
- * The port.  coll-run binds a free port with SO_REUSEADDR and keeps it bound for as long as the job
- * lives, but never listens.  On Linux this hides the port from every automatic choice, whether by
- * bind to port 0 or by connect, while rank 0, whose listener has SO_REUSEADDR too, may bind and
- * listen on it: there is no moment at which it is free.
+ * The port.  The launcher of rank 0 binds a free port with SO_REUSEADDR and keeps it bound for as
+ * long as the job lives, but never listens.  On Linux this hides the port from every automatic
+ * choice, whether by bind to port 0 or by connect, while rank 0, whose listener has SO_REUSEADDR
+ * too, may bind and listen on it: there is no moment at which it is free.
  *
- * No orphans.  All ranks are in one process group, led by a keeper: a child of coll-run that waits
- * for coll-run to end and then kills the group.  As the leader lives, the number of the group
- * cannot pass to strangers.  Besides, ranks ask the kernel to die with coll-run, and coll-run
- * adopts what ranks leave behind and ends it before it exits itself.
+ * No orphans.  All ranks of a machine are in one process group, led by a keeper: a child of
+ * coll-run that waits for coll-run to end and then kills the group.  As the leader lives, the
+ * number of the group cannot pass to strangers.  Besides, ranks ask the kernel to die with
+ * coll-run, and coll-run adopts what ranks leave behind and ends it before it exits itself.  On
+ * other machines there is a coll-run too, which ends when the connection to this one does.
  *
  * Output.  Ranks write to pipes, one loop reads them and never blocks.  When the reader of our
  * output is slow, ranks come to wait as they would without coll-run; no byte is dropped.
  *
- * Linux only.  This file holds the job, from starting its ranks to the end of the last; main, at
- * its end, is the overview.  run_output.h brings lines from ranks to our outputs, run_options.h
- * has the options and what follows from them for the environment of ranks.
+ * Linux only.  This file holds the loop, and the end of a job; main, at its end, is the overview.
+ *     run_output.h    our outputs            run_frames.h    what launchers say to each other
+ *     run_streams.h   lines of ranks         run_key.h       proofs that they know the key
+ *     run_options.h   options, environment   run_cores.h     --bind
+ *     run_job.h       the job, reports       run_start.h     starting ranks here
+ *     run_hosts.h     -H, by ssh             run_join.h      --join, without
+ *     run_show.h      --dry-run
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -36,8 +44,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <ifaddrs.h>
 #include <limits.h>
+#include <net/if.h>
+#include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -59,246 +71,112 @@
 
 #include "../coll.h"
 #include "run_output.h"
+#include "run_frames.h"
+#include "run_streams.h"
+#include "run_key.h"
 #include "run_options.h"
+#include "run_cores.h"
+#include "run_job.h"
+#include "run_start.h"
+#include "run_hosts.h"
+#include "run_join.h"
+#include "run_show.h"
 
+/* Places of what poll looks at; behind the streams of ranks there are three for each host. */
 enum {
-    NOTICE_MS   = 3000,         /* after a failure: for the others to notice by themselves   */
-    FORWARD_MS  = 1000,         /* after a forwarded signal: before SIGTERM follows          */
-    TERM_MS     = 2000,         /* after SIGTERM: before SIGKILL                             */
-    KILL_MS     = 5000,         /* after SIGKILL: before coll-run stops waiting for the kernel */
-    LEFTOVER_MS = 1000,         /* after the last rank: for others who hold the pipes open   */
-    STALL_MS    = 1000,         /* an ended job gives up on a reader that takes nothing for this */
-    QUIET_MS    = 100           /* raw output: unfinished lines are passed on after it       */
+    AT_SIGNALS, AT_SINKS, AT_TERMINAL = AT_SINKS + 2, AT_INPUT, AT_UP, AT_LISTENERS = AT_UP + 2,
+    AT_STREAMS = AT_LISTENERS + LISTENERS
 };
 
-struct rank {
-    pid_t pid;
-    bool running, reported;
-    int status;                     /* as waitpid gives it                                   */
-    int64_t started_ms, ended_ms;
-    struct stream out[2];
-};
+/* ---- >>events: other launchers ---- */
 
-/* What to do next to ranks that still run once the job is to end. */
-enum stage { STAGE_RUN, STAGE_TERM, STAGE_KILL, STAGE_ABANDON };
-
-/* Places of what poll looks at. */
-enum { AT_SIGNALS, AT_SINKS, AT_TERMINAL = AT_SINKS + 2, AT_INPUT, AT_STREAMS };
-
-/* There is one, and what it owns it owns to the end: nothing is freed. */
-struct job {
-    struct options options;
-    struct words environment;
-    pid_t launcher, keeper;         /* keeper 0: gone                                        */
-    int signals;                    /* signalfd                                              */
-    int trouble[2];                 /* a pipe: errno of a child that cannot execute the program */
-    sigset_t mask_before;
-    struct sigaction pipe_before, child_before;
-    struct rlimit files_before;
-
-    struct rank *ranks;
-    int started;                    /* ranks[0 .. started) exist,                            */
-    int alive;                      /* and so many of them run                               */
-    struct sink sinks[2];           /* standard output, standard error                       */
-    struct sink *err;               /* sinks[0] if both lead to the same place               */
-    struct pollfd *polled;
-
-    int input;                      /* to rank 0 if we read a terminal for it, else -1       */
-    char typed[4096];
-    size_t typed_length;
-
-    enum stage stage;
-    int64_t timeout_at_ms, stage_at_ms; /* 0: not set                                        */
-    int verdict;                    /* our exit status; -1: nothing has gone wrong so far    */
-    int death;                      /* the signal that ended us, 0: none                     */
-    bool hurried;                   /* do not wait for a reader that has stopped reading     */
-    bool summary;                   /* the end of the other ranks is worth a line            */
-};
-
-/* Streams in one row, for loops over all 2 * started of them. */
-static struct stream *stream_of(const struct job *job, int at)
+/* A frame from the hub.  Returns false if it makes no sense. */
+static bool take_from_hub(struct job *job, const struct frame *frame)
 {
-    return &job->ranks[at / 2].out[at % 2];
-}
+    const bool is_agent = job->options.role == ROLE_AGENT;
 
-/* ---- >>stopping ---- */
-
-/* Signal the group, and ranks that have left it. */
-static void signal_ranks(const struct job *job, int signal)
-{
-    for (int i = 0; i < job->started; i++) {
-        const struct rank *rank = &job->ranks[i];
-        if (!rank->running) continue;
-        if (!job->keeper || getpgid(rank->pid) != job->keeper) kill(rank->pid, signal);
+    switch (frame->kind) {
+    case FRAME_SETTINGS:
+        return is_agent && take_settings(job, frame);
+    case FRAME_GO:
+        if (job->may_go) return false;
+        if (is_agent) job->options.root = must(strdup(find_word(frame, "root")));
+        else if (!take_place(job, frame)) return false;
+        job->may_go = true;
+        job->wait_until_ms = 0;
+        return true;
+    case FRAME_SIGNAL:
+        if (frame->number >= 1 && frame->number < 65) signal_own_ranks(job, (int)frame->number);
+        return true;
+    case FRAME_INPUT:
+        return is_agent && take_input(job, frame);
+    case FRAME_VERDICT:
+        take_verdict(job, frame);
+        return true;
+    case FRAME_CHALLENGE:
+        return !is_agent && take_challenge(job, frame);
+    case FRAME_REFUSED: {
+        char *text = printable(find_word(frame, "text"), 1000);
+        decide(job, EXIT_FAILURE, false, "%s: %s", job->options.join, text);
+        free(text);
+        return true;
     }
-    if (job->keeper) kill(-job->keeper, signal);
-}
-
-/* The job is to end: after `delay_ms` by SIGTERM, then by SIGKILL.  What is already under way is
- * never put off. */
-static void begin_stop(struct job *job, int64_t delay_ms)
-{
-    const int64_t at = now_ms() + delay_ms;
-
-    if (job->stage == STAGE_RUN) {
-        job->stage = STAGE_TERM;
-        job->stage_at_ms = at;
-    } else if (job->stage == STAGE_TERM && at < job->stage_at_ms) {
-        job->stage_at_ms = at;
+    default:
+        return false;
     }
 }
 
-static void kill_now(struct job *job)
+/* The hub is gone: nobody waits for the job any more. */
+static void lose_hub(struct job *job)
 {
-    job->stage = STAGE_KILL;
-    job->stage_at_ms = now_ms();
-}
-
-static void next_stage(struct job *job)
-{
-    const int64_t now = now_ms();
-
-    switch (job->stage) {
-    case STAGE_TERM:
-        signal_ranks(job, SIGTERM);
-        signal_ranks(job, SIGCONT);                 /* a stopped process does not see the signal */
-        job->stage = STAGE_KILL;
-        job->stage_at_ms = now + TERM_MS;
-        break;
-    case STAGE_KILL:
-        signal_ranks(job, SIGKILL);
-        job->stage = STAGE_ABANDON;
-        job->stage_at_ms = now + KILL_MS;
-        break;
-    case STAGE_ABANDON:
-        for (int i = 0; i < job->started; i++) {
-            struct rank *rank = &job->ranks[i];
-            const int pid = (int)rank->pid;
-            if (!rank->running) continue;
-            say(job->err, "rank %d (pid %d) does not die of SIGKILL: left alone", i, pid);
-            rank->running = false;
-            rank->reported = true;
-        }
-        job->alive = 0;
-        job->stage_at_ms = 0;
-        break;
-    case STAGE_RUN:
-        break;
+    link_close(&job->up);
+    if (job->is_told) return;
+    if (job->options.role == ROLE_JOIN) {
+        decide(job, EXIT_FAILURE, false, "the launcher at %s has ended or cannot be reached any more", job->options.join);
     }
+    if (job->verdict < 0) job->verdict = EXIT_FAILURE;
+    job->is_told = true;
+    job->hurried = true;
+    begin_stop(job, 0);
 }
 
-/* ---- >>reports ---- */
-
-static const char *signal_name(int signal)
+static void hear_hub(struct job *job)
 {
-    static const char *const names[] = {
-        [SIGHUP] = "SIGHUP",     [SIGINT] = "SIGINT",     [SIGQUIT] = "SIGQUIT",
-        [SIGILL] = "SIGILL",     [SIGTRAP] = "SIGTRAP",   [SIGABRT] = "SIGABRT",
-        [SIGBUS] = "SIGBUS",     [SIGFPE] = "SIGFPE",     [SIGKILL] = "SIGKILL",
-        [SIGSEGV] = "SIGSEGV",   [SIGPIPE] = "SIGPIPE",   [SIGALRM] = "SIGALRM",
-        [SIGTERM] = "SIGTERM",   [SIGUSR1] = "SIGUSR1",   [SIGUSR2] = "SIGUSR2",
-        [SIGXCPU] = "SIGXCPU",   [SIGXFSZ] = "SIGXFSZ",   [SIGSYS] = "SIGSYS"
-    };
-    const bool known = signal < (int)(sizeof names / sizeof *names) && names[signal];
+    struct frame frame;
+    int got = 0;
+    const bool is_open = link_receive(&job->up);
 
-    return known ? names[signal] : "a signal";
-}
-
-/* "exited with status 5", "was killed by SIGSEGV (Segmentation fault)". */
-static void describe(int status, bool plural, char *text, size_t length)
-{
-    if (WIFSIGNALED(status)) {
-        const int signal = WTERMSIG(status);
-        snprintf(text, length, "%s killed by %s (%s%s)", plural ? "were" : "was",
-                 signal_name(signal), strsignal(signal), WCOREDUMP(status) ? ", core dumped" : "");
-    } else {
-        snprintf(text, length, "exited with status %d", WEXITSTATUS(status));
+    while (job->up.in >= 0 && (got = link_next(&job->up, &frame)) > 0) {
+        if (!take_from_hub(job, &frame)) got = -1;
+        if (got < 0) break;
     }
+    if (got < 0) decide(job, EXIT_FAILURE, false, "what the other launcher says makes no sense");
+    if (got < 0 || !is_open) lose_hub(job);
 }
 
-static int exit_status(int status)
+static void hear_host(struct job *job, struct host *host)
 {
-    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-}
+    struct frame frame;
+    int got = 0;
+    const bool is_open = link_receive(&host->link);
 
-/* Whether the rank still runs (status NULL), or has ended in that way and is not yet reported. */
-static bool is_chosen(const struct rank *rank, const int *status)
-{
-    if (!status) return rank->running;
-    return !rank->running && !rank->reported && rank->status == *status;
-}
-
-/* "rank 3" or "ranks 0-2,7": those chosen.  The caller frees it. */
-static char *list_ranks(const struct job *job, const int *status)
-{
-    char *text = NULL;
-    size_t length = 0;
-    int count = 0;
-    const char *separator = "";
-    FILE *out = must(open_memstream(&text, &length));
-
-    for (int i = 0; i < job->started; i++) count += is_chosen(&job->ranks[i], status);
-    fputs(count == 1 ? "rank " : "ranks ", out);
-    for (int i = 0; i < job->started; i++) {
-        const int first = i;
-        while (i < job->started && is_chosen(&job->ranks[i], status)) i++;
-        if (i == first) continue;
-        fprintf(out, "%s%d", separator, first);
-        if (i - 1 > first) fprintf(out, "-%d", i - 1);
-        separator = ",";
+    job->heard_ms = now_ms();
+    while (host->link.in >= 0 && (got = link_next(&host->link, &frame)) > 0) {
+        const bool is_guest = job->options.role == ROLE_JOIN;
+        if (!(is_guest ? take_from_guest(job, host, &frame) : take_from_host(job, host, &frame))) got = -1;
+        if (got < 0) break;
     }
-    if (fclose(out)) must(NULL);
-    return text;
+    if (got < 0) complain(job, host, "what comes from there is not of coll-run");
+    if ((got < 0 || !is_open) && host->link.in >= 0) lose_host(job, host);
 }
 
-static void report_first(struct job *job, int at)
-{
-    struct rank *rank = &job->ranks[at];
-    const bool killed = WIFSIGNALED(rank->status) && WTERMSIG(rank->status) == SIGKILL;
-    char how[128];
-
-    job->verdict = exit_status(rank->status);
-    job->summary = true;
-    rank->reported = true;
-    begin_stop(job, NOTICE_MS);
-    if (job->options.quiet) return;
-
-    /* Its last words belong before ours. */
-    for (int i = 0; i < 2; i++) drain_stream(&rank->out[i]);
-    describe(rank->status, false, how, sizeof how);
-    say(job->err, "rank %d (pid %d) %s after %.1f s%s", at, (int)rank->pid, how,
-        (double)(rank->ended_ms - rank->started_ms) / 1000.0,
-        killed ? ", perhaps for lack of memory" : "");
-}
-
-/* One line for each way in which the other ranks failed. */
-static void report_others(struct job *job)
-{
-    if (!job->summary || job->options.quiet) return;
-    for (int i = 0; i < job->started; i++) {
-        const int status = job->ranks[i].status;
-        char how[128];
-        if (status == 0 || !is_chosen(&job->ranks[i], &status)) continue;
-
-        char *ranks = list_ranks(job, &status);
-        const bool ours = WIFSIGNALED(status) &&
-                          ((WTERMSIG(status) == SIGTERM && job->stage >= STAGE_KILL) ||
-                           (WTERMSIG(status) == SIGKILL && job->stage >= STAGE_ABANDON));
-        describe(status, strncmp(ranks, "ranks", 5) == 0, how, sizeof how);
-        say(job->err, "%s %s%s", ranks, ours ? "went on and " : "", how);
-        free(ranks);
-        for (int k = i; k < job->started; k++) {
-            if (is_chosen(&job->ranks[k], &status)) job->ranks[k].reported = true;
-        }
-    }
-}
-
-/* ---- >>events ---- */
+/* ---- >>events: processes ---- */
 
 /* A child could not execute the program: none can, so there is nothing to wait for. */
 static void read_trouble(struct job *job)
 {
     const char *program = job->options.program[0];
+    char text[700];
     int error;
 
     if (read(job->trouble[0], &error, sizeof error) != (ssize_t)sizeof error) return;
@@ -308,48 +186,48 @@ static void read_trouble(struct job *job)
         hint = strchr(program, '/') ? " (the file is there, the interpreter it names is not)"
                                     : " in PATH (say ./ for the file in this directory)";
     }
-    say(job->err, "cannot execute '%s': %s%s", program, strerror(error), hint);
-    job->verdict = error == ENOENT || error == ENOTDIR ? EXIT_NOT_FOUND : EXIT_CANNOT_EXECUTE;
-    kill_now(job);
+    snprintf(text, sizeof text, "cannot execute '%.400s': %s%s", program, strerror(error), hint);
+    give_up(job, error == ENOENT || error == ENOTDIR ? EXIT_NOT_FOUND : EXIT_CANNOT_EXECUTE, text);
 }
 
 static int find_rank(const struct job *job, pid_t pid)
 {
     for (int i = 0; i < job->started; i++) {
-        if (job->ranks[i].running && job->ranks[i].pid == pid) return i;
+        if (job->ranks[i].running && !job->ranks[i].host && job->ranks[i].pid == pid) return i;
     }
     return -1;
 }
 
-/* Several ranks may end between two looks, and the kernel does not say which was first.  A rank
- * that a signal killed is then taken for the cause: survivors notice a failure and exit, they do
- * not crash. */
+/* What connects to a host has ended.  Usually the link shows it; if it was killed, others may still hold its ends. */
+static void note_rsh_end(struct job *job, struct host *host, int status)
+{
+    host->status = status;
+    if (!WIFSIGNALED(status)) return;
+    if (host->link.in >= 0) hear_host(job, host);
+    if (host->link.in >= 0) lose_host(job, host);
+}
+
 static void reap(struct job *job)
 {
-    int first = -1, status;
+    int status;
 
-    read_trouble(job);
+    if (job->options.program) read_trouble(job);
     for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
         const int at = find_rank(job, pid);
         if (pid == job->keeper) job->keeper = 0;
-        if (at < 0) continue;
-
-        struct rank *rank = &job->ranks[at];
-        rank->running = false;
-        rank->status = status;
-        rank->ended_ms = now_ms();
-        job->alive--;
-        if (status == 0) continue;
-        const bool crashed = WIFSIGNALED(status);
-        if (first < 0 || (crashed && !WIFSIGNALED(job->ranks[first].status))) first = at;
+        for (int i = 0; i < job->host_count; i++) {
+            if (job->hosts[i]->pid == pid) note_rsh_end(job, job->hosts[i], status);
+        }
+        if (at >= 0) note_end(job, at, status, now_ms() - job->ranks[at].started_ms);
     }
-    if (first >= 0 && job->verdict < 0) report_first(job, first);
 }
 
 /* Ranks get the signal first, to end as they would in a terminal; a second one means that it takes
  * too long. */
 static void interrupt(struct job *job, int signal)
 {
+    char text[300];
+
     if (job->death) {
         kill_now(job);
         return;
@@ -358,6 +236,8 @@ static void interrupt(struct job *job, int signal)
     job->verdict = 128 + signal;
     job->hurried = true;
     job->summary = false;
+    snprintf(text, sizeof text, "coll-run on %s got %s", job->own_name, signal_name(signal));
+    tell_verdict(job, text);
     signal_ranks(job, signal);
     signal_ranks(job, SIGCONT);
     begin_stop(job, FORWARD_MS);
@@ -392,6 +272,49 @@ static void read_signals(struct job *job)
     if (children) reap(job);
 }
 
+/* ---- >>events: the clock ---- */
+
+/* Launchers have been waited for long enough. */
+static void end_waiting(struct job *job)
+{
+    const double seconds = (double)job->options.wait_ms / 1000.0;
+    struct bytes names = { 0 };
+
+    job->wait_until_ms = 0;
+    job->hurried = true;
+    if (job->options.role == ROLE_HEAD) {
+        for (int i = 0; i < job->host_count; i++) {
+            const struct host *host = job->hosts[i];
+            if (host->state != HOST_CALLED) continue;
+            if (names.length > 0) append(&names, ", ", 2);
+            append(&names, host->name, strlen(host->name));
+        }
+        append(&names, "", 1);
+        decide(job, EXIT_FAILURE, false, "no launcher answered on %s in %g s", names.data, seconds);
+        free(names.data);
+    } else if (job->up.in >= 0) {
+        decide(job, EXIT_FAILURE, false, "%s: something answers there, but not as coll-run does", job->options.join);
+    } else {
+        char *present = list_present(job);
+        decide(job, EXIT_FAILURE, false, "waited %g s at %s: %s", seconds, job->options.join, present);
+        free(present);
+    }
+}
+
+static void check_guests(struct job *job, int64_t now)
+{
+    for (int i = 0; i < job->host_count; i++) {
+        struct host *host = job->hosts[i];
+        if (host->until_ms && now >= host->until_ms && host->link.in >= 0) lose_host(job, host);
+    }
+    if (job->progress_at_ms && now >= job->progress_at_ms) {
+        char *present = list_present(job);
+        say(job->err, "waiting at %s: %s", job->options.join, present);
+        free(present);
+        job->progress_at_ms = now + REPORT_MS;
+    }
+}
+
 static void check_clock(struct job *job)
 {
     const int64_t now = now_ms();
@@ -400,18 +323,23 @@ static void check_clock(struct job *job)
         job->timeout_at_ms = 0;
         job->hurried = true;
         if (job->alive > 0 && job->verdict < 0) {
-            job->verdict = EXIT_TIMEOUT;
+            char *ranks = list_ranks(job, NULL);
+            const double seconds = (double)job->options.timeout_ms / 1000.0;
+            decide(job, EXIT_TIMEOUT, true, "timeout: %s still ran after %g s", ranks, seconds);
             begin_stop(job, 0);
-            if (!job->options.quiet) {
-                char *ranks = list_ranks(job, NULL);
-                const double seconds = (double)job->options.timeout_ms / 1000.0;
-                say(job->err, "timeout: %s still ran after %g s", ranks, seconds);
-                free(ranks);
-            }
+            free(ranks);
         }
     }
+    if (job->report_at_ms && now >= job->report_at_ms) report_suspect(job);
+    if (job->wait_until_ms && now >= job->wait_until_ms && job->verdict < 0) {
+        /* who still dials has something to add */
+        if (job->options.role != ROLE_JOIN || job->up.in >= 0 || job->listeners[0] >= 0) end_waiting(job);
+    }
+    if (job->options.role == ROLE_JOIN) check_guests(job, now);
     if (job->stage_at_ms && now >= job->stage_at_ms) next_stage(job);
 }
+
+/* ---- >>events: input and output ---- */
 
 /* Nobody reads our output any more, or the disk is full: a job whose results are lost need not go
  * on. */
@@ -421,45 +349,68 @@ static void check_sinks(struct job *job)
         const int error = job->sinks[i].error;
         if (!error || job->verdict >= 0) continue;
 
-        job->verdict = error == EPIPE ? 128 + SIGPIPE : EXIT_FAILURE;
-        if (!job->options.quiet && &job->sinks[i] != job->err) {
-            say(job->err, "cannot write to standard output: %s: the job is ended",
-                error == EPIPE ? "its reader has closed it" : strerror(error));
-        }
+        decide(job, error == EPIPE ? 128 + SIGPIPE : EXIT_FAILURE, true, "cannot write to standard %s: %s: the job is ended",
+               &job->sinks[i] == job->err ? "error" : "output", error == EPIPE ? "its reader has closed it" : strerror(error));
         begin_stop(job, 0);
     }
 }
 
 /* Ranks are not in the terminal's foreground group, so a read by rank 0 itself would stop it.  When
- * our input is a terminal we read in its place, and only while we are in the foreground. */
-static bool may_read_terminal(const struct job *job)
+ * our input is a terminal we read in its place, and only while we are in the foreground.  For a rank
+ * 0 on another host we read any input, as far as it keeps up. */
+static bool may_read_input(const struct job *job)
 {
-    return job->input >= 0 && job->typed_length == 0 && tcgetpgrp(STDIN_FILENO) == getpgrp();
+    const bool is_head = job->options.role == ROLE_HEAD;
+
+    if (is_head && (job->hosts[0]->state != HOST_RUNS || job->in_flight >= INPUT_WINDOW)) return false;
+    if (!is_head && (job->options.role == ROLE_AGENT || job->input < 0 || job->typed.length > 0)) return false;
+    const pid_t foreground = job->input_ended ? 0 : tcgetpgrp(STDIN_FILENO);
+    return !job->input_ended && (foreground == getpgrp() || (is_head && foreground < 0));
 }
 
+/* Rank 0 reads no more: what comes for it is taken, and dropped. */
 static void close_input(struct job *job)
 {
     if (job->input >= 0) close(job->input);
     job->input = -1;
-    job->typed_length = 0;
 }
 
-static void relay_input(struct job *job, bool readable, bool writable)
+static void read_input(struct job *job)
 {
-    if (readable) {
-        const ssize_t length = read(STDIN_FILENO, job->typed, sizeof job->typed);
-        if (length > 0) job->typed_length = (size_t)length;
-        else if (length == 0 || (errno != EINTR && errno != EAGAIN)) close_input(job);
+    char data[4096];
+    const ssize_t length = read(STDIN_FILENO, data, sizeof data);
+
+    if (length < 0 && (errno == EINTR || errno == EAGAIN)) return;
+    job->input_ended = length <= 0;
+    if (job->options.role == ROLE_HEAD) {
+        struct link *link = &job->hosts[0]->link;
+        put_frame(&link->out, FRAME_INPUT, 0, data, length > 0 ? (size_t)length : 0);
+        job->in_flight += length > 0 ? (size_t)length : 0;
+        sink_flush(&link->out);
+    } else if (length > 0) {
+        append(&job->typed, data, (size_t)length);
     }
-    if (writable && job->typed_length > 0) {
-        const ssize_t done = write(job->input, job->typed, job->typed_length);
-        if (done > 0) {
-            job->typed_length -= (size_t)done;
-            memmove(job->typed, job->typed + done, job->typed_length);
-        } else if (errno != EINTR && errno != EAGAIN) {
-            close_input(job);
+}
+
+static void write_input(struct job *job)
+{
+    struct bytes *typed = &job->typed;
+    ssize_t done = 0;
+
+    if (typed->length > 0 && job->input >= 0) {
+        done = write(job->input, typed->data + typed->head, typed->length);
+        if (done < 0 && errno != EINTR && errno != EAGAIN) close_input(job);
+    }
+    if (job->input < 0) done = (ssize_t)typed->length;
+    if (done > 0) {
+        typed->head += (size_t)done;
+        typed->length -= (size_t)done;
+        if (job->up.in >= 0) {
+            put_frame(&job->up.out, FRAME_TAKEN, (uint32_t)done, "", 0);
+            sink_flush(&job->up.out);
         }
     }
+    if (typed->length == 0 && job->input_ended) close_input(job);
 }
 
 /* ---- >>loop ---- */
@@ -472,7 +423,7 @@ static bool has_open_streams(const struct job *job)
     return false;
 }
 
-static void watch(struct job *job, int at, int fd, short events)
+static void watch(struct job *job, size_t at, int fd, short events)
 {
     job->polled[at] = (struct pollfd){ .fd = fd, .events = events };
 }
@@ -481,53 +432,102 @@ static void watch(struct job *job, int at, int fd, short events)
 static int time_to_sleep(const struct job *job, int64_t until_ms, bool unfinished)
 {
     const int64_t now = now_ms();
+    const int64_t times[] = { until_ms, job->timeout_at_ms, job->stage_at_ms, job->wait_until_ms, job->report_at_ms,
+                              job->progress_at_ms, unfinished ? now + QUIET_MS : 0 };
     int64_t at = now + 60000;
 
-    if (until_ms && until_ms < at) at = until_ms;
-    if (job->timeout_at_ms && job->timeout_at_ms < at) at = job->timeout_at_ms;
-    if (job->stage_at_ms && job->stage_at_ms < at) at = job->stage_at_ms;
-    if (unfinished && now + QUIET_MS < at) at = now + QUIET_MS;
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+        if (times[i] && times[i] < at) at = times[i];
+    }
+    for (int i = 0; i < job->host_count; i++) {
+        const struct host *host = job->hosts[i];
+        if (host->until_ms && host->link.in >= 0 && host->until_ms < at) at = host->until_ms;
+    }
     return at > now ? (int)(at - now) : 0;
 }
 
-/* Sleep until something happens, or `until_ms` (0: no such bound), and deal with it.  poll passes
- * over a descriptor of -1. */
-static void serve(struct job *job, int64_t until_ms)
+static void watch_link(struct job *job, size_t at, const struct link *link, bool may_read)
 {
-    const int streams = 2 * job->started;
-    bool unfinished = false;
+    watch(job, at, may_read ? link->in : -1, POLLIN);
+    watch(job, at + 1, link->out.waiting.length > 0 ? link->out.fd : -1, POLLOUT);
+}
 
+/* Say what poll is to look at; it passes over a descriptor of -1.  Returns how many places there are. */
+static size_t watch_all(struct job *job, bool *unfinished)
+{
+    const size_t streams = 2 * (size_t)job->started, hosts = (size_t)job->host_count, all = AT_STREAMS + streams + 3 * hosts;
+    const bool has_room = !sink_is_full(&job->sinks[0]) && !sink_is_full(job->err);
+
+    if (all > job->polled_room) {
+        job->polled_room = 2 * all;
+        job->polled = must(realloc(job->polled, job->polled_room * sizeof *job->polled));
+    }
     watch(job, AT_SIGNALS, job->signals, POLLIN);
-    for (int i = 0; i < 2; i++) {
+    for (size_t i = 0; i < 2; i++) {
         const struct sink *sink = &job->sinks[i];
         watch(job, AT_SINKS + i, sink->waiting.length > 0 ? sink->fd : -1, POLLOUT);
     }
-    watch(job, AT_TERMINAL, may_read_terminal(job) ? STDIN_FILENO : -1, POLLIN);
-    watch(job, AT_INPUT, job->typed_length > 0 ? job->input : -1, POLLOUT);
-    for (int i = 0; i < streams; i++) {
-        const struct stream *stream = stream_of(job, i);
+    watch(job, AT_TERMINAL, may_read_input(job) ? STDIN_FILENO : -1, POLLIN);
+    watch(job, AT_INPUT, job->typed.length > 0 ? job->input : -1, POLLOUT);
+    watch_link(job, AT_UP, &job->up, true);
+    for (size_t i = 0; i < LISTENERS; i++) watch(job, AT_LISTENERS + i, job->listeners[i], POLLIN);
+    for (size_t i = 0; i < streams; i++) {
+        const struct stream *stream = stream_of(job, (int)i);
         watch(job, AT_STREAMS + i, sink_is_full(stream->sink) ? -1 : stream->fd, POLLIN);
-        unfinished = unfinished || (job->options.raw && stream->held.length > 0);
+        *unfinished = *unfinished || (job->options.raw && stream->held.length > 0);
     }
+    for (size_t i = 0; i < hosts; i++) {
+        const struct host *host = job->hosts[i];
+        watch_link(job, AT_STREAMS + streams + 3 * i, &host->link, has_room);
+        watch(job, AT_STREAMS + streams + 3 * i + 2, has_room ? host->errors.fd : -1, POLLIN);
+    }
+    return all;
+}
 
+/* Deal with what poll has found for other launchers.  Those who come now are looked at next time. */
+static void serve_links(struct job *job, size_t streams, size_t hosts)
+{
+    const struct pollfd *polled = job->polled, *first = job->polled + AT_STREAMS + streams;
+
+    for (size_t i = 0; i < hosts; i++) {
+        struct host *host = job->hosts[i];
+        if (first[3 * i + 2].revents && host->errors.fd >= 0) read_stream(&host->errors);
+        if (first[3 * i + 1].revents && host->link.out.fd >= 0) sink_flush(&host->link.out);
+        if (first[3 * i].revents && host->link.in >= 0) hear_host(job, host);
+    }
+    if (polled[AT_UP + 1].revents) sink_flush(&job->up.out);
+    if (polled[AT_UP].revents && job->up.in >= 0) hear_hub(job);
+    for (size_t i = 0; i < LISTENERS; i++) {
+        if (polled[AT_LISTENERS + i].revents) accept_guest(job, job->listeners[i]);
+    }
+}
+
+/* Sleep until something happens, or `until_ms` (0: no such bound), and deal with it. */
+static void serve(struct job *job, int64_t until_ms)
+{
+    const size_t streams = 2 * (size_t)job->started, hosts = (size_t)job->host_count;
+    bool unfinished = false;
+    const size_t all = watch_all(job, &unfinished);
     const struct pollfd *polled = job->polled;
-    const int ready = poll(job->polled, (nfds_t)(AT_STREAMS + streams),
-                           time_to_sleep(job, until_ms, unfinished));
+    const int ready = poll(job->polled, (nfds_t)all, time_to_sleep(job, until_ms, unfinished));
+
     if (ready < 0 && errno != EINTR) die("poll");
     if (ready == 0 && unfinished) {
-        for (int i = 0; i < streams; i++) pass_on_held(stream_of(job, i));
+        for (size_t i = 0; i < streams; i++) pass_on_held(stream_of(job, (int)i));
     }
     if (ready > 0) {
-        for (int i = 0; i < 2; i++) {
+        for (size_t i = 0; i < 2; i++) {
             if (polled[AT_SINKS + i].revents) sink_flush(&job->sinks[i]);
         }
-        relay_input(job, polled[AT_TERMINAL].revents != 0, polled[AT_INPUT].revents != 0);
-        for (int i = 0; i < streams; i++) {
-            struct stream *stream = stream_of(job, i);
-            if (polled[AT_STREAMS + i].revents && !sink_is_full(stream->sink)) read_stream(stream);
+        if (polled[AT_TERMINAL].revents) read_input(job);
+        for (size_t i = 0; i < streams; i++) {
+            struct stream *stream = stream_of(job, (int)i);
+            if (polled[AT_STREAMS + i].revents && stream->fd >= 0 && !sink_is_full(stream->sink)) read_stream(stream);
         }
+        serve_links(job, streams, hosts);
         if (polled[AT_SIGNALS].revents) read_signals(job);
     }
+    if (job->started > 0 && (job->typed.length > 0 || job->input_ended)) write_input(job);
     check_sinks(job);
     check_clock(job);
 }
@@ -546,9 +546,10 @@ static void drain(struct job *job, int64_t start_ms)
             if (stream->fd >= 0 && !sink_is_full(stream->sink)) end_stream(stream);
             done = done && stream->fd < 0;
         }
-        for (int i = 0; i < 2; i++) {
-            done = done && job->sinks[i].waiting.length == 0;
-            if (job->sinks[i].moved_at_ms > moved) moved = job->sinks[i].moved_at_ms;
+        const struct sink *const sinks[] = { &job->sinks[0], &job->sinks[1], &job->up.out };
+        for (int i = 0; i < 3; i++) {
+            done = done && sinks[i]->waiting.length == 0;
+            if (sinks[i]->moved_at_ms > moved) moved = sinks[i]->moved_at_ms;
         }
         if (done) return;
         if (job->hurried && now_ms() >= moved + STALL_MS) return;
@@ -588,7 +589,8 @@ static void kill_leftovers(struct job *job)
 {
     const int64_t give_up = now_ms() + KILL_MS;
 
-    signal_ranks(job, SIGKILL);
+    signal_own_ranks(job, SIGKILL);
+    if (job->keeper) kill(-job->keeper, SIGKILL);
     if (job->keeper) waitpid(job->keeper, NULL, 0);
     job->keeper = 0;
     for (;;) {
@@ -600,165 +602,27 @@ static void kill_leftovers(struct job *job)
     }
 }
 
-/* ---- >>starting ---- */
+/* ---- >>begin and end ---- */
 
-/* A missing 0, 1 or 2 would be given to the next thing we open, and ranks would write into that. */
-static void fill_standard_files(void)
+/* The program that --check runs lies beside this one, or is found in PATH. */
+static void choose_check(struct options *asked, const char *own_path)
 {
-    int fd;
+    static char *words[2];
+    const char *slash = strrchr(own_path, '/');
 
-    do fd = open("/dev/null", O_RDWR); while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd < 0) die("cannot open /dev/null");
-    close(fd);
+    must(asprintf(&words[0], "%.*scoll-check", slash ? (int)(slash - own_path) + 1 : 0, own_path) < 0 ? NULL : words);
+    if (access(words[0], X_OK)) words[0] = must(strdup("coll-check"));
+    asked->program = words;
 }
 
-/* Returns a port that is ours until we end: nobody closes the socket. */
-static int hold_port(void)
+static void learn_own_names(struct job *job)
 {
-    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
-    socklen_t length = sizeof address;
-    const int holder = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), yes = 1;
+    char path[PATH_MAX];
+    const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
 
-    if (holder < 0 || setsockopt(holder, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) ||
-        bind(holder, (struct sockaddr *)&address, sizeof address) ||
-        getsockname(holder, (struct sockaddr *)&address, &length)) {
-        die("no free port on 127.0.0.1");
-    }
-    return ntohs(address.sin_port);
-}
-
-/* Signals that we were told to ignore (nohup, a shell's background job) stay ignored, for us and
- * for the ranks. */
-static void catch_signals(struct job *job)
-{
-    static const int caught[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP };
-    const struct sigaction ignore = { .sa_handler = SIG_IGN }, usual = { .sa_handler = SIG_DFL };
-    sigset_t handled;
-
-    sigemptyset(&handled);
-    sigaddset(&handled, SIGCHLD);
-    sigaddset(&handled, SIGCONT);
-    for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) {
-        struct sigaction now;
-        sigaction(caught[i], NULL, &now);
-        if (now.sa_handler != SIG_IGN) sigaddset(&handled, caught[i]);
-    }
-    sigprocmask(SIG_BLOCK, &handled, &job->mask_before);
-    sigaction(SIGPIPE, &ignore, &job->pipe_before);
-    sigaction(SIGCHLD, &usual, &job->child_before);
-    job->signals = signalfd(-1, &handled, SFD_NONBLOCK | SFD_CLOEXEC);
-    if (job->signals < 0) die("signalfd");
-}
-
-/* The keeper does nothing until the other end of the lifeline is closed, that is, until coll-run is
- * no more. */
-static void start_keeper(struct job *job)
-{
-    int lifeline[2];
-
-    if (pipe2(lifeline, O_CLOEXEC)) die("pipe");
-    job->keeper = fork();
-    if (job->keeper < 0) die("fork");
-    if (job->keeper == 0) {
-        sigset_t all;
-        char byte;
-        sigfillset(&all);
-        sigprocmask(SIG_SETMASK, &all, NULL);
-        if (setpgid(0, 0)) _exit(EXIT_FAILURE);
-        prctl(PR_SET_NAME, "coll-run keeper");
-        close(lifeline[1]);
-        while (read(lifeline[0], &byte, 1) < 0 && errno == EINTR) continue;
-        kill(-getpid(), SIGKILL);
-        _exit(EXIT_SUCCESS);
-    }
-    setpgid(job->keeper, job->keeper);
-    close(lifeline[0]);
-}
-
-/* The child: turn into the rank.  `input` is -1 if rank 0 is to have ours.  Returns only if it
- * fails, with errno. */
-static void become_rank(struct job *job, int at, const int out[2], int input)
-{
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != job->launcher) _exit(EXIT_FAILURE);    /* it died before we asked */
-    setpgid(0, job->keeper);
-
-    if (at > 0) {
-        close(STDIN_FILENO);                    /* and open takes the lowest number that is free */
-        if (open("/dev/null", O_RDONLY) < 0) return;
-    }
-    if (input >= 0 && dup2(input, STDIN_FILENO) < 0) return;
-    if (dup2(out[0], STDOUT_FILENO) < 0 || dup2(out[1], STDERR_FILENO) < 0) return;
-
-    setrlimit(RLIMIT_NOFILE, &job->files_before);
-    sigaction(SIGPIPE, &job->pipe_before, NULL);
-    sigaction(SIGCHLD, &job->child_before, NULL);
-    sigprocmask(SIG_SETMASK, &job->mask_before, NULL);
-    environ = job->environment.list;
-    execvp(job->options.program[0], job->options.program);
-}
-
-/* Open the pipes of a rank: our ends do not block, its ends do.  Returns false, with errno, if
- * there are none left. */
-static bool open_pipes(struct job *job, int at, int theirs[2], int *input)
-{
-    const int width = snprintf(NULL, 0, "%d", job->options.size - 1);
-    int ends[2];
-
-    for (int i = 0; i < 2; i++) {
-        struct stream *stream = &job->ranks[at].out[i];
-        if (pipe2(ends, O_CLOEXEC)) return false;
-        theirs[i] = ends[1];
-        fcntl(ends[0], F_SETFL, O_NONBLOCK);
-        stream->fd = ends[0];
-        stream->sink = i ? job->err : &job->sinks[0];
-        if (!job->options.raw) snprintf(stream->prefix, sizeof stream->prefix, "[%*d] ", width, at);
-    }
-    if (at == 0 && isatty(STDIN_FILENO)) {
-        if (pipe2(ends, O_CLOEXEC)) return false;
-        *input = ends[0];
-        job->input = ends[1];
-        fcntl(job->input, F_SETFL, O_NONBLOCK);
-    }
-    return true;
-}
-
-/* Start the next rank.  If that fails the job is to end. */
-static void start_rank(struct job *job)
-{
-    const int at = job->started;
-    struct rank *rank = &job->ranks[at];
-    int theirs[2] = { -1, -1 }, input = -1;
-    pid_t pid = -1;
-
-    set_variable(&job->environment, "COLL_RANK=%d", at);
-    set_variable(&job->environment, "COLL_LOCAL_RANK=%d", at);
-    if (open_pipes(job, at, theirs, &input)) pid = fork();
-    if (pid == 0) {
-        become_rank(job, at, theirs, input);
-        const int error = errno;
-        const ssize_t written = write(job->trouble[1], &error, sizeof error);
-        _exit(written > 0 ? EXIT_NOT_FOUND : EXIT_FAILURE);
-    }
-
-    const int error = errno;
-    for (int i = 0; i < 2; i++) {
-        if (theirs[i] >= 0) close(theirs[i]);
-    }
-    if (input >= 0) close(input);
-    if (pid < 0) {
-        say(job->err, "cannot start rank %d: %s%s", at, strerror(error),
-            error == EMFILE ? " (ulimit -n says how many)" : "");
-        job->verdict = EXIT_FAILURE;
-        kill_now(job);
-        return;
-    }
-    if (job->keeper) setpgid(pid, job->keeper);     /* as the child does: whoever comes first */
-    rank->pid = pid;
-    rank->running = true;
-    rank->started_ms = now_ms();
-    job->started++;
-    job->alive++;
+    path[length > 0 ? length : 0] = '\0';
+    job->own_path = must(strdup(length > 0 ? path : "coll-run"));
+    if (gethostname(job->own_name, sizeof job->own_name - 1)) snprintf(job->own_name, sizeof job->own_name, "here");
 }
 
 static void prepare(struct job *job)
@@ -774,12 +638,114 @@ static void prepare(struct job *job)
 
     catch_signals(job);
     start_keeper(job);
-    build_environment(&job->environment, &job->options, hold_port());
     job->err = open_sinks(job->sinks);
     if (pipe2(job->trouble, O_CLOEXEC | O_NONBLOCK)) die("pipe");
-    job->ranks = must(calloc((size_t)job->options.size, sizeof *job->ranks));
-    job->polled = must(calloc(AT_STREAMS + 2 * (size_t)job->options.size, sizeof *job->polled));
-    if (job->options.timeout_ms) job->timeout_at_ms = now_ms() + job->options.timeout_ms;
+    if (job->options.log_dir && mkdir(job->options.log_dir, 0777) && errno != EEXIST) die(job->options.log_dir);
+}
+
+/* What a job on several machines has that one on a single machine does without, and its name. */
+static void name_job(struct options *asked)
+{
+    char text[2 * 32 + 1];
+
+    random_hex(text, 8);
+    asked->world = must(strdup(text));
+    if (asked->role != ROLE_HEAD || asked->key) return;
+    random_hex(text, 32);
+    asked->key = must(strdup(text));
+}
+
+/* The agent's ways to the head take the place of its input and output, which ranks must not get. */
+static void open_agent(struct job *job)
+{
+    const int in = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3), out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    if (in < 0 || out < 0 || null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0) die("no descriptors");
+    close(null);
+    link_open(&job->up, in, out, FRAME_LIMIT);
+    sink_put(&job->up.out, frame_mark, sizeof frame_mark - 1);
+    sink_flush(&job->up.out);
+}
+
+/* Wait until it is known what this launcher starts, and where rank 0 is; or that there will be no job. */
+static void meet(struct job *job)
+{
+    struct options *asked = &job->options;
+
+    switch (asked->role) {
+    case ROLE_LOCAL: {
+        const int port = hold_port(asked, false);
+        if (port) asked->root = join_address("127.0.0.1", port);
+        else decide(job, EXIT_FAILURE, false, "no free port on 127.0.0.1 (COLL_PORTS may leave none)");
+        return;
+    }
+    case ROLE_HEAD:
+        call_hosts(job);
+        while (job->verdict < 0 && job->started == 0) serve(job, 0);
+        return;
+    case ROLE_JOIN:
+        join_others(job);
+        break;
+    case ROLE_AGENT:
+        break;
+    }
+    while (job->verdict < 0 && !job->may_go) serve(job, 0);
+}
+
+static void start_all(struct job *job)
+{
+    const struct options *asked = &job->options;
+
+    if (asked->role != ROLE_HEAD && job->verdict < 0) {
+        if (asked->check) choose_check(&job->options, job->own_path);
+        if (!job->ranks) job->ranks = must(calloc((size_t)asked->size, sizeof *job->ranks));
+        build_environment(&job->environment, asked);
+        while (job->started < asked->count && job->verdict < 0) {
+            start_rank(job);
+            read_trouble(job);
+        }
+    }
+    if (asked->role == ROLE_JOIN && job->listeners[0] >= 0 && job->may_go) add_guests(job);
+    if (asked->timeout_ms && job->up.in < 0) job->timeout_at_ms = now_ms() + asked->timeout_ms;
+}
+
+/* Our ranks have ended well, or badly; how the job ends is another launcher's to say. */
+static bool awaits_verdict(const struct job *job)
+{
+    return job->options.role == ROLE_JOIN && job->up.in >= 0 && job->may_go && !job->is_told;
+}
+
+/* All ranks have ended: the launchers of other hosts have to send what they still hold, and end.  A slow reader of ours may
+ * hold them up. */
+static void await_agents(struct job *job)
+{
+    job->heard_ms = now_ms();
+    for (;;) {
+        const int64_t until = job->heard_ms + (job->hurried ? STALL_MS : SILENT_MS);
+        bool is_open = false;
+        for (int i = 0; i < job->host_count; i++) is_open = is_open || job->hosts[i]->link.in >= 0;
+        if (!is_open || now_ms() >= until) return;
+        serve(job, until);
+        if (!job->hurried && (sink_is_full(&job->sinks[0]) || sink_is_full(job->err))) job->heard_ms = now_ms();
+    }
+}
+
+static void end(struct job *job)
+{
+    const int64_t ended_ms = now_ms(), until_ms = ended_ms + LEFTOVER_MS;
+
+    report_suspect(job);
+    if (job->options.role == ROLE_HEAD && job->started > 0) await_agents(job);
+    while (has_open_streams(job) && !job->hurried && now_ms() < until_ms) serve(job, until_ms);
+    for (int i = 0; i < job->host_count; i++) {
+        if (job->hosts[i]->errors.fd >= 0) drain_stream(&job->hosts[i]->errors);
+    }
+    kill_leftovers(job);
+    drain(job, ended_ms);
+    report_others(job);
+    if (job->verdict < 0) tell_verdict(job, "");
+    drain(job, ended_ms);
 }
 
 /* End by the signal that ended the job, so that a shell sees it and a script stops at Ctrl-C.  We
@@ -798,23 +764,23 @@ static void die_of(int signal)
 
 int main(int argc, char **argv)
 {
-    static struct job job = { .verdict = -1, .input = -1 };
+    static struct job job = {
+        .verdict = -1, .suspect = -1, .input = -1, .up = { .in = -1, .out = { .fd = -1 } }, .listeners = { -1, -1, -1, -1 }
+    };
 
     fill_standard_files();
+    learn_own_names(&job);
     parse_options(&job.options, argc, argv);
+    if (job.options.dry_run) return show_plan(&job);
     prepare(&job);
-    while (job.started < job.options.size && job.verdict < 0) {
-        start_rank(&job);
-        read_trouble(&job);
-    }
+    if (job.options.role == ROLE_AGENT) open_agent(&job);
+    else name_job(&job.options);
+    if (job.options.size) job.ranks = must(calloc((size_t)job.options.size, sizeof *job.ranks));
 
-    while (job.alive > 0) serve(&job, 0);
-    const int64_t ended_ms = now_ms(), until_ms = ended_ms + LEFTOVER_MS;
-    while (has_open_streams(&job) && !job.hurried && now_ms() < until_ms) serve(&job, until_ms);
-    kill_leftovers(&job);
-    drain(&job, ended_ms);
-    report_others(&job);
-    drain(&job, ended_ms);
+    meet(&job);
+    start_all(&job);
+    while (job.alive > 0 || awaits_verdict(&job)) serve(&job, 0);
+    end(&job);
 
     if (job.death) die_of(job.death);
     return job.verdict < 0 ? EXIT_SUCCESS : job.verdict;

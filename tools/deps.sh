@@ -21,6 +21,10 @@ if [ "$want" = test ]; then
     command -v nm > /dev/null 2>&1 || packages="$packages binutils"
     command -v aarch64-linux-gnu-gcc > /dev/null 2>&1 || packages="$packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
     command -v qemu-aarch64-static > /dev/null 2>&1 || packages="$packages qemu-user-static"
+    command -v ssh > /dev/null 2>&1 || packages="$packages openssh-client"
+    PATH=$PATH:/usr/sbin command -v sshd > /dev/null 2>&1 || packages="$packages openssh-server"
+    PATH=$PATH:/usr/sbin command -v ip > /dev/null 2>&1 || packages="$packages iproute2"
+    command -v ps > /dev/null 2>&1 || packages="$packages procps"
     command -v python3 > /dev/null 2>&1 || packages="$packages python3"
 fi
 [ -n "$packages" ] || exit 0

@@ -7,7 +7,7 @@
 #ifndef RUN_OPTIONS_H
 #define RUN_OPTIONS_H
 
-enum { MAX_RANKS = 4096 };
+enum { MAX_RANKS = 4096, MAX_SIZE = 65536 };
 
 enum { EXIT_USAGE = 2, EXIT_TIMEOUT = 124, EXIT_CANNOT_EXECUTE = 126, EXIT_NOT_FOUND = 127 };
 
@@ -16,12 +16,37 @@ struct words {
     size_t count, capacity;
 };
 
+/* Who this launcher is. */
+enum role {
+    ROLE_LOCAL,                     /* starts all ranks                                      */
+    ROLE_HEAD,                      /* -H: starts a launcher on every host, and no rank      */
+    ROLE_AGENT,                     /* is one of those                                       */
+    ROLE_JOIN                       /* --join: one of several equal ones                     */
+};
+
+/* A host of -H or --hostfile. */
+struct slot {
+    char *target;                   /* as it was written: what ssh is given                  */
+    int count;                      /* processes                                             */
+};
+
 struct options {
-    int size;                       /* ranks                                                 */
+    enum role role;
+    int size;                       /* processes of the job: `threads` ranks each            */
+    int count;                      /* of these here,                                        */
+    int first;                      /* from this one on                                      */
+    int threads;                    /* ranks of a process; 0: 1, and --threads was not given */
     int64_t timeout_ms;             /* 0: none                                               */
-    bool raw, quiet;                /* --no-prefix, --quiet                                  */
+    int64_t wait_ms;                /* for launchers to come                                 */
+    bool raw, quiet, dry_run, bind, check;
     char **program;                 /* and its arguments                                     */
     struct words settings;          /* --env                                                 */
+    struct slot *slots;             /* -H, --hostfile                                        */
+    int slot_count;
+    const char *join, *rsh, *launcher, *log_dir, *address;
+    char *key;                      /* NULL: none                                            */
+    char *world;                    /* a name of the job                                     */
+    char *root;                     /* where rank 0 is to listen                             */
 };
 
 /* ---- >>variables ---- */
@@ -29,7 +54,7 @@ struct options {
 /* Variables that coll-run sets.  In these two lists a trailing * stands for any rest. */
 static const char *const own_variables[] = {
     "COLL_RANK", "COLL_SIZE", "COLL_LOCAL_RANK", "COLL_LOCAL_SIZE", "COLL_ADDR", "COLL_WORLD",
-    NULL
+    "COLL_THREADS", NULL
 };
 
 /* Variables by which other launchers tell a process who it is.  Under one of them they describe
@@ -71,6 +96,16 @@ static char **find_variable(const struct words *words, const char *setting)
     return NULL;
 }
 
+static void add_word(struct words *words, char *word)
+{
+    if (words->count + 1 >= words->capacity) {
+        words->capacity = words->capacity ? words->capacity * 2 : 64;
+        words->list = must(realloc(words->list, words->capacity * sizeof *words->list));
+    }
+    words->list[words->count++] = word;
+    words->list[words->count] = NULL;
+}
+
 /* Set a variable; the format makes NAME=VALUE. */
 static RUN_PRINTF(2, 3) void set_variable(struct words *words, const char *format, ...)
 {
@@ -85,15 +120,10 @@ static RUN_PRINTF(2, 3) void set_variable(struct words *words, const char *forma
         *place = setting;
         return;
     }
-    if (words->count + 1 >= words->capacity) {
-        words->capacity = words->capacity ? words->capacity * 2 : 64;
-        words->list = must(realloc(words->list, words->capacity * sizeof *words->list));
-    }
-    words->list[words->count++] = setting;
-    words->list[words->count] = NULL;
+    add_word(words, setting);
 }
 
-/* ---- >>options ---- */
+/* ---- >>messages ---- */
 
 static _Noreturn RUN_PRINTF(1, 2) void usage_error(const char *format, ...)
 {
@@ -107,20 +137,145 @@ static _Noreturn RUN_PRINTF(1, 2) void usage_error(const char *format, ...)
     exit(EXIT_USAGE);
 }
 
-static const char help[] =
+/* ---- >>hosts ---- */
+
+/* The whole of `text`, from 1 to most. */
+static int parse_size(const char *option, const char *text, int most)
+{
+    char *end;
+    errno = 0;
+    const long value = strtol(text, &end, 10);
+
+    if (!isdigit((unsigned char)text[0]) || *end || errno || value < 1 || value > most) {
+        usage_error("%s needs a whole number from 1 to %d, not '%s'", option, most, text);
+    }
+    return (int)value;
+}
+
+/* One host with so many slots; a host that is named again gets more of them. */
+static void add_slot(struct options *asked, const char *target, size_t length, int count)
+{
+    for (int i = 0; i < asked->slot_count; i++) {
+        struct slot *slot = &asked->slots[i];
+        if (strlen(slot->target) == length && strncmp(slot->target, target, length) == 0) {
+            slot->count += count;
+            return;
+        }
+    }
+    asked->slots = must(realloc(asked->slots, (size_t)(asked->slot_count + 1) * sizeof *asked->slots));
+    asked->slots[asked->slot_count++] = (struct slot){ must(strndup(target, length)), count };
+}
+
+/* "host", "user@host:4", "[v6]:4", "v6" with two colons or more; brackets are not part of what ssh is given. */
+static void add_host(struct options *asked, const char *text, size_t length, const char *source)
+{
+    char host[256];
+    int count = 1;
+
+    if (length == 0 || length >= sizeof host) usage_error("%s: '%.*s' is no host", source, (int)length, text);
+    memcpy(host, text, length);
+    host[length] = '\0';
+    char *open = strchr(host, '['), *close = open ? strchr(open, ']') : NULL;
+    char *colon = close ? (close[1] == ':' ? close + 1 : NULL) : strchr(host, ':');
+    if (!close && colon && strchr(colon + 1, ':')) colon = NULL;
+    if (colon) {
+        count = parse_size(source, colon + 1, MAX_RANKS);
+        *colon = '\0';
+    }
+    if (close) {
+        memmove(close, close + 1, strlen(close));
+        memmove(open, open + 1, strlen(open));
+    }
+    /* what begins with a dash would be an option of ssh */
+    if (!*host || *host == '-') usage_error("%s: '%.*s' is no host", source, (int)length, text);
+    add_slot(asked, host, strlen(host), count);
+}
+
+static void add_slots(struct options *asked, const char *list, const char *source)
+{
+    for (const char *at = list; at; at = *at ? at + 1 : NULL) {
+        const size_t length = strcspn(at, ",");
+        add_host(asked, at, length, source);
+        at += length;
+        if (*at == ',' && !at[1]) usage_error("%s: '%s' ends with a comma", source, list);
+    }
+}
+
+/* A line is "host", "host:4" or "host slots=4"; other words after it, as other launchers have them, are passed over. */
+static void read_host_file(struct options *asked, const char *path)
+{
+    static const char space[] = " \t\r\n";
+    FILE *file = fopen(path, "re");
+    char *line = NULL;
+    size_t room = 0;
+
+    if (!file) usage_error("host file %s: %s", path, strerror(errno));
+    for (int number = 1; getline(&line, &room, file) >= 0; number++) {
+        char source[300], *rest = NULL;
+        int count = 0;
+        snprintf(source, sizeof source, "host file %s, line %d", path, number);
+        line[strcspn(line, "#")] = '\0';
+        char *host = strtok_r(line, space, &rest);
+        if (!host) continue;
+        for (char *word; (word = strtok_r(NULL, space, &rest)) != NULL;) {
+            if (strncmp(word, "slots=", 6) == 0) count = parse_size(source, word + 6, MAX_RANKS);
+        }
+        if (count) add_slot(asked, host, strlen(host), count);
+        else add_host(asked, host, strlen(host), source);
+        if (*host == '-') usage_error("%s: '%s' is no host", source, host);
+    }
+    free(line);
+    fclose(file);
+    if (!asked->slot_count) usage_error("host file %s names no host", path);
+}
+
+/* ---- >>options ---- */
+
+/* In two parts, for a compiler need not take a longer text in one. */
+static const char help_options[] =
     "usage: coll-run -n RANKS [options] PROGRAM [argument ...]\n"
+    "       coll-run -H HOST:RANKS,HOST:RANKS [options] PROGRAM [argument ...]\n"
+    "       coll-run --join ADDRESS:PORT -n RANKS --size ALL [options] PROGRAM [argument ...]\n"
+    "       coll-run ... --check\n"
     "\n"
-    "Start RANKS processes of PROGRAM on this machine as the ranks of one coll.h job.\n"
+    "Start processes of PROGRAM as the ranks of one coll.h job: on this machine; by ssh on several; or,\n"
+    "with the same command on every machine and no ssh, on all that come together.\n"
     "\n"
-    "  -n RANKS             how many ranks, 1 to 4096\n"
+    "  -n RANKS             how many processes, 1 to 4096; with --join: on this machine; with -H: of the\n"
+    "                       slots of all hosts, in order (default: all of them)\n"
+    "  -H HOSTS             \"a:4,user@b:4,[fe80::1%eth0]:2\": hosts, and processes on each (default 1)\n"
+    "      --hostfile FILE  the same in lines: \"a slots=4\" or \"a:4\"; # begins a comment\n"
+    "      --join ADDRESS:PORT   meet the other launchers there; the one whose machine has this\n"
+    "                       address listens, has rank 0, and numbers the others as they come\n"
+    "      --size ALL       with --join: ranks in all, by which it is known that all have come\n"
+    "      --threads T      each process brings T ranks: COLL_RANK is its first, COLL_THREADS is T\n"
     "  -t, --timeout SECS   end the job after so many seconds, with exit status 124\n"
-    "      --env NAME=VALUE set a variable for all ranks; may be repeated\n"
+    "      --wait SECS      for other machines (default: COLL_START_TIMEOUT_MS, or 60)\n"
+    "      --env NAME[=VALUE]    set a variable for all ranks, or hand ours on; may be repeated\n"
+    "      --bind           keep each process to its share of the cores of its machine\n"
+    "      --key-file FILE  its first line is the key of the job: 16 bytes or more, and the file is\n"
+    "                       for nobody else to read (default: COLL_KEY, or COLL_KEY_FILE)\n"
+    "      --address HOST[:PORT] where rank 0 is reached, if what coll-run finds out is not right\n"
+    "      --rsh COMMAND    instead of ssh (default: COLL_RSH); is given a host and a command for sh\n"
+    "      --launcher PATH  coll-run on the other hosts (default: the path of this one, else PATH)\n"
+    "      --log-dir DIR    write what rank N puts out to DIR/rank-N.log, too\n"
+    "      --check          instead of PROGRAM, measure latency and bandwidth of every pair of ranks\n"
+    "      --dry-run        say what would be started, and start nothing\n"
     "      --no-prefix      pass output on as it is, without \"[rank] \" before each line\n"
     "  -q, --quiet          do not report which ranks failed, and how\n"
     "  -h, --help           print this text\n"
     "      --version        print the version\n"
-    "\n"
+    "\n";
+
+static const char help_text[] =
     "Options end where PROGRAM begins.\n"
+    "\n"
+    "Several machines: PROGRAM is there under the same name; -H also wants coll-run there, and the same\n"
+    "directory.  COLL_ variables and those of --env go along, other ones do not.  With -H, ssh must\n"
+    "need no password.  A random key is made for the job, unless there is one, and travels inside ssh.\n"
+    "Output comes here, after \"[rank host] \"; if this coll-run ends or the connection does, so do the\n"
+    "ranks there.  With --join, each machine prints the output of its own ranks, and all end with the\n"
+    "first failure.  Launchers prove to each other that they know the key; nothing is encrypted.\n"
     "\n"
     "Output: every line of a rank comes out whole, after \"[rank] \".\n"
     "A line over 64 KiB comes in pieces.\n"
@@ -131,87 +286,189 @@ static const char help[] =
     "Input: rank 0 reads coll-run's; the other ranks have none.\n"
     "\n"
     "Environment of a rank: COLL_RANK, COLL_SIZE, COLL_LOCAL_RANK, COLL_LOCAL_SIZE, COLL_ADDR,\n"
-    "COLL_WORLD; OMP_NUM_THREADS = cores per rank unless it is set.  Variables by which torchrun,\n"
-    "mpirun, Slurm and others number their processes are removed.\n"
+    "COLL_WORLD; COLL_KEY where there is a key; COLL_THREADS with --threads; OMP_NUM_THREADS = cores\n"
+    "per rank unless it is set.  The port of COLL_ADDR is free, and in COLL_PORTS if that is set.\n"
+    "Variables by which torchrun, mpirun, Slurm and others number their processes are removed.\n"
     "\n"
     "Exit status: 0 if all ranks succeeded, else that of the rank that failed first (128 + the\n"
     "signal if one killed it).  The others then have 3 s to notice, get SIGTERM, and 2 s later\n"
     "SIGKILL.  124: timeout; 126: PROGRAM cannot be executed; 127: PROGRAM not found; 141: the\n"
-    "reader of our output has closed it; 2: bad usage; 1: coll-run itself failed.\n";
+    "reader of our output has closed it; 2: bad usage; 1: coll-run itself failed, or lost a machine.\n";
 
-static int parse_size(const char *text)
-{
-    char *end;
-    errno = 0;
-    const long value = strtol(text, &end, 10);
-
-    if (!isdigit((unsigned char)text[0]) || *end || errno || value < 1 || value > MAX_RANKS) {
-        usage_error("-n needs a whole number from 1 to %d, not '%s'", MAX_RANKS, text);
-    }
-    return (int)value;
-}
-
-static int64_t parse_seconds(const char *text)
+static int64_t parse_seconds(const char *option, const char *text)
 {
     char *end;
     const double seconds = strtod(text, &end);
 
     if (end == text || *end || !(seconds >= 0.001 && seconds <= 1e9)) {
-        usage_error("--timeout needs seconds, from 0.001 to 1e9, not '%s'", text);
+        usage_error("%s needs seconds, from 0.001 to 1e9, not '%s'", option, text);
     }
     return (int64_t)(seconds * 1000.0);
 }
 
 /* What coll-run itself sets may not be set by --env: a rank that lies about its number only hangs
  * the others. */
-static const char *check_setting(const char *text)
+static void add_setting(struct options *asked, const char *text)
 {
     const int length = (int)strcspn(text, "=");
+    const char *ours = text[length] ? NULL : getenv(text);
 
-    if (!text[length] || length == 0) usage_error("--env needs NAME=VALUE, not '%s'", text);
-    if (is_among(own_variables, text)) {
+    if (length == 0) usage_error("--env needs NAME or NAME=VALUE, not '%s'", text);
+    if (!text[length] && !ours) usage_error("--env %s: no such variable is set here", text);
+    char *setting = must(malloc((size_t)length + 2 + strlen(ours ? ours : text + length)));
+    sprintf(setting, ours ? "%.*s=%s" : "%.*s%s", length, text, ours ? ours : text + length);
+    if (is_among(own_variables, setting)) {
         usage_error("--env cannot set %.*s, which coll-run sets itself", length, text);
     }
-    return text;
+    set_variable(&asked->settings, "%s", setting);
+    free(setting);
+}
+
+/* The first line of a file that is for us alone. */
+static char *read_key(const char *path)
+{
+    FILE *file = fopen(path, "re");
+    struct stat info;
+    char line[1024] = "";
+
+    if (!file || fstat(fileno(file), &info)) usage_error("key file %s: %s", path, strerror(errno));
+    if (info.st_mode & 077) usage_error("key file %s: others may read it; chmod 600 helps", path);
+    if (!fgets(line, sizeof line, file)) line[0] = '\0';
+    fclose(file);
+    line[strcspn(line, "\r\n")] = '\0';
+    return must(strdup(line));
+}
+
+/* The key that the user has, if there is one. */
+static void settle_key(struct options *asked, const char *key_file)
+{
+    const char *key = getenv("COLL_KEY"), *path = key_file ? key_file : getenv("COLL_KEY_FILE");
+
+    if (!key_file && key && *key) asked->key = must(strdup(key));
+    else if (path && *path) asked->key = read_key(path);
+    if (asked->key && strlen(asked->key) < KEY_LEAST) {
+        usage_error("a key has %d bytes or more, this one has %zu", KEY_LEAST, strlen(asked->key));
+    }
+}
+
+enum { NO_PREFIX = 256, ENV, VERSION, HOSTFILE, JOIN, SIZE, THREADS, WAIT, BIND, KEY_FILE, ADDRESS, RSH, LAUNCHER, LOG_DIR,
+       CHECK, DRY_RUN, AGENT };
+
+static const struct option option_names[] = {
+    { "timeout",   required_argument, NULL, 't' },       { "env",       required_argument, NULL, ENV },
+    { "no-prefix", no_argument,       NULL, NO_PREFIX }, { "quiet",     no_argument,       NULL, 'q' },
+    { "help",      no_argument,       NULL, 'h' },       { "version",   no_argument,       NULL, VERSION },
+    { "hostfile",  required_argument, NULL, HOSTFILE },  { "join",      required_argument, NULL, JOIN },
+    { "size",      required_argument, NULL, SIZE },      { "threads",   required_argument, NULL, THREADS },
+    { "wait",      required_argument, NULL, WAIT },      { "bind",      no_argument,       NULL, BIND },
+    { "key-file",  required_argument, NULL, KEY_FILE },  { "address",   required_argument, NULL, ADDRESS },
+    { "rsh",       required_argument, NULL, RSH },       { "launcher",  required_argument, NULL, LAUNCHER },
+    { "log-dir",   required_argument, NULL, LOG_DIR },   { "check",     no_argument,       NULL, CHECK },
+    { "dry-run",   no_argument,       NULL, DRY_RUN },   { "agent",     no_argument,       NULL, AGENT },
+    { NULL, 0, NULL, 0 }
+};
+
+/* One option; what it says of the job as a whole is looked at once all are known. */
+static void take_option(struct options *asked, int option, const char *value, const char **key_file)
+{
+    switch (option) {
+    case 'n': asked->count = parse_size("-n", value, MAX_RANKS); break;
+    case 'H': add_slots(asked, value, "-H"); break;
+    case 't': asked->timeout_ms = parse_seconds("--timeout", value); break;
+    case 'q': asked->quiet = true; break;
+    case NO_PREFIX: asked->raw = true; break;
+    case ENV: add_setting(asked, value); break;
+    case HOSTFILE: read_host_file(asked, value); break;
+    case JOIN: asked->join = value; break;
+    case SIZE: asked->size = parse_size("--size", value, MAX_SIZE); break;
+    case THREADS: asked->threads = parse_size("--threads", value, 1024); break;
+    case WAIT: asked->wait_ms = parse_seconds("--wait", value); break;
+    case BIND: asked->bind = true; break;
+    case KEY_FILE: *key_file = value; break;
+    case ADDRESS: asked->address = value; break;
+    case RSH: asked->rsh = value; break;
+    case LAUNCHER: asked->launcher = value; break;
+    case LOG_DIR: asked->log_dir = value; break;
+    case CHECK: asked->check = true; break;
+    case DRY_RUN: asked->dry_run = true; break;
+    case AGENT: asked->role = ROLE_AGENT; break;
+    case 'h': printf("%s%s", help_options, help_text); exit(EXIT_SUCCESS);
+    default:
+        printf("coll-run %d.%d.%d\n", COLL_VERSION_MAJOR, COLL_VERSION_MINOR, COLL_VERSION_PATCH);
+        exit(EXIT_SUCCESS);
+    }
+}
+
+/* Slots beyond -n are not used. */
+static void settle_slots(struct options *asked)
+{
+    int left = asked->count, all = 0;
+
+    for (int i = 0; i < asked->slot_count; i++) all += asked->slots[i].count;
+    if (asked->count > all) usage_error("-n %d, but the hosts have %d slots", asked->count, all);
+    if (!left) left = all;
+    asked->size = left;
+    for (int i = 0; i < asked->slot_count; i++) {
+        struct slot *slot = &asked->slots[i];
+        if (slot->count > left) slot->count = left;
+        left -= slot->count;
+        if (slot->count == 0) asked->slot_count = i;
+    }
+    if (asked->size > MAX_RANKS) usage_error("%d processes: the most is %d", asked->size, MAX_RANKS);
+    asked->role = ROLE_HEAD;
+    asked->count = 0;
+}
+
+/* What the options say together. */
+static void settle_role(struct options *asked)
+{
+    const int threads = asked->threads ? asked->threads : 1;
+    const char *start = getenv("COLL_START_TIMEOUT_MS");
+
+    if (asked->role == ROLE_AGENT) return;
+    if (!asked->wait_ms) asked->wait_ms = start && atol(start) > 0 ? atol(start) : 60000;
+    if (asked->join && asked->slot_count) usage_error("--join and a list of hosts exclude each other");
+    if (asked->size && !asked->join) usage_error("--size goes with --join");
+    if (asked->slot_count) {
+        settle_slots(asked);
+    } else if (asked->join) {
+        if (!asked->count) usage_error("say with -n how many processes to start on this machine");
+        if (!asked->size) usage_error("say with --size how many ranks there are in all");
+        if (asked->size % threads) usage_error("--size %d is no multiple of --threads %d", asked->size, threads);
+        asked->size /= threads;
+        if (asked->size < asked->count) usage_error("--size is less than the ranks of this machine");
+        if (asked->size > MAX_RANKS) usage_error("%d processes: the most is %d", asked->size, MAX_RANKS);
+        asked->role = ROLE_JOIN;
+    } else {
+        if (!asked->count) usage_error("say with -n how many ranks to start, or with -H where");
+        asked->size = asked->count;
+    }
+    if ((long)asked->size * threads > MAX_SIZE) usage_error("more than %d ranks", MAX_SIZE);
 }
 
 static void parse_options(struct options *asked, int argc, char **argv)
 {
-    enum { NO_PREFIX = 256, ENV, VERSION };
-    static const struct option options[] = {
-        { "timeout",   required_argument, NULL, 't' },
-        { "env",       required_argument, NULL, ENV },
-        { "no-prefix", no_argument,       NULL, NO_PREFIX },
-        { "quiet",     no_argument,       NULL, 'q' },
-        { "help",      no_argument,       NULL, 'h' },
-        { "version",   no_argument,       NULL, VERSION },
-        { NULL, 0, NULL, 0 }
-    };
+    static const char letters[] = "+:n:H:t:qh";
+    const char *key_file = NULL;
 
     opterr = 0;
-    for (int option; (option = getopt_long(argc, argv, "+:n:t:qh", options, NULL)) != -1;) {
-        switch (option) {
-        case 'n': asked->size = parse_size(optarg); break;
-        case 't': asked->timeout_ms = parse_seconds(optarg); break;
-        case 'q': asked->quiet = true; break;
-        case NO_PREFIX: asked->raw = true; break;
-        case ENV: set_variable(&asked->settings, "%s", check_setting(optarg)); break;
-        case 'h': fputs(help, stdout); exit(EXIT_SUCCESS);
-        case VERSION:
-            printf("coll-run %d.%d.%d\n",
-                   COLL_VERSION_MAJOR, COLL_VERSION_MINOR, COLL_VERSION_PATCH);
-            exit(EXIT_SUCCESS);
-        case ':': usage_error("option '%s' needs a value", argv[optind - 1]);
-        default:
-            if (optopt > 0 && optopt < 256 && !strchr("ntqh", optopt)) {
-                usage_error("there is no option '-%c'", optopt);
-            }
-            usage_error("there is no option '%s', or it takes no value", argv[optind - 1]);
+    asked->rsh = getenv("COLL_RSH");
+    for (int option; (option = getopt_long(argc, argv, letters, option_names, NULL)) != -1;) {
+        if (option == ':') usage_error("option '%s' needs a value", argv[optind - 1]);
+        if (option == '?' && optopt > 0 && optopt < 256 && !strchr(letters + 2, optopt)) {
+            usage_error("there is no option '-%c'", optopt);
         }
+        if (option == '?') usage_error("there is no option '%s', or it takes no value", argv[optind - 1]);
+        take_option(asked, option, optarg, &key_file);
     }
-    if (!asked->size) usage_error("say with -n how many ranks to start");
-    if (optind == argc) usage_error("say which program to start");
+    settle_role(asked);
+    if (asked->role == ROLE_AGENT) return;
+    if (optind == argc && !asked->check) usage_error("say which program to start");
+    if (optind < argc && asked->check) usage_error("--check is instead of a program");
+    if (asked->threads && asked->check) usage_error("--check measures between processes: leave --threads out");
+    asked->raw = asked->raw || asked->check;
     asked->program = argv + optind;
+    settle_key(asked, key_file);
 }
 
 /* ---- >>environment ---- */
@@ -227,9 +484,9 @@ static int count_cores(void)
 }
 
 /* All that the ranks share; start_rank adds what differs. */
-static void build_environment(struct words *words, const struct options *asked, int port)
+static void build_environment(struct words *words, const struct options *asked)
 {
-    unsigned random[2];
+    const int threads = asked->threads ? asked->threads : 1;
 
     for (char **e = environ; *e; e++) {
         if (is_among(own_variables, *e) || is_among(other_variables, *e)) continue;
@@ -238,15 +495,15 @@ static void build_environment(struct words *words, const struct options *asked, 
     for (size_t i = 0; i < asked->settings.count; i++) {
         set_variable(words, "%s", asked->settings.list[i]);
     }
-
-    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) die("no random numbers");
-    set_variable(words, "COLL_WORLD=%08x%08x", random[0], random[1]);
-    set_variable(words, "COLL_SIZE=%d", asked->size);
-    set_variable(words, "COLL_LOCAL_SIZE=%d", asked->size);
-    set_variable(words, "COLL_ADDR=127.0.0.1:%d", port);
+    set_variable(words, "COLL_WORLD=%s", asked->world);
+    set_variable(words, "COLL_SIZE=%d", asked->size * threads);
+    set_variable(words, "COLL_LOCAL_SIZE=%d", asked->count * threads);
+    set_variable(words, "COLL_ADDR=%s", asked->root);
+    if (asked->threads) set_variable(words, "COLL_THREADS=%d", threads);
+    if (asked->key) set_variable(words, "COLL_KEY=%s", asked->key);
     if (!find_variable(words, "OMP_NUM_THREADS=")) {
-        const int threads = count_cores() / asked->size;
-        set_variable(words, "OMP_NUM_THREADS=%d", threads > 1 ? threads : 1);
+        const int cores = count_cores() / (asked->count * threads);
+        set_variable(words, "OMP_NUM_THREADS=%d", cores > 1 ? cores : 1);
     }
 }
 

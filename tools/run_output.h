@@ -1,23 +1,18 @@
-/* run_output.h - part of coll-run.c: what ranks write, on its way to our own outputs.
+/* run_output.h - part of coll-run.c: our own outputs, and the few basics that all of coll-run uses.
  *
- * A stream is one output of one rank: it is read when poll says so, and holds back a line that is
- * not finished yet.  A sink is one of our outputs: lines wait in it until its reader takes them.
- * Nothing here blocks, and no byte is dropped while there is a reader: a full sink is a reason not
- * to read the streams that lead to it, so that ranks come to wait instead.
+ * A sink is one of our outputs, or the way to another launcher: bytes wait in it until its reader
+ * takes them.  Nothing here blocks, and no byte is dropped while there is a reader: a full sink is
+ * a reason not to read the streams that lead to it (run_streams.h), so that ranks come to wait
+ * instead.
  *
- * Knows nothing of jobs and processes.  Begins with the few basics that all of coll-run uses; the
- * system headers are included by coll-run.c.
+ * The system headers are included by coll-run.c.
  */
 #ifndef RUN_OUTPUT_H
 #define RUN_OUTPUT_H
 
 #define RUN_PRINTF(text, first) __attribute__((format(printf, text, first)))
 
-enum {
-    LINE_LIMIT = 64 << 10,      /* bytes of an unfinished line that are held back            */
-    SINK_LIMIT = 256 << 10,     /* bytes that wait for a slow reader before ranks have to    */
-    PIPE_LIMIT = 4 << 20        /* no pipe holds more                                        */
-};
+enum { SINK_LIMIT = 256 << 10 };    /* bytes that wait for a slow reader before ranks have to  */
 
 /* Bytes that wait: data[head .. head + length). */
 struct bytes {
@@ -33,14 +28,7 @@ struct sink {
     struct bytes waiting;
     const struct stream *middle;    /* whose line is unfinished at the end of the bytes, if any */
     int64_t moved_at_ms;            /* when the reader last took something                   */
-};
-
-/* One output of one rank. */
-struct stream {
-    int fd;                         /* -1: at its end                                        */
-    struct sink *sink;
-    char prefix[24];                /* "[3] ", before every line; "": bytes pass as they are */
-    struct bytes held;              /* the line that is not finished yet                     */
+    uint64_t pieces;                /* lines, and pieces of long ones, that streams have put */
 };
 
 /* ---- >>basics: time, memory, text ---- */
@@ -90,6 +78,18 @@ static void append(struct bytes *bytes, const char *data, size_t length)
     }
     memcpy(bytes->data + bytes->head + bytes->length, data, length);
     bytes->length += length;
+}
+
+/* All of `length` bytes, to a file. */
+static void write_all(int fd, const char *data, size_t length)
+{
+    while (length > 0) {
+        const ssize_t done = write(fd, data, length);
+        if (done < 0 && errno == EINTR) continue;
+        if (done <= 0) return;
+        data += done;
+        length -= (size_t)done;
+    }
 }
 
 /* ---- >>sinks: what waits to be written to our own outputs ---- */
@@ -180,76 +180,6 @@ static RUN_PRINTF(2, 3) void say(struct sink *sink, const char *format, ...)
     sink_put(sink, text, strlen(text));
     sink_put(sink, "\n", 1);
     free(text);
-}
-
-/* ---- >>streams: what ranks write, line by line ---- */
-
-/* Pass on the held bytes and `data` as one.  A piece that does not end its line may be followed by
- * others: then the line is broken there, and its rest starts with the prefix again. */
-static void pass_on(struct stream *stream, const char *data, size_t length, bool ends_line)
-{
-    struct sink *sink = stream->sink;
-
-    if (*stream->prefix && sink->middle != stream) {
-        sink_break_line(sink);
-        sink_put(sink, stream->prefix, strlen(stream->prefix));
-    }
-    sink_put(sink, stream->held.data, stream->held.length);
-    sink_put(sink, data, length);
-    stream->held.length = 0;
-    sink->middle = ends_line ? NULL : stream;
-}
-
-static void pass_on_held(struct stream *stream)
-{
-    if (stream->held.length > 0) pass_on(stream, NULL, 0, false);
-}
-
-static void take(struct stream *stream, const char *data, size_t length)
-{
-    while (length > 0) {
-        const size_t room = LINE_LIMIT - stream->held.length;
-        const size_t span = length < room ? length : room;
-        const char *newline = memchr(data, '\n', span);
-        const size_t piece = newline ? (size_t)(newline - data) + 1 : span;
-
-        if (newline || piece == room) pass_on(stream, data, piece, newline != NULL);
-        else append(&stream->held, data, piece);
-        data += piece;
-        length -= piece;
-    }
-}
-
-static void end_stream(struct stream *stream)
-{
-    close(stream->fd);
-    stream->fd = -1;
-    pass_on_held(stream);
-    if (*stream->prefix && stream->sink->middle == stream) sink_break_line(stream->sink);
-}
-
-/* Read once.  Returns false when there is nothing to be had now, or ever again. */
-static bool read_stream(struct stream *stream)
-{
-    char data[LINE_LIMIT];
-    const ssize_t length = read(stream->fd, data, sizeof data);
-
-    if (length > 0) {
-        take(stream, data, (size_t)length);
-        return true;
-    }
-    if (length < 0 && errno == EINTR) return true;
-    if (length == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) end_stream(stream);
-    return false;
-}
-
-/* Take what is in the pipe, as long as there is room for it.  What comes after PIPE_LIMIT is new,
- * from someone who might never stop. */
-static void drain_stream(struct stream *stream)
-{
-    for (int reads = 0; reads < PIPE_LIMIT / LINE_LIMIT; reads++) {
-        if (stream->fd < 0 || sink_is_full(stream->sink) || !read_stream(stream)) return;
-    }
 }
 
 #endif /* RUN_OUTPUT_H */

@@ -1,0 +1,524 @@
+/* coll-check - how fast is the way between every two ranks, and which way is it?
+ *
+ *     cc -O2 tools/coll-check.c coll.c -o coll-check -pthread -luring
+ *     coll-run -H a:1,b:1,c:1 --check              or under any other launcher: coll-run -n 4 ./coll-check
+ *
+ * Every pair is measured by itself: messages of 8 bytes there and back, of which half the median is the latency; then long
+ * messages for some hundredths of a second in one direction and in the other.  Up to 8 ranks one pair works at a time, beyond
+ * that as many as there can be: each of size - 1 rounds has every rank once (the circle method), so that 64 ranks take seconds.
+ *
+ * The ways are those that the library has really taken.  Every rank lists the two ends of its sockets, and the memory that it
+ * has mapped; what two ranks have in common joins them.  Nothing here looks into the library.
+ *
+ * Rank 0 prints a line for every pair up to 12 ranks, and for every rank beyond, then the slowest pairs, and a verdict.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "../coll.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    PAIRS_MOST = 12,                /* ranks up to which every pair has a line                */
+    ALONE_MOST = 8,                 /* and up to which one pair is measured at a time         */
+    SIZE_MOST = 4096, PINGS = 1000, WARM = 20,
+    CHUNK_LEAST = 16 << 10, CHUNK_MOST = 1 << 20,
+    NAME = 64
+};
+
+static const double ping_seconds = 0.02, stream_seconds = 0.04, chunk_seconds = 0.004;
+
+/* Something that joins a process with another one: a socket by its two ends, or shared memory. */
+typedef struct way {
+    uint8_t  local[16], remote[16];         /* IPv4 as ::ffff:a.b.c.d; all 0 for memory      */
+    uint16_t local_port, remote_port;
+    uint32_t device;
+    uint64_t inode;                         /* of memory                                      */
+} way;
+
+/* What all ranks say of themselves. */
+typedef struct card {
+    char     host[NAME], transport[NAME];
+    uint64_t ways, processors;
+} card;
+
+typedef struct check {
+    coll_comm *comm;
+    int        rank, size;
+    double    *row;                         /* ours: latency (s) to each rank, then bytes/s to each */
+    char      *chunk;
+    bool       failed;
+
+    card      *cards;                       /* of all ranks                                   */
+    double    *rows;                        /* on rank 0                                      */
+    way       *ways;
+    size_t    *way_offsets;
+} check;
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void *must(void *memory)
+{
+    if (!memory) {
+        fprintf(stderr, "coll-check: out of memory\n");
+        exit(1);
+    }
+    return memory;
+}
+
+/* Say once what went wrong; what follows then does nothing. */
+static bool good(check *c, coll_status status)
+{
+    if (status < 0 && !c->failed) fprintf(stderr, "coll-check: %s\n", coll_error(c->comm));
+    if (status < 0) c->failed = true;
+    return !c->failed;
+}
+
+/* ---- >>measuring ---- */
+
+static int compare_doubles(const void *left, const void *right)
+{
+    const double a = *(const double *)left, b = *(const double *)right;
+
+    return a < b ? -1 : a > b;
+}
+
+static double median(double *values, size_t count)
+{
+    if (count == 0) return 0;
+    qsort(values, count, sizeof *values, compare_doubles);
+    return values[count / 2];
+}
+
+/* Short messages there and back, until the leader says that it was the last.  Seconds of half a way there and back. */
+static double ping(check *c, int peer, bool leads)
+{
+    static double times[PINGS];
+    const double end = now() + ping_seconds;
+    int count = 0;
+    uint64_t more = 1;
+
+    for (int i = 0; more && !c->failed; i++) {
+        const double began = now();
+        if (leads) {
+            more = i < WARM || (count < PINGS - 1 && began < end);
+            if (!good(c, coll_send(c->comm, &more, 1, COLL_U64, peer, 1))) break;
+            if (!good(c, coll_recv(c->comm, &more, 1, COLL_U64, peer, 1))) break;
+            if (i >= WARM) times[count++] = (now() - began) / 2;
+        } else {
+            if (!good(c, coll_recv(c->comm, &more, 1, COLL_U64, peer, 1))) break;
+            if (!good(c, coll_send(c->comm, &more, 1, COLL_U64, peer, 1))) break;
+        }
+    }
+    return median(times, (size_t)count);
+}
+
+/* Messages that grow until one takes a while, so that a slow link is not given too much, and a word back at the end.  Bytes a
+ * second, after the first of the longest. */
+static double stream_out(check *c, int peer)
+{
+    double began = now();
+    size_t length = CHUNK_LEAST, sent = 0;
+    bool grows = true;
+    uint64_t word = 1;
+
+    for (const double end = began + stream_seconds; word && !c->failed;) {
+        const double before = now();
+        word = before < end;
+        memcpy(c->chunk, &word, sizeof word);
+        if (!good(c, coll_send(c->comm, c->chunk, length, COLL_U8, peer, 2))) return 0;
+        sent += length;
+        if (grows && (length == CHUNK_MOST || now() - before > chunk_seconds)) {
+            grows = false;
+            if (word) began = now(), sent = 0;
+        }
+        if (grows) length *= 2;
+    }
+    if (!good(c, coll_recv(c->comm, &word, 1, COLL_U64, peer, 2))) return 0;
+    const double took = now() - began;
+    return took > 0 ? (double)sent / took : 0;
+}
+
+static void stream_in(check *c, int peer)
+{
+    uint64_t word = 1;
+
+    while (word && good(c, coll_recv(c->comm, c->chunk, CHUNK_MOST, COLL_U8, peer, 2))) memcpy(&word, c->chunk, sizeof word);
+    good(c, coll_send(c->comm, &word, 1, COLL_U64, peer, 2));
+}
+
+static void measure(check *c, int peer)
+{
+    const bool leads = c->rank < peer;
+    const double latency = ping(c, peer, leads);
+    double rate = 0;
+
+    if (leads) rate = stream_out(c, peer);
+    stream_in(c, peer);
+    if (!leads) rate = stream_out(c, peer);
+    c->row[peer] = latency;
+    c->row[c->size + peer] = rate;
+}
+
+/* Whom this rank meets in a round: one of an even number of seats stands still, the others go round it. */
+static int partner(int rank, int round, int seats)
+{
+    const int others = seats - 1;
+
+    if (rank == others) {
+        for (int i = 0; i < others; i++) {
+            if ((2 * i) % others == round) return i;
+        }
+    }
+    const int peer = (round - rank + others) % others;
+    return peer == rank ? others : peer;
+}
+
+static void measure_all(check *c)
+{
+    const int seats = c->size + c->size % 2;
+
+    for (int round = 0; round < seats - 1; round++) {
+        const int peer = partner(c->rank, round, seats);
+        const int first = c->rank < peer ? c->rank : peer;
+        if (c->size > ALONE_MOST) {
+            if (peer < c->size) measure(c, peer);
+            if (!good(c, coll_barrier(c->comm))) return;
+            continue;
+        }
+        for (int turn = 0; turn < c->size; turn++) {
+            if (turn == first && peer < c->size) measure(c, peer);
+            if (!good(c, coll_barrier(c->comm))) return;
+        }
+    }
+}
+
+/* ---- >>ways ---- */
+
+static void pack_address(const struct sockaddr_storage *address, uint8_t out[16], uint16_t *port)
+{
+    memset(out, 0, 16);
+    if (address->ss_family == AF_INET6) {
+        memcpy(out, &((const struct sockaddr_in6 *)address)->sin6_addr, 16);
+        *port = ntohs(((const struct sockaddr_in6 *)address)->sin6_port);
+    } else {
+        out[10] = out[11] = 0xff;
+        memcpy(out + 12, &((const struct sockaddr_in *)address)->sin_addr, 4);
+        *port = ntohs(((const struct sockaddr_in *)address)->sin_port);
+    }
+}
+
+/* The two ends of a connected socket.  Returns false for any other descriptor. */
+static bool way_of_socket(int fd, way *out)
+{
+    struct sockaddr_storage ours = { 0 }, theirs = { 0 };
+    socklen_t our_length = sizeof ours, their_length = sizeof theirs;
+
+    if (getsockname(fd, (struct sockaddr *)&ours, &our_length)) return false;
+    if (getpeername(fd, (struct sockaddr *)&theirs, &their_length)) return false;
+    if (ours.ss_family != AF_INET && ours.ss_family != AF_INET6) return false;
+    *out = (way){ 0 };
+    pack_address(&ours, out->local, &out->local_port);
+    pack_address(&theirs, out->remote, &out->remote_port);
+    return true;
+}
+
+static way *add_way(way *list, size_t *count, const way *one)
+{
+    list = must(realloc(list, (*count + 1) * sizeof *list));
+    list[(*count)++] = *one;
+    return list;
+}
+
+/* Sockets and shared memory of this process. */
+static way *list_ways(size_t *count)
+{
+    DIR *files = opendir("/proc/self/fd");
+    FILE *maps = fopen("/proc/self/maps", "re");
+    char line[512];
+    way one, *list = NULL;
+
+    *count = 0;
+    for (struct dirent *entry; files && (entry = readdir(files)) != NULL;) {
+        if (entry->d_name[0] != '.' && way_of_socket(atoi(entry->d_name), &one)) list = add_way(list, count, &one);
+    }
+    while (maps && fgets(line, sizeof line, maps)) {
+        unsigned major, minor;
+        unsigned long inode;
+        if (!strstr(line, "memfd:") && !strstr(line, "/dev/shm/")) continue;
+        if (sscanf(line, "%*s %*s %*s %x:%x %lu", &major, &minor, &inode) != 3) continue;
+        one = (way){ .device = major << 20 | minor, .inode = inode };
+        list = add_way(list, count, &one);
+    }
+    if (files) closedir(files);
+    if (maps) fclose(maps);
+    return list;
+}
+
+/* Whether a way of one rank is the other end of a way of another. */
+static bool meets(const way *a, const way *b)
+{
+    if (a->inode || b->inode) return a->inode == b->inode && a->device == b->device;
+    return a->local_port == b->remote_port && a->remote_port == b->local_port && !memcmp(a->local, b->remote, 16)
+        && !memcmp(a->remote, b->local, 16);
+}
+
+/* The way between two ranks on the side of the first, memory before sockets, or NULL. */
+static const way *find_way(const check *c, int a, int b)
+{
+    const way *found = NULL;
+
+    for (size_t i = c->way_offsets[a]; i < c->way_offsets[a + 1]; i++) {
+        for (size_t k = c->way_offsets[b]; k < c->way_offsets[b + 1]; k++) {
+            if (meets(&c->ways[i], &c->ways[k]) && (!found || c->ways[i].inode)) found = &c->ways[i];
+        }
+    }
+    return found;
+}
+
+static const char *address_text(const uint8_t address[16], char text[INET6_ADDRSTRLEN])
+{
+    const bool is_four = !memcmp(address, "\0\0\0\0\0\0\0\0\0\0\377\377", 12);
+
+    if (!inet_ntop(is_four ? AF_INET : AF_INET6, is_four ? address + 12 : address, text, INET6_ADDRSTRLEN)) strcpy(text, "?");
+    return text;
+}
+
+/* "tcp 10.0.0.1 - 10.0.0.2", "memory". */
+static void way_text(const check *c, int a, int b, char *text, size_t room)
+{
+    char here[INET6_ADDRSTRLEN], there[INET6_ADDRSTRLEN];
+    const way *found = find_way(c, a, b);
+
+    if (!found) snprintf(text, room, "not known");
+    else if (found->inode) snprintf(text, room, "memory");
+    else snprintf(text, room, "tcp %s - %s", address_text(found->local, here), address_text(found->remote, there));
+}
+
+/* ---- >>collecting ---- */
+
+/* "tcp (io_uring)", from what the library says of a call. */
+static void transport_text(check *c, char text[NAME])
+{
+    const coll_call call = { .kind = COLL_BARRIER };
+    char all[1024];
+
+    snprintf(text, NAME, "?");
+    if (coll_explain(c->comm, &call, all, sizeof all) < 0) return;
+    const char *begin = strstr(all, " over "), *end = begin ? strstr(begin, "): ") : NULL;
+    if (begin && end) snprintf(text, NAME, "%.*s", (int)(end + 1 - begin - 6), begin + 6);
+}
+
+static bool collect(check *c)
+{
+    const size_t size = (size_t)c->size;
+    size_t count, *bytes = must(calloc(size, sizeof *bytes)), *offsets = must(calloc(size, sizeof *offsets));
+    way *ours = list_ways(&count);
+    card own = { .ways = count };
+    cpu_set_t processors;
+    bool ok;
+
+    if (gethostname(own.host, sizeof own.host - 1)) snprintf(own.host, sizeof own.host, "?");
+    transport_text(c, own.transport);
+    own.processors = sched_getaffinity(0, sizeof processors, &processors) == 0 ? (uint64_t)CPU_COUNT(&processors) : 0;
+    c->cards = must(calloc(size, sizeof *c->cards));
+    c->rows = must(calloc(2 * size * size, sizeof *c->rows));
+    c->way_offsets = must(calloc(size + 1, sizeof *c->way_offsets));
+    ok = good(c, coll_allgather(c->comm, &own, c->cards, sizeof own, COLL_U8))
+      && good(c, coll_gather(c->comm, c->row, c->rows, 2 * size, COLL_F64, 0));
+    for (size_t i = 0; ok && i < size; i++) {
+        offsets[i] = c->way_offsets[i] * sizeof(way);
+        bytes[i] = (size_t)c->cards[i].ways * sizeof(way);
+        c->way_offsets[i + 1] = c->way_offsets[i] + (size_t)c->cards[i].ways;
+    }
+    if (ok && c->rank == 0) c->ways = must(malloc(c->way_offsets[size] * sizeof(way) + 1));
+    ok = ok && good(c, coll_gatherv(c->comm, ours, count * sizeof(way), c->ways, bytes, offsets, COLL_U8, 0));
+    free(ours);
+    free(bytes);
+    free(offsets);
+    return ok;
+}
+
+/* ---- >>printing ---- */
+
+static double latency_of(const check *c, int a, int b)          /* us */
+{
+    return 1e6 * c->rows[(size_t)(a < b ? a : b) * 2 * (size_t)c->size + (size_t)(a < b ? b : a)];
+}
+
+static double rate_of(const check *c, int a, int b)             /* MiB/s, from a to b */
+{
+    return c->rows[(size_t)a * 2 * (size_t)c->size + (size_t)(c->size + b)] / 1048576;
+}
+
+static void print_pairs(const check *c)
+{
+    printf("%-9s %-31s %-42s %10s %10s %10s\n", "ranks", "hosts", "way", "latency us", "MiB/s ->", "MiB/s <-");
+    for (int a = 0; a < c->size; a++) {
+        for (int b = a + 1; b < c->size; b++) {
+            char ranks[32], by[2 * INET6_ADDRSTRLEN + 16];
+            snprintf(ranks, sizeof ranks, "%d - %d", a, b);
+            way_text(c, a, b, by, sizeof by);
+            printf("%-9s %-15.15s %-15.15s %-42s %10.1f %10.1f %10.1f\n", ranks, c->cards[a].host, c->cards[b].host, by,
+                   latency_of(c, a, b), rate_of(c, a, b), rate_of(c, b, a));
+        }
+    }
+}
+
+/* The addresses of a rank that others have reached it at, and for how many of them it is. */
+static void print_ways(const check *c, int rank)
+{
+    const way *seen[8];
+    int counts[8] = { 0 }, memory = 0, count = 0;
+
+    for (int b = 0; b < c->size; b++) {
+        const way *found = b == rank ? NULL : find_way(c, rank, b);
+        int i = 0;
+        if (found && found->inode) memory++;
+        if (!found || found->inode) continue;
+        while (i < count && memcmp(seen[i]->local, found->local, 16) != 0) i++;
+        if (i == count && count < 8) seen[count++] = found;
+        if (i < count) counts[i]++;
+    }
+    for (int i = 0; i < count; i++) {
+        char text[INET6_ADDRSTRLEN];
+        printf("%s%s to %d", i ? ", " : "", address_text(seen[i]->local, text), counts[i]);
+    }
+    if (memory) printf("%smemory to %d", count ? ", " : "", memory);
+}
+
+static void print_ranks(const check *c)
+{
+    double *latencies = must(calloc((size_t)c->size, sizeof *latencies)), *rates = must(calloc((size_t)c->size, sizeof *rates));
+
+    printf("%-5s %-16s %21s %21s   %s\n", "", "", "latency us", "MiB/s to others", "");
+    printf("%-5s %-16s %10s %10s %10s %10s   %s\n", "rank", "host", "median", "most", "median", "least", "ways");
+    for (int a = 0; a < c->size; a++) {
+        size_t count = 0;
+        for (int b = 0; b < c->size; b++) {
+            if (b == a) continue;
+            latencies[count] = latency_of(c, a, b);
+            rates[count++] = rate_of(c, a, b);
+        }
+        const double latency = median(latencies, count), rate = median(rates, count);
+        printf("%-5d %-16.16s %10.1f %10.1f %10.1f %10.1f   ", a, c->cards[a].host, latency, latencies[count - 1], rate,
+               rates[0]);
+        print_ways(c, a);
+        putchar('\n');
+    }
+    free(latencies);
+    free(rates);
+}
+
+/* How much worse than the median of its kind the worst pair is, within hosts or between them, and a line about it.  Returns 0
+ * if there are no such pairs. */
+static double print_worst(const check *c, bool is_within, bool is_rate)
+{
+    const size_t room = (size_t)c->size * (size_t)c->size;
+    double *values = must(calloc(room, sizeof *values)), worst = 0, usual = 0;
+    int from = -1, to = -1;
+    size_t count = 0;
+
+    for (int a = 0; a < c->size; a++) {
+        for (int b = 0; b < c->size; b++) {
+            if (a == b || (!is_rate && b < a)) continue;
+            if ((strcmp(c->cards[a].host, c->cards[b].host) == 0) != is_within) continue;
+            const double value = is_rate ? rate_of(c, a, b) : latency_of(c, a, b);
+            values[count++] = value;
+            if (from < 0 || (is_rate ? value < worst : value > worst)) worst = value, from = a, to = b;
+        }
+    }
+    if (count > 0) usual = median(values, count);
+    free(values);
+    if (count == 0) return 0;
+    printf("slowest %s by %s: %d %s %d (%s, %s), %.1f %s; the median is %.1f\n", is_within ? "within a host" : "between hosts",
+           is_rate ? "bandwidth" : "latency", from, is_rate ? "to" : "and", to, c->cards[from].host, c->cards[to].host, worst,
+           is_rate ? "MiB/s" : "us", usual);
+    return is_rate ? usual / (worst > 0 ? worst : 1e-9) : worst / (usual > 0 ? usual : 1e-9);
+}
+
+/* Where ranks share processors, a figure is often the time until a rank had one. */
+static void print_crowds(const check *c)
+{
+    for (int a = 0; a < c->size; a++) {
+        uint64_t count = 0;
+        bool is_first = true;
+        for (int b = 0; b < c->size; b++) {
+            const bool is_same = strcmp(c->cards[a].host, c->cards[b].host) == 0;
+            count += is_same;
+            is_first = is_first && !(is_same && b < a);
+        }
+        if (is_first && count > c->cards[a].processors) {
+            printf("%s has %d processors for %d ranks: they wait for these, too\n", c->cards[a].host, (int)c->cards[a].processors,
+                   (int)count);
+        }
+    }
+}
+
+static void print_verdict(const check *c)
+{
+    double factor = 0;
+    int different = 0;
+
+    for (int kind = 0; kind < 4; kind++) {
+        const double worse = print_worst(c, kind < 2, kind % 2 == 1);
+        if (worse > factor) factor = worse;
+    }
+    for (int i = 1; i < c->size; i++) different += strcmp(c->cards[i].transport, c->cards[0].transport) != 0;
+    print_crowds(c);
+    printf("verdict: %d ranks over %s", c->size, c->cards[0].transport);
+    if (different) printf(", %d of them over something else", different);
+    if (c->size < 3) printf("; there is no other pair to compare with\n");
+    else if (factor < 2) printf("; all pairs of a kind are within a factor of %.1f of their median\n", factor < 1 ? 1 : factor);
+    else printf("; one pair is %.1f times slower than the median of its kind: look at the slowest ones above\n", factor);
+}
+
+int main(void)
+{
+    check c = { 0 };
+
+    if (coll_init(&c.comm, NULL) < 0) {
+        fprintf(stderr, "coll-check: %s\n", coll_error(NULL));
+        return 1;
+    }
+    c.rank = coll_rank(c.comm);
+    c.size = coll_size(c.comm);
+    if (c.size > SIZE_MOST) {
+        fprintf(stderr, "coll-check: %d ranks: the most is %d\n", c.size, SIZE_MOST);
+        return 1;
+    }
+    c.row = must(calloc(2 * (size_t)c.size, sizeof *c.row));
+    c.chunk = must(calloc(1, CHUNK_MOST));
+    measure_all(&c);
+    if (!c.failed && collect(&c) && c.rank == 0) {
+        if (c.size == 1) printf("rank 0 on %s is alone: there is nothing to measure\n", c.cards[0].host);
+        else if (c.size <= PAIRS_MOST) print_pairs(&c);
+        else print_ranks(&c);
+        if (c.size > 1) print_verdict(&c);
+        fflush(stdout);
+    }
+    coll_free(c.comm);
+    free(c.row);
+    free(c.chunk);
+    free(c.cards);
+    free(c.rows);
+    free(c.ways);
+    free(c.way_offsets);
+    return c.failed;
+}

@@ -1,0 +1,538 @@
+/* run_hosts.h - part of coll-run.c: -H, a launcher on every host.
+ *
+ * The launcher that the user starts, the head, starts no rank.  For every host it runs
+ *
+ *     ssh host "/bin/sh -c '...' /path/of/coll-run"
+ *
+ * which finds coll-run there and runs it with --agent.  All else goes through the connection, in
+ * frames: the directory, the environment, the program and the key go there, output and the ends of
+ * ranks come back.  So nothing but that one path is ever quoted, and no argument of any process
+ * shows the key.  An agent whose connection ends, because the head or ssh is gone, ends its ranks:
+ * SIGTERM, and 2 s later SIGKILL; if it is killed itself, its keeper kills them.
+ *
+ * Where rank 0 is reached.  Every agent says how its host was reached (SSH_CONNECTION), from where,
+ * and which of its addresses leads outside.  The head takes the address by which it reached the
+ * first host; if that is the host where it runs, then the one that other hosts saw it come from;
+ * else the one that leads outside.  If all agents are on one machine, it is the loopback address.
+ *
+ * Here are also the frames that --join shares with -H, seen from both ends.
+ */
+#ifndef RUN_HOSTS_H
+#define RUN_HOSTS_H
+
+/* ---- >>rsh: the connection to a host ---- */
+
+static const char agent_command[] =
+    "if [ -x \"$0\" ]; then exec \"$0\" --agent; fi; exec coll-run --agent";
+
+/* Quote for a shell: 'it'\''s'.  The caller owns it. */
+static char *quote(const char *text)
+{
+    struct bytes quoted = { 0 };
+
+    append(&quoted, "'", 1);
+    for (; *text; text++) {
+        if (*text == '\'') append(&quoted, "'\\''", 4);
+        else append(&quoted, text, 1);
+    }
+    append(&quoted, "'", 2);
+    return quoted.data;
+}
+
+/* What the shell of the other host is given. */
+static char *remote_command(const struct job *job)
+{
+    char *text, *path = quote(job->options.launcher ? job->options.launcher : job->own_path), *command = quote(agent_command);
+
+    must(asprintf(&text, "/bin/sh -c %s %s", command, path) < 0 ? NULL : text);
+    free(path);
+    free(command);
+    return text;
+}
+
+/* The command that connects, for sh, with the host and what to do there as $1 and $2.  ssh must not ask questions, for it
+ * cannot be answered, and has to notice when the other machine is no more. */
+static char *rsh_command(const char *rsh)
+{
+    static const char options[] = " -x -T -o BatchMode=yes -o ServerAliveInterval=10 -o ServerAliveCountMax=3";
+    const char *command = rsh && *rsh ? rsh : "ssh", *word_end = command + strcspn(command, " \t");
+    const bool is_ssh = word_end - command >= 3 && strncmp(word_end - 3, "ssh", 3) == 0
+                     && (word_end - command == 3 || word_end[-4] == '/');
+    char *text;
+
+    must(asprintf(&text, "exec %s%s \"$@\"", command, is_ssh ? options : "") < 0 ? NULL : text);
+    return text;
+}
+
+/* Without the user. */
+static const char *host_part(const char *target)
+{
+    const char *at = strrchr(target, '@');
+
+    return at ? at + 1 : target;
+}
+
+/* A host that needs no ssh: this one. */
+static bool is_here(const struct job *job, const char *target)
+{
+    return !job->options.rsh && (strcmp(target, "localhost") == 0 || strcmp(target, job->own_name) == 0);
+}
+
+/* The child: turn into what connects to the host.  Returns only if it fails. */
+static void become_rsh(struct job *job, struct host *host, const int ends[3])
+{
+    char *rsh = rsh_command(job->options.rsh), *command = remote_command(job);
+
+    prepare_child(job);
+    for (int i = 0; i < 3; i++) {
+        if (dup2(ends[i], i) < 0) return;
+    }
+    release_child(job);
+    if (is_here(job, host->target)) {
+        unsetenv("SSH_CONNECTION");
+        execl(job->own_path, "coll-run", "--agent", (char *)NULL);
+    } else {
+        execl("/bin/sh", "sh", "-c", rsh, "sh", host->target, command, (char *)NULL);
+    }
+}
+
+/* Connect to the host.  Returns false, with errno, if there are no more descriptors or processes. */
+static bool start_rsh(struct job *job, struct host *host)
+{
+    int to[2], from[2], errors[2];
+
+    if (pipe2(to, O_CLOEXEC) || pipe2(from, O_CLOEXEC) || pipe2(errors, O_CLOEXEC)) return false;
+    host->pid = fork();
+    if (host->pid < 0) return false;
+    if (host->pid == 0) {
+        const int ends[3] = { to[0], from[1], errors[1] };
+        become_rsh(job, host, ends);
+        _exit(EXIT_NOT_FOUND);
+    }
+    if (job->keeper) setpgid(host->pid, job->keeper);
+    close(to[0]);
+    close(from[1]);
+    close(errors[1]);
+    link_open(&host->link, from[0], to[1], FRAME_LIMIT);
+    host->link.awaits_mark = true;
+    host->errors = (struct stream){ .fd = errors[0], .sink = job->err };
+    must(asprintf(&host->errors.prefix, "[%s] ", host->name) < 0 ? NULL : host);
+    fcntl(errors[0], F_SETFL, O_NONBLOCK);
+    return true;
+}
+
+/* ---- >>settings: what a host is to start ---- */
+
+/* COLL_ variables go along, but for those that concern launchers. */
+static void put_environment(const struct options *asked, struct bytes *body)
+{
+    static const char *const kept_here[] = { "COLL_RSH", "COLL_KEY", "COLL_KEY_FILE", NULL };
+
+    for (char **e = environ; *e; e++) {
+        if (strncmp(*e, "COLL_", 5) || is_among(own_variables, *e) || is_among(kept_here, *e)) continue;
+        put_word(body, "env=%s", *e);
+    }
+    for (size_t i = 0; i < asked->settings.count; i++) put_word(body, "env=%s", asked->settings.list[i]);
+}
+
+static void send_settings(struct job *job, struct host *host)
+{
+    const struct options *asked = &job->options;
+    struct bytes body = { 0 };
+    char *cwd = must(getcwd(NULL, 0));
+
+    put_word(&body, "protocol=%d", PROTOCOL);
+    put_word(&body, "cwd=%s", cwd);
+    put_word(&body, "first=%d", host->first);
+    put_word(&body, "count=%d", host->count);
+    put_word(&body, "size=%d", asked->size);
+    put_word(&body, "threads=%d", asked->threads);
+    put_word(&body, "world=%s", asked->world);
+    put_word(&body, "bind=%d", asked->bind);
+    put_word(&body, "check=%d", asked->check);
+    if (asked->key) put_word(&body, "key=%s", asked->key);
+    put_environment(asked, &body);
+    for (char **word = asked->program; *word; word++) put_word(&body, "arg=%s", *word);
+    send_words(&host->link, FRAME_SETTINGS, 0, &body);
+    free(body.data);
+    free(cwd);
+}
+
+static void call_hosts(struct job *job)
+{
+    const struct options *asked = &job->options;
+
+    job->hosts = must(calloc((size_t)asked->slot_count, sizeof *job->hosts));
+    job->wait_until_ms = now_ms() + asked->wait_ms;
+    for (int i = 0, first = 0; i < asked->slot_count && job->verdict < 0; i++) {
+        struct host *host = must(calloc(1, sizeof *host));
+        *host = (struct host){ .target = asked->slots[i].target, .first = first, .count = asked->slots[i].count, .status = -1 };
+        host->name = must(strdup(host_part(host->target)));
+        host->link.in = host->link.out.fd = -1;
+        job->hosts[job->host_count++] = host;
+        first += host->count;
+        if (start_rsh(job, host)) send_settings(job, host);
+        else decide(job, EXIT_FAILURE, false, "cannot start what connects to %s: %s", host->name, strerror(errno));
+    }
+}
+
+/* ---- >>going: all hosts are ready ---- */
+
+static bool all_ready(const struct job *job)
+{
+    for (int i = 0; i < job->host_count; i++) {
+        if (job->hosts[i]->state != HOST_READY) return false;
+    }
+    return true;
+}
+
+/* The host's ranks are about to start. */
+static void add_remote_ranks(struct job *job, struct host *host)
+{
+    for (int at = host->first; at < host->first + host->count; at++) {
+        struct rank *rank = &job->ranks[at];
+        rank->host = host;
+        rank->running = true;
+        rank->started_ms = now_ms();
+        open_streams(job, at, job->host_count > 1 ? host->name : NULL);
+        job->started++;
+        job->alive++;
+    }
+    host->state = HOST_RUNS;
+}
+
+/* The host of rank 0's address: see the top. */
+static const char *find_root(const struct job *job)
+{
+    const struct host *first = job->hosts[0];
+    bool is_one = true;
+
+    for (int i = 1; i < job->host_count; i++) is_one = is_one && strcmp(job->hosts[i]->machine, first->machine) == 0;
+    if (is_one) return "127.0.0.1";
+    if (!is_here(job, first->target)) return first->root;
+    for (int i = 1; i < job->host_count; i++) {
+        if (*job->hosts[i]->seen) return job->hosts[i]->seen;
+    }
+    return first->root;
+}
+
+/* Rank 0's address with --address, which may be without a port. */
+static char *given_root(const char *address, int port)
+{
+    const char *colon = strrchr(address, ':');
+    const bool has_port = colon > address && (colon[-1] == ']' || strchr(address, ':') == colon);
+    char *host;
+
+    if (has_port) return must(strdup(address));
+    if (*address != '[') return join_address(address, port);
+    must(asprintf(&host, "%s:%d", address, port) < 0 ? NULL : host);
+    return host;
+}
+
+static void start_hosts(struct job *job)
+{
+    const int port = atoi(job->hosts[0]->port);
+    struct bytes body = { 0 };
+
+    job->options.root = job->options.address ? given_root(job->options.address, port) : join_address(find_root(job), port);
+    job->wait_until_ms = 0;
+    for (int i = 0; i < job->host_count; i++) add_remote_ranks(job, job->hosts[i]);
+    for (int i = 0; i < job->host_count; i++) {
+        put_word(&body, "root=%s", job->options.root);
+        send_words(&job->hosts[i]->link, FRAME_GO, 0, &body);
+    }
+    free(body.data);
+}
+
+/* ---- >>hub: frames from other launchers ---- */
+
+/* How what connects us to the host has ended, or NULL.  It may take a moment to. */
+static const char *rsh_ending(struct host *host, char *text, size_t room)
+{
+    const int64_t until = now_ms() + 500;
+
+    while (host->pid > 0 && host->status < 0 && now_ms() < until) {
+        int status;
+        if (waitpid(host->pid, &status, WNOHANG) == host->pid) host->status = status;
+        else poll(NULL, 0, 5);
+    }
+    if (host->pid <= 0 || host->status < 0) return NULL;
+    describe(host->status, false, text, room);
+    return text;
+}
+
+/* A line about somebody who has come and may not take part.  There is an end to them, if not to those who come. */
+static void complain(struct job *job, const struct host *host, const char *text)
+{
+    if (job->complaints++ < COMPLAINTS) say(job->err, "refused the launcher of %s: %s", host->name, text);
+}
+
+/* Nothing more comes from there. */
+static void lose_host(struct job *job, struct host *host)
+{
+    const enum host_state state = host->state;
+    char how[128], who[WHO_ROOM];
+    int lost = 0;
+
+    link_close(&host->link);
+    host->state = job->options.role == ROLE_JOIN && state != HOST_RUNS ? HOST_REFUSED : HOST_GONE;
+    if (state == HOST_READY && job->options.role == ROLE_JOIN) say(job->err, "%s has left again", host->name);
+    if (state == HOST_CHALLENGED) complain(job, host, "it left without a proof: its key may be another one");
+    for (int at = host->first; state == HOST_RUNS && at < host->first + host->count; at++) {
+        struct rank *rank = &job->ranks[at];
+        for (int i = 0; i < 2; i++) end_stream(&rank->out[i]);
+        lost += rank->running;
+        job->alive -= rank->running;
+        rank->reported = rank->reported || rank->running;
+        rank->running = false;
+    }
+    if (job->verdict >= 0 || (state == HOST_RUNS && !lost)) return;
+
+    const char *ending = rsh_ending(host, how, sizeof how);
+    if (host->errors.fd >= 0) drain_stream(&host->errors);
+    if (state == HOST_RUNS) {
+        decide(job, EXIT_FAILURE, false, "lost %s (%s): %s%s", host->name, name_ranks_of(job, host, who),
+               ending ? "what connects to it " : "the connection to its launcher has ended", ending ? ending : "");
+        begin_stop(job, NOTICE_MS);
+    } else if (job->options.role == ROLE_HEAD) {
+        const bool is_missing = ending && WIFEXITED(host->status) && WEXITSTATUS(host->status) == EXIT_NOT_FOUND;
+        decide(job, EXIT_FAILURE, false, "%s: no launcher answers there: what connects to it %s%s", host->name,
+               ending ? ending : "is silent",
+               is_missing ? " (is coll-run there, at the same path or in PATH?  --launcher says where)" : "");
+    }
+}
+
+/* The process that a frame is about, if it is one of that host; -1 otherwise. */
+static int rank_of_frame(const struct host *host, uint32_t number)
+{
+    const bool is_ours = host->state == HOST_RUNS && number >= (uint32_t)host->first
+                      && number < (uint32_t)(host->first + host->count);
+
+    return is_ours ? (int)number : -1;
+}
+
+static void take_output(struct job *job, struct host *host, const struct frame *frame)
+{
+    const int at = frame->number > 0 ? rank_of_frame(host, (frame->number - 1) / 2) : -1;
+
+    if (at >= 0 && job->options.role == ROLE_HEAD) take(&job->ranks[at].out[(frame->number - 1) % 2], frame->body, frame->length);
+}
+
+static void take_ready(struct job *job, struct host *host, const struct frame *frame)
+{
+    if (host->state != HOST_CALLED) return;
+    if (find_number(frame, "protocol", 0, 1 << 20) != PROTOCOL) {
+        decide(job, EXIT_FAILURE, false, "%s: coll-run there is of another version", host->name);
+        return;
+    }
+    host->root = must(strdup(find_word(frame, "root")));
+    host->seen = must(strdup(find_word(frame, "seen")));
+    host->machine = must(strdup(find_word(frame, "machine")));
+    host->port = must(strdup(find_word(frame, "port")));
+    host->state = HOST_READY;
+    if (all_ready(job)) start_hosts(job);
+}
+
+/* A frame from another launcher.  Returns false if it makes no sense. */
+static bool take_from_host(struct job *job, struct host *host, const struct frame *frame)
+{
+    const int at = rank_of_frame(host, frame->number);
+
+    switch (frame->kind) {
+    case FRAME_READY:
+        if (job->options.role != ROLE_HEAD) return false;
+        take_ready(job, host, frame);
+        return true;
+    case FRAME_OUTPUT:
+        take_output(job, host, frame);
+        return true;
+    case FRAME_BEGUN:
+        if (at >= 0) job->ranks[at].pid = (pid_t)find_number(frame, "pid", 1, INT_MAX);
+        return at >= 0;
+    case FRAME_ENDED:
+        if (at >= 0) note_end(job, at, (int)find_number(frame, "status", 0, 0xffff), find_number(frame, "ms", 0, LONG_MAX));
+        return at >= 0;
+    case FRAME_TROUBLE: {
+        const long verdict = find_number(frame, "verdict", 1, 255);
+        char *text = printable(find_word(frame, "text"), 1000);
+        decide(job, verdict > 0 ? (int)verdict : EXIT_FAILURE, false, "%s: %s", host->name, text);
+        kill_now(job);
+        free(text);
+        return true;
+    }
+    case FRAME_TAKEN:
+        job->in_flight -= frame->number < job->in_flight ? frame->number : job->in_flight;
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* ---- >>agent: frames from the hub ---- */
+
+/* Words of a settings frame that say what to start.  Only an agent believes them: it has been started for that. */
+static void apply_setting(struct options *asked, const char *word, struct words *program, const char **cwd)
+{
+    const char *value;
+
+    if ((value = value_of(word, "cwd")) != NULL) *cwd = value;
+    else if ((value = value_of(word, "env")) != NULL) set_variable(&asked->settings, "%s", value);
+    else if ((value = value_of(word, "arg")) != NULL) add_word(program, must(strdup(value)));
+    else if ((value = value_of(word, "key")) != NULL) asked->key = must(strdup(value));
+    else if ((value = value_of(word, "world")) != NULL) asked->world = must(strdup(value));
+}
+
+static bool read_file_line(const char *path, char *text, int room)
+{
+    FILE *file = fopen(path, "re");
+    const bool has_line = file && fgets(text, room, file);
+
+    if (file) fclose(file);
+    if (has_line) text[strcspn(text, "\n")] = '\0';
+    return has_line;
+}
+
+/* What tells this machine from others: boot id and network namespace. */
+static void put_machine(struct bytes *body)
+{
+    char boot[64] = "", net[64] = "";
+
+    if (!read_file_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot)) snprintf(boot, sizeof boot, "unknown");
+    if (readlink("/proc/self/ns/net", net, sizeof net - 1) < 0) net[0] = '\0';
+    put_word(body, "machine=%s %s", boot, net);
+}
+
+/* The address from which the rest of the world is reached: a datagram socket that is connected sends nothing. */
+static bool outer_address(char *text, socklen_t room)
+{
+    struct sockaddr_in far = { .sin_family = AF_INET, .sin_port = htons(9), .sin_addr = { htonl(0xc0000201) } };
+    socklen_t length = sizeof far;
+    const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool known = fd >= 0 && connect(fd, (struct sockaddr *)&far, sizeof far) == 0
+              && getsockname(fd, (struct sockaddr *)&far, &length) == 0
+              && inet_ntop(AF_INET, &far.sin_addr, text, room);
+
+    if (fd >= 0) close(fd);
+    return known && strncmp(text, "127.", 4) != 0;
+}
+
+/* The first address that is not of this machine alone. */
+static bool interface_address(char *text, socklen_t room)
+{
+    struct ifaddrs *all;
+    bool known = false;
+
+    if (getifaddrs(&all)) return false;
+    for (const struct ifaddrs *i = all; i && !known; i = i->ifa_next) {
+        if (!i->ifa_addr || (i->ifa_flags & IFF_LOOPBACK) || !(i->ifa_flags & IFF_UP)) continue;
+        if (i->ifa_addr->sa_family == AF_INET) {
+            known = inet_ntop(AF_INET, &((struct sockaddr_in *)i->ifa_addr)->sin_addr, text, room);
+        } else if (i->ifa_addr->sa_family == AF_INET6) {
+            const struct in6_addr *six = &((struct sockaddr_in6 *)i->ifa_addr)->sin6_addr;
+            known = !IN6_IS_ADDR_LINKLOCAL(six) && inet_ntop(AF_INET6, six, text, room);
+        }
+    }
+    freeifaddrs(all);
+    return known;
+}
+
+static bool is_loopback_text(const char *text)
+{
+    return !*text || strncmp(text, "127.", 4) == 0 || strcmp(text, "::1") == 0;
+}
+
+/* Tell the head how this host is reached. */
+static void send_ready(struct job *job)
+{
+    const char *ssh = getenv("SSH_CONNECTION");
+    char client[64] = "", server[64] = "";
+    struct bytes body = { 0 };
+    const int port = hold_port(&job->options, true);
+
+    if (!port) {
+        give_up(job, EXIT_FAILURE, "no free port (COLL_PORTS may leave none)");
+        return;
+    }
+    if (!ssh || sscanf(ssh, "%63s %*s %63s", client, server) != 2) client[0] = server[0] = '\0';
+    if (is_loopback_text(client)) client[0] = '\0';
+    if (is_loopback_text(server) && !outer_address(server, sizeof server) && !interface_address(server, sizeof server)) {
+        snprintf(server, sizeof server, "127.0.0.1");
+    }
+    put_word(&body, "protocol=%d", PROTOCOL);
+    put_word(&body, "root=%s", server);
+    put_word(&body, "seen=%s", client);
+    put_word(&body, "port=%d", port);
+    put_machine(&body);
+    send_words(&job->up, FRAME_READY, 0, &body);
+    free(body.data);
+}
+
+/* Numbers in which a settings frame, or that of --join which says go, must be right. */
+static bool take_numbers(struct options *asked, const struct frame *frame)
+{
+    const long first = find_number(frame, "first", 0, MAX_RANKS), count = find_number(frame, "count", 1, MAX_RANKS);
+    const long size = find_number(frame, "size", 1, MAX_RANKS);
+
+    if (first < 0 || count < 0 || size < 0 || first + count > size) return false;
+    asked->first = (int)first;
+    asked->count = (int)count;
+    asked->size = (int)size;
+    return true;
+}
+
+static bool take_settings(struct job *job, const struct frame *frame)
+{
+    struct options *asked = &job->options;
+    struct words program = { 0 };
+    const char *cwd = ".";
+    size_t at = 0;
+    char *text;
+
+    if (find_number(frame, "protocol", 0, 1 << 20) != PROTOCOL) {
+        give_up(job, EXIT_FAILURE, "coll-run here is of another version");
+        return true;
+    }
+    if (!take_numbers(asked, frame) || asked->world) return false;
+    asked->threads = (int)find_number(frame, "threads", 0, 1024);
+    asked->bind = find_number(frame, "bind", 0, 1) == 1;
+    asked->check = find_number(frame, "check", 0, 1) == 1;
+    for (const char *word; (word = next_word(frame, &at)) != NULL;) apply_setting(asked, word, &program, &cwd);
+    if (asked->threads < 0 || !asked->world || (!program.count && !asked->check)) return false;
+    if (!program.count) add_word(&program, must(strdup("coll-check")));
+    asked->program = program.list;
+    if (chdir(cwd)) {
+        must(asprintf(&text, "cannot go to '%s': %s", cwd, strerror(errno)) < 0 ? NULL : text);
+        give_up(job, EXIT_FAILURE, text);
+        free(text);
+        return true;
+    }
+    send_ready(job);
+    return true;
+}
+
+/* Input for rank 0, which is here.  The hub keeps within the window. */
+static bool take_input(struct job *job, const struct frame *frame)
+{
+    if (job->typed.length + frame->length > 2 * INPUT_WINDOW) return false;
+    if (frame->length == 0) job->input_ended = true;
+    else append(&job->typed, frame->body, frame->length);
+    return true;
+}
+
+static void take_verdict(struct job *job, const struct frame *frame)
+{
+    const long verdict = find_number(frame, "verdict", 0, 255);
+    char *text = printable(find_word(frame, "text"), 1000);
+
+    if (job->is_told) {
+        free(text);
+        return;
+    }
+    job->is_told = true;
+    if (*text && !job->options.quiet) say(job->err, "%s", text);
+    free(text);
+    if (verdict > 0) job->verdict = (int)verdict;
+    if (!job->may_go && job->verdict < 0) job->verdict = EXIT_FAILURE;
+}
+
+#endif /* RUN_HOSTS_H */

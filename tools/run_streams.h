@@ -1,0 +1,138 @@
+/* run_streams.h - part of coll-run.c: what ranks write, line by line, on its way to a sink.
+ *
+ * A stream is one output of one rank: it is read when poll says so, and holds back a line that is
+ * not finished yet.  One whose rank lives on another host has no descriptor: its bytes come in
+ * frames.  One that leads to another launcher is passed on in frames, as it is; there it becomes
+ * lines.  Uses the sinks of run_output.h and the frames of run_frames.h.
+ */
+#ifndef RUN_STREAMS_H
+#define RUN_STREAMS_H
+
+enum {
+    LINE_LIMIT = 64 << 10,      /* bytes of an unfinished line that are held back            */
+    PIPE_LIMIT = 4 << 20,       /* no pipe holds more                                        */
+    TAIL_LIMIT = 1000,          /* last words of a stream that can be repeated               */
+    TAIL_LINES = 8              /* so many lines later they are worth repeating              */
+};
+
+/* One output of one rank. */
+struct stream {
+    int fd;                         /* -1: at its end, or elsewhere                          */
+    struct sink *sink;
+    char *prefix;                   /* "[3] ", before every line; "": bytes pass as they are */
+    int log;                        /* a file that has them too; 0: none                     */
+    uint32_t framed;                /* not 0: to another launcher, under this number         */
+    struct bytes held;              /* the line that is not finished yet                     */
+    struct bytes tail;              /* the last TAIL_LIMIT bytes that were passed on,        */
+    uint64_t put_at;                /* and the sink's count of pieces then                   */
+};
+
+/* Keep the end of what is passed on. */
+static void remember(struct stream *stream, const char *data, size_t length)
+{
+    struct bytes *tail = &stream->tail;
+
+    if (length > TAIL_LIMIT) data += length - TAIL_LIMIT, length = TAIL_LIMIT;
+    if (tail->length + length > TAIL_LIMIT) {
+        const size_t drop = tail->length + length - TAIL_LIMIT;
+        tail->head += drop;
+        tail->length -= drop;
+    }
+    append(tail, data, length);
+    if (stream->log > 0) write_all(stream->log, data, length);
+}
+
+/* Pass on the held bytes and `data` as one.  A piece that does not end its line may be followed by
+ * others: then the line is broken there, and its rest starts with the prefix again. */
+static void pass_on(struct stream *stream, const char *data, size_t length, bool ends_line)
+{
+    struct sink *sink = stream->sink;
+
+    if (*stream->prefix && sink->middle != stream) {
+        sink_break_line(sink);
+        sink_put(sink, stream->prefix, strlen(stream->prefix));
+    }
+    sink_put(sink, stream->held.data, stream->held.length);
+    sink_put(sink, data, length);
+    remember(stream, stream->held.data, stream->held.length);
+    remember(stream, data, length);
+    stream->put_at = ++sink->pieces;
+    stream->held.length = 0;
+    sink->middle = ends_line ? NULL : stream;
+}
+
+static void pass_on_held(struct stream *stream)
+{
+    if (stream->held.length > 0) pass_on(stream, NULL, 0, false);
+}
+
+static void take(struct stream *stream, const char *data, size_t length)
+{
+    if (stream->framed) {
+        put_frame(stream->sink, FRAME_OUTPUT, stream->framed, data, length);
+        return;
+    }
+    while (length > 0) {
+        const size_t room = LINE_LIMIT - stream->held.length;
+        const size_t span = length < room ? length : room;
+        const char *newline = memchr(data, '\n', span);
+        const size_t piece = newline ? (size_t)(newline - data) + 1 : span;
+
+        if (newline || piece == room) pass_on(stream, data, piece, newline != NULL);
+        else append(&stream->held, data, piece);
+        data += piece;
+        length -= piece;
+    }
+}
+
+/* There is no more of it. */
+static void end_stream(struct stream *stream)
+{
+    if (stream->fd >= 0) close(stream->fd);
+    stream->fd = -1;
+    if (stream->framed) return;
+    pass_on_held(stream);
+    if (*stream->prefix && stream->sink->middle == stream) sink_break_line(stream->sink);
+}
+
+/* Read once.  Returns false when there is nothing to be had now, or ever again. */
+static bool read_stream(struct stream *stream)
+{
+    char data[LINE_LIMIT];
+    const ssize_t length = read(stream->fd, data, sizeof data);
+
+    if (length > 0) {
+        take(stream, data, (size_t)length);
+        return true;
+    }
+    if (length < 0 && errno == EINTR) return true;
+    if (length == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) end_stream(stream);
+    return false;
+}
+
+/* Once more the last lines of a stream that others have come after. */
+static void repeat_tail(const struct stream *stream, struct sink *to, const char *whose)
+{
+    const char *at = stream->tail.data + stream->tail.head, *end = at + stream->tail.length;
+
+    if (stream->tail.length == 0 || stream->sink->pieces < stream->put_at + TAIL_LINES) return;
+    const char *line = stream->tail.length < TAIL_LIMIT ? NULL : memchr(at, '\n', stream->tail.length);
+    say(to, "the last that %s wrote:", whose);
+    for (at = line && line + 1 < end ? line + 1 : at; at < end; at = line ? line + 1 : end) {
+        line = memchr(at, '\n', (size_t)(end - at));
+        sink_put(to, "    ", 4);
+        sink_put(to, at, (size_t)((line ? line : end) - at));
+        sink_put(to, "\n", 1);
+    }
+}
+
+/* Take what is in the pipe, as long as there is room for it.  What comes after PIPE_LIMIT is new,
+ * from someone who might never stop. */
+static void drain_stream(struct stream *stream)
+{
+    for (int reads = 0; reads < PIPE_LIMIT / LINE_LIMIT; reads++) {
+        if (stream->fd < 0 || sink_is_full(stream->sink) || !read_stream(stream)) return;
+    }
+}
+
+#endif /* RUN_STREAMS_H */
