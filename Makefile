@@ -94,32 +94,34 @@ run-bench: $(BUILD)/coll-run $(BUILD)/coll_perf
 
 # The references have all that the compiler and this processor can do; the library is compiled as its users do.
 THREADS := $(BUILD)/threads
+TCP := $(BUILD)/tcp
+PARTS_bench := $(wildcard bench/*/*.h)
 
-.PHONY: run-bench-threads
+.PHONY: run-bench-threads run-bench-tcp
 run-bench-threads: $(THREADS)/pair $(THREADS)/numbers $(THREADS)/counters
 	@for mpi in openmpi mpich; do \
 	    if command -v mpicc.$$mpi > /dev/null; then $(MAKE) --no-print-directory $(THREADS)/mpi.$$mpi; fi; \
 	done
 	@python3 bench/threads/compare.py --build $(THREADS) $(COMPARE)
 
-$(THREADS)/reference.o: bench/threads/reference.c $(wildcard bench/threads/*.h)
-	@mkdir -p $(THREADS)
+$(THREADS)/reference.o $(TCP)/reference.o: $(BUILD)/%/reference.o: bench/%/reference.c $(PARTS_bench)
+	@mkdir -p $(@D)
 	$(CC) $(WARN) -O3 -march=native $(CPPFLAGS) -c $< -o $@
 
-$(THREADS)/ours.o: bench/threads/ours.c $(wildcard bench/threads/*.h) $(HEADER)
-	@mkdir -p $(THREADS)
+$(THREADS)/ours.o $(TCP)/ours.o: bench/common/ours.c $(PARTS_bench) $(HEADER)
+	@mkdir -p $(@D)
 	$(COMPILE) $(filter -D%,$(LIBS)) -c $< -o $@
 
-$(THREADS)/pair: bench/threads/pair.c $(THREADS)/ours.o $(THREADS)/reference.o $(wildcard bench/threads/*.h)
+$(THREADS)/pair $(TCP)/pair: $(BUILD)/%/pair: bench/%/pair.c $(BUILD)/%/ours.o $(BUILD)/%/reference.o $(PARTS_bench)
 	$(COMPILE) $(filter %.c %.o,$^) -o $@ $(LIBS) -lm
 
-$(THREADS)/numbers $(THREADS)/counters: $(THREADS)/%: bench/threads/%.c $(wildcard bench/threads/*.h) $(HEADER)
+$(THREADS)/numbers $(THREADS)/counters: $(THREADS)/%: bench/threads/%.c $(PARTS_bench) $(HEADER)
 	@mkdir -p $(THREADS)
 	$(COMPILE) $< -o $@ $(LIBS) -lm
 
-$(THREADS)/mpi.%: bench/threads/mpi.c $(wildcard bench/threads/*.h)
-	@mkdir -p $(THREADS)
-	OMPI_CC=$(CC) MPICH_CC=$(CC) mpicc.$* $(WARN) -O2 $(CPPFLAGS) $< -o $@
+$(THREADS)/mpi.%: bench/common/mpi.c bench/common/solo.c $(PARTS_bench)
+	@mkdir -p $(@D)
+	OMPI_CC=$(CC) MPICH_CC=$(CC) mpicc.$* $(WARN) -O2 $(CPPFLAGS) $(filter %.c,$^) -o $@
 
 dist/coll.h: $(HEADER) tools/amalgamate.awk
 	@mkdir -p dist

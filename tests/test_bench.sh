@@ -21,7 +21,7 @@ for word in $libs; do case $word in -D*) defines="$defines $word" ;; esac; done
 compile() { ${CC:-cc} -std=c11 ${CFLAGS:--O1} "$@"; }
 cd "$top/bench/threads" || exit 1
 compile -c reference.c -o "$dir/reference.o" || exit 1
-compile $defines -c ours.c -o "$dir/ours.o" || exit 1
+compile $defines -c ../common/ours.c -o "$dir/ours.o" || exit 1
 compile pair.c "$dir/ours.o" "$dir/reference.o" -o "$dir/pair" $libs -lm || exit 1
 compile numbers.c -o "$dir/numbers" $libs -lm || exit 1
 compile counters.c -o "$dir/counters" $libs -lm || exit 1
@@ -99,7 +99,7 @@ if command -v python3 >/dev/null 2>&1; then
     mpi=
     for name in openmpi mpich; do
         if command -v mpicc.$name >/dev/null 2>&1 && OMPI_CC=${CC:-cc} MPICH_CC=${CC:-cc} mpicc.$name -std=c11 -O1 \
-            "$top/bench/threads/mpi.c" -o mpi.$name 2>err; then mpi="$mpi $name"; fi
+            "$top/bench/common/mpi.c" "$top/bench/common/solo.c" -o mpi.$name 2>err; then mpi="$mpi $name"; fi
     done
     python3 "$top/bench/threads/compare.py" --build . --tiny --only allreduce,collectives,crowded,numbers >out 2>err
     status=$?
