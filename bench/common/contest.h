@@ -6,6 +6,7 @@
 
 typedef struct bench_contest {
     double budget_s;                              /* for all contenders of a test together                     */
+    long   count;                                 /* > 0: each does so many operations, and no time is taken   */
     size_t size[BENCH_SIZES], room;               /* room: bytes that a buffer needs                           */
     int    sizes;
     bool   wants[BENCH_COLLECTIVES];
@@ -34,11 +35,13 @@ static void bench_choose(bench_contest *contest, const char *list)
     }
 }
 
-/* BUDGET SIZES COLLECTIVES [SPOIL], as they follow each other on every command line; argv ends with NULL. */
+/* BUDGET SIZES COLLECTIVES [SPOIL], as they follow each other on every command line; argv ends with NULL.  A BUDGET of "=20" is
+ * 20 operations, for those who count something else than time. */
 static bench_contest bench_contest_read(char **argv, int ranks)
 {
     bench_contest contest = { .budget_s = atof(argv[0]), .spoil = argv[3] };
 
+    if (*argv[0] == '=') contest.count = atol(argv[0] + 1);
     contest.sizes = bench_sizes(argv[1], contest.size);
     bench_choose(&contest, argv[2]);
     for (int s = 0; s < contest.sizes; s++) if (contest.size[s] > contest.room) contest.room = contest.size[s];
@@ -58,7 +61,9 @@ static void bench_test(const bench_contest *contest, const bench_team *team, ben
     const int n = field(context, part, bytes, contenders);
     for (int c = 0; c < n; c++)
         bench_verify(team, &contenders[c], part, contest->spoil && !strcmp(contest->spoil, contenders[c].name));
-    if (n == 0) return;
+    for (int c = 0; c < n; c++)
+        for (long i = 0; i < contest->count; i++) contenders[c].op(contenders[c].context, contenders[c].next++);
+    if (n == 0 || contest->count) return;
     const long sweeps = bench_measure(team, contenders, n, &plan);
     bench_report(team, contenders, n, sweeps, row->name, part->collective == BENCH_BARRIER ? 0 : bytes);
 }

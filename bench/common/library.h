@@ -15,6 +15,7 @@ typedef struct library_way {
     const char *name;
     void (*op)(void *context, long i);            /* operation i; an error ends the program                    */
     void *context;
+    bool  is_loose;                               /* writes into `out` beside the result                       */
 } library_way;
 
 /* Join the ranks that a launcher has started; ends the program where that fails. */

@@ -51,6 +51,7 @@ typedef struct bench_contender {
     double      batch_s;                          /* what it takes, about                                     */
     bool        is_long;                          /* one of them overruns every cache                         */
     bool        is_base;                          /* the others are divided by it                             */
+    bool        is_loose;                         /* may write into `out` beside its result                   */
 } bench_contender;
 
 typedef struct bench_plan {
@@ -257,7 +258,7 @@ static void bench_pace(const bench_team *team, bench_contender *c, int contender
 
 /* Measure `n` contenders by turns until the budget is spent; called by all ranks.  Returns the number of sweeps; the figures
  * are where bench_slowest finds them, until the next call. */
-static long bench_measure(const bench_team *team, bench_contender *contenders, int n, const bench_plan *plan)
+BENCH_UNUSED static long bench_measure(const bench_team *team, bench_contender *contenders, int n, const bench_plan *plan)
 {
     double sweep_s = 0;
     long sweep = 0;
@@ -332,7 +333,7 @@ static void bench_line(const char *kind, const char *table, int ranks, size_t co
 }
 
 /* The times of all contenders, the ratios between those that are no base and those that are, and what others used. */
-static void bench_report(const bench_team *team, const bench_contender *contenders, int n, long sweeps, const char *table,
+BENCH_UNUSED static void bench_report(const bench_team *team, const bench_contender *contenders, int n, long sweeps, const char *table,
                          size_t column)
 {
     char row[128];
