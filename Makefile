@@ -138,9 +138,8 @@ run-bench-tcp: $(TCP)/pair $(TCP)/link $(TCP)/overlap $(TCP)/start.ours $(TCP)/c
 	@if [ -e /usr/include/gloo/config.h ]; then $(MAKE) --no-print-directory $(TCP)/gloo $(TCP)/start.gloo; fi
 	@python3 bench/tcp/compare.py --build $(TCP) $(COMPARE)
 
-$(TCP)/link $(TCP)/overlap: $(TCP)/%: bench/tcp/%.c $(PARTS_bench) $(HEADER)
-	@mkdir -p $(@D)
-	$(COMPILE) $< -o $@ $(LIBS) -lm
+$(TCP)/link $(TCP)/overlap: $(TCP)/%: bench/tcp/%.c $(TCP)/ours.o $(PARTS_bench)
+	$(COMPILE) $(filter %.c %.o,$^) -o $@ $(LIBS) -lm
 
 $(TCP)/start.ours: bench/tcp/start.c $(TCP)/ours.o $(PARTS_bench)
 	$(COMPILE) $(filter %.c %.o,$^) -o $@ $(LIBS) -lm

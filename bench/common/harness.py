@@ -42,7 +42,7 @@ class Runner:
 
     def __init__(self, build, deadline):
         self.build, self.deadline = build, deadline
-        self.lines, self.failed, self.given_up, self.left_out = [], [], set(), 0
+        self.lines, self.failed, self.given_up, self.left_out, self.patience = [], [], set(), 0, 0
         self.shared = '/dev/shm/coll_bench_%d' % os.getpid()
         self.env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1')
         for name in [x for x in self.env if x.startswith('COLL_')]:    # the library as it is, not as this shell has tuned it
@@ -90,6 +90,13 @@ class Runner:
                 os.unlink(self.shared)
 
     @staticmethod
+    def parse(text, rnd):
+        """the lines of a program, as timing.h has them; it may say other things, too"""
+        fields = [line.split('\t') for line in text.splitlines()]
+        return [Line(rnd, f[0], f[1], int(f[2]), int(f[3]), f[4], *(float(x) for x in f[5:8]), int(f[8])) for f in fields
+                if len(f) == 9]
+
+    @staticmethod
     def read(file):
         file.seek(0)
         return file.read()
@@ -111,11 +118,19 @@ class Runner:
         if is_peer and (name in self.given_up or time.time() > self.deadline):
             self.left_out += name not in self.given_up
             return False
-        status, out, err = self.command(arguments if isinstance(arguments[0], list) else [arguments], limit, env)
-        for text in out.splitlines():
-            f = text.split('\t')
-            if len(f) == 9:
-                self.lines.append(Line(rnd, f[0], f[1], int(f[2]), int(f[3]), f[4], *(float(x) for x in f[5:8]), int(f[8])))
+        commands = arguments if isinstance(arguments[0], list) else [arguments]
+        best = None
+        for _ in range(2):                                             # once more where others used the processors
+            began = time.monotonic()
+            status, out, err = self.command(commands, limit, env)
+            lines = self.parse(out, rnd)
+            company = [x.median for x in lines if x.kind == 'others']
+            if best is None or statistics.mean(company) < best[0]:
+                best = statistics.mean(company) if company else 0, lines
+            if status or best[0] <= COMPANY or self.patience <= 0:
+                break
+            self.patience -= time.monotonic() - began
+        self.lines += best[1] if status == 0 else lines
         if status:
             note('%s: exit status %d: %s' % (name, status, ' / '.join(err.strip().splitlines()[-3:])))
             if is_peer:
@@ -275,6 +290,7 @@ class Run:
     def __init__(self, o, minutes):
         self.o, self.began, self.before = o, time.time(), cpu_seconds()
         self.runner = Runner(o.build, self.began + 60 * (o.minutes or minutes))
+        self.runner.patience = 0 if o.tiny else 15 * minutes           # seconds for runs that are repeated
         print('# %s; %d processors: %s; Linux %s; load %.2f' % (time.strftime('%Y-%m-%d %H:%M'), PROCESSORS, processor(),
                                                                 os.uname().release, os.getloadavg()[0]))
 

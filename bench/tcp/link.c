@@ -6,13 +6,17 @@
  * OWN is this host's address and NEXT that of the next host.  FILE as in solo.c: the hosts are network namespaces of one machine.
  * Beside the two, where each host is one rank, stands what the links give to nobody's collective: "raw" sends as many bytes as a
  * host has to, 2 (H - 1) / H of the vector, to the next one, while it receives as many, over one connection each way.
- * What left through INTERFACE is counted, too. */
+ * What left through INTERFACE is counted, too.  The library is in ours.o. */
 #include "../common/data.h"
 
-#define COLL_IMPLEMENTATION
 #include "../../coll.h"
 
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
+#include <sys/socket.h>
 
 enum { THREADS_MOST = 8, ROOM = 256 << 10 };
 

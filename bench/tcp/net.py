@@ -38,7 +38,8 @@ def why_not():
     if not shutil.which('ip') or not shutil.which('tc'):
         return 'needs ip and tc (Debian: iproute2)'
     try:
-        with Namespaces('probe'):
+        with Namespaces('probe') as space:
+            space.hosts(1, 1e9)
             return None
     except Failed as e:
         return str(e)

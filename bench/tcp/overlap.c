@@ -5,11 +5,10 @@
  * By turns: the computation alone, which is a fixed amount of arithmetic in the first cache; the allreduce alone; and both, the
  * allreduce started, the computation done, the allreduce waited for.  For each IO (coll_config.io) twice: "apart" never calls the
  * library between start and wait, "calls" calls coll_progress every 2 ms.  The ratio is both over the longer one, formed sweep
- * by sweep. */
+ * by sweep.  The library is in ours.o. */
 #include "../common/data.h"
 #include "../common/processes.h"
 
-#define COLL_IMPLEMENTATION
 #include "../../coll.h"
 
 enum { WORLDS = 2, NUMBERS = 2048 };

@@ -3,7 +3,8 @@
  *     BENCH_T0=... coll-run -n 64 start NAME FILE
  *
  * BENCH_T0 is the monotonic clock's seconds when the launcher was started; FILE as in solo.c.  The time is that of the last
- * rank.  Then everyone sends to everyone, so that all connections are there, and each looks at its resident memory. */
+ * rank.  Then everyone sends to everyone, blocks so long that nobody sends them by way of others, so that all connections are
+ * there, and each looks at its resident memory; what the blocks take is the same on any number of ranks. */
 #include "../common/data.h"
 
 #include "../common/library.h"
@@ -36,7 +37,7 @@ static void run(const char *name, bench_case *part, bench_collective collective,
 
 int main(int argc, char **argv)
 {
-    enum { FLOATS = 4096 };
+    enum { BLOCK = 8 << 10, FLOATS = BENCH_RANKS * BLOCK };
     const char *const since = getenv("BENCH_T0");
     static float in[FLOATS], out[FLOATS];
     bench_case part = { .in = in, .out = out };
@@ -46,6 +47,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: BENCH_T0=SECONDS start NAME FILE\n");
         return 2;
     }
+    for (int i = 0; i < FLOATS; i++) in[i] = out[i] = 1;
     library_open(&argc, &argv, &team.rank, &team.ranks);
     part.rank = team.rank;
     part.ranks = team.ranks;
@@ -53,7 +55,7 @@ int main(int argc, char **argv)
     team.shared = bench_share(argv[2]);
     bench_barrier(&team);
     const double ms = 1e3 * (bench_now() - atof(since));
-    run(argv[1], &part, BENCH_ALLTOALL, (size_t)team.ranks * 16);
+    run(argv[1], &part, BENCH_ALLTOALL, (size_t)team.ranks * BLOCK);
     team.shared->seconds[0][0][team.rank] = resident();
     bench_barrier(&team);
     if (team.rank == 0) {
