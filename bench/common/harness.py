@@ -103,7 +103,7 @@ class Runner:
 
     @staticmethod
     def end(p):
-        """nothing of it is left, also when this program is interrupted: its processes form a group of their own, which is ended"""
+        """nothing of it is left, also when this program is interrupted: its processes are a group of their own, which is ended"""
         for sig in (signal.SIGTERM, signal.SIGKILL):                   # mpiexec ends its ranks when it may
             if p.poll() is None:
                 try:
@@ -113,11 +113,11 @@ class Runner:
                     pass
 
     def run(self, name, arguments, rnd=0, limit=300, is_peer=False, env=None):
-        """The lines of one program, or of several at the same time (a list of lists).  A peer that fails or hangs is left out from
-        then on, and is no failure of ours.  Returns whether all is well."""
+        """The lines of one program, or of several at the same time (a list of lists).  A peer that fails or hangs is left out
+        from then on, and is no failure of ours."""
         if is_peer and (name in self.given_up or time.time() > self.deadline):
             self.left_out += name not in self.given_up
-            return False
+            return
         commands = arguments if isinstance(arguments[0], list) else [arguments]
         best = None
         for _ in range(2):                                             # once more where others used the processors
@@ -137,7 +137,6 @@ class Runner:
                 self.given_up.add(name)
             else:
                 self.failed.append(name)
-        return status == 0
 
 
 def fitting(sizes, ranks, buffers=2):

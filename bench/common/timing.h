@@ -333,8 +333,8 @@ static void bench_line(const char *kind, const char *table, int ranks, size_t co
 }
 
 /* The times of all contenders, the ratios between those that are no base and those that are, and what others used. */
-BENCH_UNUSED static void bench_report(const bench_team *team, const bench_contender *contenders, int n, long sweeps, const char *table,
-                         size_t column)
+BENCH_UNUSED static void bench_report(const bench_team *team, const bench_contender *contenders, int n, long sweeps,
+                                      const char *table, size_t column)
 {
     char row[128];
 

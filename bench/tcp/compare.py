@@ -5,8 +5,9 @@ usage: compare.py --build FOLDER [--full|--tiny] [--only PART,...] [--raw FILE] 
 
 FOLDER holds the programs that `make bench-tcp` builds: pair, link, overlap, start.ours, coll-run, and for each library that is
 installed gloo, mpi.openmpi and mpi.mpich, with start.* beside them.  PART is one of allreduce, collectives, link, overlap,
-start, counts.  README.md in bench/ tells how a figure is made.  Ratios are time / time, so below 1 is faster.  link and overlap need
-root.  The exit status is 0, or 1 when a program failed or a result was wrong; a target that is missed is a figure, not a failure."""
+start, counts.  README.md in bench/ tells how a figure is made.  Ratios are time / time, so below 1 is faster.  link and overlap
+need root.  The exit status is 0, or 1 when a program failed or a result was wrong; a target that is missed is a figure, not a
+failure."""
 import argparse, os, random, re, shutil, statistics, sys, tempfile, time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
@@ -19,8 +20,8 @@ PARTS = ['allreduce', 'collectives', 'link', 'overlap', 'start', 'counts']
 PROGRAMS = {'gloo': ('gloo', None), 'openmpi': ('mpi.openmpi', 'mpiexec.openmpi'), 'mpich': ('mpi.mpich', 'mpiexec.mpich')}
 COLLECTIVES = 'allreduce,' + OTHERS
 
-# A group of sizes is measured in one go, its programs one after the other: (part, ranks, input and output of ours, seconds a case,
-# sizes, collectives, with peers).
+# A group of sizes is measured in one go, its programs one after the other: (part, ranks, input and output of ours, seconds a
+# case, sizes, collectives, with peers).
 QUICK = [
     ('allreduce', 2, 'poll,uring', 0.05, '8,128,2K,32K', ALLREDUCE, True),
     ('allreduce', 2, 'poll,uring', 0.15, '256K,1M,4M,32M', ALLREDUCE, True),
@@ -70,7 +71,9 @@ def launch(runner, library, ranks, program):
     crowded = ranks > PROCESSORS
     program = runner.path(program)
     if library == 'openmpi':
-        bound = ['--bind-to', 'none', '--oversubscribe', '--mca', 'mpi_yield_when_idle', '1'] if crowded else ['--bind-to', 'core']
+        bound = ['--bind-to', 'core']
+        if crowded:
+            bound = ['--bind-to', 'none', '--oversubscribe', '--mca', 'mpi_yield_when_idle', '1']
         return ['mpiexec.openmpi', '-np', str(ranks), *bound, '--mca', 'pml', 'ob1', '--mca', 'btl', 'tcp,self',
                 '--mca', 'btl_tcp_if_include', 'lo', program], {}
     if library == 'mpich':                        # ch4:ucx or ch4:ofi, and no memory shared by the ranks
@@ -149,6 +152,7 @@ def print_links(figures, verdicts, done):
             print('\n### %s\n\nnot here: threads of several processes in one communicator' % name)
             continue
         columns, lines = figures.columns(name, ranks), []
+        line = lambda label, form, cells: lines.append([label] + [form % cells[c] if c in cells else '' for c in columns])
         bound = {c: 2 * (hosts - 1) / hosts * c * 8 / rate * 1e6 for c in columns}         # us, for the bytes of the vector alone
         share = net.payload_share(mtu)
         reached, faster = {}, {}
@@ -159,19 +163,19 @@ def print_links(figures, verdicts, done):
         for row, wire in (('ours', 1), ('ours-bf16', 0.5), ('raw', 1)):
             cells = {c: bound[c] * wire / get(row, c)[1] for c in columns if get(row, c)}
             if cells:
-                lines.append([row + ', % of the bound'] + ['%.1f' % (100 * cells[c]) if c in cells else '' for c in columns])
-                lines.append([row + ', with headers'] + ['%.1f' % (100 * cells[c] / share) if c in cells else '' for c in columns])
+                line(row + ', % of the bound', '%.1f', {c: 100 * x for c, x in cells.items()})
+                line(row + ', with headers', '%.1f', {c: 100 * x / share for c, x in cells.items()})
             if row == 'ours':
                 reached = cells
         for c in columns:
             f = get('ours-bf16/ours', c, 'ratio')
             if f:
                 faster[c] = 1 / f[1]
-        lines.append(['f32 / f32 over bf16'] + ['%.2f' % faster[c] if c in faster else '' for c in columns])
+        line('f32 / f32 over bf16', '%.2f', faster)
         for row in ('ours', 'ours-bf16', 'raw'):
-            cells = [get(row, c, 'egress') for c in columns]
-            if any(cells):
-                lines.append([row + ', sent by a host / vector'] + ['%.3f' % (f[1] / c) if f else '' for c, f in zip(columns, cells)])
+            cells = {c: get(row, c, 'egress')[1] / c for c in columns if get(row, c, 'egress')}
+            if cells:
+                line(row + ', sent by a host / vector', '%.3f', cells)
         lines.append(['2 (H - 1) / H of it'] + ['%.3f' % (2 * (hosts - 1) / hosts)] * len(columns))
         table(name, ['bytes'] + [human(c) + figures.mark(name, ranks, c) for c in columns], lines)
         verdict(verdicts, name, 'bound / ours', reached, 0.95, is_below=False)

@@ -1,8 +1,8 @@
 // gloo.cc - see library.h: Gloo over its TCP transport, for processes that coll-run or a shell has given COLL_RANK and COLL_SIZE.
 // They meet in the folder that BENCH_STORE names, which is empty before; BENCH_INTERFACE: the interface, else lo.
 //
-// An allreduce has three ways: the ring of the current interface, and two algorithm objects of the older one, which are made once for a
-// buffer, work in place, and are mostly faster.  There is no scan.
+// An allreduce has three ways: the ring of the current interface, and two algorithm objects of the older one, which are made
+// once for a buffer, work in place, and are mostly faster.  There is no scan.
 #include "../common/library.h"
 
 #include <cstdio>

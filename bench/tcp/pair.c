@@ -4,9 +4,9 @@
  *     pair 2 poll,uring 0.2 8,1K,64M allreduce      0.2 s for each size of each collective; all: every collective
  *     pair 2 uring =20 8 allreduce                  20 operations of ours and nothing else, to count system calls
  *
- * IO is what coll_config.io takes; "reference" is none of ours.  Ranks of one host are made to use TCP nevertheless.  Every contender's results are checked
- * before it is timed, all elements, bit for bit; one that is wrong ends the program with status 3.  SPOIL is the name of a
- * contender whose result is made wrong, to see that this is so.  What is printed: timing.h. */
+ * IO is what coll_config.io takes; "reference" is none of ours.  Ranks of one host are made to use TCP nevertheless.  Every
+ * contender's results are checked before it is timed, all elements, bit for bit; one that is wrong ends the program with
+ * status 3.  SPOIL is the name of a contender whose result is made wrong, to see that this is so.  What is printed: timing.h. */
 #include "../common/contest.h"
 #include "../common/processes.h"
 

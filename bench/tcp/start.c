@@ -1,4 +1,5 @@
-/* start.c - from the launch to the end of the first allreduce, and the memory that peers take: linked with ours.c, mpi.c or gloo.cc.
+/* start.c - from the launch to the end of the first allreduce, and the memory that peers take: linked with ours.c, mpi.c or
+ * gloo.cc.
  *
  *     BENCH_T0=... coll-run -n 64 start NAME FILE
  *

@@ -115,11 +115,13 @@ static void measure(rank *me, const char *table, const variant *variants, int n,
         *c = (context){ .me = me, .call = { .kind = COLL_ALLREDUCE, .send = is_in_place ? me->recv : me->send, .recv = me->recv,
                                             .count = count, .type = type ? type : variants[v].type, .wire = variants[v].wire,
                                             .flags = variants[v].flags, .op = COLL_SUM, .seed = 1 } };
-        if (is_there(c, &variants[v]))
-            contenders[found++] = (bench_contender){ .name = variants[v].name, .op = run_call, .context = c,
-                                                     .is_base = type ? found == 0 : found > 0 };
-        else if (me->team.rank == 0)
+        if (is_there(c, &variants[v])) {
+            contenders[found] = (bench_contender){ .name = variants[v].name, .op = run_call, .context = c,
+                                                   .is_base = type ? found == 0 : found > 0 };
+            found++;
+        } else if (me->team.rank == 0) {
             bench_line("none", table, me->team.ranks, count, variants[v].name, (bench_figure){ 0 }, 0);
+        }
     }
     bench_barrier(&me->team);
     const long sweeps = bench_measure(&me->team, contenders, found, &plan);
