@@ -171,6 +171,7 @@ def print_links(figures, verdicts, done):
             f = get('ours-bf16/ours', c, 'ratio')
             if f:
                 faster[c] = 1 / f[1]
+        line('ours / raw', '%.2f', {c: get('ours', c)[1] / get('raw', c)[1] for c in columns if get('raw', c)})
         line('f32 / f32 over bf16', '%.2f', faster)
         for row in ('ours', 'ours-bf16', 'raw'):
             cells = {c: get(row, c, 'egress')[1] / c for c in columns if get(row, c, 'egress')}
