@@ -29,7 +29,7 @@ BUILD  := build/$(config)
 HEADER := $(wildcard coll.h coll_impl.h core/*.h transports/*.h transports/*/*.h)
 COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
-.PHONY: help demo test bench bench-conv bench-threads bench-threads-full precision dist deps clean install all
+.PHONY: help demo test bench bench-conv bench-threads bench-threads-full bench-tcp bench-tcp-full precision dist deps clean install all
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -53,6 +53,12 @@ bench-threads:   ## between threads: this library, hand-written references and M
 
 bench-threads-full: ## the same with all sizes: ten minutes instead of two
 	@$(MAKE) --no-print-directory run-bench-threads COMPARE=--full
+
+bench-tcp:       ## over TCP: this library, sockets by hand, Gloo and MPI, side by side; links of a given rate and overlap as root
+	@$(MAKE) --no-print-directory run-bench-tcp
+
+bench-tcp-full:  ## the same with all sizes and conditions: half an hour instead of three minutes
+	@$(MAKE) --no-print-directory run-bench-tcp COMPARE=--full
 
 bench-conv:      ## measure conversions and sums of halves beside memcpy and loops of intrinsics, on one processor
 	@sh tools/deps.sh demo
@@ -94,32 +100,66 @@ run-bench: $(BUILD)/coll-run $(BUILD)/coll_perf
 
 # The references have all that the compiler and this processor can do; the library is compiled as its users do.
 THREADS := $(BUILD)/threads
+TCP := $(BUILD)/tcp
+PARTS_bench := $(wildcard bench/*/*.h)
 
-.PHONY: run-bench-threads
+.PHONY: run-bench-threads run-bench-tcp
 run-bench-threads: $(THREADS)/pair $(THREADS)/numbers $(THREADS)/counters
 	@for mpi in openmpi mpich; do \
 	    if command -v mpicc.$$mpi > /dev/null; then $(MAKE) --no-print-directory $(THREADS)/mpi.$$mpi; fi; \
 	done
 	@python3 bench/threads/compare.py --build $(THREADS) $(COMPARE)
 
-$(THREADS)/reference.o: bench/threads/reference.c $(wildcard bench/threads/*.h)
-	@mkdir -p $(THREADS)
+$(THREADS)/reference.o $(TCP)/reference.o: $(BUILD)/%/reference.o: bench/%/reference.c $(PARTS_bench)
+	@mkdir -p $(@D)
 	$(CC) $(WARN) -O3 -march=native $(CPPFLAGS) -c $< -o $@
 
-$(THREADS)/ours.o: bench/threads/ours.c $(wildcard bench/threads/*.h) $(HEADER)
-	@mkdir -p $(THREADS)
+$(THREADS)/ours.o $(TCP)/ours.o: bench/common/ours.c $(PARTS_bench) $(HEADER)
+	@mkdir -p $(@D)
 	$(COMPILE) $(filter -D%,$(LIBS)) -c $< -o $@
 
-$(THREADS)/pair: bench/threads/pair.c $(THREADS)/ours.o $(THREADS)/reference.o $(wildcard bench/threads/*.h)
+$(THREADS)/pair $(TCP)/pair: $(BUILD)/%/pair: bench/%/pair.c $(BUILD)/%/ours.o $(BUILD)/%/reference.o $(PARTS_bench)
 	$(COMPILE) $(filter %.c %.o,$^) -o $@ $(LIBS) -lm
 
-$(THREADS)/numbers $(THREADS)/counters: $(THREADS)/%: bench/threads/%.c $(wildcard bench/threads/*.h) $(HEADER)
+$(THREADS)/numbers $(THREADS)/counters: $(THREADS)/%: bench/threads/%.c $(PARTS_bench) $(HEADER)
 	@mkdir -p $(THREADS)
 	$(COMPILE) $< -o $@ $(LIBS) -lm
 
-$(THREADS)/mpi.%: bench/threads/mpi.c $(wildcard bench/threads/*.h)
-	@mkdir -p $(THREADS)
-	OMPI_CC=$(CC) MPICH_CC=$(CC) mpicc.$* $(WARN) -O2 $(CPPFLAGS) $< -o $@
+MPI_bench := $(addsuffix /mpi.openmpi,$(THREADS) $(TCP)) $(addsuffix /mpi.mpich,$(THREADS) $(TCP))
+$(MPI_bench): bench/common/mpi.c bench/common/solo.c $(PARTS_bench)
+	@mkdir -p $(@D)
+	OMPI_CC=$(CC) MPICH_CC=$(CC) mpicc$(suffix $@) $(WARN) -O2 $(CPPFLAGS) $(filter %.c,$^) -o $@
+
+# Of the libraries that are not here, compare.py tells.
+run-bench-tcp: $(TCP)/pair $(TCP)/link $(TCP)/overlap $(TCP)/start.ours $(TCP)/coll-run
+	@for mpi in openmpi mpich; do \
+	    if command -v mpicc.$$mpi > /dev/null; then $(MAKE) --no-print-directory $(TCP)/mpi.$$mpi $(TCP)/start.$$mpi; fi; \
+	done
+	@if [ -e /usr/include/gloo/config.h ]; then $(MAKE) --no-print-directory $(TCP)/gloo $(TCP)/start.gloo; fi
+	@python3 bench/tcp/compare.py --build $(TCP) $(COMPARE)
+
+$(TCP)/link $(TCP)/overlap: $(TCP)/%: bench/tcp/%.c $(TCP)/ours.o $(PARTS_bench)
+	$(COMPILE) $(filter %.c %.o,$^) -o $@ $(LIBS) -lm
+
+$(TCP)/start.ours: bench/tcp/start.c $(TCP)/ours.o $(PARTS_bench)
+	$(COMPILE) $(filter %.c %.o,$^) -o $@ $(LIBS) -lm
+
+$(TCP)/start.openmpi $(TCP)/start.mpich: bench/common/mpi.c bench/tcp/start.c $(PARTS_bench)
+	@mkdir -p $(@D)
+	OMPI_CC=$(CC) MPICH_CC=$(CC) mpicc$(suffix $@) $(WARN) -O2 $(CPPFLAGS) $(filter %.c,$^) -o $@
+
+$(TCP)/gloo.o: bench/tcp/gloo.cc $(PARTS_bench)
+	@mkdir -p $(@D)
+	$(CXX) -std=c++14 -O2 -Wall -Wextra $(CPPFLAGS) -c $< -o $@
+
+$(TCP)/gloo: bench/common/solo.c $(TCP)/gloo.o $(PARTS_bench)
+$(TCP)/start.gloo: bench/tcp/start.c $(TCP)/gloo.o $(PARTS_bench)
+$(TCP)/gloo $(TCP)/start.gloo:
+	$(COMPILE) $(filter %.c %.o,$^) -o $@ -lgloo -lstdc++ -lm -pthread
+
+$(TCP)/coll-run: $(BUILD)/coll-run
+	@mkdir -p $(@D)
+	cp $< $@
 
 dist/coll.h: $(HEADER) tools/amalgamate.awk
 	@mkdir -p dist

@@ -135,6 +135,7 @@ suite compile            sh tests/test_compile.sh
 waits run                sh tests/test_run.sh
 waits perf               env COLL_LIBS="-pthread $libs" sh tests/test_perf.sh
 suite bench              env COLL_LIBS="-pthread $libs" sh tests/test_bench.sh
+suite bench-tcp          env COLL_LIBS="-pthread $libs" sh tests/test_bench_tcp.sh
 suite examples           exemplified
 suite demo               demonstrated
 }

@@ -6,7 +6,7 @@
  * A kernel cannot be faster than memory lets it: its bytes read and written, over the bytes a second of the better copy.  Copies
  * move 4 bytes an element, so 8 are read and written; "bytes" lines say how many a kernel moves.  "count" lines are per element,
  * from perf_event_open, where the machine has such counters and lets the program use them. */
-#include "timing.h"
+#include "../common/timing.h"
 
 #define COLL_IMPLEMENTATION
 #include "../../coll.h"
@@ -179,9 +179,9 @@ static void measure(const bench_team *team, double budget_s, size_t count)
 
     work_open(&w, count);
     for (int k = 0; k < KERNELS; k++)
-        contenders[k] = (bench_contender){ .name = kernels[k].name, .op = kernels[k].op, .context = &w };
+        contenders[k] = (bench_contender){ .name = kernels[k].name, .op = kernels[k].op, .context = &w, .is_base = k == 0 };
     const long sweeps = bench_measure(team, contenders, KERNELS, &plan);
-    bench_report(team, contenders, KERNELS, sweeps, "kernels", count, true);
+    bench_report(team, contenders, KERNELS, sweeps, "kernels", count);
     for (int k = 0; k < KERNELS; k++) {
         const double bytes = kernels[k].bytes;
         bench_line("bytes", "kernels", 1, count, kernels[k].name, (bench_figure){ bytes, bytes, bytes }, 1);

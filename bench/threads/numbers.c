@@ -7,7 +7,7 @@
  *     types      the same number of elements of each type; a ratio is the time of f32 over that of the type
  *     levels     of one type, what each flag or wire type costs over the call without it
  * A call that the library does not have is a line "none".  Results are checked before they are timed, all elements, exactly. */
-#include "timing.h"
+#include "../common/timing.h"
 
 #define COLL_IMPLEMENTATION
 #include "../../coll.h"
@@ -115,14 +115,17 @@ static void measure(rank *me, const char *table, const variant *variants, int n,
         *c = (context){ .me = me, .call = { .kind = COLL_ALLREDUCE, .send = is_in_place ? me->recv : me->send, .recv = me->recv,
                                             .count = count, .type = type ? type : variants[v].type, .wire = variants[v].wire,
                                             .flags = variants[v].flags, .op = COLL_SUM, .seed = 1 } };
-        if (is_there(c, &variants[v]))
-            contenders[found++] = (bench_contender){ .name = variants[v].name, .op = run_call, .context = c };
-        else if (me->team.rank == 0)
+        if (is_there(c, &variants[v])) {
+            contenders[found] = (bench_contender){ .name = variants[v].name, .op = run_call, .context = c,
+                                                   .is_base = type ? found == 0 : found > 0 };
+            found++;
+        } else if (me->team.rank == 0) {
             bench_line("none", table, me->team.ranks, count, variants[v].name, (bench_figure){ 0 }, 0);
+        }
     }
     bench_barrier(&me->team);
     const long sweeps = bench_measure(&me->team, contenders, found, &plan);
-    bench_report(&me->team, contenders, found, sweeps, table, count, type != 0);
+    bench_report(&me->team, contenders, found, sweeps, table, count);
 }
 
 /* Types are compared with the first of them, f32; levels with the first level, of the same type. */

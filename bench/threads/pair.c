@@ -5,19 +5,16 @@
  *
  * Every contender's results are checked before it is timed, all elements, bit for bit; one that is wrong ends the program with
  * status 3.  SPOIL is the name of a contender whose result is made wrong, to see that this is so.  What is printed: timing.h. */
-#include "data.h"
+#include "../common/contest.h"
 
 #include <pthread.h>
 
-#include "ours.h"
+#include "../common/ours.h"
 #include "reference.h"
 
 typedef struct settings {
-    int    ranks, sizes;
-    double budget_s;
-    size_t size[BENCH_SIZES];
-    bool   wants[BENCH_COLLECTIVES];
-    const char *spoil;
+    int ranks;
+    bench_contest contest;
     bench_shared *shared;
     reference *reference;
     ours ours[BENCH_RANKS];
@@ -26,36 +23,28 @@ typedef struct settings {
 typedef struct rank {
     settings  *all;
     bench_team team;
-    bench_case part;
     pthread_t  thread;
 } rank;
 
-/* ---- >>one size of one collective ---- */
-
-static void measure(rank *me, bench_collective collective, size_t bytes)
+/* Ours, and the references that have this collective. */
+static int field(void *context, const bench_case *part, size_t bytes, bench_contender *contenders)
 {
+    rank *const me = context;
     settings *const all = me->all;
-    const struct bench_row *const row = &bench_rows[collective];
-    const bench_plan plan = { .budget_s = all->budget_s, .step = row->is_rooted ? all->ranks : 1, .is_synced = row->is_synced };
-    bench_contender contenders[1 + REFERENCE_VARIANTS];
     int n = 0;
 
-    me->part.collective = collective;
-    bench_case_size(&me->part, bytes);
-    all->ours[me->team.rank].part = &me->part;
-    contenders[n++] = (bench_contender){ .name = "ours", .op = ours_op(collective), .context = &all->ours[me->team.rank] };
+    all->ours[me->team.rank].part = part;
+    contenders[n++] = (bench_contender){ .name = "ours", .op = ours_op(part->collective),
+                                         .context = &all->ours[me->team.rank] };
     for (int v = 0; v < REFERENCE_VARIANTS; v++) {
-        bench_op *const op = reference_op((reference_variant)v, collective, bytes);
+        bench_op *const op = reference_op((reference_variant)v, part->collective, bytes);
         if (!op) continue;
-        contenders[n++] = (bench_contender){ .name = reference_names[v], .op = op,
+        contenders[n++] = (bench_contender){ .name = reference_names[v], .op = op, .is_base = true,
                                              .context = reference_context(all->reference, me->team.rank) };
     }
     bench_barrier(&me->team);
-    reference_enter(all->reference, &me->part);
-    for (int c = 0; c < n; c++)
-        bench_verify(&me->team, &contenders[c], &me->part, all->spoil && !strcmp(all->spoil, contenders[c].name));
-    const long sweeps = bench_measure(&me->team, contenders, n, &plan);
-    bench_report(&me->team, contenders, n, sweeps, row->name, collective == BENCH_BARRIER ? 0 : bytes, false);
+    reference_enter(all->reference, part);
+    return n;
 }
 
 /* ---- >>the ranks ---- */
@@ -63,39 +52,10 @@ static void measure(rank *me, bench_collective collective, size_t bytes)
 static void *run(void *argument)
 {
     rank *const me = argument;
-    settings *const all = me->all;
-    size_t most = 0;
 
     bench_pin(me->team.rank);
-    for (int s = 0; s < all->sizes; s++) if (all->size[s] > most) most = all->size[s];
-    most += sizeof(float) * (size_t)all->ranks;
-    me->part = (bench_case){ .rank = me->team.rank, .ranks = all->ranks, .in = bench_alloc(most), .out = bench_alloc(most) };
-    bench_barrier(&me->team);
-    for (int c = 0; c < BENCH_COLLECTIVES; c++)
-        for (int s = 0; all->wants[c] && s < all->sizes && (s == 0 || c != BENCH_BARRIER); s++)
-            measure(me, (bench_collective)c, all->size[s]);
-    bench_barrier(&me->team);
-    free(me->part.in);
-    free(me->part.out);
+    bench_contest_run(&me->all->contest, &me->team, field, me);
     return NULL;
-}
-
-static void choose(settings *all, const char *list)
-{
-    char name[64];
-
-    for (const char *at = list; *at; ) {
-        const size_t length = strcspn(at, ",");
-        bool is_known = false;
-        snprintf(name, sizeof name, "%.*s", (int)length, at);
-        for (int c = 0; c < BENCH_COLLECTIVES; c++)
-            if (!strcmp(name, "all") || !strcmp(name, bench_rows[c].name)) all->wants[c] = is_known = true;
-        if (!is_known) {
-            fprintf(stderr, "pair: no collective \"%s\"\n", name);
-            exit(2);
-        }
-        at += length + (at[length] == ',');
-    }
 }
 
 int main(int argc, char **argv)
@@ -107,10 +67,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: pair RANKS BUDGET SIZES COLLECTIVE,... [SPOIL], with 1 to %d ranks\n", BENCH_RANKS);
         return 2;
     }
-    all.budget_s = atof(argv[2]);
-    all.sizes = bench_sizes(argv[3], all.size);
-    choose(&all, argv[4]);
-    all.spoil = argc > 5 ? argv[5] : NULL;
+    all.contest = bench_contest_read(argv + 2, all.ranks);
     all.shared = bench_share(NULL);
     const bool is_crowded = all.ranks > bench_find_processors();
     all.reference = reference_open(all.ranks, is_crowded);

@@ -10,7 +10,7 @@
 #ifndef BENCH_REFERENCE_H
 #define BENCH_REFERENCE_H
 
-#include "cases.h"
+#include "../common/cases.h"
 
 typedef struct reference reference;
 typedef enum reference_variant { REFERENCE_PLAIN, REFERENCE_NT, REFERENCE_MAIL, REFERENCE_VARIANTS } reference_variant;

@@ -14,6 +14,8 @@ typedef enum bench_collective {
     BENCH_ALLTOALL, BENCH_GATHER, BENCH_SCATTER, BENCH_SCAN, BENCH_BARRIER, BENCH_COLLECTIVES
 } bench_collective;
 
+#ifndef __cplusplus                               /* which has no such initializers                              */
+
 /* Rooted ones have root i mod n in operation i, so that no rank runs ahead; of a scan, whose first ranks would, each operation
  * begins together. */
 static const struct bench_row {
@@ -32,6 +34,8 @@ static const struct bench_row {
     [BENCH_SCAN]               = { "scan",               false, true,  false },
     [BENCH_BARRIER]            = { "barrier",            false, false, false },
 };
+
+#endif
 
 /* One rank's part of a test. */
 typedef struct bench_case {

@@ -1,4 +1,4 @@
-/* timing.h: how the programs of this folder take time.
+/* timing.h: how the programs of these folders take time.
  *
  * The ranks, threads or processes, map the same memory; the barrier and the figures lie in it, so that no library's own
  * barrier is timed.  What is compared is a set of contenders.  They take turns: one sweep is a batch of each, in an order that
@@ -8,6 +8,8 @@
  * A batch is K operations back to back, K such that they last 200 us or more; it follows some that are not timed, so that each
  * contender finds the caches as it leaves them itself (but not where one takes 30 ms or more).  Of each batch the slowest rank's
  * figure counts.
+ *
+ * What the processors did meanwhile for others is told beside the figures, so that one taken in bad company can be marked.
  *
  * Include this before any system header. */
 #ifndef BENCH_TIMING_H
@@ -24,6 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -47,6 +50,8 @@ typedef struct bench_contender {
     long        batch;                            /* operations in a batch                                    */
     double      batch_s;                          /* what it takes, about                                     */
     bool        is_long;                          /* one of them overruns every cache                         */
+    bool        is_base;                          /* the others are divided by it                             */
+    bool        is_loose;                         /* may write into `out` beside its result                   */
 } bench_contender;
 
 typedef struct bench_plan {
@@ -60,6 +65,8 @@ typedef struct bench_shared {
     _Alignas(128) int epoch;
     _Alignas(128) int goes_on;
     double seconds[BENCH_CONTENDERS][BENCH_BATCHES][BENCH_RANKS];      /* for one operation                  */
+    double used[BENCH_RANKS];                     /* processor seconds of each rank's process                 */
+    double others;                                /* processors that others used in the last measurement      */
 } bench_shared;
 
 typedef struct bench_team {
@@ -157,6 +164,45 @@ static void bench_barrier(const bench_team *team)
     }
 }
 
+/* ---- >>others: what the processors did for somebody else ---- */
+
+/* Processor seconds of all programs of this machine; interrupts are not theirs. */
+static double bench_busy(void)
+{
+    FILE *const stat = fopen("/proc/stat", "r");
+    double user = 0, nice = 0, system = 0;
+
+    if (!stat) return 0;
+    if (fscanf(stat, "cpu %lf %lf %lf", &user, &nice, &system) != 3) user = nice = system = 0;
+    fclose(stat);
+    return (user + nice + system) / (double)sysconf(_SC_CLK_TCK);
+}
+
+/* What those of this job have had of them: a process counts once, by its first thread. */
+static void bench_note_used(const bench_team *team)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    team->shared->used[team->rank] = syscall(SYS_gettid) == getpid() ? (double)t.tv_sec + 1e-9 * (double)t.tv_nsec : 0;
+}
+
+/* The seconds that others have had up to now, on rank 0; called by all ranks.  The machine counts in ticks, so that a difference
+ * of two is true within some hundredths. */
+static double bench_of_others(const bench_team *team)
+{
+    double others = 0;
+
+    bench_note_used(team);
+    bench_barrier(team);
+    if (team->rank == 0) {
+        others = bench_busy();
+        for (int r = 0; r < team->ranks; r++) others -= team->shared->used[r];
+    }
+    bench_barrier(team);
+    return others;
+}
+
 /* ---- >>measuring ---- */
 
 /* The slowest rank's seconds for an operation of a batch. */
@@ -212,7 +258,7 @@ static void bench_pace(const bench_team *team, bench_contender *c, int contender
 
 /* Measure `n` contenders by turns until the budget is spent; called by all ranks.  Returns the number of sweeps; the figures
  * are where bench_slowest finds them, until the next call. */
-static long bench_measure(const bench_team *team, bench_contender *contenders, int n, const bench_plan *plan)
+BENCH_UNUSED static long bench_measure(const bench_team *team, bench_contender *contenders, int n, const bench_plan *plan)
 {
     double sweep_s = 0;
     long sweep = 0;
@@ -222,7 +268,7 @@ static long bench_measure(const bench_team *team, bench_contender *contenders, i
         sweep_s += contenders[c].batch_s;
     }
     const long least = sweep_s < 20e-3 ? 11 : 5;
-    const double start = bench_now();
+    const double others = bench_of_others(team), start = bench_now();
     for (bool goes_on = true; goes_on && sweep < BENCH_BATCHES; sweep++) {
         for (int k = 0; k < n; k++) {
             const int turn = (int)((k + sweep / 2) % n), c = sweep % 2 ? n - 1 - turn : turn;
@@ -235,6 +281,8 @@ static long bench_measure(const bench_team *team, bench_contender *contenders, i
         goes_on = team->shared->goes_on;
         bench_barrier(team);
     }
+    const double ticks_s = 0.04, lasted = bench_now() - start, had = bench_of_others(team) - others - ticks_s;
+    if (team->rank == 0) team->shared->others = had > 0 ? had / lasted : 0;
     return sweep;
 }
 
@@ -284,18 +332,23 @@ static void bench_line(const char *kind, const char *table, int ranks, size_t co
     fflush(stdout);
 }
 
-/* The times of all contenders, and ratios between the first and each of the others. */
-static void bench_report(const bench_team *team, const bench_contender *contenders, int n, long sweeps, const char *table,
-                         size_t column, bool is_first_the_base)
+/* The times of all contenders, the ratios between those that are no base and those that are, and what others used. */
+BENCH_UNUSED static void bench_report(const bench_team *team, const bench_contender *contenders, int n, long sweeps,
+                                      const char *table, size_t column)
 {
     char row[128];
 
     for (int c = 0; c < n && team->rank == 0; c++)
         bench_line("time", table, team->ranks, column, contenders[c].name, bench_time(team, c, sweeps), sweeps);
-    for (int c = 1; c < n && team->rank == 0; c++) {
-        const int above = is_first_the_base ? c : 0, below = is_first_the_base ? 0 : c;
-        snprintf(row, sizeof row, "%s/%s", contenders[above].name, contenders[below].name);
-        bench_line("ratio", table, team->ranks, column, row, bench_ratio(team, above, below, sweeps), sweeps);
+    for (int above = 0; above < n && team->rank == 0; above++)
+        for (int below = 0; below < n && !contenders[above].is_base; below++) {
+            if (!contenders[below].is_base) continue;
+            snprintf(row, sizeof row, "%s/%s", contenders[above].name, contenders[below].name);
+            bench_line("ratio", table, team->ranks, column, row, bench_ratio(team, above, below, sweeps), sweeps);
+        }
+    if (team->rank == 0) {
+        const double used = team->shared->others;
+        bench_line("others", table, team->ranks, column, "-", (bench_figure){ used, used, used }, sweeps);
     }
     bench_barrier(team);
 }

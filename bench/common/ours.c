@@ -1,7 +1,8 @@
-/* ours.c - see ours.h.  To be compiled as users compile the library: -O2 and nothing for this processor. */
+/* ours.c - see ours.h and library.h.  To be compiled as users compile the library: -O2 and nothing for this processor. */
 #define COLL_IMPLEMENTATION
 #include "../../coll.h"
 
+#include "library.h"
 #include "ours.h"
 
 #include <stdio.h>
@@ -63,7 +64,45 @@ void ours_open(int ranks, ours *all)
     free(comms);
 }
 
+bool ours_join(ours *me, int rank, int ranks, const char *address, const char *io, char *why, size_t room)
+{
+    const coll_config config = { .transport = "tcp", .rank = rank, .size = ranks, .address = address, .io = io,
+                                 .share_memory = -1 };
+
+    *me = (ours){ 0 };
+    if (coll_init(&me->comm, &config) == COLL_OK) return true;
+    snprintf(why, room, "%s", coll_error(NULL));
+    return false;
+}
+
 void ours_free(int ranks, ours *all)
 {
     for (int r = 0; r < ranks; r++) coll_free(all[r].comm);
+}
+
+/* ---- >>library: one rank a process, as a launcher has started them ---- */
+
+static ours library;
+
+void library_open(int *argc, char ***argv, int *rank, int *ranks)
+{
+    (void)argc, (void)argv;
+    if (coll_init(&library.comm, NULL)) {
+        fprintf(stderr, "ours: %s\n", coll_error(NULL));
+        exit(1);
+    }
+    *rank = coll_rank(library.comm);
+    *ranks = coll_size(library.comm);
+}
+
+int library_ways(const bench_case *part, library_way *ways)
+{
+    library.part = part;
+    ways[0] = (library_way){ .op = ours_op(part->collective), .context = &library };
+    return 1;
+}
+
+void library_close(void)
+{
+    ours_free(1, &library);
 }

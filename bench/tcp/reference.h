@@ -1,0 +1,31 @@
+/* reference.h: an allreduce of f32 between two processes over one TCP connection, by hand, to hold a library against.
+ *
+ *     swap     each rank sends all that it has and adds what comes; nothing waits for arithmetic
+ *     halves   each rank sums one half; on the same connection the raw halves go first and the sums follow as they come about,
+ *              so that no byte waits for more than a chunk; half the arithmetic of swap, a way more to go; from 8 KiB up
+ *
+ * Both know the sizes and the order beforehand, send no headers, check nothing, cannot fail and hold the only connection.  Calls
+ * never block; who waits looks again at once, for a while, and then sleeps in poll.  What comes to be added is received into a
+ * small buffer that stays in the cache.  What they reach is a bar for a library, not the floor. */
+#ifndef BENCH_REFERENCE_H
+#define BENCH_REFERENCE_H
+
+#include "../common/cases.h"
+
+typedef struct reference reference;
+typedef enum reference_variant { REFERENCE_SWAP, REFERENCE_HALVES, REFERENCE_VARIANTS } reference_variant;
+
+static const char *const reference_names[REFERENCE_VARIANTS] = { "ref-swap", "ref-halves" };
+
+/* Both ends of a connection, before the ranks are forked; then the end of this rank. */
+bool reference_connect(int ends[2]);
+reference *reference_open(const int ends[2], int rank);
+void reference_free(reference *reference);
+
+/* This rank's part of a test, which must live while it runs. */
+void reference_enter(reference *reference, const bench_case *part);
+
+/* The operation of a variant, whose context is the reference; NULL: there is none for this collective or so many bytes. */
+void (*reference_op(reference_variant variant, bench_collective collective, size_t bytes))(void *context, long i);
+
+#endif /* BENCH_REFERENCE_H */
