@@ -104,7 +104,10 @@ static void coll__stream_pushed(coll__stream *s, size_t moved)
 }
 
 /* Is this message to go, or to come, in one piece? */
-static inline bool coll__is_letter(const coll_xfer *x) { return x->moved == 0 && x->length > 0 && x->length <= COLL__LETTER_MOST; }
+static inline bool coll__is_letter(const coll_xfer *x)
+{
+    return x->moved == 0 && x->length > 0 && x->length <= COLL__LETTER_MOST;
+}
 
 /* One call's worth of what is queued: one letter, or as many messages as fit. */
 static ssize_t coll__stream_send(coll__stream *s)
