@@ -263,7 +263,7 @@ static bool coll__greeting_go_on(coll__tcp *tcp, coll__greet *g)
 
 static void coll__greeting_close(coll__tcp *tcp, int index)
 {
-    tcp->greetings[index].pipe.fd = -1;
+    tcp->greetings[index].pipe = (coll__pipe){ .fd = -1 };        /* whoever took it has it                  */
     while (tcp->greeting_count > 0 && tcp->greetings[tcp->greeting_count - 1].pipe.fd < 0) tcp->greeting_count--;
 }
 

@@ -251,7 +251,9 @@ static coll_status coll__greet_hear(coll__greet *g, const coll__identity *us)
     if (g->hello.to != us->rank)
         return coll__greet_failed(g, COLL_ERR_PROTOCOL, "it calls rank %d, and this is rank %d", g->hello.to, us->rank);
     if (g->hello.auth != us->auth) return coll__greet_check_auth(g, us);
-    memcpy(g->call, g->bytes, COLL__HELLO_PROOF);
+    memcpy(g->call, g->bytes, COLL__HELLO_LENGTH);
+    for (int i = COLL__HELLO_PROOF; i < COLL__HELLO_LENGTH; i++)
+        if (g->call[i]) return coll__greet_failed(g, COLL_ERR_PROTOCOL, "its hello is not well formed");
     if (!(us->auth & COLL__AUTH_KIND)) return coll__greet_settle(g, us);
     coll__hello answer = g->hello;
     coll__hello_as(&answer, us);
