@@ -179,7 +179,7 @@ static coll_status coll__greet_refused(coll__greet *g, const coll__identity *us)
 
     if (status != COLL_OK) return status;
     if (!coll__control_read(g->bytes, us->size, &control)) return coll__greet_failed(g, COLL_ERR_PROTOCOL, "something else answers there");
-    return coll__greet_failed(g, control.what.status, "%s", control.what.text);
+    return coll__greet_failed(g, control.what.status, "%s", *control.what.text ? control.what.text : coll_status_text(control.what.status));
 }
 
 /* NULL: the one who answers is the one that was called, as far as it says. */
