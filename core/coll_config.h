@@ -386,8 +386,8 @@ static coll_status coll__read_key_file(coll__settings *s, const char *path)
     }
     const int error = errno;
     close(fd);
-    if (!is_ours) return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_KEY_FILE=%.160s may be read or written by every user of this "
-                                            "host: chmod 600", path);
+    if (!is_ours)
+        return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_KEY_FILE=%.160s may be read or written by every user: chmod 600", path);
     if (got < 0) return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_KEY_FILE=%.160s: %s", path, strerror(error));
     s->key[length] = '\0';
     s->key[strcspn(s->key, "\r\n")] = '\0';
@@ -417,7 +417,8 @@ static bool coll__read_security(const char *text, int *auth, bool *is_open)
 static coll_status coll__settle_security(coll__settings *s)
 {
     const char *key = s->config.key ? s->config.key : getenv("COLL_KEY"), *path = getenv("COLL_KEY_FILE");
-    const char *text = s->config.security ? s->config.security : getenv("COLL_SECURITY"), *const name = s->config.key ? "key" : "COLL_KEY";
+    const char *text = s->config.security ? s->config.security : getenv("COLL_SECURITY");
+    const char *name = s->config.key ? "key" : key ? "COLL_KEY" : "the key in COLL_KEY_FILE";
     coll_status status = COLL_OK;
 
     if (key) coll__print(s->key, sizeof s->key, "%s", key);
@@ -426,15 +427,17 @@ static coll_status coll__settle_security(coll__settings *s)
     const size_t length = strlen(s->key);
     if (status < 0) return status;
     if (has_key && (length < COLL__KEY_LEAST || length > COLL__KEY_MOST))
-        return coll__start_failed(COLL_ERR_ARGUMENT, "%s is %s than %d bytes; a key has %d to %d, best 32 at random", key ? name : "the "
-                                  "key in COLL_KEY_FILE", length < COLL__KEY_LEAST ? "shorter" : "longer",
+        return coll__start_failed(COLL_ERR_ARGUMENT, "%s is %s than %d bytes; a key has %d to %d, best 32 at random", name,
+                                  length < COLL__KEY_LEAST ? "shorter" : "longer",
                                   length < COLL__KEY_LEAST ? COLL__KEY_LEAST : COLL__KEY_MOST, COLL__KEY_LEAST, COLL__KEY_MOST);
     if (text && !coll__read_security(text, &s->auth, &s->is_open))
-        return coll__start_failed(COLL_ERR_ARGUMENT, "security \"%.40s\" is none of open, key, tls, open+check, key+check, check", text);
+        return coll__start_failed(COLL_ERR_ARGUMENT, "security \"%.40s\" is none of open, key, tls, open+check, key+check, check",
+                                  text);
     if (has_key && s->is_open)
         return coll__start_failed(COLL_ERR_ARGUMENT, "security is \"%.40s\", but there is a key, too: which one is meant?", text);
     if (!has_key && (s->auth & COLL__AUTH_KIND))
-        return coll__start_failed(COLL_ERR_ARGUMENT, "security is \"%.40s\", but there is no key: set COLL_KEY or COLL_KEY_FILE", text);
+        return coll__start_failed(COLL_ERR_ARGUMENT, "security is \"%.40s\", but there is no key: set COLL_KEY or COLL_KEY_FILE",
+                                  text);
 #if defined(COLL_WITH_OPENSSL)
     if (has_key && s->auth == 0) s->auth = COLL__AUTH_TLS;
 #else

@@ -43,7 +43,8 @@ static unsigned take8(input *in)
 
 static void identify(coll__identity *us, int rank, int auth)
 {
-    coll__settings s = { .config = { .rank = rank, .size = FUZZ_SIZE, .world = "fuzz" }, .auth = auth, .key = "a key for the fuzzer" };
+    coll__settings s = { .config = { .rank = rank, .size = FUZZ_SIZE, .world = "fuzz" }, .auth = auth,
+                         .key = "a key for the fuzzer" };
 
     memset(us, 0, sizeof *us);
     expect(coll__identify(us, &s), "no identity");
@@ -132,7 +133,8 @@ static void any_greeting(input *in, bool is_caller)
 
     identify(&us, is_caller ? 1 : 2, auth);
     expect(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), "no sockets");
-    if (is_caller) coll__greet_call(&g, &us, fds[0], (coll__hello){ .purpose = COLL__PURPOSE_DATA, .channel = 1, .to = 2 }, coll__never);
+    if (is_caller) coll__greet_call(&g, &us, fds[0], (coll__hello){ .purpose = COLL__PURPOSE_DATA, .channel = 1, .to = 2 },
+                                    coll__never);
     else coll__greet_answer(&g, fds[0], coll__never);
     if (is_caller) (void)coll__greet_advance(&g, &us);
     if (is_helped && g.step != COLL__GREET_OVER) help(&g, &us, in, fds[1], has_proof);
@@ -197,7 +199,8 @@ static void any_tuning(input *in)
     text[sizeof text - 1] = '\0';
     const char *wrong = coll__numbers_read(&n, text, &length);
     if (wrong) {
-        expect(wrong >= text && wrong < text + sizeof text && length <= strlen(wrong), "the word that is wrong is not in the text");
+        expect(wrong >= text && wrong < text + sizeof text && length <= strlen(wrong),
+               "the word that is wrong is not in the text");
         return;
     }
     coll__numbers_print(&n, printed, sizeof printed);

@@ -22,8 +22,8 @@ static bool coll__is_private(const unsigned char *bytes)
     if (coll__is_loopback(bytes)) return true;
     if (memcmp(bytes, coll__v4_prefix, sizeof coll__v4_prefix))
         return (bytes[0] & 0xfe) == 0xfc || (bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80);
-    return v4[0] == 10 || (v4[0] == 172 && (v4[1] & 0xf0) == 16) || (v4[0] == 192 && v4[1] == 168) || (v4[0] == 169 && v4[1] == 254)
-        || (v4[0] == 100 && (v4[1] & 0xc0) == 64);
+    return v4[0] == 10 || (v4[0] == 172 && (v4[1] & 0xf0) == 16) || (v4[0] == 192 && v4[1] == 168)
+        || (v4[0] == 169 && v4[1] == 254) || (v4[0] == 100 && (v4[1] & 0xc0) == 64);
 }
 
 /* The first address of this host that is not private, for those who listen at all of them.  false: there is none. */
@@ -61,8 +61,8 @@ static bool coll__may_listen(const coll__tcp *tcp, const coll__address *a, char 
     const bool is_any = !memcmp(bytes, v6_any, 16) || (!memcmp(bytes, coll__v4_prefix, 12) && !memcmp(bytes + 12, v4_any, 4));
     if (is_any ? !coll__public_address(&found) : coll__is_private(bytes)) return true;
     found = coll__with_port(found, port);
-    coll__print(why, room, "it would listen at %s, a public address, without a key: set COLL_KEY, or COLL_SECURITY=open if that is "
-                "meant", coll__address_text(&found, where, sizeof where));
+    coll__print(why, room, "it would listen at %s, a public address, without a key: set COLL_KEY, or COLL_SECURITY=open if that "
+                "is meant", coll__address_text(&found, where, sizeof where));
     return false;
 }
 
@@ -88,7 +88,8 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s);
 static void coll__stream_dial_again(coll__tcp *tcp, coll__stream *s)
 {
     s->state = COLL__STREAM_NONE;
-    s->dial_pause_ms = s->dial_pause_ms ? (int)coll__least((size_t)s->dial_pause_ms * 2, COLL__REDIAL_MOST_MS) : COLL__REDIAL_LEAST_MS;
+    s->dial_pause_ms = s->dial_pause_ms < COLL__REDIAL_LEAST_MS ? COLL__REDIAL_LEAST_MS : s->dial_pause_ms * 2;
+    if (s->dial_pause_ms > COLL__REDIAL_MOST_MS) s->dial_pause_ms = COLL__REDIAL_MOST_MS;
     s->dial_at = coll__deadline(s->dial_pause_ms + tcp->rank % 7);
     tcp->redials++;
 }
@@ -131,7 +132,8 @@ static void coll__stream_turned_away(coll__tcp *tcp, coll__stream *s, coll_statu
         return;
     }
     s->state = COLL__STREAM_ENDED;
-    coll__blame(&tcp->suspicion, status, s->peer, "%s cannot be talked to: %s", coll__rank_text(tcp, s->peer, who, sizeof who), why);
+    coll__blame(&tcp->suspicion, status, s->peer, "%s cannot be talked to: %s", coll__rank_text(tcp, s->peer, who, sizeof who),
+                why);
 }
 
 /* The connect is decided, or the greeting can go on. */
@@ -214,10 +216,11 @@ static void coll__take_rank(coll__tcp *tcp, coll__pipe *pipe, const coll__hello 
         coll__refuse(tcp, pipe, COLL_ERR_PROTOCOL, "another process has come with the same rank");
         return;
     }
-    if (tcp->us.auth == COLL__AUTH_NONE && !tcp->is_open && !tcp->has_warned && memcmp(hello->host, tcp->us.host, sizeof hello->host)) {
+    if (tcp->us.auth == COLL__AUTH_NONE && !tcp->is_open && !tcp->has_warned
+        && memcmp(hello->host, tcp->us.host, sizeof hello->host)) {
         tcp->has_warned = true;
-        coll__say(&tcp->log, COLL_LOG_WARN, "ranks of other hosts join without a key: whoever reaches this port may, and can read "
-                  "and change what is sent (COLL_KEY)");
+        coll__say(&tcp->log, COLL_LOG_WARN, "ranks of other hosts join without a key: whoever reaches this port may, and can "
+                  "read and change what is sent (COLL_KEY)");
     }
     coll__address_pack(&from, place->address, &ignored);
     place->port = hello->port;

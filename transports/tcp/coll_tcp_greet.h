@@ -178,8 +178,10 @@ static coll_status coll__greet_refused(coll__greet *g, const coll__identity *us)
     const coll_status status = coll__greet_move(g, COLL__CONTROL_LENGTH, false);
 
     if (status != COLL_OK) return status;
-    if (!coll__control_read(g->bytes, us->size, &control)) return coll__greet_failed(g, COLL_ERR_PROTOCOL, "something else answers there");
-    return coll__greet_failed(g, control.what.status, "%s", *control.what.text ? control.what.text : coll_status_text(control.what.status));
+    if (!coll__control_read(g->bytes, us->size, &control))
+        return coll__greet_failed(g, COLL_ERR_PROTOCOL, "something else answers there");
+    const char *text = *control.what.text ? control.what.text : coll_status_text(control.what.status);
+    return coll__greet_failed(g, control.what.status, "%s", text);
 }
 
 /* NULL: the one who answers is the one that was called, as far as it says. */
@@ -235,7 +237,8 @@ static coll_status coll__greet_check_auth(coll__greet *g, const coll__identity *
     if (has_key != have_we)
         return coll__greet_failed(g, COLL_ERR_DENIED, "it has %s, and here there is %s (COLL_KEY)", has_key ? "a key" : "no key",
                                   have_we ? "one" : "none");
-    return coll__greet_failed(g, COLL_ERR_DENIED, "it uses %s%s, and here it is %s%s (COLL_SECURITY)", names[theirs & COLL__AUTH_KIND],
+    return coll__greet_failed(g, COLL_ERR_DENIED, "it uses %s%s, and here it is %s%s (COLL_SECURITY)",
+                              names[theirs & COLL__AUTH_KIND],
                               theirs & COLL__AUTH_CHECK ? " and checks" : "", names[ours & COLL__AUTH_KIND],
                               ours & COLL__AUTH_CHECK ? " and checks" : "");
 }
@@ -293,7 +296,7 @@ static coll_status coll__greet_take_step(coll__greet *g, const coll__identity *u
     case COLL__GREET_HEAR_PROOF: return coll__greet_hear_proof(g, us);
     case COLL__GREET_SEAL:
         status = coll__seal_advance(&g->pipe, &g->want);
-        if (status < 0) return coll__greet_failed(g, status, "TLS could not begin: the bytes of the handshake are not as they were sent");
+        if (status < 0) return coll__greet_failed(g, status, "TLS could not begin: its bytes are not as they were sent");
         return status == COLL_OK ? coll__greet_next(g, COLL__GREET_OVER) : status;
     case COLL__GREET_OVER: break;
     }
@@ -301,7 +304,8 @@ static coll_status coll__greet_take_step(coll__greet *g, const coll__identity *u
 }
 
 /* Move on.  COLL_OK: both ends know with whom they talk, and the pipe is ready; COLL_PENDING: poll for g->want first; an error:
- * g->why says why not, COLL_ERR_PEER being an end without a reason.  The pipe stays the greeting's own until somebody takes it. */
+ * g->why says why not, COLL_ERR_PEER being an end without a reason.  The pipe stays the greeting's own until somebody takes
+ * it. */
 static coll_status coll__greet_advance(coll__greet *g, const coll__identity *us)
 {
     coll_status status = COLL_OK;

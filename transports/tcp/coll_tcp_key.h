@@ -34,8 +34,8 @@ static void coll__sha_block(coll__sha *sha, const unsigned char *bytes)
     };
     uint32_t w[64], s[8];
 
-    for (int i = 0; i < 16; i++)
-        w[i] = (uint32_t)bytes[4 * i] << 24 | (uint32_t)bytes[4 * i + 1] << 16 | (uint32_t)bytes[4 * i + 2] << 8 | bytes[4 * i + 3];
+    memset(w, 0, sizeof w);
+    for (int i = 0; i < 64; i++) w[i / 4] = w[i / 4] << 8 | bytes[i];
     for (int i = 16; i < 64; i++) {
         const uint32_t a = w[i - 15], b = w[i - 2];
         w[i] = w[i - 16] + w[i - 7] + (coll__sha_turn(a, 7) ^ coll__sha_turn(a, 18) ^ a >> 3)
@@ -44,7 +44,8 @@ static void coll__sha_block(coll__sha *sha, const unsigned char *bytes)
     memcpy(s, sha->state, sizeof s);
     for (int i = 0; i < 64; i++) {
         const uint32_t choice = (s[4] & s[5]) ^ (~s[4] & s[6]), majority = (s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]);
-        const uint32_t one = s[7] + (coll__sha_turn(s[4], 6) ^ coll__sha_turn(s[4], 11) ^ coll__sha_turn(s[4], 25)) + choice + k[i] + w[i];
+        const uint32_t mixed = coll__sha_turn(s[4], 6) ^ coll__sha_turn(s[4], 11) ^ coll__sha_turn(s[4], 25);
+        const uint32_t one = s[7] + mixed + choice + k[i] + w[i];
         const uint32_t two = (coll__sha_turn(s[0], 2) ^ coll__sha_turn(s[0], 13) ^ coll__sha_turn(s[0], 22)) + majority;
         memmove(s + 1, s, 7 * sizeof *s);
         s[4] += one;
@@ -55,7 +56,8 @@ static void coll__sha_block(coll__sha *sha, const unsigned char *bytes)
 
 static void coll__sha_begin(coll__sha *sha)
 {
-    *sha = (coll__sha){ { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19 }, 0, { 0 } };
+    *sha = (coll__sha){ .state = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab,
+                                   0x5be0cd19 } };
 }
 
 static void coll__sha_add(coll__sha *sha, const void *bytes, size_t length)

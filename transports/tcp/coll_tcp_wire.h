@@ -85,7 +85,7 @@ static const char *coll__hello_read(const unsigned char *at, const unsigned char
     const uint32_t purpose = coll__get16(at + 40), channel = coll__get16(at + 42), auth = coll__get16(at + 68);
     if (purpose != COLL__PURPOSE_MEET && purpose != COLL__PURPOSE_DATA) return "its purpose is unknown";
     if (channel >= COLL_CHANNEL_COUNT) return "its channel is unknown";
-    if ((auth & COLL__AUTH_KIND) > COLL__AUTH_TLS || auth > (COLL__AUTH_KIND | COLL__AUTH_CHECK)) return "its security is unknown";
+    if ((auth & ~(uint32_t)COLL__AUTH_CHECK) > COLL__AUTH_TLS) return "its security is unknown";
     for (int i = 70; i < COLL__HELLO_PROOF; i++)
         if (at[i] && (i < 72 || i >= 88)) return "its hello is not well formed";
     hello->rank = (int)rank;
