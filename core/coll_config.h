@@ -387,7 +387,7 @@ static coll_status coll__read_key_file(coll__settings *s, const char *path)
     const int error = errno;
     close(fd);
     if (!is_ours)
-        return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_KEY_FILE=%.160s may be read or written by every user: chmod 600", path);
+        return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_KEY_FILE=%.160s is open to every user of this host: chmod 600", path);
     if (got < 0) return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_KEY_FILE=%.160s: %s", path, strerror(error));
     s->key[length] = '\0';
     s->key[strcspn(s->key, "\r\n")] = '\0';
