@@ -117,6 +117,10 @@ suite collectives-dist   scaled 0.5 from_dist test_collectives
 waits errors             program asan test_errors
 waits faults             program asan test_faults
 waits errors-tsan        program tsan test_errors
+suite greetings          program asan test_greetings
+waits security           program asan test_security
+waits security-tsan      program tsan test_security meetings,crowds,changes
+suite fuzz               sh tests/fuzz.sh
 suite sim                program asan test_sim
 suite sim-large          program release test_sim 65536
 suite shared             program asan test_shared

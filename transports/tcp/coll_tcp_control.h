@@ -28,7 +28,7 @@ static void coll__control_closed(coll__tcp *tcp, int index, int error)
     if (tcp->is_meeting) {
         tcp->present_count--;                     /* it may come again                                        */
     } else if (tcp->presence[index] == COLL__PRESENT) {
-        coll__blame(&failure, COLL_ERR_PEER, index, "%s is gone: %s", coll__rank_text(tcp, index, who, sizeof who),
+        coll__blame(&failure, coll__ending_status(error), index, "%s is gone: %s", coll__rank_text(tcp, index, who, sizeof who),
                     coll__ending_text(error));
         coll__decide(tcp, &failure);
     }
