@@ -13,15 +13,19 @@ enum {
     HEAD_PART = 16, CALLS = 3, CALLS_OF_START = 50
 };
 
-typedef enum fault { KILL, STOP, LINK, DROP, RESET, HALF_CLOSE, GARBAGE, SLOW, FAULT_COUNT } fault;
+typedef enum fault { KILL, STOP, LINK, DROP, RESET, HALF_CLOSE, GARBAGE, SLOW, STRANGERS, FAULT_COUNT } fault;
 typedef enum phase { MEET, TABLE, CONNECT, HEADER, ROUND, PAYLOAD, IDLE, LEAVE, PHASE_COUNT } phase;
 
-static const char *const fault_names[] = { "kill", "stop", "link", "drop", "reset", "half-close", "garbage", "slow" };
+static const char *const fault_names[] = {
+    "kill", "stop", "link", "drop", "reset", "half-close", "garbage", "slow", "strangers"
+};
 static const char *const phase_names[] = { "meet", "table", "connect", "header", "round", "payload", "idle", "leave" };
 
 /* How far a rank has come. */
 typedef enum step { NOTHING, JOINING, WORKING, AFTER, SHRINKING, LEAVING, OVER } step;
-static const char *const step_names[] = { "start", "coll_init", "its calls", "a call after the failure", "coll_shrink", "coll_free", "end" };
+static const char *const step_names[] = {
+    "start", "coll_init", "its calls", "a call after the failure", "coll_shrink", "coll_free", "end"
+};
 
 /* How it went, for one rank. */
 typedef struct report {
@@ -57,11 +61,14 @@ typedef struct cell {
     char  name[100];
 } cell;
 
-static bool is_gone(fault f) { return f <= DROP; }              /* the victim as a whole, not one connection   */
+/* The victim as a whole is gone; one connection suffers; nothing is lost. */
+static bool is_gone(fault f) { return f <= DROP; }
+static bool is_of_connection(fault f) { return f >= RESET && f <= GARBAGE; }
+static bool is_harmless(fault f) { return f >= SLOW; }
 static bool is_of_start(phase p) { return p <= TABLE; }
 
 /* The world may come about all the same: whoever loses the connection to rank 0 early enough calls again. */
-static bool may_recover(const cell *c) { return is_of_start(c->phase) && !is_gone(c->fault) && c->fault != SLOW; }
+static bool may_recover(const cell *c) { return is_of_start(c->phase) && is_of_connection(c->fault); }
 
 /* ---- >>gates: a rank says that it is there, and waits ---- */
 
@@ -155,11 +162,11 @@ static coll_status run_halting(const cell *c, coll_comm *comm, const coll_call *
 
 static bool halts(const cell *c, int rank)
 {
-    return rank == c->victim && ((c->phase == CONNECT && c->dials) || c->phase == HEADER || c->phase == ROUND || c->phase == PAYLOAD);
+    return rank == c->victim && (c->phase == CONNECT ? c->dials : c->phase >= HEADER && c->phase <= PAYLOAD);
 }
 
 /* How many calls at most?  Until one fails, where one must. */
-static int most_calls(const cell *c) { return c->fault == SLOW ? CALLS : may_recover(c) ? CALLS_OF_START : INT_MAX; }
+static int most_calls(const cell *c) { return is_harmless(c->fault) ? CALLS : may_recover(c) ? CALLS_OF_START : INT_MAX; }
 
 static void make_calls(const cell *c, coll_comm *comm, const work *w, int rank)
 {
@@ -197,7 +204,7 @@ static void shrink(const cell *c, coll_comm *comm, report *r)
     r->shrunk = coll_shrink(comm, &small);
     r->shrink_ms = now_ms() - began;
     snprintf(r->why_not, sizeof r->why_not, "%s", coll_error(comm));
-    if (r->shrunk == COLL_OK && coll_size(small) == c->size - 1 && coll_rank(small) == place && coll_parent_rank(small, place) >= 0) {
+    if (r->shrunk == COLL_OK && coll_size(small) == c->size - 1 && coll_rank(small) == place) {
         const int32_t mine = rank + 1;
         r->is_small_right = coll_allreduce(small, &mine, &sum, 1, COLL_I32, COLL_SUM) == COLL_OK
             && sum == c->size * (c->size + 1) / 2 - (c->victim + 1) && coll_barrier(small) == COLL_OK;

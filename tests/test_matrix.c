@@ -7,6 +7,7 @@
  *             link drop        its cable is pulled; nothing passes any more, in silence
  *             reset half-close garbage     happens to one connection of the victim
  *             slow             the victim is alive, but elsewhere for several times the liveness timeout: no error
+ *             strangers        a scanner, a browser, noise and a silent crowd come to every open port: no error
  *     phase   meet             some ranks have not come yet
  *             table            rank 0 has every hello, and nobody has the table
  *             connect          a first data connection is made, but not greeted
@@ -30,7 +31,7 @@
 #include "reach.h"
 #include "matrix.h"
 
-enum { SIZE_COUNT = 3, SLOTS_MOST = 3, FIRST_PORT = 20000 };
+enum { SIZE_COUNT = 3, SLOTS_MOST = 3, FIRST_PORT = 20000, CROWD = 40 };
 static const int sizes[SIZE_COUNT] = { 2, 4, 8 };
 
 /* ---- >>waiting for ranks ---- */
@@ -318,6 +319,50 @@ static bool strike_connection(cell *c, const caught *k)
     return is_done;
 }
 
+/* ---- >>strangers ---- */
+
+typedef enum manner { HANGS_UP, RESETS, BROWSES, MAKES_NOISE, BEGINS_A_HELLO, SAYS_NOTHING, MANNER_COUNT } manner;
+
+/* One that comes to this port from the switch.  It stays as long as this process. */
+static bool stranger_comes(const struct sockaddr_in *door, manner m, uint64_t seed)
+{
+    static const char http[] = "GET /metrics HTTP/1.1\r\nHost: rank\r\nUser-Agent: a-scanner/1.0\r\nAccept: */*\r\n"
+                               "Accept-Encoding: gzip, deflate, br\r\nAccept-Language: en\r\nConnection: keep-alive\r\n\r\n";
+    static const char hello[] = "\x89" "COLL\r\n\x1a\1\0\0\0";
+    const struct linger at_once = { 1, 0 };
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    unsigned char noise[300];
+    ssize_t said = 0;
+
+    if (fd < 0 || connect(fd, (const struct sockaddr *)door, sizeof *door)) return false;
+    for (size_t i = 0; i < sizeof noise; i++) noise[i] = (unsigned char)support_random(&seed);
+    if (m == BROWSES) said = send(fd, http, sizeof http - 1, MSG_NOSIGNAL);
+    if (m == MAKES_NOISE) said = send(fd, noise, sizeof noise, MSG_NOSIGNAL);
+    if (m == BEGINS_A_HELLO) said = send(fd, hello, sizeof hello - 1, MSG_NOSIGNAL);
+    if (m == RESETS) (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    if (m <= RESETS) close(fd);
+    return said >= 0;
+}
+
+/* A few of each kind, and then more silent ones than a rank keeps, at every port that is open. */
+static bool strangers_come(const cell *c)
+{
+    reached door;
+
+    for (int rank = 0; rank < c->size; rank++) {
+        if (c->pids[rank] <= 0 || !find_socket(c, rank, listens, &door)) continue;
+        struct sockaddr_in at = door.here;
+        char text[20];
+        at.sin_addr.s_addr = inet_addr(net_address(rank, text, sizeof text));
+        close(door.fd);
+        for (int i = 0; i < 3 * MANNER_COUNT + CROWD; i++) {
+            const manner m = i < 3 * MANNER_COUNT ? (manner)(i % MANNER_COUNT) : SAYS_NOTHING;
+            if (!stranger_comes(&at, m, c->seed + (uint64_t)i)) return false;
+        }
+    }
+    return true;
+}
+
 static void strike(cell *c, const caught *k)
 {
     bool is_done = true;
@@ -329,6 +374,7 @@ static void strike(cell *c, const caught *k)
     case STOP: is_done = !kill(c->pids[c->victim], SIGSTOP); break;
     case LINK: is_done = net_plug(c->victim, false); break;
     case DROP: is_done = net_drop(c->net, c->victim); break;
+    case STRANGERS: is_done = strangers_come(c); break;
     case SLOW: if (is_of_start(c->phase)) is_done = !kill(c->pids[c->victim], SIGSTOP); break;
     default: is_done = strike_connection(c, k);
     }
@@ -436,6 +482,7 @@ static void judge_success(const cell *c, int rank)
     CHECK(r->joined == COLL_OK && r->status == COLL_OK && r->is_right && r->is_input_kept && r->free_ms <= FREE_MS,
           "%s: rank %d has %d, %d, results %s, free %d ms: %s", c->name, rank, (int)r->joined, (int)r->status,
           r->is_right ? "right" : "wrong", (int)r->free_ms, r->sentence);
+    if (c->fault == STRANGERS) judge_time(c, rank);
 }
 
 static void judge_rank(const cell *c, int rank, int named, bool has_recovered)
@@ -447,7 +494,7 @@ static void judge_rank(const cell *c, int rank, int named, bool has_recovered)
     if (c->phase == LEAVE) {
         CHECK(r->joined == COLL_OK && r->free_ms <= FREE_MS, "%s: coll_free of rank %d took %d ms", c->name, rank, (int)r->free_ms);
         if (rank != c->victim && r->free_ms > c->board->worst_ms) c->board->worst_ms = r->free_ms;
-    } else if (c->fault == SLOW || has_recovered) {
+    } else if (is_harmless(c->fault) || has_recovered) {
         judge_success(c, rank);
     } else if (!is_gone(c->fault)) {
         judge_end_of_connection(c, rank, named);
@@ -536,7 +583,7 @@ typedef struct result { outcome outcome; int worst_ms; } result;
 static result results[FAULT_COUNT][PHASE_COUNT][SIZE_COUNT];
 
 /* Two ranks that have not met have no connection, nor have they when one has left. */
-static bool there_is(fault f, phase p, int size) { return !((p == MEET || p == LEAVE) && size == 2 && f >= RESET && f <= GARBAGE); }
+static bool there_is(fault f, phase p, int size) { return !((p == MEET || p == LEAVE) && size == 2 && is_of_connection(f)); }
 
 /* Draw what the arguments leave open. */
 static void cell_draw(cell *c, const net *n, board *b, fault f, phase p, int size, int number, uint64_t seed)
@@ -552,7 +599,7 @@ static void cell_draw(cell *c, const net *n, board *b, fault f, phase p, int siz
     c->io = has_uring && c->seed & 1 ? "uring" : "poll";
     const int choices = p == MEET ? size - 1 : size;              /* the last one has not come                */
     c->victim = c->seed >> 8 & 1 ? 0 : (int)((c->seed >> 16) % (uint64_t)choices);
-    if (is_of_start(p) && f >= RESET && f <= GARBAGE && c->victim == 0) c->victim = 1;
+    if (is_of_start(p) && is_of_connection(f) && c->victim == 0) c->victim = 1;
     c->dials = c->victim == 0 || (c->victim < size - 1 && c->seed >> 9 & 1);
     c->partner = -1;
     c->net = n;
