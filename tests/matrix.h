@@ -41,7 +41,7 @@ typedef struct report {
 typedef struct board {
     int     hold;                                 /* 1: the victim is where it is wanted                      */
     int     passed, failed;                       /* checks                                                   */
-    int64_t fault_ms, go_on_ms, worst_ms;         /* of the fault; when a stopped rank was let go; the longest time to know */
+    int64_t fault_ms, go_on_ms, worst_ms;         /* the fault; a stopped rank is let go; the longest time to know */
     report  ranks[RANKS_MOST];
 } board;
 

@@ -154,8 +154,8 @@ NET bool net_make(net *n)
     for (int i = 0; i <= NET_SWITCH; i++)
         if ((n->holders[i] = net_hold()) < 0) return net_fail(n, errno == EPERM, "a network namespace", strerror(errno));
     for (int i = 0; i < NET_HOSTS_MOST; i++)
-        at += (size_t)snprintf(lines + at, sizeof lines - at, "link add v%d type veth peer name e0 netns %d\nlink set v%d master br0 up\n",
-                               i, (int)n->holders[i], i);
+        at += (size_t)snprintf(lines + at, sizeof lines - at, "link add v%d type veth peer name e0 netns %d\n"
+                               "link set v%d master br0 up\n", i, (int)n->holders[i], i);
     const int status = net_run(n, NET_SWITCH, "ip", lines);
     if (status == 127 << 8) return net_fail(n, false, "ip", "not found (package iproute2)");
     if (status) return net_fail(n, false, "ip", "no bridge, or no pair of interfaces");
