@@ -1,4 +1,4 @@
-/* test_leaks.c - what is made and freed ten thousand times leaves nothing behind: no descriptor, no thread, no mapping, no memory.
+/* test_leaks.c - what is made and freed ten thousand times leaves nothing behind: descriptors, threads, mappings, memory.
  *
  *     test_leaks [PART,...]                             PART: one, threads, tcp, refused, groups, requests
  */
@@ -11,7 +11,7 @@
 #include "check.h"
 #include "support.h"
 
-enum { KIBI = 1024, WARM_UP = 20, HEAP_MOST = 48 * KIBI, RSS_MOST_KIB = 4096 };
+enum { KIBI = 1024, WARM_UP = 20, MAPPINGS_MOST = 8, HEAP_MOST = 48 * KIBI, RSS_MOST_KIB = 4096 };
 
 static const char *io = "poll";
 static char part_name[60] = "start";
@@ -65,6 +65,18 @@ static holding settle(int threads)
     return h;
 }
 
+static void check_growth(const holding *before, const holding *after)
+{
+    CHECK(after->descriptors == before->descriptors, "%s: %d descriptors, %d before", part_name, after->descriptors,
+          before->descriptors);
+    CHECK(after->threads <= before->threads, "%s: %d threads, %d before", part_name, after->threads, before->threads);
+    CHECK(after->mappings <= before->mappings + MAPPINGS_MOST, "%s: %d mappings, %d before", part_name, after->mappings,
+          before->mappings);
+    CHECK(after->heap <= before->heap + HEAP_MOST, "%s: %zu bytes of heap, %zu before", part_name, after->heap, before->heap);
+    CHECK(after->rss_kib <= before->rss_kib + RSS_MOST_KIB, "%s: %ld KiB, %ld before", part_name, after->rss_kib,
+          before->rss_kib);
+}
+
 /* Do it a few times, so that what is allocated once is there; then many times, after which there must be no more. */
 static void repeat(const char *name, int cycles, bool (*body)(int cycle))
 {
@@ -77,11 +89,7 @@ static void repeat(const char *name, int cycles, bool (*body)(int cycle))
     for (int i = 0; i < cycles; i++) good += body(i);
     const holding after = settle(before.threads);
     CHECK(good == cycles + WARM_UP, "%s: %d of %d cycles went well; %s", part_name, good, cycles + WARM_UP, coll_error(NULL));
-    CHECK(after.descriptors == before.descriptors, "%s: %d descriptors, %d before", part_name, after.descriptors, before.descriptors);
-    CHECK(after.threads == before.threads, "%s: %d threads, %d before", part_name, after.threads, before.threads);
-    CHECK(after.mappings <= before.mappings + 8, "%s: %d mappings, %d before", part_name, after.mappings, before.mappings);
-    CHECK(after.heap <= before.heap + HEAP_MOST, "%s: %zu bytes of heap, %zu before", part_name, after.heap, before.heap);
-    CHECK(after.rss_kib <= before.rss_kib + RSS_MOST_KIB, "%s: %ld KiB, %ld before", part_name, after.rss_kib, before.rss_kib);
+    check_growth(&before, &after);
     printf("%-24s %6d cycles  %5.1f s  heap %+ld bytes, resident %+ld KiB\n", part_name, cycles, support_seconds() - began,
            (long)after.heap - (long)before.heap, after.rss_kib - before.rss_kib);
 }
@@ -149,9 +157,7 @@ static int groups(coll_comm *comm, void *arg)
     if (coll_barrier(comm)) return 3;
     if (!before) return 0;
     const holding after = hold();
-    CHECK(after.descriptors == before->descriptors, "%s: %d descriptors, %d before", part_name, after.descriptors, before->descriptors);
-    CHECK(after.heap <= before->heap + HEAP_MOST, "%s: %zu bytes of heap, %zu before", part_name, after.heap, before->heap);
-    CHECK(after.rss_kib <= before->rss_kib + RSS_MOST_KIB, "%s: %ld KiB, %ld before", part_name, after.rss_kib, before->rss_kib);
+    check_growth(before, &after);
     return 0;
 }
 

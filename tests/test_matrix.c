@@ -427,11 +427,12 @@ static void expect(const cell *c, int rank, bool holds, const char *what)
     check__passed += holds;
     check__failed += !holds;
     if (holds) return;
-    fprintf(stderr, "failed: %s: rank %d: %s.  It is in %s; coll_init %d, call %d: %d, %d ms after the fault; ", c->name, rank, what,
-            step_names[r->reached], (int)r->joined, r->calls, (int)r->status, (int)(r->ended_ms - c->board->fault_ms));
-    fprintf(stderr, "failed ranks %d (%d); the next call %d; coll_shrink %d in %d ms; coll_free in %d ms: %s%s%s\n", r->failed_count,
-            r->failed, (int)r->later, (int)r->shrunk, (int)r->shrink_ms, (int)r->free_ms, r->sentence,
-            *r->why_not ? "; then: " : "", r->why_not);
+    fprintf(stderr, "failed: %s: rank %d: %s.  It is in %s; coll_init %d, call %d: %d, ", c->name, rank, what,
+            step_names[r->reached], (int)r->joined, r->calls, (int)r->status);
+    fprintf(stderr, "%d ms after the fault; failed ranks %d (%d); the next call %d; coll_shrink %d in %d ms; coll_free in %d ms: ",
+            (int)(r->ended_ms - c->board->fault_ms), r->failed_count, r->failed, (int)r->later, (int)r->shrunk, (int)r->shrink_ms,
+            (int)r->free_ms);
+    fprintf(stderr, "%s%s%s\n", r->sentence, *r->why_not ? "; then: " : "", r->why_not);
 }
 
 static void judge_time(const cell *c, int rank)
