@@ -74,7 +74,7 @@ NET int net_run(const net *n, int host, const char *program, const char *lines)
         (void)dup2(ends[0], 0);
         close(ends[0]);
         close(ends[1]);
-        if (!net_enter(n, host)) _exit(126);
+        if (!net_enter(n, host) || setenv("PATH", "/usr/sbin:/sbin:/usr/bin:/bin", 1)) _exit(126);
         if (!strcmp(program, "ip")) execlp("ip", "ip", "-batch", "-", (char *)NULL);
         else execlp("nft", "nft", "-f", "-", (char *)NULL);
         _exit(127);
