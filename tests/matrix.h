@@ -7,7 +7,7 @@
 
 enum {
     RANKS_MOST = NET_HOSTS_MOST,
-    LIVENESS_MS = 700, START_MS = 1500, SLACK_MS = 1000, FREE_MS = 2000, GATE_MS = 6000,
+    LIVENESS_MS = 700, START_MS = 2000, SHRINK_MS = 5000, SLACK_MS = 1000, FREE_MS = 2000, GATE_MS = 6000,
     RANK_SECONDS = 9, CELL_SECONDS = 14,
     FEW = 16, LARGE = 1 << 20, WIDE = 64,         /* elements: of a block, of the large call, of a broadcast  */
     HEAD_PART = 16, CALLS = 3, CALLS_OF_START = 50
@@ -241,8 +241,8 @@ static void rank_main(const cell *c, int rank)
     alarm(RANK_SECONDS);
     if (!net_enter(c->net, rank)) _exit(5);
     snprintf(address, sizeof address, "%s:%d", net_address(0, host, sizeof host), c->port);
-    const coll_config config = { .rank = rank, .size = c->size, .address = address, .io = c->io, .start_timeout_ms = START_MS,
-                                 .liveness_timeout_ms = LIVENESS_MS, .log_level = COLL_LOG_ERROR };
+    const coll_config config = { .rank = rank, .size = c->size, .address = address, .io = c->io,
+                                 .start_timeout_ms = is_of_start(c->phase) ? START_MS : SHRINK_MS, .liveness_timeout_ms = LIVENESS_MS, .log_level = COLL_LOG_ERROR };
     fill(&w, rank);
     if (rank == withheld(c)) gate(c, rank);
     r->reached = JOINING;
