@@ -242,7 +242,8 @@ static void rank_main(const cell *c, int rank)
     if (!net_enter(c->net, rank)) _exit(5);
     snprintf(address, sizeof address, "%s:%d", net_address(0, host, sizeof host), c->port);
     const coll_config config = { .rank = rank, .size = c->size, .address = address, .io = c->io,
-                                 .start_timeout_ms = is_of_start(c->phase) ? START_MS : SHRINK_MS, .liveness_timeout_ms = LIVENESS_MS, .log_level = COLL_LOG_ERROR };
+                                 .start_timeout_ms = is_of_start(c->phase) ? START_MS : SHRINK_MS,
+                                 .liveness_timeout_ms = LIVENESS_MS, .log_level = COLL_LOG_ERROR };
     fill(&w, rank);
     if (rank == withheld(c)) gate(c, rank);
     r->reached = JOINING;
