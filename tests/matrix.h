@@ -4,13 +4,14 @@
 #define TESTS_MATRIX_H
 
 #include <limits.h>
+#include <poll.h>
 
 enum {
     RANKS_MOST = NET_HOSTS_MOST,
     LIVENESS_MS = 700, START_MS = 2000, SHRINK_MS = 5000, SLACK_MS = 1000, FREE_MS = 2000, GATE_MS = 6000,
     RANK_SECONDS = 9, CELL_SECONDS = 14,
     FEW = 16, LARGE = 1 << 20, WIDE = 64,         /* elements: of a block, of the large call, of a broadcast  */
-    HEAD_PART = 16, CALLS = 3, CALLS_OF_START = 50
+    HEAD = 32, HEAD_PART = 16, CALLS = 3, CALLS_OF_START = 50
 };
 
 typedef enum fault { KILL, STOP, LINK, DROP, RESET, HALF_CLOSE, GARBAGE, SLOW, STRANGERS, FAULT_COUNT } fault;

@@ -118,7 +118,7 @@ waits errors             program asan test_errors
 waits faults             program asan test_faults
 waits errors-tsan        program tsan test_errors
 suite sim                program asan test_sim
-suite matrix             program release test_matrix
+waits matrix             program release test_matrix
 suite simfaults          program release test_simfaults
 suite refused            program release test_refused
 suite leaks              program release test_leaks

@@ -2,10 +2,11 @@
  *
  *     test_leaks [PART,...]                             PART: one, threads, tcp, refused, groups, requests
  */
-#define COLL_IMPLEMENTATION
+#define _DEFAULT_SOURCE 1
 #include "../coll.h"
 
 #include <dirent.h>
+#include <poll.h>
 #include <malloc.h>
 
 #include "check.h"

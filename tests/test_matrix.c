@@ -21,7 +21,7 @@
  * the phase, strikes, and judges what the ranks have noted (matrix.h).  It sees the sockets of the ranks (reach.h), and so
  * knows when they are where they should be; the library knows nothing of it.  Two or three cells run at a time.  Without an
  * argument a part of the cells runs, drawn by the seed, every fault in every phase at least once; "all": all of them. */
-#define COLL_IMPLEMENTATION
+#define _DEFAULT_SOURCE 1
 #include "../coll.h"
 
 #include "check.h"
@@ -109,7 +109,7 @@ static bool has_called(const cell *c, int rank, const reached *r)
 static bool has_half_of_call(const cell *c, int rank, const reached *r)
 {
     return r->state == REACH_ESTABLISHED && !is_control(c, rank, r) && net_host_of(&r->there) == c->victim
-        && r->unread >= (int)(COLL_HEAD_LENGTH + WIDE * sizeof(float));
+        && r->unread >= (int)(HEAD + WIDE * sizeof(float));
 }
 
 /* A socket of the rank that looks like this, or none.  The copy is the caller's to close. */

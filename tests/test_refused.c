@@ -2,7 +2,7 @@
  * in one line, a request for io_uring is an error with the reason, poll works as ever, and ranks with and without it meet.
  *
  * Every case runs in a process of its own, which lays the restriction on itself; its two ranks are threads, or a process each. */
-#define COLL_IMPLEMENTATION
+#define _DEFAULT_SOURCE 1
 #include "../coll.h"
 
 #include <linux/filter.h>

@@ -4,7 +4,7 @@
  *
  *     test_simfaults [SIZE]                             COLL_TEST_SEED=... replays the steps of a run
  */
-#define COLL_IMPLEMENTATION
+#define _DEFAULT_SOURCE 1
 #include "../coll.h"
 
 #include "check.h"
