@@ -384,7 +384,7 @@ static void strike(cell *c, const caught *k)
 /* Everybody goes on, but a victim that is gone, and one that takes its time. */
 static void go_on(cell *c, const caught *k)
 {
-    const bool is_still = c->fault == KILL || c->fault == STOP || c->fault == SLOW;
+    const bool is_still = c->fault <= STOP || is_harmless(c->fault);
 
     case_step = "after the fault";
     if (c->phase == TABLE && !(c->victim == 0 && is_still)) (void)kill(c->pids[0], SIGCONT);
@@ -429,7 +429,7 @@ static void expect(const cell *c, int rank, bool holds, const char *what)
     if (holds) return;
     fprintf(stderr, "failed: %s: rank %d: %s.  It is in %s; coll_init %d, call %d: %d, ", c->name, rank, what,
             step_names[r->reached], (int)r->joined, r->calls, (int)r->status);
-    fprintf(stderr, "%d ms after the fault; failed ranks %d (%d); the next call %d; coll_shrink %d in %d ms; coll_free in %d ms: ",
+    fprintf(stderr, "%d ms after the fault; failed ranks %d (%d); the next call %d; coll_shrink %d in %d ms, coll_free in %d: ",
             (int)(r->ended_ms - c->board->fault_ms), r->failed_count, r->failed, (int)r->later, (int)r->shrunk, (int)r->shrink_ms,
             (int)r->free_ms);
     fprintf(stderr, "%s%s%s\n", r->sentence, *r->why_not ? "; then: " : "", r->why_not);
