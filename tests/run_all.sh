@@ -122,6 +122,10 @@ waits security           program asan test_security
 waits security-tsan      program tsan test_security meetings,crowds,changes
 suite fuzz               sh tests/fuzz.sh
 suite sim                program asan test_sim
+waits matrix             program release test_matrix
+suite simfaults          program release test_simfaults
+suite refused            program release test_refused
+suite leaks              program release test_leaks
 suite sim-large          program release test_sim 65536
 suite shared             program asan test_shared
 suite shared-tsan        program tsan test_shared
