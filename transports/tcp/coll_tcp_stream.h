@@ -22,6 +22,7 @@ enum {
 typedef struct coll__stream {
     coll__pipe pipe;
     int   peer, channel;
+    int   tried;                                  /* while dialling: the address of the peer                  */
     coll__stream_state state;
     struct coll__greet *greet;                    /* while dialling                                           */
     bool  is_active;                              /* in the list of streams with something to do              */

@@ -6,6 +6,8 @@
 enum {
     COLL__GREETING_MS = 5000,                     /* a connection must have said who it is by then            */
     COLL__DIAL_MS = 20000,
+    COLL__DIAL_NEXT_MS = 1000,                    /* the same, as long as there is another address to try     */
+    COLL__TABLE_MS = 5000,
     COLL__LOOKS_AN_EVENT = 64
 };
 
@@ -19,7 +21,9 @@ typedef enum coll__presence { COLL__PRESENT, COLL__SAID_BYE, COLL__GONE } coll__
 
 typedef struct coll__tcp {
     int  rank, size, listener;
+    coll__network network;                        /* which addresses and ports of ours to use                 */
     bool is_meeting;                              /* rank 0, until all are there                              */
+    bool is_elsewhere;                            /* rank 0: the address it was given is not its host's       */
     coll__log log;
     coll__identity us;
     coll__place_of *places;                       /* of every rank                                            */
@@ -61,9 +65,11 @@ static void coll__activate(coll__tcp *tcp, coll__stream *s)
 static const char *coll__rank_text(const coll__tcp *tcp, int rank, char *text, size_t room)
 {
     char where[COLL__ADDRESS_TEXT];
-    const coll__address a = coll__address_unpack(tcp->places[rank].address, tcp->places[rank].port);
+    const coll__place_of *place = &tcp->places[rank];
+    const coll__address a = coll__address_unpack(place->addresses[0], place->port);
 
-    coll__print(text, room, "rank %d at %s", rank, coll__address_text(&a, where, sizeof where));
+    if (place->count == 0) coll__print(text, room, "rank %d", rank);
+    else coll__print(text, room, "rank %d at %s", rank, coll__address_text(&a, where, sizeof where));
     return text;
 }
 
@@ -144,7 +150,8 @@ static void coll__host_identity(unsigned char *host)
         if (!fgets(line, sizeof line, f)) line[0] = '\0';
         fclose(f);
     }
-    const unsigned long long inode = stat("/proc/self/ns/net", &s) ? 0 : (unsigned long long)s.st_ino;
+    const bool has_network = !stat("/proc/thread-self/ns/net", &s) || !stat("/proc/self/ns/net", &s);
+    const unsigned long long inode = has_network ? (unsigned long long)s.st_ino : 0;
     coll__print(text, sizeof text, "%s %llu", line, inode);
     coll__digest(host, text);
 }
@@ -154,7 +161,6 @@ static coll__tcp *coll__tcp_new(const coll__settings *settings, const coll__log 
     const coll_config *c = &settings->config;
     const size_t size = (size_t)c->size, streams = size * COLL_CHANNEL_COUNT;
     coll__tcp *tcp = (coll__tcp *)coll__allocate(sizeof *tcp);
-    char world[300];
 
     if (!tcp) return NULL;
     tcp->rank = c->rank;
@@ -162,8 +168,7 @@ static coll__tcp *coll__tcp_new(const coll__settings *settings, const coll__log 
     tcp->listener = tcp->io.events = tcp->io.bell = -1;
     tcp->log = *log;
     tcp->suspicion.rank = tcp->failure.rank = -1;
-    coll__print(world, sizeof world, "%d %.250s", c->size, c->world);
-    coll__digest(tcp->us.world, world);
+    coll__world_id(tcp->us.world, c->size, c->world, "");
     coll__host_identity(tcp->us.host);
     tcp->us.rank = c->rank;
     tcp->us.size = c->size;
