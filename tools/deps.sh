@@ -26,7 +26,6 @@ if [ "$want" = test ]; then
     PATH=$PATH:/usr/sbin command -v ip > /dev/null 2>&1 || packages="$packages iproute2"
     command -v ps > /dev/null 2>&1 || packages="$packages procps"
     command -v python3 > /dev/null 2>&1 || packages="$packages python3"
-    command -v ip > /dev/null 2>&1 || packages="$packages iproute2"
 fi
 [ -n "$packages" ] || exit 0
 
