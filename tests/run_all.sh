@@ -116,6 +116,8 @@ suite collectives-tsan   scaled 0.25 program tsan test_collectives
 suite collectives-dist   scaled 0.5 from_dist test_collectives
 waits errors             program asan test_errors
 waits faults             program asan test_faults
+suite launchers          program asan test_launchers
+waits meet               program asan test_meet
 waits errors-tsan        program tsan test_errors
 suite greetings          program asan test_greetings
 waits security           program asan test_security
