@@ -489,7 +489,8 @@ static void test_private(void)
                                                                                                                false },
         { "192.169.1.1", false }, { "100.63.0.1", false }, { "100.128.0.1", false }, { "169.253.0.1", false }, { "8.8.8.8",
                                                                                                                  false },
-        { "203.0.113.7", false }, { "2001:db8::1", false }, { "fec0::1", false }, { "fe00::1", false }, { "::2", false },
+        { "203.0.113.7", true }, { "192.0.2.2", true }, { "11.0.113.7", false }, { "2001:db8::1", false }, { "fec0::1", false },
+        { "fe00::1", false }, { "::2", false },
     };
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
@@ -512,7 +513,7 @@ static const char *go_public(void)
     const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     snprintf(lo.ifr_name, sizeof lo.ifr_name, "lo");
     snprintf(alias.ifr_name, sizeof alias.ifr_name, "lo:1");
-    inet_pton(AF_INET, "203.0.113.7", &address.sin_addr);
+    inet_pton(AF_INET, "11.0.113.7", &address.sin_addr);
     memcpy(&alias.ifr_addr, &address, sizeof address);
     const bool is_up = !ioctl(fd, SIOCSIFFLAGS, &lo) && !ioctl(fd, SIOCSIFADDR, &alias);
     const int error = errno;
@@ -522,7 +523,7 @@ static const char *go_public(void)
 
 static void public_case(const void *arg)
 {
-    static const char *const addresses[] = { "203.0.113.7:4711", ":4711", "0.0.0.0:4711", "[::]:4711" };
+    static const char *const addresses[] = { "11.0.113.7:4711", ":4711", "0.0.0.0:4711", "[::]:4711" };
     journal said = JOURNAL;
     const char *const problem = go_public();
 
@@ -532,7 +533,7 @@ static void public_case(const void *arg)
         guest zero = { .config = { .start_timeout_ms = 300 } };
         guest_start(&zero, 0, 2, addresses[i], &said);
         guest_join(&zero);
-        CHECK(zero.status == COLL_ERR_ARGUMENT && strstr(zero.sentence, "203.0.113.7")
+        CHECK(zero.status == COLL_ERR_ARGUMENT && strstr(zero.sentence, "11.0.113.7")
               && strstr(zero.sentence, "COLL_SECURITY=open"),
               "%s: %s: %d, \"%s\"", case_name, addresses[i], (int)zero.status, zero.sentence);
     }
@@ -575,6 +576,10 @@ static void warning_case(const void *arg)
         CHECK(coll__greet_finish(&greets[rank - 1], &us) == COLL_OK, "rank %d: %s", rank, greets[rank - 1].why);
         CHECK(!coll__pipe_transfer(&greets[rank - 1].pipe, note, sizeof note, false, coll__deadline(5000))
               && coll__get16(note + 2) == COLL__CONTROL_WELCOME, "rank %d is not welcome", rank);
+        coll__place_of place = { .count = 1, .port = 9 };
+        memcpy(place.addresses[0], coll__v4_prefix, sizeof coll__v4_prefix);
+        memcpy(place.addresses[0] + 12, (unsigned char[4]){ 10, 0, 0, (unsigned char)rank }, 4);
+        CHECK(!coll__place_send(&greets[rank - 1].pipe, COLL__CONTROL_PLACE, &place, coll__deadline(5000)), "no place");
     }
     guest_join(&zero);
     expect_success(&zero);

