@@ -5,7 +5,8 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-/* Where launchers write the rank and the size; the first complete pair counts. */
+/* Where launchers write the rank and the size; the first complete pair counts.  The first row counts ranks; the others count
+ * processes, each of which brings as many ranks as the program says. */
 static const struct coll__launcher {
     const char *name, *rank, *size, *local_rank, *local_size;
 } coll__launchers[] = {
@@ -25,6 +26,7 @@ enum { COLL__SIZE_MOST = 65536, COLL__ADDRESS_ROOM = 300, COLL__TUNING_ROOM = 16
 /* A configuration without defaults left in it. */
 typedef struct coll__settings {
     coll_config config;
+    int         count;                            /* ranks of this process, config.rank being the first       */
     int         local_rank, local_size;
     const char *source;                           /* who said the rank: "the configuration", "torchrun", ...  */
     char        address[COLL__ADDRESS_ROOM];
@@ -242,6 +244,23 @@ static coll_status coll__settle_tuning(coll__settings *s)
 
 /* ---- >>who: rank and size ---- */
 
+/* Ranks for a number that a launcher gives, for `count` of each process.  A world of one rank is one of this process alone. */
+static int64_t coll__ranks_said(size_t launcher, int number, int count)
+{
+    return launcher > 0 ? (int64_t)number * count : number == 1 ? count : number;
+}
+
+/* Several ranks of this process: either there are no others, or there is room for these. */
+static coll_status coll__settle_share(const coll__settings *s)
+{
+    const coll_config *c = &s->config;
+
+    if (s->count <= c->size - c->rank) return COLL_OK;
+    return coll__start_failed(COLL_ERR_ARGUMENT, "%s says rank %d of %d, but this process brings %d ranks: the rank of a process is "
+                              "that of its first, and the size is the sum over all processes", s->source, c->rank, c->size,
+                              s->count);
+}
+
 static coll_status coll__settle_rank(coll__settings *s)
 {
     coll_config *c = &s->config;
@@ -260,21 +279,25 @@ static coll_status coll__settle_rank(coll__settings *s)
             return COLL_ERR_ARGUMENT;
         if (!coll__environment_int(l->local_rank, 0, size - 1, &s->local_rank)) return COLL_ERR_ARGUMENT;
         if (l->local_size && !coll__environment_int(l->local_size, 1, size, &s->local_size)) return COLL_ERR_ARGUMENT;
-        c->rank = rank;
-        c->size = size;
+        if (coll__ranks_said(i, size, s->count) > COLL__SIZE_MOST)
+            return coll__start_failed(COLL_ERR_ARGUMENT, "%s=%d processes of %d ranks are more than %d", l->size, size, s->count,
+                                      COLL__SIZE_MOST);
+        c->rank = i == 0 ? rank : rank * s->count;
+        c->size = (int)coll__ranks_said(i, size, s->count);
         s->source = l->name;
     }
     if (c->size == 0) {
         s->source = "nothing in the environment";
-        c->size = 1;
+        c->size = s->count;
         c->rank = 0;
     }
+    if (c->size == 1 && c->rank == 0) c->size = s->count;
     if (c->size < 0 || c->size > COLL__SIZE_MOST)
         return coll__start_failed(COLL_ERR_ARGUMENT, "size %d is not within 1 to %d", c->size, COLL__SIZE_MOST);
     if (c->rank < 0 || c->rank >= c->size)
         return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d is not within 0 to %d, for a size of %d", c->rank, c->size - 1,
                                   c->size);
-    return COLL_OK;
+    return coll__settle_share(s);
 }
 
 /* Two launchers that disagree on the size are a trap: many worlds of one, or ranks that wait for ever. */
@@ -284,7 +307,7 @@ static coll_status coll__settle_conflicts(const coll__settings *s, bool is_expli
         const struct coll__launcher *l = &coll__launchers[i];
         int size = 0;
         if (!getenv(l->rank) || !coll__parse_int(getenv(l->size), 1, COLL__SIZE_MOST, &size)) continue;
-        if (size != s->config.size)
+        if (coll__ranks_said(i, size, s->count) != s->config.size)
             return coll__start_failed(COLL_ERR_ARGUMENT, "%s says %d ranks, but %s=%d (%s) is set too: unset one of them",
                                       s->source, s->config.size, l->size, size, l->name);
     }
@@ -308,7 +331,7 @@ static coll_status coll__settle_address(coll__settings *s)
         /* torchrun's own store listens at MASTER_PORT when its agent serves it: ours is the port behind */
         if (agent && !strcmp(agent, "True")) number++;
         coll__print(s->address, sizeof s->address, strchr(host, ':') ? "[%.200s]:%d" : "%.200s:%d", host, number);
-    } else if (c->size > 1) {
+    } else if (c->size > s->count) {
         return coll__start_failed(COLL_ERR_ARGUMENT, "%s says rank %d of %d, but not where rank 0 is: set COLL_ADDR=host:port",
                                   s->source, c->rank, c->size);
     }
@@ -451,17 +474,18 @@ static coll_status coll__settle_security(coll__settings *s)
     return COLL_OK;
 }
 
-static coll_status coll__settle(coll__settings *s, const coll_config *config)
+/* For `count` ranks of this process. */
+static coll_status coll__settle(coll__settings *s, const coll_config *config, int count)
 {
     coll_status status;
 
-    *s = (coll__settings){ .local_size = 1, .numbers = { .link = coll__link_default, .nominal = coll__link_default } };
+    *s = (coll__settings){ .count = count, .local_size = 1, .numbers = { .link = coll__link_default, .nominal = coll__link_default } };
     if (config) s->config = *config;
     coll_config *c = &s->config;
     const bool is_explicit = c->size > 0;
     if ((status = coll__settle_rank(s)) < 0 || (status = coll__settle_conflicts(s, is_explicit)) < 0
         || (status = coll__settle_log(c)) < 0 || (status = coll__settle_algorithms(s)) < 0) return status;
-    if (c->size > 1 && ((status = coll__settle_address(s)) < 0 || (status = coll__settle_security(s)) < 0)) return status;
+    if (c->size > count && ((status = coll__settle_address(s)) < 0 || (status = coll__settle_security(s)) < 0)) return status;
     if (!c->transport) c->transport = getenv("COLL_TRANSPORT");
     if (c->transport && !*c->transport) c->transport = NULL;
     if (!c->world) c->world = getenv("COLL_WORLD");
