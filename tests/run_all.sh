@@ -121,6 +121,8 @@ suite greetings          program asan test_greetings
 waits security           program asan test_security
 waits security-tsan      program tsan test_security meetings,crowds,changes
 suite fuzz               sh tests/fuzz.sh
+suite joined             program asan test_joined
+suite joined-tsan        program tsan test_joined sleep,deaths,leaks
 suite sim                program asan test_sim
 suite sim-large          program release test_sim 65536
 suite shared             program asan test_shared
