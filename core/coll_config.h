@@ -503,6 +503,11 @@ static coll_status coll__settle(coll__settings *s, const coll_config *config, in
         if (!coll__environment_int("COLL_SPIN_US", 0, 1000000, &c->spin_us)) return COLL_ERR_ARGUMENT;
         if (c->spin_us == 0) c->spin_us = -1;
     }
+    if (c->share_memory == 0) {
+        int shares = 1;
+        if (!coll__environment_int("COLL_SHARE", 0, 1, &shares)) return COLL_ERR_ARGUMENT;
+        c->share_memory = shares ? 0 : -1;
+    }
     return COLL_OK;
 }
 

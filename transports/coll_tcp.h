@@ -6,6 +6,7 @@
  *   tcp/coll_tcp_pipe.h      one connection, whatever its bytes go through
  *   tcp/coll_tcp_record.h    pipes whose bytes travel in records, with sums
  *   tcp/coll_tcp_seal.h      TLS
+ *   tcp/coll_tcp_memory.h    a pipe through memory, between processes of one host
  *   tcp/coll_tcp_greet.h     who is there: the first words on every connection
  *   tcp/coll_tcp_stream.h    queues of messages over a pipe
  *   tcp/coll_tcp_io.h        poll and io_uring
@@ -27,6 +28,7 @@
 #include "tcp/coll_tcp_pipe.h"
 #include "tcp/coll_tcp_record.h"
 #include "tcp/coll_tcp_seal.h"
+#include "tcp/coll_tcp_memory.h"
 #include "tcp/coll_tcp_greet.h"
 #include "tcp/coll_tcp_stream.h"
 #include "tcp/coll_tcp_io.h"
@@ -108,10 +110,11 @@ static coll_status coll__tcp_progress(void *context, int wait_ms)
 enum { COLL__FLUSH_MS = 300 };
 
 /* Wait until the other side's kernel has all that we sent: an end that comes sooner could take it along. */
-static void coll__stream_flush(const coll__stream *s, int64_t deadline)
+static void coll__stream_flush(coll__stream *s, int64_t deadline)
 {
     int unsent = 0;
 
+    if (s->pipe.kind && s->pipe.kind->flush) s->pipe.kind->flush(&s->pipe, deadline);
     while (!ioctl(s->pipe.fd, SIOCOUTQ, &unsent) && unsent > 0 && coll__now() < deadline) {
         struct pollfd p = { .fd = s->pipe.fd, .events = 0 };
         if (poll(&p, 1, 1) > 0 && (p.revents & (POLLERR | POLLHUP))) return;

@@ -23,6 +23,7 @@ typedef enum coll__presence { COLL__PRESENT, COLL__SAID_BYE, COLL__GONE } coll__
 typedef struct coll__tcp {
     int  rank, size, listener;
     bool is_meeting;                              /* rank 0, until all are there                              */
+    bool shares;                                  /* memory, with ranks of other processes of this host       */
     coll__log log;
     coll__identity us;
     bool            is_open;                      /* public addresses may be used without a key               */
@@ -56,6 +57,11 @@ static inline uint64_t coll__tag(coll__event event, int index) { return (uint64_
 static inline coll__stream *coll__stream_to(const coll__tcp *tcp, int peer, int channel)
 {
     return &tcp->streams[peer * COLL_CHANNEL_COUNT + channel];
+}
+
+static inline bool coll__is_of_this_host(const coll__tcp *tcp, int rank)
+{
+    return !memcmp(tcp->places[rank].host, tcp->us.host, sizeof tcp->us.host);
 }
 
 static void coll__activate(coll__tcp *tcp, coll__stream *s)
@@ -195,6 +201,7 @@ static coll__tcp *coll__tcp_new(const coll__settings *settings, const coll__log 
     tcp->listener = tcp->io.events = tcp->io.bell = -1;
     tcp->log = *log;
     tcp->suspicion.rank = tcp->failure.rank = -1;
+    tcp->shares = c->share_memory >= 0;
     tcp->is_open = settings->is_open;
     tcp->greeting_room = (int)coll__least(2 * size + 16, COLL__GREETINGS_MOST);
     tcp->places = (coll__place_of *)coll__allocate(size * sizeof *tcp->places);
