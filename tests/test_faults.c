@@ -247,6 +247,7 @@ static void guest_start(guest *g, int rank, int size, const char *address, int t
     g->config.address = address;
     g->config.start_timeout_ms = timeout_ms;
     g->config.io = !strcmp(world, "tcp-uring") ? "uring" : "poll";
+    g->config.share_memory = !strcmp(world, "tcp-poll") ? -1 : 0;
     if (g->journal) {
         g->config.log = journal_line;
         g->config.log_context = g->journal;
@@ -664,7 +665,8 @@ static void survivor_main(const death *d, coll_comm **at, float *x, report *r)
 static void dying_rank(const death *d, int rank)
 {
     const coll_config config = { .rank = rank, .size = d->size, .address = d->address, .start_timeout_ms = 10000,
-                                 .io = !strcmp(world, "tcp-uring") ? "uring" : "poll" };
+                                 .io = !strcmp(world, "tcp-uring") ? "uring" : "poll",
+                                 .share_memory = !strcmp(world, "tcp-poll") ? -1 : 0 };
     report *r = &shared->ranks[rank];
     float *x = support_need(calloc(LARGE, sizeof *x)), token = 0;
     coll_comm *comm = NULL;

@@ -25,6 +25,7 @@
 typedef struct coll__joined {
     coll__tcp    *tcp;
     coll__thread *thread;
+    char          description[160];
 } coll__joined;
 
 static inline bool coll__is_neighbour(const coll__joined *me, int rank)
@@ -136,8 +137,12 @@ static void coll__joined_traffic(const void *context, uint64_t *sent, uint64_t *
 
 static const char *coll__joined_describe(const void *context)
 {
-    const coll__tcp *tcp = ((const coll__joined *)context)->tcp;
-    return tcp->io.is_uring ? "shared memory x io_uring" : "shared memory x poll";
+    coll__joined *me = (coll__joined *)(uintptr_t)context;    /* its text is ours to write                    */
+    const coll__hub *hub = me->thread->hub;
+    const char *elsewhere = coll__tcp_describe_but(me->tcp, hub->first, hub->size);
+
+    coll__print(me->description, sizeof me->description, "%d threads x %s", hub->size, elsewhere);
+    return me->description;
 }
 
 /* ---- >>open, close ---- */

@@ -160,9 +160,32 @@ static void coll__tcp_traffic(const void *context, uint64_t *sent, uint64_t *rec
     for (int i = 0; i < tcp->size * COLL_CHANNEL_COUNT; i++) *sent += tcp->streams[i].sent, *received += tcp->streams[i].received;
 }
 
+/* "io_uring; memory to 3 ranks, loopback to 1, network to 4", of all but `count` ranks from `first` on: as it is, or where there
+ * is no connection yet, as it is to be. */
+static const char *coll__tcp_describe_but(coll__tcp *tcp, int first, int count)
+{
+    int by_memory = 0, by_loopback = 0, by_network = 0;
+    char *const text = tcp->description;
+    const size_t room = sizeof tcp->description;
+
+    for (int i = 0; i < tcp->size; i++) {
+        const coll__stream *s = coll__stream_to(tcp, i, COLL_CHANNEL_CALLS);
+        if (i >= first && i < first + count) continue;
+        if (!coll__is_of_this_host(tcp, i)) by_network++;
+        else if (s->state == COLL__STREAM_OPEN ? s->pipe.kind == &coll__memory_kind : tcp->shares) by_memory++;
+        else by_loopback++;
+    }
+    coll__print(text, room, "%s;", tcp->io.is_uring ? "io_uring" : "poll");
+    if (by_memory) coll__append(text, room, " memory to %d rank%s", by_memory, by_memory == 1 ? "" : "s");
+    if (by_loopback) coll__append(text, room, "%s loopback to %d", by_memory ? "," : "", by_loopback);
+    if (by_network) coll__append(text, room, "%s network to %d", by_memory + by_loopback ? "," : "", by_network);
+    return text;
+}
+
 static const char *coll__tcp_describe(const void *context)
 {
-    return ((const coll__tcp *)context)->io.is_uring ? "io_uring" : "poll";
+    coll__tcp *tcp = (coll__tcp *)(uintptr_t)context;         /* its text is ours to write                    */
+    return coll__tcp_describe_but(tcp, tcp->rank, 1);
 }
 
 static const coll_transport coll__tcp_transport = {

@@ -44,6 +44,7 @@ typedef struct coll__tcp {
     unsigned        looks;
     coll_failure    suspicion;                    /* what this rank thinks has happened                       */
     coll_failure    failure;                      /* what is agreed to have happened                          */
+    char            description[120];
     char            tuning[COLL__TUNING_ROOM];    /* what rank 0 has read of the wire; "": nothing            */
 } coll__tcp;
 
