@@ -267,8 +267,8 @@ static coll_status coll__init_threads_as(coll__settings *s, int count, coll_comm
     if (is_simulated) return coll__open_sim(count, out, s);
     if (s->config.size == count) return coll__open_threads(count, out, s);
     if (!strcmp(name, "threads"))
-        return coll__start_failed(COLL_ERR_ARGUMENT, "%s says %d ranks, but transport \"threads\" has only the %d of this process",
-                                  s->source, s->config.size, count);
+        return coll__start_failed(COLL_ERR_ARGUMENT, "%s says %d ranks, but transport \"threads\" has only the %d of this "
+                                  "process", s->source, s->config.size, count);
     return count == 1 ? coll__open_tcp(out, s) : coll__open_joined(count, out, s);
 }
 

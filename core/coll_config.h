@@ -256,8 +256,8 @@ static coll_status coll__settle_share(const coll__settings *s)
     const coll_config *c = &s->config;
 
     if (s->count <= c->size - c->rank) return COLL_OK;
-    return coll__start_failed(COLL_ERR_ARGUMENT, "%s says rank %d of %d, but this process brings %d ranks: the rank of a process is "
-                              "that of its first, and the size is the sum over all processes", s->source, c->rank, c->size,
+    return coll__start_failed(COLL_ERR_ARGUMENT, "%s says rank %d of %d, but this process brings %d ranks: the rank of a process "
+                              "is that of its first, and the size is the sum over all processes", s->source, c->rank, c->size,
                               s->count);
 }
 
@@ -479,7 +479,8 @@ static coll_status coll__settle(coll__settings *s, const coll_config *config, in
 {
     coll_status status;
 
-    *s = (coll__settings){ .count = count, .local_size = 1, .numbers = { .link = coll__link_default, .nominal = coll__link_default } };
+    *s = (coll__settings){ .count = count, .local_size = 1,
+                           .numbers = { .link = coll__link_default, .nominal = coll__link_default } };
     if (config) s->config = *config;
     coll_config *c = &s->config;
     const bool is_explicit = c->size > 0;

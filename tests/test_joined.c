@@ -235,7 +235,8 @@ static int check_all(coll_comm *comm)
     int wrong = 0;
 
     for (size_t i = 0; i < sizeof counts / sizeof *counts && !wrong; i++) wrong = check_floats(comm, counts[i]);
-    return wrong || check_exchange(comm, 1) || check_exchange(comm, ELEMENTS) || check_messages(comm) || prepared_and_pending(comm);
+    return wrong || check_exchange(comm, 1) || check_exchange(comm, ELEMENTS) || check_messages(comm)
+        || prepared_and_pending(comm);
 }
 
 static int calls_worker(coll_comm *comm, void *arg)
@@ -291,7 +292,8 @@ static int token_worker(coll_comm *comm, void *arg)
     (void)arg;
     MUST(coll_dup(comm, &all) == COLL_OK);
     for (int i = 0; i < ROUNDS; i++) {
-        if (me > 0 || i > 0) MUST(coll_recv(comm, &token, 1, COLL_I32, i % 2 ? COLL_ANY_SOURCE : (me + size - 1) % size, 1) == COLL_OK);
+        const int from = i % 2 ? COLL_ANY_SOURCE : (me + size - 1) % size;
+        if (me > 0 || i > 0) MUST(coll_recv(comm, &token, 1, COLL_I32, from, 1) == COLL_OK);
         MUST(token == i * size + (me > 0 ? me - 1 : -1) || (me == 0 && i == 0));
         token = i * size + me;
         MUST(coll_send(comm, &token, 1, COLL_I32, (me + 1) % size, 1) == COLL_OK);

@@ -156,8 +156,8 @@ static void coll__joined_close(void *context)
     free(me);
 }
 
-/* One rank on its way in.  The world is complete when all ranks are, so those of a process come at the same time, each in a thread
- * that ends when it is in. */
+/* One rank on its way in.  The world is complete when all ranks are, so those of a process come at the same time, each in a
+ * thread that ends when it is in. */
 typedef struct coll__comer {
     pthread_t      thread;
     struct coll__arrival *arrival;
@@ -227,8 +227,8 @@ static void coll__arrival_free(coll__arrival *all)
     free(all);
 }
 
-/* Bring ranks rank .. rank + count - 1 of a world, by the settings of the first.  Each comer then has its settings and its sockets,
- * until coll__joined_take.  NULL: an error, with its sentence. */
+/* Bring ranks rank .. rank + count - 1 of a world, by the settings of the first.  Each comer then has its settings and its
+ * sockets, until coll__joined_take.  NULL: an error, with its sentence. */
 static coll__arrival *coll__joined_meet(const coll__settings *s, int count, const coll__log *log, coll_status *status)
 {
     coll__arrival *all = (coll__arrival *)coll__allocate(sizeof *all);

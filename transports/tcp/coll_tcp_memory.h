@@ -13,8 +13,8 @@
  *         state OFFERED -> WITHDRAWN  <-       or NO: it reads the socket from here on
  *         what is in the memory goes over the socket, and all that follows
  *
- * The caller does not wait for an answer.  The state is a word in the memory, changed by compare and swap; so a caller that leaves
- * before it has been answered (coll__memory_flush) withdraws its offer, and nothing is lost.
+ * The caller does not wait for an answer.  The state is a word in the memory, changed by compare and swap; so a caller that
+ * leaves before it has been answered (coll__memory_flush) withdraws its offer, and nothing is lost.
  *
  * Each direction is a ring of bytes with two counters, of those put in and of those taken out.  Either side keeps its own counter
  * for itself and only tells the other one, whose counter it checks: no value in the memory is used as an index or a length
@@ -407,7 +407,8 @@ static const coll__pipe_kind coll__memory_kind = {
 
 /* Begin, on a new connection between ranks `from`, who has called, and `to` of one host.  Both do so whether they want to share
  * memory (`length`: of a ring) or not (0), and come to terms later.  false: no memory. */
-static bool coll__memory_begin(coll__pipe *p, const unsigned char *world, int from, int to, int channel, size_t length, bool is_caller)
+static bool coll__memory_begin(coll__pipe *p, const unsigned char *world, int from, int to, int channel, size_t length,
+                               bool is_caller)
 {
     coll__memory *m = (coll__memory *)coll__allocate(sizeof *m);
     unsigned char offer[COLL__MEMORY_OFFER] = { 0 };
