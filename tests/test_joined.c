@@ -368,8 +368,8 @@ static void death_case(const void *arg)
         const record *r = &shared->ranks[i];
         if (i >= first && i < behind) continue;
         CHECK(r->wrong == 0 && r->status == COLL_ERR_PEER && r->failed >= first && r->failed < behind
-              && r->failed == shared->ranks[one].failed && names_rank(r->sentence, r->failed), "%s: rank %d: %d, blames %d: %s", case_name,
-              i, (int)r->status, r->failed, r->sentence);
+              && r->failed == shared->ranks[one].failed && names_rank(r->sentence, r->failed),
+              "%s: rank %d: %d, blames %d: %s", case_name, i, (int)r->status, r->failed, r->sentence);
         if (r->knew_ms - killed > slowest) slowest = r->knew_ms - killed;
     }
     CHECK(slowest < NOTICE_MS, "%s: the slowest survivor knew after %d ms", case_name, (int)slowest);
@@ -420,7 +420,8 @@ static void missing_case(const void *arg)
     coll_comm *comms[2] = { NULL, NULL };
     const coll_status status = coll_init_threads(2, comms, &config);
 
-    CHECK(status == COLL_ERR_TIMEOUT && !comms[0] && !comms[1] && strstr(coll_error(NULL), first ? "could not reach rank 0" : "2-5"),
+    const char *word = first ? "could not reach rank 0" : "2-5";
+    CHECK(status == COLL_ERR_TIMEOUT && !comms[0] && !comms[1] && strstr(coll_error(NULL), word),
           "%s: %d: %s", case_name, (int)status, coll_error(NULL));
     close(port);
 }
@@ -522,7 +523,8 @@ static void leak_case(const void *arg)
 
 int main(int argc, char **argv)
 {
-    static const char *const launchers[][2] = { { "COLL_RANK", "COLL_SIZE" }, { "PMI_RANK", "PMI_SIZE" }, { "RANK", "WORLD_SIZE" } };
+    static const char *const launchers[][2] = { { "COLL_RANK", "COLL_SIZE" }, { "PMI_RANK", "PMI_SIZE" },
+                                                { "RANK", "WORLD_SIZE" } };
     static const int firsts[] = { 0, 4 };
     const char *parts = argc > 1 ? argv[1] : NULL;
 

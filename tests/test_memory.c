@@ -1,5 +1,5 @@
-/* test_memory.c - the pipe through memory (transports/tcp/coll_tcp_memory.h), end to end over a pair of real sockets: both take it,
- * one does not want it, the caller leaves before it is answered, the other side writes nonsense into it.
+/* test_memory.c - the pipe through memory (transports/tcp/coll_tcp_memory.h), end to end over a pair of real sockets: both take
+ * it, one does not want it, the caller leaves before it is answered, the other side writes nonsense into it.
  *
  *     test_memory                     COLL_TEST_SEED=...: other pieces, other pauses */
 #define COLL_IMPLEMENTATION
@@ -37,8 +37,8 @@ static void connect_pair(coll__pipe *ends)
 static void open_pair(coll__pipe *ends, size_t caller, size_t called)
 {
     connect_pair(ends);
-    CHECK(coll__memory_begin(&ends[0], world, 0, 1, 0, caller, true) && coll__memory_begin(&ends[1], world, 0, 1, 0, called, false),
-          "no memory");
+    CHECK(coll__memory_begin(&ends[0], world, 0, 1, 0, caller, true)
+          && coll__memory_begin(&ends[1], world, 0, 1, 0, called, false), "no memory");
 }
 
 /* The one who was called takes up what is on offer.  Nothing else has come. */
@@ -140,7 +140,8 @@ static void test_streams(size_t caller, size_t called, bool is_shared, bool slee
 
     for (int late = 0; late < 2; late++) {
         open_pair(ends, caller, called);
-        end both[2] = { { &ends[0], 0, support_seed(), late == 0, sleeps, 0 }, { &ends[1], 1, support_seed() + 1, late == 1, sleeps, 0 } };
+        end both[2] = { { &ends[0], 0, support_seed(), late == 0, sleeps, 0 },
+                        { &ends[1], 1, support_seed() + 1, late == 1, sleeps, 0 } };
         CHECK(!pthread_create(&thread, NULL, end_main, &both[0]), "no thread");
         end_main(&both[1]);
         pthread_join(thread, NULL);
@@ -167,7 +168,8 @@ static void test_leaving(size_t called, bool is_answered, size_t length)
     shutdown(ends[0].fd, SHUT_RDWR);
     coll__pipe_close(&ends[0]);
     const ssize_t got = read_all(&ends[1], 0, length), behind = read_all(&ends[1], 0, 1);
-    CHECK(got == 0 && behind == -ECONNRESET, "%zu bytes, %s: %zd, then %zd", length, is_answered ? "answered" : "not answered", got, behind);
+    CHECK(got == 0 && behind == -ECONNRESET, "%zu bytes, %s: %zd, then %zd", length, is_answered ? "answered" : "not answered",
+          got, behind);
     coll__pipe_close(&ends[1]);
 }
 
@@ -206,7 +208,8 @@ static void test_counters(void)
         coll__memory *other = ends[1].state;
         __atomic_store_n(&other->in->taken, m->put + wrong[i], __ATOMIC_SEQ_CST);
         ssize_t n;
-        for (int most = 2 * RING; (n = coll__pipe_move(&ends[0], bytes, sizeof bytes, true)) > 0 && most > 0; most -= (int)n) continue;
+        for (int most = 2 * RING; (n = coll__pipe_move(&ends[0], bytes, sizeof bytes, true)) > 0 && most > 0; most -= (int)n)
+            continue;
         CHECK(n == (wrong[i] == UINT64_MAX ? -EAGAIN : -EPROTO), "taken %llu: %zd", (unsigned long long)wrong[i], n);
         close_pair(ends);
     }
@@ -217,8 +220,9 @@ static void test_offers(void)
 {
     const int file = open("/dev/null", O_RDWR | O_CLOEXEC);
     const struct { uint32_t magic, pid, number; bool is_end; } offers[] = {
-        { COLL__MEMORY_MAGIC, (uint32_t)getpid(), (uint32_t)file, false }, { COLL__MEMORY_MAGIC, (uint32_t)getpid(), 1u << 30, false },
-        { COLL__MEMORY_MAGIC, 1u << 31, 0, false }, { COLL__MEMORY_MAGIC, UINT32_MAX, UINT32_MAX, false }, { 77, (uint32_t)getpid(), 3, true }
+        { COLL__MEMORY_MAGIC, (uint32_t)getpid(), (uint32_t)file, false },
+        { COLL__MEMORY_MAGIC, (uint32_t)getpid(), 1u << 30, false }, { COLL__MEMORY_MAGIC, 1u << 31, 0, false },
+        { COLL__MEMORY_MAGIC, UINT32_MAX, UINT32_MAX, false }, { 77, (uint32_t)getpid(), 3, true }
     };
 
     for (size_t i = 0; i < sizeof offers / sizeof *offers; i++) {
@@ -237,7 +241,8 @@ static void test_offers(void)
         }
         const ssize_t n = coll__pipe_move(&ends[1], &answer, 1, false);
         CHECK(n == (offers[i].is_end ? -EPROTO : -EAGAIN), "offer %zu: %zd", i, n);
-        CHECK(offers[i].is_end || (recv(ends[0].fd, &answer, 1, 0) == 1 && answer == coll__memory_no), "offer %zu: %d", i, answer);
+        CHECK(offers[i].is_end || (recv(ends[0].fd, &answer, 1, 0) == 1 && answer == coll__memory_no), "offer %zu: %d", i,
+              answer);
         close_pair(ends);
     }
     close(file);
@@ -250,10 +255,11 @@ static void test_strangers(void)
         coll__pipe ends[2];
         connect_pair(ends);
         CHECK(coll__memory_begin(&ends[0], world, 0, 1, 0, RING, true)
-              && coll__memory_begin(&ends[1], i == 0 ? other_world : world, i == 1 ? 2 : 0, i == 2 ? 3 : 1, i == 3, i == 4 ? 2 * RING : RING,
-                                    false), "no memory");
+              && coll__memory_begin(&ends[1], i == 0 ? other_world : world, i == 1 ? 2 : 0, i == 2 ? 3 : 1, i == 3,
+                                    i == 4 ? 2 * RING : RING, false), "no memory");
         CHECK(write_some(&ends[0], 0, 0, 5000) == 5000 && take_up(&ends[1]) && !ends[1].kind, "case %d", i);
-        CHECK(write_some(&ends[0], 0, 5000, 5000) == 5000 && !ends[0].kind && read_all(&ends[1], 0, 10000) == 0, "case %d: bytes", i);
+        CHECK(write_some(&ends[0], 0, 5000, 5000) == 5000 && !ends[0].kind && read_all(&ends[1], 0, 10000) == 0,
+              "case %d: bytes", i);
         close_pair(ends);
     }
 }
@@ -269,8 +275,8 @@ static void test_refusal(void)
     CHECK(coll__memory_begin(&ends[0], world, 0, 1, 0, RING, true), "no memory");
     CHECK(write_some(&ends[0], 0, 0, 100) == 100 && send(ends[1].fd, note, sizeof note, 0) == sizeof note, "%s", strerror(errno));
     struct pollfd fd = { .fd = ends[0].fd, .events = POLLIN };
-    CHECK(poll(&fd, 1, 1000) == 1 && coll__pipe_move(&ends[0], bytes, sizeof bytes, false) == sizeof note && !memcmp(bytes, note, sizeof note)
-          && !ends[0].kind, "%02x %02x %02x", bytes[0], bytes[1], bytes[2]);
+    CHECK(poll(&fd, 1, 1000) == 1 && coll__pipe_move(&ends[0], bytes, sizeof bytes, false) == sizeof note
+          && !memcmp(bytes, note, sizeof note) && !ends[0].kind, "%02x %02x %02x", bytes[0], bytes[1], bytes[2]);
     close_pair(ends);
 }
 

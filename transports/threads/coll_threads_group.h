@@ -61,8 +61,8 @@ static void coll__group_free(coll__group *group)
     free(group);
 }
 
-/* A group of these ranks; `ranks` NULL: of the hub's first ones.  Where ranks share processors, waiting is dear, and a letter saves
- * a wait but has to be read by all: so longer ones go by mail there, as long as there are not too many. */
+/* A group of these ranks; `ranks` NULL: of the hub's first ones.  Where ranks share processors, waiting is dear, and a letter
+ * saves a wait but has to be read by all: so longer ones go by mail there, as long as there are not too many. */
 static coll__group *coll__group_new(const coll__hub *hub, uint64_t id, const int *ranks, int count)
 {
     coll__group *group = (coll__group *)coll__allocate(sizeof *group);
