@@ -157,10 +157,31 @@
  * and then at doubling intervals, a line on the log names it.  timeout_ms (of a call) or stall_timeout_ms (of a communicator)
  * turn lateness into COLL_ERR_TIMEOUT.
  *
+ * Meeting.  Over TCP everybody dials rank 0 and tries again until the start timeout.  Where rank 0 is comes as
+ *     host:port, [v6]:port, :port     an address or a name.  All addresses of a name are tried, 250 ms apart; link-local ones
+ *                                     need their interface.  ":port" stands for all addresses of rank 0's host
+ *     host:0, :0                      on rank 0 only: any port; `listening` is told which, and the program hands the text on
+ *     file:PATH                       in a directory that all share: rank 0 writes there where it is, and removes the file when
+ *                                     all have come; one that an earlier job has left does no harm
+ *     hosts                           a list: entry i is where rank i listens, the first is rank 0's
+ * A rank listens at the address from which it reached rank 0, at a port out of `ports` if that is set; `network` names other
+ * addresses: interfaces (eth1, ib*), addresses, subnets (10.1.0.0/16), and behind a ^ exceptions.  Loopback addresses are told to
+ * ranks of the same host (kernel and network namespace) only.  Names are looked up by the system, which may take longer than
+ * the timeout.  Rank 0 says every 5 s whom it waits for; at the end every rank that reached it says so, and the others
+ * which addresses they tried and what became of each.  Ranks of another world (COLL_WORLD, size, protocol) are turned away
+ * with a sentence, and rank 0 goes on waiting.
+ *   Without an address: torchrun's, or anybody's, MASTER_ADDR and MASTER_PORT (the port behind where torchrun's agent has that
+ * one); under Slurm the first host of the step and a port from 20000 to 29999 that job and step decide; where Open MPI, MPICH,
+ * Flux or PALS have started all ranks on one host, a file in $TMPDIR or /dev/shm.  Rank 0 must be where the address leads;
+ * where it is not, both ends say so.
+ *
  * Environment.  What a coll_config leaves at its default, but for the log function, comes from here.
  *     COLL_RANK, COLL_SIZE, COLL_ADDR=host:port      who this process is, and where rank 0 listens ([v6]:port is fine).
- *                                                     torchrun's RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT are understood;
- *                                                     so are the ranks of Open MPI, MPICH and Slurm, with COLL_ADDR beside them
+ *                                                     the variables of torchrun, Open MPI, MPICH (Hydra, Intel),
+ *                                                     MVAPICH, Flux, PALS, jsrun, Slurm and MLX are understood.  The first
+ *                                                     complete set counts; sets that disagree are an error
+ *     COLL_HOSTS, COLL_NETWORK, COLL_PORTS            see Meeting.  Without COLL_NETWORK: NCCL_SOCKET_IFNAME or
+ *                                                     GLOO_SOCKET_IFNAME, as far as they name an address of this host
  *     COLL_LOCAL_RANK, COLL_LOCAL_SIZE                among the ranks of this host (default 0 of 1)
  *                                                     coll-run sets all of these, COLL_WORLD, with several hosts COLL_KEY, and
  *                                                     with --threads T COLL_THREADS=T: this process is to bring T ranks
@@ -379,7 +400,8 @@ typedef struct coll_config {
     const char *transport;        /* "tcp", "threads" or "sim"; default: COLL_TRANSPORT, or tcp for coll_init */
     int         rank, size;       /* size > 0: this rank of so many; default: COLL_RANK and COLL_SIZE, or the
                                      launcher's, or 0 of 1.  A size of 1 needs no network and never fails   */
-    const char *address;          /* where rank 0 listens, "host:port"; default: COLL_ADDR                  */
+    const char *address;          /* where rank 0 listens, "host:port" or "file:PATH" (see Meeting); default: COLL_ADDR, or
+                                     what the launcher says                                                 */
     const char *world;            /* keeps jobs apart that meet at one address; default: COLL_WORLD, or ""  */
     const char *io;               /* "auto", "uring" or "poll"; default: COLL_IO, or auto                   */
     int         start_timeout_ms; /* to meet all ranks; default: COLL_START_TIMEOUT_MS, or 60 s             */

@@ -33,6 +33,7 @@
  *   core/coll_list.h             many tensors in one operation
  *   core/coll_feedback.h         what a wire leaves out is kept, and added the next time
  *   core/coll_prepared.h         requests: made ready, started, and started again
+ *   core/coll_launchers.h        what launchers say in the environment: who, how many, where to meet
  *   core/coll_config.h           configuration and environment
  *   core/coll_enter.h            one thread at a time in a communicator
  *   core/coll_again.h            blocking calls: at once, and at a glance where they are like the last one
@@ -93,6 +94,7 @@
 #include "core/coll_list.h"
 #include "core/coll_feedback.h"
 #include "core/coll_prepared.h"
+#include "core/coll_launchers.h"
 #include "core/coll_config.h"
 #include "core/coll_enter.h"
 #include "core/coll_again.h"

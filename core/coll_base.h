@@ -284,6 +284,6 @@ static COLL__PRINTF(4, 5) coll_status coll__blame(coll_failure *failure, coll_st
 }
 
 /* The sentence behind coll_error(NULL): of this thread's last communicator that could not be made. */
-static __thread char coll__start_error[320];
+static __thread char coll__start_error[512];
 
 #endif /* COLL_BASE_H */

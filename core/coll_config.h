@@ -5,23 +5,11 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-/* Where launchers write the rank and the size; the first complete pair counts.  The first row counts ranks; the others count
- * processes, each of which brings as many ranks as the program says. */
-static const struct coll__launcher {
-    const char *name, *rank, *size, *local_rank, *local_size;
-} coll__launchers[] = {
-    { "coll-run", "COLL_RANK",            "COLL_SIZE",            "COLL_LOCAL_RANK",            "COLL_LOCAL_SIZE" },
-    { "torchrun", "RANK",                 "WORLD_SIZE",           "LOCAL_RANK",                 "LOCAL_WORLD_SIZE" },
-    { "Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE" },
-    { "MPICH",    "PMI_RANK",             "PMI_SIZE",             "MPI_LOCALRANKID",            "MPI_LOCALNRANKS" },
-    { "Slurm",    "SLURM_PROCID",         "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID",              NULL },
-};
-
 /* What both ends of a connection must agree upon. */
 enum { COLL__AUTH_NONE, COLL__AUTH_KEY, COLL__AUTH_TLS, COLL__AUTH_KIND = 3, COLL__AUTH_CHECK = 4 };
 enum { COLL__KEY_LEAST = 16, COLL__KEY_MOST = 1024 };
 
-enum { COLL__SIZE_MOST = 65536, COLL__ADDRESS_ROOM = 300, COLL__TUNING_ROOM = 160, COLL__TUNING_FILE_MOST = 4096 };
+enum { COLL__TUNING_ROOM = 160, COLL__TUNING_FILE_MOST = 4096, COLL__NETWORK_ROOM = 256 };
 
 /* A configuration without defaults left in it. */
 typedef struct coll__settings {
@@ -29,7 +17,10 @@ typedef struct coll__settings {
     int         count;                            /* ranks of this process, config.rank being the first       */
     int         local_rank, local_size;
     const char *source;                           /* who said the rank: "the configuration", "torchrun", ...  */
-    char        address[COLL__ADDRESS_ROOM];
+    coll__launched launch;                          /* what the environment says, where it was asked            */
+    char        world[COLL__WORLD_ROOM];
+    char        network[COLL__NETWORK_ROOM];      /* of another library's variable, in our words              */
+    const char *network_source;                   /* that variable; NULL: ours, or the configuration          */
     coll__numbers numbers;                        /* what the tuner is to believe of the wire                 */
     char        forced_text[256];                 /* names of COLL_ALGORITHM, each ended by '\0'              */
     int         forced_at[COLL_SENDRECV + 1];     /* 1 + where that of each kind begins; 0: none              */
@@ -37,38 +28,6 @@ typedef struct coll__settings {
     bool        is_open;                          /* public addresses may be used without a key               */
     char        key[COLL__KEY_MOST + 2];          /* wiped by coll_init                                       */
 } coll__settings;
-
-static COLL__PRINTF(2, 3) coll_status coll__start_failed(coll_status status, const char *format, ...)
-{
-    va_list list;
-    va_start(list, format);
-    vsnprintf(coll__start_error, sizeof coll__start_error, format, list);
-    va_end(list);
-    return status;
-}
-
-/* The whole of `text` as a number within low..high. */
-static bool coll__parse_int(const char *text, long low, long high, int *out)
-{
-    char *end;
-
-    if (!text || !((*text >= '0' && *text <= '9') || (*text == '-' && low < 0))) return false;
-    errno = 0;
-    const long value = strtol(text, &end, 10);
-    if (errno || *end || value < low || value > high) return false;
-    *out = (int)value;
-    return true;
-}
-
-/* An environment variable as a number: 0 when it is not set; false, with the sentence, when it is nonsense. */
-static bool coll__environment_int(const char *name, long low, long high, int *out)
-{
-    const char *text = getenv(name);
-
-    if (!text || !*text || coll__parse_int(text, low, high, out)) return true;
-    coll__start_failed(COLL_ERR_ARGUMENT, "%s=%s is not a number from %ld to %ld", name, text, low, high);
-    return false;
-}
 
 /* ---- >>texts of numbers with units: "12us", "4GB/s", whatever the locale ---- */
 
@@ -244,12 +203,6 @@ static coll_status coll__settle_tuning(coll__settings *s)
 
 /* ---- >>who: rank and size ---- */
 
-/* Ranks for a number that a launcher gives, for `count` of each process.  A world of one rank is one of this process alone. */
-static int64_t coll__ranks_said(size_t launcher, int number, int count)
-{
-    return launcher > 0 ? (int64_t)number * count : number == 1 ? count : number;
-}
-
 /* Several ranks of this process: either there are no others, or there is room for these. */
 static coll_status coll__settle_share(const coll__settings *s)
 {
@@ -267,29 +220,18 @@ static coll_status coll__settle_rank(coll__settings *s)
 
     s->source = "the configuration";
     if (c->size == 0 && c->rank != 0) return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d without a size", c->rank);
-    for (size_t i = 0; c->size == 0 && i < sizeof coll__launchers / sizeof *coll__launchers; i++) {
-        const struct coll__launcher *l = &coll__launchers[i];
-        int rank = 0, size = 0;
-        const bool has_rank = getenv(l->rank) && *getenv(l->rank), has_size = getenv(l->size) && *getenv(l->size);
-        if (i == 0 && has_rank != has_size)
-            return coll__start_failed(COLL_ERR_ARGUMENT, "%s is set but %s is not", has_rank ? l->rank : l->size,
-                                      has_rank ? l->size : l->rank);
-        if (!has_rank || !has_size) continue;
-        if (!coll__environment_int(l->size, 1, COLL__SIZE_MOST, &size) || !coll__environment_int(l->rank, 0, size - 1, &rank))
-            return COLL_ERR_ARGUMENT;
-        if (!coll__environment_int(l->local_rank, 0, size - 1, &s->local_rank)) return COLL_ERR_ARGUMENT;
-        if (l->local_size && !coll__environment_int(l->local_size, 1, size, &s->local_size)) return COLL_ERR_ARGUMENT;
-        if (coll__ranks_said(i, size, s->count) > COLL__SIZE_MOST)
-            return coll__start_failed(COLL_ERR_ARGUMENT, "%s=%d processes of %d ranks are more than %d", l->size, size, s->count,
-                                      COLL__SIZE_MOST);
-        c->rank = i == 0 ? rank : rank * s->count;
-        c->size = (int)coll__ranks_said(i, size, s->count);
-        s->source = l->name;
-    }
     if (c->size == 0) {
-        s->source = "nothing in the environment";
-        c->size = s->count;
-        c->rank = 0;
+        const coll_status status = coll__launch_read(&s->launch, s->count);
+        if (status < 0) return status;
+        const int64_t size = coll__ranks_said(s->launch.by, s->launch.size, s->count);
+        if (size > COLL__SIZE_MOST)
+            return coll__start_failed(COLL_ERR_ARGUMENT, "%s=%d processes of %d ranks are more than %d", s->launch.by->size,
+                                      s->launch.size, s->count, COLL__SIZE_MOST);
+        c->rank = coll__counts_ranks(s->launch.by) ? s->launch.rank : s->launch.rank * s->count;
+        c->size = (int)size;
+        s->local_rank = s->launch.local_rank;
+        if (s->launch.local_size > 0) s->local_size = s->launch.local_size;
+        s->source = s->launch.source;
     }
     if (c->size == 1 && c->rank == 0) c->size = s->count;
     if (c->size < 0 || c->size > COLL__SIZE_MOST)
@@ -300,43 +242,100 @@ static coll_status coll__settle_rank(coll__settings *s)
     return coll__settle_share(s);
 }
 
-/* Two launchers that disagree on the size are a trap: many worlds of one, or ranks that wait for ever. */
-static coll_status coll__settle_conflicts(const coll__settings *s, bool is_explicit)
+/* ---- >>where: the address of rank 0, the addresses of all, the network ---- */
+
+/* A list of hosts says where rank 0 is, and how many ranks there are. */
+static coll_status coll__settle_hosts(coll__settings *s, const char *address)
 {
-    for (size_t i = 0; !is_explicit && i < sizeof coll__launchers / sizeof *coll__launchers; i++) {
-        const struct coll__launcher *l = &coll__launchers[i];
-        int size = 0;
-        if (!getenv(l->rank) || !coll__parse_int(getenv(l->size), 1, COLL__SIZE_MOST, &size)) continue;
-        if (coll__ranks_said(i, size, s->count) != s->config.size)
-            return coll__start_failed(COLL_ERR_ARGUMENT, "%s says %d ranks, but %s=%d (%s) is set too: unset one of them",
-                                      s->source, s->config.size, l->size, size, l->name);
-    }
+    coll_config *c = &s->config;
+    char first[COLL__ADDRESS_ROOM];
+
+    if (coll__hosts_count(c->hosts) != c->size)
+        return coll__start_failed(COLL_ERR_ARGUMENT, "the list of hosts has %d entries, but %s says %d ranks",
+                                  coll__hosts_count(c->hosts),
+                                  s->source, c->size);
+    for (int i = 0; i < c->size; i++)
+        if (!coll__hosts_entry(c->hosts, i, first, sizeof first))
+            return coll__start_failed(COLL_ERR_ARGUMENT, "entry %d of the list of hosts is empty or too long: %.120s", i,
+                                      c->hosts);
+    (void)coll__hosts_entry(c->hosts, 0, first, sizeof first);
+    if (address && strcmp(address, first))
+        return coll__start_failed(COLL_ERR_ARGUMENT,
+                                  "the list of hosts begins with %.80s, but COLL_ADDR=%.80s is set too: unset one of them",
+                                  first, address);
+    coll__print(s->launch.address, sizeof s->launch.address, "%s", first);
+    c->address = s->launch.address;
     return COLL_OK;
 }
-
-/* ---- >>where: the address of rank 0 ---- */
 
 static coll_status coll__settle_address(coll__settings *s)
 {
     coll_config *c = &s->config;
-    const char *host = getenv("MASTER_ADDR"), *port = getenv("MASTER_PORT"), *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
-    int number = 0;
+    const char *const address = coll__environment("COLL_ADDR");
 
-    if (!c->address) c->address = getenv("COLL_ADDR");
-    if (c->address && *c->address) {
-        coll__print(s->address, sizeof s->address, "%s", c->address);
-    } else if (host && *host && port && *port) {
-        if (!coll__parse_int(port, 1, 65535, &number))
-            return coll__start_failed(COLL_ERR_ARGUMENT, "MASTER_PORT=%s is not a number from 1 to 65535", port);
-        /* torchrun's own store listens at MASTER_PORT when its agent serves it: ours is the port behind */
-        if (agent && !strcmp(agent, "True")) number++;
-        coll__print(s->address, sizeof s->address, strchr(host, ':') ? "[%.200s]:%d" : "%.200s:%d", host, number);
-    } else if (c->size > s->count) {
-        return coll__start_failed(COLL_ERR_ARGUMENT, "%s says rank %d of %d, but not where rank 0 is: set COLL_ADDR=host:port",
-                                  s->source, c->rank, c->size);
+    if (c->address && !*c->address) c->address = NULL;
+    if (c->hosts && !*c->hosts) c->hosts = NULL;
+    if (!c->address && !c->hosts) {
+        c->hosts = *s->launch.hosts ? s->launch.hosts : coll__environment("COLL_HOSTS");
+        if (c->hosts) return coll__settle_hosts(s, address);
+        c->address = address;
+    } else if (c->hosts) {
+        c->address = NULL;
+        return coll__settle_hosts(s, NULL);
     }
-    c->address = s->address;
-    return COLL_OK;
+    if (!c->address) {
+        const coll_status status = coll__launch_where(&s->launch);
+        if (status < 0) return status;
+        if (*s->launch.address) c->address = s->launch.address;
+    }
+    if (c->address && strlen(c->address) >= COLL__ADDRESS_ROOM)
+        return coll__start_failed(COLL_ERR_ARGUMENT, "the address is longer than %d: %.120s", COLL__ADDRESS_ROOM - 1, c->address);
+    if (c->address) return COLL_OK;
+    const bool is_spread = s->launch.by && s->launch.local_size > 0 && s->launch.local_size < c->size;
+    return coll__start_failed(COLL_ERR_ARGUMENT, "%s says rank %d of %d%s, but not where rank 0 is: set COLL_ADDR=host:port",
+                              s->source, c->rank, c->size, is_spread ? ", on several hosts" : "");
+}
+
+/* COLL_WORLD, and the name of the job where it was the job that said where to meet. */
+static void coll__settle_world(coll__settings *s)
+{
+    coll_config *c = &s->config;
+
+    if (!c->world) c->world = getenv("COLL_WORLD");
+    if (!c->world) c->world = "";
+    if (!*s->launch.job) return;
+    coll__print(s->world, sizeof s->world, "%s %s", s->launch.job, c->world);
+    c->world = s->world;
+}
+
+/* NCCL's and Gloo's words in ours: NCCL's names are beginnings of names unless a "=" stands before the first. */
+static void coll__network_words(const char *text, bool is_nccl, char *out, size_t room)
+{
+    const bool is_not = *text == '^', is_exact = !is_nccl || text[is_not] == '=';
+
+    coll__print(out, room, "%s", is_not ? "^" : "");
+    for (text += is_not + (text[is_not] == '='); *text;) {
+        const size_t length = strcspn(text, ",");
+        if (length > 0) coll__append(out, room, "%.*s%s%s", (int)length, text, is_exact ? "" : "*", text[length] ? "," : "");
+        text += length + (text[length] == ',');
+    }
+}
+
+static void coll__settle_network(coll__settings *s)
+{
+    static const char *const others[] = { "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME" };
+    coll_config *c = &s->config;
+
+    if (c->network && !*c->network) c->network = NULL;
+    if (!c->network) c->network = coll__environment("COLL_NETWORK");
+    if (!c->network && s->launch.is_on_one_host) c->network = "127.0.0.1";
+    for (int i = 0; !c->network && i < 2; i++) {
+        if (!coll__environment(others[i])) continue;
+        coll__network_words(getenv(others[i]), i == 0, s->network, sizeof s->network);
+        s->network_source = others[i];
+        c->network = s->network;
+    }
+    if (!c->ports || !*c->ports) c->ports = coll__environment("COLL_PORTS");
 }
 
 /* ---- >>how ---- */
@@ -483,14 +482,13 @@ static coll_status coll__settle(coll__settings *s, const coll_config *config, in
                            .numbers = { .link = coll__link_default, .nominal = coll__link_default } };
     if (config) s->config = *config;
     coll_config *c = &s->config;
-    const bool is_explicit = c->size > 0;
-    if ((status = coll__settle_rank(s)) < 0 || (status = coll__settle_conflicts(s, is_explicit)) < 0
-        || (status = coll__settle_log(c)) < 0 || (status = coll__settle_algorithms(s)) < 0) return status;
+    if ((status = coll__settle_rank(s)) < 0 || (status = coll__settle_log(c)) < 0
+        || (status = coll__settle_algorithms(s)) < 0) return status;
     if (c->size > count && ((status = coll__settle_address(s)) < 0 || (status = coll__settle_security(s)) < 0)) return status;
+    coll__settle_world(s);
+    coll__settle_network(s);
     if (!c->transport) c->transport = getenv("COLL_TRANSPORT");
     if (c->transport && !*c->transport) c->transport = NULL;
-    if (!c->world) c->world = getenv("COLL_WORLD");
-    if (!c->world) c->world = "";
     if (!c->io) c->io = getenv("COLL_IO");
     if (!c->io || !*c->io) c->io = "auto";
     if (strcmp(c->io, "auto") && strcmp(c->io, "uring") && strcmp(c->io, "poll"))

@@ -116,6 +116,8 @@ suite collectives-tsan   scaled 0.25 program tsan test_collectives
 suite collectives-dist   scaled 0.5 from_dist test_collectives
 waits errors             program asan test_errors
 waits faults             program asan test_faults
+suite launchers          program asan test_launchers
+waits meet               program asan test_meet
 waits errors-tsan        program tsan test_errors
 suite greetings          program asan test_greetings
 waits security           program asan test_security
@@ -125,6 +127,10 @@ suite memory             program asan test_memory
 suite joined             program asan test_joined
 suite joined-tsan        program tsan test_joined sleep,deaths,leaks
 suite sim                program asan test_sim
+waits matrix             program release test_matrix
+suite simfaults          program release test_simfaults
+suite refused            program release test_refused
+suite leaks              program release test_leaks
 suite sim-large          program release test_sim 65536
 suite shared             program asan test_shared
 suite shared-tsan        program tsan test_shared

@@ -103,7 +103,7 @@ static const char *any_control(input *in)
     const coll_failure *what = &control.what;
     if (!is_text(what->text, sizeof what->text)) return "a control note with an unreadable text";
     if (!is_good) return is_filled(&control, sizeof control, 0) ? NULL : "something is left of a refused control note";
-    if (control.note < COLL__CONTROL_WELCOME || control.note > COLL__CONTROL_WAITING) return "a control note of no kind";
+    if (control.note < COLL__CONTROL_WELCOME || control.note > COLL__CONTROL_MISSING) return "a control note of no kind";
     if (what->rank < -1 || what->rank >= size) return "a control note about a rank out of range";
     if (what->status > 0 || what->status < COLL_ERR_FORKED) return "a control note with a status that is none";
     if (!strcmp(coll_status_text(what->status), "unknown status")) return "a control note with an unknown status";
@@ -120,13 +120,16 @@ static const char *any_place(input *in)
     coll__place_of place, second;
 
     take(in, bytes, sizeof bytes);
-    coll__place_read(bytes, &place);
+    memset(&place, CANARY, sizeof place);
+    const bool is_good = coll__place_read(bytes, &place);
+    if (!is_good) return is_filled(&place, sizeof place, 0) ? NULL : "something is left of a refused place";
     if (place.port < 0 || place.port > 65535) return "a place with a port out of range";
+    if (place.count < 0 || place.count > COLL__PLACE_ADDRESSES) return "a place with more addresses than there are";
     coll__place_write(again, &place);
-    coll__place_read(again, &second);
-    if (memcmp(place.address, second.address, 16) || memcmp(place.host, second.host, COLL__HOST_LENGTH) || place.port != second.port)
-        return "a place that reads differently the second time";
-    return memcmp(bytes, again, 18) || memcmp(bytes + 20, again + 20, 16) ? "a place that is not what was read" : NULL;
+    if (!coll__place_read(again, &second)) return "a place that cannot be repeated";
+    if (memcmp(&place, &second, sizeof place)) return "a place that reads differently the second time";
+    return memcmp(bytes, again, (size_t)place.count * 16) || memcmp(bytes + 48, again + 48, 4) || memcmp(bytes + 56, again + 56, 16)
+               ? "a place that is not what was read" : NULL;
 }
 
 static const char *any_address(input *in)
@@ -445,7 +448,7 @@ static void test_control_round_trip(void)
 {
     char text[400];
 
-    for (int note = COLL__CONTROL_WELCOME; note <= COLL__CONTROL_WAITING; note++)
+    for (int note = COLL__CONTROL_WELCOME; note <= COLL__CONTROL_MISSING; note++)
         for (int status = COLL_ERR_FORKED; status <= 0; status++)
             for (int length = 0; length < 400; length = length * 2 + 1) {
                 unsigned char bytes[COLL__CONTROL_LENGTH];
@@ -468,7 +471,7 @@ static void test_control_fields(void)
 {
     static const struct { int at, bytes; uint32_t value; } wrongs[] = {
         { 0, 2, 0xc012 }, { 0, 2, 0 }, { 0, 2, 0x13c0 },
-        { 2, 2, 0 }, { 2, 2, COLL__CONTROL_WAITING + 1 }, { 2, 2, 0x0104 }, { 2, 2, 0xffff },
+        { 2, 2, 0 }, { 2, 2, COLL__CONTROL_MISSING + 1 }, { 2, 2, 0x0104 }, { 2, 2, 0xffff },
         { 4, 4, 0 }, { 4, 4, 1 }, { 4, 4, 2 }, { 4, 4, 0x7fffffff }, { 4, 4, 0x80000000 }, { 4, 4, (uint32_t)(COLL_ERR_FORKED - 1) },
         { 8, 4, 7 }, { 8, 4, 8 }, { 8, 4, 0x7fffffff }, { 8, 4, 0x80000000 }, { 8, 4, 0xfffffffe },
     };
@@ -500,13 +503,19 @@ static void test_place(void)
     coll__place_of place, got;
 
     for (int port = 0; port <= 65535; port += 13107) {
-        for (int i = 0; i < 16; i++) place.address[i] = (unsigned char)(i + port), place.host[i] = (unsigned char)(200 - i);
-        place.port = port;
-        coll__place_write(bytes, &place);
-        coll__place_read(bytes, &got);
-        CHECK(got.port == port && !memcmp(got.address, place.address, 16) && !memcmp(got.host, place.host, COLL__HOST_LENGTH), "port %d", port);
-        CHECK(is_filled(bytes + 18, 2, 0) && is_filled(bytes + 36, 4, 0), "a place is not zero where nothing stands");
+        for (int count = 0; count <= COLL__PLACE_ADDRESSES; count++) {
+            memset(&place, 0, sizeof place);
+            for (int i = 0; i < 16 * count; i++) place.addresses[i / 16][i % 16] = (unsigned char)(i + port);
+            for (int i = 0; i < 16; i++) place.host[i] = (unsigned char)(200 - i);
+            place.port = port;
+            place.count = count;
+            coll__place_write(bytes, &place);
+            CHECK(coll__place_read(bytes, &got) && !memcmp(&got, &place, sizeof got), "port %d, %d addresses", port, count);
+            CHECK(is_filled(bytes + 52, 4, 0), "a place is not zero where nothing stands");
+        }
     }
+    coll__put16(bytes + 50, COLL__PLACE_ADDRESSES + 1);
+    CHECK(!coll__place_read(bytes, &got), "a place with too many addresses is accepted");
 }
 
 static void test_digest(void)

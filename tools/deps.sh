@@ -27,6 +27,7 @@ if [ "$want" = test ]; then
     PATH=$PATH:/usr/sbin command -v ip > /dev/null 2>&1 || packages="$packages iproute2"
     command -v ps > /dev/null 2>&1 || packages="$packages procps"
     command -v python3 > /dev/null 2>&1 || packages="$packages python3"
+    { command -v ip && command -v nft; } > /dev/null 2>&1 || [ -x /usr/sbin/nft ] || packages="$packages iproute2 nftables"
 fi
 [ -n "$packages" ] || exit 0
 

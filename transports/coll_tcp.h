@@ -2,7 +2,9 @@
  *
  *   tcp/coll_tcp_key.h       SHA-256, HMAC: what proves that one knows a key
  *   tcp/coll_tcp_wire.h      the bytes of meeting and parting, and their parsers
- *   tcp/coll_tcp_socket.h    names, listening, dialling
+ *   tcp/coll_tcp_address.h   addresses as text and as bytes, and what a name stands for
+ *   tcp/coll_tcp_network.h   which addresses and ports of this host to use
+ *   tcp/coll_tcp_socket.h    listening, dialling one address or several at once
  *   tcp/coll_tcp_pipe.h      one connection, whatever its bytes go through
  *   tcp/coll_tcp_record.h    pipes whose bytes travel in records, with sums
  *   tcp/coll_tcp_seal.h      TLS
@@ -11,8 +13,10 @@
  *   tcp/coll_tcp_stream.h    queues of messages over a pipe
  *   tcp/coll_tcp_io.h        poll and io_uring
  *   tcp/coll_tcp_world.h     what a rank holds: places, streams, the control connections
+ *   tcp/coll_tcp_places.h    where ranks listen, and who is told
  *   tcp/coll_tcp_door.h      how connections come about
  *   tcp/coll_tcp_control.h   what rank 0 hears of each rank, and each of rank 0; events
+ *   tcp/coll_tcp_notice.h    a file that says where rank 0 is
  *   tcp/coll_tcp_meet.h      rendezvous at rank 0
  *   tcp/coll_tcp_fail.h      the first failure becomes everyone's
  *   this file                the transport's functions
@@ -24,6 +28,8 @@
 
 #include "tcp/coll_tcp_key.h"
 #include "tcp/coll_tcp_wire.h"
+#include "tcp/coll_tcp_address.h"
+#include "tcp/coll_tcp_network.h"
 #include "tcp/coll_tcp_socket.h"
 #include "tcp/coll_tcp_pipe.h"
 #include "tcp/coll_tcp_record.h"
@@ -33,8 +39,10 @@
 #include "tcp/coll_tcp_stream.h"
 #include "tcp/coll_tcp_io.h"
 #include "tcp/coll_tcp_world.h"
+#include "tcp/coll_tcp_places.h"
 #include "tcp/coll_tcp_door.h"
 #include "tcp/coll_tcp_control.h"
+#include "tcp/coll_tcp_notice.h"
 #include "tcp/coll_tcp_meet.h"
 #include "tcp/coll_tcp_fail.h"
 

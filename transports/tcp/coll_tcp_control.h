@@ -26,7 +26,7 @@ static void coll__control_closed(coll__tcp *tcp, int index, int error)
     coll__io_forget(&tcp->io, line->pipe.fd);
     coll__pipe_close(&line->pipe);
     if (tcp->is_meeting) {
-        tcp->present_count--;                     /* it may come again                                        */
+        coll__place_lost(tcp, index);
     } else if (tcp->presence[index] == COLL__PRESENT) {
         coll__blame(&failure, coll__ending_status(error), index, "%s is gone: %s", coll__rank_text(tcp, index, who, sizeof who),
                     coll__ending_text(error));
@@ -62,6 +62,8 @@ static void coll__control_heard(coll__tcp *tcp, int index, const unsigned char *
         coll__decide(tcp, &control.what);
     } else if (control.note == COLL__CONTROL_WAITING && tcp->rank == 0) {
         coll__report(tcp, index, bytes + COLL__CONTROL_TEXT);
+    } else if (control.note == COLL__CONTROL_PLACE && !(tcp->rank == 0 && coll__place_heard(tcp, index, bytes + COLL__CONTROL_TEXT))) {
+        coll__control_closed(tcp, index, EPROTO);
     }
 }
 

@@ -97,6 +97,8 @@ static void coll__stream_unreachable(coll__tcp *tcp, coll__stream *s, const char
 {
     char what[160];
 
+    s->state = COLL__STREAM_NONE;                 /* to be dialled at its next address                        */
+    if (++s->tried < tcp->places[s->peer].count) return;
     s->state = COLL__STREAM_ENDED;
     coll__print(what, sizeof what, "cannot be reached: %s", why);
     coll__suspect(tcp, s->peer, what);
@@ -121,14 +123,18 @@ static void coll__stream_dial_again(coll__tcp *tcp, coll__stream *s)
 
 static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
 {
-    const coll__place_of *place = &tcp->places[s->peer];
-    const coll__address a = coll__address_unpack(place->address, place->port);
+    const bool is_last = s->tried + 1 >= tcp->places[s->peer].count;
     const coll__hello hello = { .purpose = COLL__PURPOSE_DATA, .channel = s->channel, .to = s->peer };
-    const int patience = COLL__DIAL_MS;
+    const int patience = is_last ? COLL__DIAL_MS : COLL__DIAL_NEXT_MS;
 
     if (s->dial_at && coll__now() < s->dial_at) return;
     if (s->dial_at) tcp->redials--;
     s->dial_at = 0;
+    if (tcp->places[s->peer].count == 0) {
+        coll__stream_unreachable(tcp, s, "it has no address that other hosts could reach");
+        return;
+    }
+    const coll__address a = coll__place_address(tcp, s->peer, s->tried);
     const int fd = coll__dial(&a);
     s->greet = fd < 0 ? NULL : (coll__greet *)malloc(sizeof *s->greet);
     if (!s->greet) {
@@ -178,6 +184,7 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
     }
     s->greet = NULL;
     if (status == COLL_OK) {
+        coll__place_prefer(&tcp->places[s->peer], s->tried);
         s->dial_pause_ms = 0;
         setsockopt(g->pipe.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &forever, sizeof forever);
         coll__make_blocking(g->pipe.fd);
@@ -228,16 +235,20 @@ static void coll__refuse(coll__tcp *tcp, coll__pipe *pipe, coll_status status, c
     coll__pipe_close(pipe);
 }
 
-/* A rank joins the world that rank 0 is gathering. */
+static void coll__control_event(coll__tcp *tcp, int index);
+
+/* A rank joins the world that rank 0 is gathering.  It will say where it listens. */
 static void coll__take_rank(coll__tcp *tcp, coll__pipe *pipe, const coll__hello *hello)
 {
-    coll__place_of *place = &tcp->places[hello->rank];
     coll__control_line *line = &tcp->controls[hello->rank];
-    const coll__address from = coll__name_of(pipe->fd, true);
-    int ignored;
+    char where[COLL__ADDRESS_TEXT], reason[160];
 
+    if (hello->rank > 0 && line->pipe.fd >= 0) coll__control_event(tcp, hello->rank);     /* is it still there? */
     if (hello->rank == 0 || line->pipe.fd >= 0) {
-        coll__refuse(tcp, pipe, COLL_ERR_PROTOCOL, "another process has come with the same rank");
+        const coll__address other = coll__name_of(line->pipe.fd, true);
+        coll__print(reason, sizeof reason, "another process has come with the same rank, %d%s%s", hello->rank,
+                    hello->rank > 0 ? ", from " : "", hello->rank > 0 ? coll__address_text(&other, where, sizeof where) : "");
+        coll__refuse(tcp, pipe, COLL_ERR_PROTOCOL, reason);
         return;
     }
     if (tcp->us.auth == COLL__AUTH_NONE && !tcp->is_open && !tcp->has_warned
@@ -246,13 +257,10 @@ static void coll__take_rank(coll__tcp *tcp, coll__pipe *pipe, const coll__hello 
         coll__say(&tcp->log, COLL_LOG_WARN, "ranks of other hosts join without a key: whoever reaches this port may, and can "
                   "read and change what is sent (COLL_KEY)");
     }
-    coll__address_pack(&from, place->address, &ignored);
-    place->port = hello->port;
-    memcpy(place->host, hello->host, sizeof place->host);
+    memcpy(tcp->places[hello->rank].host, hello->host, sizeof hello->host);
     coll__tune_socket(pipe->fd);
     line->pipe = *pipe;
     line->length = 0;
-    tcp->present_count++;
     coll__io_watch(&tcp->io, pipe->fd, EPOLLIN, coll__tag(COLL__EVENT_CONTROL, hello->rank));
     coll__control_send(&line->pipe, COLL__CONTROL_WELCOME, COLL_OK, -1, "");
 }

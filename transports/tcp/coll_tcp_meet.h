@@ -1,76 +1,215 @@
 /* coll_tcp_meet.h - rendezvous: everybody dials rank 0, which hands out the table of all places when all are there.
  *
+ *     rank 0                                  rank r
+ *     listens                                 dials all addresses of rank 0, 250 ms apart, and takes the first that answers
+ *                         <- hello            who it is, and of which world
+ *     welcome ->                              listens where its way to rank 0 begins
+ *                         <- place            where that is
+ *     (listen ->)         (<- place)          where its address would be of no use to others (coll_tcp_places.h)
+ *     table   ->
+ *
  * The connection stays, as the control connection.  Rank 0 serves all comers at once.  Every wait has the one deadline of the
- * start; when it passes, rank 0 names the missing ranks, to itself and to all that have come. */
+ * start.  Until then a rank tries again, and looks up names and files again; rank 0 says every 5 s whom it waits for, also to
+ * those who have come.  When the deadline passes, rank 0 names the missing ranks, to itself and to all that have come; a rank
+ * that has not reached it says which addresses it has tried, and what became of each.
+ *
+ * Where rank 0 is comes as an address, as the first of a list of hosts, or as the path of a file ("file:PATH", see
+ * coll_tcp_notice.h).  The functions that gather and knock get what they need as arguments and know nothing of that. */
 #ifndef COLL_TCP_MEET_H
 #define COLL_TCP_MEET_H
 
 enum {
-    COLL__RETRY_LEAST_MS = 10, COLL__RETRY_MOST_MS = 500,
-    COLL__ANSWER_MS = 5000, COLL__TABLE_MS = 5000, COLL__REPORT_MS = 5000
+    COLL__RETRY_LEAST_MS = 2, COLL__RETRY_MOST_MS = 500,
+    COLL__ANSWER_MS = 5000, COLL__REPORT_MS = 5000, COLL__GRACE_MS = 6000, COLL__LAST_MS = 50
 };
 
-/* ---- >>rank 0 ---- */
-
-static void coll__missing_ranks(const coll__tcp *tcp, char *text, size_t room)
+/* A place of so many addresses at a port. */
+static void coll__place_set(coll__place_of *place, unsigned char (*addresses)[16], int count, int port)
 {
-    unsigned char *is_missing = (unsigned char *)calloc((size_t)tcp->size, 1);
-
-    *text = '\0';
-    for (int i = 1; is_missing && i < tcp->size; i++) is_missing[i] = tcp->controls[i].pipe.fd < 0;
-    if (is_missing) coll__append_ranks(text, room, is_missing, tcp->size);
-    free(is_missing);
+    place->count = 0;
+    for (int i = 0; i < count; i++) coll__addresses_add(place->addresses, &place->count, COLL__PLACE_ADDRESSES, addresses[i]);
+    place->port = port;
 }
 
-/* The table, to every rank.  One that has died meanwhile shows later, as a dead rank. */
-static void coll__send_table(coll__tcp *tcp)
+/* Is the door where a rank may listen?  Otherwise it is shut again. */
+static coll_status coll__door_is_allowed(coll__tcp *tcp)
 {
-    const size_t length = COLL__CONTROL_LENGTH + (size_t)tcp->size * COLL__PLACE_LENGTH;
-    unsigned char *bytes = (unsigned char *)coll__allocate(length);
-
-    for (int i = 1; i < tcp->size; i++) {
-        if (!bytes) break;
-        if (i == 1) {
-            coll__control_write(bytes, COLL__CONTROL_TABLE, COLL_OK, -1, tcp->tuning);
-            for (int r = 0; r < tcp->size; r++)
-                coll__place_write(bytes + COLL__CONTROL_LENGTH + (size_t)r * COLL__PLACE_LENGTH, &tcp->places[r]);
-        }
-        (void)coll__pipe_transfer(&tcp->controls[i].pipe, bytes, length, true, coll__deadline(COLL__TABLE_MS));
-    }
-    free(bytes);
-}
-
-static coll_status coll__listen_as_root(coll__tcp *tcp, const char *text)
-{
-    coll__address a;
-    bool may_come;
-    char public[200];
-    const char *wrong = coll__resolve(text, true, &a, &may_come);
-
-    if (wrong) return coll__start_failed(COLL_ERR_ARGUMENT, "rank 0 cannot listen at \"%s\": %s", text, wrong);
-    if (!coll__may_listen(tcp, &a, public, sizeof public))
-        return coll__start_failed(COLL_ERR_ARGUMENT, "rank 0 does not listen at \"%s\": %s", text, public);
-    tcp->listener = coll__listen_at(&a);
-    if (tcp->listener < 0 && errno == EADDRNOTAVAIL) {            /* an address of a router or a service in front of us */
-        coll__address any = { .length = a.length };
-        any.at.ss_family = a.at.ss_family;
-        int port;
-        unsigned char ignored[16];
-        coll__address_pack(&a, ignored, &port);
-        any = coll__with_port(any, port);
-        if (!coll__may_listen(tcp, &any, public, sizeof public))
-            return coll__start_failed(COLL_ERR_ARGUMENT, "%s is no address of this host, and rank 0 does not listen on all of them: "
-                                      "%s", text, public);
-        tcp->listener = coll__listen_at(&any);
-        if (tcp->listener >= 0)
-            coll__say(&tcp->log, COLL_LOG_WARN, "%s is no address of this host: rank 0 listens on all of them", text);
-    }
-    if (tcp->listener < 0)
-        return coll__start_failed(COLL_ERR_SYSTEM, "rank 0 cannot listen at %s: %s%s", text, strerror(errno),
-                                  errno == EADDRINUSE ? " (does another job use this port?)" : "");
     const coll__address here = coll__name_of(tcp->listener, false);
-    coll__address_pack(&here, tcp->places[0].address, &tcp->places[0].port);
+    char why[200];
+
+    if (coll__may_listen(tcp, &here, why, sizeof why)) return COLL_OK;
+    coll__close_fd(&tcp->listener);
+    return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d does not listen: %s", tcp->rank, why);
+}
+
+/* ---- >>rank 0: its door ---- */
+
+/* Note where the listener is.  A wide one has no address of its own: others see by which they came. */
+static void coll__root_notes_place(coll__tcp *tcp, unsigned char (*addresses)[16], int count)
+{
+    const coll__address here = coll__name_of(tcp->listener, false);
+    unsigned char own[1][16];
+    int port;
+
+    coll__address_pack(&here, own[0], &port);
+    if (count == 0 && !coll__is_wide(own[0])) coll__place_set(&tcp->places[0], own, 1, port);
+    else coll__place_set(&tcp->places[0], addresses, count, port);
     memcpy(tcp->places[0].host, tcp->us.host, sizeof tcp->us.host);
+    tcp->network.scope = coll__address_scope(&here);
+}
+
+/* No listener, and errno says why. */
+static coll_status coll__root_shut(const coll__tcp *tcp, const char *where, int port)
+{
+    const int error = errno;
+    char holder[100] = "";
+
+    if (error == EADDRINUSE && port == 0 && tcp->network.port_first > 0)
+        return coll__start_failed(COLL_ERR_SYSTEM, "rank 0 cannot listen at %s: no port from %d to %d is free", where,
+                                  tcp->network.port_first, tcp->network.port_last);
+    if (error == EADDRINUSE && port > 0) coll__holder_text(port, holder, sizeof holder);
+    return coll__start_failed(COLL_ERR_SYSTEM, "rank 0 cannot listen at %s: %s%s", where, strerror(error), holder);
+}
+
+/* Listen at a port of our own choice, at the address `a`, or where it is NULL at those of the network, or at the usual ones. */
+static coll_status coll__listen_anywhere(coll__tcp *tcp, const char *where, const coll__address *a)
+{
+    unsigned char addresses[COLL__PLACE_ADDRESSES][16];
+    int count = tcp->network.count;
+
+    memcpy(addresses, tcp->network.addresses, sizeof addresses);
+    if (!a && count == 0) count = coll__network_usual(addresses, COLL__PLACE_ADDRESSES);
+    const coll__address only = a ? *a : coll__address_unpack(addresses[0], 0);
+    tcp->listener = coll__listen_within(&tcp->network, a || count == 1 ? &only : NULL, 0);
+    if (tcp->listener < 0) return coll__root_shut(tcp, where, 0);
+    coll__root_notes_place(tcp, addresses, a ? 0 : count);
+    return COLL_OK;
+}
+
+/* Listen at a given port.  Of several addresses the first that is this host's, and not loopback, is taken.  A name that this host
+ * knows only as loopback, as Debian does with its own, others know as something else: so rank 0 listens widely then, and where
+ * the address is none of this host's, but perhaps of a router in front of it. */
+static coll_status coll__listen_given(coll__tcp *tcp, const char *where, const char *host, const coll__address *list, int count)
+{
+    const bool is_name = *host && !coll__is_literal(host) && strcasecmp(host, "localhost");
+    unsigned char bytes[16];
+    int port = 0, local_count = 0;
+
+    for (int pass = 0; pass < 2 && tcp->listener < 0; pass++) {
+        for (int i = 0; i < count && tcp->listener < 0; i++) {
+            coll__address_pack(&list[i], bytes, &port);
+            if (coll__is_loopback(bytes) != (pass == 1)) continue;
+            if (pass == 1) local_count++;
+            if (pass == 1 && is_name) continue;
+            tcp->listener = !*host && tcp->network.count != 1 ? coll__listen_widely(port) : coll__listen_at(&list[i]);
+            if (tcp->listener < 0 && errno != EADDRNOTAVAIL && errno != EAFNOSUPPORT) return coll__root_shut(tcp, where, port);
+        }
+    }
+    if (tcp->listener < 0) {
+        tcp->listener = coll__listen_widely(port);
+        if (tcp->listener < 0) return coll__root_shut(tcp, where, port);
+        tcp->is_elsewhere = local_count == 0;
+        coll__say(&tcp->log, local_count ? COLL_LOG_INFO : COLL_LOG_WARN,
+                  "%s is no address of this host%s: rank 0 listens on all of them",
+                  where, local_count ? " that others could reach" : "");
+    }
+    coll__root_notes_place(tcp, tcp->network.addresses, tcp->network.count);
+    return COLL_OK;
+}
+
+static coll_status coll__listen_as_root(coll__tcp *tcp, const char *where)
+{
+    coll__address list[COLL__ADDRESSES_MOST];
+    char host[256];
+    bool may_come;
+    int count, port = 0;
+    const char *wrong = coll__resolve(where, true, list, &count, &may_come);
+
+    if (wrong) return coll__start_failed(COLL_ERR_ARGUMENT, "rank 0 cannot listen at \"%s\": %s", where, wrong);
+    (void)coll__address_split(where, host, sizeof host, &port);
+    if (!*host && tcp->network.count == 1) list[0] = coll__address_unpack(tcp->network.addresses[0], port), count = 1;
+    if (port == 0) return coll__listen_anywhere(tcp, where, *host ? &list[0] : NULL);
+    return coll__listen_given(tcp, where, host, list, count);
+}
+
+/* ---- >>rank 0: gathering ---- */
+
+/* Whom rank 0 waits for: on the log, and to those who have come. */
+static void coll__gather_report(coll__tcp *tcp, const char *where, int64_t began, const char *missing)
+{
+    coll__say(&tcp->log, COLL_LOG_WARN, "rank 0 waits at %s, since %.0f s, for %d of %d ranks: %s", where,
+              (double)(coll__now() - began) * 1e-9, tcp->size - 1 - tcp->present_count, tcp->size, missing);
+    for (int i = 1; i < tcp->size; i++)
+        if (tcp->controls[i].pipe.fd >= 0)
+            coll__control_send(&tcp->controls[i].pipe, COLL__CONTROL_MISSING, COLL_OK, -1, missing);
+}
+
+/* Let in who comes until all have told their places.  false: the deadline has passed before. */
+static bool coll__gather(coll__tcp *tcp, const char *where, int64_t began, int64_t deadline)
+{
+    int64_t report = coll__now() + (int64_t)COLL__REPORT_MS * COLL__MS;
+    char missing[120];
+
+    while (tcp->present_count < tcp->size - 1) {
+        const int64_t now = coll__now();
+        if (now >= deadline) return false;
+        if (now >= report) {
+            coll__missing_ranks(tcp, missing, sizeof missing);
+            coll__gather_report(tcp, where, began, missing);
+            report = now + (int64_t)COLL__REPORT_MS * COLL__MS;
+        }
+        struct pollfd p = { .fd = tcp->io.events, .events = POLLIN };
+        (void)poll(&p, 1, coll__ms_until(deadline < report ? deadline : report, 1000));
+        coll__events(tcp);
+    }
+    return true;
+}
+
+/* The deadline has passed: tell everybody who is there why there will be no world. */
+static coll_status coll__gather_failed(coll__tcp *tcp, const char *where, int64_t began)
+{
+    char missing[120];
+
+    coll__missing_ranks(tcp, missing, sizeof missing);
+    const coll_status status = coll__start_failed(COLL_ERR_TIMEOUT, "rank 0 waited %.1f s at %s%s; these ranks have not come: %s",
+                                                  (double)(coll__now() - began) * 1e-9, where,
+                                                  tcp->is_elsewhere ? ", which is no address of its host" : "", missing);
+    for (int i = 1; i < tcp->size; i++)
+        if (tcp->controls[i].pipe.fd >= 0)
+            coll__control_send(&tcp->controls[i].pipe, COLL__CONTROL_REFUSE, status, -1, coll__start_error);
+    return status;
+}
+
+/* Put the notice up: where rank 0 listens, and a nonce that belongs to the identity of this world. */
+static coll_status coll__put_up_notice(coll__tcp *tcp, const char *path, const char *world, coll__notice *notice)
+{
+    memset(notice, 0, sizeof *notice);
+    coll__notice_nonce(notice->nonce);
+    coll__world_id(tcp->us.world, tcp->size, world, notice->nonce);
+    for (int i = 0; i < tcp->places[0].count; i++) notice->addresses[notice->count++] = coll__place_address(tcp, 0, i);
+    const int error = coll__notice_post(path, notice);
+    return error ? coll__start_failed(COLL_ERR_SYSTEM, "rank 0 cannot write file:%.160s: %s", path, strerror(error)) : COLL_OK;
+}
+
+/* Open the door, and let the others know where it is. */
+static coll_status coll__root_begins(coll__tcp *tcp, const coll_config *c, coll__notice *notice)
+{
+    const char *path = coll__notice_path(c->address);
+    char text[COLL__ADDRESS_TEXT];
+    coll_status status = path ? coll__listen_anywhere(tcp, c->address, NULL) : coll__listen_as_root(tcp, c->address);
+    if (status == COLL_OK) status = coll__door_is_allowed(tcp);
+
+    if (status < 0) return status;
+    if (path && (status = coll__put_up_notice(tcp, path, c->world, notice)) < 0) return status;
+    int ignored;
+    char host[256];
+    if (!path && c->listening && tcp->places[0].count > 0) {
+        const coll__address here = coll__place_address(tcp, 0, 0);
+        c->listening(c->listening_context, coll__address_text(&here, text, sizeof text));
+    } else if (!path && !c->listening && coll__address_split(c->address, host, sizeof host, &ignored) && ignored == 0) {
+        return coll__start_failed(COLL_ERR_ARGUMENT,
+                                  "port 0 in \"%s\" is any port: without `listening` nobody gets to know which", c->address);
+    }
     coll__io_watch(&tcp->io, tcp->listener, EPOLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
     return COLL_OK;
 }
@@ -78,162 +217,203 @@ static coll_status coll__listen_as_root(coll__tcp *tcp, const char *text)
 static coll_status coll__meet_as_root(coll__tcp *tcp, const coll_config *c)
 {
     const int64_t began = coll__now(), deadline = coll__deadline(c->start_timeout_ms);
-    int64_t report = began + (int64_t)COLL__REPORT_MS * COLL__MS;
-    char missing[120];
-    coll_status status = coll__listen_as_root(tcp, c->address);
+    coll__notice notice;
+    coll_status status = coll__root_begins(tcp, c, &notice);
 
     if (status < 0) return status;
     tcp->is_meeting = true;
-    while (tcp->present_count < tcp->size - 1) {
-        const int64_t now = coll__now();
-        if (now >= report || now >= deadline) {
-            coll__missing_ranks(tcp, missing, sizeof missing);
-            coll__say(&tcp->log, COLL_LOG_INFO, "rank 0 waits at %s for %d of %d ranks: %s", c->address,
-                      tcp->size - 1 - tcp->present_count, tcp->size, missing);
-            report = now + (int64_t)COLL__REPORT_MS * COLL__MS;
-        }
-        if (now >= deadline) {
-            status = coll__start_failed(COLL_ERR_TIMEOUT, "rank 0 waited %.1f s at %s; these ranks have not come: %s",
-                                        (double)(now - began) * 1e-9, c->address, missing);
-            for (int i = 1; i < tcp->size; i++)
-                if (tcp->controls[i].pipe.fd >= 0)
-                    coll__control_send(&tcp->controls[i].pipe, COLL__CONTROL_REFUSE, status, -1, coll__start_error);
-            return status;
-        }
-        struct pollfd p = { .fd = tcp->io.events, .events = POLLIN };
-        (void)poll(&p, 1, coll__ms_until(deadline < report ? deadline : report, 1000));
-        coll__events(tcp);
-    }
+    bool is_complete = coll__gather(tcp, c->address, began, deadline);
+    if (is_complete && coll__ask_to_listen(tcp, deadline) > 0) is_complete = coll__gather(tcp, c->address, began, deadline);
+    if (coll__notice_path(c->address)) coll__notice_remove(coll__notice_path(c->address), notice.nonce);
+    if (!is_complete) return coll__gather_failed(tcp, c->address, began);
     tcp->is_meeting = false;
     coll__send_table(tcp);
     return COLL_OK;
 }
 
-/* ---- >>the others ---- */
+/* ---- >>the others: their door ---- */
 
-/* Connect to rank 0, listen where the way to it begins, and greet it.  COLL_OK, or an error with the reason in g->why; the pipe
- * is the caller's to close. */
-static coll_status coll__call_root(coll__tcp *tcp, const coll__address *a, int64_t limit, coll__greet *g)
+/* Listen at so many addresses of ours, of which several mean a wide door, at a port that is given or, 0, drawn from the range.
+ * false: errno. */
+static bool coll__door_open(coll__tcp *tcp, const coll__address *at, int count, int port)
 {
-    coll__hello hello = { .purpose = COLL__PURPOSE_MEET };
-    unsigned char ignored[16];
-    const int fd = coll__dial(a);
-    int error = fd < 0 ? errno : 0;
+    const coll__address one = coll__with_port(*at, port);
 
-    *g = (coll__greet){ .pipe = { .fd = fd } };
-    if (!error) {
-        struct pollfd p = { .fd = fd, .events = POLLOUT };
-        (void)poll(&p, 1, coll__ms_until(limit, COLL__ANSWER_MS));
-        error = coll__dial_result(fd);
-        if (error == ENOTCONN) error = ETIMEDOUT;
+    coll__close_fd(&tcp->listener);
+    if (port == 0) tcp->listener = coll__listen_within(&tcp->network, count == 1 ? at : NULL, tcp->rank);
+    else tcp->listener = count == 1 ? coll__listen_at(&one) : coll__listen_widely(port);
+    return tcp->listener >= 0;
+}
+
+/* The addresses of our own entry in the list of hosts, those of this host first.  Gives the port; 0: none is given. */
+static int coll__own_entry(const coll__tcp *tcp, const char *hosts, coll__address *list, int *count)
+{
+    char entry[COLL__ADDRESS_ROOM];
+    unsigned char ignored[16];
+    bool may_come;
+    int port = 0;
+
+    *count = 0;
+    if (!hosts || !coll__hosts_entry(hosts, tcp->rank, entry, sizeof entry)
+        || coll__resolve(entry, true, list, count, &may_come) || *count == 0) return 0;
+    coll__address_pack(&list[0], ignored, &port);
+    return port;
+}
+
+/* Listen where others are to find us, and note the place: at our entry in the list of hosts, at the addresses of the network,
+ * where rank 0 has asked for it (`outer`), or where our way to rank 0 begins.  `hosts`, `outer` may be NULL. */
+static bool coll__listen_as_other(coll__tcp *tcp, int control, const char *hosts, const coll__place_of *outer)
+{
+    const coll__address here = coll__with_port(coll__name_of(control, false), 0);
+    unsigned char bytes[16], told[COLL__PLACE_ADDRESSES + COLL__ADDRESSES_MOST][16];
+    coll__address at[COLL__PLACE_ADDRESSES], entry[COLL__ADDRESSES_MOST];
+    int entries, count = 0, told_count = 0, port;
+    const int given = coll__own_entry(tcp, hosts, entry, &entries);
+
+    coll__address_pack(&here, bytes, &port);
+    const bool is_near = coll__is_loopback(bytes);
+    for (int i = 0; i < entries && count == 0; i++) {             /* loopback by name may be anybody's: not where rank 0 is far */
+        coll__address_pack(&entry[i], bytes, &port);
+        if (coll__is_ours(&entry[i]) && (is_near || !coll__is_loopback(bytes))) at[count++] = entry[i];
     }
-    if (!error) {
-        const coll__address here = coll__with_port(coll__name_of(fd, false), 0);
-        if (!coll__may_listen(tcp, &here, g->why, sizeof g->why)) return COLL_ERR_ARGUMENT;
-        coll__close_fd(&tcp->listener);
-        tcp->listener = coll__listen_at(&here);
-        if (tcp->listener < 0) error = errno;
+    const bool is_at_entry = count > 0;
+    for (int i = 0; i < tcp->network.count && !is_at_entry; i++) at[count++] = coll__address_unpack(tcp->network.addresses[i], 0);
+    const int asked = outer && entries == 0 && count == 0 ? outer->count : 0;
+    for (int i = 0; i < asked; i++) at[count++] = coll__address_unpack(outer->addresses[i], 0);
+    if (count == 0) at[count++] = here;
+    if (!coll__door_open(tcp, at, count, given)) return false;
+    for (int i = 0; i < count; i++) coll__address_pack(&at[i], told[told_count++], &port);
+    for (int i = 0; i < entries && !is_at_entry; i++) coll__address_pack(&entry[i], told[told_count++], &port);
+    const coll__address door = coll__name_of(tcp->listener, false);
+    coll__address_pack(&door, bytes, &port);
+    coll__place_set(&tcp->places[tcp->rank], told, told_count, port);
+    return true;
+}
+
+static coll_status coll__door_failed(const coll__tcp *tcp, const char *hosts)
+{
+    const int error = errno;
+    char entry[COLL__ADDRESS_ROOM], host[256], holder[100] = "";
+    int port = 0;
+
+    if (hosts && coll__hosts_entry(hosts, tcp->rank, entry, sizeof entry) && coll__address_split(entry, host, sizeof host,
+                                                                                                 &port) && port > 0) {
+        if (error == EADDRINUSE) coll__holder_text(port, holder, sizeof holder);
+        return coll__start_failed(COLL_ERR_SYSTEM, "rank %d cannot listen at %.120s: %s%s", tcp->rank, entry, strerror(error),
+                                  holder);
     }
+
+    if (error == EADDRINUSE && tcp->network.port_first > 0)
+        return coll__start_failed(COLL_ERR_SYSTEM, "rank %d cannot listen: no port from %d to %d is free", tcp->rank,
+                                  tcp->network.port_first, tcp->network.port_last);
+    return coll__start_failed(COLL_ERR_SYSTEM, "rank %d cannot listen for the others: %s", tcp->rank, strerror(error));
+}
+
+/* ---- >>the others: their way to rank 0 ---- */
+
+/* Say who we are on a new connection, and wait to be welcome.  COLL_OK: the pipe in *g is ours; COLL_ERR_PEER or _TIMEOUT: no
+ * luck, g->why; another error: there is no use in trying again. */
+static coll_status coll__introduce(coll__tcp *tcp, int fd, int64_t limit, coll__greet *g)
+{
+    const coll__hello hello = { .purpose = COLL__PURPOSE_MEET };
+    unsigned char bytes[COLL__CONTROL_LENGTH];
+    coll__control control;
+
+    coll__greet_call(g, &tcp->us, fd, hello, limit);
+    const coll_status greeted = coll__greet_finish(g, &tcp->us);
+    if (greeted < 0) return greeted;
+    const int error = coll__pipe_transfer(&g->pipe, bytes, COLL__CONTROL_LENGTH, false, limit);
     if (error) {
         coll__print(g->why, sizeof g->why, "%s", error == ETIMEDOUT ? "no answer" : strerror(error));
         return COLL_ERR_PEER;
     }
-    const coll__address door = coll__name_of(tcp->listener, false);
-    coll__address_pack(&door, ignored, &hello.port);
-    coll__greet_call(g, &tcp->us, fd, hello, limit);
-    return coll__greet_finish(g, &tcp->us);
+    if (!coll__control_read(bytes, tcp->size, &control)) {
+        coll__print(g->why, sizeof g->why, "something else answers there");
+        return COLL_ERR_PEER;
+    }
+    if (control.note == COLL__CONTROL_WELCOME) return COLL_OK;
+    coll__print(g->why, sizeof g->why, "%s", control.what.text);
+    return control.what.status < 0 ? control.what.status : COLL_ERR_PROTOCOL;
 }
 
-/* One attempt to reach rank 0 and be welcome.  Gives the connection, or none with the reason in `why`; *status is an error
- * when there is no use in trying again. */
-static coll__pipe coll__knock(coll__tcp *tcp, const coll_config *c, int64_t deadline, char *why, size_t room, coll_status *status)
+/* Try all ways to the root, until one leads to a welcome.  Gives the connection, or none; each way then says why, and *status is
+ * an error when there is no use in trying again. */
+static coll__pipe coll__knock(coll__tcp *tcp, coll__ways *ways, int64_t deadline, coll_status *status)
 {
-    coll__address a;
-    bool may_come;
-    unsigned char bytes[COLL__CONTROL_LENGTH];
-    coll__control control;
     coll__greet g;
-    const char *wrong = coll__resolve(c->address, false, &a, &may_come);
+    int at;
 
-    if (wrong) {
-        coll__print(why, room, "%s", wrong);
-        if (!may_come) *status = COLL_ERR_ARGUMENT;
-        return (coll__pipe){ .fd = -1 };
+    for (int64_t soon = coll__deadline(COLL__ANSWER_MS); (at = coll__ways_connect(ways, soon < deadline ? soon : deadline)) >= 0;
+         soon = coll__deadline(COLL__ANSWER_MS)) {
+        coll__way *way = &ways->way[at];
+        const int fd = way->fd;
+        way->fd = -1;
+        coll__ways_rest(ways);
+        soon = coll__deadline(COLL__ANSWER_MS);
+        const coll_status told = coll__introduce(tcp, fd, soon < deadline ? soon : deadline, &g);
+        if (told == COLL_OK) {
+            int port;
+            unsigned char bytes[1][16];
+            coll__address_pack(&way->to, bytes[0], &port);
+            coll__place_set(&tcp->places[0], bytes, 1, port);
+            tcp->network.scope = coll__address_scope(&way->to);
+            return g.pipe;
+        }
+        coll__way_ends(way, g.why);
+        coll__pipe_close(&g.pipe);
+        if (told != COLL_ERR_PEER && told != COLL_ERR_TIMEOUT) *status = told;
     }
-    const int64_t soon = coll__deadline(COLL__ANSWER_MS), limit = soon < deadline ? soon : deadline;
-    const coll_status greeted = coll__call_root(tcp, &a, limit, &g);
-    const int error = greeted < 0 ? 0 : coll__pipe_transfer(&g.pipe, bytes, COLL__CONTROL_LENGTH, false, limit);
-    if (greeted < 0) {
-        coll__print(why, room, "%s", g.why);
-        if (greeted != COLL_ERR_PEER && greeted != COLL_ERR_TIMEOUT) *status = greeted;
-    } else if (error) {
-        coll__print(why, room, "%s", error == ETIMEDOUT ? "no answer" : strerror(error));
-    } else if (!coll__control_read(bytes, tcp->size, &control)) {
-        coll__print(why, room, "something else answers there");
-    } else if (control.note == COLL__CONTROL_WELCOME) {
-        coll__address_pack(&a, tcp->places[0].address, &tcp->places[0].port);
-        return g.pipe;
-    } else {
-        coll__print(why, room, "%s", control.what.text);
-        if (control.what.status != COLL_ERR_TIMEOUT) *status = control.what.status < 0 ? control.what.status : COLL_ERR_PROTOCOL;
-    }
-    coll__pipe_close(&g.pipe);
-    return g.pipe;
+    return (coll__pipe){ .fd = -1 };
 }
 
-/* Loopback addresses hold for ranks of the same host only; the others find them where they found rank 0, whose host it is. */
-static void coll__table_read(coll__tcp *tcp, const unsigned char *bytes)
+/* Where rank 0 may be, as far as is known now.  false: nothing is known, with the reason; *is_final: and nothing will be. */
+static bool coll__find_root(coll__tcp *tcp, const coll_config *c, coll__ways *ways, char *why, size_t room, bool *is_final)
 {
-    const coll__place_of root = tcp->places[0];
+    const char *path = coll__notice_path(c->address), *wrong;
+    coll__address list[COLL__ADDRESSES_MOST];
+    coll__notice notice;
+    bool may_come = true;
+    int count = 0;
 
-    for (int i = 0; i < tcp->size; i++) {
-        coll__place_read(bytes + (size_t)i * COLL__PLACE_LENGTH, &tcp->places[i]);
-        if (i == 0 || (coll__is_loopback(tcp->places[i].address) && memcmp(tcp->places[i].host, tcp->us.host, sizeof tcp->us.host)))
-            memcpy(tcp->places[i].address, root.address, sizeof root.address);
-        if (i == 0) tcp->places[0].port = root.port;
+    *is_final = false;
+    ways->count = 0;
+    if (path) {
+        const int error = coll__notice_read(path, &notice);
+        const char *const odd = error == EPROTO ? "it is not what rank 0 writes" : strerror(error);
+        if (error) coll__print(why, room, "%s", error == ENOENT ? "rank 0 has not written it yet" : odd);
+        if (error) return false;
+        coll__world_id(tcp->us.world, tcp->size, c->world, notice.nonce);
+        coll__ways_make(ways, notice.addresses, notice.count, &tcp->network);
+        return true;
     }
+    wrong = coll__resolve(c->address, false, list, &count, &may_come);
+    *is_final = wrong && !may_come;
+    if (wrong) coll__print(why, room, "%s", wrong);
+    else coll__ways_make(ways, list, count, &tcp->network);
+    return !wrong;
 }
 
-/* Welcome: now wait until all are there. */
-static coll_status coll__await_table(coll__tcp *tcp, const coll_config *c, coll__pipe *pipe, int64_t deadline)
+/* Reach rank 0 before the deadline. */
+static coll_status coll__reach_root(coll__tcp *tcp, const coll_config *c, int64_t began, int64_t deadline, coll__pipe *pipe)
 {
-    unsigned char note[COLL__CONTROL_LENGTH];
-    const size_t length = (size_t)tcp->size * COLL__PLACE_LENGTH;
-    unsigned char *table = (unsigned char *)coll__allocate(length);
-    coll__control control;
-
-    if (!table) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", tcp->size);
-    int error = coll__pipe_transfer(pipe, note, sizeof note, false, deadline);
-    const bool is_note = !error && coll__control_read(note, tcp->size, &control);
-    if (is_note && control.note == COLL__CONTROL_TABLE) error = coll__pipe_transfer(pipe, table, length, false, deadline);
-    if (!error && is_note && control.note == COLL__CONTROL_TABLE) {
-        coll__table_read(tcp, table);
-        coll__print(tcp->tuning, sizeof tcp->tuning, "%s", control.what.text);
-        free(table);
-        return COLL_OK;
-    }
-    free(table);
-    if (is_note && !error)
-        return coll__start_failed(control.what.status < 0 ? control.what.status : COLL_ERR_PROTOCOL, "rank %d: %s", tcp->rank,
-                                  control.what.text);
-    const bool is_late = error == ETIMEDOUT;
-    return coll__start_failed(is_late ? COLL_ERR_TIMEOUT : COLL_ERR_PEER, "rank %d reached rank 0 at %s, but then: %s", tcp->rank,
-                              c->address, is_late ? "it had nothing to say until the time was up" : coll__ending_text(error));
-}
-
-static coll_status coll__meet_as_other(coll__tcp *tcp, const coll_config *c)
-{
-    const int64_t began = coll__now(), deadline = coll__deadline(c->start_timeout_ms);
     int pause_ms = COLL__RETRY_LEAST_MS;
-    coll__pipe pipe;
-    coll_status status = COLL_OK;
-    bool has_told = false;
-    char why[160] = "";
+    bool has_told = false, is_final;
+    char why[400] = "";
 
-    while ((pipe = coll__knock(tcp, c, deadline, why, sizeof why, &status)).fd < 0) {
+    for (;;) {
+        coll__ways ways;
+        coll_status status = COLL_OK;
+        /* an attempt that the deadline would cut short says nothing better than the one before */
+        const bool is_over = *why && coll__ms_until(deadline, COLL__LAST_MS) < COLL__LAST_MS;
+        if (!is_over && coll__find_root(tcp, c, &ways, why, sizeof why, &is_final)) {
+            *pipe = coll__knock(tcp, &ways, deadline, &status);
+            if (pipe->fd >= 0) return COLL_OK;
+            coll__ways_text(&ways, why, sizeof why);
+        }
+        if (status == COLL_ERR_PROTOCOL && coll__notice_path(c->address)) status = COLL_OK;   /* an old notice */
+        if (is_final) status = COLL_ERR_ARGUMENT;
         const double waited = (double)(coll__now() - began) * 1e-9;
-        if (status < 0)
-            return coll__start_failed(status, "rank %d cannot join at %s: %s", tcp->rank, c->address, why);
+        if (status < 0) return coll__start_failed(status, "rank %d cannot join at %s: %s", tcp->rank, c->address, why);
         if (coll__now() >= deadline)
             return coll__start_failed(COLL_ERR_TIMEOUT, "rank %d could not reach rank 0 at %s in %.1f s: %s", tcp->rank,
                                       c->address, waited, why);
@@ -244,11 +424,72 @@ static coll_status coll__meet_as_other(coll__tcp *tcp, const coll_config *c)
         (void)poll(NULL, 0, coll__ms_until(deadline, pause_ms + tcp->rank % 7));
         pause_ms = (int)coll__least((size_t)pause_ms * 2, COLL__RETRY_MOST_MS);
     }
-    tcp->controls[0].pipe = pipe;
+}
+
+/* ---- >>the others: until all are there ---- */
+
+/* Rank 0 has sent the table: take it. */
+static coll_status coll__take_table(coll__tcp *tcp, coll__pipe *pipe, const char *tuning, int64_t deadline)
+{
+    const size_t length = (size_t)tcp->size * COLL__PLACE_LENGTH;
+    unsigned char *table = (unsigned char *)coll__allocate(length);
+
+    if (!table) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", tcp->size);
+    const int error = coll__pipe_transfer(pipe, table, length, false, deadline);
+    const bool is_good = !error && coll__table_read(tcp, table);
+    free(table);
+    coll__print(tcp->tuning, sizeof tcp->tuning, "%s", tuning);
+    if (is_good) return COLL_OK;
+    return coll__start_failed(error ? COLL_ERR_PEER : COLL_ERR_PROTOCOL, "rank %d got no table of ranks from rank 0: %s",
+                              tcp->rank,
+                              error ? coll__ending_text(error) : "it makes no sense");
+}
+
+/* Welcome: listen, say where, and wait until all are there, or rank 0 says why not.  `where` is for sentences. */
+static coll_status coll__await_table(coll__tcp *tcp, const char *where, const char *hosts, coll__pipe *pipe, int64_t deadline)
+{
+    unsigned char note[COLL__CONTROL_LENGTH];
+    coll__control control = { .note = COLL__CONTROL_WELCOME };
+    coll__place_of outer;
+    char missing[160] = "";
+    int error = 0;
+
+    for (;;) {
+        const bool is_asked = control.note == COLL__CONTROL_LISTEN && coll__place_read(note + COLL__CONTROL_TEXT, &outer)
+            && outer.count > 0;
+        if (is_asked || control.note == COLL__CONTROL_WELCOME) {
+            if (!coll__listen_as_other(tcp, pipe->fd, hosts, is_asked ? &outer : NULL)) return coll__door_failed(tcp, hosts);
+            if (coll__door_is_allowed(tcp) < 0) return COLL_ERR_ARGUMENT;
+            error = coll__place_send(pipe, COLL__CONTROL_PLACE, &tcp->places[tcp->rank], deadline);
+        }
+        if (!error) error = coll__pipe_transfer(pipe, note, sizeof note, false, deadline);
+        if (error) break;
+        if (!coll__control_read(note, tcp->size, &control)) return coll__start_failed(COLL_ERR_PROTOCOL,
+                                                                                      "rank %d: something else than "
+                                                                                      "rank 0 answers at %s", tcp->rank, where);
+        if (control.note == COLL__CONTROL_TABLE) return coll__take_table(tcp, pipe, control.what.text, deadline);
+        if (control.note == COLL__CONTROL_REFUSE)
+            return coll__start_failed(control.what.status, "rank %d: %s", tcp->rank, control.what.text);
+        if (control.note == COLL__CONTROL_MISSING)
+            coll__print(missing, sizeof missing, "; when it last said so, it waited for %.110s", control.what.text);
+    }
+    const bool is_late = error == ETIMEDOUT;
+    return coll__start_failed(is_late ? COLL_ERR_TIMEOUT : COLL_ERR_PEER, "rank %d reached rank 0 at %s, but then: %s%s",
+                              tcp->rank,
+                              where, is_late ? "not all ranks came before the time was up" : coll__ending_text(error), missing);
+}
+
+static coll_status coll__meet_as_other(coll__tcp *tcp, const coll_config *c)
+{
+    const int64_t began = coll__now(), deadline = coll__deadline(c->start_timeout_ms);
     /* rank 0 may say who is missing at the very end of its own time */
-    status = coll__await_table(tcp, c, &tcp->controls[0].pipe, deadline == coll__never ? deadline : deadline + (int64_t)COLL__TABLE_MS * COLL__MS);
+    const int64_t last = deadline == coll__never ? deadline : deadline + (int64_t)COLL__GRACE_MS * COLL__MS;
+    coll__pipe *pipe = &tcp->controls[0].pipe;
+    coll_status status = coll__reach_root(tcp, c, began, deadline, pipe);
+
+    if (status == COLL_OK) status = coll__await_table(tcp, c->address, c->hosts, pipe, last);
     if (status < 0) return status;
-    coll__io_watch(&tcp->io, pipe.fd, EPOLLIN, coll__tag(COLL__EVENT_CONTROL, 0));
+    coll__io_watch(&tcp->io, pipe->fd, EPOLLIN, coll__tag(COLL__EVENT_CONTROL, 0));
     coll__io_watch(&tcp->io, tcp->listener, EPOLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
     return COLL_OK;
 }
@@ -291,6 +532,7 @@ static coll_status coll__tcp_open(coll__tcp **out, coll__settings *settings, con
     *out = NULL;
     if (!tcp) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", c->size);
     coll_status status = coll__io_open(&tcp->io, c->io, (size_t)c->size * COLL_CHANNEL_COUNT, log);
+    if (status == COLL_OK) status = coll__network_read(&tcp->network, settings, log);
     if (status == COLL_OK) coll__io_watch(&tcp->io, tcp->io.bell, EPOLLIN, coll__tag(COLL__EVENT_BELL, 0));
     if (c->rank == 0 && settings->numbers.origin == COLL__BY_FILE)
         coll__numbers_print(&settings->numbers, tcp->tuning, sizeof tcp->tuning);

@@ -1,109 +1,14 @@
-/* coll_tcp_socket.h - sockets: names and addresses, listening, dialling. */
+/* coll_tcp_socket.h - sockets: listening, dialling one address or several at once. */
 #ifndef COLL_TCP_SOCKET_H
 #define COLL_TCP_SOCKET_H
 
-#include <arpa/inet.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/sockios.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/ioctl.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/uio.h>
-
-typedef struct coll__address {
-    struct sockaddr_storage at;
-    socklen_t length;
-} coll__address;
-
-enum { COLL__ADDRESS_TEXT = 80 };
-
-/* "127.0.0.1:5000" or "[::1]:5000" */
-static const char *coll__address_text(const coll__address *a, char *text, size_t room)
-{
-    char host[INET6_ADDRSTRLEN] = "?";
-
-    if (a->at.ss_family == AF_INET6) {
-        const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)&a->at;
-        inet_ntop(AF_INET6, &v6->sin6_addr, host, sizeof host);
-        coll__print(text, room, "[%s]:%d", host, ntohs(v6->sin6_port));
-    } else {
-        const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)&a->at;
-        inet_ntop(AF_INET, &v4->sin_addr, host, sizeof host);
-        coll__print(text, room, "%s:%d", host, ntohs(v4->sin_port));
-    }
-    return text;
-}
-
-static const unsigned char coll__v4_prefix[12] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
-
-/* To and from the sixteen bytes and the port that travel. */
-static void coll__address_pack(const coll__address *a, unsigned char *bytes, int *port)
-{
-    if (a->at.ss_family == AF_INET6) {
-        const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)&a->at;
-        memcpy(bytes, &v6->sin6_addr, 16);
-        *port = ntohs(v6->sin6_port);
-    } else {
-        const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)&a->at;
-        memcpy(bytes, coll__v4_prefix, 12);
-        memcpy(bytes + 12, &v4->sin_addr, 4);
-        *port = ntohs(v4->sin_port);
-    }
-}
-
-static coll__address coll__address_unpack(const unsigned char *bytes, int port)
-{
-    coll__address a = { .length = sizeof(struct sockaddr_in6) };
-
-    if (!memcmp(bytes, coll__v4_prefix, 12)) {
-        struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
-        memcpy(&v4.sin_addr, bytes + 12, 4);
-        memcpy(&a.at, &v4, sizeof v4);
-        a.length = sizeof v4;
-    } else {
-        struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port) };
-        memcpy(&v6.sin6_addr, bytes, 16);
-        memcpy(&a.at, &v6, sizeof v6);
-    }
-    return a;
-}
-
-static bool coll__is_loopback(const unsigned char *bytes)
-{
-    static const unsigned char v6[16] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1 };
-    return !memcmp(bytes, v6, 16) || (!memcmp(bytes, coll__v4_prefix, 12) && bytes[12] == 127);
-}
-
-/* The first address of "host:port".  NULL: found; otherwise why not. */
-static const char *coll__resolve(const char *text, bool is_to_listen, coll__address *out, bool *may_come)
-{
-    char host[256], service[16];
-    int port = 0;
-    struct addrinfo want = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | (is_to_listen ? AI_PASSIVE : 0) }, *list;
-
-    *may_come = false;
-    if (!coll__address_split(text, host, sizeof host, &port) || port == 0) return "it is not of the form host:port";
-    coll__print(service, sizeof service, "%d", port);
-    const int error = getaddrinfo(*host ? host : NULL, service, &want, &list);
-    *may_come = error == EAI_AGAIN || error == EAI_NONAME;    /* names of hosts that start late               */
-    if (error) return error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error);
-    memcpy(&out->at, list->ai_addr, list->ai_addrlen);
-    out->length = list->ai_addrlen;
-    freeaddrinfo(list);
-    return NULL;
-}
-
-/* The same address with another port. */
-static coll__address coll__with_port(coll__address a, int port)
-{
-    if (a.at.ss_family == AF_INET6) ((struct sockaddr_in6 *)(void *)&a.at)->sin6_port = htons((uint16_t)port);
-    else ((struct sockaddr_in *)(void *)&a.at)->sin_port = htons((uint16_t)port);
-    return a;
-}
 
 static void coll__close_fd(int *fd)
 {
@@ -124,18 +29,120 @@ static void coll__tune_socket(int fd)
 }
 
 /* A listening socket, or -1 with errno.  SO_REUSEADDR, for ports of jobs that ended a moment ago; never SO_REUSEPORT,
- * which would let two jobs share one. */
+ * which would let two jobs share one.  The wide address of IPv6 stands for IPv4 too. */
 static int coll__listen_at(const coll__address *a)
 {
-    const int one = 1, fd = socket(a->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const int one = 1, zero = 0, fd = socket(a->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
     if (fd < 0) return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (a->at.ss_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
     if (!bind(fd, (const struct sockaddr *)&a->at, a->length) && !listen(fd, 4096)) return fd;
     const int error = errno;
     close(fd);
     errno = error;
     return -1;
+}
+
+/* Is this an address of this host? */
+static bool coll__is_ours(const coll__address *a)
+{
+    const coll__address at = coll__with_port(*a, 0);
+    const int fd = socket(a->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool is_ours = fd >= 0 && !bind(fd, (const struct sockaddr *)&at.at, at.length);
+
+    if (fd >= 0) close(fd);
+    return is_ours;
+}
+
+/* Listen at every address of this host, also where there is no IPv6. */
+static int coll__listen_widely(int port)
+{
+    const coll__address both = coll__address_wide(port);
+    struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
+    coll__address only = { .length = sizeof v4 };
+    const int fd = coll__listen_at(&both);
+
+    if (fd >= 0 || (errno != EAFNOSUPPORT && errno != EADDRNOTAVAIL && errno != EINVAL)) return fd;
+    memcpy(&only.at, &v4, sizeof v4);
+    return coll__listen_at(&only);
+}
+
+/* The same at one address, or widely when `a` is NULL, at any port of the network's range; `start` spreads ranks over it. */
+static int coll__listen_within(const coll__network *network, const coll__address *a, int start)
+{
+    const int count = network->port_first > 0 ? network->port_last - network->port_first + 1 : 1;
+    int fd = -1;
+
+    for (int i = 0; i < count && fd < 0; i++) {
+        const int port = network->port_first > 0 ? network->port_first + (start + i) % count : 0;
+        const coll__address at = a ? coll__with_port(*a, port) : coll__address_wide(port);
+        fd = a ? coll__listen_at(&at) : coll__listen_widely(port);
+        if (fd < 0 && errno != EADDRINUSE && errno != EACCES) return -1;
+    }
+    return fd;
+}
+
+/* ---- >>holder: who has a port that we want ---- */
+
+/* The inode of the socket that listens at a port, 0: none is seen. */
+static unsigned long coll__listener_inode(int port)
+{
+    static const char *const tables[] = { "/proc/net/tcp", "/proc/net/tcp6" };
+    unsigned long inode = 0;
+    char line[256];
+
+    for (int i = 0; i < 2 && !inode; i++) {
+        FILE *file = fopen(tables[i], "re");
+        while (file && !inode && fgets(line, sizeof line, file)) {
+            unsigned at, state;
+            unsigned long found;
+            if (sscanf(line, " %*d: %*[0-9A-Fa-f]:%x %*[0-9A-Fa-f]:%*x %x %*x:%*x %*x:%*x %*x %*u %*d %lu", &at, &state,
+                       &found) == 3
+                && at == (unsigned)port && state == 0x0a) inode = found;
+        }
+        if (file) fclose(file);
+    }
+    return inode;
+}
+
+/* Does a process, by its directory in /proc, hold the socket? */
+static bool coll__holds_socket(const char *pid, unsigned long inode)
+{
+    char path[300], want[40], got[40];
+    bool is_found = false;
+
+    coll__print(path, sizeof path, "/proc/%.20s/fd", pid);
+    coll__print(want, sizeof want, "socket:[%lu]", inode);
+    DIR *fds = opendir(path);
+    for (struct dirent *one; fds && !is_found && (one = readdir(fds));) {
+        coll__print(path, sizeof path, "/proc/%.20s/fd/%.200s", pid, one->d_name);
+        const ssize_t n = readlink(path, got, sizeof got - 1);
+        got[n > 0 ? n : 0] = '\0';
+        is_found = !strcmp(got, want);
+    }
+    if (fds) closedir(fds);
+    return is_found;
+}
+
+/* " (held by process 4711, trainer)", where the system lets us see it; otherwise a question. */
+static void coll__holder_text(int port, char *text, size_t room)
+{
+    const unsigned long inode = coll__listener_inode(port);
+    DIR *all = inode ? opendir("/proc") : NULL;
+    char path[64], name[32] = "";
+
+    coll__print(text, room, " (does another job use this port?)");
+    for (struct dirent *one; all && !*name && (one = readdir(all));) {
+        if (*one->d_name < '1' || *one->d_name > '9' || !coll__holds_socket(one->d_name, inode)) continue;
+        coll__print(path, sizeof path, "/proc/%.20s/comm", one->d_name);
+        FILE *file = fopen(path, "re");
+        if (!file || !fgets(name, sizeof name, file)) coll__print(name, sizeof name, "?");
+        if (file) fclose(file);
+        name[strcspn(name, "\n")] = '\0';
+        coll__print(text, room, " (held by process %.20s, %s)", one->d_name, name);
+    }
+    if (all) closedir(all);
 }
 
 static coll__address coll__name_of(int fd, bool of_peer)
@@ -146,19 +153,22 @@ static coll__address coll__name_of(int fd, bool of_peer)
     return a;
 }
 
-/* Begin to connect; the socket is writable when that is decided.  -1: errno. */
-static int coll__dial(const coll__address *a)
+/* Begin to connect, from the address `from` if that is not NULL; the socket is writable when it is decided.  -1: errno. */
+static int coll__dial_from(const coll__address *a, const coll__address *from)
 {
     const int fd = socket(a->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
     if (fd < 0) return -1;
     coll__tune_socket(fd);
-    if (!connect(fd, (const struct sockaddr *)&a->at, a->length) || errno == EINPROGRESS) return fd;
+    if ((!from || !bind(fd, (const struct sockaddr *)&from->at, from->length))
+        && (!connect(fd, (const struct sockaddr *)&a->at, a->length) || errno == EINPROGRESS)) return fd;
     const int error = errno;
     close(fd);
     errno = error;
     return -1;
 }
+
+static int coll__dial(const coll__address *a) { return coll__dial_from(a, NULL); }
 
 /* How a connect has ended: 0 or an errno.  A socket that reached itself, by both ends picking one port, was refused. */
 static int coll__dial_result(int fd)
@@ -172,6 +182,120 @@ static int coll__dial_result(int fd)
     if (there.length == 0) return ENOTCONN;
     if (here.length == there.length && !memcmp(&here.at, &there.at, here.length)) return ECONNREFUSED;
     return 0;
+}
+
+/* ---- >>ways: several addresses of which one is to be reached ---- */
+
+enum { COLL__WAYS_MOST = 2 * COLL__ADDRESSES_MOST, COLL__STAGGER_MS = 250 };
+
+typedef struct coll__way {
+    coll__address to, from;                       /* from.length 0: whatever the routes say                   */
+    int  fd;                                      /* while connecting                                         */
+    bool is_begun, is_over;
+    char why[120];                                /* what became of it                                        */
+} coll__way;
+
+typedef struct coll__ways {
+    coll__way way[COLL__WAYS_MOST];
+    int count;
+} coll__ways;
+
+/* All addresses, from each address of ours that the network prescribes for their family. */
+static void coll__ways_make(coll__ways *ways, const coll__address *list, int count, const coll__network *network)
+{
+    unsigned char bytes[16];
+    int port;
+
+    ways->count = 0;
+    for (int i = 0; i < count; i++) {
+        int bound = 0;
+        coll__address_pack(&list[i], bytes, &port);
+        for (int k = 0; k < network->count && !coll__is_loopback(bytes); k++) {
+            const coll__address from = coll__address_unpack(network->addresses[k], 0);
+            if (from.at.ss_family != list[i].at.ss_family || coll__is_loopback(network->addresses[k])
+                || ways->count == COLL__WAYS_MOST) continue;
+            ways->way[ways->count++] = (coll__way){ .to = list[i], .from = from, .fd = -1 };
+            bound++;
+        }
+        if (bound == 0 && ways->count < COLL__WAYS_MOST) ways->way[ways->count++] = (coll__way){ .to = list[i], .fd = -1 };
+    }
+}
+
+static void coll__way_ends(coll__way *way, const char *why)
+{
+    coll__close_fd(&way->fd);
+    way->is_over = true;
+    coll__print(way->why, sizeof way->why, "%s", why);
+}
+
+static void coll__way_begin(coll__way *way)
+{
+    way->is_begun = true;
+    way->fd = coll__dial_from(&way->to, way->from.length ? &way->from : NULL);
+    if (way->fd < 0) coll__way_ends(way, strerror(errno));
+}
+
+/* Look at those that are connecting, for as long as `ms`.  Gives one that is connected, or -1. */
+static int coll__ways_look(coll__ways *ways, int ms)
+{
+    struct pollfd fds[COLL__WAYS_MOST];
+
+    for (int i = 0; i < ways->count; i++) fds[i] = (struct pollfd){ .fd = ways->way[i].fd, .events = POLLOUT };
+    if (poll(fds, (nfds_t)ways->count, ms) <= 0) return -1;
+    for (int i = 0; i < ways->count; i++) {
+        if (ways->way[i].fd < 0 || !fds[i].revents) continue;
+        const int error = coll__dial_result(ways->way[i].fd);
+        if (!error) return i;
+        coll__way_ends(&ways->way[i], strerror(error));
+    }
+    return -1;
+}
+
+/* Begin them one after the other, the next one as soon as those before have failed or COLL__STAGGER_MS have passed, and give the
+ * first that is connected; its socket is the caller's then.  Those that have been over before stay so.  -1: none until `limit`,
+ * and each says why. */
+static int coll__ways_connect(coll__ways *ways, int64_t limit)
+{
+    int64_t next = 0;
+
+    for (;;) {
+        int open = 0, waiting = -1;
+        for (int i = 0; i < ways->count; i++) open += ways->way[i].fd >= 0;
+        for (int i = ways->count - 1; i >= 0; i--) if (!ways->way[i].is_begun && !ways->way[i].is_over) waiting = i;
+        const int64_t now = coll__now();
+        if ((open == 0 && waiting < 0) || now >= limit) break;
+        if (waiting >= 0 && (open == 0 || now >= next)) {
+            coll__way_begin(&ways->way[waiting]);
+            next = now + (int64_t)COLL__STAGGER_MS * COLL__MS;
+        }
+        const int found = coll__ways_look(ways, coll__ms_until(waiting >= 0 && next < limit ? next : limit, 1000));
+        if (found >= 0) return found;
+    }
+    for (int i = 0; i < ways->count; i++) if (ways->way[i].fd >= 0) coll__way_ends(&ways->way[i], "no answer");
+    return -1;
+}
+
+/* Give up those that are still connecting; they may be begun again. */
+static void coll__ways_rest(coll__ways *ways)
+{
+    for (int i = 0; i < ways->count; i++) {
+        coll__close_fd(&ways->way[i].fd);
+        ways->way[i].is_begun = ways->way[i].is_over;
+    }
+}
+
+/* "10.0.0.1:5000: Connection refused; [fd00::1]:5000: Network is unreachable" */
+static void coll__ways_text(const coll__ways *ways, char *text, size_t room)
+{
+    char to[COLL__ADDRESS_TEXT], from[COLL__ADDRESS_TEXT];
+
+    *text = '\0';
+    for (int i = 0; i < ways->count; i++) {
+        const coll__way *way = &ways->way[i];
+        coll__append(text, room, "%s%s", *text ? "; " : "", coll__address_text(&way->to, to, sizeof to));
+        if (way->from.length) coll__append(text, room, " from %s", coll__address_text(&way->from, from, sizeof from));
+        coll__append(text, room, ": %s", *way->why ? way->why : "not tried");
+    }
 }
 
 /* Calls say themselves when they must not block; both back ends then use the same socket. */

@@ -23,6 +23,7 @@ enum {
 typedef struct coll__stream {
     coll__pipe pipe;
     int   peer, channel;
+    int   tried;                                  /* while dialling: the address of the peer                  */
     coll__stream_state state;
     struct coll__greet *greet;                    /* while dialling                                           */
     int64_t dial_at;                              /* not before then, for the last attempt was in vain        */

@@ -7,7 +7,8 @@
 
 enum {
     COLL__WIRE_MAJOR = 1, COLL__WIRE_MINOR = 0,
-    COLL__HELLO_LENGTH = 128, COLL__CONTROL_LENGTH = 256, COLL__PLACE_LENGTH = 40,
+    COLL__HELLO_LENGTH = 128, COLL__CONTROL_LENGTH = 256,
+    COLL__PLACE_ADDRESSES = 3, COLL__PLACE_LENGTH = 72,
     COLL__WORLD_LENGTH = 16, COLL__HOST_LENGTH = 16
 };
 
@@ -26,7 +27,7 @@ typedef struct coll__hello {
     int to;                                       /* the rank that is called                                  */
     coll__purpose purpose;
     int channel;                                  /* data: which                                              */
-    int port;                                     /* meet: where this rank listens                            */
+    int port;                                     /* not in use: a place says it (below)                      */
     int auth;                                     /* COLL__AUTH_...: how to go on                             */
     uint32_t epoch;                               /* how often the world has shrunk                           */
 } coll__hello;
@@ -113,7 +114,10 @@ typedef enum coll__control_note {
     COLL__CONTROL_REFUSE,                         /* the world will not be: status, text                      */
     COLL__CONTROL_FAIL,                           /* the communicator has ended: status, rank to blame, text  */
     COLL__CONTROL_BYE,                            /* `rank` has left in good order                            */
-    COLL__CONTROL_WAITING                         /* this rank waits in the call whose head is in the text    */
+    COLL__CONTROL_WAITING,                        /* this rank waits in the call whose head is in the text    */
+    COLL__CONTROL_PLACE,                          /* to rank 0: this rank listens at the place in the text    */
+    COLL__CONTROL_LISTEN,                         /* from rank 0: listen at these addresses, and say where    */
+    COLL__CONTROL_MISSING                         /* from rank 0, while it waits: the ranks that have not come */
 } coll__control_note;
 
 typedef struct coll__control {
@@ -147,7 +151,7 @@ static bool coll__control_read(const unsigned char *at, int size, coll__control 
     char *text = control->what.text;
 
     memset(control, 0, sizeof *control);
-    if (coll__get16(at) != COLL__CONTROL_MAGIC || note < COLL__CONTROL_WELCOME || note > COLL__CONTROL_WAITING) return false;
+    if (coll__get16(at) != COLL__CONTROL_MAGIC || note < COLL__CONTROL_WELCOME || note > COLL__CONTROL_MISSING) return false;
     if (status > 0 || status < COLL_ERR_FORKED || rank < -1 || rank >= size) return false;
     if ((note == COLL__CONTROL_FAIL || note == COLL__CONTROL_REFUSE) && status == COLL_OK) return false;
     control->note = (coll__control_note)note;
@@ -160,26 +164,37 @@ static bool coll__control_read(const unsigned char *at, int size, coll__control 
     return true;
 }
 
-/* ---- >>place: where a rank listens: 0 address[16] (IPv6, or IPv4 mapped into it), 16 u16 port, 20 host[16], 36 zero ---- */
+/* ---- >>place: where a rank listens ----
+ *
+ *    0 addresses[3][16] (IPv6, or IPv4 mapped into it)   48 u16 port   50 u16 count   52 .. zero   56 host[16]
+ */
 
 typedef struct coll__place_of {
-    unsigned char address[16], host[COLL__HOST_LENGTH];
-    int port;
+    unsigned char addresses[COLL__PLACE_ADDRESSES][16], host[COLL__HOST_LENGTH];
+    int port, count;                              /* port 0: not known yet; count of the addresses            */
 } coll__place_of;
 
 static void coll__place_write(unsigned char *at, const coll__place_of *place)
 {
     memset(at, 0, COLL__PLACE_LENGTH);
-    memcpy(at, place->address, 16);
-    coll__put16(at + 16, (uint32_t)place->port);
-    memcpy(at + 20, place->host, COLL__HOST_LENGTH);
+    memcpy(at, place->addresses, (size_t)place->count * 16);
+    coll__put16(at + 48, (uint32_t)place->port);
+    coll__put16(at + 50, (uint32_t)place->count);
+    memcpy(at + 56, place->host, COLL__HOST_LENGTH);
 }
 
-static void coll__place_read(const unsigned char *at, coll__place_of *place)
+/* false: it claims to have more addresses than there are. */
+static bool coll__place_read(const unsigned char *at, coll__place_of *place)
 {
-    memcpy(place->address, at, 16);
-    place->port = (int)coll__get16(at + 16);
-    memcpy(place->host, at + 20, COLL__HOST_LENGTH);
+    const uint32_t count = coll__get16(at + 50);
+
+    memset(place, 0, sizeof *place);
+    if (count > COLL__PLACE_ADDRESSES) return false;
+    memcpy(place->addresses, at, count * 16);
+    place->port = (int)coll__get16(at + 48);
+    place->count = (int)count;
+    memcpy(place->host, at + 56, COLL__HOST_LENGTH);
+    return true;
 }
 
 /* ---- >>identities ---- */
@@ -192,6 +207,15 @@ static void coll__digest(unsigned char *out, const char *text)
         for (const unsigned char *c = (const unsigned char *)text; *c; c++) h = (h ^ *c) * 16777619u;
         coll__put32(out + 4 * k, h ^ h >> 15);
     }
+}
+
+/* What keeps this world apart from others: its size, its name, and what else there may be. */
+static void coll__world_id(unsigned char *out, int size, const char *name, const char *more)
+{
+    char text[400];
+
+    coll__print(text, sizeof text, "%d %.300s%s%.60s", size, name, *more ? " " : "", more);
+    coll__digest(out, text);
 }
 
 /* Split "host:port", "[v6]:port" or ":port".  false: it is none. */

@@ -9,6 +9,8 @@ enum {
     COLL__DIAL_MS = 20000,
     COLL__REDIAL_LEAST_MS = 5, COLL__REDIAL_MOST_MS = 320, COLL__REDIAL_WAIT_MS = 200,
     COLL__ACCEPTS_AT_ONCE = 256,
+    COLL__DIAL_NEXT_MS = 1000,                    /* the same, as long as there is another address to try     */
+    COLL__TABLE_MS = 5000,
     COLL__LOOKS_AN_EVENT = 64
 };
 
@@ -22,8 +24,10 @@ typedef enum coll__presence { COLL__PRESENT, COLL__SAID_BYE, COLL__GONE } coll__
 
 typedef struct coll__tcp {
     int  rank, size, listener;
+    coll__network network;                        /* which addresses and ports of ours to use                 */
     bool is_meeting;                              /* rank 0, until all are there                              */
     bool shares;                                  /* memory, with ranks of other processes of this host       */
+    bool is_elsewhere;                            /* rank 0: the address it was given is not its host's       */
     coll__log log;
     coll__identity us;
     bool            is_open;                      /* public addresses may be used without a key               */
@@ -76,9 +80,11 @@ static void coll__activate(coll__tcp *tcp, coll__stream *s)
 static const char *coll__rank_text(const coll__tcp *tcp, int rank, char *text, size_t room)
 {
     char where[COLL__ADDRESS_TEXT];
-    const coll__address a = coll__address_unpack(tcp->places[rank].address, tcp->places[rank].port);
+    const coll__place_of *place = &tcp->places[rank];
+    const coll__address a = coll__address_unpack(place->addresses[0], place->port);
 
-    coll__print(text, room, "rank %d at %s", rank, coll__address_text(&a, where, sizeof where));
+    if (place->count == 0) coll__print(text, room, "rank %d", rank);
+    else coll__print(text, room, "rank %d at %s", rank, coll__address_text(&a, where, sizeof where));
     return text;
 }
 
@@ -165,7 +171,8 @@ static void coll__host_identity(unsigned char *host)
         if (!fgets(line, sizeof line, f)) line[0] = '\0';
         fclose(f);
     }
-    const unsigned long long inode = stat("/proc/self/ns/net", &s) ? 0 : (unsigned long long)s.st_ino;
+    const bool has_network = !stat("/proc/thread-self/ns/net", &s) || !stat("/proc/self/ns/net", &s);
+    const unsigned long long inode = has_network ? (unsigned long long)s.st_ino : 0;
     coll__print(text, sizeof text, "%s %llu", line, inode);
     coll__digest(host, text);
 }
@@ -176,10 +183,8 @@ static bool coll__identify(coll__identity *us, const coll__settings *settings)
     static const char label[] = { 'c', 'o', 'l', 'l', '-', 'v', '1' };
     const struct iovec piece = { (void *)(uintptr_t)label, sizeof label };
     const coll_config *c = &settings->config;
-    char world[300];
 
-    coll__print(world, sizeof world, "%d %.250s", c->size, c->world);
-    coll__digest(us->world, world);
+    coll__world_id(us->world, c->size, c->world, "");
     coll__host_identity(us->host);
     us->rank = c->rank;
     us->size = c->size;

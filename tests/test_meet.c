@@ -1,0 +1,779 @@
+/* test_meet.c - ranks that find one another, or say who is missing and what was tried.
+ *
+ *     test_meet [PART,...]          PART: meetings, spaces
+ *
+ * Every case runs in a process of its own with a time limit.  Ranks are threads of that process.  In the part "spaces" each of
+ * them lives in the network namespace of its host, and sees that host's /etc/hosts; this needs root.
+ */
+#define _GNU_SOURCE
+#define COLL_IMPLEMENTATION
+#define COLL_STATIC                               /* so that what is not used here is not compiled */
+#include "../coll.h"
+
+#include "check.h"
+#include "support.h"
+#include "cases.h"
+
+#include <sys/mount.h>
+
+enum { RANKS_MOST = 6, HOSTS_MOST = 2, CASE_SECONDS = 25, START_MS = 15000 };
+
+#define NONCE "0123456789abcdef0123456789abcdef"
+
+/* ---- >>guests: ranks that meet ---- */
+
+typedef struct journal {
+    pthread_mutex_t lock;
+    char            text[4000];                   /* all lines                                                */
+} journal;
+
+typedef struct guest {
+    pthread_t   thread;
+    coll_config config;
+    int         network;                          /* namespace to live in, 0: where we are                    */
+    const char *names;                            /* what is in its /etc/hosts, NULL: what is there           */
+    coll_comm  *comm;
+    coll_status status;
+    int64_t     took_ms;
+    char        sentence[512];
+    journal     said;
+    int         port, address_count;              /* where it listens, as rank 0 has told it                  */
+    char        address[COLL__ADDRESS_TEXT];
+    bool        is_good;
+} guest;
+
+static void guest_line(void *context, coll_log_level level, const char *line)
+{
+    journal *j = context;
+
+    (void)level;
+    pthread_mutex_lock(&j->lock);
+    coll__append(j->text, sizeof j->text, "%s\n", line);
+    pthread_mutex_unlock(&j->lock);
+}
+
+/* Put `text` in the place of /etc/hosts, for this thread. */
+static bool see_names(const char *text)
+{
+    char path[] = "/tmp/test_meet.XXXXXX";
+    const int fd = mkstemp(path);
+    const bool is_done = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text) && fchmod(fd, 0644) == 0
+        && !unshare(CLONE_NEWNS)
+                         && !mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) && !mount(path, "/etc/hosts", NULL, MS_BIND,
+                                                                                           NULL);
+
+    if (fd >= 0) close(fd), unlink(path);
+    return is_done;
+}
+
+static void *guest_main(void *at)
+{
+    guest *g = at;
+    int32_t data[3];
+
+    if (g->network > 0) CHECK(setns(g->network, CLONE_NEWNET) == 0, "%s: setns", case_name);
+    if (g->names) CHECK(see_names(g->names), "%s: /etc/hosts: %s", case_name, strerror(errno));
+    const int64_t began = now_ms();
+    g->status = coll_init(&g->comm, &g->config);
+    g->took_ms = now_ms() - began;
+    snprintf(g->sentence, sizeof g->sentence, "%s", coll_error(NULL));
+    if (g->status != COLL_OK) return NULL;
+    const coll__tcp *tcp = g->comm->trunk->context;
+    const coll__address a = coll__place_address(tcp, g->config.rank, 0);
+    coll__address_text(&a, g->address, sizeof g->address);
+    g->port = tcp->places[g->config.rank].port;
+    g->address_count = tcp->places[g->config.rank].count;
+    g->is_good = true;
+    for (int root = 0; root < g->config.size && g->is_good; root++) {         /* a message between any two            */
+        int32_t all[RANKS_MOST], back[RANKS_MOST];
+        for (int i = 0; i < g->config.size; i++) all[i] = g->config.rank * 100 + i;
+        g->is_good = coll_alltoall(g->comm, all, back, 1, COLL_I32) == COLL_OK;
+        for (int i = 0; i < g->config.size; i++) g->is_good = g->is_good && back[i] == i * 100 + g->config.rank;
+    }
+    data[0] = 1;
+    g->is_good = g->is_good && coll_allreduce(g->comm, data, data, 1, COLL_I32, COLL_SUM) == COLL_OK && data[0] == g->config.size;
+    if (!g->is_good) snprintf(g->sentence, sizeof g->sentence, "%s", coll_error(g->comm));
+    coll_free(g->comm);
+    return NULL;
+}
+
+/* `size` guests, not started yet. */
+static void guests_make(guest *guests, int size, const char *address)
+{
+    for (int i = 0; i < size; i++) {
+        memset(&guests[i], 0, sizeof guests[i]);
+        pthread_mutex_init(&guests[i].said.lock, NULL);
+        guests[i].config = (coll_config){ .rank = i, .size = size, .address = address, .start_timeout_ms = START_MS, .io = "poll",
+                                          .log = guest_line, .log_context = &guests[i].said, .log_level = COLL_LOG_INFO };
+    }
+}
+
+static void guest_start(guest *g) { CHECK(pthread_create(&g->thread, NULL, guest_main, g) == 0, "%s: no thread", case_name); }
+
+static void expect_world(guest *guests, int size)
+{
+    for (int i = 0; i < size; i++) {
+        pthread_join(guests[i].thread, NULL);
+        CHECK(guests[i].is_good, "%s: rank %d: status %d, %s", case_name, i, (int)guests[i].status, guests[i].sentence);
+    }
+}
+
+static void expect_failure(guest *g, coll_status status, int most_ms, const char *word, const char *other)
+{
+    pthread_join(g->thread, NULL);
+    CHECK(g->status == status && strstr(g->sentence, word) && strstr(g->sentence, other),
+          "%s: rank %d: status %d, \"%s\" (with \"%s\" and \"%s\")", case_name,
+          g->config.rank, (int)g->status, g->sentence, word, other);
+    CHECK(g->took_ms <= most_ms, "%s: rank %d took %d ms", case_name, g->config.rank, (int)g->took_ms);
+}
+
+static int port_of(const char *address) { return atoi(strrchr(address, ':') + 1); }
+
+/* ---- >>meetings: on this host ---- */
+
+/* Each rank has an address of its own for the same rank 0: its text, with the port for the %d. */
+typedef struct by_address { const char *name, *addresses[4]; bool needs_v6; } by_address;
+
+static const by_address addresses[] = {
+    { "IPv4", { "127.0.0.1:%d", "127.0.0.1:%d", "127.0.0.1:%d" }, false },
+    { "IPv6", { "[::1]:%d", "[::1]:%d", "[::1]:%d" }, true },
+    { "a name", { "localhost:%d", "localhost:%d", "localhost:%d" }, false },
+    { "wide, by both families", { ":%d", "127.0.0.1:%d", "[::1]:%d", ":%d" }, true },
+    { "wide by its number", { "0.0.0.0:%d", "127.0.0.1:%d", "localhost:%d" }, false },
+};
+
+static void address_case(const void *arg)
+{
+    const by_address *b = arg;
+    guest guests[4];
+    char where[64], texts[4][64];
+    const int held = support_reserve_port(where, sizeof where);
+    int size = 0;
+
+    guests_make(guests, 4, NULL);
+    while (size < 4 && b->addresses[size]) size++;
+    for (int i = 0; i < size; i++) {
+        snprintf(texts[i], sizeof texts[i], b->addresses[i], port_of(where));
+        guests[i].config.address = texts[i];
+        guests[i].config.size = size;
+    }
+    close(held);                                  /* it is of one family and one address: rank 0 may want more */
+    for (int i = size - 1; i >= 0; i--) guest_start(&guests[i]);
+    expect_world(guests, size);
+}
+
+static void tell(void *context, const char *address)
+{
+    guest *guests = context;
+
+    for (int i = 1; i < 3; i++) {
+        snprintf(guests[i].address, sizeof guests[i].address, "%s", address);
+        guests[i].config.address = guests[i].address;
+        guest_start(&guests[i]);
+    }
+}
+
+static void listening_case(const void *arg)
+{
+    guest guests[3];
+
+    guests_make(guests, 3, arg);
+    guests[0].config.listening = tell;
+    guests[0].config.listening_context = guests;
+    guest_start(&guests[0]);
+    expect_world(guests, 3);
+    guests_make(guests, 1, arg);
+    guests[0].config.size = 2;
+    guest_start(&guests[0]);
+    expect_failure(&guests[0], COLL_ERR_ARGUMENT, 1000, "port 0", "listening");
+}
+
+static void hosts_case(const void *arg)
+{
+    guest guests[3];
+    char hosts[200], where[3][64];
+    int held[3];
+
+    (void)arg;
+    for (int i = 0; i < 3; i++) held[i] = support_reserve_port(where[i], sizeof where[i]);
+    snprintf(hosts, sizeof hosts, "%s, %s,%s", where[0], where[1], where[2]);
+    guests_make(guests, 3, NULL);
+    for (int i = 0; i < 3; i++) {
+        guests[i].config.hosts = hosts;
+        guest_start(&guests[i]);
+    }
+    expect_world(guests, 3);
+    for (int i = 0; i < 3; i++) {
+        CHECK(!strcmp(guests[i].address, where[i]), "%s: rank %d listens at %s, not %s", case_name, i, guests[i].address,
+              where[i]);
+        close(held[i]);
+    }
+}
+
+/* Ports: enough of them, and one too few. */
+static void ports_case(const void *arg)
+{
+    const bool is_enough = !strcmp(arg, "enough");
+    guest guests[4];
+    char where[64], range[40];
+    const int held = support_reserve_port(where, sizeof where);
+    /* three ports in a row that are free now; somebody else may take one before the ranks do, so the range goes further */
+    const int first = 10000 + (int)(support_mix((uint64_t)getpid()) % 9000), last = is_enough ? first + 40 : first;
+
+    snprintf(range, sizeof range, "%d-%d", first, last);
+    guests_make(guests, 4, where);
+    for (int i = 0; i < 4; i++) {
+        guests[i].config.ports = range;
+        guests[i].config.start_timeout_ms = is_enough ? START_MS : 1000;
+        guest_start(&guests[i]);
+    }
+    if (is_enough) {
+        expect_world(guests, 4);
+        for (int i = 1; i < 4; i++) CHECK(guests[i].port >= first && guests[i].port <= last, "%s: rank %d listens at %d",
+                                          case_name, i, guests[i].port);
+    } else {
+        int without = 0;
+        for (int i = 0; i < 4; i++) {
+            pthread_join(guests[i].thread, NULL);
+            without += strstr(guests[i].sentence, range) == NULL && strstr(guests[i].sentence, "is free") != NULL;
+            CHECK(guests[i].status < 0, "%s: rank %d has come", case_name, i);
+        }
+        CHECK(without >= 2, "%s: %d ranks say that no port is free; one says: %s", case_name, without, guests[3].sentence);
+    }
+    close(held);
+}
+
+static void in_use_case(const void *arg)
+{
+    guest guests[2];
+    char where[64], holder[40];
+    const int held = support_reserve_port(where, sizeof where);
+
+    (void)arg;
+    CHECK(listen(held, 4) == 0, "%s: listen", case_name);
+    snprintf(holder, sizeof holder, "held by process %d", (int)getpid());
+    guests_make(guests, 2, where);
+    guest_start(&guests[0]);
+    expect_failure(&guests[0], COLL_ERR_SYSTEM, 2000, where, holder);
+    close(held);
+}
+
+static void missing_case(const void *arg)
+{
+    guest guests[6];
+    char where[64];
+    const int held = support_reserve_port(where, sizeof where);
+
+    (void)arg;
+    guests_make(guests, 6, where);
+    for (int i = 0; i < 6; i++) guests[i].config.start_timeout_ms = 700;
+    guest_start(&guests[0]);
+    guest_start(&guests[4]);
+    expect_failure(&guests[4], COLL_ERR_TIMEOUT, 2500, "have not come: 1-3, 5", "0.7 s");
+    expect_failure(&guests[0], COLL_ERR_TIMEOUT, 2500, "have not come: 1-3, 5", where);
+    close(held);
+}
+
+/* A rank whose time is up before that of rank 0 knows who is missing, too. */
+static void impatient_case(const void *arg)
+{
+    guest guests[4];
+    char where[64];
+    const int held = support_reserve_port(where, sizeof where);
+
+    (void)arg;
+    guests_make(guests, 4, where);
+    guests[0].config.start_timeout_ms = 7000;
+    guests[2].config.start_timeout_ms = 300;
+    guest_start(&guests[0]);
+    guest_start(&guests[2]);
+    expect_failure(&guests[2], COLL_ERR_TIMEOUT, 7500, "it waited for 1, 3", where);
+    expect_failure(&guests[0], COLL_ERR_TIMEOUT, 8500, "have not come: 1-3", where);
+    CHECK(strstr(guests[0].said.text, "waits at") && strstr(guests[0].said.text, "2 of 4 ranks: 1, 3"), "%s: %s", case_name,
+          guests[0].said.text);
+    close(held);
+}
+
+static void unreachable_case(const void *arg)
+{
+    guest guests[2];
+    char where[64];
+    const int held = support_reserve_port(where, sizeof where);
+
+    (void)arg;
+    guests_make(guests, 2, where);
+    guests[1].config.start_timeout_ms = 400;
+    guest_start(&guests[1]);
+    expect_failure(&guests[1], COLL_ERR_TIMEOUT, 2000, where, "Connection refused");
+    CHECK(strstr(guests[1].sentence, "0.4 s"), "%s: %s", case_name, guests[1].sentence);
+    close(held);
+}
+
+static void late_case(const void *arg)
+{
+    guest guests[3];
+    char where[64];
+    const int held = support_reserve_port(where, sizeof where);
+
+    (void)arg;
+    guests_make(guests, 3, where);
+    guest_start(&guests[1]);
+    guest_start(&guests[2]);
+    (void)poll(NULL, 0, 400);                     /* nobody can tell when they have knocked in vain            */
+    guest_start(&guests[0]);
+    expect_world(guests, 3);
+    CHECK(guests[0].took_ms < 1500, "%s: rank 0 waited %d ms for those that had been waiting", case_name, (int)guests[0].took_ms);
+    close(held);
+}
+
+static void duplicate_case(const void *arg)
+{
+    guest guests[3], twin;
+    char where[64];
+    const int held = support_reserve_port(where, sizeof where);
+
+    (void)arg;
+    guests_make(guests, 3, where);
+    guests_make(&twin, 1, where);
+    twin.config.rank = 1, twin.config.size = 3;
+    guest_start(&guests[0]);
+    guest_start(&guests[1]);
+    guest_start(&twin);
+    for (bool has_shown = false; !has_shown; (void)sched_yield()) {
+        pthread_mutex_lock(&guests[0].said.lock);
+        has_shown = strstr(guests[0].said.text, "same rank, 1, from 127.0.0.1:") != NULL;
+        pthread_mutex_unlock(&guests[0].said.lock);
+    }
+    guest_start(&guests[2]);
+    pthread_join(guests[1].thread, NULL);
+    pthread_join(twin.thread, NULL);
+    guest *loser = guests[1].is_good ? &twin : &guests[1];
+    CHECK(guests[1].is_good != twin.is_good && strstr(loser->sentence, "same rank, 1"), "%s: %s", case_name, loser->sentence);
+    pthread_join(guests[0].thread, NULL);
+    pthread_join(guests[2].thread, NULL);
+    CHECK(guests[0].is_good && guests[2].is_good, "%s: %s; %s", case_name, guests[0].sentence, guests[2].sentence);
+    close(held);
+}
+
+/* Others say nothing, and are still there when the world has met. */
+static void silent_case(const void *arg)
+{
+    struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    guest guests[3];
+    char where[64];
+    const int held = support_reserve_port(where, sizeof where);
+    int silent[5];
+
+    (void)arg;
+    guests_make(guests, 3, where);
+    guest_start(&guests[0]);
+    to.sin_port = htons((uint16_t)port_of(where));
+    for (int i = 0; i < 5; i++) {
+        silent[i] = -1;
+        while (silent[i] < 0) {
+            silent[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+            if (!connect(silent[i], (struct sockaddr *)&to, sizeof to)) continue;
+            close(silent[i]);
+            silent[i] = -1;
+            sched_yield();
+        }
+    }
+    guest_start(&guests[1]);
+    guest_start(&guests[2]);
+    expect_world(guests, 3);
+    CHECK(guests[0].took_ms < 3000, "%s: it took %d ms", case_name, (int)guests[0].took_ms);
+    for (int i = 0; i < 5; i++) close(silent[i]);
+    close(held);
+}
+
+/* Which world a rank belongs to. */
+static void other_world_case(const void *arg)
+{
+    guest guests[2], stranger;
+    char where[64];
+    const int held = support_reserve_port(where, sizeof where);
+
+    (void)arg;
+    guests_make(guests, 2, where);
+    guests_make(&stranger, 1, where);
+    stranger.config.rank = 1, stranger.config.size = 2;
+    stranger.config.world = "another";
+    guest_start(&guests[0]);
+    guest_start(&stranger);
+    expect_failure(&stranger, COLL_ERR_PROTOCOL, 5000, "another job", where);
+    stranger.config.world = NULL;
+    stranger.config.size = 3;
+    guest_start(&stranger);
+    expect_failure(&stranger, COLL_ERR_PROTOCOL, 5000, "another number of ranks", where);
+    guest_start(&guests[1]);
+    expect_world(guests, 2);
+    close(held);
+}
+
+static void network_case(const void *arg)
+{
+    guest guests[2];
+    char where[64];
+    const int held = support_reserve_port(where, sizeof where);
+
+    (void)arg;
+    guests_make(guests, 2, where);
+    guests[0].config.network = "eth-none*";
+    guest_start(&guests[0]);
+    expect_failure(&guests[0], COLL_ERR_ARGUMENT, 1000, "\"eth-none*\" names no address", "lo 127.0.0.1");
+    guests_make(guests, 2, where);
+    guests[0].config.ports = "many";
+    guest_start(&guests[0]);
+    expect_failure(&guests[0], COLL_ERR_ARGUMENT, 1000, "\"many\"", "5000-5099");
+    guests_make(guests, 2, where);
+    guests[0].config.network = guests[1].config.network = "127.0.0.1";
+    for (int i = 0; i < 2; i++) guest_start(&guests[i]);
+    expect_world(guests, 2);
+    guests_make(guests, 2, where);
+    setenv("NCCL_SOCKET_IFNAME", "eth-none", 1);
+    for (int i = 0; i < 2; i++) guest_start(&guests[i]);
+    expect_world(guests, 2);
+    CHECK(strstr(guests[0].said.text, "NCCL_SOCKET_IFNAME names no address"), "%s: %s", case_name, guests[0].said.text);
+    setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+    guests_make(guests, 2, where);
+    for (int i = 0; i < 2; i++) guest_start(&guests[i]);
+    expect_world(guests, 2);
+    CHECK(strstr(guests[1].said.text, "NCCL_SOCKET_IFNAME=lo"), "%s: %s", case_name, guests[1].said.text);
+    close(held);
+}
+
+/* ---- >>meetings by file ---- */
+
+/* What is at the path before. */
+typedef enum old_notice { NO_NOTICE, NO_SENSE, REFUSED, OTHER_WORLD, OLD_COUNT } old_notice;
+
+static void file_case(const void *arg)
+{
+    static const char *const olds[] = { "nothing", "nonsense", "a port that nobody has", "a rank of another world" };
+    const old_notice old = *(const old_notice *)arg;
+    char directory[] = "/tmp/test_meet.XXXXXX", path[64], address[80], where[64], text[200];
+    guest guests[3], other[2];
+    const int held = support_reserve_port(where, sizeof where);
+
+    CHECK(mkdtemp(directory) != NULL, "%s: no directory", case_name);
+    snprintf(path, sizeof path, "%s/notice", directory);
+    snprintf(address, sizeof address, "file:%s", path);
+    snprintf(text, sizeof text, "coll meeting 1\n" NONCE "\n%s\nend\n", old == OTHER_WORLD ? where : "127.0.0.1:1");
+    FILE *file = old == NO_NOTICE ? NULL : fopen(path, "w");
+    if (file) CHECK(fputs(old == NO_SENSE ? "what is this?" : text, file) >= 0 && !fclose(file), "%s: %s", case_name, path);
+    guests_make(other, 2, where);
+    other[0].config.world = "another";
+    other[0].config.start_timeout_ms = 1500;
+    if (old == OTHER_WORLD) guest_start(&other[0]);
+    guests_make(guests, 3, address);
+    for (int i = 0; i < 3; i++) guests[i].config.network = "127.0.0.1";
+    guest_start(&guests[1]);
+    guest_start(&guests[2]);
+    if (old != NO_NOTICE) (void)poll(NULL, 0, 100);                    /* let them look at the old one          */
+    guest_start(&guests[0]);
+    expect_world(guests, 3);
+    CHECK(access(path, F_OK) && rmdir(directory) == 0, "%s: after %s something is left in %s", case_name, olds[old], directory);
+    if (old == OTHER_WORLD) pthread_join(other[0].thread, NULL);
+    close(held);
+}
+
+static void file_failure_case(const void *arg)
+{
+    guest guests[2];
+
+    (void)arg;
+    guests_make(guests, 2, "file:/nowhere/at/all");
+    for (int i = 0; i < 2; i++) {
+        guests[i].config.start_timeout_ms = 300;
+        guest_start(&guests[i]);
+    }
+    expect_failure(&guests[0], COLL_ERR_SYSTEM, 1000, "file:/nowhere/at/all", "No such file");
+    expect_failure(&guests[1], COLL_ERR_TIMEOUT, 1500, "file:/nowhere/at/all", "not written it yet");
+}
+
+/* ---- >>spaces: hosts that are network namespaces ---- */
+
+static int host_spaces[HOSTS_MOST];
+
+/* Run a command in the namespace of a host. */
+static void on_host(int host, const char *format, ...)
+{
+    char command[300];
+    va_list list;
+
+    va_start(list, format);
+    vsnprintf(command, sizeof command, format, list);
+    va_end(list);
+    CHECK(setns(host_spaces[host], CLONE_NEWNET) == 0 && system(command) == 0, "%s: on host %d: %s", case_name, host, command);
+}
+
+/* Two hosts with `wires` wires between them: 10.7.<wire>.1 and .2, fd07:<wire>::1 and ::2. */
+static void hosts_make(int wires, bool has_v4)
+{
+    for (int i = 0; i < HOSTS_MOST; i++) {
+        CHECK(unshare(CLONE_NEWNET) == 0, "%s: no namespace", case_name);
+        host_spaces[i] = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+        on_host(i, "ip link set lo up");
+    }
+    for (int w = 0; w < wires; w++) {
+        on_host(0, "ip link add v%d type veth peer name v%d netns /proc/%d/fd/%d", w, w, (int)getpid(), host_spaces[1]);
+        for (int i = 0; i < HOSTS_MOST; i++) {
+            if (has_v4) on_host(i, "ip addr add 10.7.%d.%d/24 dev v%d", w, i + 1, w);
+            on_host(i, "ip addr add fd07:%d::%d/64 dev v%d nodad && ip link set v%d up", w, i + 1, w, w);
+        }
+    }
+}
+
+static void guest_lives(guest *g, int host, const char *address)
+{
+    g->network = host_spaces[host];
+    if (address) g->config.address = address;
+}
+
+/* Ranks 0, 2 on one host, which reach rank 0 by loopback; 1, 3 on the other: 1 dials 2, and 2 dials 3. */
+static void loopback_case(const void *arg)
+{
+    guest guests[4];
+
+    (void)arg;
+    hosts_make(1, true);
+    guests_make(guests, 4, "127.0.0.1:7000");
+    guest_lives(&guests[0], 0, ":7000");
+    guest_lives(&guests[2], 0, NULL);
+    guest_lives(&guests[1], 1, "10.7.0.1:7000");
+    guest_lives(&guests[3], 1, "10.7.0.1:7000");
+    for (int i = 0; i < 4; i++) guest_start(&guests[i]);
+    expect_world(guests, 4);
+    CHECK(!strncmp(guests[2].address, "10.7.0.1:", 9), "%s: rank 2 is told to be at %s", case_name, guests[2].address);
+}
+
+/* Both hosts have the same address on a wire of their own, and meet by a file, in which it may stand first. */
+static void docker_case(const void *arg)
+{
+    char directory[] = "/tmp/test_meet.XXXXXX", address[80];
+    guest guests[4];
+
+    (void)arg;
+    hosts_make(1, true);
+    CHECK(mkdtemp(directory) != NULL, "%s: no directory", case_name);
+    snprintf(address, sizeof address, "file:%s/notice", directory);
+    guests_make(guests, 4, address);
+    for (int i = 0; i < 2; i++) {
+        on_host(i,
+                "ip link add docker0 type veth peer name none0 && ip link set none0 up && ip link set docker0 up");
+        on_host(i, "ip addr add 172.17.0.1/16 dev docker0");
+        on_host(i, "ip route add default dev docker0");
+    }
+    for (int i = 0; i < 4; i++) {
+        guest_lives(&guests[i], i % 2, NULL);
+        guest_start(&guests[i]);
+    }
+    expect_world(guests, 4);
+    CHECK(!strncmp(guests[1].address, "10.7.0.2:", 9), "%s: rank 1 listens at %s", case_name, guests[1].address);
+    rmdir(directory);
+}
+
+/* Rank 0's name has two addresses, of which nothing leads to the first. */
+static void dead_wire_case(const void *arg)
+{
+    static const char names[] = "127.0.0.1 localhost\nfd07:9::1 server\n10.7.1.1 server\n";
+    guest guests[4];
+
+    (void)arg;
+    hosts_make(2, true);
+    for (int i = 0; i < 2; i++) {
+        on_host(i, "ip link add lost type veth peer name none0 && ip link set none0 up && ip link set lost up");
+        on_host(i, "ip -6 route add fd07:9::/64 dev lost");
+    }
+    guests_make(guests, 4, "server:7000");
+    for (int i = 0; i < 4; i++) {
+        guest_lives(&guests[i], i % 2, NULL);
+        guests[i].names = names;
+        guest_start(&guests[i]);
+    }
+    expect_world(guests, 4);
+    CHECK(guests[1].took_ms < 3000, "%s: it took %d ms", case_name, (int)guests[1].took_ms);
+    CHECK(!strncmp(guests[1].address, "10.7.1.2:", 9), "%s: rank 1 listens at %s", case_name, guests[1].address);
+    guests_make(guests, 2, "server:7000");        /* nobody is there: both addresses are in the sentence       */
+    guest_lives(&guests[1], 1, NULL);
+    guests[1].names = names;
+    guests[1].config.start_timeout_ms = 800;
+    guest_start(&guests[1]);
+    expect_failure(&guests[1], COLL_ERR_TIMEOUT, 2500, "[fd07:9::1]:7000: ", "10.7.1.1:7000: Connection refused");
+}
+
+/* A host that knows its own name as 127.0.1.1, as Debian has it. */
+static void debian_case(const void *arg)
+{
+    guest guests[3];
+
+    (void)arg;
+    hosts_make(1, true);
+    guests_make(guests, 3, "server:7000");
+    for (int i = 0; i < 3; i++) {
+        guest_lives(&guests[i], i % 2, NULL);
+        guests[i].names = i % 2 ? "10.7.0.1 server\n" : "127.0.0.1 localhost\n127.0.1.1 server\n";
+        guest_start(&guests[i]);
+    }
+    expect_world(guests, 3);
+}
+
+/* No IPv4 anywhere. */
+static void v6_case(const void *arg)
+{
+    char directory[] = "/tmp/test_meet.XXXXXX", address[80];
+    guest guests[3];
+
+    (void)arg;
+    hosts_make(1, false);
+    CHECK(mkdtemp(directory) != NULL, "%s: no directory", case_name);
+    snprintf(address, sizeof address, "file:%s/notice", directory);
+    for (int way = 0; way < 2; way++) {
+        guests_make(guests, 3, way ? "[fd07:0::1]:7000" : address);
+        for (int i = 0; i < 3; i++) {
+            guest_lives(&guests[i], i % 2, NULL);
+            guest_start(&guests[i]);
+        }
+        expect_world(guests, 3);
+        CHECK(!strncmp(guests[1].address, "[fd07::2]:", 10), "%s: rank 1 listens at %s", case_name, guests[1].address);
+    }
+    rmdir(directory);
+}
+
+/* A link-local address, with its interface, does for ranks of one wire. */
+static void link_case(const void *arg)
+{
+    guest guests[3];
+
+    (void)arg;
+    hosts_make(1, false);
+    on_host(0, "ip addr add fe80::77/64 dev v0 nodad");
+    on_host(1, "ip addr add fe80::78/64 dev v0 nodad");
+    guests_make(guests, 3, "[fe80::77%v0]:7000");
+    for (int i = 0; i < 3; i++) {
+        guest_lives(&guests[i], i ? 1 : 0, NULL);
+        guest_start(&guests[i]);
+    }
+    expect_world(guests, 3);
+    guests_make(guests, 2, "[fe80::77]:7000");
+    guest_lives(&guests[1], 1, NULL);
+    guests[1].config.start_timeout_ms = 300;
+    guest_start(&guests[1]);
+    expect_failure(&guests[1], COLL_ERR_ARGUMENT, 1500, "link-local", "%eth0");
+}
+
+/* Two wires: the network decides which one is used, also by ranks that would not need to. */
+static void choice_case(const void *arg)
+{
+    static const char *const words[] = { "v1", "10.7.1.0/24", "^v0,fd07::/16", "fd07:1::/64" };
+    guest guests[3];
+
+    (void)arg;
+    hosts_make(2, true);
+    for (size_t w = 0; w < sizeof words / sizeof *words; w++) {
+        const bool is_v6 = w == 3;
+        guests_make(guests, 3, is_v6 ? "[fd07:1::1]:7000" : "10.7.1.1:7000");
+        for (int i = 0; i < 3; i++) {
+            guest_lives(&guests[i], i % 2, i == 0 ? ":7000" : NULL);
+            guests[i].config.network = words[w];
+            guest_start(&guests[i]);
+        }
+        expect_world(guests, 3);
+        const char *const want = is_v6 ? "[fd07:1::2]:" : "10.7.1.2:";
+        CHECK(!strncmp(guests[1].address, want, strlen(want)), "%s, %s: rank 1 listens at %s", case_name, words[w],
+              guests[1].address);
+    }
+}
+
+/* Rank 0 is not where everybody looks for it. */
+static void elsewhere_case(const void *arg)
+{
+    guest guests[2];
+
+    (void)arg;
+    hosts_make(1, true);
+    guests_make(guests, 2, "10.7.0.2:7000");
+    for (int i = 0; i < 2; i++) {
+        guest_lives(&guests[i], 0, NULL);
+        guests[i].config.start_timeout_ms = 600;
+        guest_start(&guests[i]);
+    }
+    expect_failure(&guests[0], COLL_ERR_TIMEOUT, 2000, "no address of its host", "have not come: 1");
+    expect_failure(&guests[1], COLL_ERR_TIMEOUT, 2000, "10.7.0.2:7000", "refused");
+}
+
+/* ---- >>main ---- */
+
+typedef struct part_case { const char *part, *name; void (*body)(const void *arg); const void *arg; } part_case;
+
+static const old_notice olds[] = { NO_NOTICE, NO_SENSE, REFUSED, OTHER_WORLD };
+
+static const part_case cases[] = {
+    { "meetings", "listening at any port", listening_case, "127.0.0.1:0" },
+    { "meetings", "listening widely at any port", listening_case, ":0" },
+    { "meetings", "a list of hosts", hosts_case, NULL },
+    { "meetings", "a range of ports", ports_case, "enough" },
+    { "meetings", "a range that is too small", ports_case, "too few" },
+    { "meetings", "a port in use", in_use_case, NULL },
+    { "meetings", "missing ranks", missing_case, NULL },
+    { "meetings", "an impatient rank", impatient_case, NULL },
+    { "meetings", "nobody there", unreachable_case, NULL },
+    { "meetings", "rank 0 is late", late_case, NULL },
+    { "meetings", "two of one rank", duplicate_case, NULL },
+    { "meetings", "five that say nothing", silent_case, NULL },
+    { "meetings", "another world", other_world_case, NULL },
+    { "meetings", "networks", network_case, NULL },
+    { "meetings", "a file", file_case, &olds[0] },
+    { "meetings", "a file that is nonsense", file_case, &olds[1] },
+    { "meetings", "an old file that leads nowhere", file_case, &olds[2] },
+    { "meetings", "an old file that leads to another world", file_case, &olds[3] },
+    { "meetings", "a file that cannot be", file_failure_case, NULL },
+    { "spaces", "by loopback and from outside", loopback_case, NULL },
+    { "spaces", "an address that both hosts have", docker_case, NULL },
+    { "spaces", "a name with a dead address", dead_wire_case, NULL },
+    { "spaces", "a name that is loopback at home", debian_case, NULL },
+    { "spaces", "IPv6 only", v6_case, NULL },
+    { "spaces", "link-local addresses", link_case, NULL },
+    { "spaces", "a choice of networks", choice_case, NULL },
+    { "spaces", "rank 0 is elsewhere", elsewhere_case, NULL },
+};
+
+static void run_part(const char *part)
+{
+    world = part;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (!strcmp(cases[i].part, part)) run_case_within(CASE_SECONDS, cases[i].body, cases[i].arg, cases[i].name);
+}
+
+/* Can a namespace be had?  Where it cannot, the part is missing from the proof. */
+static bool has_spaces(void)
+{
+    int status = 1;
+    const pid_t child = fork();
+
+    if (child == 0) _exit(unshare(CLONE_NEWNET | CLONE_NEWNS) || system("ip link set lo up > /dev/null 2>&1"));
+    return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+}
+
+int main(int argc, char **argv)
+{
+    const char *parts = argc > 1 ? argv[1] : NULL;
+
+    tally = support_need(mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    clearenv();
+    setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin", 1);
+    world = "meetings";
+    const int v6 = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const coll__address one = coll__address_unpack((const unsigned char[16]){ [15] = 1 }, 0);
+    const bool has_v6 = v6 >= 0 && !bind(v6, (const struct sockaddr *)&one.at, one.length);
+    for (size_t i = 0; support_listed(parts, "meetings") && i < sizeof addresses / sizeof *addresses; i++)
+        if (has_v6 || !addresses[i].needs_v6) run_case_within(CASE_SECONDS, address_case, &addresses[i], addresses[i].name);
+    if (v6 >= 0) close(v6);
+    if (!has_v6) printf("this machine has no IPv6 loopback: meetings by ::1 are left out\n");
+    if (support_listed(parts, "meetings")) run_part("meetings");
+    if (support_listed(parts, "spaces")) {
+        CHECK(has_spaces(), "no network namespaces: this needs root, and the command ip");
+        if (has_spaces()) run_part("spaces");
+    }
+    return CHECK_DONE();
+}

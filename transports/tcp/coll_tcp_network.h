@@ -1,0 +1,202 @@
+/* coll_tcp_network.h - which of this host's addresses and ports are used, where the program has a say in it.
+ *
+ * `network` is a list of words with commas between them: the name of an interface ("eth1"), the beginning of such names
+ * ("ib*"), an address ("10.1.0.7"), a subnet ("10.1.0.0/16").  A "^" turns the words from there on into exceptions; a list of
+ * nothing but exceptions stands for all others but the loopback interface.  The addresses come in the order of the words. */
+#ifndef COLL_TCP_NETWORK_H
+#define COLL_TCP_NETWORK_H
+
+#include <ifaddrs.h>
+#include <net/if.h>
+
+/* What a rank listens at and dials from, when it is told to. */
+typedef struct coll__network {
+    unsigned char addresses[COLL__PLACE_ADDRESSES][16];
+    int count;                                    /* 0: whatever leads to rank 0                              */
+    int port_first, port_last;                    /* 0: any that is free                                      */
+    uint32_t scope;                               /* the interface on which link-local addresses are          */
+} coll__network;
+
+/* The address of an entry; false: it has none that is of use. */
+static bool coll__interface_address(const struct ifaddrs *one, unsigned char *bytes)
+{
+    coll__address a = { .length = 0 };
+    int ignored;
+
+    if (!one->ifa_addr || !(one->ifa_flags & IFF_UP)) return false;
+    if (one->ifa_addr->sa_family == AF_INET) a.length = sizeof(struct sockaddr_in);
+    else if (one->ifa_addr->sa_family == AF_INET6) a.length = sizeof(struct sockaddr_in6);
+    else return false;
+    memcpy(&a.at, one->ifa_addr, a.length);
+    coll__address_pack(&a, bytes, &ignored);
+    return !coll__is_link_local(bytes);
+}
+
+/* Does a word of `length` characters mean this interface, or its address? */
+static bool coll__network_word(const char *word, size_t length, const char *name, const unsigned char *bytes)
+{
+    char text[INET6_ADDRSTRLEN + 8];
+    unsigned char want[16];
+    int bits = 128;
+
+    if (length > 0 && word[length - 1] == '*') return !strncmp(name, word, length - 1);
+    if (strlen(name) == length && !memcmp(name, word, length)) return true;
+    if (length >= sizeof text) return false;
+    memcpy(text, word, length);
+    text[length] = '\0';
+    char *slash = strchr(text, '/');
+    if (slash) *slash++ = '\0';
+    if (inet_pton(AF_INET, text, want + 12) == 1) {
+        memcpy(want, coll__v4_prefix, 12);
+        if (slash && !coll__parse_int(slash, 0, 32, &bits)) return false;
+        if (slash) bits += 96;
+    } else if (inet_pton(AF_INET6, text, want) != 1 || (slash && !coll__parse_int(slash, 0, 128, &bits))) {
+        return false;
+    }
+    if (memcmp(want, bytes, (size_t)bits / 8)) return false;
+    return bits % 8 == 0 || ((want[bits / 8] ^ bytes[bits / 8]) & (0xff00 >> bits % 8) & 0xff) == 0;
+}
+
+/* Go through the words of a list: the next one that is, or is not, an exception.  NULL: no more. */
+static const char *coll__network_next(const char **at, bool want_exception, bool *is_exception, size_t *length)
+{
+    while (**at) {
+        *at += strspn(*at, ", \t");
+        if (**at == '^') {
+            *is_exception = true;
+            ++*at;
+            continue;
+        }
+        const char *word = *at;
+        *length = strcspn(word, ", \t");
+        *at += *length;
+        if (*length > 0 && *is_exception == want_exception) return word;
+    }
+    return NULL;
+}
+
+static bool coll__network_excepts(const char *rules, const char *name, const unsigned char *bytes)
+{
+    bool is_exception = false;
+    size_t length;
+
+    for (const char *word; (word = coll__network_next(&rules, true, &is_exception, &length));)
+        if (coll__network_word(word, length, name, bytes)) return true;
+    return false;
+}
+
+/* The addresses that the rules choose among all of this host; gives their number. */
+static int coll__network_choose(const struct ifaddrs *all, const char *rules, unsigned char (*out)[16], int most)
+{
+    bool is_exception = false, has_words = false;
+    const char *at = rules;
+    unsigned char bytes[16];
+    size_t length;
+    int count = 0;
+
+    for (const char *word; (word = coll__network_next(&at, false, &is_exception, &length));) {
+        has_words = true;
+        for (const struct ifaddrs *one = all; one; one = one->ifa_next)
+            if (coll__interface_address(one, bytes) && coll__network_word(word, length, one->ifa_name, bytes)
+                && !coll__network_excepts(rules, one->ifa_name, bytes)) coll__addresses_add(out, &count, most, bytes);
+    }
+    for (const struct ifaddrs *one = all; !has_words && one; one = one->ifa_next)
+        if (coll__interface_address(one, bytes) && !coll__is_loopback(bytes)
+            && !coll__network_excepts(rules, one->ifa_name, bytes))
+            coll__addresses_add(out, &count, most, bytes);
+    return count;
+}
+
+/* "lo 127.0.0.1, eth0 10.0.0.7, eth0 fd00::7" */
+static void coll__network_text(const struct ifaddrs *all, char *text, size_t room)
+{
+    unsigned char bytes[16];
+
+    *text = '\0';
+    for (; all; all = all->ifa_next) {
+        char host[INET6_ADDRSTRLEN] = "?";
+        if (!coll__interface_address(all, bytes)) continue;
+        const bool is_v4 = !memcmp(bytes, coll__v4_prefix, 12);
+        inet_ntop(is_v4 ? AF_INET : AF_INET6, is_v4 ? bytes + 12 : bytes, host, sizeof host);
+        coll__append(text, room, "%s%s %s", *text ? ", " : "", all->ifa_name, host);
+    }
+}
+
+/* Addresses at which others may look for this host when nobody has said which: that of the default way, then any other but
+ * loopback, and loopback when there is nothing else. */
+static int coll__network_usual(unsigned char (*out)[16], int most)
+{
+    static const char *const far_away[] = { "192.0.2.1", "2001:db8::1" };       /* for examples only: nobody is there */
+    static const unsigned char loopback[16] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1 };
+    struct ifaddrs *all;
+    int count = 0;
+
+    for (int i = 0; i < 2; i++) {
+        const bool is_v6 = i == 1;
+        unsigned char bytes[16] = { 0 };
+        if (!is_v6) memcpy(bytes, coll__v4_prefix, 12);
+        if (inet_pton(is_v6 ? AF_INET6 : AF_INET, far_away[i], bytes + (is_v6 ? 0 : 12)) != 1) continue;
+        coll__address a = coll__address_unpack(bytes, 9), here = { .length = sizeof here.at };
+        const int fd = socket(a.at.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);    /* nothing is sent: it asks for the way */
+        int port;
+        if (fd >= 0 && !connect(fd, (const struct sockaddr *)&a.at, a.length)
+            && !getsockname(fd, (struct sockaddr *)&here.at, &here.length)) {
+            coll__address_pack(&here, bytes, &port);
+            if (!coll__is_link_local(bytes) && !coll__is_loopback(bytes)) coll__addresses_add(out, &count, most, bytes);
+        }
+        if (fd >= 0) close(fd);
+    }
+    if (!getifaddrs(&all)) {
+        unsigned char more[COLL__PLACE_ADDRESSES][16];
+        const int n = coll__network_choose(all, "^lo", more, COLL__PLACE_ADDRESSES);
+        for (int i = 0; i < n; i++) coll__addresses_add(out, &count, most, more[i]);
+        freeifaddrs(all);
+    }
+    if (count == 0) coll__addresses_add(out, &count, most, loopback);
+    return count;
+}
+
+/* "5000-5099" or "5000" */
+static bool coll__ports_read(const char *text, int *first, int *last)
+{
+    char low[8] = "";
+    const size_t length = strcspn(text, "-");
+
+    if (length == 0 || length >= sizeof low) return false;
+    memcpy(low, text, length);
+    return coll__parse_int(low, 1, 65535, first) && coll__parse_int(text[length] ? text + length + 1 : low, *first, 65535, last);
+}
+
+/* The network and the ports that a configuration asks for. */
+static coll_status coll__network_read(coll__network *out, const coll__settings *settings, const coll__log *log)
+{
+    const coll_config *c = &settings->config;
+    struct ifaddrs *all = NULL;
+    char there[200];
+
+    memset(out, 0, sizeof *out);
+    if (c->ports && !coll__ports_read(c->ports, &out->port_first, &out->port_last))
+        return coll__start_failed(COLL_ERR_ARGUMENT, "ports \"%.40s\" is no range like 5000-5099", c->ports);
+    if (!c->network) return COLL_OK;
+    if (getifaddrs(&all)) return coll__start_failed(COLL_ERR_SYSTEM, "the addresses of this host cannot be read: %s",
+                                                    strerror(errno));
+    out->count = coll__network_choose(all, c->network, out->addresses, COLL__PLACE_ADDRESSES);
+    coll__network_text(all, there, sizeof there);
+    freeifaddrs(all);
+    const char *name = settings->network_source ? settings->network_source : "network";
+    if (out->count > 0) {
+        if (settings->network_source) coll__say(log, COLL_LOG_INFO, "rank %d: the network is that of %s=%s", c->rank, name,
+                                                getenv(name));
+        return COLL_OK;
+    }
+    if (settings->network_source) {               /* meant for others: it cannot be more than a hint          */
+        coll__say(log, COLL_LOG_WARN, "rank %d: %s names no address of this host and is not followed; there is: %s", c->rank,
+                  name, there);
+        return COLL_OK;
+    }
+    return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d: network \"%.80s\" names no address of this host; there is: %s",
+                              c->rank,
+                              c->network, there);
+}
+
+#endif /* COLL_TCP_NETWORK_H */
