@@ -22,8 +22,10 @@
  *
  * MANUAL
  *
- * Ranks.  A communicator joins `size` ranks, numbered from 0.  A rank is a thread of this process (coll_spawn,
- * coll_init_threads) or a process (coll_init).  All ranks call the same collectives of a communicator in the same order,
+ * Ranks.  A communicator joins `size` ranks, numbered from 0.  A rank is a process (coll_init) or a thread of one (coll_spawn,
+ * coll_init_threads); and several processes may bring several ranks each.  COLL_RANK then is that of the first one of a process,
+ * COLL_SIZE the number of all; launchers that count processes are taken times the ranks of each.  A process whose ranks are all
+ * there are needs no others, and so does one that is told of no more than one rank.  All ranks call the same collectives of a communicator in the same order,
  * with the same arguments as far as the next paragraph says.
  *
  * Agreement.  These must be equal on all ranks: kind, type, wire, op, root, count, and the options of a coll_call (algorithm,
@@ -183,6 +185,7 @@
  *     COLL_LOCAL_RANK, COLL_LOCAL_SIZE                among the ranks of this host (default 0 of 1)
  *                                                     coll-run sets all of these, COLL_WORLD, with several hosts COLL_KEY, and
  *                                                     with --threads T COLL_THREADS=T: this process is to bring T ranks
+ *     COLL_SHARE=0                                    processes of one host meet over TCP, and not in memory that they share
  *     COLL_IO=auto|uring|poll                         how sockets are driven.  auto: io_uring where the kernel allows it
  *     COLL_TRANSPORT=tcp|threads|sim, COLL_SIM=text   see Simulation
  *     COLL_ALGORITHM=allreduce=ring,alltoall=circulant:4      see Algorithms
@@ -439,7 +442,9 @@ typedef struct coll_config {
  * Returns when every rank is there, or after start_timeout_ms with the missing ranks named in coll_error(NULL). */
 COLL_API coll_status coll_init(coll_comm **out, const coll_config *config);
 
-/* Make `count` ranks that are threads of this process: out[i] belongs to rank i, to be used by one thread at a time. */
+/* Make `count` ranks that are threads of this process, to be used by one thread at a time each.  Alone, out[i] belongs to rank i;
+ * in a job of more ranks, to the one behind i others from config->rank (COLL_RANK) on, and the log hook may be called from
+ * several threads at once. */
 COLL_API coll_status coll_init_threads(int count, coll_comm **out, const coll_config *config);
 
 /* Run fn(comm, arg) on `count` threads, each a rank, and wait for all.  Returns 0 when all did, else the result of the

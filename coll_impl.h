@@ -42,6 +42,7 @@
  *   core/coll_measure.h          the numbers of the cost model, measured
  *   transports/coll_threads.h    ranks in one address space; takes whole collectives; with its parts in transports/threads/
  *   transports/coll_tcp.h        ranks in many processes, with its parts in transports/tcp/
+ *   transports/coll_joined.h     both at once: threads of many processes
  *   transports/coll_sim.h        any number of ranks in one thread under a virtual clock, with its parts in transports/sim/
  *   this file                    the public functions: each fills a coll_call, checks it, hands it on
  *
@@ -102,6 +103,7 @@
 #include "core/coll_measure.h"
 #include "transports/coll_threads.h"
 #include "transports/coll_tcp.h"
+#include "transports/coll_joined.h"
 #include "transports/coll_sim.h"
 
 /* ---- >>communicators ---- */
@@ -111,7 +113,7 @@ static const char coll__forked_text[] = "this communicator belongs to the parent
 /* `count` ranks that share a hub. */
 static coll_status coll__open_threads(int count, coll_comm **out, coll__settings *s)
 {
-    coll__hub *hub = coll__hub_open(count);
+    coll__hub *hub = coll__hub_open(0, count, count > coll__processors());
     coll_status status = hub ? COLL_OK : coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", count);
 
     for (int i = 0; i < count; i++) out[i] = NULL;
@@ -132,6 +134,17 @@ static coll_status coll__open_threads(int count, coll_comm **out, coll__settings
     return status;
 }
 
+/* A rank of several processes is in. */
+static void coll__joined_up(coll_comm *comm, const coll__settings *s, const coll__log *log)
+{
+    coll__trunk *trunk = comm->trunk;
+
+    if (trunk->is_crowded && s->config.spin_us == 0) trunk->spin_us = 0;  /* spinning would keep the others from running */
+    coll__say(log, COLL_LOG_INFO, "rank %d of %d (from %s), rank %d of %d on its host, over %s at %s with %s", trunk->rank,
+              trunk->size, s->source, s->local_rank, s->local_size, trunk->transport->name, s->config.address,
+              trunk->transport->describe(trunk->context));
+}
+
 static coll_status coll__open_tcp(coll_comm **out, coll__settings *s)
 {
     const coll_config *c = &s->config;
@@ -142,11 +155,36 @@ static coll_status coll__open_tcp(coll_comm **out, coll__settings *s)
     if (status < 0) return status;
     *out = coll__comm_new(&coll__tcp_transport, tcp, c->rank, c->size, s);
     if (!*out) return COLL_ERR_MEMORY;
-    coll__trunk *trunk = (*out)->trunk;
-    if (trunk->is_crowded && c->spin_us == 0) trunk->spin_us = 0;         /* spinning would keep the others from running */
-    coll__say(&log, COLL_LOG_INFO, "rank %d of %d (from %s), rank %d of %d on its host, over tcp at %s with %s", c->rank, c->size,
-              s->source, s->local_rank, s->local_size, c->address, coll__tcp_transport.describe(tcp));
+    coll__joined_up(*out, s, &log);
     return COLL_OK;
+}
+
+/* `count` ranks of a world that has others. */
+static coll_status coll__open_joined(int count, coll_comm **out, coll__settings *s)
+{
+    const coll__log log = { s->config.log_level, s->config.log, s->config.log_context };
+    coll_status status;
+
+    for (int i = 0; i < count; i++) out[i] = NULL;
+    coll__arrival *all = coll__joined_meet(s, count, &log, &status);
+    if (!all) return status;
+    coll__hub *hub = coll__joined_hub(all);
+    for (int i = 0; i < count && hub; i++) {
+        const coll__settings *own = &all->comers[i].settings;
+        coll__joined *me = coll__joined_take(all, i, hub);
+        out[i] = me ? coll__comm_new(&coll__joined_transport, me, own->config.rank, own->config.size, own) : NULL;
+        if (!out[i]) break;
+        out[i]->trunk->offloads_all = false;
+        coll__joined_up(out[i], own, &log);
+    }
+    if (!out[count - 1]) status = coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", count);
+    for (int i = 0; i < count && status < 0; i++) {
+        coll_free(out[i]);
+        out[i] = NULL;
+    }
+    if (hub) coll__hub_release(hub);
+    coll__arrival_free(all);
+    return status;
 }
 
 /* `count` ranks of a simulated world. */
@@ -185,11 +223,9 @@ static coll_status coll__open_sim(int count, coll_comm **out, coll__settings *s)
     return status;
 }
 
-static bool coll__is_simulated(const coll__settings *s) { return s->config.transport && !strcmp(s->config.transport, "sim"); }
-
 static coll_status coll__init_as(coll__settings *s, coll_comm **out, const coll_config *config)
 {
-    coll_status status = coll__settle(s, config);
+    coll_status status = coll__settle(s, config, 1);
 
     if (status == COLL_OK && s->config.rank == 0) status = coll__settle_tuning(s);      /* it hands on what it has read */
     if (status < 0) return status;
@@ -218,28 +254,37 @@ COLL_API coll_status coll_init(coll_comm **out, const coll_config *config)
     return status;
 }
 
+static coll_status coll__init_threads_as(coll__settings *s, int count, coll_comm **out, const coll_config *config)
+{
+    coll_config wanted = config ? *config : (coll_config){ 0 };
+
+    if (!wanted.transport) wanted.transport = getenv("COLL_TRANSPORT");
+    const char *name = wanted.transport ? wanted.transport : "";
+    const bool is_simulated = !strcmp(name, "sim");
+    if (is_simulated) wanted.rank = 0, wanted.size = 1;       /* the launcher's rank and size are not ours    */
+    coll_status status = coll__settle(s, &wanted, count);
+    if (status == COLL_OK && s->config.rank == 0) status = coll__settle_tuning(s);
+    if (status < 0) return status;
+    if (s->config.size == count) s->local_size = count;       /* whatever a launcher has said of its processes    */
+    if (is_simulated) return coll__open_sim(count, out, s);
+    if (s->config.size == count) return coll__open_threads(count, out, s);
+    if (!strcmp(name, "threads"))
+        return coll__start_failed(COLL_ERR_ARGUMENT, "%s says %d ranks, but transport \"threads\" has only the %d of this "
+                                  "process", s->source, s->config.size, count);
+    return count == 1 ? coll__open_tcp(out, s) : coll__open_joined(count, out, s);
+}
+
 COLL_API coll_status coll_init_threads(int count, coll_comm **out, const coll_config *config)
 {
-    coll_config only = { 0 };
     coll__settings s;
-    int outside = 0;
 
     if (!out) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init_threads: out is NULL");
     if (count < 1 || count > COLL__SIZE_MOST)
         return coll__start_failed(COLL_ERR_ARGUMENT, "%d ranks are not within 1 to %d", count, COLL__SIZE_MOST);
     out[0] = NULL;
-    if (config) only = *config;
-    if (only.size == 0 && !coll__environment_int("COLL_SIZE", 1, COLL__SIZE_MOST, &outside)) return COLL_ERR_ARGUMENT;
-    if (only.size > count || outside > count)
-        return coll__start_failed(COLL_ERR_UNSUPPORTED, "%d threads of a job of %d ranks: threads cannot join other processes "
-                                  "in one communicator", count, only.size > count ? only.size : outside);
-    only.rank = 0;
-    only.size = 1;                                /* the launcher's rank and size are not ours                */
-    coll_status status = coll__settle(&s, &only);
-    if (status == COLL_OK) status = coll__settle_tuning(&s);
-    if (status < 0) return status;
-    s.local_size = count;
-    return coll__is_simulated(&s) ? coll__open_sim(count, out, &s) : coll__open_threads(count, out, &s);
+    const coll_status status = coll__init_threads_as(&s, count, out, config);
+    coll__wipe(s.key, sizeof s.key);
+    return status;
 }
 
 COLL_API coll_status coll_init_custom(const coll_transport *transport, void *context, int rank, int size, coll_comm **out)
@@ -254,7 +299,7 @@ COLL_API coll_status coll_init_custom(const coll_transport *transport, void *con
     if (size < 1 || size > COLL__SIZE_MOST || rank < 0 || rank >= size)
         return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d of %d makes no sense", rank, size);
     only.size = 1;
-    const coll_status status = coll__settle(&s, &only);
+    const coll_status status = coll__settle(&s, &only, 1);
     if (status < 0) return status;
     *out = coll__comm_new(transport, context, rank, size, &s);
     return *out ? COLL_OK : COLL_ERR_MEMORY;
@@ -732,7 +777,7 @@ static void coll__explain_inside(coll_comm *comm, coll_request *r, char *text, s
     coll__print(text, room, "%s on %d rank%s over %s (%s): %s", what, comm->size, coll__plural(comm->size), t->name, how,
                 coll__kind_reduces(r->call.kind) && !coll__kind_scans(r->call.kind) && r->call.flags & COLL_REPRODUCIBLE
                     ? "reproducible, " : "");
-    if (is_message || r->call.kind == COLL_ALLREDUCE_LIST || (t->offload && !r->call.algorithm)) {
+    if (is_message || r->call.kind == COLL_ALLREDUCE_LIST || (!r->call.algorithm && coll__track_is_offered(r->track))) {
         const int parts = r->list ? r->list->count : 0;
         if (r->list) coll__append(text, room, "%d part%s, each an allreduce", parts, coll__plural(parts));
         else coll__append(text, room, is_message ? "one message" : "the transport's own way");

@@ -48,7 +48,7 @@ static coll_status coll__run_on(coll_comm *comm, coll_request *r, coll_status st
 /* Is a plain collective of this communicator one for the transport? */
 static inline bool coll__offers(const coll_comm *comm)
 {
-    return comm->trunk->transport->offload && (!comm->main.is_keyed || comm->main.group);
+    return coll__track_is_offered(&comm->main);
 }
 
 /* May a transport that takes whole collectives carry this one out here and now, with nothing in front of it? */

@@ -128,6 +128,7 @@ typedef struct coll__trunk {
     unsigned char *guard;                         /* *guard = 0: this is a forked child                       */
     int   spin_us, stall_timeout_ms;
     bool  is_crowded;                             /* ranks share processors: yield between looks              */
+    bool  offloads_all;                           /* the transport takes collectives of all ranks             */
     bool  is_synchronous;                         /* every send waits for its receive                         */
     bool  has_membarrier;                         /* the kernel                                               */
     coll__log  log;

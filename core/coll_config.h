@@ -14,6 +14,7 @@ enum { COLL__TUNING_ROOM = 160, COLL__TUNING_FILE_MOST = 4096, COLL__NETWORK_ROO
 /* A configuration without defaults left in it. */
 typedef struct coll__settings {
     coll_config config;
+    int         count;                            /* ranks of this process, config.rank being the first       */
     int         local_rank, local_size;
     const char *source;                           /* who said the rank: "the configuration", "torchrun", ...  */
     coll__launched launch;                          /* what the environment says, where it was asked            */
@@ -202,6 +203,17 @@ static coll_status coll__settle_tuning(coll__settings *s)
 
 /* ---- >>who: rank and size ---- */
 
+/* Several ranks of this process: either there are no others, or there is room for these. */
+static coll_status coll__settle_share(const coll__settings *s)
+{
+    const coll_config *c = &s->config;
+
+    if (s->count <= c->size - c->rank) return COLL_OK;
+    return coll__start_failed(COLL_ERR_ARGUMENT, "%s says rank %d of %d, but this process brings %d ranks: the rank of a process "
+                              "is that of its first, and the size is the sum over all processes", s->source, c->rank, c->size,
+                              s->count);
+}
+
 static coll_status coll__settle_rank(coll__settings *s)
 {
     coll_config *c = &s->config;
@@ -209,20 +221,25 @@ static coll_status coll__settle_rank(coll__settings *s)
     s->source = "the configuration";
     if (c->size == 0 && c->rank != 0) return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d without a size", c->rank);
     if (c->size == 0) {
-        const coll_status status = coll__launch_read(&s->launch);
+        const coll_status status = coll__launch_read(&s->launch, s->count);
         if (status < 0) return status;
-        c->rank = s->launch.rank;
-        c->size = s->launch.size;
+        const int64_t size = coll__ranks_said(s->launch.by, s->launch.size, s->count);
+        if (size > COLL__SIZE_MOST)
+            return coll__start_failed(COLL_ERR_ARGUMENT, "%s=%d processes of %d ranks are more than %d", s->launch.by->size,
+                                      s->launch.size, s->count, COLL__SIZE_MOST);
+        c->rank = coll__counts_ranks(s->launch.by) ? s->launch.rank : s->launch.rank * s->count;
+        c->size = (int)size;
         s->local_rank = s->launch.local_rank;
         if (s->launch.local_size > 0) s->local_size = s->launch.local_size;
         s->source = s->launch.source;
     }
+    if (c->size == 1 && c->rank == 0) c->size = s->count;
     if (c->size < 0 || c->size > COLL__SIZE_MOST)
         return coll__start_failed(COLL_ERR_ARGUMENT, "size %d is not within 1 to %d", c->size, COLL__SIZE_MOST);
     if (c->rank < 0 || c->rank >= c->size)
         return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d is not within 0 to %d, for a size of %d", c->rank, c->size - 1,
                                   c->size);
-    return COLL_OK;
+    return coll__settle_share(s);
 }
 
 /* ---- >>where: the address of rank 0, the addresses of all, the network ---- */
@@ -456,16 +473,18 @@ static coll_status coll__settle_security(coll__settings *s)
     return COLL_OK;
 }
 
-static coll_status coll__settle(coll__settings *s, const coll_config *config)
+/* For `count` ranks of this process. */
+static coll_status coll__settle(coll__settings *s, const coll_config *config, int count)
 {
     coll_status status;
 
-    *s = (coll__settings){ .local_size = 1, .numbers = { .link = coll__link_default, .nominal = coll__link_default } };
+    *s = (coll__settings){ .count = count, .local_size = 1,
+                           .numbers = { .link = coll__link_default, .nominal = coll__link_default } };
     if (config) s->config = *config;
     coll_config *c = &s->config;
     if ((status = coll__settle_rank(s)) < 0 || (status = coll__settle_log(c)) < 0
         || (status = coll__settle_algorithms(s)) < 0) return status;
-    if (c->size > 1 && ((status = coll__settle_address(s)) < 0 || (status = coll__settle_security(s)) < 0)) return status;
+    if (c->size > count && ((status = coll__settle_address(s)) < 0 || (status = coll__settle_security(s)) < 0)) return status;
     coll__settle_world(s);
     coll__settle_network(s);
     if (!c->transport) c->transport = getenv("COLL_TRANSPORT");
@@ -482,6 +501,11 @@ static coll_status coll__settle(coll__settings *s, const coll_config *config)
     if (c->spin_us == 0 && getenv("COLL_SPIN_US")) {
         if (!coll__environment_int("COLL_SPIN_US", 0, 1000000, &c->spin_us)) return COLL_ERR_ARGUMENT;
         if (c->spin_us == 0) c->spin_us = -1;
+    }
+    if (c->share_memory == 0) {
+        int shares = 1;
+        if (!coll__environment_int("COLL_SHARE", 0, 1, &shares)) return COLL_ERR_ARGUMENT;
+        c->share_memory = shares ? 0 : -1;
     }
     return COLL_OK;
 }

@@ -51,6 +51,7 @@ static coll__trunk *coll__trunk_new(const coll_transport *transport, void *conte
     trunk->failure.rank = -1;
     trunk->next_id = 1;
     trunk->is_crowded = s->local_size > coll__processors();
+    trunk->offloads_all = transport->offload != NULL;
     trunk->has_membarrier = coll__membarrier_register();
     trunk->spin_us = s->config.spin_us > 0 ? s->config.spin_us : s->config.spin_us < 0 ? 0 : 50;
     return trunk;

@@ -253,14 +253,23 @@ static bool coll__is_about_agents(const coll__launched *out, const struct coll__
     return !strcmp(out->by->name, "torchrun") && out->local_size > 0 && (long)other * out->local_size == out->size;
 }
 
+/* Our own names count ranks, and so does who names no launcher; all others count processes. */
+static inline bool coll__counts_ranks(const struct coll__launcher *l) { return !l || l == &coll__launchers[0]; }
+
+/* Ranks for a size that a launcher gives, where each process brings `count`.  One rank is a world of this process alone. */
+static int64_t coll__ranks_said(const struct coll__launcher *l, int size, int count)
+{
+    return !coll__counts_ranks(l) ? (int64_t)size * count : size == 1 ? count : size;
+}
+
 /* Rows that are complete too, and say another size. */
-static coll_status coll__launch_conflicts(const coll__launched *out)
+static coll_status coll__launch_conflicts(const coll__launched *out, int count)
 {
     for (int i = 0; i < COLL__LAUNCHER_COUNT; i++) {
         const struct coll__launcher *l = &coll__launchers[i];
         int other = 0;
         if (!coll__environment(l->rank) || !coll__parse_int(getenv(l->size), 1, COLL__SIZE_MOST, &other)) continue;
-        if (other != out->size && !coll__is_about_agents(out, l, other))
+        if (coll__ranks_said(l, other, count) != coll__ranks_said(out->by, out->size, count) && !coll__is_about_agents(out, l, other))
             return coll__start_failed(COLL_ERR_ARGUMENT, "%s says %d rank%s, but %s=%d (%s) is set too: unset one of them",
                                       out->source, out->size, out->size == 1 ? "" : "s", l->size, other, l->name);
     }
@@ -356,7 +365,8 @@ static void coll__launch_one_host(coll__launched *out)
 }
 
 /* Everything that the environment says of this process. */
-static coll_status coll__launch_read(coll__launched *out)
+/* For a process that brings `count` ranks. */
+static coll_status coll__launch_read(coll__launched *out, int count)
 {
     coll_status status = COLL_OK;
     bool is_complete = false;
@@ -369,7 +379,7 @@ static coll_status coll__launch_read(coll__launched *out)
                                                                 && (status = coll__launch_mlx(out)) < 0))) return status;
     if ((status = coll__launch_halves(out)) < 0) return status;
     if (out->size == 0) out->size = 1;
-    return coll__launch_conflicts(out);
+    return coll__launch_conflicts(out, count);
 }
 
 /* Where to meet, for a launch that has been read.  An address "" means that nothing says it. */

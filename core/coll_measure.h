@@ -121,7 +121,7 @@ static coll_status coll__measure_barrier(coll_comm *comm, double *seconds)
     coll_request r;
 
     *seconds = 0;
-    if (!comm->trunk->transport->offload) return COLL_OK;
+    if (!coll__track_is_offered(&comm->main)) return COLL_OK;
     for (int i = -1; i < COLL__MEASURE_RUNS; i++) {
         const int64_t began = coll__clock(comm->trunk);
         for (int trip = 0; trip < COLL__MEASURE_TRIPS; trip++) {

@@ -23,6 +23,12 @@ static void coll__track_init(coll__track *track, coll_comm *comm, coll__space sp
 /* An id that no two tracks share which have a rank in common: its communicator's, and its number. */
 static inline uint64_t coll__track_id(const coll__track *track) { return (uint64_t)track->comm->id << 32 | track->number; }
 
+/* Is the transport offered the collectives of a track? */
+static inline bool coll__track_is_offered(const coll__track *track)
+{
+    return track->group || (!track->is_keyed && track->comm->trunk->offloads_all);
+}
+
 /* The group of the transport for a keyed track, where the transport takes whole collectives. */
 static coll_status coll__track_join(coll__track *track)
 {
@@ -39,7 +45,7 @@ static coll_status coll__track_join(coll__track *track)
     track->group = trunk->transport->group(trunk->context, coll__track_id(track), everyone ? everyone : comm->members, comm->size,
                                            comm->rank);
     free(everyone);
-    return track->group ? COLL_OK : COLL_ERR_MEMORY;
+    return COLL_OK;
 }
 
 static void coll__hosts_free(struct coll__hosts *h);
@@ -105,7 +111,7 @@ static coll_status coll__launch(coll_request *r)
     if (r->part_of) coll__list_head(r->head, r->part_of);
     r->is_started = false;
     r->journey = NULL;
-    r->is_offloaded = trunk->transport->offload && !r->call.algorithm && (!track->is_keyed || track->group);
+    r->is_offloaded = !r->call.algorithm && coll__track_is_offered(track);
     r->task = (coll_task){ &r->call, r->head, &r->codec, track->group, { 0 }, 0 };
     const bool is_first = track->queue == NULL;
     coll__track_append(track, r);

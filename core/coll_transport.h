@@ -80,7 +80,8 @@ typedef struct coll_transport {
     coll_status (*offload) (void *context, coll_task *task, coll_failure *failure);
 
     /* Optional, with offload: make a group, some ranks whose collectives are offloaded in an order of their own.  All of
-     * `ranks`, and nobody else, make it with the same id; `me` is our place among them.  NULL: not possible now. */
+     * `ranks`, and nobody else, make it with the same id; `me` is our place among them.  NULL: their collectives go by messages,
+     * on all of these ranks alike; one that alone cannot, for lack of memory, ends the transport. */
     void       *(*group)   (void *context, uint64_t id, const int *ranks, int count, int me);
     void        (*ungroup) (void *context, void *group);
 

@@ -131,7 +131,7 @@ SUPPORT coll_status model_begin(coll_comm *comm, const coll_call *d, model_style
 
 /* ---- >>worlds ---- */
 
-static const char *const model_worlds[] = { "threads", "tcp-poll", "tcp-uring", "sim", "sim-hosts" };
+static const char *const model_worlds[] = { "threads", "tcp-poll", "tcp-uring", "joined", "sim", "sim-hosts" };
 enum { MODEL_WORLD_COUNT = sizeof model_worlds / sizeof *model_worlds };
 
 SUPPORT bool model_is_simulated(const char *name) { return !strncmp(name, "sim", 3); }

@@ -123,6 +123,9 @@ suite greetings          program asan test_greetings
 waits security           program asan test_security
 waits security-tsan      program tsan test_security meetings,crowds,changes
 suite fuzz               sh tests/fuzz.sh
+suite memory             program asan test_memory
+suite joined             program asan test_joined
+suite joined-tsan        program tsan test_joined sleep,deaths,leaks
 suite sim                program asan test_sim
 waits matrix             program release test_matrix
 suite simfaults          program release test_simfaults

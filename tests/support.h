@@ -2,8 +2,9 @@
  * tests' own arithmetic, buffers that notice every write which is not the expected one, and a limit on the whole run.
  * Include after coll.h.
  *
- * A world is `size` threads, each with a communicator of its own: over memory ("threads") or over TCP on the loopback
- * ("tcp-poll", "tcp-uring").  The library keeps no global state, so the ranks of a TCP world can live in one process.
+ * A world is `size` threads, each with a communicator of its own: over memory ("threads"), over TCP on the loopback
+ * ("tcp-poll", "tcp-uring"), or over both as if it were several processes ("joined").  The library keeps no global state, so the
+ * ranks of all worlds can live in one process.
  */
 #ifndef COLL_TESTS_SUPPORT_H
 #define COLL_TESTS_SUPPORT_H
@@ -444,13 +445,51 @@ SUPPORT coll_status support_join_threads(int size, support_rank *ranks, const co
     return status;
 }
 
+/* What one process of a "joined" world brings. */
+typedef struct support_part {
+    pthread_t     thread;
+    support_rank *ranks;
+    int           count;
+    coll_status   joined;
+} support_part;
+
+static void *support_part_main(void *arg)
+{
+    support_part *part = arg;
+    part->joined = support_join_threads(part->count, part->ranks, &part->ranks->config);
+    return NULL;
+}
+
+/* Make the communicators of a "joined" world: of processes that bring 1, 2, 3, 1, 2, 3, ... ranks, in one. */
+SUPPORT coll_status support_join_parts(int size, support_rank *ranks)
+{
+    support_part parts[SUPPORT_RANKS_MAX];
+    coll_status status = COLL_OK;
+    int count = 0, first = 0;
+
+    for (; first < size; first += parts[count++].count) {
+        const int wanted = 1 + count % 3;
+        parts[count] = (support_part){ .ranks = ranks + first, .count = wanted < size - first ? wanted : size - first };
+        if (!pthread_create(&parts[count].thread, NULL, support_part_main, &parts[count])) continue;
+        fprintf(stderr, "pthread_create failed for rank %d of %d\n", first, size);
+        status = COLL_ERR_SYSTEM;
+        break;
+    }
+    while (count-- > 0) {
+        pthread_join(parts[count].thread, NULL);
+        if (!status) status = parts[count].joined;
+    }
+    for (int i = 0; i < size && status; i++) coll_free(ranks[i].comm);
+    return status;
+}
+
 /* Run `worker` on `size` ranks of a world and return how many did not return 0.  *base gives time limits, the log hook
  * and whatever else is not the world's own business; NULL: nothing. */
 SUPPORT int support_run_config(const char *world, int size, const coll_config *base,
                                int (*worker)(coll_comm *comm, void *arg), void *arg)
 {
     const coll_config config = base ? *base : (coll_config){ 0 };
-    const bool is_threads = !strcmp(world, "threads");
+    const bool is_threads = !strcmp(world, "threads"), is_joined = !strcmp(world, "joined") && size > 1;
     char address[64] = "";
     int failed = 0, port = -1, started = 0;
     support_rank *ranks;
@@ -471,8 +510,12 @@ SUPPORT int support_run_config(const char *world, int size, const coll_config *b
         ranks[i].config.rank = i;
         ranks[i].config.size = size;
         ranks[i].config.address = address;
-        ranks[i].config.io = !strcmp(world, "tcp-uring") ? "uring" : "poll";
+        ranks[i].config.io = is_joined ? NULL : !strcmp(world, "tcp-uring") ? "uring" : "poll";
+        if (is_joined) ranks[i].config.transport = NULL;
+        /* ranks of a TCP world share memory when it is even, not all of them when it is 3, 7, ..., and none when it is 5, 9, ... */
+        if (size % 2 && (size % 4 == 1 || i % 2)) ranks[i].config.share_memory = -1;
     }
+    if (is_joined && support_join_parts(size, ranks)) goto fail;
     for (; started < size; started++)
         if (pthread_create(&ranks[started].thread, NULL, support_rank_main, &ranks[started])) break;
     if (started < size) fprintf(stderr, "pthread_create failed for rank %d of %d\n", started, size);
@@ -483,6 +526,7 @@ SUPPORT int support_run_config(const char *world, int size, const coll_config *b
     free(ranks);
     return failed;
 fail:
+    if (port >= 0) close(port);
     free(ranks);
     return size;
 }

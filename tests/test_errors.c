@@ -1,6 +1,6 @@
 /* test_errors.c - bad input gets a status and a sentence, never a crash, a hang or lost data.
  *
- *     test_errors [WORLD,...] [PART,...]                WORLD: threads, tcp-poll, tcp-uring
+ *     test_errors [WORLD,...] [PART,...]                WORLD: threads, tcp-poll, tcp-uring, joined
  *                                                       PART: arguments, mismatch, leaving, deadlines, requests
  *
  * Every case runs in a process of its own with a time limit, so a hang or a crash is one failure with a name and the cases
@@ -32,6 +32,7 @@ typedef struct member {
     coll_comm  *comm;                             /* a worker that frees it sets it to NULL                   */
     coll_status joined;
     char        sentence[320];
+    int         brings;                           /* ranks of its process, if it is the first of them         */
     void      (*worker)(coll_comm **comm, void *arg);
     void       *arg;
 } member;
@@ -39,8 +40,10 @@ typedef struct member {
 static void *member_join(void *at)
 {
     member *m = at;
+    coll_comm *comms[RANKS_MOST] = { 0 };
 
-    m->joined = coll_init(&m->comm, &m->config);
+    m->joined = m->brings ? coll_init_threads(m->brings, comms, &m->config) : coll_init(&m->comm, &m->config);
+    for (int i = 0; i < m->brings; i++) m[i].comm = comms[i], m[i].joined = m->joined;
     snprintf(m->sentence, sizeof m->sentence, "%s", coll_error(NULL));
     return NULL;
 }
@@ -69,16 +72,20 @@ static bool open_world(int size, const coll_config *base, member *members)
         for (int i = 0; i < size; i++) members[i].comm = comms[i];
         return status == COLL_OK;
     }
-    const int port = support_reserve_port(address, sizeof address);
+    const int port = support_reserve_port(address, sizeof address), each = !strcmp(world, "joined") ? (size + 1) / 2 : 0;
     for (int i = 0; i < size; i++) {
         coll_config *c = &members[i].config;
         c->rank = i;
         c->size = size;
         c->address = address;
         c->io = !strcmp(world, "tcp-uring") ? "uring" : "poll";
+        c->share_memory = !strcmp(world, "tcp-poll") ? -1 : 0;
+    }
+    for (int i = 0; i < size; i += each ? each : 1) {
+        members[i].brings = each && i + each > size ? size - i : each;
         pthread_create(&members[i].thread, NULL, member_join, &members[i]);
     }
-    for (int i = 0; i < size; i++) pthread_join(members[i].thread, NULL);
+    for (int i = 0; i < size; i += each ? each : 1) pthread_join(members[i].thread, NULL);
     for (int i = 0; i < size; i++) {
         CHECK(members[i].joined == COLL_OK, "%s: coll_init of rank %d: %s", case_name, i, members[i].sentence);
         if (members[i].joined != COLL_OK) is_good = false;
@@ -1003,7 +1010,7 @@ static void run_here(const char *parts)
 
 int main(int argc, char **argv)
 {
-    static const char *const worlds[] = { "threads", "tcp-poll", "tcp-uring" };
+    static const char *const worlds[] = { "threads", "tcp-poll", "tcp-uring", "joined" };
     const char *list = argc > 1 ? argv[1] : NULL, *parts = argc > 2 ? argv[2] : NULL;
 
     setvbuf(stdout, NULL, _IOLBF, 0);

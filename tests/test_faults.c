@@ -111,12 +111,26 @@ static const setup setups[] = {
     { "WORLD_SIZE=many", { "RANK=0", "WORLD_SIZE=many" }, { 0 }, 0, COLL_ERR_ARGUMENT, { "WORLD_SIZE", "many" } },
     { "MASTER_PORT=http", { "RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=http" }, { 0 }, 0, COLL_ERR_ARGUMENT,
      { "MASTER_PORT", "http" } },
-    { "two threads of a job of 4", { "COLL_SIZE=4", "COLL_RANK=0", "COLL_ADDR=" HERE }, { 0 }, 2, COLL_ERR_UNSUPPORTED, { "2 threads",
-            "4 ranks" } },
-    { "two threads of a job of 4, configured", { 0 }, { .size = 4, .address = HERE }, 2, COLL_ERR_UNSUPPORTED, { "2 threads",
-            "4 ranks" } },
-    { "two spawned of a job of 4", { "COLL_SIZE=4", "COLL_RANK=0", "COLL_ADDR=" HERE }, { 0 }, -2, COLL_ERR_UNSUPPORTED, { "2 threads",
-            "4 ranks" } },
+    { "two threads of a job of 4 at no address", { "COLL_SIZE=4", "COLL_RANK=0" }, { 0 }, 2, COLL_ERR_ARGUMENT, { "rank 0 of 4",
+            "COLL_ADDR" } },
+    { "two threads of a job of 4, transport threads", { 0 }, { .transport = "threads", .size = 4, .address = HERE }, 2,
+      COLL_ERR_ARGUMENT, { "4 ranks", "the 2 of this process" } },
+    { "two threads with a rank for one", { "COLL_SIZE=4", "COLL_RANK=3", "COLL_ADDR=" HERE }, { 0 }, 2, COLL_ERR_ARGUMENT,
+      { "coll-run says rank 3 of 4", "2 ranks" } },
+    { "two threads with a rank for one, configured", { 0 }, { .rank = 3, .size = 4, .address = HERE }, 2, COLL_ERR_ARGUMENT,
+      { "the configuration says rank 3 of 4", "2 ranks" } },
+    { "two spawned with a rank for one", { "COLL_SIZE=4", "COLL_RANK=3", "COLL_ADDR=" HERE }, { 0 }, -2, COLL_ERR_ARGUMENT,
+      { "rank 3 of 4", "2 ranks" } },
+    { "three threads of a job of 2", { "COLL_SIZE=2", "COLL_RANK=0", "COLL_ADDR=" HERE }, { 0 }, 3, COLL_ERR_ARGUMENT,
+      { "rank 0 of 2", "3 ranks" } },
+    { "four threads, rank 1 of 4", { "COLL_SIZE=4", "COLL_RANK=1", "COLL_ADDR=" HERE }, { 0 }, 4, COLL_ERR_ARGUMENT,
+      { "rank 1 of 4", "4 ranks" } },
+    { "two threads of each of 4 processes, at no address", { "OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_SIZE=4" }, { 0 }, 2,
+      COLL_ERR_ARGUMENT, { "Open MPI", "rank 6 of 8", "COLL_ADDR" } },
+    { "four threads of each of 65536 processes", { "PMI_RANK=3", "PMI_SIZE=65536" }, { 0 }, 4, COLL_ERR_ARGUMENT,
+      { "PMI_SIZE=65536", "4 ranks" } },
+    { "two launchers that count differently, and disagree", { "COLL_RANK=0", "COLL_SIZE=4", "RANK=0", "WORLD_SIZE=4",
+      "COLL_ADDR=" HERE }, { 0 }, 2, COLL_ERR_ARGUMENT, { "4 ranks", "WORLD_SIZE=4" } },
     { "two threads of abc", { "COLL_SIZE=abc", "COLL_RANK=0" }, { 0 }, 2, COLL_ERR_ARGUMENT, { "COLL_SIZE", "abc" } },
     { "nothing set", { 0 }, { 0 }, 0, COLL_OK, { 0 } },
     { "COLL_SIZE=1", { "COLL_SIZE=1", "COLL_RANK=0" }, { 0 }, 0, COLL_OK, { 0 } },
@@ -124,6 +138,9 @@ static const setup setups[] = {
     { "one rank at no address", { "COLL_ADDR=nonsense" }, { 0 }, 0, COLL_OK, { 0 } },
     { "a field that beats the environment", { "COLL_SIZE=4", "COLL_RANK=2", "COLL_ADDR=" HERE }, { .size = 1 }, 0, COLL_OK,
      { 0 } },
+    { "four threads of a job of 1", { "COLL_SIZE=1", "COLL_RANK=0", "RANK=0", "WORLD_SIZE=1" }, { 0 }, 4, COLL_OK, { 0 } },
+    { "four threads of one process", { "PMI_RANK=0", "PMI_SIZE=1" }, { 0 }, 4, COLL_OK, { 0 } },
+    { "four threads of a job of 4, configured", { "COLL_SIZE=8", "COLL_RANK=1", "COLL_ADDR=" HERE }, { .size = 4 }, 4, COLL_OK, { 0 } },
     { "four threads of a job of 4", { "COLL_SIZE=4", "COLL_RANK=0", "COLL_ADDR=" HERE }, { 0 }, 4, COLL_OK, { 0 } },
 };
 enum { SETUP_COUNT = sizeof setups / sizeof *setups };
@@ -230,6 +247,7 @@ static void guest_start(guest *g, int rank, int size, const char *address, int t
     g->config.address = address;
     g->config.start_timeout_ms = timeout_ms;
     g->config.io = !strcmp(world, "tcp-uring") ? "uring" : "poll";
+    g->config.share_memory = !strcmp(world, "tcp-poll") ? -1 : 0;
     if (g->journal) {
         g->config.log = journal_line;
         g->config.log_context = g->journal;
@@ -647,7 +665,8 @@ static void survivor_main(const death *d, coll_comm **at, float *x, report *r)
 static void dying_rank(const death *d, int rank)
 {
     const coll_config config = { .rank = rank, .size = d->size, .address = d->address, .start_timeout_ms = 10000,
-                                 .io = !strcmp(world, "tcp-uring") ? "uring" : "poll" };
+                                 .io = !strcmp(world, "tcp-uring") ? "uring" : "poll",
+                                 .share_memory = !strcmp(world, "tcp-poll") ? -1 : 0 };
     report *r = &shared->ranks[rank];
     float *x = support_need(calloc(LARGE, sizeof *x)), token = 0;
     coll_comm *comm = NULL;

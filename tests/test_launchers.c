@@ -252,7 +252,7 @@ static void launch_case(const void *arg)
 
     clearenv();
     for (int i = 0; l->environment[i]; i++) putenv((char *)(uintptr_t)l->environment[i]);
-    const coll_status status = coll__settle(&s, NULL);
+    const coll_status status = coll__settle(&s, NULL, 1);
     CHECK(status == l->status, "%s: status %d, \"%s\"", case_name, (int)status, coll__start_error);
     if (status < 0) {
         CHECK(says(coll__start_error, l->words, 3), "%s: \"%s\"", case_name, coll__start_error);
@@ -279,7 +279,7 @@ static void slurm_port_case(const void *arg)
     for (int i = 0; i < 3; i++) {
         putenv(i == 1 ? "SLURM_PROCID=3" : "SLURM_PROCID=0");
         putenv(i == 2 ? "SLURM_STEP_ID=1" : "SLURM_STEP_ID=0");
-        CHECK(coll__settle(&s, NULL) == COLL_OK, "%s: %s", case_name, coll__start_error);
+        CHECK(coll__settle(&s, NULL, 1) == COLL_OK, "%s: %s", case_name, coll__start_error);
         snprintf(ports[i], sizeof ports[i], "%s", s.config.address);
         snprintf(worlds[i], sizeof worlds[i], "%s", s.config.world);
     }

@@ -462,7 +462,7 @@ static const coll_transport *const threads = &coll__threads_transport;
 
 static void world_run(world *w, void *(*main_of)(void *member))
 {
-    coll__hub *hub = support_need(coll__hub_open(w->size));
+    coll__hub *hub = support_need(coll__hub_open(0, w->size, w->size > coll__processors()));
 
     for (int i = 0; i < w->size; i++) {
         w->members[i] = (member){ .w = w, .rank = i, .context = support_need(coll__thread_open(hub, i)) };
@@ -728,7 +728,7 @@ static void *memory_main(void *at)
 static void test_late(void)
 {
     static const int ranks[3] = { 3, 1, 0 };
-    coll__hub *hub = support_need(coll__hub_open(4));
+    coll__hub *hub = support_need(coll__hub_open(0, 4, 4 > coll__processors()));
     void *contexts[4], *groups[3];
     unsigned char is_late[4] = { 0 };
     run runs[3], extra;
@@ -769,7 +769,7 @@ static void *waker(void *context)
 
 static void test_wake(void)
 {
-    coll__hub *hub = support_need(coll__hub_open(2));
+    coll__hub *hub = support_need(coll__hub_open(0, 2, 2 > coll__processors()));
     void *context = support_need(coll__thread_open(hub, 0));
     pthread_t thread;
     const double began = support_seconds();

@@ -8,6 +8,7 @@
  *   tcp/coll_tcp_pipe.h      one connection, whatever its bytes go through
  *   tcp/coll_tcp_record.h    pipes whose bytes travel in records, with sums
  *   tcp/coll_tcp_seal.h      TLS
+ *   tcp/coll_tcp_memory.h    a pipe through memory, between processes of one host
  *   tcp/coll_tcp_greet.h     who is there: the first words on every connection
  *   tcp/coll_tcp_stream.h    queues of messages over a pipe
  *   tcp/coll_tcp_io.h        poll and io_uring
@@ -33,6 +34,7 @@
 #include "tcp/coll_tcp_pipe.h"
 #include "tcp/coll_tcp_record.h"
 #include "tcp/coll_tcp_seal.h"
+#include "tcp/coll_tcp_memory.h"
 #include "tcp/coll_tcp_greet.h"
 #include "tcp/coll_tcp_stream.h"
 #include "tcp/coll_tcp_io.h"
@@ -116,10 +118,11 @@ static coll_status coll__tcp_progress(void *context, int wait_ms)
 enum { COLL__FLUSH_MS = 300 };
 
 /* Wait until the other side's kernel has all that we sent: an end that comes sooner could take it along. */
-static void coll__stream_flush(const coll__stream *s, int64_t deadline)
+static void coll__stream_flush(coll__stream *s, int64_t deadline)
 {
     int unsent = 0;
 
+    if (s->pipe.kind && s->pipe.kind->flush) s->pipe.kind->flush(&s->pipe, deadline);
     while (!ioctl(s->pipe.fd, SIOCOUTQ, &unsent) && unsent > 0 && coll__now() < deadline) {
         struct pollfd p = { .fd = s->pipe.fd, .events = 0 };
         if (poll(&p, 1, 1) > 0 && (p.revents & (POLLERR | POLLHUP))) return;
@@ -165,9 +168,32 @@ static void coll__tcp_traffic(const void *context, uint64_t *sent, uint64_t *rec
     for (int i = 0; i < tcp->size * COLL_CHANNEL_COUNT; i++) *sent += tcp->streams[i].sent, *received += tcp->streams[i].received;
 }
 
+/* "io_uring; memory to 3 ranks, loopback to 1, network to 4", of all but `count` ranks from `first` on: as it is, or where there
+ * is no connection yet, as it is to be. */
+static const char *coll__tcp_describe_but(coll__tcp *tcp, int first, int count)
+{
+    int by_memory = 0, by_loopback = 0, by_network = 0;
+    char *const text = tcp->description;
+    const size_t room = sizeof tcp->description;
+
+    for (int i = 0; i < tcp->size; i++) {
+        const coll__stream *s = coll__stream_to(tcp, i, COLL_CHANNEL_CALLS);
+        if (i >= first && i < first + count) continue;
+        if (!coll__is_of_this_host(tcp, i)) by_network++;
+        else if (s->state == COLL__STREAM_OPEN ? s->pipe.kind == &coll__memory_kind : tcp->shares) by_memory++;
+        else by_loopback++;
+    }
+    coll__print(text, room, "%s;", tcp->io.is_uring ? "io_uring" : "poll");
+    if (by_memory) coll__append(text, room, " memory to %d rank%s", by_memory, by_memory == 1 ? "" : "s");
+    if (by_loopback) coll__append(text, room, "%s loopback to %d", by_memory ? "," : "", by_loopback);
+    if (by_network) coll__append(text, room, "%s network to %d", by_memory + by_loopback ? "," : "", by_network);
+    return text;
+}
+
 static const char *coll__tcp_describe(const void *context)
 {
-    return ((const coll__tcp *)context)->io.is_uring ? "io_uring" : "poll";
+    coll__tcp *tcp = (coll__tcp *)(uintptr_t)context;         /* its text is ours to write                    */
+    return coll__tcp_describe_but(tcp, tcp->rank, 1);
 }
 
 static const coll_transport coll__tcp_transport = {

@@ -33,42 +33,52 @@
 
 /* ---- >>progress ---- */
 
-static void coll__sleep(coll__thread *me, int wait_ms)
+/* Get ready for a sleep of up to wait_ms; 0: this rank is awake.  true: sleep now, unless the bell rings.  It begins with arming:
+ * the caller looks once more before it sleeps.  What was posted may be there already, its bell long rung. */
+static bool coll__may_sleep(coll__thread *me, int wait_ms)
 {
     coll__hub *hub = me->hub;
 
-    if (me->is_armed && !me->has_posted) {        /* what was posted may be there already, its bell long rung */
-        coll__hub_futex(hub, FUTEX_WAIT, me->bell_seen, wait_ms);
-    } else if (!me->is_armed) {                   /* arm first; the caller looks once more before it sleeps   */
+    if (wait_ms > 0 && me->is_armed) return !me->has_posted;
+    if (wait_ms > 0) {
         __atomic_add_fetch(&hub->sleepers, 1, __ATOMIC_SEQ_CST);
         if (hub->has_membarrier) coll__membarrier();
         me->is_armed = true;
-    }
-    me->bell_seen = __atomic_load_n(&hub->bell, __ATOMIC_SEQ_CST);
-}
-
-static coll_status coll__threads_progress(void *context, int wait_ms)
-{
-    coll__thread *me = (coll__thread *)context;
-    coll__hub *hub = me->hub;
-
-    if (wait_ms > 0) {
-        coll__sleep(me, wait_ms);
     } else if (me->is_armed) {
         __atomic_sub_fetch(&hub->sleepers, 1, __ATOMIC_SEQ_CST);
         me->is_armed = false;
     }
+    return false;
+}
+
+/* Take what has come, and see who has left.  What is wrong with that goes into the suspicion. */
+static coll_status coll__threads_look(coll__thread *me)
+{
+    coll__hub *hub = me->hub;
+
+    if (me->is_armed) me->bell_seen = __atomic_load_n(&hub->bell, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&hub->has_failed, __ATOMIC_ACQUIRE)) return hub->failure.status;
     coll__see_who_left(me);
     me->has_posted = false;
-    if (me->waiting_recvs > 0 && __atomic_load_n(&hub->desks[me->rank].arrived, __ATOMIC_ACQUIRE) > 0) {
+    if (me->waiting_recvs > 0 && __atomic_load_n(&coll__desk_of(hub, me->rank)->arrived, __ATOMIC_ACQUIRE) > 0) {
         if (!coll__work_begin(me)) return hub->failure.status;
         const bool any = coll__receive_all(me);
         coll__work_end(me);
         if (any) coll__hub_ring(hub);
     }
     if (me->outgoing) coll__reap_sends(me);
-    return me->gone_count > 0 && me->waiting_recvs > 0 ? coll__check_left(me) : COLL_OK;
+    if (me->gone_count > 0 && me->waiting_recvs > 0) coll__check_left(me);
+    return me->suspicion.status;
+}
+
+static coll_status coll__threads_progress(void *context, int wait_ms)
+{
+    coll__thread *me = (coll__thread *)context;
+
+    if (coll__may_sleep(me, wait_ms)) coll__hub_futex(me->hub, FUTEX_WAIT, me->bell_seen, wait_ms);
+    const coll_status status = coll__threads_look(me);
+    if (me->suspicion.status != COLL_OK) (void)coll__threads_fail(me, &me->suspicion);
+    return status;
 }
 
 /* From any thread.  One that is about to sleep finds that the bell has rung since it armed. */
@@ -78,6 +88,7 @@ static void coll__threads_wake(void *context) { coll__hub_rouse(((coll__thread *
 
 static void coll__hub_free(coll__hub *hub)
 {
+    for (int i = 0; hub->has_bells && i < hub->size; i++) if (hub->desks[i].bell >= 0) close(hub->desks[i].bell);
     coll__group_free(hub->all);
     free(hub->desks);
     free(hub->inboxes);
@@ -118,7 +129,7 @@ static void coll__threads_close(void *context)
     if (me->is_armed) __atomic_sub_fetch(&hub->sleepers, 1, __ATOMIC_SEQ_CST);
     coll__withdraw_sends(me);
     while (me->members) coll__threads_ungroup(me, me->members);
-    __atomic_store_n(&hub->desks[me->rank].has_left, 1, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&coll__desk_of(hub, me->rank)->has_left, 1, __ATOMIC_SEQ_CST);
     __atomic_add_fetch(&hub->left_count, 1, __ATOMIC_SEQ_CST);
     coll__hub_ring(hub);
     coll__thread_free(me);
@@ -148,7 +159,7 @@ static coll__thread *coll__thread_open(coll__hub *hub, int rank)
     if (!me) return NULL;
     me->hub = hub;
     me->rank = rank;
-    const bool is_member = coll__member_init(&me->all, me, hub->all, rank);
+    const bool is_member = coll__member_init(&me->all, me, hub->all, rank - hub->first);
     me->recvs = coll__fifos_new(size * COLL_CHANNEL_COUNT);
     me->is_gone = (unsigned char *)coll__allocate(size);
     me->sources = (coll__source *)coll__allocate(size * sizeof *me->sources);
@@ -162,22 +173,23 @@ static coll__thread *coll__thread_open(coll__hub *hub, int rank)
     return NULL;
 }
 
-/* A hub for `size` ranks, held by the caller until coll__hub_release. */
-static coll__hub *coll__hub_open(int size)
+/* A hub for ranks first .. first + size - 1, held by the caller until coll__hub_release. */
+static coll__hub *coll__hub_open(int first, int size, bool is_crowded)
 {
     const size_t n = (size_t)size;
     coll__hub *hub = (coll__hub *)coll__allocate(sizeof *hub);
 
     if (!hub) return NULL;
+    hub->first = first;
     hub->size = size;
     hub->holders = 1;
     hub->failure.rank = -1;
     hub->has_membarrier = coll__membarrier_register();
     hub->cache_length = coll__cache_length();
-    hub->is_crowded = size > coll__processors();
+    hub->is_crowded = is_crowded;
     hub->desks = (coll__desk *)coll__allocate(n * sizeof *hub->desks);
     hub->inboxes = coll__fifos_new(n * n * COLL_CHANNEL_COUNT);
-    hub->all = coll__group_new(0, NULL, size, hub->is_crowded);
+    hub->all = coll__group_new(hub, 0, NULL, size);
     if (!hub->desks || !hub->inboxes || !hub->all) {
         coll__hub_free(hub);
         return NULL;

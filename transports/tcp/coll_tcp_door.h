@@ -68,6 +68,31 @@ static bool coll__may_listen(const coll__tcp *tcp, const coll__address *a, char 
     return false;
 }
 
+/* ---- >>ways: what the bytes of a new stream go through ---- */
+
+/* Bytes of a ring of memory that is shared with another rank of this host; 0: none is wanted. */
+static size_t coll__ring_length(const coll__tcp *tcp)
+{
+    int neighbours = 0;
+
+    if (!tcp->shares) return 0;
+    for (int i = 0; i < tcp->size; i++) neighbours += coll__is_of_this_host(tcp, i);
+    return neighbours > COLL__MEMORY_MANY ? COLL__MEMORY_RING_LEAST : COLL__MEMORY_RING;
+}
+
+/* Both ends have greeted one another: the stream is open.  Between ranks of a host the bytes may go through memory, unless they
+ * are sealed or checked on their way. */
+static void coll__stream_open(coll__tcp *tcp, coll__stream *s, const coll__pipe *pipe)
+{
+    const int from = tcp->rank < s->peer ? tcp->rank : s->peer, to = tcp->rank + s->peer - from;
+
+    s->pipe = *pipe;
+    s->state = COLL__STREAM_OPEN;
+    if (!coll__pipe_is_plain(&s->pipe) || !coll__is_of_this_host(tcp, s->peer)) return;
+    if (!coll__memory_begin(&s->pipe, tcp->us.world, from, to, s->channel, coll__ring_length(tcp), tcp->rank == from))
+        coll__blame(&tcp->suspicion, COLL_ERR_MEMORY, tcp->rank, "rank %d has no memory for a connection", tcp->rank);
+}
+
 /* ---- >>dialling: a stream to a higher rank ---- */
 
 static void coll__stream_unreachable(coll__tcp *tcp, coll__stream *s, const char *why)
@@ -162,11 +187,10 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
     s->greet = NULL;
     if (status == COLL_OK) {
         coll__place_prefer(&tcp->places[s->peer], s->tried);
-        s->pipe = g->pipe;
         s->dial_pause_ms = 0;
-        setsockopt(s->pipe.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &forever, sizeof forever);
-        coll__make_blocking(s->pipe.fd);
-        s->state = COLL__STREAM_OPEN;
+        setsockopt(g->pipe.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &forever, sizeof forever);
+        coll__make_blocking(g->pipe.fd);
+        coll__stream_open(tcp, s, &g->pipe);
     } else {
         coll__pipe_close(&g->pipe);
         if (is_refused) coll__stream_unreachable(tcp, s, strerror(error));
@@ -257,8 +281,7 @@ static void coll__greeted(coll__tcp *tcp, coll__pipe *pipe, const coll__hello *h
         return;
     }
     coll__tune_socket(pipe->fd);
-    s->pipe = *pipe;
-    s->state = COLL__STREAM_OPEN;
+    coll__stream_open(tcp, s, pipe);
 }
 
 /* Go on with a greeting; true: it is over, one way or the other. */

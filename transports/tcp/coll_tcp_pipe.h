@@ -15,6 +15,7 @@ typedef struct coll__pipe_kind {
     ssize_t (*recv)(struct coll__pipe *p, const struct iovec *pieces, int count);     /* MSG_DONTWAIT                  */
     short   (*await)(struct coll__pipe *p, short want);                               /* see coll__pipe_await          */
     void    (*close)(struct coll__pipe *p);                                           /* all but the socket            */
+    void    (*flush)(struct coll__pipe *p, int64_t deadline);         /* may be NULL: before the socket is closed      */
 } coll__pipe_kind;
 
 typedef struct coll__pipe {

@@ -26,6 +26,7 @@ typedef struct coll__tcp {
     int  rank, size, listener;
     coll__network network;                        /* which addresses and ports of ours to use                 */
     bool is_meeting;                              /* rank 0, until all are there                              */
+    bool shares;                                  /* memory, with ranks of other processes of this host       */
     bool is_elsewhere;                            /* rank 0: the address it was given is not its host's       */
     coll__log log;
     coll__identity us;
@@ -47,6 +48,7 @@ typedef struct coll__tcp {
     unsigned        looks;
     coll_failure    suspicion;                    /* what this rank thinks has happened                       */
     coll_failure    failure;                      /* what is agreed to have happened                          */
+    char            description[120];
     char            tuning[COLL__TUNING_ROOM];    /* what rank 0 has read of the wire; "": nothing            */
 } coll__tcp;
 
@@ -60,6 +62,11 @@ static inline uint64_t coll__tag(coll__event event, int index) { return (uint64_
 static inline coll__stream *coll__stream_to(const coll__tcp *tcp, int peer, int channel)
 {
     return &tcp->streams[peer * COLL_CHANNEL_COUNT + channel];
+}
+
+static inline bool coll__is_of_this_host(const coll__tcp *tcp, int rank)
+{
+    return !memcmp(tcp->places[rank].host, tcp->us.host, sizeof tcp->us.host);
 }
 
 static void coll__activate(coll__tcp *tcp, coll__stream *s)
@@ -200,6 +207,7 @@ static coll__tcp *coll__tcp_new(const coll__settings *settings, const coll__log 
     tcp->listener = tcp->io.events = tcp->io.bell = -1;
     tcp->log = *log;
     tcp->suspicion.rank = tcp->failure.rank = -1;
+    tcp->shares = c->share_memory >= 0;
     tcp->is_open = settings->is_open;
     tcp->greeting_room = (int)coll__least(2 * size + 16, COLL__GREETINGS_MOST);
     tcp->places = (coll__place_of *)coll__allocate(size * sizeof *tcp->places);

@@ -45,7 +45,7 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__seat {
 typedef struct coll__group {
     uint64_t    id;
     int         count, holders;                   /* holders: members that have not left, or not entered yet  */
-    int        *ranks;                            /* in the hub                                               */
+    int        *ranks;                            /* as the hub calls them                                    */
     coll__seat *seats;                            /* each written by its own rank only                        */
     unsigned char *bags;                          /* room for long letters, two for each rank; NULL: there are none */
     size_t      bag_length;
@@ -61,9 +61,9 @@ static void coll__group_free(coll__group *group)
     free(group);
 }
 
-/* A group of these ranks; `ranks` NULL: of the first `count`.  Where ranks share processors, waiting is dear, and a letter saves
- * a wait but has to be read by all: so longer ones go by mail there, as long as there are not too many. */
-static coll__group *coll__group_new(uint64_t id, const int *ranks, int count, bool is_crowded)
+/* A group of these ranks; `ranks` NULL: of the hub's first ones.  Where ranks share processors, waiting is dear, and a letter
+ * saves a wait but has to be read by all: so longer ones go by mail there, as long as there are not too many. */
+static coll__group *coll__group_new(const coll__hub *hub, uint64_t id, const int *ranks, int count)
 {
     coll__group *group = (coll__group *)coll__allocate(sizeof *group);
 
@@ -72,14 +72,14 @@ static coll__group *coll__group_new(uint64_t id, const int *ranks, int count, bo
     group->count = group->holders = count;
     group->ranks = (int *)coll__allocate((size_t)count * sizeof *group->ranks);
     group->seats = (coll__seat *)coll__reserve((size_t)count * sizeof *group->seats);
-    group->bag_length = is_crowded ? coll__least(COLL__MAIL_LONG, COLL__MAIL_ALL / (size_t)count) : 0;
+    group->bag_length = hub->is_crowded ? coll__least(COLL__MAIL_LONG, COLL__MAIL_ALL / (size_t)count) : 0;
     if (group->bag_length <= COLL__MAIL_SHORT) group->bag_length = 0;
     if (group->bag_length) group->bags = (unsigned char *)coll__reserve(2 * (size_t)count * group->bag_length);
     if (!group->ranks || !group->seats || (group->bag_length && !group->bags)) {
         coll__group_free(group);
         return NULL;
     }
-    for (int i = 0; i < count; i++) group->ranks[i] = ranks ? ranks[i] : i;
+    for (int i = 0; i < count; i++) group->ranks[i] = ranks ? ranks[i] : hub->first + i;
     return group;
 }
 
@@ -93,7 +93,7 @@ static coll__group *coll__group_find(coll__hub *hub, uint64_t id, const int *ran
         const bool is_ours = g->id == id && g->count == count && !memcmp(g->ranks, ranks, (size_t)count * sizeof *ranks);
         if (is_ours && !g->seats[me].is_taken) return *at;
     }
-    return *at = coll__group_new(id, ranks, count, hub->is_crowded);
+    return *at = coll__group_new(hub, id, ranks, count);
 }
 
 static void coll__group_leave(coll__hub *hub, coll__group *group, int me)
@@ -143,7 +143,7 @@ static void coll__member_end(coll__member *m)
     free(m->letters[0][0]);
 }
 
-/* Without memory for our side of it the group is entered and left, so that the others do not wait for us. */
+/* Without memory for our side of it, it is the end of all: the others count on us. */
 static void *coll__threads_group(void *context, uint64_t id, const int *ranks, int count, int me)
 {
     coll__thread *thread = (coll__thread *)context;
@@ -157,6 +157,7 @@ static void *coll__threads_group(void *context, uint64_t id, const int *ranks, i
     if (!group || !m || !coll__member_init(m, thread, group, me)) {
         if (group) coll__group_leave(hub, group, me);
         free(m);
+        coll__blame(&thread->suspicion, COLL_ERR_MEMORY, thread->rank, "rank %d has no memory for a communicator", thread->rank);
         return NULL;
     }
     m->next = thread->members;
@@ -186,7 +187,7 @@ static inline coll__member *coll__member_of(coll__thread *thread, const coll_tas
 static bool coll__member_left(const coll__member *m, int rank)
 {
     return __atomic_load_n(&m->seats[rank].has_left, __ATOMIC_ACQUIRE) ||
-           __atomic_load_n(&m->thread->hub->desks[m->group->ranks[rank]].has_left, __ATOMIC_ACQUIRE);
+           __atomic_load_n(&coll__desk_of(m->thread->hub, m->group->ranks[rank])->has_left, __ATOMIC_ACQUIRE);
 }
 
 #endif /* COLL_THREADS_GROUP_H */

@@ -9,6 +9,8 @@
 typedef struct __attribute__((aligned(COLL__LINE))) coll__desk {
     uint32_t is_working;                          /* this rank reads or writes other ranks' memory            */
     uint32_t has_left;
+    uint32_t is_asleep;                           /* in a transport of its own (coll_joined.h), woken through `bell` */
+    int      bell;                                /* an eventfd, where the hub has_bells                      */
     __attribute__((aligned(COLL__LINE))) pthread_mutex_t lock;  /* guards the messages to this rank           */
     uint32_t arrived;                             /* how many there are                                       */
     unsigned char report[COLL_HEAD_LENGTH];       /* the call in which this rank was last found waiting       */
@@ -17,7 +19,9 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__desk {
 typedef struct coll__fifo { coll_xfer *first, **end; } coll__fifo;
 
 typedef struct coll__hub {
-    int      size, holders;                       /* holders: ranks that have not freed their communicator    */
+    int      first, size;                         /* its ranks are called first .. first + size - 1           */
+    int      holders;                             /* ranks that have not freed their communicator             */
+    bool     has_bells;                           /* ranks sleep elsewhere than on the futex                  */
     bool     has_membarrier;
     bool     is_crowded;                          /* there are more ranks than processors                     */
     size_t   cache_length;                        /* bytes of the last level that one processor reaches       */
@@ -51,7 +55,7 @@ typedef struct coll__member {
 /* One rank's side of the hub. */
 typedef struct coll__thread {
     coll__hub *hub;
-    int        rank;
+    int        rank;                              /* as all ranks are called: from hub->first on              */
     bool       is_armed;                          /* counted among the sleepers                               */
     bool       has_posted;                        /* a receive, since the last look into the inbox            */
     uint32_t   bell_seen;
@@ -60,6 +64,7 @@ typedef struct coll__thread {
     int        waiting_recvs;
     unsigned char *is_gone;                       /* ranks that had left when progress last began             */
     uint32_t   gone_count;
+    coll_failure suspicion;                       /* what this rank has found to be wrong; a look makes it everyone's */
     coll__member all;                             /* of the group of all ranks                                */
     coll__member *members;                        /* of the other groups                                      */
     coll__source *sources;
@@ -67,6 +72,8 @@ typedef struct coll__thread {
     void       *scratch;                          /* of no meaning between two calls                          */
     size_t      scratch_length;
 } coll__thread;
+
+static inline coll__desk *coll__desk_of(const coll__hub *hub, int rank) { return &hub->desks[rank - hub->first]; }
 
 /* ---- >>bell: waking those who sleep ---- */
 
@@ -76,11 +83,19 @@ static void coll__hub_futex(coll__hub *hub, int operation, uint32_t value, int w
     (void)syscall(SYS_futex, &hub->bell, operation | FUTEX_PRIVATE_FLAG, value, operation == FUTEX_WAIT ? &t : NULL, NULL, 0);
 }
 
-/* Let all who sleep return. */
+/* Let all who sleep return.  One that sleeps elsewhere has said so before its last look at the bell: either it finds that the
+ * bell has rung, or we find that it is asleep. */
 static void coll__hub_rouse(coll__hub *hub)
 {
+    const uint64_t once = 1;
+
     __atomic_add_fetch(&hub->bell, 1, __ATOMIC_SEQ_CST);
-    coll__hub_futex(hub, FUTEX_WAKE, INT_MAX, 0);
+    if (!hub->has_bells) coll__hub_futex(hub, FUTEX_WAKE, INT_MAX, 0);
+    for (int i = 0; hub->has_bells && i < hub->size; i++) {
+        coll__desk *desk = &hub->desks[i];
+        if (__atomic_load_n(&desk->is_asleep, __ATOMIC_SEQ_CST) && __atomic_exchange_n(&desk->is_asleep, 0, __ATOMIC_SEQ_CST))
+            (void)!write(desk->bell, &once, sizeof once);
+    }
 }
 
 static inline void coll__hub_ring(coll__hub *hub)
@@ -137,10 +152,10 @@ static void coll__threads_waiting(void *context, const unsigned char *head)
     coll_failure failure = { COLL_OK, -1, "" };
 
     pthread_mutex_lock(&hub->lock);
-    memcpy(hub->desks[me->rank].report, head, COLL_HEAD_LENGTH);
+    memcpy(coll__desk_of(hub, me->rank)->report, head, COLL_HEAD_LENGTH);
     for (int i = 0; i < hub->size && failure.status == COLL_OK; i++)
         if (coll__heads_disagree(hub->desks[i].report, head))
-            coll__blame_mismatch(&failure, hub->desks[i].report, i, head, me->rank);
+            coll__blame_mismatch(&failure, hub->desks[i].report, hub->first + i, head, me->rank);
     pthread_mutex_unlock(&hub->lock);
     if (failure.status != COLL_OK) (void)coll__threads_fail(me, &failure);
 }
@@ -149,7 +164,7 @@ static void coll__threads_waiting(void *context, const unsigned char *head)
  * fails sees it at work; who executes the barriers for that is as in coll__hub_publish. */
 static bool coll__work_begin(coll__thread *me)
 {
-    uint32_t *is_working = &me->hub->desks[me->rank].is_working;
+    uint32_t *is_working = &coll__desk_of(me->hub, me->rank)->is_working;
 
     if (me->hub->has_membarrier) {
         __atomic_store_n(is_working, 1, __ATOMIC_RELAXED);
@@ -164,7 +179,7 @@ static bool coll__work_begin(coll__thread *me)
 
 static void coll__work_end(coll__thread *me)
 {
-    __atomic_store_n(&me->hub->desks[me->rank].is_working, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&coll__desk_of(me->hub, me->rank)->is_working, 0, __ATOMIC_RELEASE);
 }
 
 static coll_status coll__blame_left(coll_failure *failure, int rank, int by)

@@ -4,12 +4,13 @@
 
 static inline coll__fifo *coll__recvs_from(const coll__thread *me, int peer, int channel)
 {
-    return &me->recvs[peer * COLL_CHANNEL_COUNT + channel];
+    return &me->recvs[(peer - me->hub->first) * COLL_CHANNEL_COUNT + channel];
 }
 
 static inline coll__fifo *coll__inbox_of(const coll__hub *hub, int to, int from, int channel)
 {
-    return &hub->inboxes[((size_t)to * (size_t)hub->size + (size_t)from) * COLL_CHANNEL_COUNT + (size_t)channel];
+    const size_t row = (size_t)(to - hub->first), column = (size_t)(from - hub->first);
+    return &hub->inboxes[(row * (size_t)hub->size + column) * COLL_CHANNEL_COUNT + (size_t)channel];
 }
 
 static void coll__fifo_put(coll__fifo *q, coll_xfer *x)
@@ -30,7 +31,7 @@ static coll_xfer *coll__fifo_take(coll__fifo *q)
 static coll_status coll__threads_send(void *context, coll_xfer *x)
 {
     coll__thread *me = (coll__thread *)context;
-    coll__desk *to = &me->hub->desks[x->peer];
+    coll__desk *to = coll__desk_of(me->hub, x->peer);
 
     x->moved = 0;
     x->link = me->outgoing;
@@ -56,7 +57,7 @@ static coll_status coll__threads_recv(void *context, coll_xfer *x)
 /* Take the next message of a peer out of our inbox, NULL when there is none. */
 static coll_xfer *coll__inbox_take(coll__thread *me, int peer, int channel)
 {
-    coll__desk *desk = &me->hub->desks[me->rank];
+    coll__desk *desk = coll__desk_of(me->hub, me->rank);
 
     pthread_mutex_lock(&desk->lock);
     coll_xfer *x = coll__fifo_take(coll__inbox_of(me->hub, me->rank, peer, channel));
@@ -82,7 +83,7 @@ static bool coll__receive_all(coll__thread *me)
     bool any = false;
 
     for (int i = 0; i < me->hub->size * COLL_CHANNEL_COUNT; i++) {
-        const int peer = i / COLL_CHANNEL_COUNT, channel = i % COLL_CHANNEL_COUNT;
+        const int peer = me->hub->first + i / COLL_CHANNEL_COUNT, channel = i % COLL_CHANNEL_COUNT;
         coll__fifo *recvs = coll__recvs_from(me, peer, channel);
         coll_xfer *x;
         while (recvs->first && (x = coll__inbox_take(me, peer, channel))) {
@@ -112,7 +113,7 @@ static void coll__reap_sends(coll__thread *me)
 static void coll__withdraw_sends(coll__thread *me)
 {
     for (coll_xfer *x = me->outgoing; x; x = (coll_xfer *)x->link) {
-        coll__desk *to = &me->hub->desks[x->peer];
+        coll__desk *to = coll__desk_of(me->hub, x->peer);
         coll__fifo *inbox = coll__inbox_of(me->hub, x->peer, me->rank, x->channel);
         coll_xfer **at = &inbox->first;
         pthread_mutex_lock(&to->lock);
@@ -133,7 +134,7 @@ static void coll__withdraw_sends(coll__thread *me)
 static bool coll__threads_has_left(const void *context, int peer)
 {
     const coll__thread *me = (const coll__thread *)context;
-    return peer < 0 ? me->gone_count > 0 : me->is_gone[peer];
+    return peer < 0 ? me->gone_count > 0 : me->is_gone[peer - me->hub->first];
 }
 
 static void coll__see_who_left(coll__thread *me)
@@ -146,17 +147,13 @@ static void coll__see_who_left(coll__thread *me)
 }
 
 /* A receive of a collective from a rank that has left will never end. */
-static coll_status coll__check_left(coll__thread *me)
+static void coll__check_left(coll__thread *me)
 {
-    coll_failure failure = { COLL_OK, -1, "" };
-
-    for (int peer = 0; peer < me->hub->size; peer++) {
-        if (!coll__recvs_from(me, peer, COLL_CHANNEL_CALLS)->first || !me->is_gone[peer]) continue;
-        coll__blame_left(&failure, peer, me->rank);
-        coll__threads_fail(me, &failure);
-        return failure.status;
+    for (int i = 0; i < me->hub->size; i++) {
+        const int peer = me->hub->first + i;
+        if (coll__recvs_from(me, peer, COLL_CHANNEL_CALLS)->first && me->is_gone[i])
+            coll__blame_left(&me->suspicion, peer, me->rank);
     }
-    return COLL_OK;
 }
 
 #endif /* COLL_THREADS_MESSAGES_H */

@@ -1,0 +1,310 @@
+/* coll_joined.h - ranks that are threads of several processes, in one communicator.
+ *
+ * Every rank has both: a place in the hub that the ranks of its process share (coll_threads.h), and sockets of its own
+ * (coll_tcp.h), so that each thread moves its own bytes between processes.  A message goes through the hub when its receiver is
+ * in this process, and through a socket when it is not.  A collective whose ranks are all of this process is carried out by
+ * loads and stores, as if there were no other; the engine has the others.
+ *
+ *            process 0                     process 1                 ranks first .. first + count - 1 of each process
+ *     rank 0   rank 1   rank 2         rank 3   rank 4
+ *       |        |        |              |        |
+ *     --+--------+--------+--          --+--------+--               the hub: memory
+ *       |        |        |              |        |
+ *     ==+========+========+==============+========+==               sockets, from every rank to every rank elsewhere
+ *
+ * A rank sleeps in its sockets, for nothing can wait for those and for a futex at once.  So the hub rings an eventfd that the
+ * sockets watch, for those who have said that they sleep: coll__joined_sleep here and coll__hub_rouse there.
+ *
+ * A failure is judged over TCP, as in a world of processes; the verdict then ends the hub, so that the neighbours, who may
+ * be at work in our memory, let go of it and return the same cause. */
+#ifndef COLL_JOINED_H
+#define COLL_JOINED_H
+
+#include <signal.h>
+
+typedef struct coll__joined {
+    coll__tcp    *tcp;
+    coll__thread *thread;
+    char          description[160];
+} coll__joined;
+
+static inline bool coll__is_neighbour(const coll__joined *me, int rank)
+{
+    const coll__hub *hub = me->thread->hub;
+    return rank >= hub->first && rank - hub->first < hub->size;
+}
+
+/* ---- >>messages ---- */
+
+static coll_status coll__joined_send(void *context, coll_xfer *x)
+{
+    coll__joined *me = (coll__joined *)context;
+    return coll__is_neighbour(me, x->peer) ? coll__threads_send(me->thread, x) : coll__tcp_send(me->tcp, x);
+}
+
+static coll_status coll__joined_recv(void *context, coll_xfer *x)
+{
+    coll__joined *me = (coll__joined *)context;
+    return coll__is_neighbour(me, x->peer) ? coll__threads_recv(me->thread, x) : coll__tcp_recv(me->tcp, x);
+}
+
+static bool coll__joined_has_left(const void *context, int peer)
+{
+    const coll__joined *me = (const coll__joined *)context;
+
+    if (peer < 0) return coll__threads_has_left(me->thread, peer) || coll__tcp_has_left(me->tcp, peer);
+    return coll__is_neighbour(me, peer) ? coll__threads_has_left(me->thread, peer) : coll__tcp_has_left(me->tcp, peer);
+}
+
+/* ---- >>failure ---- */
+
+/* What the hub knows already is the cause, for it was first among the neighbours.  The other ranks may have agreed on another. */
+static const coll_failure *coll__joined_fail(void *context, const coll_failure *cause)
+{
+    coll__joined *me = (coll__joined *)context;
+    const coll__hub *hub = me->thread->hub;
+    const bool has_failed = __atomic_load_n(&hub->has_failed, __ATOMIC_ACQUIRE);
+    const coll_failure *agreed = coll__tcp_fail(me->tcp, has_failed ? &hub->failure : cause);
+
+    return agreed ? coll__threads_fail(me->thread, agreed) : NULL;
+}
+
+/* ---- >>progress ---- */
+
+/* Sleep in the sockets, unless the hub's bell has rung since it was last looked at. */
+static coll_status coll__joined_sleep(coll__joined *me, int wait_ms)
+{
+    const coll__hub *hub = me->thread->hub;
+    uint32_t *is_asleep = &coll__desk_of(hub, me->thread->rank)->is_asleep;
+
+    __atomic_store_n(is_asleep, 1, __ATOMIC_SEQ_CST);
+    const bool has_rung = __atomic_load_n(&hub->bell, __ATOMIC_SEQ_CST) != me->thread->bell_seen;
+    const coll_status status = coll__tcp_progress(me->tcp, has_rung ? 0 : wait_ms);
+    __atomic_store_n(is_asleep, 0, __ATOMIC_SEQ_CST);
+    return status;
+}
+
+static coll_status coll__joined_progress(void *context, int wait_ms)
+{
+    coll__joined *me = (coll__joined *)context;
+    const bool sleeps = coll__may_sleep(me->thread, wait_ms);
+    coll_status status = sleeps ? coll__joined_sleep(me, wait_ms) : coll__tcp_progress(me->tcp, 0);
+
+    if (status == COLL_OK) status = coll__threads_look(me->thread);
+    if (me->thread->suspicion.status != COLL_OK) (void)coll__joined_fail(me, &me->thread->suspicion);
+    return status;
+}
+
+/* From any thread. */
+static void coll__joined_wake(void *context) { coll__tcp_wake(((coll__joined *)context)->tcp); }
+
+static void coll__joined_waiting(void *context, const unsigned char *head)
+{
+    coll__tcp_waiting(((coll__joined *)context)->tcp, head);
+}
+
+/* ---- >>whole collectives: where all ranks are of this process ---- */
+
+/* Only groups are offered: all ranks are never of one process. */
+static coll_status coll__joined_offload(void *context, coll_task *task, coll_failure *failure)
+{
+    return coll__threads_offload(((coll__joined *)context)->thread, task, failure);
+}
+
+static void *coll__joined_group(void *context, uint64_t id, const int *ranks, int count, int me)
+{
+    coll__joined *joined = (coll__joined *)context;
+
+    for (int i = 0; i < count; i++) if (!coll__is_neighbour(joined, ranks[i])) return NULL;
+    return coll__threads_group(joined->thread, id, ranks, count, me);
+}
+
+static void coll__joined_ungroup(void *context, void *group) { coll__threads_ungroup(((coll__joined *)context)->thread, group); }
+
+static void coll__joined_late(const void *context, const coll_task *task, unsigned char *is_late)
+{
+    coll__threads_late(((const coll__joined *)context)->thread, task, is_late);
+}
+
+static int coll__joined_host(void *context, int rank) { return coll__tcp_host(((coll__joined *)context)->tcp, rank); }
+
+/* ---- >>seeing ---- */
+
+static void coll__joined_traffic(const void *context, uint64_t *sent, uint64_t *received)
+{
+    coll__tcp_traffic(((const coll__joined *)context)->tcp, sent, received);
+}
+
+static const char *coll__joined_describe(const void *context)
+{
+    coll__joined *me = (coll__joined *)(uintptr_t)context;    /* its text is ours to write                    */
+    const coll__hub *hub = me->thread->hub;
+    const char *elsewhere = coll__tcp_describe_but(me->tcp, hub->first, hub->size);
+
+    coll__print(me->description, sizeof me->description, "%d threads x %s", hub->size, elsewhere);
+    return me->description;
+}
+
+/* ---- >>open, close ---- */
+
+static void coll__joined_close(void *context)
+{
+    coll__joined *me = (coll__joined *)context;
+
+    if (me->thread) coll__threads_close(me->thread);
+    coll__tcp_close(me->tcp);
+    free(me);
+}
+
+/* One rank on its way in.  The world is complete when all ranks are, so those of a process come at the same time, each in a
+ * thread that ends when it is in. */
+typedef struct coll__comer {
+    pthread_t      thread;
+    struct coll__arrival *arrival;
+    coll__settings settings;                      /* of this rank                                             */
+    coll__tcp     *tcp;
+    coll_status    status;
+} coll__comer;
+
+typedef struct coll__arrival {
+    pthread_mutex_t lock;                         /* guards the rest, and holds all back until every thread is there */
+    bool            is_off;                       /* there are not enough threads: nobody is to come          */
+    coll_status     status;                       /* the first error                                          */
+    char            sentence[sizeof coll__start_error];
+    coll__log       log;
+    int             count;
+    coll__comer    *comers;
+} coll__arrival;
+
+static void *coll__comer_main(void *at)
+{
+    coll__comer *comer = (coll__comer *)at;
+    coll__arrival *all = comer->arrival;
+
+    pthread_mutex_lock(&all->lock);
+    const bool is_off = all->is_off;
+    pthread_mutex_unlock(&all->lock);
+    if (is_off) return NULL;
+    comer->status = coll__tcp_open(&comer->tcp, &comer->settings, &all->log);
+    pthread_mutex_lock(&all->lock);
+    if (comer->status < 0 && all->status == COLL_OK) {        /* what went wrong first is what the caller has to know */
+        all->status = comer->status;
+        coll__print(all->sentence, sizeof all->sentence, "%s", coll__start_error);
+    }
+    pthread_mutex_unlock(&all->lock);
+    return NULL;
+}
+
+/* All ranks of this process meet the others: the first in this thread.  The signals of the program are not for the threads. */
+static coll_status coll__arrival_run(coll__arrival *all)
+{
+    sigset_t every, before;
+    int started = 1, error = 0;
+
+    sigfillset(&every);
+    pthread_mutex_lock(&all->lock);
+    pthread_sigmask(SIG_SETMASK, &every, &before);
+    while (!error && started < all->count)
+        if ((error = pthread_create(&all->comers[started].thread, NULL, coll__comer_main, &all->comers[started])) == 0) started++;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    all->is_off = error != 0;
+    pthread_mutex_unlock(&all->lock);
+    (void)coll__comer_main(&all->comers[0]);
+    for (int i = 1; i < started; i++) pthread_join(all->comers[i].thread, NULL);
+    if (error) return coll__start_failed(COLL_ERR_SYSTEM, "no thread for rank %d: %s", started, strerror(error));
+    return all->status < 0 ? coll__start_failed(all->status, "%s", all->sentence) : COLL_OK;
+}
+
+static void coll__arrival_free(coll__arrival *all)
+{
+    if (!all) return;
+    for (int i = 0; all->comers && i < all->count; i++) {
+        if (all->comers[i].tcp) coll__tcp_close(all->comers[i].tcp);
+        coll__wipe(all->comers[i].settings.key, sizeof all->comers[i].settings.key);
+    }
+    free(all->comers);
+    pthread_mutex_destroy(&all->lock);
+    free(all);
+}
+
+/* Bring ranks rank .. rank + count - 1 of a world, by the settings of the first.  Each comer then has its settings and its
+ * sockets, until coll__joined_take.  NULL: an error, with its sentence. */
+static coll__arrival *coll__joined_meet(const coll__settings *s, int count, const coll__log *log, coll_status *status)
+{
+    coll__arrival *all = (coll__arrival *)coll__allocate(sizeof *all);
+
+    *status = COLL_ERR_MEMORY;
+    if (all) {
+        pthread_mutex_init(&all->lock, NULL);
+        all->log = *log;
+        all->count = count;
+        all->comers = (coll__comer *)coll__allocate((size_t)count * sizeof *all->comers);
+    }
+    for (int i = 0; all && all->comers && i < count; i++) {
+        all->comers[i].arrival = all;
+        all->comers[i].settings = *s;
+        all->comers[i].settings.config.rank += i;
+    }
+    if (all && all->comers) *status = coll__arrival_run(all);
+    else coll__start_failed(*status, "no memory for %d ranks", count);
+    if (*status == COLL_OK) return all;
+    coll__arrival_free(all);
+    return NULL;
+}
+
+/* A hub for the ranks that have arrived. */
+static coll__hub *coll__joined_hub(const coll__arrival *all)
+{
+    const coll__settings *s = &all->comers[0].settings;
+    coll__hub *hub = coll__hub_open(s->config.rank, all->count, s->local_size > coll__processors());
+
+    if (!hub) return NULL;
+    for (int i = 0; i < all->count; i++) hub->desks[i].bell = -1;
+    hub->has_bells = true;
+    for (int i = 0; i < all->count; i++) {        /* of its own: a neighbour may ring when we have left       */
+        hub->desks[i].bell = fcntl(all->comers[i].tcp->io.bell, F_DUPFD_CLOEXEC, 0);
+        if (hub->desks[i].bell >= 0) continue;
+        coll__hub_release(hub);
+        return NULL;
+    }
+    return hub;
+}
+
+/* The context of a rank that has arrived, which takes over its sockets. */
+static coll__joined *coll__joined_take(coll__arrival *all, int index, coll__hub *hub)
+{
+    coll__comer *comer = &all->comers[index];
+    coll__joined *me = (coll__joined *)coll__allocate(sizeof *me);
+    coll__thread *thread = me ? coll__thread_open(hub, comer->settings.config.rank) : NULL;
+
+    if (!thread) {
+        free(me);
+        return NULL;
+    }
+    hub->holders++;
+    me->thread = thread;
+    me->tcp = comer->tcp;
+    comer->tcp = NULL;
+    return me;
+}
+
+static const coll_transport coll__joined_transport = {
+    .name = "joined",
+    .send = coll__joined_send,
+    .recv = coll__joined_recv,
+    .progress = coll__joined_progress,
+    .close = coll__joined_close,
+    .fail = coll__joined_fail,
+    .offload = coll__joined_offload,
+    .group = coll__joined_group,
+    .ungroup = coll__joined_ungroup,
+    .host = coll__joined_host,
+    .waiting = coll__joined_waiting,
+    .late = coll__joined_late,
+    .has_left = coll__joined_has_left,
+    .wake = coll__joined_wake,
+    .traffic = coll__joined_traffic,
+    .describe = coll__joined_describe,
+};
+
+#endif /* COLL_JOINED_H */

@@ -1,0 +1,436 @@
+/* coll_tcp_memory.h - a pipe between two processes of one host: bytes go through memory that both have mapped.
+ *
+ * The one who has called makes the memory (a memfd, sealed against any change of its length) and says, as the first thing on the
+ * connection, where it is to be found: /proc/PID/fd/N.  That can be opened by processes of the same user only, which could read
+ * one another's memory anyway.  So whoever asks for more than that (TLS, checks) does not get here: a pipe that has a kind
+ * already keeps it.  The other one opens it, looks whether it is what it should be, and takes it; or it says no, for any
+ * reason, and the bytes go over the socket after all:
+ *
+ *     caller                               the one who was called
+ *     OFFER: magic, PID, N
+ *     puts bytes into the memory           opens it
+ *                                              state OFFERED -> TAKEN, a bell:      both use it from here on
+ *         state OFFERED -> WITHDRAWN  <-       or NO: it reads the socket from here on
+ *         what is in the memory goes over the socket, and all that follows
+ *
+ * The caller does not wait for an answer.  The state is a word in the memory, changed by compare and swap; so a caller that
+ * leaves before it has been answered (coll__memory_flush) withdraws its offer, and nothing is lost.
+ *
+ * Each direction is a ring of bytes with two counters, of those put in and of those taken out.  Either side keeps its own counter
+ * for itself and only tells the other one, whose counter it checks: no value in the memory is used as an index or a length
+ * before it is known to fit.
+ *
+ * The socket remains, as a bell and as the sign of an end.  Whoever goes to sleep says so in the memory, executes a full barrier
+ * and looks again; whoever finds such a word behind a full barrier of its own clears it and sends one byte, which means no
+ * more than "look". */
+#ifndef COLL_TCP_MEMORY_H
+#define COLL_TCP_MEMORY_H
+
+#include <linux/memfd.h>
+
+#if !defined(F_ADD_SEALS)
+#define F_ADD_SEALS 1033
+#define F_GET_SEALS 1034
+#define F_SEAL_SEAL 1
+#define F_SEAL_SHRINK 2
+#define F_SEAL_GROW 4
+#endif
+
+enum {
+    COLL__MEMORY_RING = 256 << 10,                /* bytes of a ring: two of them stay in most second-level caches */
+    COLL__MEMORY_RING_LEAST = 64 << 10, COLL__MEMORY_MANY = 8,            /* and with more ranks than so many */
+    COLL__MEMORY_PIECE = 16 << 10,                /* so much is told at once: the other side copies while we do */
+    COLL__MEMORY_HEAD = 4096,                     /* bytes before the rings                                   */
+    COLL__MEMORY_LOOKS = 256,                     /* in vain, before we look at the socket                    */
+    COLL__MEMORY_OFFER = 16,                      /* bytes: 0 u32 magic   4 u32 PID   8 u32 N   12 zero       */
+    COLL__MEMORY_MAGIC = 0x4d4c4f43,
+    COLL__MEMORY_SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW
+};
+
+static const unsigned char coll__memory_no = 'N', coll__memory_bell = 'B';
+static const char coll__memory_link[] = "/memfd:coll (deleted)";
+
+enum { COLL__MEMORY_OFFERED, COLL__MEMORY_TAKEN, COLL__MEMORY_WITHDRAWN };
+
+/* One direction.  Every word has a line of its own: those that say who sleeps are looked at often and seldom change. */
+typedef struct coll__memory_way {
+    __attribute__((aligned(COLL__LINE))) uint64_t put;        /* bytes, by the sender                         */
+    __attribute__((aligned(COLL__LINE))) uint64_t taken;      /* by the receiver                              */
+    __attribute__((aligned(COLL__LINE))) uint32_t receiver_sleeps;
+    __attribute__((aligned(COLL__LINE))) uint32_t sender_sleeps;
+} coll__memory_way;
+
+/* What lies before the rings. */
+typedef struct coll__memory_head {
+    uint32_t magic, from, to, channel;
+    unsigned char world[COLL__WORLD_LENGTH];
+    __attribute__((aligned(COLL__LINE))) uint32_t state;
+    coll__memory_way ways[2];                     /* of the caller, and to it                                 */
+} coll__memory_head;
+
+typedef enum coll__memory_phase {
+    COLL__MEMORY_OFFERING, COLL__MEMORY_SPILLING, /* of the caller                                            */
+    COLL__MEMORY_HEARING,                         /* of the other one: what is on offer?                      */
+    COLL__MEMORY_SHARED
+} coll__memory_phase;
+
+typedef struct coll__memory {
+    coll__memory_phase phase;
+    coll__memory_head *head;
+    size_t   length;                              /* bytes of a ring                                          */
+    coll__memory_way *out, *in;
+    unsigned char *out_ring, *in_ring;
+    uint64_t put, told_put, taken, told_taken;    /* ours                                                     */
+    uint64_t their_taken, their_put;              /* theirs, as far as we have looked                         */
+    uint64_t spilled;                             /* bytes of `put` that have gone over the socket after all  */
+    int      fd;                                  /* of the memory, until it is taken                         */
+    unsigned looks;
+    bool     has_slept, has_ended;                /* ended: the socket                                        */
+    size_t   heard;
+    unsigned char offer[COLL__MEMORY_OFFER];
+    coll__memory_head expected;                   /* but for its state                                        */
+} coll__memory;
+
+/* ---- >>memory ---- */
+
+static size_t coll__memory_size(const coll__memory *m) { return COLL__MEMORY_HEAD + 2 * m->length; }
+
+static bool coll__memory_map(coll__memory *m, int fd, bool is_caller)
+{
+    void *const at = mmap(NULL, coll__memory_size(m), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+    if (at == MAP_FAILED) return false;
+    m->head = (coll__memory_head *)at;
+    m->out = &m->head->ways[!is_caller];
+    m->in = &m->head->ways[is_caller];
+    m->out_ring = (unsigned char *)at + COLL__MEMORY_HEAD + (is_caller ? 0 : m->length);
+    m->in_ring = (unsigned char *)at + COLL__MEMORY_HEAD + (is_caller ? m->length : 0);
+    return true;
+}
+
+/* Make the memory.  false: it cannot be had. */
+static bool coll__memory_make(coll__memory *m)
+{
+    m->fd = (int)syscall(SYS_memfd_create, "coll", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (m->fd < 0 || ftruncate(m->fd, (off_t)coll__memory_size(m)) || fcntl(m->fd, F_ADD_SEALS, COLL__MEMORY_SEALS)
+        || !coll__memory_map(m, m->fd, true)) return false;
+    *m->head = m->expected;
+    return true;
+}
+
+/* Open the memory that is on offer.  It is looked at by name first, because opening some things has consequences. */
+static bool coll__memory_open(coll__memory *m, uint32_t pid, uint32_t number)
+{
+    char path[64], link[sizeof coll__memory_link + 1];
+    struct stat s;
+
+    coll__print(path, sizeof path, "/proc/%u/fd/%u", (unsigned)pid, (unsigned)number);
+    const ssize_t length = readlink(path, link, sizeof link);
+    if (length != (ssize_t)sizeof coll__memory_link - 1 || memcmp(link, coll__memory_link, (size_t)length)) return false;
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    const bool is_good = fd >= 0 && !fstat(fd, &s) && s.st_uid == geteuid() && s.st_size == (off_t)coll__memory_size(m)
+                      && fcntl(fd, F_GET_SEALS) == COLL__MEMORY_SEALS && coll__memory_map(m, fd, false);
+    coll__close_fd(&fd);
+    return is_good && !memcmp(m->head, &m->expected, offsetof(coll__memory_head, state));
+}
+
+static void coll__memory_close(coll__pipe *p)
+{
+    coll__memory *m = (coll__memory *)p->state;
+
+    if (m->head) munmap(m->head, coll__memory_size(m));
+    coll__close_fd(&m->fd);
+    free(m);
+}
+
+/* From here on over the socket. */
+static void coll__memory_give_up(coll__pipe *p)
+{
+    coll__memory_close(p);
+    p->kind = NULL;
+    p->state = NULL;
+}
+
+static bool coll__memory_change(coll__memory *m, uint32_t to)
+{
+    uint32_t offered = COLL__MEMORY_OFFERED;
+    return __atomic_compare_exchange_n(&m->head->state, &offered, to, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+
+/* ---- >>rings ---- */
+
+/* Ring if the other side sleeps.  A byte that does not fit is one of many that have not been read. */
+static void coll__memory_wake(const coll__pipe *p, uint32_t *sleeps)
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    if (__atomic_load_n(sleeps, __ATOMIC_RELAXED) && __atomic_exchange_n(sleeps, 0, __ATOMIC_SEQ_CST))
+        (void)!send(p->fd, &coll__memory_bell, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static void coll__memory_tell_put(const coll__pipe *p, coll__memory *m)
+{
+    if (m->told_put == m->put) return;
+    __atomic_store_n(&m->out->put, m->told_put = m->put, __ATOMIC_RELEASE);
+    coll__memory_wake(p, &m->out->receiver_sleeps);
+}
+
+static void coll__memory_tell_taken(const coll__pipe *p, coll__memory *m)
+{
+    if (m->told_taken == m->taken) return;
+    __atomic_store_n(&m->in->taken, m->told_taken = m->taken, __ATOMIC_RELEASE);
+    coll__memory_wake(p, &m->in->sender_sleeps);
+}
+
+/* Bytes for which there is room; looks again when what is known is less than `wanted`.  SIZE_MAX: the other side's counter is
+ * out of its mind. */
+static size_t coll__memory_room(coll__memory *m, size_t wanted)
+{
+    if (m->length - (size_t)(m->put - m->their_taken) < wanted) {
+        const uint64_t taken = __atomic_load_n(&m->out->taken, __ATOMIC_ACQUIRE);
+        if (m->put - taken > m->length) return SIZE_MAX;
+        m->their_taken = taken;
+    }
+    return m->length - (size_t)(m->put - m->their_taken);
+}
+
+/* The same for bytes that have come. */
+static size_t coll__memory_there(coll__memory *m, size_t wanted)
+{
+    if ((size_t)(m->their_put - m->taken) < wanted) {
+        const uint64_t put = __atomic_load_n(&m->in->put, __ATOMIC_ACQUIRE);
+        if (put - m->taken > m->length) return SIZE_MAX;
+        m->their_put = put;
+    }
+    return (size_t)(m->their_put - m->taken);
+}
+
+/* Put in what there is room for, or take what has come.  Bytes, or -1 with EPROTO. */
+static ssize_t coll__memory_move(const coll__pipe *p, coll__memory *m, const struct iovec *pieces, int count, bool is_put)
+{
+    uint64_t *const counter = is_put ? &m->put : &m->taken;
+    const uint64_t *const told = is_put ? &m->told_put : &m->told_taken;
+    const uint64_t before = *counter;
+
+    for (int i = 0; i < count; i++)
+        for (size_t at = 0; at < pieces[i].iov_len;) {
+            const size_t left = pieces[i].iov_len - at, place = (size_t)*counter & (m->length - 1);
+            const size_t can = is_put ? coll__memory_room(m, left) : coll__memory_there(m, left);
+            const size_t n = coll__least(coll__least(left, can), coll__least(m->length - place, COLL__MEMORY_PIECE));
+            if (can == SIZE_MAX) return errno = EPROTO, -1;
+            if (n == 0) goto done;
+            if (is_put) memcpy(m->out_ring + place, (const unsigned char *)pieces[i].iov_base + at, n);
+            else memcpy((unsigned char *)pieces[i].iov_base + at, m->in_ring + place, n);
+            *counter += n;
+            at += n;
+            if (*counter - *told < COLL__MEMORY_PIECE) continue;
+            if (is_put) coll__memory_tell_put(p, m);
+            else coll__memory_tell_taken(p, m);
+        }
+done:
+    if (is_put) coll__memory_tell_put(p, m);
+    else coll__memory_tell_taken(p, m);
+    return (ssize_t)(*counter - before);
+}
+
+/* ---- >>socket ---- */
+
+/* Read the bells.  true: the other side has closed.  What it put in before is there then. */
+static bool coll__memory_drain(const coll__pipe *p, coll__memory *m)
+{
+    unsigned char bells[64];
+    ssize_t n;
+
+    m->has_slept = false;
+    while ((n = recv(p->fd, bells, sizeof bells, MSG_DONTWAIT)) == (ssize_t)sizeof bells) continue;
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) m->has_ended = true;
+    return m->has_ended;
+}
+
+/* Is it time to look at the socket, having looked into the memory in vain? */
+static bool coll__memory_ends(const coll__pipe *p, coll__memory *m)
+{
+    return (m->has_slept || ++m->looks % COLL__MEMORY_LOOKS == 0) && coll__memory_drain(p, m);
+}
+
+/* ---- >>coming to terms ---- */
+
+/* The offer is withdrawn: what is in the ring goes first.  0: all of it has gone, the pipe is plain; or an errno. */
+static int coll__memory_spill(coll__pipe *p)
+{
+    coll__memory *m = (coll__memory *)p->state;
+
+    while (m->spilled < m->put) {
+        const size_t place = (size_t)m->spilled & (m->length - 1);
+        const size_t left = coll__least((size_t)(m->put - m->spilled), m->length - place);
+        const ssize_t n = send(p->fd, m->out_ring + place, left, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n < 0) return errno == EINTR ? EAGAIN : errno;
+        m->spilled += (uint64_t)n;
+    }
+    coll__memory_give_up(p);
+    return 0;
+}
+
+/* The caller: has it been taken, or refused?  0: it has been taken, or the pipe is plain; or an errno, EAGAIN for neither.  What
+ * comes instead of an answer is a refusal of the whole connection, and is left for the stream. */
+static int coll__memory_hear_answer(coll__pipe *p)
+{
+    coll__memory *m = (coll__memory *)p->state;
+    unsigned char first;
+
+    if (__atomic_load_n(&m->head->state, __ATOMIC_ACQUIRE) == COLL__MEMORY_TAKEN) {
+        m->phase = COLL__MEMORY_SHARED;
+        coll__close_fd(&m->fd);
+        return 0;
+    }
+    const ssize_t n = recv(p->fd, &first, 1, MSG_DONTWAIT | MSG_PEEK);
+    if (n < 0) return errno == EINTR ? EAGAIN : errno;
+    if (n == 0) return ECONNRESET;
+    if (first == coll__memory_bell) return EAGAIN;            /* taken since we looked                        */
+    if (first == coll__memory_no) {
+        (void)!recv(p->fd, &first, 1, MSG_DONTWAIT);
+        if (!coll__memory_change(m, COLL__MEMORY_WITHDRAWN)) return EPROTO;
+        m->phase = COLL__MEMORY_SPILLING;
+        return coll__memory_spill(p);
+    }
+    coll__memory_give_up(p);
+    return 0;
+}
+
+/* The one who was called: what is on offer?  As above. */
+static int coll__memory_hear_offer(coll__pipe *p)
+{
+    coll__memory *m = (coll__memory *)p->state;
+
+    while (m->heard < COLL__MEMORY_OFFER) {
+        const ssize_t n = recv(p->fd, m->offer + m->heard, COLL__MEMORY_OFFER - m->heard, MSG_DONTWAIT);
+        if (n < 0) return errno == EINTR ? EAGAIN : errno;
+        if (n == 0) return ECONNRESET;
+        m->heard += (size_t)n;
+    }
+    if (coll__get32(m->offer) != COLL__MEMORY_MAGIC) return EPROTO;
+    const uint32_t pid = coll__get32(m->offer + 4), number = coll__get32(m->offer + 8);
+    const bool is_wanted = m->length > 0 && pid != 0;
+    if (is_wanted && coll__memory_open(m, pid, number) && coll__memory_change(m, COLL__MEMORY_TAKEN)) {
+        m->phase = COLL__MEMORY_SHARED;
+        (void)!send(p->fd, &coll__memory_bell, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+        return 0;
+    }
+    const ssize_t n = pid != 0 ? send(p->fd, &coll__memory_no, 1, MSG_DONTWAIT | MSG_NOSIGNAL) : 1;
+    if (n != 1) return EPIPE;                     /* it was to be the first byte                              */
+    coll__memory_give_up(p);
+    return 0;
+}
+
+/* 0: the pipe is shared, or plain; or an errno. */
+static int coll__memory_settle(coll__pipe *p)
+{
+    switch (((coll__memory *)p->state)->phase) {
+    case COLL__MEMORY_OFFERING: return coll__memory_hear_answer(p);
+    case COLL__MEMORY_SPILLING: return coll__memory_spill(p);
+    case COLL__MEMORY_HEARING: return coll__memory_hear_offer(p);
+    default: return 0;
+    }
+}
+
+/* ---- >>the kind ---- */
+
+static ssize_t coll__memory_send(coll__pipe *p, const struct iovec *pieces, int count)
+{
+    coll__memory *m = (coll__memory *)p->state;
+    const struct msghdr all = { .msg_iov = (struct iovec *)(uintptr_t)pieces, .msg_iovlen = (size_t)count };
+    const int error = m->phase == COLL__MEMORY_SHARED ? 0 : coll__memory_settle(p);
+    ssize_t n = 0;
+
+    if (!p->kind) return coll__pipe_send(p, &all);
+    if (error && (error != EAGAIN || m->phase != COLL__MEMORY_OFFERING)) return errno = error, -1;
+    if (!m->has_ended) n = coll__memory_move(p, m, pieces, count, true);
+    if (n != 0) return n;
+    errno = m->has_ended || (m->phase == COLL__MEMORY_SHARED && coll__memory_ends(p, m)) ? EPIPE : EAGAIN;
+    return -1;
+}
+
+static ssize_t coll__memory_recv(coll__pipe *p, const struct iovec *pieces, int count)
+{
+    coll__memory *m = (coll__memory *)p->state;
+    struct msghdr all = { .msg_iov = (struct iovec *)(uintptr_t)pieces, .msg_iovlen = (size_t)count };
+    const int error = m->phase == COLL__MEMORY_SHARED ? 0 : coll__memory_settle(p);
+
+    if (!p->kind) return coll__pipe_recv(p, &all);
+    if (error) return errno = error, -1;
+    for (;;) {
+        const bool had_ended = m->has_ended;
+        const ssize_t n = coll__memory_move(p, m, pieces, count, false);
+        if (n != 0 || had_ended) return n;
+        if (!coll__memory_ends(p, m)) return errno = EAGAIN, -1;
+    }
+}
+
+static short coll__memory_await(coll__pipe *p, short want)
+{
+    coll__memory *m = (coll__memory *)p->state;
+
+    if (m->phase == COLL__MEMORY_SPILLING) return POLLIN | POLLOUT;
+    if (m->phase == COLL__MEMORY_HEARING) return POLLIN;
+    if (m->phase == COLL__MEMORY_OFFERING)
+        return __atomic_load_n(&m->head->state, __ATOMIC_ACQUIRE) == COLL__MEMORY_OFFERED ? POLLIN : 0;
+    if (coll__memory_drain(p, m)) return 0;
+    m->has_slept = true;
+    if (want & POLLIN) __atomic_store_n(&m->in->receiver_sleeps, 1, __ATOMIC_RELAXED);
+    if (want & POLLOUT) __atomic_store_n(&m->out->sender_sleeps, 1, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    const bool has_come = (want & POLLIN) && coll__memory_there(m, 1) > 0;
+    return has_come || ((want & POLLOUT) && coll__memory_room(m, 1) > 0) ? 0 : POLLIN;
+}
+
+/* An offer that nobody has looked at yet must not be all that there is of what we have sent. */
+static void coll__memory_flush(coll__pipe *p, int64_t deadline)
+{
+    coll__memory *m = (coll__memory *)p->state;
+    int error = 0;
+
+    if (m->phase == COLL__MEMORY_OFFERING && coll__memory_change(m, COLL__MEMORY_WITHDRAWN)) m->phase = COLL__MEMORY_SPILLING;
+    while (p->kind && m->phase == COLL__MEMORY_SPILLING && (error = coll__memory_spill(p)) == EAGAIN) {
+        const int ms = coll__ms_until(deadline, 1000);
+        struct pollfd at = { .fd = p->fd, .events = POLLOUT };
+        if (ms == 0 || poll(&at, 1, ms) < 0) return;
+    }
+}
+
+static const coll__pipe_kind coll__memory_kind = {
+    .name = "memory",
+    .send = coll__memory_send,
+    .recv = coll__memory_recv,
+    .await = coll__memory_await,
+    .close = coll__memory_close,
+    .flush = coll__memory_flush,
+};
+
+/* Begin, on a new connection between ranks `from`, who has called, and `to` of one host.  Both do so whether they want to share
+ * memory (`length`: of a ring) or not (0), and come to terms later.  false: no memory. */
+static bool coll__memory_begin(coll__pipe *p, const unsigned char *world, int from, int to, int channel, size_t length,
+                               bool is_caller)
+{
+    coll__memory *m = (coll__memory *)coll__allocate(sizeof *m);
+    unsigned char offer[COLL__MEMORY_OFFER] = { 0 };
+
+    if (!m) return false;
+    m->fd = -1;
+    m->length = length;
+    m->expected = (coll__memory_head){ .magic = COLL__MEMORY_MAGIC, .from = (uint32_t)from, .to = (uint32_t)to,
+                                       .channel = (uint32_t)channel };
+    memcpy(m->expected.world, world, COLL__WORLD_LENGTH);
+    p->kind = &coll__memory_kind;
+    p->state = m;
+    m->phase = is_caller ? COLL__MEMORY_OFFERING : COLL__MEMORY_HEARING;
+    if (!is_caller) return true;
+    const bool is_made = length > 0 && coll__memory_make(m);
+    coll__put32(offer, COLL__MEMORY_MAGIC);
+    coll__put32(offer + 4, is_made ? (uint32_t)getpid() : 0);
+    coll__put32(offer + 8, is_made ? (uint32_t)m->fd : 0);
+    /* a new socket has room for so little; if not, the connection is of no use, and the stream finds out */
+    if (send(p->fd, offer, sizeof offer, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)sizeof offer) shutdown(p->fd, SHUT_RDWR);
+    if (!is_made) coll__memory_give_up(p);
+    return true;
+}
+
+#endif /* COLL_TCP_MEMORY_H */
