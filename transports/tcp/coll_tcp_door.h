@@ -57,6 +57,7 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
         setsockopt(s->pipe.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &forever, sizeof forever);
         coll__make_blocking(s->pipe.fd);
         s->state = COLL__STREAM_OPEN;
+        coll__pulse_path(&tcp->pulse, s->peer, s->pipe.fd);
     } else {
         coll__pipe_close(&g->pipe);
         coll__stream_unreachable(tcp, s, error ? strerror(error) : g->why);
@@ -119,6 +120,7 @@ static void coll__greeted(coll__tcp *tcp, coll__pipe *pipe, const coll__hello *h
     coll__tune_socket(pipe->fd);
     s->pipe = *pipe;
     s->state = COLL__STREAM_OPEN;
+    coll__pulse_path(&tcp->pulse, s->peer, pipe->fd);
 }
 
 /* Go on with a greeting; true: it is over, one way or the other. */

@@ -293,6 +293,7 @@ static coll_status coll__tcp_open(coll__tcp **out, coll__settings *settings, con
         coll__tcp_free(tcp);
         return status;
     }
+    coll__control_open(tcp, c->liveness_timeout_ms);
     coll__count_neighbours(tcp, &settings->local_rank, &settings->local_size);
     *out = tcp;
     return COLL_OK;
