@@ -358,17 +358,39 @@ COLL_API int coll_parent_rank(const coll_comm *comm, int rank)
 
 /* ---- >>ending on purpose, and asking why ---- */
 
+/* "rank 2 gave up: why", in nothing but loops: it may be written in a signal handler. */
+static void coll__abort_sentence(char *text, size_t room, int rank, const char *why)
+{
+    const char *const parts[] = { "rank ", NULL, " gave up: ", why ? why : "no reason given" };
+    char number[12], *digit = number + sizeof number - 1;
+    size_t n = 0;
+
+    *digit = '\0';
+    do *--digit = (char)('0' + rank % 10); while ((rank /= 10) > 0);
+    for (int i = 0; i < 4; i++)
+        for (const char *c = parts[i] ? parts[i] : digit; *c && n + 1 < room; c++) text[n++] = *c;
+    text[n] = '\0';
+}
+
+/* From a signal handler nothing may be locked.  Where the transport can tell the others by itself, that is all; where it cannot,
+ * this thread does, if nobody else is inside. */
 COLL_API coll_status coll_abort(coll_comm *comm, const char *why)
 {
+    const int error = errno;
+
     if (!comm) return coll__start_failed(COLL_ERR_ARGUMENT, "the communicator is NULL");
     if (!*comm->guard) return COLL_ERR_FORKED;
     coll__trunk *trunk = comm->trunk;
 
-    pthread_mutex_lock(&trunk->lock);
-    if (!trunk->abort_wanted) coll__print(trunk->abort_text, sizeof trunk->abort_text, "%s", why ? why : "no reason given");
-    __atomic_store_n(&trunk->abort_wanted, 1, __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&trunk->lock);
+    if (!__atomic_exchange_n(&trunk->abort_claimed, 1, __ATOMIC_ACQ_REL)) {
+        coll__abort_sentence(trunk->abort_text, sizeof trunk->abort_text, trunk->rank, why);
+        __atomic_store_n(&trunk->abort_wanted, 1, __ATOMIC_RELEASE);
+    }
+    if (!__atomic_load_n(&trunk->abort_wanted, __ATOMIC_ACQUIRE)) return COLL_OK;      /* another one is about to tell     */
+    const bool is_told = trunk->transport->abort && trunk->transport->abort(trunk->context, trunk->abort_text);
     if (trunk->transport->wake) trunk->transport->wake(trunk->context);
+    errno = error;
+    if (is_told) return COLL_OK;
     if (!coll__door_claim(&comm->door, trunk, false)) return COLL_OK;      /* whoever is inside sees to it             */
     if (trunk->is_shared) coll__trunk_take(comm);
     (void)coll__advance(trunk, 0);

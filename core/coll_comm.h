@@ -145,8 +145,9 @@ typedef struct coll__trunk {
     pthread_cond_t  changed;
     bool  is_held;                                /* a thread is inside                                       */
     int   entrants, followers;                    /* threads that want to start something; that wait for the holder */
-    int   abort_wanted;
-    char  abort_text[160];
+    int   abort_claimed, abort_wanted;            /* atomic: somebody writes abort_text; it is written        */
+    char  abort_text[200];
+    coll_doing doing;                             /* what this rank does, for others to read                  */
 } coll__trunk;
 
 enum { COLL__HANDS_MOST = 64 };                   /* changes of hands after which a door belongs to nobody    */

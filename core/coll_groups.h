@@ -52,6 +52,7 @@ static coll__trunk *coll__trunk_new(const coll_transport *transport, void *conte
     trunk->next_id = 1;
     trunk->is_crowded = s->local_size > coll__processors();
     trunk->has_membarrier = coll__membarrier_register();
+    if (transport->watch) transport->watch(context, &trunk->doing);
     trunk->spin_us = s->config.spin_us > 0 ? s->config.spin_us : s->config.spin_us < 0 ? 0 : 50;
     return trunk;
 }

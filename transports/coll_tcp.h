@@ -157,6 +157,7 @@ static const coll_transport coll__tcp_transport = {
     .host = coll__tcp_host,
     .waiting = coll__tcp_waiting,
     .watch = coll__tcp_watch,
+    .whereabouts = coll__tcp_whereabouts,
     .failed = coll__tcp_failed,
     .abort = coll__tcp_abort,
     .wake = coll__tcp_wake,

@@ -209,6 +209,7 @@ static const coll_transport coll__threads_transport = {
     .late = coll__threads_late,
     .has_left = coll__threads_has_left,
     .wake = coll__threads_wake,
+    .abort = coll__threads_abort,
     .describe = coll__threads_describe,
 };
 

@@ -59,6 +59,56 @@ static void coll__control_open(coll__tcp *tcp, int liveness_ms)
     }
 }
 
+/* ---- >>whereabouts: what is known of others ---- */
+
+static void coll__append_sign(char *text, size_t room, int rank, const coll__sign *sign, int liveness_ms)
+{
+    char call[128];
+
+    coll__append(text, room, "rank %d", rank);
+    if (!sign->pid) {
+        coll__append(text, room, ": nothing is known");
+        return;
+    }
+    if (sign->age_ms > (uint32_t)liveness_ms / 2)
+        coll__append(text, room, " on %s, pid %u: no sign of life for %.1f s", sign->name, (unsigned)sign->pid, sign->age_ms * 1e-3);
+    else if (sign->is_inside) {
+        coll__head_describe(sign->now, call, sizeof call);
+        coll__append(text, room, ": in %s for %.1f s", call, sign->since_ms * 1e-3);
+    } else {
+        coll__append(text, room, ": outside the library for %.1f s", sign->since_ms * 1e-3);
+    }
+    const uint32_t last = coll__get32(sign->last + 8);
+    if (last && !sign->is_inside)
+        coll__append(text, room, ", last finished %s #%u", coll_kind_name((coll_kind)sign->last[12]), (unsigned)last);
+}
+
+/* Rank 0 knows; the others ask it for up to COLL__ASKED_MOST ranks. */
+static void coll__tcp_whereabouts(void *context, const unsigned char *is_late, char *text, size_t room)
+{
+    coll__tcp *tcp = (coll__tcp *)context;
+    coll__pulse *p = &tcp->pulse;
+    coll__control_line *line = &p->lines[0];
+    const char *comma = "";
+
+    if (!p->has_thread) return;
+    pthread_mutex_lock(&p->lock);
+    for (int i = 0; i < tcp->size && (text || tcp->rank != 0); i++) {
+        if (!is_late[i] || i == tcp->rank) continue;
+        if (!text) {
+            if (i > 0 && line->asked_count < COLL__ASKED_MOST) line->asked[line->asked_count++] = i;
+            continue;
+        }
+        coll__sign sign = p->signs[i];
+        if (tcp->rank == 0 || i == 0) sign.age_ms = (uint32_t)((coll__now() - coll__pulse_line(p, i)->heard_at) / COLL__MS);
+        coll__append(text, room, "%s", comma);
+        coll__append_sign(text, room, i, &sign, p->liveness_ms);
+        comma = "; ";
+    }
+    coll__pulse_tell(p);
+    pthread_mutex_unlock(&p->lock);
+}
+
 /* ---- >>events: everything but the transfers ---- */
 
 /* Look, without waiting, whether anything has happened, and deal with it. */
