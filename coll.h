@@ -432,8 +432,16 @@ COLL_API int coll_parent_rank(const coll_comm *comm, int rank);
  * any thread, also while another one waits inside a call. */
 COLL_API coll_status coll_abort(coll_comm *comm, const char *why);
 
-/* The ranks of `comm` known to have failed, of which there is one at most: that of the failure which ended it, where it is gone
- * or was too late.  Gives how many, and writes the first `capacity` of them. */
+/* After a failure: a communicator of those who are left, numbered from 0 in the order of `comm`.  Called by each of them, on the
+ * communicator of coll_init or on any derived from it, whose ranks then come together.  Needs nothing of those who are lost, and
+ * waits for ranks that are not known to be lost until the start_timeout_ms have passed; but once enough are there, only for two
+ * liveness_timeout_ms after the last one has come.  Most ranks of `comm` must be left, or half of them with rank 0: the rest might be
+ * alive and go on as well, elsewhere.  COLL_ERR_PEER: too few are left, or this rank has been given up by the others.  `comm` stays
+ * as it is, and is freed as ever; what it gives can be shrunk in turn.  Over TCP once for each coll_init. */
+COLL_API coll_status coll_shrink(coll_comm *comm, coll_comm **out);
+
+/* The ranks of `comm` known to have failed: that of the failure which ended it, where it is gone or was too late; others that this
+ * rank knows of; and after a coll_shrink those who did not come.  Gives how many, and writes the first `capacity` of them. */
 COLL_API int coll_failed_ranks(const coll_comm *comm, int *ranks, int capacity);
 
 /* The graph of the neighbour calls of `comm`, replacing an earlier one: from whom and to whom this rank exchanges.  Lists may

@@ -38,6 +38,7 @@
  *   core/coll_again.h            blocking calls: at once, and at a glance where they are like the last one
  *   core/coll_groups.h           communicators: made, derived, freed
  *   core/coll_hosts.h            ranks that share hosts: collectives put together from those of a host and those across
+ *   core/coll_shrink.h           after a failure: a communicator of those who are left
  *   core/coll_measure.h          the numbers of the cost model, measured
  *   transports/coll_threads.h    ranks in one address space; takes whole collectives; with its parts in transports/threads/
  *   transports/coll_tcp.h        ranks in many processes, with its parts in transports/tcp/
@@ -97,6 +98,7 @@
 #include "core/coll_again.h"
 #include "core/coll_groups.h"
 #include "core/coll_hosts.h"
+#include "core/coll_shrink.h"
 #include "core/coll_measure.h"
 #include "transports/coll_threads.h"
 #include "transports/coll_tcp.h"
@@ -397,15 +399,34 @@ COLL_API coll_status coll_abort(coll_comm *comm, const char *why)
     return coll__leave(comm, COLL_OK);
 }
 
+COLL_API coll_status coll_shrink(coll_comm *comm, coll_comm **out)
+{
+    if (out) *out = NULL;
+    const coll_status status = coll__enter(comm);
+    if (status < 0) return status;
+    if (!out) return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "shrink: out is NULL"));
+    return coll__leave(comm, coll__shrink_inside(comm, out));
+}
+
+/* The one that is to blame, those of which the transport knows, and those who did not come when it was shrunk. */
 COLL_API int coll_failed_ranks(const coll_comm *comm, int *ranks, int capacity)
 {
-    if (!comm || !*comm->guard || comm->trunk->failure.status == COLL_OK) return 0;
-    const coll_status status = comm->trunk->failure.status;
-    const int rank = comm->trunk->failure.rank < 0 ? COLL_NO_RANK : coll__rank_here(comm, comm->trunk->failure.rank);
+    const coll__trunk *trunk = comm && *comm->guard ? comm->trunk : NULL;
+    unsigned char *is_failed = trunk && trunk->failure.status != COLL_OK ? (unsigned char *)calloc((size_t)trunk->size, 1) : NULL;
+    int count = 0;
 
-    if (rank == COLL_NO_RANK || (status != COLL_ERR_PEER && status != COLL_ERR_TIMEOUT)) return 0;
-    if (ranks && capacity > 0) ranks[0] = rank;
-    return 1;
+    if (!is_failed) return 0;
+    const coll_failure *why = &trunk->failure;
+    if (why->rank >= 0 && (why->status == COLL_ERR_PEER || why->status == COLL_ERR_TIMEOUT)) is_failed[why->rank] = 1;
+    if (trunk->transport->failed) trunk->transport->failed(trunk->context, is_failed);
+    for (int i = 0; trunk->lost && i < trunk->size; i++) is_failed[i] |= trunk->lost[i];
+    for (int i = 0; i < comm->size; i++) {
+        if (!is_failed[coll__world_rank(comm, i)]) continue;
+        if (ranks && count < capacity) ranks[count] = i;
+        count++;
+    }
+    free(is_failed);
+    return count;
 }
 
 COLL_API int coll_rank(const coll_comm *comm) { return comm ? comm->rank : -1; }

@@ -126,7 +126,7 @@ typedef struct coll__trunk {
     void *context;
     int   rank, size, local_rank, local_size;
     unsigned char *guard;                         /* *guard = 0: this is a forked child                       */
-    int   spin_us, stall_timeout_ms;
+    int   spin_us, stall_timeout_ms, start_timeout_ms;
     bool  is_crowded;                             /* ranks share processors: yield between looks              */
     bool  is_synchronous;                         /* every send waits for its receive                         */
     bool  has_membarrier;                         /* the kernel                                               */
@@ -134,6 +134,7 @@ typedef struct coll__trunk {
     const char *forced[COLL_SENDRECV + 1];        /* COLL_ALGORITHM, by kind; in forced_text                  */
     char  forced_text[256];
     coll_failure failure;                         /* status COLL_OK: healthy                                  */
+    unsigned char *lost;                          /* ranks that did not come when it was shrunk; NULL: it was not */
     struct coll__messages *messages;
     coll__track *tracks;                          /* with something to do                                     */
     coll_comm   *comms;

@@ -7,6 +7,7 @@
 static void coll__trunk_free(coll__trunk *trunk)
 {
     coll__messages_free(trunk);
+    free(trunk->lost);
     coll__fork_guard_free(trunk->guard);
     pthread_cond_destroy(&trunk->changed);
     pthread_mutex_destroy(&trunk->lock);
@@ -44,6 +45,7 @@ static coll__trunk *coll__trunk_new(const coll_transport *transport, void *conte
     trunk->transport = transport;
     trunk->context = context;
     trunk->stall_timeout_ms = s->config.stall_timeout_ms;
+    trunk->start_timeout_ms = s->config.start_timeout_ms;
     trunk->log = (coll__log){ s->config.log_level, s->config.log, s->config.log_context };
     memcpy(trunk->forced_text, s->forced_text, sizeof trunk->forced_text);
     for (int kind = 0; kind <= COLL_SENDRECV; kind++)

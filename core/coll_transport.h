@@ -61,6 +61,13 @@ typedef struct coll_doing {
     uint64_t now[COLL_HEAD_LENGTH / 8], last[COLL_HEAD_LENGTH / 8];   /* last: the collective that ended last  */
 } coll_doing;
 
+/* Those who go on after a failure. */
+typedef struct coll_survivors {
+    void *context;                                /* of the new world                                         */
+    int   rank, count;                            /* who we are in it, of how many                            */
+    int  *ranks;                                  /* what they are called in the old one; room for all of them */
+} coll_survivors;
+
 /* A whole collective, offered to the transport. */
 typedef struct coll_task {
     const coll_call     *call;                    /* checked, no defaults left in it                          */
@@ -111,6 +118,13 @@ typedef struct coll_transport {
 
     /* Optional: mark the ranks that are known to have failed. */
     void        (*failed)  (void *context, unsigned char *is_failed);
+
+    /* Optional, after a failure: those of `ranks` who still live make a world of their own, in which they are numbered in the
+     * order of that list.  Each of them calls it, with the same list, and it needs nothing of the others.  Waits timeout_ms at
+     * most.  Fewer than half of them must not go on, nor a half without the first of the list.  The old context remains to
+     * be closed.  An error is blamed in *failure. */
+    coll_status (*shrink)  (void *context, const int *ranks, int count, int timeout_ms, coll_survivors *out,
+                            coll_failure *failure);
 
     /* Optional: end the communicator on all ranks with COLL_ERR_ABORTED and this text, which stays, soon, whatever the program
      * does meanwhile.  From any thread, and from a signal handler.  false: not possible now; fail is called instead. */

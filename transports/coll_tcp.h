@@ -12,6 +12,7 @@
  *   tcp/coll_tcp_control.h   what the pulse has found; events
  *   tcp/coll_tcp_meet.h      rendezvous at rank 0
  *   tcp/coll_tcp_fail.h      the first failure becomes everyone's
+ *   tcp/coll_tcp_shrink.h    those who are left make a world of their own
  *   this file                the transport's functions
  *
  * Every rank keeps one control connection, to rank 0, over which signs of life, the first failure and orderly leaves are told;
@@ -32,6 +33,7 @@
 #include "tcp/coll_tcp_control.h"
 #include "tcp/coll_tcp_meet.h"
 #include "tcp/coll_tcp_fail.h"
+#include "tcp/coll_tcp_shrink.h"
 
 /* ---- >>transfers ---- */
 
@@ -159,6 +161,7 @@ static const coll_transport coll__tcp_transport = {
     .watch = coll__tcp_watch,
     .whereabouts = coll__tcp_whereabouts,
     .failed = coll__tcp_failed,
+    .shrink = coll__tcp_shrink,
     .abort = coll__tcp_abort,
     .wake = coll__tcp_wake,
     .has_left = coll__tcp_has_left,

@@ -23,8 +23,9 @@ static void coll__ask_for_verdict(coll__tcp *tcp, const coll_failure *cause, boo
     const int64_t deadline = coll__deadline(COLL__VERDICT_MS + (p->has_thread ? p->liveness_ms : 0));
     const bool is_judge_late = !p->has_thread && cause->rank == 0 && cause->status == COLL_ERR_TIMEOUT;
 
-    coll__events(tcp);                            /* what caused it may have been told already                */
+    coll__events(tcp);
     pthread_mutex_lock(&p->lock);
+    for (int i = 0; i < p->line_count; i++) coll__line_event(p, i);       /* what caused it may have come already     */
     coll__pulse_report(p, cause, is_suspicion);
     coll__pulse_tell(p);
     pthread_mutex_unlock(&p->lock);
