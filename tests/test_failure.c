@@ -199,7 +199,7 @@ static void start_rank(const scene *s, int rank, void (*body)(const scene *s, in
         signal(SIGALRM, SIG_DFL);                 /* which ends the process                                   */
         alarm(RANK_SECONDS);
         body(s, rank);
-        _exit(0);
+        exit(0);
     }
     CHECK(pid > 0, "%s: fork", case_name);
     shared->pids[rank] = pid;
@@ -228,8 +228,10 @@ static void check_survivor(const scene *s, int rank, int other)
 static void await_ranks(const scene *s, bool with_victim)
 {
     case_step = "the ranks, which have a time limit of their own";
-    for (int i = 0; i < s->size; i++)
-        if (shared->pids[i] > 0 && (with_victim || i != s->victim)) (void)waitpid(shared->pids[i], NULL, 0);
+    for (int i = 0, status; i < s->size; i++) {
+        if (shared->pids[i] <= 0 || (!with_victim && i == s->victim)) continue;
+        CHECK(waitpid(shared->pids[i], &status, 0) > 0 && status == 0, "%s: rank %d ended with %#x", case_name, i, (unsigned)status);
+    }
 }
 
 static void end_case(const void *arg)
@@ -353,10 +355,13 @@ static coll_comm *handler_comm;
 
 static void on_signal(int number)
 {
+    const int error = errno;
+
     (void)number;
     errno = 77;
     (void)coll_abort(handler_comm, "the user pressed ^C");
     if (errno != 77) _exit(7);
+    errno = error;
 }
 
 /* Rank 0 waits in a barrier and is sent a signal; rank 1 waits, too; rank 2 computes, and learns it later. */
@@ -496,6 +501,38 @@ static void shrink_case(const void *arg)
     for (int i = 0; i < s.size; i++) if (!shared->ranks[i].done && shared->pids[i] > 0) kill(shared->pids[i], SIGKILL);
 }
 
+/* Between threads: one leaves in the middle, and the others go on. */
+static int thread_worker(coll_comm *comm, void *arg)
+{
+    const int victim = *(const int *)arg, me = coll_rank(comm), size = coll_size(comm);
+    coll_comm *next = NULL;
+    coll_status status = coll_barrier(comm);
+
+    if (me == victim) return 0;                   /* and its communicator is freed                            */
+    while (status == COLL_OK) status = coll_barrier(comm);
+    CHECK(status == COLL_ERR_PEER && coll_failed_ranks(comm, NULL, 0) == 1, "%s: rank %d has %d: %s", case_name, me, (int)status,
+          coll_error(comm));
+    status = coll_shrink(comm, &next);
+    if (size == 2 && victim == 0) {
+        CHECK(status == COLL_ERR_PEER && strstr(coll_error(comm), "1 of 2"), "%s: %d: %s", case_name, (int)status, coll_error(comm));
+        return 0;
+    }
+    CHECK(status == COLL_OK && coll_size(next) == size - 1 && coll_rank(next) == me - (me > victim) && try_all(next) == 0,
+          "%s: rank %d has %d, %d of %d: %s", case_name, me, (int)status, coll_rank(next), coll_size(next), coll_error(comm));
+    coll_free(next);
+    return 0;
+}
+
+static void thread_case(const void *arg)
+{
+    for (int size = 2; size <= 8; size++)
+        for (int victim = 0; victim < size; victim++) {
+            int who = victim;
+            CHECK(coll_spawn(size, thread_worker, &who) == 0, "%s: %d ranks", case_name, size);
+        }
+    (void)arg;
+}
+
 static void run_shrink(void)
 {
     char name[120];
@@ -525,6 +562,8 @@ int main(int argc, char **argv)
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     tally = mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED || tally == MAP_FAILED) return 1;
+    world = "threads";
+    if (support_listed(wanted, world) && support_listed(parts, "shrink")) run_case_within(CASE_SECONDS, thread_case, NULL, "one leaves");
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
         static const int callers[] = { 0, 1, 2 };
         world = worlds[i];

@@ -24,10 +24,11 @@ typedef struct coll__hub {
     uint32_t left_count;
     __attribute__((aligned(COLL__LINE))) uint32_t bell;
     uint32_t sleepers, is_failing, has_failed;    /* failing: somebody writes `failure`; failed: it is written */
-    pthread_mutex_t lock;                         /* guards holders, groups                                   */
+    pthread_mutex_t lock;                         /* guards holders, groups, exoduses                            */
     coll_failure    failure;
     coll__desk     *desks;
     coll__fifo     *inboxes;                      /* sends not taken yet, by receiver, sender and channel     */
+    struct coll__exodus *exoduses;                /* see coll_threads_shrink.h                                */
     struct coll__group *all, *groups;             /* the group of all ranks; the others, oldest first         */
 } coll__hub;
 
