@@ -218,6 +218,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #define COLL_VERSION_MAJOR 0
 #define COLL_VERSION_MINOR 1
@@ -726,6 +727,11 @@ COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count
  * radix 4, 1 round, 1 slice, about 26.7 us; then gather:2 38.7 us, gather:3 38.7 us, direct:4 42.7 us".  Returns the length as
  * snprintf does, or a negative coll_status.  Sends nothing. */
 COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, size_t length);
+
+/* Write the last operations of this rank on `comm`, up to 256, oldest first: which, when, how long, how they ended.  Blocking calls
+ * between threads that did not have to wait are not listed.  While another thread is inside a call on `comm`, what is being
+ * written at that moment may come out half. */
+COLL_API void coll_dump(coll_comm *comm, FILE *file);
 
 /* Measure the wire between rank 0 and some of the others, and choose algorithms by what was found from here on (see Tuning).
  * Called by all ranks of `comm`; takes some 10 ms on a fast network.  Communicators that are made from this one afterwards

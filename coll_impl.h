@@ -26,6 +26,7 @@
  *   core/coll_algorithms.h       the algorithms, put together from these, and the table of them
  *   core/coll_tuner.h            the cost model chooses the algorithm
  *   core/coll_comm.h             trunks, communicators, tracks, requests; fingerprints; the first failure
+ *   core/coll_record.h           the flight recorder: the last operations, written down when something fails
  *   core/coll_check.h            the caller's mistakes, found before any byte moves; defaults
  *   core/coll_messages.h         messages by key: send and recv, and tracks whose order others may not share
  *   core/coll_engine.h           runs an algorithm: slices, messages, folds
@@ -86,6 +87,7 @@
 #include "core/coll_algorithms.h"
 #include "core/coll_tuner.h"
 #include "core/coll_comm.h"
+#include "core/coll_record.h"
 #include "core/coll_check.h"
 #include "core/coll_messages.h"
 #include "core/coll_engine.h"
@@ -805,6 +807,18 @@ COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, si
     free(r.offsets);
     coll__leave(comm, COLL_OK);
     return snprintf(text, length, "%s", line);
+}
+
+COLL_API void coll_dump(coll_comm *comm, FILE *file)
+{
+    if (!comm || !file) return;
+    if (!*comm->guard) {
+        fprintf(file, "%s\n", coll__forked_text);
+        return;
+    }
+    const bool is_inside = coll__enter(comm) == COLL_OK;
+    coll__dump_text(comm, file);
+    if (is_inside) (void)coll__leave(comm, COLL_OK);
 }
 
 COLL_API int coll_link_text(const coll_comm *comm, char *text, size_t length)

@@ -58,6 +58,7 @@ static void coll__request_finish(coll_request *r, coll_status status)
     if (status < 0 && r->comm->is_leaving) status = COLL_ERR_ABORTED;
     if (status == COLL_OK && r->call.flags & COLL_DETECT_OVERFLOW) coll__look_for_overflow(r);
     r->comm->trunk->finished++;
+    coll__record_end(r, status);
     if (r->track) coll__doing_set(r->comm->trunk, r->comm->trunk->doing.last, r->head);
     __atomic_store_n(&r->status, status, __ATOMIC_RELEASE);
     if (whole) coll__list_part_done(whole, r, status);
@@ -278,11 +279,6 @@ static bool coll__trunk_share(coll_comm *comm, const coll_request *r, int64_t un
 }
 
 /* ---- >>waiting ---- */
-
-static inline int64_t coll__clock(const coll__trunk *trunk)
-{
-    return trunk->transport->now ? trunk->transport->now(trunk->context) : coll__now();
-}
 
 static const coll_request *coll__leg_of(const coll_request *r);
 

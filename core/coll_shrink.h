@@ -13,6 +13,7 @@ static void coll__settings_of(const coll_comm *comm, coll__settings *s)
     memset(s, 0, sizeof *s);
     s->config.stall_timeout_ms = trunk->stall_timeout_ms;
     s->config.start_timeout_ms = trunk->start_timeout_ms;
+    s->config.dump = trunk->dump;
     s->config.spin_us = trunk->spin_us > 0 ? trunk->spin_us : -1;
     s->config.log_level = trunk->log.level;
     s->config.log = trunk->log.hook;
@@ -64,6 +65,7 @@ static coll_status coll__shrink_once(coll_comm *comm, coll_comm **out)
     coll__count_survivors(trunk, &who, &settings);
     free(ranks);
     *out = coll__comm_new(trunk->transport, who.context, who.rank, who.count, &settings);
+    if (*out) (*out)->trunk->generation = trunk->generation + 1;
     return *out ? COLL_OK : coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "shrink: no memory for a communicator");
 }
 

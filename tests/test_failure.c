@@ -7,6 +7,7 @@
  *
  * Every case runs in a process of its own with a time limit; its ranks report in shared memory.
  */
+#define _GNU_SOURCE
 #define COLL_IMPLEMENTATION
 #include "../coll.h"
 
@@ -15,6 +16,7 @@
 #include "cases.h"
 
 #include <net/if.h>
+#include <sched.h>
 #include <sys/ioctl.h>
 
 enum { RANKS_MOST = 8, CASE_SECONDS = 40, RANK_SECONDS = 25, LARGE = 1 << 20, LIVENESS_MS = 600, SLACK_MS = 1400 };
@@ -552,6 +554,170 @@ static void run_shrink(void)
     run_case_within(CASE_SECONDS, shrink_case, &s, "8 ranks shrink four times");
 }
 
+/* ---- >>dump: what a rank was doing ---- */
+
+static void dump_rank(const scene *s, int rank)
+{
+    report *r = &shared->ranks[rank];
+    coll_comm *comm = join(s, rank, r), *part = NULL;
+    char text[4096] = "";
+    int32_t n = 1;
+
+    if (!comm) exit(1);
+    for (int i = 0; i < 300; i++) (void)coll_barrier(comm);
+    (void)coll_dup(comm, &part);
+    const coll_call call = { .kind = COLL_ALLREDUCE, .send = COLL_IN_PLACE, .recv = &n, .count = 1, .type = COLL_I32, .op = COLL_SUM,
+                             .name = "loss \"\x81\\" };
+    (void)coll_run(comm, &call);
+    FILE *file = fmemopen(text, sizeof text, "w");
+    coll_dump(part, support_need(file));
+    fclose(file);
+    r->wrong += !strstr(text, "rank ") || strstr(text, "barrier") != NULL;
+    file = support_need(tmpfile());
+    coll_dump(comm, file);
+    rewind(file);
+    int lines = 0;
+    while (fgets(text, sizeof text, file)) lines++;
+    fclose(file);
+    r->wrong += lines != 257 || !strstr(text, "allreduce #") || !strstr(text, "loss") || !strstr(text, "done after");
+    pipe_put(s->ready);
+    if (rank == 1) {
+        pipe_await(s->ready, 3);
+        meet_fate(s);
+    }
+    note_failure(comm, r, coll_run(comm, &call));
+    coll_free(part);
+    leave(comm, r);
+}
+
+static void dump_case(const void *arg)
+{
+    scene s = { .size = 3, .victim = 1, .signal = SIGKILL };
+    char directory[] = "/tmp/coll-dump-XXXXXX", path[80], command[300];
+
+    (void)arg;
+    CHECK(mkdtemp(directory) && setenv("COLL_DUMP", directory, 1) == 0, "%s: a directory", case_name);
+    open_scene(&s);
+    for (int i = 0; i < 3; i++) start_rank(&s, i, dump_rank);
+    await_ranks(&s, true);
+    for (int i = 0; i < 3; i++) {
+        if (i == 1) continue;
+        CHECK(shared->ranks[i].done && shared->ranks[i].wrong == 0, "%s: rank %d: %d things wrong", case_name, i, shared->ranks[i].wrong);
+        snprintf(path, sizeof path, "%s/coll-%d.json", directory, i);
+        snprintf(command, sizeof command, "python3 -c 'import json; d = json.load(open(\"%s\")); o = d[\"communicators\"][-1][\"operations\"]; "
+                 "assert d[\"failed_rank\"] == 1 and d[\"rank\"] == %d and len(o) == 256 and o[-1][\"name\"] == \"loss \\\"\\u0081\\\\\", d'", path, i);
+        CHECK(system(command) == 0, "%s: %s is not what it should be", case_name, path);
+        unlink(path);
+    }
+    CHECK(rmdir(directory) == 0, "%s: there is more in %s", case_name, directory);
+}
+
+/* ---- >>paths: nothing passes between two ranks any more, and rank 0 still hears both ---- */
+
+static bool shell(const char *command, int port)
+{
+    char line[200];
+    snprintf(line, sizeof line, command, port);
+    return system(line) == 0;
+}
+
+/* A network of this case's own, without a way out. */
+static bool own_network(void)
+{
+    struct ifreq lo = { .ifr_name = "lo" };
+    const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0 || unshare(CLONE_NEWNET)) return false;
+    close(fd);
+    const int inside = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    lo.ifr_flags = IFF_UP;
+    const bool is_up = inside >= 0 && ioctl(inside, SIOCSIFFLAGS, &lo) == 0;
+    close(inside);
+    return is_up && shell("nft add table inet t", 0) && shell("nft 'add chain inet t i { type filter hook input priority 0; }'", 0);
+}
+
+static void path_rank(const scene *s, int rank)
+{
+    report *r = &shared->ranks[rank];
+    coll_comm *comm = join(s, rank, r);
+    int32_t n = rank;
+    coll_status status = COLL_OK;
+
+    if (!comm) exit(1);
+    if (rank == 2) shared->port = ((coll__tcp *)comm->trunk->context)->places[2].port;
+    if (rank > 0) status = coll_sendrecv(comm, &n, 1, 3 - rank, &n, 1, 3 - rank, COLL_I32, 1);
+    pipe_put(s->ready);
+    pipe_await(s->go, 1);
+    if (s->phase == PAYLOAD && rank > 0)          /* both have something on its way; otherwise they only wait */
+        status = coll_sendrecv(comm, &n, 1, 3 - rank, &n, 1, 3 - rank, COLL_I32, 1);
+    else if (rank > 0) status = coll_recv(comm, &n, 1, COLL_I32, 3 - rank, 7);
+    else while (status == COLL_OK) status = coll_recv(comm, &n, 1, COLL_I32, 1, 7);
+    note_failure(comm, r, status);
+    leave(comm, r);
+}
+
+static void path_case(const void *arg)
+{
+    scene s = { .size = 3, .victim = -1, .phase = arg ? PAYLOAD : WAITING };
+
+    if (!own_network()) {
+        CHECK(geteuid() != 0, "%s: no network of its own, for root", case_name);
+        printf("%s: not root: skipped\n", case_name);
+        return;
+    }
+    open_scene(&s);
+    for (int i = 0; i < 3; i++) start_rank(&s, i, path_rank);
+    pipe_await(s.ready, 3);
+    CHECK(shell("nft add rule inet t i tcp dport %d drop", shared->port) && shell("nft add rule inet t i tcp sport %d drop", shared->port),
+          "%s: nft", case_name);
+    shared->event_ms = now_ms();
+    for (int i = 0; i < 3; i++) pipe_put(s.go);
+    await_ranks(&s, true);
+    for (int i = 0; i < 3; i++) {
+        const report *r = &shared->ranks[i];
+        CHECK(r->done && r->status == COLL_ERR_PEER && !strcmp(r->cause, shared->ranks[0].cause) && strstr(r->cause, "cannot be reached from rank")
+              && (names_rank(r->sentence, 1) || names_rank(r->sentence, 2)), "%s: rank %d has %d: \"%s\"", case_name, i, (int)r->status, r->sentence);
+        CHECK(r->known_ms < LIVENESS_MS + SLACK_MS + 1000, "%s: rank %d knows after %d ms", case_name, i, (int)r->known_ms);
+    }
+}
+
+/* ---- >>stall: a rank that is late is named, with what it does ---- */
+
+static void stall_rank(const scene *s, int rank)
+{
+    report *r = &shared->ranks[rank];
+    coll_comm *comm = join(s, rank, r);
+    const coll_call call = { .kind = COLL_BARRIER, .name = "epoch" };
+
+    if (!comm) exit(1);
+    r->status = coll_barrier(comm);
+    if (rank == 1) pipe_await(s->go, 1);          /* outside the library                                      */
+    if (r->status == COLL_OK) r->status = coll_run(comm, &call);
+    leave(comm, r);
+}
+
+/* It takes as long as the library's patience, 10 s. */
+static void stall_case(const void *arg)
+{
+    scene s = { .size = 3 };
+
+    (void)arg;
+    open_scene(&s);
+    for (int i = 0; i < 3; i++) start_rank(&s, i, stall_rank);
+    case_step = "two lines on the log";
+    const int64_t began = now_ms();
+    while (now_ms() - began < 15000) {
+        const char *first = strstr(shared->lines, "has been waiting");
+        if (first && strstr(first + 1, "has been waiting")) break;
+        (void)poll(NULL, 0, 20);
+    }
+    pipe_put(s.go);
+    await_ranks(&s, true);
+    CHECK(strstr(shared->lines, "barrier #2 \"epoch\" has been waiting 10.") && strstr(shared->lines, "rank 1: outside the library for ")
+          && strstr(shared->lines, "last finished barrier #1"), "%s: \"%s\"", case_name, shared->lines);
+    for (int i = 0; i < 3; i++) CHECK(shared->ranks[i].done && shared->ranks[i].status == COLL_OK, "%s: rank %d", case_name, i);
+}
+
 /* ---- >>main ---- */
 
 int main(int argc, char **argv)
@@ -577,6 +743,10 @@ int main(int argc, char **argv)
         for (int k = 0; k < 3 && support_listed(parts, "abort"); k++)
             run_case_within(CASE_SECONDS, abort_case, &callers[k], "coll_abort in a signal handler");
         if (support_listed(parts, "shrink")) run_shrink();
+        if (support_listed(parts, "dump")) run_case_within(CASE_SECONDS, dump_case, NULL, "what a rank was doing");
+        if (support_listed(parts, "paths")) run_case_within(CASE_SECONDS, path_case, NULL, "nothing passes between ranks 1 and 2, which wait");
+        if (support_listed(parts, "paths")) run_case_within(CASE_SECONDS, path_case, world, "nothing passes between ranks 1 and 2, which send");
+        if (i == 0 && support_listed(parts, "stall")) run_case_within(CASE_SECONDS, stall_case, NULL, "a rank that is late");
     }
     return CHECK_DONE();
 }
