@@ -147,13 +147,27 @@
  * Errors.  Every call returns a coll_status.  COLL_ERR_ARGUMENT and COLL_ERR_UNSUPPORTED mean that nothing was sent and the
  * communicator is as before; so does COLL_ERR_MEMORY where it comes before anything is sent, and the other ranks then wait
  * for this one.  Any other error ends the communicator on every rank: pending and later calls return the same
- * cause at once, and only coll_free is left to do.  coll_abort ends it on purpose.  coll_error(comm) is one sentence that
+ * cause at once, and only coll_free and coll_shrink are left to do.  coll_abort ends it on purpose: from any thread, and over TCP
+ * (but with liveness_timeout_ms < 0) and between threads from a signal handler too.  coll_error(comm) is one sentence that
  * says which rank, which call, which address and why.  recv is undefined after an error.  The library never exits, aborts or
  * raises a signal.
  *
- * Time limits.  A peer that dies is noticed and named on all ranks.  A peer that is alive but late is waited for: after 10 s,
- * and then at doubling intervals, a line on the log names it.  timeout_ms (of a call) or stall_timeout_ms (of a communicator)
- * turn lateness into COLL_ERR_TIMEOUT.
+ * Time limits.  A process that dies is noticed at once.  One that gives no sign of life for liveness_timeout_ms, because it is
+ * stopped, or its host, or its cable, is dead: a small thread of each rank gives such signs to rank 0, also while the program
+ * computes, and rank 0 to all.  All survivors then name the same rank in the same words: rank, host, process, address.  The same
+ * holds for a connection between two ranks over which nothing passes any more.  When rank 0 leaves in good order before the
+ * others, nobody watches those any more; less than 0 is for programs that must not have a thread, and notice only processes that
+ * end.
+ *   A rank that is alive but late is waited for: after 10 s, and then at doubling intervals, a line on the log names it, and over
+ * TCP tells what it does instead.  timeout_ms (of a call) or stall_timeout_ms (of a communicator) turn lateness into
+ * COLL_ERR_TIMEOUT.
+ *
+ * After a failure.  coll_failed_ranks says who is known to have failed, and coll_shrink makes a communicator of those who are left
+ * (TCP, threads).  Inputs are as they were unless in place; of the call that failed some ranks may have the result, and others the
+ * error: agree on where to go on, by an allreduce of the last step that is complete.  A network that falls into two parts must not
+ * make two jobs: most ranks have to be left, or half of them with rank 0, for coll_shrink to succeed.  Where that rank 0 is cut
+ * off from most others it is itself the one that is given up.  coll_dump writes the last 256 operations; with COLL_DUMP=directory
+ * every rank writes them there when its communicator fails, as coll-RANK.json (after a coll_shrink coll-RANK.1.json, ...).
  *
  * Environment.  What a coll_config leaves at its default, but for the log function, comes from here.
  *     COLL_RANK, COLL_SIZE, COLL_ADDR=host:port      who this process is, and where rank 0 listens ([v6]:port is fine).
@@ -166,7 +180,8 @@
  *     COLL_TRANSPORT=tcp|threads|sim, COLL_SIM=text   see Simulation
  *     COLL_ALGORITHM=allreduce=ring,alltoall=circulant:4      see Algorithms
  *     COLL_WORLD=text                                 keeps jobs apart that meet at the same address
- *     COLL_SPIN_US, COLL_START_TIMEOUT_MS, COLL_STALL_TIMEOUT_MS
+ *     COLL_SPIN_US, COLL_START_TIMEOUT_MS, COLL_STALL_TIMEOUT_MS, COLL_LIVENESS_TIMEOUT_MS
+ *     COLL_DUMP=directory                             see After a failure
  *     COLL_TUNING=path                                see Tuning
  *     COLL_DEBUG=error|warn|info                      what goes to stderr (default: warn)
  *
@@ -430,7 +445,7 @@ COLL_API coll_status coll_create(coll_comm *comm, const int *ranks, int count, i
 COLL_API int coll_parent_rank(const coll_comm *comm, int rank);
 
 /* End the communicator, and all that come from the same coll_init, on every rank, with COLL_ERR_ABORTED and this sentence.  From
- * any thread, also while another one waits inside a call. */
+ * any thread, also while another one waits inside a call, and from a signal handler (see Errors). */
 COLL_API coll_status coll_abort(coll_comm *comm, const char *why);
 
 /* After a failure: a communicator of those who are left, numbered from 0 in the order of `comm`.  Called by each of them, on the

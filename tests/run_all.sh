@@ -116,6 +116,8 @@ suite collectives-tsan   scaled 0.25 program tsan test_collectives
 suite collectives-dist   scaled 0.5 from_dist test_collectives
 waits errors             program asan test_errors
 waits faults             program asan test_faults
+waits failure            program release test_failure
+waits failure-tsan       program tsan test_failure tcp-poll,threads alive,abort,dump,threads
 waits errors-tsan        program tsan test_errors
 suite sim                program asan test_sim
 suite sim-large          program release test_sim 65536

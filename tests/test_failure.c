@@ -640,16 +640,16 @@ static void path_rank(const scene *s, int rank)
 {
     report *r = &shared->ranks[rank];
     coll_comm *comm = join(s, rank, r);
-    int32_t n = rank;
+    int32_t n = rank, got;
     coll_status status = COLL_OK;
 
     if (!comm) exit(1);
     if (rank == 2) shared->port = ((coll__tcp *)comm->trunk->context)->places[2].port;
-    if (rank > 0) status = coll_sendrecv(comm, &n, 1, 3 - rank, &n, 1, 3 - rank, COLL_I32, 1);
+    if (rank > 0) status = coll_sendrecv(comm, &n, 1, 3 - rank, &got, 1, 3 - rank, COLL_I32, 1);
     pipe_put(s->ready);
     pipe_await(s->go, 1);
     if (s->phase == PAYLOAD && rank > 0)          /* both have something on its way; otherwise they only wait */
-        status = coll_sendrecv(comm, &n, 1, 3 - rank, &n, 1, 3 - rank, COLL_I32, 1);
+        status = coll_sendrecv(comm, &n, 1, 3 - rank, &got, 1, 3 - rank, COLL_I32, 1);
     else if (rank > 0) status = coll_recv(comm, &n, 1, COLL_I32, 3 - rank, 7);
     else while (status == COLL_OK) status = coll_recv(comm, &n, 1, COLL_I32, 1, 7);
     note_failure(comm, r, status);

@@ -26,6 +26,7 @@ if [ "$want" = test ]; then
     PATH=$PATH:/usr/sbin command -v ip > /dev/null 2>&1 || packages="$packages iproute2"
     command -v ps > /dev/null 2>&1 || packages="$packages procps"
     command -v python3 > /dev/null 2>&1 || packages="$packages python3"
+    PATH=$PATH:/usr/sbin command -v nft > /dev/null 2>&1 || packages="$packages nftables"
 fi
 [ -n "$packages" ] || exit 0
 

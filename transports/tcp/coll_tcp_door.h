@@ -18,12 +18,19 @@ static void coll__stream_watch(coll__tcp *tcp, const coll__stream *s, uint32_t w
     coll__io_watch(&tcp->io, s->greet->pipe.fd, want, coll__tag(COLL__EVENT_DIALLED, s->peer * COLL_CHANNEL_COUNT + s->channel));
 }
 
+/* A kernel answers at once, whatever its processes do; but a call may get lost, and is repeated after 1 and 3 s. */
+static int coll__dial_patience(const coll__pulse *p)
+{
+    enum { LEAST_MS = 3500 };
+    return p->liveness_ms <= 0 || p->liveness_ms > COLL__DIAL_MS ? COLL__DIAL_MS : p->liveness_ms > LEAST_MS ? p->liveness_ms : LEAST_MS;
+}
+
 static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
 {
     const coll__place_of *place = &tcp->places[s->peer];
     const coll__address a = coll__address_unpack(place->address, place->port);
     const coll__hello hello = { .purpose = COLL__PURPOSE_DATA, .channel = s->channel };
-    const int patience = COLL__DIAL_MS, fd = coll__dial(&a);
+    const int patience = coll__dial_patience(&tcp->pulse), fd = coll__dial(&a);
 
     s->greet = fd < 0 ? NULL : (coll__greet *)malloc(sizeof *s->greet);
     if (!s->greet) {
