@@ -186,8 +186,10 @@ static coll_status coll__hall_call(coll__hall *h, int host, int64_t until)
         return COLL_ERR_PEER;
     }
     coll__greet_call(&g, &h->us, fd, hello, until);
-    coll_status status = coll__greet_finish(&g, &h->us) < 0 ? COLL_ERR_PEER : COLL_OK;
-    if (status == COLL_OK && coll__hall_hear(h, &g.pipe, host, note, sizeof note, until)) status = COLL_ERR_PEER;
+    coll_status status = coll__greet_finish(&g, &h->us);
+    const int error = status < 0 ? 0 : coll__hall_hear(h, &g.pipe, host, note, sizeof note, until);
+    if (status == COLL_ERR_TIMEOUT || error == ETIMEDOUT) status = COLL_ERR_PEER;
+    else if (status < 0 || error) status = COLL_PENDING;          /* shut out: the next attempt will show whether it lives */
     if (status == COLL_OK && !coll__control_read(note, h->count, &control)) status = COLL_ERR_PEER;
     if (status == COLL_OK && control.note != COLL__CONTROL_WELCOME)
         status = control.what.status == COLL_ERR_PROTOCOL ? COLL_PENDING : control.what.status;
@@ -210,8 +212,8 @@ static coll_status coll__hall_join(coll__hall *h, int host)
     const int64_t soon = coll__deadline(h->grace_ms), until = soon < h->deadline ? soon : h->deadline;
     coll_status status;
 
-    while ((status = coll__hall_call(h, host, until)) == COLL_PENDING && coll__now() < until) {
-        (void)poll(NULL, 0, COLL__AGAIN_MS);      /* it has not heard of the failure, or of ours              */
+    while ((status = coll__hall_call(h, host, until)) == COLL_PENDING && !h->is_lost[host] && coll__now() < until) {
+        (void)poll(NULL, 0, COLL__AGAIN_MS);      /* it has not heard of the failure yet                      */
         coll__hall_look(h);
     }
     if (status == COLL_OK || h->failure->status != COLL_OK) return h->failure->status;
@@ -285,6 +287,13 @@ static bool coll__hall_open(coll__hall *h)
     h->fds = (struct pollfd *)coll__allocate((n + (size_t)h->greet_room + 1) * sizeof *h->fds);
     for (int i = 0; h->pipes && i < h->count; i++) h->pipes[i].fd = -1;
     for (int i = 0; h->greets && i < h->greet_room; i++) h->greets[i].pipe.fd = -1;
+    for (int i = 0, at = 0; h->greets && i < h->old->greeting_count && at < h->greet_room; i++) {
+        coll__greet *g = &h->old->greetings[i];   /* somebody quicker than us may stand at the door already   */
+        if (g->pipe.fd < 0) continue;
+        coll__io_forget(&h->old->io, g->pipe.fd);
+        h->greets[at++] = *g;
+        g->pipe = (coll__pipe){ .fd = -1 };
+    }
     return h->is_there && h->is_lost && h->pipes && h->greets && h->fds;
 }
 
