@@ -162,12 +162,13 @@
  * TCP tells what it does instead.  timeout_ms (of a call) or stall_timeout_ms (of a communicator) turn lateness into
  * COLL_ERR_TIMEOUT.
  *
- * After a failure.  coll_failed_ranks says who is known to have failed, and coll_shrink makes a communicator of those who are left
- * (TCP, threads).  Inputs are as they were unless in place; of the call that failed some ranks may have the result, and others the
- * error: agree on where to go on, by an allreduce of the last step that is complete.  A network that falls into two parts must not
- * make two jobs: most ranks have to be left, or half of them with rank 0, for coll_shrink to succeed.  Where that rank 0 is cut
- * off from most others it is itself the one that is given up.  coll_dump writes the last 256 operations; with COLL_DUMP=directory
- * every rank writes them there when its communicator fails, as coll-RANK.json (after a coll_shrink coll-RANK.1.json, ...).
+ * After a failure.  coll_failed_ranks says who is known to have failed, and coll_shrink makes a communicator of those who are
+ * left (TCP, threads).  Inputs are as they were unless in place; of the call that failed some ranks may have the result, and
+ * others the error: agree on where to go on, by an allreduce of the last step that is complete.  A network that falls into two
+ * parts must not make two jobs: most ranks have to be left, or half of them with rank 0, for coll_shrink to succeed.  Where that
+ * rank 0 is cut off from most others it is itself the one that is given up.  coll_dump writes the last 256 operations; with
+ * COLL_DUMP=directory every rank writes them there when its communicator fails, as coll-RANK.json (after a coll_shrink
+ * coll-RANK.1.json, ...).
  *
  * Environment.  What a coll_config leaves at its default, but for the log function, comes from here.
  *     COLL_RANK, COLL_SIZE, COLL_ADDR=host:port      who this process is, and where rank 0 listens ([v6]:port is fine).
@@ -451,9 +452,9 @@ COLL_API coll_status coll_abort(coll_comm *comm, const char *why);
 /* After a failure: a communicator of those who are left, numbered from 0 in the order of `comm`.  Called by each of them, on the
  * communicator of coll_init or on any derived from it, whose ranks then come together.  Needs nothing of those who are lost, and
  * waits for ranks that are not known to be lost until the start_timeout_ms have passed; but once enough are there, only for two
- * liveness_timeout_ms after the last one has come.  Most ranks of `comm` must be left, or half of them with rank 0: the rest might be
- * alive and go on as well, elsewhere.  COLL_ERR_PEER: too few are left, or this rank has been given up by the others.  `comm` stays
- * as it is, and is freed as ever; what it gives can be shrunk in turn.  Over TCP once for each coll_init. */
+ * liveness_timeout_ms after the last one has come.  Most ranks of `comm` must be left, or half of them with rank 0: the rest
+ * might be alive and go on as well, elsewhere.  COLL_ERR_PEER: too few are left, or this rank has been given up by the others. 
+ * `comm` stays as it is, and is freed as ever; what it gives can be shrunk in turn.  Over TCP once for each coll_init. */
 COLL_API coll_status coll_shrink(coll_comm *comm, coll_comm **out);
 
 /* The ranks of `comm` known to have failed: that of the failure which ended it, where it is gone or was too late; others that this

@@ -27,7 +27,10 @@ static inline int64_t coll__clock(const coll__trunk *trunk)
 }
 
 /* Simulated worlds may have more ranks than there is memory to remember for. */
-static inline bool coll__is_recorded(const coll__trunk *trunk) { return !trunk->transport->now || trunk->size <= COLL__RECORDED_MOST; }
+static inline bool coll__is_recorded(const coll__trunk *trunk)
+{
+    return !trunk->transport->now || trunk->size <= COLL__RECORDED_MOST;
+}
 
 /* A request is launched; its head is written. */
 static void coll__record_begin(coll_request *r)
@@ -71,8 +74,8 @@ static void coll__dump_text(const coll_comm *comm, FILE *file)
     const int64_t now = coll__clock(trunk);
     char what[128];
 
-    fprintf(file, "rank %d of %d (rank %d of the job, pid %ld, over %s): %u collectives, %s\n", comm->rank, comm->size, trunk->rank,
-            (long)getpid(), trunk->transport->name, (unsigned)comm->sequence,
+    fprintf(file, "rank %d of %d (rank %d of the job, pid %ld, over %s): %u collectives, %s\n", comm->rank, comm->size,
+            trunk->rank, (long)getpid(), trunk->transport->name, (unsigned)comm->sequence,
             trunk->failure.status == COLL_OK ? "no failure" : trunk->failure.text);
     for (uint64_t n = recorder ? coll__record_first(recorder) : 1; recorder && n <= recorder->count; n++) {
         const coll__record *at = &recorder->ring[n % COLL__RECORDS];
@@ -107,7 +110,8 @@ static void coll__json_record(FILE *file, const coll__record *at, int64_t now)
     fprintf(file, "{\"kind\": \"%s\", \"sequence\": %u, \"count\": %llu, \"type\": ", coll_kind_name(kind),
             (unsigned)coll__get32(at->head + 8), (unsigned long long)coll__get64(at->head + 24));
     coll__json_text(file, type ? coll__type_text(type, text, sizeof text) : "");
-    fprintf(file, ", \"op\": \"%s\", \"root\": %d, \"name\": ", coll__kind_reduces(kind) ? coll_op_name((coll_op)at->head[13]) : "",
+    fprintf(file, ", \"op\": \"%s\", \"root\": %d, \"name\": ",
+            coll__kind_reduces(kind) ? coll_op_name((coll_op)at->head[13]) : "",
             coll__kind_has_root(kind) || coll__kind_is_message(kind) ? (int)coll__get32(at->head + 20) : -1);
     coll__json_text(file, at->name);
     fprintf(file, ", \"began_ms_ago\": %lld.%03d", (long long)((now - at->began) / COLL__MS),

@@ -54,7 +54,8 @@ static coll_status coll__shrink_once(coll_comm *comm, coll_comm **out)
         return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "shrink: no memory for %d ranks", comm->size);
     }
     for (int i = 0; i < comm->size; i++) ranks[i] = coll__world_rank(comm, i);
-    const coll_status status = trunk->transport->shrink(trunk->context, ranks, comm->size, trunk->start_timeout_ms, &who, &failure);
+    const coll_status status = trunk->transport->shrink(trunk->context, ranks, comm->size, trunk->start_timeout_ms, &who,
+                                                        &failure);
     if (status < 0) {
         free(ranks);
         return coll__explain_error(comm, NULL, status, "shrink: %s", failure.text);
@@ -77,7 +78,8 @@ static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
 
     if (why->status == COLL_OK) return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "shrink: nothing has failed");
     if (!trunk->transport->shrink)
-        return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "shrink: the transport \"%s\" cannot", trunk->transport->name);
+        return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "shrink: the transport \"%s\" cannot",
+                                   trunk->transport->name);
     if (why->rank == trunk->rank && (why->status == COLL_ERR_PEER || why->status == COLL_ERR_TIMEOUT))
         return coll__explain_error(comm, NULL, COLL_ERR_PEER, "shrink: the others have given this rank up: %s", why->text);
     coll_status status = coll__shrink_once(comm, &fresh);
