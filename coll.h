@@ -453,7 +453,7 @@ COLL_API coll_status coll_abort(coll_comm *comm, const char *why);
  * communicator of coll_init or on any derived from it, whose ranks then come together.  Needs nothing of those who are lost, and
  * waits for ranks that are not known to be lost until the start_timeout_ms have passed; but once enough are there, only for two
  * liveness_timeout_ms after the last one has come.  Most ranks of `comm` must be left, or half of them with rank 0: the rest
- * might be alive and go on as well, elsewhere.  COLL_ERR_PEER: too few are left, or this rank has been given up by the others. 
+ * might be alive and go on as well, elsewhere.  COLL_ERR_PEER: too few are left, or this rank has been given up by the others.
  * `comm` stays as it is, and is freed as ever; what it gives can be shrunk in turn.  Over TCP once for each coll_init. */
 COLL_API coll_status coll_shrink(coll_comm *comm, coll_comm **out);
 
