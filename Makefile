@@ -25,6 +25,10 @@ endif
 HAS_URING := $(shell printf '\043include <liburing.h>\nint main(void) { return 0; }\n' | $(CC) -x c - -luring -o /dev/null 2>/dev/null && echo yes)
 LIBS := -pthread $(if $(HAS_URING),-luring,-DCOLL_NO_URING)
 
+# TLS, where OpenSSL is installed, for the programs that are about it; nothing else is linked with it.
+HAS_OPENSSL := $(shell printf '\043include <openssl/ssl.h>\nint main(void) { return SSL_CTX_new(TLS_method()) == 0; }\n' | $(CC) -x c - -lssl -lcrypto -o /dev/null 2>/dev/null && echo yes)
+TLS := $(if $(HAS_OPENSSL),-DCOLL_WITH_OPENSSL -lssl -lcrypto)
+
 BUILD  := build/$(config)
 HEADER := $(wildcard coll.h coll_impl.h core/*.h transports/*.h transports/*/*.h)
 COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
@@ -194,6 +198,8 @@ $(BUILD)/%: tests/%.c $(TESTED)
 $(BUILD)/coll.o: coll.c $(HEADER)
 	@mkdir -p $(BUILD)
 	$(COMPILE) -Werror $(filter -D%,$(LIBS)) -c $< -o $@
+
+$(BUILD)/test_security $(BUILD)/test_greetings: LIBS += $(TLS)
 
 # The same tests, with the single file in the place of the parts.
 DIST := $(CC) -std=c11 -O2 $(CPPFLAGS) -Itests

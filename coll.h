@@ -181,6 +181,8 @@
  *     COLL_TRANSPORT=tcp|threads|sim, COLL_SIM=text   see Simulation
  *     COLL_ALGORITHM=allreduce=ring,alltoall=circulant:4      see Algorithms
  *     COLL_WORLD=text                                 keeps jobs apart that meet at the same address
+ *     COLL_KEY=secret, COLL_KEY_FILE=path             see Security.  The file's first line; not for others to read
+ *     COLL_SECURITY=open|key|tls, or +check           see Security
  *     COLL_SPIN_US, COLL_START_TIMEOUT_MS, COLL_STALL_TIMEOUT_MS, COLL_LIVENESS_TIMEOUT_MS
  *     COLL_DUMP=directory                             see After a failure
  *     COLL_TUNING=path                                see Tuning
@@ -216,13 +218,27 @@
  * the grouping shows in the bits, measured numbers choose only among algorithms that give the same bits.  A file may change
  * such bits; with the same file they are the same in every run.
  *
- * Security.  There is no authentication: whoever reaches rank 0's address and knows the size and COLL_WORLD can join.  Rank
- * 0 listens at the address in COLL_ADDR only, the others at the address from which they reached it.  Use trusted networks.
- * COLL_ERR_DENIED is not in use yet.
+ * Security.  With a key (a secret of 16 bytes or more that all ranks share: best 32 at random, for whoever talks to a rank may
+ * guess at a phrase for as long as he likes) both ends of every connection prove that they know it before anything else is read:
+ * by HMAC-SHA256 over both ranks, the purpose, the job and fresh random numbers.  Whoever has another key or none gets
+ * COLL_ERR_DENIED and a sentence, and the others wait on for the one that is missing.  security says what else is done:
+ *     key          nothing: whoever is on the way may read and change what is sent.  Authentication is not encryption
+ *     tls          everything behind the greeting is encrypted and protected from changes: TLS 1.3, by OpenSSL, with the key as
+ *                  its secret.  It takes COLL_WITH_OPENSSL (-lssl -lcrypto), and is then what a key means unless told otherwise
+ *     key+check    sums (CRC32C) for every 64 KiB: finds what cables and cards do to bytes, and nobody's bad intentions; so
+ *     open+check   does this, and check, without a key
+ *     open         no key, and public addresses may be used
+ * All ranks must have the same.  Bytes that were changed on the way are COLL_ERR_PROTOCOL where that is noticed (tls, check).
+ * Without a key whoever reaches the port and knows the size and COLL_WORLD can join.  So ranks then listen at private addresses
+ * only (loopback, RFC 1918, unique local, link-local, CGNAT) unless security is open, and rank 0 says once when ranks of other
+ * hosts come.  Each rank listens at one address: rank 0 at the one it was given, the others where they reached it from.
+ * Strangers on a port cost some memory of a fixed size, and make room for ranks; nothing they say sizes or indexes anything
+ * before it has been checked.  The key itself is in no message, log or sentence; the library wipes its copies.  One rank that has
+ * the key is trusted by all.
  *
  * Compiling.  The implementation is C11 for Linux, gcc or clang; the declarations are C99 and C++11.  In a C++ program put the
  * two lines of coll.c into one C file.  With -std=c11 include coll.h before any system header in that file.  Switches:
- * COLL_NO_URING (poll only), COLL_STATIC (every function static).
+ * COLL_NO_URING (poll only), COLL_WITH_OPENSSL (TLS; link with -lssl -lcrypto), COLL_STATIC (every function static).
  */
 #ifndef COLL_H
 #define COLL_H
@@ -403,7 +419,8 @@ typedef struct coll_config {
                                      the file that COLL_KEY_FILE names, or none                             */
     const char *security;         /* what a key is for: "key" (who is who), "tls" (and nobody can read or change what is sent;
                                      compiled in with COLL_WITH_OPENSSL); without one: "open" lets public addresses be used;
-                                     default: COLL_SECURITY, or tls where there is a key and OpenSSL, else key */
+                                     "key+check", "open+check", "check": sums of what is sent; default: COLL_SECURITY, or tls
+                                     where there is a key and OpenSSL, else key                             */
     int         lanes;            /* connections to each peer, 1 to 16; default: COLL_LANES, or 1           */
     int         liveness_timeout_ms;      /* a process that gives no sign of life for so long is dead, < 0: never; default:
                                      COLL_LIVENESS_TIMEOUT_MS, or 5 s                                       */

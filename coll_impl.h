@@ -189,27 +189,35 @@ static coll_status coll__open_sim(int count, coll_comm **out, coll__settings *s)
 
 static bool coll__is_simulated(const coll__settings *s) { return s->config.transport && !strcmp(s->config.transport, "sim"); }
 
+static coll_status coll__init_as(coll__settings *s, coll_comm **out, const coll_config *config)
+{
+    coll_status status = coll__settle(s, config);
+
+    if (status == COLL_OK && s->config.rank == 0) status = coll__settle_tuning(s);      /* it hands on what it has read */
+    if (status < 0) return status;
+    const char *name = s->config.transport ? s->config.transport : s->config.size > 1 ? "tcp" : "threads";
+    if (!strcmp(name, "threads") && s->config.size > 1)
+        return coll__start_failed(COLL_ERR_ARGUMENT,
+                                  "coll_init makes one rank: for %d ranks that are threads call coll_init_threads",
+                                  s->config.size);
+    if (!strcmp(name, "threads") || (!strcmp(name, "tcp") && s->config.size == 1)) return coll__open_threads(1, out, s);
+    if (!strcmp(name, "tcp")) return coll__open_tcp(out, s);
+    if (!strcmp(name, "sim") && s->config.size == 1) return coll__open_sim(1, out, s);
+    if (!strcmp(name, "sim"))
+        return coll__start_failed(COLL_ERR_ARGUMENT, "a simulated world is one thread: for %d ranks call coll_spawn or "
+                                  "coll_init_threads", s->config.size);
+    return coll__start_failed(COLL_ERR_ARGUMENT, "transport \"%.32s\" is none of tcp, threads, sim", name);
+}
+
 COLL_API coll_status coll_init(coll_comm **out, const coll_config *config)
 {
     coll__settings s;
 
     if (!out) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init: out is NULL");
     *out = NULL;
-    coll_status status = coll__settle(&s, config);
-    if (status == COLL_OK && s.config.rank == 0) status = coll__settle_tuning(&s);      /* it hands on what it has read */
-    if (status < 0) return status;
-    const char *name = s.config.transport ? s.config.transport : s.config.size > 1 ? "tcp" : "threads";
-    if (!strcmp(name, "threads") && s.config.size > 1)
-        return coll__start_failed(COLL_ERR_ARGUMENT,
-                                  "coll_init makes one rank: for %d ranks that are threads call coll_init_threads",
-                                  s.config.size);
-    if (!strcmp(name, "threads") || (!strcmp(name, "tcp") && s.config.size == 1)) return coll__open_threads(1, out, &s);
-    if (!strcmp(name, "tcp")) return coll__open_tcp(out, &s);
-    if (!strcmp(name, "sim") && s.config.size == 1) return coll__open_sim(1, out, &s);
-    if (!strcmp(name, "sim"))
-        return coll__start_failed(COLL_ERR_ARGUMENT, "a simulated world is one thread: for %d ranks call coll_spawn or "
-                                  "coll_init_threads", s.config.size);
-    return coll__start_failed(COLL_ERR_ARGUMENT, "transport \"%.32s\" is none of tcp, threads, sim", name);
+    const coll_status status = coll__init_as(&s, out, config);
+    coll__wipe(s.key, sizeof s.key);
+    return status;
 }
 
 COLL_API coll_status coll_init_threads(int count, coll_comm **out, const coll_config *config)

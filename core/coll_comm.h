@@ -142,6 +142,7 @@ typedef struct coll__trunk {
     coll__track *tracks;                          /* with something to do                                     */
     coll_comm   *comms;
     uint32_t  next_id;                            /* of communicators made from here on                       */
+    int       deriving;                           /* calls that are making one                                */
     unsigned  finished, told;                     /* requests so far; when the followers last heard of it     */
     /* several threads, each with a communicator of its own (coll_progress.h) */
     bool  is_shared;                              /* there has been more than one communicator                */

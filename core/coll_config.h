@@ -2,6 +2,9 @@
 #ifndef COLL_CONFIG_H
 #define COLL_CONFIG_H
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 /* Where launchers write the rank and the size; the first complete pair counts. */
 static const struct coll__launcher {
     const char *name, *rank, *size, *local_rank, *local_size;
@@ -12,6 +15,10 @@ static const struct coll__launcher {
     { "MPICH",    "PMI_RANK",             "PMI_SIZE",             "MPI_LOCALRANKID",            "MPI_LOCALNRANKS" },
     { "Slurm",    "SLURM_PROCID",         "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID",              NULL },
 };
+
+/* What both ends of a connection must agree upon. */
+enum { COLL__AUTH_NONE, COLL__AUTH_KEY, COLL__AUTH_TLS, COLL__AUTH_KIND = 3, COLL__AUTH_CHECK = 4 };
+enum { COLL__KEY_LEAST = 16, COLL__KEY_MOST = 1024 };
 
 enum { COLL__SIZE_MOST = 65536, COLL__ADDRESS_ROOM = 300, COLL__TUNING_ROOM = 160, COLL__TUNING_FILE_MOST = 4096 };
 
@@ -24,6 +31,9 @@ typedef struct coll__settings {
     coll__numbers numbers;                        /* what the tuner is to believe of the wire                 */
     char        forced_text[256];                 /* names of COLL_ALGORITHM, each ended by '\0'              */
     int         forced_at[COLL_SENDRECV + 1];     /* 1 + where that of each kind begins; 0: none              */
+    int         auth;                             /* what a connection begins with: COLL__AUTH_...            */
+    bool        is_open;                          /* public addresses may be used without a key               */
+    char        key[COLL__KEY_MOST + 2];          /* wiped by coll_init                                       */
 } coll__settings;
 
 static COLL__PRINTF(2, 3) coll_status coll__start_failed(coll_status status, const char *format, ...)
@@ -374,6 +384,89 @@ static coll_status coll__settle_failure(coll_config *c)
     return COLL_OK;
 }
 
+/* ---- >>security: the key, and what it is for ---- */
+
+/* The first line of a file that is the owner's alone. */
+static coll_status coll__read_key_file(coll__settings *s, const char *path)
+{
+    struct stat about;
+    size_t length = 0;
+    ssize_t got = 1;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0) return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_KEY_FILE=%.160s: %s", path, strerror(errno));
+    const bool is_ours = !fstat(fd, &about) && !(about.st_mode & (S_IROTH | S_IWOTH));
+    while (is_ours && got > 0 && length < sizeof s->key - 1 && !memchr(s->key, '\n', length)) {
+        got = read(fd, s->key + length, sizeof s->key - 1 - length);
+        if (got > 0) length += (size_t)got;
+    }
+    const int error = errno;
+    close(fd);
+    if (!is_ours)
+        return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_KEY_FILE=%.160s is open to every user of this host: chmod 600", path);
+    if (got < 0) return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_KEY_FILE=%.160s: %s", path, strerror(error));
+    s->key[length] = '\0';
+    s->key[strcspn(s->key, "\r\n")] = '\0';
+    return COLL_OK;
+}
+
+/* "open", "key" or "tls", "check" beside it or alone: as bits, 0: not said. */
+static bool coll__read_security(const char *text, int *auth, bool *is_open)
+{
+    static const struct { const char *name; int auth; } words[] = {
+        { "open", COLL__AUTH_NONE }, { "key", COLL__AUTH_KEY }, { "tls", COLL__AUTH_TLS }, { "check", COLL__AUTH_CHECK }
+    };
+
+    for (const char *at = text; *at; at += strspn(at, "+")) {
+        const size_t length = strcspn(at, "+");
+        size_t i = 0;
+        while (i < 4 && (strlen(words[i].name) != length || strncmp(at, words[i].name, length))) i++;
+        const bool has_kind = *is_open || (*auth & COLL__AUTH_KIND);
+        if (i == 4 || (i < 3 && has_kind)) return false;
+        *auth |= words[i].auth;
+        *is_open = *is_open || i == 0;
+        at += length;
+    }
+    return true;
+}
+
+static coll_status coll__settle_security(coll__settings *s)
+{
+    const char *key = s->config.key ? s->config.key : getenv("COLL_KEY"), *path = getenv("COLL_KEY_FILE");
+    const char *text = s->config.security ? s->config.security : getenv("COLL_SECURITY");
+    const char *name = s->config.key ? "key" : key ? "COLL_KEY" : "the key in COLL_KEY_FILE";
+    coll_status status = COLL_OK;
+
+    if (key) coll__print(s->key, sizeof s->key, "%s", key);
+    else if (path && *path) status = coll__read_key_file(s, path);
+    const bool has_key = key || (path && *path);
+    const size_t length = strlen(s->key);
+    if (status < 0) return status;
+    if (has_key && (length < COLL__KEY_LEAST || length > COLL__KEY_MOST))
+        return coll__start_failed(COLL_ERR_ARGUMENT, "%s is %s than %d bytes; a key has %d to %d, best 32 at random", name,
+                                  length < COLL__KEY_LEAST ? "shorter" : "longer",
+                                  length < COLL__KEY_LEAST ? COLL__KEY_LEAST : COLL__KEY_MOST, COLL__KEY_LEAST, COLL__KEY_MOST);
+    if (text && !coll__read_security(text, &s->auth, &s->is_open))
+        return coll__start_failed(COLL_ERR_ARGUMENT, "security \"%.40s\" is none of open, key, tls, open+check, key+check, check",
+                                  text);
+    if (has_key && s->is_open)
+        return coll__start_failed(COLL_ERR_ARGUMENT, "security is \"%.40s\", but there is a key, too: which one is meant?", text);
+    if (!has_key && (s->auth & COLL__AUTH_KIND))
+        return coll__start_failed(COLL_ERR_ARGUMENT, "security is \"%.40s\", but there is no key: set COLL_KEY or COLL_KEY_FILE",
+                                  text);
+#if defined(COLL_WITH_OPENSSL)
+    if (has_key && s->auth == 0) s->auth = COLL__AUTH_TLS;
+#else
+    if (s->auth & COLL__AUTH_TLS)
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "security is \"%.40s\", but this program was compiled without "
+                                  "COLL_WITH_OPENSSL", text);
+#endif
+    if (has_key && !(s->auth & COLL__AUTH_KIND)) s->auth |= COLL__AUTH_KEY;
+    if (s->auth & COLL__AUTH_TLS) s->auth &= ~COLL__AUTH_CHECK;           /* it sees every change by itself   */
+    s->config.key = NULL;
+    return COLL_OK;
+}
+
 static coll_status coll__settle(coll__settings *s, const coll_config *config)
 {
     coll_status status;
@@ -384,7 +477,7 @@ static coll_status coll__settle(coll__settings *s, const coll_config *config)
     const bool is_explicit = c->size > 0;
     if ((status = coll__settle_rank(s)) < 0 || (status = coll__settle_conflicts(s, is_explicit)) < 0
         || (status = coll__settle_log(c)) < 0 || (status = coll__settle_algorithms(s)) < 0) return status;
-    if (c->size > 1 && (status = coll__settle_address(s)) < 0) return status;
+    if (c->size > 1 && ((status = coll__settle_address(s)) < 0 || (status = coll__settle_security(s)) < 0)) return status;
     if (!c->transport) c->transport = getenv("COLL_TRANSPORT");
     if (c->transport && !*c->transport) c->transport = NULL;
     if (!c->world) c->world = getenv("COLL_WORLD");

@@ -366,8 +366,8 @@ static inline bool coll__flow_repeats(const coll_request *r)
 
     return track->has_last && a->kind == b->kind && a->count == b->count && a->type == b->type && a->op == b->op
         && a->root == b->root && a->wire == b->wire && a->accumulate == b->accumulate && a->flags == b->flags
-        && a->scale == b->scale && a->not_commutative == b->not_commutative && !a->fn && track->last_version == track->numbers->version
-        && coll__flow_is_repeatable(r);
+        && a->scale == b->scale && a->not_commutative == b->not_commutative && !a->fn
+        && track->last_version == track->numbers->version && coll__flow_is_repeatable(r);
 }
 
 /* Make the flow of a checked call ready: the last one of the track again, whose memory is as it was laid out, or a new one. */

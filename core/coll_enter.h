@@ -11,8 +11,9 @@
  *             inside = 0, and claim it too            otherwise it is mine now; is_claimed = 0
  *
  * Either the claimer sees that somebody is inside, or that one sees the claim.  Each owner has a word `inside` of its own: one
- * that was kept from running between its first look and its stores must not speak for the next owner.  A door that changes hands too often, or a
- * kernel without membarrier: every thread takes the way of the claimer, under the lock and with no barriers to execute. */
+ * that was kept from running between its first look and its stores must not speak for the next owner.  A door that changes
+ * hands too often, or a kernel without membarrier: every thread takes the way of the claimer, under the lock and with no barriers
+ * to execute. */
 #ifndef COLL_ENTER_H
 #define COLL_ENTER_H
 

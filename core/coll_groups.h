@@ -147,6 +147,13 @@ static coll_status coll__derive(coll_comm *parent, const int *ranks, int count, 
     return coll__trunk_fail(trunk, &failure);
 }
 
+/* A call that makes communicators is over. */
+static void coll__derived(coll__trunk *trunk)
+{
+    trunk->deriving--;
+    coll__gone_sweep(trunk);
+}
+
 /* What a rank says in a split. */
 typedef struct coll__ballot { int32_t color, key; uint32_t next_id; } coll__ballot;
 
@@ -173,6 +180,7 @@ static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_
     coll_status status = COLL_ERR_MEMORY;
     uint32_t id = 0;
 
+    comm->trunk->deriving++;
     if (ballots && ranks) {
         coll_request r;
         ballots[comm->rank] = (coll__ballot){ color, key, comm->trunk->next_id };
@@ -183,11 +191,12 @@ static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_
         coll__explain_error(comm, NULL, status, "no memory to split %d ranks", comm->size);
     }
     for (int i = 0; status == COLL_OK && i < comm->size; i++) if (ballots[i].next_id > id) id = ballots[i].next_id;
-    if (status == COLL_OK) comm->trunk->next_id = id + 1;
+    if (status == COLL_OK && comm->trunk->next_id <= id) comm->trunk->next_id = id + 1;
     if (status == COLL_OK && color != COLL_NO_COLOR) {
         const int count = coll__count_ballots(ballots, comm->size, comm->rank, ranks, &me);
         status = coll__derive(comm, ranks, count, me, id, out);
     }
+    coll__derived(comm->trunk);
     free(ballots);
     free(ranks);
     return status;
@@ -210,12 +219,15 @@ static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int co
     r.call = (coll_call){ .kind = COLL_ALLREDUCE, .send = &id, .recv = &id, .count = 1, .type = COLL_U64, .op = COLL_MAX,
                           .name = "create" };
     meeting->is_holder = comm->is_holder;         /* the thread inside `comm` is inside this one too          */
+    comm->trunk->deriving++;
     coll_status status = coll__run_inside(meeting, &r);
     comm->is_holder = meeting->is_holder;
     if (status < 0) coll__print(comm->error, sizeof comm->error, "%s", meeting->error);
     coll__comm_unlink(meeting);
     coll__comm_free(meeting);
-    return status < 0 ? status : coll__derive(comm, ranks, count, me, (uint32_t)id, out);
+    if (status == COLL_OK) status = coll__derive(comm, ranks, count, me, (uint32_t)id, out);
+    coll__derived(comm->trunk);
+    return status;
 }
 
 /* ---- >>graph ---- */

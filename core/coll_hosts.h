@@ -12,7 +12,7 @@
  *     allreduce        reduce_scatter on the host    allreduce on the rail                  allgather on the host
  *     reduce           reduce_scatter on the host    reduce on the rail                     gather on the root's host
  *     broadcast        scatter on the root's host    broadcast on the rail                  allgather on the host
- *     allgather        allgather on the host         allgather on the rail                  allgather on the host, for each other host
+ *     allgather        allgather on the host         allgather on the rail     allgather on the host, for each other host
  *     reduce_scatter   one on the host, for each host    one on the rail                    what rails beyond one's own brought
  *     scan             reduce_scatter on the host, and a scan    exscan on the rail         allgather on the host, and a fold
  *     barrier          on the host                   on rail 0                              on the host
@@ -444,7 +444,8 @@ static inline size_t coll__block_offset_of(const coll__journey *j, int rank)
 /* Times that the rails go round. */
 static inline int coll__turns_of(const coll__hosts *h) { return (h->most + h->rails - 1) / h->rails; }
 
-/* In j->counts and j->offsets: what the ranks of our host have in hand of host `host` in turn `turn`; from_all: all of our own. */
+/* In j->counts and j->offsets: what the ranks of our host have in hand of host `host` in turn `turn`; from_all: all of
+ * our own. */
 static void coll__count_on_host(coll__journey *j, int host, int turn, bool from_all)
 {
     const coll__hosts *h = j->hosts;

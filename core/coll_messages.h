@@ -405,6 +405,25 @@ static coll_status coll__note_message(coll__trunk *trunk, int peer, const unsign
     return coll__message_announced(trunk, m);
 }
 
+/* Forget who has freed communicators that this rank has freed too.  One that is not there may still come, while some are being
+ * made; the others are over, for numbers are given in rising order. */
+static void coll__gone_sweep(coll__trunk *trunk)
+{
+    coll__gone **at = trunk->messages ? &trunk->messages->gone : NULL;
+
+    while (at && *at && trunk->deriving == 0) {
+        coll__gone *g = *at;
+        const coll_comm *comm = trunk->comms;
+        while (comm && comm->id != g->comm) comm = comm->next;
+        if (comm || g->comm >= trunk->next_id) {
+            at = &g->next;
+            continue;
+        }
+        *at = g->next;
+        free(g);
+    }
+}
+
 static coll_status coll__note_gone(coll__trunk *trunk, int peer, uint32_t comm)
 {
     coll__gone *gone = (coll__gone *)calloc(1, sizeof *gone);
@@ -414,6 +433,7 @@ static coll_status coll__note_gone(coll__trunk *trunk, int peer, uint32_t comm)
     gone->comm = comm;
     gone->next = trunk->messages->gone;
     trunk->messages->gone = gone;
+    coll__gone_sweep(trunk);
     return COLL_OK;
 }
 

@@ -17,10 +17,10 @@ static char case_name[160];
 static const char *case_step = "";                /* where in the case, for the report of a hang              */
 static struct { int passed, failed; } *tally;     /* of a case, in memory shared with its process             */
 
-static void report_hang(void) { fprintf(stderr, "failed: %s: hangs, at: %s\n", case_name, case_step); }
+SUPPORT void report_hang(void) { fprintf(stderr, "failed: %s: hangs, at: %s\n", case_name, case_step); }
 
 /* Run body(arg) in a process of its own. */
-static void run_case_within(unsigned seconds, void (*body)(const void *arg), const void *arg, const char *name)
+SUPPORT void run_case_within(unsigned seconds, void (*body)(const void *arg), const void *arg, const char *name)
 {
     int status = 0;
 

@@ -136,7 +136,8 @@ enum { MODEL_WORLD_COUNT = sizeof model_worlds / sizeof *model_worlds };
 
 SUPPORT bool model_is_simulated(const char *name) { return !strncmp(name, "sim", 3); }
 
-/* Run `worker` on every rank of a world (sim-hosts: three ranks on a host); how many, or at least whether one, did not return 0. */
+/* Run `worker` on every rank of a world (sim-hosts: three ranks on a host); how many, or at least whether one, did not
+ * return 0. */
 SUPPORT int model_run(const char *name, int size, const coll_config *config, int (*worker)(coll_comm *comm, void *arg), void *arg)
 {
     if (!model_is_simulated(name)) return support_run_config(name, size, config, worker, arg);

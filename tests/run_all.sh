@@ -119,7 +119,15 @@ waits faults             program asan test_faults
 waits failure            program release test_failure
 waits failure-tsan       program tsan test_failure tcp-poll,threads alive,abort,dump,threads
 waits errors-tsan        program tsan test_errors
+suite greetings          program asan test_greetings
+waits security           program asan test_security
+waits security-tsan      program tsan test_security meetings,crowds,changes
+suite fuzz               sh tests/fuzz.sh
 suite sim                program asan test_sim
+waits matrix             program release test_matrix
+suite simfaults          program release test_simfaults
+suite refused            program release test_refused
+suite leaks              program release test_leaks
 suite sim-large          program release test_sim 65536
 suite shared             program asan test_shared
 suite shared-tsan        program tsan test_shared

@@ -186,7 +186,8 @@ static const wrong wrongs[] = {
     { "type 27", { .kind = COLL_BROADCAST, .recv = y, .count = 4, .type = 27 }, ARGUMENT, { "27", "type" } },
     { "type 40", { .kind = COLL_ALLGATHER, .send = x, .recv = y, .count = 4, .type = 40 }, ARGUMENT, { "40", "type" } },
     { "type -1", { .kind = COLL_SEND, .send = x, .count = 4, .type = -1 }, ARGUMENT, { "-1", "type" } },
-    { "a blob of no bytes", { .kind = COLL_RECV, .recv = y, .count = 4, .type = COLL_BLOB(0) }, ARGUMENT, { "1073741824", "type" } },
+    { "a blob of no bytes", { .kind = COLL_RECV, .recv = y, .count = 4, .type = COLL_BLOB(0) }, ARGUMENT,
+      { "1073741824", "type" } },
     { "op 77", { .kind = COLL_ALLREDUCE, .send = x, .recv = y, FOUR, .op = (coll_op)77 }, ARGUMENT, { "77", "op" } },
     { "op -1", { .kind = COLL_REDUCE_SCATTER, .send = x, .recv = y, FOUR, .op = (coll_op)-1 }, ARGUMENT, { "-1", "op" } },
     { "op 14", { .kind = COLL_REDUCE, .send = x, .recv = y, FOUR, .op = (coll_op)14 }, ARGUMENT, { "14", "op" } },
@@ -362,7 +363,8 @@ static void nulls_case(const void *arg)
     (void)arg;
     CHECK(coll_barrier(NULL) == ARGUMENT && strstr(coll_error(NULL), "NULL"), "coll_barrier(NULL): %s", coll_error(NULL));
     CHECK(coll_run(NULL, &call) == ARGUMENT && coll_start(NULL, &call, &r) == ARGUMENT &&
-          coll_explain(NULL, &call, NULL, 0) == ARGUMENT && coll_progress(NULL) == ARGUMENT && coll_send(NULL, x, 1, COLL_F32, 0, 0) == ARGUMENT, "calls on a NULL communicator");
+          coll_explain(NULL, &call, NULL, 0) == ARGUMENT && coll_progress(NULL) == ARGUMENT
+          && coll_send(NULL, x, 1, COLL_F32, 0, 0) == ARGUMENT, "calls on a NULL communicator");
     CHECK(coll_free(NULL) == COLL_OK && coll_rank(NULL) < 0 && coll_size(NULL) <= 0, "questions to a NULL communicator");
     coll_traffic(NULL, &sent, &received);
     CHECK(sent == 0 && received == 0, "the traffic of a NULL communicator");

@@ -38,7 +38,8 @@ enum { PRICES = sizeof prices / sizeof *prices };
 
 typedef struct world_shape { int size, per_host, hosts; } world_shape;
 
-static const world_shape shapes[] = { { 4, 2, 2 }, { 6, 3, 2 }, { 6, 2, 3 }, { 12, 4, 3 }, { 12, 3, 4 }, { 7, 3, 3 }, { 5, 4, 2 } };
+static const world_shape shapes[] = { { 4, 2, 2 }, { 6, 3, 2 }, { 6, 2, 3 }, { 12, 4, 3 }, { 12, 3, 4 }, { 7, 3, 3 },
+                                      { 5, 4, 2 } };
 
 static int price_worker(coll_comm *comm, void *arg)
 {

@@ -83,6 +83,8 @@ static const char *any_hello(input *in)
     if (hello.purpose != COLL__PURPOSE_MEET && hello.purpose != COLL__PURPOSE_DATA) return "a hello without a purpose";
     if (hello.channel < 0 || hello.channel >= COLL_CHANNEL_COUNT) return "a hello with a channel out of range";
     if (hello.port < 0 || hello.port > 65535) return "a hello with a port out of range";
+    if (hello.to < 0 || hello.to >= size) return "a hello to a rank out of range";
+    if ((hello.auth & COLL__AUTH_KIND) > COLL__AUTH_TLS || hello.auth > 7) return "a hello with a security that is none";
     if (memcmp(hello.world, world_of_ours, sizeof world_of_ours)) return "a hello of another world";
     coll__hello_write(again, &hello);
     if (coll__hello_read(again, world_of_ours, size, &second)) return "a hello that cannot be repeated";
@@ -357,7 +359,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 static coll__hello hello_of(int rank, int size)
 {
-    coll__hello hello = { .rank = rank, .size = size, .purpose = COLL__PURPOSE_DATA, .channel = 1, .port = 4242 };
+    coll__hello hello = { .rank = rank, .size = size, .purpose = COLL__PURPOSE_DATA, .channel = 1, .port = 4242, .to = size - 1 };
 
     memcpy(hello.world, world_of_ours, sizeof hello.world);
     memset(hello.host, 0x77, sizeof hello.host);
@@ -399,7 +401,9 @@ static void test_hello_fields(void)
         { 36, 4, 0xfffffffb, "number of ranks" },
         { 40, 2, 0, "purpose" },       { 40, 2, 3, "purpose" },        { 40, 2, 0x101, "purpose" }, { 40, 2, 0xffff, "purpose" },
         { 42, 2, COLL_CHANNEL_COUNT, "channel" }, { 42, 2, 0x100, "channel" }, { 42, 2, 0xffff, "channel" },
-        { 64, 1, 1, "well formed" },   { 127, 1, 0x80, "well formed" },
+        { 46, 2, 5, "calls is out of range" }, { 46, 2, 0xffff, "calls is out of range" },
+        { 68, 2, 3, "security" },      { 68, 2, 8, "security" },       { 68, 2, 0x101, "security" },
+        { 70, 1, 1, "well formed" },   { 71, 1, 0x80, "well formed" }, { 88, 1, 1, "well formed" }, { 95, 1, 0x80, "well formed" },
     };
     const uint32_t order = coll__native_order();
 
@@ -426,10 +430,12 @@ static void test_hello_bits(void)
         const int at = bit / 8;
         coll__hello_write(bytes, &hello);
         bytes[at] ^= (unsigned char)(1 << bit % 8);
-        const bool is_free = (at >= 10 && at < 12) || (at >= 32 && at < 36) || (at >= 40 && at < 64);   /* minor, rank, purpose .. host */
+        /* minor; rank; purpose .. host, epoch, auth; nonce; proof, which is looked at elsewhere */
+        const bool is_free = (at >= 10 && at < 12) || (at >= 32 && at < 36) || (at >= 40 && at < 70) || (at >= 72 && at < 88) || at >= 96;
         const char *wrong = coll__hello_read(bytes, world_of_ours, 5, &got);
         CHECK(wrong || is_free, "bit %d of byte %d is not looked at", bit % 8, at);
-        CHECK(wrong || (got.rank >= 0 && got.rank < 5 && got.channel >= 0 && got.channel < COLL_CHANNEL_COUNT),
+        CHECK(wrong || (got.rank >= 0 && got.rank < 5 && got.to >= 0 && got.to < 5 && got.channel >= 0
+                        && got.channel < COLL_CHANNEL_COUNT),
               "bit %d of byte %d: rank %d, channel %d", bit % 8, at, got.rank, got.channel);
     }
 }

@@ -18,6 +18,7 @@ if [ "$want" = test ]; then
     command -v g++ > /dev/null 2>&1 || packages="$packages g++"
     command -v clang > /dev/null 2>&1 || packages="$packages clang"
     { command -v clang > /dev/null 2>&1 && has_fuzzer; } || packages="$packages libclang-rt-14-dev"
+    has_header openssl/ssl.h || packages="$packages libssl-dev"
     command -v nm > /dev/null 2>&1 || packages="$packages binutils"
     command -v aarch64-linux-gnu-gcc > /dev/null 2>&1 || packages="$packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
     command -v qemu-aarch64-static > /dev/null 2>&1 || packages="$packages qemu-user-static"
@@ -26,7 +27,7 @@ if [ "$want" = test ]; then
     PATH=$PATH:/usr/sbin command -v ip > /dev/null 2>&1 || packages="$packages iproute2"
     command -v ps > /dev/null 2>&1 || packages="$packages procps"
     command -v python3 > /dev/null 2>&1 || packages="$packages python3"
-    PATH=$PATH:/usr/sbin command -v nft > /dev/null 2>&1 || packages="$packages nftables"
+    { command -v ip && command -v nft; } > /dev/null 2>&1 || [ -x /usr/sbin/nft ] || packages="$packages iproute2 nftables"
 fi
 [ -n "$packages" ] || exit 0
 

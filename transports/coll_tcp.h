@@ -1,8 +1,11 @@
 /* coll_tcp.h - ranks that are processes, joined by TCP.
  *
+ *   tcp/coll_tcp_key.h       SHA-256, HMAC: what proves that one knows a key
  *   tcp/coll_tcp_wire.h      the bytes of meeting and parting, and their parsers
  *   tcp/coll_tcp_socket.h    names, listening, dialling
  *   tcp/coll_tcp_pipe.h      one connection, whatever its bytes go through
+ *   tcp/coll_tcp_record.h    pipes whose bytes travel in records, with sums
+ *   tcp/coll_tcp_seal.h      TLS
  *   tcp/coll_tcp_greet.h     who is there: the first words on every connection
  *   tcp/coll_tcp_stream.h    queues of messages over a pipe
  *   tcp/coll_tcp_io.h        poll and io_uring
@@ -21,9 +24,12 @@
 #ifndef COLL_TCP_H
 #define COLL_TCP_H
 
+#include "tcp/coll_tcp_key.h"
 #include "tcp/coll_tcp_wire.h"
 #include "tcp/coll_tcp_socket.h"
 #include "tcp/coll_tcp_pipe.h"
+#include "tcp/coll_tcp_record.h"
+#include "tcp/coll_tcp_seal.h"
 #include "tcp/coll_tcp_greet.h"
 #include "tcp/coll_tcp_stream.h"
 #include "tcp/coll_tcp_io.h"
@@ -57,6 +63,7 @@ static size_t coll__stream_move(coll__tcp *tcp, coll__stream *s)
 
     if (coll__is_in_vain(tcp, s)) coll__suspect(tcp, s->peer, "is gone: connection closed");
     else if (s->state == COLL__STREAM_NONE && tcp->rank < s->peer) coll__stream_dial(tcp, s);
+    if (s->state == COLL__STREAM_REFUSED) coll__stream_refused(tcp, s);
     if (s->state != COLL__STREAM_OPEN) return 0;
     const size_t out = coll__stream_push(s, &error);
     if (error > 0 && !s->in.first) coll__stream_broken(tcp, s, error);
@@ -90,6 +97,7 @@ static coll_status coll__tcp_progress(void *context, int wait_ms)
     if (coll__has_news(tcp)) coll__control_listen(tcp);
     if (tcp->failure.status != COLL_OK) return tcp->failure.status;
     const size_t came_back = (size_t)coll__io_reap(&tcp->io), moved = came_back + coll__streams_move(tcp);
+    if (tcp->redials > 0) wait_ms = (int)coll__least((size_t)wait_ms, COLL__REDIAL_LEAST_MS);
     if (moved == 0 && wait_ms > 0) {
         coll__io_wait(&tcp->io, &tcp->active, wait_ms);
         coll__events(tcp);

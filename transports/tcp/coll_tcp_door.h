@@ -1,6 +1,70 @@
-/* coll_tcp_door.h - how connections come about: streams that we dial, and those who knock at our door. */
+/* coll_tcp_door.h - how connections come about: streams that we dial, and those who knock at our door.
+ *
+ * Whoever reaches a port may knock, so the door is kept short of work and of memory.  There is room for greetings with
+ * COLL__GREETINGS_MOST strangers, or twice as many as there are ranks and 16; each is 128 bytes, and 32 more of one whose hello
+ * was right.  While all are busy meeting, a greeting may take COLL__GREETING_MS.  Later a rank that has begun to dial may well
+ * compute for minutes before it goes on: then only those who have not said a word of sense are limited in time.  When there is no
+ * room, whoever has said the least, and among these the first to come, makes room for the next one.  So a crowd that keeps
+ * silent cannot keep out a rank that talks, and a rank that had to go nevertheless dials again. */
 #ifndef COLL_TCP_DOOR_H
 #define COLL_TCP_DOOR_H
+
+#include <ifaddrs.h>
+#include <net/if.h>
+
+/* ---- >>where: without a key, only where no stranger is likely to come by ---- */
+
+/* Loopback, RFC 1918, link-local, CGNAT; of IPv6 unique local and link-local. */
+static bool coll__is_private(const unsigned char *bytes)
+{
+    const unsigned char *v4 = bytes + 12;
+
+    if (coll__is_loopback(bytes)) return true;
+    if (memcmp(bytes, coll__v4_prefix, sizeof coll__v4_prefix))
+        return (bytes[0] & 0xfe) == 0xfc || (bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80);
+    return v4[0] == 10 || (v4[0] == 172 && (v4[1] & 0xf0) == 16) || (v4[0] == 192 && v4[1] == 168)
+        || (v4[0] == 169 && v4[1] == 254) || (v4[0] == 100 && (v4[1] & 0xc0) == 64);
+}
+
+/* The first address of this host that is not private, for those who listen at all of them.  false: there is none. */
+static bool coll__public_address(coll__address *out)
+{
+    struct ifaddrs *all = NULL;
+    unsigned char bytes[16];
+    bool any = false;
+    int port;
+
+    if (getifaddrs(&all)) return false;
+    for (const struct ifaddrs *i = all; i && !any; i = i->ifa_next) {
+        const int family = i->ifa_addr && (i->ifa_flags & IFF_UP) ? i->ifa_addr->sa_family : AF_UNSPEC;
+        if (family != AF_INET && family != AF_INET6) continue;
+        out->length = family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+        memcpy(&out->at, i->ifa_addr, out->length);
+        coll__address_pack(out, bytes, &port);
+        any = !coll__is_private(bytes);
+    }
+    freeifaddrs(all);
+    return any;
+}
+
+/* May this rank listen at an address?  If not: false, with the sentence. */
+static bool coll__may_listen(const coll__tcp *tcp, const coll__address *a, char *why, size_t room)
+{
+    static const unsigned char v6_any[16] = { 0 }, v4_any[4] = { 0 };
+    coll__address found = *a;
+    char where[COLL__ADDRESS_TEXT];
+    unsigned char bytes[16];
+    int port;
+
+    if (tcp->is_open || (tcp->us.auth & COLL__AUTH_KIND)) return true;
+    coll__address_pack(a, bytes, &port);
+    const bool is_any = !memcmp(bytes, v6_any, 16) || (!memcmp(bytes, coll__v4_prefix, 12) && !memcmp(bytes + 12, v4_any, 4));
+    if (is_any ? !coll__public_address(&found) : coll__is_private(bytes)) return true;
+    found = coll__with_port(found, port);
+    coll__print(why, room, "it would listen at %s, a public address, without a key: set COLL_KEY, or COLL_SECURITY=open if that "
+                "is meant", coll__address_text(&found, where, sizeof where));
+    return false;
+}
 
 /* ---- >>dialling: a stream to a higher rank ---- */
 
@@ -22,16 +86,33 @@ static void coll__stream_watch(coll__tcp *tcp, const coll__stream *s, uint32_t w
 static int coll__dial_patience(const coll__pulse *p)
 {
     enum { LEAST_MS = 3500 };
-    return p->liveness_ms <= 0 || p->liveness_ms > COLL__DIAL_MS ? COLL__DIAL_MS : p->liveness_ms > LEAST_MS ? p->liveness_ms : LEAST_MS;
+    const int ms = p->liveness_ms > LEAST_MS ? p->liveness_ms : LEAST_MS;
+    return p->liveness_ms > 0 && ms < COLL__DIAL_MS ? ms : COLL__DIAL_MS;
+}
+
+static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s);
+
+/* The other side had no room for us, or no patience: dial again, a little later. */
+static void coll__stream_dial_again(coll__tcp *tcp, coll__stream *s)
+{
+    s->state = COLL__STREAM_NONE;
+    s->dial_pause_ms = s->dial_pause_ms < COLL__REDIAL_LEAST_MS ? COLL__REDIAL_LEAST_MS : s->dial_pause_ms * 2;
+    if (s->dial_pause_ms > COLL__REDIAL_MOST_MS) s->dial_pause_ms = COLL__REDIAL_MOST_MS;
+    s->dial_at = coll__deadline(s->dial_pause_ms + tcp->rank % 7);
+    tcp->redials++;
 }
 
 static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
 {
     const coll__place_of *place = &tcp->places[s->peer];
     const coll__address a = coll__address_unpack(place->address, place->port);
-    const coll__hello hello = { .purpose = COLL__PURPOSE_DATA, .channel = s->channel };
-    const int patience = coll__dial_patience(&tcp->pulse), fd = coll__dial(&a);
+    const coll__hello hello = { .purpose = COLL__PURPOSE_DATA, .channel = s->channel, .to = s->peer };
+    const int patience = coll__dial_patience(&tcp->pulse);
 
+    if (s->dial_at && coll__now() < s->dial_at) return;
+    if (s->dial_at) tcp->redials--;
+    s->dial_at = 0;
+    const int fd = coll__dial(&a);
     s->greet = fd < 0 ? NULL : (coll__greet *)malloc(sizeof *s->greet);
     if (!s->greet) {
         const int error = fd < 0 ? errno : ENOMEM;
@@ -43,6 +124,21 @@ static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
     coll__greet_call(s->greet, &tcp->us, fd, hello, coll__deadline(COLL__DIAL_MS));
     s->state = COLL__STREAM_DIALLING;
     coll__stream_watch(tcp, s, EPOLLOUT);
+    if (!s->dial_pause_ms) return;
+    /* The last time the hello came too late, perhaps since the program was away: now it goes out before we return. */
+    struct pollfd p = { .fd = fd, .events = POLLOUT };
+    if (poll(&p, 1, COLL__REDIAL_WAIT_MS) > 0) coll__stream_dialled(tcp, s);
+}
+
+/* The greeting has failed. */
+static void coll__stream_turned_away(coll__tcp *tcp, coll__stream *s, coll_status status, const char *why)
+{
+    if (status == COLL_ERR_PEER || status == COLL_ERR_TIMEOUT) {
+        coll__stream_dial_again(tcp, s);
+        return;
+    }
+    s->state = COLL__STREAM_ENDED;
+    coll__blame(&tcp->suspicion, status, s->peer, "cannot be talked to: %s", why);
 }
 
 /* The connect is decided, or the greeting can go on. */
@@ -54,37 +150,63 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
     if (s->state != COLL__STREAM_DIALLING) return;
     coll__io_forget(&tcp->io, g->pipe.fd);
     const int error = coll__dial_result(g->pipe.fd);
+    const bool is_refused = error && g->step == COLL__GREET_SAY && g->length == 0;
     const coll_status status = error ? COLL_ERR_PEER : coll__greet_advance(g, &tcp->us);
     if (status == COLL_PENDING) {
         coll__stream_watch(tcp, s, (uint32_t)g->want);
         return;
     }
+    s->greet = NULL;
     if (status == COLL_OK) {
         s->pipe = g->pipe;
+        s->dial_pause_ms = 0;
         setsockopt(s->pipe.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &forever, sizeof forever);
         coll__make_blocking(s->pipe.fd);
         s->state = COLL__STREAM_OPEN;
         coll__pulse_path(&tcp->pulse, s->peer, s->pipe.fd);
     } else {
         coll__pipe_close(&g->pipe);
-        coll__stream_unreachable(tcp, s, error ? strerror(error) : g->why);
+        if (is_refused) coll__stream_unreachable(tcp, s, strerror(error));
+        else coll__stream_turned_away(tcp, s, status, g->why);
     }
     free(g);
-    s->greet = NULL;
+}
+
+/* Without a key the dialler does not wait for an answer: a refusal then comes as the first thing on the stream, its beginning as
+ * the head of a message. */
+static void coll__stream_refused(coll__tcp *tcp, coll__stream *s)
+{
+    const coll_xfer *x = s->in.first;
+    unsigned char bytes[COLL__CONTROL_LENGTH] = { 0 };
+    size_t length = coll__least(x->moved, sizeof bytes);
+    coll__control control;
+    ssize_t n = 1;
+
+    memcpy(bytes, x->head, COLL_HEAD_LENGTH);
+    if (length > COLL_HEAD_LENGTH) memcpy(bytes + COLL_HEAD_LENGTH, x->buffer, length - COLL_HEAD_LENGTH);
+    while (n > 0 && length < sizeof bytes) {
+        n = coll__pipe_move(&s->pipe, bytes + length, sizeof bytes - length, false);
+        if (n > 0) length += (size_t)n;
+    }
+    const bool is_whole = coll__control_read(bytes, tcp->size, &control);
+    coll__stream_turned_away(tcp, s, COLL_ERR_PROTOCOL, is_whole ? control.what.text : "it refused the connection");
 }
 
 /* ---- >>the door: connections that come in ---- */
 
-/* Turn a connection away, with the reason. */
+/* Turn a connection away, with the reason.  What has come is read before the end, or the reason could be lost on the way. */
 static void coll__refuse(coll__tcp *tcp, coll__pipe *pipe, coll_status status, const char *reason)
 {
     const coll__address from = coll__name_of(pipe->fd, true);
-    char where[COLL__ADDRESS_TEXT], text[200];
+    char where[COLL__ADDRESS_TEXT], text[200], rest[512];
+    int reads = 0;
 
     coll__say(&tcp->log, COLL_LOG_WARN, "rank %d turned away a connection from %s: %s", tcp->rank,
               coll__address_text(&from, where, sizeof where), reason);
     coll__print(text, sizeof text, "rank %d refused the connection: %s", tcp->rank, reason);
     coll__control_send(pipe, COLL__CONTROL_REFUSE, status, -1, text);
+    while (reads < 16 && recv(pipe->fd, rest, sizeof rest, MSG_DONTWAIT) > 0) reads++;
+    shutdown(pipe->fd, SHUT_WR);
     coll__pipe_close(pipe);
 }
 
@@ -99,6 +221,12 @@ static void coll__take_rank(coll__tcp *tcp, coll__pipe *pipe, const coll__hello 
     if (hello->rank == 0 || line->pipe.fd >= 0) {
         coll__refuse(tcp, pipe, COLL_ERR_PROTOCOL, "another process has come with the same rank");
         return;
+    }
+    if (tcp->us.auth == COLL__AUTH_NONE && !tcp->is_open && !tcp->has_warned
+        && memcmp(hello->host, tcp->us.host, sizeof hello->host)) {
+        tcp->has_warned = true;
+        coll__say(&tcp->log, COLL_LOG_WARN, "ranks of other hosts join without a key: whoever reaches this port may, and can "
+                  "read and change what is sent (COLL_KEY)");
     }
     coll__address_pack(&from, place->address, &ignored);
     place->port = hello->port;
@@ -145,7 +273,7 @@ static bool coll__greeting_go_on(coll__tcp *tcp, coll__greet *g)
 
 static void coll__greeting_close(coll__tcp *tcp, int index)
 {
-    tcp->greetings[index].pipe.fd = -1;
+    tcp->greetings[index].pipe = (coll__pipe){ .fd = -1 };        /* whoever took it has it                  */
     while (tcp->greeting_count > 0 && tcp->greetings[tcp->greeting_count - 1].pipe.fd < 0) tcp->greeting_count--;
 }
 
@@ -169,24 +297,52 @@ static void coll__greetings_go_on(coll__tcp *tcp)
     for (int i = 0; i < tcp->greeting_count; i++) coll__greeting_event(tcp, i);
 }
 
-/* Let in who knocks, as long as there is room; each may take COLL__GREETING_MS to say who it is.  When there is no room, the
- * door is shut without a word: a rank then knocks again. */
+/* Which greeting has come the least far, and among these is the oldest? */
+static int coll__greeting_least(const coll__tcp *tcp)
+{
+    const coll__greet *least = NULL;
+
+    for (int i = 0; i < tcp->greeting_count; i++) {
+        const coll__greet *g = &tcp->greetings[i];
+        if (g->pipe.fd < 0) continue;
+        const bool is_less = !least || g->step < least->step || (g->step == least->step && g->length < least->length);
+        const bool is_like = least && g->step == least->step && g->length == least->length;
+        if (is_less || (is_like && g->deadline < least->deadline)) least = g;
+    }
+    return least ? (int)(least - tcp->greetings) : 0;
+}
+
+/* Make room, without a word to the one who goes.  That it happens is told once a second at most. */
+static void coll__greeting_evict(coll__tcp *tcp)
+{
+    const int index = coll__greeting_least(tcp);
+
+    coll__io_forget(&tcp->io, tcp->greetings[index].pipe.fd);
+    coll__pipe_close(&tcp->greetings[index].pipe);
+    coll__greeting_close(tcp, index);
+    tcp->evicted++;
+    if (coll__now() < tcp->evicted_at + (int64_t)1000 * COLL__MS) return;
+    coll__say(&tcp->log, COLL_LOG_WARN, "rank %d has %d connections that do not say who they are; %d had to make room for others",
+              tcp->rank, tcp->greeting_room, tcp->evicted);
+    tcp->evicted = 0;
+    tcp->evicted_at = coll__now();
+}
+
+/* Let in who knocks, a bounded number at once: this rank has other things to do, too. */
 static void coll__accept_all(coll__tcp *tcp)
 {
     int fd;
 
-    while ((fd = coll__accept(tcp->listener)) >= 0 || errno == ECONNABORTED) {
+    for (int n = 0; n < COLL__ACCEPTS_AT_ONCE && ((fd = coll__accept(tcp->listener)) >= 0 || errno == ECONNABORTED); n++) {
         int i = 0;
         if (fd < 0) continue;
         if (tcp->greeting_count == tcp->greeting_room) coll__greetings_go_on(tcp);
         while (i < tcp->greeting_count && tcp->greetings[i].pipe.fd >= 0) i++;
         if (i == tcp->greeting_room) {
-            coll__say(&tcp->log, COLL_LOG_WARN, "rank %d has %d connections that do not say who they are, and takes no more",
-                      tcp->rank, i);
-            close(fd);
-            continue;
+            i = coll__greeting_least(tcp);
+            coll__greeting_evict(tcp);
         }
-        if (i == tcp->greeting_count) tcp->greeting_count++;
+        if (i >= tcp->greeting_count) tcp->greeting_count = i + 1;
         coll__greet_answer(&tcp->greetings[i], fd, coll__deadline(COLL__GREETING_MS));
         coll__io_watch(&tcp->io, fd, EPOLLIN, coll__tag(COLL__EVENT_GREETING, i));
         coll__greeting_event(tcp, i);
@@ -197,9 +353,9 @@ static void coll__greetings_expire(coll__tcp *tcp)
 {
     for (int i = 0; i < tcp->greeting_count; i++) {
         coll__greet *g = &tcp->greetings[i];
-        if (g->pipe.fd < 0 || coll__now() < g->deadline) continue;
+        if (g->pipe.fd < 0 || coll__now() < g->deadline || (!tcp->is_meeting && g->step > COLL__GREET_HEAR)) continue;
         coll__io_forget(&tcp->io, g->pipe.fd);
-        coll__refuse(tcp, &g->pipe, COLL_ERR_PROTOCOL, "it did not say who it is");
+        coll__refuse(tcp, &g->pipe, COLL_ERR_TIMEOUT, "it did not say who it is");
         coll__greeting_close(tcp, i);
     }
 }

@@ -1,8 +1,24 @@
 /* coll_tcp_greet.h - who is there: the first words on every connection, seen from either end.
  *
- * The one who calls says who it is; the other one checks that.  A greeting is moved on as its socket allows, by whoever waits
- * for it: coll__greet_advance never blocks.  Nothing is allocated for a caller that has not been checked, and it gets
- * COLL__HELLO_LENGTH bytes to say it in. */
+ * The one who calls says who it is and whom it calls; the other one checks that.  Without a key that is all.  With one, both
+ * prove that they know it before anything else is read:
+ *
+ *     caller -> hello_c                                     128 bytes, with a nonce
+ *     caller <- hello_s                                     128 bytes, with a nonce and with proof S
+ *     caller -> proof C                                     32 bytes
+ *     (TLS, under the secret T, then goes on from here)
+ *
+ *     proof X = HMAC(K', X, hello_c, hello_s)               the proofs in the hellos count as zero
+ *     K'      = HMAC(root, world, epoch)                    root = HMAC(key, "coll-v1")
+ *
+ * The nonces make every such conversation another one, so that nothing recorded is of use (replay); the letters tell the two
+ * sides apart (reflection); both ranks and the purpose stand in the hellos, so that nobody can be led to another rank than the
+ * one it called (redirection).  All sums are of a fixed length, and a stranger costs one of them at most, for a hello in which
+ * everything else is right.
+ *
+ * Whoever is turned away gets the reason as a control note in clear, the one thing that may come in the place of an answer.  A
+ * greeting is moved on as its socket allows, by whoever waits for it: coll__greet_advance never blocks.  Nothing is allocated
+ * for a caller that has not been checked. */
 #ifndef COLL_TCP_GREET_H
 #define COLL_TCP_GREET_H
 
@@ -10,54 +26,292 @@
 typedef struct coll__identity {
     unsigned char world[COLL__WORLD_LENGTH], host[COLL__HOST_LENGTH];
     int rank, size;
+    uint32_t epoch;                               /* how often the world has shrunk                           */
+    int auth;                                     /* COLL__AUTH_...                                           */
+    unsigned char root[COLL__SHA_LENGTH];         /* what is left of the key                                  */
+    coll__seal *seal;                             /* for TLS                                                  */
 } coll__identity;
+
+typedef enum coll__greet_step {
+    COLL__GREET_HEAR, COLL__GREET_ANSWER, COLL__GREET_HEAR_PROOF,         /* of the one who is called         */
+    COLL__GREET_SAY, COLL__GREET_HEAR_ANSWER, COLL__GREET_HEAR_REFUSAL, COLL__GREET_PROVE, COLL__GREET_DENY,  /* of the caller */
+    COLL__GREET_SEAL, COLL__GREET_OVER
+} coll__greet_step;
 
 typedef struct coll__greet {
     coll__pipe  pipe;
     bool        is_caller;
+    coll__greet_step step;
     short       want;                             /* what to poll the socket for before the next advance      */
-    int         length;                           /* bytes that have been moved                               */
+    size_t      length;                           /* bytes of this step that have been moved                  */
     int64_t     deadline;
     coll__hello hello;                            /* of the caller: what it says; at the other end: what came */
-    coll_status status;                           /* what to tell the caller when it is turned away           */
-    char        why[128];                         /* and the sentence                                         */
-    unsigned char bytes[COLL__HELLO_LENGTH];
+    char        why[224];                         /* an error as a sentence                                   */
+    unsigned char call[COLL__HELLO_LENGTH], answer[COLL__HELLO_LENGTH];       /* hello_c, hello_s, without proofs */
+    unsigned char bytes[COLL__CONTROL_LENGTH];    /* on their way                                             */
 } coll__greet;
+
+/* ---- >>proofs ---- */
+
+/* What only those know who have the key, of this conversation and for this purpose. */
+static void coll__greet_sum(const coll__greet *g, const coll__identity *us, char letter, unsigned char *out)
+{
+    unsigned char epoch[4], key[COLL__SHA_LENGTH];
+    const struct iovec world[] = { { (void *)(uintptr_t)us->world, sizeof us->world }, { epoch, sizeof epoch } };
+    const struct iovec said[] = { { &letter, 1 }, { (void *)(uintptr_t)g->call, sizeof g->call },
+                                  { (void *)(uintptr_t)g->answer, sizeof g->answer } };
+
+    coll__put32(epoch, us->epoch);
+    coll__hmac(key, us->root, sizeof us->root, world, 2);
+    coll__hmac(out, key, sizeof key, said, 3);
+    coll__wipe(key, sizeof key);
+}
+
+static bool coll__greet_is_proved(const coll__greet *g, const coll__identity *us, char letter, const unsigned char *proof)
+{
+    unsigned char expected[COLL__SHA_LENGTH];
+
+    coll__greet_sum(g, us, letter, expected);
+    return coll__same_secret(expected, proof, sizeof expected);
+}
+
+/* ---- >>begin ---- */
+
+static void coll__hello_as(coll__hello *hello, const coll__identity *us)
+{
+    hello->rank = us->rank;
+    hello->size = us->size;
+    hello->epoch = us->epoch;
+    hello->auth = us->auth;
+    memcpy(hello->world, us->world, sizeof us->world);
+    memcpy(hello->host, us->host, sizeof us->host);
+    memset(hello->nonce, 0, sizeof hello->nonce);
+}
 
 /* Begin to say `hello` on a connected socket, which the greeting takes over. */
 static void coll__greet_call(coll__greet *g, const coll__identity *us, int fd, coll__hello hello, int64_t deadline)
 {
-    *g = (coll__greet){ .pipe = { .fd = fd }, .is_caller = true, .want = POLLOUT, .deadline = deadline, .hello = hello };
-    g->hello.rank = us->rank;
-    g->hello.size = us->size;
-    memcpy(g->hello.world, us->world, sizeof us->world);
-    memcpy(g->hello.host, us->host, sizeof us->host);
-    coll__hello_write(g->bytes, &g->hello);
+    *g = (coll__greet){ .pipe = { .fd = fd }, .is_caller = true, .step = COLL__GREET_SAY, .want = POLLOUT, .deadline = deadline,
+                        .hello = hello };
+    coll__hello_as(&g->hello, us);
 }
 
 /* Begin to listen to whoever is at an accepted socket, which the greeting takes over. */
 static void coll__greet_answer(coll__greet *g, int fd, int64_t deadline)
 {
-    *g = (coll__greet){ .pipe = { .fd = fd }, .want = POLLIN, .deadline = deadline };
+    *g = (coll__greet){ .pipe = { .fd = fd }, .step = COLL__GREET_HEAR, .want = POLLIN, .deadline = deadline };
+}
+
+/* ---- >>steps: each does what it can, and gives COLL_OK when the next one is due ---- */
+
+static COLL__PRINTF(3, 4) coll_status coll__greet_failed(coll__greet *g, coll_status status, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    vsnprintf(g->why, sizeof g->why, format, list);
+    va_end(list);
+    return status;
+}
+
+static coll_status coll__greet_next(coll__greet *g, coll__greet_step step)
+{
+    g->step = step;
+    g->length = 0;
+    return COLL_OK;
+}
+
+/* Move g->bytes until there are `length` of them. */
+static coll_status coll__greet_move(coll__greet *g, size_t length, bool is_write)
+{
+    while (g->length < length) {
+        const ssize_t n = coll__pipe_move(&g->pipe, g->bytes + g->length, length - g->length, is_write);
+        g->want = is_write ? POLLOUT : POLLIN;
+        if (n == -EAGAIN) return COLL_PENDING;
+        if (n < 0) return coll__greet_failed(g, COLL_ERR_PEER, "%s", coll__ending_text((int)-n));
+        g->length += (size_t)n;
+        if (!is_write && g->step == COLL__GREET_HEAR && !coll__hello_may_begin(g->bytes, g->length)) return COLL_OK;
+    }
+    return COLL_OK;
+}
+
+/* The hello proper has been exchanged: what the bytes go through from here on. */
+static coll_status coll__greet_settle(coll__greet *g, const coll__identity *us)
+{
+    unsigned char secret[COLL__SHA_LENGTH];
+    bool is_good = true;
+
+    if ((us->auth & COLL__AUTH_KIND) == COLL__AUTH_TLS) {
+        coll__greet_sum(g, us, 'T', secret);
+        is_good = coll__pipe_seal(&g->pipe, us->seal, secret, g->is_caller);
+        coll__wipe(secret, sizeof secret);
+    } else if (us->auth & COLL__AUTH_CHECK) {
+        is_good = coll__pipe_check(&g->pipe);
+    }
+    if (!is_good) return coll__greet_failed(g, COLL_ERR_MEMORY, "no memory for the connection");
+    return coll__greet_next(g, (us->auth & COLL__AUTH_KIND) == COLL__AUTH_TLS ? COLL__GREET_SEAL : COLL__GREET_OVER);
+}
+
+/* The caller's first words.  One that was late may find that the other side has lost its patience. */
+static coll_status coll__greet_say(coll__greet *g, const coll__identity *us)
+{
+    const bool has_key = us->auth & COLL__AUTH_KIND;
+    unsigned char peek;
+
+    if (g->length == 0) {
+        const ssize_t n = recv(g->pipe.fd, &peek, 1, MSG_PEEK | MSG_DONTWAIT);
+        if (n == 0) return coll__greet_failed(g, COLL_ERR_PEER, "%s", coll__ending_text(0));
+        if (n > 0) return coll__greet_next(g, COLL__GREET_HEAR_REFUSAL);
+        if (has_key && !coll__nonce(g->hello.nonce, sizeof g->hello.nonce))
+            return coll__greet_failed(g, COLL_ERR_SYSTEM, "getrandom: %s", strerror(errno));
+        coll__hello_write(g->call, &g->hello);
+        memcpy(g->bytes, g->call, sizeof g->call);
+    }
+    const coll_status status = coll__greet_move(g, COLL__HELLO_LENGTH, true);
+    if (status != COLL_OK) return status;
+    return has_key ? coll__greet_next(g, COLL__GREET_HEAR_ANSWER) : coll__greet_settle(g, us);
+}
+
+/* What came in the place of an answer is a reason. */
+static coll_status coll__greet_refused(coll__greet *g, const coll__identity *us)
+{
+    coll__control control;
+    const coll_status status = coll__greet_move(g, COLL__CONTROL_LENGTH, false);
+
+    if (status != COLL_OK) return status;
+    if (!coll__control_read(g->bytes, us->size, &control))
+        return coll__greet_failed(g, COLL_ERR_PROTOCOL, "something else answers there");
+    const char *text = *control.what.text ? control.what.text : coll_status_text(control.what.status);
+    return coll__greet_failed(g, control.what.status, "%s", text);
+}
+
+/* NULL: the one who answers is the one that was called, as far as it says. */
+static const char *coll__greet_check_answer(coll__greet *g, const coll__identity *us)
+{
+    coll__hello answer;
+    const char *wrong = coll__hello_read(g->bytes, us->world, us->size, &answer);
+
+    if (wrong) return wrong;
+    if (answer.rank != g->hello.to || answer.to != us->rank) return "another rank answers there";
+    if (answer.epoch != us->epoch) return "it has shrunk, or has not";
+    if (answer.auth != us->auth) return "its security differs";
+    return answer.purpose == g->hello.purpose && answer.channel == g->hello.channel ? NULL : "it answers another question";
+}
+
+static coll_status coll__greet_hear_answer(coll__greet *g, const coll__identity *us)
+{
+    coll_status status = coll__greet_move(g, 4, false);
+
+    if (status != COLL_OK) return status;
+    if (coll__begins_refusal(g->bytes)) return coll__greet_refused(g, us);
+    if ((status = coll__greet_move(g, COLL__HELLO_LENGTH, false)) != COLL_OK) return status;
+    const char *wrong = coll__greet_check_answer(g, us);
+    if (wrong) return coll__greet_failed(g, COLL_ERR_PROTOCOL, "%s", wrong);
+    memcpy(g->answer, g->bytes, COLL__HELLO_PROOF);
+    if (coll__greet_is_proved(g, us, 'S', g->bytes + COLL__HELLO_PROOF)) {
+        coll__greet_sum(g, us, 'C', g->bytes);
+        return coll__greet_next(g, COLL__GREET_PROVE);
+    }
+    memset(g->bytes, 0, COLL__SHA_LENGTH);
+    return coll__greet_next(g, COLL__GREET_DENY);
+}
+
+static coll_status coll__greet_prove(coll__greet *g, const coll__identity *us)
+{
+    const coll_status status = coll__greet_move(g, COLL__SHA_LENGTH, true);
+    return status == COLL_OK ? coll__greet_settle(g, us) : status;
+}
+
+/* The other side has another key: it gets a proof that is none, so that it can say so, too. */
+static coll_status coll__greet_deny(coll__greet *g)
+{
+    const coll_status status = coll__greet_move(g, COLL__SHA_LENGTH, true);
+    return status == COLL_OK ? coll__greet_failed(g, COLL_ERR_DENIED, "its key is another one (COLL_KEY differs)") : status;
+}
+
+static coll_status coll__greet_check_auth(coll__greet *g, const coll__identity *us)
+{
+    static const char *const names[] = { "no key", "a key", "a key and TLS" };
+    const int theirs = g->hello.auth, ours = us->auth;
+    const bool has_key = theirs & COLL__AUTH_KIND, have_we = ours & COLL__AUTH_KIND;
+
+    if (has_key != have_we)
+        return coll__greet_failed(g, COLL_ERR_DENIED, "it has %s, and here there is %s (COLL_KEY)", has_key ? "a key" : "no key",
+                                  have_we ? "one" : "none");
+    return coll__greet_failed(g, COLL_ERR_DENIED, "it uses %s%s, and here it is %s%s (COLL_SECURITY)",
+                              names[theirs & COLL__AUTH_KIND],
+                              theirs & COLL__AUTH_CHECK ? " and checks" : "", names[ours & COLL__AUTH_KIND],
+                              ours & COLL__AUTH_CHECK ? " and checks" : "");
+}
+
+static coll_status coll__greet_hear(coll__greet *g, const coll__identity *us)
+{
+    const coll_status status = coll__greet_move(g, COLL__HELLO_LENGTH, false);
+
+    if (status != COLL_OK) return status;
+    const char *wrong = coll__hello_read(g->bytes, us->world, us->size, &g->hello);
+    if (!wrong && g->hello.epoch != us->epoch) wrong = "it has shrunk, or has not";
+    if (wrong) return coll__greet_failed(g, COLL_ERR_PROTOCOL, "%s", wrong);
+    if (g->hello.to != us->rank)
+        return coll__greet_failed(g, COLL_ERR_PROTOCOL, "it calls rank %d, and this is rank %d", g->hello.to, us->rank);
+    if (g->hello.auth != us->auth) return coll__greet_check_auth(g, us);
+    memcpy(g->call, g->bytes, COLL__HELLO_LENGTH);
+    for (int i = COLL__HELLO_PROOF; i < COLL__HELLO_LENGTH; i++)
+        if (g->call[i]) return coll__greet_failed(g, COLL_ERR_PROTOCOL, "its hello is not well formed");
+    if (!(us->auth & COLL__AUTH_KIND)) return coll__greet_settle(g, us);
+    coll__hello answer = g->hello;
+    coll__hello_as(&answer, us);
+    answer.to = g->hello.rank;
+    if (!coll__nonce(answer.nonce, sizeof answer.nonce))
+        return coll__greet_failed(g, COLL_ERR_SYSTEM, "getrandom: %s", strerror(errno));
+    coll__hello_write(g->answer, &answer);
+    memcpy(g->bytes, g->answer, sizeof g->answer);
+    coll__greet_sum(g, us, 'S', g->bytes + COLL__HELLO_PROOF);
+    return coll__greet_next(g, COLL__GREET_ANSWER);
+}
+
+static coll_status coll__greet_hear_proof(coll__greet *g, const coll__identity *us)
+{
+    const coll_status status = coll__greet_move(g, COLL__SHA_LENGTH, false);
+
+    if (status != COLL_OK) return status;
+    if (!coll__greet_is_proved(g, us, 'C', g->bytes))
+        return coll__greet_failed(g, COLL_ERR_DENIED, "its key is another one (COLL_KEY differs)");
+    return coll__greet_settle(g, us);
+}
+
+static coll_status coll__greet_take_step(coll__greet *g, const coll__identity *us)
+{
+    coll_status status;
+
+    switch (g->step) {
+    case COLL__GREET_SAY: return coll__greet_say(g, us);
+    case COLL__GREET_HEAR_ANSWER: return coll__greet_hear_answer(g, us);
+    case COLL__GREET_HEAR_REFUSAL: return coll__greet_refused(g, us);
+    case COLL__GREET_PROVE: return coll__greet_prove(g, us);
+    case COLL__GREET_DENY: return coll__greet_deny(g);
+    case COLL__GREET_HEAR: return coll__greet_hear(g, us);
+    case COLL__GREET_ANSWER:
+        status = coll__greet_move(g, COLL__HELLO_LENGTH, true);
+        return status == COLL_OK ? coll__greet_next(g, COLL__GREET_HEAR_PROOF) : status;
+    case COLL__GREET_HEAR_PROOF: return coll__greet_hear_proof(g, us);
+    case COLL__GREET_SEAL:
+        status = coll__seal_advance(&g->pipe, &g->want);
+        if (status < 0) return coll__greet_failed(g, status, "TLS could not begin: its bytes are not as they were sent");
+        return status == COLL_OK ? coll__greet_next(g, COLL__GREET_OVER) : status;
+    case COLL__GREET_OVER: break;
+    }
+    return COLL_OK;
 }
 
 /* Move on.  COLL_OK: both ends know with whom they talk, and the pipe is ready; COLL_PENDING: poll for g->want first; an error:
- * g->why says why not.  The pipe stays the greeting's own until somebody takes it. */
+ * g->why says why not, COLL_ERR_PEER being an end without a reason.  The pipe stays the greeting's own until somebody takes
+ * it. */
 static coll_status coll__greet_advance(coll__greet *g, const coll__identity *us)
 {
-    while (g->length < COLL__HELLO_LENGTH) {
-        const ssize_t n = coll__pipe_move(&g->pipe, g->bytes + g->length, (size_t)(COLL__HELLO_LENGTH - g->length), g->is_caller);
-        if (n == -EAGAIN) return COLL_PENDING;
-        if (n < 0) {
-            coll__print(g->why, sizeof g->why, "%s", coll__ending_text((int)-n));
-            return COLL_ERR_PEER;
-        }
-        g->length += (int)n;
-    }
-    const char *wrong = g->is_caller ? NULL : coll__hello_read(g->bytes, us->world, us->size, &g->hello);
-    if (!wrong) return COLL_OK;
-    coll__print(g->why, sizeof g->why, "%s", wrong);
-    return COLL_ERR_PROTOCOL;
+    coll_status status = COLL_OK;
+
+    while (status == COLL_OK && g->step != COLL__GREET_OVER) status = coll__greet_take_step(g, us);
+    return status;
 }
 
 /* The same, waiting until the greeting's deadline. */

@@ -217,7 +217,8 @@ static void coll__uring_wait(coll__io *io, const coll__active *active, int wait_
             continue;
         }
         if (s->in.first && !s->is_pull_posted && (sqe = coll__uring_request(io))) {
-            io_uring_prep_recvmsg(sqe, s->pipe.fd, coll__pull_message(s), s->in.first->moved < COLL_HEAD_LENGTH ? 0 : MSG_WAITALL);
+            const unsigned whole = s->in.first->moved < COLL_HEAD_LENGTH ? 0 : MSG_WAITALL;
+            io_uring_prep_recvmsg(sqe, s->pipe.fd, coll__pull_message(s), whole);
             io_uring_sqe_set_data(sqe, (void *)((uintptr_t)s | COLL__RING_PULL));
             s->is_pull_posted = true;
         }

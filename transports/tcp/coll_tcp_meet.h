@@ -44,9 +44,12 @@ static coll_status coll__listen_as_root(coll__tcp *tcp, const char *text)
 {
     coll__address a;
     bool may_come;
+    char public[200];
     const char *wrong = coll__resolve(text, true, &a, &may_come);
 
     if (wrong) return coll__start_failed(COLL_ERR_ARGUMENT, "rank 0 cannot listen at \"%s\": %s", text, wrong);
+    if (!coll__may_listen(tcp, &a, public, sizeof public))
+        return coll__start_failed(COLL_ERR_ARGUMENT, "rank 0 does not listen at \"%s\": %s", text, public);
     tcp->listener = coll__listen_at(&a);
     if (tcp->listener < 0 && errno == EADDRNOTAVAIL) {            /* an address of a router or a service in front of us */
         coll__address any = { .length = a.length };
@@ -55,6 +58,9 @@ static coll_status coll__listen_as_root(coll__tcp *tcp, const char *text)
         unsigned char ignored[16];
         coll__address_pack(&a, ignored, &port);
         any = coll__with_port(any, port);
+        if (!coll__may_listen(tcp, &any, public, sizeof public))
+            return coll__start_failed(COLL_ERR_ARGUMENT, "%s is no address of this host, and rank 0 does not listen on all of them: "
+                                      "%s", text, public);
         tcp->listener = coll__listen_at(&any);
         if (tcp->listener >= 0)
             coll__say(&tcp->log, COLL_LOG_WARN, "%s is no address of this host: rank 0 listens on all of them", text);
@@ -123,6 +129,7 @@ static coll_status coll__call_root(coll__tcp *tcp, const coll__address *a, int64
     }
     if (!error) {
         const coll__address here = coll__with_port(coll__name_of(fd, false), 0);
+        if (!coll__may_listen(tcp, &here, g->why, sizeof g->why)) return COLL_ERR_ARGUMENT;
         coll__close_fd(&tcp->listener);
         tcp->listener = coll__listen_at(&here);
         if (tcp->listener < 0) error = errno;
@@ -168,7 +175,7 @@ static coll__pipe coll__knock(coll__tcp *tcp, const coll_config *c, int64_t dead
         return g.pipe;
     } else {
         coll__print(why, room, "%s", control.what.text);
-        *status = control.what.status < 0 ? control.what.status : COLL_ERR_PROTOCOL;
+        if (control.what.status != COLL_ERR_TIMEOUT) *status = control.what.status < 0 ? control.what.status : COLL_ERR_PROTOCOL;
     }
     coll__pipe_close(&g.pipe);
     return g.pipe;

@@ -7,7 +7,8 @@
 
 struct coll__pipe;
 
-/* Another way for the bytes. */
+/* Another way for the bytes.  A send that gave EAGAIN may have taken some of them over; it is to be repeated with the same
+ * bytes in front, and says only then that they have gone out.  EBADMSG: what came is not what the other side sent. */
 typedef struct coll__pipe_kind {
     const char *name;
     ssize_t (*send)(struct coll__pipe *p, const struct iovec *pieces, int count);     /* as sendmsg and recvmsg with   */

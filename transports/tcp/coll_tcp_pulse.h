@@ -289,7 +289,7 @@ static void coll__line_closed(coll__pulse *p, int index, int error)
     if (p->has_left[index]) return;
     p->is_dead[index] = 1;
     coll__print(what, sizeof what, "is gone: %s", coll__ending_text(error));
-    coll__pulse_blame(p, COLL_ERR_PEER, index, what);
+    coll__pulse_blame(p, coll__ending_status(error), index, what);
 }
 
 /* Rank 0 learns in which call a rank is waiting, and compares it with what the others have said. */

@@ -173,7 +173,7 @@ static coll_status coll__hall_call(coll__hall *h, int host, int64_t until)
 {
     const coll__place_of *place = &h->old->places[h->ranks[host]];
     const coll__address a = coll__address_unpack(place->address, place->port);
-    const coll__hello hello = { .purpose = COLL__PURPOSE_MEET };
+    const coll__hello hello = { .purpose = COLL__PURPOSE_MEET, .to = host };
     unsigned char note[COLL__CONTROL_LENGTH];
     coll__control control;
     coll__greet g;
@@ -242,11 +242,14 @@ static void coll__hall_name(unsigned char *world, const unsigned char *before, c
 static coll__tcp *coll__hall_world(coll__hall *h, coll_survivors *out)
 {
     coll__tcp *old = h->old;
-    coll__settings settings = { .config = { .rank = out->rank, .size = out->count, .world = "" } };
+    coll__settings settings = { .config = { .rank = out->rank, .size = out->count, .world = "" }, .auth = old->us.auth,
+                                .is_open = old->is_open };
     coll__tcp *tcp = coll__tcp_new(&settings, &old->log);
 
     if (!tcp) return NULL;
+    coll__seal *const seal = tcp->us.seal;        /* the only thing that cannot be shared                     */
     tcp->us = h->us;
+    tcp->us.seal = seal;
     tcp->us.rank = out->rank;
     tcp->us.size = out->count;
     coll__hall_name(tcp->us.world, h->us.world, h->ranks, h->is_there, h->count);
@@ -335,6 +338,7 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
         return coll__blame(failure, COLL_ERR_UNSUPPORTED, -1, "this has been done already: shrink the communicator it gave");
     while (ranks[h.me] != old->rank) h.me++;
     h.us.rank = h.me;
+    h.us.epoch++;
     h.us.size = count;
     coll__hall_name(h.us.world, old->us.world, ranks, NULL, count);
     h.deadline = coll__deadline(timeout_ms);

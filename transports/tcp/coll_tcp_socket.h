@@ -185,11 +185,14 @@ static int coll__accept(int listener)
     return (int)syscall(SYS_accept4, listener, NULL, NULL, SOCK_CLOEXEC);
 }
 
-/* Ended by the other side, whatever the kernel calls it. */
+/* Ended by the other side, whatever the kernel calls it; or of no use any more, for its bytes were changed on the way. */
 static const char *coll__ending_text(int error)
 {
+    if (error == EBADMSG) return "what came from it is not what it sent";
     const bool is_closed = error == 0 || error == EPIPE || error == ECONNRESET || error == ENOTCONN;
     return is_closed ? "connection closed" : strerror(error);
 }
+
+static coll_status coll__ending_status(int error) { return error == EBADMSG ? COLL_ERR_PROTOCOL : COLL_ERR_PEER; }
 
 #endif /* COLL_TCP_SOCKET_H */

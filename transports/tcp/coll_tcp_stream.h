@@ -11,7 +11,8 @@ typedef struct coll__chain { coll_xfer *first, **end; } coll__chain;
 typedef enum coll__stream_state {
     COLL__STREAM_NONE, COLL__STREAM_DIALLING, COLL__STREAM_OPEN,
     COLL__STREAM_ENDED,                           /* the connection is closed, or never came about            */
-    COLL__STREAM_ASTRAY                           /* something else came than was expected                    */
+    COLL__STREAM_ASTRAY,                          /* something else came than was expected                    */
+    COLL__STREAM_REFUSED                          /* the first that came is a control note that says why      */
 } coll__stream_state;
 
 enum {
@@ -24,6 +25,8 @@ typedef struct coll__stream {
     int   peer, channel;
     coll__stream_state state;
     struct coll__greet *greet;                    /* while dialling                                           */
+    int64_t dial_at;                              /* not before then, for the last attempt was in vain        */
+    int   dial_pause_ms;
     bool  is_active;                              /* in the list of streams with something to do              */
     bool  is_push_posted, is_pull_posted;         /* the back end is moving bytes by itself                   */
     bool  is_watched;                             /* the back end will tell when to look again                */
@@ -104,7 +107,10 @@ static void coll__stream_pushed(coll__stream *s, size_t moved)
 }
 
 /* Is this message to go, or to come, in one piece? */
-static inline bool coll__is_letter(const coll_xfer *x) { return x->moved == 0 && x->length > 0 && x->length <= COLL__LETTER_MOST; }
+static inline bool coll__is_letter(const coll_xfer *x)
+{
+    return x->moved == 0 && x->length > 0 && x->length <= COLL__LETTER_MOST;
+}
 
 /* One call's worth of what is queued: one letter, or as many messages as fit. */
 static ssize_t coll__stream_send(coll__stream *s)
@@ -152,6 +158,10 @@ static void coll__stream_pulled(coll__stream *s, size_t moved)
 
     s->received += moved;
     x->moved += moved;
+    if (!had_head && s->received == x->moved && x->moved >= COLL_HEAD_LENGTH && coll__begins_refusal(x->head)) {
+        s->state = COLL__STREAM_REFUSED;
+        return;
+    }
     if (!had_head && x->moved >= COLL_HEAD_LENGTH && !x->any_head && memcmp(x->head, s->expected, COLL_HEAD_LENGTH)) {
         coll__chain_finish(&s->in, COLL_ERR_MISMATCH);
         s->state = COLL__STREAM_ASTRAY;           /* what follows would be read as something that it is not   */

@@ -11,21 +11,27 @@ enum {
     COLL__WORLD_LENGTH = 16, COLL__HOST_LENGTH = 16, COLL__NAME_LENGTH = 40
 };
 
-/* ---- >>hello: the first bytes on every connection, from the one who dials ----
+/* ---- >>hello: the first bytes on every connection, from the one who dials, and where there is a key the answer too ----
  *
  *    0 magic[8]    8 u16 major   10 u16 minor   12 u32 native order   16 world[16]   32 u32 rank   36 u32 size
- *   40 u16 purpose   42 u16 channel   44 u16 port   48 host[16]   64 .. zero
+ *   40 u16 purpose   42 u16 channel   44 u16 port   46 u16 to   48 host[16]   64 u32 epoch   68 u16 auth   70 zero[2]
+ *   72 nonce[16]   88 zero[8]   96 proof[32]
  */
 
 typedef enum coll__purpose { COLL__PURPOSE_MEET = 1, COLL__PURPOSE_DATA } coll__purpose;
 
 typedef struct coll__hello {
-    unsigned char world[COLL__WORLD_LENGTH], host[COLL__HOST_LENGTH];
+    unsigned char world[COLL__WORLD_LENGTH], host[COLL__HOST_LENGTH], nonce[COLL__NONCE_LENGTH];
     int rank, size;
+    int to;                                       /* the rank that is called                                  */
     coll__purpose purpose;
     int channel;                                  /* data: which                                              */
     int port;                                     /* meet: where this rank listens                            */
+    int auth;                                     /* COLL__AUTH_...: how to go on                             */
+    uint32_t epoch;                               /* how often the world has shrunk                           */
 } coll__hello;
+
+enum { COLL__HELLO_PROOF = 96 };                  /* where it stands                                          */
 
 static const unsigned char coll__hello_magic[8] = { 0x89, 'C', 'O', 'L', 'L', 0x0d, 0x0a, 0x1a };
 
@@ -51,31 +57,48 @@ static void coll__hello_write(unsigned char *at, const coll__hello *hello)
     coll__put16(at + 40, (uint32_t)hello->purpose);
     coll__put16(at + 42, (uint32_t)hello->channel);
     coll__put16(at + 44, (uint32_t)hello->port);
+    coll__put16(at + 46, (uint32_t)hello->to);
     memcpy(at + 48, hello->host, COLL__HOST_LENGTH);
+    coll__put32(at + 64, hello->epoch);
+    coll__put16(at + 68, (uint32_t)hello->auth);
+    memcpy(at + 72, hello->nonce, COLL__NONCE_LENGTH);
 }
 
-/* Read a hello of a world that we know.  NULL: it is good; otherwise what is wrong with it. */
+/* Can these first bytes, however few, become a hello of any version? */
+static bool coll__hello_may_begin(const unsigned char *at, size_t length)
+{
+    return !memcmp(at, coll__hello_magic, coll__least(length, sizeof coll__hello_magic));
+}
+
+/* Read a hello of a world that we know; the proof is somebody else's business.  NULL: it is good; otherwise what is wrong. */
 static const char *coll__hello_read(const unsigned char *at, const unsigned char *world, int size, coll__hello *hello)
 {
     memset(hello, 0, sizeof *hello);
-    if (memcmp(at, coll__hello_magic, sizeof coll__hello_magic)) return "it does not speak this protocol";
+    if (!coll__hello_may_begin(at, COLL__HELLO_LENGTH)) return "it does not speak this protocol";
     if (coll__get16(at + 8) != COLL__WIRE_MAJOR) return "it speaks another version of this protocol";
     if (coll__get32(at + 12) != coll__native_order()) return "its byte order differs";
-    const uint32_t rank = coll__get32(at + 32);
+    const uint32_t rank = coll__get32(at + 32), to = coll__get16(at + 46);
     if (coll__get32(at + 36) != (uint32_t)size) return "it counts another number of ranks";
     if (memcmp(at + 16, world, COLL__WORLD_LENGTH)) return "it belongs to another job (COLL_WORLD differs)";
     if (rank >= (uint32_t)size) return "its rank is out of range";
-    const uint32_t purpose = coll__get16(at + 40), channel = coll__get16(at + 42);
+    if (to >= (uint32_t)size) return "the rank that it calls is out of range";
+    const uint32_t purpose = coll__get16(at + 40), channel = coll__get16(at + 42), auth = coll__get16(at + 68);
     if (purpose != COLL__PURPOSE_MEET && purpose != COLL__PURPOSE_DATA) return "its purpose is unknown";
     if (channel >= COLL_CHANNEL_COUNT) return "its channel is unknown";
-    for (int i = 64; i < COLL__HELLO_LENGTH; i++) if (at[i]) return "its hello is not well formed";
+    if ((auth & ~(uint32_t)COLL__AUTH_CHECK) > COLL__AUTH_TLS) return "its security is unknown";
+    for (int i = 70; i < COLL__HELLO_PROOF; i++)
+        if (at[i] && (i < 72 || i >= 88)) return "its hello is not well formed";
     hello->rank = (int)rank;
     hello->size = size;
+    hello->to = (int)to;
     hello->purpose = (coll__purpose)purpose;
     hello->channel = (int)channel;
     hello->port = (int)coll__get16(at + 44);
+    hello->auth = (int)auth;
+    hello->epoch = coll__get32(at + 64);
     memcpy(hello->world, at + 16, COLL__WORLD_LENGTH);
     memcpy(hello->host, at + 48, COLL__HOST_LENGTH);
+    memcpy(hello->nonce, at + 72, COLL__NONCE_LENGTH);
     return NULL;
 }
 
@@ -121,6 +144,12 @@ static void coll__control_write(unsigned char *at, coll__control_note note, coll
     coll__put32(at + 4, (uint32_t)status);
     coll__put32(at + 8, (uint32_t)rank);
     coll__print((char *)at + COLL__CONTROL_TEXT, COLL__CONTROL_LENGTH - COLL__CONTROL_TEXT, "%s", text);
+}
+
+/* Do these four bytes begin a refusal?  The one word that may come in clear where something else is expected. */
+static inline bool coll__begins_refusal(const unsigned char *at)
+{
+    return coll__get16(at) == COLL__CONTROL_MAGIC && coll__get16(at + 2) == COLL__CONTROL_REFUSE;
 }
 
 /* Read a control note; false: it is none.  The text comes out printable. */

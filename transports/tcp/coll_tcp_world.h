@@ -5,7 +5,10 @@
 
 enum {
     COLL__GREETING_MS = 5000,                     /* a connection must have said who it is by then            */
+    COLL__GREETINGS_MOST = 4096,                  /* with strangers at the same time                          */
     COLL__DIAL_MS = 20000,
+    COLL__REDIAL_LEAST_MS = 5, COLL__REDIAL_MOST_MS = 320, COLL__REDIAL_WAIT_MS = 200,
+    COLL__ACCEPTS_AT_ONCE = 256,
     COLL__LOOKS_AN_EVENT = 64
 };
 
@@ -16,6 +19,11 @@ typedef struct coll__tcp {
     bool is_meeting;                              /* rank 0, until all are there                              */
     coll__log log;
     coll__identity us;
+    bool            is_open;                      /* public addresses may be used without a key               */
+    bool            has_warned;                   /* that ranks of other hosts come without one               */
+    int             evicted;                      /* strangers that had to make room, since it was last told  */
+    int64_t         evicted_at;                   /* when it was                                              */
+    int             redials;                      /* streams that will be dialled again in a moment           */
     coll__place_of *places;                       /* of every rank                                            */
     coll__stream   *streams;                      /* by peer and channel                                      */
     coll__active    active;
@@ -77,13 +85,16 @@ static bool coll__has_active_transfer(const coll__stream *s)
     return false;
 }
 
-/* The connection has ended.  That is trouble only for transfers that somebody counts on. */
+/* The connection has ended.  That is trouble only for transfers that somebody counts on, unless bytes were changed. */
 static void coll__stream_broken(coll__tcp *tcp, coll__stream *s, int error)
 {
+    const bool is_changed = coll__ending_status(error) == COLL_ERR_PROTOCOL;
     char what[100];
 
     s->state = COLL__STREAM_ENDED;
     tcp->ended_count++;
+    if (is_changed)
+        coll__blame(&tcp->suspicion, COLL_ERR_PROTOCOL, s->peer, "cannot be understood: %s", coll__ending_text(error));
     if (!coll__has_active_transfer(s) && !(s->in.first && s->in.first->moved > 0)) return;
     coll__print(what, sizeof what, "is gone: %s", coll__ending_text(error));
     coll__suspect(tcp, s->peer, what);
@@ -112,6 +123,8 @@ static void coll__tcp_free(coll__tcp *tcp)
     free(tcp->controls);
     free(tcp->presence);
     free(tcp->greetings);
+    coll__seal_free(tcp->us.seal);
+    coll__wipe(&tcp->us, sizeof tcp->us);
     free(tcp);
 }
 
@@ -131,12 +144,31 @@ static void coll__host_identity(unsigned char *host)
     coll__digest(host, text);
 }
 
+/* Who this is, and how it will prove that.  false: TLS cannot be had. */
+static bool coll__identify(coll__identity *us, const coll__settings *settings)
+{
+    static const char label[] = { 'c', 'o', 'l', 'l', '-', 'v', '1' };
+    const struct iovec piece = { (void *)(uintptr_t)label, sizeof label };
+    const coll_config *c = &settings->config;
+    char world[300];
+
+    coll__print(world, sizeof world, "%d %.250s", c->size, c->world);
+    coll__digest(us->world, world);
+    coll__host_identity(us->host);
+    us->rank = c->rank;
+    us->size = c->size;
+    us->auth = settings->auth;
+    if (us->auth & COLL__AUTH_KIND) coll__hmac(us->root, settings->key, strlen(settings->key), &piece, 1);
+    if ((us->auth & COLL__AUTH_KIND) != COLL__AUTH_TLS) return true;
+    us->seal = coll__seal_new();
+    return us->seal;
+}
+
 static coll__tcp *coll__tcp_new(const coll__settings *settings, const coll__log *log)
 {
     const coll_config *c = &settings->config;
     const size_t size = (size_t)c->size, streams = size * COLL_CHANNEL_COUNT;
     coll__tcp *tcp = (coll__tcp *)coll__allocate(sizeof *tcp);
-    char world[300];
 
     if (!tcp) return NULL;
     tcp->rank = c->rank;
@@ -144,12 +176,8 @@ static coll__tcp *coll__tcp_new(const coll__settings *settings, const coll__log 
     tcp->listener = tcp->io.events = tcp->io.bell = -1;
     tcp->log = *log;
     tcp->suspicion.rank = tcp->failure.rank = -1;
-    coll__print(world, sizeof world, "%d %.250s", c->size, c->world);
-    coll__digest(tcp->us.world, world);
-    coll__host_identity(tcp->us.host);
-    tcp->us.rank = c->rank;
-    tcp->us.size = c->size;
-    tcp->greeting_room = 2 * c->size + 16;
+    tcp->is_open = settings->is_open;
+    tcp->greeting_room = (int)coll__least(2 * size + 16, COLL__GREETINGS_MOST);
     tcp->places = (coll__place_of *)coll__allocate(size * sizeof *tcp->places);
     tcp->streams = (coll__stream *)coll__allocate(streams * sizeof *tcp->streams);
     tcp->active.streams = (coll__stream **)coll__allocate(streams * sizeof *tcp->active.streams);
@@ -166,8 +194,8 @@ static coll__tcp *coll__tcp_new(const coll__settings *settings, const coll__log 
     }
     for (size_t i = 0; tcp->controls && i < (c->rank == 0 ? size : 1); i++) tcp->controls[i].pipe.fd = -1;
     const bool has_pulse = coll__pulse_init(&tcp->pulse, c->rank, c->size, tcp->controls, tcp->places);
-    if (has_pulse && tcp->places && tcp->streams && tcp->active.streams && tcp->controls && tcp->presence && tcp->greetings)
-        return tcp;
+    if (has_pulse && tcp->places && tcp->streams && tcp->active.streams && tcp->controls && tcp->presence && tcp->greetings
+        && coll__identify(&tcp->us, settings)) return tcp;
     coll__tcp_free(tcp);
     return NULL;
 }

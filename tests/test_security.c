@@ -1,0 +1,841 @@
+/* test_security.c - who is let in, who is not and what each is told; and bytes that are changed between ranks.  The greeting
+ * itself is in test_greetings.c.
+ *
+ *     test_security [PART,...]          PART: settings, meetings, crowds, places, calls, changes
+ *
+ * Built with COLL_WITH_OPENSSL where there is OpenSSL; otherwise TLS is left out, and the first line says so.
+ */
+#define COLL_IMPLEMENTATION
+#define COLL__SEAL_RENEW 300000                   /* bytes: keys are renewed within the tests                 */
+#include "../coll.h"
+
+#include <sys/stat.h>
+
+#include "check.h"
+#include "support.h"
+#include "cases.h"
+
+#define KEY "a key of all ranks, 0123456789"
+#define OTHER_KEY "another key, 0123456789abcdef"
+
+enum { CASE_SECONDS = 30, LINES_MOST = 64, RANKS_MOST = 4 };
+
+#if defined(COLL_WITH_OPENSSL)
+#define HAS_TLS true
+#else
+#define HAS_TLS false
+#endif
+
+static uint64_t seed;
+
+/* ---- >>settings ---- */
+
+typedef struct setting {
+    const char *key, *security;                   /* of the configuration                                     */
+    const char *environment[3];
+    const char *file;                             /* what COLL_KEY_FILE holds                                 */
+    int         mode;                             /* of the file                                              */
+    coll_status status;
+    int         auth;
+    const char *words[2];
+} setting;
+
+enum { TLS = COLL__AUTH_TLS, CHECKED = COLL__AUTH_CHECK, BY_KEY = COLL__AUTH_KEY, DEFAULT = HAS_TLS ? COLL__AUTH_TLS
+       : COLL__AUTH_KEY };
+
+static const setting settings[] = {
+    { 0 },
+    { .security = "open" },
+    { .security = "check", .auth = CHECKED },
+    { .security = "open+check", .auth = CHECKED },
+    { .key = KEY, .auth = DEFAULT },
+    { .key = KEY, .security = "key", .auth = BY_KEY },
+    { .key = KEY, .security = "check", .auth = BY_KEY | CHECKED },
+    { .key = KEY, .security = "key+check", .auth = BY_KEY | CHECKED },
+    { .key = "exactly16bytes..", .security = "key", .auth = BY_KEY },
+    { .environment = { "COLL_KEY=" KEY, "COLL_SECURITY=key" }, .auth = BY_KEY },
+    { .key = KEY, .environment = { "COLL_KEY=short" }, .security = "key", .auth = BY_KEY },
+    { .file = KEY "\n", .mode = 0600, .security = "key", .auth = BY_KEY },
+    { .file = KEY "\r\nand more", .mode = 0640, .security = "key", .auth = BY_KEY },
+    { .file = KEY, .mode = 0400, .security = "key", .auth = BY_KEY },
+    { .file = KEY "\n", .mode = 0644, .status = COLL_ERR_ARGUMENT, .words = { "COLL_KEY_FILE", "chmod 600" } },
+    { .file = "\n" KEY, .mode = 0600, .status = COLL_ERR_ARGUMENT, .words = { "COLL_KEY_FILE", "shorter" } },
+    { .environment = { "COLL_KEY_FILE=/nowhere/at/all" }, .status = COLL_ERR_ARGUMENT,
+      .words = { "/nowhere/at/all", "No such file" } },
+    { .key = "fifteen bytes..", .status = COLL_ERR_ARGUMENT, .words = { "key is shorter than 16" } },
+    { .environment = { "COLL_KEY=" }, .status = COLL_ERR_ARGUMENT, .words = { "COLL_KEY is shorter than 16" } },
+    { .key = KEY, .security = "open", .status = COLL_ERR_ARGUMENT, .words = { "open", "which one" } },
+    { .security = "key", .status = COLL_ERR_ARGUMENT, .words = { "no key", "COLL_KEY" } },
+    { .key = KEY, .security = "keys", .status = COLL_ERR_ARGUMENT, .words = { "keys", "none of" } },
+    { .key = KEY, .security = "key+tls", .status = COLL_ERR_ARGUMENT, .words = { "key+tls", "none of" } },
+    { .security = "open+key", .status = COLL_ERR_ARGUMENT, .words = { "open+key", "none of" } },
+#if defined(COLL_WITH_OPENSSL)
+    { .key = KEY, .security = "tls", .auth = TLS },
+    { .key = KEY, .security = "tls+check", .auth = TLS },
+    { .security = "tls", .status = COLL_ERR_ARGUMENT, .words = { "tls", "no key" } },
+#else
+    { .key = KEY, .security = "tls", .status = COLL_ERR_UNSUPPORTED, .words = { "tls", "COLL_WITH_OPENSSL" } },
+#endif
+};
+
+static void setting_case(const void *arg)
+{
+    const setting *w = arg;
+    char path[] = "/tmp/test_security_key_XXXXXX", variable[80];
+    const coll_config config = { .rank = 1, .size = 2, .address = "127.0.0.1:9", .key = w->key, .security = w->security };
+    coll__settings s;
+
+    clearenv();
+    for (int i = 0; i < 3 && w->environment[i]; i++) putenv((char *)(uintptr_t)w->environment[i]);
+    if (w->file) {
+        const int fd = mkstemp(path);
+        CHECK(write(fd, w->file, strlen(w->file)) == (ssize_t)strlen(w->file) && !fchmod(fd, (mode_t)w->mode) && !close(fd),
+              "no file");
+        snprintf(variable, sizeof variable, "COLL_KEY_FILE=%s", path);
+        putenv(variable);
+    }
+    const coll_status status = coll__settle(&s, &config);
+    CHECK(status == w->status && (status || s.auth == w->auth), "%s: status %d, auth %d, \"%s\"", case_name, (int)status, s.auth,
+          coll_error(NULL));
+    CHECK(!status || (says(coll_error(NULL), w->words, 2) && !strstr(coll_error(NULL), KEY)), "%s: \"%s\"", case_name,
+          coll_error(NULL));
+    CHECK(status || !(w->auth & COLL__AUTH_KIND) || !strncmp(s.key, w->key ? w->key : KEY, strlen(w->key ? w->key : KEY)),
+          "%s: the key has changed", case_name);
+    if (w->file) unlink(path);
+}
+
+static void test_settings(void)
+{
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        char name[80];
+        snprintf(name, sizeof name, "setting %zu: key %.20s, security %s", i, settings[i].key ? settings[i].key : "(none)",
+                 settings[i].security ? settings[i].security : "(none)");
+        run_case_within(CASE_SECONDS, setting_case, &settings[i], name);
+    }
+}
+
+/* ---- >>worlds: ranks are threads that call coll_init ---- */
+
+typedef struct journal {
+    pthread_mutex_t lock;
+    pthread_cond_t  grown;
+    int             count;
+    char            lines[LINES_MOST][256];
+} journal;
+
+#define JOURNAL { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, { "" } }
+
+static void journal_line(void *context, coll_log_level level, const char *line)
+{
+    journal *j = context;
+
+    (void)level;
+    pthread_mutex_lock(&j->lock);
+    if (j->count < LINES_MOST) snprintf(j->lines[j->count++], sizeof j->lines[0], "%s", line);
+    pthread_cond_broadcast(&j->grown);
+    pthread_mutex_unlock(&j->lock);
+}
+
+/* Wait for the first line. */
+static void journal_await(journal *j)
+{
+    pthread_mutex_lock(&j->lock);
+    while (j->count == 0) pthread_cond_wait(&j->grown, &j->lock);
+    pthread_mutex_unlock(&j->lock);
+}
+
+static int journal_holds(journal *j, const char *text)
+{
+    int found = 0;
+
+    pthread_mutex_lock(&j->lock);
+    for (int i = 0; i < j->count; i++) found += strstr(j->lines[i], text) != NULL;
+    pthread_mutex_unlock(&j->lock);
+    return found;
+}
+
+typedef struct guest {
+    pthread_t   thread;
+    coll_config config;
+    coll_comm  *comm;
+    coll_status status;
+    int64_t     took_ms;
+    char        sentence[512];
+    coll_status (*body)(struct guest *g);
+    void       *arg;
+} guest;
+
+static void *guest_main(void *at)
+{
+    guest *g = at;
+    const int64_t began = now_ms();
+
+    g->status = coll_init(&g->comm, &g->config);
+    g->took_ms = now_ms() - began;
+    if (g->status == COLL_OK) g->status = g->body(g);
+    snprintf(g->sentence, sizeof g->sentence, "%s", coll_error(g->comm));
+    coll_free(g->comm);
+    return NULL;
+}
+
+static coll_status add_up(guest *g)
+{
+    int32_t n = 1;
+    const coll_status status = coll_allreduce(g->comm, &n, &n, 1, COLL_I32, COLL_SUM);
+
+    CHECK(status || n == coll_size(g->comm), "%s: rank %d: %d ranks added up", case_name, coll_rank(g->comm), (int)n);
+    return status;
+}
+
+static void guest_start(guest *g, int rank, int size, const char *address, journal *j)
+{
+    g->config.rank = rank;
+    g->config.size = size;
+    if (address) g->config.address = address;
+    g->config.io = "poll";
+    if (!g->config.start_timeout_ms) g->config.start_timeout_ms = 20000;
+    if (!g->body) g->body = add_up;
+    g->config.log = journal_line;
+    g->config.log_context = j;
+    CHECK(pthread_create(&g->thread, NULL, guest_main, g) == 0, "%s: no thread", case_name);
+}
+
+static void guest_join(guest *g) { pthread_join(g->thread, NULL); }
+
+static void expect_success(const guest *g)
+{
+    CHECK(g->status == COLL_OK, "%s: rank %d: status %d, \"%s\"", case_name, g->config.rank, (int)g->status, g->sentence);
+}
+
+/* ---- >>meetings: one comes who is not let in; the others wait on, and meet ---- */
+
+typedef struct meeting {
+    const char *name;
+    coll_config ours, wrong;
+    int         size;                             /* of the wrong one                                         */
+    coll_status status;
+    const char *words, *line;                     /* in its sentence, and on rank 0's log                     */
+} meeting;
+
+#define OPEN { 0 }
+#define WITH(k, s) { .key = k, .security = s }
+
+static const meeting meetings[] = {
+    { "another key", WITH(KEY, "key"), WITH(OTHER_KEY, "key"), 2, COLL_ERR_DENIED, "another one", "another one" },
+    { "no key", WITH(KEY, "key"), OPEN, 2, COLL_ERR_DENIED, "it has no key", "it has no key" },
+    { "a key where there is none", OPEN, WITH(KEY, "key"), 2, COLL_ERR_DENIED, "it has a key", "it has a key" },
+    { "sums where there are none", OPEN, { .security = "open+check" }, 2, COLL_ERR_DENIED, "checks", "checks" },
+    { "no sums where there are", WITH(KEY, "key+check"), WITH(KEY, "key"), 2, COLL_ERR_DENIED, "checks", "checks" },
+    { "another job, no sums", { .security = "check" }, { .security = "check", .world = "x" }, 2, COLL_ERR_PROTOCOL,
+      "COLL_WORLD", "COLL_WORLD" },
+    { "another job", WITH(KEY, "key"), { .key = KEY, .security = "key", .world = "another" }, 2, COLL_ERR_PROTOCOL,
+      "COLL_WORLD", "COLL_WORLD" },
+    { "another size", WITH(KEY, "key"), WITH(KEY, "key"), 3, COLL_ERR_PROTOCOL, "number of ranks", "number of ranks" },
+#if defined(COLL_WITH_OPENSSL)
+    { "another key, TLS", WITH(KEY, "tls"), WITH(OTHER_KEY, "tls"), 2, COLL_ERR_DENIED, "another one", "another one" },
+    { "TLS where there is none", WITH(KEY, "key"), WITH(KEY, "tls"), 2, COLL_ERR_DENIED, "TLS", "TLS" },
+    { "no TLS where there is", WITH(KEY, "tls"), WITH(KEY, "key"), 2, COLL_ERR_DENIED, "TLS", "TLS" },
+    { "no key where there is TLS", WITH(KEY, NULL), OPEN, 2, COLL_ERR_DENIED, "it has no key", "it has no key" },
+#endif
+};
+
+static void meeting_case(const void *arg)
+{
+    const meeting *m = arg;
+    journal ours = JOURNAL, theirs = JOURNAL;
+    guest zero = { .config = m->ours }, one = { .config = m->ours }, wrong = { .config = m->wrong };
+    char address[64];
+    const int port = support_reserve_port(address, sizeof address);
+
+    guest_start(&zero, 0, 2, address, &ours);
+    case_step = "the wrong one";
+    guest_start(&wrong, 1, m->size, address, &theirs);
+    guest_join(&wrong);
+    CHECK(wrong.status == m->status && strstr(wrong.sentence, m->words), "%s: the wrong one has %d, \"%s\"", case_name,
+          (int)wrong.status,
+          wrong.sentence);
+    CHECK(wrong.took_ms < 3000, "%s: the wrong one is told after %d ms", case_name, (int)wrong.took_ms);
+    journal_await(&ours);
+    CHECK(journal_holds(&ours, m->line) == 1, "%s: rank 0 does not say \"%s\" in one line: %s", case_name, m->line,
+          ours.lines[0]);
+    case_step = "the right one";
+    guest_start(&one, 1, 2, address, &ours);
+    guest_join(&one);
+    guest_join(&zero);
+    expect_success(&zero);
+    expect_success(&one);
+    CHECK(!journal_holds(&ours, KEY) && !journal_holds(&theirs, KEY) && !journal_holds(&ours, OTHER_KEY)
+          && !strstr(wrong.sentence, KEY)
+          && !strstr(wrong.sentence, OTHER_KEY), "%s: a key has been told", case_name);
+    close(port);
+}
+
+static void test_meetings(void)
+{
+    for (size_t i = 0; i < sizeof meetings / sizeof *meetings; i++)
+        run_case_within(CASE_SECONDS, meeting_case, &meetings[i], meetings[i].name);
+}
+
+/* ---- >>crowds: those who keep silent, talk slowly, or talk of something else ---- */
+
+static int knock(int port)
+{
+    struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                              .sin_port = htons((uint16_t)port) };
+
+    for (;;) {
+        const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (!connect(fd, (struct sockaddr *)&to, sizeof to)) return fd;
+        close(fd);
+        sched_yield();
+    }
+}
+
+typedef struct crowd {
+    pthread_t thread;
+    int       port;
+    int       fds[240];
+    int       over;
+} crowd;
+
+/* A byte of a good hello at a time, as long as the others meet. */
+static void *crowd_talks_slowly(void *at)
+{
+    crowd *c = at;
+    unsigned char bytes[COLL__HELLO_LENGTH];
+    const coll__hello hello = { .rank = 1, .size = 3, .purpose = COLL__PURPOSE_MEET };
+
+    coll__hello_write(bytes, &hello);
+    for (int n = 0; !__atomic_load_n(&c->over, __ATOMIC_ACQUIRE); n++) {
+        for (int i = 230; i < 240; i++) (void)!send(c->fds[i], bytes + n % 16, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+        (void)poll(NULL, 0, 1);
+    }
+    return NULL;
+}
+
+static void crowd_comes(crowd *c, int port)
+{
+    static const char http[] = "GET / HTTP/1.1\r\nHost: x\r\nUser-Agent: scanner\r\n\r\n";
+    unsigned char noise[600];
+    uint64_t random = seed;
+
+    c->port = port;
+    for (size_t i = 0; i < sizeof noise; i++) noise[i] = (unsigned char)support_random(&random);
+    for (int i = 0; i < 240; i++) {
+        c->fds[i] = knock(port);
+        if (i >= 200 && i < 215) (void)!send(c->fds[i], http, sizeof http - 1, MSG_NOSIGNAL);
+        if (i >= 215 && i < 230) (void)!send(c->fds[i], noise, sizeof noise, MSG_NOSIGNAL);
+    }
+    CHECK(!pthread_create(&c->thread, NULL, crowd_talks_slowly, c), "no thread");
+}
+
+static void crowd_goes(crowd *c)
+{
+    __atomic_store_n(&c->over, 1, __ATOMIC_RELEASE);
+    pthread_join(c->thread, NULL);
+    for (int i = 0; i < 240; i++) close(c->fds[i]);
+}
+
+static const coll_config secured[] = {
+    { .security = NULL }, { .security = "check" }, { .key = KEY, .security = "key" }, { .key = KEY, .security = "key+check" },
+#if defined(COLL_WITH_OPENSSL)
+    { .key = KEY, .security = "tls" },
+#endif
+};
+enum { SECURED = sizeof secured / sizeof *secured };
+
+static const char *secured_name(const coll_config *c) { return c->security ? c->security : "none"; }
+
+/* At rank 0, before the others come. */
+static void crowd_case(const void *arg)
+{
+    journal said = JOURNAL;
+    guest guests[3];
+    crowd c = { .over = 0 };
+    char address[64];
+    const int port = support_reserve_port(address, sizeof address);
+
+    for (int i = 0; i < 3; i++) guests[i] = (guest){ .config = *(const coll_config *)arg };
+    guest_start(&guests[0], 0, 3, address, &said);
+    case_step = "the crowd";
+    crowd_comes(&c, atoi(strchr(address, ':') + 1));
+    case_step = "the world, in the crowd";
+    for (int i = 1; i < 3; i++) guest_start(&guests[i], i, 3, address, &said);
+    for (int i = 0; i < 3; i++) guest_join(&guests[i]);
+    for (int i = 0; i < 3; i++) expect_success(&guests[i]);
+    CHECK(guests[1].took_ms < 4000 && guests[2].took_ms < 4000, "%s: the ranks were kept out for %d and %d ms", case_name,
+          (int)guests[1].took_ms, (int)guests[2].took_ms);
+    CHECK(journal_holds(&said, "does not speak this protocol") >= 1, "%s: nobody is turned away", case_name);
+    crowd_goes(&c);
+    close(port);
+}
+
+/* At a rank's own door, when all have met and nobody has dialled yet. */
+typedef struct square { event met, go; int port; } square;
+
+static coll_status meet_in_the_square(guest *g)
+{
+    square *s = g->arg;
+
+    if (coll_rank(g->comm) == 2) {
+        const coll__tcp *tcp = g->comm->trunk->context;
+        const coll__address door = coll__name_of(tcp->listener, false);
+        unsigned char ignored[16];
+        coll__address_pack(&door, ignored, &s->port);
+    }
+    event_raise(&s->met);
+    event_await(&s->go, 1);
+    for (int i = 0; i < 20; i++) {
+        const coll_status status = add_up(g);
+        if (status) return status;
+    }
+    return COLL_OK;
+}
+
+static void square_case(const void *arg)
+{
+    journal said = JOURNAL;
+    square s = { EVENT_INIT, EVENT_INIT, 0 };
+    guest guests[3];
+    crowd c = { .over = 0 };
+    char address[64];
+    const int port = support_reserve_port(address, sizeof address);
+
+    for (int i = 0; i < 3; i++) {
+        guests[i] = (guest){ .config = *(const coll_config *)arg, .body = meet_in_the_square, .arg = &s };
+        guest_start(&guests[i], i, 3, address, &said);
+    }
+    event_await(&s.met, 3);
+    case_step = "the crowd";
+    crowd_comes(&c, s.port);
+    case_step = "the first call, in the crowd";
+    event_raise(&s.go);
+    for (int i = 0; i < 3; i++) guest_join(&guests[i]);
+    for (int i = 0; i < 3; i++) expect_success(&guests[i]);
+    crowd_goes(&c);
+    close(port);
+}
+
+/* A rank dials, computes for longer than strangers are waited for, and goes on.  Rank 2 looks after its door all the time. */
+static coll_status dial_and_compute(guest *g)
+{
+    square *s = g->arg;
+    int32_t n = 1;
+    coll_request *r = NULL;
+    coll_status status;
+
+    if (coll_rank(g->comm) == 0) {
+        status = coll_iallreduce(g->comm, &n, &n, 1, COLL_I32, COLL_SUM, &r);
+        while (status >= 0 && !s->port) {         /* until the clock of rank 1's door has run out             */
+            event_await(&s->met, 1);
+            s->port = 1;
+        }
+        if (status >= 0) status = coll_wait(r);
+        coll_request_free(r);
+    } else {
+        coll__tcp *tcp = g->comm->trunk->context;
+        status = coll_iallreduce(g->comm, &n, &n, 1, COLL_I32, COLL_SUM, &r);
+        const coll__stream *s0 = coll__stream_to(tcp, 0, COLL_CHANNEL_CALLS);
+        while (status >= 0 && tcp->greeting_count == 0 && s0->state == COLL__STREAM_NONE && coll_test(r) == COLL_PENDING)
+            (void)coll_progress(g->comm);
+        for (int i = 0; i < tcp->greeting_count; i++) tcp->greetings[i].deadline = coll__now();
+        for (int i = 0; i < 100; i++) (void)coll_progress(g->comm);
+        event_raise(&s->met);
+        if (status >= 0) status = coll_wait(r);
+        coll_request_free(r);
+    }
+    return status ? status : n == 2 ? COLL_OK : COLL_ERR_PROTOCOL;
+}
+
+static void patience_case(const void *arg)
+{
+    journal said = JOURNAL;
+    square s = { EVENT_INIT, EVENT_INIT, 0 };
+    guest guests[2];
+    char address[64];
+    const int port = support_reserve_port(address, sizeof address);
+
+    for (int i = 0; i < 2; i++) {
+        guests[i] = (guest){ .config = *(const coll_config *)arg, .body = dial_and_compute, .arg = &s };
+        guest_start(&guests[i], i, 2, address, &said);
+    }
+    for (int i = 0; i < 2; i++) guest_join(&guests[i]);
+    for (int i = 0; i < 2; i++) expect_success(&guests[i]);
+    close(port);
+}
+
+static void test_crowds(void)
+{
+    for (size_t i = 0; i < SECURED; i += 2) {
+        char name[80];
+        snprintf(name, sizeof name, "a crowd at rank 0, security %s", secured_name(&secured[i]));
+        run_case_within(CASE_SECONDS, crowd_case, &secured[i], name);
+        snprintf(name, sizeof name, "a crowd at rank 2, security %s", secured_name(&secured[i]));
+        run_case_within(CASE_SECONDS, square_case, &secured[i], name);
+        snprintf(name, sizeof name, "a rank that computes while it dials, security %s", secured_name(&secured[i]));
+        run_case_within(CASE_SECONDS, patience_case, &secured[i], name);
+    }
+}
+
+/* ---- >>places: without a key, not in public ---- */
+
+static void test_private(void)
+{
+    static const struct { const char *text; bool is_private; } all[] = {
+        { "127.0.0.1", true }, { "10.1.2.3", true }, { "172.16.0.1", true }, { "172.31.255.255", true }, { "192.168.7.7", true },
+        { "169.254.9.9", true }, { "100.64.0.1", true }, { "100.127.255.1", true }, { "::1", true }, { "fc00::1", true },
+        { "fdff::1", true }, { "fe80::1", true }, { "febf::1", true },
+        { "9.255.255.255", false }, { "11.0.0.1", false }, { "172.15.0.1", false }, { "172.32.0.1", false }, { "192.167.1.1",
+                                                                                                               false },
+        { "192.169.1.1", false }, { "100.63.0.1", false }, { "100.128.0.1", false }, { "169.253.0.1", false }, { "8.8.8.8",
+                                                                                                                 false },
+        { "203.0.113.7", false }, { "2001:db8::1", false }, { "fec0::1", false }, { "fe00::1", false }, { "::2", false },
+    };
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        unsigned char bytes[16];
+        memcpy(bytes, coll__v4_prefix, 12);
+        CHECK(inet_pton(strchr(all[i].text, ':') ? AF_INET6 : AF_INET, all[i].text, strchr(all[i].text, ':') ? bytes
+                        : bytes + 12) == 1,
+              "%s is no address", all[i].text);
+        CHECK(coll__is_private(bytes) == all[i].is_private, "%s is %sprivate", all[i].text, all[i].is_private ? "not " : "");
+    }
+}
+
+/* A network of our own with a public address.  NULL: there it is. */
+static const char *go_public(void)
+{
+    struct ifreq lo = { .ifr_flags = IFF_UP }, alias = { .ifr_flags = 0 };
+    struct sockaddr_in address = { .sin_family = AF_INET };
+
+    if (syscall(SYS_unshare, 0x40000000)) return strerror(errno);         /* CLONE_NEWNET                      */
+    const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    snprintf(lo.ifr_name, sizeof lo.ifr_name, "lo");
+    snprintf(alias.ifr_name, sizeof alias.ifr_name, "lo:1");
+    inet_pton(AF_INET, "203.0.113.7", &address.sin_addr);
+    memcpy(&alias.ifr_addr, &address, sizeof address);
+    const bool is_up = !ioctl(fd, SIOCSIFFLAGS, &lo) && !ioctl(fd, SIOCSIFADDR, &alias);
+    const int error = errno;
+    close(fd);
+    return is_up ? NULL : strerror(error);
+}
+
+static void public_case(const void *arg)
+{
+    static const char *const addresses[] = { "203.0.113.7:4711", ":4711", "0.0.0.0:4711", "[::]:4711" };
+    journal said = JOURNAL;
+    const char *const problem = go_public();
+
+    (void)arg;
+    CHECK(!problem, "%s: no network with a public address (this needs root): %s", case_name, problem);
+    for (int i = 0; !problem && i < 4; i++) {
+        guest zero = { .config = { .start_timeout_ms = 300 } };
+        guest_start(&zero, 0, 2, addresses[i], &said);
+        guest_join(&zero);
+        CHECK(zero.status == COLL_ERR_ARGUMENT && strstr(zero.sentence, "203.0.113.7")
+              && strstr(zero.sentence, "COLL_SECURITY=open"),
+              "%s: %s: %d, \"%s\"", case_name, addresses[i], (int)zero.status, zero.sentence);
+    }
+    for (int i = 0; !problem && i < 2; i++) {     /* with a key, or when it is meant, it goes on               */
+        guest zero = { .config = { .security = i ? "open" : "key", .key = i ? NULL : KEY } }, one = zero;
+        guest_start(&zero, 0, 2, addresses[0], &said);
+        guest_start(&one, 1, 2, addresses[0], &said);
+        guest_join(&one);
+        guest_join(&zero);
+        expect_success(&zero);
+        expect_success(&one);
+    }
+}
+
+static coll_status do_nothing(guest *g) { return g->comm ? COLL_OK : COLL_ERR_ARGUMENT; }
+
+/* Ranks that say they live on other hosts: one warning, and none where there is a key or it is meant. */
+static void warning_case(const void *arg)
+{
+    const coll_config *c = arg;
+    journal said = JOURNAL;
+    guest zero = { .config = *c, .body = do_nothing };
+    coll__settings s = { .config = *c };
+    coll__greet greets[3];
+    char address[64];
+    const int port = support_reserve_port(address, sizeof address);
+
+    guest_start(&zero, 0, 4, address, &said);
+    for (int rank = 1; rank < 4; rank++) {
+        coll__identity us = { .auth = 0 };
+        unsigned char note[COLL__CONTROL_LENGTH];
+        s.config.rank = rank;
+        s.config.size = 4;
+        s.config.world = "";
+        CHECK(coll__identify(&us, &s), "no identity");
+        memset(us.host, rank, sizeof us.host);
+        coll__greet_call(&greets[rank - 1], &us, knock(atoi(strchr(address, ':') + 1)),
+                         (coll__hello){ .purpose = COLL__PURPOSE_MEET, .port = 9 },
+                         coll__deadline(5000));
+        CHECK(coll__greet_finish(&greets[rank - 1], &us) == COLL_OK, "rank %d: %s", rank, greets[rank - 1].why);
+        CHECK(!coll__pipe_transfer(&greets[rank - 1].pipe, note, sizeof note, false, coll__deadline(5000))
+              && coll__get16(note + 2) == COLL__CONTROL_WELCOME, "rank %d is not welcome", rank);
+    }
+    guest_join(&zero);
+    expect_success(&zero);
+    const int due = !c->security;
+    CHECK(journal_holds(&said, "without a key") == due, "%s: %d warnings", case_name, journal_holds(&said, "without a key"));
+    for (int i = 0; i < 3; i++) coll__pipe_close(&greets[i].pipe);
+    close(port);
+}
+
+static void test_places(void)
+{
+    static const coll_config open = { .security = "open" }, none = { .security = NULL };
+
+    test_private();
+    run_case_within(CASE_SECONDS, public_case, NULL, "a public address");
+    run_case_within(CASE_SECONDS, warning_case, &none, "other hosts, no key");
+    run_case_within(CASE_SECONDS, warning_case, &open, "other hosts, and it is meant");
+}
+
+/* ---- >>calls: every collective through every kind of pipe gives what it gives between threads ---- */
+
+enum { CALL_KINDS = 24, CALL_COUNTS = 4, CALL_RANKS = 3 };
+
+static uint64_t call_results[CALL_KINDS][CALL_COUNTS][CALL_RANKS];
+
+static uint64_t hash_of(const int32_t *at, size_t count)
+{
+    uint64_t h = count;
+    for (size_t i = 0; i < count; i++) h = support_mix(h ^ (uint32_t)at[i]);
+    return h;
+}
+
+/* One call of each kind; what is left in recv, as a number. */
+static uint64_t call_one(coll_comm *comm, int kind, size_t count)
+{
+    const int n = coll_size(comm), me = coll_rank(comm), next = (me + 1) % n, before = (me + n - 1) % n;
+    const size_t room = (count + 4) * (size_t)n * 2;
+    int32_t *send = support_need(malloc(room * 4)), *recv = support_need(calloc(room, 4));
+    size_t counts[CALL_RANKS], mine[CALL_RANKS], bytes[CALL_RANKS], at = 0, c = count;
+    coll_type types[CALL_RANKS];
+    coll_status s = COLL_OK;
+    const coll_type T = COLL_I32;
+
+    for (size_t i = 0; i < room; i++) send[i] = (int32_t)support_mix((uint64_t)me << 32 | i);
+    for (int i = 0; i < n; i++) {
+        counts[i] = c + (size_t)i;
+        mine[i] = c + (size_t)((me + i) % 3);     /* the same at both ends of a pair                          */
+        bytes[i] = at;
+        types[i] = T;
+        at += 4 * mine[i];
+    }
+    coll_buffer list[2] = { { send, recv, c, T }, { send + c, recv + c, c / 2 + 1, T } };
+    switch (kind) {
+    case 0: s = coll_barrier(comm); break;
+    case 1: memcpy(recv, send, c * 4); s = coll_broadcast(comm, recv, c, T, n - 1); break;
+    case 2: s = coll_reduce(comm, send, recv, c, T, COLL_SUM, 1); break;
+    case 3: s = coll_allreduce(comm, send, recv, c, T, COLL_SUM); break;
+    case 4: s = coll_reduce_scatter(comm, send, recv, c, T, COLL_MAX); break;
+    case 5: s = coll_reduce_scatterv(comm, send, recv, counts, T, COLL_SUM); break;
+    case 6: s = coll_scan(comm, send, recv, c, T, COLL_SUM); break;
+    case 7: s = coll_exscan(comm, send, recv, c, T, COLL_SUM); break;
+    case 8: s = coll_gather(comm, send, recv, c, T, 0); break;
+    case 9: s = coll_gatherv(comm, send, counts[me], recv, counts, NULL, T, 2); break;
+    case 10: s = coll_scatter(comm, send, recv, c, T, 1); break;
+    case 11: s = coll_scatterv(comm, send, counts, NULL, recv, counts[me], T, 0); break;
+    case 12: s = coll_allgather(comm, send, recv, c, T); break;
+    case 13: s = coll_allgatherv(comm, send, counts[me], recv, counts, NULL, T); break;
+    case 14: s = coll_alltoall(comm, send, recv, c, T); break;
+    case 15: s = coll_alltoallv(comm, send, mine, NULL, recv, mine, NULL, T); break;
+    case 16: s = coll_alltoallw(comm, send, mine, bytes, types, recv, mine, bytes, types); break;
+    case 17: if (!(s = coll_neighbors(comm, &before, 1, &next, 1))) s = coll_neighbor_allgather(comm, send, recv, c, T); break;
+    case 18: s = coll_neighbor_alltoall(comm, send, recv, c, T); break;
+    case 19: s = coll_allreduce_list(comm, list, 2, COLL_SUM); break;
+    case 20: s = coll_sendrecv(comm, send, c, next, recv, c, before, 3, T); break;
+    case 21: s = me == 0 ? coll_send(comm, send, c, T, 1, 5) : me == 1 ? coll_recv(comm, recv, c, T, 0, 5) : COLL_OK; break;
+    case 22: s = coll_allreduce_mixed(comm, send, recv, 0, COLL_F32, COLL_BF16, COLL_SUM); break;
+    default: s = coll_allreduce(comm, send, recv, c, T, COLL_BXOR); break;
+    }
+    CHECK(s == COLL_OK, "%s: call %d of %zu: %s", case_name, kind, count, coll_error(comm));
+    const uint64_t result = hash_of(recv, room);
+    free(send);
+    free(recv);
+    return result;
+}
+
+static int call_all(coll_comm *comm, void *arg)
+{
+    static const size_t counts[CALL_COUNTS] = { 0, 1, 1000, 30000 };
+    const bool is_model = arg;
+
+    for (int k = 0; k < CALL_KINDS; k++)
+        for (int c = 0; c < CALL_COUNTS; c++) {
+            uint64_t *expected = &call_results[k][c][coll_rank(comm)];
+            const uint64_t result = call_one(comm, k, counts[c]);
+            if (is_model) *expected = result;
+            else CHECK(result == *expected, "%s: call %d of %zu on rank %d differs", case_name, k, counts[c], coll_rank(comm));
+        }
+    return 0;
+}
+
+typedef struct calls { const char *world; const coll_config *config; } calls;
+
+static void calls_case(const void *arg)
+{
+    const calls *w = arg;
+    int yes = 1;
+
+    CHECK(support_run("threads", CALL_RANKS, call_all, &yes) == 0, "%s: between threads", case_name);
+    case_step = w->world;
+    CHECK(support_run_config(w->world, CALL_RANKS, w->config, call_all, NULL) == 0, "%s", case_name);
+}
+
+static void test_calls(void)
+{
+    static const char *const worlds[] = { "tcp-poll", "tcp-uring" };
+
+    for (int n = 0; n < 2; n++) {
+        const char *refusal = support_refusal(worlds[n]);
+        if (refusal) printf("%s: skipped: %s\n", worlds[n], refusal);
+        for (size_t i = 1; i < SECURED && !refusal; i++) {
+            const calls w = { worlds[n], &secured[i] };
+            char name[80];
+            snprintf(name, sizeof name, "all calls, %s, security %s", worlds[n], secured_name(&secured[i]));
+            run_case_within(CASE_SECONDS * 2, calls_case, &w, name);
+        }
+    }
+}
+
+/* ---- >>changes: what was changed between two ranks ends the communicator, on both, and names one of them ---- */
+
+typedef struct meddler {
+    pthread_t thread;
+    event     ready, go;
+    int       fds[2][2];                          /* for each rank: in the place of its socket; ours          */
+    size_t    change_at;                          /* which byte of what rank 0 sends is changed               */
+    bool      has_changed;
+} meddler;
+
+static void *meddle(void *at)
+{
+    meddler *m = at;
+    struct pollfd p[2] = { { .fd = m->fds[0][1], .events = POLLIN }, { .fd = m->fds[1][1], .events = POLLIN } };
+    unsigned char bytes[16384];
+    size_t passed = 0;
+
+    for (;;) {
+        (void)poll(p, 2, -1);
+        for (int i = 0; i < 2; i++) {
+            if (!(p[i].revents & (POLLIN | POLLHUP))) continue;
+            const ssize_t n = read(p[i].fd, bytes, sizeof bytes);
+            if (n <= 0) return shutdown(m->fds[!i][1], SHUT_RDWR), NULL;
+            if (i == 0 && m->change_at >= passed && m->change_at < passed + (size_t)n) {
+                bytes[m->change_at - passed] ^= 0x40;
+                m->has_changed = true;
+            }
+            if (i == 0) passed += (size_t)n;
+            for (ssize_t out = 0, k; out < n; out += k)
+                if ((k = send(m->fds[!i][1], bytes + out, (size_t)(n - out), MSG_NOSIGNAL)) <= 0) return NULL;
+        }
+    }
+}
+
+static coll_status be_meddled_with(guest *g)
+{
+    enum { COUNT = 60000 };
+    meddler *m = g->arg;
+    coll__tcp *tcp = g->comm->trunk->context;
+    const int me = coll_rank(g->comm);
+    int32_t *x = support_need(calloc(COUNT, 4));
+    coll_status status = add_up(g);
+    bool is_right = true;
+
+    coll__stream *s = coll__stream_to(tcp, !me, COLL_CHANNEL_CALLS);
+    event_raise(&m->ready);
+    event_await(&m->ready, 2);                    /* both have come out of the call, and nothing is on its way */
+    if (dup2(m->fds[me][0], s->pipe.fd) < 0) status = COLL_ERR_SYSTEM;
+    event_raise(&m->go);
+    event_await(&m->go, 2);
+    for (int i = 0; i < COUNT; i++) x[i] = i;
+    if (!status) status = coll_allreduce(g->comm, x, x, COUNT, COLL_I32, COLL_SUM);
+    if (!status) status = coll_barrier(g->comm);
+    for (int i = 0; i < COUNT; i++) is_right = is_right && x[i] == 2 * i;
+    free(x);
+    if (status || is_right) return status;
+    return COLL_ERR_MISMATCH;                     /* a wrong result, and nobody knows                         */
+}
+
+static void changes_case(const void *arg)
+{
+    const coll_config *c = arg;
+    uint64_t random = seed;
+    const bool is_plain = !c->security;
+
+    for (int n = 0; n < 12; n++) {
+        journal said = JOURNAL;
+        meddler m = { .ready = EVENT_INIT, .go = EVENT_INIT, .change_at = n < 6 && !is_plain ? (size_t)n * 5
+                      : 100 + support_random(&random) % 50000 };
+        guest guests[2];
+        char address[64];
+        const int port = support_reserve_port(address, sizeof address);
+        for (int i = 0; i < 2; i++) CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, m.fds[i]), "no sockets");
+        CHECK(!pthread_create(&m.thread, NULL, meddle, &m), "no thread");
+        for (int i = 0; i < 2; i++) {
+            guests[i] = (guest){ .config = *c, .body = be_meddled_with, .arg = &m };
+            guests[i].config.stall_timeout_ms = 3000;
+            guest_start(&guests[i], i, 2, address, &said);
+        }
+        for (int i = 0; i < 2; i++) guest_join(&guests[i]);
+        for (int i = 0; i < 2; i++) close(m.fds[i][0]);
+        pthread_join(m.thread, NULL);
+        for (int i = 0; i < 2; i++) close(m.fds[i][1]);
+        CHECK(m.has_changed, "%s: byte %zu was never sent", case_name, m.change_at);
+        for (int i = 0; i < 2 && !is_plain; i++) {
+            /* a length of TLS that was changed may have to wait for the bytes that it promises */
+            const bool is_late = c->security && !strcmp(c->security,
+                                                        "tls") && guests[i].status == COLL_ERR_TIMEOUT && m.change_at < 5;
+            CHECK((guests[i].status == COLL_ERR_PROTOCOL && strstr(guests[i].sentence, "is not what it sent")) || is_late,
+                  "%s: byte %zu changed: rank %d has %d, \"%s\"", case_name, m.change_at, i, (int)guests[i].status,
+                  guests[i].sentence);
+            CHECK(names_rank(guests[i].sentence, 0) || names_rank(guests[i].sentence, 1), "%s: nobody is named: \"%s\"",
+                  case_name,
+                  guests[i].sentence);
+        }
+        if (is_plain)                             /* so that it is known that the changes are real            */
+            CHECK(guests[0].status == COLL_ERR_MISMATCH || guests[1].status == COLL_ERR_MISMATCH,
+                  "%s: byte %zu changed, and nothing is wrong",
+                  case_name, m.change_at);
+        close(port);
+    }
+}
+
+static void test_changes(void)
+{
+    for (size_t i = 0; i < SECURED; i++) {
+        if (i == 2) continue;                     /* a key alone does not look at bytes                       */
+        char name[80];
+        snprintf(name, sizeof name, "changed on the way, security %s", secured_name(&secured[i]));
+        run_case_within(CASE_SECONDS * 2, changes_case, &secured[i], name);
+    }
+}
+
+/* ---- >>all of it ---- */
+
+int main(int argc, char **argv)
+{
+    const char *parts = argc > 1 ? argv[1] : NULL;
+
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    unsetenv("COLL_KEY");
+    unsetenv("COLL_KEY_FILE");
+    unsetenv("COLL_SECURITY");
+    seed = support_seed();
+    tally = mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (tally == MAP_FAILED) return perror("mmap"), 1;
+    printf("COLL_TEST_SEED=%llu, %s\n", (unsigned long long)seed, HAS_TLS ? "with TLS" : "without TLS: not compiled in");
+    world = "security";
+    if (support_listed(parts, "settings")) test_settings();
+    if (support_listed(parts, "meetings")) test_meetings();
+    if (support_listed(parts, "crowds")) test_crowds();
+    if (support_listed(parts, "places")) test_places();
+    if (support_listed(parts, "calls")) test_calls();
+    if (support_listed(parts, "changes")) test_changes();
+    return CHECK_DONE();
+}

@@ -1,0 +1,288 @@
+/* coll_tcp_seal.h - pipes that nobody can read or change on the way: TLS 1.3 by OpenSSL, compiled in with COLL_WITH_OPENSSL.
+ *
+ * There are no certificates: both ends hold a secret that they have made from the key and from the two hellos (see
+ * coll_tcp_greet.h), and TLS takes it as its external pre-shared key, with a fresh Diffie-Hellman exchange beside it, so that
+ * what was recorded stays unreadable when the key becomes known.  The ranks at both ends, the world and the purpose are in the
+ * hellos, hence in the secret.  TLS begins only after both ends have proved that they know the key: a stranger never reaches
+ * OpenSSL.
+ *
+ * OpenSSL gets its bytes from our buffers and leaves its bytes there; it never sees the socket, so there is no SIGPIPE.  The
+ * end of a connection is not marked (no close_notify): that a rank leaves in good order is said in the notes inside.  OpenSSL
+ * has global state and an exit handler of its own; without COLL_WITH_OPENSSL nothing of it is there. */
+#ifndef COLL_TCP_SEAL_H
+#define COLL_TCP_SEAL_H
+
+#if !defined(COLL_WITH_OPENSSL)
+
+typedef struct coll__seal coll__seal;
+
+static coll__seal *coll__seal_new(void) { return NULL; }
+static void coll__seal_free(coll__seal *seal) { (void)seal; }
+
+static bool coll__pipe_seal(coll__pipe *p, coll__seal *seal, const unsigned char *secret, bool is_caller)
+{
+    (void)p, (void)seal, (void)secret, (void)is_caller;
+    return false;
+}
+
+static coll_status coll__seal_advance(coll__pipe *p, short *want)
+{
+    (void)p, (void)want;
+    return COLL_ERR_UNSUPPORTED;
+}
+
+#else
+
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+
+#if !defined(COLL__SEAL_RENEW)
+#define COLL__SEAL_RENEW (UINT64_C(1) << 36)      /* bytes under one key: AES-GCM is good for some 2^38       */
+#endif
+
+/* What the connections of a world share. */
+typedef struct coll__seal {
+    SSL_CTX    *context;
+    BIO_METHOD *method;
+} coll__seal;
+
+typedef struct coll__sealed {
+    coll__records io;
+    SSL     *ssl;
+    int      fd;
+    int      error;                               /* why the last look at the socket gave nothing: an errno; 0: its end */
+    bool     is_dry;                              /* it gave nothing                                          */
+    uint64_t under_key;                           /* bytes sent under the present key                         */
+    unsigned char secret[COLL__SHA_LENGTH];       /* wiped when the handshake is over                         */
+} coll__sealed;
+
+/* ---- >>between OpenSSL and the buffers ---- */
+
+static int coll__seal_write(BIO *bio, const char *bytes, int length)
+{
+    coll__sealed *s = (coll__sealed *)BIO_get_data(bio);
+
+    BIO_clear_retry_flags(bio);
+    if (length <= 0 || (size_t)length > sizeof s->io.out - s->io.out_length) return -1;
+    memcpy(s->io.out + s->io.out_length, bytes, (size_t)length);
+    s->io.out_length += (size_t)length;
+    return length;
+}
+
+static int coll__seal_read(BIO *bio, char *bytes, int room)
+{
+    coll__sealed *s = (coll__sealed *)BIO_get_data(bio);
+
+    BIO_clear_retry_flags(bio);
+    if (room <= 0) return 0;
+    if (s->io.in_at == s->io.in_length) {
+        const ssize_t n = coll__records_fill(&s->io, s->fd);
+        s->is_dry = n <= 0;
+        s->error = n < 0 ? (errno == EINTR ? EAGAIN : errno) : 0;
+        if (s->is_dry && s->error == EAGAIN) BIO_set_retry_read(bio);
+        if (s->is_dry) return s->error ? -1 : 0;
+    }
+    const size_t part = coll__least((size_t)room, s->io.in_length - s->io.in_at);
+    memcpy(bytes, s->io.in + s->io.in_at, part);
+    s->io.in_at += part;
+    return (int)part;
+}
+
+static long coll__seal_ctrl(BIO *bio, int what, long number, void *pointer)
+{
+    (void)bio, (void)number, (void)pointer;
+    return what == BIO_CTRL_FLUSH;
+}
+
+/* ---- >>the secret, as OpenSSL wants to be told of it ---- */
+
+static const unsigned char coll__seal_name[] = { 'c', 'o', 'l', 'l' };
+
+static SSL_SESSION *coll__seal_session(SSL *ssl)
+{
+    static const unsigned char suite[2] = { 0x13, 0x01 };                 /* TLS_AES_128_GCM_SHA256           */
+    const coll__sealed *s = (const coll__sealed *)SSL_get_app_data(ssl);
+    const SSL_CIPHER *cipher = SSL_CIPHER_find(ssl, suite);
+    SSL_SESSION *session = SSL_SESSION_new();
+
+    if (session && cipher && SSL_SESSION_set1_master_key(session, s->secret, sizeof s->secret)
+        && SSL_SESSION_set_cipher(session, cipher) && SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION)) return session;
+    SSL_SESSION_free(session);
+    return NULL;
+}
+
+static int coll__seal_use(SSL *ssl, const EVP_MD *digest, const unsigned char **name, size_t *length, SSL_SESSION **session)
+{
+    (void)digest;                                 /* there is but one suite, with SHA-256                     */
+    *session = coll__seal_session(ssl);
+    *name = coll__seal_name;
+    *length = sizeof coll__seal_name;
+    return *session != NULL;
+}
+
+static int coll__seal_find(SSL *ssl, const unsigned char *name, size_t length, SSL_SESSION **session)
+{
+    const bool is_known = length == sizeof coll__seal_name && !memcmp(name, coll__seal_name, length);
+
+    *session = is_known ? coll__seal_session(ssl) : NULL;
+    return !is_known || *session;
+}
+
+/* ---- >>worlds ---- */
+
+static void coll__seal_free(coll__seal *seal)
+{
+    if (!seal) return;
+    SSL_CTX_free(seal->context);
+    BIO_meth_free(seal->method);
+    free(seal);
+}
+
+/* NULL: OpenSSL has no memory, or cannot do it. */
+static coll__seal *coll__seal_new(void)
+{
+    coll__seal *seal = (coll__seal *)calloc(1, sizeof *seal);
+
+    if (!seal) return NULL;
+    (void)ERR_set_mark();
+    seal->context = SSL_CTX_new(TLS_method());
+    seal->method = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "coll");
+    const bool is_good = seal->context && seal->method && SSL_CTX_set_min_proto_version(seal->context, TLS1_3_VERSION)
+                         && SSL_CTX_set_ciphersuites(seal->context, "TLS_AES_128_GCM_SHA256")
+                         && SSL_CTX_set_num_tickets(seal->context, 0) && BIO_meth_set_write(seal->method, coll__seal_write)
+                         && BIO_meth_set_read(seal->method, coll__seal_read) && BIO_meth_set_ctrl(seal->method, coll__seal_ctrl);
+    (void)ERR_pop_to_mark();
+    if (!is_good) {
+        coll__seal_free(seal);
+        return NULL;
+    }
+    SSL_CTX_set_psk_use_session_callback(seal->context, coll__seal_use);
+    SSL_CTX_set_psk_find_session_callback(seal->context, coll__seal_find);
+    (void)SSL_CTX_set_session_cache_mode(seal->context, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_quiet_shutdown(seal->context, 1);
+    return seal;
+}
+
+/* ---- >>sealed: the pipe ---- */
+
+/* Calls into OpenSSL leave the program's own queue of errors as it was.  What failed is known without it: either the socket
+ * had nothing more (is_dry), or somebody else has had a hand in it. */
+static ssize_t coll__sealed_send(coll__pipe *p, const struct iovec *pieces, int count)
+{
+    coll__sealed *s = (coll__sealed *)p->state;
+    size_t written;
+    bool is_good = true;
+
+    (void)ERR_set_mark();
+    if (s->io.accepted == 0 && s->under_key >= COLL__SEAL_RENEW) {
+        is_good = SSL_key_update(s->ssl, SSL_KEY_UPDATE_NOT_REQUESTED) == 1;
+        s->under_key = 0;
+    }
+    if (s->io.accepted == 0)
+        for (int i = 0; is_good && i < count && s->io.accepted < COLL__RECORD_MOST; i++) {
+            const size_t part = coll__least(pieces[i].iov_len, COLL__RECORD_MOST - s->io.accepted);
+            if (part == 0) continue;
+            is_good = SSL_write_ex(s->ssl, pieces[i].iov_base, part, &written) == 1 && written == part;
+            s->io.accepted += part;
+            s->under_key += part;
+        }
+    (void)ERR_pop_to_mark();
+    if (is_good) return coll__records_send(&s->io, p->fd);
+    errno = EBADMSG;
+    return -1;
+}
+
+static ssize_t coll__sealed_recv(coll__pipe *p, const struct iovec *pieces, int count)
+{
+    coll__sealed *s = (coll__sealed *)p->state;
+    size_t total = 0, got = 0, at = 0;
+
+    s->is_dry = false;
+    (void)ERR_set_mark();
+    for (int i = 0; i < count;) {
+        const size_t room = pieces[i].iov_len - at;
+        if (room > 0 && SSL_read_ex(s->ssl, (unsigned char *)pieces[i].iov_base + at, room, &got) != 1) break;
+        if (room > 0) total += got, at += got;
+        if (at < pieces[i].iov_len) continue;
+        at = 0;
+        i++;
+    }
+    (void)ERR_pop_to_mark();
+    if (total > 0) return (ssize_t)total;
+    if (s->is_dry && s->error == 0) return 0;
+    errno = s->is_dry ? s->error : EBADMSG;
+    return -1;
+}
+
+static short coll__sealed_await(coll__pipe *p, short want)
+{
+    const coll__sealed *s = (const coll__sealed *)p->state;
+    return (want & POLLIN) && (s->io.in_at < s->io.in_length || SSL_pending(s->ssl) > 0) ? 0 : want;
+}
+
+static void coll__sealed_close(coll__pipe *p)
+{
+    coll__sealed *s = (coll__sealed *)p->state;
+
+    SSL_free(s->ssl);
+    coll__wipe(s->secret, sizeof s->secret);
+    free(s);
+}
+
+static const coll__pipe_kind coll__sealed_pipe = {
+    "tls", coll__sealed_send, coll__sealed_recv, coll__sealed_await, coll__sealed_close
+};
+
+/* From here on this pipe speaks TLS; coll__seal_advance must have said COLL_OK before bytes can go through it.  false: no
+ * memory. */
+static bool coll__pipe_seal(coll__pipe *p, coll__seal *seal, const unsigned char *secret, bool is_caller)
+{
+    coll__sealed *s = (coll__sealed *)coll__allocate(sizeof *s);
+    BIO *bio = NULL;
+
+    if (!s) return false;
+    (void)ERR_set_mark();
+    s->ssl = SSL_new(seal->context);
+    if (s->ssl) bio = BIO_new(seal->method);
+    (void)ERR_pop_to_mark();
+    if (!bio) {
+        SSL_free(s->ssl);
+        free(s);
+        return false;
+    }
+    s->fd = p->fd;
+    memcpy(s->secret, secret, sizeof s->secret);
+    BIO_set_data(bio, s);
+    BIO_set_init(bio, 1);
+    SSL_set_bio(s->ssl, bio, bio);
+    SSL_set_app_data(s->ssl, s);
+    if (is_caller) SSL_set_connect_state(s->ssl);
+    else SSL_set_accept_state(s->ssl);
+    p->kind = &coll__sealed_pipe;
+    p->state = s;
+    return true;
+}
+
+/* Go on with the handshake.  COLL_PENDING: *want is what to poll the socket for. */
+static coll_status coll__seal_advance(coll__pipe *p, short *want)
+{
+    coll__sealed *s = (coll__sealed *)p->state;
+
+    s->is_dry = false;
+    (void)ERR_set_mark();
+    const bool is_over = SSL_do_handshake(s->ssl) == 1;
+    (void)ERR_pop_to_mark();
+    const bool is_waiting = !is_over && s->is_dry && s->error == EAGAIN;
+    const int error = coll__records_flush(&s->io, p->fd);
+    *want = error ? POLLOUT : POLLIN;
+    if (error && error != EAGAIN) return COLL_ERR_PEER;
+    if (!is_over && !is_waiting) return s->is_dry ? COLL_ERR_PEER : COLL_ERR_DENIED;
+    if (!is_over || error) return COLL_PENDING;
+    coll__wipe(s->secret, sizeof s->secret);
+    return COLL_OK;
+}
+
+#endif
+
+#endif /* COLL_TCP_SEAL_H */
