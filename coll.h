@@ -149,13 +149,28 @@
  * Errors.  Every call returns a coll_status.  COLL_ERR_ARGUMENT and COLL_ERR_UNSUPPORTED mean that nothing was sent and the
  * communicator is as before; so does COLL_ERR_MEMORY where it comes before anything is sent, and the other ranks then wait
  * for this one.  Any other error ends the communicator on every rank: pending and later calls return the same
- * cause at once, and only coll_free is left to do.  coll_abort ends it on purpose.  coll_error(comm) is one sentence that
+ * cause at once, and only coll_free and coll_shrink are left to do.  coll_abort ends it on purpose: from any thread, and over TCP
+ * (but with liveness_timeout_ms < 0) and between threads from a signal handler too.  coll_error(comm) is one sentence that
  * says which rank, which call, which address and why.  recv is undefined after an error.  The library never exits, aborts or
  * raises a signal.
  *
- * Time limits.  A peer that dies is noticed and named on all ranks.  A peer that is alive but late is waited for: after 10 s,
- * and then at doubling intervals, a line on the log names it.  timeout_ms (of a call) or stall_timeout_ms (of a communicator)
- * turn lateness into COLL_ERR_TIMEOUT.
+ * Time limits.  A process that dies is noticed at once.  One that gives no sign of life for liveness_timeout_ms, because it is
+ * stopped, or its host, or its cable, is dead: a small thread of each rank gives such signs to rank 0, also while the program
+ * computes, and rank 0 to all.  All survivors then name the same rank in the same words: rank, host, process, address.  The same
+ * holds for a connection between two ranks over which nothing passes any more.  When rank 0 leaves in good order before the
+ * others, nobody watches those any more; less than 0 is for programs that must not have a thread, and notice only processes that
+ * end.
+ *   A rank that is alive but late is waited for: after 10 s, and then at doubling intervals, a line on the log names it, and over
+ * TCP tells what it does instead.  timeout_ms (of a call) or stall_timeout_ms (of a communicator) turn lateness into
+ * COLL_ERR_TIMEOUT.
+ *
+ * After a failure.  coll_failed_ranks says who is known to have failed, and coll_shrink makes a communicator of those who are
+ * left (TCP, threads).  Inputs are as they were unless in place; of the call that failed some ranks may have the result, and
+ * others the error: agree on where to go on, by an allreduce of the last step that is complete.  A network that falls into two
+ * parts must not make two jobs: most ranks have to be left, or half of them with rank 0, for coll_shrink to succeed.  Where that
+ * rank 0 is cut off from most others it is itself the one that is given up.  coll_dump writes the last 256 operations; with
+ * COLL_DUMP=directory every rank writes them there when its communicator fails, as coll-RANK.json (after a coll_shrink
+ * coll-RANK.1.json, ...).
  *
  * Meeting.  Over TCP everybody dials rank 0 and tries again until the start timeout.  Where rank 0 is comes as
  *     host:port, [v6]:port, :port     an address or a name.  All addresses of a name are tried, 250 ms apart; link-local ones
@@ -192,7 +207,8 @@
  *     COLL_WORLD=text                                 keeps jobs apart that meet at the same address
  *     COLL_KEY=secret, COLL_KEY_FILE=path             see Security.  The file's first line; not for others to read
  *     COLL_SECURITY=open|key|tls, or +check           see Security
- *     COLL_SPIN_US, COLL_START_TIMEOUT_MS, COLL_STALL_TIMEOUT_MS
+ *     COLL_SPIN_US, COLL_START_TIMEOUT_MS, COLL_STALL_TIMEOUT_MS, COLL_LIVENESS_TIMEOUT_MS
+ *     COLL_DUMP=directory                             see After a failure
  *     COLL_TUNING=path                                see Tuning
  *     COLL_DEBUG=error|warn|info                      what goes to stderr (default: warn)
  *
@@ -258,6 +274,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #define COLL_VERSION_MAJOR 0
 #define COLL_VERSION_MINOR 1
@@ -473,11 +490,19 @@ COLL_API coll_status coll_create(coll_comm *comm, const int *ranks, int count, i
 COLL_API int coll_parent_rank(const coll_comm *comm, int rank);
 
 /* End the communicator, and all that come from the same coll_init, on every rank, with COLL_ERR_ABORTED and this sentence.  From
- * any thread, also while another one waits inside a call. */
+ * any thread, also while another one waits inside a call, and from a signal handler (see Errors). */
 COLL_API coll_status coll_abort(coll_comm *comm, const char *why);
 
-/* The ranks of `comm` known to have failed, of which there is one at most: that of the failure which ended it, where it is gone
- * or was too late.  Gives how many, and writes the first `capacity` of them. */
+/* After a failure: a communicator of those who are left, numbered from 0 in the order of `comm`.  Called by each of them, on the
+ * communicator of coll_init or on any derived from it, whose ranks then come together.  Needs nothing of those who are lost, and
+ * waits for ranks that are not known to be lost until the start_timeout_ms have passed; but once enough are there, only for two
+ * liveness_timeout_ms after the last one has come.  Most ranks of `comm` must be left, or half of them with rank 0: the rest
+ * might be alive and go on as well, elsewhere.  COLL_ERR_PEER: too few are left, or this rank has been given up by the others.
+ * `comm` stays as it is, and is freed as ever; what it gives can be shrunk in turn.  Over TCP once for each coll_init. */
+COLL_API coll_status coll_shrink(coll_comm *comm, coll_comm **out);
+
+/* The ranks of `comm` known to have failed: that of the failure which ended it, where it is gone or was too late; others that this
+ * rank knows of; and after a coll_shrink those who did not come.  Gives how many, and writes the first `capacity` of them. */
 COLL_API int coll_failed_ranks(const coll_comm *comm, int *ranks, int capacity);
 
 /* The graph of the neighbour calls of `comm`, replacing an earlier one: from whom and to whom this rank exchanges.  Lists may
@@ -762,6 +787,11 @@ COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count
  * radix 4, 1 round, 1 slice, about 26.7 us; then gather:2 38.7 us, gather:3 38.7 us, direct:4 42.7 us".  Returns the length as
  * snprintf does, or a negative coll_status.  Sends nothing. */
 COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, size_t length);
+
+/* Write the last operations of this rank on `comm`, up to 256, oldest first: which, when, how long, how they ended.  Blocking calls
+ * between threads that did not have to wait are not listed.  While another thread is inside a call on `comm`, what is being
+ * written at that moment may come out half. */
+COLL_API void coll_dump(coll_comm *comm, FILE *file);
 
 /* Measure the wire between rank 0 and some of the others, and choose algorithms by what was found from here on (see Tuning).
  * Called by all ranks of `comm`; takes some 10 ms on a fast network.  Communicators that are made from this one afterwards

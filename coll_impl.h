@@ -26,6 +26,7 @@
  *   core/coll_algorithms.h       the algorithms, put together from these, and the table of them
  *   core/coll_tuner.h            the cost model chooses the algorithm
  *   core/coll_comm.h             trunks, communicators, tracks, requests; fingerprints; the first failure
+ *   core/coll_record.h           the flight recorder: the last operations, written down when something fails
  *   core/coll_check.h            the caller's mistakes, found before any byte moves; defaults
  *   core/coll_messages.h         messages by key: send and recv, and tracks whose order others may not share
  *   core/coll_engine.h           runs an algorithm: slices, messages, folds
@@ -39,6 +40,7 @@
  *   core/coll_again.h            blocking calls: at once, and at a glance where they are like the last one
  *   core/coll_groups.h           communicators: made, derived, freed
  *   core/coll_hosts.h            ranks that share hosts: collectives put together from those of a host and those across
+ *   core/coll_shrink.h           after a failure: a communicator of those who are left
  *   core/coll_measure.h          the numbers of the cost model, measured
  *   transports/coll_threads.h    ranks in one address space; takes whole collectives; with its parts in transports/threads/
  *   transports/coll_tcp.h        ranks in many processes, with its parts in transports/tcp/
@@ -87,6 +89,7 @@
 #include "core/coll_algorithms.h"
 #include "core/coll_tuner.h"
 #include "core/coll_comm.h"
+#include "core/coll_record.h"
 #include "core/coll_check.h"
 #include "core/coll_messages.h"
 #include "core/coll_engine.h"
@@ -100,6 +103,7 @@
 #include "core/coll_again.h"
 #include "core/coll_groups.h"
 #include "core/coll_hosts.h"
+#include "core/coll_shrink.h"
 #include "core/coll_measure.h"
 #include "transports/coll_threads.h"
 #include "transports/coll_tcp.h"
@@ -413,32 +417,73 @@ COLL_API int coll_parent_rank(const coll_comm *comm, int rank)
 
 /* ---- >>ending on purpose, and asking why ---- */
 
+/* "rank 2 gave up: why", in nothing but loops: it may be written in a signal handler. */
+static void coll__abort_sentence(char *text, size_t room, int rank, const char *why)
+{
+    const char *const parts[] = { "rank ", NULL, " gave up: ", why ? why : "no reason given" };
+    char number[12], *digit = number + sizeof number - 1;
+    size_t n = 0;
+
+    *digit = '\0';
+    do *--digit = (char)('0' + rank % 10); while ((rank /= 10) > 0);
+    for (int i = 0; i < 4; i++)
+        for (const char *c = parts[i] ? parts[i] : digit; *c && n + 1 < room; c++) text[n++] = *c;
+    text[n] = '\0';
+}
+
+/* From a signal handler nothing may be locked.  Where the transport can tell the others by itself, that is all; where it cannot,
+ * this thread does, if nobody else is inside. */
 COLL_API coll_status coll_abort(coll_comm *comm, const char *why)
 {
+    const int error = errno;
+
     if (!comm) return coll__start_failed(COLL_ERR_ARGUMENT, "the communicator is NULL");
     if (!*comm->guard) return COLL_ERR_FORKED;
     coll__trunk *trunk = comm->trunk;
 
-    pthread_mutex_lock(&trunk->lock);
-    if (!trunk->abort_wanted) coll__print(trunk->abort_text, sizeof trunk->abort_text, "%s", why ? why : "no reason given");
-    __atomic_store_n(&trunk->abort_wanted, 1, __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&trunk->lock);
+    if (!__atomic_exchange_n(&trunk->abort_claimed, 1, __ATOMIC_ACQ_REL)) {
+        coll__abort_sentence(trunk->abort_text, sizeof trunk->abort_text, trunk->rank, why);
+        __atomic_store_n(&trunk->abort_wanted, 1, __ATOMIC_RELEASE);
+    }
+    if (!__atomic_load_n(&trunk->abort_wanted, __ATOMIC_ACQUIRE)) return COLL_OK;      /* another one is about to tell     */
+    const bool is_told = trunk->transport->abort && trunk->transport->abort(trunk->context, trunk->abort_text);
     if (trunk->transport->wake) trunk->transport->wake(trunk->context);
+    errno = error;
+    if (is_told) return COLL_OK;
     if (!coll__door_claim(&comm->door, trunk, false)) return COLL_OK;      /* whoever is inside sees to it             */
     if (trunk->is_shared) coll__trunk_take(comm);
     (void)coll__advance(trunk, 0);
     return coll__leave(comm, COLL_OK);
 }
 
+COLL_API coll_status coll_shrink(coll_comm *comm, coll_comm **out)
+{
+    if (out) *out = NULL;
+    const coll_status status = coll__enter(comm);
+    if (status < 0) return status;
+    if (!out) return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "shrink: out is NULL"));
+    return coll__leave(comm, coll__shrink_inside(comm, out));
+}
+
+/* The one that is to blame, those of which the transport knows, and those who did not come when it was shrunk. */
 COLL_API int coll_failed_ranks(const coll_comm *comm, int *ranks, int capacity)
 {
-    if (!comm || !*comm->guard || comm->trunk->failure.status == COLL_OK) return 0;
-    const coll_status status = comm->trunk->failure.status;
-    const int rank = comm->trunk->failure.rank < 0 ? COLL_NO_RANK : coll__rank_here(comm, comm->trunk->failure.rank);
+    const coll__trunk *trunk = comm && *comm->guard ? comm->trunk : NULL;
+    unsigned char *is_failed = trunk && trunk->failure.status != COLL_OK ? (unsigned char *)calloc((size_t)trunk->size, 1) : NULL;
+    int count = 0;
 
-    if (rank == COLL_NO_RANK || (status != COLL_ERR_PEER && status != COLL_ERR_TIMEOUT)) return 0;
-    if (ranks && capacity > 0) ranks[0] = rank;
-    return 1;
+    if (!is_failed) return 0;
+    const coll_failure *why = &trunk->failure;
+    if (why->rank >= 0 && (why->status == COLL_ERR_PEER || why->status == COLL_ERR_TIMEOUT)) is_failed[why->rank] = 1;
+    if (trunk->transport->failed) trunk->transport->failed(trunk->context, is_failed);
+    for (int i = 0; trunk->lost && i < trunk->size; i++) is_failed[i] |= trunk->lost[i];
+    for (int i = 0; i < comm->size; i++) {
+        if (!is_failed[coll__world_rank(comm, i)]) continue;
+        if (ranks && count < capacity) ranks[count] = i;
+        count++;
+    }
+    free(is_failed);
+    return count;
 }
 
 COLL_API int coll_rank(const coll_comm *comm) { return comm ? comm->rank : -1; }
@@ -817,6 +862,18 @@ COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, si
     free(r.offsets);
     coll__leave(comm, COLL_OK);
     return snprintf(text, length, "%s", line);
+}
+
+COLL_API void coll_dump(coll_comm *comm, FILE *file)
+{
+    if (!comm || !file) return;
+    if (!*comm->guard) {
+        fprintf(file, "%s\n", coll__forked_text);
+        return;
+    }
+    const bool is_inside = coll__enter(comm) == COLL_OK;
+    coll__dump_text(comm, file);
+    if (is_inside) (void)coll__leave(comm, COLL_OK);
 }
 
 COLL_API int coll_link_text(const coll_comm *comm, char *text, size_t length)

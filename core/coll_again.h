@@ -39,6 +39,7 @@ static coll_status coll__run_on(coll_comm *comm, coll_request *r, coll_status st
     r->status = COLL_PENDING;
     r->is_started = false;
     r->is_offloaded = status != COLL_ERR_UNSUPPORTED;
+    coll__record_begin(r);
     coll__track_append(r->track, r);
     if (status >= 0 || status == COLL_ERR_UNSUPPORTED) return coll__wait(r);
     (void)coll__comm_fail(comm, failure->status != COLL_OK ? failure : NULL);

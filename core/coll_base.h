@@ -171,6 +171,15 @@ COLL_API const char *coll_status_text(coll_status status)
     return "unknown status";
 }
 
+/* May those who are there go on without the others?  Most of them may, and of two halves the one with the first rank. */
+static COLL__UNUSED bool coll__is_quorum(const unsigned char *is_there, int count)
+{
+    int there = 0;
+
+    for (int i = 0; i < count; i++) there += is_there[i] != 0;
+    return 2 * there > count || (2 * there == count && is_there[0]);
+}
+
 /* ---- >>bytes: numbers as they travel, least significant byte first ---- */
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__

@@ -76,6 +76,7 @@ struct coll_request {
     bool         is_detached;                     /* freed by its owner while running                         */
     bool         is_started, is_prepared;
     uint32_t     sequence;
+    uint64_t     record;                          /* its number in the flight recorder; 0: none               */
     unsigned     graph_version;                   /* of the communicator's graph when the call was checked    */
     unsigned char head[COLL_HEAD_LENGTH];
     coll__codec  codec;
@@ -126,7 +127,7 @@ typedef struct coll__trunk {
     void *context;
     int   rank, size, local_rank, local_size;
     unsigned char *guard;                         /* *guard = 0: this is a forked child                       */
-    int   spin_us, stall_timeout_ms;
+    int   spin_us, stall_timeout_ms, start_timeout_ms;
     bool  is_crowded;                             /* ranks share processors: yield between looks              */
     bool  offloads_all;                           /* the transport takes collectives of all ranks             */
     bool  is_synchronous;                         /* every send waits for its receive                         */
@@ -135,6 +136,9 @@ typedef struct coll__trunk {
     const char *forced[COLL_SENDRECV + 1];        /* COLL_ALGORITHM, by kind; in forced_text                  */
     char  forced_text[256];
     coll_failure failure;                         /* status COLL_OK: healthy                                  */
+    char  dump[256];                              /* where to write what this rank was doing when it fails; "": nowhere */
+    int   generation;                             /* how often this has been shrunk                           */
+    unsigned char *lost;                          /* ranks that did not come when it was shrunk; NULL: it was not */
     struct coll__messages *messages;
     coll__track *tracks;                          /* with something to do                                     */
     coll_comm   *comms;
@@ -147,8 +151,9 @@ typedef struct coll__trunk {
     pthread_cond_t  changed;
     bool  is_held;                                /* a thread is inside                                       */
     int   entrants, followers;                    /* threads that want to start something; that wait for the holder */
-    int   abort_wanted;
-    char  abort_text[160];
+    int   abort_claimed, abort_wanted;            /* atomic: somebody writes abort_text; it is written        */
+    char  abort_text[200];
+    coll_doing doing;                             /* what this rank does, for others to read                  */
 } coll__trunk;
 
 enum { COLL__HANDS_MOST = 64 };                   /* changes of hands after which a door belongs to nobody    */
@@ -186,6 +191,7 @@ struct coll_comm {
     char  error[448];
     const coll_request *waiting;                  /* the one that a caller waits for                          */
     coll__track main;
+    struct coll__recorder *recorder;              /* NULL: there is none                                      */
     struct coll__prepared *prepared;              /* all that are not freed                                   */
     coll__graph graph;
     int  *graph_lists;
@@ -413,6 +419,7 @@ static COLL__PRINTF(4, 5) coll_status coll__explain_error(coll_comm *comm, const
 
 /* ---- >>the end ---- */
 
+static void coll__dump_failure(const coll__trunk *trunk);
 static void coll__messages_end_all(coll__trunk *trunk, coll_status status);
 static void coll__request_finish(coll_request *r, coll_status status);
 
@@ -467,6 +474,7 @@ static coll_status coll__trunk_fail(coll__trunk *trunk, const coll_failure *caus
     else coll__blame(&trunk->failure, COLL_ERR_SYSTEM, -1, "the transport \"%s\" failed", trunk->transport->name);
     for (coll_comm *comm = trunk->comms; comm; comm = comm->next) coll__print_failure(comm);
     if (trunk->comms) coll__say(&trunk->log, COLL_LOG_INFO, "%s", trunk->comms->error);
+    coll__dump_failure(trunk);
     coll__trunk_end(trunk, trunk->failure.status);
     return trunk->failure.status;
 }

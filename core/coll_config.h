@@ -390,6 +390,22 @@ static coll_status coll__settle_algorithms(coll__settings *s)
     return COLL_OK;
 }
 
+/* When a silent rank is dead, a late one fails, and where it is written what this rank was doing. */
+static coll_status coll__settle_failure(coll_config *c)
+{
+    enum { LIVENESS_MS = 5000, LEAST_MS = 50 };
+
+    if (c->stall_timeout_ms <= 0 && !coll__environment_int("COLL_STALL_TIMEOUT_MS", 0, INT_MAX, &c->stall_timeout_ms))
+        return COLL_ERR_ARGUMENT;
+    if (c->liveness_timeout_ms == 0 && !coll__environment_int("COLL_LIVENESS_TIMEOUT_MS", -1, INT_MAX, &c->liveness_timeout_ms))
+        return COLL_ERR_ARGUMENT;
+    if (c->liveness_timeout_ms == 0) c->liveness_timeout_ms = LIVENESS_MS;
+    if (c->liveness_timeout_ms > 0 && c->liveness_timeout_ms < LEAST_MS) c->liveness_timeout_ms = LEAST_MS;
+    if (!c->dump) c->dump = getenv("COLL_DUMP");
+    if (c->dump && !*c->dump) c->dump = NULL;
+    return COLL_OK;
+}
+
 /* ---- >>security: the key, and what it is for ---- */
 
 /* The first line of a file that is the owner's alone. */
@@ -496,8 +512,7 @@ static coll_status coll__settle(coll__settings *s, const coll_config *config, in
     if (c->start_timeout_ms <= 0 && !coll__environment_int("COLL_START_TIMEOUT_MS", 1, INT_MAX, &c->start_timeout_ms))
         return COLL_ERR_ARGUMENT;
     if (c->start_timeout_ms <= 0) c->start_timeout_ms = 60000;
-    if (c->stall_timeout_ms <= 0 && !coll__environment_int("COLL_STALL_TIMEOUT_MS", 0, INT_MAX, &c->stall_timeout_ms))
-        return COLL_ERR_ARGUMENT;
+    if ((status = coll__settle_failure(c)) < 0) return status;
     if (c->spin_us == 0 && getenv("COLL_SPIN_US")) {
         if (!coll__environment_int("COLL_SPIN_US", 0, 1000000, &c->spin_us)) return COLL_ERR_ARGUMENT;
         if (c->spin_us == 0) c->spin_us = -1;

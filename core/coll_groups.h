@@ -7,6 +7,7 @@
 static void coll__trunk_free(coll__trunk *trunk)
 {
     coll__messages_free(trunk);
+    free(trunk->lost);
     coll__fork_guard_free(trunk->guard);
     pthread_cond_destroy(&trunk->changed);
     pthread_mutex_destroy(&trunk->lock);
@@ -44,6 +45,8 @@ static coll__trunk *coll__trunk_new(const coll_transport *transport, void *conte
     trunk->transport = transport;
     trunk->context = context;
     trunk->stall_timeout_ms = s->config.stall_timeout_ms;
+    coll__print(trunk->dump, sizeof trunk->dump, "%s", s->config.dump ? s->config.dump : "");
+    trunk->start_timeout_ms = s->config.start_timeout_ms;
     trunk->log = (coll__log){ s->config.log_level, s->config.log, s->config.log_context };
     memcpy(trunk->forced_text, s->forced_text, sizeof trunk->forced_text);
     for (int kind = 0; kind <= COLL_SENDRECV; kind++)
@@ -53,6 +56,7 @@ static coll__trunk *coll__trunk_new(const coll_transport *transport, void *conte
     trunk->is_crowded = s->local_size > coll__processors();
     trunk->offloads_all = transport->offload != NULL;
     trunk->has_membarrier = coll__membarrier_register();
+    if (transport->watch) transport->watch(context, &trunk->doing);
     trunk->spin_us = s->config.spin_us > 0 ? s->config.spin_us : s->config.spin_us < 0 ? 0 : 50;
     return trunk;
 }
@@ -81,6 +85,7 @@ static coll_comm *coll__comm_of(coll__trunk *trunk, int *members, int rank, int 
     comm->id = id;
     comm->mark = members ? coll__hash_ranks(members, size, (int)id) : 0;
     comm->numbers = *numbers;
+    if (coll__is_recorded(trunk)) comm->recorder = (coll__recorder *)calloc(1, sizeof *comm->recorder);
     coll__track_init(&comm->main, comm, COLL__SPACE_CALLS, 0, id != 0);
     comm->next = trunk->comms;
     trunk->comms = comm;
@@ -102,6 +107,7 @@ static void coll__comm_free(coll_comm *comm)
     free(comm->order);
     free(comm->graph_lists);
     free(comm->gauge);
+    free(comm->recorder);
     for (int kind = 0; kind <= COLL_ALLTOALL; kind++) free(comm->again[kind]);
     free(comm);
 }

@@ -87,6 +87,7 @@ static void coll__request_init(coll_request *r, coll_comm *comm)
     r->way = NULL;
     r->graph_version = comm->graph_version;
     r->track = coll__kind_is_message(r->call.kind) ? NULL : &comm->main;
+    r->record = 0;
     r->got_source = r->got_tag = -1;
     r->got_count = 0;
     r->has_overflow = false;
@@ -102,6 +103,7 @@ static coll_status coll__launch(coll_request *r)
     r->status = COLL_PENDING;
     if (!track) {
         coll__head_of_call(r->head, &r->call, comm->size, comm->mark, 0);
+        coll__record_begin(r);
         const coll_status status = coll__messages_start(r);
         return status < 0 ? status : coll__advance(trunk, 0);        /* on its way, also if nobody waits for it */
     }
@@ -109,6 +111,7 @@ static coll_status coll__launch(coll_request *r)
     r->sequence = r->prepared ? ++r->prepared->starts : ++comm->sequence;
     coll__head_of_call(r->head, &r->call, comm->size, comm->mark ^ track->number * 2654435761u, r->sequence);
     if (r->part_of) coll__list_head(r->head, r->part_of);
+    coll__record_begin(r);
     r->is_started = false;
     r->journey = NULL;
     r->is_offloaded = !r->call.algorithm && coll__track_is_offered(track);

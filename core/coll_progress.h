@@ -3,7 +3,7 @@
 #define COLL_PROGRESS_H
 
 enum {
-    COLL__WARN_FIRST_MS = 10000, COLL__REPORT_AFTER_MS = 100, COLL__SLEEP_MOST_MS = 1000,
+    COLL__WARN_FIRST_MS = 10000, COLL__ASK_BEFORE_MS = 500, COLL__REPORT_AFTER_MS = 100, COLL__SLEEP_MOST_MS = 1000,
     COLL__LOOKS_A_CLOCK = 64, COLL__LOOKS_A_ROUND = 16
 };
 
@@ -38,6 +38,17 @@ static void coll__look_for_overflow(coll_request *r)
     if (r->has_overflow && !r->part_of) __atomic_add_fetch(&r->comm->overflows, 1, __ATOMIC_RELAXED);
 }
 
+/* Write a head where other threads read it. */
+static inline void coll__doing_set(coll__trunk *trunk, uint64_t *words, const unsigned char *head)
+{
+    for (int i = 0; i < COLL_HEAD_LENGTH / 8; i++) {
+        uint64_t word;
+        memcpy(&word, head + 8 * i, 8);
+        __atomic_store_n(&words[i], word, __ATOMIC_RELAXED);
+    }
+    (void)__atomic_add_fetch(&trunk->doing.turn, 1, __ATOMIC_RELEASE);
+}
+
 /* Another thread may be waiting for it, and free it as soon as the status is written. */
 static void coll__request_finish(coll_request *r, coll_status status)
 {
@@ -47,6 +58,8 @@ static void coll__request_finish(coll_request *r, coll_status status)
     if (status < 0 && r->comm->is_leaving) status = COLL_ERR_ABORTED;
     if (status == COLL_OK && r->call.flags & COLL_DETECT_OVERFLOW) coll__look_for_overflow(r);
     r->comm->trunk->finished++;
+    coll__record_end(r, status);
+    if (r->track) coll__doing_set(r->comm->trunk, r->comm->trunk->doing.last, r->head);
     __atomic_store_n(&r->status, status, __ATOMIC_RELEASE);
     if (whole) coll__list_part_done(whole, r, status);
     else if (is_detached) coll__request_free(r);
@@ -161,9 +174,7 @@ static coll_status coll__abort_now(coll__trunk *trunk)
 {
     coll_failure failure = { COLL_OK, -1, "" };
 
-    pthread_mutex_lock(&trunk->lock);
-    coll__blame(&failure, COLL_ERR_ABORTED, trunk->rank, "rank %d gave up: %s", trunk->rank, trunk->abort_text);
-    pthread_mutex_unlock(&trunk->lock);
+    coll__blame(&failure, COLL_ERR_ABORTED, trunk->rank, "%s", trunk->abort_text);
     return coll__trunk_fail(trunk, &failure);
 }
 
@@ -269,59 +280,81 @@ static bool coll__trunk_share(coll_comm *comm, const coll_request *r, int64_t un
 
 /* ---- >>waiting ---- */
 
-static inline int64_t coll__clock(const coll__trunk *trunk)
-{
-    return trunk->transport->now ? trunk->transport->now(trunk->context) : coll__now();
-}
-
 static const coll_request *coll__leg_of(const coll_request *r);
 
-/* Name the ranks that a request waits for.  Gives the first of them, -1 when it is none in particular. */
-static int coll__late_ranks(const coll_request *r, char *text, size_t room)
+/* Mark the ranks of the trunk that a request waits for.  Gives how many; 0: it is none in particular. */
+static int coll__late_ranks(const coll_request *r, unsigned char *is_late)
 {
     const coll__trunk *trunk = r->comm->trunk;
     const bool is_message = coll__kind_is_message(r->call.kind);
     const coll_request *head = is_message || !r->track || !r->track->queue ? r : r->track->queue;
     const coll_request *running = !is_message && head->is_started && head->journey ? coll__leg_of(head) : head;
-    unsigned char *is_late = (unsigned char *)calloc((size_t)trunk->size, 1);
-    int first = -1, count = 0;
+    int count = 0;
 
-    coll__print(text, room, "the others");
-    if (!is_late) return -1;
     if (is_message) coll__messages_late(r, is_late);
     else if (running->is_offloaded && trunk->transport->late) trunk->transport->late(trunk->context, &running->task, is_late);
     else if (!running->is_offloaded && running->is_started) coll__flow_late(running, is_late);
-    for (int i = trunk->size - 1; i >= 0; i--) if (is_late[i]) first = i, count++;
-    if (count > 0) {
-        coll__print(text, room, count == 1 ? "rank " : "ranks ");
-        coll__append_ranks(text, room, is_late, trunk->size);
-    }
-    free(is_late);
-    return first;
+    for (int i = 0; i < trunk->size; i++) count += is_late[i];
+    return count;
 }
 
-static coll_status coll__late(coll_request *r, int64_t waited_ns, bool is_final)
+/* "ranks 3, 5-7", and when that is most of them also whom it is not. */
+static void coll__late_text(const coll__trunk *trunk, unsigned char *is_late, int count, char *text, size_t room)
 {
-    coll_comm *comm = r->comm;
-    char who[120], what[128];
-    coll_failure failure = { COLL_OK, -1, "" };
-    const int first = coll__late_ranks(r, who, sizeof who);
+    coll__print(text, room, count == 0 ? "the others" : count == 1 ? "rank " : "ranks ");
+    coll__append_ranks(text, room, is_late, trunk->size);
+    if (2 * count <= trunk->size || count + 1 >= trunk->size) return;
+    for (int i = 0; i < trunk->size; i++) is_late[i] = !is_late[i] && i != trunk->rank;
+    coll__append(text, room, " (not for ");
+    coll__append_ranks(text, room, is_late, trunk->size);
+    coll__append(text, room, ")");
+    for (int i = 0; i < trunk->size; i++) is_late[i] = !is_late[i] && i != trunk->rank;
+}
+
+/* A line on the log: who is behind, and what is known of them. */
+static void coll__late_warn(const coll_request *r, unsigned char *is_late, int count, double seconds)
+{
+    const coll_comm *comm = r->comm;
+    const coll__trunk *trunk = comm->trunk;
+    char who[160], what[128], where[240] = "";
 
     coll__head_describe(r->head, what, sizeof what);
+    if (r->call.name) coll__append(what, sizeof what, " \"%.64s\"", r->call.name);
+    coll__late_text(trunk, is_late, count, who, sizeof who);
+    if (count > 0 && trunk->transport->whereabouts) trunk->transport->whereabouts(trunk->context, is_late, where, sizeof where);
+    coll__say(&trunk->log, COLL_LOG_WARN, "rank %d of %d: %s has been waiting %.1f s for %s%s%s%s", comm->rank, comm->size, what,
+              seconds, who, *where ? " (" : "", where, *where ? ")" : "");
+}
+
+/* What is to be done about a request that is late. */
+typedef enum coll__lateness { COLL__LATE_ASK, COLL__LATE_WARN, COLL__LATE_FAIL } coll__lateness;
+
+static coll_status coll__late(coll_request *r, int64_t waited_ns, coll__lateness how)
+{
+    const coll__trunk *trunk = r->comm->trunk;
     const double seconds = (double)waited_ns * 1e-9;
-    if (!is_final) {
-        coll__say(&comm->trunk->log, COLL_LOG_WARN, "rank %d of %d: %s%s%s has been waiting for %s for %.1f s", comm->rank,
-                  comm->size, what, r->call.name ? " " : "", r->call.name ? r->call.name : "", who, seconds);
-        return COLL_PENDING;
-    }
-    coll__blame(&failure, COLL_ERR_TIMEOUT, first, "no word from %s in %.3g s (rank %d waited)", who, seconds, comm->trunk->rank);
-    return coll__comm_fail(comm, &failure);
+    unsigned char *is_late = (unsigned char *)calloc((size_t)trunk->size, 1);
+    coll_failure failure = { COLL_OK, -1, "" };
+    char who[120] = "the others";
+    int first = 0;
+
+    const int count = is_late ? coll__late_ranks(r, is_late) : 0;
+    while (count > 0 && !is_late[first]) first++;
+    if (how == COLL__LATE_ASK && count > 0 && trunk->transport->whereabouts)
+        trunk->transport->whereabouts(trunk->context, is_late, NULL, 0);
+    if (how == COLL__LATE_WARN && is_late) coll__late_warn(r, is_late, count, seconds);
+    if (how == COLL__LATE_FAIL && is_late) coll__late_text(trunk, is_late, count, who, sizeof who);
+    free(is_late);
+    if (how != COLL__LATE_FAIL) return COLL_PENDING;
+    coll__blame(&failure, COLL_ERR_TIMEOUT, count > 0 ? first : -1, "no word from %s in %.3g s (rank %d waited)", who, seconds,
+                trunk->rank);
+    return coll__comm_fail(r->comm, &failure);
 }
 
 /* What a wait has to do at which time. */
 typedef struct coll__patience {
     bool    is_virtual;                           /* such a world notices by itself when nothing can move     */
-    int64_t began, spin_end, warn_at, report_at, deadline;
+    int64_t began, spin_end, ask_at, warn_at, report_at, deadline;
 } coll__patience;
 
 static void coll__patience_begin(coll__patience *p, const coll_request *r)
@@ -333,14 +366,16 @@ static void coll__patience_begin(coll__patience *p, const coll_request *r)
     p->began = coll__clock(trunk);
     p->spin_end = p->began + (int64_t)trunk->spin_us * 1000;
     p->warn_at = p->began + (int64_t)COLL__WARN_FIRST_MS * COLL__MS;
+    p->ask_at = p->warn_at - (int64_t)COLL__ASK_BEFORE_MS * COLL__MS;
     p->report_at = trunk->transport->waiting ? p->began + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS : coll__never;
     p->deadline = limit_ms > 0 ? p->began + (int64_t)limit_ms * COLL__MS : coll__never;
-    if (p->is_virtual) p->warn_at = p->report_at = coll__never;
+    if (p->is_virtual) p->ask_at = p->warn_at = p->report_at = coll__never;
 }
 
 static int64_t coll__patience_next(const coll__patience *p)
 {
-    const int64_t next = p->deadline < p->warn_at ? p->deadline : p->warn_at;
+    const int64_t warn_or_ask = p->ask_at < p->warn_at ? p->ask_at : p->warn_at;
+    const int64_t next = p->deadline < warn_or_ask ? p->deadline : warn_or_ask;
     return p->report_at < next ? p->report_at : next;
 }
 
@@ -349,10 +384,14 @@ static coll_status coll__patience_check(coll__patience *p, coll_request *r, int6
 {
     const coll__trunk *trunk = r->comm->trunk;
 
-    if (now >= p->deadline) return coll__late(r, now - p->began, true);
+    if (now >= p->deadline) return coll__late(r, now - p->began, COLL__LATE_FAIL);
     if (now >= p->warn_at) {
-        coll__late(r, now - p->began, false);
+        coll__late(r, now - p->began, COLL__LATE_WARN);
         p->warn_at = p->began + 2 * (now - p->began);
+        p->ask_at = p->warn_at - (int64_t)COLL__ASK_BEFORE_MS * COLL__MS;
+    } else if (now >= p->ask_at) {
+        coll__late(r, now - p->began, COLL__LATE_ASK);
+        p->ask_at = coll__never;
     }
     if (now >= p->report_at || (p->is_virtual && trunk->transport->waiting)) {
         const coll_request *running = r->track && r->track->queue ? r->track->queue : r;
@@ -369,7 +408,7 @@ static coll_status coll__wait_until_done(coll_request *r)
 {
     coll_comm *comm = r->comm;
     coll__trunk *trunk = comm->trunk;
-    coll__patience p = { .warn_at = coll__never, .report_at = coll__never, .deadline = coll__never };
+    coll__patience p = { .ask_at = coll__never, .warn_at = coll__never, .report_at = coll__never, .deadline = coll__never };
     bool has_begun = false, has_slept = false;
 
     for (int looks = 1; r->status == COLL_PENDING; looks++) {
@@ -400,8 +439,14 @@ static coll_status coll__wait(coll_request *r)
 {
     coll_comm *comm = r->comm;
 
+    coll__trunk *trunk = comm->trunk;
+
     comm->waiting = r;
+    (void)__atomic_add_fetch(&trunk->doing.inside, 1, __ATOMIC_RELAXED);
+    coll__doing_set(trunk, trunk->doing.now, r->head);
     const coll_status status = coll__wait_until_done(r);
+    (void)__atomic_sub_fetch(&trunk->doing.inside, 1, __ATOMIC_RELAXED);
+    (void)__atomic_add_fetch(&trunk->doing.turn, 1, __ATOMIC_RELEASE);
     comm->waiting = NULL;
     return status;
 }

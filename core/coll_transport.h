@@ -17,7 +17,7 @@
  *     A peer that has closed is an error for the transfers that need it; a receive with any_head only listens, and stays
  *     pending.
  *  5. The first error of the transport ends it: progress then returns that error for ever, and everything pending is
- *     completed with it.  The calls of one context come from one thread at a time, wake excepted.
+ *     completed with it.  The calls of one context come from one thread at a time, wake and abort excepted.
  *  6. close works in every state, returns soon, and drops what groups there are.
  */
 #ifndef COLL_TRANSPORT_H
@@ -52,6 +52,21 @@ typedef struct coll_failure {
     int         rank;                             /* the rank to blame, -1: none                              */
     char        text[212];                        /* "rank 2 at 10.0.0.7:4242 is gone: connection reset by peer" */
 } coll_failure;
+
+/* What a rank is doing, for those to be told who wait for it.  Written by whoever is inside the library and read by other
+ * threads, in whole words that are atomic each by itself; `turn` changes whenever the others do. */
+typedef struct coll_doing {
+    uint64_t turn;
+    uint64_t inside;                              /* > 0: waits in the call `now`                             */
+    uint64_t now[COLL_HEAD_LENGTH / 8], last[COLL_HEAD_LENGTH / 8];   /* last: the collective that ended last  */
+} coll_doing;
+
+/* Those who go on after a failure. */
+typedef struct coll_survivors {
+    void *context;                                /* of the new world                                         */
+    int   rank, count;                            /* who we are in it, of how many                            */
+    int  *ranks;                                  /* what they are called in the old one; room for all of them */
+} coll_survivors;
 
 /* A whole collective, offered to the transport. */
 typedef struct coll_task {
@@ -94,6 +109,27 @@ typedef struct coll_transport {
 
     /* Optional: mark the ranks that an offloaded task is waiting for. */
     void        (*late)    (const void *context, const coll_task *task, unsigned char *is_late);
+
+    /* Optional: here the library writes what this rank is doing, for as long as the context is open. */
+    void        (*watch)   (void *context, const coll_doing *doing);
+
+    /* Optional: what do the ranks marked in is_late do?  Write what is known of them: "rank 3: outside the library for 40 s".
+     * text NULL: that will be asked soon. */
+    void        (*whereabouts)(void *context, const unsigned char *is_late, char *text, size_t room);
+
+    /* Optional: mark the ranks that are known to have failed. */
+    void        (*failed)  (void *context, unsigned char *is_failed);
+
+    /* Optional, after a failure: those of `ranks` who still live make a world of their own, in which they are numbered in the
+     * order of that list.  Each of them calls it, with the same list, and it needs nothing of the others.  Waits timeout_ms at
+     * most.  Fewer than half of them must not go on, nor a half without the first of the list.  The old context remains to
+     * be closed.  An error is blamed in *failure. */
+    coll_status (*shrink)  (void *context, const int *ranks, int count, int timeout_ms, coll_survivors *out,
+                            coll_failure *failure);
+
+    /* Optional: end the communicator on all ranks with COLL_ERR_ABORTED and this text, which stays, soon, whatever the program
+     * does meanwhile.  From any thread, and from a signal handler.  false: not possible now; fail is called instead. */
+    bool        (*abort)   (void *context, const char *text);
 
     /* Optional: has this peer closed, and has everything it sent come in?  A receive with any_head stays pending then; any
      * other one fails.  peer -1: is there such a peer? */

@@ -103,11 +103,12 @@ static const char *any_control(input *in)
     const coll_failure *what = &control.what;
     if (!is_text(what->text, sizeof what->text)) return "a control note with an unreadable text";
     if (!is_good) return is_filled(&control, sizeof control, 0) ? NULL : "something is left of a refused control note";
-    if (control.note < COLL__CONTROL_WELCOME || control.note > COLL__CONTROL_MISSING) return "a control note of no kind";
+    if (control.note < COLL__CONTROL_WELCOME || control.note >= COLL__CONTROL_LIMIT) return "a control note of no kind";
     if (what->rank < -1 || what->rank >= size) return "a control note about a rank out of range";
     if (what->status > 0 || what->status < COLL_ERR_FORKED) return "a control note with a status that is none";
     if (!strcmp(coll_status_text(what->status), "unknown status")) return "a control note with an unknown status";
-    if ((control.note == COLL__CONTROL_FAIL || control.note == COLL__CONTROL_REFUSE) && what->status == COLL_OK)
+    if ((control.note == COLL__CONTROL_FAIL || control.note == COLL__CONTROL_REFUSE || control.note == COLL__CONTROL_SUSPECT)
+        && what->status == COLL_OK)
         return "a control note of a failure that is none";
     coll__control_write(again, control.note, what->status, what->rank, what->text);
     if (!coll__control_read(again, size, &second)) return "a control note that cannot be repeated";
@@ -448,7 +449,7 @@ static void test_control_round_trip(void)
 {
     char text[400];
 
-    for (int note = COLL__CONTROL_WELCOME; note <= COLL__CONTROL_MISSING; note++)
+    for (int note = COLL__CONTROL_WELCOME; note < COLL__CONTROL_LIMIT; note++)
         for (int status = COLL_ERR_FORKED; status <= 0; status++)
             for (int length = 0; length < 400; length = length * 2 + 1) {
                 unsigned char bytes[COLL__CONTROL_LENGTH];
@@ -456,7 +457,8 @@ static void test_control_round_trip(void)
                 memset(text, 0, sizeof text);
                 memset(text, '%', (size_t)length);
                 coll__control_write(bytes, (coll__control_note)note, (coll_status)status, length % 8 - 1, text);
-                const bool is_failure = note == COLL__CONTROL_FAIL || note == COLL__CONTROL_REFUSE, has_none = is_failure && status == 0;
+                const bool is_failure = note == COLL__CONTROL_FAIL || note == COLL__CONTROL_REFUSE || note == COLL__CONTROL_SUSPECT;
+                const bool has_none = (is_failure && status == 0) || (note >= COLL__CONTROL_SUSPECT && length % 8 == 0);
                 const bool is_good = coll__control_read(bytes, 7, &got);
                 CHECK(is_good == !has_none, "note %d, status %d", note, status);
                 if (!is_good) continue;
@@ -471,7 +473,7 @@ static void test_control_fields(void)
 {
     static const struct { int at, bytes; uint32_t value; } wrongs[] = {
         { 0, 2, 0xc012 }, { 0, 2, 0 }, { 0, 2, 0x13c0 },
-        { 2, 2, 0 }, { 2, 2, COLL__CONTROL_MISSING + 1 }, { 2, 2, 0x0104 }, { 2, 2, 0xffff },
+        { 2, 2, 0 }, { 2, 2, COLL__CONTROL_LIMIT }, { 2, 2, 0x0104 }, { 2, 2, 0xffff },
         { 4, 4, 0 }, { 4, 4, 1 }, { 4, 4, 2 }, { 4, 4, 0x7fffffff }, { 4, 4, 0x80000000 }, { 4, 4, (uint32_t)(COLL_ERR_FORKED - 1) },
         { 8, 4, 7 }, { 8, 4, 8 }, { 8, 4, 0x7fffffff }, { 8, 4, 0x80000000 }, { 8, 4, 0xfffffffe },
     };

@@ -103,6 +103,22 @@ static void coll__joined_waiting(void *context, const unsigned char *head)
     coll__tcp_waiting(((coll__joined *)context)->tcp, head);
 }
 
+/* ---- >>failure: the sockets' side knows all ranks ---- */
+
+static void coll__joined_watch(void *context, const coll_doing *doing) { coll__tcp_watch(((coll__joined *)context)->tcp, doing); }
+
+static void coll__joined_whereabouts(void *context, const unsigned char *is_late, char *text, size_t room)
+{
+    coll__tcp_whereabouts(((coll__joined *)context)->tcp, is_late, text, room);
+}
+
+static void coll__joined_failed(void *context, unsigned char *is_failed)
+{
+    coll__tcp_failed(((coll__joined *)context)->tcp, is_failed);
+}
+
+static bool coll__joined_abort(void *context, const char *text) { return coll__tcp_abort(((coll__joined *)context)->tcp, text); }
+
 /* ---- >>whole collectives: where all ranks are of this process ---- */
 
 /* Only groups are offered: all ranks are never of one process. */
@@ -301,6 +317,10 @@ static const coll_transport coll__joined_transport = {
     .host = coll__joined_host,
     .waiting = coll__joined_waiting,
     .late = coll__joined_late,
+    .watch = coll__joined_watch,
+    .whereabouts = coll__joined_whereabouts,
+    .failed = coll__joined_failed,
+    .abort = coll__joined_abort,
     .has_left = coll__joined_has_left,
     .wake = coll__joined_wake,
     .traffic = coll__joined_traffic,

@@ -12,16 +12,19 @@
  *   tcp/coll_tcp_greet.h     who is there: the first words on every connection
  *   tcp/coll_tcp_stream.h    queues of messages over a pipe
  *   tcp/coll_tcp_io.h        poll and io_uring
+ *   tcp/coll_tcp_pulse.h     signs of life, and the verdict on those who give none
  *   tcp/coll_tcp_world.h     what a rank holds: places, streams, the control connections
  *   tcp/coll_tcp_places.h    where ranks listen, and who is told
  *   tcp/coll_tcp_door.h      how connections come about
- *   tcp/coll_tcp_control.h   what rank 0 hears of each rank, and each of rank 0; events
+ *   tcp/coll_tcp_control.h   what the pulse has found; events
  *   tcp/coll_tcp_notice.h    a file that says where rank 0 is
  *   tcp/coll_tcp_meet.h      rendezvous at rank 0
  *   tcp/coll_tcp_fail.h      the first failure becomes everyone's
+ *   tcp/coll_tcp_shrink.h    those who are left make a world of their own
  *   this file                the transport's functions
  *
- * Every rank keeps one control connection, to rank 0, over which the first failure and orderly leaves are told.  Data
+ * Every rank keeps one control connection, to rank 0, over which signs of life, the first failure and orderly leaves are told;
+ * a small thread attends to it.  Data
  * connections are made when first used, one per peer and channel, by the lower of the two ranks. */
 #ifndef COLL_TCP_H
 #define COLL_TCP_H
@@ -38,6 +41,7 @@
 #include "tcp/coll_tcp_greet.h"
 #include "tcp/coll_tcp_stream.h"
 #include "tcp/coll_tcp_io.h"
+#include "tcp/coll_tcp_pulse.h"
 #include "tcp/coll_tcp_world.h"
 #include "tcp/coll_tcp_places.h"
 #include "tcp/coll_tcp_door.h"
@@ -45,6 +49,7 @@
 #include "tcp/coll_tcp_notice.h"
 #include "tcp/coll_tcp_meet.h"
 #include "tcp/coll_tcp_fail.h"
+#include "tcp/coll_tcp_shrink.h"
 
 /* ---- >>transfers ---- */
 
@@ -99,6 +104,7 @@ static coll_status coll__tcp_progress(void *context, int wait_ms)
 {
     coll__tcp *tcp = (coll__tcp *)context;
 
+    if (coll__has_news(tcp)) coll__control_listen(tcp);
     if (tcp->failure.status != COLL_OK) return tcp->failure.status;
     const size_t came_back = (size_t)coll__io_reap(&tcp->io), moved = came_back + coll__streams_move(tcp);
     if (tcp->redials > 0) wait_ms = (int)coll__least((size_t)wait_ms, COLL__REDIAL_LEAST_MS);
@@ -109,7 +115,7 @@ static coll_status coll__tcp_progress(void *context, int wait_ms)
     } else if (moved == 0 && (tcp->looks++ % COLL__LOOKS_AN_EVENT == 0)) {
         coll__events(tcp);
     }
-    if (tcp->suspicion.status != COLL_OK && tcp->failure.status == COLL_OK) (void)coll__tcp_fail(tcp, &tcp->suspicion);
+    if (tcp->suspicion.status != COLL_OK && tcp->failure.status == COLL_OK) coll__tcp_settle(tcp, &tcp->suspicion, true);
     return tcp->failure.status;
 }
 
@@ -117,29 +123,17 @@ static coll_status coll__tcp_progress(void *context, int wait_ms)
 
 enum { COLL__FLUSH_MS = 300 };
 
-/* Wait until the other side's kernel has all that we sent: an end that comes sooner could take it along. */
-static void coll__stream_flush(coll__stream *s, int64_t deadline)
-{
-    int unsent = 0;
-
-    if (s->pipe.kind && s->pipe.kind->flush) s->pipe.kind->flush(&s->pipe, deadline);
-    while (!ioctl(s->pipe.fd, SIOCOUTQ, &unsent) && unsent > 0 && coll__now() < deadline) {
-        struct pollfd p = { .fd = s->pipe.fd, .events = 0 };
-        if (poll(&p, 1, 1) > 0 && (p.revents & (POLLERR | POLLHUP))) return;
-    }
-}
-
 static void coll__tcp_close(void *context)
 {
     coll__tcp *tcp = (coll__tcp *)context;
     const int64_t deadline = coll__deadline(COLL__FLUSH_MS);
     const int count = tcp->size * COLL_CHANNEL_COUNT;
 
-    if (tcp->failure.status == COLL_OK) coll__say_bye(tcp);
+    coll__say_bye(tcp, deadline);
     for (int i = 0; tcp->streams && i < count; i++) {
         coll__stream *s = &tcp->streams[i];
         if (s->pipe.fd < 0) continue;
-        if (tcp->failure.status == COLL_OK && s->state == COLL__STREAM_OPEN) coll__stream_flush(s, deadline);
+        if (tcp->failure.status == COLL_OK && s->state == COLL__STREAM_OPEN) coll__pipe_flush(&s->pipe, deadline);
         shutdown(s->pipe.fd, SHUT_RDWR);
     }
     coll__io_cancel(&tcp->io, tcp->streams, count);
@@ -205,6 +199,11 @@ static const coll_transport coll__tcp_transport = {
     .fail = coll__tcp_fail,
     .host = coll__tcp_host,
     .waiting = coll__tcp_waiting,
+    .watch = coll__tcp_watch,
+    .whereabouts = coll__tcp_whereabouts,
+    .failed = coll__tcp_failed,
+    .shrink = coll__tcp_shrink,
+    .abort = coll__tcp_abort,
     .wake = coll__tcp_wake,
     .has_left = coll__tcp_has_left,
     .traffic = coll__tcp_traffic,

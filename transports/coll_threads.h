@@ -5,6 +5,7 @@
  *   threads/coll_threads_group.h      groups of ranks, with a seat for each member
  *   threads/coll_threads_kinds.h      what each kind of collective does in a turn
  *   threads/coll_threads_turn.h       turns: publish, wait, work, wait
+ *   threads/coll_threads_shrink.h     those who are left after a failure move to a new hub
  *   this file                         progress, opening and closing, the transport's functions
  *
  * All ranks share a hub.  In each group, and the group of all ranks is one of them, every rank has a seat.  A collective is a
@@ -30,6 +31,7 @@
 #include "threads/coll_threads_group.h"
 #include "threads/coll_threads_kinds.h"
 #include "threads/coll_threads_turn.h"
+#include "threads/coll_threads_shrink.h"
 
 /* ---- >>progress ---- */
 
@@ -221,6 +223,8 @@ static const coll_transport coll__threads_transport = {
     .late = coll__threads_late,
     .has_left = coll__threads_has_left,
     .wake = coll__threads_wake,
+    .shrink = coll__threads_shrink,
+    .abort = coll__threads_abort,
     .describe = coll__threads_describe,
 };
 

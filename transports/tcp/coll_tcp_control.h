@@ -1,88 +1,123 @@
-/* coll_tcp_control.h - what rank 0 hears from each rank, and each from rank 0, over the control connections; and the events:
- * everything that happens beside the transfers. */
+/* coll_tcp_control.h - the caller's side of the control connections, and the events: everything that happens beside the
+ * transfers. */
 #ifndef COLL_TCP_CONTROL_H
 #define COLL_TCP_CONTROL_H
 
-/* ---- >>notes ---- */
+/* ---- >>lines ---- */
 
-static void coll__decide(coll__tcp *tcp, const coll_failure *failure);
-
-static void coll__bye_heard(coll__tcp *tcp, int rank)
-{
-    if (rank < 0 || tcp->presence[rank] != COLL__PRESENT) return;
-    tcp->presence[rank] = COLL__SAID_BYE;
-    tcp->bye_count++;
-    for (int i = 1; tcp->rank == 0 && i < tcp->size; i++)         /* rank 0 passes it on                      */
-        if (i != rank && tcp->controls[i].pipe.fd >= 0) coll__control_send(&tcp->controls[i].pipe, COLL__CONTROL_BYE, COLL_OK, rank, "");
-}
-
-/* The control connection `index` is closed.  Without a word before, that rank is dead. */
-static void coll__control_closed(coll__tcp *tcp, int index, int error)
+/* While rank 0 gathers the others, a line tells where somebody listens, or that he has gone again.  He may come back. */
+static void coll__meeting_event(coll__tcp *tcp, int index)
 {
     coll__control_line *line = &tcp->controls[index];
-    coll_failure failure = { COLL_OK, -1, "" };
-    char who[COLL__ADDRESS_TEXT + 16];
+    coll__control control;
+    ssize_t n = 1;
 
+    while (n > 0 && line->pipe.fd >= 0) {
+        n = coll__pipe_move(&line->pipe, line->bytes + line->length, COLL__CONTROL_LENGTH - line->length, false);
+        if (n == -EAGAIN) return;
+        if (n > 0) line->length += (size_t)n;
+        if (n > 0 && line->length < COLL__CONTROL_LENGTH) continue;
+        line->length = 0;
+        if (n > 0 && (!coll__control_read(line->bytes, tcp->size, &control) || control.note != COLL__CONTROL_PLACE
+                      || !coll__place_heard(tcp, index, line->bytes + COLL__CONTROL_TEXT))) n = -EPROTO;
+    }
+    if (line->pipe.fd < 0) return;
     coll__io_forget(&tcp->io, line->pipe.fd);
     coll__pipe_close(&line->pipe);
-    if (tcp->is_meeting) {
-        coll__place_lost(tcp, index);
-    } else if (tcp->presence[index] == COLL__PRESENT) {
-        coll__blame(&failure, coll__ending_status(error), index, "%s is gone: %s", coll__rank_text(tcp, index, who, sizeof who),
-                    coll__ending_text(error));
-        coll__decide(tcp, &failure);
-    }
+    coll__place_lost(tcp, index);
 }
 
-/* Rank 0 learns in which call a rank is waiting, and compares it with what the others have said. */
-static void coll__report(coll__tcp *tcp, int rank, const unsigned char *head)
-{
-    unsigned char *mine = tcp->reports + (size_t)rank * COLL_HEAD_LENGTH;
-    coll_failure failure = { COLL_OK, -1, "" };
-
-    memcpy(mine, head, COLL_HEAD_LENGTH);
-    for (int i = 0; i < tcp->size; i++) {
-        const unsigned char *other = tcp->reports + (size_t)i * COLL_HEAD_LENGTH;
-        if (!coll__heads_disagree(mine, other)) continue;
-        coll__blame_mismatch(&failure, other, i, mine, rank);
-        coll__decide(tcp, &failure);
-        return;
-    }
-}
-
-static void coll__control_heard(coll__tcp *tcp, int index, const unsigned char *bytes)
-{
-    coll__control control;
-
-    if (!coll__control_read(bytes, tcp->size, &control)) {
-        coll__control_closed(tcp, index, EPROTO);
-    } else if (control.note == COLL__CONTROL_BYE) {
-        coll__bye_heard(tcp, tcp->rank == 0 ? index : control.what.rank);
-    } else if (control.note == COLL__CONTROL_FAIL) {
-        coll__decide(tcp, &control.what);
-    } else if (control.note == COLL__CONTROL_WAITING && tcp->rank == 0) {
-        coll__report(tcp, index, bytes + COLL__CONTROL_TEXT);
-    } else if (control.note == COLL__CONTROL_PLACE && !(tcp->rank == 0 && coll__place_heard(tcp, index, bytes + COLL__CONTROL_TEXT))) {
-        coll__control_closed(tcp, index, EPROTO);
-    }
-}
-
+/* Without a thread of its own the pulse is read here. */
 static void coll__control_event(coll__tcp *tcp, int index)
 {
-    coll__control_line *line = &tcp->controls[index];
-
-    while (line->pipe.fd >= 0) {
-        const ssize_t n = coll__pipe_move(&line->pipe, line->bytes + line->length, COLL__CONTROL_LENGTH - line->length, false);
-        if (n == -EAGAIN) return;
-        if (n < 0) {
-            coll__control_closed(tcp, index, (int)-n);
-            return;
-        }
-        line->length += (size_t)n;
-        if (line->length < COLL__CONTROL_LENGTH) continue;
-        line->length = 0;
-        coll__control_heard(tcp, index, line->bytes);
+    if (tcp->is_meeting) {
+        coll__meeting_event(tcp, index);
+        return;
     }
+    pthread_mutex_lock(&tcp->pulse.lock);
+    coll__line_event(&tcp->pulse, index);
+    coll__pulse_tell(&tcp->pulse);
+    pthread_mutex_unlock(&tcp->pulse.lock);
+}
+
+/* Take what the pulse has found: the verdict, and who has left. */
+static void coll__control_listen(coll__tcp *tcp)
+{
+    coll__pulse *p = &tcp->pulse;
+
+    __atomic_store_n(&p->news, 0, __ATOMIC_RELAXED);
+    pthread_mutex_lock(&p->lock);
+    if (tcp->failure.status == COLL_OK) tcp->failure = p->verdict;
+    for (; tcp->bye_count < p->leaver_count; tcp->bye_count++) tcp->presence[p->leavers[tcp->bye_count]] = COLL__SAID_BYE;
+    pthread_mutex_unlock(&p->lock);
+}
+
+static inline bool coll__has_news(const coll__tcp *tcp) { return __atomic_load_n(&tcp->pulse.news, __ATOMIC_ACQUIRE) != 0; }
+
+/* The meeting is over: from here on the pulse has the lines. */
+static void coll__control_open(coll__tcp *tcp, int liveness_ms)
+{
+    const int error = coll__pulse_open(&tcp->pulse, liveness_ms, tcp->io.bell);
+
+    if (error)
+        coll__say(&tcp->log, COLL_LOG_WARN, "rank %d has no thread to watch the others with (%s): one that stops will not be "
+                  "noticed", tcp->rank, strerror(error));
+    for (int i = 0; i < tcp->pulse.line_count; i++) {
+        const int fd = tcp->controls[i].pipe.fd;
+        if (fd < 0) continue;
+        coll__io_forget(&tcp->io, fd);
+        if (!tcp->pulse.has_thread) coll__io_watch(&tcp->io, fd, EPOLLIN, coll__tag(COLL__EVENT_CONTROL, i));
+    }
+}
+
+/* ---- >>whereabouts: what is known of others ---- */
+
+static void coll__append_sign(char *text, size_t room, int rank, const coll__sign *sign, int liveness_ms)
+{
+    char call[128];
+
+    coll__append(text, room, "rank %d", rank);
+    if (!sign->pid) {
+        coll__append(text, room, ": nothing is known");
+        return;
+    }
+    if (sign->age_ms > (uint32_t)liveness_ms / 2)
+        coll__append(text, room, " on %s, pid %u: no sign of life for %.1f s", sign->name, (unsigned)sign->pid, sign->age_ms * 1e-3);
+    else if (sign->is_inside) {
+        coll__head_describe(sign->now, call, sizeof call);
+        coll__append(text, room, ": in %s for %.1f s", call, sign->since_ms * 1e-3);
+    } else {
+        coll__append(text, room, ": outside the library for %.1f s", sign->since_ms * 1e-3);
+    }
+    const uint32_t last = coll__get32(sign->last + 8);
+    if (last && !sign->is_inside)
+        coll__append(text, room, ", last finished %s #%u", coll_kind_name((coll_kind)sign->last[12]), (unsigned)last);
+}
+
+/* Rank 0 knows; the others ask it for up to COLL__ASKED_MOST ranks. */
+static void coll__tcp_whereabouts(void *context, const unsigned char *is_late, char *text, size_t room)
+{
+    coll__tcp *tcp = (coll__tcp *)context;
+    coll__pulse *p = &tcp->pulse;
+    coll__control_line *line = &p->lines[0];
+    const char *comma = "";
+
+    if (!p->has_thread) return;
+    pthread_mutex_lock(&p->lock);
+    for (int i = 0; i < tcp->size && (text || tcp->rank != 0); i++) {
+        if (!is_late[i] || i == tcp->rank) continue;
+        if (!text) {
+            if (i > 0 && line->asked_count < COLL__ASKED_MOST) line->asked[line->asked_count++] = i;
+            continue;
+        }
+        coll__sign sign = p->signs[i];
+        if (tcp->rank == 0 || i == 0) sign.age_ms = (uint32_t)((coll__now() - coll__pulse_line(p, i)->heard_at) / COLL__MS);
+        coll__append(text, room, "%s", comma);
+        coll__append_sign(text, room, i, &sign, p->liveness_ms);
+        comma = "; ";
+    }
+    coll__pulse_tell(p);
+    pthread_mutex_unlock(&p->lock);
 }
 
 /* ---- >>events: everything but the transfers ---- */
@@ -106,6 +141,7 @@ static void coll__events(coll__tcp *tcp)
         }
     }
     if (tcp->greeting_count > 0) coll__greetings_expire(tcp);
+    if (coll__has_news(tcp)) coll__control_listen(tcp);
     if (!had_byes) return;
     coll__accept_all(tcp);                        /* what a rank sent before it left may still be at the door */
     for (int r = 0; r < tcp->size && tcp->greeting_count == 0; r++)

@@ -88,6 +88,7 @@ static void coll__stream_open(coll__tcp *tcp, coll__stream *s, const coll__pipe 
 
     s->pipe = *pipe;
     s->state = COLL__STREAM_OPEN;
+    coll__pulse_path(&tcp->pulse, s->peer, pipe->fd);
     if (!coll__pipe_is_plain(&s->pipe) || !coll__is_of_this_host(tcp, s->peer)) return;
     if (!coll__memory_begin(&s->pipe, tcp->us.world, from, to, s->channel, coll__ring_length(tcp), tcp->rank == from))
         coll__blame(&tcp->suspicion, COLL_ERR_MEMORY, tcp->rank, "rank %d has no memory for a connection", tcp->rank);
@@ -111,6 +112,14 @@ static void coll__stream_watch(coll__tcp *tcp, const coll__stream *s, uint32_t w
     coll__io_watch(&tcp->io, s->greet->pipe.fd, want, coll__tag(COLL__EVENT_DIALLED, s->peer * COLL_CHANNEL_COUNT + s->channel));
 }
 
+/* A kernel answers at once, whatever its processes do; but a call may get lost, and is repeated after 1 and 3 s. */
+static int coll__dial_patience(const coll__pulse *p)
+{
+    enum { LEAST_MS = 3500 };
+    const int ms = p->liveness_ms > LEAST_MS ? p->liveness_ms : LEAST_MS;
+    return p->liveness_ms > 0 && ms < COLL__DIAL_MS ? ms : COLL__DIAL_MS;
+}
+
 static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s);
 
 /* The other side had no room for us, or no patience: dial again, a little later. */
@@ -127,7 +136,7 @@ static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
 {
     const bool is_last = s->tried + 1 >= tcp->places[s->peer].count;
     const coll__hello hello = { .purpose = COLL__PURPOSE_DATA, .channel = s->channel, .to = s->peer };
-    const int patience = is_last ? COLL__DIAL_MS : COLL__DIAL_NEXT_MS;
+    const int patience = is_last ? coll__dial_patience(&tcp->pulse) : COLL__DIAL_NEXT_MS;
 
     if (s->dial_at && coll__now() < s->dial_at) return;
     if (s->dial_at) tcp->redials--;
@@ -158,15 +167,12 @@ static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
 /* The greeting has failed. */
 static void coll__stream_turned_away(coll__tcp *tcp, coll__stream *s, coll_status status, const char *why)
 {
-    char who[COLL__ADDRESS_TEXT + 16];
-
     if (status == COLL_ERR_PEER || status == COLL_ERR_TIMEOUT) {
         coll__stream_dial_again(tcp, s);
         return;
     }
     s->state = COLL__STREAM_ENDED;
-    coll__blame(&tcp->suspicion, status, s->peer, "%s cannot be talked to: %s", coll__rank_text(tcp, s->peer, who, sizeof who),
-                why);
+    coll__blame(&tcp->suspicion, status, s->peer, "cannot be talked to: %s", why);
 }
 
 /* The connect is decided, or the greeting can go on. */

@@ -1,39 +1,54 @@
 /* coll_tcp_fail.h - the first failure becomes everyone's.
  *
- * Rank 0 is the judge: a rank that meets an error tells it to rank 0, and the first such report, or what rank 0 has seen by
- * itself, is the verdict, which rank 0 sends to all.  A rank waits for the verdict, and keeps its connections open until
- * coll_free, for its neighbours could take their end for a death.  When rank 0 is dead, too busy to answer, or the one to be
- * blamed, the rank's own view stands. */
+ * Rank 0 is the judge (coll_tcp_pulse.h): a rank that meets an error tells it to rank 0, and waits for the verdict.  It keeps its
+ * connections open until coll_free, for its neighbours could take their end for a death.  When rank 0 is dead or gone, the
+ * rank's own view stands. */
 #ifndef COLL_TCP_FAIL_H
 #define COLL_TCP_FAIL_H
 
 enum { COLL__VERDICT_MS = 1000 };
 
-/* The verdict.  Rank 0 tells it to all. */
-static void coll__decide(coll__tcp *tcp, const coll_failure *failure)
+static bool coll__has_judge(coll__tcp *tcp)
 {
-    if (tcp->failure.status != COLL_OK) return;
-    tcp->failure = *failure;
-    for (int i = 1; tcp->rank == 0 && i < tcp->size; i++)
-        if (tcp->controls[i].pipe.fd >= 0)
-            coll__control_send(&tcp->controls[i].pipe, COLL__CONTROL_FAIL, failure->status, failure->rank, failure->text);
+    pthread_mutex_lock(&tcp->pulse.lock);
+    const bool has_one = tcp->rank != 0 && tcp->controls[0].pipe.fd >= 0;
+    pthread_mutex_unlock(&tcp->pulse.lock);
+    return has_one;
 }
 
-/* Report and wait for the verdict. */
-static void coll__ask_for_verdict(coll__tcp *tcp, const coll_failure *cause)
+/* Report and wait for the verdict.  `is_suspicion`: the text is what is the matter with the rank that is to be blamed. */
+static void coll__ask_for_verdict(coll__tcp *tcp, const coll_failure *cause, bool is_suspicion)
 {
-    const int64_t deadline = coll__deadline(COLL__VERDICT_MS);
-    const bool is_judge_late = cause->rank == 0 && cause->status == COLL_ERR_TIMEOUT;
+    coll__pulse *p = &tcp->pulse;
+    const int64_t deadline = coll__deadline(COLL__VERDICT_MS + (p->has_thread ? p->liveness_ms : 0));
+    const bool is_judge_late = !p->has_thread && cause->rank == 0 && cause->status == COLL_ERR_TIMEOUT;
 
-    if (tcp->rank != 0 && tcp->controls[0].pipe.fd >= 0)
-        coll__control_send(&tcp->controls[0].pipe, COLL__CONTROL_FAIL, cause->status, cause->rank, cause->text);
-    coll__events(tcp);                            /* what caused it may have been told already                */
-    while (tcp->rank != 0 && !is_judge_late && tcp->failure.status == COLL_OK && tcp->controls[0].pipe.fd >= 0 && coll__now() < deadline) {
-        struct pollfd p = { .fd = tcp->io.events, .events = POLLIN };
-        (void)poll(&p, 1, coll__ms_until(deadline, COLL__VERDICT_MS));
+    coll__events(tcp);
+    pthread_mutex_lock(&p->lock);
+    for (int i = 0; i < p->line_count; i++) coll__line_event(p, i);       /* what caused it may have come already     */
+    coll__pulse_report(p, cause, is_suspicion);
+    coll__pulse_tell(p);
+    pthread_mutex_unlock(&p->lock);
+    coll__control_listen(tcp);
+    while (tcp->failure.status == COLL_OK && !is_judge_late && coll__has_judge(tcp) && coll__now() < deadline) {
+        struct pollfd at = { .fd = tcp->io.events, .events = POLLIN };
+        (void)poll(&at, 1, coll__ms_until(deadline, COLL__VERDICT_MS));
         coll__events(tcp);
     }
-    coll__decide(tcp, cause);
+    pthread_mutex_lock(&p->lock);
+    if (is_suspicion) coll__pulse_blame(p, cause->status, cause->rank, cause->text);
+    else coll__pulse_decide(p, cause, false);
+    coll__pulse_tell(p);
+    pthread_mutex_unlock(&p->lock);
+    coll__control_listen(tcp);
+}
+
+static void coll__tcp_settle(coll__tcp *tcp, const coll_failure *cause, bool is_suspicion)
+{
+    const coll_failure own = *cause;
+
+    if (tcp->failure.status == COLL_OK) coll__ask_for_verdict(tcp, &own, is_suspicion);
+    coll__io_cancel(&tcp->io, tcp->streams, tcp->size * COLL_CHANNEL_COUNT);      /* the caller takes its buffers back */
 }
 
 static const coll_failure *coll__tcp_fail(void *context, const coll_failure *cause)
@@ -41,33 +56,90 @@ static const coll_failure *coll__tcp_fail(void *context, const coll_failure *cau
     coll__tcp *tcp = (coll__tcp *)context;
 
     if (tcp->failure.status == COLL_OK && !cause) return NULL;
-    if (tcp->failure.status == COLL_OK) {
-        const coll_failure own = *cause;
-        coll__ask_for_verdict(tcp, &own);
-    }
-    coll__io_cancel(&tcp->io, tcp->streams, tcp->size * COLL_CHANNEL_COUNT);      /* the caller takes its buffers back */
+    coll__tcp_settle(tcp, tcp->failure.status == COLL_OK ? cause : &tcp->failure, false);
     return &tcp->failure;
+}
+
+/* Only words and bells: this may be a signal handler. */
+static bool coll__tcp_abort(void *context, const char *text)
+{
+    coll__pulse *p = &((coll__tcp *)context)->pulse;
+
+    if (!p->has_thread) return false;
+    __atomic_store_n(&p->abort_text, text, __ATOMIC_RELEASE);
+    coll__pulse_wake(p);
+    return true;
 }
 
 /* Tell rank 0 in which call we are waiting. */
 static void coll__tcp_waiting(void *context, const unsigned char *head)
 {
     coll__tcp *tcp = (coll__tcp *)context;
-    unsigned char bytes[COLL__CONTROL_LENGTH];
+    coll__pulse *p = &tcp->pulse;
 
-    if (tcp->rank == 0) {
-        coll__report(tcp, 0, head);
-    } else if (tcp->controls[0].pipe.fd >= 0) {
-        coll__control_write(bytes, COLL__CONTROL_WAITING, COLL_OK, tcp->rank, "");
-        memcpy(bytes + COLL__CONTROL_TEXT, head, COLL_HEAD_LENGTH);
-        (void)coll__pipe_move(&tcp->controls[0].pipe, bytes, sizeof bytes, true);
+    pthread_mutex_lock(&p->lock);
+    memcpy(p->waiting, head, COLL_HEAD_LENGTH);
+    if (tcp->rank == 0) coll__pulse_compare(p, 0, head);
+    else coll__pulse_want(p, COLL__CONTROL_WAITING);
+    coll__pulse_tell(p);
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void coll__tcp_watch(void *context, const coll_doing *doing)
+{
+    coll__pulse *p = &((coll__tcp *)context)->pulse;
+
+    pthread_mutex_lock(&p->lock);
+    p->doing = doing;
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void coll__tcp_failed(void *context, unsigned char *is_failed)
+{
+    coll__pulse *p = &((coll__tcp *)context)->pulse;
+
+    pthread_mutex_lock(&p->lock);
+    for (int i = 0; i < p->size; i++) is_failed[i] |= p->is_dead[i];
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* ---- >>leaving ---- */
+
+/* Wait until the other side's kernel has all that we sent: an end that comes sooner could take it along. */
+static void coll__pipe_flush(coll__pipe *pipe, int64_t deadline)
+{
+    const int fd = pipe->fd;
+    int unsent = 0;
+
+    if (pipe->kind && pipe->kind->flush) pipe->kind->flush(pipe, deadline);
+    while (!ioctl(fd, SIOCOUTQ, &unsent) && unsent > 0 && coll__now() < deadline) {
+        struct pollfd p = { .fd = fd, .events = 0 };
+        if (poll(&p, 1, 1) > 0 && (p.revents & (POLLERR | POLLHUP))) return;
     }
 }
 
-static void coll__say_bye(coll__tcp *tcp)
+/* Say good-bye on all lines, and see that it arrives. */
+static void coll__say_bye(coll__tcp *tcp, int64_t deadline)
 {
-    for (int i = tcp->rank == 0 ? 1 : 0; i < (tcp->rank == 0 ? tcp->size : 1); i++)
-        if (tcp->controls[i].pipe.fd >= 0) coll__control_send(&tcp->controls[i].pipe, COLL__CONTROL_BYE, COLL_OK, tcp->rank, "");
+    coll__pulse *p = &tcp->pulse;
+    struct pollfd at = { .events = POLLOUT };
+
+    pthread_mutex_lock(&p->lock);
+    coll__pulse_want(p, COLL__CONTROL_BYE);
+    coll__pulse_tell(p);
+    for (int i = 0; i < p->line_count; i++) {
+        while (p->lines[i].unsent > 0 && coll__now() < deadline) {
+            at.fd = p->lines[i].pipe.fd;
+            pthread_mutex_unlock(&p->lock);
+            (void)poll(&at, 1, 10);
+            pthread_mutex_lock(&p->lock);
+            coll__line_flush(p, i);
+        }
+    }
+    pthread_mutex_unlock(&p->lock);
+    coll__pulse_stop(p);
+    for (int i = 0; i < p->line_count; i++)
+        if (p->lines[i].pipe.fd >= 0) coll__pipe_flush(&p->lines[i].pipe, deadline);
 }
 
 /* Will nothing more come from this rank?  Its stream of messages has ended, or it has left and there never was one. */

@@ -482,8 +482,9 @@ static coll_status coll__await_table(coll__tcp *tcp, const char *where, const ch
 static coll_status coll__meet_as_other(coll__tcp *tcp, const coll_config *c)
 {
     const int64_t began = coll__now(), deadline = coll__deadline(c->start_timeout_ms);
-    /* rank 0 may say who is missing at the very end of its own time */
-    const int64_t last = deadline == coll__never ? deadline : deadline + (int64_t)COLL__GRACE_MS * COLL__MS;
+    /* rank 0 may say who is missing at the very end of its own time, which may have begun later */
+    const int64_t grace = (int64_t)coll__least((size_t)c->start_timeout_ms / 4, COLL__GRACE_MS);
+    const int64_t last = deadline == coll__never ? deadline : deadline + grace * COLL__MS;
     coll__pipe *pipe = &tcp->controls[0].pipe;
     coll_status status = coll__reach_root(tcp, c, began, deadline, pipe);
 
@@ -542,6 +543,7 @@ static coll_status coll__tcp_open(coll__tcp **out, coll__settings *settings, con
         coll__tcp_free(tcp);
         return status;
     }
+    coll__control_open(tcp, c->liveness_timeout_ms);
     coll__count_neighbours(tcp, &settings->local_rank, &settings->local_size);
     *out = tcp;
     return COLL_OK;

@@ -9,7 +9,7 @@ enum {
     COLL__WIRE_MAJOR = 1, COLL__WIRE_MINOR = 0,
     COLL__HELLO_LENGTH = 128, COLL__CONTROL_LENGTH = 256,
     COLL__PLACE_ADDRESSES = 3, COLL__PLACE_LENGTH = 72,
-    COLL__WORLD_LENGTH = 16, COLL__HOST_LENGTH = 16
+    COLL__WORLD_LENGTH = 16, COLL__HOST_LENGTH = 16, COLL__NAME_LENGTH = 40
 };
 
 /* ---- >>hello: the first bytes on every connection, from the one who dials, and where there is a key the answer too ----
@@ -105,7 +105,7 @@ static const char *coll__hello_read(const unsigned char *at, const unsigned char
 
 /* ---- >>control: notes between rank 0 and every other rank ----
  *
- *    0 u16 magic   2 u16 note   4 i32 status   8 i32 rank   12 .. zero   32 text[224], ended by a zero, or head[32]
+ *    0 u16 magic   2 u16 note   4 i32 status   8 i32 rank   12 .. zero   32 text[224], ended by a zero, or head[32], or a sign
  */
 
 typedef enum coll__control_note {
@@ -117,7 +117,11 @@ typedef enum coll__control_note {
     COLL__CONTROL_WAITING,                        /* this rank waits in the call whose head is in the text    */
     COLL__CONTROL_PLACE,                          /* to rank 0: this rank listens at the place in the text    */
     COLL__CONTROL_LISTEN,                         /* from rank 0: listen at these addresses, and say where    */
-    COLL__CONTROL_MISSING                         /* from rank 0, while it waits: the ranks that have not come */
+    COLL__CONTROL_MISSING,                        /* from rank 0, while it waits: the ranks that have not come */
+    COLL__CONTROL_SUSPECT,                        /* to rank 0: `rank` has to be blamed; the text says what is the matter with it */
+    COLL__CONTROL_SIGN,                           /* `rank` lives, and does what the sign in the text says    */
+    COLL__CONTROL_WHERE,                          /* to rank 0: what does `rank` do?  It answers with a sign   */
+    COLL__CONTROL_LIMIT
 } coll__control_note;
 
 typedef struct coll__control {
@@ -126,6 +130,15 @@ typedef struct coll__control {
 } coll__control;
 
 enum { COLL__CONTROL_MAGIC = 0xc013, COLL__CONTROL_TEXT = 32 };
+
+/* A text that somebody sent, ended by a zero or by its room: what is no plain character comes out as "?". */
+static void coll__printable(char *text, size_t room, const unsigned char *at, size_t length)
+{
+    size_t n = 0;
+
+    for (; n + 1 < room && n < length && at[n]; n++) text[n] = at[n] >= 32 && at[n] < 127 ? (char)at[n] : '?';
+    text[n] = '\0';
+}
 
 static void coll__control_write(unsigned char *at, coll__control_note note, coll_status status, int rank, const char *text)
 {
@@ -151,17 +164,56 @@ static bool coll__control_read(const unsigned char *at, int size, coll__control 
     char *text = control->what.text;
 
     memset(control, 0, sizeof *control);
-    if (coll__get16(at) != COLL__CONTROL_MAGIC || note < COLL__CONTROL_WELCOME || note > COLL__CONTROL_MISSING) return false;
+    if (coll__get16(at) != COLL__CONTROL_MAGIC || note < COLL__CONTROL_WELCOME || note >= COLL__CONTROL_LIMIT) return false;
     if (status > 0 || status < COLL_ERR_FORKED || rank < -1 || rank >= size) return false;
-    if ((note == COLL__CONTROL_FAIL || note == COLL__CONTROL_REFUSE) && status == COLL_OK) return false;
+    if ((note == COLL__CONTROL_FAIL || note == COLL__CONTROL_REFUSE || note == COLL__CONTROL_SUSPECT) && status == COLL_OK)
+        return false;
+    if (note >= COLL__CONTROL_SUSPECT && rank < 0) return false;
     control->note = (coll__control_note)note;
     control->what.status = (coll_status)status;
     control->what.rank = rank;
-    for (size_t i = 0; i + 1 < sizeof control->what.text && at[COLL__CONTROL_TEXT + i]; i++) {
-        const unsigned char c = at[COLL__CONTROL_TEXT + i];
-        text[i] = c >= 32 && c < 127 ? (char)c : '?';
-    }
+    coll__printable(text, sizeof control->what.text, at + COLL__CONTROL_TEXT, COLL__CONTROL_LENGTH - COLL__CONTROL_TEXT);
     return true;
+}
+
+/* ---- >>sign: what a rank tells of itself with every sign of life, and rank 0 of others when it is asked ----
+ *
+ *    0 u32 is inside   4 u32 ms since that changed   8 u32 ms since it was heard   12 u32 pid   16 now[32]   48 last[32]
+ *   80 name[40] of its host, ended by a zero
+ */
+
+typedef struct coll__sign {
+    bool          is_inside;                      /* it waits in the call `now`; else the program computes    */
+    uint32_t      since_ms, age_ms, pid;          /* pid 0: nothing has been heard                            */
+    unsigned char now[COLL_HEAD_LENGTH], last[COLL_HEAD_LENGTH];          /* last: the collective that ended last */
+    char          name[COLL__NAME_LENGTH];
+} coll__sign;
+
+static void coll__sign_write(unsigned char *note, int rank, const coll__sign *sign)
+{
+    unsigned char *at = note + COLL__CONTROL_TEXT;
+
+    coll__control_write(note, COLL__CONTROL_SIGN, COLL_OK, rank, "");
+    coll__put32(at, sign->is_inside);
+    coll__put32(at + 4, sign->since_ms);
+    coll__put32(at + 8, sign->age_ms);
+    coll__put32(at + 12, sign->pid);
+    memcpy(at + 16, sign->now, COLL_HEAD_LENGTH);
+    memcpy(at + 48, sign->last, COLL_HEAD_LENGTH);
+    coll__print((char *)at + 80, COLL__NAME_LENGTH, "%s", sign->name);
+}
+
+static void coll__sign_read(const unsigned char *note, coll__sign *sign)
+{
+    const unsigned char *at = note + COLL__CONTROL_TEXT;
+
+    sign->is_inside = coll__get32(at) != 0;
+    sign->since_ms = coll__get32(at + 4);
+    sign->age_ms = coll__get32(at + 8);
+    sign->pid = coll__get32(at + 12);
+    memcpy(sign->now, at + 16, COLL_HEAD_LENGTH);
+    memcpy(sign->last, at + 48, COLL_HEAD_LENGTH);
+    coll__printable(sign->name, sizeof sign->name, at + 80, COLL__NAME_LENGTH);
 }
 
 /* ---- >>place: where a rank listens ----

@@ -14,12 +14,6 @@ enum {
     COLL__LOOKS_AN_EVENT = 64
 };
 
-typedef struct coll__control_line {
-    coll__pipe pipe;
-    size_t length;
-    unsigned char bytes[COLL__CONTROL_LENGTH];
-} coll__control_line;
-
 typedef enum coll__presence { COLL__PRESENT, COLL__SAID_BYE, COLL__GONE } coll__presence;
 
 typedef struct coll__tcp {
@@ -40,9 +34,9 @@ typedef struct coll__tcp {
     coll__active    active;
     coll__io        io;
     coll__control_line *controls;                 /* rank 0: one for every rank; the others: [0], to rank 0   */
+    coll__pulse     pulse;                        /* which has them once all are there                        */
     unsigned char  *presence;
     int             bye_count, ended_count, present_count;
-    unsigned char  *reports;                      /* rank 0: the heads in which ranks say they are waiting    */
     coll__greet    *greetings;                    /* with strangers at the door                               */
     int             greeting_count, greeting_room;
     unsigned        looks;
@@ -76,18 +70,6 @@ static void coll__activate(coll__tcp *tcp, coll__stream *s)
     tcp->active.streams[tcp->active.count++] = s;
 }
 
-/* "rank 2 at 10.0.0.7:4242" */
-static const char *coll__rank_text(const coll__tcp *tcp, int rank, char *text, size_t room)
-{
-    char where[COLL__ADDRESS_TEXT];
-    const coll__place_of *place = &tcp->places[rank];
-    const coll__address a = coll__address_unpack(place->addresses[0], place->port);
-
-    if (place->count == 0) coll__print(text, room, "rank %d", rank);
-    else coll__print(text, room, "rank %d at %s", rank, coll__address_text(&a, where, sizeof where));
-    return text;
-}
-
 /* A note to the other end of a control connection, or to one that is turned away. */
 static void coll__control_send(coll__pipe *pipe, coll__control_note note, coll_status status, int rank, const char *text)
 {
@@ -99,13 +81,12 @@ static void coll__control_send(coll__pipe *pipe, coll__control_note note, coll_s
 
 /* ---- >>trouble: noted here, settled in coll_tcp_fail.h ---- */
 
+/* What is the matter with a peer: the text goes behind its name. */
 static void coll__suspect(coll__tcp *tcp, int peer, const char *what)
 {
-    char who[COLL__ADDRESS_TEXT + 16];
     const char *left = "has left the communicator, and another rank still waits for it";
 
-    coll__blame(&tcp->suspicion, COLL_ERR_PEER, peer, "%s %s", coll__rank_text(tcp, peer, who, sizeof who),
-                tcp->presence[peer] == COLL__PRESENT ? what : left);
+    coll__blame(&tcp->suspicion, COLL_ERR_PEER, peer, "%s", tcp->presence[peer] == COLL__PRESENT ? what : left);
 }
 
 static bool coll__has_active_transfer(const coll__stream *s)
@@ -119,13 +100,12 @@ static bool coll__has_active_transfer(const coll__stream *s)
 static void coll__stream_broken(coll__tcp *tcp, coll__stream *s, int error)
 {
     const bool is_changed = coll__ending_status(error) == COLL_ERR_PROTOCOL;
-    char what[100], who[COLL__ADDRESS_TEXT + 16];
+    char what[100];
 
     s->state = COLL__STREAM_ENDED;
     tcp->ended_count++;
     if (is_changed)
-        coll__blame(&tcp->suspicion, COLL_ERR_PROTOCOL, s->peer, "%s: %s", coll__rank_text(tcp, s->peer, who, sizeof who),
-                    coll__ending_text(error));
+        coll__blame(&tcp->suspicion, COLL_ERR_PROTOCOL, s->peer, "cannot be understood: %s", coll__ending_text(error));
     if (!coll__has_active_transfer(s) && !(s->in.first && s->in.first->moved > 0)) return;
     coll__print(what, sizeof what, "is gone: %s", coll__ending_text(error));
     coll__suspect(tcp, s->peer, what);
@@ -143,17 +123,16 @@ static bool coll__is_in_vain(const coll__tcp *tcp, const coll__stream *s)
 static void coll__tcp_free(coll__tcp *tcp)
 {
     if (!tcp) return;
+    coll__pulse_close(&tcp->pulse);
     coll__io_close(&tcp->io);
     coll__close_fd(&tcp->listener);
     for (int i = 0; tcp->streams && i < tcp->size * COLL_CHANNEL_COUNT; i++) coll__stream_close(&tcp->streams[i]);
-    for (int i = 0; tcp->controls && i < (tcp->rank == 0 ? tcp->size : 1); i++) coll__pipe_close(&tcp->controls[i].pipe);
     for (int i = 0; i < tcp->greeting_count; i++) coll__pipe_close(&tcp->greetings[i].pipe);
     free(tcp->places);
     free(tcp->streams);
     free(tcp->active.streams);
     free(tcp->controls);
     free(tcp->presence);
-    free(tcp->reports);
     free(tcp->greetings);
     coll__seal_free(tcp->us.seal);
     coll__wipe(&tcp->us, sizeof tcp->us);
@@ -215,7 +194,6 @@ static coll__tcp *coll__tcp_new(const coll__settings *settings, const coll__log 
     tcp->active.streams = (coll__stream **)coll__allocate(streams * sizeof *tcp->active.streams);
     tcp->controls = (coll__control_line *)coll__allocate((c->rank == 0 ? size : 1) * sizeof *tcp->controls);
     tcp->presence = (unsigned char *)coll__allocate(size);
-    tcp->reports = (unsigned char *)coll__allocate((c->rank == 0 ? size : 1) * COLL_HEAD_LENGTH);
     tcp->greetings = (coll__greet *)coll__allocate((size_t)tcp->greeting_room * sizeof *tcp->greetings);
     for (size_t i = 0; tcp->streams && i < streams; i++) {
         coll__stream *s = &tcp->streams[i];
@@ -226,8 +204,9 @@ static coll__tcp *coll__tcp_new(const coll__settings *settings, const coll__log 
         s->in.end = &s->in.first;
     }
     for (size_t i = 0; tcp->controls && i < (c->rank == 0 ? size : 1); i++) tcp->controls[i].pipe.fd = -1;
-    if (tcp->places && tcp->streams && tcp->active.streams && tcp->controls && tcp->presence && tcp->reports
-        && tcp->greetings && coll__identify(&tcp->us, settings)) return tcp;
+    const bool has_pulse = coll__pulse_init(&tcp->pulse, c->rank, c->size, tcp->controls, tcp->places);
+    if (has_pulse && tcp->places && tcp->streams && tcp->active.streams && tcp->controls && tcp->presence && tcp->greetings
+        && coll__identify(&tcp->us, settings)) return tcp;
     coll__tcp_free(tcp);
     return NULL;
 }

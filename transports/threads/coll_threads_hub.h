@@ -27,11 +27,12 @@ typedef struct coll__hub {
     size_t   cache_length;                        /* bytes of the last level that one processor reaches       */
     uint32_t left_count;
     __attribute__((aligned(COLL__LINE))) uint32_t bell;
-    uint32_t sleepers, has_failed;
-    pthread_mutex_t lock;                         /* guards failure until has_failed is set, holders, groups  */
+    uint32_t sleepers, is_failing, has_failed;    /* failing: somebody writes `failure`; failed: it is written */
+    pthread_mutex_t lock;                         /* guards holders, groups, exoduses                            */
     coll_failure    failure;
     coll__desk     *desks;
     coll__fifo     *inboxes;                      /* sends not taken yet, by receiver, sender and channel     */
+    struct coll__exodus *exoduses;                /* see coll_threads_shrink.h                                */
     struct coll__group *all, *groups;             /* the group of all ranks; the others, oldest first         */
 } coll__hub;
 
@@ -127,21 +128,39 @@ static void coll__hub_quiesce(coll__hub *hub)
         while (__atomic_load_n(&hub->desks[i].is_working, __ATOMIC_SEQ_CST)) sched_yield();
 }
 
+/* The first one counts.  Nothing is locked, for a signal handler may have something to say. */
+static void coll__hub_fail(coll__hub *hub, coll_status status, int rank, const char *text)
+{
+    size_t n = 0;
+
+    if (__atomic_exchange_n(&hub->is_failing, 1, __ATOMIC_ACQ_REL)) return;
+    hub->failure.status = status;
+    hub->failure.rank = rank;
+    for (; text[n] && n + 1 < sizeof hub->failure.text; n++) hub->failure.text[n] = text[n];
+    hub->failure.text[n] = '\0';
+    __atomic_store_n(&hub->has_failed, 1, __ATOMIC_SEQ_CST);
+}
+
 static const coll_failure *coll__threads_fail(void *context, const coll_failure *cause)
 {
     coll__thread *me = (coll__thread *)context;
     coll__hub *hub = me->hub;
 
-    pthread_mutex_lock(&hub->lock);
-    if (!hub->has_failed && cause) {
-        hub->failure = *cause;
-        __atomic_store_n(&hub->has_failed, 1, __ATOMIC_SEQ_CST);
-    }
-    pthread_mutex_unlock(&hub->lock);
-    if (!__atomic_load_n(&hub->has_failed, __ATOMIC_SEQ_CST)) return NULL;
+    if (cause) coll__hub_fail(hub, cause->status, cause->rank, cause->text);
+    if (!__atomic_load_n(&hub->is_failing, __ATOMIC_SEQ_CST)) return NULL;
+    while (!__atomic_load_n(&hub->has_failed, __ATOMIC_SEQ_CST)) sched_yield();
     coll__hub_ring(hub);
     coll__hub_quiesce(hub);
     return &hub->failure;
+}
+
+static bool coll__threads_abort(void *context, const char *text)
+{
+    coll__thread *me = (coll__thread *)context;
+
+    coll__hub_fail(me->hub, COLL_ERR_ABORTED, me->rank, text);
+    coll__hub_rouse(me->hub);
+    return true;
 }
 
 /* This rank waits in a call.  Another that waits under the same number in another call will wait for ever, and so shall we. */

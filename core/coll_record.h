@@ -1,0 +1,176 @@
+/* coll_record.h - the flight recorder: the last operations of each communicator, and what is made of them when it fails.
+ *
+ * An operation takes the next place of a ring when it is launched, and is completed there when it ends.  Blocking calls that a
+ * transport carries out at once are not recorded, for a look at the clock would take longer than some of them: they count in
+ * the sequence, and one that has to wait, or fails, is recorded like any other. */
+#ifndef COLL_RECORD_H
+#define COLL_RECORD_H
+
+enum { COLL__RECORDS = 256, COLL__RECORD_NAME = 24, COLL__RECORDED_MOST = 1024 };
+
+typedef struct coll__record {
+    uint64_t      number;                         /* counted from 1; 0: none yet                              */
+    int64_t       began, ended;                   /* ended 0: not yet                                         */
+    coll_status   status;
+    unsigned char head[COLL_HEAD_LENGTH];
+    char          name[COLL__RECORD_NAME];
+} coll__record;
+
+typedef struct coll__recorder {
+    uint64_t     count;
+    coll__record ring[COLL__RECORDS];
+} coll__recorder;
+
+static inline int64_t coll__clock(const coll__trunk *trunk)
+{
+    return trunk->transport->now ? trunk->transport->now(trunk->context) : coll__now();
+}
+
+/* Simulated worlds may have more ranks than there is memory to remember for. */
+static inline bool coll__is_recorded(const coll__trunk *trunk)
+{
+    return !trunk->transport->now || trunk->size <= COLL__RECORDED_MOST;
+}
+
+/* A request is launched; its head is written. */
+static void coll__record_begin(coll_request *r)
+{
+    coll__recorder *recorder = r->comm->recorder;
+
+    if (!recorder) return;
+    r->record = ++recorder->count;
+    coll__record *at = &recorder->ring[r->record % COLL__RECORDS];
+    at->number = r->record;
+    at->began = coll__clock(r->comm->trunk);
+    at->ended = 0;
+    at->status = COLL_PENDING;
+    at->name[0] = '\0';
+    if (r->call.name) coll__print(at->name, sizeof at->name, "%s", r->call.name);
+    memcpy(at->head, r->head, COLL_HEAD_LENGTH);
+}
+
+static void coll__record_end(const coll_request *r, coll_status status)
+{
+    coll__recorder *recorder = r->comm->recorder;
+    coll__record *at = recorder ? &recorder->ring[r->record % COLL__RECORDS] : NULL;
+
+    if (!at || r->record == 0 || at->number != r->record) return;         /* 256 others have come since       */
+    at->ended = coll__clock(r->comm->trunk);
+    at->status = status;
+}
+
+/* The oldest one that is still there, from which on there are recorder->count - first + 1. */
+static uint64_t coll__record_first(const coll__recorder *recorder)
+{
+    return recorder->count >= COLL__RECORDS ? recorder->count - COLL__RECORDS + 1 : 1;
+}
+
+/* ---- >>text ---- */
+
+static void coll__dump_text(const coll_comm *comm, FILE *file)
+{
+    const coll__trunk *trunk = comm->trunk;
+    const coll__recorder *recorder = comm->recorder;
+    const int64_t now = coll__clock(trunk);
+    char what[128];
+
+    fprintf(file, "rank %d of %d (rank %d of the job, pid %ld, over %s): %u collectives, %s\n", comm->rank, comm->size,
+            trunk->rank, (long)getpid(), trunk->transport->name, (unsigned)comm->sequence,
+            trunk->failure.status == COLL_OK ? "no failure" : trunk->failure.text);
+    for (uint64_t n = recorder ? coll__record_first(recorder) : 1; recorder && n <= recorder->count; n++) {
+        const coll__record *at = &recorder->ring[n % COLL__RECORDS];
+        coll__head_describe(at->head, what, sizeof what);
+        fprintf(file, "  %10.3f ms ago  %s%s%s%s: ", (double)(now - at->began) * 1e-6, what, *at->name ? " \"" : "", at->name,
+                *at->name ? "\"" : "");
+        if (at->ended) fprintf(file, "%s after %.3f ms\n", coll_status_text(at->status), (double)(at->ended - at->began) * 1e-6);
+        else fprintf(file, "still running\n");
+    }
+}
+
+/* ---- >>JSON ---- */
+
+static void coll__json_text(FILE *file, const char *text)
+{
+    fputc('"', file);
+    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+        if (*c == '"' || *c == '\\') fprintf(file, "\\%c", *c);
+        else if (*c < 32 || *c > 126) fprintf(file, "\\u%04x", *c);
+        else fputc(*c, file);
+    }
+    fputc('"', file);
+}
+
+/* Times are in milliseconds, those of operations before the moment of writing. */
+static void coll__json_record(FILE *file, const coll__record *at, int64_t now)
+{
+    const coll_kind kind = (coll_kind)at->head[12];
+    const coll_type type = (coll_type)coll__get32(at->head + 16);
+    char text[40];
+
+    fprintf(file, "{\"kind\": \"%s\", \"sequence\": %u, \"count\": %llu, \"type\": ", coll_kind_name(kind),
+            (unsigned)coll__get32(at->head + 8), (unsigned long long)coll__get64(at->head + 24));
+    coll__json_text(file, type ? coll__type_text(type, text, sizeof text) : "");
+    fprintf(file, ", \"op\": \"%s\", \"root\": %d, \"name\": ",
+            coll__kind_reduces(kind) ? coll_op_name((coll_op)at->head[13]) : "",
+            coll__kind_has_root(kind) || coll__kind_is_message(kind) ? (int)coll__get32(at->head + 20) : -1);
+    coll__json_text(file, at->name);
+    fprintf(file, ", \"began_ms_ago\": %lld.%03d", (long long)((now - at->began) / COLL__MS),
+            (int)((now - at->began) / 1000 % 1000));
+    if (at->ended) fprintf(file, ", \"took_us\": %lld", (long long)((at->ended - at->began) / 1000));
+    fprintf(file, ", \"status\": %d}", (int)at->status);
+}
+
+static void coll__json_comm(FILE *file, const coll_comm *comm, int64_t now)
+{
+    const coll__recorder *recorder = comm->recorder;
+
+    fprintf(file, "    {\"id\": %u, \"rank\": %d, \"size\": %d, \"sequence\": %u, \"error\": ", (unsigned)comm->id, comm->rank,
+            comm->size, (unsigned)comm->sequence);
+    coll__json_text(file, comm->error);
+    fprintf(file, ",\n     \"operations\": [");
+    for (uint64_t n = recorder ? coll__record_first(recorder) : 1, first = n; recorder && n <= recorder->count; n++) {
+        fprintf(file, n == first ? "\n      " : ",\n      ");
+        coll__json_record(file, &recorder->ring[n % COLL__RECORDS], now);
+    }
+    fprintf(file, "]}");
+}
+
+static void coll__dump_json(const coll__trunk *trunk, FILE *file)
+{
+    const int64_t now = coll__clock(trunk);
+    char host[64] = "";
+
+    (void)gethostname(host, sizeof host - 1);
+    fprintf(file, "{\n  \"rank\": %d, \"size\": %d, \"pid\": %ld, \"host\": ", trunk->rank, trunk->size, (long)getpid());
+    coll__json_text(file, host);
+    fprintf(file, ", \"transport\": \"%s\", \"time\": %lld,\n  \"status\": %d, \"failed_rank\": %d, \"cause\": ",
+            trunk->transport->name, (long long)time(NULL), (int)trunk->failure.status, trunk->failure.rank);
+    coll__json_text(file, trunk->failure.text);
+    fprintf(file, ",\n  \"communicators\": [\n");
+    for (const coll_comm *comm = trunk->comms; comm; comm = comm->next) {
+        coll__json_comm(file, comm, now);
+        fprintf(file, comm->next ? ",\n" : "\n");
+    }
+    fprintf(file, "  ]\n}\n");
+}
+
+/* Into the directory that was given, under a name that is there only when it is complete.  A world that has come of another by
+ * coll_shrink has files of its own. */
+static void coll__dump_failure(const coll__trunk *trunk)
+{
+    char path[320], part[340], why[100];
+
+    if (!*trunk->dump) return;
+    coll__print(path, sizeof path, "%s/coll-%d", trunk->dump, trunk->rank);
+    if (trunk->generation > 0) coll__append(path, sizeof path, ".%d", trunk->generation);
+    coll__append(path, sizeof path, ".json");
+    coll__print(part, sizeof part, "%s.part", path);
+    FILE *file = fopen(part, "we");
+    if (file) coll__dump_json(trunk, file);
+    const bool is_written = file && !ferror(file);
+    if (file && fclose(file) == 0 && is_written && rename(part, path) == 0) return;
+    coll__print(why, sizeof why, "%s", strerror(errno));
+    coll__say(&trunk->log, COLL_LOG_WARN, "rank %d cannot write what it was doing to %s: %s", trunk->rank, path, why);
+}
+
+#endif /* COLL_RECORD_H */

@@ -1,0 +1,578 @@
+/* coll_tcp_pulse.h - the control connections while a job runs: signs of life, the verdict, who has left, who does what.
+ *
+ * Every rank has a line to rank 0.  Over it each says every now and then that it lives and what it does, and is dead when
+ * nothing has come for liveness_timeout_ms: rank 0 judges the others, each of them judges rank 0.  The first failure that rank 0
+ * sees or is told of is the verdict, which it sends to all; when rank 0 is the dead one, all find that by themselves, and say it
+ * in the same words.  A connection between two other ranks over which nothing passes any more is noticed by its own ends, from
+ * what their kernels know, and told to rank 0.
+ *
+ * A thread does all this, so that it goes on while the program computes, and stops when the process is stopped.  It takes no
+ * part in anything else.  The caller's thread shares the state under a lock, which nobody holds while he waits, and is told by a
+ * word and a bell that there is news.  Without the thread (liveness_timeout_ms < 0) the caller's thread reads the lines itself,
+ * when it has nothing else to do, and silence means nothing.
+ *
+ * What is still to be said on a line is not queued: it follows from the state, note by note, as the line takes them. */
+#ifndef COLL_TCP_PULSE_H
+#define COLL_TCP_PULSE_H
+
+#include <pthread.h>
+#include <signal.h>
+
+enum {
+    COLL__PULSE_STACK = 256 * 1024, COLL__BEATS = 8,              /* looks in a liveness_timeout_ms; a sign at every other one */
+    COLL__ASKED_MOST = 16,
+    COLL__TCP_RTO_MAX_MS = 44                     /* TCP_RTO_MAX_MS of Linux 6.15, which older headers lack     */
+};
+
+typedef struct coll__control_line {
+    coll__pipe    pipe;
+    size_t        length, unsent;                 /* of the note that is coming in; of the one going out: what is left */
+    unsigned      wants;                          /* notes that are to be said, a bit for each                */
+    int           byes_told;                      /* how many of those who have left                          */
+    int           asked[COLL__ASKED_MOST], asked_count;           /* ranks to ask about, or that somebody asked about */
+    int64_t       heard_at;
+    unsigned char bytes[COLL__CONTROL_LENGTH], out[COLL__CONTROL_LENGTH];
+} coll__control_line;
+
+/* A connection to a rank other than 0, beside the lines. */
+typedef struct coll__path { int fd, peer; int64_t unanswered_at; } coll__path;
+
+typedef struct coll__pulse {
+    int  rank, size, liveness_ms;
+    const coll__place_of *places;
+    coll__control_line *lines;                    /* rank 0: one for every rank; the others: [0], to rank 0   */
+    int  line_count;
+    int  ring;                                    /* wakes the caller's thread                                */
+    int  bell;                                    /* wakes ours                                               */
+    bool has_lock, has_thread;
+    pthread_t thread;
+    struct pollfd *fds;
+    int64_t beat_at, turned_at;
+    bool    is_even;
+    unsigned    news, is_stopping;                /* atomic                                                   */
+    const char *abort_text;                       /* atomic; NULL: none                                       */
+    pthread_mutex_t lock;                         /* guards the rest, and the lines                           */
+    coll_failure verdict, report;                 /* report: what rank 0 is told                              */
+    bool    is_suspicion;                         /* its text is what is the matter with its rank, not a sentence */
+    bool    has_abort_told;
+    int    *leavers, leaver_count;                /* who has said good-bye, in that order                     */
+    unsigned char *has_left, *is_dead;
+    unsigned char *reports;                       /* rank 0: the heads in which ranks say they are waiting    */
+    unsigned char  waiting[COLL_HEAD_LENGTH];
+    coll__sign  own, *signs;                      /* ours; what each rank last said                           */
+    const coll_doing *doing;
+    uint64_t doing_turn;
+    int64_t  doing_since;
+    coll__path *paths;
+    int      path_count, path_room;
+} coll__pulse;
+
+static inline int64_t coll__liveness(const coll__pulse *p) { return (int64_t)p->liveness_ms * COLL__MS; }
+
+/* "rank 2 (hostB, pid 4711, 10.0.0.7:4242)" */
+static const char *coll__pulse_who(const coll__pulse *p, int rank, char *text, size_t room)
+{
+    char where[COLL__ADDRESS_TEXT];
+    const coll__place_of *place = &p->places[rank];
+    const coll__address a = coll__address_unpack(place->addresses[0], place->port);
+    const coll__sign *sign = rank == p->rank ? &p->own : &p->signs[rank];
+
+    if (place->count > 0) coll__address_text(&a, where, sizeof where);
+    else coll__print(where, sizeof where, "at no known address");
+    if (sign->pid) coll__print(text, room, "rank %d (%s, pid %u, %s)", rank, sign->name, (unsigned)sign->pid, where);
+    else coll__print(text, room, "rank %d (%s)", rank, where);
+    return text;
+}
+
+static inline coll__control_line *coll__pulse_line(const coll__pulse *p, int rank) { return &p->lines[p->rank == 0 ? rank : 0]; }
+
+/* Something has happened that the caller's thread should know. */
+static void coll__pulse_news(coll__pulse *p)
+{
+    const uint64_t once = 1;
+
+    __atomic_store_n(&p->news, 1, __ATOMIC_RELEASE);
+    (void)!write(p->ring, &once, sizeof once);
+}
+
+/* ---- >>telling ---- */
+
+static inline unsigned coll__bit_of(coll__control_note note) { return 1u << (unsigned)note; }
+
+/* What rank 0 answers who asks about a rank. */
+static void coll__pulse_answer(const coll__pulse *p, int rank, unsigned char *out)
+{
+    coll__sign sign = rank == p->rank ? p->own : p->signs[rank];
+
+    if (rank != p->rank && sign.pid) sign.age_ms = (uint32_t)((coll__now() - p->lines[rank].heard_at) / COLL__MS);
+    coll__sign_write(out, rank, &sign);
+}
+
+/* The next note for a line; false: nothing is to be said. */
+static bool coll__note_next(coll__pulse *p, coll__control_line *line, int index)
+{
+    const unsigned all = line->wants;
+    const coll_failure *what = p->verdict.status != COLL_OK ? &p->verdict : &p->report;
+    coll__control_note note = COLL__CONTROL_SIGN;
+
+    while (p->rank == 0 && line->byes_told < p->leaver_count && p->leavers[line->byes_told] == index) line->byes_told++;
+    if (all & coll__bit_of(COLL__CONTROL_SIGN)) {
+        coll__sign_write(line->out, p->rank, &p->own);
+    } else if (all & coll__bit_of(COLL__CONTROL_FAIL)) {
+        note = COLL__CONTROL_FAIL;
+        const bool is_suspicion = what == &p->report && p->is_suspicion;
+        coll__control_write(line->out, is_suspicion ? COLL__CONTROL_SUSPECT : note, what->status, what->rank, what->text);
+    } else if (all & coll__bit_of(COLL__CONTROL_WAITING)) {
+        note = COLL__CONTROL_WAITING;
+        coll__control_write(line->out, note, COLL_OK, p->rank, "");
+        memcpy(line->out + COLL__CONTROL_TEXT, p->waiting, COLL_HEAD_LENGTH);
+    } else if (line->asked_count > 0) {
+        note = COLL__CONTROL_WHERE;
+        const int rank = line->asked[--line->asked_count];
+        if (p->rank == 0) coll__pulse_answer(p, rank, line->out);
+        else coll__control_write(line->out, note, COLL_OK, rank, "");
+    } else if (p->rank == 0 && line->byes_told < p->leaver_count) {
+        note = COLL__CONTROL_BYE;
+        coll__control_write(line->out, note, COLL_OK, p->leavers[line->byes_told++], "");
+        line->unsent = COLL__CONTROL_LENGTH;
+        return true;                              /* our own, if it is wanted, comes last                     */
+    } else if (all & coll__bit_of(COLL__CONTROL_BYE)) {
+        note = COLL__CONTROL_BYE;
+        coll__control_write(line->out, note, COLL_OK, p->rank, "");
+    } else {
+        return false;
+    }
+    line->wants &= ~coll__bit_of(note);
+    line->unsent = COLL__CONTROL_LENGTH;
+    return true;
+}
+
+/* Say what a line takes of what is to be said.  One that takes nothing any more shows its end when it is read. */
+static void coll__line_flush(coll__pulse *p, int index)
+{
+    coll__control_line *line = &p->lines[index];
+
+    while (line->pipe.fd >= 0 && (line->unsent > 0 || coll__note_next(p, line, index))) {
+        const ssize_t n = coll__pipe_move(&line->pipe, line->out + (COLL__CONTROL_LENGTH - line->unsent), line->unsent, true);
+        if (n == -EAGAIN) return;
+        if (n < 0) {
+            line->unsent = line->wants = 0;
+            line->asked_count = 0;
+            line->byes_told = p->leaver_count;
+            return;
+        }
+        line->unsent -= (size_t)n;
+    }
+}
+
+static void coll__pulse_want(coll__pulse *p, coll__control_note note)
+{
+    for (int i = 0; i < p->line_count; i++) if (p->lines[i].pipe.fd >= 0) p->lines[i].wants |= coll__bit_of(note);
+}
+
+static void coll__pulse_flush(coll__pulse *p)
+{
+    for (int i = 0; i < p->line_count; i++) coll__line_flush(p, i);
+}
+
+/* ---- >>judging ---- */
+
+/* The verdict.  It is told to all lines but one that brought it. */
+static void coll__pulse_decide(coll__pulse *p, const coll_failure *failure, bool is_told)
+{
+    if (p->verdict.status != COLL_OK) return;
+    p->verdict = *failure;
+    if ((failure->status == COLL_ERR_PEER || failure->status == COLL_ERR_TIMEOUT) && failure->rank >= 0)
+        p->is_dead[failure->rank] = 1;
+    if (!is_told) coll__pulse_want(p, COLL__CONTROL_FAIL);
+    coll__pulse_news(p);
+}
+
+/* Blame a rank, by its name: "rank 2 (hostB, ...) is gone". */
+static void coll__pulse_blame(coll__pulse *p, coll_status status, int rank, const char *what)
+{
+    coll_failure failure = { COLL_OK, -1, "" };
+    char who[COLL__ADDRESS_TEXT + COLL__NAME_LENGTH + 40];
+
+    coll__blame(&failure, status, rank, "%s %s", coll__pulse_who(p, rank, who, sizeof who), what);
+    coll__pulse_decide(p, &failure, false);
+}
+
+/* What a rank has found by itself.  At rank 0 that is the verdict; elsewhere rank 0 is told, and the first report counts. */
+static void coll__pulse_report(coll__pulse *p, const coll_failure *cause, bool is_suspicion)
+{
+    if (p->verdict.status != COLL_OK) return;
+    if (p->rank == 0 && is_suspicion) coll__pulse_blame(p, cause->status, cause->rank, cause->text);
+    else if (p->rank == 0) coll__pulse_decide(p, cause, false);
+    if (p->rank == 0 || p->report.status != COLL_OK) return;
+    p->report = *cause;
+    p->is_suspicion = is_suspicion;
+    coll__pulse_want(p, COLL__CONTROL_FAIL);
+}
+
+static bool coll__line_is_watched(const coll__pulse *p, int index)
+{
+    return p->lines[index].pipe.fd >= 0 && !p->has_left[index] && !p->is_dead[index];
+}
+
+/* Ranks that have given no sign of life for too long.  Those who have missed two signs when the first is given up have met the
+ * same fate; when they are most of the job, it is rank 0 that is cut off. */
+static void coll__judge_silence(coll__pulse *p, int64_t now)
+{
+    char what[160], others[80] = "";
+    int first = -1, count = 0;
+
+    for (int i = 0; i < p->line_count && first < 0; i++)
+        if (coll__line_is_watched(p, i) && now - p->lines[i].heard_at > coll__liveness(p)) first = i;
+    if (first < 0) return;
+    for (int i = 0; p->rank == 0 && i < p->size; i++) {
+        if (!coll__line_is_watched(p, i) || now - p->lines[i].heard_at <= coll__liveness(p) / 2) continue;
+        p->is_dead[i] = 1;
+        count++;
+    }
+    if (p->rank == 0) coll__append_ranks(others, sizeof others, p->is_dead, p->size);
+    coll__print(what, sizeof what, "has given no sign of life for %.3g s", p->liveness_ms * 1e-3);
+    if (count > 1) coll__append(what, sizeof what, ", as have ranks %s", others);
+    if (2 * count <= p->size) {
+        coll__pulse_blame(p, COLL_ERR_PEER, first, what);
+        return;
+    }
+    coll__print(what, sizeof what, "is cut off: no sign of life from ranks %s for %.3g s", others, p->liveness_ms * 1e-3);
+    coll__pulse_blame(p, COLL_ERR_PEER, 0, what);
+}
+
+/* Is something on its way over this connection that nothing comes back for?  Neither a reader who takes his time nor a process
+ * that is stopped is meant: their kernels still answer. */
+static bool coll__path_is_silent(const coll__path *path, int liveness_ms, bool *is_unanswered)
+{
+    struct tcp_info info;
+    socklen_t length = sizeof info;
+
+    memset(&info, 0, sizeof info);
+    if (getsockopt(path->fd, IPPROTO_TCP, TCP_INFO, &info, &length) || info.tcpi_state != TCP_ESTABLISHED) return false;
+    *is_unanswered = info.tcpi_probes > 0 || (info.tcpi_unacked > 0 && info.tcpi_retransmits > 0);
+    return *is_unanswered && info.tcpi_last_ack_recv >= (unsigned)liveness_ms;
+}
+
+static void coll__judge_paths(coll__pulse *p, int64_t now)
+{
+    coll_failure cause = { COLL_ERR_PEER, -1, "" };
+
+    for (int i = 0; i < p->path_count && p->report.status == COLL_OK; i++) {
+        coll__path *path = &p->paths[i];
+        bool is_unanswered = false;
+        const bool is_silent = coll__path_is_silent(path, p->liveness_ms, &is_unanswered);
+        if (!is_unanswered) path->unanswered_at = 0;
+        else if (path->unanswered_at == 0) path->unanswered_at = now;
+        if (!is_silent || now - path->unanswered_at < coll__liveness(p) / 2) continue;
+        cause.rank = path->peer;
+        coll__print(cause.text, sizeof cause.text, "cannot be reached from rank %d (%s, pid %u) any more: nothing has come back for "
+                    "%.3g s", p->rank, p->own.name, (unsigned)p->own.pid, p->liveness_ms * 1e-3);
+        coll__pulse_report(p, &cause, true);
+    }
+}
+
+/* ---- >>hearing ---- */
+
+static void coll__bye_heard(coll__pulse *p, int rank)
+{
+    if (rank < 0 || p->has_left[rank]) return;
+    p->has_left[rank] = 1;
+    p->leavers[p->leaver_count++] = rank;
+    coll__pulse_news(p);
+}
+
+/* A line is closed.  Without a word before, that rank is dead. */
+static void coll__line_closed(coll__pulse *p, int index, int error)
+{
+    char what[100];
+
+    coll__pipe_close(&p->lines[index].pipe);
+    if (p->has_left[index]) return;
+    p->is_dead[index] = 1;
+    coll__print(what, sizeof what, "is gone: %s", coll__ending_text(error));
+    coll__pulse_blame(p, coll__ending_status(error), index, what);
+}
+
+/* Rank 0 learns in which call a rank is waiting, and compares it with what the others have said. */
+static void coll__pulse_compare(coll__pulse *p, int rank, const unsigned char *head)
+{
+    unsigned char *mine = p->reports + (size_t)rank * COLL_HEAD_LENGTH;
+    coll_failure failure = { COLL_OK, -1, "" };
+
+    memcpy(mine, head, COLL_HEAD_LENGTH);
+    for (int i = 0; i < p->size; i++) {
+        const unsigned char *other = p->reports + (size_t)i * COLL_HEAD_LENGTH;
+        if (!coll__heads_disagree(mine, other)) continue;
+        coll__blame_mismatch(&failure, other, i, mine, rank);
+        coll__pulse_decide(p, &failure, false);
+        return;
+    }
+}
+
+static void coll__line_heard(coll__pulse *p, int index, const unsigned char *bytes)
+{
+    coll__control_line *line = &p->lines[index];
+    coll__control control;
+
+    if (!coll__control_read(bytes, p->size, &control)) {
+        coll__line_closed(p, index, EPROTO);
+        return;
+    }
+    const int rank = p->rank == 0 ? index : control.what.rank;            /* nobody speaks for another but rank 0     */
+    switch (control.note) {
+    case COLL__CONTROL_BYE: coll__bye_heard(p, rank); break;
+    case COLL__CONTROL_SIGN: coll__sign_read(bytes, &p->signs[rank]); break;
+    case COLL__CONTROL_FAIL: coll__pulse_decide(p, &control.what, p->rank != 0); break;
+    case COLL__CONTROL_SUSPECT: if (p->rank == 0) coll__pulse_report(p, &control.what, true); break;
+    case COLL__CONTROL_WAITING: if (p->rank == 0) coll__pulse_compare(p, index, bytes + COLL__CONTROL_TEXT); break;
+    case COLL__CONTROL_WHERE:
+        if (p->rank == 0 && line->asked_count < COLL__ASKED_MOST) line->asked[line->asked_count++] = control.what.rank;
+        break;
+    default: break;
+    }
+}
+
+/* Read what a line has. */
+static void coll__line_event(coll__pulse *p, int index)
+{
+    coll__control_line *line = &p->lines[index];
+
+    while (line->pipe.fd >= 0) {
+        const ssize_t n = coll__pipe_move(&line->pipe, line->bytes + line->length, COLL__CONTROL_LENGTH - line->length, false);
+        if (n == -EAGAIN) return;
+        if (n < 0) {
+            coll__line_closed(p, index, (int)-n);
+            return;
+        }
+        line->length += (size_t)n;
+        line->heard_at = coll__now();
+        if (line->length < COLL__CONTROL_LENGTH) continue;
+        line->length = 0;
+        coll__line_heard(p, index, line->bytes);
+    }
+}
+
+/* ---- >>beating ---- */
+
+/* See what our own rank does. */
+static void coll__pulse_look(coll__pulse *p, int64_t now)
+{
+    const coll_doing *d = p->doing;
+    uint64_t words[COLL_HEAD_LENGTH / 8];
+
+    if (!d) return;
+    const uint64_t turn = __atomic_load_n(&d->turn, __ATOMIC_ACQUIRE);
+    if (turn != p->doing_turn) {
+        p->doing_turn = turn;
+        p->doing_since = now;
+        p->own.is_inside = __atomic_load_n(&d->inside, __ATOMIC_RELAXED) > 0;
+        for (int i = 0; i < COLL_HEAD_LENGTH / 8; i++) words[i] = __atomic_load_n(&d->now[i], __ATOMIC_RELAXED);
+        memcpy(p->own.now, words, sizeof words);
+        for (int i = 0; i < COLL_HEAD_LENGTH / 8; i++) words[i] = __atomic_load_n(&d->last[i], __ATOMIC_RELAXED);
+        memcpy(p->own.last, words, sizeof words);
+    }
+    p->own.since_ms = (uint32_t)((now - p->doing_since) / COLL__MS);
+}
+
+/* coll_abort was called, perhaps in a signal handler. */
+static void coll__pulse_check_abort(coll__pulse *p)
+{
+    const char *why = __atomic_load_n(&p->abort_text, __ATOMIC_ACQUIRE);
+    coll_failure cause = { COLL_OK, -1, "" };
+
+    if (!why || p->has_abort_told) return;
+    p->has_abort_told = true;
+    coll__blame(&cause, COLL_ERR_ABORTED, p->rank, "%s", why);
+    coll__pulse_report(p, &cause, false);
+}
+
+/* What is due at this time.  Gives when to come again.  Who has been asleep himself, stopped or without a processor, cannot tell
+ * how long the others were silent: he gives them another half of their time. */
+static int64_t coll__pulse_beat(coll__pulse *p, int64_t now)
+{
+    int64_t next;
+
+    for (int i = 0; now - p->turned_at > coll__liveness(p) / 2 && i < p->line_count; i++)
+        if (now - p->lines[i].heard_at > coll__liveness(p) / 2) p->lines[i].heard_at = now - coll__liveness(p) / 2;
+    p->turned_at = now;
+    coll__pulse_check_abort(p);
+    if (now >= p->beat_at) {
+        p->beat_at = now + coll__liveness(p) / COLL__BEATS;
+        p->is_even = !p->is_even;
+        coll__pulse_look(p, now);
+        if (p->is_even) coll__pulse_want(p, COLL__CONTROL_SIGN);
+        if (p->verdict.status == COLL_OK) coll__judge_paths(p, now);
+    }
+    if (p->verdict.status == COLL_OK) coll__judge_silence(p, now);
+    coll__pulse_flush(p);
+    next = p->beat_at;
+    for (int i = 0; p->verdict.status == COLL_OK && i < p->line_count; i++)
+        if (coll__line_is_watched(p, i) && p->lines[i].heard_at + coll__liveness(p) < next)
+            next = p->lines[i].heard_at + coll__liveness(p) + 1;
+    return next;
+}
+
+/* What to poll for, in fds: a line in its own place, behind our bell. */
+static void coll__pulse_watch(coll__pulse *p)
+{
+    p->fds[0] = (struct pollfd){ .fd = p->bell, .events = POLLIN };
+    for (int i = 0; i < p->line_count; i++) {
+        coll__pipe *pipe = &p->lines[i].pipe;
+        const short want = (short)(POLLIN | (p->lines[i].unsent > 0 ? POLLOUT : 0));
+        p->fds[1 + i] = (struct pollfd){ .fd = pipe->fd, .events = pipe->fd < 0 ? 0 : coll__pipe_await(pipe, want) };
+    }
+}
+
+static void *coll__pulse_main(void *at)
+{
+    coll__pulse *p = (coll__pulse *)at;
+    uint64_t rung;
+
+    pthread_mutex_lock(&p->lock);
+    while (!__atomic_load_n(&p->is_stopping, __ATOMIC_ACQUIRE)) {
+        const int64_t next = coll__pulse_beat(p, coll__now());
+        coll__pulse_watch(p);
+        pthread_mutex_unlock(&p->lock);
+        (void)poll(p->fds, (nfds_t)p->line_count + 1, coll__ms_until(next, 60000));
+        pthread_mutex_lock(&p->lock);
+        if (p->fds[0].revents) (void)!read(p->bell, &rung, sizeof rung);
+        for (int i = 0; i < p->line_count; i++)
+            if (p->lines[i].pipe.fd >= 0 && (p->fds[1 + i].revents || !p->fds[1 + i].events)) coll__line_event(p, i);
+    }
+    pthread_mutex_unlock(&p->lock);
+    return NULL;
+}
+
+/* ---- >>from other threads ---- */
+
+/* Wake our thread.  From a signal handler, too. */
+static void coll__pulse_wake(coll__pulse *p)
+{
+    const uint64_t once = 1;
+    (void)!write(p->bell, &once, sizeof once);
+}
+
+/* The caller's thread has set something that is to be told: at once, and what a line does not take later. */
+static void coll__pulse_tell(coll__pulse *p)
+{
+    bool is_stuck = false;
+
+    coll__pulse_flush(p);
+    for (int i = 0; i < p->line_count; i++) is_stuck = is_stuck || p->lines[i].unsent > 0;
+    if (is_stuck && p->has_thread) coll__pulse_wake(p);
+}
+
+/* Does this rank watch paths to that one?  Those to and from rank 0 have the lines beside them. */
+static bool coll__has_path(const coll__pulse *p, int peer) { return p->liveness_ms > 0 && p->rank != 0 && peer != 0; }
+
+/* A connection to a peer is open, and stays so until the pulse is closed.  The kernel is to ask the other one for an answer
+ * often enough, also when nothing is sent. */
+static void coll__pulse_path(coll__pulse *p, int peer, int fd)
+{
+    const int seconds = p->liveness_ms / 1000, idle = seconds / 2 > 1 ? seconds / 2 : 1, probes = 9;
+    const int interval = seconds / 4 > 1 ? seconds / 4 : 1, most = interval * 1000;
+
+    if (!coll__has_path(p, peer)) return;
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+    setsockopt(fd, IPPROTO_TCP, COLL__TCP_RTO_MAX_MS, &most, sizeof most);        /* older kernels ask less often     */
+    pthread_mutex_lock(&p->lock);
+    if (p->path_count == p->path_room) {
+        const int room = p->path_room ? 2 * p->path_room : 16;
+        coll__path *paths = (coll__path *)realloc(p->paths, (size_t)room * sizeof *paths);
+        if (paths) p->paths = paths, p->path_room = room;
+    }
+    if (p->path_count < p->path_room) p->paths[p->path_count++] = (coll__path){ fd, peer, 0 };    /* no memory: unwatched */
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* ---- >>open, close ---- */
+
+/* false: no memory. */
+static bool coll__pulse_init(coll__pulse *p, int rank, int size, coll__control_line *lines, const coll__place_of *places)
+{
+    const size_t n = (size_t)size;
+
+    p->rank = rank;
+    p->size = size;
+    p->places = places;
+    p->lines = lines;
+    p->line_count = rank == 0 ? size : 1;
+    p->bell = p->ring = -1;
+    p->verdict.rank = p->report.rank = -1;
+    p->has_lock = pthread_mutex_init(&p->lock, NULL) == 0;
+    p->leavers = (int *)coll__allocate(n * sizeof *p->leavers);
+    p->has_left = (unsigned char *)coll__allocate(2 * n);
+    p->is_dead = p->has_left ? p->has_left + n : NULL;
+    p->reports = (unsigned char *)coll__allocate((size_t)p->line_count * COLL_HEAD_LENGTH);
+    p->signs = (coll__sign *)coll__allocate(n * sizeof *p->signs);
+    p->fds = (struct pollfd *)coll__allocate(((size_t)p->line_count + 1) * sizeof *p->fds);
+    p->own.pid = (uint32_t)getpid();
+    if (gethostname(p->own.name, sizeof p->own.name - 1)) coll__print(p->own.name, sizeof p->own.name, "?");
+    return p->has_lock && p->leavers && p->has_left && p->reports && p->signs && p->fds;
+}
+
+/* A thread with no signals and a small stack. */
+static int coll__pulse_thread(coll__pulse *p)
+{
+    pthread_attr_t attributes;
+    sigset_t all, before;
+    int error = pthread_attr_init(&attributes);
+
+    if (error) return error;
+    (void)pthread_attr_setstacksize(&attributes, COLL__PULSE_STACK);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    error = pthread_create(&p->thread, &attributes, coll__pulse_main, p);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    return error;
+}
+
+/* All lines are there: begin.  Gives 0, or the errno for which there is no thread; then nobody watches. */
+static int coll__pulse_open(coll__pulse *p, int liveness_ms, int ring)
+{
+    int error = 0;
+
+    p->liveness_ms = liveness_ms;
+    p->ring = ring;
+    p->turned_at = p->doing_since = coll__now();
+    p->beat_at = p->turned_at;
+    for (int i = 0; i < p->line_count; i++) p->lines[i].heard_at = p->turned_at;
+    coll__pulse_want(p, COLL__CONTROL_SIGN);      /* who we are; at once, for one may die soon                */
+    coll__pulse_flush(p);
+    if (liveness_ms <= 0) return 0;
+    p->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    error = p->bell < 0 ? errno : coll__pulse_thread(p);
+    p->has_thread = error == 0;
+    if (error) p->liveness_ms = 0;
+    return error;
+}
+
+/* The thread ends; the lines stay. */
+static void coll__pulse_stop(coll__pulse *p)
+{
+    if (!p->has_thread) return;
+    __atomic_store_n(&p->is_stopping, 1, __ATOMIC_RELEASE);
+    coll__pulse_wake(p);
+    pthread_join(p->thread, NULL);
+    p->has_thread = false;
+}
+
+static void coll__pulse_close(coll__pulse *p)
+{
+    coll__pulse_stop(p);
+    coll__close_fd(&p->bell);
+    for (int i = 0; p->lines && i < p->line_count; i++) coll__pipe_close(&p->lines[i].pipe);
+    if (p->has_lock) pthread_mutex_destroy(&p->lock);
+    free(p->leavers);
+    free(p->has_left);
+    free(p->reports);
+    free(p->signs);
+    free(p->fds);
+    free(p->paths);
+}
+
+#endif /* COLL_TCP_PULSE_H */

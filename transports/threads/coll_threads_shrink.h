@@ -1,0 +1,127 @@
+/* coll_threads_shrink.h - after a failure: the ranks of a hub that are left move to a new one.
+ *
+ * Whoever comes first opens an exodus, and the others find it by its list of ranks.  It is decided when all have come that have not
+ * left the hub, or when the time is up; whoever notices that opens the new hub. */
+#ifndef COLL_THREADS_SHRINK_H
+#define COLL_THREADS_SHRINK_H
+
+enum { COLL__EXODUS_LOOK_MS = 100 };
+
+static coll__hub *coll__hub_open(int first, int size, bool is_crowded);
+static void coll__hub_release(coll__hub *hub);
+static coll__thread *coll__thread_open(coll__hub *hub, int rank);
+
+typedef struct coll__exodus {
+    struct coll__exodus *next;
+    int            count, users;                  /* users: those who have come and not gone again            */
+    int           *ranks;
+    unsigned char *is_there;                      /* by place in the list                                     */
+    bool           is_decided;
+    coll__hub     *fresh;                         /* NULL, once decided: too few have come, or no memory      */
+} coll__exodus;
+
+static void coll__exodus_free(coll__exodus *e)
+{
+    if (!e) return;
+    free(e->ranks);
+    free(e->is_there);
+    free(e);
+}
+
+/* The one of these ranks that our place has not gone with yet, opened if need be.  The caller holds the hub's lock. */
+static coll__exodus *coll__exodus_find(coll__hub *hub, const int *ranks, int count, int me)
+{
+    const size_t length = (size_t)count * sizeof *ranks;
+
+    for (coll__exodus *e = hub->exoduses; e; e = e->next)
+        if (!e->is_decided && e->count == count && !memcmp(e->ranks, ranks, length) && !e->is_there[me]) return e;
+    coll__exodus *e = (coll__exodus *)coll__allocate(sizeof *e);
+    if (!e) return NULL;
+    e->count = count;
+    e->ranks = (int *)malloc(length);
+    e->is_there = (unsigned char *)calloc((size_t)count, 1);
+    if (!e->ranks || !e->is_there) {
+        coll__exodus_free(e);
+        return NULL;
+    }
+    memcpy(e->ranks, ranks, length);
+    e->next = hub->exoduses;
+    hub->exoduses = e;
+    return e;
+}
+
+/* Have all come who may?  Then, or at once if `is_late`, it is decided. */
+static void coll__exodus_decide(coll__hub *hub, coll__exodus *e, bool is_late)
+{
+    int there = 0;
+    bool is_complete = true;
+
+    for (int i = 0; i < e->count; i++) {
+        there += e->is_there[i];
+        if (!e->is_there[i] && !__atomic_load_n(&hub->desks[e->ranks[i]].has_left, __ATOMIC_ACQUIRE)) is_complete = false;
+    }
+    if (e->is_decided || (!is_complete && !is_late)) return;
+    e->is_decided = true;
+    if (coll__is_quorum(e->is_there, e->count)) e->fresh = coll__hub_open(0, there, there > coll__processors());
+    coll__hub_rouse(hub);
+}
+
+/* Our seat in the new hub. */
+static coll_status coll__exodus_enter(coll__exodus *e, int me, coll_survivors *out, coll_failure *failure)
+{
+    int there = 0;
+
+    out->count = 0;
+    for (int i = 0; i < e->count; i++) {
+        if (i == me) out->rank = out->count;
+        if (e->is_there[i]) out->ranks[out->count++] = e->ranks[i];
+        there += e->is_there[i];
+    }
+    if (!coll__is_quorum(e->is_there, e->count))
+        return coll__blame(failure, COLL_ERR_PEER, -1, "only %d of %d ranks are left: that is not most of them", there, e->count);
+    coll__thread *thread = e->fresh ? coll__thread_open(e->fresh, out->rank) : NULL;
+    if (!thread) return coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", there);
+    out->context = thread;
+    pthread_mutex_lock(&e->fresh->lock);
+    e->fresh->holders++;
+    pthread_mutex_unlock(&e->fresh->lock);
+    return COLL_OK;
+}
+
+static coll_status coll__threads_shrink(void *context, const int *ranks, int count, int timeout_ms, coll_survivors *out,
+                                        coll_failure *failure)
+{
+    coll__thread *thread = (coll__thread *)context;
+    coll__hub *hub = thread->hub;
+    const int64_t deadline = coll__deadline(timeout_ms);
+    int me = 0;
+
+    while (ranks[me] != thread->rank) me++;
+    pthread_mutex_lock(&hub->lock);
+    coll__exodus *e = coll__exodus_find(hub, ranks, count, me);
+    if (e) e->is_there[me] = 1, e->users++;
+    __atomic_add_fetch(&hub->sleepers, 1, __ATOMIC_SEQ_CST);      /* who leaves rings the bell for them        */
+    while (e && !e->is_decided) {
+        const uint32_t seen = __atomic_load_n(&hub->bell, __ATOMIC_SEQ_CST);
+        coll__exodus_decide(hub, e, coll__now() >= deadline);
+        const bool is_decided = e->is_decided;
+        pthread_mutex_unlock(&hub->lock);
+        if (!is_decided) coll__hub_futex(hub, FUTEX_WAIT, seen, coll__ms_until(deadline, COLL__EXODUS_LOOK_MS));
+        pthread_mutex_lock(&hub->lock);
+    }
+    __atomic_sub_fetch(&hub->sleepers, 1, __ATOMIC_SEQ_CST);
+    pthread_mutex_unlock(&hub->lock);
+    if (!e) return coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
+    const coll_status status = coll__exodus_enter(e, me, out, failure);
+    pthread_mutex_lock(&hub->lock);
+    const bool is_last = --e->users == 0;
+    coll__exodus **at = &hub->exoduses;
+    while (is_last && *at != e) at = &(*at)->next;
+    if (is_last) *at = e->next;
+    pthread_mutex_unlock(&hub->lock);
+    if (is_last && e->fresh) coll__hub_release(e->fresh);
+    if (is_last) coll__exodus_free(e);
+    return status;
+}
+
+#endif /* COLL_THREADS_SHRINK_H */
