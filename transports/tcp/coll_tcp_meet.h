@@ -20,7 +20,7 @@
 
 enum {
     COLL__RETRY_LEAST_MS = 2, COLL__RETRY_MOST_MS = 500,
-    COLL__ANSWER_MS = 5000, COLL__REPORT_MS = 5000, COLL__GRACE_MS = 6000, COLL__LAST_MS = 50
+    COLL__ANSWER_MS = 5000, COLL__REPORT_MS = 5000, COLL__TELL_MS = 200, COLL__GRACE_MS = 6000, COLL__LAST_MS = 50
 };
 
 /* A place of so many addresses at a port. */
@@ -134,32 +134,45 @@ static coll_status coll__listen_as_root(coll__tcp *tcp, const char *where)
 
 /* ---- >>rank 0: gathering ---- */
 
-/* Whom rank 0 waits for: on the log, and to those who have come. */
-static void coll__gather_report(coll__tcp *tcp, const char *where, int64_t began, const char *missing)
+/* Whom rank 0 waits for: to those who have come. */
+static void coll__gather_tell(coll__tcp *tcp)
 {
-    coll__say(&tcp->log, COLL_LOG_WARN, "rank 0 waits at %s, since %.0f s, for %d of %d ranks: %s", where,
-              (double)(coll__now() - began) * 1e-9, tcp->size - 1 - tcp->present_count, tcp->size, missing);
+    char missing[120];
+
+    coll__missing_ranks(tcp, missing, sizeof missing);
     for (int i = 1; i < tcp->size; i++)
         if (tcp->controls[i].pipe.fd >= 0)
             coll__control_send(&tcp->controls[i].pipe, COLL__CONTROL_MISSING, COLL_OK, -1, missing);
 }
 
+/* And on the log. */
+static void coll__gather_report(coll__tcp *tcp, const char *where, int64_t began)
+{
+    char missing[120];
+
+    coll__missing_ranks(tcp, missing, sizeof missing);
+    coll__say(&tcp->log, COLL_LOG_WARN, "rank 0 waits at %s, since %.0f s, for %d of %d ranks: %s", where,
+              (double)(coll__now() - began) * 1e-9, tcp->size - 1 - tcp->present_count, tcp->size, missing);
+}
+
 /* Let in who comes until all have told their places.  false: the deadline has passed before. */
 static bool coll__gather(coll__tcp *tcp, const char *where, int64_t began, int64_t deadline)
 {
-    int64_t report = coll__now() + (int64_t)COLL__REPORT_MS * COLL__MS;
-    char missing[120];
+    int64_t report = coll__now() + (int64_t)COLL__REPORT_MS * COLL__MS, tell = coll__now() + (int64_t)COLL__TELL_MS * COLL__MS;
 
     while (tcp->present_count < tcp->size - 1) {
         const int64_t now = coll__now();
         if (now >= deadline) return false;
+        if (now >= tell) {
+            coll__gather_tell(tcp);
+            tell = now + (int64_t)COLL__TELL_MS * COLL__MS;
+        }
         if (now >= report) {
-            coll__missing_ranks(tcp, missing, sizeof missing);
-            coll__gather_report(tcp, where, began, missing);
+            coll__gather_report(tcp, where, began);
             report = now + (int64_t)COLL__REPORT_MS * COLL__MS;
         }
         struct pollfd p = { .fd = tcp->io.events, .events = POLLIN };
-        (void)poll(&p, 1, coll__ms_until(deadline < report ? deadline : report, 1000));
+        (void)poll(&p, 1, coll__ms_until(deadline < tell ? deadline : tell, 1000));
         coll__events(tcp);
     }
     return true;
