@@ -25,8 +25,8 @@
  * Ranks.  A communicator joins `size` ranks, numbered from 0.  A rank is a process (coll_init) or a thread of one (coll_spawn,
  * coll_init_threads); and several processes may bring several ranks each.  COLL_RANK then is that of the first one of a process,
  * COLL_SIZE the number of all; launchers that count processes are taken times the ranks of each.  A process whose ranks are all
- * there are needs no others, and so does one that is told of no more than one rank.  All ranks call the same collectives of a communicator in the same order,
- * with the same arguments as far as the next paragraph says.
+ * there are needs no others, and so does one that is told of no more than one rank.  All ranks call the same collectives of a
+ * communicator in the same order, with the same arguments as far as the next paragraph says.
  *
  * Agreement.  These must be equal on all ranks: kind, type, wire, op, root, count, and the options of a coll_call (algorithm,
  * accumulate, scale, flags, seed with COLL_STOCHASTIC, not_commutative).  v and w forms differ:
@@ -501,8 +501,9 @@ COLL_API coll_status coll_abort(coll_comm *comm, const char *why);
  * `comm` stays as it is, and is freed as ever; what it gives can be shrunk in turn.  Over TCP once for each coll_init. */
 COLL_API coll_status coll_shrink(coll_comm *comm, coll_comm **out);
 
-/* The ranks of `comm` known to have failed: that of the failure which ended it, where it is gone or was too late; others that this
- * rank knows of; and after a coll_shrink those who did not come.  Gives how many, and writes the first `capacity` of them. */
+/* The ranks of `comm` known to have failed: that of the failure which ended it, where it is gone or was too late; others that
+ * this rank knows of; and after a coll_shrink those who did not come.  Gives how many, and writes the first `capacity` of
+ * them. */
 COLL_API int coll_failed_ranks(const coll_comm *comm, int *ranks, int capacity);
 
 /* The graph of the neighbour calls of `comm`, replacing an earlier one: from whom and to whom this rank exchanges.  Lists may
@@ -788,8 +789,8 @@ COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count
  * snprintf does, or a negative coll_status.  Sends nothing. */
 COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, size_t length);
 
-/* Write the last operations of this rank on `comm`, up to 256, oldest first: which, when, how long, how they ended.  Blocking calls
- * between threads that did not have to wait are not listed.  While another thread is inside a call on `comm`, what is being
+/* Write the last operations of this rank on `comm`, up to 256, oldest first: which, when, how long, how they ended.  Blocking
+ * calls between threads that did not have to wait are not listed.  While another thread is inside a call on `comm`, what is being
  * written at that moment may come out half. */
 COLL_API void coll_dump(coll_comm *comm, FILE *file);
 

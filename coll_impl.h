@@ -42,6 +42,7 @@
  *   core/coll_hosts.h            ranks that share hosts: collectives put together from those of a host and those across
  *   core/coll_shrink.h           after a failure: a communicator of those who are left
  *   core/coll_measure.h          the numbers of the cost model, measured
+ *   core/coll_explain.h          what is chosen for a call, and why
  *   transports/coll_threads.h    ranks in one address space; takes whole collectives; with its parts in transports/threads/
  *   transports/coll_tcp.h        ranks in many processes, with its parts in transports/tcp/
  *   transports/coll_joined.h     both at once: threads of many processes
@@ -105,6 +106,7 @@
 #include "core/coll_hosts.h"
 #include "core/coll_shrink.h"
 #include "core/coll_measure.h"
+#include "core/coll_explain.h"
 #include "transports/coll_threads.h"
 #include "transports/coll_tcp.h"
 #include "transports/coll_joined.h"
@@ -764,87 +766,6 @@ COLL_API coll_status coll_progress(coll_comm *comm)
 }
 
 /* ---- >>seeing ---- */
-
-static const char *coll__plural(long count) { return count == 1 ? "" : "s"; }
-
-/* "circulant:4, 33.2 us" for the others that were considered, best first. */
-static void coll__explain_others(const coll_request *r, char *text, size_t room)
-{
-    coll__choice others[8];
-    coll__wish wish = coll__wish_of(r->comm, r->track->numbers, &r->call, &r->codec);
-    const char *before = "; then";
-
-    wish.algorithm = NULL;
-    const int count = coll__candidates(others, 8, &wish);
-    for (int i = 0, told = 0; i < count && i < 8 && told < 3; i++) {
-        const coll__choice *c = &others[i], *chosen = &r->flow.choice;
-        if (c->algorithm == chosen->algorithm && c->radix == chosen->radix) continue;
-        coll__append(text, room, "%s %s", before, c->algorithm->name);
-        if (c->algorithm->has_radix) coll__append(text, room, ":%d", c->radix);
-        coll__append(text, room, " %.3g us", c->seconds * 1e6);
-        before = ",";
-        told++;
-    }
-}
-
-/* " (measured: latency=12us overhead=1.2us gbit=10 reduce=4GB/s)": by which numbers it was chosen. */
-static void coll__explain_numbers(const coll__numbers *numbers, char *text, size_t room)
-{
-    static const char *const origins[] = { "default", "from ", "simulated", "measured" };
-    char all[COLL__TUNING_ROOM];
-
-    coll__numbers_print(numbers, all, sizeof all);
-    coll__append(text, room, " (%s%s: %s)", origins[numbers->origin], numbers->origin == COLL__BY_FILE ? numbers->file : "", all);
-}
-
-/* "by hosts: 3 hosts of 2 to 4 ranks, 2 rails, of which it uses 1". */
-static void coll__explain_hosts(const coll_request *r, char *text, size_t room)
-{
-    const coll__hosts *h = r->track->hosts;
-    const int slices = coll__slices_for(h, &r->call, r->codec.type_size);
-
-    coll__append(text, room, "by hosts: %d hosts of ", h->count);
-    if (h->rails != h->most) coll__append(text, room, "%d to ", h->rails);
-    coll__append(text, room, "%d rank%s, %d rail%s", h->most, coll__plural(h->most), h->rails, coll__plural(h->rails));
-    if (slices < h->rails) coll__append(text, room, ", of which it uses %d", slices);
-}
-
-static void coll__explain_inside(coll_comm *comm, coll_request *r, char *text, size_t room)
-{
-    const coll_transport *t = comm->trunk->transport;
-    const char *how = t->describe ? t->describe(comm->trunk->context) : "";
-    const bool is_message = coll__kind_is_message(r->call.kind);
-    char what[128];
-
-    coll__head_of_call(r->head, &r->call, comm->size, 0, 0);
-    r->head[15] = 0;                              /* the options are not worth a hash here                    */
-    coll__head_describe(r->head, what, sizeof what);
-    coll__print(text, room, "%s on %d rank%s over %s (%s): %s", what, comm->size, coll__plural(comm->size), t->name, how,
-                coll__kind_reduces(r->call.kind) && !coll__kind_scans(r->call.kind) && r->call.flags & COLL_REPRODUCIBLE
-                    ? "reproducible, " : "");
-    if (is_message || r->call.kind == COLL_ALLREDUCE_LIST || (!r->call.algorithm && coll__track_is_offered(r->track))) {
-        const int parts = r->list ? r->list->count : 0;
-        if (r->list) coll__append(text, room, "%d part%s, each an allreduce", parts, coll__plural(parts));
-        else coll__append(text, room, is_message ? "one message" : "the transport's own way");
-        if (!is_message) coll__explain_numbers(r->track->numbers, text, room);
-        return;
-    }
-    if (coll__goes_by_hosts(r) == COLL_OK) {
-        coll__explain_hosts(r, text, room);
-        coll__explain_numbers(r->track->numbers, text, room);
-        return;
-    }
-    if (coll__flow_plan(r) < 0) return;           /* no memory: what is written so far is true                */
-    const coll__flow *f = &r->flow;
-    const coll__algorithm *a = f->choice.algorithm;
-    coll__append(text, room, "%s", a->name);
-    if (a->has_radix) coll__append(text, room, ", radix %d", f->choice.radix);
-    if (a->cut == COLL__CUT_MANY) coll__append(text, room, ", %d block%s", f->choice.blocks, coll__plural(f->choice.blocks));
-    coll__append(text, room, ", %d round%s, %ld slice%s, about %.3g us", f->rounds, coll__plural(f->rounds), f->slices,
-                 coll__plural(f->slices), f->choice.seconds * 1e6);
-    coll__explain_numbers(r->track->numbers, text, room);
-    coll__explain_others(r, text, room);
-}
 
 COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, size_t length)
 {

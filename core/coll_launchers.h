@@ -269,7 +269,8 @@ static coll_status coll__launch_conflicts(const coll__launched *out, int count)
         const struct coll__launcher *l = &coll__launchers[i];
         int other = 0;
         if (!coll__environment(l->rank) || !coll__parse_int(getenv(l->size), 1, COLL__SIZE_MOST, &other)) continue;
-        if (coll__ranks_said(l, other, count) != coll__ranks_said(out->by, out->size, count) && !coll__is_about_agents(out, l, other))
+        const bool agrees = coll__ranks_said(l, other, count) == coll__ranks_said(out->by, out->size, count);
+        if (!agrees && !coll__is_about_agents(out, l, other))
             return coll__start_failed(COLL_ERR_ARGUMENT, "%s says %d rank%s, but %s=%d (%s) is set too: unset one of them",
                                       out->source, out->size, out->size == 1 ? "" : "s", l->size, other, l->name);
     }

@@ -266,8 +266,8 @@ static void coll__judge_paths(coll__pulse *p, int64_t now)
         else if (path->unanswered_at == 0) path->unanswered_at = now;
         if (!is_silent || now - path->unanswered_at < coll__liveness(p) / 2) continue;
         cause.rank = path->peer;
-        coll__print(cause.text, sizeof cause.text, "cannot be reached from rank %d (%s, pid %u) any more: nothing has come back for "
-                    "%.3g s", p->rank, p->own.name, (unsigned)p->own.pid, p->liveness_ms * 1e-3);
+        coll__print(cause.text, sizeof cause.text, "cannot be reached from rank %d (%s, pid %u) any more: nothing has come back "
+                    "for %.3g s", p->rank, p->own.name, (unsigned)p->own.pid, p->liveness_ms * 1e-3);
         coll__pulse_report(p, &cause, true);
     }
 }

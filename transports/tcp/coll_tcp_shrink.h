@@ -167,8 +167,8 @@ static int coll__hall_hear(coll__hall *h, coll__pipe *pipe, int host, unsigned c
     return 0;
 }
 
-/* Call on the host once.  COLL_OK: it has told who is there.  COLL_PENDING: it is not ready to receive anybody.  COLL_ERR_PEER: it
- * is lost.  Any other error is that of the gathering. */
+/* Call on the host once.  COLL_OK: it has told who is there.  COLL_PENDING: it is not ready to receive anybody.
+ * COLL_ERR_PEER: it is lost.  Any other error is that of the gathering. */
 static coll_status coll__hall_call(coll__hall *h, int host, int64_t until)
 {
     const coll__place_of *place = &h->old->places[h->ranks[host]];
@@ -196,7 +196,8 @@ static coll_status coll__hall_call(coll__hall *h, int host, int64_t until)
     if (status == COLL_OK && coll__hall_hear(h, &g.pipe, host, note, sizeof note, h->deadline)) status = COLL_ERR_PEER;
     else if (status == COLL_OK && !coll__control_read(note, h->count, &control)) status = COLL_ERR_PEER;
     else if (status == COLL_OK && control.note != COLL__CONTROL_TABLE) status = COLL_ERR_ABORTED;
-    if (status == COLL_OK && coll__hall_hear(h, &g.pipe, host, h->is_there, (size_t)h->count, h->deadline)) status = COLL_ERR_PEER;
+    if (status == COLL_OK && coll__hall_hear(h, &g.pipe, host, h->is_there, (size_t)h->count, h->deadline))
+        status = COLL_ERR_PEER;
     if (status == COLL_OK && h->is_there[h->me] == 1) {
         h->pipes[0] = g.pipe;
         return COLL_OK;
@@ -352,7 +353,8 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
         out->ranks[out->count++] = ranks[i];
     }
     out->context = status == COLL_OK ? coll__hall_world(&h, out) : NULL;
-    if (status == COLL_OK && !out->context) status = coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", out->count);
+    if (status == COLL_OK && !out->context) 
+        status = coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", out->count);
     coll__hall_close(&h);
     return status;
 }

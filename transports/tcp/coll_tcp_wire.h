@@ -118,7 +118,7 @@ typedef enum coll__control_note {
     COLL__CONTROL_PLACE,                          /* to rank 0: this rank listens at the place in the text    */
     COLL__CONTROL_LISTEN,                         /* from rank 0: listen at these addresses, and say where    */
     COLL__CONTROL_MISSING,                        /* from rank 0, while it waits: the ranks that have not come */
-    COLL__CONTROL_SUSPECT,                        /* to rank 0: `rank` has to be blamed; the text says what is the matter with it */
+    COLL__CONTROL_SUSPECT,                        /* to rank 0: `rank` has to be blamed; the text says for what */
     COLL__CONTROL_SIGN,                           /* `rank` lives, and does what the sign in the text says    */
     COLL__CONTROL_WHERE,                          /* to rank 0: what does `rank` do?  It answers with a sign   */
     COLL__CONTROL_LIMIT

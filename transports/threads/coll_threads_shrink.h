@@ -1,7 +1,7 @@
 /* coll_threads_shrink.h - after a failure: the ranks of a hub that are left move to a new one.
  *
- * Whoever comes first opens an exodus, and the others find it by its list of ranks.  It is decided when all have come that have not
- * left the hub, or when the time is up; whoever notices that opens the new hub. */
+ * Whoever comes first opens an exodus, and the others find it by its list of ranks.  It is decided when all have come that have
+ * not left the hub, or when the time is up; whoever notices that opens the new hub. */
 #ifndef COLL_THREADS_SHRINK_H
 #define COLL_THREADS_SHRINK_H
 
