@@ -410,7 +410,7 @@ static bool coll__find_root(coll__tcp *tcp, const coll_config *c, coll__ways *wa
 static coll_status coll__reach_root(coll__tcp *tcp, const coll_config *c, int64_t began, int64_t deadline, coll__pipe *pipe)
 {
     int pause_ms = COLL__RETRY_LEAST_MS;
-    bool has_told = false, is_final;
+    bool has_told = false, is_final = false;
     char why[400] = "";
 
     for (;;) {
