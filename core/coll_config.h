@@ -9,7 +9,7 @@
 enum { COLL__AUTH_NONE, COLL__AUTH_KEY, COLL__AUTH_TLS, COLL__AUTH_KIND = 3, COLL__AUTH_CHECK = 4 };
 enum { COLL__KEY_LEAST = 16, COLL__KEY_MOST = 1024 };
 
-enum { COLL__TUNING_ROOM = 160, COLL__TUNING_FILE_MOST = 4096, COLL__NETWORK_ROOM = 256 };
+enum { COLL__LANES_MOST = 16, COLL__TUNING_ROOM = 160, COLL__TUNING_FILE_MOST = 4096, COLL__NETWORK_ROOM = 256 };
 
 /* A configuration without defaults left in it. */
 typedef struct coll__settings {
@@ -513,6 +513,9 @@ static coll_status coll__settle(coll__settings *s, const coll_config *config, in
         return COLL_ERR_ARGUMENT;
     if (c->start_timeout_ms <= 0) c->start_timeout_ms = 60000;
     if ((status = coll__settle_failure(c)) < 0) return status;
+    if (c->lanes == 0 && !coll__environment_int("COLL_LANES", 1, COLL__LANES_MOST, &c->lanes)) return COLL_ERR_ARGUMENT;
+    if (c->lanes < 0 || c->lanes > COLL__LANES_MOST)
+        return coll__start_failed(COLL_ERR_ARGUMENT, "lanes %d is not within 1 to %d", c->lanes, COLL__LANES_MOST);
     if (c->spin_us == 0 && getenv("COLL_SPIN_US")) {
         if (!coll__environment_int("COLL_SPIN_US", 0, 1000000, &c->spin_us)) return COLL_ERR_ARGUMENT;
         if (c->spin_us == 0) c->spin_us = -1;

@@ -11,6 +11,7 @@
  *   tcp/coll_tcp_memory.h    a pipe through memory, between processes of one host
  *   tcp/coll_tcp_greet.h     who is there: the first words on every connection
  *   tcp/coll_tcp_stream.h    queues of messages over a pipe
+ *   tcp/coll_tcp_lanes.h     a stream over several connections
  *   tcp/coll_tcp_io.h        poll and io_uring
  *   tcp/coll_tcp_pulse.h     signs of life, and the verdict on those who give none
  *   tcp/coll_tcp_world.h     what a rank holds: places, streams, the control connections
@@ -24,8 +25,8 @@
  *   this file                the transport's functions
  *
  * Every rank keeps one control connection, to rank 0, over which signs of life, the first failure and orderly leaves are told;
- * a small thread attends to it.  Data
- * connections are made when first used, one per peer and channel, by the lower of the two ranks. */
+ * a small thread attends to it.  Data connections are made when first used, one per peer and channel, or as many as there are
+ * lanes, by the lower of the two ranks. */
 #ifndef COLL_TCP_H
 #define COLL_TCP_H
 
@@ -40,6 +41,7 @@
 #include "tcp/coll_tcp_memory.h"
 #include "tcp/coll_tcp_greet.h"
 #include "tcp/coll_tcp_stream.h"
+#include "tcp/coll_tcp_lanes.h"
 #include "tcp/coll_tcp_io.h"
 #include "tcp/coll_tcp_pulse.h"
 #include "tcp/coll_tcp_world.h"
@@ -75,10 +77,12 @@ static size_t coll__stream_move(coll__tcp *tcp, coll__stream *s)
     else if (s->state == COLL__STREAM_NONE && tcp->rank < s->peer) coll__stream_dial(tcp, s);
     if (s->state == COLL__STREAM_REFUSED) coll__stream_refused(tcp, s);
     if (s->state != COLL__STREAM_OPEN) return 0;
-    const size_t out = coll__stream_push(s, &error);
+    const size_t out = s->bundle ? coll__bundle_push(s, &error) : coll__stream_push(s, &error);
+    const int push_error = error;
     if (error > 0 && !s->in.first) coll__stream_broken(tcp, s, error);
-    error = -1;
-    const size_t in = coll__stream_pull(s, &error);   /* also after a failed push: what had come still counts  */
+    error = -1;                                       /* also after a failed push: what had come still counts  */
+    const size_t in = s->bundle ? coll__bundle_pull(s, &error) : coll__stream_pull(s, &error);
+    if (error < 0 && s->bundle && in == 0 && s->state == COLL__STREAM_OPEN) error = push_error;   /* a lane that is not read */
     if (error >= 0) coll__stream_broken(tcp, s, error);
     return out + in;
 }
@@ -123,6 +127,17 @@ static coll_status coll__tcp_progress(void *context, int wait_ms)
 
 enum { COLL__FLUSH_MS = 300 };
 
+static void coll__stream_leave(coll__stream *s, bool is_in_order, int64_t deadline)
+{
+    const int lanes = s->bundle ? s->bundle->count : 1;
+
+    if (is_in_order && s->state == COLL__STREAM_OPEN) {
+        if (s->bundle) coll__bundle_leave(s, deadline);
+        for (int k = 0; k < lanes; k++) coll__pipe_flush(coll__stream_lane(s, k), deadline);
+    }
+    for (int k = 0; k < lanes; k++) if (coll__stream_lane(s, k)->fd >= 0) shutdown(coll__stream_lane(s, k)->fd, SHUT_RDWR);
+}
+
 static void coll__tcp_close(void *context)
 {
     coll__tcp *tcp = (coll__tcp *)context;
@@ -130,12 +145,8 @@ static void coll__tcp_close(void *context)
     const int count = tcp->size * COLL_CHANNEL_COUNT;
 
     coll__say_bye(tcp, deadline);
-    for (int i = 0; tcp->streams && i < count; i++) {
-        coll__stream *s = &tcp->streams[i];
-        if (s->pipe.fd < 0) continue;
-        if (tcp->failure.status == COLL_OK && s->state == COLL__STREAM_OPEN) coll__pipe_flush(&s->pipe, deadline);
-        shutdown(s->pipe.fd, SHUT_RDWR);
-    }
+    for (int i = 0; tcp->streams && i < count; i++)
+        coll__stream_leave(&tcp->streams[i], tcp->failure.status == COLL_OK, deadline);
     coll__io_cancel(&tcp->io, tcp->streams, count);
     coll__tcp_free(tcp);
 }

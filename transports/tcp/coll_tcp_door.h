@@ -80,16 +80,23 @@ static size_t coll__ring_length(const coll__tcp *tcp)
     return neighbours > COLL__MEMORY_MANY ? COLL__MEMORY_RING_LEAST : COLL__MEMORY_RING;
 }
 
-/* Both ends have greeted one another: the stream is open.  Between ranks of a host the bytes may go through memory, unless they
- * are sealed or checked on their way. */
-static void coll__stream_open(coll__tcp *tcp, coll__stream *s, const coll__pipe *pipe)
+/* Between ranks of a host, whose bytes may go through memory, one connection is all that is needed. */
+static void coll__stream_choose_lanes(const coll__tcp *tcp, coll__stream *s)
+{
+    if (!s->bundle || s->bundle->open > 0 || !coll__is_of_this_host(tcp, s->peer)) return;
+    coll__bundle_free(s->bundle);
+    s->bundle = NULL;
+}
+
+/* Both ends have greeted one another: the stream is open, when all its lanes are.  Between ranks of a host the bytes may go
+ * through memory, unless they are sealed or checked on their way. */
+static void coll__stream_open(coll__tcp *tcp, coll__stream *s, int lane, const coll__pipe *pipe)
 {
     const int from = tcp->rank < s->peer ? tcp->rank : s->peer, to = tcp->rank + s->peer - from;
 
-    s->pipe = *pipe;
-    s->state = COLL__STREAM_OPEN;
+    s->state = coll__stream_joined(s, lane, pipe) ? COLL__STREAM_OPEN : COLL__STREAM_NONE;
     coll__pulse_path(&tcp->pulse, s->peer, pipe->fd);
-    if (!coll__pipe_is_plain(&s->pipe) || !coll__is_of_this_host(tcp, s->peer)) return;
+    if (s->bundle || !coll__pipe_is_plain(&s->pipe) || !coll__is_of_this_host(tcp, s->peer)) return;
     if (!coll__memory_begin(&s->pipe, tcp->us.world, from, to, s->channel, coll__ring_length(tcp), tcp->rank == from))
         coll__blame(&tcp->suspicion, COLL_ERR_MEMORY, tcp->rank, "rank %d has no memory for a connection", tcp->rank);
 }
@@ -135,7 +142,9 @@ static void coll__stream_dial_again(coll__tcp *tcp, coll__stream *s)
 static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
 {
     const bool is_last = s->tried + 1 >= tcp->places[s->peer].count;
-    const coll__hello hello = { .purpose = COLL__PURPOSE_DATA, .channel = s->channel, .to = s->peer };
+    coll__stream_choose_lanes(tcp, s);
+    const coll__hello hello = { .purpose = COLL__PURPOSE_DATA, .channel = s->channel, .to = s->peer,
+                                .lane = s->bundle ? s->bundle->open : 0 };
     const int patience = is_last ? coll__dial_patience(&tcp->pulse) : COLL__DIAL_NEXT_MS;
 
     if (s->dial_at && coll__now() < s->dial_at) return;
@@ -196,13 +205,14 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
         s->dial_pause_ms = 0;
         setsockopt(g->pipe.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &forever, sizeof forever);
         coll__make_blocking(g->pipe.fd);
-        coll__stream_open(tcp, s, &g->pipe);
+        coll__stream_open(tcp, s, g->hello.lane, &g->pipe);
     } else {
         coll__pipe_close(&g->pipe);
         if (is_refused) coll__stream_unreachable(tcp, s, strerror(error));
         else coll__stream_turned_away(tcp, s, status, g->why);
     }
     free(g);
+    if (status == COLL_OK && s->state == COLL__STREAM_NONE) coll__stream_dial(tcp, s);        /* the next lane      */
 }
 
 /* Without a key the dialler does not wait for an answer: a refusal then comes as the first thing on the stream, its beginning as
@@ -210,15 +220,16 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
 static void coll__stream_refused(coll__tcp *tcp, coll__stream *s)
 {
     const coll_xfer *x = s->in.first;
+    coll__strand *const lane = s->bundle ? s->bundle->refuser : NULL;
     unsigned char bytes[COLL__CONTROL_LENGTH] = { 0 };
-    size_t length = coll__least(x->moved, sizeof bytes);
+    size_t length = lane ? sizeof lane->bytes : coll__least(x->moved, sizeof bytes);
     coll__control control;
     ssize_t n = 1;
 
-    memcpy(bytes, x->head, COLL_HEAD_LENGTH);
+    memcpy(bytes, lane ? lane->bytes : x->head, coll__least(length, COLL_HEAD_LENGTH));
     if (length > COLL_HEAD_LENGTH) memcpy(bytes + COLL_HEAD_LENGTH, x->buffer, length - COLL_HEAD_LENGTH);
     while (n > 0 && length < sizeof bytes) {
-        n = coll__pipe_move(&s->pipe, bytes + length, sizeof bytes - length, false);
+        n = coll__pipe_move(lane ? lane->pipe : &s->pipe, bytes + length, sizeof bytes - length, false);
         if (n > 0) length += (size_t)n;
     }
     const bool is_whole = coll__control_read(bytes, tcp->size, &control);
@@ -282,12 +293,14 @@ static void coll__greeted(coll__tcp *tcp, coll__pipe *pipe, const coll__hello *h
         return;
     }
     coll__stream *s = coll__stream_to(tcp, hello->rank, hello->channel);
-    if (tcp->is_meeting || hello->rank >= tcp->rank || s->state != COLL__STREAM_NONE) {
+    coll__stream_choose_lanes(tcp, s);
+    if (tcp->is_meeting || hello->rank >= tcp->rank || s->state != COLL__STREAM_NONE
+        || (hello->lane > 0 && !s->bundle) || coll__stream_lane(s, hello->lane)->fd >= 0) {
         coll__refuse(tcp, pipe, COLL_ERR_PROTOCOL, "a data connection that was not expected");
         return;
     }
     coll__tune_socket(pipe->fd);
-    coll__stream_open(tcp, s, pipe);
+    coll__stream_open(tcp, s, hello->lane, pipe);
 }
 
 /* Go on with a greeting; true: it is over, one way or the other. */

@@ -28,6 +28,7 @@ typedef struct coll__identity {
     int rank, size;
     uint32_t epoch;                               /* how often the world has shrunk                           */
     int auth;                                     /* COLL__AUTH_...                                           */
+    int more_lanes;                               /* connections to a peer, beside the first                  */
     unsigned char root[COLL__SHA_LENGTH];         /* what is left of the key                                  */
     coll__seal *seal;                             /* for TLS                                                  */
 } coll__identity;
@@ -83,6 +84,7 @@ static void coll__hello_as(coll__hello *hello, const coll__identity *us)
     hello->size = us->size;
     hello->epoch = us->epoch;
     hello->auth = us->auth;
+    hello->more_lanes = us->more_lanes;
     memcpy(hello->world, us->world, sizeof us->world);
     memcpy(hello->host, us->host, sizeof us->host);
     memset(hello->nonce, 0, sizeof hello->nonce);
@@ -194,7 +196,8 @@ static const char *coll__greet_check_answer(coll__greet *g, const coll__identity
     if (answer.rank != g->hello.to || answer.to != us->rank) return "another rank answers there";
     if (answer.epoch != us->epoch) return "it has shrunk, or has not";
     if (answer.auth != us->auth) return "its security differs";
-    return answer.purpose == g->hello.purpose && answer.channel == g->hello.channel ? NULL : "it answers another question";
+    if (answer.more_lanes != us->more_lanes) return "it makes another number of connections to a peer (COLL_LANES)";
+    return answer.purpose == g->hello.purpose && answer.channel == g->hello.channel && answer.lane == g->hello.lane ? NULL : "it answers another question";
 }
 
 static coll_status coll__greet_hear_answer(coll__greet *g, const coll__identity *us)
@@ -254,6 +257,9 @@ static coll_status coll__greet_hear(coll__greet *g, const coll__identity *us)
     if (g->hello.to != us->rank)
         return coll__greet_failed(g, COLL_ERR_PROTOCOL, "it calls rank %d, and this is rank %d", g->hello.to, us->rank);
     if (g->hello.auth != us->auth) return coll__greet_check_auth(g, us);
+    if (g->hello.more_lanes != us->more_lanes)
+        return coll__greet_failed(g, COLL_ERR_PROTOCOL, "it makes %d connections to a peer, and here it is %d (COLL_LANES)",
+                                  g->hello.more_lanes + 1, us->more_lanes + 1);
     memcpy(g->call, g->bytes, COLL__HELLO_LENGTH);
     for (int i = COLL__HELLO_PROOF; i < COLL__HELLO_LENGTH; i++)
         if (g->call[i]) return coll__greet_failed(g, COLL_ERR_PROTOCOL, "its hello is not well formed");

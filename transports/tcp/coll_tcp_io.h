@@ -55,6 +55,15 @@ typedef struct coll__active { coll__stream **streams; int count; } coll__active;
 
 /* ---- >>poll ---- */
 
+/* Have a pipe polled for what it is to do.  false: it can be done now. */
+static bool coll__poll_add(coll__io *io, int *n, coll__pipe *pipe, short wish)
+{
+    const short want = wish ? coll__pipe_await(pipe, wish) : 0;
+
+    if (want) io->fds[(*n)++] = (struct pollfd){ .fd = pipe->fd, .events = want };
+    return want || !wish;
+}
+
 static void coll__poll_wait(coll__io *io, const coll__active *active, int wait_ms)
 {
     int n = 0;
@@ -63,9 +72,11 @@ static void coll__poll_wait(coll__io *io, const coll__active *active, int wait_m
     for (int i = 0; i < active->count; i++) {
         coll__stream *s = active->streams[i];
         if (s->state != COLL__STREAM_OPEN) continue;
-        const short wish = coll__stream_wish(s), want = wish ? coll__pipe_await(&s->pipe, wish) : 0;
-        if (want) io->fds[n++] = (struct pollfd){ .fd = s->pipe.fd, .events = want };
-        else if (wish) wait_ms = 0;
+        for (int k = 0; s->bundle && k < s->bundle->count; k++) {
+            coll__strand *l = &s->bundle->strands[k];
+            if (!coll__poll_add(io, &n, l->pipe, coll__strand_wish(l))) wait_ms = 0;
+        }
+        if (!s->bundle && !coll__poll_add(io, &n, &s->pipe, coll__stream_wish(s))) wait_ms = 0;
     }
     (void)poll(io->fds, (nfds_t)n, wait_ms);      /* a signal or an error only means: look again              */
 }
@@ -112,7 +123,24 @@ static int coll__uring_open(coll__io *io)
 
 static void coll__uring_close(coll__io *io) { io_uring_queue_exit(&io->ring); }
 
-enum { COLL__RING_PULL = 0, COLL__RING_PUSH = 1, COLL__RING_EVENTS = 2, COLL__RING_CANCEL = 3, COLL__RING_MASK = 3 };
+/* What a request is for, in the lowest bits of its tag; the others are the address of a stream, or of a lane. */
+enum {
+    COLL__RING_PULL = 0, COLL__RING_PUSH = 1, COLL__RING_EVENTS = 2, COLL__RING_CANCEL = 3, COLL__RING_LANE = 4,
+    COLL__RING_MASK = 7
+};
+
+static void coll__uring_lane_completed(coll__strand *l, int what, size_t moved)
+{
+    if (what == COLL__RING_EVENTS) {
+        l->is_watched = false;
+    } else if (what == COLL__RING_PULL) {
+        l->is_pull_posted = false;
+        if (moved) coll__strand_pulled(l, moved);
+    } else {
+        l->is_push_posted = false;
+        if (moved) coll__strand_pushed(l, moved);
+    }
+}
 
 /* One request has come back.  Errors are left to the next plain call on the socket, which meets them again. */
 static void coll__uring_completed(coll__io *io, const struct io_uring_cqe *cqe)
@@ -122,6 +150,10 @@ static void coll__uring_completed(coll__io *io, const struct io_uring_cqe *cqe)
     const size_t moved = cqe->res > 0 ? (size_t)cqe->res : 0;
 
     io->posted--;
+    if (tag & COLL__RING_LANE) {
+        coll__uring_lane_completed((coll__strand *)(tag & ~(uintptr_t)COLL__RING_MASK), (int)(tag & 3), moved);
+        return;
+    }
     switch (tag & COLL__RING_MASK) {
     case COLL__RING_PULL:
         s->is_pull_posted = false;
@@ -180,20 +212,55 @@ static void coll__uring_cancel(coll__io *io, coll__stream *s)
     if (s->is_pull_posted) coll__uring_cancel_one(io, (uintptr_t)s | COLL__RING_PULL);
     if (s->is_push_posted) coll__uring_cancel_one(io, (uintptr_t)s | COLL__RING_PUSH);
     if (s->is_watched) coll__uring_cancel_one(io, (uintptr_t)s | COLL__RING_EVENTS);
+    for (int k = 0; s->bundle && k < s->bundle->count; k++) {
+        const coll__strand *l = &s->bundle->strands[k];
+        const uintptr_t tag = (uintptr_t)l | COLL__RING_LANE;
+        if (l->is_pull_posted) coll__uring_cancel_one(io, tag | COLL__RING_PULL);
+        if (l->is_push_posted) coll__uring_cancel_one(io, tag | COLL__RING_PUSH);
+        if (l->is_watched) coll__uring_cancel_one(io, tag | COLL__RING_EVENTS);
+    }
 }
 
 /* A pipe whose bytes the kernel cannot move by itself: let it tell when to look again.  false: it is time to look now. */
-static bool coll__uring_watch(coll__io *io, coll__stream *s)
+static bool coll__uring_watch(coll__io *io, coll__pipe *pipe, short wish, bool *is_watched, uintptr_t tag)
 {
-    const short wish = coll__stream_wish(s), want = wish ? coll__pipe_await(&s->pipe, wish) : 0;
-    struct io_uring_sqe *sqe = want && !s->is_watched ? coll__uring_request(io) : NULL;
+    const short want = wish ? coll__pipe_await(pipe, wish) : 0;
+    struct io_uring_sqe *sqe = want && !*is_watched ? coll__uring_request(io) : NULL;
 
     if (wish && !want) return false;
     if (!sqe) return true;
-    io_uring_prep_poll_add(sqe, s->pipe.fd, (unsigned)want);
-    io_uring_sqe_set_data(sqe, (void *)((uintptr_t)s | COLL__RING_EVENTS));
-    s->is_watched = true;
+    io_uring_prep_poll_add(sqe, pipe->fd, (unsigned)want);
+    io_uring_sqe_set_data(sqe, (void *)(tag | COLL__RING_EVENTS));
+    *is_watched = true;
     return true;
+}
+
+/* Hand over what the lanes of a stream have to do, each at most one transfer for each direction.  false: look again now. */
+static bool coll__uring_lanes(coll__io *io, coll__bundle *b)
+{
+    bool may_wait = true;
+
+    for (int k = 0; k < b->count; k++) {
+        coll__strand *l = &b->strands[k];
+        const uintptr_t tag = (uintptr_t)l | COLL__RING_LANE;
+        struct io_uring_sqe *sqe;
+        if (!coll__pipe_is_plain(l->pipe)) {
+            may_wait = coll__uring_watch(io, l->pipe, coll__strand_wish(l), &l->is_watched, tag) && may_wait;
+            continue;
+        }
+        struct msghdr *m = l->is_pull_posted ? NULL : coll__strand_pull_message(l, true);
+        if (m && (sqe = coll__uring_request(io))) {
+            io_uring_prep_recvmsg(sqe, l->pipe->fd, m, l->step == COLL__LAND_BODY ? MSG_WAITALL : 0);
+            io_uring_sqe_set_data(sqe, (void *)(tag | COLL__RING_PULL));
+            l->is_pull_posted = true;
+        }
+        if (coll__outgoing_is_due(&l->out) && !l->is_push_posted && (sqe = coll__uring_request(io))) {
+            io_uring_prep_sendmsg(sqe, l->pipe->fd, coll__strand_push_message(l), MSG_WAITALL | MSG_NOSIGNAL);
+            io_uring_sqe_set_data(sqe, (void *)(tag | COLL__RING_PUSH));
+            l->is_push_posted = true;
+        }
+    }
+    return may_wait;
 }
 
 /* Hand every transfer that cannot go on to the kernel, one for each direction of a stream, and wait for the first.  A receive
@@ -212,8 +279,12 @@ static void coll__uring_wait(coll__io *io, const coll__active *active, int wait_
     for (int i = 0; i < active->count; i++) {
         coll__stream *s = active->streams[i];
         if (s->state != COLL__STREAM_OPEN) continue;
+        if (s->bundle) {
+            if (!coll__uring_lanes(io, s->bundle)) t = (struct __kernel_timespec){ 0, 0 };
+            continue;
+        }
         if (!coll__pipe_is_plain(&s->pipe)) {
-            if (!coll__uring_watch(io, s)) t = (struct __kernel_timespec){ 0, 0 };
+            if (!coll__uring_watch(io, &s->pipe, coll__stream_wish(s), &s->is_watched, (uintptr_t)s)) t = (struct __kernel_timespec){ 0, 0 };
             continue;
         }
         if (s->in.first && !s->is_pull_posted && (sqe = coll__uring_request(io))) {
@@ -248,7 +319,7 @@ static const char *coll__uring_hint(int error)
 #endif
 }
 
-/* `mode`: auto, uring or poll.  `streams`: how many there can be. */
+/* `mode`: auto, uring or poll.  `streams`: how many connections there can be. */
 static coll_status coll__io_open(coll__io *io, const char *mode, size_t streams, const coll__log *log)
 {
     memset(io, 0, sizeof *io);

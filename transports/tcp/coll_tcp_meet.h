@@ -545,7 +545,8 @@ static coll_status coll__tcp_open(coll__tcp **out, coll__settings *settings, con
 
     *out = NULL;
     if (!tcp) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", c->size);
-    coll_status status = coll__io_open(&tcp->io, c->io, (size_t)c->size * COLL_CHANNEL_COUNT, log);
+    const size_t connections = (size_t)c->size * COLL_CHANNEL_COUNT * ((size_t)tcp->us.more_lanes + 1);
+    coll_status status = coll__io_open(&tcp->io, c->io, connections, log);
     if (status == COLL_OK) status = coll__network_read(&tcp->network, settings, log);
     if (status == COLL_OK) coll__io_watch(&tcp->io, tcp->io.bell, EPOLLIN, coll__tag(COLL__EVENT_BELL, 0));
     if (c->rank == 0 && settings->numbers.origin == COLL__BY_FILE)

@@ -243,7 +243,8 @@ static void coll__hall_name(unsigned char *world, const unsigned char *before, c
 static coll__tcp *coll__hall_world(coll__hall *h, coll_survivors *out)
 {
     coll__tcp *old = h->old;
-    coll__settings settings = { .config = { .rank = out->rank, .size = out->count, .world = "" }, .auth = old->us.auth,
+    coll__settings settings = { .config = { .rank = out->rank, .size = out->count, .world = "",
+                                           .lanes = old->us.more_lanes + 1 }, .auth = old->us.auth,
                                 .is_open = old->is_open };
     coll__tcp *tcp = coll__tcp_new(&settings, &old->log);
 

@@ -25,6 +25,7 @@ typedef struct coll__stream {
     int   peer, channel;
     int   tried;                                  /* while dialling: the address of the peer                  */
     coll__stream_state state;
+    struct coll__bundle *bundle;                  /* of several connections (coll_tcp_lanes.h); NULL: one     */
     struct coll__greet *greet;                    /* while dialling                                           */
     int64_t dial_at;                              /* not before then, for the last attempt was in vain        */
     int   dial_pause_ms;

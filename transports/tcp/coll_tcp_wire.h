@@ -16,7 +16,7 @@ enum {
  *
  *    0 magic[8]    8 u16 major   10 u16 minor   12 u32 native order   16 world[16]   32 u32 rank   36 u32 size
  *   40 u16 purpose   42 u16 channel   44 u16 port   46 u16 to   48 host[16]   64 u32 epoch   68 u16 auth   70 zero[2]
- *   72 nonce[16]   88 zero[8]   96 proof[32]
+ *   72 nonce[16]   88 u16 more lanes   90 u16 lane   92 zero[4]   96 proof[32]
  */
 
 typedef enum coll__purpose { COLL__PURPOSE_MEET = 1, COLL__PURPOSE_DATA } coll__purpose;
@@ -29,6 +29,7 @@ typedef struct coll__hello {
     int channel;                                  /* data: which                                              */
     int port;                                     /* not in use: a place says it (below)                      */
     int auth;                                     /* COLL__AUTH_...: how to go on                             */
+    int more_lanes, lane;                         /* connections to a peer beside the first; data: which of all */
     uint32_t epoch;                               /* how often the world has shrunk                           */
 } coll__hello;
 
@@ -63,6 +64,8 @@ static void coll__hello_write(unsigned char *at, const coll__hello *hello)
     coll__put32(at + 64, hello->epoch);
     coll__put16(at + 68, (uint32_t)hello->auth);
     memcpy(at + 72, hello->nonce, COLL__NONCE_LENGTH);
+    coll__put16(at + 88, (uint32_t)hello->more_lanes);
+    coll__put16(at + 90, (uint32_t)hello->lane);
 }
 
 /* Can these first bytes, however few, become a hello of any version? */
@@ -87,8 +90,10 @@ static const char *coll__hello_read(const unsigned char *at, const unsigned char
     if (purpose != COLL__PURPOSE_MEET && purpose != COLL__PURPOSE_DATA) return "its purpose is unknown";
     if (channel >= COLL_CHANNEL_COUNT) return "its channel is unknown";
     if ((auth & ~(uint32_t)COLL__AUTH_CHECK) > COLL__AUTH_TLS) return "its security is unknown";
+    const uint32_t more_lanes = coll__get16(at + 88), lane = coll__get16(at + 90);
+    if (more_lanes >= COLL__LANES_MOST || lane > more_lanes) return "its lane is out of range";
     for (int i = 70; i < COLL__HELLO_PROOF; i++)
-        if (at[i] && (i < 72 || i >= 88)) return "its hello is not well formed";
+        if (at[i] && (i < 72 || i >= 92)) return "its hello is not well formed";
     hello->rank = (int)rank;
     hello->size = size;
     hello->to = (int)to;
@@ -96,6 +101,8 @@ static const char *coll__hello_read(const unsigned char *at, const unsigned char
     hello->channel = (int)channel;
     hello->port = (int)coll__get16(at + 44);
     hello->auth = (int)auth;
+    hello->more_lanes = (int)more_lanes;
+    hello->lane = (int)lane;
     hello->epoch = coll__get32(at + 64);
     memcpy(hello->world, at + 16, COLL__WORLD_LENGTH);
     memcpy(hello->host, at + 48, COLL__HOST_LENGTH);

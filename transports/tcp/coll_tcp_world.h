@@ -126,7 +126,10 @@ static void coll__tcp_free(coll__tcp *tcp)
     coll__pulse_close(&tcp->pulse);
     coll__io_close(&tcp->io);
     coll__close_fd(&tcp->listener);
-    for (int i = 0; tcp->streams && i < tcp->size * COLL_CHANNEL_COUNT; i++) coll__stream_close(&tcp->streams[i]);
+    for (int i = 0; tcp->streams && i < tcp->size * COLL_CHANNEL_COUNT; i++) {
+        coll__stream_close(&tcp->streams[i]);
+        coll__bundle_free(tcp->streams[i].bundle);
+    }
     for (int i = 0; i < tcp->greeting_count; i++) coll__pipe_close(&tcp->greetings[i].pipe);
     free(tcp->places);
     free(tcp->streams);
@@ -168,6 +171,7 @@ static bool coll__identify(coll__identity *us, const coll__settings *settings)
     us->rank = c->rank;
     us->size = c->size;
     us->auth = settings->auth;
+    us->more_lanes = c->lanes > 1 ? c->lanes - 1 : 0;
     if (us->auth & COLL__AUTH_KIND) coll__hmac(us->root, settings->key, strlen(settings->key), &piece, 1);
     if ((us->auth & COLL__AUTH_KIND) != COLL__AUTH_TLS) return true;
     us->seal = coll__seal_new();
@@ -179,6 +183,7 @@ static coll__tcp *coll__tcp_new(const coll__settings *settings, const coll__log 
     const coll_config *c = &settings->config;
     const size_t size = (size_t)c->size, streams = size * COLL_CHANNEL_COUNT;
     coll__tcp *tcp = (coll__tcp *)coll__allocate(sizeof *tcp);
+    bool has_lanes = true;
 
     if (!tcp) return NULL;
     tcp->rank = c->rank;
@@ -202,11 +207,12 @@ static coll__tcp *coll__tcp_new(const coll__settings *settings, const coll__log 
         s->channel = (int)(i % COLL_CHANNEL_COUNT);
         s->out.end = &s->out.first;
         s->in.end = &s->in.first;
+        if (c->lanes > 1 && s->peer != c->rank && !(s->bundle = coll__bundle_new(s, c->lanes))) has_lanes = false;
     }
     for (size_t i = 0; tcp->controls && i < (c->rank == 0 ? size : 1); i++) tcp->controls[i].pipe.fd = -1;
     const bool has_pulse = coll__pulse_init(&tcp->pulse, c->rank, c->size, tcp->controls, tcp->places);
-    if (has_pulse && tcp->places && tcp->streams && tcp->active.streams && tcp->controls && tcp->presence && tcp->greetings
-        && coll__identify(&tcp->us, settings)) return tcp;
+    if (has_pulse && has_lanes && tcp->places && tcp->streams && tcp->active.streams && tcp->controls && tcp->presence
+        && tcp->greetings && coll__identify(&tcp->us, settings)) return tcp;
     coll__tcp_free(tcp);
     return NULL;
 }

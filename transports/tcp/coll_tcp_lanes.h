@@ -1,0 +1,457 @@
+/* coll_tcp_lanes.h - a stream over several connections, its lanes: for links on which one connection does not get all there is.
+ *
+ * A short message goes over lane 0 as if that were the only one.  Of a long one, a message whose body is longer than
+ * COLL__CHUNK_LEAST, only the head does; its body is cut into chunks, and each lane that can take bytes takes the next chunk.
+ * So a lane that is slow takes fewer.  Both ends know the length of a message, and so which it is.
+ *
+ *     lane 0    head  chunk 0  chunk 3  end | head  chunk 0 ...
+ *     lane 1          chunk 1           | chunk 2 ...
+ *     lane 2          chunk 2     | chunk 1 ...
+ *
+ * A chunk has a head of 16 bytes: 0 u32 number of the message among the long ones of its direction, 4 u32 length, 8 u64 offset
+ * in the body.  One of length 0 is an end: on lane 0 of its part of a message, before the next thing that is said there; on
+ * another lane of all that will come, said when the sender leaves.  A lane that closes without one was cut, which is the end
+ * of the stream.
+ *
+ * The chunks of the next long message follow when those of the last one are all given out, though some of them may still be on
+ * their way: the receiver has room for COLL__LONG_MOST messages at once, and leaves a chunk that is ahead of the heads on its
+ * lane until its message has begun.  That cannot block: what a lane holds up is always behind what it waits for. */
+#ifndef COLL_TCP_LANES_H
+#define COLL_TCP_LANES_H
+
+#ifndef COLL__CHUNK_LEAST
+#define COLL__CHUNK_LEAST (64 << 10)              /* a shorter body does not make up for the work              */
+#endif
+
+enum {
+    COLL__CHUNK_MOST  = 8 * COLL__CHUNK_LEAST,
+    COLL__CHUNK_HEAD  = 16,
+    COLL__CHUNKS_LANE = 8,                        /* of a long body for each lane, so that all end together   */
+    COLL__LONG_MOST   = 8,                        /* long messages that arrive at the same time               */
+    COLL__UNSENT_MOST = 4 * COLL__CHUNK_LEAST     /* bytes that a lane takes before it has sent those before  */
+};
+
+/* What a lane is sending: a message, or a chunk of one, whose first chunk on lane 0 has the message's head in front. */
+typedef struct coll__outgoing {
+    coll_xfer *xfer;
+    unsigned char bytes[COLL__CHUNK_HEAD + COLL_HEAD_LENGTH + COLL__CHUNK_HEAD];
+    unsigned char *body;
+    size_t head, length, moved;                   /* of the bytes; of the body; of both together              */
+} coll__outgoing;
+
+/* What a lane reads next. */
+typedef enum coll__landing_step {
+    COLL__LAND_CHUNK,                             /* the head of a chunk                                      */
+    COLL__LAND_HEAD,                              /* lane 0: that of a message                                */
+    COLL__LAND_BODY,                              /* `left` bytes of the message `xfer`, or of a chunk of it  */
+    COLL__LAND_HELD,                              /* nothing: the chunk's message has not begun               */
+    COLL__LAND_OVER                               /* nothing more                                             */
+} coll__landing_step;
+
+typedef struct coll__strand {
+    struct coll__stream *stream;
+    int   index;
+    coll__pipe own, *pipe;                        /* lane 0's is the stream's                                 */
+    bool  is_push_posted, is_pull_posted, is_watched;
+    bool  has_heard;                              /* the first head is here                                   */
+    bool  is_wrong;                               /* what came made no sense                                  */
+    coll__outgoing out;
+    coll__landing_step step;
+    unsigned char bytes[COLL__CHUNK_HEAD];        /* of the chunk that comes, `got` of them                   */
+    size_t got, left;
+    unsigned char *body;
+    coll_xfer *xfer;
+    struct iovec  push_vector[2], pull_vector[2];
+    struct msghdr push_message, pull_message;
+} coll__strand;
+
+/* A long message that is arriving. */
+typedef struct coll__arrival {
+    coll_xfer *xfer;                              /* NULL: there is none                                      */
+    uint32_t   number;
+    size_t     announced;                         /* bytes of the chunks whose heads are here                 */
+} coll__arrival;
+
+/* The lanes of a stream. */
+typedef struct coll__bundle {
+    int        count, open;                       /* so many are connected                                    */
+    uint32_t   out_number, in_number;             /* of the last long message that has begun                  */
+    coll_xfer *cutting;                           /* the message whose chunks are given out; NULL: none       */
+    size_t     cut, chunk;                        /* bytes of it that have been; bytes of a chunk             */
+    bool       owes_end;                          /* lane 0 has not told the end of its part yet              */
+    int        arrivals;
+    coll__arrival arrival[COLL__LONG_MOST];       /* by number                                                */
+    coll__strand *refuser;                        /* the lane on which the stream was refused                 */
+    coll__strand strands[];
+} coll__bundle;
+
+static inline bool coll__is_long(const coll_xfer *x) { return x->length > COLL__CHUNK_LEAST; }
+
+/* Memory for `count` lanes of a stream, none of them connected.  NULL: there is none. */
+static coll__bundle *coll__bundle_new(coll__stream *s, int count)
+{
+    coll__bundle *b = (coll__bundle *)coll__allocate(sizeof *b + (size_t)count * sizeof *b->strands);
+
+    if (!b) return NULL;
+    b->count = count;
+    for (int k = 0; k < count; k++) {
+        coll__strand *l = &b->strands[k];
+        l->stream = s;
+        l->index = k;
+        l->own.fd = -1;
+        l->pipe = k == 0 ? &s->pipe : &l->own;
+        l->step = k == 0 ? COLL__LAND_HEAD : COLL__LAND_CHUNK;
+    }
+    return b;
+}
+
+static void coll__bundle_free(coll__bundle *b)
+{
+    for (int k = 1; b && k < b->count; k++) coll__pipe_close(&b->strands[k].own);
+    free(b);
+}
+
+/* The pipe of a lane; of one that is connected by the only connection there is, its own. */
+static inline coll__pipe *coll__stream_lane(coll__stream *s, int lane)
+{
+    return s->bundle ? s->bundle->strands[lane].pipe : &s->pipe;
+}
+
+/* A lane is connected.  true: so are all. */
+static bool coll__stream_joined(coll__stream *s, int lane, const coll__pipe *pipe)
+{
+    const int unsent = COLL__UNSENT_MOST;
+
+    *coll__stream_lane(s, lane) = *pipe;
+    if (!s->bundle) return true;
+    setsockopt(pipe->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);      /* or a slow lane would take megabytes */
+    return ++s->bundle->open == s->bundle->count;
+}
+
+/* A message is finished, which need not be the first. */
+static void coll__chain_take(coll__chain *c, coll_xfer *x, coll_status status)
+{
+    coll_xfer **at = &c->first;
+
+    while (*at != x) at = &(*at)->next;
+    *at = x->next;
+    if (!*at) c->end = at;
+    x->status = status;
+}
+
+/* ---- >>sending ---- */
+
+static inline bool coll__outgoing_is_due(const coll__outgoing *p) { return p->moved < p->head + p->length; }
+
+static void coll__outgoing_say(coll__outgoing *p, uint32_t number, size_t length, size_t offset)
+{
+    coll__put32(p->bytes + p->head, number);
+    coll__put32(p->bytes + p->head + 4, (uint32_t)length);
+    coll__put32(p->bytes + p->head + 8, (uint32_t)offset);
+    coll__put32(p->bytes + p->head + 12, (uint32_t)((uint64_t)offset >> 32));
+    p->head += COLL__CHUNK_HEAD;
+}
+
+/* The next chunk of the message that is being cut. */
+static void coll__outgoing_cut(coll__bundle *b, coll__outgoing *p)
+{
+    coll_xfer *x = b->cutting;
+
+    p->xfer = x;
+    p->length = coll__least(b->chunk, x->length - b->cut);
+    p->body = (unsigned char *)x->buffer + b->cut;
+    coll__outgoing_say(p, b->out_number, p->length, b->cut);
+    b->cut += p->length;
+    if (b->cut == x->length) b->cutting = NULL;
+}
+
+/* Give a lane something to send.  false: there is nothing for it. */
+static bool coll__strand_take(coll__bundle *b, coll__strand *l)
+{
+    coll__outgoing *p = &l->out;
+    coll_xfer *x = l->stream->out.first;
+
+    p->head = p->length = p->moved = 0;
+    if (b->cutting) {
+        coll__outgoing_cut(b, p);
+        return true;
+    }
+    while (x && x->moved > 0) x = x->next;
+    if (l->index > 0 || !x) return false;
+    if (b->owes_end) coll__outgoing_say(p, b->out_number, 0, 0);
+    b->owes_end = coll__is_long(x);
+    memcpy(p->bytes + p->head, x->head, COLL_HEAD_LENGTH);
+    p->head += COLL_HEAD_LENGTH;
+    x->moved = COLL_HEAD_LENGTH;
+    if (b->owes_end) {
+        const size_t share = x->length / ((size_t)b->count * COLL__CHUNKS_LANE);
+        b->chunk = coll__least(coll__most(share, COLL__CHUNK_LEAST), COLL__CHUNK_MOST);
+        b->cutting = x;
+        b->cut = 0;
+        b->out_number++;
+        coll__outgoing_cut(b, p);
+    } else {
+        p->xfer = x;
+        p->body = (unsigned char *)x->buffer;
+        p->length = x->length;
+    }
+    return true;
+}
+
+static struct msghdr *coll__strand_push_message(coll__strand *l)
+{
+    const coll__outgoing *p = &l->out;
+    const size_t body = p->moved > p->head ? p->moved - p->head : 0;
+    int n = 0;
+
+    if (p->moved < p->head) l->push_vector[n++] = (struct iovec){ l->out.bytes + p->moved, p->head - p->moved };
+    if (body < p->length) l->push_vector[n++] = (struct iovec){ p->body + body, p->length - body };
+    l->push_message = (struct msghdr){ .msg_iov = l->push_vector, .msg_iovlen = (size_t)n };
+    return &l->push_message;
+}
+
+static void coll__strand_pushed(coll__strand *l, size_t moved)
+{
+    coll__outgoing *p = &l->out;
+    coll_xfer *x = p->xfer;
+
+    l->stream->sent += moved;
+    p->moved += moved;
+    if (coll__outgoing_is_due(p)) return;
+    x->moved += p->length;
+    if (x->moved == COLL_HEAD_LENGTH + x->length) coll__chain_take(&l->stream->out, x, COLL_OK);
+}
+
+/* As coll__stream_push.  The lanes take turns, one call each. */
+static size_t coll__bundle_push(coll__stream *s, int *error)
+{
+    coll__bundle *b = s->bundle;
+    size_t total = 0, before;
+
+    do {
+        before = total;
+        for (int k = 0; k < b->count && s->out.first; k++) {
+            coll__strand *l = &b->strands[k];
+            if (l->is_push_posted || (!coll__outgoing_is_due(&l->out) && !coll__strand_take(b, l))) continue;
+            const ssize_t n = coll__pipe_send(l->pipe, coll__strand_push_message(l));
+            if (n < 0 && errno != EAGAIN && errno != EINTR) {
+                *error = errno;
+                return total;
+            }
+            if (n <= 0) continue;
+            total += (size_t)n;
+            coll__strand_pushed(l, (size_t)n);
+        }
+    } while (total > before);
+    return total;
+}
+
+/* ---- >>receiving ---- */
+
+/* The receive whose head comes next on lane 0.  NULL: none, or one that there is no room for yet. */
+static coll_xfer *coll__bundle_next(const coll__bundle *b, const coll__stream *s)
+{
+    coll_xfer *x = s->in.first;
+
+    while (x && x->moved >= COLL_HEAD_LENGTH) x = x->next;
+    return x && coll__is_long(x) && b->arrival[(b->in_number + 1) % COLL__LONG_MOST].xfer ? NULL : x;
+}
+
+/* What a lane is to read; NULL: nothing.  What follows a body or a head is read along with it if it is short, unless the kernel
+ * is to wait until all is there.  In front of a refusal nothing is known to follow. */
+static struct msghdr *coll__strand_pull_message(coll__strand *l, bool is_posted)
+{
+    coll__stream *s = l->stream;
+    coll_xfer *x = l->step == COLL__LAND_HEAD ? coll__bundle_next(s->bundle, s) : NULL;
+    const struct iovec head = { l->bytes + l->got, COLL__CHUNK_HEAD - l->got };
+    int n = 0;
+
+    if (!s->in.first) return NULL;
+    if (x) {
+        if (x->moved == 0) memcpy(s->expected, x->head, COLL_HEAD_LENGTH);
+        l->pull_vector[n++] = (struct iovec){ x->head + x->moved, COLL_HEAD_LENGTH - x->moved };
+        if (coll__is_long(x) && l->has_heard) l->pull_vector[n++] = head;
+        else if (!coll__is_long(x) && x->length > 0) l->pull_vector[n++] = (struct iovec){ x->buffer, x->length };
+    } else if (l->step == COLL__LAND_CHUNK) {
+        l->pull_vector[n++] = head;
+    } else if (l->step == COLL__LAND_BODY) {
+        l->pull_vector[n++] = (struct iovec){ l->body, l->left };
+        if (!is_posted && coll__is_long(l->xfer)) l->pull_vector[n++] = head;
+    }
+    l->pull_message = (struct msghdr){ .msg_iov = l->pull_vector, .msg_iovlen = (size_t)n };
+    return n > 0 ? &l->pull_message : NULL;
+}
+
+static void coll__strand_land(coll__strand *l, coll_xfer *x, size_t offset, size_t length)
+{
+    l->xfer = x;
+    l->body = (unsigned char *)x->buffer + offset;
+    l->left = length;
+    l->step = COLL__LAND_BODY;
+}
+
+/* The head of a message is here.  false: something else came. */
+static bool coll__strand_head(coll__strand *l, coll_xfer *x)
+{
+    coll__stream *s = l->stream;
+    coll__bundle *b = s->bundle;
+
+    if (!l->has_heard && coll__begins_refusal(x->head)) {
+        s->state = COLL__STREAM_REFUSED;
+        return false;
+    }
+    l->has_heard = true;
+    if (!x->any_head && memcmp(x->head, s->expected, COLL_HEAD_LENGTH)) {
+        coll__chain_take(&s->in, x, COLL_ERR_MISMATCH);
+        s->state = COLL__STREAM_ASTRAY;
+        return false;
+    }
+    if (coll__is_long(x)) {
+        b->in_number++;
+        b->arrival[b->in_number % COLL__LONG_MOST] = (coll__arrival){ .xfer = x, .number = b->in_number };
+        b->arrivals++;
+        l->step = COLL__LAND_CHUNK;
+    } else if (x->length > 0) {
+        coll__strand_land(l, x, 0, x->length);
+    } else {
+        coll__chain_take(&s->in, x, COLL_OK);
+    }
+    return true;
+}
+
+/* The head of a chunk is here.  false: it makes no sense. */
+static bool coll__strand_chunk(coll__strand *l)
+{
+    coll__bundle *b = l->stream->bundle;
+    const uint32_t number = coll__get32(l->bytes), length = coll__get32(l->bytes + 4);
+    const uint64_t offset = coll__get32(l->bytes + 8) | (uint64_t)coll__get32(l->bytes + 12) << 32;
+    coll__arrival *a = &b->arrival[number % COLL__LONG_MOST];
+
+    if (!l->has_heard && coll__begins_refusal(l->bytes) && length > COLL__CHUNK_MOST) {
+        b->refuser = l;
+        l->stream->state = COLL__STREAM_REFUSED;
+        return true;
+    }
+    l->has_heard = true;
+    if (length == 0) {
+        l->got = 0;
+        l->step = l->index == 0 ? COLL__LAND_HEAD : COLL__LAND_OVER;
+        return true;
+    }
+    if ((int32_t)(number - b->in_number) > 0 && l->index > 0) {
+        l->step = COLL__LAND_HELD;
+        return true;
+    }
+    if (!a->xfer || a->number != number || length > COLL__CHUNK_MOST || offset > a->xfer->length
+        || length > a->xfer->length - offset || length > a->xfer->length - a->announced) return false;
+    l->got = 0;
+    a->announced += length;
+    coll__strand_land(l, a->xfer, (size_t)offset, length);
+    return true;
+}
+
+/* All of a body that was to come on a lane is here. */
+static void coll__strand_landed(coll__strand *l)
+{
+    coll__stream *s = l->stream;
+    coll__bundle *b = s->bundle;
+    coll_xfer *x = l->xfer;
+
+    l->step = coll__is_long(x) ? COLL__LAND_CHUNK : COLL__LAND_HEAD;
+    l->xfer = NULL;
+    if (x->moved < COLL_HEAD_LENGTH + x->length) return;
+    for (int i = 0; i < COLL__LONG_MOST; i++)
+        if (b->arrival[i].xfer == x) b->arrival[i].xfer = NULL, b->arrivals--;
+    coll__chain_take(&s->in, x, COLL_OK);
+}
+
+/* `moved` bytes are here, where coll__strand_pull_message said. */
+static void coll__strand_pulled(coll__strand *l, size_t moved)
+{
+    coll__stream *s = l->stream;
+
+    s->received += moved;
+    while (moved > 0 && !l->is_wrong && s->state == COLL__STREAM_OPEN) {
+        coll_xfer *x = l->step == COLL__LAND_HEAD ? coll__bundle_next(s->bundle, s) : l->xfer;
+        const size_t left = l->step == COLL__LAND_HEAD ? COLL_HEAD_LENGTH - x->moved
+                          : l->step == COLL__LAND_CHUNK ? COLL__CHUNK_HEAD - l->got : l->left;
+        const size_t part = coll__least(left, moved);
+        moved -= part;
+        if (l->step == COLL__LAND_CHUNK) {
+            l->got += part;
+            if (part == left) l->is_wrong = !coll__strand_chunk(l);
+            continue;
+        }
+        x->moved += part;
+        if (l->step == COLL__LAND_HEAD) {
+            if (part == left && !coll__strand_head(l, x) && s->state == COLL__STREAM_REFUSED) x->moved += moved;
+            continue;
+        }
+        l->body += part;
+        l->left -= part;
+        if (part == left) coll__strand_landed(l);
+    }
+}
+
+/* A lane has closed.  Is the stream over?  Not while lane 0, which has nothing more to say, is the only one that has. */
+static bool coll__strand_closed(coll__strand *l)
+{
+    const coll__bundle *b = l->stream->bundle;
+    const coll_xfer *x = coll__bundle_next(b, l->stream);
+
+    if (l->index > 0 || l->step != COLL__LAND_HEAD || b->arrivals == 0 || (x && x->moved > 0)) return true;
+    l->step = COLL__LAND_OVER;
+    return false;
+}
+
+/* Read once from a lane.  Gives the bytes; *error as in coll__stream_pull, EBADMSG: they make no sense. */
+static size_t coll__strand_pull(coll__strand *l, int *error)
+{
+    if (l->is_pull_posted) return 0;
+    if (l->step == COLL__LAND_HELD && !coll__strand_chunk(l)) l->is_wrong = true;
+    struct msghdr *m = l->is_wrong ? NULL : coll__strand_pull_message(l, false);
+    const ssize_t n = m ? coll__pipe_recv(l->pipe, m) : 0;
+    if (n < 0 && errno != EAGAIN && errno != EINTR) *error = errno;
+    if (m && n == 0 && coll__strand_closed(l)) *error = 0;
+    if (n > 0) coll__strand_pulled(l, (size_t)n);
+    if (l->is_wrong) *error = EBADMSG;
+    return n > 0 ? (size_t)n : 0;
+}
+
+/* As coll__stream_pull. */
+static size_t coll__bundle_pull(coll__stream *s, int *error)
+{
+    coll__bundle *b = s->bundle;
+    size_t total = 0, before;
+
+    do {
+        before = total;
+        for (int k = 0; k < b->count && s->state == COLL__STREAM_OPEN && *error < 0; k++)
+            total += coll__strand_pull(&b->strands[k], error);
+    } while (total > before && *error < 0);
+    if (*error < 0 && b->strands[0].step == COLL__LAND_OVER && b->arrivals == 0) *error = 0;
+    return total;
+}
+
+/* ---- >>waiting and leaving ---- */
+
+/* What the socket of a lane is to be polled for. */
+static short coll__strand_wish(coll__strand *l)
+{
+    return (short)((coll__strand_pull_message(l, true) ? POLLIN : 0) | (coll__outgoing_is_due(&l->out) ? POLLOUT : 0));
+}
+
+/* Nothing more will be sent: say so on every lane, so that its end is not taken for a cut. */
+static void coll__bundle_leave(coll__stream *s, int64_t deadline)
+{
+    coll__bundle *b = s->bundle;
+    unsigned char end[COLL__CHUNK_HEAD] = { 0 };
+
+    for (int k = 0; k < b->count; k++) {
+        coll__strand *l = &b->strands[k];
+        if (!coll__outgoing_is_due(&l->out) && (k > 0 || b->owes_end))
+            (void)coll__pipe_transfer(l->pipe, end, sizeof end, true, deadline);
+    }
+}
+
+#endif /* COLL_TCP_LANES_H */
