@@ -15,7 +15,8 @@ enum {
     COLL__SLICE_MOST    = 128 << 10,              /* bytes of a block's slice: stays in cache until folded    */
     COLL__SLICE_LEAST   = 16 << 10,
     COLL__LANDING_MOST  = 1 << 20,                /* bytes that may be on their way to a rank in one round    */
-    COLL__LAG           = 3                       /* ticks on their way together (coll_engine.h)              */
+    COLL__LAG_LEAST     = 3,                      /* ticks on their way together (coll_engine.h)              */
+    COLL__LAG_MOST      = 64
 };
 
 /* What the tuner knows of the wire; the same numbers on every rank. */
@@ -308,7 +309,7 @@ static double coll__cost_reduce_blocks(const coll__link *link, const coll__shape
 }
 
 /* The first slice takes p - 1 whole steps to the end of the chain; the n - 1 others are right behind it.  A rank passes slice
- * t on in a later tick than that in which it came, but that tick begins as soon as slice t is there, since COLL__LAG ticks are
+ * t on in a later tick than that in which it came, but that tick begins as soon as slice t is there, since several ticks are
  * always on their way: it costs nothing. */
 static double coll__cost_broadcast_chain(const coll__link *link, const coll__shape *s)
 {
@@ -378,8 +379,20 @@ static inline int coll__slice_bytes(int size)
     return room < COLL__SLICE_LEAST ? COLL__SLICE_LEAST : room < COLL__SLICE_MOST ? room : COLL__SLICE_MOST;
 }
 
+/* Ticks that are on their way together: as many slices as the link carries in its latency, and one; so a long link is kept busy,
+ * and slices stay short enough to be folded in cache.  It does not show in the bits: which terms of an element meet in which
+ * order is a matter of its block, and slices, however many at once, are shares of every block. */
+static inline long coll__lag(const coll__link *link, int size)
+{
+    const double slice = coll__slice_bytes(size) * link->per_byte;
+    const double ticks = slice > 0 ? link->latency / slice + 1 : COLL__LAG_LEAST;
+
+    if (ticks >= COLL__LAG_MOST) return COLL__LAG_MOST;
+    return ticks <= COLL__LAG_LEAST ? COLL__LAG_LEAST : (long)ticks + (ticks > (double)(long)ticks);
+}
+
 /* What n slices take of which each alone takes `one` for its R rounds, keeping the busier of link and processor for `busy` of
- * it.  L = min(n, COLL__LAG) ticks are on their way together.  A lag of L ticks in which each holds `a` rounds of different
+ * it.  L = min(n, `most_lag`) ticks are on their way together.  A lag of L ticks in which each holds `a` rounds of different
  * slices takes as long as a round alone, with the others' work in the same tick before it,
  *
  *     (one + (a - 1) busy) / R,        or        L a busy / R
@@ -387,9 +400,9 @@ static inline int coll__slice_bytes(int size)
  * if work is what there is most of: then latencies, and folding behind sending, are hidden.  There are R - 1 + ceil(n / L) such
  * lags, with a = 1, 2, ... rounds to a tick at either end and A = min(R, ceil(n / L)) in between; after the last one nothing is
  * hidden.  All work together is n busy; to be added is, for each lag, what the first of the two exceeds the second by. */
-static double coll__slices_time(double slices, double rounds, double one, double busy)
+static double coll__slices_time(double slices, double most_lag, double rounds, double one, double busy)
 {
-    const double lag = slices < COLL__LAG ? slices : COLL__LAG, groups = (double)((long)((slices + lag - 1) / lag));
+    const double lag = slices < most_lag ? slices : most_lag, groups = (double)((long)((slices + lag - 1) / lag));
     const double idle = one - busy, hidden = (lag - 1) * busy, most = groups < rounds ? groups : rounds;
     double ramp = most - 1, excess;
 
@@ -411,7 +424,7 @@ static double coll__sliced_cost(double (*cost)(const coll__link *link, const col
     if (slices <= 1) return cost(link, s);
     slice.bytes /= slices, slice.sum_bytes /= slices;
     const double busy = coll__longer(cost(&bytes, &slice), cost(&folds, &slice));
-    return coll__slices_time(slices, cost(&rounds, &slice), cost(link, &slice), busy);
+    return coll__slices_time(slices, (double)coll__lag(link, s->size), cost(&rounds, &slice), cost(link, &slice), busy);
 }
 
 #endif /* COLL_COST_H */

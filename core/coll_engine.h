@@ -188,7 +188,8 @@ static void coll__flow_cut(coll__flow *flow, const coll_request *r)
     const size_t groups = (flow->longest + ((size_t)1 << r->codec.group_bits) - 1) >> r->codec.group_bits;
     if (flow->slices > (long)groups) flow->slices = (long)groups;
     if (flow->slices < 1 || coll__kind_is(r->call.kind, COLL__PAIRWISE | COLL__NEIGHBORS)) flow->slices = 1;
-    flow->lag = flow->slices < COLL__LAG ? flow->slices : COLL__LAG;
+    const long lag = coll__lag(&r->track->numbers->link, r->comm->size);
+    flow->lag = flow->slices < lag ? flow->slices : lag;
     flow->ticks = flow->slices + (flow->rounds - 1) * flow->lag;
 }
 
