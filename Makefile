@@ -199,7 +199,7 @@ $(BUILD)/coll.o: coll.c $(HEADER)
 	@mkdir -p $(BUILD)
 	$(COMPILE) -Werror $(filter -D%,$(LIBS)) -c $< -o $@
 
-$(BUILD)/test_security $(BUILD)/test_greetings: LIBS += $(TLS)
+$(BUILD)/test_security $(BUILD)/test_greetings $(BUILD)/test_lanes: LIBS += $(TLS)
 
 # The same tests, with the single file in the place of the parts.
 DIST := $(CC) -std=c11 -O2 $(CPPFLAGS) -Itests

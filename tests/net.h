@@ -63,7 +63,7 @@ NET bool net_enter(const net *n, int host)
     return is_there;
 }
 
-/* Run "ip -batch -" or "nft -f -" on a host, with these lines.  Gives what waitpid tells. */
+/* Run "ip -batch -", "tc -batch -" or "nft -f -" on a host, with these lines.  Gives what waitpid tells. */
 NET int net_run(const net *n, int host, const char *program, const char *lines)
 {
     int ends[2], status = -1;
@@ -75,8 +75,7 @@ NET int net_run(const net *n, int host, const char *program, const char *lines)
         close(ends[0]);
         close(ends[1]);
         if (!net_enter(n, host) || setenv("PATH", "/usr/sbin:/sbin:/usr/bin:/bin", 1)) _exit(126);
-        if (!strcmp(program, "ip")) execlp("ip", "ip", "-batch", "-", (char *)NULL);
-        else execlp("nft", "nft", "-f", "-", (char *)NULL);
+        execlp(program, program, strcmp(program, "nft") ? "-batch" : "-f", "-", (char *)NULL);
         _exit(127);
     }
     close(ends[0]);

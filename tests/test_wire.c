@@ -82,6 +82,8 @@ static const char *any_hello(input *in)
     if (hello.rank < 0 || hello.rank >= size || hello.size != size) return "a hello with a rank out of range";
     if (hello.purpose != COLL__PURPOSE_MEET && hello.purpose != COLL__PURPOSE_DATA) return "a hello without a purpose";
     if (hello.channel < 0 || hello.channel >= COLL_CHANNEL_COUNT) return "a hello with a channel out of range";
+    if (hello.more_lanes < 0 || hello.more_lanes >= COLL__LANES_MOST || hello.lane < 0 || hello.lane > hello.more_lanes)
+        return "a hello with a lane out of range";
     if (hello.port < 0 || hello.port > 65535) return "a hello with a port out of range";
     if (hello.to < 0 || hello.to >= size) return "a hello to a rank out of range";
     if ((hello.auth & COLL__AUTH_KIND) > COLL__AUTH_TLS || hello.auth > 7) return "a hello with a security that is none";
