@@ -204,7 +204,8 @@
  *     COLL_IO=auto|uring|poll                         how sockets are driven.  auto: io_uring where the kernel allows it
  *     COLL_LANES=1                                    connections to each peer, the same number on all ranks, up to 16: for long
  *                                                     links, and those that hold each connection to a part of their rate.  A
- *                                                     body of more than 64 KiB goes over all that have room for it
+ *                                                     body of more than 64 KiB goes over all that have room for it.  Between processes of a
+ *                                                     host one is enough, unless COLL_SHARE=0
  *     COLL_TRANSPORT=tcp|threads|sim, COLL_SIM=text   see Simulation
  *     COLL_ALGORITHM=allreduce=ring,alltoall=circulant:4      see Algorithms
  *     COLL_WORLD=text                                 keeps jobs apart that meet at the same address

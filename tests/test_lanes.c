@@ -51,7 +51,7 @@ static void guests_run(guest *guests, int size, const char *io, const int *lanes
 
     for (int i = 0; i < size; i++) {
         guests[i] = (guest){ .body = body, .arg = arg, .config = { .transport = "tcp", .io = io, .rank = i, .size = size,
-                             .address = address, .lanes = lanes[i], .start_timeout_ms = lanes[0] == lanes[1] ? 20000 : 700, .stall_timeout_ms = 20000,
+                             .address = address, .lanes = lanes[i], .share_memory = -1, .start_timeout_ms = lanes[0] == lanes[1] ? 20000 : 700, .stall_timeout_ms = 20000,
                              .log = ignore_line } };
         CHECK(!pthread_create(&guests[i].thread, NULL, guest_main, &guests[i]), "no thread");
     }

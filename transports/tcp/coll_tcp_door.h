@@ -80,10 +80,10 @@ static size_t coll__ring_length(const coll__tcp *tcp)
     return neighbours > COLL__MEMORY_MANY ? COLL__MEMORY_RING_LEAST : COLL__MEMORY_RING;
 }
 
-/* Between ranks of a host, whose bytes may go through memory, one connection is all that is needed. */
-static void coll__stream_choose_lanes(const coll__tcp *tcp, coll__stream *s)
+/* One connection is all that is needed: between ranks of a host, whose bytes may go through memory.  The one who dials decides. */
+static void coll__stream_needs_one(coll__stream *s)
 {
-    if (!s->bundle || s->bundle->open > 0 || !coll__is_of_this_host(tcp, s->peer)) return;
+    if (!s->bundle || s->bundle->open > 0) return;
     coll__bundle_free(s->bundle);
     s->bundle = NULL;
 }
@@ -142,9 +142,9 @@ static void coll__stream_dial_again(coll__tcp *tcp, coll__stream *s)
 static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
 {
     const bool is_last = s->tried + 1 >= tcp->places[s->peer].count;
-    coll__stream_choose_lanes(tcp, s);
+    if (tcp->shares && coll__is_of_this_host(tcp, s->peer)) coll__stream_needs_one(s);
     const coll__hello hello = { .purpose = COLL__PURPOSE_DATA, .channel = s->channel, .to = s->peer,
-                                .lane = s->bundle ? s->bundle->open : 0 };
+                                .more_lanes = s->bundle ? s->bundle->count - 1 : 0, .lane = s->bundle ? s->bundle->open : 0 };
     const int patience = is_last ? coll__dial_patience(&tcp->pulse) : COLL__DIAL_NEXT_MS;
 
     if (s->dial_at && coll__now() < s->dial_at) return;
@@ -293,9 +293,9 @@ static void coll__greeted(coll__tcp *tcp, coll__pipe *pipe, const coll__hello *h
         return;
     }
     coll__stream *s = coll__stream_to(tcp, hello->rank, hello->channel);
-    coll__stream_choose_lanes(tcp, s);
+    if (!tcp->is_meeting && hello->rank < tcp->rank && hello->more_lanes == 0) coll__stream_needs_one(s);
     if (tcp->is_meeting || hello->rank >= tcp->rank || s->state != COLL__STREAM_NONE
-        || (hello->lane > 0 && !s->bundle) || coll__stream_lane(s, hello->lane)->fd >= 0) {
+        || (hello->more_lanes > 0) != (s->bundle != NULL) || coll__stream_lane(s, hello->lane)->fd >= 0) {
         coll__refuse(tcp, pipe, COLL_ERR_PROTOCOL, "a data connection that was not expected");
         return;
     }

@@ -84,7 +84,7 @@ static void coll__hello_as(coll__hello *hello, const coll__identity *us)
     hello->size = us->size;
     hello->epoch = us->epoch;
     hello->auth = us->auth;
-    hello->more_lanes = us->more_lanes;
+    if (hello->purpose == COLL__PURPOSE_MEET) hello->more_lanes = us->more_lanes;
     memcpy(hello->world, us->world, sizeof us->world);
     memcpy(hello->host, us->host, sizeof us->host);
     memset(hello->nonce, 0, sizeof hello->nonce);
@@ -196,8 +196,8 @@ static const char *coll__greet_check_answer(coll__greet *g, const coll__identity
     if (answer.rank != g->hello.to || answer.to != us->rank) return "another rank answers there";
     if (answer.epoch != us->epoch) return "it has shrunk, or has not";
     if (answer.auth != us->auth) return "its security differs";
-    if (answer.more_lanes != us->more_lanes) return "it makes another number of connections to a peer (COLL_LANES)";
-    return answer.purpose == g->hello.purpose && answer.channel == g->hello.channel && answer.lane == g->hello.lane ? NULL : "it answers another question";
+    if (answer.more_lanes != g->hello.more_lanes || answer.lane != g->hello.lane) return "it answers another lane";
+    return answer.purpose == g->hello.purpose && answer.channel == g->hello.channel ? NULL : "it answers another question";
 }
 
 static coll_status coll__greet_hear_answer(coll__greet *g, const coll__identity *us)
@@ -257,7 +257,8 @@ static coll_status coll__greet_hear(coll__greet *g, const coll__identity *us)
     if (g->hello.to != us->rank)
         return coll__greet_failed(g, COLL_ERR_PROTOCOL, "it calls rank %d, and this is rank %d", g->hello.to, us->rank);
     if (g->hello.auth != us->auth) return coll__greet_check_auth(g, us);
-    if (g->hello.more_lanes != us->more_lanes)
+    const bool needs_one = g->hello.purpose == COLL__PURPOSE_DATA && g->hello.more_lanes == 0;
+    if (g->hello.more_lanes != us->more_lanes && !needs_one)
         return coll__greet_failed(g, COLL_ERR_PROTOCOL, "it makes %d connections to a peer, and here it is %d (COLL_LANES)",
                                   g->hello.more_lanes + 1, us->more_lanes + 1);
     memcpy(g->call, g->bytes, COLL__HELLO_LENGTH);

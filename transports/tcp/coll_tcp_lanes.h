@@ -66,11 +66,11 @@ typedef struct coll__strand {
 } coll__strand;
 
 /* A long message that is arriving. */
-typedef struct coll__arrival {
+typedef struct coll__inbound {
     coll_xfer *xfer;                              /* NULL: there is none                                      */
     uint32_t   number;
     size_t     announced;                         /* bytes of the chunks whose heads are here                 */
-} coll__arrival;
+} coll__inbound;
 
 /* The lanes of a stream. */
 typedef struct coll__bundle {
@@ -80,7 +80,7 @@ typedef struct coll__bundle {
     size_t     cut, chunk;                        /* bytes of it that have been; bytes of a chunk             */
     bool       owes_end;                          /* lane 0 has not told the end of its part yet              */
     int        arrivals;
-    coll__arrival arrival[COLL__LONG_MOST];       /* by number                                                */
+    coll__inbound arrival[COLL__LONG_MOST];       /* by number                                                */
     coll__strand *refuser;                        /* the lane on which the stream was refused                 */
     coll__strand strands[];
 } coll__bundle;
@@ -308,7 +308,7 @@ static bool coll__strand_head(coll__strand *l, coll_xfer *x)
     }
     if (coll__is_long(x)) {
         b->in_number++;
-        b->arrival[b->in_number % COLL__LONG_MOST] = (coll__arrival){ .xfer = x, .number = b->in_number };
+        b->arrival[b->in_number % COLL__LONG_MOST] = (coll__inbound){ .xfer = x, .number = b->in_number };
         b->arrivals++;
         l->step = COLL__LAND_CHUNK;
     } else if (x->length > 0) {
@@ -325,7 +325,7 @@ static bool coll__strand_chunk(coll__strand *l)
     coll__bundle *b = l->stream->bundle;
     const uint32_t number = coll__get32(l->bytes), length = coll__get32(l->bytes + 4);
     const uint64_t offset = coll__get32(l->bytes + 8) | (uint64_t)coll__get32(l->bytes + 12) << 32;
-    coll__arrival *a = &b->arrival[number % COLL__LONG_MOST];
+    coll__inbound *a = &b->arrival[number % COLL__LONG_MOST];
 
     if (!l->has_heard && coll__begins_refusal(l->bytes) && length > COLL__CHUNK_MOST) {
         b->refuser = l;
