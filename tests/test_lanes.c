@@ -51,7 +51,8 @@ static void guests_run(guest *guests, int size, const char *io, const int *lanes
 
     for (int i = 0; i < size; i++) {
         guests[i] = (guest){ .body = body, .arg = arg, .config = { .transport = "tcp", .io = io, .rank = i, .size = size,
-                             .address = address, .lanes = lanes[i], .share_memory = -1, .start_timeout_ms = lanes[0] == lanes[1] ? 20000 : 700, .stall_timeout_ms = 20000,
+                             .address = address, .lanes = lanes[i], .share_memory = -1,
+                                     .start_timeout_ms = lanes[0] == lanes[1] ? 20000 : 700, .stall_timeout_ms = 20000,
                              .log = ignore_line } };
         CHECK(!pthread_create(&guests[i].thread, NULL, guest_main, &guests[i]), "no thread");
     }
@@ -86,8 +87,8 @@ static void settings_case(const void *arg)
     (void)arg;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         setenv("COLL_LANES", wrong[i], 1);
-        CHECK(coll_init(&comm, &c) == COLL_ERR_ARGUMENT && strstr(coll_error(NULL), "COLL_LANES"), "COLL_LANES=%s: \"%s\"", wrong[i],
-              coll_error(NULL));
+        CHECK(coll_init(&comm, &c) == COLL_ERR_ARGUMENT && strstr(coll_error(NULL), "COLL_LANES"), "COLL_LANES=%s: \"%s\"",
+              wrong[i], coll_error(NULL));
     }
     unsetenv("COLL_LANES");
     for (int i = 0; i < 2; i++) {
@@ -119,8 +120,10 @@ static coll_status pass_on(guest *g, uint64_t *random, uint32_t *in, uint32_t *o
     for (int k = 0; k < AT_ONCE; k++) counts[k] = support_random(random) % (support_random(random) & 1 ? 200 : WORDS_MOST / AT_ONCE);
     for (int k = 0; k < AT_ONCE && status >= 0; at += counts[k++]) {
         for (size_t i = 0; i < counts[k]; i++) out[at + i] = word_of(me, next, k, i);
-        const coll_call receive = { .kind = COLL_RECV, .recv = in + at, .count = counts[k], .type = COLL_U32, .root = last, .tag = k };
-        const coll_call give = { .kind = COLL_SEND, .send = out + at, .count = counts[k], .type = COLL_U32, .root = next, .tag = k };
+        const coll_call receive = { .kind = COLL_RECV, .recv = in + at, .count = counts[k], .type = COLL_U32, .root = last,
+                .tag = k };
+        const coll_call give = { .kind = COLL_SEND, .send = out + at, .count = counts[k], .type = COLL_U32, .root = next,
+                .tag = k };
         status = coll_start(g->comm, &receive, &requests[2 * k]);
         if (status >= 0) status = coll_start(g->comm, &give, &requests[2 * k + 1]);
     }
@@ -203,10 +206,12 @@ static void test_calls(void)
 
     for (size_t i = 0; i < sizeof secured / sizeof *secured; i++)
         for (int n = 0; n < 8; n++) {
-            const plan p = { n & 1 ? "uring" : "poll", n < 4 ? 2 : RANKS_MOST, lanes[n / 2], secured[i].key, secured[i].security };
+            const plan p = { n & 1 ? "uring" : "poll", n < 4 ? 2 : RANKS_MOST, lanes[n / 2], secured[i].key,
+                    secured[i].security };
             if (n & 1 && support_refusal("tcp-uring")) continue;
             if (i > 0 && n > 5) continue;
-            snprintf(name, sizeof name, "%s, %d ranks, %d lanes, security %s", p.io, p.size, p.lanes, p.security ? p.security : "none");
+            snprintf(name, sizeof name, "%s, %d ranks, %d lanes, security %s", p.io, p.size, p.lanes,
+                    p.security ? p.security : "none");
             run_case_within(CASE_SECONDS, calls_case, &p, name);
         }
 }
@@ -355,7 +360,8 @@ static void slow_case(const void *arg)
     pthread_join(m.thread, NULL);
     for (int i = 0; i < 2; i++) close(m.fds[i][1]);
     expect_success(guests, 2);
-    CHECK(m.passed > 0 && m.passed < sizeof(uint32_t) * SLOW_WORDS / 9, "%s: the slow lane carried %zu of %zu bytes", case_name, m.passed,
+    CHECK(m.passed > 0 && m.passed < sizeof(uint32_t) * SLOW_WORDS / 9, "%s: the slow lane carried %zu of %zu bytes",
+            case_name, m.passed,
           sizeof(uint32_t) * (size_t)SLOW_WORDS);
 }
 
@@ -448,7 +454,8 @@ static void long_case(const void *arg)
     }
     for (int n = 2; n < 5000; n = n * 3 / 2) {    /* nothing changes for the links that there were            */
         CHECK(coll__lag(&near, n) == COLL__LAG_LEAST, "the default link has a lag of %ld with %d ranks", coll__lag(&near, n), n);
-        CHECK(coll__lag(&far, n) >= 20 && coll__lag(&far, n) <= COLL__LAG_MOST, "a long link has a lag of %ld", coll__lag(&far, n));
+        CHECK(coll__lag(&far, n) >= 20 && coll__lag(&far, n) <= COLL__LAG_MOST, "a long link has a lag of %ld",
+                coll__lag(&far, n));
     }
     free(first);
     free(other);
@@ -484,7 +491,8 @@ static void shaped_rank(const net *n, int rank, const char *io)
     (void)guest_main(&g);
     const double best_ms = SHAPED_WORDS * 4.0 * 8 * 3 / (SHAPED_MBIT * 1e3);
     if (g.status) fprintf(stderr, "shaped: rank %d: %s\n", rank, g.sentence);
-    else if ((double)took_ms > 1.35 * best_ms) fprintf(stderr, "shaped: rank %d: %d ms, at best %.0f ms\n", rank, (int)took_ms, best_ms);
+    else if ((double)took_ms > 1.35 * best_ms) fprintf(stderr, "shaped: rank %d: %d ms, at best %.0f ms\n", rank,
+            (int)took_ms, best_ms);
     _exit(g.status ? 3 : (double)took_ms > 1.35 * best_ms ? 4 : 0);
 }
 
@@ -502,7 +510,8 @@ static void shaped_case(const void *arg)
     for (int i = 0; i < 2; i++) if (!(ranks[i] = fork())) shaped_rank(&n, i, arg);
     for (int i = 0; i < 2; i++) {
         int status = -1;
-        CHECK(waitpid(ranks[i], &status, 0) == ranks[i] && status == 0, "%s: rank %d: status %d", case_name, i, WEXITSTATUS(status));
+        CHECK(waitpid(ranks[i], &status, 0) == ranks[i] && status == 0, "%s: rank %d: status %d", case_name, i,
+                WEXITSTATUS(status));
     }
     net_end(&n);
 }
@@ -520,7 +529,8 @@ int main(int argc, char **argv)
     if (support_listed(parts, "settings")) run_case_within(CASE_SECONDS, settings_case, NULL, "settings");
     if (support_listed(parts, "calls")) test_calls();
     if (support_listed(parts, "lies")) run_case_within(CASE_SECONDS, lies_case, NULL, "lies");
-    for (int size = 2; size <= 4 && support_listed(parts, "long"); size++) run_case_within(CASE_SECONDS, long_case, &size, "long links");
+    for (int size = 2; size <= 4 && support_listed(parts, "long"); size++) run_case_within(CASE_SECONDS, long_case, &size,
+            "long links");
     for (int i = 0; i < 2; i++) {
         const char *const io = i ? "uring" : "poll";
         if (i && support_refusal("tcp-uring")) printf("uring: skipped: %s\n", support_refusal("tcp-uring"));

@@ -80,7 +80,7 @@ static size_t coll__ring_length(const coll__tcp *tcp)
     return neighbours > COLL__MEMORY_MANY ? COLL__MEMORY_RING_LEAST : COLL__MEMORY_RING;
 }
 
-/* One connection is all that is needed: between ranks of a host, whose bytes may go through memory.  The one who dials decides. */
+/* One connection is all that is needed: between ranks of a host, whose bytes may go through memory.  Who dials decides. */
 static void coll__stream_needs_one(coll__stream *s)
 {
     if (!s->bundle || s->bundle->open > 0) return;

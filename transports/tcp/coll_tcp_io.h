@@ -284,7 +284,8 @@ static void coll__uring_wait(coll__io *io, const coll__active *active, int wait_
             continue;
         }
         if (!coll__pipe_is_plain(&s->pipe)) {
-            if (!coll__uring_watch(io, &s->pipe, coll__stream_wish(s), &s->is_watched, (uintptr_t)s)) t = (struct __kernel_timespec){ 0, 0 };
+            if (!coll__uring_watch(io, &s->pipe, coll__stream_wish(s), &s->is_watched, (uintptr_t)s))
+                t = (struct __kernel_timespec){ 0, 0 };
             continue;
         }
         if (s->in.first && !s->is_pull_posted && (sqe = coll__uring_request(io))) {

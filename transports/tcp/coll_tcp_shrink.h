@@ -255,7 +255,8 @@ static coll__tcp *coll__hall_world(coll__hall *h, coll_survivors *out)
     tcp->us.rank = out->rank;
     tcp->us.size = out->count;
     coll__hall_name(tcp->us.world, h->us.world, h->ranks, h->is_there, h->count);
-    if (coll__io_open(&tcp->io, old->io.is_uring ? "auto" : "poll", (size_t)out->count * COLL_CHANNEL_COUNT * ((size_t)old->us.more_lanes + 1),
+    if (coll__io_open(&tcp->io, old->io.is_uring ? "auto" : "poll",
+                      (size_t)out->count * COLL_CHANNEL_COUNT * ((size_t)old->us.more_lanes + 1),
                       &old->log) < 0) {
         coll__tcp_free(tcp);
         return NULL;
