@@ -117,7 +117,8 @@ static coll_status pass_on(guest *g, uint64_t *random, uint32_t *in, uint32_t *o
     coll_request *requests[2 * AT_ONCE] = { NULL };
     coll_status status = COLL_OK;
 
-    for (int k = 0; k < AT_ONCE; k++) counts[k] = support_random(random) % (support_random(random) & 1 ? 200 : WORDS_MOST / AT_ONCE);
+    for (int k = 0; k < AT_ONCE; k++)
+        counts[k] = support_random(random) % (support_random(random) & 1 ? 200 : WORDS_MOST / AT_ONCE);
     for (int k = 0; k < AT_ONCE && status >= 0; at += counts[k++]) {
         for (size_t i = 0; i < counts[k]; i++) out[at + i] = word_of(me, next, k, i);
         const coll_call receive = { .kind = COLL_RECV, .recv = in + at, .count = counts[k], .type = COLL_U32, .root = last,
