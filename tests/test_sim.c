@@ -347,7 +347,7 @@ static void test_many(int n)
 
 /* ---- >>standstills and leaving: sentences ---- */
 
-typedef struct outcome { coll_status status[64]; char text[64][500]; double time[64]; } outcome;
+typedef struct outcome { coll_status status[64]; char text[64][520]; double time[64]; } outcome;
 
 static void note(outcome *o, coll_comm *comm, coll_status status)
 {
