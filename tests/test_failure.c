@@ -51,6 +51,7 @@ typedef struct scene {
     phase phase;
     int   rounds;                                 /* shrink: so often                                         */
     bool  is_silent;                              /* liveness_timeout_ms < 0                                  */
+    bool  is_on_the_wire;                         /* ranks of a host do not meet in memory                    */
     char  address[64];
     int   ready[2], go[2];                        /* pipes: a byte from each rank that is there; one for each that may go on */
 } scene;
@@ -72,7 +73,7 @@ static void log_line(void *context, coll_log_level level, const char *line)
 
 static coll_config config_of(const scene *s, int rank)
 {
-    return (coll_config){ .rank = rank, .size = s->size, .address = s->address, .start_timeout_ms = 10000,
+    return (coll_config){ .rank = rank, .size = s->size, .share_memory = s->is_on_the_wire ? -1 : 0, .address = s->address, .start_timeout_ms = 10000,
                           .liveness_timeout_ms = s->is_silent ? -1 : LIVENESS_MS,
                           .io = !strcmp(world, "tcp-uring") ? "uring" : "poll", .log = log_line };
 }
@@ -663,7 +664,7 @@ static void path_rank(const scene *s, int rank)
 
 static void path_case(const void *arg)
 {
-    scene s = { .size = 3, .victim = -1, .phase = arg ? PAYLOAD : WAITING };
+    scene s = { .size = 3, .victim = -1, .phase = arg ? PAYLOAD : WAITING, .is_on_the_wire = true };
 
     if (!own_network()) {
         CHECK(geteuid() != 0, "%s: no network of its own, for root", case_name);
