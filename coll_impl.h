@@ -479,11 +479,13 @@ COLL_API int coll_failed_ranks(const coll_comm *comm, int *ranks, int capacity)
     if (why->rank >= 0 && (why->status == COLL_ERR_PEER || why->status == COLL_ERR_TIMEOUT)) is_failed[why->rank] = 1;
     if (trunk->transport->failed) trunk->transport->failed(trunk->context, is_failed);
     for (int i = 0; trunk->lost && i < trunk->size; i++) is_failed[i] |= trunk->lost[i];
-    for (int i = 0; i < comm->size; i++) {
-        if (!is_failed[coll__world_rank(comm, i)]) continue;
-        if (ranks && count < capacity) ranks[count] = i;
-        count++;
-    }
+    for (int pass = 0; pass < 2; pass++)          /* the one that ended it first                              */
+        for (int i = 0; i < comm->size; i++) {
+            const int rank = coll__world_rank(comm, i);
+            if (!is_failed[rank] || (rank == why->rank) != (pass == 0)) continue;
+            if (ranks && count < capacity) ranks[count] = i;
+            count++;
+        }
     free(is_failed);
     return count;
 }

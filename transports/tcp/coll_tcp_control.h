@@ -57,17 +57,15 @@ static inline bool coll__has_news(const coll__tcp *tcp) { return __atomic_load_n
 /* The meeting is over: from here on the pulse has the lines. */
 static void coll__control_open(coll__tcp *tcp, int liveness_ms)
 {
+    for (int i = 0; i < tcp->pulse.line_count; i++)
+        if (tcp->controls[i].pipe.fd >= 0) coll__io_forget(&tcp->io, tcp->controls[i].pipe.fd);
     const int error = coll__pulse_open(&tcp->pulse, liveness_ms, tcp->io.bell);
-
     if (error)
         coll__say(&tcp->log, COLL_LOG_WARN, "rank %d has no thread to watch the others with (%s): one that stops will not be "
                   "noticed", tcp->rank, strerror(error));
-    for (int i = 0; i < tcp->pulse.line_count; i++) {
-        const int fd = tcp->controls[i].pipe.fd;
-        if (fd < 0) continue;
-        coll__io_forget(&tcp->io, fd);
-        if (!tcp->pulse.has_thread) coll__io_watch(&tcp->io, fd, EPOLLIN, coll__tag(COLL__EVENT_CONTROL, i));
-    }
+    for (int i = 0; i < tcp->pulse.line_count && !tcp->pulse.has_thread; i++)
+        if (tcp->controls[i].pipe.fd >= 0)
+            coll__io_watch(&tcp->io, tcp->controls[i].pipe.fd, EPOLLIN, coll__tag(COLL__EVENT_CONTROL, i));
 }
 
 /* ---- >>whereabouts: what is known of others ---- */

@@ -201,7 +201,9 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
     }
     s->greet = NULL;
     if (status == COLL_OK) {
+        pthread_mutex_lock(&tcp->pulse.lock);     /* the pulse names ranks by their addresses                  */
         coll__place_prefer(&tcp->places[s->peer], s->tried);
+        pthread_mutex_unlock(&tcp->pulse.lock);
         s->dial_pause_ms = 0;
         setsockopt(g->pipe.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &forever, sizeof forever);
         coll__make_blocking(g->pipe.fd);

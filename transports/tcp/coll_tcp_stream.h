@@ -183,8 +183,7 @@ static ssize_t coll__stream_recv(coll__stream *s)
     const size_t got = (size_t)n, head = coll__least(got, COLL_HEAD_LENGTH);
     memcpy(s->expected, x->head, COLL_HEAD_LENGTH);
     memcpy(x->head, s->letter, head);
-    if (got > head && (x->any_head || !memcmp(x->head, s->expected, COLL_HEAD_LENGTH)))
-        memcpy(x->buffer, s->letter + head, got - head);
+    if (got > head) memcpy(x->buffer, s->letter + head, got - head);
     return n;
 }
 
