@@ -67,6 +67,7 @@ typedef struct coll__messages {
     coll__message_list moving;                    /* long ones being received                                 */
     coll__message_list replies;                   /* other notes being sent                                   */
     coll__message *spare;                         /* to be used again                                         */
+    coll__message *joining[2];                    /* in nobody's list while its note goes out, in which a simulated rank may end */
     coll__gone    *gone;
     uint32_t       next_id;
     int            open_count;
@@ -319,7 +320,10 @@ static coll_status coll__message_join(coll__trunk *trunk, coll__message *want, c
     want->count = m->count;
     want->length = m->length;
     want->id = m->id;
+    all->joining[0] = want;
+    all->joining[1] = m;
     if (m->is_long && outcome == COLL_OK) {
+        all->joining[0] = NULL;
         coll__message_append(&all->moving, want);
         status = coll__reply(trunk, COLL__NOTE_GO, want);
     } else {
@@ -330,6 +334,7 @@ static coll_status coll__message_join(coll__trunk *trunk, coll__message *want, c
         coll__message_spare(all, want);
     }
     coll__message_spare(all, m);
+    all->joining[0] = all->joining[1] = NULL;
     return status;
 }
 
@@ -728,6 +733,7 @@ static void coll__messages_free(coll__trunk *trunk)
         coll__message_unlink(&all->moving, m);
         coll__message_spare(all, m);
     }
+    for (int i = 0; i < 2; i++) if (all->joining[i]) coll__message_spare(all, all->joining[i]);
     coll__message_free_all(all->outgoing.first);
     coll__message_free_all(all->wanted.first);
     coll__message_free_all(all->arrived.first);
