@@ -389,12 +389,12 @@ static void make_neighbors(coll_comm *comm)
     CHECK(status == COLL_OK || status == COLL_ERR_MISMATCH, "%s: coll_neighbors: %s", case_name, coll_error(comm));
 }
 
-/* A message between any two ranks. */
+/* Something between any two ranks: by memory, or a message. */
 static coll_status meet_everybody(coll_comm *comm)
 {
     int32_t to_all[RANKS_MOST] = { 0 }, of_all[RANKS_MOST];
     return coll_run(comm, &(coll_call){ .kind = COLL_ALLTOALL, .send = to_all, .recv = of_all, .count = 1, .type = COLL_I32,
-                                        .algorithm = "direct" });
+                                        .algorithm = strcmp(world, "threads") ? "direct" : NULL });
 }
 
 static int mismatch_worker(coll_comm *comm, void *arg)
