@@ -305,6 +305,17 @@ static void coll__make_copy(coll__flow *flow, const coll_request *r, unsigned ch
     flow->input.base = to;
 }
 
+/* Memory of a track for what it runs now: what lay there before is lost.  false: there is not so much. */
+static bool coll__arena_reserve(coll__track *track, size_t length)
+{
+    track->has_last = false;
+    if (length <= track->arena_length) return true;
+    free(track->arena);
+    track->arena = coll__allocate(length);
+    track->arena_length = track->arena ? length : 0;
+    return track->arena != NULL;
+}
+
 /* Lay the stages out in the arena of the track, which grows to the largest need and is then reused. */
 static coll_status coll__flow_lay_out(coll__flow *flow, coll_request *r)
 {
@@ -329,12 +340,7 @@ static coll_status coll__flow_lay_out(coll__flow *flow, coll_request *r)
     const size_t front = coll__round_up(sums, 64) + coll__round_up(steps * sizeof(coll__source), 64);
     const size_t copy = coll__copy_length(flow, r);
     const size_t length = front + copy + heads + (size_t)flow->stage_count * each;
-    if (length > track->arena_length) {
-        free(track->arena);
-        track->arena = coll__allocate(length);
-        track->arena_length = track->arena ? length : 0;
-        if (!track->arena) return COLL_ERR_MEMORY;
-    }
+    if (!coll__arena_reserve(track, length)) return COLL_ERR_MEMORY;
     unsigned char *at = (unsigned char *)track->arena;
     flow->scratch = at;
     flow->sources = (coll__source *)(void *)(at + coll__round_up(sums, 64));
@@ -384,7 +390,6 @@ static coll_status coll__flow_start(coll_request *r)
         flow->result.base = coll__behind(r->call.recv, 0);
         return COLL_OK;
     }
-    track->has_last = false;
     if (coll__flow_plan(r) < 0) return COLL_ERR_MEMORY;
     if (flow->rounds == 0) return COLL_OK;        /* e.g. a barrier of one                                    */
     if (coll__flow_lay_out(flow, r) < 0) return COLL_ERR_MEMORY;

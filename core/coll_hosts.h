@@ -758,15 +758,9 @@ static coll_status coll__journey_lay_out(coll_request *r, const coll__journey *p
     const size_t front = coll__round_up(sizeof *plan + 4 * table * sizeof(size_t), 64);
     size_t sizes[3], length = front;
 
-    track->has_last = false;                      /* what lies in the arena now                               */
     coll__journey_sizes(plan, sizes);
     for (int i = 0; i < 3; i++) length += coll__round_up(sizes[i], 64);
-    if (length > track->arena_length) {
-        free(track->arena);
-        track->arena = coll__allocate(length);
-        track->arena_length = track->arena ? length : 0;
-        if (!track->arena) return COLL_ERR_MEMORY;
-    }
+    if (!coll__arena_reserve(track, length)) return COLL_ERR_MEMORY;
     coll__journey *j = (coll__journey *)track->arena;
     unsigned char *at = (unsigned char *)track->arena + front;
     *j = *plan;
