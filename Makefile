@@ -169,7 +169,7 @@ dist/coll.h: $(HEADER) tools/amalgamate.awk
 	@mkdir -p dist
 	awk -f tools/amalgamate.awk coll.h > $@.new && mv $@.new $@
 
-$(BUILD)/coll-run: tools/coll-run.c $(wildcard tools/run_*.h) coll.h
+$(BUILD)/coll-run: tools/coll-run.c $(wildcard tools/run_*.h) coll.h core/coll_key.h
 	@mkdir -p $(BUILD)
 	$(COMPILE) $< -o $@
 

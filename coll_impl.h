@@ -5,6 +5,7 @@
  *   coll.h                       the contract and the manual
  *   core/coll_transport.h        what carries messages: the contract between the engine and the world
  *   core/coll_base.h             time, memory, text, log, the record of a failure
+ *   core/coll_key.h              proofs that one knows a key: SHA-256, HMAC, nonces
  *   core/coll_types.h            element types, the tiers of the kernels, one number from one type to another
  *   core/coll_uncached.h         memory written past the caches
  *   core/coll_vectors.h          sixteen elements at a time, for the tiers of x86-64
@@ -69,6 +70,7 @@
 #endif
 
 #include "core/coll_base.h"
+#include "core/coll_key.h"
 #include "core/coll_types.h"
 #include "core/coll_uncached.h"
 #include "core/coll_vectors.h"

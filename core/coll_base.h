@@ -249,13 +249,6 @@ static COLL__UNUSED void coll__fork_guard_free(unsigned char *guard)
     if (guard) munmap(guard, 1);
 }
 
-/* Memory that has held a secret.  The compiler may not leave this out. */
-static COLL__UNUSED void coll__wipe(void *at, size_t length)
-{
-    memset(at, 0, length);
-    __asm__ volatile("" : : "r"(at) : "memory");
-}
-
 /* ---- >>log: to the program's hook, or to stderr ---- */
 
 typedef struct coll__log {

@@ -1,6 +1,5 @@
 /* coll_tcp.h - ranks that are processes, joined by TCP.
  *
- *   tcp/coll_tcp_key.h       SHA-256, HMAC: what proves that one knows a key
  *   tcp/coll_tcp_wire.h      the bytes of meeting and parting, and their parsers
  *   tcp/coll_tcp_address.h   addresses as text and as bytes, and what a name stands for
  *   tcp/coll_tcp_network.h   which addresses and ports of this host to use
@@ -30,7 +29,6 @@
 #ifndef COLL_TCP_H
 #define COLL_TCP_H
 
-#include "tcp/coll_tcp_key.h"
 #include "tcp/coll_tcp_wire.h"
 #include "tcp/coll_tcp_address.h"
 #include "tcp/coll_tcp_network.h"

@@ -1,12 +1,20 @@
-/* coll_tcp_key.h - what it takes to prove that one knows a key: SHA-256, HMAC, nonces, a comparison that tells nothing.
+/* coll_key.h - what it takes to prove that one knows a key: SHA-256, HMAC, nonces, a comparison that tells nothing.
  *
  * SHA-256 is FIPS 180-4, HMAC is RFC 2104; both are written for review and not for speed, since a connection needs a few
  * hundred bytes of them.  The constants of SHA-256 are the first bits of the fractions of roots of the first primes: square
- * roots for the state at the start, cube roots for the rounds. */
-#ifndef COLL_TCP_KEY_H
-#define COLL_TCP_KEY_H
+ * roots for the state at the start, cube roots for the rounds.
+ *
+ * It uses nothing else of the library: the launcher, whose processes prove the same to one another, includes it by itself. */
+#ifndef COLL_KEY_H
+#define COLL_KEY_H
 
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 enum { COLL__SHA_LENGTH = 32, COLL__SHA_BLOCK = 64, COLL__NONCE_LENGTH = 16 };
 
@@ -65,7 +73,8 @@ static void coll__sha_add(coll__sha *sha, const void *bytes, size_t length)
     const unsigned char *at = (const unsigned char *)bytes;
 
     while (length > 0) {
-        const size_t used = (size_t)(sha->length % COLL__SHA_BLOCK), part = coll__least(COLL__SHA_BLOCK - used, length);
+        const size_t used = (size_t)(sha->length % COLL__SHA_BLOCK), room = COLL__SHA_BLOCK - used;
+        const size_t part = room < length ? room : length;
         memcpy(sha->block + used, at, part);
         sha->length += part;
         at += part;
@@ -88,6 +97,13 @@ static void coll__sha_end(coll__sha *sha, unsigned char *out)
 }
 
 /* ---- >>secrets ---- */
+
+/* Memory that has held a secret.  The compiler may not leave this out. */
+static void coll__wipe(void *at, size_t length)
+{
+    memset(at, 0, length);
+    __asm__ volatile("" : : "r"(at) : "memory");
+}
 
 /* The time that this takes does not depend on where they differ. */
 static bool coll__same_secret(const unsigned char *a, const unsigned char *b, size_t length)
@@ -138,4 +154,4 @@ static bool coll__nonce(unsigned char *out, size_t length)
     return true;
 }
 
-#endif /* COLL_TCP_KEY_H */
+#endif /* COLL_KEY_H */
