@@ -207,7 +207,7 @@ static coll_status coll__open_sim(int count, coll_comm **out, coll__settings *s)
     coll__sim *world = coll__sim_open(count, c);
     if (!world) status = coll__start_failed(COLL_ERR_MEMORY, "no memory for %d simulated ranks", count);
     if (s->numbers.origin == COLL__BY_DEFAULT) {
-        s->numbers.link = (coll__link){ c->latency, c->overhead, c->seconds_per_byte, c->seconds_per_byte_reduced };
+        s->numbers.link = (coll__link){ c->latency, c->overhead, c->seconds_per_byte, c->seconds_per_byte_reduced, 0 };
         s->numbers.nominal = s->numbers.link;
         s->numbers.origin = COLL__BY_SIMULATION;
     }

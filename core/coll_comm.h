@@ -15,7 +15,10 @@
 /* What a message carries: the span of a step, or one block of it. */
 typedef struct coll__cargo {
     bool       is_send;
+    bool       is_packed;                         /* a send, packed for this message                          */
     coll__span span;
+    size_t     at;                                /* bytes behind the base of the user's buffer from which it goes, or to
+                                                     which it comes; COLL__ELSEWHERE: to or from other memory */
 } coll__cargo;
 
 /* A round of one slice on its way. */
@@ -23,6 +26,7 @@ typedef struct coll__stage {
     int        xfer_count;                        /* messages of this round                                   */
     int        finished;                          /* so many from the front are known to be done              */
     int        step_count;
+    bool       is_kept;                           /* what is here serves the same round of another call       */
     size_t     staged;                            /* bytes of staging in use                                  */
     coll_xfer *xfers;
     coll__cargo *cargo;                           /* cargo[i]: what xfers[i] carries                          */
@@ -60,10 +64,22 @@ typedef struct coll__flow {
     int     slots[COLL__PLACES];                  /* of WORK and PART                                         */
     size_t  work_slot, part_slot;                 /* bytes of a slot                                          */
     int     stage_count;
-    coll__stage *stages;
+    coll__stage *stages;                          /* of the slices on their way; is_kept: of all rounds       */
+    bool    is_kept;
     void   *scratch;
     coll__source *sources;
 } coll__flow;
+
+/* The flow of a short call, laid out in memory of its own, for calls like it. */
+typedef struct coll__kept {
+    unsigned   version;                           /* of the numbers by which it was chosen                    */
+    coll_call  call;
+    coll__flow flow;
+    void      *memory;
+    size_t     length;
+} coll__kept;
+
+enum { COLL__KEPT = 8 };
 
 /* ---- >>request ---- */
 
@@ -114,10 +130,8 @@ typedef struct coll__track {
     coll_request *queue, **queue_end;             /* the first one is running                                 */
     void     *arena;                              /* memory of the running one                                */
     size_t    arena_length;
-    bool      has_last;                           /* `last`, and the arena is still laid out for it           */
-    unsigned  last_version;                       /* of the numbers by which it was chosen                    */
-    coll__flow last;                              /* the flow of the last call, for one like it               */
-    coll_call last_call;
+    coll__kept *kept[COLL__KEPT];                 /* of the last short calls that differ; NULL: no such call yet */
+    unsigned  kept_next;                          /* the oldest                                               */
     struct coll__hosts *hosts;                    /* who lives where, if that matters (coll_hosts.h)          */
     bool      has_hosts;                          /* it has been looked at                                    */
 } coll__track;

@@ -70,7 +70,11 @@ static void coll__track_leave(coll__track *track)
     free(track->arena);
     track->arena = NULL;
     track->arena_length = 0;
-    track->has_last = false;
+    for (int i = 0; i < COLL__KEPT; i++) {
+        if (track->kept[i]) free(track->kept[i]->memory);
+        free(track->kept[i]);
+        track->kept[i] = NULL;
+    }
 }
 
 /* Everything of a request but the flow, which its start sets. */
