@@ -165,7 +165,7 @@
  * COLL_ERR_TIMEOUT.
  *
  * After a failure.  coll_failed_ranks says who is known to have failed, and coll_shrink makes a communicator of those who are
- * left (TCP, threads).  Inputs are as they were unless in place; of the call that failed some ranks may have the result, and
+ * left.  Inputs are as they were unless in place; of the call that failed some ranks may have the result, and
  * others the error: agree on where to go on, by an allreduce of the last step that is complete.  A network that falls into two
  * parts must not make two jobs: most ranks have to be left, or half of them with rank 0, for coll_shrink to succeed.  Where that
  * rank 0 is cut off from most others it is itself the one that is given up.  coll_dump writes the last 256 operations; with
@@ -502,7 +502,8 @@ COLL_API coll_status coll_abort(coll_comm *comm, const char *why);
  * waits for ranks that are not known to be lost until the start_timeout_ms have passed; but once enough are there, only for two
  * liveness_timeout_ms after the last one has come.  Most ranks of `comm` must be left, or half of them with rank 0: the rest
  * might be alive and go on as well, elsewhere.  COLL_ERR_PEER: too few are left, or this rank has been given up by the others.
- * `comm` stays as it is, and is freed as ever; what it gives can be shrunk in turn.  Over TCP once for each coll_init. */
+ * `comm` stays as it is, and is freed as ever; what it gives can be shrunk in turn.  Over TCP once for each coll_init; in a
+ * simulated world also for one list of ranks only, and under coll_spawn. */
 COLL_API coll_status coll_shrink(coll_comm *comm, coll_comm **out);
 
 /* The ranks of `comm` known to have failed: that of the failure which ended it, where it is gone or was too late; others that

@@ -536,6 +536,22 @@ static void coll__sim_body(void *arg, int rank)
     coll_free(comm);
 }
 
+/* Free what killed and stopped ranks have left open: the communicators of each world in which they were, and those derived. */
+static void coll__sim_bury(coll__sim *w)
+{
+    for (int i = 0; i < w->places; i++)
+        for (coll__sim_rank *r = w->fibers[i].newest, *before; r; r = before) {
+            coll__trunk *trunk = r->doing ? (coll__trunk *)((uintptr_t)r->doing - offsetof(coll__trunk, doing)) : NULL;
+            before = r->before;
+            if (r->has_closed || !trunk) continue;
+            trunk->is_held = false;               /* whoever was inside will not come out                     */
+            for (bool is_last = false; !is_last;) {
+                is_last = trunk->comms->next == NULL;
+                coll_free(trunk->comms);
+            }
+        }
+}
+
 /* coll_spawn in a simulated world: ranks are fibers of the calling thread. */
 static int coll__spawn_sim(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_config *config)
 {
@@ -547,12 +563,13 @@ static int coll__spawn_sim(int count, int (*fn)(coll_comm *comm, void *arg), voi
     if (result == 0) {
         coll__sim *world = ((coll__sim_rank *)comms[0]->trunk->context)->world;
         for (int i = 0; i < count; i++) crew.workers[i] = (coll__worker){ .comm = comms[i], .fn = fn, .arg = arg };
-        if (coll__sim_run(world, coll__sim_body, &crew) < 0)
-            result = coll__start_failed(COLL_ERR_MEMORY, "no memory for the stacks of %d ranks", count);
+        const bool has_run = coll__sim_run(world, coll__sim_body, &crew) == COLL_OK;
+        if (!has_run) result = coll__start_failed(COLL_ERR_MEMORY, "no memory for the stacks of %d ranks", count);
         for (int i = 0; i < count; i++) {
             if (result == 0) result = crew.workers[i].result;
-            coll_free(crew.workers[i].comm);      /* of ranks that were killed or stopped                     */
+            if (!has_run) coll_free(comms[i]);
         }
+        if (has_run) coll__sim_bury(world);
         coll__sim_run_end(world);
     }
     free(crew.workers);
