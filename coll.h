@@ -114,10 +114,15 @@
  * program leaves its buffers alone until coll_wait or coll_test says that it is done, and then frees it (coll_request_free).
  * Collectives of one communicator run one after the other, in the order in which they were started; they may be waited for in
  * any order.  Any call that starts, waits or tests moves the operations of all communicators that come from the same
- * coll_init; between calls nothing moves.  coll_prepare makes a request that can be started again and again; each has an order
- * of its own, so that prepared calls may be restarted in different orders on different ranks.  A request that is freed while
- * it runs is detached: it goes on by itself, and its buffers must stay until it is known to be over, from a later collective
- * of this communicator that has ended or for a message from what the receiver says.
+ * coll_init.  coll_prepare makes a request that can be started again and again; each has an order of its own, so that prepared
+ * calls may be restarted in different orders on different ranks.  A request that is freed while it runs is detached: it goes on
+ * by itself, and its buffers must stay until it is known to be over, from a later collective of this communicator that has ended
+ * or for a message from what the receiver says.
+ *   Between calls, over TCP, a thread of the library moves them.  It is made when the first request is started that is not done at
+ * once, steps in when requests have been left alone for a tenth of a millisecond, sleeps where there is nothing to move, and gives
+ * way to every call.  It takes no signals, runs where the thread that has made it may run, and may call the log hook; operations
+ * of one's own (COLL_USER) it leaves to the program's threads.  With COLL_BACKGROUND=off, and between threads, nothing moves between
+ * calls.
  *
  * Algorithms.  A cost model chooses among them; coll_explain says what it chose, at what price, and what came next.  Between
  * threads the transport has its own way, by memory.  coll_call.algorithm = "ring" or "circulant:4" forces one for a call, also
@@ -202,6 +207,7 @@
  *                                                     with --threads T COLL_THREADS=T: this process is to bring T ranks
  *     COLL_SHARE=0                                    processes of one host meet over TCP, and not in memory that they share
  *     COLL_IO=auto|uring|poll                         how sockets are driven.  auto: io_uring where the kernel allows it
+ *     COLL_BACKGROUND=on|off                          whether operations move while the program computes (see Waiting)
  *     COLL_LANES=1                                    connections to each peer, the same number on all ranks, up to 16: for long
  *                                                     links, and those that hold each connection to a part of their rate.  A
  *                                                     body of more than 64 KiB goes over all that have room for it.  Between processes of a
@@ -455,6 +461,8 @@ typedef struct coll_config {
                                      COLL_LIVENESS_TIMEOUT_MS, or 5 s                                       */
     int         share_memory;     /* < 0: processes of one host do not meet in shared memory but over TCP; default: COLL_SHARE=0
                                      means -1                                                               */
+    int         background;       /* < 0: no thread of the library moves operations on while the program computes, > 0: one does
+                                     (see Waiting); default: COLL_BACKGROUND, or > 0 unless liveness_timeout_ms < 0 */
     const char *dump;             /* a directory: what this rank was doing is written there when the communicator fails
                                      (coll-RANK.json); default: COLL_DUMP, or none                          */
 } coll_config;

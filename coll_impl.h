@@ -32,6 +32,7 @@
  *   core/coll_messages.h         messages by key: send and recv, and tracks whose order others may not share
  *   core/coll_engine.h           runs an algorithm: slices, messages, folds
  *   core/coll_progress.h         moves everything on; the loop that waits; threads that share a trunk
+ *   core/coll_mover.h            moves on in the background what nobody waits for
  *   core/coll_list.h             many tensors in one operation
  *   core/coll_feedback.h         what a wire leaves out is kept, and added the next time
  *   core/coll_prepared.h         requests: made ready, started, and started again
@@ -97,6 +98,7 @@
 #include "core/coll_messages.h"
 #include "core/coll_engine.h"
 #include "core/coll_progress.h"
+#include "core/coll_mover.h"
 #include "core/coll_list.h"
 #include "core/coll_feedback.h"
 #include "core/coll_prepared.h"
@@ -319,8 +321,9 @@ COLL_API coll_status coll_free(coll_comm *comm)
     coll__trunk *trunk = comm->trunk;
     const bool is_forked = !*comm->guard;
 
-    if (!is_forked && trunk->is_shared) coll__trunk_take(comm);
+    if (!is_forked && coll__is_shared(trunk)) coll__trunk_take(comm);
     const bool is_last = trunk->comms == comm && !comm->next;
+    if (!is_forked && is_last) coll__mover_stop(trunk);
     if (is_forked) coll__comm_forget(comm);
     else coll__comm_leave(comm, is_last);
     coll__prepared_orphan(comm);
@@ -455,7 +458,7 @@ COLL_API coll_status coll_abort(coll_comm *comm, const char *why)
     errno = error;
     if (is_told) return COLL_OK;
     if (!coll__door_claim(&comm->door, trunk, false)) return COLL_OK;      /* whoever is inside sees to it             */
-    if (trunk->is_shared) coll__trunk_take(comm);
+    if (coll__is_shared(trunk)) coll__trunk_take(comm);
     (void)coll__advance(trunk, 0);
     return coll__leave(comm, COLL_OK);
 }
@@ -473,7 +476,8 @@ COLL_API coll_status coll_shrink(coll_comm *comm, coll_comm **out)
 COLL_API int coll_failed_ranks(const coll_comm *comm, int *ranks, int capacity)
 {
     const coll__trunk *trunk = comm && *comm->guard ? comm->trunk : NULL;
-    unsigned char *is_failed = trunk && trunk->failure.status != COLL_OK ? (unsigned char *)calloc((size_t)trunk->size, 1) : NULL;
+    const bool has_failed = trunk && __atomic_load_n(&trunk->failure.status, __ATOMIC_ACQUIRE) != COLL_OK;
+    unsigned char *is_failed = has_failed ? (unsigned char *)calloc((size_t)trunk->size, 1) : NULL;
     int count = 0;
 
     if (!is_failed) return 0;
@@ -500,7 +504,7 @@ COLL_API int coll_local_size(const coll_comm *comm) { return comm ? comm->trunk-
 COLL_API const char *coll_error(const coll_comm *comm)
 {
     if (!comm) return coll__start_error;
-    return *comm->guard ? comm->error : coll__forked_text;
+    return *comm->guard ? coll__sentence_of(comm) : coll__forked_text;
 }
 
 /* ---- >>spawn ---- */
@@ -653,6 +657,7 @@ static void coll__start_request(coll_comm *comm, coll_request *r)
 
     if (begun >= 0 && r->status == COLL_PENDING) begun = coll__advance(comm->trunk, 0);
     if (begun < 0 && r->status == COLL_PENDING) r->status = comm->trunk->failure.status;
+    if (r->status == COLL_PENDING) coll__mover_rouse(comm);
 }
 
 COLL_API coll_status coll_start(coll_comm *comm, const coll_call *call, coll_request **out)
@@ -752,7 +757,7 @@ COLL_API coll_status coll_wait_any(int count, coll_request **requests, int *inde
 
 COLL_API coll_status coll_received(const coll_request *request, int *source, int *tag, size_t *count)
 {
-    if (!request || request->status == COLL_PENDING || request->got_source < 0)
+    if (!request || coll__is_pending(request) || request->got_source < 0)
         return coll__start_failed(COLL_ERR_ARGUMENT, "coll_received: the request is no finished receive");
     if (source) *source = request->got_source;
     if (tag) *tag = request->got_tag;

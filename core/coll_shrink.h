@@ -14,6 +14,7 @@ static void coll__settings_of(const coll_comm *comm, coll__settings *s)
     s->config.stall_timeout_ms = trunk->stall_timeout_ms;
     s->config.start_timeout_ms = trunk->start_timeout_ms;
     s->config.dump = trunk->dump;
+    s->config.background = trunk->mover.is_wanted ? 1 : -1;
     s->config.spin_us = trunk->spin_us > 0 ? trunk->spin_us : -1;
     s->config.log_level = trunk->log.level;
     s->config.log = trunk->log.hook;
@@ -92,7 +93,7 @@ static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
         before = fresh;
         fresh = NULL;
         status = status == COLL_ERR_PEER ? coll__shrink_once(before, &fresh) : status;
-        if (status < 0) coll__explain_error(comm, NULL, status, "shrink: %.300s", before->error);
+        if (status < 0) coll__explain_error(comm, NULL, status, "shrink: %.300s", coll__sentence_of(before));
         coll_free(before);
     }
     *out = fresh;

@@ -138,6 +138,10 @@ typedef struct coll_transport {
     /* Optional: let a progress that sleeps in another thread return. */
     void        (*wake)    (void *context);
 
+    /* Optional, with wake: the calls of a context may also come from a thread of the library's own, one at a time as ever, so
+     * that operations move while the program computes. */
+    bool        in_background;
+
     /* Optional, for a world with a clock of its own: the time there in nanoseconds, from any beginning, and that this rank has
      * just folded so many bytes. */
     int64_t     (*now)     (void *context);

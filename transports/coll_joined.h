@@ -323,6 +323,7 @@ static const coll_transport coll__joined_transport = {
     .abort = coll__joined_abort,
     .has_left = coll__joined_has_left,
     .wake = coll__joined_wake,
+    .in_background = true,
     .traffic = coll__joined_traffic,
     .describe = coll__joined_describe,
 };
