@@ -11,6 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Wkeyword-macro"
+#endif
 #define float double
 #define expf  exp
 #define logf  log
