@@ -180,11 +180,10 @@ $(BUILD)/%: examples/%.c $(HEADER)
 	@mkdir -p $(BUILD)
 	$(COMPILE) $< -o $@ $(LIBS) -lm
 
-# The pages of examples/gpt: the model is most of their time, and is compiled for it.
 GPT := $(patsubst examples/%.c,$(BUILD)/%,$(wildcard examples/gpt/*.c))
 $(GPT): $(BUILD)/%: examples/%.c $(wildcard examples/gpt/*.h) coll.h $(BUILD)/coll.o
 	@mkdir -p $(@D)
-	$(COMPILE) $(if $(filter release,$(config)),-O3) -Werror $< $(BUILD)/coll.o -o $@ $(LIBS) -lm
+	$(COMPILE) -Werror $< $(BUILD)/coll.o -o $@ $(LIBS) -lm
 
 $(BUILD)/%: bench/%.c $(HEADER)
 	@mkdir -p $(BUILD)

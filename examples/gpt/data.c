@@ -12,7 +12,7 @@
  * Backward makes the gradient from the last unit to the first.  It is cut into buckets of whole units, of --bucket KiB or more, and
  * as soon as a bucket is complete its sum is started (coll_restart of a prepared call), while backward goes on to the unit before.
  * Over TCP an operation moves only while the program is inside the library; so between units all buckets on their way are
- * looked at (coll_test).  --timeline FILE shows it, and --overlap 0 does without.
+ * looked at (coll_test).  --timeline FILE shows it, and --overlap no does without.
  *
  * The weights are never sent: they start equal and stay so to the last bit, because a sum has the same bits on every rank.  With
  * COLL_DETERMINISTIC it has them on threads and processes alike. */
@@ -27,8 +27,7 @@ typedef struct bucket { int first, last; coll_request *sum; bool is_going; doubl
 
 typedef struct learner {
     gpt_trainer *t;
-    float *weights, *gradient, *first, *second, *saved;      /* first and second moments, for Adam */
-    uint8_t *letters, *targets;
+    gpt_replica r;
     bucket buckets[MOST_BUCKETS];
     int bucket_count, going, step;
     coll_status status;
@@ -49,7 +48,7 @@ static coll_status make_buckets(learner *l, const wishes *with)
         b->first = first, b->last = last;
         snprintf(b->name, sizeof b->name, "units %d to %d", first, last);
         const coll_status status = coll_prepare(l->t->comm, &(coll_call){
-            .kind = COLL_ALLREDUCE, .send = COLL_IN_PLACE, .recv = l->gradient + begin, .count = end - begin, .type = COLL_F32,
+            .kind = COLL_ALLREDUCE, .send = COLL_IN_PLACE, .recv = l->r.gradient + begin, .count = end - begin, .type = COLL_F32,
             .op = COLL_SUM, .flags = COLL_DETERMINISTIC, .name = b->name }, &b->sum);
         if (status) return status;
     }
@@ -94,56 +93,39 @@ static void unit_done(void *context, int unit)
 static coll_status step(learner *l, const wishes *with)
 {
     gpt_trainer *const t = l->t;
-    const gpt_shape *const s = &t->shape;
     const gpt_part part = gpt_part_of(gpt_batch(t, l->step), t->rank, t->size);
-    const int count = part.end - part.begin;
     const double began_s = gpt_now_s();
-    double loss = 0;
+    const double share = gpt_replica_learn(t, &l->r, l->step, part, with->is_overlapped ? unit_done : NULL, l);
 
-    for (int i = 0; i < count; i++)
-        gpt_sequence(t, l->step, part.begin + i, l->letters + i * s->context, l->targets + i * s->context);
-    memset(l->gradient, 0, t->count * sizeof *l->gradient);
-    if (count) loss = gpt_learn(s, l->weights, l->gradient, l->letters, l->targets, count, gpt_scale(t, l->step), l->saved,
-                                with->is_overlapped ? unit_done : NULL, l);
     gpt_note(t, "forward and backward", l->step, 0, began_s);
-    if (!count || !with->is_overlapped) for (int u = gpt_units(s) - 1; u >= 0; u--) unit_done(l, u);
+    for (int u = gpt_units(&t->shape) - 1; u >= 0 && !with->is_overlapped; u--) unit_done(l, u);
 
-    gpt_clock(t, GPT_WAIT);
     const double waited_s = gpt_now_s();
-    while (l->going && !l->status) {
-        int i = 0;
-
-        while (!l->buckets[i].is_going) i++;
+    gpt_clock(t, GPT_WAIT);
+    for (int i = 0; i < l->bucket_count && !l->status; i++) {
         l->status = coll_wait(l->buckets[i].sum);
         look(l);
     }
     gpt_note(t, "wait", l->step, 0, waited_s);
-    if (l->status) return l->status;
     gpt_clock(t, GPT_COMPUTE);
-    gpt_adam(l->weights, l->gradient, l->first, l->second, t->count, gpt_rate((float)t->with->rate, l->step, t->with->steps),
-             l->step);
-    return gpt_step(t, l->step, loss * (double)gpt_scale(t, l->step));
+    if (l->status) return l->status;
+    gpt_replica_update(t, &l->r, l->step);
+    return gpt_step(t, l->step, share);
 }
 
 static int train(gpt_trainer *t)
 {
-    const int most = (t->with->batch + t->size - 1) / t->size;
-    const size_t letters = (size_t)most * (size_t)t->shape.context;
-    learner l = { .t = t, .weights = gpt_floats(t, GPT_WEIGHTS, t->count), .gradient = gpt_floats(t, GPT_GRADIENTS, t->count),
-                  .first = gpt_floats(t, GPT_OPTIMIZER, t->count), .second = gpt_floats(t, GPT_OPTIMIZER, t->count),
-                  .saved = gpt_floats(t, GPT_ACTIVATIONS, gpt_saved_count(&t->shape, most)),
-                  .letters = gpt_bytes(t, GPT_OTHER, letters), .targets = gpt_bytes(t, GPT_OTHER, letters) };
+    learner l = { .t = t };
     int code = 0;
 
-    if (!l.weights || !l.gradient || !l.first || !l.second || !l.saved || !l.letters || !l.targets) return gpt_failed(t);
-    gpt_draw(&t->shape, (uint64_t)t->with->seed, l.weights);
+    if (!gpt_replica_make(t, &l.r, (t->with->batch + t->size - 1) / t->size)) return gpt_failed(t);
     if (make_buckets(&l, t->own) || gpt_begin(t)) code = gpt_failed(t);
     for (; !code && l.step < t->with->steps; l.step++) {
         if (step(&l, t->own)) code = gpt_failed(t);
-        else code = gpt_check(t, l.step, l.weights);
+        else code = gpt_check(t, l.step, l.r.weights);
     }
     for (int i = 0; i < l.bucket_count; i++) coll_request_free(l.buckets[i].sum);
-    return code ? code : gpt_end(t, l.weights);
+    return code ? code : gpt_end(t, l.r.weights);
 }
 
 int main(int argc, char **argv)

@@ -4,19 +4,22 @@
  *
  *     static int train(gpt_trainer *t)
  *     {
- *         float *w = gpt_floats(t, GPT_WEIGHTS, t->count), ...            zeros, freed by gpt_main, counted by kind
- *         gpt_draw(&t->shape, t->with->seed, w);                          the same first weights on every rank
+ *         gpt_replica r;
+ *         if (!gpt_replica_make(t, &r, t->with->batch)) return gpt_failed(t);    memory that gpt_main frees; first weights
  *         if (gpt_begin(t)) return gpt_failed(t);                         all ranks are here; the clock starts
  *         for (int step = 0; step < t->with->steps; step++) {
- *             gpt_clock(t, GPT_COMPUTE);                                  what follows is computing ...
- *             ... gpt_sequence(t, step, i, letters, targets) for some i < gpt_batch(t, step); gpt_learn ...
- *             gpt_clock(t, GPT_COMMUNICATE);                              ... and this is not
- *             if (coll_allreduce(...)) return gpt_failed(t);
- *             ... gpt_adam ...
- *             if (gpt_step(t, step, my share of the mean loss)) return gpt_failed(t);
+ *             const gpt_part part = gpt_part_of(gpt_batch(t, step), t->rank, t->size);
+ *             const double share = gpt_replica_learn(t, &r, step, part, NULL, NULL);
+ *             gpt_clock(t, GPT_COMMUNICATE);                              what was before was computing; this is not
+ *             if (coll_allreduce(t->comm, ... r.gradient ...)) return gpt_failed(t);
+ *             gpt_clock(t, GPT_COMPUTE);
+ *             gpt_replica_update(t, &r, step);
+ *             if (gpt_step(t, step, share)) return gpt_failed(t);         my share of the mean loss of this step
  *         }
- *         return gpt_end(t, w);                                           hash of the weights, report, files, a sample
+ *         return gpt_end(t, r.weights);                                   hash of the weights, report, files, a sample
  *     }
+ *
+ * That is all of data parallel training.  A page that does not have the whole model on a rank builds on gpt.h itself.
  *
  * It gives the exit code: 0; 1 after a failure, told by gpt_failed; 2 from gpt_refuse, when what was asked for cannot be.  The same
  * program is one rank, threads (-t N), processes (coll-run -n N) or both (coll-run --threads T).
@@ -92,6 +95,7 @@ typedef struct gpt_event { char name[32]; int rank, step, lane; double begin_s, 
 enum { GPT_MOST_EVENTS = 4096 };
 
 typedef struct gpt_trainer {
+    coll_comm *home;                 /* of all ranks that there were at the start       */
     coll_comm *comm, *news;          /* news: what gpt_step says, apart from the page's own calls */
     int rank, size;
     const gpt_page *page;
@@ -112,7 +116,8 @@ typedef struct gpt_trainer {
     double *losses;                  /* of all steps, as far as they are known          */
     double *said[2], *heard;         /* shares of --every steps; those on their way; their sum */
     coll_request *request;           /* the sum of said[1]                              */
-    int first_said, said_count, first_asked, asked_count, known;
+    int first_said, said_count, first_asked, asked_count;
+    int first, known;                /* losses are known from step `first` on, `known` not included */
     bool is_terminal;
 } gpt_trainer;
 
@@ -342,6 +347,53 @@ static inline float gpt_scale(const gpt_trainer *t, int step)
     return 1 / ((float)gpt_batch(t, step) * (float)t->shape.context);
 }
 
+/* ---- >>replica: the whole model and its optimizer on one rank, for pages that have that ---- */
+
+typedef struct gpt_replica {
+    float *weights, *gradient, *first, *second;      /* first and second: Adam's moments        */
+    float *saved;
+    uint8_t *letters, *targets;
+    int most;                                        /* sequences that there is room for        */
+} gpt_replica;
+
+/* All of it, with the first weights, for up to so many sequences at once.  false: out of memory. */
+static inline bool gpt_replica_make(gpt_trainer *t, gpt_replica *r, int sequences)
+{
+    const size_t letters = (size_t)sequences * (size_t)t->shape.context;
+
+    *r = (gpt_replica){ .weights = gpt_floats(t, GPT_WEIGHTS, t->count), .gradient = gpt_floats(t, GPT_GRADIENTS, t->count),
+                        .first = gpt_floats(t, GPT_OPTIMIZER, t->count), .second = gpt_floats(t, GPT_OPTIMIZER, t->count),
+                        .saved = gpt_floats(t, GPT_ACTIVATIONS, gpt_saved_count(&t->shape, sequences)),
+                        .letters = gpt_bytes(t, GPT_OTHER, letters), .targets = gpt_bytes(t, GPT_OTHER, letters),
+                        .most = sequences };
+    if (!r->weights || !r->gradient || !r->first || !r->second || !r->saved || !r->letters || !r->targets) return false;
+    gpt_draw(&t->shape, (uint64_t)t->with->seed, r->weights);
+    return true;
+}
+
+/* The gradient of this part of a step's batch, of the mean over the whole batch.  Returns its share of the mean loss.  `done` as for
+ * gpt_learn; it is called where the part is empty, too. */
+static inline double gpt_replica_learn(const gpt_trainer *t, gpt_replica *r, int step, gpt_part part, gpt_unit_fn *done,
+                                       void *context)
+{
+    const int count = part.end - part.begin, length = t->shape.context;
+    const float scale = gpt_scale(t, step);
+
+    memset(r->gradient, 0, t->count * sizeof *r->gradient);
+    for (int i = 0; i < count; i++)
+        gpt_sequence(t, step, part.begin + i, r->letters + i * length, r->targets + i * length);
+    if (count) return (double)scale * gpt_learn(&t->shape, r->weights, r->gradient, r->letters, r->targets, count, scale, r->saved,
+                                                done, context);
+    for (int u = gpt_units(&t->shape) - 1; u >= 0 && done; u--) done(context, u);
+    return 0;
+}
+
+/* One step of the optimizer along r->gradient. */
+static inline void gpt_replica_update(const gpt_trainer *t, gpt_replica *r, int step)
+{
+    gpt_adam(r->weights, r->gradient, r->first, r->second, t->count, gpt_rate((float)t->with->rate, step, t->with->steps), step);
+}
+
 /* ---- >>progress: the line, and the losses behind it ---- */
 
 /* One line that is written over on a terminal; elsewhere a line now and then. */
@@ -369,7 +421,7 @@ static inline void gpt_know(gpt_trainer *t, int step, double loss)
     t->losses[step] = loss;
     if (t->known < step + 1) t->known = step + 1;
     if ((step + 1) % t->with->every && step + 1 != t->with->steps) return;
-    for (int i = step; i >= 0 && i > step - t->with->every; i--) sum += t->losses[i], count++;
+    for (int i = step; i >= t->first && i > step - t->with->every; i--) sum += t->losses[i], count++;
     gpt_progress(t, step, sum / count);
 }
 
@@ -386,22 +438,34 @@ static inline coll_status gpt_hear(gpt_trainer *t, bool must)
     return COLL_OK;
 }
 
-/* This rank's share of the mean loss of a step; the shares of all ranks add up to it. */
-static inline coll_status gpt_step(gpt_trainer *t, int step, double share)
+/* Start the sums of what has been said, after those of before. */
+static inline coll_status gpt_ask(gpt_trainer *t)
 {
-    if (!t->said_count) t->first_said = step;
-    t->said[0][t->said_count++] = share;
-
-    const bool is_due = (step + 1) % t->with->every == 0 || step + 1 == t->with->steps;
-    const coll_status status = gpt_hear(t, is_due);
-    if (status || !is_due) return status;
-
     double *const said = t->said[0];
+    const coll_status status = gpt_hear(t, true);
+
+    if (status || !t->said_count) return status;
     t->said[0] = t->said[1], t->said[1] = said;
     t->first_asked = t->first_said, t->asked_count = t->said_count, t->said_count = 0;
     return coll_start(t->news, &(coll_call){ .kind = COLL_ALLREDUCE, .send = said, .recv = t->heard, .type = COLL_F64,
                                              .count = (size_t)t->asked_count, .op = COLL_SUM, .flags = COLL_DETERMINISTIC,
                                              .name = "losses" }, &t->request);
+}
+
+/* This rank's share of the mean loss of a step; the shares of all ranks add up to it. */
+static inline coll_status gpt_step(gpt_trainer *t, int step, double share)
+{
+    if (!t->said_count) t->first_said = step;
+    t->said[0][t->said_count++] = share;
+    return (step + 1) % t->with->every == 0 || step + 1 == t->with->steps ? gpt_ask(t) : gpt_hear(t, false);
+}
+
+/* Wait until the losses of all steps so far are known: at the end, and where a training may be taken up again. */
+static inline coll_status gpt_flush(gpt_trainer *t)
+{
+    const coll_status status = gpt_ask(t);
+
+    return status ? status : gpt_hear(t, true);
 }
 
 /* ---- >>sameness ---- */
@@ -471,11 +535,11 @@ static inline void gpt_transport(gpt_trainer *t, char *name, size_t length)
 /* The mean of the last tenth of the losses: single batches differ more than ways of training do. */
 static inline double gpt_final_loss(const gpt_trainer *t)
 {
-    const int count = (t->known + 9) / 10;
+    const int count = (t->known - t->first + 9) / 10;
     double sum = 0;
 
     for (int i = t->known - count; i < t->known; i++) sum += t->losses[i];
-    return count ? sum / count : 0;
+    return count > 0 ? sum / count : 0;
 }
 
 /* Open LOG/LABEL.ENDING, or say why not. */
@@ -495,7 +559,7 @@ static inline bool gpt_write(const gpt_trainer *t, double (*all)[GPT_TIMES + GPT
     FILE *const loss = gpt_create(t, "loss.csv"), *const ranks = gpt_create(t, "ranks.csv");
 
     if (loss) fprintf(loss, "step,loss\n");
-    for (int i = 0; loss && i < t->known; i++) fprintf(loss, "%d,%.9g\n", i + 1, t->losses[i]);
+    for (int i = t->first; loss && i < t->known; i++) fprintf(loss, "%d,%.9g\n", i + 1, t->losses[i]);
     if (ranks) fprintf(ranks, "rank,compute_s,overlap_s,communicate_s,wait_s,weights,gradients,optimizer,activations,other\n");
     for (int r = 0; ranks && r < t->size; r++) {
         fprintf(ranks, "%d", r);
@@ -561,13 +625,13 @@ static inline void gpt_report(gpt_trainer *t, uint64_t hash, bool is_same, uint6
     if (t->with->is_json) {
         printf("{\"page\":\"%s\",\"ranks\":%d,\"transport\":\"%s\",\"steps\":%d,\"first\":%.6f,\"loss\":%.6f,\"seconds\":%.4f,"
                "\"communication_seconds\":%.4f,\"bytes_sent\":%" PRIu64 ",\"weights\":\"%016" PRIx64 "\",\"identical\":%s}\n",
-               t->page->name, t->size, how, t->known, t->known ? t->losses[0] : 0, gpt_final_loss(t), t->ended_s - t->began_s,
+               t->page->name, t->size, how, t->known, t->known > t->first ? t->losses[t->first] : 0, gpt_final_loss(t), t->ended_s - t->began_s,
                inside_s, sent, hash, is_same ? "true" : "false");
         return;
     }
     printf("ranks          %d, over %s\n", t->size, how);
     printf("model          %zu parameters, %d kinds of letters\n", t->count, t->shape.vocabulary);
-    printf("loss           %.6f, from %.6f\n", gpt_final_loss(t), t->known ? t->losses[0] : 0);
+    printf("loss           %.6f, from %.6f\n", gpt_final_loss(t), t->known > t->first ? t->losses[t->first] : 0);
     printf("time           %.3f s, of it in communication %.3f s\n", t->ended_s - t->began_s, inside_s);
     printf("bytes sent     %" PRIu64 " a rank\n", sent);
     printf("weights        %016" PRIx64 ", %s\n", hash, is_same ? "identical bits on every rank" : "and OTHERS on other ranks");
@@ -582,7 +646,7 @@ static inline int gpt_end(gpt_trainer *t, const float *weights)
     bool is_same = false;
 
     gpt_clock(t, GPT_WAIT);
-    if (!all || gpt_hear(t, true)) return gpt_failed(t);
+    if (!all || gpt_flush(t)) return gpt_failed(t);
     gpt_clock(t, GPT_COMPUTE);
     t->ended_s = t->clock_s;
     coll_traffic(t->comm, &sent, NULL);
@@ -600,13 +664,14 @@ static inline int gpt_end(gpt_trainer *t, const float *weights)
 
 /* ---- >>running: parse, join, load, train ---- */
 
-/* Make `comm` the one that is trained with: at the start, and after some ranks are lost. */
+/* Make `comm` the one that is trained with: at the start, and after some ranks are lost.  What was on its way is given up. */
 static inline coll_status gpt_join(gpt_trainer *t, coll_comm *comm)
 {
     coll_request_free(t->request);
     t->request = NULL;
     coll_free(t->news);
     t->news = NULL;
+    if (t->comm != t->home) coll_free(t->comm);
     t->said_count = 0;
     t->comm = comm;
     t->rank = coll_rank(comm);
@@ -620,7 +685,8 @@ typedef struct gpt_job { const gpt_page *page; const gpt_options *with; } gpt_jo
 static inline int gpt_rank(coll_comm *comm, void *arg)
 {
     const gpt_job *const job = arg;
-    gpt_trainer t = { .page = job->page, .with = job->with, .own = job->page->own, .is_terminal = isatty(STDOUT_FILENO) };
+    gpt_trainer t = { .page = job->page, .with = job->with, .own = job->page->own, .home = comm, .comm = comm,
+                      .is_terminal = isatty(STDOUT_FILENO) };
     int code = gpt_join(&t, comm) ? gpt_failed(&t) : 0;
 
     if (!code && job->with->width % job->with->heads)
@@ -638,7 +704,7 @@ static inline int gpt_rank(coll_comm *comm, void *arg)
     }
     coll_request_free(t.request);
     coll_free(t.news);
-    if (t.comm != comm) coll_free(t.comm);
+    if (t.comm != t.home) coll_free(t.comm);
     while (t.rooms) {
         gpt_room *const room = t.rooms;
 
