@@ -68,9 +68,9 @@ static inline float gpt_uniform(uint64_t seed, uint64_t stream, uint64_t at)
 
 enum { GPT_ROWS = 4, GPT_COLUMNS = 16, GPT_DEPTH = 64 };         /* of the tile that stays in registers; of a panel */
 
-/* c[i][j] += sum over k of a[i][k] * b[k][j], k upwards.  Element (i, k) of a is a[i * a_row + k * a_step], and so for b: a matrix
- * is transposed by exchanging its strides.  A panel of b is copied to where its rows follow one another.  At the edges the tile
- * repeats the last row of a and takes zeros of b; what that gives is not stored. */
+/* c[i][j] += sum over k of a[i][k] * b[k][j], k upwards.  Element (i, k) of a is a[i * a_row + k * a_step], and so for b: a
+ * matrix is transposed by exchanging its strides.  A panel of b is copied to where its rows follow one another.  At the edges
+ * the tile repeats the last row of a and takes zeros of b; what that gives is not stored. */
 GPT_FAST static inline void gpt_multiply(float *c, int c_row, const float *a, int a_row, int a_step, const float *b, int b_row,
                                          int b_step, int rows, int depth, int columns)
 {

@@ -21,8 +21,8 @@
  *
  * That is all of data parallel training.  A page that does not have the whole model on a rank builds on gpt.h itself.
  *
- * It gives the exit code: 0; 1 after a failure, told by gpt_failed; 2 from gpt_refuse, when what was asked for cannot be.  The same
- * program is one rank, threads (-t N), processes (coll-run -n N) or both (coll-run --threads T).
+ * It gives the exit code: 0; 1 after a failure, told by gpt_failed; 2 from gpt_refuse, when what was asked for cannot be.  The
+ * same program is one rank, threads (-t N), processes (coll-run -n N) or both (coll-run --threads T).
  *
  * The mean loss of a step is known to no rank alone.  gpt_step gathers the shares of --every steps and adds them up by one
  * non-blocking call on a communicator of its own, which is looked at, and not waited for, until the next one is due: the numbers
@@ -371,8 +371,8 @@ static inline bool gpt_replica_make(gpt_trainer *t, gpt_replica *r, int sequence
     return true;
 }
 
-/* The gradient of this part of a step's batch, of the mean over the whole batch.  Returns its share of the mean loss.  `done` as for
- * gpt_learn; it is called where the part is empty, too. */
+/* The gradient of this part of a step's batch, of the mean over the whole batch.  Returns its share of the mean loss.  `done`
+ * as for gpt_learn; it is called where the part is empty, too. */
 static inline double gpt_replica_learn(const gpt_trainer *t, gpt_replica *r, int step, gpt_part part, gpt_unit_fn *done,
                                        void *context)
 {
@@ -382,8 +382,8 @@ static inline double gpt_replica_learn(const gpt_trainer *t, gpt_replica *r, int
     memset(r->gradient, 0, t->count * sizeof *r->gradient);
     for (int i = 0; i < count; i++)
         gpt_sequence(t, step, part.begin + i, r->letters + i * length, r->targets + i * length);
-    if (count) return (double)scale * gpt_learn(&t->shape, r->weights, r->gradient, r->letters, r->targets, count, scale, r->saved,
-                                                done, context);
+    if (count) return (double)scale * gpt_learn(&t->shape, r->weights, r->gradient, r->letters, r->targets, count, scale,
+                                                r->saved, done, context);
     for (int u = gpt_units(&t->shape) - 1; u >= 0 && done; u--) done(context, u);
     return 0;
 }
@@ -532,10 +532,10 @@ static inline void gpt_transport(gpt_trainer *t, char *name, size_t length)
     snprintf(name, length, "%.*s", (int)strcspn(from, ":"), from);
 }
 
-/* The mean of the last tenth of the losses: single batches differ more than ways of training do. */
+/* The mean loss of the last tenth of the steps: single batches differ more than ways of training do. */
 static inline double gpt_final_loss(const gpt_trainer *t)
 {
-    const int count = (t->known - t->first + 9) / 10;
+    const int wanted = (t->with->steps + 9) / 10, there = t->known - t->first, count = wanted < there ? wanted : there;
     double sum = 0;
 
     for (int i = t->known - count; i < t->known; i++) sum += t->losses[i];
@@ -619,19 +619,20 @@ static inline int gpt_write_sample(gpt_trainer *t, const float *weights)
 /* What rank 0 says at the end, to people or to programs. */
 static inline void gpt_report(gpt_trainer *t, uint64_t hash, bool is_same, uint64_t sent, double inside_s)
 {
+    const double first = t->known > t->first ? t->losses[t->first] : 0;
     char how[64];
 
     gpt_transport(t, how, sizeof how);
     if (t->with->is_json) {
         printf("{\"page\":\"%s\",\"ranks\":%d,\"transport\":\"%s\",\"steps\":%d,\"first\":%.6f,\"loss\":%.6f,\"seconds\":%.4f,"
                "\"communication_seconds\":%.4f,\"bytes_sent\":%" PRIu64 ",\"weights\":\"%016" PRIx64 "\",\"identical\":%s}\n",
-               t->page->name, t->size, how, t->known, t->known > t->first ? t->losses[t->first] : 0, gpt_final_loss(t), t->ended_s - t->began_s,
-               inside_s, sent, hash, is_same ? "true" : "false");
+               t->page->name, t->size, how, t->known, first, gpt_final_loss(t), t->ended_s - t->began_s, inside_s, sent, hash,
+               is_same ? "true" : "false");
         return;
     }
     printf("ranks          %d, over %s\n", t->size, how);
     printf("model          %zu parameters, %d kinds of letters\n", t->count, t->shape.vocabulary);
-    printf("loss           %.6f, from %.6f\n", gpt_final_loss(t), t->known > t->first ? t->losses[t->first] : 0);
+    printf("loss           %.6f, from %.6f\n", gpt_final_loss(t), first);
     printf("time           %.3f s, of it in communication %.3f s\n", t->ended_s - t->began_s, inside_s);
     printf("bytes sent     %" PRIu64 " a rank\n", sent);
     printf("weights        %016" PRIx64 ", %s\n", hash, is_same ? "identical bits on every rank" : "and OTHERS on other ranks");
@@ -640,7 +641,8 @@ static inline void gpt_report(gpt_trainer *t, uint64_t hash, bool is_same, uint6
 /* The end of training: `weights` are all of them.  Called by every rank; gives its exit code. */
 static inline int gpt_end(gpt_trainer *t, const float *weights)
 {
-    double mine[GPT_TIMES + GPT_MEMORIES], (*all)[GPT_TIMES + GPT_MEMORIES] = gpt_bytes(t, GPT_OTHER, (size_t)t->size * sizeof mine);
+    double mine[GPT_TIMES + GPT_MEMORIES];
+    double (*const all)[GPT_TIMES + GPT_MEMORIES] = gpt_bytes(t, GPT_OTHER, (size_t)t->size * sizeof mine);
     const uint64_t hash = gpt_hash(weights, t->count);
     uint64_t sent = 0;
     bool is_same = false;
@@ -746,7 +748,8 @@ static inline void gpt_set(const gpt_page *page, const gpt_row *row, const char 
 
 static inline void gpt_help(const gpt_page *page, const gpt_row *const *rows, int count)
 {
-    printf("%s - %s\nusage: %s [options]        as one rank, or as many as coll-run starts\n", page->name, page->about, page->name);
+    printf("%s - %s\nusage: %s [options]        as one rank, or as many as coll-run starts\n", page->name, page->about,
+           page->name);
     for (int i = 0; i < count; i++) {
         printf("  --%-12s %s", rows[i]->name, rows[i]->help);
         if (rows[i]->names) printf(": %s", rows[i]->names);
