@@ -26,7 +26,7 @@
 enum { SEQUENCES = 2, CONTEXT = 5 };
 
 /* No size here divides another, nor the tile of the multiplication. */
-static const gpt_shape shape = { .vocabulary = 7, .layers = 2, .width = 9, .heads = 3, .context = CONTEXT };
+static const gpt_shape shape = { .vocabulary = 7, .layers = 2, .width = 6, .heads = 3, .context = CONTEXT };
 
 typedef struct fixture {
     double *weights, *gradient, *saved;

@@ -103,10 +103,11 @@ static coll_status work(gpt_trainer *t, gpt_replica *r, float *message)
         gpt_clock(t, GPT_WAIT);
         coll_status status = coll_recv(t->comm, message, t->count + 1, COLL_F32, 0, WORK);
         gpt_clock(t, GPT_COMPUTE);
-        if (status || message[t->count] < 0) return status;
+        if (status) return status;
 
         const int batch = (int)message[t->count];
         memcpy(r->weights, message, t->count * sizeof *message);
+        if (batch < 0) return COLL_OK;           /* and these weights are the last ones */
         message[t->count] = (float)gpt_replica_learn(t, r, batch, (gpt_part){ 0, gpt_batch(t, batch) }, NULL, NULL);
         memcpy(message, r->gradient, t->count * sizeof *message);
         gpt_clock(t, GPT_COMMUNICATE);
