@@ -91,6 +91,16 @@ static coll_status step(learner *l, int at)
     return gpt_step(t, at, share);
 }
 
+/* What comes from others: on the master all gradients at once, in the ring a chunk. */
+static bool make_room(learner *l, int way)
+{
+    const size_t size = (size_t)l->t->size, chunk = (l->t->count + size - 1) / size;
+
+    gpt_release(l->t, l->room);
+    l->room = gpt_floats(l->t, GPT_GRADIENTS, way == RING ? chunk : way == MASTER && !l->t->rank ? size * l->t->count : 0);
+    return l->room;
+}
+
 /* One way, --repeat times: the seconds of the slowest rank and the bytes of the busiest. */
 static coll_status measure(learner *l, int way, int repeat, double *seconds, uint64_t *bytes)
 {
@@ -121,7 +131,7 @@ static coll_status compare(learner *l, int repeat)
     for (int way = 0; way < WAYS; way++) {
         double seconds;
         uint64_t bytes;
-        const coll_status status = measure(l, way, repeat, &seconds, &bytes);
+        const coll_status status = make_room(l, way) ? measure(l, way, repeat, &seconds, &bytes) : COLL_ERR_MEMORY;
 
         if (status) return status;
         if (is_told) printf("  %-14s %9.3f ms %12" PRIu64 " bytes from the busiest rank\n", WAY_NAMES[way], 1e3 * seconds, bytes);
@@ -136,8 +146,7 @@ static int train(gpt_trainer *t)
 
     if (t->count > INT32_MAX) return gpt_refuse(t, "%zu parameters are more than this page can count", t->count);
     if (!gpt_replica_make(t, &l.r, (t->with->batch + t->size - 1) / t->size)) return gpt_failed(t);
-    l.room = gpt_floats(t, GPT_GRADIENTS, t->count * (size_t)(t->rank ? 1 : t->size));
-    if (!l.room || gpt_begin(t)) return gpt_failed(t);
+    if (!make_room(&l, with->way) || gpt_begin(t)) return gpt_failed(t);
     for (int at = 0; at < t->with->steps; at++) {
         const int code = step(&l, at) ? gpt_failed(t) : gpt_check(t, at, l.r.weights);
 

@@ -125,7 +125,9 @@ static int train(gpt_trainer *t)
     if (t->with->steps > 1 << 24) return gpt_refuse(t, "more than %d steps are not counted exactly", 1 << 24);
     s.message = gpt_floats(t, GPT_OTHER, t->count + 1);
     s.since = gpt_bytes(t, GPT_OTHER, (size_t)t->size * sizeof *s.since);
-    if (!s.message || !s.since || !gpt_replica_make(t, &s.r, t->with->batch) || gpt_begin(t)) return gpt_failed(t);
+    if (!s.message || !s.since || !gpt_replica_make(t, &s.r, t->rank ? t->with->batch : 0)) return gpt_failed(t);
+    if (t->rank) gpt_release(t, s.r.first), gpt_release(t, s.r.second);      /* the server alone has an optimizer */
+    if (gpt_begin(t)) return gpt_failed(t);
     if (t->rank ? work(t, &s.r, s.message) : serve(&s, with->stale)) return gpt_failed(t);
 
     const int code = gpt_end(t, s.r.weights);
