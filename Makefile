@@ -30,10 +30,11 @@ HAS_OPENSSL := $(shell printf '\043include <openssl/ssl.h>\nint main(void) { ret
 TLS := $(if $(HAS_OPENSSL),-DCOLL_WITH_OPENSSL -lssl -lcrypto)
 
 BUILD  := build/$(config)
+GPT    := $(patsubst examples/%.c,$(BUILD)/%,$(wildcard examples/gpt/*.c))
 HEADER := $(wildcard coll.h coll_impl.h core/*.h transports/*.h transports/*/*.h)
 COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
-.PHONY: help demo test bench bench-conv bench-threads bench-threads-full bench-tcp bench-tcp-full precision dist deps clean install all
+.PHONY: help demo test examples-check plots bench bench-conv bench-threads bench-threads-full bench-tcp bench-tcp-full precision dist deps clean install all
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -47,6 +48,12 @@ demo:            ## train a small network on 1 rank, 4 threads, 4 processes over
 test:            ## everything that proves it, in under 10 minutes
 	@sh tools/deps.sh test
 	@$(MAKE) --no-print-directory run-test
+
+examples-check:  ## the pages of examples/gpt, briefly, on threads and processes: what they reach, and that it is the same
+	@$(MAKE) --no-print-directory run-examples-check
+
+plots:           ## train a few minutes with the pages of examples/gpt, and draw losses, times and memory to build/plots
+	@$(MAKE) --no-print-directory run-plots
 
 bench:           ## measure allreduce on 2 threads and on 2 processes over TCP
 	@sh tools/deps.sh demo
@@ -89,7 +96,7 @@ clean:           ## remove build/ and dist/
 
 # ---- what the targets above run, once their dependencies are there
 
-.PHONY: run-demo run-test run-bench
+.PHONY: run-demo run-test run-bench run-examples-check run-plots
 
 run-demo: $(BUILD)/coll-run $(BUILD)/train_digits
 	@$(if $(HAS_URING),,echo "without liburing: TCP runs on poll")
@@ -97,6 +104,12 @@ run-demo: $(BUILD)/coll-run $(BUILD)/train_digits
 
 run-test: dist/coll.h
 	@CC="$(CC)" sh tests/run_all.sh
+
+run-examples-check: $(BUILD)/coll-run $(GPT)
+	@sh tests/test_gpt_pages.sh $(BUILD)
+
+run-plots: $(BUILD)/coll-run $(GPT)
+	@sh examples/gpt/plots.sh $(BUILD) build/plots
 
 run-bench: $(BUILD)/coll-run $(BUILD)/coll_perf
 	$(BUILD)/coll_perf -t 2 -b 8 -e 64M -f 8 --pin
@@ -180,6 +193,12 @@ $(BUILD)/%: examples/%.c $(HEADER)
 	@mkdir -p $(BUILD)
 	$(COMPILE) $< -o $@ $(LIBS) -lm
 
+# The pages of examples/gpt share the implementation, which is compiled once.
+all: $(GPT)
+$(GPT): $(BUILD)/%: examples/%.c $(wildcard examples/gpt/*.h) coll.h $(BUILD)/coll.o
+	@mkdir -p $(@D)
+	$(COMPILE) -Werror $< $(BUILD)/coll.o -o $@ $(LIBS) -lm
+
 $(BUILD)/%: bench/%.c $(HEADER)
 	@mkdir -p $(BUILD)
 	$(COMPILE) $< -o $@ $(LIBS) -lm
@@ -199,6 +218,7 @@ $(BUILD)/coll.o: coll.c $(HEADER)
 	@mkdir -p $(BUILD)
 	$(COMPILE) -Werror $(filter -D%,$(LIBS)) -c $< -o $@
 
+$(BUILD)/test_gpt: examples/gpt/gpt.h
 $(BUILD)/test_security $(BUILD)/test_greetings $(BUILD)/test_lanes: LIBS += $(TLS)
 
 # The same tests, with the single file in the place of the parts.

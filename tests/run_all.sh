@@ -68,6 +68,8 @@ exemplified() { # the examples that check themselves, in every world in which th
     [ $right -eq 5 ]
 }
 
+paged() { make --no-print-directory run-examples-check; } # the transformer, trained every way
+
 demonstrated() { make --no-print-directory run-demo && echo "1 passed, 0 failed"; }
 
 # What the suites below build, with as many compilers as there are processors: the implementation for each configuration, then
@@ -156,6 +158,8 @@ waits perf               env COLL_LIBS="-pthread $libs" sh tests/test_perf.sh
 suite bench              env COLL_LIBS="-pthread $libs" sh tests/test_bench.sh
 suite bench-tcp          env COLL_LIBS="-pthread $libs" sh tests/test_bench_tcp.sh
 suite examples           exemplified
+suite gpt                program asan test_gpt
+suite gpt-pages          paged
 suite demo               demonstrated
 }
 
