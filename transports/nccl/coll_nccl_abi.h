@@ -101,9 +101,9 @@ enum {
     X(CommDestroy, 20000, (struct ncclComm *comm))                                                                    \
     X(CommAbort, 20400, (struct ncclComm *comm))                                                                      \
     X(CommGetAsyncError, 20400, (struct ncclComm *comm, coll__nccl_result *result))                                   \
-    X(CommCount, 20000, (const struct ncclComm *comm, int *count))                                                    \
-    X(CommUserRank, 20000, (const struct ncclComm *comm, int *rank))                                                  \
-    X(CommCuDevice, 20000, (const struct ncclComm *comm, int *device))                                                \
+    X(CommCount, 20000, (struct ncclComm *comm, int *count))                                                    \
+    X(CommUserRank, 20000, (struct ncclComm *comm, int *rank))                                                  \
+    X(CommCuDevice, 20000, (struct ncclComm *comm, int *device))                                                \
     X(AllReduce, 20000, (const void *send, void *recv, size_t count, unsigned type, unsigned op, struct ncclComm *comm, \
                          struct CUstream_st *stream))                                                                 \
     X(Reduce, 20000, (const void *send, void *recv, size_t count, unsigned type, unsigned op, int root,               \
