@@ -187,7 +187,7 @@ $(BUILD)/%: bench/%.c $(HEADER)
 # A test of what is public links the implementation, which is compiled once for each configuration.  One that looks inside
 # includes it, and says so in a line of its own, or takes some parts of it, with world.h.
 INSIDE  := $(shell grep -lE '^#define COLL_IMPLEMENTATION|^#include "world\.h"' tests/test_*.c)
-OUTSIDE := $(filter-out $(INSIDE),$(wildcard tests/test_*.c))
+OUTSIDE := $(filter-out $(INSIDE) tests/test_nccl%,$(wildcard tests/test_*.c))
 TESTED   = $(HEADER) $(wildcard tests/*.h)
 
 $(OUTSIDE:tests/%.c=$(BUILD)/%): $(BUILD)/coll.o
@@ -200,6 +200,26 @@ $(BUILD)/coll.o: coll.c $(HEADER)
 	$(COMPILE) -Werror $(filter -D%,$(LIBS)) -c $< -o $@
 
 $(BUILD)/test_security $(BUILD)/test_greetings $(BUILD)/test_lanes: LIBS += $(TLS)
+
+# The tests of GPUs have the library with NCCL in it, and load false libraries: of NCCL one for each version that matters.
+NCCL_VERSIONS := 21703 21805 22203 22703 22809
+FAKES = $(BUILD)/fake_cuda.so $(NCCL_VERSIONS:%=$(BUILD)/fake_nccl_%.so)
+FAKED = $(COMPILE) -Werror -fPIC -shared -fvisibility=hidden
+
+$(BUILD)/fake_cuda.so: tests/nccl/fake_cuda.c $(wildcard tests/nccl/*.h) tests/support.h transports/nccl/coll_nccl_abi.h
+	@mkdir -p $(BUILD)
+	$(FAKED) $< -o $@ -pthread -lm
+
+$(BUILD)/fake_nccl_%.so: tests/nccl/fake_nccl.c $(BUILD)/fake_cuda.so $(wildcard tests/nccl/*.h)
+	$(FAKED) -DFAKE_VERSION=$* $< -o $@ -L$(BUILD) -l:fake_cuda.so -Wl,-rpath,'$$ORIGIN' -pthread -lm
+
+WITH_NCCL := $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/test_nccl*.c))
+$(WITH_NCCL): $(BUILD)/coll_nccl.o $(FAKES) $(wildcard tests/nccl/*.h)
+$(WITH_NCCL): CPPFLAGS += -DCOLL_WITH_NCCL
+
+$(BUILD)/coll_nccl.o: coll.c $(HEADER)
+	@mkdir -p $(BUILD)
+	$(COMPILE) -Werror -DCOLL_WITH_NCCL $(filter -D%,$(LIBS)) -c $< -o $@
 
 # The same tests, with the single file in the place of the parts.
 DIST := $(CC) -std=c11 -O2 $(CPPFLAGS) -Itests
