@@ -214,7 +214,7 @@ $(BUILD)/fake_nccl_%.so: tests/nccl/fake_nccl.c $(BUILD)/fake_cuda.so $(wildcard
 	$(FAKED) -DFAKE_VERSION=$* $< -o $@ -L$(BUILD) -l:fake_cuda.so -Wl,-rpath,'$$ORIGIN' -pthread -lm
 
 WITH_NCCL := $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/test_nccl*.c))
-$(WITH_NCCL): $(BUILD)/coll_nccl.o $(FAKES) $(wildcard tests/nccl/*.h)
+$(WITH_NCCL): $(BUILD)/coll_nccl.o $(FAKES) $(wildcard tests/nccl/*.h) tests/test_contract.c tests/test_random.c
 $(WITH_NCCL): CPPFLAGS += -DCOLL_WITH_NCCL
 
 $(BUILD)/coll_nccl.o: coll.c $(HEADER)

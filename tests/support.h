@@ -307,13 +307,32 @@ SUPPORT bool support_message_is_right(const uint32_t *message, int source, int d
  *
  * `image` is what the whole block must look like in the end.  A test fills data, calls support_seal, lets the library
  * work, puts the expected result into the image with support_expect, and compares everything at once.  Under
- * AddressSanitizer the guards cannot be read either while the buffer is sealed. */
+ * AddressSanitizer the guards cannot be read either while the buffer is sealed.
+ *
+ * In a world whose calls work elsewhere - in the memory of a GPU - the block has a twin there: support_seal takes the bytes to it,
+ * support_fetch brings them back, and support_place says what a pointer into the block is there. */
 enum { SUPPORT_GUARD = 64, SUPPORT_FILL = 0xd7 };
 
 typedef struct support_buffer {
     unsigned char *block, *image, *data;
     size_t block_length, length;
+    void *twin;
 } support_buffer;
+
+typedef struct support_memory {
+    void *(*make)(const void *block, size_t length);
+    void  (*free)(void *twin);
+    void  (*push)(void *twin, const void *from, size_t length);
+    void  (*pull)(void *to, const void *twin, size_t length);
+    void *(*find)(const void *pointer);           /* gives what lies in no block back                         */
+} support_memory;
+
+static const support_memory *support_elsewhere;   /* NULL: calls work on the blocks themselves                */
+
+SUPPORT void *support_place(const void *pointer)
+{
+    return support_elsewhere ? support_elsewhere->find(pointer) : (void *)(uintptr_t)pointer;
+}
 
 /* Allow or forbid every access to the guards; without AddressSanitizer nothing happens. */
 SUPPORT void support_guard(const support_buffer *buffer, bool forbid)
@@ -343,6 +362,7 @@ SUPPORT support_buffer support_buffer_make(size_t length, size_t shift)
     buffer.image = support_need(malloc(buffer.block_length));
     buffer.data = buffer.block + SUPPORT_GUARD + shift;
     memset(buffer.block, SUPPORT_FILL, buffer.block_length);
+    if (support_elsewhere) buffer.twin = support_elsewhere->make(buffer.block, buffer.block_length);
     return buffer;
 }
 
@@ -350,7 +370,15 @@ SUPPORT support_buffer support_buffer_make(size_t length, size_t shift)
 SUPPORT void support_seal(support_buffer *buffer)
 {
     memcpy(buffer->image, buffer->block, buffer->block_length);
+    if (buffer->twin) support_elsewhere->push(buffer->twin, buffer->block, buffer->block_length);
     support_guard(buffer, true);
+}
+
+/* The data can be looked at. */
+SUPPORT void support_fetch(const support_buffer *buffer)
+{
+    support_guard(buffer, false);
+    if (buffer->twin) support_elsewhere->pull(buffer->block, buffer->twin, buffer->block_length);
 }
 
 /* From byte `at` of the data on there must be these bytes in the end. */
@@ -364,7 +392,7 @@ SUPPORT bool support_as_expected(const support_buffer *buffer, ptrdiff_t *at)
 {
     size_t i = 0;
 
-    support_guard(buffer, false);
+    support_fetch(buffer);
     if (!memcmp(buffer->block, buffer->image, buffer->block_length)) return true;
     while (buffer->block[i] == buffer->image[i]) i++;
     *at = (ptrdiff_t)i - (buffer->data - buffer->block);
@@ -380,6 +408,7 @@ SUPPORT const unsigned char *support_expected(const support_buffer *buffer, ptrd
 SUPPORT void support_buffer_free(support_buffer *buffer)
 {
     if (buffer->block) support_guard(buffer, false);
+    if (buffer->twin) support_elsewhere->free(buffer->twin);
     free(buffer->block);
     free(buffer->image);
     *buffer = (support_buffer){ 0 };

@@ -79,12 +79,13 @@ typedef struct block {
     bool   is_pinned, is_alive;
 } block;
 
-typedef struct capture {
+/* A capture, the graph that it becomes, and what is launched of that: one thing, which is never given up. */
+typedef struct CUgraph_st {
     fake_work *works;
     int        count, room, mode, holders;
     pthread_t  thread;
     bool       is_active, is_spoilt;
-    struct capture *next;
+    struct CUgraph_st *next;
 } capture;
 
 typedef struct item { fake_work work; uint64_t number; struct item *next; } item;
@@ -777,10 +778,26 @@ result cuStreamEndCapture(stream *given, capture **graph)
     return !c ? INVALID_VALUE : c->is_spoilt ? CAPTURE_INVALIDATED : OK;
 }
 
+FAKE_API result cuGraphInstantiateWithFlags(capture **out, capture *graph, unsigned long long flags);
+result cuGraphInstantiateWithFlags(capture **out, capture *graph, unsigned long long flags)
+{
+    if (flags || !graph->holders) return INVALID_VALUE;
+    graph->holders++;
+    *out = graph;
+    return OK;
+}
+
+FAKE_API result cuGraphDestroy(capture *graph);
+result cuGraphDestroy(capture *graph) { return graph->holders-- > 0 ? OK : INVALID_VALUE; }
+
+FAKE_API result cuGraphExecDestroy(capture *graph);
+result cuGraphExecDestroy(capture *graph) { return graph->holders-- > 0 ? OK : INVALID_VALUE; }
+
 FAKE_API result cuGraphLaunch(capture *graph, stream *given);
 result cuGraphLaunch(capture *graph, stream *given)
 {
     NEED_CONTEXT();
+    if (graph->holders < 1) fake_fail("a graph is launched that has been destroyed");
     take();
     stream *s = stream_of(given, fake_current_device());
     for (int i = 0; s && i < graph->count; i++) {
