@@ -206,7 +206,7 @@ NCCL_VERSIONS := 21703 21805 22203 22703 22809
 FAKES = $(BUILD)/fake_cuda.so $(NCCL_VERSIONS:%=$(BUILD)/fake_nccl_%.so)
 FAKED = $(COMPILE) -Werror -fPIC -shared -fvisibility=hidden
 
-$(BUILD)/fake_cuda.so: tests/nccl/fake_cuda.c $(wildcard tests/nccl/*.h) tests/support.h transports/nccl/coll_nccl_abi.h
+$(BUILD)/fake_cuda.so: tests/nccl/fake_cuda.c $(wildcard tests/nccl/*.h) tests/support_numbers.h transports/nccl/coll_nccl_abi.h
 	@mkdir -p $(BUILD)
 	$(FAKED) $< -o $@ -pthread -lm
 
@@ -214,8 +214,10 @@ $(BUILD)/fake_nccl_%.so: tests/nccl/fake_nccl.c $(BUILD)/fake_cuda.so $(wildcard
 	$(FAKED) -DFAKE_VERSION=$* $< -o $@ -L$(BUILD) -l:fake_cuda.so -Wl,-rpath,'$$ORIGIN' -pthread -lm
 
 WITH_NCCL := $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/test_nccl*.c))
-$(WITH_NCCL): $(BUILD)/coll_nccl.o $(FAKES) $(wildcard tests/nccl/*.h) tests/test_contract.c tests/test_random.c
-$(WITH_NCCL): CPPFLAGS += -DCOLL_WITH_NCCL
+$(WITH_NCCL): $(FAKES) $(wildcard tests/nccl/*.h) tests/test_contract.c tests/test_random.c
+$(filter-out %_fakes,$(WITH_NCCL)): $(BUILD)/coll_nccl.o
+$(filter-out %_fakes,$(WITH_NCCL)): CPPFLAGS += -DCOLL_WITH_NCCL
+$(BUILD)/test_nccl_fakes: $(BUILD)/coll.o
 
 $(BUILD)/coll_nccl.o: coll.c $(HEADER)
 	@mkdir -p $(BUILD)

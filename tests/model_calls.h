@@ -132,7 +132,7 @@ SUPPORT coll_status model_begin(coll_comm *comm, const coll_call *d, model_style
 /* ---- >>worlds ---- */
 
 #if defined(COLL_WITH_NCCL)
-#include "nccl/gpu.h"
+#include "nccl/gpu_world.h"
 static const char *const model_worlds[] = { "nccl" };
 #else
 static const char *const model_worlds[] = { "threads", "tcp-poll", "tcp-uring", "joined", "sim", "sim-hosts" };

@@ -2,7 +2,7 @@
 #ifndef FAKE_KERNELS_H
 #define FAKE_KERNELS_H
 
-#include "../support.h"
+#include "../support_numbers.h"
 
 #include "fake.h"
 

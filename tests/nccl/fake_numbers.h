@@ -8,7 +8,7 @@
 #ifndef FAKE_NUMBERS_H
 #define FAKE_NUMBERS_H
 
-#include "../support.h"
+#include "../support_numbers.h"
 
 #include "fake.h"
 

@@ -1,5 +1,4 @@
-/* gpu.h - GPUs for tests: the driver and NCCL, found where the library finds them, and the world "nccl", whose buffers lie in
- * the memory of devices.  Used after support.h.
+/* gpu.h - GPUs for tests: the driver and NCCL, found where the library finds them.  Used after support.h.
  *
  * Where COLL_CUDA_LIB and COLL_NCCL_LIB are not set they become the fakes beside the test's program; set to the real libraries,
  * the same tests run on GPUs, one for each rank. */
@@ -68,6 +67,7 @@ SUPPORT void gpu_must(coll__cuda_result result, const char *what)
 /* Once in a process, before any thread. */
 SUPPORT void gpu_load(void)
 {
+    if (gpu.library) return;
     gpu_name_fakes(0);
     gpu.library = dlopen(getenv("COLL_CUDA_LIB"), RTLD_NOW | RTLD_LOCAL);
     nccl.library = dlopen(getenv("COLL_NCCL_LIB"), RTLD_NOW | RTLD_LOCAL);
@@ -110,88 +110,15 @@ SUPPORT void *gpu_alloc(size_t length)
 
 SUPPORT coll__cuda_address gpu_address(const void *at) { return (coll__cuda_address)(uintptr_t)at; }
 SUPPORT void gpu_free(void *at) { gpu_must(gpu.MemFree_v2(gpu_address(at)), "cuMemFree"); }
-SUPPORT void gpu_push(void *to, const void *from, size_t length) { gpu_must(gpu.MemcpyHtoD_v2(gpu_address(to), from, length), "copy"); }
-SUPPORT void gpu_pull(void *to, const void *from, size_t length) { gpu_must(gpu.MemcpyDtoH_v2(to, gpu_address(from), length), "copy"); }
 
-/* ---- >>buffers: the test's own memory, and where it lies on the device of the thread that made it ---- */
-
-typedef struct gpu_twin {
-    const unsigned char *block;
-    size_t               length;
-    void                *device;
-    struct gpu_twin     *next;
-} gpu_twin;
-
-static _Thread_local gpu_twin *gpu_twins;
-
-static void *gpu_twin_make(const void *block, size_t length)
+SUPPORT void gpu_push(void *to, const void *from, size_t length)
 {
-    gpu_twin *t = support_need(malloc(sizeof *t));
-
-    *t = (gpu_twin){ block, length, gpu_alloc(length), gpu_twins };
-    gpu_twins = t;
-    return t->device;
+    gpu_must(gpu.MemcpyHtoD_v2(gpu_address(to), from, length), "cuMemcpyHtoD");
 }
 
-static void gpu_twin_free(void *device)
+SUPPORT void gpu_pull(void *to, const void *from, size_t length)
 {
-    for (gpu_twin **at = &gpu_twins; *at; at = &(*at)->next) {
-        gpu_twin *t = *at;
-        if (t->device != device) continue;
-        *at = t->next;
-        gpu_free(device);
-        free(t);
-        return;
-    }
-}
-
-static void *gpu_twin_find(const void *pointer)
-{
-    const unsigned char *at = pointer;
-
-    for (const gpu_twin *t = gpu_twins; t; t = t->next)
-        if (at >= t->block && at < t->block + t->length) return (unsigned char *)t->device + (at - t->block);
-    return (void *)(uintptr_t)pointer;
-}
-
-static const support_memory gpu_memory = { gpu_twin_make, gpu_twin_free, gpu_push, gpu_pull, gpu_twin_find };
-
-/* ---- >>the world: ranks that are threads, each with a device and a stream ---- */
-
-typedef struct gpu_world {
-    int (*worker)(coll_comm *comm, void *arg);
-    void *arg;
-} gpu_world;
-
-/* Every third rank uses the default stream of its device. */
-static int gpu_rank(coll_comm *host, void *arg)
-{
-    const gpu_world *w = arg;
-    const int rank = coll_rank(host);
-    coll_comm *comm = NULL;
-
-    gpu_use(rank);
-    struct CUstream_st *stream = rank % 3 == 2 ? NULL : gpu_stream();
-    const coll_status status = coll_init_nccl(host, rank, stream, &comm);
-    if (status) {
-        fprintf(stderr, "coll_init_nccl of rank %d of %d: %s: %s\n", rank, coll_size(host), coll_status_text(status), coll_error(host));
-        return -1;
-    }
-    const int result = w->worker(comm, w->arg);
-    coll_free(comm);
-    if (stream) gpu_must(gpu.StreamDestroy_v2(stream), "cuStreamDestroy");
-    return result;
-}
-
-SUPPORT int gpu_run(int size, const coll_config *config, int (*worker)(coll_comm *comm, void *arg), void *arg)
-{
-    gpu_world w = { worker, arg };
-
-    if (!gpu.library) gpu_load();
-    support_elsewhere = &gpu_memory;
-    const int failed = support_run_config("threads", size, config, gpu_rank, &w);
-    support_elsewhere = NULL;
-    return failed;
+    gpu_must(gpu.MemcpyDtoH_v2(to, gpu_address(from), length), "cuMemcpyDtoH");
 }
 
 #endif /* GPU_H */
