@@ -49,8 +49,6 @@ COLL__NCCL_TEXTS(DECLARE)
 enum { OK = 0, UNHANDLED_CUDA = 1, SYSTEM = 2, INVALID_ARGUMENT = 4, INVALID_USAGE = 5, REMOTE = 6, IN_PROGRESS = 7 };
 enum { OPERATIONS_MOST = POSTS_MOST, DEVICES_MOST = 64, TYPES_HERE = FAKE_VERSION >= 22400 ? TYPES : TYPES - 2 };
 
-static long hang_ms;                              /* read with the first communicator                         */
-
 /* ---- >>state ---- */
 
 /* A call, before it is posted: the post's send and recv are set when the launch begins. */
@@ -83,6 +81,7 @@ struct ncclComm {
     _Atomic bool is_aborted;
     int       polls;                              /* until what is held goes into the stream                  */
     launch   *held;
+    long      hang_ms;
     uint64_t  random, calls, launches, issued, begun;         /* issued, begun: launches in their order       */
     int       pid, fd;                            /* of the unique id                                         */
     char      error[160];
@@ -217,9 +216,9 @@ static void look_at_clock(const struct ncclComm *c, int64_t since, const char *w
 {
     char text[2048];
 
-    if (!hang_ms || now_ms() - since < hang_ms) return;
+    if (!c->hang_ms || now_ms() - since < c->hang_ms) return;
     world_tell(c->world, text, sizeof text);
-    fake_fail("hangs: rank %d of %d has waited for %ld ms in %s%s", c->rank, c->size, hang_ms, what, text);
+    fake_fail("hangs: rank %d of %d has waited for %ld ms in %s%s", c->rank, c->size, c->hang_ms, what, text);
 }
 
 /* Be in the launch until all of it is done. */
@@ -616,12 +615,11 @@ result ncclCommInitRankConfig(struct ncclComm **out, int size, coll__nccl_id id,
     if (fake_current_device() < 0) fake_fail("a communicator is made with no context current: NCCL would take device 0");
     c = need(calloc(1, sizeof *c));
     *c = (struct ncclComm){ .rank = rank, .size = size, .device = fake_current_device(), .pid = a.pid, .fd = a.fd,
-                            .is_blocking = !config || config->blocking != 0,
+                            .is_blocking = !config || config->blocking != 0, .hang_ms = fake_setting("FAKE_HANG_MS", 20000),
                             .random = fake_mix((uint64_t)fake_setting("FAKE_SEED", 1) + (uint64_t)rank) };
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->changed, NULL);
     pthread_mutex_lock(&comms_lock);
-    hang_ms = fake_setting("FAKE_HANG_MS", 20000);
     c->next = comms;
     comms = c;
     pthread_mutex_unlock(&comms_lock);
