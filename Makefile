@@ -206,9 +206,14 @@ NCCL_VERSIONS := 21703 21805 22203 22703 22809
 FAKES = $(BUILD)/fake_cuda.so $(NCCL_VERSIONS:%=$(BUILD)/fake_nccl_%.so)
 FAKED = $(COMPILE) -Werror -fPIC -shared -fvisibility=hidden
 
-$(BUILD)/fake_cuda.so: tests/nccl/fake_cuda.c $(wildcard tests/nccl/*.h) tests/support_numbers.h transports/nccl/coll_nccl_abi.h
+$(BUILD)/fake_cuda.so: tests/nccl/fake_cuda.c $(BUILD)/fake_kernels.o $(wildcard tests/nccl/*.h) transports/nccl/coll_nccl_abi.h
+	$(FAKED) $< $(BUILD)/fake_kernels.o -o $@ -pthread -lm
+
+# The kernels' source is CUDA; no multiplication of it may be fused with an addition.
+$(BUILD)/fake_kernels.o: tests/nccl/fake_kernels.cc transports/nccl/coll_nccl_kernels.cu $(wildcard tests/nccl/*.h)
 	@mkdir -p $(BUILD)
-	$(FAKED) $< -o $@ -pthread -lm
+	$(CXX) -std=c++17 -Wall -Wextra -Wno-unknown-pragmas -Werror $(FLAGS_$(config)) -ffp-contract=off -fno-exceptions -fno-rtti \
+	    -fPIC -fvisibility=hidden $(CPPFLAGS) -c $< -o $@
 
 $(BUILD)/fake_nccl_%.so: tests/nccl/fake_nccl.c $(BUILD)/fake_cuda.so $(wildcard tests/nccl/*.h)
 	$(FAKED) -DFAKE_VERSION=$* $< -o $@ -L$(BUILD) -l:fake_cuda.so -Wl,-rpath,'$$ORIGIN' -pthread -lm

@@ -24,6 +24,10 @@
 
 #define FAKE_API __attribute__((visibility("default")))
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* The status of a process that a fake has ended. */
 enum { FAKE_EXIT = 86 };
 
@@ -65,5 +69,9 @@ FAKE_API void      *fake_view(const void *pointer, size_t length, const char *wh
 FAKE_API int        fake_arena_fd(void);
 FAKE_API size_t     fake_arena_size(void);
 FAKE_API size_t     fake_arena_offset(const void *view);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif /* FAKE_H */

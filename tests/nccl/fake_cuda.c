@@ -5,7 +5,8 @@
  *   memory    of all devices is one file, mapped twice.  What a program is given is a mapping that nobody can touch; the work
  *             uses the other one.  So the host cannot read or write what is on a device, by no mistake.  Pinned memory is in
  *             the same file, and there a program is given the mapping that the work uses.
- *   kernels   are C functions with the names and the parameters of the real ones; the module's text must have both.
+ *   kernels   are the library's own, as functions of the host (fake_kernels.cc); the module's text must have their names and
+ *             their parameters.
  *
  * Stricter than a driver:
  *   - memory is checked to the byte, at the time of the work; freed memory is never handed out again, and work that meets it ends
@@ -17,8 +18,6 @@
  *     spoils the capture: in mode 0 from any thread, in mode 1 from the thread that captures.
  *   - a fork of a process that has called cuInit has no CUDA. */
 #define _GNU_SOURCE 1
-#include "../../coll.h"
-
 #include "fake.h"
 #include "fake_kernels.h"
 
@@ -109,7 +108,7 @@ typedef struct CUevent_st {
 } event;
 
 typedef struct CUmod_st { char *text; } module;
-typedef struct CUfunc_st { const fake_kernel *kernel; } function;
+typedef struct CUfunc_st { fake_kernel kernel; } function;
 
 /* One lock for all of it; work runs outside. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -813,7 +812,7 @@ result cuGraphLaunch(capture *graph, stream *given)
 
 typedef struct launch {
     const fake_kernel *kernel;
-    uint64_t           values[FAKE_PARAMETERS_MOST];
+    uint64_t           values[FAKE_PARAMETERS_MOST], blocks, threads;
 } launch;
 
 static void launch_run(void *arg, uint64_t number)
@@ -821,7 +820,7 @@ static void launch_run(void *arg, uint64_t number)
     launch *l = arg;
 
     (void)number;
-    l->kernel->run(l->values);
+    l->kernel->run(l->values, l->blocks, l->threads);
 }
 
 result cuModuleLoadData(module **out, const void *image)
@@ -841,7 +840,7 @@ result cuModuleUnload(module *m)
     return OK;
 }
 
-/* The text must have an entry of this name with the parameters that the C function takes. */
+/* The text must have an entry of this name with the parameters of the source. */
 static bool text_has(const char *text, const fake_kernel *k)
 {
     const size_t length = strlen(k->name);
@@ -864,14 +863,11 @@ static bool text_has(const char *text, const fake_kernel *k)
 
 result cuModuleGetFunction(function **out, module *m, const char *name)
 {
-    static function functions[sizeof fake_kernels / sizeof *fake_kernels];
+    const fake_kernel *k;
 
-    for (size_t i = 0; i < sizeof fake_kernels / sizeof *fake_kernels; i++) {
-        if (strcmp(fake_kernels[i].name, name) || !text_has(m->text, &fake_kernels[i])) continue;
-        take();
-        functions[i].kernel = &fake_kernels[i];
-        release();
-        *out = &functions[i];
+    for (int i = 0; (k = fake_kernel_at(i)) != NULL; i++) {
+        if (strcmp(k->name, name) || !text_has(m->text, k)) continue;
+        *out = (function *)(uintptr_t)k;
         return OK;
     }
     return NOT_FOUND;
@@ -880,13 +876,13 @@ result cuModuleGetFunction(function **out, module *m, const char *name)
 result cuLaunchKernel(function *f, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
                       unsigned block_z, unsigned shared_bytes, stream *s, void **parameters, void **extra)
 {
-    const bool is_sized = grid_x && grid_y && grid_z && block_x && block_y && block_z && block_x * block_y * block_z <= 1024;
-    launch *l;
+    const bool is_sized = grid_x && grid_x <= INT32_MAX && block_x && block_x <= 1024;
 
     NEED_CONTEXT();
-    if (!is_sized || grid_y > 65535 || grid_z > 65535 || shared_bytes > 48 * 1024 || extra || !parameters) return INVALID_VALUE;
-    l = need(calloc(1, sizeof *l));
-    l->kernel = f->kernel;
-    for (int i = 0; f->kernel->sizes[i]; i++) memcpy(&l->values[i], parameters[i], (size_t)(f->kernel->sizes[i] - '0'));
+    if (grid_y != 1 || grid_z != 1 || block_y != 1 || block_z != 1) fake_fail("a grid of more than one dimension");
+    if (!is_sized || shared_bytes > 48 * 1024 || extra || !parameters) return INVALID_VALUE;
+    launch *l = need(calloc(1, sizeof *l));
+    *l = (launch){ .kernel = &f->kernel, .blocks = grid_x, .threads = block_x };
+    for (int i = 0; f->kernel.sizes[i]; i++) memcpy(&l->values[i], parameters[i], (size_t)(f->kernel.sizes[i] - '0'));
     return (result)fake_enqueue(s, (fake_work){ .run = launch_run, .drop = free, .arg = l });
 }
