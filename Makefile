@@ -206,7 +206,7 @@ $(BUILD)/%: bench/%.c $(HEADER)
 # A test of what is public links the implementation, which is compiled once for each configuration.  One that looks inside
 # includes it, and says so in a line of its own, or takes some parts of it, with world.h.
 INSIDE  := $(shell grep -lE '^#define COLL_IMPLEMENTATION|^#include "world\.h"' tests/test_*.c)
-OUTSIDE := $(filter-out $(INSIDE),$(wildcard tests/test_*.c))
+OUTSIDE := $(filter-out $(INSIDE) tests/test_nccl%,$(wildcard tests/test_*.c))
 TESTED   = $(HEADER) $(wildcard tests/*.h)
 
 $(OUTSIDE:tests/%.c=$(BUILD)/%): $(BUILD)/coll.o
@@ -220,6 +220,33 @@ $(BUILD)/coll.o: coll.c $(HEADER)
 
 $(BUILD)/test_gpt: examples/gpt/gpt.h
 $(BUILD)/test_security $(BUILD)/test_greetings $(BUILD)/test_lanes: LIBS += $(TLS)
+
+# The tests of GPUs have the library with NCCL in it, and load false libraries: of NCCL one for each version that matters.
+NCCL_VERSIONS := 21703 21805 22203 22703 22809
+FAKES = $(BUILD)/fake_cuda.so $(NCCL_VERSIONS:%=$(BUILD)/fake_nccl_%.so)
+FAKED = $(COMPILE) -Werror -fPIC -shared -fvisibility=hidden
+
+$(BUILD)/fake_cuda.so: tests/nccl/fake_cuda.c $(BUILD)/fake_kernels.o $(wildcard tests/nccl/*.h) transports/nccl/coll_nccl_abi.h
+	$(FAKED) $< $(BUILD)/fake_kernels.o -o $@ -pthread -lm
+
+# The kernels' source is CUDA; no multiplication of it may be fused with an addition.
+$(BUILD)/fake_kernels.o: tests/nccl/fake_kernels.cc transports/nccl/coll_nccl_kernels.cu $(wildcard tests/nccl/*.h)
+	@mkdir -p $(BUILD)
+	$(CXX) -std=c++17 -Wall -Wextra -Wno-unknown-pragmas -Werror $(FLAGS_$(config)) -ffp-contract=off -fno-exceptions -fno-rtti \
+	    -fPIC -fvisibility=hidden $(CPPFLAGS) -c $< -o $@
+
+$(BUILD)/fake_nccl_%.so: tests/nccl/fake_nccl.c $(BUILD)/fake_cuda.so $(wildcard tests/nccl/*.h)
+	$(FAKED) -DFAKE_VERSION=$* $< -o $@ -L$(BUILD) -l:fake_cuda.so -Wl,-rpath,'$$ORIGIN' -pthread -lm
+
+WITH_NCCL := $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/test_nccl*.c))
+$(WITH_NCCL): $(FAKES) $(wildcard tests/nccl/*.h) tests/test_contract.c tests/test_random.c
+$(filter-out %_fakes,$(WITH_NCCL)): $(BUILD)/coll_nccl.o
+$(filter-out %_fakes,$(WITH_NCCL)): CPPFLAGS += -DCOLL_WITH_NCCL
+$(BUILD)/test_nccl_fakes: $(BUILD)/coll.o
+
+$(BUILD)/coll_nccl.o: coll.c $(HEADER)
+	@mkdir -p $(BUILD)
+	$(COMPILE) -Werror -DCOLL_WITH_NCCL $(filter -D%,$(LIBS)) -c $< -o $@
 
 # The same tests, with the single file in the place of the parts.
 DIST := $(CC) -std=c11 -O2 $(CPPFLAGS) -Itests

@@ -49,6 +49,7 @@
  *   transports/coll_tcp.h        ranks in many processes, with its parts in transports/tcp/
  *   transports/coll_joined.h     both at once: threads of many processes
  *   transports/coll_sim.h        any number of ranks in one thread under a virtual clock, with its parts in transports/sim/
+ *   transports/coll_nccl.h       buffers in the memory of GPUs, by NCCL, with its parts in transports/nccl/; with COLL_WITH_NCCL
  *   this file                    the public functions: each fills a coll_call, checks it, hands it on
  *
  * The way of a call: coll_allreduce -> coll__run_simple -> coll__ready (checks) -> coll__begin -> coll__wait -> coll__advance ->
@@ -115,6 +116,9 @@
 #include "transports/coll_tcp.h"
 #include "transports/coll_joined.h"
 #include "transports/coll_sim.h"
+#if defined(COLL_WITH_NCCL)
+#include "transports/coll_nccl.h"
+#endif
 
 /* ---- >>communicators ---- */
 
@@ -655,7 +659,7 @@ static void coll__start_request(coll_comm *comm, coll_request *r)
 {
     coll_status begun = coll__begin(r);
 
-    if (begun >= 0 && r->status == COLL_PENDING) begun = coll__advance(comm->trunk, 0);
+    if (begun >= 0 && r->status == COLL_PENDING && !r->is_on_device) begun = coll__advance(comm->trunk, 0);
     if (begun < 0 && r->status == COLL_PENDING) r->status = comm->trunk->failure.status;
     if (r->status == COLL_PENDING) coll__mover_rouse(comm);
 }
@@ -803,6 +807,7 @@ COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, si
     if (!call || (length > 0 && !text))
         return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call or text is NULL"));
     r.call = *call;
+    r.is_blocking = false;
     if ((status = coll__ready(comm, &r)) < 0) return coll__leave(comm, status);
     coll__explain_inside(comm, &r, line, sizeof line);
     coll__list_free(r.list);

@@ -52,7 +52,7 @@ static inline bool coll__offers(const coll_comm *comm)
 /* May a transport that takes whole collectives carry this one out here and now, with nothing in front of it? */
 static inline bool coll__can_run_at_once(const coll_comm *comm, const coll_call *call)
 {
-    return coll__offers(comm) && !comm->trunk->tracks && !call->algorithm && !call->residual
+    return !comm->device && coll__offers(comm) && !comm->trunk->tracks && !call->algorithm && !call->residual
         && call->kind < COLL_NEIGHBOR_ALLGATHER;
 }
 
@@ -114,7 +114,7 @@ static void coll__remember(coll_comm *comm, const coll_request *r)
     const coll_call *call = &r->call;
     const size_t unit = r->codec.type_size;
 
-    if (!coll__is_repeatable(call->kind) || call->op == COLL_USER || call->wire != call->type || call->timeout_ms || call->name
+    if (comm->device || !coll__is_repeatable(call->kind) || call->op == COLL_USER || call->wire != call->type || call->timeout_ms || call->name
         || call->scale != 0 || call->accumulate || call->flags || call->residual || call->algorithm) return;
     coll__again *again = comm->again[call->kind];
     if (!again) again = comm->again[call->kind] = (coll__again *)coll__allocate(sizeof *again);
@@ -153,6 +153,7 @@ static coll_status coll__run_inside(coll_comm *comm, coll_request *r)
 {
     if (__atomic_load_n(&comm->trunk->abort_wanted, __ATOMIC_ACQUIRE)) (void)coll__abort_now(comm->trunk);
     if (comm->trunk->failure.status != COLL_OK) return comm->trunk->failure.status;
+    r->is_blocking = true;
     coll_status status = coll__ready(comm, r);
     if (status < 0) return status;
     const bool is_plain = !r->list && !coll__kind_is_message(r->call.kind);
@@ -162,6 +163,15 @@ static coll_status coll__run_inside(coll_comm *comm, coll_request *r)
     if (r->list) coll__list_free(r->list);
     if (r->offsets) free(r->offsets);
     return status == COLL_PENDING ? comm->trunk->failure.status : status;
+}
+
+/* The same with buffers in the memory of this process, whatever the communicator's own are in. */
+static coll_status coll__run_by_host(coll_comm *comm, coll_request *r)
+{
+    comm->is_by_host = true;
+    const coll_status status = coll__run_inside(comm, r);
+    comm->is_by_host = false;
+    return status;
 }
 
 /* The same with a call of its own; not inlined, for it takes much stack. */

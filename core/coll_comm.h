@@ -4,6 +4,7 @@
  *   comm       some ranks of it, numbered from 0
  *   track      collectives that are carried out one after the other: each communicator has one, and each prepared call
  *   request    one operation; a collective that the engine runs has a flow
+ *   device     what carries the calls of a communicator whose buffers are in the memory of a device
  */
 #ifndef COLL_COMM_H
 #define COLL_COMM_H
@@ -91,6 +92,7 @@ struct coll_request {
     coll_status  status;
     bool         is_detached;                     /* freed by its owner while running                         */
     bool         is_started, is_prepared;
+    bool         is_blocking;                     /* its caller does not get it                               */
     uint32_t     sequence;
     uint64_t     record;                          /* its number in the flight recorder; 0: none               */
     unsigned     graph_version;                   /* of the communicator's graph when the call was checked    */
@@ -100,6 +102,7 @@ struct coll_request {
     const void  *input;                           /* with a residual: the caller's, of which call.send is made */
     coll_task    task;                            /* when the transport takes the whole call                  */
     bool         is_offloaded;
+    bool         is_on_device;                    /* and not to the transport, but to the communicator's device */
     coll__flow   flow;                            /* when the engine runs it                                  */
     struct coll__journey *journey;                /* when it goes by hosts (coll_hosts.h); NULL: it does not  */
     struct coll__message *sending, *receiving;    /* send, recv, sendrecv                                     */
@@ -112,7 +115,28 @@ struct coll_request {
     bool         has_overflow;                    /* COLL_DETECT_OVERFLOW: its result has an infinity or a NaN */
 };
 
-/* ---- >>track, communicator, trunk ---- */
+/* ---- >>device, track, communicator, trunk ---- */
+
+/* What carries out the calls of a communicator whose buffers are in the memory of a device (coll_nccl.h): each call whole, messages
+ * and lists too, and from its start on, in the order of a stream of the device, where the next one need not wait for it.  The
+ * engine carries what the ranks have to tell one another beside that.  Failures are blamed through `failure`. */
+typedef struct coll__device {
+    const char *name;
+
+    /* Refuse a checked call that cannot be, or not on these buffers, with a sentence; nothing has been sent. */
+    coll_status (*check)(coll_comm *comm, const coll_request *r);
+
+    /* Begin; COLL_PENDING: `test` is to say when it is done. */
+    coll_status (*start)(coll_comm *comm, coll_request *r, coll_failure *failure);
+    coll_status (*test) (coll_comm *comm, coll_request *r, coll_failure *failure);
+
+    /* Give `child`, all of whose ranks call this, a device like that of `parent`. */
+    coll_status (*derive)(coll_comm *parent, coll_comm *child);
+
+    void (*end)    (coll_comm *comm);             /* the trunk has failed: let go of what is running          */
+    void (*close)  (coll_comm *comm);
+    void (*explain)(coll_comm *comm, const coll_request *r, char *text, size_t room);
+} coll__device;
 
 /* Spaces of keys, by which messages beside COLL_CHANNEL_CALLS find their receivers (coll_messages.h). */
 typedef enum coll__space { COLL__SPACE_USER, COLL__SPACE_CALLS, COLL__SPACE_CREATE } coll__space;
@@ -172,6 +196,7 @@ typedef struct coll__trunk {
     uint32_t  next_id;                            /* of communicators made from here on                       */
     int       deriving;                           /* calls that are making one                                */
     unsigned  finished, told;                     /* requests so far; when the followers last heard of it     */
+    int       on_device;                          /* requests that are under way on devices, which wake nobody */
     /* several threads, each with a communicator of its own (coll_progress.h) */
     bool  is_shared;                              /* atomic: another thread may be inside; who enters takes the trunk */
     bool  has_many;                               /* there has been more than one communicator                */
@@ -210,6 +235,9 @@ struct coll_comm {
     int  *members;                                /* what our ranks are called in the trunk; NULL: the same   */
     uint32_t id;                                  /* 0: of coll_init; ranks that share none may use the same  */
     uint32_t mark;                                /* of id and members, in fingerprints: no two are alike     */
+    const coll__device *device;                   /* NULL: buffers are in the memory of this process          */
+    void *device_context;
+    bool  is_by_host;                             /* but those of the call that is being made                 */
     int  *order;                                  /* of our ranks in rings and chains: host by host; NULL: 0, 1, ... */
     bool  has_order;                              /* it has been looked at                                    */
     coll__door door;
@@ -241,6 +269,9 @@ struct coll_comm {
 };
 
 static inline int coll__world_rank(const coll_comm *comm, int rank) { return comm->members ? comm->members[rank] : rank; }
+
+/* Are the buffers of the call that is being made in the memory of a device? */
+static inline bool coll__is_on_device(const coll_comm *comm) { return comm->device && !comm->is_by_host; }
 
 /* What a rank of the trunk is called here; COLL_NO_RANK: it is no member. */
 static int coll__rank_here(const coll_comm *comm, int world)
@@ -522,6 +553,7 @@ static coll_status coll__trunk_fail(coll__trunk *trunk, const coll_failure *caus
     for (coll_comm *comm = trunk->comms; comm; comm = comm->next) coll__print_failure(comm);
     if (trunk->comms) coll__say(&trunk->log, COLL_LOG_INFO, "%s", trunk->comms->ending);
     coll__dump_failure(trunk);
+    for (coll_comm *comm = trunk->comms; comm; comm = comm->next) if (comm->device) comm->device->end(comm);
     coll__trunk_end(trunk, trunk->failure.status);
     return trunk->failure.status;
 }

@@ -56,6 +56,11 @@ static void coll__explain_inside(coll_comm *comm, coll_request *r, char *text, s
     coll__head_of_call(r->head, &r->call, comm->size, 0, 0);
     r->head[15] = 0;                              /* the options are not worth a hash here                    */
     coll__head_describe(r->head, what, sizeof what);
+    if (r->is_on_device) {
+        coll__print(text, room, "%s on %d rank%s over %s: ", what, comm->size, coll__plural(comm->size), comm->device->name);
+        comm->device->explain(comm, r, text, room);
+        return;
+    }
     coll__print(text, room, "%s on %d rank%s over %s (%s): %s", what, comm->size, coll__plural(comm->size), t->name, how,
                 coll__kind_reduces(r->call.kind) && !coll__kind_scans(r->call.kind) && r->call.flags & COLL_REPRODUCIBLE
                     ? "reproducible, " : "");

@@ -135,6 +135,22 @@ static coll_comm *coll__comm_new(const coll_transport *transport, void *context,
 
 /* ---- >>deriving ---- */
 
+/* The device of a communicator that has just been made.  Where it cannot be, that is a failure of all. */
+static coll_status coll__derive_device(coll_comm *parent, coll_comm **out)
+{
+    coll_comm *const comm = *out;
+
+    comm->is_holder = parent->is_holder;          /* the thread inside `parent` is inside this one too        */
+    const coll_status status = parent->device->derive(parent, comm);
+    parent->is_holder = comm->is_holder;
+    comm->is_holder = false;
+    if (status == COLL_OK) return COLL_OK;
+    coll__comm_unlink(comm);
+    coll__comm_free(comm);
+    *out = NULL;
+    return status;
+}
+
 /* Make the communicator `id` of `count` ranks of `parent`, listed in `ranks`, of which we are number `me`. */
 static coll_status coll__derive(coll_comm *parent, const int *ranks, int count, int me, uint32_t id, coll_comm **out)
 {
@@ -148,7 +164,7 @@ static coll_status coll__derive(coll_comm *parent, const int *ranks, int count, 
         trunk->has_many = true;
         __atomic_store_n(&trunk->is_shared, true, __ATOMIC_RELEASE);
         *out = comm;
-        return COLL_OK;
+        return parent->device ? coll__derive_device(parent, out) : COLL_OK;
     }
     if (comm) coll__comm_unlink(comm), coll__comm_free(comm);
     else free(members);
@@ -196,7 +212,7 @@ static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_
         ballots[comm->rank] = (coll__ballot){ color, key, comm->trunk->next_id };
         r.call = (coll_call){ .kind = COLL_ALLGATHER, .send = COLL_IN_PLACE, .recv = ballots, .count = 1,
                               .type = COLL_BLOB(sizeof *ballots), .name = "split" };
-        status = coll__run_inside(comm, &r);
+        status = coll__run_by_host(comm, &r);
     } else {
         coll__explain_error(comm, NULL, status, "no memory to split %d ranks", comm->size);
     }
@@ -263,7 +279,7 @@ static coll_status coll__check_edges(coll_comm *comm, const coll__graph *graph)
     if (!out) return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "no memory for the neighbours of %d ranks", comm->size);
     for (int i = 0; i < graph->destinations; i++) if (graph->destination[i] != COLL_NO_RANK) out[graph->destination[i]]++;
     r.call = (coll_call){ .kind = COLL_ALLTOALL, .send = out, .recv = in, .count = 1, .type = COLL_U32, .name = "neighbors" };
-    coll_status status = coll__run_inside(comm, &r);
+    coll_status status = coll__run_by_host(comm, &r);
     for (int i = 0; status == COLL_OK && i < graph->sources; i++) if (graph->source[i] != COLL_NO_RANK) in[graph->source[i]]--;
     for (int i = 0; status == COLL_OK && i < comm->size; i++) {
         if (in[i] == 0) continue;
@@ -324,8 +340,9 @@ static void coll__comm_leave(coll_comm *comm, bool is_last)
     const int64_t deadline = coll__clock(trunk) + (int64_t)COLL__DELIVER_MS * COLL__MS;
     coll_failure failure = { COLL_OK, -1, "" };
 
-    while (trunk->failure.status == COLL_OK && !coll__messages_delivered(comm) && coll__clock(trunk) < deadline)
-        if (coll__advance(trunk, 10) < 0) break;
+    while (trunk->failure.status == COLL_OK && coll__clock(trunk) < deadline
+           && (!coll__messages_delivered(comm) || (comm->device && coll__comm_is_running(comm))))
+        if (coll__advance(trunk, comm->device ? 1 : 10) < 0) break;
     comm->is_leaving = true;                      /* what ends from here on has been aborted                  */
     if (trunk->failure.status == COLL_OK && (coll__comm_is_running(comm) || (!is_last && coll__messages_are_moving(comm)))) {
         coll__blame(&failure, COLL_ERR_PEER, trunk->rank, "rank %d has left the communicator in the middle of an operation",
@@ -333,6 +350,7 @@ static void coll__comm_leave(coll_comm *comm, bool is_last)
         coll__trunk_fail(trunk, &failure);
     }
     if (!is_last && trunk->failure.status == COLL_OK) coll__messages_close(comm, COLL_ERR_ABORTED);
+    if (comm->device) comm->device->close(comm);
     if (!is_last) return;
     coll__comm_forget(comm);
     trunk->transport->close(trunk->context);

@@ -126,7 +126,7 @@ static coll_status coll__measure_barrier(coll_comm *comm, double *seconds)
         const int64_t began = coll__clock(comm->trunk);
         for (int trip = 0; trip < COLL__MEASURE_TRIPS; trip++) {
             r.call = (coll_call){ .kind = COLL_BARRIER, .name = "measure" };
-            const coll_status status = coll__run_inside(comm, &r);
+            const coll_status status = coll__run_by_host(comm, &r);
             if (status < 0) return status;
         }
         if (i >= 0) times[i] = coll__seconds_since(comm->trunk, began) / COLL__MEASURE_TRIPS;
@@ -224,7 +224,7 @@ static coll_status coll__measure_tell(coll_comm *comm, const coll__numbers *foun
     coll_request r;
 
     r.call = (coll_call){ .kind = COLL_BROADCAST, .recv = told, .count = 5, .type = COLL_F64, .name = "measure" };
-    const coll_status status = coll__run_inside(comm, &r);
+    const coll_status status = coll__run_by_host(comm, &r);
     if (status < 0) return status;
     comm->numbers.link = (coll__link){ told[0], told[1], told[2], told[3], comm->numbers.nominal.per_byte_handled };
     comm->numbers.barrier = told[4];

@@ -77,9 +77,12 @@ static void coll__track_leave(coll__track *track)
     }
 }
 
-/* Everything of a request but the flow, which its start sets. */
+/* Everything of a request but the flow, which its start sets, and what its caller says of itself (is_blocking). */
 static void coll__request_init(coll_request *r, coll_comm *comm)
 {
+    const bool is_message = coll__kind_is_message(r->call.kind);
+
+    r->is_on_device = coll__is_on_device(comm);
     r->comm = comm;
     r->next = NULL;
     r->is_detached = r->is_started = r->is_prepared = false;
@@ -90,11 +93,37 @@ static void coll__request_init(coll_request *r, coll_comm *comm)
     r->journey = NULL;
     r->way = NULL;
     r->graph_version = comm->graph_version;
-    r->track = coll__kind_is_message(r->call.kind) ? NULL : &comm->main;
+    r->track = is_message && !r->is_on_device ? NULL : &comm->main;
     r->record = 0;
     r->got_source = r->got_tag = -1;
     r->got_count = 0;
     r->has_overflow = false;
+}
+
+/* Start a call that a device carries out: it goes into its stream at once, whatever is in front of it. */
+static coll_status coll__device_launch(coll_request *r)
+{
+    coll_comm *comm = r->comm;
+    coll__trunk *trunk = comm->trunk;
+    coll_failure failure = { COLL_OK, -1, "" };
+
+    const bool is_message = coll__kind_is_message(r->call.kind);
+    r->status = COLL_PENDING;
+    r->sequence = is_message ? 0 : r->prepared ? ++r->prepared->starts : ++comm->sequence;
+    coll__head_of_call(r->head, &r->call, comm->size, comm->mark ^ r->track->number * 2654435761u, r->sequence);
+    coll__record_begin(r);
+    r->is_offloaded = false;
+    r->task = (coll_task){ &r->call, r->head, &r->codec, NULL, { 0 }, 0 };
+    coll_status status = comm->device->start(comm, r, &failure);
+    if (status == COLL_PENDING) {
+        r->is_offloaded = true;
+        trunk->on_device++;
+        coll__track_append(r->track, r);
+        return COLL_OK;
+    }
+    if (status < 0) status = coll__comm_fail(comm, failure.status != COLL_OK ? &failure : NULL);
+    coll__request_finish(r, status);
+    return status;
 }
 
 /* Start a request whose call is checked: from here on it is pending, or has ended. */
@@ -104,6 +133,7 @@ static coll_status coll__launch(coll_request *r)
     coll__trunk *trunk = comm->trunk;
     coll__track *track = r->track;
 
+    if (r->is_on_device) return coll__device_launch(r);
     r->status = COLL_PENDING;
     if (!track) {
         coll__head_of_call(r->head, &r->call, comm->size, comm->mark, 0);
@@ -161,6 +191,10 @@ static coll_status coll__ready(coll_comm *comm, coll_request *r)
     coll__request_init(r, comm);
     r->offsets = NULL;
     coll_status status = coll__check(comm, &r->call, &r->codec, &r->offsets);
+    if (r->is_on_device) {
+        if (status == COLL_OK && (status = comm->device->check(comm, r)) < 0) free(r->offsets), r->offsets = NULL;
+        return status;
+    }
     if (status == COLL_OK && r->call.kind == COLL_ALLREDUCE_LIST) {
         status = coll__list_make(r);
         if (status == COLL_ERR_MEMORY) coll__explain_error(comm, &r->call, status, "no memory for the parts of the list");

@@ -33,7 +33,7 @@ static void coll__look_for_overflow(coll_request *r)
     if (!coll__kind_reduces(c->kind)) return;
     if (c->kind != COLL_ALLREDUCE_LIST) {
         const int seen = r->is_offloaded ? r->task.is_finite : 0;
-        r->has_overflow = seen ? seen < 0 : has_result && coll__overflows(c->recv, count, c->type);
+        r->has_overflow = seen || r->is_on_device ? seen < 0 : has_result && coll__overflows(c->recv, count, c->type);
     }
     if (r->has_overflow && !r->part_of) __atomic_add_fetch(&r->comm->overflows, 1, __ATOMIC_RELAXED);
 }
@@ -58,6 +58,7 @@ static void coll__request_finish(coll_request *r, coll_status status)
     if (status < 0 && r->comm->is_leaving) status = COLL_ERR_ABORTED;
     if (status == COLL_OK && r->call.flags & COLL_DETECT_OVERFLOW) coll__look_for_overflow(r);
     r->comm->trunk->finished++;
+    if (r->is_on_device && r->is_offloaded) r->comm->trunk->on_device--;
     coll__record_end(r, status);
     if (r->track) coll__doing_set(r->comm->trunk, r->comm->trunk->doing.last, r->head);
     __atomic_store_n(&r->status, status, __ATOMIC_RELEASE);
@@ -124,6 +125,15 @@ static inline bool coll__is_for_others(const coll_request *r)
     return r->call.op == COLL_USER && !pthread_equal(__atomic_load_n(&r->comm->door.thread, __ATOMIC_RELAXED), pthread_self());
 }
 
+/* Look at a call that a device carries out. */
+static coll_status coll__device_test(coll_comm *comm, coll_request *r)
+{
+    coll_failure failure = { COLL_OK, -1, "" };
+    const coll_status status = comm->device->test(comm, r, &failure);
+
+    return status < 0 ? coll__comm_fail(comm, failure.status != COLL_OK ? &failure : NULL) : status;
+}
+
 /* Move a collective on: the transport's whole, or rounds through the engine.  A call that names an algorithm wants the
  * engine. */
 static coll_status coll__carry_on(coll_comm *comm, coll_request *r)
@@ -132,6 +142,7 @@ static coll_status coll__carry_on(coll_comm *comm, coll_request *r)
     coll_failure failure;
 
     if (!r->is_offloaded) return coll__engine_advance(comm, r);
+    if (r->is_on_device) return coll__device_test(comm, r);
     failure.status = COLL_OK;
     const coll_status status = trunk->transport->offload(trunk->context, &r->task, &failure);
     if (status >= 0) return status;
@@ -303,6 +314,7 @@ static int coll__late_ranks(const coll_request *r, unsigned char *is_late)
     const coll_request *running = !is_message && head->is_started && head->journey ? coll__leg_of(head) : head;
     int count = 0;
 
+    if (running->is_on_device) return 0;          /* it does not say                                          */
     if (is_message) coll__messages_late(r, is_late);
     else if (running->is_offloaded && trunk->transport->late) trunk->transport->late(trunk->context, &running->task, is_late);
     else if (!running->is_offloaded && running->is_started) coll__flow_late(running, is_late);
@@ -413,6 +425,16 @@ static coll_status coll__patience_check(coll__patience *p, coll_request *r, int6
     return COLL_OK;
 }
 
+/* In place of a long sleep in the transport, out of which no device wakes anybody. */
+static int coll__device_nap(const coll_request *r)
+{
+    const struct timespec nap = { 0, 20000 };
+
+    if (!r->is_on_device) return 1;
+    (void)nanosleep(&nap, NULL);
+    return 0;
+}
+
 /* Wait until a request is finished.  Spins for a while, because most waits are short; then sleeps in the transport, at most
  * until its time is up or a warning is due.  The first look never sleeps: what an earlier call has moved may be all that is
  * needed. */
@@ -433,6 +455,7 @@ static coll_status coll__wait_until_done(coll_request *r)
             const int most = p.is_virtual ? INT_MAX : COLL__SLEEP_MOST_MS;
             if (now >= p.spin_end && looks > 1) wait_ms = coll__ms_between(now, coll__patience_next(&p), most);
         }
+        if (wait_ms > 0 && trunk->on_device > 0) wait_ms = coll__device_nap(r);
         if (coll__look(trunk, looks, wait_ms) < 0) break;
         if (wait_ms > 0) has_slept = true;
         else if (r->status == COLL_PENDING && !p.is_virtual) coll__pause(trunk, looks);

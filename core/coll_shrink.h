@@ -96,6 +96,11 @@ static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
         if (status < 0) coll__explain_error(comm, NULL, status, "shrink: %.300s", coll__sentence_of(before));
         coll_free(before);
     }
+    if (status == COLL_OK && comm->device && (status = comm->device->derive(comm, fresh)) < 0) {
+        coll__explain_error(comm, NULL, status, "shrink: %.300s", fresh->error);
+        coll_free(fresh);
+        fresh = NULL;
+    }
     *out = fresh;
     return status;
 }

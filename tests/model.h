@@ -401,8 +401,8 @@ SUPPORT void model_describe_list(model_part *p)
     for (int i = 0; i < p->outs; i++) {
         const bool in_recv = model_in_recv(p, i);
         unsigned char *recv = p->recv.data + p->in[i].at;
-        p->list[i] = (coll_buffer){ .send = in_recv ? recv : p->send.data + p->out[i].at, .recv = recv,
-                                    .count = p->in[i].count, .type = p->in[i].type };
+        p->list[i] = (coll_buffer){ .send = support_place(in_recv ? recv : p->send.data + p->out[i].at),
+                                    .recv = support_place(recv), .count = p->in[i].count, .type = p->in[i].type };
         if (in_recv && i % 3 == 0) p->list[i].send = COLL_IN_PLACE;
     }
     p->call.list = p->list;
@@ -426,6 +426,8 @@ SUPPORT void model_describe_pointers(model_part *p)
     else if (p->form == MODEL_SAME) d->send = d->recv;
     else if (p->form == MODEL_BLOCK && p->outs == 1) d->send = p->recv.data + p->out[0].at;
     else if (p->form == MODEL_BLOCK) d->send = p->recv.data, d->recv = p->recv.data + p->in[0].at;
+    d->send = support_place(d->send);
+    d->recv = support_place(d->recv);
 }
 
 /* ---- >>parts ---- */
@@ -626,8 +628,8 @@ SUPPORT void model_part_judge(model_part *p, char *text, size_t length)
     ptrdiff_t at;
 
     *text = 0;
-    support_guard(&p->send, false);
-    support_guard(&p->recv, false);
+    support_fetch(&p->send);
+    support_fetch(&p->recv);
     if (p->c.kind == COLL_BARRIER && p->arrivals && __atomic_load_n(p->arrivals, __ATOMIC_RELAXED) < (unsigned)p->c.size)
         snprintf(text, length, "left the barrier when %u of %d ranks had come", *p->arrivals, p->c.size);
     for (int i = 0; i < p->ins; i++)

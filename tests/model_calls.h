@@ -131,15 +131,24 @@ SUPPORT coll_status model_begin(coll_comm *comm, const coll_call *d, model_style
 
 /* ---- >>worlds ---- */
 
+#if defined(COLL_WITH_NCCL)
+#include "nccl/gpu_world.h"
+static const char *const model_worlds[] = { "nccl" };
+#else
 static const char *const model_worlds[] = { "threads", "tcp-poll", "tcp-uring", "joined", "sim", "sim-hosts" };
+#endif
 enum { MODEL_WORLD_COUNT = sizeof model_worlds / sizeof *model_worlds };
 
 SUPPORT bool model_is_simulated(const char *name) { return !strncmp(name, "sim", 3); }
+SUPPORT bool model_is_gpu(const char *name) { return !strcmp(name, "nccl"); }
 
 /* Run `worker` on every rank of a world (sim-hosts: three ranks on a host); how many, or at least whether one, did not
  * return 0. */
 SUPPORT int model_run(const char *name, int size, const coll_config *config, int (*worker)(coll_comm *comm, void *arg), void *arg)
 {
+#if defined(COLL_WITH_NCCL)
+    if (model_is_gpu(name)) return gpu_run(size, config, worker, arg);
+#endif
     if (!model_is_simulated(name)) return support_run_config(name, size, config, worker, arg);
     setenv("COLL_TRANSPORT", "sim", 1);
     if (strcmp(name, "sim")) setenv("COLL_SIM", "per_host=3", 1);

@@ -34,7 +34,7 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
-#define SUPPORT static __attribute__((unused))
+#include "support_numbers.h"
 
 /* ---- >>seeds: every run can be had again ---- */
 
@@ -88,156 +88,6 @@ SUPPORT void *support_need(void *memory)
     if (memory) return memory;
     fprintf(stderr, "out of memory for the test itself\n");
     exit(1);
-}
-
-/* ---- >>numbers: the manual's paragraph on them, as plainly as it can be written ---- */
-
-/* The test's own knowledge of the types, and its own arithmetic: nothing here asks the library. */
-typedef struct support_type {
-    coll_type   type;
-    const char *name;
-    size_t      size;
-    bool        is_signed;
-    int         exponent_bits, fraction_bits;     /* 0: an integer                                            */
-} support_type;
-
-static const support_type support_types[] = {
-    { COLL_I8, "i8", 1, true, 0, 0 },   { COLL_I16, "i16", 2, true, 0, 0 },
-    { COLL_I32, "i32", 4, true, 0, 0 }, { COLL_I64, "i64", 8, true, 0, 0 },
-    { COLL_U8, "u8", 1, false, 0, 0 },  { COLL_U16, "u16", 2, false, 0, 0 },
-    { COLL_U32, "u32", 4, false, 0, 0 }, { COLL_U64, "u64", 8, false, 0, 0 },
-    { COLL_F16, "f16", 2, true, 5, 10 }, { COLL_BF16, "bf16", 2, true, 8, 7 },
-    { COLL_F32, "f32", 4, true, 8, 23 }, { COLL_F64, "f64", 8, true, 11, 52 }
-};
-enum { SUPPORT_TYPE_COUNT = sizeof support_types / sizeof *support_types };
-
-SUPPORT const support_type *support_type_of(coll_type type)
-{
-    for (int i = 0; i < SUPPORT_TYPE_COUNT; i++)
-        if (support_types[i].type == type) return &support_types[i];
-    return NULL;
-}
-
-/* An element as bits, and back. */
-SUPPORT uint64_t support_load(const support_type *type, const void *from)
-{
-    uint8_t b;
-    uint16_t h;
-    uint32_t w;
-    uint64_t d;
-
-    switch (type->size) {
-    case 1:  memcpy(&b, from, 1); return b;
-    case 2:  memcpy(&h, from, 2); return h;
-    case 4:  memcpy(&w, from, 4); return w;
-    default: memcpy(&d, from, 8); return d;
-    }
-}
-
-SUPPORT void support_store(const support_type *type, void *to, uint64_t bits)
-{
-    const uint8_t b = (uint8_t)bits;
-    const uint16_t h = (uint16_t)bits;
-    const uint32_t w = (uint32_t)bits;
-
-    switch (type->size) {
-    case 1:  memcpy(to, &b, 1); break;
-    case 2:  memcpy(to, &h, 2); break;
-    case 4:  memcpy(to, &w, 4); break;
-    default: memcpy(to, &bits, 8); break;
-    }
-}
-
-/* The value of a float's bits: fraction * 2^exponent, by the definition.  Every type here fits a double. */
-SUPPORT double support_value(const support_type *type, uint64_t bits)
-{
-    const int fraction_bits = type->fraction_bits, top = (1 << type->exponent_bits) - 1, bias = top / 2;
-    const int exponent = (int)(bits >> fraction_bits) & top;
-    const uint64_t one = UINT64_C(1) << fraction_bits, fraction = bits & (one - 1);
-    double value;
-
-    if (type->type == COLL_F64) {
-        memcpy(&value, &bits, sizeof value);
-        return value;
-    }
-    if (exponent == top) value = fraction ? (double)NAN : (double)INFINITY;
-    else if (exponent == 0) value = ldexp((double)fraction, 1 - bias - fraction_bits);
-    else value = ldexp((double)(one + fraction), exponent - bias - fraction_bits);
-    return bits >> (fraction_bits + type->exponent_bits) & 1 ? -value : value;
-}
-
-/* The nearest float of a type, ties to even, too large ones infinite, NaN the canonical one.
- *
- * The value is measured in units in the last place of its binade, or of the lowest one.  The whole number of units,
- * implicit bit included, added to the exponent field below the binade's gives the bits, also when rounding carries. */
-SUPPORT uint64_t support_bits(const support_type *type, double value)
-{
-    const int fraction_bits = type->fraction_bits, top = (1 << type->exponent_bits) - 1, lowest = 1 - top / 2;
-    const uint64_t infinite = (uint64_t)top << fraction_bits;
-    const uint64_t sign = (uint64_t)(signbit(value) != 0) << (fraction_bits + type->exponent_bits);
-    const double magnitude = fabs(value);
-    int exponent;
-
-    if (isnan(value)) return infinite | UINT64_C(1) << (fraction_bits - 1);
-    if (isinf(value)) return sign | infinite;
-    if (magnitude == 0) return sign;
-    (void)frexp(magnitude, &exponent);
-    if (--exponent < lowest) exponent = lowest;
-
-    const double scaled = ldexp(magnitude, fraction_bits - exponent);
-    uint64_t units = (uint64_t)scaled;
-    const double rest = scaled - (double)units;
-    if (rest > 0.5 || (rest == 0.5 && units % 2)) units++;
-
-    const uint64_t bits = ((uint64_t)(exponent - lowest) << fraction_bits) + units;
-    return sign | (bits < infinite ? bits : infinite);
-}
-
-/* a op b; and the pairwise tree, whose left half is the largest power of two below n: ((0+1)+(2+3))+((4+5)+6). */
-#define SUPPORT_ARITHMETIC(real)                                                                    \
-    SUPPORT real support_combine_##real(coll_op op, real a, real b)                                 \
-    {                                                                                               \
-        if (isnan(a) || isnan(b)) return (real)NAN;                                                 \
-        if (op == COLL_SUM || op == COLL_AVG) return a + b;                                         \
-        if (op == COLL_PROD) return a * b;                                                          \
-        const bool a_is_less = a < b || (a == b && signbit(a) && !signbit(b));                      \
-        return a_is_less == (op == COLL_MIN) ? a : b;                                               \
-    }                                                                                               \
-    SUPPORT real support_tree_##real(coll_op op, const real *v, int n)                              \
-    {                                                                                               \
-        int left = 1;                                                                               \
-        if (n == 1) return v[0];                                                                    \
-        while (2 * left < n) left *= 2;                                                             \
-        const real low = support_tree_##real(op, v, left);                                          \
-        return support_combine_##real(op, low, support_tree_##real(op, v + left, n - left));        \
-    }
-SUPPORT_ARITHMETIC(float)
-SUPPORT_ARITHMETIC(double)
-
-__extension__ typedef __int128 support_wide;      /* holds the sum of many 64-bit integers, exactly */
-
-SUPPORT support_wide support_wide_of(const support_type *type, uint64_t bits)
-{
-    const support_wide range = (support_wide)1 << (type->size * 8);
-    return type->is_signed && bits >> (type->size * 8 - 1) ? (support_wide)bits - range : (support_wide)bits;
-}
-
-/* Integers wrap; an average is the exact sum divided, truncated toward zero. */
-SUPPORT uint64_t support_reduce_integers(const support_type *type, coll_op op, const uint64_t *bits, int n)
-{
-    support_wide sum = 0, least = support_wide_of(type, bits[0]), most = least;
-    uint64_t product = 1;
-
-    for (int i = 0; i < n; i++) {
-        const support_wide value = support_wide_of(type, bits[i]);
-        sum += value;
-        product *= bits[i];
-        if (value < least) least = value;
-        if (value > most) most = value;
-    }
-    const uint64_t results[] = { [COLL_SUM] = (uint64_t)sum, [COLL_PROD] = product, [COLL_MIN] = (uint64_t)least,
-                                 [COLL_MAX] = (uint64_t)most, [COLL_AVG] = (uint64_t)(sum / n) };
-    return results[op] & ~UINT64_C(0) >> (64 - type->size * 8);
 }
 
 /* ---- >>data: elements to test with, as bits ---- */
@@ -307,13 +157,32 @@ SUPPORT bool support_message_is_right(const uint32_t *message, int source, int d
  *
  * `image` is what the whole block must look like in the end.  A test fills data, calls support_seal, lets the library
  * work, puts the expected result into the image with support_expect, and compares everything at once.  Under
- * AddressSanitizer the guards cannot be read either while the buffer is sealed. */
+ * AddressSanitizer the guards cannot be read either while the buffer is sealed.
+ *
+ * In a world whose calls work elsewhere - in the memory of a GPU - the block has a twin there: support_seal takes the bytes to it,
+ * support_fetch brings them back, and support_place says what a pointer into the block is there. */
 enum { SUPPORT_GUARD = 64, SUPPORT_FILL = 0xd7 };
 
 typedef struct support_buffer {
     unsigned char *block, *image, *data;
     size_t block_length, length;
+    void *twin;
 } support_buffer;
+
+typedef struct support_memory {
+    void *(*make)(const void *block, size_t length);
+    void  (*free)(void *twin);
+    void  (*push)(void *twin, const void *from, size_t length);
+    void  (*pull)(void *to, const void *twin, size_t length);
+    void *(*find)(const void *pointer);           /* gives what lies in no block back                         */
+} support_memory;
+
+static const support_memory *support_elsewhere;   /* NULL: calls work on the blocks themselves                */
+
+SUPPORT void *support_place(const void *pointer)
+{
+    return support_elsewhere ? support_elsewhere->find(pointer) : (void *)(uintptr_t)pointer;
+}
 
 /* Allow or forbid every access to the guards; without AddressSanitizer nothing happens. */
 SUPPORT void support_guard(const support_buffer *buffer, bool forbid)
@@ -343,6 +212,7 @@ SUPPORT support_buffer support_buffer_make(size_t length, size_t shift)
     buffer.image = support_need(malloc(buffer.block_length));
     buffer.data = buffer.block + SUPPORT_GUARD + shift;
     memset(buffer.block, SUPPORT_FILL, buffer.block_length);
+    if (support_elsewhere) buffer.twin = support_elsewhere->make(buffer.block, buffer.block_length);
     return buffer;
 }
 
@@ -350,7 +220,15 @@ SUPPORT support_buffer support_buffer_make(size_t length, size_t shift)
 SUPPORT void support_seal(support_buffer *buffer)
 {
     memcpy(buffer->image, buffer->block, buffer->block_length);
+    if (buffer->twin) support_elsewhere->push(buffer->twin, buffer->block, buffer->block_length);
     support_guard(buffer, true);
+}
+
+/* The data can be looked at. */
+SUPPORT void support_fetch(const support_buffer *buffer)
+{
+    support_guard(buffer, false);
+    if (buffer->twin) support_elsewhere->pull(buffer->block, buffer->twin, buffer->block_length);
 }
 
 /* From byte `at` of the data on there must be these bytes in the end. */
@@ -364,7 +242,7 @@ SUPPORT bool support_as_expected(const support_buffer *buffer, ptrdiff_t *at)
 {
     size_t i = 0;
 
-    support_guard(buffer, false);
+    support_fetch(buffer);
     if (!memcmp(buffer->block, buffer->image, buffer->block_length)) return true;
     while (buffer->block[i] == buffer->image[i]) i++;
     *at = (ptrdiff_t)i - (buffer->data - buffer->block);
@@ -380,6 +258,7 @@ SUPPORT const unsigned char *support_expected(const support_buffer *buffer, ptrd
 SUPPORT void support_buffer_free(support_buffer *buffer)
 {
     if (buffer->block) support_guard(buffer, false);
+    if (buffer->twin) support_elsewhere->free(buffer->twin);
     free(buffer->block);
     free(buffer->image);
     *buffer = (support_buffer){ 0 };

@@ -3,6 +3,8 @@
  *
  *     test_contract [WORLD,...] [SIZE] [matrix]          COLL_TEST_VERBOSE: tell the time after every size
  *
+ * test_nccl_contract.c is this test with the world "nccl" alone, which has some sizes and no receive of more than is sent.
+ *
  * Each call is checked against the model, guards and inputs included.  What has been tested is written into a table; a cell
  * of it that nothing has tested fails.  `matrix` prints the tables as README has them.
  */
@@ -21,7 +23,7 @@ enum { SIZES_MOST = MODEL_RANKS_MOST, TCP_MOST = 9, SIZE_SECONDS = 240, FAILURES
 
 /* ---- >>record: what has been tested, in memory shared by the processes of the cases ---- */
 
-typedef enum column { THREADS, TCP, SIM, SPLIT, COLUMN_COUNT } column;
+typedef enum column { THREADS, TCP, SIM, SPLIT, COLUMN_COUNT } column;     /* nccl: where threads would be      */
 typedef enum mark { MARK_B = 1, MARK_N = 2, MARK_P = 4, MARK_I = 8 } mark;
 typedef enum answer { ANSWER_YES = 1, ANSWER_NO = 2 } answer;
 
@@ -37,7 +39,10 @@ static const coll_kind letter_kinds[LETTERS] = { COLL_SEND, COLL_RECV, COLL_SEND
 
 static void set(unsigned *at, unsigned bits) { __atomic_fetch_or(at, bits, __ATOMIC_RELAXED); }
 
-static column column_of_world(void) { return !strcmp(world, "threads") ? THREADS : model_is_simulated(world) ? SIM : TCP; }
+static column column_of_world(void)
+{
+    return !strcmp(world, "threads") || model_is_gpu(world) ? THREADS : model_is_simulated(world) ? SIM : TCP;
+}
 
 static int row_of(coll_kind kind)
 {
@@ -236,24 +241,29 @@ static coll_status both_at_once(const member *m, model_style style, const coll_c
 static void run_letter(member *m, size_t count, model_style style, bool at_once)
 {
     const int right = (m->rank + 1) % m->size, left = (m->rank + m->size - 1) % m->size, tag = (int)(++m->number % 1000);
+    const size_t room = count + (model_is_gpu(world) ? 0 : 2);
     uint32_t *sent = support_message_make(m->rank, right, tag, count);
     uint32_t *expected = support_message_make(left, m->rank, tag, count);
-    support_buffer recv = support_buffer_make((count + 2) * sizeof *sent, 4);
-    const coll_call out = { .kind = COLL_SEND, .send = sent, .count = count, .type = COLL_U32, .root = right, .tag = tag };
-    const coll_call in = { .kind = COLL_RECV, .recv = recv.data, .count = count + 2, .type = COLL_U32, .root = left, .tag = tag };
-    const coll_call both = { .kind = COLL_SENDRECV, .send = sent, .recv = recv.data, .count = count, .recv_count = count + 2,
+    support_buffer send = support_buffer_make(count * sizeof *sent, 8), recv = support_buffer_make(room * sizeof *sent, 4);
+    void *const from = support_place(send.data), *const to = support_place(recv.data);
+    const coll_call out = { .kind = COLL_SEND, .send = from, .count = count, .type = COLL_U32, .root = right, .tag = tag };
+    const coll_call in = { .kind = COLL_RECV, .recv = to, .count = room, .type = COLL_U32, .root = left, .tag = tag };
+    const coll_call both = { .kind = COLL_SENDRECV, .send = from, .recv = to, .count = count, .recv_count = room,
                              .type = COLL_U32, .root = right, .source = left, .tag = tag };
     ptrdiff_t at = 0;
     const char *why = "";
 
+    memcpy(send.data, sent, count * sizeof *sent);
+    support_seal(&send);
     support_seal(&recv);
     const coll_status status = at_once ? both_at_once(m, style, &both) : send_round(m, style, &out, &in);
     support_expect(&recv, 0, expected, count * sizeof *expected);
     if (status) why = coll_error(m->comm);
     else if (!support_as_expected(&recv, &at)) why = "what came is wrong";
-    else if (!support_message_is_right(sent, m->rank, right, tag, count)) why = "what was sent has changed";
+    else if (!support_as_expected(&send, &at)) why = "what was sent has changed";
     note(m, at_once ? COLL_SENDRECV : COLL_SEND, model_style_names[style], why, status ? 0 : (unsigned)mark_of(style));
     if (!at_once) note(m, COLL_RECV, model_style_names[style], why, status ? 0 : (unsigned)mark_of(style));
+    support_buffer_free(&send);
     support_buffer_free(&recv);
     free(sent);
     free(expected);
@@ -265,7 +275,8 @@ static void run_letters(member *m)
 
     for (int i = 0; i < 4; i++) {
         for (model_style style = MODEL_BLOCKING; style < MODEL_STYLE_COUNT; style++) {
-            const bool waits = m->size == 1 && counts[i] > 1000 && (style == MODEL_BLOCKING || style == MODEL_RUN);
+            const bool is_long = counts[i] > 1000 || model_is_gpu(world);
+            const bool waits = m->size == 1 && is_long && (style == MODEL_BLOCKING || style == MODEL_RUN);
             if (!is_over(m) && !waits) run_letter(m, counts[i], style, false);    /* to oneself, a long one waits */
             if (!is_over(m)) run_letter(m, counts[i], style, true);
         }
@@ -432,7 +443,7 @@ static int work(coll_comm *comm, void *arg)
                  .failures = &failures };
 
     (void)arg;
-    run_kinds(&m, m.size <= 5 || column_of_world() == THREADS);
+    run_kinds(&m, model_is_gpu(world) ? m.size == 2 : m.size <= 5 || column_of_world() == THREADS);
     run_letters(&m);
     if (m.size <= 3 || m.size == 5) run_cells(&m);
     if (m.size <= 9) run_numbers(&m);
@@ -452,12 +463,13 @@ static void size_case(const void *arg)
 
 static void run_here(int only_size)
 {
-    const int most = column_of_world() == TCP ? TCP_MOST : SIZES_MOST;
+    const int most = column_of_world() == TCP ? TCP_MOST : model_is_gpu(world) ? 5 : SIZES_MOST;
 
     for (int size = 1; size <= most; size++) {
         const double begin = support_seconds();
         char name[40];
         if (only_size && size != only_size) continue;
+        if (model_is_gpu(world) && size == 4) continue;
         snprintf(name, sizeof name, "%d ranks", size);
         run_case_within(SIZE_SECONDS, size_case, &size, name);
         if (getenv("COLL_TEST_VERBOSE")) printf("  %s, %s: %.1f s\n", world, name, support_seconds() - begin);
@@ -480,7 +492,7 @@ static unsigned marks_due(int row)
 
 static void print_rows(bool prints, const char *const *refusals)
 {
-    static const char *const heads[COLUMN_COUNT] = { "threads", "tcp", "sim", "split communicator" };
+    const char *const heads[COLUMN_COUNT] = { model_is_gpu(*model_worlds) ? "nccl" : "threads", "tcp", "sim", "split communicator" };
     static const char letters[] = "BNPI";
 
     if (prints) printf("\n| collective | threads | tcp | sim | split communicator |\n| --- | --- | --- | --- | --- |\n");

@@ -6,6 +6,9 @@
  * place or not, blocking or not, when and how it waits - each rank draws for itself.  Several programs run, in all worlds,
  * until the time is up (20 seconds, or --minutes); with a seed alone just that one.  COLL_TEST_SEED: the first seed.
  *
+ * On a GPU (test_nccl_random.c) the contract leaves less to each rank: restarts have one order, and messages a known source and
+ * the room that they need.
+ *
  * Why no program can hang: all ranks start all operations in one order, so whoever is furthest behind waits only for operations
  * that everybody has started, and those in progress go on inside any call that waits.
  */
@@ -165,6 +168,7 @@ static void letter_prepare(letter *t, int me)
     }
     if (!t->receives) return;
     t->room = t->real_source >= 0 ? letter_count(t, t->real_source) + (size_t)(t->seed % 3) : 2 * t->base;
+    if (model_is_gpu(world)) t->room = letter_count(t, t->real_source);
     t->recv = support_buffer_make(t->room * type.size, support_mix(t->seed + 1) % 4 * type.align);
     support_seal(&t->recv);
 }
@@ -174,8 +178,8 @@ static coll_call letter_call(const letter *t, int me)
     coll_call d = { .type = t->type, .tag = t->tag, .name = "a tested message" };
 
     d.kind = t->sends && t->receives ? COLL_SENDRECV : t->sends ? COLL_SEND : COLL_RECV;
-    d.send = t->sends ? t->send.data : NULL;
-    d.recv = t->receives ? t->recv.data : NULL;
+    d.send = t->sends ? support_place(t->send.data) : NULL;
+    d.recv = t->receives ? support_place(t->recv.data) : NULL;
     d.count = t->sends ? letter_count(t, me) : t->room;
     d.recv_count = t->sends ? t->room : 0;
     d.root = t->sends ? t->dest : t->source;
@@ -531,7 +535,7 @@ static void pair_step(actor *a, int of_line)
     if (l->me == dest && !a->is_over) {
         task *t = letter_make(a, of_line, 22);
         t->letter.receives = true;
-        t->letter.source = own(a, 3) ? source : COLL_ANY_SOURCE;
+        t->letter.source = own(a, 3) || model_is_gpu(world) ? source : COLL_ANY_SOURCE;
         t->letter.real_source = source;
         if (t->letter.source == source && own(a, 3) == 0) t->letter.tag = COLL_ANY_TAG;
         letter_begin(a, t, letter_style(a));
@@ -556,6 +560,7 @@ static void fan_step(actor *a, int of_line, bool any_tag)
         task *t = letter_make(a, of_line, 22);
         t->letter.receives = true;
         t->letter.source = COLL_ANY_SOURCE;
+        if (model_is_gpu(world)) t->letter.source = t->letter.real_source = (root + i) % l->count;
         if (any_tag) t->letter.tag = COLL_ANY_TAG;
         letter_begin(a, t, own(a, 2) ? MODEL_REQUEST : MODEL_BLOCKING);
     }
@@ -627,7 +632,7 @@ static void restart_step(actor *a, int of_line)
         t->part.arrivals = t->part.c.kind == COLL_BARRIER ? &m->arrivals : NULL;
         t->part.c.data_seed = drawn(a, 21 + i);
         model_part_fill(&t->part);
-        const int j = (int)own(a, (uint64_t)n + 1);
+        const int j = model_is_gpu(world) ? n : (int)own(a, (uint64_t)n + 1);
         running[n++] = running[j];
         running[j] = t;
     }
