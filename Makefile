@@ -198,6 +198,7 @@ all: $(GPT)
 $(GPT): $(BUILD)/%: examples/%.c $(wildcard examples/gpt/*.h) coll.h $(BUILD)/coll.o
 	@mkdir -p $(@D)
 	$(COMPILE) -Werror $< $(BUILD)/coll.o -o $@ $(LIBS) -lm
+$(BUILD)/gpt/combine: examples/gpt/tensor.c examples/gpt/pipeline.c
 
 $(BUILD)/%: bench/%.c $(HEADER)
 	@mkdir -p $(BUILD)

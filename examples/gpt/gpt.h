@@ -144,7 +144,7 @@ static inline void gpt_norm_forward(float *out, const float *in, const float *ga
     }
 }
 
-/* `in` is what forward was given; the moments are worked out anew rather than kept. */
+/* `in` is what forward was given; the moments are worked out anew rather than kept.  din == dout is allowed. */
 static inline void gpt_norm_backward(float *din, float *dgain, float *dbias, const float *dout, const float *in,
                                      const float *gain, int rows, int width)
 {
