@@ -187,5 +187,7 @@ if wanted naive; then
     verdict "naive: the master sends most, the library no more than the ring" $? "$(grep 'busiest' "$out/cost" | tr '\n' '|')"
 fi
 
+. tests/gpt_split.sh
+
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]
