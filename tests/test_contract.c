@@ -275,9 +275,9 @@ static void run_letters(member *m)
 
     for (int i = 0; i < 4; i++) {
         for (model_style style = MODEL_BLOCKING; style < MODEL_STYLE_COUNT; style++) {
-            const bool waits = m->size == 1 && (counts[i] > 1000 || model_is_gpu(world)) &&
-                               (style == MODEL_BLOCKING || style == MODEL_RUN);   /* to oneself, a long one waits */
-            if (!is_over(m) && !waits) run_letter(m, counts[i], style, false);
+            const bool is_long = counts[i] > 1000 || model_is_gpu(world);
+            const bool waits = m->size == 1 && is_long && (style == MODEL_BLOCKING || style == MODEL_RUN);
+            if (!is_over(m) && !waits) run_letter(m, counts[i], style, false);    /* to oneself, a long one waits */
             if (!is_over(m)) run_letter(m, counts[i], style, true);
         }
     }
