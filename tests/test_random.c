@@ -526,6 +526,13 @@ static void pair_step(actor *a, int of_line)
 
     if (!l->comm) return;
     const int source = (int)(drawn(a, 20) % (uint64_t)l->count), dest = (int)(drawn(a, 21) % (uint64_t)l->count);
+    if (model_is_gpu(world) && source == dest && l->me == dest) {      /* there, the two are one call               */
+        task *t = letter_make(a, of_line, 22);
+        t->letter.sends = t->letter.receives = true;
+        t->letter.dest = t->letter.source = t->letter.real_source = dest;
+        letter_begin(a, t, letter_style(a));
+        return;
+    }
     if (l->me == source) {
         task *t = letter_make(a, of_line, 22);
         t->letter.sends = true;
@@ -537,7 +544,7 @@ static void pair_step(actor *a, int of_line)
         t->letter.receives = true;
         t->letter.source = own(a, 3) || model_is_gpu(world) ? source : COLL_ANY_SOURCE;
         t->letter.real_source = source;
-        if (t->letter.source == source && own(a, 3) == 0) t->letter.tag = COLL_ANY_TAG;
+        if (t->letter.source == source && !model_is_gpu(world) && own(a, 3) == 0) t->letter.tag = COLL_ANY_TAG;
         letter_begin(a, t, letter_style(a));
     }
 }
@@ -561,7 +568,7 @@ static void fan_step(actor *a, int of_line, bool any_tag)
         t->letter.receives = true;
         t->letter.source = COLL_ANY_SOURCE;
         if (model_is_gpu(world)) t->letter.source = t->letter.real_source = (root + i) % l->count;
-        if (any_tag) t->letter.tag = COLL_ANY_TAG;
+        if (any_tag && !model_is_gpu(world)) t->letter.tag = COLL_ANY_TAG;
         letter_begin(a, t, own(a, 2) ? MODEL_REQUEST : MODEL_BLOCKING);
     }
 }
@@ -756,10 +763,10 @@ static void host_step(actor *a, int of_line)
 {
     const line *from = &a->lines[of_line];
     coll_comm *host = NULL;
-    int64_t one = 1, sum = 0;
+    int64_t sum = 1;
     int me = -1;
 
-    if (!from->comm) return;
+    if (!from->comm || model_is_gpu(world)) return;             /* the sum below lies here                  */
     const coll_status split = coll_split_host(from->comm, &host);
     if (split) {
         fail_call(a, from, "coll_split_host", split);
@@ -767,7 +774,7 @@ static void host_step(actor *a, int of_line)
     }
     for (int i = 0; i < coll_size(host); i++)
         if (coll_parent_rank(host, i) == a->rank) me = i;
-    const coll_status status = coll_allreduce(host, &one, &sum, 1, COLL_I64, COLL_SUM);
+    const coll_status status = coll_allreduce(host, &sum, &sum, 1, COLL_I64, COLL_SUM);
     const bool shares_all = model_is_simulated(a->p->world) || coll_size(host) == from->count;
     if (status || sum != coll_size(host) || me != coll_rank(host) || !shares_all)
         fail(a, a->step, "coll_split_host", status ? coll_error(host) : "the group is not the ranks of this host");
