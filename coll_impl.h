@@ -48,6 +48,7 @@
  *   transports/coll_threads.h    ranks in one address space; takes whole collectives; with its parts in transports/threads/
  *   transports/coll_tcp.h        ranks in many processes, with its parts in transports/tcp/
  *   transports/coll_joined.h     both at once: threads of many processes
+ *   transports/coll_mpi.h        ranks of MPI (COLL_WITH_MPI); takes whole collectives; with its parts in transports/mpi/
  *   transports/coll_sim.h        any number of ranks in one thread under a virtual clock, with its parts in transports/sim/
  *   transports/coll_nccl.h       buffers in the memory of GPUs, by NCCL, with its parts in transports/nccl/; with COLL_WITH_NCCL
  *   this file                    the public functions: each fills a coll_call, checks it, hands it on
@@ -116,6 +117,9 @@
 #include "transports/coll_tcp.h"
 #include "transports/coll_joined.h"
 #include "transports/coll_sim.h"
+#if defined(COLL_WITH_MPI)
+#include "transports/coll_mpi.h"
+#endif
 #if defined(COLL_WITH_NCCL)
 #include "transports/coll_nccl.h"
 #endif
@@ -237,8 +241,18 @@ static coll_status coll__open_sim(int count, coll_comm **out, coll__settings *s)
     return status;
 }
 
+#if !defined(COLL_WITH_MPI)
+static coll_status coll__open_mpi(coll_comm **out, coll__settings *s, const coll_config *config)
+{
+    (void)out, (void)s, (void)config;
+    return coll__start_failed(COLL_ERR_UNSUPPORTED, "transport \"mpi\", but this program was compiled without COLL_WITH_MPI");
+}
+#endif
+
 static coll_status coll__init_as(coll__settings *s, coll_comm **out, const coll_config *config)
 {
+    const char *wanted = config && config->transport ? config->transport : getenv("COLL_TRANSPORT");
+    if (wanted && !strcmp(wanted, "mpi")) return coll__open_mpi(out, s, config);
     coll_status status = coll__settle(s, config, 1);
 
     if (status == COLL_OK && s->config.rank == 0) status = coll__settle_tuning(s);      /* it hands on what it has read */
@@ -254,7 +268,7 @@ static coll_status coll__init_as(coll__settings *s, coll_comm **out, const coll_
     if (!strcmp(name, "sim"))
         return coll__start_failed(COLL_ERR_ARGUMENT, "a simulated world is one thread: for %d ranks call coll_spawn or "
                                   "coll_init_threads", s->config.size);
-    return coll__start_failed(COLL_ERR_ARGUMENT, "transport \"%.32s\" is none of tcp, threads, sim", name);
+    return coll__start_failed(COLL_ERR_ARGUMENT, "transport \"%.32s\" is none of tcp, threads, sim, mpi", name);
 }
 
 COLL_API coll_status coll_init(coll_comm **out, const coll_config *config)

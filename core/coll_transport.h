@@ -94,6 +94,10 @@ typedef struct coll_transport {
      * COLL_PENDING; COLL_ERR_UNSUPPORTED, at the first call only, declines.  Blames are set through `failure`. */
     coll_status (*offload) (void *context, coll_task *task, coll_failure *failure);
 
+    /* Optional, with offload: what becomes of this call on `size` ranks, and why, in a phrase?  1: it is taken; 0: it goes by
+     * messages; -1: it is refused, with COLL_ERR_UNSUPPORTED.  Alike on all ranks. */
+    int         (*answer)  (const void *context, const coll_call *call, int size, char *why, size_t room);
+
     /* Optional, with offload: make a group, some ranks whose collectives are offloaded in an order of their own.  All of
      * `ranks`, and nobody else, make it with the same id; `me` is our place among them.  NULL: their collectives go by messages,
      * on all of these ranks alike; one that alone cannot, for lack of memory, ends the transport. */
