@@ -420,7 +420,8 @@ static double coll__sliced_cost(double (*cost)(const coll__link *link, const col
                                 const coll__shape *s, double slices)
 {
     static const coll__link rounds = { .latency = 1 };
-    const coll__link bytes = { .overhead = link->overhead, .per_byte = link->per_byte, .per_byte_handled = link->per_byte_handled };
+    const coll__link bytes = { .overhead = link->overhead, .per_byte = link->per_byte,
+                               .per_byte_handled = link->per_byte_handled };
     const coll__link folds = { .per_byte_reduced = link->per_byte_reduced };
     coll__shape slice = *s;
 
