@@ -1,4 +1,4 @@
-# coll.h: make demo | test | bench | bench-threads | precision | dist | deps | help     config=release|debug|asan|ubsan|tsan
+# coll.h: make demo | test | bench | bench-threads | precision | dist | deps | help     config=release|debug|plain|asan|ubsan|tsan
 #
 # The library is a header and needs no build.  This builds the demonstration, the tests, the measuring program and the
 # launcher, in build/$(config)/.
@@ -10,6 +10,8 @@ PREFIX ?= /usr/local
 WARN = -std=c11 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wundef -Wstrict-prototypes
 FLAGS_release = -O2
 FLAGS_debug   = -O0 -g
+# Compiled several times sooner than release, and slower: for tests of programs whose speed is of no account.
+FLAGS_plain   = -O0 -DCOLL__ONE_TIER
 # With the address sanitizer, what -fsanitize=null and object-size would say is said by it, and leaving them out makes the
 # compiler a quarter faster.  -g1 is all that a sanitizer's report needs; config=debug is for debuggers.
 FLAGS_asan    = -O1 -g1 -fsanitize=address,undefined -fno-sanitize=null,object-size -fno-sanitize-recover=undefined \
@@ -18,15 +20,17 @@ FLAGS_ubsan   = -O1 -g1 -fsanitize=undefined -fno-sanitize-recover=undefined
 FLAGS_tsan    = -O1 -g1 -fsanitize=thread
 
 ifeq ($(FLAGS_$(config)),)
-$(error config=$(config) is none of release, debug, asan, ubsan, tsan)
+$(error config=$(config) is none of release, debug, plain, asan, ubsan, tsan)
 endif
 
 # io_uring through liburing where it is installed, otherwise poll alone.
-HAS_URING := $(shell printf '\043include <liburing.h>\nint main(void) { return 0; }\n' | $(CC) -x c - -luring -o /dev/null 2>/dev/null && echo yes)
+links = $(shell printf '\043include <$(1)>\nint main(void) { return $(2); }\n' | $(CC) -x c - $(3) -o /dev/null 2>/dev/null \
+                && echo yes)
+HAS_URING := $(call links,liburing.h,0,-luring)
 LIBS := -pthread $(if $(HAS_URING),-luring,-DCOLL_NO_URING)
 
 # TLS, where OpenSSL is installed, for the programs that are about it; nothing else is linked with it.
-HAS_OPENSSL := $(shell printf '\043include <openssl/ssl.h>\nint main(void) { return SSL_CTX_new(TLS_method()) == 0; }\n' | $(CC) -x c - -lssl -lcrypto -o /dev/null 2>/dev/null && echo yes)
+HAS_OPENSSL := $(call links,openssl/ssl.h,SSL_CTX_new(TLS_method()) == 0,-lssl -lcrypto)
 TLS := $(if $(HAS_OPENSSL),-DCOLL_WITH_OPENSSL -lssl -lcrypto)
 
 BUILD  := build/$(config)
@@ -34,12 +38,13 @@ GPT    := $(patsubst examples/%.c,$(BUILD)/%,$(wildcard examples/gpt/*.c))
 HEADER := $(wildcard coll.h coll_impl.h core/*.h transports/*.h transports/*/*.h)
 COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
-.PHONY: help demo test examples-check plots bench bench-conv bench-threads bench-threads-full bench-tcp bench-tcp-full precision dist deps clean install all
+.PHONY: help demo test examples-check plots bench bench-conv bench-threads bench-threads-full bench-tcp bench-tcp-full \
+        precision dist deps clean install all
 .DEFAULT_GOAL := help
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 28
-	@echo "  config=release|debug|asan|ubsan|tsan chooses the flags; CC=clang the compiler"
+	@echo "  config=release|debug|plain|asan|ubsan|tsan chooses the flags; CC=clang the compiler"
 
 demo:            ## train a small network on 1 rank, 4 threads, 4 processes over TCP, and over bf16
 	@sh tools/deps.sh demo
@@ -84,12 +89,14 @@ dist: dist/coll.h ## write the single file dist/coll.h
 deps:            ## install what the demo and the tests use (Debian: apt), or say what is missing
 	@sh tools/deps.sh test
 
-all: $(BUILD)/coll-run $(BUILD)/coll-check $(BUILD)/coll_perf $(patsubst examples/%.c,$(BUILD)/%,$(wildcard examples/*.c))   ## build the programs and examples
+TOOLS := $(BUILD)/coll-run $(BUILD)/coll-check $(BUILD)/coll_perf
 
-install: dist/coll.h $(BUILD)/coll-run $(BUILD)/coll-check $(BUILD)/coll_perf ## put coll.h, coll-run, coll-check and coll_perf under PREFIX
+all: $(TOOLS) $(patsubst examples/%.c,$(BUILD)/%,$(wildcard examples/*.c)) ## build the programs and examples
+
+install: dist/coll.h $(TOOLS) ## put coll.h, coll-run, coll-check and coll_perf under PREFIX
 	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/bin
 	install -m 644 dist/coll.h $(DESTDIR)$(PREFIX)/include/coll.h
-	install -m 755 $(BUILD)/coll-run $(BUILD)/coll-check $(BUILD)/coll_perf $(DESTDIR)$(PREFIX)/bin/
+	install -m 755 $(TOOLS) $(DESTDIR)$(PREFIX)/bin/
 
 clean:           ## remove build/ and dist/
 	rm -rf build dist
@@ -221,6 +228,12 @@ $(BUILD)/coll.o: coll.c $(HEADER)
 
 $(BUILD)/test_gpt: examples/gpt/gpt.h
 $(BUILD)/test_security $(BUILD)/test_greetings $(BUILD)/test_lanes: LIBS += $(TLS)
+
+# Those inside that are about other things than numbers say so too, in a line of their own.  Where they are compiled with a
+# sanitizer they mostly wait, test_sim apart, so that -O0, which is compiled in half the time, costs nothing.
+ONE_TIER := $(filter-out tests/test_sim.c,$(shell grep -l '^\#define COLL__ONE_TIER' tests/test_*.c))
+$(ONE_TIER:tests/%.c=$(BUILD)/%): FLAGS_asan += -O0
+$(ONE_TIER:tests/%.c=$(BUILD)/%): FLAGS_tsan += -O0
 
 # The tests of GPUs have the library with NCCL in it, and load false libraries: of NCCL one for each version that matters.
 NCCL_VERSIONS := 21703 21805 22203 22703 22809

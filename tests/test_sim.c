@@ -2,6 +2,7 @@
  * sentences, user programs of blocking calls and of polls.
  *     COLL_TEST_SEED=... replays a seed */
 #define COLL_IMPLEMENTATION
+#define COLL__ONE_TIER 1
 #include "../coll.h"
 
 #include "check.h"
