@@ -210,8 +210,8 @@
  *     COLL_BACKGROUND=on|off                          whether operations move while the program computes (see Waiting)
  *     COLL_LANES=1                                    connections to each peer, the same number on all ranks, up to 16: for long
  *                                                     links, and those that hold each connection to a part of their rate.  A
- *                                                     body of more than 64 KiB goes over all that have room for it.  Between processes of a
- *                                                     host one is enough, unless COLL_SHARE=0
+ *                                                     body of more than 64 KiB goes over all that have room for it.
+ *                                                     Between processes of a host one is enough, unless COLL_SHARE=0
  *     COLL_TRANSPORT=tcp|threads|sim|mpi, COLL_SIM=text       see Simulation, MPI
  *     COLL_MPI=auto|native|messages                   see MPI
  *     COLL_ALGORITHM=allreduce=ring,alltoall=circulant:4      see Algorithms
