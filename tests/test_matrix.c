@@ -51,7 +51,7 @@ static bool await_rank(cell *c, int rank)
     const report *r = &c->board->ranks[rank];
     char byte;
 
-    const bool is_here = poll(&p, 1, GATE_MS) == 1 && read(p.fd, &byte, 1) == 1 && r->reached != OVER;
+    const bool is_here = poll(&p, 1, (int)support_patience(GATE_MS)) == 1 && read(p.fd, &byte, 1) == 1 && r->reached != OVER;
     CHECK(is_here, "%s: rank %d does not come, at: %s, status %d, %d: %s", c->name, rank, step_names[r->reached], (int)r->joined,
           (int)r->status, r->sentence);
     c->is_waiting[rank] = is_here;
@@ -131,7 +131,7 @@ static bool find_socket(const cell *c, int rank, sight *looks_right, reached *ou
 /* The same, of the first rank from `low` to `high` that has one; there is nothing to wait for but the kernel, so look often. */
 static bool await_socket(const cell *c, int low, int high, sight *looks_right, reached *out, const char *what)
 {
-    const int64_t limit = now_ms() + GATE_MS;
+    const int64_t limit = now_ms() + support_patience(GATE_MS);
 
     do {
         for (int rank = low; rank <= high; rank++)
@@ -239,7 +239,7 @@ static bool come_to_leave(cell *c)
     case_step = "the first one leaves";
     release(c, first);
     struct pollfd p = { .fd = c->up[first][0], .events = POLLIN };
-    const bool has_left = poll(&p, 1, GATE_MS) == 1 && read(p.fd, &byte, 1) == 1;
+    const bool has_left = poll(&p, 1, (int)support_patience(GATE_MS)) == 1 && read(p.fd, &byte, 1) == 1;
     CHECK(has_left, "%s: rank %d does not get away", c->name, first);
     return has_left;
 }
@@ -306,7 +306,7 @@ static bool strike_connection(cell *c, const caught *k)
 {
     unsigned char noise[256];
     uint64_t random = c->seed;
-    const int64_t limit = now_ms() + GATE_MS;
+    const int64_t limit = now_ms() + support_patience(GATE_MS);
     reached r;
     bool is_done = false;
 
@@ -442,7 +442,7 @@ static void judge_time(const cell *c, int rank)
     const int64_t start = c->fault == STOP && rank == c->victim ? c->board->go_on_ms : from, took = r->ended_ms - start;
     const int bound = (is_of_start(c->phase) ? START_MS : LIVENESS_MS) + SLACK_MS;
 
-    expect(c, rank, took <= bound, "it knows too late");
+    expect(c, rank, took <= support_patience(bound), "it knows too late");
     if (rank != c->victim && took > c->board->worst_ms) c->board->worst_ms = took;
 }
 
@@ -456,7 +456,7 @@ static void judge_manners(const cell *c, int rank)
 
     expect(c, rank, fits, "the status does not fit");
     judge_time(c, rank);
-    expect(c, rank, r->free_ms <= FREE_MS, "coll_free takes too long");
+    expect(c, rank, r->free_ms <= support_patience(FREE_MS), "coll_free takes too long");
     if (r->joined < 0) return;
     expect(c, rank, r->is_input_kept, "its input has changed");
     expect(c, rank, r->is_right || c->fault == GARBAGE, "calls went well, with wrong results");
@@ -496,7 +496,7 @@ static void judge_success(const cell *c, int rank)
 
     expect(c, rank, r->joined == COLL_OK && r->status == COLL_OK, "nothing was lost, and yet there is an error");
     expect(c, rank, r->is_right && r->is_input_kept, "wrong results, or a changed input");
-    expect(c, rank, r->free_ms <= FREE_MS, "coll_free takes too long");
+    expect(c, rank, r->free_ms <= support_patience(FREE_MS), "coll_free takes too long");
     if (c->fault == STRANGERS) judge_time(c, rank);
 }
 
@@ -507,7 +507,7 @@ static void judge_rank(const cell *c, int rank, int named, bool has_recovered)
     expect(c, rank, r->reached == OVER, "it hangs");
     if (r->reached != OVER) return;
     if (c->phase == LEAVE) {
-        expect(c, rank, r->joined == COLL_OK && r->free_ms <= FREE_MS, "coll_free takes too long");
+        expect(c, rank, r->joined == COLL_OK && r->free_ms <= support_patience(FREE_MS), "coll_free takes too long");
         if (rank != c->victim && r->free_ms > c->board->worst_ms) c->board->worst_ms = r->free_ms;
     } else if (is_harmless(c->fault) || has_recovered) {
         judge_success(c, rank);
