@@ -417,7 +417,7 @@ static void long_case(const void *arg)
                                          "latency=20ms overhead=1us gbit=4" };
     const int *size = arg;
     float *first = support_need(malloc(LONG_COUNT * sizeof *first)), *other = support_need(malloc(LONG_COUNT * sizeof *other));
-    const coll__link near = coll__link_default, far = { 20e-3, 1e-6, 8e-9, 0.1e-9 };
+    const coll__link near = coll__link_default, far = { 20e-3, 1e-6, 8e-9, 0.1e-9, 0.25e-9 };
 
     setenv("COLL_TRANSPORT", "sim", 1);
     setenv("COLL_ALGORITHM", "allreduce=ring", 1);
