@@ -225,6 +225,8 @@ static inline void coll__pause(const coll__trunk *trunk, int looks)
  * the holder up, if it sleeps, and gets its turn.  While none of the program's threads is inside, the library's own may be
  * (coll_mover.h), which gives way to every entrant. */
 
+static void coll__mover_turn(coll__trunk *trunk);
+
 static inline bool coll__is_shared(const coll__trunk *trunk) { return __atomic_load_n(&trunk->is_shared, __ATOMIC_ACQUIRE); }
 
 static void coll__trunk_take_locked(coll_comm *comm)
@@ -254,9 +256,7 @@ static void coll__trunk_drop_locked(coll_comm *comm)
 
     trunk->is_held = comm->is_holder = false;
     pthread_cond_broadcast(&trunk->changed);
-    if (trunk->mover.waits != COLL__FOR_A_DROP) return;
-    trunk->mover.waits = COLL__FOR_A_NAP;
-    pthread_cond_signal(&trunk->mover.bell);
+    if (trunk->mover.waits == COLL__FOR_A_DROP) coll__mover_turn(trunk);
 }
 
 static void coll__trunk_drop(coll_comm *comm)

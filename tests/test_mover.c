@@ -287,15 +287,15 @@ static int broken(coll_comm *comm, atomic_int *started, bool aborts)
 
     if (coll_rank(comm) == coll_size(comm) - 1) {
         while (atomic_load(started) < coll_size(comm) - 1 && support_seconds() < end) compute();
-        if (aborts) CHECK(coll_abort(comm, "enough") == COLL_OK && coll_progress(comm) == due, "coll_abort: %s", coll_error(comm));
+        if (aborts) CHECK(coll_abort(comm, "enough") == COLL_OK && coll_progress(comm) == due, "%s", coll_error(comm));
         return 0;
     }
     s = sum_new(LONG);
     sum_start(&s, comm, 0);
     atomic_fetch_add(started, 1);
     while (!*coll_error(comm) && support_seconds() < end) compute();
-    CHECK(strstr(coll_error(comm), aborts ? "enough" : "has left"), "%s, rank %d: nothing of the failure is known in the background: "
-          "%s", world, coll_rank(comm), coll_error(comm));
+    CHECK(strstr(coll_error(comm), aborts ? "enough" : "has left"), "%s, rank %d: the failure is not known in the background: %s",
+          world, coll_rank(comm), coll_error(comm));
     CHECK(coll_wait(s.request) == due, "%s: %s", world, coll_error(comm));
     sum_free(&s);
     return 0;
