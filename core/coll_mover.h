@@ -12,7 +12,7 @@
  *              nothing is pending                        an entrant, or nothing is pending
  *
  * It is a holder of the trunk like any other (coll_progress.h), with three differences.  It comes in only when nobody is inside
- * or waits; it leaves for every entrant; and it does not run the caller's own operations (coll__is_for_others).
+ * or waits; it leaves for every entrant; and it leaves the caller's own operations, and calls on devices, alone (coll__is_for_others).
  *
  * Naps keep it out of the way of programs that call often.  As long as calls come within a nap it leaves things to them, and its
  * naps grow, up to 1 ms; so do they when an entrant soon turns it out again.  Somebody who is inside at the end of a nap wakes it
@@ -25,12 +25,12 @@
 
 enum { COLL__NAP_LEAST_US = 100, COLL__NAP_MOST_US = 1000, COLL__MOVER_STACK = 512 * 1024 };
 
-/* Is there anything to move?  While nobody is inside, or by whoever is. */
+/* Is there anything to move?  Calls on devices move by themselves.  While nobody is inside, or by whoever is. */
 static bool coll__trunk_is_busy(const coll__trunk *trunk)
 {
     const coll__messages *all = trunk->messages;
 
-    if (trunk->tracks) return true;
+    for (const coll__track *track = trunk->tracks; track; track = track->next) if (!track->queue->is_on_device) return true;
     if (trunk->failure.status != COLL_OK) return false;
     return all && (all->outgoing.first || all->wanted.first || all->moving.first || all->replies.first);
 }

@@ -119,9 +119,13 @@ static coll_status coll__engine_advance(coll_comm *comm, coll_request *r)
     return r->journey ? coll__journey_advance(r) : coll__flow_advance(r);
 }
 
-/* A caller's own operation runs on the caller's own thread, whoever else moves things on. */
+/* A caller's own operation runs on the caller's own thread, whoever else moves things on; and a device is the business of the
+ * program's threads. */
 static inline bool coll__is_for_others(const coll_request *r)
 {
+    const coll__mover *m = &r->comm->trunk->mover;
+
+    if (r->is_on_device) return m->has_thread && pthread_equal(m->thread, pthread_self());
     return r->call.op == COLL_USER && !pthread_equal(__atomic_load_n(&r->comm->door.thread, __ATOMIC_RELAXED), pthread_self());
 }
 
