@@ -118,11 +118,11 @@
  * calls may be restarted in different orders on different ranks.  A request that is freed while it runs is detached: it goes on
  * by itself, and its buffers must stay until it is known to be over, from a later collective of this communicator that has ended
  * or for a message from what the receiver says.
- *   Between calls, over TCP, a thread of the library moves them.  It is made when the first request is started that is not done at
- * once, steps in when requests have been left alone for a tenth of a millisecond, sleeps where there is nothing to move, and gives
- * way to every call.  It takes no signals, runs where the thread that has made it may run, and may call the log hook; operations
- * of one's own (COLL_USER) it leaves to the program's threads.  With COLL_BACKGROUND=off, and between threads, nothing moves between
- * calls.
+ *   Between calls, over TCP, a thread of the library moves them.  It is made when the first request is started that is not done
+ * at once, steps in when requests have been left alone for a tenth of a millisecond, sleeps where there is nothing to move, and
+ * gives way to every call.  It takes no signals, runs where the thread that has made it may run, and may call the log hook;
+ * operations of one's own (COLL_USER) it leaves to the program's threads.  With COLL_BACKGROUND=off, and between threads,
+ * nothing moves between calls.
  *
  * Algorithms.  A cost model chooses among them; coll_explain says what it chose, at what price, and what came next.  Between
  * threads the transport has its own way, by memory.  coll_call.algorithm = "ring" or "circulant:4" forces one for a call, also

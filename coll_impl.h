@@ -675,7 +675,7 @@ static void coll__start_request(coll_comm *comm, coll_request *r)
 
     if (begun >= 0 && r->status == COLL_PENDING && !r->is_on_device) begun = coll__advance(comm->trunk, 0);
     if (begun < 0 && r->status == COLL_PENDING) r->status = comm->trunk->failure.status;
-    if (r->status == COLL_PENDING) coll__mover_rouse(comm);
+    if (r->status == COLL_PENDING && !r->is_on_device) coll__mover_rouse(comm);
 }
 
 COLL_API coll_status coll_start(coll_comm *comm, const coll_call *call, coll_request **out)

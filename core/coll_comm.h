@@ -470,6 +470,13 @@ static inline void coll__sentence_set(coll_comm *comm, const char *text)
     __atomic_store_n(&comm->sentence, text, __ATOMIC_RELEASE);
 }
 
+/* What one communicator has to say is what another says. */
+static void coll__sentence_copy(coll_comm *comm, const coll_comm *from)
+{
+    coll__print(comm->error, sizeof comm->error, "%s", coll__sentence_of(from));
+    coll__sentence_set(comm, comm->error);
+}
+
 /* Write the sentence that coll_error gives; `call` may be NULL. */
 static COLL__PRINTF(4, 5) coll_status coll__explain_error(coll_comm *comm, const coll_call *call, coll_status status,
                                                           const char *format, ...)

@@ -248,10 +248,7 @@ static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int co
     comm->trunk->deriving++;
     coll_status status = coll__run_inside(meeting, &r);
     comm->is_holder = meeting->is_holder;
-    if (status < 0) {
-        coll__print(comm->error, sizeof comm->error, "%s", coll__sentence_of(meeting));
-        coll__sentence_set(comm, comm->error);
-    }
+    if (status < 0) coll__sentence_copy(comm, meeting);
     coll__comm_unlink(meeting);
     coll__comm_free(meeting);
     if (status == COLL_OK) status = coll__derive(comm, ranks, count, me, (uint32_t)id, out);

@@ -12,12 +12,12 @@
  *              nothing is pending                        an entrant, or nothing is pending
  *
  * It is a holder of the trunk like any other (coll_progress.h), with three differences.  It comes in only when nobody is inside
- * or waits; it leaves for every entrant; and it does not run the caller's own operations (coll__is_for_others).
+ * or waits; it leaves for every entrant; and it leaves the caller's own operations, and calls on devices, alone (coll__is_for_others).
  *
  * Naps keep it out of the way of programs that call often.  As long as calls come within a nap it leaves things to them, and its
  * naps grow, up to 1 ms; so do they when an entrant soon turns it out again.  Somebody who is inside at the end of a nap wakes it
- * up when he leaves, and a start does when it sleeps for good: no other call pays for it.  While it sleeps for good, and there
- * is but one communicator, who enters need not take the trunk. */
+ * up when he leaves, if anything is pending then, and a start does when it sleeps for good: no other call pays for it.  While it
+ * sleeps for good, and there is but one communicator, who enters need not take the trunk. */
 #ifndef COLL_MOVER_H
 #define COLL_MOVER_H
 
@@ -25,12 +25,12 @@
 
 enum { COLL__NAP_LEAST_US = 100, COLL__NAP_MOST_US = 1000, COLL__MOVER_STACK = 512 * 1024 };
 
-/* Is there anything to move?  While nobody is inside, or by whoever is. */
+/* Is there anything to move?  Calls on devices move by themselves.  While nobody is inside, or by whoever is. */
 static bool coll__trunk_is_busy(const coll__trunk *trunk)
 {
     const coll__messages *all = trunk->messages;
 
-    if (trunk->tracks) return true;
+    for (const coll__track *track = trunk->tracks; track; track = track->next) if (!track->queue->is_on_device) return true;
     if (trunk->failure.status != COLL_OK) return false;
     return all && (all->outgoing.first || all->wanted.first || all->moving.first || all->replies.first);
 }
@@ -64,14 +64,14 @@ static void coll__mover_nap(coll__trunk *trunk)
         error = pthread_cond_timedwait(&trunk->mover.bell, &trunk->lock, &at);
 }
 
-/* Sleep until somebody says that it is over. */
+/* Sleep until somebody sees to it that it naps again. */
 static void coll__mover_sleep(coll__trunk *trunk, coll__mover_wait what)
 {
     coll__mover *m = &trunk->mover;
 
     if (what == COLL__FOR_A_START) __atomic_store_n(&trunk->is_shared, trunk->has_many, __ATOMIC_RELEASE);
     m->waits = what;
-    while (m->waits == what && !m->is_stopping) pthread_cond_wait(&m->bell, &trunk->lock);
+    while (m->waits != COLL__FOR_A_NAP && !m->is_stopping) pthread_cond_wait(&m->bell, &trunk->lock);
 }
 
 /* Others are at work: keep away for longer. */
@@ -88,10 +88,11 @@ static bool coll__mover_rest(coll__trunk *trunk)
 
     coll__mover_nap(trunk);
     if (m->is_stopping || trunk->entrants > 0 || trunk->followers > 0) return false;
+    const bool was_alone = !trunk->is_held && trunk->visits == visits;
+    if (!was_alone) coll__mover_shy(m);
     if (trunk->is_held) coll__mover_sleep(trunk, COLL__FOR_A_DROP);
-    else if (!coll__trunk_is_busy(trunk) && m->starts == starts) coll__mover_sleep(trunk, COLL__FOR_A_START);
-    else if (trunk->visits != visits) coll__mover_shy(m);
-    else return coll__trunk_is_busy(trunk);
+    else if (coll__trunk_is_busy(trunk)) return was_alone;
+    else if (m->starts == starts) coll__mover_sleep(trunk, COLL__FOR_A_START);
     return false;
 }
 
@@ -110,8 +111,9 @@ static void *coll__mover_main(void *at)
         pthread_mutex_lock(&trunk->lock);
         trunk->is_held = false;
         pthread_cond_broadcast(&trunk->changed);
-        if (coll__now() - began > (int64_t)COLL__NAP_MOST_US * 1000) m->nap = (int64_t)COLL__NAP_LEAST_US * 1000;
-        else if (trunk->entrants > 0) coll__mover_shy(m);
+        const bool is_welcome = trunk->entrants == 0 || coll__now() - began > (int64_t)COLL__NAP_MOST_US * 1000;
+        if (is_welcome) m->nap = (int64_t)COLL__NAP_LEAST_US * 1000;
+        else coll__mover_shy(m);
     }
     pthread_mutex_unlock(&trunk->lock);
     return NULL;
@@ -139,6 +141,16 @@ static void coll__mover_begin(coll__trunk *trunk)
     if (m->has_thread) return;
     m->is_wanted = false;
     coll__say(&trunk->log, COLL_LOG_INFO, "no thread to move operations while the program computes: %s", strerror(error));
+}
+
+/* The holder leaves, and the mover sleeps for that: it is its turn, unless there is nothing to move. */
+static void coll__mover_turn(coll__trunk *trunk)
+{
+    coll__mover *m = &trunk->mover;
+
+    m->waits = coll__trunk_is_busy(trunk) ? COLL__FOR_A_NAP : COLL__FOR_A_START;
+    if (m->waits == COLL__FOR_A_NAP) pthread_cond_signal(&m->bell);
+    else __atomic_store_n(&trunk->is_shared, trunk->has_many, __ATOMIC_RELEASE);
 }
 
 /* Something has been started by a thread inside `comm` that is not done.  From here on that thread must hold the trunk. */

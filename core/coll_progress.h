@@ -119,9 +119,13 @@ static coll_status coll__engine_advance(coll_comm *comm, coll_request *r)
     return r->journey ? coll__journey_advance(r) : coll__flow_advance(r);
 }
 
-/* A caller's own operation runs on the caller's own thread, whoever else moves things on. */
+/* A caller's own operation runs on the caller's own thread, whoever else moves things on; and a device is the business of the
+ * program's threads. */
 static inline bool coll__is_for_others(const coll_request *r)
 {
+    const coll__mover *m = &r->comm->trunk->mover;
+
+    if (r->is_on_device) return m->has_thread && pthread_equal(m->thread, pthread_self());
     return r->call.op == COLL_USER && !pthread_equal(__atomic_load_n(&r->comm->door.thread, __ATOMIC_RELAXED), pthread_self());
 }
 
@@ -225,6 +229,8 @@ static inline void coll__pause(const coll__trunk *trunk, int looks)
  * the holder up, if it sleeps, and gets its turn.  While none of the program's threads is inside, the library's own may be
  * (coll_mover.h), which gives way to every entrant. */
 
+static void coll__mover_turn(coll__trunk *trunk);
+
 static inline bool coll__is_shared(const coll__trunk *trunk) { return __atomic_load_n(&trunk->is_shared, __ATOMIC_ACQUIRE); }
 
 static void coll__trunk_take_locked(coll_comm *comm)
@@ -254,9 +260,7 @@ static void coll__trunk_drop_locked(coll_comm *comm)
 
     trunk->is_held = comm->is_holder = false;
     pthread_cond_broadcast(&trunk->changed);
-    if (trunk->mover.waits != COLL__FOR_A_DROP) return;
-    trunk->mover.waits = COLL__FOR_A_NAP;
-    pthread_cond_signal(&trunk->mover.bell);
+    if (trunk->mover.waits == COLL__FOR_A_DROP) coll__mover_turn(trunk);
 }
 
 static void coll__trunk_drop(coll_comm *comm)

@@ -97,7 +97,7 @@ static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
         coll_free(before);
     }
     if (status == COLL_OK && comm->device && (status = comm->device->derive(comm, fresh)) < 0) {
-        coll__explain_error(comm, NULL, status, "shrink: %.300s", fresh->error);
+        coll__explain_error(comm, NULL, status, "shrink: %.300s", coll__sentence_of(fresh));
         coll_free(fresh);
         fresh = NULL;
     }

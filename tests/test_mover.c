@@ -283,19 +283,21 @@ static int broken(coll_comm *comm, atomic_int *started, bool aborts)
 {
     const double end = support_seconds() + LIMIT_S;
     const coll_status due = aborts ? COLL_ERR_ABORTED : COLL_ERR_PEER;
+    char cause[32];
     sum s;
 
     if (coll_rank(comm) == coll_size(comm) - 1) {
         while (atomic_load(started) < coll_size(comm) - 1 && support_seconds() < end) compute();
-        if (aborts) CHECK(coll_abort(comm, "enough") == COLL_OK && coll_progress(comm) == due, "coll_abort: %s", coll_error(comm));
+        if (aborts) CHECK(coll_abort(comm, "enough") == COLL_OK && coll_progress(comm) == due, "%s", coll_error(comm));
         return 0;
     }
     s = sum_new(LONG);
     sum_start(&s, comm, 0);
     atomic_fetch_add(started, 1);
     while (!*coll_error(comm) && support_seconds() < end) compute();
-    CHECK(strstr(coll_error(comm), aborts ? "enough" : "has left"), "%s, rank %d: nothing of the failure is known in the background: "
-          "%s", world, coll_rank(comm), coll_error(comm));
+    snprintf(cause, sizeof cause, "rank %d", coll_size(comm) - 1);
+    CHECK(strstr(coll_error(comm), aborts ? "enough" : cause), "%s, rank %d: the failure is not known in the background: %s",
+          world, coll_rank(comm), coll_error(comm));
     CHECK(coll_wait(s.request) == due, "%s: %s", world, coll_error(comm));
     sum_free(&s);
     return 0;
