@@ -112,7 +112,7 @@ run-demo: $(BUILD)/coll-run $(BUILD)/train_digits
 run-test: dist/coll.h
 	@CC="$(CC)" sh tests/run_all.sh
 
-run-examples-check: $(BUILD)/coll-run $(GPT)
+run-examples-check: $(BUILD)/coll-run $(BUILD)/train_digits $(GPT)
 	@sh tests/test_gpt_pages.sh $(BUILD)
 
 run-plots: $(BUILD)/coll-run $(GPT)
@@ -206,6 +206,8 @@ $(GPT): $(BUILD)/%: examples/%.c $(wildcard examples/gpt/*.h) coll.h $(BUILD)/co
 	@mkdir -p $(@D)
 	$(COMPILE) -Werror $< $(BUILD)/coll.o -o $@ $(LIBS) -lm
 $(BUILD)/gpt/combine: examples/gpt/tensor.c examples/gpt/pipeline.c
+
+$(BUILD)/train_digits: examples/digits_conv.h
 
 $(BUILD)/%: bench/%.c $(HEADER)
 	@mkdir -p $(BUILD)

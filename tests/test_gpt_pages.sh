@@ -1,7 +1,8 @@
 #!/bin/sh
-# test_gpt_pages.sh - every page of examples/gpt, briefly, on threads, processes and both: the losses of one rank at the same steps
-# within the tolerance that stands with each check, the same bits where the arithmetic is the same, and refusals.
-#   usage: test_gpt_pages.sh FOLDER [PAGE...]        the folder of gpt/ and coll-run, e.g. build/release
+# test_gpt_pages.sh - every page of examples/gpt, briefly, on threads, processes and both: the losses of one rank at the same
+# steps, within the tolerance that stands with each check; the same bits where the arithmetic is the same; and refusals.
+# And train_digits with its convolution net, whose batch statistics are those of all ranks.
+#   usage: test_gpt_pages.sh FOLDER [PAGE...]        the folder of gpt/, train_digits and coll-run, e.g. build/release
 #
 # Prints "ok - name" or "FAILED - name: detail" for each check and ends with "N passed, N failed".
 # shellcheck disable=SC2086
@@ -45,7 +46,8 @@ run() {
     if ! grep -q '"identical":true' "$out/$name"; then
         [ $status -ne 0 ] || status=1
     fi
-    verdict "$name runs, and all ranks end with the same bits" $status "status $status: $(tail -n 3 "$out/$name.err" | tr '\n' '|')"
+    why=$(tail -n 3 "$out/$name.err" | tr '\n' '|')
+    verdict "$name runs, and all ranks end with the same bits" $status "status $status: $why"
 }
 
 get() { sed -n "s/.*\"$2\":\"\{0,1\}\([^,\"}]*\).*/\1/p" "$out/$1"; }
@@ -61,7 +63,8 @@ near() {
 
 # close_to NAME TOLERANCE: the mean loss of the last tenth, where single steps must differ
 close_to() {
-    awk -v a="$(get "$1" loss)" -v b="$(get alone loss)" -v most="$2" 'BEGIN { d = a - b; exit !(a > 0 && d <= most && -d <= most) }'
+    awk -v a="$(get "$1" loss)" -v b="$(get alone loss)" -v most="$2" \
+        'BEGIN { d = a - b; exit !(a > 0 && d <= most && -d <= most) }'
     verdict "$1: the last losses within $2 of those of alone" $? "$(get "$1" loss) and $(get alone loss)"
 }
 
@@ -185,6 +188,20 @@ if wanted naive; then
     awk '$1 == "master" { master = $4 } $1 == "ring" { ring = $4 } $1 == "library" { ours = $4; ways = 1 }
          END { exit !(ways && ours > 0 && ours <= ring && master > ring) }' "$out/cost"
     verdict "naive: the master sends most, the library no more than the ring" $? "$(grep 'busiest' "$out/cost" | tr '\n' '|')"
+fi
+
+if wanted digits; then
+    conv="$bin/train_digits --net conv --epochs 3 --json"
+    for world in alone threads tcp seven; do
+        case $world in alone) how= ;; threads) how="-t 4" ;; seven) how="-t 7" ;; esac
+        case $world in tcp) $over_tcp -n 4 $conv ;; *) timeout 60 $conv $how ;; esac > "$out/digits-$world.all" 2>&1
+        grep '^{.*"identical":true' "$out/digits-$world.all" > "$out/digits-$world"
+        awk -v loss="$(get digits-$world loss)" -v one="$(get digits-alone loss)" -v right="$(get digits-$world accuracy)" \
+            'BEGIN { d = loss - one; exit !(right >= 0.95 && d < 1e-3 && -d < 1e-3) }'
+        verdict "digits-$world: 95 % are read, and the loss is that of one rank within 1e-3" $? \
+            "$(tail -n 1 "$out/digits-$world.all")"
+    done
+    bits digits-tcp digits-threads
 fi
 
 . tests/gpt_split.sh

@@ -47,9 +47,9 @@ for label in $labels; do
         "$out/$label.loss.csv" > "$out/$label.loss.dat"
 done
 for label in $labels; do
-    awk -F, -v label="$label" -v steps="$(($(wc -l < "$out/$label.loss.csv") - 1))" 'FNR > 1 { n++; for (i = 2; i <= 5; i++) s[i] += $i }
-        END { print label, 1e3 * s[2] / n / steps, 1e3 * s[3] / n / steps, 1e3 * s[4] / n / steps, 1e3 * s[5] / n / steps }' \
-        "$out/$label.ranks.csv"
+    awk -F, -v label="$label" -v steps="$(($(wc -l < "$out/$label.loss.csv") - 1))" '
+        FNR > 1 { n++; for (i = 2; i <= 5; i++) sum[i] += 1e3 * $i / steps }
+        END { print label, sum[2] / n, sum[3] / n, sum[4] / n, sum[5] / n }' "$out/$label.ranks.csv"
 done > "$out/times.dat"
 for label in $labels; do
     awk -F, -v label="$label" 'FNR > 1 { print $1 ? "\"" $1 "\"" : "\"" label " 0\"", $6 / 1e6, $7 / 1e6, $8 / 1e6, $9 / 1e6 }

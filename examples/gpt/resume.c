@@ -53,9 +53,10 @@ static bool save(const learner *l)
 
     if ((size_t)snprintf(path, sizeof path, "%s.new", l->with->path) >= sizeof path) return false;
     FILE *const file = fopen(path, "wb");
-    const bool is_written = file && fwrite(&h, sizeof h, 1, file) == 1
+    if (!file) return false;
+    const bool is_written = fwrite(&h, sizeof h, 1, file) == 1
         && fwrite(l->state, sizeof *l->state, 3 * l->t->count, file) == 3 * l->t->count && !fflush(file) && !fsync(fileno(file));
-    return !(file && fclose(file)) & is_written && !rename(path, l->with->path);
+    return !fclose(file) && is_written && !rename(path, l->with->path);
 }
 
 /* Rank 0: 1 there is one, 0 there is none, -1 it cannot be used, and the sentence says why. */

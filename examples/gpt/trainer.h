@@ -566,8 +566,8 @@ static inline bool gpt_write(const gpt_trainer *t, double (*all)[GPT_TIMES + GPT
         for (int i = 0; i < GPT_TIMES + GPT_MEMORIES; i++) fprintf(ranks, ",%.9g", all[r][i]);
         fputc('\n', ranks);
     }
-    const bool is_written = loss && ranks;
-    return !(loss && fclose(loss)) & !(ranks && fclose(ranks)) & is_written;
+    const bool is_loss_there = loss && !fclose(loss), are_ranks_there = ranks && !fclose(ranks);
+    return is_loss_there && are_ranks_there;
 }
 
 /* The events of all ranks as a file that chrome://tracing and Perfetto show: a process for each rank, a line for each lane. */
