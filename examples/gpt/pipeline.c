@@ -11,6 +11,11 @@
  *     gpipe   all pieces forward, then all backward: a stage keeps what backward needs of M pieces
  *     1f1b    one forward, one backward as soon as there is one: stage s keeps that of S - s pieces at most
  *
+ *                 gpipe                       1f1b                        three stages; pieces 0 to 3 forward, a to d back
+ *     stage 0     0 1 2 3 . . . . a b c d     0 1 2 . . a 3 b . c . d
+ *     stage 1     . 0 1 2 3 . . a b c d .     . 0 1 . a 2 b 3 c . d .
+ *     stage 2     . . 0 1 2 3 a b c d . .     . . 0 a 1 b 2 c 3 d . .     --timeline FILE shows the real one
+ *
  * Messages are tagged with their piece.  A receive is started one turn before its piece is wanted, and a send is waited for when
  * its buffer is wanted again, so a stage waits for nobody but those whose work it needs.
  *

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Train with several pages, and draw what they wrote: the losses, what the time of a step went to, the memory of each rank.
-# usage: plots.sh BIN OUT        BIN has gpt/ and coll-run; OUT gets LABEL.loss.csv, LABEL.ranks.csv and three .svg
+# usage: plots.sh BIN OUT        BIN has gpt/ and coll-run; OUT gets LABEL.loss.csv, LABEL.ranks.csv and the .svg
 #   STEPS=300 changes how long each trains; ONLY="data mixed-bf16" which of the runs below are made anew
 #
 # With figures of earlier runs in OUT, and gnuplot, they are drawn together with the new ones.
@@ -32,11 +32,26 @@ train mixed-f16      processes mixed --type f16
 train server-stale-4 processes server --stale 4
 train naive-master   processes naive --way master --repeat 0
 train naive-ring     processes naive --way ring --repeat 0
-train tensor         processes tensor
-train pipeline       processes pipeline
+train tensor-whole   processes tensor
+train tensor-cut     processes tensor --rows cut
+train pipeline-gpipe "$bin/coll-run" -n 2 --no-prefix "$bin/gpt/pipeline" --pieces 8
+train pipeline-1f1b  "$bin/coll-run" -n 2 --no-prefix "$bin/gpt/pipeline" --pieces 8 --order 1f1b
 train shard-1        processes shard --level 1
 train shard-2        processes shard --level 2
 train shard-3        processes shard --level 3
+train combine        processes combine --by pipeline
+
+# Pieces of a batch, and how much of the time four stages have nothing to do: in either order, and by the formula.
+bubbles() {
+    case " ${ONLY:-bubbles} " in *" bubbles "*) ;; *) return ;; esac
+    for pieces in 1 2 4 8 16; do
+        for order in gpipe 1f1b; do
+            threads pipeline --layers 4 --width 64 --steps 10 --pieces $pieces --order $order --json |
+                sed -n 's/.*"bubble":\([0-9.]*\),"formula":\([0-9.]*\).*/\1 \2/p'
+        done | tr '\n' ' ' | awk -v pieces=$pieces '{ print pieces, 100 * $1, 100 * $3, 100 * $2 }'
+    done > "$out/bubble.dat"
+}
+[ -x "$bin/gpt/pipeline" ] && bubbles
 
 labels=$(cd "$out" && ls -- *.loss.csv 2> /dev/null | sed 's/\.loss\.csv$//')
 [ -n "$labels" ] || { echo "plots: nothing has been written to $out"; exit 1; }
@@ -79,4 +94,12 @@ set title "Memory of each rank"; set ylabel "MB"
 plot "$out/memory.dat" using 2:xtic(1) title "weights", "" using 3 title "gradients", "" using 4 title "optimizer", \
     "" using 5 title "activations"
 END
-echo "plots: $out/loss.svg, $out/times.svg, $out/memory.svg"
+[ ! -s "$out/bubble.dat" ] || gnuplot << END || exit 1
+set terminal svg size 700,450 font "sans,12"
+set output "$out/bubble.svg"
+set title "Time in which four stages of a pipeline have nothing to do"
+set xlabel "pieces of a batch"; set ylabel "%"; set yrange [0:100]; set logscale x 2; set grid
+plot "$out/bubble.dat" using 1:2 with linespoints title "gpipe", "" using 1:3 with linespoints title "1f1b", \
+    "" using 1:4 with lines title "(S - 1) / (M + S - 1)"
+END
+echo "plots: $(cd "$out" && ls -- *.svg | tr '\n' ' ')in $out"
