@@ -153,9 +153,9 @@ static coll_status coll__run_inside(coll_comm *comm, coll_request *r)
 {
     if (__atomic_load_n(&comm->trunk->abort_wanted, __ATOMIC_ACQUIRE)) (void)coll__abort_now(comm->trunk);
     if (comm->trunk->failure.status != COLL_OK) return comm->trunk->failure.status;
+    r->is_blocking = true;
     coll_status status = coll__ready(comm, r);
     if (status < 0) return status;
-    r->is_blocking = true;
     const bool is_plain = !r->list && !coll__kind_is_message(r->call.kind);
     if (is_plain && coll__can_run_at_once(comm, &r->call)) status = coll__run_at_once(comm, r);
     else status = coll__begin(r) < 0 ? r->status : coll__wait(r);

@@ -73,7 +73,7 @@ static void coll__track_leave(coll__track *track)
     track->has_last = false;
 }
 
-/* Everything of a request but the flow, which its start sets. */
+/* Everything of a request but the flow, which its start sets, and what its caller says of itself (is_blocking). */
 static void coll__request_init(coll_request *r, coll_comm *comm)
 {
     const bool is_message = coll__kind_is_message(r->call.kind);
@@ -81,7 +81,7 @@ static void coll__request_init(coll_request *r, coll_comm *comm)
     r->is_on_device = coll__is_on_device(comm);
     r->comm = comm;
     r->next = NULL;
-    r->is_detached = r->is_started = r->is_prepared = r->is_blocking = false;
+    r->is_detached = r->is_started = r->is_prepared = false;
     r->sending = r->receiving = NULL;
     r->part_of = NULL;
     r->list = NULL;
@@ -117,7 +117,7 @@ static coll_status coll__device_launch(coll_request *r)
         coll__track_append(r->track, r);
         return COLL_OK;
     }
-    if (status < 0) status = coll__comm_fail(comm, &failure);
+    if (status < 0) status = coll__comm_fail(comm, failure.status != COLL_OK ? &failure : NULL);
     coll__request_finish(r, status);
     return status;
 }

@@ -131,7 +131,7 @@ static coll_status coll__device_test(coll_comm *comm, coll_request *r)
     coll_failure failure = { COLL_OK, -1, "" };
     const coll_status status = comm->device->test(comm, r, &failure);
 
-    return status < 0 ? coll__comm_fail(comm, &failure) : status;
+    return status < 0 ? coll__comm_fail(comm, failure.status != COLL_OK ? &failure : NULL) : status;
 }
 
 /* Move a collective on: the transport's whole, or rounds through the engine.  A call that names an algorithm wants the

@@ -85,8 +85,8 @@ static coll_status coll__nccl_check_message(coll_comm *comm, const coll_request 
     const bool sends = c->kind != COLL_RECV, receives = c->kind != COLL_SEND;
     const int source = c->kind == COLL_SENDRECV ? c->source : c->root;
 
-    if (receives && source == COLL_ANY_SOURCE)
-        return coll__explain_error(comm, c, COLL_ERR_UNSUPPORTED, "between GPUs a receive has to name its source");
+    if (receives && (source == COLL_ANY_SOURCE || (c->kind == COLL_RECV && c->tag == COLL_ANY_TAG)))
+        return coll__explain_error(comm, c, COLL_ERR_UNSUPPORTED, "between GPUs a receive has to name its source and tag");
     const bool is_lone = (sends && c->root == comm->rank) != (receives && source == comm->rank);
     if (is_lone && r->is_blocking)
         return coll__explain_error(comm, c, COLL_ERR_UNSUPPORTED, "between GPUs a message to oneself takes coll_sendrecv, or "
@@ -283,12 +283,13 @@ static coll_status coll__nccl_test(coll_comm *comm, coll_request *r, coll_failur
     const coll__nccl_now before = coll__nccl_enter(me, comm->trunk->stall_timeout_ms, failure);
     bool is_over = false;
 
-    if (me->now.status == COLL_OK && !coll__nccl_mark_of(r)) {
+    me->now.is_looking = true;
+    if (me->now.status == COLL_OK && me->messages && !coll__nccl_mark_of(r)) {
         coll__nccl_follow(me);
         coll__nccl_flush(me);
     }
-    coll__mark *const mark = coll__nccl_mark_of(r);
-    if (me->now.status == COLL_OK && !me->now.is_captured && coll__nccl_look(me) == COLL_OK) {
+    coll__mark *const mark = coll__nccl_mark_of(r);           /* none: it is just being begun                     */
+    if (me->now.status == COLL_OK && mark && !me->now.is_captured && coll__nccl_look(me) == COLL_OK) {
         const coll__cuda_result is = me->gpu->cuda.EventQuery(mark->event);
         is_over = is == COLL__CUDA_SUCCESS;
         if (is != COLL__CUDA_NOT_READY) coll__nccl_said_cuda(me, "cuEventQuery", is);

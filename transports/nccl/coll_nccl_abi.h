@@ -19,7 +19,8 @@
  *       rounded to f32 (1 and 1: the same as nothing), then one rounding to `type`, to nearest even, NaN as the canonical one.
  *       op: SUM, PROD, MIN, MAX (NaN propagates, -0 < +0), LAND, LOR, LXOR (1 or 0).  `out` may be source 0 of n = 1.
  *   coll_combine_f64(the same, with double divisor, double scale)       type: COLL_F64
- *   coll_combine_i64(const void *in, u64 stride, int n, void *out, u64 count, int type, int op, long long divisor)
+ *   coll_combine_i64(const void *in, u64 stride, int n, void *out, u64 count, int type, int op, int order,
+ *                    long long divisor)
  *       The same for COLL_I8 to COLL_U64 and COLL_BOOL, in 64 bits, of which the lower ones are stored; the order cannot show.
  *       op: SUM, PROD, MIN, MAX, BAND, BOR, BXOR, LAND, LOR, LXOR; results of COLL_BOOL are 1 or 0.  divisor > 1: the sum is
  *       divided by it and truncated toward zero (types of at most 32 bits only).

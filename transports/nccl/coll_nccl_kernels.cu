@@ -176,11 +176,11 @@ static __device__ T combine(const void *in, u64 stride, int n, u64 i, int type, 
 COMBINE_REALS(coll_combine_f32, float, load_f32, store_f32)
 COMBINE_REALS(coll_combine_f64, double, load_f64, store_f64)
 
-extern "C" __global__ void coll_combine_i64(const void *in, u64 stride, int n, void *out, u64 count, int type, int op,
+extern "C" __global__ void coll_combine_i64(const void *in, u64 stride, int n, void *out, u64 count, int type, int op, int order,
                                             i64 divisor)
 {
     for EACH(i) {
-        i64 x = combine<i64, load_i64>(in, stride, n, i, type, op, 1);
+        i64 x = combine<i64, load_i64>(in, stride, n, i, type, op, order);
         if (is_logical(op) || type == BOOL) x = x != 0;
         store_i64(out, i, type, divisor > 1 ? x / divisor : x);
     }

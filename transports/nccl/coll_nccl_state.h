@@ -15,6 +15,7 @@ typedef struct coll__nccl_now {
     int64_t       deadline;
     bool          is_captured;                    /* the stream is being captured: nothing is waited for      */
     bool          is_inside, is_in_group;         /* the device; a group of NCCL                              */
+    bool          is_looking;                     /* it has been begun: the engine is at work on its queue    */
     bool          uses_number;                    /* the number of the call is not yet that of one by the host */
 } coll__nccl_now;
 
@@ -90,8 +91,11 @@ static void coll__nccl_await(coll__nccl *me, struct CUevent_st *event, const cha
         const coll__cuda_result is = status == COLL_OK && event ? me->gpu->cuda.EventQuery(event) : COLL__CUDA_SUCCESS;
         if (is != COLL__CUDA_NOT_READY) coll__nccl_said_cuda(me, "cuEventQuery", is);
         if (me->now.status != COLL_OK || (status == COLL_OK && is == COLL__CUDA_SUCCESS)) return;
-        if (!me->now.is_captured && coll__advance(trunk, 0) < 0) {
-            (void)coll__nccl_fails(me, trunk->failure.status);
+        status = me->now.is_captured ? COLL_OK : me->now.is_looking ? trunk->transport->progress(trunk->context, 0)
+               : coll__advance(trunk, 0);
+        if (status < 0) {
+            if (me->now.is_looking) *me->now.failure = (coll_failure){ COLL_OK, -1, "" };     /* the transport knows it   */
+            (void)coll__nccl_fails(me, status);
             return;
         }
         if (looks > COLL__NCCL_LOOKS) (void)nanosleep(&nap, NULL);

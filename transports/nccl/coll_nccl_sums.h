@@ -24,7 +24,7 @@ static void coll__nccl_combine(coll__nccl *me, const coll__sums *s, const void *
     long long ranks = (long long)s->divisor;
     void *floats[] = { &in, &step, &n, &out, &length, &type, &op, &order, &divisor32, &scale32 };
     void *doubles[] = { &in, &step, &n, &out, &length, &type, &op, &order, &divisor64, &scale64 };
-    void *integers[] = { &in, &step, &n, &out, &length, &type, &op, &ranks };
+    void *integers[] = { &in, &step, &n, &out, &length, &type, &op, &order, &ranks };
     const bool is_integer = coll__is_integer(s->wire) || s->wire == COLL_BOOL, is_double = s->wire == COLL_F64;
     const coll__kernel which = is_integer ? COLL__coll_combine_i64 : is_double ? COLL__coll_combine_f64 : COLL__coll_combine_f32;
 
