@@ -275,7 +275,7 @@
  * the next other call on the communicator: only then are an exchange of two ranks, and a message to oneself, possible.
  *   Ranks issue all calls of all communicators of one device in the same order, restarts of prepared calls and messages
  * between two ranks included.  Messages match in the order in which they are started, on both ends with the same count; tags are
- * not looked at, and COLL_ANY_SOURCE is COLL_ERR_UNSUPPORTED.
+ * not looked at; COLL_ANY_SOURCE, COLL_ANY_TAG and a blocking message to oneself alone are COLL_ERR_UNSUPPORTED.
  *   By NCCL itself go all calls that only move data, and sums, products and integer MIN and MAX of the types that it has; they
  * carry its guarantee, not the one of Numbers.  By NCCL and the library's own kernels, with the bits of the CPU: sums of f16
  * and bf16, and of f32 over such a wire, in f32 with one rounding; MIN and MAX of floats, bits and logic, averages, scans, 16-bit
