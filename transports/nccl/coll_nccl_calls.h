@@ -101,16 +101,15 @@ static void coll__nccl_exchange(coll__nccl *me, const coll_call *call)
     free(offsets);
 }
 
-/* The forms with equal blocks that newer versions have as a call of their own. */
+/* The forms with equal blocks that newer versions have as a call of their own.  Not AlltoAll, which has no form in place: whether a
+ * call is in place is each rank's own, and all ranks must come by the same way. */
 static bool coll__nccl_at_once(coll__nccl *me, const coll_call *call)
 {
     const coll__nccl_calls *nccl = &me->gpu->nccl;
     const size_t length = call->count * coll_type_size(call->type);
     const bool is_root = me->owner->rank == call->root;
 
-    if (call->kind == COLL_ALLTOALL && nccl->AlltoAll && call->send != call->recv)
-        COLL__NCCL_DO(me, AlltoAll, call->send, call->recv, length, COLL__NCCL_U8, me->comm, me->stream);
-    else if (call->kind == COLL_GATHER && nccl->Gather)
+    if (call->kind == COLL_GATHER && nccl->Gather)
         COLL__NCCL_DO(me, Gather, call->send, is_root ? call->recv : NULL, length, COLL__NCCL_U8, call->root, me->comm, me->stream);
     else if (call->kind == COLL_SCATTER && nccl->Scatter)
         COLL__NCCL_DO(me, Scatter, is_root ? call->send : NULL, call->recv, length, COLL__NCCL_U8, call->root, me->comm, me->stream);
