@@ -244,13 +244,32 @@ static void coll__nccl_put_off(coll__nccl *me, coll_request *r)
     me->messages_last = r;
 }
 
+/* Communicators share a stream, so what has been put off in another one goes first, as it was started first. */
+static coll_status coll__nccl_flush_others(const coll_comm *comm, int limit_ms, coll_failure *failure)
+{
+    coll_status status = COLL_OK;
+
+    for (coll_comm *other = comm->trunk->comms; other && status >= 0; other = other->next) {
+        if (other == comm || other->device != comm->device || !coll__nccl_of(other)->messages) continue;
+        coll__nccl *const it = coll__nccl_of(other);
+        const coll__nccl_now before = coll__nccl_enter(it, limit_ms, failure);
+        coll__nccl_follow(it);
+        coll__nccl_flush(it);
+        status = coll__nccl_leave(it, before);
+    }
+    return status;
+}
+
 static coll_status coll__nccl_start(coll_comm *comm, coll_request *r, coll_failure *failure)
 {
     coll__nccl *me = coll__nccl_of(comm);
     const int limit_ms = r->call.timeout_ms > 0 ? r->call.timeout_ms : comm->trunk->stall_timeout_ms;
     const bool is_message = coll__kind_is_message(r->call.kind);
+    const coll_status earlier = coll__nccl_flush_others(comm, limit_ms, failure);
     const coll__nccl_now before = coll__nccl_enter(me, limit_ms, failure);
     coll__mark *mark = NULL;
+
+    if (earlier < 0) (void)coll__nccl_fails(me, earlier);
 
     if (is_message && !r->is_blocking && !me->now.is_captured && me->now.status == COLL_OK) {
         coll__nccl_put_off(me, r);
