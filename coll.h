@@ -264,9 +264,9 @@
  * before it has been checked.  The key itself is in no message, log or sentence; the library wipes its copies.  One rank that has
  * the key is trusted by all.
  *
- * GPUs.  With COLL_WITH_NCCL, coll_init_nccl and coll_wrap_nccl make communicators whose buffers lie in the memory of a GPU (or in
- * pinned or managed memory, which it sees as well).  libnccl.so.2 (2.18 or later) and libcuda.so.1 are loaded when the first one is
- * made, the ones that the program has loaded already before any others, or those that COLL_NCCL_LIB and COLL_CUDA_LIB name;
+ * GPUs.  With COLL_WITH_NCCL, coll_init_nccl and coll_wrap_nccl make communicators whose buffers lie in the memory of a GPU (or
+ * in pinned or managed memory, which it sees as well).  libnccl.so.2 (2.18 or later) and libcuda.so.1 are loaded when the first
+ * one is made, the ones that the program has loaded already before any others, or those that COLL_NCCL_LIB and COLL_CUDA_LIB name;
  * nothing of them is needed to compile or to link.  Everything below coll_init... is the same, but for this:
  *   Every call goes into a stream of the GPU when it is started.  Buffers are read and written when the stream comes to it:
  * what the program puts into the stream behind a call sees its result, what it has put in front of it is in the input, and nobody
@@ -289,7 +289,8 @@
  *
  * Compiling.  The implementation is C11 for Linux, gcc or clang; the declarations are C99 and C++11.  In a C++ program put the
  * two lines of coll.c into one C file.  With -std=c11 include coll.h before any system header in that file.  Switches:
- * COLL_NO_URING (poll only), COLL_WITH_OPENSSL (TLS; link with -lssl -lcrypto), COLL_WITH_NCCL (GPUs), COLL_STATIC (every function static).
+ * COLL_NO_URING (poll only), COLL_WITH_OPENSSL (TLS; link with -lssl -lcrypto), COLL_WITH_NCCL (GPUs), COLL_STATIC (every
+ * function static).
  */
 #ifndef COLL_H
 #define COLL_H
@@ -863,8 +864,8 @@ COLL_API coll_status coll_set_stream(coll_comm *comm, struct CUstream_st *stream
 /* Blocking calls return when they are in the stream, as NCCL's do; their errors come with a later call. */
 COLL_API coll_status coll_set_stream_ordered(coll_comm *comm, bool is_ordered);
 
-/* Let what is put into `stream` from here on wait until this request is finished; the caller does not.  On the stream in which the
- * request runs that is so anyway. */
+/* Let what is put into `stream` from here on wait until this request is finished; the caller does not.  On the stream in which
+ * the request runs that is so anyway. */
 COLL_API coll_status coll_stream_wait(struct CUstream_st *stream, coll_request *request);
 #endif
 

@@ -496,7 +496,7 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
     char known[120] = "";
 
     if (coll__kind_is_message(call->kind)) return COLL_OK;
-    if (!call->algorithm && comm->trunk->forced[call->kind] && !coll__is_on_device(comm)) {            /* COLL_ALGORITHM: where it can be used */
+    if (!call->algorithm && comm->trunk->forced[call->kind] && !coll__is_on_device(comm)) {       /* where it can be used     */
         call->algorithm = comm->trunk->forced[call->kind];
         if (!coll__choose_for(&choice, comm, &comm->numbers, call, codec)) call->algorithm = NULL;
     }

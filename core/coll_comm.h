@@ -101,9 +101,9 @@ struct coll_request {
 
 /* ---- >>device, track, communicator, trunk ---- */
 
-/* What carries out the calls of a communicator whose buffers are in the memory of a device (coll_nccl.h): each call whole, messages
- * and lists too, and from its start on, in the order of a stream of the device, where the next one need not wait for it.  The
- * engine carries what the ranks have to tell one another beside that.  Failures are blamed through `failure`. */
+/* What carries out the calls of a communicator whose buffers are in the memory of a device: each call whole, messages and lists
+ * too, and from its start on, in the order of a stream of the device, where the next one need not wait for it.  The engine
+ * carries what the ranks have to tell one another beside that.  Failures are blamed through `failure`. */
 typedef struct coll__device {
     const char *name;
 

@@ -12,9 +12,8 @@
  *   this file                calls are begun and looked at; communicators are made, derived and ended; the public functions
  *
  * This is no transport but a device (coll_comm.h): it sits on a communicator whose ranks are connected by some transport already.
- * That one tells everybody of a failure, finds ranks that wait in different calls, splits and shrinks; what NCCL is given has
- * nothing to say to other ranks.  A call has its number and its fingerprint like any other, and is in the queue of its track until
- * its event has come.
+ * That one tells everybody of a failure, finds ranks that wait in different calls, splits and shrinks.  A call has its number and
+ * its fingerprint like any other, and is in the queue of its track until its event has come.
  *
  * A derived communicator gets one of NCCL's of its own: its rank 0 makes an id, which goes round by the host. */
 #ifndef COLL_NCCL_H
@@ -138,8 +137,8 @@ static coll_status coll__nccl_check_capture(coll_comm *comm, const coll_request 
     const coll__nccl_way way = coll__nccl_way_of_all(comm, r, &why);
 
     if (way == COLL__BY_HOST)
-        return coll__explain_error(comm, &r->call, COLL_ERR_UNSUPPORTED, "the stream is being captured, and this call goes by the "
-                                   "host (%s)", why);
+        return coll__explain_error(comm, &r->call, COLL_ERR_UNSUPPORTED, "the stream is being captured, and this call goes by "
+                                   "the host (%s)", why);
     if (way == COLL__BY_KERNELS && r->call.kind != COLL_ALLREDUCE_LIST) {
         const coll__sums s = coll__sums_of(comm, &r->call);
         const coll__sum_plan plan = coll__sum_plan_of(comm, &r->call, &s);
@@ -164,8 +163,8 @@ static coll_status coll__nccl_check(coll_comm *comm, const coll_request *r)
     coll__gpu_leave(me->gpu);
     const bool is_unseen = is_captured || (me->is_ordered && r->is_blocking);
     if (status == COLL_OK && is_unseen && r->call.flags & COLL_DETECT_OVERFLOW)
-        return coll__explain_error(comm, &r->call, COLL_ERR_UNSUPPORTED, "COLL_DETECT_OVERFLOW looks at a result when it is there, "
-                                   "and this call does not wait for it");
+        return coll__explain_error(comm, &r->call, COLL_ERR_UNSUPPORTED, "COLL_DETECT_OVERFLOW looks at a result when it is "
+                                   "there, and this call does not wait for it");
     return status;
 }
 
@@ -579,8 +578,8 @@ COLL_API coll_status coll_init_nccl(coll_comm *host, int device, struct CUstream
     if (status < 0) return status;
     if (!out) return coll__leave(host, coll__explain_error(host, NULL, COLL_ERR_ARGUMENT, "init_nccl: out is NULL"));
     if (host->device)
-        return coll__leave(host, coll__explain_error(host, NULL, COLL_ERR_ARGUMENT, "init_nccl: this communicator is for the memory "
-                                                     "of a GPU already: take the one that it was made from, or coll_dup"));
+        return coll__leave(host, coll__explain_error(host, NULL, COLL_ERR_ARGUMENT, "init_nccl: this communicator is for the "
+                                                     "memory of a GPU already: take the one that it was made from"));
     return coll__leave(host, coll__init_nccl_inside(host, device, stream, NULL, out));
 }
 
@@ -600,8 +599,8 @@ typedef struct coll__nccl_meeting {
     coll__nccl_notice notice;
 } coll__nccl_meeting;
 
-/* Broadcast the notice from rank 0, and wait for it, for a minute at most.  After a failure the copy, which may still come, keeps its
- * memory. */
+/* Broadcast the notice from rank 0, and wait for it, for a minute at most.  After a failure the copy, which may still come,
+ * keeps its memory. */
 static bool coll__nccl_tell(coll__nccl_meeting *m)
 {
     const coll__gpu *gpu = m->gpu;
