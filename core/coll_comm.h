@@ -170,6 +170,8 @@ typedef struct coll__trunk {
     int       deriving;                           /* calls that are making one                                */
     unsigned  finished, told;                     /* requests so far; when the followers last heard of it     */
     int       on_device;                          /* requests that are under way on devices, which wake nobody */
+    bool    (*is_elsewhere)(void (*ask)(void), const void *at);       /* is this the memory of a device?  NULL: there is none */
+    void    (*ask)(void);                         /* whom to ask                                              */
     /* several threads, each with a communicator of its own (coll_progress.h) */
     bool  is_shared;                              /* there has been more than one communicator                */
     pthread_mutex_t lock;                         /* guards the rest                                          */

@@ -432,6 +432,7 @@ static coll__nccl *coll__nccl_attach(coll_comm *comm, coll__gpu *gpu, struct CUs
     me->is_own = true;
     comm->device = &coll__nccl_device;
     comm->device_context = me;
+    if (!comm->trunk->is_elsewhere) coll__watch_memory(comm->trunk);
     return me;
 }
 
@@ -481,6 +482,35 @@ static coll_status coll__nccl_derive(coll_comm *parent, coll_comm *child)
     const coll_status status = coll__nccl_join(child);
     if (status < 0) coll__nccl_close(child);
     return status;
+}
+
+/* ---- >>communicators for the memory of the host ---- */
+
+static bool coll__is_of_gpu(void (*ask)(void), const void *at)
+{
+    coll__cuda_result (*attribute)(void *value, unsigned which, coll__cuda_address address);
+    unsigned kind = 0, is_managed = 0;
+
+    memcpy(&attribute, &ask, sizeof attribute);
+    if (attribute(&kind, COLL__CUDA_POINTER_MEMORY_TYPE, coll__cuda_at(at)) != COLL__CUDA_SUCCESS) return false;
+    (void)attribute(&is_managed, COLL__CUDA_POINTER_IS_MANAGED, coll__cuda_at(at));
+    return kind == COLL__CUDA_MEMORY_DEVICE && !is_managed;
+}
+
+/* In a program that has loaded the driver, buffers in the memory of a GPU are found out before they are read. */
+static void coll__watch_memory(coll__trunk *trunk)
+{
+    const char *asked = getenv("COLL_CUDA_LIB");
+    void *const driver = dlopen(asked && *asked ? asked : "libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+
+    if (!driver) return;
+    if (coll__library_find(driver, "cuPointerGetAttribute", &trunk->ask)) trunk->is_elsewhere = coll__is_of_gpu;
+    dlclose(driver);                              /* its owner keeps it, and so do GPUs                       */
+    for (coll_comm *comm = trunk->comms; comm && trunk->is_elsewhere; comm = comm->next)
+        for (int kind = 0; kind <= COLL_ALLTOALL; kind++) {   /* what was not looked at is to be, from now on     */
+            free(comm->again[kind]);
+            comm->again[kind] = NULL;
+        }
 }
 
 /* ---- >>making ---- */
