@@ -39,7 +39,7 @@ HEADER := $(wildcard coll.h coll_impl.h core/*.h transports/*.h transports/*/*.h
 COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
 .PHONY: help demo test examples-check plots bench bench-conv bench-threads bench-threads-full bench-tcp bench-tcp-full \
-        precision dist deps clean install all
+        precision dist deps ptx clean install all
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -97,6 +97,9 @@ install: dist/coll.h $(TOOLS) ## put coll.h, coll-run, coll-check and coll_perf 
 	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/bin
 	install -m 644 dist/coll.h $(DESTDIR)$(PREFIX)/include/coll.h
 	install -m 755 $(TOOLS) $(DESTDIR)$(PREFIX)/bin/
+
+ptx:             ## compile the kernels for GPUs again: transports/nccl/coll_nccl_ptx.h (takes nvcc)
+	sh tools/ptx.sh transports/nccl/coll_nccl_ptx.h
 
 clean:           ## remove build/ and dist/
 	rm -rf build dist

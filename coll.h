@@ -289,10 +289,10 @@
  * before it has been checked.  The key itself is in no message, log or sentence; the library wipes its copies.  One rank that has
  * the key is trusted by all.
  *
- * GPUs.  With COLL_WITH_NCCL, coll_init_nccl and coll_wrap_nccl make communicators whose buffers lie in the memory of a GPU (or in
- * pinned or managed memory, which it sees as well).  libnccl.so.2 (2.18 or later) and libcuda.so.1 are loaded when the first one is
- * made, the ones that the program has loaded already before any others, or those that COLL_NCCL_LIB and COLL_CUDA_LIB name;
- * nothing of them is needed to compile or to link.  Everything below coll_init... is the same, but for this:
+ * GPUs.  With COLL_WITH_NCCL, coll_init_nccl and coll_wrap_nccl make communicators whose buffers lie in the memory of a GPU (or
+ * in pinned or managed memory, which it sees as well).  libnccl.so.2 (2.18 or later) and libcuda.so.1 are loaded when the first
+ * one is made, the ones that the program has loaded already before any others, or those that COLL_NCCL_LIB and COLL_CUDA_LIB
+ * name; nothing of them is needed to compile or to link.  Everything below coll_init... is the same, but for this:
  *   Every call goes into a stream of the GPU when it is started.  Buffers are read and written when the stream comes to it:
  * what the program puts into the stream behind a call sees its result, what it has put in front of it is in the input, and nobody
  * need wait.  coll_wait and blocking calls wait on the host, with time limits, and see a failure of any rank; what waits for the
@@ -300,17 +300,18 @@
  * the next other call on the communicator: only then are an exchange of two ranks, and a message to oneself, possible.
  *   Ranks issue all calls of all communicators of one device in the same order, restarts of prepared calls and messages
  * between two ranks included.  Messages match in the order in which they are started, on both ends with the same count; tags are
- * not looked at, and COLL_ANY_SOURCE is COLL_ERR_UNSUPPORTED.
- *   By NCCL itself go all calls that only move data, and sums, products and integer MIN and MAX of the types that it has; they
- * carry its guarantee, not the one of Numbers.  By NCCL and the library's own kernels, with the bits of the CPU: sums of f16
- * and bf16, and of f32 over such a wire, in f32 with one rounding; MIN and MAX of floats, bits and logic, averages, scans, 16-bit
- * integers; sums of f32 and f64 with COLL_DETERMINISTIC.  By the host, in pinned memory and over the connections that the ranks
+ * not looked at; COLL_ANY_SOURCE, COLL_ANY_TAG and a blocking message to oneself alone are COLL_ERR_UNSUPPORTED.
+ *   By NCCL itself go all calls that only move data, and sums, products and integer MIN and MAX of the types that it has; those
+ * of floats carry its guarantee, not the one of Numbers (an average, or a scale, is one more step after its sum).  By NCCL and
+ * the library's own kernels, with the bits of the CPU: f16 and bf16, and f32 over such a wire, in f32 with one rounding; MIN and
+ * MAX of floats, bits and logic, averages of integers, scans, 16-bit integers; f32 and f64 with COLL_DETERMINISTIC.  By the host, in pinned memory and over the connections that the ranks
  * have there: what is left (COLL_USER, pairs, products of complex numbers, 8-bit floats, mx wires, COLL_REPRODUCIBLE,
  * COLL_STOCHASTIC, COLL_SATURATE, residual, a named algorithm).  Such a call waits for the stream and the other ranks when it is
  * started, coll_i... too.  coll_explain says which way a call goes.
  *   While the stream is captured into a graph calls are recorded, and return at once with COLL_OK; those that go by the host are
  * COLL_ERR_UNSUPPORTED then, and memory that a call needs must be there from one like it before.
- *   Communicators of one coll_init_nccl may be used from different threads at once, others on the same device may not.
+ *   Communicators of one coll_init_nccl may be used from different threads at once, others on the same device may not.  After a
+ * failure NCCL's communicators are aborted, and what hangs in the stream ends; one that was wrapped is its owner's to abort.
  *
  * Compiling.  The implementation is C11 for Linux, gcc or clang; the declarations are C99 and C++11.  In a C++ program put the
  * two lines of coll.c into one C file.  With -std=c11 include coll.h before any system header in that file.  Switches:
@@ -892,8 +893,8 @@ COLL_API coll_status coll_set_stream(coll_comm *comm, struct CUstream_st *stream
 /* Blocking calls return when they are in the stream, as NCCL's do; their errors come with a later call. */
 COLL_API coll_status coll_set_stream_ordered(coll_comm *comm, bool is_ordered);
 
-/* Let what is put into `stream` from here on wait until this request is finished; the caller does not.  On the stream in which the
- * request runs that is so anyway. */
+/* Let what is put into `stream` from here on wait until this request is finished; the caller does not.  On the stream in which
+ * the request runs that is so anyway. */
 COLL_API coll_status coll_stream_wait(struct CUstream_st *stream, coll_request *request);
 #endif
 

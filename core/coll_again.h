@@ -114,8 +114,10 @@ static void coll__remember(coll_comm *comm, const coll_request *r)
     const coll_call *call = &r->call;
     const size_t unit = r->codec.type_size;
 
-    if (comm->device || !coll__is_repeatable(call->kind) || call->op == COLL_USER || call->wire != call->type || call->timeout_ms
-        || call->name || call->scale != 0 || call->accumulate || call->flags || call->residual || call->algorithm) return;
+    if (comm->device || comm->trunk->is_elsewhere) return;    /* each buffer is to be looked at                  */
+    if (!coll__is_repeatable(call->kind) || call->op == COLL_USER || call->wire != call->type
+        || call->timeout_ms || call->name || call->scale != 0 || call->accumulate || call->flags || call->residual
+        || call->algorithm) return;
     coll__again *again = comm->again[call->kind];
     if (!again) again = comm->again[call->kind] = (coll__again *)coll__allocate(sizeof *again);
     if (!again) return;

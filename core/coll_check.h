@@ -383,6 +383,18 @@ static coll_status coll__check_own_block(coll_comm *comm, const coll_call *call,
     return COLL__REFUSE("this rank sends itself %zu bytes, but expects %zu", out, in);
 }
 
+/* In a program that uses GPUs: the first byte of each side is memory that this process can read. */
+static coll_status coll__check_memory(coll_comm *comm, const coll_call *call, const coll__side *const sides[2], size_t unit)
+{
+    const coll__trunk *trunk = comm->trunk;
+
+    for (int i = 0; i < 2; i++)
+        if (coll__side_length(sides[i], unit) && trunk->is_elsewhere(trunk->ask, sides[i]->at))
+            return COLL__REFUSE("%s is in the memory of a GPU: this communicator is for the memory of the host, and coll_init_nccl "
+                                "makes one for that of GPUs", sides[i]->name);
+    return COLL_OK;
+}
+
 static coll_status coll__check_buffers(coll_comm *comm, coll_call *call, coll__side *send, coll__side *recv)
 {
     const size_t unit = coll_type_size(call->type);
@@ -399,6 +411,10 @@ static coll_status coll__check_buffers(coll_comm *comm, coll_call *call, coll__s
         if (length)
             return COLL__REFUSE("%s is NULL, with %zu %s", side->name, side->has_types ? length : length / unit,
                                 side->has_types ? "bytes" : "elements");
+    }
+    if (comm->trunk->is_elsewhere && !coll__is_on_device(comm)) {
+        const coll_status here = coll__check_memory(comm, call, sides, unit);
+        if (here < 0) return here;
     }
     const coll_status status = coll__check_own_block(comm, call, send, recv);
     return status < 0 ? status : coll__check_overlap(comm, call, send, recv);
@@ -496,7 +512,7 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
     char known[120] = "";
 
     if (coll__kind_is_message(call->kind)) return COLL_OK;
-    if (!call->algorithm && comm->trunk->forced[call->kind] && !coll__is_on_device(comm)) {            /* COLL_ALGORITHM: where it can be used */
+    if (!call->algorithm && comm->trunk->forced[call->kind] && !coll__is_on_device(comm)) {       /* where it can be used     */
         call->algorithm = comm->trunk->forced[call->kind];
         if (!coll__choose_for(&choice, comm, &comm->numbers, call, codec)) call->algorithm = NULL;
     }
@@ -517,7 +533,7 @@ static inline const coll__codec *coll__as_before(const coll_comm *comm, coll_cal
     const size_t unit = comm->last.codec.type_size;
     const uintptr_t send = (uintptr_t)call->send, recv = (uintptr_t)call->recv;
 
-    if (call->kind != COLL_ALLREDUCE || unit == 0 || call->type != comm->last.type || call->op != comm->last.op) return NULL;
+    if (comm->trunk->is_elsewhere || call->kind != COLL_ALLREDUCE || unit == 0 || call->type != comm->last.type || call->op != comm->last.op) return NULL;
     if ((call->wire ? call->wire : call->type) != comm->last.wire || call->algorithm || comm->trunk->forced[COLL_ALLREDUCE])
         return NULL;
     if (call->accumulate || call->flags || call->scale != 0 || call->op == COLL_USER || call->residual) return NULL;

@@ -117,9 +117,9 @@ struct coll_request {
 
 /* ---- >>device, track, communicator, trunk ---- */
 
-/* What carries out the calls of a communicator whose buffers are in the memory of a device (coll_nccl.h): each call whole, messages
- * and lists too, and from its start on, in the order of a stream of the device, where the next one need not wait for it.  The
- * engine carries what the ranks have to tell one another beside that.  Failures are blamed through `failure`. */
+/* What carries out the calls of a communicator whose buffers are in the memory of a device: each call whole, messages and lists
+ * too, and from its start on, in the order of a stream of the device, where the next one need not wait for it.  The engine
+ * carries what the ranks have to tell one another beside that.  Failures are blamed through `failure`. */
 typedef struct coll__device {
     const char *name;
 
@@ -197,6 +197,8 @@ typedef struct coll__trunk {
     int       deriving;                           /* calls that are making one                                */
     unsigned  finished, told;                     /* requests so far; when the followers last heard of it     */
     int       on_device;                          /* requests that are under way on devices, which wake nobody */
+    bool    (*is_elsewhere)(void (*ask)(void), const void *at);       /* is this the memory of a device?  NULL: there is none */
+    void    (*ask)(void);                         /* whom to ask                                              */
     /* several threads, each with a communicator of its own (coll_progress.h) */
     bool  is_shared;                              /* atomic: another thread may be inside; who enters takes the trunk */
     bool  has_many;                               /* there has been more than one communicator                */

@@ -30,6 +30,12 @@ static void coll__trunk_locks(coll__trunk *trunk)
     pthread_condattr_destroy(&attributes);
 }
 
+#if defined(COLL_WITH_NCCL)
+static void coll__watch_memory(coll__trunk *trunk);
+#else
+static void coll__watch_memory(coll__trunk *trunk) { (void)trunk; }
+#endif
+
 /* What all communicators over an open transport will share, which it takes over.  NULL: no memory; the transport is closed. */
 static coll__trunk *coll__trunk_new(const coll_transport *transport, void *context, int rank, int size, const coll__settings *s)
 {
@@ -64,6 +70,7 @@ static coll__trunk *coll__trunk_new(const coll_transport *transport, void *conte
     trunk->mover.nap = (int64_t)COLL__NAP_LEAST_US * 1000;
     trunk->has_membarrier = coll__membarrier_register();
     if (transport->watch) transport->watch(context, &trunk->doing);
+    coll__watch_memory(trunk);
     trunk->spin_us = s->config.spin_us > 0 ? s->config.spin_us : s->config.spin_us < 0 ? 0 : 50;
     return trunk;
 }

@@ -423,7 +423,8 @@ static coll_status coll__patience_check(coll__patience *p, coll_request *r, int6
     }
     if (now >= p->report_at || (p->is_virtual && trunk->transport->waiting)) {
         const coll_request *running = r->track && r->track->queue ? r->track->queue : r;
-        if (running->track || p->is_virtual) trunk->transport->waiting(trunk->context, running->head);
+        const bool is_ordered = running->track && !coll__kind_is_message(running->call.kind);  /* on a device both have one   */
+        if (is_ordered || p->is_virtual) trunk->transport->waiting(trunk->context, running->head);
         p->report_at = coll__never;
     }
     return COLL_OK;

@@ -12,9 +12,8 @@
  *   this file                calls are begun and looked at; communicators are made, derived and ended; the public functions
  *
  * This is no transport but a device (coll_comm.h): it sits on a communicator whose ranks are connected by some transport already.
- * That one tells everybody of a failure, finds ranks that wait in different calls, splits and shrinks; what NCCL is given has
- * nothing to say to other ranks.  A call has its number and its fingerprint like any other, and is in the queue of its track until
- * its event has come.
+ * That one tells everybody of a failure, finds ranks that wait in different calls, splits and shrinks.  A call has its number and
+ * its fingerprint like any other, and is in the queue of its track until its event has come.
  *
  * A derived communicator gets one of NCCL's of its own: its rank 0 makes an id, which goes round by the host. */
 #ifndef COLL_NCCL_H
@@ -85,8 +84,8 @@ static coll_status coll__nccl_check_message(coll_comm *comm, const coll_request 
     const bool sends = c->kind != COLL_RECV, receives = c->kind != COLL_SEND;
     const int source = c->kind == COLL_SENDRECV ? c->source : c->root;
 
-    if (receives && source == COLL_ANY_SOURCE)
-        return coll__explain_error(comm, c, COLL_ERR_UNSUPPORTED, "between GPUs a receive has to name its source");
+    if (receives && (source == COLL_ANY_SOURCE || (c->kind == COLL_RECV && c->tag == COLL_ANY_TAG)))
+        return coll__explain_error(comm, c, COLL_ERR_UNSUPPORTED, "between GPUs a receive has to name its source and tag");
     const bool is_lone = (sends && c->root == comm->rank) != (receives && source == comm->rank);
     if (is_lone && r->is_blocking)
         return coll__explain_error(comm, c, COLL_ERR_UNSUPPORTED, "between GPUs a message to oneself takes coll_sendrecv, or "
@@ -138,8 +137,8 @@ static coll_status coll__nccl_check_capture(coll_comm *comm, const coll_request 
     const coll__nccl_way way = coll__nccl_way_of_all(comm, r, &why);
 
     if (way == COLL__BY_HOST)
-        return coll__explain_error(comm, &r->call, COLL_ERR_UNSUPPORTED, "the stream is being captured, and this call goes by the "
-                                   "host (%s)", why);
+        return coll__explain_error(comm, &r->call, COLL_ERR_UNSUPPORTED, "the stream is being captured, and this call goes by "
+                                   "the host (%s)", why);
     if (way == COLL__BY_KERNELS && r->call.kind != COLL_ALLREDUCE_LIST) {
         const coll__sums s = coll__sums_of(comm, &r->call);
         const coll__sum_plan plan = coll__sum_plan_of(comm, &r->call, &s);
@@ -164,8 +163,8 @@ static coll_status coll__nccl_check(coll_comm *comm, const coll_request *r)
     coll__gpu_leave(me->gpu);
     const bool is_unseen = is_captured || (me->is_ordered && r->is_blocking);
     if (status == COLL_OK && is_unseen && r->call.flags & COLL_DETECT_OVERFLOW)
-        return coll__explain_error(comm, &r->call, COLL_ERR_UNSUPPORTED, "COLL_DETECT_OVERFLOW looks at a result when it is there, "
-                                   "and this call does not wait for it");
+        return coll__explain_error(comm, &r->call, COLL_ERR_UNSUPPORTED, "COLL_DETECT_OVERFLOW looks at a result when it is "
+                                   "there, and this call does not wait for it");
     return status;
 }
 
@@ -244,13 +243,32 @@ static void coll__nccl_put_off(coll__nccl *me, coll_request *r)
     me->messages_last = r;
 }
 
+/* Communicators share a stream, so what has been put off in another one goes first, as it was started first. */
+static coll_status coll__nccl_flush_others(const coll_comm *comm, int limit_ms, coll_failure *failure)
+{
+    coll_status status = COLL_OK;
+
+    for (coll_comm *other = comm->trunk->comms; other && status >= 0; other = other->next) {
+        if (other == comm || other->device != comm->device || !coll__nccl_of(other)->messages) continue;
+        coll__nccl *const it = coll__nccl_of(other);
+        const coll__nccl_now before = coll__nccl_enter(it, limit_ms, failure);
+        coll__nccl_follow(it);
+        coll__nccl_flush(it);
+        status = coll__nccl_leave(it, before);
+    }
+    return status;
+}
+
 static coll_status coll__nccl_start(coll_comm *comm, coll_request *r, coll_failure *failure)
 {
     coll__nccl *me = coll__nccl_of(comm);
     const int limit_ms = r->call.timeout_ms > 0 ? r->call.timeout_ms : comm->trunk->stall_timeout_ms;
     const bool is_message = coll__kind_is_message(r->call.kind);
+    const coll_status earlier = coll__nccl_flush_others(comm, limit_ms, failure);
     const coll__nccl_now before = coll__nccl_enter(me, limit_ms, failure);
     coll__mark *mark = NULL;
+
+    if (earlier < 0) (void)coll__nccl_fails(me, earlier);
 
     if (is_message && !r->is_blocking && !me->now.is_captured && me->now.status == COLL_OK) {
         coll__nccl_put_off(me, r);
@@ -433,6 +451,7 @@ static coll__nccl *coll__nccl_attach(coll_comm *comm, coll__gpu *gpu, struct CUs
     me->is_own = true;
     comm->device = &coll__nccl_device;
     comm->device_context = me;
+    if (!comm->trunk->is_elsewhere) coll__watch_memory(comm->trunk);
     return me;
 }
 
@@ -482,6 +501,35 @@ static coll_status coll__nccl_derive(coll_comm *parent, coll_comm *child)
     const coll_status status = coll__nccl_join(child);
     if (status < 0) coll__nccl_close(child);
     return status;
+}
+
+/* ---- >>communicators for the memory of the host ---- */
+
+static bool coll__is_of_gpu(void (*ask)(void), const void *at)
+{
+    coll__cuda_result (*attribute)(void *value, unsigned which, coll__cuda_address address);
+    unsigned kind = 0, is_managed = 0;
+
+    memcpy(&attribute, &ask, sizeof attribute);
+    if (attribute(&kind, COLL__CUDA_POINTER_MEMORY_TYPE, coll__cuda_at(at)) != COLL__CUDA_SUCCESS) return false;
+    (void)attribute(&is_managed, COLL__CUDA_POINTER_IS_MANAGED, coll__cuda_at(at));
+    return kind == COLL__CUDA_MEMORY_DEVICE && !is_managed;
+}
+
+/* In a program that has loaded the driver, buffers in the memory of a GPU are found out before they are read. */
+static void coll__watch_memory(coll__trunk *trunk)
+{
+    const char *asked = getenv("COLL_CUDA_LIB");
+    void *const driver = dlopen(asked && *asked ? asked : "libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+
+    if (!driver) return;
+    if (coll__library_find(driver, "cuPointerGetAttribute", &trunk->ask)) trunk->is_elsewhere = coll__is_of_gpu;
+    dlclose(driver);                              /* its owner keeps it, and so do GPUs                       */
+    for (coll_comm *comm = trunk->comms; comm && trunk->is_elsewhere; comm = comm->next)
+        for (int kind = 0; kind <= COLL_ALLTOALL; kind++) {   /* what was not looked at is to be, from now on     */
+            free(comm->again[kind]);
+            comm->again[kind] = NULL;
+        }
 }
 
 /* ---- >>making ---- */
@@ -579,8 +627,8 @@ COLL_API coll_status coll_init_nccl(coll_comm *host, int device, struct CUstream
     if (status < 0) return status;
     if (!out) return coll__leave(host, coll__explain_error(host, NULL, COLL_ERR_ARGUMENT, "init_nccl: out is NULL"));
     if (host->device)
-        return coll__leave(host, coll__explain_error(host, NULL, COLL_ERR_ARGUMENT, "init_nccl: this communicator is for the memory "
-                                                     "of a GPU already: take the one that it was made from, or coll_dup"));
+        return coll__leave(host, coll__explain_error(host, NULL, COLL_ERR_ARGUMENT, "init_nccl: this communicator is for the "
+                                                     "memory of a GPU already: take the one that it was made from"));
     return coll__leave(host, coll__init_nccl_inside(host, device, stream, NULL, out));
 }
 
@@ -600,8 +648,8 @@ typedef struct coll__nccl_meeting {
     coll__nccl_notice notice;
 } coll__nccl_meeting;
 
-/* Broadcast the notice from rank 0, and wait for it, for a minute at most.  After a failure the copy, which may still come, keeps its
- * memory. */
+/* Broadcast the notice from rank 0, and wait for it, for a minute at most.  After a failure the copy, which may still come,
+ * keeps its memory. */
 static bool coll__nccl_tell(coll__nccl_meeting *m)
 {
     const coll__gpu *gpu = m->gpu;

@@ -3,8 +3,8 @@
  * Both are loaded at run time (coll_nccl_load.h), so nothing of them is included and nothing is linked.  The handles have the
  * names that nccl.h and cuda.h give their structs; enumerations are the `unsigned` that they are in the ABI.  Lists hold the
  * functions: name without its prefix, the first version that has it, parameters.  From them come the tables of pointers, the
- * loading, and a test that compares every declaration with the real headers where these exist; for it the two types that cannot be
- * declared twice may be named from outside (COLL__NCCL_ID, COLL__NCCL_CONFIG).
+ * loading, and a test that compares every declaration with the real headers where these exist; for it the two types that
+ * cannot be declared twice may be named from outside (COLL__NCCL_ID, COLL__NCCL_CONFIG).
  *
  * Every function of NCCL gives a coll__nccl_result (0: success), every one of the driver a CUresult (0: success).
  *

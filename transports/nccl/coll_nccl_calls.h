@@ -101,20 +101,26 @@ static void coll__nccl_exchange(coll__nccl *me, const coll_call *call)
     free(offsets);
 }
 
-/* The forms with equal blocks that newer versions have as a call of their own. */
+/* The forms with equal blocks that newer versions have as a call of their own.  Whether a call is in place is each rank's own, and
+ * all ranks must come by the same way: where AlltoAll is in place, which it cannot be, its input moves aside. */
 static bool coll__nccl_at_once(coll__nccl *me, const coll_call *call)
 {
     const coll__nccl_calls *nccl = &me->gpu->nccl;
-    const size_t length = call->count * coll_type_size(call->type);
-    const bool is_root = me->owner->rank == call->root;
+    const size_t length = call->count * coll_type_size(call->type), all = length * (size_t)me->owner->size;
+    const bool is_root = me->owner->rank == call->root, is_alltoall = call->kind == COLL_ALLTOALL;
+    const void *from = is_root || call->kind != COLL_SCATTER ? call->send : NULL;
+    void *const to = is_root || call->kind != COLL_GATHER ? call->recv : NULL;
+    const int root = call->root;
 
-    if (call->kind == COLL_ALLTOALL && nccl->AlltoAll && call->send != call->recv)
-        COLL__NCCL_DO(me, AlltoAll, call->send, call->recv, length, COLL__NCCL_U8, me->comm, me->stream);
-    else if (call->kind == COLL_GATHER && nccl->Gather)
-        COLL__NCCL_DO(me, Gather, call->send, is_root ? call->recv : NULL, length, COLL__NCCL_U8, call->root, me->comm, me->stream);
-    else if (call->kind == COLL_SCATTER && nccl->Scatter)
-        COLL__NCCL_DO(me, Scatter, is_root ? call->send : NULL, call->recv, length, COLL__NCCL_U8, call->root, me->comm, me->stream);
-    else return false;
+    if (is_alltoall ? !nccl->AlltoAll : call->kind == COLL_GATHER ? !nccl->Gather : !nccl->Scatter) return false;
+    if (is_alltoall && from == to) {
+        void *const aside = coll__nccl_scratch(me, all);
+        coll__nccl_copy(me, aside, from, all);
+        from = aside;
+    }
+    if (is_alltoall) COLL__NCCL_DO(me, AlltoAll, from, to, length, COLL__NCCL_U8, me->comm, me->stream);
+    else if (call->kind == COLL_GATHER) COLL__NCCL_DO(me, Gather, from, to, length, COLL__NCCL_U8, root, me->comm, me->stream);
+    else COLL__NCCL_DO(me, Scatter, from, to, length, COLL__NCCL_U8, root, me->comm, me->stream);
     return true;
 }
 

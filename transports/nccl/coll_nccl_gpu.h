@@ -15,8 +15,8 @@ typedef enum coll__kernel {
     COLL__KERNEL_COUNT
 } coll__kernel;
 
-/* An event that marks the end of an operation, and a word that its kernels may write.  Held by the request, and by the communicator
- * whose last operation it marks. */
+/* An event that marks the end of an operation, and a word that its kernels may write.  Held by the request, and by the
+ * communicator whose last operation it marks. */
 typedef struct coll__mark {
     struct CUevent_st  *event;
     struct CUstream_st *stream;

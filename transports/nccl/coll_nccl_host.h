@@ -28,7 +28,8 @@ static coll__image coll__image_of(const coll__side *side, size_t unit)
 /* Both in one, where they overlap or may be the same. */
 static bool coll__images_join(coll__image *a, coll__image *b)
 {
-    const uintptr_t a_begin = (uintptr_t)a->at, b_begin = (uintptr_t)b->at, a_end = a_begin + a->length, b_end = b_begin + b->length;
+    const uintptr_t a_begin = (uintptr_t)a->at, a_end = a_begin + a->length;
+    const uintptr_t b_begin = (uintptr_t)b->at, b_end = b_begin + b->length;
 
     if (!a->length || !b->length || a_begin >= b_end || b_begin >= a_end) return false;
     const uintptr_t begin = a_begin < b_begin ? a_begin : b_begin, end = a_end > b_end ? a_end : b_end;
@@ -76,6 +77,7 @@ static void coll__nccl_run_by_host(coll__nccl *me, const coll_call *call, const 
                                    const coll__image *residual, bool has_number)
 {
     coll_comm *comm = me->owner;
+    const int rank = comm->trunk->rank;
     coll_request r;
 
     r.call = *call;

@@ -1,7 +1,7 @@
 /* coll_nccl_state.h - a communicator of NCCL under one of ours: what is begun on it, how it ends.
  *
- * What is done for a call goes through COLL__NCCL_DO and COLL__CUDA_DO.  The first one that fails is remembered in `now`, and those
- * behind it are left out, so that a call is written down as if nothing ever failed, and looked at when it is over.
+ * What is done for a call goes through COLL__NCCL_DO and COLL__CUDA_DO.  The first one that fails is remembered in `now`, and
+ * those behind it are left out, so that a call is written down as if nothing ever failed, and looked at when it is over.
  *
  * A communicator made here does not block: NCCL says ncclInProgress, and it is asked until it has an answer; meanwhile the
  * connections between the hosts are looked after, so that a rank that is lost ends the waiting. */
@@ -146,14 +146,14 @@ static bool coll__nccl_is_captured(const coll__nccl *me)
 static coll__nccl_now coll__nccl_enter(coll__nccl *me, int limit_ms, coll_failure *failure)
 {
     const coll__nccl_now before = me->now;
+    const int rank = me->owner->trunk->rank;
 
     me->now = (coll__nccl_now){ .status = COLL_OK, .failure = failure, .uses_number = true };
     me->now.deadline = limit_ms > 0 ? coll__now() + (int64_t)limit_ms * COLL__MS : coll__never;
     if (!me->comm) (void)coll__nccl_fails(me, coll__blame(failure, COLL_ERR_ABORTED, -1, "NCCL has been given up"));
     me->now.is_inside = coll__gpu_enter(me->gpu);
     if (!me->now.is_inside)
-        (void)coll__nccl_fails(me, coll__blame(failure, COLL_ERR_SYSTEM, me->owner->trunk->rank, "rank %d cannot enter its device",
-                                               me->owner->trunk->rank));
+        (void)coll__nccl_fails(me, coll__blame(failure, COLL_ERR_SYSTEM, rank, "rank %d cannot enter its device", rank));
     else me->now.is_captured = coll__nccl_is_captured(me);
     return before;
 }
@@ -198,7 +198,8 @@ static void coll__nccl_follow(coll__nccl *me)
 static unsigned char *coll__nccl_scratch(coll__nccl *me, size_t length)
 {
     if (me->now.status != COLL_OK) return NULL;
-    void *at = me->scratch.length >= length || !me->now.is_captured ? coll__room_have(me->gpu, &me->scratch, length, false) : NULL;
+    const bool may = me->scratch.length >= length || !me->now.is_captured;
+    void *const at = may ? coll__room_have(me->gpu, &me->scratch, length, false) : NULL;
     if (!at) coll__nccl_have_no_memory(me);
     return (unsigned char *)at;
 }

@@ -1,5 +1,5 @@
-/* coll_nccl_sums.h - reductions whose inputs NCCL moves and a kernel of the library's combines, in the canonical order and with one
- * rounding: the bits are those of the processor.
+/* coll_nccl_sums.h - reductions whose inputs NCCL moves and a kernel of the library's combines, in the canonical order and with
+ * one rounding: the bits are those of the processor.
  *
  *   at once      every rank gets all inputs, and combines them: short vectors, and scans
  *   by shards    rank r gets shard r of all inputs, n shards of 1/n, and combines them; the results are gathered:
@@ -140,7 +140,8 @@ static void coll__sums_spread(coll__nccl *me, const coll_call *call, const coll_
     coll__nccl_group(me);
     for (int i = 0; i < comm->size; i++) {
         const size_t numbers = is_list ? call->recv_counts[i] * s->times : is_even ? plan->shard : coll__shard(plan, count, i);
-        const unsigned char *const from = input + (is_list ? call->send_offsets[i] * s->times : (size_t)i * plan->shard) * s->unit;
+        const size_t at = is_list ? call->send_offsets[i] * s->times : (size_t)i * plan->shard;
+        const unsigned char *const from = coll__behind(input, at * s->unit);
         if (i == comm->rank) {
             coll__nccl_copy(me, parts + (size_t)i * stride, from, numbers * s->unit);
             continue;
@@ -176,7 +177,8 @@ static void coll__sums_by_shards(coll__nccl *me, const coll_call *call, const co
     const bool is_even = scatters || count == plan->shard * (size_t)comm->size;
     const bool has_result = call->kind != COLL_REDUCE || comm->rank == call->root;
     unsigned char *const parts = scratch + plan->parts;
-    unsigned char *const result = plan->converts || !is_even || !has_result ? scratch + plan->result : (unsigned char *)call->recv;
+    const bool is_aside = plan->converts || !is_even || !has_result;
+    unsigned char *const result = is_aside ? scratch + plan->result : (unsigned char *)call->recv;
     unsigned char *const shard = scatters ? result : result + (size_t)comm->rank * stride;
 
     coll__sums_spread(me, call, s, plan, (const unsigned char *)input, parts);

@@ -41,8 +41,9 @@ static bool coll__is_half(coll_type type) { return type == COLL_F16 || type == C
 static coll__sums coll__sums_of(const coll_comm *comm, const coll_call *call)
 {
     const bool is_complex = coll__is_complex(call->type);
-    coll__sums s = { .type = call->type, .wire = call->wire ? call->wire : call->type, .times = is_complex ? 2 : 1, .op = call->op };
+    coll__sums s = { .type = call->type, .wire = call->wire ? call->wire : call->type, .op = call->op };
 
+    s.times = is_complex ? 2 : 1;
     if (is_complex) s.type = s.wire = call->type == COLL_C64 ? COLL_F32 : COLL_F64;
     s.unit = coll_type_size(s.wire);
     s.divisor = call->op == COLL_AVG ? comm->size : 1;
