@@ -189,7 +189,7 @@ static bool coll__mpi_see_off(coll__mpi *mpi)
         sending = 0;
         for (int i = 0; i < mpi->count; i++) sending += mpi->flights[i].kind < COLL__MPI_LANDS;
         const bool is_over = sending == 0 && (mpi->failure.status != COLL_OK || mpi->gone_count == mpi->size - 1)
-                          && mpi->unmade_count == 0;
+                          && mpi->unmade_count == 0 && coll__mpi_drain(mpi) == 0;
         if (is_over || coll__now() >= deadline) return is_over;
         if (mpi->quiet < INT_MAX) mpi->quiet++;
         if (coll__mpi_look(mpi) == 0) coll__mpi_rest(mpi);

@@ -66,12 +66,12 @@ static coll_status coll__mpi_send(void *context, coll_xfer *x)
 
 /* ---- >>in ---- */
 
-/* Have the next letter land, if somebody wants it. */
-static void coll__mpi_listen(coll__mpi *mpi, int peer, int channel)
+/* Have the next letter land. */
+static void coll__mpi_expect(coll__mpi *mpi, int peer, int channel)
 {
     coll__mpi_stream *s = coll__mpi_stream_of(mpi, peer, channel);
 
-    if (s->is_posted || !s->first) return;
+    if (s->is_posted) return;
     if (!s->landing) s->landing = (unsigned char *)malloc(COLL__MPI_LETTER);
     if (!s->landing) coll__blame(&mpi->suspicion, COLL_ERR_MEMORY, mpi->rank, "rank %d has no memory for messages", mpi->rank);
     MPI_Request *request = s->landing ? coll__mpi_board(mpi) : NULL;
@@ -79,6 +79,12 @@ static void coll__mpi_listen(coll__mpi *mpi, int peer, int channel)
     const coll__mpi_flight flight = { .kind = COLL__MPI_LANDS, .peer = peer, .channel = channel };
     s->is_posted = coll__mpi_fly(mpi, &flight, "MPI_Irecv", MPI_Irecv(s->landing, COLL__MPI_LETTER, MPI_BYTE, peer,
                                                                      COLL__MPI_TAG_LETTER + channel, mpi->comm, request));
+}
+
+/* If somebody wants it. */
+static void coll__mpi_listen(coll__mpi *mpi, int peer, int channel)
+{
+    if (coll__mpi_stream_of(mpi, peer, channel)->first) coll__mpi_expect(mpi, peer, channel);
 }
 
 static coll_status coll__mpi_recv(void *context, coll_xfer *x)
@@ -144,6 +150,21 @@ static bool coll__mpi_is_over(const coll__mpi *mpi, int peer, int channel)
 {
     const coll__mpi_stream *s = coll__mpi_stream_of(mpi, peer, channel);
     return mpi->is_gone[peer] && s->received >= s->said;
+}
+
+/* Have the letters come that ranks have sent before they left, and that nobody here wants: MPI would complain of them.  Gives
+ * how many streams are not through. */
+static int coll__mpi_drain(coll__mpi *mpi)
+{
+    int left = 0;
+
+    for (int i = 0; i < mpi->size * COLL_CHANNEL_COUNT; i++) {
+        const int peer = i / COLL_CHANNEL_COUNT, channel = i % COLL_CHANNEL_COUNT;
+        if (!mpi->is_gone[peer] || coll__mpi_is_over(mpi, peer, channel)) continue;
+        coll__mpi_expect(mpi, peer, channel);
+        left++;
+    }
+    return left;
 }
 
 static bool coll__mpi_has_left(const void *context, int peer)
