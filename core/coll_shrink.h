@@ -67,9 +67,11 @@ static coll_status coll__shrink_once(coll_comm *comm, coll_comm **out)
     coll__count_survivors(trunk, &who, &settings);
     free(ranks);
     *out = coll__comm_new(trunk->transport, who.context, who.rank, who.count, &settings);
-    if (*out) (*out)->trunk->generation = trunk->generation + 1;
-    if (*out) (*out)->trunk->is_synchronous = trunk->is_synchronous;
-    return *out ? COLL_OK : coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "shrink: no memory for a communicator");
+    if (!*out) return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "shrink: no memory for a communicator");
+    (*out)->trunk->generation = trunk->generation + 1;
+    (*out)->trunk->is_synchronous = trunk->is_synchronous;
+    (*out)->trunk->offloads_all = trunk->offloads_all;
+    return COLL_OK;
 }
 
 static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)

@@ -7,6 +7,7 @@
  *             link drop        its cable is pulled; nothing passes any more, in silence
  *             reset half-close garbage     happens to one connection of the victim
  *             slow             the victim is alive, but elsewhere for several times the liveness timeout: no error
+ *             reader           the victim is at work, but its sockets take 1 KiB at a time for as long: no error
  *             strangers        a scanner, a browser, noise and a silent crowd come to every open port: no error
  *     phase   meet             some ranks have not come yet
  *             table            rank 0 has every hello, and nobody has the table
@@ -363,6 +364,25 @@ static bool strangers_come(const cell *c)
     return true;
 }
 
+/* ---- >>a slow reader ---- */
+
+enum { SIP = 1024, GULP = 4 << 20 };
+
+/* How much the victim's sockets take at a time: those that there are, and those that come in at its door.  What
+ * others send them stands still meanwhile, but for the probes of a closed window. */
+static bool take_at_a_time(const cell *c, int length)
+{
+    reach all;
+    bool is_done = true;
+    int count = 0;
+
+    (void)reach_into(c->pids[c->victim], &all);
+    for (int i = 0; i < all.count; i++, count++)
+        is_done = !setsockopt(all.at[i].fd, SOL_SOCKET, SO_RCVBUF, &length, sizeof length) && is_done;
+    reach_end(&all);
+    return is_done && count > 0;
+}
+
 static void strike(cell *c, const caught *k)
 {
     bool is_done = true;
@@ -375,6 +395,7 @@ static void strike(cell *c, const caught *k)
     case LINK: is_done = net_plug(c->victim, false); break;
     case DROP: is_done = net_drop(c->net, c->victim); break;
     case STRANGERS: is_done = strangers_come(c); break;
+    case READER: is_done = take_at_a_time(c, SIP); break;
     case SLOW: if (is_of_start(c->phase)) is_done = !kill(c->pids[c->victim], SIGSTOP); break;
     default: is_done = strike_connection(c, k);
     }
@@ -397,6 +418,9 @@ static void go_on(cell *c, const caught *k)
         CHECK(reach_say(&k->by, k->bytes + HEAD_PART, k->length - HEAD_PART), "%s: the rest of a message", c->name);
     if (is_of_start(c->phase)) (void)kill(c->pids[c->victim], SIGCONT);
     release(c, c->victim);
+    if (c->fault != READER || is_of_start(c->phase)) return;
+    (void)poll(NULL, 0, 3 * LIVENESS_MS);         /* the time in which it reads slowly                        */
+    CHECK(take_at_a_time(c, GULP) || c->board->ranks[c->victim].reached >= LEAVING, "%s: it cannot read faster again", c->name);
 }
 
 /* ---- >>judging ---- */
