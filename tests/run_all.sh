@@ -141,7 +141,7 @@ suite sim-large          program release test_sim 65536
 suite shared             program asan test_shared
 suite shared-tsan        program tsan test_shared
 suite mover              program asan test_mover
-suite mover-tsan         scaled 0.3 program tsan test_mover
+suite mover-tsan         scaled 0.3 program tsan test_mover joined
 suite proof              program release test_proof
 suite hosts              program asan test_hosts
 suite contract           program release test_contract
