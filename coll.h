@@ -763,6 +763,12 @@ COLL_API void coll_request_free(coll_request *request);
 /* Move all operations of the communicator on without waiting. */
 COLL_API coll_status coll_progress(coll_comm *comm);
 
+/* For event loops: a descriptor that becomes readable when an operation of this coll_init has ended, or when one needs a call of
+ * the program to go on (COLL_USER).  Then call coll_progress, which makes it unreadable again, and coll_test; it may also be
+ * readable for no reason.  It belongs to the communicators of the coll_init, stays the same, and is closed with the last of
+ * them.  -1: there is none, because nothing moves while the program is not inside a call (see `background`). */
+COLL_API int coll_fd(coll_comm *comm);
+
 /* ---- >>call: one descriptor behind all of them; zero means default ---- */
 
 enum {
