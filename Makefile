@@ -33,7 +33,7 @@ BUILD  := build/$(config)
 HEADER := $(wildcard coll.h coll_impl.h core/*.h transports/*.h transports/*/*.h)
 COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
-.PHONY: help demo test bench bench-conv bench-threads bench-threads-full bench-tcp bench-tcp-full precision dist deps ptx clean install all
+.PHONY: help demo test bench bench-conv bench-threads bench-threads-full bench-tcp bench-tcp-full bench-nccl precision dist deps ptx clean install all
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -63,6 +63,9 @@ bench-tcp:       ## over TCP: this library, sockets by hand, Gloo and MPI, side 
 
 bench-tcp-full:  ## the same with all sizes and conditions: half an hour instead of three minutes
 	@$(MAKE) --no-print-directory run-bench-tcp COMPARE=--full
+
+bench-nccl: $(BUILD)/coll_nccl_bench $(BUILD)/coll-run ## on GPUs: the bits, and the library beside NCCL alone; RANKS=2
+	$(BUILD)/coll-run -n $(or $(RANKS),2) $(BUILD)/coll_nccl_bench
 
 bench-conv:      ## measure conversions and sums of halves beside memcpy and loops of intrinsics, on one processor
 	@sh tools/deps.sh demo
@@ -203,6 +206,10 @@ $(BUILD)/coll.o: coll.c $(HEADER)
 	$(COMPILE) -Werror $(filter -D%,$(LIBS)) -c $< -o $@
 
 $(BUILD)/test_security $(BUILD)/test_greetings $(BUILD)/test_lanes: LIBS += $(TLS)
+
+$(BUILD)/coll_nccl_bench: bench/nccl/coll_nccl_bench.c $(HEADER)
+	@mkdir -p $(BUILD)
+	$(COMPILE) -Werror $< -o $@ $(LIBS) -lm
 
 # The tests of GPUs have the library with NCCL in it, and load false libraries: of NCCL one for each version that matters.
 NCCL_VERSIONS := 21703 21805 22203 22703 22809

@@ -129,6 +129,23 @@ static coll__nccl_way coll__nccl_way_of_all(const coll_comm *comm, const coll_re
     return worst;
 }
 
+/* Memory of the device that a call needs beside its buffers. */
+static size_t coll__nccl_need(const coll_comm *comm, const coll_call *call, coll__nccl_way way)
+{
+    const size_t unit = coll_type_size(call->type);
+    coll__side send, recv;
+
+    if (way == COLL__BY_KERNELS) {
+        const coll__sums s = coll__sums_of(comm, call);
+        return coll__sum_plan_of(comm, call, &s).length;
+    }
+    if (call->kind == COLL_BARRIER || call->send != call->recv) return 0;
+    if (coll__kind_reduces(call->kind)) return coll__result_count(comm, call) * unit;
+    if (!coll__kind_exchanges(call->kind)) return 0;
+    coll__nccl_sides(comm, call, &send, &recv);
+    return coll__side_length(&send, unit);
+}
+
 /* What a captured stream cannot have: memory that is not there, and the host. */
 static coll_status coll__nccl_check_capture(coll_comm *comm, const coll_request *r)
 {
@@ -139,14 +156,16 @@ static coll_status coll__nccl_check_capture(coll_comm *comm, const coll_request 
     if (way == COLL__BY_HOST)
         return coll__explain_error(comm, &r->call, COLL_ERR_UNSUPPORTED, "the stream is being captured, and this call goes by "
                                    "the host (%s)", why);
-    if (way == COLL__BY_KERNELS && r->call.kind != COLL_ALLREDUCE_LIST) {
-        const coll__sums s = coll__sums_of(comm, &r->call);
-        const coll__sum_plan plan = coll__sum_plan_of(comm, &r->call, &s);
-        if (plan.length > me->scratch.length)
-            return coll__explain_error(comm, &r->call, COLL_ERR_UNSUPPORTED, "the stream is being captured, and %zu bytes of "
-                                       "memory are needed: make such a call before", plan.length);
+    size_t need = r->call.kind == COLL_ALLREDUCE_LIST ? 0 : coll__nccl_need(comm, &r->call, way);
+    for (int i = 0; r->call.kind == COLL_ALLREDUCE_LIST && i < r->call.list_count; i++) {
+        const coll_call one = coll__nccl_list_part(&r->call, i);
+        coll__codec codec;
+        (void)coll__codec_reduce(&codec, &one, comm->size, NULL, 0);
+        need = coll__most(need, coll__nccl_need(comm, &one, coll__nccl_way_of(comm, &one, &codec, &why)));
     }
-    return COLL_OK;
+    if (need <= me->scratch.length) return COLL_OK;
+    return coll__explain_error(comm, &r->call, COLL_ERR_UNSUPPORTED, "the stream is being captured, and %zu bytes of memory are "
+                               "needed: make such a call before", need);
 }
 
 static coll_status coll__nccl_check(coll_comm *comm, const coll_request *r)
