@@ -93,8 +93,12 @@ static const absence absences[] = {
     { "too old", "COLL_NCCL_LIB", "fake_nccl_21703.so", 0, COLL_ERR_UNSUPPORTED, "2.17" },
     { "no GPU", "FAKE_CUDA_DEVICES", "0", 0, COLL_ERR_UNSUPPORTED, "no GPU" },
     { "no such GPU", "FAKE_CUDA_DEVICES", "3", 3, COLL_ERR_UNSUPPORTED, "3" },
-    { "one rank's NCCL fails", "FAKE_NCCL_FAULT", "1:init", 0, 0, "ncclCommInitRankConfig" }
+    { "one rank's NCCL fails", "FAKE_NCCL_FAULT", "1:init", 0, 0, "rank 1: NCCL: unhandled cuda error: CUDA driver" }
 };
+
+/* Where the real NCCL is, and no GPU: it is loaded, and says so itself. */
+static const absence real = { "the real NCCL without a GPU", "COLL_NCCL_LIB", "/usr/local/cuda/lib64/libnccl.so.2", 0, 0,
+                              "ncclCommInitRankConfig" };
 
 static int be_without(coll_comm *host, void *arg)
 {
@@ -128,8 +132,8 @@ static void absent_case(const void *arg)
 
 static void check_refused(const rank *r, const coll_comm *comm, coll_status status, const char *what, const char *words)
 {
-    CHECK(status == COLL_ERR_ARGUMENT && strstr(coll_error(comm), words), "%s, rank %d: %s gives %d: %s", case_name, r->rank, what,
-          (int)status, coll_error(comm));
+    CHECK(status == COLL_ERR_ARGUMENT && strstr(coll_error(comm), words), "%s, rank %d: %s gives %d: %s", case_name, r->rank,
+          what, (int)status, coll_error(comm));
 }
 
 static void be_refused(rank *r)
@@ -140,14 +144,17 @@ static void be_refused(rank *r)
     float *elsewhere = gpu_alloc(BYTES);
     struct CUstream_st *other = gpu_stream();
     gpu_use(r->rank);
-    check_refused(r, r->comm, coll_allreduce(r->comm, here, r->b, COUNT, COLL_F32, COLL_SUM), "a host's send", "send is memory of");
-    check_refused(r, r->comm, coll_allreduce(r->comm, r->a, here, COUNT, COLL_F32, COLL_SUM), "a host's recv", "recv is memory of");
+    coll_status status = coll_allreduce(r->comm, here, r->b, COUNT, COLL_F32, COLL_SUM);
+    check_refused(r, r->comm, status, "a host's send", "send is memory of");
+    status = coll_allreduce(r->comm, r->a, here, COUNT, COLL_F32, COLL_SUM);
+    check_refused(r, r->comm, status, "a host's recv", "recv is memory of");
     check_refused(r, r->comm, coll_broadcast(r->comm, elsewhere, COUNT, COLL_F32, 0), "memory of another device", "device");
     check_refused(r, r->comm, coll_set_stream(r->comm, other), "a stream of another device", "stream");
-    check_refused(r, r->host, coll_allreduce(r->host, r->a, r->b, COUNT, COLL_F32, COLL_SUM), "device memory for the host", "GPU");
+    status = coll_allreduce(r->host, r->a, r->b, COUNT, COLL_F32, COLL_SUM);
+    check_refused(r, r->host, status, "device memory for the host", "GPU");
     coll_comm *comm = NULL;
-    const coll_status status = coll_init_nccl(r->host, r->rank, other, &comm);
-    CHECK(status < 0 && strstr(coll_error(r->host), "stream"), "%s: a stream of another device: %s", case_name, coll_error(r->host));
+    status = coll_init_nccl(r->host, r->rank, other, &comm);
+    CHECK(status < 0 && strstr(coll_error(r->host), "stream"), "%s: %s", case_name, coll_error(r->host));
     put(r, r->a, 2);
     MUST(r, coll_allreduce(r->comm, r->a, r->b, COUNT, COLL_F32, COLL_SUM));
     CHECK(is_sum(r, r->b, 2, 1), "%s: after the refusals", case_name);
@@ -298,8 +305,8 @@ static void compare(rank *r, const sum *s, coll_kind kind, size_t count, uint64_
     MUST(r, coll_run(r->comm, &call));
     gpu_pull(device, to, length);
     while (at < length && host[at] == device[at]) at++;
-    CHECK(at == length, "%s, rank %d of %d, seed %llu: %s of %zu %s over %s, op %s, flags %u: byte %zu is %02x, between hosts %02x",
-          case_name, r->rank, r->size, (unsigned long long)support_seed(), coll_kind_name(kind), count, t->name,
+    CHECK(at == length, "%s, rank %d of %d, seed %llu: %s of %zu %s over %s, op %s, flags %u: byte %zu is %02x, between hosts "
+          "%02x", case_name, r->rank, r->size, (unsigned long long)support_seed(), coll_kind_name(kind), count, t->name,
           s->wire ? coll_type_name(s->wire) : "itself", coll_op_name(s->op), s->flags, at, device[at], host[at]);
     gpu_free(from);
     gpu_free(to);
@@ -353,10 +360,10 @@ static void be_in_trouble(rank *r)
         if (k == 3 && stays_away) while (!(status = coll_progress(r->comm))) sched_yield();
         else status = coll_run(r->comm, &call);
     }
-    CHECK(status < 0 && (!now_in->status || status == now_in->status), "%s, rank %d: status %d: %s", case_name, r->rank, (int)status,
-          coll_error(r->comm));
-    CHECK(strstr(coll_error(r->comm), now_in->words) != NULL, "%s, rank %d: \"%s\" is not in: %s", case_name, r->rank, now_in->words,
-          coll_error(r->comm));
+    CHECK(status < 0 && (!now_in->status || status == now_in->status), "%s, rank %d: status %d: %s", case_name, r->rank,
+          (int)status, coll_error(r->comm));
+    CHECK(strstr(coll_error(r->comm), now_in->words) != NULL, "%s, rank %d: \"%s\" is not in: %s", case_name, r->rank,
+          now_in->words, coll_error(r->comm));
     CHECK(coll_barrier(r->comm) == status, "%s, rank %d: another error the second time", case_name, r->rank);
 }
 
@@ -402,7 +409,8 @@ static void *wrap_main(void *arg)
     r->a = gpu_alloc(BYTES);
     r->b = gpu_alloc(BYTES);
     r->c = gpu_alloc(BYTES);
-    CHECK(!nccl.CommInitRankConfig(&theirs, r->size, *(coll__nccl_id *)((void **)arg)[1], r->rank, &config), "%s: NCCL", case_name);
+    const coll__nccl_id *id = ((void **)arg)[1];
+    CHECK(!nccl.CommInitRankConfig(&theirs, r->size, *id, r->rank, &config), "%s: CommInitRankConfig", case_name);
     const coll_status status = coll_wrap_nccl(theirs, NULL, &r->comm);
     CHECK(!status, "%s, rank %d: coll_wrap_nccl: %s", case_name, r->rank, coll_error(NULL));
     if (status) return NULL;
@@ -444,7 +452,8 @@ static void process_case(const void *unused)
     (void)unused;
     for (int i = 0; i < SIZE; i++) {
         if ((children[i] = fork()) != 0) continue;
-        const coll_config config = { .transport = "tcp", .rank = i, .size = SIZE, .address = address, .stall_timeout_ms = STALL_MS };
+        const coll_config config = { .transport = "tcp", .rank = i, .size = SIZE, .address = address,
+                                     .stall_timeout_ms = STALL_MS };
         job j = { .body = NULL };
         coll_comm *host = NULL;
         prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -499,13 +508,17 @@ int main(int argc, char **argv)
     tally = mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (tally == MAP_FAILED) return perror("mmap"), 1;
     world = "nccl";
-    for (size_t i = 0; i < sizeof absences / sizeof *absences; i++) run(list, "loading", absent_case, &absences[i], absences[i].name);
+    for (size_t i = 0; i < sizeof absences / sizeof *absences; i++)
+        run(list, "loading", absent_case, &absences[i], absences[i].name);
+    if (access(real.value, R_OK)) printf("skipped: %s: there is no %s\n", real.name, real.value);
+    else run(list, "loading", absent_case, &real, real.name);
     run(list, "refusals", refused_case, NULL, "");
     run(list, "order", order_case, NULL, "");
     run(list, "streams", streams_case, NULL, "");
     run(list, "graphs", graph_case, NULL, "");
     for (int size = 1; size <= 5; size++) run(list, "bits", bits_case, &size, (char[]){ (char)('0' + size), 0 });
-    for (size_t i = 0; i < sizeof troubles / sizeof *troubles; i++) run(list, "failures", trouble_case, &troubles[i], troubles[i].name);
+    for (size_t i = 0; i < sizeof troubles / sizeof *troubles; i++)
+        run(list, "failures", trouble_case, &troubles[i], troubles[i].name);
     run(list, "wrap", wrap_case, NULL, "");
     run(list, "processes", process_case, NULL, "");
     run(list, "splits", split_case, NULL, "");

@@ -492,6 +492,7 @@ static coll_status coll__nccl_join(coll_comm *comm)
     me->comm = NULL;
     const coll__nccl_now before = coll__nccl_enter(me, comm->trunk->start_timeout_ms, &failure);
     me->now.status = COLL_OK;                     /* there is no communicator yet, which is no mistake        */
+    failure = (coll_failure){ COLL_OK, -1, "" };
     if (note.is != COLL__NCCL_SUCCESS) (void)coll__nccl_blame(me, "ncclGetUniqueId", note.is);
     if (me->now.status == COLL_OK) {
         me->now.is_in_group = true;               /* in progress is to be asked about below, when it is known */
