@@ -428,7 +428,9 @@ static void coll__nccl_close(coll_comm *comm)
         is_idle = coll__nccl_is_idle(me);
     }
     coll__mark_drop(gpu, me->last);
+    coll__mark_drop(gpu, me->pinned_until);
     coll__room_free(gpu, &me->scratch, false, is_idle);
+    coll__room_free(gpu, &me->pinned, true, is_idle);
     if (is_inside) coll__gpu_leave(gpu);
     if (--gpu->holders == 0) coll__gpu_free(gpu, is_idle);
     free(me);
