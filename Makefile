@@ -39,7 +39,7 @@ HEADER := $(wildcard coll.h coll_impl.h core/*.h transports/*.h transports/*/*.h
 COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
 .PHONY: help demo test examples-check plots bench bench-conv bench-threads bench-threads-full bench-tcp bench-tcp-full \
-        precision dist deps ptx clean install all
+        bench-nccl precision dist deps ptx clean install all
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -75,6 +75,9 @@ bench-tcp:       ## over TCP: this library, sockets by hand, Gloo and MPI, side 
 
 bench-tcp-full:  ## the same with all sizes and conditions: half an hour instead of three minutes
 	@$(MAKE) --no-print-directory run-bench-tcp COMPARE=--full
+
+bench-nccl: $(BUILD)/coll_nccl_bench $(BUILD)/coll-run ## on GPUs: the bits, and the library beside NCCL alone; RANKS=2
+	$(BUILD)/coll-run -n $(or $(RANKS),2) $(BUILD)/coll_nccl_bench
 
 bench-conv:      ## measure conversions and sums of halves beside memcpy and loops of intrinsics, on one processor
 	@sh tools/deps.sh demo
@@ -233,6 +236,10 @@ $(BUILD)/coll.o: coll.c $(HEADER)
 
 $(BUILD)/test_gpt: examples/gpt/gpt.h
 $(BUILD)/test_security $(BUILD)/test_greetings $(BUILD)/test_lanes: LIBS += $(TLS)
+
+$(BUILD)/coll_nccl_bench: bench/nccl/coll_nccl_bench.c $(HEADER)
+	@mkdir -p $(BUILD)
+	$(COMPILE) -Werror $< -o $@ $(LIBS) -lm
 
 # Those inside that are about other things than numbers say so too, in a line of their own.  Where they are compiled with a
 # sanitizer they mostly wait, test_sim apart, so that -O0, which is compiled in half the time, costs nothing.

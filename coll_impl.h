@@ -56,7 +56,8 @@
  * The way of a call: coll_allreduce -> coll__run_simple -> coll__ready (checks) -> coll__begin -> coll__wait -> coll__advance ->
  * coll__track_advance -> either the transport's offload (threads), or coll__flow_advance -> an algorithm's round -> the
  * transport's send and recv, by key for derived communicators and prepared calls.  A blocking call that nothing is in front of
- * goes from its checks to the transport's offload at once, and one like the last of its kind from coll__run_simple. */
+ * goes from its checks to the transport's offload at once, and one like the last of its kind from coll__run_simple.  A call of a
+ * communicator that has a device goes from coll__begin to the device's start, and is looked at by its test. */
 #ifndef COLL_IMPL_H
 #define COLL_IMPL_H
 

@@ -86,7 +86,9 @@ template <typename... T> void call_all(void (*kernel)(T...), const uint64_t *v)
     call(kernel, v, typename count_up<sizeof...(T)>::type());
 }
 
-template <typename... T> fake_kernel described(const char *name, void (*)(T...), void (*run)(const uint64_t *, uint64_t, uint64_t))
+typedef void runner(const uint64_t *values, uint64_t blocks, uint64_t threads);
+
+template <typename... T> fake_kernel described(const char *name, void (*)(T...), runner *run)
 {
     return fake_kernel{ name, { (char)('0' + sizeof(T))..., 0 }, run };
 }

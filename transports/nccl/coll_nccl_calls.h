@@ -101,8 +101,8 @@ static void coll__nccl_exchange(coll__nccl *me, const coll_call *call)
     free(offsets);
 }
 
-/* The forms with equal blocks that newer versions have as a call of their own.  Whether a call is in place is each rank's own, and
- * all ranks must come by the same way: where AlltoAll is in place, which it cannot be, its input moves aside. */
+/* The forms with equal blocks that newer versions have as a call of their own.  Whether a call is in place is each rank's own,
+ * and all ranks must come by the same way: where AlltoAll is in place, which it cannot be, its input moves aside. */
 static bool coll__nccl_at_once(coll__nccl *me, const coll_call *call)
 {
     const coll__nccl_calls *nccl = &me->gpu->nccl;

@@ -40,8 +40,6 @@ typedef struct coll__gpu {
     struct CUmod_st  *module;
     struct CUfunc_st *kernels[COLL__KERNEL_COUNT];
     coll__mark *marks, *free_marks;
-    coll__room  pinned;
-    coll__mark *pinned_until;                     /* a copy out of it is under way; NULL: it is free          */
 } coll__gpu;
 
 /* ---- >>calling ---- */
@@ -228,7 +226,6 @@ static void coll__gpu_free(coll__gpu *gpu, bool is_idle)
         if (is_idle) (void)gpu->cuda.MemFreeHost((void *)(uintptr_t)mark->found);
         free(mark);
     }
-    coll__room_free(gpu, &gpu->pinned, true, is_idle);
     if (gpu->module && is_idle) (void)gpu->cuda.ModuleUnload(gpu->module);
     if (is_inside) coll__gpu_leave(gpu);
     if (gpu->context) (void)gpu->cuda.DevicePrimaryCtxRelease_v2(gpu->ordinal);

@@ -61,12 +61,10 @@ static void coll__image_copy(coll__nccl *me, const coll__image *image, const col
 /* Pinned memory, once what was begun on it is over. */
 static unsigned char *coll__nccl_pinned(coll__nccl *me, size_t length)
 {
-    coll__gpu *gpu = me->gpu;
-
-    if (gpu->pinned_until) coll__nccl_await(me, gpu->pinned_until->event, "an earlier copy");
-    coll__mark_drop(gpu, gpu->pinned_until);
-    gpu->pinned_until = NULL;
-    void *const at = me->now.status == COLL_OK ? coll__room_have(gpu, &gpu->pinned, length, true) : NULL;
+    if (me->pinned_until) coll__nccl_await(me, me->pinned_until->event, "an earlier copy");
+    coll__mark_drop(me->gpu, me->pinned_until);
+    me->pinned_until = NULL;
+    void *const at = me->now.status == COLL_OK ? coll__room_have(me->gpu, &me->pinned, length, true) : NULL;
     if (!at) coll__nccl_have_no_memory(me);
     return (unsigned char *)at;
 }
@@ -126,7 +124,7 @@ static void coll__nccl_by_host(coll__nccl *me, const coll_call *call, bool has_n
     if (me->now.status == COLL_OK) coll__nccl_run_by_host(me, call, &images[0], &images[1], &images[2], has_number);
     coll__image_copy(me, &images[1], &recv, unit, false);
     coll__image_copy(me, &images[2], &rest, sizeof(float), false);
-    if (me->now.status == COLL_OK) me->gpu->pinned_until = coll__nccl_mark(me, NULL);
+    if (me->now.status == COLL_OK) me->pinned_until = coll__nccl_mark(me, NULL);
 }
 
 #endif /* COLL_NCCL_HOST_H */

@@ -27,7 +27,8 @@ typedef struct coll__nccl {
     bool is_ordered;                              /* blocking calls return when they are in the stream        */
     struct CUstream_st *stream;
     coll__mark *last;                             /* of what was begun last                                   */
-    coll__room  scratch;
+    coll__room  scratch, pinned;                  /* of the device; of the host: for calls that go by it      */
+    coll__mark *pinned_until;                     /* a copy out of it is under way; NULL: it is free          */
     coll_request *messages, *messages_last;       /* begun, and not yet in the stream                         */
     coll__nccl_now now;
 } coll__nccl;
