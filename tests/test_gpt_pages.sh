@@ -97,6 +97,8 @@ if wanted data; then
     bits data-tcp four
     run data-both $together -n 2 --threads 2 "$one" --overlap no
     bits data-both four
+    run data-sim env COLL_TRANSPORT=sim "$one" -t 4
+    bits data-sim four
     run data-seven "$one" -t 7 --bucket 1 --timeline "$out/timeline"
     near data-seven 1e-4
     python3 - "$out/timeline" <<'END'
@@ -107,6 +109,11 @@ early = [e for e in events if e["tid"] == 1 and e["ts"] < back[e["pid"], e["args
 sys.exit(not (len(back) == 7 * 30 and len(early) >= 3 * 7 * 20))
 END
     verdict "data: sums begin while backward runs" $? "see the timeline"
+    STEPS=25 ONLY="data-alone data-after" OPTIONS="--batch 2 --context 16" \
+        sh examples/gpt/plots.sh "$bin" "$out/plots" > "$out/drawn" 2>&1
+    if command -v gnuplot > /dev/null; then [ "$(cat "$out"/plots/*.svg | grep -c '</svg>')" = 3 ]
+    else grep -q 'there is no gnuplot' "$out/drawn"; fi
+    verdict "data: what it writes is drawn, or there is no gnuplot" $? "$(tail -n 2 "$out/drawn" | tr '\n' '|')"
     refuses "data: heads that do not divide the width" "cannot be divided by 5 heads" $together -n 3 "$one" --heads 5
     refuses "data: no such text" "No such file" $together -n 3 "$one" --data "$out/none"
     refuses "data: too short a text" "40 letters are used, and one sequence takes 65" "$one" -t 3 --letters 40
