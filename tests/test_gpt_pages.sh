@@ -117,6 +117,7 @@ END
     refuses "data: heads that do not divide the width" "cannot be divided by 5 heads" $together -n 3 "$one" --heads 5
     refuses "data: no such text" "No such file" $together -n 3 "$one" --data "$out/none"
     refuses "data: too short a text" "40 letters are used, and one sequence takes 65" "$one" -t 3 --letters 40
+    refuses "data: too large a batch" "more than this model can count" $together -n 2 "$one" --batch 100000 --context 4096
     refuses "data: a word that is none" "is one of: no yes" "$one" --overlap maybe
     refuses "data: a number that is none" "needs a whole number from 1" "$one" --steps 1.5
 fi
@@ -167,6 +168,8 @@ if wanted resume; then
     run resume-same $over_tcp -n 4 $go --checkpoint "$out/a.ckpt"
     bits resume-same four
     near resume-same 1e-4
+    run resume-over $go -t 4 --checkpoint "$out/a.ckpt" --stop 90
+    bits resume-over four
     run resume-fewer $together -n 3 $go --checkpoint "$out/b.ckpt"
     near resume-fewer 1e-4
     run resume-more $together -n 3 --threads 2 $go --checkpoint "$out/c.ckpt"

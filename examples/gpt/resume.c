@@ -69,7 +69,7 @@ static int restore(learner *l, char *why, size_t length)
     if (!file && errno == ENOENT) return 0;
     if (!file) return snprintf(why, length, "%s", strerror(errno)), -1;
     const bool is_read = fread(&h, sizeof h, 1, file) == 1 && !memcmp(h.magic, "collgpt", 8) && h.count == l->t->count
-        && fread(l->state, sizeof *l->state, count, file) == count && h.hash == gpt_hash(l->state, count);
+        && h.step >= 0 && h.step <= l->t->with->steps && fread(l->state, sizeof *l->state, count, file) == count && h.hash == gpt_hash(l->state, count);
     fclose(file);
     if (!is_read) return snprintf(why, length, "not a whole checkpoint of a model of this size"), -1;
     l->step = h.step;
@@ -164,7 +164,8 @@ static int train(gpt_trainer *t)
     int code = load(&l);
     t->first = t->known = l.step;
     if (!code && gpt_begin(t)) code = gpt_failed(t);
-    for (const int end = with->stop ? with->stop : t->with->steps; !code && l.step < end;) {
+    const int end = with->stop && with->stop < t->with->steps ? with->stop : t->with->steps;
+    while (!code && l.step < end) {
         if (dies(&l)) return 0;
         coll_status status = step(&l);
         if (!status) status = keep(&l);

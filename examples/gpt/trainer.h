@@ -693,6 +693,16 @@ static inline coll_status gpt_join(gpt_trainer *t, coll_comm *comm)
     return coll_dup(comm, &t->news);
 }
 
+/* Whether the largest array of a batch, and of its attention, has fewer floats than an int can count. */
+static inline bool gpt_is_countable(const gpt_trainer *t)
+{
+    const gpt_shape *const s = &t->shape;
+    const double rows = (double)t->with->batch * s->context, wide = 4.0 * s->width;
+
+    return rows * (wide > s->vocabulary ? wide : s->vocabulary) < INT32_MAX && rows * s->context * (s->heads + 1) < INT32_MAX
+        && 4.0 * s->width * s->width < INT32_MAX;
+}
+
 typedef struct gpt_job { const gpt_page *page; const gpt_options *with; } gpt_job;
 
 /* The life of a rank.  Gives its exit code. */
@@ -706,6 +716,9 @@ static inline int gpt_rank(coll_comm *comm, void *arg)
     if (!code && job->with->width % job->with->heads)
         code = gpt_refuse(&t, "a width of %d cannot be divided by %d heads", job->with->width, job->with->heads);
     if (!code) code = gpt_load(&t);
+    if (!code && !gpt_is_countable(&t))
+        code = gpt_refuse(&t, "batches of %d sequences of %d letters are more than this model can count", t.with->batch,
+                          t.with->context);
     if (!code) {
         const size_t every = ((size_t)job->with->every + 2) * sizeof(double);
 
