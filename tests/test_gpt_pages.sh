@@ -168,7 +168,7 @@ if wanted resume; then
     run resume-same $over_tcp -n 4 $go --checkpoint "$out/a.ckpt"
     bits resume-same four
     near resume-same 1e-4
-    run resume-over $go -t 4 --checkpoint "$out/a.ckpt" --stop 90
+    run resume-over $go -t 4 --checkpoint "$out/g.ckpt" --stop 90
     bits resume-over four
     run resume-fewer $together -n 3 $go --checkpoint "$out/b.ckpt"
     near resume-fewer 1e-4

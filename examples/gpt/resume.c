@@ -68,8 +68,10 @@ static int restore(learner *l, char *why, size_t length)
 
     if (!file && errno == ENOENT) return 0;
     if (!file) return snprintf(why, length, "%s", strerror(errno)), -1;
-    const bool is_read = fread(&h, sizeof h, 1, file) == 1 && !memcmp(h.magic, "collgpt", 8) && h.count == l->t->count
-        && h.step >= 0 && h.step <= l->t->with->steps && fread(l->state, sizeof *l->state, count, file) == count && h.hash == gpt_hash(l->state, count);
+    const bool is_ours = fread(&h, sizeof h, 1, file) == 1 && !memcmp(h.magic, "collgpt", 8) && h.count == l->t->count
+        && h.step >= 0 && h.step <= l->t->with->steps;
+    const bool is_read = is_ours && fread(l->state, sizeof *l->state, count, file) == count
+        && h.hash == gpt_hash(l->state, count);
     fclose(file);
     if (!is_read) return snprintf(why, length, "not a whole checkpoint of a model of this size"), -1;
     l->step = h.step;
