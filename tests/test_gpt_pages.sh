@@ -181,6 +181,8 @@ if wanted resume; then
     near resume-killed 1e-4
     head -c 3000 "$out/a.ckpt" > "$out/f.ckpt"
     refuses "resume: half a checkpoint" "not a whole checkpoint" $together -n 2 $go --checkpoint "$out/f.ckpt" $tiny
+    { head -c 3000 "$out/a.ckpt"; printf '????'; tail -c +3005 "$out/a.ckpt"; } > "$out/h.ckpt"
+    refuses "resume: a checkpoint with other bytes" "it has been damaged" $together -n 2 $go --checkpoint "$out/h.ckpt" $tiny
     refuses "resume: another training" "other options" $together -n 2 $go --checkpoint "$out/a.ckpt" $tiny --seed 2
     refuses "resume: no file" "says where the state is kept" $go -t 2
 fi
