@@ -68,7 +68,7 @@ exemplified() { # the examples that check themselves, in every world in which th
     [ $right -eq 5 ]
 }
 
-paged() { make --no-print-directory run-examples-check; } # the transformer, trained every way
+paged() { make --no-print-directory CFLAGS=-Werror run-examples-check; } # the transformer, trained every way
 
 demonstrated() { make --no-print-directory config=plain CFLAGS=-O1 run-demo && echo "1 passed, 0 failed"; }
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Train with several pages, and draw what they wrote: the losses, what the time of a step went to, the memory of each rank.
 # usage: plots.sh BIN OUT        BIN has gpt/ and coll-run; OUT gets LABEL.loss.csv, LABEL.ranks.csv and the .svg
-#   STEPS=300 changes how long each trains; ONLY="data mixed-bf16" which of the runs below are made anew
+#   STEPS=300 changes how long each trains, OPTIONS="--batch 32" what; ONLY="data-alone mixed-bf16" makes some of them anew
 #
 # With figures of earlier runs in OUT, and gnuplot, they are drawn together with the new ones.
 # shellcheck disable=SC2086
@@ -17,7 +17,7 @@ train() {
     case " ${ONLY:-$label} " in *" $label "*) ;; *) return ;; esac
     [ -x "$bin/gpt/${label%%-*}" ] || return
     echo "$label: $*" | sed "s|$bin/||g"
-    "$@" --steps "$steps" --width 64 --log "$out" --label "$label" | tail -n 7 | sed -n 's/^\(loss\|time\) */    \1 /p'
+    "$@" --steps "$steps" --width 64 $OPTIONS --log "$out" --label "$label" | tail -n 7 | sed -n 's/^\(loss\|time\) */    \1 /p'
 }
 
 threads() { page=$1; shift; "$bin/gpt/$page" -t 4 "$@"; }
