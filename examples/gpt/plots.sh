@@ -4,7 +4,7 @@
 #   STEPS=300 changes how long each trains; ONLY="data mixed-bf16" which of the runs below are made anew
 #
 # With figures of earlier runs in OUT, and gnuplot, they are drawn together with the new ones.
-# shellcheck disable=SC2086
+# shellcheck disable=SC2012,SC2086
 
 bin=${1:?"usage: plots.sh BIN OUT"}
 out=${2:?"usage: plots.sh BIN OUT"}
