@@ -34,6 +34,8 @@ if wanted tensor; then
         bits tensor-$rows-tcp tensor-$rows
         run tensor-$rows-both $together -n 2 --threads 2 "$page" --rows $rows
         bits tensor-$rows-both tensor-$rows
+        run tensor-$rows-sim env COLL_TRANSPORT=sim "$page" -t 4 --rows $rows
+        bits tensor-$rows-sim tensor-$rows
     done
     compare "tensor: a rank has less than half of the weights" "$(column tensor-whole 3 weights)" "< 0.5 *" \
         "$(column tensor-one 0 weights)"
@@ -51,6 +53,8 @@ if wanted pipeline; then
         bits pipeline-$order-tcp deep
         run pipeline-$order-both $together -n 2 --threads 2 "$page" --pieces 3 --order $order
         bits pipeline-$order-both deep
+        run pipeline-$order-sim env COLL_TRANSPORT=sim "$page" -t 4 --pieces 6 --order $order
+        bits pipeline-$order-sim deep
         compare "pipeline: $order leaves stages idle for some of the time" "$(get pipeline-$order bubble)" "> 0.05 *" 1
     done
     run pipeline-three "$page" -t 3 --pieces 2 --order 1f1b
@@ -80,6 +84,8 @@ if wanted shard; then
     done
     run shard-both $together -n 2 --threads 2 "$page" --level 3
     bits shard-both deep-four
+    run shard-sim env COLL_TRANSPORT=sim "$page" -t 4 --level 3
+    bits shard-sim deep-four
     run shard-seven "$page" -t 7 --level 3
     near shard-seven 1e-4 deep
     compare "shard: level 3 takes less than level 0" "$(get shard-3 state_bytes)" "< 0.6 *" "$(get shard-0 state_bytes)"
