@@ -36,9 +36,9 @@ train tensor-whole   processes tensor
 train tensor-cut     processes tensor --rows cut
 train pipeline-gpipe "$bin/coll-run" -n 2 --no-prefix "$bin/gpt/pipeline" --pieces 8
 train pipeline-1f1b  "$bin/coll-run" -n 2 --no-prefix "$bin/gpt/pipeline" --pieces 8 --order 1f1b
-train shard-1        processes shard --level 1
-train shard-2        processes shard --level 2
-train shard-3        processes shard --level 3
+for level in 0 1 2 3; do                 # of a deeper model: beside its slices a rank has the units at work
+    train shard-$level processes shard --level $level --layers 8 --context 32 --batch 8
+done
 train combine        processes combine --by pipeline
 
 # Pieces of a batch, and how much of the time four stages have nothing to do: in either order, and by the formula.
