@@ -512,7 +512,8 @@ typedef struct coll_config {
 } coll_config;
 
 /* Join the ranks of this job, one per process, and give this one's communicator.  NULL: all from the environment.
- * Returns when every rank is there, or after start_timeout_ms with the missing ranks named in coll_error(NULL). */
+ * Returns when every rank is there, or after start_timeout_ms with the missing ranks named in coll_error(NULL); or, when one that
+ * had come is gone and has not come again within liveness_timeout_ms (and 1.5 s), with COLL_ERR_PEER, which names that one. */
 COLL_API coll_status coll_init(coll_comm **out, const coll_config *config);
 
 /* Make `count` ranks that are threads of this process, to be used by one thread at a time each.  Alone, out[i] belongs to rank i;

@@ -32,6 +32,8 @@ typedef struct coll__control_line {
     int           byes_told;                      /* how many of those who have left                          */
     int           asked[COLL__ASKED_MOST], asked_count;           /* ranks to ask about, or that somebody asked about */
     int64_t       heard_at;
+    int64_t       lost_at;                        /* while ranks gather: this one came, and has gone again; 0: no */
+    int           lost_by;                        /* the errno of its end; 0: it has closed                   */
     unsigned char bytes[COLL__CONTROL_LENGTH], out[COLL__CONTROL_LENGTH];
 } coll__control_line;
 
