@@ -3,7 +3,7 @@
  * and go on without it (coll_shrink).
  *
  *     test_failure [WORLD,...] [PART,...]               WORLD: tcp-poll, tcp-uring, threads
- *                                                       PART: ends, alive, abort, shrink, paths, dump, stall
+ *                                                       PART: ends, alive, abort, shrink, paths, astray, dump, stall
  *
  * Every case runs in a process of its own with a time limit; its ranks report in shared memory.
  */
@@ -409,11 +409,12 @@ static void orphan_case(const void *arg)
     case_step = "the others";
     for (int i = 1; i < 3; i++) (void)waitpid(shared->pids[i], NULL, 0);
     CHECK(one->done && !one->wrong && one->status == COLL_ERR_ABORTED
-          && strstr(one->sentence, "rank 1 gave up: the user pressed ^C"), "%s: rank 1 has %d: \"%s\"", case_name, (int)one->status, one->sentence);
+          && strstr(one->sentence, "rank 1 gave up: the user pressed ^C"), "%s: rank 1 has %d: \"%s\"", case_name,
+          (int)one->status, one->sentence);
     CHECK(two->done && !two->wrong && two->status == COLL_ERR_PEER && names_rank(two->sentence, 1), "%s: rank 2 has %d: \"%s\"",
           case_name, (int)two->status, two->sentence);
-    CHECK(one->known_ms < support_patience(SLACK_MS) && two->known_ms < support_patience(2 * SLACK_MS), "%s: they know after %d and %d ms", case_name,
-          (int)one->known_ms, (int)two->known_ms);
+    CHECK(one->known_ms < support_patience(SLACK_MS) && two->known_ms < support_patience(2 * SLACK_MS),
+          "%s: they know after %d and %d ms", case_name, (int)one->known_ms, (int)two->known_ms);
 }
 
 /* Rank 0 waits in a barrier and is sent a signal; rank 1 waits, too; rank 2 computes, and learns it later. */
@@ -759,6 +760,47 @@ static void path_case(const void *arg)
     }
 }
 
+/* ---- >>astray: what came does not fit, and nobody looks at it ---- */
+
+/* Rank 0 expects something else than what rank 1 sends, and has a long message for it.  Its transport is moved on, but the
+ * receive is not looked at, as by an engine that waits for something else first: the world must end all the same. */
+static void astray_rank(const scene *s, int rank)
+{
+    report *r = &shared->ranks[rank];
+    coll_comm *comm = join(s, rank, r);
+    coll_xfer in = { .peer = 1 - rank, .status = COLL_PENDING }, out = in;
+
+    if (!comm) exit(1);
+    r->status = coll_barrier(comm);
+    void *context = comm->trunk->context;
+    in.length = 64;
+    out.length = rank == 0 ? 64 << 20 : 64;
+    in.buffer = support_need(calloc(1, in.length));
+    out.buffer = support_need(calloc(1, out.length));
+    coll__head_of_call(out.head, &(coll_call){ .kind = COLL_GATHER, .count = 16, .type = COLL_F32 }, 2, 0, 7);
+    coll__head_of_call(in.head, &(coll_call){ .kind = COLL_GATHER, .count = 16, .type = rank ? COLL_F32 : COLL_I32 }, 2, 0, 7);
+    if (rank == 0) coll__tcp_recv(context, &in);
+    coll__tcp_send(context, &out);
+    const int64_t limit = now_ms() + support_patience(5000);
+    while (r->status == COLL_OK && now_ms() < limit) r->status = coll__tcp_progress(context, 100);
+    snprintf(r->sentence, sizeof r->sentence, "%s", ((coll__tcp *)context)->failure.text);
+    leave(comm, r);
+}
+
+static void astray_case(const void *arg)
+{
+    scene s = { .size = 2, .victim = -1, .is_on_the_wire = arg != NULL };
+
+    open_scene(&s);
+    for (int i = 0; i < 2; i++) start_rank(&s, i, astray_rank);
+    await_ranks(&s, true);
+    for (int i = 0; i < 2; i++) {
+        const report *r = &shared->ranks[i];
+        CHECK(r->done && r->status == COLL_ERR_MISMATCH && strstr(r->sentence, "gather #7") && strstr(r->sentence, "i32")
+              && strstr(r->sentence, "f32"), "%s: rank %d has %d: \"%s\"", case_name, i, (int)r->status, r->sentence);
+    }
+}
+
 /* ---- >>stall: a rank that is late is named, with what it does ---- */
 
 static void stall_rank(const scene *s, int rank)
@@ -848,6 +890,8 @@ int main(int argc, char **argv)
         if (support_listed(parts, "shrink")) run_shrink();
         if (support_listed(parts, "dump")) run_case_within(CASE_SECONDS, dump_case, NULL, "what a rank was doing");
         if (support_listed(parts, "abort")) run_case_within(CASE_SECONDS, orphan_case, NULL, "coll_abort after rank 0 has left");
+        for (int k = 0; k < 2 && support_listed(parts, "astray"); k++)
+            run_case_within(CASE_SECONDS, astray_case, k ? world : NULL, k ? "astray on the wire" : "astray in memory");
         for (int k = 0; k < 3 && support_listed(parts, "paths"); k++)
             run_case_within(CASE_SECONDS, path_case, &paths[k], k == 0 ? "nothing passes between ranks 1 and 2, which wait"
                             : k == 1 ? "nothing passes between ranks 1 and 2, which send" : "the same, and rank 0 has left");
