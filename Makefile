@@ -38,7 +38,7 @@ GPT    := $(patsubst examples/%.c,$(BUILD)/%,$(wildcard examples/gpt/*.c))
 HEADER := $(wildcard coll.h coll_impl.h core/*.h transports/*.h transports/*/*.h)
 COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
-.PHONY: help demo test examples-check plots bench bench-conv bench-threads bench-threads-full bench-tcp bench-tcp-full \
+.PHONY: help demo test test-mpi bench-mpi examples-check plots bench bench-conv bench-threads bench-threads-full bench-tcp bench-tcp-full \
         precision dist deps ptx clean install all
 .DEFAULT_GOAL := help
 
@@ -80,6 +80,9 @@ bench-conv:      ## measure conversions and sums of halves beside memcpy and loo
 	@sh tools/deps.sh demo
 	@$(MAKE) --no-print-directory $(BUILD)/coll_conv
 	$(BUILD)/coll_conv
+
+test-mpi:        ## the contract, random programs and failures over Open MPI and MPICH, whichever are installed
+	@sh tests/test_mpi.sh
 
 precision: $(BUILD)/test_precision ## print how exact sums of 16-bit floats are, by four schemes
 	@$(BUILD)/test_precision
@@ -266,6 +269,22 @@ $(BUILD)/test_nccl_fakes: $(BUILD)/coll.o
 $(BUILD)/coll_nccl.o: coll.c $(HEADER)
 	@mkdir -p $(BUILD)
 	$(COMPILE) -Werror -DCOLL_WITH_NCCL $(filter -D%,$(LIBS)) -c $< -o $@
+
+# Over MPI: the implementation, tests and the example of each library that is here.  Optimising would take longer than it saves.
+MPI_tests := $(foreach mpi,openmpi mpich,$(addprefix build/mpi.$(mpi)/,mpi_contract mpi_random mpi_failure))
+MPI_COMPILE = OMPI_CC=$(CC) MPICH_CC=$(CC) mpicc$(suffix $(@D)) -std=c11 -O0 -g1 -DCOLL_WITH_MPI -DCOLL__ONE_TIER $(CPPFLAGS)
+
+build/mpi.openmpi/coll.o build/mpi.mpich/coll.o: coll.c $(HEADER)
+	@mkdir -p $(@D)
+	$(MPI_COMPILE) $(filter -D%,$(LIBS)) -c $< -o $@
+
+.SECONDEXPANSION:
+$(MPI_tests): tests/$$(@F).c $$(@D)/coll.o $(TESTED) tests/test_contract.c tests/test_random.c
+	$(MPI_COMPILE) $< $(filter %.o,$^) -o $@ $(LIBS) -lm
+
+build/mpi.openmpi/train_digits build/mpi.mpich/train_digits: examples/train_digits.c $$(@D)/coll.o
+	sed 's/^#define COLL_IMPLEMENTATION$$/#define _DEFAULT_SOURCE 1/; s,"\.\./coll\.h","../../coll.h",' $< > $@.c
+	$(MPI_COMPILE) -O2 $@.c $(filter %.o,$^) -o $@ $(LIBS) -lm
 
 # The same tests, with the single file in the place of the parts.
 DIST := $(CC) -std=c11 -O2 $(CPPFLAGS) -Itests

@@ -233,13 +233,34 @@ static coll_status coll__mpi_check_members(const coll__mpi_group *g, coll_failur
     return COLL_PENDING;
 }
 
+/* Has the request of a collective ended?  Open MPI hands an error of one to the error handler of MPI_COMM_WORLD, which usually ends
+ * the process; so that one is put aside for as long as it takes, unless other threads may be using it. */
+static int coll__mpi_test(const coll__mpi *mpi, MPI_Request *request, int *is_done)
+{
+#if defined(OPEN_MPI)
+    MPI_Errhandler theirs;
+    int code = MPI_Request_get_status(*request, is_done, MPI_STATUS_IGNORE);
+
+    if (code != MPI_SUCCESS || !*is_done) return code;
+    if (mpi->thread_level < MPI_THREAD_MULTIPLE && MPI_Comm_get_errhandler(MPI_COMM_WORLD, &theirs) == MPI_SUCCESS) {
+        MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+        code = MPI_Test(request, is_done, MPI_STATUS_IGNORE);
+        MPI_Comm_set_errhandler(MPI_COMM_WORLD, theirs);
+        MPI_Errhandler_free(&theirs);
+        return code;
+    }
+#endif
+    (void)mpi;
+    return MPI_Test(request, is_done, MPI_STATUS_IGNORE);
+}
+
 /* Look at the collective of a group. */
 static bool coll__mpi_is_done(coll__mpi_group *g)
 {
     int is_done = 0;
 
     if (!g->is_running || g->is_done) return g->is_done;
-    const int code = MPI_Test(&g->request, &is_done, MPI_STATUS_IGNORE);
+    const int code = coll__mpi_test(g->mpi, &g->request, &is_done);
     if (code != MPI_SUCCESS) g->error = code, is_done = 1;
     g->is_done = is_done != 0;
     if (g->is_done) g->is_running = false, g->mpi->quiet = 0;
