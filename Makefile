@@ -76,6 +76,12 @@ bench-tcp:       ## over TCP: this library, sockets by hand, Gloo and MPI, side 
 bench-tcp-full:  ## the same with all sizes and conditions: half an hour instead of three minutes
 	@$(MAKE) --no-print-directory run-bench-tcp COMPARE=--full
 
+bench-mpi:       ## what this library adds to MPI: every collective called directly and through it, in turns
+	@for mpi in openmpi mpich; do \
+	    if command -v mpicc.$$mpi > /dev/null; then $(MAKE) --no-print-directory $(BUILD)/mpi/both.$$mpi; fi; \
+	done
+	@sh bench/mpi/compare.sh $(BUILD)/mpi $(COMPARE)
+
 bench-conv:      ## measure conversions and sums of halves beside memcpy and loops of intrinsics, on one processor
 	@sh tools/deps.sh demo
 	@$(MAKE) --no-print-directory $(BUILD)/coll_conv
@@ -159,6 +165,13 @@ MPI_bench := $(addsuffix /mpi.openmpi,$(THREADS) $(TCP)) $(addsuffix /mpi.mpich,
 $(MPI_bench): bench/common/mpi.c bench/common/solo.c $(PARTS_bench)
 	@mkdir -p $(@D)
 	OMPI_CC=$(CC) MPICH_CC=$(CC) mpicc$(suffix $@) $(WARN) -O2 $(CPPFLAGS) $(filter %.c,$^) -o $@
+
+# Both define what library.h declares; here they are two ways of one program.
+$(BUILD)/mpi/both.openmpi $(BUILD)/mpi/both.mpich: bench/mpi/both.c bench/common/solo.c bench/common/mpi.c bench/common/ours.c $(PARTS_bench) $(HEADER)
+	@mkdir -p $(@D)
+	for way in mpi ours; do OMPI_CC=$(CC) MPICH_CC=$(CC) mpicc$(suffix $@) -std=c11 -O2 -DCOLL_WITH_MPI $(filter -D%,$(LIBS)) $(CPPFLAGS) \
+	    $$(printf -- '-Dlibrary_%s='$$way'_library_%s ' open open ways ways close close) -c bench/common/$$way.c -o $@.$$way.o || exit 1; done
+	OMPI_CC=$(CC) MPICH_CC=$(CC) mpicc$(suffix $@) -std=c11 -O2 $(CPPFLAGS) -Ibench/common $(filter %both.c %solo.c,$^) $@.mpi.o $@.ours.o -o $@ $(LIBS) -lm
 
 # Of the libraries that are not here, compare.py tells.
 run-bench-tcp: $(TCP)/pair $(TCP)/link $(TCP)/overlap $(TCP)/start.ours $(TCP)/coll-run
