@@ -2,8 +2,8 @@
  *
  *     mpiexec -n N mpi_failure CASE          N >= 2; the cases are in the table below
  *
- * The communicator does not survive most of these, so each case is a job of its own.  Every rank prints what it has counted: after
- * some of them MPI has nothing left to add it up with. */
+ * The communicator does not survive most of these, so each case is a job of its own.  Every rank prints what it has counted:
+ * after some of them MPI has nothing left to add it up with. */
 #define _DEFAULT_SOURCE 1
 #include "../coll.h"
 
@@ -135,12 +135,13 @@ static void late(coll_comm *comm)
 static void refused(coll_comm *comm)
 {
     static const struct { coll_type type; coll_op op; } cells[] = {
-        { COLL_I8, COLL_SUM }, { COLL_U16, COLL_SUM }, { COLL_F32, COLL_MAX }, { COLL_BF16, COLL_SUM }, { COLL_C64, COLL_SUM },
-        { COLL_F64, COLL_AVG }, { COLL_F64_I32, COLL_MINLOC } };
+        { COLL_I8, COLL_SUM }, { COLL_U16, COLL_SUM }, { COLL_U32, COLL_MAX }, { COLL_F32, COLL_MAX }, { COLL_BF16, COLL_SUM },
+        { COLL_C64, COLL_SUM }, { COLL_F64, COLL_AVG }, { COLL_F64_I32, COLL_MINLOC } };
     char text[600];
 
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
-        const coll_call call = { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = 2, .type = cells[i].type, .op = cells[i].op };
+        const coll_call call = { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = 2, .type = cells[i].type,
+                                 .op = cells[i].op };
         const coll_status status = coll_run(comm, &call);
         CHECK(status == COLL_ERR_UNSUPPORTED && strstr(coll_error(comm), "COLL_MPI=native"), "%s: status %d: %s",
               coll_type_name(cells[i].type), (int)status, coll_error(comm));
@@ -160,7 +161,8 @@ static void finalized(coll_comm *comm)
     CHECK(coll_allreduce(comm, x, y, 4, COLL_I64, COLL_SUM) < 0, "a call after MPI_Finalize");
     CHECK(strstr(coll_error(comm), "finalised"), "%s", coll_error(comm));
     CHECK(coll_free(copy) == COLL_OK && coll_free(comm) == COLL_OK, "coll_free after MPI_Finalize");
-    CHECK(coll_wrap_mpi(MPI_COMM_WORLD, &none) == COLL_ERR_ARGUMENT && strstr(coll_error(NULL), "finalised"), "%s", coll_error(NULL));
+    CHECK(coll_wrap_mpi(MPI_COMM_WORLD, &none) == COLL_ERR_ARGUMENT && strstr(coll_error(NULL), "finalised"), "%s",
+          coll_error(NULL));
 }
 
 static void arguments(coll_comm *comm)
@@ -172,7 +174,8 @@ static void arguments(coll_comm *comm)
     CHECK(coll_wrap_mpi(MPI_COMM_WORLD, NULL) == COLL_ERR_ARGUMENT, "out is NULL");
     MPI_Comm_split(MPI_COMM_WORLD, rank == 0, rank, &half);
     MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, rank == 0, 3, &inter);
-    CHECK(coll_wrap_mpi(inter, &none) == COLL_ERR_ARGUMENT && strstr(coll_error(NULL), "intercommunicator"), "%s", coll_error(NULL));
+    CHECK(coll_wrap_mpi(inter, &none) == COLL_ERR_ARGUMENT && strstr(coll_error(NULL), "intercommunicator"), "%s",
+          coll_error(NULL));
     CHECK(coll_wrap_mpi(half, &none) == COLL_OK && coll_size(none) == (rank == 0 ? 1 : size - 1), "%s", coll_error(NULL));
     coll_free(none);
     MPI_Comm_free(&inter);

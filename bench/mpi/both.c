@@ -2,6 +2,7 @@
  *
  * common/mpi.c and common/ours.c are compiled for this with other names for what both define; ours.c joins by COLL_TRANSPORT=mpi,
  * and finds MPI initialised. */
+#define _DEFAULT_SOURCE 1
 #include "../common/library.h"
 
 #include <stdio.h>

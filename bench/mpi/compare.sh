@@ -1,7 +1,7 @@
 #!/bin/sh
-# What coll.h adds to MPI: each collective called directly and through coll_wrap_mpi, in turns, in one job, for each MPI that has been
-# built.  Prints the two medians in microseconds, their difference and their ratio; the ratio is the median over pairs.
-#   usage: compare.sh FOLDER [COLL_MPI=messages] [RANKS...]          FOLDER/both.openmpi, FOLDER/both.mpich; default: 2 and 4 ranks
+# What coll.h adds to MPI: each collective called directly and through coll_wrap_mpi, in turns, in one job, for each MPI that
+# has been built.  Prints the two medians in microseconds, their difference and their ratio; the ratio is the median over pairs.
+#   usage: compare.sh FOLDER [COLL_MPI=messages] [RANKS...]      FOLDER/both.openmpi, FOLDER/both.mpich; default: 2 and 4 ranks
 build=${1:?"usage: compare.sh FOLDER [COLL_MPI=...] [RANKS...]"}; shift
 case ${1:-} in COLL_MPI=*) export "${1?}"; shift ;; esac
 : "${SIZES:=8,256,4096,65536,1048576,16777216,67108864}" "${BUDGET:=0.6}"
@@ -27,7 +27,8 @@ for mpi in openmpi mpich; do
             $1 == "time" && $5 == "mpi-coll"   { ours = $7; table = $2; bytes = $4; due = 1 }
             $1 == "ratio" { ratio = $7 }
             $1 == "others" && due {
-                printf "  %-20s %10d %12.2f %12.2f %10.2f %8.3f\n", table, bytes, direct * 1e6, ours * 1e6, (ours - direct) * 1e6, ratio
+                printf "  %-20s %10d %12.2f %12.2f %10.2f %8.3f\n", table, bytes, direct * 1e6, ours * 1e6,
+                       (ours - direct) * 1e6, ratio
                 due = 0 }' "$build/out"
     done
 done
