@@ -240,23 +240,25 @@
  * COLL_ERR_MISMATCH where two wait in different ones.  The same
  * seed gives the same order of events.  A rank that is killed or stopped counts for nothing in the result of coll_spawn.
  *
- * MPI.  With COLL_WITH_MPI, and an MPI compiler (mpicc), coll_wrap_mpi makes a communicator of the ranks of an MPI communicator, and
- * coll_init with COLL_TRANSPORT=mpi of MPI_COMM_WORLD; that one calls MPI_Init_thread where nobody has, and then MPI_Finalize when
- * the last communicator of that coll_init is freed.  Everything in this manual holds there too, but for this:
- *     Calls that MPI does right are handed to it: what only moves elements, reductions of integers of 32 and 64 bits, sums and products of
- *     f32 and f64 without flags; alltoallw, calls between neighbours, and v forms before MPI 4 apart.  All others are this library's
- *     own, over messages of MPI; coll_explain says which way and why.  COLL_MPI=messages leaves nothing to MPI;
- *     COLL_MPI=native leaves everything to it, and refuses with COLL_ERR_UNSUPPORTED what it does not do right; auto is both.
- *     Sums of floats by MPI have the bits that MPI makes: the same ones on all ranks, and in every run, as far as it promises that.
- *     The flags, and COLL_MPI=messages, route around it.  NaN in such sums are whatever the processor makes of them.
+ * MPI.  With COLL_WITH_MPI, and an MPI compiler (mpicc), coll_wrap_mpi makes a communicator of the ranks of an MPI
+ * communicator, and coll_init with COLL_TRANSPORT=mpi of MPI_COMM_WORLD; that one calls MPI_Init_thread where nobody has, and
+ * then MPI_Finalize when the last communicator of that coll_init is freed.  Everything in this manual holds there too, but for
+ * this:
+ *     Calls that MPI does right are handed to it: what only moves elements, reductions of integers of 32 and 64 bits (but min
+ *     and max of unsigned ones), sums and products of f32 and f64 without flags; not alltoallw, calls between neighbours, and
+ *     before MPI 4 v forms.  All others are this library's own, over messages of MPI; coll_explain says which way and why.
+ *     COLL_MPI=messages leaves nothing to MPI; COLL_MPI=native leaves everything to it, and refuses with COLL_ERR_UNSUPPORTED
+ *     what it does not do right; auto is both.
+ *     Sums of floats by MPI have the bits that MPI makes: the same ones on all ranks, and in every run, as far as it promises
+ *     that.  The flags, and COLL_MPI=messages, route around it.  NaN in such sums are whatever the processor makes of them.
  *     Ranks that disagree about a call of MPI are found when both have waited 100 ms, or by MPI's error, which does not name
  *     both calls; MPI may also take two different calls for one.  COLL_MPI=messages compares all.
- *     After a failure MPI may still use the buffers of what was running until MPI_Finalize, for it has no way to give that up; and
- *     it may not return from MPI_Finalize then: programs that want to go on end by MPI_Abort.  A process that dies ends the job, as
- *     MPI has it; there are no signs of life and no coll_shrink.
- *     Threads: below MPI_THREAD_SERIALIZED only the thread that made the communicator may use it; with SERIALIZED no two threads
- *     may be inside MPI or this library at once.  coll_split, coll_dup and coll_create wait for all members inside MPI, so that two
- *     threads of a rank must not make communicators at once.
+ *     After a failure MPI may still use the buffers of what was running until MPI_Finalize, for it has no way to give that up;
+ *     and it may not return from MPI_Finalize then: programs that want to go on end by MPI_Abort.  A process that dies ends
+ *     the job, as MPI has it; there are no signs of life and no coll_shrink.
+ *     Threads: below MPI_THREAD_SERIALIZED only the thread that made the communicator may use it; with SERIALIZED no two
+ *     threads may be inside MPI or this library at once.  coll_split, coll_dup and coll_create wait for all members inside
+ *     MPI, so that two threads of a rank must not make communicators at once.
  *
  * Tuning.  Algorithms are chosen by a cost model of the wire, with four numbers: built in, or those of a file, or (transport
  * sim) those of the simulated machine; or measured, once coll_measure has been called.  coll_explain tells which ones they
