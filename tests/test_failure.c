@@ -22,10 +22,11 @@
 
 enum { RANKS_MOST = 8, CASE_SECONDS = 40, RANK_SECONDS = 25, LARGE = 1 << 20, LIVENESS_MS = 600, SLACK_MS = 1400 };
 
-typedef enum phase { MEETING, IDLE, WAITING, HEADER, PAYLOAD, BETWEEN, TEARDOWN, PHASE_COUNT } phase;
+typedef enum phase { MEETING, IDLE, WAITING, ASKING, HEADER, PAYLOAD, BETWEEN, TEARDOWN, PHASE_COUNT } phase;
 
 static const char *const phase_names[] = {
-    "while the job meets", "while the others compute", "while the others wait", "at the first byte of an allreduce",
+    "while the job meets", "while the others compute", "while the others wait",
+    "while the others wait for its message", "at the first byte of an allreduce",
     "in the middle of an allreduce", "between two calls", "while the others leave"
 };
 
@@ -139,7 +140,7 @@ static void end_within(const scene *s, coll_comm *comm, const float *in, float *
 
 static void victim_main(const scene *s, coll_comm *comm, const float *in, float *out, report *r)
 {
-    if (s->phase == WAITING || s->phase == IDLE) pipe_await(s->ready, s->size - 1);
+    if (s->phase == WAITING || s->phase == ASKING || s->phase == IDLE) pipe_await(s->ready, s->size - 1);
     if (s->phase == HEADER) end_within(s, comm, in, out, 0);
     else if (s->phase == PAYLOAD) end_within(s, comm, in, out, 100000);
     else meet_fate(s);
@@ -157,8 +158,9 @@ static void survivor_main(const scene *s, coll_comm *comm, const float *in, floa
         leave(comm, r);
         return;
     }
-    if (s->phase == WAITING || s->phase == IDLE) pipe_put(s->ready);
+    if (s->phase == WAITING || s->phase == ASKING || s->phase == IDLE) pipe_put(s->ready);
     if (s->phase == IDLE) pipe_await(s->go, 1);   /* as long as it takes the victim to be missed              */
+    if (s->phase == ASKING) status = coll_recv(comm, out, 1, COLL_F32, s->victim, 0);
     if (s->phase == HEADER || s->phase == PAYLOAD) status = coll_allreduce(comm, in, out, LARGE, COLL_F32, COLL_SUM);
     while (status == COLL_OK) status = coll_barrier(comm);
     note_failure(comm, r, status);
@@ -309,7 +311,7 @@ static void run_ends(void)
 
     for (int stops = 0; stops < 2; stops++) {
         for (int p = IDLE; p < PHASE_COUNT; p++) {
-            if (!is_all && p != WAITING && p != PAYLOAD) continue;
+            if (!is_all && p != WAITING && p != ASKING && p != PAYLOAD) continue;
             for (int v = 0; v < 2; v++) {
                 const scene s = { .size = 4, .victim = victims[v], .signal = stops ? SIGSTOP : SIGKILL, .phase = (phase)p };
                 snprintf(name, sizeof name, "rank %d of 4 is %s %s", s.victim, stops ? "stopped" : "killed", phase_names[p]);

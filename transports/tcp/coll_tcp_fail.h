@@ -143,14 +143,18 @@ static void coll__say_bye(coll__tcp *tcp, int64_t deadline)
         if (p->lines[i].pipe.fd >= 0) coll__pipe_flush(&p->lines[i].pipe, deadline);
 }
 
-/* Will nothing more come from this rank?  Its stream of messages has ended, or it has left and there never was one. */
+/* Will nothing more come from this rank?  It has left, and its stream of messages has ended, or there never was one.  An end
+ * without a good-bye is a death, which is told with more to say about it (coll_tcp_pulse.h); but when rank 0 has left, nobody
+ * passes good-byes on. */
 static bool coll__tcp_has_left(const void *context, int peer)
 {
     const coll__tcp *tcp = (const coll__tcp *)context;
 
     if (peer < 0) return tcp->bye_count + tcp->ended_count > 0;
     const coll__stream *s = coll__stream_to(tcp, peer, COLL_CHANNEL_MESSAGES);
-    return s->state == COLL__STREAM_ENDED || (tcp->presence[peer] == COLL__GONE && s->state == COLL__STREAM_NONE);
+    const bool is_told = tcp->rank == 0 || tcp->presence[0] == COLL__PRESENT;
+    if (s->state == COLL__STREAM_ENDED) return !is_told || tcp->presence[peer] != COLL__PRESENT;
+    return tcp->presence[peer] == COLL__GONE && s->state == COLL__STREAM_NONE;
 }
 
 #endif /* COLL_TCP_FAIL_H */
