@@ -90,7 +90,7 @@ run alone "$one"
 awk -v first="$(get alone first)" -v last="$(get alone loss)" 'BEGIN { exit !(first > 3 && last > 0 && last < first - 0.8) }'
 verdict "alone: it learns" $? "from $(get alone first) to $(get alone loss)"
 run four "$one" -t 4
-near four 1e-4
+near four 1e-5
 
 if wanted data; then
     run data-tcp $over_tcp -n 4 "$one" --bucket 1 --check 7
@@ -100,7 +100,7 @@ if wanted data; then
     run data-sim env COLL_TRANSPORT=sim "$one" -t 4
     bits data-sim four
     run data-seven "$one" -t 7 --bucket 1 --timeline "$out/timeline"
-    near data-seven 1e-4
+    near data-seven 1e-5
     python3 - "$out/timeline" <<'END'
 import json, sys
 events = json.load(open(sys.argv[1]))
@@ -132,9 +132,9 @@ if wanted mixed; then
     done
     run mixed-both $together -n 2 --threads 2 "$bin/gpt/mixed" --type bf16
     bits mixed-both mixed-bf16
-    near mixed-bf16 0.05
+    near mixed-bf16 0.01
     run mixed-small "$bin/gpt/mixed" -t 4 --type f16 --scale 10
-    near mixed-small 0.01
+    near mixed-small 0.004
     close_to mixed-f16 0.2
     timeout 60 "$bin/gpt/mixed" -t 2 --type f16 --scale 30 ${tiny%% --json*} > "$out/dropped"
     dropped=$(sed -n 's/^f16 *\([0-9]*\) steps dropped.*/\1/p' "$out/dropped")
@@ -167,18 +167,18 @@ if wanted resume; then
     cp "$out/a.ckpt" "$out/c.ckpt"
     run resume-same $over_tcp -n 4 $go --checkpoint "$out/a.ckpt"
     bits resume-same four
-    near resume-same 1e-4
+    near resume-same 1e-5
     run resume-over $go -t 4 --checkpoint "$out/g.ckpt" --stop 90
     bits resume-over four
     run resume-fewer $together -n 3 $go --checkpoint "$out/b.ckpt"
-    near resume-fewer 1e-4
+    near resume-fewer 1e-5
     run resume-more $together -n 3 --threads 2 $go --checkpoint "$out/c.ckpt"
-    near resume-more 1e-4
+    near resume-more 1e-5
     run resume-thread $go -t 4 --checkpoint "$out/d.ckpt" --kill-rank 2 --kill-step 25
-    near resume-thread 1e-4
+    near resume-thread 1e-5
     run resume-killed env $over_tcp -n 4 sh -c '"$@"; exit 0' sh $go --checkpoint "$out/e.ckpt" --kill-rank 0 --kill-step 25
     bits resume-killed resume-thread
-    near resume-killed 1e-4
+    near resume-killed 1e-5
     head -c 3000 "$out/a.ckpt" > "$out/f.ckpt"
     refuses "resume: half a checkpoint" "not a whole checkpoint" $together -n 2 $go --checkpoint "$out/f.ckpt" $tiny
     { head -c 3000 "$out/a.ckpt"; printf '????'; tail -c +3005 "$out/a.ckpt"; } > "$out/h.ckpt"
@@ -191,8 +191,8 @@ if wanted naive; then
     for way in master ring library-ring library; do
         run naive-$way "$bin/gpt/naive" -t 4 --way $way --repeat 1
         run naive-$way-tcp $over_tcp -n 4 "$bin/gpt/naive" --way $way --repeat 1
-        near naive-$way 1e-4
-        case $way in library) near naive-$way-tcp 1e-4 ;; *) bits naive-$way-tcp naive-$way ;; esac
+        near naive-$way 1e-5
+        case $way in library) near naive-$way-tcp 1e-5 ;; *) bits naive-$way-tcp naive-$way ;; esac
     done
     run naive-both $together -n 2 --threads 2 "$bin/gpt/naive" --way ring --repeat 1
     bits naive-both naive-ring
