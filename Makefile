@@ -267,7 +267,7 @@ $(BUILD)/fake_nccl_%.so: tests/nccl/fake_nccl.c $(BUILD)/fake_cuda.so $(wildcard
 WITH_NCCL := $(patsubst tests/%.c,$(BUILD)/%,$(wildcard tests/test_nccl*.c))
 $(WITH_NCCL): $(FAKES) $(wildcard tests/nccl/*.h) tests/test_contract.c tests/test_random.c
 $(filter-out %_fakes,$(WITH_NCCL)): $(BUILD)/coll_nccl.o
-$(filter-out %_fakes,$(WITH_NCCL)): CPPFLAGS += -DCOLL_WITH_NCCL
+$(filter-out %_fakes,$(WITH_NCCL)): override CPPFLAGS += -DCOLL_WITH_NCCL
 $(BUILD)/test_nccl_fakes: $(BUILD)/coll.o
 
 $(BUILD)/coll_nccl.o: coll.c $(HEADER)
