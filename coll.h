@@ -163,8 +163,8 @@
  * stopped, or its host, or its cable, is dead: a small thread of each rank gives such signs to rank 0, also while the program
  * computes, and rank 0 to all.  All survivors then name the same rank in the same words: rank, host, process, address.  The same
  * holds for a connection between two ranks over which nothing passes any more.  When rank 0 leaves in good order before the
- * others, nobody watches those any more; less than 0 is for programs that must not have a thread, and notice only processes that
- * end.
+ * others, each of those notices only what ends or falls silent of its own connections, and no process that is stopped.  Less than 0
+ * is for programs that must not have a thread, and notice only processes that end.
  *   A rank that is alive but late is waited for: after 10 s, and then at doubling intervals, a line on the log names it, and over
  * TCP tells what it does instead.  timeout_ms (of a call) or stall_timeout_ms (of a communicator) turn lateness into
  * COLL_ERR_TIMEOUT.
@@ -240,23 +240,25 @@
  * COLL_ERR_MISMATCH where two wait in different ones.  The same
  * seed gives the same order of events.  A rank that is killed or stopped counts for nothing in the result of coll_spawn.
  *
- * MPI.  With COLL_WITH_MPI, and an MPI compiler (mpicc), coll_wrap_mpi makes a communicator of the ranks of an MPI communicator, and
- * coll_init with COLL_TRANSPORT=mpi of MPI_COMM_WORLD; that one calls MPI_Init_thread where nobody has, and then MPI_Finalize when
- * the last communicator of that coll_init is freed.  Everything in this manual holds there too, but for this:
- *     Calls that MPI does right are handed to it: what only moves elements, reductions of integers of 32 and 64 bits, sums and products of
- *     f32 and f64 without flags; alltoallw, calls between neighbours, and v forms before MPI 4 apart.  All others are this library's
- *     own, over messages of MPI; coll_explain says which way and why.  COLL_MPI=messages leaves nothing to MPI;
- *     COLL_MPI=native leaves everything to it, and refuses with COLL_ERR_UNSUPPORTED what it does not do right; auto is both.
- *     Sums of floats by MPI have the bits that MPI makes: the same ones on all ranks, and in every run, as far as it promises that.
- *     The flags, and COLL_MPI=messages, route around it.  NaN in such sums are whatever the processor makes of them.
+ * MPI.  With COLL_WITH_MPI, and an MPI compiler (mpicc), coll_wrap_mpi makes a communicator of the ranks of an MPI
+ * communicator, and coll_init with COLL_TRANSPORT=mpi of MPI_COMM_WORLD; that one calls MPI_Init_thread where nobody has, and
+ * then MPI_Finalize when the last communicator of that coll_init is freed.  Everything in this manual holds there too, but for
+ * this:
+ *     Calls that MPI does right are handed to it: what only moves elements, reductions of integers of 32 and 64 bits (but min
+ *     and max of unsigned ones), sums and products of f32 and f64 without flags; not alltoallw, calls between neighbours, and
+ *     before MPI 4 v forms.  All others are this library's own, over messages of MPI; coll_explain says which way and why.
+ *     COLL_MPI=messages leaves nothing to MPI; COLL_MPI=native leaves everything to it, and refuses with COLL_ERR_UNSUPPORTED
+ *     what it does not do right; auto is both.
+ *     Sums of floats by MPI have the bits that MPI makes: the same ones on all ranks, and in every run, as far as it promises
+ *     that.  The flags, and COLL_MPI=messages, route around it.  NaN in such sums are whatever the processor makes of them.
  *     Ranks that disagree about a call of MPI are found when both have waited 100 ms, or by MPI's error, which does not name
  *     both calls; MPI may also take two different calls for one.  COLL_MPI=messages compares all.
- *     After a failure MPI may still use the buffers of what was running until MPI_Finalize, for it has no way to give that up; and
- *     it may not return from MPI_Finalize then: programs that want to go on end by MPI_Abort.  A process that dies ends the job, as
- *     MPI has it; there are no signs of life and no coll_shrink.
- *     Threads: below MPI_THREAD_SERIALIZED only the thread that made the communicator may use it; with SERIALIZED no two threads
- *     may be inside MPI or this library at once.  coll_split, coll_dup and coll_create wait for all members inside MPI, so that two
- *     threads of a rank must not make communicators at once.
+ *     After a failure MPI may still use the buffers of what was running until MPI_Finalize, for it has no way to give that up;
+ *     and it may not return from MPI_Finalize then: programs that want to go on end by MPI_Abort.  A process that dies ends
+ *     the job, as MPI has it; there are no signs of life and no coll_shrink.
+ *     Threads: below MPI_THREAD_SERIALIZED only the thread that made the communicator may use it; with SERIALIZED no two
+ *     threads may be inside MPI or this library at once.  coll_split, coll_dup and coll_create wait for all members inside
+ *     MPI, so that two threads of a rank must not make communicators at once.
  *
  * Tuning.  Algorithms are chosen by a cost model of the wire, with four numbers: built in, or those of a file, or (transport
  * sim) those of the simulated machine; or measured, once coll_measure has been called.  coll_explain tells which ones they
@@ -512,7 +514,8 @@ typedef struct coll_config {
 } coll_config;
 
 /* Join the ranks of this job, one per process, and give this one's communicator.  NULL: all from the environment.
- * Returns when every rank is there, or after start_timeout_ms with the missing ranks named in coll_error(NULL). */
+ * Returns when every rank is there, or after start_timeout_ms with the missing ranks named in coll_error(NULL); or, when one that
+ * had come is gone and has not come again within liveness_timeout_ms (and 1.5 s), with COLL_ERR_PEER, which names that one. */
 COLL_API coll_status coll_init(coll_comm **out, const coll_config *config);
 
 /* Make `count` ranks that are threads of this process, to be used by one thread at a time each.  Alone, out[i] belongs to rank i;
@@ -762,6 +765,12 @@ COLL_API void coll_request_free(coll_request *request);
 
 /* Move all operations of the communicator on without waiting. */
 COLL_API coll_status coll_progress(coll_comm *comm);
+
+/* For event loops: a descriptor that becomes readable when an operation of this coll_init has ended, or when one needs a call of
+ * the program to go on (COLL_USER).  Then call coll_progress, which makes it unreadable again, and coll_test; it may also be
+ * readable for no reason.  It belongs to the communicators of the coll_init, stays the same, and is closed with the last of
+ * them.  -1: there is none, because nothing moves while the program is not inside a call (see `background`). */
+COLL_API int coll_fd(coll_comm *comm);
 
 /* ---- >>call: one descriptor behind all of them; zero means default ---- */
 

@@ -806,8 +806,23 @@ COLL_API coll_status coll_progress(coll_comm *comm)
 {
     const coll_status status = coll__enter(comm);
     if (status < 0) return status;
+    coll__fd_hear(comm->trunk);
     const coll_status moved = coll__advance(comm->trunk, 0);
     return coll__leave(comm, moved < 0 ? moved : COLL_OK);
+}
+
+COLL_API int coll_fd(coll_comm *comm)
+{
+    if (coll__enter(comm) < 0) return -1;
+    coll__trunk *trunk = comm->trunk;
+    coll__mover_rouse(comm);
+    if (trunk->mover.has_thread && trunk->fd < 0) {
+        trunk->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        coll__fd_ring(trunk);                     /* for what has ended already                               */
+    }
+    const int fd = trunk->mover.has_thread ? trunk->fd : -1;
+    (void)coll__leave(comm, COLL_OK);
+    return fd;
 }
 
 /* ---- >>seeing ---- */

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -36,6 +37,12 @@ static inline int coll__wrap(int rank, int size)
 /* `length` bytes behind a pointer that may be NULL when nothing is there.  It drops the const of inputs, which the library
  * keeps in deed: it never writes to them. */
 static inline unsigned char *coll__behind(const void *at, size_t length) { return (unsigned char *)((uintptr_t)at + length); }
+
+static void coll__close_fd(int *fd)
+{
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+}
 
 /* ---- >>clock: monotonic, in nanoseconds ---- */
 

@@ -208,6 +208,7 @@ typedef struct coll__trunk {
     unsigned visits;                              /* how often the program's threads have taken it            */
     int   entrants, followers;                    /* threads that want to start something; that wait for the holder */
     coll__mover mover;
+    int   fd, is_fd_rung;                         /* of coll_fd, -1: nobody has asked for it; atomic: it is readable */
     int   abort_claimed, abort_wanted;            /* atomic: somebody writes abort_text; it is written        */
     char  abort_text[200];
     coll_doing doing;                             /* what this rank does, for others to read                  */

@@ -8,6 +8,7 @@
 static void coll__trunk_free(coll__trunk *trunk)
 {
     coll__messages_free(trunk);
+    coll__close_fd(&trunk->fd);
     free(trunk->lost);
     if (*trunk->guard) {
         pthread_cond_destroy(&trunk->changed);
@@ -62,7 +63,7 @@ static coll__trunk *coll__trunk_new(const coll_transport *transport, void *conte
     memcpy(trunk->forced_text, s->forced_text, sizeof trunk->forced_text);
     for (int kind = 0; kind <= COLL_SENDRECV; kind++)
         if (s->forced_at[kind]) trunk->forced[kind] = trunk->forced_text + s->forced_at[kind] - 1;
-    trunk->failure.rank = -1;
+    trunk->failure.rank = trunk->fd = -1;
     trunk->next_id = 1;
     trunk->is_crowded = s->local_size > coll__processors();
     trunk->offloads_all = transport->offload != NULL;

@@ -49,21 +49,41 @@ static inline void coll__doing_set(coll__trunk *trunk, uint64_t *words, const un
     (void)__atomic_add_fetch(&trunk->doing.turn, 1, __ATOMIC_RELEASE);
 }
 
+/* There is something for the program to look at. */
+static inline void coll__fd_ring(coll__trunk *trunk)
+{
+    const uint64_t once = 1;
+
+    if (trunk->fd >= 0 && !__atomic_exchange_n(&trunk->is_fd_rung, 1, __ATOMIC_ACQ_REL)) (void)!write(trunk->fd, &once, sizeof once);
+}
+
+/* The program looks. */
+static inline void coll__fd_hear(coll__trunk *trunk)
+{
+    uint64_t rung;
+
+    if (trunk->fd < 0 || !__atomic_load_n(&trunk->is_fd_rung, __ATOMIC_ACQUIRE)) return;
+    (void)!read(trunk->fd, &rung, sizeof rung);
+    __atomic_store_n(&trunk->is_fd_rung, 0, __ATOMIC_RELEASE);
+}
+
 /* Another thread may be waiting for it, and free it as soon as the status is written. */
 static void coll__request_finish(coll_request *r, coll_status status)
 {
     const bool is_detached = r->is_detached;
     coll_request *const whole = r->part_of;
+    coll__trunk *const trunk = r->comm->trunk;
 
     if (status < 0 && r->comm->is_leaving) status = COLL_ERR_ABORTED;
     if (status == COLL_OK && r->call.flags & COLL_DETECT_OVERFLOW) coll__look_for_overflow(r);
-    r->comm->trunk->finished++;
-    if (r->is_on_device && r->is_offloaded) r->comm->trunk->on_device--;
+    trunk->finished++;
+    if (r->is_on_device && r->is_offloaded) trunk->on_device--;
     coll__record_end(r, status);
-    if (r->track) coll__doing_set(r->comm->trunk, r->comm->trunk->doing.last, r->head);
+    if (r->track) coll__doing_set(trunk, trunk->doing.last, r->head);
     __atomic_store_n(&r->status, status, __ATOMIC_RELEASE);
     if (whole) coll__list_part_done(whole, r, status);
     else if (is_detached) coll__request_free(r);
+    coll__fd_ring(trunk);
 }
 
 static inline coll_status coll__status_of(const coll_request *r) { return __atomic_load_n(&r->status, __ATOMIC_ACQUIRE); }
@@ -160,7 +180,11 @@ static coll_status coll__track_advance(coll__track *track)
 {
     for (bool is_last = false; !is_last;) {
         coll_request *r = track->queue;
-        const coll_status status = coll__is_for_others(r) ? COLL_PENDING : coll__carry_on(track->comm, r);
+        if (coll__is_for_others(r)) {
+            coll__fd_ring(track->comm->trunk);
+            return COLL_PENDING;
+        }
+        const coll_status status = coll__carry_on(track->comm, r);
         if (status != COLL_OK) return status;     /* after an error the queue is empty already                */
         track->queue = r->next;
         is_last = !track->queue;

@@ -91,7 +91,7 @@ typedef struct coll_transport {
     const coll_failure *(*fail)(void *context, const coll_failure *cause);
 
     /* Optional: take a whole collective where that beats messages.  Called again until it gives something other than
-     * COLL_PENDING; COLL_ERR_UNSUPPORTED, at the first call only, declines.  Blames are set through `failure`. */
+     * COLL_PENDING; COLL_ERR_UNSUPPORTED, before anything is sent, declines.  Blames are set through `failure`. */
     coll_status (*offload) (void *context, coll_task *task, coll_failure *failure);
 
     /* Optional, with offload: what becomes of this call on `size` ranks, and why, in a phrase?  1: it is taken; 0: it goes by

@@ -1,6 +1,6 @@
 /* mpi_contract.c - the contract over MPI: what test_contract.c does in its worlds, on the ranks that mpiexec has started.
  *
- *     mpiexec -n N mpi_contract [PARTS]      PARTS: kinds,letters,cells,numbers,reproducible,algorithms,communicators (default: all)
+ *     mpiexec -n N mpi_contract [PARTS]      PARTS: kinds,letters,cells,numbers,reproducible,algorithms,communicators; or all
  *
  * COLL_MPI says which way the calls go. */
 #define main contract_main

@@ -68,7 +68,7 @@ exemplified() { # the examples that check themselves, in every world in which th
     [ $right -eq 5 ]
 }
 
-paged() { make --no-print-directory run-examples-check; } # the transformer, trained every way
+paged() { make --no-print-directory CFLAGS=-Werror run-examples-check; } # the transformer, trained every way
 
 demonstrated() { make --no-print-directory config=plain CFLAGS=-O1 run-demo && echo "1 passed, 0 failed"; }
 
@@ -152,6 +152,7 @@ suite random-tsan        scaled 0.5 program tsan test_random --world threads
 suite contract-tsan      program tsan test_contract threads 3
 suite misuse-tsan        program tsan test_misuse threads local,requests,groups,threads,ends
 suite random-dist        scaled 0.1 from_dist test_random
+suite mpi                sh tests/test_mpi.sh
 suite compile            sh tests/test_compile.sh
 waits run                sh tests/test_run.sh
 waits perf               env COLL_LIBS="-pthread $libs" sh tests/test_perf.sh

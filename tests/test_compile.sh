@@ -113,6 +113,16 @@ for from in "$top" "$top/dist"; do
         check "$what: the implementation as $c reads it, poll only" $read -std=gnu11 -DCOLL_NO_URING impl.c
         check "$what: the same for any machine" $read -std=c11 -DCOLL__ONE_TIER impl.c
     done
+    for mpi in openmpi mpich; do                  # -isystem: what is in mpi.h is theirs
+        at=-isystem$(mpicc.$mpi -show 2> /dev/null | tr ' ' '\n' | sed -n 's/^-I//p' | head -n 1)
+        for c in gcc clang; do
+            [ $c = gcc ] || [ "$from" = "$top" ] || continue
+            check "$what: with $mpi, implementation, $c" $c -std=c11 -fsyntax-only $WC -DCOLL_WITH_MPI -DCOLL__ONE_TIER \
+                -DCOLL_NO_URING "$at" -I "$from" impl.c
+        done
+        check "$what: with $mpi, declarations, C99" gcc -std=c99 -fsyntax-only $WC -DCOLL_WITH_MPI "$at" -I "$from" use.c
+        check "$what: with $mpi, declarations, C++11" g++ -std=c++11 -fsyntax-only $W -DCOLL_WITH_MPI "$at" -I "$from" use.cc
+    done
     check "$what: implementation after system headers, gnu11" gcc -std=gnu11 -fsyntax-only $W -I "$from" late.c
     says "$what: the same with -std=c11 says what to do" "before any system header" \
         gcc -std=c11 -fsyntax-only -I "$from" late.c

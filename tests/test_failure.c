@@ -3,7 +3,7 @@
  * and go on without it (coll_shrink).
  *
  *     test_failure [WORLD,...] [PART,...]               WORLD: tcp-poll, tcp-uring, threads
- *                                                       PART: ends, alive, abort, shrink, paths, dump, stall
+ *                                                       PART: ends, alive, abort, shrink, paths, astray, dump, stall
  *
  * Every case runs in a process of its own with a time limit; its ranks report in shared memory.
  */
@@ -53,6 +53,7 @@ typedef struct scene {
     int   rounds;                                 /* shrink: so often                                         */
     bool  is_silent;                              /* liveness_timeout_ms < 0                                  */
     bool  is_on_the_wire;                         /* ranks of a host do not meet in memory                    */
+    bool  is_orphaned;                            /* rank 0 has left before                                   */
     char  address[64];
     int   ready[2], go[2];                        /* pipes: a byte from each rank that is there; one for each that may go on */
 } scene;
@@ -377,6 +378,45 @@ static void on_signal(int number)
     errno = error;
 }
 
+/* Rank 0 has left; ranks 1 and 2 wait for each other, and rank 1 is sent a signal. */
+static void orphan_rank(const scene *s, int rank)
+{
+    report *r = &shared->ranks[rank];
+    coll_comm *comm = handler_comm = join(s, rank, r);
+    int32_t n = rank, got;
+
+    if (!comm) _exit(1);
+    signal(SIGUSR1, on_signal);
+    if (rank > 0) r->wrong = coll_sendrecv(comm, &n, 1, 3 - rank, &got, 1, 3 - rank, COLL_I32, 1) != COLL_OK;
+    if (rank > 0) pipe_put(s->ready);
+    if (rank > 0) note_failure(comm, r, coll_recv(comm, &n, 1, COLL_I32, 3 - rank, 7));
+    leave(comm, r);
+}
+
+static void orphan_case(const void *arg)
+{
+    scene s = { .size = 3, .victim = 1 };
+    const report *one = &shared->ranks[1], *two = &shared->ranks[2];
+
+    (void)arg;
+    open_scene(&s);
+    for (int i = 0; i < 3; i++) start_rank(&s, i, orphan_rank);
+    pipe_await(s.ready, 2);
+    case_step = "rank 0 leaves";
+    (void)waitpid(shared->pids[0], NULL, 0);
+    shared->event_ms = now_ms();
+    kill(shared->pids[1], SIGUSR1);
+    case_step = "the others";
+    for (int i = 1; i < 3; i++) (void)waitpid(shared->pids[i], NULL, 0);
+    CHECK(one->done && !one->wrong && one->status == COLL_ERR_ABORTED
+          && strstr(one->sentence, "rank 1 gave up: the user pressed ^C"), "%s: rank 1 has %d: \"%s\"", case_name,
+          (int)one->status, one->sentence);
+    CHECK(two->done && !two->wrong && two->status == COLL_ERR_PEER && names_rank(two->sentence, 1), "%s: rank 2 has %d: \"%s\"",
+          case_name, (int)two->status, two->sentence);
+    CHECK(one->known_ms < support_patience(SLACK_MS) && two->known_ms < support_patience(2 * SLACK_MS),
+          "%s: they know after %d and %d ms", case_name, (int)one->known_ms, (int)two->known_ms);
+}
+
 /* Rank 0 waits in a barrier and is sent a signal; rank 1 waits, too; rank 2 computes, and learns it later. */
 static void abort_rank(const scene *s, int rank)
 {
@@ -666,6 +706,10 @@ static void path_rank(const scene *s, int rank)
     if (!comm) exit(1);
     if (rank == 2) shared->port = ((coll__tcp *)comm->trunk->context)->places[2].port;
     if (rank > 0) status = coll_sendrecv(comm, &n, 1, 3 - rank, &got, 1, 3 - rank, COLL_I32, 1);
+    if (s->is_orphaned && rank == 0) {
+        leave(comm, r);
+        return;
+    }
     pipe_put(s->ready);
     pipe_await(s->go, 1);
     if (s->phase == PAYLOAD && rank > 0)          /* both have something on its way; otherwise they only wait */
@@ -676,9 +720,17 @@ static void path_rank(const scene *s, int rank)
     leave(comm, r);
 }
 
+/* What happens to the path: both wait, both send, both wait and rank 0 has left. */
+static const scene paths[] = {
+    { .size = 3, .victim = -1, .phase = WAITING, .is_on_the_wire = true },
+    { .size = 3, .victim = -1, .phase = PAYLOAD, .is_on_the_wire = true },
+    { .size = 3, .victim = -1, .phase = WAITING, .is_on_the_wire = true, .is_orphaned = true }
+};
+
 static void path_case(const void *arg)
 {
-    scene s = { .size = 3, .victim = -1, .phase = arg ? PAYLOAD : WAITING, .is_on_the_wire = true };
+    scene s = *(const scene *)arg;
+    const int first = s.is_orphaned ? 1 : 0;
 
     if (!own_network()) {
         CHECK(geteuid() != 0, "%s: no network of its own, for root", case_name);
@@ -687,21 +739,65 @@ static void path_case(const void *arg)
     }
     open_scene(&s);
     for (int i = 0; i < 3; i++) start_rank(&s, i, path_rank);
-    pipe_await(s.ready, 3);
+    pipe_await(s.ready, 3 - first);
+    case_step = "rank 0 leaves";
+    if (s.is_orphaned) (void)waitpid(shared->pids[0], NULL, 0);
+    if (s.is_orphaned) shared->pids[0] = 0;
     CHECK(shell("nft add rule inet t i tcp dport %d drop", shared->port)
           && shell("nft add rule inet t i tcp sport %d drop", shared->port),
           "%s: nft", case_name);
     shared->event_ms = now_ms();
-    for (int i = 0; i < 3; i++) pipe_put(s.go);
+    for (int i = first; i < 3; i++) pipe_put(s.go);
     await_ranks(&s, true);
-    for (int i = 0; i < 3; i++) {
+    for (int i = first; i < 3; i++) {
         const report *r = &shared->ranks[i];
-        CHECK(r->done && r->status == COLL_ERR_PEER && !strcmp(r->cause, shared->ranks[0].cause)
+        CHECK(r->done && r->status == COLL_ERR_PEER && (first || !strcmp(r->cause, shared->ranks[0].cause))
               && strstr(r->cause, "cannot be reached from rank")
               && (names_rank(r->sentence, 1) || names_rank(r->sentence, 2)), "%s: rank %d has %d: \"%s\"", case_name, i,
               (int)r->status, r->sentence);
         CHECK(r->known_ms < support_patience(LIVENESS_MS + SLACK_MS + 1000), "%s: rank %d knows after %d ms", case_name, i,
               (int)r->known_ms);
+    }
+}
+
+/* ---- >>astray: what came does not fit, and nobody looks at it ---- */
+
+/* Rank 0 expects something else than what rank 1 sends, and has a long message for it.  Its transport is moved on, but the
+ * receive is not looked at, as by an engine that waits for something else first: the world must end all the same. */
+static void astray_rank(const scene *s, int rank)
+{
+    report *r = &shared->ranks[rank];
+    coll_comm *comm = join(s, rank, r);
+    coll_xfer in = { .peer = 1 - rank, .status = COLL_PENDING }, out = in;
+
+    if (!comm) exit(1);
+    r->status = coll_barrier(comm);
+    void *context = comm->trunk->context;
+    in.length = 64;
+    out.length = rank == 0 ? 64 << 20 : 64;
+    in.buffer = support_need(calloc(1, in.length));
+    out.buffer = support_need(calloc(1, out.length));
+    coll__head_of_call(out.head, &(coll_call){ .kind = COLL_GATHER, .count = 16, .type = COLL_F32 }, 2, 0, 7);
+    coll__head_of_call(in.head, &(coll_call){ .kind = COLL_GATHER, .count = 16, .type = rank ? COLL_F32 : COLL_I32 }, 2, 0, 7);
+    if (rank == 0) coll__tcp_recv(context, &in);
+    coll__tcp_send(context, &out);
+    const int64_t limit = now_ms() + support_patience(5000);
+    while (r->status == COLL_OK && now_ms() < limit) r->status = coll__tcp_progress(context, 100);
+    snprintf(r->sentence, sizeof r->sentence, "%s", ((coll__tcp *)context)->failure.text);
+    leave(comm, r);
+}
+
+static void astray_case(const void *arg)
+{
+    scene s = { .size = 2, .victim = -1, .is_on_the_wire = arg != NULL };
+
+    open_scene(&s);
+    for (int i = 0; i < 2; i++) start_rank(&s, i, astray_rank);
+    await_ranks(&s, true);
+    for (int i = 0; i < 2; i++) {
+        const report *r = &shared->ranks[i];
+        CHECK(r->done && r->status == COLL_ERR_MISMATCH && strstr(r->sentence, "gather #7") && strstr(r->sentence, "i32")
+              && strstr(r->sentence, "f32"), "%s: rank %d has %d: \"%s\"", case_name, i, (int)r->status, r->sentence);
     }
 }
 
@@ -793,10 +889,12 @@ int main(int argc, char **argv)
             run_case_within(CASE_SECONDS, abort_case, &callers[k], "coll_abort in a signal handler");
         if (support_listed(parts, "shrink")) run_shrink();
         if (support_listed(parts, "dump")) run_case_within(CASE_SECONDS, dump_case, NULL, "what a rank was doing");
-        if (support_listed(parts, "paths"))
-            run_case_within(CASE_SECONDS, path_case, NULL, "nothing passes between ranks 1 and 2, which wait");
-        if (support_listed(parts, "paths"))
-            run_case_within(CASE_SECONDS, path_case, world, "nothing passes between ranks 1 and 2, which send");
+        if (support_listed(parts, "abort")) run_case_within(CASE_SECONDS, orphan_case, NULL, "coll_abort after rank 0 has left");
+        for (int k = 0; k < 2 && support_listed(parts, "astray"); k++)
+            run_case_within(CASE_SECONDS, astray_case, k ? world : NULL, k ? "astray on the wire" : "astray in memory");
+        for (int k = 0; k < 3 && support_listed(parts, "paths"); k++)
+            run_case_within(CASE_SECONDS, path_case, &paths[k], k == 0 ? "nothing passes between ranks 1 and 2, which wait"
+                            : k == 1 ? "nothing passes between ranks 1 and 2, which send" : "the same, and rank 0 has left");
     }
     if (stall) CHECK(waitpid(stall, &status, 0) == stall && status == 0, "a rank that is late: see above");
     return CHECK_DONE();

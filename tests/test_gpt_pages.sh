@@ -97,6 +97,8 @@ if wanted data; then
     bits data-tcp four
     run data-both $together -n 2 --threads 2 "$one" --overlap no
     bits data-both four
+    run data-sim env COLL_TRANSPORT=sim "$one" -t 4
+    bits data-sim four
     run data-seven "$one" -t 7 --bucket 1 --timeline "$out/timeline"
     near data-seven 1e-4
     python3 - "$out/timeline" <<'END'
@@ -107,9 +109,15 @@ early = [e for e in events if e["tid"] == 1 and e["ts"] < back[e["pid"], e["args
 sys.exit(not (len(back) == 7 * 30 and len(early) >= 3 * 7 * 20))
 END
     verdict "data: sums begin while backward runs" $? "see the timeline"
+    STEPS=25 ONLY="data-alone data-after" OPTIONS="--batch 2 --context 16" \
+        sh examples/gpt/plots.sh "$bin" "$out/plots" > "$out/drawn" 2>&1
+    if command -v gnuplot > /dev/null; then [ "$(cat "$out"/plots/*.svg | grep -c '</svg>')" = 3 ]
+    else grep -q 'there is no gnuplot' "$out/drawn"; fi
+    verdict "data: what it writes is drawn, or there is no gnuplot" $? "$(tail -n 2 "$out/drawn" | tr '\n' '|')"
     refuses "data: heads that do not divide the width" "cannot be divided by 5 heads" $together -n 3 "$one" --heads 5
     refuses "data: no such text" "No such file" $together -n 3 "$one" --data "$out/none"
     refuses "data: too short a text" "40 letters are used, and one sequence takes 65" "$one" -t 3 --letters 40
+    refuses "data: too large a batch" "more than this model can count" $together -n 2 "$one" --batch 100000 --context 4096
     refuses "data: a word that is none" "is one of: no yes" "$one" --overlap maybe
     refuses "data: a number that is none" "needs a whole number from 1" "$one" --steps 1.5
 fi
@@ -160,6 +168,8 @@ if wanted resume; then
     run resume-same $over_tcp -n 4 $go --checkpoint "$out/a.ckpt"
     bits resume-same four
     near resume-same 1e-4
+    run resume-over $go -t 4 --checkpoint "$out/g.ckpt" --stop 90
+    bits resume-over four
     run resume-fewer $together -n 3 $go --checkpoint "$out/b.ckpt"
     near resume-fewer 1e-4
     run resume-more $together -n 3 --threads 2 $go --checkpoint "$out/c.ckpt"
@@ -171,6 +181,8 @@ if wanted resume; then
     near resume-killed 1e-4
     head -c 3000 "$out/a.ckpt" > "$out/f.ckpt"
     refuses "resume: half a checkpoint" "not a whole checkpoint" $together -n 2 $go --checkpoint "$out/f.ckpt" $tiny
+    { head -c 3000 "$out/a.ckpt"; printf '????'; tail -c +3005 "$out/a.ckpt"; } > "$out/h.ckpt"
+    refuses "resume: a checkpoint with other bytes" "it has been damaged" $together -n 2 $go --checkpoint "$out/h.ckpt" $tiny
     refuses "resume: another training" "other options" $together -n 2 $go --checkpoint "$out/a.ckpt" $tiny --seed 2
     refuses "resume: no file" "says where the state is kept" $go -t 2
 fi

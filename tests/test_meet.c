@@ -328,6 +328,54 @@ static void late_case(const void *arg)
     close(held);
 }
 
+static bool has_said(guest *g, const char *words)
+{
+    pthread_mutex_lock(&g->said.lock);
+    const bool has = strstr(g->said.text, words) != NULL;
+    pthread_mutex_unlock(&g->said.lock);
+    return has;
+}
+
+/* A process that joins as this rank, until it is killed. */
+static pid_t guest_process(const guest *g)
+{
+    const pid_t pid = fork();
+    coll_comm *comm = NULL;
+
+    if (pid != 0) return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)coll_init(&comm, &g->config);
+    _exit(0);
+}
+
+/* One rank comes, and dies while another is still awaited: all who are there know soon, long before the time for the start is
+ * over; unless it is started again at once. */
+static void died_case(const void *arg)
+{
+    guest guests[4];
+    char where[64];
+    const bool is_replaced = arg != NULL;
+    const int held = support_reserve_port(where, sizeof where);
+
+    guests_make(guests, 4, where);
+    for (int i = 0; i < 4; i++) guests[i].config.liveness_timeout_ms = is_replaced ? 10000 : 1000;
+    const pid_t died = guest_process(&guests[2]);
+    guest_start(&guests[1]);
+    guest_start(&guests[0]);
+    while (!has_said(&guests[0], "for 1 of 4 ranks: 3")) (void)poll(NULL, 0, 5);
+    kill(died, SIGKILL);
+    (void)waitpid(died, NULL, 0);
+    if (is_replaced) {
+        guest_start(&guests[2]);
+        guest_start(&guests[3]);
+        expect_world(guests, 4);
+    } else {
+        for (int i = 0; i < 2; i++)
+            expect_failure(&guests[i], COLL_ERR_PEER, START_MS - 5000, "rank 2 came to rank 0", "has not come back for 1.");
+    }
+    close(held);
+}
+
 static void duplicate_case(const void *arg)
 {
     guest guests[3], twin;
@@ -721,6 +769,8 @@ static const part_case cases[] = {
     { "meetings", "an impatient rank", impatient_case, NULL },
     { "meetings", "nobody there", unreachable_case, NULL },
     { "meetings", "rank 0 is late", late_case, NULL },
+    { "meetings", "one comes and dies", died_case, NULL },
+    { "meetings", "one comes, dies, and comes again", died_case, "again" },
     { "meetings", "two of one rank", duplicate_case, NULL },
     { "meetings", "five that say nothing", silent_case, NULL },
     { "meetings", "another world", other_world_case, NULL },

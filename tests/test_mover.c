@@ -8,6 +8,7 @@
 
 #include "check.h"
 #include "support.h"
+#include <poll.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
@@ -225,6 +226,41 @@ static int user(coll_comm *comm, void *arg)
     return !is_done;
 }
 
+/* An event loop: nothing is called but when the descriptor says so, and all ends, the caller's own operation too. */
+static int loop(coll_comm *comm, void *arg)
+{
+    own mine = { .thread = pthread_self() };
+    int32_t numbers[1000], all[1000];
+    coll_request *request;
+    sum s[SIZES];
+    int left = SIZES + 1;
+    struct pollfd at = { .fd = coll_fd(comm), .events = POLLIN };
+
+    (void)arg;
+    CHECK(at.fd >= 0 && coll_fd(comm) == at.fd, "%s: coll_fd gives %d, then %d", world, at.fd, coll_fd(comm));
+    for (int i = 0; i < 1000; i++) numbers[i] = i;
+    for (int i = 0; i < SIZES; i++) {
+        s[i] = sum_new(counts[i]);
+        sum_start(&s[i], comm, i);
+    }
+    const coll_call call = { .kind = COLL_ALLREDUCE, .send = numbers, .recv = all, .count = 1000, .type = COLL_I32,
+                             .op = COLL_USER, .fn = add_here, .fn_context = &mine, .algorithm = "ring" };
+    CHECK(coll_start(comm, &call, &request) == COLL_OK, "%s", coll_error(comm));
+    while (left > 0 && poll(&at, 1, LIMIT_S * 1000) > 0) {
+        CHECK(coll_progress(comm) == COLL_OK, "%s", coll_error(comm));
+        left = coll_test(request) == COLL_PENDING;
+        for (int i = 0; i < SIZES; i++) left += coll_test(s[i].request) == COLL_PENDING;
+    }
+    CHECK(left == 0, "%s: the descriptor is not readable, and %d operations are pending", world, left);
+    CHECK(mine.strangers == 0 && all[999] == 999 * coll_size(comm), "%s: %d foreign calls, %d", world, mine.strangers, all[999]);
+    for (int i = 0; i < SIZES; i++) {
+        sum_check(&s[i], comm, i);
+        sum_free(&s[i]);
+    }
+    coll_request_free(request);
+    return left;
+}
+
 /* One thread starts and ends, another one finds it done. */
 static void *starter(void *arg)
 {
@@ -354,6 +390,7 @@ static int off(coll_comm *comm, void *arg)
     coll_call call = sum_call(&s, comm, 6);
 
     (void)arg;
+    CHECK(coll_fd(comm) == -1, "%s: coll_fd gives %d, where nothing moves", world, coll_fd(comm));
     call.algorithm = "ring";
     CHECK(coll_start(comm, &call, &s.request) == COLL_OK, "%s", coll_error(comm));
     while (support_seconds() < end) compute();
@@ -429,7 +466,7 @@ int main(int argc, char **argv)
     static const char *const worlds[] = { "tcp-poll", "tcp-uring", "joined" };
     static const test tests[] = {
         { "collectives", collectives }, { "prepared", prepared }, { "derived", derived }, { "messages", messages },
-        { "user", user }, { "hands", hands }, { "stress", stress }, { "leaving", leaving }, { "aborted", aborted },
+        { "user", user }, { "loop", loop }, { "hands", hands }, { "stress", stress }, { "leaving", leaving }, { "aborted", aborted },
         { "pending", pending }, { "forked", forked }
     };
     static const test alone = { "off", off };

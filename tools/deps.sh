@@ -26,6 +26,8 @@ if [ "$want" = test ]; then
     PATH=$PATH:/usr/sbin command -v sshd > /dev/null 2>&1 || packages="$packages openssh-server"
     PATH=$PATH:/usr/sbin command -v ip > /dev/null 2>&1 || packages="$packages iproute2"
     command -v ps > /dev/null 2>&1 || packages="$packages procps"
+    command -v mpicc.openmpi > /dev/null 2>&1 || packages="$packages openmpi-bin libopenmpi-dev"
+    command -v mpicc.mpich > /dev/null 2>&1 || packages="$packages mpich libmpich-dev"
     command -v python3 > /dev/null 2>&1 || packages="$packages python3"
     { command -v ip && command -v nft; } > /dev/null 2>&1 || [ -x /usr/sbin/nft ] || packages="$packages iproute2 nftables"
 fi

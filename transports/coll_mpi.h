@@ -89,7 +89,8 @@ static coll_status coll__mpi_progress(void *context, int wait_ms)
     if (mpi->failure.status == COLL_OK && coll__mpi_may_call(mpi) && coll__mpi_look_around(mpi)) waits = false;
     while (waits && mpi->failure.status == COLL_OK && mpi->suspicion.status == COLL_OK) {
         coll__mpi_rest(mpi);
-        waits = !coll__mpi_look_around(mpi) && !__atomic_exchange_n(&mpi->is_woken, 0, __ATOMIC_ACQ_REL) && coll__now() < deadline;
+        waits = !coll__mpi_look_around(mpi) && coll__now() < deadline
+             && !__atomic_exchange_n(&mpi->is_woken, 0, __ATOMIC_ACQ_REL);
     }
     if (mpi->failure.status == COLL_OK && mpi->suspicion.status != COLL_OK) (void)coll__mpi_fail(mpi, &mpi->suspicion);
     return mpi->failure.status;
@@ -135,7 +136,8 @@ static void coll__mpi_let_go(coll__mpi *mpi)
     if (mpi->is_finalized) return;
     for (int i = 0; i < mpi->count; i++)
         if (mpi->flights[i].kind >= COLL__MPI_LANDS) MPI_Cancel(&mpi->requests[i]);
-    if (mpi->count > 0 && MPI_Testsome(mpi->count, mpi->requests, &ended, mpi->indices, mpi->statuses) == MPI_SUCCESS && ended > 0)
+    if (mpi->count > 0
+        && MPI_Testsome(mpi->count, mpi->requests, &ended, mpi->indices, mpi->statuses) == MPI_SUCCESS && ended > 0)
         coll__mpi_remove(mpi, ended);
     for (int i = 0; i < mpi->count; i++) MPI_Request_free(&mpi->requests[i]);
     coll__mpi_sweep(mpi);
@@ -331,7 +333,8 @@ static int coll__mpi_join(coll__mpi *mpi, MPI_Comm comm)
     if (code == MPI_SUCCESS) code = MPI_Comm_set_errhandler(mpi->comm, MPI_ERRORS_RETURN);
     if (code == MPI_SUCCESS) code = MPI_Comm_dup(mpi->comm, &mpi->all.comm);
     if (code == MPI_SUCCESS) code = MPI_Comm_dup(mpi->comm, &mpi->all.mother);
-    if (code == MPI_SUCCESS) code = MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, coll__mpi_attribute_deleted, &mpi->keyval, NULL);
+    if (code == MPI_SUCCESS)
+        code = MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, coll__mpi_attribute_deleted, &mpi->keyval, NULL);
     return code;
 }
 
@@ -353,7 +356,7 @@ static coll_status coll__mpi_agree(coll__mpi *mpi, coll_status own)
 /* COLL_MPI. */
 static bool coll__mpi_read_mode(coll__mpi *mpi)
 {
-    static const char *const names[] = { [COLL__MPI_AUTO] = "auto", [COLL__MPI_NATIVE] = "native", [COLL__MPI_MESSAGES] = "messages" };
+    static const char *const names[] = { "auto", "native", "messages" };          /* as coll__mpi_mode            */
     const char *text = getenv("COLL_MPI");
     int mode = 0;
 

@@ -74,6 +74,7 @@ static size_t coll__stream_move(coll__tcp *tcp, coll__stream *s)
     if (coll__is_in_vain(tcp, s)) coll__suspect(tcp, s->peer, "is gone: connection closed");
     else if (s->state == COLL__STREAM_NONE && tcp->rank < s->peer) coll__stream_dial(tcp, s);
     if (s->state == COLL__STREAM_REFUSED) coll__stream_refused(tcp, s);
+    if (s->state == COLL__STREAM_ASTRAY) coll__stream_astray(tcp, s);
     if (s->state != COLL__STREAM_OPEN) return 0;
     const size_t out = s->bundle ? coll__bundle_push(s, &error) : coll__stream_push(s, &error);
     const int push_error = error;
@@ -117,7 +118,8 @@ static coll_status coll__tcp_progress(void *context, int wait_ms)
     } else if (moved == 0 && (tcp->looks++ % COLL__LOOKS_AN_EVENT == 0)) {
         coll__events(tcp);
     }
-    if (tcp->suspicion.status != COLL_OK && tcp->failure.status == COLL_OK) coll__tcp_settle(tcp, &tcp->suspicion, true);
+    if (tcp->suspicion.status != COLL_OK && tcp->failure.status == COLL_OK)
+        coll__tcp_settle(tcp, &tcp->suspicion, !tcp->is_sentence);
     return tcp->failure.status;
 }
 

@@ -16,6 +16,7 @@ typedef struct library_way {
     void (*op)(void *context, long i);            /* operation i; an error ends the program                    */
     void *context;
     bool  is_loose;                               /* writes into `out` beside the result                       */
+    bool  is_base;                                /* the others are divided by it                              */
 } library_way;
 
 /* Join the ranks that a launcher has started; ends the program where that fails. */

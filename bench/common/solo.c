@@ -19,7 +19,7 @@ static int field(void *context, const bench_case *part, size_t bytes, bench_cont
         snprintf(names[w], sizeof names[w], "%s%s%s", (const char *)context, ways[w].name ? "-" : "",
                  ways[w].name ? ways[w].name : "");
         contenders[w] = (bench_contender){ .name = names[w], .op = ways[w].op, .context = ways[w].context,
-                                           .is_loose = ways[w].is_loose };
+                                           .is_loose = ways[w].is_loose, .is_base = ways[w].is_base };
     }
     return n;
 }

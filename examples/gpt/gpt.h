@@ -31,7 +31,7 @@
 #endif
 
 /* Where the loader can choose, the multiplication is there twice, in vectors of 4 and of 8: the same bits, at twice the speed. */
-#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__) && \
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define GPT_FAST __attribute__((target_clones("avx2", "default")))
 #else

@@ -26,9 +26,10 @@ static inline bool gpt_want_all(gpt_trainer *t, const gpt_want *wants, size_t co
     return true;
 }
 
-/* What a step reads: room for so many sequences, and sequences begin .. end - 1 of the batch. */
+/* What a rank reads in a step: some of the sequences of the batch, one after the other. */
 typedef struct gpt_page_of_text { uint8_t *letters, *targets; int sequences; } gpt_page_of_text;
 
+/* Room for so many. */
 static inline bool gpt_open_text(gpt_trainer *t, gpt_page_of_text *page, int sequences)
 {
     const size_t letters = (size_t)sequences * (size_t)t->shape.context;

@@ -1,10 +1,10 @@
 #!/bin/sh
 # Train with several pages, and draw what they wrote: the losses, what the time of a step went to, the memory of each rank.
 # usage: plots.sh BIN OUT        BIN has gpt/ and coll-run; OUT gets LABEL.loss.csv, LABEL.ranks.csv and the .svg
-#   STEPS=300 changes how long each trains; ONLY="data mixed-bf16" which of the runs below are made anew
+#   STEPS=300 changes how long each trains, OPTIONS="--batch 32" what; ONLY="data-alone mixed-bf16" makes some of them anew
 #
 # With figures of earlier runs in OUT, and gnuplot, they are drawn together with the new ones.
-# shellcheck disable=SC2086
+# shellcheck disable=SC2012,SC2086
 
 bin=${1:?"usage: plots.sh BIN OUT"}
 out=${2:?"usage: plots.sh BIN OUT"}
@@ -17,7 +17,7 @@ train() {
     case " ${ONLY:-$label} " in *" $label "*) ;; *) return ;; esac
     [ -x "$bin/gpt/${label%%-*}" ] || return
     echo "$label: $*" | sed "s|$bin/||g"
-    "$@" --steps "$steps" --width 64 --log "$out" --label "$label" | tail -n 7 | sed -n 's/^\(loss\|time\) */    \1 /p'
+    "$@" --steps "$steps" --width 64 $OPTIONS --log "$out" --label "$label" | tail -n 7 | sed -n 's/^\(loss\|time\) */    \1 /p'
 }
 
 threads() { page=$1; shift; "$bin/gpt/$page" -t 4 "$@"; }
@@ -36,9 +36,9 @@ train tensor-whole   processes tensor
 train tensor-cut     processes tensor --rows cut
 train pipeline-gpipe "$bin/coll-run" -n 2 --no-prefix "$bin/gpt/pipeline" --pieces 8
 train pipeline-1f1b  "$bin/coll-run" -n 2 --no-prefix "$bin/gpt/pipeline" --pieces 8 --order 1f1b
-train shard-1        processes shard --level 1
-train shard-2        processes shard --level 2
-train shard-3        processes shard --level 3
+for level in 0 1 2 3; do                 # of a deeper model: beside its slices a rank has the units at work
+    train shard-$level processes shard --level $level --layers 8 --context 32 --batch 8
+done
 train combine        processes combine --by pipeline
 
 # Pieces of a batch, and how much of the time four stages have nothing to do: in either order, and by the formula.

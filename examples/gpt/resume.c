@@ -28,21 +28,28 @@ typedef struct head {
     char magic[8];
     gpt_shape shape;
     int32_t seed, batch, steps, step, letters;   /* step: the first that is not done    */
-    uint64_t count, hash;                        /* of the three vectors, one after the other */
+    uint64_t count, hash;                        /* of each of the three vectors; of all of them */
 } head;
 
 _Static_assert(sizeof(head) == 64, "no padding");
 
-/* The three vectors are one allocation, so that they are read, written and sent at once. */
-typedef struct learner { gpt_trainer *t; const wishes *with; gpt_replica r; float *state; int step; } learner;
+typedef struct learner { gpt_trainer *t; const wishes *with; gpt_replica r; int step; } learner;
+
+enum { VECTORS = 3 };
+
+static float *vector(const learner *l, int at)
+{
+    return at == 0 ? l->r.weights : at == 1 ? l->r.first : l->r.second;
+}
 
 static head make_head(const learner *l)
 {
     const gpt_trainer *const t = l->t;
+    uint64_t hash = 0;
 
+    for (int i = 0; i < VECTORS; i++) hash = gpt_mix(hash ^ gpt_hash(vector(l, i), t->count));
     return (head){ .magic = "collgpt", .shape = t->shape, .seed = t->with->seed, .batch = t->with->batch, .steps = t->with->steps,
-                   .step = l->step, .letters = (int32_t)t->text.length, .count = t->count,
-                   .hash = gpt_hash(l->state, 3 * t->count) };
+                   .step = l->step, .letters = (int32_t)t->text.length, .count = t->count, .hash = hash };
 }
 
 /* Rank 0: all of it, or what was there before stays. */
@@ -54,8 +61,9 @@ static bool save(const learner *l)
     if ((size_t)snprintf(path, sizeof path, "%s.new", l->with->path) >= sizeof path) return false;
     FILE *const file = fopen(path, "wb");
     if (!file) return false;
-    const bool is_written = fwrite(&h, sizeof h, 1, file) == 1
-        && fwrite(l->state, sizeof *l->state, 3 * l->t->count, file) == 3 * l->t->count && !fflush(file) && !fsync(fileno(file));
+    bool is_written = fwrite(&h, sizeof h, 1, file) == 1;
+    for (int i = 0; i < VECTORS; i++) is_written &= fwrite(vector(l, i), sizeof(float), h.count, file) == h.count;
+    is_written = is_written && !fflush(file) && !fsync(fileno(file));
     return !fclose(file) && is_written && !rename(path, l->with->path);
 }
 
@@ -63,17 +71,18 @@ static bool save(const learner *l)
 static int restore(learner *l, char *why, size_t length)
 {
     FILE *const file = fopen(l->with->path, "rb");
-    const size_t count = 3 * l->t->count;
     head h, ours;
 
     if (!file && errno == ENOENT) return 0;
     if (!file) return snprintf(why, length, "%s", strerror(errno)), -1;
-    const bool is_read = fread(&h, sizeof h, 1, file) == 1 && !memcmp(h.magic, "collgpt", 8) && h.count == l->t->count
-        && fread(l->state, sizeof *l->state, count, file) == count && h.hash == gpt_hash(l->state, count);
+    bool is_whole = fread(&h, sizeof h, 1, file) == 1 && !memcmp(h.magic, "collgpt", 8) && h.count == l->t->count
+        && h.step >= 0 && h.step <= l->t->with->steps;
+    for (int i = 0; i < VECTORS && is_whole; i++) is_whole = fread(vector(l, i), sizeof(float), h.count, file) == h.count;
     fclose(file);
-    if (!is_read) return snprintf(why, length, "not a whole checkpoint of a model of this size"), -1;
+    if (!is_whole) return snprintf(why, length, "not a whole checkpoint of a model of this size"), -1;
     l->step = h.step;
     ours = make_head(l);
+    if (ours.hash != h.hash) return snprintf(why, length, "it has been damaged"), -1;
     if (memcmp(&ours, &h, sizeof h)) return snprintf(why, length, "it is from a training with other options"), -1;
     return 1;
 }
@@ -90,9 +99,12 @@ static int load(learner *l)
     if (found[0] < 0) return gpt_refuse(t, "%s: %s", l->with->path, why);
     l->step = found[0] ? found[1] : 0;
     if (!found[0]) {
-        memset(l->state, 0, 3 * t->count * sizeof *l->state);
+        memset(l->r.first, 0, t->count * sizeof *l->r.first);
+        memset(l->r.second, 0, t->count * sizeof *l->r.second);
         gpt_draw(&t->shape, (uint64_t)t->with->seed, l->r.weights);
-    } else if (coll_broadcast(t->comm, l->state, 3 * t->count, COLL_F32, 0)) return gpt_failed(t);
+    }
+    for (int i = 0; i < VECTORS && found[0]; i++)
+        if (coll_broadcast(t->comm, vector(l, i), t->count, COLL_F32, 0)) return gpt_failed(t);
     if (!t->rank && !t->with->is_json) printf("%d ranks begin with step %d\n", t->size, l->step + 1);
     return 0;
 }
@@ -157,14 +169,12 @@ static int train(gpt_trainer *t)
     if (!with->path) return gpt_refuse(t, "--checkpoint FILE says where the state is kept");
     if (with->kill_rank >= t->size) return gpt_refuse(t, "there is no rank %d to be killed", with->kill_rank);
     if (!gpt_replica_make(t, &l.r, t->with->batch)) return gpt_failed(t);
-    if (!(l.state = gpt_floats(t, GPT_OPTIMIZER, 3 * t->count))) return gpt_failed(t);
-    gpt_release(t, l.r.weights), gpt_release(t, l.r.first), gpt_release(t, l.r.second);
-    l.r.weights = l.state, l.r.first = l.state + t->count, l.r.second = l.state + 2 * t->count;
 
     int code = load(&l);
     t->first = t->known = l.step;
     if (!code && gpt_begin(t)) code = gpt_failed(t);
-    for (const int end = with->stop ? with->stop : t->with->steps; !code && l.step < end;) {
+    const int end = with->stop && with->stop < t->with->steps ? with->stop : t->with->steps;
+    while (!code && l.step < end) {
         if (dies(&l)) return 0;
         coll_status status = step(&l);
         if (!status) status = keep(&l);

@@ -28,7 +28,8 @@ static inline float *shard_at(const shard *s, float *what, shard_level from, int
     return what + (s->level < from ? s->slices[unit].in_all : s->slices[unit].in_mine);
 }
 
-/* Cut the units, take memory for batches of up to `sequences`, and the first weights.  An exit code. */
+/* Cut the units, take memory for batches of up to `sequences`, and the first weights: for these, and for the hash at the end, a
+ * rank has the whole model for a moment at every level.  An exit code. */
 static inline int shard_open(shard *s, gpt_trainer *t, coll_comm *comm, int sequences, shard_level level)
 {
     const int rank = coll_rank(comm), units = gpt_units(&t->shape);

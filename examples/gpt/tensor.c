@@ -13,9 +13,10 @@
  *     backward   norm <-   SUM  <- first layer | middle | second layer <- gather
  *
  * With whole rows SUM is an allreduce and gather is nothing: every rank has all that is between the halves, and works out norms
- * and scores as all others do.  With cut rows SUM is a reduce_scatter, which leaves each rank its rows, and gather an allgather.
- * Both together take the bytes of the allreduce, and norms, and what is kept for the way back, are shared out as well.  The
- * gradients of norms, letters and scores are then sums over the rows of a rank; one allreduce_list adds them up.
+ * and scores as all others do.  With cut rows SUM is a reduce_scatter, which leaves each rank its rows, and gather an allgather,
+ * half an allreduce each; norms, and what is kept for the way back, are then shared out as well.  What a norm gives is gathered
+ * again on the way back rather than kept, so a quarter more is sent.  The gradients of norms, letters and scores are sums over
+ * the rows of a rank; one allreduce_list adds them up.
  *
  * Memory and arithmetic of the blocks fall with the number of ranks, but every SUM is waited for: this is for ranks that share a
  * host.  The sums run in another order than on one rank, so the last bits differ; on threads and over TCP they are the same. */

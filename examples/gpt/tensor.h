@@ -111,15 +111,16 @@ static inline int tensor_open(tensor *p, gpt_trainer *t, coll_comm *comm, int se
              + (size_t)s->layers * (p->halves[0].count + p->halves[1].count);
     if (!(p->counts = gpt_bytes(t, GPT_OTHER, (size_t)size * sizeof *p->counts))) return gpt_failed(t);
     tensor_rows(p, sequences);
+    p->mine++;                           /* of a smaller batch a rank may have one row more */
 
-    const size_t all = (size_t)p->rows * d, broad = 4 * (size_t)(p->rows * wide), mine = ((size_t)p->mine + 1) * d;
+    const size_t all = (size_t)p->rows * d, broad = 4 * (size_t)(p->rows * wide), mine = (size_t)p->mine * d;
     float *whole = NULL;
     const gpt_want wants[] = {
         { &whole, GPT_OTHER, t->count }, { &p->weights, GPT_WEIGHTS, p->count }, { &p->gradient, GPT_GRADIENTS, p->count },
         { &p->saved, GPT_ACTIVATIONS, tensor_cut(p, 2 * s->layers - 1, &(kept){ 0 }) },
         { &p->x, GPT_ACTIVATIONS, mine }, { &p->dx, GPT_ACTIVATIONS, mine }, { &p->narrow, GPT_ACTIVATIONS, mine },
         { &p->full, GPT_ACTIVATIONS, is_cut ? all : 0 }, { &p->partial, GPT_ACTIVATIONS, broad > all ? broad : all },
-        { &p->broad, GPT_ACTIVATIONS, broad }, { &p->scores, GPT_ACTIVATIONS, ((size_t)p->mine + 1) * (size_t)s->vocabulary },
+        { &p->broad, GPT_ACTIVATIONS, broad }, { &p->scores, GPT_ACTIVATIONS, (size_t)p->mine * (size_t)s->vocabulary },
     };
     if (!gpt_want_all(t, wants, sizeof wants / sizeof *wants)) return gpt_failed(t);
     gpt_draw(s, (uint64_t)t->with->seed, whole);

@@ -24,9 +24,9 @@
  * It gives the exit code: 0; 1 after a failure, told by gpt_failed; 2 from gpt_refuse, when what was asked for cannot be.  The
  * same program is one rank, threads (-t N), processes (coll-run -n N) or both (coll-run --threads T).
  *
- * The mean loss of a step is known to no rank alone.  gpt_step gathers the shares of --every steps and adds them up by one
- * non-blocking call on a communicator of its own, which is looked at, and not waited for, until the next one is due: the numbers
- * come a little later, and no step waits for them. */
+ * The mean loss of a step is known to no rank alone, and neither is the share of communication.  gpt_step gathers the numbers of
+ * --every steps and adds them up by one non-blocking call on a communicator of its own, which is looked at, and not waited for,
+ * until the next one is due: they come a little later, and no step waits for them. */
 #ifndef GPT_TRAINER_H
 #define GPT_TRAINER_H
 
@@ -114,7 +114,8 @@ typedef struct gpt_trainer {
     int event_count;
 
     double *losses;                  /* of all steps, as far as they are known          */
-    double *said[2], *heard;         /* shares of --every steps; those on their way; their sum */
+    double *said[2], *heard;         /* shares of --every steps, and seconds; those on their way; their sum */
+    double inside_s, all_s;          /* of all ranks together: in communication, and all told */
     coll_request *request;           /* the sum of said[1]                              */
     int first_said, said_count, first_asked, asked_count;
     int first, known;                /* losses are known from step `first` on, `known` not included */
@@ -396,11 +397,19 @@ static inline void gpt_replica_update(const gpt_trainer *t, gpt_replica *r, int 
 
 /* ---- >>progress: the line, and the losses behind it ---- */
 
+/* Seconds of this rank: in communication, and all told. */
+static inline void gpt_sum_times(const gpt_trainer *t, double *inside_s, double *all_s)
+{
+    *inside_s = t->seconds[GPT_COMMUNICATE] + t->seconds[GPT_WAIT];
+    *all_s = *inside_s + t->seconds[GPT_COMPUTE] + t->seconds[GPT_OVERLAP];
+}
+
 /* One line that is written over on a terminal; elsewhere a line now and then. */
 static inline void gpt_progress(gpt_trainer *t, int step, double loss)
 {
-    const double past_s = gpt_now_s() - t->began_s, all_s = t->seconds[0] + t->seconds[1] + t->seconds[2] + t->seconds[3];
-    const double share = all_s > 0 ? 100 * (t->seconds[GPT_COMMUNICATE] + t->seconds[GPT_WAIT]) / all_s : 0;
+    const double past_s = gpt_now_s() - t->began_s;
+    if (!t->request && !t->asked_count) gpt_sum_times(t, &t->inside_s, &t->all_s);       /* a page that asks nobody */
+    const double share = t->all_s > 0 ? 100 * t->inside_s / t->all_s : 0;
     const double letters = (double)(step + 1) * t->with->batch * t->shape.context;
     const bool is_last = step + 1 == t->with->steps;
 
@@ -434,6 +443,8 @@ static inline coll_status gpt_hear(gpt_trainer *t, bool must)
     if (!t->request || status) return status;
     coll_request_free(t->request);
     t->request = NULL;
+    t->inside_s = t->heard[t->asked_count];
+    t->all_s = t->heard[t->asked_count + 1];
     for (int i = 0; i < t->asked_count; i++) gpt_know(t, t->first_asked + i, t->heard[i]);
     return COLL_OK;
 }
@@ -446,9 +457,10 @@ static inline coll_status gpt_ask(gpt_trainer *t)
 
     if (status || !t->said_count) return status;
     t->said[0] = t->said[1], t->said[1] = said;
+    gpt_sum_times(t, &said[t->said_count], &said[t->said_count + 1]);
     t->first_asked = t->first_said, t->asked_count = t->said_count, t->said_count = 0;
     return coll_start(t->news, &(coll_call){ .kind = COLL_ALLREDUCE, .send = said, .recv = t->heard, .type = COLL_F64,
-                                             .count = (size_t)t->asked_count, .op = COLL_SUM, .flags = COLL_DETERMINISTIC,
+                                             .count = (size_t)t->asked_count + 2, .op = COLL_SUM, .flags = COLL_DETERMINISTIC,
                                              .name = "losses" }, &t->request);
 }
 
@@ -681,6 +693,16 @@ static inline coll_status gpt_join(gpt_trainer *t, coll_comm *comm)
     return coll_dup(comm, &t->news);
 }
 
+/* Whether the largest array of a batch, and of its attention, has fewer floats than an int can count. */
+static inline bool gpt_is_countable(const gpt_trainer *t)
+{
+    const gpt_shape *const s = &t->shape;
+    const double rows = (double)t->with->batch * s->context, wide = 4.0 * s->width;
+
+    return rows * (wide > s->vocabulary ? wide : s->vocabulary) < INT32_MAX && rows * s->context * (s->heads + 1) < INT32_MAX
+        && 4.0 * s->width * s->width < INT32_MAX;
+}
+
 typedef struct gpt_job { const gpt_page *page; const gpt_options *with; } gpt_job;
 
 /* The life of a rank.  Gives its exit code. */
@@ -694,8 +716,11 @@ static inline int gpt_rank(coll_comm *comm, void *arg)
     if (!code && job->with->width % job->with->heads)
         code = gpt_refuse(&t, "a width of %d cannot be divided by %d heads", job->with->width, job->with->heads);
     if (!code) code = gpt_load(&t);
+    if (!code && !gpt_is_countable(&t))
+        code = gpt_refuse(&t, "batches of %d sequences of %d letters are more than this model can count", t.with->batch,
+                          t.with->context);
     if (!code) {
-        const size_t every = (size_t)job->with->every * sizeof(double);
+        const size_t every = ((size_t)job->with->every + 2) * sizeof(double);
 
         t.losses = gpt_bytes(&t, GPT_OTHER, (size_t)job->with->steps * sizeof(double));
         t.said[0] = gpt_bytes(&t, GPT_OTHER, every);
@@ -789,7 +814,8 @@ static inline int gpt_main(int argc, char **argv, const gpt_page *page)
 {
     const char *const threads = getenv("COLL_THREADS");
     gpt_options o = { .threads = threads ? atoi(threads) : 0, .layers = 2, .width = 96, .heads = 4, .context = 64, .batch = 16,
-                      .steps = 600, .seed = 1, .every = 10, .rate = 3e-3 };
+                      .steps = 600, .seed = 1, .every = 10, .check = 100,
+                      .rate = 3e-3 };
     const gpt_row common[] = {
         { "threads", "ranks in this process; 0: it is one", &o.threads, 0, 1024, NULL, NULL, NULL },
         { "steps", "batches to learn from", &o.steps, 1, 1e7, NULL, NULL, NULL },

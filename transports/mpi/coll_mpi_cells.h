@@ -1,19 +1,21 @@
 /* coll_mpi_cells.h - which calls MPI carries out, and which the engine does, over messages of MPI.
  *
  *                                  SUM PROD   MIN MAX   BAND BOR BXOR   LAND LOR LXOR   AVG MINLOC MAXLOC own
- *     i32 i64 u32 u64                MPI        MPI         MPI            MPI (1)            engine
- *     i8 i16 u8 u16 bool            engine    engine       engine         engine              engine       (2)
- *     f32 f64                        MPI (3)  engine (4)     -            engine (5)          engine
- *     f16 bf16 f8 complex pairs     engine    engine         -            engine              engine       (6)
- *     moved, not reduced             MPI, of any type                                                      (7)
+ *     i32 i64                        MPI        MPI         MPI            MPI (1)            engine
+ *     u32 u64                        MPI      engine (2)    MPI            MPI (1)            engine
+ *     i8 i16 u8 u16 bool            engine    engine       engine         engine              engine       (3)
+ *     f32 f64                        MPI (4)  engine (5)     -            engine (6)          engine
+ *     f16 bf16 f8 complex pairs     engine    engine         -            engine              engine       (7)
+ *     moved, not reduced             MPI, of any type                                                      (8)
  *
  *     1  not in scans, where the first rank's own number is not made 0 or 1
- *     2  Open MPI saturates where they should wrap, in the vector part of a buffer only
- *     3  not with flags, a scale, or another type on the wire or in the sum
- *     4  NaN must come through, and -0 is less than +0
- *     5  beyond the standard; Open MPI has no LXOR of floats
- *     6  MPI would round at every step, or does not have them
- *     7  not alltoallw (Open MPI's MPI_Ialltoallw crashes) nor between neighbours; and v forms where the counts of MPI are int
+ *     2  MPICH 4.0.2 (all of them) and Open MPI 4.1.4 (unsigned long) compare as if they had a sign
+ *     3  Open MPI saturates where they should wrap, in the vector part of a buffer only
+ *     4  not with flags, a scale, or another type on the wire or in the sum
+ *     5  NaN must come through, and -0 is less than +0
+ *     6  beyond the standard; Open MPI has no LXOR of floats
+ *     7  MPI would round at every step, or does not have them
+ *     8  not alltoallw (Open MPI's MPI_Ialltoallw crashes) nor between neighbours; and v forms where the counts of MPI are int
  *        (before MPI 4), for not all ranks know whether they fit
  *
  * Everything is decided by what all ranks know of a call, so that they decide alike.  In place is not among that, and neither is
@@ -78,15 +80,18 @@ static MPI_Datatype coll__mpi_word_type(size_t size, size_t *each)
 /* Why MPI does not carry out this reduction; NULL: it does. */
 static const char *coll__mpi_objects_to_sum(const coll_call *c)
 {
-    const bool is_float = c->type == COLL_F32 || c->type == COLL_F64, is_scan = c->kind == COLL_SCAN || c->kind == COLL_EXSCAN;
+    const bool is_float = c->type == COLL_F32 || c->type == COLL_F64, is_unsigned = c->type == COLL_U32 || c->type == COLL_U64;
+    const bool is_scan = c->kind == COLL_SCAN || c->kind == COLL_EXSCAN;
     const unsigned harmless = is_float ? COLL_DETECT_OVERFLOW : ~0u;
 
     if (c->wire != c->type) return "MPI has no other type on the wire";
-    if (c->op == COLL_USER || c->op == COLL_AVG || c->op == COLL_MINLOC || c->op == COLL_MAXLOC) return "MPI has no such operation";
+    if (coll__mpi_op(c->op) == MPI_OP_NULL) return "MPI is not asked for this operation";
     if (coll__mpi_number(c->type) == MPI_DATATYPE_NULL) return "MPI does not do right by this type";
     if (is_float && c->op != COLL_SUM && c->op != COLL_PROD) return "MPI does not do right by NaN and -0";
+    if (is_unsigned && (c->op == COLL_MIN || c->op == COLL_MAX)) return "MPI compares as if there were a sign";
     if (is_scan && c->op >= COLL_LAND) return "MPI leaves the first number of such a scan as it is";
-    if ((c->accumulate && c->accumulate != c->type) || (c->scale != 0 && c->scale != 1)) return "MPI sums in the type itself, unscaled";
+    if (c->accumulate && c->accumulate != c->type) return "MPI sums in the type itself";
+    if (c->scale < 0 || c->scale > 0) return "MPI knows no scale";
     if (c->flags & ~harmless) return "MPI knows no flags";
     return NULL;
 }

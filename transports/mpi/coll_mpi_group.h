@@ -1,5 +1,5 @@
-/* coll_mpi_group.h - groups: communicators of MPI for derived communicators and prepared calls, whose collectives keep an order of
- * their own, so that MPI can carry these out, too.
+/* coll_mpi_group.h - groups: communicators of MPI for derived communicators and prepared calls, whose collectives keep an order
+ * of their own, so that MPI can carry these out, too.
  *
  * MPI has collectives match in the order in which a communicator's ranks start them, the making of communicators included.  So
  * every group has two: one for its collectives, and its mother, from which those of its prepared calls are made, for which
@@ -107,7 +107,8 @@ static void coll__mpi_make_on(coll__mpi_group *parent)
 {
     for (coll__mpi_group *g; (g = parent->unmade) != NULL;) {
         int is_done = 0;
-        if (g->error == MPI_SUCCESS && g->request == MPI_REQUEST_NULL) g->error = MPI_Comm_idup(parent->mother, &g->comm, &g->request);
+        if (g->error == MPI_SUCCESS && g->request == MPI_REQUEST_NULL)
+            g->error = MPI_Comm_idup(parent->mother, &g->comm, &g->request);
         if (g->error == MPI_SUCCESS) g->error = MPI_Test(&g->request, &is_done, MPI_STATUS_IGNORE);
         if (g->error == MPI_SUCCESS && !is_done) return;
         if (g->error == MPI_SUCCESS) g->error = MPI_Comm_set_errhandler(g->comm, MPI_ERRORS_RETURN);
@@ -169,7 +170,8 @@ static void *coll__mpi_group_make(void *context, uint64_t id, const int *ranks, 
     coll__mpi_group *const parent = id >> 32 ? coll__mpi_group_of(mpi, id & ~(uint64_t)UINT32_MAX) : &mpi->all;
     const bool is_possible = count > 1 && number < COLL__NUMBER_OF_HOSTS && (number == 0 || parent);
 
-    if (mpi->mode == COLL__MPI_MESSAGES || !is_possible || mpi->failure.status != COLL_OK || !coll__mpi_may_call(mpi)) return NULL;
+    if (mpi->mode == COLL__MPI_MESSAGES || !is_possible) return NULL;
+    if (mpi->failure.status != COLL_OK || !coll__mpi_may_call(mpi)) return NULL;
     coll__mpi_sweep(mpi);
     coll__mpi_group *g = (coll__mpi_group *)malloc(sizeof *g);
     int code = MPI_ERR_NO_MEM;

@@ -129,8 +129,8 @@ static void coll__mpi_letter(coll__mpi *mpi, const coll__mpi_flight *flight, con
     if (!x) return;
     if (!(s->first = x->next)) s->end = &s->first;
     if (got < COLL_HEAD_LENGTH) {
-        coll__blame(&mpi->suspicion, COLL_ERR_PROTOCOL, flight->peer, "rank %d got bytes from rank %d that are no message of ours",
-                    mpi->rank, flight->peer);
+        coll__blame(&mpi->suspicion, COLL_ERR_PROTOCOL, flight->peer, "rank %d got bytes from rank %d that are no message of "
+                    "ours", mpi->rank, flight->peer);
         return;
     }
     const size_t body = (size_t)got - COLL_HEAD_LENGTH;

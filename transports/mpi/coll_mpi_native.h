@@ -112,7 +112,9 @@ static bool coll__mpi_place(coll__mpi_group *g, const coll_call *c, size_t unit,
     case COLL_GATHERV:
         if (is_root && coll__mpi_has_block(t->recv, t->send, c->recv_offsets[me] * unit)) t->send = MPI_IN_PLACE;
         return true;
-    case COLL_ALLGATHERV: if (coll__mpi_has_block(t->recv, t->send, c->recv_offsets[me] * unit)) t->send = MPI_IN_PLACE; return true;
+    case COLL_ALLGATHERV:
+        if (coll__mpi_has_block(t->recv, t->send, c->recv_offsets[me] * unit)) t->send = MPI_IN_PLACE;
+        return true;
     case COLL_SCATTERV:
         if (is_root && coll__mpi_has_block(t->send, t->recv, c->send_offsets[me] * unit)) t->recv = MPI_IN_PLACE;
         return true;
@@ -177,9 +179,11 @@ static int coll__mpi_start_move(coll__mpi_group *g, const coll_call *c, const co
     case COLL_ALLTOALL:
         return COLL__MPI_CALL(MPI_Ialltoall)(t->send, n, type, t->recv, n, type, g->comm, r);
     case COLL_GATHERV:
-        return COLL__MPI_CALL(MPI_Igatherv)(t->send, n, type, t->recv, t->recv_counts, t->recv_offsets, type, c->root, g->comm, r);
+        return COLL__MPI_CALL(MPI_Igatherv)(t->send, n, type, t->recv, t->recv_counts, t->recv_offsets, type, c->root,
+                                            g->comm, r);
     case COLL_SCATTERV:
-        return COLL__MPI_CALL(MPI_Iscatterv)(t->send, t->send_counts, t->send_offsets, type, t->recv, n, type, c->root, g->comm, r);
+        return COLL__MPI_CALL(MPI_Iscatterv)(t->send, t->send_counts, t->send_offsets, type, t->recv, n, type, c->root,
+                                             g->comm, r);
     case COLL_ALLGATHERV:
         return COLL__MPI_CALL(MPI_Iallgatherv)(t->send, n, type, t->recv, t->recv_counts, t->recv_offsets, type, g->comm, r);
     default:
@@ -227,10 +231,31 @@ static coll_status coll__mpi_check_members(const coll__mpi_group *g, coll_failur
     for (int i = 0; i < g->count; i++) {
         if (!g->left[i] || g->left[i] > g->turn) continue;
         const int rank = g->ranks ? g->ranks[i] : i;
-        return coll__blame(failure, COLL_ERR_PEER, rank, "rank %d has left the communicator, and rank %d still waits for it", rank,
-                           me);
+        return coll__blame(failure, COLL_ERR_PEER, rank, "rank %d has left the communicator, and rank %d still waits for it",
+                           rank, me);
     }
     return COLL_PENDING;
+}
+
+/* Has the request of a collective ended?  Open MPI hands an error of one to the error handler of MPI_COMM_WORLD, which usually
+ * ends the process; so that one is put aside for as long as it takes, unless other threads may be using it. */
+static int coll__mpi_test(const coll__mpi *mpi, MPI_Request *request, int *is_done)
+{
+#if defined(OPEN_MPI)
+    MPI_Errhandler theirs;
+    int code = MPI_Request_get_status(*request, is_done, MPI_STATUS_IGNORE);
+
+    if (code != MPI_SUCCESS || !*is_done) return code;
+    if (mpi->thread_level < MPI_THREAD_MULTIPLE && MPI_Comm_get_errhandler(MPI_COMM_WORLD, &theirs) == MPI_SUCCESS) {
+        MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+        code = MPI_Test(request, is_done, MPI_STATUS_IGNORE);
+        MPI_Comm_set_errhandler(MPI_COMM_WORLD, theirs);
+        MPI_Errhandler_free(&theirs);
+        return code;
+    }
+#endif
+    (void)mpi;
+    return MPI_Test(request, is_done, MPI_STATUS_IGNORE);
 }
 
 /* Look at the collective of a group. */
@@ -239,32 +264,31 @@ static bool coll__mpi_is_done(coll__mpi_group *g)
     int is_done = 0;
 
     if (!g->is_running || g->is_done) return g->is_done;
-    const int code = MPI_Test(&g->request, &is_done, MPI_STATUS_IGNORE);
+    const int code = coll__mpi_test(g->mpi, &g->request, &is_done);
     if (code != MPI_SUCCESS) g->error = code, is_done = 1;
     g->is_done = is_done != 0;
     if (g->is_done) g->is_running = false, g->mpi->quiet = 0;
     return g->is_done;
 }
 
-enum { COLL__MPI_NEW, COLL__MPI_ASKED, COLL__MPI_BEGUN };     /* task->state[0]                              */
+enum { COLL__MPI_NEW, COLL__MPI_BEGUN };          /* task->state[0]                                           */
 
+/* Where there are no more communicators to be had for a prepared call, no rank gets one, and it goes by messages. */
 static coll_status coll__mpi_offload(void *context, coll_task *task, coll_failure *failure)
 {
     coll__mpi *mpi = (coll__mpi *)context;
     coll__mpi_group *g = task->group ? (coll__mpi_group *)task->group : &mpi->all;
 
     if (task->state[0] == COLL__MPI_NEW) {
-        if (g->error != MPI_SUCCESS || coll__mpi_objects(task->call, g->count)) return COLL_ERR_UNSUPPORTED;
+        if (coll__mpi_objects(task->call, g->count)) return COLL_ERR_UNSUPPORTED;
         if (!coll__mpi_may_call(mpi)) return coll__blame(failure, mpi->suspicion.status, mpi->rank, "%s", mpi->suspicion.text);
-        task->state[0] = COLL__MPI_ASKED;
-    }
-    if (task->state[0] == COLL__MPI_ASKED) {
         if (!coll__mpi_is_made(g)) return COLL_PENDING;
+        if (g->error != MPI_SUCCESS) return COLL_ERR_UNSUPPORTED;
+        task->state[0] = COLL__MPI_BEGUN;
         g->turn++;
         mpi->quiet = 0;
-        g->error = g->error == MPI_SUCCESS ? coll__mpi_begin(g, task->call) : g->error;
+        g->error = coll__mpi_begin(g, task->call);
         if (g->error != MPI_SUCCESS) return coll__mpi_blame(failure, mpi, coll_kind_name(task->call->kind), g->error);
-        task->state[0] = COLL__MPI_BEGUN;
     }
     if (!coll__mpi_is_done(g)) return g->left_count ? coll__mpi_check_members(g, failure) : COLL_PENDING;
     if (g->error != MPI_SUCCESS) return coll__mpi_blame(failure, mpi, coll_kind_name(task->call->kind), g->error);

@@ -67,7 +67,7 @@ typedef struct coll__mpi_group {
     int        *ranks;                            /* in the world; NULL: the same                             */
     MPI_Comm    comm, mother;                     /* for collectives; for the making of others from it, in an order of its own */
     struct coll__mpi_group *parent;               /* from whose mother `comm` is made; NULL: not in this way  */
-    struct coll__mpi_group *unmade, *next_unmade; /* those that are to be made from our mother, in order: the first is under way */
+    struct coll__mpi_group *unmade, *next_unmade; /* those to be made from our mother, in order: the first is under way */
     MPI_Request request;                          /* of `comm` while it is made, then of the collective       */
     bool        is_making, is_running, is_done;   /* making: or waiting for it; done: but not seen by its task */
     int         error;                            /* what MPI has said of the collective, or of `comm`        */

@@ -5,7 +5,7 @@
 
 /* ---- >>lines ---- */
 
-/* While rank 0 gathers the others, a line tells where somebody listens, or that he has gone again.  He may come back. */
+/* While rank 0 gathers the others, a line tells where somebody listens, or that he has gone again.  He may come back, soon. */
 static void coll__meeting_event(coll__tcp *tcp, int index)
 {
     coll__control_line *line = &tcp->controls[index];
@@ -25,6 +25,8 @@ static void coll__meeting_event(coll__tcp *tcp, int index)
     coll__io_forget(&tcp->io, line->pipe.fd);
     coll__pipe_close(&line->pipe);
     coll__place_lost(tcp, index);
+    line->lost_at = coll__now();
+    line->lost_by = n < 0 ? (int)-n : 0;
 }
 
 /* Without a thread of its own the pulse is read here. */

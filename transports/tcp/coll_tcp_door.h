@@ -282,6 +282,7 @@ static void coll__take_rank(coll__tcp *tcp, coll__pipe *pipe, const coll__hello 
     coll__tune_socket(pipe->fd);
     line->pipe = *pipe;
     line->length = 0;
+    line->lost_at = 0;
     coll__io_watch(&tcp->io, pipe->fd, EPOLLIN, coll__tag(COLL__EVENT_CONTROL, hello->rank));
     coll__control_send(&line->pipe, COLL__CONTROL_WELCOME, COLL_OK, -1, "");
 }

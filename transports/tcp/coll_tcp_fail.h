@@ -125,6 +125,7 @@ static void coll__say_bye(coll__tcp *tcp, int64_t deadline)
     struct pollfd at = { .events = POLLOUT };
 
     pthread_mutex_lock(&p->lock);
+    coll__pulse_check_abort(p);                   /* which our thread may not have seen yet                   */
     coll__pulse_want(p, COLL__CONTROL_BYE);
     coll__pulse_tell(p);
     for (int i = 0; i < p->line_count; i++) {

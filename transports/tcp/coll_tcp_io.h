@@ -11,7 +11,6 @@
 #define COLL_TCP_IO_H
 
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 
 #if !defined(COLL_NO_URING) && defined(__has_include)
 #if !__has_include(<liburing.h>)

@@ -302,6 +302,7 @@ static bool coll__strand_head(coll__strand *l, coll_xfer *x)
     }
     l->has_heard = true;
     if (!x->any_head && memcmp(x->head, s->expected, COLL_HEAD_LENGTH)) {
+        memcpy(s->came, x->head, COLL_HEAD_LENGTH);
         coll__chain_take(&s->in, x, COLL_ERR_MISMATCH);
         s->state = COLL__STREAM_ASTRAY;
         return false;

@@ -10,7 +10,8 @@
  *
  * The connection stays, as the control connection.  Rank 0 serves all comers at once.  Every wait has the one deadline of the
  * start.  Until then a rank tries again, and looks up names and files again; rank 0 says every 5 s whom it waits for, also to
- * those who have come.  When the deadline passes, rank 0 names the missing ranks, to itself and to all that have come; a rank
+ * those who have come.  A rank that has come and whose connection ends must be back within the liveness timeout, or that is the end
+ * of the start.  When the deadline passes, rank 0 names the missing ranks, to itself and to all that have come; a rank
  * that has not reached it says which addresses it has tried, and what became of each.
  *
  * Where rank 0 is comes as an address, as the first of a list of hosts, or as the path of a file ("file:PATH", see
@@ -20,7 +21,7 @@
 
 enum {
     COLL__RETRY_LEAST_MS = 2, COLL__RETRY_MOST_MS = 500,
-    COLL__ANSWER_MS = 5000, COLL__REPORT_MS = 5000, COLL__TELL_MS = 200, COLL__GRACE_MS = 6000, COLL__LAST_MS = 50
+    COLL__BACK_MS = 1500, COLL__ANSWER_MS = 5000, COLL__REPORT_MS = 5000, COLL__TELL_MS = 200, COLL__GRACE_MS = 6000, COLL__LAST_MS = 50
 };
 
 /* A place of so many addresses at a port. */
@@ -155,14 +156,24 @@ static void coll__gather_report(coll__tcp *tcp, const char *where, int64_t began
               (double)(coll__now() - began) * 1e-9, tcp->size - 1 - tcp->present_count, tcp->size, missing);
 }
 
-/* Let in who comes until all have told their places.  false: the deadline has passed before. */
-static bool coll__gather(coll__tcp *tcp, const char *where, int64_t began, int64_t deadline)
+/* The rank that has come and gone, and has been away for too long; -1: none. */
+static int coll__gather_lost(const coll__tcp *tcp, int liveness_ms, int64_t now)
+{
+    const int64_t patience = (int64_t)coll__most((size_t)liveness_ms, COLL__BACK_MS) * COLL__MS;
+
+    for (int i = 1; i < tcp->size && liveness_ms > 0; i++)
+        if (tcp->controls[i].lost_at && now - tcp->controls[i].lost_at > patience) return i;
+    return -1;
+}
+
+/* Let in who comes until all have told their places.  false: the deadline has passed before, or somebody has gone for good. */
+static bool coll__gather(coll__tcp *tcp, const char *where, int liveness_ms, int64_t began, int64_t deadline)
 {
     int64_t report = coll__now() + (int64_t)COLL__REPORT_MS * COLL__MS, tell = coll__now() + (int64_t)COLL__TELL_MS * COLL__MS;
 
     while (tcp->present_count < tcp->size - 1) {
         const int64_t now = coll__now();
-        if (now >= deadline) return false;
+        if (now >= deadline || coll__gather_lost(tcp, liveness_ms, now) > 0) return false;
         if (now >= tell) {
             coll__gather_tell(tcp);
             tell = now + (int64_t)COLL__TELL_MS * COLL__MS;
@@ -178,15 +189,27 @@ static bool coll__gather(coll__tcp *tcp, const char *where, int64_t began, int64
     return true;
 }
 
-/* The deadline has passed: tell everybody who is there why there will be no world. */
-static coll_status coll__gather_failed(coll__tcp *tcp, const char *where, int64_t began)
+/* Why not all have come. */
+static coll_status coll__gather_failure(const coll__tcp *tcp, const char *where, int liveness_ms, int64_t began)
 {
+    const int lost = coll__gather_lost(tcp, liveness_ms, coll__now());
     char missing[120];
 
+    if (lost > 0)
+        return coll__start_failed(COLL_ERR_PEER, "rank %d came to rank 0 at %s, is gone (%s), and has not come back for %.1f s",
+                                  lost, where, coll__ending_text(tcp->controls[lost].lost_by),
+                                  (double)(coll__now() - tcp->controls[lost].lost_at) * 1e-9);
     coll__missing_ranks(tcp, missing, sizeof missing);
-    const coll_status status = coll__start_failed(COLL_ERR_TIMEOUT, "rank 0 waited %.1f s at %s%s; these ranks have not come: %s",
-                                                  (double)(coll__now() - began) * 1e-9, where,
-                                                  tcp->is_elsewhere ? ", which is no address of its host" : "", missing);
+    return coll__start_failed(COLL_ERR_TIMEOUT, "rank 0 waited %.1f s at %s%s; these ranks have not come: %s",
+                              (double)(coll__now() - began) * 1e-9, where,
+                              tcp->is_elsewhere ? ", which is no address of its host" : "", missing);
+}
+
+/* Tell everybody who is there why there will be no world. */
+static coll_status coll__gather_failed(coll__tcp *tcp, const char *where, int liveness_ms, int64_t began)
+{
+    const coll_status status = coll__gather_failure(tcp, where, liveness_ms, began);
+
     for (int i = 1; i < tcp->size; i++)
         if (tcp->controls[i].pipe.fd >= 0)
             coll__control_send(&tcp->controls[i].pipe, COLL__CONTROL_REFUSE, status, -1, coll__start_error);
@@ -235,10 +258,12 @@ static coll_status coll__meet_as_root(coll__tcp *tcp, const coll_config *c)
 
     if (status < 0) return status;
     tcp->is_meeting = true;
-    bool is_complete = coll__gather(tcp, c->address, began, deadline);
-    if (is_complete && coll__ask_to_listen(tcp, deadline) > 0) is_complete = coll__gather(tcp, c->address, began, deadline);
+    const int liveness = c->liveness_timeout_ms;
+    bool is_complete = coll__gather(tcp, c->address, liveness, began, deadline);
+    if (is_complete && coll__ask_to_listen(tcp, deadline) > 0)
+        is_complete = coll__gather(tcp, c->address, liveness, began, deadline);
     if (coll__notice_path(c->address)) coll__notice_remove(coll__notice_path(c->address), notice.nonce);
-    if (!is_complete) return coll__gather_failed(tcp, c->address, began);
+    if (!is_complete) return coll__gather_failed(tcp, c->address, liveness, began);
     tcp->is_meeting = false;
     coll__send_table(tcp);
     return COLL_OK;

@@ -4,7 +4,8 @@
  * nothing has come for liveness_timeout_ms: rank 0 judges the others, each of them judges rank 0.  The first failure that rank 0
  * sees or is told of is the verdict, which it sends to all; when rank 0 is the dead one, all find that by themselves, and say it
  * in the same words.  A connection between two other ranks over which nothing passes any more is noticed by its own ends, from
- * what their kernels know, and told to rank 0.
+ * what their kernels know, and told to rank 0.  When rank 0 has left in good order, each rank judges by itself, by the
+ * connections that it has; nobody gives signs of life any more, so a process that is stopped is not noticed.
  *
  * A thread does all this, so that it goes on while the program computes, and stops when the process is stopped.  It takes no
  * part in anything else.  The caller's thread shares the state under a lock, which nobody holds while he waits, and is told by a
@@ -31,6 +32,8 @@ typedef struct coll__control_line {
     int           byes_told;                      /* how many of those who have left                          */
     int           asked[COLL__ASKED_MOST], asked_count;           /* ranks to ask about, or that somebody asked about */
     int64_t       heard_at;
+    int64_t       lost_at;                        /* while ranks gather: this one came, and has gone again; 0: no */
+    int           lost_by;                        /* the errno of its end; 0: it has closed                   */
     unsigned char bytes[COLL__CONTROL_LENGTH], out[COLL__CONTROL_LENGTH];
 } coll__control_line;
 
@@ -198,13 +201,16 @@ static void coll__pulse_blame(coll__pulse *p, coll_status status, int rank, cons
     coll__pulse_decide(p, &failure, false);
 }
 
-/* What a rank has found by itself.  At rank 0 that is the verdict; elsewhere rank 0 is told, and the first report counts. */
+/* What a rank has found by itself.  At rank 0, and where rank 0 has left, that is the verdict; elsewhere rank 0 is told, and the
+ * first report counts. */
 static void coll__pulse_report(coll__pulse *p, const coll_failure *cause, bool is_suspicion)
 {
+    const bool is_judge = p->rank == 0 || p->has_left[0];
+
     if (p->verdict.status != COLL_OK) return;
-    if (p->rank == 0 && is_suspicion) coll__pulse_blame(p, cause->status, cause->rank, cause->text);
-    else if (p->rank == 0) coll__pulse_decide(p, cause, false);
-    if (p->rank == 0 || p->report.status != COLL_OK) return;
+    if (is_judge && is_suspicion) coll__pulse_blame(p, cause->status, cause->rank, cause->text);
+    else if (is_judge) coll__pulse_decide(p, cause, false);
+    if (is_judge || p->report.status != COLL_OK) return;
     p->report = *cause;
     p->is_suspicion = is_suspicion;
     coll__pulse_want(p, COLL__CONTROL_FAIL);
@@ -280,6 +286,10 @@ static void coll__bye_heard(coll__pulse *p, int rank)
     p->has_left[rank] = 1;
     p->leavers[p->leaver_count++] = rank;
     coll__pulse_news(p);
+    if (rank == 0 && p->report.status != COLL_OK) {               /* it has left without a word on what it was told   */
+        const coll_failure cause = p->report;
+        coll__pulse_report(p, &cause, p->is_suspicion);
+    }
 }
 
 /* A line is closed.  Without a word before, that rank is dead. */

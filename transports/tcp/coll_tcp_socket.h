@@ -10,12 +10,6 @@
 #include <sys/ioctl.h>
 #include <sys/uio.h>
 
-static void coll__close_fd(int *fd)
-{
-    if (*fd >= 0) close(*fd);
-    *fd = -1;
-}
-
 /* What every connection of ours is set to: no delay, and dead hosts noticed in about 25 s. */
 static void coll__tune_socket(int fd)
 {

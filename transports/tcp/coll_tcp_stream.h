@@ -35,6 +35,7 @@ typedef struct coll__stream {
     uint64_t sent, received;                      /* bytes                                                    */
     coll__chain out, in;
     unsigned char expected[COLL_HEAD_LENGTH];     /* by the first receive; what arrives goes to its own head   */
+    unsigned char came[COLL_HEAD_LENGTH];         /* instead of it, where the stream has gone astray          */
     unsigned char letter[COLL_HEAD_LENGTH + COLL__LETTER_MOST];           /* on its way out, or in            */
     struct iovec  push_vector[COLL__VECTOR_MOST], pull_vector[2];
     struct msghdr push_message, pull_message;
@@ -168,6 +169,7 @@ static void coll__stream_pulled(coll__stream *s, size_t moved)
         return;
     }
     if (!had_head && x->moved >= COLL_HEAD_LENGTH && !x->any_head && memcmp(x->head, s->expected, COLL_HEAD_LENGTH)) {
+        memcpy(s->came, x->head, COLL_HEAD_LENGTH);
         coll__chain_finish(&s->in, COLL_ERR_MISMATCH);
         s->state = COLL__STREAM_ASTRAY;           /* what follows would be read as something that it is not   */
         return;

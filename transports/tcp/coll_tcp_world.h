@@ -41,6 +41,7 @@ typedef struct coll__tcp {
     int             greeting_count, greeting_room;
     unsigned        looks;
     coll_failure    suspicion;                    /* what this rank thinks has happened                       */
+    bool            is_sentence;                  /* that: otherwise the name of the rank belongs before it   */
     coll_failure    failure;                      /* what is agreed to have happened                          */
     char            description[120];
     char            tuning[COLL__TUNING_ROOM];    /* what rank 0 has read of the wire; "": nothing            */
@@ -109,6 +110,15 @@ static void coll__stream_broken(coll__tcp *tcp, coll__stream *s, int error)
     if (!coll__has_active_transfer(s) && !(s->in.first && s->in.first->moved > 0)) return;
     coll__print(what, sizeof what, "is gone: %s", coll__ending_text(error));
     coll__suspect(tcp, s->peer, what);
+}
+
+/* What came does not fit, and is still to be looked at by whoever asked for it; but what is to be sent stays here, and he may be
+ * waiting for others who need that. */
+static void coll__stream_astray(coll__tcp *tcp, const coll__stream *s)
+{
+    if (!s->out.first || tcp->suspicion.status != COLL_OK) return;
+    coll__blame_mismatch(&tcp->suspicion, s->expected, tcp->rank, s->came, s->peer);
+    tcp->is_sentence = true;
 }
 
 /* Can this stream never be what is wanted of it?  Its connection has ended, or the peer left without making one. */

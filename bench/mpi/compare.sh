@@ -1,0 +1,35 @@
+#!/bin/sh
+# What coll.h adds to MPI: each collective called directly and through coll_wrap_mpi, in turns, in one job, for each MPI that
+# has been built.  Prints the two medians in microseconds, their difference and their ratio; the ratio is the median over pairs.
+#   usage: compare.sh FOLDER [COLL_MPI=messages] [RANKS...]      FOLDER/both.openmpi, FOLDER/both.mpich; default: 2 and 4 ranks
+build=${1:?"usage: compare.sh FOLDER [COLL_MPI=...] [RANKS...]"}; shift
+case ${1:-} in COLL_MPI=*) export "${1?}"; shift ;; esac
+: "${SIZES:=8,256,4096,65536,1048576,16777216,67108864}" "${BUDGET:=0.6}"
+: "${COLLECTIVES:=allreduce,allreduce_in_place,broadcast,reduce,allgather,reduce_scatter,alltoall,barrier}"
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_plm=isolated
+export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+shared=/dev/shm/coll-bench-mpi.$$
+trap 'rm -f "$shared"' EXIT
+trap 'exit 1' HUP INT TERM
+status=0
+
+for mpi in openmpi mpich; do
+    [ -x "$build/both.$mpi" ] || { echo "$mpi: it has not been built"; continue; }
+    for ranks in ${*:-2 4}; do
+        sizes=$SIZES; [ "$ranks" -le "$(nproc)" ] || sizes=8,4096,1048576
+        echo "$mpi, $ranks ranks on $(nproc) processors"
+        printf '  %-20s %10s %12s %12s %10s %8s\n' collective bytes 'MPI us' 'coll us' '+ us' ratio
+        rm -f "$shared"
+        timeout 600 "mpiexec.$mpi" -n "$ranks" "$build/both.$mpi" mpi "$shared" "$BUDGET" "$sizes" "$COLLECTIVES" > "$build/out" \
+            2> "$build/err" < /dev/null || { status=1; tail -n 5 "$build/err"; }
+        awk -F '\t' '
+            $1 == "time" && $5 == "mpi-direct" { direct = $7 }
+            $1 == "time" && $5 == "mpi-coll"   { ours = $7; table = $2; bytes = $4; due = 1 }
+            $1 == "ratio" { ratio = $7 }
+            $1 == "others" && due {
+                printf "  %-20s %10d %12.2f %12.2f %10.2f %8.3f\n", table, bytes, direct * 1e6, ours * 1e6,
+                       (ours - direct) * 1e6, ratio
+                due = 0 }' "$build/out"
+    done
+done
+exit $status
