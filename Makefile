@@ -33,7 +33,7 @@ BUILD  := build/$(config)
 HEADER := $(wildcard coll.h coll_impl.h core/*.h transports/*.h transports/*/*.h)
 COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
-.PHONY: help demo test bench bench-conv bench-threads bench-threads-full bench-tcp bench-tcp-full bench-nccl precision dist deps ptx clean install all
+.PHONY: help demo test test-nccl bench bench-conv bench-threads bench-threads-full bench-tcp bench-tcp-full bench-nccl precision dist deps ptx clean install all
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -47,6 +47,9 @@ demo:            ## train a small network on 1 rank, 4 threads, 4 processes over
 test:            ## everything that proves it, in under 10 minutes
 	@sh tools/deps.sh test
 	@$(MAKE) --no-print-directory run-test
+
+test-nccl:       ## communicators on GPUs, with false libraries of CUDA and NCCL: takes no GPU
+	@CC="$(CC)" sh tests/test_nccl.sh $(config)
 
 bench:           ## measure allreduce on 2 threads and on 2 processes over TCP
 	@sh tools/deps.sh demo

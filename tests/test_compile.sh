@@ -79,6 +79,10 @@ for from in "$top" "$top/dist"; do
     check "$what: implementation, gcc -std=gnu17 -O0, poll only" gcc -std=gnu17 -O0 $WC -DCOLL_NO_URING -I "$from" -c impl.c -o poll.o
     check "$what: implementation, clang -std=gnu11, poll only" clang -std=gnu11 -fsyntax-only \
         $WC -DCOLL_NO_URING -I "$from" impl.c
+    check "$what: implementation for GPUs, gcc -std=c11 -O0" gcc -std=c11 -O0 $WC -DCOLL_WITH_NCCL -I "$from" -c impl.c -o impl.nccl.o
+    check "$what: implementation for GPUs, clang -std=c11, poll only, static" clang -std=c11 -fsyntax-only \
+        $WC -DCOLL_WITH_NCCL -DCOLL_NO_URING -I "$from" alone.c
+    check "$what: declarations for GPUs, g++ -std=c++11" g++ -std=c++11 -fsyntax-only $W -DCOLL_WITH_NCCL -I "$from" use.cc
     check "$what: implementation after system headers, gnu11" gcc -std=gnu11 -fsyntax-only $W -I "$from" late.c
     says "$what: the same with -std=c11 says what to do" "before any system header" gcc -std=c11 -fsyntax-only -I "$from" late.c
     check "$what: declared first, implemented later in one file" gcc -std=gnu11 -fsyntax-only $W -I "$from" twice.c
@@ -88,7 +92,7 @@ for from in "$top" "$top/dist"; do
         g++ -std=c++11 $W -I '$from' main.cc use.o poll.o -o mixed -pthread && ./mixed"
     check "$what: hello" sh -c "gcc -std=c11 -I '$from' hello.c -o hello -pthread $uring && ./hello | sort | grep -c '6 4' | grep -qx 4"
     check "$what: hello without liburing" sh -c "gcc -std=c11 -I '$from' hello.c -o hello -pthread -DCOLL_NO_URING && ./hello | grep -c '6 4' | grep -qx 4"
-    for c in gcc clang; do
+    for c in gcc clang nccl; do
         check "$what: every symbol begins with coll_, $c" empty sh -c "nm -g --defined-only impl.$c.o | awk '{ print \$3 }' | grep -v '^coll_'"
         check "$what: no writable data but thread-local, $c" empty sh -c "size -A impl.$c.o | awk '\$1 ~ /^\.(data|bss)\$/ && \$2 > 0'"
     done
