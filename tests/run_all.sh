@@ -149,7 +149,6 @@ suite contract-tsan      program tsan test_contract threads 3
 suite misuse-tsan        program tsan test_misuse threads local,requests,groups,threads,ends
 suite random-dist        scaled 0.25 from_dist test_random
 suite nccl               sh tests/test_nccl.sh asan
-suite nccl-tsan          sh tests/test_nccl.sh tsan few
 suite compile            sh tests/test_compile.sh
 waits run                sh tests/test_run.sh
 waits perf               env COLL_LIBS="-pthread $libs" sh tests/test_perf.sh
