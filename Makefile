@@ -1,4 +1,4 @@
-# coll.h: make demo | test | bench | bench-threads | precision | dist | deps | help     config=release|debug|asan|ubsan|tsan
+# coll.h: make demo | test | bench | bench-threads | precision | dist | deps | help     config=release|debug|plain|asan|ubsan|tsan
 #
 # The library is a header and needs no build.  This builds the demonstration, the tests, the measuring program and the
 # launcher, in build/$(config)/.
@@ -10,6 +10,8 @@ PREFIX ?= /usr/local
 WARN = -std=c11 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wundef -Wstrict-prototypes
 FLAGS_release = -O2
 FLAGS_debug   = -O0 -g
+# Compiled several times sooner than release, and slower: for tests of programs whose speed is of no account.
+FLAGS_plain   = -O0 -DCOLL__ONE_TIER
 # With the address sanitizer, what -fsanitize=null and object-size would say is said by it, and leaving them out makes the
 # compiler a quarter faster.  -g1 is all that a sanitizer's report needs; config=debug is for debuggers.
 FLAGS_asan    = -O1 -g1 -fsanitize=address,undefined -fno-sanitize=null,object-size -fno-sanitize-recover=undefined \
@@ -18,27 +20,31 @@ FLAGS_ubsan   = -O1 -g1 -fsanitize=undefined -fno-sanitize-recover=undefined
 FLAGS_tsan    = -O1 -g1 -fsanitize=thread
 
 ifeq ($(FLAGS_$(config)),)
-$(error config=$(config) is none of release, debug, asan, ubsan, tsan)
+$(error config=$(config) is none of release, debug, plain, asan, ubsan, tsan)
 endif
 
 # io_uring through liburing where it is installed, otherwise poll alone.
-HAS_URING := $(shell printf '\043include <liburing.h>\nint main(void) { return 0; }\n' | $(CC) -x c - -luring -o /dev/null 2>/dev/null && echo yes)
+links = $(shell printf '\043include <$(1)>\nint main(void) { return $(2); }\n' | $(CC) -x c - $(3) -o /dev/null 2>/dev/null \
+                && echo yes)
+HAS_URING := $(call links,liburing.h,0,-luring)
 LIBS := -pthread $(if $(HAS_URING),-luring,-DCOLL_NO_URING)
 
 # TLS, where OpenSSL is installed, for the programs that are about it; nothing else is linked with it.
-HAS_OPENSSL := $(shell printf '\043include <openssl/ssl.h>\nint main(void) { return SSL_CTX_new(TLS_method()) == 0; }\n' | $(CC) -x c - -lssl -lcrypto -o /dev/null 2>/dev/null && echo yes)
+HAS_OPENSSL := $(call links,openssl/ssl.h,SSL_CTX_new(TLS_method()) == 0,-lssl -lcrypto)
 TLS := $(if $(HAS_OPENSSL),-DCOLL_WITH_OPENSSL -lssl -lcrypto)
 
 BUILD  := build/$(config)
+GPT    := $(patsubst examples/%.c,$(BUILD)/%,$(wildcard examples/gpt/*.c))
 HEADER := $(wildcard coll.h coll_impl.h core/*.h transports/*.h transports/*/*.h)
 COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
-.PHONY: help demo test test-nccl bench bench-conv bench-threads bench-threads-full bench-tcp bench-tcp-full bench-nccl precision dist deps ptx clean install all
+.PHONY: help demo test test-nccl examples-check plots bench bench-conv bench-threads bench-threads-full bench-tcp bench-tcp-full \
+        bench-nccl precision dist deps ptx clean install all
 .DEFAULT_GOAL := help
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 28
-	@echo "  config=release|debug|asan|ubsan|tsan chooses the flags; CC=clang the compiler"
+	@echo "  config=release|debug|plain|asan|ubsan|tsan chooses the flags; CC=clang the compiler"
 
 demo:            ## train a small network on 1 rank, 4 threads, 4 processes over TCP, and over bf16
 	@sh tools/deps.sh demo
@@ -50,6 +56,12 @@ test:            ## everything that proves it, in under 10 minutes
 
 test-nccl:       ## communicators on GPUs, with false libraries of CUDA and NCCL: takes no GPU
 	@CC="$(CC)" sh tests/test_nccl.sh $(config)
+
+examples-check:  ## the pages of examples/gpt, briefly, on threads and processes: what they reach, and that it is the same
+	@$(MAKE) --no-print-directory run-examples-check
+
+plots:           ## train a few minutes with the pages of examples/gpt, and draw losses, times and memory to build/plots
+	@$(MAKE) --no-print-directory run-plots
 
 bench:           ## measure allreduce on 2 threads and on 2 processes over TCP
 	@sh tools/deps.sh demo
@@ -83,12 +95,14 @@ dist: dist/coll.h ## write the single file dist/coll.h
 deps:            ## install what the demo and the tests use (Debian: apt), or say what is missing
 	@sh tools/deps.sh test
 
-all: $(BUILD)/coll-run $(BUILD)/coll-check $(BUILD)/coll_perf $(patsubst examples/%.c,$(BUILD)/%,$(wildcard examples/*.c))   ## build the programs and examples
+TOOLS := $(BUILD)/coll-run $(BUILD)/coll-check $(BUILD)/coll_perf
 
-install: dist/coll.h $(BUILD)/coll-run $(BUILD)/coll-check $(BUILD)/coll_perf ## put coll.h, coll-run, coll-check and coll_perf under PREFIX
+all: $(TOOLS) $(patsubst examples/%.c,$(BUILD)/%,$(wildcard examples/*.c)) ## build the programs and examples
+
+install: dist/coll.h $(TOOLS) ## put coll.h, coll-run, coll-check and coll_perf under PREFIX
 	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/bin
 	install -m 644 dist/coll.h $(DESTDIR)$(PREFIX)/include/coll.h
-	install -m 755 $(BUILD)/coll-run $(BUILD)/coll-check $(BUILD)/coll_perf $(DESTDIR)$(PREFIX)/bin/
+	install -m 755 $(TOOLS) $(DESTDIR)$(PREFIX)/bin/
 
 ptx:             ## compile the kernels for GPUs again: transports/nccl/coll_nccl_ptx.h (takes nvcc)
 	sh tools/ptx.sh transports/nccl/coll_nccl_ptx.h
@@ -98,7 +112,7 @@ clean:           ## remove build/ and dist/
 
 # ---- what the targets above run, once their dependencies are there
 
-.PHONY: run-demo run-test run-bench
+.PHONY: run-demo run-test run-bench run-examples-check run-plots
 
 run-demo: $(BUILD)/coll-run $(BUILD)/train_digits
 	@$(if $(HAS_URING),,echo "without liburing: TCP runs on poll")
@@ -106,6 +120,12 @@ run-demo: $(BUILD)/coll-run $(BUILD)/train_digits
 
 run-test: dist/coll.h
 	@CC="$(CC)" sh tests/run_all.sh
+
+run-examples-check: $(BUILD)/coll-run $(BUILD)/train_digits $(GPT)
+	@sh tests/test_gpt_pages.sh $(BUILD)
+
+run-plots: $(BUILD)/coll-run $(GPT)
+	@sh examples/gpt/plots.sh $(BUILD) build/plots
 
 run-bench: $(BUILD)/coll-run $(BUILD)/coll_perf
 	$(BUILD)/coll_perf -t 2 -b 8 -e 64M -f 8 --pin
@@ -189,6 +209,15 @@ $(BUILD)/%: examples/%.c $(HEADER)
 	@mkdir -p $(BUILD)
 	$(COMPILE) $< -o $@ $(LIBS) -lm
 
+# The pages of examples/gpt share the implementation, which is compiled once.
+all: $(GPT)
+$(GPT): $(BUILD)/%: examples/%.c $(wildcard examples/gpt/*.h) coll.h $(BUILD)/coll.o
+	@mkdir -p $(@D)
+	$(COMPILE) -Werror $< $(BUILD)/coll.o -o $@ $(LIBS) -lm
+$(BUILD)/gpt/combine: examples/gpt/tensor.c examples/gpt/pipeline.c
+
+$(BUILD)/train_digits: examples/digits_conv.h
+
 $(BUILD)/%: bench/%.c $(HEADER)
 	@mkdir -p $(BUILD)
 	$(COMPILE) $< -o $@ $(LIBS) -lm
@@ -208,11 +237,18 @@ $(BUILD)/coll.o: coll.c $(HEADER)
 	@mkdir -p $(BUILD)
 	$(COMPILE) -Werror $(filter -D%,$(LIBS)) -c $< -o $@
 
+$(BUILD)/test_gpt: examples/gpt/gpt.h
 $(BUILD)/test_security $(BUILD)/test_greetings $(BUILD)/test_lanes: LIBS += $(TLS)
 
 $(BUILD)/coll_nccl_bench: bench/nccl/coll_nccl_bench.c $(HEADER)
 	@mkdir -p $(BUILD)
 	$(COMPILE) -Werror $< -o $@ $(LIBS) -lm
+
+# Those inside that are about other things than numbers say so too, in a line of their own.  Where they are compiled with a
+# sanitizer they mostly wait, test_sim apart, so that -O0, which is compiled in half the time, costs nothing.
+ONE_TIER := $(filter-out tests/test_sim.c,$(shell grep -l '^\#define COLL__ONE_TIER' tests/test_*.c))
+$(ONE_TIER:tests/%.c=$(BUILD)/%): FLAGS_asan += -O0
+$(ONE_TIER:tests/%.c=$(BUILD)/%): FLAGS_tsan += -O0
 
 # The tests of GPUs have the library with NCCL in it, and load false libraries: of NCCL one for each version that matters.
 NCCL_VERSIONS := 21703 21805 22203 22703 22809

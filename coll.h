@@ -114,10 +114,15 @@
  * program leaves its buffers alone until coll_wait or coll_test says that it is done, and then frees it (coll_request_free).
  * Collectives of one communicator run one after the other, in the order in which they were started; they may be waited for in
  * any order.  Any call that starts, waits or tests moves the operations of all communicators that come from the same
- * coll_init; between calls nothing moves.  coll_prepare makes a request that can be started again and again; each has an order
- * of its own, so that prepared calls may be restarted in different orders on different ranks.  A request that is freed while
- * it runs is detached: it goes on by itself, and its buffers must stay until it is known to be over, from a later collective
- * of this communicator that has ended or for a message from what the receiver says.
+ * coll_init.  coll_prepare makes a request that can be started again and again; each has an order of its own, so that prepared
+ * calls may be restarted in different orders on different ranks.  A request that is freed while it runs is detached: it goes on
+ * by itself, and its buffers must stay until it is known to be over, from a later collective of this communicator that has ended
+ * or for a message from what the receiver says.
+ *   Between calls, over TCP, a thread of the library moves them.  It is made when the first request is started that is not done
+ * at once, steps in when requests have been left alone for a tenth of a millisecond, sleeps where there is nothing to move, and
+ * gives way to every call.  It takes no signals, runs where the thread that has made it may run, and may call the log hook;
+ * operations of one's own (COLL_USER) it leaves to the program's threads.  With COLL_BACKGROUND=off, and between threads,
+ * nothing moves between calls.
  *
  * Algorithms.  A cost model chooses among them; coll_explain says what it chose, at what price, and what came next.  Between
  * threads the transport has its own way, by memory.  coll_call.algorithm = "ring" or "circulant:4" forces one for a call, also
@@ -165,7 +170,7 @@
  * COLL_ERR_TIMEOUT.
  *
  * After a failure.  coll_failed_ranks says who is known to have failed, and coll_shrink makes a communicator of those who are
- * left (TCP, threads).  Inputs are as they were unless in place; of the call that failed some ranks may have the result, and
+ * left.  Inputs are as they were unless in place; of the call that failed some ranks may have the result, and
  * others the error: agree on where to go on, by an allreduce of the last step that is complete.  A network that falls into two
  * parts must not make two jobs: most ranks have to be left, or half of them with rank 0, for coll_shrink to succeed.  Where that
  * rank 0 is cut off from most others it is itself the one that is given up.  coll_dump writes the last 256 operations; with
@@ -202,11 +207,13 @@
  *                                                     with --threads T COLL_THREADS=T: this process is to bring T ranks
  *     COLL_SHARE=0                                    processes of one host meet over TCP, and not in memory that they share
  *     COLL_IO=auto|uring|poll                         how sockets are driven.  auto: io_uring where the kernel allows it
+ *     COLL_BACKGROUND=on|off                          whether operations move while the program computes (see Waiting)
  *     COLL_LANES=1                                    connections to each peer, the same number on all ranks, up to 16: for long
  *                                                     links, and those that hold each connection to a part of their rate.  A
- *                                                     body of more than 64 KiB goes over all that have room for it.  Between processes of a
- *                                                     host one is enough, unless COLL_SHARE=0
- *     COLL_TRANSPORT=tcp|threads|sim, COLL_SIM=text   see Simulation
+ *                                                     body of more than 64 KiB goes over all that have room for it.
+ *                                                     Between processes of a host one is enough, unless COLL_SHARE=0
+ *     COLL_TRANSPORT=tcp|threads|sim|mpi, COLL_SIM=text       see Simulation, MPI
+ *     COLL_MPI=auto|native|messages                   see MPI
  *     COLL_ALGORITHM=allreduce=ring,alltoall=circulant:4      see Algorithms
  *     COLL_WORLD=text                                 keeps jobs apart that meet at the same address
  *     COLL_KEY=secret, COLL_KEY_FILE=path             see Security.  The file's first line; not for others to read
@@ -232,6 +239,24 @@
  * When nothing can move any more, every rank gets COLL_ERR_TIMEOUT and a sentence that says who waits in which call, or
  * COLL_ERR_MISMATCH where two wait in different ones.  The same
  * seed gives the same order of events.  A rank that is killed or stopped counts for nothing in the result of coll_spawn.
+ *
+ * MPI.  With COLL_WITH_MPI, and an MPI compiler (mpicc), coll_wrap_mpi makes a communicator of the ranks of an MPI communicator, and
+ * coll_init with COLL_TRANSPORT=mpi of MPI_COMM_WORLD; that one calls MPI_Init_thread where nobody has, and then MPI_Finalize when
+ * the last communicator of that coll_init is freed.  Everything in this manual holds there too, but for this:
+ *     Calls that MPI does right are handed to it: what only moves elements, reductions of integers of 32 and 64 bits, sums and products of
+ *     f32 and f64 without flags; alltoallw, calls between neighbours, and v forms before MPI 4 apart.  All others are this library's
+ *     own, over messages of MPI; coll_explain says which way and why.  COLL_MPI=messages leaves nothing to MPI;
+ *     COLL_MPI=native leaves everything to it, and refuses with COLL_ERR_UNSUPPORTED what it does not do right; auto is both.
+ *     Sums of floats by MPI have the bits that MPI makes: the same ones on all ranks, and in every run, as far as it promises that.
+ *     The flags, and COLL_MPI=messages, route around it.  NaN in such sums are whatever the processor makes of them.
+ *     Ranks that disagree about a call of MPI are found when both have waited 100 ms, or by MPI's error, which does not name
+ *     both calls; MPI may also take two different calls for one.  COLL_MPI=messages compares all.
+ *     After a failure MPI may still use the buffers of what was running until MPI_Finalize, for it has no way to give that up; and
+ *     it may not return from MPI_Finalize then: programs that want to go on end by MPI_Abort.  A process that dies ends the job, as
+ *     MPI has it; there are no signs of life and no coll_shrink.
+ *     Threads: below MPI_THREAD_SERIALIZED only the thread that made the communicator may use it; with SERIALIZED no two threads
+ *     may be inside MPI or this library at once.  coll_split, coll_dup and coll_create wait for all members inside MPI, so that two
+ *     threads of a rank must not make communicators at once.
  *
  * Tuning.  Algorithms are chosen by a cost model of the wire, with four numbers: built in, or those of a file, or (transport
  * sim) those of the simulated machine; or measured, once coll_measure has been called.  coll_explain tells which ones they
@@ -290,8 +315,8 @@
  *
  * Compiling.  The implementation is C11 for Linux, gcc or clang; the declarations are C99 and C++11.  In a C++ program put the
  * two lines of coll.c into one C file.  With -std=c11 include coll.h before any system header in that file.  Switches:
- * COLL_NO_URING (poll only), COLL_WITH_OPENSSL (TLS; link with -lssl -lcrypto), COLL_WITH_NCCL (GPUs), COLL_STATIC (every
- * function static).
+ * COLL_NO_URING (poll only), COLL_WITH_OPENSSL (TLS; link with -lssl -lcrypto), COLL_WITH_MPI (see MPI), COLL_WITH_NCCL (GPUs),
+ * COLL_STATIC (every function static).
  */
 #ifndef COLL_H
 #define COLL_H
@@ -443,7 +468,7 @@ typedef enum coll_log_level { COLL_LOG_ERROR = 1, COLL_LOG_WARN, COLL_LOG_INFO }
 
 /* All optional: zero means the default written beside each field. */
 typedef struct coll_config {
-    const char *transport;        /* "tcp", "threads" or "sim"; default: COLL_TRANSPORT, or tcp for coll_init */
+    const char *transport;        /* "tcp", "threads", "sim" or "mpi"; default: COLL_TRANSPORT, or tcp for coll_init */
     int         rank, size;       /* size > 0: this rank of so many; default: COLL_RANK and COLL_SIZE, or the
                                      launcher's, or 0 of 1.  A size of 1 needs no network and never fails   */
     const char *address;          /* where rank 0 listens, "host:port" or "file:PATH" (see Meeting); default: COLL_ADDR, or
@@ -480,6 +505,8 @@ typedef struct coll_config {
                                      COLL_LIVENESS_TIMEOUT_MS, or 5 s                                       */
     int         share_memory;     /* < 0: processes of one host do not meet in shared memory but over TCP; default: COLL_SHARE=0
                                      means -1                                                               */
+    int         background;       /* < 0: no thread of the library moves operations on while the program computes, > 0: one does
+                                     (see Waiting); default: COLL_BACKGROUND, or > 0 unless liveness_timeout_ms < 0 */
     const char *dump;             /* a directory: what this rank was doing is written there when the communicator fails
                                      (coll-RANK.json); default: COLL_DUMP, or none                          */
 } coll_config;
@@ -527,7 +554,8 @@ COLL_API coll_status coll_abort(coll_comm *comm, const char *why);
  * waits for ranks that are not known to be lost until the start_timeout_ms have passed; but once enough are there, only for two
  * liveness_timeout_ms after the last one has come.  Most ranks of `comm` must be left, or half of them with rank 0: the rest
  * might be alive and go on as well, elsewhere.  COLL_ERR_PEER: too few are left, or this rank has been given up by the others.
- * `comm` stays as it is, and is freed as ever; what it gives can be shrunk in turn.  Over TCP once for each coll_init. */
+ * `comm` stays as it is, and is freed as ever; what it gives can be shrunk in turn.  Over TCP once for each coll_init; in a
+ * simulated world also for one list of ranks only, and under coll_spawn. */
 COLL_API coll_status coll_shrink(coll_comm *comm, coll_comm **out);
 
 /* The ranks of `comm` known to have failed: that of the failure which ended it, where it is gone or was too late; others that
@@ -875,6 +903,25 @@ COLL_API coll_status coll_stream_wait(struct CUstream_st *stream, coll_request *
 #endif
 
 #include "core/coll_transport.h"
+
+/* ---- >>mpi: the ranks of a communicator of MPI ---- */
+
+#if defined(COLL_WITH_MPI)
+#include <mpi.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A communicator of the same ranks, which are numbered alike; called by all of them, after MPI_Init_thread and with the same
+ * COLL_MPI (see MPI in the manual).  `comm` stays the program's own: none of its tags, orders or error handlers are touched.
+ * It is freed with coll_free, before MPI_Finalize. */
+COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
 
 #endif /* COLL_H */
 

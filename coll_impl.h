@@ -32,6 +32,7 @@
  *   core/coll_messages.h         messages by key: send and recv, and tracks whose order others may not share
  *   core/coll_engine.h           runs an algorithm: slices, messages, folds
  *   core/coll_progress.h         moves everything on; the loop that waits; threads that share a trunk
+ *   core/coll_mover.h            moves on in the background what nobody waits for
  *   core/coll_list.h             many tensors in one operation
  *   core/coll_feedback.h         what a wire leaves out is kept, and added the next time
  *   core/coll_prepared.h         requests: made ready, started, and started again
@@ -47,6 +48,7 @@
  *   transports/coll_threads.h    ranks in one address space; takes whole collectives; with its parts in transports/threads/
  *   transports/coll_tcp.h        ranks in many processes, with its parts in transports/tcp/
  *   transports/coll_joined.h     both at once: threads of many processes
+ *   transports/coll_mpi.h        ranks of MPI (COLL_WITH_MPI); takes whole collectives; with its parts in transports/mpi/
  *   transports/coll_sim.h        any number of ranks in one thread under a virtual clock, with its parts in transports/sim/
  *   transports/coll_nccl.h       buffers in the memory of GPUs, by NCCL, with its parts in transports/nccl/; with COLL_WITH_NCCL
  *   this file                    the public functions: each fills a coll_call, checks it, hands it on
@@ -54,7 +56,8 @@
  * The way of a call: coll_allreduce -> coll__run_simple -> coll__ready (checks) -> coll__begin -> coll__wait -> coll__advance ->
  * coll__track_advance -> either the transport's offload (threads), or coll__flow_advance -> an algorithm's round -> the
  * transport's send and recv, by key for derived communicators and prepared calls.  A blocking call that nothing is in front of
- * goes from its checks to the transport's offload at once, and one like the last of its kind from coll__run_simple. */
+ * goes from its checks to the transport's offload at once, and one like the last of its kind from coll__run_simple.  A call of a
+ * communicator that has a device goes from coll__begin to the device's start, and is looked at by its test. */
 #ifndef COLL_IMPL_H
 #define COLL_IMPL_H
 
@@ -98,6 +101,7 @@
 #include "core/coll_messages.h"
 #include "core/coll_engine.h"
 #include "core/coll_progress.h"
+#include "core/coll_mover.h"
 #include "core/coll_list.h"
 #include "core/coll_feedback.h"
 #include "core/coll_prepared.h"
@@ -114,6 +118,9 @@
 #include "transports/coll_tcp.h"
 #include "transports/coll_joined.h"
 #include "transports/coll_sim.h"
+#if defined(COLL_WITH_MPI)
+#include "transports/coll_mpi.h"
+#endif
 #if defined(COLL_WITH_NCCL)
 #include "transports/coll_nccl.h"
 #endif
@@ -211,7 +218,7 @@ static coll_status coll__open_sim(int count, coll_comm **out, coll__settings *s)
     coll__sim *world = coll__sim_open(count, c);
     if (!world) status = coll__start_failed(COLL_ERR_MEMORY, "no memory for %d simulated ranks", count);
     if (s->numbers.origin == COLL__BY_DEFAULT) {
-        s->numbers.link = (coll__link){ c->latency, c->overhead, c->seconds_per_byte, c->seconds_per_byte_reduced };
+        s->numbers.link = (coll__link){ c->latency, c->overhead, c->seconds_per_byte, c->seconds_per_byte_reduced, 0 };
         s->numbers.nominal = s->numbers.link;
         s->numbers.origin = COLL__BY_SIMULATION;
     }
@@ -235,8 +242,18 @@ static coll_status coll__open_sim(int count, coll_comm **out, coll__settings *s)
     return status;
 }
 
+#if !defined(COLL_WITH_MPI)
+static coll_status coll__open_mpi(coll_comm **out, coll__settings *s, const coll_config *config)
+{
+    (void)out, (void)s, (void)config;
+    return coll__start_failed(COLL_ERR_UNSUPPORTED, "transport \"mpi\", but this program was compiled without COLL_WITH_MPI");
+}
+#endif
+
 static coll_status coll__init_as(coll__settings *s, coll_comm **out, const coll_config *config)
 {
+    const char *wanted = config && config->transport ? config->transport : getenv("COLL_TRANSPORT");
+    if (wanted && !strcmp(wanted, "mpi")) return coll__open_mpi(out, s, config);
     coll_status status = coll__settle(s, config, 1);
 
     if (status == COLL_OK && s->config.rank == 0) status = coll__settle_tuning(s);      /* it hands on what it has read */
@@ -252,7 +269,7 @@ static coll_status coll__init_as(coll__settings *s, coll_comm **out, const coll_
     if (!strcmp(name, "sim"))
         return coll__start_failed(COLL_ERR_ARGUMENT, "a simulated world is one thread: for %d ranks call coll_spawn or "
                                   "coll_init_threads", s->config.size);
-    return coll__start_failed(COLL_ERR_ARGUMENT, "transport \"%.32s\" is none of tcp, threads, sim", name);
+    return coll__start_failed(COLL_ERR_ARGUMENT, "transport \"%.32s\" is none of tcp, threads, sim, mpi", name);
 }
 
 COLL_API coll_status coll_init(coll_comm **out, const coll_config *config)
@@ -323,8 +340,9 @@ COLL_API coll_status coll_free(coll_comm *comm)
     coll__trunk *trunk = comm->trunk;
     const bool is_forked = !*comm->guard;
 
-    if (!is_forked && trunk->is_shared) coll__trunk_take(comm);
+    if (!is_forked && coll__is_shared(trunk)) coll__trunk_take(comm);
     const bool is_last = trunk->comms == comm && !comm->next;
+    if (!is_forked && is_last) coll__mover_stop(trunk);
     if (is_forked) coll__comm_forget(comm);
     else coll__comm_leave(comm, is_last);
     coll__prepared_orphan(comm);
@@ -459,7 +477,7 @@ COLL_API coll_status coll_abort(coll_comm *comm, const char *why)
     errno = error;
     if (is_told) return COLL_OK;
     if (!coll__door_claim(&comm->door, trunk, false)) return COLL_OK;      /* whoever is inside sees to it             */
-    if (trunk->is_shared) coll__trunk_take(comm);
+    if (coll__is_shared(trunk)) coll__trunk_take(comm);
     (void)coll__advance(trunk, 0);
     return coll__leave(comm, COLL_OK);
 }
@@ -477,7 +495,8 @@ COLL_API coll_status coll_shrink(coll_comm *comm, coll_comm **out)
 COLL_API int coll_failed_ranks(const coll_comm *comm, int *ranks, int capacity)
 {
     const coll__trunk *trunk = comm && *comm->guard ? comm->trunk : NULL;
-    unsigned char *is_failed = trunk && trunk->failure.status != COLL_OK ? (unsigned char *)calloc((size_t)trunk->size, 1) : NULL;
+    const bool has_failed = trunk && __atomic_load_n(&trunk->failure.status, __ATOMIC_ACQUIRE) != COLL_OK;
+    unsigned char *is_failed = has_failed ? (unsigned char *)calloc((size_t)trunk->size, 1) : NULL;
     int count = 0;
 
     if (!is_failed) return 0;
@@ -504,7 +523,7 @@ COLL_API int coll_local_size(const coll_comm *comm) { return comm ? comm->trunk-
 COLL_API const char *coll_error(const coll_comm *comm)
 {
     if (!comm) return coll__start_error;
-    return *comm->guard ? comm->error : coll__forked_text;
+    return *comm->guard ? coll__sentence_of(comm) : coll__forked_text;
 }
 
 /* ---- >>spawn ---- */
@@ -540,6 +559,22 @@ static void coll__sim_body(void *arg, int rank)
     coll_free(comm);
 }
 
+/* Free what killed and stopped ranks have left open: the communicators of each world in which they were, and those derived. */
+static void coll__sim_bury(coll__sim *w)
+{
+    for (int i = 0; i < w->places; i++)
+        for (coll__sim_rank *r = w->fibers[i].newest, *before; r; r = before) {
+            coll__trunk *trunk = r->doing ? (coll__trunk *)((uintptr_t)r->doing - offsetof(coll__trunk, doing)) : NULL;
+            before = r->before;
+            if (r->has_closed || !trunk) continue;
+            trunk->is_held = false;               /* whoever was inside will not come out                     */
+            for (bool is_last = false; !is_last;) {
+                is_last = trunk->comms->next == NULL;
+                coll_free(trunk->comms);
+            }
+        }
+}
+
 /* coll_spawn in a simulated world: ranks are fibers of the calling thread. */
 static int coll__spawn_sim(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_config *config)
 {
@@ -551,12 +586,13 @@ static int coll__spawn_sim(int count, int (*fn)(coll_comm *comm, void *arg), voi
     if (result == 0) {
         coll__sim *world = ((coll__sim_rank *)comms[0]->trunk->context)->world;
         for (int i = 0; i < count; i++) crew.workers[i] = (coll__worker){ .comm = comms[i], .fn = fn, .arg = arg };
-        if (coll__sim_run(world, coll__sim_body, &crew) < 0)
-            result = coll__start_failed(COLL_ERR_MEMORY, "no memory for the stacks of %d ranks", count);
+        const bool has_run = coll__sim_run(world, coll__sim_body, &crew) == COLL_OK;
+        if (!has_run) result = coll__start_failed(COLL_ERR_MEMORY, "no memory for the stacks of %d ranks", count);
         for (int i = 0; i < count; i++) {
             if (result == 0) result = crew.workers[i].result;
-            coll_free(crew.workers[i].comm);      /* of ranks that were killed or stopped                     */
+            if (!has_run) coll_free(comms[i]);
         }
+        if (has_run) coll__sim_bury(world);
         coll__sim_run_end(world);
     }
     free(crew.workers);
@@ -640,6 +676,7 @@ static void coll__start_request(coll_comm *comm, coll_request *r)
 
     if (begun >= 0 && r->status == COLL_PENDING && !r->is_on_device) begun = coll__advance(comm->trunk, 0);
     if (begun < 0 && r->status == COLL_PENDING) r->status = comm->trunk->failure.status;
+    if (r->status == COLL_PENDING && !r->is_on_device) coll__mover_rouse(comm);
 }
 
 COLL_API coll_status coll_start(coll_comm *comm, const coll_call *call, coll_request **out)
@@ -739,7 +776,7 @@ COLL_API coll_status coll_wait_any(int count, coll_request **requests, int *inde
 
 COLL_API coll_status coll_received(const coll_request *request, int *source, int *tag, size_t *count)
 {
-    if (!request || request->status == COLL_PENDING || request->got_source < 0)
+    if (!request || coll__is_pending(request) || request->got_source < 0)
         return coll__start_failed(COLL_ERR_ARGUMENT, "coll_received: the request is no finished receive");
     if (source) *source = request->got_source;
     if (tag) *tag = request->got_tag;

@@ -10,11 +10,8 @@ typedef struct coll__again {
     coll_type   type;
     coll_op     op;
     size_t      most;                             /* elements that do not go beyond memory                    */
-    coll_call   call;
-    coll__codec codec;
     bool        is_offered;                       /* to the transport, as a whole; or it goes through the engine */
-    coll_task   task;
-    unsigned char head[COLL_HEAD_LENGTH];
+    coll_request request;                         /* checked, with its arithmetic, fingerprint and task       */
 } coll__again;
 
 /* ---- >>at once ---- */
@@ -127,11 +124,15 @@ static void coll__remember(coll_comm *comm, const coll_request *r)
     again->type = call->type;
     again->op = call->op;
     again->most = SIZE_MAX / 8 / (unit ? unit : 1) / (size_t)comm->size;
-    again->call = *call;
     again->is_offered = coll__offers(comm);
-    again->codec = r->codec;
-    again->task = (coll_task){ .call = &again->call, .head = again->head, .codec = &again->codec, .group = comm->main.group };
-    memcpy(again->head, r->head, COLL_HEAD_LENGTH);
+    coll_request *own = &again->request;
+    own->call = *call;
+    own->codec = r->codec;
+    own->offsets = NULL;
+    own->is_blocking = true;
+    coll__request_init(own, comm);
+    own->task = (coll_task){ .call = &own->call, .head = own->head, .codec = &own->codec, .group = comm->main.group };
+    memcpy(own->head, r->head, COLL_HEAD_LENGTH);
 }
 
 /* Carry out a checked call that nothing is in front of. */
@@ -205,35 +206,26 @@ static inline bool coll__are_buffers(const coll_comm *comm, const coll__buffers 
     return to - from >= (shape->send == 1 ? length : all) && from - to >= (shape->recv == 1 ? length : all);
 }
 
-/* The last call again, which is not done yet: as a request. */
-static coll_status coll__again_on(coll_comm *comm, const coll__again *again, coll_status status, const coll_failure *failure)
+/* The last call again, through the engine. */
+static coll_status coll__again_by_engine(coll_comm *comm, coll_request *r)
 {
-    coll_request r;
-
-    r.call = again->call;
-    coll__request_init(&r, comm);
-    r.offsets = NULL;
-    r.codec = again->codec;
-    r.task = again->task;
-    r.sequence = comm->sequence;
-    memcpy(r.head, again->head, COLL_HEAD_LENGTH);
-    r.task.call = &r.call;
-    r.task.head = r.head;
-    r.task.codec = &r.codec;
-    const coll_status ended = coll__run_on(comm, &r, status, failure);
-    return ended == COLL_PENDING ? comm->trunk->failure.status : ended;
+    coll__request_init(r, comm);
+    const coll_status status = coll__launch(r) < 0 ? r->status : coll__wait(r);
+    return status == COLL_PENDING ? comm->trunk->failure.status : status;
 }
 
-/* The last call again, through the engine. */
-static coll_status coll__again_by_engine(coll_comm *comm, const coll__again *again)
+/* The last call again, offered to the transport. */
+static coll_status coll__again_by_transport(coll_comm *comm, coll_request *r)
 {
-    coll_request r;
+    coll_failure failure;
 
-    r.call = again->call;
-    coll__request_init(&r, comm);
-    r.offsets = NULL;
-    r.codec = again->codec;
-    const coll_status status = coll__launch(&r) < 0 ? r.status : coll__wait(&r);
+    memset(r->task.state, 0, sizeof r->task.state);
+    r->sequence = ++comm->sequence;
+    coll__head_set_next(r->head, r->sequence, r->call.root, r->call.count);
+    const coll_status offered = coll__offer(comm->trunk, &r->task, &failure);
+    if (offered == COLL_OK) return COLL_OK;
+    coll__request_init(r, comm);
+    const coll_status status = coll__run_on(comm, r, offered, &failure);
     return status == COLL_PENDING ? comm->trunk->failure.status : status;
 }
 
@@ -247,18 +239,14 @@ static coll_status coll__run_simple(coll_comm *comm, coll_kind kind, const void 
     coll__again *again = comm->again[kind];
     if (!again || type != again->type || op != again->op || count > again->most || (unsigned)root >= (unsigned)comm->size
         || comm->trunk->tracks || __atomic_load_n(&comm->trunk->abort_wanted, __ATOMIC_RELAXED)
-        || !coll__are_buffers(comm, &coll__buffers_of[kind], send, recv, count * again->codec.type_size, root))
+        || !coll__are_buffers(comm, &coll__buffers_of[kind], send, recv, count * again->request.codec.type_size, root))
         return coll__leave(comm, coll__run_anew(comm, coll__call_of(kind, send, recv, count, type, op, root)));
-    again->call.send = send;
-    again->call.recv = recv;
-    again->call.count = count;
-    again->call.root = root;
-    if (!again->is_offered) return coll__leave(comm, coll__again_by_engine(comm, again));
-    memset(again->task.state, 0, sizeof again->task.state);
-    coll__head_set_next(again->head, ++comm->sequence, root, count);
-    coll_failure failure;
-    const coll_status offered = coll__offer(comm->trunk, &again->task, &failure);
-    return coll__leave(comm, offered == COLL_OK ? COLL_OK : coll__again_on(comm, again, offered, &failure));
+    coll_request *r = &again->request;
+    r->call.send = send;
+    r->call.recv = recv;
+    r->call.count = count;
+    r->call.root = root;
+    return coll__leave(comm, again->is_offered ? coll__again_by_transport(comm, r) : coll__again_by_engine(comm, r));
 }
 
 #endif /* COLL_AGAIN_H */

@@ -16,7 +16,10 @@
 /* What a message carries: the span of a step, or one block of it. */
 typedef struct coll__cargo {
     bool       is_send;
+    bool       is_packed;                         /* a send, packed for this message                          */
     coll__span span;
+    size_t     at;                                /* bytes behind the base of the user's buffer from which it goes, or to
+                                                     which it comes; COLL__ELSEWHERE: to or from other memory */
 } coll__cargo;
 
 /* A round of one slice on its way. */
@@ -24,6 +27,7 @@ typedef struct coll__stage {
     int        xfer_count;                        /* messages of this round                                   */
     int        finished;                          /* so many from the front are known to be done              */
     int        step_count;
+    bool       is_kept;                           /* what is here serves the same round of another call       */
     size_t     staged;                            /* bytes of staging in use                                  */
     coll_xfer *xfers;
     coll__cargo *cargo;                           /* cargo[i]: what xfers[i] carries                          */
@@ -61,10 +65,22 @@ typedef struct coll__flow {
     int     slots[COLL__PLACES];                  /* of WORK and PART                                         */
     size_t  work_slot, part_slot;                 /* bytes of a slot                                          */
     int     stage_count;
-    coll__stage *stages;
+    coll__stage *stages;                          /* of the slices on their way; is_kept: of all rounds       */
+    bool    is_kept;
     void   *scratch;
     coll__source *sources;
 } coll__flow;
+
+/* The flow of a short call, laid out in memory of its own, for calls like it. */
+typedef struct coll__kept {
+    unsigned   version;                           /* of the numbers by which it was chosen                    */
+    coll_call  call;
+    coll__flow flow;
+    void      *memory;
+    size_t     length;
+} coll__kept;
+
+enum { COLL__KEPT = 8 };
 
 /* ---- >>request ---- */
 
@@ -138,13 +154,24 @@ typedef struct coll__track {
     coll_request *queue, **queue_end;             /* the first one is running                                 */
     void     *arena;                              /* memory of the running one                                */
     size_t    arena_length;
-    bool      has_last;                           /* `last`, and the arena is still laid out for it           */
-    unsigned  last_version;                       /* of the numbers by which it was chosen                    */
-    coll__flow last;                              /* the flow of the last call, for one like it               */
-    coll_call last_call;
+    coll__kept *kept[COLL__KEPT];                 /* of the last short calls that differ; NULL: no such call yet */
+    unsigned  kept_next;                          /* the oldest                                               */
     struct coll__hosts *hosts;                    /* who lives where, if that matters (coll_hosts.h)          */
     bool      has_hosts;                          /* it has been looked at                                    */
 } coll__track;
+
+/* What the mover sleeps for (coll_mover.h). */
+typedef enum coll__mover_wait { COLL__FOR_A_NAP, COLL__FOR_A_START, COLL__FOR_A_DROP } coll__mover_wait;
+
+typedef struct coll__mover {
+    bool      is_wanted;                          /* by the configuration, and the transport has what it takes */
+    bool      has_thread, is_stopping;
+    pthread_t thread;
+    pthread_cond_t  bell;
+    coll__mover_wait waits;
+    int64_t   nap;                                /* ns that a request is left to the program's own threads   */
+    unsigned  starts;                             /* of non-blocking operations, so far                       */
+} coll__mover;
 
 typedef struct coll__trunk {
     const coll_transport *transport;
@@ -173,11 +200,14 @@ typedef struct coll__trunk {
     bool    (*is_elsewhere)(void (*ask)(void), const void *at);       /* is this the memory of a device?  NULL: there is none */
     void    (*ask)(void);                         /* whom to ask                                              */
     /* several threads, each with a communicator of its own (coll_progress.h) */
-    bool  is_shared;                              /* there has been more than one communicator                */
+    bool  is_shared;                              /* atomic: another thread may be inside; who enters takes the trunk */
+    bool  has_many;                               /* there has been more than one communicator                */
     pthread_mutex_t lock;                         /* guards the rest                                          */
     pthread_cond_t  changed;
     bool  is_held;                                /* a thread is inside                                       */
+    unsigned visits;                              /* how often the program's threads have taken it            */
     int   entrants, followers;                    /* threads that want to start something; that wait for the holder */
+    coll__mover mover;
     int   abort_claimed, abort_wanted;            /* atomic: somebody writes abort_text; it is written        */
     char  abort_text[200];
     coll_doing doing;                             /* what this rank does, for others to read                  */
@@ -194,7 +224,7 @@ typedef struct coll__door {
     unsigned char inside[COLL__HANDS_MOST];       /* by the short way: one for each owner                     */
 } coll__door;
 
-enum { COLL__PLANS = 16 };
+enum { COLL__PLANS = 16, COLL__SENTENCE_ROOM = 448 };
 
 /* A choice of the tuner, remembered. */
 typedef struct coll__plan { coll__wish wish; coll__choice choice; } coll__plan;
@@ -218,7 +248,9 @@ struct coll_comm {
     uint32_t sequence;                            /* collectives started so far                               */
     uint32_t prepare_count;
     uint64_t overflows;                           /* calls with COLL_DETECT_OVERFLOW that have found one      */
-    char  error[448];
+    char  error[COLL__SENTENCE_ROOM];             /* what the last call that failed has to say, and ...       */
+    char  ending[COLL__SENTENCE_ROOM];            /* ... what has ended the communicator, at a time of its own */
+    const char *sentence;                         /* atomic: the later one                                    */
     const coll_request *waiting;                  /* the one that a caller waits for                          */
     coll__track main;
     struct coll__recorder *recorder;              /* NULL: there is none                                      */
@@ -426,11 +458,25 @@ static coll_status coll__blame_mismatch(coll_failure *failure, const unsigned ch
 /* ---- >>errors: the sentence ---- */
 
 /* "rank 2 of 4", in a communicator that has been derived also what it is called elsewhere. */
-static void coll__print_self(coll_comm *comm)
+static void coll__print_self(const coll_comm *comm, char *text)
 {
-    coll__print(comm->error, sizeof comm->error, "rank %d of %d", comm->rank, comm->size);
-    if (comm->members) coll__append(comm->error, sizeof comm->error, " (rank %d of the job)", comm->trunk->rank);
-    coll__append(comm->error, sizeof comm->error, ": ");
+    coll__print(text, COLL__SENTENCE_ROOM, "rank %d of %d", comm->rank, comm->size);
+    if (comm->members) coll__append(text, COLL__SENTENCE_ROOM, " (rank %d of the job)", comm->trunk->rank);
+    coll__append(text, COLL__SENTENCE_ROOM, ": ");
+}
+
+/* The program may read the one sentence while another thread writes the other. */
+static inline const char *coll__sentence_of(const coll_comm *comm) { return __atomic_load_n(&comm->sentence, __ATOMIC_ACQUIRE); }
+static inline void coll__sentence_set(coll_comm *comm, const char *text)
+{
+    __atomic_store_n(&comm->sentence, text, __ATOMIC_RELEASE);
+}
+
+/* What one communicator has to say is what another says. */
+static void coll__sentence_copy(coll_comm *comm, const coll_comm *from)
+{
+    coll__print(comm->error, sizeof comm->error, "%s", coll__sentence_of(from));
+    coll__sentence_set(comm, comm->error);
 }
 
 /* Write the sentence that coll_error gives; `call` may be NULL. */
@@ -439,7 +485,7 @@ static COLL__PRINTF(4, 5) coll_status coll__explain_error(coll_comm *comm, const
 {
     va_list list;
 
-    coll__print_self(comm);
+    coll__print_self(comm, comm->error);
     if (call) coll__append(comm->error, sizeof comm->error, "%s", coll_kind_name(call->kind));
     if (call && call->name) coll__append(comm->error, sizeof comm->error, " \"%.64s\"", call->name);
     if (call) coll__append(comm->error, sizeof comm->error, ": ");
@@ -447,6 +493,7 @@ static COLL__PRINTF(4, 5) coll_status coll__explain_error(coll_comm *comm, const
     va_start(list, format);
     vsnprintf(comm->error + used, sizeof comm->error - used, format, list);
     va_end(list);
+    coll__sentence_set(comm, comm->error);
     return status;
 }
 
@@ -475,13 +522,14 @@ static void coll__print_failure(coll_comm *comm)
     const coll__trunk *trunk = comm->trunk;
     const bool is_message = comm->waiting && coll__kind_is_message(comm->waiting->call.kind);
     const coll_request *running = is_message || !comm->main.queue ? comm->waiting : comm->main.queue;
-    char what[128];
+    char what[128], *const text = comm->ending;
 
     if (running) coll__head_describe(running->head, what, sizeof what);
-    coll__print_self(comm);
-    if (running) coll__append(comm->error, sizeof comm->error, "%s", what);
-    if (running && running->call.name) coll__append(comm->error, sizeof comm->error, " \"%.64s\"", running->call.name);
-    coll__append(comm->error, sizeof comm->error, "%s%s", running ? ": " : "", trunk->failure.text);
+    coll__print_self(comm, text);
+    if (running) coll__append(text, COLL__SENTENCE_ROOM, "%s", what);
+    if (running && running->call.name) coll__append(text, COLL__SENTENCE_ROOM, " \"%.64s\"", running->call.name);
+    coll__append(text, COLL__SENTENCE_ROOM, "%s%s", running ? ": " : "", trunk->failure.text);
+    coll__sentence_set(comm, text);
 }
 
 /* End every operation of all communicators with `status`. */
@@ -502,11 +550,17 @@ static coll_status coll__trunk_fail(coll__trunk *trunk, const coll_failure *caus
 {
     if (trunk->failure.status != COLL_OK) return trunk->failure.status;
 
+    coll_failure unknown = { COLL_OK, -1, "" };
     const coll_failure *agreed = trunk->transport->fail ? trunk->transport->fail(trunk->context, cause) : cause;
-    if (agreed) trunk->failure = *agreed;
-    else coll__blame(&trunk->failure, COLL_ERR_SYSTEM, -1, "the transport \"%s\" failed", trunk->transport->name);
+    if (!agreed) {
+        coll__blame(&unknown, COLL_ERR_SYSTEM, -1, "the transport \"%s\" failed", trunk->transport->name);
+        agreed = &unknown;
+    }
+    trunk->failure.rank = agreed->rank;
+    memcpy(trunk->failure.text, agreed->text, sizeof trunk->failure.text);
+    __atomic_store_n(&trunk->failure.status, agreed->status, __ATOMIC_RELEASE);    /* last, for those who only look at it */
     for (coll_comm *comm = trunk->comms; comm; comm = comm->next) coll__print_failure(comm);
-    if (trunk->comms) coll__say(&trunk->log, COLL_LOG_INFO, "%s", trunk->comms->error);
+    if (trunk->comms) coll__say(&trunk->log, COLL_LOG_INFO, "%s", trunk->comms->ending);
     coll__dump_failure(trunk);
     for (coll_comm *comm = trunk->comms; comm; comm = comm->next) if (comm->device) comm->device->end(comm);
     coll__trunk_end(trunk, trunk->failure.status);

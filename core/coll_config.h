@@ -406,6 +406,18 @@ static coll_status coll__settle_failure(coll_config *c)
     return COLL_OK;
 }
 
+/* Is there to be a thread that moves operations on?  Who wants no thread for the signs of life wants none for this. */
+static coll_status coll__settle_background(coll_config *c)
+{
+    const char *text = c->background == 0 ? coll__environment("COLL_BACKGROUND") : NULL;
+
+    if (text && strcmp(text, "on") && strcmp(text, "off"))
+        return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_BACKGROUND=%.40s is neither on nor off", text);
+    if (text) c->background = strcmp(text, "on") ? -1 : 1;
+    else if (c->background == 0) c->background = c->liveness_timeout_ms < 0 ? -1 : 1;
+    return COLL_OK;
+}
+
 /* ---- >>security: the key, and what it is for ---- */
 
 /* The first line of a file that is the owner's alone. */
@@ -520,6 +532,7 @@ static coll_status coll__settle(coll__settings *s, const coll_config *config, in
         if (!coll__environment_int("COLL_SPIN_US", 0, 1000000, &c->spin_us)) return COLL_ERR_ARGUMENT;
         if (c->spin_us == 0) c->spin_us = -1;
     }
+    if ((status = coll__settle_background(c)) < 0) return status;
     if (c->share_memory == 0) {
         int shares = 1;
         if (!coll__environment_int("COLL_SHARE", 0, 1, &shares)) return COLL_ERR_ARGUMENT;

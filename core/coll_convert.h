@@ -78,7 +78,7 @@ COLL__CONVERSIONS_16(COLL__ONE_base)
 COLL__CONVERSIONS_AMONG_16(COLL__ONE_base)
 #endif
 
-#if defined(__x86_64__)
+#if COLL__HAS_TIERS
 COLL__CONVERSIONS_8(COLL__SIXTEEN_avx2)
 COLL__CONVERSIONS_16(COLL__SIXTEEN_avx2)
 COLL__CONVERSIONS_AMONG_8(COLL__SIXTEEN_avx2)
@@ -129,7 +129,7 @@ typedef coll__map *coll__maps[COLL__FLOATS][COLL__FLOATS];
 
 static const coll__maps coll__conversions[COLL__TIERS] = {
     [COLL__TIER_BASE] = { COLL__CONVERSIONS(COLL__CELL_base) },
-#if defined(__x86_64__)
+#if COLL__HAS_TIERS
     [COLL__TIER_AVX2] = { COLL__CONVERSIONS(COLL__CELL_avx2) },
     [COLL__TIER_AVX512] = { COLL__CONVERSIONS_8(COLL__CELL_avx512) COLL__CONVERSIONS_16(COLL__CELL_avx512)
                             COLL__CONVERSIONS_OF_F64(COLL__CELL_avx512) },

@@ -23,6 +23,7 @@ enum {
 typedef struct coll__link {
     double latency, overhead;                     /* s a message; s a further message in the same round       */
     double per_byte, per_byte_reduced;            /* s                                                        */
+    double per_byte_handled;                      /* s of the processor, behind the overhead: copies to and from the kernel */
 } coll__link;
 
 /* Who said so. */
@@ -47,8 +48,8 @@ typedef struct coll__shape {
     double bytes, sum_bytes;                      /* sum_bytes: the same as partial results, in accumulator format */
 } coll__shape;
 
-/* TCP within a machine or a rack, measured: 4 us of work a message, 12 us before it is there, 2 GB/s. */
-static const coll__link coll__link_default = { 12e-6, 4e-6, 0.5e-9, 0.1e-9 };
+/* TCP within a machine or a rack, measured: 4 us of work a message, 12 us before it is there, 2 GB/s, copied at 4 GB/s. */
+static const coll__link coll__link_default = { 12e-6, 4e-6, 0.5e-9, 0.1e-9, 0.25e-9 };
 
 static inline double coll__longer(double a, double b) { return a > b ? a : b; }
 
@@ -260,7 +261,8 @@ static double coll__steps_time(const coll__link *link, double steps, double byte
  * their way.  Whatever takes longest, the work of a message, its bytes or its folding, sets the pace. */
 static double coll__pace(const coll__link *link, double bytes, double folded)
 {
-    return coll__longer(link->overhead, coll__longer(bytes * link->per_byte, folded * link->per_byte_reduced));
+    const double work = link->overhead + bytes * link->per_byte_handled;
+    return coll__longer(work, coll__longer(bytes * link->per_byte, folded * link->per_byte_reduced));
 }
 
 /* Messages that a block takes, one after the other, to the rank from which it comes furthest: the most skips, each at most
@@ -417,8 +419,10 @@ static double coll__slices_time(double slices, double most_lag, double rounds, d
 static double coll__sliced_cost(double (*cost)(const coll__link *link, const coll__shape *s), const coll__link *link,
                                 const coll__shape *s, double slices)
 {
-    static const coll__link rounds = { 1, 0, 0, 0 };
-    const coll__link bytes = { 0, link->overhead, link->per_byte, 0 }, folds = { 0, 0, 0, link->per_byte_reduced };
+    static const coll__link rounds = { .latency = 1 };
+    const coll__link bytes = { .overhead = link->overhead, .per_byte = link->per_byte,
+                               .per_byte_handled = link->per_byte_handled };
+    const coll__link folds = { .per_byte_reduced = link->per_byte_reduced };
     coll__shape slice = *s;
 
     if (slices <= 1) return cost(link, s);

@@ -23,8 +23,11 @@
 #define COLL_ENGINE_H
 
 enum {
-    COLL__PACK_MOST     = 64 << 10                /* bytes up to which several blocks share a message         */
+    COLL__PACK_MOST     = 64 << 10,               /* bytes up to which several blocks share a message         */
+    COLL__KEPT_MOST     = 32 << 10                /* bytes of memory of a flow that is kept                   */
 };
+
+#define COLL__ELSEWHERE SIZE_MAX                  /* not in a buffer of the user's                            */
 
 /* ---- >>geometry: where a block's slice lies ---- */
 
@@ -61,6 +64,12 @@ static inline coll__range coll__slice_of(const coll__layout *l, const coll__flow
 }
 
 static inline bool coll__is_slot(coll__place place) { return place == COLL__WORK || place == COLL__PART; }
+
+/* Where the user's buffer begins. */
+static inline unsigned char *coll__base_of(const coll_request *r, coll__place place)
+{
+    return place == COLL__INPUT ? r->flow.input.base : r->flow.result.base;
+}
 
 /* The circle on which the blocks of a span are numbered. */
 static inline int coll__circle(const coll__flow *flow, const coll__span *span)
@@ -308,7 +317,6 @@ static void coll__make_copy(coll__flow *flow, const coll_request *r, unsigned ch
 /* Memory of a track for what it runs now: what lay there before is lost.  false: there is not so much. */
 static bool coll__arena_reserve(coll__track *track, size_t length)
 {
-    track->has_last = false;
     if (length <= track->arena_length) return true;
     free(track->arena);
     track->arena = coll__allocate(length);
@@ -316,76 +324,137 @@ static bool coll__arena_reserve(coll__track *track, size_t length)
     return track->arena != NULL;
 }
 
-/* Lay the stages out in the arena of the track, which grows to the largest need and is then reused. */
-static coll_status coll__flow_lay_out(coll__flow *flow, coll_request *r)
-{
-    coll__track *track = r->track;
-    const size_t longest = coll__part(flow->longest, r->codec.group_bits, (size_t)flow->slices, 0).count;
-    const size_t wider = coll__most(r->codec.wire_size, r->codec.acc_size), moved = (size_t)flow->moved;
-    const bool is_packed = longest == 0 || wider == 0 || moved <= COLL__PACK_MOST / wider / longest;      /* every span */
-    const size_t steps = (size_t)flow->steps, xfers = steps + (is_packed ? 0 : moved);
-
-    flow->work_slot = coll__round_up(coll__wire_bytes(&r->codec, longest), 64);
-    flow->part_slot = coll__round_up(longest * r->codec.acc_size, 64);
-    flow->stage_count = (int)coll__least((size_t)flow->slices, (size_t)(flow->lag * flow->rounds));
-    const size_t work = (size_t)flow->slots[COLL__WORK] * flow->work_slot;
-    const size_t part = (size_t)flow->slots[COLL__PART] * flow->part_slot;
-    const size_t widest = coll__most(flow->work_slot, flow->slots[COLL__PART] ? flow->part_slot : 0);
-    const size_t packed = moved * widest + steps * 64;
-    const size_t staging = r->codec.same ? coll__least(packed, steps * (COLL__PACK_MOST + 64)) : packed;
-    const size_t table = coll__round_up(xfers * (sizeof(coll_xfer) + sizeof(coll__cargo)) + steps * sizeof(coll__step), 64);
-    const size_t heads = coll__round_up((size_t)flow->stage_count * sizeof(coll__stage), 64);
-    const size_t each = table + work + part + staging;
-    const size_t sums = coll__kind_reduces(r->call.kind) ? coll__combine_scratch(&r->codec, flow->steps + 1) : 0;
-    const size_t front = coll__round_up(sums, 64) + coll__round_up(steps * sizeof(coll__source), 64);
-    const size_t copy = coll__copy_length(flow, r);
-    const size_t length = front + copy + heads + (size_t)flow->stage_count * each;
-    if (!coll__arena_reserve(track, length)) return COLL_ERR_MEMORY;
-    unsigned char *at = (unsigned char *)track->arena;
-    flow->scratch = at;
-    flow->sources = (coll__source *)(void *)(at + coll__round_up(sums, 64));
-    if (copy) coll__make_copy(flow, r, at + front);
-    flow->stages = (coll__stage *)(void *)(at + front + copy);
-    at += front + copy + heads;
-    for (int i = 0; i < flow->stage_count; i++, at += each) {
-        coll__stage *stage = &flow->stages[i];
-        *stage = (coll__stage){ .work = at, .part = at + work, .staging = at + work + part };
-        stage->xfers = (coll_xfer *)(void *)(at + work + part + staging);
-        stage->cargo = (coll__cargo *)(void *)(stage->xfers + xfers);
-        stage->steps = (coll__step *)(void *)(stage->cargo + xfers);
-    }
-    return COLL_OK;
-}
-
 /* May the next call like this one have the same flow?  Not where counts are listed, nor where the input is copied first. */
 static bool coll__flow_is_repeatable(const coll_request *r)
 {
     const coll_call *c = &r->call;
-    return !r->way && !c->algorithm && !coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE | COLL__NEIGHBORS)
+    return !r->way && !c->algorithm && !c->fn && !coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE | COLL__NEIGHBORS)
         && !coll__copies_input(c) && !coll__copies_result(c);
 }
 
-/* Is a call like the one that track->last is the flow of, but for its buffers? */
-static inline bool coll__flow_repeats(const coll_request *r)
+/* Memory for a flow that is to be kept, in the place of the oldest one; NULL: there is none. */
+static void *coll__kept_reserve(coll__track *track, size_t length)
 {
-    const coll__track *track = r->track;
-    const coll_call *a = &r->call, *b = &track->last_call;
+    coll__kept **at = &track->kept[track->kept_next % COLL__KEPT];
 
-    return track->has_last && a->kind == b->kind && a->count == b->count && a->type == b->type && a->op == b->op
-        && a->root == b->root && a->wire == b->wire && a->accumulate == b->accumulate && a->flags == b->flags
-        && a->scale == b->scale && a->not_commutative == b->not_commutative && !a->fn
-        && track->last_version == track->numbers->version && coll__flow_is_repeatable(r);
+    if (!*at) *at = (coll__kept *)calloc(1, sizeof **at);
+    if (!*at) return NULL;
+    (*at)->call.kind = 0;                         /* no call                                                  */
+    if ((*at)->length < length) {
+        free((*at)->memory);
+        (*at)->memory = coll__allocate(length);
+        (*at)->length = (*at)->memory ? length : 0;
+    }
+    return (*at)->memory;
 }
 
-/* Make the flow of a checked call ready: the last one of the track again, whose memory is as it was laid out, or a new one. */
+/* What the parts of a flow need, in bytes. */
+typedef struct coll__needs {
+    size_t sums, front, copy;                     /* once: scratch; with the sources; of the input            */
+    size_t xfers, table;                          /* of a stage: messages; with cargo and steps               */
+    size_t work, part, staging, slice;            /* of a slice; together                                     */
+} coll__needs;
+
+static coll__needs coll__flow_needs(coll__flow *flow, const coll_request *r)
+{
+    const size_t longest = coll__part(flow->longest, r->codec.group_bits, (size_t)flow->slices, 0).count;
+    const size_t wider = coll__most(r->codec.wire_size, r->codec.acc_size), moved = (size_t)flow->moved;
+    const bool is_packed = longest == 0 || wider == 0 || moved <= COLL__PACK_MOST / wider / longest;      /* every span */
+    const size_t steps = (size_t)flow->steps;
+    coll__needs n;
+
+    flow->work_slot = coll__round_up(coll__wire_bytes(&r->codec, longest), 64);
+    flow->part_slot = coll__round_up(longest * r->codec.acc_size, 64);
+    n.xfers = steps + (is_packed ? 0 : moved);
+    n.table = coll__round_up(n.xfers * (sizeof(coll_xfer) + sizeof(coll__cargo)) + steps * sizeof(coll__step), 64);
+    n.work = (size_t)flow->slots[COLL__WORK] * flow->work_slot;
+    n.part = (size_t)flow->slots[COLL__PART] * flow->part_slot;
+    const size_t widest = coll__most(flow->work_slot, flow->slots[COLL__PART] ? flow->part_slot : 0);
+    const size_t packed = moved * widest + steps * 64;
+    n.staging = r->codec.same ? coll__least(packed, steps * (COLL__PACK_MOST + 64)) : packed;
+    n.sums = coll__kind_reduces(r->call.kind) ? coll__combine_scratch(&r->codec, flow->steps + 1) : 0;
+    n.front = coll__round_up(n.sums, 64) + coll__round_up(steps * sizeof(coll__source), 64);
+    n.copy = coll__copy_length(flow, r);
+    n.slice = n.work + n.part + n.staging;
+    return n;
+}
+
+/* Lay the stages out: in memory of their own, a stage for each round, if the flow is short and can be kept; else in the arena
+ * of the track, which grows to the largest need and is then reused. */
+static coll_status coll__flow_lay_out(coll__flow *flow, coll_request *r)
+{
+    const coll__needs n = coll__flow_needs(flow, r);
+    const size_t rounds = (size_t)flow->rounds, stages = coll__least((size_t)flow->slices, (size_t)flow->lag * rounds);
+    const size_t kept_heads = coll__round_up(rounds * sizeof(coll__stage), 64);
+    const size_t kept_length = n.front + kept_heads + n.slice + rounds * n.table;
+    size_t heads = kept_heads;
+    unsigned char *at = NULL;
+
+    if (flow->slices == 1 && kept_length <= COLL__KEPT_MOST && coll__flow_is_repeatable(r))
+        at = (unsigned char *)coll__kept_reserve(r->track, kept_length);
+    flow->is_kept = at != NULL;
+    flow->stage_count = flow->is_kept ? flow->rounds : (int)stages;
+    if (!flow->is_kept) {
+        heads = coll__round_up(stages * sizeof(coll__stage), 64);
+        if (!coll__arena_reserve(r->track, n.front + n.copy + heads + stages * (n.slice + n.table))) return COLL_ERR_MEMORY;
+        at = (unsigned char *)r->track->arena;
+    }
+    flow->scratch = at;
+    flow->sources = (coll__source *)(void *)(at + coll__round_up(n.sums, 64));
+    if (n.copy) coll__make_copy(flow, r, at + n.front);
+    flow->stages = (coll__stage *)(void *)(at + n.front + n.copy);
+    at += n.front + n.copy + heads;
+    for (int i = 0; i < flow->stage_count; i++, at += n.table) {
+        coll__stage *stage = &flow->stages[i];
+        const bool has_slice = i == 0 || !flow->is_kept;                  /* or works in that of round 0      */
+        unsigned char *slice = has_slice ? at : flow->stages->work;
+        *stage = (coll__stage){ .work = slice, .part = slice + n.work, .staging = slice + n.work + n.part };
+        if (has_slice) at += n.slice;
+        stage->xfers = (coll_xfer *)(void *)at;
+        stage->cargo = (coll__cargo *)(void *)(stage->xfers + n.xfers);
+        stage->steps = (coll__step *)(void *)(stage->cargo + n.xfers);
+    }
+    return COLL_OK;
+}
+
+/* ---- >>kept: the next call like one of the last begins with its flow ---- */
+
+/* Is `a` a call like `b`, but for its buffers? */
+static inline bool coll__is_alike(const coll_call *a, const coll_call *b)
+{
+    return a->kind == b->kind && a->count == b->count && a->type == b->type && a->op == b->op && a->root == b->root
+        && a->wire == b->wire && a->accumulate == b->accumulate && a->flags == b->flags && a->scale == b->scale
+        && a->not_commutative == b->not_commutative;
+}
+
+static inline const coll__kept *coll__kept_like(const coll_request *r)
+{
+    const coll__track *track = r->track;
+
+    for (unsigned i = 1; i <= COLL__KEPT; i++) {  /* the youngest first                                       */
+        const coll__kept *kept = track->kept[(track->kept_next - i) % COLL__KEPT];
+        if (kept && coll__is_alike(&r->call, &kept->call) && kept->version == track->numbers->version)
+            return coll__flow_is_repeatable(r) ? kept : NULL;
+    }
+    return NULL;
+}
+
+/* `vector` points into its own flow: copies have to find their own again. */
+static inline void coll__flow_copy(coll__flow *to, const coll__flow *from)
+{
+    *to = *from;
+    to->vector = from->vector == &from->result ? &to->result : &to->input;
+}
+
+/* Make the flow of a checked call ready: one that was kept, or a new one. */
 static coll_status coll__flow_start(coll_request *r)
 {
     coll__track *track = r->track;
     coll__flow *flow = &r->flow;
+    const coll__kept *found = coll__kept_like(r);
 
-    if (coll__flow_repeats(r)) {
-        *flow = track->last;
-        flow->vector = track->last.vector == &track->last.result ? &flow->result : &flow->input;
+    if (found) {
+        coll__flow_copy(flow, &found->flow);
         flow->input.base = coll__behind(r->call.send, 0);
         flow->result.base = coll__behind(r->call.recv, 0);
         return COLL_OK;
@@ -393,31 +462,36 @@ static coll_status coll__flow_start(coll_request *r)
     if (coll__flow_plan(r) < 0) return COLL_ERR_MEMORY;
     if (flow->rounds == 0) return COLL_OK;        /* e.g. a barrier of one                                    */
     if (coll__flow_lay_out(flow, r) < 0) return COLL_ERR_MEMORY;
-    if (!coll__flow_is_repeatable(r) || r->call.fn) return COLL_OK;
-    track->has_last = true;
-    track->last = *flow;
-    track->last.vector = flow->vector == &flow->result ? &track->last.result : &track->last.input;
-    track->last_call = r->call;
-    track->last_version = track->numbers->version;
+    if (!flow->is_kept) return COLL_OK;
+    coll__kept *kept = track->kept[track->kept_next++ % COLL__KEPT];
+    kept->call = r->call;
+    kept->version = track->numbers->version;
+    coll__flow_copy(&kept->flow, flow);
     return COLL_OK;
 }
 
 /* ---- >>posting a round ---- */
+
+/* The name of a message, and that it is still to be moved. */
+static inline void coll__xfer_ready(const coll_request *r, coll_xfer *x, long tick)
+{
+    memcpy(x->head, r->head, COLL_HEAD_LENGTH);
+    coll__head_set_step(x->head, tick);
+    x->channel = COLL_CHANNEL_CALLS;
+    x->any_head = false;
+    x->status = COLL_PENDING;
+}
 
 static coll_xfer *coll__new_xfer(coll_request *r, coll__stage *stage, const coll__step *step, const coll__span *span, long tick)
 {
     const int i = stage->xfer_count++;
     coll_xfer *x = &stage->xfers[i];
 
-    stage->cargo[i] = (coll__cargo){ step->verb == COLL__SEND, *span };
-    memcpy(x->head, r->head, COLL_HEAD_LENGTH);
-    coll__head_set_step(x->head, tick);
+    stage->cargo[i] = (coll__cargo){ step->verb == COLL__SEND, false, *span, COLL__ELSEWHERE };
+    coll__xfer_ready(r, x, tick);
     x->buffer = NULL;
     x->length = 0;
     x->peer = coll__world_rank(r->comm, step->peer);
-    x->channel = COLL_CHANNEL_CALLS;
-    x->any_head = false;
-    x->status = COLL_PENDING;
     return x;
 }
 
@@ -483,7 +557,7 @@ static coll_status coll__post(coll_request *r, coll_xfer *x, coll__verb verb)
 static void coll__stage_message(coll_request *r, coll__stage *stage, long slice)
 {
     const int last = stage->xfer_count - 1;
-    const coll__cargo *cargo = &stage->cargo[last];
+    coll__cargo *cargo = &stage->cargo[last];
     coll_xfer *x = &stage->xfers[last];
 
     for (int j = last - 1; cargo->is_send && j >= 0 && j >= last - 2; j--) {      /* sends and receives may alternate */
@@ -495,6 +569,7 @@ static void coll__stage_message(coll_request *r, coll__stage *stage, long slice)
     if (x->buffer) return;
     x->buffer = stage->staging + stage->staged;
     stage->staged += coll__round_up(x->length, 64);
+    cargo->is_packed = cargo->is_send;
     if (cargo->is_send) coll__pack_span(r, stage, &cargo->span, slice, (unsigned char *)x->buffer, true);
 }
 
@@ -527,6 +602,8 @@ static coll_status coll__post_span(coll_request *r, coll__stage *stage, const co
 
     x->length = bytes;
     if (as_is && bytes > 0) x->buffer = coll__in_one_piece(r, stage, span, slice);
+    if (x->buffer && !coll__is_slot(span->place))
+        stage->cargo[stage->xfer_count - 1].at = (size_t)((uintptr_t)x->buffer - (uintptr_t)coll__base_of(r, span->place));
     if (!x->buffer && bytes > 0) coll__stage_message(r, stage, slice);
     if (coll__kind_is(r->call.kind, COLL__PAIRWISE)) coll__head_set_pair(r, x, span);
     return coll__post(r, x, step->verb);
@@ -564,27 +641,53 @@ static void coll__copy_step(coll_request *r, coll__stage *stage, const coll__ste
     }
 }
 
-static inline coll__stage *coll__stage_of(const coll__flow *flow, long slice)
+static inline coll__stage *coll__stage_of(const coll__flow *flow, long slice, int k)
 {
+    if (flow->is_kept) return &flow->stages[k];
     return &flow->stages[slice < flow->stage_count ? slice : slice % flow->stage_count];
+}
+
+static void coll__copy_steps(coll_request *r, coll__stage *stage, long slice)
+{
+    for (int i = 0; i < stage->step_count; i++)
+        if (stage->steps[i].verb == COLL__COPY) coll__copy_step(r, stage, &stage->steps[i], slice);
+}
+
+/* Begin a round of a call like one before: its steps and messages are there still; its buffers may be others. */
+static coll_status coll__post_again(coll_request *r, coll__stage *stage, long tick)
+{
+    coll_status status = COLL_OK;
+
+    stage->finished = 0;
+    coll__copy_steps(r, stage, 0);
+    for (int i = 0; i < stage->xfer_count && status == COLL_OK; i++) {
+        const coll__cargo *cargo = &stage->cargo[i];
+        coll_xfer *x = &stage->xfers[i];
+        coll__xfer_ready(r, x, tick);
+        if (cargo->at != COLL__ELSEWHERE) x->buffer = coll__behind(coll__base_of(r, cargo->span.place), cargo->at);
+        else if (cargo->is_packed) coll__pack_span(r, stage, &cargo->span, 0, (unsigned char *)x->buffer, true);
+        status = coll__post(r, x, cargo->is_send ? COLL__SEND : COLL__RECV);
+    }
+    return status;
 }
 
 /* Begin round k of a slice. */
 static coll_status coll__post_round(coll_request *r, long slice, int k, long tick)
 {
-    coll__stage *stage = coll__stage_of(&r->flow, slice);
+    coll__stage *stage = coll__stage_of(&r->flow, slice, k);
     coll__round now = coll__round_of(r, stage->steps, r->flow.steps);
     coll_status status = COLL_OK;
 
+    if (stage->is_kept) return coll__post_again(r, stage, tick);
     r->flow.choice.algorithm->round(&now, k);
     stage->step_count = now.count;
     stage->xfer_count = stage->finished = 0;
     stage->staged = 0;
-    for (int i = 0; i < now.count; i++)
-        if (now.steps[i].verb == COLL__COPY) coll__copy_step(r, stage, &now.steps[i], slice);
+    coll__copy_steps(r, stage, slice);
     for (int i = 0; i < now.count && status == COLL_OK; i++)
         if (now.steps[i].verb == COLL__SEND || now.steps[i].verb == COLL__RECV)
             status = coll__post_step(r, stage, &now.steps[i], slice, tick);
+    stage->is_kept = r->flow.is_kept && status == COLL_OK;
     return status;
 }
 
@@ -637,9 +740,9 @@ static void coll__fold_step(coll_request *r, coll__stage *stage, const coll__ste
     if (folded > 0 && trunk->transport->folded) trunk->transport->folded(trunk->context, folded);
 }
 
-static void coll__finish_round(coll_request *r, long slice)
+static void coll__finish_round(coll_request *r, long slice, int k)
 {
-    coll__stage *stage = coll__stage_of(&r->flow, slice);
+    coll__stage *stage = coll__stage_of(&r->flow, slice, k);
     const unsigned char *low = stage->staging, *high = stage->staging + stage->staged;
     const coll__step *end = stage->steps + stage->step_count;
 
@@ -670,17 +773,17 @@ static coll_status coll__each_of_tick(coll_request *r, long tick,
 static coll_status coll__check_round(coll_request *r, long slice, int k, long tick)
 {
     coll_failure failure = { COLL_OK, -1, "" };
-    const coll_status status = coll__stage_status(r, coll__stage_of(&r->flow, slice), &failure);
+    const coll_status status = coll__stage_status(r, coll__stage_of(&r->flow, slice, k), &failure);
 
-    (void)k, (void)tick;
+    (void)tick;
     if (status < 0) return coll__comm_fail(r->comm, failure.status != COLL_OK ? &failure : NULL);
     return status;
 }
 
 static coll_status coll__complete_round(coll_request *r, long slice, int k, long tick)
 {
-    (void)k, (void)tick;
-    coll__finish_round(r, slice);
+    (void)tick;
+    coll__finish_round(r, slice, k);
     return COLL_OK;
 }
 

@@ -87,7 +87,7 @@ static __attribute__((noinline)) coll_status coll__stay_out(const coll_comm *com
 static inline coll_status coll__enter(coll_comm *comm)
 {
     if (!comm || !*comm->guard || !coll__door_enter(&comm->door, comm->trunk)) return coll__stay_out(comm);
-    if (comm->trunk->is_shared) coll__trunk_take(comm);
+    if (coll__is_shared(comm->trunk)) coll__trunk_take(comm);
     return COLL_OK;
 }
 

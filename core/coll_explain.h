@@ -51,7 +51,7 @@ static void coll__explain_inside(coll_comm *comm, coll_request *r, char *text, s
     const coll_transport *t = comm->trunk->transport;
     const char *how = t->describe ? t->describe(comm->trunk->context) : "";
     const bool is_message = coll__kind_is_message(r->call.kind);
-    char what[128];
+    char what[128], why[120] = "";
 
     coll__head_of_call(r->head, &r->call, comm->size, 0, 0);
     r->head[15] = 0;                              /* the options are not worth a hash here                    */
@@ -64,7 +64,11 @@ static void coll__explain_inside(coll_comm *comm, coll_request *r, char *text, s
     coll__print(text, room, "%s on %d rank%s over %s (%s): %s", what, comm->size, coll__plural(comm->size), t->name, how,
                 coll__kind_reduces(r->call.kind) && !coll__kind_scans(r->call.kind) && r->call.flags & COLL_REPRODUCIBLE
                     ? "reproducible, " : "");
-    if (is_message || r->call.kind == COLL_ALLREDUCE_LIST || (!r->call.algorithm && coll__track_is_offered(r->track))) {
+    const bool is_offered = !is_message && !r->call.algorithm && coll__track_is_offered(r->track);
+    const bool is_asked = !is_message && !r->call.algorithm && !r->list && t->answer;
+    const int answer = is_asked ? t->answer(comm->trunk->context, &r->call, comm->size, why, sizeof why) : 1;
+    if (*why) coll__append(text, room, "%s, ", why);
+    if (is_message || r->call.kind == COLL_ALLREDUCE_LIST || (is_offered && answer > 0)) {
         const int parts = r->list ? r->list->count : 0;
         if (r->list) coll__append(text, room, "%d part%s, each an allreduce", parts, coll__plural(parts));
         else coll__append(text, room, is_message ? "one message" : "the transport's own way");

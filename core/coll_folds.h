@@ -277,7 +277,7 @@ COLL__PAIR(i64_i64, i64, 64, 64)
 
 static coll__fold_fn *const coll__folds[COLL__TIERS][COLL__TYPE_LIMIT][COLL_USER] = {
     [COLL__TIER_BASE] = { COLL__ROWS(base) },
-#if defined(__x86_64__)
+#if COLL__HAS_TIERS
     [COLL__TIER_AVX2] = { COLL__ROWS(avx2) },
     [COLL__TIER_AVX512] = { [COLL_F32] = { [COLL_SUM] = coll__sum_f32_avx512, [COLL_AVG] = coll__sum_f32_avx512 },
                             [COLL_F64] = { [COLL_SUM] = coll__sum_f64_avx512, [COLL_AVG] = coll__sum_f64_avx512 } },

@@ -4,13 +4,17 @@
 
 /* ---- >>trunk ---- */
 
+/* In a forked child the locks stay as they are: threads that it does not have may have been waiting. */
 static void coll__trunk_free(coll__trunk *trunk)
 {
     coll__messages_free(trunk);
     free(trunk->lost);
+    if (*trunk->guard) {
+        pthread_cond_destroy(&trunk->changed);
+        pthread_cond_destroy(&trunk->mover.bell);
+        pthread_mutex_destroy(&trunk->lock);
+    }
     coll__fork_guard_free(trunk->guard);
-    pthread_cond_destroy(&trunk->changed);
-    pthread_mutex_destroy(&trunk->lock);
     free(trunk);
 }
 
@@ -22,6 +26,7 @@ static void coll__trunk_locks(coll__trunk *trunk)
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&trunk->changed, &attributes);
+    pthread_cond_init(&trunk->mover.bell, &attributes);
     pthread_condattr_destroy(&attributes);
 }
 
@@ -61,6 +66,8 @@ static coll__trunk *coll__trunk_new(const coll_transport *transport, void *conte
     trunk->next_id = 1;
     trunk->is_crowded = s->local_size > coll__processors();
     trunk->offloads_all = transport->offload != NULL;
+    trunk->mover.is_wanted = s->config.background > 0 && transport->in_background && transport->wake && !transport->now;
+    trunk->mover.nap = (int64_t)COLL__NAP_LEAST_US * 1000;
     trunk->has_membarrier = coll__membarrier_register();
     if (transport->watch) transport->watch(context, &trunk->doing);
     coll__watch_memory(trunk);
@@ -92,6 +99,7 @@ static coll_comm *coll__comm_of(coll__trunk *trunk, int *members, int rank, int 
     comm->id = id;
     comm->mark = members ? coll__hash_ranks(members, size, (int)id) : 0;
     comm->numbers = *numbers;
+    comm->sentence = comm->error;
     if (coll__is_recorded(trunk)) comm->recorder = (coll__recorder *)calloc(1, sizeof *comm->recorder);
     coll__track_init(&comm->main, comm, COLL__SPACE_CALLS, 0, id != 0);
     comm->next = trunk->comms;
@@ -160,7 +168,8 @@ static coll_status coll__derive(coll_comm *parent, const int *ranks, int count, 
     coll_comm *comm = members ? coll__comm_of(trunk, members, me, count, id, &parent->numbers) : NULL;
     if (comm && coll__track_join(&comm->main) == COLL_OK) {
         if (trunk->next_id <= id) trunk->next_id = id + 1;
-        trunk->is_shared = true;
+        trunk->has_many = true;
+        __atomic_store_n(&trunk->is_shared, true, __ATOMIC_RELEASE);
         *out = comm;
         return parent->device ? coll__derive_device(parent, out) : COLL_OK;
     }
@@ -246,7 +255,7 @@ static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int co
     comm->trunk->deriving++;
     coll_status status = coll__run_inside(meeting, &r);
     comm->is_holder = meeting->is_holder;
-    if (status < 0) coll__print(comm->error, sizeof comm->error, "%s", meeting->error);
+    if (status < 0) coll__sentence_copy(comm, meeting);
     coll__comm_unlink(meeting);
     coll__comm_free(meeting);
     if (status == COLL_OK) status = coll__derive(comm, ranks, count, me, (uint32_t)id, out);

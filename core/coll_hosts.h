@@ -831,7 +831,7 @@ static coll_status coll__journey_advance(coll_request *r)
         if (j->status < 0) {
             coll_failure failure = { COLL_OK, -1, "" };
             const int me = r->comm->trunk->rank;
-            coll__blame(&failure, j->status, me, "rank %d cannot go on: %s", me, j->leg.comm->error);
+            coll__blame(&failure, j->status, me, "rank %d cannot go on: %s", me, coll__sentence_of(j->leg.comm));
             return coll__comm_fail(r->comm, &failure);
         }
     }

@@ -226,7 +226,7 @@ static coll_status coll__measure_tell(coll_comm *comm, const coll__numbers *foun
     r.call = (coll_call){ .kind = COLL_BROADCAST, .recv = told, .count = 5, .type = COLL_F64, .name = "measure" };
     const coll_status status = coll__run_by_host(comm, &r);
     if (status < 0) return status;
-    comm->numbers.link = (coll__link){ told[0], told[1], told[2], told[3] };
+    comm->numbers.link = (coll__link){ told[0], told[1], told[2], told[3], comm->numbers.nominal.per_byte_handled };
     comm->numbers.barrier = told[4];
     comm->numbers.origin = COLL__BY_MEASURING;
     comm->numbers.version++;

@@ -67,7 +67,6 @@ typedef struct coll__messages {
     coll__message_list moving;                    /* long ones being received                                 */
     coll__message_list replies;                   /* other notes being sent                                   */
     coll__message *spare;                         /* to be used again                                         */
-    coll__message *joining[2];                    /* in nobody's list while its note goes out, in which a simulated rank may end */
     coll__gone    *gone;
     uint32_t       next_id;
     int            open_count;
@@ -291,15 +290,19 @@ static coll_status coll__message_misfit(coll__trunk *trunk, coll__message *want,
     return coll__trunk_fail(trunk, &failure);
 }
 
-/* One more short message of this peer is out of our hands: hand credit back, half of it at a time. */
-static coll_status coll__credit_back(coll__trunk *trunk, const coll__message *m)
+/* A message that has come is done with.  If it was a short one, hand credit back, half of it at a time.  The note goes last, for
+ * a simulated rank may end in it. */
+static coll_status coll__message_dismiss(coll__trunk *trunk, coll__message *m)
 {
     coll__peer *p = &trunk->messages->peers[m->peer];
 
-    if (m->peer == trunk->rank || m->is_long || ++p->owed < COLL__SHORT_CREDIT / 2) return COLL_OK;
+    if (m->peer == trunk->rank || m->is_long || ++p->owed < COLL__SHORT_CREDIT / 2)
+        return coll__message_spare(trunk->messages, m), COLL_OK;
+    const coll__message about = *m;
+    coll__message_spare(trunk->messages, m);
     p->owed = 0;
     p->taken -= COLL__SHORT_CREDIT / 2;
-    return coll__reply(trunk, COLL__NOTE_CREDIT, m);
+    return coll__reply(trunk, COLL__NOTE_CREDIT, &about);
 }
 
 /* A receive has met its message: `want` takes over what is known of it. */
@@ -307,7 +310,7 @@ static coll_status coll__message_join(coll__trunk *trunk, coll__message *want, c
 {
     coll__messages *all = trunk->messages;
     coll_xfer *x = want->xfer;
-    coll_status status = COLL_OK, outcome = COLL_OK;
+    coll_status outcome = COLL_OK;
 
     if (x && (memcmp(x->head, m->body.head, COLL_HEAD_LENGTH) || x->length != m->length)) {
         memcpy(x->head, m->body.head, COLL_HEAD_LENGTH);       /* the engine says what is wrong               */
@@ -320,22 +323,15 @@ static coll_status coll__message_join(coll__trunk *trunk, coll__message *want, c
     want->count = m->count;
     want->length = m->length;
     want->id = m->id;
-    all->joining[0] = want;
-    all->joining[1] = m;
     if (m->is_long && outcome == COLL_OK) {
-        all->joining[0] = NULL;
         coll__message_append(&all->moving, want);
-        status = coll__reply(trunk, COLL__NOTE_GO, want);
-    } else {
-        void *const to = x ? x->buffer : want->request->call.recv;
-        if (m->length && outcome == COLL_OK) memcpy(to, m->kept, m->length);
-        status = coll__credit_back(trunk, m);
-        coll__message_done(want, outcome);
-        coll__message_spare(all, want);
+        coll__message_spare(all, m);
+        return coll__reply(trunk, COLL__NOTE_GO, want);
     }
-    coll__message_spare(all, m);
-    all->joining[0] = all->joining[1] = NULL;
-    return status;
+    if (m->length && outcome == COLL_OK) memcpy(x ? x->buffer : want->request->call.recv, m->kept, m->length);
+    coll__message_done(want, outcome);
+    coll__message_spare(all, want);
+    return coll__message_dismiss(trunk, m);
 }
 
 /* A message is known in full, and if it is short, it is here. */
@@ -733,7 +729,6 @@ static void coll__messages_free(coll__trunk *trunk)
         coll__message_unlink(&all->moving, m);
         coll__message_spare(all, m);
     }
-    for (int i = 0; i < 2; i++) if (all->joining[i]) coll__message_spare(all, all->joining[i]);
     coll__message_free_all(all->outgoing.first);
     coll__message_free_all(all->wanted.first);
     coll__message_free_all(all->arrived.first);
@@ -792,8 +787,7 @@ static void coll__messages_close(coll_comm *comm, coll_status status)
         next = m->next;
         if (m->comm != comm->id) continue;
         coll__message_unlink(&all->arrived, m);
-        (void)coll__credit_back(trunk, m);
-        coll__message_spare(all, m);
+        (void)coll__message_dismiss(trunk, m);
     }
     for (coll__gone **at = &all->gone; *at;) {
         coll__gone *g = *at;

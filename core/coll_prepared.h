@@ -70,7 +70,11 @@ static void coll__track_leave(coll__track *track)
     free(track->arena);
     track->arena = NULL;
     track->arena_length = 0;
-    track->has_last = false;
+    for (int i = 0; i < COLL__KEPT; i++) {
+        if (track->kept[i]) free(track->kept[i]->memory);
+        free(track->kept[i]);
+        track->kept[i] = NULL;
+    }
 }
 
 /* Everything of a request but the flow, which its start sets, and what its caller says of itself (is_blocking). */
@@ -181,6 +185,17 @@ static coll_status coll__launch_list(coll_request *r)
 
 static coll_status coll__begin(coll_request *r) { return r->list ? coll__launch_list(r) : coll__launch(r); }
 
+/* Does the transport refuse a call, so that nobody is to carry it out? */
+static coll_status coll__refused(coll_comm *comm, const coll_call *call)
+{
+    const coll__trunk *trunk = comm->trunk;
+    char why[120] = "";
+
+    if (call->algorithm || coll__kind_is_message(call->kind) || call->kind == COLL_ALLREDUCE_LIST
+        || trunk->transport->answer(trunk->context, call, comm->size, why, sizeof why) >= 0) return COLL_OK;
+    return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "%s", why);
+}
+
 /* Check the call in r->call and make the request ready to be launched. */
 static coll_status coll__ready(coll_comm *comm, coll_request *r)
 {
@@ -194,7 +209,13 @@ static coll_status coll__ready(coll_comm *comm, coll_request *r)
     if (status == COLL_OK && r->call.kind == COLL_ALLREDUCE_LIST) {
         status = coll__list_make(r);
         if (status == COLL_ERR_MEMORY) coll__explain_error(comm, &r->call, status, "no memory for the parts of the list");
+        for (int i = 0; status == COLL_OK && comm->trunk->transport->answer && i < r->list->count; i++)
+            status = coll__refused(comm, &r->list->parts[i].call);
         if (status < 0) coll__list_free(r->list);
+    }
+    if (status == COLL_OK && comm->trunk->transport->answer && (status = coll__refused(comm, &r->call)) < 0) {
+        free(r->offsets);
+        r->offsets = NULL;
     }
     return status == COLL_OK && r->call.residual ? coll__feedback_ready(r) : status;
 }

@@ -119,10 +119,14 @@ static coll_status coll__engine_advance(coll_comm *comm, coll_request *r)
     return r->journey ? coll__journey_advance(r) : coll__flow_advance(r);
 }
 
-/* A caller's own operation runs on the caller's own thread, whoever else moves things on. */
+/* A caller's own operation runs on the caller's own thread, whoever else moves things on; and a device is the business of the
+ * program's threads. */
 static inline bool coll__is_for_others(const coll_request *r)
 {
-    return r->call.op == COLL_USER && !pthread_equal(r->comm->door.thread, pthread_self());
+    const coll__mover *m = &r->comm->trunk->mover;
+
+    if (r->is_on_device) return m->has_thread && pthread_equal(m->thread, pthread_self());
+    return r->call.op == COLL_USER && !pthread_equal(__atomic_load_n(&r->comm->door.thread, __ATOMIC_RELAXED), pthread_self());
 }
 
 /* Look at a call that a device carries out. */
@@ -222,7 +226,12 @@ static inline void coll__pause(const coll__trunk *trunk, int looks)
  *
  * Communicators of one trunk may be used from different threads at once; one thread is inside, the holder.  Threads that wait
  * for something follow it: it moves everybody's operations on.  A thread that wants to start something is an entrant: it wakes
- * the holder up, if it sleeps, and gets its turn. */
+ * the holder up, if it sleeps, and gets its turn.  While none of the program's threads is inside, the library's own may be
+ * (coll_mover.h), which gives way to every entrant. */
+
+static void coll__mover_turn(coll__trunk *trunk);
+
+static inline bool coll__is_shared(const coll__trunk *trunk) { return __atomic_load_n(&trunk->is_shared, __ATOMIC_ACQUIRE); }
 
 static void coll__trunk_take_locked(coll_comm *comm)
 {
@@ -235,6 +244,7 @@ static void coll__trunk_take_locked(coll_comm *comm)
     }
     __atomic_sub_fetch(&trunk->entrants, 1, __ATOMIC_SEQ_CST);
     trunk->is_held = comm->is_holder = true;
+    trunk->visits++;
 }
 
 static void coll__trunk_take(coll_comm *comm)
@@ -246,8 +256,11 @@ static void coll__trunk_take(coll_comm *comm)
 
 static void coll__trunk_drop_locked(coll_comm *comm)
 {
-    comm->trunk->is_held = comm->is_holder = false;
-    pthread_cond_broadcast(&comm->trunk->changed);
+    coll__trunk *trunk = comm->trunk;
+
+    trunk->is_held = comm->is_holder = false;
+    pthread_cond_broadcast(&trunk->changed);
+    if (trunk->mover.waits == COLL__FOR_A_DROP) coll__mover_turn(trunk);
 }
 
 static void coll__trunk_drop(coll_comm *comm)
@@ -273,18 +286,21 @@ static void coll__trunk_follow(coll_comm *comm, const coll_request *r, int64_t u
     if (coll__is_pending(r)) coll__trunk_take_locked(comm);
 }
 
-/* Between two looks of the holder, which waits for `r`.  true: `r` has ended, and we hold the trunk no more. */
-static bool coll__trunk_share(coll_comm *comm, const coll_request *r, int64_t until)
+/* Between two looks of the holder, which waits for `r`, and has something else to do at the time `next`.  true: `r` has ended,
+ * and we hold the trunk no more. */
+static bool coll__trunk_share(coll_comm *comm, const coll_request *r, int64_t next)
 {
     coll__trunk *trunk = comm->trunk;
     const int entrants = __atomic_load_n(&trunk->entrants, __ATOMIC_SEQ_CST);
     const int followers = __atomic_load_n(&trunk->followers, __ATOMIC_SEQ_CST);
 
     if (!comm->is_holder || (entrants == 0 && (followers == 0 || trunk->told == trunk->finished))) return false;
+    const bool is_mine = r->track && r->call.op == COLL_USER;     /* nobody else can work for us              */
+    const int64_t most = coll__now() + (int64_t)(is_mine ? 1 : COLL__SLEEP_MOST_MS) * COLL__MS;
     pthread_mutex_lock(&trunk->lock);
     trunk->told = trunk->finished;
     pthread_cond_broadcast(&trunk->changed);
-    if (entrants > 0) coll__trunk_follow(comm, r, until);
+    if (entrants > 0) coll__trunk_follow(comm, r, next < most ? next : most);
     pthread_mutex_unlock(&trunk->lock);
     return !comm->is_holder;
 }
@@ -448,12 +464,8 @@ static coll_status coll__wait_until_done(coll_request *r)
         if (coll__look(trunk, looks, wait_ms) < 0) break;
         if (wait_ms > 0) has_slept = true;
         else if (r->status == COLL_PENDING && !p.is_virtual) coll__pause(trunk, looks);
-        if (trunk->is_shared && r->status == COLL_PENDING) {
-            const bool is_mine = r->track && r->call.op == COLL_USER;     /* nobody else can work for us      */
-            const int64_t most = coll__now() + (int64_t)(is_mine ? 1 : COLL__SLEEP_MOST_MS) * COLL__MS;
-            const int64_t next = coll__patience_next(&p);
-            if (coll__trunk_share(comm, r, next < most ? next : most)) return r->status;
-        }
+        if (r->status == COLL_PENDING && coll__is_shared(trunk) && coll__trunk_share(comm, r, coll__patience_next(&p)))
+            return r->status;
     }
     if (has_slept && !p.is_virtual && trunk->failure.status == COLL_OK) (void)trunk->transport->progress(trunk->context, 0);
     return r->status;

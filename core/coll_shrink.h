@@ -14,6 +14,7 @@ static void coll__settings_of(const coll_comm *comm, coll__settings *s)
     s->config.stall_timeout_ms = trunk->stall_timeout_ms;
     s->config.start_timeout_ms = trunk->start_timeout_ms;
     s->config.dump = trunk->dump;
+    s->config.background = trunk->mover.is_wanted ? 1 : -1;
     s->config.spin_us = trunk->spin_us > 0 ? trunk->spin_us : -1;
     s->config.log_level = trunk->log.level;
     s->config.log = trunk->log.hook;
@@ -66,8 +67,11 @@ static coll_status coll__shrink_once(coll_comm *comm, coll_comm **out)
     coll__count_survivors(trunk, &who, &settings);
     free(ranks);
     *out = coll__comm_new(trunk->transport, who.context, who.rank, who.count, &settings);
-    if (*out) (*out)->trunk->generation = trunk->generation + 1;
-    return *out ? COLL_OK : coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "shrink: no memory for a communicator");
+    if (!*out) return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "shrink: no memory for a communicator");
+    (*out)->trunk->generation = trunk->generation + 1;
+    (*out)->trunk->is_synchronous = trunk->is_synchronous;
+    (*out)->trunk->offloads_all = trunk->offloads_all;
+    return COLL_OK;
 }
 
 static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
@@ -91,11 +95,11 @@ static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
         before = fresh;
         fresh = NULL;
         status = status == COLL_ERR_PEER ? coll__shrink_once(before, &fresh) : status;
-        if (status < 0) coll__explain_error(comm, NULL, status, "shrink: %.300s", before->error);
+        if (status < 0) coll__explain_error(comm, NULL, status, "shrink: %.300s", coll__sentence_of(before));
         coll_free(before);
     }
     if (status == COLL_OK && comm->device && (status = comm->device->derive(comm, fresh)) < 0) {
-        coll__explain_error(comm, NULL, status, "shrink: %.300s", fresh->error);
+        coll__explain_error(comm, NULL, status, "shrink: %.300s", coll__sentence_of(fresh));
         coll_free(fresh);
         fresh = NULL;
     }

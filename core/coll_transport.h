@@ -94,6 +94,10 @@ typedef struct coll_transport {
      * COLL_PENDING; COLL_ERR_UNSUPPORTED, at the first call only, declines.  Blames are set through `failure`. */
     coll_status (*offload) (void *context, coll_task *task, coll_failure *failure);
 
+    /* Optional, with offload: what becomes of this call on `size` ranks, and why, in a phrase?  1: it is taken; 0: it goes by
+     * messages; -1: it is refused, with COLL_ERR_UNSUPPORTED.  Alike on all ranks. */
+    int         (*answer)  (const void *context, const coll_call *call, int size, char *why, size_t room);
+
     /* Optional, with offload: make a group, some ranks whose collectives are offloaded in an order of their own.  All of
      * `ranks`, and nobody else, make it with the same id; `me` is our place among them.  NULL: their collectives go by messages,
      * on all of these ranks alike; one that alone cannot, for lack of memory, ends the transport. */
@@ -137,6 +141,10 @@ typedef struct coll_transport {
 
     /* Optional: let a progress that sleeps in another thread return. */
     void        (*wake)    (void *context);
+
+    /* Optional, with wake: the calls of a context may also come from a thread of the library's own, one at a time as ever, so
+     * that operations move while the program computes. */
+    bool        in_background;
 
     /* Optional, for a world with a clock of its own: the time there in nanoseconds, from any beginning, and that this rank has
      * just folded so many bytes. */

@@ -37,6 +37,8 @@ enum {
     COLL__CUT_LEAST_BYTES = 1 << 10               /* of a block or slice                                      */
 };
 
+#define COLL__CUT_WORTH 1.02                      /* how much slower fewer messages may be                    */
+
 /* ---- >>names ---- */
 
 /* Does "name" or "name:number" name this one?  `number` stays 0 without one; with one that is no number the answer is no. */
@@ -100,8 +102,9 @@ static long coll__whole_root(double x)
 
 /* The number of blocks or slices n that takes the least time.  In steps, n latencies and c times a share of t behind them: the
  * root of c t / latency.  Along a chain of p ranks, (p - 1) (latency + t / n) + (n - 1) max(overhead, w / n), w the longer of
- * bytes and folding, t both: that falls with n until a slice takes no longer than a message's overhead, at w / overhead, and
- * goes on to fall, where the chain is long, to the root of (p - 1) t / overhead. */
+ * bytes and folding, t both: that falls with n until a slice takes no longer than the work of its message, at w / overhead
+ * (w less what is work itself), and goes on to fall, where the chain is long, to the root of (p - 1) t / overhead.  Round its
+ * least the time is flat: fewer and longer messages take hardly longer, and leave the processors to others. */
 static coll__choice coll__best_cut(const coll__algorithm *a, const coll__wish *wish)
 {
     const coll__link *link = wish->link;
@@ -113,12 +116,27 @@ static coll__choice coll__best_cut(const coll__algorithm *a, const coll__wish *w
     const double fold = is_sum ? folded * link->per_byte_reduced : 0, pause = is_chain ? link->overhead : link->latency;
     const double least = wish->bytes / COLL__CUT_LEAST_BYTES;
     const long most = least >= COLL__CUT_MOST ? COLL__CUT_MOST : least > 1 ? (long)least : 1;
-    const double even = is_chain && pause > 0 ? coll__longer(sent, fold) / pause : 0;
+    const double idle = coll__longer(sent, fold) - wish->bytes * link->per_byte_handled;
+    const double even = is_chain && pause > 0 && idle > 0 ? idle / pause : 0;
     const long root = pause > 0 ? coll__whole_root(coll__longer((c * sent + folds * fold) / pause, even * even)) : most;
     const long cut = root < 1 ? 1 : root > most ? most : root;
     const coll__choice one = coll__priced(a, wish, 2, cut), other = coll__priced(a, wish, 2, cut < most ? cut + 1 : cut);
+    const coll__choice quickest = other.seconds < one.seconds ? other : one;
+    coll__choice best = quickest;
 
-    return other.seconds < one.seconds ? other : one;
+    for (long fewer = cut / 2; fewer >= 1; fewer /= 2) {
+        const coll__choice longer = coll__priced(a, wish, 2, fewer);
+        if (longer.seconds > COLL__CUT_WORTH * quickest.seconds) break;
+        best = longer;
+    }
+    return best;
+}
+
+/* By what candidates are compared: a vector cut into many messages has to be worth their work. */
+static inline double coll__rank_of(const coll__choice *choice)
+{
+    const bool is_cut = choice->slices > 1 || (choice->algorithm->cut == COLL__CUT_MANY && choice->blocks > 1);
+    return is_cut ? choice->seconds * COLL__CUT_WORTH : choice->seconds;
 }
 
 /* Keep the list sorted, the cheapest first; among equals the one that the table names first. */
@@ -126,7 +144,7 @@ static int coll__insert(coll__choice *list, int count, int room, coll__choice ch
 {
     int at = count;
 
-    while (at > 0 && choice.seconds < list[at - 1].seconds) at--;
+    while (at > 0 && coll__rank_of(&choice) < coll__rank_of(&list[at - 1])) at--;
     if (at >= room) return count;
     if (count < room) count++;
     for (int i = count - 1; i > at; i--) list[i] = list[i - 1];

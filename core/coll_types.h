@@ -107,7 +107,10 @@ typedef coll__int128 COLL__RAW coll__raw_i128;
 
 /* ---- >>tiers: one text of a loop, compiled for every machine and for most machines ---- */
 
-/* gcc at -O2 hardly vectorises, so the kernels ask for -O3 themselves; clang does it unasked.  A
+/* COLL__ONE_TIER leaves the arithmetic to the flags, and to instructions that every machine has: the same bits, later, from a
+ * compiler that is done several times sooner.  It is for tests of other things.
+ *
+ * gcc at -O2 hardly vectorises, so the kernels ask for -O3 themselves; clang does it unasked.  A
  * destination may be exactly a source, which the compilers' overlap tests would send to the slow
  * loop: COLL__FREE says that no iteration depends on another.  The targets leave out fma on
  * purpose: a contracted multiply and add would round differently on other machines.  The user's own
@@ -118,7 +121,7 @@ typedef coll__int128 COLL__RAW coll__raw_i128;
 #define COLL__UNROLLED
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wpass-failed"    /* At -O1 and -Os loops stay as written. */
-#elif defined(__GNUC__)
+#elif defined(__GNUC__) && !defined(COLL__ONE_TIER)
 #define COLL__KERNEL __attribute__((optimize("O3", "no-trapping-math")))
 #define COLL__FREE _Pragma("GCC ivdep")
 #define COLL__UNROLLED _Pragma("GCC unroll 4")    /* half the time of a fold in the first cache; clang does it unasked */
@@ -138,8 +141,14 @@ typedef coll__int128 COLL__RAW coll__raw_i128;
  * would round every addition instead of the result. */
 enum { COLL__TIER_BASE, COLL__TIER_AVX2, COLL__TIER_AVX512, COLL__TIER_AVX512BF16, COLL__TIERS };
 
+#if defined(__x86_64__) && !defined(COLL__ONE_TIER)
+#define COLL__HAS_TIERS 1
+#else
+#define COLL__HAS_TIERS 0
+#endif
+
 #define COLL__IN_base COLL__KERNEL
-#if defined(__x86_64__)
+#if COLL__HAS_TIERS
 #define COLL__TARGET_avx2 __attribute__((target("avx2,f16c")))
 #define COLL__TARGET_avx512 __attribute__((target("avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl")))
 #define COLL__IN_avx2 COLL__KERNEL COLL__TARGET_avx2
@@ -156,7 +165,7 @@ enum { COLL__TIER_BASE, COLL__TIER_AVX2, COLL__TIER_AVX512, COLL__TIER_AVX512BF1
 #endif
 
 /* The tiers that have groups (coll_vectors.h). */
-#if defined(__x86_64__)
+#if COLL__HAS_TIERS
 #define COLL__EACH_VECTOR(X, ...) X(avx2, __VA_ARGS__) X(avx512, __VA_ARGS__)
 #elif defined(__aarch64__)
 #define COLL__EACH_VECTOR(X, ...) X(base, __VA_ARGS__)
@@ -165,7 +174,7 @@ enum { COLL__TIER_BASE, COLL__TIER_AVX2, COLL__TIER_AVX512, COLL__TIER_AVX512BF1
 #endif
 
 /* Assemblers that know vcvtneps2bf16 come with these. */
-#if defined(__x86_64__) && (defined(__clang__) || __GNUC__ >= 10)
+#if COLL__HAS_TIERS && (defined(__clang__) || __GNUC__ >= 10)
 #define COLL__HAS_AVX512BF16 1
 #else
 #define COLL__HAS_AVX512BF16 0
@@ -177,7 +186,7 @@ enum { COLL__TIER_BASE, COLL__TIER_AVX2, COLL__TIER_AVX512, COLL__TIER_AVX512BF1
  * do not count. */
 COLL__UNUSED static int coll__tier(void)
 {
-#if defined(__x86_64__)
+#if COLL__HAS_TIERS
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("avx2")) return COLL__TIER_BASE;
 #if !defined(__clang__) && __GNUC__ >= 11

@@ -6,7 +6,7 @@
 #ifndef COLL_VECTORS_H
 #define COLL_VECTORS_H
 
-#if defined(__x86_64__)
+#if COLL__HAS_TIERS
 #include <immintrin.h>
 
 /* Without optimisation gcc's intrinsics are macros, with masks of -1. */
@@ -440,7 +440,7 @@ COLL__PUT_HALVES(coll__put_bf16_base, coll__four_to_bf16)
         }                                                                                                             \
     }
 
-#if defined(__x86_64__) && !defined(__clang__)
+#if COLL__HAS_TIERS && !defined(__clang__)
 #pragma GCC diagnostic pop
 #endif
 

@@ -6,6 +6,7 @@
  *     ./train_digits -t 4                     four ranks, threads of this process
  *     coll-run -n 4 ./train_digits            four ranks, processes that talk TCP
  *     coll-run -n 4 ./train_digits --wire bf16          half the bytes in every message
+ *     ./train_digits -t 4 --net conv          convolutions, and batch statistics over all ranks
  *
  * Data parallel training: every rank holds the whole network and the same digits.  In each step
  * the ranks share out a batch, each sums the gradients of its part, one allreduce adds these sums
@@ -17,7 +18,7 @@
  * all bits of the weights for the same number of ranks, whether threads or processes, because the
  * gradients are summed with COLL_DETERMINISTIC.  The network has 64 inputs (8x8
  * pixels), 128 hidden units (ReLU) and 10 outputs (softmax, cross-entropy), and learns by gradient
- * descent with momentum. */
+ * descent with momentum.  The other one, --net conv, is in digits_conv.h. */
 #define COLL_IMPLEMENTATION
 #include "../coll.h"
 
@@ -64,6 +65,7 @@ typedef struct digit {
 
 typedef struct options {
     int         threads;             /* ranks in this process; 0: this process is one   */
+    bool        is_conv;             /* the convolution net                             */
     coll_type   wire;                /* of the gradients in messages                    */
     int         epochs, batch;       /* batch: digits a step, over all ranks            */
     float       rate;
@@ -72,28 +74,7 @@ typedef struct options {
     bool        is_json;
 } options;
 
-/* One rank's view of the training.  order[0 .. train_count) are the digits to learn from, shuffled
- * anew in each epoch, and order[train_count .. count) those to be tested on, which never change. */
-typedef struct trainer {
-    coll_comm     *comm;
-    const options *with;
-    digit         *digits;
-    size_t        *order;
-    size_t         count, train_count;
-    network        weights, gradient, velocity;
-    double         loss, accuracy;   /* after the last epoch                            */
-    double         communication_s;  /* inside of coll_..., waiting for others included */
-} trainer;
-
 #define TRY(call) do { const coll_status try_ = (call); if (try_) return try_; } while (0)
-
-static double now_s(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- >>chance: the same numbers on every rank, without any message ---- */
 
@@ -132,6 +113,51 @@ static void fill(float *weights, size_t count, int inputs, uint64_t seed, uint64
 
     for (size_t i = 0; i < count; i++)
         weights[i] = ((float)(chance(seed, stream, i) >> 40) * 0x1p-23f - 1) * limit;
+}
+
+/* ---- >>nets ---- */
+
+/* Turn scores into probabilities and return the cross-entropy of the label. */
+static float softmax(float *z, int label)
+{
+    float top = z[0], sum = 0;
+
+    for (int k = 1; k < CLASSES; k++) top = z[k] > top ? z[k] : top;
+    const float target = z[label] - top;
+    for (int k = 0; k < CLASSES; k++) sum += z[k] = expf(z[k] - top);
+    for (int k = 0; k < CLASSES; k++) z[k] /= sum;
+    return logf(sum) - target;
+}
+
+#include "digits_conv.h"
+
+/* The parameters of either net, as one vector too. */
+typedef union parameters { network dense; convnet conv; float all[PARAMETERS]; } parameters;
+
+_Static_assert(sizeof(convnet) <= sizeof(network), "the vector has room for either");
+
+/* One rank's view of the training.  order[0 .. train_count) are the digits to learn from, shuffled
+ * anew in each epoch, and order[train_count .. count) those to be tested on, which never change. */
+typedef struct trainer {
+    coll_comm     *comm;
+    const options *with;
+    digit         *digits;
+    size_t        *order;
+    size_t         count, train_count;
+    parameters     weights, gradient, velocity;
+    size_t         parameter_count;
+    conv_activity *activities;       /* of this rank's part of a batch                  */
+    moments        running;          /* the batch statistics of the last steps          */
+    double         loss, accuracy;   /* after the last epoch                            */
+    double         communication_s;  /* inside of coll_..., waiting for others included */
+} trainer;
+
+static double now_s(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* ---- >>data: rank 0 reads it, a broadcast brings it to the others ---- */
@@ -221,8 +247,16 @@ static coll_status prepare(trainer *t)
     t->train_count = t->count - (t->count + 4) / 5;
     for (size_t i = 0; i < t->count; i++) t->order[i] = i;
     shuffle(t->order, t->count, seed, STREAM_SPLIT);
-    fill(t->weights.w1[0], INPUTS * HIDDEN,  INPUTS, seed, STREAM_W1);
-    fill(t->weights.w2[0], HIDDEN * CLASSES, HIDDEN, seed, STREAM_W2);
+    t->parameter_count = t->with->is_conv ? sizeof(convnet) / sizeof(float) : PARAMETERS;
+    if (t->with->is_conv) {
+        const size_t most = (size_t)t->with->batch / (size_t)coll_size(t->comm) + 1;
+
+        conv_start(&t->weights.conv, seed, STREAM_W1);
+        t->activities = calloc(most, sizeof *t->activities);
+        return t->activities ? COLL_OK : COLL_ERR_MEMORY;
+    }
+    fill(t->weights.dense.w1[0], INPUTS * HIDDEN,  INPUTS, seed, STREAM_W1);
+    fill(t->weights.dense.w2[0], HIDDEN * CLASSES, HIDDEN, seed, STREAM_W2);
     return COLL_OK;
 }
 
@@ -233,18 +267,6 @@ typedef struct activity {
     float input[INPUTS], hidden[HIDDEN];
     float output[CLASSES];           /* probabilities                                   */
 } activity;
-
-/* Turn scores into probabilities and return the cross-entropy of the label. */
-static float softmax(float *z, int label)
-{
-    float top = z[0], sum = 0;
-
-    for (int k = 1; k < CLASSES; k++) top = z[k] > top ? z[k] : top;
-    const float target = z[label] - top;
-    for (int k = 0; k < CLASSES; k++) sum += z[k] = expf(z[k] - top);
-    for (int k = 0; k < CLASSES; k++) z[k] /= sum;
-    return logf(sum) - target;
-}
 
 /* Returns the loss.  Inner loops run over the units of the next layer, which are independent: a
  * compiler may vectorize them without changing the order of any sum. */
@@ -307,33 +329,48 @@ static coll_status step(trainer *t, size_t begin, size_t count)
     const float share = 1 / (float)count;
 
     memset(&t->gradient, 0, sizeof t->gradient);
-    for (size_t i = part.begin; i < part.end; i++) {
+    for (size_t i = part.begin; i < part.end && !t->with->is_conv; i++) {
         const digit *const d = &t->digits[t->order[i]];
         activity a;
 
-        forward(&t->weights, d, &a);
-        backward(&t->weights, d, &a, &t->gradient);
+        forward(&t->weights.dense, d, &a);
+        backward(&t->weights.dense, d, &a, &t->gradient.dense);
     }
+    if (t->with->is_conv)
+        TRY(conv_learn(t->comm, &t->weights.conv, &t->gradient.conv, t->digits, t->order + part.begin,
+                       part.end - part.begin, count, t->activities, &t->running));
 
     const double start_s = now_s();
     TRY(coll_run(t->comm, &(coll_call){ .kind = COLL_ALLREDUCE, .send = COLL_IN_PLACE,
-                                        .recv = t->gradient.all, .count = PARAMETERS,
+                                        .recv = t->gradient.all, .count = t->parameter_count,
                                         .type = COLL_F32, .wire = t->with->wire, .op = COLL_SUM,
                                         .flags = COLL_DETERMINISTIC, .name = "gradient" }));
     t->communication_s += now_s() - start_s;
 
-    for (int i = 0; i < PARAMETERS; i++) {
+    for (size_t i = 0; i < t->parameter_count; i++) {
         t->velocity.all[i] = MOMENTUM * t->velocity.all[i] + t->gradient.all[i] * share;
         t->weights.all[i] -= t->with->rate * t->velocity.all[i];
     }
     return COLL_OK;
 }
 
-static bool is_right(const activity *a, int label)
+/* The loss of a digit alone, and whether it is read as what it is. */
+static float read_digit(const trainer *t, const digit *d, bool *is_right)
 {
+    activity a;
+    conv_activity c;
+    float loss;
+
+    if (t->with->is_conv) {
+        conv_filter(&t->weights.conv, d, &c);
+        loss = conv_classify(&t->weights.conv, &t->running, d, &c);
+    } else loss = forward(&t->weights.dense, d, &a);
+
+    const float *const output = t->with->is_conv ? c.output : a.output;
+    *is_right = true;
     for (int k = 0; k < CLASSES; k++)
-        if (k != label && !(a->output[k] < a->output[label])) return false;
-    return true;
+        if (k != d->label && !(output[k] < output[d->label])) *is_right = false;
+    return loss;
 }
 
 /* The mean loss over the digits learned from, and the accuracy on those held back. */
@@ -342,17 +379,15 @@ static coll_status evaluate(trainer *t)
     const size_t test_count = t->count - t->train_count;
     const span train = my_part(t, 0, t->train_count);
     const span test  = my_part(t, t->train_count, test_count);
-    activity a;
+    bool is_right;
     double loss = 0;
     int64_t right = 0;
 
     for (size_t i = train.begin; i < train.end; i++)
-        loss += (double)forward(&t->weights, &t->digits[t->order[i]], &a);
+        loss += (double)read_digit(t, &t->digits[t->order[i]], &is_right);
     for (size_t i = test.begin; i < test.end; i++) {
-        const digit *const d = &t->digits[t->order[i]];
-
-        forward(&t->weights, d, &a);
-        right += is_right(&a, d->label);
+        (void)read_digit(t, &t->digits[t->order[i]], &is_right);
+        right += is_right;
     }
 
     const double start_s = now_s();
@@ -391,14 +426,14 @@ static coll_status train(trainer *t)
 /* ---- >>result: do all ranks hold the same weights, and what did it cost ---- */
 
 /* FNV-1a over the bits of all weights. */
-static uint64_t hash_weights(const network *w)
+static uint64_t hash_weights(const float *weights, size_t count)
 {
     uint64_t hash = 0xcbf29ce484222325u;
 
-    for (int i = 0; i < PARAMETERS; i++) {
+    for (size_t i = 0; i < count; i++) {
         uint32_t bits;
 
-        memcpy(&bits, &w->all[i], sizeof bits);
+        memcpy(&bits, &weights[i], sizeof bits);
         for (int k = 0; k < 4; k++) hash = (hash ^ (bits >> 8 * k & 255)) * 0x100000001b3u;
     }
     return hash;
@@ -408,7 +443,7 @@ static uint64_t hash_weights(const network *w)
 static void name_transport(trainer *t, char *name, size_t length)
 {
     const coll_call call = { .kind = COLL_ALLREDUCE, .send = COLL_IN_PLACE, .recv = &t->gradient,
-                             .count = PARAMETERS, .type = COLL_F32, .wire = t->with->wire };
+                             .count = t->parameter_count, .type = COLL_F32, .wire = t->with->wire };
     const char *const before = "ranks over ";
     char text[256] = "";
 
@@ -422,7 +457,7 @@ static void name_transport(trainer *t, char *name, size_t length)
  * equal only if all are.  The bytes are the mean over the ranks, of training alone. */
 static coll_status report(trainer *t, double total_s, uint64_t sent, bool *is_equal)
 {
-    const uint64_t hash = hash_weights(&t->weights);
+    const uint64_t hash = hash_weights(t->weights.all, t->parameter_count);
     uint64_t least, greatest;
     char transport[64];
 
@@ -482,6 +517,7 @@ static int worker(coll_comm *comm, void *arg)
         status = run(t, &is_equal);
         free(t->digits);
         free(t->order);
+        free(t->activities);
         free(t);
     }
     const char *const why = *coll_error(comm) ? coll_error(comm) : coll_status_text(status);
@@ -494,6 +530,7 @@ static int worker(coll_comm *comm, void *arg)
 static const char *const HELP =
     "usage: train_digits [options]            as one rank, or as many as coll-run starts\n"
     "  -t, --threads N     N ranks, threads of this process\n"
+    "      --net NAME      dense (default) or conv, with batch statistics over all ranks\n"
     "      --wire TYPE     of the gradients in messages: f32 (default), bf16 or f16\n"
     "      --epochs N      rounds over the digits (default 20)\n"
     "      --batch N       digits a step, over all ranks (default 32)\n"
@@ -532,12 +569,21 @@ static coll_type parse_wire(const char *text)
     refuse("wire", "f32, bf16 or f16", text);
 }
 
+/* Whether it is the convolution net. */
+static bool parse_net(const char *text)
+{
+    if (!strcmp(text, "conv")) return true;
+    if (strcmp(text, "dense")) refuse("net", "dense or conv", text);
+    return false;
+}
+
 static options parse_options(int argc, char **argv)
 {
-    enum { WIRE = 256, EPOCHS, BATCH, RATE, SEED, DATA, JSON };
+    enum { WIRE = 256, NET, EPOCHS, BATCH, RATE, SEED, DATA, JSON };
     static const struct option names[] = {
         { "threads", required_argument, NULL, 't'    },
         { "wire",    required_argument, NULL, WIRE   },
+        { "net",     required_argument, NULL, NET    },
         { "epochs",  required_argument, NULL, EPOCHS },
         { "batch",   required_argument, NULL, BATCH  },
         { "rate",    required_argument, NULL, RATE   },
@@ -552,6 +598,7 @@ static options parse_options(int argc, char **argv)
     for (int c; (c = getopt_long(argc, argv, "t:h", names, NULL)) != -1;) switch (c) {
         case 't':    o.threads = (int)number("threads", optarg, 1, 256, true);        break;
         case WIRE:   o.wire    = parse_wire(optarg);                                  break;
+        case NET:    o.is_conv = parse_net(optarg);                                   break;
         case EPOCHS: o.epochs  = (int)number("epochs", optarg, 1, 10000, true);       break;
         case BATCH:  o.batch   = (int)number("batch", optarg, 1, 1000000, true);      break;
         case RATE:   o.rate    = (float)number("rate", optarg, 0, 100, false);        break;

@@ -1,4 +1,5 @@
-# bench.sh - what test_bench.sh and test_bench_tcp.sh share: a folder that goes away, a compiler, and checks.  Read by them.
+# bench.sh - what test_perf.sh, test_bench.sh and test_bench_tcp.sh share: a folder that goes away, a compiler, and checks.
+# Read by them.
 # Lists of options are meant to be split into words.
 # shellcheck disable=SC2086
 
@@ -12,7 +13,8 @@ trap 'exit 1' HUP INT TERM
 libs=${COLL_LIBS:--pthread -DCOLL_NO_URING}
 defines=
 for word in $libs; do case $word in -D*) defines="$defines $word" ;; esac; done
-compile() { ${CC:-cc} -std=c11 ${CFLAGS:--O1} "$@"; }
+# Figures are not looked at, and most of the time goes into compiling the library: what is compiled soonest will do.
+compile() { ${CC:-cc} -std=c11 ${CFLAGS:--O0 -DCOLL__ONE_TIER} "$@"; }
 
 ok() {
     passed=$((passed + 1))

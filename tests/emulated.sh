@@ -13,7 +13,8 @@ fi
 mkdir -p $out
 emulate() { # test argument...: its log ends with the status
     test=$1; shift
-    { $cc $warn -O1 -static -DCOLL_NO_URING "tests/$test.c" -o "$out/$test" -pthread -lm && "$qemu" "$out/$test" "$@"; } > "$out/$test.log" 2>&1
+    $cc $warn -O1 -static -DCOLL_NO_URING "tests/$test.c" -o "$out/$test" -pthread -lm > "$out/$test.log" 2>&1 &&
+        "$qemu" "$out/$test" "$@" >> "$out/$test.log" 2>&1
     echo "status $?" >> "$out/$test.log"
 }
 

@@ -12,8 +12,9 @@ fuzz() { # name source flags...
     if ! clang -std=c11 -g -O0 -fsanitize=fuzzer,address "$@" "$source" \
             -o "build/fuzz/$name" -pthread -lm > "build/fuzz/$name.log" 2>&1; then
         failed=$((failed + 1)); echo "FAILED - $name does not build: $(tail -n 5 "build/fuzz/$name.log")"
-    elif "build/fuzz/$name" -max_total_time="$seconds" -max_len=2048 -timeout=10 -rss_limit_mb=1024 -artifact_prefix="build/fuzz/$name-" \
-            "build/fuzz/corpus-$name" "tests/corpus/$name" > "build/fuzz/$name.log" 2>&1; then
+    elif "build/fuzz/$name" -max_total_time="$seconds" -max_len=2048 -timeout=10 -rss_limit_mb=1024 \
+            -artifact_prefix="build/fuzz/$name-" "build/fuzz/corpus-$name" "tests/corpus/$name" \
+            > "build/fuzz/$name.log" 2>&1; then
         passed=$((passed + 1)); echo "ok - $name: $(grep -E '^#[0-9]+.DONE' "build/fuzz/$name.log")"
     else
         failed=$((failed + 1)); echo "FAILED - $name: $(grep -vE '^#' "build/fuzz/$name.log" | tail -n 30)"

@@ -6,6 +6,7 @@
  *     cc -DFUZZ_REPLAY tests/fuzz_tcp.c -o replay -pthread && ./replay tests/corpus/tcp/...          one input, without clang
  */
 #define COLL_IMPLEMENTATION
+#define COLL__ONE_TIER 1
 #ifndef COLL_NO_URING
 #define COLL_NO_URING
 #endif

@@ -14,11 +14,11 @@ enum {
     HEAD = 32, HEAD_PART = 16, CALLS = 3, CALLS_OF_START = 50
 };
 
-typedef enum fault { KILL, STOP, LINK, DROP, RESET, HALF_CLOSE, GARBAGE, SLOW, STRANGERS, FAULT_COUNT } fault;
+typedef enum fault { KILL, STOP, LINK, DROP, RESET, HALF_CLOSE, GARBAGE, SLOW, READER, STRANGERS, FAULT_COUNT } fault;
 typedef enum phase { MEET, TABLE, CONNECT, HEADER, ROUND, PAYLOAD, IDLE, LEAVE, PHASE_COUNT } phase;
 
 static const char *const fault_names[] = {
-    "kill", "stop", "link", "drop", "reset", "half-close", "garbage", "slow", "strangers"
+    "kill", "stop", "link", "drop", "reset", "half-close", "garbage", "slow", "reader", "strangers"
 };
 static const char *const phase_names[] = { "meet", "table", "connect", "header", "round", "payload", "idle", "leave" };
 

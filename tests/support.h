@@ -391,7 +391,7 @@ SUPPORT int support_run_config(const char *world, int size, const coll_config *b
         ranks[i].config.address = address;
         ranks[i].config.io = is_joined ? NULL : !strcmp(world, "tcp-uring") ? "uring" : "poll";
         if (is_joined) ranks[i].config.transport = NULL;
-        /* ranks of a TCP world share memory when it is even, not all of them when it is 3, 7, ..., and none when it is 5, 9, ... */
+        /* Ranks of a TCP world share memory when it is even, not all of them when it is 3, 7, ..., none when it is 5, 9, ... */
         if (size % 2 && (size % 4 == 1 || i % 2)) ranks[i].config.share_memory = -1;
     }
     if (is_joined && support_join_parts(size, ranks)) goto fail;
@@ -439,6 +439,21 @@ SUPPORT double support_seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+/* How long may something take that is done in `ms` where nothing else runs?  As many times longer as there are tasks for each
+ * processor, now or over the last minute: a bound is a promise of the library, not of the machine's other users. */
+SUPPORT int64_t support_patience(int64_t ms)
+{
+    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    double average = 0;
+    int running = 0;
+    FILE *file = fopen("/proc/loadavg", "re");
+
+    if (file && fscanf(file, "%lf %*f %*f %d/", &average, &running) != 2) average = running = 0;
+    if (file) fclose(file);
+    const double tasks = running > average ? running : average, share = tasks / (double)(processors > 0 ? processors : 1);
+    return share > 1 ? (int64_t)((double)ms * share) : ms;
+}
+
 static void (*support_limit_report)(void);
 
 SUPPORT void support_limit_reached(int number)
@@ -450,7 +465,7 @@ SUPPORT void support_limit_reached(int number)
     _exit(1);
 }
 
-/* End the process with status 1 after this time, and call `report` before. */
+/* End the process with status 1 after this time, or where the machine is busy after more, and call `report` before. */
 SUPPORT void support_limit(unsigned seconds, void (*report)(void))
 {
     struct sigaction action = { .sa_handler = support_limit_reached, .sa_flags = (int)SA_RESETHAND | SA_NODEFER };
@@ -458,7 +473,7 @@ SUPPORT void support_limit(unsigned seconds, void (*report)(void))
     support_limit_report = report;
     sigemptyset(&action.sa_mask);
     sigaction(SIGALRM, &action, NULL);
-    alarm(seconds);
+    alarm((unsigned)(support_patience((int64_t)seconds * 1000) / 1000));
 }
 
 #endif /* COLL_TESTS_SUPPORT_H */

@@ -12,8 +12,10 @@ cd "$top/bench/threads" || exit 1
 compile -c reference.c -o "$dir/reference.o" || exit 1
 compile $defines -c ../common/ours.c -o "$dir/ours.o" || exit 1
 compile pair.c "$dir/ours.o" "$dir/reference.o" -o "$dir/pair" $libs -lm || exit 1
-compile numbers.c -o "$dir/numbers" $libs -lm || exit 1
-compile counters.c -o "$dir/counters" $libs -lm || exit 1
+# These two compare the tiers, so that they need them.
+tiers=${CFLAGS:--O0}
+CFLAGS=$tiers compile numbers.c -o "$dir/numbers" $libs -lm || exit 1
+CFLAGS=$tiers compile counters.c -o "$dir/counters" $libs -lm || exit 1
 cd "$dir" || exit 1
 
 for ranks in 1 2 3 4; do

@@ -6,7 +6,6 @@
 #
 # Prints "ok - name" or "FAILED - name: detail" for each check and ends with "N passed, N failed".
 # shellcheck disable=SC2086
-CFLAGS=${CFLAGS:--O0}                                            # most of the time goes into compiling the library
 . "$(dirname "$0")/bench.sh"
 
 cd "$top/bench/tcp" || exit 1

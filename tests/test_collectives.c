@@ -309,7 +309,8 @@ static uint64_t case_seed(const test_rank *r, uint64_t part)
  * be due to the machine. */
 static void note_time(test_rank *r, size_t count, double took)
 {
-    if (count <= 5000 && took > SLOW_SECONDS) __atomic_add_fetch(&r->world->slow, 1, __ATOMIC_RELAXED);
+    if (count <= 5000 && took > SLOW_SECONDS && took * 1e3 > (double)support_patience((int64_t)(SLOW_SECONDS * 1e3)))
+        __atomic_add_fetch(&r->world->slow, 1, __ATOMIC_RELAXED);
 }
 
 static void run_alone(test_rank *r, const test_case *c)

@@ -1,6 +1,7 @@
 #!/bin/sh
 # coll.h compiles everywhere it says it does: declarations as C99 to C++17, the implementation as C11, with every warning, on
-# gcc and clang, from the parts and from the single file; and it keeps to itself: no symbols but coll_..., no state.
+# gcc and clang, from the parts and from the single file; and it keeps to itself: no symbols but coll_..., no state.  It takes
+# a compiler half a minute each time, so code is made of what differs, once for each; the rest is only read.
 #   CC: one of the compilers (default cc).  Needs gcc, g++, clang, clang++, nm: deps installs them.
 cd "$(dirname "$0")/.." || exit 1
 top=$(pwd)
@@ -26,7 +27,8 @@ empty() { # the command prints nothing
 }
 
 uring=-DCOLL_NO_URING
-printf '#include <liburing.h>\nint main(void) { return 0; }\n' | ${CC:-cc} -x c - -luring -o /dev/null 2> /dev/null && uring=-luring
+printf '#include <liburing.h>\nint main(void) { return 0; }\n' > "$dir/uring.c"
+${CC:-cc} "$dir/uring.c" -luring -o /dev/null 2> /dev/null && uring=-luring
 make --no-print-directory dist > /dev/null || exit 1
 
 # ---- what is compiled
@@ -50,7 +52,7 @@ int use(coll_comm *comm, float *x)
 C
 sed 's/^int use(coll_comm \*comm, float \*x);$//' use.c > use.cc
 printf '#define COLL_IMPLEMENTATION\n#include "coll.h"\n' > impl.c
-printf '#include <stdio.h>\n#include <stdlib.h>\n#include <sys/socket.h>\n#define COLL_IMPLEMENTATION\n#include "coll.h"\n' > late.c
+{ printf '#include <stdio.h>\n#include <stdlib.h>\n#include <sys/socket.h>\n'; cat impl.c; } > late.c
 printf '#include "coll.h"\n#include <stdio.h>\n#define COLL_IMPLEMENTATION\n#include "coll.h"\n' > twice.c
 printf '#define COLL_STATIC\n#define COLL_IMPLEMENTATION\n#include "coll.h"\nint main(void) { return 0; }\n' > alone.c
 cat > main.cc <<'CC'
@@ -67,45 +69,69 @@ int main() { return coll_spawn(3, worker, nullptr); }
 CC
 sed 's,"\.\./coll\.h","coll.h",' "$top/examples/hello.c" > hello.c
 
-# ---- from the parts, and from the single file
+# ---- the implementation, from the parts
+check "implementation for GPUs, gcc -std=c11 -O0" gcc -std=c11 -O0 $WC -DCOLL_WITH_NCCL -I "$top" -c impl.c -o impl.nccl.o
+check "implementation for GPUs, as clang reads it, static, poll only" clang -std=c11 -fsyntax-only $WC -DCOLL_WITH_NCCL \
+    -DCOLL_NO_URING -I "$top" alone.c
+check "declarations for GPUs, g++ -std=c++11" g++ -std=c++11 -fsyntax-only $W -DCOLL_WITH_NCCL -I "$top" use.cc
+for c in gcc clang nccl; do
+    [ $c = nccl ] || check "implementation, $c -std=c11 -O2" $c -std=c11 -O2 $WC -I "$top" -c impl.c -o impl.$c.o
+    check "every symbol begins with coll_, $c" empty \
+        sh -c "nm -g --defined-only impl.$c.o | awk '{ print \$3 }' | grep -v '^coll_'"
+    check "no writable data but thread-local, $c" empty \
+        sh -c "size -A impl.$c.o | awk '\$1 ~ /^\.(data|bss)\$/ && \$2 > 0'"
+done
+check "no exit, abort, signal or standard output" empty sh -c "nm -u impl.gcc.o | awk '{ print \$2 }' |
+    grep -xE '_?exit|_Exit|abort|raise|signal|sigaction|atexit|puts|printf|putchar|stdout'"
+check "no constructors" empty sh -c "objdump -h impl.gcc.o | grep -E 'init_array|ctors'"
+check "implementation, gcc -std=gnu17 -O0, poll only, one tier" \
+    gcc -std=gnu17 -O0 $WC -DCOLL_NO_URING -DCOLL__ONE_TIER -I "$top" -c impl.c -o poll.o
+check "static, nothing outside the file" gcc -std=c11 -O0 $WC -DCOLL_NO_URING -I "$top" alone.c -o alone -pthread
+check "two units of C and one of C++, linked" sh -c "gcc -std=c11 -I '$top' -c use.c -o use.o &&
+    g++ -std=c++11 $W -I '$top' main.cc use.o poll.o -o mixed -pthread && ./mixed"
+check "hello" sh -c "gcc -std=c11 -I '$top' hello.c -o hello -pthread $uring && ./hello | grep -c '6 4' | grep -qx 4"
+
+# ---- the single file is what the parts are, line for line when the preprocessor is done; and what needs no code from both
+text_of() { # folder file compiler flags...
+    from=$1 file=$2; shift 2
+    "$@" -E -P -dD -I "$from" "$file" | grep -v '^ *$'
+}
+same() { # file compiler flags...
+    text_of "$top" "$@" > parts.i && text_of "$top/dist" "$@" > single.i && [ -s parts.i ] && cmp parts.i single.i
+}
+for c in gcc clang; do
+    for define in -DCOLL_IMPLEMENTATION -DCOLL_NO_URING -DCOLL_STATIC -DCOLL_WITH_OPENSSL -DCOLL_WITH_NCCL; do
+        check "the single file is the parts, $c $define" same impl.c $c -std=c11 $define
+    done
+    check "the declarations of the single file are those of the parts, $c" same use.c $c -std=c99
+done
 for from in "$top" "$top/dist"; do
     what=parts; [ "$from" = "$top" ] || what="single file"
     for c in gcc clang; do
         for std in c99 c11; do check "$what: declarations, $c -std=$std" $c -std=$std $WC -I "$from" -c use.c -o use.o; done
         cxx=g++; [ $c = gcc ] || cxx=clang++
-        for std in c++11 c++17; do check "$what: declarations, $cxx -std=$std" $cxx -std=$std $W -I "$from" -c use.cc -o usecc.o; done
-        check "$what: implementation, $c -std=c11 -O2" $c -std=c11 -O2 $WC -I "$from" -c impl.c -o impl.$c.o
+        for std in c++11 c++17; do
+            check "$what: declarations, $cxx -std=$std" $cxx -std=$std $W -I "$from" -c use.cc -o usecc.o
+        done
+        read="$c -fsyntax-only $WC -I $from"
+        check "$what: the implementation as $c reads it, poll only" $read -std=gnu11 -DCOLL_NO_URING impl.c
+        check "$what: the same for any machine" $read -std=c11 -DCOLL__ONE_TIER impl.c
     done
-    check "$what: implementation, gcc -std=gnu17 -O0, poll only" gcc -std=gnu17 -O0 $WC -DCOLL_NO_URING -I "$from" -c impl.c -o poll.o
-    check "$what: implementation, clang -std=gnu11, poll only" clang -std=gnu11 -fsyntax-only \
-        $WC -DCOLL_NO_URING -I "$from" impl.c
-    check "$what: implementation for GPUs, gcc -std=c11 -O0" gcc -std=c11 -O0 $WC -DCOLL_WITH_NCCL -I "$from" -c impl.c -o impl.nccl.o
-    check "$what: implementation for GPUs, clang -std=c11, poll only, static" clang -std=c11 -fsyntax-only \
-        $WC -DCOLL_WITH_NCCL -DCOLL_NO_URING -I "$from" alone.c
-    check "$what: declarations for GPUs, g++ -std=c++11" g++ -std=c++11 -fsyntax-only $W -DCOLL_WITH_NCCL -I "$from" use.cc
     check "$what: implementation after system headers, gnu11" gcc -std=gnu11 -fsyntax-only $W -I "$from" late.c
-    says "$what: the same with -std=c11 says what to do" "before any system header" gcc -std=c11 -fsyntax-only -I "$from" late.c
+    says "$what: the same with -std=c11 says what to do" "before any system header" \
+        gcc -std=c11 -fsyntax-only -I "$from" late.c
     check "$what: declared first, implemented later in one file" gcc -std=gnu11 -fsyntax-only $W -I "$from" twice.c
-    check "$what: static, nothing outside the file" gcc -std=c11 -O0 $WC -DCOLL_NO_URING -I "$from" alone.c -o alone -pthread
     says "$what: in C++ says what to do" "one .c file" g++ -DCOLL_IMPLEMENTATION -I "$from" -c main.cc -o bad.o
-    check "$what: two units of C and one of C++, linked" sh -c "gcc -std=c11 -I '$from' -c use.c -o use.o &&
-        g++ -std=c++11 $W -I '$from' main.cc use.o poll.o -o mixed -pthread && ./mixed"
-    check "$what: hello" sh -c "gcc -std=c11 -I '$from' hello.c -o hello -pthread $uring && ./hello | sort | grep -c '6 4' | grep -qx 4"
-    check "$what: hello without liburing" sh -c "gcc -std=c11 -I '$from' hello.c -o hello -pthread -DCOLL_NO_URING && ./hello | grep -c '6 4' | grep -qx 4"
-    for c in gcc clang nccl; do
-        check "$what: every symbol begins with coll_, $c" empty sh -c "nm -g --defined-only impl.$c.o | awk '{ print \$3 }' | grep -v '^coll_'"
-        check "$what: no writable data but thread-local, $c" empty sh -c "size -A impl.$c.o | awk '\$1 ~ /^\.(data|bss)\$/ && \$2 > 0'"
-    done
-    check "$what: no exit, abort, signal or standard output" empty \
-        sh -c "nm -u impl.gcc.o | awk '{ print \$2 }' | grep -xE '_?exit|_Exit|abort|raise|signal|sigaction|atexit|puts|printf|putchar|stdout'"
 done
-check "no constructors" empty sh -c "objdump -h impl.gcc.o | grep -E 'init_array|ctors'"
 
-# ---- the complete programs of the README
+# ---- the complete programs of the README: read as they stand, and run with the implementation that is there already
 awk '/^```c$/ { n++; on = 1; next } /^```/ { on = 0 } on { print > ("readme" n ".c") }' "$top/README.md"
 for f in readme*.c; do
     grep -q 'int main' "$f" || continue
-    check "README: $f" sh -c "gcc -std=c11 $W -I '$top' $f -o readme -pthread $uring && ./readme | grep -c 'of 4' | grep -qx 4"
+    check "README: $f" gcc -std=c11 $W -fsyntax-only -I "$top" "$f"
+    sed '/define COLL_IMPLEMENTATION/d' "$f" > "part.$f"
+    check "README: $f runs" sh -c "gcc -std=gnu11 -I '$top' part.$f impl.gcc.o -o readme -pthread $uring &&
+        ./readme | grep -c 'of 4' | grep -qx 4"
 done
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

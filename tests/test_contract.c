@@ -443,7 +443,8 @@ static int work(coll_comm *comm, void *arg)
                  .failures = &failures };
 
     (void)arg;
-    run_kinds(&m, model_is_gpu(world) ? m.size == 2 : m.size <= 5 || column_of_world() == THREADS);
+    run_kinds(&m, model_is_gpu(world) ? m.size == 2 : m.size <= 5
+              || (column_of_world() == THREADS && (m.size <= TCP_MOST || m.size == SIZES_MOST)));
     run_letters(&m);
     if (m.size <= 3 || m.size == 5) run_cells(&m);
     if (m.size <= 9) run_numbers(&m);

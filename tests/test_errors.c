@@ -139,8 +139,8 @@ static void check_ended(coll_comm *comm, coll_status status, const char *after)
           "%s: rank %d, after %s: later calls do not all return %d", case_name, coll_rank(comm), after, (int)status);
     CHECK(!strcmp(before, coll_error(comm)), "%s: rank %d, after %s: the sentence \"%s\" has become \"%s\"", case_name,
           coll_rank(comm), after, before, coll_error(comm));
-    CHECK(now_ms() - began < AT_ONCE_MS, "%s: rank %d, after %s: later calls took %d ms", case_name, coll_rank(comm), after,
-          (int)(now_ms() - began));
+    CHECK(now_ms() - began < support_patience(AT_ONCE_MS), "%s: rank %d, after %s: later calls took %d ms", case_name,
+          coll_rank(comm), after, (int)(now_ms() - began));
 }
 
 static void timed_free(coll_comm **comm, const char *after)
@@ -150,8 +150,8 @@ static void timed_free(coll_comm **comm, const char *after)
     const coll_status status = coll_free(*comm);
 
     *comm = NULL;
-    CHECK(status == COLL_OK && now_ms() - began < FREE_MS, "%s: rank %d, after %s: coll_free gives %d after %d ms", case_name,
-          rank, after, (int)status, (int)(now_ms() - began));
+    CHECK(status == COLL_OK && now_ms() - began < support_patience(FREE_MS),
+          "%s: rank %d, after %s: coll_free gives %d after %d ms", case_name, rank, after, (int)status, (int)(now_ms() - began));
 }
 
 /* ---- >>arguments ---- */
@@ -472,7 +472,8 @@ static void mismatch_worker(coll_comm **at, void *arg)
 
     CHECK(second == COLL_ERR_MISMATCH && says(coll_error(comm), row->words, 3), "%s: rank %d has %d, %d: \"%s\"",
           case_name, coll_rank(comm), (int)first, (int)second, coll_error(comm));
-    CHECK(now_ms() - began < MISMATCH_MS, "%s: rank %d knows after %d ms", case_name, coll_rank(comm), (int)(now_ms() - began));
+    CHECK(now_ms() - began < support_patience(MISMATCH_MS), "%s: rank %d knows after %d ms", case_name, coll_rank(comm),
+          (int)(now_ms() - began));
     if (second) check_ended(comm, second, row->name);
     timed_free(at, row->name);
 }
@@ -533,8 +534,8 @@ static void letter_worker(coll_comm **at, void *arg)
     CHECK(second == COLL_ERR_MISMATCH && says(coll_error(comm), l->words, 3), "%s of %d: %s: rank %d has %d, %d: \"%s\"",
           case_name,
           last + 1, l->name, rank, (int)first, (int)second, coll_error(comm));
-    CHECK(now_ms() - began < MISMATCH_MS, "%s of %d: %s: rank %d knows after %d ms", case_name, last + 1, l->name, rank,
-          (int)(now_ms() - began));
+    CHECK(now_ms() - began < support_patience(MISMATCH_MS), "%s of %d: %s: rank %d knows after %d ms", case_name, last + 1,
+          l->name, rank, (int)(now_ms() - began));
     if (second) check_ended(comm, second, l->name);
     coll_request_free(sending);
     coll_request_free(receiving);
@@ -601,8 +602,8 @@ static void departure_worker(coll_comm **at, void *arg)
         CHECK(status == COLL_ERR_PEER && names_rank(coll_error(comm), d->leaver),
               "%s of %d: %s, rank %d leaves: rank %d has %d: \"%s\"",
               case_name, size, d->name, d->leaver, rank, (int)status, coll_error(comm));
-        CHECK(now_ms() - began < MISMATCH_MS, "%s of %d: %s, rank %d leaves: rank %d knows after %d ms", case_name, size,
-              d->name, d->leaver,
+        CHECK(now_ms() - began < support_patience(MISMATCH_MS), "%s of %d: %s, rank %d leaves: rank %d knows after %d ms",
+              case_name, size, d->name, d->leaver,
               rank, (int)(now_ms() - began));
         if (status) check_ended(comm, status, d->name);
         timed_free(at, d->name);
@@ -753,10 +754,11 @@ static void deadline_worker(coll_comm **at, void *arg)
     CHECK(status == COLL_ERR_TIMEOUT && names_rank(coll_error(comm), d->late),
           "%s of %d: %s, rank %d is late: rank %d has %d after %d ms: \"%s\"",
           case_name, size, d->name, d->late, rank, (int)status, ms, coll_error(comm));
-    if (rank != d->late) CHECK(ms >= LIMIT_MS * 3 / 4 && ms <= 2 * LIMIT_MS,
+    if (rank != d->late) CHECK(ms >= LIMIT_MS * 3 / 4 && ms <= support_patience(2 * LIMIT_MS),
                                "%s of %d: %s, rank %d is late: rank %d gives up after %d ms", case_name, size,
                                d->name, d->late, rank, ms);
-    else CHECK(ms <= AT_ONCE_MS, "%s of %d: %s: the late rank %d knows after %d ms", case_name, size, d->name, rank, ms);
+    else CHECK(ms <= support_patience(AT_ONCE_MS), "%s of %d: %s: the late rank %d knows after %d ms", case_name, size, d->name,
+               rank, ms);
     if (rank != d->late) CHECK(says(coll_error(comm), words, 2), "%s of %d: %s: rank %d: \"%s\" lacks the call or its name",
                                case_name, size, d->name,
                                rank, coll_error(comm));

@@ -9,6 +9,7 @@
  */
 #define _GNU_SOURCE
 #define COLL_IMPLEMENTATION
+#define COLL__ONE_TIER 1
 #include "../coll.h"
 
 #include "check.h"
@@ -73,8 +74,8 @@ static void log_line(void *context, coll_log_level level, const char *line)
 
 static coll_config config_of(const scene *s, int rank)
 {
-    return (coll_config){ .rank = rank, .size = s->size, .share_memory = s->is_on_the_wire ? -1 : 0, .address = s->address, .start_timeout_ms = 10000,
-                          .liveness_timeout_ms = s->is_silent ? -1 : LIVENESS_MS,
+    return (coll_config){ .rank = rank, .size = s->size, .share_memory = s->is_on_the_wire ? -1 : 0, .address = s->address,
+                          .start_timeout_ms = 10000, .liveness_timeout_ms = s->is_silent ? -1 : LIVENESS_MS,
                           .io = !strcmp(world, "tcp-uring") ? "uring" : "poll", .log = log_line };
 }
 
@@ -214,17 +215,20 @@ static void check_survivor(const scene *s, int rank, int other)
 
     CHECK(r->done, "%s: rank %d hangs or has died", case_name, rank);
     if (!r->done) return;
-    CHECK(r->free_ms < 2000, "%s: rank %d: coll_free took %d ms", case_name, rank, (int)r->free_ms);
+    CHECK(r->free_ms < support_patience(2000), "%s: rank %d: coll_free took %d ms", case_name, rank, (int)r->free_ms);
     if (s->phase == TEARDOWN) return;
     CHECK(r->status == COLL_ERR_PEER && names_rank(r->sentence, s->victim), "%s: rank %d has %d: \"%s\"", case_name, rank,
           (int)r->status, r->sentence);
     CHECK(!strcmp(r->cause, o->cause), "%s: rank %d says \"%s\", rank %d \"%s\"", case_name, rank, r->cause, other, o->cause);
-    CHECK(strstr(r->cause, "pid ") && strstr(r->cause, "127.0.0.1:"), "%s: no process and address in \"%s\"", case_name, r->cause);
+    CHECK(strstr(r->cause, "pid ") && strstr(r->cause, "127.0.0.1:"), "%s: no process and address in \"%s\"", case_name,
+          r->cause);
     CHECK(r->failed_count >= 1 && r->failed[0] == s->victim, "%s: rank %d: %d failed ranks, the first is %d", case_name, rank,
           r->failed_count, r->failed[0]);
-    CHECK(r->later == r->status && r->wrong == 0, "%s: rank %d: later %d, %d inputs changed", case_name, rank, (int)r->later, r->wrong);
+    CHECK(r->later == r->status && r->wrong == 0, "%s: rank %d: later %d, %d inputs changed", case_name, rank, (int)r->later,
+          r->wrong);
     if (s->phase != IDLE)
-        CHECK(r->known_ms < LIVENESS_MS + SLACK_MS, "%s: rank %d knows after %d ms", case_name, rank, (int)r->known_ms);
+        CHECK(r->known_ms < support_patience(LIVENESS_MS + SLACK_MS), "%s: rank %d knows after %d ms", case_name, rank,
+              (int)r->known_ms);
 }
 
 /* All ranks but a stopped victim. */
@@ -233,7 +237,8 @@ static void await_ranks(const scene *s, bool with_victim)
     case_step = "the ranks, which have a time limit of their own";
     for (int i = 0, status; i < s->size; i++) {
         if (shared->pids[i] <= 0 || (!with_victim && i == s->victim)) continue;
-        CHECK(waitpid(shared->pids[i], &status, 0) > 0 && status == 0, "%s: rank %d ended with %#x", case_name, i, (unsigned)status);
+        CHECK(waitpid(shared->pids[i], &status, 0) > 0 && status == 0, "%s: rank %d ended with %#x", case_name, i,
+              (unsigned)status);
     }
 }
 
@@ -259,10 +264,11 @@ static void end_case(const void *arg)
     case_step = "the victim that goes on";
     (void)waitpid(shared->pids[s.victim], NULL, 0);
     const report *r = &shared->ranks[s.victim];
-    CHECK(r->done && r->free_ms < 2000, "%s: the victim, which goes on, hangs: %d ms", case_name, (int)r->free_ms);
+    CHECK(r->done && r->free_ms < support_patience(2000), "%s: the victim, which goes on, hangs: %d ms", case_name,
+          (int)r->free_ms);
     if (s.phase != TEARDOWN)
-        CHECK(r->status < 0 && !strcmp(r->cause, shared->ranks[other].cause), "%s: the victim has %d: \"%s\"", case_name, (int)r->status,
-              r->cause);
+        CHECK(r->status < 0 && !strcmp(r->cause, shared->ranks[other].cause), "%s: the victim has %d: \"%s\"", case_name,
+              (int)r->status, r->cause);
 }
 
 /* Rank 1 of 3 ends some time while the others come. */
@@ -351,7 +357,8 @@ static void alive_case(const void *arg)
         start_rank(&s, i, alive_rank);
     await_ranks(&s, true);
     for (int i = 0; i < 3; i++)
-        CHECK(shared->ranks[i].done && shared->ranks[i].status == COLL_OK && shared->ranks[i].free_ms < 2000, "%s: rank %d has %d after %d ms: \"%s\"",
+        CHECK(shared->ranks[i].done && shared->ranks[i].status == COLL_OK && shared->ranks[i].free_ms < support_patience(2000),
+              "%s: rank %d has %d after %d ms: \"%s\"",
               case_name, i, (int)shared->ranks[i].status, (int)shared->ranks[i].free_ms, shared->ranks[i].sentence);
 }
 
@@ -409,7 +416,8 @@ static void abort_case(const void *arg)
         snprintf(word, sizeof word, "rank %d gave up: the user pressed ^C", caller);
         CHECK(r->done && r->status == COLL_ERR_ABORTED && strstr(r->sentence, word), "%s: rank %d has %d: \"%s\"", case_name, i,
               (int)r->status, r->sentence);
-        CHECK(i == 2 || r->known_ms < SLACK_MS, "%s: rank %d knows after %d ms", case_name, i, (int)r->known_ms);
+        CHECK(i == 2 || r->known_ms < support_patience(SLACK_MS), "%s: rank %d knows after %d ms", case_name, i,
+              (int)r->known_ms);
     }
 }
 
@@ -493,13 +501,14 @@ static void shrink_case(const void *arg)
         const report *r = &shared->ranks[i];
         if (!r->done) continue;
         if (!may) {
-            CHECK(r->shrunk == COLL_ERR_PEER && strstr(r->sentence, "1 of 2"), "%s: %d: \"%s\"", case_name, (int)r->shrunk, r->sentence);
+            CHECK(r->shrunk == COLL_ERR_PEER && strstr(r->sentence, "1 of 2"), "%s: %d: \"%s\"", case_name, (int)r->shrunk,
+                  r->sentence);
             continue;
         }
         CHECK(r->shrunk == COLL_OK && r->size == s.size - s.rounds && r->rank == expected && r->wrong == 0 && r->lost_count == 1,
-              "%s: rank %d became %d of %d, lost %d, %d calls wrong, %d: \"%s\"", case_name, i, r->rank, r->size, r->lost_count, r->wrong,
-              (int)r->shrunk, r->sentence);
-        CHECK(r->free_ms < 2000, "%s: rank %d: coll_free took %d ms", case_name, i, (int)r->free_ms);
+              "%s: rank %d became %d of %d, lost %d, %d calls wrong, %d: \"%s\"", case_name, i, r->rank, r->size, r->lost_count,
+              r->wrong, (int)r->shrunk, r->sentence);
+        CHECK(r->free_ms < support_patience(2000), "%s: rank %d: coll_free took %d ms", case_name, i, (int)r->free_ms);
         expected++;
     }
     const int most = s.rounds * (s.signal == SIGSTOP ? 5 * LIVENESS_MS : 2 * LIVENESS_MS) + 3000;
@@ -520,7 +529,8 @@ static int thread_worker(coll_comm *comm, void *arg)
           coll_error(comm));
     status = coll_shrink(comm, &next);
     if (size == 2 && victim == 0) {
-        CHECK(status == COLL_ERR_PEER && strstr(coll_error(comm), "1 of 2"), "%s: %d: %s", case_name, (int)status, coll_error(comm));
+        CHECK(status == COLL_ERR_PEER && strstr(coll_error(comm), "1 of 2"), "%s: %d: %s", case_name, (int)status,
+              coll_error(comm));
         return 0;
     }
     CHECK(status == COLL_OK && coll_size(next) == size - 1 && coll_rank(next) == me - (me > victim) && try_all(next) == 0,
@@ -572,8 +582,8 @@ static void dump_rank(const scene *s, int rank)
     if (!comm) exit(1);
     for (int i = 0; i < 300; i++) (void)coll_barrier(comm);
     (void)coll_dup(comm, &part);
-    const coll_call call = { .kind = COLL_ALLREDUCE, .send = COLL_IN_PLACE, .recv = &n, .count = 1, .type = COLL_I32, .op = COLL_SUM,
-                             .name = "loss \"\x81\\" };
+    const coll_call call = { .kind = COLL_ALLREDUCE, .send = COLL_IN_PLACE, .recv = &n, .count = 1, .type = COLL_I32,
+                             .op = COLL_SUM, .name = "loss \"\x81\\" };
     (void)coll_run(comm, &call);
     FILE *file = fmemopen(text, sizeof text, "w");
     coll_dump(part, support_need(file));
@@ -608,10 +618,13 @@ static void dump_case(const void *arg)
     await_ranks(&s, false);
     for (int i = 0; i < 3; i++) {
         if (i == 1) continue;
-        CHECK(shared->ranks[i].done && shared->ranks[i].wrong == 0, "%s: rank %d: %d things wrong", case_name, i, shared->ranks[i].wrong);
+        CHECK(shared->ranks[i].done && shared->ranks[i].wrong == 0, "%s: rank %d: %d things wrong", case_name, i,
+              shared->ranks[i].wrong);
         snprintf(path, sizeof path, "%s/coll-%d.json", directory, i);
-        snprintf(command, sizeof command, "python3 -c 'import json; d = json.load(open(\"%s\")); o = d[\"communicators\"][-1][\"operations\"]; "
-                 "assert d[\"failed_rank\"] == 1 and d[\"rank\"] == %d and len(o) == 256 and o[-1][\"name\"] == \"loss \\\"\\u0081\\\\\", d'", path, i);
+        snprintf(command, sizeof command,
+                 "python3 -c 'import json; d = json.load(open(\"%s\")); o = d[\"communicators\"][-1][\"operations\"]; "
+                 "assert d[\"failed_rank\"] == 1 and d[\"rank\"] == %d and len(o) == 256 and "
+                 "o[-1][\"name\"] == \"loss \\\"\\u0081\\\\\", d'", path, i);
         CHECK(system(command) == 0, "%s: %s is not what it should be", case_name, path);
         unlink(path);
     }
@@ -639,7 +652,8 @@ static bool own_network(void)
     lo.ifr_flags = IFF_UP;
     const bool is_up = inside >= 0 && ioctl(inside, SIOCSIFFLAGS, &lo) == 0;
     close(inside);
-    return is_up && shell("nft add table inet t", 0) && shell("nft 'add chain inet t i { type filter hook input priority 0; }'", 0);
+    return is_up && shell("nft add table inet t", 0)
+        && shell("nft 'add chain inet t i { type filter hook input priority 0; }'", 0);
 }
 
 static void path_rank(const scene *s, int rank)
@@ -674,16 +688,20 @@ static void path_case(const void *arg)
     open_scene(&s);
     for (int i = 0; i < 3; i++) start_rank(&s, i, path_rank);
     pipe_await(s.ready, 3);
-    CHECK(shell("nft add rule inet t i tcp dport %d drop", shared->port) && shell("nft add rule inet t i tcp sport %d drop", shared->port),
+    CHECK(shell("nft add rule inet t i tcp dport %d drop", shared->port)
+          && shell("nft add rule inet t i tcp sport %d drop", shared->port),
           "%s: nft", case_name);
     shared->event_ms = now_ms();
     for (int i = 0; i < 3; i++) pipe_put(s.go);
     await_ranks(&s, true);
     for (int i = 0; i < 3; i++) {
         const report *r = &shared->ranks[i];
-        CHECK(r->done && r->status == COLL_ERR_PEER && !strcmp(r->cause, shared->ranks[0].cause) && strstr(r->cause, "cannot be reached from rank")
-              && (names_rank(r->sentence, 1) || names_rank(r->sentence, 2)), "%s: rank %d has %d: \"%s\"", case_name, i, (int)r->status, r->sentence);
-        CHECK(r->known_ms < LIVENESS_MS + SLACK_MS + 1000, "%s: rank %d knows after %d ms", case_name, i, (int)r->known_ms);
+        CHECK(r->done && r->status == COLL_ERR_PEER && !strcmp(r->cause, shared->ranks[0].cause)
+              && strstr(r->cause, "cannot be reached from rank")
+              && (names_rank(r->sentence, 1) || names_rank(r->sentence, 2)), "%s: rank %d has %d: \"%s\"", case_name, i,
+              (int)r->status, r->sentence);
+        CHECK(r->known_ms < support_patience(LIVENESS_MS + SLACK_MS + 1000), "%s: rank %d knows after %d ms", case_name, i,
+              (int)r->known_ms);
     }
 }
 
@@ -719,7 +737,8 @@ static void stall_case(const void *arg)
     }
     pipe_put(s.go);
     await_ranks(&s, true);
-    CHECK(strstr(shared->lines, "barrier #2 \"epoch\" has been waiting 10.") && strstr(shared->lines, "rank 1: outside the library for ")
+    CHECK(strstr(shared->lines, "barrier #2 \"epoch\" has been waiting 10.")
+          && strstr(shared->lines, "rank 1: outside the library for ")
           && strstr(shared->lines, "last finished barrier #1"), "%s: \"%s\"", case_name, shared->lines);
     for (int i = 0; i < 3; i++) CHECK(shared->ranks[i].done && shared->ranks[i].status == COLL_OK, "%s: rank %d", case_name, i);
 }
@@ -757,7 +776,8 @@ int main(int argc, char **argv)
     shared = shared_memory(sizeof *shared);
     tally = shared_memory(sizeof *tally);
     world = "threads";
-    if (support_listed(wanted, world) && support_listed(parts, "shrink")) run_case_within(CASE_SECONDS, thread_case, NULL, "one leaves");
+    if (support_listed(wanted, world) && support_listed(parts, "shrink"))
+        run_case_within(CASE_SECONDS, thread_case, NULL, "one leaves");
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
         static const int callers[] = { 0, 1, 2 };
         world = worlds[i];
@@ -766,14 +786,17 @@ int main(int argc, char **argv)
         if (i == 1) continue;
 #endif
         if (support_listed(parts, "ends")) run_ends();
-        if (support_listed(parts, "alive")) run_case_within(CASE_SECONDS, alive_case, NULL, "a rank that computes, and leaves early");
+        if (support_listed(parts, "alive"))
+            run_case_within(CASE_SECONDS, alive_case, NULL, "a rank that computes, and leaves early");
         if (support_listed(parts, "alive")) run_case_within(CASE_SECONDS, alive_case, world, "the same, unwatched");
         for (int k = 0; k < 3 && support_listed(parts, "abort"); k++)
             run_case_within(CASE_SECONDS, abort_case, &callers[k], "coll_abort in a signal handler");
         if (support_listed(parts, "shrink")) run_shrink();
         if (support_listed(parts, "dump")) run_case_within(CASE_SECONDS, dump_case, NULL, "what a rank was doing");
-        if (support_listed(parts, "paths")) run_case_within(CASE_SECONDS, path_case, NULL, "nothing passes between ranks 1 and 2, which wait");
-        if (support_listed(parts, "paths")) run_case_within(CASE_SECONDS, path_case, world, "nothing passes between ranks 1 and 2, which send");
+        if (support_listed(parts, "paths"))
+            run_case_within(CASE_SECONDS, path_case, NULL, "nothing passes between ranks 1 and 2, which wait");
+        if (support_listed(parts, "paths"))
+            run_case_within(CASE_SECONDS, path_case, world, "nothing passes between ranks 1 and 2, which send");
     }
     if (stall) CHECK(waitpid(stall, &status, 0) == stall && status == 0, "a rank that is late: see above");
     return CHECK_DONE();

@@ -13,9 +13,9 @@
 #include "check.h"
 #include "support.h"
 #include "cases.h"
+#include "guests.h"
 
-
-enum { RANKS_MOST = 5, CASE_SECONDS = 20, RANK_SECONDS = 9, LINES_MOST = 64, LARGE = 1 << 20 };
+enum { RANKS_MOST = 5, CASE_SECONDS = 20, RANK_SECONDS = 9, LARGE = 1 << 20 };
 
 /* ---- >>cases ---- */
 
@@ -62,7 +62,8 @@ static const setup setups[] = {
     { "rank 1 of 1", { 0 }, { .rank = 1, .size = 1 }, 0, COLL_ERR_ARGUMENT, { "rank 1" } },
     { "no address", { 0 }, { .rank = 1, .size = 2 }, 0, COLL_ERR_ARGUMENT, { "COLL_ADDR", "rank 1 of 2" } },
     { "an empty address", { 0 }, TWO(0, ""), 0, COLL_ERR_ARGUMENT, { "COLL_ADDR" } },
-    { "transport udp", { 0 }, { .transport = "udp", .size = 2, .address = HERE }, 0, COLL_ERR_ARGUMENT, { "udp", "tcp", "threads" } },
+    { "transport udp", { 0 }, { .transport = "udp", .size = 2, .address = HERE }, 0, COLL_ERR_ARGUMENT,
+      { "udp", "tcp", "threads" } },
     { "transport udp for one rank", { 0 }, { .transport = "udp", .size = 1 }, 0, COLL_ERR_ARGUMENT, { "udp", "tcp", "threads" } },
     { "transport threads for a rank of 2", { 0 }, { .transport = "threads", .size = 2, .address = HERE }, 0, COLL_ERR_ARGUMENT,
      { "coll_init_threads" } },
@@ -81,30 +82,36 @@ static const setup setups[] = {
     { "address [::1:5000, rank 1", { 0 }, TWO(1, "[::1:5000"), 0, COLL_ERR_ARGUMENT, { "[::1:5000" } },
     { "COLL_RANK alone", { "COLL_RANK=1" }, { 0 }, 0, COLL_ERR_ARGUMENT, { "COLL_RANK", "COLL_SIZE" } },
     { "COLL_SIZE alone", { "COLL_SIZE=4", "COLL_ADDR=" HERE }, { 0 }, 0, COLL_ERR_ARGUMENT, { "COLL_RANK", "COLL_SIZE" } },
-    { "COLL_SIZE=abc", { "COLL_RANK=0", "COLL_SIZE=abc", "COLL_ADDR=" HERE }, { 0 }, 0, COLL_ERR_ARGUMENT, { "COLL_SIZE", "abc" } },
+    { "COLL_SIZE=abc", { "COLL_RANK=0", "COLL_SIZE=abc", "COLL_ADDR=" HERE }, { 0 }, 0, COLL_ERR_ARGUMENT,
+      { "COLL_SIZE", "abc" } },
     { "COLL_SIZE=4x", { "COLL_RANK=0", "COLL_SIZE=4x", "COLL_ADDR=" HERE }, { 0 }, 0, COLL_ERR_ARGUMENT, { "COLL_SIZE", "4x" } },
     { "COLL_SIZE=0", { "COLL_RANK=0", "COLL_SIZE=0" }, { 0 }, 0, COLL_ERR_ARGUMENT, { "COLL_SIZE", "0" } },
     { "COLL_SIZE beyond long", { "COLL_RANK=0", "COLL_SIZE=99999999999999999999" }, { 0 }, 0, COLL_ERR_ARGUMENT, { "COLL_SIZE",
             "9999999999" } },
-    { "COLL_RANK=5 of 4", { "COLL_RANK=5", "COLL_SIZE=4", "COLL_ADDR=" HERE }, { 0 }, 0, COLL_ERR_ARGUMENT, { "COLL_RANK", "5" } },
+    { "COLL_RANK=5 of 4", { "COLL_RANK=5", "COLL_SIZE=4", "COLL_ADDR=" HERE }, { 0 }, 0, COLL_ERR_ARGUMENT,
+      { "COLL_RANK", "5" } },
     { "COLL_RANK=-1", { "COLL_RANK=-1", "COLL_SIZE=4", "COLL_ADDR=" HERE }, { 0 }, 0, COLL_ERR_ARGUMENT, { "COLL_RANK", "-1" } },
     { "COLL_RANK and COLL_SIZE without an address", { "COLL_RANK=0", "COLL_SIZE=4" }, { 0 }, 0, COLL_ERR_ARGUMENT, { "COLL_ADDR",
             "of 4" } },
-    { "COLL_LOCAL_RANK=7 of 2", { "COLL_RANK=0", "COLL_SIZE=2", "COLL_LOCAL_RANK=7", "COLL_ADDR=" HERE }, { 0 }, 0, COLL_ERR_ARGUMENT,
+    { "COLL_LOCAL_RANK=7 of 2", { "COLL_RANK=0", "COLL_SIZE=2", "COLL_LOCAL_RANK=7", "COLL_ADDR=" HERE }, { 0 }, 0,
+      COLL_ERR_ARGUMENT,
       { "COLL_LOCAL_RANK", "7" } },
     { "COLL_START_TIMEOUT_MS=soon", { "COLL_START_TIMEOUT_MS=soon" }, { .size = 2, .address = HERE }, 0, COLL_ERR_ARGUMENT,
       { "COLL_START_TIMEOUT_MS", "soon" } },
-    { "COLL_STALL_TIMEOUT_MS=-5", { "COLL_STALL_TIMEOUT_MS=-5" }, TWO(0, HERE), 0, COLL_ERR_ARGUMENT, { "COLL_STALL_TIMEOUT_MS", "-5" } },
+    { "COLL_STALL_TIMEOUT_MS=-5", { "COLL_STALL_TIMEOUT_MS=-5" }, TWO(0, HERE), 0, COLL_ERR_ARGUMENT,
+      { "COLL_STALL_TIMEOUT_MS", "-5" } },
     { "COLL_SPIN_US=much", { "COLL_SPIN_US=much" }, TWO(0, HERE), 0, COLL_ERR_ARGUMENT, { "COLL_SPIN_US", "much" } },
     { "two launchers", { "COLL_RANK=0", "COLL_SIZE=2", "RANK=0", "WORLD_SIZE=4", "COLL_ADDR=" HERE }, { 0 }, 0, COLL_ERR_ARGUMENT,
       { "2 ranks", "WORLD_SIZE=4" } },
     { "two launchers, one of one rank", { "COLL_RANK=0", "COLL_SIZE=1", "OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=4" },
      { 0 }, 0, COLL_ERR_ARGUMENT,
       { "OMPI_COMM_WORLD_SIZE=4" } },
-    { "Open MPI without an address", { "OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_SIZE=4" }, { 0 }, 0, COLL_ERR_ARGUMENT, { "Open MPI",
+    { "Open MPI without an address", { "OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_SIZE=4" }, { 0 }, 0, COLL_ERR_ARGUMENT,
+      { "Open MPI",
             "COLL_ADDR", "rank 3 of 4" } },
     { "MPICH without an address", { "PMI_RANK=1", "PMI_SIZE=4" }, { 0 }, 0, COLL_ERR_ARGUMENT, { "MPICH", "COLL_ADDR" } },
-    { "Slurm without an address", { "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=4" }, { 0 }, 0, COLL_ERR_ARGUMENT, { "Slurm", "COLL_ADDR" } },
+    { "Slurm without an address", { "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=4" }, { 0 }, 0, COLL_ERR_ARGUMENT,
+      { "Slurm", "COLL_ADDR" } },
     { "torchrun without an address", { "RANK=1", "WORLD_SIZE=4" }, { 0 }, 0, COLL_ERR_ARGUMENT, { "torchrun", "COLL_ADDR" } },
     { "torchrun without a port", { "RANK=1", "WORLD_SIZE=4", "MASTER_ADDR=127.0.0.1" }, { 0 }, 0, COLL_ERR_ARGUMENT, { "torchrun",
             "COLL_ADDR" } },
@@ -140,7 +147,8 @@ static const setup setups[] = {
      { 0 } },
     { "four threads of a job of 1", { "COLL_SIZE=1", "COLL_RANK=0", "RANK=0", "WORLD_SIZE=1" }, { 0 }, 4, COLL_OK, { 0 } },
     { "four threads of one process", { "PMI_RANK=0", "PMI_SIZE=1" }, { 0 }, 4, COLL_OK, { 0 } },
-    { "four threads of a job of 4, configured", { "COLL_SIZE=8", "COLL_RANK=1", "COLL_ADDR=" HERE }, { .size = 4 }, 4, COLL_OK, { 0 } },
+    { "four threads of a job of 4, configured", { "COLL_SIZE=8", "COLL_RANK=1", "COLL_ADDR=" HERE }, { .size = 4 }, 4, COLL_OK,
+      { 0 } },
     { "four threads of a job of 4", { "COLL_SIZE=4", "COLL_RANK=0", "COLL_ADDR=" HERE }, { 0 }, 4, COLL_OK, { 0 } },
 };
 enum { SETUP_COUNT = sizeof setups / sizeof *setups };
@@ -162,7 +170,7 @@ static void setup_case(const void *arg)
     else status = coll_init(comms, s->config.size || s->config.address ? &s->config : NULL);
     CHECK(status == s->status && says(coll_error(NULL), s->words, 3), "%s: status %d, \"%s\"", case_name, (int)status,
           coll_error(NULL));
-    CHECK(now_ms() - began < 2000, "%s: took %d ms", case_name, (int)(now_ms() - began));
+    CHECK(now_ms() - began < support_patience(2000), "%s: took %d ms", case_name, (int)(now_ms() - began));
     CHECK((comms[0] != NULL) == (status == COLL_OK), "%s: %s communicator, with status %d", case_name, comms[0] ? "a" : "no",
           (int)status);
     if (status == COLL_OK && s->threads == 0)
@@ -175,71 +183,7 @@ static void setup_case(const void *arg)
 
 /* ---- >>start: ranks are threads that call coll_init ---- */
 
-/* What has been said on the log. */
-typedef struct journal {
-    pthread_mutex_t lock;
-    pthread_cond_t  grown;
-    int             count;
-    char            lines[LINES_MOST][256];
-} journal;
-
-static void journal_line(void *context, coll_log_level level, const char *line)
-{
-    journal *j = context;
-
-    (void)level;
-    pthread_mutex_lock(&j->lock);
-    if (j->count < LINES_MOST) snprintf(j->lines[j->count++], sizeof j->lines[0], "%s", line);
-    pthread_cond_broadcast(&j->grown);
-    pthread_mutex_unlock(&j->lock);
-}
-
-static void journal_await(journal *j, int count)
-{
-    pthread_mutex_lock(&j->lock);
-    while (j->count < count) pthread_cond_wait(&j->grown, &j->lock);
-    pthread_mutex_unlock(&j->lock);
-}
-
-/* How many lines hold this text? */
-static int journal_count(journal *j, const char *text)
-{
-    int found = 0;
-
-    pthread_mutex_lock(&j->lock);
-    for (int i = 0; i < j->count; i++) found += strstr(j->lines[i], text) != NULL;
-    pthread_mutex_unlock(&j->lock);
-    return found;
-}
-
-typedef struct guest {
-    pthread_t   thread;
-    coll_config config;
-    coll_comm  *comm;
-    coll_status status;
-    int64_t     took_ms;
-    char        sentence[320];
-    journal    *journal;
-    bool        uses;                             /* once it is in, it takes part in an allreduce             */
-    bool        is_good;
-} guest;
-
-static void *guest_main(void *at)
-{
-    guest *g = at;
-    const int64_t began = now_ms();
-    int32_t n = 1;
-
-    g->status = coll_init(&g->comm, &g->config);
-    g->took_ms = now_ms() - began;
-    snprintf(g->sentence, sizeof g->sentence, "%s", coll_error(NULL));
-    if (g->status == COLL_OK && g->uses)
-        g->is_good = coll_allreduce(g->comm, &n, &n, 1, COLL_I32, COLL_SUM) == COLL_OK && n == g->config.size;
-    coll_free(g->comm);
-    return NULL;
-}
-
-/* Start a rank. */
+/* Start a rank, with a log if there is a journal for it. */
 static void guest_start(guest *g, int rank, int size, const char *address, int timeout_ms)
 {
     g->config.rank = rank;
@@ -248,28 +192,16 @@ static void guest_start(guest *g, int rank, int size, const char *address, int t
     g->config.start_timeout_ms = timeout_ms;
     g->config.io = !strcmp(world, "tcp-uring") ? "uring" : "poll";
     g->config.share_memory = !strcmp(world, "tcp-poll") ? -1 : 0;
-    if (g->journal) {
-        g->config.log = journal_line;
-        g->config.log_context = g->journal;
-    }
-    g->uses = true;
-    CHECK(pthread_create(&g->thread, NULL, guest_main, g) == 0, "%s: no thread", case_name);
+    if (g->config.log_context) g->config.log = journal_line;
+    guest_run(g);
 }
-
-static void guest_join(guest *g) { pthread_join(g->thread, NULL); }
 
 static void expect_failure(const guest *g, coll_status status, const char *word, const char *other, int most_ms)
 {
     CHECK(g->status == status && g->comm == NULL && strstr(g->sentence, word) && strstr(g->sentence, other),
           "%s: rank %d: status %d (%d is expected), \"%s\" (with \"%s\" and \"%s\")", case_name, g->config.rank, (int)g->status,
           (int)status, g->sentence, word, other);
-    CHECK(g->took_ms <= most_ms, "%s: rank %d took %d ms", case_name, g->config.rank, (int)g->took_ms);
-}
-
-static void expect_success(const guest *g)
-{
-    CHECK(g->status == COLL_OK && g->is_good, "%s: rank %d: status %d, allreduce %s: %s", case_name, g->config.rank, (int)g->status,
-          g->is_good ? "right" : "wrong", g->sentence);
+    CHECK(g->took_ms <= support_patience(most_ms), "%s: rank %d took %d ms", case_name, g->config.rank, (int)g->took_ms);
 }
 
 static void port_in_use_case(const void *arg)
@@ -327,8 +259,8 @@ static void missing_rank_case(const void *arg)
 
 static void same_rank_case(const void *arg)
 {
-    journal said = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, { "" } };
-    guest zero = { .journal = &said }, one = { 0 }, another = { 0 }, two = { 0 };
+    journal said = JOURNAL;
+    guest zero = { .config = { .log_context = &said } }, one = { 0 }, another = { 0 }, two = { 0 };
     char address[64];
     const int port = support_reserve_port(address, sizeof address);
 
@@ -345,23 +277,25 @@ static void same_rank_case(const void *arg)
     guest_join(&two);
     expect_success(&zero);
     expect_success(&two);
-    CHECK((one.status == COLL_OK) != (another.status == COLL_OK), "%s: the two have %d and %d", case_name, (int)one.status, (int)another.status);
+    CHECK((one.status == COLL_OK) != (another.status == COLL_OK), "%s: the two have %d and %d", case_name, (int)one.status,
+          (int)another.status);
     expect_success(one.status == COLL_OK ? &one : &another);
     guest *const late = one.status == COLL_OK ? &another : &one;
     expect_failure(late, late->status, "same rank", address, 10000);
-    CHECK(said.count == 1 && journal_count(&said, "same rank") == 1, "%s: %d lines, the first \"%s\"", case_name, said.count, said.lines[0]);
+    CHECK(said.count == 1 && journal_count(&said, "same rank") == 1, "%s: %d lines, the first \"%s\"", case_name, said.count,
+          said.lines[0]);
     close(port);
 }
 
 static void two_zeros_case(const void *arg)
 {
     guest zero = { 0 }, other = { 0 }, one = { 0 };
-    journal said = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, { "" } };
+    journal said = JOURNAL;
     char address[64];
     const int port = support_reserve_port(address, sizeof address);
 
     (void)arg;
-    zero.journal = &said;
+    zero.config.log_context = &said;
     zero.config.log_level = COLL_LOG_INFO;
     guest_start(&zero, 0, 2, address, 10000);
     one.config.world = "the other job";           /* its refusal shows that rank 0 listens                    */
@@ -383,8 +317,8 @@ static void two_zeros_case(const void *arg)
 static void other_world_case(const void *arg)
 {
     const bool by_size = arg != NULL;
-    journal said = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, { "" } };
-    guest zero = { .journal = &said }, wrong = { 0 }, right = { 0 };
+    journal said = JOURNAL;
+    guest zero = { .config = { .log_context = &said } }, wrong = { 0 }, right = { 0 };
     char address[64];
     const int port = support_reserve_port(address, sizeof address);
 
@@ -395,15 +329,16 @@ static void other_world_case(const void *arg)
     case_step = "the wrong one is turned away";
     guest_join(&wrong);
     expect_failure(&wrong, wrong.status, address, by_size ? "number of ranks" : "COLL_WORLD", 3000);
-    CHECK(wrong.status == COLL_ERR_PROTOCOL || wrong.status == COLL_ERR_MISMATCH || wrong.status == COLL_ERR_ARGUMENT, "%s: it has %d", case_name,
-          (int)wrong.status);
+    CHECK(wrong.status == COLL_ERR_PROTOCOL || wrong.status == COLL_ERR_MISMATCH || wrong.status == COLL_ERR_ARGUMENT,
+          "%s: it has %d", case_name, (int)wrong.status);
     case_step = "the right one";
     guest_start(&right, 1, 2, address, 10000);
     guest_join(&right);
     guest_join(&zero);
     expect_success(&zero);
     expect_success(&right);
-    CHECK(said.count == 1 && journal_count(&said, "turned away") == 1, "%s: %d lines, the first \"%s\"", case_name, said.count, said.lines[0]);
+    CHECK(said.count == 1 && journal_count(&said, "turned away") == 1, "%s: %d lines, the first \"%s\"", case_name, said.count,
+          said.lines[0]);
     close(port);
 }
 
@@ -431,14 +366,15 @@ static void torchrun_case(const void *arg)
         putenv(!strcmp(world, "tcp-uring") ? "COLL_IO=uring" : "COLL_IO=poll");
         shared->ranks[rank].status = coll_init(&comm, NULL);
         snprintf(shared->ranks[rank].sentence, sizeof shared->ranks[rank].sentence, "%s", coll_error(NULL));
-        if (comm && coll_size(comm) == 2 && coll_rank(comm) == rank && coll_allreduce(comm, &n, &n, 1, COLL_I32, COLL_SUM) == COLL_OK && n == 3)
+        if (comm && coll_size(comm) == 2 && coll_rank(comm) == rank
+            && coll_allreduce(comm, &n, &n, 1, COLL_I32, COLL_SUM) == COLL_OK && n == 3)
             shared->ranks[rank].reached = 1;
         coll_free(comm);
         _exit(0);
     }
     for (int rank = 0; rank < 2; rank++) {
-        CHECK(waitpid(pids[rank], &status, 0) == pids[rank] && status == 0 && shared->ranks[rank].reached == 1, "%s: rank %d: %d: %s", case_name, rank,
-              (int)shared->ranks[rank].status, shared->ranks[rank].sentence);
+        CHECK(waitpid(pids[rank], &status, 0) == pids[rank] && status == 0 && shared->ranks[rank].reached == 1,
+              "%s: rank %d: %d: %s", case_name, rank, (int)shared->ranks[rank].status, shared->ranks[rank].sentence);
     }
     close(port);
 }
@@ -461,8 +397,8 @@ typedef struct stranger {
 #define HELLO_START HELLO_MAGIC "\1\0\0\0\4\3\2\1"
 
 static const char http[] =
-    "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: a-scanner/1.0 (that looks at every port it can find)\r\nAccept: text/html, */*\r\n"
-    "Accept-Encoding: gzip\r\nConnection: close\r\n\r\n";
+    "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: a-scanner/1.0 (that looks at every port it can find)\r\n"
+    "Accept: text/html, */*\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n";
 
 static const stranger strangers[] = {
     { "an HTTP request", SAYS, http, sizeof http - 1, "does not speak" },
@@ -512,8 +448,8 @@ static int stranger_comes(const stranger *s, const char *address)
 
 static void strangers_case(const void *arg)
 {
-    journal said = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, { "" } };
-    guest zero = { .journal = &said }, one = { 0 };
+    journal said = JOURNAL;
+    guest zero = { .config = { .log_context = &said } }, one = { 0 };
     char address[64];
     const int port = support_reserve_port(address, sizeof address);
     int fds[STRANGER_COUNT], due = 0;
@@ -533,14 +469,16 @@ static void strangers_case(const void *arg)
     guest_join(&zero);
     expect_success(&zero);
     expect_success(&one);
-    CHECK(said.count - journal_count(&said, "rank 0 waits at") == due && journal_count(&said, "turned away a connection from 127.0.0.1:") == due, "%s: %d lines, %d are due; the last: %s",
+    CHECK(said.count - journal_count(&said, "rank 0 waits at") == due
+          && journal_count(&said, "turned away a connection from 127.0.0.1:") == due, "%s: %d lines, %d are due; the last: %s",
           case_name, said.count, due, said.count > 0 ? said.lines[said.count - 1] : "");
     for (int i = 0; i < STRANGER_COUNT; i++) {
         int alike = 0;
-        for (int k = 0; k < STRANGER_COUNT && strangers[i].word; k++) alike += strangers[k].word && !strcmp(strangers[i].word, strangers[k].word);
+        for (int k = 0; k < STRANGER_COUNT && strangers[i].word; k++)
+            alike += strangers[k].word && !strcmp(strangers[i].word, strangers[k].word);
         if (strangers[i].word)
-            CHECK(journal_count(&said, strangers[i].word) == alike, "%s: %s: %d lines say \"%s\", %d should", case_name, strangers[i].name,
-                  journal_count(&said, strangers[i].word), strangers[i].word, alike);
+            CHECK(journal_count(&said, strangers[i].word) == alike, "%s: %s: %d lines say \"%s\", %d should", case_name,
+                  strangers[i].name, journal_count(&said, strangers[i].word), strangers[i].word, alike);
         if (fds[i] >= 0) close(fds[i]);
     }
     close(port);
@@ -549,8 +487,8 @@ static void strangers_case(const void *arg)
 /* A stranger that says nothing is still there when the world forms, and more than the queue can hold come and go. */
 static void crowd_case(const void *arg)
 {
-    journal said = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, { "" } };
-    guest zero = { .journal = &said }, one = { 0 };
+    journal said = JOURNAL;
+    guest zero = { .config = { .log_context = &said } }, one = { 0 };
     char address[64];
     const int port = support_reserve_port(address, sizeof address);
     int fds[200];
@@ -700,14 +638,15 @@ static void check_survivor(const death *d, int rank, int ended)
 
     const bool is_over = WIFEXITED(ended) && WEXITSTATUS(ended) == 0 && r->reached == 1;
 
-    CHECK(is_over, "%s: rank %d %s, %#x: \"%s\"", case_name, rank, WIFSIGNALED(ended) && WTERMSIG(ended) == SIGALRM ? "hangs" : "has failed",
-          (unsigned)ended, r->sentence);
+    CHECK(is_over, "%s: rank %d %s, %#x: \"%s\"", case_name, rank, WIFSIGNALED(ended) && WTERMSIG(ended) == SIGALRM
+          ? "hangs" : "has failed", (unsigned)ended, r->sentence);
     if (!is_over) return;
-    CHECK(r->status == COLL_ERR_PEER && names_rank(r->sentence, d->victim), "%s: rank %d has %d: \"%s\"", case_name, rank, (int)r->status, r->sentence);
-    CHECK(r->known_ms < 5000, "%s: rank %d knows after %d ms", case_name, rank, (int)r->known_ms);
-    CHECK(r->later == r->status && !strcmp(r->sentence, r->after) && r->later_ms < 500, "%s: rank %d: later calls have %d after %d ms: \"%s\"", case_name,
-          rank, (int)r->later, (int)r->later_ms, r->after);
-    CHECK(r->free_ms < 2500, "%s: rank %d: coll_free took %d ms", case_name, rank, (int)r->free_ms);
+    CHECK(r->status == COLL_ERR_PEER && names_rank(r->sentence, d->victim), "%s: rank %d has %d: \"%s\"", case_name, rank,
+          (int)r->status, r->sentence);
+    CHECK(r->known_ms < support_patience(5000), "%s: rank %d knows after %d ms", case_name, rank, (int)r->known_ms);
+    CHECK(r->later == r->status && !strcmp(r->sentence, r->after) && r->later_ms < support_patience(500),
+          "%s: rank %d: later calls have %d after %d ms: \"%s\"", case_name, rank, (int)r->later, (int)r->later_ms, r->after);
+    CHECK(r->free_ms < support_patience(2500), "%s: rank %d: coll_free took %d ms", case_name, rank, (int)r->free_ms);
 }
 
 static int64_t slowest_ms;                        /* until a survivor knew                                    */
@@ -724,8 +663,8 @@ static void death_case(const void *arg)
         if ((pids[i] = fork()) == 0) dying_rank(&d, i);
     case_step = "the ranks, which have a time limit of their own";
     for (int i = 0; i < d.size; i++) CHECK(waitpid(pids[i], &ended[i], 0) == pids[i], "%s: waitpid", case_name);
-    CHECK(WIFSIGNALED(ended[d.victim]) && WTERMSIG(ended[d.victim]) == SIGKILL && shared->death_ms, "%s: the victim ended with %#x", case_name,
-          (unsigned)ended[d.victim]);
+    CHECK(WIFSIGNALED(ended[d.victim]) && WTERMSIG(ended[d.victim]) == SIGKILL && shared->death_ms,
+          "%s: the victim ended with %#x", case_name, (unsigned)ended[d.victim]);
     for (int i = d.moment == ZERO_HAS_LEFT ? 1 : 0; i < d.size; i++)
         if (i != d.victim) check_survivor(&d, i, ended[i]);
     close(port);
@@ -739,7 +678,8 @@ static void run_death(moment when, int size, int victim)
     snprintf(name, sizeof name, "rank %d of %d dies %s", victim, size, moment_names[when]);
     run_case(death_case, &d, name);
     for (int i = 0; i < size; i++)
-        if (shared->ranks[i].status == COLL_ERR_PEER && shared->ranks[i].known_ms > slowest_ms) slowest_ms = shared->ranks[i].known_ms;
+        if (shared->ranks[i].status == COLL_ERR_PEER && shared->ranks[i].known_ms > slowest_ms)
+            slowest_ms = shared->ranks[i].known_ms;
 }
 
 static void run_deaths(void)

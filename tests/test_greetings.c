@@ -7,6 +7,7 @@
  * Built with COLL_WITH_OPENSSL where there is OpenSSL; otherwise TLS is left out, and the first line says so.
  */
 #define COLL_IMPLEMENTATION
+#define COLL__ONE_TIER 1
 #define COLL__SEAL_RENEW 300000                   /* bytes: keys are renewed within the tests                 */
 #include "../coll.h"
 

@@ -1,6 +1,7 @@
 /* test_hosts.c - ranks that share hosts: how many bytes leave a host, how often a sum is rounded, and what coll_explain says.
  * That the results are right, of every kind, type and form, is for test_contract in the world "sim-hosts". */
 #define COLL_IMPLEMENTATION
+#define COLL__ONE_TIER 1
 #include "../coll.h"
 
 #include "check.h"

@@ -5,41 +5,19 @@
  *
  * Bodies use all lanes from a KiB on, so that most messages here are long ones. */
 #define COLL_IMPLEMENTATION
+#define COLL__ONE_TIER 1
 #define COLL__CHUNK_LEAST 1024
 #include "../coll.h"
 
 #include "check.h"
 #include "support.h"
 #include "cases.h"
+#include "guests.h"
 #include "net.h"
 
 enum { CASE_SECONDS = 60, RANKS_MOST = 4, WORDS_MOST = 300000, SLOW_WORDS = 2000000 };
 
 static uint64_t seed;
-
-typedef struct guest {
-    pthread_t   thread;
-    coll_config config;
-    coll_comm  *comm;
-    coll_status status;
-    int64_t     took_ms;
-    char        sentence[512];
-    coll_status (*body)(struct guest *g);
-    void       *arg;
-} guest;
-
-static void *guest_main(void *at)
-{
-    guest *g = at;
-
-    g->status = coll_init(&g->comm, &g->config);
-    const int64_t began = now_ms();
-    if (g->status == COLL_OK) g->status = g->body(g);
-    g->took_ms = now_ms() - began;
-    snprintf(g->sentence, sizeof g->sentence, "%s", coll_error(g->comm));
-    coll_free(g->comm);
-    return NULL;
-}
 
 static void ignore_line(void *context, coll_log_level level, const char *line) { (void)context, (void)level, (void)line; }
 
@@ -54,17 +32,15 @@ static void guests_run(guest *guests, int size, const char *io, const int *lanes
                              .address = address, .lanes = lanes[i], .share_memory = -1,
                                      .start_timeout_ms = lanes[0] == lanes[1] ? 20000 : 700, .stall_timeout_ms = 20000,
                              .log = ignore_line } };
-        CHECK(!pthread_create(&guests[i].thread, NULL, guest_main, &guests[i]), "no thread");
+        guest_run(&guests[i]);
     }
-    for (int i = 0; i < size; i++) pthread_join(guests[i].thread, NULL);
+    for (int i = 0; i < size; i++) guest_join(&guests[i]);
     close(port);
 }
 
-static void expect_success(const guest *guests, int size)
+static void expect_all(const guest *guests, int size)
 {
-    for (int i = 0; i < size; i++)
-        CHECK(guests[i].status == COLL_OK, "%s: rank %d: %s: %s", case_name, i, coll_status_text(guests[i].status),
-              guests[i].sentence);
+    for (int i = 0; i < size; i++) expect_success(&guests[i]);
 }
 
 static coll__stream *stream_of(const guest *g, int peer, int channel)
@@ -191,7 +167,7 @@ static void calls_case(const void *arg)
     if (p->security) setenv("COLL_SECURITY", p->security, 1);
     if (p->key) setenv("COLL_KEY", p->key, 1);
     guests_run(guests, p->size, p->io, lanes, talk, NULL);
-    expect_success(guests, p->size);
+    expect_all(guests, p->size);
 }
 
 static void test_calls(void)
@@ -245,7 +221,7 @@ static void leaving_case(const void *arg)
 
     for (int k = 1; k < 400; k = k * 3 + 1) {
         guests_run(guests, 3, arg, lanes, send_and_leave, &k);
-        expect_success(guests, 3);
+        expect_all(guests, 3);
     }
 }
 
@@ -289,8 +265,9 @@ static void cuts_case(const void *arg)
         guests_run(guests, 2, arg, lanes, be_cut, &c);
         for (int i = 0; i < 2; i++)
             CHECK(guests[i].status == COLL_ERR_PEER && (names_rank(guests[i].sentence, 0) || names_rank(guests[i].sentence, 1))
-                  && guests[i].took_ms < 3000, "%s: lane %d cut: rank %d: %s after %d ms: %s", case_name, n % 3, i,
-                  coll_status_text(guests[i].status), (int)guests[i].took_ms, guests[i].sentence);
+                  && guests[i].body_ms < support_patience(3000), "%s: lane %d cut: rank %d: %s after %d ms: %s", case_name, n % 3,
+                      i,
+                  coll_status_text(guests[i].status), (int)guests[i].body_ms, guests[i].sentence);
     }
 }
 
@@ -360,7 +337,7 @@ static void slow_case(const void *arg)
     for (int i = 0; i < 2; i++) close(m.fds[i][0]);
     pthread_join(m.thread, NULL);
     for (int i = 0; i < 2; i++) close(m.fds[i][1]);
-    expect_success(guests, 2);
+    expect_all(guests, 2);
     CHECK(m.passed > 0 && m.passed < sizeof(uint32_t) * SLOW_WORDS / 9, "%s: the slow lane carried %zu of %zu bytes",
             case_name, m.passed,
           sizeof(uint32_t) * (size_t)SLOW_WORDS);
@@ -440,7 +417,7 @@ static void long_case(const void *arg)
                                          "latency=20ms overhead=1us gbit=4" };
     const int *size = arg;
     float *first = support_need(malloc(LONG_COUNT * sizeof *first)), *other = support_need(malloc(LONG_COUNT * sizeof *other));
-    const coll__link near = coll__link_default, far = { 20e-3, 1e-6, 8e-9, 0.1e-9 };
+    const coll__link near = coll__link_default, far = { 20e-3, 1e-6, 8e-9, 0.1e-9, 0.25e-9 };
 
     setenv("COLL_TRANSPORT", "sim", 1);
     setenv("COLL_ALGORITHM", "allreduce=ring", 1);
@@ -491,10 +468,10 @@ static void shaped_rank(const net *n, int rank, const char *io)
     if (!net_enter(n, rank)) _exit(2);
     (void)guest_main(&g);
     const double best_ms = SHAPED_WORDS * 4.0 * 8 * 3 / (SHAPED_MBIT * 1e3);
+    const bool is_late = took_ms > support_patience((int64_t)(1.35 * best_ms));
     if (g.status) fprintf(stderr, "shaped: rank %d: %s\n", rank, g.sentence);
-    else if ((double)took_ms > 1.35 * best_ms) fprintf(stderr, "shaped: rank %d: %d ms, at best %.0f ms\n", rank,
-            (int)took_ms, best_ms);
-    _exit(g.status ? 3 : (double)took_ms > 1.35 * best_ms ? 4 : 0);
+    else if (is_late) fprintf(stderr, "shaped: rank %d: %d ms, at best %.0f ms\n", rank, (int)took_ms, best_ms);
+    _exit(g.status ? 3 : is_late ? 4 : 0);
 }
 
 static void shaped_case(const void *arg)

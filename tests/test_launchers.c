@@ -4,6 +4,7 @@
  * Every environment is tried in a process of its own.
  */
 #define COLL_IMPLEMENTATION
+#define COLL__ONE_TIER 1
 #define COLL_STATIC                               /* so that what is not used here is not compiled */
 #include "../coll.h"
 

@@ -3,6 +3,7 @@
  *
  *     test_memory                     COLL_TEST_SEED=...: other pieces, other pauses */
 #define COLL_IMPLEMENTATION
+#define COLL__ONE_TIER 1
 #include "../coll.h"
 
 #include "check.h"

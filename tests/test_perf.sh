@@ -8,29 +8,13 @@
 # Lists of options are meant to be split into words.
 # shellcheck disable=SC2086
 
-top=$(cd "$(dirname "$0")/.." && pwd) || exit 1
-dir=$(mktemp -d) || exit 1
-passed=0
-failed=0
-trap 'rm -rf "$dir"' EXIT
-trap 'exit 1' HUP INT TERM
+. "$(dirname "$0")/bench.sh"
 
-${CC:-cc} -std=c11 ${CFLAGS:--O1} "$top/bench/coll_perf.c" -o "$dir/coll_perf" ${COLL_LIBS:--pthread -DCOLL_NO_URING} || exit 1
+compile "$top/bench/coll_perf.c" -o "$dir/coll_perf" $libs || exit 1
 perf=$dir/coll_perf
 few="-n 1 -w 0"
 cd "$dir" || exit 1
 unset COLL_RANK COLL_SIZE COLL_ADDR
-
-ok() {
-    passed=$((passed + 1))
-    echo "ok - $1"
-}
-
-fail() {
-    failed=$((failed + 1))
-    echo "FAILED - $1: $2"
-    sed 's/^/    /' err | head -n 5
-}
 
 # The lines of a table: 15 columns, nothing wrong in columns 10 and 15, and so many of them.
 table_is_right() {
@@ -144,7 +128,7 @@ if [ $? -eq 2 ] && grep -q '^# left out: .*no algorithm "nonsense"' out; then ok
 else fail "an algorithm that there is not" "exit status, or no sentence"; fi
 
 # Three processes over TCP.
-if ${CC:-cc} -std=c11 -O1 "$top/tools/coll-run.c" -o "$dir/coll-run" 2>err; then
+if compile "$top/tools/coll-run.c" -o "$dir/coll-run" 2>err; then
     check_table "three processes" 13 ./coll-run -n 3 -t 20 --no-prefix "$perf" -C all -d f32,bf16 -b 2K -e 2K $few -r 1 -c 1
 else
     fail "three processes" "coll-run does not compile"

@@ -508,7 +508,7 @@ static void run_cases(int size, const coll_sim *sim, void (*after)(const stage *
 {
     bool has_neighbors = false;
     for (size_t i = 0; i < case_count; i++) has_neighbors |= is_neighbor(cases[i].a->kind);
-    const coll__link link = { sim->latency, sim->overhead, sim->seconds_per_byte, sim->seconds_per_byte_reduced };
+    const coll__link link = { sim->latency, sim->overhead, sim->seconds_per_byte, sim->seconds_per_byte_reduced, 0 };
     stage s = { .sim = sim, .size = size, .enter = has_neighbors ? make_neighbors : NULL, .next = next_case, .play = play };
 
     link_now = &link;

@@ -13,8 +13,9 @@
 #include "check.h"
 #include "support.h"
 #include "cases.h"
+#include "guests.h"
 
-enum { LINES_MOST = 16, CASE_SECONDS = 20, URING_SETUP = 425, NOBODY = 65534 };
+enum { CASE_SECONDS = 20, URING_SETUP = 425, NOBODY = 65534 };
 
 /* ---- >>restrictions ---- */
 
@@ -58,23 +59,6 @@ static bool restrict_to(restriction r)
 
 /* ---- >>a world of two ---- */
 
-/* What has been said on the logs. */
-typedef struct journal {
-    pthread_mutex_t lock;
-    int  count;
-    char lines[LINES_MOST][256];
-} journal;
-
-static void journal_line(void *context, coll_log_level level, const char *line)
-{
-    journal *j = context;
-
-    (void)level;
-    pthread_mutex_lock(&j->lock);
-    if (j->count < LINES_MOST) snprintf(j->lines[j->count++], sizeof j->lines[0], "%s", line);
-    pthread_mutex_unlock(&j->lock);
-}
-
 static int lines_with(const journal *j, const char *word, const char *other)
 {
     int found = 0;
@@ -83,35 +67,19 @@ static int lines_with(const journal *j, const char *word, const char *other)
     return found;
 }
 
-typedef struct rank_of {
-    pthread_t   thread;
-    coll_config config;
-    coll_status joined, status;
-    bool        is_right;
-    char        sentence[300];
-} rank_of;
-
-static void *rank_main(void *at)
+static coll_status sum_up(guest *g)
 {
-    rank_of *r = at;
-    coll_comm *comm = NULL;
     int32_t x[1000], sum[1000];
 
-    for (int i = 0; i < 1000; i++) x[i] = i + r->config.rank;
-    r->joined = coll_init(&comm, &r->config);
-    snprintf(r->sentence, sizeof r->sentence, "%s", coll_error(NULL));
-    if (r->joined == COLL_OK) {
-        r->status = coll_allreduce(comm, x, sum, 1000, COLL_I32, COLL_SUM);
-        r->is_right = r->status == COLL_OK && sum[0] == 1 && sum[999] == 2 * 999 + 1;
-        if (r->status < 0) snprintf(r->sentence, sizeof r->sentence, "%s", coll_error(comm));
-    }
-    coll_free(comm);
-    return NULL;
+    for (int i = 0; i < 1000; i++) x[i] = i + g->config.rank;
+    const coll_status status = coll_allreduce(g->comm, x, sum, 1000, COLL_I32, COLL_SUM);
+    return status || (sum[0] == 1 && sum[999] == 2 * 999 + 1) ? status : COLL_ERR_MISMATCH;
 }
 
-static void rank_set(rank_of *r, int rank, const char *address, const char *io, journal *said)
+static void rank_set(guest *g, int rank, const char *address, const char *io, journal *said)
 {
-    r->config = (coll_config){ .rank = rank, .size = 2, .address = address, .io = io, .start_timeout_ms = 10000,
+    g->body = sum_up;
+    g->config = (coll_config){ .rank = rank, .size = 2, .address = address, .io = io, .start_timeout_ms = 10000,
                                .log = journal_line, .log_context = said, .log_level = COLL_LOG_INFO };
 }
 
@@ -119,7 +87,7 @@ static void rank_set(rank_of *r, int rank, const char *address, const char *io, 
 
 typedef struct trial { restriction restriction; const char *io; } trial;
 
-static void check_refusal(const trial *t, const rank_of *r, bool may_work)
+static void check_refusal(const trial *t, const guest *r, bool may_work)
 {
     const bool is_memory = t->restriction >= LOCKED_64K;
 #if defined(COLL_NO_URING)
@@ -129,7 +97,7 @@ static void check_refusal(const trial *t, const rank_of *r, bool may_work)
 #endif
 
     if (may_work && r->joined == COLL_OK) {
-        CHECK(r->is_right, "%s: rank %d: %d: %s", case_name, r->config.rank, (int)r->status, r->sentence);
+        CHECK(r->status == COLL_OK, "%s: rank %d: %d: %s", case_name, r->config.rank, (int)r->status, r->sentence);
         return;
     }
     CHECK(r->joined == COLL_ERR_UNSUPPORTED, "%s: rank %d has %d: %s", case_name, r->config.rank, (int)r->joined, r->sentence);
@@ -139,21 +107,20 @@ static void check_refusal(const trial *t, const rank_of *r, bool may_work)
 static void trial_case(const void *arg)
 {
     const trial *t = arg;
-    journal said = { PTHREAD_MUTEX_INITIALIZER, 0, { "" } };
-    rank_of ranks[2] = { { .joined = COLL_OK }, { .joined = COLL_OK } };
+    journal said = JOURNAL;
+    guest ranks[2] = { { .status = COLL_OK }, { .status = COLL_OK } };
     char address[64];
     const bool is_memory = t->restriction >= LOCKED_64K, is_refused = t->restriction != FREE;
     const int port = support_reserve_port(address, sizeof address);
 
     CHECK(restrict_to(t->restriction), "%s: the restriction cannot be had: %s", case_name, strerror(errno));
     for (int i = 0; i < 2; i++) rank_set(&ranks[i], i, address, t->io, &said);
-    for (int i = 0; i < 2; i++)
-        CHECK(!pthread_create(&ranks[i].thread, NULL, rank_main, &ranks[i]), "%s: no thread", case_name);
-    for (int i = 0; i < 2; i++) (void)pthread_join(ranks[i].thread, NULL);
+    for (int i = 0; i < 2; i++) guest_run(&ranks[i]);
+    for (int i = 0; i < 2; i++) guest_join(&ranks[i]);
     for (int i = 0; i < 2; i++) {
-        const rank_of *r = &ranks[i];
+        const guest *r = &ranks[i];
         if (!strcmp(t->io, "uring") && is_refused) check_refusal(t, r, is_memory);
-        else CHECK(r->joined == COLL_OK && r->is_right, "%s: rank %d: %d, %d: %s", case_name, i, (int)r->joined, (int)r->status,
+        else CHECK(r->status == COLL_OK, "%s: rank %d: %d, %d: %s", case_name, i, (int)r->joined, (int)r->status,
                    r->sentence);
     }
     const int lines = lines_with(&said, "no io_uring", "poll");
@@ -167,8 +134,8 @@ static void trial_case(const void *arg)
 static void mixed_case(const void *arg)
 {
     const trial *t = arg;
-    journal said = { PTHREAD_MUTEX_INITIALIZER, 0, { "" } };
-    rank_of zero = { .joined = COLL_OK }, one = { .joined = COLL_OK };
+    journal said = JOURNAL;
+    guest zero = { .status = COLL_OK }, one = { .status = COLL_OK };
     char address[64];
     const int port = support_reserve_port(address, sizeof address);
     int status = -1;
@@ -179,14 +146,14 @@ static void mixed_case(const void *arg)
     if (child == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (!restrict_to(t->restriction)) _exit(2);
-        (void)rank_main(&one);
-        _exit(one.is_right && lines_with(&said, "no io_uring", "poll") == 1 ? 0 : 3);
+        (void)guest_main(&one);
+        _exit(one.status == COLL_OK && lines_with(&said, "no io_uring", "poll") == 1 ? 0 : 3);
     }
-    (void)rank_main(&zero);
+    (void)guest_main(&zero);
     CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0, "%s: rank 1 ends with %#x", case_name,
           (unsigned)status);
-    CHECK(zero.is_right && lines_with(&said, "no io_uring", "poll") == 0, "%s: rank 0: %d, %d: %s", case_name, (int)zero.joined,
-          (int)zero.status, zero.sentence);
+    CHECK(zero.status == COLL_OK && lines_with(&said, "no io_uring", "poll") == 0, "%s: rank 0: %d, %d: %s", case_name,
+          (int)zero.joined, (int)zero.status, zero.sentence);
     close(port);
 }
 

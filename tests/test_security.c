@@ -6,6 +6,7 @@
  * Built with COLL_WITH_OPENSSL where there is OpenSSL; otherwise TLS is left out, and the first line says so.
  */
 #define COLL_IMPLEMENTATION
+#define COLL__ONE_TIER 1
 #define COLL__SEAL_RENEW 300000                   /* bytes: keys are renewed within the tests                 */
 #include "../coll.h"
 
@@ -14,11 +15,12 @@
 #include "check.h"
 #include "support.h"
 #include "cases.h"
+#include "guests.h"
 
 #define KEY "a key of all ranks, 0123456789"
 #define OTHER_KEY "another key, 0123456789abcdef"
 
-enum { CASE_SECONDS = 30, LINES_MOST = 64, RANKS_MOST = 4 };
+enum { CASE_SECONDS = 30, RANKS_MOST = 4 };
 
 #if defined(COLL_WITH_OPENSSL)
 #define HAS_TLS true
@@ -114,78 +116,7 @@ static void test_settings(void)
     }
 }
 
-/* ---- >>worlds: ranks are threads that call coll_init ---- */
-
-typedef struct journal {
-    pthread_mutex_t lock;
-    pthread_cond_t  grown;
-    int             count;
-    char            lines[LINES_MOST][256];
-} journal;
-
-#define JOURNAL { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, { "" } }
-
-static void journal_line(void *context, coll_log_level level, const char *line)
-{
-    journal *j = context;
-
-    (void)level;
-    pthread_mutex_lock(&j->lock);
-    if (j->count < LINES_MOST) snprintf(j->lines[j->count++], sizeof j->lines[0], "%s", line);
-    pthread_cond_broadcast(&j->grown);
-    pthread_mutex_unlock(&j->lock);
-}
-
-/* Wait for the first line. */
-static void journal_await(journal *j)
-{
-    pthread_mutex_lock(&j->lock);
-    while (j->count == 0) pthread_cond_wait(&j->grown, &j->lock);
-    pthread_mutex_unlock(&j->lock);
-}
-
-static int journal_holds(journal *j, const char *text)
-{
-    int found = 0;
-
-    pthread_mutex_lock(&j->lock);
-    for (int i = 0; i < j->count; i++) found += strstr(j->lines[i], text) != NULL;
-    pthread_mutex_unlock(&j->lock);
-    return found;
-}
-
-typedef struct guest {
-    pthread_t   thread;
-    coll_config config;
-    coll_comm  *comm;
-    coll_status status;
-    int64_t     took_ms;
-    char        sentence[512];
-    coll_status (*body)(struct guest *g);
-    void       *arg;
-} guest;
-
-static void *guest_main(void *at)
-{
-    guest *g = at;
-    const int64_t began = now_ms();
-
-    g->status = coll_init(&g->comm, &g->config);
-    g->took_ms = now_ms() - began;
-    if (g->status == COLL_OK) g->status = g->body(g);
-    snprintf(g->sentence, sizeof g->sentence, "%s", coll_error(g->comm));
-    coll_free(g->comm);
-    return NULL;
-}
-
-static coll_status add_up(guest *g)
-{
-    int32_t n = 1;
-    const coll_status status = coll_allreduce(g->comm, &n, &n, 1, COLL_I32, COLL_SUM);
-
-    CHECK(status || n == coll_size(g->comm), "%s: rank %d: %d ranks added up", case_name, coll_rank(g->comm), (int)n);
-    return status;
-}
+/* ---- >>worlds ---- */
 
 static void guest_start(guest *g, int rank, int size, const char *address, journal *j)
 {
@@ -195,17 +126,9 @@ static void guest_start(guest *g, int rank, int size, const char *address, journ
     g->config.io = "poll";
     g->config.share_memory = -1;                  /* what is tested here happens on the wire              */
     if (!g->config.start_timeout_ms) g->config.start_timeout_ms = 20000;
-    if (!g->body) g->body = add_up;
     g->config.log = journal_line;
     g->config.log_context = j;
-    CHECK(pthread_create(&g->thread, NULL, guest_main, g) == 0, "%s: no thread", case_name);
-}
-
-static void guest_join(guest *g) { pthread_join(g->thread, NULL); }
-
-static void expect_success(const guest *g)
-{
-    CHECK(g->status == COLL_OK, "%s: rank %d: status %d, \"%s\"", case_name, g->config.rank, (int)g->status, g->sentence);
+    guest_run(g);
 }
 
 /* ---- >>meetings: one comes who is not let in; the others wait on, and meet ---- */
@@ -255,9 +178,9 @@ static void meeting_case(const void *arg)
     CHECK(wrong.status == m->status && strstr(wrong.sentence, m->words), "%s: the wrong one has %d, \"%s\"", case_name,
           (int)wrong.status,
           wrong.sentence);
-    CHECK(wrong.took_ms < 3000, "%s: the wrong one is told after %d ms", case_name, (int)wrong.took_ms);
-    journal_await(&ours);
-    CHECK(journal_holds(&ours, m->line) == 1, "%s: rank 0 does not say \"%s\" in one line: %s", case_name, m->line,
+    CHECK(wrong.took_ms < support_patience(3000), "%s: the wrong one is told after %d ms", case_name, (int)wrong.took_ms);
+    journal_await(&ours, 1);
+    CHECK(journal_count(&ours, m->line) == 1, "%s: rank 0 does not say \"%s\" in one line: %s", case_name, m->line,
           ours.lines[0]);
     case_step = "the right one";
     guest_start(&one, 1, 2, address, &ours);
@@ -265,7 +188,7 @@ static void meeting_case(const void *arg)
     guest_join(&zero);
     expect_success(&zero);
     expect_success(&one);
-    CHECK(!journal_holds(&ours, KEY) && !journal_holds(&theirs, KEY) && !journal_holds(&ours, OTHER_KEY)
+    CHECK(!journal_count(&ours, KEY) && !journal_count(&theirs, KEY) && !journal_count(&ours, OTHER_KEY)
           && !strstr(wrong.sentence, KEY)
           && !strstr(wrong.sentence, OTHER_KEY), "%s: a key has been told", case_name);
     close(port);
@@ -364,9 +287,9 @@ static void crowd_case(const void *arg)
     for (int i = 1; i < 3; i++) guest_start(&guests[i], i, 3, address, &said);
     for (int i = 0; i < 3; i++) guest_join(&guests[i]);
     for (int i = 0; i < 3; i++) expect_success(&guests[i]);
-    CHECK(guests[1].took_ms < 4000 && guests[2].took_ms < 4000, "%s: the ranks were kept out for %d and %d ms", case_name,
-          (int)guests[1].took_ms, (int)guests[2].took_ms);
-    CHECK(journal_holds(&said, "does not speak this protocol") >= 1, "%s: nobody is turned away", case_name);
+    CHECK(guests[1].took_ms < support_patience(4000) && guests[2].took_ms < support_patience(4000),
+          "%s: the ranks were kept out for %d and %d ms", case_name, (int)guests[1].took_ms, (int)guests[2].took_ms);
+    CHECK(journal_count(&said, "does not speak this protocol") >= 1, "%s: nobody is turned away", case_name);
     crowd_goes(&c);
     close(port);
 }
@@ -387,7 +310,7 @@ static coll_status meet_in_the_square(guest *g)
     event_raise(&s->met);
     event_await(&s->go, 1);
     for (int i = 0; i < 20; i++) {
-        const coll_status status = add_up(g);
+        const coll_status status = guest_adds_up(g);
         if (status) return status;
     }
     return COLL_OK;
@@ -585,7 +508,7 @@ static void warning_case(const void *arg)
     guest_join(&zero);
     expect_success(&zero);
     const int due = !c->security;
-    CHECK(journal_holds(&said, "without a key") == due, "%s: %d warnings", case_name, journal_holds(&said, "without a key"));
+    CHECK(journal_count(&said, "without a key") == due, "%s: %d warnings", case_name, journal_count(&said, "without a key"));
     for (int i = 0; i < 3; i++) coll__pipe_close(&greets[i].pipe);
     close(port);
 }
@@ -750,7 +673,7 @@ static coll_status be_meddled_with(guest *g)
     coll__tcp *tcp = g->comm->trunk->context;
     const int me = coll_rank(g->comm);
     int32_t *x = support_need(calloc(COUNT, 4));
-    coll_status status = add_up(g);
+    coll_status status = guest_adds_up(g);
     bool is_right = true;
 
     coll__stream *s = coll__stream_to(tcp, !me, COLL_CHANNEL_CALLS);

@@ -162,8 +162,8 @@ static void test_door(bool by_turns, int rounds)
     }
     for (int i = 0; i < SIDES; i++) pthread_join(threads[i], NULL);
     CHECK(overlaps == 0 && others == 0 && entered + refused == SIDES * rounds && entered > 0,
-          "%d times two were inside, %d came in, %d were refused, %d of %d got something else", overlaps, entered, refused, others,
-          SIDES * rounds);
+          "%d times two were inside, %d came in, %d were refused, %d of %d got something else", overlaps, entered, refused,
+          others, SIDES * rounds);
     CHECK(count == (unsigned long)entered, "%lu times inside, but %d came in", count, entered);
     if (by_turns) CHECK(refused == 0, "%d were refused though it was their turn", refused);
     CHECK(coll_progress(comm) == COLL_OK && coll_free(comm) == COLL_OK, "it is usable afterwards: %s", coll_error(NULL));

@@ -2,6 +2,7 @@
  * sentences, user programs of blocking calls and of polls.
  *     COLL_TEST_SEED=... replays a seed */
 #define COLL_IMPLEMENTATION
+#define COLL__ONE_TIER 1
 #include "../coll.h"
 
 #include "check.h"
@@ -149,7 +150,7 @@ static int circulant_messages(int n, int radix)
 static void test_barrier_time(void)
 {
     const coll_sim sim = { .latency = 10e-6, .overhead = 1e-6 };
-    const coll__link link = { 10e-6, 1e-6, 0.5e-9, 0.1e-9 };
+    const coll__link link = { 10e-6, 1e-6, 0.5e-9, 0.1e-9, 0 };
     const coll_call call = { .kind = COLL_BARRIER };
 
     for (int n = 1; n <= 70; n += n < 20 ? 1 : 7) {
@@ -165,7 +166,7 @@ static void test_barrier_time(void)
 static void test_broadcast_time(void)
 {
     const coll_sim sim = { .latency = 10e-6, .overhead = 9.5e-6, .seconds_per_byte = 0.8e-9 };
-    const coll__link link = { 10e-6, 9.5e-6, 0.8e-9, 0.1e-9 };
+    const coll__link link = { 10e-6, 9.5e-6, 0.8e-9, 0.1e-9, 0 };
 
     for (int rounds = 1; rounds <= 6; rounds++)
         for (size_t count = 1; count <= 1000; count *= 10) {
@@ -722,7 +723,7 @@ static void test_polling(int n)
     coll_request *requests[64];
     int64_t x[64];
     const coll_sim sim = { .latency = 10e-6, .overhead = 1e-6 };
-    const coll__link link = { 10e-6, 1e-6, 0.5e-9, 0.1e-9 };
+    const coll__link link = { 10e-6, 1e-6, 0.5e-9, 0.1e-9, 0 };
     const int radix = choice_on(&link, COLL_BARRIER, n, 0, NULL).radix, rounds = coll__circulant_rounds(n, radix);
 
     CHECK(coll_init_threads(n, comms, &(coll_config){ .transport = "sim", .sim = &sim }) == COLL_OK, "%s", coll_error(NULL));

@@ -8,6 +8,7 @@
  */
 #define COLL_STATIC                               /* so that what is not used here is not compiled */
 #define COLL_IMPLEMENTATION
+#define COLL__ONE_TIER 1
 #include "../coll.h"
 
 #include "check.h"

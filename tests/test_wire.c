@@ -7,6 +7,7 @@
  */
 #define COLL_STATIC                               /* so that what is not used here is not compiled */
 #define COLL_IMPLEMENTATION
+#define COLL__ONE_TIER 1
 #ifndef COLL_NO_URING
 #define COLL_NO_URING
 #endif
@@ -131,7 +132,8 @@ static const char *any_place(input *in)
     coll__place_write(again, &place);
     if (!coll__place_read(again, &second)) return "a place that cannot be repeated";
     if (memcmp(&place, &second, sizeof place)) return "a place that reads differently the second time";
-    return memcmp(bytes, again, (size_t)place.count * 16) || memcmp(bytes + 48, again + 48, 4) || memcmp(bytes + 56, again + 56, 16)
+    return memcmp(bytes, again, (size_t)place.count * 16) || memcmp(bytes + 48, again + 48, 4)
+        || memcmp(bytes + 56, again + 56, 16)
                ? "a place that is not what was read" : NULL;
 }
 
@@ -225,7 +227,8 @@ typedef struct desk {
 static void desk_start(desk *d, coll_kind kind, size_t count, coll_type type, int peer, int tag)
 {
     void *buffer = calloc(count, coll_type_size(type));
-    const coll_call call = { .kind = kind, .send = buffer, .recv = buffer, .count = count, .type = type, .root = peer, .tag = tag };
+    const coll_call call = { .kind = kind, .send = buffer, .recv = buffer, .count = count, .type = type, .root = peer,
+                             .tag = tag };
 
     d->buffers[d->count] = buffer;
     (void)coll_start(d->comm, &call, &d->requests[d->count++]);
@@ -258,7 +261,8 @@ static const char *desk_close(desk *d)
     is_leaving = true;
     coll_free(d->comm);
     for (int i = 0; i < d->count; i++) {
-        if (d->requests[i]->status == COLL_PENDING && !problem) problem = "a request is still pending although the communicator is gone";
+        if (d->requests[i]->status == COLL_PENDING && !problem)
+            problem = "a request is still pending although the communicator is gone";
         d->requests[i]->status = COLL_OK;         /* so that it is freed in any case                          */
         coll_request_free(d->requests[i]);
         free(d->buffers[i]);
@@ -295,11 +299,13 @@ static const char *desk_check(const desk *d)
     if (comm->trunk->failure.status != COLL_OK) {
         if (comm->trunk->failure.status != COLL_ERR_PROTOCOL && comm->trunk->failure.status != COLL_ERR_MISMATCH
             && comm->trunk->failure.status != COLL_ERR_PEER) return "a note ended all with a wrong status";
-        return comm->trunk->failure.rank >= 0 && comm->trunk->failure.rank < NOTE_SIZE ? NULL : "a note ended all and blames nobody";
+        return comm->trunk->failure.rank >= 0 && comm->trunk->failure.rank < NOTE_SIZE ? NULL
+            : "a note ended all and blames nobody";
     }
     for (const coll__message *m = comm->trunk->messages->arrived.first; m; m = m->next) {
         const size_t unit = m->space == COLL__SPACE_USER ? coll_type_size(m->type) : 1;
-        if (m->peer < 0 || m->peer >= NOTE_SIZE || (m->space == COLL__SPACE_USER && m->tag < 0)) return "a message is kept that is from nobody";
+        if (m->peer < 0 || m->peer >= NOTE_SIZE || (m->space == COLL__SPACE_USER && m->tag < 0))
+            return "a message is kept that is from nobody";
         if (!unit || m->length / unit != m->count) return "a message is kept whose length is wrong";
         if (!m->is_long && m->length > COLL__SHORT_MOST) return "a short message is kept that is long";
     }
@@ -335,7 +341,8 @@ static const char *any_notes(input *in)
 /* One input: its first byte says for which parser. */
 static const char *examine(const unsigned char *data, size_t length)
 {
-    static const char *(*const all[PARSER_COUNT])(input *) = { any_hello, any_control, any_place, any_address, any_head, any_notes };
+    static const char *(*const all[PARSER_COUNT])(input *) = { any_hello, any_control, any_place, any_address, any_head,
+                                                               any_notes };
     input in = { data, length };
     unsigned char which;
 
@@ -408,7 +415,8 @@ static void test_hello_fields(void)
         { 42, 2, COLL_CHANNEL_COUNT, "channel" }, { 42, 2, 0x100, "channel" }, { 42, 2, 0xffff, "channel" },
         { 46, 2, 5, "calls is out of range" }, { 46, 2, 0xffff, "calls is out of range" },
         { 68, 2, 3, "security" },      { 68, 2, 8, "security" },       { 68, 2, 0x101, "security" },
-        { 70, 1, 1, "well formed" },   { 71, 1, 0x80, "well formed" }, { 92, 1, 1, "well formed" }, { 95, 1, 0x80, "well formed" },
+        { 70, 1, 1, "well formed" },   { 71, 1, 0x80, "well formed" }, { 92, 1, 1, "well formed" },
+        { 95, 1, 0x80, "well formed" },
         { 88, 1, 16, "lane" },         { 90, 1, 1, "lane" },
     };
     const uint32_t order = coll__native_order();
@@ -421,8 +429,8 @@ static void test_hello_fields(void)
         if (wrongs[n].at == 12 && wrongs[n].value == order) continue;
         for (int i = 0; i < wrongs[n].bytes; i++) bytes[wrongs[n].at + i] = (unsigned char)(wrongs[n].value >> 8 * i);
         const char *wrong = coll__hello_read(bytes, world_of_ours, 5, &got);
-        CHECK(wrong && strstr(wrong, wrongs[n].words), "%x at %d: \"%s\" does not say \"%s\"", (unsigned)wrongs[n].value, wrongs[n].at,
-              wrong ? wrong : "(accepted)", wrongs[n].words);
+        CHECK(wrong && strstr(wrong, wrongs[n].words), "%x at %d: \"%s\" does not say \"%s\"", (unsigned)wrongs[n].value,
+              wrongs[n].at, wrong ? wrong : "(accepted)", wrongs[n].words);
     }
 }
 
@@ -437,7 +445,8 @@ static void test_hello_bits(void)
         coll__hello_write(bytes, &hello);
         bytes[at] ^= (unsigned char)(1 << bit % 8);
         /* minor; rank; purpose .. host, epoch, auth; nonce; proof, which is looked at elsewhere */
-        const bool is_free = (at >= 10 && at < 12) || (at >= 32 && at < 36) || (at >= 40 && at < 70) || (at >= 72 && at < 92) || at >= 96;
+        const bool is_free = (at >= 10 && at < 12) || (at >= 32 && at < 36) || (at >= 40 && at < 70) || (at >= 72 && at < 92)
+            || at >= 96;
         const char *wrong = coll__hello_read(bytes, world_of_ours, 5, &got);
         CHECK(wrong || is_free, "bit %d of byte %d is not looked at", bit % 8, at);
         CHECK(wrong || (got.rank >= 0 && got.rank < 5 && got.to >= 0 && got.to < 5 && got.channel >= 0
@@ -460,7 +469,8 @@ static void test_control_round_trip(void)
                 memset(text, 0, sizeof text);
                 memset(text, '%', (size_t)length);
                 coll__control_write(bytes, (coll__control_note)note, (coll_status)status, length % 8 - 1, text);
-                const bool is_failure = note == COLL__CONTROL_FAIL || note == COLL__CONTROL_REFUSE || note == COLL__CONTROL_SUSPECT;
+                const bool is_failure = note == COLL__CONTROL_FAIL || note == COLL__CONTROL_REFUSE
+                    || note == COLL__CONTROL_SUSPECT;
                 const bool has_none = (is_failure && status == 0) || (note >= COLL__CONTROL_SUSPECT && length % 8 == 0);
                 const bool is_good = coll__control_read(bytes, 7, &got);
                 CHECK(is_good == !has_none, "note %d, status %d", note, status);
@@ -477,7 +487,8 @@ static void test_control_fields(void)
     static const struct { int at, bytes; uint32_t value; } wrongs[] = {
         { 0, 2, 0xc012 }, { 0, 2, 0 }, { 0, 2, 0x13c0 },
         { 2, 2, 0 }, { 2, 2, COLL__CONTROL_LIMIT }, { 2, 2, 0x0104 }, { 2, 2, 0xffff },
-        { 4, 4, 0 }, { 4, 4, 1 }, { 4, 4, 2 }, { 4, 4, 0x7fffffff }, { 4, 4, 0x80000000 }, { 4, 4, (uint32_t)(COLL_ERR_FORKED - 1) },
+        { 4, 4, 0 }, { 4, 4, 1 }, { 4, 4, 2 }, { 4, 4, 0x7fffffff }, { 4, 4, 0x80000000 },
+        { 4, 4, (uint32_t)(COLL_ERR_FORKED - 1) },
         { 8, 4, 7 }, { 8, 4, 8 }, { 8, 4, 0x7fffffff }, { 8, 4, 0x80000000 }, { 8, 4, 0xfffffffe },
     };
     unsigned char bytes[COLL__CONTROL_LENGTH];
@@ -496,7 +507,8 @@ static void test_control_fields(void)
         const bool is_good = coll__control_read(bytes, 7, &got);
         CHECK(is_good && is_text(got.what.text, sizeof got.what.text) && strlen(got.what.text) == sizeof got.what.text - 1,
               "a text of nothing but %02x", (unsigned)c);
-        CHECK(got.what.text[0] == (c >= 32 && c < 127 ? (char)c : '?'), "%02x comes out as %02x", (unsigned)c, (unsigned)got.what.text[0]);
+        CHECK(got.what.text[0] == (c >= 32 && c < 127 ? (char)c : '?'), "%02x comes out as %02x", (unsigned)c,
+              (unsigned)got.what.text[0]);
     }
 }
 
@@ -525,7 +537,8 @@ static void test_place(void)
 
 static void test_digest(void)
 {
-    static const char *const texts[] = { "", "a", "b", "ab", "ba", "a b", "job 1", "job 2", "\xc3\xa9", "a very long name of a job" };
+    static const char *const texts[] = { "", "a", "b", "ab", "ba", "a b", "job 1", "job 2", "\xc3\xa9",
+                                         "a very long name of a job" };
     unsigned char sums[10][16], again[16];
 
     for (int i = 0; i < 10; i++) {
@@ -540,11 +553,13 @@ static void test_address(void)
 {
     static const struct { const char *text, *host; int port; } good[] = {
         { "localhost:80", "localhost", 80 }, { "10.0.0.7:4242", "10.0.0.7", 4242 }, { ":1", "", 1 }, { "h:0", "h", 0 },
-        { "h:65535", "h", 65535 }, { "[::1]:80", "::1", 80 }, { "[fe80::1%eth0]:9", "fe80::1%eth0", 9 }, { "[]:7", "", 7 }, { "a-b.c:007", "a-b.c", 7 },
+        { "h:65535", "h", 65535 }, { "[::1]:80", "::1", 80 }, { "[fe80::1%eth0]:9", "fe80::1%eth0", 9 }, { "[]:7", "", 7 },
+        { "a-b.c:007", "a-b.c", 7 },
     };
-    static const char *const bad[] = { "", ":", "host", "host:", "host:x", "host:8x", "host:65536", "host:-1", "host:99999999999999999999",
-                                       "::1", "::1:80", "fe80::1:80", "[::1]", "[::1]80", "[::1:80", "[::1]:", "[", "[:1", "]:", "a:b:1",
-                                       "host:80:", "host:0x50", "[::1]x:80", "host:8 0", "host:80 " };
+    static const char *const bad[] = { "", ":", "host", "host:", "host:x", "host:8x", "host:65536", "host:-1",
+                                       "host:99999999999999999999",
+                                       "::1", "::1:80", "fe80::1:80", "[::1]", "[::1]80", "[::1:80", "[::1]:", "[", "[:1", "]:",
+                                       "a:b:1", "host:80:", "host:0x50", "[::1]x:80", "host:8 0", "host:80 " };
     char host[16];
     int port;
 
@@ -567,7 +582,8 @@ static void test_heads(void)
     static const struct { coll_call call; const char *text; } calls[] = {
         { { .kind = COLL_BARRIER }, "barrier #7" },
         { { .kind = COLL_ALLREDUCE, .count = 1024, .type = COLL_F32, .wire = COLL_F32 }, "allreduce #7 of 1024 x f32 (sum)" },
-        { { .kind = COLL_ALLREDUCE, .count = 3, .type = COLL_F32, .wire = COLL_BF16, .op = COLL_AVG }, "allreduce #7 of 3 x f32 over bf16 (avg)" },
+        { { .kind = COLL_ALLREDUCE, .count = 3, .type = COLL_F32, .wire = COLL_BF16, .op = COLL_AVG },
+          "allreduce #7 of 3 x f32 over bf16 (avg)" },
         { { .kind = COLL_BROADCAST, .count = 5, .type = COLL_I8, .wire = COLL_I8, .root = 3 }, "broadcast #7 of 5 x i8 root 3" },
         { { .kind = COLL_REDUCE, .count = SIZE_MAX, .type = COLL_U64, .wire = COLL_U64, .op = COLL_MAX, .root = 1 },
           "reduce #7 of 18446744073709551615 x u64 (max) root 1" },
@@ -622,8 +638,8 @@ static void test_notes_good(void)
     note(head, COLL__NOTE_CREDIT, 0, 0, 0, 0);
     d.comm->trunk->messages->peers[3].credit = COLL__SHORT_CREDIT / 2;   /* as after so many short messages           */
     desk_arrive(&d, 3, head, 0);
-    CHECK(d.comm->trunk->failure.status == COLL_OK && d.comm->trunk->messages->peers[3].credit == COLL__SHORT_CREDIT, "credit is not counted: %s",
-          coll_error(d.comm));
+    CHECK(d.comm->trunk->failure.status == COLL_OK && d.comm->trunk->messages->peers[3].credit == COLL__SHORT_CREDIT,
+          "credit is not counted: %s", coll_error(d.comm));
     const char *problem = desk_check(&d), *at_end = desk_close(&d);
     CHECK(!problem && !at_end, "%s", problem ? problem : at_end ? at_end : "");
 }
@@ -652,7 +668,15 @@ static void test_notes_credit(void)
 /* Notes that make no sense end the communicator with a sentence, and every request with it. */
 static void test_notes_wrong(void)
 {
-    static const struct { int kind; coll_type type; int tag; uint64_t count; uint32_t id; coll_status status; const char *what; } wrongs[] = {
+    static const struct {
+        int kind;
+        coll_type type;
+        int tag;
+        uint64_t count;
+        uint32_t id;
+        coll_status status;
+        const char *what;
+    } wrongs[] = {
         { 0, COLL_U8, 1, 1, 0, COLL_ERR_PROTOCOL, "kind 0" },
         { COLL__NOTE_GONE + 1, COLL_U8, 1, 1, 0, COLL_ERR_PROTOCOL, "kind 7" },
         { COLL__NOTE_GONE, COLL_U8, 1, 1, 0, COLL_ERR_PEER, "the sender has freed what we wait in" },
@@ -677,8 +701,8 @@ static void test_notes_wrong(void)
         desk_open(&d, true);
         note(head, wrongs[n].kind, wrongs[n].type, wrongs[n].tag, wrongs[n].count, wrongs[n].id);
         desk_arrive(&d, 0, head, 0);
-        CHECK(d.comm->trunk->failure.status == wrongs[n].status && d.comm->trunk->failure.rank == 0, "%s: status %d, rank %d", wrongs[n].what,
-              (int)d.comm->trunk->failure.status, d.comm->trunk->failure.rank);
+        CHECK(d.comm->trunk->failure.status == wrongs[n].status && d.comm->trunk->failure.rank == 0, "%s: status %d, rank %d",
+              wrongs[n].what, (int)d.comm->trunk->failure.status, d.comm->trunk->failure.rank);
         const char *problem = desk_close(&d);
         CHECK(!problem, "%s: %s", wrongs[n].what, problem ? problem : "");
     }
@@ -695,8 +719,8 @@ static void test_notes_late_receive(void)
         note(head, is_long ? COLL__NOTE_LONG : COLL__NOTE_SHORT, COLL_U8, 5, 16, 1);
         desk_arrive(&d, 0, head, 0x33);
         desk_start(&d, COLL_RECV, 8, COLL_U8, 0, 5);
-        CHECK(d.comm->trunk->failure.status == COLL_ERR_MISMATCH && d.requests[1]->status == COLL_ERR_MISMATCH, "status %d, request %d",
-              (int)d.comm->trunk->failure.status, (int)d.requests[1]->status);
+        CHECK(d.comm->trunk->failure.status == COLL_ERR_MISMATCH && d.requests[1]->status == COLL_ERR_MISMATCH,
+              "status %d, request %d", (int)d.comm->trunk->failure.status, (int)d.requests[1]->status);
         const char *problem = desk_close(&d);
         CHECK(!problem, "%s", problem ? problem : "");
     }
@@ -741,7 +765,8 @@ static size_t good_input(unsigned char *at, parser which)
     coll__put32(at + 1, 0x10004);                 /* a size of 5, or some room for a text                     */
     switch (which) {
     case HELLO: coll__hello_write(at + 5, &hello); return 5 + COLL__HELLO_LENGTH;
-    case CONTROL: coll__control_write(at + 5, (coll__control_note)(1 + random32() % 5), COLL_ERR_PEER, 1, "rank 1 is gone: connection reset by peer");
+    case CONTROL: coll__control_write(at + 5, (coll__control_note)(1 + random32() % 5), COLL_ERR_PEER, 1,
+                                      "rank 1 is gone: connection reset by peer");
         return 5 + COLL__CONTROL_LENGTH;
     case ADDRESS:
         coll__put32(at + 1, random32());
@@ -771,13 +796,15 @@ static void spoil(unsigned char *at, size_t length, parser which)
     else if (how < 8)
         for (uint32_t n = random32() % 4; n > 0; n--) at[1 + random32() % (length - 1)] ^= (unsigned char)(1u << random32() % 8);
     else
-        for (uint32_t n = 1 + random32() % 6; n > 0; n--) at[1 + random32() % (length - 1)] = telling[random32() % sizeof telling];
+        for (uint32_t n = 1 + random32() % 6; n > 0; n--)
+            at[1 + random32() % (length - 1)] = telling[random32() % sizeof telling];
 }
 
 static void test_random(void)
 {
     const char *seed = getenv("COLL_TEST_SEED"), *inputs = getenv("COLL_TEST_INPUTS");
-    const unsigned long first = seed ? strtoul(seed, NULL, 10) : (unsigned long)coll__now(), count = inputs ? strtoul(inputs, NULL, 10) : 2000000;
+    const unsigned long first = seed ? strtoul(seed, NULL, 10) : (unsigned long)coll__now();
+    const unsigned long count = inputs ? strtoul(inputs, NULL, 10) : 2000000;
     unsigned char bytes[512];
     unsigned long done = 0;
     const char *problem = NULL;

@@ -92,7 +92,8 @@ BEGIN {
     number = version(top)
     print "/* SPDX-License-Identifier: MIT-0"
     print " *"
-    print " * " display(top) (number != "" ? " " number : "") ", in one file, made of the sources by tools/amalgamate.awk: change those, not this."
+    print " * " display(top) (number != "" ? " " number : "") ", in one file, made of the sources by tools/amalgamate.awk: " \
+        "change those, not this."
     print " * MIT No Attribution: use it for anything, without asking and without naming anybody; there is no warranty. */"
     seen[top] = 1
     expand(top, "")

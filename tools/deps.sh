@@ -40,7 +40,8 @@ elif [ "$(id -u)" = 0 ]; then
         || echo "deps: that failed; going on with what is there"
 elif command -v sudo > /dev/null 2>&1 && sudo -n true 2> /dev/null; then
     echo "deps: sudo $install"
-    sudo -n apt-get update -qq && sudo -n env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages > /dev/null \
+    sudo -n apt-get update -qq && sudo -n env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends $packages > /dev/null \
         || echo "deps: that failed; going on with what is there"
 else
     echo "deps: not installed:$packages.  To install:  sudo sh -c '$install'"

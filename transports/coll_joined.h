@@ -16,7 +16,8 @@
  * sockets watch, for those who have said that they sleep: coll__joined_sleep here and coll__hub_rouse there.
  *
  * A failure is judged over TCP, as in a world of processes; the verdict then ends the hub, so that the neighbours, who may
- * be at work in our memory, let go of it and return the same cause. */
+ * be at work in our memory, let go of it and return the same cause.  So do survivors: they make a world over TCP (coll_shrink), and
+ * those of a process then a hub. */
 #ifndef COLL_JOINED_H
 #define COLL_JOINED_H
 
@@ -304,6 +305,72 @@ static coll__joined *coll__joined_take(coll__arrival *all, int index, coll__hub 
     return me;
 }
 
+/* ---- >>shrink ---- */
+
+/* Of the new world, described in *out: the ranks of this process, if they follow one another there; otherwise this one alone,
+ * for a hub has no gaps.  Gives how many, and which is the first. */
+static int coll__joined_neighbours(const coll__joined *me, const coll_survivors *out, int *first)
+{
+    int count = 0, last = -1;
+
+    for (int i = out->count - 1; i >= 0; i--) {
+        if (!coll__is_neighbour(me, out->ranks[i])) continue;
+        if (last < 0) last = i;
+        *first = i;
+        count++;
+    }
+    if (last - *first + 1 == count) return count;
+    *first = out->rank;
+    return 1;
+}
+
+/* This rank's place in the hub that the neighbours have in the new world.  NULL: *failure. */
+static coll__thread *coll__joined_move(const coll__joined *me, const coll_survivors *world, int timeout_ms, coll_failure *failure)
+{
+    int first = 0;
+    const coll__tcp *tcp = (const coll__tcp *)world->context;
+    const int count = coll__joined_neighbours(me, world, &first);
+    coll_survivors here = { .ranks = (int *)malloc((size_t)count * sizeof *here.ranks) };
+
+    if (!here.ranks) {
+        coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
+        return NULL;
+    }
+    const coll_status status = coll__exodus_run(me->thread, world->ranks + first, count, first, timeout_ms, &here, failure);
+    coll__thread *thread = status == COLL_OK ? (coll__thread *)here.context : NULL;
+    if (thread) coll__desk_of(thread->hub, world->rank)->bell = fcntl(tcp->io.bell, F_DUPFD_CLOEXEC, 0);
+    if (thread && (here.count < count || coll__desk_of(thread->hub, world->rank)->bell < 0)) {
+        coll__blame(failure, COLL_ERR_SYSTEM, -1, here.count < count ? "a rank of this process has been lost on the way"
+                    : "no descriptor for a bell");
+        coll__threads_close(thread);
+        thread = NULL;
+    }
+    free(here.ranks);
+    return thread;
+}
+
+/* The survivors meet over TCP, as processes do, and those of a process then in its memory. */
+static coll_status coll__joined_shrink(void *context, const int *ranks, int count, int timeout_ms, coll_survivors *out,
+                                       coll_failure *failure)
+{
+    coll__joined *me = (coll__joined *)context, *fresh;
+    const coll_status status = coll__tcp_shrink(me->tcp, ranks, count, timeout_ms, out, failure);
+
+    if (status < 0) return status;
+    coll__tcp *tcp = (coll__tcp *)out->context;
+    coll__thread *thread = coll__joined_move(me, out, timeout_ms, failure);
+    fresh = thread ? (coll__joined *)coll__allocate(sizeof *fresh) : NULL;
+    out->context = fresh;
+    if (fresh) {
+        fresh->tcp = tcp;
+        fresh->thread = thread;
+        return COLL_OK;
+    }
+    if (thread) coll__threads_close(thread);
+    coll__tcp_close(tcp);
+    return failure->status < 0 ? failure->status : coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for a rank");
+}
+
 static const coll_transport coll__joined_transport = {
     .name = "joined",
     .send = coll__joined_send,
@@ -320,9 +387,11 @@ static const coll_transport coll__joined_transport = {
     .watch = coll__joined_watch,
     .whereabouts = coll__joined_whereabouts,
     .failed = coll__joined_failed,
+    .shrink = coll__joined_shrink,
     .abort = coll__joined_abort,
     .has_left = coll__joined_has_left,
     .wake = coll__joined_wake,
+    .in_background = true,
     .traffic = coll__joined_traffic,
     .describe = coll__joined_describe,
 };

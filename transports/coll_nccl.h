@@ -263,7 +263,7 @@ static coll_status coll__nccl_agree(coll_comm *comm, const coll__nccl_word *mine
     r.call = (coll_call){ .kind = COLL_ALLGATHER, .send = mine, .recv = all, .count = 1, .type = COLL_BLOB(sizeof *all),
                           .name = "init_nccl" };
     coll_status status = coll__run_by_host(comm, &r);
-    if (status < 0) coll__print(tell->error, sizeof tell->error, "%s", comm->error);
+    if (status < 0) coll__sentence_copy(tell, comm);
     for (int i = 0; status == COLL_OK && i < comm->size; i++) {
         all[i].why[sizeof all[i].why - 1] = '\0';
         if (all[i].status == COLL_OK) continue;
@@ -298,7 +298,7 @@ static coll_status coll__init_nccl_inside(coll_comm *host, int device, struct CU
     status = coll__nccl_agree(comm, &word, host);
     if (status == COLL_OK && given) me->comm = given, me->is_own = false;
     else if (status == COLL_OK && (status = coll__nccl_join(comm)) < 0)
-        coll__print(host->error, sizeof host->error, "%s", comm->error);
+        coll__sentence_copy(host, comm);
     host->is_holder = comm->is_holder;
     comm->is_holder = false;
     if (status == COLL_OK) {
@@ -347,7 +347,7 @@ COLL_API coll_status coll_wrap_nccl(struct ncclComm *nccl, struct CUstream_st *s
     if (status == COLL_OK) status = coll__nccl_meet(&meeting, size, &host);
     if (status == COLL_OK) {
         status = coll__init_nccl_inside(host, device, stream, nccl, out);
-        if (status < 0) (void)coll__start_failed(status, "%s", host->error);
+        if (status < 0) (void)coll__start_failed(status, "%s", coll__sentence_of(host));
         (void)coll_free(host);
     }
     coll__gpu_free(meeting.gpu, true);

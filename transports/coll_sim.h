@@ -9,13 +9,15 @@
  *              every poll of a rank for which nothing has happened lets the next thing happen.
  *
  * Nothing ever waits in real time.  When nothing can happen any more and somebody still waits, that is a deadlock, and is told
- * to every rank in a sentence.  Costs and order of events are in sim/coll_sim_wire.h. */
+ * to every rank in a sentence.  Costs and order of events are in sim/coll_sim_wire.h.  After a failure the survivors make the
+ * next world out of this one (sim/coll_sim_shrink.h). */
 #ifndef COLL_SIM_H
 #define COLL_SIM_H
 
 #include "sim/coll_sim_world.h"
 #include "sim/coll_sim_wire.h"
 #include "sim/coll_sim_fiber.h"
+#include "sim/coll_sim_shrink.h"
 #include "sim/coll_sim_text.h"
 
 /* ---- >>standstill ---- */
@@ -93,7 +95,7 @@ static bool coll__sim_begin_call(coll__sim_rank *r)
 {
     coll__sim *w = r->world;
 
-    if (w->failure.status != COLL_OK || r->state >= COLL__SIM_FINISHED) return false;
+    if (coll__sim_end_of(r)->status != COLL_OK || r->state >= COLL__SIM_FINISHED) return false;
     if (w->running != r) r->clock = coll__later(r->clock, w->now);
     r->polls = 0;
     w->idle = 0;
@@ -168,7 +170,7 @@ static coll_status coll__sim_progress(void *context, int wait_ms)
     const int polls = r->polls;
     const uint64_t idle = w->idle;
 
-    if (!coll__sim_begin_call(r)) return w->failure.status != COLL_OK ? w->failure.status : COLL_ERR_ABORTED;
+    if (!coll__sim_begin_call(r)) return coll__sim_end_of(r)->status != COLL_OK ? coll__sim_end_of(r)->status : COLL_ERR_ABORTED;
     r->polls = polls;
     w->idle = idle;
     if (w->running == r) return coll__sim_progress_fiber(r, wait_ms);
@@ -181,14 +183,14 @@ static const coll_failure *coll__sim_fail(void *context, const coll_failure *cau
     coll__sim_rank *r = (coll__sim_rank *)context;
     coll__sim *w = r->world;
 
-    if (w->failure.status == COLL_OK && r->state >= COLL__SIM_KILLED) {
+    if (coll__sim_end_of(r)->status == COLL_OK && r->state >= COLL__SIM_KILLED) {
         w->death = (coll_failure){ COLL_ERR_ABORTED, r->rank, "" };
         coll__print(w->death.text, sizeof w->death.text, "rank %d was %s, as the simulation was asked", r->rank,
                     r->state == COLL__SIM_KILLED ? "killed" : "stopped");
         return &w->death;
     }
-    if (cause) coll__sim_end(w, cause);
-    return w->failure.status != COLL_OK ? &w->failure : NULL;
+    if (cause && !r->over) coll__sim_end(w, cause);
+    return coll__sim_end_of(r)->status != COLL_OK ? coll__sim_end_of(r) : NULL;
 }
 
 /* A peer has left when it has closed and nothing it sent is still to be received. */
@@ -197,6 +199,7 @@ static bool coll__sim_has_left(const void *context, int peer)
     const coll__sim_rank *r = (const coll__sim_rank *)context;
     const coll__sim *w = r->world;
 
+    if (r->over) return false;
     if (peer < 0) return w->left_count > 0;
     if (!w->ranks[peer].has_left) return false;
     for (int channel = 0; channel < COLL_CHANNEL_COUNT; channel++) {
@@ -212,6 +215,8 @@ static void coll__sim_note_waiting(void *context, const unsigned char *head)
     memcpy(r->head, head, COLL_HEAD_LENGTH);
     r->has_head = true;
 }
+
+static void coll__sim_watch(void *context, const coll_doing *doing) { ((coll__sim_rank *)context)->doing = doing; }
 
 static int64_t coll__sim_now(void *context) { return (int64_t)(((const coll__sim_rank *)context)->clock * 1e9); }
 
@@ -246,7 +251,6 @@ static void coll__sim_release(coll__sim *w)
     free(w->table);
     free(w->strikes);
     free(w->hosts);
-    free(w->ranks);
     free(w);
 }
 
@@ -258,7 +262,7 @@ static void coll__sim_close(void *context)
     coll__sim_withdraw(r);
     coll__sim_seen(r);
     r->has_closed = true;
-    if (w->failure.status == COLL_OK && r->state < COLL__SIM_KILLED)
+    if (coll__sim_end_of(r)->status == COLL_OK && r->state < COLL__SIM_KILLED)
         coll__sim_push(w, COLL__SIM_LEFT, coll__later(r->clock, w->now) + w->config.latency, r, 0);
     coll__sim_release(w);
 }
@@ -272,29 +276,21 @@ static coll__sim *coll__sim_open(int size, const coll_sim *config)
     if (!w) return NULL;
     w->config = *config;
     w->config.faults = NULL;                      /* copied; the caller's may go                              */
-    w->size = size;
+    w->size = w->places = size;
     w->holders = 1;
     w->failure.rank = w->death.rank = -1;
-    w->ranks = (coll__sim_rank *)coll__allocate(n * sizeof *w->ranks);
+    w->ranks = (coll__sim_rank *)coll__sim_chunk(w, n * sizeof *w->ranks);
     w->hosts = (coll__sim_host *)coll__allocate((n / (size_t)config->ranks_per_host + 1) * sizeof *w->hosts);
     w->strikes = (coll__sim_strike *)coll__allocate((faults + 1) * sizeof *w->strikes);
     if (!w->ranks || !w->hosts || !w->strikes) {
         w->config.fault_count = 0;
-        free(w->ranks);
         w->ranks = NULL;
         coll__sim_release(w);
         return NULL;
     }
-    for (int i = 0; i < size; i++) {
-        w->ranks[i].world = w;
-        w->ranks[i].rank = i;
-        w->ranks[i].wake_at = w->ranks[i].timer_at = coll__sim_never;
-    }
-    for (size_t i = 0; i < faults; i++) {
-        w->strikes[i].fault = config->faults[i];
-        if (config->faults[i].kind <= COLL_SIM_STOP && config->faults[i].number == 0)
-            coll__sim_push(w, COLL__SIM_STRIKE, config->faults[i].time, &w->strikes[i], 0);
-    }
+    for (int i = 0; i < size; i++) coll__sim_rank_init(w, &w->ranks[i], i, i);
+    for (size_t i = 0; i < faults; i++) w->strikes[i].fault = config->faults[i];
+    coll__sim_strikes_due(w);
     coll__print(w->text, sizeof w->text, "virtual clock, ");
     coll__append_time(w->text, sizeof w->text, config->latency);
     if (config->seconds_per_byte > 0) coll__append(w->text, sizeof w->text, ", %.4g Gbit/s", 8e-9 / config->seconds_per_byte);
@@ -303,7 +299,8 @@ static coll__sim *coll__sim_open(int size, const coll_sim *config)
 
 static int coll__sim_host_number(void *context, int rank)
 {
-    return coll__sim_host_of(((const coll__sim_rank *)context)->world, rank);
+    const coll__sim_rank *r = (const coll__sim_rank *)context, *all = r - r->rank;
+    return all[rank].place / r->world->config.ranks_per_host;
 }
 
 static const coll_transport coll__sim_transport = {
@@ -315,6 +312,8 @@ static const coll_transport coll__sim_transport = {
     .fail = coll__sim_fail,
     .host = coll__sim_host_number,
     .waiting = coll__sim_note_waiting,
+    .watch = coll__sim_watch,
+    .shrink = coll__sim_shrink,
     .has_left = coll__sim_has_left,
     .now = coll__sim_now,
     .folded = coll__sim_folded,

@@ -168,7 +168,10 @@ static void coll__tcp_wake(void *context)
 static void coll__tcp_traffic(const void *context, uint64_t *sent, uint64_t *received)
 {
     const coll__tcp *tcp = (const coll__tcp *)context;
-    for (int i = 0; i < tcp->size * COLL_CHANNEL_COUNT; i++) *sent += tcp->streams[i].sent, *received += tcp->streams[i].received;
+    for (int i = 0; i < tcp->size * COLL_CHANNEL_COUNT; i++) {
+        *sent += __atomic_load_n(&tcp->streams[i].sent, __ATOMIC_RELAXED);
+        *received += __atomic_load_n(&tcp->streams[i].received, __ATOMIC_RELAXED);
+    }
 }
 
 /* "io_uring; memory to 3 ranks, loopback to 1, network to 4", of all but `count` ranks from `first` on: as it is, or where there
@@ -214,6 +217,7 @@ static const coll_transport coll__tcp_transport = {
     .shrink = coll__tcp_shrink,
     .abort = coll__tcp_abort,
     .wake = coll__tcp_wake,
+    .in_background = true,
     .has_left = coll__tcp_has_left,
     .traffic = coll__tcp_traffic,
     .describe = coll__tcp_describe,

@@ -205,7 +205,7 @@ def print_overlap(figures, verdicts, rate):
             lines.append([row, microseconds(f[1]), spread(figures.get('ratio', 'overlap', 2, column, row + '/longer'))])
         what = 'allreduce of %s under computation, %g Gbit/s' % (human(column), rate / 1e9)
         table(what, ['', 'us' + figures.mark('overlap', 2, column), 'over the longer of the two'], lines)
-        for row in ('uring-apart', 'poll-calls'):
+        for row in ('uring-apart', 'poll-apart', 'poll-calls'):
             f = figures.get('ratio', 'overlap', 2, column, row + '/longer')
             verdict(verdicts, what, row, {column: f[1]} if f else {}, 1.15)
 

@@ -3,18 +3,20 @@
  *     overlap BUDGET BYTES COMPUTE_MS IO[,IO]
  *
  * By turns: the computation alone, which is a fixed amount of arithmetic in the first cache; the allreduce alone; and both, the
- * allreduce started, the computation done, the allreduce waited for.  For each IO (coll_config.io) twice: "apart" never calls the
- * library between start and wait, "calls" calls coll_progress every 2 ms.  The ratio is both over the longer one, formed sweep
- * by sweep.  The library is in ours.o. */
+ * allreduce started, the computation done, the allreduce waited for.  For each IO (coll_config.io) in two ways: "apart" never
+ * calls the library between start and wait, "calls" calls coll_progress every 2 ms; and each of them again as "alone", without
+ * the thread of the library that moves operations on meanwhile (coll_config.background).  The ratio is both over the longer
+ * one, formed sweep by sweep.  The library is in ours.o. */
 #include "../common/data.h"
 #include "../common/processes.h"
 
 #include "../../coll.h"
 
-enum { WORLDS = 2, NUMBERS = 2048 };
+enum { IOS = 2, WAYS = 2, WORLDS = IOS * WAYS, NUMBERS = 2048 };
 
 typedef struct world {
-    char name[32], both[2][48], address[BENCH_ADDRESS_ROOM];
+    char io[32], name[40], both[2][48], address[BENCH_ADDRESS_ROOM];
+    int  background;
     coll_comm *comm;
     struct settings *all;
     bench_case *part;
@@ -124,25 +126,28 @@ static bench_figure over_longer(const bench_team *team, int both_at, int compute
 static void measure(settings *all, const bench_team *team, bench_case *part)
 {
     const bench_plan plan = { .budget_s = all->budget_s, .step = 1 };
-    bench_contender contenders[1 + 3 * WORLDS] = { { .name = "compute", .op = compute, .context = all } };
-    int n = 1;
+    bench_contender contenders[1 + (1 + 2 * WAYS) * IOS] = { { .name = "compute", .op = compute, .context = all } };
+    int n = 1, both_of[WORLDS], transfer_of[WORLDS];
 
     for (int w = 0; w < all->worlds; w++) {
         world *const it = &all->world[w];
+        both_of[w] = 0;
         if (!it->comm) continue;
         it->part = part;
-        contenders[n++] = (bench_contender){ .name = it->name, .op = transfer, .context = it };
+        transfer_of[w] = w % WAYS ? transfer_of[w - 1] : n;
+        if (w % WAYS == 0) contenders[n++] = (bench_contender){ .name = it->name, .op = transfer, .context = it };
+        both_of[w] = n;
         contenders[n++] = (bench_contender){ .name = it->both[0], .op = both_apart, .context = it };
         contenders[n++] = (bench_contender){ .name = it->both[1], .op = both_calls, .context = it };
     }
     for (int c = 1; c < n; c++) bench_verify(team, &contenders[c], part, false);
     const long sweeps = bench_measure(team, contenders, n, &plan);
     bench_report(team, contenders, n, sweeps, "overlap", all->bytes);
-    for (int c = 1; c < n && team->rank == 0; c += 3)
-        for (int b = 1; b <= 2; b++) {
+    for (int w = 0; w < all->worlds && team->rank == 0; w++)
+        for (int b = both_of[w]; b > 0 && b < both_of[w] + 2; b++) {
             char row[64];
-            snprintf(row, sizeof row, "%s/longer", contenders[c + b].name);
-            bench_line("ratio", "overlap", team->ranks, all->bytes, row, over_longer(team, c + b, 0, c, sweeps), sweeps);
+            snprintf(row, sizeof row, "%s/longer", contenders[b].name);
+            bench_line("ratio", "overlap", team->ranks, all->bytes, row, over_longer(team, b, 0, transfer_of[w], sweeps), sweeps);
         }
 }
 
@@ -155,11 +160,11 @@ static int run(void *context, int rank)
     bench_pin(rank);
     for (int w = 0; w < all->worlds; w++) {
         world *const it = &all->world[w];
-        const coll_config config = { .transport = "tcp", .rank = rank, .size = 2, .address = it->address, .io = it->name,
-                                     .share_memory = -1 };
+        const coll_config config = { .transport = "tcp", .rank = rank, .size = 2, .address = it->address, .io = it->io,
+                                     .share_memory = -1, .background = it->background };
         it->all = all;
         if (!coll_init(&it->comm, &config)) continue;
-        if (strcmp(it->name, "uring")) {          /* that alone may be missing on a machine                    */
+        if (strcmp(it->io, "uring")) {          /* that alone may be missing on a machine                    */
             fprintf(stderr, "overlap, %s: %s\n", it->name, coll_error(NULL));
             return 1;
         }
@@ -190,12 +195,17 @@ int main(int argc, char **argv)
     all.bytes = size[0];
     all.compute_s = atof(argv[3]) * 1e-3;
     for (const char *at = argv[4]; *at && all.worlds < WORLDS; ) {
-        world *const it = &all.world[all.worlds++];
         const size_t length = strcspn(at, ",");
-        snprintf(it->name, sizeof it->name, "%.*s", (int)length, at);
-        snprintf(it->both[0], sizeof it->both[0], "%.*s-apart", (int)length, at);
-        snprintf(it->both[1], sizeof it->both[1], "%.*s-calls", (int)length, at);
-        bench_hold_port(it->address);
+        for (int way = 0; way < WAYS; way++) {
+            world *const it = &all.world[all.worlds++];
+            snprintf(it->io, sizeof it->io, "%.*s", (int)length, at);
+            const char *const alone = way ? "-alone" : "";
+            snprintf(it->name, sizeof it->name, "%.*s%s", (int)length, at, alone);
+            snprintf(it->both[0], sizeof it->both[0], "%.*s%s-apart", (int)length, at, alone);
+            snprintf(it->both[1], sizeof it->both[1], "%.*s%s-calls", (int)length, at, alone);
+            it->background = way ? -1 : 1;
+            bench_hold_port(it->address);
+        }
         at += length + (at[length] == ',');
     }
     bench_find_processors();

@@ -89,7 +89,8 @@ static void coll__nccl_run_by_host(coll__nccl *me, const coll_call *call, const 
     me->now.is_inside = coll__gpu_enter(me->gpu);
     if (status == COLL_OK) return;
     if (comm->trunk->failure.status == COLL_OK)
-        (void)coll__blame(me->now.failure, status, rank, "rank %d, by the host: %.150s", rank, comm->error);
+        (void)coll__blame(me->now.failure, status, rank, "rank %d, by the host: %.150s", rank,
+                          coll__sentence_of(comm));
     (void)coll__nccl_fails(me, status);
 }
 

@@ -36,7 +36,7 @@ static void coll__fiber_leave(coll__sim_rank *r, bool is_last)
     coll__sim *w = r->world;
 
     w->running = NULL;
-    coll__fiber_switch(&w->fibers[r->rank], &w->scheduler, w->main_bottom, w->main_length, is_last);
+    coll__fiber_switch(&w->fibers[r->place], &w->scheduler, w->main_bottom, w->main_length, is_last);
 }
 
 static void coll__fiber_enter(coll__sim_rank *r)
@@ -47,7 +47,7 @@ static void coll__fiber_enter(coll__sim_rank *r)
     r->generation++;
     r->clock = coll__later(r->clock, w->now);
     w->running = r;
-    coll__fiber_switch(&w->scheduler, &w->fibers[r->rank], w->stacks + (size_t)r->rank * w->stack_each, w->stack_each, false);
+    coll__fiber_switch(&w->scheduler, &w->fibers[r->place], w->stacks + (size_t)r->place * w->stack_each, w->stack_each, false);
 }
 
 /* The first function on a fiber's stack.  makecontext hands on integers only. */
@@ -59,10 +59,17 @@ static void coll__fiber_main(unsigned high, unsigned low)
 #if defined(COLL__SIM_ASAN)
     __sanitizer_finish_switch_fiber(NULL, &w->main_bottom, &w->main_length);
 #endif
-    w->body(w->arg, r->rank);
+    w->body(w->arg, r->place);
     r->state = COLL__SIM_FINISHED;
+    w->fibers[r->place].is_over = true;
     w->live--;
     coll__fiber_leave(r, true);
+}
+
+static void coll__fiber_suspend(coll__sim_rank *r)
+{
+    r->state = COLL__SIM_SUSPENDED;
+    r->world->fibers[r->place].role = r;
 }
 
 /* Wait until something happens to this rank, or until `deadline` (coll__sim_never: none) or the next look (poll >= 0). */
@@ -70,7 +77,7 @@ static void coll__fiber_wait(coll__sim_rank *r, double deadline, double poll)
 {
     coll__sim *w = r->world;
 
-    r->state = COLL__SIM_SUSPENDED;
+    coll__fiber_suspend(r);
     r->wake_at = coll__sim_never;
     r->deadline = deadline;
     if (poll >= 0) {
@@ -109,6 +116,15 @@ static void coll__sim_notice(coll__sim *w, const coll__sim_rank *r)
     coll__sim_end(w, &failure);
 }
 
+/* A fault that was asked for at a time. */
+static void coll__sim_strike_now(coll__sim *w, coll__sim_strike *s)
+{
+    for (int i = 0; i < w->size && !s->is_over; i++)
+        if (w->ranks[i].place == s->fault.rank)
+            coll__sim_strike_rank(&w->ranks[i], s->fault.kind == COLL_SIM_KILL, s->fault.time);
+    s->is_over = true;
+}
+
 /* The next thing happens.  false: nothing can. */
 static bool coll__sim_step(coll__sim *w)
 {
@@ -130,22 +146,20 @@ static bool coll__sim_step(coll__sim *w)
     else if (is_turn) coll__fiber_enter(r);
     else if (e.kind == COLL__SIM_LEFT) coll__sim_left(r);
     else if (e.kind == COLL__SIM_NOTICE) coll__sim_notice(w, r);
-    else {
-        coll__sim_strike *s = (coll__sim_strike *)e.what;
-        if (!s->is_over) coll__sim_strike_rank(&w->ranks[s->fault.rank], s->fault.kind == COLL_SIM_KILL, s->fault.time);
-        s->is_over = true;
-    }
+    else coll__sim_strike_now(w, (coll__sim_strike *)e.what);
     return true;
 }
 
 /* ---- >>running all ranks ---- */
+
+static void coll__sim_exodus_go(coll__sim *w);
 
 enum { COLL__GUARD_MOST = 8192, COLL__STACK_FEW = 256 << 10, COLL__STACK_MANY = 64 << 10 };
 
 static void coll__fibers_free(coll__sim *w)
 {
 #if defined(COLL__SIM_TSAN)
-    for (int i = 0; w->fibers && i < w->size; i++)
+    for (int i = 0; w->fibers && i < w->places; i++)
         if (w->fibers[i].tsan) __tsan_destroy_fiber(w->fibers[i].tsan);
 #endif
     free(w->fibers);
@@ -179,8 +193,8 @@ static bool coll__fiber_make(coll__sim *w, coll__fiber *f, unsigned char *stack,
  * long as the kernel's limit on mappings is far away; the lowest page of a stack is that page. */
 static bool coll__fibers_make(coll__sim *w)
 {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE), size = (size_t)w->size;
-    size_t each = w->config.stack ? w->config.stack : w->size <= 1024 ? COLL__STACK_FEW : COLL__STACK_MANY;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), size = (size_t)w->places;
+    size_t each = w->config.stack ? w->config.stack : w->places <= 1024 ? COLL__STACK_FEW : COLL__STACK_MANY;
 
 #if defined(COLL__SIM_ASAN) || defined(COLL__SIM_TSAN)
     each *= 4;                                    /* the sanitizers' frames are larger                        */
@@ -205,11 +219,14 @@ static bool coll__fibers_make(coll__sim *w)
     return true;
 }
 
-/* After the end of the world every rank goes on, one after the other: nothing makes them wait any more. */
+/* After the end of a world every rank goes on, one after the other: nothing makes them wait any more.  So each of them comes to
+ * its end, or to coll_shrink. */
 static void coll__sim_wind_up(coll__sim *w)
 {
-    for (int i = 0; w->live > 0; i = i + 1 < w->size ? i + 1 : 0)
-        if (w->ranks[i].state == COLL__SIM_SUSPENDED) coll__fiber_enter(&w->ranks[i]);
+    for (int i = 0; i < w->places; i++) {
+        const coll__fiber *f = &w->fibers[i];
+        if (!f->is_over && !f->exodus && f->role->state == COLL__SIM_SUSPENDED) coll__fiber_enter(f->role);
+    }
 }
 
 /* Run body(arg, rank) as a fiber for every rank, until each has returned, or was killed or stopped.  Then the caller closes
@@ -223,14 +240,17 @@ static coll_status coll__sim_run(coll__sim *w, void (*body)(void *arg, int rank)
     w->has_fibers = true;
     w->live = w->size;
     for (int i = 0; i < w->size; i++) {
-        w->ranks[i].state = COLL__SIM_SUSPENDED;
+        coll__fiber_suspend(&w->ranks[i]);
+        w->fibers[i].newest = &w->ranks[i];
         w->ranks[i].wake_at = 0;
         coll__sim_push(w, COLL__SIM_RUN, 0, &w->ranks[i], w->ranks[i].generation);
     }
     while (w->live > 0) {
         const uint64_t limit = UINT64_C(100000) + 100 * (uint64_t)w->live;
-        if (w->failure.status != COLL_OK) coll__sim_wind_up(w);
-        else if (!coll__sim_step(w) || w->idle > limit) coll__sim_stuck(w);
+        if (w->failure.status != COLL_OK) {
+            coll__sim_wind_up(w);
+            if (w->live > 0) coll__sim_exodus_go(w);
+        } else if (!coll__sim_step(w) || w->idle > limit) coll__sim_stuck(w);
     }
     return COLL_OK;
 }

@@ -10,9 +10,9 @@
 #ifndef COLL_SIM_WIRE_H
 #define COLL_SIM_WIRE_H
 
-static inline int coll__sim_host_of(const coll__sim *w, int rank) { return rank / w->config.ranks_per_host; }
+static inline int coll__sim_host_of(const coll__sim *w, int rank) { return w->ranks[rank].place / w->config.ranks_per_host; }
 
-/* ---- >>faults ---- */
+/* ---- >>faults: they befall places, whatever the world ---- */
 
 /* A rank is no more, or stays where it is for ever.  The others notice a death after the time of detection. */
 static void coll__sim_strike_rank(coll__sim_rank *r, bool is_kill, double time)
@@ -21,7 +21,7 @@ static void coll__sim_strike_rank(coll__sim_rank *r, bool is_kill, double time)
 
     if (r->has_closed || r->state >= COLL__SIM_FINISHED) return;
     r->state = is_kill ? COLL__SIM_KILLED : COLL__SIM_STOPPED;
-    if (w->has_fibers) w->live--;
+    if (w->has_fibers) w->live--, w->fibers[r->place].is_over = true;
     r->clock = time;
     coll__print(w->hint, sizeof w->hint, "rank %d was %s at ", r->rank, is_kill ? "killed" : "stopped");
     coll__append_time(w->hint, sizeof w->hint, r->clock);
@@ -36,7 +36,7 @@ static void coll__sim_count_call(coll__sim_rank *r)
     r->calls++;
     for (int i = 0; i < w->config.fault_count; i++) {
         coll__sim_strike *s = &w->strikes[i];
-        if (s->is_over || s->fault.rank != r->rank || s->fault.kind > COLL_SIM_STOP) continue;
+        if (s->is_over || s->fault.rank != r->place || s->fault.kind > COLL_SIM_STOP) continue;
         if (s->fault.number ? r->calls < s->fault.number : r->clock < s->fault.time) continue;
         s->is_over = true;
         coll__sim_strike_rank(r, s->fault.kind == COLL_SIM_KILL, s->fault.number ? r->clock : s->fault.time);
@@ -46,10 +46,12 @@ static void coll__sim_count_call(coll__sim_rank *r)
 /* What is to befall the message that rank `from` now sends to rank `to`. */
 static void coll__sim_mark(coll__sim *w, coll__parcel *p, int from, int to)
 {
+    const int sender = w->ranks[from].place, receiver = w->ranks[to].place;
+
     for (int i = 0; i < w->config.fault_count; i++) {
         coll__sim_strike *s = &w->strikes[i];
         const coll_sim_fault *f = &s->fault;
-        if (f->kind < COLL_SIM_LOSE || f->rank != from || (f->peer >= 0 && f->peer != to)) continue;
+        if (f->kind < COLL_SIM_LOSE || f->rank != sender || (f->peer >= 0 && f->peer != receiver)) continue;
         if (++s->seen != f->number && f->number) continue;
         if (f->kind == COLL_SIM_LATE) p->delay += f->amount;
         if (f->kind == COLL_SIM_PIECES) p->pieces = COLL_HEAD_LENGTH + p->length;
@@ -59,7 +61,7 @@ static void coll__sim_mark(coll__sim *w, coll__parcel *p, int from, int to)
     }
 }
 
-/* Does nothing that `from` sends at this time reach `to`? */
+/* Does nothing that place `from` sends at this time reach place `to`? */
 static bool coll__sim_is_cut(coll__sim *w, int from, int to, double time)
 {
     for (int i = 0; i < w->config.fault_count; i++) {
@@ -185,7 +187,7 @@ static void coll__parcel_leave(coll__sim *w, coll__parcel *p, double time)
     const int from = p->lane->from, to = p->lane->to;
     const double length = (double)p->length, jitter = c->jitter > 0 ? c->jitter * coll__sim_fraction(w) : 0;
 
-    if (!p->is_lost) p->is_lost = coll__sim_is_cut(w, from, to, time);
+    if (!p->is_lost) p->is_lost = coll__sim_is_cut(w, w->ranks[from].place, w->ranks[to].place, time);
     if (p->is_lost) return;                       /* nobody will get it, nor what comes behind it             */
     if (coll__sim_host_of(w, from) == coll__sim_host_of(w, to)) {
         const double begin = time + c->local_latency + jitter + p->delay;
@@ -288,7 +290,7 @@ static coll_status coll__sim_send(void *context, coll_xfer *x)
     coll__sim *w = r->world;
 
     if (!coll__sim_begin_call(r)) {
-        if (w->failure.status != COLL_OK) x->status = w->failure.status;
+        if (coll__sim_end_of(r)->status != COLL_OK) x->status = coll__sim_end_of(r)->status;
         return COLL_OK;
     }
     if (w->ranks[x->peer].has_left && x->channel == COLL_CHANNEL_CALLS) {
@@ -340,7 +342,7 @@ static coll_status coll__sim_recv(void *context, coll_xfer *x)
     coll__sim *w = r->world;
 
     if (!coll__sim_begin_call(r)) {
-        if (w->failure.status != COLL_OK) x->status = w->failure.status;
+        if (coll__sim_end_of(r)->status != COLL_OK) x->status = coll__sim_end_of(r)->status;
         return COLL_OK;
     }
     coll__lane *lane = coll__lane_open(w, x->peer, r->rank, x->channel);

@@ -55,7 +55,10 @@ typedef enum coll__sim_state {
 /* One rank's side. */
 typedef struct coll__sim_rank {
     struct coll__sim *world;
-    int         rank;
+    int         rank, place;                      /* place: its rank in the first world; it stays the same    */
+    const coll_failure *over;                     /* why this world is over and another has followed; NULL: it is the one */
+    struct coll__sim_rank *before;                /* what it was in the world before                          */
+    const coll_doing *doing;                      /* the library's side of this rank                          */
     coll__sim_state state;
     double      clock;                            /* never behind what has happened to this rank              */
     double      next_send, next_recv;             /* its next message goes, comes in, no earlier              */
@@ -88,8 +91,11 @@ typedef struct coll__sim_host { double out_free, in_free; } coll__sim_host;     
 
 typedef struct coll__sim_strike { coll_sim_fault fault; uint64_t seen; bool is_over; } coll__sim_strike;
 
-/* What runs a rank: a stack of its own. */
+/* What runs a rank, in whatever world: a stack of its own. */
 typedef struct coll__fiber {
+    coll__sim_rank *role, *newest;                /* as which it waits; what it has become last               */
+    struct coll__sim_exodus *exodus;              /* it waits to go on with the survivors (coll_sim_shrink.h) */
+    bool       is_over;                           /* finished, killed or stopped                              */
 #if defined(COLL__SIM_FIBERS)
     ucontext_t context;
 #endif
@@ -98,7 +104,7 @@ typedef struct coll__fiber {
 
 typedef struct coll__sim {
     coll_sim        config;                       /* without defaults left in it                              */
-    int             size, holders;
+    int             size, holders, places;        /* places: how many ranks there were in the first world     */
     double          now;
     uint64_t        draws, order;                 /* numbers drawn; a digest of all events so far             */
     coll__sim_rank *ranks;
@@ -113,7 +119,7 @@ typedef struct coll__sim {
     size_t          event_count, event_room;
     coll__lane    **table;
     size_t          table_length, lane_count;
-    void           *chunks;                       /* all memory of lanes and parcels, to be freed at the end  */
+    void           *chunks;                       /* all memory of ranks, lanes and parcels, to be freed at the end */
     coll__lane     *spare_lanes;
     coll__parcel   *spare_parcels;
     coll__sim_rank *running;                      /* whose fiber it is now                                    */
@@ -143,6 +149,9 @@ static uint64_t coll__sim_draw(coll__sim *w)
 static double coll__sim_fraction(coll__sim *w) { return (double)(coll__sim_draw(w) >> 11) * 0x1p-53; }
 
 static inline double coll__later(double a, double b) { return a > b ? a : b; }
+
+/* How the world of this rank ended; COLL_OK: it has not. */
+static inline const coll_failure *coll__sim_end_of(const coll__sim_rank *r) { return r->over ? r->over : &r->world->failure; }
 
 /* ---- >>memory: lanes and parcels come from chunks and are used again ---- */
 

@@ -215,7 +215,7 @@ static void coll__strand_pushed(coll__strand *l, size_t moved)
     coll__outgoing *p = &l->out;
     coll_xfer *x = p->xfer;
 
-    l->stream->sent += moved;
+    coll__tally(&l->stream->sent, moved);
     p->moved += moved;
     if (coll__outgoing_is_due(p)) return;
     x->moved += p->length;
@@ -370,7 +370,7 @@ static void coll__strand_pulled(coll__strand *l, size_t moved)
 {
     coll__stream *s = l->stream;
 
-    s->received += moved;
+    coll__tally(&s->received, moved);
     while (moved > 0 && !l->is_wrong && s->state == COLL__STREAM_OPEN) {
         coll_xfer *x = l->step == COLL__LAND_HEAD ? coll__bundle_next(s->bundle, s) : l->xfer;
         const size_t left = l->step == COLL__LAND_HEAD ? COLL_HEAD_LENGTH - x->moved

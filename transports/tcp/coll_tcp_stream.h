@@ -94,10 +94,13 @@ static struct msghdr *coll__push_message(coll__stream *s)
     return &s->push_message;
 }
 
+/* Add to a number that other threads may read. */
+static inline void coll__tally(uint64_t *at, size_t more) { __atomic_store_n(at, *at + more, __ATOMIC_RELAXED); }
+
 /* `moved` bytes have gone out: finish the messages that they complete. */
 static void coll__stream_pushed(coll__stream *s, size_t moved)
 {
-    s->sent += moved;
+    coll__tally(&s->sent, moved);
     while (s->out.first) {
         coll_xfer *x = s->out.first;
         const size_t left = COLL_HEAD_LENGTH + x->length - x->moved, part = coll__least(left, moved);
@@ -158,7 +161,7 @@ static void coll__stream_pulled(coll__stream *s, size_t moved)
     coll_xfer *x = s->in.first;
     const bool had_head = x->moved >= COLL_HEAD_LENGTH;
 
-    s->received += moved;
+    coll__tally(&s->received, moved);
     x->moved += moved;
     if (!had_head && s->received == x->moved && x->moved >= COLL_HEAD_LENGTH && coll__begins_refusal(x->head)) {
         s->state = COLL__STREAM_REFUSED;

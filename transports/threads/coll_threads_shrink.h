@@ -1,7 +1,8 @@
 /* coll_threads_shrink.h - after a failure: the ranks of a hub that are left move to a new one.
  *
  * Whoever comes first opens an exodus, and the others find it by its list of ranks.  It is decided when all have come that have
- * not left the hub, or when the time is up; whoever notices that opens the new hub. */
+ * not left the hub, or when the time is up; whoever notices that opens the new hub.  Its bells, if it has such, are hung by those
+ * who enter (coll_joined.h). */
 #ifndef COLL_THREADS_SHRINK_H
 #define COLL_THREADS_SHRINK_H
 
@@ -13,6 +14,7 @@ static coll__thread *coll__thread_open(coll__hub *hub, int rank);
 
 typedef struct coll__exodus {
     struct coll__exodus *next;
+    int            first;                         /* what the first rank of the new hub is called             */
     int            count, users;                  /* users: those who have come and not gone again            */
     int           *ranks;
     unsigned char *is_there;                      /* by place in the list                                     */
@@ -29,7 +31,7 @@ static void coll__exodus_free(coll__exodus *e)
 }
 
 /* The one of these ranks that our place has not gone with yet, opened if need be.  The caller holds the hub's lock. */
-static coll__exodus *coll__exodus_find(coll__hub *hub, const int *ranks, int count, int me)
+static coll__exodus *coll__exodus_find(coll__hub *hub, const int *ranks, int count, int me, int first)
 {
     const size_t length = (size_t)count * sizeof *ranks;
 
@@ -37,6 +39,7 @@ static coll__exodus *coll__exodus_find(coll__hub *hub, const int *ranks, int cou
         if (!e->is_decided && e->count == count && !memcmp(e->ranks, ranks, length) && !e->is_there[me]) return e;
     coll__exodus *e = (coll__exodus *)coll__allocate(sizeof *e);
     if (!e) return NULL;
+    e->first = first;
     e->count = count;
     e->ranks = (int *)malloc(length);
     e->is_there = (unsigned char *)calloc((size_t)count, 1);
@@ -58,12 +61,16 @@ static void coll__exodus_decide(coll__hub *hub, coll__exodus *e, bool is_late)
 
     for (int i = 0; i < e->count; i++) {
         there += e->is_there[i];
-        if (!e->is_there[i] && !__atomic_load_n(&hub->desks[e->ranks[i]].has_left, __ATOMIC_ACQUIRE)) is_complete = false;
+        if (!e->is_there[i] && !__atomic_load_n(&coll__desk_of(hub, e->ranks[i])->has_left, __ATOMIC_ACQUIRE)) is_complete = false;
     }
     if (e->is_decided || (!is_complete && !is_late)) return;
     e->is_decided = true;
-    if (coll__is_quorum(e->is_there, e->count)) e->fresh = coll__hub_open(0, there, there > coll__processors());
+    if (coll__is_quorum(e->is_there, e->count))
+        e->fresh = coll__hub_open(e->first, there, there > coll__processors() || (hub->has_bells && hub->is_crowded));
+    for (int i = 0; e->fresh && i < there; i++) e->fresh->desks[i].bell = -1;
+    if (e->fresh) e->fresh->has_bells = hub->has_bells;
     coll__hub_rouse(hub);
+    if (hub->has_bells) coll__hub_futex(hub, FUTEX_WAKE, INT_MAX, 0);     /* who waits here does not sleep elsewhere      */
 }
 
 /* Our seat in the new hub. */
@@ -79,7 +86,7 @@ static coll_status coll__exodus_enter(coll__exodus *e, int me, coll_survivors *o
     }
     if (!coll__is_quorum(e->is_there, e->count))
         return coll__blame(failure, COLL_ERR_PEER, -1, "only %d of %d ranks are left: that is not most of them", there, e->count);
-    coll__thread *thread = e->fresh ? coll__thread_open(e->fresh, out->rank) : NULL;
+    coll__thread *thread = e->fresh ? coll__thread_open(e->fresh, e->first + out->rank) : NULL;
     if (!thread) return coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", there);
     out->context = thread;
     pthread_mutex_lock(&e->fresh->lock);
@@ -88,17 +95,17 @@ static coll_status coll__exodus_enter(coll__exodus *e, int me, coll_survivors *o
     return COLL_OK;
 }
 
-static coll_status coll__threads_shrink(void *context, const int *ranks, int count, int timeout_ms, coll_survivors *out,
-                                        coll_failure *failure)
+/* Move to a new hub, with those of `ranks` who come in time.  Its first rank is called `first`. */
+static coll_status coll__exodus_run(coll__thread *thread, const int *ranks, int count, int first, int timeout_ms,
+                                    coll_survivors *out, coll_failure *failure)
 {
-    coll__thread *thread = (coll__thread *)context;
     coll__hub *hub = thread->hub;
     const int64_t deadline = coll__deadline(timeout_ms);
     int me = 0;
 
     while (ranks[me] != thread->rank) me++;
     pthread_mutex_lock(&hub->lock);
-    coll__exodus *e = coll__exodus_find(hub, ranks, count, me);
+    coll__exodus *e = coll__exodus_find(hub, ranks, count, me, first);
     if (e) e->is_there[me] = 1, e->users++;
     __atomic_add_fetch(&hub->sleepers, 1, __ATOMIC_SEQ_CST);      /* who leaves rings the bell for them        */
     while (e && !e->is_decided) {
@@ -122,6 +129,12 @@ static coll_status coll__threads_shrink(void *context, const int *ranks, int cou
     if (is_last && e->fresh) coll__hub_release(e->fresh);
     if (is_last) coll__exodus_free(e);
     return status;
+}
+
+static coll_status coll__threads_shrink(void *context, const int *ranks, int count, int timeout_ms, coll_survivors *out,
+                                        coll_failure *failure)
+{
+    return coll__exodus_run((coll__thread *)context, ranks, count, 0, timeout_ms, out, failure);
 }
 
 #endif /* COLL_THREADS_SHRINK_H */

@@ -1,0 +1,484 @@
+/* coll_mpi.h - ranks that MPI has started: messages of MPI under the engine, and MPI's own collectives for what they do right.
+ *
+ *   mpi/coll_mpi_world.h      what a rank holds: communicators, streams, operations of MPI in flight
+ *   mpi/coll_mpi_messages.h   messages
+ *   mpi/coll_mpi_notes.h      what ranks tell one another beside them
+ *   mpi/coll_mpi_group.h      communicators of MPI for derived communicators and prepared calls
+ *   mpi/coll_mpi_cells.h      which calls are MPI's, and which are the engine's: the table
+ *   mpi/coll_mpi_native.h     whole collectives
+ *   mpi/coll_mpi_fail.h       the first failure becomes everyone's
+ *   this file                 progress, opening and closing, the transport's functions
+ *
+ * Nothing of the program's communicator is used but to make three of our own: one for messages, one for collectives, and one from
+ * which others are made, so that neither tags nor orders can meet the program's.  All have MPI_ERRORS_RETURN.
+ *
+ * There is no thread: ranks hear of one another only inside calls of the library, or of MPI where it moves things by itself.
+ * Below MPI_THREAD_SERIALIZED calls may come from the thread alone that opened it.  With SERIALIZED the program sees to it that
+ * no two threads are inside MPI or this library at once; with MULTIPLE the library's own rules are enough.
+ *
+ * WAITING.  MPI has no way to sleep.  Where ranks have a processor each, one looks again and again, and gives others a turn now
+ * and then; where they share processors, after a few looks with turns between them one sleeps for moments, so that those run
+ * who are waited for.
+ *
+ * THE END.  MPI_Finalize first deletes the attributes of MPI_COMM_SELF, of which one is ours: whatever has not been freed is
+ * given back then, and what comes later is refused with a sentence. */
+#ifndef COLL_MPI_H
+#define COLL_MPI_H
+
+#include "mpi/coll_mpi_world.h"
+#include "mpi/coll_mpi_messages.h"
+#include "mpi/coll_mpi_notes.h"
+#include "mpi/coll_mpi_group.h"
+#include "mpi/coll_mpi_cells.h"
+#include "mpi/coll_mpi_native.h"
+#include "mpi/coll_mpi_fail.h"
+
+/* ---- >>progress ---- */
+
+enum {
+    COLL__MPI_TURNS = 200,                        /* looks before one sleeps, where ranks share processors    */
+    COLL__MPI_LOOKS = 1 << 20,                    /* and where they do not: some tenths of a second           */
+    COLL__MPI_NAP_US = 20, COLL__MPI_NAP_MOST_US = 200,   /* how long then                                    */
+    COLL__MPI_WAIT_MS = 5,                        /* the longest sleep as others see it                       */
+    COLL__MPI_VAIN_MS = 500                       /* after a farewell, until what its rank has not taken is given up */
+};
+
+/* Go on with the communicators that MPI is making, also of groups that this rank has left. */
+static void coll__mpi_make_all(coll__mpi *mpi)
+{
+    coll__mpi_make_on(&mpi->all);
+    for (coll__mpi_group *g = mpi->groups; g; g = g->next) coll__mpi_make_on(g);
+    for (coll__mpi_group *g = mpi->orphans; g; g = g->next) coll__mpi_make_on(g);
+}
+
+/* Look at everything once; true: something has moved. */
+static bool coll__mpi_look_around(coll__mpi *mpi)
+{
+    if (mpi->quiet < INT_MAX) mpi->quiet++;
+    (void)coll__mpi_look(mpi);
+    (void)coll__mpi_is_done(&mpi->all);
+    for (coll__mpi_group *g = mpi->groups; g; g = g->next) (void)coll__mpi_is_done(g);
+    if (mpi->unmade_count > 0) coll__mpi_make_all(mpi);
+    if (mpi->gone_count > 0) coll__mpi_check_left(mpi);
+    if (mpi->gone_count > 0 && coll__now() - mpi->gone_at > (int64_t)COLL__MPI_VAIN_MS * COLL__MS) coll__mpi_check_vain(mpi);
+    return mpi->quiet == 0;
+}
+
+/* Nothing has moved: let others run. */
+static void coll__mpi_rest(const coll__mpi *mpi)
+{
+    const int beyond = mpi->quiet - (mpi->is_crowded ? COLL__MPI_TURNS : COLL__MPI_LOOKS);
+
+    if (beyond <= 0) {
+        if (mpi->is_crowded || mpi->quiet % 32 == 0) sched_yield();
+        else coll__relax();
+        return;
+    }
+    const int us = beyond < COLL__MPI_NAP_MOST_US / COLL__MPI_NAP_US ? COLL__MPI_NAP_US * beyond : COLL__MPI_NAP_MOST_US;
+    const struct timespec nap = { 0, 1000L * us };
+    nanosleep(&nap, NULL);
+}
+
+/* Wakes when something has moved, when it is told to, and soon. */
+static coll_status coll__mpi_progress(void *context, int wait_ms)
+{
+    coll__mpi *mpi = (coll__mpi *)context;
+    const int64_t deadline = wait_ms > 0 ? coll__deadline(wait_ms < COLL__MPI_WAIT_MS ? wait_ms : COLL__MPI_WAIT_MS) : 0;
+    bool waits = wait_ms > 0;
+
+    if (mpi->failure.status == COLL_OK && coll__mpi_may_call(mpi) && coll__mpi_look_around(mpi)) waits = false;
+    while (waits && mpi->failure.status == COLL_OK && mpi->suspicion.status == COLL_OK) {
+        coll__mpi_rest(mpi);
+        waits = !coll__mpi_look_around(mpi) && !__atomic_exchange_n(&mpi->is_woken, 0, __ATOMIC_ACQ_REL) && coll__now() < deadline;
+    }
+    if (mpi->failure.status == COLL_OK && mpi->suspicion.status != COLL_OK) (void)coll__mpi_fail(mpi, &mpi->suspicion);
+    return mpi->failure.status;
+}
+
+/* From any thread. */
+static void coll__mpi_wake(void *context) { __atomic_store_n(&((coll__mpi *)context)->is_woken, 1, __ATOMIC_RELEASE); }
+
+/* ---- >>seeing ---- */
+
+static int coll__mpi_host(void *context, int rank) { return ((coll__mpi *)context)->homes[rank]; }
+
+static void coll__mpi_traffic(const void *context, uint64_t *sent, uint64_t *received)
+{
+    const coll__mpi *mpi = (const coll__mpi *)context;
+
+    *sent = mpi->bytes_sent;
+    *received = mpi->bytes_received;
+}
+
+static const char *coll__mpi_describe(const void *context) { return ((const coll__mpi *)context)->description; }
+
+/* "Open MPI v4.1.4, 2 processors shared by 4 ranks". */
+static void coll__mpi_set_description(coll__mpi *mpi)
+{
+    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length = 0;
+
+    MPI_Get_library_version(text, &length);
+    text[strcspn(text, ",\n")] = '\0';
+    for (char *at = text; *at; at++) if (*at == '\t') *at = ' ';
+    coll__print(mpi->description, sizeof mpi->description, "%.60s%s", text,
+                mpi->is_crowded ? ", more ranks than processors" : "");
+}
+
+/* ---- >>closing ---- */
+
+/* Give back all that MPI has of ours. */
+static void coll__mpi_let_go(coll__mpi *mpi)
+{
+    int ended = 0;
+
+    if (mpi->is_finalized) return;
+    for (int i = 0; i < mpi->count; i++)
+        if (mpi->flights[i].kind >= COLL__MPI_LANDS) MPI_Cancel(&mpi->requests[i]);
+    if (mpi->count > 0 && MPI_Testsome(mpi->count, mpi->requests, &ended, mpi->indices, mpi->statuses) == MPI_SUCCESS && ended > 0)
+        coll__mpi_remove(mpi, ended);
+    for (int i = 0; i < mpi->count; i++) MPI_Request_free(&mpi->requests[i]);
+    coll__mpi_sweep(mpi);
+    for (coll__mpi_group *g = mpi->groups; g; g = g->next) {
+        if (!coll__mpi_is_at_rest(g)) continue;
+        if (g->comm != MPI_COMM_NULL) MPI_Comm_free(&g->comm);
+        if (g->mother != MPI_COMM_NULL) MPI_Comm_free(&g->mother);
+    }
+    if (mpi->all.comm != MPI_COMM_NULL && coll__mpi_is_at_rest(&mpi->all)) MPI_Comm_free(&mpi->all.comm);
+    if (mpi->all.mother != MPI_COMM_NULL) MPI_Comm_free(&mpi->all.mother);
+    if (mpi->comm != MPI_COMM_NULL) MPI_Comm_free(&mpi->comm);
+    mpi->is_finalized = true;
+}
+
+/* Memory.  Letters and notes that MPI still reads keep theirs. */
+static void coll__mpi_free(coll__mpi *mpi)
+{
+    bool is_busy = false;
+
+    for (int i = 0; i < mpi->count; i++) is_busy = is_busy || mpi->flights[i].kind != COLL__MPI_SENDS_PART;
+    while (mpi->words) {
+        coll__mpi_word_of *w = mpi->words;
+        mpi->words = w->next;
+        free(w);
+    }
+    if (is_busy) return;
+    for (int i = 0; mpi->streams && i < mpi->size * COLL_CHANNEL_COUNT; i++) free(mpi->streams[i].landing);
+    if (!mpi->all.is_running) coll__mpi_group_free(&mpi->all);
+    free(mpi->homes);
+    free(mpi->streams);
+    free(mpi->is_gone);
+    free(mpi->requests);
+    free(mpi->flights);
+    free(mpi->landed);
+    free(mpi->statuses);
+    free(mpi->indices);
+    free(mpi->slots);
+    free(mpi->reports);
+    free(mpi);
+}
+
+enum { COLL__MPI_FLUSH_MS = 300 };
+
+/* Wait until MPI has taken what was sent, and all others have left, too; true: both. */
+static bool coll__mpi_see_off(coll__mpi *mpi)
+{
+    const int64_t deadline = coll__deadline(COLL__MPI_FLUSH_MS);
+    int sending;
+
+    for (;;) {
+        sending = 0;
+        for (int i = 0; i < mpi->count; i++) sending += mpi->flights[i].kind < COLL__MPI_LANDS;
+        const bool is_over = sending == 0 && (mpi->failure.status != COLL_OK || mpi->gone_count == mpi->size - 1)
+                          && mpi->unmade_count == 0 && coll__mpi_drain(mpi) == 0;
+        if (is_over || coll__now() >= deadline) return is_over;
+        if (mpi->quiet < INT_MAX) mpi->quiet++;
+        if (coll__mpi_look(mpi) == 0) coll__mpi_rest(mpi);
+        if (mpi->unmade_count > 0) coll__mpi_make_all(mpi);
+    }
+}
+
+/* MPI_Finalize, to which all ranks come: what is still to come does, and then all that is ours is given back. */
+static int coll__mpi_attribute_deleted(MPI_Comm self, int keyval, void *value, void *extra)
+{
+    coll__mpi *mpi = (coll__mpi *)value;
+
+    (void)self, (void)keyval, (void)extra;
+    if (!mpi->is_left && mpi->failure.status == COLL_OK) coll__mpi_say_bye(mpi);
+    if (!mpi->has_seen_off) (void)coll__mpi_see_off(mpi);
+    coll__mpi_let_go(mpi);
+    if (mpi->is_left) coll__mpi_free(mpi);
+    return MPI_SUCCESS;
+}
+
+/* Where the others do not leave at the same time, MPI_Finalize does the rest: what they have to say must find somebody. */
+static void coll__mpi_leave(coll__mpi *mpi)
+{
+    int keyval = mpi->keyval;
+
+    if (mpi->failure.status != COLL_OK && !mpi->is_settled) (void)coll__mpi_fail(mpi, NULL);
+    while (mpi->groups) coll__mpi_ungroup(mpi, mpi->groups);
+    if (mpi->failure.status == COLL_OK) coll__mpi_say_bye(mpi);
+    mpi->is_left = true;
+    mpi->has_seen_off = coll__mpi_see_off(mpi);
+    if (mpi->has_seen_off || mpi->failure.status != COLL_OK) MPI_Comm_delete_attr(MPI_COMM_SELF, mpi->keyval);
+    MPI_Comm_free_keyval(&keyval);
+}
+
+static void coll__mpi_close(void *context)
+{
+    coll__mpi *mpi = (coll__mpi *)context;
+    const bool owns = mpi->owns_mpi, is_finalized = mpi->is_finalized;
+
+    if (!is_finalized && coll__mpi_may_call(mpi)) {
+        coll__mpi_leave(mpi);
+        if (owns) MPI_Finalize();
+        return;
+    }
+    mpi->is_left = true;                          /* another thread may not: MPI_Finalize will                */
+    while (is_finalized && mpi->groups) coll__mpi_ungroup(mpi, mpi->groups);
+    while (is_finalized && mpi->orphans) {
+        coll__mpi_group *g = mpi->orphans;
+        mpi->orphans = g->next;
+        coll__mpi_group_free(g);
+    }
+    if (is_finalized) coll__mpi_free(mpi);
+}
+
+static const coll_transport coll__mpi_transport = {
+    .name = "mpi",
+    .send = coll__mpi_send,
+    .recv = coll__mpi_recv,
+    .progress = coll__mpi_progress,
+    .close = coll__mpi_close,
+    .fail = coll__mpi_fail,
+    .offload = coll__mpi_offload,
+    .answer = coll__mpi_answer,
+    .group = coll__mpi_group_make,
+    .ungroup = coll__mpi_ungroup,
+    .host = coll__mpi_host,
+    .waiting = coll__mpi_waiting,
+    .has_left = coll__mpi_has_left,
+    .wake = coll__mpi_wake,
+    .traffic = coll__mpi_traffic,
+    .describe = coll__mpi_describe,
+};
+
+/* ---- >>opening ---- */
+
+/* Why no communicator can be made of this one; NULL: it can. */
+static const char *coll__mpi_refuses(MPI_Comm comm)
+{
+    int is_initialized = 0, is_finalized = 0, is_inter = 0, level = MPI_THREAD_SINGLE, is_main = 0;
+
+    MPI_Initialized(&is_initialized);
+    if (!is_initialized) return "MPI is not initialised: call MPI_Init_thread first";
+    MPI_Finalized(&is_finalized);
+    if (is_finalized) return "MPI has been finalised";
+    if (comm == MPI_COMM_NULL) return "the communicator is MPI_COMM_NULL";
+    MPI_Comm_test_inter(comm, &is_inter);
+    if (is_inter) return "an intercommunicator has no collectives among all its ranks";
+    MPI_Query_thread(&level);
+    MPI_Is_thread_main(&is_main);
+    if (level >= MPI_THREAD_SERIALIZED || is_main) return NULL;
+    return "MPI was initialised for calls from the main thread only (MPI_THREAD_FUNNELED), and this is another one";
+}
+
+/* Who shares our host, and its processors. */
+static int coll__mpi_meet_host(coll__mpi *mpi)
+{
+    MPI_Comm host = MPI_COMM_NULL;
+    unsigned char mask[128] = { 0 }, all[128];
+    int processors = 0, home = mpi->rank, is_crowded;
+    int code = MPI_Comm_split_type(mpi->comm, MPI_COMM_TYPE_SHARED, mpi->rank, MPI_INFO_NULL, &host);
+
+    (void)!syscall(SYS_sched_getaffinity, 0, sizeof mask, mask);
+    if (code == MPI_SUCCESS) code = MPI_Allreduce(mask, all, (int)sizeof mask, MPI_BYTE, MPI_BOR, host);
+    if (code == MPI_SUCCESS) code = MPI_Bcast(&home, 1, MPI_INT, 0, host);
+    if (code != MPI_SUCCESS) return code;
+    MPI_Comm_rank(host, &mpi->local_rank);
+    MPI_Comm_size(host, &mpi->local_size);
+    MPI_Comm_free(&host);
+    for (size_t i = 0; i < sizeof all; i++) processors += __builtin_popcount(all[i]);
+    is_crowded = mpi->local_size > processors;
+    code = MPI_Allgather(&home, 1, MPI_INT, mpi->homes, 1, MPI_INT, mpi->comm);
+    if (code == MPI_SUCCESS) code = MPI_Allreduce(MPI_IN_PLACE, &is_crowded, 1, MPI_INT, MPI_MAX, mpi->comm);
+    mpi->is_crowded = is_crowded != 0;
+    return code;
+}
+
+static bool coll__mpi_has_memory(coll__mpi *mpi)
+{
+    const size_t n = (size_t)mpi->size, streams = n * COLL_CHANNEL_COUNT;
+
+    mpi->homes = (int *)coll__allocate(n * sizeof *mpi->homes);
+    mpi->is_gone = (unsigned char *)coll__allocate(n);
+    mpi->reports = mpi->rank == 0 ? (unsigned char *)coll__allocate(n * COLL_HEAD_LENGTH) : NULL;
+    mpi->slots = (unsigned char *)malloc((size_t)COLL__MPI_SLOTS * COLL__MPI_LETTER);
+    mpi->all.left = (uint64_t *)coll__allocate(n * sizeof *mpi->all.left);
+    mpi->streams = (coll__mpi_stream *)coll__allocate(streams * sizeof *mpi->streams);
+    for (size_t i = 0; mpi->streams && i < streams; i++) mpi->streams[i].end = &mpi->streams[i].first;
+    for (int i = 0; i < COLL__MPI_SLOTS; i++) mpi->free_slots[i] = i;
+    mpi->free_count = COLL__MPI_SLOTS;
+    return mpi->homes && mpi->is_gone && (mpi->reports || mpi->rank) && mpi->slots && mpi->all.left && mpi->streams
+        && coll__mpi_grow(mpi, 64 + 2 * mpi->size);
+}
+
+/* Our communicators and what is agreed about the world, by all ranks of `comm`. */
+static int coll__mpi_join(coll__mpi *mpi, MPI_Comm comm)
+{
+    int code = MPI_Comm_dup(comm, &mpi->comm);
+
+    if (code == MPI_SUCCESS) code = MPI_Comm_set_errhandler(mpi->comm, MPI_ERRORS_RETURN);
+    if (code == MPI_SUCCESS) code = MPI_Comm_dup(mpi->comm, &mpi->all.comm);
+    if (code == MPI_SUCCESS) code = MPI_Comm_dup(mpi->comm, &mpi->all.mother);
+    if (code == MPI_SUCCESS) code = MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, coll__mpi_attribute_deleted, &mpi->keyval, NULL);
+    return code;
+}
+
+/* All ranks must be well, and have the same mode: otherwise none goes on. */
+static coll_status coll__mpi_agree(coll__mpi *mpi, coll_status own)
+{
+    int said[3] = { (int)own, (int)mpi->mode, -(int)mpi->mode };
+
+    if (MPI_Allreduce(MPI_IN_PLACE, said, 3, MPI_INT, MPI_MIN, mpi->comm) != MPI_SUCCESS)
+        return coll__start_failed(COLL_ERR_SYSTEM, "MPI_Allreduce failed");
+    if (own < 0) return own;
+    if (said[0] < 0) return coll__start_failed((coll_status)said[0], "another rank could not come along: %s",
+                                               coll_status_text((coll_status)said[0]));
+    if (said[1] != -said[2])
+        return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_MPI differs among the ranks: give all of them the same");
+    return COLL_OK;
+}
+
+/* COLL_MPI. */
+static bool coll__mpi_read_mode(coll__mpi *mpi)
+{
+    static const char *const names[] = { [COLL__MPI_AUTO] = "auto", [COLL__MPI_NATIVE] = "native", [COLL__MPI_MESSAGES] = "messages" };
+    const char *text = getenv("COLL_MPI");
+    int mode = 0;
+
+    while (text && *text && mode < 3 && strcmp(text, names[mode])) mode++;
+    mpi->mode = (coll__mpi_mode)mode;
+    return mode < 3;
+}
+
+/* Who we are, by a communicator of the program; NULL: no memory, or a refusal, with its sentence. */
+static coll__mpi *coll__mpi_new(MPI_Comm comm)
+{
+    const char *refusal = coll__mpi_refuses(comm);
+    coll__mpi *mpi = refusal ? NULL : (coll__mpi *)coll__allocate(sizeof *mpi);
+
+    if (refusal) coll__start_failed(COLL_ERR_ARGUMENT, "coll_wrap_mpi: %s", refusal);
+    else if (!mpi) coll__start_failed(COLL_ERR_MEMORY, "no memory for a communicator");
+    if (!mpi) return NULL;
+    MPI_Comm_size(comm, &mpi->size);
+    MPI_Comm_rank(comm, &mpi->rank);
+    MPI_Query_thread(&mpi->thread_level);
+    mpi->comm = MPI_COMM_NULL;
+    mpi->keyval = MPI_KEYVAL_INVALID;
+    mpi->thread = pthread_self();
+    mpi->failure.rank = mpi->suspicion.rank = -1;
+    coll__mpi_group_init(&mpi->all, mpi, 0, mpi->size, mpi->rank);
+    return mpi;
+}
+
+/* All ranks of `comm` come here; `own`: this one is well so far.  Gives an error with its sentence. */
+static coll_status coll__mpi_open(coll__mpi *mpi, MPI_Comm comm, coll_status own)
+{
+    if (own == COLL_OK && !coll__mpi_has_memory(mpi))
+        own = coll__start_failed(COLL_ERR_MEMORY, "no memory for a communicator of %d ranks", mpi->size);
+    if (!coll__mpi_read_mode(mpi) && own == COLL_OK)
+        own = coll__start_failed(COLL_ERR_ARGUMENT, "COLL_MPI is none of auto, native, messages");
+    int code = coll__mpi_join(mpi, comm);
+    const coll_status status = code == MPI_SUCCESS ? coll__mpi_agree(mpi, own) : COLL_OK;
+    if (status < 0) return status;
+    if (code == MPI_SUCCESS) code = coll__mpi_meet_host(mpi);
+    if (code == MPI_SUCCESS) code = MPI_Comm_set_attr(MPI_COMM_SELF, mpi->keyval, mpi);
+    if (code != MPI_SUCCESS) {
+        coll__mpi_suspect(mpi, "coll_wrap_mpi", code);
+        return coll__start_failed(mpi->suspicion.status, "%s", mpi->suspicion.text);
+    }
+    coll__mpi_set_description(mpi);
+    coll__mpi_hear(mpi);
+    return COLL_OK;
+}
+
+/* It could not be opened. */
+static void coll__mpi_give_up(coll__mpi *mpi)
+{
+    coll__mpi_let_go(mpi);
+    if (mpi->keyval != MPI_KEYVAL_INVALID) MPI_Comm_free_keyval(&mpi->keyval);
+    coll__mpi_free(mpi);
+}
+
+/* The ranks of an MPI communicator, as a communicator of ours; `status`: how this rank has fared so far.  MPI is initialised. */
+static coll_status coll__mpi_wrap(MPI_Comm comm, coll__settings *s, coll_status status, bool owns_mpi, coll_comm **out)
+{
+    coll__mpi *mpi = coll__mpi_new(comm);
+
+    if (!mpi) return COLL_ERR_ARGUMENT;
+    if (status == COLL_OK && mpi->rank == 0) status = coll__settle_tuning(s);
+    if (status == COLL_OK && s->config.size > 1 && (s->config.size != mpi->size || s->config.rank != mpi->rank))
+        status = coll__start_failed(COLL_ERR_ARGUMENT, "this is to be rank %d of %d, but MPI says %d of %d", s->config.rank,
+                                    s->config.size, mpi->rank, mpi->size);
+    status = coll__mpi_open(mpi, comm, status);
+    if (status < 0) {
+        coll__mpi_give_up(mpi);
+        return status;
+    }
+    mpi->owns_mpi = owns_mpi;
+    s->local_rank = mpi->local_rank;
+    s->local_size = mpi->local_size;
+    (void)MPI_Bcast(&s->numbers, (int)sizeof s->numbers, MPI_BYTE, 0, mpi->comm);         /* those of rank 0 are everybody's   */
+    const bool takes = mpi->mode != COLL__MPI_MESSAGES, is_crowded = mpi->is_crowded;
+    *out = coll__comm_new(&coll__mpi_transport, mpi, mpi->rank, mpi->size, s);
+    if (!*out) return COLL_ERR_MEMORY;
+    coll__trunk *trunk = (*out)->trunk;
+    trunk->offloads_all = takes;
+    trunk->is_crowded = is_crowded;
+    if (is_crowded && s->config.spin_us == 0) trunk->spin_us = 0;         /* spinning would keep the others from running */
+    const coll__log log = { s->config.log_level, s->config.log, s->config.log_context };
+    coll__say(&log, COLL_LOG_INFO, "rank %d of %d, rank %d of %d on its host, over mpi (%s)", trunk->rank, trunk->size,
+              trunk->local_rank, trunk->local_size, coll__mpi_describe(trunk->context));
+    return COLL_OK;
+}
+
+/* Settings that need no rank and no size: MPI has them. */
+static coll_status coll__mpi_settle(coll__settings *s, const coll_config *config)
+{
+    coll_config own = config ? *config : (coll_config){ 0 };
+    const int rank = own.rank, size = own.size;
+
+    own.rank = 0;
+    own.size = 1;
+    const coll_status status = coll__settle(s, &own, 1);
+    s->config.rank = rank;
+    s->config.size = size;
+    return status;
+}
+
+COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out)
+{
+    coll__settings s;
+
+    if (!out) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_wrap_mpi: out is NULL");
+    *out = NULL;
+    const coll_status status = coll__mpi_settle(&s, NULL);
+    return coll__mpi_wrap(comm, &s, status, false, out);
+}
+
+/* coll_init over MPI: all ranks of MPI_COMM_WORLD.  Whoever has initialised MPI finalises it. */
+static coll_status coll__open_mpi(coll_comm **out, coll__settings *s, const coll_config *config)
+{
+    int is_initialized = 0, level = 0;
+    const coll_status settled = coll__mpi_settle(s, config);
+
+    MPI_Initialized(&is_initialized);
+    if (!is_initialized && MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level) != MPI_SUCCESS)
+        return coll__start_failed(COLL_ERR_SYSTEM, "MPI_Init_thread failed");
+    const coll_status status = coll__mpi_wrap(MPI_COMM_WORLD, s, settled, !is_initialized, out);
+    if (status < 0 && !is_initialized) MPI_Finalize();
+    return status;
+}
+
+#endif /* COLL_MPI_H */

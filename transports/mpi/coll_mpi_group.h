@@ -1,0 +1,227 @@
+/* coll_mpi_group.h - groups: communicators of MPI for derived communicators and prepared calls, whose collectives keep an order of
+ * their own, so that MPI can carry these out, too.
+ *
+ * MPI has collectives match in the order in which a communicator's ranks start them, the making of communicators included.  So
+ * every group has two: one for its collectives, and its mother, from which those of its prepared calls are made, for which
+ * all ranks prepare in one order.  A derived communicator is made while all its members are inside a call that makes it, and
+ * may be waited for (MPI_Comm_create_group); a prepared call is not waited for (MPI_Comm_idup), but its restarts are.
+ *
+ * A rank that leaves a group tells its members how many collectives it has begun there: whoever is in a later one need not wait
+ * for it. */
+#ifndef COLL_MPI_GROUP_H
+#define COLL_MPI_GROUP_H
+
+static void coll__mpi_group_init(coll__mpi_group *g, coll__mpi *mpi, uint64_t id, int count, int me)
+{
+    *g = (coll__mpi_group){ .mpi = mpi, .id = id, .count = count, .me = me, .comm = MPI_COMM_NULL, .mother = MPI_COMM_NULL,
+                            .request = MPI_REQUEST_NULL };
+}
+
+static void coll__mpi_group_free(coll__mpi_group *g)
+{
+    const bool is_alive = !g->mpi->is_finalized;
+
+    free(g->ranks);
+    free(g->left);
+    if (is_alive && g->comm != MPI_COMM_NULL) MPI_Comm_free(&g->comm);
+    if (is_alive && g->mother != MPI_COMM_NULL) MPI_Comm_free(&g->mother);
+    free(g->stage);
+    free(g->lists);
+    if (g != &g->mpi->all) free(g);
+}
+
+static coll__mpi_group *coll__mpi_group_of(const coll__mpi *mpi, uint64_t id)
+{
+    coll__mpi_group *g = mpi->groups;
+
+    while (g && g->id != id) g = g->next;
+    return g;
+}
+
+/* Member `i` has left, having begun so many collectives. */
+static void coll__mpi_member_left(coll__mpi_group *g, int i, uint64_t began)
+{
+    if (!g->left || g->left[i]) return;
+    g->left[i] = began + 1;
+    g->left_count++;
+}
+
+static int coll__mpi_member_of(const coll__mpi_group *g, int rank)
+{
+    for (int i = 0; i < g->count; i++) if ((g->ranks ? g->ranks[i] : i) == rank) return i;
+    return -1;
+}
+
+/* What has been said of a group before it was made here. */
+static void coll__mpi_words_take(coll__mpi *mpi, coll__mpi_group *g)
+{
+    for (coll__mpi_word_of **at = &mpi->words; *at;) {
+        coll__mpi_word_of *w = *at;
+        const int i = w->group == g->id ? coll__mpi_member_of(g, w->from) : -1;
+        if (i < 0) {
+            at = &w->next;
+            continue;
+        }
+        coll__mpi_member_left(g, i, w->began);
+        *at = w->next;
+        free(w);
+    }
+}
+
+/* Somebody has left a group. */
+static void coll__mpi_gone_from(coll__mpi *mpi, uint64_t group, int rank, uint64_t began)
+{
+    coll__mpi_group *g = coll__mpi_group_of(mpi, group);
+
+    if (g) {
+        const int i = coll__mpi_member_of(g, rank);
+        if (i >= 0) coll__mpi_member_left(g, i, began);
+        return;
+    }
+    coll__mpi_word_of *w = (coll__mpi_word_of *)coll__allocate(sizeof *w);
+    if (!w) return;
+    *w = (coll__mpi_word_of){ mpi->words, group, began, rank };
+    mpi->words = w;
+}
+
+/* ---- >>making ---- */
+
+/* For a derived communicator: all members are inside the call that makes it.  Gives what MPI says. */
+static int coll__mpi_make_derived(coll__mpi_group *g, uint64_t id)
+{
+    MPI_Group everybody = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
+    const int tag = (int)((id >> 32) % 32768);
+    int code = MPI_Comm_group(g->mpi->all.mother, &everybody);
+
+    if (code == MPI_SUCCESS) code = MPI_Group_incl(everybody, g->count, g->ranks, &some);
+    if (code == MPI_SUCCESS) code = MPI_Comm_create_group(g->mpi->all.mother, some, tag, &g->comm);
+    if (some != MPI_GROUP_NULL) MPI_Group_free(&some);
+    if (everybody != MPI_GROUP_NULL) MPI_Group_free(&everybody);
+    if (code == MPI_SUCCESS) code = MPI_Comm_set_errhandler(g->comm, MPI_ERRORS_RETURN);
+    if (code == MPI_SUCCESS) code = MPI_Comm_dup(g->comm, &g->mother);
+    return code;
+}
+
+/* Go on with what is to be made from this group's mother: one at a time, for Open MPI mixes up what is made at once. */
+static void coll__mpi_make_on(coll__mpi_group *parent)
+{
+    for (coll__mpi_group *g; (g = parent->unmade) != NULL;) {
+        int is_done = 0;
+        if (g->error == MPI_SUCCESS && g->request == MPI_REQUEST_NULL) g->error = MPI_Comm_idup(parent->mother, &g->comm, &g->request);
+        if (g->error == MPI_SUCCESS) g->error = MPI_Test(&g->request, &is_done, MPI_STATUS_IGNORE);
+        if (g->error == MPI_SUCCESS && !is_done) return;
+        if (g->error == MPI_SUCCESS) g->error = MPI_Comm_set_errhandler(g->comm, MPI_ERRORS_RETURN);
+        g->is_making = false;
+        g->mpi->quiet = 0;
+        g->mpi->unmade_count--;
+        parent->unmade = g->next_unmade;
+    }
+}
+
+/* For a prepared call of the world or of a group: it waits for its turn.  A rank that has let go of it by then makes it all the
+ * same, for the others do. */
+static void coll__mpi_make_prepared(coll__mpi_group *g, coll__mpi_group *parent)
+{
+    coll__mpi_group **at = &parent->unmade;
+
+    while (*at) at = &(*at)->next_unmade;
+    *at = g;
+    g->parent = parent;
+    g->is_making = true;
+    g->mpi->unmade_count++;
+    coll__mpi_make_on(parent);
+}
+
+/* Has MPI made the communicator of a group?  With g->error, it could not. */
+static bool coll__mpi_is_made(coll__mpi_group *g)
+{
+    if (g->is_making) coll__mpi_make_on(g->parent);
+    return !g->is_making;
+}
+
+/* Is MPI through with what it does for a group? */
+static bool coll__mpi_is_at_rest(coll__mpi_group *g)
+{
+    int is_done = !g->is_running;
+
+    if (g->is_running && MPI_Test(&g->request, &is_done, MPI_STATUS_IGNORE) != MPI_SUCCESS) is_done = 0;
+    g->is_running = !is_done;
+    return coll__mpi_is_made(g) && !g->unmade && is_done;
+}
+
+/* Free the groups that were left while MPI was at work for them; it has no way to give that up. */
+static void coll__mpi_sweep(coll__mpi *mpi)
+{
+    for (coll__mpi_group **at = &mpi->orphans, *g; (g = *at) != NULL;) {
+        if (!coll__mpi_is_at_rest(g)) {
+            at = &g->next;
+            continue;
+        }
+        *at = g->next;
+        coll__mpi_group_free(g);
+    }
+}
+
+static void *coll__mpi_group_make(void *context, uint64_t id, const int *ranks, int count, int me)
+{
+    coll__mpi *mpi = (coll__mpi *)context;
+    const uint32_t number = (uint32_t)id;
+    coll__mpi_group *const parent = id >> 32 ? coll__mpi_group_of(mpi, id & ~(uint64_t)UINT32_MAX) : &mpi->all;
+    const bool is_possible = count > 1 && number < COLL__NUMBER_OF_HOSTS && (number == 0 || parent);
+
+    if (mpi->mode == COLL__MPI_MESSAGES || !is_possible || mpi->failure.status != COLL_OK || !coll__mpi_may_call(mpi)) return NULL;
+    coll__mpi_sweep(mpi);
+    coll__mpi_group *g = (coll__mpi_group *)malloc(sizeof *g);
+    int code = MPI_ERR_NO_MEM;
+    if (g) {
+        coll__mpi_group_init(g, mpi, id, count, me);
+        g->ranks = (int *)malloc((size_t)count * sizeof *g->ranks);
+        g->left = (uint64_t *)coll__allocate((size_t)count * sizeof *g->left);
+    }
+    if (!g || !g->ranks || !g->left) {
+        coll__blame(&mpi->suspicion, COLL_ERR_MEMORY, mpi->rank, "rank %d has no memory for a communicator", mpi->rank);
+    } else {
+        memcpy(g->ranks, ranks, (size_t)count * sizeof *ranks);
+        code = number ? MPI_SUCCESS : coll__mpi_make_derived(g, id);
+        if (number) coll__mpi_make_prepared(g, parent);
+    }
+    if (code != MPI_SUCCESS) {                    /* there are no more communicators: on all its ranks alike  */
+        if (g) coll__mpi_group_free(g);
+        return NULL;
+    }
+    g->next = mpi->groups;
+    mpi->groups = g;
+    coll__mpi_words_take(mpi, g);
+    return g;
+}
+
+/* ---- >>leaving ---- */
+
+static void coll__mpi_group_say_gone(coll__mpi_group *g)
+{
+    coll__mpi *mpi = g->mpi;
+    coll__mpi_parcel *parcel = coll__mpi_note_new(mpi, COLL__MPI_GONE);
+
+    if (!parcel) return;
+    parcel->note.group = g->id;
+    parcel->note.counts[0] = g->turn;
+    for (int i = 0; i < g->count; i++)
+        if (i != g->me && !mpi->is_gone[g->ranks[i]] && !g->left[i]) coll__mpi_note_send(mpi, parcel, g->ranks[i]);
+    coll__mpi_parcel_done(parcel);
+}
+
+static void coll__mpi_ungroup(void *context, void *handle)
+{
+    coll__mpi *mpi = (coll__mpi *)context;
+    coll__mpi_group *g = (coll__mpi_group *)handle, **at = &mpi->groups;
+
+    while (*at != g) at = &(*at)->next;
+    *at = g->next;
+    const bool may_call = !mpi->is_finalized && coll__mpi_may_call(mpi);
+    if (may_call && mpi->failure.status == COLL_OK) coll__mpi_group_say_gone(g);
+    g->next = mpi->orphans;
+    mpi->orphans = g;
+    if (may_call) coll__mpi_sweep(mpi);
+}
+
+#endif /* COLL_MPI_GROUP_H */

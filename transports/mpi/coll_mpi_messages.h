@@ -1,0 +1,188 @@
+/* coll_mpi_messages.h - messages between ranks as messages of MPI.
+ *
+ *     short    one message: the head, and the body behind it, copied into a slot, so that the sender is done at once
+ *     long     the head alone; then the body, in pieces of 1 GiB at most, straight from buffer to buffer
+ *
+ * A receive of a body is posted when the head that announces it has come and is the right one: the pieces of a wrong one would
+ * end MPI's communicator with a truncation.  Letters land in a buffer of their stream, one posted at a time, and only while
+ * somebody wants one; what nobody wants yet is kept by MPI, and holds up nobody.  Which of both ways a message goes is the
+ * sender's choice, and its length tells. */
+#ifndef COLL_MPI_MESSAGES_H
+#define COLL_MPI_MESSAGES_H
+
+/* One part of a transfer less. */
+static void coll__mpi_part_done(coll_xfer *x)
+{
+    if (x && --x->moved == 0) x->status = COLL_OK;
+}
+
+/* ---- >>out ---- */
+
+/* Head and body in one, if there is a slot. */
+static bool coll__mpi_send_letter(coll__mpi *mpi, const coll_xfer *x)
+{
+    MPI_Request *request = mpi->free_count > 0 ? coll__mpi_board(mpi) : NULL;
+
+    if (!request) return false;
+    const int slot = mpi->free_slots[--mpi->free_count], length = COLL_HEAD_LENGTH + (int)x->length;
+    unsigned char *letter = mpi->slots + (size_t)slot * COLL__MPI_LETTER;
+    memcpy(letter, x->head, COLL_HEAD_LENGTH);
+    if (x->length) memcpy(letter + COLL_HEAD_LENGTH, x->buffer, x->length);
+    const coll__mpi_flight flight = { .kind = COLL__MPI_SENDS_LETTER, .slot = slot };
+    const int code = MPI_Isend(letter, length, MPI_BYTE, x->peer, COLL__MPI_TAG_LETTER + x->channel, mpi->comm, request);
+    if (!coll__mpi_fly(mpi, &flight, "MPI_Isend", code)) mpi->free_slots[mpi->free_count++] = slot;
+    return code == MPI_SUCCESS;
+}
+
+static void coll__mpi_send_part(coll__mpi *mpi, coll_xfer *x, const void *from, size_t length, int tag)
+{
+    MPI_Request *request = coll__mpi_board(mpi);
+    const coll__mpi_flight flight = { .kind = COLL__MPI_SENDS_PART, .x = x };
+
+    if (request && coll__mpi_fly(mpi, &flight, "MPI_Isend",
+                                 MPI_Isend(from, (int)length, MPI_BYTE, x->peer, tag, mpi->comm, request))) x->moved++;
+}
+
+static coll_status coll__mpi_send(void *context, coll_xfer *x)
+{
+    coll__mpi *mpi = (coll__mpi *)context;
+
+    if (mpi->failure.status != COLL_OK || !coll__mpi_may_call(mpi)) return mpi->failure.status;
+    coll__mpi_stream_of(mpi, x->peer, x->channel)->sent++;
+    mpi->bytes_sent += COLL_HEAD_LENGTH + x->length;
+    mpi->quiet = 0;
+    if (x->length <= COLL__MPI_LETTER - COLL_HEAD_LENGTH && coll__mpi_send_letter(mpi, x)) {
+        x->status = COLL_OK;
+        return COLL_OK;
+    }
+    x->moved = 1;                                 /* until all parts are on their way                         */
+    coll__mpi_send_part(mpi, x, x->head, COLL_HEAD_LENGTH, COLL__MPI_TAG_LETTER + x->channel);
+    for (size_t at = 0; at < x->length; at += COLL__MPI_PIECE)
+        coll__mpi_send_part(mpi, x, coll__behind(x->buffer, at), coll__least(x->length - at, COLL__MPI_PIECE),
+                            COLL__MPI_TAG_BODY + x->channel);
+    if (mpi->suspicion.status == COLL_OK) coll__mpi_part_done(x);
+    return COLL_OK;
+}
+
+/* ---- >>in ---- */
+
+/* Have the next letter land. */
+static void coll__mpi_expect(coll__mpi *mpi, int peer, int channel)
+{
+    coll__mpi_stream *s = coll__mpi_stream_of(mpi, peer, channel);
+
+    if (s->is_posted) return;
+    if (!s->landing) s->landing = (unsigned char *)malloc(COLL__MPI_LETTER);
+    if (!s->landing) coll__blame(&mpi->suspicion, COLL_ERR_MEMORY, mpi->rank, "rank %d has no memory for messages", mpi->rank);
+    MPI_Request *request = s->landing ? coll__mpi_board(mpi) : NULL;
+    if (!request) return;
+    const coll__mpi_flight flight = { .kind = COLL__MPI_LANDS, .peer = peer, .channel = channel };
+    s->is_posted = coll__mpi_fly(mpi, &flight, "MPI_Irecv", MPI_Irecv(s->landing, COLL__MPI_LETTER, MPI_BYTE, peer,
+                                                                     COLL__MPI_TAG_LETTER + channel, mpi->comm, request));
+}
+
+/* If somebody wants it. */
+static void coll__mpi_listen(coll__mpi *mpi, int peer, int channel)
+{
+    if (coll__mpi_stream_of(mpi, peer, channel)->first) coll__mpi_expect(mpi, peer, channel);
+}
+
+static coll_status coll__mpi_recv(void *context, coll_xfer *x)
+{
+    coll__mpi *mpi = (coll__mpi *)context;
+    coll__mpi_stream *s = coll__mpi_stream_of(mpi, x->peer, x->channel);
+
+    if (mpi->failure.status != COLL_OK || !coll__mpi_may_call(mpi)) return mpi->failure.status;
+    x->next = NULL;
+    *s->end = x;
+    s->end = &x->next;
+    coll__mpi_listen(mpi, x->peer, x->channel);
+    return COLL_OK;
+}
+
+/* The body of a long message, whose head was the right one. */
+static void coll__mpi_receive_body(coll__mpi *mpi, coll_xfer *x)
+{
+    x->moved = 1;
+    for (size_t at = 0; at < x->length; at += COLL__MPI_PIECE) {
+        MPI_Request *request = coll__mpi_board(mpi);
+        const coll__mpi_flight flight = { .kind = COLL__MPI_RECEIVES_PART, .x = x };
+        const int length = (int)coll__least(x->length - at, COLL__MPI_PIECE);
+        if (!request || !coll__mpi_fly(mpi, &flight, "MPI_Irecv",
+                                       MPI_Irecv((unsigned char *)x->buffer + at, length, MPI_BYTE, x->peer,
+                                                 COLL__MPI_TAG_BODY + x->channel, mpi->comm, request))) return;
+        x->moved++;
+    }
+    coll__mpi_part_done(x);
+}
+
+/* A letter is here, and somebody wants it. */
+static void coll__mpi_letter(coll__mpi *mpi, const coll__mpi_flight *flight, const MPI_Status *status)
+{
+    coll__mpi_stream *s = coll__mpi_stream_of(mpi, flight->peer, flight->channel);
+    coll_xfer *x = s->first;
+    int got = 0;
+
+    s->is_posted = false;
+    s->received++;
+    MPI_Get_count(status, MPI_BYTE, &got);
+    if (!x) return;
+    if (!(s->first = x->next)) s->end = &s->first;
+    if (got < COLL_HEAD_LENGTH) {
+        coll__blame(&mpi->suspicion, COLL_ERR_PROTOCOL, flight->peer, "rank %d got bytes from rank %d that are no message of ours",
+                    mpi->rank, flight->peer);
+        return;
+    }
+    const size_t body = (size_t)got - COLL_HEAD_LENGTH;
+    const bool fits = (x->any_head || !memcmp(x->head, s->landing, COLL_HEAD_LENGTH)) && (body == 0 || body == x->length);
+    memcpy(x->head, s->landing, COLL_HEAD_LENGTH);
+    mpi->bytes_received += COLL_HEAD_LENGTH + (fits ? x->length : body);
+    if (fits && body) memcpy(x->buffer, s->landing + COLL_HEAD_LENGTH, body);
+    if (fits && body < x->length) coll__mpi_receive_body(mpi, x);
+    else x->status = fits ? COLL_OK : COLL_ERR_MISMATCH;
+    coll__mpi_listen(mpi, flight->peer, flight->channel);
+}
+
+/* ---- >>those who have left ---- */
+
+/* A rank says with its farewell how many letters it has sent; they may come later than that. */
+static bool coll__mpi_is_over(const coll__mpi *mpi, int peer, int channel)
+{
+    const coll__mpi_stream *s = coll__mpi_stream_of(mpi, peer, channel);
+    return mpi->is_gone[peer] && s->received >= s->said;
+}
+
+/* Have the letters come that ranks have sent before they left, and that nobody here wants: MPI would complain of them.  Gives
+ * how many streams are not through. */
+static int coll__mpi_drain(coll__mpi *mpi)
+{
+    int left = 0;
+
+    for (int i = 0; i < mpi->size * COLL_CHANNEL_COUNT; i++) {
+        const int peer = i / COLL_CHANNEL_COUNT, channel = i % COLL_CHANNEL_COUNT;
+        if (!mpi->is_gone[peer] || coll__mpi_is_over(mpi, peer, channel)) continue;
+        coll__mpi_expect(mpi, peer, channel);
+        left++;
+    }
+    return left;
+}
+
+static bool coll__mpi_has_left(const void *context, int peer)
+{
+    const coll__mpi *mpi = (const coll__mpi *)context;
+    return peer < 0 ? mpi->gone_count > 0 : coll__mpi_is_over(mpi, peer, COLL_CHANNEL_MESSAGES);
+}
+
+/* A receive that wants a certain message of a rank that has left will never end. */
+static void coll__mpi_check_left(coll__mpi *mpi)
+{
+    for (int i = 0; i < mpi->size * COLL_CHANNEL_COUNT; i++) {
+        const coll_xfer *x = mpi->streams[i].first;
+        if (!x || !coll__mpi_is_over(mpi, i / COLL_CHANNEL_COUNT, i % COLL_CHANNEL_COUNT)) continue;
+        if (i % COLL_CHANNEL_COUNT == COLL_CHANNEL_CALLS || !x->any_head)
+            coll__blame(&mpi->suspicion, COLL_ERR_PEER, i / COLL_CHANNEL_COUNT, "rank %d has left the communicator, and rank %d "
+                        "still waits for it", i / COLL_CHANNEL_COUNT, mpi->rank);
+    }
+}
+
+#endif /* COLL_MPI_MESSAGES_H */

@@ -1,0 +1,275 @@
+/* coll_mpi_native.h - whole collectives by MPI: the calls of coll_mpi_cells.h, each started in its non-blocking form and tested
+ * until it is done.
+ *
+ * In place becomes MPI_IN_PLACE where the two mean the same.  They do not in reduce_scatter, whose result is elsewhere, and in
+ * all-to-alls, where MPI may exchange in another way than the ranks that are not in place: there a copy is made. */
+#ifndef COLL_MPI_NATIVE_H
+#define COLL_MPI_NATIVE_H
+
+#if COLL__MPI_LARGE
+#define COLL__MPI_CALL(name) name##_c
+#else
+#define COLL__MPI_CALL(name) name
+#endif
+
+/* Memory of the group for what cannot be in the caller's; NULL: none.  It grows to the longest that was needed. */
+static unsigned char *coll__mpi_stage(coll__mpi_group *g, size_t length)
+{
+    if (length > g->stage_length) {
+        free(g->stage);
+        g->stage = (unsigned char *)malloc(length);
+        g->stage_length = g->stage ? length : 0;
+    }
+    return g->stage;
+}
+
+/* A call in the words of MPI. */
+typedef struct coll__mpi_terms {
+    const void *send;
+    void       *recv;
+    coll__mpi_int count;                          /* of a block                                               */
+    MPI_Datatype type;
+    MPI_Op      op;
+    coll__mpi_int *send_counts, *recv_counts;     /* v forms                                                  */
+    coll__mpi_offset *send_offsets, *recv_offsets;
+} coll__mpi_terms;
+
+/* The lists of a v form, as MPI wants them. */
+static bool coll__mpi_list(coll__mpi_group *g, const coll_call *c, size_t each, coll__mpi_terms *t)
+{
+    const size_t n = (size_t)g->count, words = 2 * n * (sizeof(coll__mpi_int) + sizeof(coll__mpi_offset));
+    const bool is_root = g->me == c->root, sends = c->kind == COLL_ALLTOALLV || (c->kind == COLL_SCATTERV && is_root);
+    const bool receives = c->kind != COLL_SCATTERV && (c->kind != COLL_GATHERV || is_root);
+    const size_t *const lists[] = { sends ? c->send_counts : NULL, receives ? c->recv_counts : NULL,
+                                    sends ? c->send_offsets : NULL, receives ? c->recv_offsets : NULL };
+
+    if (!g->lists) g->lists = malloc(words);
+    if (!g->lists) return false;
+    coll__mpi_offset *offsets = (coll__mpi_offset *)g->lists;
+    coll__mpi_int *counts = (coll__mpi_int *)(void *)(offsets + 2 * n);
+    t->send_counts = counts;
+    t->recv_counts = counts + n;
+    t->send_offsets = offsets;
+    t->recv_offsets = offsets + n;
+    for (size_t i = 0; i < n; i++) {
+        for (size_t side = 0; side < 2; side++) {
+            if (lists[side]) counts[side * n + i] = (coll__mpi_int)(lists[side][i] * each);
+            if (lists[2 + side]) offsets[side * n + i] = (coll__mpi_offset)(lists[2 + side][i] * each);
+        }
+    }
+    return true;
+}
+
+/* Bytes from the start of a buffer to the end of its last block. */
+static size_t coll__mpi_extent(const coll__mpi_group *g, const coll_call *c, size_t unit)
+{
+    size_t most = 0;
+
+    if (c->kind == COLL_ALLTOALL) return c->count * unit * (size_t)g->count;
+    for (int i = 0; i < g->count; i++)
+        if (c->recv_counts[i]) most = coll__most(most, (c->recv_offsets[i] + c->recv_counts[i]) * unit);
+    return most;
+}
+
+/* Is this rank's own block where it is to be? */
+static bool coll__mpi_has_block(const void *all, const void *block, size_t offset)
+{
+    return (const unsigned char *)block == (const unsigned char *)all + offset;
+}
+
+/* Bytes of the result of a reduce_scatter. */
+static size_t coll__mpi_own_length(const coll__mpi_group *g, const coll_call *c, size_t unit)
+{
+    return (c->kind == COLL_REDUCE_SCATTER ? c->count : c->recv_counts[g->me]) * unit;
+}
+
+/* Does the result of a reduce_scatter begin in its input? */
+static bool coll__mpi_is_inside(const coll__mpi_group *g, const coll_call *c, size_t unit)
+{
+    const uintptr_t from = (uintptr_t)c->send, to = (uintptr_t)c->recv;
+    size_t all = c->count * (size_t)g->count;
+
+    if (c->kind == COLL_REDUCE_SCATTERV) all = 0;
+    for (int i = 0; c->kind == COLL_REDUCE_SCATTERV && i < g->count; i++) all += c->recv_counts[i];
+    return to >= from && to - from <= all * unit;
+}
+
+/* In place, as MPI says it, or by a copy.  false: no memory for one. */
+static bool coll__mpi_place(coll__mpi_group *g, const coll_call *c, size_t unit, coll__mpi_terms *t)
+{
+    const size_t me = (size_t)g->me, at = me * c->count * unit;
+    const bool is_root = g->me == c->root;
+    unsigned char *copy = NULL;
+
+    switch (c->kind) {
+    case COLL_REDUCE:     if (is_root && t->send == t->recv) t->send = MPI_IN_PLACE; return true;
+    case COLL_ALLREDUCE:
+    case COLL_SCAN:
+    case COLL_EXSCAN:     if (t->send == t->recv) t->send = MPI_IN_PLACE; return true;
+    case COLL_GATHER:     if (is_root && coll__mpi_has_block(t->recv, t->send, at)) t->send = MPI_IN_PLACE; return true;
+    case COLL_ALLGATHER:  if (coll__mpi_has_block(t->recv, t->send, at)) t->send = MPI_IN_PLACE; return true;
+    case COLL_SCATTER:    if (is_root && coll__mpi_has_block(t->send, t->recv, at)) t->recv = MPI_IN_PLACE; return true;
+    case COLL_GATHERV:
+        if (is_root && coll__mpi_has_block(t->recv, t->send, c->recv_offsets[me] * unit)) t->send = MPI_IN_PLACE;
+        return true;
+    case COLL_ALLGATHERV: if (coll__mpi_has_block(t->recv, t->send, c->recv_offsets[me] * unit)) t->send = MPI_IN_PLACE; return true;
+    case COLL_SCATTERV:
+        if (is_root && coll__mpi_has_block(t->send, t->recv, c->send_offsets[me] * unit)) t->recv = MPI_IN_PLACE;
+        return true;
+    case COLL_REDUCE_SCATTER:
+    case COLL_REDUCE_SCATTERV:
+        if (!coll__mpi_is_inside(g, c, unit)) return true;
+        t->recv = coll__mpi_stage(g, coll__mpi_own_length(g, c, unit) + 1);
+        return t->recv != NULL;
+    case COLL_ALLTOALL:
+    case COLL_ALLTOALLV: {
+        const size_t all = t->send == t->recv ? coll__mpi_extent(g, c, unit) : 0;
+        if (!all) return true;
+        t->send = copy = coll__mpi_stage(g, all);
+        if (copy) memcpy(copy, c->recv, all);
+        return copy != NULL;
+    }
+    default: return true;
+    }
+}
+
+/* ---- >>starting ---- */
+
+/* Start a reduction; gives what MPI says, and in *what the name of the call. */
+static int coll__mpi_start_sum(coll__mpi_group *g, const coll_call *c, const coll__mpi_terms *t)
+{
+    MPI_Request *const r = &g->request;
+
+    switch (c->kind) {
+    case COLL_REDUCE:
+        return COLL__MPI_CALL(MPI_Ireduce)(t->send, t->recv, t->count, t->type, t->op, c->root, g->comm, r);
+    case COLL_ALLREDUCE:
+        return COLL__MPI_CALL(MPI_Iallreduce)(t->send, t->recv, t->count, t->type, t->op, g->comm, r);
+    case COLL_REDUCE_SCATTER:
+        return COLL__MPI_CALL(MPI_Ireduce_scatter_block)(t->send, t->recv, t->count, t->type, t->op, g->comm, r);
+    case COLL_REDUCE_SCATTERV:
+        return COLL__MPI_CALL(MPI_Ireduce_scatter)(t->send, t->recv, t->recv_counts, t->type, t->op, g->comm, r);
+    case COLL_SCAN:
+        return COLL__MPI_CALL(MPI_Iscan)(t->send, t->recv, t->count, t->type, t->op, g->comm, r);
+    default:
+        return COLL__MPI_CALL(MPI_Iexscan)(t->send, t->recv, t->count, t->type, t->op, g->comm, r);
+    }
+}
+
+/* Start a collective that moves blocks. */
+static int coll__mpi_start_move(coll__mpi_group *g, const coll_call *c, const coll__mpi_terms *t)
+{
+    const MPI_Datatype type = t->type;
+    const coll__mpi_int n = t->count;
+    MPI_Request *const r = &g->request;
+
+    switch (c->kind) {
+    case COLL_BARRIER:
+        return MPI_Ibarrier(g->comm, r);
+    case COLL_BROADCAST:
+        return COLL__MPI_CALL(MPI_Ibcast)(t->recv, n, type, c->root, g->comm, r);
+    case COLL_GATHER:
+        return COLL__MPI_CALL(MPI_Igather)(t->send, n, type, t->recv, n, type, c->root, g->comm, r);
+    case COLL_SCATTER:
+        return COLL__MPI_CALL(MPI_Iscatter)(t->send, n, type, t->recv, n, type, c->root, g->comm, r);
+    case COLL_ALLGATHER:
+        return COLL__MPI_CALL(MPI_Iallgather)(t->send, n, type, t->recv, n, type, g->comm, r);
+    case COLL_ALLTOALL:
+        return COLL__MPI_CALL(MPI_Ialltoall)(t->send, n, type, t->recv, n, type, g->comm, r);
+    case COLL_GATHERV:
+        return COLL__MPI_CALL(MPI_Igatherv)(t->send, n, type, t->recv, t->recv_counts, t->recv_offsets, type, c->root, g->comm, r);
+    case COLL_SCATTERV:
+        return COLL__MPI_CALL(MPI_Iscatterv)(t->send, t->send_counts, t->send_offsets, type, t->recv, n, type, c->root, g->comm, r);
+    case COLL_ALLGATHERV:
+        return COLL__MPI_CALL(MPI_Iallgatherv)(t->send, n, type, t->recv, t->recv_counts, t->recv_offsets, type, g->comm, r);
+    default:
+        return COLL__MPI_CALL(MPI_Ialltoallv)(t->send, t->send_counts, t->send_offsets, type, t->recv, t->recv_counts,
+                                              t->recv_offsets, type, g->comm, r);
+    }
+}
+
+/* Begin a collective that MPI is to carry out.  Gives what MPI says. */
+static int coll__mpi_begin(coll__mpi_group *g, const coll_call *c)
+{
+    const size_t unit = coll_type_size(c->type);
+    const bool reduces = coll__kind_reduces(c->kind);
+    coll__mpi_terms t = { .send = c->send, .recv = c->recv, .type = MPI_BYTE, .op = MPI_OP_NULL };
+    size_t each = 1;
+
+    if (reduces) t.type = coll__mpi_number(c->type), t.op = coll__mpi_op(c->op);
+    else t.type = coll__mpi_word_type(unit, &each);
+    t.count = (coll__mpi_int)((c->kind == COLL_SCATTERV ? c->recv_count : c->count) * each);
+    g->is_done = false;
+    if (coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE) && !coll__mpi_list(g, c, each, &t)) return MPI_ERR_NO_MEM;
+    if (!coll__mpi_place(g, c, unit, &t)) return MPI_ERR_NO_MEM;
+    const int code = reduces ? coll__mpi_start_sum(g, c, &t) : coll__mpi_start_move(g, c, &t);
+    g->is_running = code == MPI_SUCCESS;
+    return code;
+}
+
+/* What is left to do when MPI has done its part. */
+static void coll__mpi_finish(coll__mpi_group *g, const coll_call *c)
+{
+    const size_t unit = coll_type_size(c->type);
+    const bool is_one = c->kind == COLL_REDUCE_SCATTER || c->kind == COLL_REDUCE_SCATTERV;
+    const size_t length = is_one && coll__mpi_is_inside(g, c, unit) ? coll__mpi_own_length(g, c, unit) : 0;
+
+    if (length) memcpy(c->recv, g->stage, length);
+}
+
+/* ---- >>offering ---- */
+
+/* A member that has left before it came to this collective will not come any more. */
+static coll_status coll__mpi_check_members(const coll__mpi_group *g, coll_failure *failure)
+{
+    const int me = g->mpi->rank;
+
+    for (int i = 0; i < g->count; i++) {
+        if (!g->left[i] || g->left[i] > g->turn) continue;
+        const int rank = g->ranks ? g->ranks[i] : i;
+        return coll__blame(failure, COLL_ERR_PEER, rank, "rank %d has left the communicator, and rank %d still waits for it", rank,
+                           me);
+    }
+    return COLL_PENDING;
+}
+
+/* Look at the collective of a group. */
+static bool coll__mpi_is_done(coll__mpi_group *g)
+{
+    int is_done = 0;
+
+    if (!g->is_running || g->is_done) return g->is_done;
+    const int code = MPI_Test(&g->request, &is_done, MPI_STATUS_IGNORE);
+    if (code != MPI_SUCCESS) g->error = code, is_done = 1;
+    g->is_done = is_done != 0;
+    if (g->is_done) g->is_running = false, g->mpi->quiet = 0;
+    return g->is_done;
+}
+
+enum { COLL__MPI_NEW, COLL__MPI_ASKED, COLL__MPI_BEGUN };     /* task->state[0]                              */
+
+static coll_status coll__mpi_offload(void *context, coll_task *task, coll_failure *failure)
+{
+    coll__mpi *mpi = (coll__mpi *)context;
+    coll__mpi_group *g = task->group ? (coll__mpi_group *)task->group : &mpi->all;
+
+    if (task->state[0] == COLL__MPI_NEW) {
+        if (g->error != MPI_SUCCESS || coll__mpi_objects(task->call, g->count)) return COLL_ERR_UNSUPPORTED;
+        if (!coll__mpi_may_call(mpi)) return coll__blame(failure, mpi->suspicion.status, mpi->rank, "%s", mpi->suspicion.text);
+        task->state[0] = COLL__MPI_ASKED;
+    }
+    if (task->state[0] == COLL__MPI_ASKED) {
+        if (!coll__mpi_is_made(g)) return COLL_PENDING;
+        g->turn++;
+        mpi->quiet = 0;
+        g->error = g->error == MPI_SUCCESS ? coll__mpi_begin(g, task->call) : g->error;
+        if (g->error != MPI_SUCCESS) return coll__mpi_blame(failure, mpi, coll_kind_name(task->call->kind), g->error);
+        task->state[0] = COLL__MPI_BEGUN;
+    }
+    if (!coll__mpi_is_done(g)) return g->left_count ? coll__mpi_check_members(g, failure) : COLL_PENDING;
+    if (g->error != MPI_SUCCESS) return coll__mpi_blame(failure, mpi, coll_kind_name(task->call->kind), g->error);
+    coll__mpi_finish(g, task->call);
+    return COLL_OK;
+}
+
+#endif /* COLL_MPI_NATIVE_H */

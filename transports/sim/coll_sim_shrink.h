@@ -1,0 +1,179 @@
+/* coll_sim_shrink.h - after the end of a simulated world: those who are left make the next one of it.
+ *
+ * When a world ends, every rank goes on until it comes to its end or to coll_shrink.  Then all is known: who is there and, of
+ * those, who can reach whom, for a network that was cut stays so.  They gather at the first of their list that is there, as over
+ * TCP; those whom it cannot reach gather at the next.  Most of the list must have come together for the next world, which
+ * takes the place of the one before: the same places, stacks, NICs and faults still to come, but ranks, lanes and a failure of
+ * its own.  The gathering takes the time that it takes to miss a dead rank, and there and back again.
+ *
+ * One world follows another: of several lists of ranks, as derived communicators have them, one can go on. */
+#ifndef COLL_SIM_SHRINK_H
+#define COLL_SIM_SHRINK_H
+
+/* A rank that waits to go on, on its own stack. */
+typedef struct coll__sim_exodus {
+    coll__sim_rank *role;                         /* what it was in the world that is over                    */
+    const int      *ranks;
+    int             count, me;                    /* me: its place in the list                                */
+    coll_survivors *out;
+    coll_failure   *failure;
+} coll__sim_exodus;
+
+static void coll__sim_rank_init(coll__sim *w, coll__sim_rank *r, int rank, int place)
+{
+    r->world = w;
+    r->rank = rank;
+    r->place = place;
+    r->wake_at = r->timer_at = coll__sim_never;
+}
+
+/* The faults that a time was given for, and that are still to come. */
+static void coll__sim_strikes_due(coll__sim *w)
+{
+    for (int i = 0; i < w->config.fault_count; i++) {
+        coll__sim_strike *s = &w->strikes[i];
+        if (!s->is_over && s->fault.kind <= COLL_SIM_STOP && s->fault.number == 0)
+            coll__sim_push(w, COLL__SIM_STRIKE, s->fault.time, s, 0);
+    }
+}
+
+/* What those who go on are told. */
+static void coll__sim_tell_survivors(coll__sim_exodus **who, int length, coll__sim_rank *fresh)
+{
+    for (int i = 0, rank = 0; i < length; i++) {
+        if (!who[i]) continue;
+        coll_survivors *out = who[i]->out;
+        out->context = &fresh[rank];
+        out->rank = rank++;
+        out->count = 0;
+        for (int k = 0; k < length; k++) if (who[k]) out->ranks[out->count++] = who[i]->ranks[k];
+    }
+}
+
+/* The next world takes the place of this one, with `count` ranks, those in `who`, and begins at `when`.  false: no memory. */
+static bool coll__sim_rebirth(coll__sim *w, coll__sim_exodus **who, int length, int count, double when)
+{
+    coll_failure *over = (coll_failure *)coll__sim_chunk(w, sizeof *over);
+    coll__sim_rank *fresh = (coll__sim_rank *)coll__sim_chunk(w, (size_t)count * sizeof *fresh);
+
+    if (!over || !fresh) return false;
+    for (int i = 0, rank = 0; i < length; i++) {
+        if (!who[i]) continue;
+        coll__sim_rank_init(w, &fresh[rank], rank, who[i]->role->place);
+        fresh[rank].before = who[i]->role;
+        fresh[rank].calls = who[i]->role->calls;
+        w->fibers[who[i]->role->place].newest = &fresh[rank];
+        fresh[rank++].clock = when;
+    }
+    coll__sim_tell_survivors(who, length, fresh);
+    *over = w->failure;
+    for (int i = 0; i < w->size; i++) {
+        w->ranks[i].over = over;
+        w->ranks[i].has_news = false;
+    }
+    w->ranks = fresh;
+    w->size = count;
+    w->holders += count;
+    w->failure = (coll_failure){ COLL_OK, -1, "" };
+    *w->hint = '\0';
+    w->left_count = w->unseen = 0;
+    w->patience = w->idle = 0;
+    w->now = coll__later(w->now, when);
+    coll__sim_strikes_due(w);
+    return true;
+}
+
+/* Of those who are still to be told: mark the ones who meet at the first of them.  Gives how many. */
+static int coll__sim_gather(coll__sim *w, coll__sim_exodus **who, int length, unsigned char *is_there, double when)
+{
+    int host = -1, there = 0;
+
+    memset(is_there, 0, (size_t)length);
+    for (int i = 0; i < length; i++) {
+        if (!who[i]) continue;
+        const int place = who[i]->role->place;
+        if (host < 0) host = place;
+        if (coll__sim_is_cut(w, host, place, when) || coll__sim_is_cut(w, place, host, when)) continue;
+        is_there[i] = 1;
+        there++;
+    }
+    return there;
+}
+
+/* The ranks of a list, `who`, gather.  Those who are enough go on, the others are told why not. */
+static bool coll__sim_gather_all(coll__sim *w, coll__sim_exodus **who, coll__sim_exodus **chosen, unsigned char *is_there,
+                                 int length, double when)
+{
+    int count = 0;
+
+    for (int there; (there = coll__sim_gather(w, who, length, is_there, when)) > 0;) {
+        const bool goes_on = coll__is_quorum(is_there, length);
+        if (goes_on) count = there;
+        for (int i = 0; i < length; i++) {
+            if (!is_there[i]) continue;
+            if (goes_on) chosen[i] = who[i];
+            else coll__blame(who[i]->failure, COLL_ERR_PEER, -1, "only %d of %d ranks are left: that is not most of them, and "
+                             "the others might go on elsewhere", there, length);
+            who[i] = NULL;
+        }
+    }
+    return count == 0 || coll__sim_rebirth(w, chosen, length, count, when);
+}
+
+/* All who are still alive wait for the others: the list that comes first is the one that goes on. */
+static void coll__sim_exodus_go(coll__sim *w)
+{
+    const coll__sim_exodus *lead = NULL;
+    double when = w->now;
+
+    for (int i = 0; i < w->places; i++) {
+        const coll__sim_exodus *e = w->fibers[i].exodus;
+        if (!lead) lead = e;
+        if (e) when = coll__later(when, e->role->clock);
+    }
+    if (!lead) return;
+    const size_t length = (size_t)lead->count;
+    coll__sim_exodus **who = (coll__sim_exodus **)calloc(2 * length, sizeof *who);
+    unsigned char *is_there = (unsigned char *)calloc(length, 1);
+    bool is_memory = who && is_there;
+    for (int i = 0; i < w->places && is_memory; i++) {
+        coll__sim_exodus *e = w->fibers[i].exodus;
+        if (!e) continue;
+        if (e->count == lead->count && !memcmp(e->ranks, lead->ranks, length * sizeof *e->ranks)) who[e->me] = e;
+        else coll__blame(e->failure, COLL_ERR_UNSUPPORTED, -1, "in a simulated world only one list of ranks goes on");
+    }
+    when += w->config.detection + 2 * w->config.latency;
+    if (is_memory) is_memory = coll__sim_gather_all(w, who, who + length, is_there, lead->count, when);
+    free(who);
+    free(is_there);
+    for (int i = 0; i < w->places; i++) {
+        coll__sim_exodus *e = w->fibers[i].exodus;
+        if (!e) continue;
+        if (!is_memory) coll__blame(e->failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", e->count);
+        w->fibers[i].exodus = NULL;
+        if (w->failure.status == COLL_OK) coll__sim_push(w, COLL__SIM_RUN, when, e->role, e->role->generation);
+    }
+}
+
+static coll_status coll__sim_shrink(void *context, const int *ranks, int count, int timeout_ms, coll_survivors *out,
+                                    coll_failure *failure)
+{
+    coll__sim_rank *r = (coll__sim_rank *)context;
+    coll__sim *w = r->world;
+    coll__sim_exodus e = { .role = r, .ranks = ranks, .count = count, .out = out, .failure = failure };
+
+    (void)timeout_ms;                             /* nobody who may still come is waited for in vain          */
+    if (w->running == NULL)
+        return coll__blame(failure, COLL_ERR_UNSUPPORTED, -1, "one thread that polls for all ranks cannot wait for them: this "
+                           "takes coll_spawn");
+    if (r->over)
+        return coll__blame(failure, COLL_ERR_UNSUPPORTED, -1, "this has been done already: shrink the communicator it gave");
+    while (ranks[e.me] != r->rank) e.me++;
+    w->fibers[r->place].exodus = &e;
+    coll__fiber_suspend(r);
+    coll__fiber_leave(r, false);
+    if (failure->status == COLL_OK) w->running = (coll__sim_rank *)out->context;
+    return failure->status;
+}
+
+#endif /* COLL_SIM_SHRINK_H */
