@@ -38,7 +38,7 @@ GPT    := $(patsubst examples/%.c,$(BUILD)/%,$(wildcard examples/gpt/*.c))
 HEADER := $(wildcard coll.h coll_impl.h core/*.h transports/*.h transports/*/*.h)
 COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
-.PHONY: help demo test test-mpi examples-check plots bench bench-conv bench-threads bench-threads-full bench-tcp bench-tcp-full \
+.PHONY: help demo test test-mpi test-nccl examples-check plots bench bench-conv bench-threads bench-threads-full bench-tcp bench-tcp-full \
         bench-mpi bench-nccl precision dist deps ptx clean install all
 .DEFAULT_GOAL := help
 
@@ -53,6 +53,9 @@ demo:            ## train a small network on 1 rank, 4 threads, 4 processes over
 test:            ## everything that proves it, in under 10 minutes
 	@sh tools/deps.sh test
 	@$(MAKE) --no-print-directory run-test
+
+test-nccl:       ## communicators on GPUs, with false libraries of CUDA and NCCL: takes no GPU
+	@CC="$(CC)" sh tests/test_nccl.sh $(config)
 
 examples-check:  ## the pages of examples/gpt, briefly, on threads and processes: what they reach, and that it is the same
 	@$(MAKE) --no-print-directory run-examples-check

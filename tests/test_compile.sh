@@ -70,8 +70,12 @@ CC
 sed 's,"\.\./coll\.h","coll.h",' "$top/examples/hello.c" > hello.c
 
 # ---- the implementation, from the parts
-for c in gcc clang; do
-    check "implementation, $c -std=c11 -O2" $c -std=c11 -O2 $WC -I "$top" -c impl.c -o impl.$c.o
+check "implementation for GPUs, gcc -std=c11 -O0" gcc -std=c11 -O0 $WC -DCOLL_WITH_NCCL -I "$top" -c impl.c -o impl.nccl.o
+check "implementation for GPUs, as clang reads it, static, poll only" clang -std=c11 -fsyntax-only $WC -DCOLL_WITH_NCCL \
+    -DCOLL_NO_URING -I "$top" alone.c
+check "declarations for GPUs, g++ -std=c++11" g++ -std=c++11 -fsyntax-only $W -DCOLL_WITH_NCCL -I "$top" use.cc
+for c in gcc clang nccl; do
+    [ $c = nccl ] || check "implementation, $c -std=c11 -O2" $c -std=c11 -O2 $WC -I "$top" -c impl.c -o impl.$c.o
     check "every symbol begins with coll_, $c" empty \
         sh -c "nm -g --defined-only impl.$c.o | awk '{ print \$3 }' | grep -v '^coll_'"
     check "no writable data but thread-local, $c" empty \
@@ -96,7 +100,7 @@ same() { # file compiler flags...
     text_of "$top" "$@" > parts.i && text_of "$top/dist" "$@" > single.i && [ -s parts.i ] && cmp parts.i single.i
 }
 for c in gcc clang; do
-    for define in -DCOLL_IMPLEMENTATION -DCOLL_NO_URING -DCOLL_STATIC -DCOLL_WITH_OPENSSL; do
+    for define in -DCOLL_IMPLEMENTATION -DCOLL_NO_URING -DCOLL_STATIC -DCOLL_WITH_OPENSSL -DCOLL_WITH_NCCL; do
         check "the single file is the parts, $c $define" same impl.c $c -std=c11 $define
     done
     check "the declarations of the single file are those of the parts, $c" same use.c $c -std=c99

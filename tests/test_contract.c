@@ -493,7 +493,8 @@ static unsigned marks_due(int row)
 
 static void print_rows(bool prints, const char *const *refusals)
 {
-    const char *const heads[COLUMN_COUNT] = { model_is_gpu(*model_worlds) ? "nccl" : "threads", "tcp", "sim", "split communicator" };
+    const char *const heads[COLUMN_COUNT] = { model_is_gpu(*model_worlds) ? "nccl" : "threads", "tcp", "sim",
+                                              "split communicator" };
     static const char letters[] = "BNPI";
 
     if (prints) printf("\n| collective | threads | tcp | sim | split communicator |\n| --- | --- | --- | --- | --- |\n");
