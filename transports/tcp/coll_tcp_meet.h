@@ -10,8 +10,8 @@
  *
  * The connection stays, as the control connection.  Rank 0 serves all comers at once.  Every wait has the one deadline of the
  * start.  Until then a rank tries again, and looks up names and files again; rank 0 says every 5 s whom it waits for, also to
- * those who have come.  A rank that has come and whose connection ends must be back within the liveness timeout, or that is the end
- * of the start.  When the deadline passes, rank 0 names the missing ranks, to itself and to all that have come; a rank
+ * those who have come.  A rank that has come and whose connection ends must be back within the liveness timeout, or that is the
+ * end of the start.  When the deadline passes, rank 0 names the missing ranks, to itself and to all that have come; a rank
  * that has not reached it says which addresses it has tried, and what became of each.
  *
  * Where rank 0 is comes as an address, as the first of a list of hosts, or as the path of a file ("file:PATH", see
@@ -21,7 +21,8 @@
 
 enum {
     COLL__RETRY_LEAST_MS = 2, COLL__RETRY_MOST_MS = 500,
-    COLL__BACK_MS = 1500, COLL__ANSWER_MS = 5000, COLL__REPORT_MS = 5000, COLL__TELL_MS = 200, COLL__GRACE_MS = 6000, COLL__LAST_MS = 50
+    COLL__BACK_MS = 1500,                         /* the least time in which a rank that had come may come again */
+    COLL__ANSWER_MS = 5000, COLL__REPORT_MS = 5000, COLL__TELL_MS = 200, COLL__GRACE_MS = 6000, COLL__LAST_MS = 50
 };
 
 /* A place of so many addresses at a port. */

@@ -61,7 +61,8 @@ static void coll__exodus_decide(coll__hub *hub, coll__exodus *e, bool is_late)
 
     for (int i = 0; i < e->count; i++) {
         there += e->is_there[i];
-        if (!e->is_there[i] && !__atomic_load_n(&coll__desk_of(hub, e->ranks[i])->has_left, __ATOMIC_ACQUIRE)) is_complete = false;
+        const bool has_left = __atomic_load_n(&coll__desk_of(hub, e->ranks[i])->has_left, __ATOMIC_ACQUIRE);
+        if (!e->is_there[i] && !has_left) is_complete = false;
     }
     if (e->is_decided || (!is_complete && !is_late)) return;
     e->is_decided = true;
