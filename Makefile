@@ -307,7 +307,7 @@ $(MPI_tests): tests/$$(@F).c $$(@D)/coll.o $(TESTED) tests/test_contract.c tests
 
 build/mpi.openmpi/train_digits build/mpi.mpich/train_digits: examples/train_digits.c $$(@D)/coll.o
 	sed 's/^#define COLL_IMPLEMENTATION$$/#define _DEFAULT_SOURCE 1/; s,"\.\./coll\.h","../../coll.h",' $< > $@.c
-	$(MPI_COMPILE) -O2 $@.c $(filter %.o,$^) -o $@ $(LIBS) -lm
+	$(MPI_COMPILE) -O2 -Iexamples $@.c $(filter %.o,$^) -o $@ $(LIBS) -lm
 
 # The same tests, with the single file in the place of the parts.
 DIST := $(CC) -std=c11 -O2 $(CPPFLAGS) -Itests

@@ -43,14 +43,6 @@ enum {
     COLL__MPI_VAIN_MS = 500                       /* after a farewell, until what its rank has not taken is given up */
 };
 
-/* Go on with the communicators that MPI is making, also of groups that this rank has left. */
-static void coll__mpi_make_all(coll__mpi *mpi)
-{
-    coll__mpi_make_on(&mpi->all);
-    for (coll__mpi_group *g = mpi->groups; g; g = g->next) coll__mpi_make_on(g);
-    for (coll__mpi_group *g = mpi->orphans; g; g = g->next) coll__mpi_make_on(g);
-}
-
 /* Look at everything once; true: something has moved. */
 static bool coll__mpi_look_around(coll__mpi *mpi)
 {

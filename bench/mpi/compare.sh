@@ -27,8 +27,7 @@ for mpi in openmpi mpich; do
             $1 == "time" && $5 == "mpi-coll"   { ours = $7; table = $2; bytes = $4; due = 1 }
             $1 == "ratio" { ratio = $7 }
             $1 == "others" && due {
-                printf "  %-20s %10d %12.2f %12.2f %10.2f %8.3f\n", table, bytes, direct * 1e6, ours * 1e6,
-                       (ours - direct) * 1e6, ratio
+                printf "  %-20s %10d %12.2f %12.2f %10.2f %8.3f\n", table, bytes, direct, ours, ours - direct, ratio
                 due = 0 }' "$build/out"
     done
 done

@@ -6,10 +6,16 @@
  * all ranks prepare in one order.  A derived communicator is made while all its members are inside a call that makes it, and
  * may be waited for (MPI_Comm_create_group); a prepared call is not waited for (MPI_Comm_idup), but its restarts are.
  *
+ * MPI has some thousands of communicators, and where there are no more for MPI_Comm_idup MPICH 4.0.2 crashes.  So only the first
+ * prepared calls of a communicator, by number, have one; the others go by messages, and so do the legs of what goes by hosts, whose
+ * tracks are made in the middle of a call.
+ *
  * A rank that leaves a group tells its members how many collectives it has begun there: whoever is in a later one need not wait
  * for it. */
 #ifndef COLL_MPI_GROUP_H
 #define COLL_MPI_GROUP_H
+
+enum { COLL__MPI_PREPARED_MOST = 64 };            /* of a communicator, that have one of MPI                  */
 
 static void coll__mpi_group_init(coll__mpi_group *g, coll__mpi *mpi, uint64_t id, int count, int me)
 {
@@ -163,12 +169,34 @@ static void coll__mpi_sweep(coll__mpi *mpi)
     }
 }
 
+/* Go on with the communicators that MPI is making, also of groups that this rank has left. */
+static void coll__mpi_make_all(coll__mpi *mpi)
+{
+    coll__mpi_make_on(&mpi->all);
+    for (coll__mpi_group *g = mpi->groups; g; g = g->next) coll__mpi_make_on(g);
+    for (coll__mpi_group *g = mpi->orphans; g; g = g->next) coll__mpi_make_on(g);
+}
+
+enum { COLL__MPI_MAKING_MS = 5000 };
+
+/* Wait for what is being made: Open MPI numbers one new communicator after the other, so that one which is waited for would
+ * otherwise wait for those that other ranks, inside the same call, cannot go on with. */
+static void coll__mpi_make_the_rest(coll__mpi *mpi)
+{
+    const int64_t deadline = coll__deadline(COLL__MPI_MAKING_MS);
+
+    while (mpi->unmade_count > 0 && coll__now() < deadline) {
+        coll__mpi_make_all(mpi);
+        sched_yield();
+    }
+}
+
 static void *coll__mpi_group_make(void *context, uint64_t id, const int *ranks, int count, int me)
 {
     coll__mpi *mpi = (coll__mpi *)context;
     const uint32_t number = (uint32_t)id;
     coll__mpi_group *const parent = id >> 32 ? coll__mpi_group_of(mpi, id & ~(uint64_t)UINT32_MAX) : &mpi->all;
-    const bool is_possible = count > 1 && number < COLL__NUMBER_OF_HOSTS && (number == 0 || parent);
+    const bool is_possible = count > 1 && number <= COLL__MPI_PREPARED_MOST && (number == 0 || parent);
 
     if (mpi->mode == COLL__MPI_MESSAGES || !is_possible) return NULL;
     if (mpi->failure.status != COLL_OK || !coll__mpi_may_call(mpi)) return NULL;
@@ -184,6 +212,7 @@ static void *coll__mpi_group_make(void *context, uint64_t id, const int *ranks, 
         coll__blame(&mpi->suspicion, COLL_ERR_MEMORY, mpi->rank, "rank %d has no memory for a communicator", mpi->rank);
     } else {
         memcpy(g->ranks, ranks, (size_t)count * sizeof *ranks);
+        if (number == 0) coll__mpi_make_the_rest(mpi);
         code = number ? MPI_SUCCESS : coll__mpi_make_derived(g, id);
         if (number) coll__mpi_make_prepared(g, parent);
     }
