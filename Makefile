@@ -38,8 +38,8 @@ GPT    := $(patsubst examples/%.c,$(BUILD)/%,$(wildcard examples/gpt/*.c))
 HEADER := $(wildcard coll.h coll_impl.h core/*.h transports/*.h transports/*/*.h)
 COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
-.PHONY: help demo test test-mpi test-nccl examples-check plots bench bench-conv bench-threads bench-threads-full bench-tcp bench-tcp-full \
-        bench-mpi bench-nccl precision dist deps ptx clean install all
+.PHONY: help demo test test-mpi test-nccl examples-check plots bench bench-conv bench-threads bench-threads-full bench-tcp \
+        bench-tcp-full bench-mpi bench-nccl precision dist deps ptx clean install all
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -173,11 +173,15 @@ $(MPI_bench): bench/common/mpi.c bench/common/solo.c $(PARTS_bench)
 	OMPI_CC=$(CC) MPICH_CC=$(CC) mpicc$(suffix $@) $(WARN) -O2 $(CPPFLAGS) $(filter %.c,$^) -o $@
 
 # Both define what library.h declares; here they are two ways of one program.
-$(BUILD)/mpi/both.openmpi $(BUILD)/mpi/both.mpich: bench/mpi/both.c bench/common/solo.c bench/common/mpi.c bench/common/ours.c $(PARTS_bench) $(HEADER)
+$(BUILD)/mpi/both.openmpi $(BUILD)/mpi/both.mpich: bench/mpi/both.c bench/common/solo.c bench/common/mpi.c bench/common/ours.c \
+        $(PARTS_bench) $(HEADER)
 	@mkdir -p $(@D)
-	for way in mpi ours; do OMPI_CC=$(CC) MPICH_CC=$(CC) mpicc$(suffix $@) -std=c11 -O2 -DCOLL_WITH_MPI $(filter -D%,$(LIBS)) $(CPPFLAGS) \
-	    $$(printf -- '-Dlibrary_%s='$$way'_library_%s ' open open ways ways close close) -c bench/common/$$way.c -o $@.$$way.o || exit 1; done
-	OMPI_CC=$(CC) MPICH_CC=$(CC) mpicc$(suffix $@) -std=c11 -O2 $(CPPFLAGS) -Ibench/common $(filter %both.c %solo.c,$^) $@.mpi.o $@.ours.o -o $@ $(LIBS) -lm
+	for way in mpi ours; do OMPI_CC=$(CC) MPICH_CC=$(CC) mpicc$(suffix $@) -std=c11 -O2 -DCOLL_WITH_MPI \
+	    $(filter -D%,$(LIBS)) $(CPPFLAGS) \
+	    $$(printf -- '-Dlibrary_%s='$$way'_library_%s ' open open ways ways close close) \
+	    -c bench/common/$$way.c -o $@.$$way.o || exit 1; done
+	OMPI_CC=$(CC) MPICH_CC=$(CC) mpicc$(suffix $@) -std=c11 -O2 $(CPPFLAGS) -Ibench/common $(filter %both.c %solo.c,$^) \
+	    $@.mpi.o $@.ours.o -o $@ $(LIBS) -lm
 
 # Of the libraries that are not here, compare.py tells.
 run-bench-tcp: $(TCP)/pair $(TCP)/link $(TCP)/overlap $(TCP)/start.ours $(TCP)/coll-run

@@ -306,10 +306,10 @@
  *   By NCCL itself go all calls that only move data, and sums, products and integer MIN and MAX of the types that it has; those
  * of floats carry its guarantee, not the one of Numbers (an average, or a scale, is one more step after its sum).  By NCCL and
  * the library's own kernels, with the bits of the CPU: f16 and bf16, and f32 over such a wire, in f32 with one rounding; MIN and
- * MAX of floats, bits and logic, averages of integers, scans, 16-bit integers; f32 and f64 with COLL_DETERMINISTIC.  By the host, in pinned memory and over the connections that the ranks
- * have there: what is left (COLL_USER, pairs, products of complex numbers, 8-bit floats, mx wires, COLL_REPRODUCIBLE,
- * COLL_STOCHASTIC, COLL_SATURATE, residual, a named algorithm).  Such a call waits for the stream and the other ranks when it is
- * started, coll_i... too.  coll_explain says which way a call goes.
+ * MAX of floats, bits and logic, averages of integers, scans, 16-bit integers; f32 and f64 with COLL_DETERMINISTIC. By the host,
+ * in pinned memory and over the connections that the ranks have there: what is left (COLL_USER, pairs, products of complex
+ * numbers, 8-bit floats, mx wires, COLL_REPRODUCIBLE, COLL_STOCHASTIC, COLL_SATURATE, residual, a named algorithm). Such a call
+ * waits for the stream and the other ranks when it is started, coll_i... too. coll_explain says which way a call goes.
  *   While the stream is captured into a graph calls are recorded, and return at once with COLL_OK; those that go by the host are
  * COLL_ERR_UNSUPPORTED then, and memory that a call needs must be there from one like it before.
  *   Communicators of one coll_init_nccl may be used from different threads at once, others on the same device may not.  After a

@@ -390,8 +390,8 @@ static coll_status coll__check_memory(coll_comm *comm, const coll_call *call, co
 
     for (int i = 0; i < 2; i++)
         if (coll__side_length(sides[i], unit) && trunk->is_elsewhere(trunk->ask, sides[i]->at))
-            return COLL__REFUSE("%s is in the memory of a GPU: this communicator is for the memory of the host, and coll_init_nccl "
-                                "makes one for that of GPUs", sides[i]->name);
+            return COLL__REFUSE("%s is in the memory of a GPU: this communicator is for the memory of the host, and "
+                                "coll_init_nccl makes one for that of GPUs", sides[i]->name);
     return COLL_OK;
 }
 
@@ -533,7 +533,8 @@ static inline const coll__codec *coll__as_before(const coll_comm *comm, coll_cal
     const size_t unit = comm->last.codec.type_size;
     const uintptr_t send = (uintptr_t)call->send, recv = (uintptr_t)call->recv;
 
-    if (comm->trunk->is_elsewhere || call->kind != COLL_ALLREDUCE || unit == 0 || call->type != comm->last.type || call->op != comm->last.op) return NULL;
+    if (comm->trunk->is_elsewhere || call->kind != COLL_ALLREDUCE || unit == 0 || call->type != comm->last.type
+        || call->op != comm->last.op) return NULL;
     if ((call->wire ? call->wire : call->type) != comm->last.wire || call->algorithm || comm->trunk->forced[COLL_ALLREDUCE])
         return NULL;
     if (call->accumulate || call->flags || call->scale != 0 || call->op == COLL_USER || call->residual) return NULL;

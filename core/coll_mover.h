@@ -12,7 +12,8 @@
  *              nothing is pending                        an entrant, or nothing is pending
  *
  * It is a holder of the trunk like any other (coll_progress.h), with three differences.  It comes in only when nobody is inside
- * or waits; it leaves for every entrant; and it leaves the caller's own operations, and calls on devices, alone (coll__is_for_others).
+ * or waits; it leaves for every entrant; and it leaves the caller's own operations, and calls on devices, alone
+ * (coll__is_for_others).
  *
  * Naps keep it out of the way of programs that call often.  As long as calls come within a nap it leaves things to them, and its
  * naps grow, up to 1 ms; so do they when an entrant soon turns it out again.  Somebody who is inside at the end of a nap wakes it

@@ -54,7 +54,8 @@ static inline void coll__fd_ring(coll__trunk *trunk)
 {
     const uint64_t once = 1;
 
-    if (trunk->fd >= 0 && !__atomic_exchange_n(&trunk->is_fd_rung, 1, __ATOMIC_ACQ_REL)) (void)!write(trunk->fd, &once, sizeof once);
+    if (trunk->fd < 0 || __atomic_exchange_n(&trunk->is_fd_rung, 1, __ATOMIC_ACQ_REL)) return;
+    (void)!write(trunk->fd, &once, sizeof once);
 }
 
 /* The program looks. */

@@ -159,8 +159,8 @@ SUPPORT bool support_message_is_right(const uint32_t *message, int source, int d
  * work, puts the expected result into the image with support_expect, and compares everything at once.  Under
  * AddressSanitizer the guards cannot be read either while the buffer is sealed.
  *
- * In a world whose calls work elsewhere - in the memory of a GPU - the block has a twin there: support_seal takes the bytes to it,
- * support_fetch brings them back, and support_place says what a pointer into the block is there. */
+ * In a world whose calls work elsewhere - in the memory of a GPU - the block has a twin there: support_seal takes the bytes to
+ * it, support_fetch brings them back, and support_place says what a pointer into the block is there. */
 enum { SUPPORT_GUARD = 64, SUPPORT_FILL = 0xd7 };
 
 typedef struct support_buffer {

@@ -1,5 +1,5 @@
-/* support_numbers.h - the tests' own knowledge of element types, and their own arithmetic, which asks nothing of the library.  Used
- * after coll.h, through support.h or alone. */
+/* support_numbers.h - the tests' own knowledge of element types, and their own arithmetic, which asks nothing of the library.
+ * Used after coll.h, through support.h or alone. */
 #ifndef SUPPORT_NUMBERS_H
 #define SUPPORT_NUMBERS_H
 

@@ -334,7 +334,8 @@ static int go_on(coll_comm *comm, coll_comm *from, const death *d)
     for (int i = 0; i < coll_size(from); i++) {
         const int rank = coll_parent_rank(from, i);
         if (rank >= first && rank < behind) continue;
-        if (named[at++] != rank) return fprintf(stderr, "rank %d: number %d is rank %d, not %d\n", me, at - 1, named[at - 1], rank), 1;
+        if (named[at++] != rank)
+            return fprintf(stderr, "rank %d: number %d is rank %d, not %d\n", me, at - 1, named[at - 1], rank), 1;
     }
     const int wrong = check_all(left);
     coll_free(left);

@@ -466,7 +466,8 @@ int main(int argc, char **argv)
     static const char *const worlds[] = { "tcp-poll", "tcp-uring", "joined" };
     static const test tests[] = {
         { "collectives", collectives }, { "prepared", prepared }, { "derived", derived }, { "messages", messages },
-        { "user", user }, { "loop", loop }, { "hands", hands }, { "stress", stress }, { "leaving", leaving }, { "aborted", aborted },
+        { "user", user }, { "loop", loop }, { "hands", hands }, { "stress", stress },
+        { "leaving", leaving }, { "aborted", aborted },
         { "pending", pending }, { "forked", forked }
     };
     static const test alone = { "off", off };

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Communicators on GPUs, on any machine: false libraries of CUDA and NCCL by themselves, the library on them, the contract with each
-# version of NCCL that has other functions, random programs.  Where CUDA's headers and compiler are, the declarations and the
+# Communicators on GPUs, on any machine: false libraries of CUDA and NCCL by themselves, the library on them, the contract with
+# each version of NCCL that has other functions, random programs.  Where CUDA's headers and compiler are, the declarations and the
 # kernels' text are compared with them.
 #   usage: test_nccl.sh [CONFIG] [few]        few: the smaller half, for a sanitizer that is slow; COLL_TEST_SEED replays
 cd "$(dirname "$0")/.." || exit 1
@@ -30,7 +30,8 @@ check() { # name command...
 }
 
 programs="$bin/test_nccl_fakes $bin/test_nccl $bin/test_nccl_contract $bin/test_nccl_random"
-make --no-print-directory -k config="$config" CPPFLAGS="$CPPFLAGS" $programs > "$dir/log" 2>&1 || { tail -n 30 "$dir/log"; failed=1; }
+make --no-print-directory -k config="$config" CPPFLAGS="$CPPFLAGS" $programs > "$dir/log" 2>&1 \
+    || { tail -n 30 "$dir/log"; failed=1; }
 tested "the fakes" $bin/test_nccl_fakes
 tested "communicators" $bin/test_nccl
 sizes="1 2 3 5" versions="21805 22703"

@@ -16,8 +16,8 @@
  * sockets watch, for those who have said that they sleep: coll__joined_sleep here and coll__hub_rouse there.
  *
  * A failure is judged over TCP, as in a world of processes; the verdict then ends the hub, so that the neighbours, who may
- * be at work in our memory, let go of it and return the same cause.  So do survivors: they make a world over TCP (coll_shrink), and
- * those of a process then a hub. */
+ * be at work in our memory, let go of it and return the same cause.  So do survivors: they make a world over TCP (coll_shrink),
+ * and those of a process then a hub. */
 #ifndef COLL_JOINED_H
 #define COLL_JOINED_H
 

@@ -63,7 +63,8 @@ static void fill(bench *b, coll_type type, size_t count, int rank)
 static int check(bench *b, coll_type type, coll_type wire, coll_op op, size_t count)
 {
     const size_t length = count * coll_type_size(type);
-    coll_call call = { .kind = COLL_ALLREDUCE, .count = count, .type = type, .wire = wire, .op = op, .flags = COLL_DETERMINISTIC };
+    coll_call call = { .kind = COLL_ALLREDUCE, .count = count, .type = type, .wire = wire, .op = op,
+                       .flags = COLL_DETERMINISTIC };
 
     fill(b, type, count, coll_rank(b->comm));
     copy(b, b->send, b->input, length, true);
@@ -157,7 +158,8 @@ int main(void)
     b.nccl = coll__nccl_of(b.comm);
     const coll__cuda_calls *cuda = &b.nccl->gpu->cuda;
     void *host[3];
-    if (!coll__gpu_enter(b.nccl->gpu) || cuda->MemAlloc_v2(&send, LONGEST) || cuda->MemAlloc_v2(&recv, LONGEST)) fail(b.comm, "memory");
+    if (!coll__gpu_enter(b.nccl->gpu) || cuda->MemAlloc_v2(&send, LONGEST) || cuda->MemAlloc_v2(&recv, LONGEST))
+        fail(b.comm, "memory");
     for (int i = 0; i < 3; i++) if (cuda->MemAllocHost_v2(&host[i], LONGEST)) fail(b.comm, "memory");
     b.input = (unsigned char *)host[0];
     b.expected = (unsigned char *)host[1];

@@ -1,5 +1,5 @@
-/* abi.c - the library's own declarations of NCCL and of the CUDA driver, and those of the false libraries, beside the real headers:
- * compiled where these are (abi.sh), and wrong if it does not.
+/* abi.c - the library's own declarations of NCCL and of the CUDA driver, and those of the false libraries, beside the real
+ * headers: compiled where these are (abi.sh), and wrong if it does not.
  *
  * The functions of NCCL are declared with the header's own types for the two that cannot be declared twice.  Enumerations are
  * `unsigned` in ours, and CUcontext, CUstream and the like are pointers to the very structs that ours name. */

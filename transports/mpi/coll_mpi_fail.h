@@ -138,8 +138,8 @@ static void coll__mpi_check_vain(coll__mpi *mpi)
     for (int i = 0; i < mpi->count; i++) {
         const coll__mpi_flight *f = &mpi->flights[i];
         if (f->kind == COLL__MPI_SENDS_PART && f->x && !f->x->any_head && mpi->is_gone[f->x->peer])
-            coll__blame(&mpi->suspicion, COLL_ERR_PEER, f->x->peer, "rank %d has left the communicator without what rank %d sends "
-                        "it", f->x->peer, mpi->rank);
+            coll__blame(&mpi->suspicion, COLL_ERR_PEER, f->x->peer, "rank %d has left the communicator without what rank %d "
+                        "sends it", f->x->peer, mpi->rank);
     }
 }
 
