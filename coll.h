@@ -246,7 +246,8 @@
  * this:
  *     Calls that MPI does right are handed to it: what only moves elements, reductions of integers of 32 and 64 bits (but min
  *     and max of unsigned ones), sums and products of f32 and f64 without flags; not alltoallw, calls between neighbours, and
- *     before MPI 4 v forms.  All others are this library's own, over messages of MPI; coll_explain says which way and why.
+ *     before MPI 4 v forms; of prepared calls the first 64 of a communicator.  All others are this library's own, over messages
+ *     of MPI; coll_explain says which way and why.
  *     COLL_MPI=messages leaves nothing to MPI; COLL_MPI=native leaves everything to it, and refuses with COLL_ERR_UNSUPPORTED
  *     what it does not do right; auto is both.
  *     Sums of floats by MPI have the bits that MPI makes: the same ones on all ranks, and in every run, as far as it promises
