@@ -134,6 +134,8 @@ for from in "$top" "$top/dist"; do
     says "$what: in C++ says what to do" "one .c file" g++ -DCOLL_IMPLEMENTATION -I "$from" -c main.cc -o bad.o
 done
 
+check "the sizes of the house" sh "$top/tests/style.sh"
+
 # ---- the complete programs of the README: read as they stand, and run with the implementation that is there already
 awk '/^```c$/ { n++; on = 1; next } /^```/ { on = 0 } on { print > ("readme" n ".c") }' "$top/README.md"
 for f in readme*.c; do
