@@ -153,7 +153,7 @@ suite contract-tsan      program tsan test_contract threads 3
 suite misuse-tsan        program tsan test_misuse threads local,requests,groups,threads,ends
 suite random-dist        scaled 0.1 from_dist test_random
 suite mpi                sh tests/test_mpi.sh
-suite nccl               sh tests/test_nccl.sh asan
+suite nccl               sh tests/test_nccl.sh debug
 suite compile            sh tests/test_compile.sh
 waits run                sh tests/test_run.sh
 waits perf               env COLL_LIBS="-pthread $libs" sh tests/test_perf.sh
