@@ -213,7 +213,7 @@
  *                                                     body of more than 64 KiB goes over all that have room for it.
  *                                                     Between processes of a host one is enough, unless COLL_SHARE=0
  *     COLL_TRANSPORT=tcp|threads|sim|mpi, COLL_SIM=text       see Simulation, MPI
- *     COLL_MPI=auto|native|messages                   see MPI
+ *     COLL_MPI=auto|native|messages|blocking          see MPI
  *     COLL_ALGORITHM=allreduce=ring,alltoall=circulant:4      see Algorithms
  *     COLL_WORLD=text                                 keeps jobs apart that meet at the same address
  *     COLL_KEY=secret, COLL_KEY_FILE=path             see Security.  The file's first line; not for others to read
@@ -249,7 +249,10 @@
  *     before MPI 4 v forms; of prepared calls the first 64 of a communicator.  All others are this library's own, over messages
  *     of MPI; coll_explain says which way and why.
  *     COLL_MPI=messages leaves nothing to MPI; COLL_MPI=native leaves everything to it, and refuses with COLL_ERR_UNSUPPORTED
- *     what it does not do right; auto is both.
+ *     what it does not do right; auto is both.  All of them call MPI in its non-blocking forms, since a rank may wait in a call
+ *     that another has only started.  COLL_MPI=blocking is auto with MPI's blocking forms, which are faster for short calls:
+ *     what is handed to MPI then waits for the other ranks when it starts, coll_i... too, without time limits, warnings or
+ *     news of the others, while nothing else of this rank goes on.  It is for programs that make blocking calls.
  *     Sums of floats by MPI have the bits that MPI makes: the same ones on all ranks, and in every run, as far as it promises
  *     that.  The flags, and COLL_MPI=messages, route around it.  NaN in such sums are whatever the processor makes of them.
  *     Ranks that disagree about a call of MPI are found when both have waited 100 ms, or by MPI's error, which does not name

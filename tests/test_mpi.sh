@@ -53,6 +53,7 @@ for mpi in ${*:-openmpi mpich}; do
     job 1 messages 2 "$build/mpi_contract" letters,numbers
     job 1 auto 3 "$build/mpi_contract" kinds,numbers,algorithms
     job 1 auto 5 "$build/mpi_contract" kinds,reproducible
+    job 1 blocking 3 "$build/mpi_contract" kinds,cells,numbers
     if [ "$mpi" = mpich ]; then                   # which can take odd and even ranks for those of two hosts
         export MPIR_CVAR_ODD_EVEN_CLIQUES=1
         job 1 auto 5 "$build/mpi_contract" kinds,numbers

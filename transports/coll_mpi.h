@@ -348,13 +348,13 @@ static coll_status coll__mpi_agree(coll__mpi *mpi, coll_status own)
 /* COLL_MPI. */
 static bool coll__mpi_read_mode(coll__mpi *mpi)
 {
-    static const char *const names[] = { "auto", "native", "messages" };          /* as coll__mpi_mode            */
+    static const char *const names[] = { "auto", "native", "messages", "blocking" };      /* as coll__mpi_mode            */
     const char *text = getenv("COLL_MPI");
     int mode = 0;
 
-    while (text && *text && mode < 3 && strcmp(text, names[mode])) mode++;
+    while (text && *text && mode < 4 && strcmp(text, names[mode])) mode++;
     mpi->mode = (coll__mpi_mode)mode;
-    return mode < 3;
+    return mode < 4;
 }
 
 /* Who we are, by a communicator of the program; NULL: no memory, or a refusal, with its sentence. */
@@ -383,7 +383,7 @@ static coll_status coll__mpi_open(coll__mpi *mpi, MPI_Comm comm, coll_status own
     if (own == COLL_OK && !coll__mpi_has_memory(mpi))
         own = coll__start_failed(COLL_ERR_MEMORY, "no memory for a communicator of %d ranks", mpi->size);
     if (!coll__mpi_read_mode(mpi) && own == COLL_OK)
-        own = coll__start_failed(COLL_ERR_ARGUMENT, "COLL_MPI is none of auto, native, messages");
+        own = coll__start_failed(COLL_ERR_ARGUMENT, "COLL_MPI is none of auto, native, messages, blocking");
     int code = coll__mpi_join(mpi, comm);
     const coll_status status = code == MPI_SUCCESS ? coll__mpi_agree(mpi, own) : COLL_OK;
     if (status < 0) return status;

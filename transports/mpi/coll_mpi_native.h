@@ -1,5 +1,5 @@
 /* coll_mpi_native.h - whole collectives by MPI: the calls of coll_mpi_cells.h, each started in its non-blocking form and tested
- * until it is done.
+ * until it is done; or, where the program has promised what that takes (COLL_MPI=blocking), in its blocking form.
  *
  * In place becomes MPI_IN_PLACE where the two mean the same.  They do not in reduce_scatter, whose result is elsewhere, and in
  * all-to-alls, where MPI may exchange in another way than the ranks that are not in place: there a copy is made. */
@@ -137,24 +137,27 @@ static bool coll__mpi_place(coll__mpi_group *g, const coll_call *c, size_t unit,
 
 /* ---- >>starting ---- */
 
-/* Start a reduction; gives what MPI says, and in *what the name of the call. */
+/* One of the two forms of a call: the blocking one under COLL_MPI=blocking, on all ranks alike. */
+#define COLL__MPI_RUN(name, i_name, ...)                                                                    \
+    (g->mpi->mode == COLL__MPI_BLOCKING ? COLL__MPI_CALL(MPI_##name)(__VA_ARGS__)                           \
+                                        : COLL__MPI_CALL(MPI_##i_name)(__VA_ARGS__, &g->request))
+
+/* Start a reduction; gives what MPI says. */
 static int coll__mpi_start_sum(coll__mpi_group *g, const coll_call *c, const coll__mpi_terms *t)
 {
-    MPI_Request *const r = &g->request;
-
     switch (c->kind) {
     case COLL_REDUCE:
-        return COLL__MPI_CALL(MPI_Ireduce)(t->send, t->recv, t->count, t->type, t->op, c->root, g->comm, r);
+        return COLL__MPI_RUN(Reduce, Ireduce, t->send, t->recv, t->count, t->type, t->op, c->root, g->comm);
     case COLL_ALLREDUCE:
-        return COLL__MPI_CALL(MPI_Iallreduce)(t->send, t->recv, t->count, t->type, t->op, g->comm, r);
+        return COLL__MPI_RUN(Allreduce, Iallreduce, t->send, t->recv, t->count, t->type, t->op, g->comm);
     case COLL_REDUCE_SCATTER:
-        return COLL__MPI_CALL(MPI_Ireduce_scatter_block)(t->send, t->recv, t->count, t->type, t->op, g->comm, r);
+        return COLL__MPI_RUN(Reduce_scatter_block, Ireduce_scatter_block, t->send, t->recv, t->count, t->type, t->op, g->comm);
     case COLL_REDUCE_SCATTERV:
-        return COLL__MPI_CALL(MPI_Ireduce_scatter)(t->send, t->recv, t->recv_counts, t->type, t->op, g->comm, r);
+        return COLL__MPI_RUN(Reduce_scatter, Ireduce_scatter, t->send, t->recv, t->recv_counts, t->type, t->op, g->comm);
     case COLL_SCAN:
-        return COLL__MPI_CALL(MPI_Iscan)(t->send, t->recv, t->count, t->type, t->op, g->comm, r);
+        return COLL__MPI_RUN(Scan, Iscan, t->send, t->recv, t->count, t->type, t->op, g->comm);
     default:
-        return COLL__MPI_CALL(MPI_Iexscan)(t->send, t->recv, t->count, t->type, t->op, g->comm, r);
+        return COLL__MPI_RUN(Exscan, Iexscan, t->send, t->recv, t->count, t->type, t->op, g->comm);
     }
 }
 
@@ -163,32 +166,32 @@ static int coll__mpi_start_move(coll__mpi_group *g, const coll_call *c, const co
 {
     const MPI_Datatype type = t->type;
     const coll__mpi_int n = t->count;
-    MPI_Request *const r = &g->request;
 
     switch (c->kind) {
     case COLL_BARRIER:
-        return MPI_Ibarrier(g->comm, r);
+        return g->mpi->mode == COLL__MPI_BLOCKING ? MPI_Barrier(g->comm) : MPI_Ibarrier(g->comm, &g->request);
     case COLL_BROADCAST:
-        return COLL__MPI_CALL(MPI_Ibcast)(t->recv, n, type, c->root, g->comm, r);
+        return COLL__MPI_RUN(Bcast, Ibcast, t->recv, n, type, c->root, g->comm);
     case COLL_GATHER:
-        return COLL__MPI_CALL(MPI_Igather)(t->send, n, type, t->recv, n, type, c->root, g->comm, r);
+        return COLL__MPI_RUN(Gather, Igather, t->send, n, type, t->recv, n, type, c->root, g->comm);
     case COLL_SCATTER:
-        return COLL__MPI_CALL(MPI_Iscatter)(t->send, n, type, t->recv, n, type, c->root, g->comm, r);
+        return COLL__MPI_RUN(Scatter, Iscatter, t->send, n, type, t->recv, n, type, c->root, g->comm);
     case COLL_ALLGATHER:
-        return COLL__MPI_CALL(MPI_Iallgather)(t->send, n, type, t->recv, n, type, g->comm, r);
+        return COLL__MPI_RUN(Allgather, Iallgather, t->send, n, type, t->recv, n, type, g->comm);
     case COLL_ALLTOALL:
-        return COLL__MPI_CALL(MPI_Ialltoall)(t->send, n, type, t->recv, n, type, g->comm, r);
+        return COLL__MPI_RUN(Alltoall, Ialltoall, t->send, n, type, t->recv, n, type, g->comm);
     case COLL_GATHERV:
-        return COLL__MPI_CALL(MPI_Igatherv)(t->send, n, type, t->recv, t->recv_counts, t->recv_offsets, type, c->root,
-                                            g->comm, r);
+        return COLL__MPI_RUN(Gatherv, Igatherv, t->send, n, type, t->recv, t->recv_counts, t->recv_offsets, type, c->root,
+                             g->comm);
     case COLL_SCATTERV:
-        return COLL__MPI_CALL(MPI_Iscatterv)(t->send, t->send_counts, t->send_offsets, type, t->recv, n, type, c->root,
-                                             g->comm, r);
+        return COLL__MPI_RUN(Scatterv, Iscatterv, t->send, t->send_counts, t->send_offsets, type, t->recv, n, type, c->root,
+                             g->comm);
     case COLL_ALLGATHERV:
-        return COLL__MPI_CALL(MPI_Iallgatherv)(t->send, n, type, t->recv, t->recv_counts, t->recv_offsets, type, g->comm, r);
+        return COLL__MPI_RUN(Allgatherv, Iallgatherv, t->send, n, type, t->recv, t->recv_counts, t->recv_offsets, type,
+                             g->comm);
     default:
-        return COLL__MPI_CALL(MPI_Ialltoallv)(t->send, t->send_counts, t->send_offsets, type, t->recv, t->recv_counts,
-                                              t->recv_offsets, type, g->comm, r);
+        return COLL__MPI_RUN(Alltoallv, Ialltoallv, t->send, t->send_counts, t->send_offsets, type, t->recv, t->recv_counts,
+                             t->recv_offsets, type, g->comm);
     }
 }
 
@@ -207,7 +210,8 @@ static int coll__mpi_begin(coll__mpi_group *g, const coll_call *c)
     if (coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE) && !coll__mpi_list(g, c, each, &t)) return MPI_ERR_NO_MEM;
     if (!coll__mpi_place(g, c, unit, &t)) return MPI_ERR_NO_MEM;
     const int code = reduces ? coll__mpi_start_sum(g, c, &t) : coll__mpi_start_move(g, c, &t);
-    g->is_running = code == MPI_SUCCESS;
+    g->is_done = g->mpi->mode == COLL__MPI_BLOCKING;
+    g->is_running = code == MPI_SUCCESS && !g->is_done;
     return code;
 }
 

@@ -15,7 +15,7 @@ enum {
 /* Tags: letters and bodies of each channel, and what is told beside them. */
 enum { COLL__MPI_TAG_LETTER = 0, COLL__MPI_TAG_BODY = COLL_CHANNEL_COUNT, COLL__MPI_TAG_NOTE = 2 * COLL_CHANNEL_COUNT };
 
-typedef enum coll__mpi_mode { COLL__MPI_AUTO, COLL__MPI_NATIVE, COLL__MPI_MESSAGES } coll__mpi_mode;
+typedef enum coll__mpi_mode { COLL__MPI_AUTO, COLL__MPI_NATIVE, COLL__MPI_MESSAGES, COLL__MPI_BLOCKING } coll__mpi_mode;
 
 /* Messages from one peer on one channel. */
 typedef struct coll__mpi_stream {
