@@ -176,7 +176,7 @@ if wanted resume; then
     near resume-more 1e-5
     run resume-thread $go -t 4 --checkpoint "$out/d.ckpt" --kill-rank 2 --kill-step 25
     near resume-thread 1e-5
-    run resume-killed env $over_tcp -n 4 sh -c '"$@"; exit 0' sh $go --checkpoint "$out/e.ckpt" --kill-rank 0 --kill-step 25
+    run resume-killed $over_tcp --survive -n 4 $go --checkpoint "$out/e.ckpt" --kill-rank 0 --kill-step 25
     bits resume-killed resume-thread
     near resume-killed 1e-5
     head -c 3000 "$out/a.ckpt" > "$out/f.ckpt"

@@ -264,6 +264,20 @@ check 'last words come before the report' '[N] last words' \
 "$run" -q -n 2 sh -c 'exit 6' 2> quiet.err
 check '--quiet: exit status, no report' '6 0' "$? $(($(wc -c < quiet.err)))"
 
+# ---- >>survivors ----
+
+"$run" --survive -n 3 sh -c '[ $COLL_RANK = 1 ] && kill -9 $$; until [ -e go ]; do sleep 0.02; done; echo on' \
+    > lost.out 2> lost.err &
+job=$!
+until_true grep -qs 'the others go on' lost.err
+: > go
+wait $job
+check '--survive: exit status' 0 $?
+check '--survive: who goes on' '[0] on [2] on' "$(sort lost.out | tr '\n' ' ' | sed 's/ $//')"
+check '--survive: report' 1 "$(grep -cE '^coll-run: rank 1 \(pid [0-9]+\) was killed by .* after .*; the others go on$' lost.err)"
+"$run" -q --survive -n 2 sh -c 'exit 6'
+check '--survive: nobody ends well' 6 $?
+
 # ---- >>usage ----
 
 for bad in '' '-n' '-n 0 true' '-n 4097 true' '-n 2x true' '-n -1 true' '-n 2' 'true' '-n 2 -z x' \

@@ -736,6 +736,7 @@ static void end(struct job *job)
     const int64_t ended_ms = now_ms(), until_ms = ended_ms + LEFTOVER_MS;
 
     report_suspect(job);
+    if (job->lost >= 0) judge_survivors(job);
     if (job->options.role == ROLE_HEAD && job->started > 0) await_agents(job);
     while (has_open_streams(job) && !job->hurried && now_ms() < until_ms) serve(job, until_ms);
     for (int i = 0; i < job->host_count; i++) {
@@ -765,7 +766,7 @@ static void die_of(int signal)
 int main(int argc, char **argv)
 {
     static struct job job = {
-        .verdict = -1, .suspect = -1, .input = -1, .up = { .in = -1, .out = { .fd = -1 } }, .listeners = { -1, -1, -1, -1 }
+        .verdict = -1, .suspect = -1, .lost = -1, .input = -1, .up = { .in = -1, .out = { .fd = -1 } }, .listeners = { -1, -1, -1, -1 }
     };
 
     fill_standard_files();

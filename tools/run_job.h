@@ -98,6 +98,7 @@ struct job {
     enum stage stage;
     int64_t timeout_at_ms, stage_at_ms, wait_until_ms, report_at_ms, progress_at_ms;   /* 0: not set */
     int suspect;                    /* the rank that may have failed first; -1: none         */
+    int lost;                       /* the rank that failed first, and the others went on; -1: none */
     int verdict;                    /* our exit status; -1: nothing has gone wrong so far    */
     int death;                      /* the signal that ended us, 0: none                     */
     bool hurried;                   /* do not wait for a reader that has stopped reading     */
@@ -335,6 +336,27 @@ static void report_first(struct job *job, int at)
     begin_stop(job, NOTICE_MS);
 }
 
+/* A rank has failed, and the others go on (--survive). */
+static void report_lost(struct job *job, int at)
+{
+    struct rank *rank = &job->ranks[at];
+    char how[128], who[WHO_ROOM];
+
+    for (int i = 0; i < 2; i++) drain_stream(&rank->out[i]);
+    describe(rank->status, threads_of(job) > 1, how, sizeof how);
+    if (!job->options.quiet) {
+        say(job->err, "%s %s after %.1f s; the others go on", name_rank(job, at, who), how, (double)rank->ran_ms / 1000.0);
+    }
+    if (job->lost < 0) job->lost = at;
+}
+
+/* All ranks have ended, of which some were lost: the job has gone well if any of them has. */
+static void judge_survivors(struct job *job)
+{
+    for (int i = 0; i < job->started; i++) if (job->ranks[i].status == 0) return;
+    decide(job, exit_status(job->ranks[job->lost].status), true, "no rank has ended well");
+}
+
 /* A rank that failed and may be the first.  Several may end between two looks, and nobody says which was first.  A rank that a
  * signal killed is then taken for the cause: survivors notice a failure and exit, they do not crash.  On several hosts the news
  * of the cause may come after those of its effects, so a little is waited for it. */
@@ -344,6 +366,10 @@ static void suspect(struct job *job, int at)
     const bool crashed = WIFSIGNALED(job->ranks[at].status);
 
     if (job->verdict >= 0 || job->up.in >= 0) return;
+    if (job->options.survive) {
+        report_lost(job, at);
+        return;
+    }
     if (known < 0) job->report_at_ms = now_ms() + (job->host_count > 0 ? FIRST_MS : 0);
     if (known < 0 || (crashed && !WIFSIGNALED(job->ranks[known].status))) job->suspect = at;
     if (crashed) job->report_at_ms = now_ms();

@@ -38,7 +38,7 @@ struct options {
     int threads;                    /* ranks of a process; 0: 1, and --threads was not given */
     int64_t timeout_ms;             /* 0: none                                               */
     int64_t wait_ms;                /* for launchers to come                                 */
-    bool raw, quiet, dry_run, bind, check;
+    bool raw, quiet, dry_run, bind, check, survive;
     char **program;                 /* and its arguments                                     */
     struct words settings;          /* --env                                                 */
     struct slot *slots;             /* -H, --hostfile                                        */
@@ -261,6 +261,8 @@ static const char help_options[] =
     "      --log-dir DIR    write what rank N puts out to DIR/rank-N.log, too\n"
     "      --check          instead of PROGRAM, measure latency and bandwidth of every pair of ranks\n"
     "      --dry-run        say what would be started, and start nothing\n"
+    "      --survive        a rank that fails does not end the others: for programs that go on without it\n"
+    "                       (coll_shrink); the exit status is 0 if any rank ends well\n"
     "      --no-prefix      pass output on as it is, without \"[rank] \" before each line\n"
     "  -q, --quiet          do not report which ranks failed, and how\n"
     "  -h, --help           print this text\n"
@@ -352,7 +354,7 @@ static void settle_key(struct options *asked, const char *key_file)
 }
 
 enum { NO_PREFIX = 256, ENV, VERSION, HOSTFILE, JOIN, SIZE, THREADS, WAIT, BIND, KEY_FILE, ADDRESS, RSH, LAUNCHER, LOG_DIR,
-       CHECK, DRY_RUN, AGENT };
+       CHECK, DRY_RUN, SURVIVE, AGENT };
 
 static const struct option option_names[] = {
     { "timeout",   required_argument, NULL, 't' },       { "env",       required_argument, NULL, ENV },
@@ -365,7 +367,7 @@ static const struct option option_names[] = {
     { "rsh",       required_argument, NULL, RSH },       { "launcher",  required_argument, NULL, LAUNCHER },
     { "log-dir",   required_argument, NULL, LOG_DIR },   { "check",     no_argument,       NULL, CHECK },
     { "dry-run",   no_argument,       NULL, DRY_RUN },   { "agent",     no_argument,       NULL, AGENT },
-    { NULL, 0, NULL, 0 }
+    { "survive",   no_argument,       NULL, SURVIVE },   { NULL, 0, NULL, 0 }
 };
 
 /* One option; what it says of the job as a whole is looked at once all are known. */
@@ -377,6 +379,7 @@ static void take_option(struct options *asked, int option, const char *value, co
     case 't': asked->timeout_ms = parse_seconds("--timeout", value); break;
     case 'q': asked->quiet = true; break;
     case NO_PREFIX: asked->raw = true; break;
+    case SURVIVE: asked->survive = true; break;
     case ENV: add_setting(asked, value); break;
     case HOSTFILE: read_host_file(asked, value); break;
     case JOIN: asked->join = value; break;

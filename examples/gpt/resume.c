@@ -3,10 +3,9 @@
  *     resume -t 4 --checkpoint run.ckpt --stop 300                 300 steps, and their state in a file
  *     coll-run -n 3 resume --checkpoint run.ckpt                   the rest, on three processes
  *     resume -t 4 --checkpoint run.ckpt --kill-rank 2 --kill-step 150       rank 2 leaves in the middle; the others go on
- *     coll-run -n 4 sh -c '"$@"; exit 0' sh resume --checkpoint run.ckpt --kill-rank 2 --kill-step 150
+ *     coll-run --survive -n 4 resume --checkpoint run.ckpt --kill-rank 2 --kill-step 150
  *
- * (In the last one the process kills itself with SIGKILL.  The shell around it keeps that from coll-run, which ends a job when a
- * rank fails; --timeout ends one that hangs.)
+ * (In the last one the process kills itself with SIGKILL; without --survive coll-run would then end the others.)
  *
  * Every --interval steps rank 0 writes weights, moments and the number of the step to a new file, and renames it when all of it
  * is on the disk: there is a complete checkpoint at any time.  What a step learns from follows from its number, so a training
@@ -15,8 +14,7 @@
  *
  * A rank that dies is COLL_ERR_PEER on all others, in whatever call they are or come to next.  coll_shrink gives them a
  * communicator of those who are left; one of them reads the last checkpoint, a broadcast hands it to all, and the batches are
- * shared out among
- * fewer.  The losses on their way at that moment are lost, and come again. */
+ * shared out among fewer.  The losses on their way at that moment are lost, and come again. */
 #include "trainer.h"
 
 #include <signal.h>
