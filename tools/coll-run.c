@@ -766,7 +766,8 @@ static void die_of(int signal)
 int main(int argc, char **argv)
 {
     static struct job job = {
-        .verdict = -1, .suspect = -1, .lost = -1, .input = -1, .up = { .in = -1, .out = { .fd = -1 } }, .listeners = { -1, -1, -1, -1 }
+        .verdict = -1, .suspect = -1, .lost = -1, .input = -1, .up = { .in = -1, .out = { .fd = -1 } },
+        .listeners = { -1, -1, -1, -1 }
     };
 
     fill_standard_files();

@@ -50,6 +50,7 @@ static void coll__control_listen(coll__tcp *tcp)
     __atomic_store_n(&p->news, 0, __ATOMIC_RELAXED);
     pthread_mutex_lock(&p->lock);
     if (tcp->failure.status == COLL_OK) tcp->failure = p->verdict;
+    p->is_taken = p->verdict.status != COLL_OK;
     for (; tcp->bye_count < p->leaver_count; tcp->bye_count++) tcp->presence[p->leavers[tcp->bye_count]] = COLL__SAID_BYE;
     pthread_mutex_unlock(&p->lock);
 }

@@ -56,6 +56,8 @@ typedef struct coll__pulse {
     const char *abort_text;                       /* atomic; NULL: none                                       */
     pthread_mutex_t lock;                         /* guards the rest, and the lines                           */
     coll_failure verdict, report;                 /* report: what rank 0 is told                              */
+    bool    has_slept;                            /* we were stopped, or without a processor, for a large part of that time */
+    bool    is_taken;                             /* the caller's thread has the verdict                      */
     bool    is_suspicion;                         /* its text is what is the matter with its rank, not a sentence */
     bool    has_abort_told;
     int    *leavers, leaver_count;                /* who has said good-bye, in that order                     */
@@ -180,10 +182,20 @@ static void coll__pulse_flush(coll__pulse *p)
 
 /* ---- >>judging ---- */
 
-/* The verdict.  It is told to all lines but one that brought it. */
+/* Have we been asleep for so long that the others may have given us up? */
+static bool coll__pulse_slept(const coll__pulse *p)
+{
+    return p->has_slept || (p->has_thread && coll__now() - p->turned_at > coll__liveness(p) / 2);
+}
+
+/* The verdict.  It is told to all lines but one that brought it.  Rank 0, when it comes back to life after the others have given
+ * it up, finds what they have said since, and the ends of those who have left for it: that it is dead is then the verdict, in
+ * whatever order the news is read. */
 static void coll__pulse_decide(coll__pulse *p, const coll_failure *failure, bool is_told)
 {
-    if (p->verdict.status != COLL_OK) return;
+    const bool is_given_up = p->rank == 0 && failure->rank == 0 && !p->is_taken && coll__pulse_slept(p);
+
+    if (p->verdict.status != COLL_OK && !is_given_up) return;
     p->verdict = *failure;
     if ((failure->status == COLL_ERR_PEER || failure->status == COLL_ERR_TIMEOUT) && failure->rank >= 0)
         p->is_dead[failure->rank] = 1;
@@ -403,6 +415,7 @@ static int64_t coll__pulse_beat(coll__pulse *p, int64_t now)
 {
     int64_t next;
 
+    p->has_slept = coll__pulse_slept(p);
     for (int i = 0; now - p->turned_at > coll__liveness(p) / 2 && i < p->line_count; i++)
         if (now - p->lines[i].heard_at > coll__liveness(p) / 2) p->lines[i].heard_at = now - coll__liveness(p) / 2;
     p->turned_at = now;
