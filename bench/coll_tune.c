@@ -15,10 +15,10 @@
 typedef struct ratio { double worst, sum; long count, beyond; int size, wire; double bytes; } ratio;
 
 static const struct { const char *name; coll__link link; } wires[] = {
-    { "1",   { 40e-6, 4e-6,   8e-9,    1e-10 } },
-    { "10",  { 20e-6, 2e-6,   0.8e-9,  1e-10 } },
-    { "25",  { 15e-6, 1.5e-6, 0.32e-9, 1e-10 } },
-    { "100", { 12e-6, 1.2e-6, 0.08e-9, 1e-10 } },
+    { "1",   { 40e-6, 4e-6,   8e-9,    1e-10, 0 } },
+    { "10",  { 20e-6, 2e-6,   0.8e-9,  1e-10, 0 } },
+    { "25",  { 15e-6, 1.5e-6, 0.32e-9, 1e-10, 0 } },
+    { "100", { 12e-6, 1.2e-6, 0.08e-9, 1e-10, 0 } },
 };
 enum { WIRES = sizeof wires / sizeof *wires, LIMIT_PERCENT = 5 };
 
