@@ -68,12 +68,14 @@ static inline bool coll__door_enter(coll__door *door, coll__trunk *trunk)
     return coll__door_claim(door, trunk, true);
 }
 
+/* By the way one came in, and no other: once either word says that nobody is inside, the next one may have taken the door. */
 static inline void coll__door_leave(coll__door *door)
 {
     const int hands = door->hands;                /* stays while we are inside                                */
+    unsigned char *mine = hands < COLL__HANDS_MOST ? &door->inside[hands] : NULL;
 
-    if (hands < COLL__HANDS_MOST) __atomic_store_n(&door->inside[hands], 0, __ATOMIC_RELEASE);
-    __atomic_store_n(&door->is_taken, 0, __ATOMIC_RELEASE);
+    if (mine && __atomic_load_n(mine, __ATOMIC_RELAXED)) __atomic_store_n(mine, 0, __ATOMIC_RELEASE);
+    else __atomic_store_n(&door->is_taken, 0, __ATOMIC_RELEASE);
 }
 
 /* Why nobody may enter. */
