@@ -5,23 +5,24 @@
 cd "$(dirname "$0")/.." || exit 1
 passed=0 failed=0
 log=$(mktemp) || exit 1
-trap 'rm -f "$log" "$log.out"' EXIT
+trap 'rm -f "$log" "$log.out" "$log.sums"' EXIT
 
 # What Open MPI asks of root, of more ranks than processors, and of a host without ssh.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_plm=isolated
 export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_btl_base_warn_component_unused=0
 export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe HWLOC_HIDE_ERRORS=1
 
-fail() { failed=$((failed + 1)); echo "FAILED - $*"; cat "$log.out" "$log" 2> /dev/null | grep -v ' UCX  WARN ' | tail -n 12; }
+fail() { failed=$((failed + 1)); echo "FAILED - $*"; cat "$log.out" "$log" 2> /dev/null | grep -v ' UCX  WARN ' | grep -v '^-----' | tail -n 24; }
 
 job() { # sums mode ranks program arguments...: `sums` lines are printed, by rank 0 or by every rank, and nothing has failed
     sums=$1 mode=$2 n=$3; shift 3
-    # apart, for mpiexec tears lines that come both ways
-    COLL_MPI=$mode timeout -k 5 150 "mpiexec.$mpi" -n "$n" "$@" > "$log.out" 2> "$log" < /dev/null
+    # apart, for mpiexec tears lines that come both ways, or from several ranks
+    : > "$log.sums"
+    COLL_TEST_SUMS=$log.sums COLL_MPI=$mode timeout -k 5 150 "mpiexec.$mpi" -n "$n" "$@" > "$log.out" 2> "$log" < /dev/null
     status=$?
     set -- "$mpi, COLL_MPI=$mode, $n ranks: $*" \
         $(awk -v want="$sums" '/^[0-9]+ passed, [0-9]+ failed$/ { n++; p += $1; f += $3 }
-                               END { print p + 0, f + (n != want) }' "$log.out")
+                               END { print p + 0, f + (n != want) }' "$log.out" "$log.sums")
     [ "$status" -eq 0 ] || [ "$3" -gt 0 ] || set -- "$1 (status $status)" "$2" 1
     passed=$((passed + $2)) failed=$((failed + $3))
     if [ "$3" -eq 0 ]; then echo "ok - $1"; else failed=$((failed - $3)); fail "$1"; fi

@@ -1,8 +1,8 @@
 /* coll_mpi_native.h - whole collectives by MPI: the calls of coll_mpi_cells.h, each started in its non-blocking form and tested
  * until it is done; or, where the program has promised what that takes (COLL_MPI=blocking), in its blocking form.
  *
- * In place becomes MPI_IN_PLACE where the two mean the same.  They do not in reduce_scatter, whose result is elsewhere, and in
- * all-to-alls, where MPI may exchange in another way than the ranks that are not in place: there a copy is made. */
+ * In place becomes MPI_IN_PLACE at a root.  Otherwise MPI wants all ranks to say so or none, for it may go another way then
+ * (Open MPI's MPI_Iallreduce does), and which rank is in place no other one knows: so a copy of the input is made. */
 #ifndef COLL_MPI_NATIVE_H
 #define COLL_MPI_NATIVE_H
 
@@ -94,27 +94,37 @@ static bool coll__mpi_is_inside(const coll__mpi_group *g, const coll_call *c, si
     return to >= from && to - from <= all * unit;
 }
 
+/* Send from a copy.  false: no memory for it. */
+static bool coll__mpi_send_copy(coll__mpi_group *g, coll__mpi_terms *t, size_t length)
+{
+    unsigned char *copy = length ? coll__mpi_stage(g, length) : NULL;
+
+    if (copy) memcpy(copy, t->send, length);
+    if (copy) t->send = copy;
+    return copy || !length;
+}
+
 /* In place, as MPI says it, or by a copy.  false: no memory for one. */
 static bool coll__mpi_place(coll__mpi_group *g, const coll_call *c, size_t unit, coll__mpi_terms *t)
 {
     const size_t me = (size_t)g->me, at = me * c->count * unit;
     const bool is_root = g->me == c->root;
-    unsigned char *copy = NULL;
 
     switch (c->kind) {
     case COLL_REDUCE:     if (is_root && t->send == t->recv) t->send = MPI_IN_PLACE; return true;
     case COLL_ALLREDUCE:
     case COLL_SCAN:
-    case COLL_EXSCAN:     if (t->send == t->recv) t->send = MPI_IN_PLACE; return true;
+    case COLL_EXSCAN:     return t->send != t->recv || coll__mpi_send_copy(g, t, c->count * unit);
     case COLL_GATHER:     if (is_root && coll__mpi_has_block(t->recv, t->send, at)) t->send = MPI_IN_PLACE; return true;
-    case COLL_ALLGATHER:  if (coll__mpi_has_block(t->recv, t->send, at)) t->send = MPI_IN_PLACE; return true;
+    case COLL_ALLGATHER:
+        return !coll__mpi_has_block(t->recv, t->send, at) || coll__mpi_send_copy(g, t, c->count * unit);
     case COLL_SCATTER:    if (is_root && coll__mpi_has_block(t->send, t->recv, at)) t->recv = MPI_IN_PLACE; return true;
     case COLL_GATHERV:
         if (is_root && coll__mpi_has_block(t->recv, t->send, c->recv_offsets[me] * unit)) t->send = MPI_IN_PLACE;
         return true;
     case COLL_ALLGATHERV:
-        if (coll__mpi_has_block(t->recv, t->send, c->recv_offsets[me] * unit)) t->send = MPI_IN_PLACE;
-        return true;
+        return !coll__mpi_has_block(t->recv, t->send, c->recv_offsets[me] * unit)
+            || coll__mpi_send_copy(g, t, c->recv_counts[me] * unit);
     case COLL_SCATTERV:
         if (is_root && coll__mpi_has_block(t->send, t->recv, c->send_offsets[me] * unit)) t->recv = MPI_IN_PLACE;
         return true;
@@ -124,13 +134,7 @@ static bool coll__mpi_place(coll__mpi_group *g, const coll_call *c, size_t unit,
         t->recv = coll__mpi_stage(g, coll__mpi_own_length(g, c, unit) + 1);
         return t->recv != NULL;
     case COLL_ALLTOALL:
-    case COLL_ALLTOALLV: {
-        const size_t all = t->send == t->recv ? coll__mpi_extent(g, c, unit) : 0;
-        if (!all) return true;
-        t->send = copy = coll__mpi_stage(g, all);
-        if (copy) memcpy(copy, c->recv, all);
-        return copy != NULL;
-    }
+    case COLL_ALLTOALLV:  return t->send != t->recv || coll__mpi_send_copy(g, t, coll__mpi_extent(g, c, unit));
     default: return true;
     }
 }
