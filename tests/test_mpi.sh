@@ -12,7 +12,11 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_
 export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_btl_base_warn_component_unused=0
 export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe HWLOC_HIDE_ERRORS=1
 
-fail() { failed=$((failed + 1)); echo "FAILED - $*"; cat "$log.out" "$log" 2> /dev/null | grep -v ' UCX  WARN ' | grep -v '^-----' | tail -n 24; }
+fail() {
+    failed=$((failed + 1))
+    echo "FAILED - $*"
+    cat "$log.out" "$log" 2> /dev/null | grep -v ' UCX  WARN ' | grep -v '^-----' | tail -n 24
+}
 
 job() { # sums mode ranks program arguments...: `sums` lines are printed, by rank 0 or by every rank, and nothing has failed
     sums=$1 mode=$2 n=$3; shift 3
