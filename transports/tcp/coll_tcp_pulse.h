@@ -185,7 +185,7 @@ static void coll__pulse_flush(coll__pulse *p)
 /* Have we been asleep for so long that the others may have given us up? */
 static bool coll__pulse_slept(const coll__pulse *p)
 {
-    return p->has_slept || (p->has_thread && coll__now() - p->turned_at > coll__liveness(p) / 2);
+    return p->has_slept || (p->liveness_ms > 0 && coll__now() - p->turned_at > coll__liveness(p) / 2);
 }
 
 /* The verdict.  It is told to all lines but one that brought it.  Rank 0, when it comes back to life after the others have given
