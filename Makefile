@@ -231,12 +231,12 @@ $(BUILD)/%: examples/%.c $(HEADER)
 
 # The pages of examples/gpt share the implementation, which is compiled once.
 all: $(GPT)
-$(GPT): $(BUILD)/%: examples/%.c $(wildcard examples/gpt/*.h) coll.h $(BUILD)/coll.o
+$(GPT): $(BUILD)/%: examples/%.c $(wildcard examples/gpt/*.h) examples/data_file.h coll.h $(BUILD)/coll.o
 	@mkdir -p $(@D)
 	$(COMPILE) $< $(BUILD)/coll.o -o $@ $(LIBS) -lm
 $(BUILD)/gpt/combine: examples/gpt/tensor.c examples/gpt/pipeline.c
 
-$(BUILD)/train_digits: examples/digits_conv.h
+$(BUILD)/train_digits: examples/digits_conv.h examples/data_file.h
 
 $(BUILD)/%: bench/%.c $(HEADER)
 	@mkdir -p $(BUILD)

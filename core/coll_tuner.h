@@ -133,18 +133,18 @@ static coll__choice coll__best_cut(const coll__algorithm *a, const coll__wish *w
 }
 
 /* By what candidates are compared: a vector cut into many messages has to be worth their work. */
-static inline double coll__rank_of(const coll__choice *choice)
+static inline double coll__weighed_seconds(const coll__choice *choice)
 {
     const bool is_cut = choice->slices > 1 || (choice->algorithm->cut == COLL__CUT_MANY && choice->blocks > 1);
     return is_cut ? choice->seconds * COLL__CUT_WORTH : choice->seconds;
 }
 
-/* Keep the list sorted, the cheapest first; among equals the one that the table names first. */
+/* Keep the list sorted, the cheapest first, weighed; among equals the one that the table names first. */
 static int coll__insert(coll__choice *list, int count, int room, coll__choice choice)
 {
     int at = count;
 
-    while (at > 0 && coll__rank_of(&choice) < coll__rank_of(&list[at - 1])) at--;
+    while (at > 0 && coll__weighed_seconds(&choice) < coll__weighed_seconds(&list[at - 1])) at--;
     if (at >= room) return count;
     if (count < room) count++;
     for (int i = count - 1; i > at; i--) list[i] = list[i - 1];

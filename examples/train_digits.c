@@ -21,6 +21,7 @@
  * descent with momentum.  The other one, --net conv, is in digits_conv.h. */
 #define COLL_IMPLEMENTATION
 #include "../coll.h"
+#include "data_file.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -162,24 +163,6 @@ static double now_s(void)
 
 /* ---- >>data: rank 0 reads it, a broadcast brings it to the others ---- */
 
-/* Open DATA_PATH in the current folder, or in any folder above the executable's. */
-static FILE *open_default(void)
-{
-    char path[4096];
-    FILE *file = fopen(DATA_PATH, "r");
-    const ssize_t length = file ? 0 : readlink("/proc/self/exe", path, sizeof path - 1);
-
-    if (length <= 0) return file;
-    path[length] = '\0';
-    for (char *slash; !file && (slash = strrchr(path, '/')); *slash = '\0') {
-        const size_t room = sizeof path - (size_t)(slash + 1 - path);
-
-        if ((size_t)snprintf(slash + 1, room, "%s", DATA_PATH) < room) file = fopen(path, "r");
-        *slash = '\0';
-    }
-    return file;
-}
-
 /* Read "p,p,...,p,label". */
 static bool parse_digit(const char *line, digit *out)
 {
@@ -198,7 +181,7 @@ static bool parse_digit(const char *line, digit *out)
 /* Read the digits of a file.  Returns how many, or 0 after a sentence on stderr. */
 static size_t load(const char *path, digit **out)
 {
-    FILE *const file = path ? fopen(path, "r") : open_default();
+    FILE *const file = path ? fopen(path, "r") : data_open(DATA_PATH);
     const char *const name = path ? path : DATA_PATH;
     const char *problem = NULL;
     char line[512];

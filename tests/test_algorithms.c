@@ -302,7 +302,8 @@ static void test_conditions(void)
                           "kind %d: %d candidates", kind, count);
                     for (int i = 0; i < count; i++) {
                         const coll__algorithm *a = list[i].algorithm;
-                        CHECK(i == 0 || coll__rank_of(&list[i - 1]) <= coll__rank_of(&list[i]), "kind %d: candidate %d", kind, i);
+                        CHECK(i == 0 || coll__weighed_seconds(&list[i - 1]) <= coll__weighed_seconds(&list[i]),
+                              "kind %d: candidate %d", kind, i);
                         CHECK(i >= some || few[i].seconds == list[i].seconds, "kind %d: fewer candidates are others", kind);
                         CHECK((a->keeps_order || wish.is_commutative) && (!a->needs_exact || wish.is_exact)
                               && (a->is_canonical || wish.is_exact || !wish.must_be_canonical),

@@ -349,12 +349,13 @@ static coll_status coll__mpi_agree(coll__mpi *mpi, coll_status own)
 static bool coll__mpi_read_mode(coll__mpi *mpi)
 {
     static const char *const names[] = { "auto", "native", "messages", "blocking" };      /* as coll__mpi_mode            */
+    const int count = (int)(sizeof names / sizeof *names);
     const char *text = getenv("COLL_MPI");
     int mode = 0;
 
-    while (text && *text && mode < 4 && strcmp(text, names[mode])) mode++;
+    while (text && *text && mode < count && strcmp(text, names[mode])) mode++;
     mpi->mode = (coll__mpi_mode)mode;
-    return mode < 4;
+    return mode < count;
 }
 
 /* Who we are, by a communicator of the program; NULL: no memory, or a refusal, with its sentence. */

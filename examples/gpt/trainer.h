@@ -35,6 +35,7 @@
 #endif
 
 #include "../../coll.h"
+#include "../data_file.h"
 #include "gpt.h"
 
 #include <ctype.h>
@@ -210,29 +211,11 @@ static inline void gpt_release(gpt_trainer *t, void *memory)
 
 static const char *const GPT_DATA = "examples/data/pride-and-prejudice.txt";
 
-/* Open GPT_DATA in the current folder, or in any folder above the executable's. */
-static inline FILE *gpt_open(void)
-{
-    char path[4096];
-    FILE *file = fopen(GPT_DATA, "rb");
-    const ssize_t length = file ? 0 : readlink("/proc/self/exe", path, sizeof path - 1);
-
-    if (length <= 0) return file;
-    path[length] = '\0';
-    for (char *slash; !file && (slash = strrchr(path, '/')); *slash = '\0') {
-        const size_t room = sizeof path - (size_t)(slash + 1 - path);
-
-        if ((size_t)snprintf(slash + 1, room, "%s", GPT_DATA) < room) file = fopen(path, "rb");
-        *slash = '\0';
-    }
-    return file;
-}
-
 /* Read the text, or as many of its letters as are wanted.  Returns how many, or 0 after a sentence on stderr. */
 static inline uint64_t gpt_read(const gpt_trainer *t, uint8_t **out)
 {
     const char *const name = t->with->data ? t->with->data : GPT_DATA;
-    FILE *const file = t->with->data ? fopen(name, "rb") : gpt_open();
+    FILE *const file = t->with->data ? fopen(name, "rb") : data_open(GPT_DATA);
     const size_t most = t->with->letters ? (size_t)t->with->letters : (size_t)1 << 30, least = (size_t)t->with->context + 1;
     size_t length = 0, room = 0, got = 1;
 

@@ -108,7 +108,7 @@ static int coll__mpi_make_derived(coll__mpi_group *g, uint64_t id)
     return code;
 }
 
-/* Go on with what is to be made from this group's mother: one at a time, for Open MPI mixes up what is made at once. */
+/* Go on with what is to be made from this group's mother: one at a time, in the order in which all ranks prepare. */
 static void coll__mpi_make_on(coll__mpi_group *parent)
 {
     for (coll__mpi_group *g; (g = parent->unmade) != NULL;) {
