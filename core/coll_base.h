@@ -101,15 +101,37 @@ static COLL__UNUSED bool coll__membarrier_register(void)
 
 static COLL__UNUSED void coll__membarrier(void) { (void)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0); }
 
-/* Processors that this process may use. */
+/* The processors that this process may use, a bit for each, and their number; those beyond 64 share the bits of the first. */
+static COLL__UNUSED uint64_t coll__processor_set(int *count)
+{
+    uint64_t mask[1024 / 64] = { 0 }, set = 0;
+    const long got = syscall(SYS_sched_getaffinity, 0, sizeof mask, mask);
+
+    *count = 0;
+    for (long i = 0; 8 * i < got; i++) {
+        *count += __builtin_popcountll(mask[i]);
+        set |= mask[i];
+    }
+    if (*count > 0) return set;
+    *count = 1;
+    return 1;
+}
+
 static COLL__UNUSED int coll__processors(void)
 {
-    unsigned long mask[1024 / (8 * sizeof(long))];
-    const long got = syscall(SYS_sched_getaffinity, 0, sizeof mask, mask);
-    int n = 0;
+    int count;
 
-    for (long i = 0; i < got / (long)sizeof(long); i++) n += __builtin_popcountl(mask[i]);
-    return n > 0 ? n : 1;
+    (void)coll__processor_set(&count);
+    return count;
+}
+
+/* How many processors there are in the sets of several processes of this host together. */
+static COLL__UNUSED int coll__processors_together(uint64_t set)
+{
+    const int own = coll__processors(), several = __builtin_popcountll(set);
+
+    if (several < 64 || own >= 64) return own > several ? own : several;
+    return (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
 /* Bytes of the largest cache that a processor reaches; what it usually is where the system does not say. */

@@ -177,6 +177,7 @@ typedef struct coll__trunk {
     const coll_transport *transport;
     void *context;
     int   rank, size, local_rank, local_size;
+    int   processors;                             /* of this host, that its ranks may use                     */
     unsigned char *guard;                         /* *guard = 0: this is a forked child                       */
     int   spin_us, stall_timeout_ms, start_timeout_ms;
     bool  is_crowded;                             /* ranks share processors: yield between looks              */

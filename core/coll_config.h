@@ -16,6 +16,7 @@ typedef struct coll__settings {
     coll_config config;
     int         count;                            /* ranks of this process, config.rank being the first       */
     int         local_rank, local_size;
+    int         processors;                       /* that the ranks of this host may use                      */
     const char *source;                           /* who said the rank: "the configuration", "torchrun", ...  */
     coll__launched launch;                          /* what the environment says, where it was asked            */
     char        world[COLL__WORLD_ROOM];
@@ -506,7 +507,7 @@ static coll_status coll__settle(coll__settings *s, const coll_config *config, in
 {
     coll_status status;
 
-    *s = (coll__settings){ .count = count, .local_size = 1,
+    *s = (coll__settings){ .count = count, .local_size = 1, .processors = coll__processors(),
                            .numbers = { .link = coll__link_default, .nominal = coll__link_default } };
     if (config) s->config = *config;
     coll_config *c = &s->config;

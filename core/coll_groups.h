@@ -65,7 +65,8 @@ static coll__trunk *coll__trunk_new(const coll_transport *transport, void *conte
         if (s->forced_at[kind]) trunk->forced[kind] = trunk->forced_text + s->forced_at[kind] - 1;
     trunk->failure.rank = trunk->fd = -1;
     trunk->next_id = 1;
-    trunk->is_crowded = s->local_size > coll__processors();
+    trunk->processors = s->processors;
+    trunk->is_crowded = s->local_size > s->processors;
     trunk->offloads_all = transport->offload != NULL;
     trunk->mover.is_wanted = s->config.background > 0 && transport->in_background && transport->wake && !transport->now;
     trunk->mover.nap = (int64_t)COLL__NAP_LEAST_US * 1000;

@@ -32,6 +32,8 @@ typedef struct guest {
     pthread_t   thread;
     coll_config config;
     int         network;                          /* namespace to live in, 0: where we are                    */
+    int         processor;                        /* 1 + the only one to run on, 0: any                       */
+    bool        is_crowded;                       /* it thinks that ranks share processors                    */
     const char *names;                            /* what is in its /etc/hosts, NULL: what is there           */
     coll_comm  *comm;
     coll_status status;
@@ -67,6 +69,16 @@ static bool see_names(const char *text)
     return is_done;
 }
 
+/* Bind this thread to one processor. */
+static void run_on(int processor)
+{
+    cpu_set_t one;
+
+    CPU_ZERO(&one);
+    CPU_SET((size_t)processor, &one);
+    CHECK(sched_setaffinity(0, sizeof one, &one) == 0, "%s: processor %d: %s", case_name, processor, strerror(errno));
+}
+
 static void *guest_main(void *at)
 {
     guest *g = at;
@@ -74,6 +86,7 @@ static void *guest_main(void *at)
 
     if (g->network > 0) CHECK(setns(g->network, CLONE_NEWNET) == 0, "%s: setns", case_name);
     if (g->names) CHECK(see_names(g->names), "%s: /etc/hosts: %s", case_name, strerror(errno));
+    if (g->processor > 0) run_on(g->processor - 1);
     const int64_t began = now_ms();
     g->status = coll_init(&g->comm, &g->config);
     g->took_ms = now_ms() - began;
@@ -84,6 +97,7 @@ static void *guest_main(void *at)
     coll__address_text(&a, g->address, sizeof g->address);
     g->port = tcp->places[g->config.rank].port;
     g->address_count = tcp->places[g->config.rank].count;
+    g->is_crowded = g->comm->trunk->is_crowded;
     g->is_good = true;
     for (int root = 0; root < g->config.size && g->is_good; root++) {         /* a message between any two            */
         int32_t all[RANKS_MOST], back[RANKS_MOST];
@@ -131,6 +145,29 @@ static void expect_failure(guest *g, coll_status status, int most_ms, const char
 static int port_of(const char *address) { return atoi(strrchr(address, ':') + 1); }
 
 /* ---- >>meetings: on this host ---- */
+
+/* The ranks of a host that are bound to one processor each share it only where it is the same one. */
+static void bound_case(const void *arg)
+{
+    const bool is_alone = arg != NULL;
+    guest guests[2];
+    cpu_set_t all;
+    int first = 0, second;
+    char address[64];
+
+    CHECK(sched_getaffinity(0, sizeof all, &all) == 0 && CPU_COUNT(&all) > 1, "%s: needs two processors", case_name);
+    while (!CPU_ISSET((size_t)first, &all)) first++;
+    for (second = first + 1; !CPU_ISSET((size_t)second, &all);) second++;
+    const int held = support_reserve_port(address, sizeof address);
+    guests_make(guests, 2, address);
+    guests[0].processor = 1 + first;
+    guests[1].processor = 1 + (is_alone ? second : first);
+    for (int i = 0; i < 2; i++) guest_start(&guests[i]);
+    expect_world(guests, 2);
+    for (int i = 0; i < 2; i++)
+        CHECK(guests[i].is_crowded == !is_alone, "%s: rank %d thinks otherwise", case_name, i);
+    close(held);
+}
 
 /* Each rank has an address of its own for the same rank 0: its text, with the port for the %d. */
 typedef struct by_address { const char *name, *addresses[4]; bool needs_v6; } by_address;
@@ -780,6 +817,8 @@ static const part_case cases[] = {
     { "meetings", "an old file that leads nowhere", file_case, &olds[2] },
     { "meetings", "an old file that leads to another world", file_case, &olds[3] },
     { "meetings", "a file that cannot be", file_failure_case, NULL },
+    { "meetings", "on a processor each", bound_case, "alone" },
+    { "meetings", "on one processor", bound_case, NULL },
     { "spaces", "by loopback and from outside", loopback_case, NULL },
     { "spaces", "an address that both hosts have", docker_case, NULL },
     { "spaces", "a name with a dead address", dead_wire_case, NULL },

@@ -273,7 +273,7 @@ static coll__arrival *coll__joined_meet(const coll__settings *s, int count, cons
 static coll__hub *coll__joined_hub(const coll__arrival *all)
 {
     const coll__settings *s = &all->comers[0].settings;
-    coll__hub *hub = coll__hub_open(s->config.rank, all->count, s->local_size > coll__processors());
+    coll__hub *hub = coll__hub_open(s->config.rank, all->count, s->local_size > s->processors);
 
     if (!hub) return NULL;
     for (int i = 0; i < all->count; i++) hub->desks[i].bell = -1;

@@ -58,7 +58,7 @@ static int run(void *context, int rank)
     const bench_team team = { .shared = all->shared, .rank = rank, .ranks = all->ranks, .is_crowded = all->is_crowded };
     char why[1024];
 
-    bench_pin(rank);
+    if (!all->is_crowded) bench_pin(rank);        /* as the peers are                                         */
     if (all->ranks == 2) all->reference = reference_open(all->ends, rank);
     for (int w = 0; w < all->worlds; w++) {
         world *const it = &all->world[w];

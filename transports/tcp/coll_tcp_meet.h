@@ -536,15 +536,20 @@ static coll_status coll__meet_as_other(coll__tcp *tcp, const coll_config *c)
 
 /* ---- >>either ---- */
 
-/* Which rank of how many this is on its host, by what all have said of their hosts. */
-static void coll__count_neighbours(const coll__tcp *tcp, int *local_rank, int *local_size)
+/* Which rank of how many this is on its host, by what all have said of their hosts, and which processors they have: each may be
+ * bound to one of its own. */
+static void coll__count_neighbours(const coll__tcp *tcp, coll__settings *settings)
 {
-    *local_rank = *local_size = 0;
+    uint64_t processors = 0;
+
+    settings->local_rank = settings->local_size = 0;
     for (int i = 0; i < tcp->size; i++) {
-        if (memcmp(tcp->places[i].host, tcp->us.host, sizeof tcp->us.host)) continue;
-        if (i < tcp->rank) ++*local_rank;
-        ++*local_size;
+        if (!coll__is_of_this_host(tcp, i)) continue;
+        if (i < tcp->rank) settings->local_rank++;
+        settings->local_size++;
+        processors |= tcp->places[i].processors;
     }
+    settings->processors = coll__processors_together(processors);
 }
 
 /* What rank 0 has read of the wire.  All ranks, rank 0 too, take it from the text that went round: so they have the same bits. */
@@ -584,7 +589,7 @@ static coll_status coll__tcp_open(coll__tcp **out, coll__settings *settings, con
         return status;
     }
     coll__control_open(tcp, c->liveness_timeout_ms);
-    coll__count_neighbours(tcp, &settings->local_rank, &settings->local_size);
+    coll__count_neighbours(tcp, settings);
     *out = tcp;
     return COLL_OK;
 }

@@ -8,7 +8,7 @@
 enum {
     COLL__WIRE_MAJOR = 1, COLL__WIRE_MINOR = 0,
     COLL__HELLO_LENGTH = 128, COLL__CONTROL_LENGTH = 256,
-    COLL__PLACE_ADDRESSES = 3, COLL__PLACE_LENGTH = 72,
+    COLL__PLACE_ADDRESSES = 3, COLL__PLACE_LENGTH = 80,
     COLL__WORLD_LENGTH = 16, COLL__HOST_LENGTH = 16, COLL__NAME_LENGTH = 40
 };
 
@@ -226,11 +226,13 @@ static void coll__sign_read(const unsigned char *note, coll__sign *sign)
 /* ---- >>place: where a rank listens ----
  *
  *    0 addresses[3][16] (IPv6, or IPv4 mapped into it)   48 u16 port   50 u16 count   52 .. zero   56 host[16]
+ *   72 u64 the processors that it may use (coll__processor_set)
  */
 
 typedef struct coll__place_of {
     unsigned char addresses[COLL__PLACE_ADDRESSES][16], host[COLL__HOST_LENGTH];
     int port, count;                              /* port 0: not known yet; count of the addresses            */
+    uint64_t processors;
 } coll__place_of;
 
 static void coll__place_write(unsigned char *at, const coll__place_of *place)
@@ -240,6 +242,7 @@ static void coll__place_write(unsigned char *at, const coll__place_of *place)
     coll__put16(at + 48, (uint32_t)place->port);
     coll__put16(at + 50, (uint32_t)place->count);
     memcpy(at + 56, place->host, COLL__HOST_LENGTH);
+    coll__put64(at + 72, place->processors);
 }
 
 /* false: it claims to have more addresses than there are. */
@@ -253,6 +256,7 @@ static bool coll__place_read(const unsigned char *at, coll__place_of *place)
     place->port = (int)coll__get16(at + 48);
     place->count = (int)count;
     memcpy(place->host, at + 56, COLL__HOST_LENGTH);
+    place->processors = coll__get64(at + 72);
     return true;
 }
 

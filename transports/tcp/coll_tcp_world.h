@@ -222,7 +222,10 @@ static coll__tcp *coll__tcp_new(const coll__settings *settings, const coll__log 
     for (size_t i = 0; tcp->controls && i < (c->rank == 0 ? size : 1); i++) tcp->controls[i].pipe.fd = -1;
     const bool has_pulse = coll__pulse_init(&tcp->pulse, c->rank, c->size, tcp->controls, tcp->places);
     if (has_pulse && has_lanes && tcp->places && tcp->streams && tcp->active.streams && tcp->controls && tcp->presence
-        && tcp->greetings && coll__identify(&tcp->us, settings)) return tcp;
+        && tcp->greetings && coll__identify(&tcp->us, settings)) {
+        tcp->places[c->rank].processors = coll__processor_set(&(int){ 0 });
+        return tcp;
+    }
     coll__tcp_free(tcp);
     return NULL;
 }
