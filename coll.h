@@ -484,7 +484,7 @@ typedef struct coll_config {
     int         start_timeout_ms; /* to meet all ranks; default: COLL_START_TIMEOUT_MS, or 60 s             */
     int         stall_timeout_ms; /* an operation late by this fails; default: COLL_STALL_TIMEOUT_MS, or no limit */
     int         spin_us;          /* busy waiting before sleeping, < 0: none; default: COLL_SPIN_US, or 50 us,
-                                     and none over TCP where the host has more ranks than processors        */
+                                     10 us where the host has more ranks than processors                    */
     coll_log_level log_level;     /* default: COLL_DEBUG, or COLL_LOG_WARN                                  */
     void      (*log)(void *context, coll_log_level level, const char *line);   /* default: to stderr        */
     void       *log_context;      /* given back to log                                                      */

@@ -125,13 +125,14 @@ static COLL__UNUSED int coll__processors(void)
     return count;
 }
 
-/* How many processors there are in the sets of several processes of this host together. */
-static COLL__UNUSED int coll__processors_together(uint64_t set)
+/* How many processors there are in the sets of several processes of one host together; `most` and `sum` of their numbers.  Beyond
+ * 64 the sets do not tell: either all processes have the same ones, or each is bound to some of its own. */
+static COLL__UNUSED int coll__processors_together(uint64_t set, int most, int sum)
 {
-    const int own = coll__processors(), several = __builtin_popcountll(set);
+    const int several = __builtin_popcountll(set);
 
-    if (several < 64 || own >= 64) return own > several ? own : several;
-    return (int)sysconf(_SC_NPROCESSORS_ONLN);
+    if (several < 64) return several > most ? several : most;
+    return most < 64 ? sum : most;
 }
 
 /* Bytes of the largest cache that a processor reaches; what it usually is where the system does not say. */

@@ -485,7 +485,8 @@ static coll__wish coll__wish_of(const coll_comm *comm, const coll__numbers *numb
         .bytes = count * each, .sum_bytes = count * (reduces ? (double)codec->acc_size : each),
         .is_exact = !reduces || codec->is_exact, .is_commutative = !reduces || codec->is_commutative,
         .must_be_canonical = reduces && !codec->is_exact && (call->flags & (COLL_DETERMINISTIC | COLL_REPRODUCIBLE)),
-        .algorithm = call->algorithm, .link = &numbers->link, .nominal = &numbers->nominal };
+        .algorithm = call->algorithm, .link = &numbers->link, .nominal = &numbers->nominal,
+        .share = comm->trunk->share };
 }
 
 /* The choice for a call, remembered for the next one like it.  `numbers`: those of its track. */

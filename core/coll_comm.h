@@ -178,6 +178,7 @@ typedef struct coll__trunk {
     void *context;
     int   rank, size, local_rank, local_size;
     int   processors;                             /* of this host, that its ranks may use                     */
+    double share;                                 /* of a processor that a rank has on the fullest host; the same on all ranks */
     unsigned char *guard;                         /* *guard = 0: this is a forked child                       */
     int   spin_us, stall_timeout_ms, start_timeout_ms;
     bool  is_crowded;                             /* ranks share processors: yield between looks              */
@@ -215,6 +216,7 @@ typedef struct coll__trunk {
     coll_doing doing;                             /* what this rank does, for others to read                  */
 } coll__trunk;
 
+enum { COLL__SPIN_US = 50, COLL__SPIN_CROWDED_US = 10 };      /* before sleeping; with more ranks than processors */
 enum { COLL__HANDS_MOST = 64 };                   /* changes of hands after which a door belongs to nobody    */
 
 /* Who may be inside a call on a communicator (coll_enter.h). */

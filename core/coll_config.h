@@ -17,6 +17,7 @@ typedef struct coll__settings {
     int         count;                            /* ranks of this process, config.rank being the first       */
     int         local_rank, local_size;
     int         processors;                       /* that the ranks of this host may use                      */
+    double      share;                            /* of a processor for each rank of the fullest host; 0: one */
     const char *source;                           /* who said the rank: "the configuration", "torchrun", ...  */
     coll__launched launch;                          /* what the environment says, where it was asked            */
     char        world[COLL__WORLD_ROOM];

@@ -66,6 +66,8 @@ static coll__trunk *coll__trunk_new(const coll_transport *transport, void *conte
     trunk->failure.rank = trunk->fd = -1;
     trunk->next_id = 1;
     trunk->processors = s->processors;
+    const bool is_one_host = !transport->now && s->local_size == size;
+    trunk->share = s->share > 0 ? s->share : is_one_host && s->processors < size ? (double)s->processors / size : 1;
     trunk->is_crowded = s->local_size > s->processors;
     trunk->offloads_all = transport->offload != NULL;
     trunk->mover.is_wanted = s->config.background > 0 && transport->in_background && transport->wake && !transport->now;
@@ -73,7 +75,8 @@ static coll__trunk *coll__trunk_new(const coll_transport *transport, void *conte
     trunk->has_membarrier = coll__membarrier_register();
     if (transport->watch) transport->watch(context, &trunk->doing);
     coll__watch_memory(trunk);
-    trunk->spin_us = s->config.spin_us > 0 ? s->config.spin_us : s->config.spin_us < 0 ? 0 : 50;
+    trunk->spin_us = s->config.spin_us > 0 ? s->config.spin_us : s->config.spin_us < 0 ? 0
+                   : trunk->is_crowded ? COLL__SPIN_CROWDED_US : COLL__SPIN_US;
     return trunk;
 }
 

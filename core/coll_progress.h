@@ -4,7 +4,7 @@
 
 enum {
     COLL__WARN_FIRST_MS = 10000, COLL__ASK_BEFORE_MS = 500, COLL__REPORT_AFTER_MS = 100, COLL__SLEEP_MOST_MS = 1000,
-    COLL__LOOKS_A_CLOCK = 64, COLL__LOOKS_A_ROUND = 16
+    COLL__LOOKS_A_CLOCK = 64, COLL__YIELDS_A_CLOCK = 4, COLL__LOOKS_A_ROUND = 16
 };
 
 /* ---- >>requests end ---- */
@@ -473,11 +473,12 @@ static coll_status coll__wait_until_done(coll_request *r)
     coll_comm *comm = r->comm;
     coll__trunk *trunk = comm->trunk;
     coll__patience p = { .ask_at = coll__never, .warn_at = coll__never, .report_at = coll__never, .deadline = coll__never };
+    const int looks_a_clock = trunk->spin_us <= 0 ? 1 : trunk->is_crowded ? COLL__YIELDS_A_CLOCK : COLL__LOOKS_A_CLOCK;
     bool has_begun = false, has_slept = false;
 
     for (int looks = 1; r->status == COLL_PENDING; looks++) {
         int wait_ms = 0;
-        if (looks % COLL__LOOKS_A_CLOCK == 0 || has_slept || trunk->spin_us <= 0) {
+        if (looks % looks_a_clock == 0 || has_slept) {
             if (!has_begun) coll__patience_begin(&p, r);
             has_begun = true;
             const int64_t now = coll__clock(trunk);

@@ -17,6 +17,7 @@ static void coll__settings_of(const coll_comm *comm, coll__settings *s)
     s->config.background = trunk->mover.is_wanted ? 1 : -1;
     s->config.spin_us = trunk->spin_us > 0 ? trunk->spin_us : -1;
     s->processors = trunk->processors;
+    s->share = trunk->share;
     s->config.log_level = trunk->log.level;
     s->config.log = trunk->log.hook;
     s->config.log_context = trunk->log.context;

@@ -5,11 +5,12 @@
  * must choose alike, so nothing is seen here but the wish, which is equal everywhere, and nothing is computed but sums,
  * products, quotients and comparisons of doubles.
  *
- * BITS.  A result has the same bits in every run, but what is measured differs from run to run.  So measured numbers never
- * decide about bits.  Where the grouping of a sum shows in its bits, the choice is first made with the nominal numbers: those
- * that are built in, or in a file, or of the simulated machine.  If it falls on a canonical algorithm, whose bits are those of
- * every other canonical one with every radix and any number of slices, the measured numbers pick the fastest of these.  If
- * not, the algorithm, its radix and its blocks stay as they are.  All of this is in coll__choose. */
+ * BITS.  A result has the same bits in every run, but what is measured differs from run to run, and so may the processors that
+ * ranks are given.  So neither ever decides about bits.  Where the grouping of a sum shows in its bits, the choice is first
+ * made with the nominal numbers, those that are built in, or in a file, or of the simulated machine, and a processor for each
+ * rank.  If it falls on a canonical algorithm, whose bits are those of every other canonical one with every radix and any
+ * number of slices, what is measured and shared picks the fastest of these.  If not, the algorithm, its radix and its blocks
+ * stay as they are.  All of this is in coll__choose. */
 #ifndef COLL_TUNER_H
 #define COLL_TUNER_H
 
@@ -22,6 +23,7 @@ typedef struct coll__wish {
     const char *algorithm;                        /* NULL, "name" or "name:number": the radix, the blocks or the slices */
     const coll__link *link;                       /* to be fast by                                            */
     const coll__link *nominal;                    /* to settle the bits by; NULL: the same                    */
+    double    share;                              /* of a processor that a rank has; 0: one of its own        */
 } coll__wish;
 
 typedef struct coll__choice {
@@ -34,7 +36,8 @@ typedef struct coll__choice {
 enum {
     COLL__CANDIDATES_MOST = 80,
     COLL__CUT_MOST        = 4096,                 /* blocks or slices                                         */
-    COLL__CUT_LEAST_BYTES = 1 << 10               /* of a block or slice                                      */
+    COLL__CUT_LEAST_BYTES = 1 << 10,              /* of a block or slice                                      */
+    COLL__CROWD_MOST      = 32                    /* ranks whose work together is counted                     */
 };
 
 #define COLL__CUT_WORTH 1.02                      /* how much slower fewer messages may be                    */
@@ -79,12 +82,35 @@ static double coll__slices_of(const coll__wish *wish, int blocks)
     return slices > 1e9 ? 1e9 : (double)(long)slices + (slices > (double)(long)slices);
 }
 
+/* The time where ranks share processors, which then are what there is least of: the work of all ranks together, divided among
+ * them.  A message costs its latency, since for most of them somebody has to be woken; and whoever waits for a round waits that
+ * long.  What is sent is counted by running the algorithm; the blocks of a vector that is cut into many are sent alike. */
+static double coll__crowded_time(const coll__algorithm *a, const coll__wish *wish, int radix, int blocks, double cuts)
+{
+    const bool is_even = a->cut != COLL__CUT_MANY;
+    coll__round now = { .size = wish->size, .radix = radix, .blocks = is_even ? blocks : 1 };
+    int rounds = 0;
+
+    for (now.rank = 0; now.rank < now.size; now.rank++)
+        for (int k = 0; a->round(&now, k); k++) rounds = k >= rounds ? k + 1 : rounds;
+    const double bytes = now.moved * 0.5 * (a->is_canonical ? wish->bytes : wish->sum_bytes) / now.blocks;
+    const double work = now.sent * cuts * wish->link->latency + bytes * wish->link->per_byte;
+    return rounds * wish->link->latency + work / (wish->size * wish->share);
+}
+
 static coll__choice coll__priced(const coll__algorithm *a, const coll__wish *wish, int radix, long cut)
 {
     const int blocks = a->cut == COLL__CUT_PER_RANK ? wish->size : a->cut == COLL__CUT_MANY ? (int)cut : 1;
     const coll__shape shape = { wish->size, radix, blocks, a->is_pipelined ? cut : 1, wish->bytes, wish->sum_bytes };
     const double slices = a->is_pipelined ? 1 : coll__slices_of(wish, blocks);
-    const double seconds = coll__sliced_cost(a->cost, wish->link, &shape, slices);
+    const bool is_crowded = wish->share > 0 && wish->share < 1 && wish->size <= COLL__CROWD_MOST
+                         && a->cost != coll__cost_neighbor;
+    double seconds = coll__sliced_cost(a->cost, wish->link, &shape, slices);
+
+    if (is_crowded) {
+        const double cuts = a->is_pipelined || a->cut == COLL__CUT_MANY ? (double)cut : slices;
+        seconds = coll__longer(seconds, coll__crowded_time(a, wish, radix, blocks, cuts));
+    }
     return (coll__choice){ a, radix, blocks, a->is_pipelined ? cut : 0, seconds };
 }
 
@@ -200,6 +226,7 @@ static inline bool coll__choose(coll__choice *choice, const coll__wish *wish)
 
     if (!wish->nominal || wish->is_exact) return coll__choose_cheapest(choice, wish);
     narrow.link = wish->nominal;
+    narrow.share = 0;
     if (!coll__choose_cheapest(choice, &narrow)) return false;
     if (!choice->algorithm->is_canonical) {
         const long cut = choice->algorithm->is_pipelined ? choice->slices : choice->blocks;
@@ -207,6 +234,7 @@ static inline bool coll__choose(coll__choice *choice, const coll__wish *wish)
         return true;
     }
     narrow.link = wish->link;
+    narrow.share = wish->share;
     narrow.must_be_canonical = true;
     return coll__choose_cheapest(choice, &narrow);
 }

@@ -96,7 +96,7 @@ static coll__wish random_wish(uint64_t *state, const coll__link *link, const col
     return (coll__wish){ .kind = (coll_kind)(COLL_BARRIER + (int)(support_random(state) % COLL_NEIGHBOR_ALLTOALLW)),
                          .size = 1 + (int)spread(state, 1, 4000), .bytes = bytes, .sum_bytes = sum, .is_exact = (flags & 3) == 0,
                          .is_commutative = (flags & 48) != 0, .must_be_canonical = (flags & 192) == 0,
-                         .link = link, .nominal = nominal };
+                         .link = link, .nominal = nominal, .share = flags & 768 ? 0 : spread(state, 0.03, 1) };
 }
 
 static bool choices_are_equal(const coll__choice *a, const coll__choice *b)
@@ -104,7 +104,7 @@ static bool choices_are_equal(const coll__choice *a, const coll__choice *b)
     return a->algorithm == b->algorithm && a->radix == b->radix && a->blocks == b->blocks && a->slices == b->slices;
 }
 
-/* Whatever has been measured, the bits are those of the nominal choice; within them it is the fastest. */
+/* Whatever has been measured, and whoever shares processors, the bits are those of the nominal choice; within them it is the fastest. */
 static void test_bits(uint64_t seed)
 {
     int canonical = 0, others = 0, moved = 0;
@@ -118,6 +118,7 @@ static void test_bits(uint64_t seed)
         coll__choice got, by_nominal, by_measured;
         plain.nominal = fixed.nominal = NULL;
         fixed.link = &nominal;
+        fixed.share = 0;
         const bool any = coll__choose(&got, &wish);
         CHECK(any == coll__choose(&by_nominal, &fixed) && any == coll__choose(&by_measured, &plain), "seed %llu, %d: no choice",
               (unsigned long long)seed, i);
@@ -147,6 +148,50 @@ static void test_bits(uint64_t seed)
     }
     CHECK(support_scale() < 1 || (canonical > 1000 && others > 200 && moved > 200),
           "%d canonical, %d others, %d moved: the draw is poor", canonical, others, moved);
+}
+
+/* ---- >>crowds: ranks that share processors ---- */
+
+static coll__choice in_crowd(coll_kind kind, int size, double bytes, const char *algorithm, double share)
+{
+    const coll__wish wish = { .kind = kind, .size = size, .bytes = bytes, .sum_bytes = bytes, .is_exact = true,
+                              .is_commutative = true, .algorithm = algorithm, .link = &coll__link_default, .share = share };
+    coll__choice choice = { .algorithm = NULL };
+
+    CHECK(coll__choose(&choice, &wish), "kind %d on %d: no \"%s\"", (int)kind, size, algorithm ? algorithm : "choice");
+    return choice;
+}
+
+/* Everybody's messages and bytes, by hand: a tree has p - 1 of them however high it is; of the circulant each rank sends p - 1
+ * blocks in each half. */
+static void test_crowds(void)
+{
+    const coll__link d = coll__link_default;
+    const double bytes = 65536, share = 0.25;
+
+    for (int n = 3; n <= COLL__CROWD_MOST; n++) {
+        char tree[20];
+        snprintf(tree, sizeof tree, "tree:%d", n);
+        const coll__choice flat = in_crowd(COLL_BROADCAST, n, bytes, tree, share);
+        const double all = (n - 1) * (d.latency + bytes * d.per_byte) / (n * share) + d.latency;
+        const double want = coll__longer(all, in_crowd(COLL_BROADCAST, n, bytes, tree, 1).seconds);
+        CHECK(fabs(flat.seconds / want - 1) < 1e-9, "%d ranks: a flat tree takes %g s, not %g", n, flat.seconds, want);
+        const coll__choice even = in_crowd(COLL_ALLREDUCE, n, bytes, "circulant:2", share);
+        const int rounds = 2 * coll__circulant_rounds(n, 2);
+        const double sums = (rounds * n * d.latency + 2 * (n - 1) * bytes * d.per_byte) / (n * share) + rounds * d.latency;
+        CHECK(fabs(even.seconds / sums - 1) < 1e-9, "%d ranks: a circulant takes %g s, not %g", n, even.seconds, sums);
+    }
+    for (int kind = COLL_BARRIER; kind <= COLL_ALLTOALL; kind++)
+        for (int n = 1; n <= 2 * COLL__CROWD_MOST; n += n < 9 ? 1 : 7) {
+            const coll__choice alone = in_crowd((coll_kind)kind, n, bytes, NULL, 0);
+            const coll__choice one = in_crowd((coll_kind)kind, n, bytes, NULL, 1);
+            const coll__choice few = in_crowd((coll_kind)kind, n, bytes, NULL, share);
+            CHECK(choices_are_equal(&alone, &one) && alone.seconds == one.seconds, "kind %d on %d: a whole processor", kind, n);
+            CHECK(few.seconds >= alone.seconds, "kind %d on %d: %g s with less, %g s with more", kind, n, few.seconds,
+                  alone.seconds);
+        }
+    CHECK(!strcmp(in_crowd(COLL_BROADCAST, 8, bytes, NULL, share).algorithm->name, "tree"), "a broadcast of few messages");
+    CHECK(strcmp(in_crowd(COLL_ALLREDUCE, 8, bytes, NULL, share).algorithm->name, "gather"), "an allreduce of few bytes");
 }
 
 /* ---- >>simulated worlds: what is found is what was configured ---- */
@@ -457,6 +502,7 @@ int main(void)
 
     support_limit(120, NULL);
     test_texts(seed);
+    test_crowds();
     test_bits(seed);
     test_sim(seed);
     test_deaths();

@@ -133,7 +133,7 @@ static const char *any_place(input *in)
     if (!coll__place_read(again, &second)) return "a place that cannot be repeated";
     if (memcmp(&place, &second, sizeof place)) return "a place that reads differently the second time";
     return memcmp(bytes, again, (size_t)place.count * 16) || memcmp(bytes + 48, again + 48, 4)
-        || memcmp(bytes + 56, again + 56, 24)
+        || memcmp(bytes + 52, again + 52, 28)
                ? "a place that is not what was read" : NULL;
 }
 
@@ -526,14 +526,17 @@ static void test_place(void)
             for (int i = 0; i < 16; i++) place.host[i] = (unsigned char)(200 - i);
             place.port = port;
             place.count = count;
-            place.processors = 0x8000000000000001u + (unsigned)port;
+            place.processors = port;
+            place.processor_set = 0x8000000000000001u + (unsigned)port;
             coll__place_write(bytes, &place);
             CHECK(coll__place_read(bytes, &got) && !memcmp(&got, &place, sizeof got), "port %d, %d addresses", port, count);
-            CHECK(is_filled(bytes + 52, 4, 0), "a place is not zero where nothing stands");
         }
     }
     coll__put16(bytes + 50, COLL__PLACE_ADDRESSES + 1);
     CHECK(!coll__place_read(bytes, &got), "a place with too many addresses is accepted");
+    coll__put16(bytes + 50, COLL__PLACE_ADDRESSES);
+    coll__put32(bytes + 52, COLL__PROCESSORS_MOST + 1);
+    CHECK(!coll__place_read(bytes, &got), "a place with too many processors is accepted");
 }
 
 static void test_digest(void)

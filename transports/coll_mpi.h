@@ -282,7 +282,7 @@ static int coll__mpi_meet_host(coll__mpi *mpi)
 {
     MPI_Comm host = MPI_COMM_NULL;
     unsigned char mask[128] = { 0 }, all[128];
-    int processors = 0, home = mpi->rank, is_crowded;
+    int processors = 0, home = mpi->rank;
     int code = MPI_Comm_split_type(mpi->comm, MPI_COMM_TYPE_SHARED, mpi->rank, MPI_INFO_NULL, &host);
 
     (void)!syscall(SYS_sched_getaffinity, 0, sizeof mask, mask);
@@ -293,10 +293,10 @@ static int coll__mpi_meet_host(coll__mpi *mpi)
     MPI_Comm_size(host, &mpi->local_size);
     MPI_Comm_free(&host);
     for (size_t i = 0; i < sizeof all; i++) processors += __builtin_popcount(all[i]);
-    is_crowded = mpi->local_size > processors;
+    mpi->share = processors < mpi->local_size ? (double)processors / mpi->local_size : 1;
     code = MPI_Allgather(&home, 1, MPI_INT, mpi->homes, 1, MPI_INT, mpi->comm);
-    if (code == MPI_SUCCESS) code = MPI_Allreduce(MPI_IN_PLACE, &is_crowded, 1, MPI_INT, MPI_MAX, mpi->comm);
-    mpi->is_crowded = is_crowded != 0;
+    if (code == MPI_SUCCESS) code = MPI_Allreduce(MPI_IN_PLACE, &mpi->share, 1, MPI_DOUBLE, MPI_MIN, mpi->comm);
+    mpi->is_crowded = mpi->share < 1;
     return code;
 }
 
@@ -425,6 +425,7 @@ static coll_status coll__mpi_wrap(MPI_Comm comm, coll__settings *s, coll_status 
     mpi->owns_mpi = owns_mpi;
     s->local_rank = mpi->local_rank;
     s->local_size = mpi->local_size;
+    s->share = mpi->share;
     (void)MPI_Bcast(&s->numbers, (int)sizeof s->numbers, MPI_BYTE, 0, mpi->comm);         /* those of rank 0 are everybody's   */
     const bool takes = mpi->mode != COLL__MPI_MESSAGES, is_crowded = mpi->is_crowded;
     *out = coll__comm_new(&coll__mpi_transport, mpi, mpi->rank, mpi->size, s);

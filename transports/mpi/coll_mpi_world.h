@@ -85,7 +85,8 @@ typedef struct coll__mpi_word_of { struct coll__mpi_word_of *next; uint64_t grou
 typedef struct coll__mpi {
     MPI_Comm    comm;                             /* for messages and notes                                   */
     int         rank, size, local_rank, local_size;
-    bool        is_crowded;                       /* some host has more ranks than processors                 */
+    double      share;                            /* of a processor for each rank of the fullest host         */
+    bool        is_crowded;                       /* that is less than one                                    */
     bool        is_left, has_seen_off;            /* coll_free has been here; all others have left            */
     bool        owns_mpi;                         /* coll_init has initialised it, and so finalises it        */
     bool        is_finalized;                     /* MPI is no more, and all that it had of us is given back  */

@@ -536,20 +536,50 @@ static coll_status coll__meet_as_other(coll__tcp *tcp, const coll_config *c)
 
 /* ---- >>either ---- */
 
-/* Which rank of how many this is on its host, by what all have said of their hosts, and which processors they have: each may be
- * bound to one of its own. */
-static void coll__count_neighbours(const coll__tcp *tcp, coll__settings *settings)
-{
-    uint64_t processors = 0;
+/* What the ranks of one host have of its processors: each may be bound to one of its own. */
+typedef struct coll__host_ranks { const coll__place_of *first; int size, most, sum; uint64_t set; } coll__host_ranks;
 
-    settings->local_rank = settings->local_size = 0;
+static void coll__host_add(coll__host_ranks *host, const coll__place_of *place)
+{
+    if (host->size++ == 0) host->first = place;
+    if (place->processors > host->most) host->most = place->processors;
+    host->sum = coll__less(host->sum + place->processors, COLL__PROCESSORS_MOST);
+    host->set |= place->processor_set;
+}
+
+static int coll__host_processors(const coll__host_ranks *c) { return coll__processors_together(c->set, c->most, c->sum); }
+
+static int coll__by_host(const void *a, const void *b)
+{
+    const coll__place_of *const *x = (const coll__place_of *const *)a, *const *y = (const coll__place_of *const *)b;
+    return memcmp((*x)->host, (*y)->host, COLL__HOST_LENGTH);
+}
+
+/* Which rank of how many this is on its host, and how many processors these have, by what all have said of theirs; and what is
+ * left of a processor for each rank of the fullest host. */
+static coll_status coll__count_neighbours(const coll__tcp *tcp, coll__settings *settings)
+{
+    const coll__place_of **all = (const coll__place_of **)malloc((size_t)tcp->size * sizeof *all);
+    coll__host_ranks host = { .size = 0 };
+
+    if (!all) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", tcp->size);
+    for (int i = 0; i < tcp->size; i++) all[i] = &tcp->places[i];
+    qsort((void *)all, (size_t)tcp->size, sizeof *all, coll__by_host);
+    settings->local_rank = 0;
+    settings->share = 1;
+    for (int i = 0; i < tcp->rank; i++) settings->local_rank += coll__is_of_this_host(tcp, i);
     for (int i = 0; i < tcp->size; i++) {
-        if (!coll__is_of_this_host(tcp, i)) continue;
-        if (i < tcp->rank) settings->local_rank++;
-        settings->local_size++;
-        processors |= tcp->places[i].processors;
+        if (host.size > 0 && !coll__is_same_host(host.first, all[i])) host = (coll__host_ranks){ .size = 0 };
+        coll__host_add(&host, all[i]);
+        if (i + 1 < tcp->size && coll__is_same_host(all[i], all[i + 1])) continue;
+        const double share = (double)coll__host_processors(&host) / host.size;
+        if (share < settings->share) settings->share = share;
+        if (!coll__is_same_host(all[i], &tcp->places[tcp->rank])) continue;
+        settings->local_size = host.size;
+        settings->processors = coll__host_processors(&host);
     }
-    settings->processors = coll__processors_together(processors);
+    free((void *)all);
+    return COLL_OK;
 }
 
 /* What rank 0 has read of the wire.  All ranks, rank 0 too, take it from the text that went round: so they have the same bits. */
@@ -584,12 +614,12 @@ static coll_status coll__tcp_open(coll__tcp **out, coll__settings *settings, con
         coll__numbers_print(&settings->numbers, tcp->tuning, sizeof tcp->tuning);
     if (status == COLL_OK) status = c->rank == 0 ? coll__meet_as_root(tcp, c) : coll__meet_as_other(tcp, c);
     if (status == COLL_OK) status = coll__take_tuning(tcp, &settings->numbers);
+    if (status == COLL_OK) status = coll__count_neighbours(tcp, settings);
     if (status < 0) {
         coll__tcp_free(tcp);
         return status;
     }
     coll__control_open(tcp, c->liveness_timeout_ms);
-    coll__count_neighbours(tcp, settings);
     *out = tcp;
     return COLL_OK;
 }

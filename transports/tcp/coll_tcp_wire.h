@@ -8,7 +8,7 @@
 enum {
     COLL__WIRE_MAJOR = 1, COLL__WIRE_MINOR = 0,
     COLL__HELLO_LENGTH = 128, COLL__CONTROL_LENGTH = 256,
-    COLL__PLACE_ADDRESSES = 3, COLL__PLACE_LENGTH = 80,
+    COLL__PLACE_ADDRESSES = 3, COLL__PLACE_LENGTH = 80, COLL__PROCESSORS_MOST = 1 << 16,
     COLL__WORLD_LENGTH = 16, COLL__HOST_LENGTH = 16, COLL__NAME_LENGTH = 40
 };
 
@@ -225,14 +225,15 @@ static void coll__sign_read(const unsigned char *note, coll__sign *sign)
 
 /* ---- >>place: where a rank listens ----
  *
- *    0 addresses[3][16] (IPv6, or IPv4 mapped into it)   48 u16 port   50 u16 count   52 .. zero   56 host[16]
- *   72 u64 the processors that it may use (coll__processor_set)
+ *    0 addresses[3][16] (IPv6, or IPv4 mapped into it)   48 u16 port   50 u16 count   52 u32 number of processors
+ *   56 host[16]   72 u64 which processors it may use (coll__processor_set)
  */
 
 typedef struct coll__place_of {
     unsigned char addresses[COLL__PLACE_ADDRESSES][16], host[COLL__HOST_LENGTH];
     int port, count;                              /* port 0: not known yet; count of the addresses            */
-    uint64_t processors;
+    int processors;                               /* that its process may use                                 */
+    uint64_t processor_set;
 } coll__place_of;
 
 static void coll__place_write(unsigned char *at, const coll__place_of *place)
@@ -242,21 +243,23 @@ static void coll__place_write(unsigned char *at, const coll__place_of *place)
     coll__put16(at + 48, (uint32_t)place->port);
     coll__put16(at + 50, (uint32_t)place->count);
     memcpy(at + 56, place->host, COLL__HOST_LENGTH);
-    coll__put64(at + 72, place->processors);
+    coll__put32(at + 52, (uint32_t)place->processors);
+    coll__put64(at + 72, place->processor_set);
 }
 
-/* false: it claims to have more addresses than there are. */
+/* false: it claims to have more addresses, or processors, than there are. */
 static bool coll__place_read(const unsigned char *at, coll__place_of *place)
 {
-    const uint32_t count = coll__get16(at + 50);
+    const uint32_t count = coll__get16(at + 50), processors = coll__get32(at + 52);
 
     memset(place, 0, sizeof *place);
-    if (count > COLL__PLACE_ADDRESSES) return false;
+    if (count > COLL__PLACE_ADDRESSES || processors > COLL__PROCESSORS_MOST) return false;
     memcpy(place->addresses, at, count * 16);
     place->port = (int)coll__get16(at + 48);
     place->count = (int)count;
     memcpy(place->host, at + 56, COLL__HOST_LENGTH);
-    place->processors = coll__get64(at + 72);
+    place->processors = (int)processors;
+    place->processor_set = coll__get64(at + 72);
     return true;
 }
 

@@ -223,7 +223,8 @@ static coll__tcp *coll__tcp_new(const coll__settings *settings, const coll__log 
     const bool has_pulse = coll__pulse_init(&tcp->pulse, c->rank, c->size, tcp->controls, tcp->places);
     if (has_pulse && has_lanes && tcp->places && tcp->streams && tcp->active.streams && tcp->controls && tcp->presence
         && tcp->greetings && coll__identify(&tcp->us, settings)) {
-        tcp->places[c->rank].processors = coll__processor_set(&(int){ 0 });
+        coll__place_of *own = &tcp->places[c->rank];
+        own->processor_set = coll__processor_set(&own->processors);
         return tcp;
     }
     coll__tcp_free(tcp);
