@@ -84,8 +84,11 @@ static double coll__slices_of(const coll__wish *wish, int blocks)
 
 /* The time where ranks share processors, which then are what there is least of: the work of all ranks together, divided among
  * them.  A message costs its latency, since for most of them somebody has to be woken; and whoever waits for a round waits that
- * long.  What is sent is counted by running the algorithm; the blocks of a vector that is cut into many are sent alike. */
-static double coll__crowded_time(const coll__algorithm *a, const coll__wish *wish, int radix, int blocks, double cuts)
+ * long.  What is sent is counted by running the algorithm; the blocks of a vector that is cut into many are sent alike.
+ * `alone`: the time with a processor for each, which is a bound as well; the shorter of the two counts a little, for they are in
+ * each other's way. */
+static double coll__crowded_time(const coll__algorithm *a, const coll__wish *wish, int radix, int blocks, double cuts,
+                                 double alone)
 {
     const bool is_even = a->cut != COLL__CUT_MANY;
     coll__round now = { .size = wish->size, .radix = radix, .blocks = is_even ? blocks : 1 };
@@ -95,7 +98,8 @@ static double coll__crowded_time(const coll__algorithm *a, const coll__wish *wis
         for (int k = 0; a->round(&now, k); k++) rounds = k >= rounds ? k + 1 : rounds;
     const double bytes = now.moved * 0.5 * (a->is_canonical ? wish->bytes : wish->sum_bytes) / now.blocks;
     const double work = now.sent * cuts * wish->link->latency + bytes * wish->link->per_byte;
-    return rounds * wish->link->latency + work / (wish->size * wish->share);
+    const double together = rounds * wish->link->latency + work / (wish->size * wish->share);
+    return together > alone ? together + alone / 8 : alone + together / 8;
 }
 
 static coll__choice coll__priced(const coll__algorithm *a, const coll__wish *wish, int radix, long cut)
@@ -109,7 +113,7 @@ static coll__choice coll__priced(const coll__algorithm *a, const coll__wish *wis
 
     if (is_crowded) {
         const double cuts = a->is_pipelined || a->cut == COLL__CUT_MANY ? (double)cut : slices;
-        seconds = coll__longer(seconds, coll__crowded_time(a, wish, radix, blocks, cuts));
+        seconds = coll__crowded_time(a, wish, radix, blocks, cuts, seconds);
     }
     return (coll__choice){ a, radix, blocks, a->is_pipelined ? cut : 0, seconds };
 }
