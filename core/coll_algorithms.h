@@ -200,11 +200,11 @@ static const coll__algorithm coll__algorithms[] = {
     COLL__ROW(EXSCAN,               "chain",      scan_chain,              scan_chain,          ONE,      1, 1, 0, 0, 1, 0),
 
     COLL__ROW(GATHER,               "tree",       gather_tree,             gather_tree,         PER_RANK, 1, 1, 0, 1, 0, 0),
-    COLL__ROW(GATHER,               "direct",     gather_direct,           direct,              PER_RANK, 1, 1, 0, 0, 0, 0),
-    COLL__ROW(GATHERV,              "direct",     gather_direct,           direct,              PER_RANK, 1, 1, 0, 0, 0, 0),
+    COLL__ROW(GATHER,               "direct",     gather_direct,           rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0),
+    COLL__ROW(GATHERV,              "direct",     gather_direct,           rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0),
     COLL__ROW(SCATTER,              "tree",       scatter_tree,            scatter_tree,        PER_RANK, 1, 1, 0, 1, 0, 0),
-    COLL__ROW(SCATTER,              "direct",     scatter_direct,          direct,              PER_RANK, 1, 1, 0, 0, 0, 0),
-    COLL__ROW(SCATTERV,             "direct",     scatter_direct,          direct,              PER_RANK, 1, 1, 0, 0, 0, 0),
+    COLL__ROW(SCATTER,              "direct",     scatter_direct,          rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0),
+    COLL__ROW(SCATTERV,             "direct",     scatter_direct,          rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0),
 
     COLL__ROW(ALLGATHER,            "circulant",  allgather_circulant,     allgather,           PER_RANK, 1, 1, 0, 1, 0, 0),
     COLL__ROW(ALLGATHER,            "far",        allgather_far,           far,                 PER_RANK, 1, 1, 0, 1, 0, 0),

@@ -22,7 +22,7 @@ enum {
 /* What the tuner knows of the wire; the same numbers on every rank. */
 typedef struct coll__link {
     double latency, overhead;                     /* s a message; s a further message in the same round       */
-    double per_byte, per_byte_reduced;            /* s                                                        */
+    double per_byte, per_byte_reduced;            /* s; per_byte: sent and received at the same time          */
     double per_byte_handled;                      /* s of the processor, behind the overhead: copies to and from the kernel */
 } coll__link;
 
@@ -52,6 +52,19 @@ typedef struct coll__shape {
 static const coll__link coll__link_default = { 12e-6, 4e-6, 0.5e-9, 0.1e-9, 0.25e-9 };
 
 static inline double coll__longer(double a, double b) { return a > b ? a : b; }
+
+/* The link of ranks that only send, or only receive, at any time: their processors have half as much to copy. */
+static inline coll__link coll__one_way(const coll__link *link)
+{
+    const double alone = coll__longer(link->per_byte - link->per_byte_handled, link->per_byte_handled);
+    coll__link half = *link;
+
+    if (alone < half.per_byte) half.per_byte = alone;
+    return half;
+}
+
+/* The link of a chain, whose ranks send while they receive; of two ranks one only sends. */
+static inline coll__link coll__chain_way(const coll__link *link, int size) { return size == 2 ? coll__one_way(link) : *link; }
 
 /* Messages of a round from one rank, or into one: `bytes` in all, none longer than the one before it, the last one `last`.
  * Either the link is always busy, or it waits for each message and the last one ends it. */
@@ -139,6 +152,13 @@ static double coll__cost_direct(const coll__link *link, const coll__shape *s)
     return coll__burst(link, s->size - 1, coll__block_bytes(s) * (s->size - 1), coll__block_bytes(s));
 }
 
+/* The same to the root, or from it. */
+static double coll__cost_rooted_direct(const coll__link *link, const coll__shape *s)
+{
+    const coll__link half = coll__one_way(link);
+    return coll__cost_direct(&half, s);
+}
+
 static double coll__cost_direct_reduce(const coll__link *link, const coll__shape *s)
 {
     return coll__cost_direct(link, s) + coll__block_bytes(s) * (s->size - 1) * link->per_byte_reduced;
@@ -168,8 +188,9 @@ typedef struct coll__tree_time { double whole, cut; } coll__tree_time;
 static int coll__tree_rest(int size, int unit) { return size - (size - 1) / unit * unit; }
 
 /* From the root.  Each edge carries `vector` bytes, or `block` bytes for each rank below it. */
-static double coll__tree_spread(const coll__link *link, const coll__shape *s, double vector, double block)
+static double coll__tree_spread(const coll__link *both, const coll__shape *s, double vector, double block)
 {
+    const coll__link half = coll__one_way(both), *const link = &half;
     const int size = s->size, rounds = coll__circulant_rounds(size, s->radix);
     coll__tree_time t = { 0, 0 };
 
@@ -192,9 +213,10 @@ static double coll__tree_spread(const coll__link *link, const coll__shape *s, do
 
 /* To the root: the mirror image.  An edge carries `raw` bytes from one rank, `sum` from several, and `block` for each rank
  * below it; `fold` is the time to fold a byte. */
-static double coll__tree_collect_time(const coll__link *link, const coll__shape *s, double raw, double sum, double block,
+static double coll__tree_collect_time(const coll__link *both, const coll__shape *s, double raw, double sum, double block,
                                       double fold)
 {
+    const coll__link half = coll__one_way(both), *const link = &half;
     const int size = s->size, rounds = coll__circulant_rounds(size, s->radix);
     coll__tree_time t = { 0, 0 };
 
@@ -287,8 +309,9 @@ static inline int coll__blocks_depth(int size)
  * after the first block has come all the way.  The other q - depth rounds are sent without waiting, but all take the link.
  * With 4 or 5 ranks some rounds have nothing to wait for, and short blocks take a quarter or a sixth less.  Of two ranks one
  * only sends: a chain. */
-static double coll__blocks_time(const coll__link *link, const coll__shape *s, double first, double other, bool is_sum)
+static double coll__blocks_time(const coll__link *both, const coll__shape *s, double first, double other, bool is_sum)
 {
+    const coll__link way = coll__chain_way(both, s->size), *const link = &way;
     const int depth = coll__blocks_depth(s->size), free_rounds = coll__circulant_rounds(s->size, 2) - depth;
     const double pace = coll__pace(link, other, s->size == 2 && is_sum ? other : 0);
     const double waits = s->size == 2 ? 0 : s->blocks - 2 + depth, others = s->size == 2 ? s->blocks - 1 : free_rounds;
@@ -313,16 +336,18 @@ static double coll__cost_reduce_blocks(const coll__link *link, const coll__shape
 /* The first slice takes p - 1 whole steps to the end of the chain; the n - 1 others are right behind it.  A rank passes slice
  * t on in a later tick than that in which it came, but that tick begins as soon as slice t is there, since several ticks are
  * always on their way: it costs nothing. */
-static double coll__cost_broadcast_chain(const coll__link *link, const coll__shape *s)
+static double coll__cost_broadcast_chain(const coll__link *both, const coll__shape *s)
 {
+    const coll__link way = coll__chain_way(both, s->size), *const link = &way;
     const double slices = (double)(s->slices > 0 ? s->slices : 1), share = s->bytes / slices;
     if (s->size < 2) return 0;
     return coll__steps_time(link, s->size - 1, share, 0) + (slices - 1) * coll__pace(link, share, 0);
 }
 
 /* The first step sends a raw input; each adds a raw input. */
-static double coll__cost_scan_chain(const coll__link *link, const coll__shape *s)
+static double coll__cost_scan_chain(const coll__link *both, const coll__shape *s)
 {
+    const coll__link way = coll__chain_way(both, s->size), *const link = &way;
     const double slices = (double)(s->slices > 0 ? s->slices : 1), share = s->bytes / slices, sum = s->sum_bytes / slices;
     if (s->size < 2) return 0;
     return coll__steps_time(link, s->size - 2, sum, share) + coll__steps_time(link, 1, share, share)
@@ -341,8 +366,9 @@ static double coll__cost_scan_transposed(const coll__link *link, const coll__sha
 }
 
 /* Raw in the first round, and as long as W is one rank's; each round folds what came with W, and W with V where it is sent. */
-static double coll__cost_census(const coll__link *link, const coll__shape *s)
+static double coll__cost_census(const coll__link *both, const coll__shape *s)
 {
+    const coll__link way = coll__chain_way(both, s->size), *const link = &way;
     const int rounds = coll__circulant_rounds(s->size, 2);
     double t = 0;
 

@@ -137,7 +137,7 @@ static long coll__whole_root(double x)
  * least the time is flat: fewer and longer messages take hardly longer, and leave the processors to others. */
 static coll__choice coll__best_cut(const coll__algorithm *a, const coll__wish *wish)
 {
-    const coll__link *link = wish->link;
+    const coll__link way = coll__chain_way(wish->link, wish->size), *const link = &way;
     const bool is_chain = a->is_pipelined || wish->size == 2, is_sum = a->kind != COLL_BROADCAST;
     const double c = is_chain ? wish->size - 1 : coll__circulant_rounds(wish->size, 2) - 1;
     const double folds = is_chain ? c : coll__blocks_depth(wish->size) - 1;
@@ -151,12 +151,12 @@ static coll__choice coll__best_cut(const coll__algorithm *a, const coll__wish *w
     const long root = pause > 0 ? coll__whole_root(coll__longer((c * sent + folds * fold) / pause, even * even)) : most;
     const long cut = root < 1 ? 1 : root > most ? most : root;
     const coll__choice one = coll__priced(a, wish, 2, cut), other = coll__priced(a, wish, 2, cut < most ? cut + 1 : cut);
-    const coll__choice quickest = other.seconds < one.seconds ? other : one;
-    coll__choice best = quickest;
+    coll__choice quickest = other.seconds < one.seconds ? other : one, best = quickest;
 
     for (long fewer = cut / 2; fewer >= 1; fewer /= 2) {
         const coll__choice longer = coll__priced(a, wish, 2, fewer);
         if (longer.seconds > COLL__CUT_WORTH * quickest.seconds) break;
+        if (longer.seconds < quickest.seconds) quickest = longer;     /* where ranks share processors, mostly     */
         best = longer;
     }
     return best;
