@@ -258,6 +258,7 @@ $(BUILD)/coll.o: coll.c $(HEADER)
 	$(COMPILE) -Werror $(filter -D%,$(LIBS)) -c $< -o $@
 
 $(BUILD)/test_gpt: examples/gpt/gpt.h
+$(BUILD)/test_rails: tests/test_random.c
 $(BUILD)/test_security $(BUILD)/test_greetings $(BUILD)/test_lanes: LIBS += $(TLS)
 
 $(BUILD)/coll_nccl_bench: bench/nccl/coll_nccl_bench.c $(HEADER)

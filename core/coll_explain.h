@@ -34,16 +34,17 @@ static void coll__explain_numbers(const coll__numbers *numbers, char *text, size
     coll__append(text, room, " (%s%s: %s)", origins[numbers->origin], numbers->origin == COLL__BY_FILE ? numbers->file : "", all);
 }
 
-/* "by hosts: 3 hosts of 2 to 4 ranks, 2 rails, of which it uses 1". */
+/* "by hosts: 3 hosts of 2 to 4 ranks, 2 rails, of which it uses 1, in 3 parts". */
 static void coll__explain_hosts(const coll_request *r, char *text, size_t room)
 {
     const coll__hosts *h = r->track->hosts;
-    const int slices = coll__slices_for(h, &r->call, r->codec.type_size);
+    const int slices = coll__slices_for(h, &r->call, r->codec.type_size), parts = coll__parts_for(&r->call, r->codec.type_size);
 
     coll__append(text, room, "by hosts: %d hosts of ", h->count);
     if (h->rails != h->most) coll__append(text, room, "%d to ", h->rails);
     coll__append(text, room, "%d rank%s, %d rail%s", h->most, coll__plural(h->most), h->rails, coll__plural(h->rails));
     if (slices < h->rails) coll__append(text, room, ", of which it uses %d", slices);
+    if (parts > 1) coll__append(text, room, ", in %d parts", parts);
 }
 
 static void coll__explain_inside(coll_comm *comm, coll_request *r, char *text, size_t room)

@@ -22,6 +22,14 @@
  * communicator of its own, which runs as any other: between threads by loads and stores, on rails through the engine.  A short
  * vector has one slice, so that it costs one message to each host.
  *
+ * PARTS.  A long vector that is reduced or broadcast is cut into parts, so that one is on the rails while hosts hand out the one
+ * before it and sum the one behind it, here part 1 of allreduce:
+ *
+ *     on the host   sum 0   sum 1           share 0   sum 2           share 1   sum 3  ...
+ *     on the rail           part 0 ......   part 1 ...............    part 2 ...
+ *
+ * What is done on a host comes in the order of this line on all of its ranks, and so does what is done on a rail.
+ *
  * SUMS.  Where elements are summed in another type than they have in memory or on the wire, legs carry sums in that type, so
  * that a result is still rounded once: 16-bit floats cross as f32 while they are summed and as what they are when they are
  * handed out, 1.5 times the bytes of a host of one rank.  With COLL_ROUND_TWICE sums are rounded before they cross, too.
@@ -33,7 +41,10 @@
 #ifndef COLL_HOSTS_H
 #define COLL_HOSTS_H
 
-enum { COLL__RAIL_LEAST = 16 << 10 };            /* bytes of a slice, from which there is more than one     */
+enum {
+    COLL__RAIL_LEAST = 16 << 10,                  /* bytes of a slice, from which there is more than one      */
+    COLL__PART_LEAST = 1 << 20, COLL__PARTS_MOST = 8          /* bytes of a part, likewise                                */
+};
 
 /* ---- >>hosts: who lives where ---- */
 
@@ -159,26 +170,60 @@ static coll_status coll__find_hosts(coll__track *track)
 
 /* ---- >>journey: the state of a call that goes by legs ---- */
 
+/* What is done on the hosts before a part goes across, across, and on the hosts again.  Kinds that are not cut into parts do
+ * everything in the first phase. */
+typedef enum coll__phase { COLL__AT_HOME, COLL__ACROSS, COLL__HOME_AGAIN } coll__phase;
+
+/* A phase of a part, on its way leg by leg. */
+typedef struct coll__trip {
+    coll_request leg;                             /* the one on its way                                       */
+    bool         is_leg;                          /* it is                                                    */
+    bool         is_on;                           /* there may be more legs                                   */
+    coll__phase  phase;
+    int          part, number;                    /* number: of the next leg                                  */
+} coll__trip;
+
 typedef struct coll__journey {
     const coll__hosts *hosts;
     coll_request *whole;
-    coll_request  leg;                            /* the one on its way                                       */
-    bool          is_leg;                         /* it is                                                    */
-    int           number;                         /* of the next one                                          */
-    coll_status   status;                         /* of its departure                                         */
+    coll__trip    on_host, on_rail, *now;         /* now: the one whose legs are asked for                    */
+    int           step;                           /* the next phase to begin (coll__journey_step)             */
+    coll_status   status;                         /* of a leg's departure                                     */
     bool          is_wide;                        /* legs carry sums of another type                          */
     coll_type     sum_type;
     size_t        unit, sum_unit, wire_unit;      /* bytes of an element in memory, of a sum, and of a result on rails */
-    int           slices;
-    size_t       *counts, *offsets;               /* of the slices, for the ranks of our host                 */
+    int           parts, slices;                  /* slices: of a part                                        */
+    size_t       *counts, *offsets;               /* of the slices, for the ranks of our host; from the part's start */
     size_t       *rail_counts, *rail_offsets;     /* for those of our rail                                    */
+    size_t        result_length;                  /* bytes of a part's results                                */
     unsigned char *sums, *results, *extra;        /* scratch: the input as sums; results as the wire has them; see below */
 } coll__journey;
 
+/* The elements of the part that is being worked on. */
+static inline coll__range coll__part_now(const coll__journey *j)
+{
+    return coll__part(j->whole->call.count, 0, (size_t)j->parts, (size_t)j->now->part);
+}
+
 static inline coll__range coll__slice_at(const coll__journey *j, int slice)
 {
-    if (slice >= j->slices) return (coll__range){ j->whole->call.count, 0 };
-    return coll__part(j->whole->call.count, 0, (size_t)j->slices, (size_t)slice);
+    const coll__range part = coll__part_now(j);
+
+    if (slice >= j->slices) return (coll__range){ part.at + part.count, 0 };
+    const coll__range own = coll__part(part.count, 0, (size_t)j->slices, (size_t)slice);
+    return (coll__range){ part.at + own.at, own.count };
+}
+
+/* Where the part that is being worked on begins in a vector of the user's. */
+static inline unsigned char *coll__at_part(const coll__journey *j, const void *vector)
+{
+    return coll__behind(vector, coll__part_now(j).at * j->unit);
+}
+
+/* Where this part's results are. */
+static inline unsigned char *coll__results_now(const coll__journey *j)
+{
+    return j->results ? j->results + (size_t)j->now->part * j->result_length : NULL;
 }
 
 static inline coll__range coll__own_slice(const coll__journey *j) { return coll__slice_at(j, j->hosts->place); }
@@ -239,7 +284,7 @@ static coll_call coll__reducing(const coll__journey *j, coll_kind kind, const vo
 /* Set the leg on its way. */
 static coll_status coll__depart(coll__journey *j, coll_comm *comm, coll_call call)
 {
-    coll_request *leg = &j->leg;
+    coll_request *leg = &j->now->leg;
     const coll_request *whole = j->whole;
 
     leg->call = call;
@@ -253,7 +298,7 @@ static coll_status coll__depart(coll__journey *j, coll_comm *comm, coll_call cal
     memcpy(leg->head, whole->head, COLL_HEAD_LENGTH);     /* whoever disagrees is told of the whole call      */
     leg->is_offloaded = comm->main.group != NULL;
     leg->task = (coll_task){ &leg->call, leg->head, &leg->codec, comm->main.group, { 0 }, 0 };
-    j->is_leg = true;
+    j->now->is_leg = true;
     return COLL_OK;
 }
 
@@ -288,10 +333,10 @@ static void coll__round_sums(const coll__journey *j, unsigned char *to, unsigned
     else coll__conversion(wire, j->sum_type, coll__tier())(to, from, count);
 }
 
-/* ---- >>legs: number k of each kind.  false: there is none.  A leg that is work alone is done when its function returns; one
- * that does not concern this rank is passed over ---- */
+/* ---- >>legs: number k of a phase of each kind.  false: there is none.  A leg that is work alone is done when its function
+ * returns; one that does not concern this rank is passed over ---- */
 
-typedef bool coll__legs(coll__journey *j, int k);
+typedef bool coll__legs(coll__journey *j, coll__phase phase, int k);
 
 static void coll__go(coll__journey *j, coll_comm *comm, coll_call call) { j->status = coll__depart(j, comm, call); }
 
@@ -305,10 +350,11 @@ static void coll__sum_on_host(coll__journey *j, const void *in, void *out)
     coll__go(j, j->hosts->local, call);
 }
 
-/* Every rank of our host gets all slices of a vector. */
-static void coll__share_on_host(coll__journey *j, void *vector)
+/* Every rank of our host gets all slices of the result. */
+static void coll__share_on_host(coll__journey *j)
 {
-    coll_call call = coll__moving(COLL_ALLGATHERV, COLL_IN_PLACE, vector, j->counts[j->hosts->place], j->whole->call.type);
+    const coll_call *c = &j->whole->call;
+    coll_call call = coll__moving(COLL_ALLGATHERV, COLL_IN_PLACE, coll__at_part(j, c->recv), j->counts[j->hosts->place], c->type);
 
     call.recv_counts = j->counts;
     call.recv_offsets = j->offsets;
@@ -342,17 +388,17 @@ static void coll__hand_out_on_rail(coll__journey *j, unsigned char *sums, unsign
     coll__go(j, j->hosts->rail, call);
 }
 
-static bool coll__barrier_legs(coll__journey *j, int k)
+static bool coll__barrier_legs(coll__journey *j, coll__phase phase, int k)
 {
-    const bool is_across = k == 1;
+    const bool is_across = phase == COLL__ACROSS;
 
-    if (k == 3) return false;
+    if (k > 0) return false;
     if (!is_across) coll__go(j, j->hosts->local, coll__moving(COLL_BARRIER, NULL, NULL, 0, 0));
     else if (j->hosts->place == 0) coll__go(j, j->hosts->rail, coll__moving(COLL_BARRIER, NULL, NULL, 0, 0));
     return true;
 }
 
-static bool coll__broadcast_legs(coll__journey *j, int k)
+static bool coll__broadcast_legs(coll__journey *j, coll__phase phase, int k)
 {
     const coll_call *c = &j->whole->call;
     const coll__range own = coll__own_slice(j);
@@ -360,67 +406,83 @@ static bool coll__broadcast_legs(coll__journey *j, int k)
     int home;
     const int place = coll__place_at_home(j->hosts, c->root, &home);
 
-    if (k == 0 && home == j->hosts->mine) {
-        coll_call call = coll__moving(COLL_SCATTERV, c->recv, c->root == j->whole->comm->rank ? COLL_IN_PLACE : slice, own.count,
-                                      c->type);
+    if (k > 0) return false;
+    if (phase == COLL__AT_HOME && home == j->hosts->mine) {
+        void *const to = c->root == j->whole->comm->rank ? COLL_IN_PLACE : slice;
+        coll_call call = coll__moving(COLL_SCATTERV, coll__at_part(j, c->recv), to, own.count, c->type);
         call.root = place;
         call.send_counts = j->counts;
         call.send_offsets = j->offsets;
         coll__go(j, j->hosts->local, call);
-    } else if (k == 1 && coll__is_on_rail(j)) {
+    } else if (phase == COLL__ACROSS && coll__is_on_rail(j)) {
         coll_call call = coll__moving(COLL_BROADCAST, NULL, slice, own.count, c->type);
         call.root = home;
         coll__go(j, j->hosts->rail, call);
-    } else if (k == 2) {
-        coll__share_on_host(j, c->recv);
+    } else if (phase == COLL__HOME_AGAIN) {
+        coll__share_on_host(j);
     }
-    return k < 3;
+    return true;
 }
 
-static bool coll__allreduce_legs(coll__journey *j, int k)
+/* Both sums begin like this: over our host, as sums. */
+static bool coll__sum_legs_at_home(coll__journey *j, int k, void *sums)
+{
+    const unsigned char *const in = coll__at_part(j, j->whole->call.send);
+    const coll__range part = coll__part_now(j);
+    unsigned char *const wide = coll__behind(j->sums, part.at * j->sum_unit);
+
+    if (k == 0 && j->is_wide) coll__widen_input(j, wide, in, part.count);
+    else if (k == 1) coll__sum_on_host(j, j->is_wide ? wide : in, sums);
+    return k < 2;
+}
+
+static bool coll__allreduce_legs(coll__journey *j, coll__phase phase, int k)
 {
     const coll_call *c = &j->whole->call;
     const coll__range own = coll__own_slice(j);
     unsigned char *const slice = coll__behind(c->recv, own.at * j->unit);
     unsigned char *const sums = j->is_wide ? j->sums + own.at * j->sum_unit : slice;
-    unsigned char *const results = j->results ? j->results : slice;
+    unsigned char *const results = j->results ? coll__results_now(j) : slice;
 
-    if (k == 0 && j->is_wide) coll__widen_input(j, j->sums, (const unsigned char *)c->send, c->count);
-    else if (k == 1) coll__sum_on_host(j, j->is_wide ? j->sums : c->send, sums);
-    else if (k == 2 && coll__is_on_rail(j) && j->is_wide) coll__sum_on_rail(j, sums);
-    else if (k == 2 && coll__is_on_rail(j))
-        coll__go(j, j->hosts->rail, coll__reducing(j, COLL_ALLREDUCE, sums, sums, own.count, true));
-    else if (k == 3 && coll__is_on_rail(j) && j->is_wide) coll__hand_out_on_rail(j, sums, results, -1);
-    if (k == 4 && results != slice) coll__unpack(&j->whole->codec, slice, results, own.count);
-    if (k == 4) coll__share_on_host(j, c->recv);
-    return k < 5;
+    if (phase == COLL__AT_HOME) return coll__sum_legs_at_home(j, k, sums);
+    if (phase == COLL__HOME_AGAIN) {
+        if (k == 0 && results != slice) coll__unpack(&j->whole->codec, slice, results, own.count);
+        if (k == 0) coll__share_on_host(j);
+        return k < 1;
+    }
+    if (!coll__is_on_rail(j)) return false;
+    if (k == 0 && j->is_wide) coll__sum_on_rail(j, sums);
+    else if (k == 0) coll__go(j, j->hosts->rail, coll__reducing(j, COLL_ALLREDUCE, sums, sums, own.count, true));
+    else if (k == 1 && j->is_wide) coll__hand_out_on_rail(j, sums, results, -1);
+    return k < 2;
 }
 
-static bool coll__reduce_legs(coll__journey *j, int k)
+static bool coll__reduce_legs(coll__journey *j, coll__phase phase, int k)
 {
     const coll_call *c = &j->whole->call;
     const coll__range own = coll__own_slice(j);
-    unsigned char *const sums = j->is_wide ? j->sums + own.at * j->sum_unit : j->results;
+    unsigned char *const results = coll__results_now(j), *const sums = j->is_wide ? j->sums + own.at * j->sum_unit : results;
     int home;
     const int place = coll__place_at_home(j->hosts, c->root, &home);
 
-    if (k == 0 && j->is_wide) coll__widen_input(j, j->sums, (const unsigned char *)c->send, c->count);
-    else if (k == 1) coll__sum_on_host(j, j->is_wide ? j->sums : c->send, sums);
-    else if (k == 2 && coll__is_on_rail(j) && j->is_wide) coll__sum_on_rail(j, sums);
-    else if (k == 2 && coll__is_on_rail(j)) {
+    if (phase == COLL__AT_HOME) return coll__sum_legs_at_home(j, k, sums);
+    if (phase == COLL__ACROSS && coll__is_on_rail(j)) {
         coll_call call = coll__reducing(j, COLL_REDUCE, sums, sums, own.count, true);
         call.root = home;
-        coll__go(j, j->hosts->rail, call);
-    } else if (k == 3 && coll__is_on_rail(j) && j->is_wide) coll__hand_out_on_rail(j, sums, j->results, home);
-    else if (k == 4 && home == j->hosts->mine) {
-        coll_call call = coll__moving(COLL_GATHERV, j->extra ? j->extra : j->results, c->recv, own.count, c->type);
-        if (j->extra) coll__unpack(&j->whole->codec, j->extra, j->results, own.count);
+        if (k == 0 && j->is_wide) coll__sum_on_rail(j, sums);
+        else if (k == 0) coll__go(j, j->hosts->rail, call);
+        else if (k == 1 && j->is_wide) coll__hand_out_on_rail(j, sums, results, home);
+        return k < 2;
+    }
+    if (phase == COLL__HOME_AGAIN && k == 0 && home == j->hosts->mine) {
+        coll_call call = coll__moving(COLL_GATHERV, j->extra ? j->extra : results, coll__at_part(j, c->recv), own.count, c->type);
+        if (j->extra) coll__unpack(&j->whole->codec, j->extra, results, own.count);
         call.root = place;
         call.recv_counts = j->counts;
         call.recv_offsets = j->offsets;
         coll__go(j, j->hosts->local, call);
     }
-    return k < 5;
+    return k < 1;
 }
 
 /* ---- >>blocks: legs of calls with a block for each rank.  Rail s serves places s, s + rails, ... of every host ---- */
@@ -470,7 +532,7 @@ static void coll__count_on_rail(coll__journey *j, int turn)
     }
 }
 
-static bool coll__allgather_legs(coll__journey *j, int k)
+static bool coll__allgather_legs(coll__journey *j, coll__phase phase, int k)
 {
     const coll__hosts *h = j->hosts;
     const coll_call *c = &j->whole->call;
@@ -478,7 +540,7 @@ static bool coll__allgather_legs(coll__journey *j, int k)
     coll_call call = coll__moving(COLL_ALLGATHERV, k == 0 ? c->send : COLL_IN_PLACE, c->recv, 0, c->type);
     const bool is_on_rail = k > 0 && k <= turns;
 
-    if (behind >= turns * h->count) return false;
+    if (phase != COLL__AT_HOME || behind >= turns * h->count) return false;
     if (is_on_rail && h->place >= h->rails) return true;
     if (behind >= 0 && behind / turns == h->mine) return true;
     if (is_on_rail) coll__count_on_rail(j, k - 1);
@@ -607,11 +669,12 @@ static void coll__take_block(const coll__journey *j, int turn)
     coll__unpack(&j->whole->codec, to, from, count);
 }
 
-static bool coll__reduce_scatter_legs(coll__journey *j, int k)
+static bool coll__reduce_scatter_legs(coll__journey *j, coll__phase phase, int k)
 {
     const coll__hosts *h = j->hosts;
     const int turns = coll__turns_of(h), across = k - 1 - turns * h->count, last = across - turns;
 
+    if (phase != COLL__AT_HOME) return false;
     if (k == 0 && j->sums) coll__line_up(j);
     if (k == 0) return true;
     if (across < 0) coll__sum_blocks_on_host(j, (k - 1) / turns, (k - 1) % turns);
@@ -639,11 +702,12 @@ static void coll__put_before(const coll__journey *j)
                                            .count = c->count, .scratch = j->extra });
 }
 
-static bool coll__scan_legs(coll__journey *j, int k)
+static bool coll__scan_legs(coll__journey *j, coll__phase phase, int k)
 {
     const coll_call *c = &j->whole->call;
     const bool has_before = j->hosts->mine > 0;
 
+    if (phase != COLL__AT_HOME) return false;
     if (k == 0) coll__sum_on_host(j, c->send, j->results);
     else if (k == 1) coll__go(j, j->hosts->local, coll__reducing(j, c->kind, c->send, c->recv, c->count, true));
     else if (k == 2 && coll__is_on_rail(j))
@@ -714,11 +778,11 @@ static coll_status coll__goes_by_hosts(const coll_request *r)
 /* ---- >>starting and going on ---- */
 
 /* Bytes of the scratch memory that a kind needs: sums, results, extra. */
-static void coll__journey_sizes(const coll__journey *j, size_t sizes[3])
+static void coll__journey_sizes(coll__journey *j, size_t sizes[3])
 {
     const coll_call *c = &j->whole->call;
     const coll__hosts *h = j->hosts;
-    const size_t slice = coll__part(c->count, 0, (size_t)j->slices, 0).count;
+    const size_t slice = coll__part(coll__part(c->count, 0, (size_t)j->parts, 0).count, 0, (size_t)j->slices, 0).count;
     const bool is_other_wire = j->is_wide && c->wire != c->type;
     bool is_in_one_piece = true;
 
@@ -726,11 +790,13 @@ static void coll__journey_sizes(const coll__journey *j, size_t sizes[3])
     switch (c->kind) {
     case COLL_ALLREDUCE:
         sizes[0] = j->is_wide ? c->count * j->sum_unit : 0;
-        sizes[1] = is_other_wire ? slice * j->wire_unit : 0;
+        j->result_length = is_other_wire ? coll__round_up(slice * j->wire_unit, 64) : 0;
+        sizes[1] = (size_t)j->parts * j->result_length;
         break;
     case COLL_REDUCE:
         sizes[0] = j->is_wide ? c->count * j->sum_unit : 0;
-        sizes[1] = slice * coll__most(j->wire_unit, j->unit);
+        j->result_length = coll__round_up(slice * coll__most(j->wire_unit, j->unit), 64);
+        sizes[1] = (size_t)j->parts * j->result_length;
         sizes[2] = is_other_wire ? slice * j->unit : 0;
         break;
     case COLL_REDUCE_SCATTER: case COLL_REDUCE_SCATTERV:
@@ -750,7 +816,7 @@ static void coll__journey_sizes(const coll__journey *j, size_t sizes[3])
 }
 
 /* Take the memory of a journey from its track, which keeps it for the next one. */
-static coll_status coll__journey_lay_out(coll_request *r, const coll__journey *plan)
+static coll_status coll__journey_lay_out(coll_request *r, coll__journey *plan)
 {
     coll__track *track = r->track;
     const coll__hosts *h = plan->hosts;
@@ -783,6 +849,15 @@ static int coll__slices_for(const coll__hosts *h, const coll_call *c, size_t uni
     return (int)coll__least((size_t)h->rails, coll__most(1, c->count * unit / COLL__RAIL_LEAST));
 }
 
+/* Into how many parts. */
+static int coll__parts_for(const coll_call *c, size_t unit)
+{
+    const bool has_parts = c->kind == COLL_ALLREDUCE || c->kind == COLL_REDUCE || c->kind == COLL_BROADCAST;
+
+    if (!has_parts) return 1;
+    return (int)coll__least(COLL__PARTS_MOST, coll__most(1, c->count * unit / COLL__PART_LEAST));
+}
+
 /* Make a request ready to go by legs. */
 static coll_status coll__journey_start(coll_request *r)
 {
@@ -798,46 +873,97 @@ static coll_status coll__journey_start(coll_request *r)
     plan.unit = r->codec.type_size;
     plan.sum_unit = plan.is_wide ? coll_type_size(plan.sum_type) : plan.unit;
     plan.wire_unit = coll_type_size(c->wire);
+    plan.parts = coll__parts_for(c, plan.unit);
     plan.slices = coll__slices_for(h, c, plan.unit);
-    if (coll__journey_lay_out(r, &plan) < 0) return COLL_ERR_MEMORY;
-    coll__journey *j = r->journey;
-    for (int s = 0; s < coll__host_size(h, h->mine); s++) {
+    return coll__journey_lay_out(r, &plan);
+}
+
+/* Begin a phase of a part. */
+static void coll__trip_begin(coll__journey *j, coll__trip *trip, coll__phase phase, int part)
+{
+    const coll__hosts *h = j->hosts;
+
+    trip->phase = phase;
+    trip->part = part;
+    trip->number = 0;
+    trip->is_on = true;
+    j->now = trip;
+    for (int s = 0; trip == &j->on_host && s < coll__host_size(h, h->mine); s++) {
         const coll__range slice = coll__slice_at(j, s);
         j->counts[s] = slice.count;
-        j->offsets[s] = slice.at;
+        j->offsets[s] = slice.at - coll__part_now(j).at;
     }
-    for (int g = 0; g < h->count; g++) {
+    for (int g = 0; trip == &j->on_rail && g < h->count; g++) {
         const coll__range piece = coll__piece_at(j, g);
         j->rail_counts[g] = piece.count;
         j->rail_offsets[g] = piece.at;
     }
+}
+
+/* Go on as far as it goes without waiting.  COLL_OK: this phase is over. */
+static coll_status coll__trip_advance(coll__journey *j, coll__trip *trip)
+{
+    coll__legs *const legs = coll__legs_of[j->whole->call.kind];
+    coll_comm *const comm = j->whole->comm;
+
+    while (trip->is_on) {
+        if (trip->is_leg) {
+            const coll_status status = coll__carry_on(trip->leg.comm, &trip->leg);
+            if (status != COLL_OK) return status;
+            trip->is_leg = false;
+        }
+        j->now = trip;
+        j->status = COLL_OK;
+        trip->is_on = legs(j, trip->phase, trip->number++);
+        if (j->status < 0) {
+            coll_failure failure = { COLL_OK, -1, "" };
+            const int me = comm->trunk->rank;
+            coll__blame(&failure, j->status, me, "rank %d cannot go on: %s", me, coll__sentence_of(trip->leg.comm));
+            return coll__comm_fail(comm, &failure);
+        }
+    }
     return COLL_OK;
 }
 
-/* Go on as far as it goes without waiting. */
+/* Begin what comes next, if it can begin.  In this order: part 0 at home; then for each part i: across, part i - 1 home again,
+ * part i + 1 at home; at last the last part home again.  Where parts end or begin there is nothing to do.  COLL_OK: the journey
+ * is over. */
+static coll_status coll__journey_step(coll__journey *j)
+{
+    const int last = 3 * j->parts + 1, i = (j->step + 2) / 3 - 1, which = (j->step + 2) % 3;
+    const bool is_across = j->step < last && which == 0;
+
+    if (j->on_host.is_on || (j->on_rail.is_on && (is_across || j->step >= last))) return COLL_PENDING;
+    if (j->step > last) return COLL_OK;
+    if (j->step == 0) coll__trip_begin(j, &j->on_host, COLL__AT_HOME, 0);
+    else if (j->step == last) coll__trip_begin(j, &j->on_host, COLL__HOME_AGAIN, j->parts - 1);
+    else if (is_across) coll__trip_begin(j, &j->on_rail, COLL__ACROSS, i);
+    else if (which == 1 && i > 0) coll__trip_begin(j, &j->on_host, COLL__HOME_AGAIN, i - 1);
+    else if (which == 2 && i + 1 < j->parts) coll__trip_begin(j, &j->on_host, COLL__AT_HOME, i + 1);
+    j->step++;
+    return COLL_PENDING;
+}
+
+/* The same for the whole call. */
 static coll_status coll__journey_advance(coll_request *r)
 {
     coll__journey *j = r->journey;
-    coll__legs *const legs = coll__legs_of[r->call.kind];
 
     for (;;) {
-        if (j->is_leg) {
-            const coll_status status = coll__carry_on(j->leg.comm, &j->leg);
-            if (status != COLL_OK) return status;
-            j->is_leg = false;
-        }
-        j->status = COLL_OK;
-        if (!legs(j, j->number++)) return COLL_OK;
-        if (j->status < 0) {
-            coll_failure failure = { COLL_OK, -1, "" };
-            const int me = r->comm->trunk->rank;
-            coll__blame(&failure, j->status, me, "rank %d cannot go on: %s", me, coll__sentence_of(j->leg.comm));
-            return coll__comm_fail(r->comm, &failure);
-        }
+        const int before = j->step;
+        const coll_status across = coll__trip_advance(j, &j->on_rail);
+        const coll_status at_home = across < 0 ? across : coll__trip_advance(j, &j->on_host);
+        if (at_home < 0) return at_home;
+        if (coll__journey_step(j) == COLL_OK) return COLL_OK;
+        if (j->step == before) return COLL_PENDING;
     }
 }
 
-/* The leg on its way. */
-static const coll_request *coll__leg_of(const coll_request *r) { return r->journey->is_leg ? &r->journey->leg : r; }
+/* The leg on its way; of two the one on the host, which everything else waits for. */
+static const coll_request *coll__leg_of(const coll_request *r)
+{
+    const coll__journey *j = r->journey;
+    return j->on_host.is_leg ? &j->on_host.leg : j->on_rail.is_leg ? &j->on_rail.leg : r;
+}
 
 #endif /* COLL_HOSTS_H */

@@ -144,6 +144,8 @@ suite mover              program asan test_mover
 suite mover-tsan         scaled 0.3 program tsan test_mover joined
 suite proof              program release test_proof
 suite hosts              program asan test_hosts
+suite rails              program asan test_rails
+suite rails-tsan         scaled 0.5 program tsan test_rails
 suite contract           program release test_contract
 suite contract-asan      program asan test_contract threads,sim 3
 suite random             program asan test_random

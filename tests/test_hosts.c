@@ -6,8 +6,9 @@
 
 #include "check.h"
 #include "support.h"
+#include "parts.h"
 
-enum { HOSTS_MOST = 5, COUNT = 192 << 10 };
+enum { HOSTS_MOST = 5, COUNT = 576 << 10 };
 
 static uint64_t left[HOSTS_MOST];                 /* bytes that have left each host, without heads; all ranks are one thread */
 static coll_transport counting;
@@ -133,7 +134,7 @@ static int explain_worker(coll_comm *comm, void *arg)
     if (coll_rank(comm)) return 0;
     coll_call call = { .kind = COLL_ALLREDUCE, .send = x, .recv = x, .count = COUNT, .type = COLL_F32 };
     coll_explain(comm, &call, text, sizeof text);
-    CHECK(strstr(text, "by hosts: 3 hosts of 1 to 3 ranks, 1 rail"), "\"%s\"", text);
+    CHECK(strstr(text, "by hosts: 3 hosts of 1 to 3 ranks, 1 rail, in 2 parts"), "\"%s\"", text);
     call.flags = COLL_DETERMINISTIC;
     coll_explain(comm, &call, text, sizeof text);
     CHECK(!strstr(text, "by hosts"), "\"%s\" by hosts, which would show in the bits", text);
@@ -147,6 +148,7 @@ int main(void)
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         run_shape(&shapes[i], price_worker, &shapes[i]);
         run_shape(&shapes[i], rounding_worker, NULL);
+        if (shapes[i].size < 8) run_shape(&shapes[i], parts_worker, NULL);
     }
     run_shape(&(world_shape){ 7, 3, 3 }, explain_worker, NULL);
     return CHECK_DONE();

@@ -31,7 +31,7 @@ typedef struct record {
     coll_status status;
     int         failed, wrong;                    /* the rank that it blames; things that are not as they should be */
     int64_t     knew_ms;
-    char        sentence[448];
+    char        sentence[512];
 } record;
 
 static struct shared {
@@ -133,7 +133,7 @@ static void run_world(const layout *l, const coll_config *base, worker_fn *worke
 static int check_floats(coll_comm *comm, size_t count)
 {
     const int me = coll_rank(comm), size = coll_size(comm);
-    float *in = support_need(malloc(count * sizeof *in)), *out = support_need(malloc(count * sizeof *out));
+    float *in = support_need(calloc(count, sizeof *in)), *out = support_need(malloc(count * sizeof *out));
     uint64_t hash = 7, hashes[RANKS_MOST];
     double worst = 0;
 
@@ -159,7 +159,7 @@ static int check_floats(coll_comm *comm, size_t count)
 static int check_exchange(coll_comm *comm, size_t count)
 {
     const int me = coll_rank(comm), size = coll_size(comm);
-    uint32_t *out = support_need(malloc((size_t)size * count * 4)), *in = support_need(malloc((size_t)size * count * 4));
+    uint32_t *out = support_need(calloc((size_t)size * count, 4)), *in = support_need(malloc((size_t)size * count * 4));
 
     for (int to = 0; to < size; to++)
         for (size_t i = 0; i < count; i++) out[(size_t)to * count + i] = support_word(me, to, 1, i);

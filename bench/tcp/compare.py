@@ -180,7 +180,8 @@ def print_links(figures, verdicts, done):
         lines.append(['2 (H - 1) / H of it'] + ['%.3f' % (2 * (hosts - 1) / hosts)] * len(columns))
         table(name, ['bytes'] + [human(c) + figures.mark(name, ranks, c) for c in columns], lines)
         verdict(verdicts, name, 'bound / ours', reached, 0.95, is_below=False)
-        verdict(verdicts, name, 'f32 / f32 over bf16', faster, 1.9, is_below=False)
+        sums = 1.5 if threads > 1 else 1          # of several ranks, sums cross as f32 before they are rounded, once
+        verdict(verdicts, name, 'f32 / f32 over bf16', faster, 1.9 / sums, is_below=False)
         extra = {c: get('ours', c, 'egress')[1] / (2 * (hosts - 1) / hosts * c) for c in columns if get('ours', c, 'egress')}
         verdict(verdicts, name, 'bytes sent / least', extra, 1.02)
 
