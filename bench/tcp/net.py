@@ -31,6 +31,13 @@ def bucket(name, interface, rate, burst):
         raise Failed('tc: ' + p.stderr.strip())
 
 
+def port(name, interface, rate, room):
+    """Let a port of the switch be a quarter faster than its host, with `room` bytes for what waits: more is thrown away.  Frames
+    come one by one, as to a switch of metal."""
+    subprocess.run(inside(name, 'tc', 'qdisc', 'add', 'dev', interface, 'root', 'tbf', 'rate', '%.0fbit' % (1.25 * rate),
+                          'burst', '32k', 'limit', str(room)), check=True)
+
+
 def why_not():
     """Why there can be no namespaces here, or None."""
     if os.geteuid() != 0:
@@ -76,16 +83,17 @@ class Namespaces:
         bucket(self.names[0], 'lo', rate, 1 << 20)
         return self.names[0]
 
-    def hosts(self, count, rate, mtu=1500, control=None):
-        """[(namespace, address)] of hosts around a switch; control: the congestion control, else the machine's."""
+    def hosts(self, count, rate, mtu=1500, control=None, room=None):
+        """[(namespace, address)] of hosts around a switch; control: the congestion control, else the machine's; room: the bytes
+        that a port of the switch keeps, else all."""
         switch, found = self.names[0], []
         ip('-n', switch, 'link', 'add', 'switch', 'type', 'bridge')
         ip('-n', switch, 'link', 'set', 'switch', 'mtu', str(mtu), 'up')
         for h in range(count):
-            name, address, port = self.make('h%d' % h), '10.231.0.%d' % (h + 1), 'port%d' % h
-            ip('-n', name, 'link', 'add', INTERFACE, 'mtu', str(mtu), 'type', 'veth', 'peer', 'name', port, 'mtu', str(mtu),
+            name, address, plug = self.make('h%d' % h), '10.231.0.%d' % (h + 1), 'port%d' % h
+            ip('-n', name, 'link', 'add', INTERFACE, 'mtu', str(mtu), 'type', 'veth', 'peer', 'name', plug, 'mtu', str(mtu),
                'netns', switch)
-            ip('-n', switch, 'link', 'set', port, 'master', 'switch', 'up')
+            ip('-n', switch, 'link', 'set', plug, 'master', 'switch', 'up')
             ip('-n', name, 'addr', 'add', address + '/24', 'dev', INTERFACE)
             ip('-n', name, 'link', 'set', INTERFACE, 'up')
             bucket(name, INTERFACE, rate, 128 << 10)
@@ -93,6 +101,9 @@ class Namespaces:
                 p = subprocess.run(inside(name, 'sysctl', '-qw', 'net.ipv4.tcp_congestion_control=' + control))
                 if p.returncode:
                     raise Failed('no congestion control ' + control)
+            if room:
+                port(switch, plug, rate, room)
+                ip('-n', name, 'link', 'set', INTERFACE, 'gso_max_size', str(mtu), 'gso_max_segs', '1')
             found.append((name, address))
         return found
 
