@@ -33,7 +33,7 @@ typedef struct coll__settings {
 
 /* ---- >>texts of numbers with units: "12us", "4GB/s", whatever the locale ---- */
 
-/* A number without a sign: "12", "1.5", "2e-6".  Moves *at behind it. */
+/* A number without a sign: "12", "1.5", "2e-6".  Moves *at behind it.  Digits that no double holds do not count. */
 static bool coll__read_number(const char **at, double *out)
 {
     const char *s = *at;
@@ -42,7 +42,9 @@ static bool coll__read_number(const char **at, double *out)
 
     if (!(*s >= '0' && *s <= '9')) return false;
     for (; *s >= '0' && *s <= '9'; s++) value = value * 10 + (*s - '0');
-    if (*s == '.') for (s++; *s >= '0' && *s <= '9'; s++) value = value * 10 + (*s - '0'), place *= 10;
+    if (*s == '.')
+        for (s++; *s >= '0' && *s <= '9'; s++)
+            if (place < 1e30) value = value * 10 + (*s - '0'), place *= 10;
     if (*s == 'e' && (s[1] == '-' || s[1] == '+') && s[2] >= '0' && s[2] <= '9') {
         const bool is_negative = s[1] == '-';
         for (s += 2; *s >= '0' && *s <= '9' && exponent < 300; s++) exponent = exponent * 10 + (*s - '0');
@@ -53,7 +55,7 @@ static bool coll__read_number(const char **at, double *out)
     }
     *out = value / place;
     *at = s;
-    return true;
+    return *out == *out;                          /* digits without end, and an exponent that takes them back  */
 }
 
 /* A unit, which multiplies the number before it; none: as it is. */

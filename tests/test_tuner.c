@@ -68,6 +68,15 @@ static void test_texts(uint64_t seed)
         size_t length = 0;
         CHECK(coll__numbers_read(&n, nonsense[i], &length) && length > 0, "\"%s\" makes sense", nonsense[i]);
     }
+    char digits[420], endless[520];
+    memset(digits, '5', sizeof digits);
+    digits[sizeof digits - 1] = '\0';
+    snprintf(endless, sizeof endless, "latency=1.%sus", digits);
+    CHECK(reads_as(endless, 1.5555555555555556e-6, d.overhead, d.per_byte, d.per_byte_reduced), "digits that no double holds");
+    snprintf(endless, sizeof endless, "latency=%se-400", digits);         /* infinite over infinite           */
+    coll__numbers any = { .link = d };
+    size_t wrong = 0;
+    CHECK(coll__numbers_read(&any, endless, &wrong) && wrong > 0, "digits without end make sense");
     for (int i = 0; i < 20000; i++) {             /* what is printed reads as itself, and close to what it was    */
         uint64_t state = seed + (uint64_t)i;
         coll__numbers n = { .link = random_link(&state), .barrier = i % 2 ? spread(&state, 1e-7, 1e-2) : 0 }, before = n;
