@@ -5,9 +5,9 @@ usage: compare.py --build FOLDER [--full|--tiny] [--only PART,...] [--raw FILE] 
 
 FOLDER holds the programs that `make bench-tcp` builds: pair, link, overlap, start.ours, coll-run, and for each library that is
 installed gloo, mpi.openmpi and mpi.mpich, with start.* beside them.  PART is one of allreduce, collectives, link, incast,
-overlap, start, counts.  README.md in bench/ tells how a figure is made.  Ratios are time / time, so below 1 is faster.  link, incast and
-overlap need root.  The exit status is 0, or 1 when a program failed or a result was wrong; a target that is missed is a figure, not a
-failure."""
+overlap, start, counts.  README.md in bench/ tells how a figure is made.  Ratios are time / time, so below 1 is faster.  link,
+incast and overlap need root.  The exit status is 0, or 1 when a program failed or a result was wrong; a target that is missed is
+a figure, not a failure."""
 import argparse, os, random, re, shutil, statistics, sys, tempfile, time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
