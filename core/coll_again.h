@@ -130,6 +130,7 @@ static void coll__remember(coll_comm *comm, const coll_request *r)
     own->codec = r->codec;
     own->offsets = NULL;
     own->is_blocking = true;
+    own->is_offloaded = false;
     coll__request_init(own, comm);
     own->task = (coll_task){ .call = &own->call, .head = own->head, .codec = &own->codec, .group = comm->main.group };
     memcpy(own->head, r->head, COLL_HEAD_LENGTH);
@@ -206,11 +207,17 @@ static inline bool coll__are_buffers(const coll_comm *comm, const coll__buffers 
     return to - from >= (shape->send == 1 ? length : all) && from - to >= (shape->recv == 1 ? length : all);
 }
 
-/* The last call again, through the engine. */
+/* The last call again, through the engine, in whose tracks there is nothing. */
 static coll_status coll__again_by_engine(coll_comm *comm, coll_request *r)
 {
-    coll__request_init(r, comm);
-    const coll_status status = coll__launch(r) < 0 ? r->status : coll__wait(r);
+    r->status = COLL_PENDING;
+    r->is_started = false;
+    r->journey = NULL;
+    r->sequence = ++comm->sequence;
+    coll__head_set_next(r->head, r->sequence, r->call.root, r->call.count);
+    coll__record_begin(r);
+    coll__track_append(&comm->main, r);
+    const coll_status status = coll__track_advance(&comm->main) < 0 ? r->status : coll__wait(r);
     return status == COLL_PENDING ? comm->trunk->failure.status : status;
 }
 

@@ -16,23 +16,34 @@
 /* What a message carries: the span of a step, or one block of it. */
 typedef struct coll__cargo {
     bool       is_send;
-    bool       is_packed;                         /* a send, packed for this message                          */
+    bool       is_packed;                         /* for this message, or unpacked from it                    */
     coll__span span;
-    size_t     at;                                /* bytes behind the base of the user's buffer from which it goes, or to
-                                                     which it comes; COLL__ELSEWHERE: to or from other memory */
+    size_t     at;                                /* bytes behind the base of the place from which it goes, or to which it
+                                                     comes; COLL__ELSEWHERE: to or from staging memory        */
 } coll__cargo;
+
+/* Where a block lies: so many bytes behind the base of its place. */
+typedef struct coll__spot { coll__place place; size_t at; } coll__spot;
+
+/* A block that a round makes out of others: a copy of one, or a fold. */
+typedef struct coll__made {
+    coll__spot to;
+    size_t     count, index;                      /* elements; the first one's number in its vector           */
+    int        from;                              /* of so many spots: the next ones of the stage             */
+} coll__made;
 
 /* A round of one slice on its way. */
 typedef struct coll__stage {
     int        xfer_count;                        /* messages of this round                                   */
     int        finished;                          /* so many from the front are known to be done              */
-    int        step_count;
+    int        copies, made_count;                /* blocks to be made: copies, and with those that are folded */
     bool       is_kept;                           /* what is here serves the same round of another call       */
     size_t     staged;                            /* bytes of staging in use                                  */
     coll_xfer *xfers;
     coll__cargo *cargo;                           /* cargo[i]: what xfers[i] carries                          */
-    coll__step *steps;
-    unsigned char *work, *part, *staging;
+    coll__made *made;                             /* copies first                                             */
+    coll__spot *spots;                            /* of what they are made, in that order                     */
+    unsigned char *base[COLL__PLACES], *staging;
 } coll__stage;
 
 /* Where the blocks of a buffer lie. */
@@ -61,7 +72,7 @@ typedef struct coll__flow {
     size_t  longest;                              /* elements of its longest block                            */
     long    slices, lag;                          /* see coll_engine.h                                        */
     long    ticks, posted, done;
-    int     steps, moved;                         /* of the busiest round: steps, and blocks in messages      */
+    int     steps, moved, made, from;             /* of the busiest round: steps, and blocks (coll__round)    */
     int     slots[COLL__PLACES];                  /* of WORK and PART                                         */
     size_t  work_slot, part_slot;                 /* bytes of a slot                                          */
     int     stage_count;
@@ -69,6 +80,7 @@ typedef struct coll__flow {
     bool    is_kept;
     void   *scratch;
     coll__source *sources;
+    coll__step *list;                             /* the steps of the round that is being posted              */
 } coll__flow;
 
 /* The flow of a short call, laid out in memory of its own, for calls like it. */
@@ -103,7 +115,8 @@ struct coll_request {
     coll_task    task;                            /* when the transport takes the whole call                  */
     bool         is_offloaded;
     bool         is_on_device;                    /* and not to the transport, but to the communicator's device */
-    coll__flow   flow;                            /* when the engine runs it                                  */
+    coll__flow  *flow;                            /* when the engine runs it: one that is kept, or its own    */
+    coll__flow   own_flow;
     struct coll__journey *journey;                /* when it goes by hosts (coll_hosts.h); NULL: it does not  */
     struct coll__message *sending, *receiving;    /* send, recv, sendrecv                                     */
     int          got_source, got_tag;

@@ -65,12 +65,6 @@ static inline coll__range coll__slice_of(const coll__layout *l, const coll__flow
 
 static inline bool coll__is_slot(coll__place place) { return place == COLL__WORK || place == COLL__PART; }
 
-/* Where the user's buffer begins. */
-static inline unsigned char *coll__base_of(const coll_request *r, coll__place place)
-{
-    return place == COLL__INPUT ? r->flow.input.base : r->flow.result.base;
-}
-
 /* The circle on which the blocks of a span are numbered. */
 static inline int coll__circle(const coll__flow *flow, const coll__span *span)
 {
@@ -82,17 +76,29 @@ static inline int coll__circle(const coll__flow *flow, const coll__span *span)
 static unsigned char *coll__locate(const coll_request *r, const coll__stage *stage, const coll__span *span, int i, long slice,
                                    coll__range *elements)
 {
-    const coll__flow *flow = &r->flow;
+    const coll__flow *flow = r->flow;
     const int circle = coll__circle(flow, span), at = coll__span_at(span, i, circle);
 
     if (coll__is_slot(span->place)) {
         *elements = coll__slice_of(flow->vector, flow, coll__span_about(span, i, circle), slice);
-        return span->place == COLL__WORK ? stage->work + (size_t)at * flow->work_slot
-                                         : stage->part + (size_t)at * flow->part_slot;
+        return stage->base[span->place] + (size_t)at * (span->place == COLL__WORK ? flow->work_slot : flow->part_slot);
     }
     const coll__layout *l = span->place == COLL__INPUT ? &flow->input : &flow->result;
     *elements = coll__slice_of(l, flow, at, slice);
     return coll__behind(l->base, elements->at * r->codec.type_size);
+}
+
+static inline unsigned char *coll__spot_at(const coll__stage *stage, coll__spot spot)
+{
+    return coll__behind(stage->base[spot.place], spot.at);
+}
+
+/* Where block `i` of a span is, to be found again when the user's buffers are others. */
+static coll__spot coll__spot_of(const coll_request *r, const coll__stage *stage, const coll__span *span, int i, long slice,
+                                coll__range *elements)
+{
+    const unsigned char *at = coll__locate(r, stage, span, i, slice, elements);
+    return (coll__spot){ span->place, (size_t)((uintptr_t)at - (uintptr_t)stage->base[span->place]) };
 }
 
 /* Bytes of so many elements of a place when they travel. */
@@ -205,10 +211,10 @@ static void coll__flow_cut(coll__flow *flow, const coll_request *r)
 static coll__round coll__round_of(const coll_request *r, coll__step *steps, int capacity)
 {
     const coll_comm *comm = r->comm;
-    const coll__choice *choice = &r->flow.choice;
+    const coll__choice *choice = &r->flow->choice;
 
     return (coll__round){ .rank = comm->rank, .size = comm->size, .root = coll__kind_has_root(r->call.kind) ? r->call.root : 0,
-                          .radix = choice->radix, .blocks = r->flow.input.blocks, .graph = &comm->graph,
+                          .radix = choice->radix, .blocks = r->flow->input.blocks, .graph = &comm->graph,
                           .order = comm->order, .is_exclusive = r->call.kind == COLL_EXSCAN, .steps = steps,
                           .capacity = capacity };
 }
@@ -248,7 +254,7 @@ static int coll__blocks_of(const coll__choice *choice, int size)
 /* Choose the algorithm of a checked call, walk through its rounds once to see what they need, and cut the vector. */
 static coll_status coll__flow_plan(coll_request *r)
 {
-    coll__flow *flow = &r->flow;
+    coll__flow *flow = r->flow = &r->own_flow;
 
     memset(flow, 0, sizeof *flow);
     if (r->way) flow->choice = *r->way;
@@ -261,6 +267,8 @@ static coll_status coll__flow_plan(coll_request *r)
         if (!flow->choice.algorithm->round(&dry, flow->rounds)) break;
         if (dry.count > flow->steps) flow->steps = dry.count;
         if (dry.moved > flow->moved) flow->moved = dry.moved;
+        if (dry.made > flow->made) flow->made = dry.made;
+        if (dry.from > flow->from) flow->from = dry.from;
         for (int place = 0; place < COLL__PLACES; place++)
             if (dry.slots[place] > flow->slots[place]) flow->slots[place] = dry.slots[place];
     }
@@ -325,11 +333,11 @@ static bool coll__arena_reserve(coll__track *track, size_t length)
 }
 
 /* May the next call like this one have the same flow?  Not where counts are listed, nor where the input is copied first. */
-static bool coll__flow_is_repeatable(const coll_request *r)
+static inline bool coll__flow_is_repeatable(const coll_request *r)
 {
     const coll_call *c = &r->call;
     return !r->way && !c->algorithm && !c->fn && !coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE | COLL__NEIGHBORS)
-        && !coll__copies_input(c) && !coll__copies_result(c);
+        && !coll__copies_input(c);
 }
 
 /* Memory for a flow that is to be kept, in the place of the oldest one; NULL: there is none. */
@@ -350,8 +358,8 @@ static void *coll__kept_reserve(coll__track *track, size_t length)
 
 /* What the parts of a flow need, in bytes. */
 typedef struct coll__needs {
-    size_t sums, front, copy;                     /* once: scratch; with the sources; of the input            */
-    size_t xfers, table;                          /* of a stage: messages; with cargo and steps               */
+    size_t sums, front, copy;                     /* once: scratch; with the sources and steps; of the input  */
+    size_t xfers, table;                          /* of a stage: messages; with cargo and what is made        */
     size_t work, part, staging, slice;            /* of a slice; together                                     */
 } coll__needs;
 
@@ -366,14 +374,15 @@ static coll__needs coll__flow_needs(coll__flow *flow, const coll_request *r)
     flow->work_slot = coll__round_up(coll__wire_bytes(&r->codec, longest), 64);
     flow->part_slot = coll__round_up(longest * r->codec.acc_size, 64);
     n.xfers = steps + (is_packed ? 0 : moved);
-    n.table = coll__round_up(n.xfers * (sizeof(coll_xfer) + sizeof(coll__cargo)) + steps * sizeof(coll__step), 64);
+    n.table = coll__round_up(n.xfers * (sizeof(coll_xfer) + sizeof(coll__cargo)) + (size_t)flow->made * sizeof(coll__made)
+                             + (size_t)flow->from * sizeof(coll__spot), 64);
     n.work = (size_t)flow->slots[COLL__WORK] * flow->work_slot;
     n.part = (size_t)flow->slots[COLL__PART] * flow->part_slot;
     const size_t widest = coll__most(flow->work_slot, flow->slots[COLL__PART] ? flow->part_slot : 0);
     const size_t packed = moved * widest + steps * 64;
     n.staging = r->codec.same ? coll__least(packed, steps * (COLL__PACK_MOST + 64)) : packed;
     n.sums = coll__kind_reduces(r->call.kind) ? coll__combine_scratch(&r->codec, flow->steps + 1) : 0;
-    n.front = coll__round_up(n.sums, 64) + coll__round_up(steps * sizeof(coll__source), 64);
+    n.front = coll__round_up(n.sums, 64) + coll__round_up(steps * (sizeof(coll__source) + sizeof(coll__step)), 64);
     n.copy = coll__copy_length(flow, r);
     n.slice = n.work + n.part + n.staging;
     return n;
@@ -401,18 +410,21 @@ static coll_status coll__flow_lay_out(coll__flow *flow, coll_request *r)
     }
     flow->scratch = at;
     flow->sources = (coll__source *)(void *)(at + coll__round_up(n.sums, 64));
+    flow->list = (coll__step *)(void *)(flow->sources + flow->steps);
     if (n.copy) coll__make_copy(flow, r, at + n.front);
     flow->stages = (coll__stage *)(void *)(at + n.front + n.copy);
     at += n.front + n.copy + heads;
     for (int i = 0; i < flow->stage_count; i++, at += n.table) {
         coll__stage *stage = &flow->stages[i];
         const bool has_slice = i == 0 || !flow->is_kept;                  /* or works in that of round 0      */
-        unsigned char *slice = has_slice ? at : flow->stages->work;
-        *stage = (coll__stage){ .work = slice, .part = slice + n.work, .staging = slice + n.work + n.part };
+        unsigned char *slice = has_slice ? at : flow->stages->base[COLL__WORK];
+        *stage = (coll__stage){ .base = { [COLL__WORK] = slice, [COLL__PART] = slice + n.work },
+                                .staging = slice + n.work + n.part };
         if (has_slice) at += n.slice;
         stage->xfers = (coll_xfer *)(void *)at;
         stage->cargo = (coll__cargo *)(void *)(stage->xfers + n.xfers);
-        stage->steps = (coll__step *)(void *)(stage->cargo + n.xfers);
+        stage->made = (coll__made *)(void *)(stage->cargo + n.xfers);
+        stage->spots = (coll__spot *)(void *)(stage->made + flow->made);
     }
     return COLL_OK;
 }
@@ -427,38 +439,34 @@ static inline bool coll__is_alike(const coll_call *a, const coll_call *b)
         && a->not_commutative == b->not_commutative;
 }
 
-static inline const coll__kept *coll__kept_like(const coll_request *r)
+static inline coll__kept *coll__kept_like(const coll_request *r)
 {
     const coll__track *track = r->track;
 
     for (unsigned i = 1; i <= COLL__KEPT; i++) {  /* the youngest first                                       */
-        const coll__kept *kept = track->kept[(track->kept_next - i) % COLL__KEPT];
+        coll__kept *kept = track->kept[(track->kept_next - i) % COLL__KEPT];
         if (kept && coll__is_alike(&r->call, &kept->call) && kept->version == track->numbers->version)
             return coll__flow_is_repeatable(r) ? kept : NULL;
     }
     return NULL;
 }
 
-/* `vector` points into its own flow: copies have to find their own again. */
-static inline void coll__flow_copy(coll__flow *to, const coll__flow *from)
+/* Begin with a flow that was kept.  One at a time runs in a track, so it is used where it lies. */
+static inline void coll__flow_again(coll_request *r, coll__kept *kept)
 {
-    *to = *from;
-    to->vector = from->vector == &from->result ? &to->result : &to->input;
+    coll__flow *flow = r->flow = &kept->flow;
+
+    flow->input.base = coll__behind(r->call.send, 0);
+    flow->result.base = coll__behind(r->call.recv, 0);
+    flow->posted = flow->done = 0;
 }
 
-/* Make the flow of a checked call ready: one that was kept, or a new one. */
+/* Make a new flow for a checked call. */
 static coll_status coll__flow_start(coll_request *r)
 {
     coll__track *track = r->track;
-    coll__flow *flow = &r->flow;
-    const coll__kept *found = coll__kept_like(r);
+    coll__flow *flow = &r->own_flow;
 
-    if (found) {
-        coll__flow_copy(flow, &found->flow);
-        flow->input.base = coll__behind(r->call.send, 0);
-        flow->result.base = coll__behind(r->call.recv, 0);
-        return COLL_OK;
-    }
     if (coll__flow_plan(r) < 0) return COLL_ERR_MEMORY;
     if (flow->rounds == 0) return COLL_OK;        /* e.g. a barrier of one                                    */
     if (coll__flow_lay_out(flow, r) < 0) return COLL_ERR_MEMORY;
@@ -466,7 +474,9 @@ static coll_status coll__flow_start(coll_request *r)
     coll__kept *kept = track->kept[track->kept_next++ % COLL__KEPT];
     kept->call = r->call;
     kept->version = track->numbers->version;
-    coll__flow_copy(&kept->flow, flow);
+    kept->flow = *flow;
+    kept->flow.vector = flow->vector == &flow->result ? &kept->flow.result : &kept->flow.input;
+    r->flow = &kept->flow;
     return COLL_OK;
 }
 
@@ -545,7 +555,7 @@ static void coll__pack_span(const coll_request *r, coll__stage *stage, const col
     }
 }
 
-static coll_status coll__post(coll_request *r, coll_xfer *x, coll__verb verb)
+COLL__INLINE coll_status coll__post(coll_request *r, coll_xfer *x, coll__verb verb)
 {
     const coll__trunk *trunk = r->comm->trunk;
 
@@ -569,14 +579,14 @@ static void coll__stage_message(coll_request *r, coll__stage *stage, long slice)
     if (x->buffer) return;
     x->buffer = stage->staging + stage->staged;
     stage->staged += coll__round_up(x->length, 64);
-    cargo->is_packed = cargo->is_send;
+    cargo->is_packed = true;
     if (cargo->is_send) coll__pack_span(r, stage, &cargo->span, slice, (unsigned char *)x->buffer, true);
 }
 
 /* Only the two ends of this message know its length and type: both write them into its head. */
 static void coll__head_set_pair(const coll_request *r, coll_xfer *x, const coll__span *span)
 {
-    const coll__flow *flow = &r->flow;
+    const coll__flow *flow = r->flow;
     const coll__layout *l = span->place == COLL__INPUT ? &flow->input : &flow->result;
     const int block = coll__span_at(span, 0, l->blocks);
 
@@ -587,7 +597,7 @@ static void coll__head_set_pair(const coll_request *r, coll_xfer *x, const coll_
 /* Block `i` of a span, by itself. */
 static coll__span coll__span_of_one(const coll_request *r, const coll__span *span, int i)
 {
-    const int circle = coll__circle(&r->flow, span);
+    const int circle = coll__circle(r->flow, span);
 
     return (coll__span){ .place = span->place, .first = coll__span_at(span, i, circle), .blocks = 1, .step = 1,
                          .about = coll__span_about(span, i, circle) };
@@ -602,8 +612,8 @@ static coll_status coll__post_span(coll_request *r, coll__stage *stage, const co
 
     x->length = bytes;
     if (as_is && bytes > 0) x->buffer = coll__in_one_piece(r, stage, span, slice);
-    if (x->buffer && !coll__is_slot(span->place))
-        stage->cargo[stage->xfer_count - 1].at = (size_t)((uintptr_t)x->buffer - (uintptr_t)coll__base_of(r, span->place));
+    if (x->buffer)
+        stage->cargo[stage->xfer_count - 1].at = (size_t)((uintptr_t)x->buffer - (uintptr_t)stage->base[span->place]);
     if (!x->buffer && bytes > 0) coll__stage_message(r, stage, slice);
     if (coll__kind_is(r->call.kind, COLL__PAIRWISE)) coll__head_set_pair(r, x, span);
     return coll__post(r, x, step->verb);
@@ -625,19 +635,38 @@ static coll_status coll__post_step(coll_request *r, coll__stage *stage, const co
     return status;
 }
 
-static void coll__copy_step(coll_request *r, coll__stage *stage, const coll__step *step, long slice)
+/* What copies and folds make, and of what; `verb`: which of them. */
+static void coll__note_made(const coll_request *r, coll__stage *stage, const coll__round *now, coll__verb verb, long slice)
 {
-    const bool is_wire = step->span.place == COLL__WORK, was_wire = step->from.place == COLL__WORK;
-    coll__range x, there;
+    const coll__step *const end = now->steps + now->count;
+    coll__spot *spot = stage->spots + stage->copies;
+    coll__range there, x = { 0, 0 };
 
-    for (int i = 0; i < step->span.blocks; i++) {
-        const unsigned char *from = coll__locate(r, stage, &step->from, i, slice, &x);
-        unsigned char *to = coll__locate(r, stage, &step->span, i, slice, &there);
-        if (to == from || x.count == 0) continue;
-        if (is_wire && !was_wire && !r->codec.same)
-            coll__pack(&r->codec, to, from, x.count, x.at, coll__whose(r, step->from.place));
-        else if (was_wire && !is_wire && !r->codec.same) coll__unpack(&r->codec, to, from, x.count);
-        else memmove(to, from, is_wire ? coll__wire_bytes(&r->codec, x.count) : x.count * r->codec.type_size);
+    for (const coll__step *step = now->steps; step < end; step++) {
+        for (int i = 0; step->verb == verb && i < step->span.blocks; i++) {
+            const coll__spot *const first = spot;
+            if (verb == COLL__COPY) *spot++ = coll__spot_of(r, stage, &step->from, i, slice, &x);
+            for (const coll__step *from = step + 1; from < end && from->verb == COLL__FROM; from++)
+                if (i < from->span.blocks) *spot++ = coll__spot_of(r, stage, &from->span, i, slice, &x);
+            if (spot == first) continue;
+            const coll__spot to = coll__spot_of(r, stage, &step->span, i, slice, &there);
+            stage->made[stage->made_count++] = (coll__made){ to, x.count, x.at, (int)(spot - first) };
+        }
+    }
+}
+
+static void coll__do_copies(const coll_request *r, const coll__stage *stage)
+{
+    for (int i = 0; i < stage->copies; i++) {
+        const coll__made *m = &stage->made[i];
+        const coll__place source = stage->spots[i].place;
+        const unsigned char *from = coll__spot_at(stage, stage->spots[i]);
+        unsigned char *to = coll__spot_at(stage, m->to);
+        const bool is_wire = m->to.place == COLL__WORK, was_wire = source == COLL__WORK;
+        if (to == from || m->count == 0) continue;
+        if (is_wire && !was_wire && !r->codec.same) coll__pack(&r->codec, to, from, m->count, m->index, coll__whose(r, source));
+        else if (was_wire && !is_wire && !r->codec.same) coll__unpack(&r->codec, to, from, m->count);
+        else memmove(to, from, is_wire ? coll__wire_bytes(&r->codec, m->count) : m->count * r->codec.type_size);
     }
 }
 
@@ -647,25 +676,27 @@ static inline coll__stage *coll__stage_of(const coll__flow *flow, long slice, in
     return &flow->stages[slice < flow->stage_count ? slice : slice % flow->stage_count];
 }
 
-static void coll__copy_steps(coll_request *r, coll__stage *stage, long slice)
+/* A round is about to begin. */
+static inline void coll__stage_begin(const coll_request *r, coll__stage *stage)
 {
-    for (int i = 0; i < stage->step_count; i++)
-        if (stage->steps[i].verb == COLL__COPY) coll__copy_step(r, stage, &stage->steps[i], slice);
+    stage->base[COLL__INPUT] = r->flow->input.base;
+    stage->base[COLL__RESULT] = r->flow->result.base;
+    stage->finished = 0;
 }
 
-/* Begin a round of a call like one before: its steps and messages are there still; its buffers may be others. */
+/* Begin a round of a call like one before: its messages are there still, and what it makes; its buffers may be others. */
 static coll_status coll__post_again(coll_request *r, coll__stage *stage, long tick)
 {
     coll_status status = COLL_OK;
 
-    stage->finished = 0;
-    coll__copy_steps(r, stage, 0);
+    coll__do_copies(r, stage);
     for (int i = 0; i < stage->xfer_count && status == COLL_OK; i++) {
         const coll__cargo *cargo = &stage->cargo[i];
         coll_xfer *x = &stage->xfers[i];
         coll__xfer_ready(r, x, tick);
-        if (cargo->at != COLL__ELSEWHERE) x->buffer = coll__behind(coll__base_of(r, cargo->span.place), cargo->at);
-        else if (cargo->is_packed) coll__pack_span(r, stage, &cargo->span, 0, (unsigned char *)x->buffer, true);
+        if (cargo->at != COLL__ELSEWHERE) x->buffer = coll__behind(stage->base[cargo->span.place], cargo->at);
+        else if (cargo->is_packed && cargo->is_send)
+            coll__pack_span(r, stage, &cargo->span, 0, (unsigned char *)x->buffer, true);
         status = coll__post(r, x, cargo->is_send ? COLL__SEND : COLL__RECV);
     }
     return status;
@@ -674,133 +705,138 @@ static coll_status coll__post_again(coll_request *r, coll__stage *stage, long ti
 /* Begin round k of a slice. */
 static coll_status coll__post_round(coll_request *r, long slice, int k, long tick)
 {
-    coll__stage *stage = coll__stage_of(&r->flow, slice, k);
-    coll__round now = coll__round_of(r, stage->steps, r->flow.steps);
+    coll__flow *flow = r->flow;
+    coll__stage *stage = coll__stage_of(flow, slice, k);
     coll_status status = COLL_OK;
 
+    coll__stage_begin(r, stage);
     if (stage->is_kept) return coll__post_again(r, stage, tick);
-    r->flow.choice.algorithm->round(&now, k);
-    stage->step_count = now.count;
-    stage->xfer_count = stage->finished = 0;
+    coll__round now = coll__round_of(r, flow->list, flow->steps);
+    flow->choice.algorithm->round(&now, k);
+    stage->xfer_count = stage->copies = stage->made_count = 0;
     stage->staged = 0;
-    coll__copy_steps(r, stage, slice);
+    coll__note_made(r, stage, &now, COLL__COPY, slice);
+    stage->copies = stage->made_count;
+    coll__note_made(r, stage, &now, COLL__FOLD, slice);
+    coll__do_copies(r, stage);
     for (int i = 0; i < now.count && status == COLL_OK; i++)
         if (now.steps[i].verb == COLL__SEND || now.steps[i].verb == COLL__RECV)
             status = coll__post_step(r, stage, &now.steps[i], slice, tick);
-    stage->is_kept = r->flow.is_kept && status == COLL_OK;
+    stage->is_kept = flow->is_kept && status == COLL_OK;
     return status;
 }
 
 /* ---- >>finishing a round ---- */
 
-/* What became of a stage's messages: COLL_OK when all are done. */
-static coll_status coll__stage_status(coll_request *r, coll__stage *stage, coll_failure *failure)
+/* The message that a stage has come to has failed: what is to be said of it, and what comes of that. */
+static __attribute__((noinline)) coll_status coll__message_failed(coll_request *r, const coll__stage *stage)
 {
-    while (stage->finished < stage->xfer_count) {
-        const coll_xfer *x = &stage->xfers[stage->finished];
-        if (x->status == COLL_PENDING) return COLL_PENDING;
-        if (x->status == COLL_ERR_MISMATCH) {
-            unsigned char ours[COLL_HEAD_LENGTH];
-            memcpy(ours, r->head, sizeof ours);
-            if (coll__kind_is(r->call.kind, COLL__PAIRWISE)) {
-                coll_xfer expected;
-                memcpy(expected.head, ours, sizeof ours);
-                coll__head_set_pair(r, &expected, &stage->cargo[stage->finished].span);
-                memcpy(ours, expected.head, sizeof ours);
-            }
-            return coll__blame_mismatch(failure, ours, r->comm->trunk->rank, x->head, x->peer);
+    const coll_xfer *x = &stage->xfers[stage->finished];
+    coll_failure failure = { COLL_OK, -1, "" };
+    coll_xfer expected;
+
+    if (x->status != COLL_ERR_MISMATCH) return coll__comm_fail(r->comm, NULL);
+    memcpy(expected.head, r->head, sizeof expected.head);
+    if (coll__kind_is(r->call.kind, COLL__PAIRWISE)) coll__head_set_pair(r, &expected, &stage->cargo[stage->finished].span);
+    coll__blame_mismatch(&failure, expected.head, r->comm->trunk->rank, x->head, x->peer);
+    return coll__comm_fail(r->comm, &failure);
+}
+
+/* Combine, block by block. */
+static void coll__do_folds(const coll_request *r, const coll__stage *stage)
+{
+    static const coll__format formats[COLL__PLACES] = { COLL__AS_USER, COLL__AS_USER, COLL__AS_WIRE, COLL__AS_SUM };
+    const coll__trunk *trunk = r->comm->trunk;
+    const bool tells = trunk->transport->folded != NULL;
+    const coll__spot *spot = stage->spots + stage->copies;
+    coll__source *const sources = r->flow->sources;
+    size_t folded = 0;
+
+    for (int i = stage->copies; i < stage->made_count; i++) {
+        const coll__made *m = &stage->made[i];
+        void *const result = coll__spot_at(stage, m->to);
+        for (int n = 0; n < m->from; n++, spot++) {
+            sources[n] = (coll__source){ coll__spot_at(stage, *spot), formats[spot->place], r->comm->rank };
+            if (tells && n > 0) folded += coll__bytes_of(r, spot->place, m->count);
         }
-        if (x->status < 0) return x->status;
-        stage->finished++;
+        coll__combine(&r->codec, &(coll__sum){ .sources = sources, .n = m->from, .results = &result, .m = 1,
+                                               .format = formats[m->to.place], .count = m->count, .index = m->index,
+                                               .scratch = r->flow->scratch });
+    }
+    if (folded > 0) trunk->transport->folded(trunk->context, folded);
+}
+
+/* Are the messages of a round done? */
+static coll_status coll__check_round(coll_request *r, long slice, int k)
+{
+    coll__stage *stage = coll__stage_of(r->flow, slice, k);
+
+    for (; stage->finished < stage->xfer_count; stage->finished++) {
+        const coll_status status = stage->xfers[stage->finished].status;
+        if (status == COLL_PENDING) return COLL_PENDING;
+        if (status < 0) return coll__message_failed(r, stage);
     }
     return COLL_OK;
 }
 
-/* Combine, block by block, what the FROM steps behind a FOLD give. */
-static void coll__fold_step(coll_request *r, coll__stage *stage, const coll__step *fold, const coll__step *end, long slice)
+static void coll__complete_round(coll_request *r, long slice, int k)
 {
-    static const coll__format formats[COLL__PLACES] = { COLL__AS_USER, COLL__AS_USER, COLL__AS_WIRE, COLL__AS_SUM };
-    const coll__trunk *trunk = r->comm->trunk;
-    coll__range x = { 0, 0 }, there;
-    size_t folded = 0;
+    coll__stage *stage = coll__stage_of(r->flow, slice, k);
 
-    for (int i = 0; i < fold->span.blocks; i++) {
-        int n = 0;
-        for (const coll__step *from = fold + 1; from < end && from->verb == COLL__FROM; from++) {
-            if (i >= from->span.blocks) continue;
-            const unsigned char *at = coll__locate(r, stage, &from->span, i, slice, &x);
-            if (n > 0) folded += coll__bytes_of(r, from->span.place, x.count);
-            r->flow.sources[n++] = (coll__source){ at, formats[from->span.place], r->comm->rank };
-        }
-        void *const result = coll__locate(r, stage, &fold->span, i, slice, &there);
-        if (n > 0) coll__combine(&r->codec, &(coll__sum){ .sources = r->flow.sources, .n = n, .results = &result, .m = 1,
-                                                          .format = formats[fold->span.place], .count = x.count, .index = x.at,
-                                                          .scratch = r->flow.scratch });
-    }
-    if (folded > 0 && trunk->transport->folded) trunk->transport->folded(trunk->context, folded);
-}
-
-static void coll__finish_round(coll_request *r, long slice, int k)
-{
-    coll__stage *stage = coll__stage_of(&r->flow, slice, k);
-    const unsigned char *low = stage->staging, *high = stage->staging + stage->staged;
-    const coll__step *end = stage->steps + stage->step_count;
-
-    for (int i = 0; i < stage->xfer_count; i++) {
+    for (int i = 0; stage->staged > 0 && i < stage->xfer_count; i++) {
         const coll__cargo *cargo = &stage->cargo[i];
-        unsigned char *at = (unsigned char *)stage->xfers[i].buffer;
-        if (!cargo->is_send && at >= low && at < high) coll__pack_span(r, stage, &cargo->span, slice, at, false);
+        if (cargo->is_packed && !cargo->is_send)
+            coll__pack_span(r, stage, &cargo->span, slice, (unsigned char *)stage->xfers[i].buffer, false);
     }
-    for (const coll__step *step = stage->steps; step < end; step++)
-        if (step->verb == COLL__FOLD) coll__fold_step(r, stage, step, end, slice);
+    coll__do_folds(r, stage);
 }
 
-/* Call `act` for every (slice, round) of a tick, until one is not done. */
-static coll_status coll__each_of_tick(coll_request *r, long tick,
-                                      coll_status (*act)(coll_request *, long slice, int k, long tick))
+/* ---- >>ticks ---- */
+
+typedef struct coll__rounds { long first, last; } coll__rounds;
+
+/* The rounds of a tick: round k is that of slice tick - k * lag. */
+static inline coll__rounds coll__rounds_of(const coll__flow *flow, long tick)
 {
-    const coll__flow *flow = &r->flow;
+    if (flow->slices == 1) return (coll__rounds){ tick, tick };
+    return (coll__rounds){ tick < flow->slices ? 0 : (tick - flow->slices) / flow->lag + 1,
+                           tick / flow->lag < flow->rounds - 1 ? tick / flow->lag : flow->rounds - 1 };
+}
+
+static coll_status coll__post_tick(coll_request *r, long tick)
+{
+    const coll__rounds now = coll__rounds_of(r->flow, tick);
     coll_status status = COLL_OK;
 
-    if (flow->slices == 1) return act(r, 0, (int)tick, tick);
-    const long first = tick < flow->slices ? 0 : (tick - flow->slices) / flow->lag + 1;
-    const long last = tick / flow->lag < flow->rounds - 1 ? tick / flow->lag : flow->rounds - 1;
-
-    for (long k = first; k <= last && status == COLL_OK; k++) status = act(r, tick - k * flow->lag, (int)k, tick);
+    for (long k = now.first; k <= now.last && status == COLL_OK; k++)
+        status = coll__post_round(r, tick - k * r->flow->lag, (int)k, tick);
     return status;
 }
 
-static coll_status coll__check_round(coll_request *r, long slice, int k, long tick)
+/* Finish the rounds of a tick, if all their messages are done. */
+static coll_status coll__finish_tick(coll_request *r, long tick)
 {
-    coll_failure failure = { COLL_OK, -1, "" };
-    const coll_status status = coll__stage_status(r, coll__stage_of(&r->flow, slice, k), &failure);
+    const coll__rounds now = coll__rounds_of(r->flow, tick);
 
-    (void)tick;
-    if (status < 0) return coll__comm_fail(r->comm, failure.status != COLL_OK ? &failure : NULL);
-    return status;
-}
-
-static coll_status coll__complete_round(coll_request *r, long slice, int k, long tick)
-{
-    (void)tick;
-    coll__finish_round(r, slice, k);
+    for (long k = now.first; k <= now.last; k++) {
+        const coll_status status = coll__check_round(r, tick - k * r->flow->lag, (int)k);
+        if (status != COLL_OK) return status;
+    }
+    for (long k = now.first; k <= now.last; k++) coll__complete_round(r, tick - k * r->flow->lag, (int)k);
     return COLL_OK;
 }
 
 /* Move a flow on as far as it goes without waiting. */
 static coll_status coll__flow_advance(coll_request *r)
 {
-    coll__flow *flow = &r->flow;
+    coll__flow *flow = r->flow;
 
     if (flow->rounds == 0) return COLL_OK;
     for (;;) {
-        while (flow->posted < flow->ticks && flow->posted - flow->done < flow->lag) {
-            const coll_status status = coll__each_of_tick(r, flow->posted++, coll__post_round);
-            if (status < 0) return coll__comm_fail(r->comm, NULL);
-        }
-        const coll_status status = coll__each_of_tick(r, flow->done, coll__check_round);
+        while (flow->posted < flow->ticks && flow->posted - flow->done < flow->lag)
+            if (coll__post_tick(r, flow->posted++) < 0) return coll__comm_fail(r->comm, NULL);
+        const coll_status status = coll__finish_tick(r, flow->done);
         if (status != COLL_OK) return status;
-        coll__each_of_tick(r, flow->done, coll__complete_round);
         if (++flow->done == flow->ticks) break;
     }
     if (coll__copies_result(&r->call) && flow->result.count)
@@ -811,7 +847,7 @@ static coll_status coll__flow_advance(coll_request *r)
 /* Mark the ranks whose messages a flow is waiting for. */
 static void coll__flow_late(const coll_request *r, unsigned char *is_late)
 {
-    const coll__flow *flow = &r->flow;
+    const coll__flow *flow = r->flow;
 
     for (int s = 0; flow->rounds > 0 && s < flow->stage_count; s++)
         for (int i = flow->stages[s].finished; i < flow->stages[s].xfer_count; i++)

@@ -14,7 +14,7 @@ static void coll__explain_others(const coll_request *r, char *text, size_t room)
     wish.algorithm = NULL;
     const int count = coll__candidates(others, 8, &wish);
     for (int i = 0, told = 0; i < count && i < 8 && told < 3; i++) {
-        const coll__choice *c = &others[i], *chosen = &r->flow.choice;
+        const coll__choice *c = &others[i], *chosen = &r->flow->choice;
         if (c->algorithm == chosen->algorithm && c->radix == chosen->radix) continue;
         coll__append(text, room, "%s %s", before, c->algorithm->name);
         if (c->algorithm->has_radix) coll__append(text, room, ":%d", c->radix);
@@ -82,7 +82,7 @@ static void coll__explain_inside(coll_comm *comm, coll_request *r, char *text, s
         return;
     }
     if (coll__flow_plan(r) < 0) return;           /* no memory: what is written so far is true                */
-    const coll__flow *f = &r->flow;
+    const coll__flow *f = r->flow;
     const coll__algorithm *a = f->choice.algorithm;
     coll__append(text, room, "%s", a->name);
     if (a->has_radix) coll__append(text, room, ", radix %d", f->choice.radix);

@@ -41,7 +41,7 @@ static void coll__look_for_overflow(coll_request *r)
 /* Write a head where other threads read it. */
 static inline void coll__doing_set(coll__trunk *trunk, uint64_t *words, const unsigned char *head)
 {
-    for (int i = 0; i < COLL_HEAD_LENGTH / 8; i++) {
+    COLL__UNROLLED for (int i = 0; i < COLL_HEAD_LENGTH / 8; i++) {
         uint64_t word;
         memcpy(&word, head + 8 * i, 8);
         __atomic_store_n(&words[i], word, __ATOMIC_RELAXED);
@@ -118,24 +118,32 @@ static coll_status coll__goes_by_hosts(const coll_request *r);
 static coll_status coll__journey_start(coll_request *r);
 static coll_status coll__journey_advance(coll_request *r);
 
-/* By hosts, or as rounds of all ranks. */
+/* As a call like it before; or by hosts, or as rounds of all ranks. */
 static coll_status coll__engine_start(coll_request *r)
 {
-    const coll_status by_hosts = coll__goes_by_hosts(r);
+    coll__kept *kept = coll__kept_like(r);
 
+    if (kept) {
+        coll__flow_again(r, kept);
+        return COLL_OK;
+    }
+    const coll_status by_hosts = coll__goes_by_hosts(r);
     if (by_hosts == COLL_OK) return coll__journey_start(r);
     return by_hosts == COLL_ERR_UNSUPPORTED ? coll__flow_start(r) : by_hosts;
 }
 
-static coll_status coll__engine_advance(coll_comm *comm, coll_request *r)
+static __attribute__((noinline)) coll_status coll__has_no_memory(coll_comm *comm)
 {
     coll_failure failure = { COLL_OK, -1, "" };
+    const int me = comm->trunk->rank;
 
-    if (!r->is_started && coll__engine_start(r) < 0) {
-        const int me = comm->trunk->rank;
-        coll__blame(&failure, COLL_ERR_MEMORY, me, "rank %d has no memory for the operation", me);
-        return coll__comm_fail(comm, &failure);
-    }
+    coll__blame(&failure, COLL_ERR_MEMORY, me, "rank %d has no memory for the operation", me);
+    return coll__comm_fail(comm, &failure);
+}
+
+static coll_status coll__engine_advance(coll_comm *comm, coll_request *r)
+{
+    if (!r->is_started && coll__engine_start(r) < 0) return coll__has_no_memory(comm);
     r->is_started = true;
     return r->journey ? coll__journey_advance(r) : coll__flow_advance(r);
 }
@@ -166,13 +174,14 @@ static coll_status coll__carry_on(coll_comm *comm, coll_request *r)
     const coll__trunk *trunk = comm->trunk;
     coll_failure failure;
 
-    if (!r->is_offloaded) return coll__engine_advance(comm, r);
-    if (r->is_on_device) return coll__device_test(comm, r);
-    failure.status = COLL_OK;
-    const coll_status status = trunk->transport->offload(trunk->context, &r->task, &failure);
-    if (status >= 0) return status;
-    if (status != COLL_ERR_UNSUPPORTED) return coll__comm_fail(comm, failure.status != COLL_OK ? &failure : NULL);
-    r->is_offloaded = false;                      /* declined: through the engine, then                       */
+    if (r->is_offloaded) {
+        if (r->is_on_device) return coll__device_test(comm, r);
+        failure.status = COLL_OK;
+        const coll_status status = trunk->transport->offload(trunk->context, &r->task, &failure);
+        if (status >= 0) return status;
+        if (status != COLL_ERR_UNSUPPORTED) return coll__comm_fail(comm, failure.status != COLL_OK ? &failure : NULL);
+        r->is_offloaded = false;                  /* declined: through the engine, then                       */
+    }
     return coll__engine_advance(comm, r);
 }
 

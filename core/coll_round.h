@@ -55,6 +55,7 @@ typedef struct coll__round {
     coll__step *steps;                            /* NULL: only count                                         */
     int count, capacity;
     int moved, sent;                              /* blocks in the sends and receives; messages sent          */
+    int made, from;                               /* blocks that copies and folds make; and of which          */
     int slots[COLL__PLACES];                      /* WORK, PART: one more than the highest slot used          */
 } coll__round;
 
@@ -87,6 +88,8 @@ static inline void coll__add_step(coll__round *now, coll__step step)
     now->count++;
     if (step.verb == COLL__SEND) now->sent++;
     if (step.verb == COLL__SEND || step.verb == COLL__RECV) now->moved += s->blocks;
+    if (step.verb == COLL__COPY || step.verb == COLL__FOLD) now->made += s->blocks;
+    if (step.verb == COLL__COPY || step.verb == COLL__FROM) now->from += s->blocks;
     const int last = s->blocks > 0 ? coll__span_at(s, s->blocks - 1, 1) : -1;
     if ((s->place == COLL__WORK || s->place == COLL__PART) && now->slots[s->place] <= last) now->slots[s->place] = last + 1;
 }

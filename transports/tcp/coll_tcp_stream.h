@@ -185,10 +185,13 @@ static ssize_t coll__stream_recv(coll__stream *s)
     if (!coll__is_letter(x)) return coll__pipe_recv(&s->pipe, coll__pull_message(s));
     const ssize_t n = coll__pipe_read(&s->pipe, s->letter, COLL_HEAD_LENGTH + x->length);
     if (n <= 0) return n;
-    const size_t got = (size_t)n, head = coll__least(got, COLL_HEAD_LENGTH);
     memcpy(s->expected, x->head, COLL_HEAD_LENGTH);
-    memcpy(x->head, s->letter, head);
-    if (got > head) memcpy(x->buffer, s->letter + head, got - head);
+    if (n <= COLL_HEAD_LENGTH) {
+        memcpy(x->head, s->letter, (size_t)n);
+        return n;
+    }
+    memcpy(x->head, s->letter, COLL_HEAD_LENGTH);
+    memcpy(x->buffer, s->letter + COLL_HEAD_LENGTH, (size_t)n - COLL_HEAD_LENGTH);
     return n;
 }
 
