@@ -132,8 +132,9 @@ static const char *any_place(input *in)
     coll__place_write(again, &place);
     if (!coll__place_read(again, &second)) return "a place that cannot be repeated";
     if (memcmp(&place, &second, sizeof place)) return "a place that reads differently the second time";
+    if (!is_text(place.name, sizeof place.name)) return "a place with an unreadable name";
     return memcmp(bytes, again, (size_t)place.count * 16) || memcmp(bytes + 48, again + 48, 4)
-        || memcmp(bytes + 52, again + 52, 28)
+        || memcmp(bytes + 52, again + 52, 32)
                ? "a place that is not what was read" : NULL;
 }
 
@@ -528,6 +529,8 @@ static void test_place(void)
             place.count = count;
             place.processors = port;
             place.processor_set = 0x8000000000000001u + (unsigned)port;
+            place.pid = 0xfffffff0u + (unsigned)count;
+            coll__print(place.name, sizeof place.name, "host-%d", port);
             coll__place_write(bytes, &place);
             CHECK(coll__place_read(bytes, &got) && !memcmp(&got, &place, sizeof got), "port %d, %d addresses", port, count);
         }

@@ -80,11 +80,10 @@ static const char *coll__pulse_who(const coll__pulse *p, int rank, char *text, s
     char where[COLL__ADDRESS_TEXT];
     const coll__place_of *place = &p->places[rank];
     const coll__address a = coll__address_unpack(place->addresses[0], place->port);
-    const coll__sign *sign = rank == p->rank ? &p->own : &p->signs[rank];
 
     if (place->count > 0) coll__address_text(&a, where, sizeof where);
     else coll__print(where, sizeof where, "at no known address");
-    if (sign->pid) coll__print(text, room, "rank %d (%s, pid %u, %s)", rank, sign->name, (unsigned)sign->pid, where);
+    if (place->pid) coll__print(text, room, "rank %d (%s, pid %u, %s)", rank, place->name, (unsigned)place->pid, where);
     else coll__print(text, room, "rank %d (%s)", rank, where);
     return text;
 }

@@ -8,7 +8,7 @@
 enum {
     COLL__WIRE_MAJOR = 1, COLL__WIRE_MINOR = 0,
     COLL__HELLO_LENGTH = 128, COLL__CONTROL_LENGTH = 256,
-    COLL__PLACE_ADDRESSES = 3, COLL__PLACE_LENGTH = 80, COLL__PROCESSORS_MOST = 1 << 16,
+    COLL__PLACE_ADDRESSES = 3, COLL__PLACE_LENGTH = 124, COLL__PROCESSORS_MOST = 1 << 16,
     COLL__WORLD_LENGTH = 16, COLL__HOST_LENGTH = 16, COLL__NAME_LENGTH = 40
 };
 
@@ -223,10 +223,11 @@ static void coll__sign_read(const unsigned char *note, coll__sign *sign)
     coll__printable(sign->name, sizeof sign->name, at + 80, COLL__NAME_LENGTH);
 }
 
-/* ---- >>place: where a rank listens ----
+/* ---- >>place: where a rank listens, and what it is ----
  *
  *    0 addresses[3][16] (IPv6, or IPv4 mapped into it)   48 u16 port   50 u16 count   52 u32 number of processors
- *   56 host[16]   72 u64 which processors it may use (coll__processor_set)
+ *   56 host[16]   72 u64 which processors it may use (coll__processor_set)   80 u32 pid
+ *   84 name[40] of its host, ended by a zero
  */
 
 typedef struct coll__place_of {
@@ -234,6 +235,8 @@ typedef struct coll__place_of {
     int port, count;                              /* port 0: not known yet; count of the addresses            */
     int processors;                               /* that its process may use                                 */
     uint64_t processor_set;
+    uint32_t pid;                                 /* 0: not known                                             */
+    char     name[COLL__NAME_LENGTH];
 } coll__place_of;
 
 static void coll__place_write(unsigned char *at, const coll__place_of *place)
@@ -245,6 +248,8 @@ static void coll__place_write(unsigned char *at, const coll__place_of *place)
     memcpy(at + 56, place->host, COLL__HOST_LENGTH);
     coll__put32(at + 52, (uint32_t)place->processors);
     coll__put64(at + 72, place->processor_set);
+    coll__put32(at + 80, place->pid);
+    coll__print((char *)at + 84, COLL__NAME_LENGTH, "%s", place->name);
 }
 
 /* false: it claims to have more addresses, or processors, than there are. */
@@ -260,6 +265,8 @@ static bool coll__place_read(const unsigned char *at, coll__place_of *place)
     memcpy(place->host, at + 56, COLL__HOST_LENGTH);
     place->processors = (int)processors;
     place->processor_set = coll__get64(at + 72);
+    place->pid = coll__get32(at + 80);
+    coll__printable(place->name, sizeof place->name, at + 84, COLL__NAME_LENGTH);
     return true;
 }
 

@@ -225,6 +225,8 @@ static coll__tcp *coll__tcp_new(const coll__settings *settings, const coll__log 
         && tcp->greetings && coll__identify(&tcp->us, settings)) {
         coll__place_of *own = &tcp->places[c->rank];
         own->processor_set = coll__processor_set(&own->processors);
+        own->pid = tcp->pulse.own.pid;
+        memcpy(own->name, tcp->pulse.own.name, sizeof own->name);
         return tcp;
     }
     coll__tcp_free(tcp);
