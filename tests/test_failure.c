@@ -3,7 +3,7 @@
  * and go on without it (coll_shrink).
  *
  *     test_failure [WORLD,...] [PART,...]               WORLD: tcp-poll, tcp-uring, threads
- *                                                       PART: ends, alive, abort, shrink, paths, astray, dump, stall
+ *                                                       PART: ends, alive, orphans, abort, shrink, paths, astray, dump, stall
  *
  * Every case runs in a process of its own with a time limit; its ranks report in shared memory.
  */
@@ -55,6 +55,7 @@ typedef struct scene {
     bool  is_silent;                              /* liveness_timeout_ms < 0                                  */
     bool  is_on_the_wire;                         /* ranks of a host do not meet in memory                    */
     bool  is_orphaned;                            /* rank 0 has left before                                   */
+    const char *key;
     char  address[64];
     int   ready[2], go[2];                        /* pipes: a byte from each rank that is there; one for each that may go on */
 } scene;
@@ -76,7 +77,7 @@ static void log_line(void *context, coll_log_level level, const char *line)
 
 static coll_config config_of(const scene *s, int rank)
 {
-    return (coll_config){ .rank = rank, .size = s->size, .share_memory = s->is_on_the_wire ? -1 : 0, .address = s->address,
+    return (coll_config){ .rank = rank, .size = s->size, .share_memory = s->is_on_the_wire ? -1 : 0, .address = s->address, .key = s->key,
                           .start_timeout_ms = 10000, .liveness_timeout_ms = s->is_silent ? -1 : LIVENESS_MS,
                           .io = !strcmp(world, "tcp-uring") ? "uring" : "poll", .log = log_line };
 }
@@ -363,6 +364,89 @@ static void alive_case(const void *arg)
         CHECK(shared->ranks[i].done && shared->ranks[i].status == COLL_OK && shared->ranks[i].free_ms < support_patience(2000),
               "%s: rank %d has %d after %d ms: \"%s\"",
               case_name, i, (int)shared->ranks[i].status, (int)shared->ranks[i].free_ms, shared->ranks[i].sentence);
+}
+
+/* ---- >>orphans: rank 0 has left in good order, and no longer judges who lives ---- */
+
+/* What an orphan does while the victim is stopped, or computes. */
+static coll_status orphan_waits(const scene *s, int rank, coll_comm *comm, coll_comm *part, float *out)
+{
+    const bool is_large = s->phase == PAYLOAD;
+
+    if (s->phase == WAITING) return coll_barrier(part);
+    if (is_large) return coll_allreduce(part, COLL_IN_PLACE, out, LARGE, COLL_F32, COLL_SUM);
+    if (rank == s->victim) return coll_send(comm, out, 1, COLL_F32, rank + 1, 7);
+    const coll_status status = coll_recv(comm, out, 1, COLL_F32, rank - 1, 7);        /* a chain behind the victim  */
+    return status == COLL_OK && rank + 1 < s->size ? coll_send(comm, out, 1, COLL_F32, rank + 1, 7) : status;
+}
+
+static void orphans_rank(const scene *s, int rank)
+{
+    report *r = &shared->ranks[rank];
+    float *out = support_need(calloc(LARGE, sizeof *out));
+    coll_comm *comm = join(s, rank, r), *part = NULL;
+    coll_status status = comm ? coll_split(comm, rank > 0, 0, &part) : COLL_ERR_PEER;
+
+    if (!comm) exit(1);
+    if (status == COLL_OK && s->phase == PAYLOAD) status = orphan_waits(s, rank, comm, part, out);
+    if (rank > 0) {
+        pipe_put(s->ready);
+        pipe_await(s->go, 1);
+        if (rank == s->victim && s->signal) meet_fate(s);
+        for (const int64_t until = now_ms() + 3 * LIVENESS_MS; rank == s->victim && now_ms() < until;) out[0] = 1;
+        if (status == COLL_OK) status = orphan_waits(s, rank, comm, part, out);
+        while (status == COLL_OK && s->signal) status = coll_barrier(part);
+        if (status) note_failure(comm, r, status);
+    }
+    coll_free(part);
+    leave(comm, r);
+    free(out);
+}
+
+static void orphans_case(const void *arg)
+{
+    scene s = *(const scene *)arg;
+
+    open_scene(&s);
+    for (int i = 0; i < s.size; i++) start_rank(&s, i, orphans_rank);
+    pipe_await(s.ready, s.size - 1);
+    case_step = "rank 0 leaves";
+    (void)waitpid(shared->pids[0], NULL, 0);
+    shared->pids[0] = 0;
+    for (int i = 1; i < s.size; i++) pipe_put(s.go);
+    await_ranks(&s, !s.signal);
+    for (int i = 1; i < s.size; i++) {
+        const report *r = &shared->ranks[i];
+        if (s.signal && i != s.victim) check_survivor(&s, i, s.size - 1);
+        if (!s.signal) CHECK(r->done && r->status == COLL_OK, "%s: rank %d has %d: \"%s\"", case_name, i, (int)r->status, r->sentence);
+    }
+    if (!s.signal) return;
+    CHECK(strstr(shared->ranks[s.size - 1].cause, "no sign of life"), "%s: \"%s\"", case_name, shared->ranks[s.size - 1].cause);
+    kill(shared->pids[s.victim], SIGCONT);
+    case_step = "the victim that goes on, and may find that nobody is there any more";
+    (void)waitpid(shared->pids[s.victim], NULL, 0);
+    const report *r = &shared->ranks[s.victim];
+    CHECK(r->done && r->status < 0, "%s: the victim has %d: \"%s\"", case_name, (int)r->status, r->cause);
+}
+
+static void run_orphans(void)
+{
+    static const char *const keys[] = { NULL, "a secret of the orphans" };
+    static const phase phases[] = { WAITING, ASKING, PAYLOAD };
+    char name[160];
+
+    const bool is_all = strcmp(world, "tcp-uring") != 0;
+
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < 3; i++)
+            for (int signal = 0; signal <= SIGSTOP; signal += SIGSTOP) {
+                const scene s = { .size = 4, .victim = i == 1 ? 1 : 2, .signal = signal, .phase = phases[i], .key = keys[k],
+                                  .is_on_the_wire = k == 1 };
+                if (k == 1 ? s.phase != WAITING || !is_all : s.phase != PAYLOAD && !is_all) continue;
+                snprintf(name, sizeof name, "rank 0 has left, and rank %d of 4 %s %s%s", s.victim,
+                         signal ? "is stopped" : "computes", phase_names[s.phase], k ? ", with a key" : "");
+                run_case_within(CASE_SECONDS, orphans_case, &s, name);
+            }
 }
 
 /* ---- >>abort: from a signal handler ---- */
@@ -887,6 +971,7 @@ int main(int argc, char **argv)
         if (support_listed(parts, "alive"))
             run_case_within(CASE_SECONDS, alive_case, NULL, "a rank that computes, and leaves early");
         if (support_listed(parts, "alive")) run_case_within(CASE_SECONDS, alive_case, world, "the same, unwatched");
+        if (support_listed(parts, "orphans")) run_orphans();
         for (int k = 0; k < 3 && support_listed(parts, "abort"); k++)
             run_case_within(CASE_SECONDS, abort_case, &callers[k], "coll_abort in a signal handler");
         if (support_listed(parts, "shrink")) run_shrink();

@@ -81,7 +81,7 @@ static const char *any_hello(input *in)
         return is_filled(&hello, sizeof hello, 0) ? NULL : "something is left of a refused hello";
     }
     if (hello.rank < 0 || hello.rank >= size || hello.size != size) return "a hello with a rank out of range";
-    if (hello.purpose != COLL__PURPOSE_MEET && hello.purpose != COLL__PURPOSE_DATA) return "a hello without a purpose";
+    if (hello.purpose < COLL__PURPOSE_MEET || hello.purpose > COLL__PURPOSE_ASK) return "a hello without a purpose";
     if (hello.channel < 0 || hello.channel >= COLL_CHANNEL_COUNT) return "a hello with a channel out of range";
     if (hello.more_lanes < 0 || hello.more_lanes >= COLL__LANES_MOST || hello.lane < 0 || hello.lane > hello.more_lanes)
         return "a hello with a lane out of range";

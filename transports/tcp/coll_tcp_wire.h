@@ -19,7 +19,7 @@ enum {
  *   72 nonce[16]   88 u16 more lanes   90 u16 lane   92 zero[4]   96 proof[32]
  */
 
-typedef enum coll__purpose { COLL__PURPOSE_MEET = 1, COLL__PURPOSE_DATA } coll__purpose;
+typedef enum coll__purpose { COLL__PURPOSE_MEET = 1, COLL__PURPOSE_DATA, COLL__PURPOSE_ASK } coll__purpose;
 
 typedef struct coll__hello {
     unsigned char world[COLL__WORLD_LENGTH], host[COLL__HOST_LENGTH], nonce[COLL__NONCE_LENGTH];
@@ -87,7 +87,7 @@ static const char *coll__hello_read(const unsigned char *at, const unsigned char
     if (rank >= (uint32_t)size) return "its rank is out of range";
     if (to >= (uint32_t)size) return "the rank that it calls is out of range";
     const uint32_t purpose = coll__get16(at + 40), channel = coll__get16(at + 42), auth = coll__get16(at + 68);
-    if (purpose != COLL__PURPOSE_MEET && purpose != COLL__PURPOSE_DATA) return "its purpose is unknown";
+    if (purpose < COLL__PURPOSE_MEET || purpose > COLL__PURPOSE_ASK) return "its purpose is unknown";
     if (channel >= COLL_CHANNEL_COUNT) return "its channel is unknown";
     if ((auth & ~(uint32_t)COLL__AUTH_CHECK) > COLL__AUTH_TLS) return "its security is unknown";
     const uint32_t more_lanes = coll__get16(at + 88), lane = coll__get16(at + 90);
@@ -110,7 +110,7 @@ static const char *coll__hello_read(const unsigned char *at, const unsigned char
     return NULL;
 }
 
-/* ---- >>control: notes between rank 0 and every other rank ----
+/* ---- >>control: notes between rank 0 and every other rank; when it has left, between those who wait for one another ----
  *
  *    0 u16 magic   2 u16 note   4 i32 status   8 i32 rank   12 .. zero   32 text[224], ended by a zero, or head[32], or a sign
  */
