@@ -5,7 +5,9 @@
  * was right.  While all are busy meeting, a greeting may take COLL__GREETING_MS.  Later a rank that has begun to dial may well
  * compute for minutes before it goes on: then only those who have not said a word of sense are limited in time.  When there is no
  * room, whoever has said the least, and among these the first to come, makes room for the next one.  So a crowd that keeps
- * silent cannot keep out a rank that talks, and a rank that had to go nevertheless dials again. */
+ * silent cannot keep out a rank that talks, and a rank that had to go nevertheless dials again.
+ *
+ * When rank 0 has left, the pulse's thread opens, too (coll_tcp_ask.h). */
 #ifndef COLL_TCP_DOOR_H
 #define COLL_TCP_DOOR_H
 

@@ -51,8 +51,8 @@ typedef struct coll__pulse {
     int  rank, size, liveness_ms;
     const coll__place_of *places;
     struct coll__tcp *tcp;                        /* whose pulse this is                                      */
-    coll__control_line *lines;                    /* rank 0: one for every rank; the others: [0], to rank 0, and those   */
-    int  line_count;                              /* of coll_tcp_ask.h                                        */
+    coll__control_line *lines;                    /* rank 0: one for every rank; the others: [0], to rank 0   */
+    int  line_count;                              /* the others: 1, or with the lines of coll_tcp_ask.h       */
     int  ring;                                    /* wakes the caller's thread                                */
     int  bell;                                    /* wakes ours                                               */
     bool has_lock, has_thread;
@@ -64,7 +64,7 @@ typedef struct coll__pulse {
     const char *abort_text;                       /* atomic; NULL: none                                       */
     pthread_mutex_t lock;                         /* guards the rest, and the lines                           */
     coll_failure verdict, report;                 /* report: what rank 0 is told                              */
-    bool    is_leaving;
+    bool    is_leaving;                           /* good-byes are on their way                               */
     bool    has_slept;                            /* we were stopped, or without a processor, for a large part of that time */
     bool    is_taken;                             /* the caller's thread has the verdict                      */
     bool    is_suspicion;                         /* its text is what is the matter with its rank, not a sentence */
@@ -243,7 +243,8 @@ static void coll__pulse_report(coll__pulse *p, const coll_failure *cause, bool i
 static bool coll__line_is_watched(const coll__pulse *p, int index)
 {
     const coll__control_line *line = &p->lines[index];
-    return index < p->size && (line->pipe.fd >= 0 || line->is_reached) && !p->has_left[index] && !p->is_dead[index];
+    const bool is_ours = index < p->size && index < p->line_count;
+    return is_ours && (line->pipe.fd >= 0 || line->is_reached) && !p->has_left[index] && !p->is_dead[index];
 }
 
 /* Ranks that have given no sign of life for too long.  Those who have missed two signs when the first is given up have met the
@@ -285,6 +286,7 @@ static bool coll__path_is_silent(const coll__path *path, int liveness_ms, bool *
     return *is_unanswered && info.tcpi_last_ack_recv >= (unsigned)liveness_ms;
 }
 
+/* A path beside which there is a line that is silent, too, is left to that: all then say the same. */
 static void coll__judge_paths(coll__pulse *p, int64_t now)
 {
     coll_failure cause = { COLL_ERR_PEER, -1, "" };
@@ -296,6 +298,7 @@ static void coll__judge_paths(coll__pulse *p, int64_t now)
         if (!is_unanswered) path->unanswered_at = 0;
         else if (path->unanswered_at == 0) path->unanswered_at = now;
         if (!is_silent || now - path->unanswered_at < coll__liveness(p) / 2) continue;
+        if (coll__line_is_watched(p, path->peer) && now - p->lines[path->peer].heard_at > coll__liveness(p) / 2) continue;
         cause.rank = path->peer;
         coll__print(cause.text, sizeof cause.text, "cannot be reached from rank %d (%s, pid %u) any more: nothing has come back "
                     "for %.3g s", p->rank, p->own.name, (unsigned)p->own.pid, p->liveness_ms * 1e-3);
