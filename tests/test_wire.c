@@ -388,7 +388,7 @@ static void test_hello_round_trip(void)
             for (int n = 0; n < 5; n++) {
                 unsigned char bytes[COLL__HELLO_LENGTH];
                 coll__hello hello = hello_of(rank, size), got;
-                hello.purpose = n % 2 ? COLL__PURPOSE_MEET : COLL__PURPOSE_DATA;
+                hello.purpose = (coll__purpose)(COLL__PURPOSE_MEET + n % 3);
                 hello.channel = n % COLL_CHANNEL_COUNT;
                 hello.port = ports[n];
                 coll__hello_write(bytes, &hello);
@@ -412,7 +412,7 @@ static void test_hello_fields(void)
         { 32, 4, 0x80000000, "out of range" },                         { 32, 4, 0x7fffffff, "out of range" },
         { 36, 4, 4, "number of ranks" }, { 36, 4, 6, "number of ranks" }, { 36, 4, 0, "number of ranks" },
         { 36, 4, 0xfffffffb, "number of ranks" },
-        { 40, 2, 0, "purpose" },       { 40, 2, 3, "purpose" },        { 40, 2, 0x101, "purpose" }, { 40, 2, 0xffff, "purpose" },
+        { 40, 2, 0, "purpose" },       { 40, 2, 4, "purpose" },        { 40, 2, 0x101, "purpose" }, { 40, 2, 0xffff, "purpose" },
         { 42, 2, COLL_CHANNEL_COUNT, "channel" }, { 42, 2, 0x100, "channel" }, { 42, 2, 0xffff, "channel" },
         { 46, 2, 5, "calls is out of range" }, { 46, 2, 0xffff, "calls is out of range" },
         { 68, 2, 3, "security" },      { 68, 2, 8, "security" },       { 68, 2, 0x101, "security" },
