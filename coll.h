@@ -163,8 +163,8 @@
  * stopped, or its host, or its cable, is dead: a small thread of each rank gives such signs to rank 0, also while the program
  * computes, and rank 0 to all.  All survivors then name the same rank in the same words: rank, host, process, address.  The same
  * holds for a connection between two ranks over which nothing passes any more.  When rank 0 leaves in good order before the
- * others, each of those notices only what ends or falls silent of its own connections, and no process that is stopped.  Less than
- * 0 is for programs that must not have a thread, and notice only processes that end.
+ * others, each of those asks the ranks that it waits for, and tells what it finds to those that wait for it.  Less than 0 is for
+ * programs that must not have a thread, and notice only processes that end.
  *   A rank that is alive but late is waited for: after 10 s, and then at doubling intervals, a line on the log names it, and over
  * TCP tells what it does instead.  timeout_ms (of a call) or stall_timeout_ms (of a communicator) turn lateness into
  * COLL_ERR_TIMEOUT.

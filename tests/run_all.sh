@@ -121,7 +121,7 @@ waits faults             program asan test_faults
 suite launchers          program asan test_launchers
 waits meet               program asan test_meet
 waits failure            program release test_failure
-waits failure-tsan       program tsan test_failure tcp-poll,threads alive,abort,dump,threads
+waits failure-tsan       program tsan test_failure tcp-poll,threads alive,orphans,abort,dump,threads
 waits errors-tsan        program tsan test_errors
 suite greetings          program asan test_greetings
 waits security           program asan test_security

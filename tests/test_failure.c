@@ -3,7 +3,7 @@
  * and go on without it (coll_shrink).
  *
  *     test_failure [WORLD,...] [PART,...]               WORLD: tcp-poll, tcp-uring, threads
- *                                                       PART: ends, alive, abort, shrink, paths, astray, dump, stall
+ *                                                       PART: ends, alive, orphans, abort, shrink, paths, astray, dump, stall
  *
  * Every case runs in a process of its own with a time limit; its ranks report in shared memory.
  */
@@ -41,7 +41,7 @@ typedef struct report {
 typedef struct board {
     int64_t event_ms;                             /* when the victim met its fate                             */
     pid_t   pids[RANKS_MOST];
-    int     port;                                 /* of a rank's listener                                     */
+    int     ports[2];                             /* of the listeners of ranks 1 and 2                        */
     report  ranks[RANKS_MOST];
     char    lines[2048];                          /* what was said on the log                                 */
 } board;
@@ -55,6 +55,7 @@ typedef struct scene {
     bool  is_silent;                              /* liveness_timeout_ms < 0                                  */
     bool  is_on_the_wire;                         /* ranks of a host do not meet in memory                    */
     bool  is_orphaned;                            /* rank 0 has left before                                   */
+    const char *key;
     char  address[64];
     int   ready[2], go[2];                        /* pipes: a byte from each rank that is there; one for each that may go on */
 } scene;
@@ -77,7 +78,7 @@ static void log_line(void *context, coll_log_level level, const char *line)
 static coll_config config_of(const scene *s, int rank)
 {
     return (coll_config){ .rank = rank, .size = s->size, .share_memory = s->is_on_the_wire ? -1 : 0, .address = s->address,
-                          .start_timeout_ms = 10000, .liveness_timeout_ms = s->is_silent ? -1 : LIVENESS_MS,
+                          .key = s->key, .start_timeout_ms = 10000, .liveness_timeout_ms = s->is_silent ? -1 : LIVENESS_MS,
                           .io = !strcmp(world, "tcp-uring") ? "uring" : "poll", .log = log_line };
 }
 
@@ -365,6 +366,90 @@ static void alive_case(const void *arg)
               case_name, i, (int)shared->ranks[i].status, (int)shared->ranks[i].free_ms, shared->ranks[i].sentence);
 }
 
+/* ---- >>orphans: rank 0 has left in good order, and no longer judges who lives ---- */
+
+/* What an orphan does while the victim is stopped, or computes. */
+static coll_status orphan_waits(const scene *s, int rank, coll_comm *comm, coll_comm *part, float *out)
+{
+    const bool is_large = s->phase == PAYLOAD;
+
+    if (s->phase == WAITING) return coll_barrier(part);
+    if (is_large) return coll_allreduce(part, COLL_IN_PLACE, out, LARGE, COLL_F32, COLL_SUM);
+    if (rank == s->victim) return coll_send(comm, out, 1, COLL_F32, rank + 1, 7);
+    const coll_status status = coll_recv(comm, out, 1, COLL_F32, rank - 1, 7);        /* a chain behind the victim  */
+    return status == COLL_OK && rank + 1 < s->size ? coll_send(comm, out, 1, COLL_F32, rank + 1, 7) : status;
+}
+
+static void orphans_rank(const scene *s, int rank)
+{
+    report *r = &shared->ranks[rank];
+    float *out = support_need(calloc(LARGE, sizeof *out));
+    coll_comm *comm = join(s, rank, r), *part = NULL;
+    coll_status status = comm ? coll_split(comm, rank > 0, 0, &part) : COLL_ERR_PEER;
+
+    if (!comm) exit(1);
+    if (status == COLL_OK && s->phase == PAYLOAD) status = orphan_waits(s, rank, comm, part, out);
+    if (rank > 0) {
+        pipe_put(s->ready);
+        pipe_await(s->go, 1);
+        if (rank == s->victim && s->signal) meet_fate(s);
+        for (const int64_t until = now_ms() + 3 * LIVENESS_MS; rank == s->victim && now_ms() < until;) out[0] = 1;
+        if (status == COLL_OK) status = orphan_waits(s, rank, comm, part, out);
+        while (status == COLL_OK && s->signal) status = coll_barrier(part);
+        if (status) note_failure(comm, r, status);
+    }
+    coll_free(part);
+    leave(comm, r);
+    free(out);
+}
+
+static void orphans_case(const void *arg)
+{
+    scene s = *(const scene *)arg;
+
+    open_scene(&s);
+    for (int i = 0; i < s.size; i++) start_rank(&s, i, orphans_rank);
+    pipe_await(s.ready, s.size - 1);
+    case_step = "rank 0 leaves";
+    (void)waitpid(shared->pids[0], NULL, 0);
+    shared->pids[0] = 0;
+    for (int i = 1; i < s.size; i++) pipe_put(s.go);
+    await_ranks(&s, !s.signal);
+    for (int i = 1; i < s.size; i++) {
+        const report *r = &shared->ranks[i];
+        if (s.signal && i != s.victim) check_survivor(&s, i, s.size - 1);
+        if (!s.signal)
+            CHECK(r->done && r->status == COLL_OK, "%s: rank %d has %d: \"%s\"", case_name, i, (int)r->status, r->sentence);
+    }
+    if (!s.signal) return;
+    CHECK(strstr(shared->ranks[s.size - 1].cause, "no sign of life"), "%s: \"%s\"", case_name, shared->ranks[s.size - 1].cause);
+    kill(shared->pids[s.victim], SIGCONT);
+    case_step = "the victim that goes on, and may find that nobody is there any more";
+    (void)waitpid(shared->pids[s.victim], NULL, 0);
+    const report *r = &shared->ranks[s.victim];
+    CHECK(r->done && r->status < 0, "%s: the victim has %d: \"%s\"", case_name, (int)r->status, r->cause);
+}
+
+static void run_orphans(void)
+{
+    static const char *const keys[] = { NULL, "a secret of the orphans" };
+    static const phase phases[] = { WAITING, ASKING, PAYLOAD };
+    char name[160];
+
+    const bool is_all = strcmp(world, "tcp-uring") != 0;
+
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < 3; i++)
+            for (int signal = 0; signal <= SIGSTOP; signal += SIGSTOP) {
+                const scene s = { .size = 4, .victim = i == 1 ? 1 : 2, .signal = signal, .phase = phases[i], .key = keys[k],
+                                  .is_on_the_wire = k == 1 };
+                if (k == 1 ? s.phase != WAITING || !is_all : s.phase != PAYLOAD && !is_all) continue;
+                snprintf(name, sizeof name, "rank 0 has left, and rank %d of 4 %s %s%s", s.victim,
+                         signal ? "is stopped" : "computes", phase_names[s.phase], k ? ", with a key" : "");
+                run_case_within(CASE_SECONDS, orphans_case, &s, name);
+            }
+}
+
 /* ---- >>abort: from a signal handler ---- */
 
 static coll_comm *handler_comm;
@@ -413,8 +498,10 @@ static void orphan_case(const void *arg)
     CHECK(one->done && !one->wrong && one->status == COLL_ERR_ABORTED
           && strstr(one->sentence, "rank 1 gave up: the user pressed ^C"), "%s: rank 1 has %d: \"%s\"", case_name,
           (int)one->status, one->sentence);
-    CHECK(two->done && !two->wrong && two->status == COLL_ERR_PEER && names_rank(two->sentence, 1), "%s: rank 2 has %d: \"%s\"",
-          case_name, (int)two->status, two->sentence);
+    const bool is_told = two->status == COLL_ERR_ABORTED && strstr(two->sentence, "rank 1 gave up: the user pressed ^C");
+    const bool is_alone = two->status == COLL_ERR_PEER && names_rank(two->sentence, 1);       /* it had not asked yet */
+    CHECK(two->done && !two->wrong && (is_told || is_alone), "%s: rank 2 has %d: \"%s\"", case_name, (int)two->status,
+          two->sentence);
     CHECK(one->known_ms < support_patience(SLACK_MS) && two->known_ms < support_patience(2 * SLACK_MS),
           "%s: they know after %d and %d ms", case_name, (int)one->known_ms, (int)two->known_ms);
 }
@@ -698,6 +785,24 @@ static bool own_network(void)
         && shell("nft 'add chain inet t i { type filter hook input priority 0; }'", 0);
 }
 
+/* Wait for a message until this rank, which rank 0 has left, has a line to the one it waits for. */
+static void await_line(coll_comm *comm, int peer)
+{
+    coll__pulse *p = &((coll__tcp *)comm->trunk->context)->pulse;
+    coll_request *request = NULL;
+    int32_t n;
+    bool is_met = false;
+
+    CHECK(coll_irecv(comm, &n, 1, COLL_I32, peer, 8, &request) == COLL_OK, "%s: irecv", case_name);
+    while (!is_met && coll_test(request) == COLL_PENDING) {
+        pthread_mutex_lock(&p->lock);
+        is_met = peer < p->line_count && p->lines[peer].is_met;
+        pthread_mutex_unlock(&p->lock);
+        sched_yield();
+    }
+    coll_request_free(request);
+}
+
 static void path_rank(const scene *s, int rank)
 {
     report *r = &shared->ranks[rank];
@@ -706,12 +811,13 @@ static void path_rank(const scene *s, int rank)
     coll_status status = COLL_OK;
 
     if (!comm) exit(1);
-    if (rank == 2) shared->port = ((coll__tcp *)comm->trunk->context)->places[2].port;
+    if (rank > 0) shared->ports[rank - 1] = ((coll__tcp *)comm->trunk->context)->places[rank].port;
     if (rank > 0) status = coll_sendrecv(comm, &n, 1, 3 - rank, &got, 1, 3 - rank, COLL_I32, 1);
     if (s->is_orphaned && rank == 0) {
         leave(comm, r);
         return;
     }
+    if (s->phase == ASKING) await_line(comm, 3 - rank);
     pipe_put(s->ready);
     pipe_await(s->go, 1);
     if (s->phase == PAYLOAD && rank > 0)          /* both have something on its way; otherwise they only wait */
@@ -722,17 +828,19 @@ static void path_rank(const scene *s, int rank)
     leave(comm, r);
 }
 
-/* What happens to the path: both wait, both send, both wait and rank 0 has left. */
+/* What happens to the path: both wait, both send, both wait and rank 0 has left, the same when they have lines already. */
 static const scene paths[] = {
     { .size = 3, .victim = -1, .phase = WAITING, .is_on_the_wire = true },
     { .size = 3, .victim = -1, .phase = PAYLOAD, .is_on_the_wire = true },
-    { .size = 3, .victim = -1, .phase = WAITING, .is_on_the_wire = true, .is_orphaned = true }
+    { .size = 3, .victim = -1, .phase = WAITING, .is_on_the_wire = true, .is_orphaned = true },
+    { .size = 3, .victim = -1, .phase = ASKING, .is_on_the_wire = true, .is_orphaned = true }
 };
 
 static void path_case(const void *arg)
 {
     scene s = *(const scene *)arg;
-    const int first = s.is_orphaned ? 1 : 0;
+    const int first = s.is_orphaned ? 1 : 0, ports = s.phase == ASKING ? 2 : 1;
+    const char *const sign = "has given no sign of life", *const what = s.phase == ASKING ? sign : "cannot be reached from rank";
 
     if (!own_network()) {
         CHECK(geteuid() != 0, "%s: no network of its own, for root", case_name);
@@ -745,16 +853,16 @@ static void path_case(const void *arg)
     case_step = "rank 0 leaves";
     if (s.is_orphaned) (void)waitpid(shared->pids[0], NULL, 0);
     if (s.is_orphaned) shared->pids[0] = 0;
-    CHECK(shell("nft add rule inet t i tcp dport %d drop", shared->port)
-          && shell("nft add rule inet t i tcp sport %d drop", shared->port),
-          "%s: nft", case_name);
+    for (int i = 2 - ports; i < 2; i++)
+        CHECK(shell("nft add rule inet t i tcp dport %d drop", shared->ports[i])
+              && shell("nft add rule inet t i tcp sport %d drop", shared->ports[i]), "%s: nft", case_name);
     shared->event_ms = now_ms();
     for (int i = first; i < 3; i++) pipe_put(s.go);
     await_ranks(&s, true);
     for (int i = first; i < 3; i++) {
         const report *r = &shared->ranks[i];
         CHECK(r->done && r->status == COLL_ERR_PEER && (first || !strcmp(r->cause, shared->ranks[0].cause))
-              && strstr(r->cause, "cannot be reached from rank")
+              && (strstr(r->cause, what) || (s.is_orphaned && strstr(r->cause, sign)))        /* of a line made early */
               && (names_rank(r->sentence, 1) || names_rank(r->sentence, 2)), "%s: rank %d has %d: \"%s\"", case_name, i,
               (int)r->status, r->sentence);
         CHECK(r->known_ms < support_patience(LIVENESS_MS + SLACK_MS + 1000), "%s: rank %d knows after %d ms", case_name, i,
@@ -887,6 +995,7 @@ int main(int argc, char **argv)
         if (support_listed(parts, "alive"))
             run_case_within(CASE_SECONDS, alive_case, NULL, "a rank that computes, and leaves early");
         if (support_listed(parts, "alive")) run_case_within(CASE_SECONDS, alive_case, world, "the same, unwatched");
+        if (support_listed(parts, "orphans")) run_orphans();
         for (int k = 0; k < 3 && support_listed(parts, "abort"); k++)
             run_case_within(CASE_SECONDS, abort_case, &callers[k], "coll_abort in a signal handler");
         if (support_listed(parts, "shrink")) run_shrink();
@@ -894,9 +1003,10 @@ int main(int argc, char **argv)
         if (support_listed(parts, "abort")) run_case_within(CASE_SECONDS, orphan_case, NULL, "coll_abort after rank 0 has left");
         for (int k = 0; k < 2 && support_listed(parts, "astray"); k++)
             run_case_within(CASE_SECONDS, astray_case, k ? world : NULL, k ? "astray on the wire" : "astray in memory");
-        for (int k = 0; k < 3 && support_listed(parts, "paths"); k++)
+        for (int k = 0; k < 4 && support_listed(parts, "paths"); k++)
             run_case_within(CASE_SECONDS, path_case, &paths[k], k == 0 ? "nothing passes between ranks 1 and 2, which wait"
-                            : k == 1 ? "nothing passes between ranks 1 and 2, which send" : "the same, and rank 0 has left");
+                            : k == 1 ? "nothing passes between ranks 1 and 2, which send"
+                            : k == 2 ? "the same, and rank 0 has left" : "the same, and they have lines");
     }
     if (stall) CHECK(waitpid(stall, &status, 0) == stall && status == 0, "a rank that is late: see above");
     return CHECK_DONE();

@@ -81,7 +81,7 @@ static const char *any_hello(input *in)
         return is_filled(&hello, sizeof hello, 0) ? NULL : "something is left of a refused hello";
     }
     if (hello.rank < 0 || hello.rank >= size || hello.size != size) return "a hello with a rank out of range";
-    if (hello.purpose != COLL__PURPOSE_MEET && hello.purpose != COLL__PURPOSE_DATA) return "a hello without a purpose";
+    if (hello.purpose < COLL__PURPOSE_MEET || hello.purpose > COLL__PURPOSE_ASK) return "a hello without a purpose";
     if (hello.channel < 0 || hello.channel >= COLL_CHANNEL_COUNT) return "a hello with a channel out of range";
     if (hello.more_lanes < 0 || hello.more_lanes >= COLL__LANES_MOST || hello.lane < 0 || hello.lane > hello.more_lanes)
         return "a hello with a lane out of range";
@@ -132,8 +132,9 @@ static const char *any_place(input *in)
     coll__place_write(again, &place);
     if (!coll__place_read(again, &second)) return "a place that cannot be repeated";
     if (memcmp(&place, &second, sizeof place)) return "a place that reads differently the second time";
+    if (!is_text(place.name, sizeof place.name)) return "a place with an unreadable name";
     return memcmp(bytes, again, (size_t)place.count * 16) || memcmp(bytes + 48, again + 48, 4)
-        || memcmp(bytes + 52, again + 52, 28)
+        || memcmp(bytes + 52, again + 52, 32)
                ? "a place that is not what was read" : NULL;
 }
 
@@ -387,7 +388,7 @@ static void test_hello_round_trip(void)
             for (int n = 0; n < 5; n++) {
                 unsigned char bytes[COLL__HELLO_LENGTH];
                 coll__hello hello = hello_of(rank, size), got;
-                hello.purpose = n % 2 ? COLL__PURPOSE_MEET : COLL__PURPOSE_DATA;
+                hello.purpose = (coll__purpose)(COLL__PURPOSE_MEET + n % 3);
                 hello.channel = n % COLL_CHANNEL_COUNT;
                 hello.port = ports[n];
                 coll__hello_write(bytes, &hello);
@@ -411,7 +412,7 @@ static void test_hello_fields(void)
         { 32, 4, 0x80000000, "out of range" },                         { 32, 4, 0x7fffffff, "out of range" },
         { 36, 4, 4, "number of ranks" }, { 36, 4, 6, "number of ranks" }, { 36, 4, 0, "number of ranks" },
         { 36, 4, 0xfffffffb, "number of ranks" },
-        { 40, 2, 0, "purpose" },       { 40, 2, 3, "purpose" },        { 40, 2, 0x101, "purpose" }, { 40, 2, 0xffff, "purpose" },
+        { 40, 2, 0, "purpose" },       { 40, 2, 4, "purpose" },        { 40, 2, 0x101, "purpose" }, { 40, 2, 0xffff, "purpose" },
         { 42, 2, COLL_CHANNEL_COUNT, "channel" }, { 42, 2, 0x100, "channel" }, { 42, 2, 0xffff, "channel" },
         { 46, 2, 5, "calls is out of range" }, { 46, 2, 0xffff, "calls is out of range" },
         { 68, 2, 3, "security" },      { 68, 2, 8, "security" },       { 68, 2, 0x101, "security" },
@@ -528,6 +529,8 @@ static void test_place(void)
             place.count = count;
             place.processors = port;
             place.processor_set = 0x8000000000000001u + (unsigned)port;
+            place.pid = 0xfffffff0u + (unsigned)count;
+            coll__print(place.name, sizeof place.name, "host-%d", port);
             coll__place_write(bytes, &place);
             CHECK(coll__place_read(bytes, &got) && !memcmp(&got, &place, sizeof got), "port %d, %d addresses", port, count);
         }

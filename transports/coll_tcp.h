@@ -16,6 +16,7 @@
  *   tcp/coll_tcp_world.h     what a rank holds: places, streams, the control connections
  *   tcp/coll_tcp_places.h    where ranks listen, and who is told
  *   tcp/coll_tcp_door.h      how connections come about
+ *   tcp/coll_tcp_ask.h       who lives, when rank 0 has left
  *   tcp/coll_tcp_control.h   what the pulse has found; events
  *   tcp/coll_tcp_notice.h    a file that says where rank 0 is
  *   tcp/coll_tcp_meet.h      rendezvous at rank 0
@@ -45,6 +46,7 @@
 #include "tcp/coll_tcp_world.h"
 #include "tcp/coll_tcp_places.h"
 #include "tcp/coll_tcp_door.h"
+#include "tcp/coll_tcp_ask.h"
 #include "tcp/coll_tcp_control.h"
 #include "tcp/coll_tcp_notice.h"
 #include "tcp/coll_tcp_meet.h"
@@ -112,10 +114,12 @@ static coll_status coll__tcp_progress(void *context, int wait_ms)
     const size_t came_back = (size_t)coll__io_reap(&tcp->io), moved = came_back + coll__streams_move(tcp);
     if (tcp->redials > 0) wait_ms = (int)coll__least((size_t)wait_ms, COLL__REDIAL_LEAST_MS);
     if (moved == 0 && wait_ms > 0) {
+        coll__ask_after_all(tcp);
         coll__io_wait(&tcp->io, &tcp->active, wait_ms);
         coll__events(tcp);
         coll__streams_move(tcp);
     } else if (moved == 0 && (tcp->looks++ % COLL__LOOKS_AN_EVENT == 0)) {
+        coll__ask_after_all(tcp);
         coll__events(tcp);
     }
     if (tcp->suspicion.status != COLL_OK && tcp->failure.status == COLL_OK)

@@ -113,7 +113,7 @@ static void coll__tcp_whereabouts(void *context, const unsigned char *is_late, c
             continue;
         }
         coll__sign sign = p->signs[i];
-        if (tcp->rank == 0 || i == 0) sign.age_ms = (uint32_t)((coll__now() - coll__pulse_line(p, i)->heard_at) / COLL__MS);
+        if (i < p->line_count && p->lines[i].is_met) sign.age_ms = (uint32_t)((coll__now() - p->lines[i].heard_at) / COLL__MS);
         coll__append(text, room, "%s", comma);
         coll__append_sign(text, room, i, &sign, p->liveness_ms);
         comma = "; ";
@@ -135,18 +135,18 @@ static void coll__events(coll__tcp *tcp)
     for (int i = 0; i < count; i++) {
         const int index = (int)(events[i].data.u64 & 0xffffffff);
         switch ((coll__event)(events[i].data.u64 >> 32)) {
-        case COLL__EVENT_LISTENER: coll__accept_all(tcp); break;
-        case COLL__EVENT_GREETING: coll__greeting_event(tcp, index); break;
+        case COLL__EVENT_LISTENER: coll__door_event(tcp, -1); break;
+        case COLL__EVENT_GREETING: coll__door_event(tcp, index); break;
         case COLL__EVENT_CONTROL: coll__control_event(tcp, index); break;
         case COLL__EVENT_DIALLED: coll__stream_dialled(tcp, &tcp->streams[index]); break;
         case COLL__EVENT_BELL: (void)!read(tcp->io.bell, &rung, sizeof rung); break;
         }
     }
-    if (tcp->greeting_count > 0) coll__greetings_expire(tcp);
+    coll__door_tidy(tcp);
     if (coll__has_news(tcp)) coll__control_listen(tcp);
     if (!had_byes) return;
-    coll__accept_all(tcp);                        /* what a rank sent before it left may still be at the door */
-    for (int r = 0; r < tcp->size && tcp->greeting_count == 0; r++)
+    const bool is_empty = coll__door_event(tcp, -1);          /* what a rank sent before it left may still be there   */
+    for (int r = 0; r < tcp->size && is_empty; r++)
         if (tcp->presence[r] == COLL__SAID_BYE) tcp->presence[r] = COLL__GONE;
 }
 

@@ -5,7 +5,9 @@
  * was right.  While all are busy meeting, a greeting may take COLL__GREETING_MS.  Later a rank that has begun to dial may well
  * compute for minutes before it goes on: then only those who have not said a word of sense are limited in time.  When there is no
  * room, whoever has said the least, and among these the first to come, makes room for the next one.  So a crowd that keeps
- * silent cannot keep out a rank that talks, and a rank that had to go nevertheless dials again. */
+ * silent cannot keep out a rank that talks, and a rank that had to go nevertheless dials again.
+ *
+ * When rank 0 has left, the pulse's thread opens, too (coll_tcp_ask.h). */
 #ifndef COLL_TCP_DOOR_H
 #define COLL_TCP_DOOR_H
 
@@ -257,6 +259,7 @@ static void coll__refuse(coll__tcp *tcp, coll__pipe *pipe, coll_status status, c
 }
 
 static void coll__control_event(coll__tcp *tcp, int index);
+static void coll__ask_taken(coll__tcp *tcp, coll__pipe *pipe, int rank);
 
 /* A rank joins the world that rank 0 is gathering.  It will say where it listens. */
 static void coll__take_rank(coll__tcp *tcp, coll__pipe *pipe, const coll__hello *hello)
@@ -290,6 +293,10 @@ static void coll__take_rank(coll__tcp *tcp, coll__pipe *pipe, const coll__hello 
 /* Somebody has said who it is, and may be who it says. */
 static void coll__greeted(coll__tcp *tcp, coll__pipe *pipe, const coll__hello *hello)
 {
+    if (hello->purpose == COLL__PURPOSE_ASK) {
+        coll__ask_taken(tcp, pipe, hello->rank);
+        return;
+    }
     if (hello->purpose == COLL__PURPOSE_MEET) {
         if (tcp->is_meeting) coll__take_rank(tcp, pipe, hello);
         else coll__refuse(tcp, pipe, COLL_ERR_PROTOCOL, "the job has started already");
@@ -306,12 +313,17 @@ static void coll__greeted(coll__tcp *tcp, coll__pipe *pipe, const coll__hello *h
     coll__stream_open(tcp, s, hello->lane, pipe);
 }
 
-/* Go on with a greeting; true: it is over, one way or the other. */
+/* Go on with a greeting; true: it is over, one way or the other.  The pulse's thread only takes those who ask whether we live. */
 static bool coll__greeting_go_on(coll__tcp *tcp, coll__greet *g)
 {
     const coll_status status = coll__greet_advance(g, &tcp->us);
 
     if (status == COLL_PENDING) return false;
+    if (tcp->is_pulse_there && (status != COLL_OK || g->hello.purpose != COLL__PURPOSE_ASK)) {
+        g->want = 0;
+        tcp->has_guests = true;
+        return false;
+    }
     coll__io_forget(&tcp->io, g->pipe.fd);
     if (status == COLL_OK) coll__greeted(tcp, &g->pipe, &g->hello);
     else if (status == COLL_ERR_PEER) coll__pipe_close(&g->pipe);
@@ -369,7 +381,7 @@ static void coll__greeting_evict(coll__tcp *tcp)
     coll__pipe_close(&tcp->greetings[index].pipe);
     coll__greeting_close(tcp, index);
     tcp->evicted++;
-    if (coll__now() < tcp->evicted_at + (int64_t)1000 * COLL__MS) return;
+    if (tcp->is_pulse_there || coll__now() < tcp->evicted_at + (int64_t)1000 * COLL__MS) return;
     coll__say(&tcp->log, COLL_LOG_WARN, "rank %d has %d connections that do not say who they are; %d had to make room for others",
               tcp->rank, tcp->greeting_room, tcp->evicted);
     tcp->evicted = 0;
@@ -406,6 +418,27 @@ static void coll__greetings_expire(coll__tcp *tcp)
         coll__refuse(tcp, &g->pipe, COLL_ERR_TIMEOUT, "it did not say who it is");
         coll__greeting_close(tcp, i);
     }
+}
+
+/* Somebody knocks (index -1), or goes on with his greeting.  true: nobody is at the door any more. */
+static bool coll__door_event(coll__tcp *tcp, int index)
+{
+    pthread_mutex_lock(&tcp->door);
+    if (index < 0) coll__accept_all(tcp);
+    else coll__greeting_event(tcp, index);
+    const bool is_empty = tcp->greeting_count == 0;
+    pthread_mutex_unlock(&tcp->door);
+    return is_empty;
+}
+
+/* See to those whom the pulse's thread has let in, and to those who have been there for too long. */
+static void coll__door_tidy(coll__tcp *tcp)
+{
+    pthread_mutex_lock(&tcp->door);
+    if (tcp->has_guests) coll__greetings_go_on(tcp);
+    tcp->has_guests = false;
+    if (tcp->greeting_count > 0) coll__greetings_expire(tcp);
+    pthread_mutex_unlock(&tcp->door);
 }
 
 #endif /* COLL_TCP_DOOR_H */

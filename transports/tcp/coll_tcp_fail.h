@@ -2,7 +2,7 @@
  *
  * Rank 0 is the judge (coll_tcp_pulse.h): a rank that meets an error tells it to rank 0, and waits for the verdict.  It keeps its
  * connections open until coll_free, for its neighbours could take their end for a death.  When rank 0 is dead or gone, the
- * rank's own view stands. */
+ * rank's own view stands, and is told to those with whom it has lines (coll_tcp_ask.h). */
 #ifndef COLL_TCP_FAIL_H
 #define COLL_TCP_FAIL_H
 
@@ -127,6 +127,7 @@ static void coll__say_bye(coll__tcp *tcp, int64_t deadline)
     pthread_mutex_lock(&p->lock);
     coll__pulse_check_abort(p);                   /* which our thread may not have seen yet                   */
     coll__pulse_want(p, COLL__CONTROL_BYE);
+    p->is_leaving = true;
     coll__pulse_tell(p);
     for (int i = 0; i < p->line_count; i++) {
         while (p->lines[i].unsent > 0 && coll__now() < deadline) {

@@ -257,7 +257,7 @@ static coll_status coll__greet_hear(coll__greet *g, const coll__identity *us)
     if (g->hello.to != us->rank)
         return coll__greet_failed(g, COLL_ERR_PROTOCOL, "it calls rank %d, and this is rank %d", g->hello.to, us->rank);
     if (g->hello.auth != us->auth) return coll__greet_check_auth(g, us);
-    const bool needs_one = g->hello.purpose == COLL__PURPOSE_DATA && g->hello.more_lanes == 0;
+    const bool needs_one = g->hello.purpose != COLL__PURPOSE_MEET && g->hello.more_lanes == 0;
     if (g->hello.more_lanes != us->more_lanes && !needs_one)
         return coll__greet_failed(g, COLL_ERR_PROTOCOL, "it makes %d connections to a peer, and here it is %d (COLL_LANES)",
                                   g->hello.more_lanes + 1, us->more_lanes + 1);

@@ -4,8 +4,8 @@
  * nothing has come for liveness_timeout_ms: rank 0 judges the others, each of them judges rank 0.  The first failure that rank 0
  * sees or is told of is the verdict, which it sends to all; when rank 0 is the dead one, all find that by themselves, and say it
  * in the same words.  A connection between two other ranks over which nothing passes any more is noticed by its own ends, from
- * what their kernels know, and told to rank 0.  When rank 0 has left in good order, each rank judges by itself, by the
- * connections that it has; nobody gives signs of life any more, so a process that is stopped is not noticed.
+ * what their kernels know, and told to rank 0.  When rank 0 has left in good order, each rank judges by itself, and has lines of
+ * its own to those it waits for (coll_tcp_ask.h).
  *
  * A thread does all this, so that it goes on while the program computes, and stops when the process is stopped.  It takes no
  * part in anything else.  The caller's thread shares the state under a lock, which nobody holds while he waits, and is told by a
@@ -22,11 +22,18 @@
 enum {
     COLL__PULSE_STACK = 256 * 1024, COLL__BEATS = 8,              /* looks in a liveness_timeout_ms; a sign at every other one */
     COLL__ASKED_MOST = 16,
+    COLL__GREETINGS_MOST = 4096,                  /* with strangers at the same time                          */
     COLL__TCP_RTO_MAX_MS = 44                     /* TCP_RTO_MAX_MS of Linux 6.15, which older headers lack     */
 };
 
 typedef struct coll__control_line {
     coll__pipe    pipe;
+    struct coll__greet *greet;                    /* while we call, which only ranks other than 0 do          */
+    bool          is_wanted;                      /* to be called, no sooner than call_at                     */
+    bool          is_reached;                     /* the one that we call has a kernel that lives             */
+    bool          is_met;                         /* a note has come: from now on an end is a death           */
+    int           calls;                          /* how often                                                */
+    int64_t       call_at;
     size_t        length, unsent;                 /* of the note that is coming in; of the one going out: what is left */
     unsigned      wants;                          /* notes that are to be said, a bit for each                */
     int           byes_told;                      /* how many of those who have left                          */
@@ -43,8 +50,9 @@ typedef struct coll__path { int fd, peer; int64_t unanswered_at; } coll__path;
 typedef struct coll__pulse {
     int  rank, size, liveness_ms;
     const coll__place_of *places;
+    struct coll__tcp *tcp;                        /* whose pulse this is                                      */
     coll__control_line *lines;                    /* rank 0: one for every rank; the others: [0], to rank 0   */
-    int  line_count;
+    int  line_count;                              /* the others: 1, or with the lines of coll_tcp_ask.h       */
     int  ring;                                    /* wakes the caller's thread                                */
     int  bell;                                    /* wakes ours                                               */
     bool has_lock, has_thread;
@@ -56,6 +64,7 @@ typedef struct coll__pulse {
     const char *abort_text;                       /* atomic; NULL: none                                       */
     pthread_mutex_t lock;                         /* guards the rest, and the lines                           */
     coll_failure verdict, report;                 /* report: what rank 0 is told                              */
+    bool    is_leaving;                           /* good-byes are on their way                               */
     bool    has_slept;                            /* we were stopped, or without a processor, for a large part of that time */
     bool    is_taken;                             /* the caller's thread has the verdict                      */
     bool    is_suspicion;                         /* its text is what is the matter with its rank, not a sentence */
@@ -72,6 +81,9 @@ typedef struct coll__pulse {
     int      path_count, path_room;
 } coll__pulse;
 
+/* With how many strangers a rank may be in conversation. */
+static inline int coll__greeting_room(int size) { return (int)coll__least(2 * (size_t)size + 16, COLL__GREETINGS_MOST); }
+
 static inline int64_t coll__liveness(const coll__pulse *p) { return (int64_t)p->liveness_ms * COLL__MS; }
 
 /* "rank 2 (hostB, pid 4711, 10.0.0.7:4242)" */
@@ -80,16 +92,16 @@ static const char *coll__pulse_who(const coll__pulse *p, int rank, char *text, s
     char where[COLL__ADDRESS_TEXT];
     const coll__place_of *place = &p->places[rank];
     const coll__address a = coll__address_unpack(place->addresses[0], place->port);
-    const coll__sign *sign = rank == p->rank ? &p->own : &p->signs[rank];
 
     if (place->count > 0) coll__address_text(&a, where, sizeof where);
     else coll__print(where, sizeof where, "at no known address");
-    if (sign->pid) coll__print(text, room, "rank %d (%s, pid %u, %s)", rank, sign->name, (unsigned)sign->pid, where);
+    if (place->pid) coll__print(text, room, "rank %d (%s, pid %u, %s)", rank, place->name, (unsigned)place->pid, where);
     else coll__print(text, room, "rank %d (%s)", rank, where);
     return text;
 }
 
-static inline coll__control_line *coll__pulse_line(const coll__pulse *p, int rank) { return &p->lines[p->rank == 0 ? rank : 0]; }
+/* Does nobody judge for this rank? */
+static inline bool coll__is_orphan(const coll__pulse *p) { return p->rank != 0 && p->has_left[0]; }
 
 /* Something has happened that the caller's thread should know. */
 static void coll__pulse_news(coll__pulse *p)
@@ -230,7 +242,9 @@ static void coll__pulse_report(coll__pulse *p, const coll_failure *cause, bool i
 
 static bool coll__line_is_watched(const coll__pulse *p, int index)
 {
-    return p->lines[index].pipe.fd >= 0 && !p->has_left[index] && !p->is_dead[index];
+    const coll__control_line *line = &p->lines[index];
+    const bool is_ours = index < p->size && index < p->line_count;
+    return is_ours && (line->pipe.fd >= 0 || line->is_reached) && !p->has_left[index] && !p->is_dead[index];
 }
 
 /* Ranks that have given no sign of life for too long.  Those who have missed two signs when the first is given up have met the
@@ -272,6 +286,7 @@ static bool coll__path_is_silent(const coll__path *path, int liveness_ms, bool *
     return *is_unanswered && info.tcpi_last_ack_recv >= (unsigned)liveness_ms;
 }
 
+/* A path beside which there is a line that is silent, too, is left to that: all then say the same. */
 static void coll__judge_paths(coll__pulse *p, int64_t now)
 {
     coll_failure cause = { COLL_ERR_PEER, -1, "" };
@@ -283,6 +298,7 @@ static void coll__judge_paths(coll__pulse *p, int64_t now)
         if (!is_unanswered) path->unanswered_at = 0;
         else if (path->unanswered_at == 0) path->unanswered_at = now;
         if (!is_silent || now - path->unanswered_at < coll__liveness(p) / 2) continue;
+        if (coll__line_is_watched(p, path->peer) && now - p->lines[path->peer].heard_at > coll__liveness(p) / 2) continue;
         cause.rank = path->peer;
         coll__print(cause.text, sizeof cause.text, "cannot be reached from rank %d (%s, pid %u) any more: nothing has come back "
                     "for %.3g s", p->rank, p->own.name, (unsigned)p->own.pid, p->liveness_ms * 1e-3);
@@ -304,13 +320,15 @@ static void coll__bye_heard(coll__pulse *p, int rank)
     }
 }
 
-/* A line is closed.  Without a word before, that rank is dead. */
+/* A line is closed.  Without a good-bye before, that rank is dead, unless it was only on its way to us, or asked us. */
 static void coll__line_closed(coll__pulse *p, int index, int error)
 {
+    coll__control_line *line = &p->lines[index];
     char what[100];
 
-    coll__pipe_close(&p->lines[index].pipe);
-    if (p->has_left[index]) return;
+    coll__pipe_close(&line->pipe);
+    line->is_reached = false;
+    if (!line->is_met || index >= p->size || p->has_left[index]) return;
     p->is_dead[index] = 1;
     coll__print(what, sizeof what, "is gone: %s", coll__ending_text(error));
     coll__pulse_blame(p, coll__ending_status(error), index, what);
@@ -341,11 +359,13 @@ static void coll__line_heard(coll__pulse *p, int index, const unsigned char *byt
         coll__line_closed(p, index, EPROTO);
         return;
     }
-    const int rank = p->rank == 0 ? index : control.what.rank;            /* nobody speaks for another but rank 0     */
+    const bool is_of_judge = p->rank != 0 && index == 0;                  /* nobody else speaks for another           */
+    const int rank = is_of_judge ? control.what.rank : index % p->size;
+    line->is_met = true;
     switch (control.note) {
     case COLL__CONTROL_BYE: coll__bye_heard(p, rank); break;
     case COLL__CONTROL_SIGN: coll__sign_read(bytes, &p->signs[rank]); break;
-    case COLL__CONTROL_FAIL: coll__pulse_decide(p, &control.what, p->rank != 0); break;
+    case COLL__CONTROL_FAIL: coll__pulse_decide(p, &control.what, is_of_judge); break;
     case COLL__CONTROL_SUSPECT: if (p->rank == 0) coll__pulse_report(p, &control.what, true); break;
     case COLL__CONTROL_WAITING: if (p->rank == 0) coll__pulse_compare(p, index, bytes + COLL__CONTROL_TEXT); break;
     case COLL__CONTROL_WHERE:
@@ -376,6 +396,13 @@ static void coll__line_event(coll__pulse *p, int index)
 }
 
 /* ---- >>beating ---- */
+
+/* Of ranks that rank 0 has left: coll_tcp_ask.h. */
+static void coll__ask_due(coll__pulse *p, int64_t now);
+static void coll__ask_go_on(coll__pulse *p, int rank);
+static void coll__ask_ends(coll__control_line *line);
+static int  coll__door_watch(struct coll__tcp *tcp, struct pollfd *fds);
+static void coll__door_attend(struct coll__tcp *tcp, const struct pollfd *fds, int count);
 
 /* See what our own rank does. */
 static void coll__pulse_look(coll__pulse *p, int64_t now)
@@ -428,6 +455,7 @@ static int64_t coll__pulse_beat(coll__pulse *p, int64_t now)
         if (p->verdict.status == COLL_OK) coll__judge_paths(p, now);
     }
     if (p->verdict.status == COLL_OK) coll__judge_silence(p, now);
+    if (p->verdict.status == COLL_OK) coll__ask_due(p, now);
     coll__pulse_flush(p);
     next = p->beat_at;
     for (int i = 0; p->verdict.status == COLL_OK && i < p->line_count; i++)
@@ -442,8 +470,10 @@ static void coll__pulse_watch(coll__pulse *p)
     p->fds[0] = (struct pollfd){ .fd = p->bell, .events = POLLIN };
     for (int i = 0; i < p->line_count; i++) {
         coll__pipe *pipe = &p->lines[i].pipe;
+        const coll__greet *g = p->lines[i].greet;
         const short want = (short)(POLLIN | (p->lines[i].unsent > 0 ? POLLOUT : 0));
         p->fds[1 + i] = (struct pollfd){ .fd = pipe->fd, .events = pipe->fd < 0 ? 0 : coll__pipe_await(pipe, want) };
+        if (g) p->fds[1 + i] = (struct pollfd){ .fd = g->pipe.fd, .events = g->want };
     }
 }
 
@@ -455,13 +485,20 @@ static void *coll__pulse_main(void *at)
     pthread_mutex_lock(&p->lock);
     while (!__atomic_load_n(&p->is_stopping, __ATOMIC_ACQUIRE)) {
         const int64_t next = coll__pulse_beat(p, coll__now());
+        const int count = p->line_count;
+        const bool is_orphan = coll__is_orphan(p);
         coll__pulse_watch(p);
         pthread_mutex_unlock(&p->lock);
-        (void)poll(p->fds, (nfds_t)p->line_count + 1, coll__ms_until(next, 60000));
+        const int guests = is_orphan ? coll__door_watch(p->tcp, p->fds + 1 + count) : 0;
+        (void)poll(p->fds, (nfds_t)(1 + count + guests), coll__ms_until(next, 60000));
+        coll__door_attend(p->tcp, p->fds + 1 + count, guests);
         pthread_mutex_lock(&p->lock);
         if (p->fds[0].revents) (void)!read(p->bell, &rung, sizeof rung);
-        for (int i = 0; i < p->line_count; i++)
-            if (p->lines[i].pipe.fd >= 0 && (p->fds[1 + i].revents || !p->fds[1 + i].events)) coll__line_event(p, i);
+        for (int i = 0; i < count; i++) {
+            const coll__control_line *line = &p->lines[i];
+            if (line->greet && p->fds[1 + i].revents) coll__ask_go_on(p, i);
+            else if (line->pipe.fd >= 0 && (p->fds[1 + i].revents || !p->fds[1 + i].events)) coll__line_event(p, i);
+        }
     }
     pthread_mutex_unlock(&p->lock);
     return NULL;
@@ -531,7 +568,7 @@ static bool coll__pulse_init(coll__pulse *p, int rank, int size, coll__control_l
     p->is_dead = p->has_left ? p->has_left + n : NULL;
     p->reports = (unsigned char *)coll__allocate((size_t)p->line_count * COLL_HEAD_LENGTH);
     p->signs = (coll__sign *)coll__allocate(n * sizeof *p->signs);
-    p->fds = (struct pollfd *)coll__allocate(((size_t)p->line_count + 1) * sizeof *p->fds);
+    p->fds = (struct pollfd *)coll__allocate(((rank == 0 ? n : 2 * n) + 2 + (size_t)coll__greeting_room(size)) * sizeof *p->fds);
     p->own.pid = (uint32_t)getpid();
     if (gethostname(p->own.name, sizeof p->own.name - 1)) coll__print(p->own.name, sizeof p->own.name, "?");
     return p->has_lock && p->leavers && p->has_left && p->reports && p->signs && p->fds;
@@ -563,7 +600,7 @@ static int coll__pulse_open(coll__pulse *p, int liveness_ms, int ring)
     p->ring = ring;
     p->turned_at = p->doing_since = coll__now();
     p->beat_at = p->turned_at;
-    for (int i = 0; i < p->line_count; i++) p->lines[i].heard_at = p->turned_at;
+    for (int i = 0; i < p->line_count; i++) p->lines[i].heard_at = p->turned_at, p->lines[i].is_met = true;
     coll__pulse_want(p, COLL__CONTROL_SIGN);      /* who we are; at once, for one may die soon                */
     coll__pulse_flush(p);
     if (liveness_ms <= 0) return 0;
@@ -588,7 +625,10 @@ static void coll__pulse_close(coll__pulse *p)
 {
     coll__pulse_stop(p);
     coll__close_fd(&p->bell);
-    for (int i = 0; p->lines && i < p->line_count; i++) coll__pipe_close(&p->lines[i].pipe);
+    for (int i = 0; p->lines && i < p->line_count; i++) {
+        coll__ask_ends(&p->lines[i]);
+        coll__pipe_close(&p->lines[i].pipe);
+    }
     if (p->has_lock) pthread_mutex_destroy(&p->lock);
     free(p->leavers);
     free(p->has_left);

@@ -294,6 +294,8 @@ static bool coll__hall_open(coll__hall *h)
     h->fds = (struct pollfd *)coll__allocate((n + (size_t)h->greet_room + 1) * sizeof *h->fds);
     for (int i = 0; h->pipes && i < h->count; i++) h->pipes[i].fd = -1;
     for (int i = 0; h->greets && i < h->greet_room; i++) h->greets[i].pipe.fd = -1;
+    pthread_mutex_lock(&h->old->door);
+    h->old->is_gathering = true;
     for (int i = 0, at = 0; h->greets && i < h->old->greeting_count && at < h->greet_room; i++) {
         coll__greet *g = &h->old->greetings[i];   /* somebody quicker than us may stand at the door already   */
         if (g->pipe.fd < 0) continue;
@@ -301,6 +303,7 @@ static bool coll__hall_open(coll__hall *h)
         h->greets[at++] = *g;
         g->pipe = (coll__pipe){ .fd = -1 };
     }
+    pthread_mutex_unlock(&h->old->door);
     return h->is_there && h->is_lost && h->pipes && h->greets && h->fds;
 }
 

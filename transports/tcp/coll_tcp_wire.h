@@ -8,7 +8,7 @@
 enum {
     COLL__WIRE_MAJOR = 1, COLL__WIRE_MINOR = 0,
     COLL__HELLO_LENGTH = 128, COLL__CONTROL_LENGTH = 256,
-    COLL__PLACE_ADDRESSES = 3, COLL__PLACE_LENGTH = 80, COLL__PROCESSORS_MOST = 1 << 16,
+    COLL__PLACE_ADDRESSES = 3, COLL__PLACE_LENGTH = 124, COLL__PROCESSORS_MOST = 1 << 16,
     COLL__WORLD_LENGTH = 16, COLL__HOST_LENGTH = 16, COLL__NAME_LENGTH = 40
 };
 
@@ -19,7 +19,7 @@ enum {
  *   72 nonce[16]   88 u16 more lanes   90 u16 lane   92 zero[4]   96 proof[32]
  */
 
-typedef enum coll__purpose { COLL__PURPOSE_MEET = 1, COLL__PURPOSE_DATA } coll__purpose;
+typedef enum coll__purpose { COLL__PURPOSE_MEET = 1, COLL__PURPOSE_DATA, COLL__PURPOSE_ASK } coll__purpose;
 
 typedef struct coll__hello {
     unsigned char world[COLL__WORLD_LENGTH], host[COLL__HOST_LENGTH], nonce[COLL__NONCE_LENGTH];
@@ -87,7 +87,7 @@ static const char *coll__hello_read(const unsigned char *at, const unsigned char
     if (rank >= (uint32_t)size) return "its rank is out of range";
     if (to >= (uint32_t)size) return "the rank that it calls is out of range";
     const uint32_t purpose = coll__get16(at + 40), channel = coll__get16(at + 42), auth = coll__get16(at + 68);
-    if (purpose != COLL__PURPOSE_MEET && purpose != COLL__PURPOSE_DATA) return "its purpose is unknown";
+    if (purpose < COLL__PURPOSE_MEET || purpose > COLL__PURPOSE_ASK) return "its purpose is unknown";
     if (channel >= COLL_CHANNEL_COUNT) return "its channel is unknown";
     if ((auth & ~(uint32_t)COLL__AUTH_CHECK) > COLL__AUTH_TLS) return "its security is unknown";
     const uint32_t more_lanes = coll__get16(at + 88), lane = coll__get16(at + 90);
@@ -110,7 +110,7 @@ static const char *coll__hello_read(const unsigned char *at, const unsigned char
     return NULL;
 }
 
-/* ---- >>control: notes between rank 0 and every other rank ----
+/* ---- >>control: notes between rank 0 and every other rank; when it has left, between those who wait for one another ----
  *
  *    0 u16 magic   2 u16 note   4 i32 status   8 i32 rank   12 .. zero   32 text[224], ended by a zero, or head[32], or a sign
  */
@@ -223,10 +223,11 @@ static void coll__sign_read(const unsigned char *note, coll__sign *sign)
     coll__printable(sign->name, sizeof sign->name, at + 80, COLL__NAME_LENGTH);
 }
 
-/* ---- >>place: where a rank listens ----
+/* ---- >>place: where a rank listens, and what it is ----
  *
  *    0 addresses[3][16] (IPv6, or IPv4 mapped into it)   48 u16 port   50 u16 count   52 u32 number of processors
- *   56 host[16]   72 u64 which processors it may use (coll__processor_set)
+ *   56 host[16]   72 u64 which processors it may use (coll__processor_set)   80 u32 pid
+ *   84 name[40] of its host, ended by a zero
  */
 
 typedef struct coll__place_of {
@@ -234,6 +235,8 @@ typedef struct coll__place_of {
     int port, count;                              /* port 0: not known yet; count of the addresses            */
     int processors;                               /* that its process may use                                 */
     uint64_t processor_set;
+    uint32_t pid;                                 /* 0: not known                                             */
+    char     name[COLL__NAME_LENGTH];
 } coll__place_of;
 
 static void coll__place_write(unsigned char *at, const coll__place_of *place)
@@ -245,6 +248,8 @@ static void coll__place_write(unsigned char *at, const coll__place_of *place)
     memcpy(at + 56, place->host, COLL__HOST_LENGTH);
     coll__put32(at + 52, (uint32_t)place->processors);
     coll__put64(at + 72, place->processor_set);
+    coll__put32(at + 80, place->pid);
+    coll__print((char *)at + 84, COLL__NAME_LENGTH, "%s", place->name);
 }
 
 /* false: it claims to have more addresses, or processors, than there are. */
@@ -260,6 +265,8 @@ static bool coll__place_read(const unsigned char *at, coll__place_of *place)
     memcpy(place->host, at + 56, COLL__HOST_LENGTH);
     place->processors = (int)processors;
     place->processor_set = coll__get64(at + 72);
+    place->pid = coll__get32(at + 80);
+    coll__printable(place->name, sizeof place->name, at + 84, COLL__NAME_LENGTH);
     return true;
 }
 

@@ -5,7 +5,6 @@
 
 enum {
     COLL__GREETING_MS = 5000,                     /* a connection must have said who it is by then            */
-    COLL__GREETINGS_MOST = 4096,                  /* with strangers at the same time                          */
     COLL__DIAL_MS = 20000,
     COLL__REDIAL_LEAST_MS = 5, COLL__REDIAL_MOST_MS = 320, COLL__REDIAL_WAIT_MS = 200,
     COLL__ACCEPTS_AT_ONCE = 256,
@@ -37,8 +36,12 @@ typedef struct coll__tcp {
     coll__pulse     pulse;                        /* which has them once all are there                        */
     unsigned char  *presence;
     int             bye_count, ended_count, present_count;
-    coll__greet    *greetings;                    /* with strangers at the door                               */
+    pthread_mutex_t door;                         /* guards what follows, of those who knock; taken before the pulse's */
+    coll__greet    *greetings;                    /* with strangers                                           */
     int             greeting_count, greeting_room;
+    bool            is_pulse_there;               /* the pulse's thread has opened, which leaves most guests to ours */
+    bool            has_guests;                   /* it has left us some                                      */
+    bool            is_gathering;                 /* those who are left of this world use the door for another */
     unsigned        looks;
     coll_failure    suspicion;                    /* what this rank thinks has happened                       */
     bool            is_sentence;                  /* that: otherwise the name of the rank belongs before it   */
@@ -147,6 +150,7 @@ static void coll__tcp_free(coll__tcp *tcp)
     free(tcp->controls);
     free(tcp->presence);
     free(tcp->greetings);
+    pthread_mutex_destroy(&tcp->door);
     coll__seal_free(tcp->us.seal);
     coll__wipe(&tcp->us, sizeof tcp->us);
     free(tcp);
@@ -203,11 +207,13 @@ static coll__tcp *coll__tcp_new(const coll__settings *settings, const coll__log 
     tcp->suspicion.rank = tcp->failure.rank = -1;
     tcp->shares = c->share_memory >= 0;
     tcp->is_open = settings->is_open;
-    tcp->greeting_room = (int)coll__least(2 * size + 16, COLL__GREETINGS_MOST);
+    (void)pthread_mutex_init(&tcp->door, NULL);
+    tcp->greeting_room = coll__greeting_room(c->size);
     tcp->places = (coll__place_of *)coll__allocate(size * sizeof *tcp->places);
     tcp->streams = (coll__stream *)coll__allocate(streams * sizeof *tcp->streams);
     tcp->active.streams = (coll__stream **)coll__allocate(streams * sizeof *tcp->active.streams);
-    tcp->controls = (coll__control_line *)coll__allocate((c->rank == 0 ? size : 1) * sizeof *tcp->controls);
+    /* of those of coll_tcp_ask.h no page is touched before they are needed */
+    tcp->controls = (coll__control_line *)calloc(c->rank == 0 ? size : 2 * size, sizeof *tcp->controls);
     tcp->presence = (unsigned char *)coll__allocate(size);
     tcp->greetings = (coll__greet *)coll__allocate((size_t)tcp->greeting_room * sizeof *tcp->greetings);
     for (size_t i = 0; tcp->streams && i < streams; i++) {
@@ -220,11 +226,14 @@ static coll__tcp *coll__tcp_new(const coll__settings *settings, const coll__log 
         if (c->lanes > 1 && s->peer != c->rank && !(s->bundle = coll__bundle_new(s, c->lanes))) has_lanes = false;
     }
     for (size_t i = 0; tcp->controls && i < (c->rank == 0 ? size : 1); i++) tcp->controls[i].pipe.fd = -1;
+    tcp->pulse.tcp = tcp;
     const bool has_pulse = coll__pulse_init(&tcp->pulse, c->rank, c->size, tcp->controls, tcp->places);
     if (has_pulse && has_lanes && tcp->places && tcp->streams && tcp->active.streams && tcp->controls && tcp->presence
         && tcp->greetings && coll__identify(&tcp->us, settings)) {
         coll__place_of *own = &tcp->places[c->rank];
         own->processor_set = coll__processor_set(&own->processors);
+        own->pid = tcp->pulse.own.pid;
+        memcpy(own->name, tcp->pulse.own.name, sizeof own->name);
         return tcp;
     }
     coll__tcp_free(tcp);

@@ -1,0 +1,170 @@
+/* coll_tcp_ask.h - who lives, when rank 0 has left in good order: each rank asks those it waits for, and judges by itself.
+ *
+ * Whoever waits for another rank calls it at its listener, the address of the table, and has a line to it then, with the notes
+ * that lines to rank 0 have: signs of life go both ways, and good-byes, and what has become of the world.  Whoever has called
+ * judges: one that has been reached and gives no sign for liveness_timeout_ms is dead.  One that cannot be reached at all is not
+ * judged here, for it may have left, or let nobody in; that shows on the connections that there are.  Neither is one that has
+ * called: anybody may call, and fall silent.
+ *
+ * All who wait learn the same.  If rank 3 waits for rank 2, and that for rank 1, which is stopped, then rank 2 is alive, finds
+ * out about rank 1, and tells rank 3, as everybody tells what he is told to all to whom he has lines.
+ *
+ * The pulse's thread calls, and lets callers in, since the program may be computing for a long time.  There is but one door, so
+ * it lets in everybody then, moves on with the greetings, and leaves all that are no questions to the caller's thread.
+ *
+ * The lines of a rank other than 0: [0] is to rank 0, [r] to rank r, which we call, [size + r] to rank r, which has called. */
+#ifndef COLL_TCP_ASK_H
+#define COLL_TCP_ASK_H
+
+/* Make room for more lines than that to rank 0. */
+static void coll__lines_widen(coll__pulse *p)
+{
+    if (p->line_count > 1) return;
+    p->line_count = 2 * p->size;
+    for (int i = 1; i < p->line_count; i++) p->lines[i].pipe.fd = -1;
+}
+
+/* A line is open: who we are, and what has become of the world. */
+static void coll__line_open(coll__pulse *p, int index, const coll__pipe *pipe)
+{
+    coll__control_line *line = &p->lines[index];
+
+    line->pipe = *pipe;
+    line->length = line->unsent = 0;
+    line->wants = coll__bit_of(COLL__CONTROL_SIGN) | (p->verdict.status != COLL_OK ? coll__bit_of(COLL__CONTROL_FAIL) : 0);
+    coll__line_flush(p, index);
+}
+
+/* ---- >>those who wait ---- */
+
+/* The caller's thread is going to wait: whoever it has something under way with should be asked. */
+static void coll__ask_after_all(coll__tcp *tcp)
+{
+    coll__pulse *p = &tcp->pulse;
+    bool is_new = false;
+
+    if (tcp->rank == 0 || tcp->presence[0] == COLL__PRESENT || !p->has_thread) return;
+    pthread_mutex_lock(&p->lock);
+    coll__lines_widen(p);
+    for (int i = 0; i < tcp->active.count; i++) {
+        const coll__stream *s = tcp->active.streams[i];
+        coll__control_line *line = &p->lines[s->peer];
+        if (s->state == COLL__STREAM_ENDED || tcp->presence[s->peer] != COLL__PRESENT || line->is_wanted || line->greet
+            || line->pipe.fd >= 0) continue;
+        line->is_wanted = is_new = true;
+    }
+    pthread_mutex_unlock(&p->lock);
+    if (is_new) coll__pulse_wake(p);
+}
+
+/* A call comes to nothing.  While somebody waits, there will be another. */
+static void coll__ask_ends(coll__control_line *line)
+{
+    if (!line->greet) return;
+    coll__pipe_close(&line->greet->pipe);
+    free(line->greet);
+    line->greet = NULL;
+    line->is_reached = false;
+}
+
+static void coll__ask_call(coll__pulse *p, int rank, int64_t now)
+{
+    const coll__hello hello = { .purpose = COLL__PURPOSE_ASK, .to = rank };
+    coll__control_line *line = &p->lines[rank];
+
+    line->is_wanted = line->is_met = false;
+    line->call_at = now + coll__liveness(p) / COLL__BEATS;
+    if (p->places[rank].count == 0) return;
+    const coll__address a = coll__place_address(p->tcp, rank, line->calls++ % p->places[rank].count);
+    const int fd = coll__dial(&a);
+    if (fd < 0) return;
+    line->greet = (coll__greet *)malloc(sizeof *line->greet);
+    if (line->greet) coll__greet_call(line->greet, &p->tcp->us, fd, hello, coll__never);
+    else close(fd);
+    line->heard_at = now;
+}
+
+/* Call who is to be called.  An address from which nothing comes back is left for the next one. */
+static void coll__ask_due(coll__pulse *p, int64_t now)
+{
+    for (int i = 1; p->rank != 0 && i < p->line_count && i < p->size; i++) {
+        coll__control_line *line = &p->lines[i];
+        if (line->greet && !line->is_reached && now - line->heard_at > coll__liveness(p)) coll__ask_ends(line);
+        if (line->is_wanted && !line->greet && now >= line->call_at) coll__ask_call(p, i, now);
+    }
+}
+
+/* The connect is decided, or the greeting can go on. */
+static void coll__ask_go_on(coll__pulse *p, int rank)
+{
+    coll__control_line *line = &p->lines[rank];
+    coll__greet *g = line->greet;
+
+    if (!line->is_reached && !coll__dial_result(g->pipe.fd)) {
+        line->is_reached = true;
+        line->heard_at = coll__now();
+    }
+    const coll_status status = line->is_reached ? coll__greet_advance(g, &p->tcp->us) : COLL_ERR_PEER;
+    if (status == COLL_OK) {
+        coll__line_open(p, rank, &g->pipe);
+        free(g);
+        line->greet = NULL;
+    } else if (status != COLL_PENDING) {
+        coll__ask_ends(line);
+    }
+}
+
+/* ---- >>those who are asked ---- */
+
+/* A rank asks whether we live.  Who is leaving is not there for anybody any more: he could not say good-bye. */
+static void coll__ask_taken(coll__tcp *tcp, coll__pipe *pipe, int rank)
+{
+    coll__pulse *p = &tcp->pulse;
+    const int index = tcp->size + rank;
+
+    coll__tune_socket(pipe->fd);
+    pthread_mutex_lock(&p->lock);
+    const bool is_fit = tcp->rank > 0 && rank > 0 && rank != tcp->rank && p->liveness_ms > 0 && !p->is_leaving;
+    if (is_fit) coll__lines_widen(p);
+    const bool is_taken = is_fit && p->lines[index].pipe.fd < 0;
+    if (is_taken) coll__line_open(p, index, pipe);
+    pthread_mutex_unlock(&p->lock);
+    if (is_taken) coll__pulse_wake(p);
+    else coll__pipe_close(pipe);
+}
+
+/* What the pulse's thread polls at the door; gives how much.  It never waits there: when the caller's thread is there, that will
+ * do, and with the next beat it looks again. */
+static int coll__door_watch(coll__tcp *tcp, struct pollfd *fds)
+{
+    int n = 0;
+
+    if (pthread_mutex_trylock(&tcp->door)) return 0;
+    if (!tcp->is_gathering) fds[n++] = (struct pollfd){ .fd = tcp->listener, .events = POLLIN };
+    for (int i = 0; !tcp->is_gathering && i < tcp->greeting_count; i++) {
+        const coll__greet *g = &tcp->greetings[i];
+        if (g->pipe.fd >= 0 && g->want) fds[n++] = (struct pollfd){ .fd = g->pipe.fd, .events = g->want };
+    }
+    pthread_mutex_unlock(&tcp->door);
+    return n;
+}
+
+/* It has polled them: let in who knocks, and go on with all greetings. */
+static void coll__door_attend(coll__tcp *tcp, const struct pollfd *fds, int count)
+{
+    bool is_any = false, has_guests = false;
+
+    for (int i = 0; i < count; i++) is_any = is_any || fds[i].revents;
+    if (!is_any || pthread_mutex_trylock(&tcp->door)) return;
+    if (!tcp->is_gathering) {
+        tcp->is_pulse_there = true;
+        coll__accept_all(tcp);
+        coll__greetings_go_on(tcp);
+        tcp->is_pulse_there = false;
+        has_guests = tcp->has_guests;
+    }
+    pthread_mutex_unlock(&tcp->door);
+    if (has_guests) coll__pulse_news(&tcp->pulse);
+}
+
+#endif /* COLL_TCP_ASK_H */
