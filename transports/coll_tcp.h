@@ -95,7 +95,7 @@ static size_t coll__streams_move(coll__tcp *tcp)
     for (int i = 0; i < tcp->active.count;) {
         coll__stream *s = tcp->active.streams[i];
         moved += coll__stream_move(tcp, s);
-        if (s->out.first || s->in.first) {
+        if (coll__stream_is_busy(s)) {
             i++;
         } else {                                  /* idle: the last one takes its place                       */
             s->is_active = false;

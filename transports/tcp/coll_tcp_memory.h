@@ -407,6 +407,13 @@ static void coll__memory_flush(coll__pipe *p, int64_t deadline)
     }
 }
 
+/* Bytes that we have put in may be refused with the rest of the offer, though we have nothing more to send: hear the answer. */
+static int coll__memory_bring(coll__pipe *p)
+{
+    const coll__memory *m = (const coll__memory *)p->state;
+    return m->put > 0 && m->phase != COLL__MEMORY_SHARED ? coll__memory_settle(p) : 0;
+}
+
 static const coll__pipe_kind coll__memory_kind = {
     .name = "memory",
     .send = coll__memory_send,
@@ -414,6 +421,7 @@ static const coll__pipe_kind coll__memory_kind = {
     .await = coll__memory_await,
     .close = coll__memory_close,
     .flush = coll__memory_flush,
+    .bring = coll__memory_bring,
 };
 
 /* Begin, on a new connection between ranks `from`, who has called, and `to` of one host.  Both do so whether they want to share

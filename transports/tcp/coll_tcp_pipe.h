@@ -16,6 +16,7 @@ typedef struct coll__pipe_kind {
     short   (*await)(struct coll__pipe *p, short want);                               /* see coll__pipe_await          */
     void    (*close)(struct coll__pipe *p);                                           /* all but the socket            */
     void    (*flush)(struct coll__pipe *p, int64_t deadline);         /* may be NULL: before the socket is closed      */
+    int     (*bring)(struct coll__pipe *p);                           /* may be NULL: see coll__pipe_bring             */
 } coll__pipe_kind;
 
 typedef struct coll__pipe {
@@ -46,6 +47,10 @@ static inline ssize_t coll__pipe_recv(coll__pipe *p, struct msghdr *m)
 {
     return p->kind ? p->kind->recv(p, m->msg_iov, (int)m->msg_iovlen) : recvmsg(p->fd, m, MSG_DONTWAIT);
 }
+
+/* Go on with what counts as sent, and may still have to be sent again in another way.  0: there is nothing of the kind; EAGAIN:
+ * there is, and it is to be asked for again; or another errno. */
+static inline int coll__pipe_bring(coll__pipe *p) { return p->kind && p->kind->bring ? p->kind->bring(p) : 0; }
 
 /* Before going to sleep until POLLIN or POLLOUT (`want`): what to poll the socket for.  0: do not sleep, it is possible now. */
 static inline short coll__pipe_await(coll__pipe *p, short want) { return p->kind ? p->kind->await(p, want) : want; }

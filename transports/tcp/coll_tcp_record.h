@@ -208,7 +208,7 @@ static short coll__checked_await(coll__pipe *p, short want)
 static void coll__checked_close(coll__pipe *p) { free(p->state); }
 
 static const coll__pipe_kind coll__checked_pipe = {
-    "checked", coll__checked_send, coll__checked_recv, coll__checked_await, coll__checked_close, NULL
+    "checked", coll__checked_send, coll__checked_recv, coll__checked_await, coll__checked_close, NULL, NULL
 };
 
 /* From here on the bytes of this pipe have sums.  false: no memory. */

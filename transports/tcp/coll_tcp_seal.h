@@ -231,7 +231,7 @@ static void coll__sealed_close(coll__pipe *p)
 }
 
 static const coll__pipe_kind coll__sealed_pipe = {
-    "tls", coll__sealed_send, coll__sealed_recv, coll__sealed_await, coll__sealed_close, NULL
+    "tls", coll__sealed_send, coll__sealed_recv, coll__sealed_await, coll__sealed_close, NULL, NULL
 };
 
 /* From here on this pipe speaks TLS; coll__seal_advance must have said COLL_OK before bytes can go through it.  false: no

@@ -30,6 +30,7 @@ typedef struct coll__stream {
     int64_t dial_at;                              /* not before then, for the last attempt was in vain        */
     int   dial_pause_ms;
     bool  is_active;                              /* in the list of streams with something to do              */
+    bool  owes;                                   /* what counts as sent may have to be sent again            */
     bool  is_push_posted, is_pull_posted;         /* the back end is moving bytes by itself                   */
     bool  is_watched;                             /* the back end will tell when to look again                */
     uint64_t sent, received;                      /* bytes                                                    */
@@ -72,7 +73,7 @@ static int coll__pieces(coll_xfer *x, struct iovec *at)
 /* What the socket is to be polled for. */
 static inline short coll__stream_wish(const coll__stream *s)
 {
-    return (short)((s->in.first ? POLLIN : 0) | (s->out.first ? POLLOUT : 0));
+    return (short)((s->in.first || s->owes ? POLLIN : 0) | (s->out.first ? POLLOUT : 0));
 }
 
 static void coll__stream_close(coll__stream *s)
@@ -143,8 +144,14 @@ static size_t coll__stream_push(coll__stream *s, int *error)
         total += (size_t)n;
         coll__stream_pushed(s, (size_t)n);
     }
+    const int left = s->out.first ? 0 : coll__pipe_bring(&s->pipe);
+    s->owes = left == EAGAIN;
+    if (left && !s->owes) *error = left;
     return total;
 }
+
+/* Has it something to do? */
+static inline bool coll__stream_is_busy(const coll__stream *s) { return s->out.first || s->in.first || s->owes; }
 
 /* ---- >>receiving ---- */
 
