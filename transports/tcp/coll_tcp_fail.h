@@ -71,7 +71,7 @@ static bool coll__tcp_abort(void *context, const char *text)
     return true;
 }
 
-/* Tell rank 0 in which call we are waiting. */
+/* Tell rank 0 in which call we are waiting, and which was the last before it. */
 static void coll__tcp_waiting(void *context, const unsigned char *head)
 {
     coll__tcp *tcp = (coll__tcp *)context;
@@ -79,7 +79,11 @@ static void coll__tcp_waiting(void *context, const unsigned char *head)
 
     pthread_mutex_lock(&p->lock);
     memcpy(p->waiting, head, COLL_HEAD_LENGTH);
-    if (tcp->rank == 0) coll__pulse_compare(p, 0, head);
+    for (size_t i = 0; p->doing && i < COLL_HEAD_LENGTH / 8; i++) {
+        const uint64_t word = __atomic_load_n(&p->doing->last[i], __ATOMIC_RELAXED);
+        memcpy(p->waiting + COLL_HEAD_LENGTH + 8 * i, &word, 8);
+    }
+    if (tcp->rank == 0) coll__pulse_compare(p, 0, p->waiting);
     else coll__pulse_want(p, COLL__CONTROL_WAITING);
     coll__pulse_tell(p);
     pthread_mutex_unlock(&p->lock);

@@ -71,8 +71,8 @@ typedef struct coll__pulse {
     bool    has_abort_told;
     int    *leavers, leaver_count;                /* who has said good-bye, in that order                     */
     unsigned char *has_left, *is_dead;
-    unsigned char *reports;                       /* rank 0: the heads in which ranks say they are waiting    */
-    unsigned char  waiting[COLL_HEAD_LENGTH];
+    unsigned char *reports;                       /* rank 0: what each rank has said of its waiting           */
+    unsigned char  waiting[COLL__WAITING_LENGTH];
     coll__sign  own, *signs;                      /* ours; what each rank last said                           */
     const coll_doing *doing;
     uint64_t doing_turn;
@@ -142,7 +142,7 @@ static bool coll__note_next(coll__pulse *p, coll__control_line *line, int index)
     } else if (all & coll__bit_of(COLL__CONTROL_WAITING)) {
         note = COLL__CONTROL_WAITING;
         coll__control_write(line->out, note, COLL_OK, p->rank, "");
-        memcpy(line->out + COLL__CONTROL_TEXT, p->waiting, COLL_HEAD_LENGTH);
+        memcpy(line->out + COLL__CONTROL_TEXT, p->waiting, sizeof p->waiting);
     } else if (line->asked_count > 0) {
         note = COLL__CONTROL_WHERE;
         const int rank = line->asked[--line->asked_count];
@@ -334,17 +334,21 @@ static void coll__line_closed(coll__pulse *p, int index, int error)
     coll__pulse_blame(p, coll__ending_status(error), index, what);
 }
 
-/* Rank 0 learns in which call a rank is waiting, and compares it with what the others have said. */
-static void coll__pulse_compare(coll__pulse *p, int rank, const unsigned char *head)
+/* Rank 0 learns in which call a rank is waiting, and which one it has been through before, and compares these with what the
+ * others have said: who only had to send is through, whatever the others make of that. */
+static void coll__pulse_compare(coll__pulse *p, int rank, const unsigned char *heads)
 {
-    unsigned char *mine = p->reports + (size_t)rank * COLL_HEAD_LENGTH;
+    unsigned char *const mine = p->reports + (size_t)rank * COLL__WAITING_LENGTH;
     coll_failure failure = { COLL_OK, -1, "" };
 
-    memcpy(mine, head, COLL_HEAD_LENGTH);
-    for (int i = 0; i < p->size; i++) {
-        const unsigned char *other = p->reports + (size_t)i * COLL_HEAD_LENGTH;
-        if (!coll__heads_disagree(mine, other)) continue;
-        coll__blame_mismatch(&failure, other, i, mine, rank);
+    memcpy(mine, heads, COLL__WAITING_LENGTH);
+    for (int i = 0; i < 3 * p->size; i++) {
+        const int pair = i % 3;                   /* of two that have been through nobody waits               */
+        const unsigned char *const other = p->reports + (size_t)(i / 3) * COLL__WAITING_LENGTH;
+        const unsigned char *const ours = mine + (pair == 1 ? COLL_HEAD_LENGTH : 0);
+        const unsigned char *const theirs = other + (pair == 2 ? COLL_HEAD_LENGTH : 0);
+        if (!coll__heads_disagree(ours, theirs)) continue;
+        coll__blame_mismatch(&failure, theirs, i / 3, ours, rank);
         coll__pulse_decide(p, &failure, false);
         return;
     }
@@ -566,7 +570,7 @@ static bool coll__pulse_init(coll__pulse *p, int rank, int size, coll__control_l
     p->leavers = (int *)coll__allocate(n * sizeof *p->leavers);
     p->has_left = (unsigned char *)coll__allocate(2 * n);
     p->is_dead = p->has_left ? p->has_left + n : NULL;
-    p->reports = (unsigned char *)coll__allocate((size_t)p->line_count * COLL_HEAD_LENGTH);
+    p->reports = (unsigned char *)coll__allocate((size_t)p->line_count * COLL__WAITING_LENGTH);
     p->signs = (coll__sign *)coll__allocate(n * sizeof *p->signs);
     p->fds = (struct pollfd *)coll__allocate(((rank == 0 ? n : 2 * n) + 2 + (size_t)coll__greeting_room(size)) * sizeof *p->fds);
     p->own.pid = (uint32_t)getpid();

@@ -121,7 +121,7 @@ typedef enum coll__control_note {
     COLL__CONTROL_REFUSE,                         /* the world will not be: status, text                      */
     COLL__CONTROL_FAIL,                           /* the communicator has ended: status, rank to blame, text  */
     COLL__CONTROL_BYE,                            /* `rank` has left in good order                            */
-    COLL__CONTROL_WAITING,                        /* this rank waits in the call whose head is in the text    */
+    COLL__CONTROL_WAITING,                        /* this rank waits: the text has the heads of this call and the last */
     COLL__CONTROL_PLACE,                          /* to rank 0: this rank listens at the place in the text    */
     COLL__CONTROL_LISTEN,                         /* from rank 0: listen at these addresses, and say where    */
     COLL__CONTROL_MISSING,                        /* from rank 0, while it waits: the ranks that have not come */
@@ -136,7 +136,7 @@ typedef struct coll__control {
     coll_failure       what;
 } coll__control;
 
-enum { COLL__CONTROL_MAGIC = 0xc013, COLL__CONTROL_TEXT = 32 };
+enum { COLL__CONTROL_MAGIC = 0xc013, COLL__CONTROL_TEXT = 32, COLL__WAITING_LENGTH = 2 * COLL_HEAD_LENGTH };
 
 /* A text that somebody sent, ended by a zero or by its room: what is no plain character comes out as "?". */
 static void coll__printable(char *text, size_t room, const unsigned char *at, size_t length)
