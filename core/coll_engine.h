@@ -738,8 +738,8 @@ static __attribute__((noinline)) coll_status coll__message_failed(coll_request *
     if (x->status != COLL_ERR_MISMATCH) return coll__comm_fail(r->comm, NULL);
     memcpy(expected.head, r->head, sizeof expected.head);
     if (coll__kind_is(r->call.kind, COLL__PAIRWISE)) coll__head_set_pair(r, &expected, &stage->cargo[stage->finished].span);
-    unsigned char last[COLL_HEAD_LENGTH];         /* a call in which we only had to send, and which may be what differs */
-    memcpy(last, r->comm->trunk->doing.last, sizeof last);
+    unsigned char last[COLL_HEAD_LENGTH];
+    memcpy(last, r->comm->trunk->doing.last, sizeof last);    /* who only had to send is through with a call that differs */
     if (coll__heads_disagree(last, x->head)) memcpy(expected.head, last, sizeof last);
     coll__blame_mismatch(&failure, expected.head, r->comm->trunk->rank, x->head, x->peer);
     return coll__comm_fail(r->comm, &failure);

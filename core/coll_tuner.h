@@ -90,8 +90,7 @@ static double coll__slices_of(const coll__wish *wish, int blocks)
 static double coll__crowded_time(const coll__algorithm *a, const coll__wish *wish, int radix, int blocks, double cuts,
                                  double alone)
 {
-    const bool is_even = a->cut != COLL__CUT_MANY;
-    coll__round now = { .size = wish->size, .radix = radix, .blocks = is_even ? blocks : 1 };
+    coll__round now = { .size = wish->size, .radix = radix, .blocks = a->cut == COLL__CUT_MANY ? 1 : blocks };
     int rounds = 0;
 
     for (now.rank = 0; now.rank < now.size; now.rank++)

@@ -547,7 +547,10 @@ static void coll__host_add(coll__host_ranks *host, const coll__place_of *place)
     host->set |= place->processor_set;
 }
 
-static int coll__host_processors(const coll__host_ranks *c) { return coll__processors_together(c->set, c->most, c->sum); }
+static int coll__host_processors(const coll__host_ranks *host)
+{
+    return coll__processors_together(host->set, host->most, host->sum);
+}
 
 static int coll__by_host(const void *a, const void *b)
 {
