@@ -28,6 +28,7 @@ report() { # name status began: what the suite's log ends with, in one write
         "$(seconds_of "$taken/$1/times")" > "$taken/$1/report"
     if [ "$f" -ne 0 ]; then grep -avE '^ok' "$log/$1.log" | tail -n 40 >> "$taken/$1/report"; fi
     cat "$taken/$1/report"
+    if [ "$f" -ne 0 ]; then cp "$taken/$1/report" "$taken/$1/failed"; fi
     echo "$p $f" > "$taken/$1/sum"
 }
 
@@ -170,6 +171,10 @@ suite demo               demonstrated
 make --no-print-directory dist/coll.h || exit 1
 [ -n "$only" ] || build_all > $log/build.log 2>&1
 in_lanes
+if ls "$taken"/*/failed > /dev/null 2>&1; then # again, where a reader of the end alone sees it
+    printf '\n---- what failed\n'
+    cat "$taken"/*/failed
+fi
 set -- $(cat "$taken"/*/sum 2> /dev/null | awk '{ passed += $1; failed += $2 } END { print passed + 0, failed + 0 }')
 echo "$1 passed, $2 failed"
 [ "$2" -eq 0 ]
