@@ -449,10 +449,10 @@ static void coll__head_describe(const unsigned char *head, char *text, size_t ro
     if (coll__kind_is_message(kind) && root == COLL_ANY_SOURCE) coll__append(text, room, " with any rank");
 }
 
-/* Did two ranks make different calls under the same number? */
+/* Did two ranks make different calls under the same number?  0 is none: the head of no call, or of one that is its parts. */
 static bool coll__heads_disagree(const unsigned char *a, const unsigned char *b)
 {
-    return !memcmp(a + 4, b + 4, 8) && memcmp(a + 12, b + 12, COLL_HEAD_LENGTH - 12) != 0;
+    return coll__get32(a + 8) != 0 && !memcmp(a + 4, b + 4, 8) && memcmp(a + 12, b + 12, COLL_HEAD_LENGTH - 12) != 0;
 }
 
 /* Blame: what arrived is not what this call expects. */

@@ -80,7 +80,7 @@ static void coll__request_finish(coll_request *r, coll_status status)
     trunk->finished++;
     if (r->is_on_device && r->is_offloaded) trunk->on_device--;
     coll__record_end(r, status);
-    if (r->track) coll__doing_set(trunk, trunk->doing.last, r->head);
+    if (r->track && !r->list) coll__doing_set(trunk, trunk->doing.last, r->head);         /* a list: its parts       */
     __atomic_store_n(&r->status, status, __ATOMIC_RELEASE);
     if (whole) coll__list_part_done(whole, r, status);
     else if (is_detached) coll__request_free(r);

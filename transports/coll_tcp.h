@@ -129,8 +129,6 @@ static coll_status coll__tcp_progress(void *context, int wait_ms)
 
 /* ---- >>leaving ---- */
 
-enum { COLL__FLUSH_MS = 300 };
-
 static void coll__stream_leave(coll__stream *s, bool is_in_order, int64_t deadline)
 {
     const int lanes = s->bundle ? s->bundle->count : 1;

@@ -7,7 +7,8 @@
  * called: anybody may call, and fall silent.
  *
  * All who wait learn the same.  If rank 3 waits for rank 2, and that for rank 1, which is stopped, then rank 2 is alive, finds
- * out about rank 1, and tells rank 3, as everybody tells what he is told to all to whom he has lines.
+ * out about rank 1, and tells rank 3, as everybody tells what he is told to all to whom he has lines.  Who has failed and leaves
+ * calls those who may still wait for him, and tells them why: they would take the end of his connections for his death.
  *
  * The pulse's thread calls, and lets callers in, since the program may be computing for a long time.  There is but one door, so
  * it lets in everybody then, moves on with the greetings, and leaves all that are no questions to the caller's thread.
@@ -31,7 +32,8 @@ static void coll__line_open(coll__pulse *p, int index, const coll__pipe *pipe)
 
     line->pipe = *pipe;
     line->length = line->unsent = 0;
-    line->wants = coll__bit_of(COLL__CONTROL_SIGN) | (p->verdict.status != COLL_OK ? coll__bit_of(COLL__CONTROL_FAIL) : 0);
+    line->wants = coll__bit_of(COLL__CONTROL_SIGN) | (p->verdict.status != COLL_OK ? coll__bit_of(COLL__CONTROL_FAIL) : 0)
+                | (p->is_leaving ? coll__bit_of(COLL__CONTROL_BYE) : 0);
     coll__line_flush(p, index);
 }
 
@@ -55,6 +57,34 @@ static void coll__ask_after_all(coll__tcp *tcp)
     }
     pthread_mutex_unlock(&p->lock);
     if (is_new) coll__pulse_wake(p);
+}
+
+/* We have failed, and leave: whoever has a stream with us is to be told why. */
+static void coll__ask_to_tell(coll__tcp *tcp)
+{
+    coll__pulse *p = &tcp->pulse;
+
+    if (!coll__is_orphan(p) || p->verdict.status == COLL_OK || !p->has_thread) return;
+    coll__lines_widen(p);
+    for (int i = 1; i < tcp->size; i++) p->lines[i].is_wanted = false;
+    for (int i = COLL_CHANNEL_COUNT; i < tcp->size * COLL_CHANNEL_COUNT; i++) {
+        const coll__stream *s = &tcp->streams[i];
+        coll__control_line *line = &p->lines[s->peer];
+        const bool is_there = s->state != COLL__STREAM_NONE && s->state != COLL__STREAM_ENDED && !p->has_left[s->peer]
+                           && !p->is_dead[s->peer];
+        if (!is_there || line->pipe.fd >= 0 || p->lines[tcp->size + s->peer].pipe.fd >= 0) continue;
+        line->is_wanted = true;
+        line->call_at = 0;
+    }
+    coll__pulse_wake(p);
+}
+
+/* Is somebody still to be told? */
+static bool coll__is_telling(const coll__pulse *p)
+{
+    for (int i = 1; p->rank != 0 && p->verdict.status != COLL_OK && i < p->line_count && i < p->size; i++)
+        if (p->lines[i].is_wanted || p->lines[i].greet) return true;
+    return false;
 }
 
 /* A call comes to nothing.  While somebody waits, there will be another. */
@@ -112,6 +142,7 @@ static void coll__ask_go_on(coll__pulse *p, int rank)
     } else if (status != COLL_PENDING) {
         coll__ask_ends(line);
     }
+    if (p->is_leaving) coll__pulse_news(p);       /* the caller's thread waits for it                         */
 }
 
 /* ---- >>those who are asked ---- */

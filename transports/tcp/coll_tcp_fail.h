@@ -2,40 +2,53 @@
  *
  * Rank 0 is the judge (coll_tcp_pulse.h): a rank that meets an error tells it to rank 0, and waits for the verdict.  It keeps its
  * connections open until coll_free, for its neighbours could take their end for a death.  When rank 0 is dead or gone, the
- * rank's own view stands, and is told to those with whom it has lines (coll_tcp_ask.h). */
+ * rank's own view stands, and is told to those with whom it has lines, or, by one that leaves, streams (coll_tcp_ask.h). */
 #ifndef COLL_TCP_FAIL_H
 #define COLL_TCP_FAIL_H
 
-enum { COLL__VERDICT_MS = 1000 };
+enum {
+    COLL__VERDICT_MS = 1000,
+    COLL__FLUSH_MS = 300                          /* what one that leaves gives itself until all is said      */
+};
 
-static bool coll__has_judge(coll__tcp *tcp)
+/* Until when may somebody else still say what has happened?  Rank 0 until `deadline`; where it has left, the one that is to be
+ * blamed, if it is not known to have left: it may have failed, and be about to tell why. */
+static int64_t coll__wait_for_verdict(coll__tcp *tcp, int blamed, int64_t began, int64_t deadline)
 {
-    pthread_mutex_lock(&tcp->pulse.lock);
-    const bool has_one = tcp->rank != 0 && tcp->controls[0].pipe.fd >= 0;
-    pthread_mutex_unlock(&tcp->pulse.lock);
-    return has_one;
+    coll__pulse *p = &tcp->pulse;
+
+    pthread_mutex_lock(&p->lock);
+    const bool has_judge = tcp->rank != 0 && tcp->controls[0].pipe.fd >= 0 && !p->has_left[0];
+    const bool may_tell = coll__is_orphan(p) && p->has_thread && blamed > 0 && blamed != tcp->rank && !p->has_left[blamed]
+                       && !p->is_dead[blamed];
+    pthread_mutex_unlock(&p->lock);
+    return has_judge ? deadline : may_tell ? began + COLL__FLUSH_MS * (int64_t)COLL__MS : began;
 }
 
 /* Report and wait for the verdict.  `is_suspicion`: the text is what is the matter with the rank that is to be blamed. */
 static void coll__ask_for_verdict(coll__tcp *tcp, const coll_failure *cause, bool is_suspicion)
 {
     coll__pulse *p = &tcp->pulse;
-    const int64_t deadline = coll__deadline(COLL__VERDICT_MS + (p->has_thread ? p->liveness_ms : 0));
+    const int64_t began = coll__now(), deadline = coll__deadline(COLL__VERDICT_MS + (p->has_thread ? p->liveness_ms : 0));
     const bool is_judge_late = !p->has_thread && cause->rank == 0 && cause->status == COLL_ERR_TIMEOUT;
+    int64_t until;
 
     coll__events(tcp);
     pthread_mutex_lock(&p->lock);
     for (int i = 0; i < p->line_count; i++) coll__line_event(p, i);       /* what caused it may have come already     */
-    coll__pulse_report(p, cause, is_suspicion);
+    p->is_asking = true;
+    if (!coll__is_orphan(p)) coll__pulse_report(p, cause, is_suspicion);
     coll__pulse_tell(p);
     pthread_mutex_unlock(&p->lock);
     coll__control_listen(tcp);
-    while (tcp->failure.status == COLL_OK && !is_judge_late && coll__has_judge(tcp) && coll__now() < deadline) {
+    while (tcp->failure.status == COLL_OK && !is_judge_late
+           && coll__now() < (until = coll__wait_for_verdict(tcp, cause->rank, began, deadline))) {
         struct pollfd at = { .fd = tcp->io.events, .events = POLLIN };
-        (void)poll(&at, 1, coll__ms_until(deadline, COLL__VERDICT_MS));
+        (void)poll(&at, 1, coll__ms_until(until, COLL__VERDICT_MS));
         coll__events(tcp);
     }
     pthread_mutex_lock(&p->lock);
+    p->is_asking = false;
     if (is_suspicion) coll__pulse_blame(p, cause->status, cause->rank, cause->text);
     else coll__pulse_decide(p, cause, false);
     coll__pulse_tell(p);
@@ -126,13 +139,20 @@ static void coll__pipe_flush(coll__pipe *pipe, int64_t deadline)
 static void coll__say_bye(coll__tcp *tcp, int64_t deadline)
 {
     coll__pulse *p = &tcp->pulse;
-    struct pollfd at = { .events = POLLOUT };
+    struct pollfd at = { .events = POLLOUT }, news = { .fd = p->ring, .events = POLLIN };
+    uint64_t rung;
 
     pthread_mutex_lock(&p->lock);
     coll__pulse_check_abort(p);                   /* which our thread may not have seen yet                   */
     coll__pulse_want(p, COLL__CONTROL_BYE);
     p->is_leaving = true;
+    coll__ask_to_tell(tcp);
     coll__pulse_tell(p);
+    while (coll__is_telling(p) && coll__now() < deadline) {
+        pthread_mutex_unlock(&p->lock);
+        if (poll(&news, 1, 10) > 0) (void)!read(p->ring, &rung, sizeof rung);
+        pthread_mutex_lock(&p->lock);
+    }
     for (int i = 0; i < p->line_count; i++) {
         while (p->lines[i].unsent > 0 && coll__now() < deadline) {
             at.fd = p->lines[i].pipe.fd;

@@ -65,6 +65,7 @@ typedef struct coll__pulse {
     pthread_mutex_t lock;                         /* guards the rest, and the lines                           */
     coll_failure verdict, report;                 /* report: what rank 0 is told                              */
     bool    is_leaving;                           /* good-byes are on their way                               */
+    bool    is_asking;                            /* the caller's thread has something to report, and waits for the verdict */
     bool    has_slept;                            /* we were stopped, or without a processor, for a large part of that time */
     bool    is_taken;                             /* the caller's thread has the verdict                      */
     bool    is_suspicion;                         /* its text is what is the matter with its rank, not a sentence */
@@ -314,7 +315,7 @@ static void coll__bye_heard(coll__pulse *p, int rank)
     p->has_left[rank] = 1;
     p->leavers[p->leaver_count++] = rank;
     coll__pulse_news(p);
-    if (rank == 0 && p->report.status != COLL_OK) {               /* it has left without a word on what it was told   */
+    if (rank == 0 && p->report.status != COLL_OK && !p->is_asking) {              /* it has left without a word on what it was told   */
         const coll_failure cause = p->report;
         coll__pulse_report(p, &cause, p->is_suspicion);
     }
@@ -459,7 +460,7 @@ static int64_t coll__pulse_beat(coll__pulse *p, int64_t now)
         if (p->verdict.status == COLL_OK) coll__judge_paths(p, now);
     }
     if (p->verdict.status == COLL_OK) coll__judge_silence(p, now);
-    if (p->verdict.status == COLL_OK) coll__ask_due(p, now);
+    if (p->verdict.status == COLL_OK || p->is_leaving) coll__ask_due(p, now);
     coll__pulse_flush(p);
     next = p->beat_at;
     for (int i = 0; p->verdict.status == COLL_OK && i < p->line_count; i++)
