@@ -315,7 +315,7 @@ static void coll__bye_heard(coll__pulse *p, int rank)
     p->has_left[rank] = 1;
     p->leavers[p->leaver_count++] = rank;
     coll__pulse_news(p);
-    if (rank == 0 && p->report.status != COLL_OK && !p->is_asking) {              /* it has left without a word on what it was told   */
+    if (rank == 0 && p->report.status != COLL_OK && !p->is_asking) {              /* it has left without a word on that   */
         const coll_failure cause = p->report;
         coll__pulse_report(p, &cause, p->is_suspicion);
     }
