@@ -486,24 +486,33 @@ static coll__wish coll__wish_of(const coll_comm *comm, const coll__numbers *numb
         .is_exact = !reduces || codec->is_exact, .is_commutative = !reduces || codec->is_commutative,
         .must_be_canonical = reduces && !codec->is_exact && (call->flags & (COLL_DETERMINISTIC | COLL_REPRODUCIBLE)),
         .algorithm = call->algorithm, .link = &numbers->link, .nominal = &numbers->nominal,
-        .share = comm->trunk->share };
+        .share = comm->trunk->share, .counts = comm->counts };
 }
 
 /* The choice for a call, remembered for the next one like it.  `numbers`: those of its track. */
 static bool coll__choose_for(coll__choice *choice, coll_comm *comm, const coll__numbers *numbers, const coll_call *call,
                              const coll__codec *codec)
 {
-    const coll__wish wish = coll__wish_of(comm, numbers, call, codec);
+    coll__wish wish = coll__wish_of(comm, numbers, call, codec);
+    const char *const name = wish.algorithm ? wish.algorithm : "";
+    const size_t length = strlen(name) + 1;
     uint64_t bits;
 
-    if (wish.algorithm || numbers->version != comm->numbers.version) return coll__choose(choice, &wish);
     memcpy(&bits, &wish.bytes, sizeof bits);
     coll__plan *plan = &comm->plans[((bits >> 48) * 5 + (bits >> 36) + (uint64_t)wish.kind) % COLL__PLANS];
-    if (!plan->choice.algorithm || !coll__wishes_are_equal(&plan->wish, &wish)) {
-        plan->wish = wish;
-        if (!coll__choose(&plan->choice, &wish)) return false;
+    const bool is_kept = length <= sizeof plan->algorithm && numbers->version == comm->numbers.version;
+    if (is_kept && plan->choice.algorithm && !strcmp(plan->algorithm, name) && coll__wishes_are_equal(&plan->wish, &wish)) {
+        *choice = plan->choice;
+        return true;
     }
-    *choice = plan->choice;
+    if (!wish.counts && wish.share > 0 && wish.share < 1 && wish.size <= COLL__CROWD_MOST)
+        wish.counts = comm->counts = (coll__counts *)coll__allocate(COLL__ALGORITHM_COUNT * sizeof *comm->counts);
+    if (!coll__choose(choice, &wish)) return false;
+    if (is_kept) {
+        plan->wish = wish;
+        plan->choice = *choice;
+        memcpy(plan->algorithm, name, length);
+    }
     return true;
 }
 

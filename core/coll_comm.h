@@ -241,10 +241,10 @@ typedef struct coll__door {
     unsigned char inside[COLL__HANDS_MOST];       /* by the short way: one for each owner                     */
 } coll__door;
 
-enum { COLL__PLANS = 16, COLL__SENTENCE_ROOM = 448 };
+enum { COLL__PLANS = 16, COLL__PLAN_NAME = 24, COLL__SENTENCE_ROOM = 448 };
 
-/* A choice of the tuner, remembered. */
-typedef struct coll__plan { coll__wish wish; coll__choice choice; } coll__plan;
+/* A choice of the tuner, remembered: for a call that names no algorithm (""), or this one. */
+typedef struct coll__plan { coll__wish wish; char algorithm[COLL__PLAN_NAME]; coll__choice choice; } coll__plan;
 
 struct coll_comm {
     int   rank, size;
@@ -285,6 +285,7 @@ struct coll_comm {
     unsigned char *gauge;                         /* memory of coll_measure while it runs: a simulated rank that is killed
                                                      in it never comes back to free it                        */
     coll__plan plans[COLL__PLANS];                /* made with the numbers as they are                        */
+    coll__counts *counts;                         /* of the tuner, where ranks share processors; NULL: none yet */
 };
 
 static inline int coll__world_rank(const coll_comm *comm, int rank) { return comm->members ? comm->members[rank] : rank; }

@@ -128,6 +128,7 @@ static void coll__comm_free(coll_comm *comm)
     free(comm->graph_lists);
     free(comm->gauge);
     free(comm->recorder);
+    free(comm->counts);
     for (int kind = 0; kind <= COLL_ALLTOALL; kind++) free(comm->again[kind]);
     free(comm);
 }

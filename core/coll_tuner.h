@@ -14,6 +14,15 @@
 #ifndef COLL_TUNER_H
 #define COLL_TUNER_H
 
+/* What an algorithm sends, counted: all ranks together, and the rounds of the one that has most. */
+typedef struct coll__count { int radix, sent, moved, rounds; } coll__count;
+
+static const int coll__radices[] = { 2, 3, 4, 6, 8, 12, 16, 24, 32 };     /* that are considered, and the size            */
+
+enum { COLL__RADICES = sizeof coll__radices / sizeof *coll__radices };
+
+typedef coll__count coll__counts[COLL__RADICES + 1];      /* with each radix; the last: with another one              */
+
 /* What is to be chosen for; equal on all ranks. */
 typedef struct coll__wish {
     coll_kind kind;
@@ -24,6 +33,7 @@ typedef struct coll__wish {
     const coll__link *link;                       /* to be fast by                                            */
     const coll__link *nominal;                    /* to settle the bits by; NULL: the same                    */
     double    share;                              /* of a processor that a rank has; 0: one of its own        */
+    coll__counts *counts;                         /* of each algorithm for this size; NULL: nothing is remembered */
 } coll__wish;
 
 typedef struct coll__choice {
@@ -82,22 +92,43 @@ static double coll__slices_of(const coll__wish *wish, int blocks)
     return slices > 1e9 ? 1e9 : (double)(long)slices + (slices > (double)(long)slices);
 }
 
+/* By running the algorithm; of a vector that is cut into many blocks one. */
+static coll__count coll__count_sent(const coll__algorithm *a, int size, int radix, int blocks)
+{
+    coll__round now = { .size = size, .radix = radix, .blocks = blocks };
+    int rounds = 0;
+
+    for (now.rank = 0; now.rank < size; now.rank++)
+        for (int k = 0; a->round(&now, k); k++) rounds = k >= rounds ? k + 1 : rounds;
+    return (coll__count){ radix, now.sent, now.moved, rounds };
+}
+
+/* The same, remembered: it takes much longer than all else that a choice takes. */
+static coll__count coll__count_of(const coll__algorithm *a, const coll__wish *wish, int radix, int blocks)
+{
+    int n = 0;
+
+    while (n < COLL__RADICES && coll__radices[n] != radix) n++;
+    coll__count *const at = wish->counts ? &wish->counts[a - coll__algorithms][n] : NULL;
+    if (at && at->radix == radix) return *at;
+    const coll__count found = coll__count_sent(a, wish->size, radix, blocks);
+    if (at) *at = found;
+    return found;
+}
+
 /* The time where ranks share processors, which then are what there is least of: the work of all ranks together, divided among
  * them.  A message costs its latency, since for most of them somebody has to be woken; and whoever waits for a round waits that
- * long.  What is sent is counted by running the algorithm; the blocks of a vector that is cut into many are sent alike.
+ * long.  The blocks of a vector that is cut into many are sent alike.
  * `alone`: the time with a processor for each, which is a bound as well; the shorter of the two counts a little, for they are in
  * each other's way. */
 static double coll__crowded_time(const coll__algorithm *a, const coll__wish *wish, int radix, int blocks, double cuts,
                                  double alone)
 {
-    coll__round now = { .size = wish->size, .radix = radix, .blocks = a->cut == COLL__CUT_MANY ? 1 : blocks };
-    int rounds = 0;
-
-    for (now.rank = 0; now.rank < now.size; now.rank++)
-        for (int k = 0; a->round(&now, k); k++) rounds = k >= rounds ? k + 1 : rounds;
-    const double bytes = now.moved * 0.5 * (a->is_canonical ? wish->bytes : wish->sum_bytes) / now.blocks;
-    const double work = now.sent * cuts * wish->link->latency + bytes * wish->link->per_byte;
-    const double together = rounds * wish->link->latency + work / (wish->size * wish->share);
+    const int counted = a->cut == COLL__CUT_MANY ? 1 : blocks;
+    const coll__count n = coll__count_of(a, wish, radix, counted);
+    const double bytes = n.moved * 0.5 * (a->is_canonical ? wish->bytes : wish->sum_bytes) / counted;
+    const double work = n.sent * cuts * wish->link->latency + bytes * wish->link->per_byte;
+    const double together = n.rounds * wish->link->latency + work / (wish->size * wish->share);
     return together > alone ? together + alone / 8 : alone + together / 8;
 }
 
@@ -184,7 +215,6 @@ static int coll__insert(coll__choice *list, int count, int room, coll__choice ch
 /* Every candidate with its cost, the cheapest first, as many as there is room for. */
 static inline int coll__candidates(coll__choice *list, int room, const coll__wish *wish)
 {
-    static const int radices[] = { 2, 3, 4, 6, 8, 12, 16, 24, 32 };
     const int size = wish->size, own = size > 2 ? size : 2;
     int count = 0;
 
@@ -198,8 +228,8 @@ static inline int coll__candidates(coll__choice *list, int room, const coll__wis
         else if (a->cut == COLL__CUT_MANY || a->is_pipelined) count = coll__insert(list, count, room, coll__best_cut(a, wish));
         else if (!a->has_radix) count = coll__insert(list, count, room, coll__priced(a, wish, 2, 1));
         else {
-            for (size_t r = 0; r < sizeof radices / sizeof *radices && radices[r] < own; r++)
-                count = coll__insert(list, count, room, coll__priced(a, wish, radices[r], 1));
+            for (int r = 0; r < COLL__RADICES && coll__radices[r] < own; r++)
+                count = coll__insert(list, count, room, coll__priced(a, wish, coll__radices[r], 1));
             count = coll__insert(list, count, room, coll__priced(a, wish, own, 1));
         }
     }

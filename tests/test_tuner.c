@@ -162,13 +162,18 @@ static void test_bits(uint64_t seed)
 
 /* ---- >>crowds: ranks that share processors ---- */
 
+/* With what is remembered of each size, the choice is what it would be without. */
 static coll__choice in_crowd(coll_kind kind, int size, double bytes, const char *algorithm, double share)
 {
-    const coll__wish wish = { .kind = kind, .size = size, .bytes = bytes, .sum_bytes = bytes, .is_exact = true,
+    static coll__counts remembered[2 * COLL__CROWD_MOST + 1][COLL__ALGORITHM_COUNT];
+    coll__wish wish = { .kind = kind, .size = size, .bytes = bytes, .sum_bytes = bytes, .is_exact = true,
                               .is_commutative = true, .algorithm = algorithm, .link = &coll__link_default, .share = share };
-    coll__choice choice = { .algorithm = NULL };
+    coll__choice choice = { .algorithm = NULL }, again = choice;
 
     CHECK(coll__choose(&choice, &wish), "kind %d on %d: no \"%s\"", (int)kind, size, algorithm ? algorithm : "choice");
+    wish.counts = remembered[size];
+    CHECK(coll__choose(&again, &wish) && choices_are_equal(&choice, &again) && again.seconds == choice.seconds,
+          "kind %d on %d: %g s by what is remembered, not %g", (int)kind, size, again.seconds, choice.seconds);
     return choice;
 }
 
