@@ -11,6 +11,10 @@
 /* The circulant allgather with empty blocks: R rounds, no data. */
 static bool coll__barrier_circulant(coll__round *now, int k) { return coll__circulant_allgather(now, k, COLL__RESULT); }
 
+/* The same by a tree: 2 R rounds and 2 (p - 1) messages, the fewest that there can be, where the circulant takes p R: for ranks
+ * that share processors. */
+static bool coll__barrier_tree(coll__round *now, int k) { return coll__tree_allgather(now, k); }
+
 /* Our own block into its place, in the first round. */
 static void coll__place_own(coll__round *now, int k)
 {
@@ -36,6 +40,13 @@ static bool coll__allgather_ring(coll__round *now, int k)
 {
     coll__place_own(now, k);
     return coll__ring_allgather(now, k) || k == 0;
+}
+
+/* 2 R rounds, 2 (p - 1) messages; short, where ranks share processors. */
+static bool coll__allgather_tree(coll__round *now, int k)
+{
+    coll__place_own(now, k);
+    return coll__tree_allgather(now, k) || k == 0;
 }
 
 /* 1 round, (p - 1) / p m; canonical. */
@@ -70,6 +81,14 @@ static bool coll__allreduce_gather(coll__round *now, int k)
     coll__circulant_allgather(now, k, COLL__WORK);
     if (k == last) coll__fold_all(now, coll__block(COLL__RESULT, 0), 0);
     return true;
+}
+
+/* Reduce at rank 0 by bringing all inputs there, then broadcast: 2 R rounds, (p - 1) m into rank 0 and up to (r - 1) R m out of
+ * it, but only 2 (p - 1) messages, where other ways take p R: for short vectors where ranks share processors.  Canonical. */
+static bool coll__allreduce_tree(coll__round *now, int k)
+{
+    const int rounds = coll__circulant_rounds(now->size, now->radix);
+    return k < rounds || rounds == 0 ? coll__reduce_gather(now, k) : coll__broadcast_tree(now, k - rounds);
 }
 
 /* Direct reduce-scatter, then allgather of the rounded blocks: 1 + R rounds, 2 (p - 1) / p m, the least possible; for long
@@ -166,6 +185,7 @@ typedef struct coll__algorithm {
 static const coll__algorithm coll__algorithms[] = {
     /* kind, name, round, cost, cut;  right where order matters, canonical, only where exact, radix, pipelined, has an order */
     COLL__ROW(BARRIER,              "circulant",  barrier_circulant,       barrier,             PER_RANK, 1, 1, 0, 1, 0, 0),
+    COLL__ROW(BARRIER,              "tree",       barrier_tree,            barrier_tree,        PER_RANK, 1, 1, 0, 1, 0, 0),
 
     COLL__ROW(BROADCAST,            "tree",       broadcast_tree,          broadcast_tree,      ONE,      1, 1, 0, 1, 0, 0),
     COLL__ROW(BROADCAST,            "scatter",    broadcast_scatter,       broadcast_scatter,   PER_RANK, 1, 1, 0, 1, 0, 0),
@@ -181,6 +201,7 @@ static const coll__algorithm coll__algorithms[] = {
     COLL__ROW(ALLREDUCE,            "direct",     allreduce_direct,        allreduce_direct,    PER_RANK, 1, 1, 0, 1, 0, 0),
     COLL__ROW(ALLREDUCE,            "circulant",  allreduce_circulant,     allreduce_circulant, PER_RANK, 0, 0, 0, 1, 0, 0),
     COLL__ROW(ALLREDUCE,            "ring",       allreduce_ring,          allreduce_ring,      PER_RANK, 0, 0, 0, 0, 0, 1),
+    COLL__ROW(ALLREDUCE,            "tree",       allreduce_tree,          allreduce_tree,      ONE,      1, 1, 0, 1, 0, 0),
     COLL__ROW(ALLREDUCE,            "census",     allreduce_census,        census,              ONE,      0, 0, 1, 0, 0, 0),
 
     COLL__ROW(REDUCE_SCATTER,       "direct",     reduce_scatter_direct,   direct_reduce,       PER_RANK, 1, 1, 0, 0, 0, 0),
@@ -209,9 +230,11 @@ static const coll__algorithm coll__algorithms[] = {
     COLL__ROW(ALLGATHER,            "circulant",  allgather_circulant,     allgather,           PER_RANK, 1, 1, 0, 1, 0, 0),
     COLL__ROW(ALLGATHER,            "far",        allgather_far,           far,                 PER_RANK, 1, 1, 0, 1, 0, 0),
     COLL__ROW(ALLGATHER,            "ring",       allgather_ring,          ring_allgather,      PER_RANK, 1, 1, 0, 0, 0, 1),
+    COLL__ROW(ALLGATHER,            "tree",       allgather_tree,          allgather_tree,      PER_RANK, 1, 1, 0, 1, 0, 0),
     COLL__ROW(ALLGATHERV,           "circulant",  allgather_circulant,     allgather,           PER_RANK, 1, 1, 0, 1, 0, 0),
     COLL__ROW(ALLGATHERV,           "far",        allgather_far,           far,                 PER_RANK, 1, 1, 0, 1, 0, 0),
     COLL__ROW(ALLGATHERV,           "ring",       allgather_ring,          ring_allgather,      PER_RANK, 1, 1, 0, 0, 0, 1),
+    COLL__ROW(ALLGATHERV,           "tree",       allgather_tree,          allgather_tree,      PER_RANK, 1, 1, 0, 1, 0, 0),
 
     COLL__ROW(ALLTOALL,             "circulant",  alltoall_circulant,      bruck,               PER_RANK, 1, 1, 0, 1, 0, 0),
     COLL__ROW(ALLTOALL,             "direct",     alltoall_direct,         direct,              PER_RANK, 1, 1, 0, 0, 0, 0),

@@ -83,16 +83,17 @@ typedef struct coll__flow {
     coll__step *list;                             /* the steps of the round that is being posted              */
 } coll__flow;
 
+enum { COLL__KEPT = 8, COLL__NAME_KEPT = 24 };    /* flows; bytes of the name of an algorithm                 */
+
 /* The flow of a short call, laid out in memory of its own, for calls like it. */
 typedef struct coll__kept {
     unsigned   version;                           /* of the numbers by which it was chosen                    */
     coll_call  call;
+    char       algorithm[COLL__NAME_KEPT];        /* that it names, or ""                                     */
     coll__flow flow;
     void      *memory;
     size_t     length;
 } coll__kept;
-
-enum { COLL__KEPT = 8 };
 
 /* ---- >>request ---- */
 
@@ -241,10 +242,10 @@ typedef struct coll__door {
     unsigned char inside[COLL__HANDS_MOST];       /* by the short way: one for each owner                     */
 } coll__door;
 
-enum { COLL__PLANS = 16, COLL__PLAN_NAME = 24, COLL__SENTENCE_ROOM = 448 };
+enum { COLL__PLANS = 16, COLL__SENTENCE_ROOM = 448 };
 
 /* A choice of the tuner, remembered: for a call that names no algorithm (""), or this one. */
-typedef struct coll__plan { coll__wish wish; char algorithm[COLL__PLAN_NAME]; coll__choice choice; } coll__plan;
+typedef struct coll__plan { coll__wish wish; char algorithm[COLL__NAME_KEPT]; coll__choice choice; } coll__plan;
 
 struct coll_comm {
     int   rank, size;

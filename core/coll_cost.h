@@ -382,6 +382,22 @@ static double coll__cost_census(const coll__link *both, const coll__shape *s)
     return t;
 }
 
+/* Up the tree and down again. */
+static double coll__cost_barrier_tree(const coll__link *link, const coll__shape *s)
+{
+    return coll__tree_collect_time(link, s, 0, 0, 0, 0) + coll__tree_spread(link, s, 0, 0);
+}
+
+static double coll__cost_allgather_tree(const coll__link *link, const coll__shape *s)
+{
+    return coll__cost_gather_tree(link, s) + coll__tree_spread(link, s, s->bytes, 0);
+}
+
+static double coll__cost_allreduce_tree(const coll__link *link, const coll__shape *s)
+{
+    return coll__cost_reduce_gather(link, s) + coll__cost_broadcast_tree(link, s);
+}
+
 /* Allreduce of two halves. */
 static double coll__cost_allreduce_direct(const coll__link *link, const coll__shape *s)
 {

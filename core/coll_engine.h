@@ -336,8 +336,8 @@ static bool coll__arena_reserve(coll__track *track, size_t length)
 static inline bool coll__flow_is_repeatable(const coll_request *r)
 {
     const coll_call *c = &r->call;
-    return !r->way && !c->algorithm && !c->fn && !coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE | COLL__NEIGHBORS)
-        && !coll__copies_input(c);
+    return !r->way && !c->fn && !coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE | COLL__NEIGHBORS)
+        && !coll__copies_input(c) && (!c->algorithm || strlen(c->algorithm) < COLL__NAME_KEPT);
 }
 
 /* Memory for a flow that is to be kept, in the place of the oldest one; NULL: there is none. */
@@ -439,13 +439,20 @@ static inline bool coll__is_alike(const coll_call *a, const coll_call *b)
         && a->not_commutative == b->not_commutative;
 }
 
+/* Does it name that algorithm, or none? */
+static inline bool coll__names_same(const coll_call *call, const char *name)
+{
+    return call->algorithm ? !strcmp(call->algorithm, name) : !*name;
+}
+
 static inline coll__kept *coll__kept_like(const coll_request *r)
 {
     const coll__track *track = r->track;
 
     for (unsigned i = 1; i <= COLL__KEPT; i++) {  /* the youngest first                                       */
         coll__kept *kept = track->kept[(track->kept_next - i) % COLL__KEPT];
-        if (kept && coll__is_alike(&r->call, &kept->call) && kept->version == track->numbers->version)
+        if (kept && coll__is_alike(&r->call, &kept->call) && coll__names_same(&r->call, kept->algorithm)
+            && kept->version == track->numbers->version)
             return coll__flow_is_repeatable(r) ? kept : NULL;
     }
     return NULL;
@@ -474,6 +481,7 @@ static coll_status coll__flow_start(coll_request *r)
     coll__kept *kept = track->kept[track->kept_next++ % COLL__KEPT];
     kept->call = r->call;
     kept->version = track->numbers->version;
+    coll__print(kept->algorithm, sizeof kept->algorithm, "%s", r->call.algorithm ? r->call.algorithm : "");
     kept->flow = *flow;
     kept->flow.vector = flow->vector == &flow->result ? &kept->flow.result : &kept->flow.input;
     r->flow = &kept->flow;

@@ -99,7 +99,7 @@ static int form_subtree(const form *f, int v)
     return (int)(unit < left ? unit : left);
 }
 
-/* One message to each child: the whole vector, or the blocks of its subtree. */
+/* One message to each child: all blocks of the vector, or those of its subtree. */
 static void form_children(const form *f, sums *s, int v, bool is_whole)
 {
     const int below = form_mod(v - f->root, f->size);
@@ -107,7 +107,7 @@ static void form_children(const form *f, sums *s, int v, bool is_whole)
     for (long unit = form_unit(f, v) / f->radix; unit > 0; unit /= f->radix)
         for (long j = 1; j < f->radix && below + j * unit < f->size; j++) {
             const int child = form_mod(v + (int)(j * unit), f->size);
-            form_add(f, s, is_whole ? 0 : child, is_whole ? 1 : form_subtree(f, child), 1);
+            form_add(f, s, is_whole ? 0 : child, is_whole ? f->circle : form_subtree(f, child), 1);
         }
 }
 
@@ -145,7 +145,10 @@ static void form_of_reduction(const form *f, sums *s, int v)
     const bool is_leaf = v != f->root;
 
     if (f->kind != COLL_REDUCE && form_is(f, "gather")) form_circulant(f, s, v, false);
-    else if (f->kind == COLL_REDUCE && form_is(f, "gather")) form_add(f, s, 0, is_leaf ? form_subtree(f, v) : 0, 0);
+    else if (f->kind == COLL_ALLREDUCE && form_is(f, "tree")) {           /* as gather to the root, and back      */
+        form_add(f, s, 0, is_leaf ? form_subtree(f, v) : 0, 0);
+        form_children(f, s, v, true);
+    } else if (f->kind == COLL_REDUCE && form_is(f, "gather")) form_add(f, s, 0, is_leaf ? form_subtree(f, v) : 0, 0);
     else if (form_is(f, "tree")) form_add(f, s, 0, is_leaf, 1);
     else if (form_is(f, "blocks")) for (int b = 0; is_leaf && b < f->circle; b++) form_add(f, s, b, 1, 1);
     else if (form_is(f, "census")) form_census(f, s, v);
@@ -181,7 +184,10 @@ static sums form_sent(const form *f, int v)
     else if (f->kind == COLL_SCATTER || f->kind == COLL_SCATTERV) { if (is_root) form_others(f, &s, v); }
     else if (f->kind == COLL_GATHER && form_is(f, "tree")) form_add(f, &s, v, is_root ? 0 : form_subtree(f, v), 1);
     else if (f->kind == COLL_GATHER || f->kind == COLL_GATHERV) form_add(f, &s, v, !is_root, 1);
-    else if (form_is(f, "far")) form_far(f, &s, v);
+    else if (form_is(f, "tree")) {                /* barrier, allgather: up and down again                    */
+        form_add(f, &s, v, is_root ? 0 : form_subtree(f, v), 1);
+        form_children(f, &s, v, true);
+    } else if (form_is(f, "far")) form_far(f, &s, v);
     else if (form_is(f, "ring")) form_ring(f, &s, v, false);
     else if (f->kind == COLL_ALLTOALL && form_is(f, "circulant")) form_digits(f, &s);
     else if (f->kind == COLL_ALLTOALL) form_others(f, &s, v);

@@ -78,10 +78,10 @@ typedef struct model_kind {
 } model_kind;
 
 static const model_kind model_kinds[] = {
-    { COLL_BARRIER, 0, 0, 0, 0, 0, { "circulant" } },
+    { COLL_BARRIER, 0, 0, 0, 0, 0, { "circulant", "tree" } },
     { COLL_BROADCAST, 0, 1, 0, 0, 0, { "tree", "scatter", "blocks", "chain" } },
     { COLL_REDUCE, 1, 1, 0, 0, 0, { "gather", "direct", "tree", "blocks" } },
-    { COLL_ALLREDUCE, 1, 0, 0, 0, 0, { "gather", "direct", "circulant", "ring", "census" } },
+    { COLL_ALLREDUCE, 1, 0, 0, 0, 0, { "gather", "direct", "circulant", "ring", "tree", "census" } },
     { COLL_REDUCE_SCATTER, 1, 0, 0, 0, 0, { "direct", "circulant", "ring" } },
     { COLL_REDUCE_SCATTERV, 1, 0, 1, 0, 0, { "direct", "circulant", "ring" } },
     { COLL_SCAN, 1, 0, 0, 0, 0, { "gather", "transposed", "census", "chain" } },
@@ -90,8 +90,8 @@ static const model_kind model_kinds[] = {
     { COLL_GATHERV, 0, 1, 1, 0, 0, { "direct" } },
     { COLL_SCATTER, 0, 1, 0, 0, 0, { "tree", "direct" } },
     { COLL_SCATTERV, 0, 1, 1, 0, 0, { "direct" } },
-    { COLL_ALLGATHER, 0, 0, 0, 0, 0, { "circulant", "far", "ring" } },
-    { COLL_ALLGATHERV, 0, 0, 1, 0, 0, { "circulant", "far", "ring" } },
+    { COLL_ALLGATHER, 0, 0, 0, 0, 0, { "circulant", "far", "ring", "tree" } },
+    { COLL_ALLGATHERV, 0, 0, 1, 0, 0, { "circulant", "far", "ring", "tree" } },
     { COLL_ALLTOALL, 0, 0, 0, 0, 0, { "circulant", "direct" } },
     { COLL_ALLTOALLV, 0, 0, 1, 0, 0, { "direct" } },
     { COLL_ALLTOALLW, 0, 0, 1, 1, 0, { "direct" } },

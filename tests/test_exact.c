@@ -319,7 +319,7 @@ static void test_folds(void)
             for (int radix = 2; radix <= (a->has_radix ? 5 : 2); radix++)
                 for (int rank = 0; rank < size; rank++) check_folds(a, size, radix, rank);
     }
-    CHECK(count == 6, "%d algorithms may serve a sum in which the order must not show", count);
+    CHECK(count == 7, "%d algorithms may serve a sum in which the order must not show", count);
 }
 
 /* ---- >>worlds ---- */
@@ -424,7 +424,7 @@ static int run_edge(coll_comm *comm, void *arg)
 {
     static const uint16_t brought[4] = { 0x477f, 0x4300, 0x4280, 0 };           /* 65280 + 128 + 64               */
     static const unsigned flags[] = { 0, COLL_DETERMINISTIC, COLL_REPRODUCIBLE, COLL_STOCHASTIC };
-    static const char *const names[] = { NULL, "gather", "direct", "circulant", "ring" };
+    static const char *const names[] = { NULL, "gather", "direct", "circulant", "ring", "tree" };
     const int me = coll_rank(comm);
     uint16_t send[40], recv[40];
     int wrong = 0;
@@ -432,7 +432,7 @@ static int run_edge(coll_comm *comm, void *arg)
     (void)arg;
     for (int i = 0; i < 40; i++) send[i] = (uint16_t)(brought[me] | (brought[me] && i % 2 ? 0x8000 : 0));
     for (int f = 0; f < 4; f++)
-        for (int i = 0; i < 5; i++) {
+        for (int i = 0; i < 6; i++) {
             const coll_call call = { .kind = COLL_ALLREDUCE, .send = send, .recv = recv, .count = 40, .type = COLL_BF16,
                                      .wire = COLL_F16, .flags = flags[f], .algorithm = names[i] };
             const coll_status status = coll_run(comm, &call);

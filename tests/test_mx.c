@@ -346,7 +346,7 @@ static void example_draw(example *e, int size, int number)
         snprintf(e->algorithm, sizeof e->algorithm, "%s%s", name, numbers[(random >> 50) % 4]);
     }
     const bool keeps = !name || !strcmp(name, "gather") || !strcmp(name, "direct") || !strcmp(name, "transposed")
-                    || !strcmp(name, "chain");
+                    || !strcmp(name, "chain") || (!strcmp(name, "tree") && e->kind == COLL_ALLREDUCE);
     e->is_canonical = is_exact || (keeps && (random >> 54 & 7) != 0);
 }
 
@@ -687,12 +687,12 @@ static void test_lists(void)
 /* COLL_SATURATE keeps a sum of f16 finite over these wires too; without it all of its group is NaN, on every rank. */
 static int overflow(coll_comm *comm, void *arg)
 {
-    static const char *const algorithms[] = { NULL, "gather", "direct", "circulant" };
+    static const char *const algorithms[] = { NULL, "gather", "direct", "circulant", "tree" };
     const model_type f16 = model_type_of(COLL_F16);
     int wrong = 0;
 
     (void)arg;
-    for (int k = 0; k < 24; k++) {
+    for (int k = 0; k < 30; k++) {
         const coll_type wire = COLL_MXI8 + k % 3;
         const bool saturates = k / 3 % 2;
         uint16_t x[40], y[40];

@@ -665,14 +665,15 @@ static void draw_timed(int size)
 }
 
 /* Where every rank does the same in a round, and all messages of it are as long, the closed form is the time.  It is not where
- * it takes the longest path through a tree for that of the last rank (gather, reduce), sees one half of an algorithm begin when
- * all of the other has ended (scatter and allgather), counts a fold that an exclusive scan leaves out, or lets a rank wait in
- * rounds that bring it nothing (blocks); nor, by a little, where messages of a round differ in length (far,
- * circulant alltoall), or ranks in what they have to fold (census of a scan). */
+ * it takes the longest path through a tree for that of the last rank (gather, reduce, and up the tree and down), sees one half
+ * of an algorithm begin when all of the other has ended (scatter and allgather), counts a fold that an exclusive scan leaves
+ * out, or lets a rank wait in rounds that bring it nothing (blocks); nor, by a little, where messages of a round differ in
+ * length (far, circulant alltoall), or ranks in what they have to fold (census of a scan). */
 static bool is_timed_exactly(const coll__algorithm *a)
 {
     if (!strcmp(a->name, "blocks") || !strcmp(a->name, "far")) return false;
-    if (a->kind == COLL_BROADCAST) return !strcmp(a->name, "tree") || !strcmp(a->name, "chain");
+    if (!strcmp(a->name, "tree")) return a->kind == COLL_BROADCAST;
+    if (a->kind == COLL_BROADCAST) return !strcmp(a->name, "chain");
     if (a->kind == COLL_REDUCE || a->kind == COLL_GATHER) return !strcmp(a->name, "direct");
     if (!strcmp(a->name, "census")) return a->kind == COLL_ALLREDUCE;
     return a->kind != COLL_EXSCAN && (a->kind != COLL_ALLTOALL || !a->has_radix);

@@ -571,7 +571,7 @@ static promise promised(const world *w)
     if (!strcmp(name, "blocks")) return (promise){ n - 1 + q, -1, n * (p - 1) };
     if (!strcmp(name, "chain")) return (promise){ p - 1, -1, p - 1 };
     if (!strcmp(name, "tree") && is_rooted(kind) && !is_gather(kind) && !is_scatter(kind)) return (promise){ R, -1, p - 1 };
-    if (!strcmp(name, "tree")) return (promise){ R, -1, -1 };
+    if (!strcmp(name, "tree")) return (promise){ is_rooted(kind) ? R : 2 * R, -1, -1 };
     if (!strcmp(name, "scatter")) return (promise){ 2 * R, -1, -1 };
     if (!strcmp(name, "transposed")) return (promise){ 2, kind == COLL_SCAN ? 2 * (p - 1) : -1,
         (kind == COLL_SCAN ? 2 * p : 2 * p - 1) * (p - 1) };
