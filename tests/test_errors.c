@@ -438,6 +438,7 @@ typedef struct departure {
 
 static const departure departures[] = {
     { .name = "a barrier", .kind = COLL_BARRIER },
+    { .name = "a barrier up a tree", .kind = COLL_BARRIER, .algorithm = "tree" },
     { .name = "a short allreduce", .kind = COLL_ALLREDUCE, .count = 4 },
     { .name = "a long allreduce", .kind = COLL_ALLREDUCE, .count = COUNT_MOST },
     { .name = "a long allreduce by rounds", .kind = COLL_ALLREDUCE, .count = COUNT_MOST, .algorithm = "direct" },

@@ -69,7 +69,7 @@ static coll_status coll__threads_look(coll__thread *me)
         if (any) coll__hub_ring(hub);
     }
     if (me->outgoing) coll__reap_sends(me);
-    if (me->gone_count > 0 && me->waiting_recvs > 0) coll__check_left(me);
+    if (me->gone_count > 0 && (me->waiting_recvs > 0 || me->outgoing)) coll__check_left(me);
     return me->suspicion.status;
 }
 

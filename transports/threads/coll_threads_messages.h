@@ -146,9 +146,13 @@ static void coll__see_who_left(coll__thread *me)
     for (int i = 0; i < me->hub->size; i++) me->is_gone[i] = __atomic_load_n(&me->hub->desks[i].has_left, __ATOMIC_ACQUIRE) != 0;
 }
 
-/* A receive of a collective from a rank that has left will never end. */
+/* A message of a collective from a rank that has left, or to it, will never be taken. */
 static void coll__check_left(coll__thread *me)
 {
+    for (const coll_xfer *x = me->outgoing; x; x = (const coll_xfer *)x->link)
+        if (x->channel == COLL_CHANNEL_CALLS && me->is_gone[x->peer - me->hub->first]
+            && !__atomic_load_n(&x->moved, __ATOMIC_ACQUIRE))
+            coll__blame_left(&me->suspicion, x->peer, me->rank);
     for (int i = 0; i < me->hub->size; i++) {
         const int peer = me->hub->first + i;
         if (coll__recvs_from(me, peer, COLL_CHANNEL_CALLS)->first && me->is_gone[i])
