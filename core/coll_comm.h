@@ -85,14 +85,15 @@ typedef struct coll__flow {
 
 enum { COLL__KEPT = 8, COLL__NAME_KEPT = 24 };    /* flows; bytes of the name of an algorithm                 */
 
-/* The flow of a short call, laid out in memory of its own, for calls like it. */
+/* The flow of a call in one slice, its tables in memory of their own, for calls like it. */
 typedef struct coll__kept {
     unsigned   version;                           /* of the numbers by which it was chosen                    */
     coll_call  call;
     char       algorithm[COLL__NAME_KEPT];        /* that it names, or ""                                     */
     coll__flow flow;
-    void      *memory;
+    void      *memory;                            /* of its tables                                            */
     size_t     length;
+    unsigned   arenas;                            /* as its track counts them: its values lie in the last     */
 } coll__kept;
 
 /* ---- >>request ---- */
@@ -168,6 +169,7 @@ typedef struct coll__track {
     coll_request *queue, **queue_end;             /* the first one is running                                 */
     void     *arena;                              /* memory of the running one                                */
     size_t    arena_length;
+    unsigned  arenas;                             /* that there have been                                     */
     coll__kept *kept[COLL__KEPT];                 /* of the last short calls that differ; NULL: no such call yet */
     unsigned  kept_next;                          /* the oldest                                               */
     struct coll__hosts *hosts;                    /* who lives where, if that matters (coll_hosts.h)          */

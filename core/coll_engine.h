@@ -24,7 +24,7 @@
 
 enum {
     COLL__PACK_MOST     = 64 << 10,               /* bytes up to which several blocks share a message         */
-    COLL__KEPT_MOST     = 32 << 10                /* bytes of memory of a flow that is kept                   */
+    COLL__KEPT_MOST     = 32 << 10                /* bytes of the tables of a flow that is kept               */
 };
 
 #define COLL__ELSEWHERE SIZE_MAX                  /* not in a buffer of the user's                            */
@@ -327,6 +327,7 @@ static bool coll__arena_reserve(coll__track *track, size_t length)
 {
     if (length <= track->arena_length) return true;
     free(track->arena);
+    track->arenas++;
     track->arena = coll__allocate(length);
     track->arena_length = track->arena ? length : 0;
     return track->arena != NULL;
@@ -358,7 +359,7 @@ static void *coll__kept_reserve(coll__track *track, size_t length)
 
 /* What the parts of a flow need, in bytes. */
 typedef struct coll__needs {
-    size_t sums, front, copy;                     /* once: scratch; with the sources and steps; of the input  */
+    size_t sums, lists, copy;                     /* once: scratch; sources and steps; a copy of the input    */
     size_t xfers, table;                          /* of a stage: messages; with cargo and what is made        */
     size_t work, part, staging, slice;            /* of a slice; together                                     */
 } coll__needs;
@@ -381,46 +382,41 @@ static coll__needs coll__flow_needs(coll__flow *flow, const coll_request *r)
     const size_t widest = coll__most(flow->work_slot, flow->slots[COLL__PART] ? flow->part_slot : 0);
     const size_t packed = moved * widest + steps * 64;
     n.staging = r->codec.same ? coll__least(packed, steps * (COLL__PACK_MOST + 64)) : packed;
-    n.sums = coll__kind_reduces(r->call.kind) ? coll__combine_scratch(&r->codec, flow->steps + 1) : 0;
-    n.front = coll__round_up(n.sums, 64) + coll__round_up(steps * (sizeof(coll__source) + sizeof(coll__step)), 64);
+    n.sums = coll__kind_reduces(r->call.kind) ? coll__round_up(coll__combine_scratch(&r->codec, flow->steps + 1), 64) : 0;
+    n.lists = coll__round_up(steps * (sizeof(coll__source) + sizeof(coll__step)), 64);
     n.copy = coll__copy_length(flow, r);
-    n.slice = n.work + n.part + n.staging;
+    n.slice = coll__round_up(n.work + n.part + n.staging, 64);
     return n;
 }
 
-/* Lay the stages out: in memory of their own, a stage for each round, if the flow is short and can be kept; else in the arena
- * of the track, which grows to the largest need and is then reused. */
+/* Lay the stages out.  Values lie in the arena of the track, which grows to the largest need and is then reused; so do the
+ * tables, unless the flow can be kept: then these have memory of their own, with a stage for each round. */
 static coll_status coll__flow_lay_out(coll__flow *flow, coll_request *r)
 {
     const coll__needs n = coll__flow_needs(flow, r);
     const size_t rounds = (size_t)flow->rounds, stages = coll__least((size_t)flow->slices, (size_t)flow->lag * rounds);
-    const size_t kept_heads = coll__round_up(rounds * sizeof(coll__stage), 64);
-    const size_t kept_length = n.front + kept_heads + n.slice + rounds * n.table;
-    size_t heads = kept_heads;
-    unsigned char *at = NULL;
+    const size_t kept_length = n.lists + coll__round_up(rounds * sizeof(coll__stage), 64) + rounds * n.table;
+    const bool may_be_kept = flow->slices == 1 && kept_length <= COLL__KEPT_MOST && coll__flow_is_repeatable(r);
+    unsigned char *at = may_be_kept ? (unsigned char *)coll__kept_reserve(r->track, kept_length) : NULL;
 
-    if (flow->slices == 1 && kept_length <= COLL__KEPT_MOST && coll__flow_is_repeatable(r))
-        at = (unsigned char *)coll__kept_reserve(r->track, kept_length);
     flow->is_kept = at != NULL;
     flow->stage_count = flow->is_kept ? flow->rounds : (int)stages;
-    if (!flow->is_kept) {
-        heads = coll__round_up(stages * sizeof(coll__stage), 64);
-        if (!coll__arena_reserve(r->track, n.front + n.copy + heads + stages * (n.slice + n.table))) return COLL_ERR_MEMORY;
-        at = (unsigned char *)r->track->arena;
-    }
-    flow->scratch = at;
-    flow->sources = (coll__source *)(void *)(at + coll__round_up(n.sums, 64));
+    const size_t heads = coll__round_up((size_t)flow->stage_count * sizeof(coll__stage), 64);
+    const size_t values = n.sums + (flow->is_kept ? 1 : stages) * n.slice;
+    const size_t tables = flow->is_kept ? 0 : n.lists + n.copy + heads + stages * n.table;
+    if (!coll__arena_reserve(r->track, values + tables)) return COLL_ERR_MEMORY;
+    flow->scratch = r->track->arena;
+    if (!at) at = (unsigned char *)r->track->arena + values;
+    flow->sources = (coll__source *)(void *)at;
     flow->list = (coll__step *)(void *)(flow->sources + flow->steps);
-    if (n.copy) coll__make_copy(flow, r, at + n.front);
-    flow->stages = (coll__stage *)(void *)(at + n.front + n.copy);
-    at += n.front + n.copy + heads;
+    if (n.copy) coll__make_copy(flow, r, at + n.lists);
+    flow->stages = (coll__stage *)(void *)(at + n.lists + n.copy);
+    at += n.lists + n.copy + heads;
     for (int i = 0; i < flow->stage_count; i++, at += n.table) {
         coll__stage *stage = &flow->stages[i];
-        const bool has_slice = i == 0 || !flow->is_kept;                  /* or works in that of round 0      */
-        unsigned char *slice = has_slice ? at : flow->stages->base[COLL__WORK];
+        unsigned char *slice = (unsigned char *)r->track->arena + n.sums + (flow->is_kept ? 0 : (size_t)i * n.slice);
         *stage = (coll__stage){ .base = { [COLL__WORK] = slice, [COLL__PART] = slice + n.work },
                                 .staging = slice + n.work + n.part };
-        if (has_slice) at += n.slice;
         stage->xfers = (coll_xfer *)(void *)at;
         stage->cargo = (coll__cargo *)(void *)(stage->xfers + n.xfers);
         stage->made = (coll__made *)(void *)(stage->cargo + n.xfers);
@@ -452,7 +448,7 @@ static inline coll__kept *coll__kept_like(const coll_request *r)
     for (unsigned i = 1; i <= COLL__KEPT; i++) {  /* the youngest first                                       */
         coll__kept *kept = track->kept[(track->kept_next - i) % COLL__KEPT];
         if (kept && coll__is_alike(&r->call, &kept->call) && coll__names_same(&r->call, kept->algorithm)
-            && kept->version == track->numbers->version)
+            && kept->version == track->numbers->version && kept->arenas == track->arenas)
             return coll__flow_is_repeatable(r) ? kept : NULL;
     }
     return NULL;
@@ -481,6 +477,7 @@ static coll_status coll__flow_start(coll_request *r)
     coll__kept *kept = track->kept[track->kept_next++ % COLL__KEPT];
     kept->call = r->call;
     kept->version = track->numbers->version;
+    kept->arenas = track->arenas;
     coll__print(kept->algorithm, sizeof kept->algorithm, "%s", r->call.algorithm ? r->call.algorithm : "");
     kept->flow = *flow;
     kept->flow.vector = flow->vector == &flow->result ? &kept->flow.result : &kept->flow.input;

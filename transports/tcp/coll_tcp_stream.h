@@ -17,7 +17,7 @@ typedef enum coll__stream_state {
 
 enum {
     COLL__VECTOR_MOST = 8,                        /* pieces that one call moves                               */
-    COLL__LETTER_MOST = 1024                      /* bytes of a message that is copied into one piece: cheaper than two */
+    COLL__LETTER_MOST = 4096                      /* bytes of a message that is copied into one piece: cheaper than two */
 };
 
 typedef struct coll__stream {
