@@ -382,7 +382,15 @@ static double coll__cost_census(const coll__link *both, const coll__shape *s)
     return t;
 }
 
-/* Up the tree and down again. */
+/* Up the tree and down again.  While one slice goes down the next comes up: the bytes of a rank go both ways. */
+static coll__link coll__up_and_down(const coll__link *link)
+{
+    coll__link both = *link;
+
+    both.per_byte_handled = 0;
+    return both;
+}
+
 static double coll__cost_barrier_tree(const coll__link *link, const coll__shape *s)
 {
     return coll__tree_collect_time(link, s, 0, 0, 0, 0) + coll__tree_spread(link, s, 0, 0);
@@ -390,12 +398,14 @@ static double coll__cost_barrier_tree(const coll__link *link, const coll__shape 
 
 static double coll__cost_allgather_tree(const coll__link *link, const coll__shape *s)
 {
-    return coll__cost_gather_tree(link, s) + coll__tree_spread(link, s, s->bytes, 0);
+    const coll__link both = coll__up_and_down(link);
+    return coll__cost_gather_tree(&both, s) + coll__tree_spread(&both, s, s->bytes, 0);
 }
 
 static double coll__cost_allreduce_tree(const coll__link *link, const coll__shape *s)
 {
-    return coll__cost_reduce_gather(link, s) + coll__cost_broadcast_tree(link, s);
+    const coll__link both = coll__up_and_down(link);
+    return coll__cost_reduce_gather(&both, s) + coll__cost_broadcast_tree(&both, s);
 }
 
 /* Allreduce of two halves. */
