@@ -2,9 +2,9 @@
  *
  * Whoever waits for another rank calls it at its listener, the address of the table, and has a line to it then, with the notes
  * that lines to rank 0 have: signs of life go both ways, and good-byes, and what has become of the world.  Whoever has called
- * judges: one that has been reached and gives no sign for liveness_timeout_ms is dead.  One that cannot be reached at all is not
- * judged here, for it may have left, or let nobody in; that shows on the connections that there are.  Neither is one that has
- * called: anybody may call, and fall silent.
+ * judges: one that has been reached and gives no sign for liveness_timeout_ms is dead.  One where nobody listens any more, at
+ * none of its addresses for that long, has left or is dead, and will not come.  One that cannot be reached at all is not judged
+ * here; that shows on the connections that there are.  Neither is one that has called: anybody may call, and fall silent.
  *
  * All who wait learn the same.  If rank 3 waits for rank 2, and that for rank 1, which is stopped, then rank 2 is alive, finds
  * out about rank 1, and tells rank 3, as everybody tells what he is told to all to whom he has lines.  Who has failed and leaves
@@ -97,6 +97,20 @@ static void coll__ask_ends(coll__control_line *line)
     line->is_reached = false;
 }
 
+/* How the last call has ended, or is going: refused, or in any other way. */
+static void coll__ask_answered(coll__pulse *p, int rank, bool is_refused, int64_t now)
+{
+    coll__control_line *line = &p->lines[rank];
+    const int count = p->places[rank].count;
+
+    if (!is_refused) line->refusing = 0;
+    if (!is_refused) return;
+    if (!line->refusing) line->refused_at = now;
+    line->refusing |= 1u << (unsigned)((line->calls - 1) % count);
+    if (line->refusing == (1u << (unsigned)count) - 1 && now - line->refused_at > coll__liveness(p))
+        coll__pulse_blame(p, COLL_ERR_PEER, rank, "is gone: nobody listens any more where it did");
+}
+
 static void coll__ask_call(coll__pulse *p, int rank, int64_t now)
 {
     const coll__hello hello = { .purpose = COLL__PURPOSE_ASK, .to = rank };
@@ -107,6 +121,7 @@ static void coll__ask_call(coll__pulse *p, int rank, int64_t now)
     if (p->places[rank].count == 0) return;
     const coll__address a = coll__place_address(p->tcp, rank, line->calls++ % p->places[rank].count);
     const int fd = coll__dial(&a);
+    if (fd < 0) coll__ask_answered(p, rank, errno == ECONNREFUSED, now);
     if (fd < 0) return;
     line->greet = (coll__greet *)malloc(sizeof *line->greet);
     if (line->greet) coll__greet_call(line->greet, &p->tcp->us, fd, hello, coll__never);
@@ -119,7 +134,10 @@ static void coll__ask_due(coll__pulse *p, int64_t now)
 {
     for (int i = 1; p->rank != 0 && i < p->line_count && i < p->size; i++) {
         coll__control_line *line = &p->lines[i];
-        if (line->greet && !line->is_reached && now - line->heard_at > coll__liveness(p)) coll__ask_ends(line);
+        if (line->greet && !line->is_reached && now - line->heard_at > coll__liveness(p)) {
+            coll__ask_answered(p, i, false, now);
+            coll__ask_ends(line);
+        }
         if (line->is_wanted && !line->greet && now >= line->call_at) coll__ask_call(p, i, now);
     }
 }
@@ -130,7 +148,9 @@ static void coll__ask_go_on(coll__pulse *p, int rank)
     coll__control_line *line = &p->lines[rank];
     coll__greet *g = line->greet;
 
-    if (!line->is_reached && !coll__dial_result(g->pipe.fd)) {
+    const int error = line->is_reached ? 0 : coll__dial_result(g->pipe.fd);
+    if (!line->is_reached) coll__ask_answered(p, rank, error == ECONNREFUSED, coll__now());
+    if (!line->is_reached && !error) {
         line->is_reached = true;
         line->heard_at = coll__now();
     }

@@ -33,6 +33,8 @@ typedef struct coll__control_line {
     bool          is_reached;                     /* the one that we call has a kernel that lives             */
     bool          is_met;                         /* a note has come: from now on an end is a death           */
     int           calls;                          /* how often                                                */
+    unsigned      refusing;                       /* its addresses at which nobody listens, a bit for each    */
+    int64_t       refused_at;                     /* since when calls have come to that and to nothing else   */
     int64_t       call_at;
     size_t        length, unsent;                 /* of the note that is coming in; of the one going out: what is left */
     unsigned      wants;                          /* notes that are to be said, a bit for each                */
