@@ -329,7 +329,7 @@ static bool stranger_comes(const struct sockaddr_in *door, manner m, uint64_t se
 {
     static const char http[] = "GET /metrics HTTP/1.1\r\nHost: rank\r\nUser-Agent: a-scanner/1.0\r\nAccept: */*\r\n"
                                "Accept-Encoding: gzip, deflate, br\r\nAccept-Language: en\r\nConnection: keep-alive\r\n\r\n";
-    static const char hello[] = "\x89" "COLL\r\n\x1a\1\0\0\0";
+    static const char hello[] = "\x89" "COLL\r\n\x1a\2\0\0\0";
     const struct linger at_once = { 1, 0 };
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     unsigned char noise[300];
