@@ -505,7 +505,7 @@ static bool coll__choose_for(coll__choice *choice, coll_comm *comm, const coll__
         *choice = plan->choice;
         return true;
     }
-    if (!wish.counts && wish.share > 0 && wish.share < 1 && wish.size <= COLL__CROWD_MOST)
+    if (!wish.counts && coll__is_crowd(&wish))
         wish.counts = comm->counts = (coll__counts *)coll__allocate(COLL__ALGORITHM_COUNT * sizeof *comm->counts);
     if (!coll__choose(choice, &wish)) return false;
     if (is_kept) {

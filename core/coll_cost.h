@@ -382,7 +382,8 @@ static double coll__cost_census(const coll__link *both, const coll__shape *s)
     return t;
 }
 
-/* Up the tree and down again.  While one slice goes down the next comes up: the bytes of a rank go both ways. */
+/* Up the tree and down again.  While one slice goes down the next comes up: the bytes of a rank go both ways, and
+ * coll__one_way is to make nothing of a link that says of no byte that it is copied. */
 static coll__link coll__up_and_down(const coll__link *link)
 {
     coll__link both = *link;

@@ -203,35 +203,6 @@ static bool coll__reduce_gather(coll__round *now, int k)
     return true;
 }
 
-/* ---- >>to rank 0 and back ---- */
-
-static void coll__edge_join(coll__round *now, const coll__edge *edge)
-{
-    const coll__span subtree = coll__held(now, COLL__RESULT, edge->first, edge->ranks);
-    if (edge->is_parent) coll__recv(now, edge->peer, subtree);
-    else coll__send(now, edge->peer, subtree);
-}
-
-static void coll__edge_pass_all(coll__round *now, const coll__edge *edge)
-{
-    if (edge->is_parent) coll__send(now, edge->peer, coll__blocks(COLL__RESULT, 0, now->size));
-    else coll__recv(now, edge->peer, coll__blocks(COLL__RESULT, 0, now->size));
-}
-
-/* Round k of the allgather up the tree and down again: before, rank v has block v in RESULT; after, all have all.  2 R rounds,
- * 2 (p - 1) messages; rank 0 gets p - 1 blocks, and all p go out to up to (r - 1) R others. */
-static bool coll__tree_allgather(coll__round *now, int k)
-{
-    const int rounds = coll__circulant_rounds(now->size, now->radix);
-
-    if (k >= 2 * rounds) return false;
-    if (k < rounds) coll__tree_level(now, coll__power(now->size, now->radix, k), coll__edge_join);
-    else coll__tree_level(now, coll__tree_down(now, k - rounds), coll__edge_pass_all);
-    return true;
-}
-
-/* ---- >>sums to the root ---- */
-
 /* What a parent is sent over this edge: a rank with nobody below it sends its raw input, others a partial sum. */
 static coll__span coll__edge_landing(const coll__edge *edge)
 {
@@ -285,6 +256,33 @@ static bool coll__reduce_direct(coll__round *now, int k)
     }
     if (!is_root) coll__send(now, now->root, coll__slot_of(COLL__WORK, 0, me));
     for (int j = 1; is_root && j < now->size; j++) coll__recv(now, me + j, coll__block(COLL__RESULT, me + j));
+    return true;
+}
+
+/* ---- >>to rank 0 and back ---- */
+
+static void coll__edge_join(coll__round *now, const coll__edge *edge)
+{
+    const coll__span subtree = coll__held(now, COLL__RESULT, edge->first, edge->ranks);
+    if (edge->is_parent) coll__recv(now, edge->peer, subtree);
+    else coll__send(now, edge->peer, subtree);
+}
+
+static void coll__edge_pass_all(coll__round *now, const coll__edge *edge)
+{
+    if (edge->is_parent) coll__send(now, edge->peer, coll__blocks(COLL__RESULT, 0, now->size));
+    else coll__recv(now, edge->peer, coll__blocks(COLL__RESULT, 0, now->size));
+}
+
+/* Round k of the allgather up the tree and down again: before, rank v has block v in RESULT; after, all have all.  2 R rounds,
+ * 2 (p - 1) messages; rank 0 gets p - 1 blocks, and all p go out to up to (r - 1) R others. */
+static bool coll__tree_allgather(coll__round *now, int k)
+{
+    const int rounds = coll__circulant_rounds(now->size, now->radix);
+
+    if (k >= 2 * rounds) return false;
+    if (k < rounds) coll__tree_level(now, coll__power(now->size, now->radix, k), coll__edge_join);
+    else coll__tree_level(now, coll__tree_down(now, k - rounds), coll__edge_pass_all);
     return true;
 }
 

@@ -17,7 +17,7 @@
 /* What an algorithm sends, counted: all ranks together, and the rounds of the one that has most. */
 typedef struct coll__count { int radix, sent, moved, rounds; } coll__count;
 
-static const int coll__radices[] = { 2, 3, 4, 6, 8, 12, 16, 24, 32 };     /* that are considered, and the size            */
+static const int coll__radices[] = { 2, 3, 4, 6, 8, 12, 16, 24, 32 };     /* that are considered, beside the size          */
 
 enum { COLL__RADICES = sizeof coll__radices / sizeof *coll__radices };
 
@@ -132,13 +132,18 @@ static double coll__crowded_time(const coll__algorithm *a, const coll__wish *wis
     return together > alone ? together + alone / 8 : alone + together / 8;
 }
 
+/* Do ranks share processors, and are they few enough for their work to be counted? */
+static inline bool coll__is_crowd(const coll__wish *wish)
+{
+    return wish->share > 0 && wish->share < 1 && wish->size <= COLL__CROWD_MOST;
+}
+
 static coll__choice coll__priced(const coll__algorithm *a, const coll__wish *wish, int radix, long cut)
 {
     const int blocks = a->cut == COLL__CUT_PER_RANK ? wish->size : a->cut == COLL__CUT_MANY ? (int)cut : 1;
     const coll__shape shape = { wish->size, radix, blocks, a->is_pipelined ? cut : 1, wish->bytes, wish->sum_bytes };
     const double slices = a->is_pipelined ? 1 : coll__slices_of(wish, blocks);
-    const bool is_crowded = wish->share > 0 && wish->share < 1 && wish->size <= COLL__CROWD_MOST
-                         && a->cost != coll__cost_neighbor;
+    const bool is_crowded = coll__is_crowd(wish) && a->cost != coll__cost_neighbor;
     double seconds = coll__sliced_cost(a->cost, wish->link, &shape, slices);
 
     if (is_crowded) {

@@ -103,8 +103,10 @@ static void coll__ask_answered(coll__pulse *p, int rank, bool is_refused, int64_
     coll__control_line *line = &p->lines[rank];
     const int count = p->places[rank].count;
 
-    if (!is_refused) line->refusing = 0;
-    if (!is_refused) return;
+    if (!is_refused) {
+        line->refusing = 0;
+        return;
+    }
     if (!line->refusing) line->refused_at = now;
     line->refusing |= 1u << (unsigned)((line->calls - 1) % count);
     if (line->refusing == (1u << (unsigned)count) - 1 && now - line->refused_at > coll__liveness(p))
