@@ -275,7 +275,9 @@ def options(parser, parts, text):
     parser.add_argument('--only', default=','.join(parts), help='some of ' + ','.join(parts))
     parser.add_argument('--raw', help='write every line of every program there, too')
     parser.add_argument('--minutes', type=float, help='start no peer after so long')
+    parser.add_argument('--rounds', type=int, help='so many times over, ours and the peers in turns: 1, with --full 2')
     o = parser.parse_args()
+    o.rounds = o.rounds or (2 if o.full else 1)
     o.only = o.only.split(',')
     if set(o.only) - set(parts):
         parser.error('--only: ' + ', '.join(sorted(set(o.only) - set(parts))))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """coll.h over TCP beside sockets by hand, Gloo and MPI, in one run.
 
-usage: compare.py --build FOLDER [--full|--tiny] [--only PART,...] [--raw FILE] [--minutes M]
+usage: compare.py --build FOLDER [--full|--tiny] [--only PART,...] [--raw FILE] [--minutes M] [--rounds N]
 
 FOLDER holds the programs that `make bench-tcp` builds: pair, link, overlap, start.ours, coll-run, and for each library that is
 installed gloo, mpi.openmpi and mpi.mpich, with start.* beside them.  PART is one of allreduce, collectives, link, incast,
@@ -292,11 +292,11 @@ def print_counts(found):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     o = options(parser, PARTS, 'more sizes, frames and congestion controls, two rounds: half an hour instead of three minutes')
-    run = Run(o, 30 if o.full else 4)
+    run = Run(o, o.rounds * (15 if o.full else 4))
     runner = run.runner
     run.missing(PROGRAMS)
     find_impostors(runner)
-    for rnd in range(2 if o.full else 1):
+    for rnd in range(o.rounds):
         for group in FULL if o.full else TINY if o.tiny else QUICK:
             if group[0] in o.only:
                 measure(runner, group, rnd, o.full)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """coll.h between threads beside hand-written references and MPI, in one run.
 
-usage: compare.py --build FOLDER [--full|--tiny] [--only PART,...] [--raw FILE] [--minutes M]
+usage: compare.py --build FOLDER [--full|--tiny] [--only PART,...] [--raw FILE] [--minutes M] [--rounds N]
 
 FOLDER holds the programs that `make bench-threads` builds: pair, numbers, counters, and mpi.openmpi and mpi.mpich where these
 are installed.  PART is one of allreduce, collectives, crowded, numbers, counters.  README.md in bench/ tells how a figure is
@@ -163,10 +163,10 @@ def print_counters(figures, source):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     o = options(parser, PARTS, 'all sizes, two rounds: some ten minutes instead of two')
-    run = Run(o, 20 if o.full else 4)
+    run = Run(o, o.rounds * (10 if o.full else 4))
     runner = run.runner
     run.missing({mpi: ('mpi.' + mpi, 'mpiexec.' + mpi) for mpi in ('openmpi', 'mpich')})
-    for rnd in range(2 if o.full else 1):
+    for rnd in range(o.rounds):
         for group in FULL if o.full else TINY if o.tiny else QUICK:
             if group[0] in o.only:
                 measure(runner, group, rnd, o.full)
