@@ -133,15 +133,15 @@
  *     broadcast                   tree:r scatter:r blocks:n chain:n
  *     reduce                      gather:r direct tree:r blocks:n
  *     allreduce                   gather:r direct:r circulant:r ring tree:r census
- *     reduce_scatter, ...v        direct circulant:r ring
+ *     reduce_scatter, ...v        gather:r tree:r direct circulant:r ring
  *     scan, exscan                gather:r transposed census chain:n
  *     gather, scatter             tree:r direct
  *     allgather, ...v             circulant:r far:r ring tree:r
  *     alltoall                    circulant:r direct
  *     gatherv, scatterv, alltoallv, alltoallw, neighbor_...     direct
- * gather and direct (reductions), the tree of allreduce, transposed and chain (scans) keep the order of COLL_DETERMINISTIC.
- * These, and the census of scans, also serve operations that do not commute.  The census of allreduce is only for those whose
- * grouping cannot matter.
+ * gather and direct (reductions), the trees of allreduce and reduce_scatter, transposed and chain (scans) keep the order of
+ * COLL_DETERMINISTIC.  These, and the census of scans, also serve operations that do not commute.  The census of allreduce is
+ * only for those whose grouping cannot matter.
  *
  * Hosts.  Where ranks share hosts, and there are several hosts, a collective goes by hosts: it is put together from collectives
  * among the ranks of a host, by memory where they are threads, and collectives among one rank of each host, at the same time for

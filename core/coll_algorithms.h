@@ -49,6 +49,37 @@ static bool coll__allgather_tree(coll__round *now, int k)
     return coll__tree_allgather(now, k) || k == 0;
 }
 
+/* Allgather of the raw vectors, then everyone combines the block of all that it needs: R rounds, (p - 1) m; for short vectors.
+ * Canonical. */
+static bool coll__gather_fold(coll__round *now, int k, int block)
+{
+    const int rounds = coll__circulant_rounds(now->size, now->radix), last = rounds > 0 ? rounds - 1 : 0;
+
+    if (k > last) return false;
+    coll__circulant_allgather(now, k, COLL__WORK);
+    if (k == last) coll__fold_vectors(now, coll__block(COLL__RESULT, block), block);
+    return true;
+}
+
+static bool coll__reduce_scatter_gather(coll__round *now, int k) { return coll__gather_fold(now, k, now->rank); }
+
+/* Rank 0 gets all vectors, combines them, and scatters the sums: 2 R rounds, (p - 1) m into rank 0, but only 2 (p - 1)
+ * messages; short, where ranks share processors.  Canonical. */
+static bool coll__reduce_scatter_tree(coll__round *now, int k)
+{
+    const int rounds = coll__circulant_rounds(now->size, now->radix);
+
+    if (rounds == 0) return coll__fold_alone(now, k);
+    if (k >= 2 * rounds) return false;
+    if (k >= rounds) {
+        coll__tree_hand_out(now, k - rounds, coll__edge_hand_sums);
+    } else if (coll__tree_collect(now, k)) {
+        coll__fold_vectors(now, coll__block(COLL__RESULT, 0), 0);
+        coll__fold_vectors(now, coll__sums(now, 1, now->size - 1), 1);
+    }
+    return true;
+}
+
 /* 1 round, (p - 1) / p m; canonical. */
 static bool coll__reduce_scatter_direct(coll__round *now, int k)
 {
@@ -72,16 +103,7 @@ static bool coll__reduce_scatter_ring(coll__round *now, int k)
 
 /* ---- >>allreduce ---- */
 
-/* Allgather of the raw inputs, then everyone combines all: R rounds, (p - 1) m; for short vectors.  Canonical. */
-static bool coll__allreduce_gather(coll__round *now, int k)
-{
-    const int rounds = coll__circulant_rounds(now->size, now->radix), last = rounds > 0 ? rounds - 1 : 0;
-
-    if (k > last) return false;
-    coll__circulant_allgather(now, k, COLL__WORK);
-    if (k == last) coll__fold_all(now, coll__block(COLL__RESULT, 0), 0);
-    return true;
-}
+static bool coll__allreduce_gather(coll__round *now, int k) { return coll__gather_fold(now, k, 0); }
 
 /* Reduce at rank 0 by bringing all inputs there, then broadcast: 2 R rounds, (p - 1) m into rank 0 and up to (r - 1) R m out of
  * it, but only 2 (p - 1) messages, where other ways take p R: for short vectors where ranks share processors.  Canonical. */
@@ -204,9 +226,13 @@ static const coll__algorithm coll__algorithms[] = {
     COLL__ROW(ALLREDUCE,            "tree",       allreduce_tree,          allreduce_tree,      ONE,      1, 1, 0, 1, 0, 0),
     COLL__ROW(ALLREDUCE,            "census",     allreduce_census,        census,              ONE,      0, 0, 1, 0, 0, 0),
 
+    COLL__ROW(REDUCE_SCATTER,       "gather",     reduce_scatter_gather,   reduce_scatter_gather, PER_RANK, 1, 1, 0, 1, 0, 0),
+    COLL__ROW(REDUCE_SCATTER,       "tree",       reduce_scatter_tree,     reduce_scatter_tree, PER_RANK, 1, 1, 0, 1, 0, 0),
     COLL__ROW(REDUCE_SCATTER,       "direct",     reduce_scatter_direct,   direct_reduce,       PER_RANK, 1, 1, 0, 0, 0, 0),
     COLL__ROW(REDUCE_SCATTER,       "circulant",  reduce_scatter_circulant, circulant_reduce,    PER_RANK, 0, 0, 0, 1, 0, 0),
     COLL__ROW(REDUCE_SCATTER,       "ring",       reduce_scatter_ring,     ring_reduce,         PER_RANK, 0, 0, 0, 0, 0, 1),
+    COLL__ROW(REDUCE_SCATTERV,      "gather",     reduce_scatter_gather,   reduce_scatter_gather, PER_RANK, 1, 1, 0, 1, 0, 0),
+    COLL__ROW(REDUCE_SCATTERV,      "tree",       reduce_scatter_tree,     reduce_scatter_tree, PER_RANK, 1, 1, 0, 1, 0, 0),
     COLL__ROW(REDUCE_SCATTERV,      "direct",     reduce_scatter_direct,   direct_reduce,       PER_RANK, 1, 1, 0, 0, 0, 0),
     COLL__ROW(REDUCE_SCATTERV,      "circulant",  reduce_scatter_circulant, circulant_reduce,    PER_RANK, 0, 0, 0, 1, 0, 0),
     COLL__ROW(REDUCE_SCATTERV,      "ring",       reduce_scatter_ring,     ring_reduce,         PER_RANK, 0, 0, 0, 0, 0, 1),

@@ -49,7 +49,22 @@ static inline coll__span coll__own(const coll__round *now)
     return coll__block(COLL__INPUT, coll__mod(now->rank, now->blocks));
 }
 
+/* What it brings where every rank has a whole vector to bring; and those of the ranks that are `offset`, `offset` + 1, ...
+ * after this one, where they are kept, in WORK. */
+static inline coll__span coll__vector(const coll__round *now) { return coll__blocks(COLL__INPUT, 0, now->blocks); }
+
+static inline coll__span coll__vectors(const coll__round *now, int offset, int vectors)
+{
+    return coll__slots(COLL__WORK, offset * now->blocks, vectors * now->blocks, 0);
+}
+
 /* ---- >>circulant: distances shrink from p to 1 by the radix, rounded up ---- */
+
+/* What has been gathered from some ranks that follow this one: a block of each in RESULT, or their vectors in WORK. */
+static coll__span coll__gathered(const coll__round *now, coll__place place, int offset, int ranks)
+{
+    return place == COLL__RESULT ? coll__blocks(place, now->rank + offset, ranks) : coll__vectors(now, offset, ranks);
+}
 
 /* Round k of the allgather: everyone passes on what it has, over distances that grow.
  *
@@ -58,10 +73,10 @@ static inline coll__span coll__own(const coll__round *now)
  *         has v          v v+1          v v+1 v+2       all
  *           from v+1       from v+2       from v+3
  *
- * Before: rank v has block v in RESULT, or brings it in INPUT to have all of them in WORK.  After: all blocks.  R rounds, at
- * most (r - 1) R messages, and each rank sends p - 1 blocks, the least possible.  r = p is the direct exchange in one round;
- * with empty blocks it is the dissemination barrier.  This is Bruck's allgather (1997) for any radix, as the mirror image of
- * Traeff's reduce-scatter (arXiv 2410.14234). */
+ * Before: rank v has block v in RESULT.  After: all blocks.  With WORK for RESULT it is the same for a whole vector of each
+ * rank, in INPUT before.  R rounds, at most (r - 1) R messages, and each rank sends p - 1 blocks, the least possible.  r = p
+ * is the direct exchange in one round; with empty blocks it is the dissemination barrier.  This is Bruck's allgather (1997) for
+ * any radix, as the mirror image of Traeff's reduce-scatter (arXiv 2410.14234). */
 static bool coll__circulant_allgather(coll__round *now, int k, coll__place place)
 {
     const int me = now->rank, rounds = coll__circulant_rounds(now->size, now->radix);
@@ -70,11 +85,11 @@ static bool coll__circulant_allgather(coll__round *now, int k, coll__place place
     const int near = coll__circulant_skip(now->size, now->radix, rounds - k);
     const int far = coll__circulant_skip(now->size, now->radix, rounds - k - 1);
     const bool is_raw = place == COLL__WORK && k == 0;        /* ours is still nowhere but in INPUT           */
-    if (is_raw && rounds > 1) coll__copy(now, coll__held(now, place, 0, 1), coll__own(now));
+    if (is_raw && rounds > 1) coll__copy(now, coll__vectors(now, 0, 1), coll__vector(now));
     for (int low = near; low < far; low += near) {
-        const int blocks = coll__less(near, far - low);
-        coll__send(now, me - low, is_raw ? coll__own(now) : coll__held(now, place, 0, blocks));
-        coll__recv(now, me + low, coll__held(now, place, low, blocks));
+        const int ranks = coll__less(near, far - low);
+        coll__send(now, me - low, is_raw ? coll__vector(now) : coll__gathered(now, place, 0, ranks));
+        coll__recv(now, me + low, coll__gathered(now, place, low, ranks));
     }
     return true;
 }
@@ -162,6 +177,17 @@ static void coll__fold_all(coll__round *now, coll__span to, int block)
 {
     coll__fold(now, to);
     for (int i = 0; i < now->size; i++) coll__from(now, coll__raw(now, i, block));
+}
+
+/* The same of blocks first, first + 1, ... after all vectors have been brought to WORK. */
+static void coll__fold_vectors(coll__round *now, coll__span to, int first)
+{
+    coll__fold(now, to);
+    for (int i = 0; i < now->size; i++) {
+        const int slot = coll__mod(i - now->rank, now->size) * now->blocks + first;
+        coll__from(now, i == now->rank ? coll__blocks(COLL__INPUT, first, to.blocks)
+                                       : coll__slots(COLL__WORK, slot, to.blocks, first));
+    }
 }
 
 /* Of one rank alone: its own contribution, finished, in as many blocks as it is cut into. */

@@ -354,6 +354,11 @@ static double coll__cost_scan_chain(const coll__link *both, const coll__shape *s
            + (slices - 1) * coll__pace(link, s->size == 2 ? share : sum, share);
 }
 
+static double coll__cost_reduce_scatter_gather(const coll__link *link, const coll__shape *s)
+{
+    return coll__circulant_time(link, s, s->bytes) + (s->size - 1) * coll__block_bytes(s) * link->per_byte_reduced;
+}
+
 /* The last rank has the longest prefix to fold. */
 static double coll__cost_gather_fold(const coll__link *link, const coll__shape *s)
 {
@@ -407,6 +412,12 @@ static double coll__cost_allreduce_tree(const coll__link *link, const coll__shap
 {
     const coll__link both = coll__up_and_down(link);
     return coll__cost_reduce_gather(&both, s) + coll__cost_broadcast_tree(&both, s);
+}
+
+static double coll__cost_reduce_scatter_tree(const coll__link *link, const coll__shape *s)
+{
+    const coll__link both = coll__up_and_down(link);
+    return coll__cost_reduce_gather(&both, s) + coll__cost_scatter_tree(&both, s);
 }
 
 /* Allreduce of two halves. */

@@ -92,29 +92,40 @@ static bool coll__broadcast_scatter(coll__round *now, int k)
     return true;
 }
 
-static void coll__edge_hand_out(coll__round *now, const coll__edge *edge)
+/* A subtree's blocks down an edge, of the root from where it has them. */
+static void coll__hand_out(coll__round *now, const coll__edge *edge, coll__span of_root)
 {
     if (edge->is_parent)
-        coll__send(now, edge->peer, now->rank == now->root ? coll__blocks(COLL__INPUT, edge->peer, edge->ranks)
-                                                           : coll__held(now, COLL__WORK, edge->first, edge->ranks));
+        coll__send(now, edge->peer, now->rank == now->root ? of_root : coll__held(now, COLL__WORK, edge->first, edge->ranks));
     else
         coll__recv(now, edge->peer, edge->ranks == 1 ? coll__block(COLL__RESULT, now->rank)
                                                      : coll__held(now, COLL__WORK, 0, edge->ranks));
 }
 
-/* Scatter down the tree: R rounds, (p - 1) / p m sent by the root, the least possible.  A rank with others below it keeps
- * their blocks in WORK for as long as it takes to pass them on. */
+static void coll__edge_hand_out(coll__round *now, const coll__edge *edge)
+{
+    coll__hand_out(now, edge, coll__blocks(COLL__INPUT, edge->peer, edge->ranks));
+}
+
+/* A rank that is neither the root nor a leaf. */
+static bool coll__is_between(const coll__round *now) { return now->rank != now->root && coll__tree_ranks(now) > 1; }
+
+/* Round k of R that bring each rank its block.  A rank with others below it keeps their blocks in WORK for as long as it takes
+ * to pass them on; all have come before the last round. */
+static void coll__tree_hand_out(coll__round *now, int k, void (*emit)(coll__round *now, const coll__edge *edge))
+{
+    if (k == coll__circulant_rounds(now->size, now->radix) - 1 && coll__is_between(now))
+        coll__copy(now, coll__block(COLL__RESULT, now->rank), coll__held(now, COLL__WORK, 0, 1));
+    coll__tree_level(now, coll__tree_down(now, k), emit);
+}
+
+/* Scatter down the tree: R rounds, (p - 1) / p m sent by the root, the least possible. */
 static bool coll__scatter_tree(coll__round *now, int k)
 {
-    const int rounds = coll__circulant_rounds(now->size, now->radix), below = coll__tree_ranks(now);
-    const bool is_root = now->rank == now->root;
-
-    if (k > 0 && k >= rounds) return false;
-    if (is_root && k == 0) coll__copy(now, coll__block(COLL__RESULT, now->rank), coll__block(COLL__INPUT, now->rank));
-    if (rounds == 0) return true;
-    if (!is_root && below > 1 && k == rounds - 1)             /* what it passes on has arrived in an earlier round */
-        coll__copy(now, coll__block(COLL__RESULT, now->rank), coll__held(now, COLL__WORK, 0, 1));
-    coll__tree_level(now, coll__tree_down(now, k), coll__edge_hand_out);
+    if (k > 0 && k >= coll__circulant_rounds(now->size, now->radix)) return false;
+    if (k == 0 && now->rank == now->root)
+        coll__copy(now, coll__block(COLL__RESULT, now->rank), coll__block(COLL__INPUT, now->rank));
+    if (now->size > 1) coll__tree_hand_out(now, k, coll__edge_hand_out);
     return true;
 }
 
@@ -148,33 +159,32 @@ static bool coll__broadcast_chain(coll__round *now, int k)
 
 /* ---- >>to the root ---- */
 
-/* A subtree's blocks up an edge; the root has them in `place`, others in WORK. */
-static void coll__collect(coll__round *now, const coll__edge *edge, coll__place place)
+/* A subtree's blocks up an edge, into the root's RESULT. */
+static void coll__edge_collect(coll__round *now, const coll__edge *edge)
 {
-    const coll__place here = now->rank == now->root ? place : COLL__WORK;
+    const coll__place here = now->rank == now->root ? COLL__RESULT : COLL__WORK;
 
     if (edge->is_parent) coll__recv(now, edge->peer, coll__held(now, here, edge->first, edge->ranks));
     else coll__send(now, edge->peer, edge->ranks == 1 ? coll__own(now) : coll__held(now, COLL__WORK, 0, edge->ranks));
 }
 
-static void coll__edge_collect_result(coll__round *now, const coll__edge *edge) { coll__collect(now, edge, COLL__RESULT); }
-static void coll__edge_collect_work(coll__round *now, const coll__edge *edge) { coll__collect(now, edge, COLL__WORK); }
-
-/* Round k of R towards the root.  A rank with others below it puts its own block beside theirs, to send one range. */
-static void coll__tree_collect(coll__round *now, int k, void (*emit)(coll__round *now, const coll__edge *edge))
+/* A subtree's vectors up an edge. */
+static void coll__edge_collect_vectors(coll__round *now, const coll__edge *edge)
 {
-    if (k == 0 && now->rank != now->root && coll__tree_ranks(now) > 1)
-        coll__copy(now, coll__held(now, COLL__WORK, 0, 1), coll__own(now));
-    coll__tree_level(now, coll__power(now->size, now->radix, k), emit);
+    if (edge->is_parent) coll__recv(now, edge->peer, coll__vectors(now, edge->first, edge->ranks));
+    else coll__send(now, edge->peer, edge->ranks == 1 ? coll__vector(now) : coll__vectors(now, 0, edge->ranks));
 }
 
-/* Gather up the tree: R rounds, (p - 1) / p m into the root, the least possible. */
+
+/* Gather up the tree: R rounds, (p - 1) / p m into the root, the least possible.  A rank with others below it puts its own
+ * block beside theirs, to send one range. */
 static bool coll__gather_tree(coll__round *now, int k)
 {
     if (k > 0 && k >= coll__circulant_rounds(now->size, now->radix)) return false;
     if (k == 0 && now->rank == now->root)
         coll__copy(now, coll__block(COLL__RESULT, now->rank), coll__block(COLL__INPUT, now->rank));
-    if (now->size > 1) coll__tree_collect(now, k, coll__edge_collect_result);
+    if (k == 0 && coll__is_between(now)) coll__copy(now, coll__held(now, COLL__WORK, 0, 1), coll__own(now));
+    if (now->size > 1) coll__tree_level(now, coll__power(now->size, now->radix, k), coll__edge_collect);
     return true;
 }
 
@@ -190,6 +200,14 @@ static bool coll__gather_direct(coll__round *now, int k)
     return true;
 }
 
+/* Round k of R that bring all vectors to the root's WORK; true: they are there, and this is the root. */
+static bool coll__tree_collect(coll__round *now, int k)
+{
+    if (k == 0 && coll__is_between(now)) coll__copy(now, coll__vectors(now, 0, 1), coll__vector(now));
+    coll__tree_level(now, coll__power(now->size, now->radix, k), coll__edge_collect_vectors);
+    return k == coll__circulant_rounds(now->size, now->radix) - 1 && now->rank == now->root;
+}
+
 /* Reduce by bringing all inputs to the root, which combines them in the order of ranks: R rounds, (p - 1) m into the root;
  * for short vectors, and for operations that do not commute. */
 static bool coll__reduce_gather(coll__round *now, int k)
@@ -198,8 +216,7 @@ static bool coll__reduce_gather(coll__round *now, int k)
 
     if (rounds == 0) return coll__fold_alone(now, k);
     if (k >= rounds) return false;
-    coll__tree_collect(now, k, coll__edge_collect_work);
-    if (k == rounds - 1 && now->rank == now->root) coll__fold_all(now, coll__block(COLL__RESULT, 0), 0);
+    if (coll__tree_collect(now, k)) coll__fold_vectors(now, coll__block(COLL__RESULT, 0), 0);
     return true;
 }
 
@@ -260,6 +277,17 @@ static bool coll__reduce_direct(coll__round *now, int k)
 }
 
 /* ---- >>to rank 0 and back ---- */
+
+/* Sums for the ranks from `first` on, at the root, behind the vectors they are made of. */
+static coll__span coll__sums(const coll__round *now, int first, int ranks)
+{
+    return coll__slots(COLL__WORK, now->size * now->blocks + first, ranks, first);
+}
+
+static void coll__edge_hand_sums(coll__round *now, const coll__edge *edge)
+{
+    coll__hand_out(now, edge, coll__sums(now, edge->first, edge->ranks));
+}
 
 static void coll__edge_join(coll__round *now, const coll__edge *edge)
 {

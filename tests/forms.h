@@ -47,14 +47,19 @@ static void form_add(const form *f, sums *s, int first, int blocks, int step)
 
 static bool form_is(const form *f, const char *name) { return !strcmp(f->name, name); }
 
-/* Over the distances p, ceil(p / r), ..., 1: for each multiple of the nearer one below the farther, the blocks that are at
- * home there (a reduction) or here (a gathering): p - 1 blocks in all. */
-static void form_circulant(const form *f, sums *s, int v, bool is_reduction)
+typedef enum form_load { FORM_SUMS, FORM_BLOCKS, FORM_VECTORS } form_load;
+
+/* Over the distances p, ceil(p / r), ..., 1: for each multiple of the nearer one below the farther, sums of the blocks that are
+ * at home there, or the blocks of the ranks that begin here, p - 1 in all, or the vectors of as many. */
+static void form_circulant(const form *f, sums *s, int v, form_load load)
 {
     for (int far = f->size, near; far > 1; far = near) {
         near = (far + f->radix - 1) / f->radix;
-        for (int low = near; low < far; low += near)
-            form_add(f, s, is_reduction ? v + low : v, far - low < near ? far - low : near, 1);
+        for (int low = near; low < far; low += near) {
+            const int ranks = far - low < near ? far - low : near;
+            if (load == FORM_VECTORS) form_add(f, s, 0, ranks * f->circle, 1);
+            else form_add(f, s, load == FORM_SUMS ? v + low : v, ranks, 1);
+        }
     }
 }
 
@@ -144,10 +149,10 @@ static void form_of_reduction(const form *f, sums *s, int v)
 {
     const bool is_leaf = v != f->root;
 
-    if (f->kind != COLL_REDUCE && form_is(f, "gather")) form_circulant(f, s, v, false);
-    else if (f->kind == COLL_ALLREDUCE && form_is(f, "tree")) {           /* as gather to the root, and back      */
-        form_add(f, s, 0, is_leaf ? form_subtree(f, v) : 0, 0);
-        form_children(f, s, v, true);
+    if (f->kind != COLL_REDUCE && form_is(f, "gather")) form_circulant(f, s, v, FORM_VECTORS);
+    else if (f->kind != COLL_REDUCE && form_is(f, "tree")) {      /* as gather to the root, and back                */
+        form_add(f, s, 0, is_leaf ? form_subtree(f, v) * f->circle : 0, 1);
+        form_children(f, s, v, f->kind == COLL_ALLREDUCE);
     } else if (f->kind == COLL_REDUCE && form_is(f, "gather")) form_add(f, s, 0, is_leaf ? form_subtree(f, v) : 0, 0);
     else if (form_is(f, "tree")) form_add(f, s, 0, is_leaf, 1);
     else if (form_is(f, "blocks")) for (int b = 0; is_leaf && b < f->circle; b++) form_add(f, s, b, 1, 1);
@@ -157,12 +162,12 @@ static void form_of_reduction(const form *f, sums *s, int v)
         form_others(f, s, v);
         for (int i = f->kind == COLL_EXSCAN; i < f->size; i++) form_add(f, s, v, i != v, 1);
     } else if (form_is(f, "ring")) form_ring(f, s, v, true);
-    else if (form_is(f, "circulant")) form_circulant(f, s, v, true);
+    else if (form_is(f, "circulant")) form_circulant(f, s, v, FORM_SUMS);
     else form_others(f, s, v);                    /* direct                                                   */
     if (f->kind == COLL_REDUCE && form_is(f, "direct")) form_add(f, s, v, is_leaf, 1);
     if (f->kind != COLL_ALLREDUCE) return;
     if (form_is(f, "ring")) form_ring(f, s, v, false);
-    if (form_is(f, "circulant") || form_is(f, "direct")) form_circulant(f, s, v, false);
+    if (form_is(f, "circulant") || form_is(f, "direct")) form_circulant(f, s, v, FORM_BLOCKS);
 }
 
 /* What rank v sends.  Of a broadcast in blocks what it receives, since each block comes to each rank but the root once, from
@@ -179,7 +184,7 @@ static sums form_sent(const form *f, int v)
         for (int b = 0; !is_root && b < f->circle; b++) form_add(f, &s, b, 1, 1);
     else if (f->kind == COLL_BROADCAST && form_is(f, "chain")) form_add(f, &s, 0, !is_last, 1);
     else if (f->kind == COLL_BROADCAST && form_is(f, "tree")) form_children(f, &s, v, true);
-    else if (f->kind == COLL_BROADCAST) form_children(f, &s, v, false), form_circulant(f, &s, v, false);
+    else if (f->kind == COLL_BROADCAST) form_children(f, &s, v, false), form_circulant(f, &s, v, FORM_BLOCKS);
     else if (f->kind == COLL_SCATTER && form_is(f, "tree")) form_children(f, &s, v, false);
     else if (f->kind == COLL_SCATTER || f->kind == COLL_SCATTERV) { if (is_root) form_others(f, &s, v); }
     else if (f->kind == COLL_GATHER && form_is(f, "tree")) form_add(f, &s, v, is_root ? 0 : form_subtree(f, v), 1);
@@ -191,7 +196,7 @@ static sums form_sent(const form *f, int v)
     else if (form_is(f, "ring")) form_ring(f, &s, v, false);
     else if (f->kind == COLL_ALLTOALL && form_is(f, "circulant")) form_digits(f, &s);
     else if (f->kind == COLL_ALLTOALL) form_others(f, &s, v);
-    else form_circulant(f, &s, v, false);         /* barrier, allgather                                       */
+    else form_circulant(f, &s, v, FORM_BLOCKS);   /* barrier, allgather                                       */
     return s;
 }
 

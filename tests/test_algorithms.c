@@ -25,7 +25,7 @@ static world world_of(const coll__algorithm *a, int size, int root, int radix, i
 {
     world w = { .a = a, .size = size, .root = root, .radix = radix, .link = &test_link };
     w.blocks = a->cut == COLL__CUT_PER_RANK ? size : a->cut == COLL__CUT_MANY ? many : 1;
-    w.slots = 2 * size + w.blocks + 16;
+    w.slots = 2 * size + w.blocks + 16 + (is_reduce_scatter(a->kind) ? size * size : 0);
     return w;
 }
 

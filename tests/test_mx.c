@@ -346,7 +346,7 @@ static void example_draw(example *e, int size, int number)
         snprintf(e->algorithm, sizeof e->algorithm, "%s%s", name, numbers[(random >> 50) % 4]);
     }
     const bool keeps = !name || !strcmp(name, "gather") || !strcmp(name, "direct") || !strcmp(name, "transposed")
-                    || !strcmp(name, "chain") || (!strcmp(name, "tree") && e->kind == COLL_ALLREDUCE);
+                    || !strcmp(name, "chain") || (!strcmp(name, "tree") && e->kind != COLL_REDUCE);
     e->is_canonical = is_exact || (keeps && (random >> 54 & 7) != 0);
 }
 

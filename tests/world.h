@@ -579,6 +579,7 @@ static promise promised(const world *w)
     if (kind == COLL_ALLREDUCE && is_direct) return (promise){ 1 + R, 2 * (p - 1), 2 * p * (p - 1) };
     if (kind == COLL_ALLREDUCE && is_ring) return (promise){ 2 * (p - 1), 2 * (p - 1), 2 * p * (p - 1) };
     if (kind == COLL_ALLREDUCE && !strcmp(name, "circulant")) return (promise){ 2 * R, 2 * (p - 1), 2 * p * (p - 1) };
+    if (is_reduce_scatter(kind) && !strcmp(name, "gather")) return (promise){ R, p * (p - 1), p * p * (p - 1) };
     if (kind == COLL_REDUCE && is_direct) return (promise){ 2, -1, p * (p - 1) + p - 1 };
     if (kind == COLL_REDUCE) return (promise){ R, -1, -1 };
     if (kind == COLL_ALLTOALL && !is_direct) return (promise){ R, digits, p * digits };
