@@ -75,7 +75,7 @@ static bool coll__reduce_scatter_tree(coll__round *now, int k)
         coll__tree_hand_out(now, k - rounds, coll__edge_hand_sums);
     } else if (coll__tree_collect(now, k)) {
         coll__fold_vectors(now, coll__block(COLL__RESULT, 0), 0);
-        coll__fold_vectors(now, coll__sums(now, 1, now->size - 1), 1);
+        coll__fold_vectors(now, coll__root_sums(now, 1, now->size - 1), 1);
     }
     return true;
 }

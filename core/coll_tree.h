@@ -279,14 +279,14 @@ static bool coll__reduce_direct(coll__round *now, int k)
 /* ---- >>to rank 0 and back ---- */
 
 /* Sums for the ranks from `first` on, at the root, behind the vectors they are made of. */
-static coll__span coll__sums(const coll__round *now, int first, int ranks)
+static coll__span coll__root_sums(const coll__round *now, int first, int ranks)
 {
     return coll__slots(COLL__WORK, now->size * now->blocks + first, ranks, first);
 }
 
 static void coll__edge_hand_sums(coll__round *now, const coll__edge *edge)
 {
-    coll__hand_out(now, edge, coll__sums(now, edge->first, edge->ranks));
+    coll__hand_out(now, edge, coll__root_sums(now, edge->first, edge->ranks));
 }
 
 static void coll__edge_join(coll__round *now, const coll__edge *edge)
