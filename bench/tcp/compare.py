@@ -47,7 +47,7 @@ TINY = [
 GIGABIT = 1e9
 QUICK_LINKS = [(2, 1, 0.1, '16M,64M', GIGABIT, 1500, None, None), (4, 1, 0.1, '16M', GIGABIT, 1500, None, None),
                (2, 2, 0.1, '16M', GIGABIT, 1500, None, None)]
-INCAST = [(8, 1, 1, '2M', 50e6, 1500, None, room) for room in (48 << 10, 1 << 20)]         # all send to one at a time
+INCAST = [(8, 1, 4, '2M', 50e6, 1500, None, room) for room in (48 << 10, 1 << 20)]         # all send to one at a time
 FULL_LINKS = [(hosts, threads, 2, '16M,64M', GIGABIT, mtu, control, None) for hosts, threads in ((2, 1), (4, 1), (2, 2))
               for mtu, control in ((1500, 'cubic'), (1500, 'bbr'), (9000, None))]
 TINY_LINKS = [(2, 1, 0.01, '1M', GIGABIT, 1500, None, None)]
