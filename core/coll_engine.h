@@ -193,7 +193,7 @@ static size_t coll__layout_total(const coll__layout *l, size_t *longest)
     return total;
 }
 
-/* Cut the vector: how many slices, how far apart their rounds.  Where only two ranks know a length there is one slice. */
+/* Cut the vector: how many slices, how far apart their rounds. */
 static void coll__flow_cut(coll__flow *flow, const coll_request *r)
 {
     const size_t most = (size_t)coll__slice_bytes(r->comm->size);
@@ -202,7 +202,7 @@ static void coll__flow_cut(coll__flow *flow, const coll_request *r)
     flow->slices = flow->choice.slices ? flow->choice.slices : (long)((flow->longest + each - 1) / each);
     const size_t groups = (flow->longest + ((size_t)1 << r->codec.group_bits) - 1) >> r->codec.group_bits;
     if (flow->slices > (long)groups) flow->slices = (long)groups;
-    if (flow->slices < 1 || coll__kind_is(r->call.kind, COLL__PAIRWISE | COLL__NEIGHBORS)) flow->slices = 1;
+    if (flow->slices < 1 || coll__goes_whole(r->call.kind, flow->rounds)) flow->slices = 1;
     const long lag = coll__lag(&r->track->numbers->link, r->comm->size);
     flow->lag = flow->slices < lag ? flow->slices : lag;
     flow->ticks = flow->slices + (flow->rounds - 1) * flow->lag;

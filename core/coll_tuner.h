@@ -80,15 +80,22 @@ static bool coll__may_be_used(const coll__algorithm *a, const coll__wish *wish)
 
 /* ---- >>candidates ---- */
 
+/* Does it go in one piece, in so many rounds?  Where only two ranks know how long a block is; and where blocks go straight to the
+ * root or from it: who only sends, or only receives, is not held back by slices, and nobody has anything to do with one. */
+static inline bool coll__goes_whole(coll_kind kind, int rounds)
+{
+    if (kind == COLL_GATHERV || kind == COLL_SCATTERV || kind >= COLL_ALLTOALLV) return true;
+    return rounds == 1 && (kind == COLL_GATHER || kind == COLL_SCATTER);
+}
+
 /* Slices into which the engine will cut the vector of its own accord (coll__flow_cut). */
-static double coll__slices_of(const coll__wish *wish, int blocks)
+static double coll__slices_of(const coll__wish *wish, int radix, int blocks)
 {
     const bool is_cut = wish->kind == COLL_BROADCAST || wish->kind == COLL_REDUCE || wish->kind == COLL_ALLREDUCE
                      || wish->kind == COLL_SCAN || wish->kind == COLL_EXSCAN;
-    const bool is_whole = wish->kind == COLL_GATHERV || wish->kind == COLL_SCATTERV || wish->kind >= COLL_ALLTOALLV;
     const double slices = wish->bytes / (is_cut ? blocks : wish->size) / coll__slice_bytes(wish->size);
 
-    if (slices <= 1 || is_whole) return 1;
+    if (slices <= 1 || coll__goes_whole(wish->kind, coll__circulant_rounds(wish->size, radix))) return 1;
     return slices > 1e9 ? 1e9 : (double)(long)slices + (slices > (double)(long)slices);
 }
 
@@ -142,7 +149,7 @@ static coll__choice coll__priced(const coll__algorithm *a, const coll__wish *wis
 {
     const int blocks = a->cut == COLL__CUT_PER_RANK ? wish->size : a->cut == COLL__CUT_MANY ? (int)cut : 1;
     const coll__shape shape = { wish->size, radix, blocks, a->is_pipelined ? cut : 1, wish->bytes, wish->sum_bytes };
-    const double slices = a->is_pipelined ? 1 : coll__slices_of(wish, blocks);
+    const double slices = a->is_pipelined ? 1 : coll__slices_of(wish, a->has_radix ? radix : wish->size, blocks);
     const bool is_crowded = coll__is_crowd(wish) && a->cost != coll__cost_neighbor;
     double seconds = coll__sliced_cost(a->cost, wish->link, &shape, slices);
 

@@ -318,7 +318,8 @@ static int circle_of_case(void)
     return now.c->a->cut == COLL__CUT_MANY ? now.choice.blocks : now.c->a->cut == COLL__CUT_ONE ? 1 : now.size;
 }
 
-/* The longest block, and into how many slices it goes: 128 KiB, or less where many ranks write at once, 16 KiB at least. */
+/* The longest block, and into how many slices it goes: 128 KiB, or less where many ranks write at once, 16 KiB at least.  What a
+ * root gathers or scatters in one round goes whole. */
 static void settle_slices(void)
 {
     const coll_kind kind = now.c->a->kind;
@@ -332,7 +333,9 @@ static void settle_slices(void)
     for (int i = 0; is_listed(kind) && i < now.size; i++) if (now.counts[i] > longest) longest = now.counts[i];
     now.slices = now.choice.slices ? now.choice.slices : (long)((longest + each - 1) / each);
     if (now.slices > (long)longest) now.slices = (long)longest;
-    if (now.slices < 1 || coll__kind_is(kind, COLL__PAIRWISE | COLL__NEIGHBORS)) now.slices = 1;
+    const bool is_one_round = !now.choice.algorithm->has_radix || now.choice.radix >= now.size;
+    const bool is_straight = is_one_round && (kind == COLL_GATHER || kind == COLL_SCATTER);
+    if (now.slices < 1 || is_straight || coll__kind_is(kind, COLL__PAIRWISE | COLL__NEIGHBORS)) now.slices = 1;
 }
 
 static form form_of_case(int rank)

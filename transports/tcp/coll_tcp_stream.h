@@ -17,7 +17,8 @@ typedef enum coll__stream_state {
 
 enum {
     COLL__VECTOR_MOST = 8,                        /* pieces that one call moves                               */
-    COLL__LETTER_MOST = 4096                      /* bytes of a message that is copied into one piece: cheaper than two */
+    COLL__LETTER_MOST = 4096,                     /* bytes of a message that is copied into one piece: cheaper than two */
+    COLL__PULL_MOST   = 128 << 10                 /* bytes of a body that one call receives: the sender hears of room after it */
 };
 
 typedef struct coll__stream {
@@ -189,7 +190,12 @@ static ssize_t coll__stream_recv(coll__stream *s)
 {
     coll_xfer *x = s->in.first;
 
-    if (!coll__is_letter(x)) return coll__pipe_recv(&s->pipe, coll__pull_message(s));
+    if (!coll__is_letter(x)) {
+        struct msghdr *m = coll__pull_message(s);
+        struct iovec *body = &m->msg_iov[m->msg_iovlen - 1];
+        body->iov_len = coll__least(body->iov_len, COLL__PULL_MOST);
+        return coll__pipe_recv(&s->pipe, m);
+    }
     const ssize_t n = coll__pipe_read(&s->pipe, s->letter, COLL_HEAD_LENGTH + x->length);
     if (n <= 0) return n;
     memcpy(s->expected, x->head, COLL_HEAD_LENGTH);
