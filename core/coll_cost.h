@@ -354,7 +354,7 @@ static double coll__cost_scan_chain(const coll__link *both, const coll__shape *s
            + (slices - 1) * coll__pace(link, s->size == 2 ? share : sum, share);
 }
 
-static double coll__cost_reduce_scatter_gather(const coll__link *link, const coll__shape *s)
+static double coll__cost_gather_fold_own(const coll__link *link, const coll__shape *s)
 {
     return coll__circulant_time(link, s, s->bytes) + (s->size - 1) * coll__block_bytes(s) * link->per_byte_reduced;
 }

@@ -47,7 +47,7 @@ enum {
     COLL__CANDIDATES_MOST = 80,
     COLL__CUT_MOST        = 4096,                 /* blocks or slices                                         */
     COLL__CUT_LEAST_BYTES = 1 << 10,              /* of a block or slice                                      */
-    COLL__CROWD_MOST      = 32                    /* ranks whose work together is counted                     */
+    COLL__CROWD_MOST      = 256                   /* ranks whose work together is counted                     */
 };
 
 #define COLL__CUT_WORTH 1.02                      /* how much slower fewer messages may be                    */
@@ -103,11 +103,12 @@ static double coll__slices_of(const coll__wish *wish, int radix, int blocks)
 static coll__count coll__count_sent(const coll__algorithm *a, int size, int radix, int blocks)
 {
     coll__round now = { .size = size, .radix = radix, .blocks = blocks };
+    const int ranks = a->is_even ? 1 : size, alike = size / ranks;
     int rounds = 0;
 
-    for (now.rank = 0; now.rank < size; now.rank++)
+    for (now.rank = 0; now.rank < ranks; now.rank++)
         for (int k = 0; a->round(&now, k); k++) rounds = k >= rounds ? k + 1 : rounds;
-    return (coll__count){ radix, now.sent, now.moved, rounds };
+    return (coll__count){ radix, now.sent * alike, now.moved * alike, rounds };
 }
 
 /* The same, remembered: it takes much longer than all else that a choice takes. */

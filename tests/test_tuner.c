@@ -177,14 +177,36 @@ static coll__choice in_crowd(coll_kind kind, int size, double bytes, const char 
     return choice;
 }
 
+/* What all ranks send is p times what one of them does, where that is said of an algorithm. */
+static void test_counts(void)
+{
+    for (int i = 0; i < COLL__ALGORITHM_COUNT; i++) {
+        const coll__algorithm *a = &coll__algorithms[i];
+        for (int n = 1; a->is_even && n <= 40; n++)
+            for (int radix = 2; radix <= (a->has_radix ? n > 2 ? n : 2 : 2); radix++) {
+                const coll__count all = coll__count_sent(a, n, radix, a->cut == COLL__CUT_PER_RANK ? n : 1);
+                int unlike = 0;
+                for (int rank = 0; rank < n; rank++) {
+                    coll__round now = { .rank = rank, .size = n, .radix = radix, .blocks = a->cut == COLL__CUT_PER_RANK ? n : 1,
+                                        .is_exclusive = a->kind == COLL_EXSCAN };
+                    int rounds = 0;
+                    while (a->round(&now, rounds)) rounds++;
+                    unlike += now.sent * n != all.sent || now.moved * n != all.moved || rounds != all.rounds;
+                }
+                CHECK(unlike == 0, "kind %d \"%s\" on %d, radix %d: %d ranks send more or less than rank 0", (int)a->kind,
+                      a->name, n, radix, unlike);
+            }
+    }
+}
+
 /* Everybody's messages and bytes, by hand: a tree has p - 1 of them however high it is; of the circulant each rank sends p - 1
  * blocks in each half. */
 static void test_crowds(void)
 {
     const coll__link d = coll__link_default;
-    const double bytes = 32768, share = 0.25;     /* one slice on any of these numbers of ranks              */
+    const double bytes = 16384, share = 0.25;     /* one slice on any of these numbers of ranks              */
 
-    for (int n = 3; n <= COLL__CROWD_MOST; n++) {
+    for (int n = 3; n <= COLL__CROWD_MOST; n += n < 40 ? 1 : 27) {
         char tree[20];
         snprintf(tree, sizeof tree, "tree:%d", n);
         const char *const names[] = { tree, "circulant:2" };
@@ -200,7 +222,7 @@ static void test_crowds(void)
         }
     }
     for (int kind = COLL_BARRIER; kind <= COLL_ALLTOALL; kind++)
-        for (int n = 1; n <= 2 * COLL__CROWD_MOST; n += n < 9 ? 1 : 7) {
+        for (int n = 1; n <= 2 * COLL__CROWD_MOST; n += n < 9 ? 1 : n < 40 ? 7 : 91) {
             const coll__choice alone = in_crowd((coll_kind)kind, n, bytes, NULL, 0);
             const coll__choice one = in_crowd((coll_kind)kind, n, bytes, NULL, 1);
             const coll__choice few = in_crowd((coll_kind)kind, n, bytes, NULL, share);
@@ -520,6 +542,7 @@ int main(void)
 
     support_limit(120, NULL);
     test_texts(seed);
+    test_counts();
     test_crowds();
     test_bits(seed);
     test_sim(seed);
