@@ -16,6 +16,7 @@
 #include "cases.h"
 
 #include <sys/mount.h>
+#include <sys/resource.h>
 
 enum { RANKS_MOST = 6, HOSTS_MOST = 2, CASE_SECONDS = 25, START_MS = 15000 };
 
@@ -789,6 +790,157 @@ static void elsewhere_case(const void *arg)
     expect_failure(&guests[1], COLL_ERR_TIMEOUT, 2000, "10.7.0.2:7000", "refused");
 }
 
+/* ---- >>shortages: a process that may open no more files ---- */
+
+/* Let this process open so many more, and no others.  Gives what it was allowed before. */
+static rlim_t files_allow(rlim_t more)
+{
+    const int next = dup(STDERR_FILENO);
+    struct rlimit limit;
+
+    close(next);
+    getrlimit(RLIMIT_NOFILE, &limit);
+    const rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = (rlim_t)next + more;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    return before;
+}
+
+static void files_restore(rlim_t before)
+{
+    struct rlimit limit;
+
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = before;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* Rank 0 can take in some of the ranks, and no more: it says so, long before the time for the start is over, and so do those whom
+ * it can tell. */
+static void short_start_case(const void *arg)
+{
+    guest guests[6];
+    char where[64];
+    const int held = support_reserve_port(where, sizeof where);
+    int told = 0, status = -1;
+
+    (void)arg;
+    guests_make(guests, 6, where);
+    const pid_t root = fork();
+    if (root == 0) {
+        coll_comm *comm = NULL;
+        files_allow(6);
+        const coll_status s = coll_init(&comm, &guests[0].config);
+        const char *const sentence = coll_error(NULL);
+        const bool is_right = s == COLL_ERR_SYSTEM && strstr(sentence, "have not come: ") && strstr(sentence, "ulimit -n is ");
+        if (!is_right) fprintf(stderr, "%s: rank 0: status %d, %s\n", case_name, (int)s, sentence);
+        _exit(!is_right);
+    }
+    for (int i = 1; i < 6; i++) {
+        guests[i].config.start_timeout_ms = 4500;
+        guest_start(&guests[i]);
+    }
+    for (int i = 1; i < 6; i++) {
+        pthread_join(guests[i].thread, NULL);
+        const bool is_told = strstr(guests[i].sentence, "nothing left for another connection: Too many open files") != NULL;
+        told += is_told;
+        CHECK(guests[i].status == (is_told ? COLL_ERR_SYSTEM : COLL_ERR_TIMEOUT), "%s: rank %d: status %d, %s", case_name, i,
+              (int)guests[i].status, guests[i].sentence);
+        CHECK(!is_told || guests[i].took_ms < support_patience(3500), "%s: rank %d took %d ms", case_name, i,
+              (int)guests[i].took_ms);
+    }
+    CHECK(told > 0 && told < 5, "%s: %d ranks have been told: rank 0 had room for none, or for all", case_name, told);
+    CHECK(waitpid(root, &status, 0) == root && status == 0, "%s: rank 0: exit status %d", case_name, status);
+    close(held);
+}
+
+typedef struct short_rank { guest *guest; pthread_barrier_t *barrier; } short_rank;
+
+static void *short_main(void *at)
+{
+    const short_rank *r = at;
+    guest *g = r->guest;
+    int32_t one = 1, sum = 0;
+
+    g->status = coll_init(&g->comm, &g->config);
+    pthread_barrier_wait(r->barrier);             /* all have met                                             */
+    pthread_barrier_wait(r->barrier);             /* no more files                                            */
+    if (g->status == COLL_OK) g->status = coll_allreduce(g->comm, &one, &sum, 1, COLL_I32, COLL_SUM);
+    snprintf(g->sentence, sizeof g->sentence, "%s", g->comm ? coll_error(g->comm) : coll_error(NULL));
+    pthread_barrier_wait(r->barrier);
+    if (g->comm) coll_free(g->comm);
+    return NULL;
+}
+
+/* A rank that cannot connect to another for want of files says that of itself, not of the other. */
+static void short_call_case(const void *arg)
+{
+    guest guests[3];
+    short_rank ranks[3];
+    pthread_barrier_t barrier;
+    char where[64];
+    const int held = support_reserve_port(where, sizeof where);
+
+    (void)arg;
+    guests_make(guests, 3, where);
+    pthread_barrier_init(&barrier, NULL, 4);
+    for (int i = 0; i < 3; i++) {
+        ranks[i] = (short_rank){ &guests[i], &barrier };
+        CHECK(pthread_create(&guests[i].thread, NULL, short_main, &ranks[i]) == 0, "%s: no thread", case_name);
+    }
+    pthread_barrier_wait(&barrier);
+    const rlim_t before = files_allow(0);
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
+    files_restore(before);
+    for (int i = 0; i < 3; i++) {
+        pthread_join(guests[i].thread, NULL);
+        const char *const cause = strstr(guests[i].sentence, "): ");
+        CHECK(guests[i].status == COLL_ERR_SYSTEM && strstr(guests[i].sentence, "has nothing left for a connection to rank ")
+              && strstr(guests[i].sentence, "Too many open files (ulimit -n is "), "%s: rank %d: status %d, %s", case_name, i,
+              (int)guests[i].status, guests[i].sentence);
+        CHECK(cause && strstr(guests[0].sentence, cause), "%s: rank %d says %s, and rank 0 %s", case_name, i, guests[i].sentence,
+              guests[0].sentence);
+    }
+    close(held);
+}
+
+static rlim_t files_before;
+
+static void more_files(void *context, coll_log_level level, const char *line)
+{
+    (void)context, (void)level;
+    if (strstr(line, "cannot let anybody in") && strstr(line, "Too many open files")) files_restore(files_before);
+}
+
+/* One to whom others connect in a call, and who has no files left, says so on the log, and goes on as soon as it has some. */
+static void short_door_case(const void *arg)
+{
+    guest guests[2];
+    char where[64];
+    const int held = support_reserve_port(where, sizeof where);
+    int status = -1;
+
+    (void)arg;
+    guests_make(guests, 2, where);
+    guests[1].config.log = more_files;
+    const pid_t other = fork();
+    if (other == 0) {
+        coll_comm *comm = NULL;
+        int32_t from[2] = { 100, 101 }, to[2], sum = 1;
+        bool is_good = coll_init(&comm, &guests[1].config) == COLL_OK;
+        files_before = files_allow(0);
+        is_good = is_good && coll_alltoall(comm, from, to, 1, COLL_I32) == COLL_OK && to[0] == 1 && to[1] == 101;
+        is_good = is_good && coll_alltoall(comm, from, to, 1, COLL_I32) == COLL_OK;
+        is_good = is_good && coll_allreduce(comm, &sum, &sum, 1, COLL_I32, COLL_SUM) == COLL_OK && sum == 2;
+        _exit(!is_good || files_allow(0) != files_before || coll_free(comm) != COLL_OK);
+    }
+    guest_start(&guests[0]);
+    expect_world(guests, 1);
+    CHECK(waitpid(other, &status, 0) == other && status == 0, "%s: rank 1: exit status %d", case_name, status);
+    close(held);
+}
+
 /* ---- >>main ---- */
 
 typedef struct part_case { const char *part, *name; void (*body)(const void *arg); const void *arg; } part_case;
@@ -819,6 +971,9 @@ static const part_case cases[] = {
     { "meetings", "a file that cannot be", file_failure_case, NULL },
     { "meetings", "on a processor each", bound_case, "alone" },
     { "meetings", "on one processor", bound_case, NULL },
+    { "meetings", "too few files to start", short_start_case, NULL },
+    { "meetings", "too few files to connect", short_call_case, NULL },
+    { "meetings", "too few files to be connected to", short_door_case, NULL },
     { "spaces", "by loopback and from outside", loopback_case, NULL },
     { "spaces", "an address that both hosts have", docker_case, NULL },
     { "spaces", "a name with a dead address", dead_wire_case, NULL },

@@ -193,7 +193,8 @@ static int coll__door_watch(coll__tcp *tcp, struct pollfd *fds)
     int n = 0;
 
     if (pthread_mutex_trylock(&tcp->door)) return 0;
-    if (!tcp->is_gathering) fds[n++] = (struct pollfd){ .fd = tcp->listener, .events = POLLIN };
+    const bool is_hopeless = tcp->short_of && coll__now() < tcp->short_at + COLL__SHORT_AGAIN_MS * (int64_t)COLL__MS;
+    if (!tcp->is_gathering && !is_hopeless) fds[n++] = (struct pollfd){ .fd = tcp->listener, .events = POLLIN };
     for (int i = 0; !tcp->is_gathering && i < tcp->greeting_count; i++) {
         const coll__greet *g = &tcp->greetings[i];
         if (g->pipe.fd >= 0 && g->want) fds[n++] = (struct pollfd){ .fd = g->pipe.fd, .events = g->want };

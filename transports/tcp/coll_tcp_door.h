@@ -100,7 +100,19 @@ static void coll__stream_open(coll__tcp *tcp, coll__stream *s, int lane, const c
     coll__pulse_path(&tcp->pulse, s->peer, pipe->fd);
     if (s->bundle || !coll__pipe_is_plain(&s->pipe) || !coll__is_of_this_host(tcp, s->peer)) return;
     if (!coll__memory_begin(&s->pipe, tcp->us.world, from, to, s->channel, coll__ring_length(tcp), tcp->rank == from))
-        coll__blame(&tcp->suspicion, COLL_ERR_MEMORY, tcp->rank, "rank %d has no memory for a connection", tcp->rank);
+        coll__blame(&tcp->suspicion, COLL_ERR_MEMORY, tcp->rank, "has no memory for a connection to rank %d", s->peer);
+}
+
+/* ---- >>shortage: a connection that this process has nothing left for ---- */
+
+static bool coll__is_shortage(int error) { return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM; }
+
+/* "Too many open files (ulimit -n is 1024)" */
+static const char *coll__shortage_text(int error, char *text, size_t room)
+{
+    coll__print(text, room, "%s", strerror(error));
+    if (error == EMFILE) coll__append(text, room, " (ulimit -n is %ld)", sysconf(_SC_OPEN_MAX));
+    return text;
 }
 
 /* ---- >>dialling: a stream to a higher rank ---- */
@@ -114,6 +126,16 @@ static void coll__stream_unreachable(coll__tcp *tcp, coll__stream *s, const char
     s->state = COLL__STREAM_ENDED;
     coll__print(what, sizeof what, "cannot be reached: %s", why);
     coll__suspect(tcp, s->peer, what);
+}
+
+/* That is not the peer's fault, but our own. */
+static void coll__stream_unaffordable(coll__tcp *tcp, coll__stream *s, int error)
+{
+    char why[80];
+
+    s->state = COLL__STREAM_ENDED;
+    coll__blame(&tcp->suspicion, COLL_ERR_SYSTEM, tcp->rank, "has nothing left for a connection to rank %d: %s", s->peer,
+                coll__shortage_text(error, why, sizeof why));
 }
 
 static void coll__stream_watch(coll__tcp *tcp, const coll__stream *s, uint32_t want)
@@ -162,7 +184,8 @@ static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
     if (!s->greet) {
         const int error = fd < 0 ? errno : ENOMEM;
         if (fd >= 0) close(fd);
-        coll__stream_unreachable(tcp, s, strerror(error));
+        if (coll__is_shortage(error)) coll__stream_unaffordable(tcp, s, error);
+        else coll__stream_unreachable(tcp, s, strerror(error));
         return;
     }
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
@@ -382,20 +405,48 @@ static void coll__greeting_evict(coll__tcp *tcp)
     coll__greeting_close(tcp, index);
     tcp->evicted++;
     if (tcp->is_pulse_there || coll__now() < tcp->evicted_at + (int64_t)1000 * COLL__MS) return;
-    coll__say(&tcp->log, COLL_LOG_WARN, "rank %d has %d connections that do not say who they are; %d had to make room for others",
-              tcp->rank, tcp->greeting_room, tcp->evicted);
+    coll__say(&tcp->log, COLL_LOG_WARN, "rank %d has many connections that do not say who they are; %d had to make room for "
+              "others", tcp->rank, tcp->evicted);
     tcp->evicted = 0;
     tcp->evicted_at = coll__now();
+}
+
+/* Somebody knocks, and cannot be let in: who is at the door already makes room for him.  false: there is nobody, or it is not for
+ * want of room. */
+static bool coll__shortage_eased(coll__tcp *tcp, int error)
+{
+    bool has_any = false;
+
+    if (!coll__is_shortage(error)) return false;
+    tcp->short_at = coll__now();
+    if (!tcp->short_of) tcp->short_since = tcp->short_at;
+    tcp->short_of = error;
+    for (int i = 0; i < tcp->greeting_count; i++) has_any = has_any || tcp->greetings[i].pipe.fd >= 0;
+    if (has_any) coll__greeting_evict(tcp);
+    return has_any;
+}
+
+/* The world goes on, with all whom it has connections to already; who knocks has to wait, and the log says so. */
+static void coll__shortage_tell(coll__tcp *tcp)
+{
+    const int64_t now = coll__now();
+    char why[80];
+
+    if (tcp->is_meeting || (tcp->short_told_at && now < tcp->short_told_at + COLL__SHORT_TELL_MS * (int64_t)COLL__MS)) return;
+    coll__say(&tcp->log, COLL_LOG_WARN, "rank %d cannot let anybody in who connects to it: %s", tcp->rank,
+              coll__shortage_text(tcp->short_of, why, sizeof why));
+    tcp->short_told_at = now;
 }
 
 /* Let in who knocks, a bounded number at once: this rank has other things to do, too. */
 static void coll__accept_all(coll__tcp *tcp)
 {
-    int fd;
-
-    for (int n = 0; n < COLL__ACCEPTS_AT_ONCE && ((fd = coll__accept(tcp->listener)) >= 0 || errno == ECONNABORTED); n++) {
+    for (int n = 0; n < COLL__ACCEPTS_AT_ONCE; n++) {
+        const int fd = coll__accept(tcp->listener);
         int i = 0;
+        if (fd < 0 && errno != ECONNABORTED && !coll__shortage_eased(tcp, errno)) return;
         if (fd < 0) continue;
+        if (!tcp->is_meeting) tcp->short_of = 0;
         if (tcp->greeting_count == tcp->greeting_room) coll__greetings_go_on(tcp);
         while (i < tcp->greeting_count && tcp->greetings[i].pipe.fd >= 0) i++;
         if (i == tcp->greeting_room) {
@@ -438,7 +489,10 @@ static void coll__door_tidy(coll__tcp *tcp)
     if (tcp->has_guests) coll__greetings_go_on(tcp);
     tcp->has_guests = false;
     if (tcp->greeting_count > 0) coll__greetings_expire(tcp);
+    if (tcp->short_of) coll__shortage_tell(tcp);
+    const bool is_short = tcp->short_of != 0;
     pthread_mutex_unlock(&tcp->door);
+    if (is_short) (void)poll(NULL, 0, COLL__SHORT_PAUSE_MS);
 }
 
 #endif /* COLL_TCP_DOOR_H */

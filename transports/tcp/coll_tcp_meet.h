@@ -167,14 +167,21 @@ static int coll__gather_lost(const coll__tcp *tcp, int liveness_ms, int64_t now)
     return -1;
 }
 
-/* Let in who comes until all have told their places.  false: the deadline has passed before, or somebody has gone for good. */
+/* Nobody could be let in for too long: those who are there have taken all that this process may have. */
+static bool coll__gather_is_short(const coll__tcp *tcp, int64_t now)
+{
+    return tcp->short_of && now - tcp->short_since > (int64_t)COLL__BACK_MS * COLL__MS;
+}
+
+/* Let in who comes until all have told their places.  false: the deadline has passed before, or somebody has gone for good, or
+ * cannot be let in. */
 static bool coll__gather(coll__tcp *tcp, const char *where, int liveness_ms, int64_t began, int64_t deadline)
 {
     int64_t report = coll__now() + (int64_t)COLL__REPORT_MS * COLL__MS, tell = coll__now() + (int64_t)COLL__TELL_MS * COLL__MS;
 
     while (tcp->present_count < tcp->size - 1) {
         const int64_t now = coll__now();
-        if (now >= deadline || coll__gather_lost(tcp, liveness_ms, now) > 0) return false;
+        if (now >= deadline || coll__gather_lost(tcp, liveness_ms, now) > 0 || coll__gather_is_short(tcp, now)) return false;
         if (now >= tell) {
             coll__gather_tell(tcp);
             tell = now + (int64_t)COLL__TELL_MS * COLL__MS;
@@ -194,13 +201,16 @@ static bool coll__gather(coll__tcp *tcp, const char *where, int liveness_ms, int
 static coll_status coll__gather_failure(const coll__tcp *tcp, const char *where, int liveness_ms, int64_t began)
 {
     const int lost = coll__gather_lost(tcp, liveness_ms, coll__now());
-    char missing[120];
+    char missing[120], why[80];
 
     if (lost > 0)
         return coll__start_failed(COLL_ERR_PEER, "rank %d came to rank 0 at %s, is gone (%s), and has not come back for %.1f s",
                                   lost, where, coll__ending_text(tcp->controls[lost].lost_by),
                                   (double)(coll__now() - tcp->controls[lost].lost_at) * 1e-9);
     coll__missing_ranks(tcp, missing, sizeof missing);
+    if (coll__gather_is_short(tcp, coll__now()))
+        return coll__start_failed(COLL_ERR_SYSTEM, "rank 0 at %s has nothing left for another connection: %s; these ranks have "
+                                  "not come: %s", where, coll__shortage_text(tcp->short_of, why, sizeof why), missing);
     return coll__start_failed(COLL_ERR_TIMEOUT, "rank 0 waited %.1f s at %s%s; these ranks have not come: %s",
                               (double)(coll__now() - began) * 1e-9, where,
                               tcp->is_elsewhere ? ", which is no address of its host" : "", missing);
