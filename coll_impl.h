@@ -158,7 +158,6 @@ static void coll__joined_up(coll_comm *comm, const coll__settings *s, const coll
 {
     coll__trunk *trunk = comm->trunk;
 
-    if (trunk->is_crowded && s->config.spin_us == 0) trunk->spin_us = 0;  /* spinning would keep the others from running */
     coll__say(log, COLL_LOG_INFO, "rank %d of %d (from %s), rank %d of %d on its host, over %s at %s with %s", trunk->rank,
               trunk->size, s->source, s->local_rank, s->local_size, trunk->transport->name, s->config.address,
               trunk->transport->describe(trunk->context));
