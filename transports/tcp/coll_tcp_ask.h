@@ -193,7 +193,7 @@ static int coll__door_watch(coll__tcp *tcp, struct pollfd *fds)
     int n = 0;
 
     if (pthread_mutex_trylock(&tcp->door)) return 0;
-    const bool is_hopeless = tcp->short_of && coll__now() < tcp->short_at + COLL__SHORT_AGAIN_MS * (int64_t)COLL__MS;
+    const bool is_hopeless = tcp->is_deaf && coll__now() < tcp->short_at + COLL__SHORT_AGAIN_MS * (int64_t)COLL__MS;
     if (!tcp->is_gathering && !is_hopeless) fds[n++] = (struct pollfd){ .fd = tcp->listener, .events = POLLIN };
     for (int i = 0; !tcp->is_gathering && i < tcp->greeting_count; i++) {
         const coll__greet *g = &tcp->greetings[i];

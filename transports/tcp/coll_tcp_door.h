@@ -411,31 +411,42 @@ static void coll__greeting_evict(coll__tcp *tcp)
     tcp->evicted_at = coll__now();
 }
 
-/* Somebody knocks, and cannot be let in: who is at the door already makes room for him.  false: there is nobody, or it is not for
- * want of room. */
+/* Somebody knocks, and cannot be let in: who is at the door already makes room for him.  false: there is nobody, and for a moment
+ * no knock is heard; or it is not for want of room. */
 static bool coll__shortage_eased(coll__tcp *tcp, int error)
 {
+    const int64_t now = coll__now();
     bool has_any = false;
 
     if (!coll__is_shortage(error)) return false;
-    tcp->short_at = coll__now();
-    if (!tcp->short_of) tcp->short_since = tcp->short_at;
+    if (now > tcp->short_at + COLL__SHORT_RUN_MS * (int64_t)COLL__MS) tcp->short_since = now;
+    tcp->short_at = now;
     tcp->short_of = error;
     for (int i = 0; i < tcp->greeting_count; i++) has_any = has_any || tcp->greetings[i].pipe.fd >= 0;
-    if (has_any) coll__greeting_evict(tcp);
+    if (has_any) {
+        coll__greeting_evict(tcp);
+    } else {
+        coll__io_forget(&tcp->io, tcp->listener);
+        tcp->is_deaf = true;
+    }
     return has_any;
 }
 
-/* The world goes on, with all whom it has connections to already; who knocks has to wait, and the log says so. */
-static void coll__shortage_tell(coll__tcp *tcp)
+/* The moment may be over.  The world goes on meanwhile, with all whom it has connections to; who knocks has to wait, and the log
+ * says so.  While all meet that is said in the end (coll_tcp_meet.h). */
+static void coll__shortage_attend(coll__tcp *tcp)
 {
     const int64_t now = coll__now();
     char why[80];
 
-    if (tcp->is_meeting || (tcp->short_told_at && now < tcp->short_told_at + COLL__SHORT_TELL_MS * (int64_t)COLL__MS)) return;
-    coll__say(&tcp->log, COLL_LOG_WARN, "rank %d cannot let anybody in who connects to it: %s", tcp->rank,
-              coll__shortage_text(tcp->short_of, why, sizeof why));
-    tcp->short_told_at = now;
+    if (!tcp->is_meeting && (!tcp->short_told_at || now > tcp->short_told_at + COLL__SHORT_TELL_MS * (int64_t)COLL__MS)) {
+        coll__say(&tcp->log, COLL_LOG_WARN, "rank %d cannot let anybody in who connects to it: %s", tcp->rank,
+                  coll__shortage_text(tcp->short_of, why, sizeof why));
+        tcp->short_told_at = now;
+    }
+    if (now < tcp->short_at + COLL__SHORT_AGAIN_MS * (int64_t)COLL__MS) return;
+    coll__io_watch(&tcp->io, tcp->listener, EPOLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
+    tcp->is_deaf = false;
 }
 
 /* Let in who knocks, a bounded number at once: this rank has other things to do, too. */
@@ -446,7 +457,6 @@ static void coll__accept_all(coll__tcp *tcp)
         int i = 0;
         if (fd < 0 && errno != ECONNABORTED && !coll__shortage_eased(tcp, errno)) return;
         if (fd < 0) continue;
-        if (!tcp->is_meeting) tcp->short_of = 0;
         if (tcp->greeting_count == tcp->greeting_room) coll__greetings_go_on(tcp);
         while (i < tcp->greeting_count && tcp->greetings[i].pipe.fd >= 0) i++;
         if (i == tcp->greeting_room) {
@@ -489,10 +499,8 @@ static void coll__door_tidy(coll__tcp *tcp)
     if (tcp->has_guests) coll__greetings_go_on(tcp);
     tcp->has_guests = false;
     if (tcp->greeting_count > 0) coll__greetings_expire(tcp);
-    if (tcp->short_of) coll__shortage_tell(tcp);
-    const bool is_short = tcp->short_of != 0;
+    if (tcp->is_deaf) coll__shortage_attend(tcp);
     pthread_mutex_unlock(&tcp->door);
-    if (is_short) (void)poll(NULL, 0, COLL__SHORT_PAUSE_MS);
 }
 
 #endif /* COLL_TCP_DOOR_H */

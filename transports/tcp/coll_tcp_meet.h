@@ -170,7 +170,8 @@ static int coll__gather_lost(const coll__tcp *tcp, int liveness_ms, int64_t now)
 /* Nobody could be let in for too long: those who are there have taken all that this process may have. */
 static bool coll__gather_is_short(const coll__tcp *tcp, int64_t now)
 {
-    return tcp->short_of && now - tcp->short_since > (int64_t)COLL__BACK_MS * COLL__MS;
+    return tcp->short_of && now < tcp->short_at + COLL__SHORT_RUN_MS * (int64_t)COLL__MS
+        && tcp->short_at > tcp->short_since + COLL__BACK_MS * (int64_t)COLL__MS;
 }
 
 /* Let in who comes until all have told their places.  false: the deadline has passed before, or somebody has gone for good, or
@@ -191,7 +192,7 @@ static bool coll__gather(coll__tcp *tcp, const char *where, int liveness_ms, int
             report = now + (int64_t)COLL__REPORT_MS * COLL__MS;
         }
         struct pollfd p = { .fd = tcp->io.events, .events = POLLIN };
-        (void)poll(&p, 1, coll__ms_until(deadline < tell ? deadline : tell, 1000));
+        (void)poll(&p, 1, coll__ms_until(deadline < tell ? deadline : tell, tcp->is_deaf ? COLL__SHORT_AGAIN_MS : 1000));
         coll__events(tcp);
     }
     return true;

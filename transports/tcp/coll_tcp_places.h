@@ -71,7 +71,7 @@ static bool coll__place_heard(coll__tcp *tcp, int index, const unsigned char *by
         coll__addresses_add(told.addresses, &told.count, COLL__PLACE_ADDRESSES, seen);
     *place = told;
     tcp->present_count++;
-    tcp->short_of = 0;
+    tcp->short_since = coll__now();               /* somebody has been let in since                           */
     return true;
 }
 

@@ -8,7 +8,7 @@ enum {
     COLL__DIAL_MS = 20000,
     COLL__REDIAL_LEAST_MS = 5, COLL__REDIAL_MOST_MS = 320, COLL__REDIAL_WAIT_MS = 200,
     COLL__ACCEPTS_AT_ONCE = 256,
-    COLL__SHORT_PAUSE_MS = 1, COLL__SHORT_AGAIN_MS = 1000, COLL__SHORT_TELL_MS = 10000,   /* while nobody can be let in  */
+    COLL__SHORT_AGAIN_MS = 100, COLL__SHORT_RUN_MS = 1000, COLL__SHORT_TELL_MS = 10000,   /* while nobody can be let in */
     COLL__DIAL_NEXT_MS = 1000,                    /* the same, as long as there is another address to try     */
     COLL__TABLE_MS = 5000,
     COLL__LOOKS_AN_EVENT = 64
@@ -43,8 +43,9 @@ typedef struct coll__tcp {
     bool            is_pulse_there;               /* the pulse's thread has opened, which leaves most guests to ours */
     bool            has_guests;                   /* it has left us some                                      */
     bool            is_gathering;                 /* those who are left of this world use the door for another */
-    int             short_of;                     /* why somebody who knocks cannot be let in, an errno; 0: nobody is kept out */
-    int64_t         short_since, short_at, short_told_at;             /* first, last, on the log              */
+    bool            is_deaf;                      /* nothing is left to let anybody in: not listening for a moment */
+    int             short_of;                     /* what was missing the last time, an errno; 0: nothing yet */
+    int64_t         short_since, short_at, short_told_at;             /* first in a run, last, on the log     */
     unsigned        looks;
     coll_failure    suspicion;                    /* what this rank thinks has happened                       */
     bool            is_sentence;                  /* that: otherwise the name of the rank belongs before it   */
