@@ -175,7 +175,6 @@ static void coll__edge_collect_vectors(coll__round *now, const coll__edge *edge)
     else coll__send(now, edge->peer, edge->ranks == 1 ? coll__vector(now) : coll__vectors(now, 0, edge->ranks));
 }
 
-
 /* Gather up the tree: R rounds, (p - 1) / p m into the root, the least possible.  A rank with others below it puts its own
  * block beside theirs, to send one range. */
 static bool coll__gather_tree(coll__round *now, int k)
