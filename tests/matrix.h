@@ -51,7 +51,7 @@ typedef struct cell {
     phase phase;
     int   size, victim, partner;                  /* partner: at the other end of the connection that suffers */
     bool  dials;                                  /* CONNECT: the victim calls, otherwise it is called        */
-    const char *io;
+    const char *io, *security;
     uint64_t seed;
     int   port, number;
     const net *net;
@@ -68,8 +68,14 @@ static bool is_of_connection(fault f) { return f >= RESET && f <= GARBAGE; }
 static bool is_harmless(fault f) { return f >= SLOW; }
 static bool is_of_start(phase p) { return p <= TABLE; }
 
-/* The world may come about all the same: whoever loses the connection to rank 0 early enough calls again. */
-static bool may_recover(const cell *c) { return is_of_start(c->phase) && is_of_connection(c->fault); }
+static bool is_keyed(const cell *c) { return strncmp(c->security, "open", 4) != 0; }
+
+/* The world may come about all the same: whoever loses the connection to rank 0 early enough calls again, and so does whoever
+ * loses any connection before both ends have proved the key. */
+static bool may_recover(const cell *c)
+{
+    return is_of_connection(c->fault) && (is_of_start(c->phase) || (c->phase == CONNECT && is_keyed(c)));
+}
 
 /* ---- >>gates: a rank says that it is there, and waits ---- */
 
@@ -242,7 +248,8 @@ static void rank_main(const cell *c, int rank)
     alarm(RANK_SECONDS);
     if (!net_enter(c->net, rank)) _exit(5);
     snprintf(address, sizeof address, "%s:%d", net_address(0, host, sizeof host), c->port);
-    const coll_config config = { .rank = rank, .size = c->size, .address = address, .io = c->io,
+    const coll_config config = { .rank = rank, .size = c->size, .address = address, .io = c->io, .security = c->security,
+                                 .key = is_keyed(c) ? "the key of all the ranks of a cell" : NULL,
                                  .start_timeout_ms = is_of_start(c->phase) ? START_MS : SHRINK_MS,
                                  .liveness_timeout_ms = LIVENESS_MS, .log_level = COLL_LOG_ERROR };
     fill(&w, rank);
