@@ -38,7 +38,7 @@ GPT    := $(patsubst examples/%.c,$(BUILD)/%,$(wildcard examples/gpt/*.c))
 HEADER := $(wildcard coll.h coll_impl.h core/*.h transports/*.h transports/*/*.h)
 COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
-.PHONY: help demo test test-mpi test-nccl examples-check plots bench bench-conv bench-threads bench-threads-full bench-tcp \
+.PHONY: help demo test test-mpi test-nccl examples-check plots bench bench-conv bench-instructions bench-threads bench-threads-full bench-tcp \
         bench-tcp-full bench-mpi bench-nccl precision dist deps ptx clean install all
 .DEFAULT_GOAL := help
 
@@ -92,6 +92,9 @@ bench-conv:      ## measure conversions and sums of halves beside memcpy and loo
 	@sh tools/deps.sh demo
 	@$(MAKE) --no-print-directory $(BUILD)/coll_conv
 	$(BUILD)/coll_conv
+
+bench-instructions: $(BUILD)/instructions ## count the instructions of repeated short calls (takes valgrind)
+	@sh bench/instructions.sh $(BUILD)/instructions
 
 test-mpi:        ## the contract, random programs and failures over Open MPI and MPICH, whichever are installed
 	@sh tests/test_mpi.sh

@@ -1,7 +1,10 @@
 #!/bin/sh
 # Every test, in the forms that prove something: with address and undefined-behaviour sanitizers, with the thread sanitizer,
 # from the single file.  Each suite prints "N passed, N failed"; the sum is the last line.
-#   usage: run_all.sh [SUITE...]       COLL_TEST_SEED=... replays a seed
+#   usage: run_all.sh [TIER... | SUITE...]       COLL_TEST_SEED=... replays a seed
+#
+# Suites are in three tiers: `check` answers a developer, `test` proves the whole on a newcomer's machine, `rest` is what takes
+# longer.  Without an argument all of them run.
 #
 # What is named in the list below is run in lanes: `suite`s by as many as there are processors (four at most), each of which
 # takes the first that nobody has taken; those that mostly wait (`waits`) in one lane beside them; and at the end, when nothing
@@ -33,9 +36,14 @@ report() { # name status began: what the suite's log ends with, in one write
 }
 
 take() { # the lane that may take it, name command...
-    case " $lane " in *" $1 "*) ;; *) return ;; esac
+    case " $lane " in *" $1 "* | " list ") ;; *) return ;; esac
     name=$2; shift 2
-    case " $only " in "  " | *" $name "*) ;; *) return ;; esac
+    case " $only " in "  " | *" $name "* | *" $tier "*) ;; *) return ;; esac
+    if [ "$lane" = list ]; then                   # what it runs: the configuration and the program
+        while [ $# -gt 0 ] && [ "$1" != program ]; do shift; done
+        [ $# -lt 3 ] || echo "$2 $3"
+        return
+    fi
     mkdir "$taken/$name" 2> /dev/null || return
     began=$(date +%s)
     ( "$@" > "$log/$name.log" 2>&1; status=$?; times > "$taken/$name/times"; exit $status )
@@ -71,14 +79,16 @@ exemplified() { # the examples that check themselves, in every world in which th
 
 paged() { make --no-print-directory CFLAGS=-Werror run-examples-check; } # the transformer, trained every way
 
+counted() { make --no-print-directory build/release/instructions && sh bench/instructions.sh build/release/instructions most; }
+
 demonstrated() { make --no-print-directory config=plain CFLAGS=-O1 run-demo && echo "1 passed, 0 failed"; }
 
 # What the suites below build, with as many compilers as there are processors: the implementation for each configuration, then
 # the programs.  What fails to build is told by its suite.
 build_all() {
     each='make --no-print-directory -k config=$1 CPPFLAGS="$CPPFLAGS" build/$1/$2'
-    printf '%s coll.o\n' asan tsan release | CPPFLAGS="$CPPFLAGS" xargs -P "$processors" -n 2 sh -c "$each" sh
-    sed -n 's/^ *[a-z]* [a-z-]* .*program \([a-z]*\) \(test_[a-z]*\).*/\1 \2/p' tests/run_all.sh | sort -u \
+    (lane=list; suites) | awk '{ print $1, "coll.o" }' | sort -u | CPPFLAGS="$CPPFLAGS" xargs -P "$processors" -n 2 sh -c "$each" sh
+    (lane=list; suites) | sort -u \
         | CPPFLAGS="$CPPFLAGS" xargs -P "$processors" -n 2 sh -c "$each" sh
 }
 
@@ -102,6 +112,7 @@ processors=$(nproc)
 [ "$processors" -le 4 ] || processors=4
 
 suites() {
+tier=test
 suite numbers            program asan test_numbers
 suite exact              program asan test_exact
 suite precision          program release test_precision
@@ -135,6 +146,7 @@ suite joined             program asan test_joined
 suite joined-tsan        program tsan test_joined sleep,deaths,leaks
 suite sim                program asan test_sim
 waits matrix             program release test_matrix
+suite soak               program asan test_soak 4
 suite simfaults          program release test_simfaults
 suite refused            program release test_refused
 suite leaks              program release test_leaks
@@ -166,10 +178,11 @@ suite examples           exemplified
 suite gpt                program asan test_gpt
 suite gpt-pages          paged
 suite demo               demonstrated
+alone instructions       counted
 }
 
 make --no-print-directory dist/coll.h || exit 1
-[ -n "$only" ] || build_all > $log/build.log 2>&1
+build_all > $log/build.log 2>&1
 in_lanes
 if ls "$taken"/*/failed > /dev/null 2>&1; then # again, where a reader of the end alone sees it
     printf '\n---- what failed\n'

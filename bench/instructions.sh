@@ -1,0 +1,36 @@
+#!/bin/sh
+# Instructions of a repeated call, per rank, as valgrind counts them: those of many calls less those of a few, so that opening
+# and closing do not count.  Unlike times they do not depend on what else the machine does.
+#   usage: instructions.sh PROGRAM [most]      most: fail where a count is beyond its limit in the list below
+program=$1 strict=$2
+command -v valgrind > /dev/null || { echo "instructions: valgrind is not installed"; exit 1; }
+
+count() { # calls: instructions of the whole process
+    valgrind --tool=callgrind --callgrind-out-file=/dev/null --fair-sched=yes "$program" "$1" "$2" "$3" "$4" 2>&1 \
+        | sed -n 's/.*Collected : \([0-9]*\).*/\1/p'
+}
+
+passed=0 failed=0
+printf '%-10s %-10s %8s %14s %8s\n' over call bytes instructions limit
+while read -r over call bytes limit; do
+    few=$(count "$over" "$call" "$bytes" 1000)
+    many=$(count "$over" "$call" "$bytes" 3000)
+    each=$(((${many:-0} - ${few:-0}) / 4000))
+    printf '%-10s %-10s %8d %14d %8d\n' "$over" "$call" "$bytes" "$each" "$limit"
+    if [ -n "$few" ] && [ -n "$many" ] && [ "$each" -le "$limit" ]; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+done <<LIST
+threads allreduce 8 100000
+threads allreduce 1024 100000
+threads broadcast 8 100000
+threads barrier 0 100000
+tcp allreduce 8 100000
+tcp allreduce 1024 100000
+tcp broadcast 8 100000
+tcp barrier 0 100000
+memory allreduce 8 100000
+memory allreduce 1024 100000
+LIST
+if [ "$strict" ]; then
+    echo "$passed passed, $failed failed"
+    [ $failed -eq 0 ]
+fi
