@@ -35,7 +35,7 @@ TLS := $(if $(HAS_OPENSSL),-DCOLL_WITH_OPENSSL -lssl -lcrypto)
 
 BUILD  := build/$(config)
 GPT    := $(patsubst examples/%.c,$(BUILD)/%,$(wildcard examples/gpt/*.c))
-HEADER := $(wildcard coll.h coll_impl.h core/*.h transports/*.h transports/*/*.h)
+HEADER := $(wildcard coll.h coll_impl.h core/*.h core/*/*.h transports/*.h transports/*/*.h)
 COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
 .PHONY: help demo test test-mpi test-nccl examples-check plots bench bench-conv bench-instructions bench-threads bench-threads-full bench-tcp \
@@ -221,7 +221,7 @@ dist/coll.h: $(HEADER) tools/amalgamate.awk
 	@mkdir -p dist
 	awk -f tools/amalgamate.awk coll.h > $@.new && mv $@.new $@
 
-$(BUILD)/coll-run: tools/coll-run.c $(wildcard tools/run_*.h) coll.h core/coll_key.h
+$(BUILD)/coll-run: tools/coll-run.c $(wildcard tools/run_*.h) coll.h core/base/coll_key.h
 	@mkdir -p $(BUILD)
 	$(COMPILE) $< -o $@
 

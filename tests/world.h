@@ -15,14 +15,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include "../coll.h"
-#include "../core/coll_round.h"
-#include "../core/coll_circulant.h"
-#include "../core/coll_tree.h"
-#include "../core/coll_scan.h"
-#include "../core/coll_blocks.h"
-#include "../core/coll_cost.h"
-#include "../core/coll_algorithms.h"
-#include "../core/coll_tuner.h"
+#include "../core/algorithms/coll_round.h"
+#include "../core/algorithms/coll_circulant.h"
+#include "../core/algorithms/coll_tree.h"
+#include "../core/algorithms/coll_scan.h"
+#include "../core/algorithms/coll_blocks.h"
+#include "../core/algorithms/coll_cost.h"
+#include "../core/algorithms/coll_algorithms.h"
+#include "../core/algorithms/coll_tuner.h"
 
 /* How the caller's buffers lie: apart; send == recv; or recv == the beginning of send (reduce_scatter only). */
 typedef enum layout { APART, IN_PLACE, AT_BEGINNING, LAYOUTS } layout;

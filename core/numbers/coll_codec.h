@@ -16,6 +16,11 @@
 #ifndef COLL_CODEC_H
 #define COLL_CODEC_H
 
+#include "coll_draw.h"
+#include "coll_grid.h"
+#include "coll_halves.h"
+#include "coll_mx.h"
+
 #if defined(__clang__)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wpass-failed"

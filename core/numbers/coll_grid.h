@@ -21,6 +21,8 @@
 #ifndef COLL_GRID_H
 #define COLL_GRID_H
 
+#include "coll_types.h"
+
 #if defined(__ASSOCIATIVE_MATH__) && __ASSOCIATIVE_MATH__
 #error "coll.h rounds by adding and subtracting: compile its implementation without -fassociative-math."
 #endif

@@ -6,6 +6,8 @@
 #ifndef COLL_VECTORS_H
 #define COLL_VECTORS_H
 
+#include "coll_types.h"
+
 #if COLL__HAS_TIERS
 #include <immintrin.h>
 

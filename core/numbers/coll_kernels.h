@@ -8,6 +8,9 @@
 #ifndef COLL_KERNELS_H
 #define COLL_KERNELS_H
 
+#include "coll_codec.h"
+#include "coll_uncached.h"
+
 /* How elements are written: the user's type, the wire's, or accumulators, which make a partial
  * result.  A partial of `count` elements is count * acc_size bytes, and is read with the count it was
  * written with: the blocks, in which a codec may have an order of its own, begin where they began.

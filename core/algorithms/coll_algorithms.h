@@ -6,6 +6,11 @@
 #ifndef COLL_ALGORITHMS_H
 #define COLL_ALGORITHMS_H
 
+#include "coll_blocks.h"
+#include "coll_cost.h"
+#include "coll_scan.h"
+#include "coll_tree.h"
+
 /* ---- >>barrier, allgather, reduce_scatter ---- */
 
 /* The circulant allgather with empty blocks: R rounds, no data. */

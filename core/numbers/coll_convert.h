@@ -2,6 +2,8 @@
 #ifndef COLL_CONVERT_H
 #define COLL_CONVERT_H
 
+#include "coll_vectors.h"
+
 #if defined(__clang__)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wpass-failed"

@@ -2,6 +2,8 @@
 #ifndef COLL_BASE_H
 #define COLL_BASE_H
 
+#include "../../coll.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <linux/membarrier.h>

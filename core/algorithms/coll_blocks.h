@@ -18,6 +18,8 @@
 #ifndef COLL_BLOCKS_H
 #define COLL_BLOCKS_H
 
+#include "coll_circulant.h"
+
 enum { COLL__BLOCKS_BITS = 32 };                  /* rounds of a schedule: q <= 31 for any int                */
 
 /* The schedule of one rank, counted from the root: in round i it receives block receive[i % q], raised by q for each

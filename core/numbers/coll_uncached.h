@@ -6,6 +6,8 @@
 #ifndef COLL_UNCACHED_H
 #define COLL_UNCACHED_H
 
+#include "coll_types.h"
+
 #if defined(__x86_64__)
 
 typedef long long coll__uncached_word __attribute__((vector_size(16)));

@@ -20,6 +20,8 @@
 #ifndef COLL_MX_H
 #define COLL_MX_H
 
+#include "coll_types.h"
+
 #if defined(__clang__)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wpass-failed"

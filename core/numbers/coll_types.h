@@ -8,6 +8,8 @@
 #ifndef COLL_TYPES_H
 #define COLL_TYPES_H
 
+#include "../base/coll_base.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -10,6 +10,8 @@
 #ifndef COLL_DRAW_H
 #define COLL_DRAW_H
 
+#include "coll_convert.h"
+
 #if defined(__clang__)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wpass-failed"

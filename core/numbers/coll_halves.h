@@ -4,6 +4,9 @@
 #ifndef COLL_HALVES_H
 #define COLL_HALVES_H
 
+#include "coll_folds.h"
+#include "coll_vectors.h"
+
 #if defined(__clang__)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wpass-failed"

@@ -4,6 +4,8 @@
 #ifndef COLL_OVERFLOW_H
 #define COLL_OVERFLOW_H
 
+#include "coll_types.h"
+
 #if defined(__clang__)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wpass-failed"

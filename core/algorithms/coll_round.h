@@ -11,6 +11,8 @@
 #ifndef COLL_ROUND_H
 #define COLL_ROUND_H
 
+#include "../base/coll_base.h"
+
 typedef enum coll__place {
     COLL__INPUT,                                  /* what this rank brings: the user's send buffer            */
     COLL__RESULT,                                 /* what it is to have: the user's recv buffer               */

@@ -9,6 +9,8 @@
 #ifndef COLL_FOLDS_H
 #define COLL_FOLDS_H
 
+#include "coll_types.h"
+
 #if defined(__clang__)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wpass-failed"

@@ -7,6 +7,8 @@
 #ifndef COLL_CIRCULANT_H
 #define COLL_CIRCULANT_H
 
+#include "coll_round.h"
+
 /* ---- >>numbers ---- */
 
 /* The skip after `steps` divisions: size, ceil(size / r), ceil(that / r), ..., 1. */

@@ -11,6 +11,8 @@
 #ifndef COLL_COST_H
 #define COLL_COST_H
 
+#include "coll_circulant.h"
+
 enum {
     COLL__SLICE_MOST    = 128 << 10,              /* bytes of a block's slice: stays in cache until folded    */
     COLL__SLICE_LEAST   = 16 << 10,

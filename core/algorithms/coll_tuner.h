@@ -14,6 +14,8 @@
 #ifndef COLL_TUNER_H
 #define COLL_TUNER_H
 
+#include "coll_algorithms.h"
+
 /* What an algorithm sends, counted: all ranks together, and the rounds of the one that has most. */
 typedef struct coll__count { int radix, sent, moved, rounds; } coll__count;
 

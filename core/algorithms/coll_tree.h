@@ -5,6 +5,8 @@
 #ifndef COLL_TREE_H
 #define COLL_TREE_H
 
+#include "coll_circulant.h"
+
 /* ---- >>tree ---- */
 
 /* An edge as one of its two ends sees it. */
