@@ -221,7 +221,7 @@ dist/coll.h: $(HEADER) tools/amalgamate.awk
 	@mkdir -p dist
 	awk -f tools/amalgamate.awk coll.h > $@.new && mv $@.new $@
 
-$(BUILD)/coll-run: tools/coll-run.c $(wildcard tools/run_*.h) coll.h core/base/coll_key.h
+$(BUILD)/coll-run: tools/coll-run.c $(wildcard tools/run_*.h) coll.h core/base/coll_hmac.h
 	@mkdir -p $(BUILD)
 	$(COMPILE) $< -o $@
 

@@ -5,17 +5,17 @@
  *   coll.h                       the contract and the manual
  *   core/coll_transport.h        what carries messages: the contract between the engine and the world
  *   core/coll_base.h             time, memory, text, log, the record of a failure
- *   core/coll_key.h              proofs that one knows a key: SHA-256, HMAC, nonces
+ *   core/coll_hmac.h              proofs that one knows a key: SHA-256, HMAC, nonces
  *   core/coll_types.h            element types, the tiers of the kernels, one number from one type to another
  *   core/coll_uncached.h         memory written past the caches
  *   core/coll_vectors.h          sixteen elements at a time, for the tiers of x86-64
  *   core/coll_convert.h          arrays of one type of float into another
- *   core/coll_draw.h             the same, rounded up or down at random
- *   core/coll_grid.h             sums in which the order of the terms does not show
+ *   core/coll_stochastic.h             the same, rounded up or down at random
+ *   core/coll_reproducible.h             sums in which the order of the terms does not show
  *   core/coll_overflow.h         is there an infinity or a NaN?
  *   core/coll_mx.h               groups of numbers that share a power of two, for the wire
  *   core/coll_folds.h            two sources into one, for each (type, operation) that there is: the table of them
- *   core/coll_halves.h           sums of 16-bit floats, which have ways of their own
+ *   core/coll_sums16.h           sums of 16-bit floats, which have ways of their own
  *   core/coll_codec.h            how elements are written in memory, on the wire and in the sum
  *   core/coll_kernels.h          all arithmetic: n sources -> wide accumulator -> one rounding -> m destinations
  *   core/coll_round.h            the vocabulary of algorithms: send, recv, copy, fold, in rounds
@@ -74,17 +74,17 @@
 #endif
 
 #include "core/base/coll_base.h"
-#include "core/base/coll_key.h"
+#include "core/base/coll_hmac.h"
 #include "core/numbers/coll_types.h"
 #include "core/numbers/coll_uncached.h"
 #include "core/numbers/coll_vectors.h"
 #include "core/numbers/coll_convert.h"
-#include "core/numbers/coll_draw.h"
-#include "core/numbers/coll_grid.h"
+#include "core/numbers/coll_stochastic.h"
+#include "core/numbers/coll_reproducible.h"
 #include "core/numbers/coll_overflow.h"
 #include "core/numbers/coll_mx.h"
 #include "core/numbers/coll_folds.h"
-#include "core/numbers/coll_halves.h"
+#include "core/numbers/coll_sums16.h"
 #include "core/numbers/coll_codec.h"
 #include "core/numbers/coll_kernels.h"
 #include "core/algorithms/coll_round.h"

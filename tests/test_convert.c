@@ -521,10 +521,10 @@ static void test_random(void)
     double worst = 0;
 
     for (uint32_t i = 0; i < DRAWS; i++) {
-        const uint64_t keys = coll__draw_keys(1, 0), others = coll__draw_keys(2, 0);
-        const uint32_t bits = coll__draw_bits(i, (uint32_t)keys, (uint32_t)(keys >> 32));
-        const uint32_t next = coll__draw_bits(i + 1, (uint32_t)keys, (uint32_t)(keys >> 32));
-        const uint32_t other = coll__draw_bits(i, (uint32_t)others, (uint32_t)(others >> 32));
+        const uint64_t keys = coll__stochastic_keys(1, 0), others = coll__stochastic_keys(2, 0);
+        const uint32_t bits = coll__stochastic_bits(i, (uint32_t)keys, (uint32_t)(keys >> 32));
+        const uint32_t next = coll__stochastic_bits(i + 1, (uint32_t)keys, (uint32_t)(keys >> 32));
+        const uint32_t other = coll__stochastic_bits(i, (uint32_t)others, (uint32_t)(others >> 32));
         for (int b = 0; b < 4; b++) single[b][bits >> (8 * b) & 0xff]++;
         pairs[0][(bits >> 24) << 8 | next >> 24]++;
         pairs[1][(bits >> 24) << 8 | other >> 24]++;
@@ -542,9 +542,9 @@ static void test_random(void)
         for (uint32_t i = 0; i < FLIPS; i++) {
             const uint64_t at = random_bits(), seed = random_bits(), bit = UINT64_C(1) << (flip % 64);
             const uint64_t near = flip < 64 ? at ^ bit : at, other = flip < 64 ? seed : seed ^ bit;
-            const uint64_t keys = coll__draw_keys(seed, at >> 32), keys_2 = coll__draw_keys(other, near >> 32);
-            const uint32_t change = coll__draw_bits((uint32_t)at, (uint32_t)keys, (uint32_t)(keys >> 32))
-                                  ^ coll__draw_bits((uint32_t)near, (uint32_t)keys_2, (uint32_t)(keys_2 >> 32));
+            const uint64_t keys = coll__stochastic_keys(seed, at >> 32), keys_2 = coll__stochastic_keys(other, near >> 32);
+            const uint32_t change = coll__stochastic_bits((uint32_t)at, (uint32_t)keys, (uint32_t)(keys >> 32))
+                                  ^ coll__stochastic_bits((uint32_t)near, (uint32_t)keys_2, (uint32_t)(keys_2 >> 32));
             for (int b = 0; b < 32; b++) changed[b] += change >> b & 1;
         }
         for (int b = 0; b < 32; b++) worst = fmax(worst, fabs((double)changed[b] / FLIPS - 0.5));

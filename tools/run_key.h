@@ -2,7 +2,7 @@
 #ifndef RUN_KEY_H
 #define RUN_KEY_H
 
-#include "../core/base/coll_key.h"
+#include "../core/base/coll_hmac.h"
 
 enum { DIGEST = COLL__SHA_LENGTH, KEY_LEAST = 16, NONCE = 16 };
 

@@ -16,9 +16,9 @@
 #ifndef COLL_CODEC_H
 #define COLL_CODEC_H
 
-#include "coll_draw.h"
-#include "coll_grid.h"
-#include "coll_halves.h"
+#include "coll_stochastic.h"
+#include "coll_reproducible.h"
+#include "coll_sums16.h"
 #include "coll_mx.h"
 
 #if defined(__clang__)
@@ -130,13 +130,13 @@ typedef struct coll__codec {
     coll__map *store, *store_wire;                /* the one rounding; NULL: copy */
     bool is_through;                              /* NULL for load_user and store: by way of the wire */
     coll__map *repack;                            /* NULL: as pack; a result, which the wire has, back to the wire */
-    coll__draw_fn *draw;                          /* COLL_STOCHASTIC: in the place of store and store_wire */
+    coll__stochastic_fn *draw;                          /* COLL_STOCHASTIC: in the place of store and store_wire */
     uint64_t seed;                                /* for draw */
     struct {                                      /* pack in blocks of f32 or f64: to clamp, to draw, to make groups */
         size_t size;                              /* 0: not so */
         coll__map *widen, *narrow;                /* widen NULL: user memory has these */
         coll__finish *clamp;                      /* or NULL */
-        coll__draw_fn *draw;                      /* NULL: narrow */
+        coll__stochastic_fn *draw;                      /* NULL: narrow */
     } by;
     const coll__grid *grid;                       /* COLL_REPRODUCIBLE: in the place of combine */
     coll__map *narrow;                            /* NULL, or unpack to f32, and then this */
@@ -244,7 +244,7 @@ static void coll__codec_pack_by(coll__codec *codec, const coll_call *call, coll_
     codec->by.widen = type == by ? NULL : coll__conversion(by, type, tier);
     codec->by.narrow = coll__conversion(wire, by, tier);
     if (clamps) codec->by.clamp = by == COLL_F64 ? COLL__PICK(coll__clamp_f64, tier) : COLL__PICK(coll__clamp_f32, tier);
-    if (draws) codec->by.draw = coll__drawing(wire, by, tier);
+    if (draws) codec->by.draw = coll__stochastic_row(wire, by, tier);
 }
 
 /* Floats that cross the wire in groups.  f64 and f32 go there themselves, halves by way of f32. */
@@ -302,7 +302,7 @@ static void coll__codec_float(coll__codec *codec, const coll_call *call, coll_ty
     if (sum == COLL_F32 && (wire == COLL_F16 || wire == COLL_BF16) && !draws && (type == wire || type == COLL_F32))
         coll__codec_half(codec, type, wire, call->op, tier);
     if (draws) {
-        codec->draw = coll__drawing(wire, sum, tier);
+        codec->draw = coll__stochastic_row(wire, sum, tier);
         codec->seed = call->seed;
     }
     if (clamps) {

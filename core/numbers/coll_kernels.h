@@ -227,7 +227,8 @@ static void coll__grid_two(const coll__codec *codec, const coll__sum *sum, int i
     }
 }
 
-/* One block of a sum in which the order of the sources does not show (coll_grid.h).  They are read twice: first for the grid. */
+/* One block of a sum in which the order of the sources does not show (coll_reproducible.h).  They are read twice: first for
+ * the grid. */
 static void coll__combine_grid(const coll__codec *codec, const coll__sum *sum, size_t from, size_t count, void *result)
 {
     _Alignas(64) double rows[COLL__GRID_ROWS][COLL__GRID_REALS];

@@ -1,12 +1,12 @@
-/* coll_key.h - what it takes to prove that one knows a key: SHA-256, HMAC, nonces, a comparison that tells nothing.
+/* coll_hmac.h - what it takes to prove that one knows a key: SHA-256, HMAC, nonces, a comparison that tells nothing.
  *
  * SHA-256 is FIPS 180-4, HMAC is RFC 2104; both are written for review and not for speed, since a connection needs a few
  * hundred bytes of them.  The constants of SHA-256 are the first bits of the fractions of roots of the first primes: square
  * roots for the state at the start, cube roots for the rounds.
  *
  * It uses nothing else of the library: the launcher, whose processes prove the same to one another, includes it by itself. */
-#ifndef COLL_KEY_H
-#define COLL_KEY_H
+#ifndef COLL_HMAC_H
+#define COLL_HMAC_H
 
 #include <errno.h>
 #include <stdbool.h>
@@ -154,4 +154,4 @@ static bool coll__nonce(unsigned char *out, size_t length)
     return true;
 }
 
-#endif /* COLL_KEY_H */
+#endif /* COLL_HMAC_H */

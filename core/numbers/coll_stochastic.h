@@ -1,4 +1,4 @@
-/* coll_draw.h: rounding up or down at random, to floats of 8 and 16 bits.
+/* coll_stochastic.h: rounding up or down at random, to floats of 8 and 16 bits.
  *
  * A number between two neighbours of the destination goes up with a probability that is its distance from the lower one, in
  * units of theirs, cut off after 13 to 32 bits (below): the mean of many roundings of x is x.  Numbers that the destination
@@ -7,8 +7,8 @@
  *
  * The random bits of element i depend on the seed and on first + i alone: by integer arithmetic, so on every machine and tier
  * the same, and in whatever pieces a buffer is converted. */
-#ifndef COLL_DRAW_H
-#define COLL_DRAW_H
+#ifndef COLL_STOCHASTIC_H
+#define COLL_STOCHASTIC_H
 
 #include "coll_convert.h"
 
@@ -27,7 +27,7 @@ COLL__INLINE uint64_t coll__mix64(uint64_t x)
     return x ^ (x >> 31);
 }
 
-COLL__INLINE uint64_t coll__draw_keys(uint64_t seed, uint64_t upper)
+COLL__INLINE uint64_t coll__stochastic_keys(uint64_t seed, uint64_t upper)
 {
     return coll__mix64(coll__mix64(seed + UINT64_C(0x9e3779b97f4a7c15)) + upper);
 }
@@ -36,7 +36,7 @@ COLL__INLINE uint64_t coll__draw_keys(uint64_t seed, uint64_t upper)
  * (Wellons and others, hash-prospector): a bit of the number that changes, changes each of these with a probability of 1/2, as
  * a test sees.  The second key comes between the rounds, so that two seeds do not have one sequence with a shift.  All of it
  * is within 32 bits, which every vector unit multiplies. */
-COLL__INLINE uint32_t coll__draw_bits(uint32_t lower, uint32_t key, uint32_t other)
+COLL__INLINE uint32_t coll__stochastic_bits(uint32_t lower, uint32_t key, uint32_t other)
 {
     uint32_t x = lower + key;
     x = (x ^ (x >> 16)) * UINT32_C(0x21f0aaad) + other;
@@ -49,8 +49,8 @@ COLL__INLINE uint32_t coll__draw_bits(uint32_t lower, uint32_t key, uint32_t oth
 /* As coll__narrow_8, with random bits in the place of a half.  A number that is normal in the destination has `drop` bits less
  * there, and as many bits are drawn; one that is not is counted in units of 2^-places of its last place, so that `places` are
  * drawn.  `largest` is the largest finite number's bits in f32; from `beyond` on it overflows to `over`. */
-COLL__INLINE uint32_t coll__draw_f32(float value, uint32_t random, int width, int drop, uint32_t bias, int places, float units,
-                                     uint32_t largest, uint32_t beyond, uint32_t over, uint32_t nan)
+COLL__INLINE uint32_t coll__stochastic_f32(float value, uint32_t random, int width, int drop, uint32_t bias, int places,
+                                           float units, uint32_t largest, uint32_t beyond, uint32_t over, uint32_t nan)
 {
     const uint32_t bits = coll__bits32(value), whole = bits & 0x7fffffffu;
     const uint32_t magnitude = (int32_t)whole < (int32_t)largest ? whole : largest;
@@ -65,8 +65,8 @@ COLL__INLINE uint32_t coll__draw_f32(float value, uint32_t random, int width, in
 }
 
 /* From a double at once, with 32 bits drawn; `small` as above. */
-COLL__INLINE uint32_t coll__draw_f64(double value, uint32_t random, int width, int drop, uint64_t bias, int places, double units,
-                                     uint64_t largest, uint64_t beyond, uint32_t over, uint32_t nan)
+COLL__INLINE uint32_t coll__stochastic_f64(double value, uint32_t random, int width, int drop, uint64_t bias, int places,
+                                           double units, uint64_t largest, uint64_t beyond, uint32_t over, uint32_t nan)
 {
     const uint64_t bits = coll__bits64(value), whole = bits & UINT64_C(0x7fffffffffffffff);
     const uint64_t magnitude = (int64_t)whole < (int64_t)largest ? whole : largest;
@@ -80,70 +80,74 @@ COLL__INLINE uint32_t coll__draw_f64(double value, uint32_t random, int width, i
     return value == value ? number : nan;
 }
 
-#define COLL__DRAW_F32_F8E4M3(x, r) coll__draw_f32(x, r, 8, 20, 120, 27, 0x1p36f, 0x43e00000u, 0x43e80001u, 0x7fu, 0x7fu)
-#define COLL__DRAW_F32_F8E5M2(x, r) coll__draw_f32(x, r, 8, 21, 112, 28, 0x1p44f, 0x47600000u, 0x47700000u, 0x7cu, 0x7eu)
-#define COLL__DRAW_F32_F16(x, r)    coll__draw_f32(x, r, 16, 13, 112, 20, 0x1p44f, 0x477fe000u, 0x477ff000u, 0x7c00u, 0x7e00u)
-#define COLL__DRAW_F32_BF16(x, r)   coll__draw_f32(x, r, 16, 16, 0, 16, 0, 0x7f7f0000u, 0x7f7f8000u, 0x7f80u, 0x7fc0u)
+#define COLL__STOCHASTIC_F32_F8E4M3(x, r) \
+    coll__stochastic_f32(x, r, 8, 20, 120, 27, 0x1p36f, 0x43e00000u, 0x43e80001u, 0x7fu, 0x7fu)
+#define COLL__STOCHASTIC_F32_F8E5M2(x, r) \
+    coll__stochastic_f32(x, r, 8, 21, 112, 28, 0x1p44f, 0x47600000u, 0x47700000u, 0x7cu, 0x7eu)
+#define COLL__STOCHASTIC_F32_F16(x, r) \
+    coll__stochastic_f32(x, r, 16, 13, 112, 20, 0x1p44f, 0x477fe000u, 0x477ff000u, 0x7c00u, 0x7e00u)
+#define COLL__STOCHASTIC_F32_BF16(x, r) \
+    coll__stochastic_f32(x, r, 16, 16, 0, 16, 0, 0x7f7f0000u, 0x7f7f8000u, 0x7f80u, 0x7fc0u)
 
 /* The same numbers as doubles. */
 #define COLL__DOUBLE(exponent, fraction) ((UINT64_C(1023) + (exponent)) << 52 | UINT64_C(fraction))
-#define COLL__DRAW_F64_F8E4M3(x, r)                                                                                  \
-    coll__draw_f64(x, r, 8, 49, 1016, 27, 0x1p36, COLL__DOUBLE(8, 0xc000000000000), COLL__DOUBLE(8, 0xd000000000001), \
+#define COLL__STOCHASTIC_F64_F8E4M3(x, r)                                                                                  \
+    coll__stochastic_f64(x, r, 8, 49, 1016, 27, 0x1p36, COLL__DOUBLE(8, 0xc000000000000), COLL__DOUBLE(8, 0xd000000000001), \
                    0x7fu, 0x7fu)
-#define COLL__DRAW_F64_F8E5M2(x, r)                                                                                  \
-    coll__draw_f64(x, r, 8, 50, 1008, 28, 0x1p44, COLL__DOUBLE(15, 0xc000000000000), COLL__DOUBLE(15, 0xe000000000000), \
+#define COLL__STOCHASTIC_F64_F8E5M2(x, r)                                                                                  \
+    coll__stochastic_f64(x, r, 8, 50, 1008, 28, 0x1p44, COLL__DOUBLE(15, 0xc000000000000), COLL__DOUBLE(15, 0xe000000000000), \
                    0x7cu, 0x7eu)
-#define COLL__DRAW_F64_F16(x, r)                                                                                     \
-    coll__draw_f64(x, r, 16, 42, 1008, 20, 0x1p44, COLL__DOUBLE(15, 0xffc0000000000), COLL__DOUBLE(15, 0xffe0000000000), \
+#define COLL__STOCHASTIC_F64_F16(x, r)                                                                                     \
+    coll__stochastic_f64(x, r, 16, 42, 1008, 20, 0x1p44, COLL__DOUBLE(15, 0xffc0000000000), COLL__DOUBLE(15, 0xffe0000000000), \
                    0x7c00u, 0x7e00u)
-#define COLL__DRAW_F64_BF16(x, r)                                                                                    \
-    coll__draw_f64(x, r, 16, 45, 896, 23, 0x1p156, COLL__DOUBLE(127, 0xfe00000000000), COLL__DOUBLE(127, 0xff00000000000), \
+#define COLL__STOCHASTIC_F64_BF16(x, r)                                                                                    \
+    coll__stochastic_f64(x, r, 16, 45, 896, 23, 0x1p156, COLL__DOUBLE(127, 0xfe00000000000), COLL__DOUBLE(127, 0xff00000000000), \
                    0x7f80u, 0x7fc0u)
 
 /* ---- >>drawing: whole buffers ---- */
 
 /* Element i of a buffer is number first + i.  The buffers do not overlap. */
-typedef void coll__draw_fn(void *to, const void *from, size_t count, uint64_t seed, uint64_t first);
+typedef void coll__stochastic_fn(void *to, const void *from, size_t count, uint64_t seed, uint64_t first);
 
 /* Pieces, so that the upper half of the number is the same within one; the counter of the inner loop is short for the sake of
  * vectors. */
-#define COLL__DRAW_IN(tier, name, TO, FROM, DRAW)                                                                    \
+#define COLL__STOCHASTIC_IN(tier, name, TO, FROM, DRAW)                                                                    \
     COLL__UNUSED COLL__IN_##tier static void name##_##tier(void *to, const void *from, size_t count, uint64_t seed,  \
                                                            uint64_t first)                                           \
     {                                                                                                                \
         TO *out = to;                                                                                                \
         const FROM *in = from;                                                                                       \
         while (count) {                                                                                              \
-            const uint64_t left = (UINT64_C(1) << 32) - (first & UINT32_MAX), keys = coll__draw_keys(seed, first >> 32); \
+            const uint64_t left = (UINT64_C(1) << 32) - (first & UINT32_MAX), keys = coll__stochastic_keys(seed, first >> 32); \
             const size_t most = left < (1 << 30) ? (size_t)left : 1 << 30;                                           \
             const uint32_t lower = (uint32_t)first, key = (uint32_t)keys, other = (uint32_t)(keys >> 32);            \
             const int length = (int)(count < most ? count : most);                                                   \
             COLL__FREE for (int i = 0; i < length; i++) {                                                            \
                 const FROM x = in[i];                                                                                \
-                out[i] = (TO)DRAW(x, coll__draw_bits(lower + (uint32_t)i, key, other));                              \
+                out[i] = (TO)DRAW(x, coll__stochastic_bits(lower + (uint32_t)i, key, other));                              \
             }                                                                                                        \
             out += length, in += length, first += (uint64_t)length, count -= (size_t)length;                         \
         }                                                                                                            \
     }
-#define COLL__DRAWINGS(X)                                                                                            \
-    X(f32, f8e4m3, f32, u8, COLL__DRAW_F32_F8E4M3) X(f32, f8e5m2, f32, u8, COLL__DRAW_F32_F8E5M2)                    \
-    X(f32, f16, f32, u16, COLL__DRAW_F32_F16)      X(f32, bf16, f32, u16, COLL__DRAW_F32_BF16)                       \
-    X(f64, f8e4m3, f64, u8, COLL__DRAW_F64_F8E4M3) X(f64, f8e5m2, f64, u8, COLL__DRAW_F64_F8E5M2)                    \
-    X(f64, f16, f64, u16, COLL__DRAW_F64_F16)      X(f64, bf16, f64, u16, COLL__DRAW_F64_BF16)
+#define COLL__STOCHASTIC_ROWS(X)                                                                                            \
+    X(f32, f8e4m3, f32, u8, COLL__STOCHASTIC_F32_F8E4M3) X(f32, f8e5m2, f32, u8, COLL__STOCHASTIC_F32_F8E5M2)                    \
+    X(f32, f16, f32, u16, COLL__STOCHASTIC_F32_F16)      X(f32, bf16, f32, u16, COLL__STOCHASTIC_F32_BF16)                       \
+    X(f64, f8e4m3, f64, u8, COLL__STOCHASTIC_F64_F8E4M3) X(f64, f8e5m2, f64, u8, COLL__STOCHASTIC_F64_F8E5M2)                    \
+    X(f64, f16, f64, u16, COLL__STOCHASTIC_F64_F16)      X(f64, bf16, f64, u16, COLL__STOCHASTIC_F64_BF16)
 
 #define COLL__DEFINE(from, to, in, out, DRAW)                                                                        \
-    COLL__EACH_TIER(COLL__DRAW_IN, coll__draw_##from##_to_##to, coll__raw_##out, coll__raw_##in, DRAW)
-COLL__DRAWINGS(COLL__DEFINE)
+    COLL__EACH_TIER(COLL__STOCHASTIC_IN, coll__stochastic_##from##_to_##to, coll__raw_##out, coll__raw_##in, DRAW)
+COLL__STOCHASTIC_ROWS(COLL__DEFINE)
 #undef COLL__DEFINE
 
 /* NULL unless `from` is f32 or f64 and `to` is a float of 8 or 16 bits. */
-COLL__UNUSED static coll__draw_fn *coll__drawing(coll_type to, coll_type from, int tier)
+COLL__UNUSED static coll__stochastic_fn *coll__stochastic_row(coll_type to, coll_type from, int tier)
 {
 #define COLL__CASE(from, to, in, out, DRAW)                                                                          \
-    case COLL__AT_##from + (COLL__AT_##to) * COLL__FLOATS: return COLL__PICK(coll__draw_##from##_to_##to, tier);
+    case COLL__AT_##from + (COLL__AT_##to) * COLL__FLOATS: return COLL__PICK(coll__stochastic_##from##_to_##to, tier);
     if (!coll__is_float(from) || !coll__is_float(to)) return NULL;
     switch (from - COLL_F16 + (to - COLL_F16) * COLL__FLOATS) {
-        COLL__DRAWINGS(COLL__CASE)
+        COLL__STOCHASTIC_ROWS(COLL__CASE)
     default: return NULL;
     }
 #undef COLL__CASE
@@ -155,8 +159,8 @@ static coll_status coll__convert_stochastic(void *dst, coll_type dst_type, const
                                             uint64_t seed, uint64_t first, int tier)
 {
     float block[1024];
-    const bool is_drawn = dst_type != src_type && coll__is_float(src_type) && coll__drawing(dst_type, COLL_F32, tier);
-    coll__draw_fn *const at_once = coll__drawing(dst_type, src_type, tier);
+    const bool is_drawn = dst_type != src_type && coll__is_float(src_type) && coll__stochastic_row(dst_type, COLL_F32, tier);
+    coll__stochastic_fn *const at_once = coll__stochastic_row(dst_type, src_type, tier);
 
     if (!is_drawn) return coll__convert(dst, dst_type, src, src_type, count, tier);
     if (count && (!dst || !src)) return COLL_ERR_ARGUMENT;
@@ -165,7 +169,7 @@ static coll_status coll__convert_stochastic(void *dst, coll_type dst_type, const
         return COLL_OK;
     }
     coll__map *const widen = coll__conversion(COLL_F32, src_type, tier);
-    coll__draw_fn *const draw = coll__drawing(dst_type, COLL_F32, tier);
+    coll__stochastic_fn *const draw = coll__stochastic_row(dst_type, COLL_F32, tier);
     for (size_t at = 0, length; at < count; at += length) {
         length = count - at < 1024 ? count - at : 1024;
         widen(block, (const unsigned char *)src + at * coll_type_size(src_type), length);
@@ -184,4 +188,4 @@ COLL_API coll_status coll_convert_stochastic(void *dst, coll_type dst_type, cons
 #pragma clang diagnostic pop
 #endif
 
-#endif /* COLL_DRAW_H */
+#endif /* COLL_STOCHASTIC_H */

@@ -1,8 +1,8 @@
-/* coll_halves.h: the sums of f16 and bf16 in f32, with fewer steps than by the conversions alone.  `load` makes accumulators of
+/* coll_sums16.h: the sums of f16 and bf16 in f32, with fewer steps than by the conversions alone.  `load` makes accumulators of
  * elements, `pair` of the sum of two, `onto` adds elements to some that are there, `whole` rounds the sum of two at once, and
  * `through` is what another rank sees of an f32 that crosses the wire in 16 bits. */
-#ifndef COLL_HALVES_H
-#define COLL_HALVES_H
+#ifndef COLL_SUMS16_H
+#define COLL_SUMS16_H
 
 #include "coll_folds.h"
 #include "coll_vectors.h"
@@ -139,4 +139,4 @@ COLL__EACH_WIDE(COLL__BF16_IN, coll__bf16)
 #pragma clang diagnostic pop
 #endif
 
-#endif /* COLL_HALVES_H */
+#endif /* COLL_SUMS16_H */

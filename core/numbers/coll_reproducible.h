@@ -1,4 +1,4 @@
-/* coll_grid.h: sums that are a function of their terms, whatever the order (COLL_REPRODUCIBLE).
+/* coll_reproducible.h: sums that are a function of their terms, whatever the order (COLL_REPRODUCIBLE).
  *
  * Per element.  Let every |x| be below 2^e, e from the largest of the n terms, and n <= 2^h.  Each term is rounded, to
  * nearest, to a whole number of g = 2^(e+h-52): that is what adding and subtracting M = 1.5 * 2^(e+h) does, for the last
@@ -18,8 +18,8 @@
  * average of large numbers is therefore finite.
  *
  * Infinities and NaNs go through all this as they go through a plain sum.  A sum of zero is +0. */
-#ifndef COLL_GRID_H
-#define COLL_GRID_H
+#ifndef COLL_REPRODUCIBLE_H
+#define COLL_REPRODUCIBLE_H
 
 #include "coll_types.h"
 
@@ -187,4 +187,4 @@ static int coll__grid_headroom(int n)
 #pragma clang diagnostic pop
 #endif
 
-#endif /* COLL_GRID_H */
+#endif /* COLL_REPRODUCIBLE_H */
