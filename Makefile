@@ -38,8 +38,8 @@ GPT    := $(patsubst examples/%.c,$(BUILD)/%,$(wildcard examples/gpt/*.c))
 HEADER := $(wildcard coll.h coll_impl.h core/*.h core/*/*.h transports/*.h transports/*/*.h)
 COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
-.PHONY: help demo test test-mpi test-nccl examples-check plots bench bench-conv bench-instructions bench-threads bench-threads-full bench-tcp \
-        bench-tcp-full bench-mpi bench-nccl precision dist deps ptx clean install all
+.PHONY: help demo test test-mpi test-nccl examples-check plots bench bench-conv bench-instructions \
+        bench-threads bench-threads-full bench-tcp bench-tcp-full bench-mpi bench-nccl precision dist deps ptx clean install all
 .DEFAULT_GOAL := help
 
 help:            ## this list

@@ -916,7 +916,7 @@ COLL_API coll_status coll_stream_wait(struct CUstream_st *stream, coll_request *
 }
 #endif
 
-#include "core/coll_transport.h"
+#include "core/contract/coll_transport.h"
 
 /* ---- >>mpi: the ranks of a communicator of MPI ---- */
 

@@ -1,57 +1,62 @@
 /* coll_impl.h - the map of the house, and its front door.
  *
- * In reading order; each part uses only what stands above it:
+ * In reading order; each part uses only what stands above it.  The wings that have a folder stand by themselves: each of their
+ * parts includes what it uses, so that it can be read, and parsed, alone.  tests/layers.sh sees to both.
  *
- *   coll.h                       the contract and the manual
- *   core/coll_transport.h        what carries messages: the contract between the engine and the world
- *   core/coll_base.h             time, memory, text, log, the record of a failure
- *   core/coll_hmac.h              proofs that one knows a key: SHA-256, HMAC, nonces
- *   core/coll_types.h            element types, the tiers of the kernels, one number from one type to another
- *   core/coll_uncached.h         memory written past the caches
- *   core/coll_vectors.h          sixteen elements at a time, for the tiers of x86-64
- *   core/coll_convert.h          arrays of one type of float into another
- *   core/coll_stochastic.h             the same, rounded up or down at random
- *   core/coll_reproducible.h             sums in which the order of the terms does not show
- *   core/coll_overflow.h         is there an infinity or a NaN?
- *   core/coll_mx.h               groups of numbers that share a power of two, for the wire
- *   core/coll_folds.h            two sources into one, for each (type, operation) that there is: the table of them
- *   core/coll_sums16.h           sums of 16-bit floats, which have ways of their own
- *   core/coll_codec.h            how elements are written in memory, on the wire and in the sum
- *   core/coll_kernels.h          all arithmetic: n sources -> wide accumulator -> one rounding -> m destinations
- *   core/coll_round.h            the vocabulary of algorithms: send, recv, copy, fold, in rounds
- *   core/coll_circulant.h        rounds at fixed distances round a circle: circulant, far-first, alltoall, direct, ring
- *   core/coll_tree.h             rounds with a root: tree and chain
- *   core/coll_blocks.h           broadcast and reduce of n blocks in the fewest rounds
- *   core/coll_scan.h             prefixes, and the census
- *   core/coll_cost.h             what each of them costs, as closed forms
- *   core/coll_algorithms.h       the algorithms, put together from these, and the table of them
- *   core/coll_tuner.h            the cost model chooses the algorithm
- *   core/coll_comm.h             trunks, communicators, tracks, requests; fingerprints; the first failure
- *   core/coll_record.h           the flight recorder: the last operations, written down when something fails
- *   core/coll_check.h            the caller's mistakes, found before any byte moves; defaults
- *   core/coll_messages.h         messages by key: send and recv, and tracks whose order others may not share
- *   core/coll_engine.h           runs an algorithm: slices, messages, folds
- *   core/coll_progress.h         moves everything on; the loop that waits; threads that share a trunk
- *   core/coll_mover.h            moves on in the background what nobody waits for
- *   core/coll_list.h             many tensors in one operation
- *   core/coll_feedback.h         what a wire leaves out is kept, and added the next time
- *   core/coll_prepared.h         requests: made ready, started, and started again
- *   core/coll_launchers.h        what launchers say in the environment: who, how many, where to meet
- *   core/coll_config.h           configuration and environment
- *   core/coll_enter.h            one thread at a time in a communicator
- *   core/coll_again.h            blocking calls: at once, and at a glance where they are like the last one
- *   core/coll_groups.h           communicators: made, derived, freed
- *   core/coll_hosts.h            ranks that share hosts: collectives put together from those of a host and those across
- *   core/coll_shrink.h           after a failure: a communicator of those who are left
- *   core/coll_measure.h          the numbers of the cost model, measured
- *   core/coll_explain.h          what is chosen for a call, and why
- *   transports/coll_threads.h    ranks in one address space; takes whole collectives; with its parts in transports/threads/
- *   transports/coll_tcp.h        ranks in many processes, with its parts in transports/tcp/
- *   transports/coll_joined.h     both at once: threads of many processes
- *   transports/coll_mpi.h        ranks of MPI (COLL_WITH_MPI); takes whole collectives; with its parts in transports/mpi/
- *   transports/coll_sim.h        any number of ranks in one thread under a virtual clock, with its parts in transports/sim/
- *   transports/coll_nccl.h       buffers in the memory of GPUs, by NCCL, with its parts in transports/nccl/; with COLL_WITH_NCCL
- *   this file                    the public functions: each fills a coll_call, checks it, hands it on
+ *   coll.h                          the contract and the manual
+ *   core/contract/
+ *     coll_transport.h              what carries messages: the contract between the engine and the world
+ *   core/base/                      what everybody needs
+ *     coll_base.h                   time, memory, text, log, the record of a failure
+ *     coll_hmac.h                   proofs that one knows a key: SHA-256, HMAC, nonces
+ *   core/numbers/                   elements: knows types and memory; not ranks, messages or time
+ *     coll_types.h                  element types, the tiers of the kernels, one number from one type to another
+ *     coll_uncached.h               memory written past the caches
+ *     coll_vectors.h                sixteen elements at a time, for the tiers of x86-64
+ *     coll_convert.h                arrays of one type of float into another
+ *     coll_stochastic.h             the same, rounded up or down at random
+ *     coll_reproducible.h           sums in which the order of the terms does not show
+ *     coll_overflow.h               is there an infinity or a NaN?
+ *     coll_mx.h                     groups of numbers that share a power of two, for the wire
+ *     coll_folds.h                  two sources into one, for each (type, operation) that there is: the table of them
+ *     coll_sums16.h                 sums of 16-bit floats, which have ways of their own
+ *     coll_codec.h                  how elements are written in memory, on the wire and in the sum
+ *     coll_kernels.h                all arithmetic: n sources -> wide accumulator -> one rounding -> m destinations
+ *   core/algorithms/                the plans: knows ranks and blocks; not bytes, types, memory or sockets
+ *     coll_round.h                  the vocabulary of algorithms: send, recv, copy, fold, in rounds
+ *     coll_circulant.h              rounds at fixed distances round a circle: circulant, far-first, alltoall, direct, ring
+ *     coll_tree.h                   rounds with a root: tree and chain
+ *     coll_blocks.h                 broadcast and reduce of n blocks in the fewest rounds
+ *     coll_scan.h                   prefixes, and the census
+ *     coll_cost.h                   what each of them costs, as closed forms
+ *     coll_algorithms.h             the algorithms, put together from these, and the table of them
+ *     coll_tuner.h                  the cost model chooses the algorithm
+ *   core/coll_comm.h                trunks, communicators, tracks, requests; fingerprints; the first failure
+ *   core/coll_record.h              the flight recorder: the last operations, written down when something fails
+ *   core/coll_check.h               the caller's mistakes, found before any byte moves; defaults
+ *   core/coll_messages.h            messages by key: send and recv, and tracks whose order others may not share
+ *   core/coll_engine.h              runs an algorithm: slices, messages, folds
+ *   core/coll_progress.h            moves everything on; the loop that waits; threads that share a trunk
+ *   core/coll_mover.h               moves on in the background what nobody waits for
+ *   core/coll_list.h                many tensors in one operation
+ *   core/coll_feedback.h            what a wire leaves out is kept, and added the next time
+ *   core/coll_prepared.h            requests: made ready, started, and started again
+ *   core/coll_launchers.h           what launchers say in the environment: who, how many, where to meet
+ *   core/coll_config.h              configuration and environment
+ *   core/coll_enter.h               one thread at a time in a communicator
+ *   core/coll_again.h               blocking calls: at once, and at a glance where they are like the last one
+ *   core/coll_groups.h              communicators: made, derived, freed
+ *   core/coll_hosts.h               ranks that share hosts: collectives put together from those of a host and those across
+ *   core/coll_shrink.h              after a failure: a communicator of those who are left
+ *   core/coll_measure.h             the numbers of the cost model, measured
+ *   core/coll_explain.h             what is chosen for a call, and why
+ *   transports/coll_threads.h       ranks in one address space; takes whole collectives; with its parts in transports/threads/
+ *   transports/coll_tcp.h           ranks in many processes, with its parts in transports/tcp/
+ *   transports/coll_joined.h        both at once: threads of many processes
+ *   transports/coll_mpi.h           ranks of MPI (COLL_WITH_MPI); takes whole collectives; with its parts in transports/mpi/
+ *   transports/coll_sim.h           any number of ranks in one thread under a virtual clock, with its parts in transports/sim/
+ *   transports/coll_nccl.h          buffers in the memory of GPUs, by NCCL (COLL_WITH_NCCL), with its parts in transports/nccl/
+ *   this file                       the public functions: each fills a coll_call, checks it, hands it on
  *
  * The way of a call: coll_allreduce -> coll__run_simple -> coll__ready (checks) -> coll__begin -> coll__wait -> coll__advance ->
  * coll__track_advance -> either the transport's offload (threads), or coll__flow_advance -> an algorithm's round -> the

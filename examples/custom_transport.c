@@ -2,8 +2,9 @@
  *
  *     cc examples/custom_transport.c -o custom_transport -pthread -DCOLL_NO_URING && ./custom_transport 4
  *
- * Four functions make a transport: send, recv, progress, close.  The contract is in core/coll_transport.h.  The engine does
- * the rest: every collective runs over it, and so do messages, communicators made by coll_split, and prepared calls. */
+ * Four functions make a transport: send, recv, progress, close.  The contract is in core/contract/coll_transport.h.  The
+ * engine does the rest: every collective runs over it, and so do messages, communicators made by coll_split, and prepared
+ * calls. */
 #define COLL_IMPLEMENTATION
 #include "../coll.h"
 

@@ -79,7 +79,9 @@ exemplified() { # the examples that check themselves, in every world in which th
 
 paged() { make --no-print-directory CFLAGS=-Werror run-examples-check; } # the transformer, trained every way
 
-counted() { make --no-print-directory build/release/instructions && sh bench/instructions.sh build/release/instructions most; }
+counted() {
+    make --no-print-directory build/release/instructions && sh bench/instructions.sh build/release/instructions most
+}
 
 demonstrated() { make --no-print-directory config=plain CFLAGS=-O1 run-demo && echo "1 passed, 0 failed"; }
 
@@ -87,7 +89,8 @@ demonstrated() { make --no-print-directory config=plain CFLAGS=-O1 run-demo && e
 # the programs.  What fails to build is told by its suite.
 build_all() {
     each='make --no-print-directory -k config=$1 CPPFLAGS="$CPPFLAGS" build/$1/$2'
-    (lane=list; suites) | awk '{ print $1, "coll.o" }' | sort -u | CPPFLAGS="$CPPFLAGS" xargs -P "$processors" -n 2 sh -c "$each" sh
+    (lane=list; suites) | awk '{ print $1, "coll.o" }' | sort -u \
+        | CPPFLAGS="$CPPFLAGS" xargs -P "$processors" -n 2 sh -c "$each" sh
     (lane=list; suites) | sort -u \
         | CPPFLAGS="$CPPFLAGS" xargs -P "$processors" -n 2 sh -c "$each" sh
 }
@@ -113,6 +116,8 @@ processors=$(nproc)
 
 suites() {
 tier=test
+suite layers             sh tests/layers.sh
+suite layers-planted     sh tests/layers.sh planted
 suite numbers            program asan test_numbers
 suite exact              program asan test_exact
 suite precision          program release test_precision

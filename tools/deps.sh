@@ -19,6 +19,7 @@ if [ "$want" = test ]; then
     command -v clang > /dev/null 2>&1 || packages="$packages clang"
     { command -v clang > /dev/null 2>&1 && has_fuzzer; } || packages="$packages libclang-rt-14-dev"
     has_header openssl/ssl.h || packages="$packages libssl-dev"
+    command -v ctags > /dev/null 2>&1 || packages="$packages universal-ctags"
     command -v valgrind > /dev/null 2>&1 || packages="$packages valgrind"
     command -v nm > /dev/null 2>&1 || packages="$packages binutils"
     command -v aarch64-linux-gnu-gcc > /dev/null 2>&1 || packages="$packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross"

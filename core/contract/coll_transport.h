@@ -20,6 +20,9 @@
  *     completed with it.  The calls of one context come from one thread at a time, wake and abort excepted.
  *  6. close works in every state, returns soon, and drops what groups there are.
  */
+#ifndef COLL_H
+#include "../../coll.h"                           /* which includes this one                                  */
+#endif
 #ifndef COLL_TRANSPORT_H
 #define COLL_TRANSPORT_H
 

@@ -1,0 +1,143 @@
+#!/bin/sh
+# Which part of the library uses which: every wing keeps to what it may use.
+#   usage: layers.sh            exits with 1 and says what is wrong; what stands in tests/layers.allow is let through, and is
+#                               wrong itself when it has no cause any more: the list only shrinks
+#          layers.sh planted    the same for a copy with a fault of each sort, which must all be found
+#
+# A wing is a folder of core, or one transport.  It is found out by the names that a file defines (Universal Ctags) and that
+# other files say, outside comments and strings:
+#     include  a file includes a part of a wing that its own may not use
+#     use      it says a name that is defined there
+#     above    both are in one folder, and the name is defined further down in the order of coll_impl.h
+#     name     core says the name of a transport, in code or in a string
+#     long     a file has more than 700 lines (coll.h, the manual, may)
+#     alone    a part of a wing does not parse by itself
+cd "$(dirname "$0")/.." || exit 1
+allowed=$PWD/tests/layers.allow
+command -v ctags > /dev/null || { echo "layers: ctags is not installed (Debian: universal-ctags)"; exit 1; }
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+
+plant() { # sort, file, line: into the copy
+    echo "$3" >> "$2"
+    echo "$1 $2" >> "$work/planted"
+}
+
+if [ "$1" = planted ]; then
+    cp -r coll.h coll_impl.h core transports "$work" && cd "$work" || exit 1
+    plant include core/numbers/coll_mx.h '#include "../coll_comm.h"'
+    plant use core/algorithms/coll_tree.h 'static int coll__planted_size(const coll_comm *c) { return coll__world_rank(c, 0); }'
+    plant use transports/coll_sim.h 'static void coll__planted_hub(void) { coll__hub_release(NULL); }'
+    plant above core/coll_record.h 'static int coll__planted_shrink(void) { return coll__shrink_inside(NULL, NULL); }'
+    plant name core/coll_explain.h 'static const char *coll__planted_name(void) { return "tcp"; }'
+    plant alone core/base/coll_hmac.h 'static coll__nobody_knows coll__planted_type;'
+    plant long core/coll_list.h "$(yes '/* a line */' | head -n 700)"
+fi
+find coll.h coll_impl.h core transports -name '*.h' | sort > "$work/files"
+ctags -x --c-kinds=+defgtux-p --_xformat='%N %F' -L "$work/files" 2> /dev/null | grep -iE '^coll_' | sort -u > "$work/names"
+
+awk -v names="$work/names" '
+    # Base, numbers and algorithms stand by themselves; the rest of core is one wing until it has folders of its own.
+    function wing(file,    parts, n) {
+        n = split(file, parts, "/")
+        if (parts[1] == "core") return n == 3 ? parts[2] : "core"
+        if (parts[1] != "transports") return file == "coll.h" ? "public" : "front"    # coll_impl.h, which knows them all
+        if (n == 3) return parts[2]
+        sub(/^coll_/, "", parts[2]); sub(/\.h$/, "", parts[2])
+        return parts[2]
+    }
+    function may(from, to) { return from == to || from == "front" || index(uses[from], " " to " ") > 0 }
+    function say(sort, file, what) { if (!((sort, file, what) in said)) print sort, file, what; said[sort, file, what] = 1 }
+    # code without comments; strings stay, for names of transports
+    function strip(line,    out, at) {
+        out = ""
+        while (line != "") {
+            if (inside) {
+                if (!(at = index(line, "*/"))) return out
+                line = substr(line, at + 2); inside = 0
+            }
+            if (!(at = index(line, "/*"))) return out line
+            out = out substr(line, 1, at - 1) " "
+            line = substr(line, at + 2); inside = 1
+        }
+        return out
+    }
+    BEGIN {
+        uses["public"] = " contract "
+        uses["base"] = " public contract "
+        uses["numbers"] = " public contract base "
+        uses["algorithms"] = " public contract base "
+        uses["contract"] = " public base "
+        uses["core"] = " public contract base numbers algorithms "
+        split("threads tcp sim mpi nccl joined", transports)
+        for (i in transports) uses[transports[i]] = " public contract base numbers algorithms core "
+        uses["joined"] = uses["joined"] "threads tcp "        # both at once
+        while ((getline line < names) > 0) {
+            split(line, f, " ")
+            count[f[1]]++
+            at[f[1], count[f[1]]] = f[2]
+        }
+        while ((getline line < "coll_impl.h") > 0)
+            if (match(line, /^#include "[^"]+"/)) order[substr(line, 11, RLENGTH - 11)] = ++includes
+    }
+    FNR == 1 {
+        if (file != "" && last > 700 && file != "coll.h") say("long", file, last > 1000 ? "1000" : "700")
+        file = FILENAME; mine = wing(file); inside = 0
+    }
+    {
+        last = FNR
+        if (mine == "public" || file ~ /coll_transport\.h$/) next                # it declares what others define
+        code = strip($0)
+        if (match(code, /^#include "[^"]+"/)) {
+            target = substr(code, 11, RLENGTH - 11)
+            folder = file; sub(/[^\/]*$/, "", folder)
+            target = folder target
+            while (sub(/[^\/.]+\/\.\.\//, "", target)) continue
+            if (!may(mine, wing(target))) say("include", file, target)
+            next
+        }
+        if (file ~ /^core\//)
+            for (i in transports) if (match(code, "\"" transports[i] "\"|coll__" transports[i] "[_a-z]*"))
+                say("name", file, substr(code, RSTART, RLENGTH))
+        gsub(/"([^"\\]|\\.)*"/, "", code)
+        while (match(code, /[A-Za-z_][A-Za-z_0-9]*/)) {
+            word = substr(code, RSTART, RLENGTH)
+            code = substr(code, RSTART + RLENGTH)
+            if (!(word in count) || (file, word) in looked) continue
+            looked[file, word] = 1
+            good = 0; worst = ""
+            for (i = 1; i <= count[word]; i++) {
+                other = at[word, i]
+                if (other == file) { good = 1; break }
+                if (!may(mine, wing(other))) { if (worst == "") worst = "use" }
+                else if (wing(other) == mine && (file in order) && (other in order) && order[other] > order[file]) worst = "above"
+                else { good = 1; break }
+            }
+            if (!good) say(worst, file, word)
+        }
+    }
+    END { if (last > 700) say("long", file, last > 1000 ? "1000" : "700") }
+' $(cat "$work/files") > "$work/found"
+
+for part in $(grep -E '^core/(base|numbers|algorithms|contract)/' "$work/files"); do
+    ${CC:-cc} -std=gnu11 -fsyntax-only -Wall -Wno-unused-function -Wno-unused-const-variable -x c "$part" > /dev/null 2>&1 \
+        || echo "alone $part parse" >> "$work/found"
+done
+sort -u "$work/found" -o "$work/found"
+grep -v '^#' "$allowed" 2> /dev/null | sort -u > "$work/allowed"
+if [ "$1" = planted ]; then
+    while read -r fault; do
+        grep -q "^$fault " "$work/found" || echo "layers: not found: $fault"
+    done < "$work/planted" > "$work/missed"
+    cat "$work/missed"
+    failed=$(wc -l < "$work/missed")
+    echo "$(($(wc -l < "$work/planted") - failed)) passed, $failed failed"
+    exit $((failed > 0))
+fi
+wrong=$(comm -23 "$work/found" "$work/allowed" | tee "$work/new" | wc -l)
+stale=$(comm -13 "$work/found" "$work/allowed" | tee "$work/stale" | wc -l)
+sed 's/^/layers: /' "$work/new"
+sed 's/^/layers: in the list of what is allowed, and not so any more: /' "$work/stale"
+echo "layers: $(wc -l < "$work/files") files, $(wc -l < "$work/names") names, $(wc -l < "$work/allowed") allowed"
+echo "$(wc -l < "$work/files") passed, $((wrong + stale)) failed"
+[ "$((wrong + stale))" -eq 0 ]
