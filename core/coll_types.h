@@ -13,10 +13,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ > 0)
-#error "coll.h promises equal bits on every rank: compile its implementation without -ffast-math."
-#endif
-
 /* ---- >>types: what they are called and how long they are ---- */
 
 #define COLL__TYPES(X)                                                                              \
