@@ -91,6 +91,45 @@ check "two units of C and one of C++, linked" sh -c "gcc -std=c11 -I '$top' -c u
     g++ -std=c++11 $W -I '$top' main.cc use.o poll.o -o mixed -pthread && ./mixed"
 check "hello" sh -c "gcc -std=c11 -I '$top' hello.c -o hello -pthread $uring && ./hello | grep -c '6 4' | grep -qx 4"
 
+# ---- bits: no product is fused with a sum, whatever the flags; and what the preprocessor does not see, the arithmetic tells
+if objdump -i | grep -q '^ *i386'; then
+    check "nothing is fused, gcc -std=gnu17 -march=haswell" sh -c "gcc -std=gnu17 -O1 -fexpensive-optimizations -march=haswell \
+        -DCOLL_NO_URING -DCOLL__ONE_TIER -I '$top' -c impl.c -o fused.o && ! objdump -d fused.o | grep -E 'vfn?m(add|sub)'"
+fi
+cat > bits.c <<'C'
+#define _DEFAULT_SOURCE 1
+#define COLL_STATIC 1
+#include "coll.h"
+#include "core/coll_base.h"
+#include "core/coll_types.h"
+#include "core/coll_arithmetic.h"
+int main(void)
+{
+    char text[200];
+    coll__arithmetic_text(coll__arithmetic(), text, sizeof text);
+    return puts(text) < 0;
+}
+C
+for c in gcc clang; do
+    while read -r words flags; do
+        check "$c ${flags:-without flags}: $words" sh -c "$c -w -O2 $flags -I '$top' bits.c -o bits && ./bits | grep '$words'"
+    done << 'FLAGS'
+IEEE
+IEEE -fno-trapping-math -fno-math-errno
+NaN -ffinite-math-only
+regroups -fassociative-math -fno-signed-zeros -fno-trapping-math
+inverses -freciprocal-math
+zero -fno-signed-zeros
+flushes -ffast-math
+FLAGS
+done
+check "gcc -fsingle-precision-constant: 32 bits" sh -c \
+    "gcc -w -fsingle-precision-constant -I '$top' bits.c -o bits && ./bits | grep '32 bits'"
+if grep -qw fma /proc/cpuinfo; then
+    check "clang -ffp-contract=fast: fuses" sh -c \
+        "clang -w -O2 -ffp-contract=fast -mfma -I '$top' bits.c -o bits && ./bits | grep fuses"
+fi
+
 # ---- the single file is what the parts are, line for line when the preprocessor is done; and what needs no code from both
 text_of() { # folder file compiler flags...
     from=$1 file=$2; shift 2
