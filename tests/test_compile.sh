@@ -67,6 +67,28 @@ static int worker(coll_comm *comm, void *)
 extern "C" int use(coll_comm *comm, float *x);
 int main() { return coll_spawn(3, worker, nullptr); }
 CC
+cat > use.cpp <<'CC'
+#include "coll.h"
+struct item { double x, y, z; };
+int use(coll_comm *comm, float *x);
+int use(coll_comm *comm, float *x)
+{
+    const coll_type types[] = { COLL_BLOB(24), COLL_BLOB(sizeof(item)) };
+    static_assert(COLL_BLOB(24) == (0x40000000 | 24), "the bytes below a mark");
+    coll_call call{};
+    call.kind = COLL_ALLREDUCE;
+    call.send = COLL_IN_PLACE;
+    call.recv = x;
+    call.count = 1;
+    call.type = COLL_F32;
+    call.flags = COLL_DETERMINISTIC | COLL_SATURATE;
+    coll_config config{};
+    config.log_level = COLL_LOG_WARN;
+    const coll_buffer buffers[] = { { COLL_IN_PLACE, x, 1, COLL_F32 } };
+    return coll_allreduce(comm, COLL_IN_PLACE, x, 1, COLL_F32, COLL_SUM) || coll_run(comm, &call) || config.rank
+        || coll_broadcast(comm, x, 1, types[1], 0) || coll_allreduce_list(comm, buffers, 1, COLL_SUM);
+}
+CC
 sed 's,"\.\./coll\.h","coll.h",' "$top/examples/hello.c" > hello.c
 
 # ---- the implementation, from the parts
@@ -151,6 +173,11 @@ for from in "$top" "$top/dist"; do
         cxx=g++; [ $c = gcc ] || cxx=clang++
         for std in c++11 c++17; do
             check "$what: declarations, $cxx -std=$std" $cxx -std=$std $W -I "$from" -c use.cc -o usecc.o
+        done
+        casts="-Wold-style-cast -Wzero-as-null-pointer-constant -Wsign-conversion -Wcast-qual"
+        [ $c = clang ] || casts="$casts -Wuseless-cast"
+        for std in c++11 c++14 c++17 c++20; do
+            check "$what: what C++ programs use, $cxx -std=$std" $cxx -std=$std -fsyntax-only $W $casts -I "$from" use.cpp
         done
         read="$c -fsyntax-only $WC -I $from"
         check "$what: the implementation as $c reads it, poll only" $read -std=gnu11 -DCOLL_NO_URING impl.c
