@@ -6,7 +6,7 @@
  * No launcher, no runtime and no library to install.
  *
  *     #define COLL_IMPLEMENTATION                       in exactly one C file, before any other include
- *     #include "coll.h"                                 cc train.c -pthread -luring     (-DCOLL_NO_URING: without -luring)
+ *     #include "coll.h"                                 cc train.c -pthread -luring     (see Compiling)
  *
  *     static int worker(coll_comm *comm, void *arg)
  *     {
@@ -189,8 +189,8 @@
  * addresses: interfaces (eth1, ib*), addresses, subnets (10.1.0.0/16), and behind a ^ exceptions.  Loopback addresses are told to
  * ranks of the same host (kernel and network namespace) only.  Names are looked up by the system, which may take longer than
  * the timeout.  Rank 0 says every 5 s whom it waits for; at the end every rank that reached it says so, and the others
- * which addresses they tried and what became of each.  Ranks of another world (COLL_WORLD, size, protocol) are turned away
- * with a sentence, and rank 0 goes on waiting.
+ * which addresses they tried and what became of each.  Ranks of another world (COLL_WORLD, size, protocol), or with
+ * another arithmetic (see Compiling), are turned away with a sentence, and rank 0 goes on waiting.
  *   Without an address: torchrun's, or anybody's, MASTER_ADDR and MASTER_PORT (the port behind where torchrun's agent has that
  * one); under Slurm the first host of the step and a port from 20000 to 29999 that job and step decide; where Open MPI, MPICH,
  * Flux or PALS have started all ranks on one host, a file in $TMPDIR or /dev/shm.  Rank 0 must be where the address leads;
@@ -324,6 +324,21 @@
  * two lines of coll.c into one C file.  With -std=c11 include coll.h before any system header in that file.  Switches:
  * COLL_NO_URING (poll only), COLL_WITH_OPENSSL (TLS; link with -lssl -lcrypto), COLL_WITH_MPI (see MPI), COLL_WITH_NCCL (GPUs),
  * COLL_STATIC (every function static).
+ *   With -DCOLL_NO_URING `cc train.c -DCOLL_NO_URING -pthread` is right everywhere.  Without it the implementation uses io_uring
+ * if the compiler finds <liburing.h> (Debian: liburing-dev): -luring is needed then, and wrong where liburing is not installed.
+ * Machines without atomic access to 64 bits (32-bit mips, powerpc and riscv, old arm) need -latomic.  musl wants the kernel's
+ * headers.
+ *   What would change the bits of results is refused: -ffast-math and each part of it, by an #error or, where the compiler does
+ * not tell, by coll_init (COLL_ERR_UNSUPPORTED); the x87 (i686: compile with -msse2 -mfpmath=sse); FLT_EVAL_METHOD other than 0
+ * (s390x with -std=c11: -fexcess-precision=fast).  Products are never fused with sums, whatever -march says (clang: but for
+ * -ffp-contract=fast, which coll_init refuses).  The modes of the processor belong to the program: ranks of which only some
+ * flush subnormals (a part linked with -ffast-math does that), or round otherwise than to nearest, do not meet over TCP or MPI.
+ * A thread sets them before it makes a communicator, and leaves them.  Ranks of 32 and 64 bits, and of different machines, may
+ * be in one job if they have the same byte order.
+ *   In C++ begin a descriptor with `coll_call call{};` and set what is wanted: designated initialisers (C++20) warn of all that
+ * they leave out.
+ *   Stack: a thread that calls the library needs 64 KiB of its own for it; operations of your own (COLL_USER), the log hook and
+ * what the system needs to look up a name come on top.  The library's threads have 256 and 512 KiB.
  */
 #ifndef COLL_H
 #define COLL_H
@@ -394,7 +409,12 @@ enum {
 };
 
 /* Opaque elements of 1 to 2^30 - 1 bytes: moved as they are, and reduced by COLL_USER only. */
+#ifdef __cplusplus
+static constexpr coll_type coll__blob(long long bytes) { return static_cast<coll_type>(0x40000000 | bytes); }
+#define COLL_BLOB(bytes) coll__blob(bytes)
+#else
 #define COLL_BLOB(bytes) ((coll_type)(0x40000000 | (bytes)))
+#endif
 
 typedef enum coll_op {
     COLL_SUM, COLL_PROD, COLL_MIN, COLL_MAX, COLL_AVG, COLL_BAND, COLL_BOR, COLL_BXOR, COLL_LAND, COLL_LOR, COLL_LXOR,
@@ -424,7 +444,11 @@ COLL_API const char *coll_op_name(coll_op op);            /* "sum"              
 COLL_API const char *coll_kind_name(coll_kind kind);      /* "allreduce"                                    */
 
 /* Stands for `send`: the input is in recv. */
+#ifdef __cplusplus
+#define COLL_IN_PLACE (reinterpret_cast<void *>(~intptr_t()))
+#else
 #define COLL_IN_PLACE ((void *)(intptr_t)-1)
+#endif
 
 /* ---- >>communicators: joining and leaving ---- */
 

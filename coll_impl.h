@@ -11,6 +11,7 @@
  *     coll_hmac.h                   proofs that one knows a key: SHA-256, HMAC, nonces
  *   core/numbers/                   elements: knows types and memory; not ranks, messages or time
  *     coll_types.h                  element types, the tiers of the kernels, one number from one type to another
+ *     coll_arithmetic.h             what this program's arithmetic does otherwise than IEEE 754 says
  *     coll_uncached.h               memory written past the caches
  *     coll_vectors.h                sixteen elements at a time, for the tiers of x86-64
  *     coll_convert.h                arrays of one type of float into another
@@ -66,21 +67,41 @@
 #ifndef COLL_IMPL_H
 #define COLL_IMPL_H
 
-#ifdef __cplusplus
-#error "the implementation of coll.h is C11: put #define COLL_IMPLEMENTATION and #include \"coll.h\" into one .c file"
-#endif
-#ifndef __linux__
-#error "the implementation of coll.h is for Linux"
-#endif
+/* ---- >>refusals: where it would not be right, one sentence, and nothing else is compiled ---- */
 
+#include <float.h>
 #include <stdlib.h>
-#if defined(__GLIBC__) && !defined(__USE_MISC)
+
+#if defined(__cplusplus)
+#error "the implementation of coll.h is C11: put #define COLL_IMPLEMENTATION and #include \"coll.h\" into one .c file"
+#elif !defined(__linux__)
+#error "the implementation of coll.h is for Linux"
+#elif !defined(__GNUC__)
+#error "the implementation of coll.h is for gcc and clang"
+#elif defined(__GLIBC__) && !defined(__USE_MISC)
 #error "with -std=c11 include coll.h before any system header in the file that defines COLL_IMPLEMENTATION"
+#elif defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ > 0) || defined(__ASSOCIATIVE_MATH__) \
+    || defined(__RECIPROCAL_MATH__) || defined(__NO_SIGNED_ZEROS__)
+#error "coll.h promises equal bits on every rank: compile its implementation without -ffast-math, and without parts of it"
+#elif (defined(__i386__) || defined(__x86_64__)) && (!defined(__SSE2_MATH__) || FLT_EVAL_METHOD != 0)
+#error "coll.h promises equal bits on every rank, and the x87 rounds twice: compile its implementation with -msse2 -mfpmath=sse"
+#elif FLT_EVAL_METHOD != 0 && FLT_EVAL_METHOD != 16       /* which is about _Float16 */
+#error "coll.h promises equal bits on every rank, and here FLT_EVAL_METHOD is not 0: compile it with -fexcess-precision=fast"
+#else
+
+/* No product is fused with a sum: machines that cannot do so would get other bits, and choose other algorithms.  gcc does it
+ * unasked wherever the machine can, unless -std=c11 is given. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#else
+#pragma GCC push_options
+#pragma GCC optimize("fp-contract=off")
 #endif
 
 #include "core/base/coll_base.h"
 #include "core/base/coll_hmac.h"
 #include "core/numbers/coll_types.h"
+#include "core/numbers/coll_arithmetic.h"
 #include "core/numbers/coll_uncached.h"
 #include "core/numbers/coll_vectors.h"
 #include "core/numbers/coll_convert.h"
@@ -1042,4 +1063,10 @@ COLL__BOTH(sendrecv,
 #undef COLL__SIMPLE
 #undef COLL__UNPACK
 
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT DEFAULT
+#else
+#pragma GCC pop_options
+#endif
+#endif /* of the refusals */
 #endif /* COLL_IMPL_H */

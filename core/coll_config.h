@@ -23,6 +23,7 @@ typedef struct coll__settings {
     char        world[COLL__WORLD_ROOM];
     char        network[COLL__NETWORK_ROOM];      /* of another library's variable, in our words              */
     const char *network_source;                   /* that variable; NULL: ours, or the configuration          */
+    uint32_t    arithmetic;                       /* of this program: coll__arithmetic                        */
     coll__numbers numbers;                        /* what the tuner is to believe of the wire                 */
     char        forced_text[256];                 /* names of COLL_ALGORITHM, each ended by '\0'              */
     int         forced_at[COLL_SENDRECV + 1];     /* 1 + where that of each kind begins; 0: none              */
@@ -505,6 +506,18 @@ static coll_status coll__settle_security(coll__settings *s)
     return COLL_OK;
 }
 
+/* A program whose arithmetic the compiler has changed has other bits than the other ranks, whoever they are. */
+static coll_status coll__settle_arithmetic(coll__settings *s)
+{
+    char says[160];
+
+    s->arithmetic = coll__arithmetic();
+    if (!(s->arithmetic & COLL__COMPILED)) return COLL_OK;
+    coll__arithmetic_text(s->arithmetic & COLL__COMPILED, says, sizeof says);
+    return coll__start_failed(COLL_ERR_UNSUPPORTED, "this copy of coll.h is compiled with flags that change the bits of results: "
+                              "it %s; compile it without -ffast-math, parts of it, and -ffp-contract=fast", says);
+}
+
 /* For `count` ranks of this process. */
 static coll_status coll__settle(coll__settings *s, const coll_config *config, int count)
 {
@@ -514,6 +527,7 @@ static coll_status coll__settle(coll__settings *s, const coll_config *config, in
                            .numbers = { .link = coll__link_default, .nominal = coll__link_default } };
     if (config) s->config = *config;
     coll_config *c = &s->config;
+    if ((status = coll__settle_arithmetic(s)) < 0) return status;
     if ((status = coll__settle_rank(s)) < 0 || (status = coll__settle_log(c)) < 0
         || (status = coll__settle_algorithms(s)) < 0) return status;
     if (c->size > count && ((status = coll__settle_address(s)) < 0 || (status = coll__settle_security(s)) < 0)) return status;

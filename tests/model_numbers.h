@@ -269,18 +269,16 @@ SUPPORT void model_multiply(const support_type *part, const uint64_t *re, const 
 SUPPORT bool model_pair_wins(const model_type *t, coll_op op, const unsigned char *a, const unsigned char *b)
 {
     const uint64_t x = support_load(&t->part, a), y = support_load(&t->part, b);
-    const support_wide i = support_wide_of(&t->index, support_load(&t->index, a + t->second));
-    const support_wide j = support_wide_of(&t->index, support_load(&t->index, b + t->second));
+    const uint64_t i = support_load(&t->index, a + t->second), j = support_load(&t->index, b + t->second);
     bool less, same;
 
     if (t->part.fraction_bits) {
         const double u = model_value(&t->part, x), v = model_value(&t->part, y);
         less = u < v, same = u <= v && u >= v;
     } else {
-        const support_wide u = support_wide_of(&t->part, x), v = support_wide_of(&t->part, y);
-        less = u < v, same = u == v;
+        less = support_is_less(&t->part, x, y), same = x == y;
     }
-    return same ? i <= j : less == (op == COLL_MINLOC);
+    return same ? !support_is_less(&t->index, j, i) : less == (op == COLL_MINLOC);
 }
 
 typedef unsigned char model_element_bytes[MODEL_ELEMENT_MOST];

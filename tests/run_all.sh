@@ -130,6 +130,7 @@ suite threads-tsan       scaled 0.5 program tsan test_threads
 suite mx                 program asan test_mx
 suite mx-tsan            scaled 0.5 program tsan test_mx threads,lists,means
 suite wire               program asan test_wire
+suite arithmetic         program asan test_arithmetic
 suite collectives        program asan test_collectives
 suite collectives-tsan   scaled 0.25 program tsan test_collectives
 suite collectives-dist   scaled 0.25 from_dist test_collectives

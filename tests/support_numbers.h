@@ -134,29 +134,51 @@ SUPPORT uint64_t support_bits(const support_type *type, double value)
 SUPPORT_ARITHMETIC(float)
 SUPPORT_ARITHMETIC(double)
 
-__extension__ typedef __int128 support_wide;      /* holds the sum of many 64-bit integers, exactly */
-
-SUPPORT support_wide support_wide_of(const support_type *type, uint64_t bits)
+/* An integer of a type with all the bits of 64. */
+SUPPORT uint64_t support_extended(const support_type *type, uint64_t bits)
 {
-    const support_wide range = (support_wide)1 << (type->size * 8);
-    return type->is_signed && bits >> (type->size * 8 - 1) ? (support_wide)bits - range : (support_wide)bits;
+    const uint64_t above = type->size == 8 ? 0 : ~UINT64_C(0) << type->size * 8;
+    return type->is_signed && bits >> (type->size * 8 - 1) ? bits | above : bits;
 }
 
-/* Integers wrap; an average is the exact sum divided, truncated toward zero. */
-SUPPORT uint64_t support_reduce_integers(const support_type *type, coll_op op, const uint64_t *bits, int n)
+SUPPORT bool support_is_less(const support_type *type, uint64_t a, uint64_t b)
 {
-    support_wide sum = 0, least = support_wide_of(type, bits[0]), most = least;
-    uint64_t product = 1;
+    const uint64_t x = support_extended(type, a), y = support_extended(type, b);
+    return type->is_signed ? (int64_t)x < (int64_t)y : x < y;
+}
+
+/* The exact sum divided, truncated toward zero: of quotients, and of remainders, so that 64 bits are enough. */
+SUPPORT uint64_t support_average(const support_type *type, const uint64_t *bits, int n)
+{
+    int64_t quotient = 0, rest = 0;
+    uint64_t whole = 0, part = 0;
 
     for (int i = 0; i < n; i++) {
-        const support_wide value = support_wide_of(type, bits[i]);
-        sum += value;
-        product *= bits[i];
-        if (value < least) least = value;
-        if (value > most) most = value;
+        const uint64_t value = support_extended(type, bits[i]);
+        quotient += type->is_signed ? (int64_t)value / n : 0;
+        rest += type->is_signed ? (int64_t)value % n : 0;
+        whole += value / (uint64_t)n;
+        part += value % (uint64_t)n;
     }
-    const uint64_t results[] = { [COLL_SUM] = (uint64_t)sum, [COLL_PROD] = product, [COLL_MIN] = (uint64_t)least,
-                                 [COLL_MAX] = (uint64_t)most, [COLL_AVG] = (uint64_t)(sum / n) };
+    if (!type->is_signed) return whole + part / (uint64_t)n;
+    quotient += rest / n;
+    rest %= n;
+    return (uint64_t)(quotient + (quotient < 0 && rest > 0) - (quotient > 0 && rest < 0));
+}
+
+/* Integers wrap. */
+SUPPORT uint64_t support_reduce_integers(const support_type *type, coll_op op, const uint64_t *bits, int n)
+{
+    uint64_t sum = 0, least = bits[0], most = least, product = 1;
+
+    for (int i = 0; i < n; i++) {
+        sum += bits[i];
+        product *= bits[i];
+        if (support_is_less(type, bits[i], least)) least = bits[i];
+        if (support_is_less(type, most, bits[i])) most = bits[i];
+    }
+    const uint64_t results[] = { [COLL_SUM] = sum, [COLL_PROD] = product, [COLL_MIN] = least, [COLL_MAX] = most,
+                                 [COLL_AVG] = support_average(type, bits, n) };
     return results[op] & ~UINT64_C(0) >> (64 - type->size * 8);
 }
 

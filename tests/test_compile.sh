@@ -16,11 +16,11 @@ check() { # name command...: it must succeed
     if "$@" > "$dir/log" 2>&1; then passed=$((passed + 1)); echo "ok - $name"
     else failed=$((failed + 1)); echo "FAILED - $name: $(tail -n 5 "$dir/log")"; fi
 }
-says() { # name words command...: it must fail, and say so
+says() { # name words command...: it must fail, with these words as its only error
     name=$1 words=$2; shift 2
     if "$@" > "$dir/log" 2>&1; then failed=$((failed + 1)); echo "FAILED - $name: it compiles"
-    elif grep -q "$words" "$dir/log"; then passed=$((passed + 1)); echo "ok - $name"
-    else failed=$((failed + 1)); echo "FAILED - $name: $(tail -n 5 "$dir/log")"; fi
+    elif grep -q "$words" "$dir/log" && [ "$(grep -c 'error:' "$dir/log")" -eq 1 ]; then passed=$((passed + 1)); echo "ok - $name"
+    else failed=$((failed + 1)); echo "FAILED - $name: $(grep -c 'error:' "$dir/log") errors: $(tail -n 5 "$dir/log")"; fi
 }
 empty() { # the command prints nothing
     [ -z "$("$@")" ] || { "$@"; return 1; }
@@ -67,6 +67,28 @@ static int worker(coll_comm *comm, void *)
 extern "C" int use(coll_comm *comm, float *x);
 int main() { return coll_spawn(3, worker, nullptr); }
 CC
+cat > use.cpp <<'CC'
+#include "coll.h"
+struct item { double x, y, z; };
+int use(coll_comm *comm, float *x);
+int use(coll_comm *comm, float *x)
+{
+    const coll_type types[] = { COLL_BLOB(24), COLL_BLOB(sizeof(item)) };
+    static_assert(COLL_BLOB(24) == (0x40000000 | 24), "the bytes below a mark");
+    coll_call call{};
+    call.kind = COLL_ALLREDUCE;
+    call.send = COLL_IN_PLACE;
+    call.recv = x;
+    call.count = 1;
+    call.type = COLL_F32;
+    call.flags = COLL_DETERMINISTIC | COLL_SATURATE;
+    coll_config config{};
+    config.log_level = COLL_LOG_WARN;
+    const coll_buffer buffers[] = { { COLL_IN_PLACE, x, 1, COLL_F32 } };
+    return coll_allreduce(comm, COLL_IN_PLACE, x, 1, COLL_F32, COLL_SUM) || coll_run(comm, &call) || config.rank
+        || coll_broadcast(comm, x, 1, types[1], 0) || coll_allreduce_list(comm, buffers, 1, COLL_SUM);
+}
+CC
 sed 's,"\.\./coll\.h","coll.h",' "$top/examples/hello.c" > hello.c
 
 # ---- the implementation, from the parts
@@ -91,6 +113,45 @@ check "two units of C and one of C++, linked" sh -c "gcc -std=c11 -I '$top' -c u
     g++ -std=c++11 $W -I '$top' main.cc use.o poll.o -o mixed -pthread && ./mixed"
 check "hello" sh -c "gcc -std=c11 -I '$top' hello.c -o hello -pthread $uring && ./hello | grep -c '6 4' | grep -qx 4"
 
+# ---- bits: no product is fused with a sum, whatever the flags; and what the preprocessor does not see, the arithmetic tells
+if objdump -i | grep -q '^ *i386'; then
+    check "nothing is fused, gcc -std=gnu17 -march=haswell" sh -c "gcc -std=gnu17 -O1 -fexpensive-optimizations -march=haswell \
+        -DCOLL_NO_URING -DCOLL__ONE_TIER -I '$top' -c impl.c -o fused.o && ! objdump -d fused.o | grep -E 'vfn?m(add|sub)'"
+fi
+cat > bits.c <<'C'
+#define _DEFAULT_SOURCE 1
+#define COLL_STATIC 1
+#include "coll.h"
+#include "core/base/coll_base.h"
+#include "core/numbers/coll_types.h"
+#include "core/coll_arithmetic.h"
+int main(void)
+{
+    char text[200];
+    coll__arithmetic_text(coll__arithmetic(), text, sizeof text);
+    return puts(text) < 0;
+}
+C
+for c in gcc clang; do
+    while read -r words flags; do
+        check "$c ${flags:-without flags}: $words" sh -c "$c -w -O2 $flags -I '$top' bits.c -o bits && ./bits | grep '$words'"
+    done << 'FLAGS'
+IEEE
+IEEE -fno-trapping-math -fno-math-errno
+NaN -ffinite-math-only
+regroups -fassociative-math -fno-signed-zeros -fno-trapping-math
+inverses -freciprocal-math
+zero -fno-signed-zeros
+flushes -ffast-math
+FLAGS
+done
+check "gcc -fsingle-precision-constant: 32 bits" sh -c \
+    "gcc -w -fsingle-precision-constant -I '$top' bits.c -o bits && ./bits | grep '32 bits'"
+if grep -qw fma /proc/cpuinfo; then
+    check "clang -ffp-contract=fast: fuses" sh -c \
+        "clang -w -O2 -ffp-contract=fast -mfma -I '$top' bits.c -o bits && ./bits | grep fuses"
+fi
+
 # ---- the single file is what the parts are, line for line when the preprocessor is done; and what needs no code from both
 text_of() { # folder file compiler flags...
     from=$1 file=$2; shift 2
@@ -113,6 +174,11 @@ for from in "$top" "$top/dist"; do
         for std in c++11 c++17; do
             check "$what: declarations, $cxx -std=$std" $cxx -std=$std $W -I "$from" -c use.cc -o usecc.o
         done
+        casts="-Wold-style-cast -Wzero-as-null-pointer-constant -Wsign-conversion -Wcast-qual"
+        [ $c = clang ] || casts="$casts -Wuseless-cast"
+        for std in c++11 c++14 c++17 c++20; do
+            check "$what: what C++ programs use, $cxx -std=$std" $cxx -std=$std -fsyntax-only $W $casts -I "$from" use.cpp
+        done
         read="$c -fsyntax-only $WC -I $from"
         check "$what: the implementation as $c reads it, poll only" $read -std=gnu11 -DCOLL_NO_URING impl.c
         check "$what: the same for any machine" $read -std=c11 -DCOLL__ONE_TIER impl.c
@@ -132,6 +198,19 @@ for from in "$top" "$top/dist"; do
         gcc -std=c11 -fsyntax-only -I "$from" late.c
     check "$what: declared first, implemented later in one file" gcc -std=gnu11 -fsyntax-only $W -I "$from" twice.c
     says "$what: in C++ says what to do" "one .c file" g++ -DCOLL_IMPLEMENTATION -I "$from" -c main.cc -o bad.o
+    for c in gcc clang; do
+        for flags in -ffast-math -Ofast -ffinite-math-only; do
+            says "$what: $c $flags is refused, in one line" "without -ffast-math" $c -std=c11 $WC $flags -I "$from" -c impl.c -o bad.o
+        done
+        says "$what: $c for another system" "is for Linux" $c -std=c11 -U__linux__ -I "$from" -c impl.c -o bad.o
+    done
+    says "$what: the x87 is refused, gcc" "msse2 -mfpmath=sse" gcc -mfpmath=387 -std=c11 -I "$from" -c impl.c -o bad.o
+    says "$what: both units are refused, gcc" "msse2 -mfpmath=sse" gcc -mfpmath=sse+387 -std=c11 -I "$from" -c impl.c -o bad.o
+    says "$what: an i686 without SSE2, clang" "msse2 -mfpmath=sse" clang -m32 -march=pentium3 -std=c11 -I "$from" \
+        -fsyntax-only impl.c
+    for flags in -funsafe-math-optimizations -freciprocal-math -fno-signed-zeros; do
+        says "$what: gcc $flags is refused" "without -ffast-math" gcc -std=c11 $flags -I "$from" -c impl.c -o bad.o
+    done
 done
 
 check "the sizes of the house" sh "$top/tests/style.sh"

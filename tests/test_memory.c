@@ -195,7 +195,7 @@ static void test_dead_receiver(void)
 /* Counters that cannot be: the bytes end there, and no memory is touched that is not the ring's. */
 static void test_counters(void)
 {
-    static const uint64_t wrong[] = { RING + 1, 1u << 31, UINT64_MAX, UINT64_MAX - RING, UINT64_C(1) << 63 };
+    static const uint32_t wrong[] = { RING + 1, 1u << 31, UINT32_MAX, UINT32_MAX - RING };
     unsigned char bytes[100] = { 0 };
 
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -205,15 +205,33 @@ static void test_counters(void)
               && coll__pipe_move(&ends[1], bytes, sizeof bytes, false) == sizeof bytes, "it does not work");
         coll__memory *m = ends[0].state;
         __atomic_store_n(&m->out->put, m->put + wrong[i], __ATOMIC_SEQ_CST);
-        CHECK(coll__pipe_move(&ends[1], bytes, sizeof bytes, false) == -EPROTO, "put %llu", (unsigned long long)wrong[i]);
+        CHECK(coll__pipe_move(&ends[1], bytes, sizeof bytes, false) == -EPROTO, "put %u", (unsigned)wrong[i]);
         coll__memory *other = ends[1].state;
         __atomic_store_n(&other->in->taken, m->put + wrong[i], __ATOMIC_SEQ_CST);
         ssize_t n;
         for (int most = 2 * RING; (n = coll__pipe_move(&ends[0], bytes, sizeof bytes, true)) > 0 && most > 0; most -= (int)n)
             continue;
-        CHECK(n == (wrong[i] == UINT64_MAX ? -EAGAIN : -EPROTO), "taken %llu: %zd", (unsigned long long)wrong[i], n);
+        CHECK(n == (wrong[i] == UINT32_MAX ? -EAGAIN : -EPROTO), "taken %u: %zd", (unsigned)wrong[i], n);
         close_pair(ends);
     }
+}
+
+/* Counters begin anew beyond 2^32, in the middle of what is sent. */
+static void test_counters_wrap(void)
+{
+    const uint32_t before = UINT32_MAX / RING * RING - RING / 2;         /* a byte lies where it would have lain anyway */
+    coll__pipe ends[2];
+
+    open_pair(ends, RING, RING);
+    CHECK(take_up(&ends[1]) && write_some(&ends[0], 0, 0, 8) == 8 && !read_all(&ends[1], 0, 8), "it does not work");
+    coll__memory *m = ends[0].state, *other = ends[1].state;
+    m->out->put = m->out->taken = m->put = m->told_put = m->their_taken = before;
+    other->taken = other->told_taken = other->their_put = before;
+    for (size_t at = 0; at < 4 * RING; at += RING / 4)
+        CHECK(write_some(&ends[0], 0, 0, RING / 4) == RING / 4 && !read_all(&ends[1], 0, RING / 4),
+              "at %zu bytes, put %u", at, (unsigned)m->put);
+    CHECK(m->put < before && write_some(&ends[0], 0, 0, 2 * RING) == RING, "the counter has not come round, or the ring has no end");
+    close_pair(ends);
 }
 
 /* What is on offer is not what it should be: the answer is no, or an end. */
@@ -297,6 +315,7 @@ int main(void)
     }
     test_dead_receiver();
     test_counters();
+    test_counters_wrap();
     test_offers();
     test_strangers();
     test_refusal();

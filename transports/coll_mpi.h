@@ -330,18 +330,22 @@ static int coll__mpi_join(coll__mpi *mpi, MPI_Comm comm)
     return code;
 }
 
-/* All ranks must be well, and have the same mode: otherwise none goes on. */
+/* All ranks must be well, and have the same mode and the same arithmetic: otherwise none goes on. */
 static coll_status coll__mpi_agree(coll__mpi *mpi, coll_status own)
 {
-    int said[3] = { (int)own, (int)mpi->mode, -(int)mpi->mode };
+    const int arithmetic = (int)coll__arithmetic();
+    int said[5] = { (int)own, (int)mpi->mode, -(int)mpi->mode, arithmetic, -arithmetic };
 
-    if (MPI_Allreduce(MPI_IN_PLACE, said, 3, MPI_INT, MPI_MIN, mpi->comm) != MPI_SUCCESS)
+    if (MPI_Allreduce(MPI_IN_PLACE, said, 5, MPI_INT, MPI_MIN, mpi->comm) != MPI_SUCCESS)
         return coll__start_failed(COLL_ERR_SYSTEM, "MPI_Allreduce failed");
     if (own < 0) return own;
     if (said[0] < 0) return coll__start_failed((coll_status)said[0], "another rank could not come along: %s",
                                                coll_status_text((coll_status)said[0]));
     if (said[1] != -said[2])
         return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_MPI differs among the ranks: give all of them the same");
+    if (said[3] != -said[4])
+        return coll__start_failed(COLL_ERR_PROTOCOL, "arithmetic differs among the ranks: some flush tiny numbers to zero, or "
+                                  "round otherwise (a part of the program with -ffast-math?)");
     return COLL_OK;
 }
 

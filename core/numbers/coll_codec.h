@@ -77,13 +77,39 @@ COLL__FINISH(coll__clamp_f32, coll__raw_f32, float, x > scale ? scale : x < -sca
 COLL__FINISH(coll__clamp_f64, coll__raw_f64, double, x > scale ? scale : x < -scale ? -scale : x)
 COLL__FINISH_IN(base, coll__divide_i64, coll__raw_i64, int64_t, x / ranks)
 
-#ifdef __SIZEOF_INT128__
-COLL__WIDEN(i64, i128)
-COLL__WIDEN(u64, i128)
-COLL__MAP_IN(base, coll__store_64, coll__raw_u64, coll__raw_i128, (uint64_t)x)
-COLL__FOLD_IN(base, coll__sum_i128, coll__raw_i128, coll__raw_i128, a + b)
-COLL__FINISH_IN(base, coll__divide_i128, coll__raw_i128, int64_t, x / ranks)
+#if !defined(COLL__NO_INT128)
+COLL__INLINE coll__int128 coll__wide_i64(int64_t x) { return x; }
+COLL__INLINE coll__int128 coll__wide_u64(uint64_t x) { return x; }
+COLL__INLINE uint64_t coll__low_64(coll__int128 x) { return (uint64_t)x; }
+COLL__INLINE coll__int128 coll__sum_of_wide(coll__int128 a, coll__int128 b) { return a + b; }
+COLL__INLINE coll__int128 coll__quotient(coll__int128 x, int64_t ranks) { return x / ranks; }
+#else
+COLL__INLINE coll__int128 coll__wide_i64(int64_t x) { return (coll__int128){ (uint64_t)x, x < 0 ? UINT64_MAX : 0 }; }
+COLL__INLINE coll__int128 coll__wide_u64(uint64_t x) { return (coll__int128){ x, 0 }; }
+COLL__INLINE uint64_t coll__low_64(coll__int128 x) { return x.low; }
+COLL__INLINE coll__int128 coll__sum_of_wide(coll__int128 a, coll__int128 b)
+{
+    const uint64_t low = a.low + b.low;
+    return (coll__int128){ low, a.high + b.high + (low < a.low) };
+}
+
+/* Of the sum of so many integers of 64 bits, so that only the lower word of the quotient counts.  `ranks` has 31 bits. */
+COLL__INLINE coll__int128 coll__quotient(coll__int128 x, int64_t ranks)
+{
+    const uint64_t n = (uint64_t)ranks;
+    const bool is_negative = x.high >> 63;
+    const uint64_t low = is_negative ? 0 - x.low : x.low, high = is_negative ? 0 - x.high - (x.low != 0) : x.high;
+    const uint64_t upper = high % n << 32 | low >> 32, lower = upper % n << 32 | (low & UINT32_MAX);
+    const uint64_t quotient = (upper / n) << 32 | lower / n;
+    return (coll__int128){ is_negative ? 0 - quotient : quotient, 0 };
+}
 #endif
+
+COLL__MAP_IN(base, coll__load_i64, coll__raw_i128, coll__raw_i64, coll__wide_i64(x))
+COLL__MAP_IN(base, coll__load_u64, coll__raw_i128, coll__raw_u64, coll__wide_u64(x))
+COLL__MAP_IN(base, coll__store_64, coll__raw_u64, coll__raw_i128, coll__low_64(x))
+COLL__FOLD_IN(base, coll__sum_i128, coll__raw_i128, coll__raw_i128, coll__sum_of_wide(a, b))
+COLL__FINISH_IN(base, coll__divide_i128, coll__raw_i128, int64_t, coll__quotient(x, ranks))
 
 /* Complex numbers are twice as many reals. */
 #define COLL__COMPLEX_IN(tier, name, bits)                                                          \
@@ -169,9 +195,7 @@ static void coll__codec_integer_average(coll__codec *codec, coll_type type, int 
         [COLL_I8] = coll__load_i8_base, [COLL_I16] = coll__load_i16_base,
         [COLL_I32] = coll__load_i32_base, [COLL_U8] = coll__load_u8_base,
         [COLL_U16] = coll__load_u16_base, [COLL_U32] = coll__load_u32_base,
-#ifdef __SIZEOF_INT128__
         [COLL_I64] = coll__load_i64_base, [COLL_U64] = coll__load_u64_base,
-#endif
     };
 
     codec->direct = false;
@@ -181,14 +205,12 @@ static void coll__codec_integer_average(coll__codec *codec, coll_type type, int 
     codec->finish = coll__divide_i64_base;
     codec->store = codec->type_size == 1 ? coll__store_8_base
                  : codec->type_size == 2 ? coll__store_16_base : coll__store_32_base;
-#ifdef __SIZEOF_INT128__
     if (codec->type_size == 8) {
         codec->acc_size = sizeof(coll__int128);
         codec->combine = coll__sum_i128_base;
         codec->finish = coll__divide_i128_base;
         codec->store = coll__store_64_base;
     }
-#endif
     codec->store_wire = codec->store;
 }
 

@@ -230,8 +230,7 @@ COLL__PAIR(i64_i64, i64, 64, 64)
 
 /* ---- >>cells: which type has which operation ---- */
 
-/* The fold of each cell.  COLL_AVG has that of the sum, which integers replace by a wider one where
- * the machine has it.  The floats that f32 accumulates for have its row. */
+/* The fold of each cell.  COLL_AVG has that of the sum, which integers replace by a wider one.  The floats that f32 accumulates for have its row. */
 #define COLL__ROW_INTEGER(tier, type, wrap, name, average)                                          \
     [type] = { [COLL_SUM] = coll__sum_##wrap##_##tier, [COLL_PROD] = coll__prod_##wrap##_##tier,    \
                [COLL_MIN] = coll__min_##name##_##tier, [COLL_MAX] = coll__max_##name##_##tier,      \
@@ -255,21 +254,15 @@ COLL__PAIR(i64_i64, i64, 64, 64)
 #define COLL__ROW_PAIR(type, name)                                                                  \
     [type] = { [COLL_MINLOC] = coll__minloc_##name, [COLL_MAXLOC] = coll__maxloc_##name },
 
-#ifdef __SIZEOF_INT128__
-#define COLL__AVERAGE_64(tier) coll__sum_u64_##tier
-#else
-#define COLL__AVERAGE_64(tier) NULL
-#endif
-
 #define COLL__ROWS(tier)                                                                            \
     COLL__ROW_INTEGER(tier, COLL_I8, u8, i8, coll__sum_u8_##tier)                                   \
     COLL__ROW_INTEGER(tier, COLL_I16, u16, i16, coll__sum_u16_##tier)                               \
     COLL__ROW_INTEGER(tier, COLL_I32, u32, i32, coll__sum_u32_##tier)                               \
-    COLL__ROW_INTEGER(tier, COLL_I64, u64, i64, COLL__AVERAGE_64(tier))                             \
+    COLL__ROW_INTEGER(tier, COLL_I64, u64, i64, coll__sum_u64_##tier)                             \
     COLL__ROW_INTEGER(tier, COLL_U8, u8, u8, coll__sum_u8_##tier)                                   \
     COLL__ROW_INTEGER(tier, COLL_U16, u16, u16, coll__sum_u16_##tier)                               \
     COLL__ROW_INTEGER(tier, COLL_U32, u32, u32, coll__sum_u32_##tier)                               \
-    COLL__ROW_INTEGER(tier, COLL_U64, u64, u64, COLL__AVERAGE_64(tier))                             \
+    COLL__ROW_INTEGER(tier, COLL_U64, u64, u64, coll__sum_u64_##tier)                             \
     COLL__ROW_BOOL(tier)                                                                            \
     COLL__ROW_FLOAT(tier, COLL_F32, f32)        COLL__ROW_FLOAT(tier, COLL_F64, f64)                \
     COLL__ROW_COMPLEX(tier, COLL_C64, c64)      COLL__ROW_COMPLEX(tier, COLL_C128, c128)            \

@@ -15,10 +15,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ > 0)
-#error "coll.h promises equal bits on every rank: compile its implementation without -ffast-math."
-#endif
-
 /* ---- >>types: what they are called and how long they are ---- */
 
 #define COLL__TYPES(X)                                                                              \
@@ -102,9 +98,14 @@ typedef uint64_t COLL__RAW coll__raw_u64;
 typedef float    COLL__RAW coll__raw_f32;
 typedef double   COLL__RAW coll__raw_f64;
 
-#ifdef __SIZEOF_INT128__
+/* Sums of integers of 64 bits; as two words, the lower one first, where the compiler has no such type. */
+#if defined(__SIZEOF_INT128__) && !defined(COLL__NO_INT128)
 __extension__ typedef __int128 coll__int128;
 typedef coll__int128 COLL__RAW coll__raw_i128;
+#else
+#define COLL__NO_INT128 1
+typedef struct __attribute__((packed, may_alias)) coll__int128 { uint64_t low, high; } coll__int128;
+typedef coll__int128 coll__raw_i128;
 #endif
 
 /* ---- >>tiers: one text of a loop, compiled for every machine and for most machines ---- */

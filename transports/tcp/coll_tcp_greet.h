@@ -29,6 +29,7 @@ typedef struct coll__identity {
     uint32_t epoch;                               /* how often the world has shrunk                           */
     int auth;                                     /* COLL__AUTH_...                                           */
     int more_lanes;                               /* connections to a peer, beside the first                  */
+    uint32_t arithmetic;                          /* coll__arithmetic                                         */
     unsigned char root[COLL__SHA_LENGTH];         /* what is left of the key                                  */
     coll__seal *seal;                             /* for TLS                                                  */
 } coll__identity;
@@ -84,6 +85,7 @@ static void coll__hello_as(coll__hello *hello, const coll__identity *us)
     hello->size = us->size;
     hello->epoch = us->epoch;
     hello->auth = us->auth;
+    hello->arithmetic = us->arithmetic;
     if (hello->purpose == COLL__PURPOSE_MEET) hello->more_lanes = us->more_lanes;
     memcpy(hello->world, us->world, sizeof us->world);
     memcpy(hello->host, us->host, sizeof us->host);
@@ -196,6 +198,7 @@ static const char *coll__greet_check_answer(coll__greet *g, const coll__identity
     if (answer.rank != g->hello.to || answer.to != us->rank) return "another rank answers there";
     if (answer.epoch != us->epoch) return "it has shrunk, or has not";
     if (answer.auth != us->auth) return "its security differs";
+    if (answer.arithmetic != us->arithmetic) return "its arithmetic differs";
     if (answer.more_lanes != g->hello.more_lanes || answer.lane != g->hello.lane) return "it answers another lane";
     return answer.purpose == g->hello.purpose && answer.channel == g->hello.channel ? NULL : "it answers another question";
 }
@@ -246,6 +249,17 @@ static coll_status coll__greet_check_auth(coll__greet *g, const coll__identity *
                               ours & COLL__AUTH_CHECK ? " and checks" : "");
 }
 
+/* Results would have other bits on either side. */
+static coll_status coll__greet_differ(coll__greet *g, const coll__identity *us)
+{
+    char theirs[80], ours[80];
+
+    coll__arithmetic_text(g->hello.arithmetic, theirs, sizeof theirs);
+    coll__arithmetic_text(us->arithmetic, ours, sizeof ours);
+    return coll__greet_failed(g, COLL_ERR_PROTOCOL, "its arithmetic %s, and here it %s (a part of it with -ffast-math?)", theirs,
+                              ours);
+}
+
 static coll_status coll__greet_hear(coll__greet *g, const coll__identity *us)
 {
     const coll_status status = coll__greet_move(g, COLL__HELLO_LENGTH, false);
@@ -257,6 +271,7 @@ static coll_status coll__greet_hear(coll__greet *g, const coll__identity *us)
     if (g->hello.to != us->rank)
         return coll__greet_failed(g, COLL_ERR_PROTOCOL, "it calls rank %d, and this is rank %d", g->hello.to, us->rank);
     if (g->hello.auth != us->auth) return coll__greet_check_auth(g, us);
+    if (g->hello.arithmetic != us->arithmetic) return coll__greet_differ(g, us);
     const bool needs_one = g->hello.purpose != COLL__PURPOSE_MEET && g->hello.more_lanes == 0;
     if (g->hello.more_lanes != us->more_lanes && !needs_one)
         return coll__greet_failed(g, COLL_ERR_PROTOCOL, "it makes %d connections to a peer, and here it is %d (COLL_LANES)",

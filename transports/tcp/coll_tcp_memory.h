@@ -52,10 +52,11 @@ static const char coll__memory_link[] = "/memfd:coll (deleted)";
 
 enum { COLL__MEMORY_OFFERED, COLL__MEMORY_TAKEN, COLL__MEMORY_WITHDRAWN };
 
-/* One direction.  Every word has a line of its own: those that say who sleeps are looked at often and seldom change. */
+/* One direction.  Every word has a line of its own: those that say who sleeps are looked at often and seldom change.  The
+ * counters wrap: a machine of 32 bits may have no atomic access to more, and a ring is shorter by far. */
 typedef struct coll__memory_way {
-    __attribute__((aligned(COLL__LINE))) uint64_t put;        /* bytes, by the sender                         */
-    __attribute__((aligned(COLL__LINE))) uint64_t taken;      /* by the receiver                              */
+    __attribute__((aligned(COLL__LINE))) uint32_t put;        /* bytes, by the sender                         */
+    __attribute__((aligned(COLL__LINE))) uint32_t taken;      /* by the receiver                              */
     __attribute__((aligned(COLL__LINE))) uint32_t receiver_sleeps;
     __attribute__((aligned(COLL__LINE))) uint32_t sender_sleeps;
 } coll__memory_way;
@@ -80,9 +81,9 @@ typedef struct coll__memory {
     size_t   length;                              /* bytes of a ring                                          */
     coll__memory_way *out, *in;
     unsigned char *out_ring, *in_ring;
-    uint64_t put, told_put, taken, told_taken;    /* ours                                                     */
-    uint64_t their_taken, their_put;              /* theirs, as far as we have looked                         */
-    uint64_t spilled;                             /* bytes of `put` that have gone over the socket after all  */
+    uint32_t put, told_put, taken, told_taken;    /* ours                                                     */
+    uint32_t their_taken, their_put;              /* theirs, as far as we have looked                         */
+    uint32_t spilled;                             /* bytes of `put` that have gone over the socket after all  */
     int      fd;                                  /* of the memory, until it is taken                         */
     unsigned looks;
     bool     has_slept, has_ended;                /* ended: the socket                                        */
@@ -197,7 +198,7 @@ static void coll__memory_tell_taken(const coll__pipe *p, coll__memory *m)
 static size_t coll__memory_room(coll__memory *m, size_t wanted)
 {
     if (m->length - (size_t)(m->put - m->their_taken) < wanted) {
-        const uint64_t taken = __atomic_load_n(&m->out->taken, __ATOMIC_ACQUIRE);
+        const uint32_t taken = __atomic_load_n(&m->out->taken, __ATOMIC_ACQUIRE);
         if (m->put - taken > m->length) return SIZE_MAX;
         m->their_taken = taken;
     }
@@ -208,7 +209,7 @@ static size_t coll__memory_room(coll__memory *m, size_t wanted)
 static size_t coll__memory_there(coll__memory *m, size_t wanted)
 {
     if ((size_t)(m->their_put - m->taken) < wanted) {
-        const uint64_t put = __atomic_load_n(&m->in->put, __ATOMIC_ACQUIRE);
+        const uint32_t put = __atomic_load_n(&m->in->put, __ATOMIC_ACQUIRE);
         if (put - m->taken > m->length) return SIZE_MAX;
         m->their_put = put;
     }
@@ -218,9 +219,9 @@ static size_t coll__memory_there(coll__memory *m, size_t wanted)
 /* Put in what there is room for, or take what has come.  Bytes, or -1 with EPROTO. */
 static ssize_t coll__memory_move(const coll__pipe *p, coll__memory *m, const struct iovec *pieces, int count, bool is_put)
 {
-    uint64_t *const counter = is_put ? &m->put : &m->taken;
-    const uint64_t *const told = is_put ? &m->told_put : &m->told_taken;
-    const uint64_t before = *counter;
+    uint32_t *const counter = is_put ? &m->put : &m->taken;
+    const uint32_t *const told = is_put ? &m->told_put : &m->told_taken;
+    size_t moved = 0;                             /* by a counter alone, 4 GiB would look like nothing        */
 
     for (int i = 0; i < count; i++)
         for (size_t at = 0; at < pieces[i].iov_len;) {
@@ -231,8 +232,9 @@ static ssize_t coll__memory_move(const coll__pipe *p, coll__memory *m, const str
             if (n == 0) goto done;
             if (is_put) memcpy(m->out_ring + place, (const unsigned char *)pieces[i].iov_base + at, n);
             else memcpy((unsigned char *)pieces[i].iov_base + at, m->in_ring + place, n);
-            *counter += n;
+            *counter += (uint32_t)n;
             at += n;
+            moved += n;
             if (*counter - *told < COLL__MEMORY_PIECE) continue;
             if (is_put) coll__memory_tell_put(p, m);
             else coll__memory_tell_taken(p, m);
@@ -240,7 +242,7 @@ static ssize_t coll__memory_move(const coll__pipe *p, coll__memory *m, const str
 done:
     if (is_put) coll__memory_tell_put(p, m);
     else coll__memory_tell_taken(p, m);
-    return (ssize_t)(*counter - before);
+    return (ssize_t)moved;
 }
 
 /* ---- >>socket ---- */
@@ -270,12 +272,12 @@ static int coll__memory_spill(coll__pipe *p)
 {
     coll__memory *m = (coll__memory *)p->state;
 
-    while (m->spilled < m->put) {
+    while (m->spilled != m->put) {
         const size_t place = (size_t)m->spilled & (m->length - 1);
         const size_t left = coll__least((size_t)(m->put - m->spilled), m->length - place);
         const ssize_t n = send(p->fd, m->out_ring + place, left, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (n < 0) return errno == EINTR ? EAGAIN : errno;
-        m->spilled += (uint64_t)n;
+        m->spilled += (uint32_t)n;
     }
     coll__memory_give_up(p);
     return 0;

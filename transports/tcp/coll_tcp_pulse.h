@@ -276,17 +276,24 @@ static void coll__judge_silence(coll__pulse *p, int64_t now)
     coll__pulse_blame(p, COLL_ERR_PEER, 0, what);
 }
 
+/* The beginning of what TCP_INFO tells: the kernel's struct tcp_info, which musl declares for _GNU_SOURCE only. */
+typedef struct coll__tcp_info {
+    uint8_t  state, ca_state, retransmits, probes, others[4];
+    uint32_t rto, ato, snd_mss, rcv_mss, unacked, sacked, lost, retrans, fackets;
+    uint32_t last_data_sent, last_ack_sent, last_data_recv, last_ack_recv;
+} coll__tcp_info;
+
 /* Is something on its way over this connection that nothing comes back for?  Neither a reader who takes his time nor a process
  * that is stopped is meant: their kernels still answer. */
 static bool coll__path_is_silent(const coll__path *path, int liveness_ms, bool *is_unanswered)
 {
-    struct tcp_info info;
+    coll__tcp_info info;
     socklen_t length = sizeof info;
 
     memset(&info, 0, sizeof info);
-    if (getsockopt(path->fd, IPPROTO_TCP, TCP_INFO, &info, &length) || info.tcpi_state != TCP_ESTABLISHED) return false;
-    *is_unanswered = info.tcpi_probes > 0 || (info.tcpi_unacked > 0 && info.tcpi_retransmits > 0);
-    return *is_unanswered && info.tcpi_last_ack_recv >= (unsigned)liveness_ms;
+    if (getsockopt(path->fd, IPPROTO_TCP, TCP_INFO, &info, &length) || info.state != TCP_ESTABLISHED) return false;
+    *is_unanswered = info.probes > 0 || (info.unacked > 0 && info.retransmits > 0);
+    return *is_unanswered && info.last_ack_recv >= (unsigned)liveness_ms;
 }
 
 /* A path beside which there is a line that is silent, too, is left to that: all then say the same. */

@@ -16,7 +16,7 @@ enum {
  *
  *    0 magic[8]    8 u16 major   10 u16 minor   12 u32 native order   16 world[16]   32 u32 rank   36 u32 size
  *   40 u16 purpose   42 u16 channel   44 u16 port   46 u16 to   48 host[16]   64 u32 epoch   68 u16 auth   70 zero[2]
- *   72 nonce[16]   88 u16 more lanes   90 u16 lane   92 zero[4]   96 proof[32]
+ *   72 nonce[16]   88 u16 more lanes   90 u16 lane   92 u32 arithmetic   96 proof[32]
  */
 
 typedef enum coll__purpose { COLL__PURPOSE_MEET = 1, COLL__PURPOSE_DATA, COLL__PURPOSE_ASK } coll__purpose;
@@ -31,6 +31,7 @@ typedef struct coll__hello {
     int auth;                                     /* COLL__AUTH_...: how to go on                             */
     int more_lanes, lane;                         /* connections to a peer beside the first; data: which of all */
     uint32_t epoch;                               /* how often the world has shrunk                           */
+    uint32_t arithmetic;                          /* coll__arithmetic: 0 is what IEEE 754 says                */
 } coll__hello;
 
 enum { COLL__HELLO_PROOF = 96 };                  /* where it stands                                          */
@@ -66,6 +67,7 @@ static void coll__hello_write(unsigned char *at, const coll__hello *hello)
     memcpy(at + 72, hello->nonce, COLL__NONCE_LENGTH);
     coll__put16(at + 88, (uint32_t)hello->more_lanes);
     coll__put16(at + 90, (uint32_t)hello->lane);
+    coll__put32(at + 92, hello->arithmetic);
 }
 
 /* Can these first bytes, however few, become a hello of any version? */
@@ -80,7 +82,9 @@ static const char *coll__hello_read(const unsigned char *at, const unsigned char
     memset(hello, 0, sizeof *hello);
     if (!coll__hello_may_begin(at, COLL__HELLO_LENGTH)) return "it does not speak this protocol";
     if (coll__get16(at + 8) != COLL__WIRE_MAJOR) return "it speaks another version of this protocol";
-    if (coll__get32(at + 12) != coll__native_order()) return "its byte order differs";
+    if (coll__get32(at + 12) != coll__native_order())
+        return coll__native_order() == 0x01020304 ? "its byte order is not little-endian, and here it is"
+                                                  : "its byte order is not big-endian, and here it is";
     const uint32_t rank = coll__get32(at + 32), to = coll__get16(at + 46);
     if (coll__get32(at + 36) != (uint32_t)size) return "it counts another number of ranks";
     if (memcmp(at + 16, world, COLL__WORLD_LENGTH)) return "it belongs to another job (COLL_WORLD differs)";
@@ -92,8 +96,7 @@ static const char *coll__hello_read(const unsigned char *at, const unsigned char
     if ((auth & ~(uint32_t)COLL__AUTH_CHECK) > COLL__AUTH_TLS) return "its security is unknown";
     const uint32_t more_lanes = coll__get16(at + 88), lane = coll__get16(at + 90);
     if (more_lanes >= COLL__LANES_MOST || lane > more_lanes) return "its lane is out of range";
-    for (int i = 70; i < COLL__HELLO_PROOF; i++)
-        if (at[i] && (i < 72 || i >= 92)) return "its hello is not well formed";
+    if (at[70] || at[71]) return "its hello is not well formed";
     hello->rank = (int)rank;
     hello->size = size;
     hello->to = (int)to;
@@ -104,6 +107,7 @@ static const char *coll__hello_read(const unsigned char *at, const unsigned char
     hello->more_lanes = (int)more_lanes;
     hello->lane = (int)lane;
     hello->epoch = coll__get32(at + 64);
+    hello->arithmetic = coll__get32(at + 92);
     memcpy(hello->world, at + 16, COLL__WORLD_LENGTH);
     memcpy(hello->host, at + 48, COLL__HOST_LENGTH);
     memcpy(hello->nonce, at + 72, COLL__NONCE_LENGTH);

@@ -190,6 +190,7 @@ static bool coll__identify(coll__identity *us, const coll__settings *settings)
     us->size = c->size;
     us->auth = settings->auth;
     us->more_lanes = c->lanes > 1 ? c->lanes - 1 : 0;
+    us->arithmetic = settings->arithmetic;
     if (us->auth & COLL__AUTH_KIND) coll__hmac(us->root, settings->key, strlen(settings->key), &piece, 1);
     if ((us->auth & COLL__AUTH_KIND) != COLL__AUTH_TLS) return true;
     us->seal = coll__seal_new();

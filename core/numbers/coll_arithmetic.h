@@ -1,0 +1,73 @@
+/* coll_arithmetic.h - what the arithmetic of this program does otherwise than IEEE 754 says, asked of the arithmetic itself.
+ *
+ * Two things make it differ.  Flags of the compiler, of which not all can be seen by the preprocessor: such a program is refused.
+ * And the modes of the processor, which belong to the thread, and which other parts of a program may have set: whoever links
+ * with -ffast-math, or loads a library that was, flushes subnormals.  There the results are equal as long as all ranks do the
+ * same, so the word goes into the hello, and ranks that differ do not meet.  0: all is as IEEE 754 says. */
+#ifndef COLL_ARITHMETIC_H
+#define COLL_ARITHMETIC_H
+
+#include "coll_types.h"
+
+enum {
+    COLL__FUSES = 1, COLL__REORDERS = 2, COLL__INVERTS = 4, COLL__DROPS_SIGNS = 8, COLL__HAS_NO_NAN = 16, COLL__SHORTENS = 32,
+    COLL__COMPILED = 0xff,                        /* those are the compiler's, the others the processor's     */
+    COLL__FLUSHES = 0x100, COLL__IGNORES_SUBNORMALS = 0x200,
+    COLL__ROUNDS_UP = 0x400, COLL__ROUNDS_DOWN = 0x800, COLL__ROUNDS_TO_ZERO = 0x1000
+};
+
+/* What the processor has been told, of f64 and f32.  Nothing here can be worked out before the program runs. */
+static uint32_t coll__processor_modes(void)
+{
+    volatile double one = 1, tiny = 0x1p-60, least = coll__float64(UINT64_C(0x0010000000000000)), lower = coll__float64(1);
+    volatile float least32 = coll__float32(0x00800000u), lower32 = coll__float32(1u);
+    const double above = one + tiny, below = one - tiny, beneath = -one - tiny;
+    uint32_t modes = 0;
+
+    if (coll__bits64(least * 0.5) == 0 || coll__bits32(least32 * 0.5f) == 0) modes |= COLL__FLUSHES;
+    if (coll__bits64(lower * 0x1p60) == 0 || coll__bits32(lower32 * 0x1p60f) == 0) modes |= COLL__IGNORES_SUBNORMALS;
+    if (above > 1) return modes | COLL__ROUNDS_UP;
+    if (beneath < -1) return modes | COLL__ROUNDS_DOWN;
+    return below < 1 ? modes | COLL__ROUNDS_TO_ZERO : modes;
+}
+
+/* The same, and what the compiler was told.  It is compiled as the kernels are. */
+static COLL__UNUSED COLL__KERNEL uint32_t coll__arithmetic(void)
+{
+    volatile double near_one = 1 + 0x1p-30, square = 1 + 0x1p-29, large = 0x1p60, one = 1, five = 5;
+    volatile double minus_zero = coll__float64(UINT64_C(1) << 63), nan = coll__float64(COLL__NAN_F64), tenth = 0.1;
+    const double a = near_one, b = large, c = one, product = a * a - square;
+    uint32_t word = coll__processor_modes();
+    const bool is_to_nearest = !(word & (COLL__ROUNDS_UP | COLL__ROUNDS_DOWN | COLL__ROUNDS_TO_ZERO));
+
+    if (coll__bits64(product) == coll__bits64(0x1p-60)) word |= COLL__FUSES;
+    if (coll__bits64((c + b) - b) == coll__bits64(1)) word |= COLL__REORDERS;
+    if (is_to_nearest && coll__bits64(five / 3.0) != UINT64_C(0x3ffaaaaaaaaaaaab)) word |= COLL__INVERTS;
+    if (is_to_nearest && coll__bits64(minus_zero + 0.0) != 0) word |= COLL__DROPS_SIGNS;
+    if (coll__bits64(coll__canon64(-nan)) != COLL__NAN_F64) word |= COLL__HAS_NO_NAN;
+    if (coll__bits64(tenth) != UINT64_C(0x3fb999999999999a)) word |= COLL__SHORTENS;
+    return word;
+}
+
+/* What the word says, behind "it": "flushes subnormals". */
+static COLL__UNUSED void coll__arithmetic_text(uint32_t word, char *text, size_t room)
+{
+    static const struct { uint32_t bit; const char *says; } all[] = {
+        { COLL__FUSES, "fuses products with sums" }, { COLL__REORDERS, "regroups sums" },
+        { COLL__INVERTS, "multiplies by inverses" }, { COLL__DROPS_SIGNS, "drops the sign of zero" },
+        { COLL__HAS_NO_NAN, "knows no NaN" }, { COLL__SHORTENS, "has constants of 32 bits" },
+        { COLL__FLUSHES, "flushes subnormals" }, { COLL__IGNORES_SUBNORMALS, "ignores subnormals" },
+        { COLL__ROUNDS_UP, "rounds up" }, { COLL__ROUNDS_DOWN, "rounds down" }, { COLL__ROUNDS_TO_ZERO, "rounds toward zero" },
+    };
+    uint32_t known = 0;
+
+    *text = '\0';
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        known |= all[i].bit;
+        if (word & all[i].bit) coll__append(text, room, "%s%s", *text ? ", " : "", all[i].says);
+    }
+    if (word & ~known) coll__append(text, room, "%s%s", *text ? ", " : "", "does what this version does not know");
+    if (!word) coll__append(text, room, "%s", "keeps to IEEE 754");
+}
+
+#endif /* COLL_ARITHMETIC_H */
