@@ -15,7 +15,11 @@
  *         printf("rank %d of %d: %g %g\n", coll_rank(comm), coll_size(comm), x[0], x[1]);
  *         return 0;
  *     }
- *     int main(void) { return coll_spawn(4, worker, NULL); }          four ranks, threads of this process
+ *     int main(void)
+ *     {
+ *         const int result = coll_spawn(4, worker, NULL);               four ranks, threads of this process
+ *         return result < 0 ? fprintf(stderr, "%s\n", coll_error(NULL)), 1 : result;
+ *     }
  *
  * The same worker between processes: coll_init(&comm, NULL) in each of them, started by coll-run, torchrun or by hand
  * with COLL_RANK, COLL_SIZE and COLL_ADDR set.
@@ -157,7 +161,8 @@
  * for this one.  Any other error ends the communicator on every rank: pending and later calls return the same
  * cause at once, and only coll_free and coll_shrink are left to do.  coll_abort ends it on purpose: from any thread, and over TCP
  * (but with liveness_timeout_ms < 0) and between threads from a signal handler too.  coll_error(comm) is one sentence that
- * says which rank, which call, which address and why.  recv is undefined after an error.  The library never exits, aborts or
+ * says which rank, which call, which address and why.  A communicator that cannot be made is also a line on the log, for programs
+ * that do not look at the status (COLL_DEBUG=none: it is not).  recv is undefined after an error.  The library never exits, aborts or
  * raises a signal.
  *
  * Time limits.  A process that dies is noticed at once.  One that gives no sign of life for liveness_timeout_ms, because it is
@@ -200,12 +205,19 @@
  *     COLL_RANK, COLL_SIZE, COLL_ADDR=host:port      who this process is, and where rank 0 listens ([v6]:port is fine).
  *                                                     the variables of torchrun, Open MPI, MPICH (Hydra, Intel),
  *                                                     MVAPICH, Flux, PALS, jsrun, Slurm and MLX are understood.  The first
- *                                                     complete set counts; sets that disagree are an error
+ *                                                     complete set counts; sets that disagree are an error.  Where none is
+ *                                                     complete, those of LeaderWorkerSet, SkyPilot and AWS Batch count, for a
+ *                                                     program that is started once on each pod or node; and PMIX_RANK,
+ *                                                     JOB_COMPLETION_INDEX (also 0: a pod of an indexed Job of Kubernetes is
+ *                                                     not told of how many) and PET_NNODES are an error, for they tell of
+ *                                                     others but not how many ranks there are.  COLL_SIZE=1, which needs no
+ *                                                     COLL_RANK, says that this process is alone
  *     COLL_HOSTS, COLL_NETWORK, COLL_PORTS            see Meeting.  Without COLL_NETWORK: NCCL_SOCKET_IFNAME or
  *                                                     GLOO_SOCKET_IFNAME, as far as they name an address of this host
  *     COLL_LOCAL_RANK, COLL_LOCAL_SIZE                among the ranks of this host (default 0 of 1)
- *                                                     coll-run sets all of these, COLL_WORLD, with several hosts COLL_KEY, and
- *                                                     with --threads T COLL_THREADS=T: this process is to bring T ranks
+ *     COLL_THREADS                                    how many ranks this process is to make; other numbers are an error.
+ *                                                     coll-run sets all of these (COLL_THREADS=T with --threads T, else 1),
+ *                                                     COLL_WORLD, and with several hosts COLL_KEY
  *     COLL_SHARE=0                                    processes of one host meet over TCP, and not in memory that they share
  *     COLL_IO=auto|uring|poll                         how sockets are driven.  auto: io_uring where the kernel allows it
  *     COLL_BACKGROUND=on|off                          whether operations move while the program computes (see Waiting)
@@ -222,7 +234,7 @@
  *     COLL_SPIN_US, COLL_START_TIMEOUT_MS, COLL_STALL_TIMEOUT_MS, COLL_LIVENESS_TIMEOUT_MS
  *     COLL_DUMP=directory                             see After a failure
  *     COLL_TUNING=path                                see Tuning
- *     COLL_DEBUG=error|warn|info                      what goes to stderr (default: warn)
+ *     COLL_DEBUG=none|error|warn|info                 what goes to the log, which is stderr unless there is a hook (default: warn)
  *
  * Simulation.  With COLL_TRANSPORT=sim, coll_spawn runs all ranks in the calling thread, up to 65536 of them, under a virtual
  * clock (coll_sim_time): the same engine and algorithms on a machine that need not exist.  Each rank has a stack of its own and
@@ -471,7 +483,8 @@ typedef struct coll_sim {
 
 /* ---- >>configuration ---- */
 
-typedef enum coll_log_level { COLL_LOG_ERROR = 1, COLL_LOG_WARN, COLL_LOG_INFO } coll_log_level;
+/* What goes to the log: nothing; why a communicator could not be made; also who is late, or was turned away; also who has come. */
+typedef enum coll_log_level { COLL_LOG_NONE = -1, COLL_LOG_ERROR = 1, COLL_LOG_WARN, COLL_LOG_INFO } coll_log_level;
 
 /* All optional: zero means the default written beside each field. */
 typedef struct coll_config {

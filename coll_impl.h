@@ -172,7 +172,7 @@ static coll_status coll__open_tcp(coll_comm **out, coll__settings *s)
 
     if (status < 0) return status;
     *out = coll__comm_new(&coll__tcp_transport, tcp, c->rank, c->size, s);
-    if (!*out) return COLL_ERR_MEMORY;
+    if (!*out) return coll__start_failed(COLL_ERR_MEMORY, "no memory for rank %d of %d", c->rank, c->size);
     coll__joined_up(*out, s, &log);
     return COLL_OK;
 }
@@ -227,7 +227,7 @@ static coll_status coll__open_sim(int count, coll_comm **out, coll__settings *s)
         world->holders++;
         out[i] = coll__comm_new(&coll__sim_transport, &world->ranks[i], i, count, s);
         if (!out[i]) {
-            status = COLL_ERR_MEMORY;
+            status = coll__start_failed(COLL_ERR_MEMORY, "no memory for rank %d of %d", i, count);
             break;
         }
         out[i]->trunk->spin_us = 0;               /* nothing happens while a rank spins                       */
@@ -271,7 +271,7 @@ static coll_status coll__init_as(coll__settings *s, coll_comm **out, const coll_
     return coll__start_failed(COLL_ERR_ARGUMENT, "transport \"%.32s\" is none of tcp, threads, sim, mpi", name);
 }
 
-COLL_API coll_status coll_init(coll_comm **out, const coll_config *config)
+static coll_status coll__init(coll_comm **out, const coll_config *config)
 {
     coll__settings s;
 
@@ -280,6 +280,11 @@ COLL_API coll_status coll_init(coll_comm **out, const coll_config *config)
     const coll_status status = coll__init_as(&s, out, config);
     coll__wipe(s.key, sizeof s.key);
     return status;
+}
+
+COLL_API coll_status coll_init(coll_comm **out, const coll_config *config)
+{
+    return coll__started(coll__init(out, config), config);
 }
 
 static coll_status coll__init_threads_as(coll__settings *s, int count, coll_comm **out, const coll_config *config)
@@ -295,27 +300,39 @@ static coll_status coll__init_threads_as(coll__settings *s, int count, coll_comm
     if (status < 0) return status;
     if (s->config.size == count) s->local_size = count;       /* whatever a launcher has said of its processes    */
     if (is_simulated) return coll__open_sim(count, out, s);
-    if (s->config.size == count) return coll__open_threads(count, out, s);
+    if (s->config.size == count) {
+        if (count > 1 && s->launch.size == count && coll__counts_ranks(s->launch.by) && !coll__environment("COLL_THREADS"))
+            coll__say(&(coll__log){ s->config.log_level, s->config.log, s->config.log_context }, COLL_LOG_WARN,
+                      "this process makes all %d ranks of COLL_SIZE=%d and waits for no other process; where others are started "
+                      "too, COLL_SIZE is the sum over all of them (COLL_THREADS=%d: this line is not needed)", count, count, count);
+        return coll__open_threads(count, out, s);
+    }
     if (!strcmp(name, "threads"))
-        return coll__start_failed(COLL_ERR_ARGUMENT, "%s says %d ranks, but transport \"threads\" has only the %d of this "
-                                  "process", s->source, s->config.size, count);
+        return coll__start_failed(COLL_ERR_ARGUMENT, "there are %d ranks (from %s), but transport \"threads\" has only the %d of "
+                                  "this process: leave the transport out", s->config.size, s->source, count);
     return count == 1 ? coll__open_tcp(out, s) : coll__open_joined(count, out, s);
 }
 
-COLL_API coll_status coll_init_threads(int count, coll_comm **out, const coll_config *config)
+static coll_status coll__init_threads(int count, coll_comm **out, const coll_config *config)
 {
     coll__settings s;
 
     if (!out) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init_threads: out is NULL");
     if (count < 1 || count > COLL__SIZE_MOST)
-        return coll__start_failed(COLL_ERR_ARGUMENT, "%d ranks are not within 1 to %d", count, COLL__SIZE_MOST);
+        return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init_threads: count %d is out of range: 1 to %d", count,
+                                  COLL__SIZE_MOST);
     out[0] = NULL;
     const coll_status status = coll__init_threads_as(&s, count, out, config);
     coll__wipe(s.key, sizeof s.key);
     return status;
 }
 
-COLL_API coll_status coll_init_custom(const coll_transport *transport, void *context, int rank, int size, coll_comm **out)
+COLL_API coll_status coll_init_threads(int count, coll_comm **out, const coll_config *config)
+{
+    return coll__started(coll__init_threads(count, out, config), config);
+}
+
+static coll_status coll__init_custom(const coll_transport *transport, void *context, int rank, int size, coll_comm **out)
 {
     coll__settings s;
     coll_config only = { 0 };
@@ -324,13 +341,20 @@ COLL_API coll_status coll_init_custom(const coll_transport *transport, void *con
         return coll__start_failed(COLL_ERR_ARGUMENT,
                                   "coll_init_custom: out is NULL, or the transport lacks send, recv, progress or close");
     *out = NULL;
-    if (size < 1 || size > COLL__SIZE_MOST || rank < 0 || rank >= size)
-        return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d of %d makes no sense", rank, size);
+    if (size < 1 || size > COLL__SIZE_MOST)
+        return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init_custom: size %d is out of range: 1 to %d", size, COLL__SIZE_MOST);
+    if (rank < 0 || rank >= size)
+        return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init_custom: rank %d is out of range for %d ranks", rank, size);
     only.size = 1;
     const coll_status status = coll__settle(&s, &only, 1);
     if (status < 0) return status;
     *out = coll__comm_new(transport, context, rank, size, &s);
-    return *out ? COLL_OK : COLL_ERR_MEMORY;
+    return *out ? COLL_OK : coll__start_failed(COLL_ERR_MEMORY, "no memory for rank %d of %d", rank, size);
+}
+
+COLL_API coll_status coll_init_custom(const coll_transport *transport, void *context, int rank, int size, coll_comm **out)
+{
+    return coll__started(coll__init_custom(transport, context, rank, size, out), NULL);
 }
 
 COLL_API coll_status coll_free(coll_comm *comm)
@@ -575,18 +599,19 @@ static void coll__sim_bury(coll__sim *w)
 }
 
 /* coll_spawn in a simulated world: ranks are fibers of the calling thread. */
-static int coll__spawn_sim(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_config *config)
+static int coll__spawn_sim(int count, int (*fn)(coll_comm *comm, void *arg), void *arg)
 {
     coll_comm **comms = (coll_comm **)calloc((size_t)count, sizeof *comms);
     coll__crew crew = { (coll__worker *)calloc((size_t)count, sizeof(coll__worker)) };
-    int result = comms && crew.workers ? coll_init_threads(count, comms, config)
-                                       : coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", count);
+    int result = coll__started(comms && crew.workers ? coll__init_threads(count, comms, NULL)
+                                                     : coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", count), NULL);
 
     if (result == 0) {
         coll__sim *world = ((coll__sim_rank *)comms[0]->trunk->context)->world;
         for (int i = 0; i < count; i++) crew.workers[i] = (coll__worker){ .comm = comms[i], .fn = fn, .arg = arg };
         const bool has_run = coll__sim_run(world, coll__sim_body, &crew) == COLL_OK;
-        if (!has_run) result = coll__start_failed(COLL_ERR_MEMORY, "no memory for the stacks of %d ranks", count);
+        if (!has_run)
+            result = coll__started(coll__start_failed(COLL_ERR_MEMORY, "no memory for the stacks of %d ranks", count), NULL);
         for (int i = 0; i < count; i++) {
             if (result == 0) result = crew.workers[i].result;
             if (!has_run) coll_free(comms[i]);
@@ -601,15 +626,16 @@ static int coll__spawn_sim(int count, int (*fn)(coll_comm *comm, void *arg), voi
 
 COLL_API int coll_spawn(int count, int (*fn)(coll_comm *comm, void *arg), void *arg)
 {
-    if (!fn) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_spawn: fn is NULL");
+    if (!fn) return coll__started(coll__start_failed(COLL_ERR_ARGUMENT, "coll_spawn: fn is NULL"), NULL);
     if (count < 1 || count > COLL__SIZE_MOST)
-        return coll__start_failed(COLL_ERR_ARGUMENT, "%d ranks are not within 1 to %d", count, COLL__SIZE_MOST);
+        return coll__started(coll__start_failed(COLL_ERR_ARGUMENT, "coll_spawn: count %d is out of range: 1 to %d", count,
+                                                COLL__SIZE_MOST), NULL);
     const char *transport = getenv("COLL_TRANSPORT");
-    if (transport && !strcmp(transport, "sim")) return coll__spawn_sim(count, fn, arg, NULL);
+    if (transport && !strcmp(transport, "sim")) return coll__spawn_sim(count, fn, arg);
     coll_comm **comms = (coll_comm **)calloc((size_t)count, sizeof *comms);
     coll__worker *workers = (coll__worker *)calloc((size_t)count, sizeof *workers);
-    int result = comms && workers ? coll_init_threads(count, comms, NULL)
-                                  : coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", count);
+    int result = coll__started(comms && workers ? coll__init_threads(count, comms, NULL)
+                                                : coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", count), NULL);
     int error = 0;
 
     for (int i = count - 1; i >= 0 && result == 0; i--) {
@@ -619,7 +645,8 @@ COLL_API int coll_spawn(int count, int (*fn)(coll_comm *comm, void *arg), void *
             workers[i].is_running = true;
         if (error) {                              /* those that run are told that the others will not come    */
             for (int k = i; k >= 0; k--) coll_free(comms[k]);
-            result = coll__start_failed(COLL_ERR_SYSTEM, "rank %d of %d: no thread: %s", i, count, strerror(error));
+            result = coll__started(coll__start_failed(COLL_ERR_SYSTEM, "cannot make a thread for rank %d of %d: %s", i, count,
+                                                      strerror(error)), NULL);
         }
     }
     for (int i = 0; workers && i < count; i++) {

@@ -69,6 +69,11 @@ exemplified() { # the examples that check themselves, in every world in which th
     [ $right -eq 5 ]
 }
 
+documented() { # what README.md and the manual show
+    make --no-print-directory config=plain build/plain/coll-run \
+        && COLL_LIBS="-pthread $libs" sh tests/test_readme.sh build/plain/coll-run
+}
+
 paged() { make --no-print-directory CFLAGS=-Werror run-examples-check; } # the transformer, trained every way
 
 demonstrated() { make --no-print-directory config=plain CFLAGS=-O1 run-demo && echo "1 passed, 0 failed"; }
@@ -163,6 +168,7 @@ waits perf               env COLL_LIBS="-pthread $libs" sh tests/test_perf.sh
 suite bench              env COLL_LIBS="-pthread $libs" sh tests/test_bench.sh
 suite bench-tcp          env COLL_LIBS="-pthread $libs" sh tests/test_bench_tcp.sh
 suite examples           exemplified
+suite readme             documented
 suite gpt                program asan test_gpt
 suite gpt-pages          paged
 suite demo               demonstrated
