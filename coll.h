@@ -39,9 +39,10 @@
  *     alltoallw, neighbor_...v, ...w     not know them, and where there is a root, counts and offsets matter there only
  *     allreduce_list                     number, types and counts of the buffers, in the same order
  * Ranks that disagree get COLL_ERR_MISMATCH and a sentence that names both calls.  Counts of v forms and lists are compared by
- * a hash of 32 bits, options by one of 8 bits, so that one wrong option in 255 is not seen; buffers, offsets, residual,
- * timeout_ms, name, fn and fn_context are not compared.  A rank that awaits nothing from the one that errs may be done before it
- * shows.
+ * a hash of 32 bits, flags as they are; where another option is set (algorithm, accumulate, scale, seed, not_commutative), all of
+ * them by a hash of 192 values, so that one wrong option in 192 is not seen.  Blocks of no elements have no type.  Buffers,
+ * offsets, residual, timeout_ms, name, fn and fn_context are not compared.  A rank that awaits nothing from the one that errs
+ * may be done before it shows.
  *
  * Messages.  coll_send, coll_recv and coll_sendrecv are outside the order of collectives and are matched by (source, tag)
  * within a communicator, in the order sent; their type must agree.  COLL_ANY_SOURCE and COLL_ANY_TAG (coll_recv; of
@@ -162,8 +163,8 @@
  * cause at once, and only coll_free and coll_shrink are left to do.  coll_abort ends it on purpose: from any thread, and over TCP
  * (but with liveness_timeout_ms < 0) and between threads from a signal handler too.  coll_error(comm) is one sentence that
  * says which rank, which call, which address and why.  A communicator that cannot be made is also a line on the log, for programs
- * that do not look at the status (COLL_DEBUG=none: it is not).  recv is undefined after an error.  The library never exits, aborts or
- * raises a signal.
+ * that do not look at the status (COLL_DEBUG=none: it is not).  recv is undefined after an error.  The library never exits,
+ * aborts or raises a signal.
  *
  * Time limits.  A process that dies is noticed at once.  One that gives no sign of life for liveness_timeout_ms, because it is
  * stopped, or its host, or its cable, is dead: a small thread of each rank gives such signs to rank 0, also while the program
@@ -234,7 +235,7 @@
  *     COLL_SPIN_US, COLL_START_TIMEOUT_MS, COLL_STALL_TIMEOUT_MS, COLL_LIVENESS_TIMEOUT_MS
  *     COLL_DUMP=directory                             see After a failure
  *     COLL_TUNING=path                                see Tuning
- *     COLL_DEBUG=none|error|warn|info                 what goes to the log, which is stderr unless there is a hook (default: warn)
+ *     COLL_DEBUG=none|error|warn|info                 what goes to the log: to the hook, else to stderr (default: warn)
  *
  * Simulation.  With COLL_TRANSPORT=sim, coll_spawn runs all ranks in the calling thread, up to 65536 of them, under a virtual
  * clock (coll_sim_time): the same engine and algorithms on a machine that need not exist.  Each rank has a stack of its own and
@@ -483,7 +484,8 @@ typedef struct coll_sim {
 
 /* ---- >>configuration ---- */
 
-/* What goes to the log: nothing; why a communicator could not be made; also who is late, or was turned away; also who has come. */
+/* What goes to the log: nothing; why a communicator could not be made; also who is late, or was turned away; also what was
+ * chosen, and how it went. */
 typedef enum coll_log_level { COLL_LOG_NONE = -1, COLL_LOG_ERROR = 1, COLL_LOG_WARN, COLL_LOG_INFO } coll_log_level;
 
 /* All optional: zero means the default written beside each field. */
@@ -838,7 +840,8 @@ COLL_API coll_status coll_start(coll_comm *comm, const coll_call *call, coll_req
 
 /* Check and plan a call once, to start it many times: all ranks prepare in the same order as they start other calls, and may
  * then restart in any order.  The request is not running yet; coll_restart, then coll_wait, and again.  A restart of one that
- * is still running is COLL_ERR_ARGUMENT. */
+ * is still running is COLL_ERR_ARGUMENT.  In sentences "allreduce #3 (prepared call 2)" is the third start of the second call
+ * that was prepared on the communicator. */
 COLL_API coll_status coll_prepare(coll_comm *comm, const coll_call *call, coll_request **out);
 COLL_API coll_status coll_restart(coll_request *request);
 

@@ -227,9 +227,9 @@ static coll_status coll__settle_threads(const coll__settings *s)
     if (s->launch.size == 1 || !coll__counts_ranks(s->launch.by)) return COLL_OK;
     if (!coll__environment_int("COLL_THREADS", 1, COLL__SIZE_MOST, &said)) return COLL_ERR_ARGUMENT;
     if (said == s->count) return COLL_OK;
-    return coll__start_failed(COLL_ERR_ARGUMENT, "this process makes %d rank%s, but was started to make %d (COLL_THREADS=%d): start "
-                              "it with coll-run --threads %d, or let it make %d", s->count, s->count == 1 ? "" : "s", said, said,
-                              s->count, said);
+    return coll__start_failed(COLL_ERR_ARGUMENT, "this process makes %d rank%s, but was started to make %d (COLL_THREADS=%d): "
+                              "start it with coll-run --threads %d, or let it make %d", s->count, s->count == 1 ? "" : "s", said,
+                              said, s->count, said);
 }
 
 static coll_status coll__settle_rank(coll__settings *s)
@@ -237,14 +237,15 @@ static coll_status coll__settle_rank(coll__settings *s)
     coll_config *c = &s->config;
 
     s->source = "the configuration";
-    if (c->size == 0 && c->rank != 0) return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d is set but size is 0: set both", c->rank);
+    if (c->size == 0 && c->rank != 0)
+        return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d is set but size is 0: set both", c->rank);
     if (c->size == 0) {
         const coll_status status = coll__launch_read(&s->launch, s->count);
         if (status < 0 || coll__settle_threads(s) < 0) return COLL_ERR_ARGUMENT;
         const int64_t size = coll__ranks_said(s->launch.by, s->launch.size, s->count);
         if (size > COLL__SIZE_MOST)
-            return coll__start_failed(COLL_ERR_ARGUMENT, "%s=%d processes of %d ranks make more than %d ranks", s->launch.by->size,
-                                      s->launch.size, s->count, COLL__SIZE_MOST);
+            return coll__start_failed(COLL_ERR_ARGUMENT, "%s=%d processes of %d ranks make more than %d ranks",
+                                      s->launch.by->size, s->launch.size, s->count, COLL__SIZE_MOST);
         c->rank = coll__counts_ranks(s->launch.by) ? s->launch.rank : s->launch.rank * s->count;
         c->size = (int)size;
         s->local_rank = s->launch.local_rank;
@@ -268,8 +269,8 @@ static coll_status coll__settle_hosts(coll__settings *s, const char *address)
     char first[COLL__ADDRESS_ROOM];
 
     if (coll__hosts_count(c->hosts) != c->size)
-        return coll__start_failed(COLL_ERR_ARGUMENT, "the list of hosts has %d entries for %d ranks (from %s): name one host:port "
-                                  "for each rank", coll__hosts_count(c->hosts), c->size, s->source);
+        return coll__start_failed(COLL_ERR_ARGUMENT, "the list of hosts has %d entries for %d ranks (from %s): name one "
+                                  "host:port for each rank", coll__hosts_count(c->hosts), c->size, s->source);
     for (int i = 0; i < c->size; i++)
         if (!coll__hosts_entry(c->hosts, i, first, sizeof first))
             return coll__start_failed(COLL_ERR_ARGUMENT, "entry %d of the list of hosts is empty or too long: %.120s", i,
@@ -565,7 +566,7 @@ static coll_status coll__settle(coll__settings *s, const coll_config *config, in
     if ((status = coll__settle_failure(c)) < 0) return status;
     if (c->lanes == 0 && !coll__environment_int("COLL_LANES", 1, COLL__LANES_MOST, &c->lanes)) return COLL_ERR_ARGUMENT;
     if (c->lanes < 0 || c->lanes > COLL__LANES_MOST)
-        return coll__start_failed(COLL_ERR_ARGUMENT, "lanes %d is not within 1 to %d", c->lanes, COLL__LANES_MOST);
+        return coll__start_failed(COLL_ERR_ARGUMENT, "lanes %d is out of range: 1 to %d", c->lanes, COLL__LANES_MOST);
     if (c->spin_us == 0 && getenv("COLL_SPIN_US")) {
         if (!coll__environment_int("COLL_SPIN_US", 0, 1000000, &c->spin_us)) return COLL_ERR_ARGUMENT;
         if (c->spin_us == 0) c->spin_us = -1;

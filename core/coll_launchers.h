@@ -242,8 +242,8 @@ static coll_status coll__launch_hosts(coll__launched *out)
     return coll__environment_int("COLL_RANK", 0, out->size - 1, &out->rank) ? COLL_OK : COLL_ERR_ARGUMENT;
 }
 
-/* Variables that somebody sets who starts several processes, and that do not say how many ranks there are.  A pod of an indexed Job
- * of Kubernetes does not learn how many there are, and the one with index 0 is not to train by itself while others wait. */
+/* Variables that somebody sets who starts several processes, and that do not say how many ranks there are.  A pod of an
+ * indexed Job of Kubernetes does not learn how many there are, and the one with index 0 is not to train by itself. */
 static coll_status coll__launch_signs(void)
 {
     static const struct { const char *name, *one, *also_one, *says; } signs[] = {

@@ -123,6 +123,7 @@ suite collectives        program asan test_collectives
 suite collectives-tsan   scaled 0.25 program tsan test_collectives
 suite collectives-dist   scaled 0.25 from_dist test_collectives
 waits errors             program asan test_errors
+suite sentences          program asan test_sentences
 waits faults             program asan test_faults
 suite launchers          program asan test_launchers
 waits meet               program asan test_meet

@@ -49,10 +49,12 @@ for program in hello manual; do
         check "$program: coll-run without --threads: process $rank says why, on the log and by itself" 2 \
             "$(grep -c "^\[$rank\] .*COLL_THREADS=1.*coll-run --threads 4" out)"
     done
-    check "$program: coll-run with --threads" '0 8' "$("$run" -n 2 --threads 4 ./$program > out; echo $?) $(grep -c ' of 8: 28 8' out)"
+    check "$program: coll-run with --threads" '0 8' "$("$run" -n 2 --threads 4 ./$program > out; echo $?) \
+$(grep -c ' of 8: 28 8' out)"
     check "$program: COLL_RANK alone" '1 2' "$(COLL_RANK=1 ./$program 2> out > /dev/null; echo $?) \
 $(grep -c 'COLL_RANK=1 is set but COLL_SIZE is not' out)"
-    check "$program: not on the log" '1 1' "$(COLL_RANK=1 COLL_DEBUG=none ./$program 2> out > /dev/null; echo $?) $(grep -c . out)"
+    check "$program: not on the log" '1 1' "$(COLL_RANK=1 COLL_DEBUG=none ./$program 2> out > /dev/null; echo $?) \
+$(grep -c . out)"
     check "$program: a pod that does not know how many there are" 1 "$(JOB_COMPLETION_INDEX=0 ./$program > out 2>&1; echo $?)"
     check "$program: alone" "$four" "$(JOB_COMPLETION_INDEX=0 COLL_SIZE=1 ./$program | sort)"
 done
@@ -105,7 +107,8 @@ int main(void)
 }
 END
 compile program.c
-check 'two by hand' 'rank 0 of 2: 2 rank 1 of 2: 2' "$( (sed 's/$/ \&/' by_hand; echo wait) > both.sh; sh both.sh 2>&1 | sort | xargs)"
+{ sed 's/$/ \&/' by_hand; echo wait; } > both.sh
+check 'two by hand' 'rank 0 of 2: 2 rank 1 of 2: 2' "$(sh both.sh 2>&1 | sort | xargs)"
 mkdir bin && ln -s "$run" bin/coll-run
 command=$(sed -n '/^    coll-run -n 4/s/^ *\(.*arguments\).*/\1/p' "$top/README.md")
 check "$command" '[0] rank 0 of 4: 4 [1] rank 1 of 4: 4 [2] rank 2 of 4: 4 [3] rank 3 of 4: 4' \
@@ -126,15 +129,16 @@ check "$command" '[0] rank 0 of 4: 4 [1] rank 1 of 4: 4 [2] rank 2 of 4: 4 [3] r
     echo 'static int ranges(coll_comm *comm) { const range mine = { -coll_rank(comm), coll_rank(comm), 1 }; range all;'
     block 4 | awk '/^const coll_call/ { f = 1 } f'
     echo '    return all.low != -3 || all.high != 3 || all.rows != 4; }'
-    echo 'static int blocks(coll_comm *comm) { const size_t out[4] = { 0, 1, 2, 3 }; size_t in[4]; const int me = coll_rank(comm);'
+    echo 'static int blocks(coll_comm *comm) { const size_t out[4] = { 0, 1, 2, 3 }; size_t in[4];'
+    echo '    const int me = coll_rank(comm);'
     echo '    const int send[6] = { me, me, me, me, me, me }; int recv[12] = { 0 };'
     block 5
     echo '    return in[3] != (size_t)me || (me && recv[4 * me - 1] != 3); }'
     echo 'static int step(void) { float gradient[4] = { 1, 2, 3, 4 }; const size_t n = 4;'
     block 7
     echo '    coll_free(comm); return gradient[3] != 4; }'
-    echo 'static int worker(coll_comm *comm, void *arg) { (void)arg; return halves(comm) ? 2 : steps_of(comm) ? 3 : ranges(comm) ? 4'
-    echo '    : blocks(comm) ? 5 : 0; }'
+    echo 'static int worker(coll_comm *comm, void *arg) { (void)arg; return halves(comm) ? 2 : steps_of(comm) ? 3'
+    echo '    : ranges(comm) ? 4 : blocks(comm) ? 5 : 0; }'
     echo 'int main(void) { const int wrong = coll_spawn(4, worker, NULL); return wrong ? wrong : step() ? 7 : 0; }'
 } > pieces.c
 compile pieces.c && check 'the pieces: the number of a wrong one' 0 "$(./pieces > out 2>&1; echo $?)"

@@ -96,7 +96,8 @@ static coll_status coll__nccl_meet(coll__nccl_meeting *m, int size, coll_comm **
         config.address = ":0";
         config.listening = coll__nccl_listening;
         config.listening_context = m;
-    } else if (!coll__nccl_tell(m)) status = coll__start_failed(COLL_ERR_SYSTEM, "coll_wrap_nccl: rank 0 has not said where it is");
+    } else if (!coll__nccl_tell(m))
+        status = coll__start_failed(COLL_ERR_SYSTEM, "coll_wrap_nccl: rank 0 has not said where it is");
     else if (!*m->notice.address) status = coll__start_failed(COLL_ERR_PEER, "coll_wrap_nccl: rank 0 cannot listen");
     else config.address = m->notice.address;
     m->notice.address[sizeof m->notice.address - 1] = m->notice.key[sizeof m->notice.key - 1] = '\0';
