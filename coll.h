@@ -65,7 +65,7 @@
  *     gather, allgather (v)     the input lies in its block of recv: send == recv + rank * count, or recv + recv_offsets[rank];
  *                               of gather at the root
  *     reduce_scatter (v)        recv == send + rank * recv_count leaves the result there; recv == send, and COLL_IN_PLACE, at
- *                               the start of recv
+ *                               the start of recv; either way the rest keeps the input
  *     scatter (v), at the root  its block stays where it is in send
  *     alltoall (v, w)           every block is replaced by the one that comes; the send arrays are ignored
  * Messages, broadcast and the neighbour calls have no form in place.
@@ -77,7 +77,8 @@
  * Numbers.  Integers wrap.  COLL_AVG is the sum, divided afterwards: integers sum in a wider type and truncate toward zero.
  * f16, bf16 and the 8-bit floats are summed in f32 and rounded once, to nearest even.  NaN propagates through every operation
  * and comes out as the one canonical quiet NaN of its type; -0 is less than +0 for MIN and MAX; overflow becomes infinity
- * (f8e4m3, which has none: NaN), or with COLL_SATURATE the largest finite value of f16 and the 8-bit floats.  LAND, LOR and
+ * (f8e4m3, which has none: NaN), or with COLL_SATURATE the largest finite value of f16 and the 8-bit floats, and so does there
+ * an infinity that is an input already, with every operation and on its way to such a wire; NaN remains NaN.  LAND, LOR and
  * LXOR take what is not zero as true and give 1 or 0.  MINLOC and MAXLOC give the lower index where values are equal.  What
  * is not defined, such as the BAND of floats, is COLL_ERR_UNSUPPORTED with nothing sent; README has the table.
  *   A result has the same bits on every rank and in every run on the same number of ranks.  With COLL_DETERMINISTIC, and always
@@ -240,7 +241,8 @@
  * Simulation.  With COLL_TRANSPORT=sim, coll_spawn runs all ranks in the calling thread, up to 65536 of them, under a virtual
  * clock (coll_sim_time): the same engine and algorithms on a machine that need not exist.  Each rank has a stack of its own and
  * runs until it waits in a call of the library; what a rank does in between takes no virtual time, and a rank that waits in
- * anything else stops them all.  Static and thread-local variables are one for all ranks.  COLL_SIM describes the machine and
+ * anything else stops them all.  Static and thread-local variables are one for all ranks, and so is
+ * coll_error(NULL); nothing notices it when ranks get in one another's way there.  COLL_SIM describes the machine and
  * what is to go wrong in it:
  *     COLL_SIM="latency=12us overhead=1.2us gbit=10 reduce=4GB/s hosts=8 seed=7 kill=3@120"
  *     latency, overhead, local_latency, jitter, detection = a time (ns, us, ms, s); gbit = Gbit/s; wire, local, reduce = a rate
@@ -587,7 +589,9 @@ COLL_API coll_status coll_shrink(coll_comm *comm, coll_comm **out);
 COLL_API int coll_failed_ranks(const coll_comm *comm, int *ranks, int capacity);
 
 /* The graph of the neighbour calls of `comm`, replacing an earlier one: from whom and to whom this rank exchanges.  Lists may
- * name a rank twice, this one, or COLL_NO_RANK, whose block stays untouched.  Every edge is in the lists of both its ends.
+ * name a rank twice, this one, or COLL_NO_RANK, whose block stays untouched.  Every edge is in the lists of both its ends: what
+ * goes to the n-th place in which this rank names another as a destination comes from the n-th in which that one names it as a
+ * source.
  * Called by all ranks; the lists are copied.  Prepared neighbour calls of before cannot be restarted. */
 COLL_API coll_status coll_neighbors(coll_comm *comm, const int *sources, int source_count, const int *destinations,
                                     int destination_count);
@@ -796,7 +800,7 @@ COLL_API int coll_fd(coll_comm *comm);
 
 enum {
     COLL_DETERMINISTIC = 1,       /* the same bits for every message size, algorithm and transport            */
-    COLL_SATURATE = 2,            /* results of f16 and the 8-bit floats stay finite                          */
+    COLL_SATURATE = 2,            /* results of f16 and the 8-bit floats are finite, or NaN                   */
     COLL_REPRODUCIBLE = 4,        /* and for every order of the ranks: sums of floats are exact but for one rounding of
                                      the inputs to 2^-42 of the largest of them, or less (see Numbers)        */
     COLL_STOCHASTIC = 8,          /* rounding to 16 bits and fewer goes up or down at random, see seed        */
@@ -856,7 +860,8 @@ COLL_API uint8_t  coll_f32_to_f8e5m2(float value);
 COLL_API float    coll_f8e4m3_to_f32(uint8_t bits);
 COLL_API float    coll_f8e5m2_to_f32(uint8_t bits);
 
-/* dst[i] = src[i] among the floats, rounded once; equal types copy.  The buffers must not overlap. */
+/* dst[i] = src[i] among the floats, rounded once; equal types of any kind copy, as memmove does.  Otherwise the buffers must not
+ * overlap, unless dst == src and both types have the same size: that is COLL_ERR_ARGUMENT, with nothing written. */
 COLL_API coll_status coll_convert(void *dst, coll_type dst_type, const void *src, coll_type src_type, size_t count);
 
 /* The same, rounded up or down at random in proportion to the distance, to types of 16 bits and fewer: the mean of many
@@ -866,7 +871,7 @@ COLL_API coll_status coll_convert_stochastic(void *dst, coll_type dst_type, cons
                                              uint64_t seed, uint64_t first);
 
 /* inout[i] = in[i] op inout[i], with `in` as the lower rank's part.  COLL_AVG and COLL_USER are
- * COLL_ERR_UNSUPPORTED. */
+ * COLL_ERR_UNSUPPORTED, and buffers that overlap without being the same are COLL_ERR_ARGUMENT. */
 COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count, coll_type type, coll_op op);
 
 /* ---- >>seeing: what was chosen and what it cost ---- */

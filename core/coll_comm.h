@@ -392,15 +392,6 @@ static unsigned char coll__hash_options(const coll_call *call, bool reduces)
     return (unsigned char)(COLL__FLAGS + 1 + ((hash * 0x9e3779b97f4a7c15u) >> 32) % (255 - COLL__FLAGS));
 }
 
-/* The fingerprint of a call, equal on all ranks that make the same call:
- *
- *      0 magic    2 step     4 communicator       8 sequence
- *     12 kind    13 op      14 wire   15 options 16 type          20 root    24 count
- *
- * The step is set for each message: which round of which slice it belongs to.  Under the communicator's mark are 12 bits for the
- * number of a prepared call (coll__head_mark).  Options: see coll__hash_options.  Where every rank knows all counts, the count
- * is their sum and a hash of them stands for the root; where only two ranks know the length of a message, they set its count and
- * type.  */
 enum { COLL__PREPARED_MOST = 0xfff };            /* this one, or a later one                                 */
 
 /* The mark of a communicator, with the number of a prepared call; 0: none. */
@@ -409,6 +400,15 @@ static inline uint32_t coll__head_mark(const coll_comm *comm, uint32_t prepared)
     return (comm->mark & ~(uint32_t)COLL__PREPARED_MOST) | (prepared < COLL__PREPARED_MOST ? prepared : COLL__PREPARED_MOST);
 }
 
+/* The fingerprint of a call, equal on all ranks that make the same call:
+ *
+ *      0 magic    2 step     4 communicator       8 sequence
+ *     12 kind    13 op      14 wire   15 options 16 type          20 root    24 count
+ *
+ * The step is set for each message: which round of which slice it belongs to.  Under the communicator's mark are 12 bits for the
+ * number of a prepared call (coll__head_mark).  Options: see coll__hash_options.  Where every rank knows all counts, the count
+ * is their sum and a hash of them stands for the root; where only two ranks know the length of a message, they set its count and
+ * type. */
 static void coll__head_of_call(unsigned char *head, const coll_call *call, int size, uint32_t track, uint32_t sequence)
 {
     const unsigned traits = coll__kinds[call->kind].traits;

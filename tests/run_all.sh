@@ -124,6 +124,7 @@ suite collectives-tsan   scaled 0.25 program tsan test_collectives
 suite collectives-dist   scaled 0.25 from_dist test_collectives
 waits errors             program asan test_errors
 suite sentences          program asan test_sentences
+suite manual             program asan test_manual
 waits faults             program asan test_faults
 suite launchers          program asan test_launchers
 waits meet               program asan test_meet
