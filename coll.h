@@ -15,7 +15,11 @@
  *         printf("rank %d of %d: %g %g\n", coll_rank(comm), coll_size(comm), x[0], x[1]);
  *         return 0;
  *     }
- *     int main(void) { return coll_spawn(4, worker, NULL); }          four ranks, threads of this process
+ *     int main(void)
+ *     {
+ *         const int result = coll_spawn(4, worker, NULL);               four ranks, threads of this process
+ *         return result < 0 ? fprintf(stderr, "%s\n", coll_error(NULL)), 1 : result;
+ *     }
  *
  * The same worker between processes: coll_init(&comm, NULL) in each of them, started by coll-run, torchrun or by hand
  * with COLL_RANK, COLL_SIZE and COLL_ADDR set.
@@ -35,9 +39,10 @@
  *     alltoallw, neighbor_...v, ...w     not know them, and where there is a root, counts and offsets matter there only
  *     allreduce_list                     number, types and counts of the buffers, in the same order
  * Ranks that disagree get COLL_ERR_MISMATCH and a sentence that names both calls.  Counts of v forms and lists are compared by
- * a hash of 32 bits, options by one of 8 bits, so that one wrong option in 255 is not seen; buffers, offsets, residual,
- * timeout_ms, name, fn and fn_context are not compared.  A rank that awaits nothing from the one that errs may be done before it
- * shows.
+ * a hash of 32 bits, flags as they are; where another option is set (algorithm, accumulate, scale, seed, not_commutative), all of
+ * them by a hash of 192 values, so that one wrong option in 192 is not seen.  Blocks of no elements have no type.  Buffers,
+ * offsets, residual, timeout_ms, name, fn and fn_context are not compared.  A rank that awaits nothing from the one that errs
+ * may be done before it shows.
  *
  * Messages.  coll_send, coll_recv and coll_sendrecv are outside the order of collectives and are matched by (source, tag)
  * within a communicator, in the order sent; their type must agree.  COLL_ANY_SOURCE and COLL_ANY_TAG (coll_recv; of
@@ -60,7 +65,7 @@
  *     gather, allgather (v)     the input lies in its block of recv: send == recv + rank * count, or recv + recv_offsets[rank];
  *                               of gather at the root
  *     reduce_scatter (v)        recv == send + rank * recv_count leaves the result there; recv == send, and COLL_IN_PLACE, at
- *                               the start of recv
+ *                               the start of recv; either way the rest keeps the input
  *     scatter (v), at the root  its block stays where it is in send
  *     alltoall (v, w)           every block is replaced by the one that comes; the send arrays are ignored
  * Messages, broadcast and the neighbour calls have no form in place.
@@ -72,7 +77,8 @@
  * Numbers.  Integers wrap.  COLL_AVG is the sum, divided afterwards: integers sum in a wider type and truncate toward zero.
  * f16, bf16 and the 8-bit floats are summed in f32 and rounded once, to nearest even.  NaN propagates through every operation
  * and comes out as the one canonical quiet NaN of its type; -0 is less than +0 for MIN and MAX; overflow becomes infinity
- * (f8e4m3, which has none: NaN), or with COLL_SATURATE the largest finite value of f16 and the 8-bit floats.  LAND, LOR and
+ * (f8e4m3, which has none: NaN), or with COLL_SATURATE the largest finite value of f16 and the 8-bit floats, and so does there
+ * an infinity that is an input already, with every operation and on its way to such a wire; NaN remains NaN.  LAND, LOR and
  * LXOR take what is not zero as true and give 1 or 0.  MINLOC and MAXLOC give the lower index where values are equal.  What
  * is not defined, such as the BAND of floats, is COLL_ERR_UNSUPPORTED with nothing sent; README has the table.
  *   A result has the same bits on every rank and in every run on the same number of ranks.  With COLL_DETERMINISTIC, and always
@@ -157,8 +163,9 @@
  * for this one.  Any other error ends the communicator on every rank: pending and later calls return the same
  * cause at once, and only coll_free and coll_shrink are left to do.  coll_abort ends it on purpose: from any thread, and over TCP
  * (but with liveness_timeout_ms < 0) and between threads from a signal handler too.  coll_error(comm) is one sentence that
- * says which rank, which call, which address and why.  recv is undefined after an error.  The library never exits, aborts or
- * raises a signal.
+ * says which rank, which call, which address and why.  A communicator that cannot be made is also a line on the log, for programs
+ * that do not look at the status (COLL_DEBUG=none: it is not).  recv is undefined after an error.  The library never exits,
+ * aborts or raises a signal.
  *
  * Time limits.  A process that dies is noticed at once.  One that gives no sign of life for liveness_timeout_ms, because it is
  * stopped, or its host, or its cable, is dead: a small thread of each rank gives such signs to rank 0, also while the program
@@ -200,12 +207,19 @@
  *     COLL_RANK, COLL_SIZE, COLL_ADDR=host:port      who this process is, and where rank 0 listens ([v6]:port is fine).
  *                                                     the variables of torchrun, Open MPI, MPICH (Hydra, Intel),
  *                                                     MVAPICH, Flux, PALS, jsrun, Slurm and MLX are understood.  The first
- *                                                     complete set counts; sets that disagree are an error
+ *                                                     complete set counts; sets that disagree are an error.  Where none is
+ *                                                     complete, those of LeaderWorkerSet, SkyPilot and AWS Batch count, for a
+ *                                                     program that is started once on each pod or node; and PMIX_RANK,
+ *                                                     JOB_COMPLETION_INDEX (also 0: a pod of an indexed Job of Kubernetes is
+ *                                                     not told of how many) and PET_NNODES are an error, for they tell of
+ *                                                     others but not how many ranks there are.  COLL_SIZE=1, which needs no
+ *                                                     COLL_RANK, says that this process is alone
  *     COLL_HOSTS, COLL_NETWORK, COLL_PORTS            see Meeting.  Without COLL_NETWORK: NCCL_SOCKET_IFNAME or
  *                                                     GLOO_SOCKET_IFNAME, as far as they name an address of this host
  *     COLL_LOCAL_RANK, COLL_LOCAL_SIZE                among the ranks of this host (default 0 of 1)
- *                                                     coll-run sets all of these, COLL_WORLD, with several hosts COLL_KEY, and
- *                                                     with --threads T COLL_THREADS=T: this process is to bring T ranks
+ *     COLL_THREADS                                    how many ranks this process is to make; other numbers are an error.
+ *                                                     coll-run sets all of these (COLL_THREADS=T with --threads T, else 1),
+ *                                                     COLL_WORLD, and with several hosts COLL_KEY
  *     COLL_SHARE=0                                    processes of one host meet over TCP, and not in memory that they share
  *     COLL_IO=auto|uring|poll                         how sockets are driven.  auto: io_uring where the kernel allows it
  *     COLL_BACKGROUND=on|off                          whether operations move while the program computes (see Waiting)
@@ -222,12 +236,13 @@
  *     COLL_SPIN_US, COLL_START_TIMEOUT_MS, COLL_STALL_TIMEOUT_MS, COLL_LIVENESS_TIMEOUT_MS
  *     COLL_DUMP=directory                             see After a failure
  *     COLL_TUNING=path                                see Tuning
- *     COLL_DEBUG=error|warn|info                      what goes to stderr (default: warn)
+ *     COLL_DEBUG=none|error|warn|info                 what goes to the log: to the hook, else to stderr (default: warn)
  *
  * Simulation.  With COLL_TRANSPORT=sim, coll_spawn runs all ranks in the calling thread, up to 65536 of them, under a virtual
  * clock (coll_sim_time): the same engine and algorithms on a machine that need not exist.  Each rank has a stack of its own and
  * runs until it waits in a call of the library; what a rank does in between takes no virtual time, and a rank that waits in
- * anything else stops them all.  Static and thread-local variables are one for all ranks.  COLL_SIM describes the machine and
+ * anything else stops them all.  Static and thread-local variables are one for all ranks, and so is
+ * coll_error(NULL); nothing notices it when ranks get in one another's way there.  COLL_SIM describes the machine and
  * what is to go wrong in it:
  *     COLL_SIM="latency=12us overhead=1.2us gbit=10 reduce=4GB/s hosts=8 seed=7 kill=3@120"
  *     latency, overhead, local_latency, jitter, detection = a time (ns, us, ms, s); gbit = Gbit/s; wire, local, reduce = a rate
@@ -495,7 +510,9 @@ typedef struct coll_sim {
 
 /* ---- >>configuration ---- */
 
-typedef enum coll_log_level { COLL_LOG_ERROR = 1, COLL_LOG_WARN, COLL_LOG_INFO } coll_log_level;
+/* What goes to the log: nothing; why a communicator could not be made; also who is late, or was turned away; also what was
+ * chosen, and how it went. */
+typedef enum coll_log_level { COLL_LOG_NONE = -1, COLL_LOG_ERROR = 1, COLL_LOG_WARN, COLL_LOG_INFO } coll_log_level;
 
 /* All optional: zero means the default written beside each field. */
 typedef struct coll_config {
@@ -596,7 +613,9 @@ COLL_API coll_status coll_shrink(coll_comm *comm, coll_comm **out);
 COLL_API int coll_failed_ranks(const coll_comm *comm, int *ranks, int capacity);
 
 /* The graph of the neighbour calls of `comm`, replacing an earlier one: from whom and to whom this rank exchanges.  Lists may
- * name a rank twice, this one, or COLL_NO_RANK, whose block stays untouched.  Every edge is in the lists of both its ends.
+ * name a rank twice, this one, or COLL_NO_RANK, whose block stays untouched.  Every edge is in the lists of both its ends: what
+ * goes to the n-th place in which this rank names another as a destination comes from the n-th in which that one names it as a
+ * source.
  * Called by all ranks; the lists are copied.  Prepared neighbour calls of before cannot be restarted. */
 COLL_API coll_status coll_neighbors(coll_comm *comm, const int *sources, int source_count, const int *destinations,
                                     int destination_count);
@@ -805,7 +824,7 @@ COLL_API int coll_fd(coll_comm *comm);
 
 enum {
     COLL_DETERMINISTIC = 1,       /* the same bits for every message size, algorithm and transport            */
-    COLL_SATURATE = 2,            /* results of f16 and the 8-bit floats stay finite                          */
+    COLL_SATURATE = 2,            /* results of f16 and the 8-bit floats are finite, or NaN                   */
     COLL_REPRODUCIBLE = 4,        /* and for every order of the ranks: sums of floats are exact but for one rounding of
                                      the inputs to 2^-42 of the largest of them, or less (see Numbers)        */
     COLL_STOCHASTIC = 8,          /* rounding to 16 bits and fewer goes up or down at random, see seed        */
@@ -849,7 +868,8 @@ COLL_API coll_status coll_start(coll_comm *comm, const coll_call *call, coll_req
 
 /* Check and plan a call once, to start it many times: all ranks prepare in the same order as they start other calls, and may
  * then restart in any order.  The request is not running yet; coll_restart, then coll_wait, and again.  A restart of one that
- * is still running is COLL_ERR_ARGUMENT. */
+ * is still running is COLL_ERR_ARGUMENT.  In sentences "allreduce #3 (prepared call 2)" is the third start of the second call
+ * that was prepared on the communicator. */
 COLL_API coll_status coll_prepare(coll_comm *comm, const coll_call *call, coll_request **out);
 COLL_API coll_status coll_restart(coll_request *request);
 
@@ -864,7 +884,8 @@ COLL_API uint8_t  coll_f32_to_f8e5m2(float value);
 COLL_API float    coll_f8e4m3_to_f32(uint8_t bits);
 COLL_API float    coll_f8e5m2_to_f32(uint8_t bits);
 
-/* dst[i] = src[i] among the floats, rounded once; equal types copy.  The buffers must not overlap. */
+/* dst[i] = src[i] among the floats, rounded once; equal types of any kind copy, as memmove does.  Otherwise the buffers must not
+ * overlap, unless dst == src and both types have the same size: that is COLL_ERR_ARGUMENT, with nothing written. */
 COLL_API coll_status coll_convert(void *dst, coll_type dst_type, const void *src, coll_type src_type, size_t count);
 
 /* The same, rounded up or down at random in proportion to the distance, to types of 16 bits and fewer: the mean of many
@@ -874,7 +895,7 @@ COLL_API coll_status coll_convert_stochastic(void *dst, coll_type dst_type, cons
                                              uint64_t seed, uint64_t first);
 
 /* inout[i] = in[i] op inout[i], with `in` as the lower rank's part.  COLL_AVG and COLL_USER are
- * COLL_ERR_UNSUPPORTED. */
+ * COLL_ERR_UNSUPPORTED, and buffers that overlap without being the same are COLL_ERR_ARGUMENT. */
 COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count, coll_type type, coll_op op);
 
 /* ---- >>seeing: what was chosen and what it cost ---- */

@@ -198,7 +198,7 @@ static coll_status coll__open_tcp(coll_comm **out, coll__settings *s)
 
     if (status < 0) return status;
     *out = coll__comm_new(&coll__tcp_transport, tcp, c->rank, c->size, s);
-    if (!*out) return COLL_ERR_MEMORY;
+    if (!*out) return coll__start_failed(COLL_ERR_MEMORY, "no memory for rank %d of %d", c->rank, c->size);
     coll__joined_up(*out, s, &log);
     return COLL_OK;
 }
@@ -253,7 +253,7 @@ static coll_status coll__open_sim(int count, coll_comm **out, coll__settings *s)
         world->holders++;
         out[i] = coll__comm_new(&coll__sim_transport, &world->ranks[i], i, count, s);
         if (!out[i]) {
-            status = COLL_ERR_MEMORY;
+            status = coll__start_failed(COLL_ERR_MEMORY, "no memory for rank %d of %d", i, count);
             break;
         }
         out[i]->trunk->spin_us = 0;               /* nothing happens while a rank spins                       */
@@ -297,7 +297,7 @@ static coll_status coll__init_as(coll__settings *s, coll_comm **out, const coll_
     return coll__start_failed(COLL_ERR_ARGUMENT, "transport \"%.32s\" is none of tcp, threads, sim, mpi", name);
 }
 
-COLL_API coll_status coll_init(coll_comm **out, const coll_config *config)
+static coll_status coll__init(coll_comm **out, const coll_config *config)
 {
     coll__settings s;
 
@@ -306,6 +306,11 @@ COLL_API coll_status coll_init(coll_comm **out, const coll_config *config)
     const coll_status status = coll__init_as(&s, out, config);
     coll__wipe(s.key, sizeof s.key);
     return status;
+}
+
+COLL_API coll_status coll_init(coll_comm **out, const coll_config *config)
+{
+    return coll__started(coll__init(out, config), config);
 }
 
 static coll_status coll__init_threads_as(coll__settings *s, int count, coll_comm **out, const coll_config *config)
@@ -321,27 +326,40 @@ static coll_status coll__init_threads_as(coll__settings *s, int count, coll_comm
     if (status < 0) return status;
     if (s->config.size == count) s->local_size = count;       /* whatever a launcher has said of its processes    */
     if (is_simulated) return coll__open_sim(count, out, s);
-    if (s->config.size == count) return coll__open_threads(count, out, s);
+    if (s->config.size == count) {
+        if (count > 1 && s->launch.size == count && coll__counts_ranks(s->launch.by) && !coll__environment("COLL_THREADS"))
+            coll__say(&(coll__log){ s->config.log_level, s->config.log, s->config.log_context }, COLL_LOG_WARN,
+                      "this process makes all %d ranks of COLL_SIZE=%d and waits for no other process; where others are started "
+                      "too, COLL_SIZE is the sum over all of them (COLL_THREADS=%d: this line is not needed)", count, count,
+                      count);
+        return coll__open_threads(count, out, s);
+    }
     if (!strcmp(name, "threads"))
-        return coll__start_failed(COLL_ERR_ARGUMENT, "%s says %d ranks, but transport \"threads\" has only the %d of this "
-                                  "process", s->source, s->config.size, count);
+        return coll__start_failed(COLL_ERR_ARGUMENT, "there are %d ranks (from %s), but transport \"threads\" has only the %d of "
+                                  "this process: leave the transport out", s->config.size, s->source, count);
     return count == 1 ? coll__open_tcp(out, s) : coll__open_joined(count, out, s);
 }
 
-COLL_API coll_status coll_init_threads(int count, coll_comm **out, const coll_config *config)
+static coll_status coll__init_threads(int count, coll_comm **out, const coll_config *config)
 {
     coll__settings s;
 
     if (!out) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init_threads: out is NULL");
     if (count < 1 || count > COLL__SIZE_MOST)
-        return coll__start_failed(COLL_ERR_ARGUMENT, "%d ranks are not within 1 to %d", count, COLL__SIZE_MOST);
+        return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init_threads: count %d is out of range: 1 to %d", count,
+                                  COLL__SIZE_MOST);
     out[0] = NULL;
     const coll_status status = coll__init_threads_as(&s, count, out, config);
     coll__wipe(s.key, sizeof s.key);
     return status;
 }
 
-COLL_API coll_status coll_init_custom(const coll_transport *transport, void *context, int rank, int size, coll_comm **out)
+COLL_API coll_status coll_init_threads(int count, coll_comm **out, const coll_config *config)
+{
+    return coll__started(coll__init_threads(count, out, config), config);
+}
+
+static coll_status coll__init_custom(const coll_transport *transport, void *context, int rank, int size, coll_comm **out)
 {
     coll__settings s;
     coll_config only = { 0 };
@@ -350,13 +368,20 @@ COLL_API coll_status coll_init_custom(const coll_transport *transport, void *con
         return coll__start_failed(COLL_ERR_ARGUMENT,
                                   "coll_init_custom: out is NULL, or the transport lacks send, recv, progress or close");
     *out = NULL;
-    if (size < 1 || size > COLL__SIZE_MOST || rank < 0 || rank >= size)
-        return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d of %d makes no sense", rank, size);
+    if (size < 1 || size > COLL__SIZE_MOST)
+        return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init_custom: size %d is out of range: 1 to %d", size, COLL__SIZE_MOST);
+    if (rank < 0 || rank >= size)
+        return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init_custom: rank %d is out of range for %d ranks", rank, size);
     only.size = 1;
     const coll_status status = coll__settle(&s, &only, 1);
     if (status < 0) return status;
     *out = coll__comm_new(transport, context, rank, size, &s);
-    return *out ? COLL_OK : COLL_ERR_MEMORY;
+    return *out ? COLL_OK : coll__start_failed(COLL_ERR_MEMORY, "no memory for rank %d of %d", rank, size);
+}
+
+COLL_API coll_status coll_init_custom(const coll_transport *transport, void *context, int rank, int size, coll_comm **out)
+{
+    return coll__started(coll__init_custom(transport, context, rank, size, out), NULL);
 }
 
 COLL_API coll_status coll_free(coll_comm *comm)
@@ -387,8 +412,8 @@ COLL_API coll_status coll_split(coll_comm *comm, int color, int key, coll_comm *
     if (status < 0) return status;
     if (out) *out = NULL;
     if (!out || color < COLL_NO_COLOR)
-        return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, out ? "split: color %d is below COLL_NO_COLOR"
-                                                     : "split: out is NULL", color));
+        return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, out ? "split: color %d is out of range: 0 or "
+                                                     "more, or COLL_NO_COLOR" : "split: out is NULL", color));
     return coll__leave(comm, coll__split_inside(comm, color, key, out));
 }
 
@@ -427,9 +452,11 @@ static int coll__place_among(coll_comm *comm, const int *ranks, int count)
     }
     free(is_there);
     if (wrong >= 0)
-        coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "create: rank %d is %s", ranks[wrong],
-                            ranks[wrong] < 0 || ranks[wrong] >= comm->size ? "no rank of this communicator" : "named twice");
-    else if (me < 0) coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "create: this rank is not in the list");
+        coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "create: rank %d, at %d of the list, %s", ranks[wrong], wrong,
+                            ranks[wrong] < 0 || ranks[wrong] >= comm->size ? "is out of range" : "is named twice");
+    else if (me < 0)
+        coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "create: this rank is not in the list, and is not to "
+                            "call coll_create with it");
     return wrong < 0 ? me : -1;
 }
 
@@ -440,25 +467,38 @@ COLL_API coll_status coll_create(coll_comm *comm, const int *ranks, int count, i
     if (status < 0) return status;
     if (out) *out = NULL;
     if (!out || !ranks || count < 1 || tag < 0)
-        return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "create: %d ranks with tag %d%s", count, tag,
-                                                     !out ? ", and out is NULL" : !ranks ? " at NULL" : " make no sense"));
+        return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, !out ? "create: out is NULL" : !ranks
+                                                     ? "create: the list of ranks is NULL" : count < 1
+                                                     ? "create: count %d is out of range: 1 or more"
+                                                     : "create: tag %d is out of range: 0 or more", count < 1 ? count : tag));
     const int me = coll__place_among(comm, ranks, count);
     return coll__leave(comm, me < 0 ? COLL_ERR_ARGUMENT : coll__create_inside(comm, ranks, count, me, tag, out));
+}
+
+/* A list of neighbours that can be one: `count` ranks, or COLL_NO_RANK. */
+static coll_status coll__check_neighbors(coll_comm *comm, const char *name, const int *ranks, int count)
+{
+    if (count < 0)
+        return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "neighbors: %d %ss are out of range: 0 or more", count, name);
+    if (count > 0 && !ranks)
+        return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "neighbors: the list of %d %ss is NULL", count, name);
+    for (int i = 0; i < count; i++)
+        if (ranks[i] != COLL_NO_RANK && (ranks[i] < 0 || ranks[i] >= comm->size))
+            return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "neighbors: %s %d, at %d of the list, is out of range for "
+                                       "%d ranks", name, ranks[i], i, comm->size);
+    return COLL_OK;
 }
 
 COLL_API coll_status coll_neighbors(coll_comm *comm, const int *sources, int source_count, const int *destinations,
                                     int destination_count)
 {
-    const coll_status status = coll__enter_alive(comm);
+    coll_status status = coll__enter_alive(comm);
     const coll__graph graph = { source_count, destination_count, sources, destinations };
 
     if (status < 0) return status;
-    if (source_count < 0 || destination_count < 0 || (source_count && !sources) || (destination_count && !destinations)
-        || !coll__ranks_are_within(comm, sources, source_count) || !coll__ranks_are_within(comm, destinations, destination_count))
-        return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "neighbors: lists of %d and %d ranks that "
-                                                     "are NULL, or not all within 0 to %d", source_count, destination_count,
-                                                     comm->size - 1));
-    return coll__leave(comm, coll__neighbors_inside(comm, &graph));
+    status = coll__check_neighbors(comm, "source", sources, source_count);
+    if (status == COLL_OK) status = coll__check_neighbors(comm, "destination", destinations, destination_count);
+    return coll__leave(comm, status < 0 ? status : coll__neighbors_inside(comm, &graph));
 }
 
 COLL_API int coll_parent_rank(const coll_comm *comm, int rank)
@@ -601,18 +641,20 @@ static void coll__sim_bury(coll__sim *w)
 }
 
 /* coll_spawn in a simulated world: ranks are fibers of the calling thread. */
-static int coll__spawn_sim(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_config *config)
+static int coll__spawn_sim(int count, int (*fn)(coll_comm *comm, void *arg), void *arg)
 {
     coll_comm **comms = (coll_comm **)calloc((size_t)count, sizeof *comms);
     coll__crew crew = { (coll__worker *)calloc((size_t)count, sizeof(coll__worker)) };
-    int result = comms && crew.workers ? coll_init_threads(count, comms, config)
+    int result = comms && crew.workers ? coll__init_threads(count, comms, NULL)
                                        : coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", count);
 
+    (void)coll__started((coll_status)result, NULL);
     if (result == 0) {
         coll__sim *world = ((coll__sim_rank *)comms[0]->trunk->context)->world;
         for (int i = 0; i < count; i++) crew.workers[i] = (coll__worker){ .comm = comms[i], .fn = fn, .arg = arg };
         const bool has_run = coll__sim_run(world, coll__sim_body, &crew) == COLL_OK;
-        if (!has_run) result = coll__start_failed(COLL_ERR_MEMORY, "no memory for the stacks of %d ranks", count);
+        if (!has_run)
+            result = coll__started(coll__start_failed(COLL_ERR_MEMORY, "no memory for the stacks of %d ranks", count), NULL);
         for (int i = 0; i < count; i++) {
             if (result == 0) result = crew.workers[i].result;
             if (!has_run) coll_free(comms[i]);
@@ -627,17 +669,19 @@ static int coll__spawn_sim(int count, int (*fn)(coll_comm *comm, void *arg), voi
 
 COLL_API int coll_spawn(int count, int (*fn)(coll_comm *comm, void *arg), void *arg)
 {
-    if (!fn) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_spawn: fn is NULL");
+    if (!fn) return coll__started(coll__start_failed(COLL_ERR_ARGUMENT, "coll_spawn: fn is NULL"), NULL);
     if (count < 1 || count > COLL__SIZE_MOST)
-        return coll__start_failed(COLL_ERR_ARGUMENT, "%d ranks are not within 1 to %d", count, COLL__SIZE_MOST);
+        return coll__started(coll__start_failed(COLL_ERR_ARGUMENT, "coll_spawn: count %d is out of range: 1 to %d", count,
+                                                COLL__SIZE_MOST), NULL);
     const char *transport = getenv("COLL_TRANSPORT");
-    if (transport && !strcmp(transport, "sim")) return coll__spawn_sim(count, fn, arg, NULL);
+    if (transport && !strcmp(transport, "sim")) return coll__spawn_sim(count, fn, arg);
     coll_comm **comms = (coll_comm **)calloc((size_t)count, sizeof *comms);
     coll__worker *workers = (coll__worker *)calloc((size_t)count, sizeof *workers);
-    int result = comms && workers ? coll_init_threads(count, comms, NULL)
+    int result = comms && workers ? coll__init_threads(count, comms, NULL)
                                   : coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", count);
     int error = 0;
 
+    (void)coll__started((coll_status)result, NULL);
     for (int i = count - 1; i >= 0 && result == 0; i--) {
         workers[i] = (coll__worker){ .comm = comms[i], .fn = fn, .arg = arg };
         if (i == 0) coll__worker_main(&workers[0]);           /* rank 0 is the caller's thread */
@@ -645,7 +689,8 @@ COLL_API int coll_spawn(int count, int (*fn)(coll_comm *comm, void *arg), void *
             workers[i].is_running = true;
         if (error) {                              /* those that run are told that the others will not come    */
             for (int k = i; k >= 0; k--) coll_free(comms[k]);
-            result = coll__start_failed(COLL_ERR_SYSTEM, "rank %d of %d: no thread: %s", i, count, strerror(error));
+            result = coll__started(coll__start_failed(COLL_ERR_SYSTEM, "cannot make a thread for rank %d of %d: %s", i, count,
+                                                      strerror(error)), NULL);
         }
     }
     for (int i = 0; workers && i < count; i++) {
@@ -771,7 +816,8 @@ COLL_API coll_status coll_wait_all(int count, coll_request **requests)
     coll_status first = COLL_OK;
 
     if (count < 0 || (count > 0 && !requests))
-        return coll__start_failed(COLL_ERR_ARGUMENT, "coll_wait_all: %d requests make no sense", count);
+        return coll__start_failed(COLL_ERR_ARGUMENT, count < 0 ? "coll_wait_all: count %d is out of range: 0 or more"
+                                  : "coll_wait_all: the list of %d requests is NULL", count);
     for (int i = 0; i < count; i++) {
         const coll_status status = coll_wait(requests[i]);
         if (first == COLL_OK) first = status;
@@ -784,7 +830,9 @@ COLL_API coll_status coll_wait_any(int count, coll_request **requests, int *inde
     int pending = 0;
 
     if (count < 0 || (count > 0 && !requests) || !index)
-        return coll__start_failed(COLL_ERR_ARGUMENT, "coll_wait_any: %d requests make no sense, or index is NULL", count);
+        return coll__start_failed(COLL_ERR_ARGUMENT, !index ? "coll_wait_any: index is NULL" : count < 0
+                                  ? "coll_wait_any: count %d is out of range: 0 or more"
+                                  : "coll_wait_any: the list of %d requests is NULL", count);
     *index = -1;
     bool *was_pending = (bool *)calloc((size_t)count + 1, sizeof *was_pending);
     if (!was_pending) return coll__start_failed(COLL_ERR_MEMORY, "coll_wait_any: no memory for %d requests", count);
@@ -802,7 +850,8 @@ COLL_API coll_status coll_wait_any(int count, coll_request **requests, int *inde
 COLL_API coll_status coll_received(const coll_request *request, int *source, int *tag, size_t *count)
 {
     if (!request || coll__is_pending(request) || request->got_source < 0)
-        return coll__start_failed(COLL_ERR_ARGUMENT, "coll_received: the request is no finished receive");
+        return coll__start_failed(COLL_ERR_ARGUMENT, request && coll__is_pending(request) ? "coll_received: the request is still "
+                                  "running: wait for it first" : "coll_received: the request is no receive that has succeeded");
     if (source) *source = request->got_source;
     if (tag) *tag = request->got_tag;
     if (count) *count = request->got_count;

@@ -142,7 +142,7 @@ static coll_status coll__run_at_once(coll_comm *comm, coll_request *r)
     coll_failure failure;
 
     r->sequence = ++comm->sequence;
-    coll__head_of_call(r->head, &r->call, comm->size, comm->mark, r->sequence);
+    coll__head_of_call(r->head, &r->call, comm->size, coll__head_mark(comm, 0), r->sequence);
     r->task = (coll_task){ .call = &r->call, .head = r->head, .codec = &r->codec, .group = comm->main.group };
     coll__remember(comm, r);
     const coll_status status = coll__offer(comm->trunk, &r->task, &failure);

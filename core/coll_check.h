@@ -90,8 +90,8 @@ static size_t coll__side_length(const coll__side *side, size_t unit)
 
 static coll_status coll__refuse_type(coll_comm *comm, const coll_call *call, coll_type type)
 {
-    if (coll__is_mx(type)) return COLL__REFUSE("%s is a type for the wire only", coll_type_name(type));
-    return COLL__REFUSE("%d is no coll_type", type);
+    if (coll__is_mx(type)) return COLL__REFUSE("%s is a type for the wire only (coll_call.wire)", coll_type_name(type));
+    return COLL__REFUSE("invalid type %d (see coll_type)", type);
 }
 
 /* Would `count` elements from every rank be more than an address space holds? */
@@ -106,18 +106,21 @@ static coll_status coll__check_list_of(coll_comm *comm, const coll_call *call, c
     size_t total = 0;
 
     if (!side->is_used || !side->is_listed || side->blocks == 0) return COLL_OK;
-    if (!side->counts) return COLL__REFUSE("the %s counts are NULL", side->name);
+    const char *const name = call->kind == COLL_REDUCE_SCATTERV ? "recv" : side->name;
+    if (!side->counts) return COLL__REFUSE("the %s counts are NULL: give %d, one for each block", name, side->blocks);
     if (side->has_types && (!side->types || !side->offsets))
-        return COLL__REFUSE("the %s %s are NULL", side->name, side->types ? "offsets" : "types");
+        return COLL__REFUSE("the %s %s are NULL: give %d, one for each block", side->name, side->types ? "offsets" : "types",
+                            side->blocks);
     for (int i = 0; i < side->blocks; i++) {
         const size_t own = side->has_types ? coll_type_size(side->types[i]) : unit;
         if (!own && coll__is_mx(side->types[i]))
             return COLL__REFUSE("block %d of %s: %s is a type for the wire only", i, side->name, coll_type_name(side->types[i]));
-        if (!own) return COLL__REFUSE("block %d of %s: %d is no coll_type", i, side->name, side->types[i]);
+        if (!own) return COLL__REFUSE("block %d of %s: invalid type %d (see coll_type)", i, side->name, side->types[i]);
         const size_t offset = side->offsets ? side->offsets[i] : 0;
         if (coll__is_beyond_memory(side->counts[i], own, 1) || coll__is_beyond_memory(offset, own, 1)
             || (total += side->counts[i] * own) > SIZE_MAX / 4)
-            return COLL__REFUSE("block %d of %s: %zu elements are more than memory can hold", i, side->name, side->counts[i]);
+            return COLL__REFUSE("block %d of %s: %zu elements at %zu, with those before it, are more than memory can hold", i,
+                                side->name, side->counts[i], offset);
     }
     return COLL_OK;
 }
@@ -128,9 +131,10 @@ static coll_status coll__check_ranks(coll_comm *comm, const coll_call *call)
 
     if (is_recv && call->root == COLL_ANY_SOURCE) return COLL_OK;
     if ((coll__kind_has_root(call->kind) || is_message) && (call->root < 0 || call->root >= comm->size))
-        return COLL__REFUSE("%s %d is not within 0 to %d", is_message ? "rank" : "root", call->root, comm->size - 1);
+        return COLL__REFUSE("%s %d is out of range for %d ranks", !is_message ? "root" : is_recv ? "source" : "destination",
+                            call->root, comm->size);
     if (call->kind == COLL_SENDRECV && call->source != COLL_ANY_SOURCE && (call->source < 0 || call->source >= comm->size))
-        return COLL__REFUSE("source %d is not within 0 to %d", call->source, comm->size - 1);
+        return COLL__REFUSE("source %d is out of range for %d ranks", call->source, comm->size);
     return COLL_OK;
 }
 
@@ -145,7 +149,9 @@ static coll_status coll__check_numbers(coll_comm *comm, const coll_call *call, c
         return COLL__REFUSE("%zu x %s on %d ranks is more than memory can hold",
                             coll__most(call->count, call->recv_count), coll_type_name(call->type), comm->size);
     const bool any_tag = call->kind == COLL_RECV && call->tag == COLL_ANY_TAG;
-    if (coll__kind_is_message(call->kind) && call->tag < 0 && !any_tag) return COLL__REFUSE("tag %d is negative", call->tag);
+    if (coll__kind_is_message(call->kind) && call->tag < 0 && !any_tag)
+        return COLL__REFUSE("tag %d is out of range: 0 or more%s", call->tag,
+                            call->kind == COLL_RECV ? ", or COLL_ANY_TAG" : "");
     if (coll__kind_is(call->kind, COLL__NEIGHBORS) && !comm->graph_lists)
         return COLL__REFUSE("there are no neighbours yet: call coll_neighbors first");
     if ((status = coll__check_list_of(comm, call, send, unit)) < 0) return status;
@@ -153,9 +159,6 @@ static coll_status coll__check_numbers(coll_comm *comm, const coll_call *call, c
 }
 
 /* ---- >>arithmetic ---- */
-
-enum { COLL__FLAGS = COLL_DETERMINISTIC | COLL_SATURATE | COLL_REPRODUCIBLE | COLL_STOCHASTIC | COLL_DETECT_OVERFLOW
-                 | COLL_ROUND_TWICE };
 
 /* The arithmetic of the call, or why there is none. */
 static coll_status coll__check_arithmetic(coll_comm *comm, coll_call *call, coll__codec *codec)
@@ -178,17 +181,19 @@ static coll_status coll__check_arithmetic(coll_comm *comm, coll_call *call, coll
         *codec = comm->last.codec;
         return COLL_OK;
     }
-    if ((int)call->op < COLL_SUM || call->op > COLL_USER) return COLL__REFUSE("%d is no coll_op", (int)call->op);
-    if (call->op == COLL_USER && !call->fn) return COLL__REFUSE("COLL_USER, but fn is NULL");
+    if ((int)call->op < COLL_SUM || call->op > COLL_USER) return COLL__REFUSE("invalid op %d (see coll_op)", (int)call->op);
+    if (call->op == COLL_USER && !call->fn) return COLL__REFUSE("op is COLL_USER, but fn is NULL: give the function");
     if (!coll_type_size(call->wire) && !coll__is_mx(call->wire))
-        return COLL__REFUSE("%d is no coll_type for the wire", call->wire);
+        return COLL__REFUSE("invalid wire type %d (see coll_type)", call->wire);
     if (coll__is_mx(call->accumulate)) return coll__refuse_type(comm, call, call->accumulate);
     if (call->accumulate && !coll_type_size(call->accumulate))
-        return COLL__REFUSE("%d is no coll_type to accumulate in", call->accumulate);
+        return COLL__REFUSE("invalid type %d to accumulate in (see coll_type)", call->accumulate);
     if (call->op == COLL_AVG && is_scan)
         return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "there is no avg in a %s: ranks would divide by different "
                                    "numbers", coll_kind_name(call->kind));
-    if (call->flags & ~(unsigned)COLL__FLAGS) return COLL__REFUSE("flags %x mean nothing", call->flags);
+    if (call->flags & ~(unsigned)COLL__FLAGS)
+        return COLL__REFUSE("unknown flags 0x%x (see COLL_DETERMINISTIC and those below it)",
+                            call->flags & ~(unsigned)COLL__FLAGS);
     if (!coll__codec_reduce(codec, call, comm->size, why, sizeof why))
         return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "%s", why);
     if (is_plain) {
@@ -257,7 +262,8 @@ static coll_status coll__settle_in_place(coll_comm *comm, coll_call *call, coll_
 
     if (call->recv == COLL_IN_PLACE) {
         if (!is_scatter || comm->rank != call->root)
-            return COLL__REFUSE("COLL_IN_PLACE stands for send%s", is_scatter ? ", and for recv at the root" : ", not for recv");
+            return COLL__REFUSE("%s is COLL_IN_PLACE, which stands for send%s: give the buffer", call->kind == COLL_BROADCAST
+                                ? "the buffer" : "recv", is_scatter ? ", and for recv at the root" : "");
         recv->count = coll__side_block(send, unit, comm->rank, &at) / unit;
         call->recv_count = call->kind == COLL_SCATTERV ? recv->count : call->recv_count;
         call->recv = coll__behind(call->send, at);
@@ -265,8 +271,12 @@ static coll_status coll__settle_in_place(coll_comm *comm, coll_call *call, coll_
     }
     if (call->send != COLL_IN_PLACE) return COLL_OK;
     if (coll__kind_is(call->kind, COLL__MESSAGE | COLL__NEIGHBORS) || is_scatter || (is_gather && comm->rank != call->root))
-        return COLL__REFUSE("COLL_IN_PLACE has no meaning here");
-    if (!call->recv && call->count) return COLL__REFUSE("COLL_IN_PLACE, but recv is NULL");
+        return COLL__REFUSE("send is COLL_IN_PLACE: %s", is_scatter && comm->rank == call->root
+                            ? "at the root give the buffer, and COLL_IN_PLACE for recv"
+                            : is_scatter ? "only the root sends, give NULL"
+                            : is_gather ? "only the root may be in place, give the buffer"
+                            : "there is no form in place, give the buffer");
+    if (!call->recv && call->count) return COLL__REFUSE("send is COLL_IN_PLACE, but recv is NULL: give the buffer as recv");
     call->send = call->recv;
     if (is_gather || is_allgather) {
         send->count = call->count = coll__side_block(recv, unit, comm->rank, &at) / unit;
@@ -364,8 +374,8 @@ static coll_status coll__check_overlap(coll_comm *comm, const coll_call *call, c
     if (list != few) free(list);
     if (!clash) return COLL_OK;
     return COLL__REFUSE(send->is_used && !is_in_place && !recv->is_listed
-                            ? "send and recv overlap, but not as an operation in place would"
-                            : "blocks that are received overlap one another, or what is sent");
+                            ? "send and recv overlap, but not as an operation in place would: give the same buffer, or two apart"
+                            : "blocks that are received overlap one another, or what is sent: keep them apart");
 }
 
 /* This rank's own block, where each side has a length for it. */
@@ -373,14 +383,18 @@ static coll_status coll__check_own_block(coll_comm *comm, const coll_call *call,
 {
     const size_t unit = coll_type_size(call->type);
     const int i = comm->rank;
+    char types[2][40];
     size_t at;
 
     if (!send->is_used || !recv->is_used || coll__kind_is(call->kind, COLL__NEIGHBORS | COLL__MESSAGE)
         || call->kind == COLL_REDUCE_SCATTERV || (!send->is_listed && !recv->is_listed)) return COLL_OK;
     const size_t out = coll__side_block(send, unit, send->is_listed ? i : 0, &at);
     const size_t in = coll__side_block(recv, unit, recv->is_listed ? i : 0, &at);
-    if (out == in && (!send->has_types || send->types[i] == recv->types[i])) return COLL_OK;
-    return COLL__REFUSE("this rank sends itself %zu bytes, but expects %zu", out, in);
+    const coll_type from = send->has_types ? send->types[i] : call->type, to = recv->has_types ? recv->types[i] : call->type;
+    if (out == in && (out == 0 || from == to)) return COLL_OK;
+    return COLL__REFUSE("this rank's own block has %zu x %s in send, but %zu x %s in recv: make them the same",
+                        out / coll_type_size(from), coll__type_text(from, types[0], sizeof types[0]), in / coll_type_size(to),
+                        coll__type_text(to, types[1], sizeof types[1]));
 }
 
 /* In a program that uses GPUs: the first byte of each side is memory that this process can read. */
@@ -403,14 +417,14 @@ static coll_status coll__check_buffers(coll_comm *comm, coll_call *call, coll__s
     send->at = (const unsigned char *)call->send;
     recv->at = (const unsigned char *)call->recv;
     if (call->kind == COLL_BROADCAST && call->count && !recv->at)
-        return COLL__REFUSE("the buffer is NULL, with %zu elements", call->count);
+        return COLL__REFUSE("the buffer is NULL, with %zu elements: give their address", call->count);
     const coll__side *const sides[2] = { send, recv };
     for (int i = 0; i < 2; i++) {
         const coll__side *side = sides[i];
         const size_t length = side->at ? 0 : coll__side_length(side, unit);
         if (length)
-            return COLL__REFUSE("%s is NULL, with %zu %s", side->name, side->has_types ? length : length / unit,
-                                side->has_types ? "bytes" : "elements");
+            return COLL__REFUSE("%s is NULL, with %zu %s: give their address", side->name,
+                                side->has_types ? length : length / unit, side->has_types ? "bytes" : "elements");
     }
     if (comm->trunk->is_elsewhere && !coll__is_on_device(comm)) {
         const coll_status here = coll__check_memory(comm, call, sides, unit);
@@ -426,10 +440,12 @@ static coll_status coll__check_feedback(coll_comm *comm, const coll_call *call)
 {
     const coll_type type = call->type;
 
-    if (!coll__kind_reduces(call->kind)) return COLL__REFUSE("a residual has no meaning here: nothing is rounded");
+    if (!coll__kind_reduces(call->kind)) return COLL__REFUSE("there is a residual, but nothing is rounded: leave it NULL");
     if (type != COLL_F32 && type != COLL_F16 && type != COLL_BF16)
-        return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "there is no residual of %s", coll_type_name(type));
-    if (call->wire == type) return COLL__REFUSE("a residual, but no wire of fewer bits that would leave anything out");
+        return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "there is no residual of %s, only of f32, f16 and bf16",
+                                  coll_type_name(type));
+    if (call->wire == type) return COLL__REFUSE("there is a residual, but the wire has the type of the buffers, and leaves "
+                                                 "nothing out: set wire, or leave residual NULL");
     return COLL_OK;
 }
 
@@ -452,8 +468,10 @@ static coll_status coll__check_residual(coll_comm *comm, const coll_call *call, 
     const uintptr_t send = (uintptr_t)call->send, to = (uintptr_t)call->recv;
     const size_t written = coll__side_length(recv, unit);
 
-    if (extent > 0 && residual < send + extent * unit && send < end) return COLL__REFUSE("residual and send overlap");
-    if (written > 0 && extent > 0 && residual < to + written && to < end) return COLL__REFUSE("residual and recv overlap");
+    if (extent > 0 && residual < send + extent * unit && send < end)
+        return COLL__REFUSE("residual and send overlap: keep them apart");
+    if (written > 0 && extent > 0 && residual < to + written && to < end)
+        return COLL__REFUSE("residual and recv overlap: keep them apart");
     return COLL_OK;
 }
 
@@ -530,8 +548,8 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
     for (int i = 0; i < COLL__ALGORITHM_COUNT; i++)
         if (coll__algorithms[i].kind == call->kind)
             coll__append(known, sizeof known, "%s%s", *known ? ", " : "", coll__algorithms[i].name);
-    return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "no algorithm \"%.32s\" for this call, there is: %s",
-                               call->algorithm, known);
+    return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "no algorithm \"%.32s\" for this call; those of a %s are: %s",
+                               call->algorithm, coll_kind_name(call->kind), known);
 }
 
 /* ---- >>the whole check ---- */
@@ -586,8 +604,8 @@ static coll_status coll__check_list(coll_comm *comm, const coll_call *call)
     coll_status status = COLL_OK;
     int n = 0;
 
-    if (call->list_count < 0 || (call->list_count > 0 && !call->list))
-        return COLL__REFUSE("a list of %d buffers%s", call->list_count, call->list ? "" : " at NULL");
+    if (call->list_count < 0) return COLL__REFUSE("a list of %d buffers is out of range: 0 or more", call->list_count);
+    if (call->list_count > 0 && !call->list) return COLL__REFUSE("the list of %d buffers is NULL", call->list_count);
     if (call->residual) return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "there is no residual of a list");
     coll__interval *list = (coll__interval *)malloc((2 * (size_t)call->list_count + 1) * sizeof *list);
     if (!list) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for %d buffers", call->list_count);
@@ -613,7 +631,7 @@ static coll_status coll__check_list(coll_comm *comm, const coll_call *call)
     }
     const bool clash = status == COLL_OK && coll__intervals_clash(list, n);
     free(list);
-    return clash ? COLL__REFUSE("buffers of the list overlap one another") : status;
+    return clash ? COLL__REFUSE("buffers of the list overlap one another: keep them apart") : status;
 }
 
 /* Check a call and settle what it leaves open, in place.  *own: memory that the settled call needs, or NULL. */
@@ -624,7 +642,7 @@ static coll_status coll__check(coll_comm *comm, coll_call *call, coll__codec *co
     *own = NULL;
     if ((int)call->kind < COLL_BARRIER || call->kind > COLL_SENDRECV) {
         const coll_call *const none = NULL;
-        return coll__explain_error(comm, none, COLL_ERR_ARGUMENT, "%d is no coll_kind", (int)call->kind);
+        return coll__explain_error(comm, none, COLL_ERR_ARGUMENT, "invalid kind %d (see coll_kind)", (int)call->kind);
     }
     if (call->kind == COLL_ALLREDUCE_LIST) {
         if ((status = coll__check_list(comm, call)) < 0) return status;

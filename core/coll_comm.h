@@ -353,7 +353,7 @@ static inline bool coll__kind_reduces(coll_kind kind) { return coll__kind_is(kin
 static inline bool coll__kind_has_root(coll_kind kind) { return coll__kind_is(kind, COLL__ROOTED); }
 static inline bool coll__kind_is_message(coll_kind kind) { return coll__kind_is(kind, COLL__MESSAGE); }
 
-enum { COLL__MAGIC = 0xc011 };
+enum { COLL__MAGIC = 0xc011, COLL__CALL_ROOM = 256 };      /* room for what a call is in words               */
 
 /* A number that differs where lists of counts differ, most likely. */
 static uint32_t coll__hash_counts(const size_t *counts, int n)
@@ -363,11 +363,24 @@ static uint32_t coll__hash_counts(const size_t *counts, int n)
     return (uint32_t)(hash ^ hash >> 32);
 }
 
-/* What else the ranks must agree on, in one byte: the algorithm asked for, and what the numbers depend on.  0: nothing. */
+/* All flags that there are, with their names. */
+static const struct { unsigned flag; const char *name; } coll__flags[] = {
+#define COLL__FLAG(name) { name, #name }
+    COLL__FLAG(COLL_DETERMINISTIC), COLL__FLAG(COLL_SATURATE), COLL__FLAG(COLL_REPRODUCIBLE), COLL__FLAG(COLL_STOCHASTIC),
+    COLL__FLAG(COLL_DETECT_OVERFLOW), COLL__FLAG(COLL_ROUND_TWICE)
+#undef COLL__FLAG
+};
+enum { COLL__FLAG_COUNT = sizeof coll__flags / sizeof *coll__flags, COLL__FLAGS = (1 << COLL__FLAG_COUNT) - 1 };
+
+/* What else the ranks must agree on, in one byte.  Flags alone are themselves, so that they can be named to others; with an
+ * algorithm, or anything else on which the numbers depend, it is a hash of them all, above the flags.  0: nothing. */
 static unsigned char coll__hash_options(const coll_call *call, bool reduces)
 {
     uint64_t hash = 0;
+    const bool has_seed = call->flags & COLL_STOCHASTIC && call->seed != 0;
 
+    if (reduces && !call->algorithm && (call->scale == 0 || call->scale == 1) && !call->accumulate && !call->not_commutative
+        && !has_seed) return (unsigned char)(call->flags & COLL__FLAGS);
     if (reduces && (call->scale != 0 || call->accumulate || call->flags || call->not_commutative)) {
         if (call->scale != 1) memcpy(&hash, &call->scale, sizeof hash);
         if (call->flags & COLL_STOCHASTIC) hash = hash * 131 + call->seed;
@@ -375,17 +388,27 @@ static unsigned char coll__hash_options(const coll_call *call, bool reduces)
         hash = ((hash * 31 + (uint64_t)call->accumulate) * 64 + call->flags) * 2 + call->not_commutative;
     }
     for (const char *at = call->algorithm; at && *at; at++) hash = hash * 131 + (unsigned char)*at;
-    return hash ? (unsigned char)(1 + ((hash * 0x9e3779b97f4a7c15u) >> 32) % 255) : 0;
+    if (hash == 0) return 0;
+    return (unsigned char)(COLL__FLAGS + 1 + ((hash * 0x9e3779b97f4a7c15u) >> 32) % (255 - COLL__FLAGS));
+}
+
+enum { COLL__PREPARED_MOST = 0xfff };            /* this one, or a later one                                 */
+
+/* The mark of a communicator, with the number of a prepared call; 0: none. */
+static inline uint32_t coll__head_mark(const coll_comm *comm, uint32_t prepared)
+{
+    return (comm->mark & ~(uint32_t)COLL__PREPARED_MOST) | (prepared < COLL__PREPARED_MOST ? prepared : COLL__PREPARED_MOST);
 }
 
 /* The fingerprint of a call, equal on all ranks that make the same call:
  *
  *      0 magic    2 step     4 communicator       8 sequence
- *     12 kind    13 op      14 wire   15 hash    16 type          20 root    24 count
+ *     12 kind    13 op      14 wire   15 options 16 type          20 root    24 count
  *
- * The step is set for each message: which round of which slice it belongs to.  The hash is of the options
- * (coll__hash_options).  Where every rank knows all counts, the count is their sum and a hash of them stands for the root;
- * where only two ranks know the length of a message, they set its count and type. */
+ * The step is set for each message: which round of which slice it belongs to.  Under the communicator's mark are 12 bits for the
+ * number of a prepared call (coll__head_mark).  Options: see coll__hash_options.  Where every rank knows all counts, the count
+ * is their sum and a hash of them stands for the root; where only two ranks know the length of a message, they set its count and
+ * type. */
 static void coll__head_of_call(unsigned char *head, const coll_call *call, int size, uint32_t track, uint32_t sequence)
 {
     const unsigned traits = coll__kinds[call->kind].traits;
@@ -428,7 +451,17 @@ static const char *coll__type_text(coll_type type, char *text, size_t room)
     return text;
 }
 
-/* "allreduce #17 of 1024 x f32 (sum)", from a head that may come from anywhere. */
+/* "COLL_DETERMINISTIC|COLL_SATURATE". */
+static void coll__append_flags(char *text, size_t room, unsigned flags)
+{
+    for (int i = 0; i < COLL__FLAG_COUNT; i++) {
+        if (!(flags & coll__flags[i].flag)) continue;
+        coll__append(text, room, "%s%s", coll__flags[i].name, flags >> i > 1 ? "|" : "");
+    }
+}
+
+/* "allreduce #17 of 1024 x f32 (sum)", of a prepared call "allreduce #3 (prepared call 2) of ...", from a head that may come
+ * from anywhere. */
 static void coll__head_describe(const unsigned char *head, char *text, size_t room)
 {
     const coll_kind kind = (coll_kind)head[12];
@@ -436,7 +469,10 @@ static void coll__head_describe(const unsigned char *head, char *text, size_t ro
     char type[40];
 
     coll__print(text, room, "%s", coll_kind_name(kind));
+    const unsigned prepared = coll__get32(head + 4) & COLL__PREPARED_MOST;
     if (coll__get32(head + 8) && !coll__kind_is_message(kind)) coll__append(text, room, " #%u", (unsigned)coll__get32(head + 8));
+    if (prepared)
+        coll__append(text, room, " (prepared call %u%s)", prepared, prepared < COLL__PREPARED_MOST ? "" : " or a later one");
     const bool is_any = coll__kind_is(kind, COLL__PAIRWISE) && coll__get64(head + 24) == 0;       /* no one pair is meant */
     if (is_any && coll__get32(head + 16))
         coll__append(text, room, " of %s", coll__type_text((coll_type)coll__get32(head + 16), type, sizeof type));
@@ -445,7 +481,9 @@ static void coll__head_describe(const unsigned char *head, char *text, size_t ro
                      coll__type_text((coll_type)coll__get32(head + 16), type, sizeof type));
     if (coll__kind_reduces(kind) && head[14]) coll__append(text, room, " over %s", coll_type_name(head[14]));
     if (coll__kind_reduces(kind)) coll__append(text, room, " (%s)", coll_op_name((coll_op)head[13]));
-    if (head[15]) coll__append(text, room, " with options %02x", head[15]);
+    if (head[15]) coll__append(text, room, " with ");
+    if (head[15] > COLL__FLAGS) coll__append(text, room, "options %02x", head[15]);
+    else coll__append_flags(text, room, head[15]);
     if (coll__kind_has_root(kind)) coll__append(text, room, " root %d", root);
     if (coll__kind_is(kind, COLL__SUMMED)) coll__append(text, room, " by counts %08x", (unsigned)root);
     if (kind == COLL_ALLREDUCE_LIST) coll__append(text, room, " of list %08x", (unsigned)root);
@@ -463,17 +501,24 @@ static bool coll__heads_disagree(const unsigned char *a, const unsigned char *b)
 static coll_status coll__blame_mismatch(coll_failure *failure, const unsigned char *ours, int me,
                                         const unsigned char *theirs, int peer)
 {
-    char mine[128], other[128];
+    const bool are_hashed = ours[15] != theirs[15] && (ours[15] > COLL__FLAGS || theirs[15] > COLL__FLAGS);
+    unsigned char heads[2][COLL_HEAD_LENGTH];
+    char mine[COLL__CALL_ROOM], other[COLL__CALL_ROOM];
 
-    coll__head_describe(ours, mine, sizeof mine);
-    coll__head_describe(theirs, other, sizeof other);
+    memcpy(heads[0], ours, COLL_HEAD_LENGTH);
+    memcpy(heads[1], theirs, COLL_HEAD_LENGTH);
+    if (ours[15] <= COLL__FLAGS && theirs[15] <= COLL__FLAGS)         /* what both have need not be said                */
+        heads[0][15] = ours[15] & ~theirs[15], heads[1][15] = theirs[15] & ~ours[15];
+    coll__head_describe(heads[0], mine, sizeof mine);
+    coll__head_describe(heads[1], other, sizeof other);
     if (coll__get16(theirs) != COLL__MAGIC)
         return coll__blame(failure, COLL_ERR_PROTOCOL, peer, "rank %d got bytes from rank %d that are no message of ours", me,
                            peer);
     if (!strcmp(mine, other))
         return coll__blame(failure, COLL_ERR_PROTOCOL, peer, "rank %d is in step %u of %s, rank %d in step %u", me,
                            (unsigned)coll__get16(ours + 2), mine, peer, (unsigned)coll__get16(theirs + 2));
-    return coll__blame(failure, COLL_ERR_MISMATCH, peer, "rank %d called %s, but rank %d called %s", me, mine, peer, other);
+    return coll__blame(failure, COLL_ERR_MISMATCH, peer, "rank %d called %s, but rank %d called %s%s", me, mine, peer, other,
+                       are_hashed ? ": compare flags, scale, seed, accumulate, not_commutative, algorithm" : "");
 }
 
 /* ---- >>errors: the sentence ---- */
@@ -543,7 +588,7 @@ static void coll__print_failure(coll_comm *comm)
     const coll__trunk *trunk = comm->trunk;
     const bool is_message = comm->waiting && coll__kind_is_message(comm->waiting->call.kind);
     const coll_request *running = is_message || !comm->main.queue ? comm->waiting : comm->main.queue;
-    char what[128], *const text = comm->ending;
+    char what[COLL__CALL_ROOM], *const text = comm->ending;
 
     if (running) coll__head_describe(running->head, what, sizeof what);
     coll__print_self(comm, text);

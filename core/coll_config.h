@@ -214,9 +214,23 @@ static coll_status coll__settle_share(const coll__settings *s)
     const coll_config *c = &s->config;
 
     if (s->count <= c->size - c->rank) return COLL_OK;
-    return coll__start_failed(COLL_ERR_ARGUMENT, "%s says rank %d of %d, but this process brings %d ranks: the rank of a process "
-                              "is that of its first, and the size is the sum over all processes", s->source, c->rank, c->size,
-                              s->count);
+    return coll__start_failed(COLL_ERR_ARGUMENT, "this process has rank %d of %d (from %s), but brings %d ranks: the rank of a "
+                              "process is that of its first, and the size is the sum over all processes", c->rank, c->size,
+                              s->source, s->count);
+}
+
+/* coll-run counts ranks, and says how many of them each of its processes is to bring.  One that brings others would take the
+ * places of its neighbours, or think that it has all ranks itself. */
+static coll_status coll__settle_threads(const coll__settings *s)
+{
+    int said = s->count;
+
+    if (s->launch.size == 1 || !coll__counts_ranks(s->launch.by)) return COLL_OK;
+    if (!coll__environment_int("COLL_THREADS", 1, COLL__SIZE_MOST, &said)) return COLL_ERR_ARGUMENT;
+    if (said == s->count) return COLL_OK;
+    return coll__start_failed(COLL_ERR_ARGUMENT, "this process makes %d rank%s, but was started to make %d (COLL_THREADS=%d): "
+                              "start it with coll-run --threads %d, or let it make %d", s->count, s->count == 1 ? "" : "s", said,
+                              said, s->count, said);
 }
 
 static coll_status coll__settle_rank(coll__settings *s)
@@ -224,14 +238,15 @@ static coll_status coll__settle_rank(coll__settings *s)
     coll_config *c = &s->config;
 
     s->source = "the configuration";
-    if (c->size == 0 && c->rank != 0) return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d without a size", c->rank);
+    if (c->size == 0 && c->rank != 0)
+        return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d is set but size is 0: set both", c->rank);
     if (c->size == 0) {
         const coll_status status = coll__launch_read(&s->launch, s->count);
-        if (status < 0) return status;
+        if (status < 0 || coll__settle_threads(s) < 0) return COLL_ERR_ARGUMENT;
         const int64_t size = coll__ranks_said(s->launch.by, s->launch.size, s->count);
         if (size > COLL__SIZE_MOST)
-            return coll__start_failed(COLL_ERR_ARGUMENT, "%s=%d processes of %d ranks are more than %d", s->launch.by->size,
-                                      s->launch.size, s->count, COLL__SIZE_MOST);
+            return coll__start_failed(COLL_ERR_ARGUMENT, "%s=%d processes of %d ranks make more than %d ranks",
+                                      s->launch.by->size, s->launch.size, s->count, COLL__SIZE_MOST);
         c->rank = coll__counts_ranks(s->launch.by) ? s->launch.rank : s->launch.rank * s->count;
         c->size = (int)size;
         s->local_rank = s->launch.local_rank;
@@ -240,10 +255,9 @@ static coll_status coll__settle_rank(coll__settings *s)
     }
     if (c->size == 1 && c->rank == 0) c->size = s->count;
     if (c->size < 0 || c->size > COLL__SIZE_MOST)
-        return coll__start_failed(COLL_ERR_ARGUMENT, "size %d is not within 1 to %d", c->size, COLL__SIZE_MOST);
+        return coll__start_failed(COLL_ERR_ARGUMENT, "size %d is out of range: 1 to %d", c->size, COLL__SIZE_MOST);
     if (c->rank < 0 || c->rank >= c->size)
-        return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d is not within 0 to %d, for a size of %d", c->rank, c->size - 1,
-                                  c->size);
+        return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d is out of range for %d ranks", c->rank, c->size);
     return coll__settle_share(s);
 }
 
@@ -256,9 +270,8 @@ static coll_status coll__settle_hosts(coll__settings *s, const char *address)
     char first[COLL__ADDRESS_ROOM];
 
     if (coll__hosts_count(c->hosts) != c->size)
-        return coll__start_failed(COLL_ERR_ARGUMENT, "the list of hosts has %d entries, but %s says %d ranks",
-                                  coll__hosts_count(c->hosts),
-                                  s->source, c->size);
+        return coll__start_failed(COLL_ERR_ARGUMENT, "the list of hosts has %d entries for %d ranks (from %s): name one "
+                                  "host:port for each rank", coll__hosts_count(c->hosts), c->size, s->source);
     for (int i = 0; i < c->size; i++)
         if (!coll__hosts_entry(c->hosts, i, first, sizeof first))
             return coll__start_failed(COLL_ERR_ARGUMENT, "entry %d of the list of hosts is empty or too long: %.120s", i,
@@ -296,9 +309,11 @@ static coll_status coll__settle_address(coll__settings *s)
     if (c->address && strlen(c->address) >= COLL__ADDRESS_ROOM)
         return coll__start_failed(COLL_ERR_ARGUMENT, "the address is longer than %d: %.120s", COLL__ADDRESS_ROOM - 1, c->address);
     if (c->address) return COLL_OK;
-    const bool is_spread = s->launch.by && s->launch.local_size > 0 && s->launch.local_size < c->size;
-    return coll__start_failed(COLL_ERR_ARGUMENT, "%s says rank %d of %d%s, but not where rank 0 is: set COLL_ADDR=host:port",
-                              s->source, c->rank, c->size, is_spread ? ", on several hosts" : "");
+    const struct coll__launcher *by = s->launch.by;
+    const bool is_spread = by && s->launch.local_size > 0 && s->launch.local_size < c->size;
+    return coll__start_failed(COLL_ERR_ARGUMENT, "this is rank %d of %d (from %s)%s, but nothing says where rank 0 is: set "
+                              "COLL_ADDR=host:port%s%s%s", c->rank, c->size, s->source, is_spread ? " on several hosts" : "",
+                              by && by->where ? " (" : "", by && by->where ? by->where : "", by && by->where ? ")" : "");
 }
 
 /* COLL_WORLD, and the name of the job where it was the job that said where to meet. */
@@ -345,17 +360,37 @@ static void coll__settle_network(coll__settings *s)
 
 /* ---- >>how ---- */
 
+/* The level that is configured, or COLL_DEBUG's, or the usual one; 0: COLL_DEBUG makes no sense. */
+static coll_log_level coll__log_level(const coll_config *config)
+{
+    static const struct { const char *name; coll_log_level level; } all[] = {
+        { "none", COLL_LOG_NONE }, { "error", COLL_LOG_ERROR }, { "warn", COLL_LOG_WARN }, { "info", COLL_LOG_INFO }
+    };
+    const char *text = coll__environment("COLL_DEBUG");
+
+    if (config && config->log_level != 0) return config->log_level;
+    for (size_t i = 0; text && i < sizeof all / sizeof *all; i++)
+        if (!strcasecmp(text, all[i].name)) return all[i].level;
+    return text ? (coll_log_level)0 : COLL_LOG_WARN;
+}
+
 static coll_status coll__settle_log(coll_config *c)
 {
-    static const char *const names[] = { "error", "warn", "info" };
-    const char *text = getenv("COLL_DEBUG");
+    c->log_level = coll__log_level(c);
+    if (c->log_level != 0) return COLL_OK;
+    return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_DEBUG=%.40s is none of none, error, warn, info", getenv("COLL_DEBUG"));
+}
 
-    for (int i = 0; c->log_level == 0 && text && *text && i < 3; i++)
-        if (!strcasecmp(text, names[i])) c->log_level = (coll_log_level)(i + 1);
-    if (c->log_level == 0 && text && *text)
-        return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_DEBUG=%s is none of error, warn, info", text);
-    if (c->log_level == 0) c->log_level = COLL_LOG_WARN;
-    return COLL_OK;
+/* A start that has failed is a line on the log, for a program that does not look at the status.  Gives the status. */
+static coll_status coll__started(coll_status status, const coll_config *config)
+{
+    coll_log_level level = coll__log_level(config);
+
+    if (level == 0) level = COLL_LOG_ERROR;
+    if (status < 0)
+        coll__say(&(coll__log){ level, config ? config->log : NULL, config ? config->log_context : NULL }, COLL_LOG_ERROR, "%s",
+                  coll__start_error);
+    return status;
 }
 
 /* COLL_ALGORITHM=allreduce=ring,alltoall=circulant:4 */
@@ -545,7 +580,7 @@ static coll_status coll__settle(coll__settings *s, const coll_config *config, in
     if ((status = coll__settle_failure(c)) < 0) return status;
     if (c->lanes == 0 && !coll__environment_int("COLL_LANES", 1, COLL__LANES_MOST, &c->lanes)) return COLL_ERR_ARGUMENT;
     if (c->lanes < 0 || c->lanes > COLL__LANES_MOST)
-        return coll__start_failed(COLL_ERR_ARGUMENT, "lanes %d is not within 1 to %d", c->lanes, COLL__LANES_MOST);
+        return coll__start_failed(COLL_ERR_ARGUMENT, "lanes %d is out of range: 1 to %d", c->lanes, COLL__LANES_MOST);
     if (c->spin_us == 0 && getenv("COLL_SPIN_US")) {
         if (!coll__environment_int("COLL_SPIN_US", 0, 1000000, &c->spin_us)) return COLL_ERR_ARGUMENT;
         if (c->spin_us == 0) c->spin_us = -1;

@@ -588,15 +588,17 @@ static void coll__stage_message(coll_request *r, coll__stage *stage, long slice)
     if (cargo->is_send) coll__pack_span(r, stage, &cargo->span, slice, (unsigned char *)x->buffer, true);
 }
 
-/* Only the two ends of this message know its length and type: both write them into its head. */
+/* Only the two ends of this message know its length and type: both write them into its head.  No elements have no type. */
 static void coll__head_set_pair(const coll_request *r, coll_xfer *x, const coll__span *span)
 {
     const coll__flow *flow = r->flow;
     const coll__layout *l = span->place == COLL__INPUT ? &flow->input : &flow->result;
     const int block = coll__span_at(span, 0, l->blocks);
 
-    coll__put64(x->head + 24, l->kind == COLL__LISTED ? l->counts[block] : l->count);
-    if (l->types) coll__put32(x->head + 16, (uint32_t)l->types[block]);
+    const size_t count = l->kind == COLL__LISTED ? l->counts[block] : l->count;
+
+    coll__put64(x->head + 24, count);
+    if (l->types) coll__put32(x->head + 16, count > 0 ? (uint32_t)l->types[block] : 0);
 }
 
 /* Block `i` of a span, by itself. */

@@ -52,10 +52,10 @@ static void coll__explain_inside(coll_comm *comm, coll_request *r, char *text, s
     const coll_transport *t = comm->trunk->transport;
     const char *how = t->describe ? t->describe(comm->trunk->context) : "";
     const bool is_message = coll__kind_is_message(r->call.kind);
-    char what[128], why[120] = "";
+    char what[COLL__CALL_ROOM], why[120] = "";
 
     coll__head_of_call(r->head, &r->call, comm->size, 0, 0);
-    r->head[15] = 0;                              /* the options are not worth a hash here                    */
+    r->head[15] = coll__kind_reduces(r->call.kind) ? (unsigned char)(r->call.flags & COLL__FLAGS) : 0;    /* and no hash     */
     coll__head_describe(r->head, what, sizeof what);
     if (r->is_on_device) {
         coll__print(text, room, "%s on %d rank%s over %s: ", what, comm->size, coll__plural(comm->size), comm->device->name);

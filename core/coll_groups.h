@@ -271,12 +271,6 @@ static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int co
 
 /* ---- >>graph ---- */
 
-static bool coll__ranks_are_within(const coll_comm *comm, const int *ranks, int count)
-{
-    for (int i = 0; i < count; i++) if (ranks[i] != COLL_NO_RANK && (ranks[i] < 0 || ranks[i] >= comm->size)) return false;
-    return true;
-}
-
 /* Every edge must be known at both its ends, as often there as here: tell each rank how many edges lead to it, and hear how
  * many it thinks lead to us. */
 static coll_status coll__check_edges(coll_comm *comm, const coll__graph *graph)

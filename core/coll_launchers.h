@@ -4,7 +4,10 @@
  * row that is complete too and says another size is an error that names both, for it is either many worlds of one or ranks
  * that wait for ever; so is half a row, where nothing else says how many ranks there are.  Sizes come only from what describes
  * this very step of a job: SLURM_NTASKS, which is also set in an allocation where somebody starts a program by hand, is not
- * looked at.
+ * looked at.  The last rows describe hosts or pods, and not processes.  They count where nothing else is complete, for a program
+ * that is started once on each; what counts processes beats them in silence.
+ *
+ * COLL_SIZE=1 needs no rank.  It is how a program says that it is alone, where a variable looks as if it were not.
  *
  * Few launchers say where rank 0 is.  Where all ranks are on one host, a file that is named after the job serves (see
  * coll_tcp_notice.h); under Slurm it is the first host of the step, at a port drawn from the job's number.  Everywhere else the
@@ -22,25 +25,33 @@ static const struct coll__launcher {
     const char *name, *rank, *size, *local_rank, *local_size;
     const char *job;                              /* what names the job on a host; NULL: nothing does         */
     bool        is_strict;                        /* half of this row is a mistake, not somebody else's word  */
+    bool        is_of_hosts;                      /* it counts hosts or pods, which may hold several processes */
+    const char *where;                            /* tells a person which host is that of rank 0              */
 } coll__launchers[] = {
-    { "coll-run", "COLL_RANK",            "COLL_SIZE",            "COLL_LOCAL_RANK",            "COLL_LOCAL_SIZE",
-      NULL, true },
+    { "COLL_RANK and COLL_SIZE", "COLL_RANK",            "COLL_SIZE",            "COLL_LOCAL_RANK",            "COLL_LOCAL_SIZE",
+      NULL, true, false, NULL },
     { "torchrun", "RANK",                 "WORLD_SIZE",           "LOCAL_RANK",                 "LOCAL_WORLD_SIZE",
-      NULL, true },
+      NULL, true, false, NULL },
     { "Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
-      "PMIX_NAMESPACE", true },
+      "PMIX_NAMESPACE", true, false, NULL },
     { "MVAPICH",  "MV2_COMM_WORLD_RANK",  "MV2_COMM_WORLD_SIZE",  "MV2_COMM_WORLD_LOCAL_RANK",  "MV2_COMM_WORLD_LOCAL_SIZE",
-      "MPIRUN_ID", true },
+      "MPIRUN_ID", true, false, NULL },
     { "Flux",     "FLUX_TASK_RANK",       "FLUX_JOB_SIZE",        "FLUX_TASK_LOCAL_ID",         NULL,
-      "FLUX_JOB_ID", false },
+      "FLUX_JOB_ID", false, false, NULL },
     { "PALS",     "PALS_RANKID",          "PMI_SIZE",             "PALS_LOCAL_RANKID",          "PALS_LOCAL_SIZE",
-      "PALS_APID", false },
+      "PALS_APID", false, false, NULL },
     { "jsrun",    "JSM_NAMESPACE_RANK",   "JSM_NAMESPACE_SIZE",   "JSM_NAMESPACE_LOCAL_RANK",   "JSM_NAMESPACE_LOCAL_SIZE",
-      NULL, true },
+      NULL, true, false, NULL },
     { "MPICH",    "PMI_RANK",             "PMI_SIZE",             "MPI_LOCALRANKID",            "MPI_LOCALNRANKS",
-      NULL, true },
+      NULL, true, false, NULL },
     { "Slurm",    "SLURM_PROCID",         "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID",              NULL,
-      NULL, false },
+      NULL, false, false, NULL },
+    { "LeaderWorkerSet", "LWS_WORKER_INDEX", "LWS_GROUP_SIZE",    NULL,                         NULL,
+      NULL, true, true, "the host is in LWS_LEADER_ADDRESS" },
+    { "SkyPilot", "SKYPILOT_NODE_RANK",   "SKYPILOT_NUM_NODES",   NULL,                         NULL,
+      NULL, true, true, "the host is the first of SKYPILOT_NODE_IPS" },
+    { "AWS Batch", "AWS_BATCH_JOB_NODE_INDEX", "AWS_BATCH_JOB_NUM_NODES", NULL,                 NULL,
+      NULL, true, true, "the host is that of node 0" },
 };
 enum { COLL__LAUNCHER_COUNT = sizeof coll__launchers / sizeof *coll__launchers };
 
@@ -176,10 +187,19 @@ static bool coll__mlx_hosts(const char *text, char *out, size_t room)
 
 /* ---- >>who: rank and size ---- */
 
+/* Has the environment this row?  COLL_SIZE=1 is a whole one. */
+static bool coll__has_row(const struct coll__launcher *l)
+{
+    const char *size = coll__environment(l->size);
+    int one;
+
+    return size && (coll__environment(l->rank) || (l == &coll__launchers[0] && coll__parse_int(size, 1, 1, &one)));
+}
+
 /* One row; *is_complete tells whether the environment has it. */
 static coll_status coll__launch_row(coll__launched *out, const struct coll__launcher *l, bool *is_complete)
 {
-    *is_complete = coll__environment(l->rank) && coll__environment(l->size);
+    *is_complete = coll__has_row(l);
     if (!*is_complete) return COLL_OK;
     if (!coll__environment_int(l->size, 1, COLL__SIZE_MOST, &out->size)
         || !coll__environment_int(l->rank, 0, out->size - 1, &out->rank)
@@ -222,6 +242,26 @@ static coll_status coll__launch_hosts(coll__launched *out)
     return coll__environment_int("COLL_RANK", 0, out->size - 1, &out->rank) ? COLL_OK : COLL_ERR_ARGUMENT;
 }
 
+/* Variables that somebody sets who starts several processes, and that do not say how many ranks there are.  A pod of an
+ * indexed Job of Kubernetes does not learn how many there are, and the one with index 0 is not to train by itself. */
+static coll_status coll__launch_signs(void)
+{
+    static const struct { const char *name, *one, *also_one, *says; } signs[] = {
+        { "PMIX_RANK", NULL, NULL, "PMIx has started this process" },
+        { "JOB_COMPLETION_INDEX", NULL, NULL, "this is a pod of an indexed Job of Kubernetes" },
+        { "PET_NNODES", "1", "1:1", "torchrun was to start several processes on several nodes" },
+    };
+
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
+        const char *text = coll__environment(signs[i].name);
+        if (!text || (signs[i].one && (!strcmp(text, signs[i].one) || !strcmp(text, signs[i].also_one)))) continue;
+        return coll__start_failed(COLL_ERR_ARGUMENT, "%s=%.40s says that %s, but nothing says how many ranks there are: set "
+                                  "COLL_RANK, COLL_SIZE and COLL_ADDR, or COLL_SIZE=1 if this process is alone", signs[i].name,
+                                  text, signs[i].says);
+    }
+    return COLL_OK;
+}
+
 /* Half a row, and nothing that is complete: somebody started several processes, and this one must not go off by itself. */
 static coll_status coll__launch_halves(const coll__launched *out)
 {
@@ -229,19 +269,16 @@ static coll_status coll__launch_halves(const coll__launched *out)
         const struct coll__launcher *l = &coll__launchers[i];
         const char *rank = coll__environment(l->rank), *size = coll__environment(l->size);
         int number = 0;
-        if (!l->is_strict || !rank == !size || (out->size > 0 && i > 0)) continue;
+        if (!l->is_strict || !rank == !size || coll__has_row(l) || (out->size > 0 && i > 0)) continue;
         if (out->size > 0 && !strcmp(out->source, "COLL_HOSTS")) continue;
-        const bool says_more = rank ? !coll__parse_int(rank, 0, 0, &number) : !coll__parse_int(size, 1, 1, &number);
+        const bool says_more = rank ? l->is_of_hosts || !coll__parse_int(rank, 0, 0, &number)
+                                    : !coll__parse_int(size, 1, 1, &number);
         if (i == 0 || says_more)                  /* COLL_...: nobody but us would set it                     */
-            return coll__start_failed(COLL_ERR_ARGUMENT, "%s=%.40s is set but %s is not", rank ? l->rank : l->size,
-                                      rank ? rank : size, rank ? l->size : l->rank);
+            return coll__start_failed(COLL_ERR_ARGUMENT, "%s=%.40s is set but %s is not: set both%s", rank ? l->rank : l->size,
+                                      rank ? rank : size, rank ? l->size : l->rank,
+                                      i == 0 ? "" : ", or COLL_SIZE=1 if this process is alone");
     }
-    const char *lone = coll__environment("PMIX_RANK");
-    int number = 0;
-    if (out->size == 0 && lone && !coll__parse_int(lone, 0, 0, &number))
-        return coll__start_failed(COLL_ERR_ARGUMENT, "PMIX_RANK=%.40s is set, but nothing says how many ranks there are: set "
-                                  "COLL_RANK, COLL_SIZE and COLL_ADDR", lone);
-    return COLL_OK;
+    return out->size == 0 ? coll__launch_signs() : COLL_OK;
 }
 
 /* May a row that says `other` be about the agents of the launcher that has been read, and not about its ranks?  Slurm starts
@@ -249,6 +286,7 @@ static coll_status coll__launch_halves(const coll__launched *out)
 static bool coll__is_about_agents(const coll__launched *out, const struct coll__launcher *l, int other)
 {
     if (!out->by || out->by == l) return false;
+    if (l->is_of_hosts) return true;
     if (!strcmp(l->name, "Slurm")) return out->size > 1;
     return !strcmp(out->by->name, "torchrun") && out->local_size > 0 && (long)other * out->local_size == out->size;
 }
@@ -271,8 +309,9 @@ static coll_status coll__launch_conflicts(const coll__launched *out, int count)
         if (!coll__environment(l->rank) || !coll__parse_int(getenv(l->size), 1, COLL__SIZE_MOST, &other)) continue;
         const bool agrees = coll__ranks_said(l, other, count) == coll__ranks_said(out->by, out->size, count);
         if (!agrees && !coll__is_about_agents(out, l, other))
-            return coll__start_failed(COLL_ERR_ARGUMENT, "%s says %d rank%s, but %s=%d (%s) is set too: unset one of them",
-                                      out->source, out->size, out->size == 1 ? "" : "s", l->size, other, l->name);
+            return coll__start_failed(COLL_ERR_ARGUMENT, "there %s %d rank%s by %s, but %s=%d (%s) is set too: unset one of them",
+                                      out->size == 1 ? "is" : "are", out->size, out->size == 1 ? "" : "s", out->source, l->size,
+                                      other, l->name);
     }
     return COLL_OK;
 }
@@ -365,8 +404,7 @@ static void coll__launch_one_host(coll__launched *out)
     out->is_on_one_host = true;
 }
 
-/* Everything that the environment says of this process. */
-/* For a process that brings `count` ranks. */
+/* Everything that the environment says of this process, which brings `count` ranks. */
 static coll_status coll__launch_read(coll__launched *out, int count)
 {
     coll_status status = COLL_OK;
@@ -383,13 +421,22 @@ static coll_status coll__launch_read(coll__launched *out, int count)
     return coll__launch_conflicts(out, count);
 }
 
+/* Has srun started the ranks?  With --mpi=pmi2 it sets PMI's variables too, which say the same. */
+static bool coll__is_step_of_slurm(const coll__launched *out)
+{
+    int rank = -1, size = -1;
+
+    return out->by && coll__parse_int(getenv("SLURM_PROCID"), 0, INT_MAX, &rank)
+           && coll__parse_int(getenv("SLURM_STEP_NUM_TASKS"), 1, INT_MAX, &size) && rank == out->rank && size == out->size;
+}
+
 /* Where to meet, for a launch that has been read.  An address "" means that nothing says it. */
 static coll_status coll__launch_where(coll__launched *out)
 {
     const coll_status status = coll__launch_master(out);
 
     if (status < 0 || *out->address) return status;
-    if (out->by && !strcmp(out->by->name, "Slurm")) return coll__launch_slurm(out);
+    if (coll__is_step_of_slurm(out)) return coll__launch_slurm(out);
     coll__launch_one_host(out);
     return COLL_OK;
 }

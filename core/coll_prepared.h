@@ -110,7 +110,7 @@ static coll_status coll__device_launch(coll_request *r)
     const bool is_message = coll__kind_is_message(r->call.kind);
     r->status = COLL_PENDING;
     r->sequence = is_message ? 0 : r->prepared ? ++r->prepared->starts : ++comm->sequence;
-    coll__head_of_call(r->head, &r->call, comm->size, comm->mark ^ r->track->number * 2654435761u, r->sequence);
+    coll__head_of_call(r->head, &r->call, comm->size, coll__head_mark(comm, r->track->number), r->sequence);
     coll__record_begin(r);
     r->is_offloaded = false;
     r->task = (coll_task){ &r->call, r->head, &r->codec, NULL, { 0 }, 0 };
@@ -136,14 +136,14 @@ static coll_status coll__launch(coll_request *r)
     if (r->is_on_device) return coll__device_launch(r);
     r->status = COLL_PENDING;
     if (!track) {
-        coll__head_of_call(r->head, &r->call, comm->size, comm->mark, 0);
+        coll__head_of_call(r->head, &r->call, comm->size, coll__head_mark(comm, 0), 0);
         coll__record_begin(r);
         const coll_status status = coll__messages_start(r);
         return status < 0 ? status : coll__advance(trunk, 0);        /* on its way, also if nobody waits for it */
     }
     if (r->call.residual) coll__feedback_start(r);
     r->sequence = r->prepared ? ++r->prepared->starts : ++comm->sequence;
-    coll__head_of_call(r->head, &r->call, comm->size, comm->mark ^ track->number * 2654435761u, r->sequence);
+    coll__head_of_call(r->head, &r->call, comm->size, coll__head_mark(comm, track->number), r->sequence);
     if (r->part_of) coll__list_head(r->head, r->part_of);
     coll__record_begin(r);
     r->is_started = false;
@@ -162,7 +162,7 @@ static coll_status coll__launch_list(coll_request *r)
     coll_status status = COLL_OK;
 
     r->status = COLL_PENDING;
-    coll__head_of_call(r->head, &r->call, r->comm->size, r->comm->mark, 0);       /* for sentences: it is never sent */
+    coll__head_of_call(r->head, &r->call, r->comm->size, coll__head_mark(r->comm, r->track->number), 0);      /* for sentences */
     coll__list_head(r->head, r);
     list->status = COLL_OK;
     list->left = list->count + 1;

@@ -378,7 +378,7 @@ static void coll__late_warn(const coll_request *r, unsigned char *is_late, int c
 {
     const coll_comm *comm = r->comm;
     const coll__trunk *trunk = comm->trunk;
-    char who[160], what[128], where[240] = "";
+    char who[160], what[COLL__CALL_ROOM], where[240] = "";
 
     coll__head_describe(r->head, what, sizeof what);
     if (r->call.name) coll__append(what, sizeof what, " \"%.64s\"", r->call.name);

@@ -72,7 +72,7 @@ static void coll__dump_text(const coll_comm *comm, FILE *file)
     const coll__trunk *trunk = comm->trunk;
     const coll__recorder *recorder = comm->recorder;
     const int64_t now = coll__clock(trunk);
-    char what[128];
+    char what[COLL__CALL_ROOM];
 
     fprintf(file, "rank %d of %d (rank %d of the job, pid %ld, over %s): %u collectives, %s\n", comm->rank, comm->size,
             trunk->rank, (long)getpid(), trunk->transport->name, (unsigned)comm->sequence,
@@ -105,7 +105,7 @@ static void coll__json_record(FILE *file, const coll__record *at, int64_t now)
 {
     const coll_kind kind = (coll_kind)at->head[12];
     const coll_type type = (coll_type)coll__get32(at->head + 16);
-    char text[40];
+    char text[40], flags[COLL__CALL_ROOM] = "";
 
     fprintf(file, "{\"kind\": \"%s\", \"sequence\": %u, \"count\": %llu, \"type\": ", coll_kind_name(kind),
             (unsigned)coll__get32(at->head + 8), (unsigned long long)coll__get64(at->head + 24));
@@ -114,6 +114,9 @@ static void coll__json_record(FILE *file, const coll__record *at, int64_t now)
             coll__kind_reduces(kind) ? coll_op_name((coll_op)at->head[13]) : "",
             coll__kind_has_root(kind) || coll__kind_is_message(kind) ? (int)coll__get32(at->head + 20) : -1);
     coll__json_text(file, at->name);
+    if (at->head[15] <= COLL__FLAGS) coll__append_flags(flags, sizeof flags, at->head[15]);
+    else coll__print(flags, sizeof flags, "options %02x", at->head[15]);
+    fprintf(file, ", \"prepared\": %u, \"flags\": \"%s\"", (unsigned)coll__get32(at->head + 4) & COLL__PREPARED_MOST, flags);
     fprintf(file, ", \"began_ms_ago\": %lld.%03d", (long long)((now - at->began) / COLL__MS),
             (int)((now - at->began) / 1000 % 1000));
     if (at->ended) fprintf(file, ", \"took_us\": %lld", (long long)((at->ended - at->began) / 1000));

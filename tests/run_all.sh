@@ -77,6 +77,11 @@ exemplified() { # the examples that check themselves, in every world in which th
     [ $right -eq 5 ]
 }
 
+documented() { # what README.md and the manual show
+    make --no-print-directory config=plain build/plain/coll-run \
+        && COLL_LIBS="-pthread $libs" sh tests/test_readme.sh build/plain/coll-run
+}
+
 paged() { make --no-print-directory CFLAGS=-Werror run-examples-check; } # the transformer, trained every way
 
 counted() {
@@ -135,6 +140,8 @@ suite collectives        program asan test_collectives
 suite collectives-tsan   scaled 0.25 program tsan test_collectives
 suite collectives-dist   scaled 0.25 from_dist test_collectives
 waits errors             program asan test_errors
+suite sentences          program asan test_sentences
+suite manual             program asan test_manual
 waits faults             program asan test_faults
 suite launchers          program asan test_launchers
 waits meet               program asan test_meet
@@ -181,6 +188,7 @@ waits perf               env COLL_LIBS="-pthread $libs" sh tests/test_perf.sh
 suite bench              env COLL_LIBS="-pthread $libs" sh tests/test_bench.sh
 suite bench-tcp          env COLL_LIBS="-pthread $libs" sh tests/test_bench_tcp.sh
 suite examples           exemplified
+suite readme             documented
 suite gpt                program asan test_gpt
 suite gpt-pages          paged
 suite demo               demonstrated

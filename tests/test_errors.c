@@ -43,9 +43,10 @@ typedef struct wrong {
 #define BIG         "9223372036854775807"
 
 static const wrong wrongs[] = {
-    { "send to rank 3 of 3", { .kind = COLL_SEND, .send = x, FOUR, .root = 3 }, ARGUMENT, { "3 is not within 0 to 2" } },
+    { "send to rank 3 of 3", { .kind = COLL_SEND, .send = x, FOUR, .root = 3 }, ARGUMENT,
+      { "destination 3 is out of range for 3 ranks" } },
     { "send to rank -1", { .kind = COLL_SEND, .send = x, FOUR, .root = -1 }, ARGUMENT, { "-1" } },
-    { "recv from rank 3 of 3", { .kind = COLL_RECV, .recv = y, FOUR, .root = 3 }, ARGUMENT, { "3 is not" } },
+    { "recv from rank 3 of 3", { .kind = COLL_RECV, .recv = y, FOUR, .root = 3 }, ARGUMENT, { "source 3 is out" } },
     { "recv from rank -7", { .kind = COLL_RECV, .recv = y, FOUR, .root = -7 }, ARGUMENT, { "-7" } },
     { "sendrecv to rank 99", { .kind = COLL_SENDRECV, .send = x, .recv = y, FOUR, .recv_count = 4, .root = 99 }, ARGUMENT,
      { "99" } },
@@ -54,9 +55,8 @@ static const wrong wrongs[] = {
     { "send with tag -5", { .kind = COLL_SEND, .send = x, FOUR, .tag = -5 }, ARGUMENT, { "tag", "-5" } },
     { "recv with tag -5", { .kind = COLL_RECV, .recv = y, FOUR, .tag = -5 }, ARGUMENT, { "tag", "-5" } },
     { "sendrecv with the least tag", { .kind = COLL_SENDRECV, .send = x, .recv = y, FOUR, .recv_count = 4, .tag = INT_MIN },
-     ARGUMENT,
-      { "tag", "-2147483648" } },
-    { "broadcast from root 3", { .kind = COLL_BROADCAST, .recv = y, FOUR, .root = 3 }, ARGUMENT, { "root", "3 is not" } },
+      ARGUMENT, { "tag", "-2147483648" } },
+    { "broadcast from root 3", { .kind = COLL_BROADCAST, .recv = y, FOUR, .root = 3 }, ARGUMENT, { "root 3 is out" } },
     { "broadcast from root -1", { .kind = COLL_BROADCAST, .recv = y, FOUR, .root = -1 }, ARGUMENT, { "root", "-1" } },
     { "reduce to root 99", { .kind = COLL_REDUCE, .send = x, .recv = y, FOUR, .root = 99 }, ARGUMENT, { "root", "99" } },
     { "type 0", { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = 4 }, ARGUMENT, { "0", "type" } },

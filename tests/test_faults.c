@@ -123,9 +123,9 @@ static const setup setups[] = {
     { "two threads of a job of 4, transport threads", { 0 }, { .transport = "threads", .size = 4, .address = HERE }, 2,
       COLL_ERR_ARGUMENT, { "4 ranks", "the 2 of this process" } },
     { "two threads with a rank for one", { "COLL_SIZE=4", "COLL_RANK=3", "COLL_ADDR=" HERE }, { 0 }, 2, COLL_ERR_ARGUMENT,
-      { "coll-run says rank 3 of 4", "2 ranks" } },
+      { "rank 3 of 4 (from COLL_RANK and COLL_SIZE)", "2 ranks" } },
     { "two threads with a rank for one, configured", { 0 }, { .rank = 3, .size = 4, .address = HERE }, 2, COLL_ERR_ARGUMENT,
-      { "the configuration says rank 3 of 4", "2 ranks" } },
+      { "rank 3 of 4 (from the configuration)", "2 ranks" } },
     { "two spawned with a rank for one", { "COLL_SIZE=4", "COLL_RANK=3", "COLL_ADDR=" HERE }, { 0 }, -2, COLL_ERR_ARGUMENT,
       { "rank 3 of 4", "2 ranks" } },
     { "three threads of a job of 2", { "COLL_SIZE=2", "COLL_RANK=0", "COLL_ADDR=" HERE }, { 0 }, 3, COLL_ERR_ARGUMENT,
@@ -138,6 +138,16 @@ static const setup setups[] = {
       { "PMI_SIZE=65536", "4 ranks" } },
     { "two launchers that count differently, and disagree", { "COLL_RANK=0", "COLL_SIZE=4", "RANK=0", "WORLD_SIZE=4",
       "COLL_ADDR=" HERE }, { 0 }, 2, COLL_ERR_ARGUMENT, { "4 ranks", "WORLD_SIZE=4" } },
+    { "four spawned in each of four processes of coll-run, the first", { "COLL_RANK=0", "COLL_SIZE=4", "COLL_THREADS=1",
+      "COLL_ADDR=" HERE }, { 0 }, -4, COLL_ERR_ARGUMENT, { "makes 4 ranks", "COLL_THREADS=1", "--threads 4" } },
+    { "four spawned in each of four processes of coll-run, the last", { "COLL_RANK=3", "COLL_SIZE=4", "COLL_THREADS=1",
+      "COLL_ADDR=" HERE }, { 0 }, -4, COLL_ERR_ARGUMENT, { "makes 4 ranks", "COLL_THREADS=1", "--threads 4" } },
+    { "four threads in each of eight processes of coll-run", { "COLL_RANK=0", "COLL_SIZE=8", "COLL_THREADS=1",
+      "COLL_ADDR=" HERE }, { 0 }, 4, COLL_ERR_ARGUMENT, { "makes 4 ranks", "--threads 4" } },
+    { "coll_init in a process of coll-run --threads 4", { "COLL_RANK=0", "COLL_SIZE=8", "COLL_THREADS=4", "COLL_ADDR=" HERE },
+      { 0 }, 0, COLL_ERR_ARGUMENT, { "makes 1 rank,", "--threads 1", "make 4" } },
+    { "COLL_THREADS=many", { "COLL_RANK=0", "COLL_SIZE=8", "COLL_THREADS=many", "COLL_ADDR=" HERE }, { 0 }, 0, COLL_ERR_ARGUMENT,
+      { "COLL_THREADS=many" } },
     { "two threads of abc", { "COLL_SIZE=abc", "COLL_RANK=0" }, { 0 }, 2, COLL_ERR_ARGUMENT, { "COLL_SIZE", "abc" } },
     { "nothing set", { 0 }, { 0 }, 0, COLL_OK, { 0 } },
     { "COLL_SIZE=1", { "COLL_SIZE=1", "COLL_RANK=0" }, { 0 }, 0, COLL_OK, { 0 } },
@@ -148,6 +158,10 @@ static const setup setups[] = {
     { "four threads of a job of 1", { "COLL_SIZE=1", "COLL_RANK=0", "RANK=0", "WORLD_SIZE=1" }, { 0 }, 4, COLL_OK, { 0 } },
     { "four threads of one process", { "PMI_RANK=0", "PMI_SIZE=1" }, { 0 }, 4, COLL_OK, { 0 } },
     { "four threads of a job of 4, configured", { "COLL_SIZE=8", "COLL_RANK=1", "COLL_ADDR=" HERE }, { .size = 4 }, 4, COLL_OK,
+      { 0 } },
+    { "four threads of coll-run -n 1 --threads 4", { "COLL_SIZE=4", "COLL_RANK=0", "COLL_THREADS=4", "COLL_ADDR=" HERE }, { 0 },
+      4, COLL_OK, { 0 } },
+    { "four threads of coll-run -n 1", { "COLL_SIZE=1", "COLL_RANK=0", "COLL_THREADS=1", "COLL_ADDR=" HERE }, { 0 }, 4, COLL_OK,
       { 0 } },
     { "four threads of a job of 4", { "COLL_SIZE=4", "COLL_RANK=0", "COLL_ADDR=" HERE }, { 0 }, 4, COLL_OK, { 0 } },
 };
@@ -164,6 +178,7 @@ static void setup_case(const void *arg)
     int32_t n = 7;
 
     clearenv();
+    putenv("COLL_DEBUG=none");
     for (int i = 0; s->environment[i]; i++) putenv((char *)(uintptr_t)s->environment[i]);
     if (s->threads < 0) status = (coll_status)coll_spawn(-s->threads, never, NULL);
     else if (s->threads > 0) status = coll_init_threads(s->threads, comms, &s->config);

@@ -172,7 +172,7 @@ static void test_notices(void)
 
 typedef struct launched {
     const char *name;
-    const char *environment[9];                   /* "NAME=value"; nothing else is set                        */
+    const char *environment[10];                  /* "NAME=value"; nothing else is set                        */
     coll_status status;
     int         rank, size;
     const char *source, *address;                 /* the beginning of the address                             */
@@ -185,7 +185,7 @@ typedef struct launched {
 
 static const launched launches[] = {
     { "nothing", { 0 }, COLL_OK, 0, 1, "nothing", "", { 0 } },
-    { "by hand", { "COLL_RANK=2", "COLL_SIZE=4", "COLL_ADDR=h:1" }, COLL_OK, 2, 4, "coll-run", "h:1", { 0 } },
+    { "by hand", { "COLL_RANK=2", "COLL_SIZE=4", "COLL_ADDR=h:1" }, COLL_OK, 2, 4, "COLL_RANK and COLL_SIZE", "h:1", { 0 } },
     { "an empty rank", { "COLL_RANK=", "COLL_SIZE=" }, COLL_OK, 0, 1, "nothing", "", { 0 } },
     { "torchrun", { TORCH }, COLL_OK, 3, 16, "torchrun", "h1:29500", { 0 } },
     { "torchrun with its own store", { TORCH, "TORCHELASTIC_USE_AGENT_STORE=True" }, COLL_OK, 3, 16, "torchrun", "h1:29501",
@@ -197,7 +197,7 @@ static const launched launches[] = {
     { "torchrun under mpirun, an agent on each host", { TORCH, "OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2" }, COLL_OK, 3,
       16, "torchrun", "h1:29500", { 0 } },
     { "torchrun and another job", { TORCH, "PMI_RANK=0", "PMI_SIZE=5" }, COLL_ERR_ARGUMENT, 0, 0, NULL, NULL,
-      { "torchrun says 16", "PMI_SIZE=5" } },
+      { "16 ranks by torchrun", "PMI_SIZE=5" } },
     { "Open MPI on one host", { OMPI, "OMPI_COMM_WORLD_LOCAL_SIZE=4", "PMIX_NAMESPACE=12", "TMPDIR=/tmp" }, COLL_OK, 1, 4,
       "Open MPI", "file:/tmp/coll-", { 0 } },
     { "Open MPI on several hosts", { OMPI, "OMPI_COMM_WORLD_LOCAL_SIZE=2", "PMIX_NAMESPACE=12" }, COLL_ERR_ARGUMENT, 0, 0, NULL,
@@ -210,7 +210,7 @@ static const launched launches[] = {
       COLL_OK, 1, 4, "Open MPI", "h:1", { 0 } },
     { "four worlds of one under srun", { "PMI_RANK=0", "PMI_SIZE=1", "SLURM_PROCID=3", "SLURM_STEP_NUM_TASKS=4" },
       COLL_ERR_ARGUMENT, 0, 0, NULL, NULL,
-      { "MPICH says 1 rank,", "SLURM_STEP_NUM_TASKS=4" } },
+      { "1 rank by MPICH", "SLURM_STEP_NUM_TASKS=4" } },
     { "one rank of MPICH", { "PMI_RANK=0", "PMI_SIZE=1" }, COLL_OK, 0, 1, "MPICH", "", { 0 } },
     { "MPICH on several hosts", { "PMI_RANK=1", "PMI_SIZE=4", "MPI_LOCALRANKID=1", "MPI_LOCALNRANKS=2" }, COLL_ERR_ARGUMENT, 0,
       0, NULL, NULL,
@@ -234,7 +234,7 @@ static const launched launches[] = {
     { "COLL_RANK beside another launcher", { "COLL_RANK=1", "RANK=1", "WORLD_SIZE=2" }, COLL_ERR_ARGUMENT, 0, 0, NULL, NULL,
       { "COLL_RANK=1", "COLL_SIZE" } },
     { "a list of hosts", { "COLL_RANK=1", "COLL_HOSTS=a:1,b:2,c:3" }, COLL_OK, 1, 3, "COLL_HOSTS", "a:1", { 0 } },
-    { "a list of hosts and a size", { "COLL_RANK=1", "COLL_SIZE=2", "COLL_HOSTS=a:1,b:2" }, COLL_OK, 1, 2, "coll-run", "a:1",
+    { "a list of hosts and a size", { "COLL_RANK=1", "COLL_SIZE=2", "COLL_HOSTS=a:1,b:2" }, COLL_OK, 1, 2, "COLL_RANK and", "a:1",
       { 0 } },
     { "a list that is too short", { "COLL_RANK=1", "COLL_SIZE=3", "COLL_HOSTS=a:1,b:2" }, COLL_ERR_ARGUMENT, 0, 0, NULL, NULL,
       { "2 entries", "3 ranks" } },
@@ -244,6 +244,50 @@ static const launched launches[] = {
       0, 0, NULL, NULL, { "a:1", "COLL_ADDR=c:1" } },
     { "MLX without its file", { "MLX_RANK=1", "MLX_HOSTFILE=/nowhere/hosts.json" }, COLL_ERR_ARGUMENT, 0, 0, NULL, NULL,
       { "MLX_HOSTFILE", "No such file" } },
+    { "srun --mpi=pmi2", { SRUN, "PMI_RANK=1", "PMI_SIZE=4", "SLURM_STEP_NODELIST=node[01-03,7]" }, COLL_OK, 1, 4, "MPICH",
+      "node01:2", { 0 } },
+    { "an mpirun whose daemons Slurm has started", { "PMI_RANK=1", "PMI_SIZE=4", "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=2",
+      "SLURM_JOB_ID=77", "SLURM_STEP_NODELIST=node[01-02]" }, COLL_ERR_ARGUMENT, 0, 0, NULL, NULL, { "MPICH", "COLL_ADDR" } },
+    { "rank 0 of PMIx and no size", { "PMIX_RANK=0" }, COLL_ERR_ARGUMENT, 0, 0, NULL, NULL, { "PMIX_RANK=0", "COLL_SIZE=1" } },
+    { "a pod of an indexed job", { "JOB_COMPLETION_INDEX=2" }, COLL_ERR_ARGUMENT, 0, 0, NULL, NULL,
+      { "JOB_COMPLETION_INDEX=2", "COLL_RANK, COLL_SIZE", "COLL_SIZE=1" } },
+    { "the first pod of an indexed job", { "JOB_COMPLETION_INDEX=0" }, COLL_ERR_ARGUMENT, 0, 0, NULL, NULL,
+      { "JOB_COMPLETION_INDEX=0", "COLL_SIZE=1" } },
+    { "a pod that is alone", { "JOB_COMPLETION_INDEX=0", "COLL_SIZE=1" }, COLL_OK, 0, 1, "COLL_RANK and", "", { 0 } },
+    { "a pod with all it needs", { "JOB_COMPLETION_INDEX=2", "COLL_RANK=2", "COLL_SIZE=3", "COLL_ADDR=h:1" }, COLL_OK, 2, 3,
+      "COLL_RANK and", "h:1", { 0 } },
+    { "torchrun in a pod of an indexed job", { TORCH, "JOB_COMPLETION_INDEX=0", "PET_NNODES=2" }, COLL_OK, 3, 16, "torchrun",
+      "h1:29500", { 0 } },
+    { "torchrun's wishes without torchrun", { "PET_NNODES=2", "PET_NODE_RANK=0" }, COLL_ERR_ARGUMENT, 0, 0, NULL, NULL,
+      { "PET_NNODES=2", "COLL_SIZE=1" } },
+    { "an elastic torchrun's wishes", { "PET_NNODES=1:4" }, COLL_ERR_ARGUMENT, 0, 0, NULL, NULL, { "PET_NNODES=1:4" } },
+    { "torchrun's wishes for one node", { "PET_NNODES=1" }, COLL_OK, 0, 1, "nothing", "", { 0 } },
+    { "LeaderWorkerSet", { "LWS_WORKER_INDEX=1", "LWS_GROUP_SIZE=2", "COLL_ADDR=h:1" }, COLL_OK, 1, 2, "LeaderWorkerSet", "h:1",
+      { 0 } },
+    { "LeaderWorkerSet without an address", { "LWS_WORKER_INDEX=0", "LWS_GROUP_SIZE=2" }, COLL_ERR_ARGUMENT, 0, 0, NULL, NULL,
+      { "rank 0 of 2", "COLL_ADDR", "LWS_LEADER_ADDRESS" } },
+    { "LeaderWorkerSet without an index", { "LWS_GROUP_SIZE=2" }, COLL_ERR_ARGUMENT, 0, 0, NULL, NULL,
+      { "LWS_GROUP_SIZE=2", "LWS_WORKER_INDEX", "COLL_SIZE=1" } },
+    { "LeaderWorkerSet without a size", { "LWS_WORKER_INDEX=0" }, COLL_ERR_ARGUMENT, 0, 0, NULL, NULL,
+      { "LWS_WORKER_INDEX=0", "LWS_GROUP_SIZE" } },
+    { "LeaderWorkerSet of one", { "LWS_WORKER_INDEX=0", "LWS_GROUP_SIZE=1" }, COLL_OK, 0, 1, "LeaderWorkerSet", "", { 0 } },
+    { "alone in a LeaderWorkerSet", { "LWS_WORKER_INDEX=1", "LWS_GROUP_SIZE=2", "COLL_SIZE=1" }, COLL_OK, 0, 1, "COLL_RANK and",
+      "", { 0 } },
+    { "four processes in each pod of a LeaderWorkerSet", { "LWS_WORKER_INDEX=1", "LWS_GROUP_SIZE=2", "COLL_RANK=5",
+      "COLL_SIZE=8", "COLL_ADDR=h:1" }, COLL_OK, 5, 8, "COLL_RANK and", "h:1", { 0 } },
+    { "SkyPilot", { "SKYPILOT_NODE_RANK=1", "SKYPILOT_NUM_NODES=2", "COLL_ADDR=h:1" }, COLL_OK, 1, 2, "SkyPilot", "h:1", { 0 } },
+    { "SkyPilot without a size", { "SKYPILOT_NODE_RANK=0" }, COLL_ERR_ARGUMENT, 0, 0, NULL, NULL,
+      { "SKYPILOT_NODE_RANK=0", "SKYPILOT_NUM_NODES" } },
+    { "AWS Batch", { "AWS_BATCH_JOB_NODE_INDEX=1", "AWS_BATCH_JOB_NUM_NODES=2" }, COLL_ERR_ARGUMENT, 0, 0, NULL, NULL,
+      { "AWS Batch", "rank 1 of 2", "COLL_ADDR" } },
+    { "AWS Batch without an index", { "AWS_BATCH_JOB_NUM_NODES=2" }, COLL_ERR_ARGUMENT, 0, 0, NULL, NULL,
+      { "AWS_BATCH_JOB_NUM_NODES=2", "AWS_BATCH_JOB_NODE_INDEX" } },
+    { "COLL_SIZE=1 needs no rank", { "COLL_SIZE=1" }, COLL_OK, 0, 1, "COLL_RANK and", "", { 0 } },
+    { "COLL_SIZE=1 with rank 1", { "COLL_SIZE=1", "COLL_RANK=1" }, COLL_ERR_ARGUMENT, 0, 0, NULL, NULL, { "COLL_RANK=1" } },
+    { "a process that was to bring four ranks", { "COLL_RANK=0", "COLL_SIZE=8", "COLL_THREADS=4", "COLL_ADDR=h:1" },
+      COLL_ERR_ARGUMENT, 0, 0, NULL, NULL, { "makes 1 rank,", "COLL_THREADS=4", "--threads 1" } },
+    { "another launcher, and somebody's COLL_THREADS", { TORCH, "COLL_THREADS=8" }, COLL_OK, 3, 16, "torchrun", "h1:29500",
+      { 0 } },
 };
 
 static void launch_case(const void *arg)

@@ -379,20 +379,20 @@ static void test_refusals(void)
 
 #define REFUSED(sentence, ...) CHECK(is_refused((coll_call){ __VA_ARGS__ }, sentence), "%s", sentence)
     REFUSED("there is no band of f32", .type = COLL_F32, .op = COLL_BAND);
-    REFUSED("99 is no coll_type", .type = 99);
-    REFUSED("99 is no coll_type for the wire", .type = COLL_F32, .wire = 99);
-    REFUSED("14 is no coll_op", .type = COLL_F32, .op = (coll_op)14);
-    REFUSED("-1 is no coll_op", .type = COLL_F32, .op = (coll_op)-1);
+    REFUSED("invalid type 99 (see coll_type)", .type = 99);
+    REFUSED("invalid wire type 99 (see coll_type)", .type = COLL_F32, .wire = 99);
+    REFUSED("invalid op 14 (see coll_op)", .type = COLL_F32, .op = (coll_op)14);
+    REFUSED("invalid op -1 (see coll_op)", .type = COLL_F32, .op = (coll_op)-1);
     REFUSED("there is no sum of bf16 over a wire of f32", .type = COLL_BF16, .wire = COLL_F32);
     REFUSED("there is no sum of i64 over a wire of f32", .type = COLL_I64, .wire = COLL_F32);
     REFUSED("there is no sum of f64 in accumulators of f32", .type = COLL_F64, .accumulate = COLL_F32);
     REFUSED("there is no scale for sum of i32", .type = COLL_I32, .scale = 2);
     REFUSED("there is no scale for minloc of f32_i32", .type = COLL_F32_I32, .op = COLL_MINLOC, .scale = 2);
     REFUSED("there is no scale for user of f32", .type = COLL_F32, .op = COLL_USER, .fn = user_op, .scale = 0.5);
-    REFUSED("a scale of nan is not finite in f64", .type = COLL_F64, .scale = (double)NAN);
-    REFUSED("a scale of -inf is not finite in f32", .type = COLL_BF16, .scale = -(double)INFINITY);
-    REFUSED("a scale of 1e+300 is not finite in c64", .type = COLL_C64, .scale = 1e300);
-    REFUSED("the operation is the user's own, but fn is NULL", .type = COLL_BLOB(3), .op = COLL_USER);
+    REFUSED("scale nan is not finite in f64", .type = COLL_F64, .scale = (double)NAN);
+    REFUSED("scale -inf is not finite in f32", .type = COLL_BF16, .scale = -(double)INFINITY);
+    REFUSED("scale 1e+300 is not finite in c64", .type = COLL_C64, .scale = 1e300);
+    REFUSED("op is COLL_USER, but fn is NULL: give the function", .type = COLL_BLOB(3), .op = COLL_USER);
 #undef REFUSED
     CHECK(!coll__codec_reduce(&codec, &average, 0, why, sizeof why), "%d ranks", 0);
     CHECK(!coll__codec_move(&codec, 24) && !coll__codec_move(&codec, COLL_BLOB(0)), "move %d", 24);

@@ -541,7 +541,7 @@ check '--threads: numbers' '[0] 0/6 0/6 T3|[3] 3/6 3/6 T3|' "$("$run" -n 2 --thr
     'echo $COLL_RANK/$COLL_SIZE $COLL_LOCAL_RANK/$COLL_LOCAL_SIZE T$COLL_THREADS' | sort | tr '\n' '|')"
 check '--threads: the report' 'coll-run: ranks 3-5 (pid N) exited with status 4 after N s' "$("$run" -n 2 --threads 3 sh -c \
     '[ $COLL_RANK = 3 ] && exit 4; :' 2>&1 | sed 's/pid [0-9]*/pid N/;s/[0-9.]* s$/N s/')"
-check 'COLL_THREADS is ours' '' "$(COLL_THREADS=9 "$run" -n 1 --no-prefix sh -c 'echo $COLL_THREADS')"
+check 'COLL_THREADS is ours' 1 "$(COLL_THREADS=9 "$run" -n 1 --no-prefix sh -c 'echo $COLL_THREADS')"
 check 'COLL_PORTS: the port is one of them' 1 \
     "$(COLL_PORTS=21000-21999 "$run" -n 1 sh -c 'echo $COLL_ADDR' | grep -cE ':21[0-9]{3}$')"
 cores_of='sed -n "s/^Cpus_allowed_list:[[:space:]]*//p" /proc/self/status'

@@ -9,7 +9,8 @@
  *     ./coll-run -H a:1,b:1 --check                how fast is the network between them?
  *
  * Every rank finds in its environment COLL_RANK, COLL_SIZE, COLL_LOCAL_RANK, COLL_LOCAL_SIZE,
- * COLL_ADDR (where rank 0 serves the start), COLL_WORLD (a random name of the job) and
+ * COLL_ADDR (where rank 0 serves the start), COLL_WORLD (a random name of the job), COLL_THREADS
+ * (how many ranks each process is to make: the library refuses any other number) and
  * OMP_NUM_THREADS (cores per rank, unless already set).  Variables by which other launchers number
  * their processes are removed, for coll-run defines the world.
  *

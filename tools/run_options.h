@@ -71,6 +71,8 @@ static const char *const other_variables[] = {
     "SLURM_TASKS_PER_NODE", "SLURM_STEP_*",
     "FLUX_TASK_RANK", "FLUX_TASK_LOCAL_ID", "FLUX_JOB_SIZE", "PALS_RANKID", "PALS_LOCAL_RANKID",
     "PALS_LOCAL_SIZE", "JSM_NAMESPACE_*", "MLX_RANK", "MLX_HOSTFILE",
+    "JOB_COMPLETION_INDEX", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX", "PET_*", "SKYPILOT_NODE_RANK",
+    "SKYPILOT_NUM_NODES", "AWS_BATCH_JOB_NODE_INDEX", "AWS_BATCH_JOB_NUM_NODES",
     NULL
 };
 
@@ -288,8 +290,8 @@ static const char help_text[] =
     "Input: rank 0 reads coll-run's; the other ranks have none.\n"
     "\n"
     "Environment of a rank: COLL_RANK, COLL_SIZE, COLL_LOCAL_RANK, COLL_LOCAL_SIZE, COLL_ADDR,\n"
-    "COLL_WORLD; COLL_KEY where there is a key; COLL_THREADS with --threads; OMP_NUM_THREADS = cores\n"
-    "per rank unless it is set.  The port of COLL_ADDR is free, and in COLL_PORTS if that is set.\n"
+    "COLL_WORLD, COLL_THREADS; COLL_KEY where there is a key; OMP_NUM_THREADS = cores per\n"
+    "rank unless it is set.  The port of COLL_ADDR is free, and in COLL_PORTS if that is set.\n"
     "Variables by which torchrun, mpirun, Slurm and others number their processes are removed.\n"
     "\n"
     "Exit status: 0 if all ranks succeeded, else that of the rank that failed first (128 + the\n"
@@ -502,7 +504,7 @@ static void build_environment(struct words *words, const struct options *asked)
     set_variable(words, "COLL_SIZE=%d", asked->size * threads);
     set_variable(words, "COLL_LOCAL_SIZE=%d", asked->count * threads);
     set_variable(words, "COLL_ADDR=%s", asked->root);
-    if (asked->threads) set_variable(words, "COLL_THREADS=%d", threads);
+    set_variable(words, "COLL_THREADS=%d", threads);
     if (asked->key) set_variable(words, "COLL_KEY=%s", asked->key);
     if (!find_variable(words, "OMP_NUM_THREADS=")) {
         const int cores = count_cores() / (asked->count * threads);

@@ -14,7 +14,7 @@ static void show_process(const struct options *asked, int number, int local, int
     printf("rank %d%s%s: ", number * threads, host ? " on " : "", host ? host : "");
     printf("COLL_RANK=%d COLL_SIZE=%d COLL_LOCAL_RANK=%d COLL_LOCAL_SIZE=%d COLL_ADDR=%s COLL_WORLD=NAME ", number * threads,
            asked->size * threads, local * threads, local_count * threads, root);
-    if (asked->threads) printf("COLL_THREADS=%d ", threads);
+    printf("COLL_THREADS=%d ", threads);
     if (asked->key || asked->role == ROLE_HEAD) printf("COLL_KEY=... ");
     for (size_t i = 0; i < asked->settings.count; i++) {
         char *value = quote(strchr(asked->settings.list[i], '=') + 1);

@@ -341,7 +341,7 @@ static coll__thread *coll__joined_move(const coll__joined *me, const coll_surviv
     if (thread) coll__desk_of(thread->hub, world->rank)->bell = fcntl(tcp->io.bell, F_DUPFD_CLOEXEC, 0);
     if (thread && (here.count < count || coll__desk_of(thread->hub, world->rank)->bell < 0)) {
         coll__blame(failure, COLL_ERR_SYSTEM, -1, here.count < count ? "a rank of this process has been lost on the way"
-                    : "no descriptor for a bell");
+                    : "no file descriptor is left for an eventfd (see ulimit -n)");
         coll__threads_close(thread);
         thread = NULL;
     }

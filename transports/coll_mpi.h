@@ -419,8 +419,9 @@ static coll_status coll__mpi_wrap(MPI_Comm comm, coll__settings *s, coll_status 
     if (!mpi) return COLL_ERR_ARGUMENT;
     if (status == COLL_OK && mpi->rank == 0) status = coll__settle_tuning(s);
     if (status == COLL_OK && s->config.size > 1 && (s->config.size != mpi->size || s->config.rank != mpi->rank))
-        status = coll__start_failed(COLL_ERR_ARGUMENT, "this is to be rank %d of %d, but MPI says %d of %d", s->config.rank,
-                                    s->config.size, mpi->rank, mpi->size);
+        status = coll__start_failed(COLL_ERR_ARGUMENT, "the configuration says rank %d of %d, but MPI's communicator has this "
+                                    "process as rank %d of %d: leave rank and size out", s->config.rank, s->config.size,
+                                    mpi->rank, mpi->size);
     status = coll__mpi_open(mpi, comm, status);
     if (status < 0) {
         coll__mpi_give_up(mpi);
@@ -433,7 +434,7 @@ static coll_status coll__mpi_wrap(MPI_Comm comm, coll__settings *s, coll_status 
     (void)MPI_Bcast(&s->numbers, (int)sizeof s->numbers, MPI_BYTE, 0, mpi->comm);         /* those of rank 0 are everybody's   */
     const bool takes = mpi->mode != COLL__MPI_MESSAGES, is_crowded = mpi->is_crowded;
     *out = coll__comm_new(&coll__mpi_transport, mpi, mpi->rank, mpi->size, s);
-    if (!*out) return COLL_ERR_MEMORY;
+    if (!*out) return coll__start_failed(COLL_ERR_MEMORY, "no memory for a communicator");
     coll__trunk *trunk = (*out)->trunk;
     trunk->offloads_all = takes;
     trunk->is_crowded = is_crowded;
@@ -462,10 +463,10 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out)
 {
     coll__settings s;
 
-    if (!out) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_wrap_mpi: out is NULL");
+    if (!out) return coll__started(coll__start_failed(COLL_ERR_ARGUMENT, "coll_wrap_mpi: out is NULL"), NULL);
     *out = NULL;
     const coll_status status = coll__mpi_settle(&s, NULL);
-    return coll__mpi_wrap(comm, &s, status, false, out);
+    return coll__started(coll__mpi_wrap(comm, &s, status, false, out), NULL);
 }
 
 /* coll_init over MPI: all ranks of MPI_COMM_WORLD.  Whoever has initialised MPI finalises it. */

@@ -324,7 +324,7 @@ COLL_API coll_status coll_init_nccl(coll_comm *host, int device, struct CUstream
     return coll__leave(host, coll__init_nccl_inside(host, device, stream, NULL, out));
 }
 
-COLL_API coll_status coll_wrap_nccl(struct ncclComm *nccl, struct CUstream_st *stream, coll_comm **out)
+static coll_status coll__wrap_nccl(struct ncclComm *nccl, struct CUstream_st *stream, coll_comm **out)
 {
     coll__nccl_meeting meeting = { .comm = nccl, .stream = stream };
     coll_comm *host = NULL;
@@ -332,18 +332,18 @@ COLL_API coll_status coll_wrap_nccl(struct ncclComm *nccl, struct CUstream_st *s
     int size = 0, device = 0;
     char why[220] = "";
 
-    if (!out) return coll__start_failed(COLL_ERR_ARGUMENT, "wrap_nccl: out is NULL");
+    if (!out) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_wrap_nccl: out is NULL");
     *out = NULL;
-    if (!nccl) return coll__start_failed(COLL_ERR_ARGUMENT, "wrap_nccl: the communicator is NULL");
-    if (!coll__nccl_load(&calls, why, sizeof why)) return coll__start_failed(COLL_ERR_UNSUPPORTED, "wrap_nccl: %s", why);
+    if (!nccl) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_wrap_nccl: the communicator is NULL");
+    if (!coll__nccl_load(&calls, why, sizeof why)) return coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_wrap_nccl: %s", why);
     const bool is_known = calls.CommCount(nccl, &size) == COLL__NCCL_SUCCESS && calls.CommCuDevice(nccl, &device) == 0
                        && calls.CommUserRank(nccl, &meeting.rank) == COLL__NCCL_SUCCESS;
     dlclose(calls.library);
-    if (!is_known) return coll__start_failed(COLL_ERR_ARGUMENT, "wrap_nccl: NCCL does not know the communicator");
+    if (!is_known) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_wrap_nccl: NCCL does not know the communicator");
     meeting.gpu = coll__gpu_open(device, why, sizeof why);
-    if (!meeting.gpu) return coll__start_failed(COLL_ERR_UNSUPPORTED, "wrap_nccl: %s", why);
+    if (!meeting.gpu) return coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_wrap_nccl: %s", why);
     coll_status status = coll__nccl_has_stream(meeting.gpu, stream) ? COLL_OK
-                       : coll__start_failed(COLL_ERR_ARGUMENT, "wrap_nccl: the stream is none of device %d", device);
+                       : coll__start_failed(COLL_ERR_ARGUMENT, "coll_wrap_nccl: the stream is none of device %d", device);
     if (status == COLL_OK) status = coll__nccl_meet(&meeting, size, &host);
     if (status == COLL_OK) {
         status = coll__init_nccl_inside(host, device, stream, nccl, out);
@@ -352,6 +352,11 @@ COLL_API coll_status coll_wrap_nccl(struct ncclComm *nccl, struct CUstream_st *s
     }
     coll__gpu_free(meeting.gpu, true);
     return status;
+}
+
+COLL_API coll_status coll_wrap_nccl(struct ncclComm *nccl, struct CUstream_st *stream, coll_comm **out)
+{
+    return coll__started(coll__wrap_nccl(nccl, stream, out), NULL);
 }
 
 /* ---- >>streams ---- */

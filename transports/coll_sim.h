@@ -43,7 +43,7 @@ static int coll__sim_waiting(const coll__sim *w, unsigned char *is_waiting, int 
 /* " in allreduce #3 of 8 x f32 (sum) for ranks 1, 2": where a rank waits. */
 static void coll__sim_describe_wait(const coll__sim_rank *r, unsigned char *is_awaited, char *text, size_t room)
 {
-    char who[40] = "", call[96] = "";
+    char who[40] = "", call[COLL__CALL_ROOM] = "";
     int count = 0;
 
     if (r->has_head) coll__head_describe(r->head, call, sizeof call);

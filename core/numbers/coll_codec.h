@@ -421,7 +421,7 @@ static bool coll__scale_fits(const coll_call *call, coll_type sum, double scale,
         return false;
     }
     if (scale >= -most && scale <= most) return true;
-    snprintf(why, room, "a scale of %g is not finite in %s", scale, coll_type_name(sum));
+    snprintf(why, room, "scale %g is not finite in %s", scale, coll_type_name(sum));
     return false;
 }
 
@@ -435,19 +435,19 @@ static bool coll__reduction_fits(const coll_call *call, coll_type wire, coll_typ
     const coll_type usual = is_user ? type : coll__usual_accumulator(type);
     const char *const op_name = coll_op_name(call->op), *const name = coll_type_name(type);
 
-    if (coll__is_mx(type)) return COLL__REFUSE("%s is a type for the wire only", name);
-    if (!coll_type_size(type)) return COLL__REFUSE("%d is no coll_type", type);
-    if (!coll_type_size(wire) && !coll__is_mx(wire)) return COLL__REFUSE("%d is no coll_type for the wire", wire);
-    if ((int)call->op < COLL_SUM || call->op > COLL_USER) return COLL__REFUSE("%d is no coll_op", (int)call->op);
+    if (coll__is_mx(type)) return COLL__REFUSE("%s is a type for the wire only (coll_call.wire)", name);
+    if (!coll_type_size(type)) return COLL__REFUSE("invalid type %d (see coll_type)", type);
+    if (!coll_type_size(wire) && !coll__is_mx(wire)) return COLL__REFUSE("invalid wire type %d (see coll_type)", wire);
+    if ((int)call->op < COLL_SUM || call->op > COLL_USER) return COLL__REFUSE("invalid op %d (see coll_op)", (int)call->op);
     if (ranks < 1) return COLL__REFUSE("there is no reduction over %d ranks", ranks);
     if (!coll__cell_is_defined(type, call->op)) return COLL__REFUSE("there is no %s of %s", op_name, name);
     if ((call->flags & COLL_STOCHASTIC) && coll__is_mx(wire))
-        return COLL__REFUSE("nothing is rounded at random to a wire of %s", coll_type_name(wire));
+        return COLL__REFUSE("COLL_STOCHASTIC does not go with a wire of %s", coll_type_name(wire));
     if (is_user ? wire != type : !coll__wire_fits(type, wire))
         return COLL__REFUSE("there is no %s of %s over a wire of %s", op_name, name, coll_type_name(wire));
     if (sum != usual && (is_user || sum != COLL_F64 || !coll__is_float(type)))
         return COLL__REFUSE("there is no %s of %s in accumulators of %s", op_name, name, coll_type_name(sum));
-    if (is_user && !call->fn) return COLL__REFUSE("the operation is the user's own, but fn is NULL");
+    if (is_user && !call->fn) return COLL__REFUSE("op is COLL_USER, but fn is NULL: give the function");
     if (!coll__reproduction_fits(call, why, room)) return false;
     return coll__scale_fits(call, sum, scale, why, room);
 }

@@ -149,19 +149,25 @@ COLL__UNUSED static coll__map *coll__conversion(coll_type to, coll_type from, in
     return coll__conversions[tier][from - COLL_F16][to - COLL_F16];
 }
 
+/* The kernels read and write several elements at once: only where each has the place of its own result may arrays overlap. */
+COLL__UNUSED static bool coll__may_convert_there(const void *dst, size_t dst_size, const void *src, size_t size, size_t count)
+{
+    return (dst == src && dst_size == size) || !coll__arrays_overlap(dst, dst_size, src, size, count);
+}
+
 /* As coll_convert says, with the kernels of one tier. */
 static coll_status coll__convert(void *dst, coll_type dst_type, const void *src,
                                  coll_type src_type, size_t count, int tier)
 {
-    const size_t size = coll_type_size(src_type);
+    const size_t size = coll_type_size(src_type), dst_size = coll_type_size(dst_type);
 
-    if (!size || !coll_type_size(dst_type)) return COLL_ERR_ARGUMENT;
+    if (!size || !dst_size || count > SIZE_MAX / (size > dst_size ? size : dst_size)) return COLL_ERR_ARGUMENT;
     if (count && (!dst || !src)) return COLL_ERR_ARGUMENT;
     if (dst_type == src_type) {
-        if (count > SIZE_MAX / size) return COLL_ERR_ARGUMENT;
         if (count && dst != src) memmove(dst, src, count * size);
         return COLL_OK;
     }
+    if (!coll__may_convert_there(dst, dst_size, src, size, count)) return COLL_ERR_ARGUMENT;
     coll__map *const convert = coll__conversion(dst_type, src_type, tier);
     if (!convert) return COLL_ERR_UNSUPPORTED;
     convert(dst, src, count);

@@ -365,7 +365,9 @@ COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count
 
     if (!coll_type_size(type) || (int)op < COLL_SUM || op > COLL_USER) return COLL_ERR_ARGUMENT;
     if (op == COLL_AVG || op == COLL_USER || !coll__codec_reduce(&codec, &call, 1, NULL, 0)) return COLL_ERR_UNSUPPORTED;
+    const size_t size = coll_type_size(type);
     if (count && (!in || !inout)) return COLL_ERR_ARGUMENT;
+    if (count > SIZE_MAX / size || (in != inout && coll__arrays_overlap(in, size, inout, size, count))) return COLL_ERR_ARGUMENT;
     coll__combine(&codec, &(coll__sum){ .sources = sources, .n = 2, .results = results, .m = 1, .format = COLL__AS_USER,
                                         .count = count, .scratch = scratch });
     return COLL_OK;

@@ -163,7 +163,9 @@ static coll_status coll__convert_stochastic(void *dst, coll_type dst_type, const
     coll__stochastic_fn *const at_once = coll__stochastic_row(dst_type, src_type, tier);
 
     if (!is_drawn) return coll__convert(dst, dst_type, src, src_type, count, tier);
-    if (count && (!dst || !src)) return COLL_ERR_ARGUMENT;
+    const size_t size = coll_type_size(src_type), dst_size = coll_type_size(dst_type);
+    if (count > SIZE_MAX / (size > dst_size ? size : dst_size) || (count && (!dst || !src))
+        || !coll__may_convert_there(dst, dst_size, src, size, count)) return COLL_ERR_ARGUMENT;
     if (at_once) {
         at_once(dst, src, count, seed, first);
         return COLL_OK;

@@ -223,6 +223,14 @@ typedef void coll__map(void *to, const void *from, size_t count);
     }
 #define COLL__MAP(name, TO, FROM, VALUE) COLL__EACH_TIER(COLL__MAP_IN, name, TO, FROM, VALUE)
 
+/* Do two arrays of `count` elements share a byte? */
+COLL__UNUSED static bool coll__arrays_overlap(const void *a, size_t a_size, const void *b, size_t b_size, size_t count)
+{
+    const uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
+
+    return count > 0 && x < y + count * b_size && y < x + count * a_size;
+}
+
 /* ---- >>bits: one element at a time, without branches ---- */
 
 COLL__INLINE uint32_t coll__bits32(float value)

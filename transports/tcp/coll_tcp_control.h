@@ -75,7 +75,7 @@ static void coll__control_open(coll__tcp *tcp, int liveness_ms)
 
 static void coll__append_sign(char *text, size_t room, int rank, const coll__sign *sign, int liveness_ms)
 {
-    char call[128];
+    char call[COLL__CALL_ROOM];
 
     coll__append(text, room, "rank %d", rank);
     if (!sign->pid) {

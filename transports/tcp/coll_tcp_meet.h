@@ -492,7 +492,7 @@ static coll_status coll__take_table(coll__tcp *tcp, coll__pipe *pipe, const char
     if (is_good) return COLL_OK;
     return coll__start_failed(error ? COLL_ERR_PEER : COLL_ERR_PROTOCOL, "rank %d got no table of ranks from rank 0: %s",
                               tcp->rank,
-                              error ? coll__ending_text(error) : "it makes no sense");
+                              error ? coll__ending_text(error) : "what came is none");
 }
 
 /* Welcome: listen, say where, and wait until all are there, or rank 0 says why not.  `where` is for sentences. */

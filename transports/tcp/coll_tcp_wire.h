@@ -32,6 +32,7 @@ typedef struct coll__hello {
     int more_lanes, lane;                         /* connections to a peer beside the first; data: which of all */
     uint32_t epoch;                               /* how often the world has shrunk                           */
     uint32_t arithmetic;                          /* coll__arithmetic: 0 is what IEEE 754 says                */
+    char     why[96];                             /* what is wrong with it, where that takes numbers          */
 } coll__hello;
 
 enum { COLL__HELLO_PROOF = 96 };                  /* where it stands                                          */
@@ -79,14 +80,23 @@ static bool coll__hello_may_begin(const unsigned char *at, size_t length)
 /* Read a hello of a world that we know; the proof is somebody else's business.  NULL: it is good; otherwise what is wrong. */
 static const char *coll__hello_read(const unsigned char *at, const unsigned char *world, int size, coll__hello *hello)
 {
+    const uint32_t version = coll__get16(at + 8), count = coll__get32(at + 36);
+
     memset(hello, 0, sizeof *hello);
     if (!coll__hello_may_begin(at, COLL__HELLO_LENGTH)) return "it does not speak this protocol";
-    if (coll__get16(at + 8) != COLL__WIRE_MAJOR) return "it speaks another version of this protocol";
+    if (version != COLL__WIRE_MAJOR) {
+        coll__print(hello->why, sizeof hello->why, "it speaks version %u of this protocol, and this rank version %d", (unsigned)version,
+                    COLL__WIRE_MAJOR);
+        return hello->why;
+    }
     if (coll__get32(at + 12) != coll__native_order())
         return coll__native_order() == 0x01020304 ? "its byte order is not little-endian, and here it is"
                                                   : "its byte order is not big-endian, and here it is";
     const uint32_t rank = coll__get32(at + 32), to = coll__get16(at + 46);
-    if (coll__get32(at + 36) != (uint32_t)size) return "it counts another number of ranks";
+    if (count != (uint32_t)size) {
+        coll__print(hello->why, sizeof hello->why, "it counts another number of ranks: %u, and this rank %d", (unsigned)count, size);
+        return hello->why;
+    }
     if (memcmp(at + 16, world, COLL__WORLD_LENGTH)) return "it belongs to another job (COLL_WORLD differs)";
     if (rank >= (uint32_t)size) return "its rank is out of range";
     if (to >= (uint32_t)size) return "the rank that it calls is out of range";
