@@ -107,6 +107,9 @@ struct coll_request {
     bool         is_detached;                     /* freed by its owner while running                         */
     bool         is_started, is_prepared;
     bool         is_blocking;                     /* its caller does not get it                               */
+    bool         is_known;                        /* not running, as far as the program knows: it has been told of the end,
+                                                     or never started it                                      */
+    coll_status *awaited;                         /* what its end makes COLL_OK (coll_wait.h), or NULL        */
     uint32_t     sequence;
     uint64_t     record;                          /* its number in the flight recorder; 0: none               */
     unsigned     graph_version;                   /* of the communicator's graph when the call was checked    */
@@ -272,6 +275,9 @@ struct coll_comm {
     char  ending[COLL__SENTENCE_ROOM];            /* ... what has ended the communicator, at a time of its own */
     const char *sentence;                         /* atomic: the later one                                    */
     const coll_request *waiting;                  /* the one that a caller waits for                          */
+    const void *watch;                            /* atomic: the wait for one of several that is inside (coll_wait.h) */
+    coll_comm *beside;                            /* the next one that it is inside of                        */
+    bool  is_chief;                               /* the first one of its trunk there                         */
     coll__track main;
     struct coll__recorder *recorder;              /* NULL: there is none                                      */
     struct coll__prepared *prepared;              /* all that are not freed                                   */
