@@ -32,6 +32,7 @@
  *   core/coll_messages.h         messages by key: send and recv, and tracks whose order others may not share
  *   core/coll_engine.h           runs an algorithm: slices, messages, folds
  *   core/coll_progress.h         moves everything on; the loop that waits; threads that share a trunk
+ *   core/coll_freed.h            who waits for a rank that has freed the communicator is told
  *   core/coll_mover.h            moves on in the background what nobody waits for
  *   core/coll_list.h             many tensors in one operation
  *   core/coll_feedback.h         what a wire leaves out is kept, and added the next time
@@ -102,6 +103,7 @@
 #include "core/coll_messages.h"
 #include "core/coll_engine.h"
 #include "core/coll_progress.h"
+#include "core/coll_freed.h"
 #include "core/coll_mover.h"
 #include "core/coll_list.h"
 #include "core/coll_feedback.h"
@@ -348,6 +350,7 @@ COLL_API coll_status coll_free(coll_comm *comm)
     else coll__comm_leave(comm, is_last);
     coll__prepared_orphan(comm);
     coll__comm_unlink(comm);
+    if (!is_last && !is_forked) coll__doing_comms(trunk);
     if (comm->is_holder) coll__trunk_drop(comm);
     coll__comm_free(comm);
     if (is_last) coll__trunk_free(trunk);

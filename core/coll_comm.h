@@ -233,6 +233,9 @@ typedef struct coll__trunk {
     int   abort_claimed, abort_wanted;            /* atomic: somebody writes abort_text; it is written        */
     char  abort_text[200];
     coll_doing doing;                             /* what this rank does, for others to read                  */
+    bool  lingers;                                /* something sent in a communicator that is freed is still to go */
+    unsigned tests;                               /* that found something running                             */
+    int64_t  freed_at;                            /* when a test is to ask who has freed communicators        */
 } coll__trunk;
 
 enum { COLL__SPIN_US = 50, COLL__SPIN_CROWDED_US = 10 };      /* before sleeping; with more ranks than processors */
@@ -308,6 +311,23 @@ static int coll__rank_here(const coll_comm *comm, int world)
     if (!comm->members) return world;
     for (int i = 0; i < comm->size; i++) if (comm->members[i] == world) return i;
     return COLL_NO_RANK;
+}
+
+/* What another rank has published of its communicators, read whole; false: it is being written. */
+static COLL__UNUSED bool coll__comms_read(const coll_doing *d, coll_doing_comms *out)
+{
+    const uint64_t turn = __atomic_load_n(&d->comms_turn, __ATOMIC_SEQ_CST);
+
+    out->below = __atomic_load_n(&d->comms.below, __ATOMIC_SEQ_CST);
+    for (int i = 0; i < COLL_DOING_COMMS; i++) out->numbers[i] = __atomic_load_n(&d->comms.numbers[i], __ATOMIC_SEQ_CST);
+    return turn % 2 == 0 && __atomic_load_n(&d->comms_turn, __ATOMIC_SEQ_CST) == turn;
+}
+
+/* Has who published this had a communicator of this number, and freed it? */
+static COLL__UNUSED bool coll__comms_lack(const coll_doing_comms *comms, uint64_t number)
+{
+    for (int i = 0; i < COLL_DOING_COMMS; i++) if (comms->numbers[i] == number + 1) return false;
+    return number < comms->below;
 }
 
 /* ---- >>naming a call ---- */

@@ -223,6 +223,8 @@ static coll_status coll__track_advance(coll__track *track)
     return COLL_OK;
 }
 
+static void coll__doing_comms(coll__trunk *trunk);
+
 static coll_status coll__tracks_advance(coll__trunk *trunk)
 {
     coll_status status = COLL_OK;
@@ -250,6 +252,7 @@ static coll_status coll__advance(coll__trunk *trunk, int wait_ms)
     if (__atomic_load_n(&trunk->abort_wanted, __ATOMIC_ACQUIRE)) return coll__abort_now(trunk);
     if (trunk->transport->progress(trunk->context, wait_ms) < 0) return coll__trunk_fail(trunk, NULL);
     const coll_status status = coll__messages_advance(trunk);
+    if (trunk->lingers) coll__doing_comms(trunk);
     return status < 0 ? status : coll__tracks_advance(trunk);
 }
 
@@ -428,10 +431,14 @@ static coll_status coll__late(coll_request *r, int64_t waited_ns, coll__lateness
     return coll__comm_fail(r->comm, &failure);
 }
 
+static coll_status coll__check_freed(coll_request *r);
+
+enum { COLL__FREED_FIRST_MS = 250, COLL__FREED_MOST_MS = 5000 };
+
 /* What a wait has to do at which time. */
 typedef struct coll__patience {
     bool    is_virtual;                           /* such a world notices by itself when nothing can move     */
-    int64_t began, spin_end, ask_at, warn_at, report_at, deadline;
+    int64_t began, spin_end, ask_at, warn_at, report_at, freed_at, deadline;
 } coll__patience;
 
 static void coll__patience_begin(coll__patience *p, const coll_request *r)
@@ -445,15 +452,17 @@ static void coll__patience_begin(coll__patience *p, const coll_request *r)
     p->warn_at = p->began + (int64_t)COLL__WARN_FIRST_MS * COLL__MS;
     p->ask_at = p->warn_at - (int64_t)COLL__ASK_BEFORE_MS * COLL__MS;
     p->report_at = trunk->transport->waiting ? p->began + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS : coll__never;
+    p->freed_at = trunk->transport->has_freed ? p->began + (int64_t)COLL__FREED_FIRST_MS * COLL__MS : coll__never;
     p->deadline = limit_ms > 0 ? p->began + (int64_t)limit_ms * COLL__MS : coll__never;
-    if (p->is_virtual) p->ask_at = p->warn_at = p->report_at = coll__never;
+    if (p->is_virtual) p->ask_at = p->warn_at = p->report_at = p->freed_at = coll__never;
 }
 
 static int64_t coll__patience_next(const coll__patience *p)
 {
     const int64_t warn_or_ask = p->ask_at < p->warn_at ? p->ask_at : p->warn_at;
+    const int64_t freed_or_report = p->freed_at < p->report_at ? p->freed_at : p->report_at;
     const int64_t next = p->deadline < warn_or_ask ? p->deadline : warn_or_ask;
-    return p->report_at < next ? p->report_at : next;
+    return freed_or_report < next ? freed_or_report : next;
 }
 
 /* Do what is due.  An error means that our patience has come to its end. */
@@ -469,6 +478,11 @@ static coll_status coll__patience_check(coll__patience *p, coll_request *r, int6
     } else if (now >= p->ask_at) {
         coll__late(r, now - p->began, COLL__LATE_ASK);
         p->ask_at = coll__never;
+    }
+    if (now >= p->freed_at) {
+        const int64_t most = (int64_t)COLL__FREED_MOST_MS * COLL__MS;
+        p->freed_at = now + (now - p->began < most ? now - p->began : most);
+        if (coll__check_freed(r) < 0) return r->status;
     }
     if (now >= p->report_at || (p->is_virtual && trunk->transport->waiting)) {
         const coll_request *running = r->track && r->track->queue ? r->track->queue : r;
@@ -495,7 +509,8 @@ static int coll__device_nap(const coll__goal *goal)
 static void coll__wait_until_reached(const coll__goal *goal)
 {
     coll__trunk *trunk = goal->comm->trunk;
-    coll__patience p = { .ask_at = coll__never, .warn_at = coll__never, .report_at = coll__never, .deadline = coll__never };
+    coll__patience p = { .ask_at = coll__never, .warn_at = coll__never, .report_at = coll__never, .freed_at = coll__never,
+                         .deadline = coll__never };
     const int looks_a_clock = trunk->spin_us <= 0 ? 1 : trunk->is_crowded ? COLL__YIELDS_A_CLOCK : COLL__LOOKS_A_CLOCK;
     const coll_status *const status = goal->status;
     bool has_begun = false, has_slept = false;

@@ -29,6 +29,7 @@ COLL_API coll_status coll_test(coll_request *request)
     const coll_status status = coll__enter(comm);
     if (status < 0) return status;
     (void)coll__advance(comm->trunk, 0);
+    if (coll__is_pending(request)) coll__test_freed(request);
     return coll__leave(comm, coll__tell(request));
 }
 

@@ -187,6 +187,7 @@ static bool coll__control_read(const unsigned char *at, int size, coll__control 
  *
  *    0 u32 is inside   4 u32 ms since that changed   8 u32 ms since it was heard   12 u32 pid   16 now[32]   48 last[32]
  *   80 name[40] of its host, ended by a zero
+ *  120 u32 below   124 u32 numbers[8]: which communicators it has (coll_doing_comms)
  */
 
 typedef struct coll__sign {
@@ -194,6 +195,7 @@ typedef struct coll__sign {
     uint32_t      since_ms, age_ms, pid;          /* pid 0: nothing has been heard                            */
     unsigned char now[COLL_HEAD_LENGTH], last[COLL_HEAD_LENGTH];          /* last: the collective that ended last */
     char          name[COLL__NAME_LENGTH];
+    coll_doing_comms comms;
 } coll__sign;
 
 static void coll__sign_write(unsigned char *note, int rank, const coll__sign *sign)
@@ -208,6 +210,8 @@ static void coll__sign_write(unsigned char *note, int rank, const coll__sign *si
     memcpy(at + 16, sign->now, COLL_HEAD_LENGTH);
     memcpy(at + 48, sign->last, COLL_HEAD_LENGTH);
     coll__print((char *)at + 80, COLL__NAME_LENGTH, "%s", sign->name);
+    coll__put32(at + 120, (uint32_t)sign->comms.below);
+    for (int i = 0; i < COLL_DOING_COMMS; i++) coll__put32(at + 124 + 4 * i, (uint32_t)sign->comms.numbers[i]);
 }
 
 static void coll__sign_read(const unsigned char *note, coll__sign *sign)
@@ -221,6 +225,8 @@ static void coll__sign_read(const unsigned char *note, coll__sign *sign)
     memcpy(sign->now, at + 16, COLL_HEAD_LENGTH);
     memcpy(sign->last, at + 48, COLL_HEAD_LENGTH);
     coll__printable(sign->name, sizeof sign->name, at + 80, COLL__NAME_LENGTH);
+    sign->comms.below = coll__get32(at + 120);
+    for (int i = 0; i < COLL_DOING_COMMS; i++) sign->comms.numbers[i] = coll__get32(at + 124 + 4 * i);
 }
 
 /* ---- >>place: where a rank listens, and what it is ----
