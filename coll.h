@@ -802,8 +802,17 @@ COLL_API coll_status coll_wait(coll_request *request);
 /* Wait for all; the first error found, each request's own status is left to coll_test. */
 COLL_API coll_status coll_wait_all(int count, coll_request **requests);
 
-/* Wait for one that was not finished yet when called; NULLs and finished ones are skipped; *index = -1: none left. */
+/* Wait for one: *index says which, and what is returned is its status.  Each end is handed out once, whoever has brought it about
+ * (see Waiting); one of which coll_test or coll_wait has told already, one that is prepared and not started, and NULLs are
+ * skipped.  *index = -1: none is left, COLL_OK, or the call itself is an error. */
 COLL_API coll_status coll_wait_any(int count, coll_request **requests, int *index);
+
+/* The same for all that are finished, and at least one: *count of them, whose numbers are written to indices (room for n).
+ * Returns the first error among them; each one's own status is left to coll_test.  *count = 0: none is left. */
+COLL_API coll_status coll_wait_some(int n, coll_request **requests, int *indices, int *count);
+
+/* coll_wait_any that does not wait.  COLL_PENDING with *index = -1: none is finished yet, and some are running. */
+COLL_API coll_status coll_test_any(int n, coll_request **requests, int *index);
 
 /* What a finished receive got; each pointer may be NULL. */
 COLL_API coll_status coll_received(const coll_request *request, int *source, int *tag, size_t *count);

@@ -46,6 +46,7 @@
  *   core/coll_config.h              configuration and environment
  *   core/coll_enter.h               one thread at a time in a communicator
  *   core/coll_again.h               blocking calls: at once, and at a glance where they are like the last one
+ *   core/coll_wait.h                requests: tested, waited for - one, any, some or all of them - and freed
  *   core/coll_groups.h              communicators: made, derived, freed
  *   core/coll_hosts.h               ranks that share hosts: collectives put together from those of a host and those across
  *   core/coll_shrink.h              after a failure: a communicator of those who are left
@@ -127,6 +128,7 @@
 #include "core/coll_messages.h"
 #include "core/coll_engine.h"
 #include "core/coll_progress.h"
+#include "core/coll_freed.h"
 #include "core/coll_mover.h"
 #include "core/coll_list.h"
 #include "core/coll_feedback.h"
@@ -134,6 +136,7 @@
 #include "core/coll_launchers.h"
 #include "core/coll_config.h"
 #include "core/coll_enter.h"
+#include "core/coll_wait.h"
 #include "core/coll_again.h"
 #include "core/coll_groups.h"
 #include "core/coll_hosts.h"
@@ -397,6 +400,7 @@ COLL_API coll_status coll_free(coll_comm *comm)
     else coll__comm_leave(comm, is_last);
     coll__prepared_orphan(comm);
     coll__comm_unlink(comm);
+    if (!is_last && !is_forked) coll__doing_comms(trunk);
     if (comm->is_holder) coll__trunk_drop(comm);
     coll__comm_free(comm);
     if (is_last) coll__trunk_free(trunk);
@@ -787,116 +791,9 @@ COLL_API coll_status coll_restart(coll_request *request)
     if (coll__kind_is(request->call.kind, COLL__NEIGHBORS) && request->graph_version != comm->graph_version)
         return coll__leave(comm, coll__explain_error(comm, &request->call, COLL_ERR_ARGUMENT, "it was prepared for neighbours "
                                                      "that coll_neighbors has replaced"));
+    request->is_known = false;
     coll__start_request(comm, request);
     return coll__leave(comm, COLL_OK);
-}
-
-/* ---- >>requests ---- */
-
-COLL_API coll_status coll_test(coll_request *request)
-{
-    if (!request || !coll__is_pending(request)) return request ? coll__status_of(request) : COLL_OK;
-    coll_comm *comm = request->comm;
-    const coll_status status = coll__enter(comm);
-    if (status < 0) return status;
-    (void)coll__advance(comm->trunk, 0);
-    return coll__leave(comm, coll__status_of(request));
-}
-
-COLL_API coll_status coll_wait(coll_request *request)
-{
-    if (!request || !coll__is_pending(request)) return request ? coll__status_of(request) : COLL_OK;
-    coll_comm *comm = request->comm;
-    const coll_status status = coll__enter(comm);
-    return status < 0 ? status : coll__leave(comm, coll__wait(request));
-}
-
-COLL_API coll_status coll_wait_all(int count, coll_request **requests)
-{
-    coll_status first = COLL_OK;
-
-    if (count < 0 || (count > 0 && !requests))
-        return coll__start_failed(COLL_ERR_ARGUMENT, count < 0 ? "coll_wait_all: count %d is out of range: 0 or more"
-                                  : "coll_wait_all: the list of %d requests is NULL", count);
-    for (int i = 0; i < count; i++) {
-        const coll_status status = coll_wait(requests[i]);
-        if (first == COLL_OK) first = status;
-    }
-    return first;
-}
-
-COLL_API coll_status coll_wait_any(int count, coll_request **requests, int *index)
-{
-    int pending = 0;
-
-    if (count < 0 || (count > 0 && !requests) || !index)
-        return coll__start_failed(COLL_ERR_ARGUMENT, !index ? "coll_wait_any: index is NULL" : count < 0
-                                  ? "coll_wait_any: count %d is out of range: 0 or more"
-                                  : "coll_wait_any: the list of %d requests is NULL", count);
-    *index = -1;
-    bool *was_pending = (bool *)calloc((size_t)count + 1, sizeof *was_pending);
-    if (!was_pending) return coll__start_failed(COLL_ERR_MEMORY, "coll_wait_any: no memory for %d requests", count);
-    for (int i = 0; i < count; i++)
-        if (requests[i] && coll__is_pending(requests[i])) was_pending[i] = true, pending++;
-    for (int looks = 0; pending > 0 && *index < 0; looks++) {
-        for (int i = 0; i < count && *index < 0; i++)
-            if (was_pending[i] && coll_test(requests[i]) != COLL_PENDING) *index = i;
-        if (*index < 0 && looks > COLL__LOOKS_A_CLOCK) sched_yield();
-    }
-    free(was_pending);
-    return *index < 0 ? COLL_OK : coll__status_of(requests[*index]);
-}
-
-COLL_API coll_status coll_received(const coll_request *request, int *source, int *tag, size_t *count)
-{
-    if (!request || coll__is_pending(request) || request->got_source < 0)
-        return coll__start_failed(COLL_ERR_ARGUMENT, request && coll__is_pending(request) ? "coll_received: the request is still "
-                                  "running: wait for it first" : "coll_received: the request is no receive that has succeeded");
-    if (source) *source = request->got_source;
-    if (tag) *tag = request->got_tag;
-    if (count) *count = request->got_count;
-    return COLL_OK;
-}
-
-COLL_API void coll_request_free(coll_request *request)
-{
-    if (!request) return;
-    if (!request->comm) {                         /* prepared, and its communicator is gone                   */
-        coll__request_free(request);
-        return;
-    }
-    if (!coll__is_pending(request) && !request->is_prepared) {
-        coll__request_free(request);
-        return;
-    }
-    coll_comm *comm = request->comm;              /* what is running or prepared, others may be looking at    */
-    if (coll__enter(comm) < 0) return;
-    if (coll__is_pending(request)) request->is_detached = true;
-    else coll__request_free(request);
-    (void)coll__leave(comm, COLL_OK);
-}
-
-COLL_API coll_status coll_progress(coll_comm *comm)
-{
-    const coll_status status = coll__enter(comm);
-    if (status < 0) return status;
-    coll__fd_hear(comm->trunk);
-    const coll_status moved = coll__advance(comm->trunk, 0);
-    return coll__leave(comm, moved < 0 ? moved : COLL_OK);
-}
-
-COLL_API int coll_fd(coll_comm *comm)
-{
-    if (coll__enter(comm) < 0) return -1;
-    coll__trunk *trunk = comm->trunk;
-    coll__mover_rouse(comm);
-    if (trunk->mover.has_thread && trunk->fd < 0) {
-        trunk->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        coll__fd_ring(trunk);                     /* for what has ended already                               */
-    }
-    const int fd = trunk->mover.has_thread ? trunk->fd : -1;
-    (void)coll__leave(comm, COLL_OK);
-    return fd;
 }
 
 /* ---- >>seeing ---- */

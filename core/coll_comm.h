@@ -107,6 +107,9 @@ struct coll_request {
     bool         is_detached;                     /* freed by its owner while running                         */
     bool         is_started, is_prepared;
     bool         is_blocking;                     /* its caller does not get it                               */
+    bool         is_known;                        /* not running, as far as the program knows: it has been told of the end,
+                                                     or never started it                                      */
+    coll_status *awaited;                         /* what its end makes COLL_OK (coll_wait.h), or NULL        */
     uint32_t     sequence;
     uint64_t     record;                          /* its number in the flight recorder; 0: none               */
     unsigned     graph_version;                   /* of the communicator's graph when the call was checked    */
@@ -230,6 +233,9 @@ typedef struct coll__trunk {
     int   abort_claimed, abort_wanted;            /* atomic: somebody writes abort_text; it is written        */
     char  abort_text[200];
     coll_doing doing;                             /* what this rank does, for others to read                  */
+    bool  lingers;                                /* something sent in a communicator that is freed is still to go */
+    unsigned tests;                               /* that found something running                             */
+    int64_t  freed_at;                            /* when a test is to ask who has freed communicators        */
 } coll__trunk;
 
 enum { COLL__SPIN_US = 50, COLL__SPIN_CROWDED_US = 10 };      /* before sleeping; with more ranks than processors */
@@ -272,6 +278,9 @@ struct coll_comm {
     char  ending[COLL__SENTENCE_ROOM];            /* ... what has ended the communicator, at a time of its own */
     const char *sentence;                         /* atomic: the later one                                    */
     const coll_request *waiting;                  /* the one that a caller waits for                          */
+    const void *watch;                            /* atomic: the wait for one of several that is inside (coll_wait.h) */
+    coll_comm *beside;                            /* the next one that it is inside of                        */
+    bool  is_chief;                               /* the first one of its trunk there                         */
     coll__track main;
     struct coll__recorder *recorder;              /* NULL: there is none                                      */
     struct coll__prepared *prepared;              /* all that are not freed                                   */
@@ -302,6 +311,23 @@ static int coll__rank_here(const coll_comm *comm, int world)
     if (!comm->members) return world;
     for (int i = 0; i < comm->size; i++) if (comm->members[i] == world) return i;
     return COLL_NO_RANK;
+}
+
+/* What another rank has published of its communicators, read whole; false: it is being written. */
+static COLL__UNUSED bool coll__comms_read(const coll_doing *d, coll_doing_comms *out)
+{
+    const uint64_t turn = __atomic_load_n(&d->comms_turn, __ATOMIC_SEQ_CST);
+
+    out->below = __atomic_load_n(&d->comms.below, __ATOMIC_SEQ_CST);
+    for (int i = 0; i < COLL_DOING_COMMS; i++) out->numbers[i] = __atomic_load_n(&d->comms.numbers[i], __ATOMIC_SEQ_CST);
+    return turn % 2 == 0 && __atomic_load_n(&d->comms_turn, __ATOMIC_SEQ_CST) == turn;
+}
+
+/* Has who published this had a communicator of this number, and freed it? */
+static COLL__UNUSED bool coll__comms_lack(const coll_doing_comms *comms, uint64_t number)
+{
+    for (int i = 0; i < COLL_DOING_COMMS; i++) if (comms->numbers[i] == number + 1) return false;
+    return number < comms->below;
 }
 
 /* ---- >>naming a call ---- */

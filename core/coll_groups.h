@@ -109,6 +109,7 @@ static coll_comm *coll__comm_of(coll__trunk *trunk, int *members, int rank, int 
     coll__track_init(&comm->main, comm, COLL__SPACE_CALLS, 0, id != 0);
     comm->next = trunk->comms;
     trunk->comms = comm;
+    coll__doing_comms(trunk);
     return comm;
 }
 
@@ -186,10 +187,18 @@ static coll_status coll__derive(coll_comm *parent, const int *ranks, int count, 
     return coll__trunk_fail(trunk, &failure);
 }
 
-/* A call that makes communicators is over. */
+/* A call that makes communicators begins. */
+static void coll__deriving(coll__trunk *trunk)
+{
+    trunk->deriving++;
+    coll__doing_comms(trunk);
+}
+
+/* It is over. */
 static void coll__derived(coll__trunk *trunk)
 {
     trunk->deriving--;
+    coll__doing_comms(trunk);
     coll__gone_sweep(trunk);
 }
 
@@ -219,7 +228,7 @@ static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_
     coll_status status = COLL_ERR_MEMORY;
     uint32_t id = 0;
 
-    comm->trunk->deriving++;
+    coll__deriving(comm->trunk);
     if (ballots && ranks) {
         coll_request r;
         ballots[comm->rank] = (coll__ballot){ color, key, comm->trunk->next_id };
@@ -258,7 +267,7 @@ static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int co
     r.call = (coll_call){ .kind = COLL_ALLREDUCE, .send = &id, .recv = &id, .count = 1, .type = COLL_U64, .op = COLL_MAX,
                           .name = "create" };
     meeting->is_holder = comm->is_holder;         /* the thread inside `comm` is inside this one too          */
-    comm->trunk->deriving++;
+    coll__deriving(comm->trunk);
     coll_status status = coll__run_inside(meeting, &r);
     comm->is_holder = meeting->is_holder;
     if (status < 0) coll__sentence_copy(comm, meeting);

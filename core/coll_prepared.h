@@ -85,7 +85,8 @@ static void coll__request_init(coll_request *r, coll_comm *comm)
     r->is_on_device = coll__is_on_device(comm);
     r->comm = comm;
     r->next = NULL;
-    r->is_detached = r->is_started = r->is_prepared = false;
+    r->is_detached = r->is_started = r->is_prepared = r->is_known = false;
+    r->awaited = NULL;
     r->sending = r->receiving = NULL;
     r->part_of = NULL;
     r->list = NULL;
@@ -240,6 +241,7 @@ static coll_status coll__prepare(coll_comm *comm, coll_request *r)
     if (r->track) r->track = &p->track;
     r->is_prepared = true;
     r->status = COLL_OK;                          /* as one that has ended: it may be started                 */
+    r->is_known = true;
     return COLL_OK;
 }
 

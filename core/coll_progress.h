@@ -73,6 +73,7 @@ static void coll__request_finish(coll_request *r, coll_status status)
 {
     const bool is_detached = r->is_detached;
     coll_request *const whole = r->part_of;
+    coll_status *const awaited = r->awaited;
     coll__trunk *const trunk = r->comm->trunk;
 
     if (status < 0 && r->comm->is_leaving) status = COLL_ERR_ABORTED;
@@ -82,6 +83,7 @@ static void coll__request_finish(coll_request *r, coll_status status)
     coll__record_end(r, status);
     if (r->track && !r->list) coll__doing_set(trunk, trunk->doing.last, r->head);         /* a list: its parts       */
     __atomic_store_n(&r->status, status, __ATOMIC_RELEASE);
+    if (awaited) __atomic_store_n(awaited, COLL_OK, __ATOMIC_RELEASE);
     if (whole) coll__list_part_done(whole, r, status);
     else if (is_detached) coll__request_free(r);
     coll__fd_ring(trunk);
@@ -89,6 +91,20 @@ static void coll__request_finish(coll_request *r, coll_status status)
 
 static inline coll_status coll__status_of(const coll_request *r) { return __atomic_load_n(&r->status, __ATOMIC_ACQUIRE); }
 static inline bool coll__is_pending(const coll_request *r) { return coll__status_of(r) == COLL_PENDING; }
+
+/* What a thread waits for: a request, or the first of several to end. */
+typedef struct coll__goal {
+    coll_comm    *comm;                           /* by which the thread is inside                            */
+    coll_request *request;                        /* of several the one whose time limit and lateness count   */
+    const coll_status *status;                    /* COLL_PENDING until then                                  */
+    bool          has_user_op;                    /* which runs on this thread only                           */
+    bool          is_on_device;
+} coll__goal;
+
+static inline bool coll__is_reached(const coll__goal *goal)
+{
+    return __atomic_load_n(goal->status, __ATOMIC_ACQUIRE) != COLL_PENDING;
+}
 
 /* ---- >>tracks: collectives of a track run one after the other, in the order started ---- */
 
@@ -207,6 +223,8 @@ static coll_status coll__track_advance(coll__track *track)
     return COLL_OK;
 }
 
+static void coll__doing_comms(coll__trunk *trunk);
+
 static coll_status coll__tracks_advance(coll__trunk *trunk)
 {
     coll_status status = COLL_OK;
@@ -234,6 +252,7 @@ static coll_status coll__advance(coll__trunk *trunk, int wait_ms)
     if (__atomic_load_n(&trunk->abort_wanted, __ATOMIC_ACQUIRE)) return coll__abort_now(trunk);
     if (trunk->transport->progress(trunk->context, wait_ms) < 0) return coll__trunk_fail(trunk, NULL);
     const coll_status status = coll__messages_advance(trunk);
+    if (trunk->lingers) coll__doing_comms(trunk);
     return status < 0 ? status : coll__tracks_advance(trunk);
 }
 
@@ -304,39 +323,38 @@ static void coll__trunk_drop(coll_comm *comm)
     pthread_mutex_unlock(&comm->trunk->lock);
 }
 
-/* Let entrants in, and follow whoever holds the trunk then, until `r` has ended, or nobody holds it, or the time `until` has
- * come.  Unless `r` has ended, we hold it again afterwards. */
-static void coll__trunk_follow(coll_comm *comm, const coll_request *r, int64_t until)
+/* Let entrants in, and follow whoever holds the trunk then, until the goal is reached, or nobody holds it, or the time `until`
+ * has come.  Unless the goal is reached, we hold it again afterwards. */
+static void coll__trunk_follow(const coll__goal *goal, int64_t until)
 {
-    coll__trunk *trunk = comm->trunk;
+    coll__trunk *trunk = goal->comm->trunk;
     const struct timespec at = { (time_t)(until / 1000000000), (long)(until % 1000000000) };
     int error = 0;
 
-    coll__trunk_drop_locked(comm);
+    coll__trunk_drop_locked(goal->comm);
     __atomic_add_fetch(&trunk->followers, 1, __ATOMIC_SEQ_CST);
-    while ((trunk->is_held || trunk->entrants > 0) && coll__is_pending(r) && error == 0)
+    while ((trunk->is_held || trunk->entrants > 0) && !coll__is_reached(goal) && error == 0)
         error = pthread_cond_timedwait(&trunk->changed, &trunk->lock, &at);
     __atomic_sub_fetch(&trunk->followers, 1, __ATOMIC_SEQ_CST);
-    if (coll__is_pending(r)) coll__trunk_take_locked(comm);
+    if (!coll__is_reached(goal)) coll__trunk_take_locked(goal->comm);
 }
 
-/* Between two looks of the holder, which waits for `r`, and has something else to do at the time `next`.  true: `r` has ended,
- * and we hold the trunk no more. */
-static bool coll__trunk_share(coll_comm *comm, const coll_request *r, int64_t next)
+/* Between two looks of the holder, which has something else to do at the time `next`.  true: the goal is reached, and we hold
+ * the trunk no more. */
+static bool coll__trunk_share(const coll__goal *goal, int64_t next)
 {
-    coll__trunk *trunk = comm->trunk;
+    coll__trunk *trunk = goal->comm->trunk;
     const int entrants = __atomic_load_n(&trunk->entrants, __ATOMIC_SEQ_CST);
     const int followers = __atomic_load_n(&trunk->followers, __ATOMIC_SEQ_CST);
 
-    if (!comm->is_holder || (entrants == 0 && (followers == 0 || trunk->told == trunk->finished))) return false;
-    const bool is_mine = r->track && r->call.op == COLL_USER;     /* nobody else can work for us              */
-    const int64_t most = coll__now() + (int64_t)(is_mine ? 1 : COLL__SLEEP_MOST_MS) * COLL__MS;
+    if (!goal->comm->is_holder || (entrants == 0 && (followers == 0 || trunk->told == trunk->finished))) return false;
+    const int64_t most = coll__now() + (int64_t)(goal->has_user_op ? 1 : COLL__SLEEP_MOST_MS) * COLL__MS;
     pthread_mutex_lock(&trunk->lock);
     trunk->told = trunk->finished;
     pthread_cond_broadcast(&trunk->changed);
-    if (entrants > 0) coll__trunk_follow(comm, r, next < most ? next : most);
+    if (entrants > 0) coll__trunk_follow(goal, next < most ? next : most);
     pthread_mutex_unlock(&trunk->lock);
-    return !comm->is_holder;
+    return !goal->comm->is_holder;
 }
 
 /* ---- >>waiting ---- */
@@ -413,10 +431,14 @@ static coll_status coll__late(coll_request *r, int64_t waited_ns, coll__lateness
     return coll__comm_fail(r->comm, &failure);
 }
 
+static coll_status coll__check_freed(coll_request *r);
+
+enum { COLL__FREED_FIRST_MS = 250, COLL__FREED_MOST_MS = 5000 };
+
 /* What a wait has to do at which time. */
 typedef struct coll__patience {
     bool    is_virtual;                           /* such a world notices by itself when nothing can move     */
-    int64_t began, spin_end, ask_at, warn_at, report_at, deadline;
+    int64_t began, spin_end, ask_at, warn_at, report_at, freed_at, deadline;
 } coll__patience;
 
 static void coll__patience_begin(coll__patience *p, const coll_request *r)
@@ -430,15 +452,17 @@ static void coll__patience_begin(coll__patience *p, const coll_request *r)
     p->warn_at = p->began + (int64_t)COLL__WARN_FIRST_MS * COLL__MS;
     p->ask_at = p->warn_at - (int64_t)COLL__ASK_BEFORE_MS * COLL__MS;
     p->report_at = trunk->transport->waiting ? p->began + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS : coll__never;
+    p->freed_at = trunk->transport->has_freed ? p->began + (int64_t)COLL__FREED_FIRST_MS * COLL__MS : coll__never;
     p->deadline = limit_ms > 0 ? p->began + (int64_t)limit_ms * COLL__MS : coll__never;
-    if (p->is_virtual) p->ask_at = p->warn_at = p->report_at = coll__never;
+    if (p->is_virtual) p->ask_at = p->warn_at = p->report_at = p->freed_at = coll__never;
 }
 
 static int64_t coll__patience_next(const coll__patience *p)
 {
     const int64_t warn_or_ask = p->ask_at < p->warn_at ? p->ask_at : p->warn_at;
+    const int64_t freed_or_report = p->freed_at < p->report_at ? p->freed_at : p->report_at;
     const int64_t next = p->deadline < warn_or_ask ? p->deadline : warn_or_ask;
-    return p->report_at < next ? p->report_at : next;
+    return freed_or_report < next ? freed_or_report : next;
 }
 
 /* Do what is due.  An error means that our patience has come to its end. */
@@ -455,6 +479,11 @@ static coll_status coll__patience_check(coll__patience *p, coll_request *r, int6
         coll__late(r, now - p->began, COLL__LATE_ASK);
         p->ask_at = coll__never;
     }
+    if (now >= p->freed_at) {
+        const int64_t most = (int64_t)COLL__FREED_MOST_MS * COLL__MS;
+        p->freed_at = now + (now - p->began < most ? now - p->began : most);
+        if (coll__check_freed(r) < 0) return r->status;
+    }
     if (now >= p->report_at || (p->is_virtual && trunk->transport->waiting)) {
         const coll_request *running = r->track && r->track->queue ? r->track->queue : r;
         const bool is_ordered = running->track && !coll__kind_is_message(running->call.kind);  /* on a device both have one   */
@@ -465,61 +494,78 @@ static coll_status coll__patience_check(coll__patience *p, coll_request *r, int6
 }
 
 /* In place of a long sleep in the transport, out of which no device wakes anybody. */
-static int coll__device_nap(const coll_request *r)
+static int coll__device_nap(const coll__goal *goal)
 {
     const struct timespec nap = { 0, 20000 };
 
-    if (!r->is_on_device) return 1;
+    if (!goal->is_on_device) return 1;
     (void)nanosleep(&nap, NULL);
     return 0;
 }
 
-/* Wait until a request is finished.  Spins for a while, because most waits are short; then sleeps in the transport, at most
+/* Wait until the goal is reached.  Spins for a while, because most waits are short; then sleeps in the transport, at most
  * until its time is up or a warning is due.  The first look never sleeps: what an earlier call has moved may be all that is
  * needed. */
-static coll_status coll__wait_until_done(coll_request *r)
+static void coll__wait_until_reached(const coll__goal *goal)
 {
-    coll_comm *comm = r->comm;
-    coll__trunk *trunk = comm->trunk;
-    coll__patience p = { .ask_at = coll__never, .warn_at = coll__never, .report_at = coll__never, .deadline = coll__never };
+    coll__trunk *trunk = goal->comm->trunk;
+    coll__patience p = { .ask_at = coll__never, .warn_at = coll__never, .report_at = coll__never, .freed_at = coll__never,
+                         .deadline = coll__never };
     const int looks_a_clock = trunk->spin_us <= 0 ? 1 : trunk->is_crowded ? COLL__YIELDS_A_CLOCK : COLL__LOOKS_A_CLOCK;
+    const coll_status *const status = goal->status;
     bool has_begun = false, has_slept = false;
 
-    for (int looks = 1; r->status == COLL_PENDING; looks++) {
+    for (int looks = 1; *status == COLL_PENDING; looks++) {
         int wait_ms = 0;
         if (looks % looks_a_clock == 0 || has_slept) {
-            if (!has_begun) coll__patience_begin(&p, r);
+            if (!has_begun) coll__patience_begin(&p, goal->request);
             has_begun = true;
             const int64_t now = coll__clock(trunk);
-            if (coll__patience_check(&p, r, now) < 0) return r->status;
+            if (coll__patience_check(&p, goal->request, now) < 0) return;
             const int most = p.is_virtual ? INT_MAX : COLL__SLEEP_MOST_MS;
             if (now >= p.spin_end && looks > 1) wait_ms = coll__ms_between(now, coll__patience_next(&p), most);
         }
-        if (wait_ms > 0 && trunk->on_device > 0) wait_ms = coll__device_nap(r);
+        if (wait_ms > 0 && trunk->on_device > 0) wait_ms = coll__device_nap(goal);
         if (coll__look(trunk, looks, wait_ms) < 0) break;
         if (wait_ms > 0) has_slept = true;
-        else if (r->status == COLL_PENDING && !p.is_virtual) coll__pause(trunk, looks);
-        if (r->status == COLL_PENDING && coll__is_shared(trunk) && coll__trunk_share(comm, r, coll__patience_next(&p)))
-            return r->status;
+        else if (*status == COLL_PENDING && !p.is_virtual) coll__pause(trunk, looks);
+        if (*status == COLL_PENDING && coll__is_shared(trunk) && coll__trunk_share(goal, coll__patience_next(&p))) return;
     }
     if (has_slept && !p.is_virtual && trunk->failure.status == COLL_OK) (void)trunk->transport->progress(trunk->context, 0);
-    return r->status;
+}
+
+/* Others may see from here on in which call this rank waits. */
+static void coll__wait_begin(const coll__goal *goal)
+{
+    coll__trunk *trunk = goal->comm->trunk;
+
+    goal->request->comm->waiting = goal->request;
+    (void)__atomic_add_fetch(&trunk->doing.inside, 1, __ATOMIC_RELAXED);
+    coll__doing_set(trunk, trunk->doing.now, goal->request->head);
+}
+
+static void coll__wait_end(const coll__goal *goal)
+{
+    coll__trunk *trunk = goal->comm->trunk;
+
+    (void)__atomic_sub_fetch(&trunk->doing.inside, 1, __ATOMIC_RELAXED);
+    (void)__atomic_add_fetch(&trunk->doing.turn, 1, __ATOMIC_RELEASE);
+    goal->request->comm->waiting = NULL;
+}
+
+static void coll__wait_for(const coll__goal *goal)
+{
+    coll__wait_begin(goal);
+    coll__wait_until_reached(goal);
+    coll__wait_end(goal);
 }
 
 static coll_status coll__wait(coll_request *r)
 {
-    coll_comm *comm = r->comm;
+    const coll__goal goal = { r->comm, r, &r->status, r->track && r->call.op == COLL_USER, r->is_on_device };
 
-    coll__trunk *trunk = comm->trunk;
-
-    comm->waiting = r;
-    (void)__atomic_add_fetch(&trunk->doing.inside, 1, __ATOMIC_RELAXED);
-    coll__doing_set(trunk, trunk->doing.now, r->head);
-    const coll_status status = coll__wait_until_done(r);
-    (void)__atomic_sub_fetch(&trunk->doing.inside, 1, __ATOMIC_RELAXED);
-    (void)__atomic_add_fetch(&trunk->doing.turn, 1, __ATOMIC_RELEASE);
-    comm->waiting = NULL;
-    return status;
+    coll__wait_for(&goal);
+    return r->status;
 }
 
 #endif /* COLL_PROGRESS_H */

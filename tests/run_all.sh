@@ -166,6 +166,8 @@ suite leaks              program release test_leaks
 suite sim-large          program release test_sim 65536
 suite shared             program asan test_shared
 suite shared-tsan        program tsan test_shared
+suite waiting            program asan test_waiting
+suite waiting-tsan       scaled 0.3 program tsan test_waiting
 suite mover              program asan test_mover
 suite mover-tsan         scaled 0.3 program tsan test_mover joined
 suite proof              program release test_proof

@@ -48,7 +48,7 @@ for mpi in ${*:-openmpi mpich}; do
         continue
     fi
     build=build/mpi.$mpi
-    if ! make --no-print-directory CPPFLAGS="$CPPFLAGS" "$build/mpi_contract" "$build/mpi_random" "$build/mpi_failure" \
+    if ! make --no-print-directory CPPFLAGS="$CPPFLAGS" "$build/mpi_contract" "$build/mpi_random" "$build/mpi_failure" "$build/mpi_waiting" \
         "$build/train_digits" > "$log" 2>&1; then
         fail "$mpi: it does not compile"
         continue
@@ -73,6 +73,7 @@ for mpi in ${*:-openmpi mpich}; do
     done
     for case in mismatch counts left-engine pending; do job 3 messages 3 "$build/mpi_failure" $case; done
     job 3 native 3 "$build/mpi_failure" refused
+    for mode in auto messages; do job 1 $mode 3 "$build/mpi_waiting"; done
     digits 3
 done
 echo "$passed passed, $failed failed"

@@ -113,6 +113,11 @@ static void coll__joined_whereabouts(void *context, const unsigned char *is_late
     coll__tcp_whereabouts(((coll__joined *)context)->tcp, is_late, text, room);
 }
 
+static bool coll__joined_has_freed(void *context, int peer, uint64_t number)
+{
+    return coll__tcp_has_freed(((coll__joined *)context)->tcp, peer, number);
+}
+
 static void coll__joined_failed(void *context, unsigned char *is_failed)
 {
     coll__tcp_failed(((coll__joined *)context)->tcp, is_failed);
@@ -386,6 +391,7 @@ static const coll_transport coll__joined_transport = {
     .late = coll__joined_late,
     .watch = coll__joined_watch,
     .whereabouts = coll__joined_whereabouts,
+    .has_freed = coll__joined_has_freed,
     .failed = coll__joined_failed,
     .shrink = coll__joined_shrink,
     .abort = coll__joined_abort,

@@ -217,6 +217,7 @@ static const coll_transport coll__tcp_transport = {
     .waiting = coll__tcp_waiting,
     .watch = coll__tcp_watch,
     .whereabouts = coll__tcp_whereabouts,
+    .has_freed = coll__tcp_has_freed,
     .failed = coll__tcp_failed,
     .shrink = coll__tcp_shrink,
     .abort = coll__tcp_abort,

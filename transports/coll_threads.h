@@ -86,6 +86,30 @@ static coll_status coll__threads_progress(void *context, int wait_ms)
 /* From any thread.  One that is about to sleep finds that the bell has rung since it armed. */
 static void coll__threads_wake(void *context) { coll__hub_rouse(((coll__thread *)context)->hub); }
 
+/* ---- >>who has freed what ---- */
+
+static void coll__threads_watch(void *context, const coll_doing *doing)
+{
+    const coll__thread *me = (const coll__thread *)context;
+    coll__desk *desk = coll__desk_of(me->hub, me->rank);
+
+    pthread_mutex_lock(&desk->lock);
+    desk->doing = doing;
+    pthread_mutex_unlock(&desk->lock);
+}
+
+/* What it has published or sent before is in memory, and is seen by the next look. */
+static bool coll__threads_has_freed(void *context, int peer, uint64_t number)
+{
+    coll__desk *desk = coll__desk_of(((coll__thread *)context)->hub, peer);
+    coll_doing_comms comms;
+
+    pthread_mutex_lock(&desk->lock);
+    const bool has_freed = desk->doing && coll__comms_read(desk->doing, &comms) && coll__comms_lack(&comms, number);
+    pthread_mutex_unlock(&desk->lock);
+    return has_freed;
+}
+
 /* ---- >>open, close ---- */
 
 static void coll__hub_free(coll__hub *hub)
@@ -129,6 +153,7 @@ static void coll__threads_close(void *context)
     coll__hub *hub = me->hub;
 
     if (me->is_armed) __atomic_sub_fetch(&hub->sleepers, 1, __ATOMIC_SEQ_CST);
+    coll__threads_watch(me, NULL);
     coll__withdraw_sends(me);
     while (me->members) coll__threads_ungroup(me, me->members);
     __atomic_store_n(&coll__desk_of(hub, me->rank)->has_left, 1, __ATOMIC_SEQ_CST);
@@ -221,6 +246,8 @@ static const coll_transport coll__threads_transport = {
     .host = coll__threads_host,
     .waiting = coll__threads_waiting,
     .late = coll__threads_late,
+    .watch = coll__threads_watch,
+    .has_freed = coll__threads_has_freed,
     .has_left = coll__threads_has_left,
     .wake = coll__threads_wake,
     .shrink = coll__threads_shrink,

@@ -56,12 +56,24 @@ typedef struct coll_failure {
     char        text[212];                        /* "rank 2 at 10.0.0.7:4242 is gone: connection reset by peer" */
 } coll_failure;
 
+enum { COLL_DOING_COMMS = 8 };
+
+/* Which communicators a rank has. */
+typedef struct coll_doing_comms {
+    uint64_t below;                               /* a number below this one that is not listed is of one that has been
+                                                     freed; 0: nothing is known                               */
+    uint64_t numbers[COLL_DOING_COMMS];           /* of those that there are, plus 1; 0: no more              */
+} coll_doing_comms;
+
 /* What a rank is doing, for those to be told who wait for it.  Written by whoever is inside the library and read by other
- * threads, in whole words that are atomic each by itself; `turn` changes whenever the others do. */
+ * threads, in whole words that are atomic each by itself; `turn` changes whenever the others do.  `comms` is whole only if
+ * `comms_turn` is even, and the same before and after. */
 typedef struct coll_doing {
     uint64_t turn;
     uint64_t inside;                              /* > 0: waits in the call `now`                             */
     uint64_t now[COLL_HEAD_LENGTH / 8], last[COLL_HEAD_LENGTH / 8];   /* last: the collective that ended last  */
+    uint64_t comms_turn;
+    coll_doing_comms comms;
 } coll_doing;
 
 /* Those who go on after a failure. */
@@ -123,6 +135,10 @@ typedef struct coll_transport {
     /* Optional: what do the ranks marked in is_late do?  Write what is known of them: "rank 3: outside the library for 40 s".
      * text NULL: that will be asked soon. */
     void        (*whereabouts)(void *context, const unsigned char *is_late, char *text, size_t room);
+
+    /* Optional: has this peer, which lives, freed its communicator of this number, and is nothing that it sent before on its way
+     * any more?  May ask, and know later: it is called again. */
+    bool        (*has_freed)(void *context, int peer, uint64_t number);
 
     /* Optional: mark the ranks that are known to have failed. */
     void        (*failed)  (void *context, unsigned char *is_failed);

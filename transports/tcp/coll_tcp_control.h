@@ -122,6 +122,29 @@ static void coll__tcp_whereabouts(void *context, const unsigned char *is_late, c
     pthread_mutex_unlock(&p->lock);
 }
 
+/* Its signs say so, and since they do nothing has come from it for as long as a connection may be silent. */
+static bool coll__tcp_has_freed(void *context, int peer, uint64_t number)
+{
+    coll__tcp *tcp = (coll__tcp *)context;
+    coll__pulse *p = &tcp->pulse;
+    coll__control_line *line = &p->lines[0];
+    coll__quiet *quiet = &tcp->quiet[peer], last = *quiet;
+
+    if (!p->has_thread) return false;
+    pthread_mutex_lock(&p->lock);
+    if (tcp->rank != 0 && peer > 0 && line->pipe.fd >= 0 && line->asked_count < COLL__ASKED_MOST) {
+        line->asked[line->asked_count++] = peer;
+        coll__pulse_tell(p);
+    }
+    quiet->comms = p->signs[peer].comms;
+    pthread_mutex_unlock(&p->lock);
+    quiet->received = 0;
+    for (int channel = 0; channel < COLL_CHANNEL_COUNT; channel++)
+        quiet->received += __atomic_load_n(&coll__stream_to(tcp, peer, channel)->received, __ATOMIC_RELAXED);
+    if (last.received != quiet->received || memcmp(&last.comms, &quiet->comms, sizeof last.comms)) quiet->since = coll__now();
+    return coll__comms_lack(&quiet->comms, number) && coll__now() - quiet->since >= coll__liveness(p);
+}
+
 /* ---- >>events: everything but the transfers ---- */
 
 /* Look, without waiting, whether anything has happened, and deal with it. */

@@ -436,6 +436,7 @@ static void coll__pulse_look(coll__pulse *p, int64_t now)
         memcpy(p->own.last, words, sizeof words);
     }
     p->own.since_ms = (uint32_t)((now - p->doing_since) / COLL__MS);
+    if (!coll__comms_read(d, &p->own.comms)) p->own.comms.below = 0;
 }
 
 /* coll_abort was called, perhaps in a signal handler. */

@@ -85,8 +85,8 @@ static const char *coll__hello_read(const unsigned char *at, const unsigned char
     memset(hello, 0, sizeof *hello);
     if (!coll__hello_may_begin(at, COLL__HELLO_LENGTH)) return "it does not speak this protocol";
     if (version != COLL__WIRE_MAJOR) {
-        coll__print(hello->why, sizeof hello->why, "it speaks version %u of this protocol, and this rank version %d", (unsigned)version,
-                    COLL__WIRE_MAJOR);
+        coll__print(hello->why, sizeof hello->why, "it speaks version %u of this protocol, and this rank version %d",
+                    (unsigned)version, COLL__WIRE_MAJOR);
         return hello->why;
     }
     if (coll__get32(at + 12) != coll__native_order())
@@ -94,7 +94,8 @@ static const char *coll__hello_read(const unsigned char *at, const unsigned char
                                                   : "its byte order is not big-endian, and here it is";
     const uint32_t rank = coll__get32(at + 32), to = coll__get16(at + 46);
     if (count != (uint32_t)size) {
-        coll__print(hello->why, sizeof hello->why, "it counts another number of ranks: %u, and this rank %d", (unsigned)count, size);
+        coll__print(hello->why, sizeof hello->why, "it counts another number of ranks: %u, and this rank %d", (unsigned)count,
+                    size);
         return hello->why;
     }
     if (memcmp(at + 16, world, COLL__WORLD_LENGTH)) return "it belongs to another job (COLL_WORLD differs)";
@@ -201,6 +202,7 @@ static bool coll__control_read(const unsigned char *at, int size, coll__control 
  *
  *    0 u32 is inside   4 u32 ms since that changed   8 u32 ms since it was heard   12 u32 pid   16 now[32]   48 last[32]
  *   80 name[40] of its host, ended by a zero
+ *  120 u32 below   124 u32 numbers[8]: which communicators it has (coll_doing_comms)
  */
 
 typedef struct coll__sign {
@@ -208,6 +210,7 @@ typedef struct coll__sign {
     uint32_t      since_ms, age_ms, pid;          /* pid 0: nothing has been heard                            */
     unsigned char now[COLL_HEAD_LENGTH], last[COLL_HEAD_LENGTH];          /* last: the collective that ended last */
     char          name[COLL__NAME_LENGTH];
+    coll_doing_comms comms;
 } coll__sign;
 
 static void coll__sign_write(unsigned char *note, int rank, const coll__sign *sign)
@@ -222,6 +225,8 @@ static void coll__sign_write(unsigned char *note, int rank, const coll__sign *si
     memcpy(at + 16, sign->now, COLL_HEAD_LENGTH);
     memcpy(at + 48, sign->last, COLL_HEAD_LENGTH);
     coll__print((char *)at + 80, COLL__NAME_LENGTH, "%s", sign->name);
+    coll__put32(at + 120, (uint32_t)sign->comms.below);
+    for (int i = 0; i < COLL_DOING_COMMS; i++) coll__put32(at + 124 + 4 * i, (uint32_t)sign->comms.numbers[i]);
 }
 
 static void coll__sign_read(const unsigned char *note, coll__sign *sign)
@@ -235,6 +240,8 @@ static void coll__sign_read(const unsigned char *note, coll__sign *sign)
     memcpy(sign->now, at + 16, COLL_HEAD_LENGTH);
     memcpy(sign->last, at + 48, COLL_HEAD_LENGTH);
     coll__printable(sign->name, sizeof sign->name, at + 80, COLL__NAME_LENGTH);
+    sign->comms.below = coll__get32(at + 120);
+    for (int i = 0; i < COLL_DOING_COMMS; i++) sign->comms.numbers[i] = coll__get32(at + 124 + 4 * i);
 }
 
 /* ---- >>place: where a rank listens, and what it is ----

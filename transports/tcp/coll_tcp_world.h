@@ -14,6 +14,9 @@ enum {
     COLL__LOOKS_AN_EVENT = 64
 };
 
+/* What a rank was last seen to have, to have sent us, and since when that has been so. */
+typedef struct coll__quiet { coll_doing_comms comms; uint64_t received; int64_t since; } coll__quiet;
+
 typedef enum coll__presence { COLL__PRESENT, COLL__SAID_BYE, COLL__GONE } coll__presence;
 
 typedef struct coll__tcp {
@@ -36,6 +39,7 @@ typedef struct coll__tcp {
     coll__control_line *controls;                 /* rank 0: one for every rank; the others: [0], to rank 0   */
     coll__pulse     pulse;                        /* which has them once all are there                        */
     unsigned char  *presence;
+    struct coll__quiet *quiet;                    /* of every rank (coll_tcp_control.h)                       */
     int             bye_count, ended_count, present_count;
     pthread_mutex_t door;                         /* guards what follows, of those who knock; taken before the pulse's */
     coll__greet    *greetings;                    /* with strangers                                           */
@@ -153,6 +157,7 @@ static void coll__tcp_free(coll__tcp *tcp)
     free(tcp->active.streams);
     free(tcp->controls);
     free(tcp->presence);
+    free(tcp->quiet);
     free(tcp->greetings);
     pthread_mutex_destroy(&tcp->door);
     coll__seal_free(tcp->us.seal);
@@ -220,6 +225,7 @@ static coll__tcp *coll__tcp_new(const coll__settings *settings, const coll__log 
     /* of those of coll_tcp_ask.h no page is touched before they are needed */
     tcp->controls = (coll__control_line *)calloc(c->rank == 0 ? size : 2 * size, sizeof *tcp->controls);
     tcp->presence = (unsigned char *)coll__allocate(size);
+    tcp->quiet = (coll__quiet *)calloc(size, sizeof *tcp->quiet);
     tcp->greetings = (coll__greet *)coll__allocate((size_t)tcp->greeting_room * sizeof *tcp->greetings);
     for (size_t i = 0; tcp->streams && i < streams; i++) {
         coll__stream *s = &tcp->streams[i];
@@ -234,7 +240,7 @@ static coll__tcp *coll__tcp_new(const coll__settings *settings, const coll__log 
     tcp->pulse.tcp = tcp;
     const bool has_pulse = coll__pulse_init(&tcp->pulse, c->rank, c->size, tcp->controls, tcp->places);
     if (has_pulse && has_lanes && tcp->places && tcp->streams && tcp->active.streams && tcp->controls && tcp->presence
-        && tcp->greetings && coll__identify(&tcp->us, settings)) {
+        && tcp->quiet && tcp->greetings && coll__identify(&tcp->us, settings)) {
         coll__place_of *own = &tcp->places[c->rank];
         own->processor_set = coll__processor_set(&own->processors);
         own->pid = tcp->pulse.own.pid;

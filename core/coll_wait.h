@@ -1,0 +1,356 @@
+/* coll_wait.h - requests that have been started: tested, waited for - one, any, some or all of them - and freed.
+ *
+ * A request remembers whether the program knows of its end (is_known): coll_test and coll_wait tell, and so does being handed out
+ * by a wait for one of several.  So each end is handed out once, whoever has brought it about; a restart makes it eligible again.
+ *
+ * A wait for one of several is inside all communicators of those that run.  They are told to write into its status when they end
+ * (awaited), so that it need not look at each of them.  Of each trunk it takes one communicator, its chief, to hold the trunk by.
+ *     one trunk       the loop that waits (coll_progress.h), which spins, and then sleeps until something moves
+ *     several         no sleep is woken by all of them, so it takes them in turns, and sleeps up to a millisecond in each */
+#ifndef COLL_WAIT_H
+#define COLL_WAIT_H
+
+/* ---- >>one ---- */
+
+/* The program is told how a request stands. */
+static coll_status coll__tell(coll_request *r)
+{
+    const coll_status status = coll__status_of(r);
+
+    if (status != COLL_PENDING) r->is_known = true;
+    return status;
+}
+
+COLL_API coll_status coll_test(coll_request *request)
+{
+    if (!request) return COLL_OK;
+    if (!coll__is_pending(request)) return coll__tell(request);
+    coll_comm *comm = request->comm;
+    const coll_status status = coll__enter(comm);
+    if (status < 0) return status;
+    (void)coll__advance(comm->trunk, 0);
+    if (coll__is_pending(request)) coll__test_freed(request);
+    return coll__leave(comm, coll__tell(request));
+}
+
+COLL_API coll_status coll_wait(coll_request *request)
+{
+    if (!request) return COLL_OK;
+    if (!coll__is_pending(request)) return coll__tell(request);
+    coll_comm *comm = request->comm;
+    const coll_status status = coll__enter(comm);
+    if (status < 0) return status;
+    (void)coll__wait(request);
+    return coll__leave(comm, coll__tell(request));
+}
+
+static coll_status coll__bad_list(const char *call, int count)
+{
+    return coll__start_failed(COLL_ERR_ARGUMENT, count < 0 ? "%s: count %d is out of range: 0 or more"
+                              : "%s: the list of %d requests is NULL", call, count);
+}
+
+COLL_API coll_status coll_wait_all(int count, coll_request **requests)
+{
+    coll_status first = COLL_OK;
+
+    if (count < 0 || (count > 0 && !requests)) return coll__bad_list("coll_wait_all", count);
+    for (int i = 0; i < count; i++) {
+        const coll_status status = coll_wait(requests[i]);
+        if (first == COLL_OK) first = status;
+    }
+    return first;
+}
+
+/* ---- >>one of several: entering their communicators ---- */
+
+typedef struct coll__watch {
+    int           count;
+    coll_request **requests;
+    coll_status   status;                         /* COLL_PENDING until one of them has ended                 */
+    coll_comm    *comms;                          /* of those that run; each has been entered once            */
+    int           trunks;                         /* that these come from                                     */
+} coll__watch;
+
+static void coll__watch_take(coll_comm *chief)
+{
+    if (coll__is_shared(chief->trunk) && !chief->is_holder) coll__trunk_take(chief);
+}
+
+static void coll__watch_drop(coll_comm *chief)
+{
+    if (chief->is_holder) coll__trunk_drop(chief);
+}
+
+static void coll__watch_leave(coll__watch *w)
+{
+    while (w->comms) {
+        coll_comm *comm = w->comms;
+        w->comms = comm->beside;
+        __atomic_store_n(&comm->watch, NULL, __ATOMIC_RELAXED);
+        coll__door_leave(&comm->door);
+    }
+}
+
+/* Another thread that is inside wrongly, or because of coll_abort, has no watch like ours: the address tells them apart. */
+static coll_status coll__watch_enter(coll__watch *w)
+{
+    coll_comm **end = &w->comms;
+
+    for (int i = 0; i < w->count; i++) {
+        coll_comm *comm = w->requests[i] && coll__is_pending(w->requests[i]) ? w->requests[i]->comm : NULL;
+        if (!comm || __atomic_load_n(&comm->watch, __ATOMIC_RELAXED) == w) continue;
+        if (!*comm->guard || !coll__door_enter(&comm->door, comm->trunk)) {
+            coll__watch_leave(w);
+            return coll__stay_out(comm);
+        }
+        __atomic_store_n(&comm->watch, w, __ATOMIC_RELAXED);
+        comm->is_chief = true;
+        for (const coll_comm *other = w->comms; other; other = other->beside)
+            if (other->trunk == comm->trunk) comm->is_chief = false;
+        w->trunks += comm->is_chief;
+        comm->beside = NULL;
+        *end = comm;
+        end = &comm->beside;
+    }
+    return COLL_OK;
+}
+
+/* ---- >>one of several: waiting ---- */
+
+static int coll__limit_ms(const coll_request *r)
+{
+    const int limit_ms = r->call.timeout_ms > 0 ? r->call.timeout_ms : r->comm->trunk->stall_timeout_ms;
+    return limit_ms > 0 ? limit_ms : INT_MAX;
+}
+
+/* Let the requests of the trunk that `chief` holds tell us of their end.  The one with the shortest time limit speaks for them.
+ * One that has ended already is all that we wait for. */
+static coll__goal coll__watch_begin(coll__watch *w, coll_comm *chief)
+{
+    coll__goal goal = { chief, NULL, &w->status, false, false };
+
+    for (int i = 0; i < w->count; i++) {
+        coll_request *r = w->requests[i];
+        if (!r || r->is_known) continue;
+        if (!coll__is_pending(r)) __atomic_store_n(&w->status, COLL_OK, __ATOMIC_RELAXED);
+        else if (r->comm->trunk == chief->trunk) {
+            r->awaited = &w->status;
+            if (!goal.request || coll__limit_ms(r) < coll__limit_ms(goal.request)) goal.request = r;
+            if (r->track && r->call.op == COLL_USER) goal.has_user_op = true;
+            if (r->is_on_device) goal.is_on_device = true;
+        }
+    }
+    return goal;
+}
+
+static void coll__watch_end(coll__watch *w, const coll_comm *chief)
+{
+    for (int i = 0; i < w->count; i++) {
+        coll_request *r = w->requests[i];
+        if (r && r->awaited == &w->status && r->comm->trunk == chief->trunk) r->awaited = NULL;
+    }
+}
+
+static void coll__watch_one(coll__watch *w, coll_comm *chief)
+{
+    coll__watch_take(chief);
+    const coll__goal goal = coll__watch_begin(w, chief);
+    if (!coll__is_reached(&goal)) coll__wait_for(&goal);
+    coll__watch_take(chief);                      /* whoever has reached the goal may hold it                 */
+    coll__watch_end(w, chief);
+    coll__watch_drop(chief);
+}
+
+/* One trunk of several, while it is its turn. */
+typedef struct coll__watch_turn { coll__goal goal; coll__patience patience; } coll__watch_turn;
+
+/* A look, or a short sleep once there has been enough spinning.  A virtual clock moves by being looked at. */
+static void coll__watch_look(coll__watch_turn *t)
+{
+    coll_comm *chief = t->goal.comm;
+    coll__trunk *trunk = chief->trunk;
+
+    coll__watch_take(chief);
+    const int64_t now = coll__clock(trunk);
+    if (!coll__is_reached(&t->goal) && coll__patience_check(&t->patience, t->goal.request, now) >= 0) {
+        int wait_ms = now >= t->patience.spin_end && !t->patience.is_virtual;
+        if (wait_ms > 0 && trunk->on_device > 0) wait_ms = coll__device_nap(&t->goal);
+        (void)coll__advance(trunk, wait_ms);
+    }
+    coll__watch_drop(chief);
+}
+
+static coll_status coll__watch_many(coll__watch *w)
+{
+    coll__watch_turn *turns = (coll__watch_turn *)calloc((size_t)w->trunks, sizeof *turns), *t = turns;
+
+    if (!turns) return coll__start_failed(COLL_ERR_MEMORY, "no memory to wait for requests of %d coll_init", w->trunks);
+    for (coll_comm *comm = w->comms; comm; comm = comm->beside) {
+        if (!comm->is_chief) continue;
+        coll__watch_take(comm);
+        t->goal = coll__watch_begin(w, comm);
+        if (t->goal.request) {
+            coll__patience_begin(&t->patience, t->goal.request);
+            coll__wait_begin(&t->goal);
+        }
+        coll__watch_drop(comm);
+        t++;
+    }
+    while (!coll__is_reached(&turns->goal)) {
+        for (int i = 0; i < w->trunks && !coll__is_reached(&turns->goal); i++) coll__watch_look(&turns[i]);
+        coll__relax();
+    }
+    for (t = turns; t < turns + w->trunks; t++) {
+        coll_comm *chief = t->goal.comm;
+        coll__watch_take(chief);
+        if (t->goal.request) coll__wait_end(&t->goal);
+        coll__watch_end(w, chief);
+        if (chief->trunk->failure.status == COLL_OK)     /* nobody sleeps there any more                      */
+            (void)chief->trunk->transport->progress(chief->trunk->context, 0);
+        coll__watch_drop(chief);
+    }
+    free(turns);
+    return COLL_OK;
+}
+
+/* Wait until one has ended, or just look. */
+static coll_status coll__watch_all(int count, coll_request **requests, bool waits)
+{
+    coll__watch w = { count, requests, COLL_PENDING, NULL, 0 };
+    coll_status status = coll__watch_enter(&w);
+
+    if (status < 0) return status;
+    if (waits && w.trunks == 1) coll__watch_one(&w, w.comms);
+    if (waits && w.trunks > 1) status = coll__watch_many(&w);
+    for (coll_comm *comm = w.comms; comm && !waits; comm = comm->beside) {
+        if (!comm->is_chief) continue;
+        coll__watch_take(comm);
+        (void)coll__advance(comm->trunk, 0);
+        coll__watch_drop(comm);
+    }
+    coll__watch_leave(&w);
+    return status;
+}
+
+/* ---- >>one of several: what has ended ---- */
+
+/* Hand out what has ended, up to `most` of them: writes which, gives how many.  *status: the first error.  *is_left: others
+ * still run. */
+static int coll__tell_ended(int count, coll_request **requests, int *indices, int most, coll_status *status, bool *is_left)
+{
+    int found = 0;
+
+    *status = COLL_OK;
+    *is_left = false;
+    for (int i = 0; i < count && found < most; i++) {
+        coll_request *r = requests[i];
+        if (!r || r->is_known) continue;
+        const coll_status ended = coll__tell(r);
+        if (ended == COLL_PENDING) *is_left = true;
+        else indices[found++] = i;
+        if (*status == COLL_OK && ended < 0) *status = ended;
+    }
+    return found;
+}
+
+static coll_status coll__wait_some(int n, coll_request **requests, int *indices, int most, int *count)
+{
+    coll_status status;
+    bool is_left;
+
+    while ((*count = coll__tell_ended(n, requests, indices, most, &status, &is_left)) == 0 && is_left) {
+        const coll_status watched = coll__watch_all(n, requests, true);
+        if (watched < 0) return watched;
+    }
+    return status;
+}
+
+COLL_API coll_status coll_wait_any(int count, coll_request **requests, int *index)
+{
+    int found;
+
+    if (!index) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_wait_any: index is NULL");
+    if (count < 0 || (count > 0 && !requests)) return coll__bad_list("coll_wait_any", count);
+    *index = -1;
+    return coll__wait_some(count, requests, index, 1, &found);
+}
+
+COLL_API coll_status coll_wait_some(int n, coll_request **requests, int *indices, int *count)
+{
+    if (count) *count = 0;
+    if (!count || (n > 0 && !indices))
+        return coll__start_failed(COLL_ERR_ARGUMENT, "coll_wait_some: %s is NULL", count ? "indices" : "count");
+    if (n < 0 || (n > 0 && !requests)) return coll__bad_list("coll_wait_some", n);
+    return coll__wait_some(n, requests, indices, n, count);
+}
+
+COLL_API coll_status coll_test_any(int n, coll_request **requests, int *index)
+{
+    coll_status status;
+    bool is_left;
+
+    if (!index) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_test_any: index is NULL");
+    if (n < 0 || (n > 0 && !requests)) return coll__bad_list("coll_test_any", n);
+    *index = -1;
+    if (coll__tell_ended(n, requests, index, 1, &status, &is_left) > 0 || !is_left) return status;
+    const coll_status watched = coll__watch_all(n, requests, false);
+    if (watched < 0) return watched;
+    return coll__tell_ended(n, requests, index, 1, &status, &is_left) > 0 || !is_left ? status : COLL_PENDING;
+}
+
+/* ---- >>the rest of their life ---- */
+
+COLL_API coll_status coll_received(const coll_request *request, int *source, int *tag, size_t *count)
+{
+    if (!request || coll__is_pending(request) || request->got_source < 0)
+        return coll__start_failed(COLL_ERR_ARGUMENT, request && coll__is_pending(request) ? "coll_received: the request is still "
+                                  "running: wait for it first" : "coll_received: the request is no receive that has succeeded");
+    if (source) *source = request->got_source;
+    if (tag) *tag = request->got_tag;
+    if (count) *count = request->got_count;
+    return COLL_OK;
+}
+
+COLL_API void coll_request_free(coll_request *request)
+{
+    if (!request) return;
+    if (!request->comm) {                         /* prepared, and its communicator is gone                   */
+        coll__request_free(request);
+        return;
+    }
+    if (!coll__is_pending(request) && !request->is_prepared) {
+        coll__request_free(request);
+        return;
+    }
+    coll_comm *comm = request->comm;              /* what is running or prepared, others may be looking at    */
+    if (coll__enter(comm) < 0) return;
+    if (coll__is_pending(request)) request->is_detached = true;
+    else coll__request_free(request);
+    (void)coll__leave(comm, COLL_OK);
+}
+
+COLL_API coll_status coll_progress(coll_comm *comm)
+{
+    const coll_status status = coll__enter(comm);
+    if (status < 0) return status;
+    coll__fd_hear(comm->trunk);
+    const coll_status moved = coll__advance(comm->trunk, 0);
+    return coll__leave(comm, moved < 0 ? moved : COLL_OK);
+}
+
+COLL_API int coll_fd(coll_comm *comm)
+{
+    if (coll__enter(comm) < 0) return -1;
+    coll__trunk *trunk = comm->trunk;
+    coll__mover_rouse(comm);
+    if (trunk->mover.has_thread && trunk->fd < 0) {
+        trunk->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        coll__fd_ring(trunk);                     /* for what has ended already                               */
+    }
+    const int fd = trunk->mover.has_thread ? trunk->fd : -1;
+    (void)coll__leave(comm, COLL_OK);
+    return fd;
+}
+
+#endif /* COLL_WAIT_H */
