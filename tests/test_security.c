@@ -58,7 +58,7 @@ static const setting settings[] = {
     { .environment = { "COLL_KEY=" KEY, "COLL_SECURITY=key" }, .auth = BY_KEY },
     { .key = KEY, .environment = { "COLL_KEY=short" }, .security = "key", .auth = BY_KEY },
     { .file = KEY "\n", .mode = 0600, .security = "key", .auth = BY_KEY },
-    { .file = KEY "\r\nand more", .mode = 0640, .security = "key", .auth = BY_KEY },
+    { .file = KEY "\r\nand more", .mode = 0600, .security = "key", .auth = BY_KEY },
     { .file = KEY, .mode = 0400, .security = "key", .auth = BY_KEY },
     { .file = KEY "\n", .mode = 0644, .status = COLL_ERR_ARGUMENT, .words = { "COLL_KEY_FILE", "chmod 600" } },
     { .file = "\n" KEY, .mode = 0600, .status = COLL_ERR_ARGUMENT, .words = { "COLL_KEY_FILE", "shorter" } },
