@@ -281,7 +281,10 @@
  * Security.  With a key (a secret of 16 bytes or more that all ranks share: best 32 at random, for whoever talks to a rank may
  * guess at a phrase for as long as he likes) both ends of every connection prove that they know it before anything else is read:
  * by HMAC-SHA256 over both ranks, the purpose, the job and fresh random numbers.  Whoever has another key or none gets
- * COLL_ERR_DENIED and a sentence, and the others wait on for the one that is missing.  security says what else is done:
+ * COLL_ERR_DENIED and a sentence, and the others wait on for the one that is missing.  A rank with a key believes a refusal only
+ * from one who proves the key with it; anybody else could end the job with it.  After any other one it tries on, says so on the
+ * log after 3 s, and gets COLL_ERR_DENIED with that text when its start timeout is over: so too where rank 0 has no key.  Between
+ * ranks that have met, that time is liveness_timeout_ms, from 3.5 to 20 s.  security says what else is done:
  *     key          nothing: whoever is on the way may read and change what is sent.  Authentication is not encryption
  *     tls          everything behind the greeting is encrypted and protected from changes: TLS 1.3, by OpenSSL, with the key as
  *                  its secret.  It takes COLL_WITH_OPENSSL (-lssl -lcrypto), and is then what a key means unless told otherwise

@@ -3,7 +3,7 @@
 #ifndef MAN_H
 #define MAN_H
 
-enum { MAN_LINES = 24, MAN_RECORD = 1 << 15 };
+enum { MAN_LINES = 64, MAN_RECORD = 1 << 15 };
 
 typedef enum man_does {
     MAN_FORWARDS,                                 /* everything, as it is                                     */
@@ -11,19 +11,19 @@ typedef enum man_does {
     MAN_CHANGES, MAN_DROPS, MAN_REPEATS,          /* one record of TLS behind the greeting                    */
     MAN_REFUSES,                                  /* a note in clear in the place of the answer               */
     MAN_RAVES,                                    /* noise there                                              */
-    MAN_ANSWERS_AGAIN,                            /* the answer that another caller has got                   */
-    MAN_CALLS_AGAIN                               /* what another caller has said, all of it                  */
+    MAN_ANSWERS_AGAIN                             /* the answer that another caller has got                   */
 } man_does;
 
 /* How he speaks TLS. */
 typedef enum man_tls { MAN_TLS13, MAN_TLS13_ASKING, MAN_TLS12, MAN_TLS_OTHER_SECRET, MAN_TLS_OTHER_NAME, MAN_TLS_LIMIT } man_tls;
 
-typedef struct man_line { pthread_t thread; struct man *man; int fds[2]; } man_line;          /* to the caller, to the called */
+typedef struct man_line { pthread_t thread; struct man *man; man_does does; int fds[2]; } man_line;   /* to the caller, to the called */
 
 typedef struct man {
     pthread_t   thread;
     man_does    does;
     man_tls     tls;
+    int         most;                             /* on so many lines, and then he forwards; 0: on all         */
     int         from, record;                     /* whose record: 0 of the caller, 1 of the one called; counted from 0 */
     coll_status status;                           /* of a refusal                                             */
     const char *text;
@@ -213,11 +213,10 @@ static void man_relays(man *m, const int *fds, bool has_records)
 }
 
 /* In the place of the one who is called. */
-static void man_answers(man *m, int fd, const unsigned char *hello)
+static void man_answers(man *m, int fd)
 {
     unsigned char note[COLL__CONTROL_LENGTH];
 
-    (void)hello;
     if (m->does == MAN_REFUSES) coll__control_write(note, COLL__CONTROL_REFUSE, m->status, -1, m->text);
     else memset(note, 'x', sizeof note);
     const bool is_again = m->does == MAN_ANSWERS_AGAIN;
@@ -233,8 +232,8 @@ static void *man_attends(void *at)
     unsigned char words[COLL__HELLO_LENGTH];
 
     if (!man_reads(line->fds[0], words, COLL__HELLO_LENGTH)) goto out;
-    if (m->does >= MAN_REFUSES && m->does <= MAN_ANSWERS_AGAIN) {
-        man_answers(m, line->fds[0], words);
+    if (line->does >= MAN_REFUSES) {
+        man_answers(m, line->fds[0]);
         goto out;
     }
     const int auth = coll__get16(words + 68) & COLL__AUTH_KIND;
@@ -246,7 +245,7 @@ static void *man_attends(void *at)
         if (!man_reads(line->fds[0], words, COLL__SHA_LENGTH) || !man_writes(line->fds[1], words, COLL__SHA_LENGTH)) goto out;
         man_keeps(m, 0, words, COLL__SHA_LENGTH);
     }
-    if (m->does == MAN_PLAYS_SERVER || m->does == MAN_PLAYS_CLIENT) {
+    if (line->does == MAN_PLAYS_SERVER || line->does == MAN_PLAYS_CLIENT) {
         __atomic_add_fetch(&m->done, 1, __ATOMIC_ACQ_REL);
         man_speaks(m, line->fds[m->does == MAN_PLAYS_CLIENT], m->does == MAN_PLAYS_SERVER);
     } else {
@@ -264,9 +263,10 @@ static void *man_listens(void *at)
 
     while (m->count < MAN_LINES && (fd = accept(m->listener, NULL, NULL)) >= 0) {
         man_line *line = &m->lines[m->count];
-        const int one = 1, to = m->does >= MAN_REFUSES && m->does <= MAN_ANSWERS_AGAIN ? -1 : man_dials(m->to_port);
+        const man_does does = m->most && m->count >= m->most ? MAN_FORWARDS : m->does;
+        const int one = 1, to = does >= MAN_REFUSES ? -1 : man_dials(m->to_port);
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-        *line = (man_line){ .man = m, .fds = { fd, to } };
+        *line = (man_line){ .man = m, .does = does, .fds = { fd, to } };
         m->count++;
         CHECK(!pthread_create(&line->thread, NULL, man_attends, line), "no thread");
     }

@@ -95,13 +95,15 @@ static void scene_plays(scene *s)
     for (int i = 0; i < 2; i++) {
         s->guests[i] = (guest){ .body = meet_and_talk, .arg = s, .config = {
             .transport = "tcp", .rank = i, .size = 2, .address = i == 1 && !s->is_data ? s->between : address, .key = KEY,
-            .security = s->security, .io = s->io, .share_memory = -1, .start_timeout_ms = START_MS, .stall_timeout_ms = 3000,
+            .security = s->security, .io = s->io, .share_memory = -1, .start_timeout_ms = START_MS, .stall_timeout_ms = 5000,
             .liveness_timeout_ms = 1500, .log = journal_line, .log_context = &s->said } };
-        if (s->is_data || s->man.does == MAN_FORWARDS || s->man.does == MAN_CALLS_AGAIN)
+        if (s->is_data || s->man.does == MAN_FORWARDS || s->man.most > 0)
             s->guests[i].config.start_timeout_ms = (int)support_patience(4000);
         guest_run(&s->guests[i]);
     }
-    for (int i = 0; i < 2; i++) guest_join(&s->guests[i]);
+    guest_join(&s->guests[1]);
+    event_raise(&s->met);                         /* rank 0 may be there, and wait for it                     */
+    guest_join(&s->guests[0]);
     if (!s->is_data || s->man.port) man_ends(&s->man);
     close(held);
 }
@@ -162,8 +164,7 @@ static void record_case(const void *arg)
 
     memcpy(s, arg, sizeof *s);
     scene_plays(s);
-    /* a compatibility record ("change cipher spec") may be dropped or come twice: it means nothing */
-    if (s->man.record != 1 || s->man.does == MAN_CHANGES) expect_nothing_gained(s);
+    expect_nothing_gained(s);
     free(s);
 }
 
@@ -174,13 +175,120 @@ static void test_records(const char *io)
     for (int data = 0; data < 2; data++)
         for (int does = MAN_CHANGES; does <= MAN_REPEATS; does++)
             for (int from = 0; from < 2; from++)
-                for (int record = 0; record < 5; record++) {
+                for (int record = 0; record < 5; record += 2) {
                     const scene s = { .man = { .does = (man_does)does, .from = from, .record = record }, .is_data = data,
                                       .io = io, .security = "tls" };
                     char name[120];
                     snprintf(name, sizeof name, "%s, %s: he %s record %d of the %s", io, line_name(data),
                              names[does - MAN_CHANGES], record, from ? "one called" : "caller");
                     run_case_within(CASE_SECONDS, record_case, &s, name);
+                }
+}
+
+/* ---- >>again: what was said on another day ---- */
+
+/* The answer of the rank that is called; and everything that the caller has said. */
+static void again_case(const void *arg)
+{
+    scene *s = support_need(malloc(sizeof *s)), *before = support_need(malloc(sizeof *s));
+    const scene *asked = arg;
+    char address[64];
+
+    memcpy(before, asked, sizeof *before);
+    before->man.does = MAN_FORWARDS;
+    scene_plays(before);
+    for (int i = 0; i < 2; i++) expect_success(&before->guests[i]);
+    CHECK(before->man.kept_length[0] >= COLL__HELLO_LENGTH + COLL__SHA_LENGTH && before->man.kept_length[1] >= COLL__HELLO_LENGTH, "%s: nothing was kept", case_name);
+    memcpy(s, asked, sizeof *s);
+    memcpy(s->man.kept[1], before->man.kept[1], sizeof s->man.kept[1]);
+    scene_plays(s);
+    expect_nothing_gained(s);
+    const int victim = s->is_data ? 0 : 1;
+    CHECK(s->guests[victim].status == COLL_ERR_DENIED && strstr(s->guests[victim].sentence, "its key is another one"),
+          "%s: rank %d has %d, \"%s\"", case_name, victim, (int)s->guests[victim].status, s->guests[victim].sentence);
+
+    const int held = support_reserve_port(address, sizeof address);       /* now to a rank 0 that waits for rank 1 */
+    guest guests[2];
+    journal said = JOURNAL;
+    unsigned char byte;
+    for (int i = 0; i < 2; i++) {
+        guests[i] = (guest){ .config = { .transport = "tcp", .rank = i, .size = 2, .address = address, .key = KEY,
+            .security = s->security, .io = s->io, .start_timeout_ms = 20000, .log = journal_line, .log_context = &said } };
+        if (i == 1) {
+            int fd;
+            while ((fd = man_dials(atoi(strchr(address, ':') + 1))) < 0) sched_yield();
+            CHECK(man_writes(fd, before->man.kept[0], before->man.kept_length[0]), "%s: nobody listens", case_name);
+            while (man_reads(fd, &byte, 1)) { }   /* until he is turned away                                  */
+            close(fd);
+        }
+        guest_run(&guests[i]);
+    }
+    for (int i = 0; i < 2; i++) guest_join(&guests[i]);
+    for (int i = 0; i < 2; i++) expect_success(&guests[i]);
+    CHECK(journal_count(&said, s->is_data ? "turned away" : "its key is another one") == 1, "%s: nobody is turned away", case_name);
+    close(held);
+    free(before);
+    free(s);
+}
+
+static void test_again(const char *io)
+{
+    for (int data = 0; data < 2; data++)
+        for (int tls = 0; tls <= HAS_TLS; tls++) {
+            const scene s = { .man = { .does = MAN_ANSWERS_AGAIN }, .is_data = data, .io = io, .security = tls ? "tls" : "key" };
+            char name[120];
+            snprintf(name, sizeof name, "%s, %s, security %s: what was said before", io, line_name(data), s.security);
+            run_case_within(CASE_SECONDS, again_case, &s, name);
+        }
+}
+
+/* ---- >>refusals: he speaks in the name of another ---- */
+
+#define HIS_TEXT "this text is his own"
+
+/* A few times: the world comes about nevertheless.  Always: the one who calls says in the end what it was told, and by whom. */
+static void refusal_case(const void *arg)
+{
+    scene *s = support_need(malloc(sizeof *s));
+
+    memcpy(s, arg, sizeof *s);
+    scene_plays(s);
+    CHECK(man_counts(&s->man.done) >= (s->man.most ? s->man.most : 2), "%s: he has refused %d times", case_name,
+          man_counts(&s->man.done));
+    if (s->man.most) {
+        for (int i = 0; i < 2; i++) expect_success(&s->guests[i]);
+    } else {
+        const guest *victim = &s->guests[s->is_data ? 0 : 1];
+        const bool is_refusal = s->man.does == MAN_REFUSES && s->man.status != COLL_ERR_TIMEOUT;
+        const bool is_chance = s->man.does == MAN_REFUSES && !is_refusal;     /* a word of a rank without patience   */
+        const coll_status due = is_refusal || (s->is_data && !is_chance) ? COLL_ERR_DENIED : COLL_ERR_TIMEOUT;
+        const bool is_said = strstr(victim->sentence, "who has not proved the key says: " HIS_TEXT);
+        CHECK(victim->status == due, "%s: rank %d has %d, \"%s\"", case_name, victim->config.rank, (int)victim->status,
+              victim->sentence);
+        CHECK(is_said || !is_refusal, "%s: \"%s\"", case_name, victim->sentence);
+        CHECK(s->is_data || victim->took_ms >= START_MS - COLL__LAST_MS, "%s: ended after %d ms", case_name, (int)victim->took_ms);
+        CHECK(s->guests[!victim->config.rank].status < 0, "%s: the other one has COLL_OK", case_name);
+    }
+    free(s);
+}
+
+static void test_refusals(const char *io)
+{
+    static const struct { man_does does; coll_status status; } all[] = {
+        { MAN_REFUSES, COLL_ERR_DENIED }, { MAN_REFUSES, COLL_ERR_PROTOCOL }, { MAN_REFUSES, COLL_ERR_ABORTED },
+        { MAN_REFUSES, COLL_ERR_TIMEOUT }, { MAN_RAVES, COLL_OK }
+    };
+
+    for (int data = 0; data < 2; data++)
+        for (int most = 0; most <= 3; most += 3)
+            for (int tls = 0; tls <= HAS_TLS; tls++)
+                for (size_t i = 0; i < (strcmp(io, "poll") ? 1 : sizeof all / sizeof *all); i++) {
+                    const scene s = { .man = { .does = all[i].does, .status = all[i].status, .text = HIS_TEXT, .most = most },
+                                      .is_data = data, .io = io, .security = tls ? "tls" : "key" };
+                    char name[120];
+                    snprintf(name, sizeof name, "%s, %s, security %s: he says %d %s", io, line_name(data), s.security,
+                             (int)all[i].status, most ? "3 times" : "always");
+                    run_case_within(CASE_SECONDS, refusal_case, &s, name);
                 }
 }
 
@@ -208,6 +316,8 @@ int main(int argc, char **argv)
         }
         if (HAS_TLS && support_listed(parts, "tls")) test_tls(ios[i]);
         if (HAS_TLS && support_listed(parts, "records") && i == 0) test_records(ios[i]);
+        if (support_listed(parts, "again")) test_again(ios[i]);
+        if (support_listed(parts, "refusals")) test_refusals(ios[i]);
     }
     return CHECK_DONE();
 }
