@@ -231,7 +231,7 @@
  *     COLL_MPI=auto|native|messages|blocking          see MPI
  *     COLL_ALGORITHM=allreduce=ring,alltoall=circulant:4      see Algorithms
  *     COLL_WORLD=text                                 keeps jobs apart that meet at the same address
- *     COLL_KEY=secret, COLL_KEY_FILE=path             see Security.  The file's first line; not for others to read
+ *     COLL_KEY=secret, COLL_KEY_FILE=path             see Security.  The file's first line; nobody else's to read
  *     COLL_SECURITY=open|key|tls, or +check           see Security
  *     COLL_SPIN_US, COLL_START_TIMEOUT_MS, COLL_STALL_TIMEOUT_MS, COLL_LIVENESS_TIMEOUT_MS
  *     COLL_DUMP=directory                             see After a failure
@@ -296,7 +296,10 @@
  * Security.  With a key (a secret of 16 bytes or more that all ranks share: best 32 at random, for whoever talks to a rank may
  * guess at a phrase for as long as he likes) both ends of every connection prove that they know it before anything else is read:
  * by HMAC-SHA256 over both ranks, the purpose, the job and fresh random numbers.  Whoever has another key or none gets
- * COLL_ERR_DENIED and a sentence, and the others wait on for the one that is missing.  security says what else is done:
+ * COLL_ERR_DENIED and a sentence, and the others wait on for the one that is missing.  A rank with a key believes a refusal only
+ * from one who proves the key with it; anybody else could end the job with it.  After any other one it tries on, says so on the
+ * log after 3 s, and gets COLL_ERR_DENIED with that text when its start timeout is over: so too where rank 0 has no key.  Between
+ * ranks that have met, that time is liveness_timeout_ms, from 3.5 to 20 s.  security says what else is done:
  *     key          nothing: whoever is on the way may read and change what is sent.  Authentication is not encryption
  *     tls          everything behind the greeting is encrypted and protected from changes: TLS 1.3, by OpenSSL, with the key as
  *                  its secret.  It takes COLL_WITH_OPENSSL (-lssl -lcrypto), and is then what a key means unless told otherwise
@@ -308,7 +311,9 @@
  * only (loopback, RFC 1918, unique local, link-local, CGNAT) unless security is open, and rank 0 says once when ranks of other
  * hosts come.  Each rank listens at one address: rank 0 at the one it was given, the others where they reached it from.
  * Strangers on a port cost some memory of a fixed size, and make room for ranks; nothing they say sizes or indexes anything
- * before it has been checked.  The key itself is in no message, log or sentence; the library wipes its copies.  One rank that has
+ * before it has been checked.  A key file must belong to the user who runs the program, or to root, and nobody else may have any
+ * right to it (chmod 600), else it is refused; but root may use a file of any owner, as containers do that run as root, and a
+ * file of root may be readable by its group (chmod 640), as secrets are mounted.  The key itself is in no message, log or sentence; the library wipes its copies.  One rank that has
  * the key is trusted by all.
  *
  * GPUs.  With COLL_WITH_NCCL, coll_init_nccl and coll_wrap_nccl make communicators whose buffers lie in the memory of a GPU (or

@@ -460,7 +460,7 @@ static coll_status coll__settle_background(coll_config *c)
 
 /* ---- >>security: the key, and what it is for ---- */
 
-/* The first line of a file that is the owner's alone. */
+/* The first line of a file that nobody else may use. */
 static coll_status coll__read_key_file(coll__settings *s, const char *path)
 {
     struct stat about;
@@ -469,15 +469,14 @@ static coll_status coll__read_key_file(coll__settings *s, const char *path)
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
 
     if (fd < 0) return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_KEY_FILE=%.160s: %s", path, strerror(errno));
-    const bool is_ours = !fstat(fd, &about) && !(about.st_mode & (S_IROTH | S_IWOTH));
-    while (is_ours && got > 0 && length < sizeof s->key - 1 && !memchr(s->key, '\n', length)) {
+    const char *const fault = fstat(fd, &about) ? strerror(errno) : coll__key_file_fault(&about, geteuid());
+    while (!fault && got > 0 && length < sizeof s->key - 1 && !memchr(s->key, '\n', length)) {
         got = read(fd, s->key + length, sizeof s->key - 1 - length);
         if (got > 0) length += (size_t)got;
     }
     const int error = errno;
     close(fd);
-    if (!is_ours)
-        return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_KEY_FILE=%.160s is open to every user of this host: chmod 600", path);
+    if (fault) return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_KEY_FILE=%.160s: %s", path, fault);
     if (got < 0) return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_KEY_FILE=%.160s: %s", path, strerror(error));
     s->key[length] = '\0';
     s->key[strcspn(s->key, "\r\n")] = '\0';

@@ -151,8 +151,10 @@ waits errors-tsan        program tsan test_errors
 suite greetings          program asan test_greetings
 waits security           program asan test_security
 waits security-tsan      program tsan test_security meetings,crowds,changes
+waits middle             program asan test_middle
 waits lanes              program asan test_lanes
 waits lanes-tsan         program tsan test_lanes settings,calls,leaving,cuts
+suite keyfile            program asan test_keyfile
 suite fuzz               sh tests/fuzz.sh
 suite memory             program asan test_memory
 suite joined             program asan test_joined

@@ -235,6 +235,7 @@ static void wire_greet(wire *w)
             if (w->status[i] < 0 && i == 1) {     /* as the door does                                         */
                 unsigned char note[COLL__CONTROL_LENGTH];
                 coll__control_write(note, COLL__CONTROL_REFUSE, w->status[i], -1, w->ends[i].why);
+                coll__refusal_prove(&w->ends[i], &w->us[i], note);
                 (void)!send(w->ends[i].pipe.fd, note, sizeof note, MSG_DONTWAIT | MSG_NOSIGNAL);
             }
         }
@@ -265,8 +266,9 @@ static void test_greetings_good(int auth)
 static void expect_refusal(const char *name, wire *w, coll_status status, const char *caller, const char *called)
 {
     wire_greet(w);
-    CHECK(w->status[0] == status && strstr(w->ends[0].why, caller), "%s: the caller has %d, \"%s\"", name, (int)w->status[0],
-          w->ends[0].why);
+    const bool is_believed = w->us[1].auth & COLL__AUTH_KIND;
+    CHECK(w->status[0] == (is_believed ? status : COLL_ERR_PEER) && w->ends[0].is_hearsay == !is_believed
+          && strstr(w->ends[0].why, caller), "%s: the caller has %d, \"%s\"", name, (int)w->status[0], w->ends[0].why);
     CHECK(w->status[1] == status && strstr(w->ends[1].why, called), "%s: the one called has %d, \"%s\"", name, (int)w->status[1],
           w->ends[1].why);
     wire_hang_up(w);
@@ -380,7 +382,7 @@ static void test_greetings_again(void)
         if (hides) w.past[1][32] = 2;
         (void)!write(w.taps[0], w.past[1], COLL__HELLO_LENGTH);
         w.status[0] = coll__greet_advance(&w.ends[0], &w.us[0]);
-        CHECK(w.status[0] == (hides ? COLL_ERR_DENIED : COLL_ERR_PROTOCOL), "redirection: %d \"%s\"", (int)w.status[0],
+        CHECK(w.status[0] == (hides ? COLL_ERR_DENIED : COLL_ERR_PEER), "redirection: %d \"%s\"", (int)w.status[0],
               w.ends[0].why);
         wire_hang_up(&w);
     }
@@ -412,6 +414,38 @@ static void test_greetings_bits(int auth, size_t step)
     wire_free(&w);
 }
 
+/* A refusal of which any bit is changed, or that answers another hello, is not believed. */
+static void test_greetings_refusals(void)
+{
+    unsigned char note[COLL__CONTROL_LENGTH];
+    wire w = { .flip_from = -1 };
+
+    identity(&w.us[0], 1, KEY, COLL__AUTH_KEY, "i");
+    identity(&w.us[1], 2, KEY, COLL__AUTH_KEY, "j");
+    for (size_t bit = 0; bit <= 8 * COLL__CONTROL_LENGTH; bit++) {
+        wire_call(&w, 2);
+        w.flip_from = 1;
+        w.flip_at = bit;
+        wire_greet(&w);
+        const bool is_whole = bit == 8 * COLL__CONTROL_LENGTH, is_note = bit >= 32;   /* before: no refusal at all */
+        CHECK(w.length[1] == sizeof note && (is_whole ? w.status[0] == COLL_ERR_PROTOCOL : !is_note || w.status[0]
+                                             == COLL_ERR_PEER) && w.status[0] != COLL_OK,
+              "refusal, bit %zu: %d \"%s\"", bit, (int)w.status[0], w.ends[0].why);
+        CHECK(!strcmp(w.ends[0].why, "it belongs to another job (COLL_WORLD differs)") == is_whole, "refusal, bit %zu: \"%s\"",
+              bit, w.ends[0].why);
+        memcpy(note, w.past[1], sizeof note);
+        wire_hang_up(&w);
+    }
+    wire_call(&w, 2);                             /* the last one, whole, in answer to the next hello             */
+    w.is_cut = true;
+    w.status[1] = COLL_OK;
+    wire_greet(&w);
+    (void)!write(w.taps[0], note, sizeof note);
+    wire_greet(&w);
+    CHECK(w.status[0] == COLL_ERR_PEER && w.ends[0].is_hearsay, "an old refusal: %d \"%s\"", (int)w.status[0], w.ends[0].why);
+    wire_close(&w);
+}
+
 static void test_greetings(void)
 {
     static const int auths[] = { 0, CHECKED, BY_KEY, BY_KEY | CHECKED, TLS };
@@ -420,6 +454,7 @@ static void test_greetings(void)
         if (auths[i] != TLS || HAS_TLS) test_greetings_good(auths[i]);
     test_greetings_wrong();
     test_greetings_again();
+    test_greetings_refusals();
     test_greetings_bits(BY_KEY, 1);
     if (HAS_TLS) test_greetings_bits(TLS, 61);
 }

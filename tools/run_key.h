@@ -4,7 +4,7 @@
 
 #include "../core/base/coll_hmac.h"
 
-enum { DIGEST = COLL__SHA_LENGTH, KEY_LEAST = 16, NONCE = 16 };
+enum { DIGEST = COLL__SHA_LENGTH, KEY_LEAST = 16, KEY_MOST = 1024, NONCE = 16 };
 
 /* HMAC over a role and two texts, with lengths, so that no two triples look alike. */
 static void prove(const char *key, const char *role, const struct bytes *one, const struct bytes *two,

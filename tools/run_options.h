@@ -328,15 +328,16 @@ static void add_setting(struct options *asked, const char *text)
     free(setting);
 }
 
-/* The first line of a file that is for us alone. */
+/* The first line of a file that nobody else may use. */
 static char *read_key(const char *path)
 {
     FILE *file = fopen(path, "re");
     struct stat info;
-    char line[1024] = "";
+    char line[KEY_MOST + 3] = "";
 
     if (!file || fstat(fileno(file), &info)) usage_error("key file %s: %s", path, strerror(errno));
-    if (info.st_mode & 077) usage_error("key file %s: others may read it; chmod 600 helps", path);
+    const char *fault = coll__key_file_fault(&info, geteuid());
+    if (fault) usage_error("key file %s: %s", path, fault);
     if (!fgets(line, sizeof line, file)) line[0] = '\0';
     fclose(file);
     line[strcspn(line, "\r\n")] = '\0';
@@ -353,6 +354,7 @@ static void settle_key(struct options *asked, const char *key_file)
     if (asked->key && strlen(asked->key) < KEY_LEAST) {
         usage_error("a key has %d bytes or more, this one has %zu", KEY_LEAST, strlen(asked->key));
     }
+    if (asked->key && strlen(asked->key) > KEY_MOST) usage_error("a key has %d bytes at most, this one has more", KEY_MOST);
 }
 
 enum { NO_PREFIX = 256, ENV, VERSION, HOSTFILE, JOIN, SIZE, THREADS, WAIT, BIND, KEY_FILE, ADDRESS, RSH, LAUNCHER, LOG_DIR,

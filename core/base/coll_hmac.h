@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -152,6 +153,23 @@ static bool coll__nonce(unsigned char *out, size_t length)
         length -= (size_t)got;
     }
     return true;
+}
+
+/* ---- >>file: one that holds a key is nobody else's ---- */
+
+/* As ssh has it: the file belongs to the user who runs this, or to root, and nobody else has any right to it.  Two cases give
+ * way.  Root may use a file of anybody, for it has chosen that one itself, as containers do that run as root.  And a file of
+ * root may be read by its group, since other users can have it in no other way (as secrets are mounted).  NULL: the file will
+ * do; otherwise what is wrong with it, and what helps. */
+static const char *coll__key_file_fault(const struct stat *about, uid_t user)
+{
+    const mode_t rights = about->st_mode & 0777;
+
+    if (about->st_uid != user && about->st_uid != 0 && user != 0)
+        return "it belongs to another user; a key file has to be one's own, or root's";
+    if (about->st_uid == 0 && user != 0)
+        return rights & 037 ? "it is root's, and more than root and readers of its group may use it: chmod 640" : NULL;
+    return rights & 077 ? "users other than its owner may use it: chmod 600" : NULL;
 }
 
 #endif /* COLL_HMAC_H */

@@ -198,6 +198,13 @@ static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
     if (poll(&p, 1, COLL__REDIAL_WAIT_MS) > 0) coll__stream_dialled(tcp, s);
 }
 
+/* Somebody who has not proved the key answers in the peer's place.  Has he done so for too long? */
+static bool coll__stream_is_kept_away(const coll__tcp *tcp, coll__stream *s)
+{
+    if (!s->refused_at) s->refused_at = coll__now();
+    return coll__now() - s->refused_at > coll__dial_patience(&tcp->pulse) * (int64_t)COLL__MS;
+}
+
 /* The greeting has failed. */
 static void coll__stream_turned_away(coll__tcp *tcp, coll__stream *s, coll_status status, const char *why)
 {
@@ -219,7 +226,8 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
     coll__io_forget(&tcp->io, g->pipe.fd);
     const int error = coll__dial_result(g->pipe.fd);
     const bool is_refused = error && g->step == COLL__GREET_SAY && g->length == 0;
-    const coll_status status = error ? COLL_ERR_PEER : coll__greet_advance(g, &tcp->us);
+    coll_status status = error ? COLL_ERR_PEER : coll__greet_advance(g, &tcp->us);
+    if (g->is_hearsay && coll__stream_is_kept_away(tcp, s)) status = COLL_ERR_DENIED;
     if (status == COLL_PENDING) {
         coll__stream_watch(tcp, s, (uint32_t)g->want);
         return;
@@ -230,6 +238,7 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
         coll__place_prefer(&tcp->places[s->peer], s->tried);
         pthread_mutex_unlock(&tcp->pulse.lock);
         s->dial_pause_ms = 0;
+        s->refused_at = 0;
         setsockopt(g->pipe.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &forever, sizeof forever);
         coll__make_blocking(g->pipe.fd);
         coll__stream_open(tcp, s, g->hello.lane, &g->pipe);
@@ -265,20 +274,46 @@ static void coll__stream_refused(coll__tcp *tcp, coll__stream *s)
 
 /* ---- >>the door: connections that come in ---- */
 
-/* Turn a connection away, with the reason.  What has come is read before the end, or the reason could be lost on the way. */
-static void coll__refuse(coll__tcp *tcp, coll__pipe *pipe, coll_status status, const char *reason)
+/* Who comes again and again for the same reason, as a caller does that believes no refusal, is told of every few seconds. */
+static coll_log_level coll__refusal_level(coll__tcp *tcp, const coll__address *from, const char *reason)
+{
+    const coll__address host = coll__with_port(*from, 0);
+    const int64_t now = coll__now();
+    char where[COLL__ADDRESS_TEXT], text[400];
+    unsigned char like[16];
+
+    coll__print(text, sizeof text, "%s %s", coll__address_text(&host, where, sizeof where), reason);
+    coll__digest(like, text);
+    const bool is_like = !memcmp(like, tcp->refused_like, sizeof like)
+                      && now < tcp->refused_at + COLL__REFUSED_TELL_MS * (int64_t)COLL__MS;
+    memcpy(tcp->refused_like, like, sizeof like);
+    if (!is_like) tcp->refused_at = now;
+    return is_like ? COLL_LOG_INFO : COLL_LOG_WARN;
+}
+
+/* Turn a connection away, with the reason, in answer to a greeting that has failed or, NULL, come to its end.  What has come is
+ * read before the end, or the reason could be lost on the way. */
+static void coll__refuse_greeting(coll__tcp *tcp, coll__pipe *pipe, const coll__greet *g, coll_status status, const char *reason)
 {
     const coll__address from = coll__name_of(pipe->fd, true);
-    char where[COLL__ADDRESS_TEXT], text[200], rest[512];
+    unsigned char note[COLL__CONTROL_LENGTH];
+    char where[COLL__ADDRESS_TEXT], text[COLL__CONTROL_PROOF - COLL__CONTROL_TEXT], rest[512];
     int reads = 0;
 
-    coll__say(&tcp->log, COLL_LOG_WARN, "rank %d turned away a connection from %s: %s", tcp->rank,
+    coll__say(&tcp->log, coll__refusal_level(tcp, &from, reason), "rank %d turned away a connection from %s: %s", tcp->rank,
               coll__address_text(&from, where, sizeof where), reason);
     coll__print(text, sizeof text, "rank %d refused the connection: %s", tcp->rank, reason);
-    coll__control_send(pipe, COLL__CONTROL_REFUSE, status, -1, text);
+    coll__control_write(note, COLL__CONTROL_REFUSE, status, -1, text);
+    if (g) coll__refusal_prove(g, &tcp->us, note);
+    (void)coll__pipe_move(pipe, note, sizeof note, true);
     while (reads < 16 && recv(pipe->fd, rest, sizeof rest, MSG_DONTWAIT) > 0) reads++;
     shutdown(pipe->fd, SHUT_WR);
     coll__pipe_close(pipe);
+}
+
+static void coll__refuse(coll__tcp *tcp, coll__pipe *pipe, coll_status status, const char *reason)
+{
+    coll__refuse_greeting(tcp, pipe, NULL, status, reason);
 }
 
 static void coll__control_event(coll__tcp *tcp, int index);
@@ -350,7 +385,7 @@ static bool coll__greeting_go_on(coll__tcp *tcp, coll__greet *g)
     coll__io_forget(&tcp->io, g->pipe.fd);
     if (status == COLL_OK) coll__greeted(tcp, &g->pipe, &g->hello);
     else if (status == COLL_ERR_PEER) coll__pipe_close(&g->pipe);
-    else coll__refuse(tcp, &g->pipe, status, g->why);
+    else coll__refuse_greeting(tcp, &g->pipe, g, status, g->why);
     return true;
 }
 

@@ -16,8 +16,14 @@
  * one it called (redirection).  All sums are of a fixed length, and a stranger costs one of them at most, for a hello in which
  * everything else is right.
  *
- * Whoever is turned away gets the reason as a control note in clear, the one thing that may come in the place of an answer.  A
- * greeting is moved on as its socket allows, by whoever waits for it: coll__greet_advance never blocks.  Nothing is allocated
+ * Whoever is turned away gets the reason as a control note in clear, the one thing that may come in the place of an answer.
+ * Anybody on the path could write one.  So a rank that has the key proves it there, too, for this hello and this text:
+ *
+ *     proof R = HMAC(root, R, hello_c, the note before it)  not K': the world may be what they differ in
+ *
+ * A caller with a key believes no other refusal.  It is an attempt that came to nothing, and the caller tries again until its
+ * time is up; so it does where something else answers.  Only a proof S that does not fit, or TLS that could not begin, tells it
+ * at once that the key is another one.  A greeting is moved on as its socket allows, by whoever waits for it: coll__greet_advance never blocks.  Nothing is allocated
  * for a caller that has not been checked. */
 #ifndef COLL_TCP_GREET_H
 #define COLL_TCP_GREET_H
@@ -48,7 +54,8 @@ typedef struct coll__greet {
     size_t      length;                           /* bytes of this step that have been moved                  */
     int64_t     deadline;
     coll__hello hello;                            /* of the caller: what it says; at the other end: what came */
-    char        why[224];                         /* an error as a sentence                                   */
+    bool        is_hearsay;                       /* it failed by what somebody says who has not proved the key */
+    char        why[256];                         /* an error as a sentence                                   */
     unsigned char call[COLL__HELLO_LENGTH], answer[COLL__HELLO_LENGTH];       /* hello_c, hello_s, without proofs */
     unsigned char bytes[COLL__CONTROL_LENGTH];    /* on their way                                             */
 } coll__greet;
@@ -75,6 +82,34 @@ static bool coll__greet_is_proved(const coll__greet *g, const coll__identity *us
 
     coll__greet_sum(g, us, letter, expected);
     return coll__same_secret(expected, proof, sizeof expected);
+}
+
+/* Of a refusal: the proof that it is by one who has the key, and answers this hello. */
+static void coll__refusal_sum(const coll__greet *g, const coll__identity *us, const unsigned char *note, unsigned char *out)
+{
+    char letter = 'R';
+    const struct iovec said[] = { { &letter, 1 }, { (void *)(uintptr_t)g->call, sizeof g->call },
+                                  { (void *)(uintptr_t)note, COLL__CONTROL_PROOF } };
+
+    coll__hmac(out, us->root, sizeof us->root, said, 3);
+}
+
+/* Put it there, where both have a key and a whole hello has come. */
+static void coll__refusal_prove(const coll__greet *g, const coll__identity *us, unsigned char *note)
+{
+    const bool has_hello = g->step == COLL__GREET_HEAR && g->length == COLL__HELLO_LENGTH;
+
+    if (!has_hello || !(us->auth & COLL__AUTH_KIND) || !(coll__get16(g->call + 68) & COLL__AUTH_KIND)) return;
+    note[COLL__CONTROL_PROOF - 1] = 0;
+    coll__refusal_sum(g, us, note, note + COLL__CONTROL_PROOF);
+}
+
+static bool coll__refusal_is_proved(const coll__greet *g, const coll__identity *us)
+{
+    unsigned char expected[COLL__SHA_LENGTH];
+
+    coll__refusal_sum(g, us, g->bytes, expected);
+    return coll__same_secret(expected, g->bytes + COLL__CONTROL_PROOF, sizeof expected);
 }
 
 /* ---- >>begin ---- */
@@ -175,17 +210,24 @@ static coll_status coll__greet_say(coll__greet *g, const coll__identity *us)
     return has_key ? coll__greet_next(g, COLL__GREET_HEAR_ANSWER) : coll__greet_settle(g, us);
 }
 
-/* What came in the place of an answer is a reason. */
+/* What came in the place of an answer is a reason, and believed if it may be. */
 static coll_status coll__greet_refused(coll__greet *g, const coll__identity *us)
 {
     coll__control control;
     const coll_status status = coll__greet_move(g, COLL__CONTROL_LENGTH, false);
 
     if (status != COLL_OK) return status;
+    const bool has_key = us->auth & COLL__AUTH_KIND;
+    g->is_hearsay = has_key;
     if (!coll__control_read(g->bytes, us->size, &control))
-        return coll__greet_failed(g, COLL_ERR_PROTOCOL, "something else answers there");
+        return coll__greet_failed(g, has_key ? COLL_ERR_PEER : COLL_ERR_PROTOCOL, "something else answers there");
     const char *text = *control.what.text ? control.what.text : coll_status_text(control.what.status);
-    return coll__greet_failed(g, control.what.status, "%s", text);
+    if (!has_key || coll__refusal_is_proved(g, us)) {
+        g->is_hearsay = false;
+        return coll__greet_failed(g, control.what.status, "%s", text);
+    }
+    g->is_hearsay = control.what.status != COLL_ERR_PEER && control.what.status != COLL_ERR_TIMEOUT;
+    return coll__greet_failed(g, COLL_ERR_PEER, "somebody who has not proved the key says: %.191s", text);
 }
 
 /* NULL: the one who answers is the one that was called, as far as it says. */
@@ -211,7 +253,10 @@ static coll_status coll__greet_hear_answer(coll__greet *g, const coll__identity 
     if (coll__begins_refusal(g->bytes)) return coll__greet_refused(g, us);
     if ((status = coll__greet_move(g, COLL__HELLO_LENGTH, false)) != COLL_OK) return status;
     const char *wrong = coll__greet_check_answer(g, us);
-    if (wrong) return coll__greet_failed(g, COLL_ERR_PROTOCOL, "%s", wrong);
+    if (wrong) {
+        g->is_hearsay = true;
+        return coll__greet_failed(g, COLL_ERR_PEER, "%s", wrong);
+    }
     memcpy(g->answer, g->bytes, COLL__HELLO_PROOF);
     if (coll__greet_is_proved(g, us, 'S', g->bytes + COLL__HELLO_PROOF)) {
         coll__greet_sum(g, us, 'C', g->bytes);
@@ -265,7 +310,8 @@ static coll_status coll__greet_hear(coll__greet *g, const coll__identity *us)
     const coll_status status = coll__greet_move(g, COLL__HELLO_LENGTH, false);
 
     if (status != COLL_OK) return status;
-    const char *wrong = coll__hello_read(g->bytes, us->world, us->size, &g->hello);
+    memcpy(g->call, g->bytes, COLL__HELLO_LENGTH);
+    const char *wrong = coll__hello_read(g->call, us->world, us->size, &g->hello);
     if (!wrong && g->hello.epoch != us->epoch) wrong = "it has shrunk, or has not";
     if (wrong) return coll__greet_failed(g, COLL_ERR_PROTOCOL, "%s", wrong);
     if (g->hello.to != us->rank)
@@ -276,7 +322,6 @@ static coll_status coll__greet_hear(coll__greet *g, const coll__identity *us)
     if (g->hello.more_lanes != us->more_lanes && !needs_one)
         return coll__greet_failed(g, COLL_ERR_PROTOCOL, "it makes %d connections to a peer, and here it is %d (COLL_LANES)",
                                   g->hello.more_lanes + 1, us->more_lanes + 1);
-    memcpy(g->call, g->bytes, COLL__HELLO_LENGTH);
     for (int i = COLL__HELLO_PROOF; i < COLL__HELLO_LENGTH; i++)
         if (g->call[i]) return coll__greet_failed(g, COLL_ERR_PROTOCOL, "its hello is not well formed");
     if (!(us->auth & COLL__AUTH_KIND)) return coll__greet_settle(g, us);
@@ -318,7 +363,8 @@ static coll_status coll__greet_take_step(coll__greet *g, const coll__identity *u
     case COLL__GREET_HEAR_PROOF: return coll__greet_hear_proof(g, us);
     case COLL__GREET_SEAL:
         status = coll__seal_advance(&g->pipe, &g->want);
-        if (status < 0) return coll__greet_failed(g, status, "TLS could not begin: its bytes are not as they were sent");
+        if (status < 0) return coll__greet_failed(g, status, "TLS could not begin: somebody has changed its bytes on the way, "
+                                                     "or speaks in its place");
         return status == COLL_OK ? coll__greet_next(g, COLL__GREET_OVER) : status;
     case COLL__GREET_OVER: break;
     }

@@ -387,7 +387,7 @@ static coll_status coll__introduce(coll__tcp *tcp, int fd, int64_t limit, coll__
 }
 
 /* Try all ways to the root, until one leads to a welcome.  Gives the connection, or none; each way then says why, and *status is
- * an error when there is no use in trying again. */
+ * an error when there is no use in trying again, COLL_PENDING where somebody has refused who has not proved the key. */
 static coll__pipe coll__knock(coll__tcp *tcp, coll__ways *ways, int64_t deadline, coll_status *status)
 {
     coll__greet g;
@@ -412,6 +412,7 @@ static coll__pipe coll__knock(coll__tcp *tcp, coll__ways *ways, int64_t deadline
         coll__way_ends(way, g.why);
         coll__pipe_close(&g.pipe);
         if (told != COLL_ERR_PEER && told != COLL_ERR_TIMEOUT) *status = told;
+        else if (g.is_hearsay && coll__begins_refusal(g.bytes) && *status == COLL_OK) *status = COLL_PENDING;
     }
     return (coll__pipe){ .fd = -1 };
 }
@@ -447,7 +448,7 @@ static bool coll__find_root(coll__tcp *tcp, const coll_config *c, coll__ways *wa
 static coll_status coll__reach_root(coll__tcp *tcp, const coll_config *c, int64_t began, int64_t deadline, coll__pipe *pipe)
 {
     int pause_ms = COLL__RETRY_LEAST_MS;
-    bool has_told = false, is_final = false;
+    bool has_told = false, is_final = false, is_denied = false;
     char why[400] = "";
 
     for (;;) {
@@ -458,6 +459,7 @@ static coll_status coll__reach_root(coll__tcp *tcp, const coll_config *c, int64_
         if (!is_over && coll__find_root(tcp, c, &ways, why, sizeof why, &is_final)) {
             *pipe = coll__knock(tcp, &ways, deadline, &status);
             if (pipe->fd >= 0) return COLL_OK;
+            is_denied = status == COLL_PENDING;
             coll__ways_text(&ways, why, sizeof why);
         }
         if (status == COLL_ERR_PROTOCOL && coll__notice_path(c->address)) status = COLL_OK;   /* an old notice */
@@ -465,8 +467,8 @@ static coll_status coll__reach_root(coll__tcp *tcp, const coll_config *c, int64_
         const double waited = (double)(coll__now() - began) * 1e-9;
         if (status < 0) return coll__start_failed(status, "rank %d cannot join at %s: %s", tcp->rank, c->address, why);
         if (coll__now() >= deadline)
-            return coll__start_failed(COLL_ERR_TIMEOUT, "rank %d could not reach rank 0 at %s in %.1f s: %s", tcp->rank,
-                                      c->address, waited, why);
+            return coll__start_failed(is_denied ? COLL_ERR_DENIED : COLL_ERR_TIMEOUT,
+                                      "rank %d could not reach rank 0 at %s in %.1f s: %s", tcp->rank, c->address, waited, why);
         if (waited > 3 && !has_told) {
             coll__say(&tcp->log, COLL_LOG_WARN, "rank %d cannot reach rank 0 at %s yet: %s", tcp->rank, c->address, why);
             has_told = true;

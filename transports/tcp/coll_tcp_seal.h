@@ -3,8 +3,9 @@
  * There are no certificates: both ends hold a secret that they have made from the key and from the two hellos (see
  * coll_tcp_greet.h), and TLS takes it as its external pre-shared key, with a fresh Diffie-Hellman exchange beside it, so that
  * what was recorded stays unreadable when the key becomes known.  The ranks at both ends, the world and the purpose are in the
- * hellos, hence in the secret.  TLS begins only after both ends have proved that they know the key: a stranger never reaches
- * OpenSSL.
+ * hellos, hence in the secret.  TLS begins only after both ends have proved that they know the key.  Somebody on the path can
+ * still pass that greeting on, and then speak TLS himself, so a handshake counts only if it has used the secret: OpenSSL would
+ * also take a certificate instead, and asks nobody whose it is unless it is told to.
  *
  * OpenSSL gets its bytes from our buffers and leaves its bytes there; it never sees the socket, so there is no SIGPIPE.  The
  * end of a connection is not marked (no close_notify): that a rank leaves in good order is said in the notes inside.  OpenSSL
@@ -97,7 +98,7 @@ static long coll__seal_ctrl(BIO *bio, int what, long number, void *pointer)
 
 /* ---- >>the secret, as OpenSSL wants to be told of it ---- */
 
-static const unsigned char coll__seal_name[] = { 'c', 'o', 'l', 'l' };
+static const unsigned char coll__seal_name[] = { 'c', 'o', 'l', 'l' };     /* of the secret, and of its sessions */
 
 static SSL_SESSION *coll__seal_session(SSL *ssl)
 {
@@ -107,6 +108,7 @@ static SSL_SESSION *coll__seal_session(SSL *ssl)
     SSL_SESSION *session = SSL_SESSION_new();
 
     if (session && cipher && SSL_SESSION_set1_master_key(session, s->secret, sizeof s->secret)
+        && SSL_SESSION_set1_id_context(session, coll__seal_name, sizeof coll__seal_name)
         && SSL_SESSION_set_cipher(session, cipher) && SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION)) return session;
     SSL_SESSION_free(session);
     return NULL;
@@ -127,6 +129,14 @@ static int coll__seal_find(SSL *ssl, const unsigned char *name, size_t length, S
 
     *session = is_known ? coll__seal_session(ssl) : NULL;
     return !is_known || *session;
+}
+
+/* There are no certificates: whoever shows one is not the one that was greeted. */
+static int coll__seal_verify(X509_STORE_CTX *store, void *argument)
+{
+    (void)argument;
+    X509_STORE_CTX_set_error(store, X509_V_ERR_CERT_REJECTED);
+    return 0;
 }
 
 /* ---- >>worlds ---- */
@@ -150,6 +160,7 @@ static coll__seal *coll__seal_new(void)
     seal->method = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "coll");
     const bool is_good = seal->context && seal->method && SSL_CTX_set_min_proto_version(seal->context, TLS1_3_VERSION)
                          && SSL_CTX_set_ciphersuites(seal->context, "TLS_AES_128_GCM_SHA256")
+                         && SSL_CTX_set_session_id_context(seal->context, coll__seal_name, sizeof coll__seal_name)
                          && SSL_CTX_set_num_tickets(seal->context, 0) && BIO_meth_set_write(seal->method, coll__seal_write)
                          && BIO_meth_set_read(seal->method, coll__seal_read) && BIO_meth_set_ctrl(seal->method, coll__seal_ctrl);
     (void)ERR_pop_to_mark();
@@ -159,6 +170,8 @@ static coll__seal *coll__seal_new(void)
     }
     SSL_CTX_set_psk_use_session_callback(seal->context, coll__seal_use);
     SSL_CTX_set_psk_find_session_callback(seal->context, coll__seal_find);
+    SSL_CTX_set_verify(seal->context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+    SSL_CTX_set_cert_verify_callback(seal->context, coll__seal_verify, NULL);
     (void)SSL_CTX_set_session_cache_mode(seal->context, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_quiet_shutdown(seal->context, 1);
     return seal;
@@ -272,7 +285,9 @@ static coll_status coll__seal_advance(coll__pipe *p, short *want)
     s->is_dry = false;
     (void)ERR_set_mark();
     const bool is_over = SSL_do_handshake(s->ssl) == 1;
+    const bool has_secret = is_over && SSL_session_reused(s->ssl) == 1;   /* the only session there is holds the secret */
     (void)ERR_pop_to_mark();
+    if (is_over && !has_secret) return COLL_ERR_DENIED;
     const bool is_waiting = !is_over && s->is_dry && s->error == EAGAIN;
     const int error = coll__records_flush(&s->io, p->fd);
     *want = error ? POLLOUT : POLLIN;

@@ -186,7 +186,7 @@ typedef struct coll__way {
     coll__address to, from;                       /* from.length 0: whatever the routes say                   */
     int  fd;                                      /* while connecting                                         */
     bool is_begun, is_over;
-    char why[120];                                /* what became of it                                        */
+    char why[200];                                /* what became of it                                        */
 } coll__way;
 
 typedef struct coll__ways {

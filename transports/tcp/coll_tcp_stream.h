@@ -30,6 +30,7 @@ typedef struct coll__stream {
     struct coll__greet *greet;                    /* while dialling                                           */
     int64_t dial_at;                              /* not before then, for the last attempt was in vain        */
     int   dial_pause_ms;
+    int64_t refused_at;                           /* since when by one who has not proved the key; 0: not     */
     bool  is_active;                              /* in the list of streams with something to do              */
     bool  owes;                                   /* what counts as sent may have to be sent again            */
     bool  is_push_posted, is_pull_posted;         /* the back end is moving bytes by itself                   */

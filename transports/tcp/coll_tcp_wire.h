@@ -128,6 +128,8 @@ static const char *coll__hello_read(const unsigned char *at, const unsigned char
 /* ---- >>control: notes between rank 0 and every other rank; when it has left, between those who wait for one another ----
  *
  *    0 u16 magic   2 u16 note   4 i32 status   8 i32 rank   12 .. zero   32 text[224], ended by a zero, or head[32], or a sign
+ *
+ * A refusal that answers a hello where there is a key: the text ends before 224, and 224 proof[32] follows (coll_tcp_greet.h).
  */
 
 typedef enum coll__control_note {
@@ -151,7 +153,8 @@ typedef struct coll__control {
     coll_failure       what;
 } coll__control;
 
-enum { COLL__CONTROL_MAGIC = 0xc013, COLL__CONTROL_TEXT = 32, COLL__WAITING_LENGTH = 2 * COLL_HEAD_LENGTH };
+enum { COLL__CONTROL_MAGIC = 0xc013, COLL__CONTROL_TEXT = 32, COLL__CONTROL_PROOF = 224,
+       COLL__WAITING_LENGTH = 2 * COLL_HEAD_LENGTH };
 
 /* A text that somebody sent, ended by a zero or by its room: what is no plain character comes out as "?". */
 static void coll__printable(char *text, size_t room, const unsigned char *at, size_t length)

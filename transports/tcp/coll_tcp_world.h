@@ -11,6 +11,7 @@ enum {
     COLL__SHORT_AGAIN_MS = 100, COLL__SHORT_RUN_MS = 1000, COLL__SHORT_TELL_MS = 10000,   /* while nobody can be let in */
     COLL__DIAL_NEXT_MS = 1000,                    /* the same, as long as there is another address to try     */
     COLL__TABLE_MS = 5000,
+    COLL__REFUSED_TELL_MS = 5000,                 /* the same refusal is told again                           */
     COLL__LOOKS_AN_EVENT = 64
 };
 
@@ -31,6 +32,8 @@ typedef struct coll__tcp {
     bool            has_warned;                   /* that ranks of other hosts come without one               */
     int             evicted;                      /* strangers that had to make room, since it was last told  */
     int64_t         evicted_at;                   /* when it was                                              */
+    unsigned char   refused_like[16];             /* the last refusal that was told: whose, and why           */
+    int64_t         refused_at;
     int             redials;                      /* streams that will be dialled again in a moment           */
     coll__place_of *places;                       /* of every rank                                            */
     coll__stream   *streams;                      /* by peer and channel                                      */
