@@ -294,12 +294,12 @@ static coll_status coll__init_as(coll__settings *s, coll_comm **out, const coll_
 
 COLL_API coll_status coll_init(coll_comm **out, const coll_config *config)
 {
-    coll__settings s;
-
     if (!out) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init: out is NULL");
     *out = NULL;
-    const coll_status status = coll__init_as(&s, out, config);
-    coll__wipe(s.key, sizeof s.key);
+    coll__settings *const s = coll__settings_new();
+    if (!s) return COLL_ERR_MEMORY;
+    const coll_status status = coll__init_as(s, out, config);
+    coll__settings_free(s);
     return status;
 }
 
@@ -325,20 +325,19 @@ static coll_status coll__init_threads_as(coll__settings *s, int count, coll_comm
 
 COLL_API coll_status coll_init_threads(int count, coll_comm **out, const coll_config *config)
 {
-    coll__settings s;
-
     if (!out) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init_threads: out is NULL");
     if (count < 1 || count > COLL__SIZE_MOST)
         return coll__start_failed(COLL_ERR_ARGUMENT, "%d ranks are not within 1 to %d", count, COLL__SIZE_MOST);
     out[0] = NULL;
-    const coll_status status = coll__init_threads_as(&s, count, out, config);
-    coll__wipe(s.key, sizeof s.key);
+    coll__settings *const s = coll__settings_new();
+    if (!s) return COLL_ERR_MEMORY;
+    const coll_status status = coll__init_threads_as(s, count, out, config);
+    coll__settings_free(s);
     return status;
 }
 
 COLL_API coll_status coll_init_custom(const coll_transport *transport, void *context, int rank, int size, coll_comm **out)
 {
-    coll__settings s;
     coll_config only = { 0 };
 
     if (!out || !transport || !transport->send || !transport->recv || !transport->progress || !transport->close)
@@ -348,10 +347,12 @@ COLL_API coll_status coll_init_custom(const coll_transport *transport, void *con
     if (size < 1 || size > COLL__SIZE_MOST || rank < 0 || rank >= size)
         return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d of %d makes no sense", rank, size);
     only.size = 1;
-    const coll_status status = coll__settle(&s, &only, 1);
-    if (status < 0) return status;
-    *out = coll__comm_new(transport, context, rank, size, &s);
-    return *out ? COLL_OK : COLL_ERR_MEMORY;
+    coll__settings *const s = coll__settings_new();
+    if (!s) return COLL_ERR_MEMORY;
+    const coll_status status = coll__settle(s, &only, 1);
+    if (status == COLL_OK) *out = coll__comm_new(transport, context, rank, size, s);
+    coll__settings_free(s);
+    return status < 0 || *out ? status : COLL_ERR_MEMORY;
 }
 
 COLL_API coll_status coll_free(coll_comm *comm)

@@ -54,11 +54,11 @@ static size_t coll__slot_size(const coll__codec *codec)
     return codec->acc_size <= COLL__BLOCK ? COLL__BLOCK : (codec->acc_size + 63) / 64 * 64;
 }
 
-/* Bytes of scratch, aligned to 64, that coll__combine needs for n sources: those slots, and a block for a result on its way
- * past the caches. */
+/* Bytes of scratch, aligned to 64, that coll__combine needs for n sources: those slots, a block for a result on its way
+ * past the caches, and the rows of a grid. */
 COLL__UNUSED static size_t coll__combine_scratch(const coll__codec *codec, int n)
 {
-    return (size_t)coll__combine_slots(n) * coll__slot_size(codec) + COLL__BLOCK;
+    return (size_t)coll__combine_slots(n) * coll__slot_size(codec) + COLL__BLOCK + (codec->grid ? COLL__GRID_BYTES : 0);
 }
 
 /* Bytes of `count` elements; where a group begins, if they are the wire's. */
@@ -227,7 +227,8 @@ static void coll__grid_two(const coll__codec *codec, const coll__sum *sum, int i
 /* One block of a sum in which the order of the sources does not show (coll_grid.h).  They are read twice: first for the grid. */
 static void coll__combine_grid(const coll__codec *codec, const coll__sum *sum, size_t from, size_t count, void *result)
 {
-    _Alignas(64) double rows[COLL__GRID_ROWS][COLL__GRID_REALS];
+    const size_t before = coll__combine_scratch(codec, sum->n) - COLL__GRID_BYTES;
+    double (*const rows)[COLL__GRID_REALS] = (double (*)[COLL__GRID_REALS])(void *)((unsigned char *)sum->scratch + before);
     const coll__grid *const grid = codec->grid;
     const size_t reals = count * (coll__is_complex(codec->type) ? 2 : 1);
     const double factor = 3.0 * (double)(1 << coll__grid_headroom(sum->n));
@@ -353,7 +354,6 @@ COLL__UNUSED static inline void coll__combine(const coll__codec *codec, const co
 
 COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count, coll_type type, coll_op op)
 {
-    _Alignas(64) unsigned char scratch[4 * COLL__BLOCK];
     const coll__source sources[2] = { { in, COLL__AS_USER, 0 }, { inout, COLL__AS_USER, 1 } };
     const coll_call call = { .type = type, .op = op };
     void *const results[1] = { inout };
@@ -362,8 +362,11 @@ COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count
     if (!coll_type_size(type) || (int)op < COLL_SUM || op > COLL_USER) return COLL_ERR_ARGUMENT;
     if (op == COLL_AVG || op == COLL_USER || !coll__codec_reduce(&codec, &call, 1, NULL, 0)) return COLL_ERR_UNSUPPORTED;
     if (count && (!in || !inout)) return COLL_ERR_ARGUMENT;
+    void *const scratch = aligned_alloc(64, coll__round_up(coll__combine_scratch(&codec, 2), 64));     /* stacks may be small */
+    if (!scratch) return COLL_ERR_MEMORY;
     coll__combine(&codec, &(coll__sum){ .sources = sources, .n = 2, .results = results, .m = 1, .format = COLL__AS_USER,
                                         .count = count, .scratch = scratch });
+    free(scratch);
     return COLL_OK;
 }
 
