@@ -4,6 +4,7 @@
  *
  *   coll.h                       the contract and the manual
  *   core/coll_transport.h        what carries messages: the contract between the engine and the world
+ *   core/coll_refuse.h           where all this would not be right; flags for the rest
  *   core/coll_base.h             time, memory, text, log, the record of a failure
  *   core/coll_key.h              proofs that one knows a key: SHA-256, HMAC, nonces
  *   core/coll_types.h            element types, the tiers of the kernels, one number from one type to another
@@ -62,36 +63,8 @@
 #ifndef COLL_IMPL_H
 #define COLL_IMPL_H
 
-/* ---- >>refusals: where it would not be right, one sentence, and nothing else is compiled ---- */
-
-#include <float.h>
-#include <stdlib.h>
-
-#if defined(__cplusplus)
-#error "the implementation of coll.h is C11: put #define COLL_IMPLEMENTATION and #include \"coll.h\" into one .c file"
-#elif !defined(__linux__)
-#error "the implementation of coll.h is for Linux"
-#elif !defined(__GNUC__)
-#error "the implementation of coll.h is for gcc and clang"
-#elif defined(__GLIBC__) && !defined(__USE_MISC)
-#error "with -std=c11 include coll.h before any system header in the file that defines COLL_IMPLEMENTATION"
-#elif defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ > 0) || defined(__ASSOCIATIVE_MATH__) \
-    || defined(__RECIPROCAL_MATH__) || defined(__NO_SIGNED_ZEROS__)
-#error "coll.h promises equal bits on every rank: compile its implementation without -ffast-math, and without parts of it"
-#elif (defined(__i386__) || defined(__x86_64__)) && (!defined(__SSE2_MATH__) || FLT_EVAL_METHOD != 0)
-#error "coll.h promises equal bits on every rank, and the x87 rounds twice: compile its implementation with -msse2 -mfpmath=sse"
-#elif FLT_EVAL_METHOD != 0 && FLT_EVAL_METHOD != 16       /* which is about _Float16 */
-#error "coll.h promises equal bits on every rank, and here FLT_EVAL_METHOD is not 0: compile it with -fexcess-precision=fast"
-#else
-
-/* No product is fused with a sum: machines that cannot do so would get other bits, and choose other algorithms.  gcc does it
- * unasked wherever the machine can, unless -std=c11 is given. */
-#if defined(__clang__)
-#pragma STDC FP_CONTRACT OFF
-#else
-#pragma GCC push_options
-#pragma GCC optimize("fp-contract=off")
-#endif
+#include "core/coll_refuse.h"
+#if !defined(COLL__REFUSED)
 
 #include "core/coll_base.h"
 #include "core/coll_key.h"
@@ -1064,5 +1037,5 @@ COLL__BOTH(sendrecv,
 #else
 #pragma GCC pop_options
 #endif
-#endif /* of the refusals */
+#endif /* COLL__REFUSED */
 #endif /* COLL_IMPL_H */

@@ -8,11 +8,11 @@ cd "$(dirname "$0")/.." || exit 1
 passed=0 failed=0 out=build/emulated
 warn="-std=c11 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wundef -Wstrict-prototypes -Werror"
 musl="musl-gcc -idirafter /usr/include -idirafter /usr/include/$(uname -m)-linux-gnu"
-for need in aarch64-linux-gnu-gcc mipsel-linux-gnu-gcc s390x-linux-gnu-gcc i686-linux-gnu-gcc musl-gcc qemu-aarch64-static \
-    qemu-mipsel-static qemu-s390x-static qemu-i386-static; do
+for need in aarch64-linux-gnu-gcc mipsel-linux-gnu-gcc s390x-linux-gnu-gcc i686-linux-gnu-gcc musl-gcc \
+    qemu-aarch64-static qemu-mipsel-static qemu-s390x-static qemu-i386-static; do
     command -v $need > /dev/null 2>&1 && continue
-    echo "needs $need (Debian: gcc-{aarch64,mipsel,s390x,i686}-linux-gnu, libc6-dev-{arm64,mipsel,s390x,i386}-cross, musl-tools," \
-         "qemu-user-static)"
+    echo "needs $need (Debian: gcc-{aarch64,mipsel,s390x,i686}-linux-gnu, libc6-dev-{arm64,mipsel,s390x,i386}-cross," \
+         "musl-tools, qemu-user-static)"
     echo "0 passed, 1 failed"
     exit 1
 done
