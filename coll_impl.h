@@ -7,6 +7,7 @@
  *   core/contract/
  *     coll_transport.h              what carries messages: the contract between the engine and the world
  *   core/base/                      what everybody needs
+ *     coll_refuse.h                 where all this would not be right; flags for the rest
  *     coll_base.h                   time, memory, text, log, the record of a failure
  *     coll_hmac.h                   proofs that one knows a key: SHA-256, HMAC, nonces
  *   core/numbers/                   elements: knows types and memory; not ranks, messages or time
@@ -68,36 +69,8 @@
 #ifndef COLL_IMPL_H
 #define COLL_IMPL_H
 
-/* ---- >>refusals: where it would not be right, one sentence, and nothing else is compiled ---- */
-
-#include <float.h>
-#include <stdlib.h>
-
-#if defined(__cplusplus)
-#error "the implementation of coll.h is C11: put #define COLL_IMPLEMENTATION and #include \"coll.h\" into one .c file"
-#elif !defined(__linux__)
-#error "the implementation of coll.h is for Linux"
-#elif !defined(__GNUC__)
-#error "the implementation of coll.h is for gcc and clang"
-#elif defined(__GLIBC__) && !defined(__USE_MISC)
-#error "with -std=c11 include coll.h before any system header in the file that defines COLL_IMPLEMENTATION"
-#elif defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ > 0) || defined(__ASSOCIATIVE_MATH__) \
-    || defined(__RECIPROCAL_MATH__) || defined(__NO_SIGNED_ZEROS__)
-#error "coll.h promises equal bits on every rank: compile its implementation without -ffast-math, and without parts of it"
-#elif (defined(__i386__) || defined(__x86_64__)) && (!defined(__SSE2_MATH__) || FLT_EVAL_METHOD != 0)
-#error "coll.h promises equal bits on every rank, and the x87 rounds twice: compile its implementation with -msse2 -mfpmath=sse"
-#elif FLT_EVAL_METHOD != 0 && FLT_EVAL_METHOD != 16       /* which is about _Float16 */
-#error "coll.h promises equal bits on every rank, and here FLT_EVAL_METHOD is not 0: compile it with -fexcess-precision=fast"
-#else
-
-/* No product is fused with a sum: machines that cannot do so would get other bits, and choose other algorithms.  gcc does it
- * unasked wherever the machine can, unless -std=c11 is given. */
-#if defined(__clang__)
-#pragma STDC FP_CONTRACT OFF
-#else
-#pragma GCC push_options
-#pragma GCC optimize("fp-contract=off")
-#endif
+#include "core/base/coll_refuse.h"
+#if !defined(COLL__REFUSED)
 
 #include "core/base/coll_base.h"
 #include "core/base/coll_hmac.h"
@@ -302,12 +275,12 @@ static coll_status coll__init_as(coll__settings *s, coll_comm **out, const coll_
 
 static coll_status coll__init(coll_comm **out, const coll_config *config)
 {
-    coll__settings s;
-
     if (!out) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init: out is NULL");
     *out = NULL;
-    const coll_status status = coll__init_as(&s, out, config);
-    coll__wipe(s.key, sizeof s.key);
+    coll__settings *const s = coll__settings_new();
+    if (!s) return COLL_ERR_MEMORY;
+    const coll_status status = coll__init_as(s, out, config);
+    coll__settings_free(s);
     return status;
 }
 
@@ -345,15 +318,15 @@ static coll_status coll__init_threads_as(coll__settings *s, int count, coll_comm
 
 static coll_status coll__init_threads(int count, coll_comm **out, const coll_config *config)
 {
-    coll__settings s;
-
     if (!out) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init_threads: out is NULL");
     if (count < 1 || count > COLL__SIZE_MOST)
         return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init_threads: count %d is out of range: 1 to %d", count,
                                   COLL__SIZE_MOST);
     out[0] = NULL;
-    const coll_status status = coll__init_threads_as(&s, count, out, config);
-    coll__wipe(s.key, sizeof s.key);
+    coll__settings *const s = coll__settings_new();
+    if (!s) return COLL_ERR_MEMORY;
+    const coll_status status = coll__init_threads_as(s, count, out, config);
+    coll__settings_free(s);
     return status;
 }
 
@@ -364,7 +337,6 @@ COLL_API coll_status coll_init_threads(int count, coll_comm **out, const coll_co
 
 static coll_status coll__init_custom(const coll_transport *transport, void *context, int rank, int size, coll_comm **out)
 {
-    coll__settings s;
     coll_config only = { 0 };
 
     if (!out || !transport || !transport->send || !transport->recv || !transport->progress || !transport->close)
@@ -376,9 +348,12 @@ static coll_status coll__init_custom(const coll_transport *transport, void *cont
     if (rank < 0 || rank >= size)
         return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init_custom: rank %d is out of range for %d ranks", rank, size);
     only.size = 1;
-    const coll_status status = coll__settle(&s, &only, 1);
+    coll__settings *const s = coll__settings_new();
+    if (!s) return COLL_ERR_MEMORY;
+    const coll_status status = coll__settle(s, &only, 1);
+    if (status == COLL_OK) *out = coll__comm_new(transport, context, rank, size, s);
+    coll__settings_free(s);
     if (status < 0) return status;
-    *out = coll__comm_new(transport, context, rank, size, &s);
     return *out ? COLL_OK : coll__start_failed(COLL_ERR_MEMORY, "no memory for rank %d of %d", rank, size);
 }
 
@@ -1014,5 +989,5 @@ COLL__BOTH(sendrecv,
 #else
 #pragma GCC pop_options
 #endif
-#endif /* of the refusals */
+#endif /* COLL__REFUSED */
 #endif /* COLL_IMPL_H */

@@ -32,6 +32,20 @@ typedef struct coll__settings {
     char        key[COLL__KEY_MOST + 2];          /* wiped by coll_init                                       */
 } coll__settings;
 
+/* On the heap, for it is long and stacks may be small. */
+static coll__settings *coll__settings_new(void)
+{
+    coll__settings *s = (coll__settings *)coll__allocate(sizeof *s);
+    if (!s) (void)coll__start_failed(COLL_ERR_MEMORY, "no memory for the settings of a communicator");
+    return s;
+}
+
+static void coll__settings_free(coll__settings *s)
+{
+    coll__wipe(s->key, sizeof s->key);
+    free(s);
+}
+
 /* ---- >>texts of numbers with units: "12us", "4GB/s", whatever the locale ---- */
 
 /* A number without a sign: "12", "1.5", "2e-6".  Moves *at behind it.  Digits that no double holds do not count. */
@@ -557,8 +571,11 @@ static coll_status coll__settle(coll__settings *s, const coll_config *config, in
 {
     coll_status status;
 
-    *s = (coll__settings){ .count = count, .local_size = 1, .processors = coll__processors(),
-                           .numbers = { .link = coll__link_default, .nominal = coll__link_default } };
+    memset(s, 0, sizeof *s);                      /* a compound literal would be long, and on the stack       */
+    s->count = count;
+    s->local_size = 1;
+    s->processors = coll__processors();
+    s->numbers.link = s->numbers.nominal = coll__link_default;
     if (config) s->config = *config;
     coll_config *c = &s->config;
     if ((status = coll__settle_arithmetic(s)) < 0) return status;

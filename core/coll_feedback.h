@@ -55,9 +55,10 @@ static coll_status coll__feedback_ready(coll_request *r)
 /* Elements at..at+count, where a group begins. */
 static void coll__feed(const coll_request *r, const coll__codec *wide, size_t at, size_t count)
 {
-    _Alignas(64) unsigned char t[COLL__BLOCK], q[COLL__BLOCK], wire[COLL__BLOCK];
+    enum { PIECE = 1024 };                        /* whole groups; stacks may be small                        */
+    _Alignas(64) unsigned char t[PIECE], q[PIECE], wire[PIECE];
     const int tier = coll__tier();
-    const size_t most = COLL__BLOCK / sizeof(float), unit = r->codec.type_size;
+    const size_t most = PIECE / sizeof(float), unit = r->codec.type_size;
     coll__map *const widen = coll__conversion(COLL_F32, r->call.type, tier);
     coll__map *const narrow = r->codec.narrow ? r->codec.narrow : coll__conversion(r->call.type, COLL_F32, tier);
     coll__fold_fn *const add = coll__fold_of(COLL_F32, COLL_SUM, tier), *const subtract = COLL__PICK(coll__left_out, tier);

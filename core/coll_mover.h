@@ -122,22 +122,12 @@ static void *coll__mover_main(void *at)
 
 /* ---- >>from the program's threads ---- */
 
-/* A thread with no signals.  The lock is held, so it comes no further than that. */
+/* The lock is held, so the thread comes no further than that. */
 static void coll__mover_begin(coll__trunk *trunk)
 {
     coll__mover *m = &trunk->mover;
-    pthread_attr_t attributes;
-    sigset_t all, before;
-    int error = pthread_attr_init(&attributes);
+    const int error = coll__thread_begin(&m->thread, COLL__MOVER_STACK, coll__mover_main, trunk);
 
-    if (!error) {
-        (void)pthread_attr_setstacksize(&attributes, COLL__MOVER_STACK);
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        error = pthread_create(&m->thread, &attributes, coll__mover_main, trunk);
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-        pthread_attr_destroy(&attributes);
-    }
     m->has_thread = error == 0;
     if (m->has_thread) return;
     m->is_wanted = false;

@@ -8,11 +8,11 @@ cd "$(dirname "$0")/.." || exit 1
 passed=0 failed=0 out=build/emulated
 warn="-std=c11 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wundef -Wstrict-prototypes -Werror"
 musl="musl-gcc -idirafter /usr/include -idirafter /usr/include/$(uname -m)-linux-gnu"
-for need in aarch64-linux-gnu-gcc mipsel-linux-gnu-gcc s390x-linux-gnu-gcc i686-linux-gnu-gcc musl-gcc qemu-aarch64-static \
-    qemu-mipsel-static qemu-s390x-static qemu-i386-static; do
+for need in aarch64-linux-gnu-gcc mipsel-linux-gnu-gcc s390x-linux-gnu-gcc i686-linux-gnu-gcc musl-gcc \
+    qemu-aarch64-static qemu-mipsel-static qemu-s390x-static qemu-i386-static; do
     command -v $need > /dev/null 2>&1 && continue
-    echo "needs $need (Debian: gcc-{aarch64,mipsel,s390x,i686}-linux-gnu, libc6-dev-{arm64,mipsel,s390x,i386}-cross, musl-tools," \
-         "qemu-user-static)"
+    echo "needs $need (Debian: gcc-{aarch64,mipsel,s390x,i686}-linux-gnu, libc6-dev-{arm64,mipsel,s390x,i386}-cross," \
+         "musl-tools, qemu-user-static)"
     echo "0 passed, 1 failed"
     exit 1
 done
@@ -60,16 +60,19 @@ wait
 for name in convert numbers contract.mipsel contract.s390x contract.i386 contract.musl; do count $name; done
 
 # ---- one job; with -std=gnu17 some of these machines would fuse products with sums
+for machine in native i386 aarch64 mipsel; do
+    $(compiler $machine) -std=gnu17 -O1 -fexpensive-optimizations -w -DCOLL__ONE_TIER -DCOLL_NO_URING -static tests/mixed.c \
+        -o "$out/mixed.$machine" $(libraries $machine) 2> /dev/null
+done
 rank=0
 for machine in native i386 aarch64 mipsel; do
-    $(compiler $machine) -std=gnu17 -O1 -fexpensive-optimizations -w -DCOLL__ONE_TIER -DCOLL_NO_URING -static tests/mixed.c -o "$out/mixed.$machine" \
-        $(libraries $machine) 2> /dev/null
     COLL_RANK=$rank COLL_SIZE=4 COLL_ADDR="file:$(pwd)/$out/mixed.address" $(under $machine) "$out/mixed.$machine" \
         > "$out/mixed.$machine.log" 2>&1 &
     rank=$((rank + 1))
 done
 wait
-if [ "$(cat $out/mixed.*.log | grep -c '^bits ')" -eq 4 ] && [ "$(cat $out/mixed.*.log | sort -u | wc -l)" -eq 1 ]; then
+bits=$(cat $out/mixed.*.log | grep '^bits ')
+if [ "$(echo "$bits" | wc -l)" -eq 4 ] && [ "$(echo "$bits" | sort -u | wc -l)" -eq 1 ]; then
     passed=$((passed + 1))
 else
     failed=$((failed + 1))

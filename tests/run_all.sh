@@ -136,6 +136,9 @@ suite mx                 program asan test_mx
 suite mx-tsan            scaled 0.5 program tsan test_mx threads,lists,means
 suite wire               program asan test_wire
 suite arithmetic         program asan test_arithmetic
+suite stacks             program release test_stacks
+suite stacks-plain       program plain test_stacks
+suite locals             program asan test_locals
 suite collectives        program asan test_collectives
 suite collectives-tsan   scaled 0.25 program tsan test_collectives
 suite collectives-dist   scaled 0.25 from_dist test_collectives

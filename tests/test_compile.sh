@@ -200,7 +200,8 @@ for from in "$top" "$top/dist"; do
     says "$what: in C++ says what to do" "one .c file" g++ -DCOLL_IMPLEMENTATION -I "$from" -c main.cc -o bad.o
     for c in gcc clang; do
         for flags in -ffast-math -Ofast -ffinite-math-only; do
-            says "$what: $c $flags is refused, in one line" "without -ffast-math" $c -std=c11 $WC $flags -I "$from" -c impl.c -o bad.o
+            says "$what: $c $flags is refused, in one line" "without -ffast-math" $c -std=c11 $WC $flags -I "$from" \
+                -c impl.c -o bad.o
         done
         says "$what: $c for another system" "is for Linux" $c -std=c11 -U__linux__ -I "$from" -c impl.c -o bad.o
     done

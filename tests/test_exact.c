@@ -274,7 +274,7 @@ static void test_words(void)
         coll__source sources[3];
         double result = 7;
         void *const results[1] = { &result };
-        _Alignas(64) unsigned char scratch[4 * 4096];
+        _Alignas(64) unsigned char scratch[4 * 4096 + COLL__GRID_BYTES];
         coll__codec codec;
         (void)coll__codec_reduce(&codec, &call, cases[i].n, NULL, 0);
         for (int k = 0; k < cases[i].n; k++) sources[k] = (coll__source){ &cases[i].x[k], COLL__AS_USER, k };

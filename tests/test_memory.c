@@ -230,7 +230,7 @@ static void test_counters_wrap(void)
     for (size_t at = 0; at < 4 * RING; at += RING / 4)
         CHECK(write_some(&ends[0], 0, 0, RING / 4) == RING / 4 && !read_all(&ends[1], 0, RING / 4),
               "at %zu bytes, put %u", at, (unsigned)m->put);
-    CHECK(m->put < before && write_some(&ends[0], 0, 0, 2 * RING) == RING, "the counter has not come round, or the ring has no end");
+    CHECK(m->put < before && write_some(&ends[0], 0, 0, 2 * RING) == RING, "no wrap, or no end");
     close_pair(ends);
 }
 

@@ -105,6 +105,7 @@ static void *rank_main(void *arg)
     wires(r);
     moves(r);
     if (r->wrong) fprintf(stderr, "%s\n", coll_error(r->comm));
+    (void)coll_barrier(r->comm);                  /* from here on somebody may have given up                   */
     (void)coll_abort(r->comm, "what an abort needs");
     (void)coll_barrier(r->comm);
     coll_free(r->comm);

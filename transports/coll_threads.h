@@ -193,7 +193,7 @@ static coll__thread *coll__thread_open(coll__hub *hub, int rank)
     me->results = (void **)coll__allocate(size * sizeof *me->results);
     me->scratch_length = coll__most(coll__combine_scratch(&usual, hub->size),
                                     coll__combine_scratch(&usual, 2) + 2 * COLL__BLOCK);
-    me->scratch_length = coll__round_up(me->scratch_length, COLL__LINE);
+    me->scratch_length = coll__round_up(me->scratch_length + COLL__GRID_BYTES, COLL__LINE);
     me->scratch = aligned_alloc(COLL__LINE, me->scratch_length);      /* its own thread is the first to touch it */
     if (is_member && me->recvs && me->is_gone && me->sources && me->results && me->scratch) return me;
     coll__thread_free(me);

@@ -7,7 +7,9 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/membarrier.h>
+#include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -279,6 +281,27 @@ static COLL__UNUSED unsigned char *coll__fork_guard(void)
 static COLL__UNUSED void coll__fork_guard_free(unsigned char *guard)
 {
     if (guard) munmap(guard, 1);
+}
+
+/* ---- >>threads of the library's own ---- */
+
+/* Begin one that takes no signals, with a small stack; 0, or an errno.  Thread-local variables of the program may lie on that
+ * stack, so that where it is too small the system's usual one is taken. */
+static COLL__UNUSED int coll__thread_begin(pthread_t *thread, size_t stack, void *(*main)(void *), void *arg)
+{
+    pthread_attr_t attributes;
+    sigset_t all, before;
+    int error = pthread_attr_init(&attributes);
+
+    if (error) return error;
+    (void)pthread_attr_setstacksize(&attributes, stack);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    error = pthread_create(thread, &attributes, main, arg);
+    if (error == EINVAL) error = pthread_create(thread, NULL, main, arg);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    return error;
 }
 
 /* ---- >>log: to the program's hook, or to stderr ---- */

@@ -57,11 +57,11 @@ static size_t coll__slot_size(const coll__codec *codec)
     return codec->acc_size <= COLL__BLOCK ? COLL__BLOCK : (codec->acc_size + 63) / 64 * 64;
 }
 
-/* Bytes of scratch, aligned to 64, that coll__combine needs for n sources: those slots, and a block for a result on its way
- * past the caches. */
+/* Bytes of scratch, aligned to 64, that coll__combine needs for n sources: those slots, a block for a result on its way
+ * past the caches, and the rows of a grid. */
 COLL__UNUSED static size_t coll__combine_scratch(const coll__codec *codec, int n)
 {
-    return (size_t)coll__combine_slots(n) * coll__slot_size(codec) + COLL__BLOCK;
+    return (size_t)coll__combine_slots(n) * coll__slot_size(codec) + COLL__BLOCK + (codec->grid ? COLL__GRID_BYTES : 0);
 }
 
 /* Bytes of `count` elements; where a group begins, if they are the wire's. */
@@ -231,7 +231,8 @@ static void coll__grid_two(const coll__codec *codec, const coll__sum *sum, int i
  * the grid. */
 static void coll__combine_grid(const coll__codec *codec, const coll__sum *sum, size_t from, size_t count, void *result)
 {
-    _Alignas(64) double rows[COLL__GRID_ROWS][COLL__GRID_REALS];
+    const size_t before = coll__combine_scratch(codec, sum->n) - COLL__GRID_BYTES;
+    double (*const rows)[COLL__GRID_REALS] = (double (*)[COLL__GRID_REALS])(void *)((unsigned char *)sum->scratch + before);
     const coll__grid *const grid = codec->grid;
     const size_t reals = count * (coll__is_complex(codec->type) ? 2 : 1);
     const double factor = 3.0 * (double)(1 << coll__grid_headroom(sum->n));
@@ -357,7 +358,6 @@ COLL__UNUSED static inline void coll__combine(const coll__codec *codec, const co
 
 COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count, coll_type type, coll_op op)
 {
-    _Alignas(64) unsigned char scratch[4 * COLL__BLOCK];
     const coll__source sources[2] = { { in, COLL__AS_USER, 0 }, { inout, COLL__AS_USER, 1 } };
     const coll_call call = { .type = type, .op = op };
     void *const results[1] = { inout };
@@ -368,8 +368,11 @@ COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count
     const size_t size = coll_type_size(type);
     if (count && (!in || !inout)) return COLL_ERR_ARGUMENT;
     if (count > SIZE_MAX / size || (in != inout && coll__arrays_overlap(in, size, inout, size, count))) return COLL_ERR_ARGUMENT;
+    void *const scratch = aligned_alloc(64, coll__round_up(coll__combine_scratch(&codec, 2), 64));     /* stacks may be small */
+    if (!scratch) return COLL_ERR_MEMORY;
     coll__combine(&codec, &(coll__sum){ .sources = sources, .n = 2, .results = results, .m = 1, .format = COLL__AS_USER,
                                         .count = count, .scratch = scratch });
+    free(scratch);
     return COLL_OK;
 }
 

@@ -169,7 +169,7 @@ COLL__EACH_TIER(COLL__GRIDS, 0)
 
 /* Rows of memory that a block needs.  A block of doubles has at most COLL__GRID_REALS reals, one of floats twice as many, in
  * two rows where it has doubles of them. */
-enum { COLL__GRID_ROWS = 6, COLL__GRID_REALS = 256 };
+enum { COLL__GRID_ROWS = 6, COLL__GRID_REALS = 256, COLL__GRID_BYTES = COLL__GRID_ROWS * COLL__GRID_REALS * 8 };
 
 /* What there is before the first sources, and the partner of a last one that has none. */
 static const double coll__grid_zeros[2 * COLL__GRID_REALS];

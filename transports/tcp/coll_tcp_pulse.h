@@ -589,23 +589,6 @@ static bool coll__pulse_init(coll__pulse *p, int rank, int size, coll__control_l
     return p->has_lock && p->leavers && p->has_left && p->reports && p->signs && p->fds;
 }
 
-/* A thread with no signals and a small stack. */
-static int coll__pulse_thread(coll__pulse *p)
-{
-    pthread_attr_t attributes;
-    sigset_t all, before;
-    int error = pthread_attr_init(&attributes);
-
-    if (error) return error;
-    (void)pthread_attr_setstacksize(&attributes, COLL__PULSE_STACK);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(&p->thread, &attributes, coll__pulse_main, p);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    return error;
-}
-
 /* All lines are there: begin.  Gives 0, or the errno for which there is no thread; then nobody watches. */
 static int coll__pulse_open(coll__pulse *p, int liveness_ms, int ring)
 {
@@ -620,7 +603,7 @@ static int coll__pulse_open(coll__pulse *p, int liveness_ms, int ring)
     coll__pulse_flush(p);
     if (liveness_ms <= 0) return 0;
     p->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    error = p->bell < 0 ? errno : coll__pulse_thread(p);
+    error = p->bell < 0 ? errno : coll__thread_begin(&p->thread, COLL__PULSE_STACK, coll__pulse_main, p);
     p->has_thread = error == 0;
     if (error) p->liveness_ms = 0;
     return error;

@@ -1,0 +1,42 @@
+/* coll_refuse.h - where the implementation would not be right: one sentence, and nothing behind it is compiled. */
+#ifndef COLL_REFUSE_H
+#define COLL_REFUSE_H
+
+#include <float.h>
+#include <stdlib.h>
+
+#if defined(__cplusplus)
+#define COLL__REFUSED 1
+#error "the implementation of coll.h is C11: put #define COLL_IMPLEMENTATION and #include \"coll.h\" into one .c file"
+#elif !defined(__linux__)
+#define COLL__REFUSED 1
+#error "the implementation of coll.h is for Linux"
+#elif !defined(__GNUC__)
+#define COLL__REFUSED 1
+#error "the implementation of coll.h is for gcc and clang"
+#elif defined(__GLIBC__) && !defined(__USE_MISC)
+#define COLL__REFUSED 1
+#error "with -std=c11 include coll.h before any system header in the file that defines COLL_IMPLEMENTATION"
+#elif defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ > 0) || defined(__ASSOCIATIVE_MATH__) \
+    || defined(__RECIPROCAL_MATH__) || defined(__NO_SIGNED_ZEROS__)
+#define COLL__REFUSED 1
+#error "coll.h promises equal bits on every rank: compile its implementation without -ffast-math, and without parts of it"
+#elif (defined(__i386__) || defined(__x86_64__)) && (!defined(__SSE2_MATH__) || FLT_EVAL_METHOD != 0)
+#define COLL__REFUSED 1
+#error "coll.h promises equal bits on every rank, and the x87 rounds twice: compile its implementation with -msse2 -mfpmath=sse"
+#elif FLT_EVAL_METHOD != 0 && FLT_EVAL_METHOD != 16       /* which is about _Float16 */
+#define COLL__REFUSED 1
+#error "coll.h promises equal bits on every rank, and here FLT_EVAL_METHOD is not 0: compile it with -fexcess-precision=fast"
+#endif
+
+/* No product is fused with a sum: machines that cannot do so would get other bits, and choose other algorithms.  gcc does it
+ * unasked wherever the machine can, unless -std=c11 is given. */
+#if defined(COLL__REFUSED)
+#elif defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#else
+#pragma GCC push_options
+#pragma GCC optimize("fp-contract=off")
+#endif
+
+#endif /* COLL_REFUSE_H */
