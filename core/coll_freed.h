@@ -106,6 +106,7 @@ static void coll__test_freed(coll_request *r)
 {
     coll__trunk *trunk = r->comm->trunk;
 
+    if (trunk->transport->now && coll__may_be_freed(trunk)) (void)coll__check_freed(r);
     if (!trunk->transport->has_freed || trunk->transport->now || ++trunk->tests % COLL__LOOKS_A_CLOCK != 0) return;
     const int64_t now = coll__clock(trunk);
     if (now < trunk->freed_at) return;

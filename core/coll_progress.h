@@ -465,6 +465,12 @@ static int64_t coll__patience_next(const coll__patience *p)
     return freed_or_report < next ? freed_or_report : next;
 }
 
+/* In a virtual world: is it time to ask? */
+static bool coll__may_be_freed(const coll__trunk *trunk)
+{
+    return trunk->transport->has_freed && trunk->transport->has_freed(trunk->context, -1, 0);
+}
+
 /* Do what is due.  An error means that our patience has come to its end. */
 static coll_status coll__patience_check(coll__patience *p, coll_request *r, int64_t now)
 {
@@ -479,9 +485,9 @@ static coll_status coll__patience_check(coll__patience *p, coll_request *r, int6
         coll__late(r, now - p->began, COLL__LATE_ASK);
         p->ask_at = coll__never;
     }
-    if (now >= p->freed_at) {
+    if (p->is_virtual ? coll__may_be_freed(trunk) : now >= p->freed_at) {
         const int64_t most = (int64_t)COLL__FREED_MOST_MS * COLL__MS;
-        p->freed_at = now + (now - p->began < most ? now - p->began : most);
+        if (!p->is_virtual) p->freed_at = now + (now - p->began < most ? now - p->began : most);
         if (coll__check_freed(r) < 0) return r->status;
     }
     if (now >= p->report_at || (p->is_virtual && trunk->transport->waiting)) {

@@ -59,9 +59,20 @@ static void coll__sim_describe_wait(const coll__sim_rank *r, unsigned char *is_a
     else if (count > 0) coll__append(text, room, count == 1 ? " for rank %s" : " for ranks %s", who);
 }
 
+/* Wake all who wait, once: whom they wait for may have freed the communicator. */
+static bool coll__sim_ask(coll__sim *w)
+{
+    if (w->is_asking) return false;
+    w->is_asking = true;
+    w->idle = 0;
+    for (int i = 0; i < w->size; i++) if (!w->ranks[i].has_closed) coll__sim_tell(&w->ranks[i], w->now);
+    return true;
+}
+
 /* Somebody waits, and nothing can happen any more. */
 static void coll__sim_stuck(coll__sim *w)
 {
+    if (coll__sim_ask(w)) return;
     unsigned char *is_waiting = (unsigned char *)calloc((size_t)w->size, 1);
     coll_failure failure = { COLL_OK, -1, "" };
     char who[48] = "the ranks", when[32] = "", what[128] = "";
@@ -218,6 +229,17 @@ static void coll__sim_note_waiting(void *context, const unsigned char *head)
 
 static void coll__sim_watch(void *context, const coll_doing *doing) { ((coll__sim_rank *)context)->doing = doing; }
 
+/* Nothing is on its way when it is asked. */
+static bool coll__sim_has_freed(void *context, int peer, uint64_t number)
+{
+    const coll__sim *w = ((const coll__sim_rank *)context)->world;
+    coll_doing_comms comms;
+
+    if (peer < 0 || !w->is_asking) return w->is_asking;
+    const coll__sim_rank *other = &w->ranks[peer];
+    return !other->has_closed && other->doing && coll__comms_read(other->doing, &comms) && coll__comms_lack(&comms, number);
+}
+
 static int64_t coll__sim_now(void *context) { return (int64_t)(((const coll__sim_rank *)context)->clock * 1e9); }
 
 static void coll__sim_folded(void *context, size_t length)
@@ -315,6 +337,7 @@ static const coll_transport coll__sim_transport = {
     .watch = coll__sim_watch,
     .shrink = coll__sim_shrink,
     .has_left = coll__sim_has_left,
+    .has_freed = coll__sim_has_freed,
     .now = coll__sim_now,
     .folded = coll__sim_folded,
     .traffic = coll__sim_traffic,

@@ -293,6 +293,7 @@ static coll_status coll__sim_send(void *context, coll_xfer *x)
         if (coll__sim_end_of(r)->status != COLL_OK) x->status = coll__sim_end_of(r)->status;
         return COLL_OK;
     }
+    w->is_asking = false;
     if (w->ranks[x->peer].has_left && x->channel == COLL_CHANNEL_CALLS) {
         coll__sim_blame_left(w, x->peer, r->rank);
         x->status = w->failure.status;
@@ -345,6 +346,7 @@ static coll_status coll__sim_recv(void *context, coll_xfer *x)
         if (coll__sim_end_of(r)->status != COLL_OK) x->status = coll__sim_end_of(r)->status;
         return COLL_OK;
     }
+    w->is_asking = false;
     coll__lane *lane = coll__lane_open(w, x->peer, r->rank, x->channel);
     if (!lane) {
         coll__sim_no_memory(w);

@@ -115,6 +115,7 @@ typedef struct coll__sim {
     char            text[64];
     int             left_count, unseen;           /* unseen: ranks with news                                  */
     uint64_t        patience, idle;
+    bool            is_asking;                    /* nothing can move, and all who wait were woken to ask who has freed what */
     coll__sim_event *events;                      /* a heap                                                   */
     size_t          event_count, event_room;
     coll__lane    **table;
