@@ -327,7 +327,10 @@ static coll_status coll__neighbors_inside(coll_comm *comm, const coll__graph *wa
 
 /* ---- >>freeing ---- */
 
-enum { COLL__DELIVER_MS = 600 };                  /* with a verdict and a flush, coll_free stays under 2 s    */
+enum {
+    COLL__DELIVER_MS = 600,                       /* with a verdict and a flush, coll_free stays under 2 s    */
+    COLL__DELIVER_SHORT_MS = 10000                /* for what counts as sent, where strangers are in its way  */
+};
 
 /* Does anything of this communicator still run? */
 static bool coll__comm_is_running(const coll_comm *comm)
@@ -350,12 +353,15 @@ static void coll__comm_forget(coll_comm *comm)
 static void coll__comm_leave(coll_comm *comm, bool is_last)
 {
     coll__trunk *trunk = comm->trunk;
-    const int64_t deadline = coll__clock(trunk) + (int64_t)COLL__DELIVER_MS * COLL__MS;
+    const int64_t began = coll__clock(trunk);
     coll_failure failure = { COLL_OK, -1, "" };
 
-    while (trunk->failure.status == COLL_OK && coll__clock(trunk) < deadline
-           && (!coll__messages_delivered(comm) || (comm->device && coll__comm_is_running(comm))))
-        if (coll__advance(trunk, comm->device ? 1 : 10) < 0) break;
+    while (trunk->failure.status == COLL_OK) {
+        const coll__undelivered left = coll__messages_undelivered(comm);
+        const int ms = left == COLL__UNDELIVERED_SHORT ? COLL__DELIVER_SHORT_MS : COLL__DELIVER_MS;
+        if (left == COLL__UNDELIVERED_NONE && !(comm->device && coll__comm_is_running(comm))) break;
+        if (coll__clock(trunk) >= began + ms * (int64_t)COLL__MS || coll__advance(trunk, comm->device ? 1 : 10) < 0) break;
+    }
     comm->is_leaving = true;                      /* what ends from here on has been aborted                  */
     if (trunk->failure.status == COLL_OK && (coll__comm_is_running(comm) || (!is_last && coll__messages_are_moving(comm)))) {
         coll__blame(&failure, COLL_ERR_PEER, trunk->rank, "rank %d has left the communicator in the middle of an operation",

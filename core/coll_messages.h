@@ -744,15 +744,21 @@ static void coll__messages_free(coll__trunk *trunk)
     trunk->messages = NULL;
 }
 
-/* Has everything of this communicator been sent that somebody is there to receive? */
-static bool coll__messages_delivered(const coll_comm *comm)
+/* What of this communicator has not been sent yet that somebody is there to receive.  Short: the sender was told that it is
+ * done, and counts on it. */
+typedef enum coll__undelivered { COLL__UNDELIVERED_NONE, COLL__UNDELIVERED_LONG, COLL__UNDELIVERED_SHORT } coll__undelivered;
+
+static coll__undelivered coll__messages_undelivered(const coll_comm *comm)
 {
     const coll__trunk *trunk = comm->trunk;
+    coll__undelivered most = COLL__UNDELIVERED_NONE;
 
-    if (!trunk->messages) return true;
-    for (const coll__message *m = trunk->messages->outgoing.first; m; m = m->next)
-        if (m->comm == comm->id && !coll__peer_is_gone(trunk, m->peer, m->comm)) return false;
-    return true;
+    for (const coll__message *m = trunk->messages ? trunk->messages->outgoing.first : NULL; m; m = m->next) {
+        if (m->comm != comm->id || coll__peer_is_gone(trunk, m->peer, m->comm)) continue;
+        if (!m->is_long) return COLL__UNDELIVERED_SHORT;
+        most = COLL__UNDELIVERED_LONG;
+    }
+    return most;
 }
 
 /* Does a message of this communicator still use memory of the caller? */

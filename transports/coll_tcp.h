@@ -140,12 +140,27 @@ static void coll__stream_leave(coll__stream *s, bool is_in_order, int64_t deadli
     for (int k = 0; k < lanes; k++) if (coll__stream_lane(s, k)->fd >= 0) shutdown(coll__stream_lane(s, k)->fd, SHUT_RDWR);
 }
 
+/* Who hears our good-bye looks for what we sent in its backlog, and once: its kernel must have it by then.  Where nothing has come
+ * back from there yet the connection may still have to get in, and strangers may be in the way. */
+static void coll__streams_arrive(coll__tcp *tcp, int64_t deadline)
+{
+    const int64_t late = coll__deadline(coll__dial_patience(&tcp->pulse));
+
+    for (int i = 0; tcp->streams && i < tcp->size * COLL_CHANNEL_COUNT; i++) {
+        coll__stream *s = &tcp->streams[i];
+        if (s->state != COLL__STREAM_OPEN || tcp->presence[s->peer] != COLL__PRESENT) continue;
+        for (int k = 0; k < (s->bundle ? s->bundle->count : 1); k++)
+            coll__socket_flush(coll__stream_lane(s, k)->fd, s->received == 0 ? late : deadline);
+    }
+}
+
 static void coll__tcp_close(void *context)
 {
     coll__tcp *tcp = (coll__tcp *)context;
     const int64_t deadline = coll__deadline(COLL__FLUSH_MS);
     const int count = tcp->size * COLL_CHANNEL_COUNT;
 
+    if (tcp->failure.status == COLL_OK) coll__streams_arrive(tcp, deadline);
     coll__say_bye(tcp, deadline);
     for (int i = 0; tcp->streams && i < count; i++)
         coll__stream_leave(&tcp->streams[i], tcp->failure.status == COLL_OK, deadline);

@@ -484,13 +484,14 @@ static void coll__shortage_attend(coll__tcp *tcp)
     tcp->is_deaf = false;
 }
 
-/* Let in who knocks, a bounded number at once: this rank has other things to do, too. */
-static void coll__accept_all(coll__tcp *tcp)
+/* Let in who knocks, a bounded number at once: this rank has other things to do, too.  true: nobody is left in the backlog. */
+static bool coll__accept_all(coll__tcp *tcp)
 {
     for (int n = 0; n < COLL__ACCEPTS_AT_ONCE; n++) {
         const int fd = coll__accept(tcp->listener);
         int i = 0;
-        if (fd < 0 && errno != ECONNABORTED && !coll__shortage_eased(tcp, errno)) return;
+        const int error = errno;
+        if (fd < 0 && error != ECONNABORTED && !coll__shortage_eased(tcp, error)) return error == EAGAIN;
         if (fd < 0) continue;
         if (tcp->greeting_count == tcp->greeting_room) coll__greetings_go_on(tcp);
         while (i < tcp->greeting_count && tcp->greetings[i].pipe.fd >= 0) i++;
@@ -503,6 +504,7 @@ static void coll__accept_all(coll__tcp *tcp)
         coll__io_watch(&tcp->io, fd, EPOLLIN, coll__tag(COLL__EVENT_GREETING, i));
         coll__greeting_event(tcp, i);
     }
+    return false;
 }
 
 static void coll__greetings_expire(coll__tcp *tcp)
@@ -516,13 +518,14 @@ static void coll__greetings_expire(coll__tcp *tcp)
     }
 }
 
-/* Somebody knocks (index -1), or goes on with his greeting.  true: nobody is at the door any more. */
+/* Somebody knocks (index -1), or goes on with his greeting.  true: nobody is at the door any more,
+ * nor in the backlog. */
 static bool coll__door_event(coll__tcp *tcp, int index)
 {
     pthread_mutex_lock(&tcp->door);
-    if (index < 0) coll__accept_all(tcp);
-    else coll__greeting_event(tcp, index);
-    const bool is_empty = tcp->greeting_count == 0;
+    const bool is_drained = index < 0 && coll__accept_all(tcp);
+    if (index >= 0) coll__greeting_event(tcp, index);
+    const bool is_empty = is_drained && tcp->greeting_count == 0;
     pthread_mutex_unlock(&tcp->door);
     return is_empty;
 }

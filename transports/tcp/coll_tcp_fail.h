@@ -123,16 +123,20 @@ static void coll__tcp_failed(void *context, unsigned char *is_failed)
 /* ---- >>leaving ---- */
 
 /* Wait until the other side's kernel has all that we sent: an end that comes sooner could take it along. */
-static void coll__pipe_flush(coll__pipe *pipe, int64_t deadline)
+static void coll__socket_flush(int fd, int64_t deadline)
 {
-    const int fd = pipe->fd;
     int unsent = 0;
 
-    if (pipe->kind && pipe->kind->flush) pipe->kind->flush(pipe, deadline);
     while (!ioctl(fd, SIOCOUTQ, &unsent) && unsent > 0 && coll__now() < deadline) {
         struct pollfd p = { .fd = fd, .events = 0 };
         if (poll(&p, 1, 1) > 0 && (p.revents & (POLLERR | POLLHUP))) return;
     }
+}
+
+static void coll__pipe_flush(coll__pipe *pipe, int64_t deadline)
+{
+    if (pipe->kind && pipe->kind->flush) pipe->kind->flush(pipe, deadline);
+    coll__socket_flush(pipe->fd, deadline);
 }
 
 /* Say good-bye on all lines, and see that it arrives. */
