@@ -615,20 +615,20 @@ static void coll__sim_bury(coll__sim *w)
 }
 
 /* coll_spawn in a simulated world: ranks are fibers of the calling thread. */
-static int coll__spawn_sim(int count, int (*fn)(coll_comm *comm, void *arg), void *arg)
+static int coll__spawn_sim(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_config *config)
 {
     coll_comm **comms = (coll_comm **)calloc((size_t)count, sizeof *comms);
     coll__crew crew = { (coll__worker *)calloc((size_t)count, sizeof(coll__worker)) };
-    int result = comms && crew.workers ? coll__init_threads(count, comms, NULL)
+    int result = comms && crew.workers ? coll__init_threads(count, comms, config)
                                        : coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", count);
 
-    (void)coll__started((coll_status)result, NULL);
+    (void)coll__started((coll_status)result, config);
     if (result == 0) {
         coll__sim *world = ((coll__sim_rank *)comms[0]->trunk->context)->world;
         for (int i = 0; i < count; i++) crew.workers[i] = (coll__worker){ .comm = comms[i], .fn = fn, .arg = arg };
         const bool has_run = coll__sim_run(world, coll__sim_body, &crew) == COLL_OK;
         if (!has_run)
-            result = coll__started(coll__start_failed(COLL_ERR_MEMORY, "no memory for the stacks of %d ranks", count), NULL);
+            result = coll__started(coll__start_failed(COLL_ERR_MEMORY, "no memory for the stacks of %d ranks", count), config);
         for (int i = 0; i < count; i++) {
             if (result == 0) result = crew.workers[i].result;
             if (!has_run) coll_free(comms[i]);
@@ -648,7 +648,7 @@ COLL_API int coll_spawn(int count, int (*fn)(coll_comm *comm, void *arg), void *
         return coll__started(coll__start_failed(COLL_ERR_ARGUMENT, "coll_spawn: count %d is out of range: 1 to %d", count,
                                                 COLL__SIZE_MOST), NULL);
     const char *transport = getenv("COLL_TRANSPORT");
-    if (transport && !strcmp(transport, "sim")) return coll__spawn_sim(count, fn, arg);
+    if (transport && !strcmp(transport, "sim")) return coll__spawn_sim(count, fn, arg, NULL);
     coll_comm **comms = (coll_comm **)calloc((size_t)count, sizeof *comms);
     coll__worker *workers = (coll__worker *)calloc((size_t)count, sizeof *workers);
     int result = comms && workers ? coll__init_threads(count, comms, NULL)
