@@ -418,54 +418,15 @@ COLL_API coll_status coll_dup(coll_comm *comm, coll_comm **out)
     return coll__leave(comm, coll__split_inside(comm, 0, 0, out));
 }
 
-/* A list of ranks of `comm`, each at most once and this one among them: gives our place, or -1 with the sentence. */
-static int coll__place_among(coll_comm *comm, const int *ranks, int count)
-{
-    unsigned char *is_there = (unsigned char *)calloc((size_t)comm->size, 1);
-    int me = -1, wrong = -1;
-
-    for (int i = 0; is_there && i < count && wrong < 0; i++) {
-        if (ranks[i] < 0 || ranks[i] >= comm->size || is_there[ranks[i]]) wrong = i;
-        else is_there[ranks[i]] = 1;
-        if (ranks[i] == comm->rank) me = i;
-    }
-    free(is_there);
-    if (wrong >= 0)
-        coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "create: rank %d, at %d of the list, %s", ranks[wrong], wrong,
-                            ranks[wrong] < 0 || ranks[wrong] >= comm->size ? "is out of range" : "is named twice");
-    else if (me < 0)
-        coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "create: this rank is not in the list, and is not to "
-                            "call coll_create with it");
-    return wrong < 0 ? me : -1;
-}
-
 COLL_API coll_status coll_create(coll_comm *comm, const int *ranks, int count, int tag, coll_comm **out)
 {
     const coll_status status = coll__enter_alive(comm);
 
     if (status < 0) return status;
     if (out) *out = NULL;
-    if (!out || !ranks || count < 1 || tag < 0)
-        return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, !out ? "create: out is NULL" : !ranks
-                                                     ? "create: the list of ranks is NULL" : count < 1
-                                                     ? "create: count %d is out of range: 1 or more"
-                                                     : "create: tag %d is out of range: 0 or more", count < 1 ? count : tag));
-    const int me = coll__place_among(comm, ranks, count);
+    if (!out) return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "create: out is NULL"));
+    const int me = coll__place_among(comm, ranks, count, tag);
     return coll__leave(comm, me < 0 ? COLL_ERR_ARGUMENT : coll__create_inside(comm, ranks, count, me, tag, out));
-}
-
-/* A list of neighbours that can be one: `count` ranks, or COLL_NO_RANK. */
-static coll_status coll__check_neighbors(coll_comm *comm, const char *name, const int *ranks, int count)
-{
-    if (count < 0)
-        return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "neighbors: %d %ss are out of range: 0 or more", count, name);
-    if (count > 0 && !ranks)
-        return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "neighbors: the list of %d %ss is NULL", count, name);
-    for (int i = 0; i < count; i++)
-        if (ranks[i] != COLL_NO_RANK && (ranks[i] < 0 || ranks[i] >= comm->size))
-            return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "neighbors: %s %d, at %d of the list, is out of range for "
-                                       "%d ranks", name, ranks[i], i, comm->size);
-    return COLL_OK;
 }
 
 COLL_API coll_status coll_neighbors(coll_comm *comm, const int *sources, int source_count, const int *destinations,
@@ -486,20 +447,6 @@ COLL_API int coll_parent_rank(const coll_comm *comm, int rank)
 }
 
 /* ---- >>ending on purpose, and asking why ---- */
-
-/* "rank 2 gave up: why", in nothing but loops: it may be written in a signal handler. */
-static void coll__abort_sentence(char *text, size_t room, int rank, const char *why)
-{
-    const char *const parts[] = { "rank ", NULL, " gave up: ", why ? why : "no reason given" };
-    char number[12], *digit = number + sizeof number - 1;
-    size_t n = 0;
-
-    *digit = '\0';
-    do *--digit = (char)('0' + rank % 10); while ((rank /= 10) > 0);
-    for (int i = 0; i < 4; i++)
-        for (const char *c = parts[i] ? parts[i] : digit; *c && n + 1 < room; c++) text[n++] = *c;
-    text[n] = '\0';
-}
 
 /* From a signal handler nothing may be locked.  Where the transport can tell the others by itself, that is all; where it cannot,
  * this thread does, if nobody else is inside. */
@@ -620,20 +567,20 @@ static void coll__sim_bury(coll__sim *w)
 }
 
 /* coll_spawn in a simulated world: ranks are fibers of the calling thread. */
-static int coll__spawn_sim(int count, int (*fn)(coll_comm *comm, void *arg), void *arg)
+static int coll__spawn_sim(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_config *config)
 {
     coll_comm **comms = (coll_comm **)calloc((size_t)count, sizeof *comms);
     coll__crew crew = { (coll__worker *)calloc((size_t)count, sizeof(coll__worker)) };
-    int result = comms && crew.workers ? coll__init_threads(count, comms, NULL)
+    int result = comms && crew.workers ? coll__init_threads(count, comms, config)
                                        : coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", count);
 
-    (void)coll__started((coll_status)result, NULL);
+    (void)coll__started((coll_status)result, config);
     if (result == 0) {
         coll__sim *world = ((coll__sim_rank *)comms[0]->trunk->context)->world;
         for (int i = 0; i < count; i++) crew.workers[i] = (coll__worker){ .comm = comms[i], .fn = fn, .arg = arg };
         const bool has_run = coll__sim_run(world, coll__sim_body, &crew) == COLL_OK;
         if (!has_run)
-            result = coll__started(coll__start_failed(COLL_ERR_MEMORY, "no memory for the stacks of %d ranks", count), NULL);
+            result = coll__started(coll__start_failed(COLL_ERR_MEMORY, "no memory for the stacks of %d ranks", count), config);
         for (int i = 0; i < count; i++) {
             if (result == 0) result = crew.workers[i].result;
             if (!has_run) coll_free(comms[i]);
@@ -653,7 +600,7 @@ COLL_API int coll_spawn(int count, int (*fn)(coll_comm *comm, void *arg), void *
         return coll__started(coll__start_failed(COLL_ERR_ARGUMENT, "coll_spawn: count %d is out of range: 1 to %d", count,
                                                 COLL__SIZE_MOST), NULL);
     const char *transport = getenv("COLL_TRANSPORT");
-    if (transport && !strcmp(transport, "sim")) return coll__spawn_sim(count, fn, arg);
+    if (transport && !strcmp(transport, "sim")) return coll__spawn_sim(count, fn, arg, NULL);
     coll_comm **comms = (coll_comm **)calloc((size_t)count, sizeof *comms);
     coll__worker *workers = (coll__worker *)calloc((size_t)count, sizeof *workers);
     int result = comms && workers ? coll__init_threads(count, comms, NULL)

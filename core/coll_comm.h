@@ -589,6 +589,20 @@ static COLL__PRINTF(4, 5) coll_status coll__explain_error(coll_comm *comm, const
     return status;
 }
 
+/* "rank 2 gave up: why", in nothing but loops: it may be written in a signal handler. */
+static void coll__abort_sentence(char *text, size_t room, int rank, const char *why)
+{
+    const char *const parts[] = { "rank ", NULL, " gave up: ", why ? why : "no reason given" };
+    char number[12], *digit = number + sizeof number - 1;
+    size_t n = 0;
+
+    *digit = '\0';
+    do *--digit = (char)('0' + rank % 10); while ((rank /= 10) > 0);
+    for (int i = 0; i < 4; i++)
+        for (const char *c = parts[i] ? parts[i] : digit; *c && n + 1 < room; c++) text[n++] = *c;
+    text[n] = '\0';
+}
+
 /* ---- >>the end ---- */
 
 static void coll__dump_failure(const coll__trunk *trunk);

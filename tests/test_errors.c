@@ -237,7 +237,7 @@ static void nulls_case(const void *arg)
     const coll_call call = { .kind = COLL_BARRIER };
     uint64_t sent = 1, received = 1;
 
-    (void)arg;
+    (void)arg, (void)putenv("COLL_DEBUG=none");
     CHECK(coll_barrier(NULL) == ARGUMENT && strstr(coll_error(NULL), "NULL"), "coll_barrier(NULL): %s", coll_error(NULL));
     CHECK(coll_run(NULL, &call) == ARGUMENT && coll_start(NULL, &call, &r) == ARGUMENT &&
           coll_explain(NULL, &call, NULL, 0) == ARGUMENT && coll_progress(NULL) == ARGUMENT

@@ -48,9 +48,9 @@ static int rest_worker(coll_comm *comm, void *arg)
                                          : (float)((size_t)rank + i % 50);
             if (x[i] < want || x[i] > want) is_result ? wrong++ : touched++;
         }
-        CHECK(wrong == 0 && touched == 0, "%s: rank %d of %d, %s%zu, %s, flags %u, wire %d, place %d: %zu wrong, %zu touched", world,
-              rank, size, r->is_v ? "v " : "", r->count, r->algorithm ? r->algorithm : "its choice", r->flags, r->wire, place,
-              wrong, touched);
+        CHECK(wrong == 0 && touched == 0, "%s: rank %d of %d, %s%zu, %s, flags %u, wire %d, place %d: %zu wrong, %zu touched",
+              world, rank, size, r->is_v ? "v " : "", r->count, r->algorithm ? r->algorithm : "its choice", r->flags, r->wire,
+              place, wrong, touched);
     }
     free(x);
     return coll_barrier(comm);
@@ -206,8 +206,8 @@ static void test_overlaps(void)
                     whole = coll_convert(apart, to, before + (at - (unsigned char *)memory), from, count);
                     status = coll_convert(dst, to, at, from, count);
                 }
-                CHECK(whole == COLL_OK && status == (is_fine ? COLL_OK : COLL_ERR_ARGUMENT), "%s to %s, %d elements, %d bytes off: "
-                      "%d", coll_type_name(from), coll_type_name(to), (int)count, (int)shifts[s], (int)status);
+                CHECK(whole == COLL_OK && status == (is_fine ? COLL_OK : COLL_ERR_ARGUMENT), "%s to %s, %d elements, %d bytes "
+                      "off: %d", coll_type_name(from), coll_type_name(to), (int)count, (int)shifts[s], (int)status);
                 CHECK(is_fine ? !memcmp(dst, apart, count * own) : !memcmp(before, memory, sizeof memory),
                       "%s to %s, %d elements, %d bytes off: other bits", coll_type_name(from), coll_type_name(to), (int)count,
                       (int)shifts[s]);
