@@ -22,7 +22,7 @@
 enum {
     COLL__PULSE_STACK = 256 * 1024, COLL__BEATS = 8,              /* looks in a liveness_timeout_ms; a sign at every other one */
     COLL__ASKED_MOST = 16,
-    COLL__GREETINGS_MOST = 4096,                  /* with strangers at the same time                          */
+    COLL__GREETINGS_MOST = 4096, COLL__GREETINGS_SPARE = 240,     /* greetings at the same time; those beside the ranks' own */
     COLL__TCP_RTO_MAX_MS = 44                     /* TCP_RTO_MAX_MS of Linux 6.15, which older headers lack     */
 };
 
@@ -84,8 +84,11 @@ typedef struct coll__pulse {
     int      path_count, path_room;
 } coll__pulse;
 
-/* With how many strangers a rank may be in conversation. */
-static inline int coll__greeting_room(int size) { return (int)coll__least(2 * (size_t)size + 16, COLL__GREETINGS_MOST); }
+/* How many greetings a rank may have at the same time. */
+static inline int coll__greeting_room(int size, int lanes)
+{
+    return (int)coll__least(2 * (size_t)size * (size_t)lanes + COLL__GREETINGS_SPARE, COLL__GREETINGS_MOST);
+}
 
 static inline int64_t coll__liveness(const coll__pulse *p) { return (int64_t)p->liveness_ms * COLL__MS; }
 
@@ -408,7 +411,8 @@ static void coll__line_event(coll__pulse *p, int index)
 static void coll__ask_due(coll__pulse *p, int64_t now);
 static void coll__ask_go_on(coll__pulse *p, int rank);
 static void coll__ask_ends(coll__control_line *line);
-static int  coll__door_watch(struct coll__tcp *tcp, struct pollfd *fds);
+/* The listener, while the program computes: coll_tcp_door.h. */
+static int  coll__door_watch(struct coll__tcp *tcp, struct pollfd *fds, int64_t *next);
 static void coll__door_attend(struct coll__tcp *tcp, const struct pollfd *fds, int count);
 
 /* See what our own rank does. */
@@ -491,12 +495,11 @@ static void *coll__pulse_main(void *at)
 
     pthread_mutex_lock(&p->lock);
     while (!__atomic_load_n(&p->is_stopping, __ATOMIC_ACQUIRE)) {
-        const int64_t next = coll__pulse_beat(p, coll__now());
+        int64_t next = coll__pulse_beat(p, coll__now());
         const int count = p->line_count;
-        const bool is_orphan = coll__is_orphan(p);
         coll__pulse_watch(p);
         pthread_mutex_unlock(&p->lock);
-        const int guests = is_orphan ? coll__door_watch(p->tcp, p->fds + 1 + count) : 0;
+        const int guests = coll__door_watch(p->tcp, p->fds + 1 + count, &next);
         (void)poll(p->fds, (nfds_t)(1 + count + guests), coll__ms_until(next, 60000));
         coll__door_attend(p->tcp, p->fds + 1 + count, guests);
         pthread_mutex_lock(&p->lock);
@@ -558,7 +561,8 @@ static void coll__pulse_path(coll__pulse *p, int peer, int fd)
 /* ---- >>open, close ---- */
 
 /* false: no memory. */
-static bool coll__pulse_init(coll__pulse *p, int rank, int size, coll__control_line *lines, const coll__place_of *places)
+static bool coll__pulse_init(coll__pulse *p, int rank, int size, int greetings, coll__control_line *lines,
+                             const coll__place_of *places)
 {
     const size_t n = (size_t)size;
 
@@ -575,7 +579,7 @@ static bool coll__pulse_init(coll__pulse *p, int rank, int size, coll__control_l
     p->is_dead = p->has_left ? p->has_left + n : NULL;
     p->reports = (unsigned char *)coll__allocate((size_t)p->line_count * COLL__WAITING_LENGTH);
     p->signs = (coll__sign *)coll__allocate(n * sizeof *p->signs);
-    p->fds = (struct pollfd *)coll__allocate(((rank == 0 ? n : 2 * n) + 2 + (size_t)coll__greeting_room(size)) * sizeof *p->fds);
+    p->fds = (struct pollfd *)coll__allocate(((rank == 0 ? n : 2 * n) + 2 + (size_t)greetings) * sizeof *p->fds);
     p->own.pid = (uint32_t)getpid();
     if (gethostname(p->own.name, sizeof p->own.name - 1)) coll__print(p->own.name, sizeof p->own.name, "?");
     return p->has_lock && p->leavers && p->has_left && p->reports && p->signs && p->fds;
