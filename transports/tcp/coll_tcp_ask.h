@@ -118,7 +118,7 @@ static void coll__ask_call(coll__pulse *p, int rank, int64_t now)
     coll__control_line *line = &p->lines[rank];
 
     line->is_wanted = line->is_met = false;
-    line->call_at = now + coll__liveness(p) / COLL__BEATS;
+    line->call_at = now + coll__beat(p);
     if (p->places[rank].count == 0) return;
     const coll__address a = coll__place_address(p->tcp, rank, line->calls++ % p->places[rank].count);
     const int fd = coll__dial(&a);

@@ -121,12 +121,12 @@ static const char *coll__shortage_text(int error, char *text, size_t room)
 
 /* ---- >>dialling: a stream to a higher rank ---- */
 
-static void coll__stream_unreachable(coll__tcp *tcp, coll__stream *s, const char *why, bool is_unanswered)
+static void coll__stream_unreachable(coll__tcp *tcp, coll__stream *s, int error)
 {
     char what[160];
 
     s->state = COLL__STREAM_NONE;                 /* to be dialled at its next address                        */
-    if (is_unanswered) s->is_unanswered = true;
+    if (error == ETIMEDOUT || error == EHOSTUNREACH) s->is_unanswered = true;
     if (++s->tried < tcp->places[s->peer].count) return;
     if (s->is_unanswered && coll__now() < s->dial_until) {
         s->tried = 0;
@@ -136,7 +136,9 @@ static void coll__stream_unreachable(coll__tcp *tcp, coll__stream *s, const char
         return;
     }
     s->state = COLL__STREAM_ENDED;
-    coll__print(what, sizeof what, "cannot be reached from rank %d: %s", tcp->rank, why);
+    if (error) coll__print(what, sizeof what, "cannot be reached from rank %d: %s%s", tcp->rank, strerror(error),
+                           s->is_unanswered ? "; its host is gone, or the link between the two" : "");
+    else coll__print(what, sizeof what, "cannot be reached: it has no address that other hosts could reach");
     coll__suspect(tcp, s->peer, what);
 }
 
@@ -188,7 +190,7 @@ static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
     s->dial_at = 0;
     if (!s->dial_until) s->dial_until = coll__now() + coll__dial_patience(&tcp->pulse);
     if (tcp->places[s->peer].count == 0) {
-        coll__stream_unreachable(tcp, s, "it has no address that other hosts could reach", false);
+        coll__stream_unreachable(tcp, s, 0);
         return;
     }
     const coll__address a = coll__place_address(tcp, s->peer, s->tried);
@@ -198,7 +200,7 @@ static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
         const int error = fd < 0 ? errno : ENOMEM;
         if (fd >= 0) close(fd);
         if (coll__is_shortage(error)) coll__stream_unaffordable(tcp, s, error);
-        else coll__stream_unreachable(tcp, s, strerror(error), error == EHOSTUNREACH);
+        else coll__stream_unreachable(tcp, s, error);
         return;
     }
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
@@ -231,7 +233,6 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
     if (s->state != COLL__STREAM_DIALLING) return;
     coll__io_forget(&tcp->io, g->pipe.fd);
     const int error = coll__dial_result(g->pipe.fd);
-    const bool is_silent = error == ETIMEDOUT || error == EHOSTUNREACH;
     const bool is_refused = error && error != ECONNRESET && g->step == COLL__GREET_SAY && g->length == 0;
     const coll_status status = error ? COLL_ERR_PEER : coll__greet_advance(g, &tcp->us);
     if (status == COLL_PENDING) {
@@ -250,7 +251,7 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
         coll__stream_open(tcp, s, g->hello.lane, &g->pipe);
     } else {
         coll__pipe_close(&g->pipe);
-        if (is_refused) coll__stream_unreachable(tcp, s, strerror(error), is_silent);
+        if (is_refused) coll__stream_unreachable(tcp, s, error);
         else coll__stream_turned_away(tcp, s, status, g->why);
     }
     free(g);

@@ -110,15 +110,14 @@ static bool coll__has_active_transfer(const coll__stream *s)
 static void coll__stream_broken(coll__tcp *tcp, coll__stream *s, int error)
 {
     const bool is_changed = coll__ending_status(error) == COLL_ERR_PROTOCOL;
-    char what[100];
+    char what[160];
 
     s->state = COLL__STREAM_ENDED;
     tcp->ended_count++;
     if (is_changed)
         coll__blame(&tcp->suspicion, COLL_ERR_PROTOCOL, s->peer, "cannot be understood: %s", coll__ending_text(error));
     if (!coll__has_active_transfer(s) && !(s->in.first && s->in.first->moved > 0)) return;
-    coll__print(what, sizeof what, "is gone: %s", coll__ending_text(error));
-    coll__suspect(tcp, s->peer, what);
+    coll__suspect(tcp, s->peer, coll__gone_text(error, tcp->rank, s->peer, what, sizeof what));
 }
 
 /* What came does not fit, and is still to be looked at by whoever asked for it; but what is to be sent stays here, and he may be
