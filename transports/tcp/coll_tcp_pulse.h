@@ -272,7 +272,7 @@ static bool coll__line_is_cut(const coll__pulse *p, const coll__control_line *li
 
     memset(&info, 0, sizeof info);
     if (line->pipe.fd < 0 || getsockopt(line->pipe.fd, IPPROTO_TCP, TCP_INFO, &info, &length)) return false;
-    return info.tcpi_unacked > 0 && info.tcpi_last_ack_recv >= (unsigned)p->liveness_ms / 2;
+    return (info.tcpi_unacked > 0 || info.tcpi_probes > 0) && info.tcpi_last_ack_recv >= (unsigned)p->liveness_ms / 2;
 }
 
 /* "the link between rank 0 (...) and rank 3 (...) is silent: no answer for 5 s" */
