@@ -99,9 +99,15 @@ static bool listens(const cell *c, int rank, const reached *r)
     return r->state == REACH_LISTEN;
 }
 
+/* The rank is elsewhere, and its heartbeat's thread has accepted: the lower rank has dialled, from another host. */
+static bool is_taken(const cell *c, int rank, const reached *r)
+{
+    return r->state == REACH_ESTABLISHED && !is_control(c, rank, r) && net_host_of(&r->there) < rank;
+}
+
 static bool is_called(const cell *c, int rank, const reached *r)
 {
-    return listens(c, rank, r) && r->queued > 0;
+    return (listens(c, rank, r) && r->queued > 0) || is_taken(c, rank, r);
 }
 
 static bool has_called(const cell *c, int rank, const reached *r)

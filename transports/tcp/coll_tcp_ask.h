@@ -10,8 +10,7 @@
  * out about rank 1, and tells rank 3, as everybody tells what he is told to all to whom he has lines.  Who has failed and leaves
  * calls those who may still wait for him, and tells them why: they would take the end of his connections for his death.
  *
- * The pulse's thread calls, and lets callers in, since the program may be computing for a long time.  There is but one door, so
- * it lets in everybody then, moves on with the greetings, and leaves all that are no questions to the caller's thread.
+ * The pulse's thread calls, and lets callers in (coll_tcp_door.h), since the program may be computing for a long time.
  *
  * The lines of a rank other than 0: [0] is to rank 0, [r] to rank r, which we call, [size + r] to rank r, which has called. */
 #ifndef COLL_TCP_ASK_H
@@ -119,7 +118,7 @@ static void coll__ask_call(coll__pulse *p, int rank, int64_t now)
     coll__control_line *line = &p->lines[rank];
 
     line->is_wanted = line->is_met = false;
-    line->call_at = now + coll__liveness(p) / COLL__BEATS;
+    line->call_at = now + coll__beat(p);
     if (p->places[rank].count == 0) return;
     const coll__address a = coll__place_address(p->tcp, rank, line->calls++ % p->places[rank].count);
     const int fd = coll__dial(&a);
@@ -184,41 +183,6 @@ static void coll__ask_taken(coll__tcp *tcp, coll__pipe *pipe, int rank)
     pthread_mutex_unlock(&p->lock);
     if (is_taken) coll__pulse_wake(p);
     else coll__pipe_close(pipe);
-}
-
-/* What the pulse's thread polls at the door; gives how much.  It never waits there: when the caller's thread is there, that will
- * do, and with the next beat it looks again. */
-static int coll__door_watch(coll__tcp *tcp, struct pollfd *fds)
-{
-    int n = 0;
-
-    if (pthread_mutex_trylock(&tcp->door)) return 0;
-    const bool is_hopeless = tcp->is_deaf && coll__now() < tcp->short_at + COLL__SHORT_AGAIN_MS * (int64_t)COLL__MS;
-    if (!tcp->is_gathering && !is_hopeless) fds[n++] = (struct pollfd){ .fd = tcp->listener, .events = POLLIN };
-    for (int i = 0; !tcp->is_gathering && i < tcp->greeting_count; i++) {
-        const coll__greet *g = &tcp->greetings[i];
-        if (g->pipe.fd >= 0 && g->want) fds[n++] = (struct pollfd){ .fd = g->pipe.fd, .events = g->want };
-    }
-    pthread_mutex_unlock(&tcp->door);
-    return n;
-}
-
-/* It has polled them: let in who knocks, and go on with all greetings. */
-static void coll__door_attend(coll__tcp *tcp, const struct pollfd *fds, int count)
-{
-    bool is_any = false, has_guests = false;
-
-    for (int i = 0; i < count; i++) is_any = is_any || fds[i].revents;
-    if (!is_any || pthread_mutex_trylock(&tcp->door)) return;
-    if (!tcp->is_gathering) {
-        tcp->is_pulse_there = true;
-        coll__accept_all(tcp);
-        coll__greetings_go_on(tcp);
-        tcp->is_pulse_there = false;
-        has_guests = tcp->has_guests;
-    }
-    pthread_mutex_unlock(&tcp->door);
-    if (has_guests) coll__pulse_news(&tcp->pulse);
 }
 
 #endif /* COLL_TCP_ASK_H */

@@ -1,13 +1,17 @@
 /* coll_tcp_door.h - how connections come about: streams that we dial, and those who knock at our door.
  *
- * Whoever reaches a port may knock, so the door is kept short of work and of memory.  There is room for greetings with
- * COLL__GREETINGS_MOST strangers, or twice as many as there are ranks and 16; each is 128 bytes, and 32 more of one whose hello
- * was right.  While all are busy meeting, a greeting may take COLL__GREETING_MS.  Later a rank that has begun to dial may well
- * compute for minutes before it goes on: then only those who have not said a word of sense are limited in time.  When there is no
- * room, whoever has said the least, and among these the first to come, makes room for the next one.  So a crowd that keeps
- * silent cannot keep out a rank that talks, and a rank that had to go nevertheless dials again.
+ * Whoever reaches a port may connect, so work and memory for that are bounded.  There is room for greetings with all
+ * connections that the other ranks may make, and COLL__GREETINGS_SPARE others, up to COLL__GREETINGS_MOST; each reads 128 bytes,
+ * and 32 more of one whose hello was right.  While all are busy meeting, a greeting may take COLL__GREETING_MS.  Later a rank that
+ * has begun to dial may well compute for minutes before it goes on: then only those who have not said a word of sense are limited
+ * in time.  When there is no room, whoever has said the least, and among these the first to come, makes room for the next one:
+ * never one that has said all, and none that came less than COLL__YOUNG_MS ago, for its hello may be on the way.  So a crowd that
+ * keeps silent cannot keep out a rank that talks, and a rank that had to go nevertheless dials again.
  *
- * When rank 0 has left, the pulse's thread opens, too (coll_tcp_ask.h). */
+ * The heartbeat's thread accepts, too, and moves on with the greetings: the program may compute for minutes, and the queue of the
+ * listener, once strangers have filled it, would keep ranks out.  What it has not to decide it leaves to the caller's thread.
+ * Beside a full queue even a rank that lives gives no answer, so that one that is dialled in vain is dialled again, for four times
+ * liveness_timeout_ms: rank 0 tells before if its heartbeats have ceased. */
 #ifndef COLL_TCP_DOOR_H
 #define COLL_TCP_DOOR_H
 
@@ -117,14 +121,24 @@ static const char *coll__shortage_text(int error, char *text, size_t room)
 
 /* ---- >>dialling: a stream to a higher rank ---- */
 
-static void coll__stream_unreachable(coll__tcp *tcp, coll__stream *s, const char *why)
+static void coll__stream_unreachable(coll__tcp *tcp, coll__stream *s, int error)
 {
     char what[160];
 
     s->state = COLL__STREAM_NONE;                 /* to be dialled at its next address                        */
+    if (error == ETIMEDOUT || error == EHOSTUNREACH) s->is_unanswered = true;
     if (++s->tried < tcp->places[s->peer].count) return;
+    if (s->is_unanswered && coll__now() < s->dial_until) {
+        s->tried = 0;
+        s->is_unanswered = false;
+        s->dial_at = coll__deadline(COLL__DIAL_REST_MS);
+        tcp->redials++;
+        return;
+    }
     s->state = COLL__STREAM_ENDED;
-    coll__print(what, sizeof what, "cannot be reached: %s", why);
+    if (error) coll__print(what, sizeof what, "cannot be reached from rank %d: %s%s", tcp->rank, strerror(error),
+                           s->is_unanswered ? "; its host is gone, or the link between the two" : "");
+    else coll__print(what, sizeof what, "cannot be reached: it has no address that other hosts could reach");
     coll__suspect(tcp, s->peer, what);
 }
 
@@ -143,12 +157,12 @@ static void coll__stream_watch(coll__tcp *tcp, const coll__stream *s, uint32_t w
     coll__io_watch(&tcp->io, s->greet->pipe.fd, want, coll__tag(COLL__EVENT_DIALLED, s->peer * COLL_CHANNEL_COUNT + s->channel));
 }
 
-/* A kernel answers at once, whatever its processes do; but a call may get lost, and is repeated after 1 and 3 s. */
-static int coll__dial_patience(const coll__pulse *p)
+/* How long no answer is no verdict.  Each try is a short one: the kernel repeats a call after 1 s, and then ever more rarely. */
+static int64_t coll__dial_patience(const coll__pulse *p)
 {
-    enum { LEAST_MS = 3500 };
-    const int ms = p->liveness_ms > LEAST_MS ? p->liveness_ms : LEAST_MS;
-    return p->liveness_ms > 0 && ms < COLL__DIAL_MS ? ms : COLL__DIAL_MS;
+    enum { LEAST_MS = 4000 };
+    const int64_t ms = p->liveness_ms > 0 ? 4 * (int64_t)p->liveness_ms : COLL__DIAL_MS;
+    return (ms > LEAST_MS ? ms : LEAST_MS) * COLL__MS;
 }
 
 static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s);
@@ -169,13 +183,14 @@ static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
     if (tcp->shares && coll__is_of_this_host(tcp, s->peer)) coll__stream_needs_one(s);
     const coll__hello hello = { .purpose = COLL__PURPOSE_DATA, .channel = s->channel, .to = s->peer,
                                 .more_lanes = s->bundle ? s->bundle->count - 1 : 0, .lane = s->bundle ? s->bundle->open : 0 };
-    const int patience = is_last ? coll__dial_patience(&tcp->pulse) : COLL__DIAL_NEXT_MS;
+    const int patience = is_last ? COLL__DIAL_ONCE_MS : COLL__DIAL_NEXT_MS;
 
     if (s->dial_at && coll__now() < s->dial_at) return;
     if (s->dial_at) tcp->redials--;
     s->dial_at = 0;
+    if (!s->dial_until) s->dial_until = coll__now() + coll__dial_patience(&tcp->pulse);
     if (tcp->places[s->peer].count == 0) {
-        coll__stream_unreachable(tcp, s, "it has no address that other hosts could reach");
+        coll__stream_unreachable(tcp, s, 0);
         return;
     }
     const coll__address a = coll__place_address(tcp, s->peer, s->tried);
@@ -185,7 +200,7 @@ static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
         const int error = fd < 0 ? errno : ENOMEM;
         if (fd >= 0) close(fd);
         if (coll__is_shortage(error)) coll__stream_unaffordable(tcp, s, error);
-        else coll__stream_unreachable(tcp, s, strerror(error));
+        else coll__stream_unreachable(tcp, s, error);
         return;
     }
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
@@ -202,7 +217,7 @@ static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
 static bool coll__stream_is_kept_away(const coll__tcp *tcp, coll__stream *s)
 {
     if (!s->refused_at) s->refused_at = coll__now();
-    return coll__now() - s->refused_at > coll__dial_patience(&tcp->pulse) * (int64_t)COLL__MS;
+    return coll__now() - s->refused_at > coll__dial_patience(&tcp->pulse);
 }
 
 /* The greeting has failed. */
@@ -225,7 +240,7 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
     if (s->state != COLL__STREAM_DIALLING) return;
     coll__io_forget(&tcp->io, g->pipe.fd);
     const int error = coll__dial_result(g->pipe.fd);
-    const bool is_refused = error && g->step == COLL__GREET_SAY && g->length == 0;
+    const bool is_refused = error && error != ECONNRESET && g->step == COLL__GREET_SAY && g->length == 0;
     coll_status status = error ? COLL_ERR_PEER : coll__greet_advance(g, &tcp->us);
     if (g->is_hearsay && coll__stream_is_kept_away(tcp, s)) status = COLL_ERR_DENIED;
     if (status == COLL_PENDING) {
@@ -239,12 +254,13 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
         pthread_mutex_unlock(&tcp->pulse.lock);
         s->dial_pause_ms = 0;
         s->refused_at = 0;
+        s->dial_until = 0;
         setsockopt(g->pipe.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &forever, sizeof forever);
         coll__make_blocking(g->pipe.fd);
         coll__stream_open(tcp, s, g->hello.lane, &g->pipe);
     } else {
         coll__pipe_close(&g->pipe);
-        if (is_refused) coll__stream_unreachable(tcp, s, strerror(error));
+        if (is_refused) coll__stream_unreachable(tcp, s, error);
         else coll__stream_turned_away(tcp, s, status, g->why);
     }
     free(g);
@@ -431,10 +447,8 @@ static int coll__greeting_least(const coll__tcp *tcp)
 }
 
 /* Make room, without a word to the one who goes.  That it happens is told once a second at most. */
-static void coll__greeting_evict(coll__tcp *tcp)
+static void coll__greeting_evict(coll__tcp *tcp, int index)
 {
-    const int index = coll__greeting_least(tcp);
-
     coll__io_forget(&tcp->io, tcp->greetings[index].pipe.fd);
     coll__pipe_close(&tcp->greetings[index].pipe);
     coll__greeting_close(tcp, index);
@@ -444,6 +458,14 @@ static void coll__greeting_evict(coll__tcp *tcp)
               "others", tcp->rank, tcp->evicted);
     tcp->evicted = 0;
     tcp->evicted_at = coll__now();
+}
+
+/* Nobody accepts for a moment: the listener is not watched, or its queue would keep whoever waits awake. */
+static void coll__door_deafen(coll__tcp *tcp, int ms)
+{
+    if (!tcp->is_deaf) coll__io_forget(&tcp->io, tcp->listener);
+    tcp->is_deaf = true;
+    tcp->deaf_until = coll__deadline(ms);
 }
 
 /* Somebody knocks, and cannot be let in: who is at the door already makes room for him.  false: there is nobody, and for a moment
@@ -459,10 +481,9 @@ static bool coll__shortage_eased(coll__tcp *tcp, int error)
     tcp->short_of = error;
     for (int i = 0; i < tcp->greeting_count; i++) has_any = has_any || tcp->greetings[i].pipe.fd >= 0;
     if (has_any) {
-        coll__greeting_evict(tcp);
+        coll__greeting_evict(tcp, coll__greeting_least(tcp));
     } else {
-        coll__io_forget(&tcp->io, tcp->listener);
-        tcp->is_deaf = true;
+        coll__door_deafen(tcp, COLL__SHORT_AGAIN_MS);
     }
     return has_any;
 }
@@ -472,33 +493,49 @@ static bool coll__shortage_eased(coll__tcp *tcp, int error)
 static void coll__shortage_attend(coll__tcp *tcp)
 {
     const int64_t now = coll__now();
+    const bool is_short = now < tcp->short_at + COLL__SHORT_RUN_MS * (int64_t)COLL__MS;
     char why[80];
 
-    if (!tcp->is_meeting && (!tcp->short_told_at || now > tcp->short_told_at + COLL__SHORT_TELL_MS * (int64_t)COLL__MS)) {
+    if (!tcp->is_meeting && tcp->short_of && is_short && (!tcp->short_told_at || now > tcp->short_told_at + COLL__SHORT_TELL_MS * (int64_t)COLL__MS)) {
         coll__say(&tcp->log, COLL_LOG_WARN, "rank %d cannot let anybody in who connects to it: %s", tcp->rank,
                   coll__shortage_text(tcp->short_of, why, sizeof why));
         tcp->short_told_at = now;
     }
-    if (now < tcp->short_at + COLL__SHORT_AGAIN_MS * (int64_t)COLL__MS) return;
+    if (now < tcp->deaf_until) return;
     coll__io_watch(&tcp->io, tcp->listener, EPOLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
     tcp->is_deaf = false;
+}
+
+/* A place for one more greeting; -1: there is none for a moment.  Who would have to go gets a last look, for his hello may have
+ * come meanwhile. */
+static int coll__greeting_place(coll__tcp *tcp)
+{
+    for (int n = 0; n < tcp->greeting_room; n++) {
+        int i = 0;
+        while (i < tcp->greeting_count && tcp->greetings[i].pipe.fd >= 0) i++;
+        if (i < tcp->greeting_room) return i;
+        i = coll__greeting_least(tcp);
+        const coll__greet *g = &tcp->greetings[i];
+        const coll__greet_step step = g->step;
+        const size_t length = g->length;
+        coll__greeting_event(tcp, i);
+        if (g->pipe.fd < 0 || g->step != step || g->length != length) continue;
+        const int64_t came_at = g->deadline - COLL__GREETING_MS * (int64_t)COLL__MS;
+        if (step == COLL__GREET_OVER || coll__now() < came_at + COLL__YOUNG_MS * (int64_t)COLL__MS) return -1;
+        coll__greeting_evict(tcp, i);
+    }
+    return -1;
 }
 
 /* Let in who knocks, a bounded number at once: this rank has other things to do, too.  true: nobody is left in the backlog. */
 static bool coll__accept_all(coll__tcp *tcp)
 {
     for (int n = 0; n < COLL__ACCEPTS_AT_ONCE; n++) {
-        const int fd = coll__accept(tcp->listener);
-        int i = 0;
-        const int error = errno;
+        const int i = coll__greeting_place(tcp), fd = i < 0 ? -1 : coll__accept(tcp->listener), error = errno;
+        if (i < 0) coll__door_deafen(tcp, COLL__YOUNG_MS);
+        if (i < 0) return false;
         if (fd < 0 && error != ECONNABORTED && !coll__shortage_eased(tcp, error)) return error == EAGAIN;
         if (fd < 0) continue;
-        if (tcp->greeting_count == tcp->greeting_room) coll__greetings_go_on(tcp);
-        while (i < tcp->greeting_count && tcp->greetings[i].pipe.fd >= 0) i++;
-        if (i == tcp->greeting_room) {
-            i = coll__greeting_least(tcp);
-            coll__greeting_evict(tcp);
-        }
         if (i >= tcp->greeting_count) tcp->greeting_count = i + 1;
         coll__greet_answer(&tcp->greetings[i], fd, coll__deadline(COLL__GREETING_MS));
         coll__io_watch(&tcp->io, fd, EPOLLIN, coll__tag(COLL__EVENT_GREETING, i));
@@ -507,13 +544,15 @@ static bool coll__accept_all(coll__tcp *tcp)
     return false;
 }
 
+/* Those who have kept silent for too long go.  The heartbeat's thread gives no reasons, for it writes no log. */
 static void coll__greetings_expire(coll__tcp *tcp)
 {
     for (int i = 0; i < tcp->greeting_count; i++) {
         coll__greet *g = &tcp->greetings[i];
         if (g->pipe.fd < 0 || coll__now() < g->deadline || (!tcp->is_meeting && g->step > COLL__GREET_HEAR)) continue;
         coll__io_forget(&tcp->io, g->pipe.fd);
-        coll__refuse(tcp, &g->pipe, COLL_ERR_TIMEOUT, "it did not say who it is");
+        if (tcp->is_pulse_there) coll__pipe_close(&g->pipe);
+        else coll__refuse(tcp, &g->pipe, COLL_ERR_TIMEOUT, "it did not say who it is");
         coll__greeting_close(tcp, i);
     }
 }
@@ -539,6 +578,52 @@ static void coll__door_tidy(coll__tcp *tcp)
     if (tcp->greeting_count > 0) coll__greetings_expire(tcp);
     if (tcp->is_deaf) coll__shortage_attend(tcp);
     pthread_mutex_unlock(&tcp->door);
+}
+
+/* ---- >>the heartbeat's thread: it accepts while the program computes ---- */
+
+/* What it polls; gives how much, and in `next` when to come again at the latest.  It never waits for the lock: when the caller's
+ * thread is there, that will do, and with the next beat it looks again. */
+static int coll__door_watch(coll__tcp *tcp, struct pollfd *fds, int64_t *next)
+{
+    int n = 0;
+
+    if (pthread_mutex_trylock(&tcp->door)) return 0;
+    if (!tcp->is_gathering) {
+        const bool is_deaf = tcp->is_deaf && coll__now() < tcp->deaf_until;
+        tcp->is_pulse_there = true;
+        coll__greetings_expire(tcp);
+        tcp->is_pulse_there = false;
+        if (is_deaf && tcp->deaf_until < *next) *next = tcp->deaf_until;
+        fds[n++] = (struct pollfd){ .fd = is_deaf ? -1 : tcp->listener, .events = POLLIN };
+        for (int i = 0; i < tcp->greeting_count; i++) {
+            const coll__greet *g = &tcp->greetings[i];
+            if (g->pipe.fd >= 0 && g->want) fds[n++] = (struct pollfd){ .fd = g->pipe.fd, .events = g->want };
+        }
+    }
+    pthread_mutex_unlock(&tcp->door);
+    return n;
+}
+
+/* It has polled them: move on with the greetings that have something, and let in who knocks. */
+static void coll__door_attend(coll__tcp *tcp, const struct pollfd *fds, int count)
+{
+    bool is_any = false, has_guests = false;
+
+    for (int i = 0; i < count; i++) is_any = is_any || fds[i].revents;
+    if (!is_any || pthread_mutex_trylock(&tcp->door)) return;
+    if (!tcp->is_gathering) {
+        tcp->is_pulse_there = true;
+        for (int i = 0, k = 1; i < tcp->greeting_count && k < count; i++) {
+            if (tcp->greetings[i].pipe.fd != fds[k].fd) continue;
+            if (fds[k++].revents) coll__greeting_event(tcp, i);
+        }
+        if (fds[0].revents) coll__accept_all(tcp);
+        tcp->is_pulse_there = false;
+        has_guests = tcp->has_guests;
+    }
+    pthread_mutex_unlock(&tcp->door);
+    if (has_guests) coll__pulse_news(&tcp->pulse);
 }
 
 #endif /* COLL_TCP_DOOR_H */

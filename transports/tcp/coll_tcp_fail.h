@@ -29,7 +29,7 @@ static int64_t coll__wait_for_verdict(coll__tcp *tcp, int blamed, int64_t began,
 static void coll__ask_for_verdict(coll__tcp *tcp, const coll_failure *cause, bool is_suspicion)
 {
     coll__pulse *p = &tcp->pulse;
-    const int64_t began = coll__now(), deadline = coll__deadline(COLL__VERDICT_MS + (p->has_thread ? p->liveness_ms : 0));
+    const int64_t began = coll__now(), deadline = coll__deadline(COLL__VERDICT_MS) + (p->has_thread ? coll__silence_limit(p) : 0);
     const bool is_judge_late = !p->has_thread && cause->rank == 0 && cause->status == COLL_ERR_TIMEOUT;
     int64_t until;
 

@@ -1,7 +1,9 @@
 /* coll_tcp_pulse.h - the control connections while a job runs: signs of life, the verdict, who has left, who does what.
  *
- * Every rank has a line to rank 0.  Over it each says every now and then that it lives and what it does, and is dead when
- * nothing has come for liveness_timeout_ms: rank 0 judges the others, each of them judges rank 0.  The first failure that rank 0
+ * Every rank has a line to rank 0.  Over it each says COLL__BEATS times in liveness_timeout_ms that it lives and what it does.
+ * Silence counts from the last that has come.  It is judged at liveness_timeout_ms and one such interval, so that a rank that is
+ * stopped for less never is dead; and what has come is read before anybody is judged, for the judge may have been stopped
+ * himself.  Rank 0 judges the others, each of them judges rank 0.  The first failure that rank 0
  * sees or is told of is the verdict, which it sends to all; when rank 0 is the dead one, all find that by themselves, and say it
  * in the same words.  A connection between two other ranks over which nothing passes any more is noticed by its own ends, from
  * what their kernels know, and told to rank 0.  When rank 0 has left in good order, each rank judges by itself, and has lines of
@@ -20,9 +22,9 @@
 #include <signal.h>
 
 enum {
-    COLL__PULSE_STACK = 256 * 1024, COLL__BEATS = 8,              /* looks in a liveness_timeout_ms; a sign at every other one */
+    COLL__PULSE_STACK = 256 * 1024, COLL__BEATS = 8,              /* heartbeats in a liveness_timeout_ms                      */
     COLL__ASKED_MOST = 16,
-    COLL__GREETINGS_MOST = 4096,                  /* with strangers at the same time                          */
+    COLL__GREETINGS_MOST = 4096, COLL__GREETINGS_SPARE = 240,     /* greetings at the same time; those beside the ranks' own */
     COLL__TCP_RTO_MAX_MS = 44                     /* TCP_RTO_MAX_MS of Linux 6.15, which older headers lack     */
 };
 
@@ -46,7 +48,7 @@ typedef struct coll__control_line {
     unsigned char bytes[COLL__CONTROL_LENGTH], out[COLL__CONTROL_LENGTH];
 } coll__control_line;
 
-/* A connection to a rank other than 0, beside the lines. */
+/* A connection to another rank, beside the lines. */
 typedef struct coll__path { int fd, peer; int64_t unanswered_at; } coll__path;
 
 typedef struct coll__pulse {
@@ -61,7 +63,6 @@ typedef struct coll__pulse {
     pthread_t thread;
     struct pollfd *fds;
     int64_t beat_at, turned_at;
-    bool    is_even;
     unsigned    news, is_stopping;                /* atomic                                                   */
     const char *abort_text;                       /* atomic; NULL: none                                       */
     pthread_mutex_t lock;                         /* guards the rest, and the lines                           */
@@ -84,10 +85,15 @@ typedef struct coll__pulse {
     int      path_count, path_room;
 } coll__pulse;
 
-/* With how many strangers a rank may be in conversation. */
-static inline int coll__greeting_room(int size) { return (int)coll__least(2 * (size_t)size + 16, COLL__GREETINGS_MOST); }
+/* How many greetings a rank may have at the same time. */
+static inline int coll__greeting_room(int size, int lanes)
+{
+    return (int)coll__least(2 * (size_t)size * (size_t)lanes + COLL__GREETINGS_SPARE, COLL__GREETINGS_MOST);
+}
 
 static inline int64_t coll__liveness(const coll__pulse *p) { return (int64_t)p->liveness_ms * COLL__MS; }
+static inline int64_t coll__beat(const coll__pulse *p) { return coll__liveness(p) / COLL__BEATS; }
+static inline int64_t coll__silence_limit(const coll__pulse *p) { return coll__liveness(p) + coll__beat(p); }
 
 /* "rank 2 (hostB, pid 4711, 10.0.0.7:4242)" */
 static const char *coll__pulse_who(const coll__pulse *p, int rank, char *text, size_t room)
@@ -250,30 +256,12 @@ static bool coll__line_is_watched(const coll__pulse *p, int index)
     return is_ours && (line->pipe.fd >= 0 || line->is_reached) && !p->has_left[index] && !p->is_dead[index];
 }
 
-/* Ranks that have given no sign of life for too long.  Those who have missed two signs when the first is given up have met the
- * same fate; when they are most of the job, it is rank 0 that is cut off. */
-static void coll__judge_silence(coll__pulse *p, int64_t now)
+/* Which line has been silent for too long?  -1: none.  Silence counts from the last that has come. */
+static int coll__first_silent(const coll__pulse *p, int64_t now)
 {
-    char what[160], others[80] = "";
-    int first = -1, count = 0;
-
-    for (int i = 0; i < p->line_count && first < 0; i++)
-        if (coll__line_is_watched(p, i) && now - p->lines[i].heard_at > coll__liveness(p)) first = i;
-    if (first < 0) return;
-    for (int i = 0; p->rank == 0 && i < p->size; i++) {
-        if (!coll__line_is_watched(p, i) || now - p->lines[i].heard_at <= coll__liveness(p) / 2) continue;
-        p->is_dead[i] = 1;
-        count++;
-    }
-    if (p->rank == 0) coll__append_ranks(others, sizeof others, p->is_dead, p->size);
-    coll__print(what, sizeof what, "has given no sign of life for %.3g s", p->liveness_ms * 1e-3);
-    if (count > 1) coll__append(what, sizeof what, ", as have ranks %s", others);
-    if (2 * count <= p->size) {
-        coll__pulse_blame(p, COLL_ERR_PEER, first, what);
-        return;
-    }
-    coll__print(what, sizeof what, "is cut off: no sign of life from ranks %s for %.3g s", others, p->liveness_ms * 1e-3);
-    coll__pulse_blame(p, COLL_ERR_PEER, 0, what);
+    for (int i = 0; i < p->line_count; i++)
+        if (coll__line_is_watched(p, i) && now - p->lines[i].heard_at > coll__silence_limit(p)) return i;
+    return -1;
 }
 
 /* The beginning of what TCP_INFO tells: the kernel's struct tcp_info, which musl declares for _GNU_SOURCE only. */
@@ -283,36 +271,86 @@ typedef struct coll__tcp_info {
     uint32_t last_data_sent, last_ack_sent, last_data_recv, last_ack_recv;
 } coll__tcp_info;
 
-/* Is something on its way over this connection that nothing comes back for?  Neither a reader who takes his time nor a process
- * that is stopped is meant: their kernels still answer. */
-static bool coll__path_is_silent(const coll__path *path, int liveness_ms, bool *is_unanswered)
+/* Does not even the kernel of the other side answer?  Then nobody here can tell its host from the link. */
+static bool coll__line_is_cut(const coll__pulse *p, const coll__control_line *line)
 {
     coll__tcp_info info;
     socklen_t length = sizeof info;
 
     memset(&info, 0, sizeof info);
-    if (getsockopt(path->fd, IPPROTO_TCP, TCP_INFO, &info, &length) || info.state != TCP_ESTABLISHED) return false;
-    *is_unanswered = info.probes > 0 || (info.unacked > 0 && info.retransmits > 0);
-    return *is_unanswered && info.last_ack_recv >= (unsigned)liveness_ms;
+    if (line->pipe.fd < 0 || getsockopt(line->pipe.fd, IPPROTO_TCP, TCP_INFO, &info, &length)) return false;
+    return (info.unacked > 0 || info.probes > 0) && info.last_ack_recv >= (unsigned)p->liveness_ms / 2;
 }
 
-/* A path beside which there is a line that is silent, too, is left to that: all then say the same. */
+/* "the link between rank 0 (...) and rank 3 (...) is silent: no answer for 5 s" */
+static void coll__blame_link(const coll__pulse *p, coll_failure *failure, int blamed, int a, int b, const char *rest)
+{
+    char one[COLL__ADDRESS_TEXT + COLL__NAME_LENGTH + 40], two[COLL__ADDRESS_TEXT + COLL__NAME_LENGTH + 40];
+
+    coll__blame(failure, COLL_ERR_PEER, blamed, "the link between %s and %s is silent: no answer for %.3g s%s",
+                coll__pulse_who(p, a < b ? a : b, one, sizeof one), coll__pulse_who(p, a < b ? b : a, two, sizeof two),
+                p->liveness_ms * 1e-3, rest);
+}
+
+/* Ranks that have given no sign of life for too long.  Signs come at intervals, and who is the first to be given up has missed
+ * one more: those who have been silent for the whole limit then have met the same fate.  When they are most of the job, it is
+ * rank 0 that is cut off. */
+static void coll__judge_silence(coll__pulse *p, int64_t now)
+{
+    char what[160], others[80] = "", rest[100] = "";
+    const int first = coll__first_silent(p, now);
+    coll_failure failure = { COLL_OK, -1, "" };
+    int count = 0;
+
+    if (first < 0) return;
+    for (int i = 0; p->rank == 0 && i < p->size; i++) {
+        if (!coll__line_is_watched(p, i) || now - p->lines[i].heard_at <= coll__liveness(p)) continue;
+        p->is_dead[i] = 1;
+        count++;
+    }
+    if (p->rank == 0) coll__append_ranks(others, sizeof others, p->is_dead, p->size);
+    if (count > 1) coll__append(rest, sizeof rest, ", as have ranks %s", others);
+    coll__print(what, sizeof what, "has given no sign of life for %.3g s%s", p->liveness_ms * 1e-3, rest);
+    if (2 * count > p->size) {
+        coll__print(what, sizeof what, "is cut off: no sign of life from ranks %s for %.3g s", others, p->liveness_ms * 1e-3);
+        coll__pulse_blame(p, COLL_ERR_PEER, 0, what);
+    } else if (coll__line_is_cut(p, &p->lines[first])) {
+        if (count > 1) coll__print(rest, sizeof rest, ", nor from ranks %s", others);
+        coll__blame_link(p, &failure, first, p->rank, first, rest);
+        coll__pulse_decide(p, &failure, false);
+    } else {
+        coll__pulse_blame(p, COLL_ERR_PEER, first, what);
+    }
+}
+
+/* Since when has nothing come back for what is on its way over this connection?  0: nothing is on its way.  Neither a reader who
+ * takes his time nor a process that is stopped is meant: their kernels still answer. */
+static int64_t coll__path_unanswered(const coll__path *path, int64_t now)
+{
+    coll__tcp_info info;
+    socklen_t length = sizeof info;
+
+    memset(&info, 0, sizeof info);
+    if (getsockopt(path->fd, IPPROTO_TCP, TCP_INFO, &info, &length) || info.state != TCP_ESTABLISHED
+        || (info.probes == 0 && info.unacked == 0)) return 0;
+    const int64_t answered_at = now - (int64_t)info.last_ack_recv * COLL__MS;
+    const int64_t asked_at = path->unanswered_at ? path->unanswered_at : now;
+    return answered_at > asked_at ? answered_at : asked_at;
+}
+
+/* A path beside which there is a line that is silent, too, is left to that: all then say the same.  Rank 0 lives if its line
+ * does. */
 static void coll__judge_paths(coll__pulse *p, int64_t now)
 {
-    coll_failure cause = { COLL_ERR_PEER, -1, "" };
+    coll_failure cause = { COLL_OK, -1, "" };
 
-    for (int i = 0; i < p->path_count && p->report.status == COLL_OK; i++) {
+    for (int i = 0; i < p->path_count && p->report.status == COLL_OK && p->verdict.status == COLL_OK; i++) {
         coll__path *path = &p->paths[i];
-        bool is_unanswered = false;
-        const bool is_silent = coll__path_is_silent(path, p->liveness_ms, &is_unanswered);
-        if (!is_unanswered) path->unanswered_at = 0;
-        else if (path->unanswered_at == 0) path->unanswered_at = now;
-        if (!is_silent || now - path->unanswered_at < coll__liveness(p) / 2) continue;
+        path->unanswered_at = coll__path_unanswered(path, now);
+        if (!path->unanswered_at || now - path->unanswered_at <= coll__silence_limit(p)) continue;
         if (coll__line_is_watched(p, path->peer) && now - p->lines[path->peer].heard_at > coll__liveness(p) / 2) continue;
-        cause.rank = path->peer;
-        coll__print(cause.text, sizeof cause.text, "cannot be reached from rank %d (%s, pid %u) any more: nothing has come back "
-                    "for %.3g s", p->rank, p->own.name, (unsigned)p->own.pid, p->liveness_ms * 1e-3);
-        coll__pulse_report(p, &cause, true);
+        coll__blame_link(p, &cause, path->peer ? path->peer : p->rank, p->rank, path->peer, "");
+        coll__pulse_report(p, &cause, false);
     }
 }
 
@@ -334,14 +372,13 @@ static void coll__bye_heard(coll__pulse *p, int rank)
 static void coll__line_closed(coll__pulse *p, int index, int error)
 {
     coll__control_line *line = &p->lines[index];
-    char what[100];
+    char what[160];
 
     coll__pipe_close(&line->pipe);
     line->is_reached = false;
     if (!line->is_met || index >= p->size || p->has_left[index]) return;
     p->is_dead[index] = 1;
-    coll__print(what, sizeof what, "is gone: %s", coll__ending_text(error));
-    coll__pulse_blame(p, coll__ending_status(error), index, what);
+    coll__pulse_blame(p, coll__ending_status(error), index, coll__gone_text(error, p->rank, index, what, sizeof what));
 }
 
 /* Rank 0 learns in which call a rank is waiting, and which one it has been through before, and compares these with what the
@@ -415,7 +452,8 @@ static void coll__line_event(coll__pulse *p, int index)
 static void coll__ask_due(coll__pulse *p, int64_t now);
 static void coll__ask_go_on(coll__pulse *p, int rank);
 static void coll__ask_ends(coll__control_line *line);
-static int  coll__door_watch(struct coll__tcp *tcp, struct pollfd *fds);
+/* The listener, while the program computes: coll_tcp_door.h. */
+static int  coll__door_watch(struct coll__tcp *tcp, struct pollfd *fds, int64_t *next);
 static void coll__door_attend(struct coll__tcp *tcp, const struct pollfd *fds, int count);
 
 /* See what our own rank does. */
@@ -460,22 +498,25 @@ static int64_t coll__pulse_beat(coll__pulse *p, int64_t now)
     p->has_slept = coll__pulse_slept(p);
     for (int i = 0; now - p->turned_at > coll__liveness(p) / 2 && i < p->line_count; i++)
         if (now - p->lines[i].heard_at > coll__liveness(p) / 2) p->lines[i].heard_at = now - coll__liveness(p) / 2;
+    for (int i = 0; now - p->turned_at > coll__liveness(p) / 2 && i < p->path_count; i++) p->paths[i].unanswered_at = 0;
     p->turned_at = now;
     coll__pulse_check_abort(p);
     if (now >= p->beat_at) {
-        p->beat_at = now + coll__liveness(p) / COLL__BEATS;
-        p->is_even = !p->is_even;
+        p->beat_at = now + coll__beat(p);
         coll__pulse_look(p, now);
-        if (p->is_even) coll__pulse_want(p, COLL__CONTROL_SIGN);
+        coll__pulse_want(p, COLL__CONTROL_SIGN);
         if (p->verdict.status == COLL_OK) coll__judge_paths(p, now);
     }
-    if (p->verdict.status == COLL_OK) coll__judge_silence(p, now);
+    if (p->verdict.status == COLL_OK && coll__first_silent(p, now) >= 0) {
+        for (int i = 0; i < p->line_count; i++) coll__line_event(p, i);
+        if (p->verdict.status == COLL_OK) coll__judge_silence(p, now);
+    }
     if (p->verdict.status == COLL_OK || p->is_leaving) coll__ask_due(p, now);
     coll__pulse_flush(p);
     next = p->beat_at;
     for (int i = 0; p->verdict.status == COLL_OK && i < p->line_count; i++)
-        if (coll__line_is_watched(p, i) && p->lines[i].heard_at + coll__liveness(p) < next)
-            next = p->lines[i].heard_at + coll__liveness(p) + 1;
+        if (coll__line_is_watched(p, i) && p->lines[i].heard_at + coll__silence_limit(p) < next)
+            next = p->lines[i].heard_at + coll__silence_limit(p) + 1;
     return next;
 }
 
@@ -499,12 +540,11 @@ static void *coll__pulse_main(void *at)
 
     pthread_mutex_lock(&p->lock);
     while (!__atomic_load_n(&p->is_stopping, __ATOMIC_ACQUIRE)) {
-        const int64_t next = coll__pulse_beat(p, coll__now());
+        int64_t next = coll__pulse_beat(p, coll__now());
         const int count = p->line_count;
-        const bool is_orphan = coll__is_orphan(p);
         coll__pulse_watch(p);
         pthread_mutex_unlock(&p->lock);
-        const int guests = is_orphan ? coll__door_watch(p->tcp, p->fds + 1 + count) : 0;
+        const int guests = coll__door_watch(p->tcp, p->fds + 1 + count, &next);
         (void)poll(p->fds, (nfds_t)(1 + count + guests), coll__ms_until(next, 60000));
         coll__door_attend(p->tcp, p->fds + 1 + count, guests);
         pthread_mutex_lock(&p->lock);
@@ -538,19 +578,16 @@ static void coll__pulse_tell(coll__pulse *p)
     if (is_stuck && p->has_thread) coll__pulse_wake(p);
 }
 
-/* Does this rank watch paths to that one?  Those to and from rank 0 have the lines beside them. */
-static bool coll__has_path(const coll__pulse *p, int peer) { return p->liveness_ms > 0 && p->rank != 0 && peer != 0; }
-
 /* A connection to a peer is open, and stays so until the pulse is closed.  The kernel is to ask the other one for an answer
  * often enough, also when nothing is sent. */
 static void coll__pulse_path(coll__pulse *p, int peer, int fd)
 {
-    const int seconds = p->liveness_ms / 1000, idle = seconds / 2 > 1 ? seconds / 2 : 1, probes = 9;
-    const int interval = seconds / 4 > 1 ? seconds / 4 : 1, most = interval * 1000;
+    const int seconds = p->liveness_ms / 1000, idle = seconds / COLL__BEATS > 1 ? seconds / COLL__BEATS : 1;
+    const int most = idle * 1000, probes = 2 * COLL__BEATS;       /* the kernel's own verdict comes after ours        */
 
-    if (!coll__has_path(p, peer)) return;
+    if (p->liveness_ms <= 0) return;
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle, sizeof idle);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
     setsockopt(fd, IPPROTO_TCP, COLL__TCP_RTO_MAX_MS, &most, sizeof most);        /* older kernels ask less often     */
     pthread_mutex_lock(&p->lock);
@@ -566,7 +603,8 @@ static void coll__pulse_path(coll__pulse *p, int peer, int fd)
 /* ---- >>open, close ---- */
 
 /* false: no memory. */
-static bool coll__pulse_init(coll__pulse *p, int rank, int size, coll__control_line *lines, const coll__place_of *places)
+static bool coll__pulse_init(coll__pulse *p, int rank, int size, int greetings, coll__control_line *lines,
+                             const coll__place_of *places)
 {
     const size_t n = (size_t)size;
 
@@ -583,7 +621,7 @@ static bool coll__pulse_init(coll__pulse *p, int rank, int size, coll__control_l
     p->is_dead = p->has_left ? p->has_left + n : NULL;
     p->reports = (unsigned char *)coll__allocate((size_t)p->line_count * COLL__WAITING_LENGTH);
     p->signs = (coll__sign *)coll__allocate(n * sizeof *p->signs);
-    p->fds = (struct pollfd *)coll__allocate(((rank == 0 ? n : 2 * n) + 2 + (size_t)coll__greeting_room(size)) * sizeof *p->fds);
+    p->fds = (struct pollfd *)coll__allocate(((rank == 0 ? n : 2 * n) + 2 + (size_t)greetings) * sizeof *p->fds);
     p->own.pid = (uint32_t)getpid();
     if (gethostname(p->own.name, sizeof p->own.name - 1)) coll__print(p->own.name, sizeof p->own.name, "?");
     return p->has_lock && p->leavers && p->has_left && p->reports && p->signs && p->fds;

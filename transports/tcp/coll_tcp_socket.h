@@ -10,7 +10,8 @@
 #include <sys/ioctl.h>
 #include <sys/uio.h>
 
-/* What every connection of ours is set to: no delay, and dead hosts noticed in about 25 s. */
+/* What every connection of ours is set to: no delay, and probes after 10 s without traffic.  Where no heartbeats are watched a
+ * host that vanishes is noticed by these after 25 s, or after the kernel's 15 minutes if data was on the way. */
 static void coll__tune_socket(int fd)
 {
     const int one = 1, idle = 10, interval = 5, probes = 3;
@@ -309,6 +310,16 @@ static const char *coll__ending_text(int error)
     if (error == EBADMSG) return "what came from it is not what it sent";
     const bool is_closed = error == 0 || error == EPIPE || error == ECONNRESET || error == ENOTCONN;
     return is_closed ? "connection closed" : strerror(error);
+}
+
+/* What is the matter with a peer whose connection has ended.  An end that is only silence may be the link's. */
+static const char *coll__gone_text(int error, int rank, int peer, char *text, size_t room)
+{
+    if (error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH)
+        coll__print(text, room, "gives no answer (%s): its host is gone, or the link between rank %d and rank %d",
+                    strerror(error), rank < peer ? rank : peer, rank < peer ? peer : rank);
+    else coll__print(text, room, "is gone: %s", coll__ending_text(error));
+    return text;
 }
 
 static coll_status coll__ending_status(int error) { return error == EBADMSG ? COLL_ERR_PROTOCOL : COLL_ERR_PEER; }

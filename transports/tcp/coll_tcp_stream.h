@@ -29,6 +29,8 @@ typedef struct coll__stream {
     struct coll__bundle *bundle;                  /* of several connections (coll_tcp_lanes.h); NULL: one     */
     struct coll__greet *greet;                    /* while dialling                                           */
     int64_t dial_at;                              /* not before then, for the last attempt was in vain        */
+    int64_t dial_until;                           /* no answer is no verdict before; 0: no attempt is under way */
+    bool  is_unanswered;                          /* one address at least has given no answer                 */
     int   dial_pause_ms;
     int64_t refused_at;                           /* since when by one who has not proved the key; 0: not     */
     bool  is_active;                              /* in the list of streams with something to do              */

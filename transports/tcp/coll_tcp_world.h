@@ -9,7 +9,8 @@ enum {
     COLL__REDIAL_LEAST_MS = 5, COLL__REDIAL_MOST_MS = 320, COLL__REDIAL_WAIT_MS = 200,
     COLL__ACCEPTS_AT_ONCE = 256,
     COLL__SHORT_AGAIN_MS = 100, COLL__SHORT_RUN_MS = 1000, COLL__SHORT_TELL_MS = 10000,   /* while nobody can be let in */
-    COLL__DIAL_NEXT_MS = 1000,                    /* the same, as long as there is another address to try     */
+    COLL__DIAL_NEXT_MS = 1000, COLL__DIAL_ONCE_MS = 1500, COLL__DIAL_REST_MS = 100,     /* one try; the last address; then */
+    COLL__YOUNG_MS = 20,                          /* a connection may stay so long without a word, in any crowd */
     COLL__TABLE_MS = 5000,
     COLL__REFUSED_TELL_MS = 5000,                 /* the same refusal is told again                           */
     COLL__LOOKS_AN_EVENT = 64
@@ -50,7 +51,8 @@ typedef struct coll__tcp {
     bool            is_pulse_there;               /* the pulse's thread has opened, which leaves most guests to ours */
     bool            has_guests;                   /* it has left us some                                      */
     bool            is_gathering;                 /* those who are left of this world use the door for another */
-    bool            is_deaf;                      /* nothing is left to let anybody in: not listening for a moment */
+    bool            is_deaf;                      /* the caller's thread does not watch the listener          */
+    int64_t         deaf_until;                   /* then: nobody accepts before                              */
     int             short_of;                     /* what was missing the last time, an errno; 0: nothing yet */
     int64_t         short_since, short_at, short_told_at;             /* first in a run, last, on the log     */
     unsigned        looks;
@@ -115,15 +117,14 @@ static bool coll__has_active_transfer(const coll__stream *s)
 static void coll__stream_broken(coll__tcp *tcp, coll__stream *s, int error)
 {
     const bool is_changed = coll__ending_status(error) == COLL_ERR_PROTOCOL;
-    char what[100];
+    char what[160];
 
     s->state = COLL__STREAM_ENDED;
     tcp->ended_count++;
     if (is_changed)
         coll__blame(&tcp->suspicion, COLL_ERR_PROTOCOL, s->peer, "cannot be understood: %s", coll__ending_text(error));
     if (!coll__has_active_transfer(s) && !(s->in.first && s->in.first->moved > 0)) return;
-    coll__print(what, sizeof what, "is gone: %s", coll__ending_text(error));
-    coll__suspect(tcp, s->peer, what);
+    coll__suspect(tcp, s->peer, coll__gone_text(error, tcp->rank, s->peer, what, sizeof what));
 }
 
 /* What came does not fit, and is still to be looked at by whoever asked for it; but what is to be sent stays here, and he may be
@@ -221,7 +222,7 @@ static coll__tcp *coll__tcp_new(const coll__settings *settings, const coll__log 
     tcp->shares = c->share_memory >= 0;
     tcp->is_open = settings->is_open;
     (void)pthread_mutex_init(&tcp->door, NULL);
-    tcp->greeting_room = coll__greeting_room(c->size);
+    tcp->greeting_room = coll__greeting_room(c->size, c->lanes > 1 ? c->lanes : 1);
     tcp->places = (coll__place_of *)coll__allocate(size * sizeof *tcp->places);
     tcp->streams = (coll__stream *)coll__allocate(streams * sizeof *tcp->streams);
     tcp->active.streams = (coll__stream **)coll__allocate(streams * sizeof *tcp->active.streams);
@@ -241,7 +242,7 @@ static coll__tcp *coll__tcp_new(const coll__settings *settings, const coll__log 
     }
     for (size_t i = 0; tcp->controls && i < (c->rank == 0 ? size : 1); i++) tcp->controls[i].pipe.fd = -1;
     tcp->pulse.tcp = tcp;
-    const bool has_pulse = coll__pulse_init(&tcp->pulse, c->rank, c->size, tcp->controls, tcp->places);
+    const bool has_pulse = coll__pulse_init(&tcp->pulse, c->rank, c->size, tcp->greeting_room, tcp->controls, tcp->places);
     if (has_pulse && has_lanes && tcp->places && tcp->streams && tcp->active.streams && tcp->controls && tcp->presence
         && tcp->quiet && tcp->greetings && coll__identify(&tcp->us, settings)) {
         coll__place_of *own = &tcp->places[c->rank];
