@@ -21,6 +21,7 @@
  *   tcp/coll_tcp_notice.h    a file that says where rank 0 is
  *   tcp/coll_tcp_meet.h      rendezvous at rank 0
  *   tcp/coll_tcp_fail.h      the first failure becomes everyone's
+ *   tcp/coll_tcp_gather.h    after a failure: who goes on is agreed on
  *   tcp/coll_tcp_shrink.h    those who are left make a world of their own
  *   this file                the transport's functions
  *
@@ -51,6 +52,7 @@
 #include "tcp/coll_tcp_notice.h"
 #include "tcp/coll_tcp_meet.h"
 #include "tcp/coll_tcp_fail.h"
+#include "tcp/coll_tcp_gather.h"
 #include "tcp/coll_tcp_shrink.h"
 
 /* ---- >>transfers ---- */

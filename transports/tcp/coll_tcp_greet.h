@@ -31,7 +31,14 @@ typedef struct coll__identity {
     int more_lanes;                               /* connections to a peer, beside the first                  */
     unsigned char root[COLL__SHA_LENGTH];         /* what is left of the key                                  */
     coll__seal *seal;                             /* for TLS                                                  */
+    struct coll__past *past;                      /* NULL: this world comes of no other                       */
 } coll__identity;
+
+/* The gathering that this world comes of (coll_tcp_gather.h): who still calls for that is told how it has ended. */
+typedef struct coll__past {
+    coll__identity us;
+    unsigned char *table;                         /* us.size bytes: who goes on                               */
+} coll__past;
 
 typedef enum coll__greet_step {
     COLL__GREET_HEAR, COLL__GREET_ANSWER, COLL__GREET_HEAR_PROOF,         /* of the one who is called         */
@@ -42,6 +49,7 @@ typedef enum coll__greet_step {
 typedef struct coll__greet {
     coll__pipe  pipe;
     bool        is_caller;
+    bool        is_past;                          /* the caller means the gathering that us->past is about    */
     coll__greet_step step;
     short       want;                             /* what to poll the socket for before the next advance      */
     size_t      length;                           /* bytes of this step that have been moved                  */
@@ -252,6 +260,11 @@ static coll_status coll__greet_hear(coll__greet *g, const coll__identity *us)
 
     if (status != COLL_OK) return status;
     const char *wrong = coll__hello_read(g->bytes, us->world, us->size, &g->hello);
+    if (wrong && us->past && !coll__hello_read(g->bytes, us->past->us.world, us->past->us.size, &g->hello)) {
+        g->is_past = true;
+        us = &us->past->us;
+        wrong = g->hello.purpose == COLL__PURPOSE_MEET ? NULL : wrong;
+    }
     if (!wrong && g->hello.epoch != us->epoch) wrong = "it has shrunk, or has not";
     if (wrong) return coll__greet_failed(g, COLL_ERR_PROTOCOL, "%s", wrong);
     if (g->hello.to != us->rank)
@@ -290,6 +303,7 @@ static coll_status coll__greet_take_step(coll__greet *g, const coll__identity *u
 {
     coll_status status;
 
+    if (g->is_past) us = &us->past->us;
     switch (g->step) {
     case COLL__GREET_SAY: return coll__greet_say(g, us);
     case COLL__GREET_HEAR_ANSWER: return coll__greet_hear_answer(g, us);
