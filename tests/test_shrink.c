@@ -1,7 +1,7 @@
 /* test_shrink.c - coll_shrink when ranks die while it runs: ranks are processes, or threads of processes, that are killed or
  * stopped at every moment of it.  All who are left come together, in one world, soon; or all are told that they are too few.
  *
- *     test_shrink [WORLD,...] [PART,...]                WORLD: poll, uring, joined
+ *     test_shrink [WORLD,...] [PART,...]                WORLD: poll, uring, joined, sim
  *                                                       PART: modes, pairs, sends, chance, stops
  *
  * COLL_TEST_SEED=... replays `chance`; COLL_TEST_SCALE says how much of it there is. */
@@ -132,7 +132,7 @@ static void go_on(coll_comm *comm, const part *own, int me, report *r)
     if (status < 0 && r->shrunk == COLL_OK)
         snprintf(r->sentence, sizeof r->sentence, "%d shrinks, then: %s", r->shrinks, coll_error(next));
     if (status < 0) r->members = 0;
-    while (count > 0) coll_free(olds[own->plan->keeps_old ? --count : --count]);
+    while (count > 0) coll_free(olds[--count]);
 }
 
 static void *part_main(void *at)
@@ -367,6 +367,60 @@ static void chance_case(const void *arg)
     }
 }
 
+/* ---- >>simulated: two faults at any two times ---- */
+
+enum { SIM_RANKS = 6 };
+
+static int sim_rank(coll_comm *comm, void *arg)
+{
+    report *r = &board->ranks[coll_rank(comm)];
+    coll_comm *now = comm, *next = NULL;
+    coll_status status = COLL_OK;
+
+    (void)arg;
+    while (status == COLL_OK && coll_sim_time(comm) < 7e-3) status = coll_barrier(comm);
+    while (status < 0 && r->shrinks < RANKS_MOST) {
+        r->shrunk = coll_shrink(now, &next);
+        r->shrinks++;
+        if (now != comm) coll_free(now);
+        now = next;
+        if (r->shrunk < 0) break;
+        r->size = coll_size(now);
+        while ((status = coll_barrier(now)) == COLL_OK && coll_sim_time(now) < 9e-3) continue;
+    }
+    if (now != comm) coll_free(now);
+    r->is_done = 1;
+    return 0;
+}
+
+static void sim_case(const void *arg)
+{
+    static const char *const kinds[] = { "kill", "stop" };
+    const int first = *(const int *)arg;
+    char text[100];
+
+    setenv("COLL_TRANSPORT", "sim", 1);
+    for (int second = 0; second < SIM_RANKS; second++)
+        for (int at = 0; at <= 5000; at += 250)
+            for (int kind = 0; kind < 2; kind++) {
+                int done = 0, agreed = 0;
+                snprintf(text, sizeof text, "latency=40us kill=%d@1ms %s=%d@%dus", first, kinds[kind], second, at);
+                snprintf(case_name, sizeof case_name, "sim, %s", text);
+                setenv("COLL_SIM", text, 1);
+                memset(board, 0, sizeof *board);
+                (void)coll_spawn(SIM_RANKS, sim_rank, NULL);
+                for (int i = 0; i < SIM_RANKS; i++) {
+                    done += board->ranks[i].is_done;
+                    agreed += board->ranks[i].is_done && board->ranks[i].shrunk == COLL_OK;
+                    CHECK(board->ranks[i].is_done || i == first || i == second, "%s: rank %d has vanished", case_name, i);
+                }
+                CHECK(done == agreed && done >= SIM_RANKS - 2, "%s: %d have ended, %d have a new world", case_name, done, agreed);
+                for (int i = 0; i < SIM_RANKS; i++)
+                    CHECK(!board->ranks[i].is_done || board->ranks[i].size == 0 || board->ranks[i].size == done,
+                          "%s: rank %d is one of %d, not %d", case_name, i, board->ranks[i].size, done);
+            }
+}
+
 int main(int argc, char **argv)
 {
     static const char *const worlds[] = { "poll", "uring", "joined" };
@@ -375,6 +429,9 @@ int main(int argc, char **argv)
 
     tally = mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    world = "sim";
+    for (int first = 0; first < SIM_RANKS && support_listed(wanted, world); first++)
+        run_case_within(CASE_SECONDS, sim_case, &first, "two die");
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
         world = worlds[i];
         if (!support_listed(wanted, world)) continue;

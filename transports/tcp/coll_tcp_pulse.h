@@ -250,6 +250,16 @@ static bool coll__line_is_watched(const coll__pulse *p, int index)
     return is_ours && (line->pipe.fd >= 0 || line->is_reached) && !p->has_left[index] && !p->is_dead[index];
 }
 
+static void coll__line_event(coll__pulse *p, int index);
+
+/* Has a rank given no sign of life for so long?  What lies in the socket is one, though we have not read it yet. */
+static bool coll__line_is_silent(coll__pulse *p, int index, int64_t now, int64_t most)
+{
+    if (!coll__line_is_watched(p, index) || now - p->lines[index].heard_at <= most) return false;
+    coll__line_event(p, index);
+    return coll__line_is_watched(p, index) && now - p->lines[index].heard_at > most;
+}
+
 /* Ranks that have given no sign of life for too long.  Those who have missed two signs when the first is given up have met the
  * same fate; when they are most of the job, it is rank 0 that is cut off. */
 static void coll__judge_silence(coll__pulse *p, int64_t now)
@@ -258,10 +268,10 @@ static void coll__judge_silence(coll__pulse *p, int64_t now)
     int first = -1, count = 0;
 
     for (int i = 0; i < p->line_count && first < 0; i++)
-        if (coll__line_is_watched(p, i) && now - p->lines[i].heard_at > coll__liveness(p)) first = i;
-    if (first < 0) return;
+        if (coll__line_is_silent(p, i, now, coll__liveness(p))) first = i;
+    if (first < 0 || p->verdict.status != COLL_OK) return;
     for (int i = 0; p->rank == 0 && i < p->size; i++) {
-        if (!coll__line_is_watched(p, i) || now - p->lines[i].heard_at <= coll__liveness(p) / 2) continue;
+        if (!coll__line_is_silent(p, i, now, coll__liveness(p) / 2)) continue;
         p->is_dead[i] = 1;
         count++;
     }
