@@ -211,6 +211,7 @@ typedef struct coll__trunk {
     char  dump[256];                              /* where to write what this rank was doing when it fails; "": nowhere */
     int   generation;                             /* how often this has been shrunk                           */
     unsigned char *lost;                          /* ranks that did not come when it was shrunk; NULL: it was not */
+    int           *listed;                        /* the list of a coll_shrink, and room for who is left of it */
     struct coll__messages *messages;
     coll__track *tracks;                          /* with something to do                                     */
     coll_comm   *comms;

@@ -45,29 +45,24 @@ static void coll__count_survivors(const coll__trunk *trunk, const coll_survivors
 static coll_status coll__shrink_once(coll_comm *comm, coll_comm **out)
 {
     coll__trunk *trunk = comm->trunk;
-    const size_t size = (size_t)comm->size;
-    int *ranks = (int *)malloc(2 * size * sizeof *ranks);
-    coll_survivors who = { .ranks = ranks ? ranks + size : NULL };
+    const size_t size = (size_t)trunk->size;
     coll_failure failure = { COLL_OK, -1, "" };
     coll__settings settings;
 
-    if (!trunk->lost) trunk->lost = (unsigned char *)calloc((size_t)trunk->size, 1);
-    if (!ranks || !trunk->lost) {
-        free(ranks);
+    if (!trunk->lost) trunk->lost = (unsigned char *)calloc(size, 1);
+    if (!trunk->listed) trunk->listed = (int *)malloc(2 * size * sizeof *trunk->listed);
+    if (!trunk->listed || !trunk->lost)
         return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "shrink: no memory for %d ranks", comm->size);
-    }
+    int *const ranks = trunk->listed;             /* of the trunk: a simulated rank may die in here           */
+    coll_survivors who = { .ranks = ranks + size };
     for (int i = 0; i < comm->size; i++) ranks[i] = coll__world_rank(comm, i);
     const coll_status status = trunk->transport->shrink(trunk->context, ranks, comm->size, trunk->start_timeout_ms, &who,
                                                         &failure);
-    if (status < 0) {
-        free(ranks);
-        return coll__explain_error(comm, NULL, status, "shrink: %s", failure.text);
-    }
+    if (status < 0) return coll__explain_error(comm, NULL, status, "shrink: %s", failure.text);
     for (int i = 0; i < comm->size; i++) trunk->lost[ranks[i]] = 1;
     for (int i = 0; i < who.count; i++) trunk->lost[who.ranks[i]] = 0;
     coll__settings_of(comm, &settings);
     coll__count_survivors(trunk, &who, &settings);
-    free(ranks);
     *out = coll__comm_new(trunk->transport, who.context, who.rank, who.count, &settings);
     if (!*out) return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "shrink: no memory for a communicator");
     (*out)->trunk->generation = trunk->generation + 1;

@@ -329,11 +329,14 @@ static int coll__joined_neighbours(const coll__joined *me, const coll_survivors 
     return 1;
 }
 
+/* A neighbour that the host has not told of the new world, since it has died, asks us. */
+static void coll__joined_serve(void *context) { coll__events((coll__tcp *)context); }
+
 /* This rank's place in the hub that the neighbours have in the new world.  NULL: *failure. */
 static coll__thread *coll__joined_move(const coll__joined *me, const coll_survivors *world, int timeout_ms, coll_failure *failure)
 {
     int first = 0;
-    const coll__tcp *tcp = (const coll__tcp *)world->context;
+    coll__tcp *tcp = (coll__tcp *)world->context;
     const int count = coll__joined_neighbours(me, world, &first);
     coll_survivors here = { .ranks = (int *)malloc((size_t)count * sizeof *here.ranks) };
 
@@ -341,7 +344,8 @@ static coll__thread *coll__joined_move(const coll__joined *me, const coll_surviv
         coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
         return NULL;
     }
-    const coll_status status = coll__exodus_run(me->thread, world->ranks + first, count, first, timeout_ms, &here, failure);
+    const coll_status status = coll__exodus_run(me->thread, world->ranks + first, count, first, timeout_ms, coll__joined_serve, tcp,
+                                                &here, failure);
     coll__thread *thread = status == COLL_OK ? (coll__thread *)here.context : NULL;
     if (thread) coll__desk_of(thread->hub, world->rank)->bell = fcntl(tcp->io.bell, F_DUPFD_CLOEXEC, 0);
     if (thread && (here.count < count || coll__desk_of(thread->hub, world->rank)->bell < 0)) {

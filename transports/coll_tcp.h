@@ -21,6 +21,7 @@
  *   tcp/coll_tcp_notice.h    a file that says where rank 0 is
  *   tcp/coll_tcp_meet.h      rendezvous at rank 0
  *   tcp/coll_tcp_fail.h      the first failure becomes everyone's
+ *   tcp/coll_tcp_gather.h    after a failure: who goes on is agreed on
  *   tcp/coll_tcp_shrink.h    those who are left make a world of their own
  *   this file                the transport's functions
  *
@@ -51,6 +52,7 @@
 #include "tcp/coll_tcp_notice.h"
 #include "tcp/coll_tcp_meet.h"
 #include "tcp/coll_tcp_fail.h"
+#include "tcp/coll_tcp_gather.h"
 #include "tcp/coll_tcp_shrink.h"
 
 /* ---- >>transfers ---- */
@@ -144,7 +146,7 @@ static void coll__stream_leave(coll__stream *s, bool is_in_order, int64_t deadli
  * back from there yet the connection may still have to get in, and strangers may be in the way. */
 static void coll__streams_arrive(coll__tcp *tcp, int64_t deadline)
 {
-    const int64_t late = coll__deadline(coll__dial_patience(&tcp->pulse));
+    const int64_t late = coll__now() + coll__dial_patience(&tcp->pulse);
 
     for (int i = 0; tcp->streams && i < tcp->size * COLL_CHANNEL_COUNT; i++) {
         coll__stream *s = &tcp->streams[i];

@@ -120,17 +120,45 @@ static bool coll__sim_gather_all(coll__sim *w, coll__sim_exodus **who, coll__sim
     return count == 0 || coll__sim_rebirth(w, chosen, length, count, when);
 }
 
+/* A fault that was asked for at a time strikes a rank that waits for the others, or one that is no more.  false: neither. */
+static bool coll__sim_exodus_struck(coll__sim *w, coll__sim_strike *s, double when)
+{
+    coll__fiber *f = s->fault.rank < w->places ? &w->fibers[s->fault.rank] : NULL;
+
+    if (s->is_over || s->fault.kind > COLL_SIM_STOP || s->fault.number || when < s->fault.time || !f) return false;
+    s->is_over = true;
+    if (!f->exodus) return false;
+    f->exodus->role->state = s->fault.kind == COLL_SIM_KILL ? COLL__SIM_KILLED : COLL__SIM_STOPPED;
+    f->exodus = NULL;
+    f->is_over = true;
+    w->live--;
+    return true;
+}
+
+/* When those who wait have come together.  Who dies until then is missed, too. */
+static double coll__sim_exodus_time(coll__sim *w)
+{
+    const double miss = w->config.detection + 2 * w->config.latency;
+    double when = w->now;
+
+    for (int i = 0; i < w->places; i++) if (w->fibers[i].exodus) when = coll__later(when, w->fibers[i].exodus->role->clock);
+    when += miss;
+    for (int i = 0; i < w->config.fault_count;) {
+        coll__sim_strike *s = &w->strikes[i++];
+        if (!coll__sim_exodus_struck(w, s, when)) continue;
+        when = coll__later(when, s->fault.time + miss);
+        i = 0;                                    /* more of them are due by then                             */
+    }
+    return when;
+}
+
 /* All who are still alive wait for the others: the list that comes first is the one that goes on. */
 static void coll__sim_exodus_go(coll__sim *w)
 {
     const coll__sim_exodus *lead = NULL;
-    double when = w->now;
+    const double when = coll__sim_exodus_time(w);
 
-    for (int i = 0; i < w->places; i++) {
-        const coll__sim_exodus *e = w->fibers[i].exodus;
-        if (!lead) lead = e;
-        if (e) when = coll__later(when, e->role->clock);
-    }
+    for (int i = 0; i < w->places && !lead; i++) lead = w->fibers[i].exodus;
     if (!lead) return;
     const size_t length = (size_t)lead->count;
     coll__sim_exodus **who = (coll__sim_exodus **)calloc(2 * length, sizeof *who);
@@ -142,7 +170,6 @@ static void coll__sim_exodus_go(coll__sim *w)
         if (e->count == lead->count && !memcmp(e->ranks, lead->ranks, length * sizeof *e->ranks)) who[e->me] = e;
         else coll__blame(e->failure, COLL_ERR_UNSUPPORTED, -1, "in a simulated world only one list of ranks goes on");
     }
-    when += w->config.detection + 2 * w->config.latency;
     if (is_memory) is_memory = coll__sim_gather_all(w, who, who + length, is_there, lead->count, when);
     free(who);
     free(is_there);

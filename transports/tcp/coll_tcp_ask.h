@@ -25,11 +25,11 @@ static void coll__lines_widen(coll__pulse *p)
 }
 
 /* A line is open: who we are, and what has become of the world. */
-static void coll__line_open(coll__pulse *p, int index, const coll__pipe *pipe)
+static void coll__line_open(coll__pulse *p, int index, coll__pipe *pipe)
 {
     coll__control_line *line = &p->lines[index];
 
-    line->pipe = *pipe;
+    line->pipe = coll__pipe_take(pipe);
     line->length = line->unsent = 0;
     line->wants = coll__bit_of(COLL__CONTROL_SIGN) | (p->verdict.status != COLL_OK ? coll__bit_of(COLL__CONTROL_FAIL) : 0)
                 | (p->is_leaving ? coll__bit_of(COLL__CONTROL_BYE) : 0);

@@ -96,12 +96,12 @@ static void coll__stream_needs_one(coll__stream *s)
 
 /* Both ends have greeted one another: the stream is open, when all its lanes are.  Between ranks of a host the bytes may go
  * through memory, unless they are sealed or checked on their way. */
-static void coll__stream_open(coll__tcp *tcp, coll__stream *s, int lane, const coll__pipe *pipe)
+static void coll__stream_open(coll__tcp *tcp, coll__stream *s, int lane, coll__pipe *pipe)
 {
-    const int from = tcp->rank < s->peer ? tcp->rank : s->peer, to = tcp->rank + s->peer - from;
+    const int from = tcp->rank < s->peer ? tcp->rank : s->peer, to = tcp->rank + s->peer - from, fd = pipe->fd;
 
     s->state = coll__stream_joined(s, lane, pipe) ? COLL__STREAM_OPEN : COLL__STREAM_NONE;
-    coll__pulse_path(&tcp->pulse, s->peer, pipe->fd);
+    coll__pulse_path(&tcp->pulse, s->peer, fd);
     if (s->bundle || !coll__pipe_is_plain(&s->pipe) || !coll__is_of_this_host(tcp, s->peer)) return;
     if (!coll__memory_begin(&s->pipe, tcp->us.world, from, to, s->channel, coll__ring_length(tcp), tcp->rank == from))
         coll__blame(&tcp->suspicion, COLL_ERR_MEMORY, tcp->rank, "has no memory for a connection to rank %d", s->peer);
@@ -357,10 +357,10 @@ static void coll__take_rank(coll__tcp *tcp, coll__pipe *pipe, const coll__hello 
     }
     memcpy(tcp->places[hello->rank].host, hello->host, sizeof hello->host);
     coll__tune_socket(pipe->fd);
-    line->pipe = *pipe;
+    line->pipe = coll__pipe_take(pipe);
     line->length = 0;
     line->lost_at = 0;
-    coll__io_watch(&tcp->io, pipe->fd, EPOLLIN, coll__tag(COLL__EVENT_CONTROL, hello->rank));
+    coll__io_watch(&tcp->io, line->pipe.fd, EPOLLIN, coll__tag(COLL__EVENT_CONTROL, hello->rank));
     coll__control_send(&line->pipe, COLL__CONTROL_WELCOME, COLL_OK, -1, "");
 }
 
@@ -387,6 +387,16 @@ static void coll__greeted(coll__tcp *tcp, coll__pipe *pipe, const coll__hello *h
     coll__stream_open(tcp, s, hello->lane, pipe);
 }
 
+/* Somebody calls for the gathering that this world comes of: its host has died before it could tell him, or has not waited for
+ * him. */
+static void coll__past_told(const coll__identity *us, coll__pipe *pipe)
+{
+    const coll__past *past = us->past;
+
+    (void)coll__table_send(pipe, COLL__CONTROL_AGREED, past->us.rank, COLL__BALLOT_DECIDED, past->table, past->us.size);
+    coll__pipe_close(pipe);
+}
+
 /* Go on with a greeting; true: it is over, one way or the other.  The pulse's thread only takes those who ask whether we live. */
 static bool coll__greeting_go_on(coll__tcp *tcp, coll__greet *g)
 {
@@ -399,7 +409,8 @@ static bool coll__greeting_go_on(coll__tcp *tcp, coll__greet *g)
         return false;
     }
     coll__io_forget(&tcp->io, g->pipe.fd);
-    if (status == COLL_OK) coll__greeted(tcp, &g->pipe, &g->hello);
+    if (status == COLL_OK && g->is_past) coll__past_told(&tcp->us, &g->pipe);
+    else if (status == COLL_OK) coll__greeted(tcp, &g->pipe, &g->hello);
     else if (status == COLL_ERR_PEER) coll__pipe_close(&g->pipe);
     else coll__refuse_greeting(tcp, &g->pipe, g, status, g->why);
     return true;

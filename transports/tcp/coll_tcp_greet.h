@@ -38,7 +38,14 @@ typedef struct coll__identity {
     uint32_t arithmetic;                          /* coll__arithmetic                                         */
     unsigned char root[COLL__SHA_LENGTH];         /* what is left of the key                                  */
     coll__seal *seal;                             /* for TLS                                                  */
+    struct coll__past *past;                      /* NULL: this world comes of no other                       */
 } coll__identity;
+
+/* The gathering that this world comes of (coll_tcp_gather.h): who still calls for that is told how it has ended. */
+typedef struct coll__past {
+    coll__identity us;
+    unsigned char *table;                         /* us.size bytes: who goes on                               */
+} coll__past;
 
 typedef enum coll__greet_step {
     COLL__GREET_HEAR, COLL__GREET_ANSWER, COLL__GREET_HEAR_PROOF,         /* of the one who is called         */
@@ -49,6 +56,7 @@ typedef enum coll__greet_step {
 typedef struct coll__greet {
     coll__pipe  pipe;
     bool        is_caller;
+    bool        is_past;                          /* the caller means the gathering that us->past is about    */
     coll__greet_step step;
     short       want;                             /* what to poll the socket for before the next advance      */
     size_t      length;                           /* bytes of this step that have been moved                  */
@@ -308,10 +316,17 @@ static coll_status coll__greet_differ(coll__greet *g, const coll__identity *us)
 static coll_status coll__greet_hear(coll__greet *g, const coll__identity *us)
 {
     const coll_status status = coll__greet_move(g, COLL__HELLO_LENGTH, false);
+    coll__hello past;
 
     if (status != COLL_OK) return status;
     memcpy(g->call, g->bytes, COLL__HELLO_LENGTH);
     const char *wrong = coll__hello_read(g->call, us->world, us->size, &g->hello);
+    if (wrong && us->past && !coll__hello_read(g->call, us->past->us.world, us->past->us.size, &past)) {
+        g->hello = past;
+        g->is_past = true;
+        us = &us->past->us;
+        wrong = past.purpose == COLL__PURPOSE_MEET ? NULL : wrong;
+    }
     if (!wrong && g->hello.epoch != us->epoch) wrong = "it has shrunk, or has not";
     if (wrong) return coll__greet_failed(g, COLL_ERR_PROTOCOL, "%s", wrong);
     if (g->hello.to != us->rank)
@@ -350,6 +365,7 @@ static coll_status coll__greet_take_step(coll__greet *g, const coll__identity *u
 {
     coll_status status;
 
+    if (g->is_past) us = &us->past->us;
     switch (g->step) {
     case COLL__GREET_SAY: return coll__greet_say(g, us);
     case COLL__GREET_HEAR_ANSWER: return coll__greet_hear_answer(g, us);

@@ -118,11 +118,12 @@ static inline coll__pipe *coll__stream_lane(coll__stream *s, int lane)
 }
 
 /* A lane is connected.  true: so are all. */
-static bool coll__stream_joined(coll__stream *s, int lane, const coll__pipe *pipe)
+static bool coll__stream_joined(coll__stream *s, int lane, coll__pipe *from)
 {
     const int unsent = COLL__UNSENT_MOST;
+    coll__pipe *const pipe = coll__stream_lane(s, lane);
 
-    *coll__stream_lane(s, lane) = *pipe;
+    *pipe = coll__pipe_take(from);
     if (!s->bundle) return true;
     setsockopt(pipe->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);      /* or a slow lane would take megabytes */
     return ++s->bundle->open == s->bundle->count;

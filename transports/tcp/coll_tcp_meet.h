@@ -407,7 +407,7 @@ static coll__pipe coll__knock(coll__tcp *tcp, coll__ways *ways, int64_t deadline
             coll__address_pack(&way->to, bytes[0], &port);
             coll__place_set(&tcp->places[0], bytes, 1, port);
             tcp->network.scope = coll__address_scope(&way->to);
-            return g.pipe;
+            return coll__pipe_take(&g.pipe);
         }
         coll__way_ends(way, g.why);
         coll__pipe_close(&g.pipe);

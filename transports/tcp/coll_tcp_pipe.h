@@ -33,6 +33,15 @@ static void coll__pipe_close(coll__pipe *p)
     p->state = NULL;
 }
 
+/* Hand a pipe over.  This is the only way to copy one: the kind and its state have one owner, as the descriptor has. */
+static inline coll__pipe coll__pipe_take(coll__pipe *from)
+{
+    const coll__pipe pipe = *from;
+
+    *from = (coll__pipe){ .fd = -1 };
+    return pipe;
+}
+
 /* May a back end move the bytes at the socket by itself? */
 static inline bool coll__pipe_is_plain(const coll__pipe *p) { return !p->kind; }
 

@@ -256,11 +256,21 @@ static bool coll__line_is_watched(const coll__pulse *p, int index)
     return is_ours && (line->pipe.fd >= 0 || line->is_reached) && !p->has_left[index] && !p->is_dead[index];
 }
 
+static void coll__line_event(coll__pulse *p, int index);
+
+/* Has a rank given no sign of life for so long?  What lies in the socket is one, though we have not read it yet. */
+static bool coll__line_is_silent(coll__pulse *p, int index, int64_t now, int64_t most)
+{
+    if (!coll__line_is_watched(p, index) || now - p->lines[index].heard_at <= most) return false;
+    coll__line_event(p, index);
+    return coll__line_is_watched(p, index) && now - p->lines[index].heard_at > most;
+}
+
 /* Which line has been silent for too long?  -1: none.  Silence counts from the last that has come. */
-static int coll__first_silent(const coll__pulse *p, int64_t now)
+static int coll__first_silent(coll__pulse *p, int64_t now)
 {
     for (int i = 0; i < p->line_count; i++)
-        if (coll__line_is_watched(p, i) && now - p->lines[i].heard_at > coll__silence_limit(p)) return i;
+        if (coll__line_is_silent(p, i, now, coll__silence_limit(p))) return i;
     return -1;
 }
 
@@ -302,9 +312,9 @@ static void coll__judge_silence(coll__pulse *p, int64_t now)
     coll_failure failure = { COLL_OK, -1, "" };
     int count = 0;
 
-    if (first < 0) return;
+    if (first < 0 || p->verdict.status != COLL_OK) return;
     for (int i = 0; p->rank == 0 && i < p->size; i++) {
-        if (!coll__line_is_watched(p, i) || now - p->lines[i].heard_at <= coll__liveness(p)) continue;
+        if (!coll__line_is_silent(p, i, now, coll__liveness(p))) continue;
         p->is_dead[i] = 1;
         count++;
     }

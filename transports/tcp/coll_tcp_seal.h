@@ -18,6 +18,7 @@
 typedef struct coll__seal coll__seal;
 
 static coll__seal *coll__seal_new(void) { return NULL; }
+static coll__seal *coll__seal_share(coll__seal *seal) { return seal; }
 static void coll__seal_free(coll__seal *seal) { (void)seal; }
 
 static bool coll__pipe_seal(coll__pipe *p, coll__seal *seal, const unsigned char *secret, bool is_caller)
@@ -42,8 +43,9 @@ static coll_status coll__seal_advance(coll__pipe *p, short *want)
 #define COLL__SEAL_RENEW (UINT64_C(1) << 36)      /* bytes under one key: AES-GCM is good for some 2^38       */
 #endif
 
-/* What the connections of a world share. */
+/* What the connections of a world share; after a shrink those of the new world, too, which has connections of the old one. */
 typedef struct coll__seal {
+    int         users;                            /* atomic: worlds                                           */
     SSL_CTX    *context;
     BIO_METHOD *method;
 } coll__seal;
@@ -141,9 +143,15 @@ static int coll__seal_verify(X509_STORE_CTX *store, void *argument)
 
 /* ---- >>worlds ---- */
 
+static coll__seal *coll__seal_share(coll__seal *seal)
+{
+    if (seal) __atomic_add_fetch(&seal->users, 1, __ATOMIC_RELAXED);
+    return seal;
+}
+
 static void coll__seal_free(coll__seal *seal)
 {
-    if (!seal) return;
+    if (!seal || __atomic_sub_fetch(&seal->users, 1, __ATOMIC_ACQ_REL) > 0) return;
     SSL_CTX_free(seal->context);
     BIO_meth_free(seal->method);
     free(seal);
@@ -155,6 +163,7 @@ static coll__seal *coll__seal_new(void)
     coll__seal *seal = (coll__seal *)calloc(1, sizeof *seal);
 
     if (!seal) return NULL;
+    seal->users = 1;
     (void)ERR_set_mark();
     seal->context = SSL_CTX_new(TLS_method());
     seal->method = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "coll");

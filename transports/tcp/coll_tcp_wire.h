@@ -127,7 +127,8 @@ static const char *coll__hello_read(const unsigned char *at, const unsigned char
 
 /* ---- >>control: notes between rank 0 and every other rank; when it has left, between those who wait for one another ----
  *
- *    0 u16 magic   2 u16 note   4 i32 status   8 i32 rank   12 .. zero   32 text[224], ended by a zero, or head[32], or a sign
+ *    0 u16 magic   2 u16 note   4 i32 status   8 i32 rank   12 .. zero   32 text[224], ended by a zero, or head[32], or a sign,
+ *                                                                        or u64 ballot
  *
  * A refusal that answers a hello where there is a key: the text ends before 224, and 224 proof[32] follows (coll_tcp_greet.h).
  */
@@ -145,6 +146,8 @@ typedef enum coll__control_note {
     COLL__CONTROL_SUSPECT,                        /* to rank 0: `rank` has to be blamed; the text says for what */
     COLL__CONTROL_SIGN,                           /* `rank` lives, and does what the sign in the text says    */
     COLL__CONTROL_WHERE,                          /* to rank 0: what does `rank` do?  It answers with a sign   */
+    COLL__CONTROL_HOLD,                           /* coll_shrink: the proposal that `rank` holds (coll_tcp_gather.h) */
+    COLL__CONTROL_AGREED,                         /* the same: who goes on is decided; the table follows      */
     COLL__CONTROL_LIMIT
 } coll__control_note;
 

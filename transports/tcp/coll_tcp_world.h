@@ -16,6 +16,8 @@ enum {
     COLL__LOOKS_AN_EVENT = 64
 };
 
+#define COLL__BALLOT_DECIDED UINT64_MAX              /* of a table that is beyond proposals                      */
+
 /* What a rank was last seen to have, to have sent us, and since when that has been so. */
 typedef struct coll__quiet { coll_doing_comms comms; uint64_t received; int64_t since; } coll__quiet;
 
@@ -96,6 +98,21 @@ static void coll__control_send(coll__pipe *pipe, coll__control_note note, coll_s
     (void)coll__pipe_move(pipe, bytes, sizeof bytes, true);
 }
 
+/* A note with the number of a proposal, and the table of it (coll_tcp_gather.h).  Whoever does not take it in that time has an
+ * end of his connection.  false: that is so. */
+static bool coll__table_send(coll__pipe *pipe, coll__control_note note, int rank, uint64_t ballot, const unsigned char *table,
+                             int count)
+{
+    enum { SEND_MS = 200 };
+    unsigned char bytes[COLL__CONTROL_LENGTH];
+    const int64_t deadline = coll__deadline(SEND_MS);
+
+    coll__control_write(bytes, note, COLL_OK, rank, "");
+    coll__put64(bytes + COLL__CONTROL_TEXT, ballot);
+    if (coll__pipe_transfer(pipe, bytes, sizeof bytes, true, deadline)) return false;
+    return ballot == 0 || !coll__pipe_transfer(pipe, coll__behind(table, 0), (size_t)count, true, deadline);
+}
+
 /* ---- >>trouble: noted here, settled in coll_tcp_fail.h ---- */
 
 /* What is the matter with a peer: the text goes behind its name. */
@@ -165,6 +182,8 @@ static void coll__tcp_free(coll__tcp *tcp)
     free(tcp->greetings);
     pthread_mutex_destroy(&tcp->door);
     coll__seal_free(tcp->us.seal);
+    if (tcp->us.past) coll__wipe(tcp->us.past, sizeof *tcp->us.past);
+    free(tcp->us.past);
     coll__wipe(&tcp->us, sizeof tcp->us);
     free(tcp);
 }

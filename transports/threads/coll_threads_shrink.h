@@ -6,7 +6,7 @@
 #ifndef COLL_THREADS_SHRINK_H
 #define COLL_THREADS_SHRINK_H
 
-enum { COLL__EXODUS_LOOK_MS = 100 };
+enum { COLL__EXODUS_LOOK_MS = 100, COLL__EXODUS_SERVE_MS = 10 };
 
 static coll__hub *coll__hub_open(int first, int size, bool is_crowded);
 static void coll__hub_release(coll__hub *hub);
@@ -96,9 +96,10 @@ static coll_status coll__exodus_enter(coll__exodus *e, int me, coll_survivors *o
     return COLL_OK;
 }
 
-/* Move to a new hub, with those of `ranks` who come in time.  Its first rank is called `first`. */
+/* Move to a new hub, with those of `ranks` who come in time.  Its first rank is called `first`.  Where those who are to come may
+ * need something else of us before, serve(context) sees to that again and again. */
 static coll_status coll__exodus_run(coll__thread *thread, const int *ranks, int count, int first, int timeout_ms,
-                                    coll_survivors *out, coll_failure *failure)
+                                    void (*serve)(void *context), void *context, coll_survivors *out, coll_failure *failure)
 {
     coll__hub *hub = thread->hub;
     const int64_t deadline = coll__deadline(timeout_ms);
@@ -114,7 +115,9 @@ static coll_status coll__exodus_run(coll__thread *thread, const int *ranks, int 
         coll__exodus_decide(hub, e, coll__now() >= deadline);
         const bool is_decided = e->is_decided;
         pthread_mutex_unlock(&hub->lock);
-        if (!is_decided) coll__hub_futex(hub, FUTEX_WAIT, seen, coll__ms_until(deadline, COLL__EXODUS_LOOK_MS));
+        if (!is_decided && serve) serve(context);
+        if (!is_decided)
+            coll__hub_futex(hub, FUTEX_WAIT, seen, coll__ms_until(deadline, serve ? COLL__EXODUS_SERVE_MS : COLL__EXODUS_LOOK_MS));
         pthread_mutex_lock(&hub->lock);
     }
     __atomic_sub_fetch(&hub->sleepers, 1, __ATOMIC_SEQ_CST);
@@ -135,7 +138,7 @@ static coll_status coll__exodus_run(coll__thread *thread, const int *ranks, int 
 static coll_status coll__threads_shrink(void *context, const int *ranks, int count, int timeout_ms, coll_survivors *out,
                                         coll_failure *failure)
 {
-    return coll__exodus_run((coll__thread *)context, ranks, count, 0, timeout_ms, out, failure);
+    return coll__exodus_run((coll__thread *)context, ranks, count, 0, timeout_ms, NULL, NULL, out, failure);
 }
 
 #endif /* COLL_THREADS_SHRINK_H */

@@ -1,0 +1,449 @@
+/* test_shrink.c - coll_shrink when ranks die while it runs: ranks are processes, or threads of processes, that are killed or
+ * stopped at every moment of it.  All who are left come together, in one world, soon; or all are told that they are too few.
+ *
+ *     test_shrink [WORLD,...] [PART,...]                WORLD: poll, uring, joined, sim
+ *                                                       PART: modes, pairs, sends, chance, stops
+ *
+ * COLL_TEST_SEED=... replays `chance`; COLL_TEST_SCALE says how much of it there is. */
+#define _GNU_SOURCE
+#define COLL_IMPLEMENTATION
+#define COLL__ONE_TIER 1
+#include "../coll.h"
+
+#include "check.h"
+#include "support.h"
+#include "cases.h"
+
+#include <sys/syscall.h>
+
+enum { RANKS_MOST = 8, LIVENESS_MS = 1000, SLACK_MS = 1000, RANK_SECONDS = 30, CASE_SECONDS = 120, NEVER = -1 };
+
+/* What becomes of a process. */
+typedef enum fate_kind { LIVES, DIES_FIRST, DIES_AT_SEND, DIES_AFTER, STOPS_AT_SEND } fate_kind;
+
+typedef struct fate { fate_kind kind; int number; } fate;         /* at which send within coll_shrink; or after so many us */
+
+static const struct mode { const char *name, *security, *key; bool is_tls; } modes[] = {
+    { "open", "open", NULL, false },
+    { "open+check", "open+check", NULL, false },
+    { "key", "key", "a key of sixteen bytes", false },
+    { "key+check", "key+check", "a key of sixteen bytes", false },
+    { "tls", "tls", "a key of sixteen bytes", true },
+};
+enum { MODE_COUNT = sizeof modes / sizeof *modes };
+
+typedef struct plan {
+    int  size, each, mode;                        /* each: ranks of a process                                 */
+    bool keeps_old;                               /* the old communicators are freed after the new one        */
+    fate fates[RANKS_MOST];                       /* by process                                               */
+} plan;
+
+typedef struct report {
+    coll_status shrunk;
+    int  is_done, shrinks, size;
+    unsigned members;                             /* of the last world, by what they were called in the first */
+    int64_t slowest_ms;                           /* coll_shrink                                              */
+    char sentence[512];
+} report;
+
+static struct board { unsigned settled; report ranks[RANKS_MOST]; } *board;
+
+/* ---- >>fates: every send of a thread within coll_shrink is counted ---- */
+
+static __thread const fate *armed;
+static __thread int sends;
+
+ssize_t send(int fd, const void *bytes, size_t length, int flags)
+{
+    const bool is_time = armed && armed->kind != DIES_AFTER && ++sends == armed->number;
+
+    if (is_time) kill(getpid(), armed->kind == STOPS_AT_SEND ? SIGSTOP : SIGKILL);
+    return syscall(SYS_sendto, fd, bytes, length, flags, NULL, 0);
+}
+
+static void pause_us(int us)
+{
+    const struct timespec t = { us / 1000000, us % 1000000 * 1000 };
+    nanosleep(&t, NULL);
+}
+
+static void *killer_main(void *at)
+{
+    pause_us(((const fate *)at)->number);
+    kill(getpid(), SIGKILL);
+    return NULL;
+}
+
+/* ---- >>ranks ---- */
+
+typedef struct part { pthread_t thread; coll_comm *comm; const plan *plan; int process; bool is_first; } part;
+
+static int processes_of(const plan *p) { return (p->size + p->each - 1) / p->each; }
+
+static unsigned planned(const plan *p)
+{
+    unsigned mask = 0;
+    for (int i = 0; i < processes_of(p); i++) if (p->fates[i].kind != LIVES) mask |= 1u << i;
+    return mask;
+}
+
+/* Work until a rank is lost, or all know that nobody else will be. */
+static coll_status work(coll_comm *comm, const plan *p, int me, report *r)
+{
+    coll_status status = COLL_OK;
+    int32_t is_over = 0, ids[RANKS_MOST], id = me;
+
+    while (status == COLL_OK && !is_over) {
+        is_over = (__atomic_load_n(&board->settled, __ATOMIC_SEQ_CST) & planned(p)) == planned(p);
+        status = coll_allreduce(comm, COLL_IN_PLACE, &is_over, 1, COLL_I32, COLL_MIN);
+        if (status == COLL_OK) status = coll_allgather(comm, &id, ids, 1, COLL_I32);
+    }
+    r->size = coll_size(comm);
+    r->members = 0;
+    for (int i = 0; status == COLL_OK && i < r->size; i++) r->members |= 1u << ids[i];
+    return status;
+}
+
+static void go_on(coll_comm *comm, const part *own, int me, report *r)
+{
+    const fate *mine = own->is_first ? &own->plan->fates[own->process] : NULL;
+    coll_comm *olds[RANKS_MOST + 1] = { comm }, *next = NULL;
+    pthread_t killer;
+    int count = 1;
+    coll_status status = COLL_ERR_PEER;
+
+    if (mine && mine->kind == DIES_AFTER && !pthread_create(&killer, NULL, killer_main, (void *)(uintptr_t)mine))
+        pthread_detach(killer);
+    while (status < 0 && count <= RANKS_MOST) {
+        const int64_t began = now_ms();
+        armed = mine && mine->kind > DIES_FIRST ? mine : NULL;
+        r->shrunk = coll_shrink(olds[count - 1], &next);
+        armed = NULL;
+        r->shrinks++;
+        if (now_ms() - began > r->slowest_ms) r->slowest_ms = now_ms() - began;
+        snprintf(r->sentence, sizeof r->sentence, "%s", r->shrunk ? coll_error(olds[count - 1]) : "");
+        if (mine && mine->kind != DIES_AFTER) __atomic_fetch_or(&board->settled, 1u << own->process, __ATOMIC_SEQ_CST);
+        mine = NULL;
+        if (r->shrunk < 0) break;
+        if (!own->plan->keeps_old) coll_free(olds[--count]);
+        olds[count++] = next;
+        status = work(next, own->plan, me, r);
+    }
+    if (status < 0 && r->shrunk == COLL_OK)
+        snprintf(r->sentence, sizeof r->sentence, "%d shrinks, then: %s", r->shrinks, coll_error(next));
+    if (status < 0) r->members = 0;
+    while (count > 0) coll_free(olds[--count]);
+}
+
+static void *part_main(void *at)
+{
+    part *own = at;
+    const fate *mine = &own->plan->fates[own->process];
+    const int me = coll_rank(own->comm);
+    report *r = &board->ranks[me];
+    coll_status status = coll_barrier(own->comm);
+
+    if (mine->kind == DIES_FIRST) {
+        if (mine->number > 0) pause_us(mine->number);
+        kill(getpid(), SIGKILL);
+    }
+    while (status == COLL_OK) status = coll_barrier(own->comm);
+    go_on(own->comm, own, me, r);
+    r->is_done = 1;
+    return NULL;
+}
+
+static void log_line(void *context, coll_log_level level, const char *line)
+{
+    (void)context;
+    if (getenv("COLL_TEST_LOG")) fprintf(stderr, "%d %d: %s\n", (int)now_ms() % 100000, (int)level, line);
+}
+
+static int process_main(const plan *p, int process, const char *address)
+{
+    part parts[RANKS_MOST];
+    coll_comm *comms[RANKS_MOST] = { 0 };
+    const int first = process * p->each, count = first + p->each > p->size ? p->size - first : p->each;
+    const coll_config config = { .rank = first, .size = p->size, .address = address, .start_timeout_ms = 20000,
+                                 .liveness_timeout_ms = LIVENESS_MS, .io = !strcmp(world, "uring") ? "uring" : "poll",
+                                 .security = modes[p->mode].security, .key = modes[p->mode].key, .log = log_line };
+    const coll_status status = p->each > 1 ? coll_init_threads(count, comms, &config) : coll_init(&comms[0], &config);
+
+    if (status) return fprintf(stderr, "%s: ranks from %d: %s\n", case_name, first, coll_error(NULL)), 1;
+    for (int i = 0; i < count; i++) {
+        parts[i] = (part){ .comm = comms[i], .plan = p, .process = process, .is_first = i == 0 };
+        if (pthread_create(&parts[i].thread, NULL, part_main, &parts[i])) return 1;
+    }
+    for (int i = 0; i < count; i++) pthread_join(parts[i].thread, NULL);
+    return 0;
+}
+
+/* ---- >>judging ---- */
+
+static const char *plan_text(const plan *p)
+{
+    static const char *const kinds[] = { "", "first+", "at send ", "after us ", "stops at send " };
+    static char text[300];
+
+    snprintf(text, sizeof text, "%s, %d ranks, %d each, %s%s:", world, p->size, p->each, modes[p->mode].name,
+             p->keeps_old ? ", old kept" : "");
+    for (int i = 0; i < processes_of(p); i++)
+        if (p->fates[i].kind != LIVES)
+            snprintf(text + strlen(text), sizeof text - strlen(text), " process %d %s%d;", i, kinds[p->fates[i].kind],
+                     p->fates[i].number);
+    return text;
+}
+
+/* `gone`: by process.  All others come together if they are enough of all; if they are not, either all do, or none. */
+static void judge(const plan *p, unsigned gone, bool has_tally, int stops)
+{
+    const int bound = LIVENESS_MS + SLACK_MS + stops * 2 * LIVENESS_MS;
+    unsigned left = 0;
+    int count = 0, agreed = 0;
+
+    for (int i = 0; i < p->size; i++) {
+        if (gone >> (i / p->each) & 1) continue;
+        left |= 1u << i;
+        count++;
+        agreed += board->ranks[i].shrunk == COLL_OK;
+    }
+    const bool is_enough = 2 * count > p->size || (2 * count == p->size && (left & 1));
+    for (int i = 0; i < p->size; i++) {
+        const report *r = &board->ranks[i];
+        char tally_text[64];
+        if (!(left >> i & 1)) continue;
+        snprintf(tally_text, sizeof tally_text, "only %d of %d ranks are left", count, p->size);
+        CHECK(r->is_done, "%s: rank %d has not come to its end", case_name, i);
+        CHECK(!is_enough || r->shrunk == COLL_OK, "%s: rank %d, one of %d left: %d: %s", case_name, i, count, (int)r->shrunk,
+              r->sentence);
+        CHECK(agreed == 0 || (r->shrunk == COLL_OK && r->members == left && r->size == count),
+              "%s: rank %d: %d, members %#x of %#x: %s", case_name, i, (int)r->shrunk, r->members, left, r->sentence);
+        CHECK(r->shrunk == COLL_OK || r->shrunk == COLL_ERR_PEER, "%s: rank %d: %d: %s", case_name, i, (int)r->shrunk,
+              r->sentence);
+        CHECK(!has_tally || is_enough || strstr(r->sentence, tally_text), "%s: rank %d counts otherwise: %s", case_name, i,
+              r->sentence);
+        CHECK(r->slowest_ms < support_patience(bound), "%s: rank %d: coll_shrink took %d ms", case_name, i, (int)r->slowest_ms);
+    }
+}
+
+/* Gives whether every fate but LIVES has been met. */
+static bool run_plan(const plan *p)
+{
+    char address[64] = "";
+    const int processes = processes_of(p), port = support_reserve_port(address, sizeof address);
+    pid_t pids[RANKS_MOST] = { 0 };
+    unsigned gone = 0, stopped = 0;
+    int stops = 0, running = 0;
+    bool has_tally = true;
+
+    snprintf(case_name, sizeof case_name, "%s", plan_text(p));
+    memset(board, 0, sizeof *board);
+    fflush(NULL);
+    for (int i = 0; i < processes; i++) {
+        if ((pids[i] = fork()) == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            signal(SIGALRM, SIG_DFL);
+            alarm((unsigned)(support_patience(RANK_SECONDS * 1000) / 1000));
+            exit(process_main(p, i, address));
+        }
+        running += pids[i] > 0;
+        stops += p->fates[i].kind == STOPS_AT_SEND;
+        if (p->fates[i].kind > DIES_FIRST) has_tally = false;
+    }
+    CHECK(running == processes, "%s: fork", case_name);
+    while (running > 0) {
+        int status = 0, i = 0;
+        const pid_t pid = waitpid(-1, &status, WUNTRACED);
+        while (i < processes && pids[i] != pid) i++;
+        if (i == processes) break;
+        const bool is_stopped = WIFSTOPPED(status), is_killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+        if (is_stopped) stopped |= 1u << i;
+        if (is_killed || is_stopped) gone |= 1u << i;
+        if (!is_stopped || !(stopped >> i & 1)) CHECK(is_killed || is_stopped || status == 0, "%s: process %d ends with %#x", case_name, i, (unsigned)status);
+        __atomic_fetch_or(&board->settled, 1u << i, __ATOMIC_SEQ_CST);
+        running--;
+    }
+    judge(p, gone, has_tally, stops);
+    for (int i = 0; i < processes; i++) {
+        int status = 0;
+        if (!(stopped >> i & 1)) continue;
+        const int64_t began = now_ms();           /* it goes on, and is alone                                 */
+        kill(pids[i], SIGCONT);
+        CHECK(waitpid(pids[i], &status, 0) == pids[i] && status == 0, "%s: process %d ends with %#x", case_name, i, (unsigned)status);
+        CHECK(board->ranks[i * p->each].shrunk == COLL_ERR_PEER && now_ms() - began < support_patience(8 * LIVENESS_MS + SLACK_MS),
+              "%s: rank %d was stopped, and goes on: %d after %d ms: %s", case_name, i * p->each,
+              (int)board->ranks[i * p->each].shrunk, (int)(now_ms() - began), board->ranks[i * p->each].sentence);
+    }
+    close(port);
+    return (gone & planned(p)) == planned(p);
+}
+
+/* ---- >>parts ---- */
+
+static int each_of(void) { return !strcmp(world, "joined") ? 2 : 1; }
+
+static bool has_mode(int mode)
+{
+#if defined(COLL_WITH_OPENSSL)
+    (void)mode;
+    return true;
+#else
+    return !modes[mode].is_tls;
+#endif
+}
+
+/* Every kind of connection is handed over, once, twice and three times. */
+static void modes_case(const void *arg)
+{
+    (void)arg;
+    for (int mode = 0; mode < MODE_COUNT; mode++)
+        for (int k = 0; k < 8 && has_mode(mode); k++) {
+            plan p = { .size = k & 1 ? 7 : 5, .each = each_of(), .mode = mode, .keeps_old = k & 2 };
+            const int last = processes_of(&p) - 1;
+            p.fates[k & 4 ? 0 : last] = (fate){ DIES_FIRST, 0 };
+            if (last > 2) p.fates[k & 4 ? last : 0] = (fate){ DIES_AFTER, 5000 };
+            if (p.size == 7 && last > 4) p.fates[2] = (fate){ DIES_AFTER, 15000 };
+            run_plan(&p);
+        }
+}
+
+/* Two die almost together. */
+static void pairs_case(const void *arg)
+{
+    static const int delays[] = { 0, 300, 1000, 2000, 5000 };
+
+    (void)arg;
+    for (int size = 3; size <= 8; size++)
+        for (int other = 1; other < (size + each_of() - 1) / each_of(); other++)
+            for (size_t k = 0; k < sizeof delays / sizeof *delays; k++) {
+                plan p = { .size = size, .each = each_of(), .mode = (size + other + (int)k) % (MODE_COUNT - 1) };
+                p.fates[0] = (fate){ DIES_FIRST, 0 };
+                p.fates[other] = (fate){ DIES_FIRST, delays[k] };
+                run_plan(&p);
+            }
+}
+
+/* One is killed first, another one before each of the sends that it makes in coll_shrink. */
+static void sends_case(const void *arg)
+{
+    static const struct { int size, first, second; } who[] = { { 5, 0, 1 }, { 5, 4, 0 }, { 5, 4, 2 }, { 4, 3, 0 }, { 6, 0, 5 } };
+    const fate_kind kind = *(const fate_kind *)arg;
+
+    for (size_t k = 0; k < sizeof who / sizeof *who; k++) {
+        plan p = { .size = who[k].size * each_of(), .each = each_of(), .mode = (int)k % MODE_COUNT };
+        if (p.size > RANKS_MOST) p.size = RANKS_MOST;
+        if (!has_mode(p.mode)) p.mode = 0;
+        const int last = processes_of(&p) - 1, first = who[k].first < last ? who[k].first : last;
+        const int second = who[k].second < last ? who[k].second : last;
+        p.fates[first] = (fate){ DIES_FIRST, 0 };
+        if (first == second) continue;
+        int most = kind == STOPS_AT_SEND ? 12 : 60, number = 1;
+        for (bool goes_on = true; goes_on && number < most; number += kind == STOPS_AT_SEND ? 3 : 1) {
+            p.fates[second] = (fate){ kind, number };
+            goes_on = run_plan(&p);
+        }
+        CHECK(number > 2, "%s: has not met its fate", case_name);
+    }
+}
+
+/* Any number of them, at any time. */
+static void chance_case(const void *arg)
+{
+    uint64_t seed = *(const uint64_t *)arg;
+
+    for (int i = 0; i < 10; i++) {
+        plan p = { .size = 3 + (int)(support_random(&seed) % 6), .each = each_of(), .mode = (int)(support_random(&seed) % MODE_COUNT),
+                   .keeps_old = support_random(&seed) % 2 };
+        if (!has_mode(p.mode)) p.mode = 1;
+        const int processes = processes_of(&p), first = (int)(support_random(&seed) % (uint64_t)processes);
+        p.fates[first] = (fate){ DIES_FIRST, 0 };
+        for (int more = (int)(support_random(&seed) % 3); more > 0; more--) {
+            const int who = (int)(support_random(&seed) % (uint64_t)processes);
+            const fate_kind kind = (fate_kind)(DIES_FIRST + (int)(support_random(&seed) % 3));
+            const int number = (int)(support_random(&seed) % (kind == DIES_AT_SEND ? 24 : 6000));
+            if (who != first) p.fates[who] = (fate){ kind, number + (kind == DIES_AT_SEND) };
+        }
+        run_plan(&p);
+    }
+}
+
+/* ---- >>simulated: two faults at any two times ---- */
+
+enum { SIM_RANKS = 6 };
+
+static int sim_rank(coll_comm *comm, void *arg)
+{
+    report *r = &board->ranks[coll_rank(comm)];
+    coll_comm *now = comm, *next = NULL;
+    coll_status status = COLL_OK;
+
+    (void)arg;
+    while (status == COLL_OK && coll_sim_time(comm) < 7e-3) status = coll_barrier(comm);
+    while (status < 0 && r->shrinks < RANKS_MOST) {
+        r->shrunk = coll_shrink(now, &next);
+        r->shrinks++;
+        if (now != comm) coll_free(now);
+        now = next;
+        if (r->shrunk < 0) break;
+        r->size = coll_size(now);
+        while ((status = coll_barrier(now)) == COLL_OK && coll_sim_time(now) < 9e-3) continue;
+    }
+    if (now != comm) coll_free(now);
+    r->is_done = 1;
+    return 0;
+}
+
+static void sim_case(const void *arg)
+{
+    static const char *const kinds[] = { "kill", "stop" };
+    const int first = *(const int *)arg;
+    char text[100];
+
+    setenv("COLL_TRANSPORT", "sim", 1);
+    for (int second = 0; second < SIM_RANKS; second++)
+        for (int at = 0; at <= 5000; at += 250)
+            for (int kind = 0; kind < 2; kind++) {
+                int done = 0, agreed = 0;
+                snprintf(text, sizeof text, "latency=40us kill=%d@1ms %s=%d@%dus", first, kinds[kind], second, at);
+                snprintf(case_name, sizeof case_name, "sim, %s", text);
+                setenv("COLL_SIM", text, 1);
+                memset(board, 0, sizeof *board);
+                (void)coll_spawn(SIM_RANKS, sim_rank, NULL);
+                for (int i = 0; i < SIM_RANKS; i++) {
+                    done += board->ranks[i].is_done;
+                    agreed += board->ranks[i].is_done && board->ranks[i].shrunk == COLL_OK;
+                    CHECK(board->ranks[i].is_done || i == first || i == second, "%s: rank %d has vanished", case_name, i);
+                }
+                CHECK(done == agreed && done >= SIM_RANKS - 2, "%s: %d have ended, %d have a new world", case_name, done, agreed);
+                for (int i = 0; i < SIM_RANKS; i++)
+                    CHECK(!board->ranks[i].is_done || board->ranks[i].size == 0 || board->ranks[i].size == done,
+                          "%s: rank %d is one of %d, not %d", case_name, i, board->ranks[i].size, done);
+            }
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const worlds[] = { "poll", "uring", "joined" };
+    static const fate_kind dies = DIES_AT_SEND, stops = STOPS_AT_SEND;
+    const char *wanted = argc > 1 ? argv[1] : NULL, *parts = argc > 2 ? argv[2] : NULL;
+
+    tally = mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    world = "sim";
+    for (int first = 0; first < SIM_RANKS && support_listed(wanted, world); first++)
+        run_case_within(CASE_SECONDS, sim_case, &first, "two die");
+    for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
+        world = worlds[i];
+        if (!support_listed(wanted, world)) continue;
+        if (!strcmp(world, "uring") && support_refusal("tcp-uring")) continue;
+        if (support_listed(parts, "modes")) run_case_within(CASE_SECONDS, modes_case, NULL, "every security");
+        if (support_listed(parts, "pairs")) run_case_within(CASE_SECONDS, pairs_case, NULL, "two die");
+        if (support_listed(parts, "sends")) run_case_within(CASE_SECONDS, sends_case, &dies, "one dies at every send");
+        if (support_listed(parts, "stops")) run_case_within(CASE_SECONDS, sends_case, &stops, "one stops at a send");
+        for (int k = 0; k < (int)(8 * support_scale()) && support_listed(parts, "chance"); k++) {
+            const uint64_t seed = support_mix(support_seed() * 1000 + (uint64_t)k);
+            run_case_within(CASE_SECONDS, chance_case, &seed, "chance");
+        }
+    }
+    return CHECK_DONE();
+}

@@ -1,0 +1,606 @@
+/* coll_tcp_gather.h - after a failure: the ranks that are left find one another, and agree on who goes on.
+ *
+ * All know the table of places, and the listeners are still open.  Every rank of the list calls those before it, in order, until
+ * one answers: the host.  A rank for which none is left is the host itself.  The host admits who comes, and calls those who have
+ * not: where nobody listens any more, that rank is lost.  Then it proposes a table: one byte for each rank of the list, 1 for
+ * those who go on.
+ *
+ *     the others              host
+ *     hello ->                            of a world whose name is made of the old one and the list
+ *                          <- welcome
+ *     hold (proposal) ->                  the last proposal that it has accepted from another host; 0: none
+ *                          <- missing     again and again: the host lives
+ *                          <- table (proposal)
+ *     hold (proposal) ->                  accepted
+ *                          <- agreed      once all who are there have accepted; or refuse: they are too few
+ *
+ * This is Paxos, with the place of the host and a counter as the ballot.  A host proposes when a quorum is there, and it must
+ * propose again what anybody there has accepted from an earlier host, for that may have been agreed on.  So all who get a table
+ * get the same one, whenever a host dies; where that one is in it, its world fails at once, and shrinks in turn.  Ranks go from
+ * one host to the next, and never back.  Who has the table tells it to everyone who still calls for this gathering
+ * (coll__past_told): one who is not in it learns so.
+ *
+ * What has been received is read before anybody is called lost.  A connection that ends says so at once; one over which nothing
+ * comes says so after `grace_ms`, without a liveness timeout never.  Nothing is asked of those who are lost. */
+#ifndef COLL_TCP_GATHER_H
+#define COLL_TCP_GATHER_H
+
+enum {
+    COLL__HALL_GRACE_MS = 10000, COLL__AGAIN_MS = 20, COLL__HALL_LOOK_MS = 50,
+    COLL__CALL_AGAIN_MS = 200                     /* the host calls again who was not ready                   */
+};
+
+/* A connection that brings notes, of which some have a table behind them. */
+typedef struct coll__heard {
+    coll__pipe     pipe;
+    unsigned char *bytes;                         /* a note and a table                                       */
+    size_t         length;                        /* of what has come                                         */
+    coll__control  control;                       /* a whole note                                             */
+    uint64_t       ballot;
+} coll__heard;
+
+/* One that has come to the host. */
+typedef struct coll__guest {
+    coll__heard heard;
+    uint64_t    asked;                            /* the ballot that it has been asked to accept              */
+    uint64_t    holds;                            /* the last one that it has accepted                        */
+    int64_t     owes_since;                       /* since when it owes us a note; 0: it does not             */
+} coll__guest;
+
+/* A call to another rank. */
+typedef struct coll__ringing {
+    coll__greet *greet;                           /* NULL: there is none just now                             */
+    bool         is_connected;
+    coll__heard  heard;                           /* once the greeting is over                                */
+    int          way;                             /* which of its addresses is next                           */
+    unsigned     refusing;                        /* its addresses at which nobody listens, a bit for each    */
+    int64_t      call_at;                         /* no sooner                                                */
+    int64_t      turned_away_at;                  /* since when it has not been ready; 0: it is, or has not answered */
+} coll__ringing;
+
+typedef struct coll__hall {
+    coll__tcp     *old;
+    coll__identity us;                            /* by our place in the list                                 */
+    const int     *ranks;                         /* the list: what they are called in the old world          */
+    int            count, me;
+    unsigned char *is_there, *is_lost;            /* by place                                                 */
+    unsigned char *table;                         /* the proposal that we hold, or make; in the end: what is agreed */
+    uint64_t       ballot;                        /* of it; 0: none                                           */
+    bool           is_bound;                      /* it comes from another host: we must propose it           */
+    coll__guest   *guests;                        /* of the host                                              */
+    coll__ringing *calls;                         /* to those who have not come; of the others: [0], to the host */
+    coll__greet   *greets;                        /* with those at the door                                   */
+    struct pollfd *fds;
+    int            greet_room, grace_ms;
+    int            host;                          /* who has brought it about; -1: not known, or it is lost   */
+    bool           is_watched;                    /* there is a liveness timeout: silence is an end           */
+    bool           is_given_up;                   /* the others go on without us                              */
+    int64_t        deadline, sign_at;
+    coll_failure  *failure;
+} coll__hall;
+
+/* Look what the old world knows of those who are lost.  Rank 0 has heard of all others until now. */
+static void coll__hall_look(coll__hall *h)
+{
+    coll__pulse *p = &h->old->pulse;
+    const int64_t now = coll__now();
+
+    pthread_mutex_lock(&p->lock);
+    const bool is_judge = p->rank == 0 && h->is_watched && now - p->turned_at < coll__liveness(p) / 2;
+    for (int i = 0; i < h->count; i++) {
+        const int rank = h->ranks[i];
+        if (i == h->me || h->is_there[i]) continue;
+        const bool is_silent = is_judge && p->lines[rank].pipe.fd >= 0 && now - p->lines[rank].heard_at > coll__liveness(p);
+        if (p->is_dead[rank] || p->has_left[rank] || is_silent) h->is_lost[i] = 1;
+    }
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* ---- >>notes ---- */
+
+static bool coll__heard_open(const coll__hall *h, coll__heard *heard, coll__pipe *pipe)
+{
+    if (!heard->bytes) heard->bytes = (unsigned char *)malloc(COLL__CONTROL_LENGTH + (size_t)h->count);
+    heard->pipe = coll__pipe_take(pipe);
+    heard->length = 0;
+    if (heard->bytes) return true;
+    coll__pipe_close(&heard->pipe);
+    return false;
+}
+
+static inline const unsigned char *coll__heard_table(const coll__heard *heard) { return heard->bytes + COLL__CONTROL_LENGTH; }
+
+/* The next note, with the table that belongs to it.  COLL_PENDING: not yet; COLL_ERR_PEER: the connection has ended. */
+static coll_status coll__heard_next(const coll__hall *h, coll__heard *heard)
+{
+    size_t wanted = COLL__CONTROL_LENGTH;
+
+    for (;;) {
+        if (heard->length >= COLL__CONTROL_LENGTH) {
+            if (!coll__control_read(heard->bytes, h->count, &heard->control)) return COLL_ERR_PEER;
+            const coll__control_note note = heard->control.note;
+            const bool has_ballot = note == COLL__CONTROL_HOLD || note == COLL__CONTROL_TABLE || note == COLL__CONTROL_AGREED;
+            heard->ballot = has_ballot ? coll__get64(heard->bytes + COLL__CONTROL_TEXT) : 0;
+            if (heard->ballot > 0) wanted = COLL__CONTROL_LENGTH + (size_t)h->count;
+        }
+        if (heard->length == wanted) break;
+        const ssize_t n = coll__pipe_move(&heard->pipe, heard->bytes + heard->length, wanted - heard->length, false);
+        if (n == -EAGAIN) return COLL_PENDING;
+        if (n < 0) return COLL_ERR_PEER;
+        heard->length += (size_t)n;
+    }
+    heard->length = 0;
+    return COLL_OK;
+}
+
+static void coll__heard_close(coll__heard *heard)
+{
+    coll__pipe_close(&heard->pipe);
+    free(heard->bytes);
+    heard->bytes = NULL;
+}
+
+/* We hold a proposal from now on, in the place of an earlier one. */
+static void coll__hall_hold(coll__hall *h, uint64_t ballot, const unsigned char *table)
+{
+    if (ballot <= h->ballot) return;
+    h->ballot = ballot;
+    h->is_bound = true;
+    memcpy(h->table, table, (size_t)h->count);
+}
+
+/* ---- >>calling ---- */
+
+/* What has come of a call. */
+typedef enum coll__answer {
+    COLL__ANSWER_NONE,                             /* not yet                                                  */
+    COLL__ANSWER_NOTE,                             /* a note                                                   */
+    COLL__ANSWER_NOBODY,                           /* at none of its addresses does anybody listen: it is lost */
+    COLL__ANSWER_NOT_READY                         /* call again                                               */
+} coll__answer;
+
+static void coll__ringing_ends(coll__ringing *c)
+{
+    if (c->greet) coll__pipe_close(&c->greet->pipe);
+    free(c->greet);
+    c->greet = NULL;
+    coll__pipe_close(&c->heard.pipe);
+    c->is_connected = false;
+}
+
+/* This address does not answer; the next one may. */
+static coll__answer coll__ringing_in_vain(coll__ringing *c, int count, int error)
+{
+    if (error == ECONNREFUSED) c->refusing |= 1u << (unsigned)((c->way - 1) % count);
+    else c->refusing = 0;
+    coll__ringing_ends(c);
+    const bool is_nobody = c->refusing == (1u << (unsigned)count) - 1;
+    c->call_at = c->way % count == 0 ? coll__deadline(COLL__AGAIN_MS) : 0;
+    return is_nobody ? COLL__ANSWER_NOBODY : COLL__ANSWER_NOT_READY;
+}
+
+static coll__answer coll__ringing_begin(coll__hall *h, coll__ringing *c, int to)
+{
+    const int rank = h->ranks[to], count = h->old->places[rank].count;
+    const coll__hello hello = { .purpose = COLL__PURPOSE_MEET, .to = to };
+
+    if (count == 0) return COLL__ANSWER_NOBODY;
+    const coll__address a = coll__place_address(h->old, rank, c->way++ % count);
+    const int fd = coll__dial(&a);
+    if (fd < 0) return coll__ringing_in_vain(c, count, errno);
+    c->greet = (coll__greet *)malloc(sizeof *c->greet);
+    if (c->greet) coll__greet_call(c->greet, &h->us, fd, hello, coll__never);
+    else close(fd);
+    return c->greet ? COLL__ANSWER_NONE : COLL__ANSWER_NOT_READY;
+}
+
+/* Go on with a call as far as it goes without waiting. */
+static coll__answer coll__ringing_advance(coll__hall *h, coll__ringing *c, int to)
+{
+    const int count = h->old->places[h->ranks[to]].count;
+    coll_status status = COLL_OK;
+
+    if (!c->greet && c->heard.pipe.fd < 0) {
+        if (coll__now() < c->call_at) return COLL__ANSWER_NONE;
+        const coll__answer reply = coll__ringing_begin(h, c, to);
+        if (reply != COLL__ANSWER_NONE) return reply;
+    }
+    if (c->greet && !c->is_connected) {
+        struct pollfd at = { .fd = c->greet->pipe.fd, .events = POLLOUT };
+        if (poll(&at, 1, 0) <= 0) return COLL__ANSWER_NONE;
+        const int error = coll__dial_result(at.fd);
+        if (error) return coll__ringing_in_vain(c, count, error);
+        c->is_connected = true;
+        c->refusing = 0;
+    }
+    if (c->greet) {
+        status = coll__greet_advance(c->greet, &h->us);
+        if (status == COLL_OK && !coll__heard_open(h, &c->heard, &c->greet->pipe)) status = COLL_ERR_MEMORY;
+        if (status == COLL_OK) {
+            free(c->greet);
+            c->greet = NULL;
+        }
+    }
+    if (status == COLL_OK) status = coll__heard_next(h, &c->heard);
+    if (status == COLL_PENDING) return COLL__ANSWER_NONE;
+    if (status == COLL_OK) return COLL__ANSWER_NOTE;
+    if (!c->turned_away_at && status != COLL_ERR_PEER) c->turned_away_at = coll__now();
+    coll__ringing_ends(c);
+    c->call_at = coll__deadline(COLL__AGAIN_MS);
+    return COLL__ANSWER_NOT_READY;
+}
+
+/* What to poll for before going on.  events 0: nothing, go on. */
+static struct pollfd coll__ringing_watch(coll__ringing *c)
+{
+    if (c->greet) return (struct pollfd){ .fd = c->greet->pipe.fd, .events = c->is_connected ? c->greet->want : POLLOUT };
+    if (c->heard.pipe.fd < 0) return (struct pollfd){ .fd = -1, .events = POLLIN };
+    return (struct pollfd){ .fd = c->heard.pipe.fd, .events = coll__pipe_await(&c->heard.pipe, POLLIN) };
+}
+
+/* ---- >>the host ---- */
+
+static void coll__guest_goes(coll__hall *h, int place)
+{
+    coll__heard_close(&h->guests[place].heard);
+    memset(&h->guests[place], 0, sizeof h->guests[place]);
+    h->guests[place].heard.pipe.fd = -1;
+    h->is_there[place] = 0;
+    h->is_lost[place] = 1;
+}
+
+/* Take what has come from those who are there: what they hold.  An end is an end. */
+static void coll__hall_hear(coll__hall *h)
+{
+    const int64_t now = coll__now();
+
+    for (int i = 0; i < h->count; i++) {
+        coll__guest *g = &h->guests[i];
+        coll_status status = COLL_PENDING;
+        if (g->heard.pipe.fd < 0) continue;
+        while ((status = coll__heard_next(h, &g->heard)) == COLL_OK && g->heard.control.note == COLL__CONTROL_HOLD) {
+            const uint64_t ballot = g->heard.ballot;
+            g->holds = ballot;
+            if (ballot >= g->asked) g->owes_since = 0;
+            if (!h->is_there[i]) coll__hall_hold(h, ballot, coll__heard_table(&g->heard));
+            h->is_there[i] = 1;
+            h->is_lost[i] = 0;
+        }
+        const bool is_late = h->is_watched && g->owes_since && now - g->owes_since > h->grace_ms * (int64_t)COLL__MS;
+        if (status != COLL_PENDING || is_late) coll__guest_goes(h, i);
+    }
+}
+
+/* Somebody has said who it is.  false: that cannot be answered yet. */
+static bool coll__hall_admit(coll__hall *h, coll__greet *g)
+{
+    const int place = g->hello.rank;
+
+    if (g->is_past) {
+        coll__past_told(&h->us, &g->pipe);
+        return true;
+    }
+    if (place < h->me && g->hello.purpose == COLL__PURPOSE_MEET) {        /* a host before us: are we enough without it? */
+        if (!coll__is_quorum(h->is_there, h->count)) return false;
+        coll__refuse(h->old, &g->pipe, COLL_ERR_PEER, "the others have given this rank up");
+        return true;
+    }
+    if (g->hello.purpose != COLL__PURPOSE_MEET || place == h->me || h->guests[place].heard.pipe.fd >= 0) {
+        coll__refuse(h->old, &g->pipe, COLL_ERR_PROTOCOL, "it is not expected here");
+        return true;
+    }
+    coll__tune_socket(g->pipe.fd);
+    if (!coll__heard_open(h, &h->guests[place].heard, &g->pipe)) return true;
+    h->guests[place].owes_since = coll__now();
+    coll__control_send(&h->guests[place].heard.pipe, COLL__CONTROL_WELCOME, COLL_OK, -1, "");
+    return true;
+}
+
+static void coll__hall_door(coll__hall *h)
+{
+    int fd;
+
+    while ((fd = coll__accept(h->old->listener)) >= 0 || errno == ECONNABORTED) {
+        int i = 0;
+        if (fd < 0) continue;
+        while (i < h->greet_room && h->greets[i].pipe.fd >= 0) i++;
+        if (i < h->greet_room) coll__greet_answer(&h->greets[i], fd, coll__deadline(COLL__GREETING_MS));
+        else close(fd);                           /* who belongs here knocks again                            */
+    }
+    for (int i = 0; i < h->greet_room; i++) {
+        coll__greet *g = &h->greets[i];
+        if (g->pipe.fd < 0) continue;
+        const coll_status status = coll__greet_advance(g, &h->us);
+        if (status == COLL_OK && coll__hall_admit(h, g)) continue;
+        if ((status == COLL_OK || status == COLL_PENDING) && coll__now() < g->deadline) continue;
+        if (status < 0 && status != COLL_ERR_PEER) coll__refuse(h->old, &g->pipe, status, g->why);
+        else coll__pipe_close(&g->pipe);
+    }
+}
+
+/* Call those who have not come: one where nobody listens is lost, and one that knows the end of this gathering tells it.
+ * COLL_PENDING: nobody does; COLL_OK: it is in h->table; COLL_ERR_PEER: the others go on without us. */
+static coll_status coll__hall_call_all(coll__hall *h)
+{
+    const int64_t now = coll__now();
+
+    for (int i = h->me + 1; i < h->count; i++) {
+        coll__ringing *c = &h->calls[i];
+        if (h->is_lost[i] || h->is_there[i] || h->guests[i].heard.pipe.fd >= 0) {
+            coll__ringing_ends(c);
+            continue;
+        }
+        const coll__answer reply = coll__ringing_advance(h, c, i);
+        if (reply == COLL__ANSWER_NONE) continue;
+        if (reply == COLL__ANSWER_NOBODY) h->is_lost[i] = 1;
+        if (reply == COLL__ANSWER_NOTE && c->heard.control.note == COLL__CONTROL_AGREED && c->heard.ballot > 0) {
+            memcpy(h->table, coll__heard_table(&c->heard), (size_t)h->count);
+            return COLL_OK;
+        }
+        const bool is_refusal = reply == COLL__ANSWER_NOTE && c->heard.control.note == COLL__CONTROL_REFUSE;
+        if (is_refusal && c->heard.control.what.status == COLL_ERR_PEER) return COLL_ERR_PEER;
+        if (is_refusal && !c->turned_away_at) c->turned_away_at = now;
+        if (h->is_watched && c->turned_away_at && now - c->turned_away_at > h->grace_ms * (int64_t)COLL__MS) h->is_lost[i] = 1;
+        coll__ringing_ends(c);
+        if (c->call_at > now) c->call_at = now + COLL__CALL_AGAIN_MS * (int64_t)COLL__MS;
+    }
+    return COLL_PENDING;
+}
+
+/* Show all who are there that we live. */
+static void coll__hall_sign(coll__hall *h)
+{
+    enum { SIGNS = 8 };                           /* in the time after which silence is an end                */
+    const int64_t now = coll__now();
+
+    if (now < h->sign_at) return;
+    h->sign_at = now + h->grace_ms * (int64_t)COLL__MS / SIGNS;
+    for (int i = 0; i < h->count; i++)
+        if (h->is_there[i] && i != h->me && !coll__table_send(&h->guests[i].heard.pipe, COLL__CONTROL_MISSING, h->me, 0, NULL, 0))
+            coll__guest_goes(h, i);
+}
+
+static void coll__hall_wait(coll__hall *h, int64_t until)
+{
+    int n = 0, ms = coll__ms_until(until, COLL__HALL_LOOK_MS);
+
+    h->fds[n++] = (struct pollfd){ .fd = h->old->listener, .events = POLLIN };
+    for (int i = 0; i < h->greet_room; i++) {
+        const coll__greet *g = &h->greets[i];
+        if (g->pipe.fd >= 0 && g->step != COLL__GREET_OVER) h->fds[n++] = (struct pollfd){ .fd = g->pipe.fd, .events = g->want };
+    }
+    for (int i = 0; i < h->count; i++) {
+        coll__pipe *pipe = &h->guests[i].heard.pipe;
+        if (pipe->fd >= 0) h->fds[n++] = (struct pollfd){ .fd = pipe->fd, .events = coll__pipe_await(pipe, POLLIN) };
+        const struct pollfd at = coll__ringing_watch(&h->calls[i]);
+        if (at.fd >= 0) h->fds[n++] = at;
+    }
+    for (int i = 0; i < n; i++) if (h->fds[i].events == 0) ms = 0;
+    (void)poll(h->fds, (nfds_t)n, ms);
+}
+
+/* A quorum is there, and all others are lost, or have been waited for: have those who are there accept one table.  true: they
+ * have. */
+static bool coll__hall_propose(coll__hall *h)
+{
+    const uint64_t ours = (uint64_t)(h->me + 1) << 32;
+    bool is_accepted = true;
+
+    if (h->ballot < ours || (!h->is_bound && memcmp(h->table, h->is_there, (size_t)h->count))) {
+        if (!h->is_bound) memcpy(h->table, h->is_there, (size_t)h->count);
+        h->ballot = h->ballot < ours ? ours : h->ballot + 1;
+    }
+    for (int i = 0; i < h->count; i++) {
+        coll__guest *g = &h->guests[i];
+        if (i == h->me || !h->is_there[i]) continue;
+        if (g->holds != h->ballot) is_accepted = false;
+        if (g->asked == h->ballot) continue;
+        g->asked = h->ballot;
+        g->owes_since = coll__now();
+        if (!coll__table_send(&g->heard.pipe, COLL__CONTROL_TABLE, h->me, h->ballot, h->table, h->count)) coll__guest_goes(h, i);
+    }
+    return is_accepted;
+}
+
+/* How many are there, and how many may still come. */
+static int coll__hall_tally(const coll__hall *h, int *open)
+{
+    int there = 0;
+
+    *open = 0;
+    for (int i = 0; i < h->count; i++) {
+        there += h->is_there[i];
+        *open += !h->is_there[i] && !h->is_lost[i] && i > h->me;
+    }
+    return there;
+}
+
+/* Gather, and have it agreed who goes on.  COLL_OK: h->table says it. */
+static coll_status coll__hall_gather(coll__hall *h)
+{
+    int64_t until = h->deadline;
+    int before = 1, open;
+
+    h->is_there[h->me] = 1;
+    for (int i = 0; i < h->count; i++) h->calls[i].call_at = coll__deadline(COLL__HALL_LOOK_MS);
+    for (;;) {
+        coll__hall_look(h);
+        coll__hall_door(h);
+        coll__hall_hear(h);
+        const coll_status told = coll__hall_call_all(h);
+        h->is_bound = h->is_bound || told == COLL_OK;         /* its host is another one                          */
+        if (told == COLL_OK) return COLL_OK;
+        h->is_given_up = told < 0;
+        if (told < 0) return coll__blame(h->failure, COLL_ERR_PEER, -1, "the others have given this rank up");
+        const int there = coll__hall_tally(h, &open);
+        const bool is_enough = coll__is_quorum(h->is_there, h->count);
+        if (!is_enough) until = h->deadline;
+        else if (there != before || until == h->deadline) until = coll__deadline(h->grace_ms);
+        if (until > h->deadline) until = h->deadline;
+        before = there;
+        const bool is_time = open == 0 || coll__now() >= until;
+        if (is_time && !is_enough)
+            return coll__blame(h->failure, COLL_ERR_PEER, -1, "only %d of %d ranks are left: that is not most of them, and the "
+                               "others might go on elsewhere", there, h->count);
+        if (is_time && coll__hall_propose(h)) return COLL_OK;
+        coll__hall_sign(h);
+        coll__hall_wait(h, is_time ? coll__never : until);
+    }
+}
+
+/* Tell those who are there what is agreed, or that they are too few.  When the others go on without us they find that by
+ * themselves: they call the next host. */
+static void coll__hall_tell(coll__hall *h)
+{
+    const coll_failure *why = h->failure;
+
+    for (int i = 0; i < h->count; i++) {
+        coll__pipe *pipe = &h->guests[i].heard.pipe;
+        if (pipe->fd < 0 || !h->is_there[i]) continue;
+        if (why->status == COLL_OK)
+            (void)coll__table_send(pipe, COLL__CONTROL_AGREED, h->me, COLL__BALLOT_DECIDED, h->table, h->count);
+        else if (!h->is_given_up)
+            coll__control_send(pipe, COLL__CONTROL_REFUSE, why->status, -1, why->text);
+    }
+}
+
+/* ---- >>the others ---- */
+
+static bool coll__hall_say(coll__hall *h, coll__pipe *pipe)
+{
+    return coll__table_send(pipe, COLL__CONTROL_HOLD, h->me, h->ballot, h->table, h->count);
+}
+
+/* The host has let us in.  COLL_OK: it is agreed who goes on.  COLL_PENDING: the host is lost.  An error is that of the
+ * gathering. */
+static coll_status coll__hall_attend(coll__hall *h, coll__heard *heard)
+{
+    const int64_t patience = h->grace_ms * (int64_t)COLL__MS;
+    int64_t heard_at = coll__now();
+    coll_status status;
+
+    if (!coll__hall_say(h, &heard->pipe)) return COLL_PENDING;
+    for (;;) {
+        while ((status = coll__heard_next(h, heard)) == COLL_OK) {
+            const coll__control_note note = heard->control.note;
+            heard_at = coll__now();
+            if (note == COLL__CONTROL_REFUSE)
+                return coll__blame(h->failure, heard->control.what.status, -1, "%s", heard->control.what.text);
+            if (note == COLL__CONTROL_AGREED) {
+                memcpy(h->table, coll__heard_table(heard), (size_t)h->count);
+                return COLL_OK;
+            }
+            if (note != COLL__CONTROL_TABLE) continue;
+            coll__hall_hold(h, heard->ballot, coll__heard_table(heard));
+            if (!coll__hall_say(h, &heard->pipe)) return COLL_PENDING;
+        }
+        const int64_t now = coll__now();
+        if (status < 0 || now - heard_at > (h->is_watched ? patience : h->deadline - heard_at + patience)) return COLL_PENDING;
+        struct pollfd at = { .fd = heard->pipe.fd, .events = coll__pipe_await(&heard->pipe, POLLIN) };
+        if (at.events) (void)poll(&at, 1, coll__ms_until(heard_at + patience, 1000));
+    }
+}
+
+/* Go to a host.  As above. */
+static coll_status coll__hall_join(coll__hall *h, int host)
+{
+    coll__ringing *c = &h->calls[0];
+    const int64_t soon = coll__deadline(h->grace_ms), until = soon < h->deadline ? soon : h->deadline;
+    coll_status status = COLL_PENDING;
+
+    c->way = 0;
+    c->refusing = 0;
+    c->call_at = 0;
+    for (bool is_over = false; !is_over;) {
+        coll__hall_look(h);
+        const coll__answer reply = coll__ringing_advance(h, c, host);
+        const coll__control_note note = reply == COLL__ANSWER_NOTE ? c->heard.control.note : COLL__CONTROL_LIMIT;
+        if (note == COLL__CONTROL_WELCOME) {
+            status = coll__hall_attend(h, &c->heard);
+            break;
+        }
+        if (note == COLL__CONTROL_AGREED && c->heard.ballot > 0) {
+            memcpy(h->table, coll__heard_table(&c->heard), (size_t)h->count);
+            coll__ringing_ends(c);                /* its line is not for this world                           */
+            return COLL_OK;
+        }
+        is_over = reply == COLL__ANSWER_NOBODY || (reply != COLL__ANSWER_NOTE && h->is_lost[host]) || coll__now() >= until;
+        if (reply == COLL__ANSWER_NOTE) {          /* it has not heard of the failure yet                      */
+            coll__ringing_ends(c);
+            c->call_at = coll__deadline(COLL__AGAIN_MS);
+        }
+        struct pollfd at = coll__ringing_watch(c);
+        const bool is_waiting = !is_over && at.events != 0;
+        if (is_waiting) (void)poll(&at, 1, coll__ms_until(at.fd < 0 ? c->call_at : until, COLL__HALL_LOOK_MS));
+    }
+    if (status == COLL_OK) h->host = host;
+    else coll__ringing_ends(c);
+    return status;
+}
+
+/* Find the host, or be it.  COLL_OK: h->table says who goes on. */
+static coll_status coll__hall_meet(coll__hall *h)
+{
+    coll_status status = COLL_PENDING;
+
+    h->host = -1;
+    for (int i = 0; i < h->me && status == COLL_PENDING; i++) {
+        coll__hall_look(h);
+        if (!h->is_lost[i]) status = coll__hall_join(h, i);
+        if (status == COLL_PENDING) h->is_lost[i] = 1;
+    }
+    if (status != COLL_PENDING) return status;
+    status = coll__hall_gather(h);
+    coll__hall_tell(h);
+    if (status == COLL_OK && !h->is_bound) h->host = h->me;
+    return status;
+}
+
+/* ---- >>open, close ---- */
+
+static bool coll__hall_open(coll__hall *h)
+{
+    const size_t n = (size_t)h->count;
+
+    h->greet_room = h->count + 16;
+    h->is_there = (unsigned char *)coll__allocate(n);
+    h->is_lost = (unsigned char *)coll__allocate(n);
+    h->table = (unsigned char *)coll__allocate(n);
+    h->guests = (coll__guest *)coll__allocate(n * sizeof *h->guests);
+    h->calls = (coll__ringing *)coll__allocate(n * sizeof *h->calls);
+    h->greets = (coll__greet *)coll__allocate((size_t)h->greet_room * sizeof *h->greets);
+    h->fds = (struct pollfd *)coll__allocate((2 * n + (size_t)h->greet_room + 1) * sizeof *h->fds);
+    for (int i = 0; h->guests && i < h->count; i++) h->guests[i].heard.pipe.fd = -1;
+    for (int i = 0; h->calls && i < h->count; i++) h->calls[i].heard.pipe.fd = -1;
+    for (int i = 0; h->greets && i < h->greet_room; i++) h->greets[i].pipe.fd = -1;
+    pthread_mutex_lock(&h->old->door);
+    h->old->is_gathering = true;
+    for (int i = 0, at = 0; h->greets && i < h->old->greeting_count && at < h->greet_room; i++) {
+        coll__greet *g = &h->old->greetings[i];   /* somebody quicker than us may stand at the door already   */
+        if (g->pipe.fd < 0) continue;
+        coll__io_forget(&h->old->io, g->pipe.fd);
+        h->greets[at] = *g;
+        h->greets[at++].pipe = coll__pipe_take(&g->pipe);
+    }
+    pthread_mutex_unlock(&h->old->door);
+    return h->is_there && h->is_lost && h->table && h->guests && h->calls && h->greets && h->fds;
+}
+
+static void coll__hall_close(coll__hall *h)
+{
+    for (int i = 0; h->guests && i < h->count; i++) coll__heard_close(&h->guests[i].heard);
+    for (int i = 0; h->calls && i < h->count; i++) {
+        coll__ringing_ends(&h->calls[i]);
+        coll__heard_close(&h->calls[i].heard);
+    }
+    for (int i = 0; h->greets && i < h->greet_room; i++) coll__pipe_close(&h->greets[i].pipe);
+    free(h->is_there);
+    free(h->is_lost);
+    free(h->table);
+    free(h->guests);
+    free(h->calls);
+    free(h->greets);
+    free(h->fds);
+}
+
+#endif /* COLL_TCP_GATHER_H */
