@@ -230,7 +230,8 @@ COLL__PAIR(i64_i64, i64, 64, 64)
 
 /* ---- >>cells: which type has which operation ---- */
 
-/* The fold of each cell.  COLL_AVG has that of the sum, which integers replace by a wider one.  The floats that f32 accumulates for have its row. */
+/* The fold of each cell.  COLL_AVG has that of the sum, which integers replace by a wider one.  The
+ * floats that f32 accumulates for have its row. */
 #define COLL__ROW_INTEGER(tier, type, wrap, name, average)                                          \
     [type] = { [COLL_SUM] = coll__sum_##wrap##_##tier, [COLL_PROD] = coll__prod_##wrap##_##tier,    \
                [COLL_MIN] = coll__min_##name##_##tier, [COLL_MAX] = coll__max_##name##_##tier,      \
