@@ -606,10 +606,11 @@ COLL_API coll_status coll_abort(coll_comm *comm, const char *why);
 /* After a failure: a communicator of those who are left, numbered from 0 in the order of `comm`.  Called by each of them, on the
  * communicator of coll_init or on any derived from it, whose ranks then come together.  Needs nothing of those who are lost, and
  * waits for ranks that are not known to be lost until the start_timeout_ms have passed; but once enough are there, only for two
- * liveness_timeout_ms (10 s at most) after the last one has come.  A process that has ended is known to be lost at once, also when
- * it ends in the meantime: then all others come together, or are all told that they are too few, within a liveness_timeout_ms and a
- * little.  One that is stopped or cut off in the meantime is lost after two of them; where rank 0 is lost and too few have come,
- * it cannot be told from one that is late.  All ranks that get COLL_OK have the same communicator, whoever is lost meanwhile.
+ * liveness_timeout_ms (10 s at most) after the last one has come.  A process that has ended is known to be lost at once, also
+ * when it ends in the meantime: then all others come together, or are all told that they are too few, within a
+ * liveness_timeout_ms and a little.  One that is stopped or cut off in the meantime is lost after two of them; where rank 0 is
+ * lost and too few have come, it cannot be told from one that is late, and is waited for until the start_timeout_ms have passed.
+ * All ranks that get COLL_OK have the same communicator, whoever is lost meanwhile.
  * Most ranks of `comm` must be left, or half of them with rank 0: the rest might be alive and go on as well, elsewhere.
  * COLL_ERR_PEER: too few are left, or this rank has been given up by the others.
  * `comm` stays as it is, and is freed as ever; what it gives can be shrunk in turn.  Over TCP once for each coll_init; in a

@@ -344,8 +344,8 @@ static coll__thread *coll__joined_move(const coll__joined *me, const coll_surviv
         coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
         return NULL;
     }
-    const coll_status status = coll__exodus_run(me->thread, world->ranks + first, count, first, timeout_ms, coll__joined_serve, tcp,
-                                                &here, failure);
+    const coll_status status = coll__exodus_run(me->thread, world->ranks + first, count, first, timeout_ms, coll__joined_serve,
+                                                tcp, &here, failure);
     coll__thread *thread = status == COLL_OK ? (coll__thread *)here.context : NULL;
     if (thread) coll__desk_of(thread->hub, world->rank)->bell = fcntl(tcp->io.bell, F_DUPFD_CLOEXEC, 0);
     if (thread && (here.count < count || coll__desk_of(thread->hub, world->rank)->bell < 0)) {

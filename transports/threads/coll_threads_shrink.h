@@ -103,6 +103,7 @@ static coll_status coll__exodus_run(coll__thread *thread, const int *ranks, int 
 {
     coll__hub *hub = thread->hub;
     const int64_t deadline = coll__deadline(timeout_ms);
+    const int look_ms = serve ? COLL__EXODUS_SERVE_MS : COLL__EXODUS_LOOK_MS;
     int me = 0;
 
     while (ranks[me] != thread->rank) me++;
@@ -116,8 +117,7 @@ static coll_status coll__exodus_run(coll__thread *thread, const int *ranks, int 
         const bool is_decided = e->is_decided;
         pthread_mutex_unlock(&hub->lock);
         if (!is_decided && serve) serve(context);
-        if (!is_decided)
-            coll__hub_futex(hub, FUTEX_WAIT, seen, coll__ms_until(deadline, serve ? COLL__EXODUS_SERVE_MS : COLL__EXODUS_LOOK_MS));
+        if (!is_decided) coll__hub_futex(hub, FUTEX_WAIT, seen, coll__ms_until(deadline, look_ms));
         pthread_mutex_lock(&hub->lock);
     }
     __atomic_sub_fetch(&hub->sleepers, 1, __ATOMIC_SEQ_CST);
