@@ -118,11 +118,11 @@
  *
  * Waiting.  A blocking call returns when this rank's part is done.  coll_i... calls return with a request and do not wait; the
  * program leaves its buffers alone until coll_wait or coll_test says that it is done, and then frees it (coll_request_free).
- * coll_wait_any, coll_wait_some and coll_test_any hand out requests that are finished, each exactly once, whoever has finished it:
- * this call, another thread, the background or any other call.  One of which coll_test or coll_wait has already said that it is
- * finished counts as handed out; coll_restart makes it eligible again.  They enter the communicators of all that still run.  These
- * may come from several coll_init; only then a wait looks at each of these in turns, and sleeps at most a millisecond at a time.
- * A time limit counts while none of the requests finishes; the shortest one holds for all.
+ * coll_wait_any, coll_wait_some and coll_test_any hand out requests that are finished, each exactly once, whoever has
+ * finished it: this call, another thread, the background or any other call.  One of which coll_test or coll_wait has already
+ * said that it is finished counts as handed out; coll_restart makes it eligible again.  They enter the communicators of all
+ * that still run.  These may come from several coll_init; only then a wait looks at each of these in turns, and sleeps at most
+ * a millisecond at a time.  A time limit counts while none of the requests finishes; the shortest one holds for all.
  * Collectives of one communicator run one after the other, in the order in which they were started; they may be waited for in
  * any order.  Any call that starts, waits or tests moves the operations of all communicators that come from the same
  * coll_init.  coll_prepare makes a request that can be started again and again; each has an order of its own, so that prepared
@@ -848,8 +848,8 @@ COLL_API coll_status coll_run(coll_comm *comm, const coll_call *call);          
 COLL_API coll_status coll_start(coll_comm *comm, const coll_call *call, coll_request **out);     /* non-blocking */
 
 /* Check and plan a call once, to start it many times: all ranks prepare in the same order as they start other calls, and may
- * then restart in any order (but see Waiting).  The request is not running yet; coll_restart, then coll_wait, and again.  A restart of one that
- * is still running is COLL_ERR_ARGUMENT. */
+ * then restart in any order (but see Waiting).  The request is not running yet; coll_restart, then coll_wait, and again.  A
+ * restart of one that is still running is COLL_ERR_ARGUMENT. */
 COLL_API coll_status coll_prepare(coll_comm *comm, const coll_call *call, coll_request **out);
 COLL_API coll_status coll_restart(coll_request *request);
 
