@@ -53,7 +53,13 @@
  * Communicators.  coll_split, coll_split_host, coll_dup and coll_create make further ones from some or all ranks of one.
  * Their collectives, orders and messages never meet those of another.  They share the connections, and so the fate: the
  * first failure ends all communicators that come from one coll_init.  They may be freed in any order, and not by all ranks at
- * once; a rank that frees one in which others still wait for it is a failure.
+ * once.  Freeing delivers first what this rank has sent.  It hurts those calls of others, in this communicator, that still need
+ * this rank: collectives in which it has not done its part, receives that name it, long messages to it, and receives from any
+ * source when all others have gone.  These end with COLL_ERR_PEER, and by the rule above everything else with them.  All other
+ * calls go on: messages among the others, and receives from any source that one of them serves.  A call that is hurt fails at
+ * once, or when it has waited a quarter of a second and more; over TCP, where what was sent may still be on its way, when
+ * nothing has come for liveness_timeout_ms since the news, but never with liveness_timeout_ms < 0.  Only a thread that waits or
+ * tests finds it out.  Over MPI and transports of the program's own only ranks that have exchanged messages are told.
  *
  * Threads.  One thread at a time per communicator and its requests; a second one gets COLL_ERR_ARGUMENT, with its sentence in
  * coll_error(NULL).  It need not always be the same thread.  Different communicators, also of one coll_init, may be used from
@@ -118,10 +124,19 @@
  *
  * Waiting.  A blocking call returns when this rank's part is done.  coll_i... calls return with a request and do not wait; the
  * program leaves its buffers alone until coll_wait or coll_test says that it is done, and then frees it (coll_request_free).
+ * coll_wait_any, coll_wait_some and coll_test_any hand out requests that are finished, each exactly once, whoever has
+ * finished it: this call, another thread, the background or any other call.  One of which coll_test or coll_wait has already
+ * said that it is finished counts as handed out; coll_restart makes it eligible again.  They enter the communicators of all
+ * that still run.  These may come from several coll_init; only then a wait looks at each of these in turns, and sleeps at most
+ * a millisecond at a time.  A time limit counts while none of the requests finishes; the shortest one holds for all.
  * Collectives of one communicator run one after the other, in the order in which they were started; they may be waited for in
  * any order.  Any call that starts, waits or tests moves the operations of all communicators that come from the same
  * coll_init.  coll_prepare makes a request that can be started again and again; each has an order of its own, so that prepared
- * calls may be restarted in different orders on different ranks.  A request that is freed while it runs is detached: it goes on
+ * calls may be restarted in different orders on different ranks.  A rank that restarts all of them before it waits for the first
+ * may do both in any order.  With waits in between, there has to be one order of these calls, the same for all ranks, in which
+ * no rank waits for a call before it has restarted all that come sooner; otherwise a circle of ranks may wait for one another, as
+ * when rank 0 restarts A and waits for it before it restarts B, and rank 1 does so with B before A.  A blocking collective is a
+ * start and a wait.  A request that is freed while it runs is detached: it goes on
  * by itself, and its buffers must stay until it is known to be over, from a later collective of this communicator that has ended
  * or for a message from what the receiver says.
  *   Between calls, over TCP, a thread of the library moves them.  It is made when the first request is started that is not done
@@ -579,7 +594,7 @@ COLL_API coll_status coll_init_threads(int count, coll_comm **out, const coll_co
 COLL_API int coll_spawn(int count, int (*fn)(coll_comm *comm, void *arg), void *arg);
 
 /* Leave; each rank by itself.  Pending requests end with COLL_ERR_ABORTED (and remain to be freed); others that still wait for
- * this rank get COLL_ERR_PEER.  Works in every state, on NULL too, and returns within 2 s. */
+ * this rank in it get COLL_ERR_PEER (see Communicators).  Works in every state, on NULL too, and returns within 2 s. */
 COLL_API coll_status coll_free(coll_comm *comm);
 
 /* The ranks that give the same color, ordered by key and then by rank in `comm`, make a communicator.  COLL_NO_COLOR: none for
@@ -886,9 +901,9 @@ COLL_API coll_status coll_run(coll_comm *comm, const coll_call *call);          
 COLL_API coll_status coll_start(coll_comm *comm, const coll_call *call, coll_request **out);     /* non-blocking */
 
 /* Check and plan a call once, to start it many times: all ranks prepare in the same order as they start other calls, and may
- * then restart in any order.  The request is not running yet; coll_restart, then coll_wait, and again.  A restart of one that
- * is still running is COLL_ERR_ARGUMENT.  In sentences "allreduce #3 (prepared call 2)" is the third start of the second call
- * that was prepared on the communicator. */
+ * then restart in any order (but see Waiting).  The request is not running yet; coll_restart, then coll_wait, and again.  A
+ * restart of one that is still running is COLL_ERR_ARGUMENT.  In sentences "allreduce #3 (prepared call 2)" is the third start
+ * of the second call that was prepared on the communicator. */
 COLL_API coll_status coll_prepare(coll_comm *comm, const coll_call *call, coll_request **out);
 COLL_API coll_status coll_restart(coll_request *request);
 

@@ -3,7 +3,8 @@
  *
  * Every rank publishes which communicators it has (coll_doing).  Whoever waits for long, or tests for long, asks the transport
  * whether those it waits for have freed the communicator of the call.  What they sent before they did must count: so we move
- * everything on once more before we believe it.  Peers that exchange messages by key tell one another at once (coll_messages.h). */
+ * everything on once more before we believe it.  Peers that exchange messages by key tell one another at once
+ * (coll_messages.h). */
 #ifndef COLL_FREED_H
 #define COLL_FREED_H
 

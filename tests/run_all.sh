@@ -178,6 +178,7 @@ suite shared             program asan test_shared
 suite shared-tsan        program tsan test_shared
 suite waiting            program asan test_waiting
 suite waiting-tsan       scaled 0.3 program tsan test_waiting
+waits orders             program asan test_orders
 waits freed              program asan test_freed
 waits freed-tsan         program tsan test_freed threads,tcp-poll barrier,test,any,send,source,all
 suite mover              program asan test_mover

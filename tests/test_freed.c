@@ -1,5 +1,5 @@
-/* test_freed.c - one rank frees a communicator that others still use: whoever waits for it there is told, in every world alike, also
- * while that rank is not inside the library; and nobody else is hurt.
+/* test_freed.c - one rank frees a communicator that others still use: whoever waits for it there is told, in every world alike,
+ * also while that rank is not inside the library; and nobody else is hurt.
  *
  *     test_freed [WORLD,...] [CASE,...] */
 #define _DEFAULT_SOURCE 1

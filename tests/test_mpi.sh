@@ -48,7 +48,8 @@ for mpi in ${*:-openmpi mpich}; do
         continue
     fi
     build=build/mpi.$mpi
-    if ! make --no-print-directory CPPFLAGS="$CPPFLAGS" "$build/mpi_contract" "$build/mpi_random" "$build/mpi_failure" "$build/mpi_waiting" \
+    if ! make --no-print-directory CPPFLAGS="$CPPFLAGS" "$build/mpi_contract" "$build/mpi_random" "$build/mpi_failure" \
+        "$build/mpi_waiting" \
         "$build/train_digits" > "$log" 2>&1; then
         fail "$mpi: it does not compile"
         continue

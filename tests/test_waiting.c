@@ -43,12 +43,13 @@ static void *helper_main(void *arg)
         coll_request *r[6] = { NULL };
         int64_t x[6] = { 1, 1, 5, 0, 0, 0 };
         int index = 0, times = 0;
-        for (int i = 0; i < 2; i++) CHECK(!coll_iallreduce(h->comms[i], &x[i], &x[i + 4], 1, COLL_I64, COLL_SUM, &r[i]), "start");
+        for (int i = 0; i < 2; i++)
+            CHECK(!coll_iallreduce(h->comms[i], &x[i], &x[i + 4], 1, COLL_I64, COLL_SUM, &r[i]), "start");
         CHECK(!coll_irecv(h->comms[1], &x[3], 1, COLL_I64, (rank + 1) % size, 3, &r[2]), "start");
         CHECK(!coll_isend(h->comms[1], &x[2], 1, COLL_I64, (rank + size - 1) % size, 3, &r[3]), "start");
         while (coll_wait_any(6, r, &index) == COLL_OK && index >= 0) times++;
-        CHECK(index == -1 && times == 4 && x[4] == size && x[5] == size && x[3] == 5, "%s: %d of 4, then %d: %s", case_name, times,
-              index, coll_error(h->comms[0]));
+        CHECK(index == -1 && times == 4 && x[4] == size && x[5] == size && x[3] == 5, "%s: %d of 4, then %d: %s", case_name,
+              times, index, coll_error(h->comms[0]));
         for (int i = 0; i < 6; i++) coll_request_free(r[i]);
     }
     return NULL;
@@ -256,8 +257,10 @@ int main(int argc, char **argv)
         }
         for (int size = 1; size <= 5 && support_listed(parts, "loop"); size++) run(loop_worker, size, "loop");
         for (int size = 2; size <= 5 && !is_sim && support_listed(parts, "sleep"); size++) run(sleep_worker, size, "sleep");
-        for (int size = 2; size <= 3 && !is_sim && support_listed(parts, "threads"); size++) run(threads_worker, size, "threads");
-        for (int size = 2; size <= 3 && !is_sim && support_listed(parts, "sessions"); size++) run(sessions_worker, size, "sessions");
+        for (int size = 2; size <= 3 && !is_sim; size++) {
+            if (support_listed(parts, "threads")) run(threads_worker, size, "threads");
+            if (support_listed(parts, "sessions")) run(sessions_worker, size, "sessions");
+        }
         if ((is_sim || !strcmp(world, "threads")) && support_listed(parts, "crowd"))
             run_case_within(SECONDS, crowd_case, world, "crowd");
         if (!is_sim && support_listed(parts, "ends")) run(limit_worker, 3, "a time limit");
@@ -265,6 +268,7 @@ int main(int argc, char **argv)
         if (!strcmp(world, "threads") && support_listed(parts, "ends")) run(left_worker, 3, "forked and freed");
     }
     world = "none";
-    if (support_listed(wanted, "threads") && support_listed(parts, "ends")) run_case_within(SECONDS, nonsense_case, NULL, "nonsense");
+    if (support_listed(wanted, "threads") && support_listed(parts, "ends"))
+        run_case_within(SECONDS, nonsense_case, NULL, "nonsense");
     return CHECK_DONE();
 }

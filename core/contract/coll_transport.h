@@ -136,9 +136,9 @@ typedef struct coll_transport {
      * text NULL: that will be asked soon. */
     void        (*whereabouts)(void *context, const unsigned char *is_late, char *text, size_t room);
 
-    /* Optional: has this peer, which lives, freed its communicator of this number, and is nothing that it sent before on its way
-     * any more?  May ask, and know later: it is called again.  In a world with a clock of its own peer -1 is asked before: is it time
-     * to ask about any? */
+    /* Optional: has this peer, which lives, freed its communicator of this number, and is nothing that it sent before on its
+     * way any more?  May ask, and know later: it is called again.  In a world with a clock of its own peer -1 is asked about
+     * first: is it time to ask about any? */
     bool        (*has_freed)(void *context, int peer, uint64_t number);
 
     /* Optional: mark the ranks that are known to have failed. */
