@@ -295,7 +295,8 @@
  * Without a key whoever reaches the port and knows the size and COLL_WORLD can join.  So ranks then listen at private addresses
  * only (loopback, RFC 1918, unique local, link-local, CGNAT) unless security is open, and rank 0 says once when ranks of other
  * hosts come.  Each rank listens at one address: rank 0 at the one it was given, the others where they reached it from.
- * Strangers on a port cost some memory of a fixed size, and make room for ranks; nothing they say sizes or indexes anything
+ * Strangers on a port cost some memory of a fixed size, and make room for ranks; with a key a rank answers 200 of them a second,
+ * and one more for each rank; those that then prove the key do not count.  Nothing they say sizes or indexes anything
  * before it has been checked.  A key file must belong to the user who runs the program, or to root, and nobody else may have any
  * right to it (chmod 600), else it is refused; but root may use a file of any owner, as containers do that run as root, and a
  * file of root may be readable by its group (chmod 640), as secrets are mounted.  The key itself is in no message, log or sentence; the library wipes its copies.  One rank that has

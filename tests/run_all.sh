@@ -129,6 +129,7 @@ waits security           program asan test_security
 waits security-tsan      program tsan test_security meetings,crowds,changes
 waits middle             program asan test_middle
 waits crowded            program asan test_crowded
+waits budget             program asan test_budget
 waits lanes              program asan test_lanes
 waits lanes-tsan         program tsan test_lanes settings,calls,leaving,cuts
 suite keyfile            program asan test_keyfile

@@ -198,7 +198,8 @@ static void again_case(const void *arg)
     before->man.does = MAN_FORWARDS;
     scene_plays(before);
     for (int i = 0; i < 2; i++) expect_success(&before->guests[i]);
-    CHECK(before->man.kept_length[0] >= COLL__HELLO_LENGTH + COLL__SHA_LENGTH && before->man.kept_length[1] >= COLL__HELLO_LENGTH, "%s: nothing was kept", case_name);
+    CHECK(before->man.kept_length[0] >= COLL__HELLO_LENGTH + COLL__SHA_LENGTH
+          && before->man.kept_length[1] >= COLL__HELLO_LENGTH, "%s: nothing was kept", case_name);
     memcpy(s, asked, sizeof *s);
     memcpy(s->man.kept[1], before->man.kept[1], sizeof s->man.kept[1]);
     scene_plays(s);
@@ -225,7 +226,8 @@ static void again_case(const void *arg)
     }
     for (int i = 0; i < 2; i++) guest_join(&guests[i]);
     for (int i = 0; i < 2; i++) expect_success(&guests[i]);
-    CHECK(journal_count(&said, s->is_data ? "turned away" : "its key is another one") == 1, "%s: nobody is turned away", case_name);
+    CHECK(journal_count(&said, s->is_data ? "turned away" : "its key is another one") == 1, "%s: nobody is turned away",
+          case_name);
     close(held);
     free(before);
     free(s);
@@ -266,7 +268,8 @@ static void refusal_case(const void *arg)
         CHECK(victim->status == due, "%s: rank %d has %d, \"%s\"", case_name, victim->config.rank, (int)victim->status,
               victim->sentence);
         CHECK(is_said || !is_refusal, "%s: \"%s\"", case_name, victim->sentence);
-        CHECK(s->is_data || victim->took_ms >= START_MS - COLL__LAST_MS, "%s: ended after %d ms", case_name, (int)victim->took_ms);
+        CHECK(s->is_data || victim->took_ms >= START_MS - COLL__LAST_MS, "%s: ended after %d ms", case_name,
+              (int)victim->took_ms);
         CHECK(s->guests[!victim->config.rank].status < 0, "%s: the other one has COLL_OK", case_name);
     }
     free(s);

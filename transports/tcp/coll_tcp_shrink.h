@@ -68,6 +68,7 @@ static void coll__hall_door(coll__hall *h)
         while (i < h->greet_room && h->greets[i].pipe.fd >= 0) i++;
         if (i < h->greet_room) coll__greet_answer(&h->greets[i], fd, coll__deadline(COLL__GREETING_MS));
         else close(fd);                           /* who belongs here knocks again                            */
+        if (i < h->greet_room) h->greets[i].budget = &h->old->budget;
     }
     for (int i = 0; i < h->greet_room; i++) {
         coll__greet *g = &h->greets[i];
