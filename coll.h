@@ -48,7 +48,8 @@
  * within a communicator, in the order sent; their type must agree.  COLL_ANY_SOURCE and COLL_ANY_TAG (coll_recv; of
  * coll_sendrecv the source only) take what comes first, and coll_received tells of a finished request what that was.  Short
  * messages are kept for a receiver that does not ask yet, up to a bound; others wait for it, so a program must not count on
- * coll_send to return before the receive is there.
+ * coll_send to return before the receive is there.  A short message whose sender calls coll_free at once is delivered first, for
+ * which coll_free takes up to 10 s where the receiver is busy or beset by strangers.
  *
  * Communicators.  coll_split, coll_split_host, coll_dup and coll_create make further ones from some or all ranks of one.
  * Their collectives, orders and messages never meet those of another.  They share the connections, and so the fate: the
@@ -325,11 +326,12 @@
  * Without a key whoever reaches the port and knows the size and COLL_WORLD can join.  So ranks then listen at private addresses
  * only (loopback, RFC 1918, unique local, link-local, CGNAT) unless security is open, and rank 0 says once when ranks of other
  * hosts come.  Each rank listens at one address: rank 0 at the one it was given, the others where they reached it from.
- * Strangers on a port cost some memory of a fixed size, and make room for ranks; nothing they say sizes or indexes anything
+ * Strangers on a port cost some memory of a fixed size, and make room for ranks; with a key a rank answers 200 of them a second,
+ * and one more for each rank; those that then prove the key do not count.  Nothing they say sizes or indexes anything
  * before it has been checked.  A key file must belong to the user who runs the program, or to root, and nobody else may have any
  * right to it (chmod 600), else it is refused; but root may use a file of any owner, as containers do that run as root, and a
- * file of root may be readable by its group (chmod 640), as secrets are mounted.  The key itself is in no message, log or sentence; the library wipes its copies.  One rank that has
- * the key is trusted by all.
+ * file of root may be readable by its group (chmod 640), as secrets are mounted.  The key itself is in no message, log or
+ * sentence; the library wipes its copies.  One rank that has the key is trusted by all.
  *
  * GPUs.  With COLL_WITH_NCCL, coll_init_nccl and coll_wrap_nccl make communicators whose buffers lie in the memory of a GPU (or
  * in pinned or managed memory, which it sees as well).  libnccl.so.2 (2.18 or later) and libcuda.so.1 are loaded when the first

@@ -17,7 +17,8 @@ typedef enum man_does {
 /* How he speaks TLS. */
 typedef enum man_tls { MAN_TLS13, MAN_TLS13_ASKING, MAN_TLS12, MAN_TLS_OTHER_SECRET, MAN_TLS_OTHER_NAME, MAN_TLS_LIMIT } man_tls;
 
-typedef struct man_line { pthread_t thread; struct man *man; man_does does; int fds[2]; } man_line;   /* to the caller, to the called */
+/* Sockets to the caller, and to the one called. */
+typedef struct man_line { pthread_t thread; struct man *man; man_does does; int fds[2]; } man_line;
 
 typedef struct man {
     pthread_t   thread;
@@ -38,7 +39,7 @@ typedef struct man {
     pthread_mutex_t lock;
 } man;
 
-static int man_counts(const int *number) { return __atomic_load_n(number, __ATOMIC_ACQUIRE); }
+SUPPORT int man_counts(const int *number) { return __atomic_load_n(number, __ATOMIC_ACQUIRE); }
 
 /* ---- >>bytes ---- */
 
@@ -77,7 +78,7 @@ static int man_dials(int port)
 static void man_keeps(man *m, int side, const void *at, size_t length)
 {
     pthread_mutex_lock(&m->lock);
-    const size_t part = length < sizeof m->kept[side] - m->kept_length[side] ? length : sizeof m->kept[side] - m->kept_length[side];
+    const size_t part = coll__least(length, sizeof m->kept[side] - m->kept_length[side]);
     memcpy(m->kept[side] + m->kept_length[side], at, part);
     m->kept_length[side] += part;
     pthread_mutex_unlock(&m->lock);
@@ -274,7 +275,7 @@ static void *man_listens(void *at)
 }
 
 /* He begins.  `address`, of 64 bytes, is to be called instead of 127.0.0.1:to_port. */
-static void man_begins(man *m, int to_port, char *address)
+SUPPORT void man_begins(man *m, int to_port, char *address)
 {
     const int port = support_reserve_port(address, 64);
 
@@ -285,7 +286,7 @@ static void man_begins(man *m, int to_port, char *address)
     CHECK(port >= 0 && !listen(port, 64) && !pthread_create(&m->thread, NULL, man_listens, m), "no man in the middle");
 }
 
-static void man_ends(man *m)
+SUPPORT void man_ends(man *m)
 {
     shutdown(m->listener, SHUT_RDWR);
     pthread_join(m->thread, NULL);

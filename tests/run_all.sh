@@ -158,6 +158,7 @@ waits middle             program asan test_middle
 waits crowded            program asan test_crowded
 waits strangers          program asan test_strangers
 waits strangers-tsan     program tsan test_strangers endless,meeting
+waits budget             program asan test_budget
 waits lanes              program asan test_lanes
 waits lanes-tsan         program tsan test_lanes settings,calls,leaving,cuts
 suite keyfile            program asan test_keyfile

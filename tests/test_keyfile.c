@@ -117,7 +117,8 @@ int main(int argc, char **argv)
     memset(longest, 'k', sizeof longest);         /* as long as a key may be, and one byte longer                 */
     for (int more = 0; more < 2; more++) {
         FILE *file = fopen(path, "w");
-        CHECK(file && fprintf(file, "%.*s\n", COLL__KEY_MOST + more, longest) > 0 && !fclose(file) && !chmod(path, 0600), "no file");
+        CHECK(file && fprintf(file, "%.*s\n", COLL__KEY_MOST + more, longest) > 0 && !fclose(file) && !chmod(path, 0600),
+              "no file");
         const char *said = launcher_says(launcher, path);
         CHECK(more ? said && strstr(said, "at most") : !said, "a key of %d bytes: \"%s\"", COLL__KEY_MOST + more, said);
         (void)unlink(path);

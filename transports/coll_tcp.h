@@ -114,7 +114,8 @@ static coll_status coll__tcp_progress(void *context, int wait_ms)
     if (coll__has_news(tcp)) coll__control_listen(tcp);
     if (tcp->failure.status != COLL_OK) return tcp->failure.status;
     const size_t came_back = (size_t)coll__io_reap(&tcp->io), moved = came_back + coll__streams_move(tcp);
-    if (tcp->redials > 0) wait_ms = (int)coll__least((size_t)wait_ms, COLL__REDIAL_LEAST_MS);
+    if (tcp->redials > 0 || __atomic_load_n(&tcp->is_saving, __ATOMIC_RELAXED))
+        wait_ms = (int)coll__least((size_t)wait_ms, COLL__REDIAL_LEAST_MS);
     if (moved == 0 && wait_ms > 0) {
         coll__ask_after_all(tcp);
         coll__io_wait(&tcp->io, &tcp->active, wait_ms);
@@ -142,7 +143,7 @@ static void coll__stream_leave(coll__stream *s, bool is_in_order, int64_t deadli
     for (int k = 0; k < lanes; k++) if (coll__stream_lane(s, k)->fd >= 0) shutdown(coll__stream_lane(s, k)->fd, SHUT_RDWR);
 }
 
-/* Who hears our good-bye looks for what we sent in its backlog, and once: its kernel must have it by then.  Where nothing has come
+/* Who hears our good-bye looks once for what we sent in its backlog: its kernel must have it by then.  Where nothing has come
  * back from there yet the connection may still have to get in, and strangers may be in the way. */
 static void coll__streams_arrive(coll__tcp *tcp, int64_t deadline)
 {

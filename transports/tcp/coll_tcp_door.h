@@ -402,6 +402,7 @@ static bool coll__greeting_go_on(coll__tcp *tcp, coll__greet *g)
 {
     const coll_status status = coll__greet_advance(g, &tcp->us);
 
+    if (status == COLL_PENDING && !g->want) __atomic_store_n(&tcp->is_saving, true, __ATOMIC_RELAXED);
     if (status == COLL_PENDING) return false;
     if (tcp->is_pulse_there && (status != COLL_OK || g->hello.purpose != COLL__PURPOSE_ASK)) {
         g->want = 0;
@@ -432,8 +433,28 @@ static void coll__greeting_event(coll__tcp *tcp, int index)
         coll__greeting_close(tcp, index);
     } else if (g->want != wanted) {
         coll__io_forget(&tcp->io, g->pipe.fd);
-        coll__io_watch(&tcp->io, g->pipe.fd, (uint32_t)g->want, coll__tag(COLL__EVENT_GREETING, index));
+        if (g->want) coll__io_watch(&tcp->io, g->pipe.fd, (uint32_t)g->want, coll__tag(COLL__EVENT_GREETING, index));
     }
+}
+
+/* Is this one that we wait for, as far as it says? */
+static bool coll__greeting_is_expected(const coll__tcp *tcp, const coll__hello *hello)
+{
+    if (hello->purpose == COLL__PURPOSE_MEET) return tcp->is_meeting && tcp->controls[hello->rank].pipe.fd < 0;
+    return hello->purpose == COLL__PURPOSE_ASK
+        || (hello->rank < tcp->rank && coll__stream_to(tcp, hello->rank, hello->channel)->state == COLL__STREAM_NONE);
+}
+
+/* There may be something to spend again: on ranks that are expected first. */
+static void coll__greetings_spend(coll__tcp *tcp)
+{
+    __atomic_store_n(&tcp->is_saving, false, __ATOMIC_RELAXED);
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < tcp->greeting_count; i++) {
+            const coll__greet *g = &tcp->greetings[i];
+            const bool waits = g->pipe.fd >= 0 && g->step == COLL__GREET_HEAR && !g->want;
+            if (waits && coll__greeting_is_expected(tcp, &g->hello) == (pass == 0)) coll__greeting_event(tcp, i);
+        }
 }
 
 /* Go on with all greetings: those who have hung up make room. */
@@ -549,6 +570,7 @@ static bool coll__accept_all(coll__tcp *tcp)
         if (fd < 0) continue;
         if (i >= tcp->greeting_count) tcp->greeting_count = i + 1;
         coll__greet_answer(&tcp->greetings[i], fd, coll__deadline(COLL__GREETING_MS));
+        tcp->greetings[i].budget = &tcp->budget;
         coll__io_watch(&tcp->io, fd, EPOLLIN, coll__tag(COLL__EVENT_GREETING, i));
         coll__greeting_event(tcp, i);
     }
@@ -586,6 +608,7 @@ static void coll__door_tidy(coll__tcp *tcp)
     pthread_mutex_lock(&tcp->door);
     if (tcp->has_guests) coll__greetings_go_on(tcp);
     tcp->has_guests = false;
+    if (tcp->is_saving) coll__greetings_spend(tcp);
     if (tcp->greeting_count > 0) coll__greetings_expire(tcp);
     if (tcp->is_deaf) coll__shortage_attend(tcp);
     pthread_mutex_unlock(&tcp->door);

@@ -13,8 +13,9 @@
  *
  * The nonces make every such conversation another one, so that nothing recorded is of use (replay); the letters tell the two
  * sides apart (reflection); both ranks and the purpose stand in the hellos, so that nobody can be led to another rank than the
- * one it called (redirection).  All sums are of a fixed length, and a stranger costs one of them at most, for a hello in which
- * everything else is right.
+ * one it called (redirection).  All sums are of a fixed length, and a stranger costs two of them at most, for a hello in which
+ * everything else is right.  A budget bounds how many such hellos are answered: each takes from it, and who then proves the key
+ * gives back.
  *
  * Whoever is turned away gets the reason as a control note in clear, the one thing that may come in the place of an answer.
  * Anybody on the path could write one.  So a rank that has the key proves it there, too, for this hello and this text:
@@ -23,7 +24,9 @@
  *
  * A caller with a key believes no other refusal.  It is an attempt that came to nothing, and the caller tries again until its
  * time is up; so it does where something else answers.  Only a proof S that does not fit, or TLS that could not begin, tells it
- * at once that the key is another one.  A greeting is moved on as its socket allows, by whoever waits for it: coll__greet_advance never blocks.  Nothing is allocated
+ * at once that the key is another one.
+ *
+ * A greeting is moved on as its socket allows, by whoever waits for it: coll__greet_advance never blocks.  Nothing is allocated
  * for a caller that has not been checked. */
 #ifndef COLL_TCP_GREET_H
 #define COLL_TCP_GREET_H
@@ -47,6 +50,12 @@ typedef struct coll__past {
     unsigned char *table;                         /* us.size bytes: who goes on                               */
 } coll__past;
 
+/* For answers to those who have not proved the key: so many at once, and then so many a second. */
+typedef struct coll__budget {
+    int64_t until;                                /* what has been given out would be earned by then           */
+    int     most, a_second;
+} coll__budget;
+
 typedef enum coll__greet_step {
     COLL__GREET_HEAR, COLL__GREET_ANSWER, COLL__GREET_HEAR_PROOF,         /* of the one who is called         */
     COLL__GREET_SAY, COLL__GREET_HEAR_ANSWER, COLL__GREET_HEAR_REFUSAL, COLL__GREET_PROVE, COLL__GREET_DENY,  /* of the caller */
@@ -61,12 +70,28 @@ typedef struct coll__greet {
     short       want;                             /* what to poll the socket for before the next advance      */
     size_t      length;                           /* bytes of this step that have been moved                  */
     int64_t     deadline;
+    coll__budget *budget;                         /* of the one called; NULL: no bound                        */
     coll__hello hello;                            /* of the caller: what it says; at the other end: what came */
     bool        is_hearsay;                       /* it failed by what somebody says who has not proved the key */
     char        why[256];                         /* an error as a sentence                                   */
     unsigned char call[COLL__HELLO_LENGTH], answer[COLL__HELLO_LENGTH];       /* hello_c, hello_s, without proofs */
     unsigned char bytes[COLL__CONTROL_LENGTH];    /* on their way                                             */
 } coll__greet;
+
+/* ---- >>budget ---- */
+
+static int64_t coll__budget_cost(const coll__budget *b) { return 1000 * (int64_t)COLL__MS / b->a_second; }
+
+static bool coll__budget_take(coll__budget *b)
+{
+    if (!b) return true;
+    const int64_t now = coll__now(), from = b->until > now ? b->until : now, cost = coll__budget_cost(b);
+    if (from - now > (b->most - 1) * cost) return false;
+    b->until = from + cost;
+    return true;
+}
+
+static void coll__budget_give_back(coll__budget *b) { if (b) b->until -= coll__budget_cost(b); }
 
 /* ---- >>proofs ---- */
 
@@ -108,6 +133,7 @@ static void coll__refusal_prove(const coll__greet *g, const coll__identity *us, 
     const bool has_hello = g->step == COLL__GREET_HEAR && g->length == COLL__HELLO_LENGTH;
 
     if (!has_hello || !(us->auth & COLL__AUTH_KIND) || !(coll__get16(g->call + 68) & COLL__AUTH_KIND)) return;
+    if (!coll__budget_take(g->budget)) return;
     note[COLL__CONTROL_PROOF - 1] = 0;
     coll__refusal_sum(g, us, note, note + COLL__CONTROL_PROOF);
 }
@@ -340,6 +366,10 @@ static coll_status coll__greet_hear(coll__greet *g, const coll__identity *us)
     for (int i = COLL__HELLO_PROOF; i < COLL__HELLO_LENGTH; i++)
         if (g->call[i]) return coll__greet_failed(g, COLL_ERR_PROTOCOL, "its hello is not well formed");
     if (!(us->auth & COLL__AUTH_KIND)) return coll__greet_settle(g, us);
+    if (!coll__budget_take(g->budget)) {          /* it waits: nothing is to be polled for                    */
+        g->want = 0;
+        return COLL_PENDING;
+    }
     coll__hello answer = g->hello;
     coll__hello_as(&answer, us);
     answer.to = g->hello.rank;
@@ -358,6 +388,7 @@ static coll_status coll__greet_hear_proof(coll__greet *g, const coll__identity *
     if (status != COLL_OK) return status;
     if (!coll__greet_is_proved(g, us, 'C', g->bytes))
         return coll__greet_failed(g, COLL_ERR_DENIED, "its key is another one (COLL_KEY differs)");
+    coll__budget_give_back(g->budget);
     return coll__greet_settle(g, us);
 }
 

@@ -192,7 +192,8 @@ static bool coll__gather(coll__tcp *tcp, const char *where, int liveness_ms, int
             report = now + (int64_t)COLL__REPORT_MS * COLL__MS;
         }
         struct pollfd p = { .fd = tcp->io.events, .events = POLLIN };
-        (void)poll(&p, 1, coll__ms_until(deadline < tell ? deadline : tell, tcp->is_deaf ? COLL__YOUNG_MS : 1000));
+        (void)poll(&p, 1, coll__ms_until(deadline < tell ? deadline : tell, tcp->is_saving ? COLL__REDIAL_LEAST_MS : tcp->is_deaf
+                                         ? COLL__YOUNG_MS : 1000));
         coll__events(tcp);
     }
     return true;

@@ -13,6 +13,7 @@ enum {
     COLL__YOUNG_MS = 20,                          /* a connection may stay so long without a word, in any crowd */
     COLL__TABLE_MS = 5000,
     COLL__REFUSED_TELL_MS = 5000,                 /* the same refusal is told again                           */
+    COLL__ANSWERS_A_SECOND = 200,                 /* to hellos of those who have not proved the key, and one a rank */
     COLL__LOOKS_AN_EVENT = 64
 };
 
@@ -50,6 +51,8 @@ typedef struct coll__tcp {
     pthread_mutex_t door;                         /* guards what follows, of those who knock; taken before the pulse's */
     coll__greet    *greetings;                    /* with strangers                                           */
     int             greeting_count, greeting_room;
+    coll__budget    budget;                       /* for answers to them                                      */
+    bool            is_saving;                    /* some wait until there is more of it                      */
     bool            is_pulse_there;               /* the pulse's thread has opened, which leaves most guests to ours */
     bool            has_guests;                   /* it has left us some                                      */
     bool            is_gathering;                 /* those who are left of this world use the door for another */
@@ -242,6 +245,8 @@ static coll__tcp *coll__tcp_new(const coll__settings *settings, const coll__log 
     tcp->is_open = settings->is_open;
     (void)pthread_mutex_init(&tcp->door, NULL);
     tcp->greeting_room = coll__greeting_room(c->size, c->lanes > 1 ? c->lanes : 1);
+    tcp->budget.most = 2 * tcp->greeting_room;
+    tcp->budget.a_second = COLL__ANSWERS_A_SECOND + c->size;
     tcp->places = (coll__place_of *)coll__allocate(size * sizeof *tcp->places);
     tcp->streams = (coll__stream *)coll__allocate(streams * sizeof *tcp->streams);
     tcp->active.streams = (coll__stream **)coll__allocate(streams * sizeof *tcp->active.streams);
