@@ -388,7 +388,8 @@ static coll_status coll__mpi_open(coll__mpi *mpi, MPI_Comm comm, coll_status own
     if (own == COLL_OK && !coll__mpi_has_memory(mpi))
         own = coll__start_failed(COLL_ERR_MEMORY, "no memory for a communicator of %d ranks", mpi->size);
     if (!coll__mpi_read_mode(mpi) && own == COLL_OK)
-        own = coll__start_failed(COLL_ERR_ARGUMENT, "COLL_MPI is none of auto, native, messages, blocking");
+        own = coll__start_failed(COLL_ERR_ARGUMENT, "COLL_MPI=%.40s is none of auto, native, messages, blocking",
+                                 getenv("COLL_MPI"));
     int code = coll__mpi_join(mpi, comm);
     const coll_status status = code == MPI_SUCCESS ? coll__mpi_agree(mpi, own) : COLL_OK;
     if (status < 0) return status;

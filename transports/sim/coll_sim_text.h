@@ -96,8 +96,8 @@ static coll_status coll__sim_read(coll__sim_settings *s, const char *text, int s
         if (is) at = is + 1;
         if (!is || is > begin + word || !coll__sim_read_value(s, begin, (size_t)(is - begin), &at, size)
             || (*at && *at != ' ' && *at != ','))
-            return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_SIM: \"%.*s\" makes no sense for %d ranks", (int)word, begin,
-                                      size);
+            return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_SIM: \"%.*s\" makes no sense for %d ranks (see Simulation in "
+                                      "coll.h)", (int)word, begin, size);
     }
     if (s->hosts) s->config.ranks_per_host = (size + s->hosts - 1) / s->hosts;
     if (s->config.fault_count) s->config.faults = s->faults;

@@ -83,7 +83,7 @@ static void coll__append_sign(char *text, size_t room, int rank, const coll__sig
         return;
     }
     if (sign->age_ms > (uint32_t)liveness_ms / 2)
-        coll__append(text, room, " on %s, pid %u: no sign of life for %.1f s", sign->name, (unsigned)sign->pid,
+        coll__append(text, room, " on %s, pid %u: no heartbeat for %.1f s", sign->name, (unsigned)sign->pid,
                      sign->age_ms * 1e-3);
     else if (sign->is_inside) {
         coll__head_describe(sign->now, call, sizeof call);
