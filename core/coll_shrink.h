@@ -71,6 +71,17 @@ static coll_status coll__shrink_once(coll_comm *comm, coll_comm **out)
     return COLL_OK;
 }
 
+/* Who was lost in a further attempt is lost to the communicator of the first one, too: `before` are its ranks but the lost. */
+static void coll__shrink_count(const coll_comm *comm, const coll_comm *before)
+{
+    const unsigned char *lost = before->trunk->lost;
+
+    for (int i = 0, at = 0; lost && i < comm->size; i++) {
+        unsigned char *is_lost = &comm->trunk->lost[coll__world_rank(comm, i)];
+        if (!*is_lost) *is_lost = lost[at++];
+    }
+}
+
 static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
 {
     const coll__trunk *trunk = comm->trunk;
@@ -93,6 +104,7 @@ static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
         fresh = NULL;
         status = status == COLL_ERR_PEER ? coll__shrink_once(before, &fresh) : status;
         if (status < 0) coll__explain_error(comm, NULL, status, "shrink: %.300s", coll__sentence_of(before));
+        coll__shrink_count(comm, before);
         coll_free(before);
     }
     if (status == COLL_OK && comm->device && (status = comm->device->derive(comm, fresh)) < 0) {

@@ -1,6 +1,7 @@
 /* test_soak - long-lived processes that make world after world over TCP, lose ranks, shrink and go on, while strangers knock.
  *
- *     test_soak [SECONDS [SECURITY]]     5 seconds in each mode of security, or so many in all in one (tls, key+check, ...)
+ *     test_soak [SECONDS [SECURITY]]     5 seconds in each mode of security, or so many in one (tls, key+check, ...)
+ *                                        COLL_TEST_SEED=... replays the plans; COLL_TEST_TALK=1 tells what happens, and when
  *
  * Eight processes make a world, numbered anew each time, and call collectives whose results are checked.  A seeded plan has up to
  * three of them die: before a call, at any moment, inside coll_shrink, or stopped and never heard of again.  The survivors
@@ -63,12 +64,15 @@ typedef struct life {
 static board *shared;
 static uint64_t seed;
 static const char *security;
+static const char *talk;                          /* COLL_TEST_TALK: say what happens, and when               */
+static int my_rank;
 static char last_lines[4][256];
 static int line_count;
 
 static void remember_line(void *context, coll_log_level level, const char *line)
 {
     (void)context, (void)level;
+    if (talk) fprintf(stderr, "%7.3f rank %d: %s\n", (double)(now_ms() % 1000000) * 1e-3, my_rank, line);
     snprintf(last_lines[__atomic_fetch_add(&line_count, 1, __ATOMIC_RELAXED) % 4], sizeof *last_lines, "%s", line);
 }
 
@@ -100,6 +104,7 @@ static plan plan_of(uint64_t number)
 static void die(int slot, int signal)
 {
     __atomic_store_n(&shared->died_at[slot], now_ms(), __ATOMIC_SEQ_CST);
+    if (talk) fprintf(stderr, "%7.3f rank %d dies\n", (double)(now_ms() % 1000000) * 1e-3, my_rank);
     raise(signal);
     if (signal == SIGSTOP) _exit(1);              /* whoever lets us go on wants us gone                      */
 }
@@ -129,6 +134,13 @@ static int64_t death_of(const life *l, int rank)
 }
 
 /* ---- >>calls ---- */
+
+#define SAY(...)                                                                                                         \
+    do {                                                                                                                 \
+        char line[400];                                                                                                  \
+        snprintf(line, sizeof line, __VA_ARGS__);                                                                        \
+        if (talk) remember_line(NULL, COLL_LOG_INFO, line);                                                              \
+    } while (0)
 
 #define EXPECT(l, condition, ...)                                                                                        \
     do {                                                                                                                 \
@@ -360,7 +372,7 @@ static void play(life *l)
         .transport = "tcp", .rank = l->rank, .size = SLOTS, .address = shared->address, .security = security,
         .network = "127.0.0.1", .key = is_keyed ? "the key of the soak test, 32 bytes" : NULL, .liveness_timeout_ms = LIVENESS_MS,
         .io = support_random(&state) % 2 ? "auto" : "poll", .share_memory = (int)(l->plan->number % 2) - 1,
-        .log_level = COLL_LOG_WARN, .log = remember_line
+        .log_level = talk ? COLL_LOG_INFO : COLL_LOG_WARN, .log = remember_line
     };
 
     for (int i = 0; i < SLOTS; i++) l->members[i] = i;
@@ -371,8 +383,11 @@ static void play(life *l)
     EXPECT(l, status == COLL_OK, "the first barrier: %s", coll_error(l->comm));
     status = calls(l);
     while (status != COLL_OK) {
+        SAY("call %d: %s", l->call, coll_error(l->comm));
         judge_failure(l, status);
-        if (!shrink(l)) break;
+        const bool is_good = shrink(l);
+        SAY("coll_shrink: %d, rank %d of %d", is_good, coll_rank(l->comm), coll_size(l->comm));
+        if (!is_good) break;
         status = agree(l);
         if (status == COLL_OK) status = calls(l);
     }
@@ -401,6 +416,7 @@ static void process_main(int slot, int line)
         const plan p = plan_of(number);
         l = (life){ .plan = &p, .send = l.send, .recv = l.recv };
         while (p.roles[l.rank].slot != slot) l.rank++;
+        my_rank = l.rank;
         play(&l);
         l.report.heap = (long)mallinfo2().uordblks;
         l.report.files = entries("/proc/self/fd");
@@ -633,6 +649,7 @@ int main(int argc, char **argv)
     const double seconds = argc > 1 ? strtod(argv[1], NULL) : 5 * support_scale();
 
     seed = support_seed();
+    talk = getenv("COLL_TEST_TALK");
     signal(SIGPIPE, SIG_IGN);
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) return 1;

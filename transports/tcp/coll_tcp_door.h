@@ -320,7 +320,7 @@ static void coll__refuse_greeting(coll__tcp *tcp, coll__pipe *pipe, const coll__
               coll__address_text(&from, where, sizeof where), reason);
     coll__print(text, sizeof text, "rank %d refused the connection: %s", tcp->rank, reason);
     coll__control_write(note, COLL__CONTROL_REFUSE, status, -1, text);
-    if (g) coll__refusal_prove(g, &tcp->us, note);
+    if (g) coll__refusal_prove(g, tcp->greets_as, note);
     (void)coll__pipe_move(pipe, note, sizeof note, true);
     while (reads < 16 && recv(pipe->fd, rest, sizeof rest, MSG_DONTWAIT) > 0) reads++;
     shutdown(pipe->fd, SHUT_WR);
@@ -397,10 +397,13 @@ static void coll__past_told(const coll__identity *us, coll__pipe *pipe)
     coll__pipe_close(pipe);
 }
 
-/* Go on with a greeting; true: it is over, one way or the other.  The pulse's thread only takes those who ask whether we live. */
+static bool coll__hall_admit(struct coll__hall *h, coll__greet *g);
+
+/* Go on with a greeting; true: it is over, one way or the other.  The heartbeat's thread only takes those who ask whether we
+ * live, and is not there while survivors gather. */
 static bool coll__greeting_go_on(coll__tcp *tcp, coll__greet *g)
 {
-    const coll_status status = coll__greet_advance(g, &tcp->us);
+    const coll_status status = coll__greet_advance(g, tcp->greets_as);
 
     if (status == COLL_PENDING && !g->want) __atomic_store_n(&tcp->is_saving, true, __ATOMIC_RELAXED);
     if (status == COLL_PENDING) return false;
@@ -409,8 +412,9 @@ static bool coll__greeting_go_on(coll__tcp *tcp, coll__greet *g)
         tcp->has_guests = true;
         return false;
     }
+    if (status == COLL_OK && tcp->hall && !g->is_past) return coll__hall_admit(tcp->hall, g);
     coll__io_forget(&tcp->io, g->pipe.fd);
-    if (status == COLL_OK && g->is_past) coll__past_told(&tcp->us, &g->pipe);
+    if (status == COLL_OK && g->is_past) coll__past_told(tcp->greets_as, &g->pipe);
     else if (status == COLL_OK) coll__greeted(tcp, &g->pipe, &g->hello);
     else if (status == COLL_ERR_PEER) coll__pipe_close(&g->pipe);
     else coll__refuse_greeting(tcp, &g->pipe, g, status, g->why);
@@ -582,9 +586,10 @@ static void coll__greetings_expire(coll__tcp *tcp)
 {
     for (int i = 0; i < tcp->greeting_count; i++) {
         coll__greet *g = &tcp->greetings[i];
-        if (g->pipe.fd < 0 || coll__now() < g->deadline || (!tcp->is_meeting && g->step > COLL__GREET_HEAR)) continue;
+        const bool may_stay = !tcp->is_meeting && !tcp->hall && g->step > COLL__GREET_HEAR;
+        if (g->pipe.fd < 0 || coll__now() < g->deadline || may_stay) continue;
         coll__io_forget(&tcp->io, g->pipe.fd);
-        if (tcp->is_pulse_there) coll__pipe_close(&g->pipe);
+        if (tcp->is_pulse_there || g->step == COLL__GREET_OVER) coll__pipe_close(&g->pipe);
         else coll__refuse(tcp, &g->pipe, COLL_ERR_TIMEOUT, "it did not say who it is");
         coll__greeting_close(tcp, i);
     }
@@ -623,7 +628,7 @@ static int coll__door_watch(coll__tcp *tcp, struct pollfd *fds, int64_t *next)
     int n = 0;
 
     if (pthread_mutex_trylock(&tcp->door)) return 0;
-    if (!tcp->is_gathering) {
+    if (!tcp->hall) {
         const bool is_deaf = tcp->is_deaf && coll__now() < tcp->deaf_until;
         tcp->is_pulse_there = true;
         coll__greetings_expire(tcp);
@@ -646,7 +651,7 @@ static void coll__door_attend(coll__tcp *tcp, const struct pollfd *fds, int coun
 
     for (int i = 0; i < count; i++) is_any = is_any || fds[i].revents;
     if (!is_any || pthread_mutex_trylock(&tcp->door)) return;
-    if (!tcp->is_gathering) {
+    if (!tcp->hall) {
         tcp->is_pulse_there = true;
         for (int i = 0, k = 1; i < tcp->greeting_count && k < count; i++) {
             if (tcp->greetings[i].pipe.fd != fds[k].fd) continue;

@@ -69,9 +69,8 @@ typedef struct coll__hall {
     bool           is_bound;                      /* it comes from another host: we must propose it           */
     coll__guest   *guests;                        /* of the host                                              */
     coll__ringing *calls;                         /* to those who have not come; of the others: [0], to the host */
-    coll__greet   *greets;                        /* with those at the door                                   */
     struct pollfd *fds;
-    int            greet_room, grace_ms;
+    int            grace_ms;
     int            host;                          /* who has brought it about; -1: not known, or it is lost   */
     bool           is_watched;                    /* there is a liveness timeout: silence is an end           */
     bool           is_given_up;                   /* the others go on without us                              */
@@ -275,13 +274,11 @@ static void coll__hall_hear(coll__hall *h)
 static bool coll__hall_admit(coll__hall *h, coll__greet *g)
 {
     const int place = g->hello.rank;
+    const bool is_before = place < h->me && g->hello.purpose == COLL__PURPOSE_MEET;      /* a host before us         */
 
-    if (g->is_past) {
-        coll__past_told(&h->us, &g->pipe);
-        return true;
-    }
-    if (place < h->me && g->hello.purpose == COLL__PURPOSE_MEET) {        /* a host before us: are we enough without it? */
-        if (!coll__is_quorum(h->is_there, h->count)) return false;
+    if (is_before && !coll__is_quorum(h->is_there, h->count)) return false;              /* are we enough without it? */
+    coll__io_forget(&h->old->io, g->pipe.fd);
+    if (is_before) {
         coll__refuse(h->old, &g->pipe, COLL_ERR_PEER, "the others have given this rank up");
         return true;
     }
@@ -298,24 +295,13 @@ static bool coll__hall_admit(coll__hall *h, coll__greet *g)
 
 static void coll__hall_door(coll__hall *h)
 {
-    int fd;
+    coll__tcp *tcp = h->old;
 
-    while ((fd = coll__accept(h->old->listener)) >= 0 || errno == ECONNABORTED) {
-        int i = 0;
-        if (fd < 0) continue;
-        while (i < h->greet_room && h->greets[i].pipe.fd >= 0) i++;
-        if (i < h->greet_room) coll__greet_answer(&h->greets[i], fd, coll__deadline(COLL__GREETING_MS));
-        else close(fd);                           /* who belongs here knocks again                            */
-    }
-    for (int i = 0; i < h->greet_room; i++) {
-        coll__greet *g = &h->greets[i];
-        if (g->pipe.fd < 0) continue;
-        const coll_status status = coll__greet_advance(g, &h->us);
-        if (status == COLL_OK && coll__hall_admit(h, g)) continue;
-        if ((status == COLL_OK || status == COLL_PENDING) && coll__now() < g->deadline) continue;
-        if (status < 0 && status != COLL_ERR_PEER) coll__refuse(h->old, &g->pipe, status, g->why);
-        else coll__pipe_close(&g->pipe);
-    }
+    pthread_mutex_lock(&tcp->door);
+    if (!tcp->is_deaf) (void)coll__accept_all(tcp);
+    coll__greetings_go_on(tcp);
+    pthread_mutex_unlock(&tcp->door);
+    coll__door_tidy(tcp);
 }
 
 /* Call those who have not come: one where nobody listens is lost, and one that knows the end of this gathering tells it.
@@ -362,12 +348,13 @@ static void coll__hall_sign(coll__hall *h)
 
 static void coll__hall_wait(coll__hall *h, int64_t until)
 {
+    const coll__tcp *tcp = h->old;
     int n = 0, ms = coll__ms_until(until, COLL__HALL_LOOK_MS);
 
-    h->fds[n++] = (struct pollfd){ .fd = h->old->listener, .events = POLLIN };
-    for (int i = 0; i < h->greet_room; i++) {
-        const coll__greet *g = &h->greets[i];
-        if (g->pipe.fd >= 0 && g->step != COLL__GREET_OVER) h->fds[n++] = (struct pollfd){ .fd = g->pipe.fd, .events = g->want };
+    h->fds[n++] = (struct pollfd){ .fd = tcp->is_deaf ? -1 : tcp->listener, .events = POLLIN };
+    for (int i = 0; i < tcp->greeting_count; i++) {
+        const coll__greet *g = &tcp->greetings[i];
+        if (g->pipe.fd >= 0 && g->step != COLL__GREET_OVER && g->want) h->fds[n++] = (struct pollfd){ .fd = g->pipe.fd, .events = g->want };
     }
     for (int i = 0; i < h->count; i++) {
         coll__pipe *pipe = &h->guests[i].heard.pipe;
@@ -558,32 +545,39 @@ static coll_status coll__hall_meet(coll__hall *h)
 
 /* ---- >>open, close ---- */
 
+/* Who connects from here on means the gathering, and no more when it is over.  Greetings that have begun meant what was before:
+ * those who belong here call again. */
+static void coll__hall_takes_door(coll__hall *h, bool is_open)
+{
+    coll__tcp *tcp = h->old;
+
+    pthread_mutex_lock(&tcp->door);
+    tcp->hall = is_open ? h : NULL;
+    tcp->greets_as = is_open ? &h->us : &tcp->us;
+    for (int i = tcp->greeting_count - 1; i >= 0; i--) {
+        coll__greet *g = &tcp->greetings[i];
+        if (g->pipe.fd < 0 || (is_open && g->step == COLL__GREET_HEAR)) continue;
+        coll__io_forget(&tcp->io, g->pipe.fd);
+        coll__pipe_close(&g->pipe);
+        coll__greeting_close(tcp, i);
+    }
+    pthread_mutex_unlock(&tcp->door);
+}
+
 static bool coll__hall_open(coll__hall *h)
 {
     const size_t n = (size_t)h->count;
 
-    h->greet_room = h->count + 16;
     h->is_there = (unsigned char *)coll__allocate(n);
     h->is_lost = (unsigned char *)coll__allocate(n);
     h->table = (unsigned char *)coll__allocate(n);
     h->guests = (coll__guest *)coll__allocate(n * sizeof *h->guests);
     h->calls = (coll__ringing *)coll__allocate(n * sizeof *h->calls);
-    h->greets = (coll__greet *)coll__allocate((size_t)h->greet_room * sizeof *h->greets);
-    h->fds = (struct pollfd *)coll__allocate((2 * n + (size_t)h->greet_room + 1) * sizeof *h->fds);
+    h->fds = (struct pollfd *)coll__allocate((2 * n + (size_t)h->old->greeting_room + 1) * sizeof *h->fds);
     for (int i = 0; h->guests && i < h->count; i++) h->guests[i].heard.pipe.fd = -1;
     for (int i = 0; h->calls && i < h->count; i++) h->calls[i].heard.pipe.fd = -1;
-    for (int i = 0; h->greets && i < h->greet_room; i++) h->greets[i].pipe.fd = -1;
-    pthread_mutex_lock(&h->old->door);
-    h->old->is_gathering = true;
-    for (int i = 0, at = 0; h->greets && i < h->old->greeting_count && at < h->greet_room; i++) {
-        coll__greet *g = &h->old->greetings[i];   /* somebody quicker than us may stand at the door already   */
-        if (g->pipe.fd < 0) continue;
-        coll__io_forget(&h->old->io, g->pipe.fd);
-        h->greets[at] = *g;
-        h->greets[at++].pipe = coll__pipe_take(&g->pipe);
-    }
-    pthread_mutex_unlock(&h->old->door);
-    return h->is_there && h->is_lost && h->table && h->guests && h->calls && h->greets && h->fds;
+    coll__hall_takes_door(h, true);
+    return h->is_there && h->is_lost && h->table && h->guests && h->calls && h->fds;
 }
 
 static void coll__hall_close(coll__hall *h)
@@ -593,13 +587,12 @@ static void coll__hall_close(coll__hall *h)
         coll__ringing_ends(&h->calls[i]);
         coll__heard_close(&h->calls[i].heard);
     }
-    for (int i = 0; h->greets && i < h->greet_room; i++) coll__pipe_close(&h->greets[i].pipe);
+    coll__hall_takes_door(h, false);
     free(h->is_there);
     free(h->is_lost);
     free(h->table);
     free(h->guests);
     free(h->calls);
-    free(h->greets);
     free(h->fds);
 }
 

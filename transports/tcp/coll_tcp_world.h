@@ -55,7 +55,8 @@ typedef struct coll__tcp {
     bool            is_saving;                    /* some wait until there is more of it                      */
     bool            is_pulse_there;               /* the pulse's thread has opened, which leaves most guests to ours */
     bool            has_guests;                   /* it has left us some                                      */
-    bool            is_gathering;                 /* those who are left of this world use the door for another */
+    struct coll__hall *hall;                      /* those who are left of this world gather; NULL: they do not */
+    const coll__identity *greets_as;              /* who we are to those who connect to us                    */
     bool            is_deaf;                      /* the caller's thread does not watch the listener          */
     int64_t         deaf_until;                   /* then: nobody accepts before                              */
     int             short_of;                     /* what was missing the last time, an errno; 0: nothing yet */
@@ -265,6 +266,7 @@ static coll__tcp *coll__tcp_new(const coll__settings *settings, const coll__log 
         if (c->lanes > 1 && s->peer != c->rank && !(s->bundle = coll__bundle_new(s, c->lanes))) has_lanes = false;
     }
     for (size_t i = 0; tcp->controls && i < (c->rank == 0 ? size : 1); i++) tcp->controls[i].pipe.fd = -1;
+    tcp->greets_as = &tcp->us;
     tcp->pulse.tcp = tcp;
     const bool has_pulse = coll__pulse_init(&tcp->pulse, c->rank, c->size, tcp->greeting_room, tcp->controls, tcp->places);
     if (has_pulse && has_lanes && tcp->places && tcp->streams && tcp->active.streams && tcp->controls && tcp->presence
