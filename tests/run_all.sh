@@ -168,7 +168,7 @@ suite joined             program asan test_joined
 suite joined-tsan        program tsan test_joined sleep,deaths,leaks
 suite sim                program asan test_sim
 waits shrink             program release test_shrink
-waits shrink-asan        scaled 0.5 program asan test_shrink
+waits shrink-asan        scaled 0.25 program asan test_shrink poll,uring,joined modes,chance
 waits matrix             program release test_matrix
 suite soak               program asan test_soak 4
 suite simfaults          program release test_simfaults

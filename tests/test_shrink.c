@@ -16,7 +16,7 @@
 
 #include <sys/syscall.h>
 
-enum { RANKS_MOST = 8, LIVENESS_MS = 1000, SLACK_MS = 1000, RANK_SECONDS = 30, CASE_SECONDS = 120, NEVER = -1 };
+enum { RANKS_MOST = 8, LIVENESS_MS = 1000, SLACK_MS = 1000, RANK_SECONDS = 30, CASE_SECONDS = 300, NEVER = -1 };
 
 /* What becomes of a process. */
 typedef enum fate_kind { LIVES, DIES_FIRST, DIES_AT_SEND, DIES_AFTER, STOPS_AT_SEND } fate_kind;
