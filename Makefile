@@ -259,7 +259,7 @@ $(BUILD)/coll.o: coll.c $(HEADER)
 
 $(BUILD)/test_gpt: examples/gpt/gpt.h
 $(BUILD)/test_rails: tests/test_random.c
-$(BUILD)/test_security $(BUILD)/test_greetings $(BUILD)/test_lanes $(BUILD)/test_strangers: LIBS += $(TLS)
+$(BUILD)/test_security $(BUILD)/test_greetings $(BUILD)/test_lanes $(BUILD)/test_strangers $(BUILD)/test_quiet: LIBS += $(TLS)
 
 $(BUILD)/coll_nccl_bench: bench/nccl/coll_nccl_bench.c $(HEADER)
 	@mkdir -p $(BUILD)

@@ -127,6 +127,8 @@ waits errors-tsan        program tsan test_errors
 suite greetings          program asan test_greetings
 waits security           program asan test_security
 waits security-tsan      program tsan test_security meetings,crowds,changes
+waits liveness           program release test_liveness
+waits quiet              program asan test_quiet
 waits strangers          program asan test_strangers
 waits strangers-tsan     program tsan test_strangers endless,meeting
 waits lanes              program asan test_lanes

@@ -282,19 +282,36 @@ static void coll__stream_refused(coll__tcp *tcp, coll__stream *s)
 /* ---- >>the door: connections that come in ---- */
 
 /* Turn a connection away, with the reason.  What has come is read before the end, or the reason could be lost on the way. */
-static void coll__refuse(coll__tcp *tcp, coll__pipe *pipe, coll_status status, const char *reason)
+static void coll__refuse_at(coll__tcp *tcp, coll_log_level level, coll__pipe *pipe, coll_status status, const char *reason)
 {
     const coll__address from = coll__name_of(pipe->fd, true);
     char where[COLL__ADDRESS_TEXT], text[200], rest[512];
     int reads = 0;
 
-    coll__say(&tcp->log, COLL_LOG_WARN, "rank %d turned away a connection from %s: %s", tcp->rank,
+    coll__say(&tcp->log, level, "rank %d turned away a connection from %s: %s", tcp->rank,
               coll__address_text(&from, where, sizeof where), reason);
     coll__print(text, sizeof text, "rank %d refused the connection: %s", tcp->rank, reason);
     coll__control_send(pipe, COLL__CONTROL_REFUSE, status, -1, text);
     while (reads < 16 && recv(pipe->fd, rest, sizeof rest, MSG_DONTWAIT) > 0) reads++;
     shutdown(pipe->fd, SHUT_WR);
     coll__pipe_close(pipe);
+}
+
+static void coll__refuse(coll__tcp *tcp, coll__pipe *pipe, coll_status status, const char *reason)
+{
+    coll__refuse_at(tcp, COLL_LOG_WARN, pipe, status, reason);
+}
+
+/* A greeting has come to nothing.  Who is one coll_shrink ahead or behind of us is a rank of this job, quicker or slower than we
+ * are: that belongs to a recovery in which all goes well, and is no warning. */
+static void coll__greeting_refuse(coll__tcp *tcp, coll__greet *g, const coll__identity *us, coll_status status)
+{
+    const bool is_hello = g->step == COLL__GREET_HEAR && g->length == COLL__HELLO_LENGTH
+                       && coll__hello_may_begin(g->bytes, COLL__HELLO_LENGTH);
+    const uint32_t epoch = is_hello ? coll__get32(g->bytes + 64) : us->epoch;
+    const bool is_near = epoch == us->epoch + 1 || epoch + 1 == us->epoch;
+
+    coll__refuse_at(tcp, is_near ? COLL_LOG_INFO : COLL_LOG_WARN, &g->pipe, status, g->why);
 }
 
 static void coll__control_event(coll__tcp *tcp, int index);
@@ -366,7 +383,7 @@ static bool coll__greeting_go_on(coll__tcp *tcp, coll__greet *g)
     coll__io_forget(&tcp->io, g->pipe.fd);
     if (status == COLL_OK) coll__greeted(tcp, &g->pipe, &g->hello);
     else if (status == COLL_ERR_PEER) coll__pipe_close(&g->pipe);
-    else coll__refuse(tcp, &g->pipe, status, g->why);
+    else coll__greeting_refuse(tcp, g, &tcp->us, status);
     return true;
 }
 

@@ -25,9 +25,10 @@ typedef struct coll__pipe {
     void *state;                                  /* of the kind                                              */
 } coll__pipe;
 
+/* A pipe whose descriptor is -1 has been taken over by somebody, with its state. */
 static void coll__pipe_close(coll__pipe *p)
 {
-    if (p->kind) p->kind->close(p);
+    if (p->kind && p->fd >= 0) p->kind->close(p);
     coll__close_fd(&p->fd);
     p->kind = NULL;
     p->state = NULL;

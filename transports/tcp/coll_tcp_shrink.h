@@ -74,7 +74,7 @@ static void coll__hall_door(coll__hall *h)
         if (g->pipe.fd < 0) continue;
         const coll_status status = coll__greet_advance(g, &h->us);
         if (status == COLL_OK) coll__hall_admit(h, g);
-        else if (status != COLL_PENDING && status != COLL_ERR_PEER) coll__refuse(h->old, &g->pipe, status, g->why);
+        else if (status != COLL_PENDING && status != COLL_ERR_PEER) coll__greeting_refuse(h->old, g, &h->us, status);
         else if (status != COLL_PENDING || coll__now() >= g->deadline) coll__pipe_close(&g->pipe);
     }
 }
