@@ -2,16 +2,16 @@
  *
  * Whoever reaches a port may connect, so work and memory for that are bounded.  There is room for greetings with all
  * connections that the other ranks may make, and COLL__GREETINGS_SPARE others, up to COLL__GREETINGS_MOST; each reads 128 bytes,
- * and 32 more of one whose hello was right.  While all are busy meeting, a greeting may take COLL__GREETING_MS.  Later a rank that
- * has begun to dial may well compute for minutes before it goes on: then only those who have not said a word of sense are limited
+ * and 32 more of one whose hello was right.  While all are busy meeting, a greeting may take COLL__GREETING_MS.  Later a rank
+ * that has begun to dial may well compute for minutes before it goes on: then only those who have not said a word of sense are limited
  * in time.  When there is no room, whoever has said the least, and among these the first to come, makes room for the next one:
  * never one that has said all, and none that came less than COLL__YOUNG_MS ago, for its hello may be on the way.  So a crowd that
  * keeps silent cannot keep out a rank that talks, and a rank that had to go nevertheless dials again.
  *
  * The heartbeat's thread accepts, too, and moves on with the greetings: the program may compute for minutes, and the queue of the
  * listener, once strangers have filled it, would keep ranks out.  What it has not to decide it leaves to the caller's thread.
- * Beside a full queue even a rank that lives gives no answer, so that one that is dialled in vain is dialled again, for four times
- * liveness_timeout_ms: rank 0 tells before if its heartbeats have ceased. */
+ * Beside a full queue even a rank that lives gives no answer, so that one that is dialled in vain is dialled again, for four
+ * times liveness_timeout_ms: rank 0 tells before if its heartbeats have ceased. */
 #ifndef COLL_TCP_DOOR_H
 #define COLL_TCP_DOOR_H
 
@@ -478,7 +478,8 @@ static void coll__shortage_attend(coll__tcp *tcp)
     const bool is_short = now < tcp->short_at + COLL__SHORT_RUN_MS * (int64_t)COLL__MS;
     char why[80];
 
-    if (!tcp->is_meeting && tcp->short_of && is_short && (!tcp->short_told_at || now > tcp->short_told_at + COLL__SHORT_TELL_MS * (int64_t)COLL__MS)) {
+    if (!tcp->is_meeting && tcp->short_of && is_short
+        && (!tcp->short_told_at || now > tcp->short_told_at + COLL__SHORT_TELL_MS * (int64_t)COLL__MS)) {
         coll__say(&tcp->log, COLL_LOG_WARN, "rank %d cannot let anybody in who connects to it: %s", tcp->rank,
                   coll__shortage_text(tcp->short_of, why, sizeof why));
         tcp->short_told_at = now;
