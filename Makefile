@@ -273,7 +273,7 @@ $(BUILD)/coll_tls.o: coll.c $(HEADER)
 $(BUILD)/test_gpt: examples/gpt/gpt.h
 $(BUILD)/test_rails: tests/test_random.c
 $(BUILD)/test_keyfile: $(BUILD)/coll-run
-$(addprefix $(BUILD)/test_,security greetings lanes middle crowded strangers shrink): LIBS += $(TLS)
+$(addprefix $(BUILD)/test_,security greetings lanes middle crowded strangers shrink quiet): LIBS += $(TLS)
 
 $(BUILD)/coll_nccl_bench: bench/nccl/coll_nccl_bench.c $(HEADER)
 	@mkdir -p $(BUILD)

@@ -185,10 +185,18 @@
  *
  * Time limits.  A process that dies is noticed at once.  One that gives no sign of life for liveness_timeout_ms, because it is
  * stopped, or its host, or its cable, is dead: a small thread of each rank gives such signs to rank 0, also while the program
- * computes, and rank 0 to all.  All survivors then name the same rank in the same words: rank, host, process, address.  The same
- * holds for a connection between two ranks over which nothing passes any more.  When rank 0 leaves in good order before the
- * others, each of those asks the ranks that it waits for, and tells what it finds to those that wait for it.  Less than 0 is for
- * programs that must not have a thread, and notice only processes that end.
+ * computes, and rank 0 to all.  Signs go out eight times in liveness_timeout_ms.  Silence counts from the last one received, and
+ * is judged at the limit and one such interval: a rank that is stopped for less than the limit is never dead, one that is silent
+ * for good always is by then, and all know a round trip later.  What has come is read before anybody is judged, so that a rank
+ * that was stopped itself blames nobody for that.  All survivors then name the same rank in the same words: rank, host, process,
+ * address; or, where not even the other host answers, the link between two ranks, since nobody can tell which end of it is gone.
+ * The same holds for a connection between two ranks over which nothing passes any more: what is on its way then, or a probe
+ * every interval (1 s at least), is unanswered for the limit and one interval, looked at once an interval.  One that cannot be
+ * made, for want of an answer, is tried for four times the limit (4 s at least), as strangers may crowd the other's port.  When
+ * rank 0 leaves in good order before the others, each of those asks the ranks that it waits for, and tells what it finds to those
+ * that wait for it.  Less than 0 is for programs that must not have a thread, notice only processes that end, and let ranks
+ * connect only while they are in a call; a host that vanishes is then noticed by TCP, after 25 s without traffic, or after the
+ * 15 minutes for which Linux repeats what is on its way.
  *   A rank that is alive but late is waited for: after 10 s, and then at doubling intervals, a line on the log names it, and over
  * TCP tells what it does instead.  timeout_ms (of a call) or stall_timeout_ms (of a communicator) turn lateness into
  * COLL_ERR_TIMEOUT.

@@ -156,6 +156,8 @@ waits security           program asan test_security
 waits security-tsan      program tsan test_security meetings,crowds,changes
 waits middle             program asan test_middle
 waits crowded            program asan test_crowded
+waits liveness           program release test_liveness
+waits quiet              program asan test_quiet
 waits strangers          program asan test_strangers
 waits strangers-tsan     program tsan test_strangers endless,meeting
 waits budget             program asan test_budget

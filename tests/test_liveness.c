@@ -17,8 +17,8 @@
 #include "cases.h"
 #include "net.h"
 
-enum { CASE_SECONDS = 60, RANKS_MOST = 4, LIVENESS_MS = 1000, BEAT_MS = LIVENESS_MS / 8, SHORT_MS = LIVENESS_MS * 9 / 10, TIMES = 5,
-       SLACK_MS = 500, PORT = 20000 };
+enum { CASE_SECONDS = 60, RANKS_MOST = 4, LIVENESS_MS = 1000, BEAT_MS = LIVENESS_MS / 8, SHORT_MS = LIVENESS_MS * 9 / 10,
+       TIMES = 5, SLACK_MS = 500, PORT = 20000 };
 
 typedef struct scene {
     const char *key, *io;
@@ -120,7 +120,8 @@ static void finish(const scene *s, int but)
     case_step = "the ranks end";
     for (int i = s->is_orphaned ? 1 : 0; i < s->size; i++) {
         if (i == but) continue;
-        CHECK(waitpid(board->pids[i], &status, 0) == board->pids[i] && !status, "%s: rank %d ended with %d", case_name, i, status);
+        CHECK(waitpid(board->pids[i], &status, 0) == board->pids[i] && !status, "%s: rank %d ended with %d", case_name, i,
+              status);
     }
 }
 
@@ -167,8 +168,8 @@ static void long_case(const void *arg)
         const report *r = &board->ranks[i];
         const int after = (int)(r->known_at - board->event_at);
         if (i == s.victim) continue;
-        CHECK(r->status == COLL_ERR_PEER && strstr(r->cause, name) && strstr(r->cause, "no sign of life"), "%s: rank %d: %d \"%s\"",
-              case_name, i, (int)r->status, r->cause);
+        CHECK(r->status == COLL_ERR_PEER && strstr(r->cause, name) && strstr(r->cause, "no sign of life"),
+              "%s: rank %d: %d \"%s\"", case_name, i, (int)r->status, r->cause);
         CHECK(after >= LIVENESS_MS - 5, "%s: rank %d knows after %d ms", case_name, i, after);
         CHECK(after <= support_patience(LIVENESS_MS + BEAT_MS + SLACK_MS), "%s: rank %d knows after %d ms", case_name, i, after);
     }
@@ -252,7 +253,8 @@ int main(int argc, char **argv)
     if (tally == MAP_FAILED || board == MAP_FAILED) return perror("mmap"), 1;
     world = "liveness";
     for (int k = 0; k < 2; k++) {
-        const scene s = { .size = 3, .io = ios[k], .key = k ? "a key of all ranks, 0123456789" : NULL, .victim = -1, .other = -1 };
+        const scene s = { .size = 3, .io = ios[k],
+                          .key = k ? "a key of all ranks, 0123456789" : NULL, .victim = -1, .other = -1 };
         for (int victim = 0; victim < 3; victim += 2) {
             scene one = s;
             one.victim = victim;

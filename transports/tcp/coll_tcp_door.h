@@ -2,16 +2,16 @@
  *
  * Whoever reaches a port may connect, so work and memory for that are bounded.  There is room for greetings with all
  * connections that the other ranks may make, and COLL__GREETINGS_SPARE others, up to COLL__GREETINGS_MOST; each reads 128 bytes,
- * and 32 more of one whose hello was right.  While all are busy meeting, a greeting may take COLL__GREETING_MS.  Later a rank that
- * has begun to dial may well compute for minutes before it goes on: then only those who have not said a word of sense are limited
+ * and 32 more of one whose hello was right.  While all are busy meeting, a greeting may take COLL__GREETING_MS.  Later a rank
+ * that has begun to dial may well compute for minutes before it goes on: then only those who have not said a word of sense are limited
  * in time.  When there is no room, whoever has said the least, and among these the first to come, makes room for the next one:
  * never one that has said all, and none that came less than COLL__YOUNG_MS ago, for its hello may be on the way.  So a crowd that
  * keeps silent cannot keep out a rank that talks, and a rank that had to go nevertheless dials again.
  *
  * The heartbeat's thread accepts, too, and moves on with the greetings: the program may compute for minutes, and the queue of the
  * listener, once strangers have filled it, would keep ranks out.  What it has not to decide it leaves to the caller's thread.
- * Beside a full queue even a rank that lives gives no answer, so that one that is dialled in vain is dialled again, for four times
- * liveness_timeout_ms: rank 0 tells before if its heartbeats have ceased. */
+ * Beside a full queue even a rank that lives gives no answer, so that one that is dialled in vain is dialled again, for four
+ * times liveness_timeout_ms: rank 0 tells before if its heartbeats have ceased. */
 #ifndef COLL_TCP_DOOR_H
 #define COLL_TCP_DOOR_H
 
@@ -290,14 +290,26 @@ static void coll__stream_refused(coll__tcp *tcp, coll__stream *s)
 
 /* ---- >>the door: connections that come in ---- */
 
-/* Who comes again and again for the same reason, as a caller does that believes no refusal, is told of every few seconds. */
-static coll_log_level coll__refusal_level(coll__tcp *tcp, const coll__address *from, const char *reason)
+/* Is it a rank of this job that is one coll_shrink ahead or behind of us, quicker or slower than we are? */
+static bool coll__greet_is_near(const coll__greet *g, const coll__identity *us)
+{
+    const bool is_hello = g->step == COLL__GREET_HEAR && g->length == COLL__HELLO_LENGTH
+                       && coll__hello_may_begin(g->bytes, COLL__HELLO_LENGTH);
+    const uint32_t epoch = is_hello ? coll__get32(g->bytes + 64) : us->epoch;
+
+    return epoch == us->epoch + 1 || epoch + 1 == us->epoch;
+}
+
+/* A recovery in which all goes well is no warning; and who comes again and again for the same reason, as a caller does that
+ * believes no refusal, is told of every few seconds. */
+static coll_log_level coll__refusal_level(coll__tcp *tcp, const coll__greet *g, const coll__address *from, const char *reason)
 {
     const coll__address host = coll__with_port(*from, 0);
     const int64_t now = coll__now();
     char where[COLL__ADDRESS_TEXT], text[400];
     unsigned char like[16];
 
+    if (g && coll__greet_is_near(g, tcp->greets_as)) return COLL_LOG_INFO;
     coll__print(text, sizeof text, "%s %s", coll__address_text(&host, where, sizeof where), reason);
     coll__digest(like, text);
     const bool is_like = !memcmp(like, tcp->refused_like, sizeof like)
@@ -316,7 +328,7 @@ static void coll__refuse_greeting(coll__tcp *tcp, coll__pipe *pipe, const coll__
     char where[COLL__ADDRESS_TEXT], text[COLL__CONTROL_PROOF - COLL__CONTROL_TEXT], rest[512];
     int reads = 0;
 
-    coll__say(&tcp->log, coll__refusal_level(tcp, &from, reason), "rank %d turned away a connection from %s: %s", tcp->rank,
+    coll__say(&tcp->log, coll__refusal_level(tcp, g, &from, reason), "rank %d turned away a connection from %s: %s", tcp->rank,
               coll__address_text(&from, where, sizeof where), reason);
     coll__print(text, sizeof text, "rank %d refused the connection: %s", tcp->rank, reason);
     coll__control_write(note, COLL__CONTROL_REFUSE, status, -1, text);
@@ -532,7 +544,8 @@ static void coll__shortage_attend(coll__tcp *tcp)
     const bool is_short = now < tcp->short_at + COLL__SHORT_RUN_MS * (int64_t)COLL__MS;
     char why[80];
 
-    if (!tcp->is_meeting && tcp->short_of && is_short && (!tcp->short_told_at || now > tcp->short_told_at + COLL__SHORT_TELL_MS * (int64_t)COLL__MS)) {
+    if (!tcp->is_meeting && tcp->short_of && is_short
+        && (!tcp->short_told_at || now > tcp->short_told_at + COLL__SHORT_TELL_MS * (int64_t)COLL__MS)) {
         coll__say(&tcp->log, COLL_LOG_WARN, "rank %d cannot let anybody in who connects to it: %s", tcp->rank,
                   coll__shortage_text(tcp->short_of, why, sizeof why));
         tcp->short_told_at = now;

@@ -25,6 +25,7 @@ typedef struct coll__pipe {
     void *state;                                  /* of the kind                                              */
 } coll__pipe;
 
+/* A pipe whose descriptor is -1 has been taken over by somebody, with its state. */
 static void coll__pipe_close(coll__pipe *p)
 {
     if (p->kind) p->kind->close(p);
