@@ -134,6 +134,9 @@ suite memory             program asan test_memory
 suite joined             program asan test_joined
 suite joined-tsan        program tsan test_joined sleep,deaths,leaks
 suite sim                program asan test_sim
+suite bykey              program release test_bykey
+suite bykey-asan         scaled 0.3 program asan test_bykey match,many,storm
+suite bykey-tsan         scaled 0.3 program tsan test_bykey match,storm
 waits matrix             program release test_matrix
 suite simfaults          program release test_simfaults
 suite refused            program release test_refused
