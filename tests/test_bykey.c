@@ -168,7 +168,8 @@ static void check_forms(const coll__algorithm *a, const char *name, int size, si
     for (int i = 1; i < FORMS; i++) {
         const measure *m = &t->of[i];
         const double s = m->end - m->begin;
-        const double most = 4 * count > COLL__SHORT_MOST ? 5.05 : 2.02;
+        const double credit = (double)(4 * count + COLL__COST) / (COLL__CREDIT / 4);
+        const double most = 4 * count > COLL__SHORT_MOST ? 5.05 : 2.02 + credit;
         CHECK((double)m->messages <= most * (double)w->messages + size, "%s %s of %zu on %d: %llu messages %s, %llu world",
               coll_kind_name(a->kind), name, count, size, (unsigned long long)m->messages, form_names[i],
               (unsigned long long)w->messages);
