@@ -36,6 +36,8 @@
  *   core/coll_comm.h                trunks, communicators, tracks, requests; fingerprints; the first failure
  *   core/coll_record.h              the flight recorder: the last operations, written down when something fails
  *   core/coll_check.h               the caller's mistakes, found before any byte moves; defaults
+ *   core/coll_match.h               which message goes into which receive: lists and bins of messages
+ *   core/coll_notes.h               what is written for messages by key, and how it leaves
  *   core/coll_messages.h            messages by key: send and recv, and tracks whose order others may not share
  *   core/coll_engine.h              runs an algorithm: slices, messages, folds
  *   core/coll_progress.h            moves everything on; the loop that waits; threads that share a trunk
@@ -98,6 +100,8 @@
 #include "core/coll_comm.h"
 #include "core/coll_record.h"
 #include "core/coll_check.h"
+#include "core/coll_match.h"
+#include "core/coll_notes.h"
 #include "core/coll_messages.h"
 #include "core/coll_engine.h"
 #include "core/coll_progress.h"

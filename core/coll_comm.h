@@ -272,6 +272,7 @@ struct coll_comm {
     coll__door door;
     bool  is_holder;                              /* and it holds the trunk                                   */
     bool  is_leaving;                             /* coll_free is at work                                     */
+    bool  hears_all;                              /* we listen for messages of every member                   */
     uint32_t sequence;                            /* collectives started so far                               */
     uint32_t prepare_count;
     uint64_t overflows;                           /* calls with COLL_DETECT_OVERFLOW that have found one      */

@@ -5,256 +5,29 @@
  * next message where the note says so.  A receiver always listens for the next note, so nothing on the stream can be in the
  * way of anything else.
  *
- *     short    sender: NOTE_SHORT, body                              the sender copies it and is done at once
+ *     short    sender: NOTE_SHORT, body                              up to 8 KiB the sender copies it and is done at once
  *     long     sender: NOTE_LONG    receiver: NOTE_GO    sender: NOTE_BODY, body      straight from buffer to buffer
  *
- * Short messages that are not asked for yet are kept by the receiver.  A sender may have COLL__SHORT_CREDIT of them kept at
- * each peer; the receiver hands credit back with NOTE_CREDIT.  Beyond that, messages go the long way.
+ * The body of a short message lands in the buffer of its receive, if there is one already; otherwise the receiver keeps it.  What
+ * it keeps is bounded by credit: COLL__CREDIT bytes for each peer, of which a short message takes its length and COLL__COST.  The
+ * receiver hands back what it is done with, a quarter at a time, with NOTE_CREDIT.
+ *
+ * A sender that is out of credit holds its messages back, in order: a receiver that takes them in that order hands credit back
+ * while the others are on their way, and no message costs more than before.  One that takes them in another order could wait for
+ * a message that is held, and never hand credit back.  So NOTE_CREDIT also tells when half of the credit is with messages that no
+ * receive asks for; then the sender holds nothing back, and what is beyond the credit goes the long way.  As long as less than
+ * half is, a sender without credit need not ask: the receiver is done with more than a quarter, and hands it back.
  *
  * A key is a space, a communicator and a tag; within a key, messages of one sender match in the order sent.  In the space of
  * users the note says all there is to know.  A message of a collective also brings its fingerprint, as the head of the body
- * of a short one, or of an empty body behind NOTE_LONG, so that ranks that disagree can be told what each other called. */
+ * of a short one, or of an empty body behind NOTE_LONG, so that ranks that disagree can be told what each other called.
+ *
+ * No step here looks at more messages than it moves, but for those that end a communicator.  What is written and how it leaves is
+ * in coll_notes.h, which message goes into which receive in coll_match.h. */
 #ifndef COLL_MESSAGES_H
 #define COLL_MESSAGES_H
 
-enum { COLL__SHORT_MOST = 8 << 10, COLL__SHORT_CREDIT = 64 };
-
-typedef enum coll__note {
-    COLL__NOTE_SHORT = 1, COLL__NOTE_LONG, COLL__NOTE_GO, COLL__NOTE_BODY, COLL__NOTE_CREDIT,
-    COLL__NOTE_GONE                               /* the sender has freed this communicator                   */
-} coll__note;
-
-enum { COLL__NOTE_MAGIC = 0xc012, COLL__ANY = -2 };
-
-/* A message on its way out, or in. */
-typedef struct coll__message {
-    struct coll__message *next;
-    coll_request *request;                        /* a user's; NULL: nobody waits for it (any more)           */
-    coll_xfer    *xfer;                           /* a collective's; NULL likewise                            */
-    int       peer;                               /* in the trunk; wanted from COLL__ANY                      */
-    coll__space space;
-    uint32_t  comm;
-    int       tag;
-    coll_type type;
-    uint64_t  count;                              /* elements; of a collective's: bytes                       */
-    size_t    length;                             /* bytes                                                    */
-    uint32_t  id;                                 /* the sender's number of a long message                    */
-    bool      is_long, is_moving;                 /* moving: its body is queued at the transport              */
-    coll_xfer note, finger, go_ahead, body;       /* finger: the fingerprint of a long one; go_ahead: the note before its body */
-    unsigned char *kept;                          /* memory of a short one, or NULL                           */
-    size_t    room;                               /* of it                                                    */
-} coll__message;
-
-typedef struct coll__message_list { coll__message *first, **end; } coll__message_list;
-
-typedef struct coll__peer {
-    bool      is_open;
-    int       credit;                             /* short messages that we may still send                    */
-    int       owed;                               /* that are done with here, and not handed back yet         */
-    int       taken;                              /* short messages for which we have not handed credit back  */
-    coll_xfer listen;
-    coll__message *incoming;                      /* whose body is being received; NULL: we listen            */
-} coll__peer;
-
-/* A communicator that a peer has freed. */
-typedef struct coll__gone { struct coll__gone *next; int peer; uint32_t comm; } coll__gone;
-
-typedef struct coll__messages {
-    coll__peer    *peers;
-    coll__message_list outgoing;                  /* to be delivered                                          */
-    coll__message_list wanted;                    /* receives without a message, in order                     */
-    coll__message_list arrived;                   /* messages without a receive, in order                     */
-    coll__message_list moving;                    /* long ones being received                                 */
-    coll__message_list replies;                   /* other notes being sent                                   */
-    coll__message *spare;                         /* to be used again                                         */
-    coll__gone    *gone;
-    uint32_t       next_id;
-    int            open_count;
-} coll__messages;
-
-/* ---- >>lists ---- */
-
-static void coll__message_append(coll__message_list *list, coll__message *m)
-{
-    m->next = NULL;
-    *list->end = m;
-    list->end = &m->next;
-}
-
-static bool coll__message_unlink(coll__message_list *list, coll__message *m)
-{
-    coll__message **at = &list->first;
-
-    while (*at && *at != m) at = &(*at)->next;
-    if (!*at) return false;
-    *at = m->next;
-    if (!*at) list->end = at;
-    return true;
-}
-
-/* A message with memory for a short body of `room` bytes. */
-static coll__message *coll__message_take(coll__messages *all, size_t room)
-{
-    coll__message *m = all->spare;
-
-    if (m) all->spare = m->next;
-    else m = (coll__message *)coll__allocate(sizeof *m);
-    if (!m) return NULL;
-    unsigned char *kept = m->kept;
-    size_t had = m->room;
-    if (had < room) {
-        free(kept);
-        had = coll__round_up(room, 512);
-        kept = (unsigned char *)malloc(had);
-    }
-    memset(m, 0, sizeof *m);
-    m->kept = kept;
-    m->room = kept ? had : 0;
-    if (room == 0 || kept) return m;
-    free(m);
-    return NULL;
-}
-
-static void coll__message_spare(coll__messages *all, coll__message *m)
-{
-    if (!m) return;
-    m->next = all->spare;
-    all->spare = m;
-}
-
-static void coll__message_free_all(coll__message *m)
-{
-    while (m) {
-        coll__message *next = m->next;
-        free(m->kept);
-        free(m);
-        m = next;
-    }
-}
-
-/* ---- >>notes ----
- *
- *      0 magic    2 body follows    4 communicator    8 id    12 note    13 space    14 zero    16 type    20 tag    24 count */
-
-static void coll__note_write(unsigned char *head, coll__note note, const coll__message *m)
-{
-    memset(head, 0, COLL_HEAD_LENGTH);
-    coll__put16(head, COLL__NOTE_MAGIC);
-    coll__put32(head + 4, m->comm);
-    coll__put32(head + 8, m->id);
-    head[12] = (unsigned char)note;
-    head[13] = (unsigned char)m->space;
-    coll__put32(head + 16, (uint32_t)m->type);
-    coll__put32(head + 20, (uint32_t)m->tag);
-    coll__put64(head + 24, m->count);
-}
-
-static coll_status coll__note_send(coll__trunk *trunk, coll__message *m, coll__note note)
-{
-    coll_xfer *x = note == COLL__NOTE_BODY ? &m->go_ahead : &m->note;
-
-    coll__note_write(x->head, note, m);
-    x->peer = m->peer;
-    x->channel = COLL_CHANNEL_MESSAGES;
-    x->length = 0;
-    x->any_head = note == COLL__NOTE_GO || note == COLL__NOTE_CREDIT || note == COLL__NOTE_GONE;      /* answers */
-    x->status = COLL_PENDING;
-    return trunk->transport->send(trunk->context, x);
-}
-
-/* Does a body come right behind the note that announces this message? */
-static bool coll__is_followed(const coll__message *m)
-{
-    return m->space != COLL__SPACE_USER || (!m->is_long && m->length > 0);
-}
-
-/* Queue a body to be sent or received.  Its head is the fingerprint of a collective, otherwise its note, marked as the body. */
-static coll_status coll__body_post(coll__trunk *trunk, coll__message *m, coll_xfer *x, const unsigned char *head, void *buffer,
-                                   size_t length, bool is_send)
-{
-    const bool is_user = m->space == COLL__SPACE_USER;
-
-    memcpy(x->head, head, COLL_HEAD_LENGTH);
-    if (is_user) coll__put16(x->head + 2, 1);
-    x->peer = m->peer;
-    x->channel = COLL_CHANNEL_MESSAGES;
-    x->buffer = buffer;
-    x->length = length;
-    x->any_head = !is_user;
-    x->status = COLL_PENDING;
-    m->is_moving = x == &m->body;
-    return is_send ? trunk->transport->send(trunk->context, x) : trunk->transport->recv(trunk->context, x);
-}
-
-static coll_status coll__reply(coll__trunk *trunk, coll__note note, const coll__message *about)
-{
-    coll__message *m = coll__message_take(trunk->messages, 0);
-
-    if (!m) return COLL_ERR_MEMORY;
-    m->peer = about->peer;
-    m->space = about->space;
-    m->comm = about->comm;
-    m->id = about->id;
-    coll__message_append(&trunk->messages->replies, m);
-    return coll__note_send(trunk, m, note);
-}
-
-static coll_status coll__listen(coll__trunk *trunk, int peer)
-{
-    coll_xfer *x = &trunk->messages->peers[peer].listen;
-
-    x->peer = peer;
-    x->channel = COLL_CHANNEL_MESSAGES;
-    x->buffer = NULL;
-    x->length = 0;
-    x->any_head = true;
-    x->status = COLL_PENDING;
-    return trunk->transport->recv(trunk->context, x);
-}
-
-/* Make ready to exchange messages with a peer, or, COLL__ANY, with all members of a communicator. */
-static coll_status coll__peer_open(coll__trunk *trunk, int peer)
-{
-    coll__messages *all = trunk->messages;
-
-    if (!all) {
-        all = trunk->messages = (coll__messages *)coll__allocate(sizeof *all);
-        if (!all) return COLL_ERR_MEMORY;
-        coll__message_list *const lists[] = { &all->outgoing, &all->wanted, &all->arrived, &all->moving, &all->replies };
-        for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) lists[i]->end = &lists[i]->first;
-    }
-    if (!all->peers) all->peers = (coll__peer *)coll__allocate((size_t)trunk->size * sizeof(coll__peer));
-    if (!all->peers) return COLL_ERR_MEMORY;
-    coll__peer *p = &all->peers[peer];
-    if (p->is_open || peer == trunk->rank) return COLL_OK;
-    p->is_open = true;
-    p->credit = COLL__SHORT_CREDIT;
-    all->open_count++;
-    return coll__listen(trunk, peer);
-}
-
-/* ---- >>matching ---- */
-
-/* May this message go into that receive? */
-static bool coll__is_match(const coll__message *want, const coll__message *m)
-{
-    return want->space == m->space && want->comm == m->comm && (want->peer == COLL__ANY || want->peer == m->peer)
-        && (want->tag == m->tag || (want->space == COLL__SPACE_USER && want->tag == COLL_ANY_TAG));
-}
-
-static coll__message *coll__find_want(const coll__messages *all, const coll__message *m)
-{
-    coll__message *want = all->wanted.first;
-    while (want && !coll__is_match(want, m)) want = want->next;
-    return want;
-}
-
-static coll__message *coll__find_arrived(const coll__messages *all, const coll__message *want)
-{
-    coll__message *m = all->arrived.first;
-    while (m && !coll__is_match(want, m)) m = m->next;
-    return m;
-}
+/* ---- >>ends of a message ---- */
 
 /* The part of a request, or the transfer, that this message was is done. */
 static void coll__message_done(coll__message *m, coll_status status)
@@ -267,22 +40,23 @@ static void coll__message_done(coll__message *m, coll_status status)
     if (!r) return;
     if (r->sending == m) r->sending = NULL;
     if (r->receiving == m) {
+        const int asked = r->call.kind == COLL_RECV ? r->call.root : r->call.source;
         r->receiving = NULL;
-        r->got_source = coll__rank_here(r->comm, m->peer);
+        r->got_source = asked == COLL_ANY_SOURCE ? coll__rank_here(r->comm, m->peer) : asked;
         r->got_tag = m->tag;
         r->got_count = (size_t)m->count;
     }
     if (!r->sending && !r->receiving) coll__request_finish(r, status);
 }
 
-/* This message cannot land in that receive.  Both go back to where the end of all messages finds them. */
+/* This message cannot land in that receive.  Both are put where the end of all messages finds them. */
 static coll_status coll__message_misfit(coll__trunk *trunk, coll__message *want, coll__message *m)
 {
     coll_failure failure = { COLL_OK, -1, "" };
     char wanted[40], sent[40];
 
-    coll__message_append(&trunk->messages->wanted, want);
-    coll__message_append(&trunk->messages->arrived, m);
+    if (!want->list) coll__message_append(&trunk->messages->wanted, want);
+    if (!m->list) coll__message_append(&trunk->messages->arrived, m);
     coll__blame(&failure, COLL_ERR_MISMATCH, m->peer,
                 "rank %d receives at most %llu x %s from rank %d with tag %d, but rank %d sends %llu x %s", trunk->rank,
                 (unsigned long long)want->count, coll__type_text(want->type, wanted, sizeof wanted), m->peer, m->tag, m->peer,
@@ -290,19 +64,65 @@ static coll_status coll__message_misfit(coll__trunk *trunk, coll__message *want,
     return coll__trunk_fail(trunk, &failure);
 }
 
-/* A message that has come is done with.  If it was a short one, hand credit back, half of it at a time.  The note goes last, for
- * a simulated rank may end in it. */
+/* ---- >>credit ---- */
+
+/* Hand credit back if enough is due, and tell if much is taken by what no receive asks for.  The note goes last, for a simulated
+ * rank may end in it. */
+static coll_status coll__credit_tell(coll__trunk *trunk, int peer)
+{
+    coll__peer *p = &trunk->messages->peers[peer];
+    const bool is_full = p->kept >= COLL__CREDIT / 2;
+
+    if (p->owed < COLL__CREDIT / 4 && (!is_full || p->has_told)) return COLL_OK;
+    const coll__message about = { .peer = peer, .count = p->owed, .tag = is_full };
+    p->taken -= p->owed;
+    p->owed = 0;
+    p->has_told = is_full;
+    return coll__reply(trunk, COLL__NOTE_CREDIT, &about);
+}
+
+/* A message that has come is done with. */
 static coll_status coll__message_dismiss(coll__trunk *trunk, coll__message *m)
 {
     coll__peer *p = &trunk->messages->peers[m->peer];
+    const int peer = m->peer;
+    const bool is_due = peer != trunk->rank && !m->is_long;
+    const size_t cost = coll__cost_of_message(m->length);
 
-    if (m->peer == trunk->rank || m->is_long || ++p->owed < COLL__SHORT_CREDIT / 2)
-        return coll__message_spare(trunk->messages, m), COLL_OK;
-    const coll__message about = *m;
+    if (is_due && m->list == &trunk->messages->arrived) p->kept -= cost;
+    if (is_due) p->owed += cost;
     coll__message_spare(trunk->messages, m);
-    p->owed = 0;
-    p->taken -= COLL__SHORT_CREDIT / 2;
-    return coll__reply(trunk, COLL__NOTE_CREDIT, &about);
+    return is_due ? coll__credit_tell(trunk, peer) : COLL_OK;
+}
+
+/* No receive asks for it yet. */
+static coll_status coll__message_keep(coll__trunk *trunk, coll__message *m)
+{
+    coll__messages *all = trunk->messages;
+
+    coll__message_append(&all->arrived, m);
+    if (!coll__match_message(&all->bins, m)) return COLL_ERR_MEMORY;
+    if (m->is_long || m->peer == trunk->rank) return COLL_OK;
+    all->peers[m->peer].kept += coll__cost_of_message(m->length);
+    return coll__credit_tell(trunk, m->peer);
+}
+
+/* ---- >>meeting ---- */
+
+/* A receive knows its message, of which more is to come. */
+static void coll__want_moves(coll__messages *all, coll__message *want)
+{
+    coll__bins_leave(&all->bins, want);
+    coll__message_unlink(want);
+    coll__message_append(&all->moving, want);
+}
+
+/* What came for a collective is not what it expects.  The engine says what is wrong. */
+static bool coll__is_other_call(coll_xfer *x, const unsigned char *head, size_t length)
+{
+    if (!memcmp(x->head, head, COLL_HEAD_LENGTH) && x->length == length) return false;
+    memcpy(x->head, head, COLL_HEAD_LENGTH);
+    return true;
 }
 
 /* A receive has met its message: `want` takes over what is known of it. */
@@ -312,20 +132,18 @@ static coll_status coll__message_join(coll__trunk *trunk, coll__message *want, c
     coll_xfer *x = want->xfer;
     coll_status outcome = COLL_OK;
 
-    if (x && (memcmp(x->head, m->body.head, COLL_HEAD_LENGTH) || x->length != m->length)) {
-        memcpy(x->head, m->body.head, COLL_HEAD_LENGTH);       /* the engine says what is wrong               */
-        outcome = COLL_ERR_MISMATCH;
-    } else if (!x && (want->type != m->type || m->count > want->count)) {
-        return coll__message_misfit(trunk, want, m);
-    }
+    if (x && coll__is_other_call(x, m->body.head, m->length)) outcome = COLL_ERR_MISMATCH;
+    else if (!x && (want->type != m->type || m->count > want->count)) return coll__message_misfit(trunk, want, m);
     want->peer = m->peer;
     want->tag = m->tag;
     want->count = m->count;
     want->length = m->length;
     want->id = m->id;
+    want->is_long = m->is_long;
     if (m->is_long && outcome == COLL_OK) {
-        coll__message_append(&all->moving, want);
+        coll__want_moves(all, want);
         coll__message_spare(all, m);
+        if (!coll__match_number(&all->bins, want, COLL__SPACE_IN)) return COLL_ERR_MEMORY;
         return coll__reply(trunk, COLL__NOTE_GO, want);
     }
     if (m->length && outcome == COLL_OK) memcpy(x ? x->buffer : want->request->call.recv, m->kept, m->length);
@@ -337,21 +155,23 @@ static coll_status coll__message_join(coll__trunk *trunk, coll__message *want, c
 /* A message is known in full, and if it is short, it is here. */
 static coll_status coll__message_announced(coll__trunk *trunk, coll__message *m)
 {
-    coll__message *want = coll__find_want(trunk->messages, m);
+    const coll__match_key key = coll__match_key_of(m);
+    coll__message *want = coll__find_want(&trunk->messages->bins, &key);
 
-    if (!want) return coll__message_append(&trunk->messages->arrived, m), COLL_OK;
-    coll__message_unlink(&trunk->messages->wanted, want);
-    return coll__message_join(trunk, want, m);
+    return want ? coll__message_join(trunk, want, m) : coll__message_keep(trunk, m);
 }
 
 /* A receive is wanted. */
 static coll_status coll__message_want(coll__trunk *trunk, coll__message *want)
 {
-    coll__message *m = coll__find_arrived(trunk->messages, want);
+    coll__messages *all = trunk->messages;
+    const coll__match_key key = coll__match_key_of(want);
+    coll__message *m = coll__find_message(&all->bins, &key);
 
-    if (!m) return coll__message_append(&trunk->messages->wanted, want), COLL_OK;
-    coll__message_unlink(&trunk->messages->arrived, m);
-    return coll__message_join(trunk, want, m);
+    if (m) return coll__message_join(trunk, want, m);
+    want->order = ++all->orders;
+    coll__message_append(&all->wanted, want);
+    return coll__match_want(&all->bins, want) ? COLL_OK : COLL_ERR_MEMORY;
 }
 
 /* ---- >>notes that arrive ---- */
@@ -376,34 +196,64 @@ static coll_status coll__body_receive(coll__trunk *trunk, coll__message *m, cons
     return coll__body_post(trunk, m, &m->body, copy, buffer, length, false);
 }
 
+/* All of a body that goes straight to its receive is here; of a short one, the head may say that it is of another call. */
+static coll_status coll__want_fulfilled(coll__trunk *trunk, coll__message *want)
+{
+    const bool is_other = want->xfer && !want->is_long && coll__is_other_call(want->xfer, want->body.head, want->length);
+
+    coll__message_done(want, is_other ? COLL_ERR_MISMATCH : COLL_OK);
+    return coll__message_dismiss(trunk, want);
+}
+
+/* The body that was being received is here. */
+static coll_status coll__body_arrived(coll__trunk *trunk, coll__message *m)
+{
+    return m->list == &trunk->messages->moving ? coll__want_fulfilled(trunk, m) : coll__message_announced(trunk, m);
+}
+
+/* The receive for which a short message is, if it fits there; then the receive takes over what is known of the message.  NULL:
+ * there is none, or it does not fit. */
+static coll__message *coll__note_want(coll__messages *all, const coll__message *m)
+{
+    const coll__match_key key = coll__match_key_of(m);
+    coll__message *want = m->is_long ? NULL : coll__find_want(&all->bins, &key);
+
+    if (!want || (want->xfer ? want->xfer->length != m->length : want->type != m->type || m->count > want->count)) return NULL;
+    coll__want_moves(all, want);
+    want->peer = m->peer;
+    want->tag = m->tag;
+    want->count = m->count;
+    want->length = m->length;
+    return want;
+}
+
 /* A new message: into the buffer that waits for it, or kept until one does. */
 static coll_status coll__note_message(coll__trunk *trunk, int peer, const unsigned char *head)
 {
-    const coll__space space = (coll__space)head[13];
-    const coll_type type = (coll_type)coll__get32(head + 16);
-    const int tag = (int)coll__get32(head + 20);
+    coll__messages *all = trunk->messages;
     const uint64_t count = coll__get64(head + 24);
-    const bool is_long = head[12] == COLL__NOTE_LONG;
-    const size_t unit = space == COLL__SPACE_USER ? coll_type_size(type) : 1;
+    coll__message m = { .peer = peer, .space = (coll__space)head[13], .comm = coll__get32(head + 4),
+                        .tag = (int)coll__get32(head + 20), .type = (coll_type)coll__get32(head + 16), .count = count,
+                        .id = coll__get32(head + 8), .is_long = head[12] == COLL__NOTE_LONG };
+    const size_t unit = m.space == COLL__SPACE_USER ? coll_type_size(m.type) : 1;
 
-    if (space > COLL__SPACE_CREATE || !unit || (space == COLL__SPACE_USER && tag < 0) || count > SIZE_MAX / unit
-        || (!is_long && count * unit > COLL__SHORT_MOST))
+    if (m.space > COLL__SPACE_CREATE || !unit || (m.space == COLL__SPACE_USER && m.tag < 0) || count > SIZE_MAX / unit
+        || (!m.is_long && count * unit > COLL__SHORT_MOST))
         return coll__note_wrong(trunk, peer, head);
-    if (!is_long && ++trunk->messages->peers[peer].taken > COLL__SHORT_CREDIT) return coll__note_wrong(trunk, peer, head);
-    const size_t length = (size_t)count * unit;
-    coll__message *m = coll__message_take(trunk->messages, is_long ? 0 : length);
-    if (!m) return COLL_ERR_MEMORY;
-    m->peer = peer;
-    m->space = space;
-    m->comm = coll__get32(head + 4);
-    m->tag = tag;
-    m->type = type;
-    m->count = count;
-    m->length = length;
-    m->id = coll__get32(head + 8);
-    m->is_long = is_long;
-    if (coll__is_followed(m)) return coll__body_receive(trunk, m, head, m->kept, is_long ? 0 : length);
-    return coll__message_announced(trunk, m);
+    m.length = (size_t)count * unit;
+    if (!m.is_long && (all->peers[peer].taken += coll__cost_of_message(m.length)) > COLL__CREDIT)
+        return coll__note_wrong(trunk, peer, head);
+    coll__message *to = coll__note_want(all, &m);
+    if (!to && !(to = coll__message_take(all, m.is_long ? 0 : m.length))) return COLL_ERR_MEMORY;
+    const bool is_wanted = to->list != NULL;
+    if (!is_wanted) {
+        m.kept = to->kept;
+        m.room = to->room;
+        *to = m;
+    }
+    if (!coll__is_followed(&m)) return is_wanted ? coll__want_fulfilled(trunk, to) : coll__message_announced(trunk, to);
+    void *buffer = !is_wanted ? to->kept : to->xfer ? to->xfer->buffer : to->request->call.recv;
+    return coll__body_receive(trunk, to, head, buffer, m.is_long ? 0 : m.length);
 }
 
 /* Forget who has freed communicators that this rank has freed too.  One that is not there may still come, while some are being
@@ -438,10 +288,27 @@ static coll_status coll__note_gone(coll__trunk *trunk, int peer, uint32_t comm)
     return COLL_OK;
 }
 
+/* More credit, or the news that there will not be more so soon. */
+static coll_status coll__note_credit(coll__trunk *trunk, int peer, const unsigned char *head)
+{
+    coll__peer *p = &trunk->messages->peers[peer];
+    const uint64_t count = coll__get64(head + 24);
+    const uint32_t is_full = coll__get32(head + 20);
+    coll_status status = COLL_OK;
+
+    if (count > COLL__CREDIT - p->credit || is_full > 1 || (count == 0 && !is_full)) return coll__note_wrong(trunk, peer, head);
+    p->credit += (size_t)count;
+    p->is_full = is_full;
+    while (p->held.first && status == COLL_OK && !coll__must_hold(trunk, p, p->held.first->length))
+        status = coll__message_go(trunk, coll__queue_take(&p->held));
+    return status;
+}
+
 static coll_status coll__note_arrived(coll__trunk *trunk, int peer, const unsigned char *head)
 {
     coll__messages *all = trunk->messages;
     const uint32_t id = coll__get32(head + 8);
+    coll__match_key key;
     coll__message *m;
 
     if (coll__get16(head) != COLL__NOTE_MAGIC || coll__get16(head + 2) != 0) return coll__note_wrong(trunk, peer, head);
@@ -449,34 +316,24 @@ static coll_status coll__note_arrived(coll__trunk *trunk, int peer, const unsign
     case COLL__NOTE_SHORT: case COLL__NOTE_LONG:
         return coll__note_message(trunk, peer, head);
     case COLL__NOTE_GO:
-        for (m = all->outgoing.first; m; m = m->next)
-            if (m->is_long && m->peer == peer && m->id == id && !m->is_moving) break;
-        if (!m) return coll__note_wrong(trunk, peer, head);
+        key = coll__number_key(COLL__SPACE_OUT, peer, id);
+        if (!(m = coll__find_message(&all->bins, &key))) return coll__note_wrong(trunk, peer, head);
+        coll__bins_leave(&all->bins, m);
         if (coll__note_send(trunk, m, COLL__NOTE_BODY) < 0) return COLL_ERR_SYSTEM;
-        return coll__body_post(trunk, m, &m->body, m->xfer ? m->xfer->head : m->go_ahead.head,
-                               m->xfer ? m->xfer->buffer : coll__behind(m->request->call.send, 0), m->length, true);
+        return coll__body_post(trunk, m, &m->body, m->xfer ? m->xfer->head : m->go_ahead.head, coll__message_bytes(m), m->length,
+                               true);
     case COLL__NOTE_BODY:
-        for (m = all->moving.first; m; m = m->next) if (m->peer == peer && m->id == id && !m->is_moving) break;
-        if (!m) return coll__note_wrong(trunk, peer, head);
+        key = coll__number_key(COLL__SPACE_IN, peer, id);
+        if (!(m = coll__find_message(&all->bins, &key))) return coll__note_wrong(trunk, peer, head);
+        coll__bins_leave(&all->bins, m);
         return coll__body_receive(trunk, m, head, m->xfer ? m->xfer->buffer : m->request->call.recv, m->length);
     case COLL__NOTE_CREDIT:
-        if (all->peers[peer].credit > COLL__SHORT_CREDIT / 2) return coll__note_wrong(trunk, peer, head);
-        all->peers[peer].credit += COLL__SHORT_CREDIT / 2;
-        return COLL_OK;
+        return coll__note_credit(trunk, peer, head);
     case COLL__NOTE_GONE:
         return coll__note_gone(trunk, peer, coll__get32(head + 4));
     default:
         return coll__note_wrong(trunk, peer, head);
     }
-}
-
-/* The body that was being received is here. */
-static coll_status coll__body_arrived(coll__trunk *trunk, coll__message *m)
-{
-    if (!coll__message_unlink(&trunk->messages->moving, m)) return coll__message_announced(trunk, m);
-    coll__message_done(m, COLL_OK);
-    coll__message_spare(trunk->messages, m);
-    return COLL_OK;
 }
 
 /* ---- >>progress ---- */
@@ -505,23 +362,36 @@ static coll_status coll__peer_advance(coll__trunk *trunk, int peer)
     }
 }
 
-/* Drop what has been delivered from a list of outgoing things.  A long message is delivered with its body. */
-static coll_status coll__outgoing_advance(coll__trunk *trunk, coll__message_list *list)
+/* Drop what has been delivered to a peer.  A long message is delivered with its body; until its receiver asks for that, its
+ * number finds it. */
+static coll_status coll__peer_sent(coll__trunk *trunk, coll__peer *p)
 {
-    for (coll__message *m = list->first, *next; m; m = next) {
-        next = m->next;
+    for (coll__message *m; (m = p->sending.first) != NULL;) {
         const coll_xfer *const parts[] = { &m->note, &m->finger, &m->go_ahead, &m->body };      /* unused ones are COLL_OK */
-        bool is_pending = m->is_long && !m->is_moving;
         for (int i = 0; i < 4; i++) {
             if (parts[i]->status < 0) return coll__xfer_trouble(trunk, parts[i]);
-            if (parts[i]->status == COLL_PENDING) is_pending = true;
+            if (parts[i]->status == COLL_PENDING) return COLL_OK;
         }
-        if (is_pending) continue;
-        coll__message_unlink(list, m);
+        (void)coll__queue_take(&p->sending);
+        m->is_queued = false;
+        if (m->is_long && !m->is_moving) continue;
         coll__message_done(m, COLL_OK);
         coll__message_spare(trunk->messages, m);
     }
     return COLL_OK;
+}
+
+static coll_status coll__outgoing_advance(coll__trunk *trunk)
+{
+    coll_status status = COLL_OK;
+
+    for (coll__peer **at = &trunk->messages->busy, *p; (p = *at) != NULL && status == COLL_OK;) {
+        status = coll__peer_sent(trunk, p);
+        p->is_busy = p->sending.first != NULL;
+        if (p->is_busy) at = &p->busy_next;
+        else *at = p->busy_next;
+    }
+    return status;
 }
 
 /* Has this peer left, or freed the communicator of this message? */
@@ -575,10 +445,9 @@ static coll_status coll__messages_advance(coll__trunk *trunk)
     coll_status status = COLL_OK;
 
     if (!all || trunk->failure.status != COLL_OK) return trunk->failure.status;
-    for (int peer = 0, open = all->open_count; open > 0 && status == COLL_OK; peer++)
-        if (all->peers[peer].is_open) open--, status = coll__peer_advance(trunk, peer);
-    if (status == COLL_OK) status = coll__outgoing_advance(trunk, &all->outgoing);
-    if (status == COLL_OK) status = coll__outgoing_advance(trunk, &all->replies);
+    for (const coll__peer *p = all->open; p && status == COLL_OK; p = p->open_next)
+        status = coll__peer_advance(trunk, (int)(p - all->peers));
+    if (status == COLL_OK) status = coll__outgoing_advance(trunk);
     if (status == COLL_OK && (all->gone || (trunk->transport->has_left && trunk->transport->has_left(trunk->context, -1))))
         status = coll__messages_check_left(trunk);
     return status;
@@ -586,46 +455,8 @@ static coll_status coll__messages_advance(coll__trunk *trunk)
 
 /* ---- >>starting ---- */
 
-/* Send a message that is filled in but for its number; `from` is its bytes.  Whoever waits for a short one need not. */
-static coll_status coll__message_send(coll__trunk *trunk, coll__message *m, const void *from)
-{
-    coll__peer *p = &trunk->messages->peers[m->peer];
-    coll_xfer *x = m->xfer;
-    unsigned char head[COLL_HEAD_LENGTH];
-
-    m->id = ++trunk->messages->next_id;
-    if (!m->is_long) {
-        p->credit--;
-        if (m->length) memcpy(m->kept, from, m->length);
-    }
-    coll__message_append(&trunk->messages->outgoing, m);
-    coll_status status = coll__note_send(trunk, m, m->is_long ? COLL__NOTE_LONG : COLL__NOTE_SHORT);
-    if (status < 0 || !coll__is_followed(m)) return status;
-    memcpy(head, x ? x->head : m->note.head, sizeof head);
-    status = coll__body_post(trunk, m, m->is_long ? &m->finger : &m->body, head, m->kept, m->is_long ? 0 : m->length, true);
-    if (x && !m->is_long) {
-        m->xfer = NULL;
-        x->status = COLL_OK;
-    }
-    return status;
-}
-
-/* A message of `length` bytes to or from a peer, short if it can be. */
-static coll__message *coll__message_new(coll__trunk *trunk, int peer, size_t length, bool is_send)
-{
-    const bool is_self = peer == trunk->rank;
-    const bool is_long = is_send && !is_self && (length > COLL__SHORT_MOST || trunk->is_synchronous
-                                                 || trunk->messages->peers[peer].credit == 0);
-    coll__message *m = coll__message_take(trunk->messages, is_send && !is_long ? length : 0);
-
-    if (!m) return NULL;
-    m->peer = peer;
-    m->length = length;
-    m->is_long = is_long;
-    return m;
-}
-
-/* Send or receive a transfer of a collective by the key of its track. */
+/* Send or receive a transfer of a collective by the key of its track.  What the transport has sent at once is done at once: the
+ * caller may sleep next. */
 static coll_status coll__key_post(const coll__track *track, coll_xfer *x, bool is_send)
 {
     coll__trunk *trunk = track->comm->trunk;
@@ -639,21 +470,24 @@ static coll_status coll__key_post(const coll__track *track, coll_xfer *x, bool i
     m->comm = track->comm->id;
     m->tag = (int)track->number;
     m->count = x->length;
-    return is_send ? coll__message_send(trunk, m, x->buffer) : coll__message_want(trunk, m);
+    if (!is_send) return coll__message_want(trunk, m);
+    const coll_status sent = coll__message_send(trunk, m);
+    return sent == COLL_OK ? coll__peer_sent(trunk, &trunk->messages->peers[x->peer]) : sent;
 }
 
 /* One side of a user's request. */
 static coll_status coll__user_post(coll_request *r, int rank, uint64_t count, bool is_send)
 {
-    const coll_comm *comm = r->comm;
+    coll_comm *comm = r->comm;
     coll__trunk *trunk = comm->trunk;
     const int peer = rank == COLL_ANY_SOURCE ? COLL__ANY : coll__world_rank(comm, rank);
     coll_status status = COLL_OK;
 
     if (peer != COLL__ANY) status = coll__peer_open(trunk, peer);
-    for (int i = 0; peer == COLL__ANY && i < comm->size && status == COLL_OK; i++)
+    for (int i = 0; peer == COLL__ANY && !comm->hears_all && i < comm->size && status == COLL_OK; i++)
         status = coll__peer_open(trunk, coll__world_rank(comm, i));
     if (status < 0) return status;
+    if (peer == COLL__ANY) comm->hears_all = true;
     coll__message *m = coll__message_new(trunk, peer, (size_t)count * coll_type_size(r->call.type), is_send);
     if (!m) return COLL_ERR_MEMORY;
     m->request = r;
@@ -666,11 +500,13 @@ static coll_status coll__user_post(coll_request *r, int rank, uint64_t count, bo
         r->receiving = m;
         return coll__message_want(trunk, m);
     }
-    if (m->is_long) r->sending = m;
-    else m->request = NULL;                       /* copied                                                   */
-    if (peer != trunk->rank) return coll__message_send(trunk, m, r->call.send);
-    if (m->length) memcpy(m->kept, r->call.send, m->length);
-    return coll__message_announced(trunk, m);     /* to ourselves: kept like one that has arrived             */
+    if (peer == trunk->rank) {                    /* kept like one that has arrived                           */
+        if (m->length) memcpy(m->kept, r->call.send, m->length);
+        m->request = NULL;
+        return coll__message_announced(trunk, m);
+    }
+    if (!m->is_copied) r->sending = m;
+    return coll__message_send(trunk, m);
 }
 
 /* Start a send, recv or sendrecv.  The request may be finished when this returns.  The receive comes last: it may find its
@@ -726,7 +562,6 @@ static void coll__messages_free(coll__trunk *trunk)
     for (int peer = 0; all->peers && peer < trunk->size; peer++) {
         coll__message *m = all->peers[peer].incoming;     /* may also be in a list: free it once              */
         if (!m) continue;
-        coll__message_unlink(&all->moving, m);
         coll__message_spare(all, m);
     }
     coll__message_free_all(all->outgoing.first);
@@ -734,7 +569,9 @@ static void coll__messages_free(coll__trunk *trunk)
     coll__message_free_all(all->arrived.first);
     coll__message_free_all(all->moving.first);
     coll__message_free_all(all->replies.first);
-    coll__message_free_all(all->spare);
+    coll__message_free_all(all->spare[0]);
+    coll__message_free_all(all->spare[1]);
+    coll__bins_free(&all->bins);
     for (coll__gone *g = all->gone, *next; g; g = next) {
         next = g->next;
         free(g);
@@ -785,14 +622,12 @@ static void coll__messages_close(coll_comm *comm, coll_status status)
     for (coll__message *m = all->wanted.first, *next; m; m = next) {
         next = m->next;
         if (m->comm != comm->id) continue;
-        coll__message_unlink(&all->wanted, m);
         coll__message_give_up(m, status);
         coll__message_spare(all, m);
     }
     for (coll__message *m = all->arrived.first, *next; m; m = next) {
         next = m->next;
         if (m->comm != comm->id) continue;
-        coll__message_unlink(&all->arrived, m);
         (void)coll__message_dismiss(trunk, m);
     }
     for (coll__gone **at = &all->gone; *at;) {

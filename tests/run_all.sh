@@ -171,6 +171,9 @@ suite joined-tsan        program tsan test_joined sleep,deaths,leaks
 suite sim                program asan test_sim
 waits shrink             program release test_shrink
 waits shrink-asan        scaled 0.25 program asan test_shrink poll,uring,joined modes,chance
+suite bykey              program release test_bykey
+suite bykey-asan         scaled 0.3 program asan test_bykey match,many,storm
+suite bykey-tsan         scaled 0.3 program tsan test_bykey match,storm
 waits matrix             program release test_matrix
 suite soak               program asan test_soak 4
 suite simfaults          program release test_simfaults

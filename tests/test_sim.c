@@ -200,7 +200,7 @@ static void test_exchange_time(void)
 static int send_first(coll_comm *comm, void *arg)
 {
     timed *t = arg;
-    static float x[4000], y[4000];
+    static float x[20000], y[20000];
     const int rank = coll_rank(comm), half = coll_size(comm) / 2;
 
     if (rank < half) STEP(coll_send(comm, x, t->call.count, COLL_F32, rank + half, 0));
@@ -220,9 +220,9 @@ static void test_message_time(void)
     CHECK(run_sim(2, send_first, &t, &sim) == 0, "short");
     CHECK(is_near(t.times[1], 12e-6 + 400e-9), "short message: %.12g us", t.times[1] * 1e6);
     CHECK(is_near(t.times[0], 2e-6), "a short message is sent after %.12g us", t.times[0] * 1e6);
-    t.call.count = 4000;
+    t.call.count = 20000;
     CHECK(run_sim(2, send_first, &t, &sim) == 0, "long");
-    CHECK(is_near(t.times[1], 32e-6 + 16000e-9), "long message: %.12g us", t.times[1] * 1e6);
+    CHECK(is_near(t.times[1], 32e-6 + 80000e-9), "long message: %.12g us", t.times[1] * 1e6);
 
     shared.ranks_per_host = 2;                    /* two senders share a NIC, and two receivers               */
     t.call.count = 1000;
@@ -366,10 +366,10 @@ static void expect(const outcome *o, int rank, coll_status status, const char *w
 
 static int both_send_first(coll_comm *comm, void *arg)
 {
-    static float x[10000], y[10000];
+    static float x[20000], y[20000];
     const int peer = 1 - coll_rank(comm);
-    coll_status status = coll_send(comm, x, 10000, COLL_F32, peer, 0);
-    if (status == COLL_OK) status = coll_recv(comm, y, 10000, COLL_F32, peer, 0);
+    coll_status status = coll_send(comm, x, 20000, COLL_F32, peer, 0);
+    if (status == COLL_OK) status = coll_recv(comm, y, 20000, COLL_F32, peer, 0);
     note(arg, comm, status);
     return 0;
 }
@@ -442,7 +442,7 @@ static void test_sentences(void)
 
     CHECK(run_sim(2, both_send_first, &o, NULL) == 0, "both send first");
     for (int i = 0; i < 2; i++)
-        expect(&o, i, COLL_ERR_TIMEOUT, "ranks 0, 1 wait (rank 0 in send of 10000 x f32", "both send first");
+        expect(&o, i, COLL_ERR_TIMEOUT, "ranks 0, 1 wait (rank 0 in send of 20000 x f32", "both send first");
     CHECK(run_sim(2, both_send_few, &o, NULL) == 0, "both send few");
     for (int i = 0; i < 2; i++) expect(&o, i, COLL_OK, "", "both send few");
     CHECK(run_sim(2, both_send_few, &o, &(coll_sim){ .capacity = -1 }) == 0, "both send few, no buffers");

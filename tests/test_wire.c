@@ -641,9 +641,10 @@ static void test_notes_good(void)
     desk_arrive(&d, 0, head, 0);
     CHECK(coll_test(d.requests[3]) == COLL_OK && sent_to == 0 && coll__get16(sent_head + 2) == 1, "a long message is not sent");
     note(head, COLL__NOTE_CREDIT, 0, 0, 0, 0);
-    d.comm->trunk->messages->peers[3].credit = COLL__SHORT_CREDIT / 2;   /* as after so many short messages           */
+    coll__put64(head + 24, 4 * COLL__COST);
+    d.comm->trunk->messages->peers[3].credit = COLL__CREDIT - 4 * COLL__COST;    /* as after so many short messages   */
     desk_arrive(&d, 3, head, 0);
-    CHECK(d.comm->trunk->failure.status == COLL_OK && d.comm->trunk->messages->peers[3].credit == COLL__SHORT_CREDIT,
+    CHECK(d.comm->trunk->failure.status == COLL_OK && d.comm->trunk->messages->peers[3].credit == COLL__CREDIT,
           "credit is not counted: %s", coll_error(d.comm));
     const char *problem = desk_check(&d), *at_end = desk_close(&d);
     CHECK(!problem && !at_end, "%s", problem ? problem : at_end ? at_end : "");
@@ -655,13 +656,16 @@ static void test_notes_credit(void)
     unsigned char head[COLL_HEAD_LENGTH];
     desk d;
 
+    static const struct { int tag; uint64_t count; } credits[] = { { 0, 0 }, { 0, COLL__CREDIT }, { 0, UINT64_MAX }, { 2, 0 } };
+    for (size_t i = 0; i < sizeof credits / sizeof *credits; i++) {
+        desk_open(&d, true);
+        note(head, COLL__NOTE_CREDIT, 0, credits[i].tag, credits[i].count, 0);
+        desk_arrive(&d, 3, head, 0);
+        CHECK(d.comm->trunk->failure.status == COLL_ERR_PROTOCOL, "credit that was never due is taken: %zu", i);
+        desk_close(&d);
+    }
     desk_open(&d, true);
-    note(head, COLL__NOTE_CREDIT, 0, 0, 0, 0);
-    desk_arrive(&d, 3, head, 0);
-    CHECK(d.comm->trunk->failure.status == COLL_ERR_PROTOCOL, "credit that was never due is taken");
-    desk_close(&d);
-    desk_open(&d, true);
-    for (int i = 0; i <= COLL__SHORT_CREDIT; i++) {
+    for (int i = 0; i <= COLL__CREDIT / COLL__COST; i++) {
         CHECK(d.comm->trunk->failure.status == COLL_OK, "short message %d is refused: %s", i, coll_error(d.comm));
         note(head, COLL__NOTE_SHORT, COLL_U8, 99, 0, (uint32_t)i);
         desk_arrive(&d, 3, head, 0);

@@ -61,13 +61,14 @@ static coll_status coll__threads_look(coll__thread *me)
     if (me->is_armed) me->bell_seen = __atomic_load_n(&hub->bell, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&hub->has_failed, __ATOMIC_ACQUIRE)) return hub->failure.status;
     coll__see_who_left(me);
-    me->has_posted = false;
+    bool any = me->has_taken;
+    me->has_posted = me->has_taken = false;
     if (me->waiting_recvs > 0 && __atomic_load_n(&coll__desk_of(hub, me->rank)->arrived, __ATOMIC_ACQUIRE) > 0) {
         if (!coll__work_begin(me)) return hub->failure.status;
-        const bool any = coll__receive_all(me);
+        any |= coll__receive_all(me);
         coll__work_end(me);
-        if (any) coll__hub_ring(hub);
     }
+    if (any) coll__hub_ring(hub);
     if (me->outgoing) coll__reap_sends(me);
     if (me->gone_count > 0 && (me->waiting_recvs > 0 || me->outgoing)) coll__check_left(me);
     return me->suspicion.status;
@@ -140,6 +141,7 @@ static void coll__thread_free(coll__thread *me)
 {
     coll__member_end(&me->all);
     free(me->recvs);
+    free(me->sends);
     free(me->is_gone);
     free(me->sources);
     free(me->results);
@@ -188,6 +190,7 @@ static coll__thread *coll__thread_open(coll__hub *hub, int rank)
     me->rank = rank;
     const bool is_member = coll__member_init(&me->all, me, hub->all, rank - hub->first);
     me->recvs = coll__fifos_new(size * COLL_CHANNEL_COUNT);
+    me->sends = (coll__sends *)coll__allocate(size * COLL_CHANNEL_COUNT * sizeof *me->sends);
     me->is_gone = (unsigned char *)coll__allocate(size);
     me->sources = (coll__source *)coll__allocate(size * sizeof *me->sources);
     me->results = (void **)coll__allocate(size * sizeof *me->results);
@@ -195,7 +198,7 @@ static coll__thread *coll__thread_open(coll__hub *hub, int rank)
                                     coll__combine_scratch(&usual, 2) + 2 * COLL__BLOCK);
     me->scratch_length = coll__round_up(me->scratch_length + COLL__GRID_BYTES, COLL__LINE);
     me->scratch = aligned_alloc(COLL__LINE, me->scratch_length);      /* its own thread is the first to touch it */
-    if (is_member && me->recvs && me->is_gone && me->sources && me->results && me->scratch) return me;
+    if (is_member && me->recvs && me->sends && me->is_gone && me->sources && me->results && me->scratch) return me;
     coll__thread_free(me);
     return NULL;
 }

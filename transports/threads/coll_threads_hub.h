@@ -19,6 +19,12 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__desk {
 
 typedef struct coll__fifo { coll_xfer *first, **end; } coll__fifo;
 
+/* Sends of one rank to another on one channel, in the order in which they are taken; linked by `link`. */
+typedef struct coll__sends {
+    coll_xfer *first, *last;
+    struct coll__sends *next;                     /* among those that hold something                          */
+} coll__sends;
+
 typedef struct coll__hub {
     int      first, size;                         /* its ranks are called first .. first + size - 1           */
     int      holders;                             /* ranks that have not freed their communicator             */
@@ -60,8 +66,9 @@ typedef struct coll__thread {
     int        rank;                              /* as all ranks are called: from hub->first on              */
     bool       is_armed;                          /* counted among the sleepers                               */
     bool       has_posted;                        /* a receive, since the last look into the inbox            */
+    bool       has_taken;                         /* messages outside a look, of which nobody has been told   */
     uint32_t   bell_seen;
-    coll_xfer *outgoing;                          /* our sends that have not been taken yet                   */
+    coll__sends *sends, *outgoing;                /* ours not taken yet, by peer and channel; those that hold any */
     coll__fifo *recvs;                            /* ours, by peer and channel                                */
     int        waiting_recvs;
     unsigned char *is_gone;                       /* ranks that had left when progress last began             */

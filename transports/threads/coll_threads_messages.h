@@ -27,30 +27,35 @@ static coll_xfer *coll__fifo_take(coll__fifo *q)
     return x;
 }
 
-/* The xfer goes into the receiver's inbox.  The receiver reports in `moved`; `link` makes the list of our own. */
+/* Our own list of what we send. */
+static void coll__sends_put(coll__thread *me, coll_xfer *x)
+{
+    coll__sends *s = &me->sends[(x->peer - me->hub->first) * COLL_CHANNEL_COUNT + x->channel];
+
+    x->link = NULL;
+    if (s->first) {
+        s->last->link = x;
+    } else {
+        s->first = x;
+        s->next = me->outgoing;
+        me->outgoing = s;
+    }
+    s->last = x;
+}
+
+/* The xfer goes into the receiver's inbox.  The receiver reports in `moved`. */
 static coll_status coll__threads_send(void *context, coll_xfer *x)
 {
     coll__thread *me = (coll__thread *)context;
     coll__desk *to = coll__desk_of(me->hub, x->peer);
 
     x->moved = 0;
-    x->link = me->outgoing;
-    me->outgoing = x;
+    coll__sends_put(me, x);
     pthread_mutex_lock(&to->lock);
     coll__fifo_put(coll__inbox_of(me->hub, x->peer, me->rank, x->channel), x);
     __atomic_add_fetch(&to->arrived, 1, __ATOMIC_SEQ_CST);
     pthread_mutex_unlock(&to->lock);
     coll__hub_ring(me->hub);
-    return COLL_OK;
-}
-
-static coll_status coll__threads_recv(void *context, coll_xfer *x)
-{
-    coll__thread *me = (coll__thread *)context;
-
-    coll__fifo_put(coll__recvs_from(me, x->peer, x->channel), x);
-    me->waiting_recvs++;
-    me->has_posted = true;
     return COLL_OK;
 }
 
@@ -77,6 +82,30 @@ static void coll__deliver(coll_xfer *from, coll_xfer *to)
     to->status = fits ? COLL_OK : COLL_ERR_MISMATCH;
 }
 
+/* What is there already is taken at once: who receives one message after the other need not look for each of them.  Those whose
+ * messages were taken are woken by the next look. */
+static coll_status coll__threads_recv(void *context, coll_xfer *x)
+{
+    coll__thread *me = (coll__thread *)context;
+    coll__fifo *recvs = coll__recvs_from(me, x->peer, x->channel);
+    const uint32_t *arrived = &coll__desk_of(me->hub, me->rank)->arrived;
+    coll_xfer *from = NULL;
+
+    me->has_posted = true;
+    if (!recvs->first && __atomic_load_n(arrived, __ATOMIC_ACQUIRE) > 0 && coll__work_begin(me)) {
+        from = coll__inbox_take(me, x->peer, x->channel);
+        if (from) coll__deliver(from, x);
+        coll__work_end(me);
+    }
+    if (from) {
+        me->has_taken = true;
+        return COLL_OK;
+    }
+    coll__fifo_put(recvs, x);
+    me->waiting_recvs++;
+    return COLL_OK;
+}
+
 /* Receive what can be received; true: something was. */
 static bool coll__receive_all(coll__thread *me)
 {
@@ -98,34 +127,28 @@ static bool coll__receive_all(coll__thread *me)
 /* Note which of our sends have been taken. */
 static void coll__reap_sends(coll__thread *me)
 {
-    for (coll_xfer **at = &me->outgoing; *at;) {
-        coll_xfer *x = *at;
-        if (__atomic_load_n(&x->moved, __ATOMIC_ACQUIRE)) {
-            *at = (coll_xfer *)x->link;
+    for (coll__sends **at = &me->outgoing, *s; (s = *at) != NULL;) {
+        for (coll_xfer *x; (x = s->first) != NULL && __atomic_load_n(&x->moved, __ATOMIC_ACQUIRE);) {
+            s->first = (coll_xfer *)x->link;
             x->status = COLL_OK;
-        } else {
-            at = (coll_xfer **)(void *)&x->link;
         }
+        if (s->first) at = &s->next;
+        else *at = s->next;
     }
 }
 
-/* Take back what nobody has begun to receive, and wait for what is being copied. */
+/* Take back what nobody has begun to receive, all that is in the inboxes, and wait for what is being copied. */
 static void coll__withdraw_sends(coll__thread *me)
 {
-    for (coll_xfer *x = me->outgoing; x; x = (coll_xfer *)x->link) {
-        coll__desk *to = coll__desk_of(me->hub, x->peer);
-        coll__fifo *inbox = coll__inbox_of(me->hub, x->peer, me->rank, x->channel);
-        coll_xfer **at = &inbox->first;
+    for (coll__sends *s = me->outgoing; s; s = s->next) {
+        coll__desk *to = coll__desk_of(me->hub, s->first->peer);
+        coll__fifo *inbox = coll__inbox_of(me->hub, s->first->peer, me->rank, s->first->channel);
         pthread_mutex_lock(&to->lock);
-        while (*at && *at != x) at = &(*at)->next;
-        const bool is_there = *at != NULL;
-        if (is_there) {
-            *at = x->next;
-            if (!*at) inbox->end = at;
-            __atomic_sub_fetch(&to->arrived, 1, __ATOMIC_RELAXED);
-        }
+        const coll_xfer *const there = inbox->first;
+        while (coll__fifo_take(inbox)) __atomic_sub_fetch(&to->arrived, 1, __ATOMIC_RELAXED);
         pthread_mutex_unlock(&to->lock);
-        while (!is_there && !__atomic_load_n(&x->moved, __ATOMIC_ACQUIRE)) sched_yield();
+        for (coll_xfer *x = s->first; x && x != there; x = (coll_xfer *)x->link)
+            while (!__atomic_load_n(&x->moved, __ATOMIC_ACQUIRE)) sched_yield();
     }
     me->outgoing = NULL;
 }
@@ -149,10 +172,10 @@ static void coll__see_who_left(coll__thread *me)
 /* A message of a collective from a rank that has left, or to it, will never be taken. */
 static void coll__check_left(coll__thread *me)
 {
-    for (const coll_xfer *x = me->outgoing; x; x = (const coll_xfer *)x->link)
-        if (x->channel == COLL_CHANNEL_CALLS && me->is_gone[x->peer - me->hub->first]
-            && !__atomic_load_n(&x->moved, __ATOMIC_ACQUIRE))
-            coll__blame_left(&me->suspicion, x->peer, me->rank);
+    for (const coll__sends *s = me->outgoing; s; s = s->next)
+        if (s->first->channel == COLL_CHANNEL_CALLS && me->is_gone[s->first->peer - me->hub->first]
+            && !__atomic_load_n(&s->last->moved, __ATOMIC_ACQUIRE))
+            coll__blame_left(&me->suspicion, s->first->peer, me->rank);
     for (int i = 0; i < me->hub->size; i++) {
         const int peer = me->hub->first + i;
         if (coll__recvs_from(me, peer, COLL_CHANNEL_CALLS)->first && me->is_gone[i])

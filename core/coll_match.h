@@ -1,0 +1,302 @@
+/* coll_match.h - messages and the lists they are in; which message goes into which receive.
+ *
+ * A key is a space, a communicator, a tag and a peer; a receive may leave open its peer, or its tag, or both.  Each key that is
+ * in use has a bin in one hash table, with the receives and the messages of that key, each in order.  A receive is in the bin of
+ * what it asks for.  A message that no receive asks for yet is in four bins, one for each kind of receive that it could meet; one
+ * of a collective, whose receives leave nothing open, is in one.  So each finds the other in a few steps, however many there are.
+ *
+ * Receives carry a number that rises: of those in the four bins where a message may find one, the first posted gets it. */
+#ifndef COLL_MATCH_H
+#define COLL_MATCH_H
+
+enum { COLL__ANY = -2 };
+
+/* What a receive leaves open. */
+enum { COLL__OPEN_PEER = 1, COLL__OPEN_TAG = 2, COLL__WAYS = 4 };
+
+/* Spaces of this table alone: long messages by number, on their way out and in. */
+enum { COLL__SPACE_OUT = 64, COLL__SPACE_IN };
+
+typedef struct coll__match_key { uint32_t space, comm; int tag, peer; } coll__match_key;
+
+/* Messages of one key. */
+typedef struct coll__bin {
+    struct coll__bin *chain;                     /* of a bucket; or of spare ones                            */
+    coll__match_key key;
+    int       way;                                /* by which of their links its messages are in it           */
+    struct { struct coll__message *first, *last; } lists[2];  /* messages; receives                           */
+} coll__bin;
+
+typedef struct coll__bin_link { coll__bin *bin; struct coll__message *next, *prev; } coll__bin_link;
+
+/* A message on its way out, or in; or a receive. */
+typedef struct coll__message {
+    struct coll__message_list *list;              /* that it is in; NULL: none                                */
+    struct coll__message *next, *prev;            /* there                                                    */
+    struct coll__message *behind;                 /* in a queue of its peer                                   */
+    coll__bin_link links[COLL__WAYS];                 /* in bins                                                 */
+    uint64_t  order;                              /* of a receive: it rises                                   */
+    coll_request *request;                        /* a user's; NULL: nobody waits for it (any more)           */
+    coll_xfer    *xfer;                           /* a collective's; NULL likewise                            */
+    int       peer;                               /* in the trunk; wanted from COLL__ANY                      */
+    coll__space space;
+    uint32_t  comm;
+    int       tag;
+    coll_type type;
+    uint64_t  count;                              /* elements; of a collective's: bytes                       */
+    size_t    length;                             /* bytes                                                    */
+    uint32_t  id;                                 /* the sender's number of a long message                    */
+    bool      is_long, is_moving;                 /* moving: its body is queued at the transport              */
+    bool      is_copied;                          /* its sender does not wait for it                          */
+    bool      is_queued;                          /* something of it is at the transport                      */
+    bool      is_want;
+    coll_xfer note, finger, go_ahead, body;       /* finger: the fingerprint of a long one; go_ahead: the note before its body */
+    unsigned char *kept;                          /* memory of a short one, or NULL                           */
+    size_t    room;                               /* of it                                                    */
+} coll__message;
+
+typedef struct coll__message_list { coll__message *first, *last; } coll__message_list;
+typedef struct coll__message_queue { coll__message *first, *last; } coll__message_queue;
+
+typedef struct coll__bins {
+    coll__bin **buckets, *spare;
+    size_t       length, used;                    /* buckets, a power of two; bins in them                   */
+} coll__bins;
+
+/* ---- >>bins ---- */
+
+static inline bool coll__is_same_key(const coll__match_key *a, const coll__match_key *b)
+{
+    return a->space == b->space && a->comm == b->comm && a->tag == b->tag && a->peer == b->peer;
+}
+
+static inline coll__bin **coll__bin_bucket(const coll__bins *t, const coll__match_key *key)
+{
+    uint64_t x = ((uint64_t)(uint32_t)key->peer << 32 | (uint32_t)key->tag) * UINT64_C(0x9e3779b97f4a7c15);
+
+    x = (x ^ (x >> 29) ^ ((uint64_t)key->comm << 8 | key->space)) * UINT64_C(0xbf58476d1ce4e5b9);
+    return &t->buckets[(x ^ (x >> 32)) & (t->length - 1)];
+}
+
+static coll__bin *coll__bin_find(const coll__bins *t, const coll__match_key *key)
+{
+    coll__bin *bin = t->length ? *coll__bin_bucket(t, key) : NULL;
+
+    while (bin && !coll__is_same_key(&bin->key, key)) bin = bin->chain;
+    return bin;
+}
+
+/* Twice the table, or the first one.  false: there is none. */
+static bool coll__bins_grow(coll__bins *t)
+{
+    const coll__bins old = *t;
+    const size_t length = old.length ? 2 * old.length : 64;
+    coll__bin **buckets = (coll__bin **)coll__allocate(length * sizeof *buckets);
+
+    if (!buckets) return old.length > 0;          /* a crowded one works, too                                 */
+    t->buckets = buckets;
+    t->length = length;
+    for (size_t i = 0; i < old.length; i++)
+        for (coll__bin *bin = old.buckets[i], *next; bin; bin = next) {
+            coll__bin **at = coll__bin_bucket(t, &bin->key);
+            next = bin->chain;
+            bin->chain = *at;
+            *at = bin;
+        }
+    free(old.buckets);
+    return true;
+}
+
+/* The bin of a key, made if there is none.  NULL: no memory. */
+static coll__bin *coll__bin_open(coll__bins *t, const coll__match_key *key, int way)
+{
+    coll__bin *bin = coll__bin_find(t, key);
+
+    if (bin) return bin;
+    if (t->used >= t->length && !coll__bins_grow(t)) return NULL;
+    bin = t->spare ? t->spare : (coll__bin *)malloc(sizeof *bin);
+    if (!bin) return NULL;
+    if (bin == t->spare) t->spare = bin->chain;
+    coll__bin **at = coll__bin_bucket(t, key);
+    *bin = (coll__bin){ .chain = *at, .key = *key, .way = way };
+    *at = bin;
+    t->used++;
+    return bin;
+}
+
+static void coll__bin_close(coll__bins *t, coll__bin *bin)
+{
+    coll__bin **at = coll__bin_bucket(t, &bin->key);
+
+    if (bin->lists[0].first || bin->lists[1].first) return;
+    while (*at != bin) at = &(*at)->chain;
+    *at = bin->chain;
+    bin->chain = t->spare;
+    t->spare = bin;
+    t->used--;
+}
+
+/* Put a message at the end of the bin of a key.  false: no memory. */
+static bool coll__bin_put(coll__bins *t, coll__message *m, const coll__match_key *key, int way)
+{
+    coll__bin *bin = coll__bin_open(t, key, way);
+    coll__bin_link *link = &m->links[way];
+
+    if (!bin) return false;
+    *link = (coll__bin_link){ bin, NULL, bin->lists[m->is_want].last };
+    if (link->prev) link->prev->links[way].next = m;
+    else bin->lists[m->is_want].first = m;
+    bin->lists[m->is_want].last = m;
+    return true;
+}
+
+/* Take a message out of all bins that it is in. */
+static void coll__bins_leave(coll__bins *t, coll__message *m)
+{
+    for (int way = 0; way < COLL__WAYS; way++) {
+        coll__bin_link *link = &m->links[way];
+        coll__bin *bin = link->bin;
+        if (!bin) continue;
+        if (link->prev) link->prev->links[way].next = link->next;
+        else bin->lists[m->is_want].first = link->next;
+        if (link->next) link->next->links[way].prev = link->prev;
+        else bin->lists[m->is_want].last = link->prev;
+        link->bin = NULL;
+        coll__bin_close(t, bin);
+    }
+}
+
+static void coll__bins_free(coll__bins *t)
+{
+    for (size_t i = 0; i <= t->length; i++)
+        for (coll__bin *bin = i < t->length ? t->buckets[i] : t->spare, *next; bin; bin = next) {
+            next = bin->chain;
+            free(bin);
+        }
+    free(t->buckets);
+    *t = (coll__bins){ .length = 0 };
+}
+
+/* ---- >>matching ---- */
+
+static inline coll__match_key coll__match_key_of(const coll__message *m)
+{
+    return (coll__match_key){ m->space, m->comm, m->tag, m->peer };
+}
+
+/* What a receive leaves open. */
+static inline int coll__want_way(const coll__match_key *key)
+{
+    return (key->peer == COLL__ANY ? COLL__OPEN_PEER : 0)
+         | (key->space == COLL__SPACE_USER && key->tag == COLL_ANY_TAG ? COLL__OPEN_TAG : 0);
+}
+
+/* The key by which a receive that leaves so much open asks for a message. */
+static inline coll__match_key coll__match_key_by(const coll__match_key *key, int way)
+{
+    return (coll__match_key){ key->space, key->comm, way & COLL__OPEN_TAG ? COLL_ANY_TAG : key->tag,
+                              way & COLL__OPEN_PEER ? COLL__ANY : key->peer };
+}
+
+/* How many kinds of receives may meet a message? */
+static inline int coll__ways_in(uint32_t space) { return space == COLL__SPACE_USER ? COLL__WAYS : 1; }
+
+/* The first receive posted that may take a message with this key.  NULL: there is none. */
+static coll__message *coll__find_want(const coll__bins *t, const coll__match_key *key)
+{
+    coll__message *best = NULL;
+
+    for (int way = 0; way < coll__ways_in(key->space); way++) {
+        const coll__match_key by = coll__match_key_by(key, way);
+        const coll__bin *bin = coll__bin_find(t, &by);
+        coll__message *want = bin ? bin->lists[true].first : NULL;
+        if (want && (!best || want->order < best->order)) best = want;
+    }
+    return best;
+}
+
+/* The first message that a receive with this key may take. */
+static coll__message *coll__find_message(const coll__bins *t, const coll__match_key *key)
+{
+    const coll__bin *bin = coll__bin_find(t, key);
+    return bin ? bin->lists[false].first : NULL;
+}
+
+/* Put a receive where messages find it; false: no memory. */
+static bool coll__match_want(coll__bins *t, coll__message *want)
+{
+    const coll__match_key key = coll__match_key_of(want);
+
+    want->is_want = true;
+    return coll__bin_put(t, want, &key, coll__want_way(&key));
+}
+
+/* Put a message where receives find it; false: no memory. */
+static bool coll__match_message(coll__bins *t, coll__message *m)
+{
+    const coll__match_key key = coll__match_key_of(m);
+    bool is_in = true;
+
+    m->is_want = false;
+    for (int way = 0; way < coll__ways_in(key.space) && is_in; way++) {
+        const coll__match_key by = coll__match_key_by(&key, way);
+        is_in = coll__bin_put(t, m, &by, way);
+    }
+    return is_in;
+}
+
+static inline coll__match_key coll__number_key(uint32_t space, int peer, uint32_t id)
+{
+    return (coll__match_key){ space, id, 0, peer };
+}
+
+/* Put a long message where its number finds it; false: no memory. */
+static bool coll__match_number(coll__bins *t, coll__message *m, uint32_t space)
+{
+    const coll__match_key key = coll__number_key(space, m->peer, m->id);
+
+    m->is_want = false;
+    return coll__bin_put(t, m, &key, 0);
+}
+
+/* ---- >>lists: of all messages in one state; and queues, out of which they go in order ---- */
+
+static void coll__message_append(coll__message_list *list, coll__message *m)
+{
+    m->list = list;
+    m->next = NULL;
+    m->prev = list->last;
+    if (list->last) list->last->next = m;
+    else list->first = m;
+    list->last = m;
+}
+
+/* Take a message out of the list that it is in, if any. */
+static void coll__message_unlink(coll__message *m)
+{
+    coll__message_list *list = m->list;
+
+    if (!list) return;
+    if (m->prev) m->prev->next = m->next;
+    else list->first = m->next;
+    if (m->next) m->next->prev = m->prev;
+    else list->last = m->prev;
+    m->list = NULL;
+}
+
+static void coll__queue_put(coll__message_queue *q, coll__message *m)
+{
+    m->behind = NULL;
+    if (q->first) q->last->behind = m;
+    else q->first = m;
+    q->last = m;
+}
+
+static coll__message *coll__queue_take(coll__message_queue *q)
+{
+    coll__message *m = q->first;
+    q->first = m->behind;
+    return m;
+}
+
+#endif /* COLL_MATCH_H */

@@ -1,0 +1,290 @@
+/* coll_notes.h - messages by key (coll_messages.h): what is kept of each peer, the notes, and how a message leaves. */
+#ifndef COLL_NOTES_H
+#define COLL_NOTES_H
+
+/* Bytes: of a short message; of one that its sender copies; of credit with each peer; and what of it a message takes beside
+ * its length.  So a rank keeps at most 1 MiB for each peer that nobody has asked for, or 2.5 MiB with all that belongs to it, and
+ * less than a kilobyte for each message beyond that, whose sender waits with its buffer.  COLL__CREDIT is more than four times
+ * what the longest short message takes: see coll_messages.h. */
+enum { COLL__SHORT_MOST = 64 << 10, COLL__COPY_MOST = 8 << 10, COLL__CREDIT = 1 << 20, COLL__COST = 512 };
+
+typedef enum coll__note {
+    COLL__NOTE_SHORT = 1, COLL__NOTE_LONG, COLL__NOTE_GO, COLL__NOTE_BODY, COLL__NOTE_CREDIT,
+    COLL__NOTE_GONE                               /* the sender has freed this communicator                   */
+} coll__note;
+
+enum { COLL__NOTE_MAGIC = 0xc012 };
+
+typedef struct coll__peer {
+    bool      is_open;
+    bool      is_full;                            /* half of our credit is with messages that it keeps        */
+    bool      has_told;                           /* that the same is so here                                 */
+    size_t    credit;                             /* of short messages that we may still send                 */
+    size_t    taken;                              /* credit that it has not got back ...                      */
+    size_t    kept, owed;                         /* ... for messages without a receive; for those that are done with */
+    coll_xfer listen;
+    coll__message *incoming;                      /* whose body is being received; NULL: we listen            */
+    coll__message_queue sending;                  /* with something at the transport, in that order           */
+    coll__message_queue held;                     /* for want of credit                                       */
+    struct coll__peer *open_next;                 /* among those who are open                                 */
+    struct coll__peer *busy_next;                 /* among those who have something in `sending`              */
+    bool      is_busy;
+} coll__peer;
+
+/* A communicator that a peer has freed. */
+typedef struct coll__gone { struct coll__gone *next; int peer; uint32_t comm; } coll__gone;
+
+typedef struct coll__messages {
+    coll__peer    *peers;
+    coll__message_list outgoing;                  /* to be delivered                                          */
+    coll__message_list wanted;                    /* receives without a message, in order                     */
+    coll__message_list arrived;                   /* messages without a receive, in order                     */
+    coll__message_list moving;                    /* receives whose message is known, and not all here        */
+    coll__message_list replies;                   /* other notes being sent                                   */
+    coll__message *spare[2];                      /* to be used again: without memory for a body, and with it */
+    coll__bins     bins;                          /* of all that wait for one another                         */
+    coll__peer    *open, *busy;
+    uint64_t       orders;                        /* of receives, so far                                      */
+    coll__gone    *gone;
+    uint32_t       next_id;
+} coll__messages;
+
+/* ---- >>messages to be used again ---- */
+
+/* A message with memory for a short body of `room` bytes. */
+static coll__message *coll__message_take(coll__messages *all, size_t room)
+{
+    coll__message **from = &all->spare[room > 0], *m = *from;
+
+    if (m) *from = m->next;
+    else m = (coll__message *)coll__allocate(sizeof *m);
+    if (!m) return NULL;
+    unsigned char *kept = m->kept;
+    size_t had = m->room;
+    if (had < room) {
+        free(kept);
+        had = coll__round_up(room, 512);
+        kept = (unsigned char *)malloc(had);
+    }
+    memset(m, 0, sizeof *m);
+    m->kept = kept;
+    m->room = kept ? had : 0;
+    if (room == 0 || kept) return m;
+    free(m);
+    return NULL;
+}
+
+/* A message is over.  Only short memory stays. */
+static void coll__message_spare(coll__messages *all, coll__message *m)
+{
+    coll__bins_leave(&all->bins, m);
+    coll__message_unlink(m);
+    if (m->room > COLL__COPY_MOST) {
+        free(m->kept);
+        m->kept = NULL;
+        m->room = 0;
+    }
+    m->next = all->spare[m->room > 0];
+    all->spare[m->room > 0] = m;
+}
+
+static void coll__message_free_all(coll__message *m)
+{
+    while (m) {
+        coll__message *next = m->next;
+        free(m->kept);
+        free(m);
+        m = next;
+    }
+}
+
+/* ---- >>notes ----
+ *
+ *      0 magic    2 body follows    4 communicator    8 id    12 note    13 space    14 zero    16 type    20 tag    24 count */
+
+static void coll__note_write(unsigned char *head, coll__note note, const coll__message *m)
+{
+    memset(head, 0, COLL_HEAD_LENGTH);
+    coll__put16(head, COLL__NOTE_MAGIC);
+    coll__put32(head + 4, m->comm);
+    coll__put32(head + 8, m->id);
+    head[12] = (unsigned char)note;
+    head[13] = (unsigned char)m->space;
+    coll__put32(head + 16, (uint32_t)m->type);
+    coll__put32(head + 20, (uint32_t)m->tag);
+    coll__put64(head + 24, m->count);
+}
+
+/* Something of this message is with the transport. */
+static void coll__peer_sends(coll__messages *all, coll__message *m)
+{
+    coll__peer *p = &all->peers[m->peer];
+
+    if (!m->is_queued) coll__queue_put(&p->sending, m);
+    m->is_queued = true;
+    if (p->is_busy) return;
+    p->is_busy = true;
+    p->busy_next = all->busy;
+    all->busy = p;
+}
+
+static coll_status coll__note_send(coll__trunk *trunk, coll__message *m, coll__note note)
+{
+    coll_xfer *x = note == COLL__NOTE_BODY ? &m->go_ahead : &m->note;
+
+    coll__note_write(x->head, note, m);
+    x->peer = m->peer;
+    x->channel = COLL_CHANNEL_MESSAGES;
+    x->length = 0;
+    x->any_head = note == COLL__NOTE_GO || note == COLL__NOTE_CREDIT || note == COLL__NOTE_GONE;      /* answers */
+    x->status = COLL_PENDING;
+    coll__peer_sends(trunk->messages, m);
+    return trunk->transport->send(trunk->context, x);
+}
+
+/* Does a body come right behind the note that announces this message? */
+static bool coll__is_followed(const coll__message *m)
+{
+    return m->space != COLL__SPACE_USER || (!m->is_long && m->length > 0);
+}
+
+/* Queue a body to be sent or received.  Its head is the fingerprint of a collective, otherwise its note, marked as the body. */
+static coll_status coll__body_post(coll__trunk *trunk, coll__message *m, coll_xfer *x, const unsigned char *head, void *buffer,
+                                   size_t length, bool is_send)
+{
+    const bool is_user = m->space == COLL__SPACE_USER;
+
+    memcpy(x->head, head, COLL_HEAD_LENGTH);
+    if (is_user) coll__put16(x->head + 2, 1);
+    x->peer = m->peer;
+    x->channel = COLL_CHANNEL_MESSAGES;
+    x->buffer = buffer;
+    x->length = length;
+    x->any_head = !is_user;
+    x->status = COLL_PENDING;
+    m->is_moving = x == &m->body;
+    return is_send ? trunk->transport->send(trunk->context, x) : trunk->transport->recv(trunk->context, x);
+}
+
+static coll_status coll__reply(coll__trunk *trunk, coll__note note, const coll__message *about)
+{
+    coll__message *m = coll__message_take(trunk->messages, 0);
+
+    if (!m) return COLL_ERR_MEMORY;
+    m->peer = about->peer;
+    m->space = about->space;
+    m->comm = about->comm;
+    m->id = about->id;
+    m->tag = about->tag;
+    m->count = about->count;
+    coll__message_append(&trunk->messages->replies, m);
+    return coll__note_send(trunk, m, note);
+}
+
+static coll_status coll__listen(coll__trunk *trunk, int peer)
+{
+    coll_xfer *x = &trunk->messages->peers[peer].listen;
+
+    x->peer = peer;
+    x->channel = COLL_CHANNEL_MESSAGES;
+    x->buffer = NULL;
+    x->length = 0;
+    x->any_head = true;
+    x->status = COLL_PENDING;
+    return trunk->transport->recv(trunk->context, x);
+}
+
+/* Make ready to exchange messages with a peer, or, COLL__ANY, with all members of a communicator. */
+static coll_status coll__peer_open(coll__trunk *trunk, int peer)
+{
+    coll__messages *all = trunk->messages;
+
+    if (!all) {
+        all = trunk->messages = (coll__messages *)coll__allocate(sizeof *all);
+        if (!all) return COLL_ERR_MEMORY;
+    }
+    if (!all->peers) all->peers = (coll__peer *)coll__allocate((size_t)trunk->size * sizeof(coll__peer));
+    if (!all->peers) return COLL_ERR_MEMORY;
+    coll__peer *p = &all->peers[peer];
+    if (p->is_open || peer == trunk->rank) return COLL_OK;
+    p->is_open = true;
+    p->credit = COLL__CREDIT;
+    p->open_next = all->open;
+    all->open = p;
+    return coll__listen(trunk, peer);
+}
+
+/* ---- >>leaving ---- */
+
+static inline size_t coll__cost_of_message(size_t length) { return length + COLL__COST; }
+
+/* Does a message go the long way? */
+static inline bool coll__must_ask(const coll__trunk *trunk, const coll__peer *p, size_t length)
+{
+    return trunk->is_synchronous || length > COLL__SHORT_MOST || coll__cost_of_message(length) > p->credit;
+}
+
+/* Is a message to wait for credit? */
+static inline bool coll__must_hold(const coll__trunk *trunk, const coll__peer *p, size_t length)
+{
+    return !trunk->is_synchronous && length <= COLL__SHORT_MOST && coll__cost_of_message(length) > p->credit && !p->is_full;
+}
+
+/* The bytes of a message that is on its way out. */
+static inline void *coll__message_bytes(const coll__message *m)
+{
+    return m->xfer ? m->xfer->buffer : m->request ? coll__behind(m->request->call.send, 0) : m->kept;
+}
+
+/* A message leaves now. */
+static coll_status coll__message_go(coll__trunk *trunk, coll__message *m)
+{
+    coll__peer *p = &trunk->messages->peers[m->peer];
+    void *bytes = m->is_copied ? m->kept : coll__message_bytes(m);
+    unsigned char head[COLL_HEAD_LENGTH];
+
+    m->is_long = coll__must_ask(trunk, p, m->length);
+    if (!m->is_long) p->credit -= coll__cost_of_message(m->length);
+    else if (!coll__match_number(&trunk->messages->bins, m, COLL__SPACE_OUT)) return COLL_ERR_MEMORY;
+    coll__note_write(m->note.head, m->is_long ? COLL__NOTE_LONG : COLL__NOTE_SHORT, m);
+    memcpy(head, m->xfer ? m->xfer->head : m->note.head, sizeof head);
+    if (m->is_copied) {
+        if (m->xfer) m->xfer->status = COLL_OK;
+        m->xfer = NULL;
+        m->request = NULL;
+    }
+    const coll_status status = coll__note_send(trunk, m, (coll__note)m->note.head[12]);
+    if (status < 0 || !coll__is_followed(m)) return status;
+    return coll__body_post(trunk, m, m->is_long ? &m->finger : &m->body, head, bytes, m->is_long ? 0 : m->length, true);
+}
+
+/* Send a message that is filled in but for its number.  Nobody waits for one that is copied. */
+static coll_status coll__message_send(coll__trunk *trunk, coll__message *m)
+{
+    coll__peer *p = &trunk->messages->peers[m->peer];
+
+    m->id = ++trunk->messages->next_id;
+    if (m->is_copied && m->length) memcpy(m->kept, coll__message_bytes(m), m->length);
+    coll__message_append(&trunk->messages->outgoing, m);
+    if (!p->held.first && !coll__must_hold(trunk, p, m->length)) return coll__message_go(trunk, m);
+    coll__queue_put(&p->held, m);
+    return COLL_OK;
+}
+
+/* A message of `length` bytes to or from a peer; one that is sent is copied if it is short and goes at once, or to ourselves. */
+static coll__message *coll__message_new(coll__trunk *trunk, int peer, size_t length, bool is_send)
+{
+    const bool is_self = peer == trunk->rank;
+    const coll__peer *p = is_send ? &trunk->messages->peers[peer] : NULL;
+    const bool goes = is_send && !is_self && !p->held.first && !coll__must_ask(trunk, p, length);
+    const bool is_copied = (is_send && is_self) || (goes && length <= COLL__COPY_MOST);
+    coll__message *m = coll__message_take(trunk->messages, is_copied ? length : 0);
+
+    if (!m) return NULL;
+    m->peer = peer;
+    m->length = length;
+    m->is_copied = is_copied;
+    return m;
+}
+
+#endif /* COLL_NOTES_H */
