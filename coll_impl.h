@@ -41,6 +41,7 @@
  *   core/coll_messages.h            messages by key: send and recv, and tracks whose order others may not share
  *   core/coll_engine.h              runs an algorithm: slices, messages, folds
  *   core/coll_progress.h            moves everything on; the loop that waits; threads that share a trunk
+ *   core/coll_freed.h               communicators that a rank has freed, and others still use
  *   core/coll_mover.h               moves on in the background what nobody waits for
  *   core/coll_list.h                many tensors in one operation
  *   core/coll_feedback.h            what a wire leaves out is kept, and added the next time

@@ -3,8 +3,8 @@
  * Whoever reaches a port may connect, so work and memory for that are bounded.  There is room for greetings with all
  * connections that the other ranks may make, and COLL__GREETINGS_SPARE others, up to COLL__GREETINGS_MOST; each reads 128 bytes,
  * and 32 more of one whose hello was right.  While all are busy meeting, a greeting may take COLL__GREETING_MS.  Later a rank
- * that has begun to dial may well compute for minutes before it goes on: then only those who have not said a word of sense are limited
- * in time.  When there is no room, whoever has said the least, and among these the first to come, makes room for the next one:
+ * that has begun to dial may well compute for minutes before it goes on: then only those who have not said a word of sense are
+ * limited in time.  When there is no room, whoever has said the least, and among these the first to come, makes room for the next one:
  * never one that has said all, and none that came less than COLL__YOUNG_MS ago, for its hello may be on the way.  So a crowd that
  * keeps silent cannot keep out a rank that talks, and a rank that had to go nevertheless dials again.
  *

@@ -354,7 +354,8 @@ static void coll__hall_wait(coll__hall *h, int64_t until)
     h->fds[n++] = (struct pollfd){ .fd = tcp->is_deaf ? -1 : tcp->listener, .events = POLLIN };
     for (int i = 0; i < tcp->greeting_count; i++) {
         const coll__greet *g = &tcp->greetings[i];
-        if (g->pipe.fd >= 0 && g->step != COLL__GREET_OVER && g->want) h->fds[n++] = (struct pollfd){ .fd = g->pipe.fd, .events = g->want };
+        if (g->pipe.fd < 0 || g->step == COLL__GREET_OVER || !g->want) continue;
+        h->fds[n++] = (struct pollfd){ .fd = g->pipe.fd, .events = g->want };
     }
     for (int i = 0; i < h->count; i++) {
         coll__pipe *pipe = &h->guests[i].heard.pipe;
