@@ -604,7 +604,8 @@ COLL_API coll_status coll_init_threads(int count, coll_comm **out, const coll_co
 COLL_API int coll_spawn(int count, int (*fn)(coll_comm *comm, void *arg), void *arg);
 
 /* Leave; each rank by itself.  Pending requests end with COLL_ERR_ABORTED (and remain to be freed); others that still wait for
- * this rank in it get COLL_ERR_PEER (see Communicators).  Works in every state, on NULL too, and returns within 2 s. */
+ * this rank in it get COLL_ERR_PEER (see Communicators).  Works in every state, on NULL too, and returns within 2 s,
+ * or 10 s where it still has a message to deliver (see Messages). */
 COLL_API coll_status coll_free(coll_comm *comm);
 
 /* The ranks that give the same color, ordered by key and then by rank in `comm`, make a communicator.  COLL_NO_COLOR: none for

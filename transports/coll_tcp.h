@@ -147,7 +147,9 @@ static void coll__stream_leave(coll__stream *s, bool is_in_order, int64_t deadli
  * back from there yet the connection may still have to get in, and strangers may be in the way. */
 static void coll__streams_arrive(coll__tcp *tcp, int64_t deadline)
 {
-    const int64_t late = coll__now() + coll__dial_patience(&tcp->pulse);
+    enum { MOST_MS = 10000 };                     /* as the manual says of coll_free                          */
+    const int64_t dial = coll__now() + coll__dial_patience(&tcp->pulse), most = coll__deadline(MOST_MS);
+    const int64_t late = dial < most ? dial : most;
 
     for (int i = 0; tcp->streams && i < tcp->size * COLL_CHANNEL_COUNT; i++) {
         coll__stream *s = &tcp->streams[i];
