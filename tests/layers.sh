@@ -66,7 +66,7 @@ awk -v names="$work/names" '
         uses["public"] = " contract "
         uses["base"] = " public contract "
         uses["numbers"] = " public contract base "
-        uses["algorithms"] = " public contract base "
+        uses["algorithms"] = " public "
         uses["contract"] = " public base "
         uses["core"] = " public contract base numbers algorithms "
         split("threads tcp sim mpi nccl joined", transports)

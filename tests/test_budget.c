@@ -55,7 +55,7 @@ static void *pest_main(void *at)
 static void budget_case(const void *arg)
 {
     const bool is_right = *(const bool *)arg;
-    const int room = coll__greeting_room(RANKS);
+    const int room = coll__greeting_room(RANKS, 1);
     pest pests[PESTS];
     guest guests[RANKS];
     journal said = JOURNAL;

@@ -11,7 +11,9 @@
 #ifndef COLL_ROUND_H
 #define COLL_ROUND_H
 
-#include "../base/coll_base.h"
+#include <limits.h>
+
+#include "../../coll.h"
 
 typedef enum coll__place {
     COLL__INPUT,                                  /* what this rank brings: the user's send buffer            */
