@@ -1,12 +1,12 @@
 /* coll_tcp_door.h - how connections come about: streams that we dial, and those who knock at our door.
  *
- * Whoever reaches a port may connect, so work and memory for that are bounded.  There is room for greetings with all
- * connections that the other ranks may make, and COLL__GREETINGS_SPARE others, up to COLL__GREETINGS_MOST; each reads 128 bytes,
- * and 32 more of one whose hello was right.  While all are busy meeting, a greeting may take COLL__GREETING_MS.  Later a rank
- * that has begun to dial may well compute for minutes before it goes on: then only those who have not said a word of sense are
- * limited in time.  When there is no room, whoever has said the least, and among these the first to come, makes room for the next one:
- * never one that has said all, and none that came less than COLL__YOUNG_MS ago, for its hello may be on the way.  So a crowd that
- * keeps silent cannot keep out a rank that talks, and a rank that had to go nevertheless dials again.
+ * Whoever reaches a port may connect, so work and memory for that are bounded.  There is room for greetings with all connections
+ * that the other ranks may make, and COLL__GREETINGS_SPARE others, up to COLL__GREETINGS_MOST; each reads 128 bytes, and 32 more
+ * of one whose hello was right.  While all are busy meeting, a greeting may take COLL__GREETING_MS.  Later a rank that has begun
+ * to dial may well compute for minutes before it goes on: then only those who have not said a word of sense are limited in time.
+ * When there is no room, whoever has said the least, and among these the first to come, makes room for the next one: never one
+ * that has said all, and none that came less than COLL__YOUNG_MS ago, for its hello may be on the way.  So a crowd that keeps
+ * silent cannot keep out a rank that talks, and a rank that had to go nevertheless dials again.
  *
  * The heartbeat's thread accepts, too, and moves on with the greetings: the program may compute for minutes, and the queue of the
  * listener, once strangers have filled it, would keep ranks out.  What it has not to decide it leaves to the caller's thread.
