@@ -36,15 +36,29 @@ SUPPORT void journal_await(journal *j, int count)
     pthread_mutex_unlock(&j->lock);
 }
 
-/* How many lines hold this text? */
-SUPPORT int journal_count(journal *j, const char *text)
+static inline int journal_count_inside(const journal *j, const char *text)
 {
     int found = 0;
 
-    pthread_mutex_lock(&j->lock);
     for (int i = 0; i < j->count; i++) found += strstr(j->lines[i], text) != NULL;
+    return found;
+}
+
+/* How many lines hold this text? */
+SUPPORT int journal_count(journal *j, const char *text)
+{
+    pthread_mutex_lock(&j->lock);
+    const int found = journal_count_inside(j, text);
     pthread_mutex_unlock(&j->lock);
     return found;
+}
+
+/* Wait until so many do. */
+SUPPORT void journal_await_text(journal *j, const char *text, int count)
+{
+    pthread_mutex_lock(&j->lock);
+    while (journal_count_inside(j, text) < count) pthread_cond_wait(&j->grown, &j->lock);
+    pthread_mutex_unlock(&j->lock);
 }
 
 /* ---- >>guests ---- */

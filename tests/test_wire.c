@@ -78,7 +78,7 @@ static const char *any_hello(input *in)
     const char *wrong = coll__hello_read(bytes, world_of_ours, size, &hello);
     if (wrong) {
         if (!is_text(wrong, SENTENCE)) return "a hello is refused without a readable reason";
-        return is_filled(&hello, sizeof hello, 0) ? NULL : "something is left of a refused hello";
+        return is_filled(&hello, offsetof(coll__hello, why), 0) ? NULL : "something is left of a refused hello";
     }
     if (hello.rank < 0 || hello.rank >= size || hello.size != size) return "a hello with a rank out of range";
     if (hello.purpose < COLL__PURPOSE_MEET || hello.purpose > COLL__PURPOSE_ASK) return "a hello without a purpose";
