@@ -340,6 +340,24 @@ static void square_case(const void *arg)
     close(port);
 }
 
+/* Has nobody come to the door of this rank, or through it? */
+static bool is_door_untouched(coll__tcp *tcp)
+{
+    pthread_mutex_lock(&tcp->door);
+    const bool is_untouched = tcp->greeting_count == 0
+                              && coll__stream_to(tcp, 0, COLL_CHANNEL_CALLS)->state == COLL__STREAM_NONE;
+    pthread_mutex_unlock(&tcp->door);
+    return is_untouched;
+}
+
+/* The time of those who are there is up. */
+static void let_time_run_out(coll__tcp *tcp)
+{
+    pthread_mutex_lock(&tcp->door);
+    for (int i = 0; i < tcp->greeting_count; i++) tcp->greetings[i].deadline = coll__now();
+    pthread_mutex_unlock(&tcp->door);
+}
+
 /* A rank dials, computes for longer than strangers are waited for, and goes on.  Rank 2 looks after its door all the time. */
 static coll_status dial_and_compute(guest *g)
 {
@@ -359,10 +377,8 @@ static coll_status dial_and_compute(guest *g)
     } else {
         coll__tcp *tcp = g->comm->trunk->context;
         status = coll_iallreduce(g->comm, &n, &n, 1, COLL_I32, COLL_SUM, &r);
-        const coll__stream *s0 = coll__stream_to(tcp, 0, COLL_CHANNEL_CALLS);
-        while (status >= 0 && tcp->greeting_count == 0 && s0->state == COLL__STREAM_NONE && coll_test(r) == COLL_PENDING)
-            (void)coll_progress(g->comm);
-        for (int i = 0; i < tcp->greeting_count; i++) tcp->greetings[i].deadline = coll__now();
+        while (status >= 0 && is_door_untouched(tcp) && coll_test(r) == COLL_PENDING) (void)coll_progress(g->comm);
+        let_time_run_out(tcp);
         for (int i = 0; i < 100; i++) (void)coll_progress(g->comm);
         event_raise(&s->met);
         if (status >= 0) status = coll_wait(r);
