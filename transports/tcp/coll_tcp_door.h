@@ -213,11 +213,16 @@ static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
     if (poll(&p, 1, COLL__REDIAL_WAIT_MS) > 0) coll__stream_dialled(tcp, s);
 }
 
-/* Somebody who has not proved the key answers in the peer's place.  Has he done so for too long? */
+/* Somebody who has not proved the key answers in the peer's place.  Has he done so for too long?  Heartbeats say that the peer
+ * lives, so this takes no longer than a silence would. */
 static bool coll__stream_is_kept_away(const coll__tcp *tcp, coll__stream *s)
 {
+    enum { LEAST_MS = 3500 };
+    const int liveness_ms = tcp->pulse.liveness_ms;
+    const int ms = liveness_ms <= 0 || liveness_ms > COLL__DIAL_MS ? COLL__DIAL_MS : liveness_ms < LEAST_MS ? LEAST_MS : liveness_ms;
+
     if (!s->refused_at) s->refused_at = coll__now();
-    return coll__now() - s->refused_at > coll__dial_patience(&tcp->pulse);
+    return coll__now() - s->refused_at > ms * (int64_t)COLL__MS;
 }
 
 /* The greeting has failed. */
