@@ -219,7 +219,8 @@ static bool coll__stream_is_kept_away(const coll__tcp *tcp, coll__stream *s)
 {
     enum { LEAST_MS = 3500 };
     const int liveness_ms = tcp->pulse.liveness_ms;
-    const int ms = liveness_ms <= 0 || liveness_ms > COLL__DIAL_MS ? COLL__DIAL_MS : liveness_ms < LEAST_MS ? LEAST_MS : liveness_ms;
+    const int most_ms = liveness_ms > 0 && liveness_ms < COLL__DIAL_MS ? liveness_ms : COLL__DIAL_MS;
+    const int ms = most_ms > LEAST_MS ? most_ms : LEAST_MS;
 
     if (!s->refused_at) s->refused_at = coll__now();
     return coll__now() - s->refused_at > ms * (int64_t)COLL__MS;
