@@ -394,11 +394,13 @@ static coll_status coll__outgoing_advance(coll__trunk *trunk)
     return status;
 }
 
-/* Has this peer left, or freed the communicator of this message? */
-static bool coll__peer_is_gone(const coll__trunk *trunk, int peer, uint32_t comm)
+/* Has this peer left, or freed the communicator of this message?  What the transport has of it may be there already, and need
+ * nothing more of one that has only freed. */
+static bool coll__peer_is_gone(const coll__trunk *trunk, int peer, const coll__message *m)
 {
     if (trunk->transport->has_left && trunk->transport->has_left(trunk->context, peer)) return true;
-    for (const coll__gone *g = trunk->messages->gone; g; g = g->next) if (g->peer == peer && g->comm == comm) return true;
+    for (const coll__gone *g = trunk->messages->gone; g && !m->is_queued; g = g->next)
+        if (g->peer == peer && g->comm == m->comm) return true;
     return false;
 }
 
@@ -409,11 +411,11 @@ static int coll__nobody_left(const coll__trunk *trunk, const coll__message *m)
     int gone = -1;
 
     if (!m->request && !m->xfer) return -1;
-    if (m->peer != COLL__ANY) return m->peer != trunk->rank && coll__peer_is_gone(trunk, m->peer, m->comm) ? m->peer : -1;
+    if (m->peer != COLL__ANY) return m->peer != trunk->rank && coll__peer_is_gone(trunk, m->peer, m) ? m->peer : -1;
     for (int i = 0; comm && i < comm->size; i++) {
         const int world = coll__world_rank(comm, i);
         if (world == trunk->rank) continue;
-        if (!coll__peer_is_gone(trunk, world, m->comm)) return -1;
+        if (!coll__peer_is_gone(trunk, world, m)) return -1;
         gone = world;
     }
     return gone;
@@ -591,7 +593,7 @@ static coll__undelivered coll__messages_undelivered(const coll_comm *comm)
     coll__undelivered most = COLL__UNDELIVERED_NONE;
 
     for (const coll__message *m = trunk->messages ? trunk->messages->outgoing.first : NULL; m; m = m->next) {
-        if (m->comm != comm->id || coll__peer_is_gone(trunk, m->peer, m->comm)) continue;
+        if (m->comm != comm->id || coll__peer_is_gone(trunk, m->peer, m)) continue;
         if (!m->is_long) return COLL__UNDELIVERED_SHORT;
         most = COLL__UNDELIVERED_LONG;
     }
