@@ -124,7 +124,7 @@ cat > bits.c <<'C'
 #include "coll.h"
 #include "core/base/coll_base.h"
 #include "core/numbers/coll_types.h"
-#include "core/coll_arithmetic.h"
+#include "core/numbers/coll_arithmetic.h"
 int main(void)
 {
     char text[200];
