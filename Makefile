@@ -50,7 +50,7 @@ demo:            ## train a small network on 1 rank, 4 threads, 4 processes over
 	@sh tools/deps.sh demo
 	@$(MAKE) --no-print-directory run-demo
 
-test:            ## everything that proves it, in under 10 minutes
+test:            ## everything that proves it: 40 minutes on two processors
 	@sh tools/deps.sh test
 	@$(MAKE) --no-print-directory run-test
 
