@@ -19,16 +19,16 @@ while read -r over call bytes limit; do
     printf '%-10s %-10s %8d %14d %8d\n' "$over" "$call" "$bytes" "$each" "$limit"
     if [ -n "$few" ] && [ -n "$many" ] && [ "$each" -le "$limit" ]; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
 done <<LIST
-threads allreduce 8 100000
-threads allreduce 1024 100000
-threads broadcast 8 100000
-threads barrier 0 100000
-tcp allreduce 8 100000
-tcp allreduce 1024 100000
-tcp broadcast 8 100000
-tcp barrier 0 100000
-memory allreduce 8 100000
-memory allreduce 1024 100000
+threads allreduce 8 2110
+threads allreduce 1024 4080
+threads broadcast 8 1970
+threads barrier 0 2020
+tcp allreduce 8 2690
+tcp allreduce 1024 3150
+tcp broadcast 8 2280
+tcp barrier 0 2610
+memory allreduce 8 3240
+memory allreduce 1024 3930
 LIST
 if [ "$strict" ]; then
     echo "$passed passed, $failed failed"
