@@ -643,9 +643,10 @@ COLL_API coll_status coll_abort(coll_comm *comm, const char *why);
  * simulated world also for one list of ranks only, and under coll_spawn. */
 COLL_API coll_status coll_shrink(coll_comm *comm, coll_comm **out);
 
-/* The ranks of `comm` known to have failed: that of the failure which ended it, where it is gone or was too late; others that
- * this rank knows of; and after a coll_shrink those who did not come.  Gives how many, and writes the first `capacity` of
- * them, the one that ended it before the others. */
+/* The ranks of `comm` known to have failed: that of the failure which ended it, where it is gone or was too late, and others that
+ * this rank knows of.  After a coll_shrink that has succeeded: exactly those that did not come, the same on all who did; the
+ * others are the ranks of what it gave, in the same order.  Gives how many, and writes the first `capacity` of them, the one
+ * that ended it before the others. */
 COLL_API int coll_failed_ranks(const coll_comm *comm, int *ranks, int capacity);
 
 /* The graph of the neighbour calls of `comm`, replacing an earlier one: from whom and to whom this rank exchanges.  Lists may

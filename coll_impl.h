@@ -499,7 +499,8 @@ COLL_API int coll_failed_ranks(const coll_comm *comm, int *ranks, int capacity)
     const coll_failure *why = &trunk->failure;
     if (why->rank >= 0 && (why->status == COLL_ERR_PEER || why->status == COLL_ERR_TIMEOUT)) is_failed[why->rank] = 1;
     if (trunk->transport->failed) trunk->transport->failed(trunk->context, is_failed);
-    for (int i = 0; trunk->lost && i < trunk->size; i++) is_failed[i] |= trunk->lost[i];
+    for (int i = 0; trunk->survival && i < trunk->size; i++)
+        if (trunk->survival[i] != COLL__NOT_LISTED) is_failed[i] = trunk->survival[i] == COLL__LOST;
     for (int pass = 0; pass < 2; pass++)          /* the one that ended it first                              */
         for (int i = 0; i < comm->size; i++) {
             const int rank = coll__world_rank(comm, i);

@@ -192,6 +192,9 @@ typedef struct coll__mover {
     unsigned  starts;                             /* of non-blocking operations, so far                       */
 } coll__mover;
 
+/* What coll_shrink has made of a rank. */
+typedef enum coll__survival { COLL__NOT_LISTED, COLL__LOST, COLL__GOES_ON } coll__survival;
+
 typedef struct coll__trunk {
     const coll_transport *transport;
     void *context;
@@ -210,7 +213,7 @@ typedef struct coll__trunk {
     coll_failure failure;                         /* status COLL_OK: healthy                                  */
     char  dump[256];                              /* where to write what this rank was doing when it fails; "": nowhere */
     int   generation;                             /* how often this has been shrunk                           */
-    unsigned char *lost;                          /* ranks that did not come when it was shrunk; NULL: it was not */
+    unsigned char *survival;                      /* of each rank, when it was shrunk: coll__survival; NULL: it was not */
     int           *listed;                        /* the list of a coll_shrink, and room for who is left of it */
     struct coll__messages *messages;
     coll__track *tracks;                          /* with something to do                                     */

@@ -9,7 +9,7 @@ static void coll__trunk_free(coll__trunk *trunk)
 {
     coll__messages_free(trunk);
     coll__close_fd(&trunk->fd);
-    free(trunk->lost);
+    free(trunk->survival);
     free(trunk->listed);
     if (*trunk->guard) {
         pthread_cond_destroy(&trunk->changed);

@@ -49,9 +49,9 @@ static coll_status coll__shrink_once(coll_comm *comm, coll_comm **out)
     coll_failure failure = { COLL_OK, -1, "" };
     coll__settings settings;
 
-    if (!trunk->lost) trunk->lost = (unsigned char *)calloc(size, 1);
+    if (!trunk->survival) trunk->survival = (unsigned char *)calloc(size, 1);
     if (!trunk->listed) trunk->listed = (int *)malloc(2 * size * sizeof *trunk->listed);
-    if (!trunk->listed || !trunk->lost)
+    if (!trunk->listed || !trunk->survival)
         return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "shrink: no memory for %d ranks", comm->size);
     int *const ranks = trunk->listed;             /* of the trunk: a simulated rank may die in here           */
     coll_survivors who = { .ranks = ranks + size };
@@ -59,8 +59,8 @@ static coll_status coll__shrink_once(coll_comm *comm, coll_comm **out)
     const coll_status status = trunk->transport->shrink(trunk->context, ranks, comm->size, trunk->start_timeout_ms, &who,
                                                         &failure);
     if (status < 0) return coll__explain_error(comm, NULL, status, "shrink: %s", failure.text);
-    for (int i = 0; i < comm->size; i++) trunk->lost[ranks[i]] = 1;
-    for (int i = 0; i < who.count; i++) trunk->lost[who.ranks[i]] = 0;
+    for (int i = 0; i < comm->size; i++) trunk->survival[ranks[i]] = COLL__LOST;
+    for (int i = 0; i < who.count; i++) trunk->survival[who.ranks[i]] = COLL__GOES_ON;
     coll__settings_of(comm, &settings);
     coll__count_survivors(trunk, &who, &settings);
     *out = coll__comm_new(trunk->transport, who.context, who.rank, who.count, &settings);
@@ -74,12 +74,19 @@ static coll_status coll__shrink_once(coll_comm *comm, coll_comm **out)
 /* Who was lost in a further attempt is lost to the communicator of the first one, too: `before` are its ranks but the lost. */
 static void coll__shrink_count(const coll_comm *comm, const coll_comm *before)
 {
-    const unsigned char *lost = before->trunk->lost;
+    const unsigned char *later = before->trunk->survival;
 
-    for (int i = 0, at = 0; lost && i < comm->size; i++) {
-        unsigned char *is_lost = &comm->trunk->lost[coll__world_rank(comm, i)];
-        if (!*is_lost) *is_lost = lost[at++];
+    for (int i = 0, at = 0; later && i < comm->size; i++) {
+        unsigned char *first = &comm->trunk->survival[coll__world_rank(comm, i)];
+        if (*first == COLL__GOES_ON && later[at++] == COLL__LOST) *first = COLL__LOST;
     }
+}
+
+/* It has come to nothing: who was to go on may be lost by now. */
+static void coll__shrink_undo(coll__trunk *trunk)
+{
+    for (int i = 0; trunk->survival && i < trunk->size; i++)
+        if (trunk->survival[i] == COLL__GOES_ON) trunk->survival[i] = COLL__NOT_LISTED;
 }
 
 static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
@@ -112,6 +119,7 @@ static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
         coll_free(fresh);
         fresh = NULL;
     }
+    if (status < 0) coll__shrink_undo(comm->trunk);
     *out = fresh;
     return status;
 }

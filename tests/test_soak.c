@@ -379,9 +379,8 @@ static void play(life *l)
     coll_status status = coll_init(&l->comm, &config);
     EXPECT(l, status == COLL_OK, "coll_init: %s", coll_error(NULL));
     if (status < 0) return;
-    status = coll_barrier(l->comm);
-    EXPECT(l, status == COLL_OK, "the first barrier: %s", coll_error(l->comm));
-    status = calls(l);
+    status = coll_barrier(l->comm);               /* the quickest may be through, and dead                    */
+    if (status == COLL_OK) status = calls(l);
     while (status != COLL_OK) {
         SAY("call %d: %s", l->call, coll_error(l->comm));
         judge_failure(l, status);
@@ -471,12 +470,12 @@ static int knock(int port)
     return fd;
 }
 
-/* A rank of this very world, but with another key: it must not get in. */
+/* A rank of this very world, but with another key: it must not get in.  It is not rank 0, who would write where to meet. */
 static void intrude(uint64_t *state)
 {
     coll_comm *comm = NULL;
     const coll_config config = {
-        .transport = "tcp", .rank = (int)(support_random(state) % SLOTS), .size = SLOTS, .address = shared->address,
+        .transport = "tcp", .rank = 1 + (int)(support_random(state) % (SLOTS - 1)), .size = SLOTS, .address = shared->address,
         .key = "another key that is no good here", .security = security, .start_timeout_ms = 300, .log = remember_line,
         .liveness_timeout_ms = LIVENESS_MS
     };
