@@ -533,6 +533,7 @@ static void start_process(crowd *c, int slot)
         close(ends[0]);
         process_main(slot, ends[1]);
     }
+    if (child < 0) exit(1);                       /* its number would be everybody's to a kill                */
     close(ends[1]);
     c->lines[slot] = ends[0];
     shared->pids[slot] = child;
