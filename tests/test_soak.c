@@ -22,7 +22,7 @@
 enum {
     SLOTS = 8, MORTALS = 3, OPS = 40, COUNT_MOST = 1 << 14,
     LIVENESS_MS = 1500, KILLED_MS = 2500, STOPPED_MS = LIVENESS_MS + LIVENESS_MS / 2 + 2500, SHRINK_MS = 3 * LIVENESS_MS + 3000,
-    WORLD_SECONDS = 60, HEAP_GROWTH = 64 << 10, WARM_WORLDS = 4
+    WORLD_SECONDS = 60, HEAP_GROWTH = 256 << 10, WARM_WORLDS = 4
 };
 
 typedef enum fate { LIVES, DIES_BEFORE_CALL, DIES_AT_TIME, DIES_IN_SHRINK, STOPS, FATE_COUNT } fate;
@@ -46,7 +46,7 @@ typedef struct board {
 typedef struct report {
     int  failures, calls, shrinks, files, threads;
     long detected_ms, shrunk_ms;                  /* the longest                                              */
-    long heap;                                    /* bytes in use                                             */
+    long heap;                                    /* bytes in use, with what malloc keeps at hand for each thread */
 } report;
 
 /* A process in a world. */
