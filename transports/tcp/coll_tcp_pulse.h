@@ -281,15 +281,16 @@ typedef struct coll__tcp_info {
     uint32_t last_data_sent, last_ack_sent, last_data_recv, last_ack_recv;
 } coll__tcp_info;
 
-/* Does not even the kernel of the other side answer?  Then nobody here can tell its host from the link. */
-static bool coll__line_is_cut(const coll__pulse *p, const coll__control_line *line)
+/* Since when, in ms, has the kernel of the other side not answered what ours has asked it again?  -1: it owes no answer.  Neither
+ * a reader who takes his time nor a process that is stopped is meant: their kernels still answer. */
+static int64_t coll__unanswered_ms(int fd)
 {
     coll__tcp_info info;
     socklen_t length = sizeof info;
 
     memset(&info, 0, sizeof info);
-    if (line->pipe.fd < 0 || getsockopt(line->pipe.fd, IPPROTO_TCP, TCP_INFO, &info, &length)) return false;
-    return (info.unacked > 0 || info.probes > 0) && info.last_ack_recv >= (unsigned)p->liveness_ms / 2;
+    if (fd < 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) || info.state != TCP_ESTABLISHED) return -1;
+    return info.probes > 0 || (info.unacked > 0 && info.retransmits > 0) ? (int64_t)info.last_ack_recv : -1;
 }
 
 /* "the link between rank 0 (...) and rank 3 (...) is silent: no answer for 5 s" */
@@ -324,7 +325,7 @@ static void coll__judge_silence(coll__pulse *p, int64_t now)
     if (2 * count > p->size) {
         coll__print(what, sizeof what, "is cut off: no sign of life from ranks %s for %.3g s", others, p->liveness_ms * 1e-3);
         coll__pulse_blame(p, COLL_ERR_PEER, 0, what);
-    } else if (coll__line_is_cut(p, &p->lines[first])) {
+    } else if (coll__unanswered_ms(p->lines[first].pipe.fd) >= p->liveness_ms / 2) {      /* nobody can tell host from link   */
         if (count > 1) coll__print(rest, sizeof rest, ", nor from ranks %s", others);
         coll__blame_link(p, &failure, first, p->rank, first, rest);
         coll__pulse_decide(p, &failure, false);
@@ -333,17 +334,14 @@ static void coll__judge_silence(coll__pulse *p, int64_t now)
     }
 }
 
-/* Since when has nothing come back for what is on its way over this connection?  0: nothing is on its way.  Neither a reader who
- * takes his time nor a process that is stopped is meant: their kernels still answer. */
+/* Since when has nothing come back for what is on its way over this connection?  0: it is not so.  What was last heard before
+ * anything was asked does not count. */
 static int64_t coll__path_unanswered(const coll__path *path, int64_t now)
 {
-    coll__tcp_info info;
-    socklen_t length = sizeof info;
+    const int64_t ms = coll__unanswered_ms(path->fd);
 
-    memset(&info, 0, sizeof info);
-    if (getsockopt(path->fd, IPPROTO_TCP, TCP_INFO, &info, &length) || info.state != TCP_ESTABLISHED
-        || (info.probes == 0 && info.unacked == 0)) return 0;
-    const int64_t answered_at = now - (int64_t)info.last_ack_recv * COLL__MS;
+    if (ms < 0) return 0;
+    const int64_t answered_at = now - ms * COLL__MS;
     const int64_t asked_at = path->unanswered_at ? path->unanswered_at : now;
     return answered_at > asked_at ? answered_at : asked_at;
 }
