@@ -346,8 +346,8 @@ static int64_t coll__path_unanswered(const coll__path *path, int64_t now)
     return answered_at > asked_at ? answered_at : asked_at;
 }
 
-/* A path beside which there is a line that is silent, too, is left to that: all then say the same.  Rank 0 lives if its line
- * does. */
+/* A path beside which there is a line is left to that.  If the line is silent, too, all then say the same; if it is not, the link
+ * is whole, and the other side only reads slowly: its kernel may drop what it has no room for, and say nothing. */
 static void coll__judge_paths(coll__pulse *p, int64_t now)
 {
     coll_failure cause = { COLL_OK, -1, "" };
@@ -356,8 +356,8 @@ static void coll__judge_paths(coll__pulse *p, int64_t now)
         coll__path *path = &p->paths[i];
         path->unanswered_at = coll__path_unanswered(path, now);
         if (!path->unanswered_at || now - path->unanswered_at <= coll__silence_limit(p)) continue;
-        if (coll__line_is_watched(p, path->peer) && now - p->lines[path->peer].heard_at > coll__liveness(p) / 2) continue;
-        coll__blame_link(p, &cause, path->peer ? path->peer : p->rank, p->rank, path->peer, "");
+        if (coll__line_is_watched(p, path->peer)) continue;
+        coll__blame_link(p, &cause, path->peer, p->rank, path->peer, "");
         coll__pulse_report(p, &cause, false);
     }
 }
