@@ -1,8 +1,8 @@
 /* test_matrix.c - everything that can happen to a rank or to a connection, in every phase of its life, in small worlds and
  * larger ones: no call hangs, the right rank is named by all and in time, coll_free is quick, and the survivors go on.
  *
- *     test_matrix [all | FAULT,...|any [PHASE,...|any [SIZE,...|any [SECURITY]]]]
- *     test_matrix all SECURITY          COLL_TEST_SEED=... replays the choices of a run
+ *     test_matrix [all [SECURITY|any] | FAULT,...|any [PHASE,...|any [SIZE,...|any [SECURITY|any]]]]
+ *                                       COLL_TEST_SEED=... replays the choices of a run
  *
  *     fault   kill stop        the victim dies, or stands still
  *             link drop        its cable is pulled; nothing passes any more, in silence
@@ -786,8 +786,8 @@ int main(int argc, char **argv)
     const int count = processors > 2 ? 3 : 2;
     const uint64_t seed = support_seed();
 
-    if (argc > 2 && !strcmp(argv[1], "all")) only_security = argv[2];
-    if (argc > 4) only_security = argv[4];
+    const int mode_at = argc > 1 && !strcmp(argv[1], "all") ? 2 : 4;
+    if (argc > mode_at && strcmp(argv[mode_at], "any")) only_security = argv[mode_at];
     setvbuf(stdout, NULL, _IOLBF, 0);
     (void)signal(SIGPIPE, SIG_IGN);
     if (!net_become_root()) return printf("skipped: no root, and no user namespaces\n0 passed, 0 failed\n"), 0;
