@@ -19,6 +19,25 @@ static struct { int passed, failed; } *tally;     /* of a case, in memory shared
 
 SUPPORT void report_hang(void) { fprintf(stderr, "failed: %s: hangs, at: %s\n", case_name, case_step); }
 
+/* Before the first case. */
+SUPPORT void cases_begin(void)
+{
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    tally = mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (tally != MAP_FAILED) return;
+    perror("mmap");
+    exit(1);
+}
+
+/* The same for cases that set keys themselves. */
+SUPPORT void cases_begin_without_key(void)
+{
+    unsetenv("COLL_KEY");
+    unsetenv("COLL_KEY_FILE");
+    unsetenv("COLL_SECURITY");
+    cases_begin();
+}
+
 /* Run body(arg) in a process of its own. */
 SUPPORT void run_case_within(unsigned seconds, void (*body)(const void *arg), const void *arg, const char *name)
 {

@@ -362,8 +362,18 @@ SUPPORT coll_status support_join_parts(int size, support_rank *ranks)
     return status;
 }
 
-/* Run `worker` on `size` ranks of a world and return how many did not return 0.  *base gives time limits, the log hook
- * and whatever else is not the world's own business; NULL: nothing. */
+/* The ranks of a simulated world are fibers of this thread; COLL_SIM describes the machine. */
+SUPPORT int support_run_simulated(int size, int (*worker)(coll_comm *comm, void *arg), void *arg)
+{
+    setenv("COLL_TRANSPORT", "sim", 1);
+    const int result = coll_spawn(size, worker, arg);
+    unsetenv("COLL_TRANSPORT");
+    if (result) fprintf(stderr, "a simulated world ends with %d: %s\n", result, coll_error(NULL));
+    return result != 0;
+}
+
+/* Run `worker` on `size` ranks of a world and return how many did not return 0 ("sim": 1 if any did not).  *base gives time
+ * limits, the log hook and whatever else is not the world's own business; NULL: nothing. */
 SUPPORT int support_run_config(const char *world, int size, const coll_config *base,
                                int (*worker)(coll_comm *comm, void *arg), void *arg)
 {
@@ -374,6 +384,7 @@ SUPPORT int support_run_config(const char *world, int size, const coll_config *b
     support_rank *ranks;
 
     if (size < 1 || size > SUPPORT_RANKS_MAX) return size;
+    if (!strcmp(world, "sim")) return support_run_simulated(size, worker, arg);
     ranks = support_need(calloc((size_t)size, sizeof *ranks));
     if (is_threads && support_join_threads(size, ranks, &config)) goto fail;
     if (!is_threads && (port = support_reserve_port(address, sizeof address)) < 0) {
@@ -428,6 +439,21 @@ SUPPORT const char *support_refusal(const char *world)
     if (syscall(__NR_io_uring_setup, 1, NULL) >= 0 || errno == EFAULT) return NULL;
     return errno == ENOSYS ? "this kernel has no io_uring" : "this system does not permit io_uring";
 #endif
+}
+
+/* All worlds in turn, from *at = 0 on: the next one that is in the comma list (NULL: all are) and that this machine has; NULL:
+ * there are no more. */
+SUPPORT const char *support_world_next(const char *list, int *at)
+{
+    static const char *const worlds[] = { "threads", "tcp-poll", "tcp-uring", "joined", "sim" };
+
+    while (*at < (int)(sizeof worlds / sizeof *worlds)) {
+        const char *world = worlds[(*at)++], *refusal = support_refusal(world);
+        if (!support_listed(list, world)) continue;
+        if (!refusal) return world;
+        printf("%s: skipped: %s\n", world, refusal);
+    }
+    return NULL;
 }
 
 /* ---- >>time: for tests that hang, or are slow ---- */

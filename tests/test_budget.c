@@ -94,12 +94,7 @@ int main(void)
 {
     static const bool yes = true, no = false;
 
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    unsetenv("COLL_KEY");
-    unsetenv("COLL_KEY_FILE");
-    unsetenv("COLL_SECURITY");
-    tally = mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (tally == MAP_FAILED) return perror("mmap"), 1;
+    cases_begin_without_key();
     world = "budget";
     run_case_within(CASE_SECONDS, budget_case, &yes, "right hellos");
     run_case_within(CASE_SECONDS, budget_case, &no, "hellos that are refused");

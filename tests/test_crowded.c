@@ -164,12 +164,7 @@ int main(int argc, char **argv)
     static const char *const ios[] = { "poll", "uring" };
 
     (void)argc, (void)argv;
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    unsetenv("COLL_KEY");
-    unsetenv("COLL_KEY_FILE");
-    unsetenv("COLL_SECURITY");
-    tally = mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (tally == MAP_FAILED) return perror("mmap"), 1;
+    cases_begin_without_key();
     world = "crowded";
     for (int io = 0; io < 2; io++) {
         const char *refusal = support_refusal(io ? "tcp-uring" : "tcp-poll");

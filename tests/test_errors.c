@@ -904,9 +904,7 @@ int main(int argc, char **argv)
     static const char *const worlds[] = { "threads", "tcp-poll", "tcp-uring", "joined" };
     const char *list = argc > 1 ? argv[1] : NULL, *parts = argc > 2 ? argv[2] : NULL;
 
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    tally = mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (tally == MAP_FAILED) return perror("mmap"), 1;
+    cases_begin();
     if (support_listed(parts, "arguments")) run_case(nulls_case, NULL, "NULLs");
     if (support_listed(parts, "requests")) run_case(no_requests_case, NULL, "no requests");
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {

@@ -726,9 +726,8 @@ int main(int argc, char **argv)
     static const char *const worlds[] = { "tcp-poll", "tcp-uring" };
     const char *list = argc > 1 ? argv[1] : NULL, *parts = argc > 2 ? argv[2] : NULL;
 
-    setvbuf(stdout, NULL, _IOLBF, 0);
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    tally = mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    cases_begin();
     if (shared == MAP_FAILED || tally == MAP_FAILED) return perror("mmap"), 1;
     for (int i = 0; i < SETUP_COUNT && support_listed(parts, "setup"); i++) run_case(setup_case, &setups[i], setups[i].name);
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {

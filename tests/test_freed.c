@@ -177,15 +177,9 @@ static int all_free(coll_comm *comm, void *arg)
 static void in_world(int (*worker)(coll_comm *comm, void *arg), const play *p)
 {
     const int ended = p && p->kind == WORLD;
-
     const coll_config config = { .liveness_timeout_ms = LIVENESS_MS };
 
-    if (!strcmp(world, "sim")) {
-        setenv("COLL_TRANSPORT", "sim", 1);
-        CHECK(coll_spawn(SIZE, worker, (void *)(uintptr_t)p) == 0, "%s: %s", case_name, coll_error(NULL));
-    } else {
-        CHECK(support_run_config(world, SIZE, &config, worker, (void *)(uintptr_t)p) == ended, "%s", case_name);
-    }
+    CHECK(support_run_config(world, SIZE, &config, worker, (void *)(uintptr_t)p) == ended, "%s", case_name);
 }
 
 static void one_case(const void *arg) { in_world(one_frees, arg); }
@@ -193,18 +187,11 @@ static void all_case(const void *arg) { (void)arg; in_world(all_free, NULL); }
 
 int main(int argc, char **argv)
 {
-    static const char *const worlds[] = { "threads", "tcp-poll", "tcp-uring", "joined", "sim" };
     const char *wanted = argc > 1 && strcmp(argv[1], "all") ? argv[1] : NULL, *cases = argc > 2 ? argv[2] : NULL;
     char name[80];
 
-    tally = mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    for (int w = 0; w < 5; w++) {
-        world = worlds[w];
-        if (!support_listed(wanted, world)) continue;
-        if (support_refusal(world)) {
-            printf("%s: skipped: %s\n", world, support_refusal(world));
-            continue;
-        }
+    cases_begin();
+    for (int at = 0; (world = support_world_next(wanted, &at)) != NULL;) {
         for (deed d = 0; d < DEEDS; d++)
             for (kind k = 0; k < KINDS && support_listed(cases, deed_names[d]); k++) {
                 const play p = { d, k };

@@ -556,8 +556,7 @@ int main(int argc, char **argv)
     static const int firsts[] = { 0, 4 };
     const char *parts = argc > 1 ? argv[1] : NULL;
 
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    tally = mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    cases_begin();
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (tally == MAP_FAILED || shared == MAP_FAILED) return perror("mmap"), 1;
     world = "joined";

@@ -498,10 +498,8 @@ int main(int argc, char **argv)
 {
     const char *parts = argc > 1 ? argv[1] : NULL;
 
-    setvbuf(stdout, NULL, _IOLBF, 0);
     seed = support_seed();
-    tally = mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (tally == MAP_FAILED) return perror("mmap"), 1;
+    cases_begin();
     printf("COLL_TEST_SEED=%llu\n", (unsigned long long)seed);
     world = "lanes";
     if (support_listed(parts, "settings")) run_case_within(CASE_SECONDS, settings_case, NULL, "settings");

@@ -245,10 +245,9 @@ int main(int argc, char **argv)
     static const char *const ios[] = { "poll", "uring" };
     const char *parts = argc > 1 ? argv[1] : NULL;
 
-    setvbuf(stdout, NULL, _IOLBF, 0);
     unsetenv("COLL_KEY");
     unsetenv("COLL_SECURITY");
-    tally = mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    cases_begin();
     board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (tally == MAP_FAILED || board == MAP_FAILED) return perror("mmap"), 1;
     world = "liveness";

@@ -58,17 +58,8 @@ static int rest_worker(coll_comm *comm, void *arg)
 
 static void run(int size, int (*worker)(coll_comm *comm, void *arg), const void *arg)
 {
-    int result;
+    const int result = support_run(world, size, worker, (void *)(uintptr_t)arg);
 
-    if (!strcmp(world, "sim")) {
-        setenv("COLL_TRANSPORT", "sim", 1);
-        setenv("COLL_SIM", "hosts=2", 1);
-        result = coll_spawn(size, worker, (void *)(uintptr_t)arg);
-        unsetenv("COLL_TRANSPORT");
-        unsetenv("COLL_SIM");
-    } else {
-        result = support_run(world, size, worker, (void *)(uintptr_t)arg);
-    }
     CHECK(result == 0, "%s of %d: %d", world, size, result);
 }
 
@@ -222,15 +213,9 @@ static void test_overlaps(void)
 
 int main(int argc, char **argv)
 {
-    static const char *const worlds[] = { "threads", "tcp-poll", "tcp-uring", "joined", "sim" };
-
+    setenv("COLL_SIM", "hosts=2", 1);
     support_limit(SECONDS, NULL);
-    for (int i = 0; i < 5; i++) {
-        world = worlds[i];
-        if (!support_listed(argc > 1 ? argv[1] : NULL, world)) continue;
-        const char *refusal = strcmp(world, "sim") ? support_refusal(world) : NULL;
-        if (refusal) printf("%s: skipped: %s\n", world, refusal);
-        if (refusal) continue;
+    for (int at = 0; (world = support_world_next(argc > 1 ? argv[1] : NULL, &at)) != NULL;) {
         test_rest();
         for (int size = 1; size <= 4; size++) {
             for (size_t k = 0; k < sizeof infinities / sizeof *infinities; k++) run(size, infinite_worker, &infinities[k]);

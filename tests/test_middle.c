@@ -302,13 +302,8 @@ int main(int argc, char **argv)
     const char *parts = argc > 1 ? argv[1] : NULL;
     static const char *const ios[] = { "poll", "uring" };
 
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    unsetenv("COLL_KEY");
-    unsetenv("COLL_KEY_FILE");
-    unsetenv("COLL_SECURITY");
     (void)signal(SIGPIPE, SIG_IGN);               /* OpenSSL writes to his sockets by itself                   */
-    tally = mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (tally == MAP_FAILED) return perror("mmap"), 1;
+    cases_begin_without_key();
     printf("%s\n", HAS_TLS ? "with TLS" : "without TLS: not compiled in");
     world = "middle";
     for (int i = 0; i < 2; i++) {

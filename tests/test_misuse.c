@@ -885,9 +885,7 @@ int main(int argc, char **argv)
     const int given = argc - shows;
     const char *list = given > 1 ? argv[1] : NULL, *parts = given > 2 ? argv[2] : NULL;
 
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    tally = mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (tally == MAP_FAILED) return perror("mmap"), 1;
+    cases_begin();
     for (int w = 0; w < MODEL_WORLD_COUNT; w++) {
         if (!support_listed(list, model_worlds[w])) continue;
         const char *refusal = model_refusal(model_worlds[w]);

@@ -504,9 +504,7 @@ int main(int argc, char **argv)
 {
     const char *list = argc > 1 ? argv[1] : NULL;
 
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    tally = mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (tally == MAP_FAILED) return perror("mmap"), 1;
+    cases_begin();
     world = "nccl";
     for (size_t i = 0; i < sizeof absences / sizeof *absences; i++)
         run(list, "loading", absent_case, &absences[i], absences[i].name);

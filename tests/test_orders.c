@@ -109,31 +109,19 @@ static void one_case(const void *arg)
 {
     const play *p = arg;
 
-    if (!strcmp(world, "sim")) {
-        setenv("COLL_TRANSPORT", "sim", 1);
-        CHECK(coll_spawn(p->size, p->worker, NULL) == 0, "%s: %s", case_name, coll_error(NULL));
-    } else {
-        CHECK(support_run(world, p->size, p->worker, NULL) == 0, "%s", case_name);
-    }
+    CHECK(support_run(world, p->size, p->worker, NULL) == 0, "%s", case_name);
 }
 
 int main(int argc, char **argv)
 {
-    static const char *const worlds[] = { "threads", "tcp-poll", "tcp-uring", "joined", "sim" };
     static const struct { const char *name; int (*worker)(coll_comm *comm, void *arg); } cases[] = {
         { "all restarts, then waits", all_then_wait }, { "waits in one order", in_one_order }, { "a circle", in_a_circle }
     };
     const char *wanted = argc > 1 ? argv[1] : NULL;
     char name[80];
 
-    tally = mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    for (int w = 0; w < 5; w++) {
-        world = worlds[w];
-        if (!support_listed(wanted, world)) continue;
-        if (support_refusal(world)) {
-            printf("%s: skipped: %s\n", world, support_refusal(world));
-            continue;
-        }
+    cases_begin();
+    for (int at = 0; (world = support_world_next(wanted, &at)) != NULL;) {
         for (int c = 0; c < 3; c++)
             for (int size = 2; size <= 5; size++) {
                 const play p = { cases[c].worker, size };

@@ -972,10 +972,8 @@ int main(int argc, char **argv)
     options o;
     int programs = 0;
 
-    setvbuf(stdout, NULL, _IOLBF, 0);
     if (read_options(argc, argv, &o)) return 2;
-    tally = mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (tally == MAP_FAILED) return perror("mmap"), 1;
+    cases_begin();
     for (int w = 0; w < MODEL_WORLD_COUNT; w++) {
         const bool is_wanted = support_listed(o.world, model_worlds[w]);
         const char *refusal = is_wanted ? model_refusal(model_worlds[w]) : NULL;

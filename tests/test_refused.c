@@ -163,9 +163,7 @@ int main(void)
     const char *refusal = support_refusal("tcp-uring");
     char name[100];
 
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    tally = mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (tally == MAP_FAILED) return perror("mmap"), 1;
+    cases_begin();
     if (refusal) printf("without io_uring to begin with (%s), only its refusal is tested\n", refusal);
     for (int r = refusal ? NOT_PERMITTED : FREE; r < (refusal ? LOCKED_64K : RESTRICTION_COUNT); r++)
         for (int m = 0; m < 3; m++) {

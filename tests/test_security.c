@@ -767,13 +767,8 @@ int main(int argc, char **argv)
 {
     const char *parts = argc > 1 ? argv[1] : NULL;
 
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    unsetenv("COLL_KEY");
-    unsetenv("COLL_KEY_FILE");
-    unsetenv("COLL_SECURITY");
     seed = support_seed();
-    tally = mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (tally == MAP_FAILED) return perror("mmap"), 1;
+    cases_begin_without_key();
     printf("COLL_TEST_SEED=%llu, %s\n", (unsigned long long)seed, HAS_TLS ? "with TLS" : "without TLS: not compiled in");
     world = "security";
     if (support_listed(parts, "settings")) test_settings();

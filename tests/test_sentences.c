@@ -234,29 +234,15 @@ static int dump_worker(coll_comm *comm, void *arg)
 
 static void run(const char *what, int (*worker)(coll_comm *comm, void *arg), const void *arg)
 {
-    int result;
+    const int result = support_run(world, 3, worker, (void *)(uintptr_t)arg);
 
-    if (!strcmp(world, "sim")) {
-        setenv("COLL_TRANSPORT", "sim", 1);
-        result = coll_spawn(3, worker, (void *)(uintptr_t)arg);
-        unsetenv("COLL_TRANSPORT");
-    } else {
-        result = support_run(world, 3, worker, (void *)(uintptr_t)arg);
-    }
     CHECK(result == 0, "%s: %s: %d", world, what, result);
 }
 
 int main(int argc, char **argv)
 {
-    static const char *const worlds[] = { "threads", "tcp-poll", "tcp-uring", "joined", "sim" };
-
     support_limit(SECONDS, NULL);
-    for (int i = 0; i < 5; i++) {
-        world = worlds[i];
-        if (!support_listed(argc > 1 ? argv[1] : NULL, world)) continue;
-        const char *refusal = strcmp(world, "sim") ? support_refusal(world) : NULL;
-        if (refusal) printf("%s: skipped: %s\n", world, refusal);
-        if (refusal) continue;
+    for (int at = 0; (world = support_world_next(argc > 1 ? argv[1] : NULL, &at)) != NULL;) {
         run("refused", local_worker, NULL);
         run("dumps", dump_worker, NULL);
         for (int k = 0; k < MISMATCHES; k++) run("mismatch", mismatch_worker, &mismatches[k]);

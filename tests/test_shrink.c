@@ -433,7 +433,7 @@ int main(int argc, char **argv)
     static const fate_kind dies = DIES_AT_SEND, stops = STOPS_AT_SEND;
     const char *wanted = argc > 1 ? argv[1] : NULL, *parts = argc > 2 ? argv[2] : NULL;
 
-    tally = mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    cases_begin();
     board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     world = "sim";
     for (int first = 0; first < SIM_RANKS && support_listed(wanted, world); first++)

@@ -275,12 +275,7 @@ int main(int argc, char **argv)
 {
     const char *parts = argc > 1 ? argv[1] : NULL;
 
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    unsetenv("COLL_KEY");
-    unsetenv("COLL_KEY_FILE");
-    unsetenv("COLL_SECURITY");
-    tally = mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (tally == MAP_FAILED) return perror("mmap"), 1;
+    cases_begin_without_key();
     world = "strangers";
     if (support_listed(parts, "idle")) run_computing(flood_idles, "an idle");
     if (support_listed(parts, "endless")) run_computing(flood_goes_on, "an endless");

@@ -223,12 +223,7 @@ static void world_case(const void *arg)
     char address[64];
     const int port = support_reserve_port(address, sizeof address);       /* of another coll_init             */
 
-    if (!strcmp(world, "sim")) {
-        setenv("COLL_TRANSPORT", "sim", 1);
-        CHECK(coll_spawn(p->size, p->worker, address) == 0, "%s: %s", case_name, coll_error(NULL));
-    } else {
-        CHECK(support_run(world, p->size, p->worker, address) == 0, "%s", case_name);
-    }
+    CHECK(support_run(world, p->size, p->worker, address) == 0, "%s", case_name);
     if (port >= 0) close(port);
 }
 
@@ -243,18 +238,11 @@ static void run(int (*worker)(coll_comm *comm, void *arg), int size, const char 
 
 int main(int argc, char **argv)
 {
-    static const char *const worlds[] = { "threads", "tcp-poll", "tcp-uring", "joined", "sim" };
     const char *wanted = argc > 1 && strcmp(argv[1], "all") ? argv[1] : NULL, *parts = argc > 2 ? argv[2] : NULL;
 
-    tally = mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    for (int w = 0; w < 5; w++) {
-        world = worlds[w];
+    cases_begin();
+    for (int at = 0; (world = support_world_next(wanted, &at)) != NULL;) {
         const bool is_sim = !strcmp(world, "sim"), is_tcp = !strncmp(world, "tcp", 3);
-        if (!support_listed(wanted, world)) continue;
-        if (support_refusal(world)) {
-            printf("%s: skipped: %s\n", world, support_refusal(world));
-            continue;
-        }
         for (int size = 1; size <= 5 && support_listed(parts, "loop"); size++) run(loop_worker, size, "loop");
         for (int size = 2; size <= 5 && !is_sim && support_listed(parts, "sleep"); size++) run(sleep_worker, size, "sleep");
         for (int size = 2; size <= 3 && !is_sim; size++) {
