@@ -415,7 +415,7 @@ static void coll__past_told(const coll__identity *us, coll__pipe *pipe)
     coll__pipe_close(pipe);
 }
 
-static bool coll__hall_admit(struct coll__hall *h, coll__greet *g);
+static bool coll__gathering_admit(struct coll__gathering *h, coll__greet *g);
 
 /* Go on with a greeting; true: it is over, one way or the other.  The heartbeat's thread only takes those who ask whether we
  * live, and is not there while survivors gather. */
@@ -430,7 +430,7 @@ static bool coll__greeting_go_on(coll__tcp *tcp, coll__greet *g)
         tcp->has_guests = true;
         return false;
     }
-    if (status == COLL_OK && tcp->hall && !g->is_past) return coll__hall_admit(tcp->hall, g);
+    if (status == COLL_OK && tcp->gathering && !g->is_past) return coll__gathering_admit(tcp->gathering, g);
     coll__io_forget(&tcp->io, g->pipe.fd);
     if (status == COLL_OK && g->is_past) coll__past_told(tcp->greets_as, &g->pipe);
     else if (status == COLL_OK) coll__greeted(tcp, &g->pipe, &g->hello);
@@ -605,7 +605,7 @@ static void coll__greetings_expire(coll__tcp *tcp)
 {
     for (int i = 0; i < tcp->greeting_count; i++) {
         coll__greet *g = &tcp->greetings[i];
-        const bool may_stay = !tcp->is_meeting && !tcp->hall && g->step > COLL__GREET_HEAR;
+        const bool may_stay = !tcp->is_meeting && !tcp->gathering && g->step > COLL__GREET_HEAR;
         if (g->pipe.fd < 0 || coll__now() < g->deadline || may_stay) continue;
         coll__io_forget(&tcp->io, g->pipe.fd);
         if (tcp->is_pulse_there || g->step == COLL__GREET_OVER) coll__pipe_close(&g->pipe);
@@ -647,7 +647,7 @@ static int coll__door_watch(coll__tcp *tcp, struct pollfd *fds, int64_t *next)
     int n = 0;
 
     if (pthread_mutex_trylock(&tcp->door)) return 0;
-    if (!tcp->hall) {
+    if (!tcp->gathering) {
         const bool is_deaf = tcp->is_deaf && coll__now() < tcp->deaf_until;
         tcp->is_pulse_there = true;
         coll__greetings_expire(tcp);
@@ -670,7 +670,7 @@ static void coll__door_attend(coll__tcp *tcp, const struct pollfd *fds, int coun
 
     for (int i = 0; i < count; i++) is_any = is_any || fds[i].revents;
     if (!is_any || pthread_mutex_trylock(&tcp->door)) return;
-    if (!tcp->hall) {
+    if (!tcp->gathering) {
         tcp->is_pulse_there = true;
         for (int i = 0, k = 1; i < tcp->greeting_count && k < count; i++) {
             if (tcp->greetings[i].pipe.fd != fds[k].fd) continue;

@@ -26,7 +26,7 @@
 #define COLL_TCP_GATHER_H
 
 enum {
-    COLL__HALL_GRACE_MS = 10000, COLL__AGAIN_MS = 20, COLL__HALL_LOOK_MS = 50,
+    COLL__GATHER_GRACE_MS = 10000, COLL__AGAIN_MS = 20, COLL__GATHER_LOOK_MS = 50,
     COLL__CALL_AGAIN_MS = 200                     /* the host calls again who was not ready                   */
 };
 
@@ -40,15 +40,15 @@ typedef struct coll__heard {
 } coll__heard;
 
 /* One that has come to the host. */
-typedef struct coll__guest {
+typedef struct coll__attendee {
     coll__heard heard;
     uint64_t    asked;                            /* the ballot that it has been asked to accept              */
     uint64_t    holds;                            /* the last one that it has accepted                        */
     int64_t     owes_since;                       /* since when it owes us a note; 0: it does not             */
-} coll__guest;
+} coll__attendee;
 
 /* A call to another rank. */
-typedef struct coll__ringing {
+typedef struct coll__dialling {
     coll__greet *greet;                           /* NULL: there is none just now                             */
     bool         is_connected;
     coll__heard  heard;                           /* once the greeting is over                                */
@@ -56,9 +56,9 @@ typedef struct coll__ringing {
     unsigned     refusing;                        /* its addresses at which nobody listens, a bit for each    */
     int64_t      call_at;                         /* no sooner                                                */
     int64_t      turned_away_at;                  /* since when it has not been ready; 0: it is, or has not answered */
-} coll__ringing;
+} coll__dialling;
 
-typedef struct coll__hall {
+typedef struct coll__gathering {
     coll__tcp     *old;
     coll__identity us;                            /* by our place in the list                                 */
     const int     *ranks;                         /* the list: what they are called in the old world          */
@@ -67,8 +67,8 @@ typedef struct coll__hall {
     unsigned char *table;                         /* the proposal that we hold, or make; in the end: what is agreed */
     uint64_t       ballot;                        /* of it; 0: none                                           */
     bool           is_bound;                      /* it comes from another host: we must propose it           */
-    coll__guest   *guests;                        /* of the host                                              */
-    coll__ringing *calls;                         /* to those who have not come; of the others: [0], to the host */
+    coll__attendee   *attendees;                        /* of the host                                              */
+    coll__dialling *calls;                         /* to those who have not come; of the others: [0], to the host */
     struct pollfd *fds;
     int            grace_ms;
     int            host;                          /* who has brought it about; -1: not known, or it is lost   */
@@ -76,10 +76,10 @@ typedef struct coll__hall {
     bool           is_given_up;                   /* the others go on without us                              */
     int64_t        deadline, sign_at;
     coll_failure  *failure;
-} coll__hall;
+} coll__gathering;
 
 /* Look what the old world knows of those who are lost.  Rank 0 has heard of all others until now. */
-static void coll__hall_look(coll__hall *h)
+static void coll__gathering_look(coll__gathering *h)
 {
     coll__pulse *p = &h->old->pulse;
     const int64_t now = coll__now();
@@ -97,7 +97,7 @@ static void coll__hall_look(coll__hall *h)
 
 /* ---- >>notes ---- */
 
-static bool coll__heard_open(const coll__hall *h, coll__heard *heard, coll__pipe *pipe)
+static bool coll__heard_open(const coll__gathering *h, coll__heard *heard, coll__pipe *pipe)
 {
     if (!heard->bytes) heard->bytes = (unsigned char *)malloc(COLL__CONTROL_LENGTH + (size_t)h->count);
     heard->pipe = coll__pipe_take(pipe);
@@ -110,7 +110,7 @@ static bool coll__heard_open(const coll__hall *h, coll__heard *heard, coll__pipe
 static inline const unsigned char *coll__heard_table(const coll__heard *heard) { return heard->bytes + COLL__CONTROL_LENGTH; }
 
 /* The next note, with the table that belongs to it.  COLL_PENDING: not yet; COLL_ERR_PEER: the connection has ended. */
-static coll_status coll__heard_next(const coll__hall *h, coll__heard *heard)
+static coll_status coll__heard_next(const coll__gathering *h, coll__heard *heard)
 {
     size_t wanted = COLL__CONTROL_LENGTH;
 
@@ -140,7 +140,7 @@ static void coll__heard_close(coll__heard *heard)
 }
 
 /* We hold a proposal from now on, in the place of an earlier one. */
-static void coll__hall_hold(coll__hall *h, uint64_t ballot, const unsigned char *table)
+static void coll__gathering_hold(coll__gathering *h, uint64_t ballot, const unsigned char *table)
 {
     if (ballot <= h->ballot) return;
     h->ballot = ballot;
@@ -158,7 +158,7 @@ typedef enum coll__answer {
     COLL__ANSWER_NOT_READY                         /* call again                                               */
 } coll__answer;
 
-static void coll__ringing_ends(coll__ringing *c)
+static void coll__dialling_ends(coll__dialling *c)
 {
     if (c->greet) coll__pipe_close(&c->greet->pipe);
     free(c->greet);
@@ -168,17 +168,17 @@ static void coll__ringing_ends(coll__ringing *c)
 }
 
 /* This address does not answer; the next one may. */
-static coll__answer coll__ringing_in_vain(coll__ringing *c, int count, int error)
+static coll__answer coll__dialling_in_vain(coll__dialling *c, int count, int error)
 {
     if (error == ECONNREFUSED) c->refusing |= 1u << (unsigned)((c->way - 1) % count);
     else c->refusing = 0;
-    coll__ringing_ends(c);
+    coll__dialling_ends(c);
     const bool is_nobody = c->refusing == (1u << (unsigned)count) - 1;
     c->call_at = c->way % count == 0 ? coll__deadline(COLL__AGAIN_MS) : 0;
     return is_nobody ? COLL__ANSWER_NOBODY : COLL__ANSWER_NOT_READY;
 }
 
-static coll__answer coll__ringing_begin(coll__hall *h, coll__ringing *c, int to)
+static coll__answer coll__dialling_begin(coll__gathering *h, coll__dialling *c, int to)
 {
     const int rank = h->ranks[to], count = h->old->places[rank].count;
     const coll__hello hello = { .purpose = COLL__PURPOSE_MEET, .to = to };
@@ -186,7 +186,7 @@ static coll__answer coll__ringing_begin(coll__hall *h, coll__ringing *c, int to)
     if (count == 0) return COLL__ANSWER_NOBODY;
     const coll__address a = coll__place_address(h->old, rank, c->way++ % count);
     const int fd = coll__dial(&a);
-    if (fd < 0) return coll__ringing_in_vain(c, count, errno);
+    if (fd < 0) return coll__dialling_in_vain(c, count, errno);
     c->greet = (coll__greet *)malloc(sizeof *c->greet);
     if (c->greet) coll__greet_call(c->greet, &h->us, fd, hello, coll__never);
     else close(fd);
@@ -194,21 +194,21 @@ static coll__answer coll__ringing_begin(coll__hall *h, coll__ringing *c, int to)
 }
 
 /* Go on with a call as far as it goes without waiting. */
-static coll__answer coll__ringing_advance(coll__hall *h, coll__ringing *c, int to)
+static coll__answer coll__dialling_advance(coll__gathering *h, coll__dialling *c, int to)
 {
     const int count = h->old->places[h->ranks[to]].count;
     coll_status status = COLL_OK;
 
     if (!c->greet && c->heard.pipe.fd < 0) {
         if (coll__now() < c->call_at) return COLL__ANSWER_NONE;
-        const coll__answer reply = coll__ringing_begin(h, c, to);
+        const coll__answer reply = coll__dialling_begin(h, c, to);
         if (reply != COLL__ANSWER_NONE) return reply;
     }
     if (c->greet && !c->is_connected) {
         struct pollfd at = { .fd = c->greet->pipe.fd, .events = POLLOUT };
         if (poll(&at, 1, 0) <= 0) return COLL__ANSWER_NONE;
         const int error = coll__dial_result(at.fd);
-        if (error) return coll__ringing_in_vain(c, count, error);
+        if (error) return coll__dialling_in_vain(c, count, error);
         c->is_connected = true;
         c->refusing = 0;
     }
@@ -224,13 +224,13 @@ static coll__answer coll__ringing_advance(coll__hall *h, coll__ringing *c, int t
     if (status == COLL_PENDING) return COLL__ANSWER_NONE;
     if (status == COLL_OK) return COLL__ANSWER_NOTE;
     if (!c->turned_away_at && status != COLL_ERR_PEER) c->turned_away_at = coll__now();
-    coll__ringing_ends(c);
+    coll__dialling_ends(c);
     c->call_at = coll__deadline(COLL__AGAIN_MS);
     return COLL__ANSWER_NOT_READY;
 }
 
 /* What to poll for before going on.  events 0: nothing, go on. */
-static struct pollfd coll__ringing_watch(coll__ringing *c)
+static struct pollfd coll__dialling_watch(coll__dialling *c)
 {
     if (c->greet) return (struct pollfd){ .fd = c->greet->pipe.fd, .events = c->is_connected ? c->greet->want : POLLOUT };
     if (c->heard.pipe.fd < 0) return (struct pollfd){ .fd = -1, .events = POLLIN };
@@ -239,39 +239,39 @@ static struct pollfd coll__ringing_watch(coll__ringing *c)
 
 /* ---- >>the host ---- */
 
-static void coll__guest_goes(coll__hall *h, int place)
+static void coll__attendee_lost(coll__gathering *h, int place)
 {
-    coll__heard_close(&h->guests[place].heard);
-    memset(&h->guests[place], 0, sizeof h->guests[place]);
-    h->guests[place].heard.pipe.fd = -1;
+    coll__heard_close(&h->attendees[place].heard);
+    memset(&h->attendees[place], 0, sizeof h->attendees[place]);
+    h->attendees[place].heard.pipe.fd = -1;
     h->is_there[place] = 0;
     h->is_lost[place] = 1;
 }
 
 /* Take what has come from those who are there: what they hold.  An end is an end. */
-static void coll__hall_hear(coll__hall *h)
+static void coll__gathering_hear(coll__gathering *h)
 {
     const int64_t now = coll__now();
 
     for (int i = 0; i < h->count; i++) {
-        coll__guest *g = &h->guests[i];
+        coll__attendee *g = &h->attendees[i];
         coll_status status = COLL_PENDING;
         if (g->heard.pipe.fd < 0) continue;
         while ((status = coll__heard_next(h, &g->heard)) == COLL_OK && g->heard.control.note == COLL__CONTROL_HOLD) {
             const uint64_t ballot = g->heard.ballot;
             g->holds = ballot;
             if (ballot >= g->asked) g->owes_since = 0;
-            if (!h->is_there[i]) coll__hall_hold(h, ballot, coll__heard_table(&g->heard));
+            if (!h->is_there[i]) coll__gathering_hold(h, ballot, coll__heard_table(&g->heard));
             h->is_there[i] = 1;
             h->is_lost[i] = 0;
         }
         const bool is_late = h->is_watched && g->owes_since && now - g->owes_since > h->grace_ms * (int64_t)COLL__MS;
-        if (status != COLL_PENDING || is_late) coll__guest_goes(h, i);
+        if (status != COLL_PENDING || is_late) coll__attendee_lost(h, i);
     }
 }
 
 /* Somebody has said who it is.  false: that cannot be answered yet. */
-static bool coll__hall_admit(coll__hall *h, coll__greet *g)
+static bool coll__gathering_admit(coll__gathering *h, coll__greet *g)
 {
     const int place = g->hello.rank;
     const bool is_before = place < h->me && g->hello.purpose == COLL__PURPOSE_MEET;      /* a host before us         */
@@ -282,18 +282,18 @@ static bool coll__hall_admit(coll__hall *h, coll__greet *g)
         coll__refuse(h->old, &g->pipe, COLL_ERR_PEER, "the others have given this rank up");
         return true;
     }
-    if (g->hello.purpose != COLL__PURPOSE_MEET || place == h->me || h->guests[place].heard.pipe.fd >= 0) {
+    if (g->hello.purpose != COLL__PURPOSE_MEET || place == h->me || h->attendees[place].heard.pipe.fd >= 0) {
         coll__refuse(h->old, &g->pipe, COLL_ERR_PROTOCOL, "it is not expected here");
         return true;
     }
     coll__tune_socket(g->pipe.fd);
-    if (!coll__heard_open(h, &h->guests[place].heard, &g->pipe)) return true;
-    h->guests[place].owes_since = coll__now();
-    coll__control_send(&h->guests[place].heard.pipe, COLL__CONTROL_WELCOME, COLL_OK, -1, "");
+    if (!coll__heard_open(h, &h->attendees[place].heard, &g->pipe)) return true;
+    h->attendees[place].owes_since = coll__now();
+    coll__control_send(&h->attendees[place].heard.pipe, COLL__CONTROL_WELCOME, COLL_OK, -1, "");
     return true;
 }
 
-static void coll__hall_door(coll__hall *h)
+static void coll__gathering_door(coll__gathering *h)
 {
     coll__tcp *tcp = h->old;
 
@@ -306,17 +306,17 @@ static void coll__hall_door(coll__hall *h)
 
 /* Call those who have not come: one where nobody listens is lost, and one that knows the end of this gathering tells it.
  * COLL_PENDING: nobody does; COLL_OK: it is in h->table; COLL_ERR_PEER: the others go on without us. */
-static coll_status coll__hall_call_all(coll__hall *h)
+static coll_status coll__gathering_call_all(coll__gathering *h)
 {
     const int64_t now = coll__now();
 
     for (int i = h->me + 1; i < h->count; i++) {
-        coll__ringing *c = &h->calls[i];
-        if (h->is_lost[i] || h->is_there[i] || h->guests[i].heard.pipe.fd >= 0) {
-            coll__ringing_ends(c);
+        coll__dialling *c = &h->calls[i];
+        if (h->is_lost[i] || h->is_there[i] || h->attendees[i].heard.pipe.fd >= 0) {
+            coll__dialling_ends(c);
             continue;
         }
-        const coll__answer reply = coll__ringing_advance(h, c, i);
+        const coll__answer reply = coll__dialling_advance(h, c, i);
         if (reply == COLL__ANSWER_NONE) continue;
         if (reply == COLL__ANSWER_NOBODY) h->is_lost[i] = 1;
         if (reply == COLL__ANSWER_NOTE && c->heard.control.note == COLL__CONTROL_AGREED && c->heard.ballot > 0) {
@@ -327,14 +327,14 @@ static coll_status coll__hall_call_all(coll__hall *h)
         if (is_refusal && c->heard.control.what.status == COLL_ERR_PEER) return COLL_ERR_PEER;
         if (is_refusal && !c->turned_away_at) c->turned_away_at = now;
         if (h->is_watched && c->turned_away_at && now - c->turned_away_at > h->grace_ms * (int64_t)COLL__MS) h->is_lost[i] = 1;
-        coll__ringing_ends(c);
+        coll__dialling_ends(c);
         if (c->call_at > now) c->call_at = now + COLL__CALL_AGAIN_MS * (int64_t)COLL__MS;
     }
     return COLL_PENDING;
 }
 
 /* Show all who are there that we live. */
-static void coll__hall_sign(coll__hall *h)
+static void coll__gathering_sign(coll__gathering *h)
 {
     enum { SIGNS = 8 };                           /* in the time after which silence is an end                */
     const int64_t now = coll__now();
@@ -342,14 +342,15 @@ static void coll__hall_sign(coll__hall *h)
     if (now < h->sign_at) return;
     h->sign_at = now + h->grace_ms * (int64_t)COLL__MS / SIGNS;
     for (int i = 0; i < h->count; i++)
-        if (h->is_there[i] && i != h->me && !coll__table_send(&h->guests[i].heard.pipe, COLL__CONTROL_MISSING, h->me, 0, NULL, 0))
-            coll__guest_goes(h, i);
+        if (h->is_there[i] && i != h->me
+            && !coll__table_send(&h->attendees[i].heard.pipe, COLL__CONTROL_MISSING, h->me, 0, NULL, 0))
+            coll__attendee_lost(h, i);
 }
 
-static void coll__hall_wait(coll__hall *h, int64_t until)
+static void coll__gathering_wait(coll__gathering *h, int64_t until)
 {
     const coll__tcp *tcp = h->old;
-    int n = 0, ms = coll__ms_until(until, COLL__HALL_LOOK_MS);
+    int n = 0, ms = coll__ms_until(until, COLL__GATHER_LOOK_MS);
 
     h->fds[n++] = (struct pollfd){ .fd = tcp->is_deaf ? -1 : tcp->listener, .events = POLLIN };
     for (int i = 0; i < tcp->greeting_count; i++) {
@@ -358,9 +359,9 @@ static void coll__hall_wait(coll__hall *h, int64_t until)
         h->fds[n++] = (struct pollfd){ .fd = g->pipe.fd, .events = g->want };
     }
     for (int i = 0; i < h->count; i++) {
-        coll__pipe *pipe = &h->guests[i].heard.pipe;
+        coll__pipe *pipe = &h->attendees[i].heard.pipe;
         if (pipe->fd >= 0) h->fds[n++] = (struct pollfd){ .fd = pipe->fd, .events = coll__pipe_await(pipe, POLLIN) };
-        const struct pollfd at = coll__ringing_watch(&h->calls[i]);
+        const struct pollfd at = coll__dialling_watch(&h->calls[i]);
         if (at.fd >= 0) h->fds[n++] = at;
     }
     for (int i = 0; i < n; i++) if (h->fds[i].events == 0) ms = 0;
@@ -369,7 +370,7 @@ static void coll__hall_wait(coll__hall *h, int64_t until)
 
 /* A quorum is there, and all others are lost, or have been waited for: have those who are there accept one table.  true: they
  * have. */
-static bool coll__hall_propose(coll__hall *h)
+static bool coll__gathering_propose(coll__gathering *h)
 {
     const uint64_t ours = (uint64_t)(h->me + 1) << 32;
     bool is_accepted = true;
@@ -379,19 +380,20 @@ static bool coll__hall_propose(coll__hall *h)
         h->ballot = h->ballot < ours ? ours : h->ballot + 1;
     }
     for (int i = 0; i < h->count; i++) {
-        coll__guest *g = &h->guests[i];
+        coll__attendee *g = &h->attendees[i];
         if (i == h->me || !h->is_there[i]) continue;
         if (g->holds != h->ballot) is_accepted = false;
         if (g->asked == h->ballot) continue;
         g->asked = h->ballot;
         g->owes_since = coll__now();
-        if (!coll__table_send(&g->heard.pipe, COLL__CONTROL_TABLE, h->me, h->ballot, h->table, h->count)) coll__guest_goes(h, i);
+        if (!coll__table_send(&g->heard.pipe, COLL__CONTROL_TABLE, h->me, h->ballot, h->table, h->count))
+            coll__attendee_lost(h, i);
     }
     return is_accepted;
 }
 
 /* How many are there, and how many may still come. */
-static int coll__hall_tally(const coll__hall *h, int *open)
+static int coll__gathering_tally(const coll__gathering *h, int *open)
 {
     int there = 0;
 
@@ -404,23 +406,23 @@ static int coll__hall_tally(const coll__hall *h, int *open)
 }
 
 /* Gather, and have it agreed who goes on.  COLL_OK: h->table says it. */
-static coll_status coll__hall_gather(coll__hall *h)
+static coll_status coll__gathering_gather(coll__gathering *h)
 {
     int64_t until = h->deadline;
     int before = 1, open;
 
     h->is_there[h->me] = 1;
-    for (int i = 0; i < h->count; i++) h->calls[i].call_at = coll__deadline(COLL__HALL_LOOK_MS);
+    for (int i = 0; i < h->count; i++) h->calls[i].call_at = coll__deadline(COLL__GATHER_LOOK_MS);
     for (;;) {
-        coll__hall_look(h);
-        coll__hall_door(h);
-        coll__hall_hear(h);
-        const coll_status told = coll__hall_call_all(h);
+        coll__gathering_look(h);
+        coll__gathering_door(h);
+        coll__gathering_hear(h);
+        const coll_status told = coll__gathering_call_all(h);
         h->is_bound = h->is_bound || told == COLL_OK;         /* its host is another one                          */
         if (told == COLL_OK) return COLL_OK;
         h->is_given_up = told < 0;
         if (told < 0) return coll__blame(h->failure, COLL_ERR_PEER, -1, "the others have given this rank up");
-        const int there = coll__hall_tally(h, &open);
+        const int there = coll__gathering_tally(h, &open);
         const bool is_enough = coll__is_quorum(h->is_there, h->count);
         if (!is_enough) until = h->deadline;
         else if (there != before || until == h->deadline) until = coll__deadline(h->grace_ms);
@@ -430,20 +432,20 @@ static coll_status coll__hall_gather(coll__hall *h)
         if (is_time && !is_enough)
             return coll__blame(h->failure, COLL_ERR_PEER, -1, "only %d of %d ranks are left: that is not most of them, and the "
                                "others might go on elsewhere", there, h->count);
-        if (is_time && coll__hall_propose(h)) return COLL_OK;
-        coll__hall_sign(h);
-        coll__hall_wait(h, is_time ? coll__never : until);
+        if (is_time && coll__gathering_propose(h)) return COLL_OK;
+        coll__gathering_sign(h);
+        coll__gathering_wait(h, is_time ? coll__never : until);
     }
 }
 
 /* Tell those who are there what is agreed, or that they are too few.  When the others go on without us they find that by
  * themselves: they call the next host. */
-static void coll__hall_tell(coll__hall *h)
+static void coll__gathering_tell(coll__gathering *h)
 {
     const coll_failure *why = h->failure;
 
     for (int i = 0; i < h->count; i++) {
-        coll__pipe *pipe = &h->guests[i].heard.pipe;
+        coll__pipe *pipe = &h->attendees[i].heard.pipe;
         if (pipe->fd < 0 || !h->is_there[i]) continue;
         if (why->status == COLL_OK)
             (void)coll__table_send(pipe, COLL__CONTROL_AGREED, h->me, COLL__BALLOT_DECIDED, h->table, h->count);
@@ -454,20 +456,20 @@ static void coll__hall_tell(coll__hall *h)
 
 /* ---- >>the others ---- */
 
-static bool coll__hall_say(coll__hall *h, coll__pipe *pipe)
+static bool coll__gathering_say(coll__gathering *h, coll__pipe *pipe)
 {
     return coll__table_send(pipe, COLL__CONTROL_HOLD, h->me, h->ballot, h->table, h->count);
 }
 
 /* The host has let us in.  COLL_OK: it is agreed who goes on.  COLL_PENDING: the host is lost.  An error is that of the
  * gathering. */
-static coll_status coll__hall_attend(coll__hall *h, coll__heard *heard)
+static coll_status coll__gathering_attend(coll__gathering *h, coll__heard *heard)
 {
     const int64_t patience = h->grace_ms * (int64_t)COLL__MS;
     int64_t heard_at = coll__now();
     coll_status status;
 
-    if (!coll__hall_say(h, &heard->pipe)) return COLL_PENDING;
+    if (!coll__gathering_say(h, &heard->pipe)) return COLL_PENDING;
     for (;;) {
         while ((status = coll__heard_next(h, heard)) == COLL_OK) {
             const coll__control_note note = heard->control.note;
@@ -479,8 +481,8 @@ static coll_status coll__hall_attend(coll__hall *h, coll__heard *heard)
                 return COLL_OK;
             }
             if (note != COLL__CONTROL_TABLE) continue;
-            coll__hall_hold(h, heard->ballot, coll__heard_table(heard));
-            if (!coll__hall_say(h, &heard->pipe)) return COLL_PENDING;
+            coll__gathering_hold(h, heard->ballot, coll__heard_table(heard));
+            if (!coll__gathering_say(h, &heard->pipe)) return COLL_PENDING;
         }
         const int64_t now = coll__now();
         if (status < 0 || now - heard_at > (h->is_watched ? patience : h->deadline - heard_at + patience)) return COLL_PENDING;
@@ -490,9 +492,9 @@ static coll_status coll__hall_attend(coll__hall *h, coll__heard *heard)
 }
 
 /* Go to a host.  As above. */
-static coll_status coll__hall_join(coll__hall *h, int host)
+static coll_status coll__gathering_join(coll__gathering *h, int host)
 {
-    coll__ringing *c = &h->calls[0];
+    coll__dialling *c = &h->calls[0];
     const int64_t soon = coll__deadline(h->grace_ms), until = soon < h->deadline ? soon : h->deadline;
     coll_status status = COLL_PENDING;
 
@@ -500,46 +502,46 @@ static coll_status coll__hall_join(coll__hall *h, int host)
     c->refusing = 0;
     c->call_at = 0;
     for (bool is_over = false; !is_over;) {
-        coll__hall_look(h);
-        const coll__answer reply = coll__ringing_advance(h, c, host);
+        coll__gathering_look(h);
+        const coll__answer reply = coll__dialling_advance(h, c, host);
         const coll__control_note note = reply == COLL__ANSWER_NOTE ? c->heard.control.note : COLL__CONTROL_LIMIT;
         if (note == COLL__CONTROL_WELCOME) {
-            status = coll__hall_attend(h, &c->heard);
+            status = coll__gathering_attend(h, &c->heard);
             break;
         }
         if (note == COLL__CONTROL_AGREED && c->heard.ballot > 0) {
             memcpy(h->table, coll__heard_table(&c->heard), (size_t)h->count);
-            coll__ringing_ends(c);                /* its line is not for this world                           */
+            coll__dialling_ends(c);                /* its line is not for this world                           */
             return COLL_OK;
         }
         is_over = reply == COLL__ANSWER_NOBODY || (reply != COLL__ANSWER_NOTE && h->is_lost[host]) || coll__now() >= until;
         if (reply == COLL__ANSWER_NOTE) {          /* it has not heard of the failure yet                      */
-            coll__ringing_ends(c);
+            coll__dialling_ends(c);
             c->call_at = coll__deadline(COLL__AGAIN_MS);
         }
-        struct pollfd at = coll__ringing_watch(c);
+        struct pollfd at = coll__dialling_watch(c);
         const bool is_waiting = !is_over && at.events != 0;
-        if (is_waiting) (void)poll(&at, 1, coll__ms_until(at.fd < 0 ? c->call_at : until, COLL__HALL_LOOK_MS));
+        if (is_waiting) (void)poll(&at, 1, coll__ms_until(at.fd < 0 ? c->call_at : until, COLL__GATHER_LOOK_MS));
     }
     if (status == COLL_OK) h->host = host;
-    else coll__ringing_ends(c);
+    else coll__dialling_ends(c);
     return status;
 }
 
 /* Find the host, or be it.  COLL_OK: h->table says who goes on. */
-static coll_status coll__hall_meet(coll__hall *h)
+static coll_status coll__gathering_meet(coll__gathering *h)
 {
     coll_status status = COLL_PENDING;
 
     h->host = -1;
     for (int i = 0; i < h->me && status == COLL_PENDING; i++) {
-        coll__hall_look(h);
-        if (!h->is_lost[i]) status = coll__hall_join(h, i);
+        coll__gathering_look(h);
+        if (!h->is_lost[i]) status = coll__gathering_join(h, i);
         if (status == COLL_PENDING) h->is_lost[i] = 1;
     }
     if (status != COLL_PENDING) return status;
-    status = coll__hall_gather(h);
-    coll__hall_tell(h);
+    status = coll__gathering_gather(h);
+    coll__gathering_tell(h);
     if (status == COLL_OK && !h->is_bound) h->host = h->me;
     return status;
 }
@@ -548,12 +550,12 @@ static coll_status coll__hall_meet(coll__hall *h)
 
 /* Who connects from here on means the gathering, and no more when it is over.  Greetings that have begun meant what was before:
  * those who belong here call again. */
-static void coll__hall_takes_door(coll__hall *h, bool is_open)
+static void coll__gathering_takes_door(coll__gathering *h, bool is_open)
 {
     coll__tcp *tcp = h->old;
 
     pthread_mutex_lock(&tcp->door);
-    tcp->hall = is_open ? h : NULL;
+    tcp->gathering = is_open ? h : NULL;
     tcp->greets_as = is_open ? &h->us : &tcp->us;
     for (int i = tcp->greeting_count - 1; i >= 0; i--) {
         coll__greet *g = &tcp->greetings[i];
@@ -565,34 +567,34 @@ static void coll__hall_takes_door(coll__hall *h, bool is_open)
     pthread_mutex_unlock(&tcp->door);
 }
 
-static bool coll__hall_open(coll__hall *h)
+static bool coll__gathering_open(coll__gathering *h)
 {
     const size_t n = (size_t)h->count;
 
     h->is_there = (unsigned char *)coll__allocate(n);
     h->is_lost = (unsigned char *)coll__allocate(n);
     h->table = (unsigned char *)coll__allocate(n);
-    h->guests = (coll__guest *)coll__allocate(n * sizeof *h->guests);
-    h->calls = (coll__ringing *)coll__allocate(n * sizeof *h->calls);
+    h->attendees = (coll__attendee *)coll__allocate(n * sizeof *h->attendees);
+    h->calls = (coll__dialling *)coll__allocate(n * sizeof *h->calls);
     h->fds = (struct pollfd *)coll__allocate((2 * n + (size_t)h->old->greeting_room + 1) * sizeof *h->fds);
-    for (int i = 0; h->guests && i < h->count; i++) h->guests[i].heard.pipe.fd = -1;
+    for (int i = 0; h->attendees && i < h->count; i++) h->attendees[i].heard.pipe.fd = -1;
     for (int i = 0; h->calls && i < h->count; i++) h->calls[i].heard.pipe.fd = -1;
-    coll__hall_takes_door(h, true);
-    return h->is_there && h->is_lost && h->table && h->guests && h->calls && h->fds;
+    coll__gathering_takes_door(h, true);
+    return h->is_there && h->is_lost && h->table && h->attendees && h->calls && h->fds;
 }
 
-static void coll__hall_close(coll__hall *h)
+static void coll__gathering_close(coll__gathering *h)
 {
-    for (int i = 0; h->guests && i < h->count; i++) coll__heard_close(&h->guests[i].heard);
+    for (int i = 0; h->attendees && i < h->count; i++) coll__heard_close(&h->attendees[i].heard);
     for (int i = 0; h->calls && i < h->count; i++) {
-        coll__ringing_ends(&h->calls[i]);
+        coll__dialling_ends(&h->calls[i]);
         coll__heard_close(&h->calls[i].heard);
     }
-    coll__hall_takes_door(h, false);
+    coll__gathering_takes_door(h, false);
     free(h->is_there);
     free(h->is_lost);
     free(h->table);
-    free(h->guests);
+    free(h->attendees);
     free(h->calls);
     free(h->fds);
 }

@@ -9,8 +9,8 @@
 /* ---- >>the new world ---- */
 
 /* The name of a world made of `ranks`, or of those of them that are there. */
-static void coll__hall_name(unsigned char *world, const unsigned char *before, const int *ranks, const unsigned char *is_there,
-                            int count)
+static void coll__gathering_name(unsigned char *world, const unsigned char *before, const int *ranks,
+                                 const unsigned char *is_there, int count)
 {
     char text[80] = "";
     uint64_t hash = 1469598103934665603u;
@@ -23,7 +23,7 @@ static void coll__hall_name(unsigned char *world, const unsigned char *before, c
 }
 
 /* What the new world tells those who still call for the gathering.  NULL: no memory. */
-static coll__past *coll__hall_past(const coll__hall *h)
+static coll__past *coll__gathering_past(const coll__gathering *h)
 {
     coll__past *past = (coll__past *)malloc(sizeof *past + (size_t)h->count);
 
@@ -35,13 +35,13 @@ static coll__past *coll__hall_past(const coll__hall *h)
     return past;
 }
 
-/* The control connections: at rank 0 those to its guests, elsewhere the one to rank 0.  A rank that has none to rank 0 has lost
- * it, and knows how this world ends. */
-static void coll__hall_lines(coll__hall *h, coll__tcp *tcp)
+/* The control connections: at rank 0 those to its attendees, elsewhere the one to rank 0.  A rank that has none to rank 0 has
+ * lost it, and knows how this world ends. */
+static void coll__gathering_lines(coll__gathering *h, coll__tcp *tcp)
 {
     for (int i = 0, rank = 0; i < h->count; i++) {
         if (!h->table[i]) continue;
-        if (tcp->rank == 0 && i != h->me) tcp->controls[rank].pipe = coll__pipe_take(&h->guests[i].heard.pipe);
+        if (tcp->rank == 0 && i != h->me) tcp->controls[rank].pipe = coll__pipe_take(&h->attendees[i].heard.pipe);
         if (tcp->rank > 0 && rank == 0 && i == h->host) tcp->controls[0].pipe = coll__pipe_take(&h->calls[0].heard.pipe);
         rank++;
     }
@@ -53,13 +53,13 @@ static void coll__hall_lines(coll__hall *h, coll__tcp *tcp)
 }
 
 /* The context of this rank in it; it takes the listener and the pipes over.  NULL: no memory, or no descriptors. */
-static coll__tcp *coll__hall_world(coll__hall *h, coll_survivors *out)
+static coll__tcp *coll__gathering_world(coll__gathering *h, coll_survivors *out)
 {
     coll__tcp *old = h->old;
     coll__settings settings = { .config = { .rank = out->rank, .size = out->count, .world = "",
                                            .lanes = old->us.more_lanes + 1, .share_memory = old->shares ? 0 : -1 },
                                 .is_open = old->is_open };
-    coll__past *past = coll__hall_past(h);
+    coll__past *past = coll__gathering_past(h);
     coll__tcp *tcp = past ? coll__tcp_new(&settings, &old->log) : NULL;
 
     if (!tcp) {
@@ -72,7 +72,7 @@ static coll__tcp *coll__hall_world(coll__hall *h, coll_survivors *out)
     tcp->us.rank = out->rank;
     tcp->us.size = out->count;
     tcp->network = old->network;
-    coll__hall_name(tcp->us.world, h->us.world, h->ranks, h->table, h->count);
+    coll__gathering_name(tcp->us.world, h->us.world, h->ranks, h->table, h->count);
     if (coll__io_open(&tcp->io, old->io.is_uring ? "auto" : "poll",
                       (size_t)out->count * COLL_CHANNEL_COUNT * ((size_t)old->us.more_lanes + 1),
                       &old->log) < 0) {
@@ -90,7 +90,7 @@ static coll__tcp *coll__hall_world(coll__hall *h, coll_survivors *out)
     old->listener = -1;
     coll__io_watch(&tcp->io, tcp->io.bell, EPOLLIN, coll__tag(COLL__EVENT_BELL, 0));
     coll__io_watch(&tcp->io, tcp->listener, EPOLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
-    coll__hall_lines(h, tcp);
+    coll__gathering_lines(h, tcp);
     return tcp;
 }
 
@@ -99,7 +99,8 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
 {
     coll__tcp *old = (coll__tcp *)context;
     const int liveness = old->pulse.has_thread ? old->pulse.liveness_ms : 0;
-    coll__hall h = { .old = old, .us = old->us, .ranks = ranks, .count = count, .failure = failure, .is_watched = liveness > 0 };
+    coll__gathering h = { .old = old, .us = old->us, .ranks = ranks, .count = count, .failure = failure,
+                          .is_watched = liveness > 0 };
     coll_status status = COLL_OK;
 
     if (old->listener < 0)
@@ -108,10 +109,10 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
     h.us.rank = h.me;
     h.us.epoch++;
     h.us.size = count;
-    coll__hall_name(h.us.world, old->us.world, ranks, NULL, count);
+    coll__gathering_name(h.us.world, old->us.world, ranks, NULL, count);
     h.deadline = coll__deadline(timeout_ms);
-    h.grace_ms = liveness > 0 && liveness < COLL__HALL_GRACE_MS / 2 ? 2 * liveness : COLL__HALL_GRACE_MS;
-    if (coll__hall_open(&h)) status = coll__hall_meet(&h);
+    h.grace_ms = liveness > 0 && liveness < COLL__GATHER_GRACE_MS / 2 ? 2 * liveness : COLL__GATHER_GRACE_MS;
+    if (coll__gathering_open(&h)) status = coll__gathering_meet(&h);
     else status = coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
     if (status == COLL_OK && !h.table[h.me])
         status = coll__blame(failure, COLL_ERR_PEER, -1, "the others have given this rank up");
@@ -121,10 +122,10 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
         if (i == h.me) out->rank = out->count;
         out->ranks[out->count++] = ranks[i];
     }
-    out->context = status == COLL_OK ? coll__hall_world(&h, out) : NULL;
+    out->context = status == COLL_OK ? coll__gathering_world(&h, out) : NULL;
     if (status == COLL_OK && !out->context)
         status = coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", out->count);
-    coll__hall_close(&h);
+    coll__gathering_close(&h);
     return status;
 }
 

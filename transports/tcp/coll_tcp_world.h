@@ -53,9 +53,9 @@ typedef struct coll__tcp {
     int             greeting_count, greeting_room;
     coll__budget    budget;                       /* for answers to them                                      */
     bool            is_saving;                    /* some wait until there is more of it                      */
-    bool            is_pulse_there;               /* the pulse's thread has opened, which leaves most guests to ours */
+    bool            is_pulse_there;               /* the heartbeat's thread accepts: it leaves most to ours           */
     bool            has_guests;                   /* it has left us some                                      */
-    struct coll__hall *hall;                      /* those who are left of this world gather; NULL: they do not */
+    struct coll__gathering *gathering;            /* those who are left of this world gather; NULL: they do not */
     const coll__identity *greets_as;              /* who we are to those who connect to us                    */
     bool            is_deaf;                      /* the caller's thread does not watch the listener          */
     int64_t         deaf_until;                   /* then: nobody accepts before                              */
