@@ -36,14 +36,11 @@ static int work(coll_comm *comm)
 
 static void *thread_main(void *at) { return work(at) ? at : NULL; }
 
-typedef struct joiner { coll_config config; } joiner;
-
 static void *process_main(void *at)
 {
-    const joiner *j = at;
     coll_comm *comm = NULL;
 
-    if (coll_init(&comm, &j->config) == COLL_OK) return work(comm) ? at : NULL;
+    if (coll_init(&comm, at) == COLL_OK) return work(comm) ? at : NULL;
     fprintf(stderr, "%s\n", coll_error(NULL));
     return at;
 }
@@ -52,8 +49,7 @@ int main(int argc, char **argv)
 {
     pthread_t threads[RANKS];
     coll_comm *comms[RANKS];
-    joiner joiners[RANKS];
-    coll_config config = { .size = RANKS, .spin_us = -1, .background = -1, .liveness_timeout_ms = -1, .network = "127.0.0.1" };
+    coll_config configs[RANKS], config = { .size = RANKS, .spin_us = -1, .background = -1, .liveness_timeout_ms = -1, .network = "127.0.0.1" };
     bool has_failed = false;
 
     if (argc != 5) return fprintf(stderr, "usage: instructions threads|tcp|memory KIND BYTES CALLS\n"), 2;
@@ -68,10 +64,10 @@ int main(int argc, char **argv)
     if (is_threads && coll_init_threads(RANKS, comms, &(coll_config){ .spin_us = -1 }) < 0)
         return fprintf(stderr, "%s\n", coll_error(NULL)), 1;
     for (int i = 0; i < RANKS; i++) {
-        joiners[i].config = config;
-        joiners[i].config.rank = i;
+        configs[i] = config;
+        configs[i].rank = i;
         if (pthread_create(&threads[i], NULL, is_threads ? thread_main : process_main,
-                           is_threads ? (void *)comms[i] : (void *)&joiners[i])) return 1;
+                           is_threads ? (void *)comms[i] : (void *)&configs[i])) return 1;
     }
     for (int i = 0; i < RANKS; i++) {
         void *result = NULL;
