@@ -49,7 +49,8 @@ int main(int argc, char **argv)
 {
     pthread_t threads[RANKS];
     coll_comm *comms[RANKS];
-    coll_config configs[RANKS], config = { .size = RANKS, .spin_us = -1, .background = -1, .liveness_timeout_ms = -1, .network = "127.0.0.1" };
+    coll_config configs[RANKS];
+    coll_config config = { .size = RANKS, .spin_us = -1, .background = -1, .liveness_timeout_ms = -1, .network = "127.0.0.1" };
     bool has_failed = false;
 
     if (argc != 5) return fprintf(stderr, "usage: instructions threads|tcp|memory KIND BYTES CALLS\n"), 2;

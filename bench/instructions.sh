@@ -1,6 +1,7 @@
 #!/bin/sh
 # Instructions of a repeated call, per rank, as valgrind counts them: those of many calls less those of a few, so that opening
-# and closing do not count.  Unlike times they do not depend on what else the machine does.
+# and closing do not count.  On a busy machine threads take turns otherwise, and look once more before they sleep: up to a third
+# more, which the limits below allow.
 #   usage: instructions.sh PROGRAM [most]      most: fail where a count is beyond its limit in the list below
 program=$1 strict=$2
 command -v valgrind > /dev/null || { echo "instructions: valgrind is not installed"; exit 1; }
