@@ -33,29 +33,31 @@
  *     coll_cost.h                   what each of them costs, as closed forms
  *     coll_algorithms.h             the algorithms, put together from these, and the table of them
  *     coll_tuner.h                  the cost model chooses the algorithm
- *   core/coll_comm.h                trunks, communicators, tracks, requests; fingerprints; the first failure
- *   core/coll_record.h              the flight recorder: the last operations, written down when something fails
- *   core/coll_check.h               the caller's mistakes, found before any byte moves; defaults
- *   core/coll_match.h               which message goes into which receive: lists and bins of messages
- *   core/coll_notes.h               what is written for messages by key, and how it leaves
- *   core/coll_messages.h            messages by key: send and recv, and tracks whose order others may not share
- *   core/coll_engine.h              runs an algorithm: slices, messages, folds
- *   core/coll_progress.h            moves everything on; the loop that waits; threads that share a trunk
- *   core/coll_freed.h               communicators that a rank has freed, and others still use
- *   core/coll_mover.h               moves on in the background what nobody waits for
- *   core/coll_list.h                many tensors in one operation
- *   core/coll_feedback.h            what a wire leaves out is kept, and added the next time
- *   core/coll_prepared.h            requests: made ready, started, and started again
- *   core/coll_launchers.h           what launchers say in the environment: who, how many, where to meet
- *   core/coll_config.h              configuration and environment
- *   core/coll_enter.h               one thread at a time in a communicator
- *   core/coll_again.h               blocking calls: at once, and at a glance where they are like the last one
- *   core/coll_wait.h                requests: tested, waited for - one, any, some or all of them - and freed
- *   core/coll_groups.h              communicators: made, derived, freed
- *   core/coll_hosts.h               ranks that share hosts: collectives put together from those of a host and those across
- *   core/coll_shrink.h              after a failure: a communicator of those who are left
- *   core/coll_measure.h             the numbers of the cost model, measured
- *   core/coll_explain.h             what is chosen for a call, and why
+ *   core/engine/                    communicators, requests, and what moves them on
+ *     coll_comm.h                   trunks, communicators, tracks, requests; fingerprints; the first failure
+ *     coll_check.h                  the caller's mistakes, found before any byte moves; defaults
+ *     coll_match.h                  which message goes into which receive: lists and bins of messages
+ *     coll_notes.h                  what is written for messages by key, and how it leaves
+ *     coll_messages.h               messages by key: send and recv, and tracks whose order others may not share
+ *     coll_engine.h                 runs an algorithm: slices, messages, folds
+ *     coll_progress.h               moves everything on; the loop that waits; threads that share a trunk
+ *     coll_freed.h                  communicators that a rank has freed, and others still use
+ *     coll_list.h                   many tensors in one operation
+ *     coll_feedback.h               what a wire leaves out is kept, and added the next time
+ *     coll_prepared.h               requests: made ready, started, and started again
+ *     coll_enter.h                  one thread at a time in a communicator
+ *     coll_again.h                  blocking calls: at once, and at a glance where they are like the last one
+ *     coll_wait.h                   requests: tested, waited for - one, any, some or all of them - and freed
+ *     coll_hosts.h                  ranks that share hosts: collectives put together from those of a host and those across
+ *   core/session/                   what the public functions call: opening, deriving, measuring, telling
+ *     coll_record.h                 the flight recorder: the last operations, written down when something fails
+ *     coll_mover.h                  moves on in the background what nobody waits for
+ *     coll_launchers.h              what launchers say in the environment: who, how many, where to meet
+ *     coll_config.h                 configuration and environment
+ *     coll_groups.h                 communicators: made, derived, freed
+ *     coll_shrink.h                 after a failure: a communicator of those who are left
+ *     coll_measure.h                the numbers of the cost model, measured
+ *     coll_explain.h                what is chosen for a call, and why
  *   transports/coll_threads.h       ranks in one address space; takes whole collectives; with its parts in transports/threads/
  *   transports/coll_tcp.h           ranks in many processes, with its parts in transports/tcp/
  *   transports/coll_joined.h        both at once: threads of many processes
@@ -98,29 +100,29 @@
 #include "core/algorithms/coll_cost.h"
 #include "core/algorithms/coll_algorithms.h"
 #include "core/algorithms/coll_tuner.h"
-#include "core/coll_comm.h"
-#include "core/coll_record.h"
-#include "core/coll_check.h"
-#include "core/coll_match.h"
-#include "core/coll_notes.h"
-#include "core/coll_messages.h"
-#include "core/coll_engine.h"
-#include "core/coll_progress.h"
-#include "core/coll_freed.h"
-#include "core/coll_mover.h"
-#include "core/coll_list.h"
-#include "core/coll_feedback.h"
-#include "core/coll_prepared.h"
-#include "core/coll_launchers.h"
-#include "core/coll_config.h"
-#include "core/coll_enter.h"
-#include "core/coll_wait.h"
-#include "core/coll_again.h"
-#include "core/coll_groups.h"
-#include "core/coll_hosts.h"
-#include "core/coll_shrink.h"
-#include "core/coll_measure.h"
-#include "core/coll_explain.h"
+#include "core/engine/coll_comm.h"
+#include "core/session/coll_record.h"
+#include "core/engine/coll_check.h"
+#include "core/engine/coll_match.h"
+#include "core/engine/coll_notes.h"
+#include "core/engine/coll_messages.h"
+#include "core/engine/coll_engine.h"
+#include "core/engine/coll_progress.h"
+#include "core/engine/coll_freed.h"
+#include "core/session/coll_mover.h"
+#include "core/engine/coll_list.h"
+#include "core/engine/coll_feedback.h"
+#include "core/engine/coll_prepared.h"
+#include "core/session/coll_launchers.h"
+#include "core/session/coll_config.h"
+#include "core/engine/coll_enter.h"
+#include "core/engine/coll_wait.h"
+#include "core/engine/coll_again.h"
+#include "core/session/coll_groups.h"
+#include "core/engine/coll_hosts.h"
+#include "core/session/coll_shrink.h"
+#include "core/session/coll_measure.h"
+#include "core/session/coll_explain.h"
 #include "transports/coll_threads.h"
 #include "transports/coll_tcp.h"
 #include "transports/coll_joined.h"

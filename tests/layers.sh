@@ -25,22 +25,21 @@ plant() { # sort, file, line: into the copy
 
 if [ "$1" = planted ]; then
     cp -r coll.h coll_impl.h core transports "$work" && cd "$work" || exit 1
-    plant include core/numbers/coll_mx.h '#include "../coll_comm.h"'
+    plant include core/numbers/coll_mx.h '#include "../engine/coll_comm.h"'
     plant use core/algorithms/coll_tree.h 'static int coll__planted_size(const coll_comm *c) { return coll__world_rank(c, 0); }'
     plant use transports/coll_sim.h 'static void coll__planted_hub(void) { coll__hub_release(NULL); }'
-    plant above core/coll_record.h 'static int coll__planted_shrink(void) { return coll__shrink_inside(NULL, NULL); }'
-    plant name core/coll_explain.h 'static const char *coll__planted_name(void) { return "tcp"; }'
+    plant above core/session/coll_record.h 'static int coll__planted_shrink(void) { return coll__shrink_inside(NULL, NULL); }'
+    plant name core/session/coll_explain.h 'static const char *coll__planted_name(void) { return "tcp"; }'
     plant alone core/base/coll_hmac.h 'static coll__nobody_knows coll__planted_type;'
-    plant long core/coll_list.h "$(yes '/* a line */' | head -n 700)"
+    plant long core/engine/coll_list.h "$(yes '/* a line */' | head -n 700)"
 fi
 find coll.h coll_impl.h core transports -name '*.h' | sort > "$work/files"
 ctags -x --c-kinds=+defgtux-p --_xformat='%N %F' -L "$work/files" 2> /dev/null | grep -iE '^coll_' | sort -u > "$work/names"
 
 awk -v names="$work/names" '
-    # Base, numbers and algorithms stand by themselves; the rest of core is one wing until it has folders of its own.
     function wing(file,    parts, n) {
         n = split(file, parts, "/")
-        if (parts[1] == "core") return n == 3 ? parts[2] : "core"
+        if (parts[1] == "core") return parts[2]
         if (parts[1] != "transports") return file == "coll.h" ? "public" : "front"    # coll_impl.h, which knows them all
         if (n == 3) return parts[2]
         sub(/^coll_/, "", parts[2]); sub(/\.h$/, "", parts[2])
@@ -68,9 +67,10 @@ awk -v names="$work/names" '
         uses["numbers"] = " public contract base "
         uses["algorithms"] = " public "
         uses["contract"] = " public base "
-        uses["core"] = " public contract base numbers algorithms "
+        uses["engine"] = " public contract base numbers algorithms "
+        uses["session"] = uses["engine"] "engine "
         split("threads tcp sim mpi nccl joined", transports)
-        for (i in transports) uses[transports[i]] = " public contract base numbers algorithms core "
+        for (i in transports) uses[transports[i]] = " public contract base numbers algorithms engine session "
         uses["joined"] = uses["joined"] "threads tcp "        # both at once
         while ((getline line < names) > 0) {
             split(line, f, " ")
