@@ -544,26 +544,9 @@ typedef struct coll_sim {
  * chosen, and how it went. */
 typedef enum coll_log_level { COLL_LOG_NONE = -1, COLL_LOG_ERROR = 1, COLL_LOG_WARN, COLL_LOG_INFO } coll_log_level;
 
-/* All optional: zero means the default written beside each field. */
-typedef struct coll_config {
-    const char *transport;        /* "tcp", "threads", "sim" or "mpi"; default: COLL_TRANSPORT, or tcp for coll_init */
-    int         rank, size;       /* size > 0: this rank of so many; default: COLL_RANK and COLL_SIZE, or the
-                                     launcher's, or 0 of 1.  A size of 1 needs no network and never fails   */
-    const char *address;          /* where rank 0 listens, "host:port" or "file:PATH" (see Meeting); default: COLL_ADDR, or
-                                     what the launcher says                                                 */
-    const char *world;            /* keeps jobs apart that meet at one address; default: COLL_WORLD, or ""  */
+/* What is the network's (transport tcp); see Meeting, Failure and Security in the manual.  All optional, likewise. */
+typedef struct coll_tcp {
     const char *io;               /* "auto", "uring" or "poll"; default: COLL_IO, or auto                   */
-    int         start_timeout_ms; /* to meet all ranks; default: COLL_START_TIMEOUT_MS, or 60 s             */
-    int         stall_timeout_ms; /* an operation late by this fails; default: COLL_STALL_TIMEOUT_MS, or no limit */
-    int         spin_us;          /* busy waiting before sleeping, < 0: none; default: COLL_SPIN_US, or 50 us,
-                                     10 us where the host has more ranks than processors                    */
-    coll_log_level log_level;     /* default: COLL_DEBUG, or COLL_LOG_WARN                                  */
-    void      (*log)(void *context, coll_log_level level, const char *line);   /* default: to stderr        */
-    void       *log_context;      /* given back to log                                                      */
-    const coll_sim *sim;          /* the machine of transport "sim"; default: COLL_SIM, or that of coll_sim  */
-    const char *tuning_file;      /* what rank 0 is to believe of the wire (see Tuning); default: COLL_TUNING, or none */
-
-    /* the network (transport tcp); see Meeting, Failure and Security in the manual */
     const char *hosts;            /* "hostA:4000,hostB:4000,...", where each rank listens, in order, instead of `address`;
                                      default: COLL_HOSTS, or none                                           */
     const char *network;          /* which of this host's addresses to use: an interface ("eth1", "ib*", "^docker0,lo"), an
@@ -579,14 +562,34 @@ typedef struct coll_config {
                                      "key+check", "open+check", "check": sums of what is sent; default: COLL_SECURITY, or tls
                                      where there is a key and OpenSSL, else key                             */
     int         lanes;            /* connections to each peer, 1 to 16; default: COLL_LANES, or 1           */
-    int         liveness_timeout_ms;      /* a process that gives no sign of life for so long is dead, < 0: never; default:
-                                     COLL_LIVENESS_TIMEOUT_MS, or 5 s                                       */
     int         share_memory;     /* < 0: processes of one host do not meet in shared memory but over TCP; default: COLL_SHARE=0
                                      means -1                                                               */
+} coll_tcp;
+
+/* All optional: zero means the default written beside each field. */
+typedef struct coll_config {
+    const char *transport;        /* "tcp", "threads", "sim" or "mpi"; default: COLL_TRANSPORT, or tcp for coll_init */
+    int         rank, size;       /* size > 0: this rank of so many; default: COLL_RANK and COLL_SIZE, or the
+                                     launcher's, or 0 of 1.  A size of 1 needs no network and never fails   */
+    const char *address;          /* where rank 0 listens, "host:port" or "file:PATH" (see Meeting); default: COLL_ADDR, or
+                                     what the launcher says                                                 */
+    const char *world;            /* keeps jobs apart that meet at one address; default: COLL_WORLD, or ""  */
+    int         start_timeout_ms; /* to meet all ranks; default: COLL_START_TIMEOUT_MS, or 60 s             */
+    int         liveness_timeout_ms;      /* a process that gives no sign of life for so long is dead, < 0: never; default:
+                                     COLL_LIVENESS_TIMEOUT_MS, or 5 s                                       */
+    int         stall_timeout_ms; /* an operation late by this fails; default: COLL_STALL_TIMEOUT_MS, or no limit */
+    int         spin_us;          /* busy waiting before sleeping, < 0: none; default: COLL_SPIN_US, or 50 us,
+                                     10 us where the host has more ranks than processors                    */
+    coll_log_level log_level;     /* default: COLL_DEBUG, or COLL_LOG_WARN                                  */
+    void      (*log)(void *context, coll_log_level level, const char *line);   /* default: to stderr        */
+    void       *log_context;      /* given back to log                                                      */
+    const coll_sim *sim;          /* the machine of transport "sim"; default: COLL_SIM, or that of coll_sim  */
+    const char *tuning_file;      /* what rank 0 is to believe of the wire (see Tuning); default: COLL_TUNING, or none */
     int         background;       /* < 0: no thread of the library moves operations on while the program computes, > 0: one does
                                      (see Waiting); default: COLL_BACKGROUND, or > 0 unless liveness_timeout_ms < 0 */
     const char *dump;             /* a directory: what this rank was doing is written there when the communicator fails
                                      (coll-RANK.json); default: COLL_DUMP, or none                          */
+    coll_tcp    tcp;              /* what is the network's                                                  */
 } coll_config;
 
 /* Join the ranks of this job, one per process, and give this one's communicator.  NULL: all from the environment.

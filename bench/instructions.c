@@ -50,7 +50,8 @@ int main(int argc, char **argv)
     pthread_t threads[RANKS];
     coll_comm *comms[RANKS];
     coll_config configs[RANKS];
-    coll_config config = { .size = RANKS, .spin_us = -1, .background = -1, .liveness_timeout_ms = -1, .network = "127.0.0.1" };
+    coll_config config = { .size = RANKS, .spin_us = -1, .background = -1, .liveness_timeout_ms = -1,
+                           .tcp = { .network = "127.0.0.1" } };
     bool has_failed = false;
 
     if (argc != 5) return fprintf(stderr, "usage: instructions threads|tcp|memory KIND BYTES CALLS\n"), 2;
@@ -60,8 +61,8 @@ int main(int argc, char **argv)
     const bool is_threads = !strcmp(argv[1], "threads");
     snprintf(address, sizeof address, "file:/tmp/coll-instructions.%ld", (long)getpid());
     config.address = address;
-    config.share_memory = !strcmp(argv[1], "memory") ? 1 : -1;
-    config.io = "poll";
+    config.tcp.share_memory = !strcmp(argv[1], "memory") ? 1 : -1;
+    config.tcp.io = "poll";
     if (is_threads && coll_init_threads(RANKS, comms, &(coll_config){ .spin_us = -1 }) < 0)
         return fprintf(stderr, "%s\n", coll_error(NULL)), 1;
     for (int i = 0; i < RANKS; i++) {

@@ -57,8 +57,8 @@ static bool open_world(int size, const coll_config *base, member *members)
         c->rank = i;
         c->size = size;
         c->address = address;
-        c->io = !strcmp(world, "tcp-uring") ? "uring" : "poll";
-        c->share_memory = !strcmp(world, "tcp-poll") ? -1 : 0;
+        c->tcp.io = !strcmp(world, "tcp-uring") ? "uring" : "poll";
+        c->tcp.share_memory = !strcmp(world, "tcp-poll") ? -1 : 0;
     }
     for (int i = 0; i < size; i += each ? each : 1) {
         members[i].brings = each && i + each > size ? size - i : each;

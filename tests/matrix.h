@@ -248,8 +248,8 @@ static void rank_main(const cell *c, int rank)
     alarm(RANK_SECONDS);
     if (!net_enter(c->net, rank)) _exit(5);
     snprintf(address, sizeof address, "%s:%d", net_address(0, host, sizeof host), c->port);
-    const coll_config config = { .rank = rank, .size = c->size, .address = address, .io = c->io, .security = c->security,
-                                 .key = is_keyed(c) ? "the key of all the ranks of a cell" : NULL,
+    const coll_config config = { .rank = rank, .size = c->size, .address = address, .tcp.io = c->io, .tcp.security = c->security,
+                                 .tcp.key = is_keyed(c) ? "the key of all the ranks of a cell" : NULL,
                                  .start_timeout_ms = is_of_start(c->phase) ? START_MS : SHRINK_MS,
                                  .liveness_timeout_ms = LIVENESS_MS, .log_level = COLL_LOG_ERROR };
     fill(&w, rank);

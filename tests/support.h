@@ -400,10 +400,10 @@ SUPPORT int support_run_config(const char *world, int size, const coll_config *b
         ranks[i].config.rank = i;
         ranks[i].config.size = size;
         ranks[i].config.address = address;
-        ranks[i].config.io = is_joined ? NULL : !strcmp(world, "tcp-uring") ? "uring" : "poll";
+        ranks[i].config.tcp.io = is_joined ? NULL : !strcmp(world, "tcp-uring") ? "uring" : "poll";
         if (is_joined) ranks[i].config.transport = NULL;
         /* Ranks of a TCP world share memory when it is even, not all of them when it is 3, 7, ..., none when it is 5, 9, ... */
-        if (size % 2 && (size % 4 == 1 || i % 2)) ranks[i].config.share_memory = -1;
+        if (size % 2 && (size % 4 == 1 || i % 2)) ranks[i].config.tcp.share_memory = -1;
     }
     if (is_joined && support_join_parts(size, ranks)) goto fail;
     for (; started < size; started++)

@@ -72,9 +72,10 @@ static void meet(rank *ranks, const mode *modes, const char *security)
 
     for (int i = 0; i < RANKS; i++) {
         ranks[i] = (rank){ .mode = modes[i] };
-        ranks[i].config = (coll_config){ .transport = "tcp", .rank = i, .size = RANKS, .address = address, .security = security,
+        ranks[i].config = (coll_config){ .transport = "tcp", .rank = i, .size = RANKS, .address = address,
+                                         .tcp = { .security = security },
                                          .start_timeout_ms = TIMEOUT_MS, .log_level = COLL_LOG_ERROR };
-        if (strstr(security, "key")) ranks[i].config.key = "a key that is long enough";
+        if (strstr(security, "key")) ranks[i].config.tcp.key = "a key that is long enough";
         pthread_create(&ranks[i].thread, NULL, rank_main, &ranks[i]);
     }
     for (int i = 0; i < RANKS; i++) pthread_join(ranks[i].thread, NULL);

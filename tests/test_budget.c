@@ -64,8 +64,9 @@ static void budget_case(const void *arg)
     int answers = 0;
 
     for (int i = 0; i < RANKS; i++)
-        guests[i] = (guest){ .config = { .transport = "tcp", .rank = i, .size = RANKS, .address = address, .key = KEY,
-            .security = "key", .share_memory = -1, .start_timeout_ms = 30000, .log = journal_line, .log_context = &said } };
+        guests[i] = (guest){ .config = { .transport = "tcp", .rank = i, .size = RANKS, .address = address,
+                                         .tcp = { .key = KEY, .security = "key", .share_memory = -1 }, .start_timeout_ms = 30000,
+                                         .log = journal_line, .log_context = &said } };
     const int64_t began = coll__now(), enough = began + 2000 * (int64_t)COLL__MS;
     guest_run(&guests[0]);
     for (int i = 0; i < PESTS; i++) {

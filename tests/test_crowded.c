@@ -46,7 +46,7 @@ static void crowd_comes(street *s)
     struct pollfd p[8];
     int connected = 0;
 
-    if (s->config.key) settings.auth = !strcmp(s->config.security, "tls") ? COLL__AUTH_TLS : COLL__AUTH_KEY;
+    if (s->config.tcp.key) settings.auth = !strcmp(s->config.tcp.security, "tls") ? COLL__AUTH_TLS : COLL__AUTH_KEY;
     CHECK(coll__identify(&us, &settings), "no identity");
     coll__hello_as(&hello, &us);
     coll__hello_write(bytes, &hello);
@@ -59,7 +59,7 @@ static void crowd_comes(street *s)
         if (s->crowd == CROWD_FILLS) p[i] = (struct pollfd){ .fd = fd, .events = POLLOUT };
         if (s->crowd == CROWD_RAVES) (void)!send(fd, noise, sizeof noise, MSG_NOSIGNAL);
         if (s->crowd == CROWD_RAVES) shutdown(fd, SHUT_WR);
-        if (s->crowd == CROWD_KNOWS) (void)!send(fd, bytes, s->config.key ? sizeof bytes : sizeof bytes - 1, MSG_NOSIGNAL);
+        if (s->crowd == CROWD_KNOWS) (void)!send(fd, bytes, s->config.tcp.key ? sizeof bytes : sizeof bytes - 1, MSG_NOSIGNAL);
     }
     while (s->crowd == CROWD_FILLS && connected < 2) {            /* a backlog of one takes two                */
         (void)poll(p, 8, -1);
@@ -97,7 +97,7 @@ static coll_status receive_late(guest *g, street *s)
     crowd_comes(s);
     event_raise(&s->crowded);
     event_await(&s->sent, 1);
-    while (!s->config.key && s->crowd != CROWD_FILLS && !leavers) {       /* until it is known that the sender has left */
+    while (!s->config.tcp.key && s->crowd != CROWD_FILLS && !leavers) {       /* until it is known that the sender has left */
         event_await(&s->freed, 1);
         pthread_mutex_lock(&tcp->pulse.lock);
         leavers = tcp->pulse.leaver_count;
@@ -139,7 +139,7 @@ static void street_case(const void *arg)
         guests[i].config.rank = i;
         guests[i].config.size = RANKS;
         guests[i].config.address = address;
-        guests[i].config.share_memory = -1;
+        guests[i].config.tcp.share_memory = -1;
         guests[i].config.start_timeout_ms = 20000;
         guests[i].config.log = journal_line;
         guests[i].config.log_context = &said;
@@ -155,10 +155,10 @@ static void street_case(const void *arg)
 int main(int argc, char **argv)
 {
     static const coll_config configs[] = {
-        { .security = NULL }, { .security = "check" }, { .key = KEY, .security = "key" },
-        { .key = KEY, .security = "key+check" },
+        { .tcp = { .security = NULL } }, { .tcp = { .security = "check" } }, { .tcp = { .key = KEY, .security = "key" } },
+        { .tcp = { .key = KEY, .security = "key+check" } },
 #if defined(COLL_WITH_OPENSSL)
-        { .key = KEY, .security = "tls" },
+        { .tcp = { .key = KEY, .security = "tls" } },
 #endif
     };
     static const char *const ios[] = { "poll", "uring" };
@@ -174,9 +174,9 @@ int main(int argc, char **argv)
                 for (int sender = 0; sender < 2; sender++) {
                     street s = { .crowd = (crowd)crowd_of, .sender = sender, .config = configs[k] };
                     char name[120];
-                    s.config.io = ios[io];
+                    s.config.tcp.io = ios[io];
                     snprintf(name, sizeof name, "%s, security %s, %s, sent by rank %d", ios[io],
-                             s.config.security ? s.config.security : "none", crowd_names[crowd_of], sender);
+                             s.config.tcp.security ? s.config.tcp.security : "none", crowd_names[crowd_of], sender);
                     run_case_within(CASE_SECONDS, street_case, &s, name);
                 }
     }

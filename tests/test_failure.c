@@ -77,9 +77,11 @@ static void log_line(void *context, coll_log_level level, const char *line)
 
 static coll_config config_of(const scene *s, int rank)
 {
-    return (coll_config){ .rank = rank, .size = s->size, .share_memory = s->is_on_the_wire ? -1 : 0, .address = s->address,
-                          .key = s->key, .start_timeout_ms = 10000, .liveness_timeout_ms = s->is_silent ? -1 : LIVENESS_MS,
-                          .io = !strcmp(world, "tcp-uring") ? "uring" : "poll", .log = log_line };
+    return (coll_config){ .rank = rank, .size = s->size, .tcp = { .share_memory = s->is_on_the_wire ? -1 : 0, .key = s->key,
+                                                                  .io = !strcmp(world, "tcp-uring") ? "uring" : "poll" },
+                                                                  .address = s->address, .start_timeout_ms = 10000,
+                                                                  .liveness_timeout_ms = s->is_silent ? -1 : LIVENESS_MS,
+                                                                  .log = log_line };
 }
 
 static coll_comm *join(const scene *s, int rank, report *r)

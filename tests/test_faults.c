@@ -67,7 +67,8 @@ static const setup setups[] = {
     { "transport udp for one rank", { 0 }, { .transport = "udp", .size = 1 }, 0, COLL_ERR_ARGUMENT, { "udp", "tcp", "threads" } },
     { "transport threads for a rank of 2", { 0 }, { .transport = "threads", .size = 2, .address = HERE }, 0, COLL_ERR_ARGUMENT,
      { "coll_init_threads" } },
-    { "io epoll", { 0 }, { .io = "epoll", .size = 2, .address = HERE }, 0, COLL_ERR_ARGUMENT, { "epoll", "uring", "poll" } },
+    { "io epoll", { 0 }, { .tcp = { .io = "epoll" }, .size = 2, .address = HERE }, 0, COLL_ERR_ARGUMENT,
+      { "epoll", "uring", "poll" } },
     { "COLL_IO=epoll", { "COLL_IO=epoll" }, TWO(0, HERE), 0, COLL_ERR_ARGUMENT, { "epoll", "uring", "poll" } },
     { "COLL_DEBUG=loud", { "COLL_DEBUG=loud" }, TWO(0, HERE), 0, COLL_ERR_ARGUMENT, { "COLL_DEBUG", "loud", "warn" } },
     { "address nonsense, rank 0", { 0 }, TWO(0, "nonsense"), 0, COLL_ERR_ARGUMENT, { "nonsense", "host:port" } },
@@ -190,8 +191,8 @@ static void guest_start(guest *g, int rank, int size, const char *address, int t
     g->config.size = size;
     g->config.address = address;
     g->config.start_timeout_ms = timeout_ms;
-    g->config.io = !strcmp(world, "tcp-uring") ? "uring" : "poll";
-    g->config.share_memory = !strcmp(world, "tcp-poll") ? -1 : 0;
+    g->config.tcp.io = !strcmp(world, "tcp-uring") ? "uring" : "poll";
+    g->config.tcp.share_memory = !strcmp(world, "tcp-poll") ? -1 : 0;
     if (g->config.log_context) g->config.log = journal_line;
     guest_run(g);
 }
@@ -603,8 +604,8 @@ static void survivor_main(const death *d, coll_comm **at, float *x, report *r)
 static void dying_rank(const death *d, int rank)
 {
     const coll_config config = { .rank = rank, .size = d->size, .address = d->address, .start_timeout_ms = 10000,
-                                 .io = !strcmp(world, "tcp-uring") ? "uring" : "poll",
-                                 .share_memory = !strcmp(world, "tcp-poll") ? -1 : 0 };
+                                 .tcp = { .io = !strcmp(world, "tcp-uring") ? "uring" : "poll",
+                                          .share_memory = !strcmp(world, "tcp-poll") ? -1 : 0 } };
     report *r = &shared->ranks[rank];
     float *x = support_need(calloc(LARGE, sizeof *x)), token = 0;
     coll_comm *comm = NULL;

@@ -273,7 +273,7 @@ static void calls_case(const void *arg)
     case_step = "spinning and sleeping";
     run_world(l, NULL, calls_worker, &copy);
     case_step = "always sleeping, poll";
-    run_world(l, &(coll_config){ .spin_us = -1, .io = "poll" }, calls_worker, &copy);
+    run_world(l, &(coll_config){ .spin_us = -1, .tcp = { .io = "poll" } }, calls_worker, &copy);
     case_step = "always spinning";
     run_world(l, &(coll_config){ .spin_us = 200 }, calls_worker, &copy);
 }
@@ -311,7 +311,7 @@ static void sleep_case(const void *arg)
     const layout *l = arg;
 
     run_world(l, &(coll_config){ .spin_us = -1 }, token_worker, NULL);
-    run_world(l, &(coll_config){ .spin_us = -1, .io = "poll" }, token_worker, NULL);
+    run_world(l, &(coll_config){ .spin_us = -1, .tcp = { .io = "poll" } }, token_worker, NULL);
 }
 
 /* ---- >>deaths ---- */

@@ -38,7 +38,7 @@ static void expect_text(const row *r, const char *who, const char *said)
 /* What the library says of COLL_KEY_FILE.  NULL: nothing, and the key is the right one. */
 static const char *library_says(void)
 {
-    const coll_config config = { .rank = 1, .size = 2, .address = "127.0.0.1:9", .security = "key" };
+    const coll_config config = { .rank = 1, .size = 2, .address = "127.0.0.1:9", .tcp = { .security = "key" } };
     coll__settings s;
     const coll_status status = coll__settle(&s, &config, 1);
 

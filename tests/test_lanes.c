@@ -28,8 +28,9 @@ static void guests_run(guest *guests, int size, const char *io, const int *lanes
     const int port = support_reserve_port(address, sizeof address);
 
     for (int i = 0; i < size; i++) {
-        guests[i] = (guest){ .body = body, .arg = arg, .config = { .transport = "tcp", .io = io, .rank = i, .size = size,
-                             .address = address, .lanes = lanes[i], .share_memory = -1,
+        guests[i] = (guest){ .body = body, .arg = arg, .config = { .transport = "tcp", .tcp = { .io = io, .lanes = lanes[i],
+            .share_memory = -1 }, .rank = i, .size = size,
+                             .address = address,
                                      .start_timeout_ms = lanes[0] == lanes[1] ? 20000 : 700, .stall_timeout_ms = 20000,
                              .log = ignore_line } };
         guest_run(&guests[i]);
@@ -68,7 +69,7 @@ static void settings_case(const void *arg)
     }
     unsetenv("COLL_LANES");
     for (int i = 0; i < 2; i++) {
-        c.lanes = numbers[i];
+        c.tcp.lanes = numbers[i];
         CHECK(coll_init(&comm, &c) == COLL_ERR_ARGUMENT && strstr(coll_error(NULL), "lanes"), "lanes %d", numbers[i]);
     }
     for (int i = 0; i < 3; i++) {                 /* who is told, and what                                    */
@@ -153,7 +154,7 @@ static coll_status talk(guest *g)
     free(out);
     const coll__stream *s = stream_of(g, (coll_rank(g->comm) + 1) % coll_size(g->comm), COLL_CHANNEL_CALLS);
     for (int k = 0; s->bundle && k < s->bundle->count; k++) heard += s->bundle->strands[k].has_heard;
-    return status ? status : heard == (s->bundle ? g->config.lanes : 0) ? COLL_OK : COLL_ERR_UNSUPPORTED;
+    return status ? status : heard == (s->bundle ? g->config.tcp.lanes : 0) ? COLL_OK : COLL_ERR_UNSUPPORTED;
 }
 
 typedef struct plan { const char *io; int size, lanes; const char *key, *security; } plan;
@@ -460,8 +461,8 @@ static void shaped_rank(const net *n, int rank, const char *io)
 {
     char address[40];
     int64_t took_ms = 0;
-    guest g = { .body = cross, .arg = &took_ms, .config = { .transport = "tcp", .io = io, .rank = rank, .size = 2, .lanes = 2,
-                .security = "open", .address = address, .start_timeout_ms = 20000, .log = ignore_line } };
+    guest g = { .body = cross, .arg = &took_ms, .config = { .transport = "tcp", .tcp = { .io = io, .lanes = 2,
+        .security = "open" }, .rank = rank, .size = 2, .address = address, .start_timeout_ms = 20000, .log = ignore_line } };
 
     net_address(0, address, sizeof address);
     strcat(address, ":7177");                     /* of a network of our own: nobody else has it              */

@@ -128,7 +128,7 @@ static bool refused_start(int cycle)
 {
     char address[64];
     const int port = support_reserve_port(address, sizeof address);
-    const coll_config config = { .rank = cycle % 2, .size = 2, .address = cycle % 3 ? address : "nonsense", .io = io,
+    const coll_config config = { .rank = cycle % 2, .size = 2, .address = cycle % 3 ? address : "nonsense", .tcp = { .io = io },
                                  .start_timeout_ms = 1, .log_level = COLL_LOG_ERROR };
     coll_comm *comm = NULL;
     const coll_status status = coll_init(&comm, &config);

@@ -66,8 +66,9 @@ static coll_status work(coll_comm *comm)
 static void rank_main(const scene *s, int rank)
 {
     report *r = &board->ranks[rank];
-    const coll_config config = { .rank = rank, .size = s->size, .address = s->address, .key = s->key, .io = s->io,
-                                 .security = s->key ? "key" : NULL, .liveness_timeout_ms = LIVENESS_MS, .share_memory = -1,
+    const coll_config config = { .rank = rank, .size = s->size, .address = s->address,
+                                 .tcp = { .key = s->key, .io = s->io, .security = s->key ? "key" : NULL, .share_memory = -1 },
+                                 .liveness_timeout_ms = LIVENESS_MS,
                                  .log_level = COLL_LOG_ERROR };
     coll_comm *comm, *part = NULL;
     int32_t n = 0;

@@ -119,7 +119,8 @@ static void guests_make(guest *guests, int size, const char *address)
     for (int i = 0; i < size; i++) {
         memset(&guests[i], 0, sizeof guests[i]);
         pthread_mutex_init(&guests[i].said.lock, NULL);
-        guests[i].config = (coll_config){ .rank = i, .size = size, .address = address, .start_timeout_ms = START_MS, .io = "poll",
+        guests[i].config = (coll_config){ .rank = i, .size = size, .address = address, .start_timeout_ms = START_MS,
+                                          .tcp = { .io = "poll" },
                                           .log = guest_line, .log_context = &guests[i].said, .log_level = COLL_LOG_INFO };
     }
 }
@@ -217,8 +218,8 @@ static void listening_case(const void *arg)
     guest guests[3];
 
     guests_make(guests, 3, arg);
-    guests[0].config.listening = tell;
-    guests[0].config.listening_context = guests;
+    guests[0].config.tcp.listening = tell;
+    guests[0].config.tcp.listening_context = guests;
     guest_start(&guests[0]);
     expect_world(guests, 3);
     guests_make(guests, 1, arg);
@@ -238,7 +239,7 @@ static void hosts_case(const void *arg)
     snprintf(hosts, sizeof hosts, "%s, %s,%s", where[0], where[1], where[2]);
     guests_make(guests, 3, NULL);
     for (int i = 0; i < 3; i++) {
-        guests[i].config.hosts = hosts;
+        guests[i].config.tcp.hosts = hosts;
         guest_start(&guests[i]);
     }
     expect_world(guests, 3);
@@ -262,7 +263,7 @@ static void ports_case(const void *arg)
     snprintf(range, sizeof range, "%d-%d", first, last);
     guests_make(guests, 4, where);
     for (int i = 0; i < 4; i++) {
-        guests[i].config.ports = range;
+        guests[i].config.tcp.ports = range;
         guests[i].config.start_timeout_ms = is_enough ? START_MS : 1000;
         guest_start(&guests[i]);
     }
@@ -506,15 +507,15 @@ static void network_case(const void *arg)
 
     (void)arg;
     guests_make(guests, 2, where);
-    guests[0].config.network = "eth-none*";
+    guests[0].config.tcp.network = "eth-none*";
     guest_start(&guests[0]);
     expect_failure(&guests[0], COLL_ERR_ARGUMENT, 1000, "\"eth-none*\" names no address", "lo 127.0.0.1");
     guests_make(guests, 2, where);
-    guests[0].config.ports = "many";
+    guests[0].config.tcp.ports = "many";
     guest_start(&guests[0]);
     expect_failure(&guests[0], COLL_ERR_ARGUMENT, 1000, "\"many\"", "5000-5099");
     guests_make(guests, 2, where);
-    guests[0].config.network = guests[1].config.network = "127.0.0.1";
+    guests[0].config.tcp.network = guests[1].config.tcp.network = "127.0.0.1";
     for (int i = 0; i < 2; i++) guest_start(&guests[i]);
     expect_world(guests, 2);
     guests_make(guests, 2, where);
@@ -554,7 +555,7 @@ static void file_case(const void *arg)
     other[0].config.start_timeout_ms = 1500;
     if (old == OTHER_WORLD) guest_start(&other[0]);
     guests_make(guests, 3, address);
-    for (int i = 0; i < 3; i++) guests[i].config.network = "127.0.0.1";
+    for (int i = 0; i < 3; i++) guests[i].config.tcp.network = "127.0.0.1";
     guest_start(&guests[1]);
     guest_start(&guests[2]);
     if (old != NO_NOTICE) (void)poll(NULL, 0, 100);                    /* let them look at the old one          */
@@ -763,7 +764,7 @@ static void choice_case(const void *arg)
         guests_make(guests, 3, is_v6 ? "[fd07:1::1]:7000" : "10.7.1.1:7000");
         for (int i = 0; i < 3; i++) {
             guest_lives(&guests[i], i % 2, i == 0 ? ":7000" : NULL);
-            guests[i].config.network = words[w];
+            guests[i].config.tcp.network = words[w];
             guest_start(&guests[i]);
         }
         expect_world(guests, 3);

@@ -94,8 +94,9 @@ static void scene_plays(scene *s)
     if (!s->is_data) man_begins(&s->man, atoi(strchr(address, ':') + 1), s->between);
     for (int i = 0; i < 2; i++) {
         s->guests[i] = (guest){ .body = meet_and_talk, .arg = s, .config = {
-            .transport = "tcp", .rank = i, .size = 2, .address = i == 1 && !s->is_data ? s->between : address, .key = KEY,
-            .security = s->security, .io = s->io, .share_memory = -1, .start_timeout_ms = START_MS, .stall_timeout_ms = 5000,
+            .transport = "tcp", .rank = i, .size = 2, .address = i == 1 && !s->is_data ? s->between : address,
+            .tcp = { .key = KEY, .security = s->security, .io = s->io, .share_memory = -1 }, .start_timeout_ms = START_MS,
+            .stall_timeout_ms = 5000,
             .liveness_timeout_ms = 1500, .log = journal_line, .log_context = &s->said } };
         if (s->is_data || s->man.does == MAN_FORWARDS || s->man.most > 0)
             s->guests[i].config.start_timeout_ms = (int)support_patience(4000);
@@ -213,8 +214,9 @@ static void again_case(const void *arg)
     journal said = JOURNAL;
     unsigned char byte;
     for (int i = 0; i < 2; i++) {
-        guests[i] = (guest){ .config = { .transport = "tcp", .rank = i, .size = 2, .address = address, .key = KEY,
-            .security = s->security, .io = s->io, .start_timeout_ms = 20000, .log = journal_line, .log_context = &said } };
+        guests[i] = (guest){ .config = { .transport = "tcp", .rank = i, .size = 2, .address = address,
+                                         .tcp = { .key = KEY, .security = s->security, .io = s->io }, .start_timeout_ms = 20000,
+                                         .log = journal_line, .log_context = &said } };
         if (i == 1) {
             int fd;
             while ((fd = man_dials(atoi(strchr(address, ':') + 1))) < 0) sched_yield();

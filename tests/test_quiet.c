@@ -89,8 +89,9 @@ static void recovery_case(const void *arg)
 
     for (int i = 0; i < RANKS; i++) {
         guests[i] = (guest){ .body = fail_and_shrink, .arg = &s,
-                             .config = { .rank = i, .size = RANKS, .address = address, .key = s.key, .security = s.security,
-                                         .io = s.io, .background = -1, .liveness_timeout_ms = s.liveness_ms, .share_memory = -1,
+                             .config = { .rank = i, .size = RANKS, .address = address,
+                                         .tcp = { .key = s.key, .security = s.security, .io = s.io, .share_memory = -1 },
+                                         .background = -1, .liveness_timeout_ms = s.liveness_ms,
                                          .log = journal_line, .log_context = &said } };
         guest_run(&guests[i]);
     }

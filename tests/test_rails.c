@@ -53,7 +53,7 @@ static bool run_host(const voyage *v, int host)
 
     for (int h = 0; h < host; h++) first += v->shape->threads[h];
     snprintf(address, sizeof address, "%s:7000", net_address(0, where, sizeof where));    /* in a network of our own          */
-    const coll_config config = { .rank = first, .size = v->size, .address = address, .io = v->io, .security = "open",
+    const coll_config config = { .rank = first, .size = v->size, .address = address, .tcp = { .io = v->io, .security = "open" },
                                  .start_timeout_ms = 20000, .stall_timeout_ms = STALL_TIMEOUT_MS };
     now.p = &p;
     support_limit(SECONDS, report_ranks);

@@ -79,7 +79,7 @@ static coll_status sum_up(guest *g)
 static void rank_set(guest *g, int rank, const char *address, const char *io, journal *said)
 {
     g->body = sum_up;
-    g->config = (coll_config){ .rank = rank, .size = 2, .address = address, .io = io, .start_timeout_ms = 10000,
+    g->config = (coll_config){ .rank = rank, .size = 2, .address = address, .tcp = { .io = io }, .start_timeout_ms = 10000,
                                .log = journal_line, .log_context = said, .log_level = COLL_LOG_INFO };
 }
 

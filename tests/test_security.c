@@ -84,7 +84,8 @@ static void setting_case(const void *arg)
 {
     const setting *w = arg;
     char path[] = "/tmp/test_security_key_XXXXXX", variable[80];
-    const coll_config config = { .rank = 1, .size = 2, .address = "127.0.0.1:9", .key = w->key, .security = w->security };
+    const coll_config config = { .rank = 1, .size = 2, .address = "127.0.0.1:9",
+                                 .tcp = { .key = w->key, .security = w->security } };
     coll__settings s;
 
     clearenv();
@@ -123,8 +124,8 @@ static void guest_start(guest *g, int rank, int size, const char *address, journ
     g->config.rank = rank;
     g->config.size = size;
     if (address) g->config.address = address;
-    g->config.io = "poll";
-    g->config.share_memory = -1;                  /* what is tested here happens on the wire              */
+    g->config.tcp.io = "poll";
+    g->config.tcp.share_memory = -1;                  /* what is tested here happens on the wire              */
     if (!g->config.start_timeout_ms) g->config.start_timeout_ms = 20000;
     g->config.log = journal_line;
     g->config.log_context = j;
@@ -142,18 +143,20 @@ typedef struct meeting {
 } meeting;
 
 #define OPEN { 0 }
-#define WITH(k, s) { .key = k, .security = s }
+#define WITH(k, s) { .tcp = { .key = k, .security = s } }
 
 static const meeting meetings[] = {
     { "another key", WITH(KEY, "key"), WITH(OTHER_KEY, "key"), 2, COLL_ERR_DENIED, "another one", "another one" },
     { "no key", WITH(KEY, "key"), OPEN, 2, COLL_ERR_DENIED, "it has no key", "it has no key" },
-    { "a key where there is none", OPEN, { .key = KEY, .security = "key", .start_timeout_ms = 1500 }, 2, COLL_ERR_DENIED,
+    { "a key where there is none", OPEN, { .tcp = { .key = KEY, .security = "key" }, .start_timeout_ms = 1500 }, 2,
+      COLL_ERR_DENIED,
       "has not proved the key says", "it has a key" },
-    { "sums where there are none", OPEN, { .security = "open+check" }, 2, COLL_ERR_DENIED, "checks", "checks" },
+    { "sums where there are none", OPEN, { .tcp = { .security = "open+check" } }, 2, COLL_ERR_DENIED, "checks", "checks" },
     { "no sums where there are", WITH(KEY, "key+check"), WITH(KEY, "key"), 2, COLL_ERR_DENIED, "checks", "checks" },
-    { "another job, no sums", { .security = "check" }, { .security = "check", .world = "x" }, 2, COLL_ERR_PROTOCOL,
+    { "another job, no sums", { .tcp = { .security = "check" } }, { .tcp = { .security = "check" }, .world = "x" }, 2,
+      COLL_ERR_PROTOCOL,
       "COLL_WORLD", "COLL_WORLD" },
-    { "another job", WITH(KEY, "key"), { .key = KEY, .security = "key", .world = "another" }, 2, COLL_ERR_PROTOCOL,
+    { "another job", WITH(KEY, "key"), { .tcp = { .key = KEY, .security = "key" }, .world = "another" }, 2, COLL_ERR_PROTOCOL,
       "COLL_WORLD", "COLL_WORLD" },
     { "another size", WITH(KEY, "key"), WITH(KEY, "key"), 3, COLL_ERR_PROTOCOL, "number of ranks", "number of ranks" },
 #if defined(COLL_WITH_OPENSSL)
@@ -261,14 +264,15 @@ static void crowd_goes(crowd *c)
 }
 
 static const coll_config secured[] = {
-    { .security = NULL }, { .security = "check" }, { .key = KEY, .security = "key" }, { .key = KEY, .security = "key+check" },
+    { .tcp = { .security = NULL } }, { .tcp = { .security = "check" } }, { .tcp = { .key = KEY, .security = "key" } },
+    { .tcp = { .key = KEY, .security = "key+check" } },
 #if defined(COLL_WITH_OPENSSL)
-    { .key = KEY, .security = "tls" },
+    { .tcp = { .key = KEY, .security = "tls" } },
 #endif
 };
 enum { SECURED = sizeof secured / sizeof *secured };
 
-static const char *secured_name(const coll_config *c) { return c->security ? c->security : "none"; }
+static const char *secured_name(const coll_config *c) { return c->tcp.security ? c->tcp.security : "none"; }
 
 /* At rank 0, before the others come. */
 static void crowd_case(const void *arg)
@@ -478,7 +482,7 @@ static void public_case(const void *arg)
               "%s: %s: %d, \"%s\"", case_name, addresses[i], (int)zero.status, zero.sentence);
     }
     for (int i = 0; !problem && i < 2; i++) {     /* with a key, or when it is meant, it goes on               */
-        guest zero = { .config = { .security = i ? "open" : "key", .key = i ? NULL : KEY } }, one = zero;
+        guest zero = { .config = { .tcp = { .security = i ? "open" : "key", .key = i ? NULL : KEY } } }, one = zero;
         guest_start(&zero, 0, 2, addresses[0], &said);
         guest_start(&one, 1, 2, addresses[0], &said);
         guest_join(&one);
@@ -523,7 +527,7 @@ static void warning_case(const void *arg)
     }
     guest_join(&zero);
     expect_success(&zero);
-    const int due = !c->security;
+    const int due = !c->tcp.security;
     CHECK(journal_count(&said, "without a key") == due, "%s: %d warnings", case_name, journal_count(&said, "without a key"));
     for (int i = 0; i < 3; i++) coll__pipe_close(&greets[i].pipe);
     close(port);
@@ -531,7 +535,7 @@ static void warning_case(const void *arg)
 
 static void test_places(void)
 {
-    static const coll_config open = { .security = "open" }, none = { .security = NULL };
+    static const coll_config open = { .tcp = { .security = "open" } }, none = { .tcp = { .security = NULL } };
 
     test_private();
     run_case_within(CASE_SECONDS, public_case, NULL, "a public address");
@@ -711,7 +715,7 @@ static void changes_case(const void *arg)
 {
     const coll_config *c = arg;
     uint64_t random = seed;
-    const bool is_plain = !c->security;
+    const bool is_plain = !c->tcp.security;
 
     for (int n = 0; n < 12; n++) {
         journal said = JOURNAL;
@@ -734,7 +738,7 @@ static void changes_case(const void *arg)
         CHECK(m.has_changed, "%s: byte %zu was never sent", case_name, m.change_at);
         for (int i = 0; i < 2 && !is_plain; i++) {
             /* a length of TLS that was changed may have to wait for the bytes that it promises */
-            const bool is_late = c->security && !strcmp(c->security,
+            const bool is_late = c->tcp.security && !strcmp(c->tcp.security,
                                                         "tls") && guests[i].status == COLL_ERR_TIMEOUT && m.change_at < 5;
             CHECK((guests[i].status == COLL_ERR_PROTOCOL && strstr(guests[i].sentence, "is not what it sent")) || is_late,
                   "%s: byte %zu changed: rank %d has %d, \"%s\"", case_name, m.change_at, i, (int)guests[i].status,

@@ -165,8 +165,9 @@ static int process_main(const plan *p, int process, const char *address)
     coll_comm *comms[RANKS_MOST] = { 0 };
     const int first = process * p->each, count = first + p->each > p->size ? p->size - first : p->each;
     const coll_config config = { .rank = first, .size = p->size, .address = address, .start_timeout_ms = START_MS,
-                                 .liveness_timeout_ms = LIVENESS_MS, .io = !strcmp(world, "uring") ? "uring" : "poll",
-                                 .security = modes[p->mode].security, .key = modes[p->mode].key, .log = log_line };
+                                 .liveness_timeout_ms = LIVENESS_MS,
+                                 .tcp = { .io = !strcmp(world, "uring") ? "uring" : "poll", .security = modes[p->mode].security,
+                                          .key = modes[p->mode].key }, .log = log_line };
     const coll_status status = p->each > 1 ? coll_init_threads(count, comms, &config) : coll_init(&comms[0], &config);
 
     if (status) return fprintf(stderr, "%s: ranks from %d: %s\n", case_name, first, coll_error(NULL)), 1;

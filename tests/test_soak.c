@@ -369,9 +369,10 @@ static void play(life *l)
     uint64_t state = support_mix(seed ^ l->plan->number << 8 ^ (unsigned)l->rank);
     const bool is_keyed = strncmp(security, "open", 4) != 0;
     const coll_config config = {
-        .transport = "tcp", .rank = l->rank, .size = SLOTS, .address = shared->address, .security = security,
-        .network = "127.0.0.1", .key = is_keyed ? "the key of the soak test, 32 bytes" : NULL, .liveness_timeout_ms = LIVENESS_MS,
-        .io = support_random(&state) % 2 ? "auto" : "poll", .share_memory = (int)(l->plan->number % 2) - 1,
+        .transport = "tcp", .rank = l->rank, .size = SLOTS, .address = shared->address,
+        .tcp = { .security = security, .network = "127.0.0.1", .key = is_keyed ? "the key of the soak test, 32 bytes" : NULL,
+                 .io = support_random(&state) % 2 ? "auto" : "poll", .share_memory = (int)(l->plan->number % 2) - 1 },
+                 .liveness_timeout_ms = LIVENESS_MS,
         .log_level = talk ? COLL_LOG_INFO : COLL_LOG_WARN, .log = remember_line
     };
 
@@ -476,7 +477,7 @@ static void intrude(uint64_t *state)
     coll_comm *comm = NULL;
     const coll_config config = {
         .transport = "tcp", .rank = 1 + (int)(support_random(state) % (SLOTS - 1)), .size = SLOTS, .address = shared->address,
-        .key = "another key that is no good here", .security = security, .start_timeout_ms = 300, .log = remember_line,
+        .tcp = { .key = "another key that is no good here", .security = security }, .start_timeout_ms = 300, .log = remember_line,
         .liveness_timeout_ms = LIVENESS_MS
     };
 

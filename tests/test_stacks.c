@@ -148,7 +148,8 @@ static void test_world(const char *name)
     for (int i = 0; i < RANKS; i++) {
         if (!strcmp(name, "threads")) ranks[i].comm = comms[i];
         ranks[i].config = (coll_config){ .transport = "tcp", .rank = i, .size = RANKS, .address = address,
-                                         .io = !strcmp(name, "tcp-uring") ? "uring" : "poll", .log_level = COLL_LOG_ERROR };
+                                         .tcp = { .io = !strcmp(name, "tcp-uring") ? "uring" : "poll" },
+                                         .log_level = COLL_LOG_ERROR };
         begin(&ranks[i]);
     }
     for (int i = 0; i < RANKS; i++) {

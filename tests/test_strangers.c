@@ -182,11 +182,11 @@ static void guest_settle(guest *g, const scene *s, int rank, int size, const cha
     g->config.rank = rank;
     g->config.size = size;
     g->config.address = address;
-    g->config.key = s->manner.key;
-    g->config.security = s->manner.security;
-    g->config.io = s->manner.io;
+    g->config.tcp.key = s->manner.key;
+    g->config.tcp.security = s->manner.security;
+    g->config.tcp.io = s->manner.io;
     g->config.liveness_timeout_ms = (int)support_patience(LIVENESS_MS);
-    g->config.share_memory = -1;
+    g->config.tcp.share_memory = -1;
     g->config.log = journal_line;
     g->config.log_context = j;
 }

@@ -491,7 +491,7 @@ static void test_file_over_tcp(void)
 
     memset(ranks, 0, sizeof ranks);
     for (int i = 0; i < 4; i++) {
-        ranks[i].config = (coll_config){ .transport = "tcp", .rank = i, .size = 4, .address = address, .io = "poll",
+        ranks[i].config = (coll_config){ .transport = "tcp", .rank = i, .size = 4, .address = address, .tcp = { .io = "poll" },
                                          .tuning_file = i == 0 ? file_good : i == 1 ? "/nowhere" : NULL };
         ranks[i].worker = told_by_file;
         CHECK(pthread_create(&ranks[i].thread, NULL, support_rank_main, &ranks[i]) == 0, "thread %d", i);

@@ -160,8 +160,8 @@ static int run(void *context, int rank)
     bench_pin(rank);
     for (int w = 0; w < all->worlds; w++) {
         world *const it = &all->world[w];
-        const coll_config config = { .transport = "tcp", .rank = rank, .size = 2, .address = it->address, .io = it->io,
-                                     .share_memory = -1, .background = it->background };
+        const coll_config config = { .transport = "tcp", .rank = rank, .size = 2, .address = it->address,
+                                     .tcp = { .io = it->io, .share_memory = -1 }, .background = it->background };
         it->all = all;
         if (!coll_init(&it->comm, &config)) continue;
         if (strcmp(it->io, "uring")) {          /* that alone may be missing on a machine                    */

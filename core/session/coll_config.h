@@ -283,14 +283,14 @@ static coll_status coll__settle_hosts(coll__settings *s, const char *address)
     coll_config *c = &s->config;
     char first[COLL__ADDRESS_ROOM];
 
-    if (coll__hosts_count(c->hosts) != c->size)
+    if (coll__hosts_count(c->tcp.hosts) != c->size)
         return coll__start_failed(COLL_ERR_ARGUMENT, "the list of hosts has %d entries for %d ranks (from %s): name one "
-                                  "host:port for each rank", coll__hosts_count(c->hosts), c->size, s->source);
+                                  "host:port for each rank", coll__hosts_count(c->tcp.hosts), c->size, s->source);
     for (int i = 0; i < c->size; i++)
-        if (!coll__hosts_entry(c->hosts, i, first, sizeof first))
+        if (!coll__hosts_entry(c->tcp.hosts, i, first, sizeof first))
             return coll__start_failed(COLL_ERR_ARGUMENT, "entry %d of the list of hosts is empty or too long: %.120s", i,
-                                      c->hosts);
-    (void)coll__hosts_entry(c->hosts, 0, first, sizeof first);
+                                      c->tcp.hosts);
+    (void)coll__hosts_entry(c->tcp.hosts, 0, first, sizeof first);
     if (address && strcmp(address, first))
         return coll__start_failed(COLL_ERR_ARGUMENT,
                                   "the list of hosts begins with %.80s, but COLL_ADDR=%.80s is set too: unset one of them",
@@ -306,12 +306,12 @@ static coll_status coll__settle_address(coll__settings *s)
     const char *const address = coll__environment("COLL_ADDR");
 
     if (c->address && !*c->address) c->address = NULL;
-    if (c->hosts && !*c->hosts) c->hosts = NULL;
-    if (!c->address && !c->hosts) {
-        c->hosts = *s->launch.hosts ? s->launch.hosts : coll__environment("COLL_HOSTS");
-        if (c->hosts) return coll__settle_hosts(s, address);
+    if (c->tcp.hosts && !*c->tcp.hosts) c->tcp.hosts = NULL;
+    if (!c->address && !c->tcp.hosts) {
+        c->tcp.hosts = *s->launch.hosts ? s->launch.hosts : coll__environment("COLL_HOSTS");
+        if (c->tcp.hosts) return coll__settle_hosts(s, address);
         c->address = address;
-    } else if (c->hosts) {
+    } else if (c->tcp.hosts) {
         c->address = NULL;
         return coll__settle_hosts(s, NULL);
     }
@@ -360,16 +360,16 @@ static void coll__settle_network(coll__settings *s)
     static const char *const others[] = { "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME" };
     coll_config *c = &s->config;
 
-    if (c->network && !*c->network) c->network = NULL;
-    if (!c->network) c->network = coll__environment("COLL_NETWORK");
-    if (!c->network && s->launch.is_on_one_host) c->network = "127.0.0.1";
-    for (int i = 0; !c->network && i < 2; i++) {
+    if (c->tcp.network && !*c->tcp.network) c->tcp.network = NULL;
+    if (!c->tcp.network) c->tcp.network = coll__environment("COLL_NETWORK");
+    if (!c->tcp.network && s->launch.is_on_one_host) c->tcp.network = "127.0.0.1";
+    for (int i = 0; !c->tcp.network && i < 2; i++) {
         if (!coll__environment(others[i])) continue;
         coll__network_words(getenv(others[i]), i == 0, s->network, sizeof s->network);
         s->network_source = others[i];
-        c->network = s->network;
+        c->tcp.network = s->network;
     }
-    if (!c->ports || !*c->ports) c->ports = coll__environment("COLL_PORTS");
+    if (!c->tcp.ports || !*c->tcp.ports) c->tcp.ports = coll__environment("COLL_PORTS");
 }
 
 /* ---- >>how ---- */
@@ -519,9 +519,9 @@ static bool coll__read_security(const char *text, int *auth, bool *is_open)
 
 static coll_status coll__settle_security(coll__settings *s)
 {
-    const char *key = s->config.key ? s->config.key : getenv("COLL_KEY"), *path = getenv("COLL_KEY_FILE");
-    const char *text = s->config.security ? s->config.security : getenv("COLL_SECURITY");
-    const char *name = s->config.key ? "key" : key ? "COLL_KEY" : "the key in COLL_KEY_FILE";
+    const char *key = s->config.tcp.key ? s->config.tcp.key : getenv("COLL_KEY"), *path = getenv("COLL_KEY_FILE");
+    const char *text = s->config.tcp.security ? s->config.tcp.security : getenv("COLL_SECURITY");
+    const char *name = s->config.tcp.key ? "key" : key ? "COLL_KEY" : "the key in COLL_KEY_FILE";
     coll_status status = COLL_OK;
 
     if (key) coll__print(s->key, sizeof s->key, "%s", key);
@@ -550,7 +550,7 @@ static coll_status coll__settle_security(coll__settings *s)
 #endif
     if (has_key && !(s->auth & COLL__AUTH_KIND)) s->auth |= COLL__AUTH_KEY;
     if (s->auth & COLL__AUTH_TLS) s->auth &= ~COLL__AUTH_CHECK;           /* it sees every change by itself   */
-    s->config.key = NULL;
+    s->config.tcp.key = NULL;
     return COLL_OK;
 }
 
@@ -586,26 +586,26 @@ static coll_status coll__settle(coll__settings *s, const coll_config *config, in
     coll__settle_network(s);
     if (!c->transport) c->transport = getenv("COLL_TRANSPORT");
     if (c->transport && !*c->transport) c->transport = NULL;
-    if (!c->io) c->io = getenv("COLL_IO");
-    if (!c->io || !*c->io) c->io = "auto";
-    if (strcmp(c->io, "auto") && strcmp(c->io, "uring") && strcmp(c->io, "poll"))
-        return coll__start_failed(COLL_ERR_ARGUMENT, "io \"%s\" is none of auto, uring, poll", c->io);
+    if (!c->tcp.io) c->tcp.io = getenv("COLL_IO");
+    if (!c->tcp.io || !*c->tcp.io) c->tcp.io = "auto";
+    if (strcmp(c->tcp.io, "auto") && strcmp(c->tcp.io, "uring") && strcmp(c->tcp.io, "poll"))
+        return coll__start_failed(COLL_ERR_ARGUMENT, "io \"%s\" is none of auto, uring, poll", c->tcp.io);
     if (c->start_timeout_ms <= 0 && !coll__environment_int("COLL_START_TIMEOUT_MS", 1, INT_MAX, &c->start_timeout_ms))
         return COLL_ERR_ARGUMENT;
     if (c->start_timeout_ms <= 0) c->start_timeout_ms = 60000;
     if ((status = coll__settle_failure(c)) < 0) return status;
-    if (c->lanes == 0 && !coll__environment_int("COLL_LANES", 1, COLL__LANES_MOST, &c->lanes)) return COLL_ERR_ARGUMENT;
-    if (c->lanes < 0 || c->lanes > COLL__LANES_MOST)
-        return coll__start_failed(COLL_ERR_ARGUMENT, "lanes %d is out of range: 1 to %d", c->lanes, COLL__LANES_MOST);
+    if (c->tcp.lanes == 0 && !coll__environment_int("COLL_LANES", 1, COLL__LANES_MOST, &c->tcp.lanes)) return COLL_ERR_ARGUMENT;
+    if (c->tcp.lanes < 0 || c->tcp.lanes > COLL__LANES_MOST)
+        return coll__start_failed(COLL_ERR_ARGUMENT, "lanes %d is out of range: 1 to %d", c->tcp.lanes, COLL__LANES_MOST);
     if (c->spin_us == 0 && getenv("COLL_SPIN_US")) {
         if (!coll__environment_int("COLL_SPIN_US", 0, 1000000, &c->spin_us)) return COLL_ERR_ARGUMENT;
         if (c->spin_us == 0) c->spin_us = -1;
     }
     if ((status = coll__settle_background(c)) < 0) return status;
-    if (c->share_memory == 0) {
+    if (c->tcp.share_memory == 0) {
         int shares = 1;
         if (!coll__environment_int("COLL_SHARE", 0, 1, &shares)) return COLL_ERR_ARGUMENT;
-        c->share_memory = shares ? 0 : -1;
+        c->tcp.share_memory = shares ? 0 : -1;
     }
     return COLL_OK;
 }

@@ -86,22 +86,22 @@ static coll_status coll__init(coll_comm **out, const coll_config *config);
 /* The ranks of NCCL's communicator as one over TCP. */
 static coll_status coll__nccl_meet(coll__nccl_meeting *m, int size, coll_comm **out)
 {
-    coll_config config = { .rank = m->rank, .size = size, .transport = "tcp", .world = "nccl", .security = "key" };
+    coll_config config = { .rank = m->rank, .size = size, .transport = "tcp", .world = "nccl", .tcp.security = "key" };
     coll_status status = COLL_OK;
 
-    if (size == 1) config.transport = "threads", config.security = NULL;
+    if (size == 1) config.transport = "threads", config.tcp.security = NULL;
     else if (m->rank == 0) {
         if (!coll__nccl_key(m->notice.key, sizeof m->notice.key))
             status = coll__start_failed(COLL_ERR_SYSTEM, "coll_wrap_nccl: no random numbers");
         config.address = ":0";
-        config.listening = coll__nccl_listening;
-        config.listening_context = m;
+        config.tcp.listening = coll__nccl_listening;
+        config.tcp.listening_context = m;
     } else if (!coll__nccl_tell(m))
         status = coll__start_failed(COLL_ERR_SYSTEM, "coll_wrap_nccl: rank 0 has not said where it is");
     else if (!*m->notice.address) status = coll__start_failed(COLL_ERR_PEER, "coll_wrap_nccl: rank 0 cannot listen");
     else config.address = m->notice.address;
     m->notice.address[sizeof m->notice.address - 1] = m->notice.key[sizeof m->notice.key - 1] = '\0';
-    if (size > 1) config.key = m->notice.key;
+    if (size > 1) config.tcp.key = m->notice.key;
     if (status == COLL_OK) status = coll__init(out, &config);
     if (m->rank == 0 && size > 1 && !m->is_told) {
         memset(&m->notice, 0, sizeof m->notice);  /* the others must not wait                                 */

@@ -252,10 +252,10 @@ static coll_status coll__root_begins(coll__tcp *tcp, const coll_config *c, coll_
     if (path && (status = coll__put_up_notice(tcp, path, c->world, notice)) < 0) return status;
     int ignored;
     char host[256];
-    if (!path && c->listening && tcp->places[0].count > 0) {
+    if (!path && c->tcp.listening && tcp->places[0].count > 0) {
         const coll__address here = coll__place_address(tcp, 0, 0);
-        c->listening(c->listening_context, coll__address_text(&here, text, sizeof text));
-    } else if (!path && !c->listening && coll__address_split(c->address, host, sizeof host, &ignored) && ignored == 0) {
+        c->tcp.listening(c->tcp.listening_context, coll__address_text(&here, text, sizeof text));
+    } else if (!path && !c->tcp.listening && coll__address_split(c->address, host, sizeof host, &ignored) && ignored == 0) {
         return coll__start_failed(COLL_ERR_ARGUMENT,
                                   "port 0 in \"%s\" is any port: without `listening` nobody gets to know which", c->address);
     }
@@ -541,7 +541,7 @@ static coll_status coll__meet_as_other(coll__tcp *tcp, const coll_config *c)
     coll__pipe *pipe = &tcp->controls[0].pipe;
     coll_status status = coll__reach_root(tcp, c, began, deadline, pipe);
 
-    if (status == COLL_OK) status = coll__await_table(tcp, c->address, c->hosts, pipe, last);
+    if (status == COLL_OK) status = coll__await_table(tcp, c->address, c->tcp.hosts, pipe, last);
     if (status < 0) return status;
     coll__io_watch(&tcp->io, pipe->fd, EPOLLIN, coll__tag(COLL__EVENT_CONTROL, 0));
     coll__io_watch(&tcp->io, tcp->listener, EPOLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
@@ -624,7 +624,7 @@ static coll_status coll__tcp_open(coll__tcp **out, coll__settings *settings, con
     *out = NULL;
     if (!tcp) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", c->size);
     const size_t connections = (size_t)c->size * COLL_CHANNEL_COUNT * ((size_t)tcp->us.more_lanes + 1);
-    coll_status status = coll__io_open(&tcp->io, c->io, connections, log);
+    coll_status status = coll__io_open(&tcp->io, c->tcp.io, connections, log);
     if (status == COLL_OK) status = coll__network_read(&tcp->network, settings, log);
     if (status == COLL_OK) coll__io_watch(&tcp->io, tcp->io.bell, EPOLLIN, coll__tag(COLL__EVENT_BELL, 0));
     if (c->rank == 0 && settings->numbers.origin == COLL__BY_FILE)

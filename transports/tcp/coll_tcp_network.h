@@ -175,12 +175,12 @@ static coll_status coll__network_read(coll__network *out, const coll__settings *
     char there[200];
 
     memset(out, 0, sizeof *out);
-    if (c->ports && !coll__ports_read(c->ports, &out->port_first, &out->port_last))
-        return coll__start_failed(COLL_ERR_ARGUMENT, "ports \"%.40s\" is no range like 5000-5099", c->ports);
-    if (!c->network) return COLL_OK;
+    if (c->tcp.ports && !coll__ports_read(c->tcp.ports, &out->port_first, &out->port_last))
+        return coll__start_failed(COLL_ERR_ARGUMENT, "ports \"%.40s\" is no range like 5000-5099", c->tcp.ports);
+    if (!c->tcp.network) return COLL_OK;
     if (getifaddrs(&all)) return coll__start_failed(COLL_ERR_SYSTEM, "the addresses of this host cannot be read: %s",
                                                     strerror(errno));
-    out->count = coll__network_choose(all, c->network, out->addresses, COLL__PLACE_ADDRESSES);
+    out->count = coll__network_choose(all, c->tcp.network, out->addresses, COLL__PLACE_ADDRESSES);
     coll__network_text(all, there, sizeof there);
     freeifaddrs(all);
     const char *name = settings->network_source ? settings->network_source : "network";
@@ -196,7 +196,7 @@ static coll_status coll__network_read(coll__network *out, const coll__settings *
     }
     return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d: network \"%.80s\" names no address of this host; there is: %s",
                               c->rank,
-                              c->network, there);
+                              c->tcp.network, there);
 }
 
 #endif /* COLL_TCP_NETWORK_H */

@@ -57,7 +57,7 @@ static coll__tcp *coll__gathering_world(coll__gathering *h, coll_survivors *out)
 {
     coll__tcp *old = h->old;
     coll__settings settings = { .config = { .rank = out->rank, .size = out->count, .world = "",
-                                           .lanes = old->us.more_lanes + 1, .share_memory = old->shares ? 0 : -1 },
+                                           .tcp.lanes = old->us.more_lanes + 1, .tcp.share_memory = old->shares ? 0 : -1 },
                                 .is_open = old->is_open };
     coll__past *past = coll__gathering_past(h);
     coll__tcp *tcp = past ? coll__tcp_new(&settings, &old->log) : NULL;

@@ -221,7 +221,7 @@ static bool coll__identify(coll__identity *us, const coll__settings *settings)
     us->rank = c->rank;
     us->size = c->size;
     us->auth = settings->auth;
-    us->more_lanes = c->lanes > 1 ? c->lanes - 1 : 0;
+    us->more_lanes = c->tcp.lanes > 1 ? c->tcp.lanes - 1 : 0;
     us->arithmetic = settings->arithmetic;
     if (us->auth & COLL__AUTH_KIND) coll__hmac(us->root, settings->key, strlen(settings->key), &piece, 1);
     if ((us->auth & COLL__AUTH_KIND) != COLL__AUTH_TLS) return true;
@@ -242,10 +242,10 @@ static coll__tcp *coll__tcp_new(const coll__settings *settings, const coll__log 
     tcp->listener = tcp->io.events = tcp->io.bell = -1;
     tcp->log = *log;
     tcp->suspicion.rank = tcp->failure.rank = -1;
-    tcp->shares = c->share_memory >= 0;
+    tcp->shares = c->tcp.share_memory >= 0;
     tcp->is_open = settings->is_open;
     (void)pthread_mutex_init(&tcp->door, NULL);
-    tcp->greeting_room = coll__greeting_room(c->size, c->lanes > 1 ? c->lanes : 1);
+    tcp->greeting_room = coll__greeting_room(c->size, c->tcp.lanes > 1 ? c->tcp.lanes : 1);
     tcp->budget.most = 2 * tcp->greeting_room;
     tcp->budget.a_second = COLL__ANSWERS_A_SECOND + c->size;
     tcp->places = (coll__place_of *)coll__allocate(size * sizeof *tcp->places);
@@ -263,7 +263,7 @@ static coll__tcp *coll__tcp_new(const coll__settings *settings, const coll__log 
         s->channel = (int)(i % COLL_CHANNEL_COUNT);
         s->out.end = &s->out.first;
         s->in.end = &s->in.first;
-        if (c->lanes > 1 && s->peer != c->rank && !(s->bundle = coll__bundle_new(s, c->lanes))) has_lanes = false;
+        if (c->tcp.lanes > 1 && s->peer != c->rank && !(s->bundle = coll__bundle_new(s, c->tcp.lanes))) has_lanes = false;
     }
     for (size_t i = 0; tcp->controls && i < (c->rank == 0 ? size : 1); i++) tcp->controls[i].pipe.fd = -1;
     tcp->greets_as = &tcp->us;
