@@ -260,6 +260,13 @@ $(BUILD)/%: tests/%.c $(TESTED)
 
 $(SEALED:tests/%.c=$(BUILD)/%): $(BUILD)/coll_tls.o
 
+# Counts its steps, the library's among them.
+$(BUILD)/test_bykey: $(BUILD)/steps.o
+$(BUILD)/test_bykey: private override CFLAGS += -fsanitize-coverage=trace-pc
+$(BUILD)/steps.o: tests/steps.c tests/steps.h
+	@mkdir -p $(BUILD)
+	$(COMPILE) -Werror -c $< -o $@
+
 $(BUILD)/coll.o: coll.c $(HEADER)
 	@mkdir -p $(BUILD)
 	$(COMPILE) -Werror $(filter -D%,$(LIBS)) -c $< -o $@

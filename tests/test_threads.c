@@ -742,11 +742,11 @@ static void test_late(void)
     for (int i = 0; i < 3; i++) run_begin(&runs[i], &c, i, 1, groups[i]);
     for (int i = 0; i < 2; i++)
         CHECK(threads->offload(contexts[ranks[i]], &runs[i].task, &failure) == COLL_PENDING, "%s", failure.text);
-    threads->late(contexts[3], &runs[0].task, is_late);
+    threads->mark_stragglers(contexts[3], &runs[0].task, is_late);
     CHECK(is_late[0] && !is_late[1] && !is_late[2] && !is_late[3], "%d %d %d %d", is_late[0], is_late[1], is_late[2], is_late[3]);
     CHECK(threads->offload(contexts[0], &runs[2].task, &failure) == COLL_PENDING, "%s", failure.text);
     memset(is_late, 0, sizeof is_late);
-    threads->late(contexts[0], &runs[2].task, is_late);
+    threads->mark_stragglers(contexts[0], &runs[2].task, is_late);
     CHECK(!is_late[0] && is_late[1] && !is_late[2] && is_late[3], "%d %d %d %d", is_late[0], is_late[1], is_late[2], is_late[3]);
     for (int i = 0; i < 6; i++)
         if (threads->offload(contexts[ranks[i % 3]], &runs[i % 3].task, &failure) == COLL_OK && i >= 3) run_end(&runs[i % 3]);

@@ -99,18 +99,18 @@ static coll_status coll__joined_progress(void *context, int wait_ms)
 /* From any thread. */
 static void coll__joined_wake(void *context) { coll__tcp_wake(((coll__joined *)context)->tcp); }
 
-static void coll__joined_waiting(void *context, const unsigned char *head)
+static void coll__joined_report_stall(void *context, const unsigned char *head)
 {
-    coll__tcp_waiting(((coll__joined *)context)->tcp, head);
+    coll__tcp_report_stall(((coll__joined *)context)->tcp, head);
 }
 
 /* ---- >>failure: the sockets' side knows all ranks ---- */
 
 static void coll__joined_watch(void *context, const coll_doing *doing) { coll__tcp_watch(((coll__joined *)context)->tcp, doing); }
 
-static void coll__joined_whereabouts(void *context, const unsigned char *is_late, char *text, size_t room)
+static void coll__joined_peer_status(void *context, const unsigned char *is_late, char *text, size_t room)
 {
-    coll__tcp_whereabouts(((coll__joined *)context)->tcp, is_late, text, room);
+    coll__tcp_peer_status(((coll__joined *)context)->tcp, is_late, text, room);
 }
 
 static bool coll__joined_has_freed(void *context, int peer, uint64_t number)
@@ -143,9 +143,9 @@ static void *coll__joined_group(void *context, uint64_t id, const int *ranks, in
 
 static void coll__joined_ungroup(void *context, void *group) { coll__threads_ungroup(((coll__joined *)context)->thread, group); }
 
-static void coll__joined_late(const void *context, const coll_task *task, unsigned char *is_late)
+static void coll__joined_mark_stragglers(const void *context, const coll_task *task, unsigned char *is_late)
 {
-    coll__threads_late(((const coll__joined *)context)->thread, task, is_late);
+    coll__threads_mark_stragglers(((const coll__joined *)context)->thread, task, is_late);
 }
 
 static int coll__joined_host(void *context, int rank) { return coll__tcp_host(((coll__joined *)context)->tcp, rank); }
@@ -391,10 +391,10 @@ static const coll_transport coll__joined_transport = {
     .group = coll__joined_group,
     .ungroup = coll__joined_ungroup,
     .host = coll__joined_host,
-    .waiting = coll__joined_waiting,
-    .late = coll__joined_late,
+    .report_stall = coll__joined_report_stall,
+    .mark_stragglers = coll__joined_mark_stragglers,
     .watch = coll__joined_watch,
-    .whereabouts = coll__joined_whereabouts,
+    .peer_status = coll__joined_peer_status,
     .has_freed = coll__joined_has_freed,
     .failed = coll__joined_failed,
     .shrink = coll__joined_shrink,

@@ -220,7 +220,7 @@ static bool coll__sim_has_left(const void *context, int peer)
     return true;
 }
 
-static void coll__sim_note_waiting(void *context, const unsigned char *head)
+static void coll__sim_report_stall(void *context, const unsigned char *head)
 {
     coll__sim_rank *r = (coll__sim_rank *)context;
     memcpy(r->head, head, COLL_HEAD_LENGTH);
@@ -242,7 +242,7 @@ static bool coll__sim_has_freed(void *context, int peer, uint64_t number)
 
 static int64_t coll__sim_now(void *context) { return (int64_t)(((const coll__sim_rank *)context)->clock * 1e9); }
 
-static void coll__sim_folded(void *context, size_t length)
+static void coll__sim_charge_reduce(void *context, size_t length)
 {
     coll__sim_rank *r = (coll__sim_rank *)context;
     r->clock += (double)length * r->world->config.seconds_per_byte_reduced;
@@ -333,13 +333,13 @@ static const coll_transport coll__sim_transport = {
     .close = coll__sim_close,
     .fail = coll__sim_fail,
     .host = coll__sim_host_number,
-    .waiting = coll__sim_note_waiting,
+    .report_stall = coll__sim_report_stall,
     .watch = coll__sim_watch,
     .shrink = coll__sim_shrink,
     .has_left = coll__sim_has_left,
     .has_freed = coll__sim_has_freed,
     .now = coll__sim_now,
-    .folded = coll__sim_folded,
+    .charge_reduce = coll__sim_charge_reduce,
     .traffic = coll__sim_traffic,
     .describe = coll__sim_describe,
 };

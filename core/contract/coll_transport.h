@@ -111,7 +111,7 @@ typedef struct coll_transport {
 
     /* Optional, with offload: what becomes of this call on `size` ranks, and why, in a phrase?  1: it is taken; 0: it goes by
      * messages; -1: it is refused, with COLL_ERR_UNSUPPORTED.  Alike on all ranks. */
-    int         (*answer)  (const void *context, const coll_call *call, int size, char *why, size_t room);
+    int         (*can_offload)(const void *context, const coll_call *call, int size, char *why, size_t room);
 
     /* Optional, with offload: make a group, some ranks whose collectives are offloaded in an order of their own.  All of
      * `ranks`, and nobody else, make it with the same id; `me` is our place among them.  NULL: their collectives go by messages,
@@ -124,17 +124,17 @@ typedef struct coll_transport {
 
     /* Optional: this rank has been waiting for a while, in the collective with this head.  All ranks may be waiting for one
      * another in different calls, so that no message ever shows it: whoever hears of two such ranks makes it a failure. */
-    void        (*waiting) (void *context, const unsigned char *head);
+    void        (*report_stall)(void *context, const unsigned char *head);
 
     /* Optional: mark the ranks that an offloaded task is waiting for. */
-    void        (*late)    (const void *context, const coll_task *task, unsigned char *is_late);
+    void        (*mark_stragglers)(const void *context, const coll_task *task, unsigned char *is_late);
 
     /* Optional: here the library writes what this rank is doing, for as long as the context is open. */
     void        (*watch)   (void *context, const coll_doing *doing);
 
     /* Optional: what do the ranks marked in is_late do?  Write what is known of them: "rank 3: outside the library for 40 s".
      * text NULL: that will be asked soon. */
-    void        (*whereabouts)(void *context, const unsigned char *is_late, char *text, size_t room);
+    void        (*peer_status)(void *context, const unsigned char *is_late, char *text, size_t room);
 
     /* Optional: has this peer, which lives, freed its communicator of this number, and is nothing that it sent before on its
      * way any more?  May ask, and know later: it is called again.  In a world with a clock of its own peer -1 is asked about
@@ -167,9 +167,9 @@ typedef struct coll_transport {
     bool        in_background;
 
     /* Optional, for a world with a clock of its own: the time there in nanoseconds, from any beginning, and that this rank has
-     * just folded so many bytes. */
+     * just reduced so many bytes. */
     int64_t     (*now)     (void *context);
-    void        (*folded)  (void *context, size_t length);
+    void        (*charge_reduce)(void *context, size_t length);
 
     /* Optional: what this transport has moved, and how. */
     void        (*traffic) (const void *context, uint64_t *sent, uint64_t *received);

@@ -757,7 +757,7 @@ static void coll__do_folds(const coll_request *r, const coll__stage *stage)
 {
     static const coll__format formats[COLL__PLACES] = { COLL__AS_USER, COLL__AS_USER, COLL__AS_WIRE, COLL__AS_SUM };
     const coll__trunk *trunk = r->comm->trunk;
-    const bool tells = trunk->transport->folded != NULL;
+    const bool tells = trunk->transport->charge_reduce != NULL;
     const coll__spot *spot = stage->spots + stage->copies;
     coll__source *const sources = r->flow->sources;
     size_t folded = 0;
@@ -773,7 +773,7 @@ static void coll__do_folds(const coll_request *r, const coll__stage *stage)
                                                .format = formats[m->to.place], .count = m->count, .index = m->index,
                                                .scratch = r->flow->scratch });
     }
-    if (folded > 0) trunk->transport->folded(trunk->context, folded);
+    if (folded > 0) trunk->transport->charge_reduce(trunk->context, folded);
 }
 
 /* Are the messages of a round done? */

@@ -193,7 +193,7 @@ static coll_status coll__refused(coll_comm *comm, const coll_call *call)
     char why[120] = "";
 
     if (call->algorithm || coll__kind_is_message(call->kind) || call->kind == COLL_ALLREDUCE_LIST
-        || trunk->transport->answer(trunk->context, call, comm->size, why, sizeof why) >= 0) return COLL_OK;
+        || trunk->transport->can_offload(trunk->context, call, comm->size, why, sizeof why) >= 0) return COLL_OK;
     return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "%s", why);
 }
 
@@ -210,11 +210,11 @@ static coll_status coll__ready(coll_comm *comm, coll_request *r)
     if (status == COLL_OK && r->call.kind == COLL_ALLREDUCE_LIST) {
         status = coll__list_make(r);
         if (status == COLL_ERR_MEMORY) coll__explain_error(comm, &r->call, status, "no memory for the parts of the list");
-        for (int i = 0; status == COLL_OK && comm->trunk->transport->answer && i < r->list->count; i++)
+        for (int i = 0; status == COLL_OK && comm->trunk->transport->can_offload && i < r->list->count; i++)
             status = coll__refused(comm, &r->list->parts[i].call);
         if (status < 0) coll__list_free(r->list);
     }
-    if (status == COLL_OK && comm->trunk->transport->answer && (status = coll__refused(comm, &r->call)) < 0) {
+    if (status == COLL_OK && comm->trunk->transport->can_offload && (status = coll__refused(comm, &r->call)) < 0) {
         free(r->offsets);
         r->offsets = NULL;
     }

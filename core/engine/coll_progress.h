@@ -372,7 +372,8 @@ static int coll__late_ranks(const coll_request *r, unsigned char *is_late)
 
     if (running->is_on_device) return 0;          /* it does not say                                          */
     if (is_message) coll__messages_late(r, is_late);
-    else if (running->is_offloaded && trunk->transport->late) trunk->transport->late(trunk->context, &running->task, is_late);
+    else if (running->is_offloaded && trunk->transport->mark_stragglers)
+        trunk->transport->mark_stragglers(trunk->context, &running->task, is_late);
     else if (!running->is_offloaded && running->is_started) coll__flow_late(running, is_late);
     for (int i = 0; i < trunk->size; i++) count += is_late[i];
     return count;
@@ -401,7 +402,7 @@ static void coll__late_warn(const coll_request *r, unsigned char *is_late, int c
     coll__head_describe(r->head, what, sizeof what);
     if (r->call.name) coll__append(what, sizeof what, " \"%.64s\"", r->call.name);
     coll__late_text(trunk, is_late, count, who, sizeof who);
-    if (count > 0 && trunk->transport->whereabouts) trunk->transport->whereabouts(trunk->context, is_late, where, sizeof where);
+    if (count > 0 && trunk->transport->peer_status) trunk->transport->peer_status(trunk->context, is_late, where, sizeof where);
     coll__say(&trunk->log, COLL_LOG_WARN, "rank %d of %d: %s has been waiting %.1f s for %s%s%s%s", comm->rank, comm->size, what,
               seconds, who, *where ? " (" : "", where, *where ? ")" : "");
 }
@@ -420,8 +421,8 @@ static coll_status coll__late(coll_request *r, int64_t waited_ns, coll__lateness
 
     const int count = is_late ? coll__late_ranks(r, is_late) : 0;
     while (count > 0 && !is_late[first]) first++;
-    if (how == COLL__LATE_ASK && count > 0 && trunk->transport->whereabouts)
-        trunk->transport->whereabouts(trunk->context, is_late, NULL, 0);
+    if (how == COLL__LATE_ASK && count > 0 && trunk->transport->peer_status)
+        trunk->transport->peer_status(trunk->context, is_late, NULL, 0);
     if (how == COLL__LATE_WARN && is_late) coll__late_warn(r, is_late, count, seconds);
     if (how == COLL__LATE_FAIL && is_late) coll__late_text(trunk, is_late, count, who, sizeof who);
     free(is_late);
@@ -451,7 +452,7 @@ static void coll__patience_begin(coll__patience *p, const coll_request *r)
     p->spin_end = p->began + (int64_t)trunk->spin_us * 1000;
     p->warn_at = p->began + (int64_t)COLL__WARN_FIRST_MS * COLL__MS;
     p->ask_at = p->warn_at - (int64_t)COLL__ASK_BEFORE_MS * COLL__MS;
-    p->report_at = trunk->transport->waiting ? p->began + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS : coll__never;
+    p->report_at = trunk->transport->report_stall ? p->began + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS : coll__never;
     p->freed_at = trunk->transport->has_freed ? p->began + (int64_t)COLL__FREED_FIRST_MS * COLL__MS : coll__never;
     p->deadline = limit_ms > 0 ? p->began + (int64_t)limit_ms * COLL__MS : coll__never;
     if (p->is_virtual) p->ask_at = p->warn_at = p->report_at = p->freed_at = coll__never;
@@ -490,10 +491,10 @@ static coll_status coll__patience_check(coll__patience *p, coll_request *r, int6
         if (!p->is_virtual) p->freed_at = now + (now - p->began < most ? now - p->began : most);
         if (coll__check_freed(r) < 0) return r->status;
     }
-    if (now >= p->report_at || (p->is_virtual && trunk->transport->waiting)) {
+    if (now >= p->report_at || (p->is_virtual && trunk->transport->report_stall)) {
         const coll_request *running = r->track && r->track->queue ? r->track->queue : r;
         const bool is_ordered = running->track && !coll__kind_is_message(running->call.kind);  /* on a device both have one   */
-        if (is_ordered || p->is_virtual) trunk->transport->waiting(trunk->context, running->head);
+        if (is_ordered || p->is_virtual) trunk->transport->report_stall(trunk->context, running->head);
         p->report_at = coll__never;
     }
     return COLL_OK;

@@ -66,8 +66,8 @@ static void coll__explain_inside(coll_comm *comm, coll_request *r, char *text, s
                 coll__kind_reduces(r->call.kind) && !coll__kind_scans(r->call.kind) && r->call.flags & COLL_REPRODUCIBLE
                     ? "reproducible, " : "");
     const bool is_offered = !is_message && !r->call.algorithm && coll__track_is_offered(r->track);
-    const bool is_asked = !is_message && !r->call.algorithm && !r->list && t->answer;
-    const int answer = is_asked ? t->answer(comm->trunk->context, &r->call, comm->size, why, sizeof why) : 1;
+    const bool is_asked = !is_message && !r->call.algorithm && !r->list && t->can_offload;
+    const int answer = is_asked ? t->can_offload(comm->trunk->context, &r->call, comm->size, why, sizeof why) : 1;
     if (*why) coll__append(text, room, "%s, ", why);
     if (is_message || r->call.kind == COLL_ALLREDUCE_LIST || (is_offered && answer > 0)) {
         const int parts = r->list ? r->list->count : 0;

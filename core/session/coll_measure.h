@@ -151,7 +151,7 @@ static double coll__measure_fold(const coll__trunk *trunk, unsigned char *memory
         for (int k = 0; k < COLL__MEASURE_FOLDS; k++) {
             coll__combine(&codec, &(coll__sum){ .sources = sources, .n = 2, .results = &result, .m = 1, .format = COLL__AS_USER,
                                                 .count = COLL__MEASURE_FLOATS, .scratch = memory + 2 * bytes });
-            if (trunk->transport->folded) trunk->transport->folded(trunk->context, bytes);
+            if (trunk->transport->charge_reduce) trunk->transport->charge_reduce(trunk->context, bytes);
         }
         if (i >= 0) times[i] = coll__seconds_since(trunk, began) / ((double)COLL__MEASURE_FOLDS * (double)bytes);
     }

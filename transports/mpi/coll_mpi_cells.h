@@ -112,7 +112,7 @@ static const char *coll__mpi_objects(const coll_call *c, int size)
 }
 
 /* What to do with a call: 1 MPI carries it out, 0 the engine does, -1 nobody; and why, in a phrase. */
-static int coll__mpi_answer(const void *context, const coll_call *call, int size, char *why, size_t room)
+static int coll__mpi_can_offload(const void *context, const coll_call *call, int size, char *why, size_t room)
 {
     const coll__mpi *mpi = (const coll__mpi *)context;
     const char *objection = coll__mpi_objects(call, size);

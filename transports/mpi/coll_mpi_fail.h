@@ -27,7 +27,7 @@ static void coll__mpi_compare(coll__mpi *mpi, int rank, const unsigned char *hea
     }
 }
 
-static void coll__mpi_waiting(void *context, const unsigned char *head)
+static void coll__mpi_report_stall(void *context, const unsigned char *head)
 {
     coll__mpi *mpi = (coll__mpi *)context;
 

@@ -97,7 +97,7 @@ static void coll__append_sign(char *text, size_t room, int rank, const coll__sig
 }
 
 /* Rank 0 knows; the others ask it for up to COLL__ASKED_MOST ranks. */
-static void coll__tcp_whereabouts(void *context, const unsigned char *is_late, char *text, size_t room)
+static void coll__tcp_peer_status(void *context, const unsigned char *is_late, char *text, size_t room)
 {
     coll__tcp *tcp = (coll__tcp *)context;
     coll__pulse *p = &tcp->pulse;

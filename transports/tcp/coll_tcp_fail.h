@@ -85,7 +85,7 @@ static bool coll__tcp_abort(void *context, const char *text)
 }
 
 /* Tell rank 0 in which call we are waiting, and which was the last before it. */
-static void coll__tcp_waiting(void *context, const unsigned char *head)
+static void coll__tcp_report_stall(void *context, const unsigned char *head)
 {
     coll__tcp *tcp = (coll__tcp *)context;
     coll__pulse *p = &tcp->pulse;

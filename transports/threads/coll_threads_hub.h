@@ -172,7 +172,7 @@ static bool coll__threads_abort(void *context, const char *text)
 }
 
 /* This rank waits in a call.  Another that waits under the same number in another call will wait for ever, and so shall we. */
-static void coll__threads_waiting(void *context, const unsigned char *head)
+static void coll__threads_report_stall(void *context, const unsigned char *head)
 {
     coll__thread *me = (coll__thread *)context;
     coll__hub *hub = me->hub;

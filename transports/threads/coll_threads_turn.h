@@ -221,7 +221,7 @@ static coll_status coll__threads_offload(void *context, coll_task *task, coll_fa
 }
 
 /* A task that has not begun waits for the turn before it. */
-static void coll__threads_late(const void *context, const coll_task *task, unsigned char *is_late)
+static void coll__threads_mark_stragglers(const void *context, const coll_task *task, unsigned char *is_late)
 {
     const coll__thread *me = (const coll__thread *)context;
     const coll__member *m = task->group ? (const coll__member *)task->group : &me->all;

@@ -1,0 +1,10 @@
+/* steps.c - what steps.h declares.  Compiled without the flag of which it is the other half. */
+#include "steps.h"
+
+void __sanitizer_cov_trace_pc(void);
+
+static _Thread_local uint64_t taken;
+
+void __sanitizer_cov_trace_pc(void) { taken++; }
+
+uint64_t steps_taken(void) { return taken; }
