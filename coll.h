@@ -60,7 +60,8 @@
  * calls go on: messages among the others, and receives from any source that one of them serves.  A call that is hurt fails at
  * once, or when it has waited a quarter of a second and more; over TCP, where what was sent may still be on its way, when
  * nothing has come for liveness_timeout_ms since the news, but never with liveness_timeout_ms < 0.  Only a thread that waits or
- * tests finds it out.  Over MPI and transports of the program's own only ranks that have exchanged messages are told.
+ * tests finds it out.  Over MPI and transports of the program's own the news is a message, which goes when the communicator is
+ * freed.
  *
  * Threads.  One thread at a time per communicator and its requests; a second one gets COLL_ERR_ARGUMENT, with its sentence in
  * coll_error(NULL).  It need not always be the same thread.  Different communicators, also of one coll_init, may be used from

@@ -8,90 +8,13 @@
 #include "check.h"
 #include "support.h"
 #include "cases.h"
+#include "freed.h"
 
 #include <sched.h>
 
-enum { SIZE = 4, FREER = 1, SECONDS = 40, LIVENESS_MS = 600 };
-
-/* What the others do in it afterwards. */
-typedef enum deed {
-    BARRIER, BROADCAST, USED_BEFORE, PREPARED, RECEIVE, BY_TEST, BY_ANY, SEND_LONG,      /* these wait for the one that is gone */
-    ANY_SOURCE, AMONG_OTHERS, DEEDS               /* and these do not                                         */
-} deed;
-
-static const char *const deed_names[DEEDS] = {
-    "barrier", "broadcast", "used", "prepared", "recv", "test", "any", "send", "source", "others"
-};
-
-typedef enum kind { WORLD, DUP, SPLIT, CREATE, KINDS } kind;
-static const char *const kind_names[KINDS] = { "that of coll_init", "a dup", "a split", "a create" };
-
-typedef struct play { deed deed; kind kind; } play;
+enum { SECONDS = 40, LIVENESS_MS = 600 };
 
 static event is_ready = EVENT_INIT, has_freed = EVENT_INIT, is_over = EVENT_INIT;
-static int64_t long_message[1 << 16];
-
-static coll_status derive(coll_comm *comm, kind k, coll_comm **out)
-{
-    const int ranks[SIZE] = { 3, 2, 1, 0 };
-
-    if (k == SPLIT) return coll_split(comm, 0, -coll_rank(comm), out);
-    return k == CREATE ? coll_create(comm, ranks, SIZE, 0, out) : coll_dup(comm, out);
-}
-
-/* What rank `world` of the world is called in a communicator. */
-static int called(coll_comm *comm, int in_world)
-{
-    for (int i = 0; i < SIZE; i++) if (coll_parent_rank(comm, i) == in_world) return i;
-    return -1;
-}
-
-static coll_status use(coll_comm *comm, deed d, int me, coll_request *prepared)
-{
-    const int freer = called(comm, FREER);
-    int64_t x = me, y = 0, z = 0;
-    coll_request *r[2] = { NULL, NULL };
-    coll_status status = COLL_OK;
-    int index = -1;
-
-    switch (d) {
-    case BARRIER: case USED_BEFORE: return coll_barrier(comm);
-    case BROADCAST: return coll_broadcast(comm, &x, 1, COLL_I64, freer);
-    case PREPARED: return coll_restart(prepared) ? COLL_ERR_ARGUMENT : coll_wait(prepared);
-    case RECEIVE: return coll_recv(comm, &x, 1, COLL_I64, freer, 1);
-    case SEND_LONG: return coll_send(comm, long_message, 1 << 16, COLL_I64, freer, 1);
-    case BY_TEST: case BY_ANY:
-        if ((status = coll_iallreduce(comm, &x, &y, 1, COLL_I64, COLL_SUM, &r[0])) == COLL_OK)
-            status = coll_irecv(comm, &z, 1, COLL_I64, freer, 1, &r[1]);
-        while (status == COLL_OK && d == BY_TEST && (status = coll_test(r[0])) == COLL_PENDING) status = COLL_OK, sched_yield();
-        if (status == COLL_OK && d == BY_ANY) status = coll_wait_any(2, r, &index);
-        coll_request_free(r[0]);
-        coll_request_free(r[1]);
-        return status;
-    case ANY_SOURCE:                              /* rank 0 takes what the others send                        */
-        if (me != 0) return coll_send(comm, &x, 1, COLL_I64, called(comm, 0), 1);
-        for (int i = 0; i < 2 && status == COLL_OK; i++) {
-            status = coll_recv(comm, &y, 1, COLL_I64, COLL_ANY_SOURCE, 1);
-            z += y;
-        }
-        return status == COLL_OK && z != 5 ? COLL_ERR_MISMATCH : status;
-    default:                                      /* ranks 2 and 3                                            */
-        if (me == 0) return COLL_OK;
-        status = coll_sendrecv(comm, &x, 1, called(comm, 5 - me), &y, 1, called(comm, 5 - me), COLL_I64, 2);
-        return status == COLL_OK && y != 5 - me ? COLL_ERR_MISMATCH : status;
-    }
-}
-
-static void check(coll_comm *comm, const play *p, coll_status status)
-{
-    char name[24];
-
-    snprintf(name, sizeof name, "rank %d has left", FREER);
-    if (p->deed < ANY_SOURCE)
-        CHECK(status == COLL_ERR_PEER && strstr(coll_error(comm), name), "%s: rank %d has %d: \"%s\"", case_name, coll_rank(comm),
-              (int)status, coll_error(comm));
-    else CHECK(status == COLL_OK, "%s: rank %d has %d: \"%s\"", case_name, coll_rank(comm), (int)status, coll_error(comm));
-}
 
 /* In a simulated world nobody may wait for an event. */
 static void await(event *e, int count, coll_comm *comm)
@@ -114,11 +37,13 @@ static int one_frees(coll_comm *comm, void *arg)
     const play *p = arg;
     const int me = coll_rank(comm);
     const bool is_sim = !strcmp(world, "sim");
-    coll_comm *derived = NULL, *freed, *kept;
+    coll_comm *derived = NULL, *freed, *kept, *beside[2 * BESIDE];
     coll_request *prepared = NULL;
     int64_t x = 1, y = 0;
 
+    derive_beside(comm, p->kind, beside, 0, BESIDE);
     CHECK(derive(comm, p->kind, &derived) == COLL_OK, "%s: %s", case_name, coll_error(comm));
+    derive_beside(comm, p->kind, beside, BESIDE, BESIDE);
     freed = p->kind == WORLD ? comm : derived;
     kept = p->kind == WORLD ? derived : comm;
     const coll_call call = { .kind = COLL_ALLREDUCE, .send = &x, .recv = &y, .count = 1, .type = COLL_I64 };
@@ -144,6 +69,7 @@ static int one_frees(coll_comm *comm, void *arg)
         CHECK(coll_barrier(kept) == COLL_OK, "%s: %s", case_name, coll_error(kept));
     coll_request_free(prepared);
     if (me != FREER || p->kind == WORLD) coll_free(derived);
+    for (int i = 0; i < 2 * BESIDE; i++) coll_free(beside[i]);
     if (me == FREER && p->kind == WORLD) pthread_exit(NULL);      /* or it would be freed again                 */
     return 0;
 }

@@ -133,6 +133,9 @@ static void coll__mpi_let_go(coll__mpi *mpi)
         coll__mpi_remove(mpi, ended);
     for (int i = 0; i < mpi->count; i++) MPI_Request_free(&mpi->requests[i]);
     coll__mpi_sweep(mpi);
+    mpi->is_finalized = true;
+    if (mpi->failure.status != COLL_OK) return;   /* what is still on its way must not arrive in a later communicator, which
+                                                     may have the same context in MPI: MPI_Finalize takes ours */
     for (coll__mpi_group *g = mpi->groups; g; g = g->next) {
         if (!coll__mpi_is_at_rest(g)) continue;
         if (g->comm != MPI_COMM_NULL) MPI_Comm_free(&g->comm);
@@ -141,7 +144,6 @@ static void coll__mpi_let_go(coll__mpi *mpi)
     if (mpi->all.comm != MPI_COMM_NULL && coll__mpi_is_at_rest(&mpi->all)) MPI_Comm_free(&mpi->all.comm);
     if (mpi->all.mother != MPI_COMM_NULL) MPI_Comm_free(&mpi->all.mother);
     if (mpi->comm != MPI_COMM_NULL) MPI_Comm_free(&mpi->comm);
-    mpi->is_finalized = true;
 }
 
 /* Memory.  Letters and notes that MPI still reads keep theirs. */

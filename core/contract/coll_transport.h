@@ -56,13 +56,18 @@ typedef struct coll_failure {
     char        text[212];                        /* "rank 2 at 10.0.0.7:4242 is gone: connection reset by peer" */
 } coll_failure;
 
-enum { COLL_DOING_COMMS = 8 };
+enum { COLL_DOING_COMMS = 8, COLL_DOING_BITS = 32 };
+
+/* In `below`: there are too many for a list. */
+#define COLL_DOING_MAP 0x80000000u
 
 /* Which communicators a rank has. */
 typedef struct coll_doing_comms {
     uint64_t below;                               /* a number below this one that is not listed is of one that has been
                                                      freed; 0: nothing is known                               */
-    uint64_t numbers[COLL_DOING_COMMS];           /* of those that there are, plus 1; 0: no more              */
+    uint64_t numbers[COLL_DOING_COMMS];           /* of those that there are, plus 1; 0: no more.  With COLL_DOING_MAP:
+                                                     bit i of all, COLL_DOING_BITS of each, is of the number below - 1 - i;
+                                                     nothing is known of older ones                           */
 } coll_doing_comms;
 
 /* What a rank is doing, for those to be told who wait for it.  Written by whoever is inside the library and read by other

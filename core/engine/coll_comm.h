@@ -331,8 +331,13 @@ static COLL__UNUSED bool coll__comms_read(const coll_doing *d, coll_doing_comms 
 /* Has who published this had a communicator of this number, and freed it? */
 static COLL__UNUSED bool coll__comms_lack(const coll_doing_comms *comms, uint64_t number)
 {
+    const uint64_t below = comms->below & ~(uint64_t)COLL_DOING_MAP, back = below - 1 - number;
+
+    if (number >= below) return false;
+    if ((comms->below & COLL_DOING_MAP) && back >= COLL_DOING_COMMS * COLL_DOING_BITS) return false;
+    if (comms->below & COLL_DOING_MAP) return !(comms->numbers[back / COLL_DOING_BITS] >> back % COLL_DOING_BITS & 1);
     for (int i = 0; i < COLL_DOING_COMMS; i++) if (comms->numbers[i] == number + 1) return false;
-    return number < comms->below;
+    return true;
 }
 
 /* ---- >>naming a call ---- */

@@ -275,13 +275,14 @@ static void coll__gone_sweep(coll__trunk *trunk)
     }
 }
 
-static coll_status coll__note_gone(coll__trunk *trunk, int peer, uint32_t comm)
+static coll_status coll__note_gone(coll__trunk *trunk, int peer, uint32_t comm, uint64_t sequence)
 {
     coll__gone *gone = (coll__gone *)calloc(1, sizeof *gone);
 
     if (!gone) return COLL_ERR_MEMORY;
     gone->peer = peer;
     gone->comm = comm;
+    gone->sequence = (uint32_t)sequence;
     gone->next = trunk->messages->gone;
     trunk->messages->gone = gone;
     coll__gone_sweep(trunk);
@@ -330,7 +331,7 @@ static coll_status coll__note_arrived(coll__trunk *trunk, int peer, const unsign
     case COLL__NOTE_CREDIT:
         return coll__note_credit(trunk, peer, head);
     case COLL__NOTE_GONE:
-        return coll__note_gone(trunk, peer, coll__get32(head + 4));
+        return coll__note_gone(trunk, peer, coll__get32(head + 4), coll__get64(head + 24));
     default:
         return coll__note_wrong(trunk, peer, head);
     }
@@ -394,14 +395,33 @@ static coll_status coll__outgoing_advance(coll__trunk *trunk)
     return status;
 }
 
+/* What this peer has said when it freed a communicator; NULL: nothing. */
+static const coll__gone *coll__gone_of(const coll__trunk *trunk, int peer, uint32_t comm)
+{
+    const coll__gone *g = trunk->messages ? trunk->messages->gone : NULL;
+
+    while (g && (g->peer != peer || g->comm != comm)) g = g->next;
+    return g;
+}
+
 /* Has this peer left, or freed the communicator of this message?  What the transport has of it may be there already, and need
  * nothing more of one that has only freed. */
 static bool coll__peer_is_gone(const coll__trunk *trunk, int peer, const coll__message *m)
 {
     if (trunk->transport->has_left && trunk->transport->has_left(trunk->context, peer)) return true;
-    for (const coll__gone *g = trunk->messages->gone; g && !m->is_queued; g = g->next)
-        if (g->peer == peer && g->comm == m->comm) return true;
-    return false;
+    return !m->is_queued && coll__gone_of(trunk, peer, m->comm);
+}
+
+/* Where the transport does not know who has freed a communicator, its members listen to one another: from its beginning, or, in
+ * that of coll_init, from when one has waited for long. */
+static coll_status coll__messages_hear(const coll_comm *comm)
+{
+    coll__trunk *trunk = comm->trunk;
+    coll_status status = COLL_OK;
+
+    for (int i = 0; i < comm->size && !trunk->transport->has_freed && status == COLL_OK; i++)
+        status = coll__peer_open(trunk, coll__world_rank(comm, i));
+    return status;
 }
 
 /* Whoever could still end this message's waiting is gone; gives one of them, or -1. */
@@ -617,8 +637,8 @@ static bool coll__messages_are_moving(const coll_comm *comm)
 static void coll__messages_close(coll_comm *comm, coll_status status)
 {
     coll__trunk *trunk = comm->trunk;
+    coll_status said = coll__messages_hear(comm);
     coll__messages *all = trunk->messages;
-    coll_status said = COLL_OK;
 
     if (!all) return;
     for (coll__message *m = all->wanted.first, *next; m; m = next) {
@@ -642,7 +662,7 @@ static void coll__messages_close(coll_comm *comm, coll_status status)
         free(g);
     }
     for (int i = 0; i < comm->size && said == COLL_OK; i++) {
-        const coll__message about = { .peer = coll__world_rank(comm, i), .comm = comm->id };
+        const coll__message about = { .peer = coll__world_rank(comm, i), .comm = comm->id, .count = comm->sequence };
         if (about.peer != trunk->rank && all->peers[about.peer].is_open) said = coll__reply(trunk, COLL__NOTE_GONE, &about);
     }
 }

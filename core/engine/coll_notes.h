@@ -31,8 +31,8 @@ typedef struct coll__peer {
     bool      is_busy;
 } coll__peer;
 
-/* A communicator that a peer has freed. */
-typedef struct coll__gone { struct coll__gone *next; int peer; uint32_t comm; } coll__gone;
+/* A communicator that a peer has freed, after it had started so many collectives in it. */
+typedef struct coll__gone { struct coll__gone *next; int peer; uint32_t comm, sequence; } coll__gone;
 
 typedef struct coll__messages {
     coll__peer    *peers;

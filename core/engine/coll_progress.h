@@ -453,7 +453,7 @@ static void coll__patience_begin(coll__patience *p, const coll_request *r)
     p->warn_at = p->began + (int64_t)COLL__WARN_FIRST_MS * COLL__MS;
     p->ask_at = p->warn_at - (int64_t)COLL__ASK_BEFORE_MS * COLL__MS;
     p->report_at = trunk->transport->report_stall ? p->began + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS : coll__never;
-    p->freed_at = trunk->transport->has_freed ? p->began + (int64_t)COLL__FREED_FIRST_MS * COLL__MS : coll__never;
+    p->freed_at = p->began + (int64_t)COLL__FREED_FIRST_MS * COLL__MS;
     p->deadline = limit_ms > 0 ? p->began + (int64_t)limit_ms * COLL__MS : coll__never;
     if (p->is_virtual) p->ask_at = p->warn_at = p->report_at = p->freed_at = coll__never;
 }

@@ -174,7 +174,7 @@ static coll_status coll__derive(coll_comm *parent, const int *ranks, int count, 
 
     for (int i = 0; members && i < count; i++) members[i] = coll__world_rank(parent, ranks[i]);
     coll_comm *comm = members ? coll__comm_of(trunk, members, me, count, id, &parent->numbers) : NULL;
-    if (comm && coll__track_join(&comm->main) == COLL_OK) {
+    if (comm && coll__track_join(&comm->main) == COLL_OK && coll__messages_hear(comm) == COLL_OK) {
         if (trunk->next_id <= id) trunk->next_id = id + 1;
         trunk->has_many = true;
         __atomic_store_n(&trunk->is_shared, true, __ATOMIC_RELEASE);
