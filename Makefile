@@ -1,4 +1,5 @@
-# coll.h: make demo | test | bench | bench-threads | precision | dist | deps | help     config=release|debug|plain|asan|ubsan|tsan
+# coll.h: make demo | check | test | test-all | bench | bench-threads | precision | dist | deps | help
+#     config=release|debug|plain|asan|ubsan|tsan
 #
 # The library is a header and needs no build.  This builds the demonstration, the tests, the measuring program and the
 # launcher, in build/$(config)/.
@@ -38,7 +39,7 @@ GPT    := $(patsubst examples/%.c,$(BUILD)/%,$(wildcard examples/gpt/*.c))
 HEADER := $(wildcard coll.h coll_impl.h core/*.h core/*/*.h transports/*.h transports/*/*.h)
 COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
-.PHONY: help demo test test-mpi test-nccl examples-check plots bench bench-conv bench-instructions \
+.PHONY: help demo check test test-all test-mpi test-nccl examples-check plots bench bench-conv bench-instructions \
         bench-threads bench-threads-full bench-tcp bench-tcp-full bench-mpi bench-nccl precision dist deps ptx clean install all
 .DEFAULT_GOAL := help
 
@@ -50,9 +51,16 @@ demo:            ## train a small network on 1 rank, 4 threads, 4 processes over
 	@sh tools/deps.sh demo
 	@$(MAKE) --no-print-directory run-demo
 
-test:            ## everything that proves it: 40 minutes on two processors
+check:           ## an answer for who changes something: 2 minutes on two processors
+	@CC="$(CC)" sh tests/run_all.sh check
+
+test:            ## prove the whole: 10 minutes on two processors
 	@sh tools/deps.sh test
 	@$(MAKE) --no-print-directory run-test
+
+test-all:        ## what `make test` leaves out: sanitizers, fuzzing, other machines, MPI, GPUs, long proofs: 35 minutes
+	@sh tools/deps.sh test
+	@$(MAKE) --no-print-directory run-test-all
 
 test-nccl:       ## communicators on GPUs, with false libraries of CUDA and NCCL: takes no GPU
 	@CC="$(CC)" sh tests/test_nccl.sh $(config)
@@ -124,14 +132,17 @@ clean:           ## remove build/ and dist/
 
 # ---- what the targets above run, once their dependencies are there
 
-.PHONY: run-demo run-test run-bench run-examples-check run-plots
+.PHONY: run-demo run-test run-test-all run-bench run-examples-check run-plots
 
 run-demo: $(BUILD)/coll-run $(BUILD)/train_digits
 	@$(if $(HAS_URING),,echo "without liburing: TCP runs on poll")
 	@sh examples/demo.sh $(BUILD)
 
 run-test: dist/coll.h
-	@CC="$(CC)" sh tests/run_all.sh
+	@CC="$(CC)" sh tests/run_all.sh check test
+
+run-test-all: dist/coll.h
+	@CC="$(CC)" sh tests/run_all.sh rest
 
 run-examples-check: $(BUILD)/coll-run $(BUILD)/train_digits $(GPT)
 	@sh tests/test_gpt_pages.sh $(BUILD)

@@ -4,7 +4,8 @@
 #   usage: run_all.sh [TIER... | SUITE...]       COLL_TEST_SEED=... replays a seed
 #
 # Suites are in three tiers: `check` answers a developer, `test` proves the whole on a newcomer's machine, `rest` is what takes
-# longer.  Without an argument all of them run.
+# longer: `make check` runs the first, `make test` the first two, `make test-all` the last.  Without an argument all of them run.
+# tests/README.md tells what each proves.
 #
 # What is named in the list below is run in lanes: `suite`s by as many as there are processors (four at most), each of which
 # takes the first that nobody has taken; those that mostly wait (`waits`) in one lane beside them; and at the end, when nothing
@@ -88,6 +89,12 @@ counted() {
     make --no-print-directory build/release/instructions && sh bench/instructions.sh build/release/instructions most
 }
 
+styled() { # no line, function or file is too long
+    if sh tests/style.sh > "$taken/style.out" && [ ! -s "$taken/style.out" ]; then echo "1 passed, 0 failed"; return; fi
+    cat "$taken/style.out"
+    return 1
+}
+
 demonstrated() { make --no-print-directory config=plain CFLAGS=-O1 run-demo && echo "1 passed, 0 failed"; }
 
 # What the suites below build, with as many compilers as there are processors: the implementation for each configuration, then
@@ -120,100 +127,114 @@ processors=$(nproc)
 [ "$processors" -le 4 ] || processors=4
 
 suites() {
-tier=test
+tier=check
 suite layers             sh tests/layers.sh
 suite layers-planted     sh tests/layers.sh planted
+suite style              styled
+suite check-numbers      program plain test_numbers
+suite check-algorithms   scaled 0.2 program plain test_algorithms
+suite check-threads      scaled 0.2 program plain test_threads
+suite check-wire         program plain test_wire
+suite check-greetings    program plain test_greetings
+suite check-collectives  scaled 0.05 program plain test_collectives
+suite check-contract     program plain test_contract threads,tcp-poll,sim 2
+suite check-sentences    program plain test_sentences
+suite check-random       program plain test_random
+
+tier=test
+suite precision          program release test_precision
+suite arithmetic         program asan test_arithmetic
+suite convert            program asan test_convert
+suite tuner              program asan test_tuner
+suite launchers          program asan test_launchers
+suite sentences          program asan test_sentences
+suite manual             program asan test_manual
+suite greetings          program asan test_greetings
+suite wire               program asan test_wire
+suite threads            program asan test_threads
+suite collectives        program asan test_collectives
+suite memory             program asan test_memory
+suite keyfile            program asan test_keyfile
+waits meet               program asan test_meet
+waits security           program asan test_security
+waits failure            program release test_failure
+waits quiet              program asan test_quiet
+waits matrix             program release test_matrix
+suite bykey              program release test_bykey
+suite waiting            program asan test_waiting
+waits orders             program asan test_orders
+suite random             program asan test_random
+suite misuse-tsan        program tsan test_misuse threads local,requests,groups,threads,ends
+suite contract-asan      program asan test_contract threads,sim 3
+waits run                sh tests/test_run.sh
+suite readme             documented
+suite examples           exemplified
+suite demo               demonstrated
+suite stacks             program release test_stacks
+suite locals             program asan test_locals
+suite refused            program release test_refused
+suite shared             program asan test_shared
+suite simfaults          program release test_simfaults
+suite gpt                program asan test_gpt
+alone instructions       counted
+
+tier=rest
+suite proof              program release test_proof
+suite contract           program release test_contract
+suite emulated           sh tests/emulated.sh
+suite collectives-tsan   scaled 0.25 program tsan test_collectives
+suite compile            sh tests/test_compile.sh
+suite nccl               sh tests/test_nccl.sh debug
+suite mpi                sh tests/test_mpi.sh
+suite misuse             program asan test_misuse
+suite hosts              program asan test_hosts
+suite bench              env COLL_LIBS="-pthread $libs" sh tests/test_bench.sh
 suite numbers            program asan test_numbers
 suite exact              program asan test_exact
-suite precision          program release test_precision
-suite convert            program asan test_convert
-suite emulated           sh tests/emulated.sh
 suite algorithms         program asan test_algorithms
-suite tuner              program asan test_tuner
-suite threads            program asan test_threads
 suite threads-tsan       scaled 0.5 program tsan test_threads
 suite mx                 program asan test_mx
 suite mx-tsan            scaled 0.5 program tsan test_mx threads,lists,means
-suite wire               program asan test_wire
-suite arithmetic         program asan test_arithmetic
-suite stacks             program release test_stacks
 suite stacks-plain       program plain test_stacks
-suite locals             program asan test_locals
-suite collectives        program asan test_collectives
-suite collectives-tsan   scaled 0.25 program tsan test_collectives
 suite collectives-dist   scaled 0.25 from_dist test_collectives
 waits errors             program asan test_errors
-suite sentences          program asan test_sentences
-suite manual             program asan test_manual
 waits faults             program asan test_faults
-suite launchers          program asan test_launchers
-waits meet               program asan test_meet
-waits failure            program release test_failure
 waits failure-tsan       program tsan test_failure tcp-poll,threads alive,orphans,abort,dump,threads
 waits errors-tsan        program tsan test_errors
-suite greetings          program asan test_greetings
-waits security           program asan test_security
 waits security-tsan      program tsan test_security meetings,crowds,changes
 waits middle             program asan test_middle
 waits crowded            program asan test_crowded
 waits liveness           program release test_liveness
-waits quiet              program asan test_quiet
 waits strangers          program asan test_strangers
 waits strangers-tsan     program tsan test_strangers endless,meeting
 waits budget             program asan test_budget
 waits lanes              program asan test_lanes
 waits lanes-tsan         program tsan test_lanes settings,calls,leaving,cuts
-suite keyfile            program asan test_keyfile
 suite fuzz               sh tests/fuzz.sh
-suite memory             program asan test_memory
 suite joined             program asan test_joined
 suite joined-tsan        program tsan test_joined sleep,deaths,leaks
 suite sim                program asan test_sim
 waits shrink             program release test_shrink
 waits shrink-asan        scaled 0.25 program asan test_shrink poll,uring,joined modes,chance
-suite bykey              program release test_bykey
 suite bykey-asan         scaled 0.3 program asan test_bykey match,many,storm
 suite bykey-tsan         scaled 0.3 program tsan test_bykey match,storm
-waits matrix             program release test_matrix
 suite soak               program asan test_soak 4
-suite simfaults          program release test_simfaults
-suite refused            program release test_refused
 suite leaks              program release test_leaks
 suite sim-large          program release test_sim 65536
-suite shared             program asan test_shared
 suite shared-tsan        program tsan test_shared
-suite waiting            program asan test_waiting
 suite waiting-tsan       scaled 0.3 program tsan test_waiting
-waits orders             program asan test_orders
 waits freed              program asan test_freed
 waits freed-tsan         program tsan test_freed threads,tcp-poll barrier,test,any,send,source,all
 suite mover              program asan test_mover
 suite mover-tsan         scaled 0.3 program tsan test_mover joined
-suite proof              program release test_proof
-suite hosts              program asan test_hosts
 suite rails              program asan test_rails
 suite rails-tsan         scaled 0.5 program tsan test_rails
-suite contract           program release test_contract
-suite contract-asan      program asan test_contract threads,sim 3
-suite random             program asan test_random
-suite misuse             program asan test_misuse
 suite random-tsan        scaled 0.5 program tsan test_random --world threads
 suite contract-tsan      program tsan test_contract threads 3
-suite misuse-tsan        program tsan test_misuse threads local,requests,groups,threads,ends
 suite random-dist        scaled 0.1 from_dist test_random
-suite mpi                sh tests/test_mpi.sh
-suite nccl               sh tests/test_nccl.sh debug
-suite compile            sh tests/test_compile.sh
-waits run                sh tests/test_run.sh
 waits perf               env COLL_LIBS="-pthread $libs" sh tests/test_perf.sh
-suite bench              env COLL_LIBS="-pthread $libs" sh tests/test_bench.sh
 suite bench-tcp          env COLL_LIBS="-pthread $libs" sh tests/test_bench_tcp.sh
-suite examples           exemplified
-suite readme             documented
-suite gpt                program asan test_gpt
 suite gpt-pages          paged
-suite demo               demonstrated
-alone instructions       counted
 }
 
 make --no-print-directory dist/coll.h || exit 1
