@@ -17,7 +17,7 @@ static void one_frees(coll_comm *comm, const play *p)
     const int me = coll_rank(comm);
     coll_comm *derived = NULL, *freed, *kept, *beside[2 * BESIDE];
     coll_request *prepared = NULL;
-    int64_t x = 1, y = 0;
+    static int64_t x = 1, y = 0;                  /* MPI may use them after a failure                         */
 
     derive_beside(comm, p->kind, beside, 0, BESIDE);
     CHECK(derive(comm, p->kind, &derived) == COLL_OK, "%s: %s", case_name, coll_error(comm));
