@@ -1,9 +1,9 @@
-/* coll.h - collective operations in one C header: between threads, and between processes over TCP.
+/* coll.h - collective operations in one C header: between threads, between hosts over TCP, over MPI, and between GPUs.
  *
- * Every collective - barrier, broadcast, reduce, allreduce, reduce-scatter, scan, gather, scatter, allgather, all-to-all,
- * neighbours of a graph - and tagged messages, for integers, floats of 8 to 64 bits, complex numbers, (value, index) pairs
- * and opaque elements, with the usual operations or your own.  16- and 8-bit floats are summed in 32 bits and rounded once.
- * No launcher, no runtime and no library to install.
+ * Every collective: barrier, broadcast, reduce, allreduce, reduce-scatter, scan, gather, scatter, allgather, all-to-all, and
+ * exchanges between the neighbors of a graph; and messages with tags.  For integers, floats of 8 to 64 bits, complex numbers,
+ * (value, index) pairs and opaque elements, with the usual operations or your own.  16- and 8-bit floats are summed in 32 bits
+ * and rounded once.  No launcher, no runtime and no library to install.
  *
  *     #define COLL_IMPLEMENTATION                       in exactly one C file, before any other include
  *     #include "coll.h"                                 cc train.c -pthread -luring     (see Compiling)
@@ -21,137 +21,354 @@
  *         return result < 0 ? fprintf(stderr, "%s\n", coll_error(NULL)), 1 : result;
  *     }
  *
- * The same worker between processes: coll_init(&comm, NULL) in each of them, started by coll-run, torchrun or by hand
- * with COLL_RANK, COLL_SIZE and COLL_ADDR set.
+ * The same worker between processes: each calls coll_init(&comm, NULL), and is started by coll-run, torchrun or by hand with
+ * COLL_RANK, COLL_SIZE and COLL_ADDR set.
  *
- * MANUAL
+ * MANUAL, in the order in which a program needs it; a glossary is at the end.  Sections begin with pieces of one program, where
+ * `comm` is a communicator, and x and y are `n` floats each.
+ *     to begin         Compiling, Ranks, Agreement, Buffers, Numbers, Reduced precision
+ *     to go on         Waiting, Prepared calls, Messages, Communicators, Threads
+ *     between hosts    Bootstrap, Security, Environment
+ *     when it fails    Errors, Time limits, After a failure
+ *     to be fast       Algorithms, Hosts, Tuning
+ *     other worlds     Simulation, MPI, GPUs
  *
- * Ranks.  A communicator joins `size` ranks, numbered from 0.  A rank is a process (coll_init) or a thread of one (coll_spawn,
- * coll_init_threads); and several processes may bring several ranks each.  COLL_RANK then is that of the first one of a process,
- * COLL_SIZE the number of all; launchers that count processes are taken times the ranks of each.  A process whose ranks are all
- * there are needs no others, and so does one that is told of no more than one rank.  All ranks call the same collectives of a
- * communicator in the same order, with the same arguments as far as the next paragraph says.
+ * COMPILING
+ *         #define COLL_IMPLEMENTATION
+ *         #include "coll.h"
+ *   Exactly one C file has both lines, before any other include; all others have the second alone.  The implementation is C11
+ * for Linux, by gcc or clang.  The declarations are C99 and C++11: a C++ program puts the two lines into one C file.
+ *     cc train.c -DCOLL_NO_URING -pthread      right on every machine: TCP runs on poll
+ *     cc train.c -pthread -luring              where liburing is installed (Debian: liburing-dev): TCP runs on io_uring
+ *     cc train.c -pthread                      where it is not: the same as the first
+ * The implementation uses io_uring if the compiler finds <liburing.h>.  -luring is needed then, and wrong otherwise.
+ *   Switches: COLL_NO_URING (poll only), COLL_WITH_OPENSSL (TLS; link with -lssl -lcrypto), COLL_WITH_MPI (see MPI),
+ * COLL_WITH_NCCL (see GPUs), COLL_STATIC (every function is static).
+ *   Machines without atomic access to 64 bits (32-bit mips, powerpc and riscv, old arm) need -latomic.  musl needs the kernel's
+ * headers.
+ *   What would change the bits of results is refused.  -ffast-math and each part of it is an #error; where the compiler does
+ * not tell, coll_init returns COLL_ERR_UNSUPPORTED.  So is the x87 (i686: compile with -msse2 -mfpmath=sse), and any
+ * FLT_EVAL_METHOD but 0 (s390x with -std=c11: -fexcess-precision=fast).  Products are never fused with sums, whatever -march
+ * says; clang's -ffp-contract=fast is refused by coll_init.
+ *   The modes of the processor belong to the program.  Ranks meet over TCP or MPI only if all flush subnormals or none does (a
+ * part linked with -ffast-math does), and if all round to nearest.  A thread sets its modes before it makes a communicator, and
+ * leaves them.  Ranks of 32 and 64 bits, and of different machines, may be in one job if they have the same byte order.
+ *   In C++ begin a descriptor with `coll_call call{};` and set what you need.  Designated initializers (C++20) warn of every
+ * member that they leave out.
+ *   Stack: a thread that calls the library needs 64 KiB for it.  Operations of your own (COLL_USER), the log hook, and what the
+ * system needs to look up a name come on top.  The library's own threads have 256 and 512 KiB.
  *
- * Agreement.  These must be equal on all ranks: kind, type, wire, op, root, count, and the options of a coll_call (algorithm,
- * accumulate, scale, flags, seed with COLL_STOCHASTIC, not_commutative).  v and w forms differ:
- *     allgatherv, reduce_scatterv        all counts are equal on all ranks; offsets may differ
- *     gatherv, scatterv, alltoallv,      count (alltoallw: and type) of a block are equal at its two ends; the other ranks need
- *     alltoallw, neighbor_...v, ...w     not know them, and where there is a root, counts and offsets matter there only
- *     allreduce_list                     number, types and counts of the buffers, in the same order
- * Ranks that disagree get COLL_ERR_MISMATCH and a sentence that names both calls.  Counts of v forms and lists are compared by
- * a hash of 32 bits, flags as they are; where another option is set (algorithm, accumulate, scale, seed, not_commutative), all of
- * them by a hash of 192 values, so that one wrong option in 192 is not seen.  Blocks of no elements have no type.  Buffers,
- * offsets, residual, timeout_ms, name, fn and fn_context are not compared.  A rank that awaits nothing from the one that errs
- * may be done before it shows.
+ * RANKS
+ *         int rank = coll_rank(comm), size = coll_size(comm);
+ *         if (rank == 0) printf("%d ranks\n", size);
+ *         if (coll_barrier(comm)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
+ *   A communicator joins `size` ranks, numbered from 0.  A rank is a process (coll_init) or a thread of one (coll_spawn,
+ * coll_init_threads).  Several processes may bring several ranks each: COLL_RANK is then the first rank of a process, and
+ * COLL_SIZE the number of all ranks.  Where a launcher counts processes, its numbers are multiplied by the ranks of each.
+ *   A process that owns every rank connects to nobody, and needs no network.
+ *   All ranks call the same collectives of a communicator, in the same order, with arguments that agree.
  *
- * Messages.  coll_send, coll_recv and coll_sendrecv are outside the order of collectives and are matched by (source, tag)
- * within a communicator, in the order sent; their type must agree.  COLL_ANY_SOURCE and COLL_ANY_TAG (coll_recv; of
- * coll_sendrecv the source only) take what comes first, and coll_received tells of a finished request what that was.  Short
- * messages are kept for a receiver that does not ask yet, up to a bound; others wait for it, so a program must not count on
- * coll_send to return before the receive is there.  A short message whose sender calls coll_free at once is delivered first, for
- * which coll_free takes up to 10 s where the receiver is busy or beset by strangers.
+ * AGREEMENT
+ *         const int root = 0;
+ *         double rate = coll_rank(comm) == root ? 0.1 : 0;
+ *         if (coll_broadcast(comm, &rate, 1, COLL_F64, root)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
+ *   These must be equal on all ranks: kind, type, wire, op, root, count, and the options of a coll_call (algorithm, accumulate,
+ * scale, flags, seed with COLL_STOCHASTIC, not_commutative).  v and w forms differ:
+ *     allgatherv, reduce_scatterv      all counts are equal on all ranks; offsets may differ
+ *     gatherv, scatterv, alltoallv,    the count (alltoallw: and the type) of a block is equal at its two ends; other ranks need
+ *     alltoallw, neighbor_...v, ...w   not know it; where there is a root, counts and offsets matter there only
+ *     allreduce_list                   number, types and counts of the buffers, in the same order
+ *   Ranks that disagree get COLL_ERR_MISMATCH, and a sentence that names both calls.  Counts of v forms and of lists are
+ * compared by a hash of 32 bits; flags are compared as they are.  If another option is set (algorithm, accumulate, scale, seed,
+ * not_commutative), all of these are compared by a hash of 192 values: one wrong option in 192 is not seen.  Blocks without
+ * elements have no type.  Buffers, offsets, residual, timeout_ms, name, fn and fn_context are not compared.
+ *   A rank that needs nothing from the one that errs may finish before the error shows.
  *
- * Communicators.  coll_split, coll_split_host, coll_dup and coll_create make further ones from some or all ranks of one.
- * Their collectives, orders and messages never meet those of another.  They share the connections, and so the fate: the
- * first failure ends all communicators that come from one coll_init.  They may be freed in any order, and not by all ranks at
- * once.  Freeing delivers first what this rank has sent.  It hurts those calls of others, in this communicator, that still need
- * this rank: collectives in which it has not done its part, receives that name it, long messages to it, and receives from any
- * source when all others have gone.  These end with COLL_ERR_PEER, and by the rule above everything else with them.  All other
- * calls go on: messages among the others, and receives from any source that one of them serves.  A call that is hurt fails at
- * once, or when it has waited a quarter of a second and more; over TCP, where what was sent may still be on its way, when
- * nothing has come for liveness_timeout_ms since the news, but never with liveness_timeout_ms < 0.  Only a thread that waits or
- * tests finds it out.  Over MPI and transports of the program's own the news is a message, which goes when the communicator is
- * freed.
- *
- * Threads.  One thread at a time per communicator and its requests; a second one gets COLL_ERR_ARGUMENT, with its sentence in
- * coll_error(NULL).  It need not always be the same thread.  Different communicators, also of one coll_init, may be used from
- * different threads at once.  coll_abort may come from any thread at any time but during coll_free.  In a simulated world all
- * ranks are one thread.  A communicator is not usable in a forked child (COLL_ERR_FORKED), where only coll_free is left to do.
- *
- * Buffers.  Counts are elements and may be 0 (the pointers may then be NULL).  Any alignment that the type allows is fine.
- * In place is send == recv, or COLL_IN_PLACE for send (for recv at the root of a scatter).  What it means differs:
+ * BUFFERS
+ *         float all[16], mine[4] = { 1, 2, 3, 4 };
+ *         if (coll_allgather(comm, mine, all, 4, COLL_F32)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
+ *         if (coll_allreduce(comm, COLL_IN_PLACE, mine, 4, COLL_F32, COLL_MAX)) return 1;
+ *   Counts are elements, and may be 0; the pointers may then be NULL.  Any alignment that the type allows is fine.  Offsets are
+ * counted from the start of the buffer: in elements, in w forms in bytes.  NULL for the offsets of a v form means one block
+ * after the other.  Buffers that a rank's role does not use may be NULL.
+ *   In place is send == recv, or COLL_IN_PLACE for send (for recv at the root of a scatter).  Its meaning differs:
  *     gather, allgather (v)     the input lies in its block of recv: send == recv + rank * count, or recv + recv_offsets[rank];
  *                               of gather at the root
  *     reduce_scatter (v)        recv == send + rank * recv_count leaves the result there; recv == send, and COLL_IN_PLACE, at
  *                               the start of recv; either way the rest keeps the input
  *     scatter (v), at the root  its block stays where it is in send
  *     alltoall (v, w)           every block is replaced by the one that comes; the send arrays are ignored
- * Messages, broadcast and the neighbour calls have no form in place.
- * Any other overlap of send and recv, or of two blocks that are received, is an error.  Offsets are counted from the start of
- * the buffer, in elements, in w forms in bytes; NULL for the offsets of a v form means one block after the other.
- *   Buffers that a rank's role does not use
- * may be NULL.  Inputs are never written unless in place; nothing outside the result is ever written.
+ * Messages, broadcast and neighbor calls have no form in place.
+ *   Any other overlap of send and recv, or of two blocks that are received, is an error.  Inputs are never written unless in
+ * place.  Nothing outside the result is ever written.
  *
- * Numbers.  Integers wrap.  COLL_AVG is the sum, divided afterwards: integers sum in a wider type and truncate toward zero.
- * f16, bf16 and the 8-bit floats are summed in f32 and rounded once, to nearest even.  NaN propagates through every operation
- * and comes out as the one canonical quiet NaN of its type; -0 is less than +0 for MIN and MAX; overflow becomes infinity
- * (f8e4m3, which has none: NaN), or with COLL_SATURATE the largest finite value of f16 and the 8-bit floats, and so does there
- * an infinity that is an input already, with every operation and on its way to such a wire; NaN remains NaN.  LAND, LOR and
- * LXOR take what is not zero as true and give 1 or 0.  MINLOC and MAXLOC give the lower index where values are equal.  What
- * is not defined, such as the BAND of floats, is COLL_ERR_UNSUPPORTED with nothing sent; README has the table.
- *   A result has the same bits on every rank and in every run on the same number of ranks.  With COLL_DETERMINISTIC, and always
- * where the grouping cannot matter (integers, MIN, MAX, bits), it has also the same bits for every message size, algorithm and
- * transport: the order of additions is then a pairwise tree over the rank numbers (in scans: left to right).  With
- * COLL_REPRODUCIBLE a SUM or AVG of floats or complex numbers has the same bits for every order of the ranks, too: it depends
- * on which inputs there are, and how many, and on nothing else.  Each input is rounded to a grid that its largest peer at that
- * element decides, by at most 2^-42 of that one on up to 1,024 ranks and twice as much for each doubling beyond (f64:
- * 2^-84, and four times as much); then the sum is exact, and rounded once.  f16 and the 8-bit floats lose nothing on up to
- * 8,192 ranks.  An AVG, and a scale, are worked out in f64 from that sum; an AVG of f64 does not overflow on the way.  A
- * sum of zero is +0, also of -0 alone.  Only algorithms that combine all raw inputs at once may serve, so partial sums
- * never travel; the arithmetic is several times that of a plain sum.  There is no such PROD of floats and no such
- * COLL_USER; in scans, where the order of the ranks is part of the question, the flag means COLL_DETERMINISTIC; elsewhere
- * it is kept anyway.  For another number of ranks the bits are others, with either flag.  An operation of your own
- * (COLL_USER) may be regrouped, and reordered too unless
- * not_commutative is set.  The scans have no COLL_AVG.
- *   With a wire type (coll_allreduce_mixed, coll_call.wire) each input is rounded to the wire type once, the sum is rounded to
- * it once, and every element of recv is such a value, converted to the type.  It may be any float of as many bits or fewer under
- * a float: where the wire has the greater range or the more places (f16 and bf16, f8e4m3 and f8e5m2 under one another) that
- * conversion rounds and overflows as any other, and COLL_SATURATE keeps to the largest number that both have.  Inputs and
- * results then take fewer bytes; partial sums, which some algorithms pass on, travel in the type of the sum.
- *   COLL_MXI8, COLL_MXF8E4M3 and COLL_MXF8E5M2 are wire types under f32, f64, f16 and bf16: 32 elements, counted from the start
- * of the vector (of its block in a reduce_scatter, of a buffer in a list), share a power of two in a byte of its own, 1.03 bytes
- * an element.  An element of mxi8 is off by at most 2^-7 of the largest of its group, one of mxf8e4m3 by 2^-4 of itself (the
- * largest by 2^-3), one of mxf8e5m2 by 2^-3 of itself, unless it is far below the largest.  A group with an infinity or a NaN,
- * or whose result f16 does not reach, is NaN as a whole.  COLL_STOCHASTIC does not go with them.
- *   Error feedback: with coll_call.residual, which begins as zeros, a call reduces what the wire carries of input + residual, and
- * leaves the rest in residual for the next call of the same vector, so that over many calls no input is lost.  It knows nothing
- * of the one rounding of the sum.  The residual of what is infinite or NaN is 0; after an error it is undefined.
- *   With COLL_STOCHASTIC every rounding to a type of 16 bits or fewer goes up or down at random, in proportion to the distance:
- * that of an input on its way to such a wire, drawn by the seed, the rank and the number of the element, and that of a result,
- * drawn by the seed and the number alone.  So all ranks have the same bits, and the same seed gives them again; with
- * COLL_DETERMINISTIC also for every algorithm and transport.  Numbers that the type has are kept.  In a list each buffer counts
- * from 0 and draws by its place.  A step of training wants another seed each time.  Elsewhere the flag means nothing.
- *   With COLL_DETECT_OVERFLOW a reducing call (of floats or complex numbers) whose result on this rank has an infinity or a NaN
+ * NUMBERS
+ *         const coll_call call = { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = n, .type = COLL_F32, .op = COLL_SUM,
+ *                                  .flags = COLL_DETERMINISTIC };
+ *         if (coll_run(comm, &call)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
+ *   Integers wrap.  COLL_AVG is the sum, divided afterwards; integers are summed in a wider type and truncated toward zero.
+ * f16, bf16 and the 8-bit floats are summed in f32 and rounded once, to nearest even.
+ *   NaN propagates through every operation, and comes out as the one canonical quiet NaN of its type.  For MIN and MAX, -0 is
+ * less than +0.  Overflow becomes infinity (f8e4m3, which has none: NaN).  With COLL_SATURATE it becomes the largest finite
+ * value of f16 and the 8-bit floats instead, and so does an infinity that is an input, with every operation and on its way to
+ * such a wire; NaN remains NaN.
+ *   LAND, LOR and LXOR take what is not zero as true, and give 1 or 0.  MINLOC and MAXLOC give the lower index where values are
+ * equal.  What is not defined, such as the BAND of floats, is COLL_ERR_UNSUPPORTED with nothing sent; docs/reference.md has the
+ * table.  Scans have no COLL_AVG.
+ *   A result has the same bits on every rank, and in every run on the same number of ranks.  Two flags promise more:
+ *     COLL_DETERMINISTIC    the same bits for every message size, algorithm and transport: additions follow a pairwise tree over
+ *                           the rank numbers (in scans: left to right).  Where the grouping cannot matter (integers, MIN, MAX,
+ *                           bits) this holds without the flag
+ *     COLL_REPRODUCIBLE     a SUM or AVG of floats or complex numbers has the same bits for every order of the ranks, too
+ * With either flag the bits are others for another number of ranks.
+ *   COLL_REPRODUCIBLE in detail.  A result depends only on which inputs there are, and how many.  Each input is rounded to a
+ * grid that the largest input of that element decides.  That changes it by at most 2^-42 of the largest on up to 1,024 ranks
+ * (f64: 2^-84), and by twice as much for each doubling beyond (f64: four times).  Then the sum is exact, and rounded once.  f16
+ * and the 8-bit floats lose nothing on up to 8,192 ranks.  An AVG, and a scale, are worked out in f64 from that sum; an AVG of
+ * f64 does not overflow on the way.  A sum of zero is +0, also of -0 alone.  Only algorithms that combine all raw inputs at
+ * once may serve, so partial sums never travel; the arithmetic is several times that of a plain sum.  There is no such PROD of
+ * floats, and no such COLL_USER.  In scans, where the order of the ranks is part of the question, the flag means
+ * COLL_DETERMINISTIC; elsewhere its promise holds anyway.
+ *   An operation of your own (COLL_USER) may be regrouped; it may be reordered too unless not_commutative is set.
+ *   With COLL_DETECT_OVERFLOW a reducing call of floats or complex numbers whose result on this rank has an infinity or a NaN
  * is counted when it ends; coll_overflows tells how many there were.  Calls that reduce nothing are not looked at.
  *
- * Waiting.  A blocking call returns when this rank's part is done.  coll_i... calls return with a request and do not wait; the
- * program leaves its buffers alone until coll_wait or coll_test says that it is done, and then frees it (coll_request_free).
- * coll_wait_any, coll_wait_some and coll_test_any hand out requests that are finished, each exactly once, whoever has
- * finished it: this call, another thread, the background or any other call.  One of which coll_test or coll_wait has already
- * said that it is finished counts as handed out; coll_restart makes it eligible again.  They enter the communicators of all
- * that still run.  These may come from several coll_init; only then a wait looks at each of these in turns, and sleeps at most
- * a millisecond at a time.  A time limit counts while none of the requests finishes; the shortest one holds for all.
- * Collectives of one communicator run one after the other, in the order in which they were started; they may be waited for in
- * any order.  Any call that starts, waits or tests moves the operations of all communicators that come from the same
- * coll_init.  coll_prepare makes a request that can be started again and again; each has an order of its own, so that prepared
- * calls may be restarted in different orders on different ranks.  A rank that restarts all of them before it waits for the first
- * may do both in any order.  With waits in between, there has to be one order of these calls, the same for all ranks, in which
- * no rank waits for a call before it has restarted all that come sooner; otherwise a circle of ranks may wait for one another, as
- * when rank 0 restarts A and waits for it before it restarts B, and rank 1 does so with B before A.  A blocking collective is a
- * start and a wait.  A request that is freed while it runs is detached: it goes on
- * by itself, and its buffers must stay until it is known to be over, from a later collective of this communicator that has ended
- * or for a message from what the receiver says.
- *   Between calls, over TCP, a thread of the library moves them.  It is made when the first request is started that is not done
- * at once, steps in when requests have been left alone for a tenth of a millisecond, sleeps where there is nothing to move, and
- * gives way to every call.  It takes no signals, runs where the thread that has made it may run, and may call the log hook;
- * operations of one's own (COLL_USER) it leaves to the program's threads.  With COLL_BACKGROUND=off, and between threads,
- * nothing moves between calls.
+ * REDUCED PRECISION
+ *         coll_allreduce_mixed(comm, x, x, n, COLL_F32, COLL_BF16, COLL_AVG);
+ *   With a wire type (coll_allreduce_mixed, coll_call.wire) each input is rounded to the wire type once, and the sum is rounded
+ * to it once.  Every element of recv is such a value, converted to the type.  Inputs and results take fewer bytes; partial
+ * sums, which some algorithms pass on, travel in the type of the sum.
+ *   The wire may be any float of as many bits as the type or fewer, under a float.  Where the wire has the greater range or the
+ * more places (f16 and bf16, f8e4m3 and f8e5m2 under one another), the conversion to the type rounds and overflows as any
+ * other; COLL_SATURATE keeps to the largest number that both have.
+ *   COLL_MXI8, COLL_MXF8E4M3 and COLL_MXF8E5M2 are wire types under f32, f64, f16 and bf16 (OCP MX).  32 elements share a power
+ * of two in a byte of its own: 1.03 bytes an element.  Elements are counted from the start of the vector; of its block in a
+ * reduce_scatter; of a buffer in a list.  An element of mxi8 is off by at most 2^-7 of the largest of its group.  One of
+ * mxf8e4m3 is off by 2^-4 of itself (the largest by 2^-3), one of mxf8e5m2 by 2^-3 of itself, unless it is far below the
+ * largest.  A group with an infinity or a NaN, or whose result f16 does not reach, is NaN as a whole.  COLL_STOCHASTIC does not
+ * go with them.
+ *   Error feedback: with coll_call.residual, which begins as zeros, a call reduces what the wire carries of input + residual.
+ * It leaves the rest in residual for the next call of the same vector, so that over many calls no input is lost.  The one
+ * rounding of the sum is not fed back.  The residual of what is infinite or NaN is 0; after an error it is undefined.
+ *   With COLL_STOCHASTIC every rounding to a type of 16 bits or fewer goes up or down at random, in proportion to the distance.
+ * Inputs on their way to such a wire draw by the seed, the rank and the number of the element; results draw by the seed and the
+ * number alone.  So all ranks have the same bits, and the same seed gives them again; with COLL_DETERMINISTIC also for every
+ * algorithm and transport.  Numbers that the type has are kept.  In a list each buffer counts from 0, and draws by its place.
+ * A step of training wants another seed each time.  Elsewhere the flag means nothing.
  *
- * Algorithms.  A cost model chooses among them; coll_explain says what it chose, at what price, and what came next.  Between
+ * WAITING
+ *         coll_request *request;
+ *         if (coll_iallreduce(comm, x, y, n, COLL_F32, COLL_SUM, &request)) return 1;
+ *         coll_wait(request), coll_request_free(request);
+ *   A blocking call is a start and a wait; it returns when this rank's part is done.  coll_i... calls return with a request and
+ * do not wait.  The program leaves the buffers alone until coll_wait or coll_test says that the request is finished, and then
+ * frees it (coll_request_free).  A request that is freed while it runs is detached: it goes on by itself.  Its buffers must
+ * stay until it is known to be over: by a later collective of this communicator that has ended, or for a message by what the
+ * receiver says.
+ *   Collectives of one communicator run one after the other, in the order in which they were started; they may be waited for in
+ * any order.  Any call that starts, waits or tests moves the operations of all communicators that come from the same coll_init.
+ *   coll_wait_any, coll_wait_some and coll_test_any hand out requests that are finished, each exactly once, whoever has
+ * finished it: this call, another thread, the progress thread or any other call.  A request that coll_test or coll_wait has
+ * already called finished counts as handed out; coll_restart makes it eligible again.  These functions enter the communicators
+ * of all requests that still run.  If these come from several coll_init, a wait looks at each in turn, and sleeps at most a
+ * millisecond at a time.  A time limit counts while none of the requests finishes; the shortest one holds for all.
+ *   Over TCP a progress thread of the library moves operations between calls.  It is made when the first request is started
+ * that is not done at once.  It steps in when requests have been left alone for a tenth of a millisecond, sleeps where there is
+ * nothing to move, and gives way to every call.  It takes no signals, runs on the processors of the thread that has made it,
+ * and may call the log hook.  It leaves operations of your own (COLL_USER) to the program's threads.  With COLL_BACKGROUND=off,
+ * and between threads, nothing moves between calls.
+ *
+ * PREPARED CALLS
+ *         if (coll_prepare(comm, &call, &request)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
+ *         for (int step = 0; step < 3; step++) if (coll_restart(request) || coll_wait(request)) return 1;
+ *         coll_request_free(request);
+ *   coll_prepare checks and plans a call once; its request can be started again and again.  Each prepared call has an order of
+ * its own, so that ranks may restart prepared calls in different orders.  A rank that restarts all of them before it waits for
+ * the first may do both in any order.
+ *   With waits in between there has to be one order of these calls, the same for all ranks, in which no rank waits for a call
+ * before it has restarted all that come sooner.  Otherwise a circle of ranks may wait for one another: rank 0 restarts A and
+ * waits for it before it restarts B, while rank 1 does so with B before A.
+ *
+ * MESSAGES
+ *         const int next = (rank + 1) % size, before = (rank + size - 1) % size, tag = 7;
+ *         if (coll_sendrecv(comm, x, n, next, y, n, before, COLL_F32, tag)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
+ *   coll_send, coll_recv and coll_sendrecv are outside the order of collectives.  They are matched by (source, tag) within a
+ * communicator, in the order sent; their type must agree.  COLL_ANY_SOURCE and COLL_ANY_TAG (coll_recv; of coll_sendrecv the
+ * source only) take what comes first, and coll_received tells of a finished request what that was.
+ *   Short messages are kept for a receiver that does not ask yet, up to a bound; others wait for it.  So a program must not
+ * count on coll_send to return before the receive is there.  A short message whose sender calls coll_free at once is delivered
+ * first; coll_free takes up to 10 s for that where the receiver is busy, or its port is crowded by unauthenticated peers.
+ *
+ * COMMUNICATORS
+ *         coll_comm *half;
+ *         if (coll_split(comm, rank % 2, 0, &half)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
+ *         coll_barrier(half), coll_free(half);
+ *   coll_split, coll_split_host, coll_dup and coll_create make further communicators from some or all ranks of one.
+ * Collectives, orders and messages of different communicators never meet.  They share the connections, and so the fate: the
+ * first failure ends all communicators that come from one coll_init.
+ *   They may be freed in any order, and not by all ranks at once.  Freeing delivers first what this rank has sent.  It hurts
+ * those calls of others, in this communicator, that still need this rank:
+ *     collectives in which it has not done its part; receives that name it; long messages to it; and receives from any source
+ *     when all others have gone
+ * These end with COLL_ERR_PEER, and everything else with them.  All other calls go on: messages among the others, and receives
+ * from any source that one of them serves.  A call that is hurt fails at once, or when it has waited a quarter of a second and
+ * more.  Over TCP, where what was sent may still be on its way, it fails when nothing has come for liveness_timeout_ms since
+ * the news, and never with liveness_timeout_ms < 0.  Only a thread that waits or tests finds it out.  Over MPI and transports
+ * of the program's own the news is a message, which goes when the communicator is freed.
+ *
+ * THREADS
+ *         coll_comm *other;
+ *         if (coll_dup(comm, &other)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
+ *         coll_free(other);                         a second thread may use `other` while this one uses `comm`
+ *   One thread at a time uses a communicator and its requests; a second one gets COLL_ERR_ARGUMENT, with its sentence in
+ * coll_error(NULL).  It need not always be the same thread.  Different communicators, also of one coll_init, may be used from
+ * different threads at once.  coll_abort may come from any thread at any time but during coll_free.  In a simulated world all
+ * ranks are one thread.  A communicator is not usable in a forked child (COLL_ERR_FORKED); only coll_free works there.
+ *
+ * BOOTSTRAP
+ *         coll_config config = { .rank = 0, .size = 1, .address = "10.0.0.1:5000", .tcp = { .network = "10.0.0.0/16" } };
+ *         coll_comm *world;
+ *         if (coll_init(&world, &config)) return fprintf(stderr, "%s\n", coll_error(NULL)), 1;
+ *   Over TCP every rank dials rank 0, and tries again until the start timeout.  The address of rank 0 is one of
+ *     host:port, [v6]:port, :port     a number or a name.  All addresses of a name are tried, 250 ms apart; link-local ones
+ *                                     need their interface.  ":port" stands for all addresses of rank 0's host
+ *     host:0, :0                      on rank 0 only: any port; `listening` is told which, and the program hands the text on
+ *     file:PATH                       a rendezvous file in a directory that all share: rank 0 writes there where it listens, and
+ *                                     removes it when all have come; one that an earlier job has left does no harm
+ *     hosts                           a list: entry i is where rank i listens, the first is rank 0's
+ *   A rank listens at the address from which it reached rank 0, at a port out of `ports` if that is set.  `network` names other
+ * addresses: interfaces (eth1, ib*), addresses, subnets (10.1.0.0/16), and behind a ^ exceptions.  Loopback addresses are told
+ * to ranks of the same host (kernel and network namespace) only.  Names are looked up by the system, which may take longer than
+ * the timeout.
+ *   Rank 0 says every 5 s whom it waits for.  At the end every rank that reached it says so, and the others say which addresses
+ * they tried and what became of each.  Ranks of another world (COLL_WORLD, size, protocol), or with another arithmetic (see
+ * Compiling), are turned away with a sentence, and rank 0 goes on waiting.
+ *   Without an address: MASTER_ADDR and MASTER_PORT, of torchrun (the port behind, where torchrun's agent has that one) or of
+ * anybody; under Slurm the first host of the step, and a port from 20000 to 29999 that job and step decide; where Open MPI,
+ * MPICH, Flux or PALS have started all ranks on one host, a file in $TMPDIR or /dev/shm.  Rank 0 must be where the address
+ * leads; where it is not, both ends say so.
+ *
+ * SECURITY
+ *         coll_config guarded = { .size = 1, .tcp = { .key = "one secret of 16 bytes or more", .security = "key" } };
+ *         coll_comm *alone;
+ *         if (coll_init(&alone, &guarded)) return fprintf(stderr, "%s\n", coll_error(NULL)), 1;
+ *   A key is a secret of 16 bytes or more that all ranks share: best 32 bytes at random, since whoever talks to a rank may
+ * guess at a phrase for as long as he likes.  With a key both ends of every connection prove that they know it before anything
+ * else is read: by HMAC-SHA256 over both ranks, the purpose, the job and fresh random numbers.  Whoever has another key or none
+ * gets COLL_ERR_DENIED and a sentence; the others wait on for the rank that is missing.
+ *   `security` says what else is done, and is the same on all ranks:
+ *     key          nothing: whoever is on the way may read and change what is sent.  Authentication is not encryption
+ *     tls          everything behind the greeting is encrypted and protected from changes: TLS 1.3, by OpenSSL, with the key as
+ *                  its secret.  It takes COLL_WITH_OPENSSL (-lssl -lcrypto), and is then what a key means unless told otherwise
+ *     key+check    sums (CRC32C) for every 64 KiB: finds what cables and cards do to bytes, and nobody's bad intentions
+ *     open+check   the same without a key, for public addresses too
+ *     open         no key, and public addresses may be used
+ * Bytes that were changed on the way are COLL_ERR_PROTOCOL where that is noticed (tls, check).
+ *   Without a key, whoever reaches the port and knows the size and COLL_WORLD can join.  So ranks then listen at private
+ * addresses only (loopback, RFC 1918, unique local, link-local, CGNAT), unless security is open; rank 0 says once when ranks of
+ * other hosts come.  Each rank listens at one address: rank 0 at the one it was given, the others where they reached it from.
+ *   A rank with a key believes a refusal only from a peer that proves the key with it; anybody else could end the job with one.
+ * After any other refusal it tries on, and says so on the log after 3 s.  When its start timeout is over it gets
+ * COLL_ERR_DENIED with that text; so too where rank 0 has no key.  Between ranks that have met, that time is
+ * liveness_timeout_ms, from 3.5 to 20 s.
+ *   Unauthenticated peers on a port cost some memory of a fixed size, and make room for ranks.  With a key a rank answers 200
+ * of them a second, and one more for each rank; those that then prove the key do not count.  Nothing they say sizes or indexes
+ * anything before it has been checked.
+ *   A key file must belong to the user who runs the program, or to root, and nobody else may have any right to it (chmod 600);
+ * otherwise it is refused.  But root may use a file of any owner, as containers do that run as root; and a file of root may be
+ * readable by its group (chmod 640), as secrets are mounted.  The key itself is in no message, log or sentence; the library
+ * wipes its copies.  One rank that has the key is trusted by all.
+ *
+ * ENVIRONMENT
+ *   What a coll_config leaves at its default, but for the log function, comes from here.
+ *     COLL_RANK, COLL_SIZE, COLL_ADDR=host:port       who this process is, and where rank 0 listens
+ *     COLL_HOSTS, COLL_NETWORK, COLL_PORTS            see Bootstrap.  Without COLL_NETWORK: NCCL_SOCKET_IFNAME or
+ *                                                     GLOO_SOCKET_IFNAME, as far as they name an address of this host
+ *     COLL_LOCAL_RANK, COLL_LOCAL_SIZE                among the ranks of this host (default 0 of 1)
+ *     COLL_THREADS                                    how many ranks this process is to make; another number is an error.
+ *                                                     coll-run sets all of these (COLL_THREADS=T with --threads T, else 1),
+ *                                                     COLL_WORLD, and with several hosts COLL_KEY
+ *     COLL_WORLD=text                                 keeps jobs apart that meet at the same address
+ *     COLL_TRANSPORT=tcp|threads|sim|mpi, COLL_SIM=text       see Simulation, MPI
+ *     COLL_MPI=auto|native|messages|blocking          see MPI
+ *     COLL_KEY=secret, COLL_KEY_FILE=path             see Security.  The file's first line; nobody else's to read
+ *     COLL_SECURITY=open|key|tls, or +check           see Security
+ *     COLL_IO=auto|uring|poll                         how sockets are driven.  auto: io_uring where the kernel allows it
+ *     COLL_SHARE=0                                    processes of one host use TCP, and not memory that they share
+ *     COLL_LANES=1                                    connections to each peer, the same number on all ranks, up to 16: for long
+ *                                                     links, and those that hold each connection to a part of their rate.  A
+ *                                                     body of more than 64 KiB goes over all that have room for it.
+ *                                                     Between processes of a host one is enough, unless COLL_SHARE=0
+ *     COLL_BACKGROUND=on|off                          whether operations move while the program computes (see Waiting)
+ *     COLL_ALGORITHM=allreduce=ring,alltoall=circulant:4      see Algorithms
+ *     COLL_TUNING=path                                see Tuning
+ *     COLL_SPIN_US, COLL_START_TIMEOUT_MS, COLL_STALL_TIMEOUT_MS, COLL_LIVENESS_TIMEOUT_MS
+ *     COLL_DUMP=directory                             see After a failure
+ *     COLL_DEBUG=none|error|warn|info                 what goes to the log: to the hook, else to stderr (default: warn)
+ *   Launchers.  The variables of torchrun, Open MPI, MPICH (Hydra, Intel), MVAPICH, Flux, PALS, jsrun, Slurm and MLX are
+ * understood.  The first complete set counts; sets that disagree are an error.  Where none is complete, those of
+ * LeaderWorkerSet, SkyPilot and AWS Batch count, for a program that is started once on each pod or node.  PMIX_RANK,
+ * JOB_COMPLETION_INDEX (also 0: a pod of an indexed Job of Kubernetes is not told of how many) and PET_NNODES are then an
+ * error: they tell of others, but not how many ranks there are.  COLL_SIZE=1, which needs no COLL_RANK, says that this process
+ * is alone.
+ *
+ * ERRORS
+ *         const coll_status status = coll_allreduce(comm, x, y, n, COLL_F32, COLL_BAND);
+ *         if (status == COLL_ERR_UNSUPPORTED) fprintf(stderr, "%s: %s\n", coll_status_text(status), coll_error(comm));
+ *   Every call returns a coll_status.  COLL_ERR_ARGUMENT and COLL_ERR_UNSUPPORTED mean that nothing was sent, and the
+ * communicator is as before.  So does COLL_ERR_MEMORY where it comes before anything is sent; the other ranks then wait for
+ * this one.
+ *   Any other error ends the communicator on every rank.  Pending and later calls return the same cause at once, and only
+ * coll_free and coll_shrink are left to do.  recv is undefined after an error.
+ *   coll_error(comm) is one sentence that says which rank, which call, which address and why.  A communicator that cannot be
+ * made is also a line on the log, for programs that do not look at the status (COLL_DEBUG=none: it is not).
+ *   coll_abort ends the communicator on purpose: from any thread, and over TCP (but with liveness_timeout_ms < 0) and between
+ * threads from a signal handler too.  The library never exits, aborts or raises a signal.
+ *
+ * TIME LIMITS
+ *         coll_call limited = { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = n, .type = COLL_F32,
+ *                                     .timeout_ms = 30000 };
+ *         if (coll_run(comm, &limited)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
+ *   Late.  A rank that is alive but late is waited for.  After 10 s, and then at doubling intervals, a line on the log names
+ * it, and over TCP tells what it does instead.  timeout_ms (of a call) or stall_timeout_ms (of a communicator) turn lateness
+ * into COLL_ERR_TIMEOUT.
+ *   Dead.  A process that dies is noticed at once.  One that sends no heartbeat for liveness_timeout_ms is dead: it is stopped,
+ * or its host, or its cable.  A small thread of each rank sends heartbeats to rank 0, also while the program computes, and rank
+ * 0 sends them to all: eight times in liveness_timeout_ms.
+ *   Silence counts from the last heartbeat received, and is judged at the limit and one such interval.  So a rank that is
+ * stopped for less than the limit is never dead; one that is silent for good always is by then, and all know a round trip
+ * later.  What has come is read before anybody is judged, so that a rank that was stopped itself blames nobody for that.
+ *   All survivors name the same rank in the same words: rank, host, process, address.  Where not even the other host answers,
+ * they name the link between two ranks, since nobody can tell which end of it is gone.
+ *   The same holds for a connection between two ranks over which nothing passes any more: what is on its way then, or a probe
+ * every interval (1 s at least), is unanswered for the limit and one interval, looked at once an interval.  A connection that
+ * cannot be made, for want of an answer, is tried for four times the limit (4 s at least), as others may crowd the port.
+ *   When rank 0 leaves in good order before the others, each of those asks the ranks that it waits for, and tells what it finds
+ * to those that wait for it.
+ *   liveness_timeout_ms < 0 is for programs that must not have a thread.  They notice only processes that end, and let ranks
+ * connect only while they are in a call.  A host that vanishes is then noticed by TCP: after 25 s without traffic, or after the
+ * 15 minutes for which Linux repeats what is on its way.
+ *
+ * AFTER A FAILURE
+ *         coll_comm *left;
+ *         if (status == COLL_ERR_PEER && coll_shrink(comm, &left) == COLL_OK) coll_free(comm), comm = left;
+ *   coll_failed_ranks says who is known to have failed, and coll_shrink makes a communicator of those who are left.  Inputs are
+ * as they were unless in place.  Of the call that failed some ranks may have the result, and others the error: agree on where
+ * to go on, by an allreduce of the last step that is complete.
+ *   A network that falls into two parts must not make two jobs.  So most ranks have to be left, or half of them with rank 0,
+ * for coll_shrink to succeed.  Where that rank 0 is cut off from most others it is itself the one that is given up.
+ *   coll_dump writes the last 256 operations.  With COLL_DUMP=directory every rank writes them there when its communicator
+ * fails, as coll-RANK.json (after a coll_shrink coll-RANK.1.json, ...).
+ *
+ * ALGORITHMS
+ *         char why[512];
+ *         coll_explain(comm, &call, why, sizeof why);
+ *         printf("%s\n", why);
+ *   A cost model chooses among the algorithms; coll_explain says what it chose, at what price, and what came next.  Between
  * threads the transport has its own way, by memory.  coll_call.algorithm = "ring" or "circulant:4" forces one for a call, also
- * between threads, with the radix r, or the number of blocks or slices n, behind the colon; one that does not exist or may not
- * be used there is COLL_ERR_UNSUPPORTED.  COLL_ALGORITHM does it for the program, in every call where it may be used; a name
- * that there is not is an error of coll_init.  Both must be the same on all ranks.
+ * between threads; behind the colon is the radix r, or the number of blocks or slices n.  An unknown name, or one that may not
+ * be used there, is COLL_ERR_UNSUPPORTED.  COLL_ALGORITHM does it for the program, in every call where it may be used; an
+ * unknown name is an error of coll_init.  Both must be the same on all ranks.
  *     barrier                     circulant:r tree:r
  *     broadcast                   tree:r scatter:r blocks:n chain:n
  *     reduce                      gather:r direct tree:r blocks:n
@@ -166,225 +383,139 @@
  * COLL_DETERMINISTIC.  These, and the census of scans, also serve operations that do not commute.  The census of allreduce is
  * only for those whose grouping cannot matter.
  *
- * Hosts.  Where ranks share hosts, and there are several hosts, a collective goes by hosts: it is put together from collectives
- * among the ranks of a host, by memory where they are threads, and collectives among one rank of each host, at the same time for
- * as many slices of the vector as the smallest host has ranks.  An allreduce over H hosts then sends 2 (H - 1) / H of the vector
- * from each host, however many ranks it has.  16- and 8-bit floats, and sums over a wire type, are still rounded once: their
- * sums cross as f32, 1.5 times the bytes of 16 bits, or with COLL_ROUND_TWICE in the wire type.  Calls with COLL_DETERMINISTIC or
- * COLL_REPRODUCIBLE whose bits depend on the order, with COLL_STOCHASTIC, over groups (mx), and averages of integers
- * run as between single ranks; so do gather, scatter, alltoall, the neighbour calls, and calls that name an algorithm;
- * and, unless the ranks of each host follow one another, scans, reduce_scatter and operations that do not commute.
+ * HOSTS
+ *         coll_comm *host;
+ *         if (coll_split_host(comm, &host)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
+ *         coll_free(host);
+ *   Where ranks share hosts, and there are several hosts, a collective is hierarchical: collectives among the ranks of a host
+ * (intra), by memory where they are threads, and collectives among one rank of each host (inter).  The latter run at the same
+ * time for as many slices of the vector as the smallest host has ranks.  An allreduce over H hosts then sends 2 (H - 1) / H of
+ * the vector from each host, however many ranks it has.
+ *   16- and 8-bit floats, and sums over a wire type, are still rounded once.  Their sums cross between hosts as f32, 1.5 times
+ * the bytes of 16 bits; or with COLL_ROUND_TWICE in the wire type.
+ *   These run as between single ranks: gather, scatter, alltoall, the neighbor calls, averages of integers, and calls that name
+ * an algorithm; calls over groups (mx), with COLL_STOCHASTIC, and with COLL_DETERMINISTIC or COLL_REPRODUCIBLE where bits
+ * depend on the order; and, unless the ranks of each host follow one another, scans, reduce_scatter and operations that do not
+ * commute.
  *
- * Errors.  Every call returns a coll_status.  COLL_ERR_ARGUMENT and COLL_ERR_UNSUPPORTED mean that nothing was sent and the
- * communicator is as before; so does COLL_ERR_MEMORY where it comes before anything is sent, and the other ranks then wait
- * for this one.  Any other error ends the communicator on every rank: pending and later calls return the same
- * cause at once, and only coll_free and coll_shrink are left to do.  coll_abort ends it on purpose: from any thread, and over TCP
- * (but with liveness_timeout_ms < 0) and between threads from a signal handler too.  coll_error(comm) is one sentence that
- * says which rank, which call, which address and why.  A communicator that cannot be made is also a line on the log, for programs
- * that do not look at the status (COLL_DEBUG=none: it is not).  recv is undefined after an error.  The library never exits,
- * aborts or raises a signal.
+ * TUNING
+ *         char link[256];
+ *         if (coll_measure(comm)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
+ *         coll_link_text(comm, link, sizeof link), printf("%s\n", link);
+ *   The cost model has four numbers.  They are built in, or those of a file, or (transport sim) those of the simulated machine;
+ * or measured, once coll_measure has been called.  coll_explain tells which ones they are, and coll_link_text writes them as a
+ * file has them:
+ *     latency=12us overhead=1.2us gbit=10 reduce=4GB/s
+ * latency is the time until a message is there; overhead the time of one more message at once; gbit the bits on the wire a
+ * second (or wire=, a rate); reduce the bytes added up a second.  barrier= is the time of a barrier where the transport has a
+ * way of its own.  Whatever the file does not mention is as built in; # begins a comment.
+ *   Rank 0 reads the file, and hands its numbers to the others as they meet.  It is enough that rank 0 has tuning_file or
+ * COLL_TUNING; on other ranks neither is looked at.  coll_init_custom reads no file.
+ *   What is measured differs a little from run to run, and must not show in results.  So in sums of floats, and wherever else
+ * the grouping shows in the bits, measured numbers choose only among algorithms that give the same bits.  A file may change
+ * such bits; with the same file they are the same in every run.
  *
- * Time limits.  A process that dies is noticed at once.  One that gives no sign of life for liveness_timeout_ms, because it is
- * stopped, or its host, or its cable, is dead: a small thread of each rank gives such signs to rank 0, also while the program
- * computes, and rank 0 to all.  Signs go out eight times in liveness_timeout_ms.  Silence counts from the last one received, and
- * is judged at the limit and one such interval: a rank that is stopped for less than the limit is never dead, one that is silent
- * for good always is by then, and all know a round trip later.  What has come is read before anybody is judged, so that a rank
- * that was stopped itself blames nobody for that.  All survivors then name the same rank in the same words: rank, host, process,
- * address; or, where not even the other host answers, the link between two ranks, since nobody can tell which end of it is gone.
- * The same holds for a connection between two ranks over which nothing passes any more: what is on its way then, or a probe
- * every interval (1 s at least), is unanswered for the limit and one interval, looked at once an interval.  One that cannot be
- * made, for want of an answer, is tried for four times the limit (4 s at least), as strangers may crowd the other's port.  When
- * rank 0 leaves in good order before the others, each of those asks the ranks that it waits for, and tells what it finds to those
- * that wait for it.  Less than 0 is for programs that must not have a thread, notice only processes that end, and let ranks
- * connect only while they are in a call; a host that vanishes is then noticed by TCP, after 25 s without traffic, or after the
- * 15 minutes for which Linux repeats what is on its way.
- *   A rank that is alive but late is waited for: after 10 s, and then at doubling intervals, a line on the log names it, and over
- * TCP tells what it does instead.  timeout_ms (of a call) or stall_timeout_ms (of a communicator) turn lateness into
- * COLL_ERR_TIMEOUT.
- *
- * After a failure.  coll_failed_ranks says who is known to have failed, and coll_shrink makes a communicator of those who are
- * left.  Inputs are as they were unless in place; of the call that failed some ranks may have the result, and
- * others the error: agree on where to go on, by an allreduce of the last step that is complete.  A network that falls into two
- * parts must not make two jobs: most ranks have to be left, or half of them with rank 0, for coll_shrink to succeed.  Where that
- * rank 0 is cut off from most others it is itself the one that is given up.  coll_dump writes the last 256 operations; with
- * COLL_DUMP=directory every rank writes them there when its communicator fails, as coll-RANK.json (after a coll_shrink
- * coll-RANK.1.json, ...).
- *
- * Meeting.  Over TCP everybody dials rank 0 and tries again until the start timeout.  Where rank 0 is comes as
- *     host:port, [v6]:port, :port     an address or a name.  All addresses of a name are tried, 250 ms apart; link-local ones
- *                                     need their interface.  ":port" stands for all addresses of rank 0's host
- *     host:0, :0                      on rank 0 only: any port; `listening` is told which, and the program hands the text on
- *     file:PATH                       in a directory that all share: rank 0 writes there where it is, and removes the file when
- *                                     all have come; one that an earlier job has left does no harm
- *     hosts                           a list: entry i is where rank i listens, the first is rank 0's
- * A rank listens at the address from which it reached rank 0, at a port out of `ports` if that is set; `network` names other
- * addresses: interfaces (eth1, ib*), addresses, subnets (10.1.0.0/16), and behind a ^ exceptions.  Loopback addresses are told to
- * ranks of the same host (kernel and network namespace) only.  Names are looked up by the system, which may take longer than
- * the timeout.  Rank 0 says every 5 s whom it waits for; at the end every rank that reached it says so, and the others
- * which addresses they tried and what became of each.  Ranks of another world (COLL_WORLD, size, protocol), or with
- * another arithmetic (see Compiling), are turned away with a sentence, and rank 0 goes on waiting.
- *   Without an address: torchrun's, or anybody's, MASTER_ADDR and MASTER_PORT (the port behind where torchrun's agent has that
- * one); under Slurm the first host of the step and a port from 20000 to 29999 that job and step decide; where Open MPI, MPICH,
- * Flux or PALS have started all ranks on one host, a file in $TMPDIR or /dev/shm.  Rank 0 must be where the address leads;
- * where it is not, both ends say so.
- *
- * Environment.  What a coll_config leaves at its default, but for the log function, comes from here.
- *     COLL_RANK, COLL_SIZE, COLL_ADDR=host:port      who this process is, and where rank 0 listens ([v6]:port is fine).
- *                                                     the variables of torchrun, Open MPI, MPICH (Hydra, Intel),
- *                                                     MVAPICH, Flux, PALS, jsrun, Slurm and MLX are understood.  The first
- *                                                     complete set counts; sets that disagree are an error.  Where none is
- *                                                     complete, those of LeaderWorkerSet, SkyPilot and AWS Batch count, for a
- *                                                     program that is started once on each pod or node; and PMIX_RANK,
- *                                                     JOB_COMPLETION_INDEX (also 0: a pod of an indexed Job of Kubernetes is
- *                                                     not told of how many) and PET_NNODES are an error, for they tell of
- *                                                     others but not how many ranks there are.  COLL_SIZE=1, which needs no
- *                                                     COLL_RANK, says that this process is alone
- *     COLL_HOSTS, COLL_NETWORK, COLL_PORTS            see Meeting.  Without COLL_NETWORK: NCCL_SOCKET_IFNAME or
- *                                                     GLOO_SOCKET_IFNAME, as far as they name an address of this host
- *     COLL_LOCAL_RANK, COLL_LOCAL_SIZE                among the ranks of this host (default 0 of 1)
- *     COLL_THREADS                                    how many ranks this process is to make; other numbers are an error.
- *                                                     coll-run sets all of these (COLL_THREADS=T with --threads T, else 1),
- *                                                     COLL_WORLD, and with several hosts COLL_KEY
- *     COLL_SHARE=0                                    processes of one host meet over TCP, and not in memory that they share
- *     COLL_IO=auto|uring|poll                         how sockets are driven.  auto: io_uring where the kernel allows it
- *     COLL_BACKGROUND=on|off                          whether operations move while the program computes (see Waiting)
- *     COLL_LANES=1                                    connections to each peer, the same number on all ranks, up to 16: for long
- *                                                     links, and those that hold each connection to a part of their rate.  A
- *                                                     body of more than 64 KiB goes over all that have room for it.
- *                                                     Between processes of a host one is enough, unless COLL_SHARE=0
- *     COLL_TRANSPORT=tcp|threads|sim|mpi, COLL_SIM=text       see Simulation, MPI
- *     COLL_MPI=auto|native|messages|blocking          see MPI
- *     COLL_ALGORITHM=allreduce=ring,alltoall=circulant:4      see Algorithms
- *     COLL_WORLD=text                                 keeps jobs apart that meet at the same address
- *     COLL_KEY=secret, COLL_KEY_FILE=path             see Security.  The file's first line; nobody else's to read
- *     COLL_SECURITY=open|key|tls, or +check           see Security
- *     COLL_SPIN_US, COLL_START_TIMEOUT_MS, COLL_STALL_TIMEOUT_MS, COLL_LIVENESS_TIMEOUT_MS
- *     COLL_DUMP=directory                             see After a failure
- *     COLL_TUNING=path                                see Tuning
- *     COLL_DEBUG=none|error|warn|info                 what goes to the log: to the hook, else to stderr (default: warn)
- *
- * Simulation.  With COLL_TRANSPORT=sim, coll_spawn runs all ranks in the calling thread, up to 65536 of them, under a virtual
- * clock (coll_sim_time): the same engine and algorithms on a machine that need not exist.  Each rank has a stack of its own and
- * runs until it waits in a call of the library; what a rank does in between takes no virtual time, and a rank that waits in
- * anything else stops them all.  Static and thread-local variables are one for all ranks, and so is
- * coll_error(NULL); nothing notices it when ranks get in one another's way there.  COLL_SIM describes the machine and
- * what is to go wrong in it:
- *     COLL_SIM="latency=12us overhead=1.2us gbit=10 reduce=4GB/s hosts=8 seed=7 kill=3@120"
+ * SIMULATION
+ *         COLL_TRANSPORT=sim COLL_SIM="latency=12us overhead=1.2us gbit=10 reduce=4GB/s hosts=8 seed=7 kill=3@120" ./program
+ *   With COLL_TRANSPORT=sim, coll_spawn runs all ranks in the calling thread, up to 65536 of them, under a virtual clock
+ * (coll_sim_time): the same engine and algorithms, on a machine that need not exist.  Each rank has a stack of its own, and
+ * runs until it waits in a call of the library.  What a rank does in between takes no virtual time; a rank that waits in
+ * anything else stops them all.  Static and thread-local variables are one for all ranks, and so is coll_error(NULL); nothing
+ * notices it when ranks get in one another's way there.
+ *   COLL_SIM describes the machine, and what is to go wrong in it:
  *     latency, overhead, local_latency, jitter, detection = a time (ns, us, ms, s); gbit = Gbit/s; wire, local, reduce = a rate
  *     (GB/s, MB/s, Gbit/s, Mbit/s); hosts = how many, or per_host = ranks on each; capacity = messages in a channel (0: a send
  *     waits for its receive); seed; stack (KiB, MiB)
  *     kill=3@120   kill=3@1.5ms   stop=...            rank 3 at its 120th call of the transport, or at a time
  *     cut=4-7@1ms                                     ranks 4 to 7 from all others
  *     lose=2>1@5   late=2>1@5+3ms   pieces=2>1        message 5 from rank 2 to rank 1; without @: all of them
- * coll_init_threads with transport "sim" gives all ranks to one thread, which starts operations on each and polls (coll_test).
- * When nothing can move any more, every rank gets COLL_ERR_TIMEOUT and a sentence that says who waits in which call, or
- * COLL_ERR_MISMATCH where two wait in different ones.  The same
- * seed gives the same order of events.  A rank that is killed or stopped counts for nothing in the result of coll_spawn.
+ *   coll_init_threads with transport "sim" gives all ranks to one thread, which starts operations on each and polls
+ * (coll_test).  When nothing can move any more, every rank gets COLL_ERR_TIMEOUT and a sentence that says who waits in which
+ * call, or COLL_ERR_MISMATCH where two wait in different ones.  The same seed gives the same order of events.  A rank that is
+ * killed or stopped counts for nothing in the result of coll_spawn.
  *
- * MPI.  With COLL_WITH_MPI, and an MPI compiler (mpicc), coll_wrap_mpi makes a communicator of the ranks of an MPI
- * communicator, and coll_init with COLL_TRANSPORT=mpi of MPI_COMM_WORLD; that one calls MPI_Init_thread where nobody has, and
- * then MPI_Finalize when the last communicator of that coll_init is freed.  Everything in this manual holds there too, but for
- * this:
- *     Calls that MPI does right are handed to it: what only moves elements, reductions of integers of 32 and 64 bits (but min
- *     and max of unsigned ones), sums and products of f32 and f64 without flags; not alltoallw, calls between neighbours, and
- *     before MPI 4 v forms; of prepared calls the first 64 of a communicator.  All others are this library's own, over messages
- *     of MPI; coll_explain says which way and why.
- *     COLL_MPI=messages leaves nothing to MPI; COLL_MPI=native leaves everything to it, and refuses with COLL_ERR_UNSUPPORTED
- *     what it does not do right; auto is both.  All of them call MPI in its non-blocking forms, since a rank may wait in a call
- *     that another has only started.  COLL_MPI=blocking is auto with MPI's blocking forms, which are faster for short calls:
- *     what is handed to MPI then waits for the other ranks when it starts, coll_i... too, without time limits, warnings or
- *     news of the others, while nothing else of this rank goes on.  It is for programs that make blocking calls.
- *     Sums of floats by MPI have the bits that MPI makes: the same ones on all ranks, and in every run, as far as it promises
- *     that.  The flags, and COLL_MPI=messages, route around it.  NaN in such sums are whatever the processor makes of them.
- *     Ranks that disagree about a call of MPI are found when both have waited 100 ms, or by MPI's error, which does not name
- *     both calls; MPI may also take two different calls for one.  COLL_MPI=messages compares all.
- *     After a failure MPI may still use the buffers of what was running until MPI_Finalize, for it has no way to give that up;
- *     and it may not return from MPI_Finalize then: programs that want to go on end by MPI_Abort.  A process that dies ends
- *     the job, as MPI has it; there are no signs of life and no coll_shrink.
- *     Threads: below MPI_THREAD_SERIALIZED only the thread that made the communicator may use it; with SERIALIZED no two
- *     threads may be inside MPI or this library at once.  coll_split, coll_dup and coll_create wait for all members inside
- *     MPI, so that two threads of a rank must not make communicators at once.
+ * MPI
+ *         #define COLL_WITH_MPI 1                                       compiled by mpicc
+ *         if (coll_wrap_mpi(MPI_COMM_WORLD, &comm)) return fprintf(stderr, "%s\n", coll_error(NULL)), 1;
+ *   coll_wrap_mpi makes a communicator of the ranks of an MPI communicator; coll_init with COLL_TRANSPORT=mpi of
+ * MPI_COMM_WORLD.  The latter calls MPI_Init_thread where nobody has, and then MPI_Finalize when the last communicator of that
+ * coll_init is freed.  Everything in this manual holds there too, but for this.
+ *   Calls that MPI does right are handed to it: what only moves elements, reductions of integers of 32 and 64 bits (but min and
+ * max of unsigned ones), sums and products of f32 and f64 without flags.  Not so alltoallw, neighbor calls, before MPI 4 v
+ * forms, and of prepared calls those beyond the first 64 of a communicator.  All others are this library's own, over messages
+ * of MPI; coll_explain says which way and why.
+ *   COLL_MPI=messages leaves nothing to MPI.  COLL_MPI=native leaves everything to it, and refuses with COLL_ERR_UNSUPPORTED
+ * what it does not do right.  auto is both.  All of these call MPI in its non-blocking forms, since a rank may wait in a call
+ * that another has only started.  COLL_MPI=blocking is auto with MPI's blocking forms, which are faster for short calls.  What
+ * is handed to MPI then waits for the other ranks when it starts, coll_i... too, without time limits, warnings or news of the
+ * others, while nothing else of this rank goes on.  It is for programs that make blocking calls.
+ *   Sums of floats by MPI have the bits that MPI makes: the same on all ranks, and in every run, as far as it promises that.
+ * The flags, and COLL_MPI=messages, route around it.  NaN in such sums are whatever the processor makes of them.
+ *   Ranks that disagree about a call of MPI are found when both have waited 100 ms, or by MPI's error, which does not name both
+ * calls.  MPI may also take two different calls for one; COLL_MPI=messages compares all.
+ *   After a failure MPI may still use the buffers of what was running until MPI_Finalize, for it has no way to give that up.
+ * It may not return from MPI_Finalize then: programs that want to go on end by MPI_Abort.  A process that dies ends the job, as
+ * MPI has it; there are no heartbeats and no coll_shrink.
+ *   Threads: below MPI_THREAD_SERIALIZED only the thread that made the communicator may use it; with SERIALIZED no two threads
+ * may be inside MPI or this library at once.  coll_split, coll_dup and coll_create wait for all members inside MPI, so that two
+ * threads of a rank must not make communicators at once.
  *
- * Tuning.  Algorithms are chosen by a cost model of the wire, with four numbers: built in, or those of a file, or (transport
- * sim) those of the simulated machine; or measured, once coll_measure has been called.  coll_explain tells which ones they
- * are, coll_link_text writes them as a file has them:
- *     latency=12us overhead=1.2us gbit=10 reduce=4GB/s
- * the time until a message is there; the time of one more message at once; the bits on the wire a second (or wire=, a rate);
- * the bytes added up a second.  barrier= is the time of a barrier where the transport has a way of its own.  Whatever the
- * file does not mention is as built in; # begins a comment.
- * Rank 0 reads the file, and hands its numbers to the others as they meet: it is enough that rank 0 has tuning_file or
- * COLL_TUNING, and on other ranks neither is looked at.  coll_init_custom reads no file.
- * What is measured differs a little from run to run, and must not show in results.  So in sums of floats, and wherever else
- * the grouping shows in the bits, measured numbers choose only among algorithms that give the same bits.  A file may change
- * such bits; with the same file they are the same in every run.
- *
- * Security.  With a key (a secret of 16 bytes or more that all ranks share: best 32 at random, for whoever talks to a rank may
- * guess at a phrase for as long as he likes) both ends of every connection prove that they know it before anything else is read:
- * by HMAC-SHA256 over both ranks, the purpose, the job and fresh random numbers.  Whoever has another key or none gets
- * COLL_ERR_DENIED and a sentence, and the others wait on for the one that is missing.  A rank with a key believes a refusal only
- * from one who proves the key with it; anybody else could end the job with it.  After any other one it tries on, says so on the
- * log after 3 s, and gets COLL_ERR_DENIED with that text when its start timeout is over: so too where rank 0 has no key.  Between
- * ranks that have met, that time is liveness_timeout_ms, from 3.5 to 20 s.  security says what else is done:
- *     key          nothing: whoever is on the way may read and change what is sent.  Authentication is not encryption
- *     tls          everything behind the greeting is encrypted and protected from changes: TLS 1.3, by OpenSSL, with the key as
- *                  its secret.  It takes COLL_WITH_OPENSSL (-lssl -lcrypto), and is then what a key means unless told otherwise
- *     key+check    sums (CRC32C) for every 64 KiB: finds what cables and cards do to bytes, and nobody's bad intentions; so
- *     open+check   does this, and check, without a key
- *     open         no key, and public addresses may be used
- * All ranks must have the same.  Bytes that were changed on the way are COLL_ERR_PROTOCOL where that is noticed (tls, check).
- * Without a key whoever reaches the port and knows the size and COLL_WORLD can join.  So ranks then listen at private addresses
- * only (loopback, RFC 1918, unique local, link-local, CGNAT) unless security is open, and rank 0 says once when ranks of other
- * hosts come.  Each rank listens at one address: rank 0 at the one it was given, the others where they reached it from.
- * Strangers on a port cost some memory of a fixed size, and make room for ranks; with a key a rank answers 200 of them a second,
- * and one more for each rank; those that then prove the key do not count.  Nothing they say sizes or indexes anything
- * before it has been checked.  A key file must belong to the user who runs the program, or to root, and nobody else may have any
- * right to it (chmod 600), else it is refused; but root may use a file of any owner, as containers do that run as root, and a
- * file of root may be readable by its group (chmod 640), as secrets are mounted.  The key itself is in no message, log or
- * sentence; the library wipes its copies.  One rank that has the key is trusted by all.
- *
- * GPUs.  With COLL_WITH_NCCL, coll_init_nccl and coll_wrap_nccl make communicators whose buffers lie in the memory of a GPU (or
- * in pinned or managed memory, which it sees as well).  libnccl.so.2 (2.18 or later) and libcuda.so.1 are loaded when the first
- * one is made, the ones that the program has loaded already before any others, or those that COLL_NCCL_LIB and COLL_CUDA_LIB
- * name; nothing of them is needed to compile or to link.  Everything below coll_init... is the same, but for this:
- *   Every call goes into a stream of the GPU when it is started.  Buffers are read and written when the stream comes to it:
- * what the program puts into the stream behind a call sees its result, what it has put in front of it is in the input, and nobody
- * need wait.  coll_wait and blocking calls wait on the host, with time limits, and see a failure of any rank; what waits for the
- * stream by other means does not.  coll_isend and coll_irecv go into the stream together with those that follow at once, with
- * the next other call on the communicator: only then are an exchange of two ranks, and a message to oneself, possible.
- *   Ranks issue all calls of all communicators of one device in the same order, restarts of prepared calls and messages
- * between two ranks included.  Messages match in the order in which they are started, on both ends with the same count; tags are
- * not looked at; COLL_ANY_SOURCE, COLL_ANY_TAG and a blocking message to oneself alone are COLL_ERR_UNSUPPORTED.
- *   By NCCL itself go all calls that only move data, and sums, products and integer MIN and MAX of the types that it has; those
- * of floats carry its guarantee, not the one of Numbers (an average, or a scale, is one more step after its sum).  By NCCL and
- * the library's own kernels, with the bits of the CPU: f16 and bf16, and f32 over such a wire, in f32 with one rounding; MIN and
- * MAX of floats, bits and logic, averages of integers, scans, 16-bit integers; f32 and f64 with COLL_DETERMINISTIC. By the host,
- * in pinned memory and over the connections that the ranks have there: what is left (COLL_USER, pairs, products of complex
- * numbers, 8-bit floats, mx wires, COLL_REPRODUCIBLE, COLL_STOCHASTIC, COLL_SATURATE, residual, a named algorithm). Such a call
- * waits for the stream and the other ranks when it is started, coll_i... too. coll_explain says which way a call goes.
- *   While the stream is captured into a graph calls are recorded, and return at once with COLL_OK; those that go by the host are
- * COLL_ERR_UNSUPPORTED then, and memory that a call needs must be there from one like it before.
+ * GPUS
+ *         if (coll_init_nccl(host, device, stream, &gpu)) return fprintf(stderr, "%s\n", coll_error(host)), 1;
+ *         coll_iallreduce(gpu, gradient, gradient, n, COLL_BF16, COLL_SUM, &request);
+ *         next_kernel<<<grid, block, 0, stream>>>(gradient);            sees the sum; the host has waited for nothing
+ *   With COLL_WITH_NCCL, coll_init_nccl and coll_wrap_nccl make communicators whose buffers lie in the memory of a GPU, or in
+ * pinned or managed memory, which it sees as well.  libnccl.so.2 (2.18 or later) and libcuda.so.1 are loaded when the first one
+ * is made: the ones that the program has loaded already before any others, or those that COLL_NCCL_LIB and COLL_CUDA_LIB name.
+ * Nothing of them is needed to compile or to link.  Everything below coll_init... is the same, but for this.
+ *   Every call goes into a stream of the GPU when it is started.  Buffers are read and written when the stream comes to it.
+ * What the program puts into the stream behind a call sees its result; what it has put in front of it is in the input; nobody
+ * need wait.  coll_wait and blocking calls wait on the host, with time limits, and see a failure of any rank; what waits for
+ * the stream by other means does not.
+ *   coll_isend and coll_irecv go into the stream together with those that follow at once, with the next other call on the
+ * communicator.  Only then are an exchange of two ranks, and a message to oneself, possible.
+ *   Ranks issue all calls of all communicators of one device in the same order, restarts of prepared calls and messages between
+ * two ranks included.  Messages match in the order in which they are started, on both ends with the same count; tags are not
+ * looked at.  COLL_ANY_SOURCE, COLL_ANY_TAG and a blocking message to oneself alone are COLL_ERR_UNSUPPORTED.
+ *   Who carries a call:
+ *     NCCL itself          what only moves data; sums, products and integer MIN and MAX of the types that it has.  Those of
+ *                          floats carry its guarantee, not the one of Numbers; an average, or a scale, is one more step
+ *     NCCL and kernels     with the bits of the CPU: f16 and bf16, and f32 over such a wire, in f32 with one rounding; MIN and
+ *     of the library       MAX of floats, bits and logic, averages of integers, scans, 16-bit integers; f32 and f64 with
+ *                          COLL_DETERMINISTIC
+ *     the host             what is left: COLL_USER, pairs, products of complex numbers, 8-bit floats, mx wires, residual,
+ *                          COLL_REPRODUCIBLE, COLL_STOCHASTIC, COLL_SATURATE, a named algorithm.  In pinned memory, over the
+ *                          connections that the ranks have there; such a call waits for the stream and the other ranks when it
+ *                          is started, coll_i... too
+ * coll_explain says which way a call goes.
+ *   While the stream is captured into a graph, calls are recorded and return at once with COLL_OK.  Those that go by the host
+ * are COLL_ERR_UNSUPPORTED then; memory that a call needs must be there from one like it before.
  *   Communicators of one coll_init_nccl may be used from different threads at once, others on the same device may not.  After a
  * failure NCCL's communicators are aborted, and what hangs in the stream ends; one that was wrapped is its owner's to abort.
  *
- * Compiling.  The implementation is C11 for Linux, gcc or clang; the declarations are C99 and C++11.  In a C++ program put the
- * two lines of coll.c into one C file.  With -std=c11 include coll.h before any system header in that file.  Switches:
- * COLL_NO_URING (poll only), COLL_WITH_OPENSSL (TLS; link with -lssl -lcrypto), COLL_WITH_MPI (see MPI), COLL_WITH_NCCL (GPUs),
- * COLL_STATIC (every function static).
- *   With -DCOLL_NO_URING `cc train.c -DCOLL_NO_URING -pthread` is right everywhere.  Without it the implementation uses io_uring
- * if the compiler finds <liburing.h> (Debian: liburing-dev): -luring is needed then, and wrong where liburing is not installed.
- * Machines without atomic access to 64 bits (32-bit mips, powerpc and riscv, old arm) need -latomic.  musl wants the kernel's
- * headers.
- *   What would change the bits of results is refused: -ffast-math and each part of it, by an #error or, where the compiler does
- * not tell, by coll_init (COLL_ERR_UNSUPPORTED); the x87 (i686: compile with -msse2 -mfpmath=sse); FLT_EVAL_METHOD other than 0
- * (s390x with -std=c11: -fexcess-precision=fast).  Products are never fused with sums, whatever -march says (clang: but for
- * -ffp-contract=fast, which coll_init refuses).  The modes of the processor belong to the program: ranks of which only some
- * flush subnormals (a part linked with -ffast-math does that), or round otherwise than to nearest, do not meet over TCP or MPI.
- * A thread sets them before it makes a communicator, and leaves them.  Ranks of 32 and 64 bits, and of different machines, may
- * be in one job if they have the same byte order.
- *   In C++ begin a descriptor with `coll_call call{};` and set what is wanted: designated initialisers (C++20) warn of all that
- * they leave out.
- *   Stack: a thread that calls the library needs 64 KiB of its own for it; operations of your own (COLL_USER), the log hook and
- * what the system needs to look up a name come on top.  The library's threads have 256 and 512 KiB.
+ * GLOSSARY
+ *     algorithm       the messages by which a collective is carried out: which rank sends which blocks to whom in which round
+ *     block           the elements of one rank, or for one rank, in a buffer
+ *     bootstrap       how ranks find one another when coll_init is called
+ *     collective      a call that all ranks of a communicator make together
+ *     communicator    ranks that make collectives together, in an order of their own
+ *     engine          the part that carries out calls by messages, round by round
+ *     fold            to combine elements of several ranks by the operation of a call
+ *     heartbeat       a message that says only that a process is alive
+ *     hierarchical    put together from collectives within hosts (intra) and between hosts (inter)
+ *     lane            one of several connections between two ranks
+ *     offload         to hand a whole call to the transport, which has its own way for it
+ *     order           calls that run one after the other; a communicator and each prepared call have one
+ *     prepared call   a call that is checked and planned once, and started many times
+ *     progress        moving operations on; the progress thread does so while the program computes
+ *     rank            one of the processes or threads that work together, and its number
+ *     rendezvous file the file in which rank 0 writes where it listens
+ *     request         one operation that was started, until the program frees it
+ *     root            the rank that has the input, or gets the result, alone
+ *     slice           one of the parts into which the engine cuts a long vector, to have several on their way at once
+ *     transport       what carries bytes between ranks: threads, tcp, sim, mpi, or one of the program's own
+ *     wire type       the type in which a reducing call sends elements
+ *     world           the ranks of one coll_init or coll_spawn
  */
 #ifndef COLL_H
 #define COLL_H
@@ -545,7 +676,7 @@ typedef struct coll_sim {
  * chosen, and how it went. */
 typedef enum coll_log_level { COLL_LOG_NONE = -1, COLL_LOG_ERROR = 1, COLL_LOG_WARN, COLL_LOG_INFO } coll_log_level;
 
-/* What is the network's (transport tcp); see Meeting, Failure and Security in the manual.  All optional, likewise. */
+/* What is the network's (transport tcp); see Bootstrap, Failure and Security in the manual.  All optional, likewise. */
 typedef struct coll_tcp {
     const char *io;               /* "auto", "uring" or "poll"; default: COLL_IO, or auto                   */
     const char *hosts;            /* "hostA:4000,hostB:4000,...", where each rank listens, in order, instead of `address`;
@@ -572,11 +703,11 @@ typedef struct coll_config {
     const char *transport;        /* "tcp", "threads", "sim" or "mpi"; default: COLL_TRANSPORT, or tcp for coll_init */
     int         rank, size;       /* size > 0: this rank of so many; default: COLL_RANK and COLL_SIZE, or the
                                      launcher's, or 0 of 1.  A size of 1 needs no network and never fails   */
-    const char *address;          /* where rank 0 listens, "host:port" or "file:PATH" (see Meeting); default: COLL_ADDR, or
+    const char *address;          /* where rank 0 listens, "host:port" or "file:PATH" (see Bootstrap); default: COLL_ADDR, or
                                      what the launcher says                                                 */
     const char *world;            /* keeps jobs apart that meet at one address; default: COLL_WORLD, or ""  */
     int         start_timeout_ms; /* to meet all ranks; default: COLL_START_TIMEOUT_MS, or 60 s             */
-    int         liveness_timeout_ms;      /* a process that gives no sign of life for so long is dead, < 0: never; default:
+    int         liveness_timeout_ms;      /* a process that sends no heartbeat for so long is dead, < 0: never; default:
                                      COLL_LIVENESS_TIMEOUT_MS, or 5 s                                       */
     int         stall_timeout_ms; /* an operation late by this fails; default: COLL_STALL_TIMEOUT_MS, or no limit */
     int         spin_us;          /* busy waiting before sleeping, < 0: none; default: COLL_SPIN_US, or 50 us,
@@ -604,7 +735,8 @@ COLL_API coll_status coll_init(coll_comm **out, const coll_config *config);
 COLL_API coll_status coll_init_threads(int count, coll_comm **out, const coll_config *config);
 
 /* Run fn(comm, arg) on `count` threads, each a rank, and wait for all.  Returns 0 when all did, else the result of the
- * lowest rank that did not return 0.  If no communicator can be made: a negative coll_status, with coll_error(NULL). */
+ * lowest rank that did not return 0.  If no communicator can be made: a negative coll_status, with coll_error(NULL).  What fn
+ * leaves of `comm` is freed when it returns; it may free it sooner, as after a coll_shrink, but frees what it has made itself. */
 COLL_API int coll_spawn(int count, int (*fn)(coll_comm *comm, void *arg), void *arg);
 
 /* Leave; each rank by itself.  Pending requests end with COLL_ERR_ABORTED (and remain to be freed); others that still wait for
@@ -917,7 +1049,7 @@ COLL_API coll_status coll_run(coll_comm *comm, const coll_call *call);          
 COLL_API coll_status coll_start(coll_comm *comm, const coll_call *call, coll_request **out);     /* non-blocking */
 
 /* Check and plan a call once, to start it many times: all ranks prepare in the same order as they start other calls, and may
- * then restart in any order (but see Waiting).  The request is not running yet; coll_restart, then coll_wait, and again.  A
+ * then restart in any order (but see Prepared calls).  The request is not running yet: coll_restart, then coll_wait, again.  A
  * restart of one that is still running is COLL_ERR_ARGUMENT.  In sentences "allreduce #3 (prepared call 2)" is the third start
  * of the second call that was prepared on the communicator. */
 COLL_API coll_status coll_prepare(coll_comm *comm, const coll_call *call, coll_request **out);

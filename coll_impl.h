@@ -384,6 +384,7 @@ COLL_API coll_status coll_free(coll_comm *comm)
     coll__comm_unlink(comm);
     if (!is_last && !is_forked) coll__doing_comms(trunk);
     if (comm->is_holder) coll__trunk_drop(comm);
+    if (comm->owner) *comm->owner = NULL;
     coll__comm_free(comm);
     if (is_last) coll__trunk_free(trunk);
     return COLL_OK;
@@ -540,6 +541,7 @@ static void *coll__worker_main(void *at)
 {
     coll__worker *w = (coll__worker *)at;
 
+    w->comm->owner = &w->comm;
     w->result = w->fn(w->comm, w->arg);
     coll_free(w->comm);
     return NULL;
@@ -550,12 +552,7 @@ typedef struct coll__crew { coll__worker *workers; } coll__crew;
 
 static void coll__sim_body(void *arg, int rank)
 {
-    coll__worker *w = &((coll__crew *)arg)->workers[rank];
-
-    w->result = w->fn(w->comm, w->arg);
-    coll_comm *comm = w->comm;
-    w->comm = NULL;
-    coll_free(comm);
+    (void)coll__worker_main(&((coll__crew *)arg)->workers[rank]);
 }
 
 /* Free what killed and stopped ranks have left open: the communicators of each world in which they were, and those derived. */

@@ -6,7 +6,7 @@
  * test_nccl_contract.c is this test with the world "nccl" alone, which has some sizes and no receive of more than is sent.
  *
  * Each call is checked against the model, guards and inputs included.  What has been tested is written into a table; a cell
- * of it that nothing has tested fails.  `matrix` prints the tables as README has them.
+ * of it that nothing has tested fails.  `matrix` prints the tables as docs/reference.md has them.
  */
 #define _DEFAULT_SOURCE 1
 #include "../coll.h"

@@ -20,8 +20,10 @@ check() { # name expected got
     if [ "$2" = "$3" ]; then passed=$((passed + 1)); echo "ok - $1"
     else failed=$((failed + 1)); printf 'FAILED - %s: expected\n%s\ngot\n%s\n' "$1" "$2" "$3"; fi
 }
-block() { # the n-th piece of C of README.md
-    awk -v n="$1" '/^```c/ { f = ++k == n; next } /^```/ { f = 0 } f' "$top/README.md"
+block() { # the piece of C of README.md that has this text
+    awk -v text="$1" '/^```c/ { inside = 1; piece = ""; next }
+        /^```/ { if (inside && !done && index(piece, text)) { printf "%s", piece; done = 1 } inside = 0 }
+        inside { piece = piece $0 "\n" }' "$top/README.md"
 }
 compile() { # file: into a program of its name
     ${CC:-cc} -std=c11 -Wall -Wextra -Werror ${CFLAGS:--O0 -DCOLL__ONE_TIER} -I"$top" "$1" -o "${1%.c}" $libs \
@@ -34,7 +36,7 @@ four='rank 0 of 4: 6 4
 rank 1 of 4: 6 4
 rank 2 of 4: 6 4
 rank 3 of 4: 6 4'
-block 1 > hello.c
+block 'int main(void)' > hello.c
 {
     printf '#define COLL_IMPLEMENTATION\n#include "coll.h"\n'
     awk '/^ \*     static int worker/ { f = 1 } f { is_end = /^ \*     }$/; sub(/^ \* ?/, ""); sub(/four ranks, threads.*/, "")
@@ -116,34 +118,84 @@ check "$command" '[0] rank 0 of 4: 4 [1] rank 1 of 4: 4 [2] rank 2 of 4: 4 [3] r
 
 # ---- pieces: each inside a function that has what it speaks of ----
 
+check 'every piece of README.md is looked at' 10 "$(grep -c '^```c$' "$top/README.md")"
 {
     echo '#define COLL_IMPLEMENTATION'
     echo '#include "coll.h"'
-    echo 'static int halves(coll_comm *comm) { double sum = coll_rank(comm);'
-    block 2
-    echo '    return sum != (coll_rank(comm) % 2 ? 1 + 3 : 0 + 2); }'
+    echo 'static int threads(void) {'
+    block 'coll_init_threads'
+    echo '    for (int i = 0; i < 4; i++) if (coll_rank(comm[i]) != i || coll_free(comm[i])) return 1;'
+    echo '    return 0; }'
+    echo 'static int alone(void) { float gradient[4] = { 1, 2, 3, 4 }; const size_t n = 4;'
+    block 'coll_init(&comm, NULL)'
+    echo '    return gradient[3] != 4; }'
+    echo 'static int mixed(coll_comm *comm) { float gradient[2] = { 1, 1.0078125f + 0x1p-20f }; const size_t n = 2;'
+    block 'coll_allreduce_mixed'
+    echo '    return gradient[0] != 1 || gradient[1] != 1.0078125f; }'
     echo 'static int steps_of(coll_comm *comm) { float gradient[3] = { 1, 2, 3 }; const int steps = 3; const size_t n = 3;'
-    block 3
+    block 'coll_prepare'
     echo '    return gradient[2] != 3; }'
-    block 4 | awk '/^const coll_call/ { exit } { print }'
-    echo 'static int ranges(coll_comm *comm) { const range mine = { -coll_rank(comm), coll_rank(comm), 1 }; range all;'
-    block 4 | awk '/^const coll_call/ { f = 1 } f'
-    echo '    return all.low != -3 || all.high != 3 || all.rows != 4; }'
+    echo 'static int halves(coll_comm *comm) { double sum = coll_rank(comm);'
+    block 'coll_split'
+    echo '    return sum != (coll_rank(comm) % 2 ? 1 + 3 : 0 + 2); }'
     echo 'static int blocks(coll_comm *comm) { const size_t out[4] = { 0, 1, 2, 3 }; size_t in[4];'
     echo '    const int me = coll_rank(comm);'
     echo '    const int send[6] = { me, me, me, me, me, me }; int recv[12] = { 0 };'
-    block 5
+    block 'coll_alltoallv'
     echo '    return in[3] != (size_t)me || (me && recv[4 * me - 1] != 3); }'
-    echo 'static int step(void) { float gradient[4] = { 1, 2, 3, 4 }; const size_t n = 4;'
-    block 7
-    echo '    coll_free(comm); return gradient[3] != 4; }'
+    block 'static void join' | awk '/^const coll_call/ { exit } { print }'
+    echo 'static int ranges(coll_comm *comm) { const range mine = { -coll_rank(comm), coll_rank(comm), 1 }; range all;'
+    block 'static void join' | awk '/^const coll_call/ { f = 1 } f'
+    echo '    return all.low != -3 || all.high != 3 || all.rows != 4; }'
+    echo 'static int restored;'
+    echo 'static void restore_last_complete_step(coll_comm *comm) { restored += coll_size(comm); }'
+    echo 'static coll_status train(coll_comm *comm) { int n = 1; coll_status s = COLL_OK;'
+    echo '    for (int i = 0; i < 9 && s == COLL_OK; i++) s = coll_allreduce(comm, &n, &n, 1, COLL_I32, COLL_MAX);'
+    echo '    return s; }'
+    echo 'static int survive(coll_comm *comm, void *arg) { coll_status status; (void)arg;'
+    block 'restore_last_complete_step'
+    echo '    const int size = coll_size(comm); coll_free(comm); return status || size != 3; }'
+    echo 'static int leave(coll_comm *comm, void *arg) { (void)arg; return coll_barrier(comm) || coll_free(comm); }'
     echo 'static int worker(coll_comm *comm, void *arg) { (void)arg; return halves(comm) ? 2 : steps_of(comm) ? 3'
-    echo '    : ranges(comm) ? 4 : blocks(comm) ? 5 : 0; }'
-    echo 'int main(void) { const int wrong = coll_spawn(4, worker, NULL); return wrong ? wrong : step() ? 7 : 0; }'
+    echo '    : ranges(comm) ? 4 : blocks(comm) ? 5 : mixed(comm) ? 6 : 0; }'
+    echo 'int main(int argc, char **argv) { (void)argv;'
+    echo '    if (argc > 1) return coll_spawn(4, survive, NULL) || restored != 9;'
+    echo '    const int wrong = coll_spawn(4, worker, NULL); return wrong ? wrong : threads() ? 7 : alone() ? 8'
+    echo '        : coll_spawn(4, leave, NULL) ? 9 : 0; }'
 } > pieces.c
 compile pieces.c && check 'the pieces: the number of a wrong one' 0 "$(./pieces > out 2>&1; echo $?)"
-block 6 | grep -c . > out
-check 'the two lines of the implementation' "$(head -n 2 hello.c | sed 's/ *\/\*.*//')" "$(block 6)"
+check 'the survivors go on' 0 "$(COLL_TRANSPORT=sim COLL_SIM="kill=2@3" ./pieces survive > out 2>&1; echo $?)"
+check 'the two lines of the implementation' "$(head -n 2 hello.c | sed 's/ *\/\*.*//')" \
+    "$(awk '/^## Compile/ { f = 1 } f && /^```c/ { g = 1; next } g && /^```/ { exit } g' "$top/README.md")"
+
+# ---- the manual: the pieces at the heads of its sections make one program ----
+
+piece() { # section: the lines under its head that are set in by nine
+    awk -v head=" * $1" '$0 == head { f = 1; next } f && !/^ \*         / { exit } f { print substr($0, 12) }' "$top/coll.h"
+}
+check 'the manual: the two lines of the implementation' "$(head -n 2 hello.c | sed 's/ *\/\*.*//')" "$(piece COMPILING)"
+sections=$(sed -n '/^ \* COMPILING/,/^ \*\//s/^ \* \([A-Z][A-Z ]*\)$/\1/p' "$top/coll.h")
+check 'the manual lists its sections' "$(echo "$sections" | sort | xargs)" "$({ echo GLOSSARY
+    sed -n '/^ \* MANUAL/,/^ \* COMPILING/s/^ \*     [a-z ]*   *\([A-Z].*\)/\1/p' "$top/coll.h" | tr ',' '\n' \
+        | sed 's/^ *//' | tr '[:lower:]' '[:upper:]'; } | sort | xargs)"
+{
+    piece COMPILING
+    echo 'static int worker(coll_comm *comm, void *arg) { enum { n = 5 }; float x[n] = { 1, 2, 3, 4, 5 }, y[n]; (void)arg;'
+    echo "$sections" | while IFS= read -r section; do
+        case $section in COMPILING|SIMULATION|MPI|GPUS) ;; *) piece "$section" ;; esac
+    done
+    echo '    return y[0] != 4 || all[12] != 1; }'
+    echo 'int main(void) { return coll_spawn(4, worker, NULL); }'
+} | sed 's/a second thread may use .*//' > sections.c
+for section in $(echo "$sections" | tr ' ' _); do
+    name=$(echo "$section" | tr _ ' ')
+    case $section in ENVIRONMENT|GLOSSARY) continue ;; esac
+    check "the manual: $name begins with an example" 1 "$(piece "$name" | grep -c . | awk '{ print ($1 > 0 && $1 < 6) }')"
+done
+compile sections.c && check 'the manual: its pieces run' 0 "$(./sections > out 2>&1; echo $?)"
+check 'the manual: what is not there says so' 4 "$(grep -c 'not available here; nothing was sent: .*band of f32' out)"
+mv hello.c program.c && compile program.c
+check 'the manual: the command of SIMULATION' "$four" "$(sh -c "$(piece SIMULATION | sed 's/ kill=3@120//')" 2>&1 | sort)"
 
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

@@ -264,6 +264,7 @@ struct coll_comm {
     coll__trunk *trunk;
     unsigned char *guard;                         /* the trunk's                                              */
     coll_comm *next;                              /* in the trunk                                             */
+    coll_comm **owner;                            /* where coll_spawn keeps it, to free it; NULL: the program does */
     int  *members;                                /* what our ranks are called in the trunk; NULL: the same   */
     uint32_t id;                                  /* 0: of coll_init; ranks that share none may use the same  */
     uint32_t mark;                                /* of id and members, in fingerprints: no two are alike     */
