@@ -10,15 +10,16 @@ PREFIX ?= /usr/local
 
 WARN = -std=c11 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wundef -Wstrict-prototypes
 FLAGS_release = -O2
-FLAGS_debug   = -O0 -g
+# Debug and sanitizer builds hold the library to what must hold inside (COLL_ASSERT); a release does not look.
+FLAGS_debug   = -O0 -g -DCOLL_ASSERT
 # Compiled several times sooner than release, and slower: for tests of programs whose speed is of no account.
-FLAGS_plain   = -O0 -DCOLL__ONE_TIER
+FLAGS_plain   = -O0 -DCOLL__ONE_TIER -DCOLL_ASSERT
 # With the address sanitizer, what -fsanitize=null and object-size would say is said by it, and leaving them out makes the
 # compiler a quarter faster.  -g1 is all that a sanitizer's report needs; config=debug is for debuggers.
 FLAGS_asan    = -O1 -g1 -fsanitize=address,undefined -fno-sanitize=null,object-size -fno-sanitize-recover=undefined \
-                -fno-omit-frame-pointer
-FLAGS_ubsan   = -O1 -g1 -fsanitize=undefined -fno-sanitize-recover=undefined
-FLAGS_tsan    = -O1 -g1 -fsanitize=thread
+                -fno-omit-frame-pointer -DCOLL_ASSERT
+FLAGS_ubsan   = -O1 -g1 -fsanitize=undefined -fno-sanitize-recover=undefined -DCOLL_ASSERT
+FLAGS_tsan    = -O1 -g1 -fsanitize=thread -DCOLL_ASSERT
 
 ifeq ($(FLAGS_$(config)),)
 $(error config=$(config) is none of release, debug, plain, asan, ubsan, tsan)
@@ -36,11 +37,12 @@ TLS := $(if $(HAS_OPENSSL),-DCOLL_WITH_OPENSSL -lssl -lcrypto)
 
 BUILD  := build/$(config)
 GPT    := $(patsubst examples/%.c,$(BUILD)/%,$(wildcard examples/gpt/*.c))
-HEADER := $(wildcard coll.h coll_impl.h core/*.h core/*/*.h transports/*.h transports/*/*.h)
+HEADER := $(wildcard coll.h coll_impl.h core/*.h core/*/*.h transports/*.h transports/*/*.h carriers/*.h carriers/*/*.h)
 COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
 .PHONY: help demo check test test-all test-mpi test-nccl examples-check plots bench bench-conv bench-instructions \
-        bench-threads bench-threads-full bench-tcp bench-tcp-full bench-mpi bench-nccl precision dist deps ptx clean install all
+        bench-threads bench-threads-full bench-tcp bench-tcp-full bench-mpi bench-paired bench-nccl precision dist deps ptx \
+        clean install all
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -96,6 +98,11 @@ bench-mpi:       ## what this library adds to MPI: every collective called direc
 	done
 	@sh bench/mpi/compare.sh $(BUILD)/mpi $(COMPARE)
 
+bench-paired:    ## which calls are slower than with the library of a commit: OLD=COMMIT [ROUNDS=5] [ONLY=threads,tcp] [QUICK=1]
+	@python3 bench/paired/compare.py --old "$(OLD)" --rounds "$(ROUNDS)" --only "$(ONLY)" $(if $(QUICK),--quick) \
+	    --jobs "$(JOBS)" --compile "$(COMPILE)" --libs "$(LIBS)" --make "CC=$(CC)" --make "CFLAGS=$(CFLAGS)" \
+	    --make "CPPFLAGS=$(CPPFLAGS)" --make "config=$(config)"
+
 bench-conv:      ## measure conversions and sums of halves beside memcpy and loops of intrinsics, on one processor
 	@sh tools/deps.sh demo
 	@$(MAKE) --no-print-directory $(BUILD)/coll_conv
@@ -110,7 +117,11 @@ test-mpi:        ## the contract, random programs and failures over Open MPI and
 precision: $(BUILD)/test_precision ## print how exact sums of 16-bit floats are, by four schemes
 	@$(BUILD)/test_precision
 
-dist: dist/coll.h ## write the single file dist/coll.h
+# Always made anew: a checkout does not say which of its files is the older one.
+dist:            ## write single/coll.h: the library as one file
+	@mkdir -p build single
+	awk -f tools/amalgamate.awk coll.h > build/coll.h
+	@mv build/coll.h single/coll.h
 
 deps:            ## install what the demo and the tests use (Debian: apt), or say what is missing
 	@sh tools/deps.sh test
@@ -119,16 +130,16 @@ TOOLS := $(BUILD)/coll-run $(BUILD)/coll-check $(BUILD)/coll_perf
 
 all: $(TOOLS) $(patsubst examples/%.c,$(BUILD)/%,$(wildcard examples/*.c)) ## build the programs and examples
 
-install: dist/coll.h $(TOOLS) ## put coll.h, coll-run, coll-check and coll_perf under PREFIX
+install: $(TOOLS) ## put coll.h, coll-run, coll-check and coll_perf under PREFIX
 	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/bin
-	install -m 644 dist/coll.h $(DESTDIR)$(PREFIX)/include/coll.h
+	install -m 644 single/coll.h $(DESTDIR)$(PREFIX)/include/coll.h
 	install -m 755 $(TOOLS) $(DESTDIR)$(PREFIX)/bin/
 
-ptx:             ## compile the kernels for GPUs again: transports/nccl/coll_nccl_ptx.h (takes nvcc)
-	sh tools/ptx.sh transports/nccl/coll_nccl_ptx.h
+ptx:             ## compile the kernels for GPUs again: carriers/nccl/coll_nccl_ptx.h (takes nvcc)
+	sh tools/ptx.sh carriers/nccl/coll_nccl_ptx.h
 
-clean:           ## remove build/ and dist/
-	rm -rf build dist
+clean:           ## remove build/
+	rm -rf build
 
 # ---- what the targets above run, once their dependencies are there
 
@@ -138,10 +149,10 @@ run-demo: $(BUILD)/coll-run $(BUILD)/train_digits
 	@$(if $(HAS_URING),,echo "without liburing: TCP runs on poll")
 	@sh examples/demo.sh $(BUILD)
 
-run-test: dist/coll.h
+run-test:
 	@CC="$(CC)" sh tests/run_all.sh check test
 
-run-test-all: dist/coll.h
+run-test-all:
 	@CC="$(CC)" sh tests/run_all.sh rest
 
 run-examples-check: $(BUILD)/coll-run $(BUILD)/train_digits $(GPT)
@@ -180,6 +191,11 @@ $(THREADS)/pair $(TCP)/pair: $(BUILD)/%/pair: bench/%/pair.c $(BUILD)/%/ours.o $
 $(THREADS)/numbers $(THREADS)/counters: $(THREADS)/%: bench/threads/%.c $(PARTS_bench) $(HEADER)
 	@mkdir -p $(THREADS)
 	$(COMPILE) $< -o $@ $(LIBS) -lm
+
+# For bench-paired, which links them with the code at several places.
+$(THREADS)/numbers.o $(THREADS)/counters.o: $(THREADS)/%.o: bench/threads/%.c $(PARTS_bench) $(HEADER)
+	@mkdir -p $(THREADS)
+	$(COMPILE) $(filter -D%,$(LIBS)) -c $< -o $@
 
 MPI_bench := $(addsuffix /mpi.openmpi,$(THREADS) $(TCP)) $(addsuffix /mpi.mpich,$(THREADS) $(TCP))
 $(MPI_bench): bench/common/mpi.c bench/common/solo.c $(PARTS_bench)
@@ -228,10 +244,6 @@ $(TCP)/coll-run: $(BUILD)/coll-run
 	@mkdir -p $(@D)
 	cp $< $@
 
-dist/coll.h: $(HEADER) tools/amalgamate.awk
-	@mkdir -p dist
-	awk -f tools/amalgamate.awk coll.h > $@.new && mv $@.new $@
-
 $(BUILD)/coll-run: tools/coll-run.c $(wildcard tools/run_*.h) coll.h core/base/coll_hmac.h
 	@mkdir -p $(BUILD)
 	$(COMPILE) $< -o $@
@@ -256,13 +268,25 @@ $(BUILD)/%: bench/%.c $(HEADER)
 	@mkdir -p $(BUILD)
 	$(COMPILE) $< -o $@ $(LIBS) -lm
 
-# A test of what is public links the implementation, which is compiled once for each configuration.  One that looks inside
-# includes it, and says so in a line of its own, or takes some parts of it, with world.h.
-# Those in SEALED are outside, and run in every mode of security.
-SEALED  := tests/test_matrix.c tests/test_soak.c
-INSIDE  := $(shell grep -lE '^#define COLL_IMPLEMENTATION|^#include "world\.h"' tests/test_*.c)
-OUTSIDE := $(filter-out $(INSIDE) $(SEALED) tests/test_nccl%,$(wildcard tests/test_*.c))
+# It includes the library; here that is linked, which is compiled for the tests anyway.  The counts are the same.
+$(BUILD)/instructions: bench/instructions.c $(BUILD)/coll.o
+	sed 's/^#define COLL_IMPLEMENTATION$$/#define _GNU_SOURCE 1/; s,"\.\./coll\.h","coll.h",' $< > $@.c
+	$(COMPILE) -I. $@.c $(BUILD)/coll.o -o $@ $(LIBS) -lm
+
+# A test of what is public links the implementation, which is compiled once for each configuration.  So does one that looks
+# inside, with inside.h.  One that must have all of it compiled in its own way includes it, and says so in a line of its own, or
+# takes some parts of it, with world.h.
+# Those in SEALED link an implementation with TLS, so that they run in every mode of security.
+SEALED  := $(patsubst %,tests/test_%.c,matrix soak security middle crowded strangers shrink quiet greetings)
+INSIDE  := $(shell grep -l '^\#include "inside\.h"' tests/test_*.c)
+WHOLE   := $(filter-out $(INSIDE),$(shell grep -lE '^\#define COLL_IMPLEMENTATION|^\#include "world\.h"' tests/test_*.c))
+OUTSIDE := $(filter-out $(WHOLE) $(SEALED) tests/test_nccl%,$(wildcard tests/test_*.c))
 TESTED   = $(HEADER) $(wildcard tests/*.h)
+
+# To leave out what the test does not call takes an optimiser.
+$(INSIDE:tests/%.c=$(BUILD)/%): private override CPPFLAGS += -isystem .
+$(INSIDE:tests/%.c=$(BUILD)/%): private FLAGS_plain += -O1
+$(INSIDE:tests/%.c=$(BUILD)/%): private FLAGS_debug += -Og
 
 $(OUTSIDE:tests/%.c=$(BUILD)/%): $(BUILD)/coll.o
 $(BUILD)/%: tests/%.c $(TESTED)
@@ -271,8 +295,14 @@ $(BUILD)/%: tests/%.c $(TESTED)
 
 $(SEALED:tests/%.c=$(BUILD)/%): $(BUILD)/coll_tls.o
 
-# Counts its steps, the library's among them.
+.PHONY: sealed
+sealed:
+	@echo $(SEALED:tests/%.c=%)
+
+# Counts its steps, the library's among them.  They are compared with one another, for which -O1 will do: it is compiled in less
+# than half the time of -O2.
 $(BUILD)/test_bykey: $(BUILD)/steps.o
+$(BUILD)/test_bykey: private FLAGS_release += -O1
 $(BUILD)/test_bykey: private override CFLAGS += -fsanitize-coverage=trace-pc
 $(BUILD)/steps.o: tests/steps.c tests/steps.h
 	@mkdir -p $(BUILD)
@@ -282,24 +312,29 @@ $(BUILD)/coll.o: coll.c $(HEADER)
 	@mkdir -p $(BUILD)
 	$(COMPILE) -Werror $(filter -D%,$(LIBS)) -c $< -o $@
 
-# The same with TLS, where it can be had.
-$(SEALED:tests/%.c=$(BUILD)/%): LIBS += $(TLS)
+# The same with TLS, where it can be had, and with keys that are renewed within the tests.  These are about other things than
+# numbers, and mostly wait: -O0 with a sanitizer, which is compiled in half the time, costs nothing.
+SEALS = -DCOLL__ONE_TIER -DCOLL__SEAL_RENEW=300000
+$(SEALED:tests/%.c=$(BUILD)/%) $(BUILD)/coll_tls.o: LIBS += $(TLS)
+$(SEALED:tests/%.c=$(BUILD)/%) $(BUILD)/coll_tls.o: private override CPPFLAGS += $(SEALS)
+$(BUILD)/coll_tls.o: private FLAGS_asan += -O0
+$(BUILD)/coll_tls.o: private FLAGS_tsan += -O0
 $(BUILD)/coll_tls.o: coll.c $(HEADER)
 	@mkdir -p $(BUILD)
-	$(COMPILE) -Werror $(sort $(filter -D%,$(LIBS) $(TLS))) -c $< -o $@
+	$(COMPILE) -Werror $(sort $(filter -D%,$(LIBS))) -c $< -o $@
 
 $(BUILD)/test_gpt: examples/gpt/gpt.h
 $(BUILD)/test_rails: tests/test_random.c
 $(BUILD)/test_keyfile: $(BUILD)/coll-run
-$(addprefix $(BUILD)/test_,security greetings lanes middle crowded strangers shrink quiet): LIBS += $(TLS)
+$(BUILD)/test_lanes: LIBS += $(TLS)
 
 $(BUILD)/coll_nccl_bench: bench/nccl/coll_nccl_bench.c $(HEADER)
 	@mkdir -p $(BUILD)
 	$(COMPILE) -Werror $< -o $@ $(LIBS) -lm
 
-# Those inside that are about other things than numbers say so too, in a line of their own.  Where they are compiled with a
-# sanitizer they mostly wait, test_sim apart, so that -O0, which is compiled in half the time, costs nothing.
-ONE_TIER := $(filter-out tests/test_sim.c,$(shell grep -l '^\#define COLL__ONE_TIER' tests/test_*.c))
+# Those that include all and are about other things than numbers say so too, in a line of their own.  Where they are compiled with
+# a sanitizer they mostly wait, so that -O0, which is compiled in half the time, costs nothing.
+ONE_TIER := $(filter-out $(INSIDE),$(shell grep -l '^\#define COLL__ONE_TIER' tests/test_*.c))
 $(ONE_TIER:tests/%.c=$(BUILD)/%): FLAGS_asan += -O0
 $(ONE_TIER:tests/%.c=$(BUILD)/%): FLAGS_tsan += -O0
 
@@ -308,11 +343,11 @@ NCCL_VERSIONS := 21703 21805 22203 22703 22809
 FAKES = $(BUILD)/fake_cuda.so $(NCCL_VERSIONS:%=$(BUILD)/fake_nccl_%.so)
 FAKED = $(COMPILE) -Werror -fPIC -shared -fvisibility=hidden
 
-$(BUILD)/fake_cuda.so: tests/nccl/fake_cuda.c $(BUILD)/fake_kernels.o $(wildcard tests/nccl/*.h) transports/nccl/coll_nccl_abi.h
+$(BUILD)/fake_cuda.so: tests/nccl/fake_cuda.c $(BUILD)/fake_kernels.o $(wildcard tests/nccl/*.h) carriers/nccl/coll_nccl_abi.h
 	$(FAKED) $< $(BUILD)/fake_kernels.o -o $@ -pthread -lm
 
 # The kernels' source is CUDA; no multiplication of it may be fused with an addition.
-$(BUILD)/fake_kernels.o: tests/nccl/fake_kernels.cc transports/nccl/coll_nccl_kernels.cu $(wildcard tests/nccl/*.h)
+$(BUILD)/fake_kernels.o: tests/nccl/fake_kernels.cc carriers/nccl/coll_nccl_kernels.cu $(wildcard tests/nccl/*.h)
 	@mkdir -p $(BUILD)
 	$(CXX) -std=c++17 -Wall -Wextra -Wno-unknown-pragmas -Werror $(FLAGS_$(config)) -ffp-contract=off -fno-exceptions -fno-rtti \
 	    -fPIC -fvisibility=hidden $(CPPFLAGS) -c $< -o $@
@@ -347,16 +382,16 @@ build/mpi.openmpi/train_digits build/mpi.mpich/train_digits: examples/train_digi
 	sed 's/^#define COLL_IMPLEMENTATION$$/#define _DEFAULT_SOURCE 1/; s,"\.\./coll\.h","../../coll.h",' $< > $@.c
 	$(MPI_COMPILE) -O2 -Iexamples $@.c $(filter %.o,$^) -o $@ $(LIBS) -lm
 
-# The same tests, with the single file in the place of the parts.
+# The same tests, with the single file in the place of the parts.  It stands as it is here: tests/test_single.sh proves it.
 DIST := $(CC) -std=c11 -O2 $(CPPFLAGS) -Itests
 
 $(OUTSIDE:tests/%.c=build/dist/%): build/dist/coll.o
-build/dist/%: tests/%.c dist/coll.h $(TESTED)
+build/dist/%: tests/%.c single/coll.h $(TESTED)
 	@mkdir -p build/dist
-	sed 's,"\.\./coll\.h","../../dist/coll.h",' $< > $@.c
+	sed 's,"\.\./coll\.h","../../single/coll.h",' $< > $@.c
 	$(DIST) $@.c $(filter %.o,$^) -o $@ $(LIBS) -lm
 
-build/dist/coll.o: coll.c dist/coll.h
+build/dist/coll.o: coll.c single/coll.h
 	@mkdir -p build/dist
-	sed 's,"coll\.h","../../dist/coll.h",' $< > build/dist/coll.c
+	sed 's,"coll\.h","../../single/coll.h",' $< > build/dist/coll.c
 	$(DIST) $(filter -D%,$(LIBS)) -c build/dist/coll.c -o $@

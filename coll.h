@@ -42,8 +42,12 @@
  *     cc train.c -pthread -luring              where liburing is installed (Debian: liburing-dev): TCP runs on io_uring
  *     cc train.c -pthread                      where it is not: the same as the first
  * The implementation uses io_uring if the compiler finds <liburing.h>.  -luring is needed then, and wrong otherwise.
+ *   The library is one file, single/coll.h in its repository, for programs to copy.  The same in parts: coll.h, coll_impl.h,
+ * core/, transports/ and carriers/.  COLL_VERSION_MAJOR, COLL_VERSION_MINOR and COLL_VERSION_PATCH are the version; what each
+ * one brings is in CHANGELOG.md of the repository, and the tables are in its docs/reference.md.
  *   Switches: COLL_NO_URING (poll only), COLL_WITH_OPENSSL (TLS; link with -lssl -lcrypto), COLL_WITH_MPI (see MPI),
- * COLL_WITH_NCCL (see GPUs), COLL_STATIC (every function is static).
+ * COLL_WITH_NCCL (see GPUs), COLL_STATIC (every function is static), COLL_ASSERT (the library checks its own state, and ends the
+ * program with a line to report where that is wrong; for debugging).
  *   Machines without atomic access to 64 bits (32-bit mips, powerpc and riscv, old arm) need -latomic.  musl needs the kernel's
  * headers.
  *   What would change the bits of results is refused.  -ffast-math and each part of it is an #error; where the compiler does
@@ -319,7 +323,8 @@
  * communicator is as before.  So does COLL_ERR_MEMORY where it comes before anything is sent; the other ranks then wait for
  * this one.
  *   Any other error ends the communicator on every rank.  Pending and later calls return the same cause at once, and only
- * coll_free and coll_shrink are left to do.  recv is undefined after an error.
+ * coll_free and coll_shrink are left to do.  A rank that has not heard of it yet may still finish a call for which it has all
+ * it needs, while the same call fails on another rank.  recv is undefined after an error.
  *   coll_error(comm) is one sentence that says which rank, which call, which address and why.  A communicator that cannot be
  * made is also a line on the log, for programs that do not look at the status (COLL_DEBUG=none: it is not).
  *   coll_abort ends the communicator on purpose: from any thread, and over TCP (but with liveness_timeout_ms < 0) and between
@@ -357,6 +362,8 @@
  * to go on, by an allreduce of the last step that is complete.
  *   A network that falls into two parts must not make two jobs.  So most ranks have to be left, or half of them with rank 0,
  * for coll_shrink to succeed.  Where that rank 0 is cut off from most others it is itself the one that is given up.
+ *   Over TCP, a rank that comes to coll_shrink later than the others is waited for: for twice liveness_timeout_ms where they are
+ * enough without it, and then it is given up; for start_timeout_ms where they are too few.
  *   coll_dump writes the last 256 operations.  With COLL_DUMP=directory every rank writes them there when its communicator
  * fails, as coll-RANK.json (after a coll_shrink coll-RANK.1.json, ...).
  *
@@ -370,9 +377,9 @@
  * be used there, is COLL_ERR_UNSUPPORTED.  COLL_ALGORITHM does it for the program, in every call where it may be used; an
  * unknown name is an error of coll_init.  Both must be the same on all ranks.
  *     barrier                     circulant:r tree:r
- *     broadcast                   tree:r scatter:r blocks:n chain:n
- *     reduce                      gather:r direct tree:r blocks:n
- *     allreduce                   gather:r direct:r circulant:r ring tree:r census
+ *     broadcast                   tree:r scatter:r blocks:n chain:n dbtree:n
+ *     reduce                      gather:r direct tree:r blocks:n dbtree:n
+ *     allreduce                   gather:r direct:r circulant:r ring tree:r dbtree:n census
  *     reduce_scatter, ...v        gather:r tree:r direct circulant:r ring
  *     scan, exscan                gather:r transposed census chain:n
  *     gather, scatter             tree:r direct
@@ -380,8 +387,8 @@
  *     alltoall                    circulant:r direct
  *     gatherv, scatterv, alltoallv, alltoallw, neighbor_...     direct
  * gather and direct (reductions), the trees of allreduce and reduce_scatter, transposed and chain (scans) keep the order of
- * COLL_DETERMINISTIC.  These, and the census of scans, also serve operations that do not commute.  The census of allreduce is
- * only for those whose grouping cannot matter.
+ * COLL_DETERMINISTIC.  These, the census of scans and the dbtree of allreduce also serve operations that do not commute.  The
+ * census of allreduce is only for those whose grouping cannot matter.
  *
  * HOSTS
  *         coll_comm *host;
@@ -530,7 +537,7 @@
 #include <stdio.h>
 
 #define COLL_VERSION_MAJOR 0
-#define COLL_VERSION_MINOR 1
+#define COLL_VERSION_MINOR 2
 #define COLL_VERSION_PATCH 0
 
 #if defined(COLL_STATIC)
@@ -676,7 +683,8 @@ typedef struct coll_sim {
  * chosen, and how it went. */
 typedef enum coll_log_level { COLL_LOG_NONE = -1, COLL_LOG_ERROR = 1, COLL_LOG_WARN, COLL_LOG_INFO } coll_log_level;
 
-/* What is the network's (transport tcp); see Bootstrap, Failure and Security in the manual.  All optional, likewise. */
+/* What is the network's (transport tcp); see Bootstrap and Security in the manual.  All optional: zero means the
+ * default written beside each field. */
 typedef struct coll_tcp {
     const char *io;               /* "auto", "uring" or "poll"; default: COLL_IO, or auto                   */
     const char *hosts;            /* "hostA:4000,hostB:4000,...", where each rank listens, in order, instead of `address`;

@@ -47,11 +47,11 @@ static int rows_of(coll_kind kind)
 }
 
 /* Sums whose grouping shows, as those of floats, or that of integers. */
-static coll__wish wish_of(coll_kind kind, int size, double bytes, bool is_exact, const coll__link *link)
+static coll__query query_of(coll_kind kind, int size, double bytes, bool is_exact, const coll__link *link)
 {
     const double length = kind == COLL_BARRIER ? 0 : bytes;
-    return (coll__wish){ .kind = kind, .size = size, .bytes = length, .sum_bytes = length, .is_exact = is_exact,
-                         .is_commutative = true, .link = link };
+    return (coll__query){ .kind = kind, .size = size, .bytes = length, .sum_bytes = length, .is_exact = is_exact,
+                          .is_commutative = true, .link = link };
 }
 
 static bool is_reduction(coll_kind kind) { return kind >= COLL_REDUCE && kind <= COLL_EXSCAN; }
@@ -66,11 +66,11 @@ static void by_forms(coll_kind kind, bool is_exact)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (double bytes = 8; bytes <= 1 << 30; bytes *= 4)
             for (int wire = 0; wire < WIRES; wire++) {
-                const coll__wish wish = wish_of(kind, sizes[i], bytes, is_exact, &wires[wire].link);
+                const coll__query query = query_of(kind, sizes[i], bytes, is_exact, &wires[wire].link);
                 coll__choice choice, list[1];
-                if (!coll__choose(&choice, &wish) || coll__candidates(list, 1, &wish) < 1) continue;
+                if (!coll__choose(&choice, &query) || coll__candidates(list, 1, &query) < 1) continue;
                 note(&best, choice.seconds / list[0].seconds, sizes[i], bytes, wire);
-                note(&floor, list[0].seconds / coll__lower_bound(&wish), sizes[i], bytes, wire);
+                note(&floor, list[0].seconds / coll__lower_bound(&query), sizes[i], bytes, wire);
             }
     printf("| %s%s | %.3f | %.4f | %.2f (%d ranks, %.0f B, %s Gbit/s) | %.3f |\n", coll_kind_name(kind),
            !is_reduction(kind) ? "" : is_exact ? ", integers" : ", floats", best.worst,
@@ -121,22 +121,22 @@ static bool next(stage *s)
 static void name_candidate(int i)
 {
     const coll__choice *c = &run.list[i];
-    const bool has_number = c->algorithm->has_radix || c->algorithm->is_pipelined || c->algorithm->cut == COLL__CUT_MANY;
+    const bool has_number = c->algorithm->has_radix || coll__has_cut(c->algorithm);
     const long number = c->algorithm->has_radix ? c->radix : c->algorithm->is_pipelined ? c->slices : c->blocks;
 
     snprintf(run.algorithm[i], sizeof run.algorithm[i], has_number ? "%s:%ld" : "%s", c->algorithm->name, number);
 }
 
-/* Run all candidates of a wish.  Returns the chosen one's time over the best one's, 0 on failure. */
-static double run_all(const coll__wish *wish, int *chosen, int *best)
+/* Run all candidates of a query.  Returns the chosen one's time over the best one's, 0 on failure. */
+static double run_all(const coll__query *query, int *chosen, int *best)
 {
-    const coll_sim sim = { .latency = wish->link->latency, .overhead = wish->link->overhead,
-                           .seconds_per_byte = wish->link->per_byte, .seconds_per_byte_reduced = wish->link->per_byte_reduced };
-    stage s = { .sim = &sim, .size = wish->size, .next = next, .play = play };
+    const coll_sim sim = { .latency = query->link->latency, .overhead = query->link->overhead,
+                           .seconds_per_byte = query->link->per_byte, .seconds_per_byte_reduced = query->link->per_byte_reduced };
+    stage s = { .sim = &sim, .size = query->size, .next = next, .play = play };
     coll__choice choice;
 
-    run.candidates = coll__candidates(run.list, LIST_MOST, wish);
-    if (!coll__choose(&choice, wish)) return 0;
+    run.candidates = coll__candidates(run.list, LIST_MOST, query);
+    if (!coll__choose(&choice, query)) return 0;
     *chosen = *best = 0;
     for (int i = 0; i < run.candidates; i++) {
         const coll__choice *c = &run.list[i];
@@ -144,7 +144,7 @@ static double run_all(const coll__wish *wish, int *chosen, int *best)
         if (c->algorithm == choice.algorithm && c->radix == choice.radix && c->blocks == choice.blocks) *chosen = i;
     }
     if (!stage_run(&s)) {
-        fprintf(stderr, "coll_tune: %s on %d ranks: %s\n", coll_kind_name(wish->kind), wish->size, s.error);
+        fprintf(stderr, "coll_tune: %s on %d ranks: %s\n", coll_kind_name(query->kind), query->size, s.error);
         return 0;
     }
     for (int i = 0; i < run.candidates; i++) if (run.seconds[i] < run.seconds[*best]) *best = i;
@@ -167,9 +167,9 @@ static void by_runs(coll_kind kind, bool is_exact, FILE *points)
             const double whole = (double)run.count * 4 * (is_block ? size : 1);
             if ((run.count == 0 && kind != COLL_BARRIER) || (kind == COLL_BARRIER && bytes > 8)) continue;
             if (size > 24 && bytes > 1 << 17 && rows_of(kind) > 2) continue;      /* many candidates, much to move    */
-            const coll__wish wish = wish_of(kind, size, whole, is_exact, link);
+            const coll__query query = query_of(kind, size, whole, is_exact, link);
             int chosen, best;
-            const double value = run_all(&wish, &chosen, &best);
+            const double value = run_all(&query, &chosen, &best);
             if (value <= 0) continue;
             note(&found, value, size, whole, 1);
             if (value > 1 + LIMIT_PERCENT / 100.0)

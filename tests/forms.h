@@ -116,6 +116,29 @@ static void form_children(const form *f, sums *s, int v, bool is_whole)
         }
 }
 
+/* How many children `number` has in the tree of first .. last, whose top has a power of 2 of them, the largest, up to itself. */
+static int form_twigs(int first, int last, int number)
+{
+    int full = 1;
+
+    while (2 * full <= last - first + 1) full *= 2;
+    const int top = first + full - 1;
+    if (number != top) return number < top ? form_twigs(first, top - 1, number) : form_twigs(top + 1, last, number);
+    return (top > first) + (top < last);
+}
+
+/* Of two trees, over the numbers 1 .. p - 1 and 1 .. p less number 1: a half to each child, or one up to the parent. */
+static void form_two_trees(const form *f, sums *s, int v, bool is_up)
+{
+    const int below = form_mod(v - f->root, f->size);
+
+    for (int tree = 0; tree < 2; tree++) {
+        const int number = below + tree, twigs = below ? form_twigs(1, f->size - 1 + tree, number) : 1;
+        const int children = twigs - (tree == 1 && number == 2 && below);
+        for (int i = 0; i < (is_up ? below > 0 : children); i++) form_add(f, s, tree, 1, 1);
+    }
+}
+
 /* In round k the sum of the p - 1 >> (q - k) ranks before goes on over the distance that makes it the p - 1 >> (q - k - 1):
  * all ranks send each time round a circle; in a scan those that have something to send, and somebody to send it to. */
 static void form_census(const form *f, sums *s, int v)
@@ -149,7 +172,10 @@ static void form_of_reduction(const form *f, sums *s, int v)
 {
     const bool is_leaf = v != f->root;
 
-    if (f->kind != COLL_REDUCE && form_is(f, "gather")) form_circulant(f, s, v, FORM_VECTORS);
+    if (form_is(f, "dbtree")) {
+        form_two_trees(f, s, v, true);
+        if (f->kind == COLL_ALLREDUCE) form_two_trees(f, s, v, false);
+    } else if (f->kind != COLL_REDUCE && form_is(f, "gather")) form_circulant(f, s, v, FORM_VECTORS);
     else if (f->kind != COLL_REDUCE && form_is(f, "tree")) {      /* as gather to the root, and back                */
         form_add(f, s, 0, is_leaf ? form_subtree(f, v) * f->circle : 0, 1);
         form_children(f, s, v, f->kind == COLL_ALLREDUCE);
@@ -182,6 +208,7 @@ static sums form_sent(const form *f, int v)
     else if (f->kind >= COLL_REDUCE && f->kind <= COLL_EXSCAN) form_of_reduction(f, &s, v);
     else if (f->kind == COLL_BROADCAST && form_is(f, "blocks"))
         for (int b = 0; !is_root && b < f->circle; b++) form_add(f, &s, b, 1, 1);
+    else if (f->kind == COLL_BROADCAST && form_is(f, "dbtree")) form_two_trees(f, &s, v, false);
     else if (f->kind == COLL_BROADCAST && form_is(f, "chain")) form_add(f, &s, 0, !is_last, 1);
     else if (f->kind == COLL_BROADCAST && form_is(f, "tree")) form_children(f, &s, v, true);
     else if (f->kind == COLL_BROADCAST) form_children(f, &s, v, false), form_circulant(f, &s, v, FORM_BLOCKS);

@@ -1,5 +1,5 @@
-/* fuzz_tcp.c - the parts of the TCP transport that bytes of strangers reach, with the bytes in whatever pieces: greetings from
- * either end, records with sums, streams of messages, and the text of a tuning file.  The parsers of single notes are in
+/* fuzz_tcp.c - the parts of the TCP transport that bytes of unknown peers reach, with the bytes in whatever pieces: greetings
+ * from either end, records with sums, streams of messages, and the text of a tuning file.  The parsers of single notes are in
  * test_wire.c (-DCOLL_FUZZ).
  *
  *     clang -g -O0 -fsanitize=fuzzer,address tests/fuzz_tcp.c -o fuzz_tcp -pthread && ./fuzz_tcp tests/corpus/tcp
@@ -44,8 +44,8 @@ static unsigned take8(input *in)
 
 static void identify(coll__identity *us, int rank, int auth)
 {
-    coll__settings s = { .config = { .rank = rank, .size = FUZZ_SIZE, .world = "fuzz" }, .auth = auth,
-                         .key = "a key for the fuzzer" };
+    coll__tcp_settings s = { .config = { .rank = rank, .size = FUZZ_SIZE, .world = "fuzz" }, .auth = auth,
+                             .key = "a key for the fuzzer" };
 
     memset(us, 0, sizeof *us);
     expect(coll__identify(us, &s), "no identity");
@@ -54,7 +54,7 @@ static void identify(coll__identity *us, int rank, int auth)
 /* Some of the input to the other side of a socket; false: there is no more. */
 static bool feed(input *in, int fd)
 {
-    const size_t wish = 1 + take8(in), length = coll__least(wish, in->left);
+    const size_t query = 1 + take8(in), length = coll__least(query, in->left);
 
     if (length == 0) return false;
     const ssize_t n = send(fd, in->at, length, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -194,18 +194,17 @@ static void any_tuning(input *in)
 {
     char text[512], printed[COLL__TUNING_ROOM], again[COLL__TUNING_ROOM];
     coll__numbers n = { .link = coll__link_default }, m = n;
-    size_t length = 0;
+    coll__wrong_word wrong;
 
     take(in, text, sizeof text - 1);
     text[sizeof text - 1] = '\0';
-    const char *wrong = coll__numbers_read(&n, text, &length);
-    if (wrong) {
-        expect(wrong >= text && wrong < text + sizeof text && length <= strlen(wrong),
+    if (!coll__numbers_read(&n, text, &wrong)) {
+        expect(wrong.at >= text && wrong.at < text + sizeof text && wrong.length <= strlen(wrong.at),
                "the word that is wrong is not in the text");
         return;
     }
     coll__numbers_print(&n, printed, sizeof printed);
-    expect(!coll__numbers_read(&m, printed, &length), "what was printed cannot be read");
+    expect(coll__numbers_read(&m, printed, &wrong), "what was printed cannot be read");
     coll__numbers_print(&m, again, sizeof again);
     expect(strlen(printed) < sizeof printed && is_text(printed, sizeof printed), "the text is not printable");
 }

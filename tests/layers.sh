@@ -4,12 +4,12 @@
 #                               wrong itself when it has no cause any more: the list only shrinks
 #          layers.sh planted    the same for a copy with a fault of each sort, which must all be found
 #
-# A wing is a folder of core, or one transport.  It is found out by the names that a file defines (Universal Ctags) and that
-# other files say, outside comments and strings:
+# A wing is a folder of core, one transport, or one carrier.  It is found out by the names that a file defines (Universal Ctags)
+# and that other files say, outside comments and strings:
 #     include  a file includes a part of a wing that its own may not use
 #     use      it says a name that is defined there
 #     above    both are in one folder, and the name is defined further down in the order of coll_impl.h
-#     name     core says the name of a transport, in code or in a string
+#     name     core says the name of a transport or a carrier, in code or in a string, or speaks of GPUs
 #     long     a file has more than 700 lines (coll.h, the manual, may)
 #     alone    a part of a wing does not parse by itself
 cd "$(dirname "$0")/.." || exit 1
@@ -24,23 +24,27 @@ plant() { # sort, file, line: into the copy
 }
 
 if [ "$1" = planted ]; then
-    cp -r coll.h coll_impl.h core transports "$work" && cd "$work" || exit 1
+    cp -r coll.h coll_impl.h core transports carriers "$work" && cd "$work" || exit 1
     plant include core/numbers/coll_mx.h '#include "../engine/coll_comm.h"'
     plant use core/algorithms/coll_tree.h 'static int coll__planted_size(const coll_comm *c) { return coll__world_rank(c, 0); }'
     plant use transports/coll_sim.h 'static void coll__planted_hub(void) { coll__hub_release(NULL); }'
     plant above core/session/coll_record.h 'static int coll__planted_shrink(void) { return coll__shrink_inside(NULL, NULL); }'
     plant name core/session/coll_explain.h 'static const char *coll__planted_name(void) { return "tcp"; }'
+    plant name core/engine/coll_list.h 'static const char *coll__planted_carrier(void) { return "nccl"; }'
+    plant name core/engine/coll_order.h '#if defined(COLL_WITH_NCCL)
+#endif'
     plant alone core/base/coll_hmac.h 'static coll__nobody_knows coll__planted_type;'
     plant long core/engine/coll_list.h "$(yes '/* a line */' | head -n 700)"
 fi
-find coll.h coll_impl.h core transports -name '*.h' | sort > "$work/files"
+find coll.h coll_impl.h core transports carriers -name '*.h' | sort > "$work/files"
 ctags -x --c-kinds=+defgtux-p --_xformat='%N %F' -L "$work/files" 2> /dev/null | grep -iE '^coll_' | sort -u > "$work/names"
 
-awk -v names="$work/names" '
+awk -v names="$work/names" -v files="$work/files" '
     function wing(file,    parts, n) {
         n = split(file, parts, "/")
         if (parts[1] == "core") return parts[2]
-        if (parts[1] != "transports") return file == "coll.h" ? "public" : "front"    # coll_impl.h, which knows them all
+        if (file == "coll.h") return "public"
+        if (n == 1) return "front"                                              # coll_impl.h, which knows them all
         if (n == 3) return parts[2]
         sub(/^coll_/, "", parts[2]); sub(/\.h$/, "", parts[2])
         return parts[2]
@@ -64,14 +68,19 @@ awk -v names="$work/names" '
     BEGIN {
         uses["public"] = " contract "
         uses["base"] = " public contract "
-        uses["numbers"] = " public contract base "
+        uses["numbers"] = " public base "
         uses["algorithms"] = " public "
-        uses["contract"] = " public base "
+        uses["contract"] = " public base numbers algorithms "
         uses["engine"] = " public contract base numbers algorithms "
         uses["session"] = uses["engine"] "engine "
-        split("threads tcp sim mpi nccl joined", transports)
-        for (i in transports) uses[transports[i]] = " public contract base numbers algorithms engine session "
+        while ((getline line < files) > 0)
+            if (line ~ /^(transports|carriers)\/coll_[a-z]+\.h$/) {
+                gsub(/.*\/coll_|\.h$/, "", line)
+                transports[++n] = line
+            }
+        for (i in transports) uses[transports[i]] = uses["engine"] "engine "
         uses["joined"] = uses["joined"] "threads tcp "        # both at once
+        uses["sim"] = uses["mpi"] = uses["nccl"] = uses["session"] "session "     # they make or end communicators themselves
         while ((getline line < names) > 0) {
             split(line, f, " ")
             count[f[1]]++
@@ -96,6 +105,7 @@ awk -v names="$work/names" '
             if (!may(mine, wing(target))) say("include", file, target)
             next
         }
+        if (file ~ /^core\// && match(code, "GPU|CUDA|COLL_WITH_[A-Z]*")) say("name", file, substr(code, RSTART, RLENGTH))
         if (file ~ /^core\//)
             for (i in transports) if (match(code, "\"" transports[i] "\"|coll__" transports[i] "[_a-z]*"))
                 say("name", file, substr(code, RSTART, RLENGTH))

@@ -1,5 +1,5 @@
 /* man.h - a man in the middle: he listens in the place of a rank, dials that rank himself, and passes on what he likes.  He has
- * no key.  Used after coll.h, check.h, support.h, cases.h and guests.h; with COLL_WITH_OPENSSL he speaks TLS himself. */
+ * no key.  Used after coll.h, check.h, support.h, cases.h and joiners.h; with COLL_WITH_OPENSSL he speaks TLS himself. */
 #ifndef MAN_H
 #define MAN_H
 

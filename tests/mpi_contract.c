@@ -1,6 +1,6 @@
 /* mpi_contract.c - the contract over MPI: what test_contract.c does in its worlds, on the ranks that mpiexec has started.
  *
- *     mpiexec -n N mpi_contract [PARTS]      PARTS: kinds,letters,cells,numbers,reproducible,algorithms,communicators; or all
+ *     mpiexec -n N mpi_contract [PARTS]      PARTS: kinds,messages,cells,numbers,reproducible,algorithms,communicators; or all
  *
  * COLL_MPI says which way the calls go. */
 #define main contract_main
@@ -15,8 +15,8 @@ static int mpi_work(coll_comm *comm, const char *parts)
     member m = { .comm = comm, .rank = coll_rank(comm), .size = coll_size(comm), .is_world = true, .where = "world",
                  .failures = &failures };
 
-    if (support_listed(parts, "kinds") || support_listed(parts, "letters")) run_kinds(&m, m.size <= 3);
-    if (support_listed(parts, "letters")) run_letters(&m);
+    if (support_listed(parts, "kinds") || support_listed(parts, "messages")) run_kinds(&m, m.size <= 3);
+    if (support_listed(parts, "messages")) run_messages(&m);
     if (support_listed(parts, "cells")) run_cells(&m);
     if (support_listed(parts, "numbers")) run_numbers(&m);
     if (support_listed(parts, "reproducible")) run_reproducible(&m);

@@ -146,9 +146,20 @@ static void refused(coll_comm *comm)
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
         const coll_call call = { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = 2, .type = cells[i].type,
                                  .op = cells[i].op };
+        for (int k = 0; k < 3; k++) {             /* the next ones as well                                    */
+            const coll_status status = k == 1 ? coll_run(comm, &call) : coll_allreduce(comm, x, y, 2, call.type, call.op);
+            CHECK(status == COLL_ERR_UNSUPPORTED && strstr(coll_error(comm), "COLL_MPI=native"), "%s: status %d: %s",
+                  coll_type_name(cells[i].type), (int)status, coll_error(comm));
+        }
+    }
+    for (unsigned flag = 1; flag <= COLL_ROUND_TWICE; flag *= 2) {        /* integers have no need of any     */
+        coll_call call = { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = 2, .type = COLL_I64, .flags = flag };
+        CHECK(coll_explain(comm, &call, text, sizeof text) > 0 && strstr(text, "by MPI"), "flag %#x: %s", flag, text);
+        call.type = COLL_F32;
+        const bool is_idle = flag == COLL_DETECT_OVERFLOW;
         const coll_status status = coll_run(comm, &call);
-        CHECK(status == COLL_ERR_UNSUPPORTED && strstr(coll_error(comm), "COLL_MPI=native"), "%s: status %d: %s",
-              coll_type_name(cells[i].type), (int)status, coll_error(comm));
+        CHECK(is_idle ? status == COLL_OK : status == COLL_ERR_UNSUPPORTED && strstr(coll_error(comm), "MPI knows no flags"),
+              "flag %#x: %s", flag, coll_error(comm));
     }
     const coll_call plain = { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = 4, .type = COLL_I64 };
     CHECK(coll_explain(comm, &plain, text, sizeof text) > 0 && strstr(text, "by MPI"), "%s", text);

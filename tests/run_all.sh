@@ -8,8 +8,9 @@
 # tests/README.md tells what each proves.
 #
 # What is named in the list below is run in lanes: `suite`s by as many as there are processors (four at most), each of which
-# takes the first that nobody has taken; those that mostly wait (`waits`) in one lane beside them; and at the end, when nothing
-# else runs, those that look at the time (`alone`).  A suite reports when it is over: seconds, and seconds of processors.
+# takes the first that nobody has taken; those that mostly wait (`waits`) in two lanes beside them.  What a later tier runs in
+# full with a sanitizer (`brief`) is left out where that tier is run, too.  A suite reports when it is over: seconds, and seconds
+# of processors.
 cd "$(dirname "$0")/.." || exit 1
 : "${CC:=cc}"
 export CC
@@ -53,15 +54,16 @@ take() { # the lane that may take it, name command...
 
 suite() { take work "$@"; }
 waits() { take wait "$@"; }
-alone() { take alone "$@"; }
+brief() { case " $only " in "  " | *" test "*) ;; *) suite "$@" ;; esac; }
 
 program() { # config test arguments...: build, then run
     c=$1 t=$2; shift 2
     make --no-print-directory config="$c" CPPFLAGS="$CPPFLAGS" "build/$c/$t" && "./build/$c/$t" "$@"
 }
 
-from_dist() { # the same test, with the single file in the place of the parts
+from_dist() { # the same test, with the single file in the place of the parts, from which it has to be made
     t=$1; shift
+    sh tests/test_single.sh || return 1
     make --no-print-directory CPPFLAGS="$CPPFLAGS" "build/dist/$t" && "./build/dist/$t" "$@"
 }
 
@@ -97,11 +99,12 @@ styled() { # no line, function or file is too long
 
 demonstrated() { make --no-print-directory config=plain CFLAGS=-O1 run-demo && echo "1 passed, 0 failed"; }
 
-# What the suites below build, with as many compilers as there are processors: the implementation for each configuration, then
-# the programs.  What fails to build is told by its suite.
+# What the suites below build, with as many compilers as there are processors: the implementation for each configuration, with
+# and without TLS, then the programs.  What fails to build is told by its suite.
 build_all() {
     each='make --no-print-directory -k config=$1 CPPFLAGS="$CPPFLAGS" build/$1/$2'
-    (lane=list; suites) | awk '{ print $1, "coll.o" }' | sort -u \
+    (lane=list; suites) | awk -v sealed=" $(make --no-print-directory sealed) " \
+        '{ print $1, index(sealed, " " $2 " ") ? "coll_tls.o" : "coll.o" }' | sort -u \
         | CPPFLAGS="$CPPFLAGS" xargs -P "$processors" -n 2 sh -c "$each" sh
     (lane=list; suites) | sort -u \
         | CPPFLAGS="$CPPFLAGS" xargs -P "$processors" -n 2 sh -c "$each" sh
@@ -114,10 +117,8 @@ in_lanes() { # run the suites that `suites` lists
         (renice -n 10 -p "$(exec sh -c 'echo $PPID')" > /dev/null 2>&1; lane="work"; suites) &
         count=$((count + 1))
     done
-    (lane="wait"; suites) &
+    for lane in wait wait; do (suites) & done
     wait
-    lane="alone"
-    suites
 }
 
 libs=-DCOLL_NO_URING
@@ -131,21 +132,26 @@ tier=check
 suite layers             sh tests/layers.sh
 suite layers-planted     sh tests/layers.sh planted
 suite style              styled
+suite single             sh tests/test_single.sh
+suite asserts            program plain test_asserts
 suite check-numbers      program plain test_numbers
 suite check-algorithms   scaled 0.2 program plain test_algorithms
-suite check-threads      scaled 0.2 program plain test_threads
-suite check-wire         program plain test_wire
-suite check-greetings    program plain test_greetings
-suite check-collectives  scaled 0.05 program plain test_collectives
+brief check-threads      scaled 0.2 program plain test_threads
+brief check-wire         program plain test_wire
+brief check-greetings    program plain test_greetings
+brief check-collectives  scaled 0.05 program plain test_collectives
 suite check-contract     program plain test_contract threads,tcp-poll,sim 2
-suite check-sentences    program plain test_sentences
+brief check-sentences    program plain test_sentences
 suite check-random       program plain test_random
 
 tier=test
+suite instructions       counted
+suite asserts-release    program release test_asserts
 suite precision          program release test_precision
-suite arithmetic         program asan test_arithmetic
+waits arithmetic         program asan test_arithmetic
 suite convert            program asan test_convert
 suite tuner              program asan test_tuner
+suite topology           program asan test_topology
 suite launchers          program asan test_launchers
 suite sentences          program asan test_sentences
 suite manual             program asan test_manual
@@ -161,7 +167,7 @@ waits failure            program release test_failure
 waits quiet              program asan test_quiet
 waits matrix             program release test_matrix
 suite bykey              program release test_bykey
-suite waiting            program asan test_waiting
+waits waiting            program asan test_waiting
 waits orders             program asan test_orders
 suite random             program asan test_random
 suite misuse-tsan        program tsan test_misuse threads local,requests,groups,threads,ends
@@ -176,7 +182,6 @@ suite refused            program release test_refused
 suite shared             program asan test_shared
 suite simfaults          program release test_simfaults
 suite gpt                program asan test_gpt
-alone instructions       counted
 
 tier=rest
 suite proof              program release test_proof
@@ -222,11 +227,11 @@ suite soak               program asan test_soak 4
 suite leaks              program release test_leaks
 suite sim-large          program release test_sim 65536
 suite shared-tsan        program tsan test_shared
-suite waiting-tsan       scaled 0.3 program tsan test_waiting
+waits waiting-tsan       scaled 0.3 program tsan test_waiting
 waits freed              program asan test_freed
 waits freed-tsan         program tsan test_freed threads,tcp-poll barrier,test,any,send,source,all
-suite mover              program asan test_mover
-suite mover-tsan         scaled 0.3 program tsan test_mover joined
+suite background         program asan test_background
+suite background-tsan    scaled 0.3 program tsan test_background joined
 suite rails              program asan test_rails
 suite rails-tsan         scaled 0.5 program tsan test_rails
 suite random-tsan        scaled 0.5 program tsan test_random --world threads
@@ -237,7 +242,6 @@ suite bench-tcp          env COLL_LIBS="-pthread $libs" sh tests/test_bench_tcp.
 suite gpt-pages          paged
 }
 
-make --no-print-directory dist/coll.h || exit 1
 build_all > $log/build.log 2>&1
 in_lanes
 if ls "$taken"/*/failed > /dev/null 2>&1; then # again, where a reader of the end alone sees it

@@ -67,7 +67,7 @@ static int do_listen(void)
 
 static int do_reserved(void)
 {
-    if (bind_given(false) >= 0) return fail("a stranger could bind the port");
+    if (bind_given(false) >= 0) return fail("somebody else could bind the port");
     puts(errno == EADDRINUSE ? "reserved" : strerror(errno));
     return 0;
 }

@@ -44,7 +44,7 @@ static void stage_rewind(coll__sim *w, const coll__sim_rank *self)
 /* Wait for all ranks; the last one turns the page.  false: there is no more to play. */
 static bool stage_gate(stage *s, coll_comm *comm)
 {
-    coll__sim_rank *r = (coll__sim_rank *)comm->trunk->context;
+    coll__sim_rank *r = (coll__sim_rank *)comm->session->context;
     const long turn = s->turn;
 
     if (++s->waiting < s->size) {
@@ -64,7 +64,7 @@ static bool stage_gate(stage *s, coll_comm *comm)
 static int stage_rank(coll_comm *comm, void *arg)
 {
     stage *s = (stage *)arg;
-    const coll__sim_rank *r = (const coll__sim_rank *)comm->trunk->context;
+    const coll__sim_rank *r = (const coll__sim_rank *)comm->session->context;
     stage_record *record = &s->records[r->rank];
     coll_status status = s->enter ? s->enter(s, comm) : COLL_OK;
 
@@ -87,7 +87,7 @@ static bool stage_run(stage *s)
     s->turn = 0;
     s->is_over = false;
     *s->error = 0;
-    const int result = s->records ? coll__spawn_sim(s->size, stage_rank, s, &config) : 1;
+    const int result = s->records ? inside_simulate(s->size, stage_rank, s, &config) : 1;
     if (result && !*s->error) coll__print(s->error, sizeof s->error, "%s", coll_error(NULL));
     free(s->records);
     s->records = NULL;

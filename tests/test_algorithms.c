@@ -24,7 +24,7 @@ static int random_below(int end)
 static world world_of(const coll__algorithm *a, int size, int root, int radix, int many)
 {
     world w = { .a = a, .size = size, .root = root, .radix = radix, .link = &test_link };
-    w.blocks = a->cut == COLL__CUT_PER_RANK ? size : a->cut == COLL__CUT_MANY ? many : 1;
+    w.blocks = coll__blocks_of(a, size, many);
     w.slots = 2 * size + w.blocks + 16 + (is_reduce_scatter(a->kind) ? size * size : 0);
     return w;
 }
@@ -91,10 +91,11 @@ static void test_large_worlds(void)
 
     for (int n = 0; n < 100; n++) {
         const coll__algorithm *a = &coll__algorithms[random_below(COLL__ALGORITHM_COUNT)];
-        const bool is_cheap = (a->has_radix || a->cut == COLL__CUT_MANY || !strcmp(a->name, "census")) && !is_scan(a->kind);
+        const bool is_cut = a->cut == COLL__CUT_MANY || a->cut == COLL__CUT_TWO;
+        const bool is_cheap = (a->has_radix || is_cut || !strcmp(a->name, "census")) && !is_scan(a->kind);
         const bool is_gathered = !strcmp(a->name, "gather") || (a->kind == COLL_ALLREDUCE && a->cut == COLL__CUT_PER_RANK);
-        const bool has_all = is_allgather(a->kind) || is_alltoall(a->kind) || a->kind == COLL_BARRIER || !strcmp(a->name,
-            "scatter");
+        const bool has_all = is_allgather(a->kind) || is_alltoall(a->kind) || is_reduce_scatter(a->kind)
+                          || a->kind == COLL_BARRIER || !strcmp(a->name, "scatter");
         const int size = 1 + random_below(!is_cheap || is_neighbor(a->kind) || is_gathered || has_all ? 160 : 1024);
         if (is_neighbor(a->kind)) continue;
         world w = world_of(a, size, is_rooted(a->kind) ? random_below(size) : 0, 2 + random_below(size < 8 ? size : 8),
@@ -164,7 +165,8 @@ static void test_clock(bool is_printing)
     for (int i = 0; i < COLL__ALGORITHM_COUNT; i++) {
         const coll__algorithm *a = &coll__algorithms[i];
         const bool is_uneven = !strcmp(a->name, "far") || is_alltoall(a->kind);
-        const bool is_exact = !is_rooted(a->kind) && !is_scan(a->kind) && strcmp(a->name, "tree");
+        const bool is_tree = !strcmp(a->name, "tree") || !strcmp(a->name, "dbtree");
+        const bool is_exact = !is_rooted(a->kind) && !is_scan(a->kind) && !is_tree;
         const bool is_blocks = a->cut == COLL__CUT_MANY;        /* few ranks need not wait for one another */
         double least = 1e9, most = 0;
         if (is_neighbor(a->kind)) continue;
@@ -198,18 +200,18 @@ static const coll__link nets[] = {                /* 1, 10 and 100 Gbit/s       
     { 12e-6, 12e-6, 9e-11, 1e-10, 0 },
 };
 
-static coll__wish wish_of(coll_kind kind, int size, double bytes, const char *algorithm, const coll__link *link)
+static coll__query query_of(coll_kind kind, int size, double bytes, const char *algorithm, const coll__link *link)
 {
-    return (coll__wish){ .kind = kind, .size = size, .bytes = bytes, .sum_bytes = bytes, .is_commutative = true,
-                         .algorithm = algorithm, .link = link };
+    return (coll__query){ .kind = kind, .size = size, .bytes = bytes, .sum_bytes = bytes, .is_commutative = true,
+                          .algorithm = algorithm, .link = link };
 }
 
-static coll__choice chosen(const coll__wish *wish)
+static coll__choice chosen(const coll__query *query)
 {
     coll__choice choice = { .algorithm = NULL };
-    const bool is_chosen = coll__choose(&choice, wish);
+    const bool is_chosen = coll__choose(&choice, query);
 
-    CHECK(is_chosen == (choice.algorithm != NULL), "kind %d on %d: an answer without a choice", (int)wish->kind, wish->size);
+    CHECK(is_chosen == (choice.algorithm != NULL), "kind %d on %d: an answer without a choice", (int)query->kind, query->size);
     return choice;
 }
 
@@ -225,25 +227,25 @@ static void test_picks(void)
 
     for (int net = 0; net < 3; net++)
         for (int i = 0; i < 11; i++) {
-            coll__wish wish = wish_of(COLL_ALLREDUCE, sizes[i], 8, NULL, &nets[net]);
-            coll__choice c = chosen(&wish);
+            coll__query query = query_of(COLL_ALLREDUCE, sizes[i], 8, NULL, &nets[net]);
+            coll__choice c = chosen(&query);
             const bool is_near = (c.radix <= 2 * radices[i] && radices[i] <= 2 * c.radix) || (sizes[i] == 16 && c.radix == 4);
             CHECK(!strcmp(c.algorithm->name, "gather") && is_near, "8 bytes on %d: \"%s\", radix %d", sizes[i],
                   c.algorithm->name, c.radix);
-            while (wish.bytes < 1 << 30 && !strcmp(chosen(&wish).algorithm->name, "gather")) wish.sum_bytes = wish.bytes *= 2;
-            CHECK(wish.bytes <= 2 * switches[net][i] && switches[net][i] <= 2 * wish.bytes,
+            while (query.bytes < 1 << 30 && !strcmp(chosen(&query).algorithm->name, "gather")) query.sum_bytes = query.bytes *= 2;
+            CHECK(query.bytes <= 2 * switches[net][i] && switches[net][i] <= 2 * query.bytes,
                   "net %d: gather on %d up to %g, not %g", net,
-                  sizes[i], wish.bytes, switches[net][i]);
-            wish.sum_bytes = wish.bytes = 1 << 30;
-            c = chosen(&wish);
+                  sizes[i], query.bytes, switches[net][i]);
+            query.sum_bytes = query.bytes = 1 << 30;
+            c = chosen(&query);
             CHECK(!strcmp(c.algorithm->name, "direct"), "1 GiB on %d: \"%s\"", sizes[i], c.algorithm->name);
         }
 }
 
 static bool is_refused(coll_kind kind, const char *name)
 {
-    const coll__wish wish = wish_of(kind, 8, 4096, name, &nets[1]);
-    return !chosen(&wish).algorithm;
+    const coll__query query = query_of(kind, 8, 4096, name, &nets[1]);
+    return !chosen(&query).algorithm;
 }
 
 static void test_names(void)
@@ -257,9 +259,9 @@ static void test_names(void)
         const coll__algorithm *a = &coll__algorithms[i];
         for (int size = 1; size < 70; size = size * 2 + 1)
             for (double bytes = 0; bytes < 1e8; bytes = bytes * 50 + 8) {
-                coll__wish wish = wish_of(a->kind, size, bytes, a->name, &nets[1]);
-                wish.is_exact = true;
-                coll__choice c = chosen(&wish);
+                coll__query query = query_of(a->kind, size, bytes, a->name, &nets[1]);
+                query.is_exact = true;
+                coll__choice c = chosen(&query);
                 CHECK(c.algorithm == a && c.radix >= 2 && c.blocks >= 1 && c.slices >= 0, "%d \"%s\" was asked for",
                       (int)a->kind, a->name);
                 CHECK(c.seconds >= 0 && c.seconds < 1e4, "%d \"%s\" takes %g s", (int)a->kind, a->name, c.seconds);
@@ -267,9 +269,9 @@ static void test_names(void)
                       "%d \"%s\": %ld slices",
                       (int)a->kind, a->name, c.slices);
                 snprintf(text, sizeof text, "%s:5", a->name);
-                wish.algorithm = text;
-                c = chosen(&wish);
-                const bool has_number = a->has_radix || a->is_pipelined || a->cut == COLL__CUT_MANY;
+                query.algorithm = text;
+                c = chosen(&query);
+                const bool has_number = a->has_radix || coll__has_cut(a);
                 CHECK(has_number == (c.algorithm == a), "%d \"%s\"", (int)a->kind, text);
                 if (!has_number) continue;
                 const int radix = size > 5 ? 5 : size > 2 ? size : 2;
@@ -283,7 +285,7 @@ static void test_names(void)
     for (int kind = COLL_ALLREDUCE_LIST; kind <= COLL_SENDRECV; kind++) CHECK(is_refused((coll_kind)kind, NULL), "kind %d", kind);
 }
 
-/* What must hold of every choice; all candidates sorted; the wish's conditions kept; more bytes never take less time. */
+/* What must hold of every choice; all candidates sorted; the query's conditions kept; more bytes never take less time. */
 static void test_conditions(void)
 {
     coll__choice list[100], few[3];
@@ -293,11 +295,11 @@ static void test_conditions(void)
             for (int flags = 0; flags < 8; flags++) {
                 double before = 0;
                 for (double bytes = 0; bytes <= 1 << 30; bytes = bytes * 4 + 8) {
-                    coll__wish wish = wish_of((coll_kind)kind, size, bytes, NULL, &nets[flags % 4]);
-                    wish.is_exact = flags & 1, wish.must_be_canonical = flags & 2, wish.is_commutative = flags & 4;
-                    wish.sum_bytes = bytes * (1 + (flags & 1));
-                    const int count = coll__candidates(list, 100, &wish), some = coll__candidates(few, 3, &wish);
-                    const coll__choice c = chosen(&wish);
+                    coll__query query = query_of((coll_kind)kind, size, bytes, NULL, &nets[flags % 4]);
+                    query.is_exact = flags & 1, query.must_be_canonical = flags & 2, query.is_commutative = flags & 4;
+                    query.sum_bytes = bytes * (1 + (flags & 1));
+                    const int count = coll__candidates(list, 100, &query), some = coll__candidates(few, 3, &query);
+                    const coll__choice c = chosen(&query);
                     CHECK(count > 0 && count <= COLL__CANDIDATES_MOST && some == (count < 3 ? count : 3),
                           "kind %d: %d candidates", kind, count);
                     for (int i = 0; i < count; i++) {
@@ -305,8 +307,8 @@ static void test_conditions(void)
                         CHECK(i == 0 || coll__weighed_seconds(&list[i - 1]) <= coll__weighed_seconds(&list[i]),
                               "kind %d: candidate %d", kind, i);
                         CHECK(i >= some || few[i].seconds == list[i].seconds, "kind %d: fewer candidates are others", kind);
-                        CHECK((a->keeps_order || wish.is_commutative) && (!a->needs_exact || wish.is_exact)
-                              && (a->is_canonical || wish.is_exact || !wish.must_be_canonical),
+                        CHECK((a->keeps_order || query.is_commutative) && (!a->needs_exact || query.is_exact)
+                              && (a->is_canonical || query.is_exact || !query.must_be_canonical),
                                   "kind %d: \"%s\" may not be used", kind, a->name);
                     }
                     CHECK(c.seconds <= 1.03 * list[0].seconds, "kind %d on %d: %g s, not %g", kind, size, c.seconds,
@@ -323,14 +325,14 @@ static void test_cut(void)
 {
     for (int i = 0; i < COLL__ALGORITHM_COUNT; i++) {
         const coll__algorithm *a = &coll__algorithms[i];
-        if (a->cut != COLL__CUT_MANY && !a->is_pipelined) continue;
+        if (!coll__has_cut(a)) continue;
         for (int size = 2; size <= 300; size = size * 2 + 1)
             for (double bytes = 8; bytes <= 1 << 30; bytes *= 5) {
-                const coll__wish wish = wish_of(a->kind, size, bytes, a->name, &nets[i % 3]);
-                const coll__choice c = chosen(&wish);
+                const coll__query query = query_of(a->kind, size, bytes, a->name, &nets[i % 3]);
+                const coll__choice c = chosen(&query);
                 for (int n = 1; n <= COLL__CUT_MOST && n * (double)COLL__CUT_LEAST_BYTES <= bytes; n += 1 + n / 50) {
                     const coll__shape shape = { size, 2, a->is_pipelined ? 1 : n, n, bytes, bytes };
-                    CHECK(a->cost(wish.link, &shape) >= c.seconds / COLL__CUT_WORTH * 0.9999,
+                    CHECK(a->cost(query.link, &shape) >= c.seconds / COLL__CUT_WORTH * 0.9999,
                           "\"%s\" of %g on %d: %d blocks, not %d or %ld", a->name, bytes, size, n, c.blocks, c.slices);
                 }
             }
@@ -346,11 +348,11 @@ static void test_floor(bool is_printing)
         for (int net = 0; net < 4; net++)
             for (int size = 2; size <= 4096; size = size < 40 ? size + 1 : size * 5 / 4)
                 for (double bytes = 8; bytes <= 1 << 30; bytes *= 4) {
-                    coll__wish wish = wish_of((coll_kind)kind, size, kind == COLL_BARRIER ? 0 : bytes, NULL, &nets[net]);
-                    wish.is_exact = true;
+                    coll__query query = query_of((coll_kind)kind, size, kind == COLL_BARRIER ? 0 : bytes, NULL, &nets[net]);
+                    query.is_exact = true;
                     coll__choice c;
-                    if (coll__candidates(&c, 1, &wish) < 1) continue;
-                    const double floor = coll__lower_bound(&wish), ratio = c.seconds / floor;
+                    if (coll__candidates(&c, 1, &query) < 1) continue;
+                    const double floor = coll__lower_bound(&query), ratio = c.seconds / floor;
                     CHECK(ratio >= 0.9999999, "net %d: kind %d of %g on %d: \"%s\" takes %g s, less than the floor, %g", net,
                           kind, bytes, size,
                           c.algorithm->name, c.seconds, floor);

@@ -14,7 +14,7 @@ static int run_sim(int count, int (*fn)(coll_comm *comm, void *arg), void *arg)
 {
     const coll_sim machine = { .seed = 1 };
     const coll_config config = { .transport = "sim", .sim = &machine };
-    return coll__spawn_sim(count, fn, arg, &config);
+    return coll__spawn(&coll__this_program, count, fn, arg, &config);
 }
 
 
@@ -226,7 +226,7 @@ static int many_send(coll_comm *comm, const many *m, coll_request **requests, in
 static void see_what_is_kept(coll_comm *comm, many *m)
 {
     for (int i = 1; i < coll_size(comm); i++) {
-        const coll__peer *p = &comm->trunk->messages->peers[i];
+        const coll__peer *p = &comm->session->messages->peers[i];
         if (p->kept > m->kept_most) m->kept_most = p->kept;
         CHECK(p->taken <= COLL__CREDIT && p->kept + p->owed <= p->taken, "%zu kept, %zu owed, %zu taken", p->kept, p->owed,
               p->taken);

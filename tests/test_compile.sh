@@ -29,7 +29,6 @@ empty() { # the command prints nothing
 uring=-DCOLL_NO_URING
 printf '#include <liburing.h>\nint main(void) { return 0; }\n' > "$dir/uring.c"
 ${CC:-cc} "$dir/uring.c" -luring -o /dev/null 2> /dev/null && uring=-luring
-make --no-print-directory dist > /dev/null || exit 1
 
 # ---- what is compiled
 cd "$dir" || exit 1
@@ -158,7 +157,7 @@ text_of() { # folder file compiler flags...
     "$@" -E -P -dD -I "$from" "$file" | grep -v '^ *$'
 }
 same() { # file compiler flags...
-    text_of "$top" "$@" > parts.i && text_of "$top/dist" "$@" > single.i && [ -s parts.i ] && cmp parts.i single.i
+    text_of "$top" "$@" > parts.i && text_of "$top/single" "$@" > single.i && [ -s parts.i ] && cmp parts.i single.i
 }
 for c in gcc clang; do
     for define in -DCOLL_IMPLEMENTATION -DCOLL_NO_URING -DCOLL_STATIC -DCOLL_WITH_OPENSSL -DCOLL_WITH_NCCL; do
@@ -166,7 +165,7 @@ for c in gcc clang; do
     done
     check "the declarations of the single file are those of the parts, $c" same use.c $c -std=c99
 done
-for from in "$top" "$top/dist"; do
+for from in "$top" "$top/single"; do
     what=parts; [ "$from" = "$top" ] || what="single file"
     for c in gcc clang; do
         for std in c99 c11; do check "$what: declarations, $c -std=$std" $c -std=$std $WC -I "$from" -c use.c -o use.o; done

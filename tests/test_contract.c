@@ -18,8 +18,8 @@
 
 #include <sched.h>
 
-enum { SIZES_MOST = MODEL_RANKS_MOST, TCP_MOST = 9, SIZE_SECONDS = 240, FAILURES_MOST = 6, LETTERS = 3,
-       ROWS = MODEL_KIND_COUNT + LETTERS, STALL_TIMEOUT_MS = 60000 };
+enum { SIZES_MOST = MODEL_RANKS_MOST, TCP_MOST = 9, SIZE_SECONDS = 240, FAILURES_MOST = 6, MESSAGES = 3,
+       ROWS = MODEL_KIND_COUNT + MESSAGES, STALL_TIMEOUT_MS = 60000 };
 
 /* ---- >>record: what has been tested, in memory shared by the processes of the cases ---- */
 
@@ -35,7 +35,7 @@ typedef struct record {
 } record;
 
 static record *seen;
-static const coll_kind letter_kinds[LETTERS] = { COLL_SEND, COLL_RECV, COLL_SENDRECV };
+static const coll_kind message_kinds[MESSAGES] = { COLL_SEND, COLL_RECV, COLL_SENDRECV };
 
 static void set(unsigned *at, unsigned bits) { __atomic_fetch_or(at, bits, __ATOMIC_RELAXED); }
 
@@ -46,8 +46,8 @@ static column column_of_world(void)
 
 static int row_of(coll_kind kind)
 {
-    for (int i = 0; i < LETTERS; i++)
-        if (letter_kinds[i] == kind) return MODEL_KIND_COUNT + i;
+    for (int i = 0; i < MESSAGES; i++)
+        if (message_kinds[i] == kind) return MODEL_KIND_COUNT + i;
     return (int)(model_kind_of(kind) - model_kinds);
 }
 
@@ -205,7 +205,7 @@ static void run_kinds(member *m, bool is_full)
     }
 }
 
-/* ---- >>letters ---- */
+/* ---- >>messages ---- */
 
 /* One message round the ring; the first rank sends first, so that blocking calls meet.  Gives an error text. */
 static coll_status send_round(const member *m, model_style style, const coll_call *out, const coll_call *in)
@@ -238,7 +238,7 @@ static coll_status both_at_once(const member *m, model_style style, const coll_c
     return status;
 }
 
-static void run_letter(member *m, size_t count, model_style style, bool at_once)
+static void run_message(member *m, size_t count, model_style style, bool at_once)
 {
     const int right = (m->rank + 1) % m->size, left = (m->rank + m->size - 1) % m->size, tag = (int)(++m->number % 1000);
     const size_t room = count + (model_is_gpu(world) ? 0 : 2);
@@ -269,7 +269,7 @@ static void run_letter(member *m, size_t count, model_style style, bool at_once)
     free(expected);
 }
 
-static void run_letters(member *m)
+static void run_messages(member *m)
 {
     const size_t counts[] = { 0, 1, 17, 30011 };
 
@@ -277,8 +277,8 @@ static void run_letters(member *m)
         for (model_style style = MODEL_BLOCKING; style < MODEL_STYLE_COUNT; style++) {
             const bool is_long = counts[i] > 1000 || model_is_gpu(world);
             const bool waits = m->size == 1 && is_long && (style == MODEL_BLOCKING || style == MODEL_RUN);
-            if (!is_over(m) && !waits) run_letter(m, counts[i], style, false);    /* to oneself, a long one waits */
-            if (!is_over(m)) run_letter(m, counts[i], style, true);
+            if (!is_over(m) && !waits) run_message(m, counts[i], style, false);   /* to oneself, a long one waits */
+            if (!is_over(m)) run_message(m, counts[i], style, true);
         }
     }
 }
@@ -403,7 +403,7 @@ static void run_derived(member *m, coll_comm *comm, const char *where)
     member d = { .comm = comm, .rank = coll_rank(comm), .size = coll_size(comm), .where = where, .number = m->number,
                  .failures = m->failures };
     run_kinds(&d, d.size <= 3);
-    run_letters(&d);
+    run_messages(&d);
     const coll_status status = coll_free(comm);
     CHECK(status == COLL_OK, "%s, %s: coll_free gives %d", case_name, where, (int)status);
 }
@@ -445,7 +445,7 @@ static int work(coll_comm *comm, void *arg)
     (void)arg;
     run_kinds(&m, model_is_gpu(world) ? m.size == 2 : m.size <= 5
               || (column_of_world() == THREADS && (m.size <= TCP_MOST || m.size == SIZES_MOST)));
-    run_letters(&m);
+    run_messages(&m);
     if (m.size <= 3 || m.size == 5) run_cells(&m);
     if (m.size <= 9) run_numbers(&m);
     if (m.size <= 9) run_reproducible(&m);
@@ -499,7 +499,7 @@ static void print_rows(bool prints, const char *const *refusals)
 
     if (prints) printf("\n| collective | threads | tcp | sim | split communicator |\n| --- | --- | --- | --- | --- |\n");
     for (int row = 0; row < ROWS; row++) {
-        const char *name = coll_kind_name(row < MODEL_KIND_COUNT ? model_kinds[row].kind : letter_kinds[row - MODEL_KIND_COUNT]);
+        const char *name = coll_kind_name(row < MODEL_KIND_COUNT ? model_kinds[row].kind : message_kinds[row - MODEL_KIND_COUNT]);
         if (prints) printf("| %s |", name);
         for (int i = 0; i < COLUMN_COUNT; i++) {
             const unsigned due = marks_due(row), has = seen->rows[row][i] & due;

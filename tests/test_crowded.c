@@ -5,14 +5,13 @@
  *
  * Built with COLL_WITH_OPENSSL where there is OpenSSL; otherwise TLS is left out, and the first line says so.
  */
-#define COLL_IMPLEMENTATION
 #define COLL__ONE_TIER 1
-#include "../coll.h"
+#include "inside.h"
 
 #include "check.h"
 #include "support.h"
 #include "cases.h"
-#include "guests.h"
+#include "joiners.h"
 
 #define KEY "a key of all ranks, 0123456789"
 
@@ -40,9 +39,9 @@ static void crowd_comes(street *s)
     const struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
                                     .sin_port = htons((uint16_t)s->port) };
     unsigned char bytes[COLL__HELLO_LENGTH];
-    coll__settings settings = { .config = { .rank = 0, .size = RANKS, .world = "" }, .key = KEY };
+    coll__tcp_settings settings = { .config = { .rank = 0, .size = RANKS, .world = "" }, .key = KEY };
     coll__identity us = { .rank = 0 };
-    coll__hello hello = { .purpose = COLL__PURPOSE_ASK, .to = RANKS - 1 };
+    coll__hello hello = { .purpose = COLL__PURPOSE_PROBE, .to = RANKS - 1 };
     struct pollfd p[8];
     int connected = 0;
 
@@ -69,7 +68,7 @@ static void crowd_comes(street *s)
     coll__seal_free(us.seal);
 }
 
-static coll_status send_and_leave(guest *g, street *s)
+static coll_status send_and_leave(joiner *g, street *s)
 {
     int32_t x[WORDS];
 
@@ -84,31 +83,31 @@ static coll_status send_and_leave(guest *g, street *s)
     return status;
 }
 
-static coll_status receive_late(guest *g, street *s)
+static coll_status receive_late(joiner *g, street *s)
 {
-    coll__tcp *tcp = g->comm->trunk->context;
+    coll__tcp *tcp = g->comm->session->context;
     const coll__address here = coll__name_of(tcp->listener, false);
     unsigned char ignored[16];
     int32_t x[WORDS];
-    int leavers = 0;
+    int departed = 0;
 
     coll__address_pack(&here, ignored, &s->port);
     if (s->crowd == CROWD_FILLS) CHECK(!listen(tcp->listener, 1), "no listener");
     crowd_comes(s);
     event_raise(&s->crowded);
     event_await(&s->sent, 1);
-    while (!s->config.tcp.key && s->crowd != CROWD_FILLS && !leavers) {       /* until it is known that the sender has left */
+    while (!s->config.tcp.key && s->crowd != CROWD_FILLS && !departed) {      /* until it is known that the sender has left */
         event_await(&s->freed, 1);
-        pthread_mutex_lock(&tcp->pulse.lock);
-        leavers = tcp->pulse.leaver_count;
-        pthread_mutex_unlock(&tcp->pulse.lock);
+        pthread_mutex_lock(&tcp->heartbeat.lock);
+        departed = tcp->heartbeat.departed_count;
+        pthread_mutex_unlock(&tcp->heartbeat.lock);
     }
     const coll_status status = coll_recv(g->comm, x, WORDS, COLL_I32, s->sender, 7);
     for (int i = 0; i < WORDS && !status; i++) CHECK(x[i] == word_of(i), "%s: word %d is another one", case_name, i);
     return status;
 }
 
-static coll_status walk(guest *g)
+static coll_status walk(joiner *g)
 {
     street *s = g->arg;
     const int me = coll_rank(g->comm);
@@ -126,7 +125,7 @@ static coll_status walk(guest *g)
 static void street_case(const void *arg)
 {
     street *s = support_need(malloc(sizeof *s));
-    guest guests[RANKS];
+    joiner joiners[RANKS];
     journal said = JOURNAL;
     char address[64];
     const int held = support_reserve_port(address, sizeof address);
@@ -134,19 +133,19 @@ static void street_case(const void *arg)
     memcpy(s, arg, sizeof *s);
     s->met = s->crowded = s->sent = s->freed = s->over = (event)EVENT_INIT;
     for (int i = 0; i < RANKS; i++) {
-        guests[i] = (guest){ .config = s->config, .body = walk, .arg = s };
-        guests[i].config.transport = "tcp";
-        guests[i].config.rank = i;
-        guests[i].config.size = RANKS;
-        guests[i].config.address = address;
-        guests[i].config.tcp.share_memory = -1;
-        guests[i].config.start_timeout_ms = 20000;
-        guests[i].config.log = journal_line;
-        guests[i].config.log_context = &said;
-        guest_run(&guests[i]);
+        joiners[i] = (joiner){ .config = s->config, .body = walk, .arg = s };
+        joiners[i].config.transport = "tcp";
+        joiners[i].config.rank = i;
+        joiners[i].config.size = RANKS;
+        joiners[i].config.address = address;
+        joiners[i].config.tcp.share_memory = -1;
+        joiners[i].config.start_timeout_ms = 20000;
+        joiners[i].config.log = journal_line;
+        joiners[i].config.log_context = &said;
+        joiner_run(&joiners[i]);
     }
-    for (int i = 0; i < RANKS; i++) guest_join(&guests[i]);
-    for (int i = 0; i < RANKS; i++) expect_success(&guests[i]);
+    for (int i = 0; i < RANKS; i++) joiner_join(&joiners[i]);
+    for (int i = 0; i < RANKS; i++) expect_success(&joiners[i]);
     for (int i = 0; i < s->count; i++) close(s->fds[i]);
     close(held);
     free(s);

@@ -13,7 +13,7 @@
 #include "check.h"
 #include "support.h"
 #include "cases.h"
-#include "leavers.h"
+#include "departures.h"
 
 #include <limits.h>
 
@@ -354,15 +354,15 @@ static void mismatch_case(const void *arg)
     run_world(run.size, NULL, mismatch_worker, &run);
 }
 
-typedef struct letter {
+typedef struct message {
     const char *name;
     size_t      count, room;
     coll_type   sent, received;
     bool        is_late, is_request;              /* the receive is posted when the message is there; coll_irecv */
     const char *words[3];
-} letter;
+} message;
 
-static const letter letters[] = {
+static const message messages[] = {
     { "another type", 4, 4, COLL_F32, COLL_I32, false, false, { "4 x i32", "4 x f32", "tag 7" } },
     { "another type, waiting", 4, 4, COLL_F32, COLL_I32, true, false, { "4 x i32", "4 x f32", "tag 7" } },
     { "another type, requested", 4, 4, COLL_F32, COLL_I32, false, true, { "4 x i32", "4 x f32", "tag 7" } },
@@ -375,12 +375,12 @@ static const letter letters[] = {
     { "too little room for a long one, waiting", COUNT_MOST, 1, COLL_F32, COLL_F32, true, false, { "1 x f32", "131072 x f32",
             "tag 7" } },
 };
-enum { LETTER_COUNT = sizeof letters / sizeof *letters };
+enum { MESSAGE_COUNT = sizeof messages / sizeof *messages };
 
 /* Rank 0 sends, the last rank receives, those between wait at a barrier. */
-static void letter_worker(coll_comm **at, void *arg)
+static void message_worker(coll_comm **at, void *arg)
 {
-    const letter *l = arg;
+    const message *l = arg;
     coll_comm *comm = *at;
     const int rank = coll_rank(comm), last = coll_size(comm) - 1;
     const int64_t began = now_ms();
@@ -413,12 +413,12 @@ static void letter_worker(coll_comm **at, void *arg)
     free(buffer);
 }
 
-static void letter_case(const void *arg)
+static void message_case(const void *arg)
 {
-    for (int i = 0; i < LETTER_COUNT; i++) {
-        letter l = letters[i];
+    for (int i = 0; i < MESSAGE_COUNT; i++) {
+        message l = messages[i];
         case_step = l.name;
-        run_world(*(const int *)arg, NULL, letter_worker, &l);
+        run_world(*(const int *)arg, NULL, message_worker, &l);
     }
 }
 
@@ -432,7 +432,7 @@ typedef struct departure {
     coll_kind   kind;
     size_t      count;
     const char *algorithm;
-    int         leaver;
+    int         leaving;
     event       waiting;                          /* raised by each rank that has begun to wait               */
 } departure;
 
@@ -468,18 +468,18 @@ static void departure_worker(coll_comm **at, void *arg)
     const int size = coll_size(comm), rank = coll_rank(comm);
     const size_t count = d->kind == COLL_ALLGATHER ? d->count * (size_t)size : d->count;
     float *send = support_need(calloc(count + 1, sizeof *send)), *recv = support_need(calloc(count + 1, sizeof *recv));
-    coll_call call = { .kind = d->kind, .send = send, .recv = recv, .count = d->count, .type = COLL_F32, .root = d->leaver,
+    coll_call call = { .kind = d->kind, .send = send, .recv = recv, .count = d->count, .type = COLL_F32, .root = d->leaving,
                       .algorithm = d->algorithm };
     coll_request *r = NULL;
 
-    const int step = d->leaver == 0 ? 1 : -1;     /* of a chain, from the leaver on                           */
+    const int step = d->leaving == 0 ? 1 : -1;    /* of a chain, from it on                                   */
 
     if (d->how == BY_RECV || d->how == BY_CHAIN) call.kind = COLL_RECV;
     if (d->how == BY_SEND) call.kind = COLL_SEND;
     if (d->how == BY_CHAIN) call.root = rank - step;
     if (d->how == BY_CHAIN) join_chain(comm, step);
     check_works(comm, "the start");
-    if (rank == d->leaver) {
+    if (rank == d->leaving) {
         event_await(&d->waiting, size - 1);
         timed_free(at, "its work");
     } else {
@@ -487,11 +487,11 @@ static void departure_worker(coll_comm **at, void *arg)
         event_raise(&d->waiting);
         const int64_t began = now_ms();
         const coll_status status = started ? started : coll_wait(r);
-        CHECK(status == COLL_ERR_PEER && names_rank(coll_error(comm), d->leaver),
+        CHECK(status == COLL_ERR_PEER && names_rank(coll_error(comm), d->leaving),
               "%s of %d: %s, rank %d leaves: rank %d has %d: \"%s\"",
-              case_name, size, d->name, d->leaver, rank, (int)status, coll_error(comm));
+              case_name, size, d->name, d->leaving, rank, (int)status, coll_error(comm));
         CHECK(now_ms() - began < support_patience(MISMATCH_MS), "%s of %d: %s, rank %d leaves: rank %d knows after %d ms",
-              case_name, size, d->name, d->leaver,
+              case_name, size, d->name, d->leaving,
               rank, (int)(now_ms() - began));
         if (status) check_ended(comm, status, d->name);
         timed_free(at, d->name);
@@ -501,28 +501,28 @@ static void departure_worker(coll_comm **at, void *arg)
     free(recv);
 }
 
-/* In good order: the leaver is done, the others exchange messages in a ring without it. */
+/* In good order: the rank that leaves is done, the others exchange messages in a ring without it. */
 static void ring_worker(coll_comm **at, void *arg)
 {
-    const int leaver = *(const int *)arg, size = coll_size(*at), rank = coll_rank(*at);
+    const int leaving = *(const int *)arg, size = coll_size(*at), rank = coll_rank(*at);
     float *out = support_need(calloc(COUNT_MOST, sizeof *out)), *in = support_need(calloc(COUNT_MOST, sizeof *in));
     coll_status status = COLL_OK;
     coll_comm *comm = *at;
 
     check_works(comm, "the start");
-    if (rank == leaver) {
+    if (rank == leaving) {
         timed_free(at, "its work");
     } else {
         int next = (rank + 1) % size, last = (rank + size - 1) % size;
-        if (next == leaver) next = (next + 1) % size;
-        if (last == leaver) last = (last + size - 1) % size;
+        if (next == leaving) next = (next + 1) % size;
+        if (last == leaving) last = (last + size - 1) % size;
         for (int i = 0; i < 60 && status == COLL_OK; i++) {
             const size_t count = i % 10 == 9 ? COUNT_MOST : 5;
             out[count - 1] = (float)(1000 * rank + i);
             status = coll_sendrecv(comm, out, count, next, in, count, last, COLL_F32, i);
             CHECK(status == COLL_OK && (int)in[count - 1] == 1000 * last + i,
                   "%s of %d: rank %d has left, and exchange %d of rank %d has %d: %s",
-                  case_name, size, leaver, i, rank, (int)status, coll_error(comm));
+                  case_name, size, leaving, i, rank, (int)status, coll_error(comm));
         }
         timed_free(at, "the ring");
     }
@@ -535,16 +535,16 @@ static void leaving_case(const void *arg)
     const int size = *(const int *)arg;
 
     for (int i = 0; i < DEPARTURE_COUNT; i++)
-        for (int leaver = 0; leaver < size; leaver += size - 1) {
+        for (int leaving = 0; leaving < size; leaving += size - 1) {
             departure d = departures[i];
-            d.leaver = leaver;
+            d.leaving = leaving;
             d.waiting = (event)EVENT_INIT;
             case_step = d.name;
             run_world(size, NULL, departure_worker, &d);
         }
-    for (int leaver = 0; leaver < size && size > 2; leaver++) {
+    for (int leaving = 0; leaving < size && size > 2; leaving++) {
         case_step = "in good order";
-        run_world(size, NULL, ring_worker, &leaver);
+        run_world(size, NULL, ring_worker, &leaving);
     }
 }
 
@@ -883,7 +883,7 @@ static void run_here(const char *parts)
             run_case_within(MISMATCH_SECONDS, mismatch_case, &run, name);
         }
         snprintf(name, sizeof name, "messages that do not fit, of %d", sizes[i]);
-        if (support_listed(parts, "mismatch")) run_case(letter_case, &sizes[i], name);
+        if (support_listed(parts, "mismatch")) run_case(message_case, &sizes[i], name);
         snprintf(name, sizeof name, "leaving of %d", sizes[i]);
         if (support_listed(parts, "leaving")) run_case(leaving_case, &sizes[i], name);
         snprintf(name, sizeof name, "leaving after rank 0, of %d", sizes[i]);

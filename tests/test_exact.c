@@ -6,9 +6,7 @@
  * terms and some of up to 64, on every tier; then in worlds, with the inputs handed to other ranks.  Rounding at random:
  * every rank's bits are foreseen, term by term, and are the same in every world, by every algorithm.  Overflow: counted on
  * the ranks that have it, once a call. */
-#define COLL_STATIC                               /* so that what is not used here is not compiled */
-#define COLL_IMPLEMENTATION
-#include "../coll.h"
+#include "inside.h"
 
 #include "check.h"
 #include "model.h"
@@ -161,7 +159,7 @@ static void check_orders(const sum *s, int n, size_t count, int shuffles, int ti
     coll__codec codec;
     char why[120];
 
-    CHECK(coll__codec_reduce_in(&codec, &call, n, tier, why, sizeof why) && codec.grid, "%s", why);
+    CHECK(coll__codec_reduce_in(&codec, &call, n, tier, why, sizeof why) && codec.reproducible, "%s", why);
     for (int k = 0; k < n; k++) {
         terms[k] = support_need(malloc(count * t.size + 1));
         fill_terms(&t, terms[k], count, k, seed);
@@ -289,7 +287,7 @@ static void test_words(void)
 static void check_folds(const coll__algorithm *a, int size, int radix, int rank)
 {
     static coll__step steps[4096];
-    const int blocks = a->cut == COLL__CUT_PER_RANK ? size : a->cut == COLL__CUT_MANY ? 3 : 1;
+    const int blocks = coll__blocks_of(a, size, 3);
     int wrong = 0;
 
     for (int k = 0;; k++) {
@@ -312,8 +310,8 @@ static void test_folds(void)
 
     for (int i = 0; i < COLL__ALGORITHM_COUNT; i++) {
         const coll__algorithm *a = &coll__algorithms[i];
-        const coll__wish wish = { .kind = a->kind, .is_commutative = true, .must_be_canonical = true };
-        if (a->kind < COLL_REDUCE || a->kind > COLL_REDUCE_SCATTERV || !coll__may_be_used(a, &wish)) continue;
+        const coll__query query = { .kind = a->kind, .is_commutative = true, .must_be_canonical = true };
+        if (a->kind < COLL_REDUCE || a->kind > COLL_REDUCE_SCATTERV || !coll__may_be_used(a, &query)) continue;
         count++;
         for (int size = 1; size <= 13; size++)
             for (int radix = 2; radix <= (a->has_radix ? 5 : 2); radix++)

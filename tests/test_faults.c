@@ -13,7 +13,7 @@
 #include "check.h"
 #include "support.h"
 #include "cases.h"
-#include "guests.h"
+#include "joiners.h"
 
 enum { RANKS_MOST = 5, CASE_SECONDS = 20, RANK_SECONDS = 9, LARGE = 1 << 20 };
 
@@ -67,6 +67,20 @@ static const setup setups[] = {
     { "transport udp for one rank", { 0 }, { .transport = "udp", .size = 1 }, 0, COLL_ERR_ARGUMENT, { "udp", "tcp", "threads" } },
     { "transport threads for a rank of 2", { 0 }, { .transport = "threads", .size = 2, .address = HERE }, 0, COLL_ERR_ARGUMENT,
      { "coll_init_threads" } },
+    { "transport udp for two threads", { "COLL_TRANSPORT=udp" }, { 0 }, 2, COLL_ERR_ARGUMENT,
+      { "\"udp\"", "tcp, threads, sim, mpi" } },
+    { "transport udp for two spawned", { "COLL_TRANSPORT=udp" }, { 0 }, -2, COLL_ERR_ARGUMENT, { "\"udp\"", "none of tcp" } },
+    { "transport sim for a rank of 2", { 0 }, { .transport = "sim", .size = 2 }, 0, COLL_ERR_ARGUMENT,
+      { "2 ranks (from the configuration)", "\"sim\"", "coll_init_threads" } },
+    { "transport mpi, compiled without it", { "COLL_TRANSPORT=mpi" }, { .size = 1 }, 0, COLL_ERR_UNSUPPORTED,
+      { "\"mpi\"", "COLL_WITH_MPI" } },
+    { "17 lanes, where there are none", { 0 }, { .tcp = { .lanes = 17 }, .size = 1 }, 0, COLL_ERR_ARGUMENT,
+      { "tcp.lanes 17", "1 to 16" } },
+    { "COLL_SHARE=2", { "COLL_SHARE=2" }, { .size = 1 }, 0, COLL_ERR_ARGUMENT, { "COLL_SHARE=2", "0 to 1" } },
+    { "COLL_LIVENESS_TIMEOUT_MS=-2", { "COLL_LIVENESS_TIMEOUT_MS=-2" }, { .size = 1 }, 0, COLL_ERR_ARGUMENT,
+      { "COLL_LIVENESS_TIMEOUT_MS=-2", "from -1" } },
+    { "COLL_BACKGROUND=yes", { "COLL_BACKGROUND=yes" }, { .size = 1 }, 0, COLL_ERR_ARGUMENT,
+      { "COLL_BACKGROUND=yes", "on nor off" } },
     { "io epoll", { 0 }, { .tcp = { .io = "epoll" }, .size = 2, .address = HERE }, 0, COLL_ERR_ARGUMENT,
       { "epoll", "uring", "poll" } },
     { "COLL_IO=epoll", { "COLL_IO=epoll" }, TWO(0, HERE), 0, COLL_ERR_ARGUMENT, { "epoll", "uring", "poll" } },
@@ -142,6 +156,12 @@ static const setup setups[] = {
     { "two threads of abc", { "COLL_SIZE=abc", "COLL_RANK=0" }, { 0 }, 2, COLL_ERR_ARGUMENT, { "COLL_SIZE", "abc" } },
     { "nothing set", { 0 }, { 0 }, 0, COLL_OK, { 0 } },
     { "COLL_SIZE=1", { "COLL_SIZE=1", "COLL_RANK=0" }, { 0 }, 0, COLL_OK, { 0 } },
+    { "variables that are empty", { "COLL_TRANSPORT=", "COLL_IO=", "COLL_LANES=", "COLL_SPIN_US=", "COLL_TUNING=",
+      "COLL_BACKGROUND=" }, { 0 }, 0, COLL_OK, { 0 } },
+    { "fields that are empty", { "COLL_DUMP=/nowhere" }, { .transport = "", .dump = "", .tuning_file = "", .tcp = { .io = "" },
+      .size = 1 }, 0, COLL_OK, { 0 } },
+    { "two simulated ranks in a job of 4", { "COLL_TRANSPORT=sim", "COLL_SIZE=4", "COLL_RANK=3" }, { 0 }, 2, COLL_OK, { 0 } },
+    { "two threads where MPI is asked for", { "COLL_TRANSPORT=mpi" }, { 0 }, 2, COLL_OK, { 0 } },
     { "tcp for one rank", { 0 }, { .transport = "tcp", .size = 1 }, 0, COLL_OK, { 0 } },
     { "one rank at no address", { "COLL_ADDR=nonsense" }, { 0 }, 0, COLL_OK, { 0 } },
     { "a field that beats the environment", { "COLL_SIZE=4", "COLL_RANK=2", "COLL_ADDR=" HERE }, { .size = 1 }, 0, COLL_OK,
@@ -185,7 +205,7 @@ static void setup_case(const void *arg)
 /* ---- >>start: ranks are threads that call coll_init ---- */
 
 /* Start a rank, with a log if there is a journal for it. */
-static void guest_start(guest *g, int rank, int size, const char *address, int timeout_ms)
+static void joiner_start(joiner *g, int rank, int size, const char *address, int timeout_ms)
 {
     g->config.rank = rank;
     g->config.size = size;
@@ -194,10 +214,10 @@ static void guest_start(guest *g, int rank, int size, const char *address, int t
     g->config.tcp.io = !strcmp(world, "tcp-uring") ? "uring" : "poll";
     g->config.tcp.share_memory = !strcmp(world, "tcp-poll") ? -1 : 0;
     if (g->config.log_context) g->config.log = journal_line;
-    guest_run(g);
+    joiner_run(g);
 }
 
-static void expect_failure(const guest *g, coll_status status, const char *word, const char *other, int most_ms)
+static void expect_failure(const joiner *g, coll_status status, const char *word, const char *other, int most_ms)
 {
     CHECK(g->status == status && g->comm == NULL && strstr(g->sentence, word) && strstr(g->sentence, other),
           "%s: rank %d: status %d (%d is expected), \"%s\" (with \"%s\" and \"%s\")", case_name, g->config.rank, (int)g->status,
@@ -209,12 +229,12 @@ static void port_in_use_case(const void *arg)
 {
     char address[64];
     const int port = support_reserve_port(address, sizeof address);
-    guest zero = { 0 };
+    joiner zero = { 0 };
 
     (void)arg;
     CHECK(listen(port, 8) == 0, "%s: listen", case_name);
-    guest_start(&zero, 0, 2, address, 2000);
-    guest_join(&zero);
+    joiner_start(&zero, 0, 2, address, 2000);
+    joiner_join(&zero);
     expect_failure(&zero, COLL_ERR_SYSTEM, address, "use", 1000);
     close(port);
 }
@@ -222,17 +242,17 @@ static void port_in_use_case(const void *arg)
 static void no_such_host_case(const void *arg)
 {
     static const char host[] = "no-such-host.invalid:5000";
-    guest zero = { 0 }, one = { 0 };
+    joiner zero = { 0 }, one = { 0 };
 
     (void)arg;
     case_step = "rank 0";
-    guest_start(&zero, 0, 2, host, 300);
-    guest_join(&zero);
+    joiner_start(&zero, 0, 2, host, 300);
+    joiner_join(&zero);
     CHECK(zero.status == COLL_ERR_ARGUMENT || zero.status == COLL_ERR_SYSTEM, "%s: rank 0 has %d", case_name, (int)zero.status);
     expect_failure(&zero, zero.status, host, "rank 0", 10000);
     case_step = "rank 1";
-    guest_start(&one, 1, 2, host, 300);
-    guest_join(&one);
+    joiner_start(&one, 1, 2, host, 300);
+    joiner_join(&one);
     CHECK(one.status < 0, "%s: rank 1 has %d", case_name, (int)one.status);
     expect_failure(&one, one.status, host, "rank 1", 10000);
     CHECK(strlen(one.sentence) > strlen(host) + 30, "%s: no reason in \"%s\"", case_name, one.sentence);
@@ -241,19 +261,19 @@ static void no_such_host_case(const void *arg)
 static void missing_rank_case(const void *arg)
 {
     const int missing = *(const int *)arg;
-    guest guests[4] = { { 0 } };
+    joiner joiners[4] = { { 0 } };
     char address[64], word[24];
     const int port = support_reserve_port(address, sizeof address);
 
     snprintf(word, sizeof word, ": %d", missing);
     for (int i = 0; i < 4; i++)
-        if (i != missing) guest_start(&guests[i], i, 4, address, 500);
+        if (i != missing) joiner_start(&joiners[i], i, 4, address, 500);
     for (int i = 0; i < 4; i++)
-        if (i != missing) guest_join(&guests[i]);
+        if (i != missing) joiner_join(&joiners[i]);
     for (int i = 0; i < 4; i++) {
         if (i == missing) continue;
-        if (missing == 0) expect_failure(&guests[i], COLL_ERR_TIMEOUT, address, "refused", 1500);
-        else expect_failure(&guests[i], COLL_ERR_TIMEOUT, word, "come", 1500);
+        if (missing == 0) expect_failure(&joiners[i], COLL_ERR_TIMEOUT, address, "refused", 1500);
+        else expect_failure(&joiners[i], COLL_ERR_TIMEOUT, word, "come", 1500);
     }
     close(port);
 }
@@ -261,27 +281,27 @@ static void missing_rank_case(const void *arg)
 static void same_rank_case(const void *arg)
 {
     journal said = JOURNAL;
-    guest zero = { .config = { .log_context = &said } }, one = { 0 }, another = { 0 }, two = { 0 };
+    joiner zero = { .config = { .log_context = &said } }, one = { 0 }, another = { 0 }, two = { 0 };
     char address[64];
     const int port = support_reserve_port(address, sizeof address);
 
     (void)arg;
-    guest_start(&zero, 0, 3, address, 10000);
-    guest_start(&one, 1, 3, address, 10000);
-    guest_start(&another, 1, 3, address, 10000);
+    joiner_start(&zero, 0, 3, address, 10000);
+    joiner_start(&one, 1, 3, address, 10000);
+    joiner_start(&another, 1, 3, address, 10000);
     case_step = "one of two is turned away";
     journal_await(&said, 1);
-    guest_start(&two, 2, 3, address, 10000);
-    guest_join(&zero);
-    guest_join(&one);
-    guest_join(&another);
-    guest_join(&two);
+    joiner_start(&two, 2, 3, address, 10000);
+    joiner_join(&zero);
+    joiner_join(&one);
+    joiner_join(&another);
+    joiner_join(&two);
     expect_success(&zero);
     expect_success(&two);
     CHECK((one.status == COLL_OK) != (another.status == COLL_OK), "%s: the two have %d and %d", case_name, (int)one.status,
           (int)another.status);
     expect_success(one.status == COLL_OK ? &one : &another);
-    guest *const late = one.status == COLL_OK ? &another : &one;
+    joiner *const late = one.status == COLL_OK ? &another : &one;
     expect_failure(late, late->status, "same rank", address, 10000);
     CHECK(said.count == 1 && journal_count(&said, "same rank") == 1, "%s: %d lines, the first \"%s\"", case_name, said.count,
           said.lines[0]);
@@ -290,7 +310,7 @@ static void same_rank_case(const void *arg)
 
 static void two_zeros_case(const void *arg)
 {
-    guest zero = { 0 }, other = { 0 }, one = { 0 };
+    joiner zero = { 0 }, other = { 0 }, one = { 0 };
     journal said = JOURNAL;
     char address[64];
     const int port = support_reserve_port(address, sizeof address);
@@ -298,17 +318,17 @@ static void two_zeros_case(const void *arg)
     (void)arg;
     zero.config.log_context = &said;
     zero.config.log_level = COLL_LOG_INFO;
-    guest_start(&zero, 0, 2, address, 10000);
+    joiner_start(&zero, 0, 2, address, 10000);
     one.config.world = "the other job";           /* its refusal shows that rank 0 listens                    */
-    guest_start(&one, 1, 2, address, 10000);
-    guest_join(&one);
-    guest_start(&other, 0, 2, address, 10000);
-    guest_join(&other);
+    joiner_start(&one, 1, 2, address, 10000);
+    joiner_join(&one);
+    joiner_start(&other, 0, 2, address, 10000);
+    joiner_join(&other);
     expect_failure(&other, COLL_ERR_SYSTEM, address, "use", 2000);
-    one = (guest){ 0 };
-    guest_start(&one, 1, 2, address, 10000);
-    guest_join(&one);
-    guest_join(&zero);
+    one = (joiner){ 0 };
+    joiner_start(&one, 1, 2, address, 10000);
+    joiner_join(&one);
+    joiner_join(&zero);
     expect_success(&one);
     expect_success(&zero);
     close(port);
@@ -319,23 +339,23 @@ static void other_world_case(const void *arg)
 {
     const bool by_size = arg != NULL;
     journal said = JOURNAL;
-    guest zero = { .config = { .log_context = &said } }, wrong = { 0 }, right = { 0 };
+    joiner zero = { .config = { .log_context = &said } }, wrong = { 0 }, right = { 0 };
     char address[64];
     const int port = support_reserve_port(address, sizeof address);
 
     zero.config.world = right.config.world = "blue";
     wrong.config.world = by_size ? "blue" : "green";
-    guest_start(&zero, 0, 2, address, 10000);
-    guest_start(&wrong, 1, by_size ? 3 : 2, address, 10000);
+    joiner_start(&zero, 0, 2, address, 10000);
+    joiner_start(&wrong, 1, by_size ? 3 : 2, address, 10000);
     case_step = "the wrong one is turned away";
-    guest_join(&wrong);
+    joiner_join(&wrong);
     expect_failure(&wrong, wrong.status, address, by_size ? "number of ranks" : "COLL_WORLD", 3000);
     CHECK(wrong.status == COLL_ERR_PROTOCOL || wrong.status == COLL_ERR_MISMATCH || wrong.status == COLL_ERR_ARGUMENT,
           "%s: it has %d", case_name, (int)wrong.status);
     case_step = "the right one";
-    guest_start(&right, 1, 2, address, 10000);
-    guest_join(&right);
-    guest_join(&zero);
+    joiner_start(&right, 1, 2, address, 10000);
+    joiner_join(&right);
+    joiner_join(&zero);
     expect_success(&zero);
     expect_success(&right);
     CHECK(said.count == 1 && journal_count(&said, "turned away") == 1, "%s: %d lines, the first \"%s\"", case_name, said.count,
@@ -451,13 +471,13 @@ static int stranger_comes(const stranger *s, const char *address)
 static void strangers_case(const void *arg)
 {
     journal said = JOURNAL;
-    guest zero = { .config = { .log_context = &said, .log_level = COLL_LOG_INFO } }, one = { 0 };
+    joiner zero = { .config = { .log_context = &said, .log_level = COLL_LOG_INFO } }, one = { 0 };
     char address[64];
     const int port = support_reserve_port(address, sizeof address);
     int fds[STRANGER_COUNT], due = 0;
 
     (void)arg;
-    guest_start(&zero, 0, 2, address, 15000);
+    joiner_start(&zero, 0, 2, address, 15000);
     case_step = "strangers";
     for (int i = 0; i < STRANGER_COUNT; i++) {
         fds[i] = stranger_comes(&strangers[i], address);
@@ -466,9 +486,9 @@ static void strangers_case(const void *arg)
     case_step = "a line for each stranger";
     journal_await_text(&said, "turned away a connection from 127.0.0.1:", due);
     case_step = "the world";
-    guest_start(&one, 1, 2, address, 15000);
-    guest_join(&one);
-    guest_join(&zero);
+    joiner_start(&one, 1, 2, address, 15000);
+    joiner_join(&one);
+    joiner_join(&zero);
     expect_success(&zero);
     expect_success(&one);
     CHECK(journal_count(&said, "turned away a connection from 127.0.0.1:") == due, "%s: %d lines, %d are due; the last: %s",
@@ -489,20 +509,20 @@ static void strangers_case(const void *arg)
 static void crowd_case(const void *arg)
 {
     journal said = JOURNAL;
-    guest zero = { .config = { .log_context = &said } }, one = { 0 };
+    joiner zero = { .config = { .log_context = &said } }, one = { 0 };
     char address[64];
     const int port = support_reserve_port(address, sizeof address);
     int fds[200];
 
     (void)arg;
-    guest_start(&zero, 0, 2, address, 15000);
+    joiner_start(&zero, 0, 2, address, 15000);
     case_step = "a silent crowd";
     for (int i = 0; i < 200; i++) fds[i] = knock(address);
     case_step = "the world, in the crowd";
     for (int i = 8; i < 200; i++) close(fds[i]);
-    guest_start(&one, 1, 2, address, 15000);
-    guest_join(&one);
-    guest_join(&zero);
+    joiner_start(&one, 1, 2, address, 15000);
+    joiner_join(&one);
+    joiner_join(&zero);
     expect_success(&zero);
     expect_success(&one);
     for (int i = 0; i < 8; i++) close(fds[i]);

@@ -6,10 +6,7 @@
  *
  * Built with COLL_WITH_OPENSSL where there is OpenSSL; otherwise TLS is left out, and the first line says so.
  */
-#define COLL_IMPLEMENTATION
-#define COLL__ONE_TIER 1
-#define COLL__SEAL_RENEW 300000                   /* bytes: keys are renewed within the tests                 */
-#include "../coll.h"
+#include "inside.h"
 
 #include "check.h"
 #include "support.h"
@@ -152,7 +149,7 @@ enum { WIRE_ROOM = 4 << 20 };
 
 static void identity(coll__identity *us, int rank, const char *key, int auth, const char *job)
 {
-    coll__settings s = { .config = { .rank = rank, .size = 4, .world = job }, .auth = auth };
+    coll__tcp_settings s = { .config = { .rank = rank, .size = 4, .world = job }, .auth = auth };
 
     memset(us, 0, sizeof *us);
     snprintf(s.key, sizeof s.key, "%s", key);

@@ -1,8 +1,7 @@
 /* test_hosts.c - ranks that share hosts: how many bytes leave a host, how often a sum is rounded, and what coll_explain says.
  * That the results are right, of every kind, type and form, is for test_contract in the world "sim-hosts". */
-#define COLL_IMPLEMENTATION
 #define COLL__ONE_TIER 1
-#include "../coll.h"
+#include "inside.h"
 
 #include "check.h"
 #include "support.h"
@@ -49,7 +48,7 @@ static int price_worker(coll_comm *comm, void *arg)
     const int me = coll_rank(comm);
     unsigned char *in = support_need(calloc(COUNT, 8)), *out = support_need(calloc(COUNT, 8));
 
-    comm->trunk->transport = &counting;
+    comm->session->transport = &counting;
     for (int i = 0; i < PRICES; i++) {
         coll_call call = prices[i].call;
         const bool has_blocks = call.kind == COLL_REDUCE_SCATTER || call.kind == COLL_ALLGATHER;

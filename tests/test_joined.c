@@ -2,8 +2,7 @@
  * ranks each.  (What every call does in such a world is the business of the world "joined" of the other tests.)
  *
  *     test_joined [PART,...]               PART: calls, sleep, deaths, start, spawn, leaks */
-#define COLL_IMPLEMENTATION
-#define COLL__ONE_TIER 1
+#define _DEFAULT_SOURCE 1
 #include "../coll.h"
 
 #include "check.h"

@@ -2,9 +2,8 @@
  *
  *     test_keyfile                      as root it also tries files of others, and other users
  */
-#define COLL_IMPLEMENTATION
 #define COLL__ONE_TIER 1
-#include "../coll.h"
+#include "inside.h"
 
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -39,12 +38,14 @@ static void expect_text(const row *r, const char *who, const char *said)
 static const char *library_says(void)
 {
     const coll_config config = { .rank = 1, .size = 2, .address = "127.0.0.1:9", .tcp = { .security = "key" } };
-    coll__settings s;
-    const coll_status status = coll__settle(&s, &config, 1);
+    coll__settings general;
+    coll__tcp_settings s;
+    coll_status status = inside_settle(&general, &config, 1);
+    if (status == COLL_OK) status = coll__tcp_configure(&s, &general);
 
     CHECK(!status || status == COLL_ERR_ARGUMENT, "status %d", (int)status);
     CHECK(status || !strcmp(s.key, KEY), "the key is \"%s\"", s.key);
-    return status ? coll_error(NULL) : NULL;
+    return status ? coll__start_error : NULL;
 }
 
 /* What coll-run says of it; NULL: nothing. */

@@ -12,7 +12,7 @@
 #include "check.h"
 #include "support.h"
 #include "cases.h"
-#include "guests.h"
+#include "joiners.h"
 #include "net.h"
 
 enum { CASE_SECONDS = 60, RANKS_MOST = 4, WORDS_MOST = 300000, SLOW_WORDS = 2000000 };
@@ -21,37 +21,37 @@ static uint64_t seed;
 
 static void ignore_line(void *context, coll_log_level level, const char *line) { (void)context, (void)level, (void)line; }
 
-/* Run body(guest) on `size` ranks; `lanes` of each rank. */
-static void guests_run(guest *guests, int size, const char *io, const int *lanes, coll_status (*body)(guest *g), void *arg)
+/* Run body(joiner) on `size` ranks; `lanes` of each rank. */
+static void joiners_run(joiner *joiners, int size, const char *io, const int *lanes, coll_status (*body)(joiner *g), void *arg)
 {
     char address[64];
     const int port = support_reserve_port(address, sizeof address);
 
     for (int i = 0; i < size; i++) {
-        guests[i] = (guest){ .body = body, .arg = arg, .config = { .transport = "tcp", .tcp = { .io = io, .lanes = lanes[i],
+        joiners[i] = (joiner){ .body = body, .arg = arg, .config = { .transport = "tcp", .tcp = { .io = io, .lanes = lanes[i],
             .share_memory = -1 }, .rank = i, .size = size,
-                             .address = address,
+                               .address = address,
                                      .start_timeout_ms = lanes[0] == lanes[1] ? 20000 : 700, .stall_timeout_ms = 20000,
-                             .log = ignore_line } };
-        guest_run(&guests[i]);
+                               .log = ignore_line } };
+        joiner_run(&joiners[i]);
     }
-    for (int i = 0; i < size; i++) guest_join(&guests[i]);
+    for (int i = 0; i < size; i++) joiner_join(&joiners[i]);
     close(port);
 }
 
-static void expect_all(const guest *guests, int size)
+static void expect_all(const joiner *joiners, int size)
 {
-    for (int i = 0; i < size; i++) expect_success(&guests[i]);
+    for (int i = 0; i < size; i++) expect_success(&joiners[i]);
 }
 
-static coll__stream *stream_of(const guest *g, int peer, int channel)
+static coll__stream *stream_of(const joiner *g, int peer, int channel)
 {
-    return coll__stream_to(g->comm->trunk->context, peer, channel);
+    return coll__stream_to(g->comm->session->context, peer, channel);
 }
 
 /* ---- >>settings ---- */
 
-static coll_status do_nothing(guest *g) { return coll_barrier(g->comm); }
+static coll_status do_nothing(joiner *g) { return coll_barrier(g->comm); }
 
 static void settings_case(const void *arg)
 {
@@ -59,7 +59,7 @@ static void settings_case(const void *arg)
     static const int numbers[] = { -1, 17 };
     coll_config c = { .rank = 0, .size = 1 };
     coll_comm *comm;
-    guest guests[2];
+    joiner joiners[2];
 
     (void)arg;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -74,10 +74,10 @@ static void settings_case(const void *arg)
     }
     for (int i = 0; i < 3; i++) {                 /* who is told, and what                                    */
         const int lanes[3][2] = { { 1, 2 }, { 2, 1 }, { 16, 3 } };
-        guests_run(guests, 2, "poll", lanes[i], do_nothing, NULL);
-        CHECK(guests[1].status == COLL_ERR_PROTOCOL && strstr(guests[1].sentence, "COLL_LANES"), "%d and %d lanes: %s: %s",
-              lanes[i][0], lanes[i][1], coll_status_text(guests[1].status), guests[1].sentence);
-        CHECK(guests[0].status != COLL_OK, "%d and %d lanes: rank 0 has joined", lanes[i][0], lanes[i][1]);
+        joiners_run(joiners, 2, "poll", lanes[i], do_nothing, NULL);
+        CHECK(joiners[1].status == COLL_ERR_PROTOCOL && strstr(joiners[1].sentence, "COLL_LANES"), "%d and %d lanes: %s: %s",
+              lanes[i][0], lanes[i][1], coll_status_text(joiners[1].status), joiners[1].sentence);
+        CHECK(joiners[0].status != COLL_OK, "%d and %d lanes: rank 0 has joined", lanes[i][0], lanes[i][1]);
     }
 }
 
@@ -86,7 +86,7 @@ static void settings_case(const void *arg)
 static uint32_t word_of(int from, int to, int k, size_t i) { return support_word(from, to, k, i); }
 
 /* A message to the next rank and one from the last, of any length, several at once. */
-static coll_status pass_on(guest *g, uint64_t *random, uint32_t *in, uint32_t *out)
+static coll_status pass_on(joiner *g, uint64_t *random, uint32_t *in, uint32_t *out)
 {
     enum { AT_ONCE = 6 };
     const int me = coll_rank(g->comm), size = coll_size(g->comm), next = (me + 1) % size, last = (me + size - 1) % size;
@@ -114,7 +114,7 @@ static coll_status pass_on(guest *g, uint64_t *random, uint32_t *in, uint32_t *o
     return status;
 }
 
-static coll_status add_up(guest *g, uint64_t *random, uint32_t *in, uint32_t *out)
+static coll_status add_up(joiner *g, uint64_t *random, uint32_t *in, uint32_t *out)
 {
     const int me = coll_rank(g->comm), size = coll_size(g->comm);
     const size_t count = support_random(random) % WORDS_MOST;
@@ -129,7 +129,7 @@ static coll_status add_up(guest *g, uint64_t *random, uint32_t *in, uint32_t *ou
     return status;
 }
 
-static coll_status exchange(guest *g, uint64_t *random, uint32_t *in, uint32_t *out)
+static coll_status exchange(joiner *g, uint64_t *random, uint32_t *in, uint32_t *out)
 {
     const int me = coll_rank(g->comm), size = coll_size(g->comm);
     const size_t count = support_random(random) % (WORDS_MOST / RANKS_MOST);
@@ -141,7 +141,7 @@ static coll_status exchange(guest *g, uint64_t *random, uint32_t *in, uint32_t *
     return status;
 }
 
-static coll_status talk(guest *g)
+static coll_status talk(joiner *g)
 {
     uint64_t random = seed;
     uint32_t *in = support_need(malloc(WORDS_MOST * sizeof *in)), *out = support_need(malloc(WORDS_MOST * sizeof *out));
@@ -163,12 +163,12 @@ static void calls_case(const void *arg)
 {
     const plan *p = arg;
     const int lanes[RANKS_MOST] = { p->lanes, p->lanes, p->lanes, p->lanes };
-    guest guests[RANKS_MOST];
+    joiner joiners[RANKS_MOST];
 
     if (p->security) setenv("COLL_SECURITY", p->security, 1);
     if (p->key) setenv("COLL_KEY", p->key, 1);
-    guests_run(guests, p->size, p->io, lanes, talk, NULL);
-    expect_all(guests, p->size);
+    joiners_run(joiners, p->size, p->io, lanes, talk, NULL);
+    expect_all(joiners, p->size);
 }
 
 static void test_calls(void)
@@ -196,7 +196,7 @@ static void test_calls(void)
 
 /* ---- >>leaving: what was sent before arrives ---- */
 
-static coll_status send_and_leave(guest *g)
+static coll_status send_and_leave(joiner *g)
 {
     const int *k = g->arg;
     const size_t count = (size_t)(*k * 977);
@@ -218,11 +218,11 @@ static coll_status send_and_leave(guest *g)
 static void leaving_case(const void *arg)
 {
     static const int lanes[] = { 3, 3, 3 };
-    guest guests[3];
+    joiner joiners[3];
 
     for (int k = 1; k < 400; k = k * 3 + 1) {
-        guests_run(guests, 3, arg, lanes, send_and_leave, &k);
-        expect_all(guests, 3);
+        joiners_run(joiners, 3, arg, lanes, send_and_leave, &k);
+        expect_all(joiners, 3);
     }
 }
 
@@ -231,7 +231,7 @@ static void leaving_case(const void *arg)
 typedef struct cut { event ready; int lane; bool is_amid; } cut;
 
 /* Rank 1 waits for rank 0, which only looks on; or both are in the middle of a call. */
-static coll_status be_cut(guest *g)
+static coll_status be_cut(joiner *g)
 {
     cut *c = g->arg;
     uint32_t *words = support_need(calloc(WORDS_MOST, sizeof *words));
@@ -259,16 +259,15 @@ static coll_status be_cut(guest *g)
 static void cuts_case(const void *arg)
 {
     static const int lanes[] = { 3, 3 };
-    guest guests[2];
+    joiner joiners[2];
 
     for (int n = 0; n < 6; n++) {
         cut c = { EVENT_INIT, n % 3, n < 3 };
-        guests_run(guests, 2, arg, lanes, be_cut, &c);
+        joiners_run(joiners, 2, arg, lanes, be_cut, &c);
         for (int i = 0; i < 2; i++)
-            CHECK(guests[i].status == COLL_ERR_PEER && (names_rank(guests[i].sentence, 0) || names_rank(guests[i].sentence, 1))
-                  && guests[i].body_ms < support_patience(3000), "%s: lane %d cut: rank %d: %s after %d ms: %s", case_name, n % 3,
-                      i,
-                  coll_status_text(guests[i].status), (int)guests[i].body_ms, guests[i].sentence);
+            CHECK(joiners[i].status == COLL_ERR_PEER && (names_rank(joiners[i].sentence, 0) || names_rank(joiners[i].sentence, 1))
+                  && joiners[i].body_ms < support_patience(3000), "%s: lane %d cut: rank %d: %s after %d ms: %s", case_name,
+                  n % 3, i, coll_status_text(joiners[i].status), (int)joiners[i].body_ms, joiners[i].sentence);
     }
 }
 
@@ -301,7 +300,7 @@ static void *relay_main(void *at)
     }
 }
 
-static coll_status be_slow(guest *g)
+static coll_status be_slow(joiner *g)
 {
     relay *m = g->arg;
     const int me = coll_rank(g->comm);
@@ -326,7 +325,7 @@ static void slow_case(const void *arg)
 {
     static const int lanes[] = { 3, 3 };
     relay m = { .ready = EVENT_INIT };
-    guest guests[2];
+    joiner joiners[2];
     const int small = 16384;
 
     for (int i = 0; i < 2; i++) {
@@ -334,11 +333,11 @@ static void slow_case(const void *arg)
         for (int k = 0; k < 2; k++) (void)setsockopt(m.fds[i][k], SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
     }
     CHECK(!pthread_create(&m.thread, NULL, relay_main, &m), "no thread");
-    guests_run(guests, 2, arg, lanes, be_slow, &m);
+    joiners_run(joiners, 2, arg, lanes, be_slow, &m);
     for (int i = 0; i < 2; i++) close(m.fds[i][0]);
     pthread_join(m.thread, NULL);
     for (int i = 0; i < 2; i++) close(m.fds[i][1]);
-    expect_all(guests, 2);
+    expect_all(joiners, 2);
     CHECK(m.passed > 0 && m.passed < sizeof(uint32_t) * SLOW_WORDS / 9, "%s: the slow lane carried %zu of %zu bytes",
             case_name, m.passed,
           sizeof(uint32_t) * (size_t)SLOW_WORDS);
@@ -432,9 +431,9 @@ static void long_case(const void *arg)
         CHECK(t.seconds < 1.25 * (bytes / rate + ramp), "%s: %s: %g s", case_name, links[i], t.seconds);
     }
     for (int n = 2; n < 5000; n = n * 3 / 2) {    /* nothing changes for the links that there were            */
-        CHECK(coll__lag(&near, n) == COLL__LAG_LEAST, "the default link has a lag of %ld with %d ranks", coll__lag(&near, n), n);
-        CHECK(coll__lag(&far, n) >= 20 && coll__lag(&far, n) <= COLL__LAG_MOST, "a long link has a lag of %ld",
-                coll__lag(&far, n));
+        const long least = coll__lag(&near, coll__slice_bytes(n)), most = coll__lag(&far, coll__slice_bytes(n));
+        CHECK(least == COLL__LAG_LEAST, "the default link has a lag of %ld with %d ranks", least, n);
+        CHECK(most >= 20 && most <= COLL__LAG_MOST, "a long link has a lag of %ld", most);
     }
     free(first);
     free(other);
@@ -444,7 +443,7 @@ static void long_case(const void *arg)
 
 enum { SHAPED_MBIT = 200, SHAPED_WORDS = 1 << 20 };
 
-static coll_status cross(guest *g)
+static coll_status cross(joiner *g)
 {
     uint32_t *words = support_need(calloc(SHAPED_WORDS, sizeof *words));
     coll_status status = coll_allreduce(g->comm, words, words, SHAPED_WORDS, COLL_U32, COLL_SUM);
@@ -461,13 +460,13 @@ static void shaped_rank(const net *n, int rank, const char *io)
 {
     char address[40];
     int64_t took_ms = 0;
-    guest g = { .body = cross, .arg = &took_ms, .config = { .transport = "tcp", .tcp = { .io = io, .lanes = 2,
+    joiner g = { .body = cross, .arg = &took_ms, .config = { .transport = "tcp", .tcp = { .io = io, .lanes = 2,
         .security = "open" }, .rank = rank, .size = 2, .address = address, .start_timeout_ms = 20000, .log = ignore_line } };
 
     net_address(0, address, sizeof address);
     strcat(address, ":7177");                     /* of a network of our own: nobody else has it              */
     if (!net_enter(n, rank)) _exit(2);
-    (void)guest_main(&g);
+    (void)joiner_main(&g);
     const double best_ms = SHAPED_WORDS * 4.0 * 8 * 3 / (SHAPED_MBIT * 1e3);
     const bool is_late = took_ms > support_patience((int64_t)(1.35 * best_ms));
     if (g.status) fprintf(stderr, "shaped: rank %d: %s\n", rank, g.sentence);

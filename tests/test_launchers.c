@@ -1,12 +1,10 @@
 /* test_launchers.c - what launchers say in the environment, and the texts that a meeting reads: lists of hosts, ports, networks,
- * notices.
+ * rendezvous files.
  *
  * Every environment is tried in a process of its own.
  */
-#define COLL_IMPLEMENTATION
 #define COLL__ONE_TIER 1
-#define COLL_STATIC                               /* so that what is not used here is not compiled */
-#include "../coll.h"
+#include "inside.h"
 
 #include "check.h"
 #include "support.h"
@@ -118,9 +116,9 @@ static void test_networks(void)
                                         .ifa_addr = (struct sockaddr *)&addresses[i].at };
     }
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        unsigned char chosen[COLL__PLACE_ADDRESSES][16];
+        unsigned char chosen[COLL__ENDPOINT_ADDRESSES][16];
         char text[200] = "", host[INET6_ADDRSTRLEN];
-        const int count = coll__network_choose(list, cases[i].rules, chosen, COLL__PLACE_ADDRESSES);
+        const int count = coll__network_choose(list, cases[i].rules, chosen, COLL__ENDPOINT_ADDRESSES);
         for (int k = 0; k < count; k++) {
             const bool is_v4 = !memcmp(chosen[k], coll__v4_prefix, 12);
             coll__append(text, sizeof text, "%s%s", k ? " " : "", inet_ntop(is_v4 ? AF_INET : AF_INET6, is_v4
@@ -145,26 +143,26 @@ static void test_other_words(void)
     }
 }
 
-static void test_notices(void)
+static void test_rendezvous(void)
 {
 #define NONCE "0123456789abcdef0123456789abcdef"
     static const struct { const char *text; int count; } cases[] = {
-        { "coll meeting 1\n" NONCE "\n10.0.0.7:4000\nend\n", 1 },
-            { "coll meeting 1\n" NONCE "\n10.0.0.7:4000\n[fd00::7]:4000\n127.0.0.1:1\nend\n", 3 },
-        { "", 0 }, { "coll meeting 1\n", 0 }, { "coll meeting 2\n" NONCE "\n10.0.0.7:4000\nend\n", 0 },
-            { "coll meeting 1\n" NONCE "\nend\n", 0 },
-        { "coll meeting 1\n" NONCE "\n10.0.0.7:4000\n", 0 }, { "coll meeting 1\nshort\n10.0.0.7:4000\nend\n", 0 },
-        { "coll meeting 1\n" NONCE "\na-name:4000\nend\n", 0 }, { "coll meeting 1\n" NONCE "\n10.0.0.7:0\nend\n", 0 },
-        { "coll meeting 1\n" NONCE "\n1.1.1.1:1\n1.1.1.2:1\n1.1.1.3:1\n1.1.1.4:1\nend\n", 0 }, { "#!/bin/sh\nexit 0\n", 0 },
+        { "coll rendezvous 1\n" NONCE "\n10.0.0.7:4000\nend\n", 1 },
+            { "coll rendezvous 1\n" NONCE "\n10.0.0.7:4000\n[fd00::7]:4000\n127.0.0.1:1\nend\n", 3 },
+        { "", 0 }, { "coll rendezvous 1\n", 0 }, { "coll rendezvous 2\n" NONCE "\n10.0.0.7:4000\nend\n", 0 },
+            { "coll rendezvous 1\n" NONCE "\nend\n", 0 },
+        { "coll rendezvous 1\n" NONCE "\n10.0.0.7:4000\n", 0 }, { "coll rendezvous 1\nshort\n10.0.0.7:4000\nend\n", 0 },
+        { "coll rendezvous 1\n" NONCE "\na-name:4000\nend\n", 0 }, { "coll rendezvous 1\n" NONCE "\n10.0.0.7:0\nend\n", 0 },
+        { "coll rendezvous 1\n" NONCE "\n1.1.1.1:1\n1.1.1.2:1\n1.1.1.3:1\n1.1.1.4:1\nend\n", 0 }, { "#!/bin/sh\nexit 0\n", 0 },
     };
-    coll__notice notice;
-    char text[COLL__NOTICE_MOST];
+    coll__rendezvous file;
+    char text[COLL__RENDEZVOUS_MOST];
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         snprintf(text, sizeof text, "%s", cases[i].text);
-        const bool is_good = coll__notice_parse(text, &notice);
-        CHECK(is_good == (cases[i].count > 0) && (!is_good || notice.count == cases[i].count), "notice %zu: %d addresses", i,
-              is_good ? notice.count : -1);
+        const bool is_good = coll__rendezvous_parse(text, &file);
+        CHECK(is_good == (cases[i].count > 0) && (!is_good || file.count == cases[i].count), "file %zu: %d addresses", i,
+              is_good ? file.count : -1);
     }
 }
 
@@ -260,10 +258,10 @@ static const launched launches[] = {
       "COLL_RANK and", "h:1", { 0 }, 0 },
     { "torchrun in a pod of an indexed job", { TORCH, "JOB_COMPLETION_INDEX=0", "PET_NNODES=2" }, COLL_OK, 3, 16, "torchrun",
       "h1:29500", { 0 }, 0 },
-    { "torchrun's wishes without torchrun", { "PET_NNODES=2", "PET_NODE_RANK=0" }, COLL_ERR_ARGUMENT, 0, 0, NULL, NULL,
+    { "torchrun's queries without torchrun", { "PET_NNODES=2", "PET_NODE_RANK=0" }, COLL_ERR_ARGUMENT, 0, 0, NULL, NULL,
       { "PET_NNODES=2", "COLL_SIZE=1" }, 0 },
-    { "an elastic torchrun's wishes", { "PET_NNODES=1:4" }, COLL_ERR_ARGUMENT, 0, 0, NULL, NULL, { "PET_NNODES=1:4" }, 0 },
-    { "torchrun's wishes for one node", { "PET_NNODES=1" }, COLL_OK, 0, 1, "nothing", "", { 0 }, 0 },
+    { "an elastic torchrun's queries", { "PET_NNODES=1:4" }, COLL_ERR_ARGUMENT, 0, 0, NULL, NULL, { "PET_NNODES=1:4" }, 0 },
+    { "torchrun's queries for one node", { "PET_NNODES=1" }, COLL_OK, 0, 1, "nothing", "", { 0 }, 0 },
     { "LeaderWorkerSet", { "LWS_WORKER_INDEX=1", "LWS_GROUP_SIZE=2", "COLL_ADDR=h:1" }, COLL_OK, 1, 2, "LeaderWorkerSet", "h:1",
       { 0 }, 0 },
     { "LeaderWorkerSet without an address", { "LWS_WORKER_INDEX=0", "LWS_GROUP_SIZE=2" }, COLL_ERR_ARGUMENT, 0, 0, NULL, NULL,
@@ -311,10 +309,12 @@ static void launch_case(const void *arg)
 {
     const launched *l = arg;
     coll__settings s;
+    coll__tcp_settings network = { .key = "" };
 
     clearenv();
     for (int i = 0; l->environment[i]; i++) putenv((char *)(uintptr_t)l->environment[i]);
-    const coll_status status = coll__settle(&s, NULL, l->count ? l->count : 1);
+    coll_status status = inside_settle(&s, NULL, l->count ? l->count : 1);
+    if (status == COLL_OK && s.config.size > s.count) status = coll__tcp_configure(&network, &s);
     CHECK(status == l->status, "%s: status %d, \"%s\"", case_name, (int)status, coll__start_error);
     if (status < 0) {
         CHECK(says(coll__start_error, l->words, 3), "%s: \"%s\"", case_name, coll__start_error);
@@ -323,7 +323,7 @@ static void launch_case(const void *arg)
     CHECK(s.config.rank == l->rank && s.config.size == l->size && !strncmp(s.source, l->source, strlen(l->source)),
           "%s: rank %d of %d, from %s", case_name,
           s.config.rank, s.config.size, s.source);
-    const char *address = s.config.address ? s.config.address : "";
+    const char *address = network.config.address ? network.config.address : "";
     CHECK(!strncmp(address, l->address, strlen(l->address)), "%s: address %s", case_name, address);
 }
 
@@ -331,6 +331,7 @@ static void launch_case(const void *arg)
 static void slurm_port_case(const void *arg)
 {
     coll__settings s;
+    coll__tcp_settings network;
     char ports[3][COLL__ADDRESS_ROOM], worlds[3][COLL__WORLD_ROOM];
 
     (void)arg;
@@ -341,9 +342,10 @@ static void slurm_port_case(const void *arg)
     for (int i = 0; i < 3; i++) {
         putenv(i == 1 ? "SLURM_PROCID=3" : "SLURM_PROCID=0");
         putenv(i == 2 ? "SLURM_STEP_ID=1" : "SLURM_STEP_ID=0");
-        CHECK(coll__settle(&s, NULL, 1) == COLL_OK, "%s: %s", case_name, coll__start_error);
-        snprintf(ports[i], sizeof ports[i], "%s", s.config.address);
-        snprintf(worlds[i], sizeof worlds[i], "%s", s.config.world);
+        CHECK(inside_settle(&s, NULL, 1) == COLL_OK && coll__tcp_configure(&network, &s) == COLL_OK,
+              "%s: %s", case_name, coll__start_error);
+        snprintf(ports[i], sizeof ports[i], "%s", network.config.address);
+        snprintf(worlds[i], sizeof worlds[i], "%s", network.config.world);
     }
     const int port = atoi(strchr(ports[0], ':') + 1);
     CHECK(port >= 20000 && port <= 29999, "%s: %s", case_name, ports[0]);
@@ -352,11 +354,23 @@ static void slurm_port_case(const void *arg)
           worlds[2]);
 }
 
-/* Two ranks of MLX meet by their file; and three that Hydra would have started, by whoever holds the other end of PMI_FD. */
+/* One of the ranks of a process that has been started with others: are `*arg` there? */
+static int count_off(coll_comm *comm, void *arg)
+{
+    int32_t n = 1;
+    const bool is_right = coll_allreduce(comm, &n, &n, 1, COLL_I32, COLL_SUM) == COLL_OK && n == *(int *)arg;
+
+    if (!is_right) fprintf(stderr, "%s: rank %d: %d, %s\n", case_name, coll_rank(comm), (int)n, coll_error(comm));
+    return !is_right;
+}
+
+/* Two ranks of MLX meet by their file; and three processes that Hydra would have started, by whoever holds the other end of
+ * PMI_FD, with a rank or two each. */
 static void started_case(const void *arg)
 {
-    const bool is_mlx = !strcmp(arg, "mlx");
+    const bool is_mlx = !strcmp(arg, "mlx"), has_threads = !strcmp(arg, "hydra threads");
     const int size = is_mlx ? 2 : 3;
+    int ranks = has_threads ? 2 * size : size;
     char text[3][200], path[] = "/tmp/test_meet.XXXXXX";
     int pair[2], status, good = 0, fds[2] = { -1, -1 };
     pid_t pids[3];
@@ -371,7 +385,6 @@ static void started_case(const void *arg)
     for (int rank = 0; rank < size; rank++) {
         if ((pids[rank] = fork()) != 0) continue;
         coll_comm *comm = NULL;
-        int32_t n = 1;
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         clearenv();
         snprintf(text[0], sizeof text[0], is_mlx ? "MLX_RANK=%d" : "PMI_RANK=%d", rank);
@@ -379,9 +392,8 @@ static void started_case(const void *arg)
         snprintf(text[2], sizeof text[2], "PMI_FD=%d", pair[1]);
         putenv(text[0]), putenv(text[1]);
         if (!is_mlx) putenv(text[2]), putenv("PMI_SIZE=3"), putenv("MPI_LOCALNRANKS=3");
-        const bool is_right = coll_init(&comm, NULL) == COLL_OK && coll_size(comm) == size && coll_rank(comm) == rank
-                              && coll_allreduce(comm, &n, &n, 1, COLL_I32, COLL_SUM) == COLL_OK && n == size;
-        if (!is_right) fprintf(stderr, "%s: rank %d: %s\n", case_name, rank, coll_error(comm));
+        const bool is_right = has_threads ? coll_spawn(2, count_off, &ranks) == 0
+                              : coll_init(&comm, NULL) == COLL_OK && coll_rank(comm) == rank && count_off(comm, &ranks) == 0;
         coll_free(comm);
         _exit(is_right ? 0 : 1);
     }
@@ -402,12 +414,13 @@ int main(void)
     test_ports();
     test_networks();
     test_other_words();
-    test_notices();
+    test_rendezvous();
     world = "launchers";
     for (size_t i = 0; i < sizeof launches / sizeof *launches; i++)
         run_case_within(CASE_SECONDS, launch_case, &launches[i], launches[i].name);
     run_case_within(CASE_SECONDS, slurm_port_case, NULL, "Slurm's port");
     run_case_within(CASE_SECONDS, started_case, "mlx", "a host file of MLX");
     run_case_within(CASE_SECONDS, started_case, "hydra", "three ranks of Hydra");
+    run_case_within(CASE_SECONDS, started_case, "hydra threads", "three processes of Hydra with two ranks each");
     return CHECK_DONE();
 }

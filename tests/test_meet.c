@@ -5,11 +5,8 @@
  * Every case runs in a process of its own with a time limit.  Ranks are threads of that process.  In the part "spaces" each of
  * them lives in the network namespace of its host, and sees that host's /etc/hosts; this needs root.
  */
-#define _GNU_SOURCE
-#define COLL_IMPLEMENTATION
 #define COLL__ONE_TIER 1
-#define COLL_STATIC                               /* so that what is not used here is not compiled */
-#include "../coll.h"
+#include "inside.h"
 
 #include "check.h"
 #include "support.h"
@@ -22,14 +19,14 @@ enum { RANKS_MOST = 6, HOSTS_MOST = 2, CASE_SECONDS = 25, START_MS = 15000 };
 
 #define NONCE "0123456789abcdef0123456789abcdef"
 
-/* ---- >>guests: ranks that meet ---- */
+/* ---- >>joiners: ranks that meet ---- */
 
 typedef struct journal {
     pthread_mutex_t lock;
     char            text[4000];                   /* all lines                                                */
 } journal;
 
-typedef struct guest {
+typedef struct joiner {
     pthread_t   thread;
     coll_config config;
     int         network;                          /* namespace to live in, 0: where we are                    */
@@ -44,9 +41,9 @@ typedef struct guest {
     int         port, address_count;              /* where it listens, as rank 0 has told it                  */
     char        address[COLL__ADDRESS_TEXT];
     bool        is_good;
-} guest;
+} joiner;
 
-static void guest_line(void *context, coll_log_level level, const char *line)
+static void joiner_line(void *context, coll_log_level level, const char *line)
 {
     journal *j = context;
 
@@ -80,9 +77,9 @@ static void run_on(int processor)
     CHECK(sched_setaffinity(0, sizeof one, &one) == 0, "%s: processor %d: %s", case_name, processor, strerror(errno));
 }
 
-static void *guest_main(void *at)
+static void *joiner_main(void *at)
 {
-    guest *g = at;
+    joiner *g = at;
     int32_t data[3];
 
     if (g->network > 0) CHECK(setns(g->network, CLONE_NEWNET) == 0, "%s: setns", case_name);
@@ -93,12 +90,12 @@ static void *guest_main(void *at)
     g->took_ms = now_ms() - began;
     snprintf(g->sentence, sizeof g->sentence, "%s", coll_error(NULL));
     if (g->status != COLL_OK) return NULL;
-    const coll__tcp *tcp = g->comm->trunk->context;
-    const coll__address a = coll__place_address(tcp, g->config.rank, 0);
+    const coll__tcp *tcp = g->comm->session->context;
+    const coll__address a = coll__endpoint_address(tcp, g->config.rank, 0);
     coll__address_text(&a, g->address, sizeof g->address);
-    g->port = tcp->places[g->config.rank].port;
-    g->address_count = tcp->places[g->config.rank].count;
-    g->is_crowded = g->comm->trunk->is_crowded;
+    g->port = tcp->endpoints[g->config.rank].port;
+    g->address_count = tcp->endpoints[g->config.rank].count;
+    g->is_crowded = g->comm->session->is_crowded;
     g->is_good = true;
     for (int root = 0; root < g->config.size && g->is_good; root++) {         /* a message between any two            */
         int32_t all[RANKS_MOST], back[RANKS_MOST];
@@ -113,29 +110,29 @@ static void *guest_main(void *at)
     return NULL;
 }
 
-/* `size` guests, not started yet. */
-static void guests_make(guest *guests, int size, const char *address)
+/* `size` joiners, not started yet. */
+static void joiners_make(joiner *joiners, int size, const char *address)
 {
     for (int i = 0; i < size; i++) {
-        memset(&guests[i], 0, sizeof guests[i]);
-        pthread_mutex_init(&guests[i].said.lock, NULL);
-        guests[i].config = (coll_config){ .rank = i, .size = size, .address = address, .start_timeout_ms = START_MS,
-                                          .tcp = { .io = "poll" },
-                                          .log = guest_line, .log_context = &guests[i].said, .log_level = COLL_LOG_INFO };
+        memset(&joiners[i], 0, sizeof joiners[i]);
+        pthread_mutex_init(&joiners[i].said.lock, NULL);
+        joiners[i].config = (coll_config){ .rank = i, .size = size, .address = address, .start_timeout_ms = START_MS,
+                                           .tcp = { .io = "poll" },
+                                           .log = joiner_line, .log_context = &joiners[i].said, .log_level = COLL_LOG_INFO };
     }
 }
 
-static void guest_start(guest *g) { CHECK(pthread_create(&g->thread, NULL, guest_main, g) == 0, "%s: no thread", case_name); }
+static void joiner_start(joiner *g) { CHECK(pthread_create(&g->thread, NULL, joiner_main, g) == 0, "%s: no thread", case_name); }
 
-static void expect_world(guest *guests, int size)
+static void expect_world(joiner *joiners, int size)
 {
     for (int i = 0; i < size; i++) {
-        pthread_join(guests[i].thread, NULL);
-        CHECK(guests[i].is_good, "%s: rank %d: status %d, %s", case_name, i, (int)guests[i].status, guests[i].sentence);
+        pthread_join(joiners[i].thread, NULL);
+        CHECK(joiners[i].is_good, "%s: rank %d: status %d, %s", case_name, i, (int)joiners[i].status, joiners[i].sentence);
     }
 }
 
-static void expect_failure(guest *g, coll_status status, int most_ms, const char *word, const char *other)
+static void expect_failure(joiner *g, coll_status status, int most_ms, const char *word, const char *other)
 {
     pthread_join(g->thread, NULL);
     CHECK(g->status == status && strstr(g->sentence, word) && strstr(g->sentence, other),
@@ -152,7 +149,7 @@ static int port_of(const char *address) { return atoi(strrchr(address, ':') + 1)
 static void bound_case(const void *arg)
 {
     const bool is_alone = arg != NULL;
-    guest guests[2];
+    joiner joiners[2];
     cpu_set_t all;
     int first = 0, second;
     char address[64];
@@ -161,13 +158,13 @@ static void bound_case(const void *arg)
     while (!CPU_ISSET((size_t)first, &all)) first++;
     for (second = first + 1; !CPU_ISSET((size_t)second, &all);) second++;
     const int held = support_reserve_port(address, sizeof address);
-    guests_make(guests, 2, address);
-    guests[0].processor = 1 + first;
-    guests[1].processor = 1 + (is_alone ? second : first);
-    for (int i = 0; i < 2; i++) guest_start(&guests[i]);
-    expect_world(guests, 2);
+    joiners_make(joiners, 2, address);
+    joiners[0].processor = 1 + first;
+    joiners[1].processor = 1 + (is_alone ? second : first);
+    for (int i = 0; i < 2; i++) joiner_start(&joiners[i]);
+    expect_world(joiners, 2);
     for (int i = 0; i < 2; i++)
-        CHECK(guests[i].is_crowded == !is_alone, "%s: rank %d thinks otherwise", case_name, i);
+        CHECK(joiners[i].is_crowded == !is_alone, "%s: rank %d thinks otherwise", case_name, i);
     close(held);
 }
 
@@ -185,66 +182,66 @@ static const by_address addresses[] = {
 static void address_case(const void *arg)
 {
     const by_address *b = arg;
-    guest guests[4];
+    joiner joiners[4];
     char where[64], texts[4][64];
     const int held = support_reserve_port(where, sizeof where);
     int size = 0;
 
-    guests_make(guests, 4, NULL);
+    joiners_make(joiners, 4, NULL);
     while (size < 4 && b->addresses[size]) size++;
     for (int i = 0; i < size; i++) {
         snprintf(texts[i], sizeof texts[i], b->addresses[i], port_of(where));
-        guests[i].config.address = texts[i];
-        guests[i].config.size = size;
+        joiners[i].config.address = texts[i];
+        joiners[i].config.size = size;
     }
     close(held);                                  /* it is of one family and one address: rank 0 may want more */
-    for (int i = size - 1; i >= 0; i--) guest_start(&guests[i]);
-    expect_world(guests, size);
+    for (int i = size - 1; i >= 0; i--) joiner_start(&joiners[i]);
+    expect_world(joiners, size);
 }
 
 static void tell(void *context, const char *address)
 {
-    guest *guests = context;
+    joiner *joiners = context;
 
     for (int i = 1; i < 3; i++) {
-        snprintf(guests[i].address, sizeof guests[i].address, "%s", address);
-        guests[i].config.address = guests[i].address;
-        guest_start(&guests[i]);
+        snprintf(joiners[i].address, sizeof joiners[i].address, "%s", address);
+        joiners[i].config.address = joiners[i].address;
+        joiner_start(&joiners[i]);
     }
 }
 
 static void listening_case(const void *arg)
 {
-    guest guests[3];
+    joiner joiners[3];
 
-    guests_make(guests, 3, arg);
-    guests[0].config.tcp.listening = tell;
-    guests[0].config.tcp.listening_context = guests;
-    guest_start(&guests[0]);
-    expect_world(guests, 3);
-    guests_make(guests, 1, arg);
-    guests[0].config.size = 2;
-    guest_start(&guests[0]);
-    expect_failure(&guests[0], COLL_ERR_ARGUMENT, 1000, "port 0", "listening");
+    joiners_make(joiners, 3, arg);
+    joiners[0].config.tcp.listening = tell;
+    joiners[0].config.tcp.listening_context = joiners;
+    joiner_start(&joiners[0]);
+    expect_world(joiners, 3);
+    joiners_make(joiners, 1, arg);
+    joiners[0].config.size = 2;
+    joiner_start(&joiners[0]);
+    expect_failure(&joiners[0], COLL_ERR_ARGUMENT, 1000, "port 0", "listening");
 }
 
 static void hosts_case(const void *arg)
 {
-    guest guests[3];
+    joiner joiners[3];
     char hosts[200], where[3][64];
     int held[3];
 
     (void)arg;
     for (int i = 0; i < 3; i++) held[i] = support_reserve_port(where[i], sizeof where[i]);
     snprintf(hosts, sizeof hosts, "%s, %s,%s", where[0], where[1], where[2]);
-    guests_make(guests, 3, NULL);
+    joiners_make(joiners, 3, NULL);
     for (int i = 0; i < 3; i++) {
-        guests[i].config.tcp.hosts = hosts;
-        guest_start(&guests[i]);
+        joiners[i].config.tcp.hosts = hosts;
+        joiner_start(&joiners[i]);
     }
-    expect_world(guests, 3);
+    expect_world(joiners, 3);
     for (int i = 0; i < 3; i++) {
-        CHECK(!strcmp(guests[i].address, where[i]), "%s: rank %d listens at %s, not %s", case_name, i, guests[i].address,
+        CHECK(!strcmp(joiners[i].address, where[i]), "%s: rank %d listens at %s, not %s", case_name, i, joiners[i].address,
               where[i]);
         close(held[i]);
     }
@@ -254,120 +251,120 @@ static void hosts_case(const void *arg)
 static void ports_case(const void *arg)
 {
     const bool is_enough = !strcmp(arg, "enough");
-    guest guests[4];
+    joiner joiners[4];
     char where[64], range[40];
     const int held = support_reserve_port(where, sizeof where);
     /* three ports in a row that are free now; somebody else may take one before the ranks do, so the range goes further */
     const int first = 10000 + (int)(support_mix((uint64_t)getpid()) % 9000), last = is_enough ? first + 40 : first;
 
     snprintf(range, sizeof range, "%d-%d", first, last);
-    guests_make(guests, 4, where);
+    joiners_make(joiners, 4, where);
     for (int i = 0; i < 4; i++) {
-        guests[i].config.tcp.ports = range;
-        guests[i].config.start_timeout_ms = is_enough ? START_MS : 1000;
-        guest_start(&guests[i]);
+        joiners[i].config.tcp.ports = range;
+        joiners[i].config.start_timeout_ms = is_enough ? START_MS : 1000;
+        joiner_start(&joiners[i]);
     }
     if (is_enough) {
-        expect_world(guests, 4);
-        for (int i = 1; i < 4; i++) CHECK(guests[i].port >= first && guests[i].port <= last, "%s: rank %d listens at %d",
-                                          case_name, i, guests[i].port);
+        expect_world(joiners, 4);
+        for (int i = 1; i < 4; i++) CHECK(joiners[i].port >= first && joiners[i].port <= last, "%s: rank %d listens at %d",
+                                          case_name, i, joiners[i].port);
     } else {
         int without = 0;
         for (int i = 0; i < 4; i++) {
-            pthread_join(guests[i].thread, NULL);
-            without += strstr(guests[i].sentence, range) == NULL && strstr(guests[i].sentence, "is free") != NULL;
-            CHECK(guests[i].status < 0, "%s: rank %d has come", case_name, i);
+            pthread_join(joiners[i].thread, NULL);
+            without += strstr(joiners[i].sentence, range) == NULL && strstr(joiners[i].sentence, "is free") != NULL;
+            CHECK(joiners[i].status < 0, "%s: rank %d has come", case_name, i);
         }
-        CHECK(without >= 2, "%s: %d ranks say that no port is free; one says: %s", case_name, without, guests[3].sentence);
+        CHECK(without >= 2, "%s: %d ranks say that no port is free; one says: %s", case_name, without, joiners[3].sentence);
     }
     close(held);
 }
 
 static void in_use_case(const void *arg)
 {
-    guest guests[2];
+    joiner joiners[2];
     char where[64], holder[40];
     const int held = support_reserve_port(where, sizeof where);
 
     (void)arg;
     CHECK(listen(held, 4) == 0, "%s: listen", case_name);
     snprintf(holder, sizeof holder, "held by process %d", (int)getpid());
-    guests_make(guests, 2, where);
-    guest_start(&guests[0]);
-    expect_failure(&guests[0], COLL_ERR_SYSTEM, 2000, where, holder);
+    joiners_make(joiners, 2, where);
+    joiner_start(&joiners[0]);
+    expect_failure(&joiners[0], COLL_ERR_SYSTEM, 2000, where, holder);
     close(held);
 }
 
 static void missing_case(const void *arg)
 {
-    guest guests[6];
+    joiner joiners[6];
     char where[64];
     const int held = support_reserve_port(where, sizeof where);
 
     (void)arg;
-    guests_make(guests, 6, where);
-    for (int i = 0; i < 6; i++) guests[i].config.start_timeout_ms = 700;
-    guest_start(&guests[0]);
-    guest_start(&guests[4]);
-    expect_failure(&guests[4], COLL_ERR_TIMEOUT, 2500, "have not come: 1-3, 5", "0.7 s");
-    expect_failure(&guests[0], COLL_ERR_TIMEOUT, 2500, "have not come: 1-3, 5", where);
+    joiners_make(joiners, 6, where);
+    for (int i = 0; i < 6; i++) joiners[i].config.start_timeout_ms = 700;
+    joiner_start(&joiners[0]);
+    joiner_start(&joiners[4]);
+    expect_failure(&joiners[4], COLL_ERR_TIMEOUT, 2500, "have not come: 1-3, 5", "0.7 s");
+    expect_failure(&joiners[0], COLL_ERR_TIMEOUT, 2500, "have not come: 1-3, 5", where);
     close(held);
 }
 
 /* A rank whose time is up before that of rank 0 knows who is missing, too. */
 static void impatient_case(const void *arg)
 {
-    guest guests[4];
+    joiner joiners[4];
     char where[64];
     const int held = support_reserve_port(where, sizeof where);
 
     (void)arg;
-    guests_make(guests, 4, where);
-    guests[0].config.start_timeout_ms = 7000;
-    guests[2].config.start_timeout_ms = 2000;
-    guest_start(&guests[0]);
-    guest_start(&guests[2]);
-    expect_failure(&guests[2], COLL_ERR_TIMEOUT, 3500, "it waited for 1, 3", where);
-    expect_failure(&guests[0], COLL_ERR_TIMEOUT, 8500, "have not come: 1-3", where);
-    CHECK(strstr(guests[0].said.text, "waits at") && strstr(guests[0].said.text, "3 of 4 ranks: 1-3"), "%s: %s", case_name,
-          guests[0].said.text);
+    joiners_make(joiners, 4, where);
+    joiners[0].config.start_timeout_ms = 7000;
+    joiners[2].config.start_timeout_ms = 2000;
+    joiner_start(&joiners[0]);
+    joiner_start(&joiners[2]);
+    expect_failure(&joiners[2], COLL_ERR_TIMEOUT, 3500, "it waited for 1, 3", where);
+    expect_failure(&joiners[0], COLL_ERR_TIMEOUT, 8500, "have not come: 1-3", where);
+    CHECK(strstr(joiners[0].said.text, "waits at") && strstr(joiners[0].said.text, "3 of 4 ranks: 1-3"), "%s: %s", case_name,
+          joiners[0].said.text);
     close(held);
 }
 
 static void unreachable_case(const void *arg)
 {
-    guest guests[2];
+    joiner joiners[2];
     char where[64];
     const int held = support_reserve_port(where, sizeof where);
 
     (void)arg;
-    guests_make(guests, 2, where);
-    guests[1].config.start_timeout_ms = 400;
-    guest_start(&guests[1]);
-    expect_failure(&guests[1], COLL_ERR_TIMEOUT, 2000, where, "Connection refused");
-    CHECK(strstr(guests[1].sentence, "0.4 s"), "%s: %s", case_name, guests[1].sentence);
+    joiners_make(joiners, 2, where);
+    joiners[1].config.start_timeout_ms = 400;
+    joiner_start(&joiners[1]);
+    expect_failure(&joiners[1], COLL_ERR_TIMEOUT, 2000, where, "Connection refused");
+    CHECK(strstr(joiners[1].sentence, "0.4 s"), "%s: %s", case_name, joiners[1].sentence);
     close(held);
 }
 
 static void late_case(const void *arg)
 {
-    guest guests[3];
+    joiner joiners[3];
     char where[64];
     const int held = support_reserve_port(where, sizeof where);
 
     (void)arg;
-    guests_make(guests, 3, where);
-    guest_start(&guests[1]);
-    guest_start(&guests[2]);
+    joiners_make(joiners, 3, where);
+    joiner_start(&joiners[1]);
+    joiner_start(&joiners[2]);
     (void)poll(NULL, 0, 400);                     /* nobody can tell when they have knocked in vain            */
-    guest_start(&guests[0]);
-    expect_world(guests, 3);
-    CHECK(guests[0].took_ms < support_patience(1500), "%s: rank 0 waited %d ms for those that had been waiting", case_name,
-          (int)guests[0].took_ms);
+    joiner_start(&joiners[0]);
+    expect_world(joiners, 3);
+    CHECK(joiners[0].took_ms < support_patience(1500), "%s: rank 0 waited %d ms for those that had been waiting", case_name,
+          (int)joiners[0].took_ms);
     close(held);
 }
 
-static bool has_said(guest *g, const char *words)
+static bool has_said(joiner *g, const char *words)
 {
     pthread_mutex_lock(&g->said.lock);
     const bool has = strstr(g->said.text, words) != NULL;
@@ -376,7 +373,7 @@ static bool has_said(guest *g, const char *words)
 }
 
 /* A process that joins as this rank, until it is killed. */
-static pid_t guest_process(const guest *g)
+static pid_t joiner_process(const joiner *g)
 {
     const pid_t pid = fork();
     coll_comm *comm = NULL;
@@ -391,56 +388,56 @@ static pid_t guest_process(const guest *g)
  * over; unless it is started again at once. */
 static void died_case(const void *arg)
 {
-    guest guests[4];
+    joiner joiners[4];
     char where[64];
     const bool is_replaced = arg != NULL;
     const int held = support_reserve_port(where, sizeof where);
 
-    guests_make(guests, 4, where);
-    for (int i = 0; i < 4; i++) guests[i].config.liveness_timeout_ms = is_replaced ? 10000 : 1000;
-    const pid_t died = guest_process(&guests[2]);
-    guest_start(&guests[1]);
-    guest_start(&guests[0]);
-    while (!has_said(&guests[0], "for 1 of 4 ranks: 3")) (void)poll(NULL, 0, 5);
+    joiners_make(joiners, 4, where);
+    for (int i = 0; i < 4; i++) joiners[i].config.liveness_timeout_ms = is_replaced ? 10000 : 1000;
+    const pid_t died = joiner_process(&joiners[2]);
+    joiner_start(&joiners[1]);
+    joiner_start(&joiners[0]);
+    while (!has_said(&joiners[0], "for 1 of 4 ranks: 3")) (void)poll(NULL, 0, 5);
     kill(died, SIGKILL);
     (void)waitpid(died, NULL, 0);
     if (is_replaced) {
-        guest_start(&guests[2]);
-        guest_start(&guests[3]);
-        expect_world(guests, 4);
+        joiner_start(&joiners[2]);
+        joiner_start(&joiners[3]);
+        expect_world(joiners, 4);
     } else {
         for (int i = 0; i < 2; i++)
-            expect_failure(&guests[i], COLL_ERR_PEER, START_MS - 5000, "rank 2 came to rank 0", "has not come back for 1.");
+            expect_failure(&joiners[i], COLL_ERR_PEER, START_MS - 5000, "rank 2 came to rank 0", "has not come back for 1.");
     }
     close(held);
 }
 
 static void duplicate_case(const void *arg)
 {
-    guest guests[3], twin;
+    joiner joiners[3], twin;
     char where[64];
     const int held = support_reserve_port(where, sizeof where);
 
     (void)arg;
-    guests_make(guests, 3, where);
-    guests_make(&twin, 1, where);
+    joiners_make(joiners, 3, where);
+    joiners_make(&twin, 1, where);
     twin.config.rank = 1, twin.config.size = 3;
-    guest_start(&guests[0]);
-    guest_start(&guests[1]);
-    guest_start(&twin);
+    joiner_start(&joiners[0]);
+    joiner_start(&joiners[1]);
+    joiner_start(&twin);
     for (bool has_shown = false; !has_shown; (void)sched_yield()) {
-        pthread_mutex_lock(&guests[0].said.lock);
-        has_shown = strstr(guests[0].said.text, "same rank, 1, from 127.0.0.1:") != NULL;
-        pthread_mutex_unlock(&guests[0].said.lock);
+        pthread_mutex_lock(&joiners[0].said.lock);
+        has_shown = strstr(joiners[0].said.text, "same rank, 1, from 127.0.0.1:") != NULL;
+        pthread_mutex_unlock(&joiners[0].said.lock);
     }
-    guest_start(&guests[2]);
-    pthread_join(guests[1].thread, NULL);
+    joiner_start(&joiners[2]);
+    pthread_join(joiners[1].thread, NULL);
     pthread_join(twin.thread, NULL);
-    guest *loser = guests[1].is_good ? &twin : &guests[1];
-    CHECK(guests[1].is_good != twin.is_good && strstr(loser->sentence, "same rank, 1"), "%s: %s", case_name, loser->sentence);
-    pthread_join(guests[0].thread, NULL);
-    pthread_join(guests[2].thread, NULL);
-    CHECK(guests[0].is_good && guests[2].is_good, "%s: %s; %s", case_name, guests[0].sentence, guests[2].sentence);
+    joiner *loser = joiners[1].is_good ? &twin : &joiners[1];
+    CHECK(joiners[1].is_good != twin.is_good && strstr(loser->sentence, "same rank, 1"), "%s: %s", case_name, loser->sentence);
+    pthread_join(joiners[0].thread, NULL);
+    pthread_join(joiners[2].thread, NULL);
+    CHECK(joiners[0].is_good && joiners[2].is_good, "%s: %s; %s", case_name, joiners[0].sentence, joiners[2].sentence);
     close(held);
 }
 
@@ -448,14 +445,14 @@ static void duplicate_case(const void *arg)
 static void silent_case(const void *arg)
 {
     struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    guest guests[3];
+    joiner joiners[3];
     char where[64];
     const int held = support_reserve_port(where, sizeof where);
     int silent[5];
 
     (void)arg;
-    guests_make(guests, 3, where);
-    guest_start(&guests[0]);
+    joiners_make(joiners, 3, where);
+    joiner_start(&joiners[0]);
     to.sin_port = htons((uint16_t)port_of(where));
     for (int i = 0; i < 5; i++) {
         silent[i] = -1;
@@ -467,10 +464,10 @@ static void silent_case(const void *arg)
             sched_yield();
         }
     }
-    guest_start(&guests[1]);
-    guest_start(&guests[2]);
-    expect_world(guests, 3);
-    CHECK(guests[0].took_ms < support_patience(3000), "%s: it took %d ms", case_name, (int)guests[0].took_ms);
+    joiner_start(&joiners[1]);
+    joiner_start(&joiners[2]);
+    expect_world(joiners, 3);
+    CHECK(joiners[0].took_ms < support_patience(3000), "%s: it took %d ms", case_name, (int)joiners[0].took_ms);
     for (int i = 0; i < 5; i++) close(silent[i]);
     close(held);
 }
@@ -478,89 +475,89 @@ static void silent_case(const void *arg)
 /* Which world a rank belongs to. */
 static void other_world_case(const void *arg)
 {
-    guest guests[2], stranger;
+    joiner joiners[2], stranger;
     char where[64];
     const int held = support_reserve_port(where, sizeof where);
 
     (void)arg;
-    guests_make(guests, 2, where);
-    guests_make(&stranger, 1, where);
+    joiners_make(joiners, 2, where);
+    joiners_make(&stranger, 1, where);
     stranger.config.rank = 1, stranger.config.size = 2;
     stranger.config.world = "another";
-    guest_start(&guests[0]);
-    guest_start(&stranger);
+    joiner_start(&joiners[0]);
+    joiner_start(&stranger);
     expect_failure(&stranger, COLL_ERR_PROTOCOL, 5000, "another job", where);
     stranger.config.world = NULL;
     stranger.config.size = 3;
-    guest_start(&stranger);
+    joiner_start(&stranger);
     expect_failure(&stranger, COLL_ERR_PROTOCOL, 5000, "another number of ranks", where);
-    guest_start(&guests[1]);
-    expect_world(guests, 2);
+    joiner_start(&joiners[1]);
+    expect_world(joiners, 2);
     close(held);
 }
 
 static void network_case(const void *arg)
 {
-    guest guests[2];
+    joiner joiners[2];
     char where[64];
     const int held = support_reserve_port(where, sizeof where);
 
     (void)arg;
-    guests_make(guests, 2, where);
-    guests[0].config.tcp.network = "eth-none*";
-    guest_start(&guests[0]);
-    expect_failure(&guests[0], COLL_ERR_ARGUMENT, 1000, "\"eth-none*\" names no address", "lo 127.0.0.1");
-    guests_make(guests, 2, where);
-    guests[0].config.tcp.ports = "many";
-    guest_start(&guests[0]);
-    expect_failure(&guests[0], COLL_ERR_ARGUMENT, 1000, "\"many\"", "5000-5099");
-    guests_make(guests, 2, where);
-    guests[0].config.tcp.network = guests[1].config.tcp.network = "127.0.0.1";
-    for (int i = 0; i < 2; i++) guest_start(&guests[i]);
-    expect_world(guests, 2);
-    guests_make(guests, 2, where);
+    joiners_make(joiners, 2, where);
+    joiners[0].config.tcp.network = "eth-none*";
+    joiner_start(&joiners[0]);
+    expect_failure(&joiners[0], COLL_ERR_ARGUMENT, 1000, "\"eth-none*\" names no address", "lo 127.0.0.1");
+    joiners_make(joiners, 2, where);
+    joiners[0].config.tcp.ports = "many";
+    joiner_start(&joiners[0]);
+    expect_failure(&joiners[0], COLL_ERR_ARGUMENT, 1000, "\"many\"", "5000-5099");
+    joiners_make(joiners, 2, where);
+    joiners[0].config.tcp.network = joiners[1].config.tcp.network = "127.0.0.1";
+    for (int i = 0; i < 2; i++) joiner_start(&joiners[i]);
+    expect_world(joiners, 2);
+    joiners_make(joiners, 2, where);
     setenv("NCCL_SOCKET_IFNAME", "eth-none", 1);
-    for (int i = 0; i < 2; i++) guest_start(&guests[i]);
-    expect_world(guests, 2);
-    CHECK(strstr(guests[0].said.text, "NCCL_SOCKET_IFNAME names no address"), "%s: %s", case_name, guests[0].said.text);
+    for (int i = 0; i < 2; i++) joiner_start(&joiners[i]);
+    expect_world(joiners, 2);
+    CHECK(strstr(joiners[0].said.text, "NCCL_SOCKET_IFNAME names no address"), "%s: %s", case_name, joiners[0].said.text);
     setenv("NCCL_SOCKET_IFNAME", "lo", 1);
-    guests_make(guests, 2, where);
-    for (int i = 0; i < 2; i++) guest_start(&guests[i]);
-    expect_world(guests, 2);
-    CHECK(strstr(guests[1].said.text, "NCCL_SOCKET_IFNAME=lo"), "%s: %s", case_name, guests[1].said.text);
+    joiners_make(joiners, 2, where);
+    for (int i = 0; i < 2; i++) joiner_start(&joiners[i]);
+    expect_world(joiners, 2);
+    CHECK(strstr(joiners[1].said.text, "NCCL_SOCKET_IFNAME=lo"), "%s: %s", case_name, joiners[1].said.text);
     close(held);
 }
 
 /* ---- >>meetings by file ---- */
 
 /* What is at the path before. */
-typedef enum old_notice { NO_NOTICE, NO_SENSE, REFUSED, OTHER_WORLD, OLD_COUNT } old_notice;
+typedef enum old_file { NO_FILE, NO_SENSE, REFUSED, OTHER_WORLD, OLD_COUNT } old_file;
 
 static void file_case(const void *arg)
 {
     static const char *const olds[] = { "nothing", "nonsense", "a port that nobody has", "a rank of another world" };
-    const old_notice old = *(const old_notice *)arg;
+    const old_file old = *(const old_file *)arg;
     char directory[] = "/tmp/test_meet.XXXXXX", path[64], address[80], where[64], text[200];
-    guest guests[3], other[2];
+    joiner joiners[3], other[2];
     const int held = support_reserve_port(where, sizeof where);
 
     CHECK(mkdtemp(directory) != NULL, "%s: no directory", case_name);
-    snprintf(path, sizeof path, "%s/notice", directory);
+    snprintf(path, sizeof path, "%s/rendezvous", directory);
     snprintf(address, sizeof address, "file:%s", path);
-    snprintf(text, sizeof text, "coll meeting 1\n" NONCE "\n%s\nend\n", old == OTHER_WORLD ? where : "127.0.0.1:1");
-    FILE *file = old == NO_NOTICE ? NULL : fopen(path, "w");
+    snprintf(text, sizeof text, "coll rendezvous 1\n" NONCE "\n%s\nend\n", old == OTHER_WORLD ? where : "127.0.0.1:1");
+    FILE *file = old == NO_FILE ? NULL : fopen(path, "w");
     if (file) CHECK(fputs(old == NO_SENSE ? "what is this?" : text, file) >= 0 && !fclose(file), "%s: %s", case_name, path);
-    guests_make(other, 2, where);
+    joiners_make(other, 2, where);
     other[0].config.world = "another";
     other[0].config.start_timeout_ms = 1500;
-    if (old == OTHER_WORLD) guest_start(&other[0]);
-    guests_make(guests, 3, address);
-    for (int i = 0; i < 3; i++) guests[i].config.tcp.network = "127.0.0.1";
-    guest_start(&guests[1]);
-    guest_start(&guests[2]);
-    if (old != NO_NOTICE) (void)poll(NULL, 0, 100);                    /* let them look at the old one          */
-    guest_start(&guests[0]);
-    expect_world(guests, 3);
+    if (old == OTHER_WORLD) joiner_start(&other[0]);
+    joiners_make(joiners, 3, address);
+    for (int i = 0; i < 3; i++) joiners[i].config.tcp.network = "127.0.0.1";
+    joiner_start(&joiners[1]);
+    joiner_start(&joiners[2]);
+    if (old != NO_FILE) (void)poll(NULL, 0, 100);                    /* let them look at the old one          */
+    joiner_start(&joiners[0]);
+    expect_world(joiners, 3);
     CHECK(access(path, F_OK) && rmdir(directory) == 0, "%s: after %s something is left in %s", case_name, olds[old], directory);
     if (old == OTHER_WORLD) pthread_join(other[0].thread, NULL);
     close(held);
@@ -568,16 +565,16 @@ static void file_case(const void *arg)
 
 static void file_failure_case(const void *arg)
 {
-    guest guests[2];
+    joiner joiners[2];
 
     (void)arg;
-    guests_make(guests, 2, "file:/nowhere/at/all");
+    joiners_make(joiners, 2, "file:/nowhere/at/all");
     for (int i = 0; i < 2; i++) {
-        guests[i].config.start_timeout_ms = 300;
-        guest_start(&guests[i]);
+        joiners[i].config.start_timeout_ms = 300;
+        joiner_start(&joiners[i]);
     }
-    expect_failure(&guests[0], COLL_ERR_SYSTEM, 1000, "file:/nowhere/at/all", "No such file");
-    expect_failure(&guests[1], COLL_ERR_TIMEOUT, 1500, "file:/nowhere/at/all", "not written it yet");
+    expect_failure(&joiners[0], COLL_ERR_SYSTEM, 1000, "file:/nowhere/at/all", "No such file");
+    expect_failure(&joiners[1], COLL_ERR_TIMEOUT, 1500, "file:/nowhere/at/all", "not written it yet");
 }
 
 /* ---- >>spaces: hosts that are network namespaces ---- */
@@ -596,6 +593,24 @@ static void on_host(int host, const char *format, ...)
     CHECK(setns(host_spaces[host], CLONE_NEWNET) == 0 && system(command) == 0, "%s: on host %d: %s", case_name, host, command);
 }
 
+/* Wait until host 0 is refused at a port of this address on host 1, where nobody listens: packets pass, and are answered. */
+static void wire_await(const char *address)
+{
+    const struct timeval most = { 0, 50000 };
+    struct addrinfo hints = { .ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_STREAM }, *at = NULL;
+    bool is_there = false;
+
+    CHECK(setns(host_spaces[0], CLONE_NEWNET) == 0 && !getaddrinfo(address, "9", &hints, &at), "%s: %s", case_name, address);
+    for (int i = 0; at && i < 200 && !is_there; i++) {
+        const int fd = socket(at->ai_family, SOCK_STREAM, 0);
+        setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
+        is_there = connect(fd, at->ai_addr, at->ai_addrlen) && errno == ECONNREFUSED;
+        close(fd);
+    }
+    CHECK(is_there, "%s: nothing passes to %s", case_name, address);
+    freeaddrinfo(at);
+}
+
 /* Two hosts with `wires` wires between them: 10.7.<wire>.1 and .2, fd07:<wire>::1 and ::2. */
 static void hosts_make(int wires, bool has_v4)
 {
@@ -611,9 +626,16 @@ static void hosts_make(int wires, bool has_v4)
             on_host(i, "ip addr add fd07:%d::%d/64 dev v%d nodad && ip link set v%d up", w, i + 1, w, w);
         }
     }
+    for (int w = 0; w < wires; w++) {
+        char address[40];
+        snprintf(address, sizeof address, "10.7.%d.2", w);
+        if (has_v4) wire_await(address);
+        snprintf(address, sizeof address, "fd07:%d::2", w);
+        wire_await(address);
+    }
 }
 
-static void guest_lives(guest *g, int host, const char *address)
+static void joiner_lives(joiner *g, int host, const char *address)
 {
     g->network = host_spaces[host];
     if (address) g->config.address = address;
@@ -622,31 +644,31 @@ static void guest_lives(guest *g, int host, const char *address)
 /* Ranks 0, 2 on one host, which reach rank 0 by loopback; 1, 3 on the other: 1 dials 2, and 2 dials 3. */
 static void loopback_case(const void *arg)
 {
-    guest guests[4];
+    joiner joiners[4];
 
     (void)arg;
     hosts_make(1, true);
-    guests_make(guests, 4, "127.0.0.1:7000");
-    guest_lives(&guests[0], 0, ":7000");
-    guest_lives(&guests[2], 0, NULL);
-    guest_lives(&guests[1], 1, "10.7.0.1:7000");
-    guest_lives(&guests[3], 1, "10.7.0.1:7000");
-    for (int i = 0; i < 4; i++) guest_start(&guests[i]);
-    expect_world(guests, 4);
-    CHECK(!strncmp(guests[2].address, "10.7.0.1:", 9), "%s: rank 2 is told to be at %s", case_name, guests[2].address);
+    joiners_make(joiners, 4, "127.0.0.1:7000");
+    joiner_lives(&joiners[0], 0, ":7000");
+    joiner_lives(&joiners[2], 0, NULL);
+    joiner_lives(&joiners[1], 1, "10.7.0.1:7000");
+    joiner_lives(&joiners[3], 1, "10.7.0.1:7000");
+    for (int i = 0; i < 4; i++) joiner_start(&joiners[i]);
+    expect_world(joiners, 4);
+    CHECK(!strncmp(joiners[2].address, "10.7.0.1:", 9), "%s: rank 2 is told to be at %s", case_name, joiners[2].address);
 }
 
 /* Both hosts have the same address on a wire of their own, and meet by a file, in which it may stand first. */
 static void docker_case(const void *arg)
 {
     char directory[] = "/tmp/test_meet.XXXXXX", address[80];
-    guest guests[4];
+    joiner joiners[4];
 
     (void)arg;
     hosts_make(1, true);
     CHECK(mkdtemp(directory) != NULL, "%s: no directory", case_name);
-    snprintf(address, sizeof address, "file:%s/notice", directory);
-    guests_make(guests, 4, address);
+    snprintf(address, sizeof address, "file:%s/rendezvous", directory);
+    joiners_make(joiners, 4, address);
     for (int i = 0; i < 2; i++) {
         on_host(i,
                 "ip link add docker0 type veth peer name none0 && ip link set none0 up && ip link set docker0 up");
@@ -654,11 +676,11 @@ static void docker_case(const void *arg)
         on_host(i, "ip route add default dev docker0");
     }
     for (int i = 0; i < 4; i++) {
-        guest_lives(&guests[i], i % 2, NULL);
-        guest_start(&guests[i]);
+        joiner_lives(&joiners[i], i % 2, NULL);
+        joiner_start(&joiners[i]);
     }
-    expect_world(guests, 4);
-    CHECK(!strncmp(guests[1].address, "10.7.0.2:", 9), "%s: rank 1 listens at %s", case_name, guests[1].address);
+    expect_world(joiners, 4);
+    CHECK(!strncmp(joiners[1].address, "10.7.0.2:", 9), "%s: rank 1 listens at %s", case_name, joiners[1].address);
     rmdir(directory);
 }
 
@@ -666,7 +688,7 @@ static void docker_case(const void *arg)
 static void dead_wire_case(const void *arg)
 {
     static const char names[] = "127.0.0.1 localhost\nfd07:9::1 server\n10.7.1.1 server\n";
-    guest guests[4];
+    joiner joiners[4];
 
     (void)arg;
     hosts_make(2, true);
@@ -674,57 +696,57 @@ static void dead_wire_case(const void *arg)
         on_host(i, "ip link add lost type veth peer name none0 && ip link set none0 up && ip link set lost up");
         on_host(i, "ip -6 route add fd07:9::/64 dev lost");
     }
-    guests_make(guests, 4, "server:7000");
+    joiners_make(joiners, 4, "server:7000");
     for (int i = 0; i < 4; i++) {
-        guest_lives(&guests[i], i % 2, NULL);
-        guests[i].names = names;
-        guest_start(&guests[i]);
+        joiner_lives(&joiners[i], i % 2, NULL);
+        joiners[i].names = names;
+        joiner_start(&joiners[i]);
     }
-    expect_world(guests, 4);
-    CHECK(guests[1].took_ms < support_patience(3000), "%s: it took %d ms", case_name, (int)guests[1].took_ms);
-    CHECK(!strncmp(guests[1].address, "10.7.1.2:", 9), "%s: rank 1 listens at %s", case_name, guests[1].address);
-    guests_make(guests, 2, "server:7000");        /* nobody is there: both addresses are in the sentence       */
-    guest_lives(&guests[1], 1, NULL);
-    guests[1].names = names;
-    guests[1].config.start_timeout_ms = 800;
-    guest_start(&guests[1]);
-    expect_failure(&guests[1], COLL_ERR_TIMEOUT, 2500, "[fd07:9::1]:7000: ", "10.7.1.1:7000: Connection refused");
+    expect_world(joiners, 4);
+    CHECK(joiners[1].took_ms < support_patience(3000), "%s: it took %d ms", case_name, (int)joiners[1].took_ms);
+    CHECK(!strncmp(joiners[1].address, "10.7.1.2:", 9), "%s: rank 1 listens at %s", case_name, joiners[1].address);
+    joiners_make(joiners, 2, "server:7000");      /* nobody is there: both addresses are in the sentence       */
+    joiner_lives(&joiners[1], 1, NULL);
+    joiners[1].names = names;
+    joiners[1].config.start_timeout_ms = 800;
+    joiner_start(&joiners[1]);
+    expect_failure(&joiners[1], COLL_ERR_TIMEOUT, 2500, "[fd07:9::1]:7000: ", "10.7.1.1:7000: Connection refused");
 }
 
 /* A host that knows its own name as 127.0.1.1, as Debian has it. */
 static void debian_case(const void *arg)
 {
-    guest guests[3];
+    joiner joiners[3];
 
     (void)arg;
     hosts_make(1, true);
-    guests_make(guests, 3, "server:7000");
+    joiners_make(joiners, 3, "server:7000");
     for (int i = 0; i < 3; i++) {
-        guest_lives(&guests[i], i % 2, NULL);
-        guests[i].names = i % 2 ? "10.7.0.1 server\n" : "127.0.0.1 localhost\n127.0.1.1 server\n";
-        guest_start(&guests[i]);
+        joiner_lives(&joiners[i], i % 2, NULL);
+        joiners[i].names = i % 2 ? "10.7.0.1 server\n" : "127.0.0.1 localhost\n127.0.1.1 server\n";
+        joiner_start(&joiners[i]);
     }
-    expect_world(guests, 3);
+    expect_world(joiners, 3);
 }
 
 /* No IPv4 anywhere. */
 static void v6_case(const void *arg)
 {
     char directory[] = "/tmp/test_meet.XXXXXX", address[80];
-    guest guests[3];
+    joiner joiners[3];
 
     (void)arg;
     hosts_make(1, false);
     CHECK(mkdtemp(directory) != NULL, "%s: no directory", case_name);
-    snprintf(address, sizeof address, "file:%s/notice", directory);
+    snprintf(address, sizeof address, "file:%s/rendezvous", directory);
     for (int way = 0; way < 2; way++) {
-        guests_make(guests, 3, way ? "[fd07:0::1]:7000" : address);
+        joiners_make(joiners, 3, way ? "[fd07:0::1]:7000" : address);
         for (int i = 0; i < 3; i++) {
-            guest_lives(&guests[i], i % 2, NULL);
-            guest_start(&guests[i]);
+            joiner_lives(&joiners[i], i % 2, NULL);
+            joiner_start(&joiners[i]);
         }
-        expect_world(guests, 3);
-        CHECK(!strncmp(guests[1].address, "[fd07::2]:", 10), "%s: rank 1 listens at %s", case_name, guests[1].address);
+        expect_world(joiners, 3);
+        CHECK(!strncmp(joiners[1].address, "[fd07::2]:", 10), "%s: rank 1 listens at %s", case_name, joiners[1].address);
     }
     rmdir(directory);
 }
@@ -732,63 +754,63 @@ static void v6_case(const void *arg)
 /* A link-local address, with its interface, does for ranks of one wire. */
 static void link_case(const void *arg)
 {
-    guest guests[3];
+    joiner joiners[3];
 
     (void)arg;
     hosts_make(1, false);
     on_host(0, "ip addr add fe80::77/64 dev v0 nodad");
     on_host(1, "ip addr add fe80::78/64 dev v0 nodad");
-    guests_make(guests, 3, "[fe80::77%v0]:7000");
+    joiners_make(joiners, 3, "[fe80::77%v0]:7000");
     for (int i = 0; i < 3; i++) {
-        guest_lives(&guests[i], i ? 1 : 0, NULL);
-        guest_start(&guests[i]);
+        joiner_lives(&joiners[i], i ? 1 : 0, NULL);
+        joiner_start(&joiners[i]);
     }
-    expect_world(guests, 3);
-    guests_make(guests, 2, "[fe80::77]:7000");
-    guest_lives(&guests[1], 1, NULL);
-    guests[1].config.start_timeout_ms = 300;
-    guest_start(&guests[1]);
-    expect_failure(&guests[1], COLL_ERR_ARGUMENT, 1500, "link-local", "%eth0");
+    expect_world(joiners, 3);
+    joiners_make(joiners, 2, "[fe80::77]:7000");
+    joiner_lives(&joiners[1], 1, NULL);
+    joiners[1].config.start_timeout_ms = 300;
+    joiner_start(&joiners[1]);
+    expect_failure(&joiners[1], COLL_ERR_ARGUMENT, 1500, "link-local", "%eth0");
 }
 
 /* Two wires: the network decides which one is used, also by ranks that would not need to. */
 static void choice_case(const void *arg)
 {
     static const char *const words[] = { "v1", "10.7.1.0/24", "^v0,fd07::/16", "fd07:1::/64" };
-    guest guests[3];
+    joiner joiners[3];
 
     (void)arg;
     hosts_make(2, true);
     for (size_t w = 0; w < sizeof words / sizeof *words; w++) {
         const bool is_v6 = w == 3;
-        guests_make(guests, 3, is_v6 ? "[fd07:1::1]:7000" : "10.7.1.1:7000");
+        joiners_make(joiners, 3, is_v6 ? "[fd07:1::1]:7000" : "10.7.1.1:7000");
         for (int i = 0; i < 3; i++) {
-            guest_lives(&guests[i], i % 2, i == 0 ? ":7000" : NULL);
-            guests[i].config.tcp.network = words[w];
-            guest_start(&guests[i]);
+            joiner_lives(&joiners[i], i % 2, i == 0 ? ":7000" : NULL);
+            joiners[i].config.tcp.network = words[w];
+            joiner_start(&joiners[i]);
         }
-        expect_world(guests, 3);
+        expect_world(joiners, 3);
         const char *const want = is_v6 ? "[fd07:1::2]:" : "10.7.1.2:";
-        CHECK(!strncmp(guests[1].address, want, strlen(want)), "%s, %s: rank 1 listens at %s", case_name, words[w],
-              guests[1].address);
+        CHECK(!strncmp(joiners[1].address, want, strlen(want)), "%s, %s: rank 1 listens at %s", case_name, words[w],
+              joiners[1].address);
     }
 }
 
 /* Rank 0 is not where everybody looks for it. */
 static void elsewhere_case(const void *arg)
 {
-    guest guests[2];
+    joiner joiners[2];
 
     (void)arg;
     hosts_make(1, true);
-    guests_make(guests, 2, "10.7.0.2:7000");
+    joiners_make(joiners, 2, "10.7.0.2:7000");
     for (int i = 0; i < 2; i++) {
-        guest_lives(&guests[i], 0, NULL);
-        guests[i].config.start_timeout_ms = 600;
-        guest_start(&guests[i]);
+        joiner_lives(&joiners[i], 0, NULL);
+        joiners[i].config.start_timeout_ms = 600;
+        joiner_start(&joiners[i]);
     }
-    expect_failure(&guests[0], COLL_ERR_TIMEOUT, 2000, "no address of its host", "have not come: 1");
-    expect_failure(&guests[1], COLL_ERR_TIMEOUT, 2000, "10.7.0.2:7000", "refused");
+    expect_failure(&joiners[0], COLL_ERR_TIMEOUT, 2000, "no address of its host", "have not come: 1");
+    expect_failure(&joiners[1], COLL_ERR_TIMEOUT, 2000, "10.7.0.2:7000", "refused");
 }
 
 /* ---- >>shortages: a process that may open no more files ---- */
@@ -820,47 +842,47 @@ static void files_restore(rlim_t before)
  * it can tell. */
 static void short_start_case(const void *arg)
 {
-    guest guests[6];
+    joiner joiners[6];
     char where[64];
     const int held = support_reserve_port(where, sizeof where);
     int told = 0, status = -1;
 
     (void)arg;
-    guests_make(guests, 6, where);
+    joiners_make(joiners, 6, where);
     const pid_t root = fork();
     if (root == 0) {
         coll_comm *comm = NULL;
         files_allow(6);
-        const coll_status s = coll_init(&comm, &guests[0].config);
+        const coll_status s = coll_init(&comm, &joiners[0].config);
         const char *const sentence = coll_error(NULL);
         const bool is_right = s == COLL_ERR_SYSTEM && strstr(sentence, "have not come: ") && strstr(sentence, "ulimit -n is ");
         if (!is_right) fprintf(stderr, "%s: rank 0: status %d, %s\n", case_name, (int)s, sentence);
         _exit(!is_right);
     }
     for (int i = 1; i < 6; i++) {
-        guests[i].config.start_timeout_ms = 4500;
-        guest_start(&guests[i]);
+        joiners[i].config.start_timeout_ms = 4500;
+        joiner_start(&joiners[i]);
     }
     for (int i = 1; i < 6; i++) {
-        pthread_join(guests[i].thread, NULL);
-        const bool is_told = strstr(guests[i].sentence, "nothing left for another connection: Too many open files") != NULL;
+        pthread_join(joiners[i].thread, NULL);
+        const bool is_told = strstr(joiners[i].sentence, "nothing left for another connection: Too many open files") != NULL;
         told += is_told;
-        CHECK(guests[i].status == (is_told ? COLL_ERR_SYSTEM : COLL_ERR_TIMEOUT), "%s: rank %d: status %d, %s", case_name, i,
-              (int)guests[i].status, guests[i].sentence);
-        CHECK(!is_told || guests[i].took_ms < support_patience(3500), "%s: rank %d took %d ms", case_name, i,
-              (int)guests[i].took_ms);
+        CHECK(joiners[i].status == (is_told ? COLL_ERR_SYSTEM : COLL_ERR_TIMEOUT), "%s: rank %d: status %d, %s", case_name, i,
+              (int)joiners[i].status, joiners[i].sentence);
+        CHECK(!is_told || joiners[i].took_ms < support_patience(3500), "%s: rank %d took %d ms", case_name, i,
+              (int)joiners[i].took_ms);
     }
     CHECK(told > 0 && told < 5, "%s: %d ranks have been told: rank 0 had room for none, or for all", case_name, told);
     CHECK(waitpid(root, &status, 0) == root && status == 0, "%s: rank 0: exit status %d", case_name, status);
     close(held);
 }
 
-typedef struct short_rank { guest *guest; pthread_barrier_t *barrier; } short_rank;
+typedef struct short_rank { joiner *joiner; pthread_barrier_t *barrier; } short_rank;
 
 static void *short_main(void *at)
 {
     const short_rank *r = at;
-    guest *g = r->guest;
+    joiner *g = r->joiner;
     int32_t one = 1, sum = 0;
 
     g->status = coll_init(&g->comm, &g->config);
@@ -876,18 +898,18 @@ static void *short_main(void *at)
 /* A rank that cannot connect to another for want of files says that of itself, not of the other. */
 static void short_call_case(const void *arg)
 {
-    guest guests[3];
+    joiner joiners[3];
     short_rank ranks[3];
     pthread_barrier_t barrier;
     char where[64];
     const int held = support_reserve_port(where, sizeof where);
 
     (void)arg;
-    guests_make(guests, 3, where);
+    joiners_make(joiners, 3, where);
     pthread_barrier_init(&barrier, NULL, 4);
     for (int i = 0; i < 3; i++) {
-        ranks[i] = (short_rank){ &guests[i], &barrier };
-        CHECK(pthread_create(&guests[i].thread, NULL, short_main, &ranks[i]) == 0, "%s: no thread", case_name);
+        ranks[i] = (short_rank){ &joiners[i], &barrier };
+        CHECK(pthread_create(&joiners[i].thread, NULL, short_main, &ranks[i]) == 0, "%s: no thread", case_name);
     }
     pthread_barrier_wait(&barrier);
     const rlim_t before = files_allow(0);
@@ -895,13 +917,13 @@ static void short_call_case(const void *arg)
     pthread_barrier_wait(&barrier);
     files_restore(before);
     for (int i = 0; i < 3; i++) {
-        pthread_join(guests[i].thread, NULL);
-        const char *const cause = strstr(guests[i].sentence, "): ");
-        CHECK(guests[i].status == COLL_ERR_SYSTEM && strstr(guests[i].sentence, "has nothing left for a connection to rank ")
-              && strstr(guests[i].sentence, "Too many open files (ulimit -n is "), "%s: rank %d: status %d, %s", case_name, i,
-              (int)guests[i].status, guests[i].sentence);
-        CHECK(cause && strstr(guests[0].sentence, cause), "%s: rank %d says %s, and rank 0 %s", case_name, i, guests[i].sentence,
-              guests[0].sentence);
+        pthread_join(joiners[i].thread, NULL);
+        const char *const cause = strstr(joiners[i].sentence, "): ");
+        CHECK(joiners[i].status == COLL_ERR_SYSTEM && strstr(joiners[i].sentence, "has nothing left for a connection to rank ")
+              && strstr(joiners[i].sentence, "Too many open files (ulimit -n is "), "%s: rank %d: status %d, %s", case_name, i,
+              (int)joiners[i].status, joiners[i].sentence);
+        CHECK(cause && strstr(joiners[0].sentence, cause), "%s: rank %d says %s, and rank 0 %s", case_name, i,
+              joiners[i].sentence, joiners[0].sentence);
     }
     close(held);
 }
@@ -917,27 +939,27 @@ static void more_files(void *context, coll_log_level level, const char *line)
 /* One to whom others connect in a call, and who has no files left, says so on the log, and goes on as soon as it has some. */
 static void short_door_case(const void *arg)
 {
-    guest guests[2];
+    joiner joiners[2];
     char where[64];
     const int held = support_reserve_port(where, sizeof where);
     int status = -1;
 
     (void)arg;
-    guests_make(guests, 2, where);
-    guests[1].config.log = more_files, guests[1].config.liveness_timeout_ms = -1;       /* connected to in calls only */
+    joiners_make(joiners, 2, where);
+    joiners[1].config.log = more_files, joiners[1].config.liveness_timeout_ms = -1;     /* connected to in calls only */
     const pid_t other = fork();
     if (other == 0) {
         coll_comm *comm = NULL;
         int32_t from[2] = { 100, 101 }, to[2], sum = 1;
-        bool is_good = coll_init(&comm, &guests[1].config) == COLL_OK;
+        bool is_good = coll_init(&comm, &joiners[1].config) == COLL_OK;
         files_before = files_allow(0);
         is_good = is_good && coll_alltoall(comm, from, to, 1, COLL_I32) == COLL_OK && to[0] == 1 && to[1] == 101;
         is_good = is_good && coll_alltoall(comm, from, to, 1, COLL_I32) == COLL_OK;
         is_good = is_good && coll_allreduce(comm, &sum, &sum, 1, COLL_I32, COLL_SUM) == COLL_OK && sum == 2;
         _exit(!is_good || files_allow(0) != files_before || coll_free(comm) != COLL_OK);
     }
-    guest_start(&guests[0]);
-    expect_world(guests, 1);
+    joiner_start(&joiners[0]);
+    expect_world(joiners, 1);
     CHECK(waitpid(other, &status, 0) == other && status == 0, "%s: rank 1: exit status %d", case_name, status);
     close(held);
 }
@@ -946,7 +968,7 @@ static void short_door_case(const void *arg)
 
 typedef struct part_case { const char *part, *name; void (*body)(const void *arg); const void *arg; } part_case;
 
-static const old_notice olds[] = { NO_NOTICE, NO_SENSE, REFUSED, OTHER_WORLD };
+static const old_file olds[] = { NO_FILE, NO_SENSE, REFUSED, OTHER_WORLD };
 
 static const part_case cases[] = {
     { "meetings", "listening at any port", listening_case, "127.0.0.1:0" },

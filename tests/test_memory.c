@@ -2,9 +2,8 @@
  * it, one does not want it, the caller leaves before it is answered, the other side writes nonsense into it.
  *
  *     test_memory                     COLL_TEST_SEED=...: other pieces, other pauses */
-#define COLL_IMPLEMENTATION
 #define COLL__ONE_TIER 1
-#include "../coll.h"
+#include "inside.h"
 
 #include "check.h"
 #include "support.h"
@@ -126,8 +125,8 @@ static void *end_main(void *arg)
         for (ssize_t i = 0; i < n; i++) if (bytes[0][i] != byte_at(!e->side, in + (size_t)i)) return e->error = EILSEQ, NULL;
         if (n > 0) in += (size_t)n, moved += n;
         if (moved > 0 || !e->sleeps) continue;
-        const short wish = (short)((in < STREAM_BYTES ? POLLIN : 0) | (out < STREAM_BYTES ? POLLOUT : 0));
-        struct pollfd fd = { .fd = e->pipe->fd, .events = coll__pipe_await(e->pipe, wish) };
+        const short query = (short)((in < STREAM_BYTES ? POLLIN : 0) | (out < STREAM_BYTES ? POLLOUT : 0));
+        struct pollfd fd = { .fd = e->pipe->fd, .events = coll__pipe_await(e->pipe, query) };
         if (fd.events && poll(&fd, 1, 5000) == 0) return e->error = ETIMEDOUT, NULL;
         if (e->is_late && support_random(&random) % 16 == 0) usleep(200);
     }

@@ -7,14 +7,13 @@
  *
  * Built with COLL_WITH_OPENSSL where there is OpenSSL; otherwise what is about TLS is left out, and the first line says so.
  */
-#define COLL_IMPLEMENTATION
 #define COLL__ONE_TIER 1
-#include "../coll.h"
+#include "inside.h"
 
 #include "check.h"
 #include "support.h"
 #include "cases.h"
-#include "guests.h"
+#include "joiners.h"
 #include "man.h"
 
 #define KEY "a key of all ranks, 0123456789"
@@ -35,7 +34,7 @@ typedef struct scene {
     const char *io, *security;
     event       met;
     int         port;                             /* of rank 1                                                */
-    guest       guests[2];
+    joiner       joiners[2];
     journal     said;
     char        between[64];
 } scene;
@@ -54,11 +53,11 @@ static int port_of(const coll__tcp *tcp)
 static int32_t word_of(int rank, int i) { return (int32_t)support_mix((uint64_t)(unsigned)rank << 32 | (unsigned)i); }
 
 /* Rank 0 is told another place of rank 1, then they exchange what they know.  An error, or what came is right. */
-static coll_status meet_and_talk(guest *g)
+static coll_status meet_and_talk(joiner *g)
 {
     scene *s = g->arg;
     const int me = coll_rank(g->comm);
-    coll__tcp *tcp = g->comm->trunk->context;
+    coll__tcp *tcp = g->comm->session->context;
     static const coll_type T = COLL_I32;
     int32_t *out = support_need(malloc(WORDS * sizeof *out)), *in = support_need(calloc(WORDS, sizeof *in));
     coll_status status = COLL_OK;
@@ -69,7 +68,7 @@ static coll_status meet_and_talk(guest *g)
     event_await(&s->met, 2);
     if (me == 0 && s->is_data) {
         man_begins(&s->man, s->port, s->between);
-        tcp->places[1].port = s->man.port;
+        tcp->endpoints[1].port = s->man.port;
     }
     for (int i = 0; i < WORDS; i++) out[i] = word_of(me, i);
     for (int round = 0; round < 4 && !status; round++) {
@@ -93,18 +92,18 @@ static void scene_plays(scene *s)
     s->said = (journal)JOURNAL;
     if (!s->is_data) man_begins(&s->man, atoi(strchr(address, ':') + 1), s->between);
     for (int i = 0; i < 2; i++) {
-        s->guests[i] = (guest){ .body = meet_and_talk, .arg = s, .config = {
+        s->joiners[i] = (joiner){ .body = meet_and_talk, .arg = s, .config = {
             .transport = "tcp", .rank = i, .size = 2, .address = i == 1 && !s->is_data ? s->between : address,
             .tcp = { .key = KEY, .security = s->security, .io = s->io, .share_memory = -1 }, .start_timeout_ms = START_MS,
             .stall_timeout_ms = 5000,
             .liveness_timeout_ms = 1500, .log = journal_line, .log_context = &s->said } };
         if (s->is_data || s->man.does == MAN_FORWARDS || s->man.most > 0)
-            s->guests[i].config.start_timeout_ms = (int)support_patience(4000);
-        guest_run(&s->guests[i]);
+            s->joiners[i].config.start_timeout_ms = (int)support_patience(4000);
+        joiner_run(&s->joiners[i]);
     }
-    guest_join(&s->guests[1]);
+    joiner_join(&s->joiners[1]);
     event_raise(&s->met);                         /* rank 0 may be there, and wait for it                     */
-    guest_join(&s->guests[0]);
+    joiner_join(&s->joiners[0]);
     if (!s->is_data || s->man.port) man_ends(&s->man);
     close(held);
 }
@@ -115,7 +114,7 @@ static void expect_nothing_gained(scene *s)
     CHECK(man_counts(&s->man.done) > 0, "%s: the man in the middle has done nothing", case_name);
     CHECK(man_counts(&s->man.stolen) == 0, "%s: the man in the middle has read %d bytes", case_name, man_counts(&s->man.stolen));
     for (int i = 0; i < 2; i++)
-        CHECK(s->guests[i].status < 0, "%s: rank %d has COLL_OK", case_name, i);
+        CHECK(s->joiners[i].status < 0, "%s: rank %d has COLL_OK", case_name, i);
 }
 
 static const char *line_name(bool is_data) { return is_data ? "a data connection" : "a control connection"; }
@@ -129,13 +128,13 @@ static void tls_case(const void *arg)
     memcpy(s, arg, sizeof *s);
     scene_plays(s);
     if (s->man.does == MAN_FORWARDS) {            /* so that it is known that what follows fails for his sake  */
-        for (int i = 0; i < 2; i++) expect_success(&s->guests[i]);
+        for (int i = 0; i < 2; i++) expect_success(&s->joiners[i]);
     } else {
         const int victim = (s->man.does == MAN_PLAYS_SERVER) == s->is_data ? 0 : 1;
         expect_nothing_gained(s);
         if (s->man.does == MAN_PLAYS_SERVER)
-            CHECK(s->guests[victim].status == COLL_ERR_DENIED && strstr(s->guests[victim].sentence, "TLS"),
-                  "%s: rank %d has %d, \"%s\"", case_name, victim, (int)s->guests[victim].status, s->guests[victim].sentence);
+            CHECK(s->joiners[victim].status == COLL_ERR_DENIED && strstr(s->joiners[victim].sentence, "TLS"),
+                  "%s: rank %d has %d, \"%s\"", case_name, victim, (int)s->joiners[victim].status, s->joiners[victim].sentence);
         else
             CHECK(journal_count(&s->said, "TLS"), "%s: nobody says that TLS could not begin", case_name);
     }
@@ -198,7 +197,7 @@ static void again_case(const void *arg)
     memcpy(before, asked, sizeof *before);
     before->man.does = MAN_FORWARDS;
     scene_plays(before);
-    for (int i = 0; i < 2; i++) expect_success(&before->guests[i]);
+    for (int i = 0; i < 2; i++) expect_success(&before->joiners[i]);
     CHECK(before->man.kept_length[0] >= COLL__HELLO_LENGTH + COLL__SHA_LENGTH
           && before->man.kept_length[1] >= COLL__HELLO_LENGTH, "%s: nothing was kept", case_name);
     memcpy(s, asked, sizeof *s);
@@ -206,17 +205,17 @@ static void again_case(const void *arg)
     scene_plays(s);
     expect_nothing_gained(s);
     const int victim = s->is_data ? 0 : 1;
-    CHECK(s->guests[victim].status == COLL_ERR_DENIED && strstr(s->guests[victim].sentence, "its key is another one"),
-          "%s: rank %d has %d, \"%s\"", case_name, victim, (int)s->guests[victim].status, s->guests[victim].sentence);
+    CHECK(s->joiners[victim].status == COLL_ERR_DENIED && strstr(s->joiners[victim].sentence, "its key is another one"),
+          "%s: rank %d has %d, \"%s\"", case_name, victim, (int)s->joiners[victim].status, s->joiners[victim].sentence);
 
     const int held = support_reserve_port(address, sizeof address);       /* now to a rank 0 that waits for rank 1 */
-    guest guests[2];
+    joiner joiners[2];
     journal said = JOURNAL;
     unsigned char byte;
     for (int i = 0; i < 2; i++) {
-        guests[i] = (guest){ .config = { .transport = "tcp", .rank = i, .size = 2, .address = address,
-                                         .tcp = { .key = KEY, .security = s->security, .io = s->io }, .start_timeout_ms = 20000,
-                                         .log = journal_line, .log_context = &said } };
+        joiners[i] = (joiner){ .config = { .transport = "tcp", .rank = i, .size = 2, .address = address,
+                                           .tcp = { .key = KEY, .security = s->security, .io = s->io }, .start_timeout_ms = 20000,
+                                           .log = journal_line, .log_context = &said } };
         if (i == 1) {
             int fd;
             while ((fd = man_dials(atoi(strchr(address, ':') + 1))) < 0) sched_yield();
@@ -224,10 +223,10 @@ static void again_case(const void *arg)
             while (man_reads(fd, &byte, 1)) { }   /* until he is turned away                                  */
             close(fd);
         }
-        guest_run(&guests[i]);
+        joiner_run(&joiners[i]);
     }
-    for (int i = 0; i < 2; i++) guest_join(&guests[i]);
-    for (int i = 0; i < 2; i++) expect_success(&guests[i]);
+    for (int i = 0; i < 2; i++) joiner_join(&joiners[i]);
+    for (int i = 0; i < 2; i++) expect_success(&joiners[i]);
     CHECK(journal_count(&said, s->is_data ? "turned away" : "its key is another one") == 1, "%s: nobody is turned away",
           case_name);
     close(held);
@@ -260,9 +259,9 @@ static void refusal_case(const void *arg)
     CHECK(man_counts(&s->man.done) >= (s->man.most ? s->man.most : 2), "%s: he has refused %d times", case_name,
           man_counts(&s->man.done));
     if (s->man.most) {
-        for (int i = 0; i < 2; i++) expect_success(&s->guests[i]);
+        for (int i = 0; i < 2; i++) expect_success(&s->joiners[i]);
     } else {
-        const guest *victim = &s->guests[s->is_data ? 0 : 1];
+        const joiner *victim = &s->joiners[s->is_data ? 0 : 1];
         const bool is_refusal = s->man.does == MAN_REFUSES && s->man.status != COLL_ERR_TIMEOUT;
         const bool is_chance = s->man.does == MAN_REFUSES && !is_refusal;     /* a word of a rank without patience   */
         const coll_status due = is_refusal || (s->is_data && !is_chance) ? COLL_ERR_DENIED : COLL_ERR_TIMEOUT;
@@ -272,7 +271,7 @@ static void refusal_case(const void *arg)
         CHECK(is_said || !is_refusal, "%s: \"%s\"", case_name, victim->sentence);
         CHECK(s->is_data || victim->took_ms >= START_MS - COLL__LAST_MS, "%s: ended after %d ms", case_name,
               (int)victim->took_ms);
-        CHECK(s->guests[!victim->config.rank].status < 0, "%s: the other one has COLL_OK", case_name);
+        CHECK(s->joiners[!victim->config.rank].status < 0, "%s: the other one has COLL_OK", case_name);
     }
     free(s);
 }

@@ -430,18 +430,18 @@ static void mismatch_case(const void *arg)
 }
 
 /* Messages that do not fit: too long, or of another type. */
-typedef struct letters { const char *name; size_t count, room; coll_type sent, received; const char *words[3]; } letters;
+typedef struct messages { const char *name; size_t count, room; coll_type sent, received; const char *words[3]; } messages;
 
-static const letters letter_rows[] = {
+static const messages message_rows[] = {
     { "a message longer than the room", 5, 2, COLL_F32, COLL_F32, { "5", "2" } },
     { "a long message, longer than the room", 50000, 40000, COLL_F32, COLL_F32, { "50000", "40000" } },
     { "a message of another type", 4, 4, COLL_F32, COLL_I32, { "f32", "i32" } }
 };
-enum { LETTER_COUNT = sizeof letter_rows / sizeof *letter_rows };
+enum { MESSAGE_COUNT = sizeof message_rows / sizeof *message_rows };
 
-static int letter_worker(coll_comm *comm, void *arg)
+static int message_worker(coll_comm *comm, void *arg)
 {
-    const letters *row = arg;
+    const messages *row = arg;
     const int rank = coll_rank(comm);
     float *data = support_need(calloc(50000, sizeof *data));
     coll_status status = COLL_OK;
@@ -455,10 +455,10 @@ static int letter_worker(coll_comm *comm, void *arg)
     return 0;
 }
 
-static void letter_case(const void *arg)
+static void message_case(const void *arg)
 {
-    letters row = *(const letters *)arg;
-    CHECK(model_run(world, THREE, NULL, letter_worker, &row) == 0, "%s: the world could not be run", case_name);
+    messages row = *(const messages *)arg;
+    CHECK(model_run(world, THREE, NULL, message_worker, &row) == 0, "%s: the world could not be run", case_name);
 }
 
 /* ---- >>requests ---- */
@@ -860,7 +860,7 @@ static void run_mismatches(void)
             run_case(mismatch_case, &run, name);
         }
     }
-    for (int i = 0; i < LETTER_COUNT; i++) run_case(letter_case, &letter_rows[i], letter_rows[i].name);
+    for (int i = 0; i < MESSAGE_COUNT; i++) run_case(message_case, &message_rows[i], message_rows[i].name);
 }
 
 static void run_here(const char *parts)

@@ -42,21 +42,28 @@ digits() { # ranks: the bits of the example, whose sums are deterministic, are t
     else fail "$mpi: digits on $1 ranks: weights $got, but $want between threads"; fi
 }
 
+unknown_way() { # a mode that there is not is refused, in a sentence that tells which there are
+    if COLL_MPI=fast timeout -k 5 60 "mpiexec.$mpi" -n 2 "$build/mpi_contract" > "$log" 2>&1 < /dev/null; then status=0
+    else status=1; fi
+    if [ $status = 1 ] && grep -q "COLL_MPI=fast is none of auto, native, messages, blocking" "$log"; then
+        passed=$((passed + 1)); echo "ok - $mpi: COLL_MPI=fast is refused"
+    else fail "$mpi: COLL_MPI=fast: status $status"; fi
+}
+
 for mpi in ${*:-openmpi mpich}; do
     if ! command -v "mpicc.$mpi" > /dev/null || ! command -v "mpiexec.$mpi" > /dev/null; then
         if [ "$(id -u)" = 0 ]; then : > "$log"; fail "$mpi is not installed"; else echo "$mpi: skipped: it is not installed"; fi
         continue
     fi
     build=build/mpi.$mpi
-    if ! make --no-print-directory CPPFLAGS="$CPPFLAGS" "$build/mpi_contract" "$build/mpi_random" "$build/mpi_failure" \
-        "$build/mpi_waiting" "$build/mpi_freed" \
-        "$build/train_digits" > "$log" 2>&1; then
+    if ! make --no-print-directory CPPFLAGS="$CPPFLAGS -DCOLL_ASSERT" "$build/mpi_contract" "$build/mpi_random" \
+        "$build/mpi_failure" "$build/mpi_waiting" "$build/mpi_freed" "$build/train_digits" > "$log" 2>&1; then
         fail "$mpi: it does not compile"
         continue
     fi
-    job 1 auto 1 "$build/mpi_contract" letters,communicators
-    job 1 auto 2 "$build/mpi_contract" letters,cells,communicators
-    job 1 messages 2 "$build/mpi_contract" letters,numbers
+    job 1 auto 1 "$build/mpi_contract" messages,communicators
+    job 1 auto 2 "$build/mpi_contract" messages,cells,communicators
+    job 1 messages 2 "$build/mpi_contract" messages,numbers
     job 1 auto 3 "$build/mpi_contract" kinds,numbers,algorithms
     job 1 auto 5 "$build/mpi_contract" kinds,reproducible
     job 1 blocking 3 "$build/mpi_contract" kinds,cells,numbers
@@ -81,6 +88,7 @@ for mpi in ${*:-openmpi mpich}; do
     done
     job 1 messages 4 "$build/mpi_freed" barrier "one of many"
     digits 3
+    unknown_way
 done
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

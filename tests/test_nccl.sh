@@ -61,7 +61,7 @@ else
 fi
 if PATH="$PATH:$cuda/bin" command -v nvcc > /dev/null; then
     check "kernels compiled again" env PATH="$PATH:$cuda/bin" sh tools/ptx.sh "$dir/ptx.h"
-    check "the text of the kernels is that of their source" cmp "$dir/ptx.h" transports/nccl/coll_nccl_ptx.h
+    check "the text of the kernels is that of their source" cmp "$dir/ptx.h" carriers/nccl/coll_nccl_ptx.h
 else
     echo "skipped: the text of the kernels: there is no nvcc"
 fi

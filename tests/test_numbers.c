@@ -444,8 +444,8 @@ static void test_repack(void)
                 const bool is_beyond = (call.flags & COLL_SATURATE) && !(fabs(value) <= codec.limit);
                 wrong += memcmp(result, again, codec.type_size) != 0 && !is_beyond;
             }
-            CHECK(wrong == 0, "%s over %s, flags %u: %u results are others after another trip", coll_type_name(call.type),
-                  coll_type_name(call.wire), call.flags, wrong);
+            CHECK(wrong == 0, "%s over %s, flags %u: %u results are others after the wire once more",
+                  coll_type_name(call.type), coll_type_name(call.wire), call.flags, wrong);
         }
     }
 }

@@ -8,8 +8,7 @@
  * 65,536 ranks; a part that is named goes as far as it does there, but draws its cases.
  * Rows in which all ranks write to all others go up to 200 ranks, those that take memory or rounds
  * in proportion to the ranks on every rank up to 1,024, the others up to 4,096. */
-#define COLL_IMPLEMENTATION
-#include "../coll.h"
+#include "inside.h"
 
 #include <sys/resource.h>
 
@@ -299,7 +298,7 @@ static int check_data(void)
 
 /* ---- >>what the library is to choose and to send ---- */
 
-static coll__wish wish_of(const proof_case *c, int size, const coll__link *link)
+static coll__query query_of(const proof_case *c, int size, const coll__link *link)
 {
     const coll_kind kind = c->a->kind;
     const size_t unit = c->data == ORDERED ? 8 : 4;
@@ -308,14 +307,14 @@ static coll__wish wish_of(const proof_case *c, int size, const coll__link *link)
     if (is_per_rank(kind)) bytes *= size;
     if (coll__kind_is(kind, COLL__SUMMED)) bytes = (double)(sum_of(now.counts, size) * unit);
     if (kind == COLL_BARRIER || coll__kind_is(kind, COLL__PAIRWISE)) bytes = 0;
-    return (coll__wish){ .kind = kind, .size = size, .bytes = bytes, .sum_bytes = bytes,
-                         .is_exact = !is_reduction(kind) || c->data == INTS, .is_commutative = c->data != ORDERED,
-                         .algorithm = c->algorithm, .link = link };
+    return (coll__query){ .kind = kind, .size = size, .bytes = bytes, .sum_bytes = bytes,
+                          .is_exact = !is_reduction(kind) || c->data == INTS, .is_commutative = c->data != ORDERED,
+                          .algorithm = c->algorithm, .link = link };
 }
 
 static int circle_of_case(void)
 {
-    return now.c->a->cut == COLL__CUT_MANY ? now.choice.blocks : now.c->a->cut == COLL__CUT_ONE ? 1 : now.size;
+    return coll__blocks_of(now.c->a, now.size, now.choice.blocks);
 }
 
 /* The longest block, and into how many slices it goes: 128 KiB, or less where many ranks write at once, 16 KiB at least.  What a
@@ -429,8 +428,8 @@ static void prepare(const proof_case *c, int size, size_t number)
     fill(now.input, in, &state);
     memset(now.result, 0xee, out * now.unit);
     if (c->a->kind == COLL_BROADCAST) fill(result_of(c->root), c->count, &state);
-    const coll__wish wish = wish_of(c, size, link_now);
-    CHECK(coll__choose(&now.choice, &wish) && now.choice.algorithm == c->a, "kind %d: no \"%s\"", (int)c->a->kind, c->algorithm);
+    const coll__query query = query_of(c, size, link_now);
+    CHECK(coll__choose(&now.choice, &query) && now.choice.algorithm == c->a, "kind %d: no \"%s\"", (int)c->a->kind, c->algorithm);
     settle_slices();
 }
 
@@ -552,7 +551,7 @@ static int numbers_of(const coll__algorithm *a, int size, int *numbers)
     if (a->has_radix) {
         for (int i = 0; i < 5 && (radices[i] < size || radices[i] <= 2); i++) numbers[count++] = radices[i];
         if (size > 2 && size <= 64) numbers[count++] = size;
-    } else if (a->cut == COLL__CUT_MANY || a->is_pipelined) {
+    } else if (coll__has_cut(a)) {
         for (int i = 0; i < 4; i++) numbers[count++] = cuts[i];
     } else {
         numbers[count++] = 0;
@@ -594,6 +593,7 @@ static void draw_cases(int size, bool is_thorough, bool is_thin)
 }
 
 static double began_at;
+static clock_t worked_at;                         /* the same moment, in time of processors                   */
 
 static void say(const char *what, long count)
 {
@@ -603,6 +603,7 @@ static void say(const char *what, long count)
     printf("%s: %ld cases, %.1f s, at most %ld MiB so far\n", what, count, support_seconds() - began_at, used.ru_maxrss / 1024);
     fflush(stdout);
     began_at = support_seconds();
+    worked_at = clock();
 }
 
 static void test_sizes(bool is_thorough, bool is_thin)
@@ -653,7 +654,7 @@ static void draw_timed(int size)
     case_count = 0;
     for (int i = 0; i < COLL__ALGORITHM_COUNT; i++) {
         const coll__algorithm *a = &coll__algorithms[i];
-        const bool is_many = a->cut == COLL__CUT_MANY || a->is_pipelined, is_block = is_per_rank(a->kind);
+        const bool is_many = coll__has_cut(a), is_block = is_per_rank(a->kind);
         int numbers[8];
         if (is_listed(a->kind) || is_paired(a->kind) || is_neighbor(a->kind)) continue;
         const int number_count = is_many ? 3 : numbers_of(a, size, numbers);
@@ -668,13 +669,13 @@ static void draw_timed(int size)
 }
 
 /* Where every rank does the same in a round, and all messages of it are as long, the closed form is the time.  It is not where
- * it takes the longest path through a tree for that of the last rank (gather, reduce, and up the tree and down), sees one half
- * of an algorithm begin when all of the other has ended (scatter and allgather), counts a fold that an exclusive scan leaves
- * out, or lets a rank wait in rounds that bring it nothing (blocks); nor, by a little, where messages of a round differ in
- * length (far, circulant alltoall), or ranks in what they have to fold (census of a scan). */
+ * it takes the longest path through a tree for that of the last rank (gather, reduce, up the tree and down, dbtree), sees one
+ * half of an algorithm begin when all of the other has ended (scatter and allgather), counts a fold that an exclusive scan
+ * leaves out, or lets a rank wait in rounds that bring it nothing (blocks); nor, by a little, where messages of a round differ
+ * in length (far, circulant alltoall), or ranks in what they have to fold (census of a scan). */
 static bool is_timed_exactly(const coll__algorithm *a)
 {
-    if (!strcmp(a->name, "blocks") || !strcmp(a->name, "far")) return false;
+    if (!strcmp(a->name, "blocks") || !strcmp(a->name, "far") || !strcmp(a->name, "dbtree")) return false;
     if (!strcmp(a->name, "tree")) return a->kind == COLL_BROADCAST;
     if (a->kind == COLL_BROADCAST) return !strcmp(a->name, "chain");
     if (a->kind == COLL_REDUCE || a->kind == COLL_GATHER) return !strcmp(a->name, "direct");
@@ -774,9 +775,9 @@ enum { HUGE_SIZE = 65536, HUGE_SECONDS = 60 };
 static void check_huge(const stage *s)
 {
     char text[120];
-    const double seconds = support_seconds() - began_at;
+    const double seconds = (double)(clock() - worked_at) / CLOCKS_PER_SEC;          /* whatever else the machine does */
 
-    CHECK(seconds < HUGE_SECONDS, "65,536 ranks: %s takes %g s", coll_kind_name(now.c->a->kind), seconds);
+    CHECK(seconds < HUGE_SECONDS, "65,536 ranks: %s takes %g s of a processor", coll_kind_name(now.c->a->kind), seconds);
     check_case(s);
     snprintf(text, sizeof text, "65,536 ranks, %s \"%s\" in %.4g virtual us", coll_kind_name(now.c->a->kind), now.c->algorithm,
              1e6 * s->seconds);
@@ -810,6 +811,7 @@ int main(int argc, char **argv)
 
     seed_now = draws = support_seed();
     began_at = support_seconds();
+    worked_at = clock();
     printf("seed %llu\n", (unsigned long long)seed_now);
     if (has_all || !strcmp(part, "times")) test_times(is_thin);
     if (has_all || !strcmp(part, "sizes")) test_sizes(is_thorough, is_thin);

@@ -4,14 +4,13 @@
  *
  * Rank 1 has dialled rank 2, which computes, when the world fails, and all shrink.  Before and after that somebody calls rank 2
  * who is one coll_shrink ahead, or behind: no warning; and somebody who is many of them ahead, which is one. */
-#define COLL_IMPLEMENTATION
 #define COLL__ONE_TIER 1
-#include "../coll.h"
+#include "inside.h"
 
 #include "check.h"
 #include "support.h"
 #include "cases.h"
-#include "guests.h"
+#include "joiners.h"
 
 enum { CASE_SECONDS = 30, RANKS = 4, DIALLER = 1, CALLED = 2, ABORTER = 3 };
 
@@ -24,9 +23,9 @@ typedef struct scene {
 /* Say a hello of this epoch at the listener of a rank that is in the library, or will be, and wait until it hangs up. */
 static void knock(coll_comm *comm, int rank, uint32_t epoch)
 {
-    const coll__tcp *tcp = comm->trunk->context;
-    const coll__address a = coll__place_address(tcp, rank, 0);
-    const coll__hello hello = { .rank = 0, .size = RANKS - 1, .to = rank, .purpose = COLL__PURPOSE_MEET, .epoch = epoch };
+    const coll__tcp *tcp = comm->session->context;
+    const coll__address a = coll__endpoint_address(tcp, rank, 0);
+    const coll__hello hello = { .rank = 0, .size = RANKS - 1, .to = rank, .purpose = COLL__PURPOSE_JOIN, .epoch = epoch };
     const int fd = socket(a.at.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     unsigned char bytes[COLL__HELLO_LENGTH], rest[COLL__CONTROL_LENGTH];
 
@@ -37,7 +36,7 @@ static void knock(coll_comm *comm, int rank, uint32_t epoch)
     close(fd);
 }
 
-static coll_status fail_and_shrink(guest *g)
+static coll_status fail_and_shrink(joiner *g)
 {
     scene *s = g->arg;
     const int rank = coll_rank(g->comm);
@@ -49,7 +48,7 @@ static coll_status fail_and_shrink(guest *g)
     if (rank == ABORTER) knock(g->comm, CALLED, 1);
     status = coll_barrier(g->comm);
     if (rank == DIALLER) {                        /* until the hello is out                                   */
-        const coll__stream *stream = coll__stream_to(g->comm->trunk->context, CALLED, COLL_CHANNEL_MESSAGES);
+        const coll__stream *stream = coll__stream_to(g->comm->session->context, CALLED, COLL_CHANNEL_MESSAGES);
         status = coll_isend(g->comm, &n, 1, COLL_I32, CALLED, 1, &r);
         while (!status && stream->state != COLL__STREAM_OPEN && !(stream->greet && stream->greet->step > COLL__GREET_SAY))
             (void)coll_progress(g->comm);
@@ -83,19 +82,19 @@ static void recovery_case(const void *arg)
 {
     scene s = *(const scene *)arg;
     journal said = JOURNAL;
-    guest guests[RANKS];
+    joiner joiners[RANKS];
     char address[64];
     const int port = support_reserve_port(address, sizeof address);
 
     for (int i = 0; i < RANKS; i++) {
-        guests[i] = (guest){ .body = fail_and_shrink, .arg = &s,
-                             .config = { .rank = i, .size = RANKS, .address = address,
-                                         .tcp = { .key = s.key, .security = s.security, .io = s.io, .share_memory = -1 },
-                                         .background = -1, .liveness_timeout_ms = s.liveness_ms,
-                                         .log = journal_line, .log_context = &said } };
-        guest_run(&guests[i]);
+        joiners[i] = (joiner){ .body = fail_and_shrink, .arg = &s,
+                               .config = { .rank = i, .size = RANKS, .address = address,
+                                           .tcp = { .key = s.key, .security = s.security, .io = s.io, .share_memory = -1 },
+                                           .background = -1, .liveness_timeout_ms = s.liveness_ms,
+                                           .log = journal_line, .log_context = &said } };
+        joiner_run(&joiners[i]);
     }
-    for (int i = 0; i < RANKS; i++) guest_join(&guests[i]);
+    for (int i = 0; i < RANKS; i++) joiner_join(&joiners[i]);
     CHECK(journal_count(&said, "turned away") == 1, "%s: %d lines, the first: \"%s\"", case_name, said.count, said.lines[0]);
     close(port);
 }

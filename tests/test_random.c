@@ -42,7 +42,7 @@ typedef struct program {
 } program;
 
 /* A message, or both ways of a sendrecv.  A side without a buffer's block is not there. */
-typedef struct letter {
+typedef struct message {
     uint64_t       seed;
     coll_type      type;
     size_t         base;                          /* messages have up to twice as many elements               */
@@ -51,13 +51,13 @@ typedef struct letter {
     bool           sends, receives;
     size_t         room;
     support_buffer send, recv;
-} letter;
+} message;
 
 /* One operation of one rank, from its start to its judgement. */
 typedef struct task {
-    bool          is_letter;
+    bool          is_message;
     model_part    part;
-    letter        letter;
+    message       message;
     model_style   style;
     coll_request *request;
     int           line, step;
@@ -141,14 +141,14 @@ static meeting *meeting_of(actor *a, const line *l)
     return &a->p->meetings[(a->operation % (a->p->steps * OPERATIONS_A_STEP)) * a->p->size + leader];
 }
 
-/* ---- >>letters: messages ---- */
+/* ---- >>messages: what they are to be ---- */
 
-static size_t letter_count(const letter *t, int source)
+static size_t message_count(const message *t, int source)
 {
     return (size_t)(support_mix(t->seed + (uint64_t)source) % (2 * t->base + 1));
 }
 
-static void letter_write(const letter *t, int source, unsigned char *to, size_t count)
+static void message_write(const message *t, int source, unsigned char *to, size_t count)
 {
     const model_type type = model_type_of(t->type);
 
@@ -156,31 +156,31 @@ static void letter_write(const letter *t, int source, unsigned char *to, size_t 
         model_element(&type, COLL_SUM, MODEL_BITS, t->seed, source, 5, i, to + i * type.size);
 }
 
-static void letter_prepare(letter *t, int me)
+static void message_prepare(message *t, int me)
 {
     const model_type type = model_type_of(t->type);
 
     if (t->sends) {
-        const size_t count = letter_count(t, me);
+        const size_t count = message_count(t, me);
         t->send = support_buffer_make(count * type.size, support_mix(t->seed) % 4 * type.align);
-        letter_write(t, me, t->send.data, count);
+        message_write(t, me, t->send.data, count);
         support_seal(&t->send);
     }
     if (!t->receives) return;
-    t->room = t->real_source >= 0 ? letter_count(t, t->real_source) + (size_t)(t->seed % 3) : 2 * t->base;
-    if (model_is_gpu(world)) t->room = letter_count(t, t->real_source);
+    t->room = t->real_source >= 0 ? message_count(t, t->real_source) + (size_t)(t->seed % 3) : 2 * t->base;
+    if (model_is_gpu(world)) t->room = message_count(t, t->real_source);
     t->recv = support_buffer_make(t->room * type.size, support_mix(t->seed + 1) % 4 * type.align);
     support_seal(&t->recv);
 }
 
-static coll_call letter_call(const letter *t, int me)
+static coll_call message_call(const message *t, int me)
 {
     coll_call d = { .type = t->type, .tag = t->tag, .name = "a tested message" };
 
     d.kind = t->sends && t->receives ? COLL_SENDRECV : t->sends ? COLL_SEND : COLL_RECV;
     d.send = t->sends ? support_place(t->send.data) : NULL;
     d.recv = t->receives ? support_place(t->recv.data) : NULL;
-    d.count = t->sends ? letter_count(t, me) : t->room;
+    d.count = t->sends ? message_count(t, me) : t->room;
     d.recv_count = t->sends ? t->room : 0;
     d.root = t->sends ? t->dest : t->source;
     d.source = t->source;
@@ -188,7 +188,7 @@ static coll_call letter_call(const letter *t, int me)
 }
 
 /* The buffers after the message, and what the request says of it. */
-static void letter_judge(letter *t, coll_request *request, char *why, size_t length)
+static void message_judge(message *t, coll_request *request, char *why, size_t length)
 {
     const model_type type = model_type_of(t->type);
     int source = t->real_source, tag = -9;
@@ -199,7 +199,7 @@ static void letter_judge(letter *t, coll_request *request, char *why, size_t len
     if (t->receives && request) {
         const coll_status status = coll_received(request, &source, &tag, &count);
         if (status || source < 0 || (t->real_source >= 0 && source != t->real_source) || tag != t->real_tag ||
-            count != letter_count(t, source)) {
+            count != message_count(t, source)) {
             snprintf(why, length, "coll_received: status %d, source %d, tag %d, count %zu; expected source %d, tag %d",
                      (int)status, source, tag, count, t->real_source, t->real_tag);
             return;
@@ -207,8 +207,8 @@ static void letter_judge(letter *t, coll_request *request, char *why, size_t len
     }
     if (t->receives && source >= 0) {
         support_guard(&t->recv, false);
-        count = letter_count(t, source);
-        letter_write(t, source, t->recv.image + (t->recv.data - t->recv.block), count);
+        count = message_count(t, source);
+        message_write(t, source, t->recv.image + (t->recv.data - t->recv.block), count);
         if (!support_as_expected(&t->recv, &at))
             snprintf(why, length, "received from %d: byte %td of %zu %s is wrong", source, at, count, type.name);
     }
@@ -219,21 +219,21 @@ static void letter_judge(letter *t, coll_request *request, char *why, size_t len
 
 static void task_name(const task *t, char *text, size_t length)
 {
-    if (!t->is_letter) {
+    if (!t->is_message) {
         model_part_name(&t->part, text, length);
         return;
     }
-    const char *kind = t->letter.sends && t->letter.receives ? "sendrecv" : t->letter.sends ? "send" : "recv";
-    snprintf(text, length, "%s of about %zu %s, to %d, from %d, tag %d", kind, t->letter.base,
-             model_type_of(t->letter.type).name, t->letter.dest, t->letter.source, t->letter.tag);
+    const char *kind = t->message.sends && t->message.receives ? "sendrecv" : t->message.sends ? "send" : "recv";
+    snprintf(text, length, "%s of about %zu %s, to %d, from %d, tag %d", kind, t->message.base,
+             model_type_of(t->message.type).name, t->message.dest, t->message.source, t->message.tag);
 }
 
 static void task_free(task *t)
 {
     coll_request_free(t->request);
     model_part_free(&t->part);
-    support_buffer_free(&t->letter.send);
-    support_buffer_free(&t->letter.recv);
+    support_buffer_free(&t->message.send);
+    support_buffer_free(&t->message.recv);
     free(t);
 }
 
@@ -254,7 +254,7 @@ static void task_judge(actor *a, task *t, coll_status status)
     char why[512];
 
     if (status) snprintf(why, sizeof why, "%s: %s", coll_status_text(status), coll_error(l->comm));
-    else if (t->is_letter) letter_judge(&t->letter, t->request, why, sizeof why);
+    else if (t->is_message) message_judge(&t->message, t->request, why, sizeof why);
     else model_part_judge(&t->part, why, sizeof why);
     if (*why) task_fail(a, t, why);
 }
@@ -280,7 +280,7 @@ static void land_one(actor *a)
     coll_status status = COLL_OK;
 
     say(a, how == 4 ? "letting one go" : "waiting for one of many");
-    if (how == 4 && !t->is_letter && a->detachments < FLYING_MOST) {
+    if (how == 4 && !t->is_message && a->detachments < FLYING_MOST) {
         coll_request_free(t->request);
         t->request = NULL;
         a->detached[a->detachments++] = t;
@@ -330,11 +330,11 @@ static void quiet(actor *a, int of_line)
 static void task_begin(actor *a, task *t)
 {
     line *l = &a->lines[t->line];
-    coll_call d = t->is_letter ? letter_call(&t->letter, l->me) : t->part.call;
+    coll_call d = t->is_message ? message_call(&t->message, l->me) : t->part.call;
     coll_status status;
 
     task_name(t, now.what[a->rank], WHAT_LENGTH);
-    if (!t->is_letter && own(a, 16) == 0) d.timeout_ms = STALL_TIMEOUT_MS;
+    if (!t->is_message && own(a, 16) == 0) d.timeout_ms = STALL_TIMEOUT_MS;
     if (t->part.arrivals) __atomic_add_fetch(t->part.arrivals, 1, __ATOMIC_RELAXED);
     status = model_begin(l->comm, &d, t->style, &t->request);
     if (status == COLL_ERR_UNSUPPORTED && d.algorithm) {           /* the same on every rank                   */
@@ -490,30 +490,30 @@ static void collective_step(actor *a, int of_line, int at)
     task_begin(a, t);
 }
 
-/* ---- >>messages ---- */
+/* ---- >>messages: who sends to whom ---- */
 
-static task *letter_make(actor *a, int of_line, int base_draw)
+static task *message_make(actor *a, int of_line, int base_draw)
 {
     task *t = task_make(a, of_line);
     const uint64_t random = drawn(a, base_draw);
     const uint64_t pick = random % (MODEL_TYPE_COUNT + 1);
 
-    t->is_letter = true;
-    t->letter = (letter){ .seed = drawn(a, base_draw + 1), .tag = a->step, .real_tag = a->step, .real_source = MODEL_NOBODY };
-    t->letter.type = pick < MODEL_TYPE_COUNT ? model_types[pick].type : COLL_BLOB(37);
-    t->letter.base = draw_count(random >> 8, false);
-    if ((random >> 50) % 16 == 0) t->letter.base = 20011;
+    t->is_message = true;
+    t->message = (message){ .seed = drawn(a, base_draw + 1), .tag = a->step, .real_tag = a->step, .real_source = MODEL_NOBODY };
+    t->message.type = pick < MODEL_TYPE_COUNT ? model_types[pick].type : COLL_BLOB(37);
+    t->message.base = draw_count(random >> 8, false);
+    if ((random >> 50) % 16 == 0) t->message.base = 20011;
     return t;
 }
 
-static void letter_begin(actor *a, task *t, model_style style)
+static void message_begin(actor *a, task *t, model_style style)
 {
     t->style = style;
-    letter_prepare(&t->letter, a->lines[t->line].me);
+    message_prepare(&t->message, a->lines[t->line].me);
     task_begin(a, t);
 }
 
-static model_style letter_style(actor *a)
+static model_style message_style(actor *a)
 {
     static const model_style styles[] = { MODEL_BLOCKING, MODEL_REQUEST, MODEL_RUN, MODEL_START };
     return styles[own(a, 4)];
@@ -527,25 +527,25 @@ static void pair_step(actor *a, int of_line)
     if (!l->comm) return;
     const int source = (int)(drawn(a, 20) % (uint64_t)l->count), dest = (int)(drawn(a, 21) % (uint64_t)l->count);
     if (model_is_gpu(world) && source == dest && l->me == dest) {      /* there, the two are one call               */
-        task *t = letter_make(a, of_line, 22);
-        t->letter.sends = t->letter.receives = true;
-        t->letter.dest = t->letter.source = t->letter.real_source = dest;
-        letter_begin(a, t, letter_style(a));
+        task *t = message_make(a, of_line, 22);
+        t->message.sends = t->message.receives = true;
+        t->message.dest = t->message.source = t->message.real_source = dest;
+        message_begin(a, t, message_style(a));
         return;
     }
     if (l->me == source) {
-        task *t = letter_make(a, of_line, 22);
-        t->letter.sends = true;
-        t->letter.dest = dest;
-        letter_begin(a, t, source == dest ? MODEL_REQUEST : letter_style(a));
+        task *t = message_make(a, of_line, 22);
+        t->message.sends = true;
+        t->message.dest = dest;
+        message_begin(a, t, source == dest ? MODEL_REQUEST : message_style(a));
     }
     if (l->me == dest && !a->is_over) {
-        task *t = letter_make(a, of_line, 22);
-        t->letter.receives = true;
-        t->letter.source = own(a, 3) || model_is_gpu(world) ? source : COLL_ANY_SOURCE;
-        t->letter.real_source = source;
-        if (t->letter.source == source && !model_is_gpu(world) && own(a, 3) == 0) t->letter.tag = COLL_ANY_TAG;
-        letter_begin(a, t, letter_style(a));
+        task *t = message_make(a, of_line, 22);
+        t->message.receives = true;
+        t->message.source = own(a, 3) || model_is_gpu(world) ? source : COLL_ANY_SOURCE;
+        t->message.real_source = source;
+        if (t->message.source == source && !model_is_gpu(world) && own(a, 3) == 0) t->message.tag = COLL_ANY_TAG;
+        message_begin(a, t, message_style(a));
     }
 }
 
@@ -557,19 +557,19 @@ static void fan_step(actor *a, int of_line, bool any_tag)
     if (!l->comm) return;
     const int root = (int)(drawn(a, 20) % (uint64_t)l->count);
     if (l->me != root) {
-        task *t = letter_make(a, of_line, 22);
-        t->letter.sends = true;
-        t->letter.dest = root;
-        letter_begin(a, t, letter_style(a));
+        task *t = message_make(a, of_line, 22);
+        t->message.sends = true;
+        t->message.dest = root;
+        message_begin(a, t, message_style(a));
         return;
     }
     for (int i = 1; i < l->count && !a->is_over; i++) {
-        task *t = letter_make(a, of_line, 22);
-        t->letter.receives = true;
-        t->letter.source = COLL_ANY_SOURCE;
-        if (model_is_gpu(world)) t->letter.source = t->letter.real_source = (root + i) % l->count;
-        if (any_tag && !model_is_gpu(world)) t->letter.tag = COLL_ANY_TAG;
-        letter_begin(a, t, own(a, 2) ? MODEL_REQUEST : MODEL_BLOCKING);
+        task *t = message_make(a, of_line, 22);
+        t->message.receives = true;
+        t->message.source = COLL_ANY_SOURCE;
+        if (model_is_gpu(world)) t->message.source = t->message.real_source = (root + i) % l->count;
+        if (any_tag && !model_is_gpu(world)) t->message.tag = COLL_ANY_TAG;
+        message_begin(a, t, own(a, 2) ? MODEL_REQUEST : MODEL_BLOCKING);
     }
 }
 
@@ -580,11 +580,11 @@ static void ring_step(actor *a, int of_line)
 
     if (!l->comm) return;
     const int distance = (int)(drawn(a, 20) % (uint64_t)l->count);
-    task *t = letter_make(a, of_line, 22);
-    t->letter.sends = t->letter.receives = true;
-    t->letter.dest = (l->me + distance) % l->count;
-    t->letter.source = t->letter.real_source = (l->me - distance + l->count) % l->count;
-    letter_begin(a, t, letter_style(a));
+    task *t = message_make(a, of_line, 22);
+    t->message.sends = t->message.receives = true;
+    t->message.dest = (l->me + distance) % l->count;
+    t->message.source = t->message.real_source = (l->me - distance + l->count) % l->count;
+    message_begin(a, t, message_style(a));
 }
 
 /* ---- >>prepared calls ---- */

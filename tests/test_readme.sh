@@ -36,14 +36,21 @@ four='rank 0 of 4: 6 4
 rank 1 of 4: 6 4
 rank 2 of 4: 6 4
 rank 3 of 4: 6 4'
-block 'int main(void)' > hello.c
+# The first program, as a newcomer has it: an empty folder, the single file, and the commands of README.md as they stand there.
+mkdir first && block 'int main(void)' > first/hello.c
+sed -n '/^    cp CHECKOUT/,/^$/s/^    //p' "$top/README.md" | sed "s|CHECKOUT|'$top'|; s|^cc |${CC:-cc} |" > first.sh
+check 'README.md: the first program, from the single file: commands' 3 "$(grep -c . first.sh)"
+check 'README.md: the first program, from the single file' "$four" \
+    "$(cd first && sh ../first.sh 2>&1 | sort)"
+check 'README.md: the single file is the only one that it takes' 'coll.h hello hello.c' "$(cd first && echo *)"
+cp first/hello.c first/hello . 2> errors
 {
     printf '#define COLL_IMPLEMENTATION\n#include "coll.h"\n'
     awk '/^ \*     static int worker/ { f = 1 } f { is_end = /^ \*     }$/; sub(/^ \* ?/, ""); sub(/four ranks, threads.*/, "")
         print; ends += is_end; if (ends == 2) exit }' "$top/coll.h" | sed 's/void \*arg)/void *arg __attribute__((unused)))/'
 } > manual.c
+compile manual.c || { echo "0 passed, 1 failed"; exit 1; }
 for program in hello manual; do
-    compile $program.c || { echo "0 passed, 1 failed"; exit 1; }
     check "$program: four threads" "$four" "$(./$program | sort)"
     check "$program: coll-run without --threads: how it ends" 1 "$("$run" -n 4 ./$program > out 2>&1; echo $?)"
     check "$program: coll-run without --threads: no rank has worked" 0 "$(grep -c 'rank . of' out)"

@@ -13,7 +13,7 @@
 #include "check.h"
 #include "support.h"
 #include "cases.h"
-#include "guests.h"
+#include "joiners.h"
 
 enum { CASE_SECONDS = 20, URING_SETUP = 425, NOBODY = 65534 };
 
@@ -67,7 +67,7 @@ static int lines_with(const journal *j, const char *word, const char *other)
     return found;
 }
 
-static coll_status sum_up(guest *g)
+static coll_status sum_up(joiner *g)
 {
     int32_t x[1000], sum[1000];
 
@@ -76,7 +76,7 @@ static coll_status sum_up(guest *g)
     return status || (sum[0] == 1 && sum[999] == 2 * 999 + 1) ? status : COLL_ERR_MISMATCH;
 }
 
-static void rank_set(guest *g, int rank, const char *address, const char *io, journal *said)
+static void rank_set(joiner *g, int rank, const char *address, const char *io, journal *said)
 {
     g->body = sum_up;
     g->config = (coll_config){ .rank = rank, .size = 2, .address = address, .tcp = { .io = io }, .start_timeout_ms = 10000,
@@ -87,7 +87,7 @@ static void rank_set(guest *g, int rank, const char *address, const char *io, jo
 
 typedef struct trial { restriction restriction; const char *io; } trial;
 
-static void check_refusal(const trial *t, const guest *r, bool may_work)
+static void check_refusal(const trial *t, const joiner *r, bool may_work)
 {
     const bool is_memory = t->restriction >= LOCKED_64K;
 #if defined(COLL_NO_URING)
@@ -108,17 +108,17 @@ static void trial_case(const void *arg)
 {
     const trial *t = arg;
     journal said = JOURNAL;
-    guest ranks[2] = { { .status = COLL_OK }, { .status = COLL_OK } };
+    joiner ranks[2] = { { .status = COLL_OK }, { .status = COLL_OK } };
     char address[64];
     const bool is_memory = t->restriction >= LOCKED_64K, is_refused = t->restriction != FREE;
     const int port = support_reserve_port(address, sizeof address);
 
     CHECK(restrict_to(t->restriction), "%s: the restriction cannot be had: %s", case_name, strerror(errno));
     for (int i = 0; i < 2; i++) rank_set(&ranks[i], i, address, t->io, &said);
-    for (int i = 0; i < 2; i++) guest_run(&ranks[i]);
-    for (int i = 0; i < 2; i++) guest_join(&ranks[i]);
+    for (int i = 0; i < 2; i++) joiner_run(&ranks[i]);
+    for (int i = 0; i < 2; i++) joiner_join(&ranks[i]);
     for (int i = 0; i < 2; i++) {
-        const guest *r = &ranks[i];
+        const joiner *r = &ranks[i];
         if (!strcmp(t->io, "uring") && is_refused) check_refusal(t, r, is_memory);
         else CHECK(r->status == COLL_OK, "%s: rank %d: %d, %d: %s", case_name, i, (int)r->joined, (int)r->status,
                    r->sentence);
@@ -135,7 +135,7 @@ static void mixed_case(const void *arg)
 {
     const trial *t = arg;
     journal said = JOURNAL;
-    guest zero = { .status = COLL_OK }, one = { .status = COLL_OK };
+    joiner zero = { .status = COLL_OK }, one = { .status = COLL_OK };
     char address[64];
     const int port = support_reserve_port(address, sizeof address);
     int status = -1;
@@ -146,10 +146,10 @@ static void mixed_case(const void *arg)
     if (child == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (!restrict_to(t->restriction)) _exit(2);
-        (void)guest_main(&one);
+        (void)joiner_main(&one);
         _exit(one.status == COLL_OK && lines_with(&said, "no io_uring", "poll") == 1 ? 0 : 3);
     }
-    (void)guest_main(&zero);
+    (void)joiner_main(&zero);
     CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0, "%s: rank 1 ends with %#x", case_name,
           (unsigned)status);
     CHECK(zero.status == COLL_OK && lines_with(&said, "no io_uring", "poll") == 0, "%s: rank 0: %d, %d: %s", case_name,

@@ -24,6 +24,7 @@ cleanup() {
 }
 trap cleanup EXIT
 trap 'exit 1' HUP INT TERM
+unset OMP_NUM_THREADS
 
 for program in tools/coll-run tests/run_child; do
     ${CC:-cc} -std=c11 ${CFLAGS:--O2} "$top/$program.c" -o "$dir/${program##*/}" || exit 1

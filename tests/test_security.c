@@ -5,17 +5,15 @@
  *
  * Built with COLL_WITH_OPENSSL where there is OpenSSL; otherwise TLS is left out, and the first line says so.
  */
-#define COLL_IMPLEMENTATION
 #define COLL__ONE_TIER 1
-#define COLL__SEAL_RENEW 300000                   /* bytes: keys are renewed within the tests                 */
-#include "../coll.h"
+#include "inside.h"
 
 #include <sys/stat.h>
 
 #include "check.h"
 #include "support.h"
 #include "cases.h"
-#include "guests.h"
+#include "joiners.h"
 
 #define KEY "a key of all ranks, 0123456789"
 #define OTHER_KEY "another key, 0123456789abcdef"
@@ -86,7 +84,8 @@ static void setting_case(const void *arg)
     char path[] = "/tmp/test_security_key_XXXXXX", variable[80];
     const coll_config config = { .rank = 1, .size = 2, .address = "127.0.0.1:9",
                                  .tcp = { .key = w->key, .security = w->security } };
-    coll__settings s;
+    coll__settings general;
+    coll__tcp_settings s;
 
     clearenv();
     for (int i = 0; i < 3 && w->environment[i]; i++) putenv((char *)(uintptr_t)w->environment[i]);
@@ -97,11 +96,12 @@ static void setting_case(const void *arg)
         snprintf(variable, sizeof variable, "COLL_KEY_FILE=%s", path);
         putenv(variable);
     }
-    const coll_status status = coll__settle(&s, &config, 1);
+    coll_status status = inside_settle(&general, &config, 1);
+    if (status == COLL_OK) status = coll__tcp_configure(&s, &general);
     CHECK(status == w->status && (status || s.auth == w->auth), "%s: status %d, auth %d, \"%s\"", case_name, (int)status, s.auth,
-          coll_error(NULL));
-    CHECK(!status || (says(coll_error(NULL), w->words, 2) && !strstr(coll_error(NULL), KEY)), "%s: \"%s\"", case_name,
-          coll_error(NULL));
+          coll__start_error);
+    CHECK(!status || (says(coll__start_error, w->words, 2) && !strstr(coll__start_error, KEY)), "%s: \"%s\"", case_name,
+          coll__start_error);
     CHECK(status || !(w->auth & COLL__AUTH_KIND) || !strncmp(s.key, w->key ? w->key : KEY, strlen(w->key ? w->key : KEY)),
           "%s: the key has changed", case_name);
     if (w->file) unlink(path);
@@ -119,7 +119,7 @@ static void test_settings(void)
 
 /* ---- >>worlds ---- */
 
-static void guest_start(guest *g, int rank, int size, const char *address, journal *j)
+static void joiner_start(joiner *g, int rank, int size, const char *address, journal *j)
 {
     g->config.rank = rank;
     g->config.size = size;
@@ -129,7 +129,7 @@ static void guest_start(guest *g, int rank, int size, const char *address, journ
     if (!g->config.start_timeout_ms) g->config.start_timeout_ms = 20000;
     g->config.log = journal_line;
     g->config.log_context = j;
-    guest_run(g);
+    joiner_run(g);
 }
 
 /* ---- >>meetings: one comes who is not let in; the others wait on, and meet ---- */
@@ -171,14 +171,14 @@ static void meeting_case(const void *arg)
 {
     const meeting *m = arg;
     journal ours = JOURNAL, theirs = JOURNAL;
-    guest zero = { .config = m->ours }, one = { .config = m->ours }, wrong = { .config = m->wrong };
+    joiner zero = { .config = m->ours }, one = { .config = m->ours }, wrong = { .config = m->wrong };
     char address[64];
     const int port = support_reserve_port(address, sizeof address);
 
-    guest_start(&zero, 0, 2, address, &ours);
+    joiner_start(&zero, 0, 2, address, &ours);
     case_step = "the wrong one";
-    guest_start(&wrong, 1, m->size, address, &theirs);
-    guest_join(&wrong);
+    joiner_start(&wrong, 1, m->size, address, &theirs);
+    joiner_join(&wrong);
     CHECK(wrong.status == m->status && strstr(wrong.sentence, m->words), "%s: the wrong one has %d, \"%s\"", case_name,
           (int)wrong.status, wrong.sentence);
     CHECK(wrong.took_ms < support_patience(3000), "%s: the wrong one is told after %d ms", case_name, (int)wrong.took_ms);
@@ -186,9 +186,9 @@ static void meeting_case(const void *arg)
     const bool is_told = m->wrong.start_timeout_ms ? journal_count(&ours, m->line) >= 1 : journal_count(&ours, m->line) == 1;
     CHECK(is_told, "%s: rank 0 does not say \"%s\" in one line: %s", case_name, m->line, ours.lines[0]);
     case_step = "the right one";
-    guest_start(&one, 1, 2, address, &ours);
-    guest_join(&one);
-    guest_join(&zero);
+    joiner_start(&one, 1, 2, address, &ours);
+    joiner_join(&one);
+    joiner_join(&zero);
     expect_success(&zero);
     expect_success(&one);
     CHECK(!journal_count(&ours, KEY) && !journal_count(&theirs, KEY) && !journal_count(&ours, OTHER_KEY)
@@ -230,7 +230,7 @@ static void *crowd_talks_slowly(void *at)
 {
     crowd *c = at;
     unsigned char bytes[COLL__HELLO_LENGTH];
-    const coll__hello hello = { .rank = 1, .size = 3, .purpose = COLL__PURPOSE_MEET };
+    const coll__hello hello = { .rank = 1, .size = 3, .purpose = COLL__PURPOSE_JOIN };
 
     coll__hello_write(bytes, &hello);
     for (int n = 0; !__atomic_load_n(&c->over, __ATOMIC_ACQUIRE); n++) {
@@ -278,43 +278,43 @@ static const char *secured_name(const coll_config *c) { return c->tcp.security ?
 static void crowd_case(const void *arg)
 {
     journal said = JOURNAL;
-    guest guests[3];
+    joiner joiners[3];
     crowd c = { .over = 0 };
     char address[64];
     const int port = support_reserve_port(address, sizeof address);
 
-    for (int i = 0; i < 3; i++) guests[i] = (guest){ .config = *(const coll_config *)arg };
-    guest_start(&guests[0], 0, 3, address, &said);
+    for (int i = 0; i < 3; i++) joiners[i] = (joiner){ .config = *(const coll_config *)arg };
+    joiner_start(&joiners[0], 0, 3, address, &said);
     case_step = "the crowd";
     crowd_comes(&c, atoi(strchr(address, ':') + 1));
     case_step = "the world, in the crowd";
-    for (int i = 1; i < 3; i++) guest_start(&guests[i], i, 3, address, &said);
-    for (int i = 0; i < 3; i++) guest_join(&guests[i]);
-    for (int i = 0; i < 3; i++) expect_success(&guests[i]);
-    CHECK(guests[1].took_ms < support_patience(4000) && guests[2].took_ms < support_patience(4000),
-          "%s: the ranks were kept out for %d and %d ms", case_name, (int)guests[1].took_ms, (int)guests[2].took_ms);
+    for (int i = 1; i < 3; i++) joiner_start(&joiners[i], i, 3, address, &said);
+    for (int i = 0; i < 3; i++) joiner_join(&joiners[i]);
+    for (int i = 0; i < 3; i++) expect_success(&joiners[i]);
+    CHECK(joiners[1].took_ms < support_patience(4000) && joiners[2].took_ms < support_patience(4000),
+          "%s: the ranks were kept out for %d and %d ms", case_name, (int)joiners[1].took_ms, (int)joiners[2].took_ms);
     CHECK(journal_count(&said, "does not speak this protocol") >= 1, "%s: nobody is turned away", case_name);
     crowd_goes(&c);
     close(port);
 }
 
-/* At a rank's own door, when all have met and nobody has dialled yet. */
+/* At a rank's own listener, when all have met and nobody has dialled yet. */
 typedef struct square { event met, go; int port; } square;
 
-static coll_status meet_in_the_square(guest *g)
+static coll_status meet_in_the_square(joiner *g)
 {
     square *s = g->arg;
 
     if (coll_rank(g->comm) == 2) {
-        const coll__tcp *tcp = g->comm->trunk->context;
-        const coll__address door = coll__name_of(tcp->listener, false);
+        const coll__tcp *tcp = g->comm->session->context;
+        const coll__address own = coll__name_of(tcp->listener, false);
         unsigned char ignored[16];
-        coll__address_pack(&door, ignored, &s->port);
+        coll__address_pack(&own, ignored, &s->port);
     }
     event_raise(&s->met);
     event_await(&s->go, 1);
     for (int i = 0; i < 20; i++) {
-        const coll_status status = guest_adds_up(g);
+        const coll_status status = joiner_adds_up(g);
         if (status) return status;
     }
     return COLL_OK;
@@ -324,46 +324,46 @@ static void square_case(const void *arg)
 {
     journal said = JOURNAL;
     square s = { EVENT_INIT, EVENT_INIT, 0 };
-    guest guests[3];
+    joiner joiners[3];
     crowd c = { .over = 0 };
     char address[64];
     const int port = support_reserve_port(address, sizeof address);
 
     for (int i = 0; i < 3; i++) {
-        guests[i] = (guest){ .config = *(const coll_config *)arg, .body = meet_in_the_square, .arg = &s };
-        guest_start(&guests[i], i, 3, address, &said);
+        joiners[i] = (joiner){ .config = *(const coll_config *)arg, .body = meet_in_the_square, .arg = &s };
+        joiner_start(&joiners[i], i, 3, address, &said);
     }
     event_await(&s.met, 3);
     case_step = "the crowd";
     crowd_comes(&c, s.port);
     case_step = "the first call, in the crowd";
     event_raise(&s.go);
-    for (int i = 0; i < 3; i++) guest_join(&guests[i]);
-    for (int i = 0; i < 3; i++) expect_success(&guests[i]);
+    for (int i = 0; i < 3; i++) joiner_join(&joiners[i]);
+    for (int i = 0; i < 3; i++) expect_success(&joiners[i]);
     crowd_goes(&c);
     close(port);
 }
 
-/* Has nobody come to the door of this rank, or through it? */
+/* Has nobody connected to this rank, or been let in? */
 static bool is_door_untouched(coll__tcp *tcp)
 {
-    pthread_mutex_lock(&tcp->door);
+    pthread_mutex_lock(&tcp->accept_lock);
     const bool is_untouched = tcp->greeting_count == 0
                               && coll__stream_to(tcp, 0, COLL_CHANNEL_CALLS)->state == COLL__STREAM_NONE;
-    pthread_mutex_unlock(&tcp->door);
+    pthread_mutex_unlock(&tcp->accept_lock);
     return is_untouched;
 }
 
 /* The time of those who are there is up. */
 static void let_time_run_out(coll__tcp *tcp)
 {
-    pthread_mutex_lock(&tcp->door);
+    pthread_mutex_lock(&tcp->accept_lock);
     for (int i = 0; i < tcp->greeting_count; i++) tcp->greetings[i].deadline = coll__now();
-    pthread_mutex_unlock(&tcp->door);
+    pthread_mutex_unlock(&tcp->accept_lock);
 }
 
-/* A rank dials, computes for longer than strangers are waited for, and goes on.  Rank 2 looks after its door all the time. */
-static coll_status dial_and_compute(guest *g)
+/* A rank dials, computes for longer than an unknown peer is waited for, and goes on.  Rank 2 accepts all the time. */
+static coll_status dial_and_compute(joiner *g)
 {
     square *s = g->arg;
     int32_t n = 1;
@@ -372,14 +372,14 @@ static coll_status dial_and_compute(guest *g)
 
     if (coll_rank(g->comm) == 0) {
         status = coll_iallreduce(g->comm, &n, &n, 1, COLL_I32, COLL_SUM, &r);
-        while (status >= 0 && !s->port) {         /* until the clock of rank 1's door has run out             */
+        while (status >= 0 && !s->port) {         /* until the clock of rank 1's listener has run out         */
             event_await(&s->met, 1);
             s->port = 1;
         }
         if (status >= 0) status = coll_wait(r);
         coll_request_free(r);
     } else {
-        coll__tcp *tcp = g->comm->trunk->context;
+        coll__tcp *tcp = g->comm->session->context;
         status = coll_iallreduce(g->comm, &n, &n, 1, COLL_I32, COLL_SUM, &r);
         while (status >= 0 && is_door_untouched(tcp) && coll_test(r) == COLL_PENDING) (void)coll_progress(g->comm);
         let_time_run_out(tcp);
@@ -395,16 +395,16 @@ static void patience_case(const void *arg)
 {
     journal said = JOURNAL;
     square s = { EVENT_INIT, EVENT_INIT, 0 };
-    guest guests[2];
+    joiner joiners[2];
     char address[64];
     const int port = support_reserve_port(address, sizeof address);
 
     for (int i = 0; i < 2; i++) {
-        guests[i] = (guest){ .config = *(const coll_config *)arg, .body = dial_and_compute, .arg = &s };
-        guest_start(&guests[i], i, 2, address, &said);
+        joiners[i] = (joiner){ .config = *(const coll_config *)arg, .body = dial_and_compute, .arg = &s };
+        joiner_start(&joiners[i], i, 2, address, &said);
     }
-    for (int i = 0; i < 2; i++) guest_join(&guests[i]);
-    for (int i = 0; i < 2; i++) expect_success(&guests[i]);
+    for (int i = 0; i < 2; i++) joiner_join(&joiners[i]);
+    for (int i = 0; i < 2; i++) expect_success(&joiners[i]);
     close(port);
 }
 
@@ -474,38 +474,38 @@ static void public_case(const void *arg)
     (void)arg;
     CHECK(!problem, "%s: no network with a public address (this needs root): %s", case_name, problem);
     for (int i = 0; !problem && i < 4; i++) {
-        guest zero = { .config = { .start_timeout_ms = 300 } };
-        guest_start(&zero, 0, 2, addresses[i], &said);
-        guest_join(&zero);
+        joiner zero = { .config = { .start_timeout_ms = 300 } };
+        joiner_start(&zero, 0, 2, addresses[i], &said);
+        joiner_join(&zero);
         CHECK(zero.status == COLL_ERR_ARGUMENT && strstr(zero.sentence, "11.0.113.7")
               && strstr(zero.sentence, "COLL_SECURITY=open"),
               "%s: %s: %d, \"%s\"", case_name, addresses[i], (int)zero.status, zero.sentence);
     }
     for (int i = 0; !problem && i < 2; i++) {     /* with a key, or when it is meant, it goes on               */
-        guest zero = { .config = { .tcp = { .security = i ? "open" : "key", .key = i ? NULL : KEY } } }, one = zero;
-        guest_start(&zero, 0, 2, addresses[0], &said);
-        guest_start(&one, 1, 2, addresses[0], &said);
-        guest_join(&one);
-        guest_join(&zero);
+        joiner zero = { .config = { .tcp = { .security = i ? "open" : "key", .key = i ? NULL : KEY } } }, one = zero;
+        joiner_start(&zero, 0, 2, addresses[0], &said);
+        joiner_start(&one, 1, 2, addresses[0], &said);
+        joiner_join(&one);
+        joiner_join(&zero);
         expect_success(&zero);
         expect_success(&one);
     }
 }
 
-static coll_status do_nothing(guest *g) { return g->comm ? COLL_OK : COLL_ERR_ARGUMENT; }
+static coll_status do_nothing(joiner *g) { return g->comm ? COLL_OK : COLL_ERR_ARGUMENT; }
 
 /* Ranks that say they live on other hosts: one warning, and none where there is a key or it is meant. */
 static void warning_case(const void *arg)
 {
     const coll_config *c = arg;
     journal said = JOURNAL;
-    guest zero = { .config = *c, .body = do_nothing };
-    coll__settings s = { .config = *c };
+    joiner zero = { .config = *c, .body = do_nothing };
+    coll__tcp_settings s = { .config = *c };
     coll__greet greets[3];
     char address[64];
     const int port = support_reserve_port(address, sizeof address);
 
-    guest_start(&zero, 0, 4, address, &said);
+    joiner_start(&zero, 0, 4, address, &said);
     for (int rank = 1; rank < 4; rank++) {
         coll__identity us = { .auth = 0 };
         unsigned char note[COLL__CONTROL_LENGTH];
@@ -515,17 +515,17 @@ static void warning_case(const void *arg)
         CHECK(coll__identify(&us, &s), "no identity");
         memset(us.host, rank, sizeof us.host);
         coll__greet_call(&greets[rank - 1], &us, knock(atoi(strchr(address, ':') + 1)),
-                         (coll__hello){ .purpose = COLL__PURPOSE_MEET, .port = 9 },
+                         (coll__hello){ .purpose = COLL__PURPOSE_JOIN, .port = 9 },
                          coll__deadline(5000));
         CHECK(coll__greet_finish(&greets[rank - 1], &us) == COLL_OK, "rank %d: %s", rank, greets[rank - 1].why);
         CHECK(!coll__pipe_transfer(&greets[rank - 1].pipe, note, sizeof note, false, coll__deadline(5000))
               && coll__get16(note + 2) == COLL__CONTROL_WELCOME, "rank %d is not welcome", rank);
-        coll__place_of place = { .count = 1, .port = 9 };
+        coll__endpoint place = { .count = 1, .port = 9 };
         memcpy(place.addresses[0], coll__v4_prefix, sizeof coll__v4_prefix);
         memcpy(place.addresses[0] + 12, (unsigned char[4]){ 10, 0, 0, (unsigned char)rank }, 4);
-        CHECK(!coll__place_send(&greets[rank - 1].pipe, COLL__CONTROL_PLACE, &place, coll__deadline(5000)), "no place");
+        CHECK(!coll__endpoint_send(&greets[rank - 1].pipe, COLL__CONTROL_ENDPOINT, &place, coll__deadline(5000)), "no place");
     }
-    guest_join(&zero);
+    joiner_join(&zero);
     expect_success(&zero);
     const int due = !c->tcp.security;
     CHECK(journal_count(&said, "without a key") == due, "%s: %d warnings", case_name, journal_count(&said, "without a key"));
@@ -686,14 +686,14 @@ static void *meddle(void *at)
     }
 }
 
-static coll_status be_meddled_with(guest *g)
+static coll_status be_meddled_with(joiner *g)
 {
     enum { COUNT = 60000 };
     meddler *m = g->arg;
-    coll__tcp *tcp = g->comm->trunk->context;
+    coll__tcp *tcp = g->comm->session->context;
     const int me = coll_rank(g->comm);
     int32_t *x = support_need(calloc(COUNT, 4));
-    coll_status status = guest_adds_up(g);
+    coll_status status = joiner_adds_up(g);
     bool is_right = true;
 
     coll__stream *s = coll__stream_to(tcp, !me, COLL_CHANNEL_CALLS);
@@ -721,17 +721,17 @@ static void changes_case(const void *arg)
         journal said = JOURNAL;
         meddler m = { .ready = EVENT_INIT, .go = EVENT_INIT, .change_at = n < 6 && !is_plain ? (size_t)n * 5
                       : 100 + support_random(&random) % 50000 };
-        guest guests[2];
+        joiner joiners[2];
         char address[64];
         const int port = support_reserve_port(address, sizeof address);
         for (int i = 0; i < 2; i++) CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, m.fds[i]), "no sockets");
         CHECK(!pthread_create(&m.thread, NULL, meddle, &m), "no thread");
         for (int i = 0; i < 2; i++) {
-            guests[i] = (guest){ .config = *c, .body = be_meddled_with, .arg = &m };
-            guests[i].config.stall_timeout_ms = 3000;
-            guest_start(&guests[i], i, 2, address, &said);
+            joiners[i] = (joiner){ .config = *c, .body = be_meddled_with, .arg = &m };
+            joiners[i].config.stall_timeout_ms = 3000;
+            joiner_start(&joiners[i], i, 2, address, &said);
         }
-        for (int i = 0; i < 2; i++) guest_join(&guests[i]);
+        for (int i = 0; i < 2; i++) joiner_join(&joiners[i]);
         for (int i = 0; i < 2; i++) close(m.fds[i][0]);
         pthread_join(m.thread, NULL);
         for (int i = 0; i < 2; i++) close(m.fds[i][1]);
@@ -739,16 +739,16 @@ static void changes_case(const void *arg)
         for (int i = 0; i < 2 && !is_plain; i++) {
             /* a length of TLS that was changed may have to wait for the bytes that it promises */
             const bool is_late = c->tcp.security && !strcmp(c->tcp.security,
-                                                        "tls") && guests[i].status == COLL_ERR_TIMEOUT && m.change_at < 5;
-            CHECK((guests[i].status == COLL_ERR_PROTOCOL && strstr(guests[i].sentence, "is not what it sent")) || is_late,
-                  "%s: byte %zu changed: rank %d has %d, \"%s\"", case_name, m.change_at, i, (int)guests[i].status,
-                  guests[i].sentence);
-            CHECK(names_rank(guests[i].sentence, 0) || names_rank(guests[i].sentence, 1), "%s: nobody is named: \"%s\"",
+                                                        "tls") && joiners[i].status == COLL_ERR_TIMEOUT && m.change_at < 5;
+            CHECK((joiners[i].status == COLL_ERR_PROTOCOL && strstr(joiners[i].sentence, "is not what it sent")) || is_late,
+                  "%s: byte %zu changed: rank %d has %d, \"%s\"", case_name, m.change_at, i, (int)joiners[i].status,
+                  joiners[i].sentence);
+            CHECK(names_rank(joiners[i].sentence, 0) || names_rank(joiners[i].sentence, 1), "%s: nobody is named: \"%s\"",
                   case_name,
-                  guests[i].sentence);
+                  joiners[i].sentence);
         }
         if (is_plain)                             /* so that it is known that the changes are real            */
-            CHECK(guests[0].status == COLL_ERR_MISMATCH || guests[1].status == COLL_ERR_MISMATCH,
+            CHECK(joiners[0].status == COLL_ERR_MISMATCH || joiners[1].status == COLL_ERR_MISMATCH,
                   "%s: byte %zu changed, and nothing is wrong",
                   case_name, m.change_at);
         close(port);

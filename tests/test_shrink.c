@@ -2,12 +2,11 @@
  * stopped at every moment of it.  All who are left come together, in one world, soon; or all are told that they are too few.
  *
  *     test_shrink [WORLD,...] [PART,...]                WORLD: poll, uring, joined, sim
- *                                                       PART: modes, pairs, sends, chance, stops
+ *                                                       PART: modes, pairs, sends, late, chance, stops
+ *     test_shrink PLAN [TIMES]                          PLAN: as a failure prints it, from "poll, 5 ranks" on
  *
  * COLL_TEST_SEED=... replays `chance`; COLL_TEST_SCALE says how much of it there is. */
 #define _GNU_SOURCE
-#define COLL_IMPLEMENTATION
-#define COLL__ONE_TIER 1
 #include "../coll.h"
 
 #include "check.h"
@@ -16,12 +15,13 @@
 
 #include <sys/syscall.h>
 
-enum { RANKS_MOST = 8, LIVENESS_MS = 1000, SLACK_MS = 1000, START_MS = 20000, RANK_SECONDS = 30, CASE_SECONDS = 300, NEVER = -1 };
+enum { RANKS_MOST = 8, LIVENESS_MS = 1000, SLACK_MS = 1000, START_MS = 20000, LATE_MS = 2500, RANK_SECONDS = 30,
+       CASE_SECONDS = 300 };
 
 /* What becomes of a process. */
-typedef enum fate_kind { LIVES, DIES_FIRST, DIES_AT_SEND, DIES_AFTER, STOPS_AT_SEND } fate_kind;
+typedef enum fate_kind { LIVES, DIES_FIRST, DIES_AT_SEND, DIES_AFTER, STOPS_AT_SEND, COMES_LATE } fate_kind;
 
-typedef struct fate { fate_kind kind; int number; } fate;         /* at which send within coll_shrink; or after so many us */
+typedef struct fate { fate_kind kind; int number; } fate;    /* at which send within coll_shrink; or after so many us, or ms */
 
 static const struct mode { const char *name, *security, *key; bool is_tls; } modes[] = {
     { "open", "open", NULL, false },
@@ -55,7 +55,7 @@ static __thread int sends;
 
 ssize_t send(int fd, const void *bytes, size_t length, int flags)
 {
-    const bool is_time = armed && armed->kind != DIES_AFTER && ++sends == armed->number;
+    const bool is_time = armed && (armed->kind == DIES_AT_SEND || armed->kind == STOPS_AT_SEND) && ++sends == armed->number;
 
     if (is_time) kill(getpid(), armed->kind == STOPS_AT_SEND ? SIGSTOP : SIGKILL);
     return syscall(SYS_sendto, fd, bytes, length, flags, NULL, 0);
@@ -83,7 +83,7 @@ static int processes_of(const plan *p) { return (p->size + p->each - 1) / p->eac
 static unsigned planned(const plan *p)
 {
     unsigned mask = 0;
-    for (int i = 0; i < processes_of(p); i++) if (p->fates[i].kind != LIVES) mask |= 1u << i;
+    for (int i = 0; i < processes_of(p); i++) if (p->fates[i].kind != LIVES && p->fates[i].kind != COMES_LATE) mask |= 1u << i;
     return mask;
 }
 
@@ -114,6 +114,7 @@ static void go_on(coll_comm *comm, const part *own, int me, report *r)
 
     if (mine && mine->kind == DIES_AFTER && !pthread_create(&killer, NULL, killer_main, (void *)(uintptr_t)mine))
         pthread_detach(killer);
+    if (own->plan->fates[own->process].kind == COMES_LATE) pause_us(1000 * own->plan->fates[own->process].number);
     while (status < 0 && count <= RANKS_MOST) {
         const int64_t began = now_ms();
         armed = mine && mine->kind > DIES_FIRST ? mine : NULL;
@@ -181,18 +182,41 @@ static int process_main(const plan *p, int process, const char *address)
 
 /* ---- >>judging ---- */
 
+static const char *const fate_names[] = { "", "first+", "at send ", "after us ", "stops at send ", "late by ms " };
+
 static const char *plan_text(const plan *p)
 {
-    static const char *const kinds[] = { "", "first+", "at send ", "after us ", "stops at send " };
     static char text[300];
 
     snprintf(text, sizeof text, "%s, %d ranks, %d each, %s%s:", world, p->size, p->each, modes[p->mode].name,
              p->keeps_old ? ", old kept" : "");
     for (int i = 0; i < processes_of(p); i++)
         if (p->fates[i].kind != LIVES)
-            snprintf(text + strlen(text), sizeof text - strlen(text), " process %d %s%d;", i, kinds[p->fates[i].kind],
+            snprintf(text + strlen(text), sizeof text - strlen(text), " process %d %s%d;", i, fate_names[p->fates[i].kind],
                      p->fates[i].number);
     return text;
+}
+
+/* The plan that such a text tells.  false: it tells none. */
+static bool plan_read(const char *text, plan *p)
+{
+    static char name[16];
+    char mode[16] = "";
+
+    memset(p, 0, sizeof *p);
+    if (sscanf(text, "%15[a-z], %d ranks, %d each, %15[a-z+]", name, &p->size, &p->each, mode) != 4) return false;
+    world = name;
+    while (p->mode < MODE_COUNT && strcmp(mode, modes[p->mode].name)) p->mode++;
+    p->keeps_old = strstr(text, "old kept");
+    for (const char *at = text; (at = strstr(at, " process ")); at++) {
+        const int process = atoi(at + 9);
+        if (process < 0 || process >= RANKS_MOST || !(at = strchr(at + 9, ' '))) return false;
+        for (int kind = DIES_FIRST; kind <= COMES_LATE; kind++) {
+            const size_t length = strlen(fate_names[kind]);
+            if (!strncmp(at + 1, fate_names[kind], length)) p->fates[process] = (fate){ (fate_kind)kind, atoi(at + 1 + length) };
+        }
+    }
+    return p->size > 0 && p->size <= RANKS_MOST && p->each > 0 && p->mode < MODE_COUNT;
 }
 
 /* `gone`: by process.  All others come together if they are enough of all; if they are not, either all do, or none.  Without
@@ -201,7 +225,7 @@ static const char *plan_text(const plan *p)
 static void judge(const plan *p, unsigned gone, bool has_tally, int stops)
 {
     unsigned left = 0;
-    int count = 0, agreed = 0;
+    int count = 0, agreed = 0, late_ms = 0;
 
     for (int i = 0; i < p->size; i++) {
         if (gone >> (i / p->each) & 1) continue;
@@ -211,7 +235,8 @@ static void judge(const plan *p, unsigned gone, bool has_tally, int stops)
     }
     const bool is_enough = 2 * count > p->size || (2 * count == p->size && (left & 1));
     const bool may_compute = !is_enough && stops > 0 && !(left & 1);
-    const int bound = SLACK_MS + (may_compute ? START_MS : LIVENESS_MS + stops * 2 * LIVENESS_MS);
+    for (int i = 0; i < processes_of(p); i++) late_ms += p->fates[i].kind == COMES_LATE ? p->fates[i].number : 0;
+    const int bound = SLACK_MS + late_ms + (may_compute ? START_MS : LIVENESS_MS + stops * 2 * LIVENESS_MS);
     for (int i = 0; i < p->size; i++) {
         const report *r = &board->ranks[i];
         char tally_text[64];
@@ -240,7 +265,7 @@ static bool run_plan(const plan *p)
     int stops = 0, running = 0;
     bool has_tally = true;
 
-    snprintf(case_name, sizeof case_name, "%s", plan_text(p));
+    snprintf(case_name, sizeof case_name, "%.*s", (int)sizeof case_name - 1, plan_text(p));
     memset(board, 0, sizeof *board);
     fflush(NULL);
     for (int i = 0; i < processes; i++) {
@@ -252,7 +277,7 @@ static bool run_plan(const plan *p)
         }
         running += pids[i] > 0;
         stops += p->fates[i].kind == STOPS_AT_SEND;
-        if (p->fates[i].kind > DIES_FIRST) has_tally = false;
+        if (p->fates[i].kind > DIES_FIRST && p->fates[i].kind != COMES_LATE) has_tally = false;
     }
     CHECK(running == processes, "%s: fork", case_name);
     while (running > 0) {
@@ -353,6 +378,25 @@ static void sends_case(const void *arg)
     }
 }
 
+/* Without one that comes to coll_shrink later than the others wait for it, they are too few.  They go on with it, whether it is
+ * the first of them, whom they look for, or a later one. */
+static void late_case(const void *arg)
+{
+    static const struct { int size, late; unsigned dead; } who[] = {
+        { 3, 1, 1 }, { 3, 2, 1 }, { 5, 1, 1 | 16 }, { 5, 2, 1 | 2 }, { 7, 2, 1 | 2 | 64 }, { 7, 3, 1 | 2 | 64 }, { 6, 2, 1 | 2 },
+    };
+
+    (void)arg;
+    for (size_t k = 0; k < sizeof who / sizeof *who; k++) {
+        plan p = { .size = who[k].size * each_of(), .each = each_of(), .mode = (int)k % MODE_COUNT };
+        if (p.size > RANKS_MOST) continue;
+        if (!has_mode(p.mode)) p.mode = 0;
+        for (int i = 0; i < who[k].size; i++) if (who[k].dead >> i & 1) p.fates[i] = (fate){ DIES_FIRST, 0 };
+        p.fates[who[k].late] = (fate){ COMES_LATE, LATE_MS };
+        run_plan(&p);
+    }
+}
+
 /* Any number of them, at any time. */
 static void chance_case(const void *arg)
 {
@@ -372,6 +416,14 @@ static void chance_case(const void *arg)
         }
         run_plan(&p);
     }
+}
+
+struct replay { plan plan; int times; };
+
+static void replay_case(const void *arg)
+{
+    const struct replay *r = arg;
+    for (int i = 0; i < r->times; i++) run_plan(&r->plan);
 }
 
 /* ---- >>simulated: two faults at any two times ---- */
@@ -436,6 +488,12 @@ int main(int argc, char **argv)
 
     cases_begin();
     board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (wanted && strchr(wanted, ' ')) {
+        struct replay replay = { .times = parts ? atoi(parts) : 1 };
+        if (!plan_read(wanted, &replay.plan)) return fprintf(stderr, "no plan: %s\n", wanted), 2;
+        run_case_within(CASE_SECONDS, replay_case, &replay, "replay");
+        return CHECK_DONE();
+    }
     world = "sim";
     for (int first = 0; first < SIM_RANKS && support_listed(wanted, world); first++)
         run_case_within(CASE_SECONDS, sim_case, &first, "two die");
@@ -446,6 +504,7 @@ int main(int argc, char **argv)
         if (support_listed(parts, "modes")) run_case_within(CASE_SECONDS, modes_case, NULL, "every security");
         if (support_listed(parts, "pairs")) run_case_within(CASE_SECONDS, pairs_case, NULL, "two die");
         if (support_listed(parts, "sends")) run_case_within(CASE_SECONDS, sends_case, &dies, "one dies at every send");
+        if (support_listed(parts, "late")) run_case_within(CASE_SECONDS, late_case, NULL, "one comes late");
         if (support_listed(parts, "stops")) run_case_within(CASE_SECONDS, sends_case, &stops, "one stops at a send");
         for (int k = 0; k < (int)(8 * support_scale()) && support_listed(parts, "chance"); k++) {
             const uint64_t seed = support_mix(support_seed() * 1000 + (uint64_t)k);

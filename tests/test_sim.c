@@ -1,9 +1,8 @@
 /* test_sim - the simulated world: the right data in every order of events, time by the formula, faults and standstills told in
  * sentences, user programs of blocking calls and of polls.
  *     COLL_TEST_SEED=... replays a seed */
-#define COLL_IMPLEMENTATION
 #define COLL__ONE_TIER 1
-#include "../coll.h"
+#include "inside.h"
 
 #include "check.h"
 #include "support.h"
@@ -13,7 +12,7 @@ static uint64_t seed_now;
 static int run_sim(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_sim *sim)
 {
     const coll_config config = { .transport = "sim", .sim = sim };
-    return coll__spawn_sim(count, fn, arg, &config);
+    return inside_simulate(count, fn, arg, &config);
 }
 
 static bool is_near(double a, double b) { return fabs(a - b) <= 1e-9 * fabs(b) + 1e-18; }
@@ -109,7 +108,7 @@ static int timed_worker(coll_comm *comm, void *arg)
     call.recv = call.kind == COLL_BROADCAST ? x : y;
     STEP(coll_run(comm, &call));
     t->times[coll_rank(comm)] = coll_sim_time(comm);
-    __atomic_add_fetch(&t->messages, coll__sim_messages(comm), __ATOMIC_RELAXED);
+    __atomic_add_fetch(&t->messages, ((const coll__sim_rank *)comm->session->context)->messages, __ATOMIC_RELAXED);
     return 0;
 }
 
@@ -128,11 +127,11 @@ static double time_of(int n, const coll_call *call, const coll_sim *sim, uint64_
 /* What the engine chooses on a wire, told apart from the engine. */
 static coll__choice choice_on(const coll__link *link, coll_kind kind, int n, double bytes, const char *algorithm)
 {
-    const coll__wish wish = { .kind = kind, .size = n, .bytes = bytes, .sum_bytes = bytes, .is_commutative = true,
-                              .algorithm = algorithm, .link = link };
+    const coll__query query = { .kind = kind, .size = n, .bytes = bytes, .sum_bytes = bytes, .is_commutative = true,
+                                .algorithm = algorithm, .link = link };
     coll__choice choice = { .radix = 0 };
 
-    CHECK(coll__choose(&choice, &wish), "kind %d on %d: nothing to choose", (int)kind, n);
+    CHECK(coll__choose(&choice, &query), "kind %d on %d: nothing to choose", (int)kind, n);
     return choice;
 }
 
@@ -277,7 +276,7 @@ static void raw_run(int n, const coll_sim *given, void (*body)(void *arg, int ra
 {
     coll__sim_settings s;
 
-    CHECK(coll__sim_settle(&s, given, n) == COLL_OK, "%s", coll_error(NULL));
+    CHECK(coll__sim_settle(&s, given, n) == COLL_OK, "%s", coll__start_error);
     sim_world = support_need(coll__sim_open(n, &s.config));
     sim_world->holders += n;
     CHECK(coll__sim_run(sim_world, body, arg) == COLL_OK, "no memory for %d fibers", n);
@@ -524,7 +523,7 @@ static void test_stall_limit(void)
     const coll_sim sim = { .faults = &fault, .fault_count = 1 };
     const coll_config config = { .transport = "sim", .sim = &sim, .stall_timeout_ms = 500 };
 
-    CHECK(coll__spawn_sim(3, barriers, &o, &config) == 0, "stall limit");
+    CHECK(inside_simulate(3, barriers, &o, &config) == 0, "stall limit");
     for (int i = 0; i < 3; i += 2) expect(&o, i, COLL_ERR_TIMEOUT, "in 0.5 s", "stall limit");
 }
 
@@ -556,7 +555,7 @@ static int mixed(coll_comm *comm, void *arg)
         if (status == COLL_OK) status = coll_broadcast(comm, x, count, COLL_I32, i % size);
     }
     all->status[rank] = status;
-    if (status) snprintf(all->text[rank], sizeof all->text[rank], "%s", comm->trunk->failure.text);
+    if (status) snprintf(all->text[rank], sizeof all->text[rank], "%s", comm->session->failure.text);
     return 0;
 }
 
@@ -606,7 +605,7 @@ static int seeded(coll_comm *comm, void *arg)
     const int result = collectives(comm, &(size_t){ 100 });
 
     run->time[coll_rank(comm)] = coll_sim_time(comm);
-    run->order = ((const coll__sim_rank *)comm->trunk->context)->world->order;
+    run->order = ((const coll__sim_rank *)comm->session->context)->world->order;
     return result;
 }
 
@@ -689,16 +688,30 @@ static void test_text(void)
 {
     static const char *const wrong[] = { "latency", "latency=", "latency=x", "latency=1kg", "speed=3", "kill=4", "kill=1@",
                                          "cut=1-9", "late=1>2", "lose=1>", "=3", "gbit=-1", "seed=1seed=2" };
+    static const struct { const char *text, *sentence; } says[] = {
+        { "hosts=2 speed=3", "COLL_SIM for 4 ranks, and 32 faults at most: \"speed=3\" begins with an unknown name; there is: "
+          "latency, overhead, local_latency, jitter, detection, wire, reduce, local, gbit, hosts, per_host, capacity, seed, "
+          "stack, kill, stop, cut, lose, late, pieces" },
+        { "kill=4@1", "COLL_SIM for 4 ranks, and 32 faults at most: \"kill=4@1\" makes no sense: kill is a rank and its call or "
+          "a time, like 3@120 or 3@1.5ms" },
+        { "gbit=fast", "COLL_SIM for 4 ranks, and 32 faults at most: \"gbit=fast\" makes no sense: gbit is a number of Gbit/s, "
+          "like 10" },
+    };
     coll__sim_settings s;
 
     unsetenv("COLL_SIM");
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         setenv("COLL_SIM", wrong[i], 1);
-        CHECK(coll__sim_settle(&s, NULL, 4) == COLL_ERR_ARGUMENT && strstr(coll_error(NULL), wrong[i]), "\"%s\"", wrong[i]);
+        CHECK(coll__sim_settle(&s, NULL, 4) == COLL_ERR_ARGUMENT && strstr(coll__start_error, wrong[i]), "\"%s\"", wrong[i]);
+    }
+    for (size_t i = 0; i < sizeof says / sizeof *says; i++) {
+        setenv("COLL_SIM", says[i].text, 1);
+        CHECK(coll__sim_settle(&s, NULL, 4) == COLL_ERR_ARGUMENT && !strcmp(coll__start_error, says[i].sentence), "\"%s\": %s",
+              says[i].text, coll__start_error);
     }
     setenv("COLL_SIM", "latency=0 overhead=3ns,wire=2GB/s local=8Gbit/s per_host=3 stack=128KiB late=2>1@5+3ms "
            " cut=1-2@1.5ms", 1);
-    CHECK(coll__sim_settle(&s, NULL, 4) == COLL_OK, "%s", coll_error(NULL));
+    CHECK(coll__sim_settle(&s, NULL, 4) == COLL_OK, "%s", coll__start_error);
     const coll_sim *c = &s.config;
     CHECK(c->latency <= 0 && is_near(c->overhead, 3e-9) && is_near(c->seconds_per_byte, 0.5e-9)
           && is_near(c->local_seconds_per_byte, 1e-9) && c->ranks_per_host == 3 && c->stack == 128 << 10, "numbers of a text");

@@ -7,16 +7,15 @@
  *     endless     connections come, and go again, all the time
  *     meeting     such a flood at rank 0, before the others come
  */
-#define COLL_IMPLEMENTATION
 #define COLL__ONE_TIER 1
-#include "../coll.h"
+#include "inside.h"
 
 #include <sys/resource.h>
 
 #include "check.h"
 #include "support.h"
 #include "cases.h"
-#include "guests.h"
+#include "joiners.h"
 
 #define KEY "a key of all ranks, 0123456789"
 
@@ -146,7 +145,7 @@ static void compute(scene *s)
     s->share = (used_seconds() - before) * 1000 / COMPUTES_MS;
 }
 
-static coll_status call_who_computes(guest *g)
+static coll_status call_who_computes(joiner *g)
 {
     scene *s = g->arg;
     const int rank = coll_rank(g->comm);
@@ -154,10 +153,10 @@ static coll_status call_who_computes(guest *g)
     coll_status status = COLL_OK;
 
     if (rank == CALLED) {
-        const coll__tcp *tcp = g->comm->trunk->context;
-        const coll__address door = coll__name_of(tcp->listener, false);
+        const coll__tcp *tcp = g->comm->session->context;
+        const coll__address own = coll__name_of(tcp->listener, false);
         unsigned char ignored[16];
-        coll__address_pack(&door, ignored, &s->port);
+        coll__address_pack(&own, ignored, &s->port);
     }
     event_raise(&s->met);
     event_await(&s->go, 1);
@@ -171,12 +170,12 @@ static coll_status call_who_computes(guest *g)
     } else if (rank > 0) {
         status = coll_send(g->comm, &n, 1, COLL_I32, CALLED, 7);
     }
-    if (!status) status = guest_adds_up(g);
+    if (!status) status = joiner_adds_up(g);
     if (rank == CALLED) g->took_ms = now_ms() - began;
     return status;
 }
 
-static void guest_settle(guest *g, const scene *s, int rank, int size, const char *address, journal *j)
+static void joiner_settle(joiner *g, const scene *s, int rank, int size, const char *address, journal *j)
 {
 
     g->config.rank = rank;
@@ -195,25 +194,25 @@ static void computing_case(const void *arg)
 {
     scene s = *(const scene *)arg;
     journal said = JOURNAL;
-    guest guests[RANKS];
+    joiner joiners[RANKS];
     char address[64];
     flood f;
     const int port = support_reserve_port(address, sizeof address);
     int64_t took = 0;
 
     for (int i = 0; i < RANKS; i++) {
-        guests[i] = (guest){ .body = call_who_computes, .arg = &s };
-        guest_settle(&guests[i], &s, i, RANKS, address, &said);
-        guest_run(&guests[i]);
+        joiners[i] = (joiner){ .body = call_who_computes, .arg = &s };
+        joiner_settle(&joiners[i], &s, i, RANKS, address, &said);
+        joiner_run(&joiners[i]);
     }
     event_await(&s.met, RANKS);
     case_step = "the flood";
     flood_begin(&f, s.port, s.flood);
     case_step = "the first calls, in the flood";
     event_raise(&s.go);
-    for (int i = 0; i < RANKS; i++) guest_join(&guests[i]);
-    for (int i = 0; i < RANKS; i++) expect_success(&guests[i]);
-    for (int i = 0; i < RANKS; i++) if (guests[i].body_ms > took) took = guests[i].body_ms;
+    for (int i = 0; i < RANKS; i++) joiner_join(&joiners[i]);
+    for (int i = 0; i < RANKS; i++) expect_success(&joiners[i]);
+    for (int i = 0; i < RANKS; i++) if (joiners[i].body_ms > took) took = joiners[i].body_ms;
     printf("%s: %d ms in all, %.2f of a processor, %d files\n", case_name, (int)took, s.share, s.files_most);
     CHECK(took < support_patience(COMPUTES_MS + BOUND_MS), "%s: it took %d ms", case_name, (int)took);
     CHECK(s.files_most < FILES_MOST, "%s: up to %d files were open", case_name, s.files_most);
@@ -239,21 +238,21 @@ static void meeting_case(const void *arg)
 {
     const scene *s = arg;
     journal said = JOURNAL;
-    guest guests[RANKS];
+    joiner joiners[RANKS];
     char address[64];
     flood f;
     const int port = support_reserve_port(address, sizeof address);
 
     for (int i = 0; i < RANKS; i++) {
-        guests[i] = (guest){ .body = NULL };
-        guest_settle(&guests[i], s, i, RANKS, address, &said);
+        joiners[i] = (joiner){ .body = NULL };
+        joiner_settle(&joiners[i], s, i, RANKS, address, &said);
     }
-    guest_run(&guests[0]);
+    joiner_run(&joiners[0]);
     flood_begin(&f, atoi(strrchr(address, ':') + 1), s->flood);
-    for (int i = 1; i < RANKS; i++) guest_run(&guests[i]);
-    for (int i = 0; i < RANKS; i++) guest_join(&guests[i]);
-    for (int i = 0; i < RANKS; i++) expect_success(&guests[i]);
-    printf("%s: %d ms\n", case_name, (int)guests[1].took_ms);
+    for (int i = 1; i < RANKS; i++) joiner_run(&joiners[i]);
+    for (int i = 0; i < RANKS; i++) joiner_join(&joiners[i]);
+    for (int i = 0; i < RANKS; i++) expect_success(&joiners[i]);
+    printf("%s: %d ms\n", case_name, (int)joiners[1].took_ms);
     flood_end(&f);
     close(port);
 }

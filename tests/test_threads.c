@@ -6,10 +6,8 @@
  * and a sequence of collectives; each is a pure function of the lane's seed, so that every rank knows what the others give
  * and expect.  A rank moves its lanes on in an order of its own.
  */
-#define COLL_STATIC                               /* so that what is not used here is not compiled */
-#define COLL_IMPLEMENTATION
 #define COLL__ONE_TIER 1
-#include "../coll.h"
+#include "inside.h"
 
 #include "check.h"
 #include "support.h"

@@ -1,8 +1,7 @@
 /* test_tuner - the numbers of the cost model: their text, their file, how they are measured, and that measured ones never decide
  * about bits.
  *     COLL_TEST_SEED=... replays a seed */
-#define COLL_IMPLEMENTATION
-#include "../coll.h"
+#include "inside.h"
 
 #include "check.h"
 #include "support.h"
@@ -39,10 +38,10 @@ static bool links_are_equal(const coll__link *a, const coll__link *b)
 static bool reads_as(const char *text, double latency, double overhead, double per_byte, double per_byte_reduced)
 {
     coll__numbers n = { .link = coll__link_default };
-    size_t length = 0;
+    coll__wrong_word wrong;
     const double found[4] = { latency, overhead, per_byte, per_byte_reduced };
 
-    if (coll__numbers_read(&n, text, &length)) return false;
+    if (!coll__numbers_read(&n, text, &wrong)) return false;
     const double got[4] = { n.link.latency, n.link.overhead, n.link.per_byte, n.link.per_byte_reduced };
     for (int i = 0; i < 4; i++) if (fabs(got[i] - found[i]) > 1e-12 * found[i]) return false;
     return links_are_equal(&n.link, &n.nominal);
@@ -65,8 +64,8 @@ static void test_texts(uint64_t seed)
     CHECK(reads_as("gbit=0 reduce=0 overhead=0 latency=0", 0, 0, 0, 0), "no time at all");
     for (size_t i = 0; i < sizeof nonsense / sizeof *nonsense; i++) {
         coll__numbers n = { .link = d };
-        size_t length = 0;
-        CHECK(coll__numbers_read(&n, nonsense[i], &length) && length > 0, "\"%s\" makes sense", nonsense[i]);
+        coll__wrong_word wrong = { .length = 0 };
+        CHECK(!coll__numbers_read(&n, nonsense[i], &wrong) && wrong.length > 0, "\"%s\" makes sense", nonsense[i]);
     }
     char digits[420], endless[520];
     memset(digits, '5', sizeof digits);
@@ -75,8 +74,8 @@ static void test_texts(uint64_t seed)
     CHECK(reads_as(endless, 1.5555555555555556e-6, d.overhead, d.per_byte, d.per_byte_reduced), "digits that no double holds");
     snprintf(endless, sizeof endless, "latency=%se-400", digits);         /* infinite over infinite           */
     coll__numbers any = { .link = d };
-    size_t wrong = 0;
-    CHECK(coll__numbers_read(&any, endless, &wrong) && wrong > 0, "digits without end make sense");
+    coll__wrong_word wrong = { .length = 0 };
+    CHECK(!coll__numbers_read(&any, endless, &wrong) && wrong.length > 0, "digits without end make sense");
     for (int i = 0; i < 20000; i++) {             /* what is printed reads as itself, and close to what it was    */
         uint64_t state = seed + (uint64_t)i;
         coll__numbers n = { .link = random_link(&state), .barrier = i % 2 ? spread(&state, 1e-7, 1e-2) : 0 }, before = n;
@@ -97,15 +96,15 @@ static void test_texts(uint64_t seed)
 
 /* ---- >>bits ---- */
 
-static coll__wish random_wish(uint64_t *state, const coll__link *link, const coll__link *nominal)
+static coll__query random_query(uint64_t *state, const coll__link *link, const coll__link *nominal)
 {
     const uint64_t flags = support_random(state);
     const double bytes = floor(spread(state, 1, 1e9)), sum = flags & 8 ? 2 * bytes : bytes;
 
-    return (coll__wish){ .kind = (coll_kind)(COLL_BARRIER + (int)(support_random(state) % COLL_NEIGHBOR_ALLTOALLW)),
-                         .size = 1 + (int)spread(state, 1, 4000), .bytes = bytes, .sum_bytes = sum, .is_exact = (flags & 3) == 0,
-                         .is_commutative = (flags & 48) != 0, .must_be_canonical = (flags & 192) == 0,
-                         .link = link, .nominal = nominal, .share = flags & 768 ? 0 : spread(state, 0.03, 1) };
+    return (coll__query){ .kind = (coll_kind)(COLL_BARRIER + (int)(support_random(state) % COLL_NEIGHBOR_ALLTOALLW)),
+                          .size = 1 + (int)spread(state, 1, 4000), .bytes = bytes, .sum_bytes = sum, .is_exact = (flags & 3) == 0,
+                          .is_commutative = (flags & 48) != 0, .must_be_canonical = (flags & 192) == 0,
+                          .link = link, .nominal = nominal, .share = flags & 768 ? 0 : spread(state, 0.03, 1) };
 }
 
 static bool choices_are_equal(const coll__choice *a, const coll__choice *b)
@@ -123,22 +122,22 @@ static void test_bits(uint64_t seed)
         uint64_t state = seed * 1000003 + (uint64_t)i;
         const coll__link measured = random_link(&state), file = random_link(&state);
         const coll__link nominal = i % 2 ? coll__link_default : file;
-        const coll__wish wish = random_wish(&state, &measured, &nominal);
-        coll__wish plain = wish, fixed = wish;
+        const coll__query query = random_query(&state, &measured, &nominal);
+        coll__query plain = query, fixed = query;
         coll__choice got, by_nominal, by_measured;
         plain.nominal = fixed.nominal = NULL;
         fixed.link = &nominal;
         fixed.share = 0;
-        const bool any = coll__choose(&got, &wish);
+        const bool any = coll__choose(&got, &query);
         CHECK(any == coll__choose(&by_nominal, &fixed) && any == coll__choose(&by_measured, &plain), "seed %llu, %d: no choice",
               (unsigned long long)seed, i);
         if (!any) continue;
-        if (wish.is_exact) {
+        if (query.is_exact) {
             CHECK(choices_are_equal(&got, &by_measured), "seed %llu, %d: not by what was measured", (unsigned long long)seed, i);
             continue;
         }
         CHECK(got.algorithm->is_canonical == by_nominal.algorithm->is_canonical,
-              "seed %llu, %d: kind %d on %d: \"%s\", not \"%s\"", (unsigned long long)seed, i, (int)wish.kind, wish.size,
+              "seed %llu, %d: kind %d on %d: \"%s\", not \"%s\"", (unsigned long long)seed, i, (int)query.kind, query.size,
               got.algorithm->name, by_nominal.algorithm->name);
         if (got.algorithm->is_canonical) {
             plain.must_be_canonical = true;
@@ -149,7 +148,7 @@ static void test_bits(uint64_t seed)
         } else {
             const long cut = got.algorithm->is_pipelined ? got.slices : got.blocks;
             CHECK(choices_are_equal(&got, &by_nominal), "seed %llu, %d: kind %d on %d: \"%s\" with radix %d, not \"%s\" with %d",
-                  (unsigned long long)seed, i, (int)wish.kind, wish.size, got.algorithm->name, got.radix,
+                  (unsigned long long)seed, i, (int)query.kind, query.size, got.algorithm->name, got.radix,
                   by_nominal.algorithm->name, by_nominal.radix);
             CHECK(got.seconds == coll__priced(got.algorithm, &plain, got.radix, cut).seconds, "seed %llu, %d: %g s",
                   (unsigned long long)seed, i, got.seconds);
@@ -166,13 +165,13 @@ static void test_bits(uint64_t seed)
 static coll__choice in_crowd(coll_kind kind, int size, double bytes, const char *algorithm, double share)
 {
     static coll__counts remembered[2 * COLL__CROWD_MOST + 1][COLL__ALGORITHM_COUNT];
-    coll__wish wish = { .kind = kind, .size = size, .bytes = bytes, .sum_bytes = bytes, .is_exact = true,
+    coll__query query = { .kind = kind, .size = size, .bytes = bytes, .sum_bytes = bytes, .is_exact = true,
                               .is_commutative = true, .algorithm = algorithm, .link = &coll__link_default, .share = share };
     coll__choice choice = { .algorithm = NULL }, again = choice;
 
-    CHECK(coll__choose(&choice, &wish), "kind %d on %d: no \"%s\"", (int)kind, size, algorithm ? algorithm : "choice");
-    wish.counts = remembered[size];
-    CHECK(coll__choose(&again, &wish) && choices_are_equal(&choice, &again) && again.seconds == choice.seconds,
+    CHECK(coll__choose(&choice, &query), "kind %d on %d: no \"%s\"", (int)kind, size, algorithm ? algorithm : "choice");
+    query.counts = remembered[size];
+    CHECK(coll__choose(&again, &query) && choices_are_equal(&choice, &again) && again.seconds == choice.seconds,
           "kind %d on %d: %g s by what is remembered, not %g", (int)kind, size, again.seconds, choice.seconds);
     return choice;
 }
@@ -184,10 +183,10 @@ static void test_counts(void)
         const coll__algorithm *a = &coll__algorithms[i];
         for (int n = 1; a->is_even && n <= 40; n++)
             for (int radix = 2; radix <= (a->has_radix ? n > 2 ? n : 2 : 2); radix++) {
-                const coll__count all = coll__count_sent(a, n, radix, a->cut == COLL__CUT_PER_RANK ? n : 1);
+                const coll__count all = coll__count_sent(a, n, radix, coll__blocks_of(a, n, 1));
                 int unlike = 0;
                 for (int rank = 0; rank < n; rank++) {
-                    coll__round now = { .rank = rank, .size = n, .radix = radix, .blocks = a->cut == COLL__CUT_PER_RANK ? n : 1,
+                    coll__round now = { .rank = rank, .size = n, .radix = radix, .blocks = coll__blocks_of(a, n, 1),
                                         .is_exclusive = a->kind == COLL_EXSCAN };
                     int rounds = 0;
                     while (a->round(&now, rounds)) rounds++;
@@ -239,7 +238,7 @@ static void test_crowds(void)
 static int run_sim(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_sim *sim, const char *file)
 {
     const coll_config config = { .transport = "sim", .sim = sim, .tuning_file = file };
-    return coll__spawn_sim(count, fn, arg, &config);
+    return inside_simulate(count, fn, arg, &config);
 }
 
 static bool explains(coll_comm *comm, const char *words)
@@ -413,7 +412,6 @@ static int prepared_and_changed(coll_comm *comm, void *arg)
         if (turn == 1) {
             comm->numbers.link = strange;
             comm->numbers.version++;
-            memset(comm->plans, 0, sizeof comm->plans);
         } else {
             STEP(coll_measure(comm));
         }
@@ -447,7 +445,7 @@ static void test_order(void)
 
 /* ---- >>files ---- */
 
-static char file_good[64], file_bad[64], file_long[64];
+static char file_good[64], file_bad[64], file_unit[64], file_long[64];
 
 static void write_file(char *path, const char *text, int times)
 {
@@ -519,6 +517,7 @@ static void test_files(void)
 
     write_file(file_good, "# a switch\nlatency=7us overhead=1.5us\ngbit=25, reduce=5GB/s\n", 1);
     write_file(file_bad, "latency=7us oberhead=1us\n", 1);
+    write_file(file_unit, "latency=7us overhead=1kg\n", 1);
     write_file(file_long, "latency=7us overhead=1us                                         \n", 100);
     const coll_config good = { .tuning_file = file_good };
     CHECK(support_run_config("threads", 3, &good, told_by_file, NULL) == 0, "threads");
@@ -527,13 +526,51 @@ static void test_files(void)
     setenv("COLL_TUNING", file_good, 1);
     CHECK(coll_spawn(2, told_by_file, NULL) == 0, "COLL_TUNING");
     check_refused("/nowhere/at/all", "No such file");
-    check_refused(file_bad, "\"oberhead=1us\" makes no sense");
+    check_refused(file_bad, "\"oberhead=1us\" begins with an unknown name; there is: latency, overhead, wire, gbit, reduce, "
+                  "barrier");
+    check_refused(file_unit, "\"overhead=1kg\" makes no sense: overhead is a time, like 12us");
     check_refused(file_long, "longer than");
     check_refused("/", "directory");
     unsetenv("COLL_TUNING");
     unlink(file_good);
     unlink(file_bad);
+    unlink(file_unit);
     unlink(file_long);
+}
+
+/* COLL_ALGORITHM: every call goes by the algorithm that is named, the first one and those like it, and in every form. */
+static int forced_worker(coll_comm *comm, void *arg)
+{
+    enum { COUNT = 100 };
+    float in[COUNT], out[COUNT];
+    const coll_call call = { .kind = COLL_ALLREDUCE, .send = in, .recv = out, .count = COUNT, .type = COLL_F32 };
+    char text[600];
+
+    for (int i = 0; i < COUNT; i++) in[i] = (float)(coll_rank(comm) + i);
+    for (int k = 0; k < 6; k++) {
+        const coll_status status = k % 3 == 2 ? coll_run(comm, &call) : coll_allreduce(comm, in, out, COUNT, COLL_F32, COLL_SUM);
+        CHECK(status == COLL_OK && out[1] == 4 * 1 + 6, "%s: %s", (const char *)arg, coll_error(comm));
+        const coll_request *r = comm->plans[COLL_ALLREDUCE] ? &comm->plans[COLL_ALLREDUCE]->request : NULL;
+        if (k % 3 == 2) continue;
+        CHECK(r && !strcmp(r->carrier->name, "rounds") && r->execution
+              && !strcmp(r->execution->choice.algorithm->name, "ring"),
+              "%s: call %d goes by %s", (const char *)arg, k, r ? r->carrier->name : "no plan");
+        CHECK(coll_explain(comm, &call, text, sizeof text) > 0 && strstr(text, "ring"), "%s: %s", (const char *)arg, text);
+    }
+    return 0;
+}
+
+static void test_forced(void)
+{
+    static const char *const over[] = { "threads", "sim" };
+
+    setenv("COLL_ALGORITHM", "allreduce=ring", 1);
+    for (int i = 0; i < 2; i++) {
+        setenv("COLL_TRANSPORT", over[i], 1);
+        CHECK(coll_spawn(4, forced_worker, (void *)(uintptr_t)over[i]) == 0, "COLL_ALGORITHM over %s", over[i]);
+    }
+    unsetenv("COLL_TRANSPORT");
+    unsetenv("COLL_ALGORITHM");
 }
 
 int main(void)
@@ -550,5 +587,6 @@ int main(void)
     test_worlds();
     test_order();
     test_files();
+    test_forced();
     return CHECK_DONE();
 }

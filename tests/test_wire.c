@@ -1,17 +1,19 @@
 /* test_wire.c - whatever comes from the network, given to its parsers as bytes: nothing out of range may come out of them,
  * no text that is not terminated and printable, and no access outside the bytes.
  *
- *     cc -std=c11 -O1 -g -fsanitize=address,undefined tests/test_wire.c -pthread && ./a.out          the test
- *     COLL_TEST_SEED=7 COLL_TEST_INPUTS=100000000 ./a.out                                           a long one
+ *     test_wire                                                             the test
+ *     COLL_TEST_SEED=7 COLL_TEST_INPUTS=100000000 test_wire                 a long one
  *     clang -g -O1 -DCOLL_FUZZ -fsanitize=fuzzer,address,undefined tests/test_wire.c -pthread && ./a.out -max_total_time=60
  */
-#define COLL_STATIC                               /* so that what is not used here is not compiled */
+#if defined(COLL_FUZZ)                            /* which looks into all that it calls                       */
+#define COLL_STATIC
 #define COLL_IMPLEMENTATION
 #define COLL__ONE_TIER 1
-#ifndef COLL_NO_URING
 #define COLL_NO_URING
-#endif
 #include "../coll.h"
+#else
+#include "inside.h"
+#endif
 #include "check.h"
 
 enum { CANARY = 0x5a, SENTENCE = 160, TEXT_MOST = 63 };
@@ -81,7 +83,7 @@ static const char *any_hello(input *in)
         return is_filled(&hello, offsetof(coll__hello, why), 0) ? NULL : "something is left of a refused hello";
     }
     if (hello.rank < 0 || hello.rank >= size || hello.size != size) return "a hello with a rank out of range";
-    if (hello.purpose < COLL__PURPOSE_MEET || hello.purpose > COLL__PURPOSE_ASK) return "a hello without a purpose";
+    if (hello.purpose < COLL__PURPOSE_JOIN || hello.purpose > COLL__PURPOSE_PROBE) return "a hello without a purpose";
     if (hello.channel < 0 || hello.channel >= COLL_CHANNEL_COUNT) return "a hello with a channel out of range";
     if (hello.more_lanes < 0 || hello.more_lanes >= COLL__LANES_MOST || hello.lane < 0 || hello.lane > hello.more_lanes)
         return "a hello with a lane out of range";
@@ -120,17 +122,17 @@ static const char *any_control(input *in)
 
 static const char *any_place(input *in)
 {
-    unsigned char bytes[COLL__PLACE_LENGTH], again[COLL__PLACE_LENGTH];
-    coll__place_of place, second;
+    unsigned char bytes[COLL__ENDPOINT_LENGTH], again[COLL__ENDPOINT_LENGTH];
+    coll__endpoint place, second;
 
     take(in, bytes, sizeof bytes);
     memset(&place, CANARY, sizeof place);
-    const bool is_good = coll__place_read(bytes, &place);
+    const bool is_good = coll__endpoint_read(bytes, &place);
     if (!is_good) return is_filled(&place, sizeof place, 0) ? NULL : "something is left of a refused place";
     if (place.port < 0 || place.port > 65535) return "a place with a port out of range";
-    if (place.count < 0 || place.count > COLL__PLACE_ADDRESSES) return "a place with more addresses than there are";
-    coll__place_write(again, &place);
-    if (!coll__place_read(again, &second)) return "a place that cannot be repeated";
+    if (place.count < 0 || place.count > COLL__ENDPOINT_ADDRESSES) return "a place with more addresses than there are";
+    coll__endpoint_write(again, &place);
+    if (!coll__endpoint_read(again, &second)) return "a place that cannot be repeated";
     if (memcmp(&place, &second, sizeof place)) return "a place that reads differently the second time";
     if (!is_text(place.name, sizeof place.name)) return "a place with an unreadable name";
     return memcmp(bytes, again, (size_t)place.count * 16) || memcmp(bytes + 48, again + 48, 4)
@@ -254,7 +256,7 @@ static void desk_open(desk *d, bool is_busy)
 static const char *desk_close(desk *d)
 {
     const char *problem = NULL;
-    const coll_status ended = d->comm->trunk->failure.status;
+    const coll_status ended = d->comm->session->failure.status;
 
     if (!is_text(coll_error(d->comm), sizeof d->comm->error)) problem = "the error after a note is not readable";
     for (int i = 0; i < d->count && ended != COLL_OK; i++)
@@ -271,20 +273,23 @@ static const char *desk_close(desk *d)
     return problem;
 }
 
-static bool is_listening(const coll_comm *comm, int peer) { return awaited[peer] == &comm->trunk->messages->peers[peer].listen; }
+static bool is_listening(const coll_comm *comm, int peer)
+{
+    return awaited[peer] == &comm->session->messages->peers[peer].listen;
+}
 
 /* A head from `peer` arrives, and the body behind it where one is expected. */
 static void desk_arrive(desk *d, int peer, const unsigned char *head, int fill)
 {
     coll_xfer *x = awaited[peer];
 
-    if (!x || !is_listening(d->comm, peer) || d->comm->trunk->failure.status != COLL_OK) return;
+    if (!x || !is_listening(d->comm, peer) || d->comm->session->failure.status != COLL_OK) return;
     memcpy(x->head, head, COLL_HEAD_LENGTH);
     x->status = COLL_OK;
     awaited[peer] = NULL;
     (void)coll_progress(d->comm);
     x = awaited[peer];
-    if (!x || is_listening(d->comm, peer) || d->comm->trunk->failure.status != COLL_OK) return;
+    if (!x || is_listening(d->comm, peer) || d->comm->session->failure.status != COLL_OK) return;
     if (x->any_head) memcpy(x->head, head, COLL_HEAD_LENGTH);
     if (x->length) memset(x->buffer, fill, x->length);
     x->status = COLL_OK;
@@ -297,13 +302,13 @@ static const char *desk_check(const desk *d)
 {
     const coll_comm *comm = d->comm;
 
-    if (comm->trunk->failure.status != COLL_OK) {
-        if (comm->trunk->failure.status != COLL_ERR_PROTOCOL && comm->trunk->failure.status != COLL_ERR_MISMATCH
-            && comm->trunk->failure.status != COLL_ERR_PEER) return "a note ended all with a wrong status";
-        return comm->trunk->failure.rank >= 0 && comm->trunk->failure.rank < NOTE_SIZE ? NULL
+    if (comm->session->failure.status != COLL_OK) {
+        if (comm->session->failure.status != COLL_ERR_PROTOCOL && comm->session->failure.status != COLL_ERR_MISMATCH
+            && comm->session->failure.status != COLL_ERR_PEER) return "a note ended all with a wrong status";
+        return comm->session->failure.rank >= 0 && comm->session->failure.rank < NOTE_SIZE ? NULL
             : "a note ended all and blames nobody";
     }
-    for (const coll__message *m = comm->trunk->messages->arrived.first; m; m = m->next) {
+    for (const coll__message *m = comm->session->messages->arrived.first; m; m = m->next) {
         const size_t unit = m->space == COLL__SPACE_USER ? coll_type_size(m->type) : 1;
         if (m->peer < 0 || m->peer >= NOTE_SIZE || (m->space == COLL__SPACE_USER && m->tag < 0))
             return "a message is kept that is from nobody";
@@ -311,7 +316,7 @@ static const char *desk_check(const desk *d)
         if (!m->is_long && m->length > COLL__SHORT_MOST) return "a short message is kept that is long";
     }
     for (int peer = 0; peer < NOTE_SIZE; peer++)
-        if (comm->trunk->messages->peers[peer].is_open && !awaited[peer]) return "nobody listens to a peer any more";
+        if (comm->session->messages->peers[peer].is_open && !awaited[peer]) return "nobody listens to a peer any more";
     return NULL;
 }
 
@@ -323,7 +328,7 @@ static const char *any_notes(input *in)
 
     desk_open(&d, true);
     if (!d.comm) return "no communicator over a transport of our own";
-    for (int n = 0; n < NOTES_MOST && in->left > 0 && !problem && d.comm->trunk->failure.status == COLL_OK; n++) {
+    for (int n = 0; n < NOTES_MOST && in->left > 0 && !problem && d.comm->session->failure.status == COLL_OK; n++) {
         unsigned char how, head[COLL_HEAD_LENGTH];
         take(in, &how, 1);
         take(in, head, sizeof head);
@@ -388,7 +393,7 @@ static void test_hello_round_trip(void)
             for (int n = 0; n < 5; n++) {
                 unsigned char bytes[COLL__HELLO_LENGTH];
                 coll__hello hello = hello_of(rank, size), got;
-                hello.purpose = (coll__purpose)(COLL__PURPOSE_MEET + n % 3);
+                hello.purpose = (coll__purpose)(COLL__PURPOSE_JOIN + n % 3);
                 hello.channel = n % COLL_CHANNEL_COUNT;
                 hello.port = ports[n];
                 coll__hello_write(bytes, &hello);
@@ -515,11 +520,11 @@ static void test_control_fields(void)
 
 static void test_place(void)
 {
-    unsigned char bytes[COLL__PLACE_LENGTH];
-    coll__place_of place, got;
+    unsigned char bytes[COLL__ENDPOINT_LENGTH];
+    coll__endpoint place, got;
 
     for (int port = 0; port <= 65535; port += 13107) {
-        for (int count = 0; count <= COLL__PLACE_ADDRESSES; count++) {
+        for (int count = 0; count <= COLL__ENDPOINT_ADDRESSES; count++) {
             memset(&place, 0, sizeof place);
             for (int i = 0; i < 16 * count; i++) place.addresses[i / 16][i % 16] = (unsigned char)(i + port);
             for (int i = 0; i < 16; i++) place.host[i] = (unsigned char)(200 - i);
@@ -529,15 +534,15 @@ static void test_place(void)
             place.processor_set = 0x8000000000000001u + (unsigned)port;
             place.pid = 0xfffffff0u + (unsigned)count;
             coll__print(place.name, sizeof place.name, "host-%d", port);
-            coll__place_write(bytes, &place);
-            CHECK(coll__place_read(bytes, &got) && !memcmp(&got, &place, sizeof got), "port %d, %d addresses", port, count);
+            coll__endpoint_write(bytes, &place);
+            CHECK(coll__endpoint_read(bytes, &got) && !memcmp(&got, &place, sizeof got), "port %d, %d addresses", port, count);
         }
     }
-    coll__put16(bytes + 50, COLL__PLACE_ADDRESSES + 1);
-    CHECK(!coll__place_read(bytes, &got), "a place with too many addresses is accepted");
-    coll__put16(bytes + 50, COLL__PLACE_ADDRESSES);
+    coll__put16(bytes + 50, COLL__ENDPOINT_ADDRESSES + 1);
+    CHECK(!coll__endpoint_read(bytes, &got), "a place with too many addresses is accepted");
+    coll__put16(bytes + 50, COLL__ENDPOINT_ADDRESSES);
     coll__put32(bytes + 52, COLL__PROCESSORS_MOST + 1);
-    CHECK(!coll__place_read(bytes, &got), "a place with too many processors is accepted");
+    CHECK(!coll__endpoint_read(bytes, &got), "a place with too many processors is accepted");
 }
 
 static void test_digest(void)
@@ -642,9 +647,9 @@ static void test_notes_good(void)
     CHECK(coll_test(d.requests[3]) == COLL_OK && sent_to == 0 && coll__get16(sent_head + 2) == 1, "a long message is not sent");
     note(head, COLL__NOTE_CREDIT, 0, 0, 0, 0);
     coll__put64(head + 24, 4 * COLL__COST);
-    d.comm->trunk->messages->peers[3].credit = COLL__CREDIT - 4 * COLL__COST;    /* as after so many short messages   */
+    d.comm->session->messages->peers[3].credit = COLL__CREDIT - 4 * COLL__COST;  /* as after so many short messages   */
     desk_arrive(&d, 3, head, 0);
-    CHECK(d.comm->trunk->failure.status == COLL_OK && d.comm->trunk->messages->peers[3].credit == COLL__CREDIT,
+    CHECK(d.comm->session->failure.status == COLL_OK && d.comm->session->messages->peers[3].credit == COLL__CREDIT,
           "credit is not counted: %s", coll_error(d.comm));
     const char *problem = desk_check(&d), *at_end = desk_close(&d);
     CHECK(!problem && !at_end, "%s", problem ? problem : at_end ? at_end : "");
@@ -661,16 +666,16 @@ static void test_notes_credit(void)
         desk_open(&d, true);
         note(head, COLL__NOTE_CREDIT, 0, credits[i].tag, credits[i].count, 0);
         desk_arrive(&d, 3, head, 0);
-        CHECK(d.comm->trunk->failure.status == COLL_ERR_PROTOCOL, "credit that was never due is taken: %zu", i);
+        CHECK(d.comm->session->failure.status == COLL_ERR_PROTOCOL, "credit that was never due is taken: %zu", i);
         desk_close(&d);
     }
     desk_open(&d, true);
     for (int i = 0; i <= COLL__CREDIT / COLL__COST; i++) {
-        CHECK(d.comm->trunk->failure.status == COLL_OK, "short message %d is refused: %s", i, coll_error(d.comm));
+        CHECK(d.comm->session->failure.status == COLL_OK, "short message %d is refused: %s", i, coll_error(d.comm));
         note(head, COLL__NOTE_SHORT, COLL_U8, 99, 0, (uint32_t)i);
         desk_arrive(&d, 3, head, 0);
     }
-    CHECK(d.comm->trunk->failure.status == COLL_ERR_PROTOCOL, "short messages beyond their credit are kept");
+    CHECK(d.comm->session->failure.status == COLL_ERR_PROTOCOL, "short messages beyond their credit are kept");
     desk_close(&d);
 }
 
@@ -710,8 +715,8 @@ static void test_notes_wrong(void)
         desk_open(&d, true);
         note(head, wrongs[n].kind, wrongs[n].type, wrongs[n].tag, wrongs[n].count, wrongs[n].id);
         desk_arrive(&d, 0, head, 0);
-        CHECK(d.comm->trunk->failure.status == wrongs[n].status && d.comm->trunk->failure.rank == 0, "%s: status %d, rank %d",
-              wrongs[n].what, (int)d.comm->trunk->failure.status, d.comm->trunk->failure.rank);
+        CHECK(d.comm->session->failure.status == wrongs[n].status && d.comm->session->failure.rank == 0, "%s: status %d, rank %d",
+              wrongs[n].what, (int)d.comm->session->failure.status, d.comm->session->failure.rank);
         const char *problem = desk_close(&d);
         CHECK(!problem, "%s: %s", wrongs[n].what, problem ? problem : "");
     }
@@ -728,8 +733,8 @@ static void test_notes_late_receive(void)
         note(head, is_long ? COLL__NOTE_LONG : COLL__NOTE_SHORT, COLL_U8, 5, 16, 1);
         desk_arrive(&d, 0, head, 0x33);
         desk_start(&d, COLL_RECV, 8, COLL_U8, 0, 5);
-        CHECK(d.comm->trunk->failure.status == COLL_ERR_MISMATCH && d.requests[1]->status == COLL_ERR_MISMATCH,
-              "status %d, request %d", (int)d.comm->trunk->failure.status, (int)d.requests[1]->status);
+        CHECK(d.comm->session->failure.status == COLL_ERR_MISMATCH && d.requests[1]->status == COLL_ERR_MISMATCH,
+              "status %d, request %d", (int)d.comm->session->failure.status, (int)d.requests[1]->status);
         const char *problem = desk_close(&d);
         CHECK(!problem, "%s", problem ? problem : "");
     }
@@ -743,7 +748,7 @@ static void test_notes_to_self(void)
         desk_open(&d, false);
         desk_start(&d, order ? COLL_SEND : COLL_RECV, order ? 16 : 8, COLL_U8, NOTE_RANK, 5);
         desk_start(&d, order ? COLL_RECV : COLL_SEND, order ? 8 : 16, COLL_U8, NOTE_RANK, 5);
-        CHECK(d.comm->trunk->failure.status == COLL_ERR_MISMATCH, "status %d", (int)d.comm->trunk->failure.status);
+        CHECK(d.comm->session->failure.status == COLL_ERR_MISMATCH, "status %d", (int)d.comm->session->failure.status);
         const char *problem = desk_close(&d);
         CHECK(!problem, "%s", problem ? problem : "");
     }
@@ -790,7 +795,7 @@ static size_t good_input(unsigned char *at, parser which)
         for (size_t i = 1; i < 1 + 12 * 33; i++) at[i] = (unsigned char)random32();
         for (size_t i = 0; i < 12; i++) at[1 + i * 33] |= (unsigned char)(random32() % 8 ? 0xf0 : 0);
         return 1 + 12 * 33;
-    default: return 1 + COLL__PLACE_LENGTH;
+    default: return 1 + COLL__ENDPOINT_LENGTH;
     }
 }
 

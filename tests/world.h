@@ -569,6 +569,10 @@ static promise promised(const world *w)
     for (int d = 1; d < p; d++)
         for (int rest = d; rest > 0; rest /= w->radix) digits += rest % w->radix != 0;
     if (!strcmp(name, "blocks")) return (promise){ n - 1 + q, -1, n * (p - 1) };
+    if (!strcmp(name, "dbtree")) {                /* of halves: two to each rank but the root, once down, once up */
+        const long levels = ceil_log(w->size + 1, 2), ways = kind == COLL_ALLREDUCE ? 2 : 1;
+        return (promise){ ways * levels, -1, ways * n * (p - 1) };
+    }
     if (!strcmp(name, "chain")) return (promise){ p - 1, -1, p - 1 };
     if (!strcmp(name, "tree") && is_rooted(kind) && !is_gather(kind) && !is_scatter(kind)) return (promise){ R, -1, p - 1 };
     if (!strcmp(name, "tree")) return (promise){ is_rooted(kind) ? R : 2 * R, -1, -1 };

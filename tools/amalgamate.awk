@@ -1,6 +1,6 @@
 # amalgamate.awk - prints a header with every #include "..." replaced by the file that it names: coll.h as one file.
 #
-#     awk -f tools/amalgamate.awk coll.h > dist/coll.h
+#     awk -f tools/amalgamate.awk coll.h > one.h              `make dist` writes single/coll.h so
 #
 # A file is found relative to the one that includes it, and comes once.  A line is an include when its first visible
 # character is the # of an #include with a quote; comments and strings that speak of one are left alone.  POSIX awk.
@@ -85,15 +85,27 @@ function version(path,    line, words, number)
     return number
 }
 
+# "0.1.0, 2026-11-21", the newest heading of a changelog
+function newest(path,    line)
+{
+    while ((getline line < path) > 0)
+        if (sub(/^## /, "", line)) break
+    close(path)
+    return line
+}
+
 BEGIN {
     if (ARGC != 2) fail("usage: awk -f amalgamate.awk coll.h > one.h")
     top = normalise(ARGV[1])
     root = folder(top)
     number = version(top)
+    release = newest(root "CHANGELOG.md")
+    if (split(release, words, ",") == 0 || words[1] != number)
+        fail(display(top) " is version " number ", and the newest heading of CHANGELOG.md is \"" release "\"")
     print "/* SPDX-License-Identifier: MIT-0"
     print " *"
-    print " * " display(top) (number != "" ? " " number : "") ", in one file, made of the sources by tools/amalgamate.awk: " \
-        "change those, not this."
+    print " * coll.h " release ", in one file.  Generated from coll.h, coll_impl.h, core/, transports/ and carriers/"
+    print " * by `make dist`; do not edit."
     print " * MIT No Attribution: use it for anything, without asking and without naming anybody; there is no warranty. */"
     seen[top] = 1
     expand(top, "")

@@ -21,7 +21,7 @@
  *
  * No orphans.  All ranks of a machine are in one process group, led by a keeper: a child of
  * coll-run that waits for coll-run to end and then kills the group.  As the leader lives, the
- * number of the group cannot pass to strangers.  Besides, ranks ask the kernel to die with
+ * number of the group cannot pass to others.  Besides, ranks ask the kernel to die with
  * coll-run, and coll-run adopts what ranks leave behind and ends it before it exits itself.  On
  * other machines there is a coll-run too, which ends when the connection to this one does.
  *
@@ -534,7 +534,7 @@ static void serve(struct job *job, int64_t until_ms)
 }
 
 /* Write out all that is still in pipes and sinks.  All who could write are gone, so what a pipe
- * holds now is all there is: an empty one is at its end even if a stranger keeps it open.  A
+ * holds now is all there is: an empty one is at its end even if somebody keeps it open.  A
  * hurried job waits for its reader until STALL_MS after `start_ms` or after the last byte taken. */
 static void drain(struct job *job, int64_t start_ms)
 {

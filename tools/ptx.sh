@@ -11,7 +11,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 "$nvcc" -arch=compute_75 -ptx -fmad=false -prec-div=true -ftz=false -o "$work/whole.ptx" \
-    "$here/transports/nccl/coll_nccl_kernels.cu"
+    "$here/carriers/nccl/coll_nccl_kernels.cu"
 version=$("$nvcc" --version | sed -n 's/.*V\([0-9.]*\)$/\1/p')
 sed 's,//.*,,; s/[ \t][ \t]*/ /g; s/^ //; s/ $//; /^$/d; s/^\.version.*/.version 6.4/
      s/%SPL/%L/g; s/%SP/%S/g; s/_param_/_/g; s/\$L__BB/L/g; s/, /,/g' "$work/whole.ptx" > "$work/short.ptx"

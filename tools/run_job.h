@@ -21,7 +21,7 @@ enum {
     GUEST_MS    = 10000         /* for who has come to say who it is                         */
 };
 
-enum { WHO_ROOM = 300, LISTENERS = 4, INPUT_WINDOW = 64 << 10, COMPLAINTS = 20, STRANGERS = 16 };
+enum { WHO_ROOM = 300, LISTENERS = 4, INPUT_WINDOW = 64 << 10, COMPLAINTS = 20, UNKNOWN_MOST = 16 };
 
 enum host_state {
     HOST_CALLED,                /* there is a connection                                     */

@@ -178,7 +178,7 @@ static void accept_guest(struct job *job, int listener)
 
     if (fd < 0) return;
     drop_refused(job);
-    if (job->host_count >= job->options.size + STRANGERS) drop_oldest(job);
+    if (job->host_count >= job->options.size + UNKNOWN_MOST) drop_oldest(job);
     drop_refused(job);
     struct host *host = must(calloc(1, sizeof *host));
     job->hosts = must(realloc(job->hosts, (size_t)(job->host_count + 1) * sizeof *job->hosts));

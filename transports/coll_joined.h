@@ -13,7 +13,7 @@
  *     ==+========+========+==============+========+==               sockets, from every rank to every rank elsewhere
  *
  * A rank sleeps in its sockets, for nothing can wait for those and for a futex at once.  So the hub rings an eventfd that the
- * sockets watch, for those who have said that they sleep: coll__joined_sleep here and coll__hub_rouse there.
+ * sockets watch, for those who have said that they sleep: coll__joined_sleep here and coll__hub_wake there.
  *
  * A failure is judged over TCP, as in a world of processes; the verdict then ends the hub, so that the neighbours, who may
  * be at work in our memory, let go of it and return the same cause.  So do survivors: they make a world over TCP (coll_shrink),
@@ -78,6 +78,7 @@ static coll_status coll__joined_sleep(coll__joined *me, int wait_ms)
     const coll__hub *hub = me->thread->hub;
     uint32_t *is_asleep = &coll__desk_of(hub, me->thread->rank)->is_asleep;
 
+    COLL__ASSERT(!__atomic_load_n(is_asleep, __ATOMIC_RELAXED), "rank %d sleeps twice", me->thread->rank);
     __atomic_store_n(is_asleep, 1, __ATOMIC_SEQ_CST);
     const bool has_rung = __atomic_load_n(&hub->bell, __ATOMIC_SEQ_CST) != me->thread->bell_seen;
     const coll_status status = coll__tcp_progress(me->tcp, has_rung ? 0 : wait_ms);
@@ -167,7 +168,7 @@ static const char *coll__joined_describe(const void *context)
     return me->description;
 }
 
-/* ---- >>open, close ---- */
+/* ---- >>close ---- */
 
 static void coll__joined_close(void *context)
 {
@@ -176,138 +177,6 @@ static void coll__joined_close(void *context)
     if (me->thread) coll__threads_close(me->thread);
     coll__tcp_close(me->tcp);
     free(me);
-}
-
-/* One rank on its way in.  The world is complete when all ranks are, so those of a process come at the same time, each in a
- * thread that ends when it is in. */
-typedef struct coll__comer {
-    pthread_t      thread;
-    struct coll__arrival *arrival;
-    coll__settings settings;                      /* of this rank                                             */
-    coll__tcp     *tcp;
-    coll_status    status;
-} coll__comer;
-
-typedef struct coll__arrival {
-    pthread_mutex_t lock;                         /* guards the rest, and holds all back until every thread is there */
-    bool            is_off;                       /* there are not enough threads: nobody is to come          */
-    coll_status     status;                       /* the first error                                          */
-    char            sentence[sizeof coll__start_error];
-    coll__log       log;
-    int             count;
-    coll__comer    *comers;
-} coll__arrival;
-
-static void *coll__comer_main(void *at)
-{
-    coll__comer *comer = (coll__comer *)at;
-    coll__arrival *all = comer->arrival;
-
-    pthread_mutex_lock(&all->lock);
-    const bool is_off = all->is_off;
-    pthread_mutex_unlock(&all->lock);
-    if (is_off) return NULL;
-    comer->status = coll__tcp_open(&comer->tcp, &comer->settings, &all->log);
-    pthread_mutex_lock(&all->lock);
-    if (comer->status < 0 && all->status == COLL_OK) {        /* what went wrong first is what the caller has to know */
-        all->status = comer->status;
-        coll__print(all->sentence, sizeof all->sentence, "%s", coll__start_error);
-    }
-    pthread_mutex_unlock(&all->lock);
-    return NULL;
-}
-
-/* All ranks of this process meet the others: the first in this thread.  The signals of the program are not for the threads. */
-static coll_status coll__arrival_run(coll__arrival *all)
-{
-    sigset_t every, before;
-    int started = 1, error = 0;
-
-    sigfillset(&every);
-    pthread_mutex_lock(&all->lock);
-    pthread_sigmask(SIG_SETMASK, &every, &before);
-    while (!error && started < all->count)
-        if ((error = pthread_create(&all->comers[started].thread, NULL, coll__comer_main, &all->comers[started])) == 0) started++;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    all->is_off = error != 0;
-    pthread_mutex_unlock(&all->lock);
-    (void)coll__comer_main(&all->comers[0]);
-    for (int i = 1; i < started; i++) pthread_join(all->comers[i].thread, NULL);
-    if (error) return coll__start_failed(COLL_ERR_SYSTEM, "no thread for rank %d: %s", started, strerror(error));
-    return all->status < 0 ? coll__start_failed(all->status, "%s", all->sentence) : COLL_OK;
-}
-
-static void coll__arrival_free(coll__arrival *all)
-{
-    if (!all) return;
-    for (int i = 0; all->comers && i < all->count; i++) {
-        if (all->comers[i].tcp) coll__tcp_close(all->comers[i].tcp);
-        coll__wipe(all->comers[i].settings.key, sizeof all->comers[i].settings.key);
-    }
-    free(all->comers);
-    pthread_mutex_destroy(&all->lock);
-    free(all);
-}
-
-/* Bring ranks rank .. rank + count - 1 of a world, by the settings of the first.  Each comer then has its settings and its
- * sockets, until coll__joined_take.  NULL: an error, with its sentence. */
-static coll__arrival *coll__joined_meet(const coll__settings *s, int count, const coll__log *log, coll_status *status)
-{
-    coll__arrival *all = (coll__arrival *)coll__allocate(sizeof *all);
-
-    *status = COLL_ERR_MEMORY;
-    if (all) {
-        pthread_mutex_init(&all->lock, NULL);
-        all->log = *log;
-        all->count = count;
-        all->comers = (coll__comer *)coll__allocate((size_t)count * sizeof *all->comers);
-    }
-    for (int i = 0; all && all->comers && i < count; i++) {
-        all->comers[i].arrival = all;
-        all->comers[i].settings = *s;
-        all->comers[i].settings.config.rank += i;
-    }
-    if (all && all->comers) *status = coll__arrival_run(all);
-    else coll__start_failed(*status, "no memory for %d ranks", count);
-    if (*status == COLL_OK) return all;
-    coll__arrival_free(all);
-    return NULL;
-}
-
-/* A hub for the ranks that have arrived. */
-static coll__hub *coll__joined_hub(const coll__arrival *all)
-{
-    const coll__settings *s = &all->comers[0].settings;
-    coll__hub *hub = coll__hub_open(s->config.rank, all->count, s->local_size > s->processors);
-
-    if (!hub) return NULL;
-    for (int i = 0; i < all->count; i++) hub->desks[i].bell = -1;
-    hub->has_bells = true;
-    for (int i = 0; i < all->count; i++) {        /* of its own: a neighbour may ring when we have left       */
-        hub->desks[i].bell = fcntl(all->comers[i].tcp->io.bell, F_DUPFD_CLOEXEC, 0);
-        if (hub->desks[i].bell >= 0) continue;
-        coll__hub_release(hub);
-        return NULL;
-    }
-    return hub;
-}
-
-/* The context of a rank that has arrived, which takes over its sockets. */
-static coll__joined *coll__joined_take(coll__arrival *all, int index, coll__hub *hub)
-{
-    coll__comer *comer = &all->comers[index];
-    coll__joined *me = (coll__joined *)coll__allocate(sizeof *me);
-    coll__thread *thread = me ? coll__thread_open(hub, comer->settings.config.rank) : NULL;
-
-    if (!thread) {
-        free(me);
-        return NULL;
-    }
-    hub->holders++;
-    me->thread = thread;
-    me->tcp = comer->tcp;
-    comer->tcp = NULL;
-    return me;
 }
 
 /* ---- >>shrink ---- */
@@ -405,5 +274,169 @@ static const coll_transport coll__joined_transport = {
     .traffic = coll__joined_traffic,
     .describe = coll__joined_describe,
 };
+
+/* ---- >>open ---- */
+
+/* One rank on its way in.  The world is complete when all ranks are, so those of a process come at the same time, each in a
+ * thread that ends when it is in. */
+typedef struct coll__comer {
+    pthread_t      thread;
+    struct coll__arrival *arrival;
+    coll__tcp_settings settings;                  /* of this rank                                             */
+    coll__opened   opened;                        /* what it has learnt                                       */
+    coll__tcp     *tcp;
+    coll_status    status;
+} coll__comer;
+
+typedef struct coll__arrival {
+    pthread_mutex_t lock;                         /* guards the rest, and holds all back until every thread is there */
+    bool            is_off;                       /* there are not enough threads: nobody is to come          */
+    coll_status     status;                       /* the first error                                          */
+    char            sentence[sizeof coll__start_error];
+    coll__tcp_settings *settings;                 /* of the first rank, of which the others' are copies that point into it */
+    int             count;
+    coll__comer    *comers;
+} coll__arrival;
+
+static void *coll__comer_main(void *at)
+{
+    coll__comer *comer = (coll__comer *)at;
+    coll__arrival *all = comer->arrival;
+
+    pthread_mutex_lock(&all->lock);
+    const bool is_off = all->is_off;
+    pthread_mutex_unlock(&all->lock);
+    if (is_off) return NULL;
+    comer->status = coll__tcp_join(&comer->tcp, &comer->settings, &comer->opened);
+    pthread_mutex_lock(&all->lock);
+    if (comer->status < 0 && all->status == COLL_OK) {        /* what went wrong first is what the caller has to know */
+        all->status = comer->status;
+        coll__print(all->sentence, sizeof all->sentence, "%s", coll__start_error);
+    }
+    pthread_mutex_unlock(&all->lock);
+    return NULL;
+}
+
+/* All ranks of this process meet the others: the first in this thread.  The signals of the program are not for the threads. */
+static coll_status coll__arrival_run(coll__arrival *all)
+{
+    sigset_t every, before;
+    int started = 1, error = 0;
+
+    sigfillset(&every);
+    pthread_mutex_lock(&all->lock);
+    pthread_sigmask(SIG_SETMASK, &every, &before);
+    while (!error && started < all->count)
+        if ((error = pthread_create(&all->comers[started].thread, NULL, coll__comer_main, &all->comers[started])) == 0) started++;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    all->is_off = error != 0;
+    pthread_mutex_unlock(&all->lock);
+    (void)coll__comer_main(&all->comers[0]);
+    for (int i = 1; i < started; i++) pthread_join(all->comers[i].thread, NULL);
+    if (error) return coll__start_failed(COLL_ERR_SYSTEM, "no thread for rank %d: %s", started, strerror(error));
+    return all->status < 0 ? coll__start_failed(all->status, "%s", all->sentence) : COLL_OK;
+}
+
+static void coll__arrival_free(coll__arrival *all)
+{
+    if (!all) return;
+    for (int i = 0; all->comers && i < all->count; i++) {
+        if (all->comers[i].tcp) coll__tcp_close(all->comers[i].tcp);
+        coll__wipe(all->comers[i].settings.key, sizeof all->comers[i].settings.key);
+    }
+    free(all->comers);
+    coll__tcp_settings_free(all->settings);
+    pthread_mutex_destroy(&all->lock);
+    free(all);
+}
+
+/* Bring ranks rank .. rank + count - 1 of a world, by the settings of the first.  Each comer then has its settings and its
+ * sockets, until coll__joined_take.  NULL: an error, with its sentence. */
+static coll__arrival *coll__joined_bootstrap(const coll__settings *s, int count, coll_status *status)
+{
+    coll__arrival *all = (coll__arrival *)coll__allocate(sizeof *all);
+
+    *status = COLL_ERR_MEMORY;
+    if (all) {
+        pthread_mutex_init(&all->lock, NULL);
+        all->count = count;
+        all->comers = (coll__comer *)coll__allocate((size_t)count * sizeof *all->comers);
+    }
+    const bool has_memory = all && all->comers;
+    if (has_memory) all->settings = coll__tcp_settings_new(s, status);
+    for (int i = 0; has_memory && all->settings && i < count; i++) {
+        all->comers[i].arrival = all;
+        all->comers[i].settings = *all->settings;
+        all->comers[i].settings.config.rank += i;
+        all->comers[i].opened = coll__opened_as(&coll__joined_transport, NULL, s->config.rank + i, s->config.size, s);
+    }
+    if (has_memory && all->settings) *status = coll__arrival_run(all);
+    else if (!has_memory) coll__start_failed(*status, "no memory for %d ranks", count);
+    if (*status == COLL_OK) return all;
+    coll__arrival_free(all);
+    return NULL;
+}
+
+/* A hub for the ranks that have arrived. */
+static coll__hub *coll__joined_hub(const coll__arrival *all)
+{
+    const coll__opened *first = &all->comers[0].opened;
+    coll__hub *hub = coll__hub_open(first->rank, all->count, first->is_crowded);
+
+    if (!hub) return NULL;
+    for (int i = 0; i < all->count; i++) hub->desks[i].bell = -1;
+    hub->has_bells = true;
+    for (int i = 0; i < all->count; i++) {        /* of its own: a neighbour may ring when we have left       */
+        hub->desks[i].bell = fcntl(all->comers[i].tcp->io.bell, F_DUPFD_CLOEXEC, 0);
+        if (hub->desks[i].bell >= 0) continue;
+        coll__hub_release(hub);
+        return NULL;
+    }
+    return hub;
+}
+
+/* The context of a rank that has arrived, which takes over its sockets. */
+static coll__joined *coll__joined_take(coll__arrival *all, int index, coll__hub *hub)
+{
+    coll__comer *comer = &all->comers[index];
+    coll__joined *me = (coll__joined *)coll__allocate(sizeof *me);
+    coll__thread *thread = me ? coll__thread_open(hub, comer->opened.rank) : NULL;
+
+    if (!thread) {
+        free(me);
+        return NULL;
+    }
+    COLL__ASSERT(comer->tcp && comer->tcp->rank == comer->opened.rank && comer->opened.rank == hub->first + index,
+                 "rank %d, number %d of a process from rank %d, has sockets of rank %d", comer->opened.rank, index, hub->first,
+                 comer->tcp ? comer->tcp->rank : -1);
+    hub->holders++;
+    me->thread = thread;
+    me->tcp = comer->tcp;
+    comer->tcp = NULL;
+    return me;
+}
+
+static coll_status coll__joined_open(const coll__settings *s, int count, coll__opened *out)
+{
+    coll_status status;
+    coll__arrival *all = coll__joined_bootstrap(s, count, &status);
+    int taken = 0;
+
+    if (!all) return status;
+    coll__hub *hub = coll__joined_hub(all);
+    for (coll__joined *me; hub && taken < count && (me = coll__joined_take(all, taken, hub)); taken++) {
+        out[taken] = all->comers[taken].opened;
+        out[taken].context = me;
+        out[taken].offloads_all = false;
+        coll__tcp_say_joined(&out[taken], &all->comers[taken].settings, s->source);
+    }
+    if (taken < count) status = coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", count);
+    for (int i = 0; i < taken && status < 0; i++) coll__joined_close(out[i].context);
+    if (hub) coll__hub_release(hub);
+    coll__arrival_free(all);
+    return status;
+}
+
+static const coll__transport_row coll__joined_row = { .traits = COLL__OPENS_SOME, .open = coll__joined_open };
 
 #endif /* COLL_JOINED_H */

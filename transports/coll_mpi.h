@@ -25,6 +25,10 @@
 #ifndef COLL_MPI_H
 #define COLL_MPI_H
 
+enum { COLL__MPI_TRAITS = COLL__WHEN_NAMED | COLL__COUNTS_ITSELF };
+
+#if defined(COLL_WITH_MPI)
+
 #include "mpi/coll_mpi_world.h"
 #include "mpi/coll_mpi_messages.h"
 #include "mpi/coll_mpi_notes.h"
@@ -146,7 +150,7 @@ static void coll__mpi_let_go(coll__mpi *mpi)
     if (mpi->comm != MPI_COMM_NULL) MPI_Comm_free(&mpi->comm);
 }
 
-/* Memory.  Letters and notes that MPI still reads keep theirs. */
+/* Memory.  Eager messages and notes that MPI still reads keep theirs. */
 static void coll__mpi_free(coll__mpi *mpi)
 {
     bool is_busy = false;
@@ -309,7 +313,7 @@ static bool coll__mpi_has_memory(coll__mpi *mpi)
     mpi->homes = (int *)coll__allocate(n * sizeof *mpi->homes);
     mpi->is_gone = (unsigned char *)coll__allocate(n);
     mpi->reports = mpi->rank == 0 ? (unsigned char *)coll__allocate(n * COLL_HEAD_LENGTH) : NULL;
-    mpi->slots = (unsigned char *)malloc((size_t)COLL__MPI_SLOTS * COLL__MPI_LETTER);
+    mpi->slots = (unsigned char *)malloc((size_t)COLL__MPI_SLOTS * COLL__MPI_EAGER);
     mpi->all.left = (uint64_t *)coll__allocate(n * sizeof *mpi->all.left);
     mpi->streams = (coll__mpi_stream *)coll__allocate(streams * sizeof *mpi->streams);
     for (size_t i = 0; mpi->streams && i < streams; i++) mpi->streams[i].end = &mpi->streams[i].first;
@@ -336,7 +340,7 @@ static int coll__mpi_join(coll__mpi *mpi, MPI_Comm comm)
 static coll_status coll__mpi_agree(coll__mpi *mpi, coll_status own)
 {
     const int arithmetic = (int)coll__arithmetic();
-    int said[5] = { (int)own, (int)mpi->mode, -(int)mpi->mode, arithmetic, -arithmetic };
+    int said[5] = { (int)own, mpi->mode, -mpi->mode, arithmetic, -arithmetic };
 
     if (MPI_Allreduce(MPI_IN_PLACE, said, 5, MPI_INT, MPI_MIN, mpi->comm) != MPI_SUCCESS)
         return coll__start_failed(COLL_ERR_SYSTEM, "MPI_Allreduce failed");
@@ -351,18 +355,10 @@ static coll_status coll__mpi_agree(coll__mpi *mpi, coll_status own)
     return COLL_OK;
 }
 
-/* COLL_MPI. */
-static bool coll__mpi_read_mode(coll__mpi *mpi)
-{
-    static const char *const names[] = { "auto", "native", "messages", "blocking" };      /* as coll__mpi_mode            */
-    const int count = (int)(sizeof names / sizeof *names);
-    const char *text = getenv("COLL_MPI");
-    int mode = 0;
-
-    while (text && *text && mode < count && strcmp(text, names[mode])) mode++;
-    mpi->mode = (coll__mpi_mode)mode;
-    return mode < count;
-}
+static const coll__option coll__mpi_options[] = {
+    COLL__CHOICE(coll__mpi, mode, "COLL_MPI", "auto, native, messages, blocking"),         /* as coll__mpi_mode */
+    { 0 }
+};
 
 /* Who we are, by a communicator of the program; NULL: no memory, or a refusal, with its sentence. */
 static coll__mpi *coll__mpi_new(MPI_Comm comm)
@@ -389,9 +385,7 @@ static coll_status coll__mpi_open(coll__mpi *mpi, MPI_Comm comm, coll_status own
 {
     if (own == COLL_OK && !coll__mpi_has_memory(mpi))
         own = coll__start_failed(COLL_ERR_MEMORY, "no memory for a communicator of %d ranks", mpi->size);
-    if (!coll__mpi_read_mode(mpi) && own == COLL_OK)
-        own = coll__start_failed(COLL_ERR_ARGUMENT, "COLL_MPI=%.40s is none of auto, native, messages, blocking",
-                                 getenv("COLL_MPI"));
+    if (own == COLL_OK) own = coll__options_settle(coll__mpi_options, mpi);
     int code = coll__mpi_join(mpi, comm);
     const coll_status status = code == MPI_SUCCESS ? coll__mpi_agree(mpi, own) : COLL_OK;
     if (status < 0) return status;
@@ -414,13 +408,15 @@ static void coll__mpi_give_up(coll__mpi *mpi)
     coll__mpi_free(mpi);
 }
 
-/* The ranks of an MPI communicator, as a communicator of ours; `status`: how this rank has fared so far.  MPI is initialised. */
-static coll_status coll__mpi_wrap(MPI_Comm comm, coll__settings *s, coll_status status, bool owns_mpi, coll_comm **out)
+/* The ranks of an MPI communicator.  MPI is initialised. */
+static coll_status coll__mpi_open_on(MPI_Comm comm, const coll__settings *s, bool owns_mpi, coll__opened *out)
 {
+    coll__numbers numbers = s->numbers;
     coll__mpi *mpi = coll__mpi_new(comm);
+    coll_status status = s->status;
 
     if (!mpi) return COLL_ERR_ARGUMENT;
-    if (status == COLL_OK && mpi->rank == 0) status = coll__settle_tuning(s);
+    if (status == COLL_OK && mpi->rank == 0) status = coll__tuning_read(&numbers, s->config.tuning_file);
     if (status == COLL_OK && s->config.size > 1 && (s->config.size != mpi->size || s->config.rank != mpi->rank))
         status = coll__start_failed(COLL_ERR_ARGUMENT, "the configuration says rank %d of %d, but MPI's communicator has this "
                                     "process as rank %d of %d: leave rank and size out", s->config.rank, s->config.size,
@@ -431,59 +427,56 @@ static coll_status coll__mpi_wrap(MPI_Comm comm, coll__settings *s, coll_status 
         return status;
     }
     mpi->owns_mpi = owns_mpi;
-    s->local_rank = mpi->local_rank;
-    s->local_size = mpi->local_size;
-    s->share = mpi->share;
-    (void)MPI_Bcast(&s->numbers, (int)sizeof s->numbers, MPI_BYTE, 0, mpi->comm);         /* those of rank 0 are everybody's   */
-    const bool takes = mpi->mode != COLL__MPI_MESSAGES, is_crowded = mpi->is_crowded;
-    *out = coll__comm_new(&coll__mpi_transport, mpi, mpi->rank, mpi->size, s);
-    if (!*out) return coll__start_failed(COLL_ERR_MEMORY, "no memory for a communicator");
-    coll__trunk *trunk = (*out)->trunk;
-    trunk->offloads_all = takes;
-    trunk->is_crowded = is_crowded;
-    if (is_crowded && s->config.spin_us == 0) trunk->spin_us = 0;         /* spinning would keep the others from running */
-    const coll__log log = { s->config.log_level, s->config.log, s->config.log_context };
-    coll__say(&log, COLL_LOG_INFO, "rank %d of %d, rank %d of %d on its host, over mpi (%s)", trunk->rank, trunk->size,
-              trunk->local_rank, trunk->local_size, coll__mpi_describe(trunk->context));
+    (void)MPI_Bcast(&numbers, (int)sizeof numbers, MPI_BYTE, 0, mpi->comm);         /* those of rank 0 are everybody's   */
+    *out = coll__opened_as(&coll__mpi_transport, mpi, mpi->rank, mpi->size, s);
+    out->numbers = numbers;
+    coll__opened_at(out, mpi->local_rank, mpi->local_size);
+    out->share = mpi->share;
+    out->is_crowded = mpi->is_crowded;
+    out->offloads_all = mpi->mode != COLL__MPI_MESSAGES;
+    if (out->is_crowded && out->spin_us == 0) out->spin_us = -1;          /* spinning would keep the others from running */
+    const coll__log log = coll__log_of(&s->config);
+    coll__say(&log, COLL_LOG_INFO, "rank %d of %d, rank %d of %d on its host, over mpi (%s)", out->rank, out->size,
+              out->local_rank, out->local_size, coll__mpi_describe(mpi));
     return COLL_OK;
 }
 
-/* Settings that need no rank and no size: MPI has them. */
-static coll_status coll__mpi_settle(coll__settings *s, const coll_config *config)
-{
-    coll_config own = config ? *config : (coll_config){ 0 };
-    const int rank = own.rank, size = own.size;
-
-    own.rank = 0;
-    own.size = 1;
-    const coll_status status = coll__settle(s, &own, 1);
-    s->config.rank = rank;
-    s->config.size = size;
-    return status;
-}
-
-COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out)
-{
-    coll__settings s;
-
-    if (!out) return coll__started(coll__start_failed(COLL_ERR_ARGUMENT, "coll_wrap_mpi: out is NULL"), NULL);
-    *out = NULL;
-    const coll_status status = coll__mpi_settle(&s, NULL);
-    return coll__started(coll__mpi_wrap(comm, &s, status, false, out), NULL);
-}
-
-/* coll_init over MPI: all ranks of MPI_COMM_WORLD.  Whoever has initialised MPI finalises it. */
-static coll_status coll__open_mpi(coll_comm **out, coll__settings *s, const coll_config *config)
+/* All ranks of MPI_COMM_WORLD.  Whoever has initialised MPI finalises it. */
+static coll_status coll__mpi_open_world(const coll__settings *s, int count, coll__opened *out)
 {
     int is_initialized = 0, level = 0;
-    const coll_status settled = coll__mpi_settle(s, config);
 
+    (void)count;
     MPI_Initialized(&is_initialized);
     if (!is_initialized && MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level) != MPI_SUCCESS)
         return coll__start_failed(COLL_ERR_SYSTEM, "MPI_Init_thread failed");
-    const coll_status status = coll__mpi_wrap(MPI_COMM_WORLD, s, settled, !is_initialized, out);
+    const coll_status status = coll__mpi_open_on(MPI_COMM_WORLD, s, !is_initialized, out);
     if (status < 0 && !is_initialized) MPI_Finalize();
     return status;
 }
 
+static const coll__transport_row coll__mpi_row = { .name = "mpi", .traits = COLL__MPI_TRAITS, .open = coll__mpi_open_world };
+
+static coll_status coll__wrap_mpi(const coll__program *program, MPI_Comm comm, coll_comm **out)
+{
+    const coll_config alone = { .size = 1 };      /* for MPI says rank and size                               */
+    const coll__transport_row *const rows[] = { &coll__mpi_row, NULL };
+    const coll__program only = { rows, program->extension };
+    coll__settings s;
+    coll__opened opened;
+
+    if (!out) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_wrap_mpi: out is NULL");
+    *out = NULL;
+    s.status = coll__settle(&only, &s, &alone, 1);
+    const coll_status status = coll__mpi_open_on(comm, &s, false, &opened);
+    return status < 0 ? status : coll__comms_new(&opened, 1, &s, out);
+}
+
+#else
+
+static const coll__transport_row coll__mpi_row = {
+    .name = "mpi", .traits = COLL__MPI_TRAITS, .missing = "this program was compiled without COLL_WITH_MPI"
+};
+
+#endif
 #endif /* COLL_MPI_H */

@@ -344,4 +344,79 @@ static const coll_transport coll__sim_transport = {
     .describe = coll__sim_describe,
 };
 
+static coll_status coll__sim_open_ranks(const coll__settings *s, int count, coll__opened *out)
+{
+    coll__sim_settings sim;
+    const coll_sim *const c = &sim.config;
+    const coll_status status = coll__sim_settle(&sim, s->config.sim, count);
+
+    if (status < 0) return status;
+    coll__sim *world = coll__sim_open(count, c);
+    if (!world) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d simulated ranks", count);
+    for (int i = 0; i < count; i++) {
+        const int local_rank = i % c->ranks_per_host;
+        world->holders++;
+        out[i] = coll__opened_as(&coll__sim_transport, &world->ranks[i], i, count, s);
+        coll__opened_at(&out[i], local_rank, (int)coll__least((size_t)c->ranks_per_host, (size_t)(count - i + local_rank)));
+        out[i].spin_us = -1;                      /* nothing happens while a rank spins                       */
+        out[i].is_synchronous = c->capacity < 0;
+        if (s->numbers.origin != COLL__BY_DEFAULT) continue;
+        out[i].numbers.link = out[i].numbers.nominal = (coll__link){ c->latency, c->overhead, c->seconds_per_byte,
+                                                                     c->seconds_per_byte_reduced, 0 };
+        out[i].numbers.origin = COLL__BY_SIMULATION;
+    }
+    coll__sim_release(world);
+    return COLL_OK;
+}
+
+/* ---- >>spawn: ranks are fibers of the calling thread ---- */
+
+static void coll__sim_body(void *arg, int rank) { (void)coll__worker_main((coll__worker *)arg + rank); }
+
+/* Free what killed and stopped ranks have left open: the communicators of each world in which they were, and those derived. */
+static void coll__sim_bury(coll__sim *w)
+{
+    for (int i = 0; i < w->places; i++)
+        for (coll__sim_rank *r = w->fibers[i].newest, *before; r; r = before) {
+            coll__session *session = r->doing ? (coll__session *)((uintptr_t)r->doing - offsetof(coll__session, doing)) : NULL;
+            before = r->before;
+            if (r->has_closed || !session) continue;
+            session->is_held = false;             /* whoever was inside will not come out                     */
+            for (bool is_last = false; !is_last;) {
+                is_last = session->comms->next == NULL;
+                coll__comm_close(session->comms);
+            }
+        }
+}
+
+static coll_status coll__sim_spawn(int count, coll__worker *workers)
+{
+    coll__sim *world = ((coll__sim_rank *)workers[0].comm->session->context)->world;
+    const bool has_run = coll__sim_run(world, coll__sim_body, workers) == COLL_OK;
+
+    if (has_run) coll__sim_bury(world);
+    for (int i = 0; i < count && !has_run; i++) coll__comm_close(workers[i].comm);
+    coll__sim_run_end(world);
+    return has_run ? COLL_OK : coll__start_failed(COLL_ERR_MEMORY, "no memory for the stacks of %d ranks", count);
+}
+
+static const coll__transport_row coll__sim_row = {
+    .name = "sim", .traits = COLL__OPENS_ALL | COLL__WHEN_NAMED | COLL__LEAVES_JOB, .open = coll__sim_open_ranks,
+    .spawn = coll__sim_spawn
+};
+
+/* ---- >>seeing ---- */
+
+COLL_API double coll_sim_time(const coll_comm *comm)
+{
+    if (!comm || !*comm->guard || comm->session->transport != &coll__sim_transport) return 0;
+    return ((const coll__sim_rank *)comm->session->context)->clock;
+}
+
+/* Messages that this rank of a simulated world has sent. */
+static COLL__UNUSED uint64_t coll__sim_messages(const coll_comm *comm)
+{
+    return comm->session->transport == &coll__sim_transport ? ((const coll__sim_rank *)comm->session->context)->messages : 0;
+}
+
 #endif /* COLL_SIM_H */

@@ -1,36 +1,40 @@
 /* coll_tcp.h - ranks that are processes, joined by TCP.
  *
- *   tcp/coll_tcp_wire.h      the bytes of meeting and parting, and their parsers
- *   tcp/coll_tcp_address.h   addresses as text and as bytes, and what a name stands for
- *   tcp/coll_tcp_network.h   which addresses and ports of this host to use
- *   tcp/coll_tcp_socket.h    listening, dialling one address or several at once
- *   tcp/coll_tcp_pipe.h      one connection, whatever its bytes go through
- *   tcp/coll_tcp_record.h    pipes whose bytes travel in records, with sums
- *   tcp/coll_tcp_seal.h      TLS
- *   tcp/coll_tcp_memory.h    a pipe through memory, between processes of one host
- *   tcp/coll_tcp_greet.h     who is there: the first words on every connection
- *   tcp/coll_tcp_stream.h    queues of messages over a pipe
- *   tcp/coll_tcp_lanes.h     a stream over several connections
- *   tcp/coll_tcp_io.h        poll and io_uring
- *   tcp/coll_tcp_pulse.h     signs of life, and the verdict on those who give none
- *   tcp/coll_tcp_world.h     what a rank holds: places, streams, the control connections
- *   tcp/coll_tcp_places.h    where ranks listen, and who is told
- *   tcp/coll_tcp_door.h      how connections come about
- *   tcp/coll_tcp_ask.h       who lives, when rank 0 has left
- *   tcp/coll_tcp_control.h   what the pulse has found; events
- *   tcp/coll_tcp_notice.h    a file that says where rank 0 is
- *   tcp/coll_tcp_meet.h      rendezvous at rank 0
- *   tcp/coll_tcp_fail.h      the first failure becomes everyone's
- *   tcp/coll_tcp_gather.h    after a failure: who goes on is agreed on
- *   tcp/coll_tcp_shrink.h    those who are left make a world of their own
- *   this file                the transport's functions
+ *   tcp/coll_tcp_launch.h     where ranks meet, as launchers say it
+ *   tcp/coll_tcp_settings.h   what is asked of the network, by the program and the environment
+ *   tcp/coll_tcp_wire.h       the bytes of meeting and parting, and their parsers
+ *   tcp/coll_tcp_address.h    addresses as text and as bytes, and what a name stands for
+ *   tcp/coll_tcp_network.h    which addresses and ports of this host to use
+ *   tcp/coll_tcp_socket.h     listening, dialling one address or several at once
+ *   tcp/coll_tcp_pipe.h       one connection, whatever its bytes go through
+ *   tcp/coll_tcp_record.h     pipes whose bytes travel in records, with sums
+ *   tcp/coll_tcp_seal.h       TLS
+ *   tcp/coll_tcp_memory.h     a pipe through memory, between processes of one host
+ *   tcp/coll_tcp_greet.h      who is there: the first words on every connection
+ *   tcp/coll_tcp_stream.h     queues of messages over a pipe
+ *   tcp/coll_tcp_lanes.h      a stream over several connections
+ *   tcp/coll_tcp_io.h         poll and io_uring
+ *   tcp/coll_tcp_heartbeat.h  heartbeats, and the verdict on those who send none
+ *   tcp/coll_tcp_world.h      what a rank holds: places, streams, the control connections
+ *   tcp/coll_tcp_endpoints.h  where ranks listen, and who is told
+ *   tcp/coll_tcp_accept.h     how connections come about
+ *   tcp/coll_tcp_probe.h      liveness probes, when rank 0 has left
+ *   tcp/coll_tcp_control.h    what the heartbeat has found; events
+ *   tcp/coll_tcp_rendezvous.h a file that says where rank 0 is
+ *   tcp/coll_tcp_bootstrap.h  the start: all ranks connect to rank 0
+ *   tcp/coll_tcp_fail.h       the first failure becomes everyone's
+ *   tcp/coll_tcp_agree.h      after a failure: who goes on is agreed on
+ *   tcp/coll_tcp_shrink.h     those who are left make a world of their own
+ *   this file                 the transport's functions
  *
- * Every rank keeps one control connection, to rank 0, over which signs of life, the first failure and orderly leaves are told;
+ * Every rank keeps one control connection, to rank 0, over which heartbeats, the first failure and orderly leaves are told;
  * a small thread attends to it.  Data connections are made when first used, one per peer and channel, or as many as there are
  * lanes, by the lower of the two ranks. */
 #ifndef COLL_TCP_H
 #define COLL_TCP_H
 
+#include "tcp/coll_tcp_launch.h"
+#include "tcp/coll_tcp_settings.h"
 #include "tcp/coll_tcp_wire.h"
 #include "tcp/coll_tcp_address.h"
 #include "tcp/coll_tcp_network.h"
@@ -43,16 +47,16 @@
 #include "tcp/coll_tcp_stream.h"
 #include "tcp/coll_tcp_lanes.h"
 #include "tcp/coll_tcp_io.h"
-#include "tcp/coll_tcp_pulse.h"
+#include "tcp/coll_tcp_heartbeat.h"
 #include "tcp/coll_tcp_world.h"
-#include "tcp/coll_tcp_places.h"
-#include "tcp/coll_tcp_door.h"
-#include "tcp/coll_tcp_ask.h"
+#include "tcp/coll_tcp_endpoints.h"
+#include "tcp/coll_tcp_accept.h"
+#include "tcp/coll_tcp_probe.h"
 #include "tcp/coll_tcp_control.h"
-#include "tcp/coll_tcp_notice.h"
-#include "tcp/coll_tcp_meet.h"
+#include "tcp/coll_tcp_rendezvous.h"
+#include "tcp/coll_tcp_bootstrap.h"
 #include "tcp/coll_tcp_fail.h"
-#include "tcp/coll_tcp_gather.h"
+#include "tcp/coll_tcp_agree.h"
 #include "tcp/coll_tcp_shrink.h"
 
 /* ---- >>transfers ---- */
@@ -117,12 +121,12 @@ static coll_status coll__tcp_progress(void *context, int wait_ms)
     if (tcp->redials > 0 || __atomic_load_n(&tcp->is_saving, __ATOMIC_RELAXED))
         wait_ms = (int)coll__least((size_t)wait_ms, COLL__REDIAL_LEAST_MS);
     if (moved == 0 && wait_ms > 0) {
-        coll__ask_after_all(tcp);
+        coll__probe_after_all(tcp);
         coll__io_wait(&tcp->io, &tcp->active, wait_ms);
         coll__events(tcp);
         coll__streams_move(tcp);
     } else if (moved == 0 && (tcp->looks++ % COLL__LOOKS_AN_EVENT == 0)) {
-        coll__ask_after_all(tcp);
+        coll__probe_after_all(tcp);
         coll__events(tcp);
     }
     if (tcp->suspicion.status != COLL_OK && tcp->failure.status == COLL_OK)
@@ -144,11 +148,11 @@ static void coll__stream_leave(coll__stream *s, bool is_in_order, int64_t deadli
 }
 
 /* Who hears our good-bye looks once for what we sent in its backlog: its kernel must have it by then.  Where nothing has come
- * back from there yet the connection may still have to get in, and strangers may be in the way. */
+ * back from there yet the connection may still have to get in, and unauthenticated peers may be in the way. */
 static void coll__streams_arrive(coll__tcp *tcp, int64_t deadline)
 {
     enum { MOST_MS = 10000 };                     /* as the manual says of coll_free                          */
-    const int64_t dial = coll__now() + coll__dial_patience(&tcp->pulse), most = coll__deadline(MOST_MS);
+    const int64_t dial = coll__now() + coll__dial_patience(&tcp->heartbeat), most = coll__deadline(MOST_MS);
     const int64_t late = dial < most ? dial : most;
 
     for (int i = 0; tcp->streams && i < tcp->size * COLL_CHANNEL_COUNT; i++) {
@@ -173,13 +177,35 @@ static void coll__tcp_close(void *context)
     coll__tcp_free(tcp);
 }
 
-/* The first rank that lives where this one does stands for the host. */
+/* Find the first rank of each rank's host: one sort for all of them, when it is first asked for.  NULL: no memory. */
+static const int *coll__homes_of(coll__tcp *tcp)
+{
+    const size_t n = (size_t)tcp->size;
+    const coll__endpoint **all = tcp->homes ? NULL : (const coll__endpoint **)malloc(n * sizeof *all);
+    int *homes = all ? (int *)malloc(n * sizeof *homes) : NULL;
+
+    if (homes) {
+        for (size_t i = 0; i < n; i++) all[i] = &tcp->endpoints[i];
+        qsort((void *)all, n, sizeof *all, coll__by_host);
+        for (size_t i = 0; i < n; i++) {
+            const bool is_first = i == 0 || !coll__is_same_host(all[i - 1], all[i]);
+            homes[all[i] - tcp->endpoints] = is_first ? (int)(all[i] - tcp->endpoints) : homes[all[i - 1] - tcp->endpoints];
+        }
+        tcp->homes = homes;
+    }
+    free((void *)all);
+    return tcp->homes;
+}
+
+/* The first rank that lives where this one does stands for the host.  Inside a call, which holds the session. */
 static int coll__tcp_host(void *context, int rank)
 {
-    const coll__tcp *tcp = (const coll__tcp *)context;
+    coll__tcp *tcp = (coll__tcp *)context;
+    const int *homes = coll__homes_of(tcp);
     int first = 0;
 
-    while (memcmp(tcp->places[first].host, tcp->places[rank].host, COLL__HOST_LENGTH)) first++;
+    if (homes) return homes[rank];
+    while (!coll__is_same_host(&tcp->endpoints[first], &tcp->endpoints[rank])) first++;
     return first;
 }
 
@@ -246,6 +272,36 @@ static const coll_transport coll__tcp_transport = {
     .has_left = coll__tcp_has_left,
     .traffic = coll__tcp_traffic,
     .describe = coll__tcp_describe,
+};
+
+/* ---- >>open ---- */
+
+/* This rank is in. */
+static void coll__tcp_say_joined(const coll__opened *o, const coll__tcp_settings *s, const char *source)
+{
+    const coll__log log = coll__log_of(&s->config);
+
+    coll__say(&log, COLL_LOG_INFO, "rank %d of %d (from %s), rank %d of %d on its host, over %s at %s with %s", o->rank, o->size,
+              source, o->local_rank, o->local_size, o->transport->name, s->config.address, o->transport->describe(o->context));
+}
+
+static coll_status coll__tcp_open(const coll__settings *s, int count, coll__opened *out)
+{
+    coll__tcp *tcp = NULL;
+    coll_status status;
+    coll__tcp_settings *const own = coll__tcp_settings_new(s, &status);
+
+    (void)count;
+    *out = coll__opened_as(&coll__tcp_transport, NULL, s->config.rank, s->config.size, s);
+    if (own) status = coll__tcp_join(&tcp, own, out);
+    out->context = tcp;
+    if (status == COLL_OK) coll__tcp_say_joined(out, own, s->source);
+    coll__tcp_settings_free(own);
+    return status;
+}
+
+static const coll__transport_row coll__tcp_row = {
+    .name = "tcp", .traits = COLL__OPENS_ONE, .options = coll__tcp_options, .open = coll__tcp_open
 };
 
 #endif /* COLL_TCP_H */

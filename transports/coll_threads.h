@@ -11,7 +11,7 @@
  * All ranks share a hub.  In each group, and the group of all ranks is one of them, every rank has a seat.  A collective is a
  * turn of its group, numbered from 1 on every rank; turns of different groups know nothing of one another.
  *
- *   MAIL, short vectors.  Each rank copies its input into its seat and publishes the number of the turn beside it; whoever
+ *   EAGER, short vectors.  Each rank copies its input into its seat and publishes the number of the turn beside it; whoever
  *   needs the input reads it there.  One phase: nobody waits for the readers, because a seat has two slots, used in turns.
  *   A slot may be written again in turn t + 2 once all have published t + 1, for then they are through with t.
  *
@@ -85,7 +85,7 @@ static coll_status coll__threads_progress(void *context, int wait_ms)
 }
 
 /* From any thread.  One that is about to sleep finds that the bell has rung since it armed. */
-static void coll__threads_wake(void *context) { coll__hub_rouse(((coll__thread *)context)->hub); }
+static void coll__threads_wake(void *context) { coll__hub_wake(((coll__thread *)context)->hub); }
 
 /* ---- >>who has freed what ---- */
 
@@ -244,6 +244,7 @@ static const coll_transport coll__threads_transport = {
     .close = coll__threads_close,
     .fail = coll__threads_fail,
     .offload = coll__threads_offload,
+    .bind = coll__threads_bind,
     .group = coll__threads_group,
     .ungroup = coll__threads_ungroup,
     .host = coll__threads_host,
@@ -256,6 +257,27 @@ static const coll_transport coll__threads_transport = {
     .shrink = coll__threads_shrink,
     .abort = coll__threads_abort,
     .describe = coll__threads_describe,
+};
+
+/* Ranks 0 .. count - 1: all that there are. */
+static coll_status coll__threads_open(const coll__settings *s, int count, coll__opened *out)
+{
+    coll__hub *hub = coll__hub_open(0, count, count > coll__processors());
+    int rank = 0;
+
+    for (coll__thread *me; hub && rank < count && (me = coll__thread_open(hub, rank)); rank++) {
+        hub->holders++;
+        out[rank] = coll__opened_as(&coll__threads_transport, me, rank, count, s);
+        coll__opened_at(&out[rank], rank, count);
+    }
+    if (hub) coll__hub_release(hub);
+    if (rank == count) return COLL_OK;
+    for (int i = 0; i < rank; i++) coll__threads_close(out[i].context);
+    return coll__start_failed(COLL_ERR_MEMORY, "no memory for rank %d of %d", rank, count);
+}
+
+static const coll__transport_row coll__threads_row = {
+    .name = "threads", .traits = COLL__OPENS_ALL, .open = coll__threads_open
 };
 
 #endif /* COLL_THREADS_H */

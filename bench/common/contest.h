@@ -11,6 +11,7 @@ typedef struct bench_contest {
     int    sizes;
     bool   wants[BENCH_COLLECTIVES];
     const char *spoil;                            /* the contender whose result is to be wrong, or NULL        */
+    bool   is_ours_alone;                         /* nobody takes part that others are divided by              */
 } bench_contest;
 
 /* Who takes part in a test, on this rank; returns how many, and 0 where nobody has this collective.  Called by all ranks. */
@@ -36,10 +37,11 @@ static void bench_choose(bench_contest *contest, const char *list)
 }
 
 /* BUDGET SIZES COLLECTIVES [SPOIL], as they follow each other on every command line; argv ends with NULL.  A BUDGET of "=20" is
- * 20 operations, for those who count something else than time. */
+ * 20 operations, for those who count something else than time.  With BENCH_OURS_ALONE in the environment no reference takes
+ * part, for those who hold ours against ours. */
 static bench_contest bench_contest_read(char **argv, int ranks)
 {
-    bench_contest contest = { .budget_s = atof(argv[0]), .spoil = argv[3] };
+    bench_contest contest = { .budget_s = atof(argv[0]), .spoil = argv[3], .is_ours_alone = getenv("BENCH_OURS_ALONE") };
 
     if (*argv[0] == '=') contest.count = atol(argv[0] + 1);
     contest.sizes = bench_sizes(argv[1], contest.size);
@@ -47,6 +49,15 @@ static bench_contest bench_contest_read(char **argv, int ranks)
     for (int s = 0; s < contest.sizes; s++) if (contest.size[s] > contest.room) contest.room = contest.size[s];
     contest.room += sizeof(float) * (size_t)ranks;
     return contest;
+}
+
+/* Those that are divided by others; returns how many. */
+static int bench_without_bases(bench_contender *contenders, int n)
+{
+    int kept = 0;
+
+    for (int c = 0; c < n; c++) if (!contenders[c].is_base) contenders[kept++] = contenders[c];
+    return kept;
 }
 
 static void bench_test(const bench_contest *contest, const bench_team *team, bench_case *part, size_t bytes, bench_field *field,
@@ -58,7 +69,8 @@ static void bench_test(const bench_contest *contest, const bench_team *team, ben
     bench_contender contenders[BENCH_CONTENDERS];
 
     bench_case_size(part, bytes);
-    const int n = field(context, part, bytes, contenders);
+    int n = field(context, part, bytes, contenders);
+    if (contest->is_ours_alone) n = bench_without_bases(contenders, n);
     for (int c = 0; c < n; c++)
         bench_verify(team, &contenders[c], part, contest->spoil && !strcmp(contest->spoil, contenders[c].name));
     for (int c = 0; c < n; c++)

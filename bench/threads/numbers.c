@@ -1,7 +1,8 @@
 /* numbers.c - what element types cost, and what a call's flags cost: allreduce by coll.h between threads.
  *
- *     numbers RANKS BUDGET ELEMENTS[,ELEMENTS...]
+ *     numbers RANKS BUDGET ELEMENTS[,ELEMENTS...] [TABLE]
  *     numbers 2 0.3 16K,16M                          0.3 s for each table and count
+ *     numbers 2 0.3 16K "levels of f32"              that table alone
  *
  * Two kinds of tables, their contenders by turns in one process:
  *     types      the same number of elements of each type; a ratio is the time of f32 over that of the type
@@ -46,6 +47,7 @@ typedef struct rank {
     coll_comm *comm;
     bench_team team;
     double     budget_s;
+    const char *only;                             /* the one table that is measured, or NULL                  */
     int        sizes;
     size_t     size[BENCH_SIZES], most;
     void      *send, *recv;
@@ -110,6 +112,7 @@ static void measure(rank *me, const char *table, const variant *variants, int n,
     bench_contender contenders[BENCH_CONTENDERS];
     int found = 0;
 
+    if (me->only && strcmp(me->only, table)) return;
     for (int v = 0; v < n; v++) {
         context *const c = &contexts[found];
         *c = (context){ .me = me, .call = { .kind = COLL_ALLREDUCE, .send = is_in_place ? me->recv : me->send, .recv = me->recv,
@@ -156,10 +159,10 @@ int main(int argc, char **argv)
 {
     static rank ranks[BENCH_RANKS];
     static coll_comm *comms[BENCH_RANKS];
-    const int n = argc == 4 ? atoi(argv[1]) : 0;
+    const int n = argc == 4 || argc == 5 ? atoi(argv[1]) : 0;
 
     if (n < 1 || n > RANKS_MOST) {
-        fprintf(stderr, "usage: numbers RANKS BUDGET ELEMENTS,..., with 1 to %d ranks\n", RANKS_MOST);
+        fprintf(stderr, "usage: numbers RANKS BUDGET ELEMENTS,... [TABLE], with 1 to %d ranks\n", RANKS_MOST);
         return 2;
     }
     if (coll_init_threads(n, comms, NULL)) {
@@ -171,7 +174,7 @@ int main(int argc, char **argv)
     for (int r = 0; r < n; r++) {
         rank *const me = &ranks[r];
         *me = (rank){ .comm = comms[r], .team = { .shared = shared, .rank = r, .ranks = n, .is_crowded = is_crowded },
-                      .budget_s = atof(argv[2]) };
+                      .budget_s = atof(argv[2]), .only = argv[4] };
         me->sizes = bench_sizes(argv[3], me->size);
         for (int s = 0; s < me->sizes; s++) if (me->size[s] > me->most) me->most = me->size[s];
     }

@@ -188,6 +188,7 @@ static double coll__cost_neighbor(const coll__link *link, const coll__shape *s)
 /* How the vector is cut into now->blocks. */
 typedef enum coll__cut {
     COLL__CUT_ONE,
+    COLL__CUT_TWO,
     COLL__CUT_PER_RANK,
     COLL__CUT_MANY                                /* as the tuner chooses                                     */
 } coll__cut;
@@ -221,17 +222,20 @@ static const coll__algorithm coll__algorithms[] = {
     COLL__ROW(BROADCAST,            "scatter",    broadcast_scatter,       broadcast_scatter,   PER_RANK, 1, 1, 0, 1, 0, 0, 0),
     COLL__ROW(BROADCAST,            "blocks",     broadcast_blocks,        broadcast_blocks,    MANY,     1, 1, 0, 0, 0, 0, 0),
     COLL__ROW(BROADCAST,            "chain",      broadcast_chain,         broadcast_chain,     ONE,      1, 1, 0, 0, 1, 1, 0),
+    COLL__ROW(BROADCAST,            "dbtree",     broadcast_dbtree,        broadcast_dbtree,    TWO,      1, 1, 0, 0, 1, 0, 0),
 
     COLL__ROW(REDUCE,               "gather",     reduce_gather,           reduce_gather,       ONE,      1, 1, 0, 1, 0, 0, 0),
     COLL__ROW(REDUCE,               "direct",     reduce_direct,           reduce_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0),
     COLL__ROW(REDUCE,               "tree",       reduce_tree,             reduce_tree,         ONE,      0, 0, 0, 1, 0, 0, 0),
     COLL__ROW(REDUCE,               "blocks",     reduce_blocks,           reduce_blocks,       MANY,     0, 0, 0, 0, 0, 0, 0),
+    COLL__ROW(REDUCE,               "dbtree",     reduce_dbtree,           reduce_dbtree,       TWO,      0, 0, 0, 0, 1, 0, 0),
 
     COLL__ROW(ALLREDUCE,            "gather",     allreduce_gather,        gather_fold,         ONE,      1, 1, 0, 1, 0, 0, 1),
     COLL__ROW(ALLREDUCE,            "direct",     allreduce_direct,        allreduce_direct,    PER_RANK, 1, 1, 0, 1, 0, 0, 1),
     COLL__ROW(ALLREDUCE,            "circulant",  allreduce_circulant,     allreduce_circulant, PER_RANK, 0, 0, 0, 1, 0, 0, 1),
     COLL__ROW(ALLREDUCE,            "ring",       allreduce_ring,          allreduce_ring,      PER_RANK, 0, 0, 0, 0, 0, 1, 1),
     COLL__ROW(ALLREDUCE,            "tree",       allreduce_tree,          allreduce_tree,      ONE,      1, 1, 0, 1, 0, 0, 0),
+    COLL__ROW(ALLREDUCE,            "dbtree",     allreduce_dbtree,        allreduce_dbtree,    TWO,      1, 0, 0, 0, 1, 0, 0),
     COLL__ROW(ALLREDUCE,            "census",     allreduce_census,        census,              ONE,      0, 0, 1, 0, 0, 0, 1),
 
     COLL__ROW(REDUCE_SCATTER,       "gather",     reduce_scatter_gather,   gather_fold_own,     PER_RANK, 1, 1, 0, 1, 0, 0, 1),
@@ -285,5 +289,14 @@ static const coll__algorithm coll__algorithms[] = {
 #undef COLL__ROW
 
 enum { COLL__ALGORITHM_COUNT = sizeof coll__algorithms / sizeof *coll__algorithms };
+
+/* The blocks of a vector that it runs on; `many`: where the tuner chooses. */
+static inline int coll__blocks_of(const coll__algorithm *a, int size, int many)
+{
+    return a->cut == COLL__CUT_PER_RANK ? size : a->cut == COLL__CUT_MANY ? many : a->cut == COLL__CUT_TWO ? 2 : 1;
+}
+
+/* Does a number behind its name say how many blocks or slices the vector is cut into? */
+static inline bool coll__has_cut(const coll__algorithm *a) { return a->cut == COLL__CUT_MANY || a->is_pipelined; }
 
 #endif /* COLL_ALGORITHMS_H */

@@ -356,6 +356,69 @@ static double coll__cost_scan_chain(const coll__link *both, const coll__shape *s
            + (slices - 1) * coll__pace(link, s->size == 2 ? share : sum, share);
 }
 
+/* ---- >>double tree ---- */
+
+/* From the top of a binary tree of so many ranks, in order, to the last of them, or back: a full tree on the left of the top,
+ * the rest on its right.  A message to a rank's first child takes `hop`, that to the second one `gap` more. */
+static double coll__dbtree_depth(int ranks, double hop, double gap)
+{
+    double t = 0;
+
+    for (int full = 0; full < 31 && ranks >> full; full++) {
+        const bool has_right = (ranks & ((1 << full) - 1)) > 0;
+        if (!(ranks >> full & 1)) continue;
+        t = has_right ? gap + hop + t : 0;
+        if (full > 0) t = coll__longer(t, hop + (full - 1) * (hop + gap));
+    }
+    return t;
+}
+
+/* Down both trees, or up, with halves of so many bytes, of which `folded` are folded; those that leaves send may be shorter, by
+ * `less`.  With a power of 2 of ranks tree 1 has a level more. */
+static double coll__dbtree_time(const coll__link *link, int size, double half, double folded, double less)
+{
+    const double fold = folded * link->per_byte_reduced, hop = link->latency + half * link->per_byte + fold;
+    const double gap = coll__longer(link->overhead, half * link->per_byte) + fold;
+    const bool is_higher = (size & (size - 1)) == 0;
+    const double even = coll__dbtree_depth(size - 1, hop, gap);
+    const double odd = size > 3 ? coll__dbtree_depth(size, hop, gap) : (size - 2) * hop;      /* number 1 is not there        */
+
+    return hop + coll__longer(even + (is_higher ? gap : 0), odd + (is_higher ? 0 : gap)) - less * link->per_byte;
+}
+
+/* What slices take behind the first one: of each a rank sends `halves` at most, and gets as many. */
+static double coll__dbtree_rest(const coll__link *link, double slices, double halves, double half, double folded)
+{
+    const double work = halves * (link->overhead + half * link->per_byte_handled);
+    return (slices - 1) * coll__longer(work, coll__longer(halves * half * link->per_byte, folded * link->per_byte_reduced));
+}
+
+static double coll__cost_broadcast_dbtree(const coll__link *both, const coll__shape *s)
+{
+    const coll__link way = coll__chain_way(both, s->size), *const link = &way;
+    const double slices = (double)(s->slices > 0 ? s->slices : 1), half = s->bytes / slices / 2;
+    if (s->size < 2) return 0;
+    return coll__dbtree_time(link, s->size, half, 0, 0) + coll__dbtree_rest(link, slices, 2, half, 0);
+}
+
+static double coll__cost_reduce_dbtree(const coll__link *both, const coll__shape *s)
+{
+    const coll__link way = coll__chain_way(both, s->size), *const link = &way;
+    const double slices = (double)(s->slices > 0 ? s->slices : 1), half = s->bytes / slices / 2;
+    const double sum = s->size == 2 ? half : s->sum_bytes / slices / 2;
+    if (s->size < 2) return 0;
+    return coll__dbtree_time(link, s->size, sum, sum, sum - half) + coll__dbtree_rest(link, slices, 2, sum, 2 * sum);
+}
+
+static double coll__cost_allreduce_dbtree(const coll__link *both, const coll__shape *s)
+{
+    const double slices = (double)(s->slices > 0 ? s->slices : 1), half = s->bytes / slices / 2;
+    const double sum = s->size == 2 ? half : s->sum_bytes / slices / 2;
+    if (s->size < 2) return 0;
+    return coll__dbtree_time(both, s->size, sum, sum, sum - half) + coll__dbtree_time(both, s->size, half, 0, 0)
+           + coll__dbtree_rest(both, slices, 4, (half + sum) / 2, 2 * sum);
+}
+
 static double coll__cost_gather_fold_own(const coll__link *link, const coll__shape *s)
 {
     return coll__circulant_time(link, s, s->bytes) + (s->size - 1) * coll__block_bytes(s) * link->per_byte_reduced;
@@ -447,12 +510,12 @@ static inline int coll__slice_bytes(int size)
     return room < COLL__SLICE_LEAST ? COLL__SLICE_LEAST : room < COLL__SLICE_MOST ? room : COLL__SLICE_MOST;
 }
 
-/* Ticks that are on their way together: as many slices as the link carries in its latency, and one; so a long link is kept busy,
- * and slices stay short enough to be folded in cache.  It does not show in the bits: which terms of an element meet in which
- * order is a matter of its block, and slices, however many at once, are shares of every block. */
-static inline long coll__lag(const coll__link *link, int size)
+/* Ticks that are on their way together: as many slices of this length as the link carries in its latency, and one; so a long link
+ * is kept busy, and slices stay short enough to be folded in cache.  It does not show in the bits: which terms of an element meet
+ * in which order is a matter of its block, and slices, however many at once, are shares of every block. */
+static inline long coll__lag(const coll__link *link, double slice_bytes)
 {
-    const double slice = coll__slice_bytes(size) * link->per_byte;
+    const double slice = slice_bytes * link->per_byte;
     const double ticks = slice > 0 ? link->latency / slice + 1 : COLL__LAG_LEAST;
 
     if (ticks >= COLL__LAG_MOST) return COLL__LAG_MOST;
@@ -494,7 +557,8 @@ static double coll__sliced_cost(double (*cost)(const coll__link *link, const col
     if (slices <= 1) return cost(link, s);
     slice.bytes /= slices, slice.sum_bytes /= slices;
     const double busy = coll__longer(cost(&bytes, &slice), cost(&folds, &slice));
-    return coll__slices_time(slices, (double)coll__lag(link, s->size), cost(&rounds, &slice), cost(link, &slice), busy);
+    const double lag = (double)coll__lag(link, coll__slice_bytes(s->size));
+    return coll__slices_time(slices, lag, cost(&rounds, &slice), cost(link, &slice), busy);
 }
 
 #endif /* COLL_COST_H */

@@ -2,7 +2,7 @@
  * rank.
  *
  * All closed forms of coll_cost.h that can serve a call are evaluated, fewer than 80, and the cheapest is taken.  All ranks
- * must choose alike, so nothing is seen here but the wish, which is equal everywhere, and nothing is computed but sums,
+ * must choose alike, so nothing is seen here but the query, which is equal everywhere, and nothing is computed but sums,
  * products, quotients and comparisons of doubles.
  *
  * BITS.  A result has the same bits in every run, but what is measured differs from run to run, and so may the processors that
@@ -26,7 +26,7 @@ enum { COLL__RADICES = sizeof coll__radices / sizeof *coll__radices };
 typedef coll__count coll__counts[COLL__RADICES + 1];      /* with each radix; the last: with another one              */
 
 /* What is to be chosen for; equal on all ranks. */
-typedef struct coll__wish {
+typedef struct coll__query {
     coll_kind kind;
     int       size;
     double    bytes, sum_bytes;                   /* of the whole vector, on the wire and as partial results  */
@@ -36,7 +36,7 @@ typedef struct coll__wish {
     const coll__link *nominal;                    /* to settle the bits by; NULL: the same                    */
     double    share;                              /* of a processor that a rank has; 0: one of its own        */
     coll__counts *counts;                         /* of each algorithm for this size; NULL: nothing is remembered */
-} coll__wish;
+} coll__query;
 
 typedef struct coll__choice {
     const coll__algorithm *algorithm;
@@ -69,15 +69,15 @@ static bool coll__is_named(const coll__algorithm *a, const char *text, long *num
     if (text[n++] != ':' || !text[n]) return false;
     for (; text[n] >= '0' && text[n] <= '9' && *number < 1000000; n++) *number = *number * 10 + (text[n] - '0');
     const bool is_radix = a->has_radix && *number >= 2;
-    const bool is_cut = (a->cut == COLL__CUT_MANY || a->is_pipelined) && *number >= 1 && *number <= COLL__CUT_MOST;
+    const bool is_cut = coll__has_cut(a) && *number >= 1 && *number <= COLL__CUT_MOST;
     return !text[n] && (is_radix || is_cut);
 }
 
-static bool coll__may_be_used(const coll__algorithm *a, const coll__wish *wish)
+static bool coll__may_be_used(const coll__algorithm *a, const coll__query *query)
 {
-    if (a->kind != wish->kind || (a->needs_exact && !wish->is_exact)) return false;
-    if (!a->keeps_order && !wish->is_commutative) return false;
-    return a->is_canonical || wish->is_exact || !wish->must_be_canonical;
+    if (a->kind != query->kind || (a->needs_exact && !query->is_exact)) return false;
+    if (!a->keeps_order && !query->is_commutative) return false;
+    return a->is_canonical || query->is_exact || !query->must_be_canonical;
 }
 
 /* ---- >>candidates ---- */
@@ -86,18 +86,16 @@ static bool coll__may_be_used(const coll__algorithm *a, const coll__wish *wish)
  * root or from it: who only sends, or only receives, is not held back by slices, and nobody has anything to do with one. */
 static inline bool coll__goes_whole(coll_kind kind, int rounds)
 {
-    if (kind == COLL_GATHERV || kind == COLL_SCATTERV || kind >= COLL_ALLTOALLV) return true;
+    if (kind == COLL_GATHERV || kind == COLL_SCATTERV || (kind >= COLL_ALLTOALLV && kind <= COLL_NEIGHBOR_ALLTOALLW)) return true;
     return rounds == 1 && (kind == COLL_GATHER || kind == COLL_SCATTER);
 }
 
-/* Slices into which the engine will cut the vector of its own accord (coll__flow_cut). */
-static double coll__slices_of(const coll__wish *wish, int radix, int blocks)
+/* Slices into which the engine will cut the vector of its own accord (coll__execution_cut). */
+static double coll__slices_of(const coll__query *query, int radix, int blocks)
 {
-    const bool is_cut = wish->kind == COLL_BROADCAST || wish->kind == COLL_REDUCE || wish->kind == COLL_ALLREDUCE
-                     || wish->kind == COLL_SCAN || wish->kind == COLL_EXSCAN;
-    const double slices = wish->bytes / (is_cut ? blocks : wish->size) / coll__slice_bytes(wish->size);
+    const double slices = query->bytes / blocks / coll__slice_bytes(query->size);
 
-    if (slices <= 1 || coll__goes_whole(wish->kind, coll__circulant_rounds(wish->size, radix))) return 1;
+    if (slices <= 1 || coll__goes_whole(query->kind, coll__circulant_rounds(query->size, radix))) return 1;
     return slices > 1e9 ? 1e9 : (double)(long)slices + (slices > (double)(long)slices);
 }
 
@@ -114,14 +112,14 @@ static coll__count coll__count_sent(const coll__algorithm *a, int size, int radi
 }
 
 /* The same, remembered: it takes much longer than all else that a choice takes. */
-static coll__count coll__count_of(const coll__algorithm *a, const coll__wish *wish, int radix, int blocks)
+static coll__count coll__count_of(const coll__algorithm *a, const coll__query *query, int radix, int blocks)
 {
     int n = 0;
 
     while (n < COLL__RADICES && coll__radices[n] != radix) n++;
-    coll__count *const at = wish->counts ? &wish->counts[a - coll__algorithms][n] : NULL;
+    coll__count *const at = query->counts ? &query->counts[a - coll__algorithms][n] : NULL;
     if (at && at->radix == radix) return *at;
-    const coll__count found = coll__count_sent(a, wish->size, radix, blocks);
+    const coll__count found = coll__count_sent(a, query->size, radix, blocks);
     if (at) *at = found;
     return found;
 }
@@ -131,77 +129,62 @@ static coll__count coll__count_of(const coll__algorithm *a, const coll__wish *wi
  * long.  The blocks of a vector that is cut into many are sent alike.
  * `alone`: the time with a processor for each, which is a bound as well; the shorter of the two counts a little, for they are in
  * each other's way. */
-static double coll__crowded_time(const coll__algorithm *a, const coll__wish *wish, int radix, int blocks, double cuts,
+static double coll__crowded_time(const coll__algorithm *a, const coll__query *query, int radix, int blocks, double cuts,
                                  double alone)
 {
     const int counted = a->cut == COLL__CUT_MANY ? 1 : blocks;
-    const coll__count n = coll__count_of(a, wish, radix, counted);
-    const double bytes = n.moved * 0.5 * (a->is_canonical ? wish->bytes : wish->sum_bytes) / counted;
-    const double work = n.sent * cuts * wish->link->latency + bytes * wish->link->per_byte;
-    const double together = n.rounds * wish->link->latency + work / (wish->size * wish->share);
+    const coll__count n = coll__count_of(a, query, radix, counted);
+    const double bytes = n.moved * 0.5 * (a->is_canonical ? query->bytes : query->sum_bytes) / counted;
+    const double work = n.sent * cuts * query->link->latency + bytes * query->link->per_byte;
+    const double together = n.rounds * query->link->latency + work / (query->size * query->share);
     return together > alone ? together + alone / 8 : alone + together / 8;
 }
 
 /* Do ranks share processors, and are they few enough for their work to be counted? */
-static inline bool coll__is_crowd(const coll__wish *wish)
+static inline bool coll__is_crowd(const coll__query *query)
 {
-    return wish->share > 0 && wish->share < 1 && wish->size <= COLL__CROWD_MOST;
+    return query->share > 0 && query->share < 1 && query->size <= COLL__CROWD_MOST;
 }
 
-static coll__choice coll__priced(const coll__algorithm *a, const coll__wish *wish, int radix, long cut)
+static coll__choice coll__priced(const coll__algorithm *a, const coll__query *query, int radix, long cut)
 {
-    const int blocks = a->cut == COLL__CUT_PER_RANK ? wish->size : a->cut == COLL__CUT_MANY ? (int)cut : 1;
-    const coll__shape shape = { wish->size, radix, blocks, a->is_pipelined ? cut : 1, wish->bytes, wish->sum_bytes };
-    const double slices = a->is_pipelined ? 1 : coll__slices_of(wish, a->has_radix ? radix : wish->size, blocks);
-    const bool is_crowded = coll__is_crowd(wish) && a->cost != coll__cost_neighbor;
-    double seconds = coll__sliced_cost(a->cost, wish->link, &shape, slices);
+    const int blocks = coll__blocks_of(a, query->size, (int)cut);
+    const coll__shape shape = { query->size, radix, blocks, a->is_pipelined ? cut : 1, query->bytes, query->sum_bytes };
+    const double slices = a->is_pipelined ? 1 : coll__slices_of(query, a->has_radix ? radix : query->size, blocks);
+    const bool is_crowded = coll__is_crowd(query) && a->cost != coll__cost_neighbor;
+    double seconds = coll__sliced_cost(a->cost, query->link, &shape, slices);
 
     if (is_crowded) {
-        const double cuts = a->is_pipelined || a->cut == COLL__CUT_MANY ? (double)cut : slices;
-        seconds = coll__crowded_time(a, wish, radix, blocks, cuts, seconds);
+        const double cuts = coll__has_cut(a) ? (double)cut : slices;
+        seconds = coll__crowded_time(a, query, radix, blocks, cuts, seconds);
     }
     return (coll__choice){ a, radix, blocks, a->is_pipelined ? cut : 0, seconds };
 }
 
-/* The largest whole number whose square is at most x, up to COLL__CUT_MOST. */
-static long coll__whole_root(double x)
-{
-    long low = 0, high = COLL__CUT_MOST;
-    while (low < high) {
-        const long middle = (low + high + 1) / 2;
-        if ((double)middle * (double)middle <= x) low = middle;
-        else high = middle - 1;
-    }
-    return low;
-}
-
-/* The number of blocks or slices n that takes the least time.  In steps, n latencies and c times a share of t behind them: the
- * root of c t / latency.  Along a chain of p ranks, (p - 1) (latency + t / n) + (n - 1) max(overhead, w / n), w the longer of
- * bytes and folding, t both: that falls with n until a slice takes no longer than the work of its message, at w / overhead
- * (w less what is work itself), and goes on to fall, where the chain is long, to the root of (p - 1) t / overhead.  Round its
+/* The number of blocks or slices n that takes the least time.  A price falls with n while long messages wait for one another,
+ * and rises from where their number is what takes long: the best power of 2, and from there steps that get smaller.  Round its
  * least the time is flat: fewer and longer messages take hardly longer, and leave the processors to others. */
-static coll__choice coll__best_cut(const coll__algorithm *a, const coll__wish *wish)
+static coll__choice coll__best_cut(const coll__algorithm *a, const coll__query *query)
 {
-    const coll__link way = coll__chain_way(wish->link, wish->size), *const link = &way;
-    const bool is_chain = a->is_pipelined || wish->size == 2, is_sum = a->kind != COLL_BROADCAST;
-    const double c = is_chain ? wish->size - 1 : coll__circulant_rounds(wish->size, 2) - 1;
-    const double folds = is_chain ? c : coll__blocks_depth(wish->size) - 1;
-    const double folded = a->is_pipelined || wish->size == 2 ? wish->bytes : wish->sum_bytes; /* a chain folds raw inputs */
-    const double sent = (is_sum && wish->size > 2 ? wish->sum_bytes : wish->bytes) * link->per_byte;
-    const double fold = is_sum ? folded * link->per_byte_reduced : 0, pause = is_chain ? link->overhead : link->latency;
-    const double least = wish->bytes / COLL__CUT_LEAST_BYTES;
+    const double least = query->bytes / COLL__CUT_LEAST_BYTES;
     const long most = least >= COLL__CUT_MOST ? COLL__CUT_MOST : least > 1 ? (long)least : 1;
-    const double idle = coll__longer(sent, fold) - wish->bytes * link->per_byte_handled;
-    const double even = is_chain && pause > 0 && idle > 0 ? idle / pause : 0;
-    const long root = pause > 0 ? coll__whole_root(coll__longer((c * sent + folds * fold) / pause, even * even)) : most;
-    const long cut = root < 1 ? 1 : root > most ? most : root;
-    const coll__choice one = coll__priced(a, wish, 2, cut), other = coll__priced(a, wish, 2, cut < most ? cut + 1 : cut);
-    coll__choice quickest = other.seconds < one.seconds ? other : one, best = quickest;
+    coll__choice quickest = coll__priced(a, query, 2, 1), best;
+    long at = 1;
 
-    for (long fewer = cut / 2; fewer >= 1; fewer /= 2) {
-        const coll__choice longer = coll__priced(a, wish, 2, fewer);
+    for (long n = 2; n <= most && n <= 8 * at; n *= 2) {
+        const coll__choice more = coll__priced(a, query, 2, n);
+        if (more.seconds < quickest.seconds) quickest = more, at = n;
+    }
+    for (long step = at / 2; step > 0; step /= 2)
+        for (int sign = -1; sign <= 1; sign += 2) {
+            const long n = at + sign * step < most ? at + sign * step : most;
+            const coll__choice near = coll__priced(a, query, 2, n);
+            if (near.seconds < quickest.seconds) quickest = near, at = n;
+        }
+    best = quickest;
+    for (long fewer = at / 2; fewer >= 1; fewer /= 2) {
+        const coll__choice longer = coll__priced(a, query, 2, fewer);
         if (longer.seconds > COLL__CUT_WORTH * quickest.seconds) break;
-        if (longer.seconds < quickest.seconds) quickest = longer;     /* where ranks share processors, mostly     */
         best = longer;
     }
     return best;
@@ -228,61 +211,72 @@ static int coll__insert(coll__choice *list, int count, int room, coll__choice ch
 }
 
 /* Every candidate with its cost, the cheapest first, as many as there is room for. */
-static inline int coll__candidates(coll__choice *list, int room, const coll__wish *wish)
+static inline int coll__candidates(coll__choice *list, int room, const coll__query *query)
 {
-    const int size = wish->size, own = size > 2 ? size : 2;
+    const int size = query->size, own = size > 2 ? size : 2;
     int count = 0;
 
     for (int i = 0; i < COLL__ALGORITHM_COUNT; i++) {
         const coll__algorithm *a = &coll__algorithms[i];
         long number;
-        if (!coll__may_be_used(a, wish) || !coll__is_named(a, wish->algorithm, &number)) continue;
+        if (!coll__may_be_used(a, query) || !coll__is_named(a, query->algorithm, &number)) continue;
         const int named = coll__less((int)number, own);
-        if (number > 0 && a->has_radix) count = coll__insert(list, count, room, coll__priced(a, wish, named, 1));
-        else if (number > 0) count = coll__insert(list, count, room, coll__priced(a, wish, 2, number));
-        else if (a->cut == COLL__CUT_MANY || a->is_pipelined) count = coll__insert(list, count, room, coll__best_cut(a, wish));
-        else if (!a->has_radix) count = coll__insert(list, count, room, coll__priced(a, wish, 2, 1));
+        if (number > 0 && a->has_radix) count = coll__insert(list, count, room, coll__priced(a, query, named, 1));
+        else if (number > 0) count = coll__insert(list, count, room, coll__priced(a, query, 2, number));
+        else if (coll__has_cut(a)) count = coll__insert(list, count, room, coll__best_cut(a, query));
+        else if (!a->has_radix) count = coll__insert(list, count, room, coll__priced(a, query, 2, 1));
         else {
             for (int r = 0; r < COLL__RADICES && coll__radices[r] < own; r++)
-                count = coll__insert(list, count, room, coll__priced(a, wish, coll__radices[r], 1));
-            count = coll__insert(list, count, room, coll__priced(a, wish, own, 1));
+                count = coll__insert(list, count, room, coll__priced(a, query, coll__radices[r], 1));
+            count = coll__insert(list, count, room, coll__priced(a, query, own, 1));
         }
     }
     return count;
 }
 
-/* The cheapest by the wish's link alone; a canonical one, which rounds once and depends on nothing but the inputs, is worth 3 %
+/* Is there any? */
+static inline bool coll__can_choose(const coll__query *query)
+{
+    long number;
+
+    for (int i = 0; i < COLL__ALGORITHM_COUNT; i++)
+        if (coll__may_be_used(&coll__algorithms[i], query) && coll__is_named(&coll__algorithms[i], query->algorithm, &number))
+            return true;
+    return false;
+}
+
+/* The cheapest by the query's link alone; a canonical one, which rounds once and depends on nothing but the inputs, is worth 3 %
  * more.  false: there is none. */
-static bool coll__choose_cheapest(coll__choice *choice, const coll__wish *wish)
+static bool coll__choose_cheapest(coll__choice *choice, const coll__query *query)
 {
     coll__choice list[COLL__CANDIDATES_MOST];
-    const int count = coll__candidates(list, COLL__CANDIDATES_MOST, wish);
+    const int count = coll__candidates(list, COLL__CANDIDATES_MOST, query);
     int best = 0;
 
     if (count == 0) return false;
     while (best < count && !list[best].algorithm->is_canonical) best++;
-    if (best == count || wish->is_exact || list[best].seconds >= 1.03 * list[0].seconds) best = 0;
+    if (best == count || query->is_exact || list[best].seconds >= 1.03 * list[0].seconds) best = 0;
     *choice = list[best];
     return true;
 }
 
-/* The algorithm for a wish, or the one that it names, under the rule of BITS above.  false: the one that is named does not
+/* The algorithm for a query, or the one that it names, under the rule of BITS above.  false: the one that is named does not
  * exist or may not be used here. */
-static inline bool coll__choose(coll__choice *choice, const coll__wish *wish)
+static inline bool coll__choose(coll__choice *choice, const coll__query *query)
 {
-    coll__wish narrow = *wish;
+    coll__query narrow = *query;
 
-    if (!wish->nominal || wish->is_exact) return coll__choose_cheapest(choice, wish);
-    narrow.link = wish->nominal;
+    if (!query->nominal || query->is_exact) return coll__choose_cheapest(choice, query);
+    narrow.link = query->nominal;
     narrow.share = 0;
     if (!coll__choose_cheapest(choice, &narrow)) return false;
     if (!choice->algorithm->is_canonical) {
         const long cut = choice->algorithm->is_pipelined ? choice->slices : choice->blocks;
-        *choice = coll__priced(choice->algorithm, wish, choice->radix, cut);
+        *choice = coll__priced(choice->algorithm, query, choice->radix, cut);
         return true;
     }
-    narrow.link = wish->link;
-    narrow.share = wish->share;
+    narrow.link = query->link;
+    narrow.share = query->share;
     narrow.must_be_canonical = true;
     return coll__choose_cheapest(choice, &narrow);
 }
@@ -321,18 +315,18 @@ static double coll__floor_latency(const coll__link *link, int size)
 
 /* The floors: the latency of reaching everyone, the bytes on the busiest rank or its share of the reduction, whichever is
  * longest; a vector in slices can be folded while it is on its way. */
-static inline double coll__lower_bound(const coll__wish *wish)
+static inline double coll__lower_bound(const coll__query *query)
 {
-    const double share = wish->size > 1 ? wish->bytes * (wish->size - 1) / wish->size : 0;
+    const double share = query->size > 1 ? query->bytes * (query->size - 1) / query->size : 0;
     double bytes = share, reduced = 0;
 
-    if (wish->size < 2) return 0;
-    switch ((int)wish->kind) {
+    if (query->size < 2) return 0;
+    switch ((int)query->kind) {
     case COLL_BARRIER:         bytes = 0; break;
-    case COLL_BROADCAST:       bytes = wish->bytes; break;
+    case COLL_BROADCAST:       bytes = query->bytes; break;
     case COLL_REDUCE:
-    case COLL_SCAN:            bytes = wish->bytes, reduced = share; break;
-    case COLL_EXSCAN:          bytes = wish->bytes; break;    /* two ranks: nothing to fold */
+    case COLL_SCAN:            bytes = query->bytes, reduced = share; break;
+    case COLL_EXSCAN:          bytes = query->bytes; break;   /* two ranks: nothing to fold */
     case COLL_ALLREDUCE:       bytes = 2 * share, reduced = share; break;
     case COLL_REDUCE_SCATTER:
     case COLL_REDUCE_SCATTERV: reduced = share; break;
@@ -340,11 +334,11 @@ static inline double coll__lower_bound(const coll__wish *wish)
     case COLL_NEIGHBOR_ALLGATHERV:
     case COLL_NEIGHBOR_ALLTOALL:
     case COLL_NEIGHBOR_ALLTOALLV:
-    case COLL_NEIGHBOR_ALLTOALLW: return wish->link->latency;
+    case COLL_NEIGHBOR_ALLTOALLW: return query->link->latency;
     default: break;
     }
-    return coll__longer(coll__floor_latency(wish->link, wish->size),
-                        coll__longer(bytes * wish->link->per_byte, reduced * wish->link->per_byte_reduced));
+    return coll__longer(coll__floor_latency(query->link, query->size),
+                        coll__longer(bytes * query->link->per_byte, reduced * query->link->per_byte_reduced));
 }
 
 #endif /* COLL_TUNER_H */

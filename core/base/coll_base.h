@@ -38,6 +38,12 @@ static inline int coll__wrap(int rank, int size)
     return rank >= size ? rank - size : rank < 0 ? rank + size : rank;
 }
 
+/* A number that differs where lists of numbers differ, most likely (FNV-1a, by words): begin with coll__hash_of_none. */
+static const uint64_t coll__hash_of_none = UINT64_C(1469598103934665603);
+
+static inline uint64_t coll__hash_with(uint64_t hash, uint64_t value) { return (hash ^ value) * UINT64_C(1099511628211); }
+static inline uint32_t coll__hash_end(uint64_t hash) { return (uint32_t)(hash ^ hash >> 32); }
+
 /* `length` bytes behind a pointer that may be NULL when nothing is there.  It drops the const of inputs, which the library
  * keeps in deed: it never writes to them. */
 static inline unsigned char *coll__behind(const void *at, size_t length) { return (unsigned char *)((uintptr_t)at + length); }
@@ -157,6 +163,33 @@ static COLL__UNUSED size_t coll__cache_length(void)
     }
     return longest ? longest : (size_t)16 << 20;
 }
+
+/* ---- >>asserts: what must hold inside, whatever the program and the network do ----
+ *
+ * COLL_ASSERT compiles them in; the tests have it, a release has not.  Each stands where a state changes, and where a wrong value
+ * would travel far before it showed.  Its sentence tells the values, so that a report of it can be acted upon.  What a caller or
+ * a peer can get wrong is no matter for an assert: it is an error with a status. */
+
+#if defined(COLL_ASSERT)
+#define COLL__ASSERT(condition, ...)                                                                         \
+    ((condition) ? (void)0 : coll__assert_failed(__FILE__, __LINE__, __func__, #condition, __VA_ARGS__))
+
+static COLL__UNUSED COLL__PRINTF(5, 6) __attribute__((noreturn, noinline, cold)) void
+coll__assert_failed(const char *file, int line, const char *function, const char *condition, const char *format, ...)
+{
+    char what[256];
+    va_list list;
+
+    va_start(list, format);
+    vsnprintf(what, sizeof what, format, list);
+    va_end(list);
+    fprintf(stderr, "coll: internal error at %s:%d, %s: %s does not hold: %s; please report this line\n", file, line, function,
+            condition, what);
+    abort();
+}
+#else
+#define COLL__ASSERT(condition, ...) ((void)sizeof((condition) ? 1 : 0))
+#endif
 
 /* ---- >>text: bounded, always terminated ---- */
 

@@ -99,6 +99,8 @@ typedef struct coll_task {
                                                      result may say 1, or -1 for an infinity or a NaN; 0: has not */
 } coll_task;
 
+typedef coll_status coll_offload_fn(void *context, coll_task *task, coll_failure *failure);
+
 typedef struct coll_transport {
     const char *name;                                                     /* "tcp"                            */
     coll_status (*send)    (void *context, coll_xfer *xfer);
@@ -112,7 +114,11 @@ typedef struct coll_transport {
 
     /* Optional: take a whole collective where that beats messages.  Called again until it gives something other than
      * COLL_PENDING; COLL_ERR_UNSUPPORTED, before anything is sent, declines.  Blames are set through `failure`. */
-    coll_status (*offload) (void *context, coll_task *task, coll_failure *failure);
+    coll_offload_fn *offload;
+
+    /* Optional, with offload: the function that takes calls of the kind, type, operation and group of this task, and takes *bound
+     * in place of the context: what does not change from one to the next is looked up once.  NULL: offload does. */
+    coll_offload_fn *(*bind)(void *context, const coll_task *task, void **bound);
 
     /* Optional, with offload: what becomes of this call on `size` ranks, and why, in a phrase?  1: it is taken; 0: it goes by
      * messages; -1: it is refused, with COLL_ERR_UNSUPPORTED.  Alike on all ranks. */

@@ -5,87 +5,6 @@
 
 #define COLL__REFUSE(...) coll__explain_error(comm, call, COLL_ERR_ARGUMENT, __VA_ARGS__)
 
-/* ---- >>sides: what a rank reads at send and writes at recv ---- */
-
-/* One side of a call: `blocks` blocks, one after the other or as listed. */
-typedef struct coll__side {
-    const char *name;                             /* "send" or "recv"                                         */
-    bool   is_used;                               /* by this rank                                             */
-    bool   is_listed, has_types;                  /* counts and offsets for every block; types               */
-    int    blocks;
-    size_t count;                                 /* of each block, where they are not listed                 */
-    const size_t *counts, *offsets;
-    const coll_type *types;
-    const unsigned char *at;
-} coll__side;
-
-static void coll__sides_of(const coll_comm *comm, const coll_call *c, coll__side *send, coll__side *recv)
-{
-    const bool is_root = comm->rank == c->root;
-    const coll__graph *graph = &comm->graph;
-
-    *send = (coll__side){ "send", true, false, false, 1, c->count, c->send_counts, c->send_offsets, c->send_types, NULL };
-    *recv = (coll__side){ "recv", true, false, false, 1, c->count, c->recv_counts, c->recv_offsets, c->recv_types, NULL };
-    switch (c->kind) {
-    case COLL_BROADCAST: case COLL_RECV: send->is_used = false; break;
-    case COLL_SEND: recv->is_used = false; break;
-    case COLL_REDUCE: recv->is_used = is_root; break;
-    case COLL_EXSCAN: recv->is_used = comm->rank > 0; break;
-    case COLL_REDUCE_SCATTER: send->blocks = comm->size; break;
-    case COLL_REDUCE_SCATTERV:
-        send->is_listed = true;
-        send->blocks = comm->size;
-        send->counts = c->recv_counts;
-        recv->count = c->recv_counts ? c->recv_counts[comm->rank] : 0;
-        break;
-    case COLL_GATHER: recv->is_used = is_root; recv->blocks = comm->size; break;
-    case COLL_GATHERV: recv->is_used = recv->is_listed = is_root; recv->blocks = comm->size; break;
-    case COLL_SCATTER: send->is_used = is_root; send->blocks = comm->size; break;
-    case COLL_SCATTERV:
-        send->is_used = send->is_listed = is_root;
-        send->blocks = comm->size;
-        recv->count = c->recv_count;
-        break;
-    case COLL_ALLGATHER: recv->blocks = comm->size; break;
-    case COLL_ALLGATHERV: recv->is_listed = true; recv->blocks = comm->size; break;
-    case COLL_ALLTOALL: send->blocks = recv->blocks = comm->size; break;
-    case COLL_ALLTOALLV: case COLL_ALLTOALLW:
-        send->is_listed = recv->is_listed = true;
-        send->has_types = recv->has_types = c->kind == COLL_ALLTOALLW;
-        send->blocks = recv->blocks = comm->size;
-        break;
-    case COLL_NEIGHBOR_ALLGATHER: recv->blocks = graph->sources; break;
-    case COLL_NEIGHBOR_ALLGATHERV: recv->is_listed = true; recv->blocks = graph->sources; break;
-    case COLL_NEIGHBOR_ALLTOALL: send->blocks = graph->destinations; recv->blocks = graph->sources; break;
-    case COLL_NEIGHBOR_ALLTOALLV: case COLL_NEIGHBOR_ALLTOALLW:
-        send->is_listed = recv->is_listed = true;
-        send->has_types = recv->has_types = c->kind == COLL_NEIGHBOR_ALLTOALLW;
-        send->blocks = graph->destinations;
-        recv->blocks = graph->sources;
-        break;
-    case COLL_SENDRECV: recv->count = c->recv_count; break;
-    default: break;
-    }
-}
-
-/* Bytes of block `i`, and where it begins. */
-static size_t coll__side_block(const coll__side *side, size_t unit, int i, size_t *at)
-{
-    const size_t own = side->has_types ? coll_type_size(side->types[i]) : unit;
-    const size_t length = (side->is_listed ? side->counts[i] : side->count) * own;
-
-    *at = side->is_listed ? side->offsets[i] * (side->has_types ? 1 : unit) : (size_t)i * length;
-    return length;
-}
-
-static size_t coll__side_length(const coll__side *side, size_t unit)
-{
-    size_t total = 0, at;
-
-    for (int i = 0; side->is_used && i < side->blocks; i++) total += coll__side_block(side, unit, i, &at);
-    return total;
-}
-
 /* ---- >>numbers ---- */
 
 static coll_status coll__refuse_type(coll_comm *comm, const coll_call *call, coll_type type)
@@ -106,7 +25,7 @@ static coll_status coll__check_list_of(coll_comm *comm, const coll_call *call, c
     size_t total = 0;
 
     if (!side->is_used || !side->is_listed || side->blocks == 0) return COLL_OK;
-    const char *const name = call->kind == COLL_REDUCE_SCATTERV ? "recv" : side->name;
+    const char *const name = coll__kind_shape_of(call->kind)->send.from == COLL__FROM_RECV_LIST ? "recv" : side->name;
     if (!side->counts) return COLL__REFUSE("the %s counts are NULL: give %d, one for each block", name, side->blocks);
     if (side->has_types && (!side->types || !side->offsets))
         return COLL__REFUSE("the %s %s are NULL: give %d, one for each block", side->name, side->types ? "offsets" : "types",
@@ -175,10 +94,9 @@ static coll_status coll__check_arithmetic(coll_comm *comm, coll_call *call, coll
         coll__codec_move(codec, call->type ? call->type : COLL_U8);       /* w: lengths are in bytes          */
         return COLL_OK;
     }
-    const bool is_plain = call->accumulate == 0 && call->flags == 0 && call->scale == 0 && call->op != COLL_USER;
-    const bool is_scan = call->kind == COLL_SCAN || call->kind == COLL_EXSCAN;
-    if (is_plain && !is_scan && call->type == comm->last.type && call->wire == comm->last.wire && call->op == comm->last.op) {
-        *codec = comm->last.codec;
+    const coll__plan *plan = coll__plan_like(comm, call);
+    if (plan) {
+        *codec = plan->request.codec;
         return COLL_OK;
     }
     if ((int)call->op < COLL_SUM || call->op > COLL_USER) return COLL__REFUSE("invalid op %d (see coll_op)", (int)call->op);
@@ -188,7 +106,7 @@ static coll_status coll__check_arithmetic(coll_comm *comm, coll_call *call, coll
     if (coll__is_mx(call->accumulate)) return coll__refuse_type(comm, call, call->accumulate);
     if (call->accumulate && !coll_type_size(call->accumulate))
         return COLL__REFUSE("invalid type %d to accumulate in (see coll_type)", call->accumulate);
-    if (call->op == COLL_AVG && is_scan)
+    if (call->op == COLL_AVG && coll__kind_scans(call->kind))
         return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "there is no avg in a %s: ranks would divide by different "
                                    "numbers", coll_kind_name(call->kind));
     if (call->flags & ~(unsigned)COLL__FLAGS)
@@ -196,12 +114,6 @@ static coll_status coll__check_arithmetic(coll_comm *comm, coll_call *call, coll
                             call->flags & ~(unsigned)COLL__FLAGS);
     if (!coll__codec_reduce(codec, call, comm->size, why, sizeof why))
         return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "%s", why);
-    if (is_plain) {
-        comm->last.type = call->type;
-        comm->last.wire = call->wire;
-        comm->last.op = call->op;
-        comm->last.codec = *codec;
-    }
     return COLL_OK;
 }
 
@@ -235,11 +147,6 @@ static coll_status coll__settle_offsets(coll_comm *comm, coll_call *call, coll__
     return COLL_OK;
 }
 
-static bool coll__kind_exchanges(coll_kind kind)
-{
-    return kind == COLL_ALLTOALL || kind == COLL_ALLTOALLV || kind == COLL_ALLTOALLW;
-}
-
 /* In place, an exchange ignores what is said of its send side. */
 static void coll__settle_exchange(coll_call *call, coll__side *send, const coll__side *recv)
 {
@@ -255,30 +162,30 @@ static void coll__settle_exchange(coll_call *call, coll__side *send, const coll_
 static coll_status coll__settle_in_place(coll_comm *comm, coll_call *call, coll__side *send, coll__side *recv)
 {
     const size_t unit = coll_type_size(call->type);
-    const bool is_gather = call->kind == COLL_GATHER || call->kind == COLL_GATHERV;
-    const bool is_allgather = call->kind == COLL_ALLGATHER || call->kind == COLL_ALLGATHERV;
-    const bool is_scatter = call->kind == COLL_SCATTER || call->kind == COLL_SCATTERV;
+    const coll__kind_shape *shape = coll__kind_shape_of(call->kind);
+    const bool is_block = shape->in_place == COLL__IN_PLACE_BLOCK, is_scatter = is_block && shape->recv.over == COLL__OVER_ONE;
     size_t at;
 
     if (call->recv == COLL_IN_PLACE) {
-        if (!is_scatter || comm->rank != call->root)
-            return COLL__REFUSE("%s is COLL_IN_PLACE, which stands for send%s: give the buffer", call->kind == COLL_BROADCAST
-                                ? "the buffer" : "recv", is_scatter ? ", and for recv at the root" : "");
+        if (!is_scatter || !send->is_used)
+            return COLL__REFUSE("%s is COLL_IN_PLACE, which stands for send%s: give the buffer",
+                                coll__kind_has_one_buffer(call->kind) ? "the buffer" : "recv",
+                                is_scatter ? ", and for recv at the root" : "");
         recv->count = coll__side_block(send, unit, comm->rank, &at) / unit;
-        call->recv_count = call->kind == COLL_SCATTERV ? recv->count : call->recv_count;
+        if (shape->recv.from == COLL__FROM_RECV_COUNT) call->recv_count = recv->count;
         call->recv = coll__behind(call->send, at);
         return COLL_OK;
     }
     if (call->send != COLL_IN_PLACE) return COLL_OK;
-    if (coll__kind_is(call->kind, COLL__MESSAGE | COLL__NEIGHBORS) || is_scatter || (is_gather && comm->rank != call->root))
-        return COLL__REFUSE("send is COLL_IN_PLACE: %s", is_scatter && comm->rank == call->root
+    if (shape->in_place == COLL__IN_PLACE_NEVER || is_scatter || (is_block && !recv->is_used))
+        return COLL__REFUSE("send is COLL_IN_PLACE: %s", is_scatter && send->is_used
                             ? "at the root give the buffer, and COLL_IN_PLACE for recv"
                             : is_scatter ? "only the root sends, give NULL"
-                            : is_gather ? "only the root may be in place, give the buffer"
+                            : is_block ? "only the root may be in place, give the buffer"
                             : "there is no form in place, give the buffer");
     if (!call->recv && call->count) return COLL__REFUSE("send is COLL_IN_PLACE, but recv is NULL: give the buffer as recv");
     call->send = call->recv;
-    if (is_gather || is_allgather) {
+    if (is_block) {
         send->count = call->count = coll__side_block(recv, unit, comm->rank, &at) / unit;
         call->send = coll__behind(call->recv, at);
     }
@@ -326,19 +233,19 @@ static bool coll__intervals_clash(coll__interval *list, int n)
 /* Is this overlap what the operation calls in place? */
 static bool coll__is_in_place(const coll_comm *comm, const coll_call *call, const coll__side *send, const coll__side *recv)
 {
-    const size_t unit = coll_type_size(call->type);
-    const coll__side *many = send->blocks > 1 || send->is_listed ? send : recv, *one = many == send ? recv : send;
+    const coll__kind_shape *shape = coll__kind_shape_of(call->kind);
+    const coll__side *one = shape->send.over == COLL__OVER_ONE ? send : recv, *many = one == send ? recv : send;
     size_t at;
 
-    switch (call->kind) {
-    case COLL_REDUCE_SCATTER: case COLL_REDUCE_SCATTERV:
+    switch (shape->in_place) {
+    case COLL__IN_PLACE_NEVER: return false;
+    case COLL__IN_PLACE_START:
         if (send->at == recv->at) return true;
         /* fall through */
-    case COLL_GATHER: case COLL_GATHERV: case COLL_ALLGATHER: case COLL_ALLGATHERV: case COLL_SCATTER: case COLL_SCATTERV:
-        (void)coll__side_block(many, unit, comm->rank, &at);
+    case COLL__IN_PLACE_BLOCK:
+        (void)coll__side_block(many, coll_type_size(call->type), comm->rank, &at);
         return one->at == many->at + at;
-    case COLL_SENDRECV: return false;
-    default: return send->at == recv->at && !coll__kind_is(call->kind, COLL__NEIGHBORS);
+    default: return send->at == recv->at;
     }
 }
 
@@ -387,7 +294,7 @@ static coll_status coll__check_own_block(coll_comm *comm, const coll_call *call,
     size_t at;
 
     if (!send->is_used || !recv->is_used || coll__kind_is(call->kind, COLL__NEIGHBORS | COLL__MESSAGE)
-        || call->kind == COLL_REDUCE_SCATTERV || (!send->is_listed && !recv->is_listed)) return COLL_OK;
+        || (!send->is_listed && !recv->is_listed)) return COLL_OK;
     const size_t out = coll__side_block(send, unit, send->is_listed ? i : 0, &at);
     const size_t in = coll__side_block(recv, unit, recv->is_listed ? i : 0, &at);
     const coll_type from = send->has_types ? send->types[i] : call->type, to = recv->has_types ? recv->types[i] : call->type;
@@ -397,26 +304,27 @@ static coll_status coll__check_own_block(coll_comm *comm, const coll_call *call,
                         coll__type_text(to, types[1], sizeof types[1]));
 }
 
-/* In a program that uses GPUs: the first byte of each side is memory that this process can read. */
+/* The first byte of each side is memory that this process can read. */
 static coll_status coll__check_memory(coll_comm *comm, const coll_call *call, const coll__side *const sides[2], size_t unit)
 {
-    const coll__trunk *trunk = comm->trunk;
+    const coll__session *session = comm->session;
 
-    for (int i = 0; i < 2; i++)
-        if (coll__side_length(sides[i], unit) && trunk->is_elsewhere(trunk->ask, sides[i]->at))
-            return COLL__REFUSE("%s is in the memory of a GPU: this communicator is for the memory of the host, and "
-                                "coll_init_nccl makes one for that of GPUs", sides[i]->name);
+    for (int i = 0; i < 2; i++) {
+        const char *why = coll__side_length(sides[i], unit) ? session->inspect(session, sides[i]->at) : NULL;
+        if (why) return COLL__REFUSE("%s is %s", sides[i]->name, why);
+    }
     return COLL_OK;
 }
 
 static coll_status coll__check_buffers(coll_comm *comm, coll_call *call, coll__side *send, coll__side *recv)
 {
     const size_t unit = coll_type_size(call->type);
+    const bool has_one_buffer = coll__kind_has_one_buffer(call->kind);
 
-    if (call->kind == COLL_BROADCAST) call->send = call->recv;
+    if (has_one_buffer) call->send = call->recv;
     send->at = (const unsigned char *)call->send;
     recv->at = (const unsigned char *)call->recv;
-    if (call->kind == COLL_BROADCAST && call->count && !recv->at)
+    if (has_one_buffer && call->count && !recv->at)
         return COLL__REFUSE("the buffer is NULL, with %zu elements: give their address", call->count);
     const coll__side *const sides[2] = { send, recv };
     for (int i = 0; i < 2; i++) {
@@ -426,7 +334,7 @@ static coll_status coll__check_buffers(coll_comm *comm, coll_call *call, coll__s
             return COLL__REFUSE("%s is NULL, with %zu %s: give their address", side->name,
                                 side->has_types ? length : length / unit, side->has_types ? "bytes" : "elements");
     }
-    if (comm->trunk->is_elsewhere && !coll__is_on_device(comm)) {
+    if (comm->session->inspect && !coll__is_extended(comm)) {
         const coll_status here = coll__check_memory(comm, call, sides, unit);
         if (here < 0) return here;
     }
@@ -449,18 +357,6 @@ static coll_status coll__check_feedback(coll_comm *comm, const coll_call *call)
     return COLL_OK;
 }
 
-/* Elements from the first to the last of the input of a settled call that reduces. */
-static size_t coll__input_extent(const coll_comm *comm, const coll_call *call)
-{
-    size_t extent = 0;
-
-    if (call->kind == COLL_REDUCE_SCATTER) return call->count * (size_t)comm->size;
-    if (call->kind != COLL_REDUCE_SCATTERV) return call->count;
-    for (int i = 0; i < comm->size; i++)
-        if (call->recv_counts[i]) extent = coll__most(extent, call->send_offsets[i] + call->recv_counts[i]);
-    return extent;
-}
-
 static coll_status coll__check_residual(coll_comm *comm, const coll_call *call, const coll__side *recv)
 {
     const size_t unit = coll_type_size(call->type), extent = coll__input_extent(comm, call);
@@ -477,74 +373,40 @@ static coll_status coll__check_residual(coll_comm *comm, const coll_call *call, 
 
 /* ---- >>algorithm ---- */
 
-static bool coll__wishes_are_equal(const coll__wish *a, const coll__wish *b)
-{
-    return a->kind == b->kind && a->bytes == b->bytes && a->sum_bytes == b->sum_bytes && a->is_exact == b->is_exact
-        && a->is_commutative == b->is_commutative && a->must_be_canonical == b->must_be_canonical;
-}
-
 /* What the tuner is asked for a call whose arithmetic is settled. */
-static coll__wish coll__wish_of(const coll_comm *comm, const coll__numbers *numbers, const coll_call *call,
-                                const coll__codec *codec)
+static coll__query coll__query_of(const coll_comm *comm, const coll__numbers *numbers, const coll_call *call,
+                                  const coll__codec *codec)
 {
     const bool reduces = coll__kind_reduces(call->kind);
-    const bool per_rank = call->kind == COLL_REDUCE_SCATTER || call->kind == COLL_ALLGATHER || call->kind == COLL_ALLTOALL
-                       || call->kind == COLL_GATHER || call->kind == COLL_SCATTER;
-    double count = (double)call->count * (per_rank ? comm->size : 1);
-
-    if (coll__kind_is(call->kind, COLL__SUMMED)) {
-        count = 0;
-        for (int i = 0; i < comm->size; i++) count += (double)call->recv_counts[i];
-    }
-    if (call->kind == COLL_BARRIER || coll__kind_is(call->kind, COLL__PAIRWISE)) count = 0;
+    const double count = coll__call_elements(call, comm->size);
     const double each = (double)codec->wire_size + (double)codec->group_head / (double)((size_t)1 << codec->group_bits);
-    return (coll__wish){
+    return (coll__query){
         .kind = call->kind, .size = comm->size,
         .bytes = count * each, .sum_bytes = count * (reduces ? (double)codec->acc_size : each),
         .is_exact = !reduces || codec->is_exact, .is_commutative = !reduces || codec->is_commutative,
         .must_be_canonical = reduces && !codec->is_exact && (call->flags & (COLL_DETERMINISTIC | COLL_REPRODUCIBLE)),
         .algorithm = call->algorithm, .link = &numbers->link, .nominal = &numbers->nominal,
-        .share = comm->trunk->share, .counts = comm->counts };
+        .share = comm->session->share, .counts = comm->counts };
 }
 
-/* The choice for a call, remembered for the next one like it.  `numbers`: those of its track. */
-static bool coll__choose_for(coll__choice *choice, coll_comm *comm, const coll__numbers *numbers, const coll_call *call,
-                             const coll__codec *codec)
+/* Is there an algorithm for a call, with the name that it gives? */
+static bool coll__has_algorithm(const coll_comm *comm, const coll_call *call, const coll__codec *codec)
 {
-    coll__wish wish = coll__wish_of(comm, numbers, call, codec);
-    const char *const name = wish.algorithm ? wish.algorithm : "";
-    const size_t length = strlen(name) + 1;
-    uint64_t bits;
+    const coll__query query = coll__query_of(comm, &comm->numbers, call, codec);
 
-    memcpy(&bits, &wish.bytes, sizeof bits);
-    coll__plan *plan = &comm->plans[((bits >> 48) * 5 + (bits >> 36) + (uint64_t)wish.kind) % COLL__PLANS];
-    const bool is_kept = length <= sizeof plan->algorithm && numbers->version == comm->numbers.version;
-    if (is_kept && plan->choice.algorithm && !strcmp(plan->algorithm, name) && coll__wishes_are_equal(&plan->wish, &wish)) {
-        *choice = plan->choice;
-        return true;
-    }
-    if (!wish.counts && coll__is_crowd(&wish))
-        wish.counts = comm->counts = (coll__counts *)coll__allocate(COLL__ALGORITHM_COUNT * sizeof *comm->counts);
-    if (!coll__choose(choice, &wish)) return false;
-    if (is_kept) {
-        plan->wish = wish;
-        plan->choice = *choice;
-        memcpy(plan->algorithm, name, length);
-    }
-    return true;
+    return coll__can_choose(&query);
 }
 
 static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const coll__codec *codec)
 {
-    coll__choice choice;
     char known[120] = "";
 
     if (coll__kind_is_message(call->kind)) return COLL_OK;
-    if (!call->algorithm && comm->trunk->forced[call->kind] && !coll__is_on_device(comm)) {       /* where it can be used     */
-        call->algorithm = comm->trunk->forced[call->kind];
-        if (!coll__choose_for(&choice, comm, &comm->numbers, call, codec)) call->algorithm = NULL;
+    if (!call->algorithm && comm->session->forced[call->kind] && !coll__is_extended(comm)) {     /* where it can be used     */
+        call->algorithm = comm->session->forced[call->kind];
+        if (!coll__has_algorithm(comm, call, codec)) call->algorithm = NULL;
     }
-    if (!call->algorithm || coll__choose_for(&choice, comm, &comm->numbers, call, codec)) return COLL_OK;
+    if (!call->algorithm || coll__has_algorithm(comm, call, codec)) return COLL_OK;
     for (int i = 0; i < COLL__ALGORITHM_COUNT; i++)
         if (coll__algorithms[i].kind == call->kind)
             coll__append(known, sizeof known, "%s%s", *known ? ", " : "", coll__algorithms[i].name);
@@ -554,23 +416,18 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
 
 /* ---- >>the whole check ---- */
 
-/* The most frequent case, seen to be right at a glance: an allreduce with the arithmetic of the last one, on buffers that are
- * apart or the same.  Gives that arithmetic, or NULL: look closer. */
-static inline const coll__codec *coll__as_before(const coll_comm *comm, coll_call *call)
+/* The most frequent case, which a few looks find right: a call like the last one of its kind.  Gives its arithmetic, or NULL:
+ * look closer. */
+static inline const coll__codec *coll__check_by_plan(const coll_comm *comm, coll_call *call)
 {
-    const size_t unit = comm->last.codec.type_size;
-    const uintptr_t send = (uintptr_t)call->send, recv = (uintptr_t)call->recv;
+    const coll__plan *plan = coll__plan_like(comm, call);
+    const void *const send = coll__in_place_of(call->kind, call->send, call->recv);
 
-    if (comm->trunk->is_elsewhere || call->kind != COLL_ALLREDUCE || unit == 0 || call->type != comm->last.type
-        || call->op != comm->last.op) return NULL;
-    if ((call->wire ? call->wire : call->type) != comm->last.wire || call->algorithm || comm->trunk->forced[COLL_ALLREDUCE])
-        return NULL;
-    if (call->accumulate || call->flags || call->scale != 0 || call->op == COLL_USER || call->residual) return NULL;
-    if (!send || !recv || call->send == COLL_IN_PLACE || call->recv == COLL_IN_PLACE) return NULL;
-    if (coll__is_beyond_memory(call->count, unit, comm->size)) return NULL;
-    if (send != recv && send < recv + call->count * unit && recv < send + call->count * unit) return NULL;
-    call->wire = comm->last.wire;
-    return &comm->last.codec;
+    if (!plan || call->algorithm || call->residual || comm->session->forced[call->kind]
+        || !coll__plan_suits(comm, plan, call->kind, send, call->recv, call->count, call->root)) return NULL;
+    call->send = coll__kind_has_one_buffer(call->kind) ? call->recv : send;
+    call->wire = plan->wire;
+    return &plan->request.codec;
 }
 
 static coll_status coll__check_call(coll_comm *comm, coll_call *call, coll__codec *codec, size_t **own)
@@ -578,9 +435,9 @@ static coll_status coll__check_call(coll_comm *comm, coll_call *call, coll__code
     coll__side send, recv;
     coll_status status;
 
-    const coll__codec *const last = coll__as_before(comm, call);
-    if (last) {
-        *codec = *last;
+    const coll__codec *const planned = coll__check_by_plan(comm, call);
+    if (planned) {
+        *codec = *planned;
         return COLL_OK;
     }
     coll__sides_of(comm, call, &send, &recv);
@@ -590,11 +447,16 @@ static coll_status coll__check_call(coll_comm *comm, coll_call *call, coll__code
     if ((status = coll__check_numbers(comm, call, &send, &recv)) < 0) return status;
     if ((status = coll__check_arithmetic(comm, call, codec)) < 0) return status;
     if (call->residual && (status = coll__check_feedback(comm, call)) < 0) return status;
-    if (call->kind == COLL_BARRIER) return COLL_OK;
+    if (call->kind == COLL_BARRIER) {
+        coll__plan_make(comm, call, codec);
+        return COLL_OK;
+    }
     if ((status = coll__settle_offsets(comm, call, &send, &recv, own)) < 0) return status;
     if ((status = coll__settle_in_place(comm, call, &send, &recv)) < 0) return status;
-    status = coll__check_buffers(comm, call, &send, &recv);
-    return status < 0 || !call->residual ? status : coll__check_residual(comm, call, &recv);
+    if ((status = coll__check_buffers(comm, call, &send, &recv)) < 0) return status;
+    if (call->residual) return coll__check_residual(comm, call, &recv);
+    if (!own || !*own) coll__plan_make(comm, call, codec);
+    return COLL_OK;
 }
 
 /* Every buffer of a list, as the allreduce that it is; and they must not overlap one another. */
@@ -640,7 +502,7 @@ static coll_status coll__check(coll_comm *comm, coll_call *call, coll__codec *co
     coll_status status;
 
     *own = NULL;
-    if ((int)call->kind < COLL_BARRIER || call->kind > COLL_SENDRECV) {
+    if ((int)call->kind < COLL_BARRIER || (int)call->kind >= COLL__KIND_COUNT) {
         const coll_call *const none = NULL;
         return coll__explain_error(comm, none, COLL_ERR_ARGUMENT, "invalid kind %d (see coll_kind)", (int)call->kind);
     }

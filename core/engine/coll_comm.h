@@ -1,17 +1,23 @@
 /* coll_comm.h - a communicator and its requests: what they hold, how a call is named, how the first failure ends all.
  *
- *   trunk      what all communicators of one coll_init share: the transport, the messages, the fate
+ *   session      what all communicators of one coll_init share: the transport, the messages, the fate
  *   comm       some ranks of it, numbered from 0
- *   track      collectives that are carried out one after the other: each communicator has one, and each prepared call
- *   request    one operation; a collective that the engine runs has a flow
- *   device     what carries the calls of a communicator whose buffers are in the memory of a device
+ *   order      collectives that are carried out one after the other: each communicator has one, and each prepared call
+ *   request    one operation; a collective that the engine runs has an execution
+ *   carrier    who carries a call out; that of an extended communicator carries all of its calls
  */
 #ifndef COLL_COMM_H
 #define COLL_COMM_H
 
 #include <pthread.h>
 
-/* ---- >>flow: the state of a collective that runs through the engine (coll_engine.h) ---- */
+typedef struct coll__session coll__session;
+typedef struct coll__carrier coll__carrier;
+typedef struct coll__message coll__message;       /* coll_match.h                                             */
+typedef struct coll__messages coll__messages;     /* coll_notes.h                                             */
+typedef struct coll__prepared coll__prepared;     /* coll_prepared.h                                          */
+
+/* ---- >>execution: the state of a collective that runs through the engine (coll_execution.h, coll_engine.h) ---- */
 
 /* What a message carries: the span of a step, or one block of it. */
 typedef struct coll__cargo {
@@ -64,7 +70,7 @@ typedef struct coll__layout {
     const coll_type *types;
 } coll__layout;
 
-typedef struct coll__flow {
+typedef struct coll__execution {
     coll__choice choice;
     int     rounds;
     coll__layout input, result;
@@ -76,92 +82,116 @@ typedef struct coll__flow {
     int     slots[COLL__PLACES];                  /* of WORK and PART                                         */
     size_t  work_slot, part_slot;                 /* bytes of a slot                                          */
     int     stage_count;
-    coll__stage *stages;                          /* of the slices on their way; is_kept: of all rounds       */
-    bool    is_kept;
+    coll__stage *stages;                          /* of the slices on their way; is_cached: of all rounds       */
+    bool    is_cached;                            /* its tables are the order's, for the next one like it     */
+    bool    is_chosen_before;                     /* its choice is that of a call that is cached              */
     void   *scratch;
     coll__source *sources;
     coll__step *list;                             /* the steps of the round that is being posted              */
-} coll__flow;
+} coll__execution;
 
-enum { COLL__KEPT = 8, COLL__NAME_KEPT = 24 };    /* flows; bytes of the name of an algorithm                 */
+enum { COLL__CACHED = 16, COLL__NAME_CACHED = 24 };       /* calls of an order; bytes of the name of an algorithm     */
 
-/* The flow of a call in one slice, its tables in memory of their own, for calls like it. */
-typedef struct coll__kept {
+/* What an order has made of a call, for the calls like it: the choice of the tuner; and of a short one the whole execution, its
+ * tables in memory of their own. */
+typedef struct coll__cached {
+    coll_call  call;                              /* kind 0: none                                             */
+    double     elements;                          /* of all blocks: lists of counts are the caller's          */
+    char       algorithm[COLL__NAME_CACHED];      /* that it names, or ""                                     */
     unsigned   version;                           /* of the numbers by which it was chosen                    */
-    coll_call  call;
-    char       algorithm[COLL__NAME_KEPT];        /* that it names, or ""                                     */
-    coll__flow flow;
+    coll__choice choice;
+    bool       has_execution;
+    coll__execution execution;
     void      *memory;                            /* of its tables                                            */
     size_t     length;
-    unsigned   arenas;                            /* as its track counts them: its values lie in the last     */
-} coll__kept;
+    unsigned   arenas;                            /* as its order counts them: its values lie in the last     */
+} coll__cached;
 
 /* ---- >>request ---- */
 
 struct coll_request {
     coll_comm   *comm;                            /* NULL once the communicator is freed                      */
-    coll_request *next;                           /* in the queue of its track                                */
-    struct coll__track *track;                    /* NULL: a message                                          */
+    coll_request *next;                           /* in the queue of its order                                */
+    struct coll__order *order;                    /* NULL: a message                                          */
     coll_call    call;
     coll_status  status;
-    bool         is_detached;                     /* freed by its owner while running                         */
     bool         is_started, is_prepared;
     bool         is_blocking;                     /* its caller does not get it                               */
     bool         is_known;                        /* not running, as far as the program knows: it has been told of the end,
                                                      or never started it                                      */
     coll_status *awaited;                         /* what its end makes COLL_OK (coll_wait.h), or NULL        */
+    bool         has_head;                        /* the fingerprint is that of a call like this one          */
     uint32_t     sequence;
-    uint64_t     record;                          /* its number in the flight recorder; 0: none               */
+    uint64_t     record;                          /* the observer's own; 0 in the beginning                   */
     unsigned     graph_version;                   /* of the communicator's graph when the call was checked    */
     unsigned char head[COLL_HEAD_LENGTH];
     coll__codec  codec;
     size_t      *offsets;                         /* ours, where the caller gave none; and what is made of the input */
     const void  *input;                           /* with a residual: the caller's, of which call.send is made */
     coll_task    task;                            /* when the transport takes the whole call                  */
-    bool         is_offloaded;
-    bool         is_on_device;                    /* and not to the transport, but to the communicator's device */
-    coll__flow  *flow;                            /* when the engine runs it: one that is kept, or its own    */
-    coll__flow   own_flow;
-    struct coll__journey *journey;                /* when it goes by hosts (coll_hosts.h); NULL: it does not  */
-    struct coll__message *sending, *receiving;    /* send, recv, sendrecv                                     */
+    const coll__carrier *carrier;
+    void        *carried;                         /* the carrier's own                                        */
+    coll__execution  *execution;                  /* when the engine runs it: one that is cached, or its own  */
+    coll__execution   own_execution;
+    coll__message *sending, *receiving;           /* send, recv, sendrecv                                     */
     int          got_source, got_tag;
     size_t       got_count;
-    struct coll_request *part_of;                 /* an allreduce_list whose part this is                     */
-    struct coll__list *list;                      /* allreduce_list: its parts                                */
-    struct coll__prepared *prepared;              /* coll_prepare: its own track                              */
+    coll_request *whole;                          /* of which this is a part; NULL: of none                   */
+    void       (*done)(coll_request *whole, coll_request *part, coll_status status);      /* its end is told; NULL: to nobody */
+    coll__prepared *prepared;                     /* coll_prepare: its own order                              */
     const coll__choice *way;                      /* decided already; NULL: the tuner is asked                */
     bool         has_overflow;                    /* COLL_DETECT_OVERFLOW: its result has an infinity or a NaN */
 };
 
-/* ---- >>device, track, communicator, trunk ---- */
+/* ---- >>carrier, extension ---- */
 
-/* What carries out the calls of a communicator whose buffers are in the memory of a device: each call whole, messages and lists
- * too, and from its start on, in the order of a stream of the device, where the next one need not wait for it.  The engine
- * carries what the ranks have to tell one another beside that.  Failures are blamed through `failure`. */
-typedef struct coll__device {
+enum {
+    COLL__AT_CALL = 1,                            /* it starts where it is called, whatever is in front of it, and names
+                                                     itself; the others start in front of their order         */
+    COLL__AS_A_WHOLE = 2,                         /* by somebody else: a look at it is cheap                  */
+    COLL__OWNER_ONLY = 4,                         /* it is looked at by threads of the program only           */
+    COLL__WAKES_NOBODY = 8                        /* its end ends no sleep in the transport                   */
+};
+
+/* Who carries a call out: the engine in rounds, the transport as a whole, ... (coll_carriers.h).  A call goes to the first of the
+ * session's carriers that takes it, and where that one declines when it starts, to the next.  Other errors of start and advance
+ * are the end of the communicator, which they have brought about. */
+struct coll__carrier {
     const char *name;
+    unsigned traits;
+    bool        (*takes)  (const coll_request *r);        /* NULL: whatever it is                             */
+    coll_status (*bind)   (coll_request *r);      /* make a checked one ready; an error has a sentence.  NULL: it is */
+    coll_status (*start)  (coll_request *r);      /* COLL_PENDING: it goes on with advance, at once; COLL_OK: it is over;
+                                                     COLL_ERR_UNSUPPORTED: declined, with nothing sent        */
+    coll_status (*advance)(coll_request *r);      /* one that was COLL_PENDING                                */
+    void (*late)   (const coll_request *r, unsigned char *is_late);   /* mark whom it waits for; NULL: it does not know */
+    void (*unbind) (coll_request *r);             /* it does not start again; NULL: there is nothing to free  */
+    void (*end)    (coll__session *session, coll_status status);  /* end what is in no order; NULL: nothing is */
+    bool (*explain)(coll_request *r, char *text, size_t room);        /* false: it would decline              */
+};
 
-    /* Refuse a checked call that cannot be, or not on these buffers, with a sentence; nothing has been sent. */
-    coll_status (*check)(coll_comm *comm, const coll_request *r);
+/* What makes a communicator one for other buffers than those in the memory of this process.  It carries its calls, messages and
+ * lists too; the others carry what the ranks have to tell one another beside that (is_by_host). */
+struct coll__extension {
+    const char *name;
+    const coll__carrier *carrier;                 /* takes every call                                         */
 
-    /* Begin; COLL_PENDING: `test` is to say when it is done. */
-    coll_status (*start)(coll_comm *comm, coll_request *r, coll_failure *failure);
-    coll_status (*test) (coll_comm *comm, coll_request *r, coll_failure *failure);
-
-    /* Give `child`, all of whose ranks call this, a device like that of `parent`. */
+    /* Extend `child`, all of whose ranks call this, as `parent` is. */
     coll_status (*derive)(coll_comm *parent, coll_comm *child);
 
-    void (*end)    (coll_comm *comm);             /* the trunk has failed: let go of what is running          */
-    void (*close)  (coll_comm *comm);
-    void (*explain)(coll_comm *comm, const coll_request *r, char *text, size_t room);
-} coll__device;
+    void (*end)   (coll_comm *comm);              /* the session has failed: let go of what is running        */
+    void (*close) (coll_comm *comm);
+    void (*opened)(coll__session *session);       /* set `inspect`, if there is a need; NULL: there is none   */
+};
+
+/* ---- >>order, communicator, session ---- */
 
 /* Spaces of keys, by which messages beside COLL_CHANNEL_CALLS find their receivers (coll_messages.h). */
 typedef enum coll__space { COLL__SPACE_USER, COLL__SPACE_CALLS, COLL__SPACE_CREATE } coll__space;
 
-typedef struct coll__track {
+typedef struct coll__order {
     coll_comm *comm;
-    struct coll__track *next;                     /* in the trunk's list of those with something to do        */
+    struct coll__order *next;                     /* in the session's list of those with something to do      */
     bool      is_active;                          /* is in it                                                 */
     bool      is_keyed;                           /* by keys, not on COLL_CHANNEL_CALLS                       */
     coll__space space;
@@ -173,29 +203,38 @@ typedef struct coll__track {
     void     *arena;                              /* memory of the running one                                */
     size_t    arena_length;
     unsigned  arenas;                             /* that there have been                                     */
-    coll__kept *kept[COLL__KEPT];                 /* of the last short calls that differ; NULL: no such call yet */
-    unsigned  kept_next;                          /* the oldest                                               */
-    struct coll__hosts *hosts;                    /* who lives where, if that matters (coll_hosts.h)          */
-    bool      has_hosts;                          /* it has been looked at                                    */
-} coll__track;
+    coll__cached *cached[COLL__CACHED];           /* of the last calls that differ; NULL: no such call yet    */
+    unsigned  cached_next;                        /* the oldest                                               */
+    coll_comm *intra, *inter;                     /* of hierarchical collectives (coll_hierarchy.h): the ranks of our host; one
+                                                     of each host.  NULL: not needed so far, or never         */
+} coll__order;
 
-/* What the mover sleeps for (coll_mover.h). */
-typedef enum coll__mover_wait { COLL__FOR_A_NAP, COLL__FOR_A_START, COLL__FOR_A_DROP } coll__mover_wait;
+/* What the progress thread sleeps for (coll_background.h). */
+typedef enum coll__background_wait { COLL__FOR_A_NAP, COLL__FOR_A_START, COLL__FOR_A_DROP } coll__background_wait;
 
-typedef struct coll__mover {
+typedef struct coll__background {
     bool      is_wanted;                          /* by the configuration, and the transport has what it takes */
     bool      has_thread, is_stopping;
     pthread_t thread;
     pthread_cond_t  bell;
-    coll__mover_wait waits;
+    coll__background_wait waits;
     int64_t   nap;                                /* ns that a request is left to the program's own threads   */
     unsigned  starts;                             /* of non-blocking operations, so far                       */
-} coll__mover;
+} coll__background;
+
+/* Who looks on: the flight recorder, and what moves operations on in the background.  The engine works without; short calls that
+ * the transport carries out at once are not told of. */
+typedef struct coll__observer {
+    void (*begin) (coll_request *r);                              /* it is launched: its head is written      */
+    void (*end)   (const coll_request *r, coll_status status);    /* it ends; soon it may be freed            */
+    void (*failed)(const coll__session *session);                 /* all is over: nothing has been ended yet  */
+    void (*idle)  (coll__session *session);                       /* its holder leaves; the lock is held      */
+} coll__observer;
 
 /* What coll_shrink has made of a rank. */
 typedef enum coll__survival { COLL__NOT_LISTED, COLL__LOST, COLL__GOES_ON } coll__survival;
 
-typedef struct coll__trunk {
+struct coll__session {
     const coll_transport *transport;
     void *context;
     int   rank, size, local_rank, local_size;
@@ -207,32 +246,37 @@ typedef struct coll__trunk {
     bool  offloads_all;                           /* the transport takes collectives of all ranks             */
     bool  is_synchronous;                         /* every send waits for its receive                         */
     bool  has_membarrier;                         /* the kernel                                               */
+    const coll__carrier *carriers;                /* in the order in which they are asked; the last one takes any call */
+    int   carrier_count;
+    const coll__observer *observer;               /* NULL: nobody                                             */
     coll__log  log;
-    const char *forced[COLL_SENDRECV + 1];        /* COLL_ALGORITHM, by kind; in forced_text                  */
+    const char *forced[COLL__KIND_COUNT];         /* COLL_ALGORITHM, by kind; in forced_text                  */
     char  forced_text[256];
     coll_failure failure;                         /* status COLL_OK: healthy                                  */
     char  dump[256];                              /* where to write what this rank was doing when it fails; "": nowhere */
     int   generation;                             /* how often this has been shrunk                           */
     unsigned char *survival;                      /* of each rank, when it was shrunk: coll__survival; NULL: it was not */
     int           *listed;                        /* the list of a coll_shrink, and room for who is left of it */
-    struct coll__messages *messages;
-    coll__track *tracks;                          /* with something to do                                     */
+    coll__messages *messages;
+    coll__order *orders;                          /* with something to do                                     */
     coll_comm   *comms;
     uint32_t  next_id;                            /* of communicators made from here on                       */
     int       deriving;                           /* calls that are making one                                */
     unsigned  finished, told;                     /* requests so far; when the followers last heard of it     */
-    int       on_device;                          /* requests that are under way on devices, which wake nobody */
-    bool    (*is_elsewhere)(void (*ask)(void), const void *at);       /* is this the memory of a device?  NULL: there is none */
-    void    (*ask)(void);                         /* whom to ask                                              */
+    int       silent;                             /* requests under way whose end ends no sleep               */
+    const coll__extension *extension;             /* of this program, which communicators may have            */
+    const char *(*inspect)(const coll__session *session, const void *at);  /* why this process cannot read there; NULL: it can.
+                                                     NULL in its place: nobody need ask                       */
+    void    (*inspector)(void);                   /* its own                                                  */
     /* several threads, each with a communicator of its own (coll_progress.h) */
-    bool  is_shared;                              /* atomic: another thread may be inside; who enters takes the trunk */
+    bool  is_shared;                              /* atomic: another thread may be inside; who enters takes the session */
     bool  has_many;                               /* there has been more than one communicator                */
     pthread_mutex_t lock;                         /* guards the rest                                          */
     pthread_cond_t  changed;
     bool  is_held;                                /* a thread is inside                                       */
     unsigned visits;                              /* how often the program's threads have taken it            */
     int   entrants, followers;                    /* threads that want to start something; that wait for the holder */
-    coll__mover mover;
+    coll__background background;
     int   fd, is_fd_rung;                         /* of coll_fd, -1: nobody has asked for it; atomic: it is readable */
     int   abort_claimed, abort_wanted;            /* atomic: somebody writes abort_text; it is written        */
     char  abort_text[200];
@@ -240,7 +284,7 @@ typedef struct coll__trunk {
     bool  lingers;                                /* something sent in a communicator that is freed is still to go */
     unsigned tests;                               /* that found something running                             */
     int64_t  freed_at;                            /* when a test is to ask who has freed communicators        */
-} coll__trunk;
+};
 
 enum { COLL__SPIN_US = 50, COLL__SPIN_CROWDED_US = 10 };      /* before sleeping; with more ranks than processors */
 enum { COLL__HANDS_MOST = 64 };                   /* changes of hands after which a door belongs to nobody    */
@@ -248,33 +292,43 @@ enum { COLL__HANDS_MOST = 64 };                   /* changes of hands after whic
 /* Who may be inside a call on a communicator (coll_enter.h). */
 typedef struct coll__door {
     int       is_taken, is_claimed;
-    int       is_owned;                           /* `thread` may take the short way                          */
+    const char *owner;                            /* the mark of `thread`, if it may take the short way       */
     int       hands;                              /* how often it has changed them                            */
     pthread_t thread;                             /* the one that was inside last: it may run the caller's operations */
     unsigned char inside[COLL__HANDS_MOST];       /* by the short way: one for each owner                     */
 } coll__door;
 
-enum { COLL__PLANS = 16, COLL__SENTENCE_ROOM = 448 };
+enum { COLL__SENTENCE_ROOM = 448 };
 
-/* A choice of the tuner, remembered: for a call that names no algorithm (""), or this one. */
-typedef struct coll__plan { coll__wish wish; char algorithm[COLL__NAME_KEPT]; coll__choice choice; } coll__plan;
+/* The plan of a kind of call (coll_plan.h): what is settled of its last plain call. */
+typedef struct coll__plan {
+    bool      is_made;
+    coll_type type, wire;
+    coll_op   op;
+    size_t    most;                               /* elements that do not go beyond memory                    */
+    coll_offload_fn *start;                       /* the transport's, which takes it as a whole; NULL: it goes by an order,
+                                                     or its wire has another type                             */
+    void     *bound;                              /* what it takes in place of the context                    */
+    const coll__carrier *carrier;                 /* that takes it, if the transport does not at once         */
+    coll_request request;                         /* of blocking calls, with its arithmetic, fingerprint and task */
+} coll__plan;
 
 struct coll_comm {
     int   rank, size;
-    coll__trunk *trunk;
-    unsigned char *guard;                         /* the trunk's                                              */
-    coll_comm *next;                              /* in the trunk                                             */
+    coll__session *session;
+    unsigned char *guard;                         /* the session's                                            */
+    coll_comm *next;                              /* in the session                                           */
     coll_comm **owner;                            /* where coll_spawn keeps it, to free it; NULL: the program does */
-    int  *members;                                /* what our ranks are called in the trunk; NULL: the same   */
+    int  *members;                                /* what our ranks are called in the session; NULL: the same */
     uint32_t id;                                  /* 0: of coll_init; ranks that share none may use the same  */
     uint32_t mark;                                /* of id and members, in fingerprints: no two are alike     */
-    const coll__device *device;                   /* NULL: buffers are in the memory of this process          */
-    void *device_context;
-    bool  is_by_host;                             /* but those of the call that is being made                 */
-    int  *order;                                  /* of our ranks in rings and chains: host by host; NULL: 0, 1, ... */
-    bool  has_order;                              /* it has been looked at                                    */
+    const coll__extension *extension;             /* NULL: buffers are in the memory of this process          */
+    void *extended;                               /* the extension's own                                      */
+    bool  is_by_host;                             /* the call that is being made is as if there were none     */
+    coll__topology *topology;                     /* who shares a host; NULL: nobody, or all of us            */
+    bool  has_topology;                           /* it has been looked at                                    */
     coll__door door;
-    bool  is_holder;                              /* and it holds the trunk                                   */
+    bool  is_holder;                              /* and it holds the session                                 */
     bool  is_leaving;                             /* coll_free is at work                                     */
     bool  hears_all;                              /* we listen for messages of every member                   */
     uint32_t sequence;                            /* collectives started so far                               */
@@ -286,32 +340,32 @@ struct coll_comm {
     const coll_request *waiting;                  /* the one that a caller waits for                          */
     const void *watch;                            /* atomic: the wait for one of several that is inside (coll_wait.h) */
     coll_comm *beside;                            /* the next one that it is inside of                        */
-    bool  is_chief;                               /* the first one of its trunk there                         */
-    coll__track main;
-    struct coll__recorder *recorder;              /* NULL: there is none                                      */
-    struct coll__prepared *prepared;              /* all that are not freed                                   */
+    bool  is_chief;                               /* the first one of its session there                       */
+    coll__order main;
+    void *recorder;                               /* the observer's own: it is freed with the communicator    */
+    coll__prepared *prepared;                     /* all that are not freed                                   */
     coll__graph graph;
     int  *graph_lists;
     unsigned graph_version;                       /* how often it has been replaced                           */
-    struct {                                      /* the arithmetic of the last plain reducing call           */
-        coll_type   type, wire;
-        coll_op     op;
-        coll__codec codec;
-    } last;
-    struct coll__again *again[COLL_ALLTOALL + 1]; /* the last plain call of each kind (coll_again.h); NULL: none */
+    coll__plan *plans[COLL__KIND_COUNT];          /* of each kind; NULL: it was not called so far             */
     coll__numbers numbers;
     unsigned char *gauge;                         /* memory of coll_measure while it runs: a simulated rank that is killed
                                                      in it never comes back to free it                        */
-    coll__plan plans[COLL__PLANS];                /* made with the numbers as they are                        */
     coll__counts *counts;                         /* of the tuner, where ranks share processors; NULL: none yet */
 };
 
+/* The time there is for the ranks of a session. */
+static inline int64_t coll__clock(const coll__session *session)
+{
+    return session->transport->now ? session->transport->now(session->context) : coll__now();
+}
+
 static inline int coll__world_rank(const coll_comm *comm, int rank) { return comm->members ? comm->members[rank] : rank; }
 
-/* Are the buffers of the call that is being made in the memory of a device? */
-static inline bool coll__is_on_device(const coll_comm *comm) { return comm->device && !comm->is_by_host; }
+/* Is the call that is being made one for the extension? */
+static inline bool coll__is_extended(const coll_comm *comm) { return comm->extension && !comm->is_by_host; }
 
-/* What a rank of the trunk is called here; COLL_NO_RANK: it is no member. */
+/* What a rank of the session is called here; COLL_NO_RANK: it is no member. */
 static int coll__rank_here(const coll_comm *comm, int world)
 {
     if (!comm->members) return world;
@@ -341,63 +395,44 @@ static COLL__UNUSED bool coll__comms_lack(const coll_doing_comms *comms, uint64_
     return true;
 }
 
+/* ---- >>sides ---- */
+
+static void coll__sides_of(const coll_comm *comm, const coll_call *c, coll__side *send, coll__side *recv)
+{
+    const coll__kind_shape *shape = coll__kind_shape_of(c->kind);
+    const coll__role role = { comm->rank, comm->size, comm->graph.sources, comm->graph.destinations };
+
+    *send = coll__side_of(&shape->send, c, role, true);
+    *recv = coll__side_of(&shape->recv, c, role, false);
+}
+
+/* Elements of the input of a settled call that reduces, from the start of the buffer to the last. */
+static size_t coll__input_extent(const coll_comm *comm, const coll_call *call)
+{
+    coll__side send, recv;
+
+    coll__sides_of(comm, call, &send, &recv);
+    return coll__side_extent(&send, 1);
+}
+
+/* Elements of its result on this rank. */
+static size_t coll__result_count(const coll_comm *comm, const coll_call *call)
+{
+    coll__side send, recv;
+
+    coll__sides_of(comm, call, &send, &recv);
+    return recv.is_used ? recv.count : 0;
+}
+
 /* ---- >>naming a call ---- */
-
-/* What there is to know of a kind. */
-enum {
-    COLL__REDUCES = 1, COLL__ROOTED = 2, COLL__MESSAGE = 4, COLL__NEIGHBORS = 8,
-    COLL__PAIRWISE = 16,                          /* only the two ends of a message know its length           */
-    COLL__SUMMED = 32                             /* blocks of different lengths, which every rank knows      */
-};
-
-#define COLL__KINDS(X)                                                                                       \
-    X(COLL_BARRIER, "barrier", 0) X(COLL_BROADCAST, "broadcast", COLL__ROOTED)                               \
-    X(COLL_REDUCE, "reduce", COLL__REDUCES | COLL__ROOTED) X(COLL_ALLREDUCE, "allreduce", COLL__REDUCES)     \
-    X(COLL_REDUCE_SCATTER, "reduce_scatter", COLL__REDUCES)                                                  \
-    X(COLL_REDUCE_SCATTERV, "reduce_scatterv", COLL__REDUCES | COLL__SUMMED)                                 \
-    X(COLL_SCAN, "scan", COLL__REDUCES) X(COLL_EXSCAN, "exscan", COLL__REDUCES)                              \
-    X(COLL_GATHER, "gather", COLL__ROOTED) X(COLL_GATHERV, "gatherv", COLL__ROOTED | COLL__PAIRWISE)         \
-    X(COLL_SCATTER, "scatter", COLL__ROOTED) X(COLL_SCATTERV, "scatterv", COLL__ROOTED | COLL__PAIRWISE)     \
-    X(COLL_ALLGATHER, "allgather", 0) X(COLL_ALLGATHERV, "allgatherv", COLL__SUMMED)                         \
-    X(COLL_ALLTOALL, "alltoall", 0) X(COLL_ALLTOALLV, "alltoallv", COLL__PAIRWISE)                           \
-    X(COLL_ALLTOALLW, "alltoallw", COLL__PAIRWISE)                                                           \
-    X(COLL_NEIGHBOR_ALLGATHER, "neighbor_allgather", COLL__NEIGHBORS)                                        \
-    X(COLL_NEIGHBOR_ALLGATHERV, "neighbor_allgatherv", COLL__NEIGHBORS | COLL__PAIRWISE)                     \
-    X(COLL_NEIGHBOR_ALLTOALL, "neighbor_alltoall", COLL__NEIGHBORS)                                          \
-    X(COLL_NEIGHBOR_ALLTOALLV, "neighbor_alltoallv", COLL__NEIGHBORS | COLL__PAIRWISE)                       \
-    X(COLL_NEIGHBOR_ALLTOALLW, "neighbor_alltoallw", COLL__NEIGHBORS | COLL__PAIRWISE)                       \
-    X(COLL_ALLREDUCE_LIST, "allreduce_list", COLL__REDUCES)                                                  \
-    X(COLL_SEND, "send", COLL__MESSAGE) X(COLL_RECV, "recv", COLL__MESSAGE)                               \
-    X(COLL_SENDRECV, "sendrecv", COLL__MESSAGE)
-
-static const struct coll__kind_row { const char *name; unsigned traits; } coll__kinds[] = {
-#define COLL__KIND_ROW(kind, name, traits) [kind] = { name, traits },
-    COLL__KINDS(COLL__KIND_ROW)
-#undef COLL__KIND_ROW
-};
-
-COLL_API const char *coll_kind_name(coll_kind kind)
-{
-    return kind >= COLL_BARRIER && kind <= COLL_SENDRECV ? coll__kinds[kind].name : "?";
-}
-
-static inline bool coll__kind_is(coll_kind kind, unsigned trait)
-{
-    return kind >= COLL_BARRIER && kind <= COLL_SENDRECV && (coll__kinds[kind].traits & trait) != 0;
-}
-
-static inline bool coll__kind_reduces(coll_kind kind) { return coll__kind_is(kind, COLL__REDUCES); }
-static inline bool coll__kind_has_root(coll_kind kind) { return coll__kind_is(kind, COLL__ROOTED); }
-static inline bool coll__kind_is_message(coll_kind kind) { return coll__kind_is(kind, COLL__MESSAGE); }
 
 enum { COLL__MAGIC = 0xc011, COLL__CALL_ROOM = 256 };      /* room for what a call is in words               */
 
-/* A number that differs where lists of counts differ, most likely. */
 static uint32_t coll__hash_counts(const size_t *counts, int n)
 {
-    uint64_t hash = 1469598103934665603u;
-    for (int i = 0; i < n; i++) hash = (hash ^ counts[i]) * 1099511628211u;
-    return (uint32_t)(hash ^ hash >> 32);
+    uint64_t hash = coll__hash_of_none;
+    for (int i = 0; i < n; i++) hash = coll__hash_with(hash, counts[i]);
+    return coll__hash_end(hash);
 }
 
 /* All flags that there are, with their names. */
@@ -422,7 +457,7 @@ static unsigned char coll__hash_options(const coll_call *call, bool reduces)
         if (call->scale != 1) memcpy(&hash, &call->scale, sizeof hash);
         if (call->flags & COLL_STOCHASTIC) hash = hash * 131 + call->seed;
         hash ^= hash >> 32;                       /* a sign and an exponent alone would be multiplied out     */
-        hash = ((hash * 31 + (uint64_t)call->accumulate) * 64 + call->flags) * 2 + call->not_commutative;
+        hash = ((hash * 31 + (uint64_t)call->accumulate) * (COLL__FLAGS + 1) + call->flags) * 2 + call->not_commutative;
     }
     for (const char *at = call->algorithm; at && *at; at++) hash = hash * 131 + (unsigned char)*at;
     if (hash == 0) return 0;
@@ -446,7 +481,7 @@ static inline uint32_t coll__head_mark(const coll_comm *comm, uint32_t prepared)
  * number of a prepared call (coll__head_mark).  Options: see coll__hash_options.  Where every rank knows all counts, the count
  * is their sum and a hash of them stands for the root; where only two ranks know the length of a message, they set its count and
  * type. */
-static void coll__head_of_call(unsigned char *head, const coll_call *call, int size, uint32_t track, uint32_t sequence)
+static void coll__head_of_call(unsigned char *head, const coll_call *call, int size, uint32_t order, uint32_t sequence)
 {
     const unsigned traits = coll__kinds[call->kind].traits;
     const bool reduces = traits & COLL__REDUCES;
@@ -463,18 +498,25 @@ static void coll__head_of_call(unsigned char *head, const coll_call *call, int s
     const uint32_t options = coll__hash_options(call, reduces);
     const uint32_t what = ((uint32_t)call->kind & 0xff) | op << 8 | wire << 16 | options << 24;
     const uint32_t type = traits & COLL__PAIRWISE && call->send_types ? 0 : (uint32_t)call->type;
-    coll__put64(head, COLL__MAGIC | (uint64_t)track << 32);
+    coll__put64(head, COLL__MAGIC | (uint64_t)order << 32);
     coll__put64(head + 8, sequence | (uint64_t)what << 32);
     coll__put64(head + 16, type | (uint64_t)root << 32);
     coll__put64(head + 24, count);
+}
+
+/* A part says of which whole it is one: in place of its kind and its root. */
+static inline void coll__head_of_part(unsigned char *head, const unsigned char *whole)
+{
+    head[12] = whole[12];
+    memcpy(head + 20, whole + 20, 4);
 }
 
 /* The head of the next call of the same kind.  In whole words, as it is read: a processor that reads in one piece what was just
  * written in several waits until it has left for the caches. */
 static inline void coll__head_set_next(unsigned char *head, uint32_t sequence, int root, size_t count)
 {
-    coll__put64(head + 8, (coll__get64(head + 8) & ~(uint64_t)UINT32_MAX) | sequence);
-    coll__put64(head + 16, (uint32_t)coll__get64(head + 16) | (uint64_t)(uint32_t)root << 32);
+    coll__put32(head + 8, sequence);
+    coll__put32(head + 20, (uint32_t)root);
     coll__put64(head + 24, count);
 }
 
@@ -487,6 +529,8 @@ static const char *coll__type_text(coll_type type, char *text, size_t room)
     else coll__print(text, room, "%s", coll_type_name(type));
     return text;
 }
+
+static inline const char *coll__plural(long count) { return count == 1 ? "" : "s"; }
 
 /* "COLL_DETERMINISTIC|COLL_SATURATE". */
 static void coll__append_flags(char *text, size_t room, unsigned flags)
@@ -564,7 +608,7 @@ static coll_status coll__blame_mismatch(coll_failure *failure, const unsigned ch
 static void coll__print_self(const coll_comm *comm, char *text)
 {
     coll__print(text, COLL__SENTENCE_ROOM, "rank %d of %d", comm->rank, comm->size);
-    if (comm->members) coll__append(text, COLL__SENTENCE_ROOM, " (rank %d of the job)", comm->trunk->rank);
+    if (comm->members) coll__append(text, COLL__SENTENCE_ROOM, " (rank %d of the job)", comm->session->rank);
     coll__append(text, COLL__SENTENCE_ROOM, ": ");
 }
 
@@ -613,77 +657,5 @@ static void coll__abort_sentence(char *text, size_t room, int rank, const char *
         for (const char *c = parts[i] ? parts[i] : digit; *c && n + 1 < room; c++) text[n++] = *c;
     text[n] = '\0';
 }
-
-/* ---- >>the end ---- */
-
-static void coll__dump_failure(const coll__trunk *trunk);
-static void coll__messages_end_all(coll__trunk *trunk, coll_status status);
-static void coll__request_finish(coll_request *r, coll_status status);
-
-/* End every collective of a track with `status`. */
-static void coll__track_end(coll__track *track, coll_status status)
-{
-    while (track->queue) {
-        coll_request *first = track->queue;
-        track->queue = first->next;
-        if (!track->queue) track->queue_end = &track->queue;
-        const bool is_last = !track->queue;
-        coll__request_finish(first, status);      /* which may free a track of its own                        */
-        if (is_last) return;
-    }
-}
-
-/* The sentence of a communicator that has come to its end. */
-static void coll__print_failure(coll_comm *comm)
-{
-    const coll__trunk *trunk = comm->trunk;
-    const bool is_message = comm->waiting && coll__kind_is_message(comm->waiting->call.kind);
-    const coll_request *running = is_message || !comm->main.queue ? comm->waiting : comm->main.queue;
-    char what[COLL__CALL_ROOM], *const text = comm->ending;
-
-    if (running) coll__head_describe(running->head, what, sizeof what);
-    coll__print_self(comm, text);
-    if (running) coll__append(text, COLL__SENTENCE_ROOM, "%s", what);
-    if (running && running->call.name) coll__append(text, COLL__SENTENCE_ROOM, " \"%.64s\"", running->call.name);
-    coll__append(text, COLL__SENTENCE_ROOM, "%s%s", running ? ": " : "", trunk->failure.text);
-    coll__sentence_set(comm, text);
-}
-
-/* End every operation of all communicators with `status`. */
-static void coll__trunk_end(coll__trunk *trunk, coll_status status)
-{
-    while (trunk->tracks) {
-        coll__track *track = trunk->tracks;
-        trunk->tracks = track->next;
-        track->is_active = false;
-        coll__track_end(track, status);
-    }
-    coll__messages_end_all(trunk, status);
-}
-
-/* All communicators of the trunk are at their end, because of *cause (NULL: of what the transport says).  Tells the others,
- * takes the cause on which all agree, and ends every operation with it. */
-static coll_status coll__trunk_fail(coll__trunk *trunk, const coll_failure *cause)
-{
-    if (trunk->failure.status != COLL_OK) return trunk->failure.status;
-
-    coll_failure unknown = { COLL_OK, -1, "" };
-    const coll_failure *agreed = trunk->transport->fail ? trunk->transport->fail(trunk->context, cause) : cause;
-    if (!agreed) {
-        coll__blame(&unknown, COLL_ERR_SYSTEM, -1, "the transport \"%s\" failed", trunk->transport->name);
-        agreed = &unknown;
-    }
-    trunk->failure.rank = agreed->rank;
-    memcpy(trunk->failure.text, agreed->text, sizeof trunk->failure.text);
-    __atomic_store_n(&trunk->failure.status, agreed->status, __ATOMIC_RELEASE);    /* last, for those who only look at it */
-    for (coll_comm *comm = trunk->comms; comm; comm = comm->next) coll__print_failure(comm);
-    if (trunk->comms) coll__say(&trunk->log, COLL_LOG_INFO, "%s", trunk->comms->ending);
-    coll__dump_failure(trunk);
-    for (coll_comm *comm = trunk->comms; comm; comm = comm->next) if (comm->device) comm->device->end(comm);
-    coll__trunk_end(trunk, trunk->failure.status);
-    return trunk->failure.status;
-}
-
-static coll_status coll__comm_fail(coll_comm *comm, const coll_failure *cause) { return coll__trunk_fail(comm->trunk, cause); }
 
 #endif /* COLL_COMM_H */

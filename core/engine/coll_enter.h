@@ -1,4 +1,4 @@
-/* coll_enter.h: one thread at a time in a communicator, none in a forked child, none after the end.
+/* coll_enter.h: one thread at a time in a communicator, none in a forked child, none after the end.  The door is a biased lock.
  *
  * Nearly always it is the same thread that comes again, and a locked instruction at its door would make it wait until all it
  * has published has arrived at the other ranks.  So the thread that was inside last needs no more than a plain store and a
@@ -17,65 +17,76 @@
 #ifndef COLL_ENTER_H
 #define COLL_ENTER_H
 
-static inline bool coll__door_is_mine(const coll__door *door, pthread_t me)
+/* Its address says which thread this is, with no call of a function. */
+static __thread char coll__thread_mark;
+
+static inline bool coll__door_is_mine(const coll__door *door)
 {
-    return __atomic_load_n(&door->is_owned, __ATOMIC_RELAXED)
-        && pthread_equal(__atomic_load_n(&door->thread, __ATOMIC_RELAXED), me);
+    return __atomic_load_n(&door->owner, __ATOMIC_RELAXED) == &coll__thread_mark;
 }
 
 /* Not by the owner's short way.  false: another thread is inside.  coll_abort may be inside at any time, and is out soon: the
  * others wait for it (`waits`). */
-static __attribute__((noinline)) bool coll__door_claim(coll__door *door, coll__trunk *trunk, bool waits)
+static __attribute__((noinline)) bool coll__door_claim(coll__door *door, coll__session *session, bool waits)
 {
     const pthread_t me = pthread_self();
     bool is_free;
 
-    pthread_mutex_lock(&trunk->lock);
+    pthread_mutex_lock(&session->lock);
     for (;;) {
         __atomic_store_n(&door->is_claimed, 1, __ATOMIC_SEQ_CST);
-        if (door->is_owned && !pthread_equal(door->thread, me)) coll__membarrier();
+        if (door->owner && !coll__door_is_mine(door)) coll__membarrier();
         is_free = !__atomic_load_n(&door->is_taken, __ATOMIC_ACQUIRE)
-               && (!door->is_owned || !__atomic_load_n(&door->inside[door->hands], __ATOMIC_ACQUIRE));
-        if (is_free || !waits || !__atomic_load_n(&trunk->abort_wanted, __ATOMIC_ACQUIRE)) break;
-        pthread_mutex_unlock(&trunk->lock);
+               && (!door->owner || !__atomic_load_n(&door->inside[door->hands], __ATOMIC_ACQUIRE));
+        if (is_free || !waits || !__atomic_load_n(&session->abort_wanted, __ATOMIC_ACQUIRE)) break;
+        pthread_mutex_unlock(&session->lock);
         sched_yield();
-        pthread_mutex_lock(&trunk->lock);
+        pthread_mutex_lock(&session->lock);
     }
     if (is_free) {
         const bool is_other = !pthread_equal(door->thread, me) && door->hands < COLL__HANDS_MOST;
         __atomic_store_n(&door->hands, door->hands + is_other, __ATOMIC_RELAXED);
         __atomic_store_n(&door->is_taken, 1, __ATOMIC_RELAXED);
         __atomic_store_n(&door->thread, me, __ATOMIC_RELAXED);
-        __atomic_store_n(&door->is_owned, trunk->has_membarrier && door->hands < COLL__HANDS_MOST, __ATOMIC_RELAXED);
+        const bool is_owned = session->has_membarrier && door->hands < COLL__HANDS_MOST;
+        __atomic_store_n(&door->owner, is_owned ? &coll__thread_mark : NULL, __ATOMIC_RELAXED);
     }
     __atomic_store_n(&door->is_claimed, 0, __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&trunk->lock);
+    pthread_mutex_unlock(&session->lock);
     return is_free;
 }
 
-/* false: another thread is inside. */
-static inline bool coll__door_enter(coll__door *door, coll__trunk *trunk)
+/* By the short way; false: this thread is not the one that was inside last. */
+static inline bool coll__door_enter_again(coll__door *door)
 {
-    const pthread_t me = pthread_self();
     const int hands = __atomic_load_n(&door->hands, __ATOMIC_ACQUIRE);    /* before the first look: it is ours, if the door is */
 
-    if (coll__door_is_mine(door, me)) {
-        __atomic_store_n(&door->inside[hands], 1, __ATOMIC_RELAXED);
-        __atomic_signal_fence(__ATOMIC_SEQ_CST);
-        if (!__atomic_load_n(&door->is_claimed, __ATOMIC_ACQUIRE) && coll__door_is_mine(door, me)) return true;
-        __atomic_store_n(&door->inside[hands], 0, __ATOMIC_RELEASE);
-    }
-    return coll__door_claim(door, trunk, true);
+    if (!coll__door_is_mine(door)) return false;
+    __atomic_store_n(&door->inside[hands], 1, __ATOMIC_RELAXED);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    if (!__atomic_load_n(&door->is_claimed, __ATOMIC_ACQUIRE) && coll__door_is_mine(door)) return true;
+    __atomic_store_n(&door->inside[hands], 0, __ATOMIC_RELEASE);
+    return false;
+}
+
+static inline void coll__door_leave_again(coll__door *door) { __atomic_store_n(&door->inside[door->hands], 0, __ATOMIC_RELEASE); }
+
+/* false: another thread is inside. */
+static inline bool coll__door_enter(coll__door *door, coll__session *session)
+{
+    return coll__door_enter_again(door) || coll__door_claim(door, session, true);
 }
 
 /* By the way one came in, and no other: once either word says that nobody is inside, the next one may have taken the door. */
 static inline void coll__door_leave(coll__door *door)
 {
     const int hands = door->hands;                /* stays while we are inside                                */
-    unsigned char *mine = hands < COLL__HANDS_MOST ? &door->inside[hands] : NULL;
 
-    if (mine && __atomic_load_n(mine, __ATOMIC_RELAXED)) __atomic_store_n(mine, 0, __ATOMIC_RELEASE);
-    else __atomic_store_n(&door->is_taken, 0, __ATOMIC_RELEASE);
+    if (hands < COLL__HANDS_MOST && __atomic_load_n(&door->inside[hands], __ATOMIC_RELAXED)) coll__door_leave_again(door);
+    else {
+        COLL__ASSERT(door->is_taken, "a communicator is left that nobody is in");
+        __atomic_store_n(&door->is_taken, 0, __ATOMIC_RELEASE);
+    }
 }
 
 /* Why nobody may enter. */
@@ -88,14 +99,14 @@ static __attribute__((noinline)) coll_status coll__stay_out(const coll_comm *com
 
 static inline coll_status coll__enter(coll_comm *comm)
 {
-    if (!comm || !*comm->guard || !coll__door_enter(&comm->door, comm->trunk)) return coll__stay_out(comm);
-    if (coll__is_shared(comm->trunk)) coll__trunk_take(comm);
+    if (!comm || !*comm->guard || !coll__door_enter(&comm->door, comm->session)) return coll__stay_out(comm);
+    if (coll__is_shared(comm->session)) coll__session_take(comm);
     return COLL_OK;
 }
 
 static inline coll_status coll__leave(coll_comm *comm, coll_status status)
 {
-    if (comm->is_holder) coll__trunk_drop(comm);
+    if (comm->is_holder) coll__session_drop(comm);
     coll__door_leave(&comm->door);
     return status;
 }
@@ -105,8 +116,8 @@ static inline coll_status coll__enter_alive(coll_comm *comm)
 {
     const coll_status status = coll__enter(comm);
 
-    if (status < 0 || comm->trunk->failure.status == COLL_OK) return status;
-    return coll__leave(comm, comm->trunk->failure.status);
+    if (status < 0 || comm->session->failure.status == COLL_OK) return status;
+    return coll__leave(comm, comm->session->failure.status);
 }
 
 #endif /* COLL_ENTER_H */

@@ -16,12 +16,8 @@ COLL__FOLD(coll__left_out, coll__raw_f32, coll__raw_f32, COLL__LEFT_OUT(a, b))
 /* Does recv hold as much as the input?  Then q is made there, and the call runs in place. */
 static bool coll__feeds_in_place(const coll_request *r)
 {
-    switch (r->call.kind) {
-    case COLL_ALLREDUCE: case COLL_SCAN: return true;
-    case COLL_REDUCE: return r->comm->rank == r->call.root;
-    case COLL_EXSCAN: return r->comm->rank > 0;
-    default: return false;
-    }
+    const coll__kind_shape *shape = coll__kind_shape_of(r->call.kind);
+    return shape->in_place == COLL__IN_PLACE_SAME && coll__is_held(&shape->recv, r->comm->rank, r->call.root);
 }
 
 /* Settle where q is made: in recv, or in memory of the request behind its offsets. */
@@ -79,19 +75,19 @@ static void coll__feed(const coll_request *r, const coll__codec *wide, size_t at
 /* Make q of the input, block by block, since groups begin where blocks begin. */
 static void coll__feedback_start(const coll_request *r)
 {
-    const coll_call *call = &r->call;
-    const int size = r->comm->size;
-    coll_call as_f32 = *call;
+    coll_call as_f32 = r->call;
+    coll__side send, recv;
     coll__codec wide;
     char why[120];
 
     as_f32.type = COLL_F32;
-    if (!coll__codec_reduce(&wide, &as_f32, size, why, sizeof why)) return;       /* it has the cells of halves */
-    if (call->kind == COLL_REDUCE_SCATTER)
-        for (int i = 0; i < size; i++) coll__feed(r, &wide, (size_t)i * call->count, call->count);
-    else if (call->kind == COLL_REDUCE_SCATTERV)
-        for (int i = 0; i < size; i++) coll__feed(r, &wide, call->send_offsets[i], call->recv_counts[i]);
-    else coll__feed(r, &wide, 0, call->count);
+    if (!coll__codec_reduce(&wide, &as_f32, r->comm->size, why, sizeof why)) return;      /* it has the cells of halves */
+    coll__sides_of(r->comm, &r->call, &send, &recv);
+    for (int i = 0; i < send.blocks; i++) {
+        size_t at;
+        const size_t count = coll__side_block(&send, 1, i, &at);
+        coll__feed(r, &wide, at, count);
+    }
 }
 
 #endif /* COLL_FEEDBACK_H */

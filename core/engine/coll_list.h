@@ -1,6 +1,6 @@
 /* coll_list.h - many tensors in one operation: small ones of a type travel together, large ones by themselves.
  *
- * A list becomes parts, each an allreduce of its own that runs on the communicator's track.  Small buffers of one type are
+ * A list becomes parts, each an allreduce of its own that runs on the communicator's order.  Small buffers of one type are
  * copied side by side into one part, until it is COLL__PART_MOST long; the order of the list decides, so all ranks make the
  * same parts.  The last part to end ends the whole.  With COLL_STOCHASTIC every buffer is a part: elements draw by their number
  * in their own buffer, and each buffer by a seed of its own. */
@@ -19,6 +19,8 @@ typedef struct coll__list {
     size_t       *offset;                         /* by buffer: bytes within the part; SIZE_MAX: it is the part */
     unsigned char *memory;                        /* of the packed parts                                      */
 } coll__list;
+
+static inline coll__list *coll__list_of(const coll_request *r) { return (coll__list *)r->carried; }
 
 static void coll__list_free(coll__list *list)
 {
@@ -115,16 +117,15 @@ static void coll__list_calls(coll_request *r, coll__list *list)
     }
 }
 
-/* A number that differs where lists differ, most likely. */
 static uint32_t coll__list_hash(const coll_call *call)
 {
-    uint64_t hash = 1469598103934665603u ^ (uint64_t)(unsigned)call->list_count;
+    uint64_t hash = coll__hash_of_none ^ (uint64_t)(unsigned)call->list_count;
 
     for (int i = 0; i < call->list_count; i++) {
-        hash = (hash ^ (uint64_t)(unsigned)call->list[i].type) * 1099511628211u;
-        hash = (hash ^ call->list[i].count) * 1099511628211u;
+        hash = coll__hash_with(hash, (uint64_t)(unsigned)call->list[i].type);
+        hash = coll__hash_with(hash, call->list[i].count);
     }
-    return (uint32_t)(hash ^ hash >> 32);
+    return coll__hash_end(hash);
 }
 
 /* Cut a checked list into parts and take the memory for them. */
@@ -135,7 +136,7 @@ static coll_status coll__list_make(coll_request *r)
     size_t memory = 0, *ignored = NULL;
     coll_status status = COLL_OK;
 
-    r->list = list;
+    r->carried = list;
     if (!list) return COLL_ERR_MEMORY;
     list->part_of = (int *)malloc(n * sizeof *list->part_of);
     list->offset = (size_t *)malloc(n * sizeof *list->offset);
@@ -148,20 +149,27 @@ static coll_status coll__list_make(coll_request *r)
     coll__list_calls(r, list);
     for (int k = 0; k < list->count && status == COLL_OK; k++)
         status = coll__check(r->comm, &list->parts[k].call, &list->parts[k].codec, &ignored);
+    for (int k = 0; k < list->count && status == COLL_OK; k++) status = coll__refused(r->comm, &list->parts[k].call);
     return status;
 }
 
-/* The fingerprint of a part says that it is one, and of which list. */
-static void coll__list_head(unsigned char *head, const coll_request *whole)
+static bool coll__list_takes(const coll_request *r) { return r->call.kind == COLL_ALLREDUCE_LIST; }
+
+static coll_status coll__list_bind(coll_request *r)
 {
-    head[12] = COLL_ALLREDUCE_LIST;
-    coll__put32(head + 20, whole->list->hash);
+    const coll_status status = coll__list_make(r);
+
+    if (status == COLL_ERR_MEMORY) coll__explain_error(r->comm, &r->call, status, "no memory for the parts of the list");
+    if (status < 0) coll__list_free(coll__list_of(r));
+    return status;
 }
+
+static void coll__list_unbind(coll_request *r) { coll__list_free(coll__list_of(r)); }
 
 /* A part has ended; with the last one, the whole. */
 static void coll__list_part_done(coll_request *whole, coll_request *part, coll_status status)
 {
-    coll__list *list = whole->list;
+    coll__list *list = coll__list_of(whole);
 
     if (list->status == COLL_OK) list->status = status;
     if (part && part->has_overflow) list->has_overflow = true;
@@ -169,6 +177,41 @@ static void coll__list_part_done(coll_request *whole, coll_request *part, coll_s
     whole->has_overflow = list->has_overflow;
     if (list->status == COLL_OK) coll__list_copy(&whole->call, list, false);
     coll__request_finish(whole, list->status);
+}
+
+/* Start all parts; the whole is pending until the last has ended. */
+static coll_status coll__list_start(coll_request *r)
+{
+    coll__list *list = coll__list_of(r);
+    coll_status status = COLL_OK;
+
+    coll__name_request(r, 0);                     /* parts have numbers; the head is for sentences            */
+    coll__put32(r->head + 20, list->hash);
+    list->status = COLL_OK;
+    list->left = list->count + 1;
+    list->has_overflow = false;
+    coll__list_copy(&r->call, list, true);
+    for (int k = 0; k < list->count; k++) {
+        coll_request *part = &list->parts[k];
+        coll__request_init(part, r->comm);
+        part->whole = r;
+        part->done = coll__list_part_done;
+        part->order = r->order;
+        part->prepared = r->prepared;
+        part->carrier = coll__carrier_of(part);
+        if (status >= 0) status = coll__launch(part);
+        else coll__list_part_done(r, part, status);
+    }
+    coll__list_part_done(r, NULL, COLL_OK);       /* ours: with no parts at all it ends here                  */
+    return status;
+}
+
+static bool coll__list_explain(coll_request *r, char *text, size_t room)
+{
+    const int parts = coll__list_of(r)->count;
+
+    coll__append(text, room, "%d part%s, each an allreduce", parts, coll__plural(parts));
+    return true;
 }
 
 #endif /* COLL_LIST_H */

@@ -24,21 +24,21 @@ typedef struct coll__bin {
     struct coll__bin *chain;                     /* of a bucket; or of spare ones                            */
     coll__match_key key;
     int       way;                                /* by which of their links its messages are in it           */
-    struct { struct coll__message *first, *last; } lists[2];  /* messages; receives                           */
+    struct { coll__message *first, *last; } lists[2];  /* messages; receives                           */
 } coll__bin;
 
-typedef struct coll__bin_link { coll__bin *bin; struct coll__message *next, *prev; } coll__bin_link;
+typedef struct coll__bin_link { coll__bin *bin; coll__message *next, *prev; } coll__bin_link;
 
 /* A message on its way out, or in; or a receive. */
-typedef struct coll__message {
+struct coll__message {
     struct coll__message_list *list;              /* that it is in; NULL: none                                */
-    struct coll__message *next, *prev;            /* there                                                    */
-    struct coll__message *behind;                 /* in a queue of its peer                                   */
+    coll__message *next, *prev;                  /* there                                                    */
+    coll__message *behind;                        /* in a queue of its peer                                   */
     coll__bin_link links[COLL__WAYS];                 /* in bins                                                 */
     uint64_t  order;                              /* of a receive: it rises                                   */
     coll_request *request;                        /* a user's; NULL: nobody waits for it (any more)           */
     coll_xfer    *xfer;                           /* a collective's; NULL likewise                            */
-    int       peer;                               /* in the trunk; wanted from COLL__ANY                      */
+    int       peer;                               /* in the session; wanted from COLL__ANY                    */
     coll__space space;
     uint32_t  comm;
     int       tag;
@@ -53,7 +53,7 @@ typedef struct coll__message {
     coll_xfer note, finger, go_ahead, body;       /* finger: the fingerprint of a long one; go_ahead: the note before its body */
     unsigned char *kept;                          /* memory of a short one, or NULL                           */
     size_t    room;                               /* of it                                                    */
-} coll__message;
+};
 
 typedef struct coll__message_list { coll__message *first, *last; } coll__message_list;
 typedef struct coll__message_queue { coll__message *first, *last; } coll__message_queue;
@@ -143,6 +143,7 @@ static bool coll__bin_put(coll__bins *t, coll__message *m, const coll__match_key
     coll__bin_link *link = &m->links[way];
 
     if (!bin) return false;
+    COLL__ASSERT(!link->bin, "a message with tag %d of peer %d is in a bin already", m->tag, m->peer);
     *link = (coll__bin_link){ bin, NULL, bin->lists[m->is_want].last };
     if (link->prev) link->prev->links[way].next = m;
     else bin->lists[m->is_want].first = m;
@@ -263,6 +264,7 @@ static bool coll__match_number(coll__bins *t, coll__message *m, uint32_t space)
 
 static void coll__message_append(coll__message_list *list, coll__message *m)
 {
+    COLL__ASSERT(!m->list, "a message with tag %d of peer %d is in a list already", m->tag, m->peer);
     m->list = list;
     m->next = NULL;
     m->prev = list->last;
@@ -295,6 +297,8 @@ static void coll__queue_put(coll__message_queue *q, coll__message *m)
 static coll__message *coll__queue_take(coll__message_queue *q)
 {
     coll__message *m = q->first;
+
+    COLL__ASSERT(m, "an empty queue is asked for a message");
     q->first = m->behind;
     return m;
 }

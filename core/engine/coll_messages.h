@@ -50,61 +50,64 @@ static void coll__message_done(coll__message *m, coll_status status)
 }
 
 /* This message cannot land in that receive.  Both are put where the end of all messages finds them. */
-static coll_status coll__message_misfit(coll__trunk *trunk, coll__message *want, coll__message *m)
+static coll_status coll__message_misfit(coll__session *session, coll__message *want, coll__message *m)
 {
     coll_failure failure = { COLL_OK, -1, "" };
     char wanted[40], sent[40];
 
-    if (!want->list) coll__message_append(&trunk->messages->wanted, want);
-    if (!m->list) coll__message_append(&trunk->messages->arrived, m);
+    if (!want->list) coll__message_append(&session->messages->wanted, want);
+    if (!m->list) coll__message_append(&session->messages->arrived, m);
     coll__blame(&failure, COLL_ERR_MISMATCH, m->peer,
-                "rank %d receives at most %llu x %s from rank %d with tag %d, but rank %d sends %llu x %s", trunk->rank,
+                "rank %d receives at most %llu x %s from rank %d with tag %d, but rank %d sends %llu x %s", session->rank,
                 (unsigned long long)want->count, coll__type_text(want->type, wanted, sizeof wanted), m->peer, m->tag, m->peer,
                 (unsigned long long)m->count, coll__type_text(m->type, sent, sizeof sent));
-    return coll__trunk_fail(trunk, &failure);
+    return coll__session_fail(session, &failure);
 }
 
 /* ---- >>credit ---- */
 
 /* Hand credit back if enough is due, and tell if much is taken by what no receive asks for.  The note goes last, for a simulated
  * rank may end in it. */
-static coll_status coll__credit_tell(coll__trunk *trunk, int peer)
+static coll_status coll__credit_tell(coll__session *session, int peer)
 {
-    coll__peer *p = &trunk->messages->peers[peer];
+    coll__peer *p = &session->messages->peers[peer];
     const bool is_full = p->kept >= COLL__CREDIT / 2;
 
     if (p->owed < COLL__CREDIT / 4 && (!is_full || p->has_told)) return COLL_OK;
     const coll__message about = { .peer = peer, .count = p->owed, .tag = is_full };
+    COLL__ASSERT(p->taken >= p->owed, "rank %d is owed %zu bytes of credit, and has taken %zu", peer, p->owed, p->taken);
     p->taken -= p->owed;
     p->owed = 0;
     p->has_told = is_full;
-    return coll__reply(trunk, COLL__NOTE_CREDIT, &about);
+    return coll__reply(session, COLL__NOTE_CREDIT, &about);
 }
 
 /* A message that has come is done with. */
-static coll_status coll__message_dismiss(coll__trunk *trunk, coll__message *m)
+static coll_status coll__message_dismiss(coll__session *session, coll__message *m)
 {
-    coll__peer *p = &trunk->messages->peers[m->peer];
+    coll__peer *p = &session->messages->peers[m->peer];
     const int peer = m->peer;
-    const bool is_due = peer != trunk->rank && !m->is_long;
+    const bool is_due = peer != session->rank && !m->is_long;
     const size_t cost = coll__cost_of_message(m->length);
 
-    if (is_due && m->list == &trunk->messages->arrived) p->kept -= cost;
+    COLL__ASSERT(!is_due || m->list != &session->messages->arrived || p->kept >= cost, "%zu bytes of rank %d are kept, %zu go",
+                 p->kept, peer, cost);
+    if (is_due && m->list == &session->messages->arrived) p->kept -= cost;
     if (is_due) p->owed += cost;
-    coll__message_spare(trunk->messages, m);
-    return is_due ? coll__credit_tell(trunk, peer) : COLL_OK;
+    coll__message_spare(session->messages, m);
+    return is_due ? coll__credit_tell(session, peer) : COLL_OK;
 }
 
 /* No receive asks for it yet. */
-static coll_status coll__message_keep(coll__trunk *trunk, coll__message *m)
+static coll_status coll__message_keep(coll__session *session, coll__message *m)
 {
-    coll__messages *all = trunk->messages;
+    coll__messages *all = session->messages;
 
     coll__message_append(&all->arrived, m);
     if (!coll__match_message(&all->bins, m)) return COLL_ERR_MEMORY;
-    if (m->is_long || m->peer == trunk->rank) return COLL_OK;
+    if (m->is_long || m->peer == session->rank) return COLL_OK;
     all->peers[m->peer].kept += coll__cost_of_message(m->length);
-    return coll__credit_tell(trunk, m->peer);
+    return coll__credit_tell(session, m->peer);
 }
 
 /* ---- >>meeting ---- */
@@ -126,14 +129,14 @@ static bool coll__is_other_call(coll_xfer *x, const unsigned char *head, size_t 
 }
 
 /* A receive has met its message: `want` takes over what is known of it. */
-static coll_status coll__message_join(coll__trunk *trunk, coll__message *want, coll__message *m)
+static coll_status coll__message_join(coll__session *session, coll__message *want, coll__message *m)
 {
-    coll__messages *all = trunk->messages;
+    coll__messages *all = session->messages;
     coll_xfer *x = want->xfer;
     coll_status outcome = COLL_OK;
 
     if (x && coll__is_other_call(x, m->body.head, m->length)) outcome = COLL_ERR_MISMATCH;
-    else if (!x && (want->type != m->type || m->count > want->count)) return coll__message_misfit(trunk, want, m);
+    else if (!x && (want->type != m->type || m->count > want->count)) return coll__message_misfit(session, want, m);
     want->peer = m->peer;
     want->tag = m->tag;
     want->count = m->count;
@@ -144,31 +147,31 @@ static coll_status coll__message_join(coll__trunk *trunk, coll__message *want, c
         coll__want_moves(all, want);
         coll__message_spare(all, m);
         if (!coll__match_number(&all->bins, want, COLL__SPACE_IN)) return COLL_ERR_MEMORY;
-        return coll__reply(trunk, COLL__NOTE_GO, want);
+        return coll__reply(session, COLL__NOTE_GO, want);
     }
     if (m->length && outcome == COLL_OK) memcpy(x ? x->buffer : want->request->call.recv, m->kept, m->length);
     coll__message_done(want, outcome);
     coll__message_spare(all, want);
-    return coll__message_dismiss(trunk, m);
+    return coll__message_dismiss(session, m);
 }
 
 /* A message is known in full, and if it is short, it is here. */
-static coll_status coll__message_announced(coll__trunk *trunk, coll__message *m)
+static coll_status coll__message_announced(coll__session *session, coll__message *m)
 {
     const coll__match_key key = coll__match_key_of(m);
-    coll__message *want = coll__find_want(&trunk->messages->bins, &key);
+    coll__message *want = coll__find_want(&session->messages->bins, &key);
 
-    return want ? coll__message_join(trunk, want, m) : coll__message_keep(trunk, m);
+    return want ? coll__message_join(session, want, m) : coll__message_keep(session, m);
 }
 
 /* A receive is wanted. */
-static coll_status coll__message_want(coll__trunk *trunk, coll__message *want)
+static coll_status coll__message_want(coll__session *session, coll__message *want)
 {
-    coll__messages *all = trunk->messages;
+    coll__messages *all = session->messages;
     const coll__match_key key = coll__match_key_of(want);
     coll__message *m = coll__find_message(&all->bins, &key);
 
-    if (m) return coll__message_join(trunk, want, m);
+    if (m) return coll__message_join(session, want, m);
     want->order = ++all->orders;
     coll__message_append(&all->wanted, want);
     return coll__match_want(&all->bins, want) ? COLL_OK : COLL_ERR_MEMORY;
@@ -176,39 +179,39 @@ static coll_status coll__message_want(coll__trunk *trunk, coll__message *want)
 
 /* ---- >>notes that arrive ---- */
 
-static coll_status coll__note_wrong(coll__trunk *trunk, int peer, const unsigned char *head)
+static coll_status coll__note_wrong(coll__session *session, int peer, const unsigned char *head)
 {
     coll_failure failure = { COLL_OK, -1, "" };
 
     coll__blame(&failure, COLL_ERR_PROTOCOL, peer, "rank %d got a message note from rank %d that makes no sense (%02x%02x %u)",
-                trunk->rank, peer, head[1], head[0], head[12]);
-    return coll__trunk_fail(trunk, &failure);
+                session->rank, peer, head[1], head[0], head[12]);
+    return coll__session_fail(session, &failure);
 }
 
 /* A body has to be received before the next note. */
-static coll_status coll__body_receive(coll__trunk *trunk, coll__message *m, const unsigned char *head, void *buffer,
+static coll_status coll__body_receive(coll__session *session, coll__message *m, const unsigned char *head, void *buffer,
                                       size_t length)
 {
     unsigned char copy[COLL_HEAD_LENGTH];
 
     memcpy(copy, head, sizeof copy);              /* `head` may be the one we are about to write              */
-    trunk->messages->peers[m->peer].incoming = m;
-    return coll__body_post(trunk, m, &m->body, copy, buffer, length, false);
+    session->messages->peers[m->peer].incoming = m;
+    return coll__body_post(session, m, &m->body, copy, buffer, length, false);
 }
 
 /* All of a body that goes straight to its receive is here; of a short one, the head may say that it is of another call. */
-static coll_status coll__want_fulfilled(coll__trunk *trunk, coll__message *want)
+static coll_status coll__want_fulfilled(coll__session *session, coll__message *want)
 {
     const bool is_other = want->xfer && !want->is_long && coll__is_other_call(want->xfer, want->body.head, want->length);
 
     coll__message_done(want, is_other ? COLL_ERR_MISMATCH : COLL_OK);
-    return coll__message_dismiss(trunk, want);
+    return coll__message_dismiss(session, want);
 }
 
 /* The body that was being received is here. */
-static coll_status coll__body_arrived(coll__trunk *trunk, coll__message *m)
+static coll_status coll__body_arrived(coll__session *session, coll__message *m)
 {
-    return m->list == &trunk->messages->moving ? coll__want_fulfilled(trunk, m) : coll__message_announced(trunk, m);
+    return m->list == &session->messages->moving ? coll__want_fulfilled(session, m) : coll__message_announced(session, m);
 }
 
 /* The receive for which a short message is, if it fits there; then the receive takes over what is known of the message.  NULL:
@@ -228,9 +231,9 @@ static coll__message *coll__note_want(coll__messages *all, const coll__message *
 }
 
 /* A new message: into the buffer that waits for it, or kept until one does. */
-static coll_status coll__note_message(coll__trunk *trunk, int peer, const unsigned char *head)
+static coll_status coll__note_message(coll__session *session, int peer, const unsigned char *head)
 {
-    coll__messages *all = trunk->messages;
+    coll__messages *all = session->messages;
     const uint64_t count = coll__get64(head + 24);
     coll__message m = { .peer = peer, .space = (coll__space)head[13], .comm = coll__get32(head + 4),
                         .tag = (int)coll__get32(head + 20), .type = (coll_type)coll__get32(head + 16), .count = count,
@@ -239,10 +242,10 @@ static coll_status coll__note_message(coll__trunk *trunk, int peer, const unsign
 
     if (m.space > COLL__SPACE_CREATE || !unit || (m.space == COLL__SPACE_USER && m.tag < 0) || count > SIZE_MAX / unit
         || (!m.is_long && count * unit > COLL__SHORT_MOST))
-        return coll__note_wrong(trunk, peer, head);
+        return coll__note_wrong(session, peer, head);
     m.length = (size_t)count * unit;
     if (!m.is_long && (all->peers[peer].taken += coll__cost_of_message(m.length)) > COLL__CREDIT)
-        return coll__note_wrong(trunk, peer, head);
+        return coll__note_wrong(session, peer, head);
     coll__message *to = coll__note_want(all, &m);
     if (!to && !(to = coll__message_take(all, m.is_long ? 0 : m.length))) return COLL_ERR_MEMORY;
     const bool is_wanted = to->list != NULL;
@@ -251,22 +254,22 @@ static coll_status coll__note_message(coll__trunk *trunk, int peer, const unsign
         m.room = to->room;
         *to = m;
     }
-    if (!coll__is_followed(&m)) return is_wanted ? coll__want_fulfilled(trunk, to) : coll__message_announced(trunk, to);
+    if (!coll__is_followed(&m)) return is_wanted ? coll__want_fulfilled(session, to) : coll__message_announced(session, to);
     void *buffer = !is_wanted ? to->kept : to->xfer ? to->xfer->buffer : to->request->call.recv;
-    return coll__body_receive(trunk, to, head, buffer, m.is_long ? 0 : m.length);
+    return coll__body_receive(session, to, head, buffer, m.is_long ? 0 : m.length);
 }
 
 /* Forget who has freed communicators that this rank has freed too.  One that is not there may still come, while some are being
  * made; the others are over, for numbers are given in rising order. */
-static void coll__gone_sweep(coll__trunk *trunk)
+static void coll__gone_sweep(coll__session *session)
 {
-    coll__gone **at = trunk->messages ? &trunk->messages->gone : NULL;
+    coll__gone **at = session->messages ? &session->messages->gone : NULL;
 
-    while (at && *at && trunk->deriving == 0) {
+    while (at && *at && session->deriving == 0) {
         coll__gone *g = *at;
-        const coll_comm *comm = trunk->comms;
+        const coll_comm *comm = session->comms;
         while (comm && comm->id != g->comm) comm = comm->next;
-        if (comm || g->comm >= trunk->next_id) {
+        if (comm || g->comm >= session->next_id) {
             at = &g->next;
             continue;
         }
@@ -275,7 +278,7 @@ static void coll__gone_sweep(coll__trunk *trunk)
     }
 }
 
-static coll_status coll__note_gone(coll__trunk *trunk, int peer, uint32_t comm, uint64_t sequence)
+static coll_status coll__note_gone(coll__session *session, int peer, uint32_t comm, uint64_t sequence)
 {
     coll__gone *gone = (coll__gone *)calloc(1, sizeof *gone);
 
@@ -283,111 +286,111 @@ static coll_status coll__note_gone(coll__trunk *trunk, int peer, uint32_t comm, 
     gone->peer = peer;
     gone->comm = comm;
     gone->sequence = (uint32_t)sequence;
-    gone->next = trunk->messages->gone;
-    trunk->messages->gone = gone;
-    coll__gone_sweep(trunk);
+    gone->next = session->messages->gone;
+    session->messages->gone = gone;
+    coll__gone_sweep(session);
     return COLL_OK;
 }
 
 /* More credit, or the news that there will not be more so soon. */
-static coll_status coll__note_credit(coll__trunk *trunk, int peer, const unsigned char *head)
+static coll_status coll__note_credit(coll__session *session, int peer, const unsigned char *head)
 {
-    coll__peer *p = &trunk->messages->peers[peer];
+    coll__peer *p = &session->messages->peers[peer];
     const uint64_t count = coll__get64(head + 24);
     const uint32_t is_full = coll__get32(head + 20);
     coll_status status = COLL_OK;
 
-    if (count > COLL__CREDIT - p->credit || is_full > 1 || (count == 0 && !is_full)) return coll__note_wrong(trunk, peer, head);
+    if (count > COLL__CREDIT - p->credit || is_full > 1 || (count == 0 && !is_full)) return coll__note_wrong(session, peer, head);
     p->credit += (size_t)count;
     p->is_full = is_full;
-    while (p->held.first && status == COLL_OK && !coll__must_hold(trunk, p, p->held.first->length))
-        status = coll__message_go(trunk, coll__queue_take(&p->held));
+    while (p->held.first && status == COLL_OK && !coll__must_hold(session, p, p->held.first->length))
+        status = coll__message_go(session, coll__queue_take(&p->held));
     return status;
 }
 
-static coll_status coll__note_arrived(coll__trunk *trunk, int peer, const unsigned char *head)
+static coll_status coll__note_arrived(coll__session *session, int peer, const unsigned char *head)
 {
-    coll__messages *all = trunk->messages;
+    coll__messages *all = session->messages;
     const uint32_t id = coll__get32(head + 8);
     coll__match_key key;
     coll__message *m;
 
-    if (coll__get16(head) != COLL__NOTE_MAGIC || coll__get16(head + 2) != 0) return coll__note_wrong(trunk, peer, head);
+    if (coll__get16(head) != COLL__NOTE_MAGIC || coll__get16(head + 2) != 0) return coll__note_wrong(session, peer, head);
     switch (head[12]) {
     case COLL__NOTE_SHORT: case COLL__NOTE_LONG:
-        return coll__note_message(trunk, peer, head);
+        return coll__note_message(session, peer, head);
     case COLL__NOTE_GO:
         key = coll__number_key(COLL__SPACE_OUT, peer, id);
-        if (!(m = coll__find_message(&all->bins, &key))) return coll__note_wrong(trunk, peer, head);
+        if (!(m = coll__find_message(&all->bins, &key))) return coll__note_wrong(session, peer, head);
         coll__bins_leave(&all->bins, m);
-        if (coll__note_send(trunk, m, COLL__NOTE_BODY) < 0) return COLL_ERR_SYSTEM;
-        return coll__body_post(trunk, m, &m->body, m->xfer ? m->xfer->head : m->go_ahead.head, coll__message_bytes(m), m->length,
-                               true);
+        if (coll__note_send(session, m, COLL__NOTE_BODY) < 0) return COLL_ERR_SYSTEM;
+        return coll__body_post(session, m, &m->body, m->xfer ? m->xfer->head : m->go_ahead.head, coll__message_bytes(m),
+                               m->length, true);
     case COLL__NOTE_BODY:
         key = coll__number_key(COLL__SPACE_IN, peer, id);
-        if (!(m = coll__find_message(&all->bins, &key))) return coll__note_wrong(trunk, peer, head);
+        if (!(m = coll__find_message(&all->bins, &key))) return coll__note_wrong(session, peer, head);
         coll__bins_leave(&all->bins, m);
-        return coll__body_receive(trunk, m, head, m->xfer ? m->xfer->buffer : m->request->call.recv, m->length);
+        return coll__body_receive(session, m, head, m->xfer ? m->xfer->buffer : m->request->call.recv, m->length);
     case COLL__NOTE_CREDIT:
-        return coll__note_credit(trunk, peer, head);
+        return coll__note_credit(session, peer, head);
     case COLL__NOTE_GONE:
-        return coll__note_gone(trunk, peer, coll__get32(head + 4), coll__get64(head + 24));
+        return coll__note_gone(session, peer, coll__get32(head + 4), coll__get64(head + 24));
     default:
-        return coll__note_wrong(trunk, peer, head);
+        return coll__note_wrong(session, peer, head);
     }
 }
 
 /* ---- >>progress ---- */
 
-static coll_status coll__xfer_trouble(coll__trunk *trunk, const coll_xfer *x)
+static coll_status coll__xfer_trouble(coll__session *session, const coll_xfer *x)
 {
-    if (x->status == COLL_ERR_MISMATCH) return coll__note_wrong(trunk, x->peer, x->head);
-    return coll__trunk_fail(trunk, NULL);
+    if (x->status == COLL_ERR_MISMATCH) return coll__note_wrong(session, x->peer, x->head);
+    return coll__session_fail(session, NULL);
 }
 
 /* Notes and bodies of one peer, as far as they have come. */
-static coll_status coll__peer_advance(coll__trunk *trunk, int peer)
+static coll_status coll__peer_advance(coll__session *session, int peer)
 {
-    coll__peer *p = &trunk->messages->peers[peer];
+    coll__peer *p = &session->messages->peers[peer];
 
     for (;;) {
         coll__message *m = p->incoming;
         const coll_xfer *x = m ? &m->body : &p->listen;
         coll_status status = COLL_OK;
         if (x->status == COLL_PENDING) return COLL_OK;
-        if (x->status < 0) return coll__xfer_trouble(trunk, x);
+        if (x->status < 0) return coll__xfer_trouble(session, x);
         p->incoming = NULL;
-        status = m ? coll__body_arrived(trunk, m) : coll__note_arrived(trunk, peer, x->head);
-        if (status == COLL_OK && !p->incoming) status = coll__listen(trunk, peer);
-        if (status < 0) return coll__trunk_fail(trunk, NULL);
+        status = m ? coll__body_arrived(session, m) : coll__note_arrived(session, peer, x->head);
+        if (status == COLL_OK && !p->incoming) status = coll__listen(session, peer);
+        if (status < 0) return coll__session_fail(session, NULL);
     }
 }
 
 /* Drop what has been delivered to a peer.  A long message is delivered with its body; until its receiver asks for that, its
  * number finds it. */
-static coll_status coll__peer_sent(coll__trunk *trunk, coll__peer *p)
+static coll_status coll__peer_sent(coll__session *session, coll__peer *p)
 {
     for (coll__message *m; (m = p->sending.first) != NULL;) {
         const coll_xfer *const parts[] = { &m->note, &m->finger, &m->go_ahead, &m->body };      /* unused ones are COLL_OK */
         for (int i = 0; i < 4; i++) {
-            if (parts[i]->status < 0) return coll__xfer_trouble(trunk, parts[i]);
+            if (parts[i]->status < 0) return coll__xfer_trouble(session, parts[i]);
             if (parts[i]->status == COLL_PENDING) return COLL_OK;
         }
         (void)coll__queue_take(&p->sending);
         m->is_queued = false;
         if (m->is_long && !m->is_moving) continue;
         coll__message_done(m, COLL_OK);
-        coll__message_spare(trunk->messages, m);
+        coll__message_spare(session->messages, m);
     }
     return COLL_OK;
 }
 
-static coll_status coll__outgoing_advance(coll__trunk *trunk)
+static coll_status coll__outgoing_advance(coll__session *session)
 {
     coll_status status = COLL_OK;
 
-    for (coll__peer **at = &trunk->messages->busy, *p; (p = *at) != NULL && status == COLL_OK;) {
-        status = coll__peer_sent(trunk, p);
+    for (coll__peer **at = &session->messages->busy, *p; (p = *at) != NULL && status == COLL_OK;) {
+        status = coll__peer_sent(session, p);
         p->is_busy = p->sending.first != NULL;
         if (p->is_busy) at = &p->busy_next;
         else *at = p->busy_next;
@@ -396,9 +399,9 @@ static coll_status coll__outgoing_advance(coll__trunk *trunk)
 }
 
 /* What this peer has said when it freed a communicator; NULL: nothing. */
-static const coll__gone *coll__gone_of(const coll__trunk *trunk, int peer, uint32_t comm)
+static const coll__gone *coll__gone_of(const coll__session *session, int peer, uint32_t comm)
 {
-    const coll__gone *g = trunk->messages ? trunk->messages->gone : NULL;
+    const coll__gone *g = session->messages ? session->messages->gone : NULL;
 
     while (g && (g->peer != peer || g->comm != comm)) g = g->next;
     return g;
@@ -406,111 +409,111 @@ static const coll__gone *coll__gone_of(const coll__trunk *trunk, int peer, uint3
 
 /* Has this peer left, or freed the communicator of this message?  What the transport has of it may be there already, and need
  * nothing more of one that has only freed. */
-static bool coll__peer_is_gone(const coll__trunk *trunk, int peer, const coll__message *m)
+static bool coll__peer_is_gone(const coll__session *session, int peer, const coll__message *m)
 {
-    if (trunk->transport->has_left && trunk->transport->has_left(trunk->context, peer)) return true;
-    return !m->is_queued && coll__gone_of(trunk, peer, m->comm);
+    if (session->transport->has_left && session->transport->has_left(session->context, peer)) return true;
+    return !m->is_queued && coll__gone_of(session, peer, m->comm);
 }
 
 /* Where the transport does not know who has freed a communicator, its members listen to one another: from its beginning, or, in
  * that of coll_init, from when one has waited for long. */
 static coll_status coll__messages_hear(const coll_comm *comm)
 {
-    coll__trunk *trunk = comm->trunk;
+    coll__session *session = comm->session;
     coll_status status = COLL_OK;
 
-    for (int i = 0; i < comm->size && !trunk->transport->has_freed && status == COLL_OK; i++)
-        status = coll__peer_open(trunk, coll__world_rank(comm, i));
+    for (int i = 0; i < comm->size && !session->transport->has_freed && status == COLL_OK; i++)
+        status = coll__peer_open(session, coll__world_rank(comm, i));
     return status;
 }
 
 /* Whoever could still end this message's waiting is gone; gives one of them, or -1. */
-static int coll__nobody_left(const coll__trunk *trunk, const coll__message *m)
+static int coll__nobody_left(const coll__session *session, const coll__message *m)
 {
     const coll_comm *comm = m->request ? m->request->comm : NULL;
     int gone = -1;
 
     if (!m->request && !m->xfer) return -1;
-    if (m->peer != COLL__ANY) return m->peer != trunk->rank && coll__peer_is_gone(trunk, m->peer, m) ? m->peer : -1;
+    if (m->peer != COLL__ANY) return m->peer != session->rank && coll__peer_is_gone(session, m->peer, m) ? m->peer : -1;
     for (int i = 0; comm && i < comm->size; i++) {
         const int world = coll__world_rank(comm, i);
-        if (world == trunk->rank) continue;
-        if (!coll__peer_is_gone(trunk, world, m)) return -1;
+        if (world == session->rank) continue;
+        if (!coll__peer_is_gone(session, world, m)) return -1;
         gone = world;
     }
     return gone;
 }
 
 /* A message that waits for a rank which has left will never be done. */
-static coll_status coll__messages_check_left(coll__trunk *trunk)
+static coll_status coll__messages_check_left(coll__session *session)
 {
-    coll__messages *all = trunk->messages;
+    coll__messages *all = session->messages;
     const coll__message_list *const lists[] = { &all->wanted, &all->outgoing, &all->moving };
     coll_failure failure = { COLL_OK, -1, "" };
 
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         for (const coll__message *m = lists[i]->first; m; m = m->next) {
-            const int gone = coll__nobody_left(trunk, m);
+            const int gone = coll__nobody_left(session, m);
             if (gone < 0) continue;
             coll__blame(&failure, COLL_ERR_PEER, gone,
                         "rank %d has left the communicator or is gone, and rank %d still waits for a message %s it",
-                        gone, trunk->rank, lists[i] == &all->outgoing ? "to" : "from");
-            return coll__trunk_fail(trunk, &failure);
+                        gone, session->rank, lists[i] == &all->outgoing ? "to" : "from");
+            return coll__session_fail(session, &failure);
         }
     return COLL_OK;
 }
 
 /* Move all messages on without waiting. */
-static coll_status coll__messages_advance(coll__trunk *trunk)
+static coll_status coll__messages_advance(coll__session *session)
 {
-    coll__messages *all = trunk->messages;
+    coll__messages *all = session->messages;
     coll_status status = COLL_OK;
 
-    if (!all || trunk->failure.status != COLL_OK) return trunk->failure.status;
+    if (!all || session->failure.status != COLL_OK) return session->failure.status;
     for (const coll__peer *p = all->open; p && status == COLL_OK; p = p->open_next)
-        status = coll__peer_advance(trunk, (int)(p - all->peers));
-    if (status == COLL_OK) status = coll__outgoing_advance(trunk);
-    if (status == COLL_OK && (all->gone || (trunk->transport->has_left && trunk->transport->has_left(trunk->context, -1))))
-        status = coll__messages_check_left(trunk);
+        status = coll__peer_advance(session, (int)(p - all->peers));
+    if (status == COLL_OK) status = coll__outgoing_advance(session);
+    if (status == COLL_OK && (all->gone || (session->transport->has_left && session->transport->has_left(session->context, -1))))
+        status = coll__messages_check_left(session);
     return status;
 }
 
 /* ---- >>starting ---- */
 
-/* Send or receive a transfer of a collective by the key of its track.  What the transport has sent at once is done at once: the
+/* Send or receive a transfer of a collective by the key of its order.  What the transport has sent at once is done at once: the
  * caller may sleep next. */
-static coll_status coll__key_post(const coll__track *track, coll_xfer *x, bool is_send)
+static coll_status coll__key_post(const coll__order *order, coll_xfer *x, bool is_send)
 {
-    coll__trunk *trunk = track->comm->trunk;
-    const coll_status status = coll__peer_open(trunk, x->peer);
+    coll__session *session = order->comm->session;
+    const coll_status status = coll__peer_open(session, x->peer);
 
     if (status < 0) return status;
-    coll__message *m = coll__message_new(trunk, x->peer, x->length, is_send);
+    coll__message *m = coll__message_new(session, x->peer, x->length, is_send);
     if (!m) return COLL_ERR_MEMORY;
     m->xfer = x;
-    m->space = track->space;
-    m->comm = track->comm->id;
-    m->tag = (int)track->number;
+    m->space = order->space;
+    m->comm = order->comm->id;
+    m->tag = (int)order->number;
     m->count = x->length;
-    if (!is_send) return coll__message_want(trunk, m);
-    const coll_status sent = coll__message_send(trunk, m);
-    return sent == COLL_OK ? coll__peer_sent(trunk, &trunk->messages->peers[x->peer]) : sent;
+    if (!is_send) return coll__message_want(session, m);
+    const coll_status sent = coll__message_send(session, m);
+    return sent == COLL_OK ? coll__peer_sent(session, &session->messages->peers[x->peer]) : sent;
 }
 
 /* One side of a user's request. */
 static coll_status coll__user_post(coll_request *r, int rank, uint64_t count, bool is_send)
 {
     coll_comm *comm = r->comm;
-    coll__trunk *trunk = comm->trunk;
+    coll__session *session = comm->session;
     const int peer = rank == COLL_ANY_SOURCE ? COLL__ANY : coll__world_rank(comm, rank);
     coll_status status = COLL_OK;
 
-    if (peer != COLL__ANY) status = coll__peer_open(trunk, peer);
+    if (peer != COLL__ANY) status = coll__peer_open(session, peer);
     for (int i = 0; peer == COLL__ANY && !comm->hears_all && i < comm->size && status == COLL_OK; i++)
-        status = coll__peer_open(trunk, coll__world_rank(comm, i));
+        status = coll__peer_open(session, coll__world_rank(comm, i));
     if (status < 0) return status;
     if (peer == COLL__ANY) comm->hears_all = true;
-    coll__message *m = coll__message_new(trunk, peer, (size_t)count * coll_type_size(r->call.type), is_send);
+    coll__message *m = coll__message_new(session, peer, (size_t)count * coll_type_size(r->call.type), is_send);
     if (!m) return COLL_ERR_MEMORY;
     m->request = r;
     m->space = COLL__SPACE_USER;
@@ -520,15 +523,15 @@ static coll_status coll__user_post(coll_request *r, int rank, uint64_t count, bo
     m->count = count;
     if (!is_send) {
         r->receiving = m;
-        return coll__message_want(trunk, m);
+        return coll__message_want(session, m);
     }
-    if (peer == trunk->rank) {                    /* kept like one that has arrived                           */
+    if (peer == session->rank) {                  /* kept like one that has arrived                           */
         if (m->length) memcpy(m->kept, r->call.send, m->length);
         m->request = NULL;
-        return coll__message_announced(trunk, m);
+        return coll__message_announced(session, m);
     }
     if (!m->is_copied) r->sending = m;
-    return coll__message_send(trunk, m);
+    return coll__message_send(session, m);
 }
 
 /* Start a send, recv or sendrecv.  The request may be finished when this returns.  The receive comes last: it may find its
@@ -564,24 +567,24 @@ static void coll__message_give_up(coll__message *m, coll_status status)
 }
 
 /* End every message with `status`.  The transport has let go of all transfers before. */
-static void coll__messages_end_all(coll__trunk *trunk, coll_status status)
+static void coll__messages_end_all(coll__session *session, coll_status status)
 {
-    coll__messages *all = trunk->messages;
+    coll__messages *all = session->messages;
 
     if (!all) return;
     const coll__message_list *const lists[] = { &all->outgoing, &all->wanted, &all->arrived, &all->moving };
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         for (coll__message *m = lists[i]->first; m; m = m->next) coll__message_give_up(m, status);
-    for (int peer = 0; all->peers && peer < trunk->size; peer++)
+    for (int peer = 0; all->peers && peer < session->size; peer++)
         if (all->peers[peer].incoming) coll__message_give_up(all->peers[peer].incoming, status);
 }
 
-static void coll__messages_free(coll__trunk *trunk)
+static void coll__messages_free(coll__session *session)
 {
-    coll__messages *all = trunk->messages;
+    coll__messages *all = session->messages;
 
     if (!all) return;
-    for (int peer = 0; all->peers && peer < trunk->size; peer++) {
+    for (int peer = 0; all->peers && peer < session->size; peer++) {
         coll__message *m = all->peers[peer].incoming;     /* may also be in a list: free it once              */
         if (!m) continue;
         coll__message_spare(all, m);
@@ -600,7 +603,7 @@ static void coll__messages_free(coll__trunk *trunk)
     }
     free(all->peers);
     free(all);
-    trunk->messages = NULL;
+    session->messages = NULL;
 }
 
 /* What of this communicator has not been sent yet that somebody is there to receive.  Short: the sender was told that it is
@@ -609,11 +612,11 @@ typedef enum coll__undelivered { COLL__UNDELIVERED_NONE, COLL__UNDELIVERED_LONG,
 
 static coll__undelivered coll__messages_undelivered(const coll_comm *comm)
 {
-    const coll__trunk *trunk = comm->trunk;
+    const coll__session *session = comm->session;
     coll__undelivered most = COLL__UNDELIVERED_NONE;
 
-    for (const coll__message *m = trunk->messages ? trunk->messages->outgoing.first : NULL; m; m = m->next) {
-        if (m->comm != comm->id || coll__peer_is_gone(trunk, m->peer, m)) continue;
+    for (const coll__message *m = session->messages ? session->messages->outgoing.first : NULL; m; m = m->next) {
+        if (m->comm != comm->id || coll__peer_is_gone(session, m->peer, m)) continue;
         if (!m->is_long) return COLL__UNDELIVERED_SHORT;
         most = COLL__UNDELIVERED_LONG;
     }
@@ -623,7 +626,7 @@ static coll__undelivered coll__messages_undelivered(const coll_comm *comm)
 /* Does a message of this communicator still use memory of the caller? */
 static bool coll__messages_are_moving(const coll_comm *comm)
 {
-    const coll__messages *all = comm->trunk->messages;
+    const coll__messages *all = comm->session->messages;
     const coll__message *const lists[] = { all ? all->outgoing.first : NULL, all ? all->moving.first : NULL };
 
     for (int i = 0; i < 2; i++)
@@ -632,13 +635,13 @@ static bool coll__messages_are_moving(const coll_comm *comm)
     return false;
 }
 
-/* A communicator is freed while the trunk lives on: what it was to receive ends, what has come for it is dropped, and those
+/* A communicator is freed while the session lives on: what it was to receive ends, what has come for it is dropped, and those
  * with whom it exchanged messages are told. */
 static void coll__messages_close(coll_comm *comm, coll_status status)
 {
-    coll__trunk *trunk = comm->trunk;
+    coll__session *session = comm->session;
     coll_status said = coll__messages_hear(comm);
-    coll__messages *all = trunk->messages;
+    coll__messages *all = session->messages;
 
     if (!all) return;
     for (coll__message *m = all->wanted.first, *next; m; m = next) {
@@ -650,7 +653,7 @@ static void coll__messages_close(coll_comm *comm, coll_status status)
     for (coll__message *m = all->arrived.first, *next; m; m = next) {
         next = m->next;
         if (m->comm != comm->id) continue;
-        (void)coll__message_dismiss(trunk, m);
+        (void)coll__message_dismiss(session, m);
     }
     for (coll__gone **at = &all->gone; *at;) {
         coll__gone *g = *at;
@@ -663,11 +666,11 @@ static void coll__messages_close(coll_comm *comm, coll_status status)
     }
     for (int i = 0; i < comm->size && said == COLL_OK; i++) {
         const coll__message about = { .peer = coll__world_rank(comm, i), .comm = comm->id, .count = comm->sequence };
-        if (about.peer != trunk->rank && all->peers[about.peer].is_open) said = coll__reply(trunk, COLL__NOTE_GONE, &about);
+        if (about.peer != session->rank && all->peers[about.peer].is_open) said = coll__reply(session, COLL__NOTE_GONE, &about);
     }
 }
 
-/* Mark the ranks of the trunk that a message request is waiting for. */
+/* Mark the ranks of the session that a message request is waiting for. */
 static void coll__messages_late(const coll_request *r, unsigned char *is_late)
 {
     if (r->sending) is_late[r->sending->peer] = 1;

@@ -34,7 +34,7 @@ typedef struct coll__peer {
 /* A communicator that a peer has freed, after it had started so many collectives in it. */
 typedef struct coll__gone { struct coll__gone *next; int peer; uint32_t comm, sequence; } coll__gone;
 
-typedef struct coll__messages {
+struct coll__messages {
     coll__peer    *peers;
     coll__message_list outgoing;                  /* to be delivered                                          */
     coll__message_list wanted;                    /* receives without a message, in order                     */
@@ -47,7 +47,7 @@ typedef struct coll__messages {
     uint64_t       orders;                        /* of receives, so far                                      */
     coll__gone    *gone;
     uint32_t       next_id;
-} coll__messages;
+};
 
 /* ---- >>messages to be used again ---- */
 
@@ -128,7 +128,7 @@ static void coll__peer_sends(coll__messages *all, coll__message *m)
     all->busy = p;
 }
 
-static coll_status coll__note_send(coll__trunk *trunk, coll__message *m, coll__note note)
+static coll_status coll__note_send(coll__session *session, coll__message *m, coll__note note)
 {
     coll_xfer *x = note == COLL__NOTE_BODY ? &m->go_ahead : &m->note;
 
@@ -138,8 +138,8 @@ static coll_status coll__note_send(coll__trunk *trunk, coll__message *m, coll__n
     x->length = 0;
     x->any_head = note == COLL__NOTE_GO || note == COLL__NOTE_CREDIT || note == COLL__NOTE_GONE;      /* answers */
     x->status = COLL_PENDING;
-    coll__peer_sends(trunk->messages, m);
-    return trunk->transport->send(trunk->context, x);
+    coll__peer_sends(session->messages, m);
+    return session->transport->send(session->context, x);
 }
 
 /* Does a body come right behind the note that announces this message? */
@@ -149,8 +149,8 @@ static bool coll__is_followed(const coll__message *m)
 }
 
 /* Queue a body to be sent or received.  Its head is the fingerprint of a collective, otherwise its note, marked as the body. */
-static coll_status coll__body_post(coll__trunk *trunk, coll__message *m, coll_xfer *x, const unsigned char *head, void *buffer,
-                                   size_t length, bool is_send)
+static coll_status coll__body_post(coll__session *session, coll__message *m, coll_xfer *x, const unsigned char *head,
+                                   void *buffer, size_t length, bool is_send)
 {
     const bool is_user = m->space == COLL__SPACE_USER;
 
@@ -163,12 +163,12 @@ static coll_status coll__body_post(coll__trunk *trunk, coll__message *m, coll_xf
     x->any_head = !is_user;
     x->status = COLL_PENDING;
     m->is_moving = x == &m->body;
-    return is_send ? trunk->transport->send(trunk->context, x) : trunk->transport->recv(trunk->context, x);
+    return is_send ? session->transport->send(session->context, x) : session->transport->recv(session->context, x);
 }
 
-static coll_status coll__reply(coll__trunk *trunk, coll__note note, const coll__message *about)
+static coll_status coll__reply(coll__session *session, coll__note note, const coll__message *about)
 {
-    coll__message *m = coll__message_take(trunk->messages, 0);
+    coll__message *m = coll__message_take(session->messages, 0);
 
     if (!m) return COLL_ERR_MEMORY;
     m->peer = about->peer;
@@ -177,13 +177,13 @@ static coll_status coll__reply(coll__trunk *trunk, coll__note note, const coll__
     m->id = about->id;
     m->tag = about->tag;
     m->count = about->count;
-    coll__message_append(&trunk->messages->replies, m);
-    return coll__note_send(trunk, m, note);
+    coll__message_append(&session->messages->replies, m);
+    return coll__note_send(session, m, note);
 }
 
-static coll_status coll__listen(coll__trunk *trunk, int peer)
+static coll_status coll__listen(coll__session *session, int peer)
 {
-    coll_xfer *x = &trunk->messages->peers[peer].listen;
+    coll_xfer *x = &session->messages->peers[peer].listen;
 
     x->peer = peer;
     x->channel = COLL_CHANNEL_MESSAGES;
@@ -191,27 +191,27 @@ static coll_status coll__listen(coll__trunk *trunk, int peer)
     x->length = 0;
     x->any_head = true;
     x->status = COLL_PENDING;
-    return trunk->transport->recv(trunk->context, x);
+    return session->transport->recv(session->context, x);
 }
 
 /* Make ready to exchange messages with a peer, or, COLL__ANY, with all members of a communicator. */
-static coll_status coll__peer_open(coll__trunk *trunk, int peer)
+static coll_status coll__peer_open(coll__session *session, int peer)
 {
-    coll__messages *all = trunk->messages;
+    coll__messages *all = session->messages;
 
     if (!all) {
-        all = trunk->messages = (coll__messages *)coll__allocate(sizeof *all);
+        all = session->messages = (coll__messages *)coll__allocate(sizeof *all);
         if (!all) return COLL_ERR_MEMORY;
     }
-    if (!all->peers) all->peers = (coll__peer *)coll__allocate((size_t)trunk->size * sizeof(coll__peer));
+    if (!all->peers) all->peers = (coll__peer *)coll__allocate((size_t)session->size * sizeof(coll__peer));
     if (!all->peers) return COLL_ERR_MEMORY;
     coll__peer *p = &all->peers[peer];
-    if (p->is_open || peer == trunk->rank) return COLL_OK;
+    if (p->is_open || peer == session->rank) return COLL_OK;
     p->is_open = true;
     p->credit = COLL__CREDIT;
     p->open_next = all->open;
     all->open = p;
-    return coll__listen(trunk, peer);
+    return coll__listen(session, peer);
 }
 
 /* ---- >>leaving ---- */
@@ -219,15 +219,15 @@ static coll_status coll__peer_open(coll__trunk *trunk, int peer)
 static inline size_t coll__cost_of_message(size_t length) { return length + COLL__COST; }
 
 /* Does a message go the long way? */
-static inline bool coll__must_ask(const coll__trunk *trunk, const coll__peer *p, size_t length)
+static inline bool coll__must_ask(const coll__session *session, const coll__peer *p, size_t length)
 {
-    return trunk->is_synchronous || length > COLL__SHORT_MOST || coll__cost_of_message(length) > p->credit;
+    return session->is_synchronous || length > COLL__SHORT_MOST || coll__cost_of_message(length) > p->credit;
 }
 
 /* Is a message to wait for credit? */
-static inline bool coll__must_hold(const coll__trunk *trunk, const coll__peer *p, size_t length)
+static inline bool coll__must_hold(const coll__session *session, const coll__peer *p, size_t length)
 {
-    return !trunk->is_synchronous && length <= COLL__SHORT_MOST && coll__cost_of_message(length) > p->credit && !p->is_full;
+    return !session->is_synchronous && length <= COLL__SHORT_MOST && coll__cost_of_message(length) > p->credit && !p->is_full;
 }
 
 /* The bytes of a message that is on its way out. */
@@ -237,15 +237,16 @@ static inline void *coll__message_bytes(const coll__message *m)
 }
 
 /* A message leaves now. */
-static coll_status coll__message_go(coll__trunk *trunk, coll__message *m)
+static coll_status coll__message_go(coll__session *session, coll__message *m)
 {
-    coll__peer *p = &trunk->messages->peers[m->peer];
+    coll__peer *p = &session->messages->peers[m->peer];
     void *bytes = m->is_copied ? m->kept : coll__message_bytes(m);
     unsigned char head[COLL_HEAD_LENGTH];
 
-    m->is_long = coll__must_ask(trunk, p, m->length);
+    m->is_long = coll__must_ask(session, p, m->length);
+    COLL__ASSERT(m->list == &session->messages->outgoing, "a message to %d leaves that is not among the outgoing", m->peer);
     if (!m->is_long) p->credit -= coll__cost_of_message(m->length);
-    else if (!coll__match_number(&trunk->messages->bins, m, COLL__SPACE_OUT)) return COLL_ERR_MEMORY;
+    else if (!coll__match_number(&session->messages->bins, m, COLL__SPACE_OUT)) return COLL_ERR_MEMORY;
     coll__note_write(m->note.head, m->is_long ? COLL__NOTE_LONG : COLL__NOTE_SHORT, m);
     memcpy(head, m->xfer ? m->xfer->head : m->note.head, sizeof head);
     if (m->is_copied) {
@@ -253,32 +254,32 @@ static coll_status coll__message_go(coll__trunk *trunk, coll__message *m)
         m->xfer = NULL;
         m->request = NULL;
     }
-    const coll_status status = coll__note_send(trunk, m, (coll__note)m->note.head[12]);
+    const coll_status status = coll__note_send(session, m, (coll__note)m->note.head[12]);
     if (status < 0 || !coll__is_followed(m)) return status;
-    return coll__body_post(trunk, m, m->is_long ? &m->finger : &m->body, head, bytes, m->is_long ? 0 : m->length, true);
+    return coll__body_post(session, m, m->is_long ? &m->finger : &m->body, head, bytes, m->is_long ? 0 : m->length, true);
 }
 
 /* Send a message that is filled in but for its number.  Nobody waits for one that is copied. */
-static coll_status coll__message_send(coll__trunk *trunk, coll__message *m)
+static coll_status coll__message_send(coll__session *session, coll__message *m)
 {
-    coll__peer *p = &trunk->messages->peers[m->peer];
+    coll__peer *p = &session->messages->peers[m->peer];
 
-    m->id = ++trunk->messages->next_id;
+    m->id = ++session->messages->next_id;
     if (m->is_copied && m->length) memcpy(m->kept, coll__message_bytes(m), m->length);
-    coll__message_append(&trunk->messages->outgoing, m);
-    if (!p->held.first && !coll__must_hold(trunk, p, m->length)) return coll__message_go(trunk, m);
+    coll__message_append(&session->messages->outgoing, m);
+    if (!p->held.first && !coll__must_hold(session, p, m->length)) return coll__message_go(session, m);
     coll__queue_put(&p->held, m);
     return COLL_OK;
 }
 
 /* A message of `length` bytes to or from a peer; one that is sent is copied if it is short and goes at once, or to ourselves. */
-static coll__message *coll__message_new(coll__trunk *trunk, int peer, size_t length, bool is_send)
+static coll__message *coll__message_new(coll__session *session, int peer, size_t length, bool is_send)
 {
-    const bool is_self = peer == trunk->rank;
-    const coll__peer *p = is_send ? &trunk->messages->peers[peer] : NULL;
-    const bool goes = is_send && !is_self && !p->held.first && !coll__must_ask(trunk, p, length);
+    const bool is_self = peer == session->rank;
+    const coll__peer *p = is_send ? &session->messages->peers[peer] : NULL;
+    const bool goes = is_send && !is_self && !p->held.first && !coll__must_ask(session, p, length);
     const bool is_copied = (is_send && is_self) || (goes && length <= COLL__COPY_MOST);
-    coll__message *m = coll__message_take(trunk->messages, is_copied ? length : 0);
+    coll__message *m = coll__message_take(session->messages, is_copied ? length : 0);
 
     if (!m) return NULL;
     m->peer = peer;

@@ -4,8 +4,8 @@
  * by a wait for one of several.  So each end is handed out once, whoever has brought it about; a restart makes it eligible again.
  *
  * A wait for one of several is inside all communicators of those that run.  They are told to write into its status when they end
- * (awaited), so that it need not look at each of them.  Of each trunk it takes one communicator, its chief, to hold the trunk by.
- *     one trunk       the loop that waits (coll_progress.h), which spins, and then sleeps until something moves
+ * (awaited), so that it need not look at each of them.  Of each session it takes one communicator, its chief, to hold it by.
+ *     one session       the loop that waits (coll_patience.h), which spins, and then sleeps until something moves
  *     several         no sleep is woken by all of them, so it takes them in turns, and sleeps up to a millisecond in each */
 #ifndef COLL_WAIT_H
 #define COLL_WAIT_H
@@ -28,7 +28,7 @@ COLL_API coll_status coll_test(coll_request *request)
     coll_comm *comm = request->comm;
     const coll_status status = coll__enter(comm);
     if (status < 0) return status;
-    (void)coll__advance(comm->trunk, 0);
+    (void)coll__advance(comm->session, 0);
     if (coll__is_pending(request)) coll__test_freed(request);
     return coll__leave(comm, coll__tell(request));
 }
@@ -69,17 +69,17 @@ typedef struct coll__watch {
     coll_request **requests;
     coll_status   status;                         /* COLL_PENDING until one of them has ended                 */
     coll_comm    *comms;                          /* of those that run; each has been entered once            */
-    int           trunks;                         /* that these come from                                     */
+    int           sessions;                       /* that these come from                                     */
 } coll__watch;
 
 static void coll__watch_take(coll_comm *chief)
 {
-    if (coll__is_shared(chief->trunk) && !chief->is_holder) coll__trunk_take(chief);
+    if (coll__is_shared(chief->session) && !chief->is_holder) coll__session_take(chief);
 }
 
 static void coll__watch_drop(coll_comm *chief)
 {
-    if (chief->is_holder) coll__trunk_drop(chief);
+    if (chief->is_holder) coll__session_drop(chief);
 }
 
 static void coll__watch_leave(coll__watch *w)
@@ -100,15 +100,15 @@ static coll_status coll__watch_enter(coll__watch *w)
     for (int i = 0; i < w->count; i++) {
         coll_comm *comm = w->requests[i] && coll__is_pending(w->requests[i]) ? w->requests[i]->comm : NULL;
         if (!comm || __atomic_load_n(&comm->watch, __ATOMIC_RELAXED) == w) continue;
-        if (!*comm->guard || !coll__door_enter(&comm->door, comm->trunk)) {
+        if (!*comm->guard || !coll__door_enter(&comm->door, comm->session)) {
             coll__watch_leave(w);
             return coll__stay_out(comm);
         }
         __atomic_store_n(&comm->watch, w, __ATOMIC_RELAXED);
         comm->is_chief = true;
         for (const coll_comm *other = w->comms; other; other = other->beside)
-            if (other->trunk == comm->trunk) comm->is_chief = false;
-        w->trunks += comm->is_chief;
+            if (other->session == comm->session) comm->is_chief = false;
+        w->sessions += comm->is_chief;
         comm->beside = NULL;
         *end = comm;
         end = &comm->beside;
@@ -120,11 +120,11 @@ static coll_status coll__watch_enter(coll__watch *w)
 
 static int coll__limit_ms(const coll_request *r)
 {
-    const int limit_ms = r->call.timeout_ms > 0 ? r->call.timeout_ms : r->comm->trunk->stall_timeout_ms;
+    const int limit_ms = r->call.timeout_ms > 0 ? r->call.timeout_ms : r->comm->session->stall_timeout_ms;
     return limit_ms > 0 ? limit_ms : INT_MAX;
 }
 
-/* Let the requests of the trunk that `chief` holds tell us of their end.  The one with the shortest time limit speaks for them.
+/* Let the requests of the session that `chief` holds tell us of their end.  The one with the shortest time limit speaks for them.
  * One that has ended already is all that we wait for. */
 static coll__goal coll__watch_begin(coll__watch *w, coll_comm *chief)
 {
@@ -134,11 +134,11 @@ static coll__goal coll__watch_begin(coll__watch *w, coll_comm *chief)
         coll_request *r = w->requests[i];
         if (!r || r->is_known) continue;
         if (!coll__is_pending(r)) __atomic_store_n(&w->status, COLL_OK, __ATOMIC_RELAXED);
-        else if (r->comm->trunk == chief->trunk) {
+        else if (r->comm->session == chief->session) {
             r->awaited = &w->status;
             if (!goal.request || coll__limit_ms(r) < coll__limit_ms(goal.request)) goal.request = r;
-            if (r->track && r->call.op == COLL_USER) goal.has_user_op = true;
-            if (r->is_on_device) goal.is_on_device = true;
+            if (r->order && r->call.op == COLL_USER) goal.has_user_op = true;
+            if (r->carrier->traits & COLL__WAKES_NOBODY) goal.is_silent = true;
         }
     }
     return goal;
@@ -148,7 +148,7 @@ static void coll__watch_end(coll__watch *w, const coll_comm *chief)
 {
     for (int i = 0; i < w->count; i++) {
         coll_request *r = w->requests[i];
-        if (r && r->awaited == &w->status && r->comm->trunk == chief->trunk) r->awaited = NULL;
+        if (r && r->awaited == &w->status && r->comm->session == chief->session) r->awaited = NULL;
     }
 }
 
@@ -162,30 +162,30 @@ static void coll__watch_one(coll__watch *w, coll_comm *chief)
     coll__watch_drop(chief);
 }
 
-/* One trunk of several, while it is its turn. */
+/* What is waited for in each of several sessions, which take turns. */
 typedef struct coll__watch_turn { coll__goal goal; coll__patience patience; } coll__watch_turn;
 
 /* A look, or a short sleep once there has been enough spinning.  A virtual clock moves by being looked at. */
 static void coll__watch_look(coll__watch_turn *t)
 {
     coll_comm *chief = t->goal.comm;
-    coll__trunk *trunk = chief->trunk;
+    coll__session *session = chief->session;
 
     coll__watch_take(chief);
-    const int64_t now = coll__clock(trunk);
+    const int64_t now = coll__clock(session);
     if (!coll__is_reached(&t->goal) && coll__patience_check(&t->patience, t->goal.request, now) >= 0) {
         int wait_ms = now >= t->patience.spin_end && !t->patience.is_virtual;
-        if (wait_ms > 0 && trunk->on_device > 0) wait_ms = coll__device_nap(&t->goal);
-        (void)coll__advance(trunk, wait_ms);
+        if (wait_ms > 0 && session->silent > 0) wait_ms = coll__silent_nap(&t->goal);
+        (void)coll__advance(session, wait_ms);
     }
     coll__watch_drop(chief);
 }
 
 static coll_status coll__watch_many(coll__watch *w)
 {
-    coll__watch_turn *turns = (coll__watch_turn *)calloc((size_t)w->trunks, sizeof *turns), *t = turns;
+    coll__watch_turn *turns = (coll__watch_turn *)calloc((size_t)w->sessions, sizeof *turns), *t = turns;
 
-    if (!turns) return coll__start_failed(COLL_ERR_MEMORY, "no memory to wait for requests of %d coll_init", w->trunks);
+    if (!turns) return coll__start_failed(COLL_ERR_MEMORY, "no memory to wait for requests of %d coll_init", w->sessions);
     for (coll_comm *comm = w->comms; comm; comm = comm->beside) {
         if (!comm->is_chief) continue;
         coll__watch_take(comm);
@@ -198,16 +198,16 @@ static coll_status coll__watch_many(coll__watch *w)
         t++;
     }
     while (!coll__is_reached(&turns->goal)) {
-        for (int i = 0; i < w->trunks && !coll__is_reached(&turns->goal); i++) coll__watch_look(&turns[i]);
+        for (int i = 0; i < w->sessions && !coll__is_reached(&turns->goal); i++) coll__watch_look(&turns[i]);
         coll__relax();
     }
-    for (t = turns; t < turns + w->trunks; t++) {
+    for (t = turns; t < turns + w->sessions; t++) {
         coll_comm *chief = t->goal.comm;
         coll__watch_take(chief);
         if (t->goal.request) coll__wait_end(&t->goal);
         coll__watch_end(w, chief);
-        if (chief->trunk->failure.status == COLL_OK)     /* nobody sleeps there any more                      */
-            (void)chief->trunk->transport->progress(chief->trunk->context, 0);
+        if (chief->session->failure.status == COLL_OK)   /* nobody sleeps there any more                      */
+            (void)chief->session->transport->progress(chief->session->context, 0);
         coll__watch_drop(chief);
     }
     free(turns);
@@ -221,12 +221,12 @@ static coll_status coll__watch_all(int count, coll_request **requests, bool wait
     coll_status status = coll__watch_enter(&w);
 
     if (status < 0) return status;
-    if (waits && w.trunks == 1) coll__watch_one(&w, w.comms);
-    if (waits && w.trunks > 1) status = coll__watch_many(&w);
+    if (waits && w.sessions == 1) coll__watch_one(&w, w.comms);
+    if (waits && w.sessions > 1) status = coll__watch_many(&w);
     for (coll_comm *comm = w.comms; comm && !waits; comm = comm->beside) {
         if (!comm->is_chief) continue;
         coll__watch_take(comm);
-        (void)coll__advance(comm->trunk, 0);
+        (void)coll__advance(comm->session, 0);
         coll__watch_drop(comm);
     }
     coll__watch_leave(&w);
@@ -325,7 +325,7 @@ COLL_API void coll_request_free(coll_request *request)
     }
     coll_comm *comm = request->comm;              /* what is running or prepared, others may be looking at    */
     if (coll__enter(comm) < 0) return;
-    if (coll__is_pending(request)) request->is_detached = true;
+    if (coll__is_pending(request)) request->done = coll__detached_done;
     else coll__request_free(request);
     (void)coll__leave(comm, COLL_OK);
 }
@@ -334,23 +334,9 @@ COLL_API coll_status coll_progress(coll_comm *comm)
 {
     const coll_status status = coll__enter(comm);
     if (status < 0) return status;
-    coll__fd_hear(comm->trunk);
-    const coll_status moved = coll__advance(comm->trunk, 0);
+    coll__fd_hear(comm->session);
+    const coll_status moved = coll__advance(comm->session, 0);
     return coll__leave(comm, moved < 0 ? moved : COLL_OK);
-}
-
-COLL_API int coll_fd(coll_comm *comm)
-{
-    if (coll__enter(comm) < 0) return -1;
-    coll__trunk *trunk = comm->trunk;
-    coll__mover_rouse(comm);
-    if (trunk->mover.has_thread && trunk->fd < 0) {
-        trunk->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        coll__fd_ring(trunk);                     /* for what has ended already                               */
-    }
-    const int fd = trunk->mover.has_thread ? trunk->fd : -1;
-    (void)coll__leave(comm, COLL_OK);
-    return fd;
 }
 
 #endif /* COLL_WAIT_H */

@@ -156,15 +156,15 @@ typedef struct coll__codec {
     coll__map *store, *store_wire;                /* the one rounding; NULL: copy */
     bool is_through;                              /* NULL for load_user and store: by way of the wire */
     coll__map *repack;                            /* NULL: as pack; a result, which the wire has, back to the wire */
-    coll__stochastic_fn *draw;                          /* COLL_STOCHASTIC: in the place of store and store_wire */
-    uint64_t seed;                                /* for draw */
+    coll__stochastic_fn *stochastic;              /* COLL_STOCHASTIC: in the place of store and store_wire */
+    uint64_t seed;                                /* for it */
     struct {                                      /* pack in blocks of f32 or f64: to clamp, to draw, to make groups */
         size_t size;                              /* 0: not so */
         coll__map *widen, *narrow;                /* widen NULL: user memory has these */
         coll__finish *clamp;                      /* or NULL */
-        coll__stochastic_fn *draw;                      /* NULL: narrow */
+        coll__stochastic_fn *stochastic;          /* NULL: narrow */
     } by;
-    const coll__grid *grid;                       /* COLL_REPRODUCIBLE: in the place of combine */
+    const coll__grid *reproducible;               /* COLL_REPRODUCIBLE: in the place of combine */
     coll__map *narrow;                            /* NULL, or unpack to f32, and then this */
     double divisor, factor, limit;                /* for finish; for clamp */
     coll_reduce_fn *fn;                           /* COLL_USER */
@@ -266,7 +266,7 @@ static void coll__codec_pack_by(coll__codec *codec, const coll_call *call, coll_
     codec->by.widen = type == by ? NULL : coll__conversion(by, type, tier);
     codec->by.narrow = coll__conversion(wire, by, tier);
     if (clamps) codec->by.clamp = by == COLL_F64 ? COLL__PICK(coll__clamp_f64, tier) : COLL__PICK(coll__clamp_f32, tier);
-    if (draws) codec->by.draw = coll__stochastic_row(wire, by, tier);
+    if (draws) codec->by.stochastic = coll__stochastic_row(wire, by, tier);
 }
 
 /* Floats that cross the wire in groups.  f64 and f32 go there themselves, halves by way of f32. */
@@ -324,7 +324,7 @@ static void coll__codec_float(coll__codec *codec, const coll_call *call, coll_ty
     if (sum == COLL_F32 && (wire == COLL_F16 || wire == COLL_BF16) && !draws && (type == wire || type == COLL_F32))
         coll__codec_half(codec, type, wire, call->op, tier);
     if (draws) {
-        codec->draw = coll__stochastic_row(wire, sum, tier);
+        codec->stochastic = coll__stochastic_row(wire, sum, tier);
         codec->seed = call->seed;
     }
     if (clamps) {
@@ -351,7 +351,7 @@ static void coll__codec_direct(coll__codec *codec, coll_type type, coll_op op, i
     case COLL_I64_I64:            codec->store = coll__store_i64_i64;                     break;
     case COLL_BOOL:               codec->store = coll__truth_u8_base;                     break;
     default:
-        if (op >= COLL_LAND && op <= COLL_LXOR) {
+        if (coll__is_logical(op)) {
             codec->store = codec->type_size == 1 ? coll__truth_u8_base : codec->type_size == 2 ? coll__truth_u16_base
                          : codec->type_size == 4 ? coll__truth_u32_base : coll__truth_u64_base;
         }
@@ -364,7 +364,7 @@ static void coll__codec_finish(coll__codec *codec, coll_type sum, coll_op op, in
 {
     codec->factor = scale;
     codec->divisor = op == COLL_AVG ? ranks : 1;
-    if (op >= COLL_LAND && op <= COLL_LXOR) {
+    if (coll__is_logical(op)) {
         if (sum == COLL_F32) codec->finish = COLL__PICK(coll__truth_f32, tier);
         if (sum == COLL_F64) codec->finish = COLL__PICK(coll__truth_f64, tier);
     } else if (op == COLL_AVG || scale != 1) {
@@ -392,16 +392,16 @@ COLL__UNUSED static bool coll__kind_scans(coll_kind kind) { return kind == COLL_
 
 /* Does the call ask for a sum in which the order does not show, where the order would?  In a scan the order of the ranks is
  * part of the question. */
-static bool coll__wants_grid(const coll_call *call)
+static bool coll__wants_reproducible(const coll_call *call)
 {
     if (!(call->flags & COLL_REPRODUCIBLE) || coll__kind_scans(call->kind) || call->op == COLL_USER) return false;
-    return (coll__is_float(call->type) || coll__is_complex(call->type)) && (call->op == COLL_SUM || call->op == COLL_AVG);
+    return coll__is_floating(call->type) && (call->op == COLL_SUM || call->op == COLL_AVG);
 }
 
 /* There is none of products, and the library knows nothing of the caller's own operations. */
 static bool coll__reproduction_fits(const coll_call *call, char *why, size_t room)
 {
-    const bool is_product = call->op == COLL_PROD && (coll__is_float(call->type) || coll__is_complex(call->type));
+    const bool is_product = call->op == COLL_PROD && coll__is_floating(call->type);
     const bool is_asked = (call->flags & COLL_REPRODUCIBLE) && !coll__kind_scans(call->kind);
 
     if (!is_asked || (!is_product && call->op != COLL_USER)) return true;
@@ -416,7 +416,7 @@ static bool coll__scale_fits(const coll_call *call, coll_type sum, double scale,
     const double most = sum == COLL_F32 || sum == COLL_C64 ? 0x1.fffffep127 : 0x1.fffffffffffffp1023;
 
     if (scale == 1) return true;
-    if (call->op == COLL_USER || (!coll__is_float(call->type) && !coll__is_complex(call->type))) {
+    if (call->op == COLL_USER || !coll__is_floating(call->type)) {
         snprintf(why, room, "there is no scale for %s of %s", coll_op_name(call->op), coll_type_name(call->type));
         return false;
     }
@@ -455,13 +455,13 @@ static bool coll__reduction_fits(const coll_call *call, coll_type wire, coll_typ
 #undef COLL__REFUSE
 
 /* Sums on a grid: terms are read as f32, which all wires but f64 fit, and summed in f64, of doubles in two of them. */
-static void coll__codec_grid(coll__codec *codec, coll_type wire, int tier)
+static void coll__codec_reproducible(coll__codec *codec, coll_type wire, int tier)
 {
     const bool is_double = wire == COLL_F64 || wire == COLL_C128, is_through = codec->is_through;
     const bool is_exact = wire == COLL_F16 || wire == COLL_F8E4M3 || wire == COLL_F8E5M2;
 
-    codec->grid = &COLL__PICK(coll__grids, tier)[is_double ? COLL__GRID_OF_DOUBLES : is_exact ? COLL__GRID_OF_NONE
-                                                 : COLL__GRID_OF_FLOATS];
+    codec->reproducible = &COLL__PICK(coll__grids, tier)[is_double ? COLL__GRID_OF_DOUBLES : is_exact ? COLL__GRID_OF_NONE
+                                                         : COLL__GRID_OF_FLOATS];
     codec->acc_size = wire == COLL_C128 ? 4 * sizeof(double)
                     : is_double || wire == COLL_C64 ? 2 * sizeof(double) : sizeof(double);
     codec->direct = is_double;
@@ -480,7 +480,7 @@ static bool coll__codec_reduce_in(coll__codec *codec, const coll_call *call, int
     const coll_type type = call->type, wire = call->wire ? call->wire : type;
     const bool is_user = call->op == COLL_USER;
     const coll_type usual = is_user ? type : coll__usual_accumulator(type);
-    const bool on_grid = coll__wants_grid(call), in_doubles = on_grid && coll__is_float(type);
+    const bool is_reproducible = coll__wants_reproducible(call), in_doubles = is_reproducible && coll__is_float(type);
     const coll_type asked = call->accumulate ? call->accumulate : usual, sum = in_doubles && asked == usual ? COLL_F64 : asked;
     const double scale = call->scale == 0 ? 1 : call->scale;
 
@@ -503,10 +503,10 @@ static bool coll__codec_reduce_in(coll__codec *codec, const coll_call *call, int
     codec->combine = coll__fold_of(sum, call->op, tier);
     if (wire != type || sum != type) coll__codec_float(codec, call, wire, sum, tier);
     else coll__codec_direct(codec, type, call->op, tier);
-    if (on_grid) coll__codec_grid(codec, wire, tier);
-    coll__codec_finish(codec, on_grid && type == COLL_C64 ? COLL_C128 : sum, call->op, ranks, scale, tier);
-    if (codec->direct && !codec->finish && !on_grid) codec->whole = codec->combine;
-    if (codec->direct && !on_grid) codec->twin = coll__twin_of(type, call->op, tier);
+    if (is_reproducible) coll__codec_reproducible(codec, wire, tier);
+    coll__codec_finish(codec, is_reproducible && type == COLL_C64 ? COLL_C128 : sum, call->op, ranks, scale, tier);
+    if (codec->direct && !codec->finish && !is_reproducible) codec->whole = codec->combine;
+    if (codec->direct && !is_reproducible) codec->twin = coll__twin_of(type, call->op, tier);
     return true;
 }
 
@@ -546,7 +546,7 @@ static void coll__pack_by(const coll__codec *codec, void *wire, const void *user
         length = count - from < most ? count - from : most;
         if (codec->by.widen) codec->by.widen(block, in, length), in = block;
         if (codec->by.clamp) codec->by.clamp(block, in, length, 1, codec->limit), in = block;
-        if (codec->by.draw && rank != COLL__OF_RESULT) codec->by.draw(out, in, length, seed, index + from);
+        if (codec->by.stochastic && rank != COLL__OF_RESULT) codec->by.stochastic(out, in, length, seed, index + from);
         else codec->by.narrow(out, in, length);
     }
 }

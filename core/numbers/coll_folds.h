@@ -305,7 +305,7 @@ static coll__twin_fn *coll__twin_of(coll_type type, coll_op op, int tier)
 /* The type in which a type is summed if the call does not say. */
 static coll_type coll__usual_accumulator(coll_type type)
 {
-    return coll__is_float(type) && type < COLL_F32 ? COLL_F32 : type;
+    return coll__is_float(type) && coll_type_size(type) < sizeof(float) ? COLL_F32 : type;
 }
 
 /* Is there such an operation on such a type?  The user's own is on every type, blobs included. */

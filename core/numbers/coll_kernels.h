@@ -61,7 +61,7 @@ static size_t coll__slot_size(const coll__codec *codec)
  * past the caches, and the rows of a grid. */
 COLL__UNUSED static size_t coll__combine_scratch(const coll__codec *codec, int n)
 {
-    return (size_t)coll__combine_slots(n) * coll__slot_size(codec) + COLL__BLOCK + (codec->grid ? COLL__GRID_BYTES : 0);
+    return (size_t)coll__combine_slots(n) * coll__slot_size(codec) + COLL__BLOCK + (codec->reproducible ? COLL__GRID_BYTES : 0);
 }
 
 /* Bytes of `count` elements; where a group begins, if they are the wire's. */
@@ -185,7 +185,7 @@ static const void *coll__combine_user(const coll__codec *codec, const coll__sum 
 /* The one rounding; `index` is the number of the first element. */
 static void coll__round_block(const coll__codec *codec, coll__map *store, void *to, const void *sum, size_t count, size_t index)
 {
-    if (codec->draw) codec->draw(to, sum, count, codec->seed, index);
+    if (codec->stochastic) codec->stochastic(to, sum, count, codec->seed, index);
     else store(to, sum, count);
 }
 
@@ -229,11 +229,11 @@ static void coll__grid_two(const coll__codec *codec, const coll__sum *sum, int i
 
 /* One block of a sum in which the order of the sources does not show (coll_reproducible.h).  They are read twice: first for
  * the grid. */
-static void coll__combine_grid(const coll__codec *codec, const coll__sum *sum, size_t from, size_t count, void *result)
+static void coll__combine_reproducible(const coll__codec *codec, const coll__sum *sum, size_t from, size_t count, void *result)
 {
     const size_t before = coll__combine_scratch(codec, sum->n) - COLL__GRID_BYTES;
     double (*const rows)[COLL__GRID_REALS] = (double (*)[COLL__GRID_REALS])(void *)((unsigned char *)sum->scratch + before);
-    const coll__grid *const grid = codec->grid;
+    const coll__grid *const grid = codec->reproducible;
     const size_t reals = count * (coll__is_complex(codec->type) ? 2 : 1);
     const double factor = 3.0 * (double)(1 << coll__grid_headroom(sum->n));
     double *const peak = rows[0], *const high = rows[3], *const low = rows[4];       /* low: of doubles, else of high */
@@ -275,8 +275,8 @@ static void coll__combine_block(const coll__codec *codec, const coll__sum *sum, 
 {
     const coll__source *const sources = sum->sources;
 
-    if (codec->grid) {
-        coll__combine_grid(codec, sum, from, count, result);
+    if (codec->reproducible) {
+        coll__combine_reproducible(codec, sum, from, count, result);
         return;
     }
     if (coll__is_whole(codec, sum)) {
@@ -326,7 +326,7 @@ static void coll__combine_streaming(const coll__codec *codec, const coll__sum *s
 static __attribute__((noinline)) void coll__combine_blocks(const coll__codec *codec, const coll__sum *sum)
 {
     const int m = sum->m, two = coll__makes_two(codec, sum) ? 2 : 1;
-    const bool is_lone = sum->n == 1 && codec->direct && !codec->finish && !codec->fn && !codec->grid;
+    const bool is_lone = sum->n == 1 && codec->direct && !codec->finish && !codec->fn && !codec->reproducible;
     const size_t count = sum->count;
     const size_t block = m <= two && (is_lone || coll__is_whole(codec, sum)) ? count : coll__block_count(codec);
 
@@ -350,10 +350,14 @@ static __attribute__((noinline)) void coll__combine_blocks(const coll__codec *co
  * a result that is not, finish it. */
 COLL__UNUSED static inline void coll__combine(const coll__codec *codec, const coll__sum *sum)
 {
-    if (sum->streams && sum->m > 0 && codec->acc_size <= COLL__BLOCK) coll__combine_streaming(codec, sum);
-    else if (sum->m == 1 && coll__is_whole(codec, sum))
+    COLL__ASSERT(sum->n >= 1 && sum->m >= 0, "%d sources for %d results", (int)sum->n, (int)sum->m);
+    if (!sum->streams && sum->m == 1 && coll__is_whole(codec, sum)) {
         codec->whole(sum->results[0], sum->sources[0].at, sum->sources[1].at, sum->count);
-    else coll__combine_blocks(codec, sum);
+        return;
+    }
+    const coll__sum in_memory = *sum;             /* so that the caller's need not be, where this is inlined  */
+    if (sum->streams && sum->m > 0 && codec->acc_size <= COLL__BLOCK) coll__combine_streaming(codec, &in_memory);
+    else coll__combine_blocks(codec, &in_memory);
 }
 
 COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count, coll_type type, coll_op op)

@@ -15,21 +15,29 @@
 #include <stdint.h>
 #include <string.h>
 
-/* ---- >>types: what they are called and how long they are ---- */
+/* ---- >>types: what they are called, how long they are, and what sort of number they hold ---- */
 
-#define COLL__TYPES(X)                                                                              \
-    X(COLL_I8, "i8", 1)            X(COLL_I16, "i16", 2)          X(COLL_I32, "i32", 4)             \
-    X(COLL_I64, "i64", 8)          X(COLL_U8, "u8", 1)            X(COLL_U16, "u16", 2)             \
-    X(COLL_U32, "u32", 4)          X(COLL_U64, "u64", 8)          X(COLL_BOOL, "bool", 1)           \
-    X(COLL_F16, "f16", 2)          X(COLL_BF16, "bf16", 2)        X(COLL_F8E4M3, "f8e4m3", 1)       \
-    X(COLL_F8E5M2, "f8e5m2", 1)    X(COLL_F32, "f32", 4)          X(COLL_F64, "f64", 8)             \
-    X(COLL_C64, "c64", 8)          X(COLL_C128, "c128", 16)       X(COLL_F32_I32, "f32_i32", 8)     \
-    X(COLL_F64_I32, "f64_i32", 16) X(COLL_F64_I64, "f64_i64", 16) X(COLL_I32_I32, "i32_i32", 8)     \
-    X(COLL_I64_I32, "i64_i32", 16) X(COLL_I64_I64, "i64_i64", 16)
+/* Sorts of elements, as bits, so that one can ask for several at once. */
+enum {
+    COLL__CLASS_NONE = 0, COLL__CLASS_SIGNED = 1, COLL__CLASS_UNSIGNED = 2, COLL__CLASS_BOOL = 4, COLL__CLASS_FLOAT = 8,
+    COLL__CLASS_COMPLEX = 16, COLL__CLASS_PAIR = 32, COLL__CLASS_MX = 64
+};
+
+/* The table: type, name, bytes, class. */
+#define COLL__TYPES(X)                                                                                                       \
+    X(COLL_I8,      "i8",      1,  SIGNED)      X(COLL_I16,     "i16",     2,  SIGNED)      X(COLL_I32, "i32", 4, SIGNED)    \
+    X(COLL_I64,     "i64",     8,  SIGNED)      X(COLL_U8,      "u8",      1,  UNSIGNED)    X(COLL_U16, "u16", 2, UNSIGNED)  \
+    X(COLL_U32,     "u32",     4,  UNSIGNED)    X(COLL_U64,     "u64",     8,  UNSIGNED)    X(COLL_BOOL, "bool", 1, BOOL)    \
+    X(COLL_F16,     "f16",     2,  FLOAT)       X(COLL_BF16,    "bf16",    2,  FLOAT)       X(COLL_F32, "f32", 4, FLOAT)     \
+    X(COLL_F8E4M3,  "f8e4m3",  1,  FLOAT)       X(COLL_F8E5M2,  "f8e5m2",  1,  FLOAT)       X(COLL_F64, "f64", 8, FLOAT)     \
+    X(COLL_C64,     "c64",     8,  COMPLEX)     X(COLL_C128,    "c128",    16, COMPLEX)                                      \
+    X(COLL_F32_I32, "f32_i32", 8,  PAIR)        X(COLL_F64_I32, "f64_i32", 16, PAIR)                                         \
+    X(COLL_F64_I64, "f64_i64", 16, PAIR)        X(COLL_I32_I32, "i32_i32", 8,  PAIR)                                         \
+    X(COLL_I64_I32, "i64_i32", 16, PAIR)        X(COLL_I64_I64, "i64_i64", 16, PAIR)
 
 /* Types that exist on the wire only: none of their elements has bytes of its own. */
-#define COLL__WIRE_TYPES(X)                                                                         \
-    X(COLL_MXI8, "mxi8", 0) X(COLL_MXF8E4M3, "mxf8e4m3", 0) X(COLL_MXF8E5M2, "mxf8e5m2", 0)
+#define COLL__WIRE_TYPES(X)                                                                                                  \
+    X(COLL_MXI8, "mxi8", 0, MX) X(COLL_MXF8E4M3, "mxf8e4m3", 0, MX) X(COLL_MXF8E5M2, "mxf8e5m2", 0, MX)
 
 #define COLL__OPS(X)                                                                                \
     X(COLL_SUM, "sum")   X(COLL_PROD, "prod") X(COLL_MIN, "min")       X(COLL_MAX, "max")           \
@@ -49,7 +57,7 @@ COLL_API size_t coll_type_size(coll_type type)
 {
     if (coll__is_blob(type)) return (size_t)(type - COLL__BLOB_MARK);
     switch (type) {
-#define COLL__CASE(name, text, bytes) case name: return bytes;
+#define COLL__CASE(name, text, bytes, sort) case name: return bytes;
         COLL__TYPES(COLL__CASE)
 #undef COLL__CASE
     default: return 0;
@@ -60,7 +68,7 @@ COLL_API const char *coll_type_name(coll_type type)
 {
     if (coll__is_blob(type)) return "blob";
     switch (type) {
-#define COLL__CASE(name, text, bytes) case name: return text;
+#define COLL__CASE(name, text, bytes, sort) case name: return text;
         COLL__TYPES(COLL__CASE)
         COLL__WIRE_TYPES(COLL__CASE)
 #undef COLL__CASE
@@ -78,10 +86,31 @@ COLL_API const char *coll_op_name(coll_op op)
     }
 }
 
-COLL__UNUSED static bool coll__is_integer(coll_type type) { return type >= COLL_I8 && type <= COLL_U64; }
-COLL__UNUSED static bool coll__is_float(coll_type type) { return type >= COLL_F16 && type <= COLL_F64; }
-COLL__UNUSED static bool coll__is_mx(coll_type type) { return type >= COLL_MXI8 && type <= COLL_MXF8E5M2; }
-COLL__UNUSED static bool coll__is_complex(coll_type type) { return type == COLL_C64 || type == COLL_C128; }
+/* What sort it is; COLL__CLASS_NONE for a blob, and for a type that does not exist.  A constant where the type is one. */
+COLL__UNUSED static inline unsigned coll__class_of(coll_type type)
+{
+    switch (type) {
+#define COLL__CASE(name, text, bytes, sort) case name: return COLL__CLASS_##sort;
+        COLL__TYPES(COLL__CASE)
+        COLL__WIRE_TYPES(COLL__CASE)
+#undef COLL__CASE
+    default: return COLL__CLASS_NONE;
+    }
+}
+
+/* Is it of one of these classes? */
+#define COLL__IS(name, classes)                                                                                              \
+    COLL__UNUSED static inline bool coll__is_##name(coll_type type) { return (coll__class_of(type) & (classes)) != 0; }
+COLL__IS(integer, COLL__CLASS_SIGNED | COLL__CLASS_UNSIGNED)
+COLL__IS(unsigned, COLL__CLASS_UNSIGNED)
+COLL__IS(float, COLL__CLASS_FLOAT)
+COLL__IS(complex, COLL__CLASS_COMPLEX)
+COLL__IS(floating, COLL__CLASS_FLOAT | COLL__CLASS_COMPLEX)
+COLL__IS(mx, COLL__CLASS_MX)
+#undef COLL__IS
+
+/* Operations whose result is 1 or 0. */
+COLL__UNUSED static inline bool coll__is_logical(coll_op op) { return op == COLL_LAND || op == COLL_LOR || op == COLL_LXOR; }
 
 /* ---- >>memory: elements as they lie in buffers, of any alignment and of any declared type ---- */
 

@@ -2,83 +2,90 @@
 #ifndef COLL_GROUPS_H
 #define COLL_GROUPS_H
 
-/* ---- >>trunk ---- */
+/* ---- >>session ---- */
 
 /* In a forked child the locks stay as they are: threads that it does not have may have been waiting. */
-static void coll__trunk_free(coll__trunk *trunk)
+static void coll__session_free(coll__session *session)
 {
-    coll__messages_free(trunk);
-    coll__close_fd(&trunk->fd);
-    free(trunk->survival);
-    free(trunk->listed);
-    if (*trunk->guard) {
-        pthread_cond_destroy(&trunk->changed);
-        pthread_cond_destroy(&trunk->mover.bell);
-        pthread_mutex_destroy(&trunk->lock);
+    coll__messages_free(session);
+    coll__close_fd(&session->fd);
+    free(session->survival);
+    free(session->listed);
+    if (*session->guard) {
+        pthread_cond_destroy(&session->changed);
+        pthread_cond_destroy(&session->background.bell);
+        pthread_mutex_destroy(&session->lock);
     }
-    coll__fork_guard_free(trunk->guard);
-    free(trunk);
+    coll__fork_guard_free(session->guard);
+    free(session);
 }
 
-static void coll__trunk_locks(coll__trunk *trunk)
+static void coll__session_locks(coll__session *session)
 {
     pthread_condattr_t attributes;
 
-    pthread_mutex_init(&trunk->lock, NULL);       /* none of these can fail with Linux and default attributes */
+    pthread_mutex_init(&session->lock, NULL);     /* none of these can fail with Linux and default attributes */
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&trunk->changed, &attributes);
-    pthread_cond_init(&trunk->mover.bell, &attributes);
+    pthread_cond_init(&session->changed, &attributes);
+    pthread_cond_init(&session->background.bell, &attributes);
     pthread_condattr_destroy(&attributes);
 }
 
-#if defined(COLL_WITH_NCCL)
-static void coll__watch_memory(coll__trunk *trunk);
-#else
-static void coll__watch_memory(coll__trunk *trunk) { (void)trunk; }
-#endif
+/* Who looks on in every session. */
+static const coll__observer coll__observers = {
+    .begin = coll__record_begin,
+    .end = coll__record_end,
+    .failed = coll__dump_failure,
+    .idle = coll__background_turn,
+};
 
 /* What all communicators over an open transport will share, which it takes over.  NULL: no memory; the transport is closed. */
-static coll__trunk *coll__trunk_new(const coll_transport *transport, void *context, int rank, int size, const coll__settings *s)
+static coll__session *coll__session_new(const coll__opened *o, const coll__settings *s)
 {
-    coll__trunk *trunk = (coll__trunk *)coll__allocate(sizeof *trunk);
+    const coll_transport *const transport = o->transport;
+    coll__session *session = (coll__session *)coll__allocate(sizeof *session);
 
-    if (trunk) trunk->guard = coll__fork_guard();
-    if (!trunk || !trunk->guard) {
-        free(trunk);
-        transport->close(context);
-        coll__start_failed(COLL_ERR_MEMORY, "no memory for a communicator");
+    if (session) session->guard = coll__fork_guard();
+    if (!session || !session->guard) {
+        free(session);
+        transport->close(o->context);
         return NULL;
     }
-    coll__trunk_locks(trunk);
-    trunk->rank = rank;
-    trunk->size = size;
-    trunk->local_rank = s->local_rank;
-    trunk->local_size = s->local_size;
-    trunk->transport = transport;
-    trunk->context = context;
-    trunk->stall_timeout_ms = s->config.stall_timeout_ms;
-    coll__print(trunk->dump, sizeof trunk->dump, "%s", s->config.dump ? s->config.dump : "");
-    trunk->start_timeout_ms = s->config.start_timeout_ms;
-    trunk->log = (coll__log){ s->config.log_level, s->config.log, s->config.log_context };
-    memcpy(trunk->forced_text, s->forced_text, sizeof trunk->forced_text);
-    for (int kind = 0; kind <= COLL_SENDRECV; kind++)
-        if (s->forced_at[kind]) trunk->forced[kind] = trunk->forced_text + s->forced_at[kind] - 1;
-    trunk->failure.rank = trunk->fd = -1;
-    trunk->next_id = 1;
-    trunk->processors = s->processors;
-    const bool is_one_host = !transport->now && s->local_size == size;
-    trunk->share = s->share > 0 ? s->share : is_one_host && s->processors < size ? (double)s->processors / size : 1;
-    trunk->is_crowded = s->local_size > s->processors;
-    trunk->offloads_all = transport->offload != NULL;
-    trunk->mover.is_wanted = s->config.background > 0 && transport->in_background && transport->wake && !transport->now;
-    trunk->mover.nap = (int64_t)COLL__NAP_LEAST_US * 1000;
-    trunk->has_membarrier = coll__membarrier_register();
-    if (transport->watch) transport->watch(context, &trunk->doing);
-    coll__watch_memory(trunk);
-    trunk->spin_us = s->config.spin_us > 0 ? s->config.spin_us : s->config.spin_us < 0 ? 0
-                   : trunk->is_crowded ? COLL__SPIN_CROWDED_US : COLL__SPIN_US;
-    return trunk;
+    coll__session_locks(session);
+    session->rank = o->rank;
+    session->size = o->size;
+    session->local_rank = o->local_rank;
+    session->local_size = o->local_size;
+    session->transport = transport;
+    session->carriers = coll__carriers;
+    session->carrier_count = COLL__CARRIER_COUNT;
+    session->observer = &coll__observers;
+    session->context = o->context;
+    session->stall_timeout_ms = s->config.stall_timeout_ms;
+    coll__print(session->dump, sizeof session->dump, "%s", s->config.dump ? s->config.dump : "");
+    session->start_timeout_ms = s->config.start_timeout_ms;
+    session->log = coll__log_of(&s->config);
+    memcpy(session->forced_text, s->forced_text, sizeof session->forced_text);
+    for (int kind = 0; kind < COLL__KIND_COUNT; kind++)
+        if (s->forced_at[kind]) session->forced[kind] = session->forced_text + s->forced_at[kind] - 1;
+    session->failure.rank = session->fd = -1;
+    session->next_id = 1;
+    session->processors = o->processors;
+    const bool is_one_host = !transport->now && o->local_size == o->size;
+    session->share = o->share > 0 ? o->share : is_one_host && o->processors < o->size ? (double)o->processors / o->size : 1;
+    session->is_crowded = o->is_crowded;
+    session->offloads_all = o->offloads_all;
+    session->is_synchronous = o->is_synchronous;
+    session->background.is_wanted = s->config.background > 0 && transport->in_background && transport->wake && !transport->now;
+    session->background.nap = (int64_t)COLL__NAP_LEAST_US * 1000;
+    session->has_membarrier = coll__membarrier_register();
+    if (transport->watch) transport->watch(o->context, &session->doing);
+    session->extension = s->extension;
+    if (session->extension->opened) session->extension->opened(session);
+    session->spin_us = o->spin_us > 0 ? o->spin_us : o->spin_us < 0 ? 0
+                   : session->is_crowded ? COLL__SPIN_CROWDED_US : COLL__SPIN_US;
+    return session;
 }
 
 /* ---- >>communicators ---- */
@@ -86,19 +93,20 @@ static coll__trunk *coll__trunk_new(const coll_transport *transport, void *conte
 /* A number for (tag, ranks), equal on all who give the same. */
 static uint32_t coll__hash_ranks(const int *ranks, int count, int tag)
 {
-    uint64_t hash = 1469598103934665603u ^ (uint64_t)(unsigned)tag;
-    for (int i = 0; i < count; i++) hash = (hash ^ (uint64_t)(unsigned)ranks[i]) * 1099511628211u;
-    return (uint32_t)(hash ^ hash >> 32) & 0x7fffffff;
+    uint64_t hash = coll__hash_of_none ^ (uint64_t)(unsigned)tag;
+    for (int i = 0; i < count; i++) hash = coll__hash_with(hash, (uint64_t)(unsigned)ranks[i]);
+    return coll__hash_end(hash) & 0x7fffffff;
 }
 
-/* `size` ranks of a trunk, which are called `members` there (NULL: the same); takes the list over.  The numbers are inherited. */
-static coll_comm *coll__comm_of(coll__trunk *trunk, int *members, int rank, int size, uint32_t id, const coll__numbers *numbers)
+/* `size` ranks of a session, which are called `members` there (NULL: the same); takes the list over.  It inherits the numbers. */
+static coll_comm *coll__comm_of(coll__session *session, int *members, int rank, int size, uint32_t id,
+                                const coll__numbers *numbers)
 {
     coll_comm *comm = (coll_comm *)coll__allocate(sizeof *comm);
 
     if (!comm) return NULL;
-    comm->trunk = trunk;
-    comm->guard = trunk->guard;
+    comm->session = session;
+    comm->guard = session->guard;
     comm->members = members;
     comm->rank = rank;
     comm->size = size;
@@ -106,57 +114,46 @@ static coll_comm *coll__comm_of(coll__trunk *trunk, int *members, int rank, int 
     comm->mark = members ? coll__hash_ranks(members, size, (int)id) : 0;
     comm->numbers = *numbers;
     comm->sentence = comm->error;
-    if (coll__is_recorded(trunk)) comm->recorder = (coll__recorder *)calloc(1, sizeof *comm->recorder);
-    coll__track_init(&comm->main, comm, COLL__SPACE_CALLS, 0, id != 0);
-    comm->next = trunk->comms;
-    trunk->comms = comm;
-    coll__doing_comms(trunk);
+    if (coll__is_recorded(session)) comm->recorder = calloc(1, sizeof(coll__recorder));
+    coll__order_init(&comm->main, comm, COLL__SPACE_CALLS, 0, id != 0);
+    comm->next = session->comms;
+    session->comms = comm;
+    coll__doing_comms(session);
     return comm;
 }
 
 static void coll__comm_unlink(coll_comm *comm)
 {
-    coll_comm **at = &comm->trunk->comms;
+    coll_comm **at = &comm->session->comms;
 
     while (*at != comm) at = &(*at)->next;
     *at = comm->next;
 }
 
-static void coll__comm_free(coll_comm *comm)
+/* A communicator over an open transport, which it takes over.  NULL: no memory; the transport is closed. */
+static coll_comm *coll__comm_new(const coll__opened *o, const coll__settings *s)
 {
-    coll__track_leave(&comm->main);
-    free(comm->members);
-    free(comm->order);
-    free(comm->graph_lists);
-    free(comm->gauge);
-    free(comm->recorder);
-    free(comm->counts);
-    for (int kind = 0; kind <= COLL_ALLTOALL; kind++) free(comm->again[kind]);
-    free(comm);
-}
+    coll__session *session = coll__session_new(o, s);
+    coll_comm *comm = session ? coll__comm_of(session, NULL, o->rank, o->size, 0, &o->numbers) : NULL;
 
-/* A communicator over an open transport, which it takes over. */
-static coll_comm *coll__comm_new(const coll_transport *transport, void *context, int rank, int size, const coll__settings *s)
-{
-    coll__trunk *trunk = coll__trunk_new(transport, context, rank, size, s);
-    coll_comm *comm = trunk ? coll__comm_of(trunk, NULL, rank, size, 0, &s->numbers) : NULL;
-
-    if (comm || !trunk) return comm;
-    transport->close(context);
-    coll__trunk_free(trunk);
-    coll__start_failed(COLL_ERR_MEMORY, "no memory for a communicator");
+    if (comm) return comm;
+    if (session) {
+        o->transport->close(o->context);
+        coll__session_free(session);
+    }
+    coll__start_failed(COLL_ERR_MEMORY, "no memory for rank %d of %d", o->rank, o->size);
     return NULL;
 }
 
 /* ---- >>deriving ---- */
 
-/* The device of a communicator that has just been made.  Where it cannot be, that is a failure of all. */
-static coll_status coll__derive_device(coll_comm *parent, coll_comm **out)
+/* Extend a communicator that has just been made.  Where it cannot be, that is a failure of all. */
+static coll_status coll__derive_extension(coll_comm *parent, coll_comm **out)
 {
     coll_comm *const comm = *out;
 
     comm->is_holder = parent->is_holder;          /* the thread inside `parent` is inside this one too        */
-    const coll_status status = parent->device->derive(parent, comm);
+    const coll_status status = parent->extension->derive(parent, comm);
     parent->is_holder = comm->is_holder;
     comm->is_holder = false;
     if (status == COLL_OK) return COLL_OK;
@@ -169,38 +166,38 @@ static coll_status coll__derive_device(coll_comm *parent, coll_comm **out)
 /* Make the communicator `id` of `count` ranks of `parent`, listed in `ranks`, of which we are number `me`. */
 static coll_status coll__derive(coll_comm *parent, const int *ranks, int count, int me, uint32_t id, coll_comm **out)
 {
-    coll__trunk *trunk = parent->trunk;
+    coll__session *session = parent->session;
     int *members = (int *)malloc((size_t)count * sizeof *members);
 
     for (int i = 0; members && i < count; i++) members[i] = coll__world_rank(parent, ranks[i]);
-    coll_comm *comm = members ? coll__comm_of(trunk, members, me, count, id, &parent->numbers) : NULL;
-    if (comm && coll__track_join(&comm->main) == COLL_OK && coll__messages_hear(comm) == COLL_OK) {
-        if (trunk->next_id <= id) trunk->next_id = id + 1;
-        trunk->has_many = true;
-        __atomic_store_n(&trunk->is_shared, true, __ATOMIC_RELEASE);
+    coll_comm *comm = members ? coll__comm_of(session, members, me, count, id, &parent->numbers) : NULL;
+    if (comm && coll__order_join(&comm->main) == COLL_OK && coll__messages_hear(comm) == COLL_OK) {
+        if (session->next_id <= id) session->next_id = id + 1;
+        session->has_many = true;
+        __atomic_store_n(&session->is_shared, true, __ATOMIC_RELEASE);
         *out = comm;
-        return parent->device ? coll__derive_device(parent, out) : COLL_OK;
+        return parent->extension ? coll__derive_extension(parent, out) : COLL_OK;
     }
     if (comm) coll__comm_unlink(comm), coll__comm_free(comm);
     else free(members);
     coll_failure failure = { COLL_OK, -1, "" };   /* the others count on us: this is the end of all           */
-    coll__blame(&failure, COLL_ERR_MEMORY, trunk->rank, "rank %d has no memory for a communicator", trunk->rank);
-    return coll__trunk_fail(trunk, &failure);
+    coll__blame(&failure, COLL_ERR_MEMORY, session->rank, "rank %d has no memory for a communicator", session->rank);
+    return coll__session_fail(session, &failure);
 }
 
 /* A call that makes communicators begins. */
-static void coll__deriving(coll__trunk *trunk)
+static void coll__deriving(coll__session *session)
 {
-    trunk->deriving++;
-    coll__doing_comms(trunk);
+    session->deriving++;
+    coll__doing_comms(session);
 }
 
 /* It is over. */
-static void coll__derived(coll__trunk *trunk)
+static void coll__derived(coll__session *session)
 {
-    trunk->deriving--;
-    coll__doing_comms(trunk);
-    coll__gone_sweep(trunk);
+    session->deriving--;
+    coll__doing_comms(session);
+    coll__gone_sweep(session);
 }
 
 /* What a rank says in a split. */
@@ -229,10 +226,10 @@ static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_
     coll_status status = COLL_ERR_MEMORY;
     uint32_t id = 0;
 
-    coll__deriving(comm->trunk);
+    coll__deriving(comm->session);
     if (ballots && ranks) {
         coll_request r;
-        ballots[comm->rank] = (coll__ballot){ color, key, comm->trunk->next_id };
+        ballots[comm->rank] = (coll__ballot){ color, key, comm->session->next_id };
         r.call = (coll_call){ .kind = COLL_ALLGATHER, .send = COLL_IN_PLACE, .recv = ballots, .count = 1,
                               .type = COLL_BLOB(sizeof *ballots), .name = "split" };
         status = coll__run_by_host(comm, &r);
@@ -240,12 +237,12 @@ static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_
         coll__explain_error(comm, NULL, status, "no memory to split %d ranks", comm->size);
     }
     for (int i = 0; status == COLL_OK && i < comm->size; i++) if (ballots[i].next_id > id) id = ballots[i].next_id;
-    if (status == COLL_OK && comm->trunk->next_id <= id) comm->trunk->next_id = id + 1;
+    if (status == COLL_OK && comm->session->next_id <= id) comm->session->next_id = id + 1;
     if (status == COLL_OK && color != COLL_NO_COLOR) {
         const int count = coll__count_ballots(ballots, comm->size, comm->rank, ranks, &me);
         status = coll__derive(comm, ranks, count, me, id, out);
     }
-    coll__derived(comm->trunk);
+    coll__derived(comm->session);
     free(ballots);
     free(ranks);
     return status;
@@ -255,27 +252,27 @@ static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_
 static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int count, int me, int tag, coll_comm **out)
 {
     int *members = (int *)malloc((size_t)count * sizeof *members);
-    uint64_t id = comm->trunk->next_id;
+    uint64_t id = comm->session->next_id;
     coll_request r;
 
     for (int i = 0; members && i < count; i++) members[i] = coll__world_rank(comm, ranks[i]);
-    coll_comm *meeting = members ? coll__comm_of(comm->trunk, members, me, count, comm->id, &comm->numbers) : NULL;
+    coll_comm *meeting = members ? coll__comm_of(comm->session, members, me, count, comm->id, &comm->numbers) : NULL;
     if (!meeting) {
         free(members);
         return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "no memory for a communicator of %d ranks", count);
     }
-    coll__track_init(&meeting->main, meeting, COLL__SPACE_CREATE, coll__hash_ranks(ranks, count, tag), true);
+    coll__order_init(&meeting->main, meeting, COLL__SPACE_CREATE, coll__hash_ranks(ranks, count, tag), true);
     r.call = (coll_call){ .kind = COLL_ALLREDUCE, .send = &id, .recv = &id, .count = 1, .type = COLL_U64, .op = COLL_MAX,
                           .name = "create" };
     meeting->is_holder = comm->is_holder;         /* the thread inside `comm` is inside this one too          */
-    coll__deriving(comm->trunk);
+    coll__deriving(comm->session);
     coll_status status = coll__run_inside(meeting, &r);
     comm->is_holder = meeting->is_holder;
     if (status < 0) coll__sentence_copy(comm, meeting);
     coll__comm_unlink(meeting);
     coll__comm_free(meeting);
     if (status == COLL_OK) status = coll__derive(comm, ranks, count, me, (uint32_t)id, out);
-    coll__derived(comm->trunk);
+    coll__derived(comm->session);
     return status;
 }
 
@@ -371,14 +368,14 @@ static coll_status coll__neighbors_inside(coll_comm *comm, const coll__graph *wa
 
 enum {
     COLL__DELIVER_MS = 600,                       /* with a verdict and a flush, coll_free stays under 2 s    */
-    COLL__DELIVER_SHORT_MS = 10000                /* for what counts as sent, where strangers are in its way  */
+    COLL__DELIVER_SHORT_MS = 10000                /* for what counts as sent, where unknown peers are in its way */
 };
 
 /* Does anything of this communicator still run? */
 static bool coll__comm_is_running(const coll_comm *comm)
 {
     if (comm->main.queue) return true;
-    for (const coll__prepared *p = comm->prepared; p; p = p->next) if (p->track.queue) return true;
+    for (const coll__prepared *p = comm->prepared; p; p = p->next) if (p->order.queue) return true;
     return false;
 }
 
@@ -386,36 +383,36 @@ static bool coll__comm_is_running(const coll_comm *comm)
  * anybody. */
 static void coll__comm_forget(coll_comm *comm)
 {
-    coll__track_forget(&comm->main);
-    for (coll__prepared *p = comm->prepared; p; p = p->next) coll__track_forget(&p->track);
+    coll__order_forget(&comm->main);
+    for (coll__prepared *p = comm->prepared; p; p = p->next) coll__order_forget(&p->order);
 }
 
-/* Leave: what others await is delivered first; what is still running then is given up, which ends the trunk, if others of its
+/* Leave: what others await is delivered first; what is still running then is given up, which ends the session, if others of its
  * communicators live on. */
 static void coll__comm_leave(coll_comm *comm, bool is_last)
 {
-    coll__trunk *trunk = comm->trunk;
-    const int64_t began = coll__clock(trunk);
+    coll__session *session = comm->session;
+    const int64_t began = coll__clock(session);
     coll_failure failure = { COLL_OK, -1, "" };
 
-    while (trunk->failure.status == COLL_OK) {
+    while (session->failure.status == COLL_OK) {
         const coll__undelivered left = coll__messages_undelivered(comm);
         const int ms = left == COLL__UNDELIVERED_SHORT ? COLL__DELIVER_SHORT_MS : COLL__DELIVER_MS;
-        if (left == COLL__UNDELIVERED_NONE && !(comm->device && coll__comm_is_running(comm))) break;
-        if (coll__clock(trunk) >= began + ms * (int64_t)COLL__MS || coll__advance(trunk, comm->device ? 1 : 10) < 0) break;
+        if (left == COLL__UNDELIVERED_NONE && !(comm->extension && coll__comm_is_running(comm))) break;
+        if (coll__clock(session) >= began + ms * (int64_t)COLL__MS || coll__advance(session, comm->extension ? 1 : 10) < 0) break;
     }
     comm->is_leaving = true;                      /* what ends from here on has been aborted                  */
-    if (trunk->failure.status == COLL_OK && (coll__comm_is_running(comm) || (!is_last && coll__messages_are_moving(comm)))) {
-        coll__blame(&failure, COLL_ERR_PEER, trunk->rank, "rank %d has left the communicator in the middle of an operation",
-                    trunk->rank);
-        coll__trunk_fail(trunk, &failure);
+    if (session->failure.status == COLL_OK && (coll__comm_is_running(comm) || (!is_last && coll__messages_are_moving(comm)))) {
+        coll__blame(&failure, COLL_ERR_PEER, session->rank, "rank %d has left the communicator in the middle of an operation",
+                    session->rank);
+        coll__session_fail(session, &failure);
     }
-    if (!is_last && trunk->failure.status == COLL_OK) coll__messages_close(comm, COLL_ERR_ABORTED);
-    if (comm->device) comm->device->close(comm);
+    if (!is_last && session->failure.status == COLL_OK) coll__messages_close(comm, COLL_ERR_ABORTED);
+    if (comm->extension) comm->extension->close(comm);
     if (!is_last) return;
     coll__comm_forget(comm);
-    trunk->transport->close(trunk->context);
-    coll__trunk_end(trunk, COLL_ERR_ABORTED);
+    session->transport->close(session->context);
+    coll__session_end(session, COLL_ERR_ABORTED);
 }
 
 /* Requests that outlive their communicator must not find it. */
@@ -424,11 +421,31 @@ static void coll__prepared_orphan(coll_comm *comm)
     while (comm->prepared) {
         coll__prepared *p = comm->prepared;
         comm->prepared = p->next;
-        coll__track_leave(&p->track);
+        coll__order_leave(&p->order);
         p->request->comm = NULL;
         p->request->prepared = NULL;
         free(p);
     }
+}
+
+/* The end of a communicator for this rank, and of its transport with the last one. */
+static void coll__comm_close(coll_comm *comm)
+{
+    coll__session *session = comm->session;
+    const bool is_forked = !*comm->guard;
+
+    if (!is_forked && coll__is_shared(session)) coll__session_take(comm);
+    const bool is_last = session->comms == comm && !comm->next;
+    if (!is_forked && is_last) coll__background_stop(session);
+    if (is_forked) coll__comm_forget(comm);
+    else coll__comm_leave(comm, is_last);
+    coll__prepared_orphan(comm);
+    coll__comm_unlink(comm);
+    if (!is_last && !is_forked) coll__doing_comms(session);
+    if (comm->is_holder) coll__session_drop(comm);
+    if (comm->owner) *comm->owner = NULL;
+    coll__comm_free(comm);
+    if (is_last) coll__session_free(session);
 }
 
 #endif /* COLL_GROUPS_H */

@@ -78,7 +78,10 @@ static double coll__median(double *values, int count)
     return values[count / 2];
 }
 
-static double coll__seconds_since(const coll__trunk *trunk, int64_t began) { return (double)(coll__clock(trunk) - began) * 1e-9; }
+static double coll__seconds_since(const coll__session *session, int64_t began)
+{
+    return (double)(coll__clock(session) - began) * 1e-9;
+}
 
 /* Run one of the ways above once.  The checks of ordinary calls have nothing to say about it: only rank 0 and its peers have
  * the memory that the call speaks of, and only they touch it. */
@@ -92,8 +95,9 @@ static coll_status coll__measure_once(coll_comm *comm, const coll__choice *way, 
     coll__request_init(&r, comm);
     r.offsets = NULL;
     r.way = way;
+    r.carrier = coll__carrier_of(&r);
     const coll_status status = coll__launch(&r) < 0 ? r.status : coll__wait(&r);
-    return status == COLL_PENDING ? comm->trunk->failure.status : status;
+    return status == COLL_PENDING ? comm->session->failure.status : status;
 }
 
 /* The median time of a way, divided by `parts`.  The first run does not count: it may have to connect. */
@@ -105,10 +109,10 @@ static coll_status coll__measure_way(coll_comm *comm, int which, int radix, unsi
     double times[COLL__MEASURE_RUNS];
 
     for (int i = -1; i < runs; i++) {
-        const int64_t began = coll__clock(comm->trunk);
+        const int64_t began = coll__clock(comm->session);
         const coll_status status = coll__measure_once(comm, &way, memory, is_long ? COLL__MEASURE_BYTES : 0);
         if (status < 0) return status;
-        if (i >= 0) times[i] = coll__seconds_since(comm->trunk, began) / parts;
+        if (i >= 0) times[i] = coll__seconds_since(comm->session, began) / parts;
     }
     *seconds = coll__median(times, runs);
     return COLL_OK;
@@ -121,22 +125,22 @@ static coll_status coll__measure_barrier(coll_comm *comm, double *seconds)
     coll_request r;
 
     *seconds = 0;
-    if (!coll__track_is_offered(&comm->main)) return COLL_OK;
+    if (!coll__order_is_offered(&comm->main)) return COLL_OK;
     for (int i = -1; i < COLL__MEASURE_RUNS; i++) {
-        const int64_t began = coll__clock(comm->trunk);
+        const int64_t began = coll__clock(comm->session);
         for (int trip = 0; trip < COLL__MEASURE_TRIPS; trip++) {
             r.call = (coll_call){ .kind = COLL_BARRIER, .name = "measure" };
             const coll_status status = coll__run_by_host(comm, &r);
             if (status < 0) return status;
         }
-        if (i >= 0) times[i] = coll__seconds_since(comm->trunk, began) / COLL__MEASURE_TRIPS;
+        if (i >= 0) times[i] = coll__seconds_since(comm->session, began) / COLL__MEASURE_TRIPS;
     }
     *seconds = coll__median(times, COLL__MEASURE_RUNS);
     return COLL_OK;
 }
 
 /* Seconds to add a byte of f32 to another. */
-static double coll__measure_fold(const coll__trunk *trunk, unsigned char *memory)
+static double coll__measure_fold(const coll__session *session, unsigned char *memory)
 {
     const size_t bytes = COLL__MEASURE_FLOATS * sizeof(float);
     const coll__source sources[2] = { { memory, COLL__AS_USER, 0 }, { memory + bytes, COLL__AS_USER, 1 } };
@@ -147,13 +151,13 @@ static double coll__measure_fold(const coll__trunk *trunk, unsigned char *memory
 
     (void)coll__codec_reduce(&codec, &call, 1, NULL, 0);
     for (int i = -1; i < COLL__MEASURE_RUNS; i++) {
-        const int64_t began = coll__clock(trunk);
+        const int64_t began = coll__clock(session);
         for (int k = 0; k < COLL__MEASURE_FOLDS; k++) {
             coll__combine(&codec, &(coll__sum){ .sources = sources, .n = 2, .results = &result, .m = 1, .format = COLL__AS_USER,
                                                 .count = COLL__MEASURE_FLOATS, .scratch = memory + 2 * bytes });
-            if (trunk->transport->charge_reduce) trunk->transport->charge_reduce(trunk->context, bytes);
+            if (session->transport->charge_reduce) session->transport->charge_reduce(session->context, bytes);
         }
-        if (i >= 0) times[i] = coll__seconds_since(trunk, began) / ((double)COLL__MEASURE_FOLDS * (double)bytes);
+        if (i >= 0) times[i] = coll__seconds_since(session, began) / ((double)COLL__MEASURE_FOLDS * (double)bytes);
     }
     return coll__median(times, COLL__MEASURE_RUNS);
 }
@@ -230,7 +234,6 @@ static coll_status coll__measure_tell(coll_comm *comm, const coll__numbers *foun
     comm->numbers.barrier = told[4];
     comm->numbers.origin = COLL__BY_MEASURING;
     comm->numbers.version++;
-    memset(comm->plans, 0, sizeof comm->plans);
     return COLL_OK;
 }
 
@@ -244,15 +247,15 @@ static coll_status coll__measure_inside(coll_comm *comm)
     for (int i = coll__measure_peers(comm->size, peers) - 1; i >= 0; i--) takes_part |= peers[i] == comm->rank;
     unsigned char *const memory = comm->gauge = (unsigned char *)coll__allocate(takes_part ? 2 * COLL__MEASURE_BYTES + 64 : 64);
     if (!memory) {                                /* the others count on us: this is the end of all           */
-        const int me = comm->trunk->rank;
+        const int me = comm->session->rank;
         coll__blame(&failure, COLL_ERR_MEMORY, me, "rank %d has no memory to measure with", me);
-        return coll__trunk_fail(comm->trunk, &failure);
+        return coll__session_fail(comm->session, &failure);
     }
     coll_status status = coll__measure_wire(comm, memory, &found.link);
     if (status == COLL_OK) status = coll__measure_barrier(comm, &found.barrier);
     if (status == COLL_OK && comm->rank == 0) {
         memset(memory, 0, 2 * COLL__MEASURE_FLOATS * sizeof(float));
-        found.link.per_byte_reduced = coll__measure_fold(comm->trunk, memory);
+        found.link.per_byte_reduced = coll__measure_fold(comm->session, memory);
         coll__numbers_settle(&found);
     }
     free(memory);

@@ -21,27 +21,22 @@ typedef struct coll__recorder {
     coll__record ring[COLL__RECORDS];
 } coll__recorder;
 
-static inline int64_t coll__clock(const coll__trunk *trunk)
-{
-    return trunk->transport->now ? trunk->transport->now(trunk->context) : coll__now();
-}
-
 /* Simulated worlds may have more ranks than there is memory to remember for. */
-static inline bool coll__is_recorded(const coll__trunk *trunk)
+static inline bool coll__is_recorded(const coll__session *session)
 {
-    return !trunk->transport->now || trunk->size <= COLL__RECORDED_MOST;
+    return !session->transport->now || session->size <= COLL__RECORDED_MOST;
 }
 
 /* A request is launched; its head is written. */
 static void coll__record_begin(coll_request *r)
 {
-    coll__recorder *recorder = r->comm->recorder;
+    coll__recorder *recorder = (coll__recorder *)r->comm->recorder;
 
     if (!recorder) return;
     r->record = ++recorder->count;
     coll__record *at = &recorder->ring[r->record % COLL__RECORDS];
     at->number = r->record;
-    at->began = coll__clock(r->comm->trunk);
+    at->began = coll__clock(r->comm->session);
     at->ended = 0;
     at->status = COLL_PENDING;
     at->name[0] = '\0';
@@ -51,11 +46,11 @@ static void coll__record_begin(coll_request *r)
 
 static void coll__record_end(const coll_request *r, coll_status status)
 {
-    coll__recorder *recorder = r->comm->recorder;
+    coll__recorder *recorder = (coll__recorder *)r->comm->recorder;
     coll__record *at = recorder ? &recorder->ring[r->record % COLL__RECORDS] : NULL;
 
     if (!at || r->record == 0 || at->number != r->record) return;         /* 256 others have come since       */
-    at->ended = coll__clock(r->comm->trunk);
+    at->ended = coll__clock(r->comm->session);
     at->status = status;
 }
 
@@ -69,14 +64,14 @@ static uint64_t coll__record_first(const coll__recorder *recorder)
 
 static void coll__dump_text(const coll_comm *comm, FILE *file)
 {
-    const coll__trunk *trunk = comm->trunk;
-    const coll__recorder *recorder = comm->recorder;
-    const int64_t now = coll__clock(trunk);
+    const coll__session *session = comm->session;
+    const coll__recorder *recorder = (const coll__recorder *)comm->recorder;
+    const int64_t now = coll__clock(session);
     char what[COLL__CALL_ROOM];
 
     fprintf(file, "rank %d of %d (rank %d of the job, pid %ld, over %s): %u collectives, %s\n", comm->rank, comm->size,
-            trunk->rank, (long)getpid(), trunk->transport->name, (unsigned)comm->sequence,
-            trunk->failure.status == COLL_OK ? "no failure" : trunk->failure.text);
+            session->rank, (long)getpid(), session->transport->name, (unsigned)comm->sequence,
+            session->failure.status == COLL_OK ? "no failure" : session->failure.text);
     for (uint64_t n = recorder ? coll__record_first(recorder) : 1; recorder && n <= recorder->count; n++) {
         const coll__record *at = &recorder->ring[n % COLL__RECORDS];
         coll__head_describe(at->head, what, sizeof what);
@@ -125,7 +120,7 @@ static void coll__json_record(FILE *file, const coll__record *at, int64_t now)
 
 static void coll__json_comm(FILE *file, const coll_comm *comm, int64_t now)
 {
-    const coll__recorder *recorder = comm->recorder;
+    const coll__recorder *recorder = (const coll__recorder *)comm->recorder;
 
     fprintf(file, "    {\"id\": %u, \"rank\": %d, \"size\": %d, \"sequence\": %u, \"error\": ", (unsigned)comm->id, comm->rank,
             comm->size, (unsigned)comm->sequence);
@@ -138,19 +133,19 @@ static void coll__json_comm(FILE *file, const coll_comm *comm, int64_t now)
     fprintf(file, "]}");
 }
 
-static void coll__dump_json(const coll__trunk *trunk, FILE *file)
+static void coll__dump_json(const coll__session *session, FILE *file)
 {
-    const int64_t now = coll__clock(trunk);
+    const int64_t now = coll__clock(session);
     char host[64] = "";
 
     (void)gethostname(host, sizeof host - 1);
-    fprintf(file, "{\n  \"rank\": %d, \"size\": %d, \"pid\": %ld, \"host\": ", trunk->rank, trunk->size, (long)getpid());
+    fprintf(file, "{\n  \"rank\": %d, \"size\": %d, \"pid\": %ld, \"host\": ", session->rank, session->size, (long)getpid());
     coll__json_text(file, host);
     fprintf(file, ", \"transport\": \"%s\", \"time\": %lld,\n  \"status\": %d, \"failed_rank\": %d, \"cause\": ",
-            trunk->transport->name, (long long)time(NULL), (int)trunk->failure.status, trunk->failure.rank);
-    coll__json_text(file, trunk->failure.text);
+            session->transport->name, (long long)time(NULL), (int)session->failure.status, session->failure.rank);
+    coll__json_text(file, session->failure.text);
     fprintf(file, ",\n  \"communicators\": [\n");
-    for (const coll_comm *comm = trunk->comms; comm; comm = comm->next) {
+    for (const coll_comm *comm = session->comms; comm; comm = comm->next) {
         coll__json_comm(file, comm, now);
         fprintf(file, comm->next ? ",\n" : "\n");
     }
@@ -159,21 +154,21 @@ static void coll__dump_json(const coll__trunk *trunk, FILE *file)
 
 /* Into the directory that was given, under a name that is there only when it is complete.  A world that has come of another by
  * coll_shrink has files of its own. */
-static void coll__dump_failure(const coll__trunk *trunk)
+static void coll__dump_failure(const coll__session *session)
 {
     char path[320], part[340], why[100];
 
-    if (!*trunk->dump) return;
-    coll__print(path, sizeof path, "%s/coll-%d", trunk->dump, trunk->rank);
-    if (trunk->generation > 0) coll__append(path, sizeof path, ".%d", trunk->generation);
+    if (!*session->dump) return;
+    coll__print(path, sizeof path, "%s/coll-%d", session->dump, session->rank);
+    if (session->generation > 0) coll__append(path, sizeof path, ".%d", session->generation);
     coll__append(path, sizeof path, ".json");
     coll__print(part, sizeof part, "%s.part", path);
     FILE *file = fopen(part, "we");
-    if (file) coll__dump_json(trunk, file);
+    if (file) coll__dump_json(session, file);
     const bool is_written = file && !ferror(file);
     if (file && fclose(file) == 0 && is_written && rename(part, path) == 0) return;
     coll__print(why, sizeof why, "%s", strerror(errno));
-    coll__say(&trunk->log, COLL_LOG_WARN, "rank %d cannot write what it was doing to %s: %s", trunk->rank, path, why);
+    coll__say(&session->log, COLL_LOG_WARN, "rank %d cannot write what it was doing to %s: %s", session->rank, path, why);
 }
 
 #endif /* COLL_RECORD_H */

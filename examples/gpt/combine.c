@@ -22,12 +22,12 @@
 
 enum { BY_TENSOR, BY_PIPELINE };
 
-typedef struct wishes { int by, ways, pieces, order, is_cut; } wishes;
+typedef struct queries { int by, ways, pieces, order, is_cut; } queries;
 
 /* One rank's place: its row, which splits the model, and its column, which splits the batch. */
 typedef struct grid {
     gpt_trainer *t;
-    const wishes *with;
+    const queries *with;
     coll_comm *row, *column;
     tensor tensor;
     pipeline pipeline;
@@ -50,7 +50,7 @@ static coll_status grid_learn(grid *g, const gpt_page_of_text *text, int step, f
 /* An exit code. */
 static int grid_open(grid *g, gpt_trainer *t, int sequences)
 {
-    const wishes *const with = g->with;
+    const queries *const with = g->with;
     const bool is_tensor = with->by == BY_TENSOR;
     const int code = is_tensor ? tensor_open(&g->tensor, t, g->row, sequences, with->is_cut)
                    : pipeline_open(&g->pipeline, t, g->row, sequences, with->pieces, (pipeline_order)with->order);
@@ -104,7 +104,7 @@ static int train(gpt_trainer *t)
 
 int main(int argc, char **argv)
 {
-    wishes own = { .ways = 2, .pieces = 2 };
+    queries own = { .ways = 2, .pieces = 2 };
     const gpt_row rows[] = {
         { "by", "what splits the model", &own.by, 0, 1, "tensor pipeline", NULL, NULL },
         { "ways", "ranks that share a model", &own.ways, 1, 1024, NULL, NULL, NULL },

@@ -18,7 +18,7 @@
  * COLL_DETERMINISTIC it has them on threads and processes alike. */
 #include "trainer.h"
 
-typedef struct wishes { int bucket_kib, is_overlapped; } wishes;
+typedef struct queries { int bucket_kib, is_overlapped; } queries;
 
 enum { MOST_BUCKETS = GPT_MOST_LAYERS + 2 };
 
@@ -34,7 +34,7 @@ typedef struct learner {
 } learner;
 
 /* Cut the units into buckets, from the last one on, and prepare the sum of each. */
-static coll_status make_buckets(learner *l, const wishes *with)
+static coll_status make_buckets(learner *l, const queries *with)
 {
     const gpt_shape *const s = &l->t->shape;
     const size_t least = (size_t)with->bucket_kib * 1024 / sizeof(float);
@@ -90,7 +90,7 @@ static void unit_done(void *context, int unit)
     gpt_clock(l->t, l->going ? GPT_OVERLAP : GPT_COMPUTE);
 }
 
-static coll_status step(learner *l, const wishes *with)
+static coll_status step(learner *l, const queries *with)
 {
     gpt_trainer *const t = l->t;
     const gpt_part part = gpt_part_of(gpt_batch(t, l->step), t->rank, t->size);
@@ -130,7 +130,7 @@ static int train(gpt_trainer *t)
 
 int main(int argc, char **argv)
 {
-    wishes own = { .bucket_kib = 256, .is_overlapped = 1 };
+    queries own = { .bucket_kib = 256, .is_overlapped = 1 };
     const gpt_row rows[] = {
         { "bucket", "KiB of gradient that travel together, at least", &own.bucket_kib, 0, 1e6, NULL, NULL, NULL },
         { "overlap", "start sums while backward runs", &own.is_overlapped, 0, 1, "no yes", NULL, NULL },

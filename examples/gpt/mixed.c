@@ -17,13 +17,13 @@
  * */
 #include "trainer.h"
 
-typedef struct wishes { int type, scale, patience; } wishes;
+typedef struct queries { int type, scale, patience; } queries;
 
 static const coll_type TYPES[] = { COLL_F32, COLL_BF16, COLL_F16 };
 
 typedef struct learner {
     gpt_trainer *t;
-    const wishes *with;
+    const queries *with;
     coll_type type;
     void *weights, *gradient;        /* in this type                                    */
     float *master, *first, *second;  /* the optimizer's                                 */
@@ -145,7 +145,7 @@ static coll_status step(learner *l)
 
 static int train(gpt_trainer *t)
 {
-    const wishes *const with = t->own;
+    const queries *const with = t->own;
     learner l = { .t = t, .with = with, .type = TYPES[with->type] };
     int code = 0;
 
@@ -163,7 +163,7 @@ static int train(gpt_trainer *t)
 
 int main(int argc, char **argv)
 {
-    wishes own = { .type = 1, .scale = 20, .patience = 100 };
+    queries own = { .type = 1, .scale = 20, .patience = 100 };
     const gpt_row rows[] = {
         { "type", "of weights and gradients", &own.type, 0, 0, "f32 bf16 f16", NULL, NULL },
         { "scale", "first scale of f16, as a power of two", &own.scale, 0, 40, NULL, NULL, NULL },

@@ -22,7 +22,7 @@ enum { MASTER, RING, LIBRARY_RING, LIBRARY, WAYS };
 
 static const char *const WAY_NAMES[] = { "master", "ring", "library-ring", "library" };
 
-typedef struct wishes { int way, repeat; } wishes;
+typedef struct queries { int way, repeat; } queries;
 
 typedef struct learner { gpt_trainer *t; gpt_replica r; float *room; } learner;
 
@@ -84,7 +84,7 @@ static coll_status step(learner *l, int at)
     const double share = gpt_replica_learn(t, &l->r, at, part, NULL, NULL);
 
     gpt_clock(t, GPT_COMMUNICATE);
-    const coll_status status = sum(l, ((const wishes *)t->own)->way);
+    const coll_status status = sum(l, ((const queries *)t->own)->way);
     gpt_clock(t, GPT_COMPUTE);
     if (status) return status;
     gpt_replica_update(t, &l->r, at);
@@ -141,7 +141,7 @@ static coll_status compare(learner *l, int repeat)
 
 static int train(gpt_trainer *t)
 {
-    const wishes *const with = t->own;
+    const queries *const with = t->own;
     learner l = { .t = t };
 
     if (t->count > INT32_MAX) return gpt_refuse(t, "%zu parameters are more than this page can count", t->count);
@@ -159,7 +159,7 @@ static int train(gpt_trainer *t)
 
 int main(int argc, char **argv)
 {
-    wishes own = { .way = LIBRARY, .repeat = 20 };
+    queries own = { .way = LIBRARY, .repeat = 20 };
     const gpt_row rows[] = {
         { "way", "to sum gradients while training", &own.way, 0, 0, "master ring library-ring library", NULL, NULL },
         { "repeat", "sums of each way at the end", &own.repeat, 0, 1e6, NULL, NULL, NULL },

@@ -186,11 +186,11 @@ static int pipeline_train(pipeline *p, gpt_page_of_text *text, float *m, float *
     return 0;
 }
 
-typedef struct wishes { int pieces, order; } wishes;
+typedef struct queries { int pieces, order; } queries;
 
 static int train(gpt_trainer *t)
 {
-    const wishes *const with = t->own;
+    const queries *const with = t->own;
     gpt_page_of_text text;
     pipeline p;
     int code = pipeline_open(&p, t, t->comm, t->with->batch, with->pieces, (pipeline_order)with->order);
@@ -207,7 +207,7 @@ static int train(gpt_trainer *t)
 
 int main(int argc, char **argv)
 {
-    wishes own = { .pieces = 4 };
+    queries own = { .pieces = 4 };
     const gpt_row rows[] = {
         { "pieces", "of a batch", &own.pieces, 1, 1e6, NULL, NULL, NULL },
         { "order", "of their work", &own.order, 0, 1, "gpipe 1f1b", NULL, NULL },

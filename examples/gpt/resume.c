@@ -19,7 +19,7 @@
 
 #include <signal.h>
 
-typedef struct wishes { const char *path; int interval, stop, kill_rank, kill_step; } wishes;
+typedef struct queries { const char *path; int interval, stop, kill_rank, kill_step; } queries;
 
 /* What stands before the weights and the two moments.  No byte of it is padding, for two are compared as they are. */
 typedef struct head {
@@ -31,7 +31,7 @@ typedef struct head {
 
 _Static_assert(sizeof(head) == 64, "no padding");
 
-typedef struct learner { gpt_trainer *t; const wishes *with; gpt_replica r; int step; } learner;
+typedef struct learner { gpt_trainer *t; const queries *with; gpt_replica r; int step; } learner;
 
 enum { VECTORS = 3 };
 
@@ -110,7 +110,7 @@ static int load(learner *l)
 /* The end of this rank, without a goodbye.  A thread can only leave, and that is no less sudden to the others. */
 static bool dies(const learner *l)
 {
-    const wishes *const with = l->with;
+    const queries *const with = l->with;
 
     if (l->step != with->kill_step - 1 || coll_rank(l->t->home) != with->kill_rank) return false;
     if (!l->t->with->threads) raise(SIGKILL);
@@ -161,7 +161,7 @@ static int recover(learner *l)
 
 static int train(gpt_trainer *t)
 {
-    const wishes *const with = t->own;
+    const queries *const with = t->own;
     learner l = { .t = t, .with = with };
 
     if (!with->path) return gpt_refuse(t, "--checkpoint FILE says where the state is kept");
@@ -184,7 +184,7 @@ static int train(gpt_trainer *t)
 
 int main(int argc, char **argv)
 {
-    wishes own = { .interval = 100, .kill_rank = -1 };
+    queries own = { .interval = 100, .kill_rank = -1 };
     const gpt_row rows[] = {
         { "checkpoint", "file: taken up where there is one, and written", NULL, 0, 0, NULL, NULL, &own.path },
         { "interval", "steps between checkpoints", &own.interval, 1, 1e7, NULL, NULL, NULL },

@@ -17,7 +17,7 @@
 
 enum { WORK, GRADIENT };             /* tags                                            */
 
-typedef struct wishes { int stale; } wishes;
+typedef struct queries { int stale; } queries;
 
 typedef struct server {
     gpt_trainer *t;
@@ -118,7 +118,7 @@ static coll_status work(gpt_trainer *t, gpt_replica *r, float *message)
 
 static int train(gpt_trainer *t)
 {
-    const wishes *const with = t->own;
+    const queries *const with = t->own;
     server s = { .t = t };
 
     if (t->size < 2) return gpt_refuse(t, "a server and no worker: it takes two ranks (-t 2, or coll-run -n 2)");
@@ -139,7 +139,7 @@ static int train(gpt_trainer *t)
 
 int main(int argc, char **argv)
 {
-    wishes own = { .stale = 4 };
+    queries own = { .stale = 4 };
     const gpt_row rows[] = { { "stale", "steps by which a gradient may be late", &own.stale, 0, 1e6, NULL, NULL, NULL } };
 
     return gpt_main(argc, argv, &(gpt_page){ "server", "a parameter server and workers that do not wait for one another", train,

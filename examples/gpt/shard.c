@@ -157,11 +157,11 @@ static int shard_train(shard *s, gpt_page_of_text *text)
     return 0;
 }
 
-typedef struct wishes { int level; } wishes;
+typedef struct queries { int level; } queries;
 
 static int train(gpt_trainer *t)
 {
-    const wishes *const with = t->own;
+    const queries *const with = t->own;
     const int most = (t->with->batch + t->size - 1) / t->size;
     gpt_page_of_text text;
     shard s;
@@ -174,7 +174,7 @@ static int train(gpt_trainer *t)
 
 int main(int argc, char **argv)
 {
-    wishes own = { .level = 3 };
+    queries own = { .level = 3 };
     const gpt_row rows[] = {
         { "level", "in slices from 1 on moments, from 2 on gradients, at 3 weights", &own.level, 0, 3, NULL, NULL, NULL },
     };

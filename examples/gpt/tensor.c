@@ -146,11 +146,11 @@ static coll_status tensor_learn(tensor *p, const gpt_page_of_text *text, float s
 
 #ifndef GPT_COMBINED                      /* combine.c has a main of its own */
 
-typedef struct wishes { int is_cut; } wishes;
+typedef struct queries { int is_cut; } queries;
 
 static int train(gpt_trainer *t)
 {
-    const wishes *const with = t->own;
+    const queries *const with = t->own;
     gpt_page_of_text text;
     tensor p;
     double loss = 0;
@@ -173,7 +173,7 @@ static int train(gpt_trainer *t)
 
 int main(int argc, char **argv)
 {
-    wishes own = { 0 };
+    queries own = { 0 };
     const gpt_row rows[] = { { "rows", "between the layers", &own.is_cut, 0, 1, "whole cut", NULL, NULL } };
 
     return gpt_main(argc, argv, &(gpt_page){ "tensor", "tensor parallel: every rank has a part of every layer", train, rows, 1,

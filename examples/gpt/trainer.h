@@ -131,7 +131,7 @@ static inline double gpt_now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Say why on rank 0, and give the exit code of a wish that cannot be met.  All ranks come here, for the same reason. */
+/* Say why on rank 0, and give the exit code of a query that cannot be met.  All ranks come here, for the same reason. */
 __attribute__((format(printf, 2, 3))) static inline int gpt_refuse(const gpt_trainer *t, const char *format, ...)
 {
     va_list arguments;

@@ -9,7 +9,7 @@
 
 #define COLL__NCCL_ID ncclUniqueId
 #define COLL__NCCL_CONFIG ncclConfig_t
-#include "../../transports/nccl/coll_nccl_abi.h"
+#include "../../carriers/nccl/coll_nccl_abi.h"
 
 #define SAME(ours, theirs) _Static_assert((long long)(ours) == (long long)(theirs), #ours " is " #theirs)
 

@@ -30,7 +30,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../transports/nccl/coll_nccl_abi.h"
+#include "../../carriers/nccl/coll_nccl_abi.h"
 
 typedef coll__cuda_result result;
 

@@ -20,7 +20,7 @@ inline double __longlong_as_double(long long x) { double number; memcpy(&number,
 
 #define __device__ __attribute__((unused))
 #define __global__ __attribute__((visibility("hidden")))
-#include "../../transports/nccl/coll_nccl_kernels.cu"
+#include "../../carriers/nccl/coll_nccl_kernels.cu"
 
 namespace {
 

@@ -28,7 +28,7 @@
 #include "fake.h"
 #include "fake_world.h"
 
-#include "../../transports/nccl/coll_nccl_abi.h"
+#include "../../carriers/nccl/coll_nccl_abi.h"
 
 #include <limits.h>
 #include <sched.h>

@@ -9,7 +9,7 @@
 #include <libgen.h>
 #include <limits.h>
 
-#include "../../transports/nccl/coll_nccl_abi.h"
+#include "../../carriers/nccl/coll_nccl_abi.h"
 
 struct CUgraph_st;
 struct CUgraphExec_st;

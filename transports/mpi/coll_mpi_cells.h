@@ -78,22 +78,30 @@ static MPI_Datatype coll__mpi_word_type(size_t size, size_t *each)
     return MPI_BYTE;
 }
 
+/* Flags that ask nothing of MPI, by name: a new one goes by messages until somebody says here that it does not.  Sums of integers
+ * are exact, and what is only moved is not rounded; an overflow of floats is looked for in the result. */
+enum {
+    COLL__MPI_IDLE_ON_FLOATS = COLL_DETECT_OVERFLOW,
+    COLL__MPI_IDLE_WHERE_EXACT = COLL_DETERMINISTIC | COLL_REPRODUCIBLE | COLL_SATURATE | COLL_STOCHASTIC | COLL_DETECT_OVERFLOW
+                               | COLL_ROUND_TWICE
+};
+
 /* Why MPI does not carry out this reduction; NULL: it does. */
 static const char *coll__mpi_objects_to_sum(const coll_call *c)
 {
-    const bool is_float = c->type == COLL_F32 || c->type == COLL_F64, is_unsigned = c->type == COLL_U32 || c->type == COLL_U64;
+    const bool is_float = coll__is_float(c->type), is_unsigned = coll__is_unsigned(c->type);
     const bool is_scan = c->kind == COLL_SCAN || c->kind == COLL_EXSCAN;
-    const unsigned harmless = is_float ? COLL_DETECT_OVERFLOW : ~0u;
+    const unsigned idle = is_float ? COLL__MPI_IDLE_ON_FLOATS : COLL__MPI_IDLE_WHERE_EXACT;
 
     if (c->wire != c->type) return "MPI has no other type on the wire";
     if (coll__mpi_op(c->op) == MPI_OP_NULL) return "MPI is not asked for this operation";
     if (coll__mpi_number(c->type) == MPI_DATATYPE_NULL) return "MPI does not do right by this type";
     if (is_float && c->op != COLL_SUM && c->op != COLL_PROD) return "MPI does not do right by NaN and -0";
     if (is_unsigned && (c->op == COLL_MIN || c->op == COLL_MAX)) return "MPI compares as if there were a sign";
-    if (is_scan && c->op >= COLL_LAND) return "MPI leaves the first number of such a scan as it is";
+    if (is_scan && coll__is_logical(c->op)) return "MPI leaves the first number of such a scan as it is";
     if (c->accumulate && c->accumulate != c->type) return "MPI sums in the type itself";
     if (c->scale < 0 || c->scale > 0) return "MPI knows no scale";
-    if (c->flags & ~harmless) return "MPI knows no flags";
+    if (c->flags & ~idle) return "MPI knows no flags";
     return NULL;
 }
 
@@ -108,6 +116,7 @@ static const char *coll__mpi_objects(const coll_call *c, int size)
     if (is_listed && !COLL__MPI_LARGE) return "MPI's counts are int";
     if (c->kind != COLL_BARRIER && !is_listed && c->count > COLL__MPI_COUNT_MOST / (each ? each : 1) / (size_t)size)
         return "MPI's counts are int";
+    if (c->flags & ~(unsigned)COLL__MPI_IDLE_WHERE_EXACT) return "MPI knows no flags";
     return coll__kind_reduces(c->kind) ? coll__mpi_objects_to_sum(c) : NULL;
 }
 

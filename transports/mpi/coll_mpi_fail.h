@@ -80,11 +80,11 @@ static void coll__mpi_heard(coll__mpi *mpi, const MPI_Status *status)
 static void coll__mpi_land(coll__mpi *mpi, const coll__mpi_flight *f, const MPI_Status *status)
 {
     switch (f->kind) {
-    case COLL__MPI_SENDS_LETTER:  mpi->free_slots[mpi->free_count++] = f->slot; break;
+    case COLL__MPI_SENDS_EAGER:  mpi->free_slots[mpi->free_count++] = f->slot; break;
     case COLL__MPI_SENDS_PART:
     case COLL__MPI_RECEIVES_PART: coll__mpi_part_done(f->x); break;
     case COLL__MPI_SENDS_NOTE:    coll__mpi_parcel_done(f->parcel); break;
-    case COLL__MPI_LANDS:         coll__mpi_letter(mpi, f, status); break;
+    case COLL__MPI_LANDS:         coll__mpi_eager(mpi, f, status); break;
     case COLL__MPI_HEARS:
         coll__mpi_heard(mpi, status);
         coll__mpi_hear(mpi);

@@ -7,8 +7,8 @@
  * may be waited for (MPI_Comm_create_group); a prepared call is not waited for (MPI_Comm_idup), but its restarts are.
  *
  * MPI has some thousands of communicators, and where there are no more for MPI_Comm_idup MPICH 4.0.2 crashes.  So only the first
- * prepared calls of a communicator, by number, have one; the others go by messages, and so do the legs of what goes by hosts,
- * whose tracks are made in the middle of a call.
+ * prepared calls of a communicator, by number, have one; the others go by messages, and so do the stages of what goes by hosts,
+ * whose orders are made in the middle of a call.
  *
  * A rank that leaves a group tells its members how many collectives it has begun there: whoever is in a later one need not wait
  * for it. */
@@ -246,6 +246,8 @@ static void coll__mpi_ungroup(void *context, void *handle)
     coll__mpi *mpi = (coll__mpi *)context;
     coll__mpi_group *g = (coll__mpi_group *)handle, **at = &mpi->groups;
 
+    COLL__ASSERT(coll__mpi_group_of(mpi, g->id), "group %llx is left, and is none of rank %d", (unsigned long long)g->id,
+                 mpi->rank);
     while (*at != g) at = &(*at)->next;
     *at = g->next;
     const bool may_call = !mpi->is_finalized && coll__mpi_may_call(mpi);

@@ -4,8 +4,8 @@
  *     long     the head alone; then the body, in pieces of 1 GiB at most, straight from buffer to buffer
  *
  * A receive of a body is posted when the head that announces it has come and is the right one: the pieces of a wrong one would
- * end MPI's communicator with a truncation.  Letters land in a buffer of their stream, one posted at a time, and only while
- * somebody wants one; what nobody wants yet is kept by MPI, and holds up nobody.  Which of both ways a message goes is the
+ * end MPI's communicator with a truncation.  Eager messages land in a buffer of their stream, one posted at a time, and only
+ * while somebody wants one; what nobody wants yet is kept by MPI, and holds up nobody.  Which of both ways a message goes is the
  * sender's choice, and its length tells. */
 #ifndef COLL_MPI_MESSAGES_H
 #define COLL_MPI_MESSAGES_H
@@ -13,23 +13,25 @@
 /* One part of a transfer less. */
 static void coll__mpi_part_done(coll_xfer *x)
 {
+    COLL__ASSERT(!x || (x->moved > 0 && x->status == COLL_PENDING),
+                 "a part of a message with rank %d ends, of %zu, with status %d", x->peer, x->moved, x->status);
     if (x && --x->moved == 0) x->status = COLL_OK;
 }
 
 /* ---- >>out ---- */
 
 /* Head and body in one, if there is a slot. */
-static bool coll__mpi_send_letter(coll__mpi *mpi, const coll_xfer *x)
+static bool coll__mpi_send_eager(coll__mpi *mpi, const coll_xfer *x)
 {
     MPI_Request *request = mpi->free_count > 0 ? coll__mpi_board(mpi) : NULL;
 
     if (!request) return false;
     const int slot = mpi->free_slots[--mpi->free_count], length = COLL_HEAD_LENGTH + (int)x->length;
-    unsigned char *letter = mpi->slots + (size_t)slot * COLL__MPI_LETTER;
-    memcpy(letter, x->head, COLL_HEAD_LENGTH);
-    if (x->length) memcpy(letter + COLL_HEAD_LENGTH, x->buffer, x->length);
-    const coll__mpi_flight flight = { .kind = COLL__MPI_SENDS_LETTER, .slot = slot };
-    const int code = MPI_Isend(letter, length, MPI_BYTE, x->peer, COLL__MPI_TAG_LETTER + x->channel, mpi->comm, request);
+    unsigned char *eager = mpi->slots + (size_t)slot * COLL__MPI_EAGER;
+    memcpy(eager, x->head, COLL_HEAD_LENGTH);
+    if (x->length) memcpy(eager + COLL_HEAD_LENGTH, x->buffer, x->length);
+    const coll__mpi_flight flight = { .kind = COLL__MPI_SENDS_EAGER, .slot = slot };
+    const int code = MPI_Isend(eager, length, MPI_BYTE, x->peer, COLL__MPI_TAG_EAGER + x->channel, mpi->comm, request);
     if (!coll__mpi_fly(mpi, &flight, "MPI_Isend", code)) mpi->free_slots[mpi->free_count++] = slot;
     return code == MPI_SUCCESS;
 }
@@ -51,12 +53,12 @@ static coll_status coll__mpi_send(void *context, coll_xfer *x)
     coll__mpi_stream_of(mpi, x->peer, x->channel)->sent++;
     mpi->bytes_sent += COLL_HEAD_LENGTH + x->length;
     mpi->quiet = 0;
-    if (x->length <= COLL__MPI_LETTER - COLL_HEAD_LENGTH && coll__mpi_send_letter(mpi, x)) {
+    if (x->length <= COLL__MPI_EAGER - COLL_HEAD_LENGTH && coll__mpi_send_eager(mpi, x)) {
         x->status = COLL_OK;
         return COLL_OK;
     }
     x->moved = 1;                                 /* until all parts are on their way                         */
-    coll__mpi_send_part(mpi, x, x->head, COLL_HEAD_LENGTH, COLL__MPI_TAG_LETTER + x->channel);
+    coll__mpi_send_part(mpi, x, x->head, COLL_HEAD_LENGTH, COLL__MPI_TAG_EAGER + x->channel);
     for (size_t at = 0; at < x->length; at += COLL__MPI_PIECE)
         coll__mpi_send_part(mpi, x, coll__behind(x->buffer, at), coll__least(x->length - at, COLL__MPI_PIECE),
                             COLL__MPI_TAG_BODY + x->channel);
@@ -66,19 +68,19 @@ static coll_status coll__mpi_send(void *context, coll_xfer *x)
 
 /* ---- >>in ---- */
 
-/* Have the next letter land. */
+/* Have the next eager message land. */
 static void coll__mpi_expect(coll__mpi *mpi, int peer, int channel)
 {
     coll__mpi_stream *s = coll__mpi_stream_of(mpi, peer, channel);
 
     if (s->is_posted) return;
-    if (!s->landing) s->landing = (unsigned char *)malloc(COLL__MPI_LETTER);
+    if (!s->landing) s->landing = (unsigned char *)malloc(COLL__MPI_EAGER);
     if (!s->landing) coll__blame(&mpi->suspicion, COLL_ERR_MEMORY, mpi->rank, "rank %d has no memory for messages", mpi->rank);
     MPI_Request *request = s->landing ? coll__mpi_board(mpi) : NULL;
     if (!request) return;
     const coll__mpi_flight flight = { .kind = COLL__MPI_LANDS, .peer = peer, .channel = channel };
-    s->is_posted = coll__mpi_fly(mpi, &flight, "MPI_Irecv", MPI_Irecv(s->landing, COLL__MPI_LETTER, MPI_BYTE, peer,
-                                                                     COLL__MPI_TAG_LETTER + channel, mpi->comm, request));
+    s->is_posted = coll__mpi_fly(mpi, &flight, "MPI_Irecv", MPI_Irecv(s->landing, COLL__MPI_EAGER, MPI_BYTE, peer,
+                                                                     COLL__MPI_TAG_EAGER + channel, mpi->comm, request));
 }
 
 /* If somebody wants it. */
@@ -116,8 +118,8 @@ static void coll__mpi_receive_body(coll__mpi *mpi, coll_xfer *x)
     coll__mpi_part_done(x);
 }
 
-/* A letter is here, and somebody wants it. */
-static void coll__mpi_letter(coll__mpi *mpi, const coll__mpi_flight *flight, const MPI_Status *status)
+/* An eager message is here, and somebody wants it. */
+static void coll__mpi_eager(coll__mpi *mpi, const coll__mpi_flight *flight, const MPI_Status *status)
 {
     coll__mpi_stream *s = coll__mpi_stream_of(mpi, flight->peer, flight->channel);
     coll_xfer *x = s->first;
@@ -145,15 +147,15 @@ static void coll__mpi_letter(coll__mpi *mpi, const coll__mpi_flight *flight, con
 
 /* ---- >>those who have left ---- */
 
-/* A rank says with its farewell how many letters it has sent; they may come later than that. */
+/* A rank says with its farewell how many eager messages it has sent; they may come later than that. */
 static bool coll__mpi_is_over(const coll__mpi *mpi, int peer, int channel)
 {
     const coll__mpi_stream *s = coll__mpi_stream_of(mpi, peer, channel);
     return mpi->is_gone[peer] && s->received >= s->said;
 }
 
-/* Have the letters come that ranks have sent before they left, and that nobody here wants: MPI would complain of them.  Gives
- * how many streams are not through. */
+/* Have the eager messages come that ranks have sent before they left, and that nobody here wants: MPI would complain of them.
+ * Gives how many streams are not through. */
 static int coll__mpi_drain(coll__mpi *mpi)
 {
     int left = 0;

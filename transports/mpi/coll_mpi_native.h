@@ -210,6 +210,8 @@ static int coll__mpi_begin(coll__mpi_group *g, const coll_call *c)
     if (reduces) t.type = coll__mpi_number(c->type), t.op = coll__mpi_op(c->op);
     else t.type = coll__mpi_word_type(unit, &each);
     t.count = (coll__mpi_int)((c->kind == COLL_SCATTERV ? c->recv_count : c->count) * each);
+    COLL__ASSERT(!g->is_running && !g->is_making && g->comm != MPI_COMM_NULL, "%s begins as collective %llu of a group that %s",
+                 coll_kind_name(c->kind), (unsigned long long)g->turn, g->is_running ? "runs another" : "is not made");
     g->is_done = false;
     if (coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE) && !coll__mpi_list(g, c, each, &t)) return MPI_ERR_NO_MEM;
     if (!coll__mpi_place(g, c, unit, &t)) return MPI_ERR_NO_MEM;

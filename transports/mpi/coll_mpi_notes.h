@@ -54,7 +54,7 @@ static void coll__mpi_hear(coll__mpi *mpi)
                                                                          MPI_ANY_SOURCE, COLL__MPI_TAG_NOTE, mpi->comm, request));
 }
 
-/* This rank leaves: tell each other one how many letters it has sent. */
+/* This rank leaves: tell each other one how many eager messages it has sent. */
 static void coll__mpi_say_bye(coll__mpi *mpi)
 {
     for (int i = 0; i < mpi->size; i++) {

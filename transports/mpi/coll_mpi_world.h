@@ -7,22 +7,22 @@
 #define COLL_MPI_WORLD_H
 
 enum {
-    COLL__MPI_LETTER = 3968,                      /* bytes of a head and what comes with it: below the eager limits */
-    COLL__MPI_SLOTS = 64,                         /* letters on their way out                                 */
+    COLL__MPI_EAGER = 3968,                       /* bytes of a head and what comes with it: below the eager limits */
+    COLL__MPI_SLOTS = 64,                         /* eager messages on their way out                          */
     COLL__MPI_PIECE = 1 << 30                     /* the longest message                                      */
 };
 
-/* Tags: letters and bodies of each channel, and what is told beside them. */
-enum { COLL__MPI_TAG_LETTER = 0, COLL__MPI_TAG_BODY = COLL_CHANNEL_COUNT, COLL__MPI_TAG_NOTE = 2 * COLL_CHANNEL_COUNT };
+/* Tags: eager messages and bodies of each channel, and what is told beside them. */
+enum { COLL__MPI_TAG_EAGER = 0, COLL__MPI_TAG_BODY = COLL_CHANNEL_COUNT, COLL__MPI_TAG_NOTE = 2 * COLL_CHANNEL_COUNT };
 
 typedef enum coll__mpi_mode { COLL__MPI_AUTO, COLL__MPI_NATIVE, COLL__MPI_MESSAGES, COLL__MPI_BLOCKING } coll__mpi_mode;
 
 /* Messages from one peer on one channel. */
 typedef struct coll__mpi_stream {
     coll_xfer *first, **end;                      /* receives, in order                                       */
-    unsigned char *landing;                       /* where the next letter lands; NULL: there was no receive yet */
+    unsigned char *landing;                       /* where the next eager message lands; NULL: there was no receive yet */
     bool       is_posted;
-    uint64_t   sent, received;                    /* letters                                                  */
+    uint64_t   sent, received;                    /* eager messages                                           */
     uint64_t   said;                              /* by a peer that has left: how many it has sent            */
 } coll__mpi_stream;
 
@@ -31,7 +31,7 @@ typedef enum coll__mpi_word {
     COLL__MPI_REPORT = 1,                         /* to rank 0: this rank has failed, and why                 */
     COLL__MPI_VERDICT,                            /* why all have failed                                      */
     COLL__MPI_WAITING,                            /* to rank 0: the head of the call in which this rank waits */
-    COLL__MPI_BYE,                                /* this rank leaves; counts: its letters                    */
+    COLL__MPI_BYE,                                /* this rank leaves; counts: its eager messages             */
     COLL__MPI_GONE                                /* it leaves a group; counts: the collectives it began there */
 } coll__mpi_word;
 
@@ -46,14 +46,14 @@ typedef struct coll__mpi_note {
 typedef struct coll__mpi_parcel { int left; coll__mpi_note note; } coll__mpi_parcel;
 
 typedef enum coll__mpi_kind {
-    COLL__MPI_SENDS_LETTER, COLL__MPI_SENDS_PART, COLL__MPI_SENDS_NOTE, COLL__MPI_LANDS, COLL__MPI_RECEIVES_PART, COLL__MPI_HEARS
+    COLL__MPI_SENDS_EAGER, COLL__MPI_SENDS_PART, COLL__MPI_SENDS_NOTE, COLL__MPI_LANDS, COLL__MPI_RECEIVES_PART, COLL__MPI_HEARS
 } coll__mpi_kind;
 
 typedef struct coll__mpi_flight {
     coll__mpi_kind kind;
     coll_xfer *x;                                 /* whose part it is; NULL: nobody's any more                */
     int        peer, channel;                     /* LANDS                                                    */
-    int        slot;                              /* SENDS_LETTER                                             */
+    int        slot;                              /* SENDS_EAGER                                              */
     bool       is_over;
     coll__mpi_parcel *parcel;                     /* SENDS_NOTE                                               */
 } coll__mpi_flight;
@@ -92,7 +92,7 @@ typedef struct coll__mpi {
     bool        is_finalized;                     /* MPI is no more, and all that it had of us is given back  */
     int         thread_level, keyval;
     pthread_t   thread;                           /* the only one that may call MPI, below MPI_THREAD_SERIALIZED */
-    coll__mpi_mode mode;
+    int         mode;                             /* a coll__mpi_mode: COLL_MPI                               */
     int        *homes;                            /* the first rank of each rank's host                       */
     coll__mpi_stream *streams;
     unsigned char *is_gone;                       /* ranks that have left                                     */
@@ -192,6 +192,7 @@ static MPI_Request *coll__mpi_board(coll__mpi *mpi)
 /* The flight whose request is at the end is under way, if MPI has accepted it. */
 static bool coll__mpi_fly(coll__mpi *mpi, const coll__mpi_flight *flight, const char *what, int code)
 {
+    COLL__ASSERT(mpi->count < mpi->room, "%s has no room: %d operations of %d", what, mpi->count, mpi->room);
     if (code != MPI_SUCCESS) return coll__mpi_suspect(mpi, what, code), false;
     mpi->flights[mpi->count++] = *flight;
     return true;

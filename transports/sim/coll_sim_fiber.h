@@ -43,6 +43,8 @@ static void coll__fiber_enter(coll__sim_rank *r)
 {
     coll__sim *w = r->world;
 
+    COLL__ASSERT(r->state == COLL__SIM_SUSPENDED && !w->running, "rank %d runs in state %d%s", r->rank, (int)r->state,
+                 w->running ? ", and another one does" : "");
     r->state = COLL__SIM_READY;
     r->generation++;
     r->clock = coll__later(r->clock, w->now);
@@ -131,6 +133,7 @@ static bool coll__sim_step(coll__sim *w)
     coll__sim_event e;
 
     if (!coll__sim_pop(w, &e)) return false;
+    COLL__ASSERT(e.time >= w->now, "an event of kind %d at %g s comes at %g s", e.kind, e.time, w->now);
     coll__sim_rank *r = (coll__sim_rank *)e.what;
     if (e.kind == COLL__SIM_TIMER) {
         coll__sim_timer(w, r, e.time);

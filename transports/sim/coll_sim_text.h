@@ -8,10 +8,10 @@ typedef struct coll__sim_settings {
     coll_sim       config;
     coll_sim_fault faults[COLL__SIM_FAULTS_MOST]; /* of the text                                              */
     int            hosts;                         /* of the text; 0: not said                                 */
+    int            size;                          /* ranks                                                    */
 } coll__sim_settings;
 
-/* Zero would mean the default: what is said to be none is kept as less than none. */
-static inline double coll__sim_said(double value) { return value > 0 ? value : -1; }
+/* ---- >>COLL_SIM: its words ---- */
 
 static bool coll__sim_rank_of(const char **at, int size, int *out)
 {
@@ -47,74 +47,121 @@ static bool coll__sim_read_fault(coll_sim_fault *f, const char **at, int size)
     return coll__read_measure(at, coll__times, &f->amount, NULL);
 }
 
-/* One "key=value"; *at is behind the "=". */
-static bool coll__sim_read_value(coll__sim_settings *s, const char *key, size_t length, const char **at, int size)
+/* Of the sort that stands in word->at. */
+static bool coll__sim_take_fault(void *fields, const coll__word *word, const char **at)
 {
-    static const char *const faults[] = { "kill", "stop", "cut", "lose", "late", "pieces" };
-    coll_sim *c = &s->config;
-    const struct { const char *name; double *out; const coll__unit *units; bool is_rate; } all[] = {
-        { "latency", &c->latency, coll__times, false },       { "overhead", &c->overhead, coll__times, false },
-        { "local_latency", &c->local_latency, coll__times, false }, { "jitter", &c->jitter, coll__times, false },
-        { "detection", &c->detection, coll__times, false },   { "wire", &c->seconds_per_byte, coll__rates, true },
-        { "reduce", &c->seconds_per_byte_reduced, coll__rates, true },
-        { "local", &c->local_seconds_per_byte, coll__rates, true }
-    };
+    coll__sim_settings *const s = (coll__sim_settings *)fields;
+    coll_sim_fault *const f = &s->faults[s->config.fault_count];
+
+    if (s->config.fault_count == COLL__SIM_FAULTS_MOST) return false;
+    f->kind = (coll_sim_fault_kind)word->at;
+    s->config.fault_count++;
+    return coll__sim_read_fault(f, at, s->size);
+}
+
+static bool coll__sim_read_whole(const char **at, double *out)
+{
+    return coll__read_measure(at, coll__sizes, out, NULL) && *out <= 1e15;
+}
+
+/* As many as there are ranks at most. */
+static bool coll__sim_take_count(void *fields, const coll__word *word, const char **at)
+{
+    const coll__sim_settings *const s = (const coll__sim_settings *)fields;
     double value;
 
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        if (strlen(all[i].name) != length || strncmp(key, all[i].name, length)) continue;
-        if (!coll__read_measure(at, all[i].units, &value, NULL)) return false;
-        *all[i].out = coll__sim_said(all[i].is_rate && value > 0 ? 1 / value : value);
-        return true;
-    }
-    for (int i = 0; i < (int)(sizeof faults / sizeof *faults); i++) {
-        if (strlen(faults[i]) != length || strncmp(key, faults[i], length)) continue;
-        if (c->fault_count == COLL__SIM_FAULTS_MOST) return false;
-        s->faults[c->fault_count].kind = (coll_sim_fault_kind)(i + COLL_SIM_KILL);
-        return coll__sim_read_fault(&s->faults[c->fault_count++], at, size);
-    }
-    if (!coll__read_measure(at, coll__sizes, &value, NULL) || value > 1e15) return false;
-    if (length == 4 && !strncmp(key, "gbit", 4)) c->seconds_per_byte = coll__sim_said(value > 0 ? 8e-9 / value : 0);
-    else if (length == 5 && !strncmp(key, "hosts", 5)) s->hosts = value < size ? (int)value : size;
-    else if (length == 8 && !strncmp(key, "per_host", 8)) c->ranks_per_host = value < size ? (int)value : size;
-    else if (length == 8 && !strncmp(key, "capacity", 8)) c->capacity = value < 1 ? -1 : value < 1e9 ? (int)value : 0;
-    else if (length == 4 && !strncmp(key, "seed", 4)) c->seed = (uint64_t)value;
-    else if (length == 5 && !strncmp(key, "stack", 5)) c->stack = (size_t)value;
-    else return false;
+    if (!coll__sim_read_whole(at, &value)) return false;
+    const int count = value < s->size ? (int)value : s->size;
+    memcpy((char *)fields + word->at, &count, sizeof count);
     return true;
 }
 
-static coll_status coll__sim_read(coll__sim_settings *s, const char *text, int size)
+static bool coll__sim_take_capacity(void *fields, const coll__word *word, const char **at)
 {
-    for (const char *at = text; *at;) {
-        if (*at == ' ' || *at == ',') {
-            at++;
-            continue;
-        }
-        const char *const begin = at, *const is = strchr(at, '=');
-        const size_t word = strcspn(at, " ,");
-        if (is) at = is + 1;
-        if (!is || is > begin + word || !coll__sim_read_value(s, begin, (size_t)(is - begin), &at, size)
-            || (*at && *at != ' ' && *at != ','))
-            return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_SIM: \"%.*s\" makes no sense for %d ranks (see Simulation in "
-                                      "coll.h)", (int)word, begin, size);
+    double value;
+
+    (void)word;
+    if (!coll__sim_read_whole(at, &value)) return false;
+    ((coll__sim_settings *)fields)->config.capacity = value < 1 ? -1 : value < 1e9 ? (int)value : 0;
+    return true;
+}
+
+static bool coll__sim_take_seed(void *fields, const coll__word *word, const char **at)
+{
+    double value;
+
+    (void)word;
+    if (!coll__sim_read_whole(at, &value)) return false;
+    ((coll__sim_settings *)fields)->config.seed = (uint64_t)value;
+    return true;
+}
+
+static bool coll__sim_take_stack(void *fields, const coll__word *word, const char **at)
+{
+    double value;
+
+    (void)word;
+    if (!coll__sim_read_whole(at, &value)) return false;
+    ((coll__sim_settings *)fields)->config.stack = (size_t)value;
+    return true;
+}
+
+#define COLL__SIM_TIME(name, field) COLL__TAKE_TIME(name, coll__sim_settings, config.field, COLL__WORD_ZERO_IS_NONE, 1e18)
+#define COLL__SIM_RATE(name, field) COLL__TAKE_RATE(name, coll__sim_settings, config.field, COLL__WORD_ZERO_IS_NONE, 0)
+#define COLL__SIM_WORD(name, looks, take, at) { name, looks, coll__sim_take_##take, at, 0, NULL, 0, 0 }
+
+static const coll__word coll__sim_words[] = {
+    COLL__SIM_TIME("latency",       latency),
+    COLL__SIM_TIME("overhead",      overhead),
+    COLL__SIM_TIME("local_latency", local_latency),
+    COLL__SIM_TIME("jitter",        jitter),
+    COLL__SIM_TIME("detection",     detection),
+    COLL__SIM_RATE("wire",          seconds_per_byte),
+    COLL__SIM_RATE("reduce",        seconds_per_byte_reduced),
+    COLL__SIM_RATE("local",         local_seconds_per_byte),
+    COLL__TAKE_GBIT("gbit", coll__sim_settings, config.seconds_per_byte, COLL__WORD_ZERO_IS_NONE, 0),
+    COLL__SIM_WORD("hosts", "how many hosts there are", count, offsetof(coll__sim_settings, hosts)),
+    COLL__SIM_WORD("per_host", "how many ranks a host has", count, offsetof(coll__sim_settings, config.ranks_per_host)),
+    COLL__SIM_WORD("capacity", "how many messages a channel holds, 0 or more", capacity, 0),
+    COLL__SIM_WORD("seed", "a number", seed, 0),
+    COLL__SIM_WORD("stack", "a size, like 128KiB", stack, 0),
+    COLL__SIM_WORD("kill",   "a rank and its call or a time, like 3@120 or 3@1.5ms", fault, COLL_SIM_KILL),
+    COLL__SIM_WORD("stop",   "a rank and its call or a time, like 3@120 or 3@1.5ms", fault, COLL_SIM_STOP),
+    COLL__SIM_WORD("cut",    "ranks and a time, like 4-7@1ms", fault, COLL_SIM_CUT),
+    COLL__SIM_WORD("lose",   "from a rank to a rank, and which message, like 2>1@5", fault, COLL_SIM_LOSE),
+    COLL__SIM_WORD("late",   "from a rank to a rank, which message, and by how much, like 2>1@5+3ms", fault, COLL_SIM_LATE),
+    COLL__SIM_WORD("pieces", "from a rank to a rank, like 2>1", fault, COLL_SIM_PIECES),
+    { .name = NULL }
+};
+
+static coll_status coll__sim_read(coll__sim_settings *s, const char *text)
+{
+    char where[60];
+    coll__wrong_word wrong;
+
+    if (!coll__words_read(coll__sim_words, s, text, &wrong)) {
+        coll__print(where, sizeof where, "COLL_SIM for %d ranks, and %d faults at most", s->size, COLL__SIM_FAULTS_MOST);
+        return coll__words_failed(coll__sim_words, &wrong, where);
     }
-    if (s->hosts) s->config.ranks_per_host = (size + s->hosts - 1) / s->hosts;
+    if (s->hosts) s->config.ranks_per_host = (s->size + s->hosts - 1) / s->hosts;
     if (s->config.fault_count) s->config.faults = s->faults;
     return COLL_OK;
 }
 
+/* ---- >>defaults ---- */
+
 static inline double coll__sim_default(double value, double otherwise) { return value > 0 ? value : value < 0 ? 0 : otherwise; }
 
-/* The program's wishes, or else those in COLL_SIM, with the defaults filled in. */
+/* The program's queries, or else those in COLL_SIM, with the defaults filled in. */
 static coll_status coll__sim_settle(coll__sim_settings *s, const coll_sim *given, int size)
 {
     coll_sim *c = &s->config;
     const char *text = getenv("COLL_SIM");
 
     memset(s, 0, sizeof *s);
+    s->size = size;
     if (given) *c = *given;
-    const coll_status status = !given && text ? coll__sim_read(s, text, size) : COLL_OK;
+    const coll_status status = !given && text ? coll__sim_read(s, text) : COLL_OK;
     if (status < 0) return status;
     c->latency = coll__sim_default(c->latency, 12e-6);
     c->overhead = coll__sim_default(c->overhead, 4e-6);

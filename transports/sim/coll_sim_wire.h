@@ -118,6 +118,8 @@ static void coll__lane_join(coll__sim *w, coll__lane *lane, double time)
     const bool fits = (x->any_head || !memcmp(x->head, p->head, COLL_HEAD_LENGTH)) && x->length == p->length;
     const void *bytes = p->xfer ? p->xfer->buffer : p->kept;
 
+    COLL__ASSERT(p->is_arrived && x->status == COLL_PENDING, "a message from rank %d to rank %d is received %s, with status %d",
+                 lane->from, lane->to, p->is_arrived ? "twice" : "before it is there", x->status);
     lane->recvs = x->next;
     lane->recv_count--;
     lane->parcels = p->next;

@@ -269,6 +269,9 @@ static coll__lane *coll__lane_open(coll__sim *w, int from, int to, int channel)
 /* Give a lane back if it holds nothing. */
 static void coll__lane_close(coll__sim *w, coll__lane *lane)
 {
+    COLL__ASSERT(!lane->recvs == (lane->recv_count == 0) && !lane->parcels == (lane->parcel_count == 0),
+                 "channel %d from rank %d to rank %d counts %d receives and %d messages", lane->channel, lane->from, lane->to,
+                 lane->recv_count, lane->parcel_count);
     if (lane->recvs || lane->parcels) return;
     coll__lane **at = &w->table[coll__lane_slot(w, lane->from, lane->to, lane->channel)];
     while (*at != lane) at = &(*at)->chain;
@@ -301,6 +304,8 @@ static void coll__sim_push(coll__sim *w, coll__sim_kind kind, double time, void 
 {
     const coll__sim_event event = { coll__later(time, w->now), coll__sim_draw(w), what, generation, kind };
 
+    COLL__ASSERT(what && event.time >= w->now, "an event of kind %d at %g s, and it is %g s, about %s", kind, time, w->now,
+                 what ? "something" : "nothing");
     if (w->event_count == w->event_room) {
         const size_t room = w->event_room ? 2 * w->event_room : 256;
         void *events = realloc(w->events, room * sizeof *w->events);
@@ -364,6 +369,7 @@ static void coll__sim_tell(coll__sim_rank *r, double time)
 
 static void coll__sim_seen(coll__sim_rank *r)
 {
+    COLL__ASSERT(!r->has_news || r->world->unseen > 0, "rank %d has news, and %d ranks have", r->rank, r->world->unseen);
     if (r->has_news) r->world->unseen--;
     r->has_news = false;
 }
@@ -383,6 +389,7 @@ static void coll__lane_clear(coll__sim *w, coll__lane *lane, coll_status status)
     }
     lane->recvs = NULL;
     lane->parcels = NULL;
+    lane->recv_count = lane->parcel_count = 0;
     coll__lane_close(w, lane);
 }
 

@@ -5,8 +5,8 @@
 
 /* ---- >>lines ---- */
 
-/* While rank 0 gathers the others, a line tells where somebody listens, or that he has gone again.  He may come back, soon. */
-static void coll__meeting_event(coll__tcp *tcp, int index)
+/* While rank 0 waits for the others, a line tells where somebody listens, or that he has gone again.  He may come back, soon. */
+static void coll__bootstrap_event(coll__tcp *tcp, int index)
 {
     coll__control_line *line = &tcp->controls[index];
     coll__control control;
@@ -18,89 +18,89 @@ static void coll__meeting_event(coll__tcp *tcp, int index)
         if (n > 0) line->length += (size_t)n;
         if (n > 0 && line->length < COLL__CONTROL_LENGTH) continue;
         line->length = 0;
-        if (n > 0 && (!coll__control_read(line->bytes, tcp->size, &control) || control.note != COLL__CONTROL_PLACE
-                      || !coll__place_heard(tcp, index, line->bytes + COLL__CONTROL_TEXT))) n = -EPROTO;
+        if (n > 0 && (!coll__control_read(line->bytes, tcp->size, &control) || control.note != COLL__CONTROL_ENDPOINT
+                      || !coll__endpoint_heard(tcp, index, line->bytes + COLL__CONTROL_TEXT))) n = -EPROTO;
     }
     if (line->pipe.fd < 0) return;
     coll__io_forget(&tcp->io, line->pipe.fd);
     coll__pipe_close(&line->pipe);
-    coll__place_lost(tcp, index);
+    coll__endpoint_lost(tcp, index);
     line->lost_at = coll__now();
     line->lost_by = n < 0 ? (int)-n : 0;
 }
 
-/* Without a thread of its own the pulse is read here. */
+/* Without a thread of its own the heartbeat is read here. */
 static void coll__control_event(coll__tcp *tcp, int index)
 {
-    if (tcp->is_meeting) {
-        coll__meeting_event(tcp, index);
+    if (tcp->is_bootstrapping) {
+        coll__bootstrap_event(tcp, index);
         return;
     }
-    pthread_mutex_lock(&tcp->pulse.lock);
-    coll__line_event(&tcp->pulse, index);
-    coll__pulse_tell(&tcp->pulse);
-    pthread_mutex_unlock(&tcp->pulse.lock);
+    pthread_mutex_lock(&tcp->heartbeat.lock);
+    coll__line_event(&tcp->heartbeat, index);
+    coll__heartbeat_tell(&tcp->heartbeat);
+    pthread_mutex_unlock(&tcp->heartbeat.lock);
 }
 
-/* Take what the pulse has found: the verdict, and who has left. */
+/* Take what the heartbeat has found: the verdict, and who has left. */
 static void coll__control_listen(coll__tcp *tcp)
 {
-    coll__pulse *p = &tcp->pulse;
+    coll__heartbeat *p = &tcp->heartbeat;
 
     __atomic_store_n(&p->news, 0, __ATOMIC_RELAXED);
     pthread_mutex_lock(&p->lock);
     if (tcp->failure.status == COLL_OK) tcp->failure = p->verdict;
     p->is_taken = p->verdict.status != COLL_OK;
-    for (; tcp->bye_count < p->leaver_count; tcp->bye_count++) tcp->presence[p->leavers[tcp->bye_count]] = COLL__SAID_BYE;
+    for (; tcp->bye_count < p->departed_count; tcp->bye_count++) tcp->presence[p->departed[tcp->bye_count]] = COLL__SAID_BYE;
     pthread_mutex_unlock(&p->lock);
 }
 
-static inline bool coll__has_news(const coll__tcp *tcp) { return __atomic_load_n(&tcp->pulse.news, __ATOMIC_ACQUIRE) != 0; }
+static inline bool coll__has_news(const coll__tcp *tcp) { return __atomic_load_n(&tcp->heartbeat.news, __ATOMIC_ACQUIRE) != 0; }
 
-/* The meeting is over: from here on the pulse has the lines. */
+/* The bootstrap is over: from here on the heartbeat has the lines. */
 static void coll__control_open(coll__tcp *tcp, int liveness_ms)
 {
-    for (int i = 0; i < tcp->pulse.line_count; i++)
+    for (int i = 0; i < tcp->heartbeat.line_count; i++)
         if (tcp->controls[i].pipe.fd >= 0) coll__io_forget(&tcp->io, tcp->controls[i].pipe.fd);
-    const int error = coll__pulse_open(&tcp->pulse, liveness_ms, tcp->io.bell);
+    const int error = coll__heartbeat_open(&tcp->heartbeat, liveness_ms, tcp->io.bell);
     if (error)
         coll__say(&tcp->log, COLL_LOG_WARN, "rank %d has no thread to watch the others with (%s): one that stops will not be "
                   "noticed", tcp->rank, strerror(error));
-    for (int i = 0; i < tcp->pulse.line_count && !tcp->pulse.has_thread; i++)
+    for (int i = 0; i < tcp->heartbeat.line_count && !tcp->heartbeat.has_thread; i++)
         if (tcp->controls[i].pipe.fd >= 0)
             coll__io_watch(&tcp->io, tcp->controls[i].pipe.fd, EPOLLIN, coll__tag(COLL__EVENT_CONTROL, i));
 }
 
-/* ---- >>whereabouts: what is known of others ---- */
+/* ---- >>peer status: what is known of others ---- */
 
-static void coll__append_sign(char *text, size_t room, int rank, const coll__sign *sign, int liveness_ms)
+static void coll__append_beat(char *text, size_t room, int rank, const coll__beat *beat, int liveness_ms)
 {
     char call[COLL__CALL_ROOM];
 
     coll__append(text, room, "rank %d", rank);
-    if (!sign->pid) {
+    if (!beat->pid) {
         coll__append(text, room, ": nothing is known");
         return;
     }
-    if (sign->age_ms > (uint32_t)liveness_ms / 2)
-        coll__append(text, room, " on %s, pid %u: no heartbeat for %.1f s", sign->name, (unsigned)sign->pid,
-                     sign->age_ms * 1e-3);
-    else if (sign->is_inside) {
-        coll__head_describe(sign->now, call, sizeof call);
-        coll__append(text, room, ": in %s for %.1f s", call, sign->since_ms * 1e-3);
+    if (beat->age_ms > (uint32_t)liveness_ms / 2)
+        coll__append(text, room, " on %s, pid %u: no heartbeat for %.1f s", beat->name, (unsigned)beat->pid,
+                     beat->age_ms * 1e-3);
+    else if (beat->is_inside) {
+        coll__head_describe(beat->now, call, sizeof call);
+        coll__append(text, room, ": in %s for %.1f s", call, beat->since_ms * 1e-3);
     } else {
-        coll__append(text, room, ": outside the library for %.1f s", sign->since_ms * 1e-3);
+        coll__append(text, room, ": outside the library for %.1f s", beat->since_ms * 1e-3);
     }
-    const uint32_t last = coll__get32(sign->last + 8);
-    if (last && !sign->is_inside)
-        coll__append(text, room, ", last finished %s #%u", coll_kind_name((coll_kind)sign->last[12]), (unsigned)last);
+    const uint32_t last = coll__get32(beat->last + 8);
+    if (last && !beat->is_inside)
+        coll__append(text, room, ", last finished %s #%u", coll_kind_name((coll_kind)beat->last[12]), (unsigned)last);
 }
 
 /* Rank 0 knows; the others ask it for up to COLL__ASKED_MOST ranks. */
 static void coll__tcp_peer_status(void *context, const unsigned char *is_late, char *text, size_t room)
 {
     coll__tcp *tcp = (coll__tcp *)context;
-    coll__pulse *p = &tcp->pulse;
+    coll__heartbeat *p = &tcp->heartbeat;
     coll__control_line *line = &p->lines[0];
     const char *comma = "";
 
@@ -112,21 +112,21 @@ static void coll__tcp_peer_status(void *context, const unsigned char *is_late, c
             if (i > 0 && line->asked_count < COLL__ASKED_MOST) line->asked[line->asked_count++] = i;
             continue;
         }
-        coll__sign sign = p->signs[i];
-        if (i < p->line_count && p->lines[i].is_met) sign.age_ms = (uint32_t)((coll__now() - p->lines[i].heard_at) / COLL__MS);
+        coll__beat beat = p->beats[i];
+        if (i < p->line_count && p->lines[i].is_met) beat.age_ms = (uint32_t)((coll__now() - p->lines[i].heard_at) / COLL__MS);
         coll__append(text, room, "%s", comma);
-        coll__append_sign(text, room, i, &sign, p->liveness_ms);
+        coll__append_beat(text, room, i, &beat, p->liveness_ms);
         comma = "; ";
     }
-    coll__pulse_tell(p);
+    coll__heartbeat_tell(p);
     pthread_mutex_unlock(&p->lock);
 }
 
-/* Its signs say so, and since they do nothing has come from it for as long as a connection may be silent. */
+/* Its heartbeats say so, and since they do nothing has come from it for as long as a connection may be silent. */
 static bool coll__tcp_has_freed(void *context, int peer, uint64_t number)
 {
     coll__tcp *tcp = (coll__tcp *)context;
-    coll__pulse *p = &tcp->pulse;
+    coll__heartbeat *p = &tcp->heartbeat;
     coll__control_line *line = &p->lines[0];
     coll__quiet *quiet = &tcp->quiet[peer], last = *quiet;
 
@@ -134,9 +134,9 @@ static bool coll__tcp_has_freed(void *context, int peer, uint64_t number)
     pthread_mutex_lock(&p->lock);
     if (tcp->rank != 0 && peer > 0 && line->pipe.fd >= 0 && line->asked_count < COLL__ASKED_MOST) {
         line->asked[line->asked_count++] = peer;
-        coll__pulse_tell(p);
+        coll__heartbeat_tell(p);
     }
-    quiet->comms = p->signs[peer].comms;
+    quiet->comms = p->beats[peer].comms;
     pthread_mutex_unlock(&p->lock);
     quiet->received = 0;
     for (int channel = 0; channel < COLL_CHANNEL_COUNT; channel++)
@@ -158,17 +158,17 @@ static void coll__events(coll__tcp *tcp)
     for (int i = 0; i < count; i++) {
         const int index = (int)(events[i].data.u64 & 0xffffffff);
         switch ((coll__event)(events[i].data.u64 >> 32)) {
-        case COLL__EVENT_LISTENER: coll__door_event(tcp, -1); break;
-        case COLL__EVENT_GREETING: coll__door_event(tcp, index); break;
+        case COLL__EVENT_LISTENER: coll__accept_event(tcp, -1); break;
+        case COLL__EVENT_GREETING: coll__accept_event(tcp, index); break;
         case COLL__EVENT_CONTROL: coll__control_event(tcp, index); break;
         case COLL__EVENT_DIALLED: coll__stream_dialled(tcp, &tcp->streams[index]); break;
         case COLL__EVENT_BELL: (void)!read(tcp->io.bell, &rung, sizeof rung); break;
         }
     }
-    coll__door_tidy(tcp);
+    coll__accept_tidy(tcp);
     if (coll__has_news(tcp)) coll__control_listen(tcp);
     if (!had_byes) return;
-    const bool is_empty = coll__door_event(tcp, -1);          /* what a rank sent before it left may still be there   */
+    const bool is_empty = coll__accept_event(tcp, -1);          /* what a rank sent before it left may still be there   */
     for (int r = 0; r < tcp->size && is_empty; r++)
         if (tcp->presence[r] == COLL__SAID_BYE) tcp->presence[r] = COLL__GONE;
 }

@@ -1,8 +1,8 @@
 /* coll_tcp_fail.h - the first failure becomes everyone's.
  *
- * Rank 0 is the judge (coll_tcp_pulse.h): a rank that meets an error tells it to rank 0, and waits for the verdict.  It keeps its
- * connections open until coll_free, for its neighbours could take their end for a death.  When rank 0 is dead or gone, the
- * rank's own view stands, and is told to those with whom it has lines, or, by one that leaves, streams (coll_tcp_ask.h). */
+ * Rank 0 is the judge (coll_tcp_heartbeat.h): a rank that meets an error tells it to rank 0, and waits for the verdict.  It keeps
+ * its connections open until coll_free, for its neighbours could take their end for a death.  When rank 0 is dead or gone, the
+ * rank's own view stands, and is told to those with whom it has lines, or, by one that leaves, streams (coll_tcp_probe.h). */
 #ifndef COLL_TCP_FAIL_H
 #define COLL_TCP_FAIL_H
 
@@ -15,7 +15,7 @@ enum {
  * blamed, if it is not known to have left: it may have failed, and be about to tell why. */
 static int64_t coll__wait_for_verdict(coll__tcp *tcp, int blamed, int64_t began, int64_t deadline)
 {
-    coll__pulse *p = &tcp->pulse;
+    coll__heartbeat *p = &tcp->heartbeat;
 
     pthread_mutex_lock(&p->lock);
     const bool has_judge = tcp->rank != 0 && tcp->controls[0].pipe.fd >= 0 && !p->has_left[0];
@@ -28,7 +28,7 @@ static int64_t coll__wait_for_verdict(coll__tcp *tcp, int blamed, int64_t began,
 /* Report and wait for the verdict.  `is_suspicion`: the text is what is the matter with the rank that is to be blamed. */
 static void coll__ask_for_verdict(coll__tcp *tcp, const coll_failure *cause, bool is_suspicion)
 {
-    coll__pulse *p = &tcp->pulse;
+    coll__heartbeat *p = &tcp->heartbeat;
     const int64_t began = coll__now(), deadline = coll__deadline(COLL__VERDICT_MS) + (p->has_thread ? coll__silence_limit(p) : 0);
     const bool is_judge_late = !p->has_thread && cause->rank == 0 && cause->status == COLL_ERR_TIMEOUT;
     int64_t until;
@@ -37,8 +37,8 @@ static void coll__ask_for_verdict(coll__tcp *tcp, const coll_failure *cause, boo
     pthread_mutex_lock(&p->lock);
     for (int i = 0; i < p->line_count; i++) coll__line_event(p, i);       /* what caused it may have come already     */
     p->is_asking = true;
-    if (!coll__is_orphan(p)) coll__pulse_report(p, cause, is_suspicion);
-    coll__pulse_tell(p);
+    if (!coll__is_orphan(p)) coll__heartbeat_report(p, cause, is_suspicion);
+    coll__heartbeat_tell(p);
     pthread_mutex_unlock(&p->lock);
     coll__control_listen(tcp);
     while (tcp->failure.status == COLL_OK && !is_judge_late
@@ -49,9 +49,9 @@ static void coll__ask_for_verdict(coll__tcp *tcp, const coll_failure *cause, boo
     }
     pthread_mutex_lock(&p->lock);
     p->is_asking = false;
-    if (is_suspicion) coll__pulse_blame(p, cause->status, cause->rank, cause->text);
-    else coll__pulse_decide(p, cause, false);
-    coll__pulse_tell(p);
+    if (is_suspicion) coll__heartbeat_blame(p, cause->status, cause->rank, cause->text);
+    else coll__heartbeat_decide(p, cause, false);
+    coll__heartbeat_tell(p);
     pthread_mutex_unlock(&p->lock);
     coll__control_listen(tcp);
 }
@@ -76,11 +76,11 @@ static const coll_failure *coll__tcp_fail(void *context, const coll_failure *cau
 /* Only words and bells: this may be a signal handler. */
 static bool coll__tcp_abort(void *context, const char *text)
 {
-    coll__pulse *p = &((coll__tcp *)context)->pulse;
+    coll__heartbeat *p = &((coll__tcp *)context)->heartbeat;
 
     if (!p->has_thread) return false;
     __atomic_store_n(&p->abort_text, text, __ATOMIC_RELEASE);
-    coll__pulse_wake(p);
+    coll__heartbeat_wake(p);
     return true;
 }
 
@@ -88,7 +88,7 @@ static bool coll__tcp_abort(void *context, const char *text)
 static void coll__tcp_report_stall(void *context, const unsigned char *head)
 {
     coll__tcp *tcp = (coll__tcp *)context;
-    coll__pulse *p = &tcp->pulse;
+    coll__heartbeat *p = &tcp->heartbeat;
 
     pthread_mutex_lock(&p->lock);
     memcpy(p->waiting, head, COLL_HEAD_LENGTH);
@@ -96,15 +96,15 @@ static void coll__tcp_report_stall(void *context, const unsigned char *head)
         const uint64_t word = __atomic_load_n(&p->doing->last[i], __ATOMIC_RELAXED);
         memcpy(p->waiting + COLL_HEAD_LENGTH + 8 * i, &word, 8);
     }
-    if (tcp->rank == 0) coll__pulse_compare(p, 0, p->waiting);
-    else coll__pulse_want(p, COLL__CONTROL_WAITING);
-    coll__pulse_tell(p);
+    if (tcp->rank == 0) coll__heartbeat_compare(p, 0, p->waiting);
+    else coll__heartbeat_want(p, COLL__CONTROL_WAITING);
+    coll__heartbeat_tell(p);
     pthread_mutex_unlock(&p->lock);
 }
 
 static void coll__tcp_watch(void *context, const coll_doing *doing)
 {
-    coll__pulse *p = &((coll__tcp *)context)->pulse;
+    coll__heartbeat *p = &((coll__tcp *)context)->heartbeat;
 
     pthread_mutex_lock(&p->lock);
     p->doing = doing;
@@ -113,7 +113,7 @@ static void coll__tcp_watch(void *context, const coll_doing *doing)
 
 static void coll__tcp_failed(void *context, unsigned char *is_failed)
 {
-    coll__pulse *p = &((coll__tcp *)context)->pulse;
+    coll__heartbeat *p = &((coll__tcp *)context)->heartbeat;
 
     pthread_mutex_lock(&p->lock);
     for (int i = 0; i < p->size; i++) is_failed[i] |= p->is_dead[i];
@@ -142,16 +142,16 @@ static void coll__pipe_flush(coll__pipe *pipe, int64_t deadline)
 /* Say good-bye on all lines, and see that it arrives. */
 static void coll__say_bye(coll__tcp *tcp, int64_t deadline)
 {
-    coll__pulse *p = &tcp->pulse;
+    coll__heartbeat *p = &tcp->heartbeat;
     struct pollfd at = { .events = POLLOUT }, news = { .fd = p->ring, .events = POLLIN };
     uint64_t rung;
 
     pthread_mutex_lock(&p->lock);
-    coll__pulse_check_abort(p);                   /* which our thread may not have seen yet                   */
-    coll__pulse_want(p, COLL__CONTROL_BYE);
+    coll__heartbeat_check_abort(p);               /* which our thread may not have seen yet                   */
+    coll__heartbeat_want(p, COLL__CONTROL_BYE);
     p->is_leaving = true;
-    coll__ask_to_tell(tcp);
-    coll__pulse_tell(p);
+    coll__probe_to_tell(tcp);
+    coll__heartbeat_tell(p);
     while (coll__is_telling(p) && coll__now() < deadline) {
         pthread_mutex_unlock(&p->lock);
         if (poll(&news, 1, 10) > 0) (void)!read(p->ring, &rung, sizeof rung);
@@ -167,13 +167,13 @@ static void coll__say_bye(coll__tcp *tcp, int64_t deadline)
         }
     }
     pthread_mutex_unlock(&p->lock);
-    coll__pulse_stop(p);
+    coll__heartbeat_stop(p);
     for (int i = 0; i < p->line_count; i++)
         if (p->lines[i].pipe.fd >= 0) coll__pipe_flush(&p->lines[i].pipe, deadline);
 }
 
 /* Will nothing more come from this rank?  It has left, and its stream of messages has ended, or there never was one.  An end
- * without a good-bye is a death, which is told with more to say about it (coll_tcp_pulse.h); but when rank 0 has left, nobody
+ * without a good-bye is a death, which is told with more to say about it (coll_tcp_heartbeat.h); but when rank 0 has left, nobody
  * passes good-byes on. */
 static bool coll__tcp_has_left(const void *context, int peer)
 {

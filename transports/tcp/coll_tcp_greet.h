@@ -13,9 +13,9 @@
  *
  * The nonces make every such conversation another one, so that nothing recorded is of use (replay); the letters tell the two
  * sides apart (reflection); both ranks and the purpose stand in the hellos, so that nobody can be led to another rank than the
- * one it called (redirection).  All sums are of a fixed length, and a stranger costs two of them at most, for a hello in which
- * everything else is right.  A budget bounds how many such hellos are answered: each takes from it, and who then proves the key
- * gives back.
+ * one it called (redirection).  All sums are of a fixed length, and an unauthenticated peer costs two at most, for a hello in
+ * which everything else is right.  A budget bounds how many such hellos are answered: each takes from it, and who then proves the
+ * key gives back.
  *
  * Whoever is turned away gets the reason as a control note in clear, the one thing that may come in the place of an answer.
  * Anybody on the path could write one.  So a rank that has the key proves it there, too, for this hello and this text:
@@ -44,9 +44,9 @@ typedef struct coll__identity {
     struct coll__past *past;                      /* NULL: this world comes of no other                       */
 } coll__identity;
 
-/* The gathering that this world comes of (coll_tcp_gather.h): who still calls for that is told how it has ended. */
+/* The agreement that this world comes of (coll_tcp_agree.h): who still calls for that is told how it has ended. */
 typedef struct coll__past {
-    coll__identity us;
+    coll__identity us;                            /* with the one before that                                 */
     unsigned char *table;                         /* us.size bytes: who goes on                               */
 } coll__past;
 
@@ -65,7 +65,7 @@ typedef enum coll__greet_step {
 typedef struct coll__greet {
     coll__pipe  pipe;
     bool        is_caller;
-    bool        is_past;                          /* the caller means the gathering that us->past is about    */
+    const coll__past *past;                       /* the agreement that the caller means, if it is over       */
     coll__greet_step step;
     short       want;                             /* what to poll the socket for before the next advance      */
     size_t      length;                           /* bytes of this step that have been moved                  */
@@ -155,7 +155,7 @@ static void coll__hello_as(coll__hello *hello, const coll__identity *us)
     hello->epoch = us->epoch;
     hello->auth = us->auth;
     hello->arithmetic = us->arithmetic;
-    if (hello->purpose == COLL__PURPOSE_MEET) hello->more_lanes = us->more_lanes;
+    if (hello->purpose == COLL__PURPOSE_JOIN) hello->more_lanes = us->more_lanes;
     memcpy(hello->world, us->world, sizeof us->world);
     memcpy(hello->host, us->host, sizeof us->host);
     memset(hello->nonce, 0, sizeof hello->nonce);
@@ -265,28 +265,28 @@ static coll_status coll__greet_refused(coll__greet *g, const coll__identity *us)
 }
 
 /* NULL: the one who answers is the one that was called, as far as it says. */
-static const char *coll__greet_check_answer(coll__greet *g, const coll__identity *us)
+static const char *coll__greet_check_answer(const coll__greet *g, const coll__identity *us, coll__hello *answer)
 {
-    coll__hello answer;
-    const char *wrong = coll__hello_read(g->bytes, us->world, us->size, &answer);
+    const char *wrong = coll__hello_read(g->bytes, us->world, us->size, answer);
 
     if (wrong) return wrong;
-    if (answer.rank != g->hello.to || answer.to != us->rank) return "another rank answers there";
-    if (answer.epoch != us->epoch) return "it has shrunk, or has not";
-    if (answer.auth != us->auth) return "its security differs";
-    if (answer.arithmetic != us->arithmetic) return "its arithmetic differs";
-    if (answer.more_lanes != g->hello.more_lanes || answer.lane != g->hello.lane) return "it answers another lane";
-    return answer.purpose == g->hello.purpose && answer.channel == g->hello.channel ? NULL : "it answers another question";
+    if (answer->rank != g->hello.to || answer->to != us->rank) return "another rank answers there";
+    if (answer->epoch != us->epoch) return "it has shrunk, or has not";
+    if (answer->auth != us->auth) return "its security differs";
+    if (answer->arithmetic != us->arithmetic) return "its arithmetic differs";
+    if (answer->more_lanes != g->hello.more_lanes || answer->lane != g->hello.lane) return "it answers another lane";
+    return answer->purpose == g->hello.purpose && answer->channel == g->hello.channel ? NULL : "it answers another question";
 }
 
 static coll_status coll__greet_hear_answer(coll__greet *g, const coll__identity *us)
 {
+    coll__hello answer;
     coll_status status = coll__greet_move(g, 4, false);
 
     if (status != COLL_OK) return status;
     if (coll__begins_refusal(g->bytes)) return coll__greet_refused(g, us);
     if ((status = coll__greet_move(g, COLL__HELLO_LENGTH, false)) != COLL_OK) return status;
-    const char *wrong = coll__greet_check_answer(g, us);
+    const char *wrong = coll__greet_check_answer(g, us, &answer);
     if (wrong) {
         g->is_hearsay = true;
         return coll__greet_failed(g, COLL_ERR_PEER, "%s", wrong);
@@ -347,11 +347,12 @@ static coll_status coll__greet_hear(coll__greet *g, const coll__identity *us)
     if (status != COLL_OK) return status;
     memcpy(g->call, g->bytes, COLL__HELLO_LENGTH);
     const char *wrong = coll__hello_read(g->call, us->world, us->size, &g->hello);
-    if (wrong && us->past && !coll__hello_read(g->call, us->past->us.world, us->past->us.size, &past)) {
+    for (const coll__past *p = us->past; wrong && p && !g->past; p = p->us.past) {
+        if (coll__hello_read(g->call, p->us.world, p->us.size, &past) || past.purpose != COLL__PURPOSE_JOIN) continue;
         g->hello = past;
-        g->is_past = true;
-        us = &us->past->us;
-        wrong = past.purpose == COLL__PURPOSE_MEET ? NULL : wrong;
+        g->past = p;
+        us = &p->us;
+        wrong = NULL;
     }
     if (!wrong && g->hello.epoch != us->epoch) wrong = "it has shrunk, or has not";
     if (wrong) return coll__greet_failed(g, COLL_ERR_PROTOCOL, "%s", wrong);
@@ -359,7 +360,7 @@ static coll_status coll__greet_hear(coll__greet *g, const coll__identity *us)
         return coll__greet_failed(g, COLL_ERR_PROTOCOL, "it calls rank %d, and this is rank %d", g->hello.to, us->rank);
     if (g->hello.auth != us->auth) return coll__greet_check_auth(g, us);
     if (g->hello.arithmetic != us->arithmetic) return coll__greet_differ(g, us);
-    const bool needs_one = g->hello.purpose != COLL__PURPOSE_MEET && g->hello.more_lanes == 0;
+    const bool needs_one = g->hello.purpose != COLL__PURPOSE_JOIN && g->hello.more_lanes == 0;
     if (g->hello.more_lanes != us->more_lanes && !needs_one)
         return coll__greet_failed(g, COLL_ERR_PROTOCOL, "it makes %d connections to a peer, and here it is %d (COLL_LANES)",
                                   g->hello.more_lanes + 1, us->more_lanes + 1);
@@ -396,7 +397,7 @@ static coll_status coll__greet_take_step(coll__greet *g, const coll__identity *u
 {
     coll_status status;
 
-    if (g->is_past) us = &us->past->us;
+    if (g->past) us = &g->past->us;
     switch (g->step) {
     case COLL__GREET_SAY: return coll__greet_say(g, us);
     case COLL__GREET_HEAR_ANSWER: return coll__greet_hear_answer(g, us);

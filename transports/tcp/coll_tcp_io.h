@@ -55,12 +55,12 @@ typedef struct coll__active { coll__stream **streams; int count; } coll__active;
 /* ---- >>poll ---- */
 
 /* Have a pipe polled for what it is to do.  false: it can be done now. */
-static bool coll__poll_add(coll__io *io, int *n, coll__pipe *pipe, short wish)
+static bool coll__poll_add(coll__io *io, int *n, coll__pipe *pipe, short query)
 {
-    const short want = wish ? coll__pipe_await(pipe, wish) : 0;
+    const short want = query ? coll__pipe_await(pipe, query) : 0;
 
     if (want) io->fds[(*n)++] = (struct pollfd){ .fd = pipe->fd, .events = want };
-    return want || !wish;
+    return want || !query;
 }
 
 static void coll__poll_wait(coll__io *io, const coll__active *active, int wait_ms)
@@ -73,9 +73,9 @@ static void coll__poll_wait(coll__io *io, const coll__active *active, int wait_m
         if (s->state != COLL__STREAM_OPEN) continue;
         for (int k = 0; s->bundle && k < s->bundle->count; k++) {
             coll__strand *l = &s->bundle->strands[k];
-            if (!coll__poll_add(io, &n, l->pipe, coll__strand_wish(l))) wait_ms = 0;
+            if (!coll__poll_add(io, &n, l->pipe, coll__strand_query(l))) wait_ms = 0;
         }
-        if (!s->bundle && !coll__poll_add(io, &n, &s->pipe, coll__stream_wish(s))) wait_ms = 0;
+        if (!s->bundle && !coll__poll_add(io, &n, &s->pipe, coll__stream_query(s))) wait_ms = 0;
     }
     (void)poll(io->fds, (nfds_t)n, wait_ms);      /* a signal or an error only means: look again              */
 }
@@ -148,6 +148,7 @@ static void coll__uring_completed(coll__io *io, const struct io_uring_cqe *cqe)
     coll__stream *s = (coll__stream *)(tag & ~(uintptr_t)COLL__RING_MASK);
     const size_t moved = cqe->res > 0 ? (size_t)cqe->res : 0;
 
+    COLL__ASSERT(io->posted > 0, "io_uring has done something (%d), and nothing was asked of it", cqe->res);
     io->posted--;
     if (tag & COLL__RING_LANE) {
         coll__uring_lane_completed((coll__strand *)(tag & ~(uintptr_t)COLL__RING_MASK), (int)(tag & 3), moved);
@@ -221,12 +222,12 @@ static void coll__uring_cancel(coll__io *io, coll__stream *s)
 }
 
 /* A pipe whose bytes the kernel cannot move by itself: let it tell when to look again.  false: it is time to look now. */
-static bool coll__uring_watch(coll__io *io, coll__pipe *pipe, short wish, bool *is_watched, uintptr_t tag)
+static bool coll__uring_watch(coll__io *io, coll__pipe *pipe, short query, bool *is_watched, uintptr_t tag)
 {
-    const short want = wish ? coll__pipe_await(pipe, wish) : 0;
+    const short want = query ? coll__pipe_await(pipe, query) : 0;
     struct io_uring_sqe *sqe = want && !*is_watched ? coll__uring_request(io) : NULL;
 
-    if (wish && !want) return false;
+    if (query && !want) return false;
     if (!sqe) return true;
     io_uring_prep_poll_add(sqe, pipe->fd, (unsigned)want);
     io_uring_sqe_set_data(sqe, (void *)(tag | COLL__RING_EVENTS));
@@ -244,7 +245,7 @@ static bool coll__uring_lanes(coll__io *io, coll__bundle *b)
         const uintptr_t tag = (uintptr_t)l | COLL__RING_LANE;
         struct io_uring_sqe *sqe;
         if (!coll__pipe_is_plain(l->pipe)) {
-            may_wait = coll__uring_watch(io, l->pipe, coll__strand_wish(l), &l->is_watched, tag) && may_wait;
+            may_wait = coll__uring_watch(io, l->pipe, coll__strand_query(l), &l->is_watched, tag) && may_wait;
             continue;
         }
         struct msghdr *m = l->is_pull_posted ? NULL : coll__strand_pull_message(l, true);
@@ -283,7 +284,7 @@ static void coll__uring_wait(coll__io *io, const coll__active *active, int wait_
             continue;
         }
         if (!coll__pipe_is_plain(&s->pipe)) {
-            if (!coll__uring_watch(io, &s->pipe, coll__stream_wish(s), &s->is_watched, (uintptr_t)s))
+            if (!coll__uring_watch(io, &s->pipe, coll__stream_query(s), &s->is_watched, (uintptr_t)s))
                 t = (struct __kernel_timespec){ 0, 0 };
             continue;
         }

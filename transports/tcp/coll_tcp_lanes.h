@@ -126,7 +126,17 @@ static bool coll__stream_joined(coll__stream *s, int lane, coll__pipe *from)
     *pipe = coll__pipe_take(from);
     if (!s->bundle) return true;
     setsockopt(pipe->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);      /* or a slow lane would take megabytes */
+    COLL__ASSERT(s->bundle->open < s->bundle->count, "lane %d to rank %d is connected, and %d of %d are", lane, s->peer,
+                 s->bundle->open, s->bundle->count);
     return ++s->bundle->open == s->bundle->count;
+}
+
+static COLL__UNUSED bool coll__chain_has(const coll__chain *c, const coll_xfer *x)
+{
+    const coll_xfer *at = c->first;
+
+    while (at && at != x) at = at->next;
+    return at != NULL;
 }
 
 /* A message is finished, which need not be the first. */
@@ -134,6 +144,9 @@ static void coll__chain_take(coll__chain *c, coll_xfer *x, coll_status status)
 {
     coll_xfer **at = &c->first;
 
+    COLL__ASSERT(coll__chain_has(c, x) && x->status == COLL_PENDING,
+                 "a message with rank %d ends with %d, after %d, and is %squeued", x->peer, status, x->status,
+                 coll__chain_has(c, x) ? "" : "not ");
     while (*at != x) at = &(*at)->next;
     *at = x->next;
     if (!*at) c->end = at;
@@ -146,6 +159,8 @@ static inline bool coll__outgoing_is_due(const coll__outgoing *p) { return p->mo
 
 static void coll__outgoing_say(coll__outgoing *p, uint32_t number, size_t length, size_t offset)
 {
+    COLL__ASSERT(p->head + COLL__CHUNK_HEAD <= sizeof p->bytes,
+                 "the heads of chunk %u, %zu bytes at %zu, have no room behind %zu", (unsigned)number, length, offset, p->head);
     coll__put32(p->bytes + p->head, number);
     coll__put32(p->bytes + p->head + 4, (uint32_t)length);
     coll__put32(p->bytes + p->head + 8, (uint32_t)offset);
@@ -218,6 +233,8 @@ static void coll__strand_pushed(coll__strand *l, size_t moved)
 
     coll__tally(&l->stream->sent, moved);
     p->moved += moved;
+    COLL__ASSERT(p->moved <= p->head + p->length, "lane %d to rank %d has sent %zu bytes of %zu", l->index, l->stream->peer,
+                 p->moved, p->head + p->length);
     if (coll__outgoing_is_due(p)) return;
     x->moved += p->length;
     if (x->moved == COLL_HEAD_LENGTH + x->length) coll__chain_take(&l->stream->out, x, COLL_OK);
@@ -362,6 +379,9 @@ static void coll__strand_landed(coll__strand *l)
     l->step = coll__is_long(x) ? COLL__LAND_CHUNK : COLL__LAND_HEAD;
     l->xfer = NULL;
     if (x->moved < COLL_HEAD_LENGTH + x->length) return;
+    COLL__ASSERT(x->moved == COLL_HEAD_LENGTH + x->length && b->arrivals >= coll__is_long(x),
+                 "%zu bytes of a message of %zu from rank %d are here, one of %d long ones", x->moved,
+                 COLL_HEAD_LENGTH + x->length, s->peer, b->arrivals);
     for (int i = 0; i < COLL__LONG_MOST; i++)
         if (b->arrival[i].xfer == x) b->arrival[i].xfer = NULL, b->arrivals--;
     coll__chain_take(&s->in, x, COLL_OK);
@@ -438,7 +458,7 @@ static size_t coll__bundle_pull(coll__stream *s, int *error)
 /* ---- >>waiting and leaving ---- */
 
 /* What the socket of a lane is to be polled for. */
-static short coll__strand_wish(coll__strand *l)
+static short coll__strand_query(coll__strand *l)
 {
     return (short)((coll__strand_pull_message(l, true) ? POLLIN : 0) | (coll__outgoing_is_due(&l->out) ? POLLOUT : 0));
 }

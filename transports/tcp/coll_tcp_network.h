@@ -11,7 +11,7 @@
 
 /* What a rank listens at and dials from, when it is told to. */
 typedef struct coll__network {
-    unsigned char addresses[COLL__PLACE_ADDRESSES][16];
+    unsigned char addresses[COLL__ENDPOINT_ADDRESSES][16];
     int count;                                    /* 0: whatever leads to rank 0                              */
     int port_first, port_last;                    /* 0: any that is free                                      */
     uint32_t scope;                               /* the interface on which link-local addresses are          */
@@ -147,8 +147,8 @@ static int coll__network_usual(unsigned char (*out)[16], int most)
         if (fd >= 0) close(fd);
     }
     if (!getifaddrs(&all)) {
-        unsigned char more[COLL__PLACE_ADDRESSES][16];
-        const int n = coll__network_choose(all, "^lo", more, COLL__PLACE_ADDRESSES);
+        unsigned char more[COLL__ENDPOINT_ADDRESSES][16];
+        const int n = coll__network_choose(all, "^lo", more, COLL__ENDPOINT_ADDRESSES);
         for (int i = 0; i < n; i++) coll__addresses_add(out, &count, most, more[i]);
         freeifaddrs(all);
     }
@@ -168,7 +168,7 @@ static bool coll__ports_read(const char *text, int *first, int *last)
 }
 
 /* The network and the ports that a configuration asks for. */
-static coll_status coll__network_read(coll__network *out, const coll__settings *settings, const coll__log *log)
+static coll_status coll__network_read(coll__network *out, const coll__tcp_settings *settings, const coll__log *log)
 {
     const coll_config *c = &settings->config;
     struct ifaddrs *all = NULL;
@@ -180,7 +180,7 @@ static coll_status coll__network_read(coll__network *out, const coll__settings *
     if (!c->tcp.network) return COLL_OK;
     if (getifaddrs(&all)) return coll__start_failed(COLL_ERR_SYSTEM, "the addresses of this host cannot be read: %s",
                                                     strerror(errno));
-    out->count = coll__network_choose(all, c->tcp.network, out->addresses, COLL__PLACE_ADDRESSES);
+    out->count = coll__network_choose(all, c->tcp.network, out->addresses, COLL__ENDPOINT_ADDRESSES);
     coll__network_text(all, there, sizeof there);
     freeifaddrs(all);
     const char *name = settings->network_source ? settings->network_source : "network";

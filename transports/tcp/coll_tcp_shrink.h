@@ -1,68 +1,73 @@
 /* coll_tcp_shrink.h - after a failure: those who are left make a world of their own.
  *
- * They have agreed on who they are (coll_tcp_gather.h).  The new world takes over the listener, and the connections to the host,
- * which is its rank 0.  Its name is made of that of the gathering, and of who goes on: what is late of the old world, or of
- * another gathering, is turned away. */
+ * They have agreed on who they are (coll_tcp_agree.h).  The new world takes over the listener, and the connections to the host,
+ * which is its rank 0.  Its name is made of that of the agreement, and of who goes on: what is late of the old world, or of
+ * another agreement, is turned away. */
 #ifndef COLL_TCP_SHRINK_H
 #define COLL_TCP_SHRINK_H
 
 /* ---- >>the new world ---- */
 
 /* The name of a world made of `ranks`, or of those of them that are there. */
-static void coll__gathering_name(unsigned char *world, const unsigned char *before, const int *ranks,
+static void coll__agreement_name(unsigned char *world, const unsigned char *before, const int *ranks,
                                  const unsigned char *is_there, int count)
 {
     char text[80] = "";
-    uint64_t hash = 1469598103934665603u;
+    uint64_t hash = coll__hash_of_none;
 
     for (int i = 0; i < count; i++)
-        if (!is_there || is_there[i]) hash = (hash ^ (uint64_t)(unsigned)ranks[i]) * 1099511628211u;
+        if (!is_there || is_there[i]) hash = coll__hash_with(hash, (uint64_t)(unsigned)ranks[i]);
     for (int i = 0; i < COLL__WORLD_LENGTH; i++) coll__append(text, sizeof text, "%02x", before[i]);
     coll__append(text, sizeof text, " without %016llx", (unsigned long long)hash);
     coll__digest(world, text);
 }
 
-/* What the new world tells those who still call for the gathering.  NULL: no memory. */
-static coll__past *coll__gathering_past(const coll__gathering *h)
+/* What the new world tells those who still call for the agreement.  NULL: no memory. */
+static coll__past *coll__agreement_past(const coll__agreement *h)
 {
     coll__past *past = (coll__past *)malloc(sizeof *past + (size_t)h->count);
 
     if (!past) return NULL;
     past->us = h->us;
-    past->us.past = NULL;
+    h->old->us.past = NULL;                       /* what came before that goes along                         */
     past->table = coll__behind(past, sizeof *past);
     memcpy(past->table, h->table, (size_t)h->count);
     return past;
 }
 
-/* The control connections: at rank 0 those to its attendees, elsewhere the one to rank 0.  A rank that has none to rank 0 has
- * lost it, and knows how this world ends. */
-static void coll__gathering_lines(coll__gathering *h, coll__tcp *tcp)
+/* The control connections: at rank 0 those to its attendees, elsewhere the one to rank 0.  Where one is missing, this world fails
+ * at once: it was lost while the ranks met, or was never there, since one of the two has learned from others what was agreed.
+ * It may well live, and come when these ranks meet again: so nobody is called dead. */
+static void coll__agreement_lines(coll__agreement *h, coll__tcp *tcp)
 {
     for (int i = 0, rank = 0; i < h->count; i++) {
         if (!h->table[i]) continue;
         if (tcp->rank == 0 && i != h->me) tcp->controls[rank].pipe = coll__pipe_take(&h->attendees[i].heard.pipe);
-        if (tcp->rank > 0 && rank == 0 && i == h->host) tcp->controls[0].pipe = coll__pipe_take(&h->calls[0].heard.pipe);
+        if (tcp->rank > 0 && rank == 0 && i == h->host) tcp->controls[0].pipe = coll__pipe_take(&h->calls[i].heard.pipe);
         rank++;
     }
-    coll__control_open(tcp, h->old->pulse.has_thread ? h->old->pulse.liveness_ms : -1);
-    if (tcp->rank == 0 || tcp->controls[0].pipe.fd >= 0) return;
-    pthread_mutex_lock(&tcp->pulse.lock);
-    coll__pulse_blame(&tcp->pulse, COLL_ERR_PEER, 0, "is gone: it was lost while the ranks that were left met");
-    pthread_mutex_unlock(&tcp->pulse.lock);
+    coll__control_open(tcp, h->old->heartbeat.has_thread ? h->old->heartbeat.liveness_ms : -1);
+    for (int i = 0; i < (tcp->rank == 0 ? tcp->size : 1); i++) {
+        if (i == tcp->rank || tcp->controls[i].pipe.fd >= 0) continue;
+        pthread_mutex_lock(&tcp->heartbeat.lock);
+        coll__heartbeat_blame(&tcp->heartbeat, COLL_ERR_PEER, i, "is gone: it was lost while the ranks that were left met");
+        tcp->heartbeat.is_dead[i] = 0;
+        pthread_mutex_unlock(&tcp->heartbeat.lock);
+        break;
+    }
 }
 
 /* The context of this rank in it; it takes the listener and the pipes over.  NULL: no memory, or no descriptors. */
-static coll__tcp *coll__gathering_world(coll__gathering *h, coll_survivors *out)
+static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
 {
     coll__tcp *old = h->old;
-    coll__settings settings = { .config = { .rank = out->rank, .size = out->count, .world = "",
-                                           .tcp.lanes = old->us.more_lanes + 1, .tcp.share_memory = old->shares ? 0 : -1 },
-                                .is_open = old->is_open };
-    coll__past *past = coll__gathering_past(h);
+    coll__tcp_settings settings = { .config = { .rank = out->rank, .size = out->count, .world = "", .tcp = old->options },
+                                    .is_open = old->is_open };
+    coll__past *past = coll__agreement_past(h);
     coll__tcp *tcp = past ? coll__tcp_new(&settings, &old->log) : NULL;
 
     if (!tcp) {
+        if (past) old->us.past = past->us.past;
         free(past);
         return NULL;
     }
@@ -72,25 +77,25 @@ static coll__tcp *coll__gathering_world(coll__gathering *h, coll_survivors *out)
     tcp->us.rank = out->rank;
     tcp->us.size = out->count;
     tcp->network = old->network;
-    coll__gathering_name(tcp->us.world, h->us.world, h->ranks, h->table, h->count);
+    coll__agreement_name(tcp->us.world, h->us.world, h->ranks, h->table, h->count);
     if (coll__io_open(&tcp->io, old->io.is_uring ? "auto" : "poll",
                       (size_t)out->count * COLL_CHANNEL_COUNT * ((size_t)old->us.more_lanes + 1),
                       &old->log) < 0) {
         coll__tcp_free(tcp);
         return NULL;
     }
-    pthread_mutex_lock(&old->pulse.lock);
+    pthread_mutex_lock(&old->heartbeat.lock);
     for (int i = 0; i < out->count; i++) {
-        tcp->places[i] = old->places[out->ranks[i]];
-        tcp->pulse.signs[i] = old->pulse.signs[out->ranks[i]];
+        tcp->endpoints[i] = old->endpoints[out->ranks[i]];
+        tcp->heartbeat.beats[i] = old->heartbeat.beats[out->ranks[i]];
     }
-    pthread_mutex_unlock(&old->pulse.lock);
+    pthread_mutex_unlock(&old->heartbeat.lock);
     coll__io_forget(&old->io, old->listener);
     tcp->listener = old->listener;
     old->listener = -1;
     coll__io_watch(&tcp->io, tcp->io.bell, EPOLLIN, coll__tag(COLL__EVENT_BELL, 0));
     coll__io_watch(&tcp->io, tcp->listener, EPOLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
-    coll__gathering_lines(h, tcp);
+    coll__agreement_lines(h, tcp);
     return tcp;
 }
 
@@ -98,8 +103,8 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
                                     coll_failure *failure)
 {
     coll__tcp *old = (coll__tcp *)context;
-    const int liveness = old->pulse.has_thread ? old->pulse.liveness_ms : 0;
-    coll__gathering h = { .old = old, .us = old->us, .ranks = ranks, .count = count, .failure = failure,
+    const int liveness = old->heartbeat.has_thread ? old->heartbeat.liveness_ms : 0;
+    coll__agreement h = { .old = old, .us = old->us, .ranks = ranks, .count = count, .failure = failure,
                           .is_watched = liveness > 0 };
     coll_status status = COLL_OK;
 
@@ -109,10 +114,10 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
     h.us.rank = h.me;
     h.us.epoch++;
     h.us.size = count;
-    coll__gathering_name(h.us.world, old->us.world, ranks, NULL, count);
+    coll__agreement_name(h.us.world, old->us.world, ranks, NULL, count);
     h.deadline = coll__deadline(timeout_ms);
-    h.grace_ms = liveness > 0 && liveness < COLL__GATHER_GRACE_MS / 2 ? 2 * liveness : COLL__GATHER_GRACE_MS;
-    if (coll__gathering_open(&h)) status = coll__gathering_meet(&h);
+    h.grace_ms = liveness > 0 && liveness < COLL__AGREE_GRACE_MS / 2 ? 2 * liveness : COLL__AGREE_GRACE_MS;
+    if (coll__agreement_open(&h)) status = coll__agreement_run(&h);
     else status = coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
     if (status == COLL_OK && !h.table[h.me])
         status = coll__blame(failure, COLL_ERR_PEER, -1, "the others have given this rank up");
@@ -122,10 +127,10 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
         if (i == h.me) out->rank = out->count;
         out->ranks[out->count++] = ranks[i];
     }
-    out->context = status == COLL_OK ? coll__gathering_world(&h, out) : NULL;
+    out->context = status == COLL_OK ? coll__agreement_world(&h, out) : NULL;
     if (status == COLL_OK && !out->context)
         status = coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", out->count);
-    coll__gathering_close(&h);
+    coll__agreement_close(&h);
     return status;
 }
 

@@ -17,7 +17,7 @@ typedef enum coll__stream_state {
 
 enum {
     COLL__VECTOR_MOST = 8,                        /* pieces that one call moves                               */
-    COLL__LETTER_MOST = 4096,                     /* bytes of a message that is copied into one piece: cheaper than two */
+    COLL__EAGER_MOST = 4096,                      /* bytes of a message that is copied into one piece: cheaper than two */
     COLL__PULL_MOST   = 128 << 10                 /* bytes of a body that one call receives: the sender hears of room after it */
 };
 
@@ -41,7 +41,7 @@ typedef struct coll__stream {
     coll__chain out, in;
     unsigned char expected[COLL_HEAD_LENGTH];     /* by the first receive; what arrives goes to its own head   */
     unsigned char came[COLL_HEAD_LENGTH];         /* instead of it, where the stream has gone astray          */
-    unsigned char letter[COLL_HEAD_LENGTH + COLL__LETTER_MOST];           /* on its way out, or in            */
+    unsigned char eager[COLL_HEAD_LENGTH + COLL__EAGER_MOST];             /* on its way out, or in            */
     struct iovec  push_vector[COLL__VECTOR_MOST], pull_vector[2];
     struct msghdr push_message, pull_message;
 } coll__stream;
@@ -58,6 +58,8 @@ static void coll__chain_finish(coll__chain *c, coll_status status)
 {
     coll_xfer *x = c->first;
 
+    COLL__ASSERT(x && x->status == COLL_PENDING, "a message with rank %d ends with %d, after %d", x ? x->peer : -1, status,
+                 x ? x->status : 0);
     c->first = x->next;
     if (!c->first) c->end = &c->first;
     x->status = status;
@@ -75,7 +77,7 @@ static int coll__pieces(coll_xfer *x, struct iovec *at)
 }
 
 /* What the socket is to be polled for. */
-static inline short coll__stream_wish(const coll__stream *s)
+static inline short coll__stream_query(const coll__stream *s)
 {
     return (short)((s->in.first || s->owes ? POLLIN : 0) | (s->out.first ? POLLOUT : 0));
 }
@@ -115,23 +117,24 @@ static void coll__stream_pushed(coll__stream *s, size_t moved)
         if (part < left) return;
         coll__chain_finish(&s->out, COLL_OK);
     }
+    COLL__ASSERT(moved == 0, "%zu bytes more have gone to rank %d than were to go", moved, s->peer);
 }
 
 /* Is this message to go, or to come, in one piece? */
-static inline bool coll__is_letter(const coll_xfer *x)
+static inline bool coll__is_eager(const coll_xfer *x)
 {
-    return x->moved == 0 && x->length > 0 && x->length <= COLL__LETTER_MOST;
+    return x->moved == 0 && x->length > 0 && x->length <= COLL__EAGER_MOST;
 }
 
-/* One call's worth of what is queued: one letter, or as many messages as fit. */
+/* One call's worth of what is queued: one eager message, or as many messages as fit. */
 static ssize_t coll__stream_send(coll__stream *s)
 {
     const coll_xfer *x = s->out.first;
 
-    if (x->next || !coll__is_letter(x)) return coll__pipe_send(&s->pipe, coll__push_message(s));
-    memcpy(s->letter, x->head, COLL_HEAD_LENGTH);
-    memcpy(s->letter + COLL_HEAD_LENGTH, x->buffer, x->length);
-    return coll__pipe_write(&s->pipe, s->letter, COLL_HEAD_LENGTH + x->length);
+    if (x->next || !coll__is_eager(x)) return coll__pipe_send(&s->pipe, coll__push_message(s));
+    memcpy(s->eager, x->head, COLL_HEAD_LENGTH);
+    memcpy(s->eager + COLL_HEAD_LENGTH, x->buffer, x->length);
+    return coll__pipe_write(&s->pipe, s->eager, COLL_HEAD_LENGTH + x->length);
 }
 
 /* Send what the socket takes.  Gives the bytes moved; *error becomes an errno when the connection is gone. */
@@ -173,6 +176,9 @@ static void coll__stream_pulled(coll__stream *s, size_t moved)
     coll_xfer *x = s->in.first;
     const bool had_head = x->moved >= COLL_HEAD_LENGTH;
 
+    COLL__ASSERT(moved <= COLL_HEAD_LENGTH + x->length - x->moved,
+                 "%zu bytes of rank %d come, of a message of %zu with %zu there", moved, s->peer, COLL_HEAD_LENGTH + x->length,
+                 x->moved);
     coll__tally(&s->received, moved);
     x->moved += moved;
     if (!had_head && s->received == x->moved && x->moved >= COLL_HEAD_LENGTH && coll__begins_refusal(x->head)) {
@@ -193,21 +199,21 @@ static ssize_t coll__stream_recv(coll__stream *s)
 {
     coll_xfer *x = s->in.first;
 
-    if (!coll__is_letter(x)) {
+    if (!coll__is_eager(x)) {
         struct msghdr *m = coll__pull_message(s);
         struct iovec *body = &m->msg_iov[m->msg_iovlen - 1];
         body->iov_len = coll__least(body->iov_len, COLL__PULL_MOST);
         return coll__pipe_recv(&s->pipe, m);
     }
-    const ssize_t n = coll__pipe_read(&s->pipe, s->letter, COLL_HEAD_LENGTH + x->length);
+    const ssize_t n = coll__pipe_read(&s->pipe, s->eager, COLL_HEAD_LENGTH + x->length);
     if (n <= 0) return n;
     memcpy(s->expected, x->head, COLL_HEAD_LENGTH);
     if (n <= COLL_HEAD_LENGTH) {
-        memcpy(x->head, s->letter, (size_t)n);
+        memcpy(x->head, s->eager, (size_t)n);
         return n;
     }
-    memcpy(x->head, s->letter, COLL_HEAD_LENGTH);
-    memcpy(x->buffer, s->letter + COLL_HEAD_LENGTH, (size_t)n - COLL_HEAD_LENGTH);
+    memcpy(x->head, s->eager, COLL_HEAD_LENGTH);
+    memcpy(x->buffer, s->eager + COLL_HEAD_LENGTH, (size_t)n - COLL_HEAD_LENGTH);
     return n;
 }
 

@@ -8,7 +8,7 @@
 enum {
     COLL__WIRE_MAJOR = 2, COLL__WIRE_MINOR = 0,     /* 1: version 0.1.0                                          */
     COLL__HELLO_LENGTH = 128, COLL__CONTROL_LENGTH = 256,
-    COLL__PLACE_ADDRESSES = 3, COLL__PLACE_LENGTH = 124, COLL__PROCESSORS_MOST = 1 << 16,
+    COLL__ENDPOINT_ADDRESSES = 3, COLL__ENDPOINT_LENGTH = 124, COLL__PROCESSORS_MOST = 1 << 16,
     COLL__WORLD_LENGTH = 16, COLL__HOST_LENGTH = 16, COLL__NAME_LENGTH = 40
 };
 
@@ -19,7 +19,7 @@ enum {
  *   72 nonce[16]   88 u16 more lanes   90 u16 lane   92 u32 arithmetic   96 proof[32]
  */
 
-typedef enum coll__purpose { COLL__PURPOSE_MEET = 1, COLL__PURPOSE_DATA, COLL__PURPOSE_ASK } coll__purpose;
+typedef enum coll__purpose { COLL__PURPOSE_JOIN = 1, COLL__PURPOSE_DATA, COLL__PURPOSE_PROBE } coll__purpose;
 
 typedef struct coll__hello {
     unsigned char world[COLL__WORLD_LENGTH], host[COLL__HOST_LENGTH], nonce[COLL__NONCE_LENGTH];
@@ -27,7 +27,7 @@ typedef struct coll__hello {
     int to;                                       /* the rank that is called                                  */
     coll__purpose purpose;
     int channel;                                  /* data: which                                              */
-    int port;                                     /* not in use: a place says it (below)                      */
+    int port;                                     /* not in use: an endpoint says it (below)                  */
     int auth;                                     /* COLL__AUTH_...: how to go on                             */
     int more_lanes, lane;                         /* connections to a peer beside the first; data: which of all */
     uint32_t epoch;                               /* how often the world has shrunk                           */
@@ -102,7 +102,7 @@ static const char *coll__hello_read(const unsigned char *at, const unsigned char
     if (rank >= (uint32_t)size) return "its rank is out of range";
     if (to >= (uint32_t)size) return "the rank that it calls is out of range";
     const uint32_t purpose = coll__get16(at + 40), channel = coll__get16(at + 42), auth = coll__get16(at + 68);
-    if (purpose < COLL__PURPOSE_MEET || purpose > COLL__PURPOSE_ASK) return "its purpose is unknown";
+    if (purpose < COLL__PURPOSE_JOIN || purpose > COLL__PURPOSE_PROBE) return "its purpose is unknown";
     if (channel >= COLL_CHANNEL_COUNT) return "its channel is unknown";
     if ((auth & ~(uint32_t)COLL__AUTH_CHECK) > COLL__AUTH_TLS) return "its security is unknown";
     const uint32_t more_lanes = coll__get16(at + 88), lane = coll__get16(at + 90);
@@ -127,26 +127,26 @@ static const char *coll__hello_read(const unsigned char *at, const unsigned char
 
 /* ---- >>control: notes between rank 0 and every other rank; when it has left, between those who wait for one another ----
  *
- *    0 u16 magic   2 u16 note   4 i32 status   8 i32 rank   12 .. zero   32 text[224], ended by a zero, or head[32], or a sign,
- *                                                                        or u64 ballot
+ *    0 u16 magic   2 u16 note   4 i32 status   8 i32 rank   12 .. zero   32 text[224], ended by a zero, or head[32], or a beat,
+ *                                                                        or u64 ballot, u64 promise
  *
  * A refusal that answers a hello where there is a key: the text ends before 224, and 224 proof[32] follows (coll_tcp_greet.h).
  */
 
 typedef enum coll__control_note {
     COLL__CONTROL_WELCOME = 1,                    /* rank 0 has taken the hello; the table follows when all are there */
-    COLL__CONTROL_TABLE,                          /* the places of all ranks follow; the text is rank 0's tuning file */
+    COLL__CONTROL_TABLE,                          /* the endpoints of all ranks follow; the text is rank 0's tuning file */
     COLL__CONTROL_REFUSE,                         /* the world will not be: status, text                      */
     COLL__CONTROL_FAIL,                           /* the communicator has ended: status, rank to blame, text  */
     COLL__CONTROL_BYE,                            /* `rank` has left in good order                            */
     COLL__CONTROL_WAITING,                        /* this rank waits: the text has the heads of this call and the last */
-    COLL__CONTROL_PLACE,                          /* to rank 0: this rank listens at the place in the text    */
+    COLL__CONTROL_ENDPOINT,                       /* to rank 0: this rank listens at the endpoint in the text */
     COLL__CONTROL_LISTEN,                         /* from rank 0: listen at these addresses, and say where    */
     COLL__CONTROL_MISSING,                        /* from rank 0, while it waits: the ranks that have not come */
     COLL__CONTROL_SUSPECT,                        /* to rank 0: `rank` has to be blamed; the text says for what */
-    COLL__CONTROL_SIGN,                           /* `rank` lives, and does what the sign in the text says    */
-    COLL__CONTROL_WHERE,                          /* to rank 0: what does `rank` do?  It answers with a sign   */
-    COLL__CONTROL_HOLD,                           /* coll_shrink: the proposal that `rank` holds (coll_tcp_gather.h) */
+    COLL__CONTROL_HEARTBEAT,                      /* `rank` lives, and does what the beat in the text says    */
+    COLL__CONTROL_WHERE,                          /* to rank 0: what does `rank` do?  It answers with a beat   */
+    COLL__CONTROL_HOLD,                           /* coll_shrink: the proposal that `rank` holds (coll_tcp_agree.h)  */
     COLL__CONTROL_AGREED,                         /* the same: who goes on is decided; the table follows      */
     COLL__CONTROL_LIMIT
 } coll__control_note;
@@ -204,96 +204,98 @@ static bool coll__control_read(const unsigned char *at, int size, coll__control 
     return true;
 }
 
-/* ---- >>sign: what a rank tells of itself with every sign of life, and rank 0 of others when it is asked ----
+/* ---- >>beat: what a rank tells of itself with every heartbeat, and rank 0 of others when it is asked ----
  *
  *    0 u32 is inside   4 u32 ms since that changed   8 u32 ms since it was heard   12 u32 pid   16 now[32]   48 last[32]
  *   80 name[40] of its host, ended by a zero
  *  120 u32 below   124 u32 numbers[8]: which communicators it has (coll_doing_comms)
  */
 
-typedef struct coll__sign {
+typedef struct coll__beat {
     bool          is_inside;                      /* it waits in the call `now`; else the program computes    */
     uint32_t      since_ms, age_ms, pid;          /* pid 0: nothing has been heard                            */
     unsigned char now[COLL_HEAD_LENGTH], last[COLL_HEAD_LENGTH];          /* last: the collective that ended last */
     char          name[COLL__NAME_LENGTH];
     coll_doing_comms comms;
-} coll__sign;
+} coll__beat;
 
-static void coll__sign_write(unsigned char *note, int rank, const coll__sign *sign)
+static void coll__beat_write(unsigned char *note, int rank, const coll__beat *beat)
 {
     unsigned char *at = note + COLL__CONTROL_TEXT;
 
-    coll__control_write(note, COLL__CONTROL_SIGN, COLL_OK, rank, "");
-    coll__put32(at, sign->is_inside);
-    coll__put32(at + 4, sign->since_ms);
-    coll__put32(at + 8, sign->age_ms);
-    coll__put32(at + 12, sign->pid);
-    memcpy(at + 16, sign->now, COLL_HEAD_LENGTH);
-    memcpy(at + 48, sign->last, COLL_HEAD_LENGTH);
-    coll__print((char *)at + 80, COLL__NAME_LENGTH, "%s", sign->name);
-    coll__put32(at + 120, (uint32_t)sign->comms.below);
-    for (int i = 0; i < COLL_DOING_COMMS; i++) coll__put32(at + 124 + 4 * i, (uint32_t)sign->comms.numbers[i]);
+    coll__control_write(note, COLL__CONTROL_HEARTBEAT, COLL_OK, rank, "");
+    coll__put32(at, beat->is_inside);
+    coll__put32(at + 4, beat->since_ms);
+    coll__put32(at + 8, beat->age_ms);
+    coll__put32(at + 12, beat->pid);
+    memcpy(at + 16, beat->now, COLL_HEAD_LENGTH);
+    memcpy(at + 48, beat->last, COLL_HEAD_LENGTH);
+    coll__print((char *)at + 80, COLL__NAME_LENGTH, "%s", beat->name);
+    coll__put32(at + 120, (uint32_t)beat->comms.below);
+    for (int i = 0; i < COLL_DOING_COMMS; i++) coll__put32(at + 124 + 4 * i, (uint32_t)beat->comms.numbers[i]);
 }
 
-static void coll__sign_read(const unsigned char *note, coll__sign *sign)
+static void coll__beat_read(const unsigned char *note, coll__beat *beat)
 {
     const unsigned char *at = note + COLL__CONTROL_TEXT;
 
-    sign->is_inside = coll__get32(at) != 0;
-    sign->since_ms = coll__get32(at + 4);
-    sign->age_ms = coll__get32(at + 8);
-    sign->pid = coll__get32(at + 12);
-    memcpy(sign->now, at + 16, COLL_HEAD_LENGTH);
-    memcpy(sign->last, at + 48, COLL_HEAD_LENGTH);
-    coll__printable(sign->name, sizeof sign->name, at + 80, COLL__NAME_LENGTH);
-    sign->comms.below = coll__get32(at + 120);
-    for (int i = 0; i < COLL_DOING_COMMS; i++) sign->comms.numbers[i] = coll__get32(at + 124 + 4 * i);
+    beat->is_inside = coll__get32(at) != 0;
+    beat->since_ms = coll__get32(at + 4);
+    beat->age_ms = coll__get32(at + 8);
+    beat->pid = coll__get32(at + 12);
+    memcpy(beat->now, at + 16, COLL_HEAD_LENGTH);
+    memcpy(beat->last, at + 48, COLL_HEAD_LENGTH);
+    coll__printable(beat->name, sizeof beat->name, at + 80, COLL__NAME_LENGTH);
+    beat->comms.below = coll__get32(at + 120);
+    for (int i = 0; i < COLL_DOING_COMMS; i++) beat->comms.numbers[i] = coll__get32(at + 124 + 4 * i);
 }
 
-/* ---- >>place: where a rank listens, and what it is ----
+/* ---- >>endpoint: where a rank listens, and what it is ----
  *
  *    0 addresses[3][16] (IPv6, or IPv4 mapped into it)   48 u16 port   50 u16 count   52 u32 number of processors
  *   56 host[16]   72 u64 which processors it may use (coll__processor_set)   80 u32 pid
  *   84 name[40] of its host, ended by a zero
  */
 
-typedef struct coll__place_of {
-    unsigned char addresses[COLL__PLACE_ADDRESSES][16], host[COLL__HOST_LENGTH];
+typedef struct coll__endpoint {
+    unsigned char addresses[COLL__ENDPOINT_ADDRESSES][16], host[COLL__HOST_LENGTH];
     int port, count;                              /* port 0: not known yet; count of the addresses            */
     int processors;                               /* that its process may use                                 */
     uint64_t processor_set;
     uint32_t pid;                                 /* 0: not known                                             */
     char     name[COLL__NAME_LENGTH];
-} coll__place_of;
+} coll__endpoint;
 
-static void coll__place_write(unsigned char *at, const coll__place_of *place)
+static void coll__endpoint_write(unsigned char *at, const coll__endpoint *endpoint)
 {
-    memset(at, 0, COLL__PLACE_LENGTH);
-    memcpy(at, place->addresses, (size_t)place->count * 16);
-    coll__put16(at + 48, (uint32_t)place->port);
-    coll__put16(at + 50, (uint32_t)place->count);
-    memcpy(at + 56, place->host, COLL__HOST_LENGTH);
-    coll__put32(at + 52, (uint32_t)place->processors);
-    coll__put64(at + 72, place->processor_set);
-    coll__put32(at + 80, place->pid);
-    coll__print((char *)at + 84, COLL__NAME_LENGTH, "%s", place->name);
+    COLL__ASSERT(endpoint->count >= 0 && endpoint->count <= COLL__ENDPOINT_ADDRESSES && endpoint->port <= 65535,
+                 "an endpoint of %d addresses, port %d", endpoint->count, endpoint->port);
+    memset(at, 0, COLL__ENDPOINT_LENGTH);
+    memcpy(at, endpoint->addresses, (size_t)endpoint->count * 16);
+    coll__put16(at + 48, (uint32_t)endpoint->port);
+    coll__put16(at + 50, (uint32_t)endpoint->count);
+    memcpy(at + 56, endpoint->host, COLL__HOST_LENGTH);
+    coll__put32(at + 52, (uint32_t)endpoint->processors);
+    coll__put64(at + 72, endpoint->processor_set);
+    coll__put32(at + 80, endpoint->pid);
+    coll__print((char *)at + 84, COLL__NAME_LENGTH, "%s", endpoint->name);
 }
 
 /* false: it claims to have more addresses, or processors, than there are. */
-static bool coll__place_read(const unsigned char *at, coll__place_of *place)
+static bool coll__endpoint_read(const unsigned char *at, coll__endpoint *endpoint)
 {
     const uint32_t count = coll__get16(at + 50), processors = coll__get32(at + 52);
 
-    memset(place, 0, sizeof *place);
-    if (count > COLL__PLACE_ADDRESSES || processors > COLL__PROCESSORS_MOST) return false;
-    memcpy(place->addresses, at, count * 16);
-    place->port = (int)coll__get16(at + 48);
-    place->count = (int)count;
-    memcpy(place->host, at + 56, COLL__HOST_LENGTH);
-    place->processors = (int)processors;
-    place->processor_set = coll__get64(at + 72);
-    place->pid = coll__get32(at + 80);
-    coll__printable(place->name, sizeof place->name, at + 84, COLL__NAME_LENGTH);
+    memset(endpoint, 0, sizeof *endpoint);
+    if (count > COLL__ENDPOINT_ADDRESSES || processors > COLL__PROCESSORS_MOST) return false;
+    memcpy(endpoint->addresses, at, count * 16);
+    endpoint->port = (int)coll__get16(at + 48);
+    endpoint->count = (int)count;
+    memcpy(endpoint->host, at + 56, COLL__HOST_LENGTH);
+    endpoint->processors = (int)processors;
+    endpoint->processor_set = coll__get64(at + 72);
+    endpoint->pid = coll__get32(at + 80);
+    coll__printable(endpoint->name, sizeof endpoint->name, at + 84, COLL__NAME_LENGTH);
     return true;
 }
 

@@ -1,5 +1,5 @@
-/* coll_tcp_world.h - what a rank holds of its world: the places of all ranks, a stream for each peer and channel, the
- * control connections, the strangers at the door. */
+/* coll_tcp_world.h - what a rank holds of its world: the endpoints of all ranks, a stream for each peer and channel, the
+ * control connections, the unauthenticated peers that are being greeted. */
 #ifndef COLL_TCP_WORLD_H
 #define COLL_TCP_WORLD_H
 
@@ -27,35 +27,37 @@ typedef enum coll__presence { COLL__PRESENT, COLL__SAID_BYE, COLL__GONE } coll__
 typedef struct coll__tcp {
     int  rank, size, listener;
     coll__network network;                        /* which addresses and ports of ours to use                 */
-    bool is_meeting;                              /* rank 0, until all are there                              */
+    bool is_bootstrapping;                        /* rank 0, until all are there                              */
+    coll_tcp options;                             /* the numbers of them                                      */
     bool shares;                                  /* memory, with ranks of other processes of this host       */
     bool is_elsewhere;                            /* rank 0: the address it was given is not its host's       */
     coll__log log;
     coll__identity us;
     bool            is_open;                      /* public addresses may be used without a key               */
     bool            has_warned;                   /* that ranks of other hosts come without one               */
-    int             evicted;                      /* strangers that had to make room, since it was last told  */
-    int64_t         evicted_at;                   /* when it was                                              */
+    int             dropped;                      /* greetings that had to make room, since it was last told  */
+    int64_t         dropped_at;                   /* when it was                                              */
     unsigned char   refused_like[16];             /* the last refusal that was told: whose, and why           */
     int64_t         refused_at;
     int             redials;                      /* streams that will be dialled again in a moment           */
-    coll__place_of *places;                       /* of every rank                                            */
+    coll__endpoint *endpoints;                    /* of every rank                                            */
+    int            *homes;                        /* the first rank of each rank's host; NULL: nobody has asked yet */
     coll__stream   *streams;                      /* by peer and channel                                      */
     coll__active    active;
     coll__io        io;
     coll__control_line *controls;                 /* rank 0: one for every rank; the others: [0], to rank 0   */
-    coll__pulse     pulse;                        /* which has them once all are there                        */
+    coll__heartbeat heartbeat;                    /* which has them once all are there                        */
     unsigned char  *presence;
     struct coll__quiet *quiet;                    /* of every rank (coll_tcp_control.h)                       */
     int             bye_count, ended_count, present_count;
-    pthread_mutex_t door;                         /* guards what follows, of those who knock; taken before the pulse's */
-    coll__greet    *greetings;                    /* with strangers                                           */
+    pthread_mutex_t accept_lock;                  /* guards what follows; taken before the heartbeat's        */
+    coll__greet    *greetings;                    /* with unauthenticated peers                               */
     int             greeting_count, greeting_room;
     coll__budget    budget;                       /* for answers to them                                      */
     bool            is_saving;                    /* some wait until there is more of it                      */
-    bool            is_pulse_there;               /* the heartbeat's thread accepts: it leaves most to ours           */
-    bool            has_guests;                   /* it has left us some                                      */
-    struct coll__gathering *gathering;            /* those who are left of this world gather; NULL: they do not */
+    bool            is_heartbeat_there;           /* the heartbeat's thread accepts: it leaves most to ours   */
+    bool            has_deferred;                 /* it has left us some                                      */
+    struct coll__agreement *agreement;            /* those who are left of this world agree; NULL: they do not */
     const coll__identity *greets_as;              /* who we are to those who connect to us                    */
     bool            is_deaf;                      /* the caller's thread does not watch the listener          */
     int64_t         deaf_until;                   /* then: nobody accepts before                              */
@@ -78,17 +80,21 @@ static inline uint64_t coll__tag(coll__event event, int index) { return (uint64_
 
 static inline coll__stream *coll__stream_to(const coll__tcp *tcp, int peer, int channel)
 {
+    COLL__ASSERT(peer >= 0 && peer < tcp->size && channel >= 0 && channel < COLL_CHANNEL_COUNT,
+                 "rank %d asks for channel %d to rank %d of %d", tcp->rank, channel, peer, tcp->size);
     return &tcp->streams[peer * COLL_CHANNEL_COUNT + channel];
 }
 
 static inline bool coll__is_of_this_host(const coll__tcp *tcp, int rank)
 {
-    return !memcmp(tcp->places[rank].host, tcp->us.host, sizeof tcp->us.host);
+    return !memcmp(tcp->endpoints[rank].host, tcp->us.host, sizeof tcp->us.host);
 }
 
 static void coll__activate(coll__tcp *tcp, coll__stream *s)
 {
     if (s->is_active) return;
+    COLL__ASSERT(tcp->active.count < tcp->size * COLL_CHANNEL_COUNT, "rank %d has %d active streams with %d ranks", tcp->rank,
+                 tcp->active.count, tcp->size);
     s->is_active = true;
     tcp->active.streams[tcp->active.count++] = s;
 }
@@ -102,10 +108,10 @@ static void coll__control_send(coll__pipe *pipe, coll__control_note note, coll_s
     (void)coll__pipe_move(pipe, bytes, sizeof bytes, true);
 }
 
-/* A note with the number of a proposal, and the table of it (coll_tcp_gather.h).  Whoever does not take it in that time has an
- * end of his connection.  false: that is so. */
-static bool coll__table_send(coll__pipe *pipe, coll__control_note note, int rank, uint64_t ballot, const unsigned char *table,
-                             int count)
+/* A note with the number of a proposal, what is promised, and the table of the proposal (coll_tcp_agree.h).  Whoever does not
+ * take it in that time has an end of his connection.  false: that is so. */
+static bool coll__table_send(coll__pipe *pipe, coll__control_note note, int rank, uint64_t ballot, uint64_t promise,
+                             const unsigned char *table, int count)
 {
     enum { SEND_MS = 200 };
     unsigned char bytes[COLL__CONTROL_LENGTH];
@@ -113,6 +119,7 @@ static bool coll__table_send(coll__pipe *pipe, coll__control_note note, int rank
 
     coll__control_write(bytes, note, COLL_OK, rank, "");
     coll__put64(bytes + COLL__CONTROL_TEXT, ballot);
+    coll__put64(bytes + COLL__CONTROL_TEXT + 8, promise);
     if (coll__pipe_transfer(pipe, bytes, sizeof bytes, true, deadline)) return false;
     return ballot == 0 || !coll__pipe_transfer(pipe, coll__behind(table, 0), (size_t)count, true, deadline);
 }
@@ -169,7 +176,7 @@ static bool coll__is_in_vain(const coll__tcp *tcp, const coll__stream *s)
 static void coll__tcp_free(coll__tcp *tcp)
 {
     if (!tcp) return;
-    coll__pulse_close(&tcp->pulse);
+    coll__heartbeat_close(&tcp->heartbeat);
     coll__io_close(&tcp->io);
     coll__close_fd(&tcp->listener);
     for (int i = 0; tcp->streams && i < tcp->size * COLL_CHANNEL_COUNT; i++) {
@@ -177,17 +184,21 @@ static void coll__tcp_free(coll__tcp *tcp)
         coll__bundle_free(tcp->streams[i].bundle);
     }
     for (int i = 0; i < tcp->greeting_count; i++) coll__pipe_close(&tcp->greetings[i].pipe);
-    free(tcp->places);
+    free(tcp->endpoints);
+    free(tcp->homes);
     free(tcp->streams);
     free(tcp->active.streams);
     free(tcp->controls);
     free(tcp->presence);
     free(tcp->quiet);
     free(tcp->greetings);
-    pthread_mutex_destroy(&tcp->door);
+    pthread_mutex_destroy(&tcp->accept_lock);
     coll__seal_free(tcp->us.seal);
-    if (tcp->us.past) coll__wipe(tcp->us.past, sizeof *tcp->us.past);
-    free(tcp->us.past);
+    for (coll__past *past; (past = tcp->us.past);) {
+        tcp->us.past = past->us.past;
+        coll__wipe(past, sizeof *past);
+        free(past);
+    }
     coll__wipe(&tcp->us, sizeof tcp->us);
     free(tcp);
 }
@@ -210,7 +221,7 @@ static void coll__host_identity(unsigned char *host)
 }
 
 /* Who this is, and how it will prove that.  false: TLS cannot be had. */
-static bool coll__identify(coll__identity *us, const coll__settings *settings)
+static bool coll__identify(coll__identity *us, const coll__tcp_settings *settings)
 {
     static const char label[] = { 'c', 'o', 'l', 'l', '-', 'v', '1' };
     const struct iovec piece = { (void *)(uintptr_t)label, sizeof label };
@@ -229,7 +240,7 @@ static bool coll__identify(coll__identity *us, const coll__settings *settings)
     return us->seal;
 }
 
-static coll__tcp *coll__tcp_new(const coll__settings *settings, const coll__log *log)
+static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__log *log)
 {
     const coll_config *c = &settings->config;
     const size_t size = (size_t)c->size, streams = size * COLL_CHANNEL_COUNT;
@@ -242,16 +253,17 @@ static coll__tcp *coll__tcp_new(const coll__settings *settings, const coll__log 
     tcp->listener = tcp->io.events = tcp->io.bell = -1;
     tcp->log = *log;
     tcp->suspicion.rank = tcp->failure.rank = -1;
+    tcp->options = coll__tcp_kept(c->tcp);
     tcp->shares = c->tcp.share_memory >= 0;
     tcp->is_open = settings->is_open;
-    (void)pthread_mutex_init(&tcp->door, NULL);
+    (void)pthread_mutex_init(&tcp->accept_lock, NULL);
     tcp->greeting_room = coll__greeting_room(c->size, c->tcp.lanes > 1 ? c->tcp.lanes : 1);
     tcp->budget.most = 2 * tcp->greeting_room;
     tcp->budget.a_second = COLL__ANSWERS_A_SECOND + c->size;
-    tcp->places = (coll__place_of *)coll__allocate(size * sizeof *tcp->places);
+    tcp->endpoints = (coll__endpoint *)coll__allocate(size * sizeof *tcp->endpoints);
     tcp->streams = (coll__stream *)coll__allocate(streams * sizeof *tcp->streams);
     tcp->active.streams = (coll__stream **)coll__allocate(streams * sizeof *tcp->active.streams);
-    /* of those of coll_tcp_ask.h no page is touched before they are needed */
+    /* of those of coll_tcp_probe.h no page is touched before they are needed */
     tcp->controls = (coll__control_line *)calloc(c->rank == 0 ? size : 2 * size, sizeof *tcp->controls);
     tcp->presence = (unsigned char *)coll__allocate(size);
     tcp->quiet = (coll__quiet *)calloc(size, sizeof *tcp->quiet);
@@ -267,14 +279,15 @@ static coll__tcp *coll__tcp_new(const coll__settings *settings, const coll__log 
     }
     for (size_t i = 0; tcp->controls && i < (c->rank == 0 ? size : 1); i++) tcp->controls[i].pipe.fd = -1;
     tcp->greets_as = &tcp->us;
-    tcp->pulse.tcp = tcp;
-    const bool has_pulse = coll__pulse_init(&tcp->pulse, c->rank, c->size, tcp->greeting_room, tcp->controls, tcp->places);
-    if (has_pulse && has_lanes && tcp->places && tcp->streams && tcp->active.streams && tcp->controls && tcp->presence
+    tcp->heartbeat.tcp = tcp;
+    const bool has_heartbeat = coll__heartbeat_init(&tcp->heartbeat, c->rank, c->size, tcp->greeting_room, tcp->controls,
+                                                    tcp->endpoints);
+    if (has_heartbeat && has_lanes && tcp->endpoints && tcp->streams && tcp->active.streams && tcp->controls && tcp->presence
         && tcp->quiet && tcp->greetings && coll__identify(&tcp->us, settings)) {
-        coll__place_of *own = &tcp->places[c->rank];
+        coll__endpoint *own = &tcp->endpoints[c->rank];
         own->processor_set = coll__processor_set(&own->processors);
-        own->pid = tcp->pulse.own.pid;
-        memcpy(own->name, tcp->pulse.own.name, sizeof own->name);
+        own->pid = tcp->heartbeat.own.pid;
+        memcpy(own->name, tcp->heartbeat.own.name, sizeof own->name);
         return tcp;
     }
     coll__tcp_free(tcp);

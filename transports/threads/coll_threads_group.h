@@ -7,8 +7,8 @@
 #define COLL_THREADS_GROUP_H
 
 enum {
-    COLL__MAIL_SHORT = 256,                       /* bytes of a letter that fits in a slot                    */
-    COLL__MAIL_LONG = 4096, COLL__MAIL_ALL = 16384            /* of a longer one, and of those of all ranks   */
+    COLL__EAGER_SHORT = 256,                      /* bytes of an eager message that fits in a slot            */
+    COLL__EAGER_LONG = 4096, COLL__EAGER_ALL = 16384          /* of a longer one, and of those of all ranks   */
 };
 
 /* What a rank publishes of its call in a direct turn. */
@@ -29,7 +29,7 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__slot {
     uint64_t      posted;                         /* the turn that this slot is of; written last              */
     uint64_t      head[COLL__HEAD_WORDS];         /* the fingerprint of the call                              */
     union {
-        unsigned char data[COLL__MAIL_SHORT];     /* by mail: the input                                       */
+        unsigned char data[COLL__EAGER_SHORT];    /* the input, if it is eager                                 */
         coll__view    view;                       /* directly: where the buffers are                          */
     } is;
 } coll__slot;
@@ -47,7 +47,7 @@ typedef struct coll__group {
     int         count, holders;                   /* holders: members that have not left, or not entered yet  */
     int        *ranks;                            /* as the hub calls them                                    */
     coll__seat *seats;                            /* each written by its own rank only                        */
-    unsigned char *bags;                          /* room for long letters, two for each rank; NULL: there are none */
+    unsigned char *bounce;                        /* room for long eager messages, two for each rank; NULL: there are none */
     size_t      bag_length;
     struct coll__group *next;
 } coll__group;
@@ -57,12 +57,12 @@ static void coll__group_free(coll__group *group)
     if (!group) return;
     free(group->ranks);
     coll__unreserve(group->seats, (size_t)group->count * sizeof *group->seats);
-    coll__unreserve(group->bags, 2 * (size_t)group->count * group->bag_length);
+    coll__unreserve(group->bounce, 2 * (size_t)group->count * group->bag_length);
     free(group);
 }
 
-/* A group of these ranks; `ranks` NULL: of the hub's first ones.  Where ranks share processors, waiting is dear, and a letter
- * saves a wait but has to be read by all: so longer ones go by mail there, as long as there are not too many. */
+/* A group of these ranks; `ranks` NULL: of the hub's first ones.  Where ranks share processors, waiting is dear, and an eager
+ * message saves a wait but has to be read by all: so longer ones are eager there, as long as there are not too many. */
 static coll__group *coll__group_new(const coll__hub *hub, uint64_t id, const int *ranks, int count)
 {
     coll__group *group = (coll__group *)coll__allocate(sizeof *group);
@@ -72,10 +72,10 @@ static coll__group *coll__group_new(const coll__hub *hub, uint64_t id, const int
     group->count = group->holders = count;
     group->ranks = (int *)coll__allocate((size_t)count * sizeof *group->ranks);
     group->seats = (coll__seat *)coll__reserve((size_t)count * sizeof *group->seats);
-    group->bag_length = hub->is_crowded ? coll__least(COLL__MAIL_LONG, COLL__MAIL_ALL / (size_t)count) : 0;
-    if (group->bag_length <= COLL__MAIL_SHORT) group->bag_length = 0;
-    if (group->bag_length) group->bags = (unsigned char *)coll__reserve(2 * (size_t)count * group->bag_length);
-    if (!group->ranks || !group->seats || (group->bag_length && !group->bags)) {
+    group->bag_length = hub->is_crowded ? coll__least(COLL__EAGER_LONG, COLL__EAGER_ALL / (size_t)count) : 0;
+    if (group->bag_length <= COLL__EAGER_SHORT) group->bag_length = 0;
+    if (group->bag_length) group->bounce = (unsigned char *)coll__reserve(2 * (size_t)count * group->bag_length);
+    if (!group->ranks || !group->seats || (group->bag_length && !group->bounce)) {
         coll__group_free(group);
         return NULL;
     }
@@ -113,9 +113,9 @@ static void coll__group_leave(coll__hub *hub, coll__group *group, int me)
 /* false: no memory. */
 static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group *group, int me)
 {
-    coll__source *letters = (coll__source *)coll__allocate(4 * (size_t)group->count * sizeof *letters);
+    coll__source *eager = (coll__source *)coll__allocate(4 * (size_t)group->count * sizeof *eager);
 
-    if (!letters) return false;
+    if (!eager) return false;
     m->thread = thread;
     m->group = group;
     m->seats = group->seats;
@@ -123,15 +123,15 @@ static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group
     m->count = group->count;
     m->rank = me;
     m->looks = thread->hub->is_crowded ? 1 : COLL__LOOKS;
-    m->mail_most = coll__most(COLL__MAIL_SHORT, group->bag_length);
+    m->eager_most = coll__most(COLL__EAGER_SHORT, group->bag_length);
     m->cache_share = thread->hub->cache_length / 4 * 3 / (size_t)group->count;      /* a quarter is for everything else */
-    for (int parity = 0; parity < 2; parity++, letters += 2 * group->count) {
-        m->letters[0][parity] = letters;
-        m->letters[1][parity] = letters + group->count;
+    for (int parity = 0; parity < 2; parity++, eager += 2 * group->count) {
+        m->eager[0][parity] = eager;
+        m->eager[1][parity] = eager + group->count;
         for (int i = 0; i < group->count; i++) {
-            letters[i] = (coll__source){ group->seats[i].slots[parity].is.data, COLL__AS_USER, i };
-            letters[group->count + i] = (coll__source){ coll__behind(group->bags, (size_t)(2 * i + parity) * group->bag_length),
-                                                        COLL__AS_USER, i };
+            eager[i] = (coll__source){ group->seats[i].slots[parity].is.data, COLL__AS_USER, i };
+            eager[group->count + i] = (coll__source){ coll__behind(group->bounce, (size_t)(2 * i + parity) * group->bag_length),
+                                                      COLL__AS_USER, i };
         }
     }
     return true;
@@ -140,7 +140,7 @@ static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group
 static void coll__member_end(coll__member *m)
 {
     free(m->held);
-    free(m->letters[0][0]);
+    free(m->eager[0][0]);
 }
 
 /* Without memory for our side of it, it is the end of all: the others count on us. */

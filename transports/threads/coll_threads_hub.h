@@ -49,8 +49,8 @@ typedef struct coll__member {
     struct coll__group  *group;
     struct coll__seat   *seats;                   /* the group's                                              */
     struct coll__seat   *own;                     /* ours among them                                          */
-    coll__source        *letters[2][2];           /* the inputs by mail: of long letters or not, in turns of either parity */
-    size_t    mail_most;                          /* bytes of a letter, the longest                           */
+    coll__source        *eager[2][2];             /* the eager inputs: long ones or not, in turns of either parity */
+    size_t    eager_most;                         /* bytes of an eager message, the longest                   */
     int       rank, count;                        /* our rank in the group, and how many it has               */
     int       looks;                              /* at a word that has not come yet, before we do something else */
     size_t    cache_share;                        /* our part of the cache                                    */
@@ -94,7 +94,7 @@ static void coll__hub_futex(coll__hub *hub, int operation, uint32_t value, int w
 
 /* Let all who sleep return.  One that sleeps elsewhere has said so before its last look at the bell: either it finds that the
  * bell has rung, or we find that it is asleep. */
-static void coll__hub_rouse(coll__hub *hub)
+static void coll__hub_wake(coll__hub *hub)
 {
     const uint64_t once = 1;
 
@@ -109,7 +109,7 @@ static void coll__hub_rouse(coll__hub *hub)
 
 static inline void coll__hub_ring(coll__hub *hub)
 {
-    if (__atomic_load_n(&hub->sleepers, __ATOMIC_SEQ_CST) != 0) coll__hub_rouse(hub);
+    if (__atomic_load_n(&hub->sleepers, __ATOMIC_SEQ_CST) != 0) coll__hub_wake(hub);
 }
 
 /* Publish a number that others wait for.  Either this rank sees that somebody sleeps, or the one who goes to sleep sees the
@@ -167,7 +167,7 @@ static bool coll__threads_abort(void *context, const char *text)
     coll__thread *me = (coll__thread *)context;
 
     coll__hub_fail(me->hub, COLL_ERR_ABORTED, me->rank, text);
-    coll__hub_rouse(me->hub);
+    coll__hub_wake(me->hub);
     return true;
 }
 

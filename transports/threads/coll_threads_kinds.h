@@ -17,7 +17,7 @@ typedef struct coll__turn {
     const struct coll__form *form;
     coll_failure    *failure;
     uint64_t         number;
-    const coll__source *letters;                  /* the inputs of all ranks, by mail; NULL: directly         */
+    const coll__source *eager;                    /* the inputs of all ranks; NULL: they are read where they lie */
     bool             streams;                     /* the buffers of all are longer than the caches            */
     size_t           unit;                        /* bytes of an element                                      */
 } coll__turn;
@@ -26,24 +26,18 @@ typedef struct coll__turn {
  * ranks up to its own. */
 typedef enum coll__whom { COLL__NOBODY, COLL__EVERYBODY, COLL__THE_ROOT, COLL__ON_ROOT, COLL__LOWER } coll__whom;
 
-/* How long an input by mail is: this kind goes by mail never; 0; `count` elements; so many for each rank. */
-typedef enum coll__mail { COLL__MAIL_NEVER, COLL__MAIL_EMPTY, COLL__MAIL_ONE, COLL__MAIL_EACH } coll__mail;
+/* How long an eager input is: this kind never has one; 0; `count` elements; so many for each rank. */
+typedef enum coll__eager { COLL__EAGER_NEVER, COLL__EAGER_EMPTY, COLL__EAGER_ONE, COLL__EAGER_EACH } coll__eager;
 
-/* How the elements lie that a rank sends to all, or receives from all: the same ones for everybody; equal blocks; blocks
- * with counts and offsets; such blocks with types and with offsets in bytes. */
-typedef enum coll__arrangement { COLL__SAME, COLL__BLOCKS, COLL__COUNTED, COLL__TYPED } coll__arrangement;
-
-/* A kind. */
+/* How a kind is carried out; what it is about is in its row (coll_shape.h). */
 typedef struct coll__form {
-    coll__mail   mail;
-    coll__whom   mail_from;                       /* by mail: whose input this rank needs                     */
+    coll__eager   eager;
+    coll__whom   eager_from;                      /* eagerly: whose input this rank needs                     */
     coll__whom   from, until;                     /* directly: who must have published, who must be done      */
-    void        (*read) (const coll__turn *t);    /* by mail: take what this rank needs out of the seats      */
+    void        (*read) (const coll__turn *t);    /* eagerly: take what this rank needs out of the seats      */
     coll_status (*share)(const coll__turn *t);    /* directly: this rank's share of the work                  */
     coll_status (*begin)(const coll__turn *t, coll__view *view);      /* directly, may be NULL: before publishing */
     void        (*end)  (const coll__turn *t);    /* directly, may be NULL: when all are done                 */
-    bool         reduces, scans;
-    coll__arrangement send, recv;
 } coll__form;
 
 static inline bool coll__waits_for(const coll__turn *t, coll__whom whom, int rank)
@@ -74,7 +68,7 @@ static inline const coll__view *coll__view_of(const coll__turn *t, int rank)
 /* The input of a rank: in its seat, or where it lies. */
 static inline const unsigned char *coll__input_of(const coll__turn *t, int rank)
 {
-    return t->letters ? (const unsigned char *)t->letters[rank].at : coll__view_of(t, rank)->send;
+    return t->eager ? (const unsigned char *)t->eager[rank].at : coll__view_of(t, rank)->send;
 }
 
 /* ---- >>memory: what a turn needs beyond the user's ---- */
@@ -108,7 +102,7 @@ static coll_status coll__need_scratch(const coll__turn *t)
 {
     coll__thread *thread = t->m->thread;
     const coll__codec *codec = t->task->codec;
-    const size_t length = t->form->scans ? coll__combine_scratch(codec, 2) + 2 * coll__scan_room(codec)
+    const size_t length = coll__kind_scans(t->call->kind) ? coll__combine_scratch(codec, 2) + 2 * coll__scan_room(codec)
                                          : coll__combine_scratch(codec, t->m->count);
 
     if (length <= thread->scratch_length) return COLL_OK;
@@ -128,20 +122,24 @@ typedef struct coll__end {
     coll_type      type;
 } coll__end;
 
-/* The block of rank `i` in a buffer of this layout; `count` is that of the whole buffer for COLL__SAME. */
-static inline coll__end coll__end_at(const coll__turn *t, coll__arrangement layout, const unsigned char *base, size_t count,
+static inline const coll__kind_shape *coll__shape_in(const coll__turn *t) { return &coll__kinds[t->call->kind]; }
+
+/* The block of rank `i` in a buffer of this shape; `count` is that of the whole buffer, where it is one block. */
+static inline coll__end coll__end_at(const coll__turn *t, const coll__side_shape *shape, const unsigned char *base, size_t count,
                                      const size_t *counts, const size_t *offsets, const coll_type *types, int i)
 {
     coll__end end = { (unsigned char *)(uintptr_t)base, count, t->call->type };
     size_t skip = 0;
 
-    if (layout == COLL__BLOCKS) {
+    if (shape->over == COLL__OVER_ONE) return end;
+    if (shape->from == COLL__FROM_COUNT) {
         end.count = t->call->count;
         skip = (size_t)i * end.count * t->unit;
-    } else if (layout != COLL__SAME) {
+    } else {
+        const bool is_typed = shape->from == COLL__FROM_TYPED;
         end.count = counts[i];
-        skip = layout == COLL__TYPED ? offsets[i] : offsets[i] * t->unit;
-        if (layout == COLL__TYPED) end.type = types[i];
+        skip = is_typed ? offsets[i] : offsets[i] * t->unit;
+        if (is_typed) end.type = types[i];
     }
     if (end.count) end.at += skip;                /* an empty block may have no memory at all                 */
     return end;
@@ -149,20 +147,23 @@ static inline coll__end coll__end_at(const coll__turn *t, coll__arrangement layo
 
 static inline coll__end coll__sending_end(const coll__turn *t, int from, int to)
 {
-    if (t->letters) return coll__end_at(t, t->form->send, coll__input_of(t, from), t->call->count, NULL, NULL, NULL, to);
+    const coll__side_shape *shape = &coll__shape_in(t)->send;
+
+    if (t->eager) return coll__end_at(t, shape, coll__input_of(t, from), t->call->count, NULL, NULL, NULL, to);
     const coll__view *v = coll__view_of(t, from);
-    return coll__end_at(t, t->form->send, v->send, v->count, v->send_counts, v->send_offsets, v->send_types, to);
+    return coll__end_at(t, shape, v->send, v->count, v->send_counts, v->send_offsets, v->send_types, to);
 }
 
-/* By mail only the receiver itself asks. */
+/* Eagerly only the receiver itself asks. */
 static inline coll__end coll__receiving_end(const coll__turn *t, int to, int from)
 {
     const coll_call *c = t->call;
+    const coll__side_shape *shape = &coll__shape_in(t)->recv;
 
-    if (t->letters) return coll__end_at(t, t->form->recv, (unsigned char *)c->recv, c->count, NULL, NULL, NULL, from);
+    if (t->eager) return coll__end_at(t, shape, (unsigned char *)c->recv, c->count, NULL, NULL, NULL, from);
     const coll__view *v = coll__view_of(t, to);
-    const size_t count = c->kind == COLL_SCATTERV ? v->recv_count : v->count;
-    return coll__end_at(t, t->form->recv, v->recv, count, v->recv_counts, v->recv_offsets, v->recv_types, from);
+    const size_t count = shape->from == COLL__FROM_RECV_COUNT ? v->recv_count : v->count;
+    return coll__end_at(t, shape, v->recv, count, v->recv_counts, v->recv_offsets, v->recv_types, from);
 }
 
 /* memcpy that takes NULL where there is nothing to copy, and a place that has the bytes already. */
@@ -174,33 +175,35 @@ static inline void coll__move_bytes(const coll__turn *t, void *to, const void *f
 }
 
 /* Bytes that a rank sends to all, or receives from all. */
-static size_t coll__extent(const coll__turn *t, coll__arrangement layout, const size_t *counts)
+static size_t coll__extent(const coll__turn *t, const coll__side_shape *shape, const size_t *counts)
 {
     const int count = t->m->count;
     size_t total = 0;
 
-    if (layout == COLL__SAME) return t->call->count * t->unit;
-    if (layout == COLL__BLOCKS) return t->call->count * t->unit * (size_t)count;
+    if (shape->over == COLL__OVER_ONE) return t->call->count * t->unit;
+    if (shape->from == COLL__FROM_COUNT) return t->call->count * t->unit * (size_t)count;
     for (int i = 0; counts && i < count; i++) total += counts[i];
     return total * t->unit;
 }
 
 /* Are the buffers of all ranks, as far as one rank can tell from its own, longer than the caches, and the results apart from
  * the inputs?  Ranks may differ in this: it shows in the time only.  (In place there is nothing to gain: the lines are in the
- * cache, because they have just been read, and streaming to them would be slower by far.) */
+ * cache, because they have just been read, and streaming to them would be slower by far.)  Of an input that is
+ * combined only as much counts as there is of the result. */
 static bool coll__is_beyond_caches(const coll__turn *t)
 {
     const coll_call *c = t->call;
-    const size_t sent = coll__extent(t, t->form->send, c->send_counts);
+    const coll__kind_shape *shape = coll__shape_in(t);
 
     if (c->send == c->recv || c->kind == COLL_BARRIER) return false;
-    return sent + coll__extent(t, t->form->recv, c->recv_counts) > t->m->cache_share;
+    const size_t sent = coll__extent(t, shape->traits & COLL__REDUCES ? &shape->recv : &shape->send, c->send_counts);
+    return sent + coll__extent(t, &shape->recv, c->recv_counts) > t->m->cache_share;
 }
 
 static inline void coll__move(const coll__turn *t, int from, int to)
 {
     const coll__end source = coll__sending_end(t, from, to), target = coll__receiving_end(t, to, from);
-    const size_t unit = t->form->send == COLL__TYPED ? coll_type_size(source.type) : t->unit;
+    const size_t unit = coll__shape_in(t)->send.from == COLL__FROM_TYPED ? coll_type_size(source.type) : t->unit;
 
     coll__move_bytes(t, target.at, source.at, source.count * unit);
 }
@@ -234,7 +237,7 @@ static coll_status coll__share_fetch(const coll__turn *t)
     return status;
 }
 
-/* gather: by mail the root fetches all, directly every rank puts its own block where the root wants it. */
+/* gather: eagerly the root fetches all, directly every rank puts its own block where the root wants it. */
 static void coll__read_gather(const coll__turn *t)
 {
     if (t->m->rank == t->call->root) coll__fetch_all(t);
@@ -261,9 +264,9 @@ static coll_status coll__share_scatter(const coll__turn *t)
  * blocks lie one after the other; where the caller has offsets, the copy has offsets of its own in front. */
 static coll_status coll__begin_alltoall(const coll__turn *t, coll__view *view)
 {
-    const coll__form *form = t->form;
+    const coll__side_shape *shape = &coll__shape_in(t)->send;
     const int count = t->m->count;
-    const bool has_offsets = form->send != COLL__BLOCKS;
+    const bool has_offsets = shape->from != COLL__FROM_COUNT, is_typed = shape->from == COLL__FROM_TYPED;
     const size_t table = has_offsets ? coll__round_up((size_t)count * sizeof(size_t), COLL__LINE) : 0;
     size_t length = table;
 
@@ -272,10 +275,10 @@ static coll_status coll__begin_alltoall(const coll__turn *t, coll__view *view)
         unsigned char *const to = pass ? (unsigned char *)t->m->held : NULL;
         size_t at = table;
         for (int i = 0; i < count; i++) {
-            const coll__end e = coll__end_at(t, form->send, view->send, 0, view->send_counts, view->send_offsets,
+            const coll__end e = coll__end_at(t, shape, view->send, 0, view->send_counts, view->send_offsets,
                                              view->send_types, i);
-            const size_t unit = form->send == COLL__TYPED ? coll_type_size(e.type) : t->unit;
-            if (pass && has_offsets) ((size_t *)(void *)to)[i] = form->send == COLL__TYPED ? at - table : (at - table) / t->unit;
+            const size_t unit = is_typed ? coll_type_size(e.type) : t->unit;
+            if (pass && has_offsets) ((size_t *)(void *)to)[i] = is_typed ? at - table : (at - table) / t->unit;
             if (pass) coll__move_bytes(t, to + at, e.at, e.count * unit);
             at += e.count * unit;
         }
@@ -318,12 +321,12 @@ static void coll__combine_inputs(const coll__turn *t, size_t from, int m, size_t
                                                 .scratch = thread->scratch, .streams = t->streams });
 }
 
-static void coll__read_reduce(const coll__turn *t)
+static inline void coll__read_reduce(const coll__turn *t)
 {
     void *const result = t->call->recv;
 
-    if (t->call->kind != COLL_ALLREDUCE && t->m->rank != t->call->root) return;
-    coll__combine(t->task->codec, &(coll__sum){ .sources = t->letters, .n = t->m->count, .results = &result,
+    if (t->form->eager_from != COLL__EVERYBODY && t->m->rank != t->call->root) return;
+    coll__combine(t->task->codec, &(coll__sum){ .sources = t->eager, .n = t->m->count, .results = &result,
                                                 .m = 1, .format = COLL__AS_USER, .count = t->call->count,
                                                 .scratch = t->m->thread->scratch });
 }
@@ -367,7 +370,7 @@ static void coll__end_allreduce(const coll__turn *t, coll_task *task)
     task->is_finite = overflows ? -1 : 1;
 }
 
-static void coll__read_broadcast(const coll__turn *t)
+static inline void coll__read_broadcast(const coll__turn *t)
 {
     if (t->m->rank != t->call->root)
         coll__move_bytes(t, t->call->recv, coll__input_of(t, t->call->root), t->call->count * t->unit);
@@ -487,7 +490,7 @@ static void coll__scan_piece(const coll__turn *t, size_t at, size_t count, int f
     void *sum = NULL;
 
     for (int v = 0; v <= last; v++) {
-        void *to = t->letters ? (unsigned char *)t->call->recv + at * t->unit : coll__output_of(t, v, at);
+        void *to = t->eager ? (unsigned char *)t->call->recv + at * t->unit : coll__output_of(t, v, at);
         const bool is_result = are_sums && v >= first;
         void *const next = is_result ? to : sums + (v & 1 ? coll__scan_room(codec) : 0);
         const coll__source part = { coll__input_of(t, v) + at * t->unit, COLL__AS_USER, v };
@@ -533,37 +536,34 @@ static void coll__read_nothing(const coll__turn *t) { (void)t; }
 #define COLL__WITH_ROOT  .from = COLL__THE_ROOT, .until = COLL__ON_ROOT
 
 static const coll__form coll__forms[] = {
-    [COLL_BARRIER] = { .mail = COLL__MAIL_EMPTY, .mail_from = COLL__EVERYBODY, .read = coll__read_nothing },
-    [COLL_BROADCAST] = { .mail = COLL__MAIL_ONE, .mail_from = COLL__THE_ROOT, COLL__AMONG_ALL,
+    [COLL_BARRIER] = { .eager = COLL__EAGER_EMPTY, .eager_from = COLL__EVERYBODY, .read = coll__read_nothing },
+    [COLL_BROADCAST] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__THE_ROOT, COLL__AMONG_ALL,
                          .read = coll__read_broadcast, .share = coll__share_broadcast },
-    [COLL_REDUCE] = { .mail = COLL__MAIL_ONE, .mail_from = COLL__ON_ROOT, COLL__AMONG_ALL, .reduces = true,
+    [COLL_REDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT, COLL__AMONG_ALL,
                       .read = coll__read_reduce, .share = coll__share_reduce },
-    [COLL_ALLREDUCE] = { .mail = COLL__MAIL_ONE, .mail_from = COLL__EVERYBODY, COLL__AMONG_ALL, .reduces = true,
+    [COLL_ALLREDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
                          .read = coll__read_reduce, .share = coll__share_reduce },
-    [COLL_REDUCE_SCATTER] = { .mail = COLL__MAIL_EACH, .mail_from = COLL__EVERYBODY, COLL__AMONG_ALL, .reduces = true,
+    [COLL_REDUCE_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
                               .read = coll__read_reduce_scatter, .share = coll__share_reduce_scatter },
-    [COLL_REDUCE_SCATTERV] = { COLL__AMONG_ALL, .reduces = true, .share = coll__share_reduce_scatterv,
+    [COLL_REDUCE_SCATTERV] = { COLL__AMONG_ALL, .share = coll__share_reduce_scatterv,
                                .begin = coll__begin_reduce_scatterv, .end = coll__end_reduce_scatterv },
-    [COLL_SCAN] = { .mail = COLL__MAIL_ONE, .mail_from = COLL__LOWER, COLL__AMONG_ALL, .reduces = true, .scans = true,
+    [COLL_SCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL,
                     .read = coll__read_scan, .share = coll__share_scan },
-    [COLL_EXSCAN] = { .mail = COLL__MAIL_ONE, .mail_from = COLL__LOWER, COLL__AMONG_ALL, .reduces = true, .scans = true,
+    [COLL_EXSCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL,
                       .read = coll__read_scan, .share = coll__share_scan },
-    [COLL_GATHER] = { .mail = COLL__MAIL_ONE, .mail_from = COLL__ON_ROOT, COLL__WITH_ROOT, .recv = COLL__BLOCKS,
+    [COLL_GATHER] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT, COLL__WITH_ROOT,
                       .read = coll__read_gather, .share = coll__share_gather },
-    [COLL_GATHERV] = { COLL__WITH_ROOT, .recv = COLL__COUNTED, .share = coll__share_gather },
-    [COLL_SCATTER] = { .mail = COLL__MAIL_EACH, .mail_from = COLL__THE_ROOT, COLL__WITH_ROOT, .send = COLL__BLOCKS,
+    [COLL_GATHERV] = { COLL__WITH_ROOT, .share = coll__share_gather },
+    [COLL_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__THE_ROOT, COLL__WITH_ROOT,
                        .read = coll__read_scatter, .share = coll__share_scatter },
-    [COLL_SCATTERV] = { COLL__WITH_ROOT, .send = COLL__COUNTED, .share = coll__share_scatter },
-    [COLL_ALLGATHER] = { .mail = COLL__MAIL_ONE, .mail_from = COLL__EVERYBODY, COLL__AMONG_ALL, .recv = COLL__BLOCKS,
+    [COLL_SCATTERV] = { COLL__WITH_ROOT, .share = coll__share_scatter },
+    [COLL_ALLGATHER] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
                          .read = coll__fetch_all, .share = coll__share_fetch },
-    [COLL_ALLGATHERV] = { COLL__AMONG_ALL, .recv = COLL__COUNTED, .share = coll__share_fetch },
-    [COLL_ALLTOALL] = { .mail = COLL__MAIL_EACH, .mail_from = COLL__EVERYBODY, COLL__AMONG_ALL, .send = COLL__BLOCKS,
-                        .recv = COLL__BLOCKS, .read = coll__fetch_all, .share = coll__share_fetch,
-                        .begin = coll__begin_alltoall },
-    [COLL_ALLTOALLV] = { COLL__AMONG_ALL, .send = COLL__COUNTED, .recv = COLL__COUNTED, .share = coll__share_fetch,
-                         .begin = coll__begin_alltoall },
-    [COLL_ALLTOALLW] = { COLL__AMONG_ALL, .send = COLL__TYPED, .recv = COLL__TYPED, .share = coll__share_fetch,
-                         .begin = coll__begin_alltoall },
+    [COLL_ALLGATHERV] = { COLL__AMONG_ALL, .share = coll__share_fetch },
+    [COLL_ALLTOALL] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
+                        .read = coll__fetch_all, .share = coll__share_fetch, .begin = coll__begin_alltoall },
+    [COLL_ALLTOALLV] = { COLL__AMONG_ALL, .share = coll__share_fetch, .begin = coll__begin_alltoall },
+    [COLL_ALLTOALLW] = { COLL__AMONG_ALL, .share = coll__share_fetch, .begin = coll__begin_alltoall },
 };
 
 #undef COLL__AMONG_ALL

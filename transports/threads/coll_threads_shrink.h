@@ -70,7 +70,7 @@ static void coll__exodus_decide(coll__hub *hub, coll__exodus *e, bool is_late)
         e->fresh = coll__hub_open(e->first, there, there > coll__processors() || (hub->has_bells && hub->is_crowded));
     for (int i = 0; e->fresh && i < there; i++) e->fresh->desks[i].bell = -1;
     if (e->fresh) e->fresh->has_bells = hub->has_bells;
-    coll__hub_rouse(hub);
+    coll__hub_wake(hub);
     if (hub->has_bells) coll__hub_futex(hub, FUTEX_WAKE, INT_MAX, 0);     /* who waits here does not sleep elsewhere      */
 }
 

@@ -5,27 +5,32 @@
 
 enum { COLL__TURN_NEW, COLL__TURN_POSTED, COLL__TURN_DONE };      /* task->state[0]; the turn is state[1]     */
 
-/* Bytes of an input by mail; beyond mail_most: not by mail.  Alike on all ranks that make the same call. */
-static inline size_t coll__mail_length(const coll__member *m, const coll__form *form, const coll_task *task)
+/* Bytes of an eager input; beyond eager_most: it is not sent eagerly.  Alike on all ranks that make the same call. */
+static inline size_t coll__eager_length(const coll__member *m, const coll__form *form, const coll_task *task)
 {
     const size_t one = task->call->count * task->codec->type_size;
 
-    switch (form->mail) {
-    case COLL__MAIL_ONE:  return one;
-    case COLL__MAIL_EACH: return one * (size_t)m->count;
-    default:              return form->mail == COLL__MAIL_EMPTY ? 0 : SIZE_MAX;
+    switch (form->eager) {
+    case COLL__EAGER_ONE:  return one;
+    case COLL__EAGER_EACH: return one * (size_t)m->count;
+    default:              return form->eager == COLL__EAGER_EMPTY ? 0 : SIZE_MAX;
     }
+}
+
+static inline uint64_t coll__head_word(const unsigned char *head, int i)
+{
+    uint64_t word;
+
+    memcpy(&word, head + 8 * i, 8);
+    return word;
 }
 
 static inline void coll__slot_set_head(coll__slot *slot, const unsigned char *head)
 {
-    uint64_t word[COLL__HEAD_WORDS];
-
-    memcpy(word, head, sizeof word);
-    __atomic_store_n(&slot->head[0], word[0], __ATOMIC_RELAXED);
-    __atomic_store_n(&slot->head[1], word[1], __ATOMIC_RELAXED);
-    __atomic_store_n(&slot->head[2], word[2], __ATOMIC_RELAXED);
-    __atomic_store_n(&slot->head[3], word[3], __ATOMIC_RELAXED);
+    __atomic_store_n(&slot->head[0], coll__head_word(head, 0), __ATOMIC_RELAXED);
+    __atomic_store_n(&slot->head[1], coll__head_word(head, 1), __ATOMIC_RELAXED);
+    __atomic_store_n(&slot->head[2], coll__head_word(head, 2), __ATOMIC_RELAXED);
+    __atomic_store_n(&slot->head[3], coll__head_word(head, 3), __ATOMIC_RELAXED);
 }
 
 static inline bool coll__slot_has_head(const coll__slot *slot, const uint64_t *head)
@@ -64,24 +69,54 @@ static inline bool coll__has_come(const uint64_t *at, uint64_t turn, int looks)
     return true;
 }
 
+/* The same for one that has not come at the first look, or not with the same call. */
+static __attribute__((noinline)) coll_status coll__check_late(const coll__member *m, int rank, uint64_t turn,
+                                                             coll_failure *failure)
+{
+    (void)coll__has_come(&coll__slot_in(m, rank, turn)->posted, turn, m->looks);
+    return coll__check_seat(m, coll__slot_in(m, m->rank, turn)->head, rank, turn, failure);
+}
+
+/* Has a rank, not this one, published `turn`, and with this head? */
+static inline bool coll__has_posted(const coll__seat *seat, const uint64_t *head, uint64_t turn)
+{
+    const coll__slot *slot = &seat->slots[turn & 1];
+    return __atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) >= turn && coll__slot_has_head(slot, head);
+}
+
 /* Has a rank published `turn`, and with the same call as we? */
 static inline coll_status coll__check_one(const coll__member *m, int rank, uint64_t turn, coll_failure *failure)
 {
-    const uint64_t *head = m->own->slots[turn & 1].head;
-    const coll__slot *slot = coll__slot_in(m, rank, turn);
+    const bool is_there = rank == m->rank || coll__has_posted(&m->seats[rank], m->own->slots[turn & 1].head, turn);
+    return is_there ? COLL_OK : coll__check_late(m, rank, turn, failure);
+}
 
-    if (rank == m->rank || (coll__has_come(&slot->posted, turn, m->looks) && coll__slot_has_head(slot, head))) return COLL_OK;
-    return coll__check_seat(m, head, rank, turn, failure);
+static inline bool coll__have_all_posted(const coll__member *m, uint64_t turn)
+{
+    const uint64_t *head = m->own->slots[turn & 1].head;
+    const coll__seat *const own = m->own, *const end = m->seats + m->count;
+
+    for (const coll__seat *seat = m->seats; seat < end; seat++)
+        if (seat != own && !coll__has_posted(seat, head, turn)) return false;
+    return true;
+}
+
+/* The same, where some have not at the first look. */
+static __attribute__((noinline)) coll_status coll__check_all_late(coll__member *m, uint64_t turn, coll_failure *failure)
+{
+    for (int i = 0; i < m->count; i++) {
+        const coll_status status = coll__check_one(m, i, turn, failure);
+        if (status != COLL_OK) return status;
+    }
+    m->all_posted = turn;
+    return COLL_OK;
 }
 
 /* Have all ranks? */
 static inline coll_status coll__check_all(coll__member *m, uint64_t turn, coll_failure *failure)
 {
     if (m->all_posted >= turn) return COLL_OK;
-    for (int i = 0; i < m->count; i++) {
-        const coll_status status = coll__check_one(m, i, turn, failure);
-        if (status != COLL_OK) return status;
-    }
+    if (!coll__have_all_posted(m, turn)) return coll__check_all_late(m, turn, failure);
     m->all_posted = turn;
     return COLL_OK;
 }
@@ -119,31 +154,44 @@ static coll_status coll__check_done(const coll__turn *t, coll__whom whom)
     return COLL_OK;
 }
 
-/* Publish the turn that is in our slot. */
-static inline void coll__turn_publish(coll__member *m, coll_task *task, coll__slot *slot)
+/* Publish the next turn, which is in our slot. */
+static inline void coll__turn_publish(coll__member *m, const coll_task *task, coll__slot *slot, uint64_t turn)
 {
+    coll__seat *const own = m->own;
+
+    COLL__ASSERT(turn == m->turn + 1 && __atomic_load_n(&slot->posted, __ATOMIC_RELAXED) < turn, "turn %llu follows %llu",
+                 (unsigned long long)turn, (unsigned long long)m->turn);
     coll__slot_set_head(slot, task->head);
-    task->state[0] = COLL__TURN_POSTED;
-    task->state[1] = ++m->turn;
-    coll__hub_publish(m->thread->hub, &slot->posted, m->turn);
-    coll__fetch_to_write(&m->own->slots[(m->turn + 1) & 1]);  /* the next turn's, while this one waits        */
+    m->turn = turn;
+    coll__hub_publish(m->thread->hub, &slot->posted, turn);
+    coll__fetch_to_write(&own->slots[(turn + 1) & 1]);        /* the next turn's, while this one waits        */
 }
 
-static inline const coll__source *coll__letters_of(const coll__member *m, uint64_t turn, size_t length)
+static inline const coll__source *coll__eager_of(const coll__member *m, uint64_t turn, size_t length)
 {
-    return m->letters[length > COLL__MAIL_SHORT][turn & 1];
+    return m->eager[length > COLL__EAGER_SHORT][turn & 1];
 }
 
-/* By mail: our input, short as it is, goes into our slot, or beside it. */
-static inline void coll__turn_post(coll__member *m, const coll__form *form, coll_task *task, size_t length)
+/* Eagerly: our input, short as it is, goes into our slot, or beside it.  Gives the number of the turn. */
+static inline __attribute__((always_inline)) uint64_t coll__turn_post(coll__member *m, const coll__form *form,
+                                                                      const coll_task *task, size_t length)
 {
     const coll_call *call = task->call;
-    coll__slot *slot = &m->own->slots[(m->turn + 1) & 1];
-    const bool has_input = form->mail_from != COLL__THE_ROOT || m->rank == call->root;
-    unsigned char *letter = (unsigned char *)(uintptr_t)coll__letters_of(m, m->turn + 1, length)[m->rank].at;
+    const uint64_t turn = m->turn + 1;
+    const bool has_input = form->eager_from != COLL__THE_ROOT || m->rank == call->root;
+    const bool is_broadcast = form == &coll__forms[COLL_BROADCAST];
+    void *eager = (void *)(uintptr_t)coll__eager_of(m, turn, length)[m->rank].at;
 
-    if (length && has_input) memcpy(letter, call->kind == COLL_BROADCAST ? call->recv : call->send, length);
-    coll__turn_publish(m, task, slot);
+    if (length && has_input) memcpy(eager, is_broadcast ? call->recv : call->send, length);
+    coll__turn_publish(m, task, &m->own->slots[turn & 1], turn);
+    return turn;
+}
+
+/* What is left of a turn is done when the task is offered again. */
+static inline void coll__turn_posted(coll_task *task, uint64_t turn)
+{
+    task->state[0] = COLL__TURN_POSTED;
+    task->state[1] = turn;
 }
 
 /* The beginning of a direct turn: memory, then where our buffers are. */
@@ -165,20 +213,23 @@ static coll_status coll__turn_begin(coll__turn *t)
     view->recv_types = call->recv_types;
     const coll_status status = t->form->begin ? t->form->begin(t, view) : COLL_OK;
     if (status != COLL_OK) return status;
-    coll__turn_publish(t->m, t->task, slot);
-    t->number = t->m->turn;
+    t->number = t->m->turn + 1;
+    coll__turn_publish(t->m, t->task, slot, t->number);
+    coll__turn_posted(t->task, t->number);
     return COLL_OK;
 }
 
 /* Directly: once those have published who matter, do our share; once those are done who matter, it is over. */
-static coll_status coll__turn_directly(coll__turn *t)
+static __attribute__((noinline)) coll_status coll__turn_directly(coll__member *m, const coll__form *form, coll_task *task,
+                                                                 coll_failure *failure)
 {
-    coll__thread *thread = t->m->thread;
-    coll_task *task = t->task;
+    coll__turn turn = { .m = m, .task = task, .call = task->call, .form = form, .failure = failure, .number = task->state[1],
+                        .unit = task->codec->type_size }, *const t = &turn;
+    coll__thread *thread = m->thread;
     coll_status status;
 
     if (task->state[0] == COLL__TURN_NEW) {
-        const bool is_large = t->form->reduces && task->codec->acc_size > COLL__BLOCK;
+        const bool is_large = task->codec->acc_size > COLL__BLOCK && coll__kind_reduces(task->call->kind);
         if (is_large && (status = coll__need_scratch(t)) != COLL_OK) return status;
         if ((status = coll__turn_begin(t)) != COLL_OK) return status;
     }
@@ -200,24 +251,55 @@ static coll_status coll__turn_directly(coll__turn *t)
     return status;
 }
 
-/* What the others wait for comes first: our input, if it goes by mail. */
-static coll_status coll__threads_offload(void *context, coll_task *task, coll_failure *failure)
+/* What the others wait for comes first: our input, if it goes eagerly. */
+static inline __attribute__((always_inline)) coll_status coll__turn_take(coll__member *m, const coll__form *form, coll_task *task,
+                                                                         coll_failure *failure)
 {
-    coll__member *m = coll__member_of((coll__thread *)context, task);
-    const coll__form *form = coll__form_of(task->call->kind);
     const bool is_new = task->state[0] == COLL__TURN_NEW;
+    const size_t length = coll__eager_length(m, form, task);
     coll_status status;
 
-    if (!form) return COLL_ERR_UNSUPPORTED;
-    const size_t length = coll__mail_length(m, form, task);
-    const bool by_mail = length <= m->mail_most;              /* slots are reused: everyone must be through with turn - 2 */
-    if (is_new && (status = coll__check_all(m, m->turn, failure)) != COLL_OK) return status;
-    if (is_new && by_mail) coll__turn_post(m, form, task, length);
-    coll__turn t = { .m = m, .task = task, .call = task->call, .form = form, .failure = failure, .number = task->state[1],
-                     .letters = by_mail ? coll__letters_of(m, task->state[1], length) : NULL, .unit = task->codec->type_size };
-    if (!by_mail) return coll__turn_directly(&t);
-    if ((status = coll__check_posted(&t, form->mail_from)) == COLL_OK) form->read(&t);    /* all is in the seats    */
+    if (is_new && (status = coll__check_all(m, m->turn, failure)) != COLL_OK) return status;  /* are all through with turn - 1? */
+    if (length > m->eager_most) return coll__turn_directly(m, form, task, failure);
+    const uint64_t turn = is_new ? coll__turn_post(m, form, task, length) : task->state[1];
+    const coll__turn t = { .m = m, .task = task, .call = task->call, .form = form, .failure = failure, .number = turn,
+                           .eager = coll__eager_of(m, turn, length), .unit = task->codec->type_size };
+    if ((status = coll__check_posted(&t, form->eager_from)) == COLL_OK) form->read(&t);   /* all is in the seats    */
+    else if (is_new) coll__turn_posted(task, turn);
     return status;
+}
+
+static coll_status coll__threads_offload(void *context, coll_task *task, coll_failure *failure)
+{
+    const coll__form *form = coll__form_of(task->call->kind);
+
+    return form ? coll__turn_take(coll__member_of((coll__thread *)context, task), form, task, failure) : COLL_ERR_UNSUPPORTED;
+}
+
+/* The short kinds that programs make all the time, each with its row of the table folded into the text. */
+#define COLL__TAKE(name, kind)                                                                              \
+    static coll_status coll__take_##name(void *member, coll_task *task, coll_failure *failure)              \
+    {                                                                                                       \
+        return coll__turn_take((coll__member *)member, &coll__forms[kind], task, failure);                  \
+    }
+
+COLL__TAKE(barrier, COLL_BARRIER)
+COLL__TAKE(broadcast, COLL_BROADCAST)
+COLL__TAKE(reduce, COLL_REDUCE)
+COLL__TAKE(allreduce, COLL_ALLREDUCE)
+
+#undef COLL__TAKE
+
+static coll_offload_fn *coll__threads_bind(void *context, const coll_task *task, void **bound)
+{
+    *bound = coll__member_of((coll__thread *)context, task);
+    switch (task->call->kind) {
+    case COLL_BARRIER:   return coll__take_barrier;
+    case COLL_BROADCAST: return coll__take_broadcast;
+    case COLL_REDUCE:    return coll__take_reduce;
+    case COLL_ALLREDUCE: return coll__take_allreduce;
+    default:             return NULL;
+    }
 }
 
 /* A task that has not begun waits for the turn before it. */
@@ -232,7 +314,7 @@ static void coll__threads_mark_stragglers(const void *context, const coll_task *
     const bool is_new = task->state[0] == COLL__TURN_NEW, is_done = task->state[0] == COLL__TURN_DONE;
     const uint64_t turn = is_new ? m->turn : task->state[1];
     const coll__whom whom = is_new ? COLL__EVERYBODY : is_done ? t.form->until
-                          : coll__mail_length(m, t.form, task) <= m->mail_most ? t.form->mail_from : t.form->from;
+                          : coll__eager_length(m, t.form, task) <= m->eager_most ? t.form->eager_from : t.form->from;
     for (int i = 0; i < m->count; i++) {
         const uint64_t *at = is_done ? &m->seats[i].done : &coll__slot_in(m, i, turn)->posted;
         if (coll__waits_for(&t, whom, i) && __atomic_load_n(at, __ATOMIC_ACQUIRE) < turn) is_late[m->group->ranks[i]] = 1;

@@ -1,0 +1,150 @@
+"""The two sides of bench/paired/compare.py: the measuring programs of this tree, built with the library of a commit and with that
+of this tree, by the rules of this tree's Makefile and with the same flags.
+
+build/paired/COMMIT holds the commit, with bench/ of this tree in the place of its own, and build/paired/here the programs of this
+tree.  Both stay, and are made again as far as something has changed."""
+import os, re, shutil, subprocess, tarfile
+
+PADS = 4                                          # places at which the code of the library lies, round by round
+PAD = 1040                                        # bytes from one to the next: 16 modulo 64, and other sets of the first cache
+
+# Programs that are linked here, once for each place: what of their own is compiled with them, and the objects that make builds.
+LINKED = {'threads/pair': (['threads/pair.c'], ['threads/ours.o', 'threads/reference.o']),
+          'tcp/pair': (['tcp/pair.c'], ['tcp/ours.o', 'tcp/reference.o']),
+          'threads/numbers': ([], ['threads/numbers.o']), 'threads/counters': ([], ['threads/counters.o'])}
+
+
+class Missing(Exception):
+    """A side cannot be had; the sentence says why."""
+
+
+def commit_of(name):
+    """(full hash, what to call it)"""
+    found = subprocess.run(['git', 'rev-parse', '--verify', '--quiet', '%s^{commit}' % name], capture_output=True, text=True)
+    if found.returncode:
+        raise Missing('OLD=%s is no commit of this repository%s' % (name, ': ' + found.stderr.strip() if found.stderr else ''))
+    full = found.stdout.strip()
+    return full, subprocess.run(['git', 'log', '-1', '--format=%h of %cd', '--date=short', full],
+                                capture_output=True, text=True).stdout.strip()
+
+
+def here():
+    """what to call this tree"""
+    describe = subprocess.run(['git', 'rev-parse', '--short', 'HEAD'], capture_output=True, text=True).stdout.strip()
+    changed = subprocess.run(['git', 'status', '--porcelain', '--untracked-files=no'], capture_output=True, text=True).stdout
+    return describe + (' with changes' if changed else '')
+
+
+def unpack(commit, folder):
+    """The commit's files; made once, whole or not at all."""
+    if os.path.isdir(folder):
+        return
+    shutil.rmtree(folder + '.new', ignore_errors=True)
+    os.makedirs(folder + '.new')
+    with subprocess.Popen(['git', 'archive', '--format=tar', commit], stdout=subprocess.PIPE) as archive:
+        with tarfile.open(fileobj=archive.stdout, mode='r|') as files:
+            files.extractall(folder + '.new')
+        archive.stdout.read()                     # what follows the last file, lest git meet a closed pipe
+    if archive.returncode:
+        raise Missing('git archive %s: exit status %d' % (commit, archive.returncode))
+    os.rename(folder + '.new', folder)
+
+
+def flattened(text):
+    """a measuring source for a library from before coll_config had parts"""
+    return re.sub(r'\bconfig\.tcp\.', 'config.', re.sub(r'\.tcp = \{\s*([^{}]*?)\s*\}', r'\1', text))
+
+
+def take_sources(top, folder):
+    """bench/ of this tree into the commit's tree, with the times of its files, so that make sees which are new"""
+    bench = os.path.join(folder, 'bench')
+    shutil.rmtree(bench, ignore_errors=True)
+    shutil.copytree(os.path.join(top, 'bench'), bench)
+    with open(os.path.join(folder, 'coll.h')) as f:
+        if re.search(r'\bcoll_tcp\s+tcp;', f.read()):
+            return
+    for name in ('common/ours.c', 'instructions.c'):
+        path = os.path.join(bench, name)
+        times = os.stat(path)
+        with open(path) as f:
+            text = flattened(f.read())
+        with open(path, 'w') as f:
+            f.write(text)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+class Side:
+    """Programs that are built, with the library of one tree: path(program)."""
+
+    def __init__(self, name, runner, top, o):
+        self.name, self.runner, self.top, self.o = name, runner, top, o
+        self.paths, self.why, self.own = {}, {}, []
+
+    def build(self, tree, build, programs):
+        """Build in `tree` what can be built there; what cannot is in self.why."""
+        kept, made_with = os.path.join(tree, build), '\n'.join(self.o.make + [self.o.compile, self.o.libs])
+        stamp = os.path.join(kept, 'made-with')
+        if not os.path.exists(stamp) or open(stamp).read() != made_with:
+            shutil.rmtree(kept, ignore_errors=True)
+        os.makedirs(kept, exist_ok=True)
+        with open(stamp, 'w') as f:
+            f.write(made_with)
+        command = ['make', '--no-print-directory', '-C', tree, '-f', os.path.join(self.top, 'Makefile'), *self.o.make,
+                   'BUILD=' + build]
+        targets = {p: [os.path.join(build, x) for x in LINKED.get(p, (None, [p]))[1]] for p in programs}
+        all_of_them = sum(targets.values(), [])
+        failed = all_of_them and self.runner.command([command + ['-k', '-j%d' % self.o.jobs] + all_of_them], 1800)[0]
+        for program in programs:
+            self.why.pop(program, None)
+            status, _, err = self.runner.command([command + targets[program]], 600) if failed else (0, '', '')
+            if status:
+                self.why[program] = self.sentence(err)
+                continue
+            self.paths[program] = os.path.join(kept, program)
+            if program in LINKED:
+                self.link(tree, program, [os.path.join(tree, x) for x in targets[program]])
+
+    @staticmethod
+    def sentence(err):
+        """the first line that tells what is wrong"""
+        found = re.findall(r'.*(?:error|Error|No rule|undefined).*', err) or err.strip().splitlines() or ['no reason given']
+        return found[0].strip()
+
+    def link(self, tree, program, objects):
+        """The program, and PROGRAM.1, ... with the library's code at other places."""
+        path, compiler, libs = self.paths[program], self.o.compile.split(), self.o.libs.split() + ['-lm']
+        sources = [os.path.join(tree, 'bench', x) for x in LINKED[program][0]]
+        newest = max(os.path.getmtime(x) for x in sources + objects)             # which follow the headers
+        for k in range(PADS):
+            made, pad = path + ('.%d' % k if k else ''), '%s.%d.c' % (path, k)
+            if os.path.exists(made) and os.path.getmtime(made) > newest:
+                continue
+            with open(pad, 'w') as f:
+                f.write('__asm__(".text\\n.skip %d\\n");\nextern int bench_pad;\n' % (PAD * k))
+            status, _, err = self.runner.command([compiler + sources + [pad, *objects, '-o', made + '.new'] + libs], 300)
+            if status:
+                self.why[program] = self.sentence(err)
+                return
+            os.rename(made + '.new', made)
+
+    def path(self, program, variant=0):
+        path = self.paths[program]
+        return '%s.%d' % (path, variant) if variant and program in LINKED else path
+
+
+def both(o, runner, top, programs):
+    """(old side, new side)"""
+    commit, called = commit_of(o.old)
+    folder = os.path.join(top, 'build', 'paired', commit[:12])
+    old, new = Side(called, runner, top, o), Side('this tree, ' + here(), runner, top, o)
+    unpack(commit, folder)
+    take_sources(top, folder)
+    old.build(folder, 'build', programs)
+    if old.why:                                   # with its own measuring programs, then
+        failed = dict(old.why)
+        unpack(commit, folder + '.own')
+        old.build(folder + '.own', 'build', list(failed))
+        old.own = [p for p in failed if p not in old.why]
+        old.why = {p: failed[p] for p in old.why}
+    new.build(top, 'build/paired/here', [p for p in programs if p not in old.why])
+    return old, new

@@ -1,0 +1,163 @@
+/* coll_nccl_checks.h - what a communicator for the memory of a GPU refuses, before anything is in the stream: memory that its
+ * device does not see, messages that NCCL cannot match, and what cannot be captured into a graph. */
+#ifndef COLL_NCCL_CHECKS_H
+#define COLL_NCCL_CHECKS_H
+
+/* Can the device see this memory? */
+static coll_status coll__nccl_check_memory(coll_comm *comm, const coll_call *call, const char *name, const void *at)
+{
+    const coll__nccl *me = coll__nccl_of(comm);
+    const coll__cuda_calls *cuda = &me->gpu->cuda;
+    unsigned kind = 0, is_managed = 0;
+    int ordinal = me->gpu->ordinal;
+
+    if (cuda->PointerGetAttribute(&kind, COLL__CUDA_POINTER_MEMORY_TYPE, coll__cuda_at(at)) != COLL__CUDA_SUCCESS)
+        return coll__explain_error(comm, call, COLL_ERR_ARGUMENT, "%s is memory of the host that device %d does not see: this "
+                                   "communicator is for the memory of a GPU", name, me->gpu->ordinal);
+    if (kind != COLL__CUDA_MEMORY_DEVICE) return COLL_OK;
+    if (cuda->PointerGetAttribute(&ordinal, COLL__CUDA_POINTER_DEVICE_ORDINAL, coll__cuda_at(at)) != COLL__CUDA_SUCCESS
+        || ordinal == me->gpu->ordinal) return COLL_OK;
+    (void)cuda->PointerGetAttribute(&is_managed, COLL__CUDA_POINTER_IS_MANAGED, coll__cuda_at(at));
+    if (is_managed) return COLL_OK;
+    return coll__explain_error(comm, call, COLL_ERR_ARGUMENT, "%s is memory of device %d, but this communicator is for device %d",
+                               name, ordinal, me->gpu->ordinal);
+}
+
+static coll_status coll__nccl_check_side(coll_comm *comm, const coll_call *call, const coll__side *side)
+{
+    const coll__image used = coll__image_of(side, coll_type_size(call->type));
+    return used.length ? coll__nccl_check_memory(comm, call, side->name, used.at) : COLL_OK;
+}
+
+static coll_status coll__nccl_check_buffers(coll_comm *comm, const coll_call *call)
+{
+    coll__side send, recv;
+    coll_status status = COLL_OK;
+
+    for (int i = 0; call->kind == COLL_ALLREDUCE_LIST && i < call->list_count && status == COLL_OK; i++) {
+        const coll_buffer *b = &call->list[i];
+        if (b->count == 0) continue;
+        if (b->send != COLL_IN_PLACE) status = coll__nccl_check_memory(comm, call, "send of a buffer", b->send);
+        if (status == COLL_OK) status = coll__nccl_check_memory(comm, call, "recv of a buffer", b->recv);
+    }
+    if (call->kind == COLL_ALLREDUCE_LIST || call->kind == COLL_BARRIER || status < 0) return status;
+    coll__sides_of(comm, call, &send, &recv);
+    status = coll__nccl_check_side(comm, call, &send);
+    if (status == COLL_OK) status = coll__nccl_check_side(comm, call, &recv);
+    if (status == COLL_OK && call->residual && call->count)
+        status = coll__nccl_check_memory(comm, call, "residual", call->residual);
+    return status;
+}
+
+/* NCCL matches messages by their order alone, and one to oneself within a group only. */
+static coll_status coll__nccl_check_message(coll_comm *comm, const coll_request *r)
+{
+    const coll_call *c = &r->call;
+    const bool sends = c->kind != COLL_RECV, receives = c->kind != COLL_SEND;
+    const int source = c->kind == COLL_SENDRECV ? c->source : c->root;
+
+    if (receives && (source == COLL_ANY_SOURCE || (c->kind == COLL_RECV && c->tag == COLL_ANY_TAG)))
+        return coll__explain_error(comm, c, COLL_ERR_UNSUPPORTED, "between GPUs a receive has to name its source and tag");
+    const bool is_lone = (sends && c->root == comm->rank) != (receives && source == comm->rank);
+    if (is_lone && r->is_blocking)
+        return coll__explain_error(comm, c, COLL_ERR_UNSUPPORTED, "between GPUs a message to oneself takes coll_sendrecv, or "
+                                   "coll_isend and coll_irecv");
+    return COLL_OK;
+}
+
+/* The parts of a list, as calls. */
+static coll_call coll__nccl_list_part(const coll_call *call, int i)
+{
+    const coll_buffer *b = &call->list[i];
+    coll_call one = *call;
+
+    one.kind = COLL_ALLREDUCE;
+    one.send = b->send == COLL_IN_PLACE ? b->recv : b->send;
+    one.recv = b->recv;
+    one.count = b->count;
+    one.type = b->type;
+    one.wire = call->wire ? call->wire : b->type;
+    one.seed = coll__seed_of(~call->seed, (uint64_t)i);
+    one.list = NULL;
+    one.list_count = 0;
+    return one;
+}
+
+/* The worst way of a call, with its reason: of a list that of the part that goes by the host, if there is one. */
+static coll__nccl_way coll__nccl_way_of_all(const coll_comm *comm, const coll_request *r, const char **why)
+{
+    coll__nccl_way worst = COLL__BY_NCCL;
+
+    if (r->call.kind != COLL_ALLREDUCE_LIST) return coll__nccl_way_of(comm, &r->call, &r->codec, why);
+    *why = "an empty list";
+    for (int i = 0; i < r->call.list_count; i++) {
+        const coll_call one = coll__nccl_list_part(&r->call, i);
+        const char *reason = NULL;
+        coll__codec codec;
+        (void)coll__codec_reduce(&codec, &one, comm->size, NULL, 0);
+        const coll__nccl_way way = coll__nccl_way_of(comm, &one, &codec, &reason);
+        if (way >= worst) worst = way, *why = reason;
+    }
+    return worst;
+}
+
+/* Memory of the device that a call needs beside its buffers. */
+static size_t coll__nccl_need(const coll_comm *comm, const coll_call *call, coll__nccl_way way)
+{
+    const size_t unit = coll_type_size(call->type);
+    coll__side send, recv;
+
+    if (way == COLL__BY_KERNELS) {
+        const coll__sums s = coll__sums_of(comm, call);
+        return coll__sum_plan_of(comm, call, &s).length;
+    }
+    if (call->kind == COLL_BARRIER || call->send != call->recv) return 0;
+    if (coll__kind_reduces(call->kind)) return coll__result_count(comm, call) * unit;
+    if (!coll__kind_exchanges(call->kind)) return 0;
+    coll__sides_of(comm, call, &send, &recv);
+    return coll__side_length(&send, unit);
+}
+
+/* What a captured stream cannot have: memory that is not there, and the host. */
+static coll_status coll__nccl_check_capture(coll_comm *comm, const coll_request *r)
+{
+    const coll__nccl *me = coll__nccl_of(comm);
+    const char *why = NULL;
+    const coll__nccl_way way = coll__nccl_way_of_all(comm, r, &why);
+
+    if (way == COLL__BY_HOST)
+        return coll__explain_error(comm, &r->call, COLL_ERR_UNSUPPORTED, "the stream is being captured, and this call goes by "
+                                   "the host (%s)", why);
+    size_t need = r->call.kind == COLL_ALLREDUCE_LIST ? 0 : coll__nccl_need(comm, &r->call, way);
+    for (int i = 0; r->call.kind == COLL_ALLREDUCE_LIST && i < r->call.list_count; i++) {
+        const coll_call one = coll__nccl_list_part(&r->call, i);
+        coll__codec codec;
+        (void)coll__codec_reduce(&codec, &one, comm->size, NULL, 0);
+        need = coll__most(need, coll__nccl_need(comm, &one, coll__nccl_way_of(comm, &one, &codec, &why)));
+    }
+    if (need <= me->scratch.length) return COLL_OK;
+    return coll__explain_error(comm, &r->call, COLL_ERR_UNSUPPORTED, "the stream is being captured, and %zu bytes of memory are "
+                               "needed: make such a call before", need);
+}
+
+static coll_status coll__nccl_bind(coll_request *r)
+{
+    coll_comm *comm = r->comm;
+    coll__nccl *me = coll__nccl_of(comm);
+    coll_status status = COLL_OK;
+
+    if (coll__kind_is_message(r->call.kind) && (status = coll__nccl_check_message(comm, r)) < 0) return status;
+    if (!coll__gpu_enter(me->gpu))
+        return coll__explain_error(comm, &r->call, COLL_ERR_SYSTEM, "the device cannot be entered");
+    status = coll__nccl_check_buffers(comm, &r->call);
+    const bool is_captured = coll__nccl_is_captured(me);
+    if (status == COLL_OK && is_captured) status = coll__nccl_check_capture(comm, r);
+    coll__gpu_leave(me->gpu);
+    const bool is_unseen = is_captured || (me->is_ordered && r->is_blocking);
+    if (status == COLL_OK && is_unseen && r->call.flags & COLL_DETECT_OVERFLOW)
+        return coll__explain_error(comm, &r->call, COLL_ERR_UNSUPPORTED, "COLL_DETECT_OVERFLOW looks at a result when it is "
+                                   "there, and this call does not wait for it");
+    return status;
+}
+
+#endif /* COLL_NCCL_CHECKS_H */

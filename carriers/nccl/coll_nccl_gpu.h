@@ -1,0 +1,260 @@
+/* coll_nccl_gpu.h - the device: its context, the library's kernels, memory, and events.
+ *
+ * All communicators of one session that use a device share it; the session lets in one thread at a time.  Whoever calls the
+ * driver enters the device's primary context first, the one that the CUDA runtime uses as well, and leaves it afterwards. */
+#ifndef COLL_NCCL_GPU_H
+#define COLL_NCCL_GPU_H
+
+/* X(name): the kernels, see coll_nccl_abi.h. */
+#define COLL__KERNELS(X) X(coll_combine_f32) X(coll_combine_f64) X(coll_combine_i64) X(coll_convert) X(coll_overflow)
+
+typedef enum coll__kernel {
+#define COLL__KERNEL_NAME(name) COLL__##name,
+    COLL__KERNELS(COLL__KERNEL_NAME)
+#undef COLL__KERNEL_NAME
+    COLL__KERNEL_COUNT
+} coll__kernel;
+
+/* An event that marks the end of an operation, and a word that its kernels may write.  Held by the request, and by the
+ * communicator whose last operation it marks. */
+typedef struct coll__mark {
+    struct CUevent_st  *event;
+    struct CUstream_st *stream;
+    volatile unsigned  *found;                    /* pinned                                                   */
+    int    holders;
+    struct coll__mark *next, *all;                /* free; all of the device                                  */
+} coll__mark;
+
+/* Memory that grows.  What it was before stays until the end: kernels may still run on it, and a captured graph may use it. */
+typedef struct coll__room {
+    void  *at;
+    size_t length;
+    struct coll__room *before;
+} coll__room;
+
+typedef struct coll__gpu {
+    coll__nccl_calls nccl;
+    coll__cuda_calls cuda;
+    int    ordinal, holders;
+    struct CUctx_st  *context;
+    struct CUmod_st  *module;
+    struct CUfunc_st *kernels[COLL__KERNEL_COUNT];
+    coll__mark *marks, *free_marks;
+} coll__gpu;
+
+/* ---- >>calling ---- */
+
+static coll_status coll__cuda_blame(const coll__gpu *gpu, coll_failure *failure, int rank, const char *what, coll__cuda_result is)
+{
+    const char *text = NULL;
+
+    (void)gpu->cuda.GetErrorString(is, &text);
+    return coll__blame(failure, COLL_ERR_SYSTEM, rank, "rank %d: %s: %s (CUDA error %u)", rank, what, text ? text : "?", is);
+}
+
+static bool coll__gpu_enter(const coll__gpu *gpu) { return gpu->cuda.CtxPushCurrent_v2(gpu->context) == COLL__CUDA_SUCCESS; }
+
+static void coll__gpu_leave(const coll__gpu *gpu)
+{
+    struct CUctx_st *ours;
+    (void)gpu->cuda.CtxPopCurrent_v2(&ours);
+}
+
+static coll__cuda_address coll__cuda_at(const void *at) { return (coll__cuda_address)(uintptr_t)at; }
+
+/* ---- >>memory ---- */
+
+/* Have `length` bytes; NULL: there are none.  `is_pinned`: of the host. */
+static void *coll__room_have(const coll__gpu *gpu, coll__room *room, size_t length, bool is_pinned)
+{
+    const size_t wanted = coll__round_up(coll__most(length, 2 * room->length), 1 << 16);
+    coll__room *before = NULL;
+    coll__cuda_address at = 0;
+    void *host = NULL;
+
+    if (room->length >= length) return room->at;
+    if (room->at && !(before = (coll__room *)malloc(sizeof *before))) return NULL;
+    if (is_pinned) (void)gpu->cuda.MemAllocHost_v2(&host, wanted);
+    else if (gpu->cuda.MemAlloc_v2(&at, wanted) == COLL__CUDA_SUCCESS) host = (void *)(uintptr_t)at;
+    if (!host) {
+        free(before);
+        return NULL;
+    }
+    if (before) *before = *room;
+    *room = (coll__room){ host, wanted, before };
+    return host;
+}
+
+/* `is_idle` false: what was begun on it has never ended, and it is left alone. */
+static void coll__room_free(const coll__gpu *gpu, coll__room *room, bool is_pinned, bool is_idle)
+{
+    coll__room *older = NULL;
+
+    for (coll__room *now = room; now; now = older) {
+        older = now->before;
+        if (is_idle && now->at && is_pinned) (void)gpu->cuda.MemFreeHost(now->at);
+        else if (is_idle && now->at) (void)gpu->cuda.MemFree_v2(coll__cuda_at(now->at));
+        if (now != room) free(now);
+    }
+    *room = (coll__room){ NULL, 0, NULL };
+}
+
+/* ---- >>marks ---- */
+
+static coll__mark *coll__mark_new(coll__gpu *gpu)
+{
+    coll__mark *mark = (coll__mark *)coll__allocate(sizeof *mark);
+    void *word = NULL;
+
+    if (!mark) return NULL;
+    if (gpu->cuda.EventCreate(&mark->event, COLL__CUDA_EVENT_DISABLE_TIMING) != COLL__CUDA_SUCCESS) {
+        free(mark);
+        return NULL;
+    }
+    if (gpu->cuda.MemAllocHost_v2(&word, sizeof(unsigned)) != COLL__CUDA_SUCCESS) {
+        (void)gpu->cuda.EventDestroy_v2(mark->event);
+        free(mark);
+        return NULL;
+    }
+    mark->found = (volatile unsigned *)word;
+    mark->all = gpu->marks;
+    gpu->marks = mark;
+    return mark;
+}
+
+/* One that nobody holds; it is held by the caller then.  NULL: no memory. */
+static coll__mark *coll__mark_take(coll__gpu *gpu)
+{
+    coll__mark *mark = gpu->free_marks;
+
+    if (mark) gpu->free_marks = mark->next;
+    else mark = coll__mark_new(gpu);
+    if (!mark) return NULL;
+    mark->holders = 1;
+    mark->next = NULL;
+    *mark->found = 0;
+    return mark;
+}
+
+static void coll__mark_drop(coll__gpu *gpu, coll__mark *mark)
+{
+    if (!mark || --mark->holders > 0) return;
+    mark->next = gpu->free_marks;
+    gpu->free_marks = mark;
+}
+
+/* ---- >>kernels ---- */
+
+enum { COLL__KERNEL_BLOCK = 256, COLL__KERNEL_BLOCKS_MOST = 1024 };
+
+static coll__cuda_result coll__kernel_run(const coll__gpu *gpu, coll__kernel which, size_t count, void **parameters,
+                                          struct CUstream_st *stream)
+{
+    const size_t blocks = (count + COLL__KERNEL_BLOCK - 1) / COLL__KERNEL_BLOCK;
+    const unsigned grid = (unsigned)coll__least(blocks, COLL__KERNEL_BLOCKS_MOST);
+
+    if (count == 0) return COLL__CUDA_SUCCESS;
+    return gpu->cuda.LaunchKernel(gpu->kernels[which], grid, 1, 1, COLL__KERNEL_BLOCK, 1, 1, 0, stream, parameters, NULL);
+}
+
+static bool coll__kernels_load(coll__gpu *gpu, char *why, size_t room)
+{
+    static const char *const names[COLL__KERNEL_COUNT] = {
+#define COLL__KERNEL_TEXT(name) #name,
+        COLL__KERNELS(COLL__KERNEL_TEXT)
+#undef COLL__KERNEL_TEXT
+    };
+    const char *text = NULL;
+    size_t length = 0;
+
+    for (int i = 0; coll__nccl_ptx[i]; i++) length += strlen(coll__nccl_ptx[i]);
+    char *const whole = (char *)malloc(length + 1);
+    if (!whole) {
+        coll__print(why, room, "no memory for the kernels");
+        return false;
+    }
+    char *at = whole;
+    for (int i = 0; coll__nccl_ptx[i]; at += strlen(at), i++) strcpy(at, coll__nccl_ptx[i]);
+    coll__cuda_result is = gpu->cuda.ModuleLoadData(&gpu->module, whole);
+    free(whole);
+
+    for (int i = 0; is == COLL__CUDA_SUCCESS && i < COLL__KERNEL_COUNT; i++)
+        is = gpu->cuda.ModuleGetFunction(&gpu->kernels[i], gpu->module, names[i]);
+    if (is == COLL__CUDA_SUCCESS) return true;
+    (void)gpu->cuda.GetErrorString(is, &text);
+    coll__print(why, room, "the kernels cannot be loaded: %s (CUDA error %u)", text ? text : "?", is);
+    return false;
+}
+
+/* ---- >>open, close ---- */
+
+/* The context of a device, retained. */
+static bool coll__gpu_context(coll__gpu *gpu, int ordinal, char *why, size_t room)
+{
+    int count = 0, device;
+    const char *text = NULL;
+
+    coll__cuda_result is = gpu->cuda.Init(0);
+    if (is == COLL__CUDA_SUCCESS) is = gpu->cuda.DeviceGetCount(&count);
+    if (is == COLL__CUDA_NO_DEVICE || (is == COLL__CUDA_SUCCESS && count == 0)) {
+        coll__print(why, room, "there is no GPU");
+        return false;
+    }
+    if (is == COLL__CUDA_SUCCESS && (ordinal < 0 || ordinal >= count)) {
+        coll__print(why, room, "there is no device %d, only %d from 0 on", ordinal, count);
+        return false;
+    }
+    if (is == COLL__CUDA_SUCCESS) is = gpu->cuda.DeviceGet(&device, ordinal);
+    if (is == COLL__CUDA_SUCCESS) is = gpu->cuda.DevicePrimaryCtxRetain(&gpu->context, device);
+    if (is == COLL__CUDA_SUCCESS) {
+        gpu->ordinal = device;
+        return true;
+    }
+    gpu->context = NULL;
+    (void)gpu->cuda.GetErrorString(is, &text);
+    coll__print(why, room, "device %d cannot be used: %s (CUDA error %u)", ordinal, text ? text : "?", is);
+    return false;
+}
+
+static void coll__gpu_free(coll__gpu *gpu, bool is_idle)
+{
+    const bool is_inside = gpu->context && coll__gpu_enter(gpu);
+
+    for (coll__mark *mark = gpu->marks, *next; mark; mark = next) {
+        next = mark->all;
+        (void)gpu->cuda.EventDestroy_v2(mark->event);
+        if (is_idle) (void)gpu->cuda.MemFreeHost((void *)(uintptr_t)mark->found);
+        free(mark);
+    }
+    if (gpu->module && is_idle) (void)gpu->cuda.ModuleUnload(gpu->module);
+    if (is_inside) coll__gpu_leave(gpu);
+    if (gpu->context) (void)gpu->cuda.DevicePrimaryCtxRelease_v2(gpu->ordinal);
+    if (gpu->nccl.library) dlclose(gpu->nccl.library);
+    if (gpu->cuda.library) dlclose(gpu->cuda.library);
+    free(gpu);
+}
+
+/* Device `ordinal`, held by the caller.  NULL, with the sentence. */
+static coll__gpu *coll__gpu_open(int ordinal, char *why, size_t room)
+{
+    coll__gpu *gpu = (coll__gpu *)coll__allocate(sizeof *gpu);
+
+    if (!gpu) {
+        coll__print(why, room, "no memory for a device");
+        return NULL;
+    }
+    gpu->holders = 1;
+    bool is_there = coll__nccl_load(&gpu->nccl, why, room);
+    if (!is_there) gpu->nccl.library = NULL;
+    if (is_there && !(is_there = coll__cuda_load(&gpu->cuda, why, room))) gpu->cuda.library = NULL;
+    is_there = is_there && coll__gpu_context(gpu, ordinal, why, room);
+    if (is_there && (is_there = coll__gpu_enter(gpu))) {
+        is_there = coll__kernels_load(gpu, why, room);
+        coll__gpu_leave(gpu);
+    }
+    if (is_there) return gpu;
+    coll__gpu_free(gpu, true);
+    return NULL;
+}
+
+#endif /* COLL_NCCL_GPU_H */

@@ -1,0 +1,112 @@
+/* coll_nccl_meet.h - the ranks of a communicator of NCCL's join over TCP: rank 0 listens at any port, and says where, and
+ * with which key, by a broadcast of NCCL's. */
+#ifndef COLL_NCCL_MEET_H
+#define COLL_NCCL_MEET_H
+
+enum { COLL__NCCL_MEETING_MS = 60000 };
+
+/* What rank 0 says. */
+typedef struct coll__nccl_notice { char address[128], key[72]; } coll__nccl_notice;
+
+typedef struct coll__nccl_meeting {
+    coll__gpu *gpu;
+    struct ncclComm *comm;
+    struct CUstream_st *stream;
+    int  rank;
+    bool is_told;
+    coll__nccl_notice notice;
+} coll__nccl_meeting;
+
+/* Broadcast the notice from rank 0, and wait for it, for a minute at most.  After a failure the copy, which may still come,
+ * keeps its memory. */
+static bool coll__nccl_tell(coll__nccl_meeting *m)
+{
+    const coll__gpu *gpu = m->gpu;
+    const coll__nccl_calls *nccl = &gpu->nccl;
+    const coll__cuda_calls *cuda = &gpu->cuda;
+    const int64_t until = coll__now() + (int64_t)COLL__NCCL_MEETING_MS * COLL__MS;
+    const struct timespec nap = { 0, 20000 };
+    struct CUevent_st *event = NULL;
+    coll__cuda_address at = 0;
+    void *host = NULL;
+    coll__nccl_result is = COLL__NCCL_SUCCESS;
+
+    m->is_told = true;
+    if (!coll__gpu_enter(gpu)) return false;
+    bool is_well = cuda->MemAlloc_v2(&at, sizeof m->notice) == 0 && cuda->MemAllocHost_v2(&host, sizeof m->notice) == 0
+                && cuda->EventCreate(&event, COLL__CUDA_EVENT_DISABLE_TIMING) == 0;
+    void *const there = (void *)(uintptr_t)at;
+    if (is_well) {
+        memcpy(host, &m->notice, sizeof m->notice);
+        is_well = cuda->MemcpyHtoDAsync_v2(at, host, sizeof m->notice, m->stream) == 0;
+        is = nccl->Broadcast(there, there, sizeof m->notice, COLL__NCCL_U8, 0, m->comm, m->stream);
+        while (is == COLL__NCCL_IN_PROGRESS && coll__now() < until)
+            if (nccl->CommGetAsyncError(m->comm, &is) != COLL__NCCL_SUCCESS) break;
+        is_well = is_well && is == COLL__NCCL_SUCCESS && cuda->MemcpyDtoHAsync_v2(host, at, sizeof m->notice, m->stream) == 0
+               && cuda->EventRecord(event, m->stream) == 0;
+    }
+    while (is_well) {
+        const coll__cuda_result now = cuda->EventQuery(event);
+        if (now == COLL__CUDA_SUCCESS) break;
+        if (nccl->CommGetAsyncError(m->comm, &is) != COLL__NCCL_SUCCESS || is != COLL__NCCL_SUCCESS) is_well = false;
+        if (now != COLL__CUDA_NOT_READY || coll__now() > until) is_well = false;
+        (void)nanosleep(&nap, NULL);
+    }
+    if (is_well) {
+        memcpy(&m->notice, host, sizeof m->notice);
+        (void)cuda->EventDestroy_v2(event);
+        (void)cuda->MemFreeHost(host);
+        (void)cuda->MemFree_v2(at);
+    }
+    coll__gpu_leave(gpu);
+    return is_well;
+}
+
+static void coll__nccl_listening(void *context, const char *address)
+{
+    coll__nccl_meeting *m = (coll__nccl_meeting *)context;
+
+    coll__print(m->notice.address, sizeof m->notice.address, "%s", address);
+    (void)coll__nccl_tell(m);
+}
+
+/* A key of 64 hexadecimal digits. */
+static bool coll__nccl_key(char *key, size_t room)
+{
+    unsigned char bytes[32];
+
+    if (!coll__nonce(bytes, sizeof bytes)) return false;
+    key[0] = '\0';
+    for (size_t i = 0; i < sizeof bytes; i++) coll__append(key, room, "%02x", bytes[i]);
+    return true;
+}
+
+/* The ranks of NCCL's communicator as one over TCP. */
+static coll_status coll__nccl_meet(const coll__program *program, coll__nccl_meeting *m, int size, coll_comm **out)
+{
+    coll_config config = { .rank = m->rank, .size = size, .transport = "tcp", .world = "nccl", .tcp.security = "key" };
+    coll_status status = COLL_OK;
+
+    if (size == 1) config.transport = "threads", config.tcp.security = NULL;
+    else if (m->rank == 0) {
+        if (!coll__nccl_key(m->notice.key, sizeof m->notice.key))
+            status = coll__start_failed(COLL_ERR_SYSTEM, "coll_wrap_nccl: no random numbers");
+        config.address = ":0";
+        config.tcp.listening = coll__nccl_listening;
+        config.tcp.listening_context = m;
+    } else if (!coll__nccl_tell(m))
+        status = coll__start_failed(COLL_ERR_SYSTEM, "coll_wrap_nccl: rank 0 has not said where it is");
+    else if (!*m->notice.address) status = coll__start_failed(COLL_ERR_PEER, "coll_wrap_nccl: rank 0 cannot listen");
+    else config.address = m->notice.address;
+    m->notice.address[sizeof m->notice.address - 1] = m->notice.key[sizeof m->notice.key - 1] = '\0';
+    if (size > 1) config.tcp.key = m->notice.key;
+    if (status == COLL_OK) status = coll__open(program, 1, true, out, &config);
+    if (m->rank == 0 && size > 1 && !m->is_told) {
+        memset(&m->notice, 0, sizeof m->notice);  /* the others must not wait                                 */
+        (void)coll__nccl_tell(m);
+    }
+    coll__wipe(&m->notice, sizeof m->notice);
+    return status;
+}
+
+#endif /* COLL_NCCL_MEET_H */

@@ -1,0 +1,241 @@
+/* coll_nccl_sums.h - reductions whose inputs NCCL moves and a kernel of the library's combines, in the canonical order and with
+ * one rounding: the bits are those of the processor.
+ *
+ *   at once      every rank gets all inputs, and combines them: short vectors, and scans
+ *   by shards    rank r gets shard r of all inputs, n shards of 1/n, and combines them; the results are gathered:
+ *
+ *                    alltoall       (n - 1)/n of the vector, in the wire's type
+ *                    kernel         reads n shards, writes one
+ *                    allgather      (n - 1)/n of the vector, in the wire's type
+ *
+ * which is what a ring sends, too.  Inputs of another type than the wire's are converted before, results afterwards. */
+#ifndef COLL_NCCL_SUMS_H
+#define COLL_NCCL_SUMS_H
+
+/* ---- >>kernels ---- */
+
+/* What the kernels call a type.  They are compiled before the program is, so their numbers stay when coll_type gets more; 0: they
+ * do not know it. */
+static int coll__kernel_type(coll_type type)
+{
+    switch (type) {
+    case COLL_I8:   return 1;
+    case COLL_I16:  return 2;
+    case COLL_I32:  return 3;
+    case COLL_I64:  return 4;
+    case COLL_U8:   return 5;
+    case COLL_U16:  return 6;
+    case COLL_U32:  return 7;
+    case COLL_U64:  return 8;
+    case COLL_BOOL: return 9;
+    case COLL_F16:  return 10;
+    case COLL_BF16: return 11;
+    case COLL_F32:  return 14;
+    case COLL_F64:  return 15;
+    default:        return 0;
+    }
+}
+
+/* out = the `n` vectors at `in` combined, `stride` bytes apart, finished and rounded. */
+static void coll__nccl_combine(coll__nccl *me, const coll__sums *s, const void *in, size_t stride, int n, void *out, size_t count)
+{
+    unsigned long long length = count, step = stride;
+    int type = coll__kernel_type(s->wire), op = s->op == COLL_AVG ? (int)COLL_SUM : (int)s->op, order = s->order;
+    float divisor32 = (float)s->divisor, scale32 = (float)s->scale;
+    double divisor64 = s->divisor, scale64 = s->scale;
+    long long ranks = (long long)s->divisor;
+    void *floats[] = { &in, &step, &n, &out, &length, &type, &op, &order, &divisor32, &scale32 };
+    void *doubles[] = { &in, &step, &n, &out, &length, &type, &op, &order, &divisor64, &scale64 };
+    void *integers[] = { &in, &step, &n, &out, &length, &type, &op, &order, &ranks };
+    const bool is_integer = coll__is_integer(s->wire) || s->wire == COLL_BOOL, is_double = s->wire == COLL_F64;
+    const coll__kernel which = is_integer ? COLL__coll_combine_i64 : is_double ? COLL__coll_combine_f64 : COLL__coll_combine_f32;
+
+    if (me->now.status != COLL_OK) return;
+    coll__nccl_said_cuda(me, "cuLaunchKernel", coll__kernel_run(me->gpu, which, count, is_integer ? integers : is_double ? doubles
+                                                                : floats, me->stream));
+}
+
+static void coll__nccl_convert(coll__nccl *me, void *to, coll_type to_type, const void *from, coll_type from_type, size_t count)
+{
+    unsigned long long length = count;
+    int in_type = coll__kernel_type(from_type), out_type = coll__kernel_type(to_type);
+    void *all[] = { &from, &in_type, &to, &out_type, &length };
+
+    if (me->now.status != COLL_OK) return;
+    coll__nccl_said_cuda(me, "cuLaunchKernel", coll__kernel_run(me->gpu, COLL__coll_convert, count, all, me->stream));
+}
+
+/* COLL_DETECT_OVERFLOW: look at a result. */
+static void coll__nccl_look_for_overflow(coll__nccl *me, const coll_call *call, coll__mark *mark)
+{
+    const bool is_complex = coll__is_complex(call->type);
+    unsigned long long length = coll__result_count(me->owner, call) * (is_complex ? 2 : 1);
+    const coll_type looked_at = call->type == COLL_C64 ? COLL_F32 : call->type == COLL_C128 ? COLL_F64 : call->type;
+    int type = coll__kernel_type(looked_at);
+    const void *at = call->recv;
+    volatile unsigned *found = mark->found;
+    void *all[] = { &at, &length, &type, &found };
+
+    if (me->now.status != COLL_OK || !coll__is_float(looked_at) || !type) return;
+    coll__nccl_said_cuda(me, "cuLaunchKernel", coll__kernel_run(me->gpu, COLL__coll_overflow, (size_t)length, all, me->stream));
+}
+
+/* ---- >>memory of a reduction ---- */
+
+enum { COLL__NCCL_LINE = 256 };
+
+/* Numbers in the input of one rank. */
+static size_t coll__sums_input(const coll_comm *comm, const coll_call *call, const coll__sums *s)
+{
+    return coll__input_extent(comm, call) * s->times;
+}
+
+/* Where in the scratch what lies. */
+typedef struct coll__sum_plan {
+    bool   is_at_once, converts;
+    size_t shard;                                 /* numbers in a shard, but for the last ones                */
+    size_t input, parts, result, length;          /* bytes: our input as the wire has it; what comes; what goes */
+} coll__sum_plan;
+
+/* Numbers of shard `i` of `count`. */
+static size_t coll__shard(const coll__sum_plan *plan, size_t count, int i)
+{
+    const size_t before = coll__least((size_t)i * plan->shard, count);
+    return coll__least(plan->shard, count - before);
+}
+
+static coll__sum_plan coll__sum_plan_of(const coll_comm *comm, const coll_call *call, const coll__sums *s)
+{
+    const size_t n = (size_t)comm->size, count = call->count * s->times;
+    const bool scatters = call->kind == COLL_REDUCE_SCATTER || call->kind == COLL_REDUCE_SCATTERV;
+    const size_t own = coll__result_count(comm, call) * s->times;
+    const size_t all = coll__sums_input(comm, call, s);
+    coll__sum_plan plan = { .converts = s->type != s->wire };
+
+    plan.is_at_once = s->order || (!scatters && count * s->unit <= COLL__GATHER_MOST);
+    plan.shard = plan.is_at_once ? count : scatters ? own : (count + n - 1) / n;
+    plan.parts = coll__round_up(plan.converts ? all * s->unit : 0, COLL__NCCL_LINE);
+    plan.result = plan.parts + coll__round_up(n * plan.shard * s->unit, COLL__NCCL_LINE);
+    const bool is_direct = !plan.converts && (plan.is_at_once || scatters || (own && count == n * plan.shard));
+    const size_t results = is_direct ? 0 : plan.is_at_once || scatters ? plan.shard : n * plan.shard;
+    plan.length = plan.result + coll__round_up(results * s->unit, COLL__NCCL_LINE);
+    return plan;
+}
+
+/* ---- >>the two ways ---- */
+
+/* The result goes to recv, converted if need be. */
+static void coll__sums_deliver(coll__nccl *me, const coll_call *call, const coll__sums *s, const void *result, size_t count)
+{
+    if (s->type != s->wire) coll__nccl_convert(me, call->recv, s->type, result, s->wire, count);
+    else coll__nccl_copy(me, call->recv, result, count * s->unit);
+}
+
+static void coll__sums_at_once(coll__nccl *me, const coll_call *call, const coll__sums *s, const coll__sum_plan *plan,
+                               const void *input, unsigned char *scratch)
+{
+    const coll_comm *comm = me->owner;
+    const size_t count = call->count * s->times;
+    const int n = call->kind == COLL_SCAN ? comm->rank + 1 : call->kind == COLL_EXSCAN ? comm->rank : comm->size;
+    unsigned char *const parts = scratch + plan->parts;
+    void *const result = plan->converts ? scratch + plan->result : call->recv;
+
+    if (count == 0) return;
+    COLL__NCCL_DO(me, AllGather, input, parts, count * s->unit, COLL__NCCL_U8, me->comm, me->stream);
+    if (coll__result_count(comm, call) == 0) return;
+    coll__nccl_combine(me, s, parts, count * s->unit, n, result, count);
+    coll__sums_deliver(me, call, s, result, count);
+}
+
+/* Every rank gets its shard of all inputs. */
+static void coll__sums_spread(coll__nccl *me, const coll_call *call, const coll__sums *s, const coll__sum_plan *plan,
+                              const unsigned char *input, unsigned char *parts)
+{
+    const coll_comm *comm = me->owner;
+    const size_t count = call->count * s->times, stride = plan->shard * s->unit;
+    const bool is_list = call->kind == COLL_REDUCE_SCATTERV, is_even = call->kind == COLL_REDUCE_SCATTER;
+    const size_t own = is_list || is_even ? plan->shard : coll__shard(plan, count, comm->rank);
+
+    if (me->gpu->nccl.AlltoAll && !is_list && (is_even || count == plan->shard * (size_t)comm->size)) {
+        if (stride) COLL__NCCL_DO(me, AlltoAll, input, parts, stride, COLL__NCCL_U8, me->comm, me->stream);
+        return;
+    }
+    coll__nccl_group(me);
+    for (int i = 0; i < comm->size; i++) {
+        const size_t numbers = is_list ? call->recv_counts[i] * s->times : is_even ? plan->shard : coll__shard(plan, count, i);
+        const size_t at = is_list ? call->send_offsets[i] * s->times : (size_t)i * plan->shard;
+        const unsigned char *const from = coll__behind(input, at * s->unit);
+        if (i == comm->rank) {
+            coll__nccl_copy(me, parts + (size_t)i * stride, from, numbers * s->unit);
+            continue;
+        }
+        coll__nccl_send(me, from, numbers * s->unit, i);
+        coll__nccl_recv(me, parts + (size_t)i * stride, own * s->unit, i);
+    }
+    coll__nccl_ungroup(me);
+}
+
+/* All shards of the result come to the root. */
+static void coll__sums_collect(coll__nccl *me, const coll_call *call, const coll__sums *s, const coll__sum_plan *plan,
+                               unsigned char *result)
+{
+    const coll_comm *comm = me->owner;
+    const size_t count = call->count * s->times, stride = plan->shard * s->unit;
+
+    coll__nccl_group(me);
+    if (comm->rank != call->root)
+        coll__nccl_send(me, result + (size_t)comm->rank * stride, coll__shard(plan, count, comm->rank) * s->unit, call->root);
+    for (int i = 0; comm->rank == call->root && i < comm->size; i++)
+        if (i != comm->rank) coll__nccl_recv(me, result + (size_t)i * stride, coll__shard(plan, count, i) * s->unit, i);
+    coll__nccl_ungroup(me);
+}
+
+static void coll__sums_by_shards(coll__nccl *me, const coll_call *call, const coll__sums *s, const coll__sum_plan *plan,
+                                 const void *input, unsigned char *scratch)
+{
+    const coll_comm *comm = me->owner;
+    const bool scatters = call->kind == COLL_REDUCE_SCATTER || call->kind == COLL_REDUCE_SCATTERV;
+    const size_t count = scatters ? plan->shard : call->count * s->times, stride = plan->shard * s->unit;
+    const size_t own = scatters ? count : coll__shard(plan, count, comm->rank);
+    const bool is_even = scatters || count == plan->shard * (size_t)comm->size;
+    const bool has_result = call->kind != COLL_REDUCE || comm->rank == call->root;
+    unsigned char *const parts = scratch + plan->parts;
+    const bool is_aside = plan->converts || !is_even || !has_result;
+    unsigned char *const result = is_aside ? scratch + plan->result : (unsigned char *)call->recv;
+    unsigned char *const shard = scatters ? result : result + (size_t)comm->rank * stride;
+
+    coll__sums_spread(me, call, s, plan, (const unsigned char *)input, parts);
+    coll__nccl_combine(me, s, parts, stride, comm->size, shard, own);
+    if (call->kind == COLL_REDUCE) coll__sums_collect(me, call, s, plan, result);
+    else if (!scatters && stride)
+        COLL__NCCL_DO(me, AllGather, shard, result, stride, COLL__NCCL_U8, me->comm, me->stream);
+    if (has_result) coll__sums_deliver(me, call, s, result, count);
+}
+
+static void coll__nccl_sum(coll__nccl *me, const coll_call *call, const coll__sums *s)
+{
+    const coll__sum_plan plan = coll__sum_plan_of(me->owner, call, s);
+    unsigned char *const scratch = coll__nccl_scratch(me, plan.length);
+    const void *input = call->send;
+
+    if (!scratch) return;
+    if (plan.converts) {
+        coll__nccl_convert(me, scratch, s->wire, call->send, s->type, coll__sums_input(me->owner, call, s));
+        input = scratch;
+    }
+    if (plan.is_at_once) coll__sums_at_once(me, call, s, &plan, input, scratch);
+    else coll__sums_by_shards(me, call, s, &plan, input, scratch);
+}
+
+/* Divide and scale what NCCL has summed. */
+static void coll__nccl_finish(coll__nccl *me, const coll_call *call, const coll__sums *s)
+{
+    const size_t count = coll__result_count(me->owner, call) * s->times;
+    coll__sums one = *s;
+
+    one.op = COLL_SUM;
+    if (coll__is_integer(s->type) || (s->divisor <= 1 && s->scale >= 1 && s->scale <= 1)) return;
+    coll__nccl_combine(me, &one, call->recv, 0, 1, call->recv, count);
+}
+
+#endif /* COLL_NCCL_SUMS_H */

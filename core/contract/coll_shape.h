@@ -1,0 +1,225 @@
+/* coll_shape.h - the shape of a call: which blocks each kind of call has in its two buffers, who has those, and where in a
+ * coll_call their counts are.  One row for each kind; whoever wants a block, a length or a trait asks here.
+ *
+ * A call has two sides, send and recv.  A row says three things of each:
+ *
+ *     who   NOBODY      there is no such buffer          over  ONE           one block
+ *           ALL         every rank has it                      RANKS         block i is that of rank i
+ *           ROOT        the root has it                        SOURCES       block i comes from source i of the neighbours
+ *           LATER       every rank but rank 0 has it           DESTINATIONS  block i goes to their destination i
+ *
+ *     from  COUNT       each block has `count` elements, one block behind the other
+ *           RECV_COUNT  the block has `recv_count`
+ *           OWN_RECV    the block has recv_counts[this rank]
+ *           LIST        block i has send_counts[i] elements at send_offsets[i]; for recv recv_counts[i] at recv_offsets[i]
+ *           RECV_LIST   block i has recv_counts[i] elements, at this side's offsets
+ *           TYPED       as LIST, with types for each block, and offsets in bytes
+ *
+ * The row of gatherv has ALL, ONE, COUNT for send, and ROOT, RANKS, LIST for recv.  With three ranks that is
+ *
+ *     send, on each rank      [ count ]
+ *     recv, on the root       [ recv_counts[0] ]  [ recv_counts[1] ]  [ recv_counts[2] ]       each at its recv_offsets[i]
+ *
+ * A call of two sides of one block is about one vector, which algorithms may cut as they like.  In place is
+ *
+ *     NEVER   not possible: the buffers are apart          BLOCK   the side of one block is this rank's block of the other side
+ *     SAME    send is recv                                 START   that, or the result at the start of the input
+ *     ASIDE   send is recv, described as recv is; the input has to move aside, since its blocks are overwritten in any order
+ *
+ * To add a kind: a name at the end of coll_kind, and its functions, in coll.h; a row here; its algorithms in the table of
+ * coll_algorithms.h; its functions in coll_impl.h.  It is checked, laid out, chosen, explained and repeated by its row, and
+ * goes by messages wherever a transport does not take it as a whole. */
+#ifndef COLL_SHAPE_H
+#define COLL_SHAPE_H
+
+#include "../base/coll_base.h"
+
+enum { COLL__WHO_NOBODY, COLL__WHO_ALL, COLL__WHO_ROOT, COLL__WHO_LATER };
+enum { COLL__OVER_ONE, COLL__OVER_RANKS, COLL__OVER_SOURCES, COLL__OVER_DESTINATIONS };
+enum {
+    COLL__FROM_COUNT, COLL__FROM_RECV_COUNT, COLL__FROM_OWN_RECV,
+    COLL__FROM_LIST, COLL__FROM_RECV_LIST, COLL__FROM_TYPED                       /* the lists come last      */
+};
+enum { COLL__IN_PLACE_NEVER, COLL__IN_PLACE_SAME, COLL__IN_PLACE_ASIDE, COLL__IN_PLACE_BLOCK, COLL__IN_PLACE_START };
+
+/* What else there is to know of a kind. */
+enum {
+    COLL__REDUCES = 1, COLL__ROOTED = 2, COLL__MESSAGE = 4, COLL__NEIGHBORS = 8,
+    COLL__PAIRWISE = 16,                          /* only the two ends of a message know its length           */
+    COLL__SUMMED = 32                             /* blocks of different lengths, which every rank knows      */
+};
+
+typedef struct coll__side_shape { uint8_t who, over, from; } coll__side_shape;
+
+typedef struct coll__kind_shape {
+    const char      *name;
+    coll__side_shape send, recv;
+    uint8_t          in_place, traits;
+} coll__kind_shape;
+
+/* ---- >>rows ---- */
+
+#define COLL__KIND(kind, name, send_who, send_over, send_from, recv_who, recv_over, recv_from, in_place, traits)             \
+    [COLL_##kind] = { name, { COLL__WHO_##send_who, COLL__OVER_##send_over, COLL__FROM_##send_from },                        \
+                      { COLL__WHO_##recv_who, COLL__OVER_##recv_over, COLL__FROM_##recv_from },                              \
+                      COLL__IN_PLACE_##in_place, traits }
+#define COLL__NEIGHBOR(kind, name, send_over, send_from, recv_from, traits)                                                  \
+    COLL__KIND(NEIGHBOR_##kind, "neighbor_" name, ALL, send_over, send_from, ALL, SOURCES, recv_from, NEVER,                 \
+               COLL__NEIGHBORS | (traits))
+
+static const coll__kind_shape coll__kinds[] = {
+    [0] = { .name = "?" },                        /* no kind                                                  */
+    /* kind, its name;  send: who, over, from;  recv: who, over, from;  in place, traits */
+    COLL__KIND(BARRIER,         "barrier",         NOBODY, ONE,   COUNT,      NOBODY, ONE,   COUNT,      NEVER, 0),
+    COLL__KIND(BROADCAST,       "broadcast",       NOBODY, ONE,   COUNT,      ALL,    ONE,   COUNT,      SAME,  COLL__ROOTED),
+    COLL__KIND(REDUCE,          "reduce",          ALL,    ONE,   COUNT,      ROOT,   ONE,   COUNT,      SAME,
+               COLL__REDUCES | COLL__ROOTED),
+    COLL__KIND(ALLREDUCE,       "allreduce",       ALL,    ONE,   COUNT,      ALL,    ONE,   COUNT,      SAME,  COLL__REDUCES),
+    COLL__KIND(REDUCE_SCATTER,  "reduce_scatter",  ALL,    RANKS, COUNT,      ALL,    ONE,   COUNT,      START, COLL__REDUCES),
+    COLL__KIND(REDUCE_SCATTERV, "reduce_scatterv", ALL,    RANKS, RECV_LIST,  ALL,    ONE,   OWN_RECV,   START,
+               COLL__REDUCES | COLL__SUMMED),
+    COLL__KIND(SCAN,            "scan",            ALL,    ONE,   COUNT,      ALL,    ONE,   COUNT,      SAME,  COLL__REDUCES),
+    COLL__KIND(EXSCAN,          "exscan",          ALL,    ONE,   COUNT,      LATER,  ONE,   COUNT,      SAME,  COLL__REDUCES),
+    COLL__KIND(GATHER,          "gather",          ALL,    ONE,   COUNT,      ROOT,   RANKS, COUNT,      BLOCK, COLL__ROOTED),
+    COLL__KIND(GATHERV,         "gatherv",         ALL,    ONE,   COUNT,      ROOT,   RANKS, LIST,       BLOCK,
+               COLL__ROOTED | COLL__PAIRWISE),
+    COLL__KIND(SCATTER,         "scatter",         ROOT,   RANKS, COUNT,      ALL,    ONE,   COUNT,      BLOCK, COLL__ROOTED),
+    COLL__KIND(SCATTERV,        "scatterv",        ROOT,   RANKS, LIST,       ALL,    ONE,   RECV_COUNT, BLOCK,
+               COLL__ROOTED | COLL__PAIRWISE),
+    COLL__KIND(ALLGATHER,       "allgather",       ALL,    ONE,   COUNT,      ALL,    RANKS, COUNT,      BLOCK, 0),
+    COLL__KIND(ALLGATHERV,      "allgatherv",      ALL,    ONE,   COUNT,      ALL,    RANKS, LIST,       BLOCK, COLL__SUMMED),
+    COLL__KIND(ALLTOALL,        "alltoall",        ALL,    RANKS, COUNT,      ALL,    RANKS, COUNT,      ASIDE, 0),
+    COLL__KIND(ALLTOALLV,       "alltoallv",       ALL,    RANKS, LIST,       ALL,    RANKS, LIST,       ASIDE, COLL__PAIRWISE),
+    COLL__KIND(ALLTOALLW,       "alltoallw",       ALL,    RANKS, TYPED,      ALL,    RANKS, TYPED,      ASIDE, COLL__PAIRWISE),
+    COLL__NEIGHBOR(ALLGATHER,     "allgather",   ONE,          COUNT, COUNT, 0),
+    COLL__NEIGHBOR(ALLGATHERV,    "allgatherv",  ONE,          COUNT, LIST,  COLL__PAIRWISE),
+    COLL__NEIGHBOR(ALLTOALL,      "alltoall",    DESTINATIONS, COUNT, COUNT, 0),
+    COLL__NEIGHBOR(ALLTOALLV,     "alltoallv",   DESTINATIONS, LIST,  LIST,  COLL__PAIRWISE),
+    COLL__NEIGHBOR(ALLTOALLW,     "alltoallw",   DESTINATIONS, TYPED, TYPED, COLL__PAIRWISE),
+    COLL__KIND(ALLREDUCE_LIST,  "allreduce_list",  NOBODY, ONE,   COUNT,      NOBODY, ONE,   COUNT,      NEVER, COLL__REDUCES),
+    COLL__KIND(SEND,            "send",            ALL,    ONE,   COUNT,      NOBODY, ONE,   COUNT,      NEVER, COLL__MESSAGE),
+    COLL__KIND(RECV,            "recv",            NOBODY, ONE,   COUNT,      ALL,    ONE,   COUNT,      NEVER, COLL__MESSAGE),
+    COLL__KIND(SENDRECV,        "sendrecv",        ALL,    ONE,   COUNT,      ALL,    ONE,   RECV_COUNT, NEVER, COLL__MESSAGE),
+};
+
+#undef COLL__NEIGHBOR
+#undef COLL__KIND
+
+enum { COLL__KIND_COUNT = sizeof coll__kinds / sizeof *coll__kinds };             /* with 0, which is none    */
+
+/* ---- >>kinds ---- */
+
+/* The row of a kind, which may come from anywhere: that of none has no name, no side and no trait. */
+static inline const coll__kind_shape *coll__kind_shape_of(coll_kind kind)
+{
+    return &coll__kinds[(unsigned)kind < COLL__KIND_COUNT ? kind : 0];
+}
+
+COLL_API const char *coll_kind_name(coll_kind kind) { return coll__kind_shape_of(kind)->name; }
+
+static inline bool coll__kind_is(coll_kind kind, unsigned trait) { return (coll__kind_shape_of(kind)->traits & trait) != 0; }
+
+static inline bool coll__kind_reduces(coll_kind kind) { return coll__kind_is(kind, COLL__REDUCES); }
+static inline bool coll__kind_has_root(coll_kind kind) { return coll__kind_is(kind, COLL__ROOTED); }
+static inline bool coll__kind_is_message(coll_kind kind) { return coll__kind_is(kind, COLL__MESSAGE); }
+static inline bool coll__kind_exchanges(coll_kind kind) { return coll__kind_shape_of(kind)->in_place == COLL__IN_PLACE_ASIDE; }
+
+/* Is it about one vector, with no blocks of ranks? */
+static inline bool coll__kind_is_one_vector(coll_kind kind)
+{
+    const coll__kind_shape *shape = coll__kind_shape_of(kind);
+    return shape->send.over == COLL__OVER_ONE && shape->recv.over == COLL__OVER_ONE;
+}
+
+/* Is what a rank sends in the buffer in which it receives? */
+static inline bool coll__kind_has_one_buffer(coll_kind kind)
+{
+    const coll__kind_shape *shape = coll__kind_shape_of(kind);
+    return shape->in_place == COLL__IN_PLACE_SAME && shape->send.who == COLL__WHO_NOBODY;
+}
+
+/* ---- >>sides: the blocks of a call on one rank ---- */
+
+/* Which rank asks, of how many, with how many neighbours. */
+typedef struct coll__role { int rank, size, sources, destinations; } coll__role;
+
+/* What it reads at send, or writes at recv: `blocks` blocks, one after the other or as listed. */
+typedef struct coll__side {
+    const char *name;                             /* "send" or "recv"                                         */
+    bool   is_used;                               /* by this rank                                             */
+    bool   is_listed, has_types;                  /* counts and offsets for every block; types               */
+    int    blocks;
+    size_t count;                                 /* of each block, where they are not listed                 */
+    const size_t *counts, *offsets;
+    const coll_type *types;
+    const unsigned char *at;
+} coll__side;
+
+/* Has this rank that buffer? */
+static inline bool coll__is_held(const coll__side_shape *shape, int rank, int root)
+{
+    if (shape->who <= COLL__WHO_ALL) return shape->who == COLL__WHO_ALL;
+    return shape->who == COLL__WHO_ROOT ? rank == root : rank > 0;
+}
+
+static coll__side coll__side_of(const coll__side_shape *shape, const coll_call *c, coll__role role, bool is_send)
+{
+    const int blocks[] = { [COLL__OVER_ONE] = 1, [COLL__OVER_RANKS] = role.size, [COLL__OVER_SOURCES] = role.sources,
+                           [COLL__OVER_DESTINATIONS] = role.destinations };
+    const bool is_used = coll__is_held(shape, role.rank, c->root);
+
+    return (coll__side){
+        .name = is_send ? "send" : "recv", .is_used = is_used, .is_listed = is_used && shape->from >= COLL__FROM_LIST,
+        .has_types = shape->from == COLL__FROM_TYPED, .blocks = blocks[shape->over],
+        .count = shape->from == COLL__FROM_RECV_COUNT ? c->recv_count : shape->from != COLL__FROM_OWN_RECV ? c->count
+               : c->recv_counts ? c->recv_counts[role.rank] : 0,
+        .counts = is_send && shape->from != COLL__FROM_RECV_LIST ? c->send_counts : c->recv_counts,
+        .offsets = is_send ? c->send_offsets : c->recv_offsets, .types = is_send ? c->send_types : c->recv_types,
+        .at = (const unsigned char *)(is_send ? c->send : c->recv) };
+}
+
+/* Bytes of block `i`, and where it begins.  `unit`: of an element, where blocks have no types; 1 for elements. */
+static size_t coll__side_block(const coll__side *side, size_t unit, int i, size_t *at)
+{
+    const size_t own = side->has_types ? coll_type_size(side->types[i]) : unit;
+    const size_t length = (side->is_listed ? side->counts[i] : side->count) * own;
+
+    *at = side->is_listed ? side->offsets[i] * (side->has_types ? 1 : unit) : (size_t)i * length;
+    return length;
+}
+
+/* Bytes of all blocks that this rank has. */
+static size_t coll__side_length(const coll__side *side, size_t unit)
+{
+    size_t total = 0, at;
+
+    for (int i = 0; side->is_used && i < side->blocks; i++) total += coll__side_block(side, unit, i, &at);
+    return total;
+}
+
+/* Bytes from the start of the buffer to the end of its last block that is not empty. */
+static size_t coll__side_extent(const coll__side *side, size_t unit)
+{
+    size_t extent = 0, at;
+
+    for (int i = 0; side->is_used && i < side->blocks; i++) {
+        const size_t length = coll__side_block(side, unit, i, &at);
+        if (length) extent = at + length > extent ? at + length : extent;
+    }
+    return extent;
+}
+
+/* Elements that a call on `size` ranks is about, as far as every rank knows them. */
+static double coll__call_elements(const coll_call *c, int size)
+{
+    const coll__kind_shape *shape = coll__kind_shape_of(c->kind);
+    const bool is_per_rank = shape->send.over == COLL__OVER_RANKS || shape->recv.over == COLL__OVER_RANKS;
+    double count = 0;
+
+    if (c->kind == COLL_BARRIER || shape->traits & COLL__PAIRWISE) return 0;
+    if (!(shape->traits & COLL__SUMMED)) return (double)c->count * (is_per_rank ? size : 1);
+    for (int i = 0; i < size; i++) count += (double)c->recv_counts[i];
+    return count;
+}
+
+#endif /* COLL_SHAPE_H */

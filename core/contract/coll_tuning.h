@@ -1,0 +1,100 @@
+/* coll_tuning.h - what the cost model is to believe of the wire, as a text and in a file. */
+#ifndef COLL_TUNING_H
+#define COLL_TUNING_H
+
+#include "coll_words.h"
+#include "../algorithms/coll_cost.h"
+
+enum { COLL__TUNING_ROOM = 160, COLL__TUNING_FILE_MOST = 4096 };
+
+/* ---- >>tuning: "latency=12us overhead=1.2us gbit=10 reduce=4GB/s", what the tuner is to believe ---- */
+
+/* A rate of 0 stands for no time at all, as it does in what coll__numbers_print writes. */
+static const coll__word coll__numbers_words[] = {
+    COLL__TAKE_TIME("latency",  coll__numbers, link.latency, 0, 100),
+    COLL__TAKE_TIME("overhead", coll__numbers, link.overhead, 0, 100),
+    COLL__TAKE_RATE("wire",     coll__numbers, link.per_byte, 0, 1e3),
+    COLL__TAKE_GBIT("gbit",     coll__numbers, link.per_byte, 0, 1e3),
+    COLL__TAKE_RATE("reduce",   coll__numbers, link.per_byte_reduced, 0, 1e3),
+    COLL__TAKE_TIME("barrier",  coll__numbers, barrier, 0, 100),
+    { .name = NULL }
+};
+
+static bool coll__numbers_read(coll__numbers *n, const char *text, coll__wrong_word *wrong)
+{
+    const bool is_right = coll__words_read(coll__numbers_words, n, text, wrong);
+
+    n->nominal = n->link;
+    return is_right;
+}
+
+/* Append a number that is not negative: five digits that count, or six behind the point. */
+static void coll__append_number(char *text, size_t room, double value)
+{
+    int digits = value < 1 ? 6 : 4;
+    uint64_t unit = 1;
+
+    for (double bound = 10; digits > 0 && value >= bound; digits--) bound *= 10;
+    for (int i = 0; i < digits; i++) unit *= 10;
+    const uint64_t all = (uint64_t)((value < 1e12 ? value : 1e12) * (double)unit + 0.5);
+    uint64_t part = all % unit;
+    coll__append(text, room, "%llu", (unsigned long long)(all / unit));
+    for (; digits > 0 && part % 10 == 0; digits--) part /= 10;
+    if (digits > 0) coll__append(text, room, ".%0*llu", digits, (unsigned long long)part);
+}
+
+/* The same text again. */
+static void coll__numbers_print(const coll__numbers *n, char *text, size_t room)
+{
+    const coll__link *link = &n->link;
+    const struct { const char *name; double value; const char *unit; } all[] = {
+        { "latency=", link->latency * 1e6, "us" }, { " overhead=", link->overhead * 1e6, "us" },
+        { " gbit=", link->per_byte > 0 ? 8e-9 / link->per_byte : 0, "" },
+        { " reduce=", link->per_byte_reduced > 0 ? 1e-9 / link->per_byte_reduced : 0, "GB/s" },
+        { " barrier=", n->barrier * 1e6, "us" }
+    };
+
+    coll__print(text, room, "%s", "");
+    for (int i = 0; i < (n->barrier > 0 ? 5 : 4); i++) {
+        coll__append(text, room, "%s", all[i].name);
+        coll__append_number(text, room, all[i].value);
+        coll__append(text, room, "%s", all[i].unit);
+    }
+}
+
+/* Make the numbers those that their text says: whoever reads that text has the same bits. */
+static void coll__numbers_round(coll__numbers *n)
+{
+    char text[COLL__TUNING_ROOM];
+    coll__wrong_word wrong;
+
+    coll__numbers_print(n, text, sizeof text);
+    (void)coll__numbers_read(n, text, &wrong);
+}
+
+/* What a file says; NULL: there is none. */
+static coll_status coll__tuning_read(coll__numbers *n, const char *path)
+{
+    char text[COLL__TUNING_FILE_MOST + 1], where[140];
+    coll__wrong_word wrong;
+
+    if (!path) return COLL_OK;
+    FILE *file = fopen(path, "re");
+    const size_t got = file ? fread(text, 1, sizeof text, file) : 0;
+    const int error = !file || ferror(file) ? errno : 0;
+    if (file) fclose(file);
+    if (error) return coll__start_failed(COLL_ERR_ARGUMENT, "tuning file %.160s: %s", path, strerror(error));
+    if (got == sizeof text)
+        return coll__start_failed(COLL_ERR_ARGUMENT, "tuning file %.160s is longer than %d bytes", path, COLL__TUNING_FILE_MOST);
+    text[got] = '\0';
+    coll__print(where, sizeof where, "tuning file %.120s", path);
+    if (!coll__numbers_read(n, text, &wrong)) return coll__words_failed(coll__numbers_words, &wrong, where);
+    coll__numbers_round(n);
+    const size_t name = strlen(path);
+    n->origin = COLL__BY_FILE;
+    coll__print(n->file, sizeof n->file, "%s", path + (name < sizeof n->file ? 0
+                                                                        : name + 1 - sizeof n->file));
+    return COLL_OK;
+}
+
+#endif /* COLL_TUNING_H */

@@ -1,0 +1,74 @@
+/* coll_carriers.h - who carries out the calls of a communicator that has no extension (coll__carrier), in the order in which they
+ * are asked. */
+#ifndef COLL_CARRIERS_H
+#define COLL_CARRIERS_H
+
+/* ---- >>one message ---- */
+
+static bool coll__message_takes(const coll_request *r) { return coll__kind_is_message(r->call.kind); }
+
+/* It is on its way, also if nobody waits for it. */
+static coll_status coll__message_start(coll_request *r)
+{
+    coll__session *session = r->comm->session;
+
+    coll__begin_request(r, 0);
+    const coll_status status = coll__messages_start(r);
+    return status < 0 ? status : coll__advance(session, 0);
+}
+
+static bool coll__message_explain(coll_request *r, char *text, size_t room)
+{
+    (void)r;
+    coll__append(text, room, "one message");
+    return true;
+}
+
+/* ---- >>in rounds of all ranks ---- */
+
+/* As a call like it before, if there is one. */
+static coll_status coll__rounds_start(coll_request *r)
+{
+    coll__cached *cached = coll__cached_execution(r);
+
+    if (cached) coll__execution_again(r, cached);
+    else if (coll__execution_start(r) < 0) return coll__has_no_memory(r->comm);
+    return COLL_PENDING;
+}
+
+static void coll__rounds_late(const coll_request *r, unsigned char *is_late)
+{
+    if (r->is_started) coll__execution_late(r, is_late);
+}
+
+static bool coll__rounds_explain(coll_request *r, char *text, size_t room)
+{
+    if (coll__execution_plan(r) < 0) return true; /* no memory: what is written so far is true                */
+    const coll__execution *f = r->execution;
+    const coll__algorithm *a = f->choice.algorithm;
+    coll__append(text, room, "%s", a->name);
+    if (a->has_radix) coll__append(text, room, ", radix %d", f->choice.radix);
+    if (a->cut == COLL__CUT_MANY) coll__append(text, room, ", %d block%s", f->choice.blocks, coll__plural(f->choice.blocks));
+    coll__append(text, room, ", %d round%s, %ld slice%s, about %.3g us", f->rounds, coll__plural(f->rounds), f->slices,
+                 coll__plural(f->slices), f->choice.seconds * 1e6);
+    return true;
+}
+
+/* ---- >>the table ---- */
+
+static const coll__carrier coll__carriers[] = {
+    { .name = "message", .traits = COLL__AT_CALL, .takes = coll__message_takes, .start = coll__message_start,
+      .late = coll__messages_late, .end = coll__messages_end_all, .explain = coll__message_explain },
+    { .name = "list", .traits = COLL__AT_CALL, .takes = coll__list_takes, .bind = coll__list_bind, .start = coll__list_start,
+      .unbind = coll__list_unbind, .explain = coll__list_explain },
+    { .name = "transport", .traits = COLL__AS_A_WHOLE, .takes = coll__offload_takes, .start = coll__offload_advance,
+      .advance = coll__offload_advance, .late = coll__offload_late, .explain = coll__offload_explain },
+    { .name = "hierarchy", .start = coll__hierarchy_start, .advance = coll__script_advance, .late = coll__script_late,
+      .explain = coll__hierarchy_explain },
+    { .name = "rounds", .start = coll__rounds_start, .advance = coll__execution_advance, .late = coll__rounds_late,
+      .explain = coll__rounds_explain },
+};
+
+enum { COLL__CARRIER_COUNT = sizeof coll__carriers / sizeof *coll__carriers };
+
+#endif /* COLL_CARRIERS_H */

@@ -1,0 +1,485 @@
+/* coll_execution.h - makes the execution of a call by an algorithm: where the blocks of its buffers lie, into how many slices its
+ * vector is cut, what memory its rounds take; and caches it for the next call like this one.  coll_engine.h runs it. */
+#ifndef COLL_EXECUTION_H
+#define COLL_EXECUTION_H
+
+enum {
+    COLL__PACK_MOST     = 64 << 10,               /* bytes up to which several blocks share a message         */
+    COLL__CACHED_MOST   = 32 << 10                /* bytes of the tables of an execution that is cached       */
+};
+
+#define COLL__ELSEWHERE SIZE_MAX                  /* not in a buffer of the user's                            */
+
+/* ---- >>geometry: where a block's slice lies ---- */
+
+typedef struct coll__range { size_t at, count; } coll__range;
+
+/* Part `i` of `parts` of `total` elements, in whole groups of 2^bits; the first ones are longer by one group where it does not
+ * divide. */
+static inline coll__range coll__part(size_t total, int bits, size_t parts, size_t i)
+{
+    if (parts == 1) return (coll__range){ 0, total };
+    const size_t groups = (total + ((size_t)1 << bits) - 1) >> bits, each = groups / parts, longer = groups % parts;
+    const size_t at = coll__least((each * i + coll__least(i, longer)) << bits, total);
+    return (coll__range){ at, coll__least((each + (i < longer)) << bits, total - at) };
+}
+
+/* Block `block` of a buffer, in elements; with types of its own, in bytes. */
+static coll__range coll__block_range(const coll__layout *l, int block)
+{
+    switch (l->kind) {
+    case COLL__ONE: return (coll__range){ 0, l->count };
+    case COLL__EQUAL: return (coll__range){ (size_t)block * l->count, l->count };
+    case COLL__CUT: return coll__part(l->count, l->group_bits, (size_t)l->blocks, (size_t)block);
+    default: return (coll__range){ l->offsets[block], l->counts[block] * (l->types ? coll_type_size(l->types[block]) : 1) };
+    }
+}
+
+/* The same, cut to slice `slice`. */
+static inline coll__range coll__slice_of(const coll__layout *l, const coll__execution *execution, int block, long slice)
+{
+    const coll__range whole = coll__block_range(l, block);
+    if (execution->slices == 1) return whole;
+    const coll__range cut = coll__part(whole.count, l->group_bits, (size_t)execution->slices, (size_t)slice);
+    return (coll__range){ whole.at + cut.at, cut.count };
+}
+
+static inline bool coll__is_slot(coll__place place) { return place == COLL__WORK || place == COLL__PART; }
+
+/* The circle on which the blocks of a span are numbered. */
+static inline int coll__circle(const coll__execution *execution, const coll__span *span)
+{
+    return coll__is_slot(span->place) ? execution->vector->blocks
+         : span->place == COLL__INPUT ? execution->input.blocks : execution->result.blocks;
+}
+
+/* Memory of block `i` of a span, and which elements are there, of the vector or of its own buffer. */
+static unsigned char *coll__locate(const coll_request *r, const coll__stage *stage, const coll__span *span, int i, long slice,
+                                   coll__range *elements)
+{
+    const coll__execution *execution = r->execution;
+    const int circle = coll__circle(execution, span), at = coll__span_at(span, i, circle);
+
+    if (coll__is_slot(span->place)) {
+        *elements = coll__slice_of(execution->vector, execution, coll__span_about(span, i, circle), slice);
+        return stage->base[span->place] + (size_t)at * (span->place == COLL__WORK ? execution->work_slot : execution->part_slot);
+    }
+    const coll__layout *l = span->place == COLL__INPUT ? &execution->input : &execution->result;
+    *elements = coll__slice_of(l, execution, at, slice);
+    return coll__behind(l->base, elements->at * r->codec.type_size);
+}
+
+static inline unsigned char *coll__spot_at(const coll__stage *stage, coll__spot spot)
+{
+    return coll__behind(stage->base[spot.place], spot.at);
+}
+
+/* Where block `i` of a span is, to be found again when the user's buffers are others. */
+static coll__spot coll__spot_of(const coll_request *r, const coll__stage *stage, const coll__span *span, int i, long slice,
+                                coll__range *elements)
+{
+    const unsigned char *at = coll__locate(r, stage, span, i, slice, elements);
+    return (coll__spot){ span->place, (size_t)((uintptr_t)at - (uintptr_t)stage->base[span->place]) };
+}
+
+/* Bytes of so many elements of a place when they travel. */
+static inline size_t coll__bytes_of(const coll_request *r, coll__place place, size_t count)
+{
+    return place == COLL__PART ? count * r->codec.acc_size : coll__wire_bytes(&r->codec, count);
+}
+
+/* ---- >>layouts ---- */
+
+/* A side of a settled call, as algorithms see it: blocks; or a vector in `cut` parts, where that is not 0. */
+static coll__layout coll__layout_of(const coll_request *r, const coll__side_shape *shape, const coll__side *side, int cut)
+{
+    coll__layout l = { .kind = cut ? COLL__CUT : COLL__ONE, .base = coll__behind(side->at, 0), .count = side->count,
+                       .blocks = cut ? cut : r->comm->size, .group_bits = r->codec.group_bits };
+
+    if (side->is_listed) {
+        l.kind = COLL__LISTED;
+        l.counts = side->counts;
+        l.offsets = side->offsets;
+        l.types = side->has_types ? side->types : NULL;
+    } else if (shape->over != COLL__OVER_ONE && shape->from == COLL__FROM_COUNT) l.kind = COLL__EQUAL;
+    if (l.kind == COLL__LISTED || l.kind == COLL__EQUAL) l.blocks = side->blocks;
+    return l;
+}
+
+/* Input and result of a settled call; `cut` blocks where the vector is cut. */
+static void coll__execution_layouts(coll__execution *execution, const coll_request *r, int cut)
+{
+    const coll__kind_shape *shape = coll__kind_shape_of(r->call.kind);
+    const bool sends_one = shape->send.over == COLL__OVER_ONE, receives_one = shape->recv.over == COLL__OVER_ONE;
+    coll__side send, recv;
+
+    coll__sides_of(r->comm, &r->call, &send, &recv);
+    execution->input = coll__layout_of(r, &shape->send, &send, sends_one && receives_one ? cut : 0);
+    execution->result = coll__layout_of(r, &shape->recv, &recv, sends_one && receives_one ? cut : 0);
+    execution->vector = sends_one && !receives_one ? &execution->result : &execution->input;
+}
+
+/* ---- >>planning ---- */
+
+/* Elements in all blocks. */
+static size_t coll__layout_total(const coll__layout *l, size_t *longest)
+{
+    size_t total = 0;
+
+    *longest = 0;
+    if (l->kind != COLL__LISTED) {
+        *longest = l->kind == COLL__CUT ? coll__part(l->count, l->group_bits, (size_t)l->blocks, 0).count : l->count;
+        return l->kind == COLL__EQUAL ? l->count * (size_t)l->blocks : l->count;
+    }
+    for (int i = 0; i < l->blocks; i++) {
+        const size_t count = coll__block_range(l, i).count;
+        total += count;
+        *longest = coll__most(*longest, count);
+    }
+    return total;
+}
+
+/* Cut the vector: how many slices, how far apart their rounds. */
+static void coll__execution_cut(coll__execution *execution, const coll_request *r)
+{
+    const size_t most = (size_t)coll__slice_bytes(r->comm->size);
+    const size_t each = coll__most(1, r->codec.wire_size ? most / r->codec.wire_size : most);
+
+    execution->slices = execution->choice.slices ? execution->choice.slices : (long)((execution->longest + each - 1) / each);
+    const size_t groups = (execution->longest + ((size_t)1 << r->codec.group_bits) - 1) >> r->codec.group_bits;
+    if (execution->slices > (long)groups) execution->slices = (long)groups;
+    if (execution->slices < 1 || coll__kind_is(r->call.kind, COLL__PAIRWISE | COLL__NEIGHBORS)
+        || coll__goes_whole(r->call.kind, execution->rounds)) execution->slices = 1;
+    const double whole = (double)coll__wire_bytes(&r->codec, execution->longest);
+    const double slice = execution->choice.slices ? whole / (double)execution->slices : (double)most;
+    const long lag = coll__lag(&r->order->numbers->link, slice);
+    execution->lag = execution->slices < lag ? execution->slices : lag;
+    execution->ticks = execution->slices + (execution->rounds - 1) * execution->lag;
+}
+
+/* The order of our ranks in a ring or chain, the same on every rank: host by host, so that as few neighbours as can be are on
+ * different hosts.  NULL: 0, 1, ... */
+static inline const int *coll__ring_order(const coll_comm *comm)
+{
+    return comm->topology && !comm->topology->is_ordered ? comm->topology->ranks : NULL;
+}
+
+static coll__round coll__round_of(const coll_request *r, coll__step *steps, int capacity)
+{
+    const coll_comm *comm = r->comm;
+    const coll__choice *choice = &r->execution->choice;
+
+    return (coll__round){ .rank = comm->rank, .size = comm->size, .root = coll__kind_has_root(r->call.kind) ? r->call.root : 0,
+                          .radix = choice->radix, .blocks = r->execution->input.blocks, .graph = &comm->graph,
+                          .order = coll__ring_order(comm), .is_exclusive = r->call.kind == COLL_EXSCAN, .steps = steps,
+                          .capacity = capacity };
+}
+
+/* Look at who shares a host with whom, which is for once. */
+static coll_status coll__comm_topology(coll_comm *comm)
+{
+    const coll__session *session = comm->session;
+    const bool may_matter = session->transport->host && comm->size > 2;
+
+    if (comm->has_topology) return COLL_OK;
+    if (may_matter) {
+        int *hosts = (int *)malloc((size_t)comm->size * sizeof *hosts);
+        for (int i = 0; hosts && i < comm->size; i++)
+            hosts[i] = session->transport->host(session->context, coll__world_rank(comm, i));
+        coll__topology *t = hosts ? coll__topology_of(hosts, comm->size, comm->rank) : NULL;
+        free(hosts);
+        if (!t) return COLL_ERR_MEMORY;
+        if (t->count > 1 && t->most > 1) comm->topology = t;
+        else free(t);
+    }
+    comm->has_topology = true;
+    return COLL_OK;
+}
+
+/* An exchange in place sends what it is about to overwrite: it works on a copy of the input, block after block. */
+static bool coll__copies_input(const coll_call *call)
+{
+    return coll__kind_exchanges(call->kind) && call->send == call->recv;
+}
+
+/* ---- >>cached: a call like one of the last begins with what was made of that ---- */
+
+/* Would the tuner be asked the same for both, but for lists of counts? */
+static inline bool coll__asks_the_same(const coll_call *a, const coll_call *b)
+{
+    return a->kind == b->kind && a->count == b->count && a->type == b->type && a->op == b->op && a->wire == b->wire
+        && a->accumulate == b->accumulate && a->flags == b->flags && a->not_commutative == b->not_commutative;
+}
+
+/* Does it name that algorithm, or none? */
+static inline bool coll__names_same(const coll_call *call, const char *name)
+{
+    return call->algorithm ? !strcmp(call->algorithm, name) : !*name;
+}
+
+/* Would the tuner give this call what it gave that one, if their elements are as many? */
+static inline bool coll__is_like_cached(const coll_request *r, const coll__cached *c)
+{
+    return coll__asks_the_same(&r->call, &c->call) && coll__names_same(&r->call, c->algorithm)
+        && c->version == r->order->numbers->version;
+}
+
+/* Call `i` of those that an order has cached, the youngest first; NULL: there were not so many. */
+static inline coll__cached *coll__cached_at(const coll__order *order, unsigned i)
+{
+    return order->cached[(order->cached_next - 1 - i) % COLL__CACHED];
+}
+
+/* Is there room for the name of its algorithm? */
+static inline bool coll__is_cacheable(const coll_call *c) { return !c->algorithm || strlen(c->algorithm) < COLL__NAME_CACHED; }
+
+/* May the next call like this one have the same execution?  Not where counts are listed, nor where the input is copied first. */
+static inline bool coll__execution_is_repeatable(const coll_request *r)
+{
+    const coll_call *c = &r->call;
+    return !r->way && !c->fn && !coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE | COLL__NEIGHBORS)
+        && !coll__copies_input(c) && coll__is_cacheable(c);
+}
+
+/* One with an execution that this call may have; NULL: there is none. */
+static inline coll__cached *coll__cached_execution(const coll_request *r)
+{
+    const coll__order *order = r->order;
+    coll__cached *c;
+
+    for (unsigned i = 0; i < COLL__CACHED && (c = coll__cached_at(order, i)) != NULL; i++)
+        if (c->has_execution && c->call.root == r->call.root && c->call.scale == r->call.scale && c->arenas == order->arenas
+            && coll__is_like_cached(r, c)) return coll__execution_is_repeatable(r) ? c : NULL;
+    return NULL;
+}
+
+/* Room for another call, in the place of the oldest one, with memory of so many bytes; NULL: there is no memory. */
+static coll__cached *coll__cached_reserve(coll__order *order, size_t length)
+{
+    coll__cached **at = &order->cached[order->cached_next % COLL__CACHED];
+
+    if (!*at) *at = (coll__cached *)calloc(1, sizeof **at);
+    if (!*at) return NULL;
+    (*at)->call.kind = 0;
+    (*at)->has_execution = false;
+    if ((*at)->length < length) {
+        free((*at)->memory);
+        (*at)->memory = coll__allocate(length);
+        (*at)->length = (*at)->memory ? length : 0;
+    }
+    return (*at)->length < length ? NULL : *at;
+}
+
+/* A call is cached, by what was chosen for it; it has no execution so far. */
+static void coll__cached_set(coll__cached *cached, const coll_request *r, const coll__choice *choice)
+{
+    coll__order *order = r->order;
+
+    cached->call = r->call;
+    cached->elements = coll__call_elements(&r->call, r->comm->size);
+    cached->version = order->numbers->version;
+    coll__print(cached->algorithm, sizeof cached->algorithm, "%s", r->call.algorithm ? r->call.algorithm : "");
+    cached->choice = *choice;
+    order->cached_next++;
+}
+
+/* The choice for a checked call; *is_cached: it is one that was made before. */
+static coll__choice coll__choice_of(const coll_request *r, bool *is_cached)
+{
+    coll_comm *comm = r->comm;
+    coll__query query = coll__query_of(comm, r->order->numbers, &r->call, &r->codec);
+    const double elements = coll__call_elements(&r->call, comm->size);
+    coll__choice choice = { 0 };
+    const coll__cached *c;
+
+    *is_cached = true;
+    for (unsigned i = 0; i < COLL__CACHED && (c = coll__cached_at(r->order, i)) != NULL; i++)
+        if (c->elements == elements && coll__is_like_cached(r, c)) return c->choice;
+    *is_cached = false;
+    if (!query.counts && coll__is_crowd(&query))
+        query.counts = comm->counts = (coll__counts *)coll__allocate(COLL__ALGORITHM_COUNT * sizeof *comm->counts);
+    (void)coll__choose(&choice, &query);
+    return choice;
+}
+
+/* ---- >>planning ---- */
+
+/* Choose the algorithm of a checked call, walk through its rounds once to see what they need, and cut the vector. */
+static coll_status coll__execution_plan(coll_request *r)
+{
+    coll__execution *execution = r->execution = &r->own_execution;
+
+    memset(execution, 0, sizeof *execution);
+    execution->choice = r->way ? *r->way : coll__choice_of(r, &execution->is_chosen_before);
+    if (execution->choice.algorithm->has_order && coll__comm_topology(r->comm) < 0) return COLL_ERR_MEMORY;
+    coll__execution_layouts(execution, r, execution->choice.blocks);
+    (void)coll__layout_total(execution->vector, &execution->longest);
+    for (;; execution->rounds++) {
+        coll__round dry = coll__round_of(r, NULL, 0);
+        if (!execution->choice.algorithm->round(&dry, execution->rounds)) break;
+        if (dry.count > execution->steps) execution->steps = dry.count;
+        if (dry.moved > execution->moved) execution->moved = dry.moved;
+        if (dry.made > execution->made) execution->made = dry.made;
+        if (dry.from > execution->from) execution->from = dry.from;
+        for (int place = 0; place < COLL__PLACES; place++)
+            if (dry.slots[place] > execution->slots[place]) execution->slots[place] = dry.slots[place];
+    }
+    if (execution->rounds > 0) coll__execution_cut(execution, r);
+    return COLL_OK;
+}
+
+/* ---- >>memory ---- */
+
+/* A result that is to lie over other blocks of the input is made elsewhere. */
+static bool coll__copies_result(const coll_call *call)
+{
+    return call->kind == COLL_REDUCE_SCATTERV && call->send == call->recv;
+}
+
+/* Bytes for either copy. */
+static size_t coll__copy_length(const coll__execution *execution, const coll_request *r)
+{
+    size_t ignored;
+
+    if (coll__copies_result(&r->call)) return coll__round_up(execution->result.count * r->codec.type_size, 64);
+    if (!coll__copies_input(&r->call)) return 0;
+    return coll__round_up((size_t)execution->input.blocks * sizeof(size_t), 64)
+         + coll__round_up(coll__layout_total(&execution->input, &ignored) * r->codec.type_size, 64);
+}
+
+static void coll__make_copy(coll__execution *execution, const coll_request *r, unsigned char *to)
+{
+    size_t *offsets = (size_t *)(void *)to, at = 0;
+
+    if (coll__copies_result(&r->call)) {
+        execution->result.base = to;
+        return;
+    }
+    to += coll__round_up((size_t)execution->input.blocks * sizeof *offsets, 64);
+    for (int i = 0; i < execution->input.blocks; i++) {
+        const coll__range range = coll__block_range(&execution->input, i);
+        const size_t length = range.count * r->codec.type_size;
+        if (length) memcpy(to + at, coll__behind(execution->input.base, range.at * r->codec.type_size), length);
+        offsets[i] = at / r->codec.type_size;
+        at += length;
+    }
+    if (execution->input.kind == COLL__LISTED) execution->input.offsets = offsets;
+    execution->input.base = to;
+}
+
+/* Memory of an order for what it runs now: what lay there before is lost.  false: there is not so much. */
+static bool coll__arena_reserve(coll__order *order, size_t length)
+{
+    if (length <= order->arena_length) return true;
+    free(order->arena);
+    order->arenas++;
+    order->arena = coll__allocate(length);
+    order->arena_length = order->arena ? length : 0;
+    return order->arena != NULL;
+}
+
+/* What the parts of an execution need, in bytes. */
+typedef struct coll__needs {
+    size_t sums, lists, copy;                     /* once: scratch; sources and steps; a copy of the input    */
+    size_t xfers, table;                          /* of a stage: messages; with cargo and what is made        */
+    size_t work, part, staging, slice;            /* of a slice; together                                     */
+} coll__needs;
+
+static coll__needs coll__execution_needs(coll__execution *execution, const coll_request *r)
+{
+    const size_t longest = coll__part(execution->longest, r->codec.group_bits, (size_t)execution->slices, 0).count;
+    const size_t wider = coll__most(r->codec.wire_size, r->codec.acc_size), moved = (size_t)execution->moved;
+    const bool is_packed = longest == 0 || wider == 0 || moved <= COLL__PACK_MOST / wider / longest;      /* every span */
+    const size_t steps = (size_t)execution->steps;
+    coll__needs n;
+
+    execution->work_slot = coll__round_up(coll__wire_bytes(&r->codec, longest), 64);
+    execution->part_slot = coll__round_up(longest * r->codec.acc_size, 64);
+    n.xfers = steps + (is_packed ? 0 : moved);
+    n.table = coll__round_up(n.xfers * (sizeof(coll_xfer) + sizeof(coll__cargo)) + (size_t)execution->made * sizeof(coll__made)
+                             + (size_t)execution->from * sizeof(coll__spot), 64);
+    n.work = (size_t)execution->slots[COLL__WORK] * execution->work_slot;
+    n.part = (size_t)execution->slots[COLL__PART] * execution->part_slot;
+    const size_t widest = coll__most(execution->work_slot, execution->slots[COLL__PART] ? execution->part_slot : 0);
+    const size_t packed = moved * widest + steps * 64;
+    n.staging = r->codec.same ? coll__least(packed, steps * (COLL__PACK_MOST + 64)) : packed;
+    n.sums = coll__kind_reduces(r->call.kind) ? coll__round_up(coll__combine_scratch(&r->codec, execution->steps + 1), 64) : 0;
+    n.lists = coll__round_up(steps * (sizeof(coll__source) + sizeof(coll__step)), 64);
+    n.copy = coll__copy_length(execution, r);
+    n.slice = coll__round_up(n.work + n.part + n.staging, 64);
+    return n;
+}
+
+/* Lay the stages out.  Values lie in the arena of the order, which grows to the largest need and is then reused; so do the
+ * tables, unless the execution can be cached: then these have memory of their own, with a stage for each round. */
+static coll_status coll__execution_lay_out(coll__execution *execution, coll_request *r)
+{
+    const coll__needs n = coll__execution_needs(execution, r);
+    const size_t rounds = (size_t)execution->rounds;
+    const size_t stages = coll__least((size_t)execution->slices, (size_t)execution->lag * rounds);
+    const size_t cached_length = n.lists + coll__round_up(rounds * sizeof(coll__stage), 64) + rounds * n.table;
+    const bool can_return = execution->slices == 1 && cached_length <= COLL__CACHED_MOST && coll__execution_is_repeatable(r);
+    coll__cached *cached = can_return ? coll__cached_reserve(r->order, cached_length) : NULL;
+    unsigned char *at = cached ? (unsigned char *)cached->memory : NULL;
+
+    execution->is_cached = cached != NULL;
+    execution->stage_count = execution->is_cached ? execution->rounds : (int)stages;
+    const size_t heads = coll__round_up((size_t)execution->stage_count * sizeof(coll__stage), 64);
+    const size_t values = n.sums + (execution->is_cached ? 1 : stages) * n.slice;
+    const size_t tables = execution->is_cached ? 0 : n.lists + n.copy + heads + stages * n.table;
+    if (!coll__arena_reserve(r->order, values + tables)) return COLL_ERR_MEMORY;
+    execution->scratch = r->order->arena;
+    if (!at) at = (unsigned char *)r->order->arena + values;
+    execution->sources = (coll__source *)(void *)at;
+    execution->list = (coll__step *)(void *)(execution->sources + execution->steps);
+    if (n.copy) coll__make_copy(execution, r, at + n.lists);
+    execution->stages = (coll__stage *)(void *)(at + n.lists + n.copy);
+    at += n.lists + n.copy + heads;
+    for (int i = 0; i < execution->stage_count; i++, at += n.table) {
+        coll__stage *stage = &execution->stages[i];
+        unsigned char *slice = (unsigned char *)r->order->arena + n.sums + (execution->is_cached ? 0 : (size_t)i * n.slice);
+        *stage = (coll__stage){ .base = { [COLL__WORK] = slice, [COLL__PART] = slice + n.work },
+                                .staging = slice + n.work + n.part };
+        stage->xfers = (coll_xfer *)(void *)at;
+        stage->cargo = (coll__cargo *)(void *)(stage->xfers + n.xfers);
+        stage->made = (coll__made *)(void *)(stage->cargo + n.xfers);
+        stage->spots = (coll__spot *)(void *)(stage->made + execution->made);
+    }
+    return COLL_OK;
+}
+
+/* ---- >>starting ---- */
+
+/* Begin with an execution that is cached.  One at a time runs in an order, so it is used where it lies. */
+static inline void coll__execution_again(coll_request *r, coll__cached *cached)
+{
+    coll__execution *execution = r->execution = &cached->execution;
+
+    execution->input.base = coll__behind(r->call.send, 0);
+    execution->result.base = coll__behind(r->call.recv, 0);
+    execution->posted = execution->done = 0;
+}
+
+/* Make a new execution for a checked call, and cache what was made for the next one. */
+static coll_status coll__execution_start(coll_request *r)
+{
+    coll__order *order = r->order;
+    coll__execution *execution = &r->own_execution;
+
+    if (coll__execution_plan(r) < 0) return COLL_ERR_MEMORY;
+    if (execution->rounds == 0) return COLL_OK;   /* e.g. a barrier of one                                    */
+    if (coll__execution_lay_out(execution, r) < 0) return COLL_ERR_MEMORY;
+    if (r->way || !coll__is_cacheable(&r->call) || (execution->is_chosen_before && !execution->is_cached)) return COLL_OK;
+    coll__cached *cached = coll__cached_reserve(order, 0);
+    if (!cached) return COLL_OK;
+    coll__cached_set(cached, r, &execution->choice);
+    if (!execution->is_cached) return COLL_OK;
+    cached->has_execution = true;
+    cached->arenas = order->arenas;
+    cached->execution = *execution;
+    cached->execution.vector = execution->vector == &execution->result ? &cached->execution.result : &cached->execution.input;
+    r->execution = &cached->execution;
+    return COLL_OK;
+}
+
+#endif /* COLL_EXECUTION_H */

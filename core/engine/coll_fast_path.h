@@ -1,0 +1,228 @@
+/* coll_fast_path.h - blocking calls: at once where nothing is in front of them, and the fast path for those that have a plan.
+ *
+ * A plain call of a simple kind is made by the request of its plan (coll_plan.h), the first one as well as the next.  Where the
+ * plan suits, the call goes from a look at its arguments straight to a transport that takes whole collectives. */
+#ifndef COLL_FAST_PATH_H
+#define COLL_FAST_PATH_H
+
+/* ---- >>at once ---- */
+
+/* Offer a task to the transport, and again for a moment, because most of them do not have to wait for long. */
+static inline coll_status coll__offer(const coll__session *session, coll_task *task, coll_failure *failure)
+{
+    const int most = session->spin_us > 0 ? COLL__LOOKS_A_ROUND : 1;
+
+    failure->status = COLL_OK;
+    for (int looks = 1; ; looks++) {
+        const coll_status status = session->transport->offload(session->context, task, failure);
+        if (status != COLL_PENDING || looks >= most) return status;
+        if (session->is_crowded) sched_yield();
+        else coll__relax();
+    }
+}
+
+/* It is over, and was never queued. */
+static inline coll_status coll__done_at_once(coll_request *r)
+{
+    if (r->call.flags & COLL_DETECT_OVERFLOW) coll__look_for_overflow(r);
+    return COLL_OK;
+}
+
+/* A request that was offered without being queued, and was not done at the first look: look again, and then it takes its place
+ * after all, as it stands. */
+static __attribute__((noinline)) coll_status coll__run_on(coll_request *r, coll_status status, coll_failure *failure)
+{
+    coll_comm *comm = r->comm;
+
+    COLL__ASSERT(r->carrier->traits & COLL__AS_A_WHOLE, "%s was offered to the transport, and %s carries it",
+                 coll_kind_name(r->call.kind), r->carrier->name);
+    if (status == COLL_PENDING) status = coll__offer(comm->session, &r->task, failure);
+    if (status == COLL_OK) return coll__done_at_once(r);
+    r->status = COLL_PENDING;
+    r->is_started = status == COLL_PENDING;
+    if (status == COLL_ERR_UNSUPPORTED) (void)coll__next_carrier(r);
+    if (coll__observer_of(comm)) coll__observer_of(comm)->begin(r);
+    coll__order_append(r->order, r);
+    if (r->is_started || status == COLL_ERR_UNSUPPORTED) return coll__wait(r);
+    (void)coll__comm_fail(comm, failure->status != COLL_OK ? failure : NULL);
+    return r->status;
+}
+
+/* What carries a checked call out here and now, if nothing is in front of it; NULL: it goes by its order. */
+static inline coll_offload_fn *coll__start_at_once(const coll_request *r)
+{
+    const bool is_whole = (r->carrier->traits & (COLL__AS_A_WHOLE | COLL__AT_CALL)) == COLL__AS_A_WHOLE;
+
+    return is_whole && !r->call.residual && !coll__kind_is(r->call.kind, COLL__NEIGHBORS) ? r->comm->session->transport->offload
+                                                                                         : NULL;
+}
+
+/* Carry out a request whose call is checked: by `start`, with what it takes, if that is not NULL and nothing is in front. */
+static coll_status coll__run_checked(coll_request *r, coll_offload_fn *start, void *bound)
+{
+    coll_comm *comm = r->comm;
+    const coll__session *session = comm->session;
+    coll_failure failure;
+    coll_status status;
+
+    if (start && !session->orders) {
+        failure.status = COLL_OK;
+        coll__name_request(r, ++comm->sequence);
+        status = start(bound, &r->task, &failure);
+        status = status == COLL_OK ? coll__done_at_once(r) : coll__run_on(r, status, &failure);
+    } else status = coll__launch(r) < 0 ? r->status : coll__wait(r);
+    return status == COLL_PENDING ? session->failure.status : status;
+}
+
+/* May something be started?  Not after the end, which coll_abort may have asked for. */
+static inline coll_status coll__look_alive(coll__session *session)
+{
+    if (__atomic_load_n(&session->abort_wanted, __ATOMIC_ACQUIRE)) (void)coll__abort_now(session);
+    return session->failure.status;
+}
+
+/* Carry out the call in r->call, on this rank's stack, inside a call on the communicator. */
+static coll_status coll__run_inside(coll_comm *comm, coll_request *r)
+{
+    coll_status status = coll__look_alive(comm->session);
+
+    if (status != COLL_OK) return status;
+    r->is_blocking = true;
+    if ((status = coll__ready(comm, r)) < 0) return status;
+    status = coll__run_checked(r, coll__start_at_once(r), comm->session->context);
+    coll__release(r);
+    return status;
+}
+
+/* The same with buffers in the memory of this process, whatever the communicator's own are in. */
+static coll_status coll__run_by_host(coll_comm *comm, coll_request *r)
+{
+    comm->is_by_host = true;
+    const coll_status status = coll__run_inside(comm, r);
+    comm->is_by_host = false;
+    return status;
+}
+
+/* The fields that most calls have.  Field by field: compilers clear a whole struct with an instruction that takes longer
+ * than the rest of a short call. */
+static inline coll_call coll__call_of(coll_kind kind, const void *send, void *recv, size_t count, coll_type type, coll_op op,
+                                      int root)
+{
+    coll_call call;
+
+    call.kind = kind;
+    call.send = send;
+    call.recv = recv;
+    call.count = count;
+    call.send_counts = call.send_offsets = call.recv_counts = call.recv_offsets = NULL;
+    call.send_types = call.recv_types = NULL;
+    call.recv_count = 0;
+    call.type = type;
+    call.wire = call.accumulate = 0;
+    call.op = op;
+    call.fn = NULL;
+    call.fn_context = NULL;
+    call.not_commutative = false;
+    call.scale = 0;
+    call.flags = 0;
+    call.seed = 0;
+    call.residual = NULL;
+    call.list = NULL;
+    call.list_count = 0;
+    call.root = root;
+    call.tag = call.source = 0;
+    call.timeout_ms = 0;
+    call.algorithm = call.name = NULL;
+    return call;
+}
+
+/* ---- >>plain calls of simple kinds: by their plan ---- */
+
+/* Is this call like those of the plan, as far as its type and its operation go? */
+COLL__INLINE bool coll__is_planned(const coll__plan *plan, coll_type type, coll_op op)
+{
+    return type == plan->type && op == plan->op;
+}
+
+static inline void coll__plan_set(coll__plan *plan, const void *send, void *recv, size_t count, int root)
+{
+    coll_request *r = &plan->request;
+
+    r->call.send = send;
+    r->call.recv = recv;
+    r->call.count = count;
+    r->call.root = root;
+}
+
+/* Make the request of a plan ready for a call. */
+static coll_status coll__plan_ready(coll_comm *comm, coll__plan *plan, coll_kind kind, const void *send, void *recv, size_t count,
+                                    coll_type type, coll_op op, int root)
+{
+    const void *const from = coll__in_place_of(kind, send, recv);
+    coll_request *const r = &plan->request;
+
+    if (plan->is_made && plan->wire == type && coll__is_planned(plan, type, op)
+        && coll__plan_suits(comm, plan, kind, from, recv, count, root)) {
+        coll__plan_set(plan, from, recv, count, root);
+        return COLL_OK;
+    }
+    coll__plan_forget(plan);
+    r->call = coll__call_of(kind, send, recv, count, type, op, root);
+    const coll_status status = coll__ready(comm, r);
+    r->is_blocking = true;
+    return status;
+}
+
+/* Carry out a blocking call of a simple kind, by whatever way there is. */
+static __attribute__((noinline)) coll_status coll__run_any(coll_comm *comm, coll_kind kind, const void *send, void *recv,
+                                                           size_t count, coll_type type, coll_op op, int root)
+{
+    coll_status status = coll__enter(comm);
+
+    if (status < 0) return status;
+    if ((status = coll__look_alive(comm->session)) < 0) return coll__leave(comm, status);
+    coll__plan *plan = coll__plan_of(comm, kind);
+    if (!plan) return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "no memory for the plan of a call"));
+    if ((status = coll__plan_ready(comm, plan, kind, send, recv, count, type, op, root)) < 0) return coll__leave(comm, status);
+    if (plan->is_made) {
+        if (plan->start) plan->request.carrier = plan->carrier;       /* it may decline one call, and take the next   */
+        return coll__leave(comm, coll__run_checked(&plan->request, plan->start, plan->bound));
+    }
+    status = coll__run_checked(&plan->request, coll__start_at_once(&plan->request), comm->session->context);
+    coll__release(&plan->request);
+    return coll__leave(comm, status);
+}
+
+/* The same, for a kind that is known where this is compiled.  The fast path calls the transport and nothing else. */
+COLL__INLINE coll_status coll__run_simple(coll_comm *comm, coll_kind kind, const void *send, void *recv, size_t count,
+                                          coll_type type, coll_op op, int root)
+{
+    if (!comm || !*comm->guard || !coll__door_enter_again(&comm->door))
+        return coll__run_any(comm, kind, send, recv, count, type, op, root);
+    coll__plan *plan = comm->plans[kind];
+    const coll__session *session = comm->session;
+    const bool may_start = !coll__is_shared(session) && session->failure.status == COLL_OK && plan && plan->start
+        && coll__is_planned(plan, type, op) && !session->orders && !__atomic_load_n(&session->abort_wanted, __ATOMIC_RELAXED)
+        && coll__plan_suits(comm, plan, kind, send, recv, count, root);
+    if (!__builtin_expect(may_start, 1)) {        /* what follows is compiled for speed                       */
+        coll__door_leave_again(&comm->door);
+        return coll__run_any(comm, kind, send, recv, count, type, op, root);
+    }
+    coll_request *r = &plan->request;
+    coll_failure failure;
+    failure.status = COLL_OK;
+    coll__plan_set(plan, send, recv, count, root);
+    memset(r->task.state, 0, sizeof r->task.state);
+    r->sequence = ++comm->sequence;
+    coll__head_set_next(r->head, r->sequence, root, count);
+    coll_status status = plan->start(plan->bound, &r->task, &failure);
+    if (status != COLL_OK) {
+        r->carrier = plan->carrier;
+        status = coll__run_on(r, status, &failure);
+        return coll__leave(comm, status == COLL_PENDING ? session->failure.status : status);
+    }
+    coll__door_leave_again(&comm->door);
+    return COLL_OK;
+}
+
+#endif /* COLL_FAST_PATH_H */

@@ -1,0 +1,37 @@
+/* coll_offload.h - calls that the transport carries out as a whole. */
+#ifndef COLL_OFFLOAD_H
+#define COLL_OFFLOAD_H
+
+/* A call that names an algorithm wants the engine. */
+static bool coll__offload_takes(const coll_request *r) { return !r->call.algorithm && coll__order_is_offered(r->order); }
+
+/* Offer it, and again until it is over. */
+static coll_status coll__offload_advance(coll_request *r)
+{
+    const coll__session *session = r->comm->session;
+    coll_failure failure;
+
+    failure.status = COLL_OK;
+    const coll_status status = session->transport->offload(session->context, &r->task, &failure);
+    if (status >= 0 || status == COLL_ERR_UNSUPPORTED) return status;
+    return coll__comm_fail(r->comm, failure.status != COLL_OK ? &failure : NULL);
+}
+
+static void coll__offload_late(const coll_request *r, unsigned char *is_late)
+{
+    const coll__session *session = r->comm->session;
+    if (session->transport->mark_stragglers) session->transport->mark_stragglers(session->context, &r->task, is_late);
+}
+
+static bool coll__offload_explain(coll_request *r, char *text, size_t room)
+{
+    const coll__session *session = r->comm->session;
+    const coll_transport *t = session->transport;
+    char why[120];
+
+    if (t->can_offload && t->can_offload(session->context, &r->call, r->comm->size, why, sizeof why) < 1) return false;
+    coll__append(text, room, "the transport's own way");
+    return true;
+}
+
+#endif /* COLL_OFFLOAD_H */

@@ -1,0 +1,115 @@
+/* coll_order.h - the order in which collectives are carried out, one after the other (coll__order): begun, offered to the
+ * transport, and left with all that it has; and who carries one out. */
+#ifndef COLL_ORDER_H
+#define COLL_ORDER_H
+
+static void coll__order_init(coll__order *order, coll_comm *comm, coll__space space, uint32_t number, bool is_keyed)
+{
+    *order = (coll__order){ .comm = comm, .space = space, .number = number, .is_keyed = is_keyed, .numbers = &comm->numbers };
+    order->queue_end = &order->queue;
+}
+
+/* An id that no two orders share which have a rank in common: its communicator's, and its number. */
+static inline uint64_t coll__order_id(const coll__order *order) { return (uint64_t)order->comm->id << 32 | order->number; }
+
+/* Is the transport offered the collectives of an order? */
+static inline bool coll__order_is_offered(const coll__order *order)
+{
+    const coll_comm *comm = order->comm;
+    return order->group || (!order->is_keyed && !comm->members && comm->session->offloads_all);
+}
+
+/* The group of the transport for a keyed order, where the transport takes whole collectives. */
+static coll_status coll__order_join(coll__order *order)
+{
+    const coll_comm *comm = order->comm;
+    const coll__session *session = comm->session;
+    int *everyone = NULL;
+
+    if (!session->transport->offload || !session->transport->group) return COLL_OK;
+    if (!comm->members) {
+        everyone = (int *)malloc((size_t)comm->size * sizeof *everyone);
+        if (!everyone) return COLL_ERR_MEMORY;
+        for (int i = 0; i < comm->size; i++) everyone[i] = i;
+    }
+    order->group = session->transport->group(session->context, coll__order_id(order), everyone ? everyone : comm->members,
+                                             comm->size, comm->rank);
+    free(everyone);
+    return COLL_OK;
+}
+
+/* Its groups are gone, or are nobody's business. */
+static void coll__order_forget(coll__order *order)
+{
+    order->group = NULL;
+    if (order->intra) coll__order_forget(&order->intra->main);
+    if (order->inter) coll__order_forget(&order->inter->main);
+}
+
+static void coll__comm_free(coll_comm *comm);
+
+static void coll__order_leave(coll__order *order)
+{
+    const coll__session *session = order->comm->session;
+
+    if (order->group) session->transport->ungroup(session->context, order->group);
+    order->group = NULL;
+    if (order->intra) coll__comm_free(order->intra);
+    if (order->inter) coll__comm_free(order->inter);
+    order->intra = order->inter = NULL;
+    free(order->arena);
+    order->arena = NULL;
+    order->arena_length = 0;
+    for (int i = 0; i < COLL__CACHED; i++) {
+        if (order->cached[i]) free(order->cached[i]->memory);
+        free(order->cached[i]);
+        order->cached[i] = NULL;
+    }
+}
+
+static void coll__comm_free(coll_comm *comm)
+{
+    coll__order_leave(&comm->main);
+    free(comm->members);
+    free(comm->topology);
+    free(comm->graph_lists);
+    free(comm->gauge);
+    free(comm->recorder);
+    free(comm->counts);
+    for (int kind = 0; kind < COLL__KIND_COUNT; kind++) free(comm->plans[kind]);
+    free(comm);
+}
+
+/* ---- >>who carries them ---- */
+
+/* The carrier of a checked request, as far as one can tell before it starts. */
+static const coll__carrier *coll__carrier_of(const coll_request *r)
+{
+    const coll__carrier *c = r->comm->session->carriers;
+
+    if (coll__is_extended(r->comm)) return r->comm->extension->carrier;
+    while (c->takes && !c->takes(r)) c++;
+    return c;
+}
+
+/* The next one behind the carrier of a request, which has declined. */
+static const coll__carrier *coll__next_carrier(coll_request *r)
+{
+    COLL__ASSERT(r->carrier >= r->comm->session->carriers
+                 && r->carrier + 1 < r->comm->session->carriers + r->comm->session->carrier_count,
+                 "%s declines %s, and there is none behind it", r->carrier->name, coll_kind_name(r->call.kind));
+    return ++r->carrier;
+}
+
+/* Move a collective on.  It begins with its carrier, or with the first one behind it that does not decline. */
+static coll_status coll__carry_on(coll_request *r)
+{
+    coll_status status = r->is_started ? COLL_PENDING : r->carrier->start(r);
+
+    while (status == COLL_ERR_UNSUPPORTED) status = coll__next_carrier(r)->start(r);
+    if (status != COLL_PENDING) return status;
+    r->is_started = true;
+    return r->carrier->advance(r);
+}
+
+#endif /* COLL_ORDER_H */

@@ -1,0 +1,199 @@
+/* coll_patience.h - the one loop that waits: it spins, yields, sleeps, and now and then asks why it still has to. */
+#ifndef COLL_PATIENCE_H
+#define COLL_PATIENCE_H
+
+enum { COLL__WARN_FIRST_MS = 10000, COLL__ASK_BEFORE_MS = 500, COLL__REPORT_AFTER_MS = 100, COLL__YIELDS_A_CLOCK = 4 };
+
+/* ---- >>what is said of those who are late ---- */
+
+/* "ranks 3, 5-7", and when that is most of them also whom it is not. */
+static void coll__late_text(const coll__session *session, unsigned char *is_late, int count, char *text, size_t room)
+{
+    coll__print(text, room, count == 0 ? "the others" : count == 1 ? "rank " : "ranks ");
+    coll__append_ranks(text, room, is_late, session->size);
+    if (2 * count <= session->size || count + 1 >= session->size) return;
+    for (int i = 0; i < session->size; i++) is_late[i] = !is_late[i] && i != session->rank;
+    coll__append(text, room, " (not for ");
+    coll__append_ranks(text, room, is_late, session->size);
+    coll__append(text, room, ")");
+    for (int i = 0; i < session->size; i++) is_late[i] = !is_late[i] && i != session->rank;
+}
+
+/* A line on the log: who is behind, and what is known of them. */
+static void coll__late_warn(const coll_request *r, unsigned char *is_late, int count, double seconds)
+{
+    const coll_comm *comm = r->comm;
+    const coll__session *session = comm->session;
+    char who[160], what[COLL__CALL_ROOM], where[240] = "";
+
+    coll__head_describe(r->head, what, sizeof what);
+    if (r->call.name) coll__append(what, sizeof what, " \"%.64s\"", r->call.name);
+    coll__late_text(session, is_late, count, who, sizeof who);
+    if (count > 0 && session->transport->peer_status)
+        session->transport->peer_status(session->context, is_late, where, sizeof where);
+    coll__say(&session->log, COLL_LOG_WARN, "rank %d of %d: %s has been waiting %.1f s for %s%s%s%s", comm->rank, comm->size,
+              what, seconds, who, *where ? " (" : "", where, *where ? ")" : "");
+}
+
+/* What is to be done about a request that is late. */
+typedef enum coll__lateness { COLL__LATE_ASK, COLL__LATE_WARN, COLL__LATE_FAIL } coll__lateness;
+
+static coll_status coll__late(coll_request *r, int64_t waited_ns, coll__lateness how)
+{
+    const coll__session *session = r->comm->session;
+    const double seconds = (double)waited_ns * 1e-9;
+    unsigned char *is_late = (unsigned char *)calloc((size_t)session->size, 1);
+    coll_failure failure = { COLL_OK, -1, "" };
+    char who[120] = "the others";
+    int first = 0;
+
+    const int count = is_late ? coll__late_ranks(r, is_late) : 0;
+    while (count > 0 && !is_late[first]) first++;
+    if (how == COLL__LATE_ASK && count > 0 && session->transport->peer_status)
+        session->transport->peer_status(session->context, is_late, NULL, 0);
+    if (how == COLL__LATE_WARN && is_late) coll__late_warn(r, is_late, count, seconds);
+    if (how == COLL__LATE_FAIL && is_late) coll__late_text(session, is_late, count, who, sizeof who);
+    free(is_late);
+    if (how != COLL__LATE_FAIL) return COLL_PENDING;
+    coll__blame(&failure, COLL_ERR_TIMEOUT, count > 0 ? first : -1, "no word from %s in %.3g s (rank %d waited)", who, seconds,
+                session->rank);
+    return coll__comm_fail(r->comm, &failure);
+}
+
+/* ---- >>waiting ---- */
+
+/* What a wait has to do at which time. */
+typedef struct coll__patience {
+    bool    is_virtual;                           /* such a world notices by itself when nothing can move     */
+    int64_t began, spin_end, ask_at, warn_at, report_at, freed_at, deadline;
+} coll__patience;
+
+static void coll__patience_begin(coll__patience *p, const coll_request *r)
+{
+    const coll__session *session = r->comm->session;
+    const int limit_ms = r->call.timeout_ms > 0 ? r->call.timeout_ms : session->stall_timeout_ms;
+
+    p->is_virtual = session->transport->now != NULL;
+    p->began = coll__clock(session);
+    p->spin_end = p->began + (int64_t)session->spin_us * 1000;
+    p->warn_at = p->began + (int64_t)COLL__WARN_FIRST_MS * COLL__MS;
+    p->ask_at = p->warn_at - (int64_t)COLL__ASK_BEFORE_MS * COLL__MS;
+    p->report_at = session->transport->report_stall ? p->began + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS : coll__never;
+    p->freed_at = p->began + (int64_t)COLL__FREED_FIRST_MS * COLL__MS;
+    p->deadline = limit_ms > 0 ? p->began + (int64_t)limit_ms * COLL__MS : coll__never;
+    if (p->is_virtual) p->ask_at = p->warn_at = p->report_at = p->freed_at = coll__never;
+}
+
+static int64_t coll__patience_next(const coll__patience *p)
+{
+    const int64_t warn_or_ask = p->ask_at < p->warn_at ? p->ask_at : p->warn_at;
+    const int64_t freed_or_report = p->freed_at < p->report_at ? p->freed_at : p->report_at;
+    const int64_t next = p->deadline < warn_or_ask ? p->deadline : warn_or_ask;
+    return freed_or_report < next ? freed_or_report : next;
+}
+
+/* Do what is due.  An error means that our patience has come to its end. */
+static coll_status coll__patience_check(coll__patience *p, coll_request *r, int64_t now)
+{
+    const coll__session *session = r->comm->session;
+
+    if (now >= p->deadline) return coll__late(r, now - p->began, COLL__LATE_FAIL);
+    if (now >= p->warn_at) {
+        coll__late(r, now - p->began, COLL__LATE_WARN);
+        p->warn_at = p->began + 2 * (now - p->began);
+        p->ask_at = p->warn_at - (int64_t)COLL__ASK_BEFORE_MS * COLL__MS;
+    } else if (now >= p->ask_at) {
+        coll__late(r, now - p->began, COLL__LATE_ASK);
+        p->ask_at = coll__never;
+    }
+    if (p->is_virtual ? coll__may_be_freed(session) : now >= p->freed_at) {
+        const int64_t most = (int64_t)COLL__FREED_MOST_MS * COLL__MS;
+        if (!p->is_virtual) p->freed_at = now + (now - p->began < most ? now - p->began : most);
+        if (coll__check_freed(r) < 0) return r->status;
+    }
+    if (now >= p->report_at || (p->is_virtual && session->transport->report_stall)) {
+        const coll_request *running = r->order && r->order->queue ? r->order->queue : r;
+        const bool is_ordered = running->order && !coll__kind_is_message(running->call.kind);
+        if (is_ordered || p->is_virtual) session->transport->report_stall(session->context, running->head);
+        p->report_at = coll__never;
+    }
+    return COLL_OK;
+}
+
+/* In place of a long sleep in the transport, with which something else may have to end. */
+static int coll__silent_nap(const coll__goal *goal)
+{
+    const struct timespec nap = { 0, 20000 };
+
+    if (!goal->is_silent) return 1;
+    (void)nanosleep(&nap, NULL);
+    return 0;
+}
+
+/* Wait until the goal is reached.  Spins for a while, because most waits are short; then sleeps in the transport, at most
+ * until its time is up or a warning is due.  The first look never sleeps: what an earlier call has moved may be all that is
+ * needed. */
+static void coll__wait_until_reached(const coll__goal *goal)
+{
+    coll__session *session = goal->comm->session;
+    coll__patience p = { .ask_at = coll__never, .warn_at = coll__never, .report_at = coll__never, .freed_at = coll__never,
+                         .deadline = coll__never };
+    const int looks_a_clock = session->spin_us <= 0 ? 1 : session->is_crowded ? COLL__YIELDS_A_CLOCK : COLL__LOOKS_A_CLOCK;
+    const coll_status *const status = goal->status;
+    bool has_begun = false, has_slept = false;
+
+    for (int looks = 1; *status == COLL_PENDING; looks++) {
+        int wait_ms = 0;
+        if (looks % looks_a_clock == 0 || has_slept) {
+            if (!has_begun) coll__patience_begin(&p, goal->request);
+            has_begun = true;
+            const int64_t now = coll__clock(session);
+            if (coll__patience_check(&p, goal->request, now) < 0) return;
+            const int most = p.is_virtual ? INT_MAX : COLL__SLEEP_MOST_MS;
+            if (now >= p.spin_end && looks > 1) wait_ms = coll__ms_between(now, coll__patience_next(&p), most);
+        }
+        if (wait_ms > 0 && session->silent > 0) wait_ms = coll__silent_nap(goal);
+        if (coll__look(session, looks, wait_ms) < 0) break;
+        if (wait_ms > 0) has_slept = true;
+        else if (*status == COLL_PENDING && !p.is_virtual) coll__pause(session, looks);
+        if (*status == COLL_PENDING && coll__is_shared(session) && coll__session_share(goal, coll__patience_next(&p))) return;
+    }
+    if (has_slept && !p.is_virtual && session->failure.status == COLL_OK) (void)session->transport->progress(session->context, 0);
+}
+
+/* Others may see from here on in which call this rank waits. */
+static void coll__wait_begin(const coll__goal *goal)
+{
+    coll__session *session = goal->comm->session;
+
+    goal->request->comm->waiting = goal->request;
+    (void)__atomic_add_fetch(&session->doing.inside, 1, __ATOMIC_RELAXED);
+    coll__doing_set(session, session->doing.now, goal->request->head);
+}
+
+static void coll__wait_end(const coll__goal *goal)
+{
+    coll__session *session = goal->comm->session;
+
+    (void)__atomic_sub_fetch(&session->doing.inside, 1, __ATOMIC_RELAXED);
+    (void)__atomic_add_fetch(&session->doing.turn, 1, __ATOMIC_RELEASE);
+    goal->request->comm->waiting = NULL;
+}
+
+static void coll__wait_for(const coll__goal *goal)
+{
+    coll__wait_begin(goal);
+    coll__wait_until_reached(goal);
+    coll__wait_end(goal);
+}
+
+static coll_status coll__wait(coll_request *r)
+{
+    const coll__goal goal = { r->comm, r, &r->status, r->order && r->call.op == COLL_USER,
+                               (r->carrier->traits & COLL__WAKES_NOBODY) != 0 };
+
+    coll__wait_for(&goal);
+    return r->status;
+}
+
+#endif /* COLL_PATIENCE_H */

@@ -1,0 +1,133 @@
+/* coll_plan.h - plans: what is settled of a plain call, for the next ones of its kind.
+ *
+ * Most programs make the same few calls again and again, on other buffers.  A plain call of a simple kind leaves a plan behind:
+ * its arithmetic, its fingerprint, its carrier, and what the transport has bound for it.  The next call of that kind, type and
+ * operation needs no more than a look at its count, root and buffers (coll__plan_suits); a blocking one is started from the
+ * plan's own request (coll_fast_path.h).  What depends on the count is cached by the order (coll_execution.h); what a call has
+ * beside that, a scale, flags, a time limit, lists of counts, is in no plan. */
+#ifndef COLL_PLAN_H
+#define COLL_PLAN_H
+
+/* ---- >>does it suit? ---- */
+
+/* Do counts that are one number, and ranks that are all ranks, say all about a call of this kind? */
+static inline bool coll__is_repeatable(coll_kind kind)
+{
+    const coll__kind_shape *shape = coll__kind_shape_of(kind);
+    const bool is_plain = shape->send.from == COLL__FROM_COUNT && shape->recv.from == COLL__FROM_COUNT;
+
+    return is_plain && kind != COLL_ALLREDUCE_LIST && !(shape->traits & (COLL__MESSAGE | COLL__NEIGHBORS));
+}
+
+/* Does its kind, with type, wire and operation, say how a call calculates? */
+static inline bool coll__calculates_plainly(const coll_call *call)
+{
+    return call->op != COLL_USER && !call->accumulate && !call->flags && call->scale == 0 && !call->not_commutative;
+}
+
+/* The plan of calls that calculate like this one; NULL: there is none. */
+static inline coll__plan *coll__plan_like(const coll_comm *comm, const coll_call *call)
+{
+    coll__plan *plan = comm->plans[call->kind];
+    const bool reduces = coll__kind_reduces(call->kind);
+    const bool is_like = plan && plan->is_made && call->type == plan->type && (!reduces || call->op == plan->op)
+                      && (!reduces || !call->wire ? plan->type : call->wire) == plan->wire && coll__calculates_plainly(call);
+
+    return is_like ? plan : NULL;
+}
+
+/* Neither NULL nor COLL_IN_PLACE. */
+static inline bool coll__is_buffer(const void *at) { return (uintptr_t)at - 1 < UINTPTR_MAX - 1; }
+
+/* Are buffers of this many bytes a block where a call of this shape has them, apart or the same? */
+COLL__INLINE bool coll__are_buffers(const coll_comm *comm, const coll__kind_shape *shape, const void *send, const void *recv,
+                                    size_t length, int root)
+{
+    const uintptr_t from = (uintptr_t)send, to = (uintptr_t)recv;
+    const bool sends = coll__is_held(&shape->send, comm->rank, root), receives = coll__is_held(&shape->recv, comm->rank, root);
+
+    if ((sends && !coll__is_buffer(send)) || (receives && !coll__is_buffer(recv))) return false;
+    if (!sends || !receives || (from == to && shape->in_place == COLL__IN_PLACE_SAME)) return true;
+    const size_t all = length * (size_t)comm->size;
+    return to - from >= (shape->send.over == COLL__OVER_ONE ? length : all)
+        && from - to >= (shape->recv.over == COLL__OVER_ONE ? length : all);
+}
+
+/* Are count, root and buffers right, of a call that is otherwise like a plan's? */
+COLL__INLINE bool coll__plan_suits(const coll_comm *comm, const coll__plan *plan, coll_kind kind, const void *send,
+                                   const void *recv, size_t count, int root)
+{
+    const coll__kind_shape *shape = &coll__kinds[kind];
+
+    return count <= plan->most && (!(shape->traits & COLL__ROOTED) || (unsigned)root < (unsigned)comm->size)
+        && coll__are_buffers(comm, shape, send, recv, count * plan->request.codec.type_size, root);
+}
+
+/* COLL_IN_PLACE, where it stands for the other buffer. */
+static inline const void *coll__in_place_of(coll_kind kind, const void *send, const void *recv)
+{
+    return send == COLL_IN_PLACE && coll__kinds[kind].in_place == COLL__IN_PLACE_SAME ? recv : send;
+}
+
+/* ---- >>making one ---- */
+
+/* The plan of a kind, as empty as it may be; NULL: there is no memory for one. */
+static inline coll__plan *coll__plan_of(coll_comm *comm, coll_kind kind)
+{
+    if (!comm->plans[kind]) comm->plans[kind] = (coll__plan *)coll__allocate(sizeof *comm->plans[kind]);
+    return comm->plans[kind];
+}
+
+static inline void coll__plan_forget(coll__plan *plan)
+{
+    plan->is_made = false;
+    plan->start = NULL;
+}
+
+/* Does the transport refuse a checked call, so that nobody is to carry it out?  Says why. */
+static bool coll__is_refused(const coll_comm *comm, const coll_call *call, char *why, size_t room)
+{
+    const coll_transport *t = comm->session->transport;
+
+    return t->can_offload && !call->algorithm && !coll__kind_is_message(call->kind) && call->kind != COLL_ALLREDUCE_LIST
+        && t->can_offload(comm->session->context, call, comm->size, why, room) < 0;
+}
+
+/* Plan the calls like this one, which has been checked, with this arithmetic.  Without memory for it the next one is checked
+ * again, and so it is where each buffer is to be looked at, where COLL_ALGORITHM names a way, and where the transport refuses. */
+static void coll__plan_make(coll_comm *comm, const coll_call *call, const coll__codec *codec)
+{
+    const coll__session *session = comm->session;
+    const size_t unit = codec->type_size;
+    char why[120];
+
+    if (comm->extension || session->inspect || session->forced[call->kind] || call->residual || call->algorithm
+        || !coll__is_repeatable(call->kind) || !coll__calculates_plainly(call)
+        || coll__is_refused(comm, call, why, sizeof why)) return;
+    coll__plan *plan = coll__plan_of(comm, call->kind);
+    if (!plan) return;
+    coll_request *own = &plan->request;
+    own->call = *call;                            /* which may be its own                                     */
+    own->codec = *codec;
+    own->call.name = NULL;
+    own->call.timeout_ms = 0;
+    if (!coll__kind_has_root(call->kind)) own->call.root = 0;
+    coll__request_init(own, comm);
+    own->is_blocking = true;
+    coll__name_request(own, 0);
+    own->has_head = true;
+    own->carrier = plan->carrier = coll__carrier_of(own);
+    plan->type = call->type;
+    plan->wire = call->wire;
+    plan->op = call->op;
+    plan->most = SIZE_MAX / 8 / (unit ? unit : 1) / (size_t)comm->size;
+    plan->is_made = true;
+    plan->start = NULL;
+    if (plan->wire != plan->type || !(own->carrier->traits & COLL__AS_A_WHOLE)) return;
+    if (session->transport->bind) plan->start = session->transport->bind(session->context, &own->task, &plan->bound);
+    if (plan->start) return;
+    plan->start = session->transport->offload;
+    plan->bound = session->context;
+}
+
+#endif /* COLL_PLAN_H */

@@ -1,0 +1,239 @@
+/* coll_request.h - requests are made, named and queued, and end, alone or all at once: who is told, and the first failure, which
+ * ends all. */
+#ifndef COLL_REQUEST_H
+#define COLL_REQUEST_H
+
+/* ---- >>requests begin ---- */
+
+/* Everything of a request but the execution, which its start sets, and what its caller says of itself (is_blocking). */
+static void coll__request_init(coll_request *r, coll_comm *comm)
+{
+    const bool is_message = coll__kind_is_message(r->call.kind);
+
+    r->comm = comm;
+    r->next = NULL;
+    r->is_started = r->is_prepared = r->is_known = r->has_head = false;
+    r->awaited = NULL;
+    r->sending = r->receiving = NULL;
+    r->whole = NULL;
+    r->done = NULL;
+    r->prepared = NULL;
+    r->offsets = NULL;
+    r->carried = NULL;
+    r->way = NULL;
+    r->graph_version = comm->graph_version;
+    r->order = is_message && !coll__is_extended(comm) ? NULL : &comm->main;
+    r->record = 0;
+    r->got_source = r->got_tag = -1;
+    r->got_count = 0;
+    r->has_overflow = false;
+}
+
+/* Give a request that starts its number, 0: none, its fingerprint, and its task.  Of a call like one before, much is there. */
+static inline void coll__name_request(coll_request *r, uint32_t sequence)
+{
+    const coll_comm *comm = r->comm;
+    const coll__order *order = r->order;
+
+    r->sequence = sequence;
+    if (r->has_head) {
+        coll__head_set_next(r->head, sequence, r->call.root, r->call.count);
+        memset(r->task.state, 0, sizeof r->task.state);
+        return;
+    }
+    coll__head_of_call(r->head, &r->call, comm->size, coll__head_mark(comm, order ? order->number : 0), sequence);
+    if (r->whole) coll__head_of_part(r->head, r->whole->head);
+    r->task = (coll_task){ .call = &r->call, .head = r->head, .codec = &r->codec, .group = order ? order->group : NULL };
+}
+
+static inline const coll__observer *coll__observer_of(const coll_comm *comm) { return comm->session->observer; }
+
+/* The same, and whoever looks on is told. */
+static inline void coll__begin_request(coll_request *r, uint32_t sequence)
+{
+    coll__name_request(r, sequence);
+    if (coll__observer_of(r->comm)) coll__observer_of(r->comm)->begin(r);
+}
+
+/* ---- >>requests end ---- */
+
+/* COLL_DETECT_OVERFLOW, of a call that has ended well: look at the result of this rank, unless its carrier has done so.  A
+ * list is told by its parts, and counts once. */
+static void coll__look_for_overflow(coll_request *r)
+{
+    const coll_call *c = &r->call;
+
+    if (!coll__kind_reduces(c->kind)) return;
+    if (c->kind != COLL_ALLREDUCE_LIST) {
+        const int seen = r->task.is_finite;
+        r->has_overflow = seen ? seen < 0 : coll__overflows(c->recv, coll__result_count(r->comm, c), c->type);
+    }
+    if (r->has_overflow && !r->whole) __atomic_add_fetch(&r->comm->overflows, 1, __ATOMIC_RELAXED);
+}
+
+/* Write a head where other threads read it. */
+static inline void coll__doing_set(coll__session *session, uint64_t *words, const unsigned char *head)
+{
+    COLL__UNROLLED for (int i = 0; i < COLL_HEAD_LENGTH / 8; i++) {
+        uint64_t word;
+        memcpy(&word, head + 8 * i, 8);
+        __atomic_store_n(&words[i], word, __ATOMIC_RELAXED);
+    }
+    (void)__atomic_add_fetch(&session->doing.turn, 1, __ATOMIC_RELEASE);
+}
+
+/* There is something for the program to look at. */
+static inline void coll__fd_ring(coll__session *session)
+{
+    const uint64_t once = 1;
+
+    if (session->fd < 0 || __atomic_exchange_n(&session->is_fd_rung, 1, __ATOMIC_ACQ_REL)) return;
+    (void)!write(session->fd, &once, sizeof once);
+}
+
+/* The program looks. */
+static inline void coll__fd_hear(coll__session *session)
+{
+    uint64_t rung;
+
+    if (session->fd < 0 || !__atomic_load_n(&session->is_fd_rung, __ATOMIC_ACQUIRE)) return;
+    (void)!read(session->fd, &rung, sizeof rung);
+    __atomic_store_n(&session->is_fd_rung, 0, __ATOMIC_RELEASE);
+}
+
+/* Another thread may be waiting for it, and free it as soon as the status is written. */
+static void coll__request_finish(coll_request *r, coll_status status)
+{
+    void (*const done)(coll_request *whole, coll_request *part, coll_status status) = r->done;
+    coll_request *const whole = r->whole;
+    coll_status *const awaited = r->awaited;
+    coll__session *const session = r->comm->session;
+
+    COLL__ASSERT(r->status == COLL_PENDING && status != COLL_PENDING, "%s %u ends with %d, after %d",
+                 coll_kind_name(r->call.kind), r->sequence, (int)status, (int)r->status);
+    if (status < 0 && r->comm->is_leaving) status = COLL_ERR_ABORTED;
+    if (status == COLL_OK && r->call.flags & COLL_DETECT_OVERFLOW) coll__look_for_overflow(r);
+    session->finished++;
+    if (r->is_started && r->carrier->traits & COLL__WAKES_NOBODY) session->silent--;
+    if (session->observer) session->observer->end(r, status);
+    if (r->sequence) coll__doing_set(session, session->doing.last, r->head);   /* a list has none, but its parts have     */
+    __atomic_store_n(&r->status, status, __ATOMIC_RELEASE);
+    if (awaited) __atomic_store_n(awaited, COLL_OK, __ATOMIC_RELEASE);
+    if (done) done(whole, r, status);
+    coll__fd_ring(session);
+}
+
+static inline coll_status coll__status_of(const coll_request *r) { return __atomic_load_n(&r->status, __ATOMIC_ACQUIRE); }
+static inline bool coll__is_pending(const coll_request *r) { return coll__status_of(r) == COLL_PENDING; }
+
+/* ---- >>orders: what runs is in front ---- */
+
+static void coll__order_append(coll__order *order, coll_request *r)
+{
+    coll__session *session = order->comm->session;
+
+    COLL__ASSERT(r->status == COLL_PENDING, "%s %u is queued with status %d", coll_kind_name(r->call.kind), r->sequence,
+                 (int)r->status);
+    COLL__ASSERT(!order->queue == (order->queue_end == &order->queue), "order %u has lost its end", order->number);
+    r->next = NULL;
+    *order->queue_end = r;
+    order->queue_end = &r->next;
+    if (order->is_active) return;
+    order->is_active = true;
+    order->next = session->orders;
+    session->orders = order;
+}
+
+static void coll__order_rest(coll__order *order)
+{
+    coll__order **at = &order->comm->session->orders;
+
+    COLL__ASSERT(order->is_active && !order->queue, "order %u rests, and is %s", order->number,
+                 order->queue ? "not empty" : "not among the active");
+    while (*at != order) at = &(*at)->next;
+    *at = order->next;
+    order->is_active = false;
+}
+
+/* ---- >>the end ---- */
+
+/* End every collective of an order with `status`. */
+static void coll__order_end(coll__order *order, coll_status status)
+{
+    while (order->queue) {
+        coll_request *first = order->queue;
+        order->queue = first->next;
+        if (!order->queue) order->queue_end = &order->queue;
+        const bool is_last = !order->queue;
+        coll__request_finish(first, status);      /* which may free an order of its own                       */
+        if (is_last) return;
+    }
+}
+
+/* The sentence of a communicator that has come to its end. */
+static void coll__print_failure(coll_comm *comm)
+{
+    const coll__session *session = comm->session;
+    const bool is_message = comm->waiting && coll__kind_is_message(comm->waiting->call.kind);
+    const coll_request *running = is_message || !comm->main.queue ? comm->waiting : comm->main.queue;
+    char what[COLL__CALL_ROOM], *const text = comm->ending;
+
+    if (running) coll__head_describe(running->head, what, sizeof what);
+    coll__print_self(comm, text);
+    if (running) coll__append(text, COLL__SENTENCE_ROOM, "%s", what);
+    if (running && running->call.name) coll__append(text, COLL__SENTENCE_ROOM, " \"%.64s\"", running->call.name);
+    coll__append(text, COLL__SENTENCE_ROOM, "%s%s", running ? ": " : "", session->failure.text);
+    coll__sentence_set(comm, text);
+}
+
+/* End every operation of all communicators with `status`. */
+static void coll__session_end(coll__session *session, coll_status status)
+{
+    while (session->orders) {
+        coll__order *order = session->orders;
+        session->orders = order->next;
+        order->is_active = false;
+        coll__order_end(order, status);
+    }
+    for (int i = 0; i < session->carrier_count; i++)
+        if (session->carriers[i].end) session->carriers[i].end(session, status);
+}
+
+/* All communicators of the session are at their end, because of *cause (NULL: of what the transport says).  Tells the others,
+ * takes the cause on which all agree, and ends every operation with it. */
+static coll_status coll__session_fail(coll__session *session, const coll_failure *cause)
+{
+    if (session->failure.status != COLL_OK) return session->failure.status;
+
+    coll_failure unknown = { COLL_OK, -1, "" };
+    const coll_failure *agreed = session->transport->fail ? session->transport->fail(session->context, cause) : cause;
+    if (!agreed) {
+        coll__blame(&unknown, COLL_ERR_SYSTEM, -1, "the transport \"%s\" failed", session->transport->name);
+        agreed = &unknown;
+    }
+    session->failure.rank = agreed->rank;
+    memcpy(session->failure.text, agreed->text, sizeof session->failure.text);
+    __atomic_store_n(&session->failure.status, agreed->status, __ATOMIC_RELEASE);  /* last, for those who only look at it */
+    for (coll_comm *comm = session->comms; comm; comm = comm->next) coll__print_failure(comm);
+    if (session->comms) coll__say(&session->log, COLL_LOG_INFO, "%s", session->comms->ending);
+    if (session->observer) session->observer->failed(session);
+    for (coll_comm *comm = session->comms; comm; comm = comm->next) if (comm->extension) comm->extension->end(comm);
+    coll__session_end(session, session->failure.status);
+    return session->failure.status;
+}
+
+static coll_status coll__comm_fail(coll_comm *comm, const coll_failure *cause)
+{
+    return coll__session_fail(comm->session, cause);
+}
+
+static __attribute__((noinline)) coll_status coll__has_no_memory(coll_comm *comm)
+{
+    coll_failure failure = { COLL_OK, -1, "" };
+    const int me = comm->session->rank;
+
+    coll__blame(&failure, COLL_ERR_MEMORY, me, "rank %d has no memory for the operation", me);
+    return coll__comm_fail(comm, &failure);
+}
+
+#endif /* COLL_REQUEST_H */

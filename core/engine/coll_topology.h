@@ -1,0 +1,95 @@
+/* coll_topology.h - which ranks share a host.  Numbers of hosts go in, ranks host by host come out.
+ *
+ *     rank            0   1   2   3   4   5
+ *     lives on        7   3   7   3   9   7       any numbers, equal where the host is the same
+ *
+ *     host            0           1       2       numbered by their first ranks
+ *     ranks           0   2   5   1   3   4
+ *     first           0           3       5   6   in this list
+ *
+ * One sort and two walks: O(p log p) for p ranks. */
+#ifndef COLL_TOPOLOGY_H
+#define COLL_TOPOLOGY_H
+
+#include "../base/coll_base.h"
+
+/* Place k of host h is ranks[first[h] + k]. */
+typedef struct coll__topology {
+    int  count, least, most;                      /* hosts; ranks of the smallest, and of the largest         */
+    int  host, place;                             /* of this rank                                             */
+    bool is_ordered;                              /* ranks 0, 1, ... are host by host already                 */
+    int *first, *ranks;                           /* first[count] is the number of all ranks                  */
+} coll__topology;
+
+static inline int coll__host_size(const coll__topology *t, int host) { return t->first[host + 1] - t->first[host]; }
+
+/* The rank of place k of a host; COLL_NO_RANK: there is none. */
+static inline int coll__rank_at(const coll__topology *t, int host, int place)
+{
+    return place < coll__host_size(t, host) ? t->ranks[t->first[host] + place] : COLL_NO_RANK;
+}
+
+/* The place of any rank on its host. */
+static int coll__place_of_rank(const coll__topology *t, int rank, int *host)
+{
+    int at = 0;
+
+    COLL__ASSERT(rank >= 0 && rank < t->first[t->count], "rank %d of %d is asked for on %d hosts", rank, t->first[t->count],
+                 t->count);
+    while (t->ranks[at] != rank) at++;
+    for (*host = 0; t->first[*host + 1] <= at; ++*host) continue;
+    return at - t->first[*host];
+}
+
+typedef struct coll__resident { int host, rank; } coll__resident;
+
+static int coll__compare_residents(const void *a, const void *b)
+{
+    const coll__resident *x = (const coll__resident *)a, *y = (const coll__resident *)b;
+    return x->host != y->host ? (x->host > y->host) - (x->host < y->host) : (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/* Write down the next host: those who live with all[0]. */
+static void coll__topology_add(coll__topology *t, const coll__resident *all, int left, int rank)
+{
+    const int first = t->first[t->count];
+    int at = first;
+
+    for (int i = 0; i < left && all[i].host == all[0].host; i++) {
+        if (all[i].rank == rank) t->host = t->count, t->place = i;
+        t->is_ordered = t->is_ordered && all[i].rank == at;
+        t->ranks[at++] = all[i].rank;
+    }
+    t->first[++t->count] = at;
+    if (at - first < t->least) t->least = at - first;
+    if (at - first > t->most) t->most = at - first;
+}
+
+/* hosts[i]: where rank i of `size` lives; `rank`: this one.  For free(); NULL: no memory. */
+static coll__topology *coll__topology_of(const int *hosts, int size, int rank)
+{
+    const size_t n = (size_t)size;
+    coll__topology *t = (coll__topology *)malloc(sizeof *t + (2 * n + 1) * sizeof *t->first);
+    coll__resident *all = (coll__resident *)malloc(n * (sizeof *all + sizeof(int)));
+
+    if (!t || !all) {
+        free(t);
+        free(all);
+        return NULL;
+    }
+    int *const first = (int *)(void *)(t + 1), *const begins = (int *)(void *)(all + n);
+    *t = (coll__topology){ .least = size, .is_ordered = true, .first = first, .ranks = first + n + 1 };
+    first[0] = 0;
+    for (int i = 0; i < size; i++) all[i] = (coll__resident){ hosts[i], i };
+    qsort(all, n, sizeof *all, coll__compare_residents);
+    for (int i = 0; i < size; i++)                /* where the host of a rank that is the first there begins; -1: of others */
+        begins[all[i].rank] = i > 0 && all[i].host == all[i - 1].host ? -1 : i;
+    for (int i = 0; i < size; i++) if (begins[i] >= 0) coll__topology_add(t, all + begins[i], size - begins[i], rank);
+    free(all);
+    COLL__ASSERT(first[t->count] == size && coll__rank_at(t, t->host, t->place) == rank,
+                 "%d ranks of %d have a host of %d, rank %d is at %d.%d", first[t->count], size, t->count, rank, t->host,
+                 t->place);
+    return t;
+}
+
+#endif /* COLL_TOPOLOGY_H */

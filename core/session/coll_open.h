@@ -1,0 +1,188 @@
+/* coll_open.h - communicators from nothing: which transport is opened, and the ranks of coll_spawn. */
+#ifndef COLL_OPEN_H
+#define COLL_OPEN_H
+
+/* ---- >>which ---- */
+
+static coll_status coll__check_count(const char *who, int count)
+{
+    if (count >= 1 && count <= COLL__SIZE_MOST) return COLL_OK;
+    return coll__start_failed(COLL_ERR_ARGUMENT, "%s: count %d is out of range: 1 to %d", who, count, COLL__SIZE_MOST);
+}
+
+/* The transport that the caller or else the environment names; NULL: neither does. */
+static const char *coll__transport_named(const coll_config *config)
+{
+    const char *name = config && config->transport ? config->transport : getenv("COLL_TRANSPORT");
+    return name && *name ? name : NULL;
+}
+
+/* The row of that name in *out, NULL for no name. */
+static coll_status coll__row_find(const coll__program *program, const char *name, const coll__transport_row **out)
+{
+    char names[120] = "";
+
+    *out = NULL;
+    for (int i = 0; name && program->transports[i] && !*out; i++) {
+        if (!program->transports[i]->name) continue;
+        if (!strcmp(program->transports[i]->name, name)) *out = program->transports[i];
+        coll__append(names, sizeof names, "%s%s", *names ? ", " : "", program->transports[i]->name);
+    }
+    if (name && !*out)
+        return coll__start_failed(COLL_ERR_ARGUMENT, "transport \"%.32s\" is none of %s", name, names);
+    return COLL_OK;
+}
+
+/* The one to open: `named`, if these ranks are what it is for, or else the first that is for them.  NULL: an error, with its
+ * sentence.  What can only have all ranks of a world in one process is not replaced: whoever names it means that. */
+static const coll__transport_row *coll__row_for(const coll__program *program, const coll__transport_row *named,
+                                                const coll__settings *s)
+{
+    const unsigned extent = s->config.size <= s->count ? COLL__OPENS_ALL : s->count == 1 ? COLL__OPENS_ONE : COLL__OPENS_SOME;
+    const unsigned can = COLL__OPENS_ALL | COLL__OPENS_ONE | COLL__OPENS_SOME;
+
+    if (named && named->traits & extent) return named;
+    if (named && (named->traits & can) == COLL__OPENS_ALL) {
+        coll__start_failed(COLL_ERR_ARGUMENT, "there are %d ranks (from %s), but transport \"%s\" has only the %d of this "
+                           "process: make all ranks here (coll_spawn, coll_init_threads), or leave the transport out",
+                           s->config.size, s->source, named->name, s->count);
+        return NULL;
+    }
+    const coll__transport_row *const *row = program->transports;
+    while ((*row)->traits & COLL__WHEN_NAMED || !((*row)->traits & extent)) row++;
+    return *row;
+}
+
+/* ---- >>open ---- */
+
+/* A process that makes as many ranks as there are to be may be one of several that do so. */
+static void coll__say_alone(const coll__settings *s)
+{
+    const int count = s->count;
+    const coll__log log = coll__log_of(&s->config);
+
+    if (count == 1 || s->launch.size != count || !coll__counts_ranks(s->launch.by) || coll__environment("COLL_THREADS")) return;
+    coll__say(&log, COLL_LOG_WARN, "this process makes all %d ranks of COLL_SIZE=%d and waits for no other process; where others "
+              "are started too, COLL_SIZE is the sum over all of them (COLL_THREADS=%d: this line is not needed)", count, count,
+              count);
+}
+
+/* A communicator for each of the ranks that are in.  Where one cannot be made, none is left. */
+static coll_status coll__comms_new(const coll__opened *opened, int count, const coll__settings *s, coll_comm **out)
+{
+    int made = 0;
+
+    while (made < count && (out[made] = coll__comm_new(&opened[made], s))) made++;
+    if (made == count) return COLL_OK;
+    for (int i = made + 1; i < count; i++) opened[i].transport->close(opened[i].context);
+    while (--made >= 0) {
+        coll__comm_close(out[made]);
+        out[made] = NULL;
+    }
+    return COLL_ERR_MEMORY;
+}
+
+/* Fill in what `config` leaves open, and choose the transport. */
+static coll_status coll__open_settle(const coll__program *program, coll__settings *s, bool is_init, int count,
+                                     const coll_config *config, const coll__transport_row **row)
+{
+    coll_config wanted = config ? *config : (coll_config){ 0 };
+    const coll__transport_row *named;
+    coll_status status;
+
+    wanted.transport = coll__transport_named(config);
+    if ((status = coll__row_find(program, wanted.transport, &named)) < 0) return status;
+    const bool counts_itself = is_init && named && named->traits & COLL__COUNTS_ITSELF;
+    const bool leaves_job = !is_init && named && named->traits & COLL__LEAVES_JOB;
+    if (counts_itself || leaves_job) wanted.rank = 0, wanted.size = 1;
+    status = coll__settle(program, s, &wanted, count);
+    if (counts_itself) {
+        s->config.rank = config ? config->rank : 0;
+        s->config.size = config ? config->size : 0;
+        s->status = status;
+        *row = named;
+        return COLL_OK;
+    }
+    /* rank 0 hands on what it has read */
+    if (status == COLL_OK && s->config.rank == 0) status = coll__tuning_read(&s->numbers, s->config.tuning_file);
+    if (status < 0) return status;
+    *row = coll__row_for(program, named, s);
+    if (*row && !is_init && s->config.size == count && !leaves_job) coll__say_alone(s);
+    return *row ? COLL_OK : COLL_ERR_ARGUMENT;
+}
+
+/* Make the communicators of `count` ranks, for coll_init (is_init) or for callers that make several. */
+static coll_status coll__open(const coll__program *program, int count, bool is_init, coll_comm **out, const coll_config *config)
+{
+    coll__settings *const s = (coll__settings *)coll__allocate(sizeof *s);
+    coll__opened *const opened = (coll__opened *)coll__allocate((size_t)count * sizeof *opened);
+    const coll__transport_row *row;
+    coll_status status = s && opened ? COLL_OK : coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", count);
+
+    out[0] = NULL;
+    if (status == COLL_OK) status = coll__open_settle(program, s, is_init, count, config, &row);
+    if (status == COLL_OK) {
+        for (int i = 0; i < count; i++) out[i] = NULL;
+        status = row->missing ? coll__start_failed(COLL_ERR_UNSUPPORTED, "transport \"%s\", but %s", row->name, row->missing)
+                              : row->open(s, count, opened);
+    }
+    if (status == COLL_OK) status = coll__comms_new(opened, count, s, out);
+    free(opened);
+    free(s);
+    return status;
+}
+
+/* ---- >>spawn ---- */
+
+static void *coll__worker_main(void *at)
+{
+    coll__worker *w = (coll__worker *)at;
+
+    w->comm->owner = &w->comm;
+    w->result = w->fn(w->comm, w->arg);
+    if (w->comm) coll__comm_close(w->comm);
+    return NULL;
+}
+
+/* Each rank is a thread, rank 0 that of the caller. */
+static coll_status coll__workers_run(int count, coll__worker *workers)
+{
+    coll_status status = COLL_OK;
+
+    for (int i = count - 1; i >= 0 && status == COLL_OK; i--) {
+        const int error = i == 0 ? 0 : pthread_create(&workers[i].thread, NULL, coll__worker_main, &workers[i]);
+        workers[i].is_running = i > 0 && error == 0;
+        if (i == 0) coll__worker_main(&workers[0]);
+        if (error) {                              /* those that run are told that the others will not come    */
+            for (int k = i; k >= 0; k--) coll__comm_close(workers[k].comm);
+            status = coll__start_failed(COLL_ERR_SYSTEM, "cannot make a thread for rank %d of %d: %s", i, count, strerror(error));
+        }
+    }
+    for (int i = 0; i < count; i++) if (workers[i].is_running) pthread_join(workers[i].thread, NULL);
+    return status;
+}
+
+static int coll__spawn(const coll__program *program, int count, int (*fn)(coll_comm *comm, void *arg), void *arg,
+                       const coll_config *config)
+{
+    if (!fn) return coll__started(coll__start_failed(COLL_ERR_ARGUMENT, "coll_spawn: fn is NULL"), config);
+    if (coll__check_count("coll_spawn", count) < 0) return coll__started(COLL_ERR_ARGUMENT, config);
+    coll_comm **comms = (coll_comm **)calloc((size_t)count, sizeof *comms);
+    coll__worker *workers = (coll__worker *)calloc((size_t)count, sizeof *workers);
+    const coll__transport_row *row = NULL;
+    coll_status status = comms && workers ? coll__open(program, count, false, comms, config)
+                                          : coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", count);
+
+    if (status == COLL_OK) {
+        for (int i = 0; i < count; i++) workers[i] = (coll__worker){ .comm = comms[i], .fn = fn, .arg = arg };
+        status = coll__row_find(program, coll__transport_named(config), &row);
+    }
+    if (status == COLL_OK) status = row && row->spawn ? row->spawn(count, workers) : coll__workers_run(count, workers);
+    int result = coll__started(status, config);
+    for (int i = 0; i < count && result == 0; i++) result = workers[i].result;
+    free(workers);
+    free(comms);
+    return result;
+}
+
+#endif /* COLL_OPEN_H */

@@ -1,0 +1,678 @@
+/* coll_tcp_agree.h - after a failure: the ranks that are left find one another, and agree on who goes on.
+ *
+ * All know the table of places, and the listeners are still open.  Every rank of the list calls those before it, in order, until
+ * one answers: the host.  A rank for which none is left is the host itself.  The host admits who comes, and calls those who have
+ * not: where nobody listens any more, that rank is lost.  Then it proposes a table: one byte for each rank of the list, 1 for
+ * those who go on.
+ *
+ *     the others              host
+ *     hello ->                            of a world whose name is made of the old one and the list
+ *                          <- welcome (base)          accept no proposal below this from anybody any more
+ *     hold (proposal, base) ->            promised; the last proposal that it has accepted from anybody; 0: none
+ *                          <- missing     again and again: the host lives
+ *                          <- table (proposal)
+ *     hold (proposal, base) ->            accepted
+ *                          <- agreed      once all who are there have accepted; or refuse: they are too few
+ *
+ * This is Paxos.  The base of a host is a round and its place, and its proposals are numbered from there.  Who has promised more
+ * than that says so, and the host asks all again, in the next round.  A host proposes when a quorum is there, and it must propose
+ * again what anybody there has accepted before, for that may have been agreed on.  So all who get a table get the same one,
+ * whoever dies, and whichever host they go to; where a dead one is in it, its world fails at once, and shrinks in turn.  Who has
+ * the table tells it to everyone who still calls for this agreement (coll__past_told): one who is not in it learns so.
+ *
+ * What has been received is read before anybody is called lost.  A connection that ends says so at once.  One over which nothing
+ * comes, or a rank that does not answer, is late after `grace_ms`, without a liveness timeout never; and perhaps it is only slow.
+ * Those who are late are not waited for by those who are enough without them.  A host that is not enough without them goes on
+ * calling, and leaves its place for an earlier host that it hears of: so that all who live meet at one place in the end. */
+#ifndef COLL_TCP_AGREE_H
+#define COLL_TCP_AGREE_H
+
+enum {
+    COLL__AGREE_GRACE_MS = 10000, COLL__AGAIN_MS = 20, COLL__AGREE_LOOK_MS = 50,
+    COLL__CALL_AGAIN_MS = 200                     /* the host calls again who was not ready                   */
+};
+
+/* A connection that brings notes, of which some have a table behind them. */
+typedef struct coll__heard {
+    coll__pipe     pipe;
+    unsigned char *bytes;                         /* a note and a table                                       */
+    size_t         length;                        /* of what has come                                         */
+    coll__control  control;                       /* a whole note                                             */
+    uint64_t       ballot, promise;               /* of it                                                    */
+} coll__heard;
+
+/* One that has come to the host. */
+typedef struct coll__attendee {
+    coll__heard heard;
+    uint64_t    asked;                            /* the ballot that it has been asked to accept              */
+    uint64_t    holds;                            /* the last one that it has accepted                        */
+    int64_t     owes_since;                       /* since when it owes us a note; 0: it does not             */
+} coll__attendee;
+
+/* A call to another rank. */
+typedef struct coll__dialling {
+    coll__greet *greet;                           /* NULL: there is none just now                             */
+    bool         is_connected;
+    coll__heard  heard;                           /* once the greeting is over                                */
+    int          way;                             /* which of its addresses is next                           */
+    unsigned     refusing;                        /* its addresses at which nobody listens, a bit for each    */
+    int64_t      call_at;                         /* no sooner                                                */
+    int64_t      turned_away_at;                  /* since when it has not been ready; 0: it is, or has not answered */
+} coll__dialling;
+
+typedef struct coll__agreement {
+    coll__tcp     *old;
+    coll__identity us;                            /* by our place in the list                                 */
+    const int     *ranks;                         /* the list: what they are called in the old world          */
+    int            count, me;
+    unsigned char *is_there;                      /* by place, as those that follow                           */
+    unsigned char *is_lost;                       /* nobody listens there, or it has left                     */
+    unsigned char *is_late;                       /* it does not answer                                       */
+    unsigned char *is_said_dead;                  /* the old world takes it for dead                          */
+    unsigned char *table;                         /* the proposal that we hold, or make; in the end: what is agreed */
+    uint64_t       ballot;                        /* of it; 0: none                                           */
+    uint64_t       promised;                      /* we accept no proposal below this                         */
+    uint64_t       base;                          /* of the host: what those who are there have promised      */
+    bool           is_bound;                      /* somebody has accepted the table before: we must propose it */
+    coll__attendee *attendees;                    /* of the host                                              */
+    coll__dialling *calls;                        /* of the host: to those who have not come; of the others: to the host */
+    struct pollfd *fds;
+    int            grace_ms;
+    int            host;                          /* who has brought it about; -1: not known, or it is lost   */
+    bool           is_watched;                    /* there is a liveness timeout: silence is an end           */
+    int64_t        began, deadline, sign_at;      /* began: to be the host                                    */
+    coll_failure  *failure;
+} coll__agreement;
+
+/* Look what the old world knows of those who are lost.  Rank 0 has heard of all others until now.  When it is gone, the others
+ * judge by what each has seen, and may be wrong: that makes one late only. */
+static void coll__agreement_look(coll__agreement *h)
+{
+    coll__heartbeat *p = &h->old->heartbeat;
+    const int64_t now = coll__now();
+
+    pthread_mutex_lock(&p->lock);
+    const bool is_judge = p->rank == 0 && h->is_watched && now - p->turned_at < coll__liveness(p) / 2;
+    for (int i = 0; i < h->count; i++) {
+        const int rank = h->ranks[i];
+        if (i == h->me || h->is_there[i]) continue;
+        const bool is_silent = is_judge && p->lines[rank].pipe.fd >= 0 && now - p->lines[rank].heard_at > coll__liveness(p);
+        if (p->has_left[rank] || is_silent || (p->rank == 0 && p->is_dead[rank])) h->is_lost[i] = 1;
+        if (p->is_dead[rank] && !h->is_said_dead[i]) h->is_said_dead[i] = h->is_late[i] = 1;
+    }
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* A rank has called, or answered. */
+static void coll__agreement_lives(coll__agreement *h, int place) { h->is_lost[place] = h->is_late[place] = 0; }
+
+/* Who should be the host, as far as we know. */
+static int coll__agreement_first(const coll__agreement *h)
+{
+    int i = 0;
+
+    while (i < h->me && (h->is_lost[i] || h->is_late[i])) i++;
+    return i;
+}
+
+/* ---- >>notes ---- */
+
+static bool coll__heard_open(const coll__agreement *h, coll__heard *heard, coll__pipe *pipe)
+{
+    if (!heard->bytes) heard->bytes = (unsigned char *)malloc(COLL__CONTROL_LENGTH + (size_t)h->count);
+    heard->pipe = coll__pipe_take(pipe);
+    heard->length = 0;
+    if (heard->bytes) return true;
+    coll__pipe_close(&heard->pipe);
+    return false;
+}
+
+static inline const unsigned char *coll__heard_table(const coll__heard *heard) { return heard->bytes + COLL__CONTROL_LENGTH; }
+
+/* The next note, with the table that belongs to it.  COLL_PENDING: not yet; COLL_ERR_PEER: the connection has ended. */
+static coll_status coll__heard_next(const coll__agreement *h, coll__heard *heard)
+{
+    size_t wanted = COLL__CONTROL_LENGTH;
+
+    for (;;) {
+        if (heard->length >= COLL__CONTROL_LENGTH) {
+            if (!coll__control_read(heard->bytes, h->count, &heard->control)) return COLL_ERR_PEER;
+            const coll__control_note note = heard->control.note;
+            const bool has_ballot = note == COLL__CONTROL_HOLD || note == COLL__CONTROL_TABLE || note == COLL__CONTROL_AGREED;
+            const bool has_promise = note == COLL__CONTROL_HOLD || note == COLL__CONTROL_WELCOME;
+            heard->ballot = has_ballot ? coll__get64(heard->bytes + COLL__CONTROL_TEXT) : 0;
+            heard->promise = has_promise ? coll__get64(heard->bytes + COLL__CONTROL_TEXT + 8) : 0;
+            if (heard->ballot > 0) wanted = COLL__CONTROL_LENGTH + (size_t)h->count;
+        }
+        if (heard->length == wanted) break;
+        const ssize_t n = coll__pipe_move(&heard->pipe, heard->bytes + heard->length, wanted - heard->length, false);
+        if (n == -EAGAIN) return COLL_PENDING;
+        if (n < 0) return COLL_ERR_PEER;
+        heard->length += (size_t)n;
+    }
+    heard->length = 0;
+    return COLL_OK;
+}
+
+static void coll__heard_close(coll__heard *heard)
+{
+    coll__pipe_close(&heard->pipe);
+    free(heard->bytes);
+    heard->bytes = NULL;
+}
+
+/* We hold a proposal from now on, in the place of an earlier one. */
+static void coll__agreement_hold(coll__agreement *h, uint64_t ballot, const unsigned char *table)
+{
+    if (ballot <= h->ballot) return;
+    h->ballot = ballot;
+    h->is_bound = true;
+    memcpy(h->table, table, (size_t)h->count);
+}
+
+/* ---- >>calling ---- */
+
+/* What has come of a call. */
+typedef enum coll__answer {
+    COLL__ANSWER_NONE,                             /* not yet                                                  */
+    COLL__ANSWER_NOTE,                             /* a note                                                   */
+    COLL__ANSWER_NOBODY,                           /* at none of its addresses does anybody listen: it is lost */
+    COLL__ANSWER_NOT_READY                         /* call again                                               */
+} coll__answer;
+
+static void coll__dialling_ends(coll__dialling *c)
+{
+    if (c->greet) coll__pipe_close(&c->greet->pipe);
+    free(c->greet);
+    c->greet = NULL;
+    coll__pipe_close(&c->heard.pipe);
+    c->is_connected = false;
+}
+
+/* This address does not answer; the next one may. */
+static coll__answer coll__dialling_in_vain(coll__dialling *c, int count, int error)
+{
+    if (error == ECONNREFUSED) c->refusing |= 1u << (unsigned)((c->way - 1) % count);
+    else c->refusing = 0;
+    coll__dialling_ends(c);
+    const bool is_nobody = c->refusing == (1u << (unsigned)count) - 1;
+    c->call_at = c->way % count == 0 ? coll__deadline(COLL__AGAIN_MS) : 0;
+    return is_nobody ? COLL__ANSWER_NOBODY : COLL__ANSWER_NOT_READY;
+}
+
+static coll__answer coll__dialling_begin(coll__agreement *h, coll__dialling *c, int to)
+{
+    const int rank = h->ranks[to], count = h->old->endpoints[rank].count;
+    const coll__hello hello = { .purpose = COLL__PURPOSE_JOIN, .to = to };
+
+    if (count == 0) return COLL__ANSWER_NOBODY;
+    const coll__address a = coll__endpoint_address(h->old, rank, c->way++ % count);
+    const int fd = coll__dial(&a);
+    if (fd < 0) return coll__dialling_in_vain(c, count, errno);
+    c->greet = (coll__greet *)malloc(sizeof *c->greet);
+    if (c->greet) coll__greet_call(c->greet, &h->us, fd, hello, coll__never);
+    else close(fd);
+    return c->greet ? COLL__ANSWER_NONE : COLL__ANSWER_NOT_READY;
+}
+
+/* Go on with a call as far as it goes without waiting. */
+static coll__answer coll__dialling_advance(coll__agreement *h, coll__dialling *c, int to)
+{
+    const int count = h->old->endpoints[h->ranks[to]].count;
+    coll_status status = COLL_OK;
+
+    if (!c->greet && c->heard.pipe.fd < 0) {
+        if (coll__now() < c->call_at) return COLL__ANSWER_NONE;
+        const coll__answer reply = coll__dialling_begin(h, c, to);
+        if (reply != COLL__ANSWER_NONE) return reply;
+    }
+    if (c->greet && !c->is_connected) {
+        struct pollfd at = { .fd = c->greet->pipe.fd, .events = POLLOUT };
+        if (poll(&at, 1, 0) <= 0) return COLL__ANSWER_NONE;
+        const int error = coll__dial_result(at.fd);
+        if (error) return coll__dialling_in_vain(c, count, error);
+        c->is_connected = true;
+        c->refusing = 0;
+    }
+    if (c->greet) {
+        status = coll__greet_advance(c->greet, &h->us);
+        if (status == COLL_OK && !coll__heard_open(h, &c->heard, &c->greet->pipe)) status = COLL_ERR_MEMORY;
+        if (status == COLL_OK) {
+            free(c->greet);
+            c->greet = NULL;
+        }
+    }
+    if (status == COLL_OK) status = coll__heard_next(h, &c->heard);
+    if (status == COLL_PENDING) return COLL__ANSWER_NONE;
+    if (status == COLL_OK) return COLL__ANSWER_NOTE;
+    if (!c->turned_away_at && status != COLL_ERR_PEER) c->turned_away_at = coll__now();
+    coll__dialling_ends(c);
+    c->call_at = coll__deadline(COLL__AGAIN_MS);
+    return COLL__ANSWER_NOT_READY;
+}
+
+/* What to poll for before going on.  events 0: nothing, go on. */
+static struct pollfd coll__dialling_watch(coll__dialling *c)
+{
+    if (c->greet) return (struct pollfd){ .fd = c->greet->pipe.fd, .events = c->is_connected ? c->greet->want : POLLOUT };
+    if (c->heard.pipe.fd < 0) return (struct pollfd){ .fd = -1, .events = POLLIN };
+    return (struct pollfd){ .fd = c->heard.pipe.fd, .events = coll__pipe_await(&c->heard.pipe, POLLIN) };
+}
+
+/* ---- >>the host ---- */
+
+/* It has ended, or keeps silent.  Whether it lives shows when it is called. */
+static void coll__attendee_lost(coll__agreement *h, int place)
+{
+    coll__heard_close(&h->attendees[place].heard);
+    memset(&h->attendees[place], 0, sizeof h->attendees[place]);
+    h->attendees[place].heard.pipe.fd = -1;
+    h->is_there[place] = 0;
+    h->is_late[place] = 1;
+}
+
+/* Ask for its promise.  It is there when it has given that. */
+static void coll__attendee_ask(coll__agreement *h, int place)
+{
+    coll__attendee *g = &h->attendees[place];
+
+    h->is_there[place] = 0;
+    g->asked = g->holds = 0;
+    g->owes_since = coll__now();
+    if (!coll__table_send(&g->heard.pipe, COLL__CONTROL_WELCOME, h->me, 0, h->base, NULL, 0)) coll__attendee_lost(h, place);
+}
+
+/* Begin, or begin again, above all that has been promised to others as far as we know. */
+static void coll__agreement_raise(coll__agreement *h, uint64_t promised)
+{
+    h->base = h->promised = ((promised >> 48) + 1) << 48 | (uint64_t)h->me << 32;
+    h->is_bound = h->ballot > 0;
+    for (int i = 0; i < h->count; i++) if (h->attendees[i].heard.pipe.fd >= 0) coll__attendee_ask(h, i);
+}
+
+/* Take what has come from those who are there: what they hold.  An end is an end. */
+static void coll__agreement_hear(coll__agreement *h)
+{
+    const int64_t now = coll__now();
+
+    for (int i = 0; i < h->count; i++) {
+        coll__attendee *g = &h->attendees[i];
+        coll_status status = COLL_PENDING;
+        if (g->heard.pipe.fd < 0) continue;
+        while ((status = coll__heard_next(h, &g->heard)) == COLL_OK && g->heard.control.note == COLL__CONTROL_HOLD) {
+            const uint64_t ballot = g->heard.ballot;
+            if (g->heard.promise > h->base) coll__agreement_raise(h, g->heard.promise);
+            if (g->heard.promise != h->base) continue;        /* it answers an earlier question                   */
+            g->holds = ballot;
+            if (ballot >= g->asked) g->owes_since = 0;
+            if (!h->is_there[i]) coll__agreement_hold(h, ballot, coll__heard_table(&g->heard));
+            h->is_there[i] = 1;
+            h->calls[i].turned_away_at = 0;
+            coll__agreement_lives(h, i);
+        }
+        const bool is_late = h->is_watched && g->owes_since && now - g->owes_since > h->grace_ms * (int64_t)COLL__MS;
+        if (status != COLL_PENDING || is_late) coll__attendee_lost(h, i);
+    }
+}
+
+/* Somebody has said who it is.  false: that cannot be answered yet. */
+static bool coll__agreement_admit(coll__agreement *h, coll__greet *g)
+{
+    const int place = g->hello.rank;
+    const bool is_host = h->base > 0, is_call = g->hello.purpose == COLL__PURPOSE_JOIN && place != h->me;
+
+    if (is_call && (place < h->me ? is_host && coll__is_quorum(h->is_there, h->count) : !is_host)) return false;
+    coll__io_forget(&h->old->io, g->pipe.fd);
+    if (is_call && place < h->me) {               /* an earlier host lives: we go there                       */
+        coll__agreement_lives(h, place);
+        coll__pipe_close(&g->pipe);
+        return true;
+    }
+    if (!is_call || h->attendees[place].heard.pipe.fd >= 0) {
+        coll__refuse(h->old, &g->pipe, COLL_ERR_PROTOCOL, "it is not expected here");
+        return true;
+    }
+    coll__tune_socket(g->pipe.fd);
+    if (coll__heard_open(h, &h->attendees[place].heard, &g->pipe)) coll__attendee_ask(h, place);
+    return true;
+}
+
+static void coll__agreement_accept(coll__agreement *h)
+{
+    coll__tcp *tcp = h->old;
+
+    pthread_mutex_lock(&tcp->accept_lock);
+    if (!tcp->is_deaf) (void)coll__accept_all(tcp);
+    coll__greetings_go_on(tcp);
+    pthread_mutex_unlock(&tcp->accept_lock);
+    coll__accept_tidy(tcp);
+}
+
+/* What one that is called has answered.  true: the end of this agreement, which is now in h->table. */
+static bool coll__agreement_answered(coll__agreement *h, int place, coll__answer reply)
+{
+    coll__dialling *c = &h->calls[place];
+    const coll__control_note note = reply == COLL__ANSWER_NOTE ? c->heard.control.note : COLL__CONTROL_LIMIT;
+    const int64_t now = coll__now();
+
+    if (reply == COLL__ANSWER_NOBODY) h->is_lost[place] = 1;
+    if (note == COLL__CONTROL_AGREED && c->heard.ballot > 0) {
+        memcpy(h->table, coll__heard_table(&c->heard), (size_t)h->count);
+        return true;
+    }
+    if (note == COLL__CONTROL_WELCOME) coll__agreement_lives(h, place);           /* it is an earlier host: we go there */
+    if (note == COLL__CONTROL_REFUSE && !c->turned_away_at) c->turned_away_at = now;
+    if (h->is_watched && c->turned_away_at && now - c->turned_away_at > h->grace_ms * (int64_t)COLL__MS) h->is_late[place] = 1;
+    return false;
+}
+
+/* Call those who have not come: one where nobody listens is lost, and one that knows the end of this agreement tells it.
+ * true: it is in h->table. */
+static bool coll__agreement_call_all(coll__agreement *h)
+{
+    for (int i = 0; i < h->count; i++) {
+        coll__dialling *c = &h->calls[i];
+        if (i == h->me || h->is_lost[i] || h->is_there[i] || h->attendees[i].heard.pipe.fd >= 0) {
+            coll__dialling_ends(c);
+            continue;
+        }
+        const coll__answer reply = coll__dialling_advance(h, c, i);
+        if (reply == COLL__ANSWER_NONE) continue;
+        if (coll__agreement_answered(h, i, reply)) return true;
+        coll__dialling_ends(c);
+        if (c->call_at > coll__now()) c->call_at = coll__deadline(COLL__CALL_AGAIN_MS);
+    }
+    return false;
+}
+
+/* Show all who are there that we live. */
+static void coll__agreement_sign(coll__agreement *h)
+{
+    enum { SIGNS = 8 };                           /* in the time after which silence is an end                */
+    const int64_t now = coll__now();
+
+    if (now < h->sign_at) return;
+    h->sign_at = now + h->grace_ms * (int64_t)COLL__MS / SIGNS;
+    for (int i = 0; i < h->count; i++)
+        if (h->is_there[i] && i != h->me
+            && !coll__table_send(&h->attendees[i].heard.pipe, COLL__CONTROL_MISSING, h->me, 0, 0, NULL, 0))
+            coll__attendee_lost(h, i);
+}
+
+static void coll__agreement_wait(coll__agreement *h, int64_t until)
+{
+    const coll__tcp *tcp = h->old;
+    int n = 0, ms = coll__ms_until(until, COLL__AGREE_LOOK_MS);
+
+    h->fds[n++] = (struct pollfd){ .fd = tcp->is_deaf ? -1 : tcp->listener, .events = POLLIN };
+    for (int i = 0; i < tcp->greeting_count; i++) {
+        const coll__greet *g = &tcp->greetings[i];
+        if (g->pipe.fd < 0 || g->step == COLL__GREET_OVER || !g->want) continue;
+        h->fds[n++] = (struct pollfd){ .fd = g->pipe.fd, .events = g->want };
+    }
+    for (int i = 0; i < h->count; i++) {
+        coll__pipe *pipe = &h->attendees[i].heard.pipe;
+        if (pipe->fd >= 0) h->fds[n++] = (struct pollfd){ .fd = pipe->fd, .events = coll__pipe_await(pipe, POLLIN) };
+        const struct pollfd at = coll__dialling_watch(&h->calls[i]);
+        if (at.fd >= 0) h->fds[n++] = at;
+    }
+    for (int i = 0; i < n; i++) if (h->fds[i].events == 0) ms = 0;
+    (void)poll(h->fds, (nfds_t)n, ms);
+}
+
+/* A quorum is there, and all others are lost, or have been waited for: have those who are there accept one table.  true: they
+ * have. */
+static bool coll__agreement_propose(coll__agreement *h)
+{
+    bool is_accepted = true;
+
+    if (h->ballot < h->base || (!h->is_bound && memcmp(h->table, h->is_there, (size_t)h->count))) {
+        if (!h->is_bound) memcpy(h->table, h->is_there, (size_t)h->count);
+        h->ballot = h->ballot < h->base ? h->base : h->ballot + 1;
+    }
+    for (int i = 0; i < h->count; i++) {
+        coll__attendee *g = &h->attendees[i];
+        if (i == h->me || !h->is_there[i]) continue;
+        if (g->holds != h->ballot) is_accepted = false;
+        if (g->asked == h->ballot) continue;
+        g->asked = h->ballot;
+        g->owes_since = coll__now();
+        if (!coll__table_send(&g->heard.pipe, COLL__CONTROL_TABLE, h->me, h->ballot, 0, h->table, h->count))
+            coll__attendee_lost(h, i);
+    }
+    return is_accepted;
+}
+
+/* How many are there, and how many may still come.  Those who are late are waited for while there are too few, but not one that
+ * the world has taken for dead before, and that has kept silent ever since. */
+static int coll__agreement_tally(const coll__agreement *h, int *open)
+{
+    const bool is_enough = coll__is_quorum(h->is_there, h->count);
+    const bool has_waited = coll__now() - h->began > h->grace_ms * (int64_t)COLL__MS;
+    int there = 0;
+
+    *open = 0;
+    for (int i = 0; i < h->count; i++) {
+        const bool may_come = !h->is_late[i] || !(is_enough || (h->is_said_dead[i] && has_waited));
+        there += h->is_there[i];
+        *open += !h->is_there[i] && !h->is_lost[i] && may_come;
+    }
+    return there;
+}
+
+/* Be the host no more, for an earlier one lives.  Those who are there find it as we do. */
+static void coll__agreement_leave(coll__agreement *h)
+{
+    for (int i = 0; i < h->count; i++) {
+        if (h->attendees[i].heard.pipe.fd >= 0) coll__attendee_lost(h, i);
+        coll__dialling_ends(&h->calls[i]);
+        if (i > h->me) coll__agreement_lives(h, i);
+    }
+    h->is_there[h->me] = 0;
+    h->base = 0;
+}
+
+/* Gather, and have it agreed who goes on.  COLL_OK: h->table says it.  COLL_PENDING: somebody else is the host. */
+static coll_status coll__agreement_seek(coll__agreement *h)
+{
+    int64_t until = h->deadline;
+    int before = 1, open;
+
+    h->is_there[h->me] = 1;
+    h->began = coll__now();
+    coll__agreement_raise(h, h->promised);
+    for (int i = 0; i < h->count; i++) {
+        h->calls[i].call_at = coll__deadline(COLL__AGREE_LOOK_MS);
+        h->calls[i].turned_away_at = 0;
+    }
+    for (;;) {
+        coll__agreement_look(h);
+        coll__agreement_accept(h);
+        coll__agreement_hear(h);
+        if (coll__agreement_call_all(h)) {
+            h->is_bound = true;                   /* its host is another one                                  */
+            return COLL_OK;
+        }
+        const int there = coll__agreement_tally(h, &open);
+        const bool is_enough = coll__is_quorum(h->is_there, h->count);
+        if (coll__agreement_first(h) < h->me && coll__now() < h->deadline) {
+            coll__agreement_leave(h);
+            return COLL_PENDING;
+        }
+        if (!is_enough) until = h->deadline;
+        else if (there != before || until == h->deadline) until = coll__deadline(h->grace_ms);
+        if (until > h->deadline) until = h->deadline;
+        before = there;
+        const bool is_time = open == 0 || coll__now() >= until;
+        if (is_time && !is_enough)
+            return coll__blame(h->failure, COLL_ERR_PEER, -1, "only %d of %d ranks are left: that is not most of them, and the "
+                               "others might go on elsewhere", there, h->count);
+        if (is_time && coll__agreement_propose(h)) return COLL_OK;
+        coll__agreement_sign(h);
+        coll__agreement_wait(h, is_time ? coll__never : until);
+    }
+}
+
+/* Tell those who are there what is agreed, or that they are too few. */
+static void coll__agreement_tell(coll__agreement *h)
+{
+    const coll_failure *why = h->failure;
+
+    for (int i = 0; i < h->count; i++) {
+        coll__pipe *pipe = &h->attendees[i].heard.pipe;
+        if (pipe->fd < 0 || !h->is_there[i]) continue;
+        if (why->status == COLL_OK)
+            (void)coll__table_send(pipe, COLL__CONTROL_AGREED, h->me, COLL__BALLOT_DECIDED, 0, h->table,
+                                   h->count);
+        else
+            coll__control_send(pipe, COLL__CONTROL_REFUSE, why->status, -1, why->text);
+    }
+}
+
+/* ---- >>the others ---- */
+
+/* What we have promised, and the last proposal that we have accepted. */
+static bool coll__agreement_say(const coll__agreement *h, coll__pipe *pipe)
+{
+    return coll__table_send(pipe, COLL__CONTROL_HOLD, h->me, h->ballot, h->promised, h->table, h->count);
+}
+
+/* The host has let us in, and its welcome is what was heard last.  COLL_OK: it is agreed who goes on.  COLL_PENDING: the host is
+ * lost.  An error is that of the agreement. */
+static coll_status coll__agreement_attend(coll__agreement *h, coll__heard *heard)
+{
+    const int64_t patience = h->grace_ms * (int64_t)COLL__MS;
+    int64_t heard_at = coll__now();
+    coll_status status = COLL_OK;
+
+    for (;;) {
+        for (; status == COLL_OK; status = coll__heard_next(h, heard)) {
+            const coll__control_note note = heard->control.note;
+            heard_at = coll__now();
+            if (note == COLL__CONTROL_REFUSE)
+                return coll__blame(h->failure, heard->control.what.status, -1, "%s", heard->control.what.text);
+            if (note == COLL__CONTROL_AGREED) {
+                memcpy(h->table, coll__heard_table(heard), (size_t)h->count);
+                return COLL_OK;
+            }
+            if (note != COLL__CONTROL_TABLE && note != COLL__CONTROL_WELCOME) continue;
+            if (heard->promise > h->promised) h->promised = heard->promise;
+            if (heard->ballot >= h->promised) coll__agreement_hold(h, heard->ballot, coll__heard_table(heard));
+            if (!coll__agreement_say(h, &heard->pipe)) return COLL_PENDING;
+        }
+        const int64_t now = coll__now();
+        if (status < 0 || now - heard_at > (h->is_watched ? patience : h->deadline - heard_at + patience)) return COLL_PENDING;
+        struct pollfd at = { .fd = heard->pipe.fd, .events = coll__pipe_await(&heard->pipe, POLLIN) };
+        if (at.events) (void)poll(&at, 1, coll__ms_until(heard_at + patience, 1000));
+        status = coll__heard_next(h, heard);
+    }
+}
+
+/* Go to a host.  As above; COLL_PENDING also when an earlier one lives. */
+static coll_status coll__agreement_join(coll__agreement *h, int host)
+{
+    coll__dialling *c = &h->calls[host];
+    const int64_t soon = coll__deadline(h->grace_ms), until = soon < h->deadline ? soon : h->deadline;
+    coll_status status = COLL_PENDING;
+
+    c->way = 0;
+    c->refusing = 0;
+    c->call_at = 0;
+    for (bool is_over = false; !is_over;) {
+        coll__agreement_look(h);
+        coll__agreement_accept(h);
+        const coll__answer reply = coll__dialling_advance(h, c, host);
+        const coll__control_note note = reply == COLL__ANSWER_NOTE ? c->heard.control.note : COLL__CONTROL_LIMIT;
+        if (note == COLL__CONTROL_WELCOME) {
+            status = coll__agreement_attend(h, &c->heard);
+            break;
+        }
+        if (note == COLL__CONTROL_AGREED && c->heard.ballot > 0) {
+            memcpy(h->table, coll__heard_table(&c->heard), (size_t)h->count);
+            coll__dialling_ends(c);                /* its line is not for this world                           */
+            return COLL_OK;
+        }
+        if (reply == COLL__ANSWER_NOBODY) h->is_lost[host] = 1;
+        is_over = (reply != COLL__ANSWER_NOTE && coll__agreement_first(h) != host) || coll__now() >= until;
+        if (reply == COLL__ANSWER_NOTE) {          /* it has not heard of the failure yet                      */
+            coll__dialling_ends(c);
+            c->call_at = coll__deadline(COLL__AGAIN_MS);
+        }
+        struct pollfd at = coll__dialling_watch(c);
+        const bool is_waiting = !is_over && at.events != 0;
+        if (is_waiting) (void)poll(&at, 1, coll__ms_until(at.fd < 0 ? c->call_at : until, COLL__AGREE_LOOK_MS));
+    }
+    if (status == COLL_OK) h->host = host;
+    else coll__dialling_ends(c);
+    if (status == COLL_PENDING && coll__agreement_first(h) == host) h->is_late[host] = 1;
+    return status;
+}
+
+/* Find the host, or be it.  COLL_OK: h->table says who goes on. */
+static coll_status coll__agreement_run(coll__agreement *h)
+{
+    coll_status status = COLL_PENDING;
+
+    h->host = -1;
+    while (status == COLL_PENDING) {
+        coll__agreement_look(h);
+        const int first = coll__agreement_first(h);
+        status = first < h->me ? coll__agreement_join(h, first) : coll__agreement_seek(h);
+    }
+    if (h->base > 0) coll__agreement_tell(h);
+    if (status == COLL_OK && h->base > 0 && !h->is_bound) h->host = h->me;
+    return status;
+}
+
+/* ---- >>open, close ---- */
+
+/* Who connects from here on means the agreement, and no more when it is over.  Greetings that have begun meant what was before:
+ * those who belong here call again. */
+static void coll__agreement_takes_listener(coll__agreement *h, bool is_open)
+{
+    coll__tcp *tcp = h->old;
+
+    pthread_mutex_lock(&tcp->accept_lock);
+    tcp->agreement = is_open ? h : NULL;
+    tcp->greets_as = is_open ? &h->us : &tcp->us;
+    for (int i = tcp->greeting_count - 1; i >= 0; i--) {
+        coll__greet *g = &tcp->greetings[i];
+        if (g->pipe.fd < 0 || (is_open && g->step == COLL__GREET_HEAR)) continue;
+        coll__io_forget(&tcp->io, g->pipe.fd);
+        coll__pipe_close(&g->pipe);
+        coll__greeting_close(tcp, i);
+    }
+    pthread_mutex_unlock(&tcp->accept_lock);
+}
+
+static bool coll__agreement_open(coll__agreement *h)
+{
+    const size_t n = (size_t)h->count;
+
+    unsigned char **const marks[] = { &h->is_there, &h->is_lost, &h->is_late, &h->is_said_dead, &h->table };
+    unsigned char *const memory = (unsigned char *)coll__allocate(sizeof marks / sizeof *marks * n);
+    for (size_t i = 0; memory && i < sizeof marks / sizeof *marks; i++) *marks[i] = memory + i * n;
+    h->attendees = (coll__attendee *)coll__allocate(n * sizeof *h->attendees);
+    h->calls = (coll__dialling *)coll__allocate(n * sizeof *h->calls);
+    h->fds = (struct pollfd *)coll__allocate((2 * n + (size_t)h->old->greeting_room + 1) * sizeof *h->fds);
+    for (int i = 0; h->attendees && i < h->count; i++) h->attendees[i].heard.pipe.fd = -1;
+    for (int i = 0; h->calls && i < h->count; i++) h->calls[i].heard.pipe.fd = -1;
+    coll__agreement_takes_listener(h, true);
+    return h->is_there && h->attendees && h->calls && h->fds;
+}
+
+static void coll__agreement_close(coll__agreement *h)
+{
+    for (int i = 0; h->attendees && i < h->count; i++) coll__heard_close(&h->attendees[i].heard);
+    for (int i = 0; h->calls && i < h->count; i++) {
+        coll__dialling_ends(&h->calls[i]);
+        coll__heard_close(&h->calls[i].heard);
+    }
+    coll__agreement_takes_listener(h, false);
+    free(h->is_there);
+    free(h->attendees);
+    free(h->calls);
+    free(h->fds);
+}
+
+#endif /* COLL_TCP_AGREE_H  */

@@ -1,0 +1,651 @@
+/* coll_tcp_bootstrap.h - the start: everybody dials rank 0, which hands out the table of all endpoints when all are there.
+ *
+ *     rank 0                                  rank r
+ *     listens                                 dials all addresses of rank 0, 250 ms apart, and takes the first that answers
+ *                         <- hello            who it is, and of which world
+ *     welcome ->                              listens where its way to rank 0 begins
+ *                         <- endpoint         where that is
+ *     (listen ->)         (<- endpoint)       where its address would be of no use to others (coll_tcp_endpoints.h)
+ *     table   ->
+ *
+ * The connection stays, as the control connection.  Rank 0 serves all comers at once.  Every wait has the one deadline of the
+ * start.  Until then a rank tries again, and looks up names and files again; rank 0 says every 5 s whom it waits for, also to
+ * those who have come.  A rank that has come and whose connection ends must be back within the liveness timeout, or that is the
+ * end of the start.  When the deadline passes, rank 0 names the missing ranks, to itself and to all that have come; a rank
+ * that has not reached it says which addresses it has tried, and what became of each.
+ *
+ * Where rank 0 is comes as an address, as the first of a list of hosts, or as the path of a file ("file:PATH", see
+ * coll_tcp_rendezvous.h).  The functions that wait and connect get what they need as arguments and know nothing of that. */
+#ifndef COLL_TCP_BOOTSTRAP_H
+#define COLL_TCP_BOOTSTRAP_H
+
+enum {
+    COLL__RETRY_LEAST_MS = 2, COLL__RETRY_MOST_MS = 500,
+    COLL__BACK_MS = 1500,                         /* the least time in which a rank that had come may come again */
+    COLL__ANSWER_MS = 5000, COLL__REPORT_MS = 5000, COLL__TELL_MS = 200, COLL__GRACE_MS = 6000, COLL__LAST_MS = 50
+};
+
+/* An endpoint of so many addresses at a port. */
+static void coll__endpoint_set(coll__endpoint *endpoint, unsigned char (*addresses)[16], int count, int port)
+{
+    endpoint->count = 0;
+    for (int i = 0; i < count; i++)
+        coll__addresses_add(endpoint->addresses, &endpoint->count, COLL__ENDPOINT_ADDRESSES, addresses[i]);
+    endpoint->port = port;
+}
+
+/* Is the listener where a rank may listen?  Otherwise it is closed again. */
+static coll_status coll__listener_is_allowed(coll__tcp *tcp)
+{
+    const coll__address here = coll__name_of(tcp->listener, false);
+    char why[200];
+
+    if (coll__may_listen(tcp, &here, why, sizeof why)) return COLL_OK;
+    coll__close_fd(&tcp->listener);
+    return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d does not listen: %s", tcp->rank, why);
+}
+
+/* ---- >>rank 0: its listener ---- */
+
+/* Note where the listener is.  A wide one has no address of its own: others see by which they came. */
+static void coll__root_notes_endpoint(coll__tcp *tcp, unsigned char (*addresses)[16], int count)
+{
+    const coll__address here = coll__name_of(tcp->listener, false);
+    unsigned char own[1][16];
+    int port;
+
+    coll__address_pack(&here, own[0], &port);
+    if (count == 0 && !coll__is_wide(own[0])) coll__endpoint_set(&tcp->endpoints[0], own, 1, port);
+    else coll__endpoint_set(&tcp->endpoints[0], addresses, count, port);
+    memcpy(tcp->endpoints[0].host, tcp->us.host, sizeof tcp->us.host);
+    tcp->network.scope = coll__address_scope(&here);
+}
+
+/* No listener, and errno says why. */
+static coll_status coll__root_shut(const coll__tcp *tcp, const char *where, int port)
+{
+    const int error = errno;
+    char holder[100] = "";
+
+    if (error == EADDRINUSE && port == 0 && tcp->network.port_first > 0)
+        return coll__start_failed(COLL_ERR_SYSTEM, "rank 0 cannot listen at %s: no port from %d to %d is free", where,
+                                  tcp->network.port_first, tcp->network.port_last);
+    if (error == EADDRINUSE && port > 0) coll__holder_text(port, holder, sizeof holder);
+    return coll__start_failed(COLL_ERR_SYSTEM, "rank 0 cannot listen at %s: %s%s", where, strerror(error), holder);
+}
+
+/* Listen at a port of our own choice, at the address `a`, or where it is NULL at those of the network, or at the usual ones. */
+static coll_status coll__listen_anywhere(coll__tcp *tcp, const char *where, const coll__address *a)
+{
+    unsigned char addresses[COLL__ENDPOINT_ADDRESSES][16];
+    int count = tcp->network.count;
+
+    memcpy(addresses, tcp->network.addresses, sizeof addresses);
+    if (!a && count == 0) count = coll__network_usual(addresses, COLL__ENDPOINT_ADDRESSES);
+    const coll__address only = a ? *a : coll__address_unpack(addresses[0], 0);
+    tcp->listener = coll__listen_within(&tcp->network, a || count == 1 ? &only : NULL, 0);
+    if (tcp->listener < 0) return coll__root_shut(tcp, where, 0);
+    coll__root_notes_endpoint(tcp, addresses, a ? 0 : count);
+    return COLL_OK;
+}
+
+/* Listen at a given port.  Of several addresses the first that is this host's, and not loopback, is taken.  A name that this host
+ * knows only as loopback, as Debian does with its own, others know as something else: so rank 0 listens widely then, and where
+ * the address is none of this host's, but perhaps of a router in front of it. */
+static coll_status coll__listen_given(coll__tcp *tcp, const char *where, const char *host, const coll__address *list, int count)
+{
+    const bool is_name = *host && !coll__is_literal(host) && strcasecmp(host, "localhost");
+    unsigned char bytes[16];
+    int port = 0, local_count = 0;
+
+    for (int pass = 0; pass < 2 && tcp->listener < 0; pass++) {
+        for (int i = 0; i < count && tcp->listener < 0; i++) {
+            coll__address_pack(&list[i], bytes, &port);
+            if (coll__is_loopback(bytes) != (pass == 1)) continue;
+            if (pass == 1) local_count++;
+            if (pass == 1 && is_name) continue;
+            tcp->listener = !*host && tcp->network.count != 1 ? coll__listen_widely(port) : coll__listen_at(&list[i]);
+            if (tcp->listener < 0 && errno != EADDRNOTAVAIL && errno != EAFNOSUPPORT) return coll__root_shut(tcp, where, port);
+        }
+    }
+    if (tcp->listener < 0) {
+        tcp->listener = coll__listen_widely(port);
+        if (tcp->listener < 0) return coll__root_shut(tcp, where, port);
+        tcp->is_elsewhere = local_count == 0;
+        coll__say(&tcp->log, local_count ? COLL_LOG_INFO : COLL_LOG_WARN,
+                  "%s is no address of this host%s: rank 0 listens on all of them",
+                  where, local_count ? " that others could reach" : "");
+    }
+    coll__root_notes_endpoint(tcp, tcp->network.addresses, tcp->network.count);
+    return COLL_OK;
+}
+
+static coll_status coll__listen_as_root(coll__tcp *tcp, const char *where)
+{
+    coll__address list[COLL__ADDRESSES_MOST];
+    char host[256];
+    bool may_come;
+    int count, port = 0;
+    const char *wrong = coll__resolve(where, true, list, &count, &may_come);
+
+    if (wrong) return coll__start_failed(COLL_ERR_ARGUMENT, "rank 0 cannot listen at \"%s\": %s", where, wrong);
+    (void)coll__address_split(where, host, sizeof host, &port);
+    if (!*host && tcp->network.count == 1) list[0] = coll__address_unpack(tcp->network.addresses[0], port), count = 1;
+    if (port == 0) return coll__listen_anywhere(tcp, where, *host ? &list[0] : NULL);
+    return coll__listen_given(tcp, where, host, list, count);
+}
+
+/* ---- >>rank 0 waits for all ---- */
+
+/* Whom rank 0 waits for: to those who have come. */
+static void coll__bootstrap_tell(coll__tcp *tcp)
+{
+    char missing[120];
+
+    coll__missing_ranks(tcp, missing, sizeof missing);
+    for (int i = 1; i < tcp->size; i++)
+        if (tcp->controls[i].pipe.fd >= 0)
+            coll__control_send(&tcp->controls[i].pipe, COLL__CONTROL_MISSING, COLL_OK, -1, missing);
+}
+
+/* And on the log. */
+static void coll__bootstrap_report(coll__tcp *tcp, const char *where, int64_t began)
+{
+    char missing[120];
+
+    coll__missing_ranks(tcp, missing, sizeof missing);
+    coll__say(&tcp->log, COLL_LOG_WARN, "rank 0 waits at %s, since %.0f s, for %d of %d ranks: %s", where,
+              (double)(coll__now() - began) * 1e-9, tcp->size - 1 - tcp->present_count, tcp->size, missing);
+}
+
+/* The rank that has come and gone, and has been away for too long; -1: none. */
+static int coll__bootstrap_lost(const coll__tcp *tcp, int liveness_ms, int64_t now)
+{
+    const int64_t patience = (int64_t)coll__most((size_t)liveness_ms, COLL__BACK_MS) * COLL__MS;
+
+    for (int i = 1; i < tcp->size && liveness_ms > 0; i++)
+        if (tcp->controls[i].lost_at && now - tcp->controls[i].lost_at > patience) return i;
+    return -1;
+}
+
+/* Nobody could be let in for too long: those who are there have taken all that this process may have. */
+static bool coll__bootstrap_is_short(const coll__tcp *tcp, int64_t now)
+{
+    return tcp->short_of && now < tcp->short_at + COLL__SHORT_RUN_MS * (int64_t)COLL__MS
+        && tcp->short_at > tcp->short_since + COLL__BACK_MS * (int64_t)COLL__MS;
+}
+
+/* Let in who comes until all have told their endpoints.  false: the deadline has passed before, or somebody has gone for good, or
+ * cannot be let in. */
+static bool coll__bootstrap_all(coll__tcp *tcp, const char *where, int liveness_ms, int64_t began, int64_t deadline)
+{
+    int64_t report = coll__now() + (int64_t)COLL__REPORT_MS * COLL__MS, tell = coll__now() + (int64_t)COLL__TELL_MS * COLL__MS;
+
+    while (tcp->present_count < tcp->size - 1) {
+        const int64_t now = coll__now();
+        if (now >= deadline || coll__bootstrap_lost(tcp, liveness_ms, now) > 0) return false;
+        if (coll__bootstrap_is_short(tcp, now)) return false;
+        if (now >= tell) {
+            coll__bootstrap_tell(tcp);
+            tell = now + (int64_t)COLL__TELL_MS * COLL__MS;
+        }
+        if (now >= report) {
+            coll__bootstrap_report(tcp, where, began);
+            report = now + (int64_t)COLL__REPORT_MS * COLL__MS;
+        }
+        struct pollfd p = { .fd = tcp->io.events, .events = POLLIN };
+        (void)poll(&p, 1, coll__ms_until(deadline < tell ? deadline : tell, tcp->is_saving ? COLL__REDIAL_LEAST_MS : tcp->is_deaf
+                                         ? COLL__YOUNG_MS : 1000));
+        coll__events(tcp);
+    }
+    return true;
+}
+
+/* Why not all have come. */
+static coll_status coll__bootstrap_failure(const coll__tcp *tcp, const char *where, int liveness_ms, int64_t began)
+{
+    const int lost = coll__bootstrap_lost(tcp, liveness_ms, coll__now());
+    char missing[120], why[80];
+
+    if (lost > 0)
+        return coll__start_failed(COLL_ERR_PEER, "rank %d came to rank 0 at %s, is gone (%s), and has not come back for %.1f s",
+                                  lost, where, coll__ending_text(tcp->controls[lost].lost_by),
+                                  (double)(coll__now() - tcp->controls[lost].lost_at) * 1e-9);
+    coll__missing_ranks(tcp, missing, sizeof missing);
+    if (coll__bootstrap_is_short(tcp, coll__now()))
+        return coll__start_failed(COLL_ERR_SYSTEM, "rank 0 at %s has nothing left for another connection: %s; these ranks have "
+                                  "not come: %s", where, coll__shortage_text(tcp->short_of, why, sizeof why), missing);
+    return coll__start_failed(COLL_ERR_TIMEOUT, "rank 0 waited %.1f s at %s%s; these ranks have not come: %s",
+                              (double)(coll__now() - began) * 1e-9, where,
+                              tcp->is_elsewhere ? ", which is no address of its host" : "", missing);
+}
+
+/* Tell everybody who is there why there will be no world. */
+static coll_status coll__bootstrap_failed(coll__tcp *tcp, const char *where, int liveness_ms, int64_t began)
+{
+    const coll_status status = coll__bootstrap_failure(tcp, where, liveness_ms, began);
+
+    for (int i = 1; i < tcp->size; i++)
+        if (tcp->controls[i].pipe.fd >= 0)
+            coll__control_send(&tcp->controls[i].pipe, COLL__CONTROL_REFUSE, status, -1, coll__start_error);
+    return status;
+}
+
+/* Write the file: where rank 0 listens, and a nonce that belongs to the identity of this world. */
+static coll_status coll__rendezvous_publish(coll__tcp *tcp, const char *path, const char *world, coll__rendezvous *rendezvous)
+{
+    memset(rendezvous, 0, sizeof *rendezvous);
+    coll__rendezvous_nonce(rendezvous->nonce);
+    coll__world_id(tcp->us.world, tcp->size, world, rendezvous->nonce);
+    for (int i = 0; i < tcp->endpoints[0].count; i++)
+        rendezvous->addresses[rendezvous->count++] = coll__endpoint_address(tcp, 0, i);
+    const int error = coll__rendezvous_write(path, rendezvous);
+    return error ? coll__start_failed(COLL_ERR_SYSTEM, "rank 0 cannot write file:%.160s: %s", path, strerror(error)) : COLL_OK;
+}
+
+/* Open the listener, and let the others know where it is. */
+static coll_status coll__root_begins(coll__tcp *tcp, const coll_config *c, coll__rendezvous *rendezvous)
+{
+    const char *path = coll__rendezvous_path(c->address);
+    char text[COLL__ADDRESS_TEXT];
+    coll_status status = path ? coll__listen_anywhere(tcp, c->address, NULL) : coll__listen_as_root(tcp, c->address);
+    if (status == COLL_OK) status = coll__listener_is_allowed(tcp);
+
+    if (status < 0) return status;
+    if (path && (status = coll__rendezvous_publish(tcp, path, c->world, rendezvous)) < 0) return status;
+    int ignored;
+    char host[256];
+    if (!path && c->tcp.listening && tcp->endpoints[0].count > 0) {
+        const coll__address here = coll__endpoint_address(tcp, 0, 0);
+        c->tcp.listening(c->tcp.listening_context, coll__address_text(&here, text, sizeof text));
+    } else if (!path && !c->tcp.listening && coll__address_split(c->address, host, sizeof host, &ignored) && ignored == 0) {
+        return coll__start_failed(COLL_ERR_ARGUMENT,
+                                  "port 0 in \"%s\" is any port: without `listening` nobody gets to know which", c->address);
+    }
+    coll__io_watch(&tcp->io, tcp->listener, EPOLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
+    return COLL_OK;
+}
+
+static coll_status coll__bootstrap_as_root(coll__tcp *tcp, const coll_config *c)
+{
+    const int64_t began = coll__now(), deadline = coll__deadline(c->start_timeout_ms);
+    coll__rendezvous rendezvous;
+    coll_status status = coll__root_begins(tcp, c, &rendezvous);
+
+    if (status < 0) return status;
+    tcp->is_bootstrapping = true;
+    const int liveness = c->liveness_timeout_ms;
+    bool is_complete = coll__bootstrap_all(tcp, c->address, liveness, began, deadline);
+    if (is_complete && coll__ask_to_listen(tcp, deadline) > 0)
+        is_complete = coll__bootstrap_all(tcp, c->address, liveness, began, deadline);
+    if (coll__rendezvous_path(c->address)) coll__rendezvous_remove(coll__rendezvous_path(c->address), rendezvous.nonce);
+    if (!is_complete) return coll__bootstrap_failed(tcp, c->address, liveness, began);
+    tcp->is_bootstrapping = false;
+    coll__send_table(tcp);
+    return COLL_OK;
+}
+
+/* ---- >>the others: their listeners ---- */
+
+/* Listen at so many addresses of ours, of which several mean a wide one, at a port that is given or, 0, drawn from the range.
+ * false: errno. */
+static bool coll__listener_open(coll__tcp *tcp, const coll__address *at, int count, int port)
+{
+    const coll__address one = coll__with_port(*at, port);
+
+    coll__close_fd(&tcp->listener);
+    if (port == 0) tcp->listener = coll__listen_within(&tcp->network, count == 1 ? at : NULL, tcp->rank);
+    else tcp->listener = count == 1 ? coll__listen_at(&one) : coll__listen_widely(port);
+    return tcp->listener >= 0;
+}
+
+/* The addresses of our own entry in the list of hosts, those of this host first.  Gives the port; 0: none is given. */
+static int coll__own_entry(const coll__tcp *tcp, const char *hosts, coll__address *list, int *count)
+{
+    char entry[COLL__ADDRESS_ROOM];
+    unsigned char ignored[16];
+    bool may_come;
+    int port = 0;
+
+    *count = 0;
+    if (!hosts || !coll__hosts_entry(hosts, tcp->rank, entry, sizeof entry)
+        || coll__resolve(entry, true, list, count, &may_come) || *count == 0) return 0;
+    coll__address_pack(&list[0], ignored, &port);
+    return port;
+}
+
+/* Listen where others are to find us, and note the endpoint: at our entry in the list of hosts, at the addresses of the network,
+ * where rank 0 has asked for it (`outer`), or where our way to rank 0 begins.  `hosts`, `outer` may be NULL. */
+static bool coll__listen_as_other(coll__tcp *tcp, int control, const char *hosts, const coll__endpoint *outer)
+{
+    const coll__address here = coll__with_port(coll__name_of(control, false), 0);
+    unsigned char bytes[16], told[COLL__ENDPOINT_ADDRESSES + COLL__ADDRESSES_MOST][16];
+    coll__address at[COLL__ENDPOINT_ADDRESSES], entry[COLL__ADDRESSES_MOST];
+    int entries, count = 0, told_count = 0, port;
+    const int given = coll__own_entry(tcp, hosts, entry, &entries);
+
+    coll__address_pack(&here, bytes, &port);
+    const bool is_near = coll__is_loopback(bytes);
+    for (int i = 0; i < entries && count == 0; i++) {             /* loopback by name may be anybody's: not where rank 0 is far */
+        coll__address_pack(&entry[i], bytes, &port);
+        if (coll__is_ours(&entry[i]) && (is_near || !coll__is_loopback(bytes))) at[count++] = entry[i];
+    }
+    const bool is_at_entry = count > 0;
+    for (int i = 0; i < tcp->network.count && !is_at_entry; i++) at[count++] = coll__address_unpack(tcp->network.addresses[i], 0);
+    const int asked = outer && entries == 0 && count == 0 ? outer->count : 0;
+    for (int i = 0; i < asked; i++) at[count++] = coll__address_unpack(outer->addresses[i], 0);
+    if (count == 0) at[count++] = here;
+    if (!coll__listener_open(tcp, at, count, given)) return false;
+    for (int i = 0; i < count; i++) coll__address_pack(&at[i], told[told_count++], &port);
+    for (int i = 0; i < entries && !is_at_entry; i++) coll__address_pack(&entry[i], told[told_count++], &port);
+    const coll__address listener = coll__name_of(tcp->listener, false);
+    coll__address_pack(&listener, bytes, &port);
+    coll__endpoint_set(&tcp->endpoints[tcp->rank], told, told_count, port);
+    return true;
+}
+
+static coll_status coll__listener_failed(const coll__tcp *tcp, const char *hosts)
+{
+    const int error = errno;
+    char entry[COLL__ADDRESS_ROOM], host[256], holder[100] = "";
+    int port = 0;
+
+    if (hosts && coll__hosts_entry(hosts, tcp->rank, entry, sizeof entry) && coll__address_split(entry, host, sizeof host,
+                                                                                                 &port) && port > 0) {
+        if (error == EADDRINUSE) coll__holder_text(port, holder, sizeof holder);
+        return coll__start_failed(COLL_ERR_SYSTEM, "rank %d cannot listen at %.120s: %s%s", tcp->rank, entry, strerror(error),
+                                  holder);
+    }
+
+    if (error == EADDRINUSE && tcp->network.port_first > 0)
+        return coll__start_failed(COLL_ERR_SYSTEM, "rank %d cannot listen: no port from %d to %d is free", tcp->rank,
+                                  tcp->network.port_first, tcp->network.port_last);
+    return coll__start_failed(COLL_ERR_SYSTEM, "rank %d cannot listen for the others: %s", tcp->rank, strerror(error));
+}
+
+/* ---- >>the others: their way to rank 0 ---- */
+
+/* Say who we are on a new connection, and wait to be welcome.  COLL_OK: the pipe in *g is ours; COLL_ERR_PEER or _TIMEOUT: no
+ * luck, g->why; another error: there is no use in trying again. */
+static coll_status coll__introduce(coll__tcp *tcp, int fd, int64_t limit, coll__greet *g)
+{
+    const coll__hello hello = { .purpose = COLL__PURPOSE_JOIN };
+    unsigned char bytes[COLL__CONTROL_LENGTH];
+    coll__control control;
+
+    coll__greet_call(g, &tcp->us, fd, hello, limit);
+    const coll_status greeted = coll__greet_finish(g, &tcp->us);
+    if (greeted < 0) return greeted;
+    const int error = coll__pipe_transfer(&g->pipe, bytes, COLL__CONTROL_LENGTH, false, limit);
+    if (error) {
+        coll__print(g->why, sizeof g->why, "%s", error == ETIMEDOUT ? "no answer" : strerror(error));
+        return COLL_ERR_PEER;
+    }
+    if (!coll__control_read(bytes, tcp->size, &control)) {
+        coll__print(g->why, sizeof g->why, "something else answers there");
+        return COLL_ERR_PEER;
+    }
+    if (control.note == COLL__CONTROL_WELCOME) return COLL_OK;
+    coll__print(g->why, sizeof g->why, "%s", control.what.text);
+    return control.what.status < 0 ? control.what.status : COLL_ERR_PROTOCOL;
+}
+
+/* Try all ways to the root, until one leads to a welcome.  Gives the connection, or none; each way then says why, and *status is
+ * an error when there is no use in trying again, COLL_PENDING where somebody has refused who has not proved the key. */
+static coll__pipe coll__call_root(coll__tcp *tcp, coll__ways *ways, int64_t deadline, coll_status *status)
+{
+    coll__greet g;
+    int at;
+
+    for (int64_t soon = coll__deadline(COLL__ANSWER_MS); (at = coll__ways_connect(ways, soon < deadline ? soon : deadline)) >= 0;
+         soon = coll__deadline(COLL__ANSWER_MS)) {
+        coll__way *way = &ways->way[at];
+        const int fd = way->fd;
+        way->fd = -1;
+        coll__ways_rest(ways);
+        soon = coll__deadline(COLL__ANSWER_MS);
+        const coll_status told = coll__introduce(tcp, fd, soon < deadline ? soon : deadline, &g);
+        if (told == COLL_OK) {
+            int port;
+            unsigned char bytes[1][16];
+            coll__address_pack(&way->to, bytes[0], &port);
+            coll__endpoint_set(&tcp->endpoints[0], bytes, 1, port);
+            tcp->network.scope = coll__address_scope(&way->to);
+            return coll__pipe_take(&g.pipe);
+        }
+        coll__way_ends(way, g.why);
+        coll__pipe_close(&g.pipe);
+        if (told != COLL_ERR_PEER && told != COLL_ERR_TIMEOUT) *status = told;
+        else if (g.is_hearsay && coll__begins_refusal(g.bytes) && *status == COLL_OK) *status = COLL_PENDING;
+    }
+    return (coll__pipe){ .fd = -1 };
+}
+
+/* Where rank 0 may be, as far as is known now.  false: nothing is known, with the reason; *is_final: and nothing will be. */
+static bool coll__find_root(coll__tcp *tcp, const coll_config *c, coll__ways *ways, char *why, size_t room, bool *is_final)
+{
+    const char *path = coll__rendezvous_path(c->address), *wrong;
+    coll__address list[COLL__ADDRESSES_MOST];
+    coll__rendezvous rendezvous;
+    bool may_come = true;
+    int count = 0;
+
+    *is_final = false;
+    ways->count = 0;
+    if (path) {
+        const int error = coll__rendezvous_read(path, &rendezvous);
+        const char *const odd = error == EPROTO ? "it is not what rank 0 writes" : strerror(error);
+        if (error) coll__print(why, room, "%s", error == ENOENT ? "rank 0 has not written it yet" : odd);
+        if (error) return false;
+        coll__world_id(tcp->us.world, tcp->size, c->world, rendezvous.nonce);
+        coll__ways_make(ways, rendezvous.addresses, rendezvous.count, &tcp->network);
+        return true;
+    }
+    wrong = coll__resolve(c->address, false, list, &count, &may_come);
+    *is_final = wrong && !may_come;
+    if (wrong) coll__print(why, room, "%s", wrong);
+    else coll__ways_make(ways, list, count, &tcp->network);
+    return !wrong;
+}
+
+/* Reach rank 0 before the deadline. */
+static coll_status coll__reach_root(coll__tcp *tcp, const coll_config *c, int64_t began, int64_t deadline, coll__pipe *pipe)
+{
+    int pause_ms = COLL__RETRY_LEAST_MS;
+    bool has_told = false, is_final = false, is_denied = false;
+    char why[400] = "";
+
+    for (;;) {
+        coll__ways ways;
+        coll_status status = COLL_OK;
+        /* an attempt that the deadline would cut short says nothing better than the one before */
+        const bool is_over = *why && coll__ms_until(deadline, COLL__LAST_MS) < COLL__LAST_MS;
+        if (!is_over && coll__find_root(tcp, c, &ways, why, sizeof why, &is_final)) {
+            *pipe = coll__call_root(tcp, &ways, deadline, &status);
+            if (pipe->fd >= 0) return COLL_OK;
+            is_denied = status == COLL_PENDING;
+            coll__ways_text(&ways, why, sizeof why);
+        }
+        if (status == COLL_ERR_PROTOCOL && coll__rendezvous_path(c->address)) status = COLL_OK; /* an old file */
+        if (is_final) status = COLL_ERR_ARGUMENT;
+        const double waited = (double)(coll__now() - began) * 1e-9;
+        if (status < 0) return coll__start_failed(status, "rank %d cannot join at %s: %s", tcp->rank, c->address, why);
+        if (coll__now() >= deadline)
+            return coll__start_failed(is_denied ? COLL_ERR_DENIED : COLL_ERR_TIMEOUT,
+                                      "rank %d could not reach rank 0 at %s in %.1f s: %s", tcp->rank, c->address, waited, why);
+        if (waited > 3 && !has_told) {
+            coll__say(&tcp->log, COLL_LOG_WARN, "rank %d cannot reach rank 0 at %s yet: %s", tcp->rank, c->address, why);
+            has_told = true;
+        }
+        (void)poll(NULL, 0, coll__ms_until(deadline, pause_ms + tcp->rank % 7));
+        pause_ms = (int)coll__least((size_t)pause_ms * 2, COLL__RETRY_MOST_MS);
+    }
+}
+
+/* ---- >>the others: until all are there ---- */
+
+/* Rank 0 has sent the table: take it. */
+static coll_status coll__take_table(coll__tcp *tcp, coll__pipe *pipe, const char *tuning, int64_t deadline)
+{
+    const size_t length = (size_t)tcp->size * COLL__ENDPOINT_LENGTH;
+    unsigned char *table = (unsigned char *)coll__allocate(length);
+
+    if (!table) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", tcp->size);
+    const int error = coll__pipe_transfer(pipe, table, length, false, deadline);
+    const bool is_good = !error && coll__table_read(tcp, table);
+    free(table);
+    coll__print(tcp->tuning, sizeof tcp->tuning, "%s", tuning);
+    if (is_good) return COLL_OK;
+    return coll__start_failed(error ? COLL_ERR_PEER : COLL_ERR_PROTOCOL, "rank %d got no table of ranks from rank 0: %s",
+                              tcp->rank,
+                              error ? coll__ending_text(error) : "what came is none");
+}
+
+/* Welcome: listen, say where, and wait until all are there, or rank 0 says why not.  `where` is for sentences. */
+static coll_status coll__await_table(coll__tcp *tcp, const char *where, const char *hosts, coll__pipe *pipe, int64_t deadline)
+{
+    unsigned char note[COLL__CONTROL_LENGTH];
+    coll__control control = { .note = COLL__CONTROL_WELCOME };
+    coll__endpoint outer;
+    char missing[160] = "";
+    int error = 0;
+
+    for (;;) {
+        const bool is_asked = control.note == COLL__CONTROL_LISTEN && coll__endpoint_read(note + COLL__CONTROL_TEXT, &outer)
+            && outer.count > 0;
+        if (is_asked || control.note == COLL__CONTROL_WELCOME) {
+            if (!coll__listen_as_other(tcp, pipe->fd, hosts, is_asked ? &outer : NULL)) return coll__listener_failed(tcp, hosts);
+            if (coll__listener_is_allowed(tcp) < 0) return COLL_ERR_ARGUMENT;
+            error = coll__endpoint_send(pipe, COLL__CONTROL_ENDPOINT, &tcp->endpoints[tcp->rank], deadline);
+        }
+        if (!error) error = coll__pipe_transfer(pipe, note, sizeof note, false, deadline);
+        if (error) break;
+        if (!coll__control_read(note, tcp->size, &control)) return coll__start_failed(COLL_ERR_PROTOCOL,
+                                                                                      "rank %d: something else than "
+                                                                                      "rank 0 answers at %s", tcp->rank, where);
+        if (control.note == COLL__CONTROL_TABLE) return coll__take_table(tcp, pipe, control.what.text, deadline);
+        if (control.note == COLL__CONTROL_REFUSE)
+            return coll__start_failed(control.what.status, "rank %d: %s", tcp->rank, control.what.text);
+        if (control.note == COLL__CONTROL_MISSING)
+            coll__print(missing, sizeof missing, "; when it last said so, it waited for %.110s", control.what.text);
+    }
+    const bool is_late = error == ETIMEDOUT;
+    return coll__start_failed(is_late ? COLL_ERR_TIMEOUT : COLL_ERR_PEER, "rank %d reached rank 0 at %s, but then: %s%s",
+                              tcp->rank,
+                              where, is_late ? "not all ranks came before the time was up" : coll__ending_text(error), missing);
+}
+
+static coll_status coll__bootstrap_as_other(coll__tcp *tcp, const coll_config *c)
+{
+    const int64_t began = coll__now(), deadline = coll__deadline(c->start_timeout_ms);
+    /* rank 0 may say who is missing at the very end of its own time, which may have begun later */
+    const int64_t grace = (int64_t)coll__least((size_t)c->start_timeout_ms / 4, COLL__GRACE_MS);
+    const int64_t last = deadline == coll__never ? deadline : deadline + grace * COLL__MS;
+    coll__pipe *pipe = &tcp->controls[0].pipe;
+    coll_status status = coll__reach_root(tcp, c, began, deadline, pipe);
+
+    if (status == COLL_OK) status = coll__await_table(tcp, c->address, c->tcp.hosts, pipe, last);
+    if (status < 0) return status;
+    coll__io_watch(&tcp->io, pipe->fd, EPOLLIN, coll__tag(COLL__EVENT_CONTROL, 0));
+    coll__io_watch(&tcp->io, tcp->listener, EPOLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
+    return COLL_OK;
+}
+
+/* ---- >>either ---- */
+
+/* What the ranks of one host have of its processors: each may be bound to one of its own. */
+typedef struct coll__host_ranks { const coll__endpoint *first; int size, most, sum; uint64_t set; } coll__host_ranks;
+
+static void coll__host_add(coll__host_ranks *host, const coll__endpoint *endpoint)
+{
+    if (host->size++ == 0) host->first = endpoint;
+    if (endpoint->processors > host->most) host->most = endpoint->processors;
+    host->sum = coll__less(host->sum + endpoint->processors, COLL__PROCESSORS_MOST);
+    host->set |= endpoint->processor_set;
+}
+
+static int coll__host_processors(const coll__host_ranks *host)
+{
+    return coll__processors_together(host->set, host->most, host->sum);
+}
+
+/* Hosts one after the other, and on a host by rank. */
+static int coll__by_host(const void *a, const void *b)
+{
+    const coll__endpoint *const *x = (const coll__endpoint *const *)a, *const *y = (const coll__endpoint *const *)b;
+    const int order = memcmp((*x)->host, (*y)->host, COLL__HOST_LENGTH);
+
+    return order ? order : (*x > *y) - (*x < *y);
+}
+
+/* Which rank of how many this is on its host, and how many processors these have, by what all have said of theirs; and what is
+ * left of a processor for each rank of the fullest host. */
+static coll_status coll__count_neighbours(const coll__tcp *tcp, coll__opened *opened)
+{
+    const coll__endpoint **all = (const coll__endpoint **)malloc((size_t)tcp->size * sizeof *all);
+    coll__host_ranks host = { .size = 0 };
+
+    if (!all) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", tcp->size);
+    for (int i = 0; i < tcp->size; i++) all[i] = &tcp->endpoints[i];
+    qsort((void *)all, (size_t)tcp->size, sizeof *all, coll__by_host);
+    int local_rank = 0;
+    opened->share = 1;
+    for (int i = 0; i < tcp->rank; i++) local_rank += coll__is_of_this_host(tcp, i);
+    for (int i = 0; i < tcp->size; i++) {
+        if (host.size > 0 && !coll__is_same_host(host.first, all[i])) host = (coll__host_ranks){ .size = 0 };
+        coll__host_add(&host, all[i]);
+        if (i + 1 < tcp->size && coll__is_same_host(all[i], all[i + 1])) continue;
+        const double share = (double)coll__host_processors(&host) / host.size;
+        if (share < opened->share) opened->share = share;
+        if (!coll__is_same_host(all[i], &tcp->endpoints[tcp->rank])) continue;
+        opened->processors = coll__host_processors(&host);
+        coll__opened_at(opened, local_rank, host.size);
+    }
+    free((void *)all);
+    return COLL_OK;
+}
+
+/* What rank 0 has read of the wire.  All ranks, rank 0 too, take it from the text that went round: so they have the same bits. */
+static coll_status coll__take_tuning(const coll__tcp *tcp, coll__numbers *numbers)
+{
+    const coll__numbers *const before = numbers;
+    coll__numbers told = { .link = coll__link_default, .origin = COLL__BY_FILE };
+    coll__wrong_word wrong;
+
+    if (!*tcp->tuning) return COLL_OK;
+    if (!coll__numbers_read(&told, tcp->tuning, &wrong))
+        return coll__start_failed(COLL_ERR_PROTOCOL, "rank %d cannot read what rank 0 says of the wire: %s", tcp->rank,
+                                  tcp->tuning);
+    coll__print(told.file, sizeof told.file, "%s", tcp->rank == 0 ? before->file : "the file of rank 0");
+    *numbers = told;
+    return COLL_OK;
+}
+
+/* Meet all ranks. */
+static coll_status coll__tcp_join(coll__tcp **out, const coll__tcp_settings *settings, coll__opened *opened)
+{
+    const coll_config *c = &settings->config;
+    const coll__log log = coll__log_of(c);
+    coll__tcp *tcp = coll__tcp_new(settings, &log);
+
+    *out = NULL;
+    if (!tcp) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", c->size);
+    const size_t connections = (size_t)c->size * COLL_CHANNEL_COUNT * ((size_t)tcp->us.more_lanes + 1);
+    coll_status status = coll__io_open(&tcp->io, c->tcp.io, connections, &log);
+    if (status == COLL_OK) status = coll__network_read(&tcp->network, settings, &log);
+    if (status == COLL_OK) coll__io_watch(&tcp->io, tcp->io.bell, EPOLLIN, coll__tag(COLL__EVENT_BELL, 0));
+    if (c->rank == 0 && opened->numbers.origin == COLL__BY_FILE)
+        coll__numbers_print(&opened->numbers, tcp->tuning, sizeof tcp->tuning);
+    if (status == COLL_OK) status = c->rank == 0 ? coll__bootstrap_as_root(tcp, c) : coll__bootstrap_as_other(tcp, c);
+    if (status == COLL_OK) status = coll__take_tuning(tcp, &opened->numbers);
+    if (status == COLL_OK) status = coll__count_neighbours(tcp, opened);
+    if (status < 0) {
+        coll__tcp_free(tcp);
+        return status;
+    }
+    coll__control_open(tcp, c->liveness_timeout_ms);
+    *out = tcp;
+    return COLL_OK;
+}
+
+#endif /* COLL_TCP_BOOTSTRAP_H */

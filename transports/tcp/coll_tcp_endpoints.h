@@ -1,0 +1,179 @@
+/* coll_tcp_endpoints.h - where ranks listen: what rank 0 is told, what it hands out, and which address a rank dials.
+ *
+ * A rank that has been welcomed listens where its way to rank 0 begins, or where it was configured to, and tells rank 0 that
+ * endpoint; rank 0 adds the address that it sees.  When all have told, everybody gets the table of all endpoints.  An endpoint
+ * has up to three addresses and one port.  Loopback addresses hold among ranks of one host only, and nobody is given another
+ * host's.
+ *
+ * Ranks on rank 0's own host may have come by loopback, or by an address that means something else elsewhere, such as that of a
+ * bridge for containers, which is the same on every host.  Where other hosts have ranks, too, rank 0 asks those to listen where
+ * the others have found this host, and to tell their endpoints again; one that was told its network, or its place in a list of
+ * hosts, stays there. */
+#ifndef COLL_TCP_ENDPOINTS_H
+#define COLL_TCP_ENDPOINTS_H
+
+static bool coll__is_same_host(const coll__endpoint *a, const coll__endpoint *b)
+{
+    return !memcmp(a->host, b->host, COLL__HOST_LENGTH);
+}
+
+/* One of the addresses of a rank; those of one wire are on the wire of our way to rank 0. */
+static coll__address coll__endpoint_address(const coll__tcp *tcp, int rank, int which)
+{
+    const coll__endpoint *endpoint = &tcp->endpoints[rank];
+    coll__address a = coll__address_unpack(endpoint->addresses[which], endpoint->port);
+
+    if (coll__is_link_local(endpoint->addresses[which]))
+        ((struct sockaddr_in6 *)(void *)&a.at)->sin6_scope_id = tcp->network.scope;
+    return a;
+}
+
+/* Let address `which` of a rank be its first from now on: it is the one that works. */
+static void coll__endpoint_prefer(coll__endpoint *endpoint, int which)
+{
+    unsigned char first[16];
+
+    memcpy(first, endpoint->addresses[0], 16);
+    memcpy(endpoint->addresses[0], endpoint->addresses[which], 16);
+    memcpy(endpoint->addresses[which], first, 16);
+}
+
+/* Leave out loopback addresses. */
+static void coll__endpoint_without_loopback(coll__endpoint *endpoint)
+{
+    int kept = 0;
+
+    for (int i = 0; i < endpoint->count; i++)
+        if (!coll__is_loopback(endpoint->addresses[i])) memmove(endpoint->addresses[kept++], endpoint->addresses[i], 16);
+    endpoint->count = kept;
+}
+
+/* Have two endpoints an address in common? */
+static bool coll__endpoint_shares(const coll__endpoint *a, const coll__endpoint *b)
+{
+    for (int i = 0; i < a->count; i++)
+        for (int k = 0; k < b->count; k++) if (!memcmp(a->addresses[i], b->addresses[k], 16)) return true;
+    return false;
+}
+
+/* ---- >>rank 0 hears ---- */
+
+/* Rank `index` says where it listens.  false: it makes no sense. */
+static bool coll__endpoint_heard(coll__tcp *tcp, int index, const unsigned char *bytes)
+{
+    coll__endpoint *endpoint = &tcp->endpoints[index], told;
+    const coll__address from = coll__name_of(tcp->controls[index].pipe.fd, true);
+    unsigned char seen[16];
+    int ignored;
+
+    if (!tcp->is_bootstrapping || endpoint->port != 0 || !coll__endpoint_read(bytes, &told) || told.port == 0) return false;
+    memcpy(told.host, endpoint->host, sizeof told.host);              /* as its hello said                    */
+    coll__address_pack(&from, seen, &ignored);
+    if (!coll__is_loopback(seen) || told.count == 0)
+        coll__addresses_add(told.addresses, &told.count, COLL__ENDPOINT_ADDRESSES, seen);
+    *endpoint = told;
+    COLL__ASSERT(tcp->present_count < tcp->size - 1, "rank %d comes, and %d of %d others are there", index, tcp->present_count,
+                 tcp->size - 1);
+    tcp->present_count++;
+    tcp->short_since = coll__now();               /* somebody has been let in since                           */
+    return true;
+}
+
+/* Rank `index` has gone before all were there: it may come again. */
+static void coll__endpoint_lost(coll__tcp *tcp, int index)
+{
+    if (tcp->endpoints[index].port != 0) tcp->present_count--;
+    tcp->endpoints[index].port = 0;
+}
+
+/* The ranks that have not come, or not told their endpoints, as ranges. */
+static void coll__missing_ranks(const coll__tcp *tcp, char *text, size_t room)
+{
+    unsigned char *is_missing = (unsigned char *)calloc((size_t)tcp->size, 1);
+
+    *text = '\0';
+    for (int i = 1; is_missing && i < tcp->size; i++) is_missing[i] = tcp->endpoints[i].port == 0;
+    if (is_missing) coll__append_ranks(text, room, is_missing, tcp->size);
+    free(is_missing);
+}
+
+/* The addresses by which ranks of other hosts have reached this one; gives their number. */
+static int coll__outer_addresses(const coll__tcp *tcp, unsigned char (*out)[16])
+{
+    int count = 0;
+
+    for (int i = 1; i < tcp->size; i++) {
+        if (tcp->controls[i].pipe.fd < 0 || coll__is_same_host(&tcp->endpoints[i], &tcp->endpoints[0])) continue;
+        const coll__address here = coll__name_of(tcp->controls[i].pipe.fd, false);
+        unsigned char bytes[16];
+        int ignored;
+        coll__address_pack(&here, bytes, &ignored);
+        if (!coll__is_loopback(bytes)) coll__addresses_add(out, &count, COLL__ENDPOINT_ADDRESSES, bytes);
+    }
+    return count;
+}
+
+/* An endpoint, over a control connection. */
+static int coll__endpoint_send(coll__pipe *pipe, coll__control_note note, const coll__endpoint *endpoint, int64_t deadline)
+{
+    unsigned char bytes[COLL__CONTROL_LENGTH];
+
+    coll__control_write(bytes, note, COLL_OK, -1, "");
+    coll__endpoint_write(bytes + COLL__CONTROL_TEXT, endpoint);
+    return coll__pipe_transfer(pipe, bytes, sizeof bytes, true, deadline);
+}
+
+/* Ask the ranks of our host that others may not be able to reach to listen where they are.  Gives how many were asked; they are
+ * missing until they have told their endpoints again. */
+static int coll__ask_to_listen(coll__tcp *tcp, int64_t deadline)
+{
+    coll__endpoint outer = { .count = 0 };
+    int asked = 0;
+
+    outer.count = coll__outer_addresses(tcp, outer.addresses);
+    for (int i = 0; i < outer.count; i++) coll__addresses_add(tcp->endpoints[0].addresses, &tcp->endpoints[0].count,
+                                                              COLL__ENDPOINT_ADDRESSES, outer.addresses[i]);
+    for (int i = 1; outer.count > 0 && i < tcp->size; i++) {
+        const coll__endpoint *endpoint = &tcp->endpoints[i];
+        if (!coll__is_same_host(endpoint, &tcp->endpoints[0]) || coll__endpoint_shares(endpoint, &outer)) continue;
+        coll__endpoint_lost(tcp, i);
+        (void)coll__endpoint_send(&tcp->controls[i].pipe, COLL__CONTROL_LISTEN, &outer, deadline);
+        asked++;
+    }
+    return asked;
+}
+
+/* ---- >>the table ---- */
+
+/* The table, to every rank.  One that has died meanwhile shows later, as a dead rank. */
+static void coll__send_table(coll__tcp *tcp)
+{
+    const size_t length = COLL__CONTROL_LENGTH + (size_t)tcp->size * COLL__ENDPOINT_LENGTH;
+    unsigned char *bytes = tcp->size > 1 ? (unsigned char *)coll__allocate(length) : NULL;
+
+    if (!bytes) return;
+    coll__control_write(bytes, COLL__CONTROL_TABLE, COLL_OK, -1, tcp->tuning);
+    for (int r = 0; r < tcp->size; r++)
+        coll__endpoint_write(bytes + COLL__CONTROL_LENGTH + (size_t)r * COLL__ENDPOINT_LENGTH, &tcp->endpoints[r]);
+    for (int i = 1; i < tcp->size; i++)
+        (void)coll__pipe_transfer(&tcp->controls[i].pipe, bytes, length, true, coll__deadline(COLL__TABLE_MS));
+    free(bytes);
+}
+
+/* Take it in.  Rank 0 is where we found it.  false: some endpoint in it makes no sense. */
+static bool coll__table_read(coll__tcp *tcp, const unsigned char *bytes)
+{
+    const coll__endpoint found = tcp->endpoints[0];
+
+    for (int i = 0; i < tcp->size; i++) {
+        coll__endpoint *endpoint = &tcp->endpoints[i];
+        if (!coll__endpoint_read(bytes + (size_t)i * COLL__ENDPOINT_LENGTH, endpoint)) return false;
+        if (memcmp(endpoint->host, tcp->us.host, sizeof tcp->us.host)) coll__endpoint_without_loopback(endpoint);
+    }
+    tcp->endpoints[0].port = found.port;
+    tcp->endpoints[0].count = found.count;
+    memcpy(tcp->endpoints[0].addresses, found.addresses, sizeof found.addresses);
+    return true;
+}
+
+#endif /* COLL_TCP_ENDPOINTS_H */

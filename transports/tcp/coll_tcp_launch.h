@@ -1,0 +1,167 @@
+/* coll_tcp_launch.h - where ranks meet, as launchers say it in the environment.
+ *
+ * Few say where rank 0 is.  Where all ranks are on one host, a file that is named after the job serves (see
+ * coll_tcp_rendezvous.h); under Slurm it is the first host of the step, at a port drawn from the job's number.  Everywhere else
+ * the sentence says what is missing. */
+#ifndef COLL_TCP_LAUNCH_H
+#define COLL_TCP_LAUNCH_H
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+enum { COLL__ADDRESS_ROOM = 300, COLL__WORLD_ROOM = 300 };
+
+/* What the environment says of the place. */
+typedef struct coll__bootstrap {
+    char address[COLL__ADDRESS_ROOM];             /* "": not said                                             */
+    char job[COLL__WORLD_ROOM];                   /* tells this job from others; "": not said                 */
+    bool is_on_one_host;                          /* the address is of use on this host only                  */
+} coll__bootstrap;
+
+/* Entry `index` of "a:1,b:2,c:3", without the spaces around it.  false: there is none, or it is longer than the room. */
+static bool coll__hosts_entry(const char *hosts, int index, char *out, size_t room)
+{
+    for (; index > 0; index--) {
+        hosts = strchr(hosts, ',');
+        if (!hosts++) return false;
+    }
+    hosts += strspn(hosts, " \t\n");
+    size_t length = strcspn(hosts, ",");
+    while (length > 0 && strchr(" \t\n", hosts[length - 1])) length--;
+    if (length == 0 || length >= room) return false;
+    memcpy(out, hosts, length);
+    out[length] = '\0';
+    return true;
+}
+
+/* The first host of a Slurm list: "node[01-03,7],login2" gives "node01".  What stands behind a bracket belongs to the name:
+ * "rack[1-2]-n[3,4]" gives "rack1-n3". */
+static bool coll__nodelist_first(const char *list, char *out, size_t room)
+{
+    size_t n = 0;
+
+    while (*list && *list != ',') {
+        if (*list == '[') {
+            const char *close = strchr(list, ']');
+            const size_t length = strspn(list + 1, "0123456789");
+            if (!close || length == 0 || n + length >= room) return false;
+            memcpy(out + n, list + 1, length);
+            n += length;
+            list = close + 1;
+        } else if (*list == ']' || n + 1 >= room) {
+            return false;
+        } else {
+            out[n++] = *list++;
+        }
+    }
+    out[n] = '\0';
+    return n > 0;
+}
+
+/* A host and a number as an address. */
+static void coll__launch_at(coll__bootstrap *out, const char *host, int port)
+{
+    coll__print(out->address, sizeof out->address, strchr(host, ':') && *host != '[' ? "[%.250s]:%d" : "%.250s:%d", host, port);
+}
+
+/* A number from a text, the same everywhere. */
+static uint32_t coll__text_hash(const char *text)
+{
+    uint32_t h = 2166136261u;
+    for (; *text; text++) h = (h ^ (unsigned char)*text) * 16777619u;
+    return h ^ h >> 15;
+}
+
+/* MASTER_ADDR and MASTER_PORT, which torchrun sets and people export by hand. */
+static coll_status coll__launch_master(coll__bootstrap *out)
+{
+    const char *host = coll__environment("MASTER_ADDR"), *port = coll__environment("MASTER_PORT");
+    const char *agent = coll__environment("TORCHELASTIC_USE_AGENT_STORE");
+    int number = 0;
+
+    if (!host || !port) return COLL_OK;
+    if (!coll__parse_int(port, 1, 65535, &number))
+        return coll__start_failed(COLL_ERR_ARGUMENT, "MASTER_PORT=%s is not a number from 1 to 65535", port);
+    /* torchrun's own store listens at MASTER_PORT when its agent serves it: ours is the port behind */
+    if (agent && !strcmp(agent, "True")) number++;
+    coll__launch_at(out, host, number);
+    return COLL_OK;
+}
+
+/* The first host of the step, and a port between 20000 and 29999 that the numbers of job and step decide. */
+static coll_status coll__launch_slurm(coll__bootstrap *out)
+{
+    const char *list = coll__environment("SLURM_STEP_NODELIST"), *job = coll__environment("SLURM_JOB_ID");
+    const char *step = coll__environment("SLURM_STEP_ID");
+    char host[COLL__ADDRESS_ROOM - 16];
+
+    if (!list || !job) return COLL_OK;
+    if (!coll__nodelist_first(list, host, sizeof host))
+        return coll__start_failed(COLL_ERR_ARGUMENT, "SLURM_STEP_NODELIST=%.120s is no list of hosts: set COLL_ADDR=host:port",
+                                  list);
+    coll__print(out->job, sizeof out->job, "Slurm %.100s.%.100s", job, step ? step : "0");
+    coll__launch_at(out, host, 20000 + (int)(coll__text_hash(out->job) % 10000));
+    return COLL_OK;
+}
+
+/* The process that has started all ranks of this host under Hydra holds the other end of PMI_FD. */
+static void coll__launch_hydra(char *job, size_t room)
+{
+    int who[3] = { 0, 0, 0 };                     /* struct ucred, which only _GNU_SOURCE declares            */
+    socklen_t length = sizeof who;
+    int fd = -1;
+
+    if (!coll__parse_int(getenv("PMI_FD"), 0, INT_MAX, &fd)) return;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, who, &length) || who[0] <= 0) return;
+    coll__print(job, room, "%d", who[0]);
+}
+
+/* A directory for what the processes of one user on this host share, which nobody else may write to. */
+static bool coll__private_directory(char *path, size_t room)
+{
+    const char *base = coll__environment("TMPDIR");
+    struct stat s;
+
+    if (!base) base = access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm";
+    coll__print(path, room, "%.200s/coll-%lu", base, (unsigned long)geteuid());
+    if (strlen(base) > 200 || (mkdir(path, 0700) && errno != EEXIST)) return false;
+    return !lstat(path, &s) && S_ISDIR(s.st_mode) && s.st_uid == geteuid() && !(s.st_mode & (S_IWGRP | S_IWOTH));
+}
+
+/* All ranks on this host, and a number that they share: a file with that name is where they meet. */
+static void coll__launch_one_host(coll__bootstrap *out, const coll__launched *l)
+{
+    char job[128] = "", directory[COLL__ADDRESS_ROOM - 40];
+    const char *named = l->by ? coll__environment(l->by->job) : NULL, *nodes = coll__environment("FLUX_JOB_NNODES");
+    const bool is_flux = l->by && !strcmp(l->by->name, "Flux") && nodes && !strcmp(nodes, "1");
+
+    if (!l->by || (l->local_size != l->size && !is_flux)) return;
+    if (named) coll__print(job, sizeof job, "%.120s", named);
+    else if (!strcmp(l->by->name, "MPICH")) coll__launch_hydra(job, sizeof job);
+    if (!*job || !coll__private_directory(directory, sizeof directory)) return;
+    coll__print(out->job, sizeof out->job, "%s %s", l->by->name, job);
+    coll__print(out->address, sizeof out->address, "file:%s/meeting-%08x", directory, coll__text_hash(out->job));
+    out->is_on_one_host = true;
+}
+
+/* Has srun started the ranks?  With --mpi=pmi2 it sets PMI's variables too, which say the same. */
+static bool coll__is_step_of_slurm(const coll__launched *l)
+{
+    int rank = -1, size = -1;
+
+    return l->by && coll__parse_int(getenv("SLURM_PROCID"), 0, INT_MAX, &rank)
+           && coll__parse_int(getenv("SLURM_STEP_NUM_TASKS"), 1, INT_MAX, &size) && rank == l->rank && size == l->size;
+}
+
+/* Where to meet, for a launch that has been read. */
+static coll_status coll__launch_where(coll__bootstrap *out, const coll__launched *l)
+{
+    const coll_status status = coll__launch_master(out);
+
+    if (status < 0 || *out->address) return status;
+    if (coll__is_step_of_slurm(l)) return coll__launch_slurm(out);
+    coll__launch_one_host(out, l);
+    return COLL_OK;
+}
+
+#endif /* COLL_TCP_LAUNCH_H */

@@ -1,0 +1,189 @@
+/* coll_tcp_probe.h - liveness probes, when rank 0 has left in good order: each rank asks those it waits for whether they live,
+ * and judges by itself.
+ *
+ * Whoever waits for another rank calls it at its listener, the address of the table, and has a line to it then, with the notes
+ * that lines to rank 0 have: heartbeats go both ways, and good-byes, and what has become of the world.  Whoever has called
+ * judges: one that has been reached and sends no heartbeat for liveness_timeout_ms is dead.  One where nobody listens any more,
+ * at none of its addresses for that long, has left or is dead, and will not come.  One that cannot be reached at all is not
+ * judged here; that shows on the connections that there are.  Neither is one that has called: anybody may call, and fall silent.
+ *
+ * All who wait learn the same.  If rank 3 waits for rank 2, and that for rank 1, which is stopped, then rank 2 is alive, finds
+ * out about rank 1, and tells rank 3, as everybody tells what he is told to all to whom he has lines.  Who has failed and leaves
+ * calls those who may still wait for him, and tells them why: they would take the end of his connections for his death.
+ *
+ * The heartbeat's thread calls, and lets callers in (coll_tcp_accept.h), since the program may be computing for a long time.
+ *
+ * The lines of a rank other than 0: [0] is to rank 0, [r] to rank r, which we call, [size + r] to rank r, which has called. */
+#ifndef COLL_TCP_PROBE_H
+#define COLL_TCP_PROBE_H
+
+/* Make room for more lines than that to rank 0. */
+static void coll__lines_widen(coll__heartbeat *p)
+{
+    if (p->line_count > 1) return;
+    p->line_count = 2 * p->size;
+    for (int i = 1; i < p->line_count; i++) p->lines[i].pipe.fd = -1;
+}
+
+/* A line is open: who we are, and what has become of the world. */
+static void coll__line_open(coll__heartbeat *p, int index, coll__pipe *pipe)
+{
+    coll__control_line *line = &p->lines[index];
+
+    line->pipe = coll__pipe_take(pipe);
+    line->length = line->unsent = 0;
+    line->wants = coll__bit_of(COLL__CONTROL_HEARTBEAT) | (p->verdict.status != COLL_OK ? coll__bit_of(COLL__CONTROL_FAIL) : 0)
+                | (p->is_leaving ? coll__bit_of(COLL__CONTROL_BYE) : 0);
+    coll__line_flush(p, index);
+}
+
+/* ---- >>those who wait ---- */
+
+/* The caller's thread is going to wait: whoever it has something under way with should be asked. */
+static void coll__probe_after_all(coll__tcp *tcp)
+{
+    coll__heartbeat *p = &tcp->heartbeat;
+    bool is_new = false;
+
+    if (tcp->rank == 0 || tcp->presence[0] == COLL__PRESENT || !p->has_thread) return;
+    pthread_mutex_lock(&p->lock);
+    coll__lines_widen(p);
+    for (int i = 0; i < tcp->active.count; i++) {
+        const coll__stream *s = tcp->active.streams[i];
+        coll__control_line *line = &p->lines[s->peer];
+        if (s->state == COLL__STREAM_ENDED || tcp->presence[s->peer] != COLL__PRESENT || line->is_wanted || line->greet
+            || line->pipe.fd >= 0) continue;
+        line->is_wanted = is_new = true;
+    }
+    pthread_mutex_unlock(&p->lock);
+    if (is_new) coll__heartbeat_wake(p);
+}
+
+/* We have failed, and leave: whoever has a stream with us is to be told why. */
+static void coll__probe_to_tell(coll__tcp *tcp)
+{
+    coll__heartbeat *p = &tcp->heartbeat;
+
+    if (!coll__is_orphan(p) || p->verdict.status == COLL_OK || !p->has_thread) return;
+    coll__lines_widen(p);
+    for (int i = 1; i < tcp->size; i++) p->lines[i].is_wanted = false;
+    for (int i = COLL_CHANNEL_COUNT; i < tcp->size * COLL_CHANNEL_COUNT; i++) {
+        const coll__stream *s = &tcp->streams[i];
+        coll__control_line *line = &p->lines[s->peer];
+        const bool is_there = s->state != COLL__STREAM_NONE && s->state != COLL__STREAM_ENDED && !p->has_left[s->peer]
+                           && !p->is_dead[s->peer];
+        if (!is_there || line->pipe.fd >= 0 || p->lines[tcp->size + s->peer].pipe.fd >= 0) continue;
+        line->is_wanted = true;
+        line->call_at = 0;
+    }
+    coll__heartbeat_wake(p);
+}
+
+/* Is somebody still to be told? */
+static bool coll__is_telling(const coll__heartbeat *p)
+{
+    for (int i = 1; p->rank != 0 && p->verdict.status != COLL_OK && i < p->line_count && i < p->size; i++)
+        if (p->lines[i].is_wanted || p->lines[i].greet) return true;
+    return false;
+}
+
+/* A call comes to nothing.  While somebody waits, there will be another. */
+static void coll__probe_ends(coll__control_line *line)
+{
+    if (!line->greet) return;
+    coll__pipe_close(&line->greet->pipe);
+    free(line->greet);
+    line->greet = NULL;
+    line->is_reached = false;
+}
+
+/* How the last call has ended, or is going: refused, or in any other way. */
+static void coll__probe_answered(coll__heartbeat *p, int rank, bool is_refused, int64_t now)
+{
+    coll__control_line *line = &p->lines[rank];
+    const int count = p->endpoints[rank].count;
+
+    if (!is_refused) {
+        line->refusing = 0;
+        return;
+    }
+    if (!line->refusing) line->refused_at = now;
+    line->refusing |= 1u << (unsigned)((line->calls - 1) % count);
+    if (line->refusing == (1u << (unsigned)count) - 1 && now - line->refused_at > coll__liveness(p))
+        coll__heartbeat_blame(p, COLL_ERR_PEER, rank, "is gone: nobody listens any more where it did");
+}
+
+static void coll__probe_call(coll__heartbeat *p, int rank, int64_t now)
+{
+    const coll__hello hello = { .purpose = COLL__PURPOSE_PROBE, .to = rank };
+    coll__control_line *line = &p->lines[rank];
+
+    line->is_wanted = line->is_met = false;
+    line->call_at = now + coll__beat_interval(p);
+    if (p->endpoints[rank].count == 0) return;
+    const coll__address a = coll__endpoint_address(p->tcp, rank, line->calls++ % p->endpoints[rank].count);
+    const int fd = coll__dial(&a);
+    if (fd < 0) coll__probe_answered(p, rank, errno == ECONNREFUSED, now);
+    if (fd < 0) return;
+    line->greet = (coll__greet *)malloc(sizeof *line->greet);
+    if (line->greet) coll__greet_call(line->greet, &p->tcp->us, fd, hello, coll__never);
+    else close(fd);
+    line->heard_at = now;
+}
+
+/* Call who is to be called.  An address from which nothing comes back is left for the next one. */
+static void coll__probe_due(coll__heartbeat *p, int64_t now)
+{
+    for (int i = 1; p->rank != 0 && i < p->line_count && i < p->size; i++) {
+        coll__control_line *line = &p->lines[i];
+        if (line->greet && !line->is_reached && now - line->heard_at > coll__liveness(p)) {
+            coll__probe_answered(p, i, false, now);
+            coll__probe_ends(line);
+        }
+        if (line->is_wanted && !line->greet && now >= line->call_at) coll__probe_call(p, i, now);
+    }
+}
+
+/* The connect is decided, or the greeting can go on. */
+static void coll__probe_go_on(coll__heartbeat *p, int rank)
+{
+    coll__control_line *line = &p->lines[rank];
+    coll__greet *g = line->greet;
+
+    const int error = line->is_reached ? 0 : coll__dial_result(g->pipe.fd);
+    if (!line->is_reached) coll__probe_answered(p, rank, error == ECONNREFUSED, coll__now());
+    if (!line->is_reached && !error) {
+        line->is_reached = true;
+        line->heard_at = coll__now();
+    }
+    const coll_status status = line->is_reached ? coll__greet_advance(g, &p->tcp->us) : COLL_ERR_PEER;
+    if (status == COLL_OK) {
+        coll__line_open(p, rank, &g->pipe);
+        free(g);
+        line->greet = NULL;
+    } else if (status != COLL_PENDING) {
+        coll__probe_ends(line);
+    }
+    if (p->is_leaving) coll__heartbeat_news(p);   /* the caller's thread waits for it                         */
+}
+
+/* ---- >>those who are probed ---- */
+
+/* A rank asks whether we live.  Who is leaving is not there for anybody any more: he could not say good-bye. */
+static void coll__probe_taken(coll__tcp *tcp, coll__pipe *pipe, int rank)
+{
+    coll__heartbeat *p = &tcp->heartbeat;
+    const int index = tcp->size + rank;
+
+    coll__tune_socket(pipe->fd);
+    pthread_mutex_lock(&p->lock);
+    const bool is_fit = tcp->rank > 0 && rank > 0 && rank != tcp->rank && p->liveness_ms > 0 && !p->is_leaving;
+    if (is_fit) coll__lines_widen(p);
+    const bool is_taken = is_fit && p->lines[index].pipe.fd < 0;
+    if (is_taken) coll__line_open(p, index, pipe);
+    pthread_mutex_unlock(&p->lock);
+    if (is_taken) coll__heartbeat_wake(p);
+    else coll__pipe_close(pipe);
+}
+
+#endif /* COLL_TCP_PROBE_H */

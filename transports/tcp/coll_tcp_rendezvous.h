@@ -1,0 +1,103 @@
+/* coll_tcp_rendezvous.h - a file that says where rank 0 is, for ranks that share a directory and know nothing else.
+ *
+ *     coll rendezvous 1
+ *     9f86d081884c7d659a2feaa0c55ad015            drawn by rank 0; part of the world's identity
+ *     10.0.0.7:40001                              one to three addresses
+ *     end
+ *
+ * Rank 0 writes it under another name, and renames it when it is complete and on the disk, so that nobody reads half of it.
+ * It removes the file when all are there.  One that an earlier job has left leads nowhere, or to a rank of another
+ * world; whoever followed it looks again. */
+#ifndef COLL_TCP_RENDEZVOUS_H
+#define COLL_TCP_RENDEZVOUS_H
+
+#include <sys/random.h>
+
+enum { COLL__NONCE_TEXT = 33, COLL__RENDEZVOUS_MOST = 512 };
+
+static const char coll__rendezvous_title[] = "coll rendezvous 1";
+
+typedef struct coll__rendezvous {
+    char nonce[COLL__NONCE_TEXT];
+    coll__address addresses[COLL__ENDPOINT_ADDRESSES];
+    int count;
+} coll__rendezvous;
+
+/* The path behind "file:", or NULL. */
+static const char *coll__rendezvous_path(const char *where) { return strncmp(where, "file:", 5) ? NULL : where + 5; }
+
+static void coll__rendezvous_nonce(char *text)
+{
+    unsigned char bytes[16];
+    char seed[80];
+
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes) {
+        coll__print(seed, sizeof seed, "%ld %lld", (long)getpid(), (long long)coll__now());
+        coll__digest(bytes, seed);
+    }
+    for (int i = 0; i < 16; i++) coll__print(text + 2 * i, 3, "%02x", bytes[i]);
+}
+
+/* Write it.  0, or an errno. */
+static int coll__rendezvous_write(const char *path, const coll__rendezvous *rendezvous)
+{
+    char text[COLL__RENDEZVOUS_MOST], draft[COLL__ADDRESS_ROOM + COLL__NONCE_TEXT + 8], where[COLL__ADDRESS_TEXT];
+
+    coll__print(text, sizeof text, "%s\n%s\n", coll__rendezvous_title, rendezvous->nonce);
+    for (int i = 0; i < rendezvous->count; i++)
+        coll__append(text, sizeof text, "%s\n", coll__address_text(&rendezvous->addresses[i], where, sizeof where));
+    coll__append(text, sizeof text, "end\n");
+    coll__print(draft, sizeof draft, "%s.%s", path, rendezvous->nonce);
+    const size_t length = strlen(text);
+    const int fd = open(draft, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int error = fd < 0 ? errno : write(fd, text, length) != (ssize_t)length || fsync(fd) ? (errno ? errno : EIO) : 0;
+    if (fd >= 0) close(fd);
+    if (!error && rename(draft, path)) error = errno;
+    if (error && fd >= 0) unlink(draft);
+    return error;
+}
+
+/* Take one from its text.  false: it is none, or not whole. */
+static bool coll__rendezvous_parse(char *text, coll__rendezvous *rendezvous)
+{
+    char *next = NULL, *line = strtok_r(text, "\n", &next);
+    bool may_come;
+
+    memset(rendezvous, 0, sizeof *rendezvous);
+    if (!line || strcmp(line, coll__rendezvous_title)) return false;
+    line = strtok_r(NULL, "\n", &next);
+    if (!line || strlen(line) != COLL__NONCE_TEXT - 1 || strspn(line, "0123456789abcdef") != COLL__NONCE_TEXT - 1) return false;
+    memcpy(rendezvous->nonce, line, COLL__NONCE_TEXT);
+    while ((line = strtok_r(NULL, "\n", &next)) && strcmp(line, "end")) {
+        coll__address found[COLL__ADDRESSES_MOST];
+        char host[64];
+        int count, port;
+        if (rendezvous->count == COLL__ENDPOINT_ADDRESSES || !coll__address_split(line, host, sizeof host, &port)) return false;
+        if (!coll__is_literal(host) || coll__resolve(line, false, found, &count, &may_come)) return false;
+        rendezvous->addresses[rendezvous->count++] = found[0];
+    }
+    return line && rendezvous->count > 0;
+}
+
+/* Read it.  0, or an errno: ENOENT where there is none yet, EPROTO for something else. */
+static int coll__rendezvous_read(const char *path, coll__rendezvous *rendezvous)
+{
+    char text[COLL__RENDEZVOUS_MOST];
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    const int error = n < 0 ? errno : 0;
+
+    if (fd >= 0) close(fd);
+    if (error) return error;
+    text[n] = '\0';
+    return coll__rendezvous_parse(text, rendezvous) ? 0 : EPROTO;
+}
+
+/* Remove it, unless it is somebody else's by now. */
+static void coll__rendezvous_remove(const char *path, const char *nonce)
+{
+    coll__rendezvous there;
+    if (!coll__rendezvous_read(path, &there) && !strcmp(there.nonce, nonce)) unlink(path);
+}
+
+#endif /* COLL_TCP_RENDEZVOUS_H */

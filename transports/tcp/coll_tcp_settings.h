@@ -1,0 +1,248 @@
+/* coll_tcp_settings.h - what is asked of the network: by the program, by the environment, by the launcher. */
+#ifndef COLL_TCP_SETTINGS_H
+#define COLL_TCP_SETTINGS_H
+
+#include <fcntl.h>
+
+/* What both ends of a connection must agree upon. */
+enum { COLL__AUTH_NONE, COLL__AUTH_KEY, COLL__AUTH_TLS, COLL__AUTH_KIND = 3, COLL__AUTH_CHECK = 4 };
+enum { COLL__KEY_LEAST = 16, COLL__KEY_MOST = 1024 };
+
+enum { COLL__LANES_MOST = 16, COLL__NETWORK_ROOM = 256 };
+
+static const coll__option coll__tcp_options[] = {
+    COLL__TEXT(world, "COLL_WORLD", "", 0),
+    COLL__WORD(tcp.io, "COLL_IO", "auto", "auto, uring, poll"),
+    COLL__TEXT(tcp.network, "COLL_NETWORK", NULL, COLL__EMPTY_IS_OPEN),
+    COLL__TEXT(tcp.ports, "COLL_PORTS", NULL, COLL__EMPTY_IS_OPEN),
+    COLL__TEXT(tcp.security, "COLL_SECURITY", NULL, 0),
+    COLL__NUMBER(tcp.lanes, "COLL_LANES", 1, COLL__LANES_MOST, 0, COLL__WITHIN_RANGE),
+    COLL__NUMBER(tcp.share_memory, "COLL_SHARE", 0, 1, 0, COLL__ZERO_IS_NONE),
+    { 0 }
+};
+
+/* The configuration of a rank with nothing of the network left open.  It holds the key: coll__tcp_settings_free wipes it. */
+typedef struct coll__tcp_settings {
+    coll_config config;
+    coll__bootstrap place;                        /* what the environment says of it, where it was asked      */
+    char        world[COLL__WORLD_ROOM];
+    char        network[COLL__NETWORK_ROOM];      /* of another library's variable, in our words              */
+    const char *network_source;                   /* that variable; NULL: ours, or the configuration          */
+    uint32_t    arithmetic;                       /* of this program: coll__arithmetic                        */
+    int         auth;                             /* what a connection begins with: COLL__AUTH_...            */
+    bool        is_open;                          /* public addresses may be used without a key               */
+    char        key[COLL__KEY_MOST + 2];
+} coll__tcp_settings;
+
+/* What of them a rank keeps: numbers, for the texts are the caller's. */
+static coll_tcp coll__tcp_kept(coll_tcp c)
+{
+    c.io = c.hosts = c.network = c.ports = c.key = c.security = NULL;
+    c.listening = NULL;
+    c.listening_context = NULL;
+    return c;
+}
+
+static void coll__tcp_settings_free(coll__tcp_settings *s)
+{
+    if (s) coll__wipe(s->key, sizeof s->key);
+    free(s);
+}
+
+/* ---- >>where: the address of rank 0, the addresses of all, the network ---- */
+
+/* A list of hosts says where rank 0 is, and how many ranks there are. */
+static coll_status coll__settle_hosts(coll__tcp_settings *s, const coll__settings *of, const char *address)
+{
+    coll_config *c = &s->config;
+    char first[COLL__ADDRESS_ROOM];
+
+    if (coll__hosts_count(c->tcp.hosts) != c->size)
+        return coll__start_failed(COLL_ERR_ARGUMENT, "the list of hosts has %d entries for %d ranks (from %s): name one "
+                                  "host:port for each rank", coll__hosts_count(c->tcp.hosts), c->size, of->source);
+    for (int i = 0; i < c->size; i++)
+        if (!coll__hosts_entry(c->tcp.hosts, i, first, sizeof first))
+            return coll__start_failed(COLL_ERR_ARGUMENT, "entry %d of the list of hosts is empty or too long: %.120s", i,
+                                      c->tcp.hosts);
+    (void)coll__hosts_entry(c->tcp.hosts, 0, first, sizeof first);
+    if (address && strcmp(address, first))
+        return coll__start_failed(COLL_ERR_ARGUMENT,
+                                  "the list of hosts begins with %.80s, but COLL_ADDR=%.80s is set too: unset one of them",
+                                  first, address);
+    coll__print(s->place.address, sizeof s->place.address, "%s", first);
+    c->address = s->place.address;
+    return COLL_OK;
+}
+
+static coll_status coll__settle_address(coll__tcp_settings *s, const coll__settings *of)
+{
+    coll_config *c = &s->config;
+    const char *const address = coll__environment("COLL_ADDR");
+
+    if (c->address && !*c->address) c->address = NULL;
+    if (c->tcp.hosts && !*c->tcp.hosts) c->tcp.hosts = NULL;
+    if (!c->address && !c->tcp.hosts) {
+        c->tcp.hosts = *of->launch.hosts ? of->launch.hosts : coll__environment("COLL_HOSTS");
+        if (c->tcp.hosts) return coll__settle_hosts(s, of, address);
+        c->address = address;
+    } else if (c->tcp.hosts) {
+        c->address = NULL;
+        return coll__settle_hosts(s, of, NULL);
+    }
+    if (!c->address) {
+        const coll_status status = coll__launch_where(&s->place, &of->launch);
+        if (status < 0) return status;
+        if (*s->place.address) c->address = s->place.address;
+    }
+    if (c->address && strlen(c->address) >= COLL__ADDRESS_ROOM)
+        return coll__start_failed(COLL_ERR_ARGUMENT, "the address is longer than %d: %.120s", COLL__ADDRESS_ROOM - 1, c->address);
+    if (c->address) return COLL_OK;
+    const coll__launcher *by = of->launch.by;
+    const bool is_spread = by && of->launch.local_size > 0 && of->launch.local_size < c->size;
+    return coll__start_failed(COLL_ERR_ARGUMENT, "this is rank %d of %d (from %s)%s, but nothing says where rank 0 is: set "
+                              "COLL_ADDR=host:port%s%s%s", c->rank, c->size, of->source, is_spread ? " on several hosts" : "",
+                              by && by->where ? " (" : "", by && by->where ? by->where : "", by && by->where ? ")" : "");
+}
+
+/* The name of the job comes before the world's where it was the job that said where to meet. */
+static void coll__settle_world(coll__tcp_settings *s)
+{
+    if (!*s->place.job) return;
+    coll__print(s->world, sizeof s->world, "%s %s", s->place.job, s->config.world);
+    s->config.world = s->world;
+}
+
+/* NCCL's and Gloo's words in ours: NCCL's names are beginnings of names unless a "=" stands before the first. */
+static void coll__network_words(const char *text, bool is_nccl, char *out, size_t room)
+{
+    const bool is_not = *text == '^', is_exact = !is_nccl || text[is_not] == '=';
+
+    coll__print(out, room, "%s", is_not ? "^" : "");
+    for (text += is_not + (text[is_not] == '='); *text;) {
+        const size_t length = strcspn(text, ",");
+        if (length > 0) coll__append(out, room, "%.*s%s%s", (int)length, text, is_exact ? "" : "*", text[length] ? "," : "");
+        text += length + (text[length] == ',');
+    }
+}
+
+static void coll__settle_network(coll__tcp_settings *s)
+{
+    static const char *const others[] = { "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME" };
+    coll_config *c = &s->config;
+
+    if (!c->tcp.network && s->place.is_on_one_host) c->tcp.network = "127.0.0.1";
+    for (int i = 0; !c->tcp.network && i < 2; i++) {
+        if (!coll__environment(others[i])) continue;
+        coll__network_words(getenv(others[i]), i == 0, s->network, sizeof s->network);
+        s->network_source = others[i];
+        c->tcp.network = s->network;
+    }
+}
+
+/* ---- >>security: the key, and what it is for ---- */
+
+/* The first line of a file that nobody else may use. */
+static coll_status coll__read_key_file(coll__tcp_settings *s, const char *path)
+{
+    struct stat about;
+    size_t length = 0;
+    ssize_t got = 1;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0) return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_KEY_FILE=%.160s: %s", path, strerror(errno));
+    const char *const fault = fstat(fd, &about) ? strerror(errno) : coll__key_file_fault(&about, geteuid());
+    while (!fault && got > 0 && length < sizeof s->key - 1 && !memchr(s->key, '\n', length)) {
+        got = read(fd, s->key + length, sizeof s->key - 1 - length);
+        if (got > 0) length += (size_t)got;
+    }
+    const int error = errno;
+    close(fd);
+    if (fault) return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_KEY_FILE=%.160s: %s", path, fault);
+    if (got < 0) return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_KEY_FILE=%.160s: %s", path, strerror(error));
+    s->key[length] = '\0';
+    s->key[strcspn(s->key, "\r\n")] = '\0';
+    return COLL_OK;
+}
+
+/* "open", "key" or "tls", "check" beside it or alone: as bits, 0: not said. */
+static bool coll__read_security(const char *text, int *auth, bool *is_open)
+{
+    static const struct { const char *name; int auth; } words[] = {
+        { "open", COLL__AUTH_NONE }, { "key", COLL__AUTH_KEY }, { "tls", COLL__AUTH_TLS }, { "check", COLL__AUTH_CHECK }
+    };
+
+    for (const char *at = text; *at; at += strspn(at, "+")) {
+        const size_t length = strcspn(at, "+");
+        size_t i = 0;
+        while (i < 4 && (strlen(words[i].name) != length || strncmp(at, words[i].name, length))) i++;
+        const bool has_kind = *is_open || (*auth & COLL__AUTH_KIND);
+        if (i == 4 || (i < 3 && has_kind)) return false;
+        *auth |= words[i].auth;
+        *is_open = *is_open || i == 0;
+        at += length;
+    }
+    return true;
+}
+
+static coll_status coll__settle_security(coll__tcp_settings *s)
+{
+    const char *key = s->config.tcp.key ? s->config.tcp.key : getenv("COLL_KEY"), *path = getenv("COLL_KEY_FILE");
+    const char *text = s->config.tcp.security;
+    const char *name = s->config.tcp.key ? "key" : key ? "COLL_KEY" : "the key in COLL_KEY_FILE";
+    coll_status status = COLL_OK;
+
+    if (key) coll__print(s->key, sizeof s->key, "%s", key);
+    else if (path && *path) status = coll__read_key_file(s, path);
+    const bool has_key = key || (path && *path);
+    const size_t length = strlen(s->key);
+    if (status < 0) return status;
+    if (has_key && (length < COLL__KEY_LEAST || length > COLL__KEY_MOST))
+        return coll__start_failed(COLL_ERR_ARGUMENT, "%s is %s than %d bytes; a key has %d to %d, best 32 at random", name,
+                                  length < COLL__KEY_LEAST ? "shorter" : "longer",
+                                  length < COLL__KEY_LEAST ? COLL__KEY_LEAST : COLL__KEY_MOST, COLL__KEY_LEAST, COLL__KEY_MOST);
+    if (text && !coll__read_security(text, &s->auth, &s->is_open))
+        return coll__start_failed(COLL_ERR_ARGUMENT, "security \"%.40s\" is none of open, key, tls, open+check, key+check, check",
+                                  text);
+    if (has_key && s->is_open)
+        return coll__start_failed(COLL_ERR_ARGUMENT, "security is \"%.40s\", but there is a key, too: which one is meant?", text);
+    if (!has_key && (s->auth & COLL__AUTH_KIND))
+        return coll__start_failed(COLL_ERR_ARGUMENT, "security is \"%.40s\", but there is no key: set COLL_KEY or COLL_KEY_FILE",
+                                  text);
+#if defined(COLL_WITH_OPENSSL)
+    if (has_key && s->auth == 0) s->auth = COLL__AUTH_TLS;
+#else
+    if (s->auth & COLL__AUTH_TLS)
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "security is \"%.40s\", but this program was compiled without "
+                                  "COLL_WITH_OPENSSL", text);
+#endif
+    if (has_key && !(s->auth & COLL__AUTH_KIND)) s->auth |= COLL__AUTH_KEY;
+    if (s->auth & COLL__AUTH_TLS) s->auth &= ~COLL__AUTH_CHECK;           /* it sees every change by itself   */
+    s->config.tcp.key = NULL;
+    return COLL_OK;
+}
+
+static coll_status coll__tcp_configure(coll__tcp_settings *s, const coll__settings *of)
+{
+    coll_status status;
+
+    memset(s, 0, sizeof *s);
+    s->config = of->config;
+    s->arithmetic = of->arithmetic;
+    if ((status = coll__settle_address(s, of)) < 0 || (status = coll__settle_security(s)) < 0) return status;
+    coll__settle_world(s);
+    coll__settle_network(s);
+    return COLL_OK;
+}
+
+/* On the heap, for they are long and stacks may be small.  NULL: *status, with its sentence. */
+static coll__tcp_settings *coll__tcp_settings_new(const coll__settings *of, coll_status *status)
+{
+    coll__tcp_settings *s = (coll__tcp_settings *)coll__allocate(sizeof *s);
+
+    *status = s ? coll__tcp_configure(s, of) : coll__start_failed(COLL_ERR_MEMORY, "no memory for the settings of a rank");
+    if (*status == COLL_OK) return s;
+    coll__tcp_settings_free(s);
+    return NULL;
+}
+
+#endif /* COLL_TCP_SETTINGS_H */
