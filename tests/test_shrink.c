@@ -219,6 +219,20 @@ static bool plan_read(const char *text, plan *p)
     return p->size > 0 && p->size <= RANKS_MOST && p->each > 0 && p->mode < MODE_COUNT;
 }
 
+/* How many limits those who are left wait for what is stopped: one for all together, and one for each that they may have gone
+ * to before, for it comes before all of them. */
+static int waits_of(const plan *p, unsigned left)
+{
+    int hosts = 0, stops = 0;
+
+    for (int i = 0; i < processes_of(p); i++) {
+        if (p->fates[i].kind != STOPS_AT_SEND) continue;
+        stops++;
+        hosts += left >> (i * p->each) << (i * p->each) == left;
+    }
+    return hosts > 0 ? hosts + (stops > hosts) : stops > 0;
+}
+
 /* `gone`: by process.  All others come together if they are enough of all; if they are not, either all do, or none.  Without
  * rank 0, which hears all heartbeats, one that is stopped cannot be told from one that computes: those who are too few wait for
  * it as long as a start may take. */
@@ -236,7 +250,7 @@ static void judge(const plan *p, unsigned gone, bool has_tally, int stops)
     const bool is_enough = 2 * count > p->size || (2 * count == p->size && (left & 1));
     const bool may_compute = !is_enough && stops > 0 && !(left & 1);
     for (int i = 0; i < processes_of(p); i++) late_ms += p->fates[i].kind == COMES_LATE ? p->fates[i].number : 0;
-    const int bound = SLACK_MS + late_ms + (may_compute ? START_MS : LIVENESS_MS + stops * 2 * LIVENESS_MS);
+    const int bound = SLACK_MS + late_ms + (may_compute ? START_MS : LIVENESS_MS + waits_of(p, left) * 2 * LIVENESS_MS);
     for (int i = 0; i < p->size; i++) {
         const report *r = &board->ranks[i];
         char tally_text[64];
@@ -293,11 +307,11 @@ static bool run_plan(const plan *p)
         running--;
     }
     judge(p, gone, has_tally, stops);
+    const int64_t began = now_ms();               /* they go on, and are alone                                */
+    for (int i = 0; i < processes; i++) if (stopped >> i & 1) kill(pids[i], SIGCONT);
     for (int i = 0; i < processes; i++) {
         int status = 0;
         if (!(stopped >> i & 1)) continue;
-        const int64_t began = now_ms();           /* it goes on, and is alone                                 */
-        kill(pids[i], SIGCONT);
         CHECK(waitpid(pids[i], &status, 0) == pids[i] && status == 0, "%s: process %d ends with %#x", case_name, i,
               (unsigned)status);
         const report *r = &board->ranks[i * p->each];
@@ -376,6 +390,22 @@ static void sends_case(const void *arg)
         }
         CHECK(number > 2, "%s: has not met its fate", case_name);
     }
+}
+
+/* Two stop, each at another send: one has answered the host, the other has not. */
+static void stops_case(const void *arg)
+{
+    static const struct { int size, first, one, two; } who[] = { { 7, 6, 4, 5 }, { 8, 0, 5, 7 }, { 7, 6, 0, 5 } };
+
+    (void)arg;
+    for (size_t k = 0; k < sizeof who / sizeof *who; k++)
+        for (int number = 2; number <= 4; number++) {
+            plan p = { .size = who[k].size, .each = 1, .mode = (int)k % MODE_COUNT };
+            p.fates[who[k].first] = (fate){ DIES_FIRST, 0 };
+            p.fates[who[k].one] = (fate){ STOPS_AT_SEND, number };
+            p.fates[who[k].two] = (fate){ STOPS_AT_SEND, number == 4 ? 3 : number + 1 };
+            run_plan(&p);
+        }
 }
 
 /* Without one that comes to coll_shrink later than the others wait for it, they are too few.  They go on with it, whether it is
@@ -506,6 +536,7 @@ int main(int argc, char **argv)
         if (support_listed(parts, "sends")) run_case_within(CASE_SECONDS, sends_case, &dies, "one dies at every send");
         if (support_listed(parts, "late")) run_case_within(CASE_SECONDS, late_case, NULL, "one comes late");
         if (support_listed(parts, "stops")) run_case_within(CASE_SECONDS, sends_case, &stops, "one stops at a send");
+        if (support_listed(parts, "stops") && each_of() == 1) run_case_within(CASE_SECONDS, stops_case, NULL, "two stop");
         for (int k = 0; k < (int)(8 * support_scale()) && support_listed(parts, "chance"); k++) {
             const uint64_t seed = support_mix(support_seed() * 1000 + (uint64_t)k);
             run_case_within(CASE_SECONDS, chance_case, &seed, "chance");

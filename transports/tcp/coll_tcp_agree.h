@@ -10,6 +10,7 @@
  *                          <- welcome (base)          accept no proposal below this from anybody any more
  *     hold (proposal, base) ->            promised; the last proposal that it has accepted from anybody; 0: none
  *                          <- missing     again and again: the host lives
+ *     hold (proposal, base) ->            and so does this rank: all who fall silent are found out together
  *                          <- table (proposal)
  *     hold (proposal, base) ->            accepted
  *                          <- agreed      once all who are there have accepted; or refuse: they are too few
@@ -17,7 +18,8 @@
  * This is Paxos.  The base of a host is a round and its place, and its proposals are numbered from there.  Who has promised more
  * than that says so, and the host asks all again, in the next round.  A host proposes when a quorum is there, and it must propose
  * again what anybody there has accepted before, for that may have been agreed on.  So all who get a table get the same one,
- * whoever dies, and whichever host they go to; where a dead one is in it, its world fails at once, and shrinks in turn.  Who has
+ * whoever dies, and whichever host they go to; where a dead one is in it, its world fails at once, and shrinks in turn.  Who was
+ * late is late there from the beginning: it is not waited for twice.  Who has
  * the table tells it to everyone who still calls for this agreement (coll__past_told): one who is not in it learns so.
  *
  * What has been received is read before anybody is called lost.  A connection that ends says so at once.  One over which nothing
@@ -46,7 +48,8 @@ typedef struct coll__attendee {
     coll__heard heard;
     uint64_t    asked;                            /* the ballot that it has been asked to accept              */
     uint64_t    holds;                            /* the last one that it has accepted                        */
-    int64_t     owes_since;                       /* since when it owes us a note; 0: it does not             */
+    int         owes;                             /* answers: each note that it is sent has one               */
+    int64_t     silent_since;                     /* while it owes any                                        */
 } coll__attendee;
 
 /* A call to another rank. */
@@ -271,6 +274,16 @@ static void coll__attendee_lost(coll__agreement *h, int place)
     h->is_late[place] = 1;
 }
 
+/* A note to it, with our table where it has a ballot. */
+static void coll__attendee_send(coll__agreement *h, int place, coll__control_note note, uint64_t ballot, uint64_t promise)
+{
+    coll__attendee *g = &h->attendees[place];
+
+    if (g->owes++ == 0) g->silent_since = coll__now();
+    if (!coll__table_send(&g->heard.pipe, note, h->me, ballot, promise, h->table, ballot > 0 ? h->count : 0))
+        coll__attendee_lost(h, place);
+}
+
 /* Ask for its promise.  It is there when it has given that. */
 static void coll__attendee_ask(coll__agreement *h, int place)
 {
@@ -278,8 +291,7 @@ static void coll__attendee_ask(coll__agreement *h, int place)
 
     h->is_there[place] = 0;
     g->asked = g->holds = 0;
-    g->owes_since = coll__now();
-    if (!coll__table_send(&g->heard.pipe, COLL__CONTROL_WELCOME, h->me, 0, h->base, NULL, 0)) coll__attendee_lost(h, place);
+    coll__attendee_send(h, place, COLL__CONTROL_WELCOME, 0, h->base);
 }
 
 /* Begin, or begin again, above all that has been promised to others as far as we know. */
@@ -301,16 +313,17 @@ static void coll__agreement_hear(coll__agreement *h)
         if (g->heard.pipe.fd < 0) continue;
         while ((status = coll__heard_next(h, &g->heard)) == COLL_OK && g->heard.control.note == COLL__CONTROL_HOLD) {
             const uint64_t ballot = g->heard.ballot;
+            g->owes -= g->owes > 0;
+            g->silent_since = now;
             if (g->heard.promise > h->base) coll__agreement_raise(h, g->heard.promise);
             if (g->heard.promise != h->base) continue;        /* it answers an earlier question                   */
             g->holds = ballot;
-            if (ballot >= g->asked) g->owes_since = 0;
             if (!h->is_there[i]) coll__agreement_hold(h, ballot, coll__heard_table(&g->heard));
             h->is_there[i] = 1;
             h->calls[i].turned_away_at = 0;
             coll__agreement_lives(h, i);
         }
-        const bool is_late = h->is_watched && g->owes_since && now - g->owes_since > h->grace_ms * (int64_t)COLL__MS;
+        const bool is_late = h->is_watched && g->owes > 0 && now - g->silent_since > h->grace_ms * (int64_t)COLL__MS;
         if (status != COLL_PENDING || is_late) coll__attendee_lost(h, i);
     }
 }
@@ -385,7 +398,7 @@ static bool coll__agreement_call_all(coll__agreement *h)
     return false;
 }
 
-/* Show all who are there that we live. */
+/* Show all who are there that we live, and ask whether they do: who is to accept a table later has been silent until then. */
 static void coll__agreement_sign(coll__agreement *h)
 {
     enum { SIGNS = 8 };                           /* in the time after which silence is an end                */
@@ -394,9 +407,7 @@ static void coll__agreement_sign(coll__agreement *h)
     if (now < h->sign_at) return;
     h->sign_at = now + h->grace_ms * (int64_t)COLL__MS / SIGNS;
     for (int i = 0; i < h->count; i++)
-        if (h->is_there[i] && i != h->me
-            && !coll__table_send(&h->attendees[i].heard.pipe, COLL__CONTROL_MISSING, h->me, 0, 0, NULL, 0))
-            coll__attendee_lost(h, i);
+        if (h->is_there[i] && i != h->me) coll__attendee_send(h, i, COLL__CONTROL_MISSING, 0, 0);
 }
 
 static void coll__agreement_wait(coll__agreement *h, int64_t until)
@@ -421,7 +432,7 @@ static void coll__agreement_wait(coll__agreement *h, int64_t until)
 }
 
 /* A quorum is there, and all others are lost, or have been waited for: have those who are there accept one table.  true: they
- * have. */
+ * have, and nothing more will come from them that belongs to the agreement: their lines are the new world's next. */
 static bool coll__agreement_propose(coll__agreement *h)
 {
     bool is_accepted = true;
@@ -433,12 +444,10 @@ static bool coll__agreement_propose(coll__agreement *h)
     for (int i = 0; i < h->count; i++) {
         coll__attendee *g = &h->attendees[i];
         if (i == h->me || !h->is_there[i]) continue;
-        if (g->holds != h->ballot) is_accepted = false;
+        if (g->holds != h->ballot || g->owes > 0) is_accepted = false;
         if (g->asked == h->ballot) continue;
         g->asked = h->ballot;
-        g->owes_since = coll__now();
-        if (!coll__table_send(&g->heard.pipe, COLL__CONTROL_TABLE, h->me, h->ballot, 0, h->table, h->count))
-            coll__attendee_lost(h, i);
+        coll__attendee_send(h, i, COLL__CONTROL_TABLE, h->ballot, 0);
     }
     return is_accepted;
 }
@@ -555,7 +564,7 @@ static coll_status coll__agreement_attend(coll__agreement *h, coll__heard *heard
                 memcpy(h->table, coll__heard_table(heard), (size_t)h->count);
                 return COLL_OK;
             }
-            if (note != COLL__CONTROL_TABLE && note != COLL__CONTROL_WELCOME) continue;
+            if (note != COLL__CONTROL_TABLE && note != COLL__CONTROL_WELCOME && note != COLL__CONTROL_MISSING) continue;
             if (heard->promise > h->promised) h->promised = heard->promise;
             if (heard->ballot >= h->promised) coll__agreement_hold(h, heard->ballot, coll__heard_table(heard));
             if (!coll__agreement_say(h, &heard->pipe)) return COLL_PENDING;
@@ -657,6 +666,7 @@ static bool coll__agreement_open(coll__agreement *h)
     h->fds = (struct pollfd *)coll__allocate((2 * n + (size_t)h->old->greeting_room + 1) * sizeof *h->fds);
     for (int i = 0; h->attendees && i < h->count; i++) h->attendees[i].heard.pipe.fd = -1;
     for (int i = 0; h->calls && i < h->count; i++) h->calls[i].heard.pipe.fd = -1;
+    for (int i = 0; h->is_late && i < h->count; i++) h->is_late[i] = h->old->heartbeat.was_late[h->ranks[i]];
     coll__agreement_takes_listener(h, true);
     return h->is_there && h->attendees && h->calls && h->fds;
 }

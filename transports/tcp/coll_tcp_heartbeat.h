@@ -75,6 +75,7 @@ typedef struct coll__heartbeat {
     bool    has_abort_told;
     int    *departed, departed_count;             /* who has said good-bye, in that order                     */
     unsigned char *has_left, *is_dead;
+    unsigned char *was_late;                      /* it did not answer when this world was agreed on          */
     unsigned char *reports;                       /* rank 0: what each rank has said of its waiting           */
     unsigned char  waiting[COLL__WAITING_LENGTH];
     coll__beat  own, *beats;                      /* ours; what each rank last said                           */
@@ -625,8 +626,9 @@ static bool coll__heartbeat_init(coll__heartbeat *p, int rank, int size, int gre
     p->verdict.rank = p->report.rank = -1;
     p->has_lock = pthread_mutex_init(&p->lock, NULL) == 0;
     p->departed = (int *)coll__allocate(n * sizeof *p->departed);
-    p->has_left = (unsigned char *)coll__allocate(2 * n);
+    p->has_left = (unsigned char *)coll__allocate(3 * n);
     p->is_dead = p->has_left ? p->has_left + n : NULL;
+    p->was_late = p->has_left ? p->has_left + 2 * n : NULL;
     p->reports = (unsigned char *)coll__allocate((size_t)p->line_count * COLL__WAITING_LENGTH);
     p->beats = (coll__beat *)coll__allocate(n * sizeof *p->beats);
     p->fds = (struct pollfd *)coll__allocate(((rank == 0 ? n : 2 * n) + 2 + (size_t)greetings) * sizeof *p->fds);

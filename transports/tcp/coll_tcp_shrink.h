@@ -90,6 +90,7 @@ static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
         tcp->heartbeat.beats[i] = old->heartbeat.beats[out->ranks[i]];
     }
     pthread_mutex_unlock(&old->heartbeat.lock);
+    for (int i = 0, rank = 0; i < h->count; i++) if (h->table[i]) tcp->heartbeat.was_late[rank++] = h->is_late[i];
     coll__io_forget(&old->io, old->listener);
     tcp->listener = old->listener;
     old->listener = -1;
