@@ -9016,8 +9016,6 @@ enum { COLL__SENTENCE_ROOM = 448 };
 /* The plan of a kind of call (coll_plan.h): what is settled of its last plain call. */
 typedef struct coll__plan {
     bool      is_made;
-    coll_type type, wire;
-    coll_op   op;
     size_t    most;                               /* elements that do not go beyond memory                    */
     coll_offload_fn *start;                       /* the transport's, which takes it as a whole; NULL: it goes by an order,
                                                      or its wire has another type                             */
@@ -9761,8 +9759,9 @@ static inline coll__plan *coll__plan_like(const coll_comm *comm, const coll_call
 {
     coll__plan *plan = comm->plans[call->kind];
     const bool reduces = coll__kind_reduces(call->kind);
-    const bool is_like = plan && plan->is_made && call->type == plan->type && (!reduces || call->op == plan->op)
-                      && (!reduces || !call->wire ? plan->type : call->wire) == plan->wire && coll__calculates_plainly(call);
+    const coll_call *own = plan ? &plan->request.call : NULL;
+    const bool is_like = plan && plan->is_made && call->type == own->type && (!reduces || call->op == own->op)
+                      && (!reduces || !call->wire ? own->type : call->wire) == own->wire && coll__calculates_plainly(call);
 
     return is_like ? plan : NULL;
 }
@@ -9848,13 +9847,10 @@ static void coll__plan_make(coll_comm *comm, const coll_call *call, const coll__
     coll__name_request(own, 0);
     own->has_head = true;
     own->carrier = plan->carrier = coll__carrier_of(own);
-    plan->type = call->type;
-    plan->wire = call->wire;
-    plan->op = call->op;
     plan->most = SIZE_MAX / 8 / (unit ? unit : 1) / (size_t)comm->size;
     plan->is_made = true;
     plan->start = NULL;
-    if (plan->wire != plan->type || !(own->carrier->traits & COLL__AS_A_WHOLE)) return;
+    if (call->wire != call->type || !(own->carrier->traits & COLL__AS_A_WHOLE)) return;
     if (session->transport->bind) plan->start = session->transport->bind(session->context, &own->task, &plan->bound);
     if (plan->start) return;
     plan->start = session->transport->offload;
@@ -10291,7 +10287,7 @@ static inline const coll__codec *coll__check_by_plan(const coll_comm *comm, coll
     if (!plan || call->algorithm || call->residual || comm->session->forced[call->kind]
         || !coll__plan_suits(comm, plan, call->kind, send, call->recv, call->count, call->root)) return NULL;
     call->send = coll__kind_has_one_buffer(call->kind) ? call->recv : send;
-    call->wire = plan->wire;
+    call->wire = plan->request.call.wire;
     return &plan->request.codec;
 }
 
@@ -15315,7 +15311,7 @@ static inline coll_call coll__call_of(coll_kind kind, const void *send, void *re
 /* Is this call like those of the plan, as far as its type and its operation go? */
 COLL__INLINE bool coll__is_planned(const coll__plan *plan, coll_type type, coll_op op)
 {
-    return type == plan->type && op == plan->op;
+    return type == plan->request.call.type && op == plan->request.call.op;
 }
 
 static inline void coll__plan_set(coll__plan *plan, const void *send, void *recv, size_t count, int root)
@@ -15335,7 +15331,7 @@ static coll_status coll__plan_ready(coll_comm *comm, coll__plan *plan, coll_kind
     const void *const from = coll__in_place_of(kind, send, recv);
     coll_request *const r = &plan->request;
 
-    if (plan->is_made && plan->wire == type && coll__is_planned(plan, type, op)
+    if (plan->is_made && r->call.wire == type && coll__is_planned(plan, type, op)
         && coll__plan_suits(comm, plan, kind, from, recv, count, root)) {
         coll__plan_set(plan, from, recv, count, root);
         return COLL_OK;
@@ -23435,6 +23431,7 @@ typedef struct coll__heartbeat {
     bool    has_abort_told;
     int    *departed, departed_count;             /* who has said good-bye, in that order                     */
     unsigned char *has_left, *is_dead;
+    unsigned char *was_late;                      /* it did not answer when this world was agreed on          */
     unsigned char *reports;                       /* rank 0: what each rank has said of its waiting           */
     unsigned char  waiting[COLL__WAITING_LENGTH];
     coll__beat  own, *beats;                      /* ours; what each rank last said                           */
@@ -23985,8 +23982,9 @@ static bool coll__heartbeat_init(coll__heartbeat *p, int rank, int size, int gre
     p->verdict.rank = p->report.rank = -1;
     p->has_lock = pthread_mutex_init(&p->lock, NULL) == 0;
     p->departed = (int *)coll__allocate(n * sizeof *p->departed);
-    p->has_left = (unsigned char *)coll__allocate(2 * n);
+    p->has_left = (unsigned char *)coll__allocate(3 * n);
     p->is_dead = p->has_left ? p->has_left + n : NULL;
+    p->was_late = p->has_left ? p->has_left + 2 * n : NULL;
     p->reports = (unsigned char *)coll__allocate((size_t)p->line_count * COLL__WAITING_LENGTH);
     p->beats = (coll__beat *)coll__allocate(n * sizeof *p->beats);
     p->fds = (struct pollfd *)coll__allocate(((rank == 0 ? n : 2 * n) + 2 + (size_t)greetings) * sizeof *p->fds);
@@ -26533,6 +26531,7 @@ static bool coll__tcp_has_left(const void *context, int peer)
  *                          <- welcome (base)          accept no proposal below this from anybody any more
  *     hold (proposal, base) ->            promised; the last proposal that it has accepted from anybody; 0: none
  *                          <- missing     again and again: the host lives
+ *     hold (proposal, base) ->            and so does this rank: all who fall silent are found out together
  *                          <- table (proposal)
  *     hold (proposal, base) ->            accepted
  *                          <- agreed      once all who are there have accepted; or refuse: they are too few
@@ -26540,7 +26539,8 @@ static bool coll__tcp_has_left(const void *context, int peer)
  * This is Paxos.  The base of a host is a round and its place, and its proposals are numbered from there.  Who has promised more
  * than that says so, and the host asks all again, in the next round.  A host proposes when a quorum is there, and it must propose
  * again what anybody there has accepted before, for that may have been agreed on.  So all who get a table get the same one,
- * whoever dies, and whichever host they go to; where a dead one is in it, its world fails at once, and shrinks in turn.  Who has
+ * whoever dies, and whichever host they go to; where a dead one is in it, its world fails at once, and shrinks in turn.  Who was
+ * late is late there from the beginning: it is not waited for twice.  Who has
  * the table tells it to everyone who still calls for this agreement (coll__past_told): one who is not in it learns so.
  *
  * What has been received is read before anybody is called lost.  A connection that ends says so at once.  One over which nothing
@@ -26569,7 +26569,8 @@ typedef struct coll__attendee {
     coll__heard heard;
     uint64_t    asked;                            /* the ballot that it has been asked to accept              */
     uint64_t    holds;                            /* the last one that it has accepted                        */
-    int64_t     owes_since;                       /* since when it owes us a note; 0: it does not             */
+    int         owes;                             /* answers: each note that it is sent has one               */
+    int64_t     silent_since;                     /* while it owes any                                        */
 } coll__attendee;
 
 /* A call to another rank. */
@@ -26794,6 +26795,16 @@ static void coll__attendee_lost(coll__agreement *h, int place)
     h->is_late[place] = 1;
 }
 
+/* A note to it, with our table where it has a ballot. */
+static void coll__attendee_send(coll__agreement *h, int place, coll__control_note note, uint64_t ballot, uint64_t promise)
+{
+    coll__attendee *g = &h->attendees[place];
+
+    if (g->owes++ == 0) g->silent_since = coll__now();
+    if (!coll__table_send(&g->heard.pipe, note, h->me, ballot, promise, h->table, ballot > 0 ? h->count : 0))
+        coll__attendee_lost(h, place);
+}
+
 /* Ask for its promise.  It is there when it has given that. */
 static void coll__attendee_ask(coll__agreement *h, int place)
 {
@@ -26801,8 +26812,7 @@ static void coll__attendee_ask(coll__agreement *h, int place)
 
     h->is_there[place] = 0;
     g->asked = g->holds = 0;
-    g->owes_since = coll__now();
-    if (!coll__table_send(&g->heard.pipe, COLL__CONTROL_WELCOME, h->me, 0, h->base, NULL, 0)) coll__attendee_lost(h, place);
+    coll__attendee_send(h, place, COLL__CONTROL_WELCOME, 0, h->base);
 }
 
 /* Begin, or begin again, above all that has been promised to others as far as we know. */
@@ -26824,16 +26834,17 @@ static void coll__agreement_hear(coll__agreement *h)
         if (g->heard.pipe.fd < 0) continue;
         while ((status = coll__heard_next(h, &g->heard)) == COLL_OK && g->heard.control.note == COLL__CONTROL_HOLD) {
             const uint64_t ballot = g->heard.ballot;
+            g->owes -= g->owes > 0;
+            g->silent_since = now;
             if (g->heard.promise > h->base) coll__agreement_raise(h, g->heard.promise);
             if (g->heard.promise != h->base) continue;        /* it answers an earlier question                   */
             g->holds = ballot;
-            if (ballot >= g->asked) g->owes_since = 0;
             if (!h->is_there[i]) coll__agreement_hold(h, ballot, coll__heard_table(&g->heard));
             h->is_there[i] = 1;
             h->calls[i].turned_away_at = 0;
             coll__agreement_lives(h, i);
         }
-        const bool is_late = h->is_watched && g->owes_since && now - g->owes_since > h->grace_ms * (int64_t)COLL__MS;
+        const bool is_late = h->is_watched && g->owes > 0 && now - g->silent_since > h->grace_ms * (int64_t)COLL__MS;
         if (status != COLL_PENDING || is_late) coll__attendee_lost(h, i);
     }
 }
@@ -26908,7 +26919,7 @@ static bool coll__agreement_call_all(coll__agreement *h)
     return false;
 }
 
-/* Show all who are there that we live. */
+/* Show all who are there that we live, and ask whether they do: who is to accept a table later has been silent until then. */
 static void coll__agreement_sign(coll__agreement *h)
 {
     enum { SIGNS = 8 };                           /* in the time after which silence is an end                */
@@ -26917,9 +26928,7 @@ static void coll__agreement_sign(coll__agreement *h)
     if (now < h->sign_at) return;
     h->sign_at = now + h->grace_ms * (int64_t)COLL__MS / SIGNS;
     for (int i = 0; i < h->count; i++)
-        if (h->is_there[i] && i != h->me
-            && !coll__table_send(&h->attendees[i].heard.pipe, COLL__CONTROL_MISSING, h->me, 0, 0, NULL, 0))
-            coll__attendee_lost(h, i);
+        if (h->is_there[i] && i != h->me) coll__attendee_send(h, i, COLL__CONTROL_MISSING, 0, 0);
 }
 
 static void coll__agreement_wait(coll__agreement *h, int64_t until)
@@ -26944,7 +26953,7 @@ static void coll__agreement_wait(coll__agreement *h, int64_t until)
 }
 
 /* A quorum is there, and all others are lost, or have been waited for: have those who are there accept one table.  true: they
- * have. */
+ * have, and nothing more will come from them that belongs to the agreement: their lines are the new world's next. */
 static bool coll__agreement_propose(coll__agreement *h)
 {
     bool is_accepted = true;
@@ -26956,12 +26965,10 @@ static bool coll__agreement_propose(coll__agreement *h)
     for (int i = 0; i < h->count; i++) {
         coll__attendee *g = &h->attendees[i];
         if (i == h->me || !h->is_there[i]) continue;
-        if (g->holds != h->ballot) is_accepted = false;
+        if (g->holds != h->ballot || g->owes > 0) is_accepted = false;
         if (g->asked == h->ballot) continue;
         g->asked = h->ballot;
-        g->owes_since = coll__now();
-        if (!coll__table_send(&g->heard.pipe, COLL__CONTROL_TABLE, h->me, h->ballot, 0, h->table, h->count))
-            coll__attendee_lost(h, i);
+        coll__attendee_send(h, i, COLL__CONTROL_TABLE, h->ballot, 0);
     }
     return is_accepted;
 }
@@ -27078,7 +27085,7 @@ static coll_status coll__agreement_attend(coll__agreement *h, coll__heard *heard
                 memcpy(h->table, coll__heard_table(heard), (size_t)h->count);
                 return COLL_OK;
             }
-            if (note != COLL__CONTROL_TABLE && note != COLL__CONTROL_WELCOME) continue;
+            if (note != COLL__CONTROL_TABLE && note != COLL__CONTROL_WELCOME && note != COLL__CONTROL_MISSING) continue;
             if (heard->promise > h->promised) h->promised = heard->promise;
             if (heard->ballot >= h->promised) coll__agreement_hold(h, heard->ballot, coll__heard_table(heard));
             if (!coll__agreement_say(h, &heard->pipe)) return COLL_PENDING;
@@ -27180,6 +27187,7 @@ static bool coll__agreement_open(coll__agreement *h)
     h->fds = (struct pollfd *)coll__allocate((2 * n + (size_t)h->old->greeting_room + 1) * sizeof *h->fds);
     for (int i = 0; h->attendees && i < h->count; i++) h->attendees[i].heard.pipe.fd = -1;
     for (int i = 0; h->calls && i < h->count; i++) h->calls[i].heard.pipe.fd = -1;
+    for (int i = 0; h->is_late && i < h->count; i++) h->is_late[i] = h->old->heartbeat.was_late[h->ranks[i]];
     coll__agreement_takes_listener(h, true);
     return h->is_there && h->attendees && h->calls && h->fds;
 }
@@ -27292,6 +27300,7 @@ static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
         tcp->heartbeat.beats[i] = old->heartbeat.beats[out->ranks[i]];
     }
     pthread_mutex_unlock(&old->heartbeat.lock);
+    for (int i = 0, rank = 0; i < h->count; i++) if (h->table[i]) tcp->heartbeat.was_late[rank++] = h->is_late[i];
     coll__io_forget(&old->io, old->listener);
     tcp->listener = old->listener;
     old->listener = -1;

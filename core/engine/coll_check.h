@@ -426,7 +426,7 @@ static inline const coll__codec *coll__check_by_plan(const coll_comm *comm, coll
     if (!plan || call->algorithm || call->residual || comm->session->forced[call->kind]
         || !coll__plan_suits(comm, plan, call->kind, send, call->recv, call->count, call->root)) return NULL;
     call->send = coll__kind_has_one_buffer(call->kind) ? call->recv : send;
-    call->wire = plan->wire;
+    call->wire = plan->request.call.wire;
     return &plan->request.codec;
 }
 

@@ -303,8 +303,6 @@ enum { COLL__SENTENCE_ROOM = 448 };
 /* The plan of a kind of call (coll_plan.h): what is settled of its last plain call. */
 typedef struct coll__plan {
     bool      is_made;
-    coll_type type, wire;
-    coll_op   op;
     size_t    most;                               /* elements that do not go beyond memory                    */
     coll_offload_fn *start;                       /* the transport's, which takes it as a whole; NULL: it goes by an order,
                                                      or its wire has another type                             */

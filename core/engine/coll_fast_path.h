@@ -141,7 +141,7 @@ static inline coll_call coll__call_of(coll_kind kind, const void *send, void *re
 /* Is this call like those of the plan, as far as its type and its operation go? */
 COLL__INLINE bool coll__is_planned(const coll__plan *plan, coll_type type, coll_op op)
 {
-    return type == plan->type && op == plan->op;
+    return type == plan->request.call.type && op == plan->request.call.op;
 }
 
 static inline void coll__plan_set(coll__plan *plan, const void *send, void *recv, size_t count, int root)
@@ -161,7 +161,7 @@ static coll_status coll__plan_ready(coll_comm *comm, coll__plan *plan, coll_kind
     const void *const from = coll__in_place_of(kind, send, recv);
     coll_request *const r = &plan->request;
 
-    if (plan->is_made && plan->wire == type && coll__is_planned(plan, type, op)
+    if (plan->is_made && r->call.wire == type && coll__is_planned(plan, type, op)
         && coll__plan_suits(comm, plan, kind, from, recv, count, root)) {
         coll__plan_set(plan, from, recv, count, root);
         return COLL_OK;

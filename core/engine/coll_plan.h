@@ -30,8 +30,9 @@ static inline coll__plan *coll__plan_like(const coll_comm *comm, const coll_call
 {
     coll__plan *plan = comm->plans[call->kind];
     const bool reduces = coll__kind_reduces(call->kind);
-    const bool is_like = plan && plan->is_made && call->type == plan->type && (!reduces || call->op == plan->op)
-                      && (!reduces || !call->wire ? plan->type : call->wire) == plan->wire && coll__calculates_plainly(call);
+    const coll_call *own = plan ? &plan->request.call : NULL;
+    const bool is_like = plan && plan->is_made && call->type == own->type && (!reduces || call->op == own->op)
+                      && (!reduces || !call->wire ? own->type : call->wire) == own->wire && coll__calculates_plainly(call);
 
     return is_like ? plan : NULL;
 }
@@ -117,13 +118,10 @@ static void coll__plan_make(coll_comm *comm, const coll_call *call, const coll__
     coll__name_request(own, 0);
     own->has_head = true;
     own->carrier = plan->carrier = coll__carrier_of(own);
-    plan->type = call->type;
-    plan->wire = call->wire;
-    plan->op = call->op;
     plan->most = SIZE_MAX / 8 / (unit ? unit : 1) / (size_t)comm->size;
     plan->is_made = true;
     plan->start = NULL;
-    if (plan->wire != plan->type || !(own->carrier->traits & COLL__AS_A_WHOLE)) return;
+    if (call->wire != call->type || !(own->carrier->traits & COLL__AS_A_WHOLE)) return;
     if (session->transport->bind) plan->start = session->transport->bind(session->context, &own->task, &plan->bound);
     if (plan->start) return;
     plan->start = session->transport->offload;
