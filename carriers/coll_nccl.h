@@ -62,8 +62,7 @@ static void coll__nccl_opened(coll__session *session)
     if (coll__library_find(driver, "cuPointerGetAttribute", &session->inspector)) session->inspect = coll__nccl_inspect;
     dlclose(driver);                              /* its owner keeps it, and so do GPUs                       */
     for (coll_comm *comm = session->comms; comm && session->inspect; comm = comm->next)
-        for (int kind = 0; kind < COLL__KIND_COUNT; kind++)     /* what was not looked at is to be, from now on     */
-            if (comm->plans[kind]) coll__plan_forget(comm->plans[kind]);
+        coll__plans_forget(comm);                 /* what was not looked at is to be, from now on                 */
 }
 
 /* ---- >>communicators ---- */

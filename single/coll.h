@@ -9059,6 +9059,7 @@ struct coll_comm {
     int  *graph_lists;
     unsigned graph_version;                       /* how often it has been replaced                           */
     coll__plan *plans[COLL__KIND_COUNT];          /* of each kind; NULL: it was not called so far             */
+    coll__plan *others[COLL__KIND_COUNT];         /* of its calls that do not calculate plainly: for their checks alone */
     coll__numbers numbers;
     unsigned char *gauge;                         /* memory of coll_measure while it runs: a simulated rank that is killed
                                                      in it never comes back to free it                        */
@@ -9689,7 +9690,10 @@ static void coll__comm_free(coll_comm *comm)
     free(comm->gauge);
     free(comm->recorder);
     free(comm->counts);
-    for (int kind = 0; kind < COLL__KIND_COUNT; kind++) free(comm->plans[kind]);
+    for (int kind = 0; kind < COLL__KIND_COUNT; kind++) {
+        free(comm->plans[kind]);
+        free(comm->others[kind]);
+    }
     free(comm);
 }
 
@@ -9732,8 +9736,9 @@ static coll_status coll__carry_on(coll_request *r)
  * Most programs make the same few calls again and again, on other buffers.  A plain call of a simple kind leaves a plan behind:
  * its arithmetic, its fingerprint, its carrier, and what the transport has bound for it.  The next call of that kind, type and
  * operation needs no more than a look at its count, root and buffers (coll__plan_suits); a blocking one is started from the
- * plan's own request (coll_fast_path.h).  What depends on the count is cached by the order (coll_execution.h); what a call has
- * beside that, a scale, flags, a time limit, lists of counts, is in no plan. */
+ * plan's own request (coll_fast_path.h).  A call with flags, or a sum of another type, leaves a plan of its own, for the checks
+ * of those like it.  What depends on the count is cached by the order (coll_execution.h); what a call has beside that, a scale,
+ * a time limit, an operation of the user's, lists of counts, is in no plan. */
 #ifndef COLL_PLAN_H
 #define COLL_PLAN_H
 
@@ -9751,17 +9756,36 @@ static inline bool coll__is_repeatable(coll_kind kind)
 /* Does its kind, with type, wire and operation, say how a call calculates? */
 static inline bool coll__calculates_plainly(const coll_call *call)
 {
-    return call->op != COLL_USER && !call->accumulate && !call->flags && call->scale == 0 && !call->not_commutative;
+    return !call->accumulate && !call->flags && call->scale == 0 && !call->not_commutative;
+}
+
+/* May one that calculates like this come again?  Scales and seeds are other ones each time, and a function has a context. */
+static inline bool coll__may_return(const coll_call *call)
+{
+    return call->op != COLL_USER && call->scale == 0 && call->seed == 0;
+}
+
+/* Where the plan of calls that calculate like this one is kept. */
+static inline coll__plan **coll__plan_place(coll_comm *comm, const coll_call *call)
+{
+    return coll__calculates_plainly(call) ? &comm->plans[call->kind] : &comm->others[call->kind];
+}
+
+/* Do two calls of a kind that reduces calculate alike? */
+static inline bool coll__calculates_like(const coll_call *call, const coll_call *own)
+{
+    const coll_type wire = call->wire ? call->wire : call->type;
+
+    return call->op == own->op && wire == own->wire && call->flags == own->flags && call->accumulate == own->accumulate
+        && call->scale == own->scale && call->seed == own->seed && call->not_commutative == own->not_commutative;
 }
 
 /* The plan of calls that calculate like this one; NULL: there is none. */
-static inline coll__plan *coll__plan_like(const coll_comm *comm, const coll_call *call)
+static inline coll__plan *coll__plan_like(coll_comm *comm, const coll_call *call)
 {
-    coll__plan *plan = comm->plans[call->kind];
-    const bool reduces = coll__kind_reduces(call->kind);
-    const coll_call *own = plan ? &plan->request.call : NULL;
-    const bool is_like = plan && plan->is_made && call->type == own->type && (!reduces || call->op == own->op)
-                      && (!reduces || !call->wire ? own->type : call->wire) == own->wire && coll__calculates_plainly(call);
+    coll__plan *plan = *coll__plan_place(comm, call);
+    const bool is_like = plan && plan->is_made && call->type == plan->request.call.type
+                      && (!coll__kind_reduces(call->kind) || coll__calculates_like(call, &plan->request.call));
 
     return is_like ? plan : NULL;
 }
@@ -9801,17 +9825,25 @@ static inline const void *coll__in_place_of(coll_kind kind, const void *send, co
 
 /* ---- >>making one ---- */
 
-/* The plan of a kind, as empty as it may be; NULL: there is no memory for one. */
-static inline coll__plan *coll__plan_of(coll_comm *comm, coll_kind kind)
+/* The plan kept there, as empty as it may be; NULL: there is no memory for one. */
+static inline coll__plan *coll__plan_at(coll__plan **place)
 {
-    if (!comm->plans[kind]) comm->plans[kind] = (coll__plan *)coll__allocate(sizeof *comm->plans[kind]);
-    return comm->plans[kind];
+    if (!*place) *place = (coll__plan *)coll__allocate(sizeof **place);
+    return *place;
 }
 
 static inline void coll__plan_forget(coll__plan *plan)
 {
     plan->is_made = false;
     plan->start = NULL;
+}
+
+static inline void coll__plans_forget(coll_comm *comm)
+{
+    for (int kind = 0; kind < COLL__KIND_COUNT; kind++) {
+        if (comm->plans[kind]) coll__plan_forget(comm->plans[kind]);
+        if (comm->others[kind]) coll__plan_forget(comm->others[kind]);
+    }
 }
 
 /* Does the transport refuse a checked call, so that nobody is to carry it out?  Says why. */
@@ -9832,9 +9864,9 @@ static void coll__plan_make(coll_comm *comm, const coll_call *call, const coll__
     char why[120];
 
     if (comm->extension || session->inspect || session->forced[call->kind] || call->residual || call->algorithm
-        || !coll__is_repeatable(call->kind) || !coll__calculates_plainly(call)
+        || !coll__is_repeatable(call->kind) || !coll__may_return(call) || coll__plan_like(comm, call)
         || coll__is_refused(comm, call, why, sizeof why)) return;
-    coll__plan *plan = coll__plan_of(comm, call->kind);
+    coll__plan *plan = coll__plan_at(coll__plan_place(comm, call));
     if (!plan) return;
     coll_request *own = &plan->request;
     own->call = *call;                            /* which may be its own                                     */
@@ -9850,7 +9882,7 @@ static void coll__plan_make(coll_comm *comm, const coll_call *call, const coll__
     plan->most = SIZE_MAX / 8 / (unit ? unit : 1) / (size_t)comm->size;
     plan->is_made = true;
     plan->start = NULL;
-    if (call->wire != call->type || !(own->carrier->traits & COLL__AS_A_WHOLE)) return;
+    if (call->wire != call->type || !coll__calculates_plainly(call) || !(own->carrier->traits & COLL__AS_A_WHOLE)) return;
     if (session->transport->bind) plan->start = session->transport->bind(session->context, &own->task, &plan->bound);
     if (plan->start) return;
     plan->start = session->transport->offload;
@@ -10279,7 +10311,7 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
 
 /* The most frequent case, which a few looks find right: a call like the last one of its kind.  Gives its arithmetic, or NULL:
  * look closer. */
-static inline const coll__codec *coll__check_by_plan(const coll_comm *comm, coll_call *call)
+static inline const coll__codec *coll__check_by_plan(coll_comm *comm, coll_call *call)
 {
     const coll__plan *plan = coll__plan_like(comm, call);
     const void *const send = coll__in_place_of(call->kind, call->send, call->recv);
@@ -15351,7 +15383,7 @@ static __attribute__((noinline)) coll_status coll__run_any(coll_comm *comm, coll
 
     if (status < 0) return status;
     if ((status = coll__look_alive(comm->session)) < 0) return coll__leave(comm, status);
-    coll__plan *plan = coll__plan_of(comm, kind);
+    coll__plan *plan = coll__plan_at(&comm->plans[kind]);
     if (!plan) return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "no memory for the plan of a call"));
     if ((status = coll__plan_ready(comm, plan, kind, send, recv, count, type, op, root)) < 0) return coll__leave(comm, status);
     if (plan->is_made) {
@@ -34154,8 +34186,7 @@ static void coll__nccl_opened(coll__session *session)
     if (coll__library_find(driver, "cuPointerGetAttribute", &session->inspector)) session->inspect = coll__nccl_inspect;
     dlclose(driver);                              /* its owner keeps it, and so do GPUs                       */
     for (coll_comm *comm = session->comms; comm && session->inspect; comm = comm->next)
-        for (int kind = 0; kind < COLL__KIND_COUNT; kind++)     /* what was not looked at is to be, from now on     */
-            if (comm->plans[kind]) coll__plan_forget(comm->plans[kind]);
+        coll__plans_forget(comm);                 /* what was not looked at is to be, from now on                 */
 }
 
 /* ---- >>communicators ---- */

@@ -371,6 +371,31 @@ static void run_reproducible(member *m)
     }
 }
 
+/* A call after another of its kind that calculates otherwise: nothing of that one is taken for this one. */
+static void run_alternating(member *m)
+{
+    static const struct { coll_type type, wire; coll_op op; unsigned flags; double scale; } ways[] = {
+        { COLL_F32, 0, COLL_SUM, COLL_DETERMINISTIC, 0 }, { COLL_F32, 0, COLL_SUM, COLL_REPRODUCIBLE, 0 },
+        { COLL_F32, COLL_BF16, COLL_SUM, COLL_DETERMINISTIC, 0 }, { COLL_F32, 0, COLL_SUM, COLL_DETERMINISTIC, 0.375 },
+        { COLL_F32, 0, COLL_PROD, COLL_DETERMINISTIC, 0 }, { COLL_F16, 0, COLL_PROD, COLL_DETERMINISTIC, 0 },
+        { COLL_F16, 0, COLL_PROD, COLL_DETERMINISTIC | COLL_SATURATE, 0 }, { COLL_F32, 0, COLL_MAX, 0, 0 },
+        { COLL_I32, 0, COLL_SUM, 0, 0 }, { COLL_F16, 0, COLL_SUM, COLL_REPRODUCIBLE, 0 },
+    };
+    enum { WAYS = sizeof ways / sizeof *ways };
+
+    for (int k = 0; k < MODEL_KIND_COUNT; k++) {
+        if (!model_kinds[k].is_reducing || model_kinds[k].kind == COLL_ALLREDUCE_LIST) continue;
+        for (int i = 0; i < 2 * WAYS * WAYS && !is_over(m); i++) {
+            const int way = i % 2 ? i / 2 / WAYS : i / 2 % WAYS;          /* each before each                         */
+            model_call c = { .kind = model_kinds[k].kind, .size = m->size, .count = 70, .type = ways[way].type,
+                             .wire = ways[way].wire, .op = ways[way].op, .flags = ways[way].flags, .scale = ways[way].scale };
+            c.data = c.flags & COLL_SATURATE || c.scale != 0 ? MODEL_RANDOM : MODEL_SPECIAL;
+            c.data_seed = support_mix(++m->number ^ support_seed() << 32);
+            run_defined(m, &c, i % 3 ? MODEL_RUN : MODEL_BLOCKING, MODEL_OUT);
+        }
+    }
+}
+
 /* ---- >>algorithms: each by name; one that does not fit is refused on all ranks alike ---- */
 
 static void run_algorithms(member *m)
@@ -449,6 +474,7 @@ static int work(coll_comm *comm, void *arg)
     if (m.size <= 3 || m.size == 5) run_cells(&m);
     if (m.size <= 9) run_numbers(&m);
     if (m.size <= 9) run_reproducible(&m);
+    if (m.size <= 3 || m.size == 5) run_alternating(&m);
     if (m.size <= 9) run_algorithms(&m);
     if (m.size <= 9 || m.size == SIZES_MOST) run_communicators(&m);
     return failures;

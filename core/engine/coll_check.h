@@ -418,7 +418,7 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
 
 /* The most frequent case, which a few looks find right: a call like the last one of its kind.  Gives its arithmetic, or NULL:
  * look closer. */
-static inline const coll__codec *coll__check_by_plan(const coll_comm *comm, coll_call *call)
+static inline const coll__codec *coll__check_by_plan(coll_comm *comm, coll_call *call)
 {
     const coll__plan *plan = coll__plan_like(comm, call);
     const void *const send = coll__in_place_of(call->kind, call->send, call->recv);

@@ -346,6 +346,7 @@ struct coll_comm {
     int  *graph_lists;
     unsigned graph_version;                       /* how often it has been replaced                           */
     coll__plan *plans[COLL__KIND_COUNT];          /* of each kind; NULL: it was not called so far             */
+    coll__plan *others[COLL__KIND_COUNT];         /* of its calls that do not calculate plainly: for their checks alone */
     coll__numbers numbers;
     unsigned char *gauge;                         /* memory of coll_measure while it runs: a simulated rank that is killed
                                                      in it never comes back to free it                        */

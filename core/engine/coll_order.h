@@ -76,7 +76,10 @@ static void coll__comm_free(coll_comm *comm)
     free(comm->gauge);
     free(comm->recorder);
     free(comm->counts);
-    for (int kind = 0; kind < COLL__KIND_COUNT; kind++) free(comm->plans[kind]);
+    for (int kind = 0; kind < COLL__KIND_COUNT; kind++) {
+        free(comm->plans[kind]);
+        free(comm->others[kind]);
+    }
     free(comm);
 }
 
