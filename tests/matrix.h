@@ -196,7 +196,7 @@ static void try_later(coll_comm *comm, report *r)
 {
     r->reached = AFTER;
     r->later = coll_barrier(comm);
-    r->is_later_same = !strcmp(coll_error(comm), r->sentence) && now_ms() - r->ended_ms < SLACK_MS;
+    r->is_later_same = !strcmp(coll_error(comm), r->sentence) && now_ms() - r->ended_ms < support_patience(SLACK_MS);
 }
 
 /* The survivors go on without the victim. */

@@ -647,7 +647,7 @@ static void shrink_case(const void *arg)
         expected++;
     }
     const int most = s.rounds * (s.signal == SIGSTOP ? 5 * LIVENESS_MS : 2 * LIVENESS_MS) + 3000;
-    CHECK(now_ms() - began < most, "%s: took %d ms", case_name, (int)(now_ms() - began));
+    CHECK(now_ms() - began < support_patience(most), "%s: took %d ms", case_name, (int)(now_ms() - began));
     for (int i = 0; i < s.size; i++) if (!shared->ranks[i].done && shared->pids[i] > 0) kill(shared->pids[i], SIGKILL);
 }
 

@@ -62,8 +62,8 @@ static void check_ended(coll_comm *comm, coll_status status, const char *after)
     CHECK(is_ended, "%s: rank %d, after %s: later calls do not all return %d", case_name, coll_rank(comm), after, (int)status);
     CHECK(!strcmp(before, coll_error(comm)), "%s: rank %d, after %s: \"%s\" has become \"%s\"", case_name, coll_rank(comm), after,
           before, coll_error(comm));
-    CHECK(now_ms() - began < AT_ONCE_MS, "%s: rank %d, after %s: later calls took %d ms", case_name, coll_rank(comm), after,
-          (int)(now_ms() - began));
+    CHECK(now_ms() - began < support_patience(AT_ONCE_MS), "%s: rank %d, after %s: later calls took %d ms", case_name,
+          coll_rank(comm), after, (int)(now_ms() - began));
 }
 
 /* One status, and the words of its sentence. */
@@ -412,12 +412,12 @@ static int mismatch_worker(coll_comm *comm, void *arg)
     }
     if (call.list) call.list = list;
     call.recv = out;
-    const int64_t began = now_ms();
+    const int64_t began = now_ms(), soon = support_patience(SOON_MS);
     coll_status status = coll_run(comm, &call);
-    while (status == COLL_OK && now_ms() - began < SOON_MS) status = meet_everybody(comm);    /* who had its part done */
+    while (status == COLL_OK && now_ms() - began < soon) status = meet_everybody(comm);    /* who had its part done */
     const int took = (int)(now_ms() - began);
     check_said(comm, status, COLL_ERR_MISMATCH, run->row->words, run->row->name);
-    CHECK(took < SOON_MS, "%s: rank %d knows it after %d ms", case_name, rank, took);
+    CHECK(took < soon, "%s: rank %d knows it after %d ms", case_name, rank, took);
     if (status < 0) check_ended(comm, status, run->row->name);
     return 0;
 }
@@ -727,7 +727,7 @@ static int abort_worker(coll_comm *comm, void *arg)
         status = coll_recv(comm, &never, 1, COLL_I32, 0, 1);
     }
     check_said(comm, status, COLL_ERR_ABORTED, words, "coll_abort");
-    CHECK(now_ms() - began < SOON_MS, "%s: it took %d ms", case_name, (int)(now_ms() - began));
+    CHECK(now_ms() - began < support_patience(SOON_MS), "%s: it took %d ms", case_name, (int)(now_ms() - began));
     check_ended(comm, COLL_ERR_ABORTED, "coll_abort");
     if (copy) check_ended(copy, COLL_ERR_ABORTED, "coll_abort of another communicator");
     CHECK(coll_free(copy) == COLL_OK, "%s: coll_free", case_name);
@@ -823,7 +823,7 @@ static int late_worker(coll_comm *comm, void *arg)
 
     (void)arg;
     check_said(comm, status, COLL_ERR_TIMEOUT, words, "a rank that is late");
-    CHECK(now_ms() - began < SOON_MS, "%s: it took %d ms", case_name, (int)(now_ms() - began));
+    CHECK(now_ms() - began < support_patience(SOON_MS), "%s: it took %d ms", case_name, (int)(now_ms() - began));
     check_ended(comm, COLL_ERR_TIMEOUT, "a rank is late");
     return 0;
 }
