@@ -9762,7 +9762,7 @@ static inline bool coll__calculates_plainly(const coll_call *call)
 /* May one that calculates like this come again?  Scales and seeds are other ones each time, and a function has a context. */
 static inline bool coll__may_return(const coll_call *call)
 {
-    return call->op != COLL_USER && call->scale == 0 && call->seed == 0;
+    return call->op != COLL_USER && call->scale == 0 && !(call->flags & COLL_STOCHASTIC);
 }
 
 /* Where the plan of calls that calculate like this one is kept. */
@@ -9777,7 +9777,7 @@ static inline bool coll__calculates_like(const coll_call *call, const coll_call 
     const coll_type wire = call->wire ? call->wire : call->type;
 
     return call->op == own->op && wire == own->wire && call->flags == own->flags && call->accumulate == own->accumulate
-        && call->scale == own->scale && call->seed == own->seed && call->not_commutative == own->not_commutative;
+        && call->scale == own->scale && call->not_commutative == own->not_commutative;
 }
 
 /* The plan of calls that calculate like this one; NULL: there is none. */

@@ -390,7 +390,7 @@ static void run_alternating(member *m)
             model_call c = { .kind = model_kinds[k].kind, .size = m->size, .count = 70, .type = ways[way].type,
                              .wire = ways[way].wire, .op = ways[way].op, .flags = ways[way].flags, .scale = ways[way].scale };
             c.data = c.flags & COLL_SATURATE || c.scale != 0 ? MODEL_RANDOM : MODEL_SPECIAL;
-            c.data_seed = support_mix(++m->number ^ support_seed() << 32);
+            c.seed = c.data_seed = support_mix(++m->number ^ support_seed() << 32);
             run_defined(m, &c, i % 3 ? MODEL_RUN : MODEL_BLOCKING, MODEL_OUT);
         }
     }
