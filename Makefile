@@ -40,7 +40,7 @@ GPT    := $(patsubst examples/%.c,$(BUILD)/%,$(wildcard examples/gpt/*.c))
 HEADER := $(wildcard coll.h coll_impl.h core/*.h core/*/*.h transports/*.h transports/*/*.h carriers/*.h carriers/*/*.h)
 COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
-.PHONY: help demo check test test-all test-mpi test-nccl examples-check plots bench bench-conv bench-instructions \
+.PHONY: help demo check test test-all test-mpi test-nccl examples-check plots bench bench-conv bench-instructions footprint \
         bench-threads bench-threads-full bench-tcp bench-tcp-full bench-mpi bench-paired bench-nccl precision dist deps ptx \
         clean install all
 .DEFAULT_GOAL := help
@@ -107,6 +107,9 @@ bench-conv:      ## measure conversions and sums of halves beside memcpy and loo
 	@sh tools/deps.sh demo
 	@$(MAKE) --no-print-directory $(BUILD)/coll_conv
 	$(BUILD)/coll_conv
+
+footprint:       ## print how large a small program is, by what is left out of the library
+	@sh bench/footprint.sh table
 
 bench-instructions: $(BUILD)/instructions ## count the instructions of repeated short calls (takes valgrind)
 	@sh bench/instructions.sh $(BUILD)/instructions

@@ -6,6 +6,7 @@
  *   coll.h                          the contract and the manual
  *   core/base/                      what everybody needs
  *     coll_refuse.h                 where all this would not be right; flags for the rest
+ *     coll_parts.h                  transports and parts that a program may leave out: the switches
  *     coll_base.h                   time, memory, text, log, the record of a failure
  *     coll_environment.h            environment variables as texts and numbers
  *     coll_hmac.h                   proofs that one knows a key: SHA-256, HMAC, nonces
@@ -78,6 +79,7 @@
  *     coll_explain.h                what is chosen for a call, and why
  *     coll_open.h                   which transport is opened, and the ranks of coll_spawn
  *   transports/coll_threads.h       ranks in one address space; takes whole collectives; with its parts in transports/threads/
+ *   transports/coll_alone.h         the only rank there is, in a program without threads (COLL_NO_THREADS)
  *   transports/coll_tcp.h           ranks in many processes, with its parts in transports/tcp/
  *   transports/coll_joined.h        both at once: threads of many processes
  *   transports/coll_mpi.h           ranks of MPI (COLL_WITH_MPI); takes whole collectives; with its parts in transports/mpi/
@@ -96,9 +98,12 @@
 #include "core/base/coll_refuse.h"
 #if !defined(COLL__REFUSED)
 
+#include "core/base/coll_parts.h"
 #include "core/base/coll_base.h"
 #include "core/base/coll_environment.h"
+#if !defined(COLL_NO_TCP)
 #include "core/base/coll_hmac.h"
+#endif
 #include "core/numbers/coll_types.h"
 #include "core/numbers/coll_arithmetic.h"
 #include "core/numbers/coll_uncached.h"
@@ -162,6 +167,7 @@
 #include "core/session/coll_explain.h"
 #include "core/session/coll_open.h"
 #include "transports/coll_threads.h"
+#include "transports/coll_alone.h"
 #include "transports/coll_tcp.h"
 #include "transports/coll_joined.h"
 #include "transports/coll_sim.h"
@@ -173,7 +179,7 @@
 static const char coll__forked_text[] = "this communicator belongs to the parent process: a forked child cannot use it";
 
 static const coll__transport_row *const coll__transports[] = {
-    &coll__tcp_row, &coll__joined_row, &coll__threads_row, &coll__sim_row, &coll__mpi_row, NULL
+    &coll__tcp_row, &coll__joined_row, &coll__threads_row, &coll__alone_row, &coll__sim_row, &coll__mpi_row, NULL
 };
 static const coll__program coll__this_program = { coll__transports, &coll__nccl_extension };
 
@@ -673,6 +679,9 @@ COLL__BOTH(sendrecv,
 #undef COLL__SIMPLE
 #undef COLL__UNPACK
 
+#if defined(COLL__LEAVES_OUT)
+#pragma GCC diagnostic pop
+#endif
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT DEFAULT
 #else

@@ -51,6 +51,8 @@
  *   The library is one file, single/coll.h in its repository, for programs to copy.  The same in parts: coll.h, coll_impl.h,
  * core/, transports/ and carriers/.  COLL_VERSION_MAJOR, COLL_VERSION_MINOR and COLL_VERSION_PATCH are the version; what each
  * one brings is in CHANGELOG.md of the repository, and the tables are in its docs/reference.md.
+ *   Parts may be left out: COLL_SMALL, COLL_ONLY_TRANSPORTS=threads,tcp or single switches like COLL_NO_SIM, for which see
+ * core/base/coll_parts.h.  Who asks for what was left out gets COLL_ERR_UNSUPPORTED and the name of the switch.
  *   Switches: COLL_NO_URING (poll only), COLL_WITH_OPENSSL (TLS; link with -lssl -lcrypto), COLL_WITH_MPI (see MPI),
  * COLL_WITH_NCCL (see GPUs), COLL_STATIC (every function is static), COLL_ASSERT (the library checks its own state, and ends the
  * program with a line to report where that is wrong; for debugging).
@@ -1390,6 +1392,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *   coll.h                          the contract and the manual
  *   core/base/                      what everybody needs
  *     coll_refuse.h                 where all this would not be right; flags for the rest
+ *     coll_parts.h                  transports and parts that a program may leave out: the switches
  *     coll_base.h                   time, memory, text, log, the record of a failure
  *     coll_environment.h            environment variables as texts and numbers
  *     coll_hmac.h                   proofs that one knows a key: SHA-256, HMAC, nonces
@@ -1462,6 +1465,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_explain.h                what is chosen for a call, and why
  *     coll_open.h                   which transport is opened, and the ranks of coll_spawn
  *   transports/coll_threads.h       ranks in one address space; takes whole collectives; with its parts in transports/threads/
+ *   transports/coll_alone.h         the only rank there is, in a program without threads (COLL_NO_THREADS)
  *   transports/coll_tcp.h           ranks in many processes, with its parts in transports/tcp/
  *   transports/coll_joined.h        both at once: threads of many processes
  *   transports/coll_mpi.h           ranks of MPI (COLL_WITH_MPI); takes whole collectives; with its parts in transports/mpi/
@@ -1523,6 +1527,117 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
 /* ---- coll_impl.h, continued ---- */
 #if !defined(COLL__REFUSED)
 
+/* ---- core/base/coll_parts.h ---- */
+/* coll_parts.h - transports and parts of the library that a program may leave out, each by a switch for the compiler.
+ *
+ *   COLL_NO_SIM          the simulator: ranks under a virtual clock
+ *   COLL_NO_TCP          ranks that are processes, and all that stands on it: keys, heartbeats, launchers' hosts
+ *   COLL_NO_THREADS      ranks that are threads; a process then has one rank, alone or over TCP
+ *   COLL_NO_JOINED       several ranks in each of several processes; left out with either of the two above
+ *   COLL_NO_SHM          processes of one host meet over TCP, not in memory
+ *   COLL_NO_LANES        one TCP connection to each peer, not several
+ *   COLL_NO_URING        TCP by poll alone
+ *   COLL_NO_RECORDER     the flight recorder: coll_dump, and files when something fails
+ *   COLL_NO_BACKGROUND   the thread that moves operations while the program computes; coll_fd
+ *   COLL_NO_HIERARCHY    collectives by hosts: on a host, between hosts, on a host
+ *
+ *   COLL_ONLY_TRANSPORTS a list instead: -DCOLL_ONLY_TRANSPORTS=threads,tcp leaves out the others of threads, tcp, joined, sim
+ *                        and mpi; joined is there with threads and tcp, and mpi takes COLL_WITH_MPI, too
+ *   COLL_SMALL           threads and TCP by poll, and kernels for one set of instructions: COLL_NO_SIM, COLL_NO_URING and
+ *                        COLL_NO_TIERS
+ *
+ * What is left out is not compiled, and its file says in its #else what becomes of those who ask for it: COLL_ERR_UNSUPPORTED,
+ * and a sentence with the name of the switch. */
+#ifndef COLL_PARTS_H
+#define COLL_PARTS_H
+
+/* ---- >>profiles ---- */
+
+#if defined(COLL_SMALL)
+#if !defined(COLL_NO_SIM)
+#define COLL_NO_SIM 1
+#endif
+#if !defined(COLL_NO_URING)
+#define COLL_NO_URING 1
+#endif
+#if !defined(COLL_NO_TIERS)
+#define COLL_NO_TIERS 1
+#endif
+#endif
+#if defined(COLL_NO_TIERS) && !defined(COLL__ONE_TIER)
+#define COLL__ONE_TIER 1
+#endif
+
+/* ---- >>the list: each name is a bit, and a word that is none is 0 ---- */
+
+#if defined(COLL_ONLY_TRANSPORTS)
+#define COLL__LISTED_ 32
+#define COLL__LISTED_threads 1
+#define COLL__LISTED_tcp 2
+#define COLL__LISTED_joined 3
+#define COLL__LISTED_sim 8
+#define COLL__LISTED_mpi 16
+#define COLL__LISTED(...) COLL__LISTED_FIVE(__VA_ARGS__, , , , , ,)
+#define COLL__LISTED_FIVE(a, b, c, d, e, ...) \
+    (COLL__LISTED_##a | COLL__LISTED_##b | COLL__LISTED_##c | COLL__LISTED_##d | COLL__LISTED_##e)
+#define COLL__KNOWN(...) COLL__KNOWN_FIVE(__VA_ARGS__, , , , , ,)
+#define COLL__KNOWN_FIVE(a, b, c, d, e, ...) \
+    (COLL__LISTED_##a && COLL__LISTED_##b && COLL__LISTED_##c && COLL__LISTED_##d && COLL__LISTED_##e)
+
+#if !COLL__KNOWN(COLL_ONLY_TRANSPORTS)
+#error "COLL_ONLY_TRANSPORTS is a list of some of threads, tcp, joined, sim and mpi, as in -DCOLL_ONLY_TRANSPORTS=threads,tcp"
+#endif
+#if !(COLL__LISTED(COLL_ONLY_TRANSPORTS) & COLL__LISTED_mpi)
+#define COLL__LEAVES_OUT_MPI 1
+#endif
+#if !(COLL__LISTED(COLL_ONLY_TRANSPORTS) & 1) && !defined(COLL_NO_THREADS)
+#define COLL_NO_THREADS 1
+#endif
+#if !(COLL__LISTED(COLL_ONLY_TRANSPORTS) & 2) && !defined(COLL_NO_TCP)
+#define COLL_NO_TCP 1
+#endif
+#if !(COLL__LISTED(COLL_ONLY_TRANSPORTS) & 8) && !defined(COLL_NO_SIM)
+#define COLL_NO_SIM 1
+#endif
+#endif
+
+/* ---- >>what follows ---- */
+
+#if (defined(COLL_NO_TCP) || defined(COLL_NO_THREADS)) && !defined(COLL_NO_JOINED)
+#define COLL_NO_JOINED 1
+#endif
+
+#if defined(COLL_NO_SHM)
+enum { COLL__HAS_SHM = 0 };
+#else
+enum { COLL__HAS_SHM = 1 };
+#endif
+
+#if defined(COLL_NO_LANES)
+enum { COLL__HAS_LANES = 0 };
+#else
+enum { COLL__HAS_LANES = 1 };
+#endif
+
+/* What all ranks must have, or all must lack: without it other messages are sent, and sums are grouped in another way.  These
+ * bits go into the hello, beside those of the arithmetic. */
+enum { COLL__LACKS_HIERARCHY = 0x10000 };
+#if defined(COLL_NO_HIERARCHY)
+enum { COLL__LACKS = COLL__LACKS_HIERARCHY };
+#else
+enum { COLL__LACKS = 0 };
+#endif
+
+/* Whoever has left something out has functions that nobody calls any more: the compiler drops them, and need not tell. */
+#if defined(COLL_NO_SIM) || defined(COLL_NO_TCP) || defined(COLL_NO_THREADS) || defined(COLL_NO_JOINED) || defined(COLL_NO_SHM) \
+    || defined(COLL_NO_LANES) || defined(COLL_NO_RECORDER) || defined(COLL_NO_BACKGROUND) || defined(COLL_NO_HIERARCHY)
+#define COLL__LEAVES_OUT 1
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
+#pragma GCC diagnostic ignored "-Wunused-const-variable"
+#endif
+
+#endif /* COLL_PARTS_H */
 /* ---- core/base/coll_base.h ---- */
 /* coll_base.h - what everything stands on: time, memory, text, log lines, the record of a failure. */
 #ifndef COLL_BASE_H
@@ -1949,6 +2064,8 @@ static bool coll__environment_int(const char *name, long low, long high, int *ou
 }
 
 #endif /* COLL_ENVIRONMENT_H */
+/* ---- coll_impl.h, continued ---- */
+#if !defined(COLL_NO_TCP)
 /* ---- core/base/coll_hmac.h ---- */
 /* coll_hmac.h - what it takes to prove that one knows a key: SHA-256, HMAC, nonces, a comparison that tells nothing.
  *
@@ -2125,6 +2242,8 @@ static const char *coll__key_file_fault(const struct stat *about, uid_t user)
 }
 
 #endif /* COLL_HMAC_H */
+/* ---- coll_impl.h, continued ---- */
+#endif
 /* ---- core/numbers/coll_types.h ---- */
 /* coll_types.h: element types, the tiers of the kernels, and one number from one type to another.
  *
@@ -12658,6 +12777,8 @@ static void coll__execution_late(const coll_request *r, unsigned char *is_late)
 #ifndef COLL_SCRIPT_H
 #define COLL_SCRIPT_H
 
+#if !defined(COLL_NO_HIERARCHY)
+
 typedef enum coll__sub_kind {
     COLL__SUB_END,                                /* there are no more steps in this lane                     */
     COLL__SUB_CALL,                               /* a call                                                   */
@@ -12778,6 +12899,7 @@ static void coll__script_late(const coll_request *whole, unsigned char *is_late)
     }
 }
 
+#endif /* COLL_NO_HIERARCHY */
 #endif /* COLL_SCRIPT_H */
 /* ---- core/engine/coll_stages.h ---- */
 /* coll_stages.h - hierarchical collectives, as scripts (coll_script.h): what is done among the ranks of a host (intra), what
@@ -12814,6 +12936,7 @@ static void coll__script_late(const coll_request *whole, unsigned char *is_late)
  * are handed out, 1.5 times the bytes of a host of one rank.  With COLL_ROUND_TWICE sums are rounded before that, too. */
 #ifndef COLL_STAGES_H
 #define COLL_STAGES_H
+#if !defined(COLL_NO_HIERARCHY)
 
 /* ---- >>hierarchy: the state of a hierarchical call ---- */
 
@@ -13477,6 +13600,7 @@ static const coll__staged *coll__staged_of(coll_kind kind)
     return kind <= COLL_ALLGATHERV && coll__staged_kinds[kind].script.lanes ? &coll__staged_kinds[kind] : NULL;
 }
 
+#endif /* COLL_NO_HIERARCHY */
 #endif /* COLL_STAGES_H */
 /* ---- core/engine/coll_hierarchy.h ---- */
 /* coll_hierarchy.h - which collectives are hierarchical (coll_stages.h), and in how many slices and parts; the communicators of
@@ -13488,6 +13612,8 @@ static const coll__staged *coll__staged_of(coll_kind kind)
  * and flags of which nothing is said here run as if every rank were a host. */
 #ifndef COLL_HIERARCHY_H
 #define COLL_HIERARCHY_H
+
+#if !defined(COLL_NO_HIERARCHY)
 
 enum {
     COLL__RAIL_LEAST = 16 << 10,                  /* bytes of a slice, from which there is more than one      */
@@ -13666,6 +13792,17 @@ static bool coll__hierarchy_explain(coll_request *r, char *text, size_t room)
     return true;
 }
 
+/* Among the carriers. */
+#define COLL__CARRIER_OF_HOSTS \
+    { .name = "hierarchy", .start = coll__hierarchy_start, .advance = coll__script_advance, .late = coll__script_late, \
+      .explain = coll__hierarchy_explain },
+
+#else
+
+/* No call is hierarchical: each runs as if every rank were a host. */
+#define COLL__CARRIER_OF_HOSTS
+
+#endif
 #endif /* COLL_HIERARCHY_H */
 /* ---- core/engine/coll_progress.h ---- */
 /* coll_progress.h - moves the operations of all communicators of a session on, for one thread or several. */
@@ -14723,8 +14860,7 @@ static const coll__carrier coll__carriers[] = {
       .unbind = coll__list_unbind, .explain = coll__list_explain },
     { .name = "transport", .traits = COLL__AS_A_WHOLE, .takes = coll__offload_takes, .start = coll__offload_advance,
       .advance = coll__offload_advance, .late = coll__offload_late, .explain = coll__offload_explain },
-    { .name = "hierarchy", .start = coll__hierarchy_start, .advance = coll__script_advance, .late = coll__script_late,
-      .explain = coll__hierarchy_explain },
+    COLL__CARRIER_OF_HOSTS
     { .name = "rounds", .start = coll__rounds_start, .advance = coll__execution_advance, .late = coll__rounds_late,
       .explain = coll__rounds_explain },
 };
@@ -15437,6 +15573,8 @@ COLL__INLINE coll_status coll__run_simple(coll_comm *comm, coll_kind kind, const
 #ifndef COLL_RECORD_H
 #define COLL_RECORD_H
 
+#if !defined(COLL_NO_RECORDER)
+
 enum { COLL__RECORDS = 256, COLL__RECORD_NAME = 24, COLL__RECORDED_MOST = 1024 };
 
 typedef struct coll__record {
@@ -15452,10 +15590,18 @@ typedef struct coll__recorder {
     coll__record ring[COLL__RECORDS];
 } coll__recorder;
 
-/* Simulated worlds may have more ranks than there is memory to remember for. */
-static inline bool coll__is_recorded(const coll__session *session)
+/* For a communicator.  NULL: nothing is recorded; simulated worlds may have more ranks than there is memory to remember for. */
+static coll__recorder *coll__recorder_new(const coll__session *session)
 {
-    return !session->transport->now || session->size <= COLL__RECORDED_MOST;
+    const bool is_recorded = !session->transport->now || session->size <= COLL__RECORDED_MOST;
+    return is_recorded ? (coll__recorder *)calloc(1, sizeof(coll__recorder)) : NULL;
+}
+
+/* May this be asked for? */
+static inline coll_status coll__recorder_settle(const coll_config *c)
+{
+    (void)c;
+    return COLL_OK;
 }
 
 /* A request is launched; its head is written. */
@@ -15602,6 +15748,27 @@ static void coll__dump_failure(const coll__session *session)
     coll__say(&session->log, COLL_LOG_WARN, "rank %d cannot write what it was doing to %s: %s", session->rank, path, why);
 }
 
+#else
+
+static void *coll__recorder_new(const coll__session *session) { (void)session; return NULL; }
+static void coll__record_begin(coll_request *r) { (void)r; }
+static void coll__record_end(const coll_request *r, coll_status status) { (void)r, (void)status; }
+static void coll__dump_failure(const coll__session *session) { (void)session; }
+
+static coll_status coll__recorder_settle(const coll_config *c)
+{
+    if (!c->dump || !*c->dump) return COLL_OK;
+    return coll__start_failed(COLL_ERR_UNSUPPORTED, "dump is \"%.80s\", but this program was compiled with COLL_NO_RECORDER",
+                              c->dump);
+}
+
+static void coll__dump_text(const coll_comm *comm, FILE *file)
+{
+    fprintf(file, "rank %d of %d: nothing is recorded, for this program was compiled with COLL_NO_RECORDER\n", comm->rank,
+            comm->size);
+}
+
+#endif
 #endif /* COLL_RECORD_H */
 /* ---- core/session/coll_background.h ---- */
 /* coll_background.h - a thread that moves operations on while the program computes.
@@ -15631,6 +15798,15 @@ static void coll__dump_failure(const coll__session *session)
 #include <signal.h>
 
 enum { COLL__NAP_LEAST_US = 100, COLL__NAP_MOST_US = 1000, COLL__BACKGROUND_STACK = 512 * 1024 };
+
+#if !defined(COLL_NO_BACKGROUND)
+
+/* What nobody says: who wants no thread for the heartbeats wants none that moves operations on. */
+static inline coll_status coll__background_settle(coll_config *c)
+{
+    if (c->background == 0) c->background = c->liveness_timeout_ms < 0 ? -1 : 1;
+    return COLL_OK;
+}
 
 /* Is there anything to move?  By whoever is inside, or while nobody is. */
 static bool coll__session_is_busy(const coll__session *session)
@@ -15802,6 +15978,31 @@ COLL_API int coll_fd(coll_comm *comm)
     return fd;
 }
 
+#else
+
+static void coll__background_turn(coll__session *session) { (void)session; }
+static void coll__background_wake(coll_comm *comm) { (void)comm; }
+static void coll__background_stop(coll__session *session) { (void)session; }
+
+static coll_status coll__background_settle(coll_config *c)
+{
+    if (c->background > 0)
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "background is on, but this program was compiled with "
+                                  "COLL_NO_BACKGROUND");
+    c->background = -1;
+    return COLL_OK;
+}
+
+COLL_API int coll_fd(coll_comm *comm)
+{
+    if (coll__enter(comm) < 0) return -1;
+    (void)coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "coll_fd: nothing moves by itself, for this program was "
+                              "compiled with COLL_NO_BACKGROUND");
+    (void)coll__leave(comm, COLL_OK);
+    return -1;
+}
+
+#endif
 #endif /* COLL_BACKGROUND_H */
 /* ---- core/session/coll_launchers.h ---- */
 /* coll_launchers.h - what launchers tell a process by its environment: who it is, and how many there are.
@@ -16162,7 +16363,7 @@ static coll_status coll__settle_arithmetic(coll__settings *s)
 {
     char says[160];
 
-    s->arithmetic = coll__arithmetic();
+    s->arithmetic = coll__arithmetic() | COLL__LACKS;
     if (!(s->arithmetic & COLL__COMPILED)) return COLL_OK;
     coll__arithmetic_text(s->arithmetic & COLL__COMPILED, says, sizeof says);
     return coll__start_failed(COLL_ERR_UNSUPPORTED, "this copy of coll.h is compiled with flags that change the bits of results: "
@@ -16199,9 +16400,8 @@ static coll_status coll__settle(const coll__program *program, coll__settings *s,
         || (status = coll__settle_algorithms(s)) < 0 || (status = coll__options_settle(coll__options, c)) < 0) return status;
     for (int i = 0; program->transports[i]; i++)
         if ((status = coll__options_settle(program->transports[i]->options, c)) < 0) return status;
+    if ((status = coll__recorder_settle(c)) < 0 || (status = coll__background_settle(c)) < 0) return status;
     if (c->liveness_timeout_ms > 0 && c->liveness_timeout_ms < LIVENESS_LEAST_MS) c->liveness_timeout_ms = LIVENESS_LEAST_MS;
-    /* who wants no thread for the heartbeats wants none that moves operations on */
-    if (c->background == 0) c->background = c->liveness_timeout_ms < 0 ? -1 : 1;
     return COLL_OK;
 }
 
@@ -16323,7 +16523,7 @@ static coll_comm *coll__comm_of(coll__session *session, int *members, int rank, 
     comm->mark = members ? coll__hash_ranks(members, size, (int)id) : 0;
     comm->numbers = *numbers;
     comm->sentence = comm->error;
-    if (coll__is_recorded(session)) comm->recorder = calloc(1, sizeof(coll__recorder));
+    comm->recorder = coll__recorder_new(session);
     coll__order_init(&comm->main, comm, COLL__SPACE_CALLS, 0, id != 0);
     comm->next = session->comms;
     session->comms = comm;
@@ -17155,15 +17355,16 @@ static coll_status coll__row_find(const coll__program *program, const char *name
     return COLL_OK;
 }
 
-/* The one to open: `named`, if these ranks are what it is for, or else the first that is for them.  NULL: an error, with its
- * sentence.  What can only have all ranks of a world in one process is not replaced: whoever names it means that. */
+/* The one to open: `named`, if these ranks are what it is for or it was left out of this program, or else the first that is for
+ * them.  NULL: an error, with its sentence.  What can only have all ranks of a world in one process is not replaced: whoever
+ * names it means that. */
 static const coll__transport_row *coll__row_for(const coll__program *program, const coll__transport_row *named,
                                                 const coll__settings *s)
 {
     const unsigned extent = s->config.size <= s->count ? COLL__OPENS_ALL : s->count == 1 ? COLL__OPENS_ONE : COLL__OPENS_SOME;
     const unsigned can = COLL__OPENS_ALL | COLL__OPENS_ONE | COLL__OPENS_SOME;
 
-    if (named && named->traits & extent) return named;
+    if (named && named->traits & (named->missing ? can : extent)) return named;
     if (named && (named->traits & can) == COLL__OPENS_ALL) {
         coll__start_failed(COLL_ERR_ARGUMENT, "there are %d ranks (from %s), but transport \"%s\" has only the %d of this "
                            "process: make all ranks here (coll_spawn, coll_init_threads), or leave the transport out",
@@ -17336,6 +17537,8 @@ static int coll__spawn(const coll__program *program, int count, int (*fn)(coll_c
  * that is rung by whoever publishes something while there are sleepers. */
 #ifndef COLL_THREADS_H
 #define COLL_THREADS_H
+
+#if !defined(COLL_NO_THREADS)
 
 /* ---- transports/threads/coll_threads_hub.h ---- */
 /* coll_threads_hub.h - what the ranks of a process share: the hub, its bell, its failure; and what each keeps for itself. */
@@ -19236,7 +19439,68 @@ static const coll__transport_row coll__threads_row = {
     .name = "threads", .traits = COLL__OPENS_ALL, .open = coll__threads_open
 };
 
+#else
+
+/* It is for those who name it; a single rank has coll_alone.h. */
+static const coll__transport_row coll__threads_row = {
+    .name = "threads", .traits = COLL__OPENS_ALL | COLL__WHEN_NAMED, .missing = "this program was compiled with COLL_NO_THREADS"
+};
+
+#endif
 #endif /* COLL_THREADS_H */
+/* ---- transports/coll_alone.h ---- */
+/* coll_alone.h - the only rank there is, in a program that was compiled without threads (COLL_NO_THREADS).
+ *
+ * A rank that has nobody to talk to sends nothing: the engine copies, and keeps the messages of a rank to itself.  With threads
+ * this is a world of one of these. */
+#ifndef COLL_ALONE_H
+#define COLL_ALONE_H
+
+#if defined(COLL_NO_THREADS)
+
+static coll_status coll__alone_transfer(void *context, coll_xfer *x)
+{
+    (void)context;
+    return x->status = COLL_ERR_ARGUMENT;         /* there is no peer                                         */
+}
+
+/* Nothing comes from anywhere: who waits may only be waiting for another thread of the program. */
+static coll_status coll__alone_progress(void *context, int wait_ms)
+{
+    const struct timespec pause = { 0, COLL__MS };
+
+    (void)context;
+    if (wait_ms > 0) (void)nanosleep(&pause, NULL);
+    return COLL_OK;
+}
+
+static void coll__alone_close(void *context) { (void)context; }
+
+static const coll_transport coll__alone_transport = {
+    .name = "alone",
+    .send = coll__alone_transfer,
+    .recv = coll__alone_transfer,
+    .progress = coll__alone_progress,
+    .close = coll__alone_close,
+};
+
+static coll_status coll__alone_open(const coll__settings *s, int count, coll__opened *out)
+{
+    if (count > 1)
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "%d ranks in one process are threads, but this program was compiled "
+                                  "with COLL_NO_THREADS", count);
+    *out = coll__opened_as(&coll__alone_transport, NULL, 0, 1, s);
+    return COLL_OK;
+}
+
+static const coll__transport_row coll__alone_row = { .traits = COLL__OPENS_ALL, .open = coll__alone_open };
+
+#else
+
+static const coll__transport_row coll__alone_row = { .traits = COLL__WHEN_NAMED };        /* never chosen     */
+
+#endif
+#endif /* COLL_ALONE_H */
 /* ---- transports/coll_tcp.h ---- */
 /* coll_tcp.h - ranks that are processes, joined by TCP.
  *
@@ -19272,6 +19536,10 @@ static const coll__transport_row coll__threads_row = {
  * lanes, by the lower of the two ranks. */
 #ifndef COLL_TCP_H
 #define COLL_TCP_H
+
+enum { COLL__TCP_TRAITS = COLL__OPENS_ONE };
+
+#if !defined(COLL_NO_TCP)
 
 /* ---- transports/tcp/coll_tcp_launch.h ---- */
 /* coll_tcp_launch.h - where ranks meet, as launchers say it in the environment.
@@ -19665,6 +19933,18 @@ static coll_status coll__settle_security(coll__tcp_settings *s)
     return COLL_OK;
 }
 
+/* Is nothing wanted that was left out of this program? */
+static coll_status coll__settle_left_out(const coll_tcp *c)
+{
+    if (c->share_memory > 0 && !COLL__HAS_SHM)
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "share_memory is %d, but this program was compiled with COLL_NO_SHM",
+                                  c->share_memory);
+    if (c->lanes > 1 && !COLL__HAS_LANES)
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "lanes is %d, but this program was compiled with COLL_NO_LANES",
+                                  c->lanes);
+    return COLL_OK;
+}
+
 static coll_status coll__tcp_configure(coll__tcp_settings *s, const coll__settings *of)
 {
     coll_status status;
@@ -19672,6 +19952,7 @@ static coll_status coll__tcp_configure(coll__tcp_settings *s, const coll__settin
     memset(s, 0, sizeof *s);
     s->config = of->config;
     s->arithmetic = of->arithmetic;
+    if ((status = coll__settle_left_out(&s->config.tcp)) < 0) return status;
     if ((status = coll__settle_address(s, of)) < 0 || (status = coll__settle_security(s)) < 0) return status;
     coll__settle_world(s);
     coll__settle_network(s);
@@ -21406,6 +21687,15 @@ static coll_status coll__seal_advance(coll__pipe *p, short *want)
 #ifndef COLL_TCP_MEMORY_H
 #define COLL_TCP_MEMORY_H
 
+enum {
+    COLL__MEMORY_OFFER = 16,                      /* bytes: 0 u32 magic   4 u32 PID   8 u32 N   12 zero       */
+    COLL__MEMORY_MAGIC = 0x4d4c4f43
+};
+
+static const unsigned char coll__memory_no = 'N';
+
+#if !defined(COLL_NO_SHM)
+
 #include <linux/memfd.h>
 
 #if !defined(F_ADD_SEALS)
@@ -21422,12 +21712,10 @@ enum {
     COLL__MEMORY_PIECE = 16 << 10,                /* so much is told at once: the other side copies while we do */
     COLL__MEMORY_HEAD = 4096,                     /* bytes before the rings                                   */
     COLL__MEMORY_LOOKS = 256,                     /* in vain, before we look at the socket                    */
-    COLL__MEMORY_OFFER = 16,                      /* bytes: 0 u32 magic   4 u32 PID   8 u32 N   12 zero       */
-    COLL__MEMORY_MAGIC = 0x4d4c4f43,
     COLL__MEMORY_SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW
 };
 
-static const unsigned char coll__memory_no = 'N', coll__memory_bell = 'B';
+static const unsigned char coll__memory_bell = 'B';
 static const char coll__memory_link[] = "/memfd:coll (deleted)";
 
 enum { COLL__MEMORY_OFFERED, COLL__MEMORY_TAKEN, COLL__MEMORY_WITHDRAWN };
@@ -21834,6 +22122,93 @@ static bool coll__memory_begin(coll__pipe *p, const unsigned char *world, int fr
     return true;
 }
 
+/* Do its bytes go through memory, or may they yet? */
+static inline bool coll__pipe_is_memory(const coll__pipe *p) { return p->kind == &coll__memory_kind; }
+
+#else
+
+/* Nothing is on offer, and what others offer is refused, as where a process does not want to share memory. */
+enum { COLL__MEMORY_RING = 0, COLL__MEMORY_RING_LEAST = 0, COLL__MEMORY_MANY = 0 };
+
+typedef struct coll__memory {
+    size_t heard;
+    unsigned char offer[COLL__MEMORY_OFFER];
+} coll__memory;
+
+static void coll__memory_close(coll__pipe *p) { free(p->state); }
+
+/* The one who was called: hear the offer, and say no.  0: the pipe is plain; or an errno. */
+static int coll__memory_settle(coll__pipe *p)
+{
+    coll__memory *m = (coll__memory *)p->state;
+
+    while (m->heard < COLL__MEMORY_OFFER) {
+        const ssize_t n = recv(p->fd, m->offer + m->heard, COLL__MEMORY_OFFER - m->heard, MSG_DONTWAIT);
+        if (n < 0) return errno == EINTR ? EAGAIN : errno;
+        if (n == 0) return ECONNRESET;
+        m->heard += (size_t)n;
+    }
+    if (coll__get32(m->offer) != COLL__MEMORY_MAGIC) return EPROTO;
+    if (coll__get32(m->offer + 4) != 0 && send(p->fd, &coll__memory_no, 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1) return EPIPE;
+    free(m);
+    p->kind = NULL;
+    p->state = NULL;
+    return 0;
+}
+
+static ssize_t coll__memory_send(coll__pipe *p, const struct iovec *pieces, int count)
+{
+    const struct msghdr all = { .msg_iov = (struct iovec *)(uintptr_t)pieces, .msg_iovlen = (size_t)count };
+    const int error = coll__memory_settle(p);
+
+    return error ? (errno = error, -1) : coll__pipe_send(p, &all);
+}
+
+static ssize_t coll__memory_recv(coll__pipe *p, const struct iovec *pieces, int count)
+{
+    struct msghdr all = { .msg_iov = (struct iovec *)(uintptr_t)pieces, .msg_iovlen = (size_t)count };
+    const int error = coll__memory_settle(p);
+
+    return error ? (errno = error, -1) : coll__pipe_recv(p, &all);
+}
+
+static short coll__memory_await(coll__pipe *p, short want)
+{
+    (void)p, (void)want;
+    return POLLIN;
+}
+
+static const coll__pipe_kind coll__memory_kind = {
+    .name = "memory",
+    .send = coll__memory_send,
+    .recv = coll__memory_recv,
+    .await = coll__memory_await,
+    .close = coll__memory_close,
+};
+
+static bool coll__memory_begin(coll__pipe *p, const unsigned char *world, int from, int to, int channel, size_t length,
+                               bool is_caller)
+{
+    unsigned char offer[COLL__MEMORY_OFFER] = { 0 };
+
+    (void)world, (void)from, (void)to, (void)channel, (void)length;
+    if (!is_caller) {
+        if (!(p->state = coll__allocate(sizeof(coll__memory)))) return false;
+        p->kind = &coll__memory_kind;
+        return true;
+    }
+    coll__put32(offer, COLL__MEMORY_MAGIC);
+    if (send(p->fd, offer, sizeof offer, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)sizeof offer) shutdown(p->fd, SHUT_RDWR);
+    return true;
+}
+
+static inline bool coll__pipe_is_memory(const coll__pipe *p)
+{
+    (void)p;
+    return false;
+}
+
+#endif
 #endif /* COLL_TCP_MEMORY_H */
 /* ---- transports/tcp/coll_tcp_greet.h ---- */
 /* coll_tcp_greet.h - who is there: the first words on every connection, seen from either end.
@@ -22171,6 +22546,10 @@ static coll_status coll__greet_differ(coll__greet *g, const coll__identity *us)
 {
     char theirs[80], ours[80];
 
+    if ((g->hello.arithmetic ^ us->arithmetic) & COLL__LACKS_HIERARCHY)
+        return coll__greet_failed(g, COLL_ERR_PROTOCOL, "%s", us->arithmetic & COLL__LACKS_HIERARCHY
+                                  ? "this rank was compiled with COLL_NO_HIERARCHY, and it was not"
+                                  : "it was compiled with COLL_NO_HIERARCHY, and this rank was not");
     coll__arithmetic_text(g->hello.arithmetic, theirs, sizeof theirs);
     coll__arithmetic_text(us->arithmetic, ours, sizeof ours);
     return coll__greet_failed(g, COLL_ERR_PROTOCOL, "its arithmetic %s, and here it %s (a part of it with -ffast-math?)", theirs,
@@ -22613,6 +22992,11 @@ typedef struct coll__bundle {
     coll__strand strands[];
 } coll__bundle;
 
+#if !defined(COLL_NO_LANES)
+
+/* The lanes of a stream.  NULL: it is one connection. */
+static inline coll__bundle *coll__bundle_of(const coll__stream *s) { return s->bundle; }
+
 static inline bool coll__is_long(const coll_xfer *x) { return x->length > COLL__CHUNK_LEAST; }
 
 /* Memory for `count` lanes of a stream, none of them connected.  NULL: there is none. */
@@ -23004,6 +23388,32 @@ static void coll__bundle_leave(coll__stream *s, int64_t deadline)
     }
 }
 
+#else
+
+static inline coll__bundle *coll__bundle_of(const coll__stream *s) { (void)s; return NULL; }
+static coll__bundle *coll__bundle_new(coll__stream *s, int count) { (void)s, (void)count; return NULL; }
+static void coll__bundle_free(coll__bundle *b) { (void)b; }
+static size_t coll__bundle_push(coll__stream *s, int *error) { (void)s, (void)error; return 0; }
+static size_t coll__bundle_pull(coll__stream *s, int *error) { (void)s, (void)error; return 0; }
+static void coll__bundle_leave(coll__stream *s, int64_t deadline) { (void)s, (void)deadline; }
+static inline bool coll__outgoing_is_due(const coll__outgoing *p) { (void)p; return false; }
+static struct msghdr *coll__strand_push_message(coll__strand *l) { (void)l; return NULL; }
+static struct msghdr *coll__strand_pull_message(coll__strand *l, bool is_posted) { (void)l, (void)is_posted; return NULL; }
+static void coll__strand_pushed(coll__strand *l, size_t moved) { (void)l, (void)moved; }
+static void coll__strand_pulled(coll__strand *l, size_t moved) { (void)l, (void)moved; }
+static short coll__strand_query(coll__strand *l) { (void)l; return 0; }
+static inline coll__pipe *coll__stream_lane(coll__stream *s, int lane) { (void)lane; return &s->pipe; }
+
+static bool coll__stream_joined(coll__stream *s, int lane, coll__pipe *from)
+{
+    *coll__stream_lane(s, lane) = coll__pipe_take(from);
+    return true;
+}
+
+#endif
+
+static inline int coll__lane_count(const coll__stream *s) { return coll__bundle_of(s) ? coll__bundle_of(s)->count : 1; }
+
 #endif /* COLL_TCP_LANES_H */
 /* ---- transports/tcp/coll_tcp_io.h ---- */
 /* coll_tcp_io.h - how to wait for sockets, in two ways: poll, and io_uring through liburing.
@@ -23079,11 +23489,12 @@ static void coll__poll_wait(coll__io *io, const coll__active *active, int wait_m
     for (int i = 0; i < active->count; i++) {
         coll__stream *s = active->streams[i];
         if (s->state != COLL__STREAM_OPEN) continue;
-        for (int k = 0; s->bundle && k < s->bundle->count; k++) {
-            coll__strand *l = &s->bundle->strands[k];
+        coll__bundle *const lanes = coll__bundle_of(s);
+        for (int k = 0; lanes && k < lanes->count; k++) {
+            coll__strand *l = &lanes->strands[k];
             if (!coll__poll_add(io, &n, l->pipe, coll__strand_query(l))) wait_ms = 0;
         }
-        if (!s->bundle && !coll__poll_add(io, &n, &s->pipe, coll__stream_query(s))) wait_ms = 0;
+        if (!lanes && !coll__poll_add(io, &n, &s->pipe, coll__stream_query(s))) wait_ms = 0;
     }
     (void)poll(io->fds, (nfds_t)n, wait_ms);      /* a signal or an error only means: look again              */
 }
@@ -23220,8 +23631,9 @@ static void coll__uring_cancel(coll__io *io, coll__stream *s)
     if (s->is_pull_posted) coll__uring_cancel_one(io, (uintptr_t)s | COLL__RING_PULL);
     if (s->is_push_posted) coll__uring_cancel_one(io, (uintptr_t)s | COLL__RING_PUSH);
     if (s->is_watched) coll__uring_cancel_one(io, (uintptr_t)s | COLL__RING_EVENTS);
-    for (int k = 0; s->bundle && k < s->bundle->count; k++) {
-        const coll__strand *l = &s->bundle->strands[k];
+    const coll__bundle *const lanes = coll__bundle_of(s);
+    for (int k = 0; lanes && k < lanes->count; k++) {
+        const coll__strand *l = &lanes->strands[k];
         const uintptr_t tag = (uintptr_t)l | COLL__RING_LANE;
         if (l->is_pull_posted) coll__uring_cancel_one(io, tag | COLL__RING_PULL);
         if (l->is_push_posted) coll__uring_cancel_one(io, tag | COLL__RING_PUSH);
@@ -23287,8 +23699,8 @@ static void coll__uring_wait(coll__io *io, const coll__active *active, int wait_
     for (int i = 0; i < active->count; i++) {
         coll__stream *s = active->streams[i];
         if (s->state != COLL__STREAM_OPEN) continue;
-        if (s->bundle) {
-            if (!coll__uring_lanes(io, s->bundle)) t = (struct __kernel_timespec){ 0, 0 };
+        if (coll__bundle_of(s)) {
+            if (!coll__uring_lanes(io, coll__bundle_of(s))) t = (struct __kernel_timespec){ 0, 0 };
             continue;
         }
         if (!coll__pipe_is_plain(&s->pipe)) {
@@ -24330,7 +24742,7 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     tcp->log = *log;
     tcp->suspicion.rank = tcp->failure.rank = -1;
     tcp->options = coll__tcp_kept(c->tcp);
-    tcp->shares = c->tcp.share_memory >= 0;
+    tcp->shares = COLL__HAS_SHM && c->tcp.share_memory >= 0;
     tcp->is_open = settings->is_open;
     (void)pthread_mutex_init(&tcp->accept_lock, NULL);
     tcp->greeting_room = coll__greeting_room(c->size, c->tcp.lanes > 1 ? c->tcp.lanes : 1);
@@ -24643,8 +25055,8 @@ static size_t coll__ring_length(const coll__tcp *tcp)
 /* One connection is all that is needed: between ranks of a host, whose bytes may go through memory.  Who dials decides. */
 static void coll__stream_needs_one(coll__stream *s)
 {
-    if (!s->bundle || s->bundle->open > 0) return;
-    coll__bundle_free(s->bundle);
+    if (!coll__bundle_of(s) || coll__bundle_of(s)->open > 0) return;
+    coll__bundle_free(coll__bundle_of(s));
     s->bundle = NULL;
 }
 
@@ -24656,7 +25068,7 @@ static void coll__stream_open(coll__tcp *tcp, coll__stream *s, int lane, coll__p
 
     s->state = coll__stream_joined(s, lane, pipe) ? COLL__STREAM_OPEN : COLL__STREAM_NONE;
     coll__heartbeat_path(&tcp->heartbeat, s->peer, fd);
-    if (s->bundle || !coll__pipe_is_plain(&s->pipe) || !coll__is_of_this_host(tcp, s->peer)) return;
+    if (coll__bundle_of(s) || !coll__pipe_is_plain(&s->pipe) || !coll__is_of_this_host(tcp, s->peer)) return;
     if (!coll__memory_begin(&s->pipe, tcp->us.world, from, to, s->channel, coll__ring_length(tcp), tcp->rank == from))
         coll__blame(&tcp->suspicion, COLL_ERR_MEMORY, tcp->rank, "has no memory for a connection to rank %d", s->peer);
 }
@@ -24735,8 +25147,9 @@ static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
 {
     const bool is_last = s->tried + 1 >= tcp->endpoints[s->peer].count;
     if (tcp->shares && coll__is_of_this_host(tcp, s->peer)) coll__stream_needs_one(s);
+    const coll__bundle *const lanes = coll__bundle_of(s);
     const coll__hello hello = { .purpose = COLL__PURPOSE_DATA, .channel = s->channel, .to = s->peer,
-                                .more_lanes = s->bundle ? s->bundle->count - 1 : 0, .lane = s->bundle ? s->bundle->open : 0 };
+                                .more_lanes = lanes ? lanes->count - 1 : 0, .lane = lanes ? lanes->open : 0 };
     const int patience = is_last ? COLL__DIAL_ONCE_MS : COLL__DIAL_NEXT_MS;
 
     if (s->dial_at && coll__now() < s->dial_at) return;
@@ -24832,7 +25245,7 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
 static void coll__stream_refused(coll__tcp *tcp, coll__stream *s)
 {
     const coll_xfer *x = s->in.first;
-    coll__strand *const lane = s->bundle ? s->bundle->refuser : NULL;
+    coll__strand *const lane = coll__bundle_of(s) ? coll__bundle_of(s)->refuser : NULL;
     unsigned char bytes[COLL__CONTROL_LENGTH] = { 0 };
     size_t length = lane ? sizeof lane->bytes : coll__least(x->moved, sizeof bytes);
     coll__control control;
@@ -24951,7 +25364,7 @@ static void coll__greeted(coll__tcp *tcp, coll__pipe *pipe, const coll__hello *h
     coll__stream *s = coll__stream_to(tcp, hello->rank, hello->channel);
     if (!tcp->is_bootstrapping && hello->rank < tcp->rank && hello->more_lanes == 0) coll__stream_needs_one(s);
     if (tcp->is_bootstrapping || hello->rank >= tcp->rank || s->state != COLL__STREAM_NONE
-        || (hello->more_lanes > 0) != (s->bundle != NULL) || coll__stream_lane(s, hello->lane)->fd >= 0) {
+        || (hello->more_lanes > 0) != (coll__bundle_of(s) != NULL) || coll__stream_lane(s, hello->lane)->fd >= 0) {
         coll__refuse(tcp, pipe, COLL_ERR_PROTOCOL, "a data connection that was not expected");
         return;
     }
@@ -27405,12 +27818,12 @@ static size_t coll__stream_move(coll__tcp *tcp, coll__stream *s)
     if (s->state == COLL__STREAM_REFUSED) coll__stream_refused(tcp, s);
     if (s->state == COLL__STREAM_ASTRAY) coll__stream_astray(tcp, s);
     if (s->state != COLL__STREAM_OPEN) return 0;
-    const size_t out = s->bundle ? coll__bundle_push(s, &error) : coll__stream_push(s, &error);
+    const size_t out = coll__bundle_of(s) ? coll__bundle_push(s, &error) : coll__stream_push(s, &error);
     const int push_error = error;
     if (error > 0 && !s->in.first) coll__stream_broken(tcp, s, error);
     error = -1;                                       /* also after a failed push: what had come still counts  */
-    const size_t in = s->bundle ? coll__bundle_pull(s, &error) : coll__stream_pull(s, &error);
-    if (error < 0 && s->bundle && in == 0 && s->state == COLL__STREAM_OPEN) error = push_error;   /* a lane that is not read */
+    const size_t in = coll__bundle_of(s) ? coll__bundle_pull(s, &error) : coll__stream_pull(s, &error);
+    if (error < 0 && coll__bundle_of(s) && in == 0 && s->state == COLL__STREAM_OPEN) error = push_error;       /* not read     */
     if (error >= 0) coll__stream_broken(tcp, s, error);
     return out + in;
 }
@@ -27459,10 +27872,10 @@ static coll_status coll__tcp_progress(void *context, int wait_ms)
 
 static void coll__stream_leave(coll__stream *s, bool is_in_order, int64_t deadline)
 {
-    const int lanes = s->bundle ? s->bundle->count : 1;
+    const int lanes = coll__lane_count(s);
 
     if (is_in_order && s->state == COLL__STREAM_OPEN) {
-        if (s->bundle) coll__bundle_leave(s, deadline);
+        if (coll__bundle_of(s)) coll__bundle_leave(s, deadline);
         for (int k = 0; k < lanes; k++) coll__pipe_flush(coll__stream_lane(s, k), deadline);
     }
     for (int k = 0; k < lanes; k++) if (coll__stream_lane(s, k)->fd >= 0) shutdown(coll__stream_lane(s, k)->fd, SHUT_RDWR);
@@ -27479,7 +27892,7 @@ static void coll__streams_arrive(coll__tcp *tcp, int64_t deadline)
     for (int i = 0; tcp->streams && i < tcp->size * COLL_CHANNEL_COUNT; i++) {
         coll__stream *s = &tcp->streams[i];
         if (s->state != COLL__STREAM_OPEN || tcp->presence[s->peer] != COLL__PRESENT) continue;
-        for (int k = 0; k < (s->bundle ? s->bundle->count : 1); k++)
+        for (int k = 0; k < coll__lane_count(s); k++)
             coll__socket_flush(coll__stream_lane(s, k)->fd, s->received == 0 ? late : deadline);
     }
 }
@@ -27557,7 +27970,7 @@ static const char *coll__tcp_describe_but(coll__tcp *tcp, int first, int count)
         const coll__stream *s = coll__stream_to(tcp, i, COLL_CHANNEL_CALLS);
         if (i >= first && i < first + count) continue;
         if (!coll__is_of_this_host(tcp, i)) by_network++;
-        else if (s->state == COLL__STREAM_OPEN ? s->pipe.kind == &coll__memory_kind : tcp->shares) by_memory++;
+        else if (s->state == COLL__STREAM_OPEN ? coll__pipe_is_memory(&s->pipe) : tcp->shares) by_memory++;
         else by_loopback++;
     }
     coll__print(text, room, "%s;", tcp->io.is_uring ? "io_uring" : "poll");
@@ -27622,9 +28035,16 @@ static coll_status coll__tcp_open(const coll__settings *s, int count, coll__open
 }
 
 static const coll__transport_row coll__tcp_row = {
-    .name = "tcp", .traits = COLL__OPENS_ONE, .options = coll__tcp_options, .open = coll__tcp_open
+    .name = "tcp", .traits = COLL__TCP_TRAITS, .options = coll__tcp_options, .open = coll__tcp_open
 };
 
+#else
+
+static const coll__transport_row coll__tcp_row = {
+    .name = "tcp", .traits = COLL__TCP_TRAITS, .missing = "this program was compiled with COLL_NO_TCP"
+};
+
+#endif
 #endif /* COLL_TCP_H */
 /* ---- transports/coll_joined.h ---- */
 /* coll_joined.h - ranks that are threads of several processes, in one communicator.
@@ -27649,6 +28069,10 @@ static const coll__transport_row coll__tcp_row = {
  * and those of a process then a hub. */
 #ifndef COLL_JOINED_H
 #define COLL_JOINED_H
+
+enum { COLL__JOINED_TRAITS = COLL__OPENS_SOME };
+
+#if !defined(COLL_NO_JOINED)
 
 #include <signal.h>
 
@@ -28066,7 +28490,28 @@ static coll_status coll__joined_open(const coll__settings *s, int count, coll__o
     return status;
 }
 
-static const coll__transport_row coll__joined_row = { .traits = COLL__OPENS_SOME, .open = coll__joined_open };
+static const coll__transport_row coll__joined_row = { .traits = COLL__JOINED_TRAITS, .open = coll__joined_open };
+
+#else
+
+#if defined(COLL_NO_TCP)
+#define COLL__JOINED_WITHOUT "COLL_NO_TCP"
+#elif defined(COLL_NO_THREADS)
+#define COLL__JOINED_WITHOUT "COLL_NO_THREADS"
+#else
+#define COLL__JOINED_WITHOUT "COLL_NO_JOINED"
+#endif
+
+static coll_status coll__joined_open(const coll__settings *s, int count, coll__opened *out)
+{
+    (void)out;
+    return coll__start_failed(COLL_ERR_UNSUPPORTED, "this process makes %d of %d ranks, but this program was compiled with "
+                              COLL__JOINED_WITHOUT, count, s->config.size);
+}
+
+static const coll__transport_row coll__joined_row = { .traits = COLL__JOINED_TRAITS, .open = coll__joined_open };
+
+#endif
 
 #endif /* COLL_JOINED_H */
 /* ---- transports/coll_sim.h ---- */
@@ -28085,6 +28530,10 @@ static const coll__transport_row coll__joined_row = { .traits = COLL__OPENS_SOME
  * next world out of this one (sim/coll_sim_shrink.h). */
 #ifndef COLL_SIM_H
 #define COLL_SIM_H
+
+enum { COLL__SIM_TRAITS = COLL__OPENS_ALL | COLL__WHEN_NAMED | COLL__LEAVES_JOB };
+
+#if !defined(COLL_NO_SIM)
 
 /* ---- transports/sim/coll_sim_world.h ---- */
 /* coll_sim_world.h - what a simulated world holds: ranks with clocks of their own, lanes of messages, events in order of time. */
@@ -29915,8 +30364,7 @@ static coll_status coll__sim_spawn(int count, coll__worker *workers)
 }
 
 static const coll__transport_row coll__sim_row = {
-    .name = "sim", .traits = COLL__OPENS_ALL | COLL__WHEN_NAMED | COLL__LEAVES_JOB, .open = coll__sim_open_ranks,
-    .spawn = coll__sim_spawn
+    .name = "sim", .traits = COLL__SIM_TRAITS, .open = coll__sim_open_ranks, .spawn = coll__sim_spawn
 };
 
 /* ---- >>seeing ---- */
@@ -29933,6 +30381,19 @@ static COLL__UNUSED uint64_t coll__sim_messages(const coll_comm *comm)
     return comm->session->transport == &coll__sim_transport ? ((const coll__sim_rank *)comm->session->context)->messages : 0;
 }
 
+#else
+
+static const coll__transport_row coll__sim_row = {
+    .name = "sim", .traits = COLL__SIM_TRAITS, .missing = "this program was compiled with COLL_NO_SIM"
+};
+
+COLL_API double coll_sim_time(const coll_comm *comm)
+{
+    (void)comm;
+    return 0;
+}
+
+#endif
 #endif /* COLL_SIM_H */
 /* ---- transports/coll_mpi.h ---- */
 /* coll_mpi.h - ranks that MPI has started: messages of MPI under the engine, and MPI's own collectives for what they do right.
@@ -29964,6 +30425,9 @@ static COLL__UNUSED uint64_t coll__sim_messages(const coll_comm *comm)
 
 enum { COLL__MPI_TRAITS = COLL__WHEN_NAMED | COLL__COUNTS_ITSELF };
 
+#if defined(COLL_WITH_MPI) && defined(COLL__LEAVES_OUT_MPI)
+#error "COLL_WITH_MPI puts MPI in, and COLL_ONLY_TRANSPORTS, which does not name mpi, leaves it out"
+#endif
 #if defined(COLL_WITH_MPI)
 
 /* ---- transports/mpi/coll_mpi_world.h ---- */
@@ -31654,7 +32118,7 @@ static int coll__mpi_join(coll__mpi *mpi, MPI_Comm comm)
 /* All ranks must be well, and have the same mode and the same arithmetic: otherwise none goes on. */
 static coll_status coll__mpi_agree(coll__mpi *mpi, coll_status own)
 {
-    const int arithmetic = (int)coll__arithmetic();
+    const int arithmetic = (int)(coll__arithmetic() | COLL__LACKS);
     int said[5] = { (int)own, mpi->mode, -mpi->mode, arithmetic, -arithmetic };
 
     if (MPI_Allreduce(MPI_IN_PLACE, said, 5, MPI_INT, MPI_MIN, mpi->comm) != MPI_SUCCESS)
@@ -31666,7 +32130,7 @@ static coll_status coll__mpi_agree(coll__mpi *mpi, coll_status own)
         return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_MPI differs among the ranks: give all of them the same");
     if (said[3] != -said[4])
         return coll__start_failed(COLL_ERR_PROTOCOL, "arithmetic differs among the ranks: some flush tiny numbers to zero, or "
-                                  "round otherwise (a part of the program with -ffast-math?)");
+                                  "round otherwise (a part of the program with -ffast-math, or with COLL_NO_HIERARCHY?)");
     return COLL_OK;
 }
 
@@ -34564,7 +35028,7 @@ static const coll__extension coll__nccl_extension = { .name = "nccl" };
 static const char coll__forked_text[] = "this communicator belongs to the parent process: a forked child cannot use it";
 
 static const coll__transport_row *const coll__transports[] = {
-    &coll__tcp_row, &coll__joined_row, &coll__threads_row, &coll__sim_row, &coll__mpi_row, NULL
+    &coll__tcp_row, &coll__joined_row, &coll__threads_row, &coll__alone_row, &coll__sim_row, &coll__mpi_row, NULL
 };
 static const coll__program coll__this_program = { coll__transports, &coll__nccl_extension };
 
@@ -35064,6 +35528,9 @@ COLL__BOTH(sendrecv,
 #undef COLL__SIMPLE
 #undef COLL__UNPACK
 
+#if defined(COLL__LEAVES_OUT)
+#pragma GCC diagnostic pop
+#endif
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT DEFAULT
 #else

@@ -240,6 +240,7 @@ suite random-dist        scaled 0.1 from_dist test_random
 waits perf               env COLL_LIBS="-pthread $libs" sh tests/test_perf.sh
 suite bench-tcp          env COLL_LIBS="-pthread $libs" sh tests/test_bench_tcp.sh
 suite gpt-pages          paged
+suite switches           sh tests/test_switches.sh
 }
 
 build_all > $log/build.log 2>&1

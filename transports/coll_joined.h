@@ -21,6 +21,10 @@
 #ifndef COLL_JOINED_H
 #define COLL_JOINED_H
 
+enum { COLL__JOINED_TRAITS = COLL__OPENS_SOME };
+
+#if !defined(COLL_NO_JOINED)
+
 #include <signal.h>
 
 typedef struct coll__joined {
@@ -437,6 +441,27 @@ static coll_status coll__joined_open(const coll__settings *s, int count, coll__o
     return status;
 }
 
-static const coll__transport_row coll__joined_row = { .traits = COLL__OPENS_SOME, .open = coll__joined_open };
+static const coll__transport_row coll__joined_row = { .traits = COLL__JOINED_TRAITS, .open = coll__joined_open };
+
+#else
+
+#if defined(COLL_NO_TCP)
+#define COLL__JOINED_WITHOUT "COLL_NO_TCP"
+#elif defined(COLL_NO_THREADS)
+#define COLL__JOINED_WITHOUT "COLL_NO_THREADS"
+#else
+#define COLL__JOINED_WITHOUT "COLL_NO_JOINED"
+#endif
+
+static coll_status coll__joined_open(const coll__settings *s, int count, coll__opened *out)
+{
+    (void)out;
+    return coll__start_failed(COLL_ERR_UNSUPPORTED, "this process makes %d of %d ranks, but this program was compiled with "
+                              COLL__JOINED_WITHOUT, count, s->config.size);
+}
+
+static const coll__transport_row coll__joined_row = { .traits = COLL__JOINED_TRAITS, .open = coll__joined_open };
+
+#endif
 
 #endif /* COLL_JOINED_H */

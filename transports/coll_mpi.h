@@ -27,6 +27,9 @@
 
 enum { COLL__MPI_TRAITS = COLL__WHEN_NAMED | COLL__COUNTS_ITSELF };
 
+#if defined(COLL_WITH_MPI) && defined(COLL__LEAVES_OUT_MPI)
+#error "COLL_WITH_MPI puts MPI in, and COLL_ONLY_TRANSPORTS, which does not name mpi, leaves it out"
+#endif
 #if defined(COLL_WITH_MPI)
 
 #include "mpi/coll_mpi_world.h"
@@ -339,7 +342,7 @@ static int coll__mpi_join(coll__mpi *mpi, MPI_Comm comm)
 /* All ranks must be well, and have the same mode and the same arithmetic: otherwise none goes on. */
 static coll_status coll__mpi_agree(coll__mpi *mpi, coll_status own)
 {
-    const int arithmetic = (int)coll__arithmetic();
+    const int arithmetic = (int)(coll__arithmetic() | COLL__LACKS);
     int said[5] = { (int)own, mpi->mode, -mpi->mode, arithmetic, -arithmetic };
 
     if (MPI_Allreduce(MPI_IN_PLACE, said, 5, MPI_INT, MPI_MIN, mpi->comm) != MPI_SUCCESS)
@@ -351,7 +354,7 @@ static coll_status coll__mpi_agree(coll__mpi *mpi, coll_status own)
         return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_MPI differs among the ranks: give all of them the same");
     if (said[3] != -said[4])
         return coll__start_failed(COLL_ERR_PROTOCOL, "arithmetic differs among the ranks: some flush tiny numbers to zero, or "
-                                  "round otherwise (a part of the program with -ffast-math?)");
+                                  "round otherwise (a part of the program with -ffast-math, or with COLL_NO_HIERARCHY?)");
     return COLL_OK;
 }
 

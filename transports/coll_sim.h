@@ -14,6 +14,10 @@
 #ifndef COLL_SIM_H
 #define COLL_SIM_H
 
+enum { COLL__SIM_TRAITS = COLL__OPENS_ALL | COLL__WHEN_NAMED | COLL__LEAVES_JOB };
+
+#if !defined(COLL_NO_SIM)
+
 #include "sim/coll_sim_world.h"
 #include "sim/coll_sim_wire.h"
 #include "sim/coll_sim_fiber.h"
@@ -401,8 +405,7 @@ static coll_status coll__sim_spawn(int count, coll__worker *workers)
 }
 
 static const coll__transport_row coll__sim_row = {
-    .name = "sim", .traits = COLL__OPENS_ALL | COLL__WHEN_NAMED | COLL__LEAVES_JOB, .open = coll__sim_open_ranks,
-    .spawn = coll__sim_spawn
+    .name = "sim", .traits = COLL__SIM_TRAITS, .open = coll__sim_open_ranks, .spawn = coll__sim_spawn
 };
 
 /* ---- >>seeing ---- */
@@ -419,4 +422,17 @@ static COLL__UNUSED uint64_t coll__sim_messages(const coll_comm *comm)
     return comm->session->transport == &coll__sim_transport ? ((const coll__sim_rank *)comm->session->context)->messages : 0;
 }
 
+#else
+
+static const coll__transport_row coll__sim_row = {
+    .name = "sim", .traits = COLL__SIM_TRAITS, .missing = "this program was compiled with COLL_NO_SIM"
+};
+
+COLL_API double coll_sim_time(const coll_comm *comm)
+{
+    (void)comm;
+    return 0;
+}
+
+#endif
 #endif /* COLL_SIM_H */

@@ -33,6 +33,10 @@
 #ifndef COLL_TCP_H
 #define COLL_TCP_H
 
+enum { COLL__TCP_TRAITS = COLL__OPENS_ONE };
+
+#if !defined(COLL_NO_TCP)
+
 #include "tcp/coll_tcp_launch.h"
 #include "tcp/coll_tcp_settings.h"
 #include "tcp/coll_tcp_wire.h"
@@ -84,12 +88,12 @@ static size_t coll__stream_move(coll__tcp *tcp, coll__stream *s)
     if (s->state == COLL__STREAM_REFUSED) coll__stream_refused(tcp, s);
     if (s->state == COLL__STREAM_ASTRAY) coll__stream_astray(tcp, s);
     if (s->state != COLL__STREAM_OPEN) return 0;
-    const size_t out = s->bundle ? coll__bundle_push(s, &error) : coll__stream_push(s, &error);
+    const size_t out = coll__bundle_of(s) ? coll__bundle_push(s, &error) : coll__stream_push(s, &error);
     const int push_error = error;
     if (error > 0 && !s->in.first) coll__stream_broken(tcp, s, error);
     error = -1;                                       /* also after a failed push: what had come still counts  */
-    const size_t in = s->bundle ? coll__bundle_pull(s, &error) : coll__stream_pull(s, &error);
-    if (error < 0 && s->bundle && in == 0 && s->state == COLL__STREAM_OPEN) error = push_error;   /* a lane that is not read */
+    const size_t in = coll__bundle_of(s) ? coll__bundle_pull(s, &error) : coll__stream_pull(s, &error);
+    if (error < 0 && coll__bundle_of(s) && in == 0 && s->state == COLL__STREAM_OPEN) error = push_error;       /* not read     */
     if (error >= 0) coll__stream_broken(tcp, s, error);
     return out + in;
 }
@@ -138,10 +142,10 @@ static coll_status coll__tcp_progress(void *context, int wait_ms)
 
 static void coll__stream_leave(coll__stream *s, bool is_in_order, int64_t deadline)
 {
-    const int lanes = s->bundle ? s->bundle->count : 1;
+    const int lanes = coll__lane_count(s);
 
     if (is_in_order && s->state == COLL__STREAM_OPEN) {
-        if (s->bundle) coll__bundle_leave(s, deadline);
+        if (coll__bundle_of(s)) coll__bundle_leave(s, deadline);
         for (int k = 0; k < lanes; k++) coll__pipe_flush(coll__stream_lane(s, k), deadline);
     }
     for (int k = 0; k < lanes; k++) if (coll__stream_lane(s, k)->fd >= 0) shutdown(coll__stream_lane(s, k)->fd, SHUT_RDWR);
@@ -158,7 +162,7 @@ static void coll__streams_arrive(coll__tcp *tcp, int64_t deadline)
     for (int i = 0; tcp->streams && i < tcp->size * COLL_CHANNEL_COUNT; i++) {
         coll__stream *s = &tcp->streams[i];
         if (s->state != COLL__STREAM_OPEN || tcp->presence[s->peer] != COLL__PRESENT) continue;
-        for (int k = 0; k < (s->bundle ? s->bundle->count : 1); k++)
+        for (int k = 0; k < coll__lane_count(s); k++)
             coll__socket_flush(coll__stream_lane(s, k)->fd, s->received == 0 ? late : deadline);
     }
 }
@@ -236,7 +240,7 @@ static const char *coll__tcp_describe_but(coll__tcp *tcp, int first, int count)
         const coll__stream *s = coll__stream_to(tcp, i, COLL_CHANNEL_CALLS);
         if (i >= first && i < first + count) continue;
         if (!coll__is_of_this_host(tcp, i)) by_network++;
-        else if (s->state == COLL__STREAM_OPEN ? s->pipe.kind == &coll__memory_kind : tcp->shares) by_memory++;
+        else if (s->state == COLL__STREAM_OPEN ? coll__pipe_is_memory(&s->pipe) : tcp->shares) by_memory++;
         else by_loopback++;
     }
     coll__print(text, room, "%s;", tcp->io.is_uring ? "io_uring" : "poll");
@@ -301,7 +305,14 @@ static coll_status coll__tcp_open(const coll__settings *s, int count, coll__open
 }
 
 static const coll__transport_row coll__tcp_row = {
-    .name = "tcp", .traits = COLL__OPENS_ONE, .options = coll__tcp_options, .open = coll__tcp_open
+    .name = "tcp", .traits = COLL__TCP_TRAITS, .options = coll__tcp_options, .open = coll__tcp_open
 };
 
+#else
+
+static const coll__transport_row coll__tcp_row = {
+    .name = "tcp", .traits = COLL__TCP_TRAITS, .missing = "this program was compiled with COLL_NO_TCP"
+};
+
+#endif
 #endif /* COLL_TCP_H */

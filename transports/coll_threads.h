@@ -26,6 +26,8 @@
 #ifndef COLL_THREADS_H
 #define COLL_THREADS_H
 
+#if !defined(COLL_NO_THREADS)
+
 #include "threads/coll_threads_hub.h"
 #include "threads/coll_threads_messages.h"
 #include "threads/coll_threads_group.h"
@@ -280,4 +282,12 @@ static const coll__transport_row coll__threads_row = {
     .name = "threads", .traits = COLL__OPENS_ALL, .open = coll__threads_open
 };
 
+#else
+
+/* It is for those who name it; a single rank has coll_alone.h. */
+static const coll__transport_row coll__threads_row = {
+    .name = "threads", .traits = COLL__OPENS_ALL | COLL__WHEN_NAMED, .missing = "this program was compiled with COLL_NO_THREADS"
+};
+
+#endif
 #endif /* COLL_THREADS_H */

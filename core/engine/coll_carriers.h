@@ -63,8 +63,7 @@ static const coll__carrier coll__carriers[] = {
       .unbind = coll__list_unbind, .explain = coll__list_explain },
     { .name = "transport", .traits = COLL__AS_A_WHOLE, .takes = coll__offload_takes, .start = coll__offload_advance,
       .advance = coll__offload_advance, .late = coll__offload_late, .explain = coll__offload_explain },
-    { .name = "hierarchy", .start = coll__hierarchy_start, .advance = coll__script_advance, .late = coll__script_late,
-      .explain = coll__hierarchy_explain },
+    COLL__CARRIER_OF_HOSTS
     { .name = "rounds", .start = coll__rounds_start, .advance = coll__execution_advance, .late = coll__rounds_late,
       .explain = coll__rounds_explain },
 };

@@ -8,6 +8,8 @@
 #ifndef COLL_HIERARCHY_H
 #define COLL_HIERARCHY_H
 
+#if !defined(COLL_NO_HIERARCHY)
+
 enum {
     COLL__RAIL_LEAST = 16 << 10,                  /* bytes of a slice, from which there is more than one      */
     COLL__PART_LEAST = 1 << 20, COLL__PARTS_MOST = 8          /* bytes of a part, likewise                                */
@@ -185,4 +187,15 @@ static bool coll__hierarchy_explain(coll_request *r, char *text, size_t room)
     return true;
 }
 
+/* Among the carriers. */
+#define COLL__CARRIER_OF_HOSTS \
+    { .name = "hierarchy", .start = coll__hierarchy_start, .advance = coll__script_advance, .late = coll__script_late, \
+      .explain = coll__hierarchy_explain },
+
+#else
+
+/* No call is hierarchical: each runs as if every rank were a host. */
+#define COLL__CARRIER_OF_HOSTS
+
+#endif
 #endif /* COLL_HIERARCHY_H */

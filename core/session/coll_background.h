@@ -26,6 +26,15 @@
 
 enum { COLL__NAP_LEAST_US = 100, COLL__NAP_MOST_US = 1000, COLL__BACKGROUND_STACK = 512 * 1024 };
 
+#if !defined(COLL_NO_BACKGROUND)
+
+/* What nobody says: who wants no thread for the heartbeats wants none that moves operations on. */
+static inline coll_status coll__background_settle(coll_config *c)
+{
+    if (c->background == 0) c->background = c->liveness_timeout_ms < 0 ? -1 : 1;
+    return COLL_OK;
+}
+
 /* Is there anything to move?  By whoever is inside, or while nobody is. */
 static bool coll__session_is_busy(const coll__session *session)
 {
@@ -196,4 +205,29 @@ COLL_API int coll_fd(coll_comm *comm)
     return fd;
 }
 
+#else
+
+static void coll__background_turn(coll__session *session) { (void)session; }
+static void coll__background_wake(coll_comm *comm) { (void)comm; }
+static void coll__background_stop(coll__session *session) { (void)session; }
+
+static coll_status coll__background_settle(coll_config *c)
+{
+    if (c->background > 0)
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "background is on, but this program was compiled with "
+                                  "COLL_NO_BACKGROUND");
+    c->background = -1;
+    return COLL_OK;
+}
+
+COLL_API int coll_fd(coll_comm *comm)
+{
+    if (coll__enter(comm) < 0) return -1;
+    (void)coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "coll_fd: nothing moves by itself, for this program was "
+                              "compiled with COLL_NO_BACKGROUND");
+    (void)coll__leave(comm, COLL_OK);
+    return -1;
+}
+
+#endif
 #endif /* COLL_BACKGROUND_H */

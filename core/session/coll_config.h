@@ -132,7 +132,7 @@ static coll_status coll__settle_arithmetic(coll__settings *s)
 {
     char says[160];
 
-    s->arithmetic = coll__arithmetic();
+    s->arithmetic = coll__arithmetic() | COLL__LACKS;
     if (!(s->arithmetic & COLL__COMPILED)) return COLL_OK;
     coll__arithmetic_text(s->arithmetic & COLL__COMPILED, says, sizeof says);
     return coll__start_failed(COLL_ERR_UNSUPPORTED, "this copy of coll.h is compiled with flags that change the bits of results: "
@@ -169,9 +169,8 @@ static coll_status coll__settle(const coll__program *program, coll__settings *s,
         || (status = coll__settle_algorithms(s)) < 0 || (status = coll__options_settle(coll__options, c)) < 0) return status;
     for (int i = 0; program->transports[i]; i++)
         if ((status = coll__options_settle(program->transports[i]->options, c)) < 0) return status;
+    if ((status = coll__recorder_settle(c)) < 0 || (status = coll__background_settle(c)) < 0) return status;
     if (c->liveness_timeout_ms > 0 && c->liveness_timeout_ms < LIVENESS_LEAST_MS) c->liveness_timeout_ms = LIVENESS_LEAST_MS;
-    /* who wants no thread for the heartbeats wants none that moves operations on */
-    if (c->background == 0) c->background = c->liveness_timeout_ms < 0 ? -1 : 1;
     return COLL_OK;
 }
 

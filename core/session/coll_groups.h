@@ -114,7 +114,7 @@ static coll_comm *coll__comm_of(coll__session *session, int *members, int rank, 
     comm->mark = members ? coll__hash_ranks(members, size, (int)id) : 0;
     comm->numbers = *numbers;
     comm->sentence = comm->error;
-    if (coll__is_recorded(session)) comm->recorder = calloc(1, sizeof(coll__recorder));
+    comm->recorder = coll__recorder_new(session);
     coll__order_init(&comm->main, comm, COLL__SPACE_CALLS, 0, id != 0);
     comm->next = session->comms;
     session->comms = comm;

@@ -33,15 +33,16 @@ static coll_status coll__row_find(const coll__program *program, const char *name
     return COLL_OK;
 }
 
-/* The one to open: `named`, if these ranks are what it is for, or else the first that is for them.  NULL: an error, with its
- * sentence.  What can only have all ranks of a world in one process is not replaced: whoever names it means that. */
+/* The one to open: `named`, if these ranks are what it is for or it was left out of this program, or else the first that is for
+ * them.  NULL: an error, with its sentence.  What can only have all ranks of a world in one process is not replaced: whoever
+ * names it means that. */
 static const coll__transport_row *coll__row_for(const coll__program *program, const coll__transport_row *named,
                                                 const coll__settings *s)
 {
     const unsigned extent = s->config.size <= s->count ? COLL__OPENS_ALL : s->count == 1 ? COLL__OPENS_ONE : COLL__OPENS_SOME;
     const unsigned can = COLL__OPENS_ALL | COLL__OPENS_ONE | COLL__OPENS_SOME;
 
-    if (named && named->traits & extent) return named;
+    if (named && named->traits & (named->missing ? can : extent)) return named;
     if (named && (named->traits & can) == COLL__OPENS_ALL) {
         coll__start_failed(COLL_ERR_ARGUMENT, "there are %d ranks (from %s), but transport \"%s\" has only the %d of this "
                            "process: make all ranks here (coll_spawn, coll_init_threads), or leave the transport out",

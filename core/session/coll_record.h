@@ -6,6 +6,8 @@
 #ifndef COLL_RECORD_H
 #define COLL_RECORD_H
 
+#if !defined(COLL_NO_RECORDER)
+
 enum { COLL__RECORDS = 256, COLL__RECORD_NAME = 24, COLL__RECORDED_MOST = 1024 };
 
 typedef struct coll__record {
@@ -21,10 +23,18 @@ typedef struct coll__recorder {
     coll__record ring[COLL__RECORDS];
 } coll__recorder;
 
-/* Simulated worlds may have more ranks than there is memory to remember for. */
-static inline bool coll__is_recorded(const coll__session *session)
+/* For a communicator.  NULL: nothing is recorded; simulated worlds may have more ranks than there is memory to remember for. */
+static coll__recorder *coll__recorder_new(const coll__session *session)
 {
-    return !session->transport->now || session->size <= COLL__RECORDED_MOST;
+    const bool is_recorded = !session->transport->now || session->size <= COLL__RECORDED_MOST;
+    return is_recorded ? (coll__recorder *)calloc(1, sizeof(coll__recorder)) : NULL;
+}
+
+/* May this be asked for? */
+static inline coll_status coll__recorder_settle(const coll_config *c)
+{
+    (void)c;
+    return COLL_OK;
 }
 
 /* A request is launched; its head is written. */
@@ -171,4 +181,25 @@ static void coll__dump_failure(const coll__session *session)
     coll__say(&session->log, COLL_LOG_WARN, "rank %d cannot write what it was doing to %s: %s", session->rank, path, why);
 }
 
+#else
+
+static void *coll__recorder_new(const coll__session *session) { (void)session; return NULL; }
+static void coll__record_begin(coll_request *r) { (void)r; }
+static void coll__record_end(const coll_request *r, coll_status status) { (void)r, (void)status; }
+static void coll__dump_failure(const coll__session *session) { (void)session; }
+
+static coll_status coll__recorder_settle(const coll_config *c)
+{
+    if (!c->dump || !*c->dump) return COLL_OK;
+    return coll__start_failed(COLL_ERR_UNSUPPORTED, "dump is \"%.80s\", but this program was compiled with COLL_NO_RECORDER",
+                              c->dump);
+}
+
+static void coll__dump_text(const coll_comm *comm, FILE *file)
+{
+    fprintf(file, "rank %d of %d: nothing is recorded, for this program was compiled with COLL_NO_RECORDER\n", comm->rank,
+            comm->size);
+}
+
+#endif
 #endif /* COLL_RECORD_H */

@@ -89,8 +89,8 @@ static size_t coll__ring_length(const coll__tcp *tcp)
 /* One connection is all that is needed: between ranks of a host, whose bytes may go through memory.  Who dials decides. */
 static void coll__stream_needs_one(coll__stream *s)
 {
-    if (!s->bundle || s->bundle->open > 0) return;
-    coll__bundle_free(s->bundle);
+    if (!coll__bundle_of(s) || coll__bundle_of(s)->open > 0) return;
+    coll__bundle_free(coll__bundle_of(s));
     s->bundle = NULL;
 }
 
@@ -102,7 +102,7 @@ static void coll__stream_open(coll__tcp *tcp, coll__stream *s, int lane, coll__p
 
     s->state = coll__stream_joined(s, lane, pipe) ? COLL__STREAM_OPEN : COLL__STREAM_NONE;
     coll__heartbeat_path(&tcp->heartbeat, s->peer, fd);
-    if (s->bundle || !coll__pipe_is_plain(&s->pipe) || !coll__is_of_this_host(tcp, s->peer)) return;
+    if (coll__bundle_of(s) || !coll__pipe_is_plain(&s->pipe) || !coll__is_of_this_host(tcp, s->peer)) return;
     if (!coll__memory_begin(&s->pipe, tcp->us.world, from, to, s->channel, coll__ring_length(tcp), tcp->rank == from))
         coll__blame(&tcp->suspicion, COLL_ERR_MEMORY, tcp->rank, "has no memory for a connection to rank %d", s->peer);
 }
@@ -181,8 +181,9 @@ static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
 {
     const bool is_last = s->tried + 1 >= tcp->endpoints[s->peer].count;
     if (tcp->shares && coll__is_of_this_host(tcp, s->peer)) coll__stream_needs_one(s);
+    const coll__bundle *const lanes = coll__bundle_of(s);
     const coll__hello hello = { .purpose = COLL__PURPOSE_DATA, .channel = s->channel, .to = s->peer,
-                                .more_lanes = s->bundle ? s->bundle->count - 1 : 0, .lane = s->bundle ? s->bundle->open : 0 };
+                                .more_lanes = lanes ? lanes->count - 1 : 0, .lane = lanes ? lanes->open : 0 };
     const int patience = is_last ? COLL__DIAL_ONCE_MS : COLL__DIAL_NEXT_MS;
 
     if (s->dial_at && coll__now() < s->dial_at) return;
@@ -278,7 +279,7 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
 static void coll__stream_refused(coll__tcp *tcp, coll__stream *s)
 {
     const coll_xfer *x = s->in.first;
-    coll__strand *const lane = s->bundle ? s->bundle->refuser : NULL;
+    coll__strand *const lane = coll__bundle_of(s) ? coll__bundle_of(s)->refuser : NULL;
     unsigned char bytes[COLL__CONTROL_LENGTH] = { 0 };
     size_t length = lane ? sizeof lane->bytes : coll__least(x->moved, sizeof bytes);
     coll__control control;
@@ -397,7 +398,7 @@ static void coll__greeted(coll__tcp *tcp, coll__pipe *pipe, const coll__hello *h
     coll__stream *s = coll__stream_to(tcp, hello->rank, hello->channel);
     if (!tcp->is_bootstrapping && hello->rank < tcp->rank && hello->more_lanes == 0) coll__stream_needs_one(s);
     if (tcp->is_bootstrapping || hello->rank >= tcp->rank || s->state != COLL__STREAM_NONE
-        || (hello->more_lanes > 0) != (s->bundle != NULL) || coll__stream_lane(s, hello->lane)->fd >= 0) {
+        || (hello->more_lanes > 0) != (coll__bundle_of(s) != NULL) || coll__stream_lane(s, hello->lane)->fd >= 0) {
         coll__refuse(tcp, pipe, COLL_ERR_PROTOCOL, "a data connection that was not expected");
         return;
     }

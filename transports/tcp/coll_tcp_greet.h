@@ -333,6 +333,10 @@ static coll_status coll__greet_differ(coll__greet *g, const coll__identity *us)
 {
     char theirs[80], ours[80];
 
+    if ((g->hello.arithmetic ^ us->arithmetic) & COLL__LACKS_HIERARCHY)
+        return coll__greet_failed(g, COLL_ERR_PROTOCOL, "%s", us->arithmetic & COLL__LACKS_HIERARCHY
+                                  ? "this rank was compiled with COLL_NO_HIERARCHY, and it was not"
+                                  : "it was compiled with COLL_NO_HIERARCHY, and this rank was not");
     coll__arithmetic_text(g->hello.arithmetic, theirs, sizeof theirs);
     coll__arithmetic_text(us->arithmetic, ours, sizeof ours);
     return coll__greet_failed(g, COLL_ERR_PROTOCOL, "its arithmetic %s, and here it %s (a part of it with -ffast-math?)", theirs,

@@ -71,11 +71,12 @@ static void coll__poll_wait(coll__io *io, const coll__active *active, int wait_m
     for (int i = 0; i < active->count; i++) {
         coll__stream *s = active->streams[i];
         if (s->state != COLL__STREAM_OPEN) continue;
-        for (int k = 0; s->bundle && k < s->bundle->count; k++) {
-            coll__strand *l = &s->bundle->strands[k];
+        coll__bundle *const lanes = coll__bundle_of(s);
+        for (int k = 0; lanes && k < lanes->count; k++) {
+            coll__strand *l = &lanes->strands[k];
             if (!coll__poll_add(io, &n, l->pipe, coll__strand_query(l))) wait_ms = 0;
         }
-        if (!s->bundle && !coll__poll_add(io, &n, &s->pipe, coll__stream_query(s))) wait_ms = 0;
+        if (!lanes && !coll__poll_add(io, &n, &s->pipe, coll__stream_query(s))) wait_ms = 0;
     }
     (void)poll(io->fds, (nfds_t)n, wait_ms);      /* a signal or an error only means: look again              */
 }
@@ -212,8 +213,9 @@ static void coll__uring_cancel(coll__io *io, coll__stream *s)
     if (s->is_pull_posted) coll__uring_cancel_one(io, (uintptr_t)s | COLL__RING_PULL);
     if (s->is_push_posted) coll__uring_cancel_one(io, (uintptr_t)s | COLL__RING_PUSH);
     if (s->is_watched) coll__uring_cancel_one(io, (uintptr_t)s | COLL__RING_EVENTS);
-    for (int k = 0; s->bundle && k < s->bundle->count; k++) {
-        const coll__strand *l = &s->bundle->strands[k];
+    const coll__bundle *const lanes = coll__bundle_of(s);
+    for (int k = 0; lanes && k < lanes->count; k++) {
+        const coll__strand *l = &lanes->strands[k];
         const uintptr_t tag = (uintptr_t)l | COLL__RING_LANE;
         if (l->is_pull_posted) coll__uring_cancel_one(io, tag | COLL__RING_PULL);
         if (l->is_push_posted) coll__uring_cancel_one(io, tag | COLL__RING_PUSH);
@@ -279,8 +281,8 @@ static void coll__uring_wait(coll__io *io, const coll__active *active, int wait_
     for (int i = 0; i < active->count; i++) {
         coll__stream *s = active->streams[i];
         if (s->state != COLL__STREAM_OPEN) continue;
-        if (s->bundle) {
-            if (!coll__uring_lanes(io, s->bundle)) t = (struct __kernel_timespec){ 0, 0 };
+        if (coll__bundle_of(s)) {
+            if (!coll__uring_lanes(io, coll__bundle_of(s))) t = (struct __kernel_timespec){ 0, 0 };
             continue;
         }
         if (!coll__pipe_is_plain(&s->pipe)) {

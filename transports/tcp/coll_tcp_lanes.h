@@ -85,6 +85,11 @@ typedef struct coll__bundle {
     coll__strand strands[];
 } coll__bundle;
 
+#if !defined(COLL_NO_LANES)
+
+/* The lanes of a stream.  NULL: it is one connection. */
+static inline coll__bundle *coll__bundle_of(const coll__stream *s) { return s->bundle; }
+
 static inline bool coll__is_long(const coll_xfer *x) { return x->length > COLL__CHUNK_LEAST; }
 
 /* Memory for `count` lanes of a stream, none of them connected.  NULL: there is none. */
@@ -475,5 +480,31 @@ static void coll__bundle_leave(coll__stream *s, int64_t deadline)
             (void)coll__pipe_transfer(l->pipe, end, sizeof end, true, deadline);
     }
 }
+
+#else
+
+static inline coll__bundle *coll__bundle_of(const coll__stream *s) { (void)s; return NULL; }
+static coll__bundle *coll__bundle_new(coll__stream *s, int count) { (void)s, (void)count; return NULL; }
+static void coll__bundle_free(coll__bundle *b) { (void)b; }
+static size_t coll__bundle_push(coll__stream *s, int *error) { (void)s, (void)error; return 0; }
+static size_t coll__bundle_pull(coll__stream *s, int *error) { (void)s, (void)error; return 0; }
+static void coll__bundle_leave(coll__stream *s, int64_t deadline) { (void)s, (void)deadline; }
+static inline bool coll__outgoing_is_due(const coll__outgoing *p) { (void)p; return false; }
+static struct msghdr *coll__strand_push_message(coll__strand *l) { (void)l; return NULL; }
+static struct msghdr *coll__strand_pull_message(coll__strand *l, bool is_posted) { (void)l, (void)is_posted; return NULL; }
+static void coll__strand_pushed(coll__strand *l, size_t moved) { (void)l, (void)moved; }
+static void coll__strand_pulled(coll__strand *l, size_t moved) { (void)l, (void)moved; }
+static short coll__strand_query(coll__strand *l) { (void)l; return 0; }
+static inline coll__pipe *coll__stream_lane(coll__stream *s, int lane) { (void)lane; return &s->pipe; }
+
+static bool coll__stream_joined(coll__stream *s, int lane, coll__pipe *from)
+{
+    *coll__stream_lane(s, lane) = coll__pipe_take(from);
+    return true;
+}
+
+#endif
+
+static inline int coll__lane_count(const coll__stream *s) { return coll__bundle_of(s) ? coll__bundle_of(s)->count : 1; }
 
 #endif /* COLL_TCP_LANES_H */

@@ -26,6 +26,15 @@
 #ifndef COLL_TCP_MEMORY_H
 #define COLL_TCP_MEMORY_H
 
+enum {
+    COLL__MEMORY_OFFER = 16,                      /* bytes: 0 u32 magic   4 u32 PID   8 u32 N   12 zero       */
+    COLL__MEMORY_MAGIC = 0x4d4c4f43
+};
+
+static const unsigned char coll__memory_no = 'N';
+
+#if !defined(COLL_NO_SHM)
+
 #include <linux/memfd.h>
 
 #if !defined(F_ADD_SEALS)
@@ -42,12 +51,10 @@ enum {
     COLL__MEMORY_PIECE = 16 << 10,                /* so much is told at once: the other side copies while we do */
     COLL__MEMORY_HEAD = 4096,                     /* bytes before the rings                                   */
     COLL__MEMORY_LOOKS = 256,                     /* in vain, before we look at the socket                    */
-    COLL__MEMORY_OFFER = 16,                      /* bytes: 0 u32 magic   4 u32 PID   8 u32 N   12 zero       */
-    COLL__MEMORY_MAGIC = 0x4d4c4f43,
     COLL__MEMORY_SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW
 };
 
-static const unsigned char coll__memory_no = 'N', coll__memory_bell = 'B';
+static const unsigned char coll__memory_bell = 'B';
 static const char coll__memory_link[] = "/memfd:coll (deleted)";
 
 enum { COLL__MEMORY_OFFERED, COLL__MEMORY_TAKEN, COLL__MEMORY_WITHDRAWN };
@@ -454,4 +461,91 @@ static bool coll__memory_begin(coll__pipe *p, const unsigned char *world, int fr
     return true;
 }
 
+/* Do its bytes go through memory, or may they yet? */
+static inline bool coll__pipe_is_memory(const coll__pipe *p) { return p->kind == &coll__memory_kind; }
+
+#else
+
+/* Nothing is on offer, and what others offer is refused, as where a process does not want to share memory. */
+enum { COLL__MEMORY_RING = 0, COLL__MEMORY_RING_LEAST = 0, COLL__MEMORY_MANY = 0 };
+
+typedef struct coll__memory {
+    size_t heard;
+    unsigned char offer[COLL__MEMORY_OFFER];
+} coll__memory;
+
+static void coll__memory_close(coll__pipe *p) { free(p->state); }
+
+/* The one who was called: hear the offer, and say no.  0: the pipe is plain; or an errno. */
+static int coll__memory_settle(coll__pipe *p)
+{
+    coll__memory *m = (coll__memory *)p->state;
+
+    while (m->heard < COLL__MEMORY_OFFER) {
+        const ssize_t n = recv(p->fd, m->offer + m->heard, COLL__MEMORY_OFFER - m->heard, MSG_DONTWAIT);
+        if (n < 0) return errno == EINTR ? EAGAIN : errno;
+        if (n == 0) return ECONNRESET;
+        m->heard += (size_t)n;
+    }
+    if (coll__get32(m->offer) != COLL__MEMORY_MAGIC) return EPROTO;
+    if (coll__get32(m->offer + 4) != 0 && send(p->fd, &coll__memory_no, 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1) return EPIPE;
+    free(m);
+    p->kind = NULL;
+    p->state = NULL;
+    return 0;
+}
+
+static ssize_t coll__memory_send(coll__pipe *p, const struct iovec *pieces, int count)
+{
+    const struct msghdr all = { .msg_iov = (struct iovec *)(uintptr_t)pieces, .msg_iovlen = (size_t)count };
+    const int error = coll__memory_settle(p);
+
+    return error ? (errno = error, -1) : coll__pipe_send(p, &all);
+}
+
+static ssize_t coll__memory_recv(coll__pipe *p, const struct iovec *pieces, int count)
+{
+    struct msghdr all = { .msg_iov = (struct iovec *)(uintptr_t)pieces, .msg_iovlen = (size_t)count };
+    const int error = coll__memory_settle(p);
+
+    return error ? (errno = error, -1) : coll__pipe_recv(p, &all);
+}
+
+static short coll__memory_await(coll__pipe *p, short want)
+{
+    (void)p, (void)want;
+    return POLLIN;
+}
+
+static const coll__pipe_kind coll__memory_kind = {
+    .name = "memory",
+    .send = coll__memory_send,
+    .recv = coll__memory_recv,
+    .await = coll__memory_await,
+    .close = coll__memory_close,
+};
+
+static bool coll__memory_begin(coll__pipe *p, const unsigned char *world, int from, int to, int channel, size_t length,
+                               bool is_caller)
+{
+    unsigned char offer[COLL__MEMORY_OFFER] = { 0 };
+
+    (void)world, (void)from, (void)to, (void)channel, (void)length;
+    if (!is_caller) {
+        if (!(p->state = coll__allocate(sizeof(coll__memory)))) return false;
+        p->kind = &coll__memory_kind;
+        return true;
+    }
+    coll__put32(offer, COLL__MEMORY_MAGIC);
+    if (send(p->fd, offer, sizeof offer, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)sizeof offer) shutdown(p->fd, SHUT_RDWR);
+    return true;
+}
+
+static inline bool coll__pipe_is_memory(const coll__pipe *p)
+{
+    (void)p;
+    return false;
+}
+
+#endif
 #endif /* COLL_TCP_MEMORY_H */

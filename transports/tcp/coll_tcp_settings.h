@@ -221,6 +221,18 @@ static coll_status coll__settle_security(coll__tcp_settings *s)
     return COLL_OK;
 }
 
+/* Is nothing wanted that was left out of this program? */
+static coll_status coll__settle_left_out(const coll_tcp *c)
+{
+    if (c->share_memory > 0 && !COLL__HAS_SHM)
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "share_memory is %d, but this program was compiled with COLL_NO_SHM",
+                                  c->share_memory);
+    if (c->lanes > 1 && !COLL__HAS_LANES)
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "lanes is %d, but this program was compiled with COLL_NO_LANES",
+                                  c->lanes);
+    return COLL_OK;
+}
+
 static coll_status coll__tcp_configure(coll__tcp_settings *s, const coll__settings *of)
 {
     coll_status status;
@@ -228,6 +240,7 @@ static coll_status coll__tcp_configure(coll__tcp_settings *s, const coll__settin
     memset(s, 0, sizeof *s);
     s->config = of->config;
     s->arithmetic = of->arithmetic;
+    if ((status = coll__settle_left_out(&s->config.tcp)) < 0) return status;
     if ((status = coll__settle_address(s, of)) < 0 || (status = coll__settle_security(s)) < 0) return status;
     coll__settle_world(s);
     coll__settle_network(s);

@@ -254,7 +254,7 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     tcp->log = *log;
     tcp->suspicion.rank = tcp->failure.rank = -1;
     tcp->options = coll__tcp_kept(c->tcp);
-    tcp->shares = c->tcp.share_memory >= 0;
+    tcp->shares = COLL__HAS_SHM && c->tcp.share_memory >= 0;
     tcp->is_open = settings->is_open;
     (void)pthread_mutex_init(&tcp->accept_lock, NULL);
     tcp->greeting_room = coll__greeting_room(c->size, c->tcp.lanes > 1 ? c->tcp.lanes : 1);

@@ -1,0 +1,96 @@
+#!/bin/sh
+# test_switches.sh - what may be left out of the library (core/base/coll_parts.h): each switch alone, each profile, and random
+# sets of them are compiled without a warning, by gcc and clang, and what is left is run (tests/switches.c): right bits over every
+# transport that is there, and a sentence for each that is not.  No symbol of what was left out is in the program.
+#
+#   usage: [COLL_TEST_SEED=...] [COLL_TEST_SCALE=...] sh tests/test_switches.sh
+#
+# Prints "ok - name" or "FAILED - name: detail" for each check and ends with "N passed, N failed".
+cd "$(dirname "$0")/.." || exit 1
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+trap 'exit 1' HUP INT TERM
+seed=${COLL_TEST_SEED:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}
+sets=$(awk -v scale="${COLL_TEST_SCALE:-1}" 'BEGIN { n = int(20 * scale); print n < 1 ? 1 : n }')
+W="-std=c11 -O0 -Wall -Wextra -Wpedantic -Werror -DCOLL_NO_URING -DCOLL__ONE_TIER -DCOLL_ASSERT"
+passed=0 failed=0
+echo "seed $seed"
+
+ok() { passed=$((passed + 1)); echo "ok - $1"; }
+wrong() { failed=$((failed + 1)); echo "FAILED - $1: $2" | tr '\n' '|'; echo; }
+
+# Which symbols must not be there, by switch.  The rows that say so are those that stay.
+symbols_of() {
+    case $1 in
+    COLL_NO_SIM) echo 'coll__sim_|coll__fiber_' ;;
+    COLL_NO_TCP) echo 'coll__tcp_|coll__stream_|coll__greet_|coll__heartbeat_|coll__hmac|coll__sha_' ;;
+    COLL_NO_THREADS) echo 'coll__threads_|coll__hub_' ;;
+    COLL_NO_JOINED) echo 'coll__joined_' ;;
+    COLL_NO_SHM) echo 'coll__memory_(open|map|make|move|spill|drain)' ;;
+    COLL_NO_LANES) echo 'coll__strand_(land|chunk|head)' ;;
+    COLL_NO_RECORDER) echo 'coll__record_first|coll__json_|coll__dump_json' ;;
+    COLL_NO_BACKGROUND) echo 'coll__background_(main|begin|move|nap|rest|sleep)' ;;
+    COLL_NO_HIERARCHY) echo 'coll__hierarchy_|coll__script_|coll__staged_|coll__find_stages' ;;
+    esac
+}
+rows='coll__[a-z]*_row|coll__joined_open'
+
+defined() { # flags...: the switches that these come to
+    echo '#include "core/base/coll_parts.h"' | gcc -std=c11 "$@" -I . -E -dM -x c - | awk '/^#define COLL_NO_/ { print $2 }'
+}
+
+try() { # name, flags...
+    name=$1; shift
+    for compiler in gcc clang; do
+        if ! $compiler $W "$@" tests/switches.c -o "$dir/switches" -pthread -lm > "$dir/log" 2>&1; then
+            wrong "$name, $compiler" "$(grep -E 'error|warning' "$dir/log" | head -n 3)"
+            continue
+        fi
+        if ! timeout 60 "$dir/switches" > "$dir/log" 2>&1; then
+            wrong "$name, $compiler, as it runs" "$(tail -n 3 "$dir/log")"
+            continue
+        fi
+        left=
+        nm "$dir/switches" | awk '{ print $NF }' | grep -vxE "$rows" > "$dir/all"
+        for switch in $(defined "$@"); do
+            pattern=$(symbols_of "$switch")
+            [ -z "$pattern" ] || left="$left$(grep -E "^($pattern)" "$dir/all")"
+        done
+        if [ -n "$left" ]; then wrong "$name, $compiler: it is there" "$left"
+        else ok "$name, $compiler: $(tail -n 1 "$dir/log")"; fi
+    done
+}
+
+# The patterns find what they are to find: with nothing left out each of them is there.
+switches=$(sed -n 's/^ \*   \(COLL_NO_[A-Z]*\)  .*/\1/p' core/base/coll_parts.h | grep -v COLL_NO_URING)
+try "everything"
+for switch in $switches; do
+    pattern=$(symbols_of "$switch")
+    if [ -n "$pattern" ] && grep -qE "^($pattern)" "$dir/all"; then ok "there without $switch"
+    else wrong "there without $switch" "no symbol is ${pattern:-told of}"; fi
+done
+
+for switch in $switches; do try "$switch" "-D$switch"; done
+try COLL_SMALL -DCOLL_SMALL
+for list in threads tcp sim threads,tcp sim,threads tcp,sim threads,tcp,joined,sim,mpi mpi; do
+    try "only $list" "-DCOLL_ONLY_TRANSPORTS=$list"
+done
+try "all switches" $(echo "$switches" | sed 's/^/-D/')
+
+for list in thread tcp,threadz; do                # a word that is none is told, by the compiler
+    if gcc -std=c11 "-DCOLL_ONLY_TRANSPORTS=$list" -fsyntax-only tests/switches.c > "$dir/log" 2>&1
+    then wrong "only $list" "it compiles"
+    elif grep -q "is a list of some of threads" "$dir/log"; then ok "only $list is refused"
+    else wrong "only $list" "$(head -n 3 "$dir/log")"; fi
+done
+
+number=0
+while [ $number -lt "$sets" ]; do                 # the set of a number is the seed's, whichever sets came before
+    set=$(echo "$switches" | awk -v seed="$seed" -v number="$number" '
+        BEGIN { srand((seed + 7919 * number) % 2147483647); if (rand() < 0.3) printf " -DCOLL_SMALL" }
+        rand() < 0.4 { printf " -D%s", $1 }')
+    try "random $number:${set:- none}" $set
+    number=$((number + 1))
+done
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
