@@ -533,10 +533,14 @@
 #define _DEFAULT_SOURCE 1                         /* sockets, mmap and syscall under -std=c11 */
 #endif
 
+#include "core/base/coll_parts.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#if !defined(COLL_NO_STDIO)
 #include <stdio.h>
+#endif
 
 #define COLL_VERSION_MAJOR 0
 #define COLL_VERSION_MINOR 2
@@ -1097,10 +1101,12 @@ COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count
  * snprintf does, or a negative coll_status.  Sends nothing. */
 COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, size_t length);
 
+#if !defined(COLL_NO_STDIO)
 /* Write the last operations of this rank on `comm`, up to 256, oldest first: which, when, how long, how they ended.  Blocking
  * calls between threads that did not have to wait are not listed.  While another thread is inside a call on `comm`, what is being
  * written at that moment may come out half. */
 COLL_API void coll_dump(coll_comm *comm, FILE *file);
+#endif
 
 /* Measure the wire between rank 0 and some of the others, and choose algorithms by what was found from here on (see Tuning).
  * Called by all ranks of `comm`; takes some 10 ms on a fast network.  Communicators that are made from this one afterwards

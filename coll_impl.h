@@ -5,9 +5,10 @@
  *
  *   coll.h                          the contract and the manual
  *   core/base/                      what everybody needs
+ *     coll_parts.h                  what a program may leave out: the switches; coll.h includes it
  *     coll_refuse.h                 where all this would not be right; flags for the rest
- *     coll_parts.h                  transports and parts that a program may leave out: the switches
- *     coll_base.h                   time, memory, text, log, the record of a failure
+ *     coll_base.h                   arithmetic, time, memory, threads of the library's own
+ *     coll_text.h                   sentences: texts, log lines, asserts, the record of a failure
  *     coll_environment.h            environment variables as texts and numbers
  *     coll_hmac.h                   proofs that one knows a key: SHA-256, HMAC, nonces
  *   core/numbers/                   elements: knows types and memory; not ranks, messages or time
@@ -30,8 +31,10 @@
  *     coll_tree.h                   rounds with a root: tree and chain
  *     coll_blocks.h                 broadcast and reduce of n blocks in the fewest rounds
  *     coll_scan.h                   prefixes, and the census
+ *     coll_link.h                   what is believed of the wire, and how long vectors are cut for it
  *     coll_cost.h                   what each of them costs, as closed forms
  *     coll_algorithms.h             the algorithms, put together from these, and the table of them
+ *     coll_choice.h                 what may be chosen for a call
  *     coll_tuner.h                  the cost model chooses the algorithm
  *   core/contract/                  what calls and transports are
  *     coll_transport.h              what carries messages: the contract between the engine and the world; coll.h includes it
@@ -44,6 +47,8 @@
  *   core/engine/                    communicators, requests, and what moves them on
  *     coll_topology.h               which ranks share a host
  *     coll_comm.h                   sessions, communicators, orders, requests; fingerprints
+ *     coll_sentences.h              what a call is called, and what went wrong with it
+ *     coll_doing.h                  what this rank is doing, for others to read
  *     coll_request.h                requests are made, queued, and end; the first failure, which ends all
  *     coll_order.h                  collectives one after the other: orders, begun and left; who carries them
  *     coll_plan.h                   what is settled of a plain call, for the next ones of its kind
@@ -51,7 +56,7 @@
  *     coll_match.h                  which message goes into which receive: lists and bins of messages
  *     coll_notes.h                  what is written for messages by key, and how it leaves
  *     coll_messages.h               messages by key: send and recv, and collectives whose order others may not share
- *     coll_doing.h                  which communicators this rank has, for others to read
+ *     coll_doing_comms.h            which communicators this rank has, for others to read
  *     coll_execution.h              how a call is executed: layouts of its buffers, slices, memory; what an order caches of it
  *     coll_engine.h                 runs an algorithm: slices, messages, folds
  *     coll_script.h                 runs a collective that is put together from calls of other communicators
@@ -74,6 +79,7 @@
  *     coll_launchers.h              what launchers say in the environment: who, and how many
  *     coll_config.h                 configuration and environment
  *     coll_groups.h                 communicators: made, derived, freed
+ *     coll_neighbors.h              who is a neighbour of whom
  *     coll_shrink.h                 after a failure: a communicator of those who are left
  *     coll_measure.h                the numbers of the cost model, measured
  *     coll_explain.h                what is chosen for a call, and why
@@ -98,12 +104,10 @@
 #include "core/base/coll_refuse.h"
 #if !defined(COLL__REFUSED)
 
-#include "core/base/coll_parts.h"
 #include "core/base/coll_base.h"
+#include "core/base/coll_text.h"
 #include "core/base/coll_environment.h"
-#if !defined(COLL_NO_TCP)
 #include "core/base/coll_hmac.h"
-#endif
 #include "core/numbers/coll_types.h"
 #include "core/numbers/coll_arithmetic.h"
 #include "core/numbers/coll_uncached.h"
@@ -122,8 +126,10 @@
 #include "core/algorithms/coll_tree.h"
 #include "core/algorithms/coll_blocks.h"
 #include "core/algorithms/coll_scan.h"
+#include "core/algorithms/coll_link.h"
 #include "core/algorithms/coll_cost.h"
 #include "core/algorithms/coll_algorithms.h"
+#include "core/algorithms/coll_choice.h"
 #include "core/algorithms/coll_tuner.h"
 #include "core/contract/coll_shape.h"
 #include "core/contract/coll_options.h"
@@ -133,6 +139,8 @@
 #include "core/contract/coll_rows.h"
 #include "core/engine/coll_topology.h"
 #include "core/engine/coll_comm.h"
+#include "core/engine/coll_sentences.h"
+#include "core/engine/coll_doing.h"
 #include "core/engine/coll_request.h"
 #include "core/engine/coll_order.h"
 #include "core/engine/coll_plan.h"
@@ -140,7 +148,7 @@
 #include "core/engine/coll_match.h"
 #include "core/engine/coll_notes.h"
 #include "core/engine/coll_messages.h"
-#include "core/engine/coll_doing.h"
+#include "core/engine/coll_doing_comms.h"
 #include "core/engine/coll_execution.h"
 #include "core/engine/coll_engine.h"
 #include "core/engine/coll_script.h"
@@ -162,6 +170,7 @@
 #include "core/session/coll_launchers.h"
 #include "core/session/coll_config.h"
 #include "core/session/coll_groups.h"
+#include "core/session/coll_neighbors.h"
 #include "core/session/coll_shrink.h"
 #include "core/session/coll_measure.h"
 #include "core/session/coll_explain.h"
@@ -297,13 +306,10 @@ COLL_API coll_status coll_create(coll_comm *comm, const int *ranks, int count, i
 COLL_API coll_status coll_neighbors(coll_comm *comm, const int *sources, int source_count, const int *destinations,
                                     int destination_count)
 {
-    coll_status status = coll__enter_alive(comm);
+    const coll_status status = coll__enter_alive(comm);
     const coll__graph graph = { source_count, destination_count, sources, destinations };
 
-    if (status < 0) return status;
-    status = coll__check_neighbors(comm, "source", sources, source_count);
-    if (status == COLL_OK) status = coll__check_neighbors(comm, "destination", destinations, destination_count);
-    return coll__leave(comm, status < 0 ? status : coll__neighbors_inside(comm, &graph));
+    return status < 0 ? status : coll__leave(comm, coll__neighbors_set(comm, &graph));
 }
 
 COLL_API int coll_parent_rank(const coll_comm *comm, int rank)
@@ -496,9 +502,10 @@ COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, si
     coll__explain_inside(comm, &r, line, sizeof line);
     coll__release(&r);
     coll__leave(comm, COLL_OK);
-    return snprintf(text, length, "%s", line);
+    return coll__give_text(text, length, line);
 }
 
+#if !defined(COLL_NO_STDIO)
 COLL_API void coll_dump(coll_comm *comm, FILE *file)
 {
     if (!comm || !file) return;
@@ -510,6 +517,7 @@ COLL_API void coll_dump(coll_comm *comm, FILE *file)
     coll__dump_text(comm, file);
     if (is_inside) (void)coll__leave(comm, COLL_OK);
 }
+#endif
 
 COLL_API int coll_link_text(const coll_comm *comm, char *text, size_t length)
 {
@@ -518,7 +526,7 @@ COLL_API int coll_link_text(const coll_comm *comm, char *text, size_t length)
     if (!comm || (length > 0 && !text)) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_link_text: comm or text is NULL");
     if (!*comm->guard) return COLL_ERR_FORKED;
     coll__numbers_print(&comm->numbers, all, sizeof all);
-    return snprintf(text, length, "%s", all);
+    return coll__give_text(text, length, all);
 }
 
 COLL_API coll_status coll_measure(coll_comm *comm)
@@ -529,7 +537,7 @@ COLL_API coll_status coll_measure(coll_comm *comm)
 
 COLL_API uint64_t coll_overflows(const coll_comm *comm)
 {
-    return comm && *comm->guard ? __atomic_load_n(&comm->overflows, __ATOMIC_RELAXED) : 0;
+    return comm && *comm->guard ? coll__overflows_of(comm) : 0;
 }
 
 COLL_API void coll_traffic(const coll_comm *comm, uint64_t *sent, uint64_t *received)

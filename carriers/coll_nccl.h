@@ -55,7 +55,7 @@ static const char *coll__nccl_inspect(const coll__session *session, const void *
 /* In a program that has loaded the driver, buffers in the memory of a GPU are found out before they are read. */
 static void coll__nccl_opened(coll__session *session)
 {
-    const char *asked = getenv("COLL_CUDA_LIB");
+    const char *asked = coll__variable("COLL_CUDA_LIB");
     void *const driver = dlopen(asked && *asked ? asked : "libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
 
     if (!driver) return;

@@ -539,10 +539,273 @@
 #define _DEFAULT_SOURCE 1                         /* sockets, mmap and syscall under -std=c11 */
 #endif
 
+/* ---- core/base/coll_parts.h ---- */
+/* coll_parts.h - transports and parts of the library that a program may leave out, each by a switch for the compiler.
+ *
+ *   COLL_NO_SIM          the simulator: ranks under a virtual clock
+ *   COLL_NO_TCP          ranks that are processes, and all that stands on it: keys, heartbeats, launchers' hosts
+ *   COLL_NO_THREADS      ranks that are threads; a process then has one rank, alone or over TCP
+ *   COLL_NO_JOINED       several ranks in each of several processes; left out with either of the two above
+ *   COLL_NO_SHM          processes of one host meet over TCP, not in memory
+ *   COLL_NO_LANES        one TCP connection to each peer, not several
+ *   COLL_NO_URING        TCP by poll alone
+ *   COLL_NO_RECORDER     the flight recorder: coll_dump, and files when something fails
+ *   COLL_NO_BACKGROUND   the thread that moves operations while the program computes; coll_fd
+ *   COLL_NO_HIERARCHY    collectives by hosts: on a host, between hosts, on a host
+ *
+ *   COLL_NO_TUNER        the cost model: algorithms are chosen by counting their messages and bytes; coll_measure, tuning files
+ *   COLL_NO_NEIGHBORS    collectives of neighbours, and coll_neighbors
+ *   COLL_NO_ENV          variables of the environment, launchers with them: what coll_config says is all there is
+ *   COLL_NO_TEXT         sentences: an error is its status, and coll_error gives that status's name
+ *   COLL_NO_STDIO        <stdio.h>: coll_dump goes, and with it sentences, the recorder, the simulator and TCP
+ *   COLL_NO_OS           a machine without an operating system: no threads, processes, files or clock (core/base/coll_bare.h)
+ *
+ *   COLL_ONLY_KINDS      a list instead: -DCOLL_ONLY_KINDS=broadcast,allreduce leaves out the other collectives of barrier,
+ *                        broadcast, reduce, allreduce, reduce_scatter, scan, gather, scatter, allgather, alltoall and neighbor.
+ *                        A name stands for all its forms, as alltoall for alltoallv and alltoallw; barrier,
+ *                        allreduce and allgather, which the library needs itself, are in every program, and broadcast and
+ *                        alltoall in those with the cost model; so are messages
+ *   COLL_ONLY_TRANSPORTS a list instead: -DCOLL_ONLY_TRANSPORTS=threads,tcp leaves out the others of threads, tcp, joined, sim
+ *                        and mpi; joined is there with threads and tcp, and mpi takes COLL_WITH_MPI, too
+ *   COLL_SMALL           threads and TCP by poll, and kernels for one set of instructions: COLL_NO_SIM, COLL_NO_URING and
+ *                        COLL_NO_TIERS
+ *
+ *   COLL_TINY            bare metal: COLL_NO_OS, COLL_NO_TUNER, COLL_NO_HIERARCHY, COLL_NO_TIERS, and of the collectives
+ *                        barrier, broadcast, reduce, allreduce and allgather, unless COLL_ONLY_KINDS says others
+ *
+ * What is left out is not compiled, and its file says in its #else what becomes of those who ask for it: COLL_ERR_UNSUPPORTED,
+ * and a sentence with the name of the switch. */
+#ifndef COLL_PARTS_H
+#define COLL_PARTS_H
+
+/* ---- >>profiles ---- */
+
+#if defined(COLL_SMALL)
+#if !defined(COLL_NO_SIM)
+#define COLL_NO_SIM 1
+#endif
+#if !defined(COLL_NO_URING)
+#define COLL_NO_URING 1
+#endif
+#if !defined(COLL_NO_TIERS)
+#define COLL_NO_TIERS 1
+#endif
+#endif
+
+#if defined(COLL_TINY)
+#if !defined(COLL_NO_OS)
+#define COLL_NO_OS 1
+#endif
+#if !defined(COLL_NO_TUNER)
+#define COLL_NO_TUNER 1
+#endif
+#if !defined(COLL_NO_HIERARCHY)
+#define COLL_NO_HIERARCHY 1
+#endif
+#if !defined(COLL_NO_TIERS)
+#define COLL_NO_TIERS 1
+#endif
+#if !defined(COLL_ONLY_KINDS)
+#define COLL_ONLY_KINDS broadcast, reduce
+#endif
+#endif
+
+#if defined(COLL_NO_OS)
+#if !defined(COLL_NO_THREADS)
+#define COLL_NO_THREADS 1
+#endif
+#if !defined(COLL_NO_BACKGROUND)
+#define COLL_NO_BACKGROUND 1
+#endif
+#if !defined(COLL_NO_STDIO)
+#define COLL_NO_STDIO 1
+#endif
+#if !defined(COLL_NO_ENV)
+#define COLL_NO_ENV 1
+#endif
+#endif
+
+#if defined(COLL_NO_STDIO)
+#if !defined(COLL_NO_TEXT)
+#define COLL_NO_TEXT 1
+#endif
+#if !defined(COLL_NO_RECORDER)
+#define COLL_NO_RECORDER 1
+#endif
+#if !defined(COLL_NO_SIM)
+#define COLL_NO_SIM 1
+#endif
+#if !defined(COLL_NO_TCP)
+#define COLL_NO_TCP 1
+#endif
+#endif
+
+#if defined(COLL_NO_TIERS) && !defined(COLL__ONE_TIER)
+#define COLL__ONE_TIER 1
+#endif
+
+/* ---- >>the list: each name is a bit, and a word that is none is 0 ---- */
+
+#if defined(COLL_ONLY_TRANSPORTS)
+#define COLL__LISTED_ 32
+#define COLL__LISTED_threads 1
+#define COLL__LISTED_tcp 2
+#define COLL__LISTED_joined 3
+#define COLL__LISTED_sim 8
+#define COLL__LISTED_mpi 16
+#define COLL__LISTED(...) COLL__LISTED_FIVE(__VA_ARGS__, , , , , ,)
+#define COLL__LISTED_FIVE(a, b, c, d, e, ...) \
+    (COLL__LISTED_##a | COLL__LISTED_##b | COLL__LISTED_##c | COLL__LISTED_##d | COLL__LISTED_##e)
+#define COLL__KNOWN(...) COLL__KNOWN_FIVE(__VA_ARGS__, , , , , ,)
+#define COLL__KNOWN_FIVE(a, b, c, d, e, ...) \
+    (COLL__LISTED_##a && COLL__LISTED_##b && COLL__LISTED_##c && COLL__LISTED_##d && COLL__LISTED_##e)
+
+#if !COLL__KNOWN(COLL_ONLY_TRANSPORTS)
+#error "COLL_ONLY_TRANSPORTS is a list of some of threads, tcp, joined, sim and mpi, as in -DCOLL_ONLY_TRANSPORTS=threads,tcp"
+#endif
+#if !(COLL__LISTED(COLL_ONLY_TRANSPORTS) & COLL__LISTED_mpi)
+#define COLL__LEAVES_OUT_MPI 1
+#endif
+#if !(COLL__LISTED(COLL_ONLY_TRANSPORTS) & 1) && !defined(COLL_NO_THREADS)
+#define COLL_NO_THREADS 1
+#endif
+#if !(COLL__LISTED(COLL_ONLY_TRANSPORTS) & 2) && !defined(COLL_NO_TCP)
+#define COLL_NO_TCP 1
+#endif
+#if !(COLL__LISTED(COLL_ONLY_TRANSPORTS) & 8) && !defined(COLL_NO_SIM)
+#define COLL_NO_SIM 1
+#endif
+#endif
+
+/* ---- >>kinds: the same for collectives; COLL__HAS_SCAN is 1 or 0 ---- */
+
+#define COLL__KINDS_ALL 2047
+#if defined(COLL_ONLY_KINDS)
+#define COLL__ASKED_ 4096
+#define COLL__ASKED_barrier 1
+#define COLL__ASKED_broadcast 2
+#define COLL__ASKED_reduce 4
+#define COLL__ASKED_allreduce 8
+#define COLL__ASKED_reduce_scatter 16
+#define COLL__ASKED_scan 32
+#define COLL__ASKED_gather 64
+#define COLL__ASKED_scatter 128
+#define COLL__ASKED_allgather 256
+#define COLL__ASKED_alltoall 512
+#define COLL__ASKED_neighbor 1024
+#define COLL__ASKED(...) COLL__ASKED_MANY(__VA_ARGS__, , , , , , , , , , , ,)
+#define COLL__ASKED_MANY(a, b, c, d, e, f, g, h, i, j, k, ...) \
+    (COLL__ASKED_##a | COLL__ASKED_##b | COLL__ASKED_##c | COLL__ASKED_##d | COLL__ASKED_##e | COLL__ASKED_##f \
+     | COLL__ASKED_##g | COLL__ASKED_##h | COLL__ASKED_##i | COLL__ASKED_##j | COLL__ASKED_##k)
+#define COLL__ALL_KNOWN(...) COLL__ALL_KNOWN_MANY(__VA_ARGS__, , , , , , , , , , , ,)
+#define COLL__ALL_KNOWN_MANY(a, b, c, d, e, f, g, h, i, j, k, ...) \
+    (COLL__ASKED_##a && COLL__ASKED_##b && COLL__ASKED_##c && COLL__ASKED_##d && COLL__ASKED_##e && COLL__ASKED_##f \
+     && COLL__ASKED_##g && COLL__ASKED_##h && COLL__ASKED_##i && COLL__ASKED_##j && COLL__ASKED_##k)
+#if !COLL__ALL_KNOWN(COLL_ONLY_KINDS)
+#error "COLL_ONLY_KINDS is a list of collectives (core/base/coll_parts.h), as in -DCOLL_ONLY_KINDS=broadcast,allreduce"
+#endif
+#define COLL__KINDS_ASKED COLL__ASKED(COLL_ONLY_KINDS)
+#else
+#define COLL__KINDS_ASKED COLL__KINDS_ALL
+#endif
+#if defined(COLL_NO_NEIGHBORS)
+#define COLL__KINDS_THERE (COLL__KINDS_ASKED & 1023)
+#else
+#define COLL__KINDS_THERE COLL__KINDS_ASKED
+#endif
+
+#if COLL__KINDS_THERE & 2 || !defined(COLL_NO_TUNER)
+#define COLL__HAS_BROADCAST 1
+#else
+#define COLL__HAS_BROADCAST 0
+#endif
+#if COLL__KINDS_THERE & 4
+#define COLL__HAS_REDUCE 1
+#else
+#define COLL__HAS_REDUCE 0
+#endif
+#if COLL__KINDS_THERE & 16
+#define COLL__HAS_REDUCE_SCATTER 1
+#else
+#define COLL__HAS_REDUCE_SCATTER 0
+#endif
+#if COLL__KINDS_THERE & 32
+#define COLL__HAS_SCAN 1
+#else
+#define COLL__HAS_SCAN 0
+#endif
+#if COLL__KINDS_THERE & 64
+#define COLL__HAS_GATHER 1
+#else
+#define COLL__HAS_GATHER 0
+#endif
+#if COLL__KINDS_THERE & 128
+#define COLL__HAS_SCATTER 1
+#else
+#define COLL__HAS_SCATTER 0
+#endif
+#if COLL__KINDS_THERE & 1536 || !defined(COLL_NO_TUNER)  /* neighbours are made by an exchange     */
+#define COLL__HAS_ALLTOALL 1
+#else
+#define COLL__HAS_ALLTOALL 0
+#endif
+#if COLL__KINDS_THERE & 1024
+#define COLL__HAS_NEIGHBOR 1
+#else
+#define COLL__HAS_NEIGHBOR 0
+#endif
+#define COLL__HAS_BARRIER 1
+#define COLL__HAS_ALLREDUCE 1
+#define COLL__HAS_ALLGATHER 1
+
+/* ---- >>what follows ---- */
+
+#if (defined(COLL_NO_TCP) || defined(COLL_NO_THREADS)) && !defined(COLL_NO_JOINED)
+#define COLL_NO_JOINED 1
+#endif
+
+#if defined(COLL_NO_SHM)
+#define COLL__HAS_SHM 0
+#else
+#define COLL__HAS_SHM 1
+#endif
+
+#if defined(COLL_NO_LANES)
+#define COLL__HAS_LANES 0
+#else
+#define COLL__HAS_LANES 1
+#endif
+
+/* What all ranks must have, or all must lack: without it other messages are sent, and sums are grouped in another way.  These
+ * bits go into the hello, beside those of the arithmetic. */
+#define COLL__LACKS_HIERARCHY 0x10000
+#define COLL__LACKS_TUNER 0x20000
+#if defined(COLL_NO_HIERARCHY) && defined(COLL_NO_TUNER)
+#define COLL__LACKS (COLL__LACKS_HIERARCHY | COLL__LACKS_TUNER)
+#elif defined(COLL_NO_HIERARCHY)
+#define COLL__LACKS COLL__LACKS_HIERARCHY
+#elif defined(COLL_NO_TUNER)
+#define COLL__LACKS COLL__LACKS_TUNER
+#else
+#define COLL__LACKS 0
+#endif
+
+/* Is anything left out?  Then there are functions that nobody calls. */
+#if defined(COLL_NO_SIM) || defined(COLL_NO_TCP) || defined(COLL_NO_THREADS) || defined(COLL_NO_JOINED) || defined(COLL_NO_SHM) \
+    || defined(COLL_NO_LANES) || defined(COLL_NO_RECORDER) || defined(COLL_NO_BACKGROUND) || defined(COLL_NO_HIERARCHY) \
+    || defined(COLL_NO_TUNER) || defined(COLL_NO_ENV) || defined(COLL_NO_TEXT) || COLL__KINDS_THERE != COLL__KINDS_ALL
+#define COLL__LEAVES_OUT 1
+#endif
+
+#endif /* COLL_PARTS_H */
+
+/* ---- coll.h, continued ---- */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#if !defined(COLL_NO_STDIO)
 #include <stdio.h>
+#endif
 
 #define COLL_VERSION_MAJOR 0
 #define COLL_VERSION_MINOR 2
@@ -1103,10 +1366,12 @@ COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count
  * snprintf does, or a negative coll_status.  Sends nothing. */
 COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, size_t length);
 
+#if !defined(COLL_NO_STDIO)
 /* Write the last operations of this rank on `comm`, up to 256, oldest first: which, when, how long, how they ended.  Blocking
  * calls between threads that did not have to wait are not listed.  While another thread is inside a call on `comm`, what is being
  * written at that moment may come out half. */
 COLL_API void coll_dump(coll_comm *comm, FILE *file);
+#endif
 
 /* Measure the wire between rank 0 and some of the others, and choose algorithms by what was found from here on (see Tuning).
  * Called by all ranks of `comm`; takes some 10 ms on a fast network.  Communicators that are made from this one afterwards
@@ -1391,9 +1656,10 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *
  *   coll.h                          the contract and the manual
  *   core/base/                      what everybody needs
+ *     coll_parts.h                  what a program may leave out: the switches; coll.h includes it
  *     coll_refuse.h                 where all this would not be right; flags for the rest
- *     coll_parts.h                  transports and parts that a program may leave out: the switches
- *     coll_base.h                   time, memory, text, log, the record of a failure
+ *     coll_base.h                   arithmetic, time, memory, threads of the library's own
+ *     coll_text.h                   sentences: texts, log lines, asserts, the record of a failure
  *     coll_environment.h            environment variables as texts and numbers
  *     coll_hmac.h                   proofs that one knows a key: SHA-256, HMAC, nonces
  *   core/numbers/                   elements: knows types and memory; not ranks, messages or time
@@ -1416,8 +1682,10 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_tree.h                   rounds with a root: tree and chain
  *     coll_blocks.h                 broadcast and reduce of n blocks in the fewest rounds
  *     coll_scan.h                   prefixes, and the census
+ *     coll_link.h                   what is believed of the wire, and how long vectors are cut for it
  *     coll_cost.h                   what each of them costs, as closed forms
  *     coll_algorithms.h             the algorithms, put together from these, and the table of them
+ *     coll_choice.h                 what may be chosen for a call
  *     coll_tuner.h                  the cost model chooses the algorithm
  *   core/contract/                  what calls and transports are
  *     coll_transport.h              what carries messages: the contract between the engine and the world; coll.h includes it
@@ -1430,6 +1698,8 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *   core/engine/                    communicators, requests, and what moves them on
  *     coll_topology.h               which ranks share a host
  *     coll_comm.h                   sessions, communicators, orders, requests; fingerprints
+ *     coll_sentences.h              what a call is called, and what went wrong with it
+ *     coll_doing.h                  what this rank is doing, for others to read
  *     coll_request.h                requests are made, queued, and end; the first failure, which ends all
  *     coll_order.h                  collectives one after the other: orders, begun and left; who carries them
  *     coll_plan.h                   what is settled of a plain call, for the next ones of its kind
@@ -1437,7 +1707,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_match.h                  which message goes into which receive: lists and bins of messages
  *     coll_notes.h                  what is written for messages by key, and how it leaves
  *     coll_messages.h               messages by key: send and recv, and collectives whose order others may not share
- *     coll_doing.h                  which communicators this rank has, for others to read
+ *     coll_doing_comms.h            which communicators this rank has, for others to read
  *     coll_execution.h              how a call is executed: layouts of its buffers, slices, memory; what an order caches of it
  *     coll_engine.h                 runs an algorithm: slices, messages, folds
  *     coll_script.h                 runs a collective that is put together from calls of other communicators
@@ -1460,6 +1730,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_launchers.h              what launchers say in the environment: who, and how many
  *     coll_config.h                 configuration and environment
  *     coll_groups.h                 communicators: made, derived, freed
+ *     coll_neighbors.h              who is a neighbour of whom
  *     coll_shrink.h                 after a failure: a communicator of those who are left
  *     coll_measure.h                the numbers of the cost model, measured
  *     coll_explain.h                what is chosen for a call, and why
@@ -1492,7 +1763,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
 #if defined(__cplusplus)
 #define COLL__REFUSED 1
 #error "the implementation of coll.h is C11: put #define COLL_IMPLEMENTATION and #include \"coll.h\" into one .c file"
-#elif !defined(__linux__)
+#elif !defined(__linux__) && !defined(COLL_NO_OS)
 #define COLL__REFUSED 1
 #error "the implementation of coll.h is for Linux"
 #elif !defined(__GNUC__)
@@ -1523,148 +1794,30 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
 #pragma GCC optimize("fp-contract=off")
 #endif
 
-#endif /* COLL_REFUSE_H */
-/* ---- coll_impl.h, continued ---- */
-#if !defined(COLL__REFUSED)
-
-/* ---- core/base/coll_parts.h ---- */
-/* coll_parts.h - transports and parts of the library that a program may leave out, each by a switch for the compiler.
- *
- *   COLL_NO_SIM          the simulator: ranks under a virtual clock
- *   COLL_NO_TCP          ranks that are processes, and all that stands on it: keys, heartbeats, launchers' hosts
- *   COLL_NO_THREADS      ranks that are threads; a process then has one rank, alone or over TCP
- *   COLL_NO_JOINED       several ranks in each of several processes; left out with either of the two above
- *   COLL_NO_SHM          processes of one host meet over TCP, not in memory
- *   COLL_NO_LANES        one TCP connection to each peer, not several
- *   COLL_NO_URING        TCP by poll alone
- *   COLL_NO_RECORDER     the flight recorder: coll_dump, and files when something fails
- *   COLL_NO_BACKGROUND   the thread that moves operations while the program computes; coll_fd
- *   COLL_NO_HIERARCHY    collectives by hosts: on a host, between hosts, on a host
- *
- *   COLL_ONLY_TRANSPORTS a list instead: -DCOLL_ONLY_TRANSPORTS=threads,tcp leaves out the others of threads, tcp, joined, sim
- *                        and mpi; joined is there with threads and tcp, and mpi takes COLL_WITH_MPI, too
- *   COLL_SMALL           threads and TCP by poll, and kernels for one set of instructions: COLL_NO_SIM, COLL_NO_URING and
- *                        COLL_NO_TIERS
- *
- * What is left out is not compiled, and its file says in its #else what becomes of those who ask for it: COLL_ERR_UNSUPPORTED,
- * and a sentence with the name of the switch. */
-#ifndef COLL_PARTS_H
-#define COLL_PARTS_H
-
-/* ---- >>profiles ---- */
-
-#if defined(COLL_SMALL)
-#if !defined(COLL_NO_SIM)
-#define COLL_NO_SIM 1
-#endif
-#if !defined(COLL_NO_URING)
-#define COLL_NO_URING 1
-#endif
-#if !defined(COLL_NO_TIERS)
-#define COLL_NO_TIERS 1
-#endif
-#endif
-#if defined(COLL_NO_TIERS) && !defined(COLL__ONE_TIER)
-#define COLL__ONE_TIER 1
-#endif
-
-/* ---- >>the list: each name is a bit, and a word that is none is 0 ---- */
-
-#if defined(COLL_ONLY_TRANSPORTS)
-#define COLL__LISTED_ 32
-#define COLL__LISTED_threads 1
-#define COLL__LISTED_tcp 2
-#define COLL__LISTED_joined 3
-#define COLL__LISTED_sim 8
-#define COLL__LISTED_mpi 16
-#define COLL__LISTED(...) COLL__LISTED_FIVE(__VA_ARGS__, , , , , ,)
-#define COLL__LISTED_FIVE(a, b, c, d, e, ...) \
-    (COLL__LISTED_##a | COLL__LISTED_##b | COLL__LISTED_##c | COLL__LISTED_##d | COLL__LISTED_##e)
-#define COLL__KNOWN(...) COLL__KNOWN_FIVE(__VA_ARGS__, , , , , ,)
-#define COLL__KNOWN_FIVE(a, b, c, d, e, ...) \
-    (COLL__LISTED_##a && COLL__LISTED_##b && COLL__LISTED_##c && COLL__LISTED_##d && COLL__LISTED_##e)
-
-#if !COLL__KNOWN(COLL_ONLY_TRANSPORTS)
-#error "COLL_ONLY_TRANSPORTS is a list of some of threads, tcp, joined, sim and mpi, as in -DCOLL_ONLY_TRANSPORTS=threads,tcp"
-#endif
-#if !(COLL__LISTED(COLL_ONLY_TRANSPORTS) & COLL__LISTED_mpi)
-#define COLL__LEAVES_OUT_MPI 1
-#endif
-#if !(COLL__LISTED(COLL_ONLY_TRANSPORTS) & 1) && !defined(COLL_NO_THREADS)
-#define COLL_NO_THREADS 1
-#endif
-#if !(COLL__LISTED(COLL_ONLY_TRANSPORTS) & 2) && !defined(COLL_NO_TCP)
-#define COLL_NO_TCP 1
-#endif
-#if !(COLL__LISTED(COLL_ONLY_TRANSPORTS) & 8) && !defined(COLL_NO_SIM)
-#define COLL_NO_SIM 1
-#endif
-#endif
-
-/* ---- >>what follows ---- */
-
-#if (defined(COLL_NO_TCP) || defined(COLL_NO_THREADS)) && !defined(COLL_NO_JOINED)
-#define COLL_NO_JOINED 1
-#endif
-
-#if defined(COLL_NO_SHM)
-enum { COLL__HAS_SHM = 0 };
-#else
-enum { COLL__HAS_SHM = 1 };
-#endif
-
-#if defined(COLL_NO_LANES)
-enum { COLL__HAS_LANES = 0 };
-#else
-enum { COLL__HAS_LANES = 1 };
-#endif
-
-/* What all ranks must have, or all must lack: without it other messages are sent, and sums are grouped in another way.  These
- * bits go into the hello, beside those of the arithmetic. */
-enum { COLL__LACKS_HIERARCHY = 0x10000 };
-#if defined(COLL_NO_HIERARCHY)
-enum { COLL__LACKS = COLL__LACKS_HIERARCHY };
-#else
-enum { COLL__LACKS = 0 };
-#endif
-
-/* Whoever has left something out has functions that nobody calls any more: the compiler drops them, and need not tell. */
-#if defined(COLL_NO_SIM) || defined(COLL_NO_TCP) || defined(COLL_NO_THREADS) || defined(COLL_NO_JOINED) || defined(COLL_NO_SHM) \
-    || defined(COLL_NO_LANES) || defined(COLL_NO_RECORDER) || defined(COLL_NO_BACKGROUND) || defined(COLL_NO_HIERARCHY)
-#define COLL__LEAVES_OUT 1
+/* Where something is left out, the compiler drops what nobody calls any more, and need not tell. */
+#if defined(COLL__LEAVES_OUT)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-function"
 #pragma GCC diagnostic ignored "-Wunused-const-variable"
 #endif
 
-#endif /* COLL_PARTS_H */
+#endif /* COLL_REFUSE_H */
+/* ---- coll_impl.h, continued ---- */
+#if !defined(COLL__REFUSED)
+
 /* ---- core/base/coll_base.h ---- */
-/* coll_base.h - what everything stands on: time, memory, text, log lines, the record of a failure. */
+/* coll_base.h - what everything stands on: arithmetic, time, memory, threads. */
 #ifndef COLL_BASE_H
 #define COLL_BASE_H
 
 
 #include <errno.h>
 #include <limits.h>
-#include <linux/membarrier.h>
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <sys/eventfd.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 #define COLL__UNUSED __attribute__((unused))
-#define COLL__PRINTF(text_at, first) __attribute__((format(printf, text_at, first)))
-
-enum { COLL__LINE = 128 };                        /* bytes that two cores never share: a pair of cache lines  */
 
 /* ---- >>arithmetic ---- */
 
@@ -1688,11 +1841,109 @@ static inline uint32_t coll__hash_end(uint64_t hash) { return (uint32_t)(hash ^ 
  * keeps in deed: it never writes to them. */
 static inline unsigned char *coll__behind(const void *at, size_t length) { return (unsigned char *)((uintptr_t)at + length); }
 
-static void coll__close_fd(int *fd)
+/* ---- >>system ---- */
+
+#if defined(COLL_NO_OS)
+/* ---- core/base/coll_bare.h ---- */
+/* coll_bare.h - a machine without an operating system (COLL_NO_OS): what the library asks of one, where there is none.
+ *
+ * There is one thread, so nobody is kept out, woken or waited for.  There are no processes, files, signals and variables of an
+ * environment.  Time is the transport's (coll_transport.now); where that has none, no time passes, and no call comes to its
+ * limit. */
+#ifndef COLL_BARE_H
+#define COLL_BARE_H
+
+
+#include <errno.h>
+
+#define COLL__THREAD_LOCAL
+
+enum { COLL__LINE = 8 };                          /* as aligned as anything need be                           */
+
+/* ---- >>time: none passes ---- */
+
+static inline int64_t coll__now(void) { return 0; }
+static inline void coll__nap(long us) { (void)us; }
+
+/* ---- >>processors: there is one ---- */
+
+static inline int coll__processors(void) { return 1; }
+static inline size_t coll__cache_length(void) { return 16 << 10; }
+static inline bool coll__membarrier_register(void) { return true; }
+static inline void coll__membarrier(void) { }
+
+/* ---- >>threads: there is one ---- */
+
+typedef int coll__thread_id;
+typedef char coll__lock, coll__bell;
+
+static inline coll__thread_id coll__thread_self(void) { return 0; }
+static inline bool coll__thread_is(coll__thread_id a, coll__thread_id b) { return a == b; }
+static inline void coll__thread_end(coll__thread_id thread) { (void)thread; }
+static inline void coll__yield(void) { }
+static inline int coll__thread_begin(coll__thread_id *thread, size_t stack, void *(*main)(void *), void *arg)
 {
-    if (*fd >= 0) close(*fd);
-    *fd = -1;
+    return (void)thread, (void)stack, (void)main, (void)arg, EAGAIN;
 }
+
+static inline int coll__worker_begin(coll__thread_id *thread, void *(*main)(void *), void *arg)
+{
+    return (void)thread, (void)main, (void)arg, EAGAIN;
+}
+
+static inline void coll__lock_init(coll__lock *lock) { (void)lock; }
+static inline void coll__lock_free(coll__lock *lock) { (void)lock; }
+static inline void coll__lock_take(coll__lock *lock) { (void)lock; }
+static inline void coll__lock_drop(coll__lock *lock) { (void)lock; }
+
+static inline void coll__bell_init(coll__bell *bell) { (void)bell; }
+static inline void coll__bell_free(coll__bell *bell) { (void)bell; }
+static inline void coll__bell_ring(coll__bell *bell) { (void)bell; }
+static inline void coll__bell_wait(coll__bell *bell, coll__lock *lock) { (void)bell, (void)lock; }
+static inline int coll__bell_wait_until(coll__bell *bell, coll__lock *lock, int64_t until)
+{
+    return (void)bell, (void)lock, (void)until, ETIMEDOUT;
+}
+
+/* ---- >>processes: nobody forks ---- */
+
+static inline unsigned char *coll__fork_guard(void)
+{
+    static unsigned char guard = 1;
+    return &guard;
+}
+
+static inline void coll__fork_guard_free(unsigned char *guard) { (void)guard; }
+
+#endif /* COLL_BARE_H */
+/* ---- core/base/coll_base.h, continued ---- */
+#else
+/* ---- core/base/coll_system.h ---- */
+/* coll_system.h - what the library asks of the operating system: time, processors, memory, threads, files.  Where there is none
+ * (COLL_NO_OS), coll_bare.h stands in its place. */
+#ifndef COLL_SYSTEM_H
+#define COLL_SYSTEM_H
+
+
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#if !defined(COLL_NO_STDIO)
+#include <stdio.h>
+#endif
+#include <strings.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define COLL__THREAD_LOCAL __thread
+
+enum { COLL__LINE = 128 };                        /* bytes that two cores never share: a pair of cache lines  */
 
 /* ---- >>clock: monotonic, in nanoseconds ---- */
 
@@ -1702,6 +1953,195 @@ static inline int64_t coll__now(void)
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
+
+/* Sleep. */
+static inline void coll__nap(long us)
+{
+    const struct timespec time = { us / 1000000, us % 1000000 * 1000 };
+    (void)nanosleep(&time, NULL);
+}
+
+/* ---- >>processors ---- */
+
+/* Have every thread of this process that runs execute a full barrier, so that the threads in a hurry need none of their own.
+ * false: the kernel cannot. */
+static inline bool coll__membarrier_register(void)
+{
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+static inline void coll__membarrier(void) { (void)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0); }
+
+/* The processors that this process may use, a bit for each, and their number; those beyond 64 share the bits of the first. */
+static inline uint64_t coll__processor_set(int *count)
+{
+    uint64_t mask[1024 / 64] = { 0 }, set = 0;
+    const long got = syscall(SYS_sched_getaffinity, 0, sizeof mask, mask);
+
+    *count = 0;
+    for (long i = 0; 8 * i < got; i++) {
+        *count += __builtin_popcountll(mask[i]);
+        set |= mask[i];
+    }
+    if (*count > 0) return set;
+    *count = 1;
+    return 1;
+}
+
+static inline int coll__processors(void)
+{
+    int count;
+
+    (void)coll__processor_set(&count);
+    return count;
+}
+
+/* How many processors there are in the sets of several processes of one host together; `most` and `sum` of their numbers.  Beyond
+ * 64 the sets do not tell: either all processes have the same ones, or each is bound to some of its own. */
+static inline int coll__processors_together(uint64_t set, int most, int sum)
+{
+    const int several = __builtin_popcountll(set);
+
+    if (several < 64) return several > most ? several : most;
+    return most < 64 ? sum : most;
+}
+
+#if !defined(COLL_NO_STDIO)
+
+/* Bytes of the largest cache that a processor reaches; what it usually is where the system does not say. */
+static inline size_t coll__cache_length(void)
+{
+    size_t longest = 0;
+
+    for (int i = 0; i < 8; i++) {
+        char path[80], unit = 0;
+        size_t length = 0;
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
+        FILE *file = fopen(path, "re");
+        if (!file) break;
+        if (fscanf(file, "%zu%c", &length, &unit) < 1) length = 0;
+        fclose(file);
+        length *= unit == 'K' ? 1024 : unit == 'M' ? 1024 * 1024 : 1;
+        if (length > longest) longest = length;
+    }
+    return longest ? longest : (size_t)16 << 20;
+}
+
+#else
+
+static inline size_t coll__cache_length(void) { return (size_t)16 << 20; }
+
+#endif
+
+/* ---- >>memory ---- */
+
+/* Zeroed memory of whole pages that nobody has touched yet, or NULL: each comes to lie near the processor that is the first to
+ * write to it. */
+static inline void *coll__reserve(size_t length)
+{
+    void *at = mmap(NULL, length ? length : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+static inline void coll__unreserve(void *at, size_t length)
+{
+    if (at) munmap(at, length ? length : 1);
+}
+
+/* A word that reads 1, and 0 in a forked child, whose copy of the page the kernel wipes.  NULL: no memory. */
+static inline unsigned char *coll__fork_guard(void)
+{
+    void *page = mmap(NULL, 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (page == MAP_FAILED) return NULL;
+#if defined(MADV_WIPEONFORK)
+    (void)madvise(page, 1, MADV_WIPEONFORK);      /* kernels before 4.14 lack it: then a fork goes unnoticed    */
+#endif
+    *(unsigned char *)page = 1;
+    return (unsigned char *)page;
+}
+
+static inline void coll__fork_guard_free(unsigned char *guard)
+{
+    if (guard) munmap(guard, 1);
+}
+
+/* ---- >>threads ---- */
+
+typedef pthread_t       coll__thread_id;
+typedef pthread_mutex_t coll__lock;
+typedef pthread_cond_t  coll__bell;               /* its times are those of coll__now                         */
+
+static inline coll__thread_id coll__thread_self(void) { return pthread_self(); }
+static inline bool coll__thread_is(coll__thread_id a, coll__thread_id b) { return pthread_equal(a, b); }
+static inline void coll__thread_end(coll__thread_id thread) { pthread_join(thread, NULL); }
+static inline void coll__yield(void) { sched_yield(); }
+
+/* None of these can fail with Linux and default attributes. */
+static inline void coll__lock_init(coll__lock *lock) { pthread_mutex_init(lock, NULL); }
+static inline void coll__lock_free(coll__lock *lock) { pthread_mutex_destroy(lock); }
+static inline void coll__lock_take(coll__lock *lock) { pthread_mutex_lock(lock); }
+static inline void coll__lock_drop(coll__lock *lock) { pthread_mutex_unlock(lock); }
+
+static inline void coll__bell_init(coll__bell *bell)
+{
+    pthread_condattr_t attributes;
+
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(bell, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+static inline void coll__bell_free(coll__bell *bell) { pthread_cond_destroy(bell); }
+static inline void coll__bell_ring(coll__bell *bell) { pthread_cond_broadcast(bell); }
+static inline void coll__bell_wait(coll__bell *bell, coll__lock *lock) { pthread_cond_wait(bell, lock); }
+
+/* Until a moment; 0, or an errno. */
+static inline int coll__bell_wait_until(coll__bell *bell, coll__lock *lock, int64_t until)
+{
+    const struct timespec at = { (time_t)(until / 1000000000), (long)(until % 1000000000) };
+    return pthread_cond_timedwait(bell, lock, &at);
+}
+
+/* Begin one of the program's; 0, or an errno. */
+static inline int coll__worker_begin(coll__thread_id *thread, void *(*main)(void *), void *arg)
+{
+    return pthread_create(thread, NULL, main, arg);
+}
+
+/* Begin one of the library's own, that takes no signals, with a small stack; 0, or an errno.  Thread-local variables of the
+ * program may lie on that stack, so that where it is too small the system's usual one is taken. */
+static inline int coll__thread_begin(coll__thread_id *thread, size_t stack, void *(*main)(void *), void *arg)
+{
+    pthread_attr_t attributes;
+    sigset_t all, before;
+    int error = pthread_attr_init(&attributes);
+
+    if (error) return error;
+    (void)pthread_attr_setstacksize(&attributes, stack);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    error = pthread_create(thread, &attributes, main, arg);
+    if (error == EINVAL) error = pthread_create(thread, NULL, main, arg);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    return error;
+}
+
+/* ---- >>files ---- */
+
+static inline void coll__close_fd(int *fd)
+{
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+}
+
+#endif /* COLL_SYSTEM_H */
+/* ---- core/base/coll_base.h, continued ---- */
+#endif
+
+/* ---- >>clock: coll__now, in nanoseconds ---- */
 
 enum { COLL__MS = 1000000 };
 static const int64_t coll__never = INT64_MAX;
@@ -1742,130 +2182,7 @@ static inline void coll__fetch_to_write(const void *at)
 #endif
 }
 
-/* Have every thread of this process that runs execute a full barrier, so that the threads in a hurry need none of their own.
- * false: the kernel cannot. */
-static COLL__UNUSED bool coll__membarrier_register(void)
-{
-    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
-}
-
-static COLL__UNUSED void coll__membarrier(void) { (void)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0); }
-
-/* The processors that this process may use, a bit for each, and their number; those beyond 64 share the bits of the first. */
-static COLL__UNUSED uint64_t coll__processor_set(int *count)
-{
-    uint64_t mask[1024 / 64] = { 0 }, set = 0;
-    const long got = syscall(SYS_sched_getaffinity, 0, sizeof mask, mask);
-
-    *count = 0;
-    for (long i = 0; 8 * i < got; i++) {
-        *count += __builtin_popcountll(mask[i]);
-        set |= mask[i];
-    }
-    if (*count > 0) return set;
-    *count = 1;
-    return 1;
-}
-
-static COLL__UNUSED int coll__processors(void)
-{
-    int count;
-
-    (void)coll__processor_set(&count);
-    return count;
-}
-
-/* How many processors there are in the sets of several processes of one host together; `most` and `sum` of their numbers.  Beyond
- * 64 the sets do not tell: either all processes have the same ones, or each is bound to some of its own. */
-static COLL__UNUSED int coll__processors_together(uint64_t set, int most, int sum)
-{
-    const int several = __builtin_popcountll(set);
-
-    if (several < 64) return several > most ? several : most;
-    return most < 64 ? sum : most;
-}
-
-/* Bytes of the largest cache that a processor reaches; what it usually is where the system does not say. */
-static COLL__UNUSED size_t coll__cache_length(void)
-{
-    size_t longest = 0;
-
-    for (int i = 0; i < 8; i++) {
-        char path[80], unit = 0;
-        size_t length = 0;
-        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
-        FILE *file = fopen(path, "re");
-        if (!file) break;
-        if (fscanf(file, "%zu%c", &length, &unit) < 1) length = 0;
-        fclose(file);
-        length *= unit == 'K' ? 1024 : unit == 'M' ? 1024 * 1024 : 1;
-        longest = coll__most(longest, length);
-    }
-    return longest ? longest : (size_t)16 << 20;
-}
-
-/* ---- >>asserts: what must hold inside, whatever the program and the network do ----
- *
- * COLL_ASSERT compiles them in; the tests have it, a release has not.  Each stands where a state changes, and where a wrong value
- * would travel far before it showed.  Its sentence tells the values, so that a report of it can be acted upon.  What a caller or
- * a peer can get wrong is no matter for an assert: it is an error with a status. */
-
-#if defined(COLL_ASSERT)
-#define COLL__ASSERT(condition, ...)                                                                         \
-    ((condition) ? (void)0 : coll__assert_failed(__FILE__, __LINE__, __func__, #condition, __VA_ARGS__))
-
-static COLL__UNUSED COLL__PRINTF(5, 6) __attribute__((noreturn, noinline, cold)) void
-coll__assert_failed(const char *file, int line, const char *function, const char *condition, const char *format, ...)
-{
-    char what[256];
-    va_list list;
-
-    va_start(list, format);
-    vsnprintf(what, sizeof what, format, list);
-    va_end(list);
-    fprintf(stderr, "coll: internal error at %s:%d, %s: %s does not hold: %s; please report this line\n", file, line, function,
-            condition, what);
-    abort();
-}
-#else
-#define COLL__ASSERT(condition, ...) ((void)sizeof((condition) ? 1 : 0))
-#endif
-
-/* ---- >>text: bounded, always terminated ---- */
-
-static COLL__PRINTF(3, 4) void coll__print(char *text, size_t room, const char *format, ...)
-{
-    va_list list;
-    va_start(list, format);
-    vsnprintf(text, room, format, list);
-    va_end(list);
-}
-
-/* Append to what is there. */
-static COLL__UNUSED COLL__PRINTF(3, 4) void coll__append(char *text, size_t room, const char *format, ...)
-{
-    const size_t used = strlen(text);
-    va_list list;
-    va_start(list, format);
-    if (used < room) vsnprintf(text + used, room - used, format, list);
-    va_end(list);
-}
-
-/* Append the members of a set of ranks as ranges: "3, 5-7". */
-static COLL__UNUSED void coll__append_ranks(char *text, size_t room, const unsigned char *is_member, int size)
-{
-    const char *comma = "";
-
-    for (int r = 0; r < size; r++) {
-        if (!is_member[r]) continue;
-        int last = r;
-        while (last + 1 < size && is_member[last + 1]) last++;
-        if (last == r) coll__append(text, room, "%s%d", comma, r);
-        else coll__append(text, room, "%s%d%s%d", comma, r, last == r + 1 ? ", " : "-", last);
-        comma = ", ";
-        r = last;
-    }
-}
+/* ---- >>statuses ---- */
 
 COLL_API const char *coll_status_text(coll_status status)
 {
@@ -1925,57 +2242,47 @@ static COLL__UNUSED void *coll__allocate(size_t length)
     return at;
 }
 
-/* Zeroed memory of whole pages that nobody has touched yet, or NULL: each comes to lie near the processor that is the first to
- * write to it. */
-static COLL__UNUSED void *coll__reserve(size_t length)
+#endif /* COLL_BASE_H */
+/* ---- core/base/coll_text.h ---- */
+/* coll_text.h - sentences: texts with bounds, lines of the log, asserts, the record of a failure.
+ *
+ * COLL_NO_TEXT leaves the sentences out: an error is its status, whose name coll_error gives.  The calls stay as they are
+ * written, and the compiler checks their formats, but neither formats nor arguments come to be code.  COLL_NO_STDIO leaves all
+ * texts out. */
+#ifndef COLL_TEXT_H
+#define COLL_TEXT_H
+
+
+#define COLL__PRINTF(text_at, first) __attribute__((format(printf, text_at, first)))
+
+/* ---- >>asserts: what must hold inside, whatever the program and the network do ----
+ *
+ * COLL_ASSERT compiles them in; the tests have it, a release has not.  Each stands where a state changes, and where a wrong value
+ * would travel far before it showed.  Its sentence tells the values, so that a report of it can be acted upon.  What a caller or
+ * a peer can get wrong is no matter for an assert: it is an error with a status. */
+
+#if defined(COLL_ASSERT) && defined(COLL_NO_TEXT)
+#define COLL__ASSERT(condition, ...) ((condition) ? (void)0 : abort())
+#elif defined(COLL_ASSERT)
+#define COLL__ASSERT(condition, ...)                                                                         \
+    ((condition) ? (void)0 : coll__assert_failed(__FILE__, __LINE__, __func__, #condition, __VA_ARGS__))
+
+static COLL__UNUSED COLL__PRINTF(5, 6) __attribute__((noreturn, noinline, cold)) void
+coll__assert_failed(const char *file, int line, const char *function, const char *condition, const char *format, ...)
 {
-    void *at = mmap(NULL, length ? length : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return at == MAP_FAILED ? NULL : at;
+    char what[256];
+    va_list list;
+
+    va_start(list, format);
+    vsnprintf(what, sizeof what, format, list);
+    va_end(list);
+    fprintf(stderr, "coll: internal error at %s:%d, %s: %s does not hold: %s; please report this line\n", file, line, function,
+            condition, what);
+    abort();
 }
-
-static COLL__UNUSED void coll__unreserve(void *at, size_t length)
-{
-    if (at) munmap(at, length ? length : 1);
-}
-
-/* A word that reads 1, and 0 in a forked child, whose copy of the page the kernel wipes.  NULL: no memory. */
-static COLL__UNUSED unsigned char *coll__fork_guard(void)
-{
-    void *page = mmap(NULL, 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    if (page == MAP_FAILED) return NULL;
-#if defined(MADV_WIPEONFORK)
-    (void)madvise(page, 1, MADV_WIPEONFORK);      /* kernels before 4.14 lack it: then a fork goes unnoticed    */
+#else
+#define COLL__ASSERT(condition, ...) ((void)sizeof((condition) ? 1 : 0))
 #endif
-    *(unsigned char *)page = 1;
-    return (unsigned char *)page;
-}
-
-static COLL__UNUSED void coll__fork_guard_free(unsigned char *guard)
-{
-    if (guard) munmap(guard, 1);
-}
-
-/* ---- >>threads of the library's own ---- */
-
-/* Begin one that takes no signals, with a small stack; 0, or an errno.  Thread-local variables of the program may lie on that
- * stack, so that where it is too small the system's usual one is taken. */
-static COLL__UNUSED int coll__thread_begin(pthread_t *thread, size_t stack, void *(*main)(void *), void *arg)
-{
-    pthread_attr_t attributes;
-    sigset_t all, before;
-    int error = pthread_attr_init(&attributes);
-
-    if (error) return error;
-    (void)pthread_attr_setstacksize(&attributes, stack);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(thread, &attributes, main, arg);
-    if (error == EINVAL) error = pthread_create(thread, NULL, main, arg);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    return error;
-}
 
 /* ---- >>log: to the program's hook, or to stderr ---- */
 
@@ -1984,6 +2291,56 @@ typedef struct coll__log {
     void (*hook)(void *context, coll_log_level level, const char *line);
     void *context;
 } coll__log;
+
+enum { COLL__START_ROOM = 512 };                  /* for the sentence of a communicator that could not be made */
+
+/* What is not said: the compiler checks the format, and nothing else comes of it. */
+static inline COLL__UNUSED COLL__PRINTF(1, 2) int coll__unsaid(const char *format, ...) { return (void)format, 0; }
+
+#define COLL__UNSAID(...) ((void)(0 && coll__unsaid(__VA_ARGS__)))
+
+#if !defined(COLL_NO_STDIO)
+
+/* ---- >>text: bounded, always terminated ---- */
+
+static COLL__PRINTF(3, 4) void coll__print(char *text, size_t room, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, room, format, list);
+    va_end(list);
+}
+
+/* Append to what is there. */
+static COLL__UNUSED COLL__PRINTF(3, 4) void coll__append(char *text, size_t room, const char *format, ...)
+{
+    const size_t used = strlen(text);
+    va_list list;
+    va_start(list, format);
+    if (used < room) vsnprintf(text + used, room - used, format, list);
+    va_end(list);
+}
+
+/* What a caller has asked for, in the way of snprintf. */
+static COLL__UNUSED int coll__give_text(char *text, size_t room, const char *given) { return snprintf(text, room, "%s", given); }
+
+#else
+
+#define coll__append(text, room, ...) (COLL__UNSAID(__VA_ARGS__), (void)(text), (void)(room))
+#define coll__print(text, room, ...) (COLL__UNSAID(__VA_ARGS__), coll__say_nothing(text, room))
+
+static inline void coll__say_nothing(char *text, size_t room) { if (room > 0) *text = '\0'; }
+static inline int coll__give_text(char *text, size_t room, const char *given)
+{
+    coll__say_nothing(text, room);
+    return (void)given, 0;
+}
+
+#endif
+
+#if !defined(COLL_NO_TEXT)
+
+/* ---- >>log: lines ---- */
 
 static COLL__UNUSED COLL__PRINTF(3, 4) void coll__say(const coll__log *log, coll_log_level level, const char *format, ...)
 {
@@ -2013,18 +2370,13 @@ static COLL__PRINTF(4, 5) coll_status coll__blame(coll_failure *failure, coll_st
     return failure->status = status;
 }
 
-/* The sentence behind coll_error(NULL): of this thread's last communicator that could not be made. */
-static __thread char coll__start_error[512];
+/* ---- >>start: communicators that could not be made ---- */
 
-#endif /* COLL_BASE_H */
-/* ---- core/base/coll_environment.h ---- */
-/* coll_environment.h - environment variables, as texts and as numbers, and the sentence where one makes no sense. */
-#ifndef COLL_ENVIRONMENT_H
-#define COLL_ENVIRONMENT_H
+/* The sentence behind coll_error(NULL): of this thread's last one. */
+static COLL__THREAD_LOCAL char coll__start_error[COLL__START_ROOM];
 
-
-/* The sentence of a communicator that cannot be made.  Gives the status. */
-static COLL__PRINTF(2, 3) coll_status coll__start_failed(coll_status status, const char *format, ...)
+/* Writes it.  Gives the status. */
+static COLL__UNUSED COLL__PRINTF(2, 3) coll_status coll__start_failed(coll_status status, const char *format, ...)
 {
     va_list list;
     va_start(list, format);
@@ -2032,6 +2384,66 @@ static COLL__PRINTF(2, 3) coll_status coll__start_failed(coll_status status, con
     va_end(list);
     return status;
 }
+
+#else
+
+#define coll__say(log, level, ...) (COLL__UNSAID(__VA_ARGS__), (void)(log), (void)(level))
+#define coll__blame(failure, status, rank, ...) (COLL__UNSAID(__VA_ARGS__), coll__blame_rank(failure, status, rank))
+#define coll__start_failed(status, ...) (COLL__UNSAID(__VA_ARGS__), coll__start_status(status))
+
+/* ---- >>failure: the first one is kept ---- */
+
+static COLL__UNUSED coll_status coll__blame_rank(coll_failure *failure, coll_status status, int rank)
+{
+    if (failure->status != COLL_OK) return failure->status;
+    failure->rank = rank;
+    return failure->status = status;
+}
+
+/* What coll_error(NULL) gives. */
+static COLL__THREAD_LOCAL const char *coll__start_error = "";
+
+static COLL__UNUSED coll_status coll__start_status(coll_status status)
+{
+    coll__start_error = coll_status_text(status);
+    return status;
+}
+
+#endif
+
+/* ---- >>lists ---- */
+
+/* Keep a text, cut to what there is room for. */
+static COLL__UNUSED void coll__keep_text(char *to, size_t room, const char *text)
+{
+    size_t n = 0;
+
+    for (; text[n] && n + 1 < room; n++) to[n] = text[n];
+    to[n] = '\0';
+}
+
+/* Append the members of a set of ranks as ranges: "3, 5-7". */
+static COLL__UNUSED void coll__append_ranks(char *text, size_t room, const unsigned char *is_member, int size)
+{
+    const char *comma = "";
+
+    for (int r = 0; r < size; r++) {
+        if (!is_member[r]) continue;
+        int last = r;
+        while (last + 1 < size && is_member[last + 1]) last++;
+        if (last == r) coll__append(text, room, "%s%d", comma, r);
+        else coll__append(text, room, "%s%d%s%d", comma, r, last == r + 1 ? ", " : "-", last);
+        comma = ", ";
+        r = last;
+    }
+}
+
+#endif /* COLL_TEXT_H */
+/* ---- core/base/coll_environment.h ---- */
+/* coll_environment.h - environment variables, as texts and as numbers, and the sentence where one makes no sense. */
+#ifndef COLL_ENVIRONMENT_H
+#define COLL_ENVIRONMENT_H
+
 
 /* The whole of `text` as a number within low..high. */
 static bool coll__parse_int(const char *text, long low, long high, int *out)
@@ -2046,10 +2458,17 @@ static bool coll__parse_int(const char *text, long low, long high, int *out)
     return true;
 }
 
-/* An environment variable, NULL when it is not set or empty. */
+/* A variable of the environment; NULL: it is not set, or this program does not ask (COLL_NO_ENV). */
+#if defined(COLL_NO_ENV)
+static inline const char *coll__variable(const char *name) { return (void)name, NULL; }
+#else
+static inline const char *coll__variable(const char *name) { return getenv(name); }
+#endif
+
+/* The same, NULL when it is empty, too. */
 static const char *coll__environment(const char *name)
 {
-    const char *text = name ? getenv(name) : NULL;
+    const char *text = name ? coll__variable(name) : NULL;
     return text && *text ? text : NULL;
 }
 
@@ -2064,8 +2483,6 @@ static bool coll__environment_int(const char *name, long low, long high, int *ou
 }
 
 #endif /* COLL_ENVIRONMENT_H */
-/* ---- coll_impl.h, continued ---- */
-#if !defined(COLL_NO_TCP)
 /* ---- core/base/coll_hmac.h ---- */
 /* coll_hmac.h - what it takes to prove that one knows a key: SHA-256, HMAC, nonces, a comparison that tells nothing.
  *
@@ -2076,6 +2493,8 @@ static bool coll__environment_int(const char *name, long low, long high, int *ou
  * It uses nothing else of the library: the launcher, whose processes prove the same to one another, includes it by itself. */
 #ifndef COLL_HMAC_H
 #define COLL_HMAC_H
+
+#if !defined(COLL_NO_TCP)                         /* nobody else has a key                                   */
 
 #include <errno.h>
 #include <stdbool.h>
@@ -2241,9 +2660,8 @@ static const char *coll__key_file_fault(const struct stat *about, uid_t user)
     return rights & 077 ? "users other than its owner may use it: chmod 600" : NULL;
 }
 
+#endif /* COLL_NO_TCP */
 #endif /* COLL_HMAC_H */
-/* ---- coll_impl.h, continued ---- */
-#endif
 /* ---- core/numbers/coll_types.h ---- */
 /* coll_types.h: element types, the tiers of the kernels, and one number from one type to another.
  *
@@ -4975,7 +5393,7 @@ static bool coll__reproduction_fits(const coll_call *call, char *why, size_t roo
     const bool is_asked = (call->flags & COLL_REPRODUCIBLE) && !coll__kind_scans(call->kind);
 
     if (!is_asked || (!is_product && call->op != COLL_USER)) return true;
-    snprintf(why, room, "there is no reproducible %s of %s: the order of the ranks %s", coll_op_name(call->op),
+    coll__print(why, room, "there is no reproducible %s of %s: the order of the ranks %s", coll_op_name(call->op),
              coll_type_name(call->type), is_product ? "shows in it" : "may show in it");
     return false;
 }
@@ -4987,15 +5405,15 @@ static bool coll__scale_fits(const coll_call *call, coll_type sum, double scale,
 
     if (scale == 1) return true;
     if (call->op == COLL_USER || !coll__is_floating(call->type)) {
-        snprintf(why, room, "there is no scale for %s of %s", coll_op_name(call->op), coll_type_name(call->type));
+        coll__print(why, room, "there is no scale for %s of %s", coll_op_name(call->op), coll_type_name(call->type));
         return false;
     }
     if (scale >= -most && scale <= most) return true;
-    snprintf(why, room, "scale %g is not finite in %s", scale, coll_type_name(sum));
+    coll__print(why, room, "scale %g is not finite in %s", scale, coll_type_name(sum));
     return false;
 }
 
-#define COLL__REFUSE(...) (snprintf(why, room, __VA_ARGS__), false)
+#define COLL__REFUSE(...) (coll__print(why, room, __VA_ARGS__), false)
 
 static bool coll__reduction_fits(const coll_call *call, coll_type wire, coll_type sum, double scale, int ranks, char *why,
                                  size_t room)
@@ -6809,19 +7227,10 @@ static bool coll__scan_census(coll__round *now, int k) { return coll__census(now
 static bool coll__allreduce_census(coll__round *now, int k) { return coll__census(now, k, true); }
 
 #endif /* COLL_SCAN_H */
-/* ---- core/algorithms/coll_cost.h ---- */
-/* coll_cost.h - what an algorithm costs, as closed forms.
- *
- * The clock: a rank that sends the messages of a round one after the other begins one every `overhead`, each arrives
- * `latency` later, its bytes go over the sender's link and over the receiver's link one message at a time, and a receiver
- * likewise takes on one every `overhead`; a message between two idle ranks takes latency + bytes * per_byte.  Folding costs
- * per_byte_reduced for each byte that is added to something: for all sources of a fold but the first.  A rank begins its
- * next round when what it receives has come and what it folds is folded; who only sends does not wait.
- *
- * Everything is made of + - * / and comparisons of doubles, so that all ranks get the same bits from the same numbers.
- */
-#ifndef COLL_COST_H
-#define COLL_COST_H
+/* ---- core/algorithms/coll_link.h ---- */
+/* coll_link.h - what is believed of the wire, and how long vectors are cut for it. */
+#ifndef COLL_LINK_H
+#define COLL_LINK_H
 
 
 enum {
@@ -6865,6 +7274,45 @@ typedef struct coll__shape {
 static const coll__link coll__link_default = { 12e-6, 4e-6, 0.5e-9, 0.1e-9, 0.25e-9 };
 
 static inline double coll__longer(double a, double b) { return a > b ? a : b; }
+
+/* ---- >>slices: a vector that the engine cuts ---- */
+
+/* Bytes of a slice of a block, where nothing else is asked for. */
+static inline int coll__slice_bytes(int size)
+{
+    const int room = COLL__LANDING_MOST / size;
+    return room < COLL__SLICE_LEAST ? COLL__SLICE_LEAST : room < COLL__SLICE_MOST ? room : COLL__SLICE_MOST;
+}
+
+/* Ticks that are on their way together: as many slices of this length as the link carries in its latency, and one; so a long link
+ * is kept busy, and slices stay short enough to be folded in cache.  It does not show in the bits: which terms of an element meet
+ * in which order is a matter of its block, and slices, however many at once, are shares of every block. */
+static inline long coll__lag(const coll__link *link, double slice_bytes)
+{
+    const double slice = slice_bytes * link->per_byte;
+    const double ticks = slice > 0 ? link->latency / slice + 1 : COLL__LAG_LEAST;
+
+    if (ticks >= COLL__LAG_MOST) return COLL__LAG_MOST;
+    return ticks <= COLL__LAG_LEAST ? COLL__LAG_LEAST : (long)ticks + (ticks > (double)(long)ticks);
+}
+
+#endif /* COLL_LINK_H */
+/* ---- core/algorithms/coll_cost.h ---- */
+/* coll_cost.h - what an algorithm costs, as closed forms.
+ *
+ * The clock: a rank that sends the messages of a round one after the other begins one every `overhead`, each arrives
+ * `latency` later, its bytes go over the sender's link and over the receiver's link one message at a time, and a receiver
+ * likewise takes on one every `overhead`; a message between two idle ranks takes latency + bytes * per_byte.  Folding costs
+ * per_byte_reduced for each byte that is added to something: for all sources of a fold but the first.  A rank begins its
+ * next round when what it receives has come and what it folds is folded; who only sends does not wait.
+ *
+ * Everything is made of + - * / and comparisons of doubles, so that all ranks get the same bits from the same numbers.
+ */
+#ifndef COLL_COST_H
+#define COLL_COST_H
+
+
+#if !defined(COLL_NO_TUNER)
 
 /* The link of ranks that only send, or only receive, at any time: their processors have half as much to copy. */
 static inline coll__link coll__one_way(const coll__link *link)
@@ -7314,25 +7762,6 @@ static double coll__cost_allreduce_ring(const coll__link *link, const coll__shap
 
 /* ---- >>slices: a vector that the engine cuts ---- */
 
-/* Bytes of a slice of a block, where nothing else is asked for. */
-static inline int coll__slice_bytes(int size)
-{
-    const int room = COLL__LANDING_MOST / size;
-    return room < COLL__SLICE_LEAST ? COLL__SLICE_LEAST : room < COLL__SLICE_MOST ? room : COLL__SLICE_MOST;
-}
-
-/* Ticks that are on their way together: as many slices of this length as the link carries in its latency, and one; so a long link
- * is kept busy, and slices stay short enough to be folded in cache.  It does not show in the bits: which terms of an element meet
- * in which order is a matter of its block, and slices, however many at once, are shares of every block. */
-static inline long coll__lag(const coll__link *link, double slice_bytes)
-{
-    const double slice = slice_bytes * link->per_byte;
-    const double ticks = slice > 0 ? link->latency / slice + 1 : COLL__LAG_LEAST;
-
-    if (ticks >= COLL__LAG_MOST) return COLL__LAG_MOST;
-    return ticks <= COLL__LAG_LEAST ? COLL__LAG_LEAST : (long)ticks + (ticks > (double)(long)ticks);
-}
-
 /* What n slices take of which each alone takes `one` for its R rounds, keeping the busier of link and processor for `busy` of
  * it.  L = min(n, `most_lag`) ticks are on their way together.  A lag of L ticks in which each holds `a` rounds of different
  * slices takes as long as a round alone, with the others' work in the same tick before it,
@@ -7372,6 +7801,15 @@ static double coll__sliced_cost(double (*cost)(const coll__link *link, const col
     return coll__slices_time(slices, lag, cost(&rounds, &slice), cost(link, &slice), busy);
 }
 
+/* ---- >>neighbours ---- */
+
+/* The graph differs from rank to rank, so this sees none of it; there is nothing to choose either. */
+static double coll__cost_neighbor(const coll__link *link, const coll__shape *s)
+{
+    return link->latency + s->bytes * link->per_byte;
+}
+
+#endif /* COLL_NO_TUNER */
 #endif /* COLL_COST_H */
 /* ---- core/algorithms/coll_algorithms.h ---- */
 /* coll_algorithms.h - the collectives, put together from the generators in coll_circulant.h, coll_tree.h, coll_blocks.h and
@@ -7514,6 +7952,8 @@ static bool coll__allreduce_ring(coll__round *now, int k)
 
 /* ---- >>neighbours ---- */
 
+#if COLL__HAS_NEIGHBOR
+
 /* The block that comes from this very rank: the k-th time that it names itself as a source goes with the k-th time that it
  * names itself as a destination. */
 static int coll__neighbor_self(const coll__round *now, int nth)
@@ -7549,11 +7989,7 @@ static bool coll__neighbor_exchange(coll__round *now, int k, bool is_one_block)
 static bool coll__neighbor_allgather(coll__round *now, int k) { return coll__neighbor_exchange(now, k, true); }
 static bool coll__neighbor_alltoall(coll__round *now, int k) { return coll__neighbor_exchange(now, k, false); }
 
-/* The graph differs from rank to rank, so this sees none of it; there is nothing to choose either. */
-static double coll__cost_neighbor(const coll__link *link, const coll__shape *s)
-{
-    return link->latency + s->bytes * link->per_byte;
-}
+#endif
 
 /* ---- >>table: what there is to choose from ---- */
 
@@ -7580,28 +8016,37 @@ typedef struct coll__algorithm {
     bool        is_even;                          /* each rank sends as many messages and blocks as any other */
 } coll__algorithm;
 
+#if defined(COLL_NO_TUNER)
+#define COLL__COST_OF(name) NULL
+#else
+#define COLL__COST_OF(name) coll__cost_##name
+#endif
 #define COLL__ROW(kind, name, round, cost, cut, keeps, canonical, exact, radix, pipelined, order, even)                          \
-    { COLL_##kind, name, coll__##round, coll__cost_##cost, COLL__CUT_##cut, keeps, canonical, exact, radix, pipelined, order, \
+    { COLL_##kind, name, coll__##round, COLL__COST_OF(cost), COLL__CUT_##cut, keeps, canonical, exact, radix, pipelined, order, \
       even }
 
 static const coll__algorithm coll__algorithms[] = {
     /* kind, name, round, cost, cut;  right where order matters, canonical, only where exact, radix, pipelined, has an order,
      * even */
+#if COLL__HAS_BARRIER
     COLL__ROW(BARRIER,              "circulant",  barrier_circulant,       barrier,             PER_RANK, 1, 1, 0, 1, 0, 0, 1),
     COLL__ROW(BARRIER,              "tree",       barrier_tree,            barrier_tree,        PER_RANK, 1, 1, 0, 1, 0, 0, 0),
-
+#endif
+#if COLL__HAS_BROADCAST
     COLL__ROW(BROADCAST,            "tree",       broadcast_tree,          broadcast_tree,      ONE,      1, 1, 0, 1, 0, 0, 0),
     COLL__ROW(BROADCAST,            "scatter",    broadcast_scatter,       broadcast_scatter,   PER_RANK, 1, 1, 0, 1, 0, 0, 0),
     COLL__ROW(BROADCAST,            "blocks",     broadcast_blocks,        broadcast_blocks,    MANY,     1, 1, 0, 0, 0, 0, 0),
     COLL__ROW(BROADCAST,            "chain",      broadcast_chain,         broadcast_chain,     ONE,      1, 1, 0, 0, 1, 1, 0),
     COLL__ROW(BROADCAST,            "dbtree",     broadcast_dbtree,        broadcast_dbtree,    TWO,      1, 1, 0, 0, 1, 0, 0),
-
+#endif
+#if COLL__HAS_REDUCE
     COLL__ROW(REDUCE,               "gather",     reduce_gather,           reduce_gather,       ONE,      1, 1, 0, 1, 0, 0, 0),
     COLL__ROW(REDUCE,               "direct",     reduce_direct,           reduce_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0),
     COLL__ROW(REDUCE,               "tree",       reduce_tree,             reduce_tree,         ONE,      0, 0, 0, 1, 0, 0, 0),
     COLL__ROW(REDUCE,               "blocks",     reduce_blocks,           reduce_blocks,       MANY,     0, 0, 0, 0, 0, 0, 0),
     COLL__ROW(REDUCE,               "dbtree",     reduce_dbtree,           reduce_dbtree,       TWO,      0, 0, 0, 0, 1, 0, 0),
-
+#endif
+#if COLL__HAS_ALLREDUCE
     COLL__ROW(ALLREDUCE,            "gather",     allreduce_gather,        gather_fold,         ONE,      1, 1, 0, 1, 0, 0, 1),
     COLL__ROW(ALLREDUCE,            "direct",     allreduce_direct,        allreduce_direct,    PER_RANK, 1, 1, 0, 1, 0, 0, 1),
     COLL__ROW(ALLREDUCE,            "circulant",  allreduce_circulant,     allreduce_circulant, PER_RANK, 0, 0, 0, 1, 0, 0, 1),
@@ -7609,7 +8054,8 @@ static const coll__algorithm coll__algorithms[] = {
     COLL__ROW(ALLREDUCE,            "tree",       allreduce_tree,          allreduce_tree,      ONE,      1, 1, 0, 1, 0, 0, 0),
     COLL__ROW(ALLREDUCE,            "dbtree",     allreduce_dbtree,        allreduce_dbtree,    TWO,      1, 0, 0, 0, 1, 0, 0),
     COLL__ROW(ALLREDUCE,            "census",     allreduce_census,        census,              ONE,      0, 0, 1, 0, 0, 0, 1),
-
+#endif
+#if COLL__HAS_REDUCE_SCATTER
     COLL__ROW(REDUCE_SCATTER,       "gather",     reduce_scatter_gather,   gather_fold_own,     PER_RANK, 1, 1, 0, 1, 0, 0, 1),
     COLL__ROW(REDUCE_SCATTER,       "tree",       reduce_scatter_tree,     reduce_scatter_tree, PER_RANK, 1, 1, 0, 1, 0, 0, 0),
     COLL__ROW(REDUCE_SCATTER,       "direct",     reduce_scatter_direct,   direct_reduce,       PER_RANK, 1, 1, 0, 0, 0, 0, 1),
@@ -7620,7 +8066,8 @@ static const coll__algorithm coll__algorithms[] = {
     COLL__ROW(REDUCE_SCATTERV,      "direct",     reduce_scatter_direct,   direct_reduce,       PER_RANK, 1, 1, 0, 0, 0, 0, 1),
     COLL__ROW(REDUCE_SCATTERV,      "circulant",  reduce_scatter_circulant, circulant_reduce,    PER_RANK, 0, 0, 0, 1, 0, 0, 1),
     COLL__ROW(REDUCE_SCATTERV,      "ring",       reduce_scatter_ring,     ring_reduce,         PER_RANK, 0, 0, 0, 0, 0, 1, 1),
-
+#endif
+#if COLL__HAS_SCAN
     COLL__ROW(SCAN,                 "gather",     scan_gather,             gather_fold,         ONE,      1, 1, 0, 1, 0, 0, 1),
     COLL__ROW(SCAN,                 "transposed", scan_transposed,         scan_transposed,     PER_RANK, 1, 1, 0, 0, 0, 0, 1),
     COLL__ROW(SCAN,                 "census",     scan_census,             census,              ONE,      1, 0, 0, 0, 0, 0, 0),
@@ -7629,14 +8076,18 @@ static const coll__algorithm coll__algorithms[] = {
     COLL__ROW(EXSCAN,               "transposed", scan_transposed,         scan_transposed,     PER_RANK, 1, 1, 0, 0, 0, 0, 0),
     COLL__ROW(EXSCAN,               "census",     scan_census,             census,              ONE,      1, 0, 0, 0, 0, 0, 0),
     COLL__ROW(EXSCAN,               "chain",      scan_chain,              scan_chain,          ONE,      1, 1, 0, 0, 1, 0, 0),
-
+#endif
+#if COLL__HAS_GATHER
     COLL__ROW(GATHER,               "tree",       gather_tree,             gather_tree,         PER_RANK, 1, 1, 0, 1, 0, 0, 0),
     COLL__ROW(GATHER,               "direct",     gather_direct,           rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0),
     COLL__ROW(GATHERV,              "direct",     gather_direct,           rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0),
+#endif
+#if COLL__HAS_SCATTER
     COLL__ROW(SCATTER,              "tree",       scatter_tree,            scatter_tree,        PER_RANK, 1, 1, 0, 1, 0, 0, 0),
     COLL__ROW(SCATTER,              "direct",     scatter_direct,          rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0),
     COLL__ROW(SCATTERV,             "direct",     scatter_direct,          rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0),
-
+#endif
+#if COLL__HAS_ALLGATHER
     COLL__ROW(ALLGATHER,            "circulant",  allgather_circulant,     allgather,           PER_RANK, 1, 1, 0, 1, 0, 0, 1),
     COLL__ROW(ALLGATHER,            "far",        allgather_far,           far,                 PER_RANK, 1, 1, 0, 1, 0, 0, 1),
     COLL__ROW(ALLGATHER,            "ring",       allgather_ring,          ring_allgather,      PER_RANK, 1, 1, 0, 0, 0, 1, 1),
@@ -7645,20 +8096,24 @@ static const coll__algorithm coll__algorithms[] = {
     COLL__ROW(ALLGATHERV,           "far",        allgather_far,           far,                 PER_RANK, 1, 1, 0, 1, 0, 0, 1),
     COLL__ROW(ALLGATHERV,           "ring",       allgather_ring,          ring_allgather,      PER_RANK, 1, 1, 0, 0, 0, 1, 1),
     COLL__ROW(ALLGATHERV,           "tree",       allgather_tree,          allgather_tree,      PER_RANK, 1, 1, 0, 1, 0, 0, 0),
-
+#endif
+#if COLL__HAS_ALLTOALL
     COLL__ROW(ALLTOALL,             "circulant",  alltoall_circulant,      bruck,               PER_RANK, 1, 1, 0, 1, 0, 0, 1),
     COLL__ROW(ALLTOALL,             "direct",     alltoall_direct,         direct,              PER_RANK, 1, 1, 0, 0, 0, 0, 1),
     COLL__ROW(ALLTOALLV,            "direct",     alltoall_direct,         direct,              PER_RANK, 1, 1, 0, 0, 0, 0, 1),
     COLL__ROW(ALLTOALLW,            "direct",     alltoall_direct,         direct,              PER_RANK, 1, 1, 0, 0, 0, 0, 1),
-
+#endif
+#if COLL__HAS_NEIGHBOR
     COLL__ROW(NEIGHBOR_ALLGATHER,   "direct",     neighbor_allgather,      neighbor,            PER_RANK, 1, 1, 0, 0, 0, 0, 0),
     COLL__ROW(NEIGHBOR_ALLGATHERV,  "direct",     neighbor_allgather,      neighbor,            PER_RANK, 1, 1, 0, 0, 0, 0, 0),
     COLL__ROW(NEIGHBOR_ALLTOALL,    "direct",     neighbor_alltoall,       neighbor,            PER_RANK, 1, 1, 0, 0, 0, 0, 0),
     COLL__ROW(NEIGHBOR_ALLTOALLV,   "direct",     neighbor_alltoall,       neighbor,            PER_RANK, 1, 1, 0, 0, 0, 0, 0),
     COLL__ROW(NEIGHBOR_ALLTOALLW,   "direct",     neighbor_alltoall,       neighbor,            PER_RANK, 1, 1, 0, 0, 0, 0, 0),
+#endif
 };
 
 #undef COLL__ROW
+#undef COLL__COST_OF
 
 enum { COLL__ALGORITHM_COUNT = sizeof coll__algorithms / sizeof *coll__algorithms };
 
@@ -7672,22 +8127,10 @@ static inline int coll__blocks_of(const coll__algorithm *a, int size, int many)
 static inline bool coll__has_cut(const coll__algorithm *a) { return a->cut == COLL__CUT_MANY || a->is_pipelined; }
 
 #endif /* COLL_ALGORITHMS_H */
-/* ---- core/algorithms/coll_tuner.h ---- */
-/* coll_tuner.h - which algorithm, which radix, how many blocks or slices: a cost model, fed with the same numbers on every
- * rank.
- *
- * All closed forms of coll_cost.h that can serve a call are evaluated, fewer than 80, and the cheapest is taken.  All ranks
- * must choose alike, so nothing is seen here but the query, which is equal everywhere, and nothing is computed but sums,
- * products, quotients and comparisons of doubles.
- *
- * BITS.  A result has the same bits in every run, but what is measured differs from run to run, and so may the processors that
- * ranks are given.  So neither ever decides about bits.  Where the grouping of a sum shows in its bits, the choice is first
- * made with the nominal numbers, those that are built in, or in a file, or of the simulated machine, and a processor for each
- * rank.  If it falls on a canonical algorithm, whose bits are those of every other canonical one with every radix and any
- * number of slices, what is measured and shared picks the fastest of these.  If not, the algorithm, its radix and its blocks
- * stay as they are.  All of this is in coll__choose. */
-#ifndef COLL_TUNER_H
-#define COLL_TUNER_H
+/* ---- core/algorithms/coll_choice.h ---- */
+/* coll_choice.h - what is asked of whoever chooses an algorithm, what the answer is, and which algorithms may be chosen. */
+#ifndef COLL_CHOICE_H
+#define COLL_CHOICE_H
 
 
 /* What an algorithm sends, counted: all ranks together, and the rounds of the one that has most. */
@@ -7720,13 +8163,8 @@ typedef struct coll__choice {
 } coll__choice;
 
 enum {
-    COLL__CANDIDATES_MOST = 80,
-    COLL__CUT_MOST        = 4096,                 /* blocks or slices                                         */
-    COLL__CUT_LEAST_BYTES = 1 << 10,              /* of a block or slice                                      */
-    COLL__CROWD_MOST      = 256                   /* ranks whose work together is counted                     */
+    COLL__CUT_MOST  = 4096                        /* blocks or slices                                         */
 };
-
-#define COLL__CUT_WORTH 1.02                      /* how much slower fewer messages may be                    */
 
 /* ---- >>names ---- */
 
@@ -7754,7 +8192,26 @@ static bool coll__may_be_used(const coll__algorithm *a, const coll__query *query
     return a->is_canonical || query->is_exact || !query->must_be_canonical;
 }
 
-/* ---- >>candidates ---- */
+/* Was this collective left out of the program (COLL_ONLY_KINDS)? */
+static inline bool coll__is_left_out(coll_kind kind)
+{
+    if (COLL__KINDS_THERE == COLL__KINDS_ALL || kind >= COLL_ALLREDUCE_LIST) return false;
+    for (int i = 0; i < COLL__ALGORITHM_COUNT; i++) if (coll__algorithms[i].kind == kind) return false;
+    return true;
+}
+
+/* Is there any? */
+static inline bool coll__can_choose(const coll__query *query)
+{
+    long number;
+
+    for (int i = 0; i < COLL__ALGORITHM_COUNT; i++)
+        if (coll__may_be_used(&coll__algorithms[i], query) && coll__is_named(&coll__algorithms[i], query->algorithm, &number))
+            return true;
+    return false;
+}
+
+/* ---- >>what an algorithm does ---- */
 
 /* Does it go in one piece, in so many rounds?  Where only two ranks know how long a block is; and where blocks go straight to the
  * root or from it: who only sends, or only receives, is not held back by slices, and nobody has anything to do with one. */
@@ -7762,15 +8219,6 @@ static inline bool coll__goes_whole(coll_kind kind, int rounds)
 {
     if (kind == COLL_GATHERV || kind == COLL_SCATTERV || (kind >= COLL_ALLTOALLV && kind <= COLL_NEIGHBOR_ALLTOALLW)) return true;
     return rounds == 1 && (kind == COLL_GATHER || kind == COLL_SCATTER);
-}
-
-/* Slices into which the engine will cut the vector of its own accord (coll__execution_cut). */
-static double coll__slices_of(const coll__query *query, int radix, int blocks)
-{
-    const double slices = query->bytes / blocks / coll__slice_bytes(query->size);
-
-    if (slices <= 1 || coll__goes_whole(query->kind, coll__circulant_rounds(query->size, radix))) return 1;
-    return slices > 1e9 ? 1e9 : (double)(long)slices + (slices > (double)(long)slices);
 }
 
 /* By running the algorithm; of a vector that is cut into many blocks one. */
@@ -7783,6 +8231,46 @@ static coll__count coll__count_sent(const coll__algorithm *a, int size, int radi
     for (now.rank = 0; now.rank < ranks; now.rank++)
         for (int k = 0; a->round(&now, k); k++) rounds = k >= rounds ? k + 1 : rounds;
     return (coll__count){ radix, now.sent * alike, now.moved * alike, rounds };
+}
+
+#endif /* COLL_CHOICE_H */
+/* ---- core/algorithms/coll_tuner.h ---- */
+/* coll_tuner.h - which algorithm, which radix, how many blocks or slices: a cost model, fed with the same numbers on every
+ * rank.
+ *
+ * All closed forms of coll_cost.h that can serve a call are evaluated, fewer than 80, and the cheapest is taken.  All ranks
+ * must choose alike, so nothing is seen here but the query, which is equal everywhere, and nothing is computed but sums,
+ * products, quotients and comparisons of doubles.
+ *
+ * BITS.  A result has the same bits in every run, but what is measured differs from run to run, and so may the processors that
+ * ranks are given.  So neither ever decides about bits.  Where the grouping of a sum shows in its bits, the choice is first
+ * made with the nominal numbers, those that are built in, or in a file, or of the simulated machine, and a processor for each
+ * rank.  If it falls on a canonical algorithm, whose bits are those of every other canonical one with every radix and any
+ * number of slices, what is measured and shared picks the fastest of these.  If not, the algorithm, its radix and its blocks
+ * stay as they are.  All of this is in coll__choose. */
+#ifndef COLL_TUNER_H
+#define COLL_TUNER_H
+
+
+#if !defined(COLL_NO_TUNER)
+
+enum {
+    COLL__CANDIDATES_MOST = 80,
+    COLL__CUT_LEAST_BYTES = 1 << 10,              /* of a block or slice                                      */
+    COLL__CROWD_MOST      = 256                   /* ranks whose work together is counted                     */
+};
+
+#define COLL__CUT_WORTH 1.02                      /* how much slower fewer messages may be                    */
+
+/* ---- >>candidates ---- */
+
+/* Slices into which the engine will cut the vector of its own accord (coll__execution_cut). */
+static double coll__slices_of(const coll__query *query, int radix, int blocks)
+{
+    const double slices = query->bytes / blocks / coll__slice_bytes(query->size);
+
+    if (slices <= 1 || coll__goes_whole(query->kind, coll__circulant_rounds(query->size, radix))) return 1;
+    return slices > 1e9 ? 1e9 : (double)(long)slices + (slices > (double)(long)slices);
 }
 
 /* The same, remembered: it takes much longer than all else that a choice takes. */
@@ -7908,17 +8396,6 @@ static inline int coll__candidates(coll__choice *list, int room, const coll__que
     return count;
 }
 
-/* Is there any? */
-static inline bool coll__can_choose(const coll__query *query)
-{
-    long number;
-
-    for (int i = 0; i < COLL__ALGORITHM_COUNT; i++)
-        if (coll__may_be_used(&coll__algorithms[i], query) && coll__is_named(&coll__algorithms[i], query->algorithm, &number))
-            return true;
-    return false;
-}
-
 /* The cheapest by the query's link alone; a canonical one, which rounds once and depends on nothing but the inputs, is worth 3 %
  * more.  false: there is none. */
 static bool coll__choose_cheapest(coll__choice *choice, const coll__query *query)
@@ -8015,6 +8492,44 @@ static inline double coll__lower_bound(const coll__query *query)
                         coll__longer(bytes * query->link->per_byte, reduced * query->link->per_byte_reduced));
 }
 
+#else
+
+/* Without the model: of the algorithms that need not be cut, with the least radix, the one for which latencies and bytes of the
+ * busiest rank are least, counted by running it.  Only what is nominal is seen, so that nothing that is measured, or shared,
+ * decides about bits; canonical algorithms come first, as with the model. */
+static double coll__counted_time(const coll__algorithm *a, const coll__query *query, int radix, int blocks)
+{
+    const coll__count n = coll__count_sent(a, query->size, radix, blocks);
+    const coll__link *link = query->nominal ? query->nominal : query->link;
+    const double bytes = n.moved * query->bytes / blocks, messages = n.rounds + (double)n.sent / query->size;
+
+    return messages * link->latency + bytes / query->size * link->per_byte;
+}
+
+static inline bool coll__is_crowd(const coll__query *query) { return (void)query, false; }
+
+static inline bool coll__choose(coll__choice *choice, const coll__query *query)
+{
+    const int own = query->size > 2 ? query->size : 2;
+    bool is_found = false;
+
+    for (int i = 0; i < COLL__ALGORITHM_COUNT; i++) {
+        const coll__algorithm *a = &coll__algorithms[i];
+        long number;
+        if (!coll__may_be_used(a, query) || !coll__is_named(a, query->algorithm, &number)) continue;
+        if (coll__has_cut(a) && !query->algorithm) continue;
+        const int radix = number > 0 && a->has_radix ? coll__less((int)number, own) : 2, cut = number > 0 ? (int)number : 2;
+        const int blocks = coll__blocks_of(a, query->size, cut);
+        const double seconds = coll__counted_time(a, query, radix, blocks);
+        const bool is_better = !is_found || (a->is_canonical && !choice->algorithm->is_canonical)
+                            || (a->is_canonical == choice->algorithm->is_canonical && seconds < choice->seconds);
+        if (is_better) *choice = (coll__choice){ a, radix, blocks, a->is_pipelined ? cut : 0, seconds };
+        is_found = true;
+    }
+    return is_found;
+}
+
+#endif /* COLL_NO_TUNER */
 #endif /* COLL_TUNER_H */
 /* ---- core/contract/coll_shape.h ---- */
 /* coll_shape.h - the shape of a call: which blocks each kind of call has in its two buffers, who has those, and where in a
@@ -8330,7 +8845,7 @@ static coll_status coll__option_text(const coll__option *o, const char **field)
 {
     const bool is_open = !*field || (!**field && o->traits & COLL__EMPTY_IS_OPEN);
 
-    if (is_open) *field = getenv(o->variable);
+    if (is_open) *field = coll__variable(o->variable);
     if (!*field || !**field) *field = o->usual_text;
     if (o->type != COLL__OPTION_WORD || !*field || coll__word_number(o->words, *field) >= 0) return COLL_OK;
     return coll__start_failed(COLL_ERR_ARGUMENT, is_open ? "%s=%.40s is none of %s" : "%s \"%.40s\" is none of %s",
@@ -8576,6 +9091,8 @@ static void coll__numbers_round(coll__numbers *n)
     (void)coll__numbers_read(n, text, &wrong);
 }
 
+#if !defined(COLL_NO_TUNER) && !defined(COLL_NO_STDIO)
+
 /* What a file says; NULL: there is none. */
 static coll_status coll__tuning_read(coll__numbers *n, const char *path)
 {
@@ -8601,6 +9118,16 @@ static coll_status coll__tuning_read(coll__numbers *n, const char *path)
     return COLL_OK;
 }
 
+#else
+
+static coll_status coll__tuning_read(coll__numbers *n, const char *path)
+{
+    (void)n;
+    if (!path) return COLL_OK;
+    return coll__start_failed(COLL_ERR_UNSUPPORTED, "tuning file %.160s: this program was compiled with COLL_NO_TUNER", path);
+}
+
+#endif
 #endif /* COLL_TUNING_H */
 /* ---- core/contract/coll_settings.h ---- */
 /* coll_settings.h - what a communicator is to be, when nothing is left to ask for. */
@@ -8608,7 +9135,13 @@ static coll_status coll__tuning_read(coll__numbers *n, const char *path)
 #define COLL_SETTINGS_H
 
 
-enum { COLL__SIZE_MOST = 65536, COLL__HOSTS_ROOM = 4096 };
+enum { COLL__SIZE_MOST = 65536 };
+
+#if defined(COLL_NO_ENV)
+enum { COLL__HOSTS_ROOM = 1, COLL__FORCED_ROOM = 1 };
+#else
+enum { COLL__HOSTS_ROOM = 4096, COLL__FORCED_ROOM = 256 };
+#endif
 
 /* A launcher: the names of the variables by which it tells. */
 typedef struct coll__launcher {
@@ -8648,7 +9181,7 @@ typedef struct coll__settings {
     const coll__extension *extension;             /* of this program                                          */
     uint32_t    arithmetic;                       /* of this program: coll__arithmetic                        */
     coll__numbers numbers;                        /* what the tuner is to believe of the wire                 */
-    char        forced_text[256];                 /* names of COLL_ALGORITHM, each ended by '\0'              */
+    char        forced_text[COLL__FORCED_ROOM];                 /* names of COLL_ALGORITHM, each ended by '\0'              */
     int         forced_at[COLL__KIND_COUNT];      /* 1 + where that of each kind begins; 0: none              */
 } coll__settings;
 
@@ -8675,7 +9208,7 @@ typedef struct coll__opened {
 
 /* A rank of coll_spawn. */
 typedef struct coll__worker {
-    pthread_t  thread;
+    coll__thread_id  thread;
     coll_comm *comm;
     int      (*fn)(coll_comm *comm, void *arg);
     void      *arg;
@@ -8840,8 +9373,6 @@ static coll__topology *coll__topology_of(const int *hosts, int size, int rank)
  */
 #ifndef COLL_COMM_H
 #define COLL_COMM_H
-
-#include <pthread.h>
 
 typedef struct coll__session coll__session;
 typedef struct coll__carrier coll__carrier;
@@ -9047,8 +9578,8 @@ typedef enum coll__background_wait { COLL__FOR_A_NAP, COLL__FOR_A_START, COLL__F
 typedef struct coll__background {
     bool      is_wanted;                          /* by the configuration, and the transport has what it takes */
     bool      has_thread, is_stopping;
-    pthread_t thread;
-    pthread_cond_t  bell;
+    coll__thread_id thread;
+    coll__bell  bell;
     coll__background_wait waits;
     int64_t   nap;                                /* ns that a request is left to the program's own threads   */
     unsigned  starts;                             /* of non-blocking operations, so far                       */
@@ -9083,7 +9614,7 @@ struct coll__session {
     const coll__observer *observer;               /* NULL: nobody                                             */
     coll__log  log;
     const char *forced[COLL__KIND_COUNT];         /* COLL_ALGORITHM, by kind; in forced_text                  */
-    char  forced_text[256];
+    char  forced_text[COLL__FORCED_ROOM];
     coll_failure failure;                         /* status COLL_OK: healthy                                  */
     char  dump[256];                              /* where to write what this rank was doing when it fails; "": nowhere */
     int   generation;                             /* how often this has been shrunk                           */
@@ -9103,8 +9634,8 @@ struct coll__session {
     /* several threads, each with a communicator of its own (coll_progress.h) */
     bool  is_shared;                              /* atomic: another thread may be inside; who enters takes the session */
     bool  has_many;                               /* there has been more than one communicator                */
-    pthread_mutex_t lock;                         /* guards the rest                                          */
-    pthread_cond_t  changed;
+    coll__lock lock;                         /* guards the rest                                          */
+    coll__bell  changed;
     bool  is_held;                                /* a thread is inside                                       */
     unsigned visits;                              /* how often the program's threads have taken it            */
     int   entrants, followers;                    /* threads that want to start something; that wait for the holder */
@@ -9126,7 +9657,7 @@ typedef struct coll__door {
     int       is_taken, is_claimed;
     const char *owner;                            /* the mark of `thread`, if it may take the short way       */
     int       hands;                              /* how often it has changed them                            */
-    pthread_t thread;                             /* the one that was inside last: it may run the caller's operations */
+    coll__thread_id thread;                             /* the one that was inside last: it may run the caller's operations */
     unsigned char inside[COLL__HANDS_MOST];       /* by the short way: one for each owner                     */
 } coll__door;
 
@@ -9353,6 +9884,30 @@ static inline void coll__head_set_next(unsigned char *head, uint32_t sequence, i
 
 static inline void coll__head_set_step(unsigned char *head, long step) { coll__put16(head + 2, (uint32_t)step & 0xffff); }
 
+/* Did two ranks make different calls under the same number?  0 is none: the head of no call, or of one that is its parts. */
+static bool coll__heads_disagree(const unsigned char *a, const unsigned char *b)
+{
+    return coll__get32(a + 8) != 0 && !memcmp(a + 4, b + 4, 8) && memcmp(a + 12, b + 12, COLL_HEAD_LENGTH - 12) != 0;
+}
+
+#endif /* COLL_COMM_H */
+/* ---- core/engine/coll_sentences.h ---- */
+/* coll_sentences.h - what a call is called, and what went wrong with it, in words.  With COLL_NO_TEXT that is the name of the
+ * status. */
+#ifndef COLL_SENTENCES_H
+#define COLL_SENTENCES_H
+
+/* The program may read the one sentence while another thread writes the other. */
+static inline const char *coll__sentence_of(const coll_comm *comm) { return __atomic_load_n(&comm->sentence, __ATOMIC_ACQUIRE); }
+static inline void coll__sentence_set(coll_comm *comm, const char *text)
+{
+    __atomic_store_n(&comm->sentence, text, __ATOMIC_RELEASE);
+}
+
+#if !defined(COLL_NO_TEXT)
+
+/* ---- >>calls: by their fingerprints ---- */
+
 /* "f32", "blob of 24 bytes". */
 static const char *coll__type_text(coll_type type, char *text, size_t room)
 {
@@ -9403,11 +9958,7 @@ static void coll__head_describe(const unsigned char *head, char *text, size_t ro
     if (coll__kind_is_message(kind) && root == COLL_ANY_SOURCE) coll__append(text, room, " with any rank");
 }
 
-/* Did two ranks make different calls under the same number?  0 is none: the head of no call, or of one that is its parts. */
-static bool coll__heads_disagree(const unsigned char *a, const unsigned char *b)
-{
-    return coll__get32(a + 8) != 0 && !memcmp(a + 4, b + 4, 8) && memcmp(a + 12, b + 12, COLL_HEAD_LENGTH - 12) != 0;
-}
+/* ---- >>mismatch ---- */
 
 /* Blame: what arrived is not what this call expects. */
 static coll_status coll__blame_mismatch(coll_failure *failure, const unsigned char *ours, int me,
@@ -9443,13 +9994,6 @@ static void coll__print_self(const coll_comm *comm, char *text)
     coll__append(text, COLL__SENTENCE_ROOM, ": ");
 }
 
-/* The program may read the one sentence while another thread writes the other. */
-static inline const char *coll__sentence_of(const coll_comm *comm) { return __atomic_load_n(&comm->sentence, __ATOMIC_ACQUIRE); }
-static inline void coll__sentence_set(coll_comm *comm, const char *text)
-{
-    __atomic_store_n(&comm->sentence, text, __ATOMIC_RELEASE);
-}
-
 /* What one communicator has to say is what another says. */
 static void coll__sentence_copy(coll_comm *comm, const coll_comm *from)
 {
@@ -9475,6 +10019,66 @@ static COLL__PRINTF(4, 5) coll_status coll__explain_error(coll_comm *comm, const
     return status;
 }
 
+/* The sentence of a communicator that has come to its end. */
+static void coll__print_failure(coll_comm *comm)
+{
+    const coll__session *session = comm->session;
+    const bool is_message = comm->waiting && coll__kind_is_message(comm->waiting->call.kind);
+    const coll_request *running = is_message || !comm->main.queue ? comm->waiting : comm->main.queue;
+    char what[COLL__CALL_ROOM], *const text = comm->ending;
+
+    if (running) coll__head_describe(running->head, what, sizeof what);
+    coll__print_self(comm, text);
+    if (running) coll__append(text, COLL__SENTENCE_ROOM, "%s", what);
+    if (running && running->call.name) coll__append(text, COLL__SENTENCE_ROOM, " \"%.64s\"", running->call.name);
+    coll__append(text, COLL__SENTENCE_ROOM, "%s%s", running ? ": " : "", session->failure.text);
+    coll__sentence_set(comm, text);
+}
+
+#else
+
+static inline const char *coll__plural(long count) { return count == 1 ? "" : "s"; }
+
+static const char *coll__type_text(coll_type type, char *text, size_t room)
+{
+    (void)text, (void)room;
+    return coll_type_name(type);
+}
+
+static void coll__append_flags(char *text, size_t room, unsigned flags) { (void)text, (void)room, (void)flags; }
+
+static void coll__head_describe(const unsigned char *head, char *text, size_t room)
+{
+    (void)head;
+    if (room > 0) *text = '\0';
+}
+
+static coll_status coll__blame_mismatch(coll_failure *failure, const unsigned char *ours, int me, const unsigned char *theirs,
+                                        int peer)
+{
+    const bool is_ours = coll__get16(theirs) == COLL__MAGIC && memcmp(ours + 8, theirs + 8, COLL_HEAD_LENGTH - 8) != 0;
+
+    (void)me;
+    return coll__blame(failure, is_ours ? COLL_ERR_MISMATCH : COLL_ERR_PROTOCOL, peer, " ");
+}
+
+static void coll__sentence_copy(coll_comm *comm, const coll_comm *from) { coll__sentence_set(comm, coll__sentence_of(from)); }
+
+static coll_status coll__explain_status(coll_comm *comm, coll_status status)
+{
+    coll__sentence_set(comm, coll_status_text(status));
+    return status;
+}
+
+#define coll__explain_error(comm, call, status, ...) \
+    (COLL__UNSAID(__VA_ARGS__), (void)(call), coll__explain_status(comm, status))
+
+static void coll__print_failure(coll_comm *comm) { (void)coll__explain_status(comm, comm->session->failure.status); }
+
+#endif
+
+/* ---- >>abort ---- */
+
 /* "rank 2 gave up: why", in nothing but loops: it may be written in a signal handler. */
 static void coll__abort_sentence(char *text, size_t room, int rank, const char *why)
 {
@@ -9489,7 +10093,58 @@ static void coll__abort_sentence(char *text, size_t room, int rank, const char *
     text[n] = '\0';
 }
 
-#endif /* COLL_COMM_H */
+#endif /* COLL_SENTENCES_H */
+/* ---- core/engine/coll_doing.h ---- */
+/* coll_doing.h - what this rank is doing, for others to read: other threads, and by them other ranks. */
+#ifndef COLL_DOING_H
+#define COLL_DOING_H
+
+#if !defined(COLL_NO_OS)
+
+/* Write a head where other threads read it. */
+static inline void coll__doing_set(coll__session *session, uint64_t *words, const unsigned char *head)
+{
+    COLL__UNROLLED for (int i = 0; i < COLL_HEAD_LENGTH / 8; i++) {
+        uint64_t word;
+        memcpy(&word, head + 8 * i, 8);
+        __atomic_store_n(&words[i], word, __ATOMIC_RELAXED);
+    }
+    (void)__atomic_add_fetch(&session->doing.turn, 1, __ATOMIC_RELEASE);
+}
+
+/* It waits in the call with this head. */
+static inline void coll__doing_begin(coll__session *session, const unsigned char *head)
+{
+    (void)__atomic_add_fetch(&session->doing.inside, 1, __ATOMIC_RELAXED);
+    coll__doing_set(session, session->doing.now, head);
+}
+
+static inline void coll__doing_end(coll__session *session)
+{
+    (void)__atomic_sub_fetch(&session->doing.inside, 1, __ATOMIC_RELAXED);
+    (void)__atomic_add_fetch(&session->doing.turn, 1, __ATOMIC_RELEASE);
+}
+
+/* A call with COLL_DETECT_OVERFLOW has found one. */
+static inline void coll__overflows_count(coll_comm *comm) { (void)__atomic_add_fetch(&comm->overflows, 1, __ATOMIC_RELAXED); }
+static inline uint64_t coll__overflows_of(const coll_comm *comm) { return __atomic_load_n(&comm->overflows, __ATOMIC_RELAXED); }
+
+#else
+
+/* Nobody else reads. */
+static inline void coll__doing_set(coll__session *session, uint64_t *words, const unsigned char *head)
+{
+    (void)session;
+    memcpy(words, head, COLL_HEAD_LENGTH);
+}
+
+static inline void coll__doing_begin(coll__session *session, const unsigned char *head) { (void)session, (void)head; }
+static inline void coll__doing_end(coll__session *session) { (void)session; }
+static inline void coll__overflows_count(coll_comm *comm) { comm->overflows++; }
+static inline uint64_t coll__overflows_of(const coll_comm *comm) { return comm->overflows; }
+
+#endif
+#endif /* COLL_DOING_H */
 /* ---- core/engine/coll_request.h ---- */
 /* coll_request.h - requests are made, named and queued, and end, alone or all at once: who is told, and the first failure, which
  * ends all. */
@@ -9561,19 +10216,10 @@ static void coll__look_for_overflow(coll_request *r)
         const int seen = r->task.is_finite;
         r->has_overflow = seen ? seen < 0 : coll__overflows(c->recv, coll__result_count(r->comm, c), c->type);
     }
-    if (r->has_overflow && !r->whole) __atomic_add_fetch(&r->comm->overflows, 1, __ATOMIC_RELAXED);
+    if (r->has_overflow && !r->whole) coll__overflows_count(r->comm);
 }
 
-/* Write a head where other threads read it. */
-static inline void coll__doing_set(coll__session *session, uint64_t *words, const unsigned char *head)
-{
-    COLL__UNROLLED for (int i = 0; i < COLL_HEAD_LENGTH / 8; i++) {
-        uint64_t word;
-        memcpy(&word, head + 8 * i, 8);
-        __atomic_store_n(&words[i], word, __ATOMIC_RELAXED);
-    }
-    (void)__atomic_add_fetch(&session->doing.turn, 1, __ATOMIC_RELEASE);
-}
+#if !defined(COLL_NO_BACKGROUND)
 
 /* There is something for the program to look at. */
 static inline void coll__fd_ring(coll__session *session)
@@ -9593,6 +10239,16 @@ static inline void coll__fd_hear(coll__session *session)
     (void)!read(session->fd, &rung, sizeof rung);
     __atomic_store_n(&session->is_fd_rung, 0, __ATOMIC_RELEASE);
 }
+
+static inline void coll__fd_close(coll__session *session) { coll__close_fd(&session->fd); }
+
+#else
+
+static inline void coll__fd_ring(coll__session *session) { (void)session; }
+static inline void coll__fd_hear(coll__session *session) { (void)session; }
+static inline void coll__fd_close(coll__session *session) { (void)session; }
+
+#endif
 
 /* Another thread may be waiting for it, and free it as soon as the status is written. */
 static void coll__request_finish(coll_request *r, coll_status status)
@@ -9661,22 +10317,6 @@ static void coll__order_end(coll__order *order, coll_status status)
         coll__request_finish(first, status);      /* which may free an order of its own                       */
         if (is_last) return;
     }
-}
-
-/* The sentence of a communicator that has come to its end. */
-static void coll__print_failure(coll_comm *comm)
-{
-    const coll__session *session = comm->session;
-    const bool is_message = comm->waiting && coll__kind_is_message(comm->waiting->call.kind);
-    const coll_request *running = is_message || !comm->main.queue ? comm->waiting : comm->main.queue;
-    char what[COLL__CALL_ROOM], *const text = comm->ending;
-
-    if (running) coll__head_describe(running->head, what, sizeof what);
-    coll__print_self(comm, text);
-    if (running) coll__append(text, COLL__SENTENCE_ROOM, "%s", what);
-    if (running && running->call.name) coll__append(text, COLL__SENTENCE_ROOM, " \"%.64s\"", running->call.name);
-    coll__append(text, COLL__SENTENCE_ROOM, "%s%s", running ? ": " : "", session->failure.text);
-    coll__sentence_set(comm, text);
 }
 
 /* End every operation of all communicators with `status`. */
@@ -10518,6 +11158,8 @@ static coll_status coll__check(coll_comm *comm, coll_call *call, coll__codec *co
         const coll_call *const none = NULL;
         return coll__explain_error(comm, none, COLL_ERR_ARGUMENT, "invalid kind %d (see coll_kind)", (int)call->kind);
     }
+    if (coll__is_left_out(call->kind))
+        return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "this program was compiled without it (COLL_ONLY_KINDS)");
     if (call->kind == COLL_ALLREDUCE_LIST) {
         if ((status = coll__check_list(comm, call)) < 0) return status;
     } else if ((status = coll__check_call(comm, call, codec, own)) < 0
@@ -11813,10 +12455,12 @@ static void coll__messages_late(const coll_request *r, unsigned char *is_late)
 }
 
 #endif /* COLL_MESSAGES_H */
-/* ---- core/engine/coll_doing.h ---- */
-/* coll_doing.h - which communicators this rank has, for others to read. */
-#ifndef COLL_DOING_H
-#define COLL_DOING_H
+/* ---- core/engine/coll_doing_comms.h ---- */
+/* coll_doing_comms.h - which communicators this rank has, for others to read. */
+#ifndef COLL_DOING_COMMS_H
+#define COLL_DOING_COMMS_H
+
+#if !defined(COLL_NO_OS)
 
 static bool coll__has_comm(const coll__session *session, uint32_t id)
 {
@@ -11868,7 +12512,12 @@ static void coll__doing_comms(coll__session *session)
     (void)__atomic_add_fetch(&d->comms_turn, 1, __ATOMIC_SEQ_CST);
 }
 
-#endif /* COLL_DOING_H */
+#else
+
+static void coll__doing_comms(coll__session *session) { (void)session; }
+
+#endif
+#endif /* COLL_DOING_COMMS_H */
 /* ---- core/engine/coll_execution.h ---- */
 /* coll_execution.h - makes the execution of a call by an algorithm: where the blocks of its buffers lie, into how many slices its
  * vector is cut, what memory its rounds take; and caches it for the next call like this one.  coll_engine.h runs it. */
@@ -12150,7 +12799,7 @@ static void coll__cached_set(coll__cached *cached, const coll_request *r, const 
     cached->call = r->call;
     cached->elements = coll__call_elements(&r->call, r->comm->size);
     cached->version = order->numbers->version;
-    coll__print(cached->algorithm, sizeof cached->algorithm, "%s", r->call.algorithm ? r->call.algorithm : "");
+    coll__keep_text(cached->algorithm, sizeof cached->algorithm, r->call.algorithm ? r->call.algorithm : "");
     cached->choice = *choice;
     order->cached_next++;
 }
@@ -13832,8 +14481,9 @@ static inline bool coll__is_for_others(const coll_request *r)
 {
     const coll__background *m = &r->comm->session->background;
 
-    if (r->carrier->traits & COLL__OWNER_ONLY) return m->has_thread && pthread_equal(m->thread, pthread_self());
-    return r->call.op == COLL_USER && !pthread_equal(__atomic_load_n(&r->comm->door.thread, __ATOMIC_RELAXED), pthread_self());
+    if (r->carrier->traits & COLL__OWNER_ONLY) return m->has_thread && coll__thread_is(m->thread, coll__thread_self());
+    return r->call.op == COLL_USER
+        && !coll__thread_is(__atomic_load_n(&r->comm->door.thread, __ATOMIC_RELAXED), coll__thread_self());
 }
 
 /* Run an order as far as it goes. */
@@ -13905,7 +14555,7 @@ static inline void coll__pause(const coll__session *session, int looks)
 {
     const bool is_cheap = session->orders && session->orders->queue->carrier->traits & COLL__AS_A_WHOLE;
 
-    if (session->is_crowded || looks % (is_cheap ? COLL__LOOKS_A_CLOCK : COLL__LOOKS_A_CLOCK / 2) == 0) sched_yield();
+    if (session->is_crowded || looks % (is_cheap ? COLL__LOOKS_A_CLOCK : COLL__LOOKS_A_CLOCK / 2) == 0) coll__yield();
     else coll__relax();
 }
 
@@ -13928,7 +14578,7 @@ static void coll__session_take_locked(coll_comm *comm)
     __atomic_add_fetch(&session->entrants, 1, __ATOMIC_SEQ_CST);
     while (session->is_held) {
         if (session->transport->wake) session->transport->wake(session->context);
-        pthread_cond_wait(&session->changed, &session->lock);
+        coll__bell_wait(&session->changed, &session->lock);
     }
     __atomic_sub_fetch(&session->entrants, 1, __ATOMIC_SEQ_CST);
     session->is_held = comm->is_holder = true;
@@ -13937,9 +14587,9 @@ static void coll__session_take_locked(coll_comm *comm)
 
 static void coll__session_take(coll_comm *comm)
 {
-    pthread_mutex_lock(&comm->session->lock);
+    coll__lock_take(&comm->session->lock);
     coll__session_take_locked(comm);
-    pthread_mutex_unlock(&comm->session->lock);
+    coll__lock_drop(&comm->session->lock);
 }
 
 static void coll__session_drop_locked(coll_comm *comm)
@@ -13948,15 +14598,15 @@ static void coll__session_drop_locked(coll_comm *comm)
 
     COLL__ASSERT(session->is_held && comm->is_holder, "rank %d lets go of what it does not hold", session->rank);
     session->is_held = comm->is_holder = false;
-    pthread_cond_broadcast(&session->changed);
+    coll__bell_ring(&session->changed);
     if (session->observer) session->observer->idle(session);
 }
 
 static void coll__session_drop(coll_comm *comm)
 {
-    pthread_mutex_lock(&comm->session->lock);
+    coll__lock_take(&comm->session->lock);
     coll__session_drop_locked(comm);
-    pthread_mutex_unlock(&comm->session->lock);
+    coll__lock_drop(&comm->session->lock);
 }
 
 /* Let entrants in, and follow whoever holds the session then, until the goal is reached, or nobody holds it, or the time `until`
@@ -13964,13 +14614,12 @@ static void coll__session_drop(coll_comm *comm)
 static void coll__session_follow(const coll__goal *goal, int64_t until)
 {
     coll__session *session = goal->comm->session;
-    const struct timespec at = { (time_t)(until / 1000000000), (long)(until % 1000000000) };
     int error = 0;
 
     coll__session_drop_locked(goal->comm);
     __atomic_add_fetch(&session->followers, 1, __ATOMIC_SEQ_CST);
     while ((session->is_held || session->entrants > 0) && !coll__is_reached(goal) && error == 0)
-        error = pthread_cond_timedwait(&session->changed, &session->lock, &at);
+        error = coll__bell_wait_until(&session->changed, &session->lock, until);
     __atomic_sub_fetch(&session->followers, 1, __ATOMIC_SEQ_CST);
     if (!coll__is_reached(goal)) coll__session_take_locked(goal->comm);
 }
@@ -13985,11 +14634,11 @@ static bool coll__session_share(const coll__goal *goal, int64_t next)
 
     if (!goal->comm->is_holder || (entrants == 0 && (followers == 0 || session->told == session->finished))) return false;
     const int64_t most = coll__now() + (int64_t)(goal->has_user_op ? 1 : COLL__SLEEP_MOST_MS) * COLL__MS;
-    pthread_mutex_lock(&session->lock);
+    coll__lock_take(&session->lock);
     session->told = session->finished;
-    pthread_cond_broadcast(&session->changed);
+    coll__bell_ring(&session->changed);
     if (entrants > 0) coll__session_follow(goal, next < most ? next : most);
-    pthread_mutex_unlock(&session->lock);
+    coll__lock_drop(&session->lock);
     return !goal->comm->is_holder;
 }
 
@@ -14248,10 +14897,8 @@ static coll_status coll__patience_check(coll__patience *p, coll_request *r, int6
 /* In place of a long sleep in the transport, with which something else may have to end. */
 static int coll__silent_nap(const coll__goal *goal)
 {
-    const struct timespec nap = { 0, 20000 };
-
     if (!goal->is_silent) return 1;
-    (void)nanosleep(&nap, NULL);
+    coll__nap(20);
     return 0;
 }
 
@@ -14292,16 +14939,14 @@ static void coll__wait_begin(const coll__goal *goal)
     coll__session *session = goal->comm->session;
 
     goal->request->comm->waiting = goal->request;
-    (void)__atomic_add_fetch(&session->doing.inside, 1, __ATOMIC_RELAXED);
-    coll__doing_set(session, session->doing.now, goal->request->head);
+    coll__doing_begin(session, goal->request->head);
 }
 
 static void coll__wait_end(const coll__goal *goal)
 {
     coll__session *session = goal->comm->session;
 
-    (void)__atomic_sub_fetch(&session->doing.inside, 1, __ATOMIC_RELAXED);
-    (void)__atomic_add_fetch(&session->doing.turn, 1, __ATOMIC_RELEASE);
+    coll__doing_end(session);
     goal->request->comm->waiting = NULL;
 }
 
@@ -14889,7 +15534,7 @@ enum { COLL__CARRIER_COUNT = sizeof coll__carriers / sizeof *coll__carriers };
 #define COLL_ENTER_H
 
 /* Its address says which thread this is, with no call of a function. */
-static __thread char coll__thread_mark;
+static COLL__THREAD_LOCAL char coll__thread_mark;
 
 static inline bool coll__door_is_mine(const coll__door *door)
 {
@@ -14900,22 +15545,22 @@ static inline bool coll__door_is_mine(const coll__door *door)
  * others wait for it (`waits`). */
 static __attribute__((noinline)) bool coll__door_claim(coll__door *door, coll__session *session, bool waits)
 {
-    const pthread_t me = pthread_self();
+    const coll__thread_id me = coll__thread_self();
     bool is_free;
 
-    pthread_mutex_lock(&session->lock);
+    coll__lock_take(&session->lock);
     for (;;) {
         __atomic_store_n(&door->is_claimed, 1, __ATOMIC_SEQ_CST);
         if (door->owner && !coll__door_is_mine(door)) coll__membarrier();
         is_free = !__atomic_load_n(&door->is_taken, __ATOMIC_ACQUIRE)
                && (!door->owner || !__atomic_load_n(&door->inside[door->hands], __ATOMIC_ACQUIRE));
         if (is_free || !waits || !__atomic_load_n(&session->abort_wanted, __ATOMIC_ACQUIRE)) break;
-        pthread_mutex_unlock(&session->lock);
-        sched_yield();
-        pthread_mutex_lock(&session->lock);
+        coll__lock_drop(&session->lock);
+        coll__yield();
+        coll__lock_take(&session->lock);
     }
     if (is_free) {
-        const bool is_other = !pthread_equal(door->thread, me) && door->hands < COLL__HANDS_MOST;
+        const bool is_other = !coll__thread_is(door->thread, me) && door->hands < COLL__HANDS_MOST;
         __atomic_store_n(&door->hands, door->hands + is_other, __ATOMIC_RELAXED);
         __atomic_store_n(&door->is_taken, 1, __ATOMIC_RELAXED);
         __atomic_store_n(&door->thread, me, __ATOMIC_RELAXED);
@@ -14923,7 +15568,7 @@ static __attribute__((noinline)) bool coll__door_claim(coll__door *door, coll__s
         __atomic_store_n(&door->owner, is_owned ? &coll__thread_mark : NULL, __ATOMIC_RELAXED);
     }
     __atomic_store_n(&door->is_claimed, 0, __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&session->lock);
+    coll__lock_drop(&session->lock);
     return is_free;
 }
 
@@ -15354,7 +15999,7 @@ static inline coll_status coll__offer(const coll__session *session, coll_task *t
     for (int looks = 1; ; looks++) {
         const coll_status status = session->transport->offload(session->context, task, failure);
         if (status != COLL_PENDING || looks >= most) return status;
-        if (session->is_crowded) sched_yield();
+        if (session->is_crowded) coll__yield();
         else coll__relax();
     }
 }
@@ -15762,11 +16407,13 @@ static coll_status coll__recorder_settle(const coll_config *c)
                               c->dump);
 }
 
+#if !defined(COLL_NO_STDIO)
 static void coll__dump_text(const coll_comm *comm, FILE *file)
 {
     fprintf(file, "rank %d of %d: nothing is recorded, for this program was compiled with COLL_NO_RECORDER\n", comm->rank,
             comm->size);
 }
+#endif
 
 #endif
 #endif /* COLL_RECORD_H */
@@ -15841,11 +16488,10 @@ static void coll__background_move(coll__session *session)
 static void coll__background_nap(coll__session *session)
 {
     const int64_t until = coll__now() + session->background.nap;
-    const struct timespec at = { (time_t)(until / 1000000000), (long)(until % 1000000000) };
     int error = 0;
 
     while (!session->background.is_stopping && error == 0)
-        error = pthread_cond_timedwait(&session->background.bell, &session->lock, &at);
+        error = coll__bell_wait_until(&session->background.bell, &session->lock, until);
 }
 
 /* Sleep until somebody sees to it that it naps again. */
@@ -15855,7 +16501,7 @@ static void coll__background_sleep(coll__session *session, coll__background_wait
 
     if (what == COLL__FOR_A_START) __atomic_store_n(&session->is_shared, session->has_many, __ATOMIC_RELEASE);
     m->waits = what;
-    while (m->waits != COLL__FOR_A_NAP && !m->is_stopping) pthread_cond_wait(&m->bell, &session->lock);
+    while (m->waits != COLL__FOR_A_NAP && !m->is_stopping) coll__bell_wait(&m->bell, &session->lock);
 }
 
 /* Others are at work: keep away for longer. */
@@ -15885,21 +16531,21 @@ static void *coll__background_main(void *at)
     coll__session *session = (coll__session *)at;
     coll__background *m = &session->background;
 
-    pthread_mutex_lock(&session->lock);
+    coll__lock_take(&session->lock);
     while (!m->is_stopping) {
         if (!coll__background_rest(session)) continue;
         const int64_t began = coll__now();
         session->is_held = true;
-        pthread_mutex_unlock(&session->lock);
+        coll__lock_drop(&session->lock);
         coll__background_move(session);
-        pthread_mutex_lock(&session->lock);
+        coll__lock_take(&session->lock);
         session->is_held = false;
-        pthread_cond_broadcast(&session->changed);
+        coll__bell_ring(&session->changed);
         const bool is_welcome = session->entrants == 0 || coll__now() - began > (int64_t)COLL__NAP_MOST_US * 1000;
         if (is_welcome) m->nap = (int64_t)COLL__NAP_LEAST_US * 1000;
         else coll__background_back_off(m);
     }
-    pthread_mutex_unlock(&session->lock);
+    coll__lock_drop(&session->lock);
     return NULL;
 }
 
@@ -15924,7 +16570,7 @@ static void coll__background_turn(coll__session *session)
 
     if (m->waits != COLL__FOR_A_DROP) return;
     m->waits = coll__session_is_busy(session) ? COLL__FOR_A_NAP : COLL__FOR_A_START;
-    if (m->waits == COLL__FOR_A_NAP) pthread_cond_signal(&m->bell);
+    if (m->waits == COLL__FOR_A_NAP) coll__bell_ring(&m->bell);
     else __atomic_store_n(&session->is_shared, session->has_many, __ATOMIC_RELEASE);
 }
 
@@ -15935,7 +16581,7 @@ static void coll__background_wake(coll_comm *comm)
     coll__background *m = &session->background;
 
     if (!m->is_wanted) return;
-    pthread_mutex_lock(&session->lock);
+    coll__lock_take(&session->lock);
     if (!m->has_thread) coll__background_begin(session);
     if (m->has_thread) {
         __atomic_store_n(&session->is_shared, true, __ATOMIC_RELEASE);
@@ -15943,10 +16589,10 @@ static void coll__background_wake(coll_comm *comm)
         m->starts++;
         if (m->waits == COLL__FOR_A_START) {
             m->waits = COLL__FOR_A_NAP;
-            pthread_cond_signal(&m->bell);
+            coll__bell_ring(&m->bell);
         }
     }
-    pthread_mutex_unlock(&session->lock);
+    coll__lock_drop(&session->lock);
 }
 
 /* The last communicator is being freed, by a thread that holds the session, or need not. */
@@ -15955,11 +16601,11 @@ static void coll__background_stop(coll__session *session)
     coll__background *m = &session->background;
 
     if (!m->has_thread) return;
-    pthread_mutex_lock(&session->lock);
+    coll__lock_take(&session->lock);
     m->is_stopping = true;
-    pthread_cond_signal(&m->bell);
-    pthread_mutex_unlock(&session->lock);
-    pthread_join(m->thread, NULL);
+    coll__bell_ring(&m->bell);
+    coll__lock_drop(&session->lock);
+    coll__thread_end(m->thread);
     m->has_thread = false;
 }
 
@@ -16020,6 +16666,8 @@ COLL_API int coll_fd(coll_comm *comm)
 #ifndef COLL_LAUNCHERS_H
 #define COLL_LAUNCHERS_H
 
+#if !defined(COLL_NO_ENV)
+
 static const coll__launcher coll__launchers[] = {
     { "COLL_RANK and COLL_SIZE", "COLL_RANK",            "COLL_SIZE",            "COLL_LOCAL_RANK",            "COLL_LOCAL_SIZE",
       NULL, true, false, NULL },
@@ -16047,6 +16695,31 @@ static const coll__launcher coll__launchers[] = {
       NULL, true, true, "the host is that of node 0" },
 };
 enum { COLL__LAUNCHER_COUNT = sizeof coll__launchers / sizeof *coll__launchers };
+
+/* Has the environment this row?  COLL_SIZE=1 is a whole one. */
+static bool coll__has_row(const coll__launcher *l)
+{
+    const char *size = coll__environment(l->size);
+    int one;
+
+    return size && (coll__environment(l->rank) || (l == &coll__launchers[0] && coll__parse_int(size, 1, 1, &one)));
+}
+
+/* One row; *is_complete tells whether the environment has it. */
+static coll_status coll__launch_row(coll__launched *out, const coll__launcher *l, bool *is_complete)
+{
+    *is_complete = coll__has_row(l);
+    if (!*is_complete) return COLL_OK;
+    if (!coll__environment_int(l->size, 1, COLL__SIZE_MOST, &out->size)
+        || !coll__environment_int(l->rank, 0, out->size - 1, &out->rank)
+        || !coll__environment_int(l->local_rank, 0, out->size - 1, &out->local_rank)
+        || (l->local_size && !coll__environment_int(l->local_size, 1, out->size, &out->local_size))) return COLL_ERR_ARGUMENT;
+    out->by = l;
+    out->source = l->name;
+    return COLL_OK;
+}
+
+#if !defined(COLL_NO_STDIO)
 
 /* A host file of MLX, a JSON list with a list of addresses for each rank, [["10.0.0.1:5000"], ["10.0.0.2:5000"]]: the first
  * address of each, with commas between them.  false: it is no such list, or longer than the room. */
@@ -16081,29 +16754,6 @@ static bool coll__mlx_hosts(const char *text, char *out, size_t room)
 
 /* ---- >>who: rank and size ---- */
 
-/* Has the environment this row?  COLL_SIZE=1 is a whole one. */
-static bool coll__has_row(const coll__launcher *l)
-{
-    const char *size = coll__environment(l->size);
-    int one;
-
-    return size && (coll__environment(l->rank) || (l == &coll__launchers[0] && coll__parse_int(size, 1, 1, &one)));
-}
-
-/* One row; *is_complete tells whether the environment has it. */
-static coll_status coll__launch_row(coll__launched *out, const coll__launcher *l, bool *is_complete)
-{
-    *is_complete = coll__has_row(l);
-    if (!*is_complete) return COLL_OK;
-    if (!coll__environment_int(l->size, 1, COLL__SIZE_MOST, &out->size)
-        || !coll__environment_int(l->rank, 0, out->size - 1, &out->rank)
-        || !coll__environment_int(l->local_rank, 0, out->size - 1, &out->local_rank)
-        || (l->local_size && !coll__environment_int(l->local_size, 1, out->size, &out->local_size))) return COLL_ERR_ARGUMENT;
-    out->by = l;
-    out->source = l->name;
-    return COLL_OK;
-}
-
 /* MLX tells the rank, and the size as the length of a list. */
 static coll_status coll__launch_mlx(coll__launched *out)
 {
@@ -16124,6 +16774,12 @@ static coll_status coll__launch_mlx(coll__launched *out)
     out->source = "MLX";
     return coll__environment_int("MLX_RANK", 0, out->size - 1, &out->rank) ? COLL_OK : COLL_ERR_ARGUMENT;
 }
+
+#else
+
+static coll_status coll__launch_mlx(const coll__launched *out) { return (void)out, COLL_OK; }
+
+#endif
 
 /* COLL_HOSTS says how many there are, so that COLL_RANK is enough beside it. */
 static coll_status coll__launch_hosts(coll__launched *out)
@@ -16200,7 +16856,7 @@ static coll_status coll__launch_conflicts(const coll__launched *out, int count)
     for (int i = 0; i < COLL__LAUNCHER_COUNT; i++) {
         const coll__launcher *l = &coll__launchers[i];
         int other = 0;
-        if (!coll__environment(l->rank) || !coll__parse_int(getenv(l->size), 1, COLL__SIZE_MOST, &other)) continue;
+        if (!coll__environment(l->rank) || !coll__parse_int(coll__variable(l->size), 1, COLL__SIZE_MOST, &other)) continue;
         const bool agrees = coll__ranks_said(l, other, count) == coll__ranks_said(out->by, out->size, count);
         if (!agrees && !coll__is_about_agents(out, l, other))
             return coll__start_failed(COLL_ERR_ARGUMENT, "there %s %d rank%s by %s, but %s=%d (%s) is set too: unset one of them",
@@ -16227,6 +16883,23 @@ static coll_status coll__launch_read(coll__launched *out, int count)
     return coll__launch_conflicts(out, count);
 }
 
+#else
+
+/* Nobody is asked: a process that is told nothing else is a world of its own. */
+static inline bool coll__counts_ranks(const coll__launcher *l) { return !l; }
+
+static int64_t coll__ranks_said(const coll__launcher *l, int size, int count) { return (void)l, size == 1 ? count : size; }
+
+static coll_status coll__launch_read(coll__launched *out, int count)
+{
+    (void)count;
+    memset(out, 0, sizeof *out);
+    out->source = "nothing in the configuration";
+    out->size = 1;
+    return COLL_OK;
+}
+
+#endif
 #endif /* COLL_LAUNCHERS_H */
 /* ---- core/session/coll_config.h ---- */
 /* coll_config.h - what a communicator is to be: from the caller, from the environment, from the launcher. */
@@ -16288,6 +16961,8 @@ static coll_status coll__settle_rank(coll__settings *s)
 
 /* ---- >>how ---- */
 
+#if !defined(COLL_NO_ENV)
+
 /* The level that is configured, or COLL_DEBUG's, or the usual one; 0: COLL_DEBUG makes no sense. */
 static coll_log_level coll__log_level(const coll_config *config)
 {
@@ -16306,25 +16981,14 @@ static coll_status coll__settle_log(coll_config *c)
 {
     c->log_level = coll__log_level(c);
     if (c->log_level != 0) return COLL_OK;
-    return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_DEBUG=%.40s is none of none, error, warn, info", getenv("COLL_DEBUG"));
-}
-
-/* A start that has failed is a line on the log, for a program that does not look at the status.  Gives the status. */
-static coll_status coll__started(coll_status status, const coll_config *config)
-{
-    coll_log_level level = coll__log_level(config);
-
-    if (level == 0) level = COLL_LOG_ERROR;
-    if (status < 0)
-        coll__say(&(coll__log){ level, config ? config->log : NULL, config ? config->log_context : NULL }, COLL_LOG_ERROR, "%s",
-                  coll__start_error);
-    return status;
+    return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_DEBUG=%.40s is none of none, error, warn, info",
+                              coll__variable("COLL_DEBUG"));
 }
 
 /* COLL_ALGORITHM=allreduce=ring,alltoall=circulant:4 */
 static coll_status coll__settle_algorithms(coll__settings *s)
 {
-    const char *text = getenv("COLL_ALGORITHM");
+    const char *text = coll__variable("COLL_ALGORITHM");
 
     if (!text) return COLL_OK;
     coll__print(s->forced_text, sizeof s->forced_text, "%s", text);
@@ -16356,6 +17020,29 @@ static coll_status coll__settle_algorithms(coll__settings *s)
         s->forced_at[kind] = 1 + (int)(name - s->forced_text);
     }
     return COLL_OK;
+}
+
+#else
+
+static coll_log_level coll__log_level(const coll_config *config)
+{
+    return config && config->log_level != 0 ? config->log_level : COLL_LOG_WARN;
+}
+
+static coll_status coll__settle_log(coll_config *c) { return c->log_level = coll__log_level(c), COLL_OK; }
+static coll_status coll__settle_algorithms(const coll__settings *s) { return (void)s, COLL_OK; }
+
+#endif
+
+/* A start that has failed is a line on the log, for a program that does not look at the status.  Gives the status. */
+static coll_status coll__started(coll_status status, const coll_config *config)
+{
+    coll_log_level level = coll__log_level(config);
+
+    if (level == 0) level = COLL_LOG_ERROR;
+    const coll__log log = { level, config ? config->log : NULL, config ? config->log_context : NULL };
+    if (status < 0) coll__say(&log, COLL_LOG_ERROR, "%s", coll__start_error);
+    return status;
 }
 
 /* A program whose arithmetic the compiler has changed has other bits than the other ranks, whoever they are. */
@@ -16417,28 +17104,16 @@ static coll_status coll__settle(const coll__program *program, coll__settings *s,
 static void coll__session_free(coll__session *session)
 {
     coll__messages_free(session);
-    coll__close_fd(&session->fd);
+    coll__fd_close(session);
     free(session->survival);
     free(session->listed);
     if (*session->guard) {
-        pthread_cond_destroy(&session->changed);
-        pthread_cond_destroy(&session->background.bell);
-        pthread_mutex_destroy(&session->lock);
+        coll__bell_free(&session->changed);
+        coll__bell_free(&session->background.bell);
+        coll__lock_free(&session->lock);
     }
     coll__fork_guard_free(session->guard);
     free(session);
-}
-
-static void coll__session_locks(coll__session *session)
-{
-    pthread_condattr_t attributes;
-
-    pthread_mutex_init(&session->lock, NULL);     /* none of these can fail with Linux and default attributes */
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&session->changed, &attributes);
-    pthread_cond_init(&session->background.bell, &attributes);
-    pthread_condattr_destroy(&attributes);
 }
 
 /* Who looks on in every session. */
@@ -16461,7 +17136,9 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
         transport->close(o->context);
         return NULL;
     }
-    coll__session_locks(session);
+    coll__lock_init(&session->lock);
+    coll__bell_init(&session->changed);
+    coll__bell_init(&session->background.bell);
     session->rank = o->rank;
     session->size = o->size;
     session->local_rank = o->local_rank;
@@ -16712,67 +17389,6 @@ static int coll__place_among(coll_comm *comm, const int *ranks, int count, int t
     return wrong < 0 ? me : -1;
 }
 
-/* ---- >>graph ---- */
-
-/* A list of neighbours that can be one: `count` ranks, or COLL_NO_RANK. */
-static coll_status coll__check_neighbors(coll_comm *comm, const char *name, const int *ranks, int count)
-{
-    if (count < 0)
-        return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "neighbors: %d %ss are out of range: 0 or more", count, name);
-    if (count > 0 && !ranks)
-        return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "neighbors: the list of %d %ss is NULL", count, name);
-    for (int i = 0; i < count; i++)
-        if (ranks[i] != COLL_NO_RANK && (ranks[i] < 0 || ranks[i] >= comm->size))
-            return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "neighbors: %s %d, at %d of the list, is out of range for "
-                                       "%d ranks", name, ranks[i], i, comm->size);
-    return COLL_OK;
-}
-
-/* Every edge must be known at both its ends, as often there as here: tell each rank how many edges lead to it, and hear how
- * many it thinks lead to us. */
-static coll_status coll__check_edges(coll_comm *comm, const coll__graph *graph)
-{
-    const size_t size = (size_t)comm->size;
-    uint32_t *out = (uint32_t *)coll__allocate(2 * size * sizeof *out), *in = out ? out + size : NULL;
-    coll_failure failure = { COLL_OK, -1, "" };
-    coll_request r;
-
-    if (!out) return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "no memory for the neighbours of %d ranks", comm->size);
-    for (int i = 0; i < graph->destinations; i++) if (graph->destination[i] != COLL_NO_RANK) out[graph->destination[i]]++;
-    r.call = (coll_call){ .kind = COLL_ALLTOALL, .send = out, .recv = in, .count = 1, .type = COLL_U32, .name = "neighbors" };
-    coll_status status = coll__run_by_host(comm, &r);
-    for (int i = 0; status == COLL_OK && i < graph->sources; i++) if (graph->source[i] != COLL_NO_RANK) in[graph->source[i]]--;
-    for (int i = 0; status == COLL_OK && i < comm->size; i++) {
-        if (in[i] == 0) continue;
-        coll__blame(&failure, COLL_ERR_MISMATCH, coll__world_rank(comm, i),
-                    "neighbors: rank %d names rank %d as a destination %s often than rank %d names it as a source", i, comm->rank,
-                    in[i] < (uint32_t)INT32_MAX ? "more" : "less", comm->rank);
-        status = coll__comm_fail(comm, &failure);
-    }
-    free(out);
-    return status;
-}
-
-static coll_status coll__neighbors_inside(coll_comm *comm, const coll__graph *wanted)
-{
-    const size_t sources = (size_t)wanted->sources, destinations = (size_t)wanted->destinations;
-    int *lists = (int *)malloc((sources + destinations + 1) * sizeof *lists);
-
-    if (!lists) return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "no memory for %zu neighbours", sources + destinations);
-    if (sources) memcpy(lists, wanted->source, sources * sizeof *lists);
-    if (destinations) memcpy(lists + sources, wanted->destination, destinations * sizeof *lists);
-    const coll_status status = coll__check_edges(comm, wanted);
-    if (status < 0) {
-        free(lists);
-        return status;
-    }
-    free(comm->graph_lists);
-    comm->graph_lists = lists;
-    comm->graph_version++;
-    comm->graph = (coll__graph){ wanted->sources, wanted->destinations, lists, lists + sources };
-    return COLL_OK;
-}
-
 /* ---- >>freeing ---- */
 
 enum {
@@ -16858,6 +17474,92 @@ static void coll__comm_close(coll_comm *comm)
 }
 
 #endif /* COLL_GROUPS_H */
+/* ---- core/session/coll_neighbors.h ---- */
+/* coll_neighbors.h - who is a neighbour of whom: the graph of a communicator. */
+#ifndef COLL_NEIGHBORS_H
+#define COLL_NEIGHBORS_H
+
+#if COLL__HAS_NEIGHBOR
+
+/* A list of neighbours that can be one: `count` ranks, or COLL_NO_RANK. */
+static coll_status coll__check_neighbors(coll_comm *comm, const char *name, const int *ranks, int count)
+{
+    if (count < 0)
+        return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "neighbors: %d %ss are out of range: 0 or more", count, name);
+    if (count > 0 && !ranks)
+        return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "neighbors: the list of %d %ss is NULL", count, name);
+    for (int i = 0; i < count; i++)
+        if (ranks[i] != COLL_NO_RANK && (ranks[i] < 0 || ranks[i] >= comm->size))
+            return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "neighbors: %s %d, at %d of the list, is out of range for "
+                                       "%d ranks", name, ranks[i], i, comm->size);
+    return COLL_OK;
+}
+
+/* Every edge must be known at both its ends, as often there as here: tell each rank how many edges lead to it, and hear how
+ * many it thinks lead to us. */
+static coll_status coll__check_edges(coll_comm *comm, const coll__graph *graph)
+{
+    const size_t size = (size_t)comm->size;
+    uint32_t *out = (uint32_t *)coll__allocate(2 * size * sizeof *out), *in = out ? out + size : NULL;
+    coll_failure failure = { COLL_OK, -1, "" };
+    coll_request r;
+
+    if (!out) return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "no memory for the neighbours of %d ranks", comm->size);
+    for (int i = 0; i < graph->destinations; i++) if (graph->destination[i] != COLL_NO_RANK) out[graph->destination[i]]++;
+    r.call = (coll_call){ .kind = COLL_ALLTOALL, .send = out, .recv = in, .count = 1, .type = COLL_U32, .name = "neighbors" };
+    coll_status status = coll__run_by_host(comm, &r);
+    for (int i = 0; status == COLL_OK && i < graph->sources; i++) if (graph->source[i] != COLL_NO_RANK) in[graph->source[i]]--;
+    for (int i = 0; status == COLL_OK && i < comm->size; i++) {
+        if (in[i] == 0) continue;
+        coll__blame(&failure, COLL_ERR_MISMATCH, coll__world_rank(comm, i),
+                    "neighbors: rank %d names rank %d as a destination %s often than rank %d names it as a source", i, comm->rank,
+                    in[i] < (uint32_t)INT32_MAX ? "more" : "less", comm->rank);
+        status = coll__comm_fail(comm, &failure);
+    }
+    free(out);
+    return status;
+}
+
+static coll_status coll__neighbors_inside(coll_comm *comm, const coll__graph *wanted)
+{
+    const size_t sources = (size_t)wanted->sources, destinations = (size_t)wanted->destinations;
+    int *lists = (int *)malloc((sources + destinations + 1) * sizeof *lists);
+
+    if (!lists) return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "no memory for %zu neighbours", sources + destinations);
+    if (sources) memcpy(lists, wanted->source, sources * sizeof *lists);
+    if (destinations) memcpy(lists + sources, wanted->destination, destinations * sizeof *lists);
+    const coll_status status = coll__check_edges(comm, wanted);
+    if (status < 0) {
+        free(lists);
+        return status;
+    }
+    free(comm->graph_lists);
+    comm->graph_lists = lists;
+    comm->graph_version++;
+    comm->graph = (coll__graph){ wanted->sources, wanted->destinations, lists, lists + sources };
+    return COLL_OK;
+}
+
+/* Check a graph, and make it that of the communicator. */
+static coll_status coll__neighbors_set(coll_comm *comm, const coll__graph *wanted)
+{
+    coll_status status = coll__check_neighbors(comm, "source", wanted->source, wanted->sources);
+
+    if (status == COLL_OK) status = coll__check_neighbors(comm, "destination", wanted->destination, wanted->destinations);
+    return status < 0 ? status : coll__neighbors_inside(comm, wanted);
+}
+
+#else
+
+static coll_status coll__neighbors_set(coll_comm *comm, const coll__graph *wanted)
+{
+    (void)wanted;
+    return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "neighbors: this program was compiled with "
+                               "COLL_NO_NEIGHBORS, or with a COLL_ONLY_KINDS that does not name neighbor");
+}
+
+#endif
+#endif /* COLL_NEIGHBORS_H */
 /* ---- core/session/coll_shrink.h ---- */
 /* coll_shrink.h - after a failure: a communicator of those who are left.
  *
@@ -17004,6 +17706,8 @@ static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
  * several runs, of the slowest peer: a collective waits for the last.  Rank 0 decides, and tells the others. */
 #ifndef COLL_MEASURE_H
 #define COLL_MEASURE_H
+
+#if !defined(COLL_NO_TUNER)
 
 enum {
     COLL__MEASURE_TRIPS = 8, COLL__MEASURE_RUNS = 5,
@@ -17255,11 +17959,22 @@ static coll_status coll__measure_inside(coll_comm *comm)
     return status == COLL_OK ? coll__measure_tell(comm, &found) : status;
 }
 
+#else
+
+static coll_status coll__measure_inside(coll_comm *comm)
+{
+    return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "measure: there is no model to measure for, since this program "
+                               "was compiled with COLL_NO_TUNER");
+}
+
+#endif
 #endif /* COLL_MEASURE_H */
 /* ---- core/session/coll_explain.h ---- */
 /* coll_explain.h - what is chosen for a call, at what price, by which numbers, and what came next, in a sentence. */
 #ifndef COLL_EXPLAIN_H
 #define COLL_EXPLAIN_H
+
+#if !defined(COLL_NO_TUNER)
 
 /* "circulant:4, 33.2 us" for the others that were considered, best first. */
 static void coll__explain_others(const coll_request *r, char *text, size_t room)
@@ -17280,6 +17995,12 @@ static void coll__explain_others(const coll_request *r, char *text, size_t room)
         told++;
     }
 }
+
+#else
+
+static void coll__explain_others(const coll_request *r, char *text, size_t room) { (void)r, (void)text, (void)room; }
+
+#endif
 
 /* " (measured: latency=12us overhead=1.2us gbit=10 reduce=4GB/s)": by which numbers it was chosen. */
 static void coll__explain_numbers(const coll__numbers *numbers, char *text, size_t room)
@@ -17335,7 +18056,7 @@ static coll_status coll__check_count(const char *who, int count)
 /* The transport that the caller or else the environment names; NULL: neither does. */
 static const char *coll__transport_named(const coll_config *config)
 {
-    const char *name = config && config->transport ? config->transport : getenv("COLL_TRANSPORT");
+    const char *name = config && config->transport ? config->transport : coll__variable("COLL_TRANSPORT");
     return name && *name ? name : NULL;
 }
 
@@ -17473,7 +18194,7 @@ static coll_status coll__workers_run(int count, coll__worker *workers)
     coll_status status = COLL_OK;
 
     for (int i = count - 1; i >= 0 && status == COLL_OK; i--) {
-        const int error = i == 0 ? 0 : pthread_create(&workers[i].thread, NULL, coll__worker_main, &workers[i]);
+        const int error = i == 0 ? 0 : coll__worker_begin(&workers[i].thread, coll__worker_main, &workers[i]);
         workers[i].is_running = i > 0 && error == 0;
         if (i == 0) coll__worker_main(&workers[0]);
         if (error) {                              /* those that run are told that the others will not come    */
@@ -17481,7 +18202,7 @@ static coll_status coll__workers_run(int count, coll__worker *workers)
             status = coll__start_failed(COLL_ERR_SYSTEM, "cannot make a thread for rank %d of %d: %s", i, count, strerror(error));
         }
     }
-    for (int i = 0; i < count; i++) if (workers[i].is_running) pthread_join(workers[i].thread, NULL);
+    for (int i = 0; i < count; i++) if (workers[i].is_running) coll__thread_end(workers[i].thread);
     return status;
 }
 
@@ -18679,34 +19400,54 @@ static void coll__read_nothing(const coll__turn *t) { (void)t; }
 #define COLL__WITH_ROOT  .from = COLL__THE_ROOT, .until = COLL__ON_ROOT
 
 static const coll__form coll__forms[] = {
+#if COLL__HAS_BARRIER
     [COLL_BARRIER] = { .eager = COLL__EAGER_EMPTY, .eager_from = COLL__EVERYBODY, .read = coll__read_nothing },
+#endif
+#if COLL__HAS_BROADCAST
     [COLL_BROADCAST] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__THE_ROOT, COLL__AMONG_ALL,
                          .read = coll__read_broadcast, .share = coll__share_broadcast },
+#endif
+#if COLL__HAS_REDUCE
     [COLL_REDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT, COLL__AMONG_ALL,
                       .read = coll__read_reduce, .share = coll__share_reduce },
+#endif
+#if COLL__HAS_ALLREDUCE
     [COLL_ALLREDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
                          .read = coll__read_reduce, .share = coll__share_reduce },
+#endif
+#if COLL__HAS_REDUCE_SCATTER
     [COLL_REDUCE_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
                               .read = coll__read_reduce_scatter, .share = coll__share_reduce_scatter },
     [COLL_REDUCE_SCATTERV] = { COLL__AMONG_ALL, .share = coll__share_reduce_scatterv,
                                .begin = coll__begin_reduce_scatterv, .end = coll__end_reduce_scatterv },
+#endif
+#if COLL__HAS_SCAN
     [COLL_SCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL,
                     .read = coll__read_scan, .share = coll__share_scan },
     [COLL_EXSCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL,
                       .read = coll__read_scan, .share = coll__share_scan },
+#endif
+#if COLL__HAS_GATHER
     [COLL_GATHER] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT, COLL__WITH_ROOT,
                       .read = coll__read_gather, .share = coll__share_gather },
     [COLL_GATHERV] = { COLL__WITH_ROOT, .share = coll__share_gather },
+#endif
+#if COLL__HAS_SCATTER
     [COLL_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__THE_ROOT, COLL__WITH_ROOT,
                        .read = coll__read_scatter, .share = coll__share_scatter },
     [COLL_SCATTERV] = { COLL__WITH_ROOT, .share = coll__share_scatter },
+#endif
+#if COLL__HAS_ALLGATHER
     [COLL_ALLGATHER] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
                          .read = coll__fetch_all, .share = coll__share_fetch },
     [COLL_ALLGATHERV] = { COLL__AMONG_ALL, .share = coll__share_fetch },
+#endif
+#if COLL__HAS_ALLTOALL
     [COLL_ALLTOALL] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
                         .read = coll__fetch_all, .share = coll__share_fetch, .begin = coll__begin_alltoall },
     [COLL_ALLTOALLV] = { COLL__AMONG_ALL, .share = coll__share_fetch, .begin = coll__begin_alltoall },
     [COLL_ALLTOALLW] = { COLL__AMONG_ALL, .share = coll__share_fetch, .begin = coll__begin_alltoall },
+#endif
 };
 
 #undef COLL__AMONG_ALL
@@ -19467,10 +20208,8 @@ static coll_status coll__alone_transfer(void *context, coll_xfer *x)
 /* Nothing comes from anywhere: who waits may only be waiting for another thread of the program. */
 static coll_status coll__alone_progress(void *context, int wait_ms)
 {
-    const struct timespec pause = { 0, COLL__MS };
-
     (void)context;
-    if (wait_ms > 0) (void)nanosleep(&pause, NULL);
+    if (wait_ms > 0) coll__nap(1000);
     return COLL_OK;
 }
 
@@ -19655,7 +20394,7 @@ static void coll__launch_hydra(char *job, size_t room)
     socklen_t length = sizeof who;
     int fd = -1;
 
-    if (!coll__parse_int(getenv("PMI_FD"), 0, INT_MAX, &fd)) return;
+    if (!coll__parse_int(coll__variable("PMI_FD"), 0, INT_MAX, &fd)) return;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, who, &length) || who[0] <= 0) return;
     coll__print(job, room, "%d", who[0]);
 }
@@ -19693,8 +20432,8 @@ static bool coll__is_step_of_slurm(const coll__launched *l)
 {
     int rank = -1, size = -1;
 
-    return l->by && coll__parse_int(getenv("SLURM_PROCID"), 0, INT_MAX, &rank)
-           && coll__parse_int(getenv("SLURM_STEP_NUM_TASKS"), 1, INT_MAX, &size) && rank == l->rank && size == l->size;
+    return l->by && coll__parse_int(coll__variable("SLURM_PROCID"), 0, INT_MAX, &rank)
+           && coll__parse_int(coll__variable("SLURM_STEP_NUM_TASKS"), 1, INT_MAX, &size) && rank == l->rank && size == l->size;
 }
 
 /* Where to meet, for a launch that has been read. */
@@ -19845,7 +20584,7 @@ static void coll__settle_network(coll__tcp_settings *s)
     if (!c->tcp.network && s->place.is_on_one_host) c->tcp.network = "127.0.0.1";
     for (int i = 0; !c->tcp.network && i < 2; i++) {
         if (!coll__environment(others[i])) continue;
-        coll__network_words(getenv(others[i]), i == 0, s->network, sizeof s->network);
+        coll__network_words(coll__variable(others[i]), i == 0, s->network, sizeof s->network);
         s->network_source = others[i];
         c->tcp.network = s->network;
     }
@@ -19898,7 +20637,7 @@ static bool coll__read_security(const char *text, int *auth, bool *is_open)
 
 static coll_status coll__settle_security(coll__tcp_settings *s)
 {
-    const char *key = s->config.tcp.key ? s->config.tcp.key : getenv("COLL_KEY"), *path = getenv("COLL_KEY_FILE");
+    const char *key = s->config.tcp.key ? s->config.tcp.key : coll__variable("COLL_KEY"), *path = coll__variable("COLL_KEY_FILE");
     const char *text = s->config.tcp.security;
     const char *name = s->config.tcp.key ? "key" : key ? "COLL_KEY" : "the key in COLL_KEY_FILE";
     coll_status status = COLL_OK;
@@ -20666,7 +21405,7 @@ static coll_status coll__network_read(coll__network *out, const coll__tcp_settin
     const char *name = settings->network_source ? settings->network_source : "network";
     if (out->count > 0) {
         if (settings->network_source) coll__say(log, COLL_LOG_INFO, "rank %d: the network is that of %s=%s", c->rank, name,
-                                                getenv(name));
+                                                coll__variable(name));
         return COLL_OK;
     }
     if (settings->network_source) {               /* meant for others: it cannot be more than a hint          */
@@ -28345,7 +29084,7 @@ typedef struct coll__arrival {
     pthread_mutex_t lock;                         /* guards the rest, and holds all back until every thread is there */
     bool            is_off;                       /* there are not enough threads: nobody is to come          */
     coll_status     status;                       /* the first error                                          */
-    char            sentence[sizeof coll__start_error];
+    char            sentence[COLL__START_ROOM];
     coll__tcp_settings *settings;                 /* of the first rank, of which the others' are copies that point into it */
     int             count;
     coll__comer    *comers;
@@ -29955,7 +30694,7 @@ static inline double coll__sim_default(double value, double otherwise) { return 
 static coll_status coll__sim_settle(coll__sim_settings *s, const coll_sim *given, int size)
 {
     coll_sim *c = &s->config;
-    const char *text = getenv("COLL_SIM");
+    const char *text = coll__variable("COLL_SIM");
 
     memset(s, 0, sizeof *s);
     s->size = size;
@@ -32852,7 +33591,7 @@ typedef struct coll__cuda_calls {
  * sentence. */
 static void *coll__library_open(const char *name, const char *variable, const char *symbol, char *why, size_t room)
 {
-    const char *asked = getenv(variable);
+    const char *asked = coll__variable(variable);
     void *library = NULL;
 
     if (asked && *asked) library = dlopen(asked, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
@@ -34643,7 +35382,7 @@ static const char *coll__nccl_inspect(const coll__session *session, const void *
 /* In a program that has loaded the driver, buffers in the memory of a GPU are found out before they are read. */
 static void coll__nccl_opened(coll__session *session)
 {
-    const char *asked = getenv("COLL_CUDA_LIB");
+    const char *asked = coll__variable("COLL_CUDA_LIB");
     void *const driver = dlopen(asked && *asked ? asked : "libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
 
     if (!driver) return;
@@ -35146,13 +35885,10 @@ COLL_API coll_status coll_create(coll_comm *comm, const int *ranks, int count, i
 COLL_API coll_status coll_neighbors(coll_comm *comm, const int *sources, int source_count, const int *destinations,
                                     int destination_count)
 {
-    coll_status status = coll__enter_alive(comm);
+    const coll_status status = coll__enter_alive(comm);
     const coll__graph graph = { source_count, destination_count, sources, destinations };
 
-    if (status < 0) return status;
-    status = coll__check_neighbors(comm, "source", sources, source_count);
-    if (status == COLL_OK) status = coll__check_neighbors(comm, "destination", destinations, destination_count);
-    return coll__leave(comm, status < 0 ? status : coll__neighbors_inside(comm, &graph));
+    return status < 0 ? status : coll__leave(comm, coll__neighbors_set(comm, &graph));
 }
 
 COLL_API int coll_parent_rank(const coll_comm *comm, int rank)
@@ -35345,9 +36081,10 @@ COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, si
     coll__explain_inside(comm, &r, line, sizeof line);
     coll__release(&r);
     coll__leave(comm, COLL_OK);
-    return snprintf(text, length, "%s", line);
+    return coll__give_text(text, length, line);
 }
 
+#if !defined(COLL_NO_STDIO)
 COLL_API void coll_dump(coll_comm *comm, FILE *file)
 {
     if (!comm || !file) return;
@@ -35359,6 +36096,7 @@ COLL_API void coll_dump(coll_comm *comm, FILE *file)
     coll__dump_text(comm, file);
     if (is_inside) (void)coll__leave(comm, COLL_OK);
 }
+#endif
 
 COLL_API int coll_link_text(const coll_comm *comm, char *text, size_t length)
 {
@@ -35367,7 +36105,7 @@ COLL_API int coll_link_text(const coll_comm *comm, char *text, size_t length)
     if (!comm || (length > 0 && !text)) return coll__start_failed(COLL_ERR_ARGUMENT, "coll_link_text: comm or text is NULL");
     if (!*comm->guard) return COLL_ERR_FORKED;
     coll__numbers_print(&comm->numbers, all, sizeof all);
-    return snprintf(text, length, "%s", all);
+    return coll__give_text(text, length, all);
 }
 
 COLL_API coll_status coll_measure(coll_comm *comm)
@@ -35378,7 +36116,7 @@ COLL_API coll_status coll_measure(coll_comm *comm)
 
 COLL_API uint64_t coll_overflows(const coll_comm *comm)
 {
-    return comm && *comm->guard ? __atomic_load_n(&comm->overflows, __ATOMIC_RELAXED) : 0;
+    return comm && *comm->guard ? coll__overflows_of(comm) : 0;
 }
 
 COLL_API void coll_traffic(const coll_comm *comm, uint64_t *sent, uint64_t *received)

@@ -42,8 +42,8 @@ ctags -x --c-kinds=+defgtux-p --_xformat='%N %F' -L "$work/files" 2> /dev/null |
 awk -v names="$work/names" -v files="$work/files" '
     function wing(file,    parts, n) {
         n = split(file, parts, "/")
+        if (file == "coll.h" || file == "core/base/coll_parts.h") return "public"       # which includes it
         if (parts[1] == "core") return parts[2]
-        if (file == "coll.h") return "public"
         if (n == 1) return "front"                                              # coll_impl.h, which knows them all
         if (n == 3) return parts[2]
         sub(/^coll_/, "", parts[2]); sub(/\.h$/, "", parts[2])

@@ -3,7 +3,13 @@
 #define COLL_IMPLEMENTATION
 #include "../coll.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
+
+#include "loop.h"
 
 enum { RANKS = 3, LONGEST = 70000 };              /* f32: beyond what is sent at once, and what one lane carries at a time */
 
@@ -42,6 +48,21 @@ static int sums_differ(const float *x, int size, size_t count)
     return 0;
 }
 
+#if defined(COLL_NO_TEXT)
+static bool says(const char *sentence, const char *words) { return (void)words, sentence && *sentence; }
+#else
+static bool says(const char *sentence, const char *words) { return strstr(sentence, words) != NULL; }
+#endif
+
+/* A collective that was left out is refused, with the name of the list; one that is there is not. */
+static bool is_there(coll_comm *comm, int has, coll_status status)
+{
+    if (has) return true;
+    CHECK(status == COLL_ERR_UNSUPPORTED && says(coll_error(comm), "COLL_ONLY_KINDS"), "left out: %d, %s", (int)status,
+          coll_error(comm));
+    return false;
+}
+
 /* Four collectives; 0: all is right. */
 static int four_calls(coll_comm *comm, float *x, float *y, size_t count)
 {
@@ -51,12 +72,15 @@ static int four_calls(coll_comm *comm, float *x, float *y, size_t count)
     fill(x, rank, 0, count);
     if (coll_allreduce(comm, x, y, count, COLL_F32, COLL_SUM) || sums_differ(y, size, count)) wrong |= 1;
     fill(x, rank, 5, count);
-    if (coll_broadcast(comm, x, count, COLL_F32, root) || differ(x, root, 5, count)) wrong |= 2;
+    coll_status status = coll_broadcast(comm, x, count, COLL_F32, root);
+    if (is_there(comm, COLL__HAS_BROADCAST, status) && (status || differ(x, root, 5, count))) wrong |= 2;
     fill(x, rank, 1, count);
     if (coll_allgather(comm, x, y, count, COLL_F32)) wrong |= 4;
     for (int r = 0; r < size; r++) if (differ(y + (size_t)r * count, r, 1, count)) wrong |= 4;
     for (int r = 0; r < size; r++) fill(x + (size_t)r * count, rank, r, count);
-    if (coll_alltoall(comm, x, y, count, COLL_F32)) wrong |= 8;
+    status = coll_alltoall(comm, x, y, count, COLL_F32);
+    if (!is_there(comm, COLL__HAS_ALLTOALL, status)) return wrong;
+    if (status) wrong |= 8;
     for (int r = 0; r < size; r++) if (differ(y + (size_t)r * count, r, rank, count)) wrong |= 8;
     return wrong;
 }
@@ -78,10 +102,50 @@ static int worker(coll_comm *comm, void *arg)
 
 /* ---- >>worlds ---- */
 
+/* Ranks that one thread runs, in turns: allreduce, and one of each other kind that is there. */
+static void loops(int size)
+{
+    enum { COUNT = 5000 };
+    static loop_world w;
+    static float x[LOOP_MOST][LOOP_MOST * COUNT], y[LOOP_MOST][LOOP_MOST * COUNT];
+    const coll_kind kinds[] = { COLL_BARRIER, COLL_BROADCAST, COLL_REDUCE, COLL_ALLREDUCE, COLL_SCAN, COLL_GATHER, COLL_ALLGATHER,
+                                COLL_ALLTOALL, COLL_REDUCE_SCATTER };
+    const int has[] = { COLL__HAS_BARRIER, COLL__HAS_BROADCAST, COLL__HAS_REDUCE, COLL__HAS_ALLREDUCE, COLL__HAS_SCAN,
+                        COLL__HAS_GATHER, COLL__HAS_ALLGATHER, COLL__HAS_ALLTOALL, COLL__HAS_REDUCE_SCATTER };
+
+    CHECK(loop_open(&w, size), "%d ranks in turns: %s", size, coll_error(NULL));
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        coll_call calls[LOOP_MOST];
+        for (int r = 0; r < size; r++) {
+            fill(x[r], r, 0, COUNT * (size_t)size);
+            memcpy(y[r], x[r], sizeof y[r]);
+            calls[r] = (coll_call){ .kind = kinds[k], .send = kinds[k] == COLL_BROADCAST ? NULL : x[r], .recv = y[r],
+                                    .count = COUNT, .type = COLL_F32, .op = COLL_SUM };
+        }
+        if (!has[k]) {
+            CHECK(!is_there(w.comms[0], 0, coll_run(w.comms[0], &calls[0])), "kind %d", (int)kinds[k]);
+            continue;
+        }
+        CHECK(loop_run(&w, calls) == COLL_OK, "%s of %d ranks in turns: %s", coll_kind_name(kinds[k]), size,
+              coll_error(w.comms[0]));
+        for (int r = 0; r < size; r++) {
+            if (kinds[k] == COLL_ALLREDUCE) CHECK(!sums_differ(y[r], size, COUNT), "allreduce in turns, rank %d of %d", r, size);
+            if (kinds[k] == COLL_BROADCAST) CHECK(!differ(y[r], 0, 0, COUNT), "broadcast in turns, rank %d of %d", r, size);
+            for (int from = 0; kinds[k] == COLL_ALLGATHER && from < size; from++)
+                CHECK(!differ(y[r] + (size_t)from * COUNT, from, 0, COUNT), "allgather in turns, rank %d of %d", r, size);
+        }
+        if (kinds[k] == COLL_REDUCE) CHECK(!sums_differ(y[0], size, COUNT), "reduce in turns, %d ranks", size);
+    }
+    loop_free(&w);
+}
+
 static COLL__UNUSED int world_of(const char *transport)
 {
     int size = RANKS;
 
+#if defined(COLL_NO_ENV)
+    if (!strcmp(transport, "sim")) return 0;      /* which has no other name than that in the environment     */
+#endif
     setenv("COLL_TRANSPORT", transport, 1);
     const int wrong = coll_spawn(size, worker, &size);
     unsetenv("COLL_TRANSPORT");
@@ -153,7 +217,7 @@ static int worlds(void)
     count++;
 #endif
 #endif
-#if !defined(COLL_NO_JOINED)
+#if !defined(COLL_NO_JOINED) && !defined(COLL_NO_ENV)                  /* coll_spawn asks the environment     */
     CHECK(!processes(2, 1), "a process of two ranks and one of one");
     count++;
 #endif
@@ -183,7 +247,7 @@ static COLL__UNUSED void refused(const char *what, const coll_config *config, in
     coll_comm *comms[RANKS] = { NULL };
     const coll_status status = ranks == 0 ? coll_init(comms, config) : coll_init_threads(ranks, comms, config);
 
-    CHECK(status == COLL_ERR_UNSUPPORTED && strstr(coll_error(NULL), words), "%s: %d, \"%s\" without \"%s\"", what, (int)status,
+    CHECK(status == COLL_ERR_UNSUPPORTED && says(coll_error(NULL), words), "%s: %d, \"%s\" without \"%s\"", what, (int)status,
           coll_error(NULL), words);
     for (int i = 0; i < RANKS; i++) coll_free(comms[i]);
 }
@@ -195,9 +259,12 @@ static COLL__UNUSED void absent(const char *transport, const char *words)
 
     refused(transport, &here, RANKS, words);
     if (!strcmp(transport, "tcp")) refused("an address", &elsewhere, 0, words);
+#if !defined(COLL_NO_ENV)
     setenv("COLL_TRANSPORT", transport, 1);
     refused("COLL_TRANSPORT", &plain, RANKS, words);
     unsetenv("COLL_TRANSPORT");
+#endif
+    (void)plain;
 }
 
 static void left_out(void)
@@ -239,22 +306,23 @@ static void left_out(void)
     asked.background = 1;
     refused("background", &asked, 1, "this program was compiled with COLL_NO_BACKGROUND");
 #endif
+#if defined(COLL_NO_TUNER)
+    asked = (coll_config){ .tuning_file = "/tmp/no-such-file", .log_level = COLL_LOG_NONE };
+    refused("tuning_file", &asked, 1, "this program was compiled with COLL_NO_TUNER");
+#endif
     (void)asked;
 }
 
-/* The public functions of a part are there without it. */
-static void functions(void)
+#if defined(COLL_NO_STDIO)
+static void dumped(coll_comm *comm) { (void)comm; }
+#else
+static void dumped(coll_comm *comm)
 {
-    const coll_config config = { .size = 1, .log_level = COLL_LOG_NONE };
     char text[4000] = "";
-    coll_comm *comm;
     FILE *file = tmpfile();
 
-    if (coll_init(&comm, &config) != COLL_OK || !file) {
-        CHECK(false, "no communicator, or no file");
-        return;
-    }
-    CHECK(coll_barrier(comm) == COLL_OK, "barrier");
+    CHECK(file, "no file");
+    if (!file) return;
     coll_dump(comm, file);
     rewind(file);
     CHECK(fread(text, 1, sizeof text - 1, file) > 0, "coll_dump writes nothing");
@@ -264,12 +332,36 @@ static void functions(void)
 #else
     CHECK(strstr(text, "rank 0 of 1") && !strstr(text, "COLL_NO_RECORDER"), "coll_dump: %s", text);
 #endif
+}
+#endif
+
+/* The public functions of a part are there without it. */
+static void functions(void)
+{
+    const coll_config config = { .size = 1, .log_level = COLL_LOG_NONE };
+    const int self = 0;
+    coll_comm *comm;
+
+    if (coll_init(&comm, &config) != COLL_OK) {
+        CHECK(false, "no communicator");
+        return;
+    }
+    (void)is_there(comm, COLL__HAS_BARRIER, coll_barrier(comm));
+    dumped(comm);
     const int fd = coll_fd(comm);
 #if defined(COLL_NO_BACKGROUND)
-    CHECK(fd == -1 && strstr(coll_error(comm), "COLL_NO_BACKGROUND"), "coll_fd: %d, %s", fd, coll_error(comm));
+    CHECK(fd == -1 && says(coll_error(comm), "COLL_NO_BACKGROUND"), "coll_fd: %d, %s", fd, coll_error(comm));
 #else
     CHECK(fd >= -1, "coll_fd: %d", fd);
 #endif
+    const coll_status measured = coll_measure(comm), joined = coll_neighbors(comm, &self, 1, &self, 1);
+#if defined(COLL_NO_TUNER)
+    CHECK(measured == COLL_ERR_UNSUPPORTED, "coll_measure: %d", (int)measured);
+#else
+    CHECK(measured == COLL_OK, "coll_measure: %d, %s", (int)measured, coll_error(comm));
+#endif
+    CHECK(joined == (COLL__HAS_NEIGHBOR ? COLL_OK : COLL_ERR_UNSUPPORTED), "coll_neighbors: %d, %s", (int)joined,
+          coll_error(comm));
     CHECK(coll_sim_time(comm) == 0, "a virtual clock that is not there");
     coll_free(comm);
 }
@@ -278,6 +370,7 @@ int main(void)
 {
     const int count = worlds();
 
+    for (int size = 1; size <= LOOP_MOST; size++) loops(size);
     alone();
     left_out();
     functions();

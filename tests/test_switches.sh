@@ -30,6 +30,12 @@ symbols_of() {
     COLL_NO_LANES) echo 'coll__strand_(land|chunk|head)' ;;
     COLL_NO_RECORDER) echo 'coll__record_first|coll__json_|coll__dump_json' ;;
     COLL_NO_BACKGROUND) echo 'coll__background_(main|begin|move|nap|rest|sleep)' ;;
+    COLL_NO_TUNER) echo 'coll__priced|coll__cost_bruck|coll__measure_(ping|wire)' ;;
+    COLL_NO_NEIGHBORS) echo 'coll__check_edges|coll__neighbor_' ;;
+    COLL_NO_ENV) echo 'coll__launch_(row|mlx|hosts|halves)|coll__launchers' ;;
+    COLL_NO_TEXT) echo 'coll__explain_error|coll__print_self|coll__start_failed' ;;
+    COLL_NO_STDIO) echo 'coll_dump' ;;
+    COLL_NO_OS) echo 'pthread_create@' ;;
     COLL_NO_HIERARCHY) echo 'coll__hierarchy_|coll__script_|coll__staged_|coll__find_stages' ;;
     esac
 }
@@ -72,10 +78,15 @@ done
 
 for switch in $switches; do try "$switch" "-D$switch"; done
 try COLL_SMALL -DCOLL_SMALL
+try COLL_TINY -DCOLL_TINY
 for list in threads tcp sim threads,tcp sim,threads tcp,sim threads,tcp,joined,sim,mpi mpi; do
     try "only $list" "-DCOLL_ONLY_TRANSPORTS=$list"
 done
 try "all switches" $(echo "$switches" | sed 's/^/-D/')
+for kinds in barrier broadcast,reduce scan,gather reduce_scatter,alltoall neighbor \
+    barrier,broadcast,reduce,allreduce,reduce_scatter,scan,gather,scatter,allgather,alltoall,neighbor; do
+    try "only $kinds" "-DCOLL_ONLY_KINDS=$kinds"
+done
 
 for list in thread tcp,threadz; do                # a word that is none is told, by the compiler
     if gcc -std=c11 "-DCOLL_ONLY_TRANSPORTS=$list" -fsyntax-only tests/switches.c > "$dir/log" 2>&1

@@ -16,10 +16,8 @@ static coll_status coll__alone_transfer(void *context, coll_xfer *x)
 /* Nothing comes from anywhere: who waits may only be waiting for another thread of the program. */
 static coll_status coll__alone_progress(void *context, int wait_ms)
 {
-    const struct timespec pause = { 0, COLL__MS };
-
     (void)context;
-    if (wait_ms > 0) (void)nanosleep(&pause, NULL);
+    if (wait_ms > 0) coll__nap(1000);
     return COLL_OK;
 }
 

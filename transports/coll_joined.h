@@ -296,7 +296,7 @@ typedef struct coll__arrival {
     pthread_mutex_t lock;                         /* guards the rest, and holds all back until every thread is there */
     bool            is_off;                       /* there are not enough threads: nobody is to come          */
     coll_status     status;                       /* the first error                                          */
-    char            sentence[sizeof coll__start_error];
+    char            sentence[COLL__START_ROOM];
     coll__tcp_settings *settings;                 /* of the first rank, of which the others' are copies that point into it */
     int             count;
     coll__comer    *comers;

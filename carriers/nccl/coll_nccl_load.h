@@ -30,7 +30,7 @@ typedef struct coll__cuda_calls {
  * sentence. */
 static void *coll__library_open(const char *name, const char *variable, const char *symbol, char *why, size_t room)
 {
-    const char *asked = getenv(variable);
+    const char *asked = coll__variable(variable);
     void *library = NULL;
 
     if (asked && *asked) library = dlopen(asked, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);

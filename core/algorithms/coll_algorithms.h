@@ -8,6 +8,7 @@
 
 #include "coll_blocks.h"
 #include "coll_cost.h"
+#include "coll_link.h"
 #include "coll_scan.h"
 #include "coll_tree.h"
 
@@ -142,6 +143,8 @@ static bool coll__allreduce_ring(coll__round *now, int k)
 
 /* ---- >>neighbours ---- */
 
+#if COLL__HAS_NEIGHBOR
+
 /* The block that comes from this very rank: the k-th time that it names itself as a source goes with the k-th time that it
  * names itself as a destination. */
 static int coll__neighbor_self(const coll__round *now, int nth)
@@ -177,11 +180,7 @@ static bool coll__neighbor_exchange(coll__round *now, int k, bool is_one_block)
 static bool coll__neighbor_allgather(coll__round *now, int k) { return coll__neighbor_exchange(now, k, true); }
 static bool coll__neighbor_alltoall(coll__round *now, int k) { return coll__neighbor_exchange(now, k, false); }
 
-/* The graph differs from rank to rank, so this sees none of it; there is nothing to choose either. */
-static double coll__cost_neighbor(const coll__link *link, const coll__shape *s)
-{
-    return link->latency + s->bytes * link->per_byte;
-}
+#endif
 
 /* ---- >>table: what there is to choose from ---- */
 
@@ -208,28 +207,37 @@ typedef struct coll__algorithm {
     bool        is_even;                          /* each rank sends as many messages and blocks as any other */
 } coll__algorithm;
 
+#if defined(COLL_NO_TUNER)
+#define COLL__COST_OF(name) NULL
+#else
+#define COLL__COST_OF(name) coll__cost_##name
+#endif
 #define COLL__ROW(kind, name, round, cost, cut, keeps, canonical, exact, radix, pipelined, order, even)                          \
-    { COLL_##kind, name, coll__##round, coll__cost_##cost, COLL__CUT_##cut, keeps, canonical, exact, radix, pipelined, order, \
+    { COLL_##kind, name, coll__##round, COLL__COST_OF(cost), COLL__CUT_##cut, keeps, canonical, exact, radix, pipelined, order, \
       even }
 
 static const coll__algorithm coll__algorithms[] = {
     /* kind, name, round, cost, cut;  right where order matters, canonical, only where exact, radix, pipelined, has an order,
      * even */
+#if COLL__HAS_BARRIER
     COLL__ROW(BARRIER,              "circulant",  barrier_circulant,       barrier,             PER_RANK, 1, 1, 0, 1, 0, 0, 1),
     COLL__ROW(BARRIER,              "tree",       barrier_tree,            barrier_tree,        PER_RANK, 1, 1, 0, 1, 0, 0, 0),
-
+#endif
+#if COLL__HAS_BROADCAST
     COLL__ROW(BROADCAST,            "tree",       broadcast_tree,          broadcast_tree,      ONE,      1, 1, 0, 1, 0, 0, 0),
     COLL__ROW(BROADCAST,            "scatter",    broadcast_scatter,       broadcast_scatter,   PER_RANK, 1, 1, 0, 1, 0, 0, 0),
     COLL__ROW(BROADCAST,            "blocks",     broadcast_blocks,        broadcast_blocks,    MANY,     1, 1, 0, 0, 0, 0, 0),
     COLL__ROW(BROADCAST,            "chain",      broadcast_chain,         broadcast_chain,     ONE,      1, 1, 0, 0, 1, 1, 0),
     COLL__ROW(BROADCAST,            "dbtree",     broadcast_dbtree,        broadcast_dbtree,    TWO,      1, 1, 0, 0, 1, 0, 0),
-
+#endif
+#if COLL__HAS_REDUCE
     COLL__ROW(REDUCE,               "gather",     reduce_gather,           reduce_gather,       ONE,      1, 1, 0, 1, 0, 0, 0),
     COLL__ROW(REDUCE,               "direct",     reduce_direct,           reduce_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0),
     COLL__ROW(REDUCE,               "tree",       reduce_tree,             reduce_tree,         ONE,      0, 0, 0, 1, 0, 0, 0),
     COLL__ROW(REDUCE,               "blocks",     reduce_blocks,           reduce_blocks,       MANY,     0, 0, 0, 0, 0, 0, 0),
     COLL__ROW(REDUCE,               "dbtree",     reduce_dbtree,           reduce_dbtree,       TWO,      0, 0, 0, 0, 1, 0, 0),
-
+#endif
+#if COLL__HAS_ALLREDUCE
     COLL__ROW(ALLREDUCE,            "gather",     allreduce_gather,        gather_fold,         ONE,      1, 1, 0, 1, 0, 0, 1),
     COLL__ROW(ALLREDUCE,            "direct",     allreduce_direct,        allreduce_direct,    PER_RANK, 1, 1, 0, 1, 0, 0, 1),
     COLL__ROW(ALLREDUCE,            "circulant",  allreduce_circulant,     allreduce_circulant, PER_RANK, 0, 0, 0, 1, 0, 0, 1),
@@ -237,7 +245,8 @@ static const coll__algorithm coll__algorithms[] = {
     COLL__ROW(ALLREDUCE,            "tree",       allreduce_tree,          allreduce_tree,      ONE,      1, 1, 0, 1, 0, 0, 0),
     COLL__ROW(ALLREDUCE,            "dbtree",     allreduce_dbtree,        allreduce_dbtree,    TWO,      1, 0, 0, 0, 1, 0, 0),
     COLL__ROW(ALLREDUCE,            "census",     allreduce_census,        census,              ONE,      0, 0, 1, 0, 0, 0, 1),
-
+#endif
+#if COLL__HAS_REDUCE_SCATTER
     COLL__ROW(REDUCE_SCATTER,       "gather",     reduce_scatter_gather,   gather_fold_own,     PER_RANK, 1, 1, 0, 1, 0, 0, 1),
     COLL__ROW(REDUCE_SCATTER,       "tree",       reduce_scatter_tree,     reduce_scatter_tree, PER_RANK, 1, 1, 0, 1, 0, 0, 0),
     COLL__ROW(REDUCE_SCATTER,       "direct",     reduce_scatter_direct,   direct_reduce,       PER_RANK, 1, 1, 0, 0, 0, 0, 1),
@@ -248,7 +257,8 @@ static const coll__algorithm coll__algorithms[] = {
     COLL__ROW(REDUCE_SCATTERV,      "direct",     reduce_scatter_direct,   direct_reduce,       PER_RANK, 1, 1, 0, 0, 0, 0, 1),
     COLL__ROW(REDUCE_SCATTERV,      "circulant",  reduce_scatter_circulant, circulant_reduce,    PER_RANK, 0, 0, 0, 1, 0, 0, 1),
     COLL__ROW(REDUCE_SCATTERV,      "ring",       reduce_scatter_ring,     ring_reduce,         PER_RANK, 0, 0, 0, 0, 0, 1, 1),
-
+#endif
+#if COLL__HAS_SCAN
     COLL__ROW(SCAN,                 "gather",     scan_gather,             gather_fold,         ONE,      1, 1, 0, 1, 0, 0, 1),
     COLL__ROW(SCAN,                 "transposed", scan_transposed,         scan_transposed,     PER_RANK, 1, 1, 0, 0, 0, 0, 1),
     COLL__ROW(SCAN,                 "census",     scan_census,             census,              ONE,      1, 0, 0, 0, 0, 0, 0),
@@ -257,14 +267,18 @@ static const coll__algorithm coll__algorithms[] = {
     COLL__ROW(EXSCAN,               "transposed", scan_transposed,         scan_transposed,     PER_RANK, 1, 1, 0, 0, 0, 0, 0),
     COLL__ROW(EXSCAN,               "census",     scan_census,             census,              ONE,      1, 0, 0, 0, 0, 0, 0),
     COLL__ROW(EXSCAN,               "chain",      scan_chain,              scan_chain,          ONE,      1, 1, 0, 0, 1, 0, 0),
-
+#endif
+#if COLL__HAS_GATHER
     COLL__ROW(GATHER,               "tree",       gather_tree,             gather_tree,         PER_RANK, 1, 1, 0, 1, 0, 0, 0),
     COLL__ROW(GATHER,               "direct",     gather_direct,           rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0),
     COLL__ROW(GATHERV,              "direct",     gather_direct,           rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0),
+#endif
+#if COLL__HAS_SCATTER
     COLL__ROW(SCATTER,              "tree",       scatter_tree,            scatter_tree,        PER_RANK, 1, 1, 0, 1, 0, 0, 0),
     COLL__ROW(SCATTER,              "direct",     scatter_direct,          rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0),
     COLL__ROW(SCATTERV,             "direct",     scatter_direct,          rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0),
-
+#endif
+#if COLL__HAS_ALLGATHER
     COLL__ROW(ALLGATHER,            "circulant",  allgather_circulant,     allgather,           PER_RANK, 1, 1, 0, 1, 0, 0, 1),
     COLL__ROW(ALLGATHER,            "far",        allgather_far,           far,                 PER_RANK, 1, 1, 0, 1, 0, 0, 1),
     COLL__ROW(ALLGATHER,            "ring",       allgather_ring,          ring_allgather,      PER_RANK, 1, 1, 0, 0, 0, 1, 1),
@@ -273,20 +287,24 @@ static const coll__algorithm coll__algorithms[] = {
     COLL__ROW(ALLGATHERV,           "far",        allgather_far,           far,                 PER_RANK, 1, 1, 0, 1, 0, 0, 1),
     COLL__ROW(ALLGATHERV,           "ring",       allgather_ring,          ring_allgather,      PER_RANK, 1, 1, 0, 0, 0, 1, 1),
     COLL__ROW(ALLGATHERV,           "tree",       allgather_tree,          allgather_tree,      PER_RANK, 1, 1, 0, 1, 0, 0, 0),
-
+#endif
+#if COLL__HAS_ALLTOALL
     COLL__ROW(ALLTOALL,             "circulant",  alltoall_circulant,      bruck,               PER_RANK, 1, 1, 0, 1, 0, 0, 1),
     COLL__ROW(ALLTOALL,             "direct",     alltoall_direct,         direct,              PER_RANK, 1, 1, 0, 0, 0, 0, 1),
     COLL__ROW(ALLTOALLV,            "direct",     alltoall_direct,         direct,              PER_RANK, 1, 1, 0, 0, 0, 0, 1),
     COLL__ROW(ALLTOALLW,            "direct",     alltoall_direct,         direct,              PER_RANK, 1, 1, 0, 0, 0, 0, 1),
-
+#endif
+#if COLL__HAS_NEIGHBOR
     COLL__ROW(NEIGHBOR_ALLGATHER,   "direct",     neighbor_allgather,      neighbor,            PER_RANK, 1, 1, 0, 0, 0, 0, 0),
     COLL__ROW(NEIGHBOR_ALLGATHERV,  "direct",     neighbor_allgather,      neighbor,            PER_RANK, 1, 1, 0, 0, 0, 0, 0),
     COLL__ROW(NEIGHBOR_ALLTOALL,    "direct",     neighbor_alltoall,       neighbor,            PER_RANK, 1, 1, 0, 0, 0, 0, 0),
     COLL__ROW(NEIGHBOR_ALLTOALLV,   "direct",     neighbor_alltoall,       neighbor,            PER_RANK, 1, 1, 0, 0, 0, 0, 0),
     COLL__ROW(NEIGHBOR_ALLTOALLW,   "direct",     neighbor_alltoall,       neighbor,            PER_RANK, 1, 1, 0, 0, 0, 0, 0),
+#endif
 };
 
 #undef COLL__ROW
+#undef COLL__COST_OF
 
 enum { COLL__ALGORITHM_COUNT = sizeof coll__algorithms / sizeof *coll__algorithms };
 

@@ -14,81 +14,19 @@
 #ifndef COLL_TUNER_H
 #define COLL_TUNER_H
 
-#include "coll_algorithms.h"
+#include "coll_choice.h"
 
-/* What an algorithm sends, counted: all ranks together, and the rounds of the one that has most. */
-typedef struct coll__count { int radix, sent, moved, rounds; } coll__count;
-
-static const int coll__radices[] = { 2, 3, 4, 6, 8, 12, 16, 24, 32 };     /* that are considered, beside the size          */
-
-enum { COLL__RADICES = sizeof coll__radices / sizeof *coll__radices };
-
-typedef coll__count coll__counts[COLL__RADICES + 1];      /* with each radix; the last: with another one              */
-
-/* What is to be chosen for; equal on all ranks. */
-typedef struct coll__query {
-    coll_kind kind;
-    int       size;
-    double    bytes, sum_bytes;                   /* of the whole vector, on the wire and as partial results  */
-    bool      is_exact, is_commutative, must_be_canonical;
-    const char *algorithm;                        /* NULL, "name" or "name:number": the radix, the blocks or the slices */
-    const coll__link *link;                       /* to be fast by                                            */
-    const coll__link *nominal;                    /* to settle the bits by; NULL: the same                    */
-    double    share;                              /* of a processor that a rank has; 0: one of its own        */
-    coll__counts *counts;                         /* of each algorithm for this size; NULL: nothing is remembered */
-} coll__query;
-
-typedef struct coll__choice {
-    const coll__algorithm *algorithm;
-    int    radix, blocks;
-    long   slices;                                /* 0: as the engine likes                                   */
-    double seconds;                               /* predicted                                                */
-} coll__choice;
+#if !defined(COLL_NO_TUNER)
 
 enum {
     COLL__CANDIDATES_MOST = 80,
-    COLL__CUT_MOST        = 4096,                 /* blocks or slices                                         */
     COLL__CUT_LEAST_BYTES = 1 << 10,              /* of a block or slice                                      */
     COLL__CROWD_MOST      = 256                   /* ranks whose work together is counted                     */
 };
 
 #define COLL__CUT_WORTH 1.02                      /* how much slower fewer messages may be                    */
 
-/* ---- >>names ---- */
-
-/* Does "name" or "name:number" name this one?  `number` stays 0 without one; with one that is no number the answer is no. */
-static bool coll__is_named(const coll__algorithm *a, const char *text, long *number)
-{
-    size_t n = 0;
-
-    *number = 0;
-    if (!text) return true;
-    while (a->name[n] && a->name[n] == text[n]) n++;
-    if (a->name[n]) return false;
-    if (!text[n]) return true;
-    if (text[n++] != ':' || !text[n]) return false;
-    for (; text[n] >= '0' && text[n] <= '9' && *number < 1000000; n++) *number = *number * 10 + (text[n] - '0');
-    const bool is_radix = a->has_radix && *number >= 2;
-    const bool is_cut = coll__has_cut(a) && *number >= 1 && *number <= COLL__CUT_MOST;
-    return !text[n] && (is_radix || is_cut);
-}
-
-static bool coll__may_be_used(const coll__algorithm *a, const coll__query *query)
-{
-    if (a->kind != query->kind || (a->needs_exact && !query->is_exact)) return false;
-    if (!a->keeps_order && !query->is_commutative) return false;
-    return a->is_canonical || query->is_exact || !query->must_be_canonical;
-}
-
 /* ---- >>candidates ---- */
-
-/* Does it go in one piece, in so many rounds?  Where only two ranks know how long a block is; and where blocks go straight to the
- * root or from it: who only sends, or only receives, is not held back by slices, and nobody has anything to do with one. */
-static inline bool coll__goes_whole(coll_kind kind, int rounds)
-{
-    if (kind == COLL_GATHERV || kind == COLL_SCATTERV || (kind >= COLL_ALLTOALLV && kind <= COLL_NEIGHBOR_ALLTOALLW)) return true;
-    return rounds == 1 && (kind == COLL_GATHER || kind == COLL_SCATTER);
-}
 
 /* Slices into which the engine will cut the vector of its own accord (coll__execution_cut). */
 static double coll__slices_of(const coll__query *query, int radix, int blocks)
@@ -97,18 +35,6 @@ static double coll__slices_of(const coll__query *query, int radix, int blocks)
 
     if (slices <= 1 || coll__goes_whole(query->kind, coll__circulant_rounds(query->size, radix))) return 1;
     return slices > 1e9 ? 1e9 : (double)(long)slices + (slices > (double)(long)slices);
-}
-
-/* By running the algorithm; of a vector that is cut into many blocks one. */
-static coll__count coll__count_sent(const coll__algorithm *a, int size, int radix, int blocks)
-{
-    coll__round now = { .size = size, .radix = radix, .blocks = blocks };
-    const int ranks = a->is_even ? 1 : size, alike = size / ranks;
-    int rounds = 0;
-
-    for (now.rank = 0; now.rank < ranks; now.rank++)
-        for (int k = 0; a->round(&now, k); k++) rounds = k >= rounds ? k + 1 : rounds;
-    return (coll__count){ radix, now.sent * alike, now.moved * alike, rounds };
 }
 
 /* The same, remembered: it takes much longer than all else that a choice takes. */
@@ -234,17 +160,6 @@ static inline int coll__candidates(coll__choice *list, int room, const coll__que
     return count;
 }
 
-/* Is there any? */
-static inline bool coll__can_choose(const coll__query *query)
-{
-    long number;
-
-    for (int i = 0; i < COLL__ALGORITHM_COUNT; i++)
-        if (coll__may_be_used(&coll__algorithms[i], query) && coll__is_named(&coll__algorithms[i], query->algorithm, &number))
-            return true;
-    return false;
-}
-
 /* The cheapest by the query's link alone; a canonical one, which rounds once and depends on nothing but the inputs, is worth 3 %
  * more.  false: there is none. */
 static bool coll__choose_cheapest(coll__choice *choice, const coll__query *query)
@@ -341,4 +256,42 @@ static inline double coll__lower_bound(const coll__query *query)
                         coll__longer(bytes * query->link->per_byte, reduced * query->link->per_byte_reduced));
 }
 
+#else
+
+/* Without the model: of the algorithms that need not be cut, with the least radix, the one for which latencies and bytes of the
+ * busiest rank are least, counted by running it.  Only what is nominal is seen, so that nothing that is measured, or shared,
+ * decides about bits; canonical algorithms come first, as with the model. */
+static double coll__counted_time(const coll__algorithm *a, const coll__query *query, int radix, int blocks)
+{
+    const coll__count n = coll__count_sent(a, query->size, radix, blocks);
+    const coll__link *link = query->nominal ? query->nominal : query->link;
+    const double bytes = n.moved * query->bytes / blocks, messages = n.rounds + (double)n.sent / query->size;
+
+    return messages * link->latency + bytes / query->size * link->per_byte;
+}
+
+static inline bool coll__is_crowd(const coll__query *query) { return (void)query, false; }
+
+static inline bool coll__choose(coll__choice *choice, const coll__query *query)
+{
+    const int own = query->size > 2 ? query->size : 2;
+    bool is_found = false;
+
+    for (int i = 0; i < COLL__ALGORITHM_COUNT; i++) {
+        const coll__algorithm *a = &coll__algorithms[i];
+        long number;
+        if (!coll__may_be_used(a, query) || !coll__is_named(a, query->algorithm, &number)) continue;
+        if (coll__has_cut(a) && !query->algorithm) continue;
+        const int radix = number > 0 && a->has_radix ? coll__less((int)number, own) : 2, cut = number > 0 ? (int)number : 2;
+        const int blocks = coll__blocks_of(a, query->size, cut);
+        const double seconds = coll__counted_time(a, query, radix, blocks);
+        const bool is_better = !is_found || (a->is_canonical && !choice->algorithm->is_canonical)
+                            || (a->is_canonical == choice->algorithm->is_canonical && seconds < choice->seconds);
+        if (is_better) *choice = (coll__choice){ a, radix, blocks, a->is_pipelined ? cut : 0, seconds };
+        is_found = true;
+    }
+    return is_found;
+}
+
+#endif /* COLL_NO_TUNER */
 #endif /* COLL_TUNER_H */

@@ -1,4 +1,4 @@
-/* coll_base.h - what everything stands on: time, memory, text, log lines, the record of a failure. */
+/* coll_base.h - what everything stands on: arithmetic, time, memory, threads. */
 #ifndef COLL_BASE_H
 #define COLL_BASE_H
 
@@ -6,25 +6,11 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <linux/membarrier.h>
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <sys/eventfd.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 #define COLL__UNUSED __attribute__((unused))
-#define COLL__PRINTF(text_at, first) __attribute__((format(printf, text_at, first)))
-
-enum { COLL__LINE = 128 };                        /* bytes that two cores never share: a pair of cache lines  */
 
 /* ---- >>arithmetic ---- */
 
@@ -48,20 +34,15 @@ static inline uint32_t coll__hash_end(uint64_t hash) { return (uint32_t)(hash ^ 
  * keeps in deed: it never writes to them. */
 static inline unsigned char *coll__behind(const void *at, size_t length) { return (unsigned char *)((uintptr_t)at + length); }
 
-static void coll__close_fd(int *fd)
-{
-    if (*fd >= 0) close(*fd);
-    *fd = -1;
-}
+/* ---- >>system ---- */
 
-/* ---- >>clock: monotonic, in nanoseconds ---- */
+#if defined(COLL_NO_OS)
+#include "coll_bare.h"
+#else
+#include "coll_system.h"
+#endif
 
-static inline int64_t coll__now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
+/* ---- >>clock: coll__now, in nanoseconds ---- */
 
 enum { COLL__MS = 1000000 };
 static const int64_t coll__never = INT64_MAX;
@@ -102,130 +83,7 @@ static inline void coll__fetch_to_write(const void *at)
 #endif
 }
 
-/* Have every thread of this process that runs execute a full barrier, so that the threads in a hurry need none of their own.
- * false: the kernel cannot. */
-static COLL__UNUSED bool coll__membarrier_register(void)
-{
-    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
-}
-
-static COLL__UNUSED void coll__membarrier(void) { (void)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0); }
-
-/* The processors that this process may use, a bit for each, and their number; those beyond 64 share the bits of the first. */
-static COLL__UNUSED uint64_t coll__processor_set(int *count)
-{
-    uint64_t mask[1024 / 64] = { 0 }, set = 0;
-    const long got = syscall(SYS_sched_getaffinity, 0, sizeof mask, mask);
-
-    *count = 0;
-    for (long i = 0; 8 * i < got; i++) {
-        *count += __builtin_popcountll(mask[i]);
-        set |= mask[i];
-    }
-    if (*count > 0) return set;
-    *count = 1;
-    return 1;
-}
-
-static COLL__UNUSED int coll__processors(void)
-{
-    int count;
-
-    (void)coll__processor_set(&count);
-    return count;
-}
-
-/* How many processors there are in the sets of several processes of one host together; `most` and `sum` of their numbers.  Beyond
- * 64 the sets do not tell: either all processes have the same ones, or each is bound to some of its own. */
-static COLL__UNUSED int coll__processors_together(uint64_t set, int most, int sum)
-{
-    const int several = __builtin_popcountll(set);
-
-    if (several < 64) return several > most ? several : most;
-    return most < 64 ? sum : most;
-}
-
-/* Bytes of the largest cache that a processor reaches; what it usually is where the system does not say. */
-static COLL__UNUSED size_t coll__cache_length(void)
-{
-    size_t longest = 0;
-
-    for (int i = 0; i < 8; i++) {
-        char path[80], unit = 0;
-        size_t length = 0;
-        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
-        FILE *file = fopen(path, "re");
-        if (!file) break;
-        if (fscanf(file, "%zu%c", &length, &unit) < 1) length = 0;
-        fclose(file);
-        length *= unit == 'K' ? 1024 : unit == 'M' ? 1024 * 1024 : 1;
-        longest = coll__most(longest, length);
-    }
-    return longest ? longest : (size_t)16 << 20;
-}
-
-/* ---- >>asserts: what must hold inside, whatever the program and the network do ----
- *
- * COLL_ASSERT compiles them in; the tests have it, a release has not.  Each stands where a state changes, and where a wrong value
- * would travel far before it showed.  Its sentence tells the values, so that a report of it can be acted upon.  What a caller or
- * a peer can get wrong is no matter for an assert: it is an error with a status. */
-
-#if defined(COLL_ASSERT)
-#define COLL__ASSERT(condition, ...)                                                                         \
-    ((condition) ? (void)0 : coll__assert_failed(__FILE__, __LINE__, __func__, #condition, __VA_ARGS__))
-
-static COLL__UNUSED COLL__PRINTF(5, 6) __attribute__((noreturn, noinline, cold)) void
-coll__assert_failed(const char *file, int line, const char *function, const char *condition, const char *format, ...)
-{
-    char what[256];
-    va_list list;
-
-    va_start(list, format);
-    vsnprintf(what, sizeof what, format, list);
-    va_end(list);
-    fprintf(stderr, "coll: internal error at %s:%d, %s: %s does not hold: %s; please report this line\n", file, line, function,
-            condition, what);
-    abort();
-}
-#else
-#define COLL__ASSERT(condition, ...) ((void)sizeof((condition) ? 1 : 0))
-#endif
-
-/* ---- >>text: bounded, always terminated ---- */
-
-static COLL__PRINTF(3, 4) void coll__print(char *text, size_t room, const char *format, ...)
-{
-    va_list list;
-    va_start(list, format);
-    vsnprintf(text, room, format, list);
-    va_end(list);
-}
-
-/* Append to what is there. */
-static COLL__UNUSED COLL__PRINTF(3, 4) void coll__append(char *text, size_t room, const char *format, ...)
-{
-    const size_t used = strlen(text);
-    va_list list;
-    va_start(list, format);
-    if (used < room) vsnprintf(text + used, room - used, format, list);
-    va_end(list);
-}
-
-/* Append the members of a set of ranks as ranges: "3, 5-7". */
-static COLL__UNUSED void coll__append_ranks(char *text, size_t room, const unsigned char *is_member, int size)
-{
-    const char *comma = "";
-
-    for (int r = 0; r < size; r++) {
-        if (!is_member[r]) continue;
-        int last = r;
-        while (last + 1 < size && is_member[last + 1]) last++;
-        if (last == r) coll__append(text, room, "%s%d", comma, r);
-        else coll__append(text, room, "%s%d%s%d", comma, r, last == r + 1 ? ", " : "-", last);
-        comma = ", ";
-        r = last;
-    }
-}
+/* ---- >>statuses ---- */
 
 COLL_API const char *coll_status_text(coll_status status)
 {
@@ -284,96 +142,5 @@ static COLL__UNUSED void *coll__allocate(size_t length)
     memset(at, 0, length);
     return at;
 }
-
-/* Zeroed memory of whole pages that nobody has touched yet, or NULL: each comes to lie near the processor that is the first to
- * write to it. */
-static COLL__UNUSED void *coll__reserve(size_t length)
-{
-    void *at = mmap(NULL, length ? length : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return at == MAP_FAILED ? NULL : at;
-}
-
-static COLL__UNUSED void coll__unreserve(void *at, size_t length)
-{
-    if (at) munmap(at, length ? length : 1);
-}
-
-/* A word that reads 1, and 0 in a forked child, whose copy of the page the kernel wipes.  NULL: no memory. */
-static COLL__UNUSED unsigned char *coll__fork_guard(void)
-{
-    void *page = mmap(NULL, 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    if (page == MAP_FAILED) return NULL;
-#if defined(MADV_WIPEONFORK)
-    (void)madvise(page, 1, MADV_WIPEONFORK);      /* kernels before 4.14 lack it: then a fork goes unnoticed    */
-#endif
-    *(unsigned char *)page = 1;
-    return (unsigned char *)page;
-}
-
-static COLL__UNUSED void coll__fork_guard_free(unsigned char *guard)
-{
-    if (guard) munmap(guard, 1);
-}
-
-/* ---- >>threads of the library's own ---- */
-
-/* Begin one that takes no signals, with a small stack; 0, or an errno.  Thread-local variables of the program may lie on that
- * stack, so that where it is too small the system's usual one is taken. */
-static COLL__UNUSED int coll__thread_begin(pthread_t *thread, size_t stack, void *(*main)(void *), void *arg)
-{
-    pthread_attr_t attributes;
-    sigset_t all, before;
-    int error = pthread_attr_init(&attributes);
-
-    if (error) return error;
-    (void)pthread_attr_setstacksize(&attributes, stack);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(thread, &attributes, main, arg);
-    if (error == EINVAL) error = pthread_create(thread, NULL, main, arg);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    return error;
-}
-
-/* ---- >>log: to the program's hook, or to stderr ---- */
-
-typedef struct coll__log {
-    coll_log_level level;
-    void (*hook)(void *context, coll_log_level level, const char *line);
-    void *context;
-} coll__log;
-
-static COLL__UNUSED COLL__PRINTF(3, 4) void coll__say(const coll__log *log, coll_log_level level, const char *format, ...)
-{
-    char line[512];
-    va_list list;
-
-    if (level > log->level) return;
-    va_start(list, format);
-    vsnprintf(line, sizeof line, format, list);
-    va_end(list);
-    if (log->hook) log->hook(log->context, level, line);
-    else fprintf(stderr, "coll: %s\n", line);
-}
-
-/* ---- >>failure: the first one is kept ---- */
-
-/* Fill *failure unless it already holds one.  Gives the status it holds then. */
-static COLL__PRINTF(4, 5) coll_status coll__blame(coll_failure *failure, coll_status status, int rank, const char *format, ...)
-{
-    va_list list;
-
-    if (failure->status != COLL_OK) return failure->status;
-    failure->rank = rank;
-    va_start(list, format);
-    vsnprintf(failure->text, sizeof failure->text, format, list);
-    va_end(list);
-    return failure->status = status;
-}
-
-/* The sentence behind coll_error(NULL): of this thread's last communicator that could not be made. */
-static __thread char coll__start_error[512];
 
 #endif /* COLL_BASE_H */

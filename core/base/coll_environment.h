@@ -2,17 +2,7 @@
 #ifndef COLL_ENVIRONMENT_H
 #define COLL_ENVIRONMENT_H
 
-#include "coll_base.h"
-
-/* The sentence of a communicator that cannot be made.  Gives the status. */
-static COLL__PRINTF(2, 3) coll_status coll__start_failed(coll_status status, const char *format, ...)
-{
-    va_list list;
-    va_start(list, format);
-    vsnprintf(coll__start_error, sizeof coll__start_error, format, list);
-    va_end(list);
-    return status;
-}
+#include "coll_text.h"
 
 /* The whole of `text` as a number within low..high. */
 static bool coll__parse_int(const char *text, long low, long high, int *out)
@@ -27,10 +17,17 @@ static bool coll__parse_int(const char *text, long low, long high, int *out)
     return true;
 }
 
-/* An environment variable, NULL when it is not set or empty. */
+/* A variable of the environment; NULL: it is not set, or this program does not ask (COLL_NO_ENV). */
+#if defined(COLL_NO_ENV)
+static inline const char *coll__variable(const char *name) { return (void)name, NULL; }
+#else
+static inline const char *coll__variable(const char *name) { return getenv(name); }
+#endif
+
+/* The same, NULL when it is empty, too. */
 static const char *coll__environment(const char *name)
 {
-    const char *text = name ? getenv(name) : NULL;
+    const char *text = name ? coll__variable(name) : NULL;
     return text && *text ? text : NULL;
 }
 

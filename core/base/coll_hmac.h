@@ -8,6 +8,8 @@
 #ifndef COLL_HMAC_H
 #define COLL_HMAC_H
 
+#if !defined(COLL_NO_TCP)                         /* nobody else has a key                                   */
+
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -172,4 +174,5 @@ static const char *coll__key_file_fault(const struct stat *about, uid_t user)
     return rights & 077 ? "users other than its owner may use it: chmod 600" : NULL;
 }
 
+#endif /* COLL_NO_TCP */
 #endif /* COLL_HMAC_H */

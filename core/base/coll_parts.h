@@ -11,10 +11,25 @@
  *   COLL_NO_BACKGROUND   the thread that moves operations while the program computes; coll_fd
  *   COLL_NO_HIERARCHY    collectives by hosts: on a host, between hosts, on a host
  *
+ *   COLL_NO_TUNER        the cost model: algorithms are chosen by counting their messages and bytes; coll_measure, tuning files
+ *   COLL_NO_NEIGHBORS    collectives of neighbours, and coll_neighbors
+ *   COLL_NO_ENV          variables of the environment, launchers with them: what coll_config says is all there is
+ *   COLL_NO_TEXT         sentences: an error is its status, and coll_error gives that status's name
+ *   COLL_NO_STDIO        <stdio.h>: coll_dump goes, and with it sentences, the recorder, the simulator and TCP
+ *   COLL_NO_OS           a machine without an operating system: no threads, processes, files or clock (core/base/coll_bare.h)
+ *
+ *   COLL_ONLY_KINDS      a list instead: -DCOLL_ONLY_KINDS=broadcast,allreduce leaves out the other collectives of barrier,
+ *                        broadcast, reduce, allreduce, reduce_scatter, scan, gather, scatter, allgather, alltoall and neighbor.
+ *                        A name stands for all its forms, as alltoall for alltoallv and alltoallw; barrier,
+ *                        allreduce and allgather, which the library needs itself, are in every program, and broadcast and
+ *                        alltoall in those with the cost model; so are messages
  *   COLL_ONLY_TRANSPORTS a list instead: -DCOLL_ONLY_TRANSPORTS=threads,tcp leaves out the others of threads, tcp, joined, sim
  *                        and mpi; joined is there with threads and tcp, and mpi takes COLL_WITH_MPI, too
  *   COLL_SMALL           threads and TCP by poll, and kernels for one set of instructions: COLL_NO_SIM, COLL_NO_URING and
  *                        COLL_NO_TIERS
+ *
+ *   COLL_TINY            bare metal: COLL_NO_OS, COLL_NO_TUNER, COLL_NO_HIERARCHY, COLL_NO_TIERS, and of the collectives
+ *                        barrier, broadcast, reduce, allreduce and allgather, unless COLL_ONLY_KINDS says others
  *
  * What is left out is not compiled, and its file says in its #else what becomes of those who ask for it: COLL_ERR_UNSUPPORTED,
  * and a sentence with the name of the switch. */
@@ -34,6 +49,55 @@
 #define COLL_NO_TIERS 1
 #endif
 #endif
+
+#if defined(COLL_TINY)
+#if !defined(COLL_NO_OS)
+#define COLL_NO_OS 1
+#endif
+#if !defined(COLL_NO_TUNER)
+#define COLL_NO_TUNER 1
+#endif
+#if !defined(COLL_NO_HIERARCHY)
+#define COLL_NO_HIERARCHY 1
+#endif
+#if !defined(COLL_NO_TIERS)
+#define COLL_NO_TIERS 1
+#endif
+#if !defined(COLL_ONLY_KINDS)
+#define COLL_ONLY_KINDS broadcast, reduce
+#endif
+#endif
+
+#if defined(COLL_NO_OS)
+#if !defined(COLL_NO_THREADS)
+#define COLL_NO_THREADS 1
+#endif
+#if !defined(COLL_NO_BACKGROUND)
+#define COLL_NO_BACKGROUND 1
+#endif
+#if !defined(COLL_NO_STDIO)
+#define COLL_NO_STDIO 1
+#endif
+#if !defined(COLL_NO_ENV)
+#define COLL_NO_ENV 1
+#endif
+#endif
+
+#if defined(COLL_NO_STDIO)
+#if !defined(COLL_NO_TEXT)
+#define COLL_NO_TEXT 1
+#endif
+#if !defined(COLL_NO_RECORDER)
+#define COLL_NO_RECORDER 1
+#endif
+#if !defined(COLL_NO_SIM)
+#define COLL_NO_SIM 1
+#endif
+#if !defined(COLL_NO_TCP)
+#define COLL_NO_TCP 1
+#endif
+#endif
+
 #if defined(COLL_NO_TIERS) && !defined(COLL__ONE_TIER)
 #define COLL__ONE_TIER 1
 #endif
@@ -71,6 +135,87 @@
 #endif
 #endif
 
+/* ---- >>kinds: the same for collectives; COLL__HAS_SCAN is 1 or 0 ---- */
+
+#define COLL__KINDS_ALL 2047
+#if defined(COLL_ONLY_KINDS)
+#define COLL__ASKED_ 4096
+#define COLL__ASKED_barrier 1
+#define COLL__ASKED_broadcast 2
+#define COLL__ASKED_reduce 4
+#define COLL__ASKED_allreduce 8
+#define COLL__ASKED_reduce_scatter 16
+#define COLL__ASKED_scan 32
+#define COLL__ASKED_gather 64
+#define COLL__ASKED_scatter 128
+#define COLL__ASKED_allgather 256
+#define COLL__ASKED_alltoall 512
+#define COLL__ASKED_neighbor 1024
+#define COLL__ASKED(...) COLL__ASKED_MANY(__VA_ARGS__, , , , , , , , , , , ,)
+#define COLL__ASKED_MANY(a, b, c, d, e, f, g, h, i, j, k, ...) \
+    (COLL__ASKED_##a | COLL__ASKED_##b | COLL__ASKED_##c | COLL__ASKED_##d | COLL__ASKED_##e | COLL__ASKED_##f \
+     | COLL__ASKED_##g | COLL__ASKED_##h | COLL__ASKED_##i | COLL__ASKED_##j | COLL__ASKED_##k)
+#define COLL__ALL_KNOWN(...) COLL__ALL_KNOWN_MANY(__VA_ARGS__, , , , , , , , , , , ,)
+#define COLL__ALL_KNOWN_MANY(a, b, c, d, e, f, g, h, i, j, k, ...) \
+    (COLL__ASKED_##a && COLL__ASKED_##b && COLL__ASKED_##c && COLL__ASKED_##d && COLL__ASKED_##e && COLL__ASKED_##f \
+     && COLL__ASKED_##g && COLL__ASKED_##h && COLL__ASKED_##i && COLL__ASKED_##j && COLL__ASKED_##k)
+#if !COLL__ALL_KNOWN(COLL_ONLY_KINDS)
+#error "COLL_ONLY_KINDS is a list of collectives (core/base/coll_parts.h), as in -DCOLL_ONLY_KINDS=broadcast,allreduce"
+#endif
+#define COLL__KINDS_ASKED COLL__ASKED(COLL_ONLY_KINDS)
+#else
+#define COLL__KINDS_ASKED COLL__KINDS_ALL
+#endif
+#if defined(COLL_NO_NEIGHBORS)
+#define COLL__KINDS_THERE (COLL__KINDS_ASKED & 1023)
+#else
+#define COLL__KINDS_THERE COLL__KINDS_ASKED
+#endif
+
+#if COLL__KINDS_THERE & 2 || !defined(COLL_NO_TUNER)
+#define COLL__HAS_BROADCAST 1
+#else
+#define COLL__HAS_BROADCAST 0
+#endif
+#if COLL__KINDS_THERE & 4
+#define COLL__HAS_REDUCE 1
+#else
+#define COLL__HAS_REDUCE 0
+#endif
+#if COLL__KINDS_THERE & 16
+#define COLL__HAS_REDUCE_SCATTER 1
+#else
+#define COLL__HAS_REDUCE_SCATTER 0
+#endif
+#if COLL__KINDS_THERE & 32
+#define COLL__HAS_SCAN 1
+#else
+#define COLL__HAS_SCAN 0
+#endif
+#if COLL__KINDS_THERE & 64
+#define COLL__HAS_GATHER 1
+#else
+#define COLL__HAS_GATHER 0
+#endif
+#if COLL__KINDS_THERE & 128
+#define COLL__HAS_SCATTER 1
+#else
+#define COLL__HAS_SCATTER 0
+#endif
+#if COLL__KINDS_THERE & 1536 || !defined(COLL_NO_TUNER)  /* neighbours are made by an exchange     */
+#define COLL__HAS_ALLTOALL 1
+#else
+#define COLL__HAS_ALLTOALL 0
+#endif
+#if COLL__KINDS_THERE & 1024
+#define COLL__HAS_NEIGHBOR 1
+#else
+#define COLL__HAS_NEIGHBOR 0
+#endif
+#define COLL__HAS_BARRIER 1
+#define COLL__HAS_ALLREDUCE 1
+#define COLL__HAS_ALLGATHER 1
+
 /* ---- >>what follows ---- */
 
 #if (defined(COLL_NO_TCP) || defined(COLL_NO_THREADS)) && !defined(COLL_NO_JOINED)
@@ -78,33 +223,36 @@
 #endif
 
 #if defined(COLL_NO_SHM)
-enum { COLL__HAS_SHM = 0 };
+#define COLL__HAS_SHM 0
 #else
-enum { COLL__HAS_SHM = 1 };
+#define COLL__HAS_SHM 1
 #endif
 
 #if defined(COLL_NO_LANES)
-enum { COLL__HAS_LANES = 0 };
+#define COLL__HAS_LANES 0
 #else
-enum { COLL__HAS_LANES = 1 };
+#define COLL__HAS_LANES 1
 #endif
 
 /* What all ranks must have, or all must lack: without it other messages are sent, and sums are grouped in another way.  These
  * bits go into the hello, beside those of the arithmetic. */
-enum { COLL__LACKS_HIERARCHY = 0x10000 };
-#if defined(COLL_NO_HIERARCHY)
-enum { COLL__LACKS = COLL__LACKS_HIERARCHY };
+#define COLL__LACKS_HIERARCHY 0x10000
+#define COLL__LACKS_TUNER 0x20000
+#if defined(COLL_NO_HIERARCHY) && defined(COLL_NO_TUNER)
+#define COLL__LACKS (COLL__LACKS_HIERARCHY | COLL__LACKS_TUNER)
+#elif defined(COLL_NO_HIERARCHY)
+#define COLL__LACKS COLL__LACKS_HIERARCHY
+#elif defined(COLL_NO_TUNER)
+#define COLL__LACKS COLL__LACKS_TUNER
 #else
-enum { COLL__LACKS = 0 };
+#define COLL__LACKS 0
 #endif
 
-/* Whoever has left something out has functions that nobody calls any more: the compiler drops them, and need not tell. */
+/* Is anything left out?  Then there are functions that nobody calls. */
 #if defined(COLL_NO_SIM) || defined(COLL_NO_TCP) || defined(COLL_NO_THREADS) || defined(COLL_NO_JOINED) || defined(COLL_NO_SHM) \
-    || defined(COLL_NO_LANES) || defined(COLL_NO_RECORDER) || defined(COLL_NO_BACKGROUND) || defined(COLL_NO_HIERARCHY)
+    || defined(COLL_NO_LANES) || defined(COLL_NO_RECORDER) || defined(COLL_NO_BACKGROUND) || defined(COLL_NO_HIERARCHY) \
+    || defined(COLL_NO_TUNER) || defined(COLL_NO_ENV) || defined(COLL_NO_TEXT) || COLL__KINDS_THERE != COLL__KINDS_ALL
 #define COLL__LEAVES_OUT 1
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-function"
-#pragma GCC diagnostic ignored "-Wunused-const-variable"
 #endif
 
 #endif /* COLL_PARTS_H */

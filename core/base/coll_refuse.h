@@ -8,7 +8,7 @@
 #if defined(__cplusplus)
 #define COLL__REFUSED 1
 #error "the implementation of coll.h is C11: put #define COLL_IMPLEMENTATION and #include \"coll.h\" into one .c file"
-#elif !defined(__linux__)
+#elif !defined(__linux__) && !defined(COLL_NO_OS)
 #define COLL__REFUSED 1
 #error "the implementation of coll.h is for Linux"
 #elif !defined(__GNUC__)
@@ -37,6 +37,13 @@
 #else
 #pragma GCC push_options
 #pragma GCC optimize("fp-contract=off")
+#endif
+
+/* Where something is left out, the compiler drops what nobody calls any more, and need not tell. */
+#if defined(COLL__LEAVES_OUT)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
+#pragma GCC diagnostic ignored "-Wunused-const-variable"
 #endif
 
 #endif /* COLL_REFUSE_H */

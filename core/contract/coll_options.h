@@ -87,7 +87,7 @@ static coll_status coll__option_text(const coll__option *o, const char **field)
 {
     const bool is_open = !*field || (!**field && o->traits & COLL__EMPTY_IS_OPEN);
 
-    if (is_open) *field = getenv(o->variable);
+    if (is_open) *field = coll__variable(o->variable);
     if (!*field || !**field) *field = o->usual_text;
     if (o->type != COLL__OPTION_WORD || !*field || coll__word_number(o->words, *field) >= 0) return COLL_OK;
     return coll__start_failed(COLL_ERR_ARGUMENT, is_open ? "%s=%.40s is none of %s" : "%s \"%.40s\" is none of %s",

@@ -21,7 +21,7 @@ typedef struct coll__opened {
 
 /* A rank of coll_spawn. */
 typedef struct coll__worker {
-    pthread_t  thread;
+    coll__thread_id  thread;
     coll_comm *comm;
     int      (*fn)(coll_comm *comm, void *arg);
     void      *arg;

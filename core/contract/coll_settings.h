@@ -5,7 +5,13 @@
 #include "coll_shape.h"
 #include "coll_tuning.h"
 
-enum { COLL__SIZE_MOST = 65536, COLL__HOSTS_ROOM = 4096 };
+enum { COLL__SIZE_MOST = 65536 };
+
+#if defined(COLL_NO_ENV)
+enum { COLL__HOSTS_ROOM = 1, COLL__FORCED_ROOM = 1 };
+#else
+enum { COLL__HOSTS_ROOM = 4096, COLL__FORCED_ROOM = 256 };
+#endif
 
 /* A launcher: the names of the variables by which it tells. */
 typedef struct coll__launcher {
@@ -45,7 +51,7 @@ typedef struct coll__settings {
     const coll__extension *extension;             /* of this program                                          */
     uint32_t    arithmetic;                       /* of this program: coll__arithmetic                        */
     coll__numbers numbers;                        /* what the tuner is to believe of the wire                 */
-    char        forced_text[256];                 /* names of COLL_ALGORITHM, each ended by '\0'              */
+    char        forced_text[COLL__FORCED_ROOM];                 /* names of COLL_ALGORITHM, each ended by '\0'              */
     int         forced_at[COLL__KIND_COUNT];      /* 1 + where that of each kind begins; 0: none              */
 } coll__settings;
 

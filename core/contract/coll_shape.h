@@ -32,7 +32,7 @@
 #ifndef COLL_SHAPE_H
 #define COLL_SHAPE_H
 
-#include "../base/coll_base.h"
+#include "../base/coll_text.h"
 
 enum { COLL__WHO_NOBODY, COLL__WHO_ALL, COLL__WHO_ROOT, COLL__WHO_LATER };
 enum { COLL__OVER_ONE, COLL__OVER_RANKS, COLL__OVER_SOURCES, COLL__OVER_DESTINATIONS };

@@ -72,6 +72,8 @@ static void coll__numbers_round(coll__numbers *n)
     (void)coll__numbers_read(n, text, &wrong);
 }
 
+#if !defined(COLL_NO_TUNER) && !defined(COLL_NO_STDIO)
+
 /* What a file says; NULL: there is none. */
 static coll_status coll__tuning_read(coll__numbers *n, const char *path)
 {
@@ -97,4 +99,14 @@ static coll_status coll__tuning_read(coll__numbers *n, const char *path)
     return COLL_OK;
 }
 
+#else
+
+static coll_status coll__tuning_read(coll__numbers *n, const char *path)
+{
+    (void)n;
+    if (!path) return COLL_OK;
+    return coll__start_failed(COLL_ERR_UNSUPPORTED, "tuning file %.160s: this program was compiled with COLL_NO_TUNER", path);
+}
+
+#endif
 #endif /* COLL_TUNING_H */

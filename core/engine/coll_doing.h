@@ -1,55 +1,50 @@
-/* coll_doing.h - which communicators this rank has, for others to read. */
+/* coll_doing.h - what this rank is doing, for others to read: other threads, and by them other ranks. */
 #ifndef COLL_DOING_H
 #define COLL_DOING_H
 
-static bool coll__has_comm(const coll__session *session, uint32_t id)
+#if !defined(COLL_NO_OS)
+
+/* Write a head where other threads read it. */
+static inline void coll__doing_set(coll__session *session, uint64_t *words, const unsigned char *head)
 {
-    const coll_comm *comm = session->comms;
-
-    while (comm && comm->id != id) comm = comm->next;
-    return comm != NULL;
-}
-
-/* Take down the number of a communicator; gives how many there have been. */
-static int coll__doing_note(coll_doing_comms *out, int n, uint64_t number, bool is_map)
-{
-    const uint64_t back = out->below - 1 - number;
-
-    if (is_map && back < COLL_DOING_COMMS * COLL_DOING_BITS)
-        out->numbers[back / COLL_DOING_BITS] |= (uint64_t)1 << back % COLL_DOING_BITS;
-    if (!is_map && n < COLL_DOING_COMMS) out->numbers[n] = number + 1;
-    return n + 1;
-}
-
-/* Those that we have, and those that are freed while something sent in them is still to arrive; gives how many. */
-static int coll__doing_list(coll__session *session, coll_doing_comms *out, bool is_map)
-{
-    int n = 0;
-
-    *out = (coll_doing_comms){ .below = session->next_id };
-    for (const coll_comm *comm = session->comms; comm; comm = comm->next) n = coll__doing_note(out, n, comm->id, is_map);
-    session->lingers = false;
-    for (const coll__message *m = session->messages ? session->messages->outgoing.first : NULL; m; m = m->next) {
-        if (coll__has_comm(session, m->comm)) continue;
-        session->lingers = true;
-        n = coll__doing_note(out, n, m->comm, is_map);
+    COLL__UNROLLED for (int i = 0; i < COLL_HEAD_LENGTH / 8; i++) {
+        uint64_t word;
+        memcpy(&word, head + 8 * i, 8);
+        __atomic_store_n(&words[i], word, __ATOMIC_RELAXED);
     }
-    return n;
+    (void)__atomic_add_fetch(&session->doing.turn, 1, __ATOMIC_RELEASE);
 }
 
-/* Communicators have come or gone.  While some are being made, one that is not there may still come. */
-static void coll__doing_comms(coll__session *session)
+/* It waits in the call with this head. */
+static inline void coll__doing_begin(coll__session *session, const unsigned char *head)
 {
-    coll_doing *d = &session->doing;
-    coll_doing_comms now;
-    const bool is_map = coll__doing_list(session, &now, false) > COLL_DOING_COMMS;
-
-    if (is_map) coll__doing_list(session, &now, true), now.below |= COLL_DOING_MAP;
-    if (session->deriving > 0) now.below = 0;
-    (void)__atomic_add_fetch(&d->comms_turn, 1, __ATOMIC_SEQ_CST);
-    for (int i = 0; i < COLL_DOING_COMMS; i++) __atomic_store_n(&d->comms.numbers[i], now.numbers[i], __ATOMIC_SEQ_CST);
-    __atomic_store_n(&d->comms.below, now.below, __ATOMIC_SEQ_CST);
-    (void)__atomic_add_fetch(&d->comms_turn, 1, __ATOMIC_SEQ_CST);
+    (void)__atomic_add_fetch(&session->doing.inside, 1, __ATOMIC_RELAXED);
+    coll__doing_set(session, session->doing.now, head);
 }
 
+static inline void coll__doing_end(coll__session *session)
+{
+    (void)__atomic_sub_fetch(&session->doing.inside, 1, __ATOMIC_RELAXED);
+    (void)__atomic_add_fetch(&session->doing.turn, 1, __ATOMIC_RELEASE);
+}
+
+/* A call with COLL_DETECT_OVERFLOW has found one. */
+static inline void coll__overflows_count(coll_comm *comm) { (void)__atomic_add_fetch(&comm->overflows, 1, __ATOMIC_RELAXED); }
+static inline uint64_t coll__overflows_of(const coll_comm *comm) { return __atomic_load_n(&comm->overflows, __ATOMIC_RELAXED); }
+
+#else
+
+/* Nobody else reads. */
+static inline void coll__doing_set(coll__session *session, uint64_t *words, const unsigned char *head)
+{
+    (void)session;
+    memcpy(words, head, COLL_HEAD_LENGTH);
+}
+
+static inline void coll__doing_begin(coll__session *session, const unsigned char *head) { (void)session, (void)head; }
+static inline void coll__doing_end(coll__session *session) { (void)session; }
+static inline void coll__overflows_count(coll_comm *comm) { comm->overflows++; }
+static inline uint64_t coll__overflows_of(const coll_comm *comm) { return comm->overflows; }
+
+#endif
 #endif /* COLL_DOING_H */

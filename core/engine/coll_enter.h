@@ -18,7 +18,7 @@
 #define COLL_ENTER_H
 
 /* Its address says which thread this is, with no call of a function. */
-static __thread char coll__thread_mark;
+static COLL__THREAD_LOCAL char coll__thread_mark;
 
 static inline bool coll__door_is_mine(const coll__door *door)
 {
@@ -29,22 +29,22 @@ static inline bool coll__door_is_mine(const coll__door *door)
  * others wait for it (`waits`). */
 static __attribute__((noinline)) bool coll__door_claim(coll__door *door, coll__session *session, bool waits)
 {
-    const pthread_t me = pthread_self();
+    const coll__thread_id me = coll__thread_self();
     bool is_free;
 
-    pthread_mutex_lock(&session->lock);
+    coll__lock_take(&session->lock);
     for (;;) {
         __atomic_store_n(&door->is_claimed, 1, __ATOMIC_SEQ_CST);
         if (door->owner && !coll__door_is_mine(door)) coll__membarrier();
         is_free = !__atomic_load_n(&door->is_taken, __ATOMIC_ACQUIRE)
                && (!door->owner || !__atomic_load_n(&door->inside[door->hands], __ATOMIC_ACQUIRE));
         if (is_free || !waits || !__atomic_load_n(&session->abort_wanted, __ATOMIC_ACQUIRE)) break;
-        pthread_mutex_unlock(&session->lock);
-        sched_yield();
-        pthread_mutex_lock(&session->lock);
+        coll__lock_drop(&session->lock);
+        coll__yield();
+        coll__lock_take(&session->lock);
     }
     if (is_free) {
-        const bool is_other = !pthread_equal(door->thread, me) && door->hands < COLL__HANDS_MOST;
+        const bool is_other = !coll__thread_is(door->thread, me) && door->hands < COLL__HANDS_MOST;
         __atomic_store_n(&door->hands, door->hands + is_other, __ATOMIC_RELAXED);
         __atomic_store_n(&door->is_taken, 1, __ATOMIC_RELAXED);
         __atomic_store_n(&door->thread, me, __ATOMIC_RELAXED);
@@ -52,7 +52,7 @@ static __attribute__((noinline)) bool coll__door_claim(coll__door *door, coll__s
         __atomic_store_n(&door->owner, is_owned ? &coll__thread_mark : NULL, __ATOMIC_RELAXED);
     }
     __atomic_store_n(&door->is_claimed, 0, __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&session->lock);
+    coll__lock_drop(&session->lock);
     return is_free;
 }
 

@@ -278,7 +278,7 @@ static void coll__cached_set(coll__cached *cached, const coll_request *r, const 
     cached->call = r->call;
     cached->elements = coll__call_elements(&r->call, r->comm->size);
     cached->version = order->numbers->version;
-    coll__print(cached->algorithm, sizeof cached->algorithm, "%s", r->call.algorithm ? r->call.algorithm : "");
+    coll__keep_text(cached->algorithm, sizeof cached->algorithm, r->call.algorithm ? r->call.algorithm : "");
     cached->choice = *choice;
     order->cached_next++;
 }

@@ -16,7 +16,7 @@ static inline coll_status coll__offer(const coll__session *session, coll_task *t
     for (int looks = 1; ; looks++) {
         const coll_status status = session->transport->offload(session->context, task, failure);
         if (status != COLL_PENDING || looks >= most) return status;
-        if (session->is_crowded) sched_yield();
+        if (session->is_crowded) coll__yield();
         else coll__relax();
     }
 }

@@ -123,10 +123,8 @@ static coll_status coll__patience_check(coll__patience *p, coll_request *r, int6
 /* In place of a long sleep in the transport, with which something else may have to end. */
 static int coll__silent_nap(const coll__goal *goal)
 {
-    const struct timespec nap = { 0, 20000 };
-
     if (!goal->is_silent) return 1;
-    (void)nanosleep(&nap, NULL);
+    coll__nap(20);
     return 0;
 }
 
@@ -167,16 +165,14 @@ static void coll__wait_begin(const coll__goal *goal)
     coll__session *session = goal->comm->session;
 
     goal->request->comm->waiting = goal->request;
-    (void)__atomic_add_fetch(&session->doing.inside, 1, __ATOMIC_RELAXED);
-    coll__doing_set(session, session->doing.now, goal->request->head);
+    coll__doing_begin(session, goal->request->head);
 }
 
 static void coll__wait_end(const coll__goal *goal)
 {
     coll__session *session = goal->comm->session;
 
-    (void)__atomic_sub_fetch(&session->doing.inside, 1, __ATOMIC_RELAXED);
-    (void)__atomic_add_fetch(&session->doing.turn, 1, __ATOMIC_RELEASE);
+    coll__doing_end(session);
     goal->request->comm->waiting = NULL;
 }
 

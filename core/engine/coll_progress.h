@@ -25,8 +25,9 @@ static inline bool coll__is_for_others(const coll_request *r)
 {
     const coll__background *m = &r->comm->session->background;
 
-    if (r->carrier->traits & COLL__OWNER_ONLY) return m->has_thread && pthread_equal(m->thread, pthread_self());
-    return r->call.op == COLL_USER && !pthread_equal(__atomic_load_n(&r->comm->door.thread, __ATOMIC_RELAXED), pthread_self());
+    if (r->carrier->traits & COLL__OWNER_ONLY) return m->has_thread && coll__thread_is(m->thread, coll__thread_self());
+    return r->call.op == COLL_USER
+        && !coll__thread_is(__atomic_load_n(&r->comm->door.thread, __ATOMIC_RELAXED), coll__thread_self());
 }
 
 /* Run an order as far as it goes. */
@@ -98,7 +99,7 @@ static inline void coll__pause(const coll__session *session, int looks)
 {
     const bool is_cheap = session->orders && session->orders->queue->carrier->traits & COLL__AS_A_WHOLE;
 
-    if (session->is_crowded || looks % (is_cheap ? COLL__LOOKS_A_CLOCK : COLL__LOOKS_A_CLOCK / 2) == 0) sched_yield();
+    if (session->is_crowded || looks % (is_cheap ? COLL__LOOKS_A_CLOCK : COLL__LOOKS_A_CLOCK / 2) == 0) coll__yield();
     else coll__relax();
 }
 
@@ -121,7 +122,7 @@ static void coll__session_take_locked(coll_comm *comm)
     __atomic_add_fetch(&session->entrants, 1, __ATOMIC_SEQ_CST);
     while (session->is_held) {
         if (session->transport->wake) session->transport->wake(session->context);
-        pthread_cond_wait(&session->changed, &session->lock);
+        coll__bell_wait(&session->changed, &session->lock);
     }
     __atomic_sub_fetch(&session->entrants, 1, __ATOMIC_SEQ_CST);
     session->is_held = comm->is_holder = true;
@@ -130,9 +131,9 @@ static void coll__session_take_locked(coll_comm *comm)
 
 static void coll__session_take(coll_comm *comm)
 {
-    pthread_mutex_lock(&comm->session->lock);
+    coll__lock_take(&comm->session->lock);
     coll__session_take_locked(comm);
-    pthread_mutex_unlock(&comm->session->lock);
+    coll__lock_drop(&comm->session->lock);
 }
 
 static void coll__session_drop_locked(coll_comm *comm)
@@ -141,15 +142,15 @@ static void coll__session_drop_locked(coll_comm *comm)
 
     COLL__ASSERT(session->is_held && comm->is_holder, "rank %d lets go of what it does not hold", session->rank);
     session->is_held = comm->is_holder = false;
-    pthread_cond_broadcast(&session->changed);
+    coll__bell_ring(&session->changed);
     if (session->observer) session->observer->idle(session);
 }
 
 static void coll__session_drop(coll_comm *comm)
 {
-    pthread_mutex_lock(&comm->session->lock);
+    coll__lock_take(&comm->session->lock);
     coll__session_drop_locked(comm);
-    pthread_mutex_unlock(&comm->session->lock);
+    coll__lock_drop(&comm->session->lock);
 }
 
 /* Let entrants in, and follow whoever holds the session then, until the goal is reached, or nobody holds it, or the time `until`
@@ -157,13 +158,12 @@ static void coll__session_drop(coll_comm *comm)
 static void coll__session_follow(const coll__goal *goal, int64_t until)
 {
     coll__session *session = goal->comm->session;
-    const struct timespec at = { (time_t)(until / 1000000000), (long)(until % 1000000000) };
     int error = 0;
 
     coll__session_drop_locked(goal->comm);
     __atomic_add_fetch(&session->followers, 1, __ATOMIC_SEQ_CST);
     while ((session->is_held || session->entrants > 0) && !coll__is_reached(goal) && error == 0)
-        error = pthread_cond_timedwait(&session->changed, &session->lock, &at);
+        error = coll__bell_wait_until(&session->changed, &session->lock, until);
     __atomic_sub_fetch(&session->followers, 1, __ATOMIC_SEQ_CST);
     if (!coll__is_reached(goal)) coll__session_take_locked(goal->comm);
 }
@@ -178,11 +178,11 @@ static bool coll__session_share(const coll__goal *goal, int64_t next)
 
     if (!goal->comm->is_holder || (entrants == 0 && (followers == 0 || session->told == session->finished))) return false;
     const int64_t most = coll__now() + (int64_t)(goal->has_user_op ? 1 : COLL__SLEEP_MOST_MS) * COLL__MS;
-    pthread_mutex_lock(&session->lock);
+    coll__lock_take(&session->lock);
     session->told = session->finished;
-    pthread_cond_broadcast(&session->changed);
+    coll__bell_ring(&session->changed);
     if (entrants > 0) coll__session_follow(goal, next < most ? next : most);
-    pthread_mutex_unlock(&session->lock);
+    coll__lock_drop(&session->lock);
     return !goal->comm->is_holder;
 }
 

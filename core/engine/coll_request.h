@@ -68,19 +68,10 @@ static void coll__look_for_overflow(coll_request *r)
         const int seen = r->task.is_finite;
         r->has_overflow = seen ? seen < 0 : coll__overflows(c->recv, coll__result_count(r->comm, c), c->type);
     }
-    if (r->has_overflow && !r->whole) __atomic_add_fetch(&r->comm->overflows, 1, __ATOMIC_RELAXED);
+    if (r->has_overflow && !r->whole) coll__overflows_count(r->comm);
 }
 
-/* Write a head where other threads read it. */
-static inline void coll__doing_set(coll__session *session, uint64_t *words, const unsigned char *head)
-{
-    COLL__UNROLLED for (int i = 0; i < COLL_HEAD_LENGTH / 8; i++) {
-        uint64_t word;
-        memcpy(&word, head + 8 * i, 8);
-        __atomic_store_n(&words[i], word, __ATOMIC_RELAXED);
-    }
-    (void)__atomic_add_fetch(&session->doing.turn, 1, __ATOMIC_RELEASE);
-}
+#if !defined(COLL_NO_BACKGROUND)
 
 /* There is something for the program to look at. */
 static inline void coll__fd_ring(coll__session *session)
@@ -100,6 +91,16 @@ static inline void coll__fd_hear(coll__session *session)
     (void)!read(session->fd, &rung, sizeof rung);
     __atomic_store_n(&session->is_fd_rung, 0, __ATOMIC_RELEASE);
 }
+
+static inline void coll__fd_close(coll__session *session) { coll__close_fd(&session->fd); }
+
+#else
+
+static inline void coll__fd_ring(coll__session *session) { (void)session; }
+static inline void coll__fd_hear(coll__session *session) { (void)session; }
+static inline void coll__fd_close(coll__session *session) { (void)session; }
+
+#endif
 
 /* Another thread may be waiting for it, and free it as soon as the status is written. */
 static void coll__request_finish(coll_request *r, coll_status status)
@@ -168,22 +169,6 @@ static void coll__order_end(coll__order *order, coll_status status)
         coll__request_finish(first, status);      /* which may free an order of its own                       */
         if (is_last) return;
     }
-}
-
-/* The sentence of a communicator that has come to its end. */
-static void coll__print_failure(coll_comm *comm)
-{
-    const coll__session *session = comm->session;
-    const bool is_message = comm->waiting && coll__kind_is_message(comm->waiting->call.kind);
-    const coll_request *running = is_message || !comm->main.queue ? comm->waiting : comm->main.queue;
-    char what[COLL__CALL_ROOM], *const text = comm->ending;
-
-    if (running) coll__head_describe(running->head, what, sizeof what);
-    coll__print_self(comm, text);
-    if (running) coll__append(text, COLL__SENTENCE_ROOM, "%s", what);
-    if (running && running->call.name) coll__append(text, COLL__SENTENCE_ROOM, " \"%.64s\"", running->call.name);
-    coll__append(text, COLL__SENTENCE_ROOM, "%s%s", running ? ": " : "", session->failure.text);
-    coll__sentence_set(comm, text);
 }
 
 /* End every operation of all communicators with `status`. */

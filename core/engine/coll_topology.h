@@ -11,7 +11,7 @@
 #ifndef COLL_TOPOLOGY_H
 #define COLL_TOPOLOGY_H
 
-#include "../base/coll_base.h"
+#include "../base/coll_text.h"
 
 /* Place k of host h is ranks[first[h] + k]. */
 typedef struct coll__topology {

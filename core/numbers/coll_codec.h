@@ -405,7 +405,7 @@ static bool coll__reproduction_fits(const coll_call *call, char *why, size_t roo
     const bool is_asked = (call->flags & COLL_REPRODUCIBLE) && !coll__kind_scans(call->kind);
 
     if (!is_asked || (!is_product && call->op != COLL_USER)) return true;
-    snprintf(why, room, "there is no reproducible %s of %s: the order of the ranks %s", coll_op_name(call->op),
+    coll__print(why, room, "there is no reproducible %s of %s: the order of the ranks %s", coll_op_name(call->op),
              coll_type_name(call->type), is_product ? "shows in it" : "may show in it");
     return false;
 }
@@ -417,15 +417,15 @@ static bool coll__scale_fits(const coll_call *call, coll_type sum, double scale,
 
     if (scale == 1) return true;
     if (call->op == COLL_USER || !coll__is_floating(call->type)) {
-        snprintf(why, room, "there is no scale for %s of %s", coll_op_name(call->op), coll_type_name(call->type));
+        coll__print(why, room, "there is no scale for %s of %s", coll_op_name(call->op), coll_type_name(call->type));
         return false;
     }
     if (scale >= -most && scale <= most) return true;
-    snprintf(why, room, "scale %g is not finite in %s", scale, coll_type_name(sum));
+    coll__print(why, room, "scale %g is not finite in %s", scale, coll_type_name(sum));
     return false;
 }
 
-#define COLL__REFUSE(...) (snprintf(why, room, __VA_ARGS__), false)
+#define COLL__REFUSE(...) (coll__print(why, room, __VA_ARGS__), false)
 
 static bool coll__reduction_fits(const coll_call *call, coll_type wire, coll_type sum, double scale, int ranks, char *why,
                                  size_t room)

@@ -8,7 +8,7 @@
 #ifndef COLL_TYPES_H
 #define COLL_TYPES_H
 
-#include "../base/coll_base.h"
+#include "../base/coll_text.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -68,11 +68,10 @@ static void coll__background_move(coll__session *session)
 static void coll__background_nap(coll__session *session)
 {
     const int64_t until = coll__now() + session->background.nap;
-    const struct timespec at = { (time_t)(until / 1000000000), (long)(until % 1000000000) };
     int error = 0;
 
     while (!session->background.is_stopping && error == 0)
-        error = pthread_cond_timedwait(&session->background.bell, &session->lock, &at);
+        error = coll__bell_wait_until(&session->background.bell, &session->lock, until);
 }
 
 /* Sleep until somebody sees to it that it naps again. */
@@ -82,7 +81,7 @@ static void coll__background_sleep(coll__session *session, coll__background_wait
 
     if (what == COLL__FOR_A_START) __atomic_store_n(&session->is_shared, session->has_many, __ATOMIC_RELEASE);
     m->waits = what;
-    while (m->waits != COLL__FOR_A_NAP && !m->is_stopping) pthread_cond_wait(&m->bell, &session->lock);
+    while (m->waits != COLL__FOR_A_NAP && !m->is_stopping) coll__bell_wait(&m->bell, &session->lock);
 }
 
 /* Others are at work: keep away for longer. */
@@ -112,21 +111,21 @@ static void *coll__background_main(void *at)
     coll__session *session = (coll__session *)at;
     coll__background *m = &session->background;
 
-    pthread_mutex_lock(&session->lock);
+    coll__lock_take(&session->lock);
     while (!m->is_stopping) {
         if (!coll__background_rest(session)) continue;
         const int64_t began = coll__now();
         session->is_held = true;
-        pthread_mutex_unlock(&session->lock);
+        coll__lock_drop(&session->lock);
         coll__background_move(session);
-        pthread_mutex_lock(&session->lock);
+        coll__lock_take(&session->lock);
         session->is_held = false;
-        pthread_cond_broadcast(&session->changed);
+        coll__bell_ring(&session->changed);
         const bool is_welcome = session->entrants == 0 || coll__now() - began > (int64_t)COLL__NAP_MOST_US * 1000;
         if (is_welcome) m->nap = (int64_t)COLL__NAP_LEAST_US * 1000;
         else coll__background_back_off(m);
     }
-    pthread_mutex_unlock(&session->lock);
+    coll__lock_drop(&session->lock);
     return NULL;
 }
 
@@ -151,7 +150,7 @@ static void coll__background_turn(coll__session *session)
 
     if (m->waits != COLL__FOR_A_DROP) return;
     m->waits = coll__session_is_busy(session) ? COLL__FOR_A_NAP : COLL__FOR_A_START;
-    if (m->waits == COLL__FOR_A_NAP) pthread_cond_signal(&m->bell);
+    if (m->waits == COLL__FOR_A_NAP) coll__bell_ring(&m->bell);
     else __atomic_store_n(&session->is_shared, session->has_many, __ATOMIC_RELEASE);
 }
 
@@ -162,7 +161,7 @@ static void coll__background_wake(coll_comm *comm)
     coll__background *m = &session->background;
 
     if (!m->is_wanted) return;
-    pthread_mutex_lock(&session->lock);
+    coll__lock_take(&session->lock);
     if (!m->has_thread) coll__background_begin(session);
     if (m->has_thread) {
         __atomic_store_n(&session->is_shared, true, __ATOMIC_RELEASE);
@@ -170,10 +169,10 @@ static void coll__background_wake(coll_comm *comm)
         m->starts++;
         if (m->waits == COLL__FOR_A_START) {
             m->waits = COLL__FOR_A_NAP;
-            pthread_cond_signal(&m->bell);
+            coll__bell_ring(&m->bell);
         }
     }
-    pthread_mutex_unlock(&session->lock);
+    coll__lock_drop(&session->lock);
 }
 
 /* The last communicator is being freed, by a thread that holds the session, or need not. */
@@ -182,11 +181,11 @@ static void coll__background_stop(coll__session *session)
     coll__background *m = &session->background;
 
     if (!m->has_thread) return;
-    pthread_mutex_lock(&session->lock);
+    coll__lock_take(&session->lock);
     m->is_stopping = true;
-    pthread_cond_signal(&m->bell);
-    pthread_mutex_unlock(&session->lock);
-    pthread_join(m->thread, NULL);
+    coll__bell_ring(&m->bell);
+    coll__lock_drop(&session->lock);
+    coll__thread_end(m->thread);
     m->has_thread = false;
 }
 

@@ -57,6 +57,8 @@ static coll_status coll__settle_rank(coll__settings *s)
 
 /* ---- >>how ---- */
 
+#if !defined(COLL_NO_ENV)
+
 /* The level that is configured, or COLL_DEBUG's, or the usual one; 0: COLL_DEBUG makes no sense. */
 static coll_log_level coll__log_level(const coll_config *config)
 {
@@ -75,25 +77,14 @@ static coll_status coll__settle_log(coll_config *c)
 {
     c->log_level = coll__log_level(c);
     if (c->log_level != 0) return COLL_OK;
-    return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_DEBUG=%.40s is none of none, error, warn, info", getenv("COLL_DEBUG"));
-}
-
-/* A start that has failed is a line on the log, for a program that does not look at the status.  Gives the status. */
-static coll_status coll__started(coll_status status, const coll_config *config)
-{
-    coll_log_level level = coll__log_level(config);
-
-    if (level == 0) level = COLL_LOG_ERROR;
-    if (status < 0)
-        coll__say(&(coll__log){ level, config ? config->log : NULL, config ? config->log_context : NULL }, COLL_LOG_ERROR, "%s",
-                  coll__start_error);
-    return status;
+    return coll__start_failed(COLL_ERR_ARGUMENT, "COLL_DEBUG=%.40s is none of none, error, warn, info",
+                              coll__variable("COLL_DEBUG"));
 }
 
 /* COLL_ALGORITHM=allreduce=ring,alltoall=circulant:4 */
 static coll_status coll__settle_algorithms(coll__settings *s)
 {
-    const char *text = getenv("COLL_ALGORITHM");
+    const char *text = coll__variable("COLL_ALGORITHM");
 
     if (!text) return COLL_OK;
     coll__print(s->forced_text, sizeof s->forced_text, "%s", text);
@@ -125,6 +116,29 @@ static coll_status coll__settle_algorithms(coll__settings *s)
         s->forced_at[kind] = 1 + (int)(name - s->forced_text);
     }
     return COLL_OK;
+}
+
+#else
+
+static coll_log_level coll__log_level(const coll_config *config)
+{
+    return config && config->log_level != 0 ? config->log_level : COLL_LOG_WARN;
+}
+
+static coll_status coll__settle_log(coll_config *c) { return c->log_level = coll__log_level(c), COLL_OK; }
+static coll_status coll__settle_algorithms(const coll__settings *s) { return (void)s, COLL_OK; }
+
+#endif
+
+/* A start that has failed is a line on the log, for a program that does not look at the status.  Gives the status. */
+static coll_status coll__started(coll_status status, const coll_config *config)
+{
+    coll_log_level level = coll__log_level(config);
+
+    if (level == 0) level = COLL_LOG_ERROR;
+    const coll__log log = { level, config ? config->log : NULL, config ? config->log_context : NULL };
+    if (status < 0) coll__say(&log, COLL_LOG_ERROR, "%s", coll__start_error);
+    return status;
 }
 
 /* A program whose arithmetic the compiler has changed has other bits than the other ranks, whoever they are. */

@@ -2,6 +2,8 @@
 #ifndef COLL_EXPLAIN_H
 #define COLL_EXPLAIN_H
 
+#if !defined(COLL_NO_TUNER)
+
 /* "circulant:4, 33.2 us" for the others that were considered, best first. */
 static void coll__explain_others(const coll_request *r, char *text, size_t room)
 {
@@ -21,6 +23,12 @@ static void coll__explain_others(const coll_request *r, char *text, size_t room)
         told++;
     }
 }
+
+#else
+
+static void coll__explain_others(const coll_request *r, char *text, size_t room) { (void)r, (void)text, (void)room; }
+
+#endif
 
 /* " (measured: latency=12us overhead=1.2us gbit=10 reduce=4GB/s)": by which numbers it was chosen. */
 static void coll__explain_numbers(const coll__numbers *numbers, char *text, size_t room)

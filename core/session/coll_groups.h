@@ -8,28 +8,16 @@
 static void coll__session_free(coll__session *session)
 {
     coll__messages_free(session);
-    coll__close_fd(&session->fd);
+    coll__fd_close(session);
     free(session->survival);
     free(session->listed);
     if (*session->guard) {
-        pthread_cond_destroy(&session->changed);
-        pthread_cond_destroy(&session->background.bell);
-        pthread_mutex_destroy(&session->lock);
+        coll__bell_free(&session->changed);
+        coll__bell_free(&session->background.bell);
+        coll__lock_free(&session->lock);
     }
     coll__fork_guard_free(session->guard);
     free(session);
-}
-
-static void coll__session_locks(coll__session *session)
-{
-    pthread_condattr_t attributes;
-
-    pthread_mutex_init(&session->lock, NULL);     /* none of these can fail with Linux and default attributes */
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&session->changed, &attributes);
-    pthread_cond_init(&session->background.bell, &attributes);
-    pthread_condattr_destroy(&attributes);
 }
 
 /* Who looks on in every session. */
@@ -52,7 +40,9 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
         transport->close(o->context);
         return NULL;
     }
-    coll__session_locks(session);
+    coll__lock_init(&session->lock);
+    coll__bell_init(&session->changed);
+    coll__bell_init(&session->background.bell);
     session->rank = o->rank;
     session->size = o->size;
     session->local_rank = o->local_rank;
@@ -301,67 +291,6 @@ static int coll__place_among(coll_comm *comm, const int *ranks, int count, int t
         coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "create: this rank is not in the list, and is not to "
                             "call coll_create with it");
     return wrong < 0 ? me : -1;
-}
-
-/* ---- >>graph ---- */
-
-/* A list of neighbours that can be one: `count` ranks, or COLL_NO_RANK. */
-static coll_status coll__check_neighbors(coll_comm *comm, const char *name, const int *ranks, int count)
-{
-    if (count < 0)
-        return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "neighbors: %d %ss are out of range: 0 or more", count, name);
-    if (count > 0 && !ranks)
-        return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "neighbors: the list of %d %ss is NULL", count, name);
-    for (int i = 0; i < count; i++)
-        if (ranks[i] != COLL_NO_RANK && (ranks[i] < 0 || ranks[i] >= comm->size))
-            return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "neighbors: %s %d, at %d of the list, is out of range for "
-                                       "%d ranks", name, ranks[i], i, comm->size);
-    return COLL_OK;
-}
-
-/* Every edge must be known at both its ends, as often there as here: tell each rank how many edges lead to it, and hear how
- * many it thinks lead to us. */
-static coll_status coll__check_edges(coll_comm *comm, const coll__graph *graph)
-{
-    const size_t size = (size_t)comm->size;
-    uint32_t *out = (uint32_t *)coll__allocate(2 * size * sizeof *out), *in = out ? out + size : NULL;
-    coll_failure failure = { COLL_OK, -1, "" };
-    coll_request r;
-
-    if (!out) return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "no memory for the neighbours of %d ranks", comm->size);
-    for (int i = 0; i < graph->destinations; i++) if (graph->destination[i] != COLL_NO_RANK) out[graph->destination[i]]++;
-    r.call = (coll_call){ .kind = COLL_ALLTOALL, .send = out, .recv = in, .count = 1, .type = COLL_U32, .name = "neighbors" };
-    coll_status status = coll__run_by_host(comm, &r);
-    for (int i = 0; status == COLL_OK && i < graph->sources; i++) if (graph->source[i] != COLL_NO_RANK) in[graph->source[i]]--;
-    for (int i = 0; status == COLL_OK && i < comm->size; i++) {
-        if (in[i] == 0) continue;
-        coll__blame(&failure, COLL_ERR_MISMATCH, coll__world_rank(comm, i),
-                    "neighbors: rank %d names rank %d as a destination %s often than rank %d names it as a source", i, comm->rank,
-                    in[i] < (uint32_t)INT32_MAX ? "more" : "less", comm->rank);
-        status = coll__comm_fail(comm, &failure);
-    }
-    free(out);
-    return status;
-}
-
-static coll_status coll__neighbors_inside(coll_comm *comm, const coll__graph *wanted)
-{
-    const size_t sources = (size_t)wanted->sources, destinations = (size_t)wanted->destinations;
-    int *lists = (int *)malloc((sources + destinations + 1) * sizeof *lists);
-
-    if (!lists) return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "no memory for %zu neighbours", sources + destinations);
-    if (sources) memcpy(lists, wanted->source, sources * sizeof *lists);
-    if (destinations) memcpy(lists + sources, wanted->destination, destinations * sizeof *lists);
-    const coll_status status = coll__check_edges(comm, wanted);
-    if (status < 0) {
-        free(lists);
-        return status;
-    }
-    free(comm->graph_lists);
-    comm->graph_lists = lists;
-    comm->graph_version++;
-    comm->graph = (coll__graph){ wanted->sources, wanted->destinations, lists, lists + sources };
-    return COLL_OK;
 }
 
 /* ---- >>freeing ---- */

@@ -13,6 +13,8 @@
 #ifndef COLL_LAUNCHERS_H
 #define COLL_LAUNCHERS_H
 
+#if !defined(COLL_NO_ENV)
+
 static const coll__launcher coll__launchers[] = {
     { "COLL_RANK and COLL_SIZE", "COLL_RANK",            "COLL_SIZE",            "COLL_LOCAL_RANK",            "COLL_LOCAL_SIZE",
       NULL, true, false, NULL },
@@ -40,6 +42,31 @@ static const coll__launcher coll__launchers[] = {
       NULL, true, true, "the host is that of node 0" },
 };
 enum { COLL__LAUNCHER_COUNT = sizeof coll__launchers / sizeof *coll__launchers };
+
+/* Has the environment this row?  COLL_SIZE=1 is a whole one. */
+static bool coll__has_row(const coll__launcher *l)
+{
+    const char *size = coll__environment(l->size);
+    int one;
+
+    return size && (coll__environment(l->rank) || (l == &coll__launchers[0] && coll__parse_int(size, 1, 1, &one)));
+}
+
+/* One row; *is_complete tells whether the environment has it. */
+static coll_status coll__launch_row(coll__launched *out, const coll__launcher *l, bool *is_complete)
+{
+    *is_complete = coll__has_row(l);
+    if (!*is_complete) return COLL_OK;
+    if (!coll__environment_int(l->size, 1, COLL__SIZE_MOST, &out->size)
+        || !coll__environment_int(l->rank, 0, out->size - 1, &out->rank)
+        || !coll__environment_int(l->local_rank, 0, out->size - 1, &out->local_rank)
+        || (l->local_size && !coll__environment_int(l->local_size, 1, out->size, &out->local_size))) return COLL_ERR_ARGUMENT;
+    out->by = l;
+    out->source = l->name;
+    return COLL_OK;
+}
+
+#if !defined(COLL_NO_STDIO)
 
 /* A host file of MLX, a JSON list with a list of addresses for each rank, [["10.0.0.1:5000"], ["10.0.0.2:5000"]]: the first
  * address of each, with commas between them.  false: it is no such list, or longer than the room. */
@@ -74,29 +101,6 @@ static bool coll__mlx_hosts(const char *text, char *out, size_t room)
 
 /* ---- >>who: rank and size ---- */
 
-/* Has the environment this row?  COLL_SIZE=1 is a whole one. */
-static bool coll__has_row(const coll__launcher *l)
-{
-    const char *size = coll__environment(l->size);
-    int one;
-
-    return size && (coll__environment(l->rank) || (l == &coll__launchers[0] && coll__parse_int(size, 1, 1, &one)));
-}
-
-/* One row; *is_complete tells whether the environment has it. */
-static coll_status coll__launch_row(coll__launched *out, const coll__launcher *l, bool *is_complete)
-{
-    *is_complete = coll__has_row(l);
-    if (!*is_complete) return COLL_OK;
-    if (!coll__environment_int(l->size, 1, COLL__SIZE_MOST, &out->size)
-        || !coll__environment_int(l->rank, 0, out->size - 1, &out->rank)
-        || !coll__environment_int(l->local_rank, 0, out->size - 1, &out->local_rank)
-        || (l->local_size && !coll__environment_int(l->local_size, 1, out->size, &out->local_size))) return COLL_ERR_ARGUMENT;
-    out->by = l;
-    out->source = l->name;
-    return COLL_OK;
-}
-
 /* MLX tells the rank, and the size as the length of a list. */
 static coll_status coll__launch_mlx(coll__launched *out)
 {
@@ -117,6 +121,12 @@ static coll_status coll__launch_mlx(coll__launched *out)
     out->source = "MLX";
     return coll__environment_int("MLX_RANK", 0, out->size - 1, &out->rank) ? COLL_OK : COLL_ERR_ARGUMENT;
 }
+
+#else
+
+static coll_status coll__launch_mlx(const coll__launched *out) { return (void)out, COLL_OK; }
+
+#endif
 
 /* COLL_HOSTS says how many there are, so that COLL_RANK is enough beside it. */
 static coll_status coll__launch_hosts(coll__launched *out)
@@ -193,7 +203,7 @@ static coll_status coll__launch_conflicts(const coll__launched *out, int count)
     for (int i = 0; i < COLL__LAUNCHER_COUNT; i++) {
         const coll__launcher *l = &coll__launchers[i];
         int other = 0;
-        if (!coll__environment(l->rank) || !coll__parse_int(getenv(l->size), 1, COLL__SIZE_MOST, &other)) continue;
+        if (!coll__environment(l->rank) || !coll__parse_int(coll__variable(l->size), 1, COLL__SIZE_MOST, &other)) continue;
         const bool agrees = coll__ranks_said(l, other, count) == coll__ranks_said(out->by, out->size, count);
         if (!agrees && !coll__is_about_agents(out, l, other))
             return coll__start_failed(COLL_ERR_ARGUMENT, "there %s %d rank%s by %s, but %s=%d (%s) is set too: unset one of them",
@@ -220,4 +230,21 @@ static coll_status coll__launch_read(coll__launched *out, int count)
     return coll__launch_conflicts(out, count);
 }
 
+#else
+
+/* Nobody is asked: a process that is told nothing else is a world of its own. */
+static inline bool coll__counts_ranks(const coll__launcher *l) { return !l; }
+
+static int64_t coll__ranks_said(const coll__launcher *l, int size, int count) { return (void)l, size == 1 ? count : size; }
+
+static coll_status coll__launch_read(coll__launched *out, int count)
+{
+    (void)count;
+    memset(out, 0, sizeof *out);
+    out->source = "nothing in the configuration";
+    out->size = 1;
+    return COLL_OK;
+}
+
+#endif
 #endif /* COLL_LAUNCHERS_H */

@@ -13,6 +13,8 @@
 #ifndef COLL_MEASURE_H
 #define COLL_MEASURE_H
 
+#if !defined(COLL_NO_TUNER)
+
 enum {
     COLL__MEASURE_TRIPS = 8, COLL__MEASURE_RUNS = 5,
     COLL__MEASURE_EXCHANGES = 2, COLL__MEASURE_LONG_RUNS = 3,
@@ -263,4 +265,13 @@ static coll_status coll__measure_inside(coll_comm *comm)
     return status == COLL_OK ? coll__measure_tell(comm, &found) : status;
 }
 
+#else
+
+static coll_status coll__measure_inside(coll_comm *comm)
+{
+    return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "measure: there is no model to measure for, since this program "
+                               "was compiled with COLL_NO_TUNER");
+}
+
+#endif
 #endif /* COLL_MEASURE_H */

@@ -13,7 +13,7 @@ static coll_status coll__check_count(const char *who, int count)
 /* The transport that the caller or else the environment names; NULL: neither does. */
 static const char *coll__transport_named(const coll_config *config)
 {
-    const char *name = config && config->transport ? config->transport : getenv("COLL_TRANSPORT");
+    const char *name = config && config->transport ? config->transport : coll__variable("COLL_TRANSPORT");
     return name && *name ? name : NULL;
 }
 
@@ -151,7 +151,7 @@ static coll_status coll__workers_run(int count, coll__worker *workers)
     coll_status status = COLL_OK;
 
     for (int i = count - 1; i >= 0 && status == COLL_OK; i--) {
-        const int error = i == 0 ? 0 : pthread_create(&workers[i].thread, NULL, coll__worker_main, &workers[i]);
+        const int error = i == 0 ? 0 : coll__worker_begin(&workers[i].thread, coll__worker_main, &workers[i]);
         workers[i].is_running = i > 0 && error == 0;
         if (i == 0) coll__worker_main(&workers[0]);
         if (error) {                              /* those that run are told that the others will not come    */
@@ -159,7 +159,7 @@ static coll_status coll__workers_run(int count, coll__worker *workers)
             status = coll__start_failed(COLL_ERR_SYSTEM, "cannot make a thread for rank %d of %d: %s", i, count, strerror(error));
         }
     }
-    for (int i = 0; i < count; i++) if (workers[i].is_running) pthread_join(workers[i].thread, NULL);
+    for (int i = 0; i < count; i++) if (workers[i].is_running) coll__thread_end(workers[i].thread);
     return status;
 }
 

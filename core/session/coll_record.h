@@ -195,11 +195,13 @@ static coll_status coll__recorder_settle(const coll_config *c)
                               c->dump);
 }
 
+#if !defined(COLL_NO_STDIO)
 static void coll__dump_text(const coll_comm *comm, FILE *file)
 {
     fprintf(file, "rank %d of %d: nothing is recorded, for this program was compiled with COLL_NO_RECORDER\n", comm->rank,
             comm->size);
 }
+#endif
 
 #endif
 #endif /* COLL_RECORD_H */

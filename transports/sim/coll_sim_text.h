@@ -156,7 +156,7 @@ static inline double coll__sim_default(double value, double otherwise) { return 
 static coll_status coll__sim_settle(coll__sim_settings *s, const coll_sim *given, int size)
 {
     coll_sim *c = &s->config;
-    const char *text = getenv("COLL_SIM");
+    const char *text = coll__variable("COLL_SIM");
 
     memset(s, 0, sizeof *s);
     s->size = size;

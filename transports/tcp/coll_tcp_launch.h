@@ -111,7 +111,7 @@ static void coll__launch_hydra(char *job, size_t room)
     socklen_t length = sizeof who;
     int fd = -1;
 
-    if (!coll__parse_int(getenv("PMI_FD"), 0, INT_MAX, &fd)) return;
+    if (!coll__parse_int(coll__variable("PMI_FD"), 0, INT_MAX, &fd)) return;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, who, &length) || who[0] <= 0) return;
     coll__print(job, room, "%d", who[0]);
 }
@@ -149,8 +149,8 @@ static bool coll__is_step_of_slurm(const coll__launched *l)
 {
     int rank = -1, size = -1;
 
-    return l->by && coll__parse_int(getenv("SLURM_PROCID"), 0, INT_MAX, &rank)
-           && coll__parse_int(getenv("SLURM_STEP_NUM_TASKS"), 1, INT_MAX, &size) && rank == l->rank && size == l->size;
+    return l->by && coll__parse_int(coll__variable("SLURM_PROCID"), 0, INT_MAX, &rank)
+           && coll__parse_int(coll__variable("SLURM_STEP_NUM_TASKS"), 1, INT_MAX, &size) && rank == l->rank && size == l->size;
 }
 
 /* Where to meet, for a launch that has been read. */

@@ -186,7 +186,7 @@ static coll_status coll__network_read(coll__network *out, const coll__tcp_settin
     const char *name = settings->network_source ? settings->network_source : "network";
     if (out->count > 0) {
         if (settings->network_source) coll__say(log, COLL_LOG_INFO, "rank %d: the network is that of %s=%s", c->rank, name,
-                                                getenv(name));
+                                                coll__variable(name));
         return COLL_OK;
     }
     if (settings->network_source) {               /* meant for others: it cannot be more than a hint          */

@@ -133,7 +133,7 @@ static void coll__settle_network(coll__tcp_settings *s)
     if (!c->tcp.network && s->place.is_on_one_host) c->tcp.network = "127.0.0.1";
     for (int i = 0; !c->tcp.network && i < 2; i++) {
         if (!coll__environment(others[i])) continue;
-        coll__network_words(getenv(others[i]), i == 0, s->network, sizeof s->network);
+        coll__network_words(coll__variable(others[i]), i == 0, s->network, sizeof s->network);
         s->network_source = others[i];
         c->tcp.network = s->network;
     }
@@ -186,7 +186,7 @@ static bool coll__read_security(const char *text, int *auth, bool *is_open)
 
 static coll_status coll__settle_security(coll__tcp_settings *s)
 {
-    const char *key = s->config.tcp.key ? s->config.tcp.key : getenv("COLL_KEY"), *path = getenv("COLL_KEY_FILE");
+    const char *key = s->config.tcp.key ? s->config.tcp.key : coll__variable("COLL_KEY"), *path = coll__variable("COLL_KEY_FILE");
     const char *text = s->config.tcp.security;
     const char *name = s->config.tcp.key ? "key" : key ? "COLL_KEY" : "the key in COLL_KEY_FILE";
     coll_status status = COLL_OK;

@@ -536,34 +536,54 @@ static void coll__read_nothing(const coll__turn *t) { (void)t; }
 #define COLL__WITH_ROOT  .from = COLL__THE_ROOT, .until = COLL__ON_ROOT
 
 static const coll__form coll__forms[] = {
+#if COLL__HAS_BARRIER
     [COLL_BARRIER] = { .eager = COLL__EAGER_EMPTY, .eager_from = COLL__EVERYBODY, .read = coll__read_nothing },
+#endif
+#if COLL__HAS_BROADCAST
     [COLL_BROADCAST] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__THE_ROOT, COLL__AMONG_ALL,
                          .read = coll__read_broadcast, .share = coll__share_broadcast },
+#endif
+#if COLL__HAS_REDUCE
     [COLL_REDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT, COLL__AMONG_ALL,
                       .read = coll__read_reduce, .share = coll__share_reduce },
+#endif
+#if COLL__HAS_ALLREDUCE
     [COLL_ALLREDUCE] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
                          .read = coll__read_reduce, .share = coll__share_reduce },
+#endif
+#if COLL__HAS_REDUCE_SCATTER
     [COLL_REDUCE_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
                               .read = coll__read_reduce_scatter, .share = coll__share_reduce_scatter },
     [COLL_REDUCE_SCATTERV] = { COLL__AMONG_ALL, .share = coll__share_reduce_scatterv,
                                .begin = coll__begin_reduce_scatterv, .end = coll__end_reduce_scatterv },
+#endif
+#if COLL__HAS_SCAN
     [COLL_SCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL,
                     .read = coll__read_scan, .share = coll__share_scan },
     [COLL_EXSCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL,
                       .read = coll__read_scan, .share = coll__share_scan },
+#endif
+#if COLL__HAS_GATHER
     [COLL_GATHER] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__ON_ROOT, COLL__WITH_ROOT,
                       .read = coll__read_gather, .share = coll__share_gather },
     [COLL_GATHERV] = { COLL__WITH_ROOT, .share = coll__share_gather },
+#endif
+#if COLL__HAS_SCATTER
     [COLL_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__THE_ROOT, COLL__WITH_ROOT,
                        .read = coll__read_scatter, .share = coll__share_scatter },
     [COLL_SCATTERV] = { COLL__WITH_ROOT, .share = coll__share_scatter },
+#endif
+#if COLL__HAS_ALLGATHER
     [COLL_ALLGATHER] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
                          .read = coll__fetch_all, .share = coll__share_fetch },
     [COLL_ALLGATHERV] = { COLL__AMONG_ALL, .share = coll__share_fetch },
+#endif
+#if COLL__HAS_ALLTOALL
     [COLL_ALLTOALL] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
                         .read = coll__fetch_all, .share = coll__share_fetch, .begin = coll__begin_alltoall },
     [COLL_ALLTOALLV] = { COLL__AMONG_ALL, .share = coll__share_fetch, .begin = coll__begin_alltoall },
     [COLL_ALLTOALLW] = { COLL__AMONG_ALL, .share = coll__share_fetch, .begin = coll__begin_alltoall },
+#endif
 };
 
 #undef COLL__AMONG_ALL

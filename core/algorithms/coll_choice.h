@@ -1,0 +1,107 @@
+/* coll_choice.h - what is asked of whoever chooses an algorithm, what the answer is, and which algorithms may be chosen. */
+#ifndef COLL_CHOICE_H
+#define COLL_CHOICE_H
+
+#include "coll_algorithms.h"
+
+/* What an algorithm sends, counted: all ranks together, and the rounds of the one that has most. */
+typedef struct coll__count { int radix, sent, moved, rounds; } coll__count;
+
+static const int coll__radices[] = { 2, 3, 4, 6, 8, 12, 16, 24, 32 };     /* that are considered, beside the size          */
+
+enum { COLL__RADICES = sizeof coll__radices / sizeof *coll__radices };
+
+typedef coll__count coll__counts[COLL__RADICES + 1];      /* with each radix; the last: with another one              */
+
+/* What is to be chosen for; equal on all ranks. */
+typedef struct coll__query {
+    coll_kind kind;
+    int       size;
+    double    bytes, sum_bytes;                   /* of the whole vector, on the wire and as partial results  */
+    bool      is_exact, is_commutative, must_be_canonical;
+    const char *algorithm;                        /* NULL, "name" or "name:number": the radix, the blocks or the slices */
+    const coll__link *link;                       /* to be fast by                                            */
+    const coll__link *nominal;                    /* to settle the bits by; NULL: the same                    */
+    double    share;                              /* of a processor that a rank has; 0: one of its own        */
+    coll__counts *counts;                         /* of each algorithm for this size; NULL: nothing is remembered */
+} coll__query;
+
+typedef struct coll__choice {
+    const coll__algorithm *algorithm;
+    int    radix, blocks;
+    long   slices;                                /* 0: as the engine likes                                   */
+    double seconds;                               /* predicted                                                */
+} coll__choice;
+
+enum {
+    COLL__CUT_MOST  = 4096                        /* blocks or slices                                         */
+};
+
+/* ---- >>names ---- */
+
+/* Does "name" or "name:number" name this one?  `number` stays 0 without one; with one that is no number the answer is no. */
+static bool coll__is_named(const coll__algorithm *a, const char *text, long *number)
+{
+    size_t n = 0;
+
+    *number = 0;
+    if (!text) return true;
+    while (a->name[n] && a->name[n] == text[n]) n++;
+    if (a->name[n]) return false;
+    if (!text[n]) return true;
+    if (text[n++] != ':' || !text[n]) return false;
+    for (; text[n] >= '0' && text[n] <= '9' && *number < 1000000; n++) *number = *number * 10 + (text[n] - '0');
+    const bool is_radix = a->has_radix && *number >= 2;
+    const bool is_cut = coll__has_cut(a) && *number >= 1 && *number <= COLL__CUT_MOST;
+    return !text[n] && (is_radix || is_cut);
+}
+
+static bool coll__may_be_used(const coll__algorithm *a, const coll__query *query)
+{
+    if (a->kind != query->kind || (a->needs_exact && !query->is_exact)) return false;
+    if (!a->keeps_order && !query->is_commutative) return false;
+    return a->is_canonical || query->is_exact || !query->must_be_canonical;
+}
+
+/* Was this collective left out of the program (COLL_ONLY_KINDS)? */
+static inline bool coll__is_left_out(coll_kind kind)
+{
+    if (COLL__KINDS_THERE == COLL__KINDS_ALL || kind >= COLL_ALLREDUCE_LIST) return false;
+    for (int i = 0; i < COLL__ALGORITHM_COUNT; i++) if (coll__algorithms[i].kind == kind) return false;
+    return true;
+}
+
+/* Is there any? */
+static inline bool coll__can_choose(const coll__query *query)
+{
+    long number;
+
+    for (int i = 0; i < COLL__ALGORITHM_COUNT; i++)
+        if (coll__may_be_used(&coll__algorithms[i], query) && coll__is_named(&coll__algorithms[i], query->algorithm, &number))
+            return true;
+    return false;
+}
+
+/* ---- >>what an algorithm does ---- */
+
+/* Does it go in one piece, in so many rounds?  Where only two ranks know how long a block is; and where blocks go straight to the
+ * root or from it: who only sends, or only receives, is not held back by slices, and nobody has anything to do with one. */
+static inline bool coll__goes_whole(coll_kind kind, int rounds)
+{
+    if (kind == COLL_GATHERV || kind == COLL_SCATTERV || (kind >= COLL_ALLTOALLV && kind <= COLL_NEIGHBOR_ALLTOALLW)) return true;
+    return rounds == 1 && (kind == COLL_GATHER || kind == COLL_SCATTER);
+}
+
+/* By running the algorithm; of a vector that is cut into many blocks one. */
+static coll__count coll__count_sent(const coll__algorithm *a, int size, int radix, int blocks)
+{
+    coll__round now = { .size = size, .radix = radix, .blocks = blocks };
+    const int ranks = a->is_even ? 1 : size, alike = size / ranks;
+    int rounds = 0;
+
+    for (now.rank = 0; now.rank < ranks; now.rank++)
+        for (int k = 0; a->round(&now, k); k++) rounds = k >= rounds ? k + 1 : rounds;
+    return (coll__count){ radix, now.sent * alike, now.moved * alike, rounds };
+}
+
+#endif /* COLL_CHOICE_H */

@@ -1,0 +1,70 @@
+/* coll_link.h - what is believed of the wire, and how long vectors are cut for it. */
+#ifndef COLL_LINK_H
+#define COLL_LINK_H
+
+#include "../../coll.h"
+
+enum {
+    COLL__SLICE_MOST    = 128 << 10,              /* bytes of a block's slice: stays in cache until folded    */
+    COLL__SLICE_LEAST   = 16 << 10,
+    COLL__LANDING_MOST  = 1 << 20,                /* bytes that may be on their way to a rank in one round    */
+    COLL__LAG_LEAST     = 3,                      /* ticks on their way together (coll_engine.h)              */
+    COLL__LAG_MOST      = 64
+};
+
+/* What the tuner knows of the wire; the same numbers on every rank. */
+typedef struct coll__link {
+    double latency, overhead;                     /* s a message; s a further message in the same round       */
+    double per_byte, per_byte_reduced;            /* s; per_byte: sent and received at the same time          */
+    double per_byte_handled;                      /* s of the processor, behind the overhead: copies to and from the kernel */
+} coll__link;
+
+/* Who said so. */
+typedef enum coll__origin { COLL__BY_DEFAULT, COLL__BY_FILE, COLL__BY_SIMULATION, COLL__BY_MEASURING } coll__origin;
+
+enum { COLL__FILE_NAME_ROOM = 64 };
+
+/* What a communicator believes of its wire.  `nominal` is the same in every run, and so may decide about bits (coll_tuner.h);
+ * `link` is that, or what has been measured since. */
+typedef struct coll__numbers {
+    coll__link   link, nominal;
+    double       barrier;                         /* s a barrier that the transport takes whole; 0: not measured */
+    coll__origin origin;
+    unsigned     version;                         /* how often they have been replaced                        */
+    char         file[COLL__FILE_NAME_ROOM];      /* the end of its name                                      */
+} coll__numbers;
+
+/* What is to be run.  Bytes are those of the whole vector on the wire (allgather: gathered; alltoall: sent by a rank). */
+typedef struct coll__shape {
+    int    size, radix, blocks;
+    long   slices;
+    double bytes, sum_bytes;                      /* sum_bytes: the same as partial results, in accumulator format */
+} coll__shape;
+
+/* TCP within a machine or a rack, measured: 4 us of work a message, 12 us before it is there, 2 GB/s, copied at 4 GB/s. */
+static const coll__link coll__link_default = { 12e-6, 4e-6, 0.5e-9, 0.1e-9, 0.25e-9 };
+
+static inline double coll__longer(double a, double b) { return a > b ? a : b; }
+
+/* ---- >>slices: a vector that the engine cuts ---- */
+
+/* Bytes of a slice of a block, where nothing else is asked for. */
+static inline int coll__slice_bytes(int size)
+{
+    const int room = COLL__LANDING_MOST / size;
+    return room < COLL__SLICE_LEAST ? COLL__SLICE_LEAST : room < COLL__SLICE_MOST ? room : COLL__SLICE_MOST;
+}
+
+/* Ticks that are on their way together: as many slices of this length as the link carries in its latency, and one; so a long link
+ * is kept busy, and slices stay short enough to be folded in cache.  It does not show in the bits: which terms of an element meet
+ * in which order is a matter of its block, and slices, however many at once, are shares of every block. */
+static inline long coll__lag(const coll__link *link, double slice_bytes)
+{
+    const double slice = slice_bytes * link->per_byte;
+    const double ticks = slice > 0 ? link->latency / slice + 1 : COLL__LAG_LEAST;
+
+    if (ticks >= COLL__LAG_MOST) return COLL__LAG_MOST;
+    return ticks <= COLL__LAG_LEAST ? COLL__LAG_LEAST : (long)ticks + (ticks > (double)(long)ticks);
+}
+
+#endif /* COLL_LINK_H */

@@ -1,0 +1,196 @@
+/* coll_text.h - sentences: texts with bounds, lines of the log, asserts, the record of a failure.
+ *
+ * COLL_NO_TEXT leaves the sentences out: an error is its status, whose name coll_error gives.  The calls stay as they are
+ * written, and the compiler checks their formats, but neither formats nor arguments come to be code.  COLL_NO_STDIO leaves all
+ * texts out. */
+#ifndef COLL_TEXT_H
+#define COLL_TEXT_H
+
+#include "coll_base.h"
+
+#define COLL__PRINTF(text_at, first) __attribute__((format(printf, text_at, first)))
+
+/* ---- >>asserts: what must hold inside, whatever the program and the network do ----
+ *
+ * COLL_ASSERT compiles them in; the tests have it, a release has not.  Each stands where a state changes, and where a wrong value
+ * would travel far before it showed.  Its sentence tells the values, so that a report of it can be acted upon.  What a caller or
+ * a peer can get wrong is no matter for an assert: it is an error with a status. */
+
+#if defined(COLL_ASSERT) && defined(COLL_NO_TEXT)
+#define COLL__ASSERT(condition, ...) ((condition) ? (void)0 : abort())
+#elif defined(COLL_ASSERT)
+#define COLL__ASSERT(condition, ...)                                                                         \
+    ((condition) ? (void)0 : coll__assert_failed(__FILE__, __LINE__, __func__, #condition, __VA_ARGS__))
+
+static COLL__UNUSED COLL__PRINTF(5, 6) __attribute__((noreturn, noinline, cold)) void
+coll__assert_failed(const char *file, int line, const char *function, const char *condition, const char *format, ...)
+{
+    char what[256];
+    va_list list;
+
+    va_start(list, format);
+    vsnprintf(what, sizeof what, format, list);
+    va_end(list);
+    fprintf(stderr, "coll: internal error at %s:%d, %s: %s does not hold: %s; please report this line\n", file, line, function,
+            condition, what);
+    abort();
+}
+#else
+#define COLL__ASSERT(condition, ...) ((void)sizeof((condition) ? 1 : 0))
+#endif
+
+/* ---- >>log: to the program's hook, or to stderr ---- */
+
+typedef struct coll__log {
+    coll_log_level level;
+    void (*hook)(void *context, coll_log_level level, const char *line);
+    void *context;
+} coll__log;
+
+enum { COLL__START_ROOM = 512 };                  /* for the sentence of a communicator that could not be made */
+
+/* What is not said: the compiler checks the format, and nothing else comes of it. */
+static inline COLL__UNUSED COLL__PRINTF(1, 2) int coll__unsaid(const char *format, ...) { return (void)format, 0; }
+
+#define COLL__UNSAID(...) ((void)(0 && coll__unsaid(__VA_ARGS__)))
+
+#if !defined(COLL_NO_STDIO)
+
+/* ---- >>text: bounded, always terminated ---- */
+
+static COLL__PRINTF(3, 4) void coll__print(char *text, size_t room, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, room, format, list);
+    va_end(list);
+}
+
+/* Append to what is there. */
+static COLL__UNUSED COLL__PRINTF(3, 4) void coll__append(char *text, size_t room, const char *format, ...)
+{
+    const size_t used = strlen(text);
+    va_list list;
+    va_start(list, format);
+    if (used < room) vsnprintf(text + used, room - used, format, list);
+    va_end(list);
+}
+
+/* What a caller has asked for, in the way of snprintf. */
+static COLL__UNUSED int coll__give_text(char *text, size_t room, const char *given) { return snprintf(text, room, "%s", given); }
+
+#else
+
+#define coll__append(text, room, ...) (COLL__UNSAID(__VA_ARGS__), (void)(text), (void)(room))
+#define coll__print(text, room, ...) (COLL__UNSAID(__VA_ARGS__), coll__say_nothing(text, room))
+
+static inline void coll__say_nothing(char *text, size_t room) { if (room > 0) *text = '\0'; }
+static inline int coll__give_text(char *text, size_t room, const char *given)
+{
+    coll__say_nothing(text, room);
+    return (void)given, 0;
+}
+
+#endif
+
+#if !defined(COLL_NO_TEXT)
+
+/* ---- >>log: lines ---- */
+
+static COLL__UNUSED COLL__PRINTF(3, 4) void coll__say(const coll__log *log, coll_log_level level, const char *format, ...)
+{
+    char line[512];
+    va_list list;
+
+    if (level > log->level) return;
+    va_start(list, format);
+    vsnprintf(line, sizeof line, format, list);
+    va_end(list);
+    if (log->hook) log->hook(log->context, level, line);
+    else fprintf(stderr, "coll: %s\n", line);
+}
+
+/* ---- >>failure: the first one is kept ---- */
+
+/* Fill *failure unless it already holds one.  Gives the status it holds then. */
+static COLL__PRINTF(4, 5) coll_status coll__blame(coll_failure *failure, coll_status status, int rank, const char *format, ...)
+{
+    va_list list;
+
+    if (failure->status != COLL_OK) return failure->status;
+    failure->rank = rank;
+    va_start(list, format);
+    vsnprintf(failure->text, sizeof failure->text, format, list);
+    va_end(list);
+    return failure->status = status;
+}
+
+/* ---- >>start: communicators that could not be made ---- */
+
+/* The sentence behind coll_error(NULL): of this thread's last one. */
+static COLL__THREAD_LOCAL char coll__start_error[COLL__START_ROOM];
+
+/* Writes it.  Gives the status. */
+static COLL__UNUSED COLL__PRINTF(2, 3) coll_status coll__start_failed(coll_status status, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    vsnprintf(coll__start_error, sizeof coll__start_error, format, list);
+    va_end(list);
+    return status;
+}
+
+#else
+
+#define coll__say(log, level, ...) (COLL__UNSAID(__VA_ARGS__), (void)(log), (void)(level))
+#define coll__blame(failure, status, rank, ...) (COLL__UNSAID(__VA_ARGS__), coll__blame_rank(failure, status, rank))
+#define coll__start_failed(status, ...) (COLL__UNSAID(__VA_ARGS__), coll__start_status(status))
+
+/* ---- >>failure: the first one is kept ---- */
+
+static COLL__UNUSED coll_status coll__blame_rank(coll_failure *failure, coll_status status, int rank)
+{
+    if (failure->status != COLL_OK) return failure->status;
+    failure->rank = rank;
+    return failure->status = status;
+}
+
+/* What coll_error(NULL) gives. */
+static COLL__THREAD_LOCAL const char *coll__start_error = "";
+
+static COLL__UNUSED coll_status coll__start_status(coll_status status)
+{
+    coll__start_error = coll_status_text(status);
+    return status;
+}
+
+#endif
+
+/* ---- >>lists ---- */
+
+/* Keep a text, cut to what there is room for. */
+static COLL__UNUSED void coll__keep_text(char *to, size_t room, const char *text)
+{
+    size_t n = 0;
+
+    for (; text[n] && n + 1 < room; n++) to[n] = text[n];
+    to[n] = '\0';
+}
+
+/* Append the members of a set of ranks as ranges: "3, 5-7". */
+static COLL__UNUSED void coll__append_ranks(char *text, size_t room, const unsigned char *is_member, int size)
+{
+    const char *comma = "";
+
+    for (int r = 0; r < size; r++) {
+        if (!is_member[r]) continue;
+        int last = r;
+        while (last + 1 < size && is_member[last + 1]) last++;
+        if (last == r) coll__append(text, room, "%s%d", comma, r);
+        else coll__append(text, room, "%s%d%s%d", comma, r, last == r + 1 ? ", " : "-", last);
+        comma = ", ";
+        r = last;
+    }
+}
+
+#endif /* COLL_TEXT_H */

@@ -1,0 +1,85 @@
+/* coll_neighbors.h - who is a neighbour of whom: the graph of a communicator. */
+#ifndef COLL_NEIGHBORS_H
+#define COLL_NEIGHBORS_H
+
+#if COLL__HAS_NEIGHBOR
+
+/* A list of neighbours that can be one: `count` ranks, or COLL_NO_RANK. */
+static coll_status coll__check_neighbors(coll_comm *comm, const char *name, const int *ranks, int count)
+{
+    if (count < 0)
+        return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "neighbors: %d %ss are out of range: 0 or more", count, name);
+    if (count > 0 && !ranks)
+        return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "neighbors: the list of %d %ss is NULL", count, name);
+    for (int i = 0; i < count; i++)
+        if (ranks[i] != COLL_NO_RANK && (ranks[i] < 0 || ranks[i] >= comm->size))
+            return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "neighbors: %s %d, at %d of the list, is out of range for "
+                                       "%d ranks", name, ranks[i], i, comm->size);
+    return COLL_OK;
+}
+
+/* Every edge must be known at both its ends, as often there as here: tell each rank how many edges lead to it, and hear how
+ * many it thinks lead to us. */
+static coll_status coll__check_edges(coll_comm *comm, const coll__graph *graph)
+{
+    const size_t size = (size_t)comm->size;
+    uint32_t *out = (uint32_t *)coll__allocate(2 * size * sizeof *out), *in = out ? out + size : NULL;
+    coll_failure failure = { COLL_OK, -1, "" };
+    coll_request r;
+
+    if (!out) return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "no memory for the neighbours of %d ranks", comm->size);
+    for (int i = 0; i < graph->destinations; i++) if (graph->destination[i] != COLL_NO_RANK) out[graph->destination[i]]++;
+    r.call = (coll_call){ .kind = COLL_ALLTOALL, .send = out, .recv = in, .count = 1, .type = COLL_U32, .name = "neighbors" };
+    coll_status status = coll__run_by_host(comm, &r);
+    for (int i = 0; status == COLL_OK && i < graph->sources; i++) if (graph->source[i] != COLL_NO_RANK) in[graph->source[i]]--;
+    for (int i = 0; status == COLL_OK && i < comm->size; i++) {
+        if (in[i] == 0) continue;
+        coll__blame(&failure, COLL_ERR_MISMATCH, coll__world_rank(comm, i),
+                    "neighbors: rank %d names rank %d as a destination %s often than rank %d names it as a source", i, comm->rank,
+                    in[i] < (uint32_t)INT32_MAX ? "more" : "less", comm->rank);
+        status = coll__comm_fail(comm, &failure);
+    }
+    free(out);
+    return status;
+}
+
+static coll_status coll__neighbors_inside(coll_comm *comm, const coll__graph *wanted)
+{
+    const size_t sources = (size_t)wanted->sources, destinations = (size_t)wanted->destinations;
+    int *lists = (int *)malloc((sources + destinations + 1) * sizeof *lists);
+
+    if (!lists) return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "no memory for %zu neighbours", sources + destinations);
+    if (sources) memcpy(lists, wanted->source, sources * sizeof *lists);
+    if (destinations) memcpy(lists + sources, wanted->destination, destinations * sizeof *lists);
+    const coll_status status = coll__check_edges(comm, wanted);
+    if (status < 0) {
+        free(lists);
+        return status;
+    }
+    free(comm->graph_lists);
+    comm->graph_lists = lists;
+    comm->graph_version++;
+    comm->graph = (coll__graph){ wanted->sources, wanted->destinations, lists, lists + sources };
+    return COLL_OK;
+}
+
+/* Check a graph, and make it that of the communicator. */
+static coll_status coll__neighbors_set(coll_comm *comm, const coll__graph *wanted)
+{
+    coll_status status = coll__check_neighbors(comm, "source", wanted->source, wanted->sources);
+
+    if (status == COLL_OK) status = coll__check_neighbors(comm, "destination", wanted->destination, wanted->destinations);
+    return status < 0 ? status : coll__neighbors_inside(comm, wanted);
+}
+
+#else
+
+static coll_status coll__neighbors_set(coll_comm *comm, const coll__graph *wanted)
+{
+    (void)wanted;
+    return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "neighbors: this program was compiled with "
+                               "COLL_NO_NEIGHBORS, or with a COLL_ONLY_KINDS that does not name neighbor");
+}
+
+#endif
+#endif /* COLL_NEIGHBORS_H */
