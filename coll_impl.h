@@ -6,6 +6,7 @@
  *   coll.h                          the contract and the manual
  *   core/base/                      what everybody needs
  *     coll_refuse.h                 where all this would not be right; flags for the rest
+ *     coll_system.h                 what is asked of the system: by Linux's own calls, or by those of POSIX (COLL_PORTABLE)
  *     coll_parts.h                  transports and parts that a program may leave out: the switches
  *     coll_base.h                   time, memory, text, log, the record of a failure
  *     coll_environment.h            environment variables as texts and numbers
@@ -98,6 +99,7 @@
 #include "core/base/coll_refuse.h"
 #if !defined(COLL__REFUSED)
 
+#include "core/base/coll_system.h"
 #include "core/base/coll_parts.h"
 #include "core/base/coll_base.h"
 #include "core/base/coll_environment.h"

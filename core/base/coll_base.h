@@ -4,9 +4,10 @@
 
 #include "../../coll.h"
 
+#include "coll_system.h"
+
 #include <errno.h>
 #include <limits.h>
-#include <linux/membarrier.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -15,13 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#define COLL__UNUSED __attribute__((unused))
 #define COLL__PRINTF(text_at, first) __attribute__((format(printf, text_at, first)))
 
 enum { COLL__LINE = 128 };                        /* bytes that two cores never share: a pair of cache lines  */
@@ -54,14 +52,7 @@ static void coll__close_fd(int *fd)
     *fd = -1;
 }
 
-/* ---- >>clock: monotonic, in nanoseconds ---- */
-
-static inline int64_t coll__now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
+/* ---- >>time: moments of coll__now ---- */
 
 enum { COLL__MS = 1000000 };
 static const int64_t coll__never = INT64_MAX;
@@ -102,23 +93,14 @@ static inline void coll__fetch_to_write(const void *at)
 #endif
 }
 
-/* Have every thread of this process that runs execute a full barrier, so that the threads in a hurry need none of their own.
- * false: the kernel cannot. */
-static COLL__UNUSED bool coll__membarrier_register(void)
-{
-    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
-}
-
-static COLL__UNUSED void coll__membarrier(void) { (void)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0); }
-
 /* The processors that this process may use, a bit for each, and their number; those beyond 64 share the bits of the first. */
 static COLL__UNUSED uint64_t coll__processor_set(int *count)
 {
     uint64_t mask[1024 / 64] = { 0 }, set = 0;
-    const long got = syscall(SYS_sched_getaffinity, 0, sizeof mask, mask);
+    const size_t words = coll__processor_mask(mask, sizeof mask / sizeof *mask);
 
     *count = 0;
-    for (long i = 0; 8 * i < got; i++) {
+    for (size_t i = 0; i < words; i++) {
         *count += __builtin_popcountll(mask[i]);
         set |= mask[i];
     }
@@ -148,20 +130,8 @@ static COLL__UNUSED int coll__processors_together(uint64_t set, int most, int su
 /* Bytes of the largest cache that a processor reaches; what it usually is where the system does not say. */
 static COLL__UNUSED size_t coll__cache_length(void)
 {
-    size_t longest = 0;
-
-    for (int i = 0; i < 8; i++) {
-        char path[80], unit = 0;
-        size_t length = 0;
-        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
-        FILE *file = fopen(path, "re");
-        if (!file) break;
-        if (fscanf(file, "%zu%c", &length, &unit) < 1) length = 0;
-        fclose(file);
-        length *= unit == 'K' ? 1024 : unit == 'M' ? 1024 * 1024 : 1;
-        longest = coll__most(longest, length);
-    }
-    return longest ? longest : (size_t)16 << 20;
+    const size_t told = coll__cache_told();
+    return told ? told : (size_t)16 << 20;
 }
 
 /* ---- >>asserts: what must hold inside, whatever the program and the network do ----
@@ -296,24 +266,6 @@ static COLL__UNUSED void *coll__reserve(size_t length)
 static COLL__UNUSED void coll__unreserve(void *at, size_t length)
 {
     if (at) munmap(at, length ? length : 1);
-}
-
-/* A word that reads 1, and 0 in a forked child, whose copy of the page the kernel wipes.  NULL: no memory. */
-static COLL__UNUSED unsigned char *coll__fork_guard(void)
-{
-    void *page = mmap(NULL, 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    if (page == MAP_FAILED) return NULL;
-#if defined(MADV_WIPEONFORK)
-    (void)madvise(page, 1, MADV_WIPEONFORK);      /* kernels before 4.14 lack it: then a fork goes unnoticed    */
-#endif
-    *(unsigned char *)page = 1;
-    return (unsigned char *)page;
-}
-
-static COLL__UNUSED void coll__fork_guard_free(unsigned char *guard)
-{
-    if (guard) munmap(guard, 1);
 }
 
 /* ---- >>threads of the library's own ---- */

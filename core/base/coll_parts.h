@@ -11,6 +11,8 @@
  *   COLL_NO_BACKGROUND   the thread that moves operations while the program computes; coll_fd
  *   COLL_NO_HIERARCHY    collectives by hosts: on a host, between hosts, on a host
  *
+ *   COLL_PORTABLE        what only Linux has (coll_system.h), and with it COLL_NO_SHM and COLL_NO_URING; on other systems it is
+ *                        taken unasked
  *   COLL_ONLY_TRANSPORTS a list instead: -DCOLL_ONLY_TRANSPORTS=threads,tcp leaves out the others of threads, tcp, joined, sim
  *                        and mpi; joined is there with threads and tcp, and mpi takes COLL_WITH_MPI, too
  *   COLL_SMALL           threads and TCP by poll, and kernels for one set of instructions: COLL_NO_SIM, COLL_NO_URING and
@@ -21,8 +23,18 @@
 #ifndef COLL_PARTS_H
 #define COLL_PARTS_H
 
+#include "coll_system.h"
+
 /* ---- >>profiles ---- */
 
+#if defined(COLL_PORTABLE)
+#if !defined(COLL_NO_SHM)
+#define COLL_NO_SHM 1
+#endif
+#if !defined(COLL_NO_URING)
+#define COLL_NO_URING 1
+#endif
+#endif
 #if defined(COLL_SMALL)
 #if !defined(COLL_NO_SIM)
 #define COLL_NO_SIM 1

@@ -277,7 +277,8 @@ struct coll__session {
     unsigned visits;                              /* how often the program's threads have taken it            */
     int   entrants, followers;                    /* threads that want to start something; that wait for the holder */
     coll__background background;
-    int   fd, is_fd_rung;                         /* of coll_fd, -1: nobody has asked for it; atomic: it is readable */
+    coll__bell bell;                              /* of coll_fd; none as long as nobody has asked for it      */
+    int   is_fd_rung;                             /* atomic: it is readable                                   */
     int   abort_claimed, abort_wanted;            /* atomic: somebody writes abort_text; it is written        */
     char  abort_text[200];
     coll_doing doing;                             /* what this rank does, for others to read                  */

@@ -68,11 +68,10 @@ static void coll__background_move(coll__session *session)
 static void coll__background_nap(coll__session *session)
 {
     const int64_t until = coll__now() + session->background.nap;
-    const struct timespec at = { (time_t)(until / 1000000000), (long)(until % 1000000000) };
     int error = 0;
 
     while (!session->background.is_stopping && error == 0)
-        error = pthread_cond_timedwait(&session->background.bell, &session->lock, &at);
+        error = coll__cond_wait_until(&session->background.bell, &session->lock, until);
 }
 
 /* Sleep until somebody sees to it that it naps again. */
@@ -196,11 +195,9 @@ COLL_API int coll_fd(coll_comm *comm)
     if (coll__enter(comm) < 0) return -1;
     coll__session *session = comm->session;
     coll__background_wake(comm);
-    if (session->background.has_thread && session->fd < 0) {
-        session->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (session->background.has_thread && session->bell.fd < 0 && !coll__bell_open(&session->bell))
         coll__fd_ring(session);                   /* for what has ended already                               */
-    }
-    const int fd = session->background.has_thread ? session->fd : -1;
+    const int fd = session->background.has_thread ? session->bell.fd : -1;
     (void)coll__leave(comm, COLL_OK);
     return fd;
 }

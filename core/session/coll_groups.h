@@ -8,7 +8,7 @@
 static void coll__session_free(coll__session *session)
 {
     coll__messages_free(session);
-    coll__close_fd(&session->fd);
+    coll__bell_close(&session->bell);
     free(session->survival);
     free(session->listed);
     if (*session->guard) {
@@ -22,14 +22,9 @@ static void coll__session_free(coll__session *session)
 
 static void coll__session_locks(coll__session *session)
 {
-    pthread_condattr_t attributes;
-
     pthread_mutex_init(&session->lock, NULL);     /* none of these can fail with Linux and default attributes */
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&session->changed, &attributes);
-    pthread_cond_init(&session->background.bell, &attributes);
-    pthread_condattr_destroy(&attributes);
+    coll__cond_init(&session->changed);
+    coll__cond_init(&session->background.bell);
 }
 
 /* Who looks on in every session. */
@@ -69,7 +64,8 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
     memcpy(session->forced_text, s->forced_text, sizeof session->forced_text);
     for (int kind = 0; kind < COLL__KIND_COUNT; kind++)
         if (s->forced_at[kind]) session->forced[kind] = session->forced_text + s->forced_at[kind] - 1;
-    session->failure.rank = session->fd = -1;
+    session->failure.rank = -1;
+    session->bell = coll__no_bell;
     session->next_id = 1;
     session->processors = o->processors;
     const bool is_one_host = !transport->now && o->local_size == o->size;
