@@ -1,5 +1,5 @@
 # coll.h: make demo | check | test | test-all | bench | bench-threads | precision | dist | deps | help
-#     config=release|debug|plain|asan|ubsan|tsan
+#     config=release|debug|plain|asan|ubsan|tsan|portable
 #
 # The library is a header and needs no build.  This builds the demonstration, the tests, the measuring program and the
 # launcher, in build/$(config)/.
@@ -21,8 +21,11 @@ FLAGS_asan    = -O1 -g1 -fsanitize=address,undefined -fno-sanitize=null,object-s
 FLAGS_ubsan   = -O1 -g1 -fsanitize=undefined -fno-sanitize-recover=undefined -DCOLL_ASSERT
 FLAGS_tsan    = -O1 -g1 -fsanitize=thread -DCOLL_ASSERT
 
+# Without what only Linux has, as on other systems.
+FLAGS_portable = -O1 -DCOLL_PORTABLE -DCOLL__ONE_TIER -DCOLL_ASSERT
+
 ifeq ($(FLAGS_$(config)),)
-$(error config=$(config) is none of release, debug, plain, asan, ubsan, tsan)
+$(error config=$(config) is none of release, debug, plain, asan, ubsan, tsan, portable)
 endif
 
 # io_uring through liburing where it is installed, otherwise poll alone.
@@ -47,7 +50,7 @@ COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 28
-	@echo "  config=release|debug|plain|asan|ubsan|tsan chooses the flags; CC=clang the compiler"
+	@echo "  config=release|debug|plain|asan|ubsan|tsan|portable chooses the flags; CC=clang the compiler"
 
 demo:            ## train a small network on 1 rank, 4 threads, 4 processes over TCP, and over bf16
 	@sh tools/deps.sh demo

@@ -7,7 +7,9 @@
  *   core/base/                      what everybody needs
  *     coll_parts.h                  what a program may leave out: the switches; coll.h includes it
  *     coll_refuse.h                 where all this would not be right; flags for the rest
- *     coll_base.h                   arithmetic, time, memory, threads of the library's own
+ *     coll_system.h                 what is asked of the system: by Linux's own calls, or by those of POSIX (COLL_PORTABLE);
+ *                                   in its place coll_bare.h, where there is none (COLL_NO_OS)
+ *     coll_base.h                   arithmetic, processors, time, numbers as bytes, memory
  *     coll_text.h                   sentences: texts, log lines, asserts, the record of a failure
  *     coll_environment.h            environment variables as texts and numbers
  *     coll_hmac.h                   proofs that one knows a key: SHA-256, HMAC, nonces
@@ -353,29 +355,9 @@ COLL_API coll_status coll_shrink(coll_comm *comm, coll_comm **out)
     return coll__leave(comm, coll__shrink_inside(comm, out));
 }
 
-/* The one that is to blame, those of which the transport knows, and those who did not come when it was shrunk. */
 COLL_API int coll_failed_ranks(const coll_comm *comm, int *ranks, int capacity)
 {
-    const coll__session *session = comm && *comm->guard ? comm->session : NULL;
-    const bool has_failed = session && __atomic_load_n(&session->failure.status, __ATOMIC_ACQUIRE) != COLL_OK;
-    unsigned char *is_failed = has_failed ? (unsigned char *)calloc((size_t)session->size, 1) : NULL;
-    int count = 0;
-
-    if (!is_failed) return 0;
-    const coll_failure *why = &session->failure;
-    if (why->rank >= 0 && (why->status == COLL_ERR_PEER || why->status == COLL_ERR_TIMEOUT)) is_failed[why->rank] = 1;
-    if (session->transport->failed) session->transport->failed(session->context, is_failed);
-    for (int i = 0; session->survival && i < session->size; i++)
-        if (session->survival[i] != COLL__NOT_LISTED) is_failed[i] = session->survival[i] == COLL__LOST;
-    for (int pass = 0; pass < 2; pass++)          /* the one that ended it first                              */
-        for (int i = 0; i < comm->size; i++) {
-            const int rank = coll__world_rank(comm, i);
-            if (!is_failed[rank] || (rank == why->rank) != (pass == 0)) continue;
-            if (ranks && count < capacity) ranks[count] = i;
-            count++;
-        }
-    free(is_failed);
-    return count;
+    return comm && *comm->guard ? coll__failed_ranks(comm, ranks, capacity) : 0;
 }
 
 COLL_API int coll_rank(const coll_comm *comm) { return comm ? comm->rank : -1; }

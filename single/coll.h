@@ -560,6 +560,8 @@
  *   COLL_NO_STDIO        <stdio.h>: coll_dump goes, and with it sentences, the recorder, the simulator and TCP
  *   COLL_NO_OS           a machine without an operating system: no threads, processes, files or clock (core/base/coll_bare.h)
  *
+ *   COLL_PORTABLE        what only Linux has (coll_system.h), and with it COLL_NO_SHM and COLL_NO_URING; on other systems it is
+ *                        taken unasked
  *   COLL_ONLY_KINDS      a list instead: -DCOLL_ONLY_KINDS=broadcast,allreduce leaves out the other collectives of barrier,
  *                        broadcast, reduce, allreduce, reduce_scatter, scan, gather, scatter, allgather, alltoall and neighbor.
  *                        A name stands for all its forms, as alltoall for alltoallv and alltoallw; barrier,
@@ -579,6 +581,18 @@
 #define COLL_PARTS_H
 
 /* ---- >>profiles ---- */
+
+#if !defined(__linux__) && !defined(COLL_TINY) && !defined(COLL_NO_OS) && !defined(COLL_PORTABLE)
+#define COLL_PORTABLE 1
+#endif
+#if defined(COLL_PORTABLE)
+#if !defined(COLL_NO_SHM)
+#define COLL_NO_SHM 1
+#endif
+#if !defined(COLL_NO_URING)
+#define COLL_NO_URING 1
+#endif
+#endif
 
 #if defined(COLL_SMALL)
 #if !defined(COLL_NO_SIM)
@@ -1658,7 +1672,9 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *   core/base/                      what everybody needs
  *     coll_parts.h                  what a program may leave out: the switches; coll.h includes it
  *     coll_refuse.h                 where all this would not be right; flags for the rest
- *     coll_base.h                   arithmetic, time, memory, threads of the library's own
+ *     coll_system.h                 what is asked of the system: by Linux's own calls, or by those of POSIX (COLL_PORTABLE);
+ *                                   in its place coll_bare.h, where there is none (COLL_NO_OS)
+ *     coll_base.h                   arithmetic, processors, time, numbers as bytes, memory
  *     coll_text.h                   sentences: texts, log lines, asserts, the record of a failure
  *     coll_environment.h            environment variables as texts and numbers
  *     coll_hmac.h                   proofs that one knows a key: SHA-256, HMAC, nonces
@@ -1763,9 +1779,9 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
 #if defined(__cplusplus)
 #define COLL__REFUSED 1
 #error "the implementation of coll.h is C11: put #define COLL_IMPLEMENTATION and #include \"coll.h\" into one .c file"
-#elif !defined(__linux__) && !defined(COLL_NO_OS)
+#elif !defined(__linux__) && !defined(__unix__) && !defined(__APPLE__) && !defined(COLL_NO_OS)
 #define COLL__REFUSED 1
-#error "the implementation of coll.h is for Linux"
+#error "the implementation of coll.h is for Linux, for other systems that have POSIX, and for none (COLL_TINY)"
 #elif !defined(__GNUC__)
 #define COLL__REFUSED 1
 #error "the implementation of coll.h is for gcc and clang"
@@ -1811,13 +1827,575 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
 #define COLL_BASE_H
 
 
+#if defined(COLL_NO_OS)
+/* ---- core/base/coll_bare.h ---- */
+/* coll_bare.h - a machine without an operating system (COLL_NO_OS): what the library asks of one, where there is none.
+ *
+ * There is one thread, so nobody is kept out, woken or waited for.  There are no processes, files, signals and variables of an
+ * environment.  Time is the transport's (coll_transport.now); where that has none, no time passes, and no call comes to its
+ * limit. */
+#ifndef COLL_BARE_H
+#define COLL_BARE_H
+
+
+#include <errno.h>
+
+#define COLL__UNUSED __attribute__((unused))
+#define COLL__THREAD_LOCAL
+
+enum { COLL__LINE = 8 };                          /* as aligned as anything need be                           */
+
+/* ---- >>time: none passes ---- */
+
+static inline int64_t coll__now(void) { return 0; }
+static inline void coll__nap(long us) { (void)us; }
+
+/* ---- >>processors: there is one ---- */
+
+static inline size_t coll__processor_mask(uint64_t *mask, size_t words) { return (void)words, *mask = 1, 1; }
+static inline size_t coll__cache_told(void) { return 16 << 10; }
+static inline bool coll__membarrier_register(void) { return true; }
+static inline void coll__membarrier(void) { }
+
+/* ---- >>threads: there is one ---- */
+
+typedef int coll__thread_id;
+typedef char coll__lock, coll__cond;
+
+static inline coll__thread_id coll__thread_self(void) { return 0; }
+static inline bool coll__thread_is(coll__thread_id a, coll__thread_id b) { return a == b; }
+static inline void coll__thread_end(coll__thread_id thread) { (void)thread; }
+static inline void coll__yield(void) { }
+static inline int coll__thread_begin(coll__thread_id *thread, size_t stack, void *(*main)(void *), void *arg)
+{
+    return (void)thread, (void)stack, (void)main, (void)arg, EAGAIN;
+}
+
+static inline int coll__worker_begin(coll__thread_id *thread, void *(*main)(void *), void *arg)
+{
+    return (void)thread, (void)main, (void)arg, EAGAIN;
+}
+
+static inline void coll__lock_init(coll__lock *lock) { (void)lock; }
+static inline void coll__lock_free(coll__lock *lock) { (void)lock; }
+static inline void coll__lock_take(coll__lock *lock) { (void)lock; }
+static inline void coll__lock_drop(coll__lock *lock) { (void)lock; }
+
+static inline void coll__cond_init(coll__cond *cond) { (void)cond; }
+static inline void coll__cond_free(coll__cond *cond) { (void)cond; }
+static inline void coll__cond_wake(coll__cond *cond) { (void)cond; }
+static inline void coll__cond_wait(coll__cond *cond, coll__lock *lock) { (void)cond, (void)lock; }
+static inline int coll__cond_wait_until(coll__cond *cond, coll__lock *lock, int64_t until)
+{
+    return (void)cond, (void)lock, (void)until, ETIMEDOUT;
+}
+
+/* ---- >>bells: nobody looks at a descriptor ---- */
+
+typedef struct coll__bell { int fd; } coll__bell;
+
+static const coll__bell coll__no_bell = { -1 };
+
+/* ---- >>processes: nobody forks ---- */
+
+static inline unsigned char *coll__fork_guard(void)
+{
+    static unsigned char guard = 1;
+    return &guard;
+}
+
+static inline void coll__fork_guard_free(unsigned char *guard) { (void)guard; }
+
+#endif /* COLL_BARE_H */
+/* ---- core/base/coll_base.h, continued ---- */
+#else
+/* ---- core/base/coll_system.h ---- */
+/* coll_system.h - what the library asks of the system, in one vocabulary: clock, threads, waiting for a word, bells, random
+ * bytes, processors, memory, forks.  What sockets take beyond that is in transports/tcp/coll_tcp_system.h and coll_tcp_watch.h.
+ * Where there is no system (COLL_NO_OS), coll_bare.h stands in its place.
+ *
+ * There are two halves.  The first is for Linux, and uses what only Linux has: futex, membarrier, eventfd, getrandom, pages that
+ * the kernel wipes in a fork.  The second uses what POSIX has, and is taken where __linux__ is not defined, and with
+ * COLL_PORTABLE.  There a sleeping thread is woken through a mutex and a condition, a bell is a pipe, and a message between
+ * threads takes a full barrier on both sides.  Processes of one host meet over TCP (COLL_NO_SHM), and TCP runs on poll
+ * (COLL_NO_URING).
+ *
+ * It uses nothing else of the library, so that the launcher can have it, too. */
+#ifndef COLL_SYSTEM_H
+#define COLL_SYSTEM_H
+
+#if !defined(__linux__) && !defined(COLL_PORTABLE)
+#define COLL_PORTABLE 1
+#endif
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#define COLL__UNUSED __attribute__((unused))
+#define COLL__THREAD_LOCAL __thread
+
+enum { COLL__LINE = 128 };                        /* bytes that two cores never share: a pair of cache lines  */
+
+enum { COLL__SECOND = 1000000000 };               /* in nanoseconds                                           */
+
+/* ---- >>clock: monotonic, in nanoseconds ---- */
+
+static inline int64_t coll__now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * COLL__SECOND + t.tv_nsec;
+}
+
+static COLL__UNUSED void coll__nap(long us)
+{
+    const struct timespec time = { us / 1000000, us % 1000000 * 1000 };
+    (void)nanosleep(&time, NULL);
+}
+
+/* ---- >>threads ---- */
+
+typedef pthread_t       coll__thread_id;
+typedef pthread_mutex_t coll__lock;
+typedef pthread_cond_t  coll__cond;
+
+static inline coll__thread_id coll__thread_self(void) { return pthread_self(); }
+static inline bool coll__thread_is(coll__thread_id a, coll__thread_id b) { return pthread_equal(a, b); }
+static inline void coll__thread_end(coll__thread_id thread) { pthread_join(thread, NULL); }
+static inline void coll__yield(void) { sched_yield(); }
+
+/* None of these can fail with default attributes. */
+static inline void coll__lock_init(coll__lock *lock) { pthread_mutex_init(lock, NULL); }
+static inline void coll__lock_free(coll__lock *lock) { pthread_mutex_destroy(lock); }
+static inline void coll__lock_take(coll__lock *lock) { pthread_mutex_lock(lock); }
+static inline void coll__lock_drop(coll__lock *lock) { pthread_mutex_unlock(lock); }
+
+static inline void coll__cond_free(coll__cond *cond) { pthread_cond_destroy(cond); }
+static inline void coll__cond_wake(coll__cond *cond) { pthread_cond_broadcast(cond); }
+static inline void coll__cond_wait(coll__cond *cond, coll__lock *lock) { pthread_cond_wait(cond, lock); }
+
+#if !defined(_POSIX_CLOCK_SELECTION) || _POSIX_CLOCK_SELECTION <= 0
+
+/* A condition that knows the clock on the wall only, as on macOS: a wait while that is set is longer or shorter by as much. */
+static COLL__UNUSED void coll__cond_init(pthread_cond_t *cond) { pthread_cond_init(cond, NULL); }
+
+static COLL__UNUSED int coll__cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t until)
+{
+    struct timespec wall;
+
+    clock_gettime(CLOCK_REALTIME, &wall);
+    const int64_t at = (int64_t)wall.tv_sec * COLL__SECOND + wall.tv_nsec + until - coll__now();
+    wall = (struct timespec){ (time_t)(at / COLL__SECOND), (long)(at % COLL__SECOND) };
+    return pthread_cond_timedwait(cond, lock, &wall);
+}
+
+#else
+
+/* A condition that keeps the time of coll__now. */
+static COLL__UNUSED void coll__cond_init(pthread_cond_t *cond)
+{
+    pthread_condattr_t attributes;
+
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(cond, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+/* Gives 0, or ETIMEDOUT. */
+static COLL__UNUSED int coll__cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t until)
+{
+    const struct timespec at = { (time_t)(until / COLL__SECOND), (long)(until % COLL__SECOND) };
+    return pthread_cond_timedwait(cond, lock, &at);
+}
+
+#endif
+
+/* ---- >>threads: begun ---- */
+
+/* Begin one of the program's; 0, or an errno. */
+static COLL__UNUSED int coll__worker_begin(coll__thread_id *thread, void *(*main)(void *), void *arg)
+{
+    return pthread_create(thread, NULL, main, arg);
+}
+
+/* Begin one of the library's own, that takes no signals, with a small stack; 0, or an errno.  Thread-local variables of the
+ * program may lie on that stack, so that where it is too small the system's usual one is taken. */
+static COLL__UNUSED int coll__thread_begin(coll__thread_id *thread, size_t stack, void *(*main)(void *), void *arg)
+{
+    pthread_attr_t attributes;
+    sigset_t all, before;
+    int error = pthread_attr_init(&attributes);
+
+    if (error) return error;
+    (void)pthread_attr_setstacksize(&attributes, stack);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    error = pthread_create(thread, &attributes, main, arg);
+    if (error == EINVAL) error = pthread_create(thread, NULL, main, arg);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    return error;
+}
+
+/* ---- >>memory and files ---- */
+
+/* Zeroed memory of whole pages that nobody has touched yet, or NULL: each comes to lie near the processor that is the first to
+ * write to it. */
+static COLL__UNUSED void *coll__reserve(size_t length)
+{
+    void *at = mmap(NULL, length ? length : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+static COLL__UNUSED void coll__unreserve(void *at, size_t length)
+{
+    if (at) munmap(at, length ? length : 1);
+}
+
+static COLL__UNUSED void coll__close_fd(int *fd)
+{
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+}
+
+/* ---- >>bell: a descriptor that can be read from once somebody has rung; by any thread, and in a signal handler ---- */
+
+typedef struct coll__bell {
+    int fd;                                       /* readable when it has rung; -1: there is none             */
+    int rope;                                     /* what a ring is written to; on Linux the same one         */
+} coll__bell;
+
+static const coll__bell coll__no_bell = { -1, -1 };
+
+static COLL__UNUSED void coll__bell_ring(const coll__bell *bell)
+{
+    const uint64_t once = 1;
+    (void)!write(bell->rope, &once, sizeof once);
+}
+
+/* It is silent then, until it is rung again. */
+static COLL__UNUSED void coll__bell_hear(const coll__bell *bell)
+{
+    uint64_t rung[8];
+    while (read(bell->fd, rung, sizeof rung) == (ssize_t)sizeof rung) continue;
+}
+
+static COLL__UNUSED void coll__bell_close(coll__bell *bell)
+{
+    if (bell->fd >= 0) close(bell->fd);
+    if (bell->rope >= 0 && bell->rope != bell->fd) close(bell->rope);
+    *bell = coll__no_bell;
+}
+
+/* The same bell for somebody else, who closes it himself.  coll__no_bell: no descriptor is left. */
+static COLL__UNUSED coll__bell coll__bell_share(const coll__bell *bell)
+{
+    coll__bell shared = { fcntl(bell->fd, F_DUPFD_CLOEXEC, 0), -1 };
+
+    if (shared.fd < 0) return coll__no_bell;
+    shared.rope = bell->rope == bell->fd ? shared.fd : fcntl(bell->rope, F_DUPFD_CLOEXEC, 0);
+    if (shared.rope < 0) coll__bell_close(&shared);
+    return shared;
+}
+
+#if !defined(COLL_PORTABLE)
+
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+
+/* ---- >>Linux ---- */
+
+/* 0, or an errno. */
+static COLL__UNUSED int coll__bell_open(coll__bell *bell)
+{
+    bell->fd = bell->rope = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return bell->fd < 0 ? errno : 0;
+}
+
+static inline void coll__futex(uint32_t *word, int operation, uint32_t value, const struct timespec *timeout)
+{
+    (void)syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
+}
+
+/* Sleep until somebody changes the word and wakes us, unless it has changed already; for so long, or less for no reason. */
+static COLL__UNUSED void coll__word_wait(uint32_t *word, uint32_t value, int wait_ms)
+{
+    const struct timespec t = { wait_ms / 1000, (long)(wait_ms % 1000) * 1000000 };
+    coll__futex(word, FUTEX_WAIT, value, &t);
+}
+
+/* Wake all who sleep on a word that has changed. */
+static COLL__UNUSED void coll__word_wake(uint32_t *word) { coll__futex(word, FUTEX_WAKE, INT_MAX, NULL); }
+
+/* The same in a signal handler. */
+static COLL__UNUSED void coll__word_alarm(uint32_t *word) { coll__word_wake(word); }
+
+/* Have every thread of this process that runs execute a full barrier, so that the threads in a hurry need none of their own.
+ * false: the kernel cannot. */
+static COLL__UNUSED bool coll__membarrier_register(void)
+{
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+static COLL__UNUSED void coll__membarrier(void) { (void)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0); }
+
+/* Bytes that nobody can know beforehand.  false: the kernel has none. */
+static COLL__UNUSED bool coll__random(unsigned char *out, size_t length)
+{
+    while (length > 0) {
+        const long got = syscall(SYS_getrandom, out, length, 0);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return false;
+        out += got;
+        length -= (size_t)got;
+    }
+    return true;
+}
+
+/* The processors that this process may use, a bit for each.  Gives the words that were written, 0: it is not known. */
+static COLL__UNUSED size_t coll__processor_mask(uint64_t *mask, size_t words)
+{
+    const long got = syscall(SYS_sched_getaffinity, 0, words * sizeof *mask, mask);
+    return got > 0 ? ((size_t)got + sizeof *mask - 1) / sizeof *mask : 0;
+}
+
+/* Bytes of the largest cache that a processor reaches, 0: it is not known. */
+static COLL__UNUSED size_t coll__cache_told(void)
+{
+    size_t longest = 0;
+
+    for (int i = 0; i < 8; i++) {
+        char path[80], unit = 0;
+        size_t length = 0;
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
+        FILE *file = fopen(path, "re");
+        if (!file) break;
+        if (fscanf(file, "%zu%c", &length, &unit) < 1) length = 0;
+        fclose(file);
+        length *= unit == 'K' ? 1024 : unit == 'M' ? 1024 * 1024 : 1;
+        if (length > longest) longest = length;
+    }
+    return longest;
+}
+
+/* Memory for many stacks, of which only what is touched is taken; NULL: there is none. */
+static COLL__UNUSED void *coll__reserve_stacks(size_t length)
+{
+    void *all = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+
+    if (all == MAP_FAILED) return NULL;
+    (void)madvise(all, length, MADV_NOHUGEPAGE);
+    return all;
+}
+
+/* A byte that reads 1, and 0 in a forked child, whose copy of the page the kernel wipes.  NULL: no memory. */
+static COLL__UNUSED unsigned char *coll__fork_guard(void)
+{
+    void *page = mmap(NULL, 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (page == MAP_FAILED) return NULL;
+#if defined(MADV_WIPEONFORK)
+    (void)madvise(page, 1, MADV_WIPEONFORK);      /* kernels before 4.14 lack it: then a fork goes unnoticed    */
+#endif
+    *(unsigned char *)page = 1;
+    return (unsigned char *)page;
+}
+
+static COLL__UNUSED void coll__fork_guard_free(unsigned char *guard)
+{
+    if (guard) munmap(guard, 1);
+}
+
+#else
+
+/* ---- >>any POSIX system ---- */
+
+static COLL__UNUSED int coll__bell_open(coll__bell *bell)
+{
+    int ends[2];
+
+    *bell = coll__no_bell;
+    if (pipe(ends)) return errno;
+    for (int i = 0; i < 2; i++) {
+        (void)fcntl(ends[i], F_SETFD, FD_CLOEXEC);
+        (void)fcntl(ends[i], F_SETFL, O_NONBLOCK);
+    }
+    *bell = (coll__bell){ ends[0], ends[1] };
+    return 0;
+}
+
+/* Who sleeps on a word does so on the condition of its place in a table; others there wake up for no reason.  A sleep has an end,
+ * for a signal handler can wake nobody: it may take no lock. */
+enum { COLL__BEDS = 16, COLL__SLEEP_PORTABLE_MS = 50 };
+
+typedef struct coll__bed {
+    pthread_mutex_t lock;
+    pthread_cond_t  woken;
+} coll__bed;
+
+static struct coll__dormitory {
+    pthread_once_t once;
+    coll__bed beds[COLL__BEDS];
+} coll__dormitory = { .once = PTHREAD_ONCE_INIT };
+
+static void coll__beds_make(void)
+{
+    for (int i = 0; i < COLL__BEDS; i++) {
+        pthread_mutex_init(&coll__dormitory.beds[i].lock, NULL);
+        coll__cond_init(&coll__dormitory.beds[i].woken);
+    }
+}
+
+static coll__bed *coll__bed_of(const uint32_t *word)
+{
+    const uint32_t number = (uint32_t)((uintptr_t)word >> 6);
+
+    (void)pthread_once(&coll__dormitory.once, coll__beds_make);
+    return &coll__dormitory.beds[(number * 2654435769u) >> 28];
+}
+
+static COLL__UNUSED void coll__word_wait(uint32_t *word, uint32_t value, int wait_ms)
+{
+    coll__bed *bed = coll__bed_of(word);
+    const int ms = wait_ms < COLL__SLEEP_PORTABLE_MS ? wait_ms : COLL__SLEEP_PORTABLE_MS;
+    const int64_t until = coll__now() + (int64_t)ms * 1000000;
+
+    pthread_mutex_lock(&bed->lock);
+    if (__atomic_load_n(word, __ATOMIC_SEQ_CST) == value) (void)coll__cond_wait_until(&bed->woken, &bed->lock, until);
+    pthread_mutex_unlock(&bed->lock);
+}
+
+/* Whoever has seen the old value under the lock sleeps by the time we have it. */
+static COLL__UNUSED void coll__word_wake(uint32_t *word)
+{
+    coll__bed *bed = coll__bed_of(word);
+
+    pthread_mutex_lock(&bed->lock);
+    pthread_cond_broadcast(&bed->woken);
+    pthread_mutex_unlock(&bed->lock);
+}
+
+static COLL__UNUSED void coll__word_alarm(uint32_t *word) { (void)word; }
+
+static COLL__UNUSED bool coll__membarrier_register(void) { return false; }
+static COLL__UNUSED void coll__membarrier(void) {}
+
+static COLL__UNUSED bool coll__random(unsigned char *out, size_t length)
+{
+    const int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+
+    while (fd >= 0 && length > 0) {
+        const ssize_t got = read(fd, out, length);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) break;
+        out += got;
+        length -= (size_t)got;
+    }
+    if (fd >= 0) close(fd);
+    return length == 0;
+}
+
+/* Those of the machine: POSIX does not tell to which of them a process is bound. */
+static COLL__UNUSED size_t coll__processor_mask(uint64_t *mask, size_t words)
+{
+    const long there = sysconf(_SC_NPROCESSORS_ONLN);
+
+    memset(mask, 0, words * sizeof *mask);
+    for (size_t i = 0; there > 0 && i < (size_t)there && i < 64 * words; i++) mask[i / 64] |= UINT64_C(1) << i % 64;
+    return there > 0 ? words : 0;
+}
+
+static COLL__UNUSED size_t coll__cache_told(void) { return 0; }
+
+static COLL__UNUSED void *coll__reserve_stacks(size_t length)
+{
+    void *all = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return all == MAP_FAILED ? NULL : all;
+}
+
+/* A child is told by a function that fork runs in it, which goes through the list of all guards.  It also makes the beds anew:
+ * a thread that it has not got may have been at them. */
+typedef struct coll__guard {
+    unsigned char is_ours;                        /* the byte that is given out                               */
+    struct coll__guard *next;
+} coll__guard;
+
+static struct coll__guards {
+    pthread_once_t  once;
+    pthread_mutex_t lock;
+    coll__guard    *first;
+    int             error;
+} coll__guards = { .once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void coll__guards_lock(void) { pthread_mutex_lock(&coll__guards.lock); }
+static void coll__guards_unlock(void) { pthread_mutex_unlock(&coll__guards.lock); }
+
+static void coll__guards_fall(void)
+{
+    for (coll__guard *g = coll__guards.first; g; g = g->next) g->is_ours = 0;
+    coll__beds_make();
+    coll__guards_unlock();
+}
+
+static void coll__guards_make(void)
+{
+    coll__guards.error = pthread_atfork(coll__guards_lock, coll__guards_unlock, coll__guards_fall);
+}
+
+static COLL__UNUSED unsigned char *coll__fork_guard(void)
+{
+    coll__guard *guard;
+
+    (void)pthread_once(&coll__guards.once, coll__guards_make);
+    if (coll__guards.error || !(guard = (coll__guard *)malloc(sizeof *guard))) return NULL;
+    guard->is_ours = 1;
+    coll__guards_lock();
+    guard->next = coll__guards.first;
+    coll__guards.first = guard;
+    coll__guards_unlock();
+    return &guard->is_ours;
+}
+
+static COLL__UNUSED void coll__fork_guard_free(unsigned char *byte)
+{
+    coll__guards_lock();
+    for (coll__guard **at = &coll__guards.first; *at; at = &(*at)->next) {
+        coll__guard *guard = *at;
+        if (&guard->is_ours != byte) continue;
+        *at = guard->next;
+        free(guard);
+        break;
+    }
+    coll__guards_unlock();
+}
+
+#endif
+#endif /* COLL_SYSTEM_H */
+/* ---- core/base/coll_base.h, continued ---- */
+#endif
+
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define COLL__UNUSED __attribute__((unused))
 
 /* ---- >>arithmetic ---- */
 
@@ -1841,307 +2419,7 @@ static inline uint32_t coll__hash_end(uint64_t hash) { return (uint32_t)(hash ^ 
  * keeps in deed: it never writes to them. */
 static inline unsigned char *coll__behind(const void *at, size_t length) { return (unsigned char *)((uintptr_t)at + length); }
 
-/* ---- >>system ---- */
-
-#if defined(COLL_NO_OS)
-/* ---- core/base/coll_bare.h ---- */
-/* coll_bare.h - a machine without an operating system (COLL_NO_OS): what the library asks of one, where there is none.
- *
- * There is one thread, so nobody is kept out, woken or waited for.  There are no processes, files, signals and variables of an
- * environment.  Time is the transport's (coll_transport.now); where that has none, no time passes, and no call comes to its
- * limit. */
-#ifndef COLL_BARE_H
-#define COLL_BARE_H
-
-
-#include <errno.h>
-
-#define COLL__THREAD_LOCAL
-
-enum { COLL__LINE = 8 };                          /* as aligned as anything need be                           */
-
-/* ---- >>time: none passes ---- */
-
-static inline int64_t coll__now(void) { return 0; }
-static inline void coll__nap(long us) { (void)us; }
-
-/* ---- >>processors: there is one ---- */
-
-static inline int coll__processors(void) { return 1; }
-static inline size_t coll__cache_length(void) { return 16 << 10; }
-static inline bool coll__membarrier_register(void) { return true; }
-static inline void coll__membarrier(void) { }
-
-/* ---- >>threads: there is one ---- */
-
-typedef int coll__thread_id;
-typedef char coll__lock, coll__bell;
-
-static inline coll__thread_id coll__thread_self(void) { return 0; }
-static inline bool coll__thread_is(coll__thread_id a, coll__thread_id b) { return a == b; }
-static inline void coll__thread_end(coll__thread_id thread) { (void)thread; }
-static inline void coll__yield(void) { }
-static inline int coll__thread_begin(coll__thread_id *thread, size_t stack, void *(*main)(void *), void *arg)
-{
-    return (void)thread, (void)stack, (void)main, (void)arg, EAGAIN;
-}
-
-static inline int coll__worker_begin(coll__thread_id *thread, void *(*main)(void *), void *arg)
-{
-    return (void)thread, (void)main, (void)arg, EAGAIN;
-}
-
-static inline void coll__lock_init(coll__lock *lock) { (void)lock; }
-static inline void coll__lock_free(coll__lock *lock) { (void)lock; }
-static inline void coll__lock_take(coll__lock *lock) { (void)lock; }
-static inline void coll__lock_drop(coll__lock *lock) { (void)lock; }
-
-static inline void coll__bell_init(coll__bell *bell) { (void)bell; }
-static inline void coll__bell_free(coll__bell *bell) { (void)bell; }
-static inline void coll__bell_ring(coll__bell *bell) { (void)bell; }
-static inline void coll__bell_wait(coll__bell *bell, coll__lock *lock) { (void)bell, (void)lock; }
-static inline int coll__bell_wait_until(coll__bell *bell, coll__lock *lock, int64_t until)
-{
-    return (void)bell, (void)lock, (void)until, ETIMEDOUT;
-}
-
-/* ---- >>processes: nobody forks ---- */
-
-static inline unsigned char *coll__fork_guard(void)
-{
-    static unsigned char guard = 1;
-    return &guard;
-}
-
-static inline void coll__fork_guard_free(unsigned char *guard) { (void)guard; }
-
-#endif /* COLL_BARE_H */
-/* ---- core/base/coll_base.h, continued ---- */
-#else
-/* ---- core/base/coll_system.h ---- */
-/* coll_system.h - what the library asks of the operating system: time, processors, memory, threads, files.  Where there is none
- * (COLL_NO_OS), coll_bare.h stands in its place. */
-#ifndef COLL_SYSTEM_H
-#define COLL_SYSTEM_H
-
-
-#include <errno.h>
-#include <linux/membarrier.h>
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
-#if !defined(COLL_NO_STDIO)
-#include <stdio.h>
-#endif
-#include <strings.h>
-#include <sys/eventfd.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
-
-#define COLL__THREAD_LOCAL __thread
-
-enum { COLL__LINE = 128 };                        /* bytes that two cores never share: a pair of cache lines  */
-
-/* ---- >>clock: monotonic, in nanoseconds ---- */
-
-static inline int64_t coll__now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-/* Sleep. */
-static inline void coll__nap(long us)
-{
-    const struct timespec time = { us / 1000000, us % 1000000 * 1000 };
-    (void)nanosleep(&time, NULL);
-}
-
-/* ---- >>processors ---- */
-
-/* Have every thread of this process that runs execute a full barrier, so that the threads in a hurry need none of their own.
- * false: the kernel cannot. */
-static inline bool coll__membarrier_register(void)
-{
-    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
-}
-
-static inline void coll__membarrier(void) { (void)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0); }
-
-/* The processors that this process may use, a bit for each, and their number; those beyond 64 share the bits of the first. */
-static inline uint64_t coll__processor_set(int *count)
-{
-    uint64_t mask[1024 / 64] = { 0 }, set = 0;
-    const long got = syscall(SYS_sched_getaffinity, 0, sizeof mask, mask);
-
-    *count = 0;
-    for (long i = 0; 8 * i < got; i++) {
-        *count += __builtin_popcountll(mask[i]);
-        set |= mask[i];
-    }
-    if (*count > 0) return set;
-    *count = 1;
-    return 1;
-}
-
-static inline int coll__processors(void)
-{
-    int count;
-
-    (void)coll__processor_set(&count);
-    return count;
-}
-
-/* How many processors there are in the sets of several processes of one host together; `most` and `sum` of their numbers.  Beyond
- * 64 the sets do not tell: either all processes have the same ones, or each is bound to some of its own. */
-static inline int coll__processors_together(uint64_t set, int most, int sum)
-{
-    const int several = __builtin_popcountll(set);
-
-    if (several < 64) return several > most ? several : most;
-    return most < 64 ? sum : most;
-}
-
-#if !defined(COLL_NO_STDIO)
-
-/* Bytes of the largest cache that a processor reaches; what it usually is where the system does not say. */
-static inline size_t coll__cache_length(void)
-{
-    size_t longest = 0;
-
-    for (int i = 0; i < 8; i++) {
-        char path[80], unit = 0;
-        size_t length = 0;
-        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
-        FILE *file = fopen(path, "re");
-        if (!file) break;
-        if (fscanf(file, "%zu%c", &length, &unit) < 1) length = 0;
-        fclose(file);
-        length *= unit == 'K' ? 1024 : unit == 'M' ? 1024 * 1024 : 1;
-        if (length > longest) longest = length;
-    }
-    return longest ? longest : (size_t)16 << 20;
-}
-
-#else
-
-static inline size_t coll__cache_length(void) { return (size_t)16 << 20; }
-
-#endif
-
-/* ---- >>memory ---- */
-
-/* Zeroed memory of whole pages that nobody has touched yet, or NULL: each comes to lie near the processor that is the first to
- * write to it. */
-static inline void *coll__reserve(size_t length)
-{
-    void *at = mmap(NULL, length ? length : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return at == MAP_FAILED ? NULL : at;
-}
-
-static inline void coll__unreserve(void *at, size_t length)
-{
-    if (at) munmap(at, length ? length : 1);
-}
-
-/* A word that reads 1, and 0 in a forked child, whose copy of the page the kernel wipes.  NULL: no memory. */
-static inline unsigned char *coll__fork_guard(void)
-{
-    void *page = mmap(NULL, 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    if (page == MAP_FAILED) return NULL;
-#if defined(MADV_WIPEONFORK)
-    (void)madvise(page, 1, MADV_WIPEONFORK);      /* kernels before 4.14 lack it: then a fork goes unnoticed    */
-#endif
-    *(unsigned char *)page = 1;
-    return (unsigned char *)page;
-}
-
-static inline void coll__fork_guard_free(unsigned char *guard)
-{
-    if (guard) munmap(guard, 1);
-}
-
-/* ---- >>threads ---- */
-
-typedef pthread_t       coll__thread_id;
-typedef pthread_mutex_t coll__lock;
-typedef pthread_cond_t  coll__bell;               /* its times are those of coll__now                         */
-
-static inline coll__thread_id coll__thread_self(void) { return pthread_self(); }
-static inline bool coll__thread_is(coll__thread_id a, coll__thread_id b) { return pthread_equal(a, b); }
-static inline void coll__thread_end(coll__thread_id thread) { pthread_join(thread, NULL); }
-static inline void coll__yield(void) { sched_yield(); }
-
-/* None of these can fail with Linux and default attributes. */
-static inline void coll__lock_init(coll__lock *lock) { pthread_mutex_init(lock, NULL); }
-static inline void coll__lock_free(coll__lock *lock) { pthread_mutex_destroy(lock); }
-static inline void coll__lock_take(coll__lock *lock) { pthread_mutex_lock(lock); }
-static inline void coll__lock_drop(coll__lock *lock) { pthread_mutex_unlock(lock); }
-
-static inline void coll__bell_init(coll__bell *bell)
-{
-    pthread_condattr_t attributes;
-
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(bell, &attributes);
-    pthread_condattr_destroy(&attributes);
-}
-
-static inline void coll__bell_free(coll__bell *bell) { pthread_cond_destroy(bell); }
-static inline void coll__bell_ring(coll__bell *bell) { pthread_cond_broadcast(bell); }
-static inline void coll__bell_wait(coll__bell *bell, coll__lock *lock) { pthread_cond_wait(bell, lock); }
-
-/* Until a moment; 0, or an errno. */
-static inline int coll__bell_wait_until(coll__bell *bell, coll__lock *lock, int64_t until)
-{
-    const struct timespec at = { (time_t)(until / 1000000000), (long)(until % 1000000000) };
-    return pthread_cond_timedwait(bell, lock, &at);
-}
-
-/* Begin one of the program's; 0, or an errno. */
-static inline int coll__worker_begin(coll__thread_id *thread, void *(*main)(void *), void *arg)
-{
-    return pthread_create(thread, NULL, main, arg);
-}
-
-/* Begin one of the library's own, that takes no signals, with a small stack; 0, or an errno.  Thread-local variables of the
- * program may lie on that stack, so that where it is too small the system's usual one is taken. */
-static inline int coll__thread_begin(coll__thread_id *thread, size_t stack, void *(*main)(void *), void *arg)
-{
-    pthread_attr_t attributes;
-    sigset_t all, before;
-    int error = pthread_attr_init(&attributes);
-
-    if (error) return error;
-    (void)pthread_attr_setstacksize(&attributes, stack);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(thread, &attributes, main, arg);
-    if (error == EINVAL) error = pthread_create(thread, NULL, main, arg);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    return error;
-}
-
-/* ---- >>files ---- */
-
-static inline void coll__close_fd(int *fd)
-{
-    if (*fd >= 0) close(*fd);
-    *fd = -1;
-}
-
-#endif /* COLL_SYSTEM_H */
-/* ---- core/base/coll_base.h, continued ---- */
-#endif
-
-/* ---- >>clock: coll__now, in nanoseconds ---- */
+/* ---- >>time: moments of coll__now ---- */
 
 enum { COLL__MS = 1000000 };
 static const int64_t coll__never = INT64_MAX;
@@ -2180,6 +2458,49 @@ static inline void coll__fetch_to_write(const void *at)
 #else
     __builtin_prefetch(at, 1);
 #endif
+}
+
+/* ---- >>processors ---- */
+
+/* The processors that this process may use, a bit for each, and their number; those beyond 64 share the bits of the first. */
+static COLL__UNUSED uint64_t coll__processor_set(int *count)
+{
+    uint64_t mask[1024 / 64] = { 0 }, set = 0;
+    const size_t words = coll__processor_mask(mask, sizeof mask / sizeof *mask);
+
+    *count = 0;
+    for (size_t i = 0; i < words; i++) {
+        *count += __builtin_popcountll(mask[i]);
+        set |= mask[i];
+    }
+    if (*count > 0) return set;
+    *count = 1;
+    return 1;
+}
+
+static COLL__UNUSED int coll__processors(void)
+{
+    int count;
+
+    (void)coll__processor_set(&count);
+    return count;
+}
+
+/* How many processors there are in the sets of several processes of one host together; `most` and `sum` of their numbers.  Beyond
+ * 64 the sets do not tell: either all processes have the same ones, or each is bound to some of its own. */
+static COLL__UNUSED int coll__processors_together(uint64_t set, int most, int sum)
+{
+    const int several = __builtin_popcountll(set);
+
+    if (several < 64) return several > most ? several : most;
+    return most < 64 ? sum : most;
+}
+
+/* Bytes of the largest cache that a processor reaches; what it usually is where the system does not say. */
+static COLL__UNUSED size_t coll__cache_length(void)
+{
+    const size_t told = coll__cache_told();
+    return told ? told : (size_t)16 << 20;
 }
 
 /* ---- >>statuses ---- */
@@ -2490,18 +2811,18 @@ static bool coll__environment_int(const char *name, long low, long high, int *ou
  * hundred bytes of them.  The constants of SHA-256 are the first bits of the fractions of roots of the first primes: square
  * roots for the state at the start, cube roots for the rounds.
  *
- * It uses nothing else of the library: the launcher, whose processes prove the same to one another, includes it by itself. */
+ * It uses nothing else of the library but random bytes: the launcher, whose processes prove the same to one another, includes it
+ * by itself. */
 #ifndef COLL_HMAC_H
 #define COLL_HMAC_H
 
 #if !defined(COLL_NO_TCP)                         /* nobody else has a key                                   */
 
-#include <errno.h>
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -2630,18 +2951,8 @@ static void coll__hmac(unsigned char *out, const void *key, size_t key_length, c
     coll__wipe(&sha, sizeof sha);
 }
 
-/* Bytes that nobody can know beforehand, and that never come twice.  false: the kernel has none. */
-static bool coll__nonce(unsigned char *out, size_t length)
-{
-    while (length > 0) {
-        const long got = syscall(SYS_getrandom, out, length, 0);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return false;
-        out += got;
-        length -= (size_t)got;
-    }
-    return true;
-}
+/* Bytes that nobody can know beforehand, and that never come twice.  false: the system has none. */
+static bool coll__nonce(unsigned char *out, size_t length) { return coll__random(out, length); }
 
 /* ---- >>file: one that holds a key is nobody else's ---- */
 
@@ -9579,7 +9890,7 @@ typedef struct coll__background {
     bool      is_wanted;                          /* by the configuration, and the transport has what it takes */
     bool      has_thread, is_stopping;
     coll__thread_id thread;
-    coll__bell  bell;
+    coll__cond  bell;
     coll__background_wait waits;
     int64_t   nap;                                /* ns that a request is left to the program's own threads   */
     unsigned  starts;                             /* of non-blocking operations, so far                       */
@@ -9635,12 +9946,13 @@ struct coll__session {
     bool  is_shared;                              /* atomic: another thread may be inside; who enters takes the session */
     bool  has_many;                               /* there has been more than one communicator                */
     coll__lock lock;                         /* guards the rest                                          */
-    coll__bell  changed;
+    coll__cond  changed;
     bool  is_held;                                /* a thread is inside                                       */
     unsigned visits;                              /* how often the program's threads have taken it            */
     int   entrants, followers;                    /* threads that want to start something; that wait for the holder */
     coll__background background;
-    int   fd, is_fd_rung;                         /* of coll_fd, -1: nobody has asked for it; atomic: it is readable */
+    coll__bell bell;                              /* of coll_fd; none as long as nobody has asked for it      */
+    int   is_fd_rung;                             /* atomic: it is readable                                   */
     int   abort_claimed, abort_wanted;            /* atomic: somebody writes abort_text; it is written        */
     char  abort_text[200];
     coll_doing doing;                             /* what this rank does, for others to read                  */
@@ -10224,23 +10536,19 @@ static void coll__look_for_overflow(coll_request *r)
 /* There is something for the program to look at. */
 static inline void coll__fd_ring(coll__session *session)
 {
-    const uint64_t once = 1;
-
-    if (session->fd < 0 || __atomic_exchange_n(&session->is_fd_rung, 1, __ATOMIC_ACQ_REL)) return;
-    (void)!write(session->fd, &once, sizeof once);
+    if (session->bell.fd < 0 || __atomic_exchange_n(&session->is_fd_rung, 1, __ATOMIC_ACQ_REL)) return;
+    coll__bell_ring(&session->bell);
 }
 
 /* The program looks. */
 static inline void coll__fd_hear(coll__session *session)
 {
-    uint64_t rung;
-
-    if (session->fd < 0 || !__atomic_load_n(&session->is_fd_rung, __ATOMIC_ACQUIRE)) return;
-    (void)!read(session->fd, &rung, sizeof rung);
+    if (session->bell.fd < 0 || !__atomic_load_n(&session->is_fd_rung, __ATOMIC_ACQUIRE)) return;
+    coll__bell_hear(&session->bell);
     __atomic_store_n(&session->is_fd_rung, 0, __ATOMIC_RELEASE);
 }
 
-static inline void coll__fd_close(coll__session *session) { coll__close_fd(&session->fd); }
+static inline void coll__fd_close(coll__session *session) { coll__bell_close(&session->bell); }
 
 #else
 
@@ -14578,7 +14886,7 @@ static void coll__session_take_locked(coll_comm *comm)
     __atomic_add_fetch(&session->entrants, 1, __ATOMIC_SEQ_CST);
     while (session->is_held) {
         if (session->transport->wake) session->transport->wake(session->context);
-        coll__bell_wait(&session->changed, &session->lock);
+        coll__cond_wait(&session->changed, &session->lock);
     }
     __atomic_sub_fetch(&session->entrants, 1, __ATOMIC_SEQ_CST);
     session->is_held = comm->is_holder = true;
@@ -14598,7 +14906,7 @@ static void coll__session_drop_locked(coll_comm *comm)
 
     COLL__ASSERT(session->is_held && comm->is_holder, "rank %d lets go of what it does not hold", session->rank);
     session->is_held = comm->is_holder = false;
-    coll__bell_ring(&session->changed);
+    coll__cond_wake(&session->changed);
     if (session->observer) session->observer->idle(session);
 }
 
@@ -14619,7 +14927,7 @@ static void coll__session_follow(const coll__goal *goal, int64_t until)
     coll__session_drop_locked(goal->comm);
     __atomic_add_fetch(&session->followers, 1, __ATOMIC_SEQ_CST);
     while ((session->is_held || session->entrants > 0) && !coll__is_reached(goal) && error == 0)
-        error = coll__bell_wait_until(&session->changed, &session->lock, until);
+        error = coll__cond_wait_until(&session->changed, &session->lock, until);
     __atomic_sub_fetch(&session->followers, 1, __ATOMIC_SEQ_CST);
     if (!coll__is_reached(goal)) coll__session_take_locked(goal->comm);
 }
@@ -14636,7 +14944,7 @@ static bool coll__session_share(const coll__goal *goal, int64_t next)
     const int64_t most = coll__now() + (int64_t)(goal->has_user_op ? 1 : COLL__SLEEP_MOST_MS) * COLL__MS;
     coll__lock_take(&session->lock);
     session->told = session->finished;
-    coll__bell_ring(&session->changed);
+    coll__cond_wake(&session->changed);
     if (entrants > 0) coll__session_follow(goal, next < most ? next : most);
     coll__lock_drop(&session->lock);
     return !goal->comm->is_holder;
@@ -16491,7 +16799,7 @@ static void coll__background_nap(coll__session *session)
     int error = 0;
 
     while (!session->background.is_stopping && error == 0)
-        error = coll__bell_wait_until(&session->background.bell, &session->lock, until);
+        error = coll__cond_wait_until(&session->background.bell, &session->lock, until);
 }
 
 /* Sleep until somebody sees to it that it naps again. */
@@ -16501,7 +16809,7 @@ static void coll__background_sleep(coll__session *session, coll__background_wait
 
     if (what == COLL__FOR_A_START) __atomic_store_n(&session->is_shared, session->has_many, __ATOMIC_RELEASE);
     m->waits = what;
-    while (m->waits != COLL__FOR_A_NAP && !m->is_stopping) coll__bell_wait(&m->bell, &session->lock);
+    while (m->waits != COLL__FOR_A_NAP && !m->is_stopping) coll__cond_wait(&m->bell, &session->lock);
 }
 
 /* Others are at work: keep away for longer. */
@@ -16540,7 +16848,7 @@ static void *coll__background_main(void *at)
         coll__background_move(session);
         coll__lock_take(&session->lock);
         session->is_held = false;
-        coll__bell_ring(&session->changed);
+        coll__cond_wake(&session->changed);
         const bool is_welcome = session->entrants == 0 || coll__now() - began > (int64_t)COLL__NAP_MOST_US * 1000;
         if (is_welcome) m->nap = (int64_t)COLL__NAP_LEAST_US * 1000;
         else coll__background_back_off(m);
@@ -16570,7 +16878,7 @@ static void coll__background_turn(coll__session *session)
 
     if (m->waits != COLL__FOR_A_DROP) return;
     m->waits = coll__session_is_busy(session) ? COLL__FOR_A_NAP : COLL__FOR_A_START;
-    if (m->waits == COLL__FOR_A_NAP) coll__bell_ring(&m->bell);
+    if (m->waits == COLL__FOR_A_NAP) coll__cond_wake(&m->bell);
     else __atomic_store_n(&session->is_shared, session->has_many, __ATOMIC_RELEASE);
 }
 
@@ -16589,7 +16897,7 @@ static void coll__background_wake(coll_comm *comm)
         m->starts++;
         if (m->waits == COLL__FOR_A_START) {
             m->waits = COLL__FOR_A_NAP;
-            coll__bell_ring(&m->bell);
+            coll__cond_wake(&m->bell);
         }
     }
     coll__lock_drop(&session->lock);
@@ -16603,7 +16911,7 @@ static void coll__background_stop(coll__session *session)
     if (!m->has_thread) return;
     coll__lock_take(&session->lock);
     m->is_stopping = true;
-    coll__bell_ring(&m->bell);
+    coll__cond_wake(&m->bell);
     coll__lock_drop(&session->lock);
     coll__thread_end(m->thread);
     m->has_thread = false;
@@ -16615,11 +16923,9 @@ COLL_API int coll_fd(coll_comm *comm)
     if (coll__enter(comm) < 0) return -1;
     coll__session *session = comm->session;
     coll__background_wake(comm);
-    if (session->background.has_thread && session->fd < 0) {
-        session->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (session->background.has_thread && session->bell.fd < 0 && !coll__bell_open(&session->bell))
         coll__fd_ring(session);                   /* for what has ended already                               */
-    }
-    const int fd = session->background.has_thread ? session->fd : -1;
+    const int fd = session->background.has_thread ? session->bell.fd : -1;
     (void)coll__leave(comm, COLL_OK);
     return fd;
 }
@@ -17108,8 +17414,8 @@ static void coll__session_free(coll__session *session)
     free(session->survival);
     free(session->listed);
     if (*session->guard) {
-        coll__bell_free(&session->changed);
-        coll__bell_free(&session->background.bell);
+        coll__cond_free(&session->changed);
+        coll__cond_free(&session->background.bell);
         coll__lock_free(&session->lock);
     }
     coll__fork_guard_free(session->guard);
@@ -17137,8 +17443,8 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
         return NULL;
     }
     coll__lock_init(&session->lock);
-    coll__bell_init(&session->changed);
-    coll__bell_init(&session->background.bell);
+    coll__cond_init(&session->changed);
+    coll__cond_init(&session->background.bell);
     session->rank = o->rank;
     session->size = o->size;
     session->local_rank = o->local_rank;
@@ -17155,7 +17461,8 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
     memcpy(session->forced_text, s->forced_text, sizeof session->forced_text);
     for (int kind = 0; kind < COLL__KIND_COUNT; kind++)
         if (s->forced_at[kind]) session->forced[kind] = session->forced_text + s->forced_at[kind] - 1;
-    session->failure.rank = session->fd = -1;
+    session->failure.rank = -1;
+    session->bell = coll__no_bell;
     session->next_id = 1;
     session->processors = o->processors;
     const bool is_one_host = !transport->now && o->local_size == o->size;
@@ -17688,6 +17995,33 @@ static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
     if (status < 0) coll__shrink_undo(comm->session);
     *out = fresh;
     return status;
+}
+
+/* ---- >>who has failed ---- */
+
+/* The one that is to blame, those of which the transport knows, and those who did not come when it was shrunk. */
+static int coll__failed_ranks(const coll_comm *comm, int *ranks, int capacity)
+{
+    const coll__session *session = comm->session;
+    const bool has_failed = __atomic_load_n(&session->failure.status, __ATOMIC_ACQUIRE) != COLL_OK;
+    unsigned char *is_failed = has_failed ? (unsigned char *)calloc((size_t)session->size, 1) : NULL;
+    int count = 0;
+
+    if (!is_failed) return 0;
+    const coll_failure *why = &session->failure;
+    if (why->rank >= 0 && (why->status == COLL_ERR_PEER || why->status == COLL_ERR_TIMEOUT)) is_failed[why->rank] = 1;
+    if (session->transport->failed) session->transport->failed(session->context, is_failed);
+    for (int i = 0; session->survival && i < session->size; i++)
+        if (session->survival[i] != COLL__NOT_LISTED) is_failed[i] = session->survival[i] == COLL__LOST;
+    for (int pass = 0; pass < 2; pass++)          /* the one that ended it first                              */
+        for (int i = 0; i < comm->size; i++) {
+            const int rank = coll__world_rank(comm, i);
+            if (!is_failed[rank] || (rank == why->rank) != (pass == 0)) continue;
+            if (ranks && count < capacity) ranks[count] = i;
+            count++;
+        }
+    free(is_failed);
+    return count;
 }
 
 #endif /* COLL_SHRINK_H */
@@ -18254,7 +18588,7 @@ static int coll__spawn(const coll__program *program, int count, int (*fn)(coll_c
  *
  * A failing rank waits until no other is at work in its memory before it returns.
  *
- * Waiting is the engine's: it looks at the seats again and again for a while, and then sleeps on the hub's bell, a futex
+ * Waiting is the engine's: it looks at the seats again and again for a while, and then sleeps on the hub's bell, a word
  * that is rung by whoever publishes something while there are sleepers. */
 #ifndef COLL_THREADS_H
 #define COLL_THREADS_H
@@ -18266,7 +18600,6 @@ static int coll__spawn(const coll__program *program, int count, int (*fn)(coll_c
 #ifndef COLL_THREADS_HUB_H
 #define COLL_THREADS_HUB_H
 
-#include <linux/futex.h>
 #include <pthread.h>
 
 /* One rank's place in the hub. */
@@ -18274,7 +18607,7 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__desk {
     uint32_t is_working;                          /* this rank reads or writes other ranks' memory            */
     uint32_t has_left;
     uint32_t is_asleep;                           /* in a transport of its own (coll_joined.h), woken through `bell` */
-    int      bell;                                /* an eventfd, where the hub has_bells                      */
+    coll__bell bell;                              /* where the hub has_bells                                  */
     __attribute__((aligned(COLL__LINE))) pthread_mutex_t lock;  /* guards the messages to this rank           */
     uint32_t arrived;                             /* how many there are                                       */
     unsigned char report[COLL_HEAD_LENGTH];       /* the call in which this rank was last found waiting       */
@@ -18292,7 +18625,7 @@ typedef struct coll__sends {
 typedef struct coll__hub {
     int      first, size;                         /* its ranks are called first .. first + size - 1           */
     int      holders;                             /* ranks that have not freed their communicator             */
-    bool     has_bells;                           /* ranks sleep elsewhere than on the futex                  */
+    bool     has_bells;                           /* ranks sleep elsewhere than on the word `bell`            */
     bool     has_membarrier;
     bool     is_crowded;                          /* there are more ranks than processors                     */
     size_t   cache_length;                        /* bytes of the last level that one processor reaches       */
@@ -18350,26 +18683,20 @@ static inline coll__desk *coll__desk_of(const coll__hub *hub, int rank) { return
 
 /* ---- >>bell: waking those who sleep ---- */
 
-static void coll__hub_futex(coll__hub *hub, int operation, uint32_t value, int wait_ms)
+/* Let all who sleep return, those who sleep on the word by `wake`.  One that sleeps elsewhere has said so before its last look
+ * at the word: either it finds that it has changed, or we find that it is asleep. */
+static void coll__hub_wake_by(coll__hub *hub, void (*wake)(uint32_t *word))
 {
-    const struct timespec t = { wait_ms / 1000, (long)(wait_ms % 1000) * COLL__MS };
-    (void)syscall(SYS_futex, &hub->bell, operation | FUTEX_PRIVATE_FLAG, value, operation == FUTEX_WAIT ? &t : NULL, NULL, 0);
-}
-
-/* Let all who sleep return.  One that sleeps elsewhere has said so before its last look at the bell: either it finds that the
- * bell has rung, or we find that it is asleep. */
-static void coll__hub_wake(coll__hub *hub)
-{
-    const uint64_t once = 1;
-
     __atomic_add_fetch(&hub->bell, 1, __ATOMIC_SEQ_CST);
-    if (!hub->has_bells) coll__hub_futex(hub, FUTEX_WAKE, INT_MAX, 0);
+    if (!hub->has_bells) wake(&hub->bell);
     for (int i = 0; hub->has_bells && i < hub->size; i++) {
         coll__desk *desk = &hub->desks[i];
         if (__atomic_load_n(&desk->is_asleep, __ATOMIC_SEQ_CST) && __atomic_exchange_n(&desk->is_asleep, 0, __ATOMIC_SEQ_CST))
-            (void)!write(desk->bell, &once, sizeof once);
+            coll__bell_ring(&desk->bell);
     }
 }
+
+static void coll__hub_wake(coll__hub *hub) { coll__hub_wake_by(hub, coll__word_wake); }
 
 static inline void coll__hub_ring(coll__hub *hub)
 {
@@ -18431,7 +18758,7 @@ static bool coll__threads_abort(void *context, const char *text)
     coll__thread *me = (coll__thread *)context;
 
     coll__hub_fail(me->hub, COLL_ERR_ABORTED, me->rank, text);
-    coll__hub_wake(me->hub);
+    coll__hub_wake_by(me->hub, coll__word_alarm); /* this may be a signal handler                             */
     return true;
 }
 
@@ -19857,10 +20184,10 @@ static void coll__exodus_decide(coll__hub *hub, coll__exodus *e, bool is_late)
     e->is_decided = true;
     if (coll__is_quorum(e->is_there, e->count))
         e->fresh = coll__hub_open(e->first, there, there > coll__processors() || (hub->has_bells && hub->is_crowded));
-    for (int i = 0; e->fresh && i < there; i++) e->fresh->desks[i].bell = -1;
+    for (int i = 0; e->fresh && i < there; i++) e->fresh->desks[i].bell = coll__no_bell;
     if (e->fresh) e->fresh->has_bells = hub->has_bells;
     coll__hub_wake(hub);
-    if (hub->has_bells) coll__hub_futex(hub, FUTEX_WAKE, INT_MAX, 0);     /* who waits here does not sleep elsewhere      */
+    if (hub->has_bells) coll__word_wake(&hub->bell);              /* who waits here does not sleep elsewhere      */
 }
 
 /* Our seat in the new hub. */
@@ -19906,7 +20233,7 @@ static coll_status coll__exodus_run(coll__thread *thread, const int *ranks, int 
         const bool is_decided = e->is_decided;
         pthread_mutex_unlock(&hub->lock);
         if (!is_decided && serve) serve(context);
-        if (!is_decided) coll__hub_futex(hub, FUTEX_WAIT, seen, coll__ms_until(deadline, look_ms));
+        if (!is_decided) coll__word_wait(&hub->bell, seen, coll__ms_until(deadline, look_ms));
         pthread_mutex_lock(&hub->lock);
     }
     __atomic_sub_fetch(&hub->sleepers, 1, __ATOMIC_SEQ_CST);
@@ -19978,7 +20305,7 @@ static coll_status coll__threads_progress(void *context, int wait_ms)
 {
     coll__thread *me = (coll__thread *)context;
 
-    if (coll__may_sleep(me, wait_ms)) coll__hub_futex(me->hub, FUTEX_WAIT, me->bell_seen, wait_ms);
+    if (coll__may_sleep(me, wait_ms)) coll__word_wait(&me->hub->bell, me->bell_seen, wait_ms);
     const coll_status status = coll__threads_look(me);
     if (me->suspicion.status != COLL_OK) (void)coll__threads_fail(me, &me->suspicion);
     return status;
@@ -20015,7 +20342,7 @@ static bool coll__threads_has_freed(void *context, int peer, uint64_t number)
 
 static void coll__hub_free(coll__hub *hub)
 {
-    for (int i = 0; hub->has_bells && i < hub->size; i++) if (hub->desks[i].bell >= 0) close(hub->desks[i].bell);
+    for (int i = 0; hub->has_bells && i < hub->size; i++) coll__bell_close(&hub->desks[i].bell);
     coll__group_free(hub->all);
     free(hub->desks);
     free(hub->inboxes);
@@ -20257,6 +20584,8 @@ static const coll__transport_row coll__alone_row = { .traits = COLL__WHEN_NAMED 
  *   tcp/coll_tcp_stream.h     queues of messages over a pipe
  *   tcp/coll_tcp_lanes.h      a stream over several connections
  *   tcp/coll_tcp_io.h         poll and io_uring
+ *   tcp/coll_tcp_system.h     what sockets are asked beyond POSIX, on Linux and elsewhere
+ *   tcp/coll_tcp_watch.h      descriptors that are watched beside the transfers: epoll, or a list
  *   tcp/coll_tcp_heartbeat.h  heartbeats, and the verdict on those who send none
  *   tcp/coll_tcp_world.h      what a rank holds: places, streams, the control connections
  *   tcp/coll_tcp_endpoints.h  where ranks listen, and who is told
@@ -20280,6 +20609,434 @@ enum { COLL__TCP_TRAITS = COLL__OPENS_ONE };
 
 #if !defined(COLL_NO_TCP)
 
+/* ---- transports/tcp/coll_tcp_system.h ---- */
+/* coll_tcp_system.h - what TCP asks of the system beyond the sockets of POSIX: descriptors that no child inherits, limits of the
+ * connection, what the kernel knows of it, and who else is on this host.  One half is for Linux, the other for any POSIX system
+ * (COLL_PORTABLE, see coll_system.h), where some of these questions have no answer. */
+#ifndef COLL_TCP_SYSTEM_H
+#define COLL_TCP_SYSTEM_H
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+
+#if !defined(MSG_NOSIGNAL)
+#define MSG_NOSIGNAL 0                            /* there SO_NOSIGPIPE says the same, once for the socket    */
+#endif
+
+static const char coll__holder_unknown[] = " (does another job use this port?)";
+
+static void coll__socket_number(int fd, int level, int name, int value)
+{
+    (void)setsockopt(fd, level, name, &value, sizeof value);
+}
+
+/* Probes after `idle` seconds without traffic, and then each `interval`; so many without an answer end the connection. */
+static void coll__keep_alive(int fd, int idle, int interval, int probes)
+{
+#if defined(TCP_KEEPIDLE)
+    coll__socket_number(fd, IPPROTO_TCP, TCP_KEEPIDLE, idle);
+#elif defined(TCP_KEEPALIVE)
+    coll__socket_number(fd, IPPROTO_TCP, TCP_KEEPALIVE, idle);                    /* as macOS calls it        */
+#endif
+#if defined(TCP_KEEPINTVL) && defined(TCP_KEEPCNT)
+    coll__socket_number(fd, IPPROTO_TCP, TCP_KEEPINTVL, interval);
+    coll__socket_number(fd, IPPROTO_TCP, TCP_KEEPCNT, probes);
+#endif
+    (void)fd, (void)idle, (void)interval, (void)probes;
+}
+
+/* The kernel takes so many bytes that have not gone out yet, and no more. */
+static COLL__UNUSED void coll__limit_unsent(int fd, int bytes)
+{
+#if defined(TCP_NOTSENT_LOWAT)
+    coll__socket_number(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, bytes);
+#endif
+    (void)fd, (void)bytes;
+}
+
+#if !defined(COLL_PORTABLE)
+
+#include <linux/sockios.h>
+
+/* ---- >>Linux ---- */
+
+/* Calls that must not wait say so themselves (MSG_DONTWAIT); connect and accept wait unless the socket does not. */
+static int coll__socket(int family, int kind, bool waits)
+{
+    return socket(family, kind | SOCK_CLOEXEC | (waits ? 0 : SOCK_NONBLOCK), 0);
+}
+
+static int coll__accept(int listener) { return (int)syscall(SYS_accept4, listener, NULL, NULL, SOCK_CLOEXEC); }
+
+/* What is sent from here on is acknowledged within so many milliseconds, or the connection ends; 0: the kernel decides. */
+static void coll__patience_of(int fd, int ms) { coll__socket_number(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, ms); }
+
+/* The kernel asks for an acknowledgement again after so many milliseconds at the latest. */
+static void coll__ask_again_within(int fd, int ms)
+{
+    enum { RTO_MAX_MS = 44 };                     /* TCP_RTO_MAX_MS of Linux 6.15, which older headers lack; older kernels ask
+                                                     less often */
+    coll__socket_number(fd, IPPROTO_TCP, RTO_MAX_MS, ms);
+}
+
+/* The beginning of what TCP_INFO tells: the kernel's struct tcp_info, which musl declares for _GNU_SOURCE only. */
+typedef struct coll__tcp_info {
+    uint8_t  state, ca_state, retransmits, probes, others[4];
+    uint32_t rto, ato, snd_mss, rcv_mss, unacked, sacked, lost, retrans, fackets;
+    uint32_t last_data_sent, last_ack_sent, last_data_recv, last_ack_recv;
+} coll__tcp_info;
+
+/* Since when, in ms, has the kernel of the other side not answered what ours has asked it again?  -1: it owes no answer.  Neither
+ * a reader who takes his time nor a process that is stopped is meant: their kernels still answer. */
+static int64_t coll__unanswered_ms(int fd)
+{
+    coll__tcp_info info;
+    socklen_t length = sizeof info;
+
+    memset(&info, 0, sizeof info);
+    if (fd < 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) || info.state != TCP_ESTABLISHED) return -1;
+    return info.probes > 0 || (info.unacked > 0 && info.retransmits > 0) ? (int64_t)info.last_ack_recv : -1;
+}
+
+/* Bytes that were sent, and that the other side's kernel has not acknowledged. */
+static int coll__unacknowledged(int fd)
+{
+    int count = 0;
+    return ioctl(fd, SIOCOUTQ, &count) ? 0 : count;
+}
+
+/* The process at the other end of a socket of this host; 0: it is not known. */
+static int coll__process_behind(int fd)
+{
+    int who[3] = { 0, 0, 0 };                     /* struct ucred, which only _GNU_SOURCE declares            */
+    socklen_t length = sizeof who;
+
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, who, &length) || who[0] <= 0 ? 0 : who[0];
+}
+
+/* This machine and its network, as a text that no other has. */
+static void coll__host_text(char *text, size_t room)
+{
+    char line[64] = "";
+    struct stat s;
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+
+    if (f) {
+        if (!fgets(line, sizeof line, f)) line[0] = '\0';
+        fclose(f);
+    }
+    const bool has_network = !stat("/proc/thread-self/ns/net", &s) || !stat("/proc/self/ns/net", &s);
+    const unsigned long long inode = has_network ? (unsigned long long)s.st_ino : 0;
+    coll__print(text, room, "%s %llu", line, inode);
+}
+
+/* The inode of the socket that listens at a port, 0: none is seen. */
+static unsigned long coll__listener_inode(int port)
+{
+    static const char *const tables[] = { "/proc/net/tcp", "/proc/net/tcp6" };
+    unsigned long inode = 0;
+    char line[256];
+
+    for (int i = 0; i < 2 && !inode; i++) {
+        FILE *file = fopen(tables[i], "re");
+        while (file && !inode && fgets(line, sizeof line, file)) {
+            unsigned at, state;
+            unsigned long found;
+            if (sscanf(line, " %*d: %*[0-9A-Fa-f]:%x %*[0-9A-Fa-f]:%*x %x %*x:%*x %*x:%*x %*x %*u %*d %lu", &at, &state,
+                       &found) == 3
+                && at == (unsigned)port && state == 0x0a) inode = found;
+        }
+        if (file) fclose(file);
+    }
+    return inode;
+}
+
+/* Does a process, by its directory in /proc, hold the socket? */
+static bool coll__holds_socket(const char *pid, unsigned long inode)
+{
+    char path[300], want[40], got[40];
+    bool is_found = false;
+
+    coll__print(path, sizeof path, "/proc/%.20s/fd", pid);
+    coll__print(want, sizeof want, "socket:[%lu]", inode);
+    DIR *fds = opendir(path);
+    for (struct dirent *one; fds && !is_found && (one = readdir(fds));) {
+        coll__print(path, sizeof path, "/proc/%.20s/fd/%.200s", pid, one->d_name);
+        const ssize_t n = readlink(path, got, sizeof got - 1);
+        got[n > 0 ? n : 0] = '\0';
+        is_found = !strcmp(got, want);
+    }
+    if (fds) closedir(fds);
+    return is_found;
+}
+
+/* " (held by process 4711, trainer)", where the system lets us see it; otherwise a question. */
+static void coll__holder_text(int port, char *text, size_t room)
+{
+    const unsigned long inode = coll__listener_inode(port);
+    DIR *all = inode ? opendir("/proc") : NULL;
+    char path[64], name[32] = "";
+
+    coll__print(text, room, "%s", coll__holder_unknown);
+    for (struct dirent *one; all && !*name && (one = readdir(all));) {
+        if (*one->d_name < '1' || *one->d_name > '9' || !coll__holds_socket(one->d_name, inode)) continue;
+        coll__print(path, sizeof path, "/proc/%.20s/comm", one->d_name);
+        FILE *file = fopen(path, "re");
+        if (!file || !fgets(name, sizeof name, file)) coll__print(name, sizeof name, "?");
+        if (file) fclose(file);
+        name[strcspn(name, "\n")] = '\0';
+        coll__print(text, room, " (held by process %.20s, %s)", one->d_name, name);
+    }
+    if (all) closedir(all);
+}
+
+#else
+
+/* ---- >>any POSIX system ---- */
+
+/* A fork between the two calls hands the descriptor on. */
+static int coll__socket_kept(int fd, bool waits)
+{
+    if (fd < 0) return fd;
+    (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+    (void)fcntl(fd, F_SETFL, waits ? fcntl(fd, F_GETFL) & ~O_NONBLOCK : fcntl(fd, F_GETFL) | O_NONBLOCK);
+#if defined(SO_NOSIGPIPE)
+    coll__socket_number(fd, SOL_SOCKET, SO_NOSIGPIPE, 1);
+#endif
+    return fd;
+}
+
+static int coll__socket(int family, int kind, bool waits) { return coll__socket_kept(socket(family, kind, 0), waits); }
+static int coll__accept(int listener) { return coll__socket_kept(accept(listener, NULL, NULL), true); }
+
+static void coll__patience_of(int fd, int ms) { (void)fd, (void)ms; }
+static void coll__ask_again_within(int fd, int ms) { (void)fd, (void)ms; }
+static int64_t coll__unanswered_ms(int fd) { return (void)fd, -1; }
+static int coll__process_behind(int fd) { return (void)fd, 0; }
+
+/* Each system has its own word for that.  Where there is none a rank that leaves does not wait for what it has sent. */
+static int coll__unacknowledged(int fd)
+{
+    int count = 0;
+#if defined(SO_NWRITE)
+    socklen_t length = sizeof count;
+    return getsockopt(fd, SOL_SOCKET, SO_NWRITE, &count, &length) ? 0 : count;
+#elif defined(FIONWRITE)
+    return ioctl(fd, FIONWRITE, &count) ? 0 : count;
+#elif defined(TIOCOUTQ)
+    return ioctl(fd, TIOCOUTQ, &count) ? 0 : count;
+#else
+    return (void)fd, count;
+#endif
+}
+
+/* Two hosts may have one name, and even one address behind different routers; both at once they do not have. */
+static void coll__host_text(char *text, size_t room)
+{
+    struct ifaddrs *all = NULL;
+    char name[64] = "", at[64];
+
+    (void)gethostname(name, sizeof name - 1);
+    coll__print(text, room, "%s", name);
+    if (getifaddrs(&all)) return;
+    for (const struct ifaddrs *one = all; one; one = one->ifa_next) {
+        if (!one->ifa_addr || one->ifa_addr->sa_family != AF_INET) continue;
+        const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)one->ifa_addr;
+        if (inet_ntop(AF_INET, &v4->sin_addr, at, sizeof at)) coll__append(text, room, " %s", at);
+    }
+    freeifaddrs(all);
+}
+
+static void coll__holder_text(int port, char *text, size_t room)
+{
+    (void)port;
+    coll__print(text, room, "%s", coll__holder_unknown);
+}
+
+#endif
+#endif /* COLL_TCP_SYSTEM_H */
+/* ---- transports/tcp/coll_tcp_watch.h ---- */
+/* coll_tcp_watch.h - descriptors that are watched beside the transfers: the listener, greetings, control lines, the bell.
+ *
+ * Each has a tag, by which a look tells that it is ready.  On Linux the kernel keeps the list (epoll), and one descriptor stands
+ * for all of them.  Elsewhere (COLL_PORTABLE) the list is ours, and is handed to poll each time.  The heartbeat's thread may
+ * change it while the caller's thread waits, which then does not wait for what is new; that thread watches it itself. */
+#ifndef COLL_TCP_WATCH_H
+#define COLL_TCP_WATCH_H
+
+enum { COLL__EVENTS_AT_ONCE = 32 };
+
+#if !defined(COLL_PORTABLE)
+
+#include <sys/epoll.h>
+
+typedef struct coll__watched { int fd; } coll__watched;       /* readable when one of them is ready                       */
+
+static const coll__watched coll__none_watched = { -1 };
+
+/* 0, or an errno. */
+static int coll__watched_open(coll__watched *w)
+{
+    w->fd = epoll_create1(EPOLL_CLOEXEC);
+    return w->fd < 0 ? errno : 0;
+}
+
+static void coll__watched_close(coll__watched *w) { coll__close_fd(&w->fd); }
+
+/* Watch a descriptor for these events of poll, which have the same numbers here. */
+static void coll__watched_add(coll__watched *w, int fd, short want, uint64_t tag)
+{
+    struct epoll_event e = { .events = (uint32_t)want, .data = { .u64 = tag } };
+
+    _Static_assert((int)EPOLLIN == POLLIN && (int)EPOLLOUT == POLLOUT, "epoll has the events of poll");
+    (void)epoll_ctl(w->fd, EPOLL_CTL_ADD, fd, &e);
+}
+
+/* To be called before the descriptor is closed. */
+static void coll__watched_remove(coll__watched *w, int fd) { (void)epoll_ctl(w->fd, EPOLL_CTL_DEL, fd, NULL); }
+
+/* The tags of those that are ready, without waiting; gives how many. */
+static int coll__watched_look(coll__watched *w, uint64_t tags[COLL__EVENTS_AT_ONCE])
+{
+    struct epoll_event events[COLL__EVENTS_AT_ONCE];
+    const int count = epoll_wait(w->fd, events, COLL__EVENTS_AT_ONCE, 0);
+
+    for (int i = 0; i < count; i++) tags[i] = events[i].data.u64;
+    return count;
+}
+
+/* Wait until one of them is ready, or one of `others`, of which the first place is left free for us. */
+static void coll__watched_wait(coll__watched *w, struct pollfd *others, int count, int wait_ms)
+{
+    others[0] = (struct pollfd){ .fd = w->fd, .events = POLLIN };
+    (void)poll(others, (nfds_t)count, wait_ms);   /* a signal or an error only means: look again              */
+}
+
+#else
+
+typedef struct coll__watched {
+    pthread_mutex_t lock;                         /* guards all but `polled`, which belongs to who waits      */
+    bool      has_lock;
+    struct pollfd *fds, *polled;
+    uint64_t *tags;
+    int       count, room, polled_room;
+    unsigned  turn;                               /* where the next look begins: all get theirs               */
+} coll__watched;
+
+static const coll__watched coll__none_watched = { .count = 0 };
+
+static int coll__watched_open(coll__watched *w)
+{
+    const int error = pthread_mutex_init(&w->lock, NULL);
+
+    w->has_lock = error == 0;
+    return error;
+}
+
+static void coll__watched_close(coll__watched *w)
+{
+    if (w->has_lock) pthread_mutex_destroy(&w->lock);
+    free(w->fds);
+    free(w->polled);
+    free(w->tags);
+    memset(w, 0, sizeof *w);
+}
+
+/* Room for one more; false: no memory. */
+static bool coll__watched_grow(coll__watched *w)
+{
+    const int room = w->count < w->room ? w->room : w->room ? 2 * w->room : 32;
+    struct pollfd *fds = (struct pollfd *)realloc(w->fds, (size_t)room * sizeof *fds);
+    uint64_t *tags = (uint64_t *)realloc(w->tags, (size_t)room * sizeof *tags);
+
+    if (fds) w->fds = fds;
+    if (tags) w->tags = tags;
+    if (!fds || !tags) return false;
+    w->room = room;
+    return true;
+}
+
+/* Where a descriptor stands; w->count: nowhere. */
+static int coll__watched_place(const coll__watched *w, int fd)
+{
+    int i = 0;
+
+    while (i < w->count && w->fds[i].fd != fd) i++;
+    return i;
+}
+
+/* The last one takes the place. */
+static void coll__watched_drop(coll__watched *w, int place)
+{
+    w->count--;
+    w->fds[place] = w->fds[w->count];
+    w->tags[place] = w->tags[w->count];
+}
+
+static void coll__watched_add(coll__watched *w, int fd, short want, uint64_t tag)
+{
+    pthread_mutex_lock(&w->lock);
+    const int i = coll__watched_place(w, fd);
+    if (i < w->count || w->count < w->room || coll__watched_grow(w)) {
+        w->fds[i] = (struct pollfd){ .fd = fd, .events = want };
+        w->tags[i] = tag;
+        if (i == w->count) w->count++;
+    }
+    pthread_mutex_unlock(&w->lock);
+}
+
+static void coll__watched_remove(coll__watched *w, int fd)
+{
+    pthread_mutex_lock(&w->lock);
+    const int i = coll__watched_place(w, fd);
+    if (i < w->count) coll__watched_drop(w, i);
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* A descriptor that somebody has closed is not watched any more. */
+static int coll__watched_look(coll__watched *w, uint64_t tags[COLL__EVENTS_AT_ONCE])
+{
+    int found = 0;
+
+    pthread_mutex_lock(&w->lock);
+    const int ready = poll(w->fds, (nfds_t)w->count, 0), count = ready > 0 ? w->count : 0;
+    const int first = count > 0 ? (int)(w->turn++ % (unsigned)count) : 0;
+    for (int n = 0; n < count && found < COLL__EVENTS_AT_ONCE; n++) {
+        const int i = (first + n) % count;
+        if (w->fds[i].revents && !(w->fds[i].revents & POLLNVAL)) tags[found++] = w->tags[i];
+    }
+    for (int i = count - 1; i >= 0; i--) if (w->fds[i].revents & POLLNVAL) coll__watched_drop(w, i);
+    pthread_mutex_unlock(&w->lock);
+    return found;
+}
+
+static void coll__watched_wait(coll__watched *w, struct pollfd *others, int count, int wait_ms)
+{
+    int n = 0;
+
+    pthread_mutex_lock(&w->lock);
+    if (w->count + count > w->polled_room) {
+        struct pollfd *more = (struct pollfd *)realloc(w->polled, (size_t)(w->room + count) * sizeof *more);
+        if (more) w->polled = more, w->polled_room = w->room + count;
+    }
+    const bool has_room = w->count + count <= w->polled_room;
+    for (; has_room && n < w->count; n++) w->polled[n] = w->fds[n];
+    pthread_mutex_unlock(&w->lock);
+    for (int i = 1; has_room && i < count; i++) w->polled[n++] = others[i];
+    (void)poll(w->polled, (nfds_t)n, has_room || wait_ms < 1 ? wait_ms : 1);          /* no memory: look again soon */
+}
+
+#endif
+#endif /* COLL_TCP_WATCH_H */
 /* ---- transports/tcp/coll_tcp_launch.h ---- */
 /* coll_tcp_launch.h - where ranks meet, as launchers say it in the environment.
  *
@@ -20390,13 +21147,11 @@ static coll_status coll__launch_slurm(coll__bootstrap *out)
 /* The process that has started all ranks of this host under Hydra holds the other end of PMI_FD. */
 static void coll__launch_hydra(char *job, size_t room)
 {
-    int who[3] = { 0, 0, 0 };                     /* struct ucred, which only _GNU_SOURCE declares            */
-    socklen_t length = sizeof who;
     int fd = -1;
 
     if (!coll__parse_int(coll__variable("PMI_FD"), 0, INT_MAX, &fd)) return;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, who, &length) || who[0] <= 0) return;
-    coll__print(job, room, "%d", who[0]);
+    const int process = coll__process_behind(fd);
+    if (process > 0) coll__print(job, room, "%d", process);
 }
 
 /* A directory for what the processes of one user on this host share, which nobody else may write to. */
@@ -21356,7 +22111,7 @@ static int coll__network_usual(unsigned char (*out)[16], int most)
         if (!is_v6) memcpy(bytes, coll__v4_prefix, 12);
         if (inet_pton(is_v6 ? AF_INET6 : AF_INET, far_away[i], bytes + (is_v6 ? 0 : 12)) != 1) continue;
         coll__address a = coll__address_unpack(bytes, 9), here = { .length = sizeof here.at };
-        const int fd = socket(a.at.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);    /* nothing is sent: it asks for the way */
+        const int fd = coll__socket(a.at.ss_family, SOCK_DGRAM, true);  /* nothing is sent: it asks for the way */
         int port;
         if (fd >= 0 && !connect(fd, (const struct sockaddr *)&a.at, a.length)
             && !getsockname(fd, (struct sockaddr *)&here.at, &here.length)) {
@@ -21424,36 +22179,26 @@ static coll_status coll__network_read(coll__network *out, const coll__tcp_settin
 #ifndef COLL_TCP_SOCKET_H
 #define COLL_TCP_SOCKET_H
 
-#include <dirent.h>
-#include <fcntl.h>
-#include <linux/sockios.h>
-#include <netinet/tcp.h>
-#include <poll.h>
-#include <sys/ioctl.h>
-#include <sys/uio.h>
-
 /* What every connection of ours is set to: no delay, and probes after 10 s without traffic.  Where no heartbeats are watched a
  * host that vanishes is noticed by these after 25 s, or after the kernel's 15 minutes if data was on the way. */
 static void coll__tune_socket(int fd)
 {
-    const int one = 1, idle = 10, interval = 5, probes = 3;
+    enum { IDLE = 10, INTERVAL = 5, PROBES = 3 };
 
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+    coll__socket_number(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    coll__socket_number(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    coll__keep_alive(fd, IDLE, INTERVAL, PROBES);
 }
 
 /* A listening socket, or -1 with errno.  SO_REUSEADDR, for ports of jobs that ended a moment ago; never SO_REUSEPORT,
  * which would let two jobs share one.  The wide address of IPv6 stands for IPv4 too. */
 static int coll__listen_at(const coll__address *a)
 {
-    const int one = 1, zero = 0, fd = socket(a->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const int fd = coll__socket(a->at.ss_family, SOCK_STREAM, false);
 
     if (fd < 0) return -1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (a->at.ss_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
+    coll__socket_number(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+    if (a->at.ss_family == AF_INET6) coll__socket_number(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
     if (!bind(fd, (const struct sockaddr *)&a->at, a->length) && !listen(fd, 4096)) return fd;
     const int error = errno;
     close(fd);
@@ -21465,7 +22210,7 @@ static int coll__listen_at(const coll__address *a)
 static bool coll__is_ours(const coll__address *a)
 {
     const coll__address at = coll__with_port(*a, 0);
-    const int fd = socket(a->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int fd = coll__socket(a->at.ss_family, SOCK_STREAM, true);
     const bool is_ours = fd >= 0 && !bind(fd, (const struct sockaddr *)&at.at, at.length);
 
     if (fd >= 0) close(fd);
@@ -21500,68 +22245,6 @@ static int coll__listen_within(const coll__network *network, const coll__address
     return fd;
 }
 
-/* ---- >>holder: who has a port that we want ---- */
-
-/* The inode of the socket that listens at a port, 0: none is seen. */
-static unsigned long coll__listener_inode(int port)
-{
-    static const char *const tables[] = { "/proc/net/tcp", "/proc/net/tcp6" };
-    unsigned long inode = 0;
-    char line[256];
-
-    for (int i = 0; i < 2 && !inode; i++) {
-        FILE *file = fopen(tables[i], "re");
-        while (file && !inode && fgets(line, sizeof line, file)) {
-            unsigned at, state;
-            unsigned long found;
-            if (sscanf(line, " %*d: %*[0-9A-Fa-f]:%x %*[0-9A-Fa-f]:%*x %x %*x:%*x %*x:%*x %*x %*u %*d %lu", &at, &state,
-                       &found) == 3
-                && at == (unsigned)port && state == 0x0a) inode = found;
-        }
-        if (file) fclose(file);
-    }
-    return inode;
-}
-
-/* Does a process, by its directory in /proc, hold the socket? */
-static bool coll__holds_socket(const char *pid, unsigned long inode)
-{
-    char path[300], want[40], got[40];
-    bool is_found = false;
-
-    coll__print(path, sizeof path, "/proc/%.20s/fd", pid);
-    coll__print(want, sizeof want, "socket:[%lu]", inode);
-    DIR *fds = opendir(path);
-    for (struct dirent *one; fds && !is_found && (one = readdir(fds));) {
-        coll__print(path, sizeof path, "/proc/%.20s/fd/%.200s", pid, one->d_name);
-        const ssize_t n = readlink(path, got, sizeof got - 1);
-        got[n > 0 ? n : 0] = '\0';
-        is_found = !strcmp(got, want);
-    }
-    if (fds) closedir(fds);
-    return is_found;
-}
-
-/* " (held by process 4711, trainer)", where the system lets us see it; otherwise a question. */
-static void coll__holder_text(int port, char *text, size_t room)
-{
-    const unsigned long inode = coll__listener_inode(port);
-    DIR *all = inode ? opendir("/proc") : NULL;
-    char path[64], name[32] = "";
-
-    coll__print(text, room, " (does another job use this port?)");
-    for (struct dirent *one; all && !*name && (one = readdir(all));) {
-        if (*one->d_name < '1' || *one->d_name > '9' || !coll__holds_socket(one->d_name, inode)) continue;
-        coll__print(path, sizeof path, "/proc/%.20s/comm", one->d_name);
-        FILE *file = fopen(path, "re");
-        if (!file || !fgets(name, sizeof name, file)) coll__print(name, sizeof name, "?");
-        if (file) fclose(file);
-        name[strcspn(name, "\n")] = '\0';
-        coll__print(text, room, " (held by process %.20s, %s)", one->d_name, name);
-    }
-    if (all) closedir(all);
-}
-
 static coll__address coll__name_of(int fd, bool of_peer)
 {
     coll__address a = { .length = sizeof a.at };
@@ -21573,7 +22256,7 @@ static coll__address coll__name_of(int fd, bool of_peer)
 /* Begin to connect, from the address `from` if that is not NULL; the socket is writable when it is decided.  -1: errno. */
 static int coll__dial_from(const coll__address *a, const coll__address *from)
 {
-    const int fd = socket(a->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const int fd = coll__socket(a->at.ss_family, SOCK_STREAM, false);
 
     if (fd < 0) return -1;
     coll__tune_socket(fd);
@@ -21719,11 +22402,6 @@ static void coll__ways_text(const coll__ways *ways, char *text, size_t room)
 static void coll__make_blocking(int fd)
 {
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
-}
-
-static int coll__accept(int listener)
-{
-    return (int)syscall(SYS_accept4, listener, NULL, NULL, SOCK_CLOEXEC);
 }
 
 /* Ended by the other side, whatever the kernel calls it; or of no use any more, for its bytes were changed on the way. */
@@ -23187,7 +23865,7 @@ static coll_status coll__greet_say(coll__greet *g, const coll__identity *us)
         if (n == 0) return coll__greet_failed(g, COLL_ERR_PEER, "%s", coll__ending_text(0));
         if (n > 0) return coll__greet_next(g, COLL__GREET_HEAR_REFUSAL);
         if (has_key && !coll__nonce(g->hello.nonce, sizeof g->hello.nonce))
-            return coll__greet_failed(g, COLL_ERR_SYSTEM, "getrandom: %s", strerror(errno));
+            return coll__greet_failed(g, COLL_ERR_SYSTEM, "no random bytes: %s", strerror(errno));
         coll__hello_write(g->call, &g->hello);
         memcpy(g->bytes, g->call, sizeof g->call);
     }
@@ -23331,7 +24009,7 @@ static coll_status coll__greet_hear(coll__greet *g, const coll__identity *us)
     coll__hello_as(&answer, us);
     answer.to = g->hello.rank;
     if (!coll__nonce(answer.nonce, sizeof answer.nonce))
-        return coll__greet_failed(g, COLL_ERR_SYSTEM, "getrandom: %s", strerror(errno));
+        return coll__greet_failed(g, COLL_ERR_SYSTEM, "no random bytes: %s", strerror(errno));
     coll__hello_write(g->answer, &answer);
     memcpy(g->bytes, g->answer, sizeof g->answer);
     coll__greet_sum(g, us, 'S', g->bytes + COLL__HELLO_PROOF);
@@ -23771,12 +24449,11 @@ static inline coll__pipe *coll__stream_lane(coll__stream *s, int lane)
 /* A lane is connected.  true: so are all. */
 static bool coll__stream_joined(coll__stream *s, int lane, coll__pipe *from)
 {
-    const int unsent = COLL__UNSENT_MOST;
     coll__pipe *const pipe = coll__stream_lane(s, lane);
 
     *pipe = coll__pipe_take(from);
     if (!s->bundle) return true;
-    setsockopt(pipe->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);      /* or a slow lane would take megabytes */
+    coll__limit_unsent(pipe->fd, COLL__UNSENT_MOST);  /* or a slow lane would take megabytes */
     COLL__ASSERT(s->bundle->open < s->bundle->count, "lane %d to rank %d is connected, and %d of %d are", lane, s->peer,
                  s->bundle->open, s->bundle->count);
     return ++s->bundle->open == s->bundle->count;
@@ -24160,14 +24837,12 @@ static inline int coll__lane_count(const coll__stream *s) { return coll__bundle_
  * Moving bytes is done with plain calls first, which is quickest as long as there is something to move.  A back end comes in
  * when nothing moves any more.  poll: wait until something can move.  io_uring: hand the transfers themselves to the kernel,
  * which goes on with them while this thread sleeps or computes.  Everything else that may happen (a new connection, a note
- * from rank 0) shows at one epoll descriptor, which both back ends watch along with the streams.
+ * from rank 0) is watched along with the streams by both back ends (coll_tcp_watch.h).
  *
  * The ring is used without DEFER_TASKRUN, so that transfers go on while the program computes.  A ring that cannot be had
  * means poll, with a line on the log, unless io_uring was asked for by name. */
 #ifndef COLL_TCP_IO_H
 #define COLL_TCP_IO_H
-
-#include <sys/epoll.h>
 
 #if !defined(COLL_NO_URING) && defined(__has_include)
 #if !__has_include(<liburing.h>)
@@ -24194,8 +24869,8 @@ static inline int coll__lane_count(const coll__stream *s) { return coll__bundle_
 
 typedef struct coll__io {
     bool is_uring;
-    int  events;                                  /* the epoll descriptor                                     */
-    int  bell;                                    /* rung by other threads, watched with the events           */
+    coll__watched events;                           /* everything but the transfers                             */
+    coll__bell bell;                              /* rung by other threads, watched with the events           */
     struct pollfd *fds;                           /* poll: room for all streams and the events                */
     int  posted;                                  /* io_uring: requests that are with the kernel              */
     bool is_events_posted;
@@ -24222,9 +24897,8 @@ static bool coll__poll_add(coll__io *io, int *n, coll__pipe *pipe, short query)
 
 static void coll__poll_wait(coll__io *io, const coll__active *active, int wait_ms)
 {
-    int n = 0;
+    int n = 1;                                    /* the first place is that of the events                    */
 
-    io->fds[n++] = (struct pollfd){ .fd = io->events, .events = POLLIN };
     for (int i = 0; i < active->count; i++) {
         coll__stream *s = active->streams[i];
         if (s->state != COLL__STREAM_OPEN) continue;
@@ -24235,7 +24909,7 @@ static void coll__poll_wait(coll__io *io, const coll__active *active, int wait_m
         }
         if (!lanes && !coll__poll_add(io, &n, &s->pipe, coll__stream_query(s))) wait_ms = 0;
     }
-    (void)poll(io->fds, (nfds_t)n, wait_ms);      /* a signal or an error only means: look again              */
+    coll__watched_wait(&io->events, io->fds, n, wait_ms);
 }
 
 /* ---- >>io_uring ---- */
@@ -24431,7 +25105,7 @@ static void coll__uring_wait(coll__io *io, const coll__active *active, int wait_
     struct io_uring_sqe *sqe;
 
     if (!io->is_events_posted && (sqe = coll__uring_request(io))) {
-        io_uring_prep_poll_add(sqe, io->events, POLLIN);
+        io_uring_prep_poll_add(sqe, io->events.fd, POLLIN);
         io_uring_sqe_set_data(sqe, (void *)(uintptr_t)COLL__RING_EVENTS);
         io->is_events_posted = true;
     }
@@ -24479,15 +25153,23 @@ static const char *coll__uring_hint(int error)
 #endif
 }
 
+/* So that it can be closed, whether it comes to be open or not. */
+static void coll__io_init(coll__io *io)
+{
+    memset(io, 0, sizeof *io);
+    io->events = coll__none_watched;
+    io->bell = coll__no_bell;
+}
+
 /* `mode`: auto, uring or poll.  `streams`: how many connections there can be. */
 static coll_status coll__io_open(coll__io *io, const char *mode, size_t streams, const coll__log *log)
 {
-    memset(io, 0, sizeof *io);
-    io->events = epoll_create1(EPOLL_CLOEXEC);
-    io->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    coll__io_init(io);
+    const int watch = coll__watched_open(&io->events), bell = coll__bell_open(&io->bell);
     io->fds = (struct pollfd *)calloc(streams + 1, sizeof *io->fds);
-    if (io->events < 0 || io->bell < 0 || !io->fds)
-        return coll__start_failed(COLL_ERR_SYSTEM, "epoll_create, eventfd: %s", strerror(errno));
+    if (watch || bell || !io->fds)
+        return coll__start_failed(COLL_ERR_SYSTEM, "descriptors to wait with: %s",
+                                  strerror(watch ? watch : bell ? bell : ENOMEM));
     if (!strcmp(mode, "poll")) return COLL_OK;
     const int error = coll__uring_open(io);
     io->is_uring = error == 0;
@@ -24521,19 +25203,21 @@ static void coll__io_cancel(coll__io *io, coll__stream *streams, int count)
 static void coll__io_close(coll__io *io)
 {
     if (io->is_uring) coll__uring_close(io);
-    coll__close_fd(&io->events);
-    coll__close_fd(&io->bell);
+    coll__watched_close(&io->events);
+    coll__bell_close(&io->bell);
     free(io->fds);
 }
 
 /* Watch a descriptor for the events; `tag` comes back with them. */
-static void coll__io_watch(coll__io *io, int fd, uint32_t want, uint64_t tag)
-{
-    struct epoll_event e = { .events = want, .data = { .u64 = tag } };
-    (void)epoll_ctl(io->events, EPOLL_CTL_ADD, fd, &e);
-}
+static void coll__io_watch(coll__io *io, int fd, short want, uint64_t tag) { coll__watched_add(&io->events, fd, want, tag); }
+static void coll__io_forget(coll__io *io, int fd) { coll__watched_remove(&io->events, fd); }
 
-static void coll__io_forget(coll__io *io, int fd) { (void)epoll_ctl(io->events, EPOLL_CTL_DEL, fd, NULL); }
+/* Wait until something has happened beside the transfers. */
+static void coll__io_wait_events(coll__io *io, int wait_ms)
+{
+    struct pollfd only[1];
+    coll__watched_wait(&io->events, only, 1, wait_ms);
+}
 
 #endif /* COLL_TCP_IO_H */
 /* ---- transports/tcp/coll_tcp_heartbeat.h ---- */
@@ -24563,8 +25247,7 @@ static void coll__io_forget(coll__io *io, int fd) { (void)epoll_ctl(io->events, 
 enum {
     COLL__HEARTBEAT_STACK = 256 * 1024, COLL__BEATS = 8,          /* heartbeats in a liveness_timeout_ms                      */
     COLL__ASKED_MOST = 16,
-    COLL__GREETINGS_MOST = 4096, COLL__GREETINGS_SPARE = 240,     /* greetings at the same time; those beside the ranks' own */
-    COLL__TCP_RTO_MAX_MS = 44                     /* TCP_RTO_MAX_MS of Linux 6.15, which older headers lack     */
+    COLL__GREETINGS_MOST = 4096, COLL__GREETINGS_SPARE = 240      /* greetings at the same time; those beside the ranks' own */
 };
 
 typedef struct coll__control_line {
@@ -24596,8 +25279,8 @@ typedef struct coll__heartbeat {
     struct coll__tcp *tcp;                        /* whose heartbeat this is                                  */
     coll__control_line *lines;                    /* rank 0: one for every rank; the others: [0], to rank 0   */
     int  line_count;                              /* the others: 1, or with the lines of coll_tcp_probe.h       */
-    int  ring;                                    /* wakes the caller's thread                                */
-    int  bell;                                    /* wakes ours                                               */
+    coll__bell ring;                              /* wakes the caller's thread, whose it is                   */
+    coll__bell bell;                              /* wakes ours                                               */
     bool has_lock, has_thread;
     pthread_t thread;
     struct pollfd *fds;
@@ -24655,10 +25338,8 @@ static inline bool coll__is_orphan(const coll__heartbeat *p) { return p->rank !=
 /* Something has happened that the caller's thread should know. */
 static void coll__heartbeat_news(coll__heartbeat *p)
 {
-    const uint64_t once = 1;
-
     __atomic_store_n(&p->news, 1, __ATOMIC_RELEASE);
-    (void)!write(p->ring, &once, sizeof once);
+    coll__bell_ring(&p->ring);
 }
 
 /* ---- >>telling ---- */
@@ -24812,25 +25493,6 @@ static int coll__first_silent(coll__heartbeat *p, int64_t now)
     for (int i = 0; i < p->line_count; i++)
         if (coll__line_is_silent(p, i, now, coll__silence_limit(p))) return i;
     return -1;
-}
-
-/* The beginning of what TCP_INFO tells: the kernel's struct tcp_info, which musl declares for _GNU_SOURCE only. */
-typedef struct coll__tcp_info {
-    uint8_t  state, ca_state, retransmits, probes, others[4];
-    uint32_t rto, ato, snd_mss, rcv_mss, unacked, sacked, lost, retrans, fackets;
-    uint32_t last_data_sent, last_ack_sent, last_data_recv, last_ack_recv;
-} coll__tcp_info;
-
-/* Since when, in ms, has the kernel of the other side not answered what ours has asked it again?  -1: it owes no answer.  Neither
- * a reader who takes his time nor a process that is stopped is meant: their kernels still answer. */
-static int64_t coll__unanswered_ms(int fd)
-{
-    coll__tcp_info info;
-    socklen_t length = sizeof info;
-
-    memset(&info, 0, sizeof info);
-    if (fd < 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) || info.state != TCP_ESTABLISHED) return -1;
-    return info.probes > 0 || (info.unacked > 0 && info.retransmits > 0) ? (int64_t)info.last_ack_recv : -1;
 }
 
 /* "the link between rank 0 (...) and rank 3 (...) is silent: no answer for 5 s" */
@@ -25071,7 +25733,7 @@ static int64_t coll__heartbeat_due(coll__heartbeat *p, int64_t now)
 /* What to poll for, in fds: a line in its own place, behind our bell. */
 static void coll__heartbeat_watch(coll__heartbeat *p)
 {
-    p->fds[0] = (struct pollfd){ .fd = p->bell, .events = POLLIN };
+    p->fds[0] = (struct pollfd){ .fd = p->bell.fd, .events = POLLIN };
     for (int i = 0; i < p->line_count; i++) {
         coll__pipe *pipe = &p->lines[i].pipe;
         const coll__greet *g = p->lines[i].greet;
@@ -25084,7 +25746,6 @@ static void coll__heartbeat_watch(coll__heartbeat *p)
 static void *coll__heartbeat_main(void *at)
 {
     coll__heartbeat *p = (coll__heartbeat *)at;
-    uint64_t rung;
 
     pthread_mutex_lock(&p->lock);
     while (!__atomic_load_n(&p->is_stopping, __ATOMIC_ACQUIRE)) {
@@ -25096,7 +25757,7 @@ static void *coll__heartbeat_main(void *at)
         (void)poll(p->fds, (nfds_t)(1 + count + accepted), coll__ms_until(next, 60000));
         coll__accept_attend(p->tcp, p->fds + 1 + count, accepted);
         pthread_mutex_lock(&p->lock);
-        if (p->fds[0].revents) (void)!read(p->bell, &rung, sizeof rung);
+        if (p->fds[0].revents) coll__bell_hear(&p->bell);
         for (int i = 0; i < count; i++) {
             const coll__control_line *line = &p->lines[i];
             if (line->greet && p->fds[1 + i].revents) coll__probe_go_on(p, i);
@@ -25112,8 +25773,7 @@ static void *coll__heartbeat_main(void *at)
 /* Wake our thread.  From a signal handler, too. */
 static void coll__heartbeat_wake(coll__heartbeat *p)
 {
-    const uint64_t once = 1;
-    (void)!write(p->bell, &once, sizeof once);
+    coll__bell_ring(&p->bell);
 }
 
 /* The caller's thread has set something that is to be told: at once, and what a line does not take later. */
@@ -25131,13 +25791,10 @@ static void coll__heartbeat_tell(coll__heartbeat *p)
 static void coll__heartbeat_path(coll__heartbeat *p, int peer, int fd)
 {
     const int seconds = p->liveness_ms / 1000, idle = seconds / COLL__BEATS > 1 ? seconds / COLL__BEATS : 1;
-    const int most = idle * 1000, probes = 2 * COLL__BEATS;       /* the kernel's own verdict comes after ours        */
 
     if (p->liveness_ms <= 0) return;
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle, sizeof idle);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
-    setsockopt(fd, IPPROTO_TCP, COLL__TCP_RTO_MAX_MS, &most, sizeof most);        /* older kernels ask less often     */
+    coll__keep_alive(fd, idle, idle, 2 * COLL__BEATS);            /* the kernel's own verdict comes after ours        */
+    coll__ask_again_within(fd, idle * 1000);
     pthread_mutex_lock(&p->lock);
     if (p->path_count == p->path_room) {
         const int room = p->path_room ? 2 * p->path_room : 16;
@@ -25161,7 +25818,7 @@ static bool coll__heartbeat_init(coll__heartbeat *p, int rank, int size, int gre
     p->endpoints = endpoints;
     p->lines = lines;
     p->line_count = rank == 0 ? size : 1;
-    p->bell = p->ring = -1;
+    p->bell = p->ring = coll__no_bell;
     p->verdict.rank = p->report.rank = -1;
     p->has_lock = pthread_mutex_init(&p->lock, NULL) == 0;
     p->departed = (int *)coll__allocate(n * sizeof *p->departed);
@@ -25177,7 +25834,7 @@ static bool coll__heartbeat_init(coll__heartbeat *p, int rank, int size, int gre
 }
 
 /* All lines are there: begin.  Gives 0, or the errno for which there is no thread; then nobody watches. */
-static int coll__heartbeat_open(coll__heartbeat *p, int liveness_ms, int ring)
+static int coll__heartbeat_open(coll__heartbeat *p, int liveness_ms, coll__bell ring)
 {
     int error = 0;
 
@@ -25189,8 +25846,8 @@ static int coll__heartbeat_open(coll__heartbeat *p, int liveness_ms, int ring)
     coll__heartbeat_want(p, COLL__CONTROL_HEARTBEAT); /* who we are; at once, for one may die soon            */
     coll__heartbeat_flush(p);
     if (liveness_ms <= 0) return 0;
-    p->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    error = p->bell < 0 ? errno : coll__thread_begin(&p->thread, COLL__HEARTBEAT_STACK, coll__heartbeat_main, p);
+    error = coll__bell_open(&p->bell);
+    if (!error) error = coll__thread_begin(&p->thread, COLL__HEARTBEAT_STACK, coll__heartbeat_main, p);
     p->has_thread = error == 0;
     if (error) p->liveness_ms = 0;
     return error;
@@ -25209,7 +25866,7 @@ static void coll__heartbeat_stop(coll__heartbeat *p)
 static void coll__heartbeat_close(coll__heartbeat *p)
 {
     coll__heartbeat_stop(p);
-    coll__close_fd(&p->bell);
+    coll__bell_close(&p->bell);
     for (int i = 0; p->lines && i < p->line_count; i++) {
         coll__probe_ends(&p->lines[i]);
         coll__pipe_close(&p->lines[i].pipe);
@@ -25433,17 +26090,9 @@ static void coll__tcp_free(coll__tcp *tcp)
 /* This machine and its network: ranks that agree on it may use loopback addresses. */
 static void coll__host_identity(unsigned char *host)
 {
-    char text[128] = "", line[64] = "";
-    struct stat s;
-    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+    char text[256];
 
-    if (f) {
-        if (!fgets(line, sizeof line, f)) line[0] = '\0';
-        fclose(f);
-    }
-    const bool has_network = !stat("/proc/thread-self/ns/net", &s) || !stat("/proc/self/ns/net", &s);
-    const unsigned long long inode = has_network ? (unsigned long long)s.st_ino : 0;
-    coll__print(text, sizeof text, "%s %llu", line, inode);
+    coll__host_text(text, sizeof text);
     coll__digest(host, text);
 }
 
@@ -25477,7 +26126,8 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     if (!tcp) return NULL;
     tcp->rank = c->rank;
     tcp->size = c->size;
-    tcp->listener = tcp->io.events = tcp->io.bell = -1;
+    tcp->listener = -1;
+    coll__io_init(&tcp->io);
     tcp->log = *log;
     tcp->suspicion.rank = tcp->failure.rank = -1;
     tcp->options = coll__tcp_kept(c->tcp);
@@ -25857,7 +26507,7 @@ static void coll__stream_unaffordable(coll__tcp *tcp, coll__stream *s, int error
                 coll__shortage_text(error, why, sizeof why));
 }
 
-static void coll__stream_watch(coll__tcp *tcp, const coll__stream *s, uint32_t want)
+static void coll__stream_watch(coll__tcp *tcp, const coll__stream *s, short want)
 {
     coll__io_watch(&tcp->io, s->greet->pipe.fd, want, coll__tag(COLL__EVENT_DIALLED, s->peer * COLL_CHANNEL_COUNT + s->channel));
 }
@@ -25909,10 +26559,10 @@ static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
         else coll__stream_unreachable(tcp, s, error);
         return;
     }
-    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
+    coll__patience_of(fd, patience);
     coll__greet_call(s->greet, &tcp->us, fd, hello, coll__deadline(COLL__DIAL_MS));
     s->state = COLL__STREAM_DIALLING;
-    coll__stream_watch(tcp, s, EPOLLOUT);
+    coll__stream_watch(tcp, s, POLLOUT);
     if (!s->dial_pause_ms) return;
     /* The last time the hello came too late, perhaps since the program was away: now it goes out before we return. */
     struct pollfd p = { .fd = fd, .events = POLLOUT };
@@ -25947,7 +26597,6 @@ static void coll__stream_turned_away(coll__tcp *tcp, coll__stream *s, coll_statu
 static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
 {
     coll__greet *g = s->greet;
-    const int forever = 0;
 
     if (s->state != COLL__STREAM_DIALLING) return;
     coll__io_forget(&tcp->io, g->pipe.fd);
@@ -25956,7 +26605,7 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
     coll_status status = error ? COLL_ERR_PEER : coll__greet_advance(g, &tcp->us);
     if (g->is_hearsay && coll__stream_is_kept_away(tcp, s)) status = COLL_ERR_DENIED;
     if (status == COLL_PENDING) {
-        coll__stream_watch(tcp, s, (uint32_t)g->want);
+        coll__stream_watch(tcp, s, g->want);
         return;
     }
     s->greet = NULL;
@@ -25967,7 +26616,7 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
         s->dial_pause_ms = 0;
         s->refused_at = 0;
         s->dial_until = 0;
-        setsockopt(g->pipe.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &forever, sizeof forever);
+        coll__patience_of(g->pipe.fd, 0);         /* the kernel decides again                                 */
         coll__make_blocking(g->pipe.fd);
         coll__stream_open(tcp, s, g->hello.lane, &g->pipe);
     } else {
@@ -26084,7 +26733,7 @@ static void coll__take_rank(coll__tcp *tcp, coll__pipe *pipe, const coll__hello 
     line->pipe = coll__pipe_take(pipe);
     line->length = 0;
     line->lost_at = 0;
-    coll__io_watch(&tcp->io, line->pipe.fd, EPOLLIN, coll__tag(COLL__EVENT_CONTROL, hello->rank));
+    coll__io_watch(&tcp->io, line->pipe.fd, POLLIN, coll__tag(COLL__EVENT_CONTROL, hello->rank));
     coll__control_send(&line->pipe, COLL__CONTROL_WELCOME, COLL_OK, -1, "");
 }
 
@@ -26159,7 +26808,7 @@ static void coll__greeting_event(coll__tcp *tcp, int index)
         coll__greeting_close(tcp, index);
     } else if (g->want != wanted) {
         coll__io_forget(&tcp->io, g->pipe.fd);
-        if (g->want) coll__io_watch(&tcp->io, g->pipe.fd, (uint32_t)g->want, coll__tag(COLL__EVENT_GREETING, index));
+        if (g->want) coll__io_watch(&tcp->io, g->pipe.fd, g->want, coll__tag(COLL__EVENT_GREETING, index));
     }
 }
 
@@ -26261,7 +26910,7 @@ static void coll__shortage_attend(coll__tcp *tcp)
         tcp->short_told_at = now;
     }
     if (now < tcp->deaf_until) return;
-    coll__io_watch(&tcp->io, tcp->listener, EPOLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
+    coll__io_watch(&tcp->io, tcp->listener, POLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
     tcp->is_deaf = false;
 }
 
@@ -26298,7 +26947,7 @@ static bool coll__accept_all(coll__tcp *tcp)
         if (i >= tcp->greeting_count) tcp->greeting_count = i + 1;
         coll__greet_answer(&tcp->greetings[i], fd, coll__deadline(COLL__GREETING_MS));
         tcp->greetings[i].budget = &tcp->budget;
-        coll__io_watch(&tcp->io, fd, EPOLLIN, coll__tag(COLL__EVENT_GREETING, i));
+        coll__io_watch(&tcp->io, fd, POLLIN, coll__tag(COLL__EVENT_GREETING, i));
         coll__greeting_event(tcp, i);
     }
     return false;
@@ -26650,7 +27299,7 @@ static void coll__control_open(coll__tcp *tcp, int liveness_ms)
                   "noticed", tcp->rank, strerror(error));
     for (int i = 0; i < tcp->heartbeat.line_count && !tcp->heartbeat.has_thread; i++)
         if (tcp->controls[i].pipe.fd >= 0)
-            coll__io_watch(&tcp->io, tcp->controls[i].pipe.fd, EPOLLIN, coll__tag(COLL__EVENT_CONTROL, i));
+            coll__io_watch(&tcp->io, tcp->controls[i].pipe.fd, POLLIN, coll__tag(COLL__EVENT_CONTROL, i));
 }
 
 /* ---- >>peer status: what is known of others ---- */
@@ -26732,19 +27381,18 @@ static bool coll__tcp_has_freed(void *context, int peer, uint64_t number)
 /* Look, without waiting, whether anything has happened, and deal with it. */
 static void coll__events(coll__tcp *tcp)
 {
-    struct epoll_event events[32];
+    uint64_t tags[COLL__EVENTS_AT_ONCE];
     const bool had_byes = tcp->bye_count > 0;
-    uint64_t rung;
-    const int count = epoll_wait(tcp->io.events, events, 32, 0);
+    const int count = coll__watched_look(&tcp->io.events, tags);
 
     for (int i = 0; i < count; i++) {
-        const int index = (int)(events[i].data.u64 & 0xffffffff);
-        switch ((coll__event)(events[i].data.u64 >> 32)) {
+        const int index = (int)(tags[i] & 0xffffffff);
+        switch ((coll__event)(tags[i] >> 32)) {
         case COLL__EVENT_LISTENER: coll__accept_event(tcp, -1); break;
         case COLL__EVENT_GREETING: coll__accept_event(tcp, index); break;
         case COLL__EVENT_CONTROL: coll__control_event(tcp, index); break;
         case COLL__EVENT_DIALLED: coll__stream_dialled(tcp, &tcp->streams[index]); break;
-        case COLL__EVENT_BELL: (void)!read(tcp->io.bell, &rung, sizeof rung); break;
+        case COLL__EVENT_BELL: coll__bell_hear(&tcp->io.bell); break;
         }
     }
     coll__accept_tidy(tcp);
@@ -26770,8 +27418,6 @@ static void coll__events(coll__tcp *tcp)
 #ifndef COLL_TCP_RENDEZVOUS_H
 #define COLL_TCP_RENDEZVOUS_H
 
-#include <sys/random.h>
-
 enum { COLL__NONCE_TEXT = 33, COLL__RENDEZVOUS_MOST = 512 };
 
 static const char coll__rendezvous_title[] = "coll rendezvous 1";
@@ -26790,7 +27436,7 @@ static void coll__rendezvous_nonce(char *text)
     unsigned char bytes[16];
     char seed[80];
 
-    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes) {
+    if (!coll__random(bytes, sizeof bytes)) {
         coll__print(seed, sizeof seed, "%ld %lld", (long)getpid(), (long long)coll__now());
         coll__digest(bytes, seed);
     }
@@ -27056,9 +27702,8 @@ static bool coll__bootstrap_all(coll__tcp *tcp, const char *where, int liveness_
             coll__bootstrap_report(tcp, where, began);
             report = now + (int64_t)COLL__REPORT_MS * COLL__MS;
         }
-        struct pollfd p = { .fd = tcp->io.events, .events = POLLIN };
-        (void)poll(&p, 1, coll__ms_until(deadline < tell ? deadline : tell, tcp->is_saving ? COLL__REDIAL_LEAST_MS : tcp->is_deaf
-                                         ? COLL__YOUNG_MS : 1000));
+        coll__io_wait_events(&tcp->io, coll__ms_until(deadline < tell ? deadline : tell, tcp->is_saving ? COLL__REDIAL_LEAST_MS
+                                                      : tcp->is_deaf ? COLL__YOUNG_MS : 1000));
         coll__events(tcp);
     }
     return true;
@@ -27125,7 +27770,7 @@ static coll_status coll__root_begins(coll__tcp *tcp, const coll_config *c, coll_
         return coll__start_failed(COLL_ERR_ARGUMENT,
                                   "port 0 in \"%s\" is any port: without `listening` nobody gets to know which", c->address);
     }
-    coll__io_watch(&tcp->io, tcp->listener, EPOLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
+    coll__io_watch(&tcp->io, tcp->listener, POLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
     return COLL_OK;
 }
 
@@ -27409,8 +28054,8 @@ static coll_status coll__bootstrap_as_other(coll__tcp *tcp, const coll_config *c
 
     if (status == COLL_OK) status = coll__await_table(tcp, c->address, c->tcp.hosts, pipe, last);
     if (status < 0) return status;
-    coll__io_watch(&tcp->io, pipe->fd, EPOLLIN, coll__tag(COLL__EVENT_CONTROL, 0));
-    coll__io_watch(&tcp->io, tcp->listener, EPOLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
+    coll__io_watch(&tcp->io, pipe->fd, POLLIN, coll__tag(COLL__EVENT_CONTROL, 0));
+    coll__io_watch(&tcp->io, tcp->listener, POLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
     return COLL_OK;
 }
 
@@ -27496,7 +28141,7 @@ static coll_status coll__tcp_join(coll__tcp **out, const coll__tcp_settings *set
     const size_t connections = (size_t)c->size * COLL_CHANNEL_COUNT * ((size_t)tcp->us.more_lanes + 1);
     coll_status status = coll__io_open(&tcp->io, c->tcp.io, connections, &log);
     if (status == COLL_OK) status = coll__network_read(&tcp->network, settings, &log);
-    if (status == COLL_OK) coll__io_watch(&tcp->io, tcp->io.bell, EPOLLIN, coll__tag(COLL__EVENT_BELL, 0));
+    if (status == COLL_OK) coll__io_watch(&tcp->io, tcp->io.bell.fd, POLLIN, coll__tag(COLL__EVENT_BELL, 0));
     if (c->rank == 0 && opened->numbers.origin == COLL__BY_FILE)
         coll__numbers_print(&opened->numbers, tcp->tuning, sizeof tcp->tuning);
     if (status == COLL_OK) status = c->rank == 0 ? coll__bootstrap_as_root(tcp, c) : coll__bootstrap_as_other(tcp, c);
@@ -27558,8 +28203,7 @@ static void coll__ask_for_verdict(coll__tcp *tcp, const coll_failure *cause, boo
     coll__control_listen(tcp);
     while (tcp->failure.status == COLL_OK && !is_judge_late
            && coll__now() < (until = coll__wait_for_verdict(tcp, cause->rank, began, deadline))) {
-        struct pollfd at = { .fd = tcp->io.events, .events = POLLIN };
-        (void)poll(&at, 1, coll__ms_until(until, COLL__VERDICT_MS));
+        coll__io_wait_events(&tcp->io, coll__ms_until(until, COLL__VERDICT_MS));
         coll__events(tcp);
     }
     pthread_mutex_lock(&p->lock);
@@ -27640,9 +28284,7 @@ static void coll__tcp_failed(void *context, unsigned char *is_failed)
 /* Wait until the other side's kernel has all that we sent: an end that comes sooner could take it along. */
 static void coll__socket_flush(int fd, int64_t deadline)
 {
-    int unsent = 0;
-
-    while (!ioctl(fd, SIOCOUTQ, &unsent) && unsent > 0 && coll__now() < deadline) {
+    while (coll__unacknowledged(fd) > 0 && coll__now() < deadline) {
         struct pollfd p = { .fd = fd, .events = 0 };
         if (poll(&p, 1, 1) > 0 && (p.revents & (POLLERR | POLLHUP))) return;
     }
@@ -27658,8 +28300,7 @@ static void coll__pipe_flush(coll__pipe *pipe, int64_t deadline)
 static void coll__say_bye(coll__tcp *tcp, int64_t deadline)
 {
     coll__heartbeat *p = &tcp->heartbeat;
-    struct pollfd at = { .events = POLLOUT }, news = { .fd = p->ring, .events = POLLIN };
-    uint64_t rung;
+    struct pollfd at = { .events = POLLOUT }, news = { .fd = p->ring.fd, .events = POLLIN };
 
     pthread_mutex_lock(&p->lock);
     coll__heartbeat_check_abort(p);               /* which our thread may not have seen yet                   */
@@ -27669,7 +28310,7 @@ static void coll__say_bye(coll__tcp *tcp, int64_t deadline)
     coll__heartbeat_tell(p);
     while (coll__is_telling(p) && coll__now() < deadline) {
         pthread_mutex_unlock(&p->lock);
-        if (poll(&news, 1, 10) > 0) (void)!read(p->ring, &rung, sizeof rung);
+        if (poll(&news, 1, 10) > 0) coll__bell_hear(&p->ring);
         pthread_mutex_lock(&p->lock);
     }
     for (int i = 0; i < p->line_count; i++) {
@@ -28488,8 +29129,8 @@ static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
     coll__io_forget(&old->io, old->listener);
     tcp->listener = old->listener;
     old->listener = -1;
-    coll__io_watch(&tcp->io, tcp->io.bell, EPOLLIN, coll__tag(COLL__EVENT_BELL, 0));
-    coll__io_watch(&tcp->io, tcp->listener, EPOLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
+    coll__io_watch(&tcp->io, tcp->io.bell.fd, POLLIN, coll__tag(COLL__EVENT_BELL, 0));
+    coll__io_watch(&tcp->io, tcp->listener, POLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
     coll__agreement_lines(h, tcp);
     return tcp;
 }
@@ -28684,8 +29325,7 @@ static int coll__tcp_host(void *context, int rank)
 
 static void coll__tcp_wake(void *context)
 {
-    const uint64_t once = 1;
-    (void)!write(((coll__tcp *)context)->io.bell, &once, sizeof once);
+    coll__bell_ring(&((coll__tcp *)context)->io.bell);
 }
 
 static void coll__tcp_traffic(const void *context, uint64_t *sent, uint64_t *received)
@@ -28800,7 +29440,7 @@ static const coll__transport_row coll__tcp_row = {
  *       |        |        |              |        |
  *     ==+========+========+==============+========+==               sockets, from every rank to every rank elsewhere
  *
- * A rank sleeps in its sockets, for nothing can wait for those and for a futex at once.  So the hub rings an eventfd that the
+ * A rank sleeps in its sockets, for nothing can wait for those and for a word at once.  So the hub rings a bell that the
  * sockets watch, for those who have said that they sleep: coll__joined_sleep here and coll__hub_wake there.
  *
  * A failure is judged over TCP, as in a world of processes; the verdict then ends the hub, so that the neighbours, who may
@@ -29008,10 +29648,10 @@ static coll__thread *coll__joined_move(const coll__joined *me, const coll_surviv
     const coll_status status = coll__exodus_run(me->thread, world->ranks + first, count, first, timeout_ms, coll__joined_serve,
                                                 tcp, &here, failure);
     coll__thread *thread = status == COLL_OK ? (coll__thread *)here.context : NULL;
-    if (thread) coll__desk_of(thread->hub, world->rank)->bell = fcntl(tcp->io.bell, F_DUPFD_CLOEXEC, 0);
-    if (thread && (here.count < count || coll__desk_of(thread->hub, world->rank)->bell < 0)) {
+    if (thread) coll__desk_of(thread->hub, world->rank)->bell = coll__bell_share(&tcp->io.bell);
+    if (thread && (here.count < count || coll__desk_of(thread->hub, world->rank)->bell.fd < 0)) {
         coll__blame(failure, COLL_ERR_SYSTEM, -1, here.count < count ? "a rank of this process has been lost on the way"
-                    : "no file descriptor is left for an eventfd (see ulimit -n)");
+                    : "no file descriptor is left to wake it by (see ulimit -n)");
         coll__threads_close(thread);
         thread = NULL;
     }
@@ -29176,11 +29816,11 @@ static coll__hub *coll__joined_hub(const coll__arrival *all)
     coll__hub *hub = coll__hub_open(first->rank, all->count, first->is_crowded);
 
     if (!hub) return NULL;
-    for (int i = 0; i < all->count; i++) hub->desks[i].bell = -1;
+    for (int i = 0; i < all->count; i++) hub->desks[i].bell = coll__no_bell;
     hub->has_bells = true;
     for (int i = 0; i < all->count; i++) {        /* of its own: a neighbour may ring when we have left       */
-        hub->desks[i].bell = fcntl(all->comers[i].tcp->io.bell, F_DUPFD_CLOEXEC, 0);
-        if (hub->desks[i].bell >= 0) continue;
+        hub->desks[i].bell = coll__bell_share(&all->comers[i].tcp->io.bell);
+        if (hub->desks[i].bell.fd >= 0) continue;
         coll__hub_release(hub);
         return NULL;
     }
@@ -30267,11 +30907,8 @@ static bool coll__fibers_make(coll__sim *w)
     w->stack_each = each;
     w->stacks_length = size * each;
     w->fibers = (coll__fiber *)coll__allocate(size * sizeof *w->fibers);
-    const int kind = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK;
-    void *all = mmap(NULL, w->stacks_length, PROT_READ | PROT_WRITE, kind, -1, 0);
-    w->stacks = all == MAP_FAILED ? NULL : (unsigned char *)all;
+    w->stacks = (unsigned char *)coll__reserve_stacks(w->stacks_length);
     if (!w->fibers || !w->stacks) return false;
-    (void)madvise(w->stacks, w->stacks_length, MADV_NOHUGEPAGE);
 #if defined(COLL__SIM_ASAN)
     __asan_unpoison_memory_region(w->stacks, w->stacks_length);
 #elif defined(COLL__SIM_TSAN)
@@ -32805,18 +33442,18 @@ static const char *coll__mpi_refuses(MPI_Comm comm)
 static int coll__mpi_meet_host(coll__mpi *mpi)
 {
     MPI_Comm host = MPI_COMM_NULL;
-    unsigned char mask[128] = { 0 }, all[128];
+    uint64_t mask[1024 / 64] = { 0 }, all[1024 / 64];
     int processors = 0, home = mpi->rank;
     int code = MPI_Comm_split_type(mpi->comm, MPI_COMM_TYPE_SHARED, mpi->rank, MPI_INFO_NULL, &host);
 
-    (void)!syscall(SYS_sched_getaffinity, 0, sizeof mask, mask);
+    (void)coll__processor_mask(mask, sizeof mask / sizeof *mask);
     if (code == MPI_SUCCESS) code = MPI_Allreduce(mask, all, (int)sizeof mask, MPI_BYTE, MPI_BOR, host);
     if (code == MPI_SUCCESS) code = MPI_Bcast(&home, 1, MPI_INT, 0, host);
     if (code != MPI_SUCCESS) return code;
     MPI_Comm_rank(host, &mpi->local_rank);
     MPI_Comm_size(host, &mpi->local_size);
     MPI_Comm_free(&host);
-    for (size_t i = 0; i < sizeof all; i++) processors += __builtin_popcount(all[i]);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) processors += __builtin_popcountll(all[i]);
     mpi->share = processors < mpi->local_size ? (double)processors / mpi->local_size : 1;
     code = MPI_Allgather(&home, 1, MPI_INT, mpi->homes, 1, MPI_INT, mpi->comm);
     if (code == MPI_SUCCESS) code = MPI_Allreduce(MPI_IN_PLACE, &mpi->share, 1, MPI_DOUBLE, MPI_MIN, mpi->comm);
@@ -35932,29 +36569,9 @@ COLL_API coll_status coll_shrink(coll_comm *comm, coll_comm **out)
     return coll__leave(comm, coll__shrink_inside(comm, out));
 }
 
-/* The one that is to blame, those of which the transport knows, and those who did not come when it was shrunk. */
 COLL_API int coll_failed_ranks(const coll_comm *comm, int *ranks, int capacity)
 {
-    const coll__session *session = comm && *comm->guard ? comm->session : NULL;
-    const bool has_failed = session && __atomic_load_n(&session->failure.status, __ATOMIC_ACQUIRE) != COLL_OK;
-    unsigned char *is_failed = has_failed ? (unsigned char *)calloc((size_t)session->size, 1) : NULL;
-    int count = 0;
-
-    if (!is_failed) return 0;
-    const coll_failure *why = &session->failure;
-    if (why->rank >= 0 && (why->status == COLL_ERR_PEER || why->status == COLL_ERR_TIMEOUT)) is_failed[why->rank] = 1;
-    if (session->transport->failed) session->transport->failed(session->context, is_failed);
-    for (int i = 0; session->survival && i < session->size; i++)
-        if (session->survival[i] != COLL__NOT_LISTED) is_failed[i] = session->survival[i] == COLL__LOST;
-    for (int pass = 0; pass < 2; pass++)          /* the one that ended it first                              */
-        for (int i = 0; i < comm->size; i++) {
-            const int rank = coll__world_rank(comm, i);
-            if (!is_failed[rank] || (rank == why->rank) != (pass == 0)) continue;
-            if (ranks && count < capacity) ranks[count] = i;
-            count++;
-        }
-    free(is_failed);
-    return count;
+    return comm && *comm->guard ? coll__failed_ranks(comm, ranks, capacity) : 0;
 }
 
 COLL_API int coll_rank(const coll_comm *comm) { return comm ? comm->rank : -1; }

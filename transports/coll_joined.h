@@ -12,7 +12,7 @@
  *       |        |        |              |        |
  *     ==+========+========+==============+========+==               sockets, from every rank to every rank elsewhere
  *
- * A rank sleeps in its sockets, for nothing can wait for those and for a futex at once.  So the hub rings an eventfd that the
+ * A rank sleeps in its sockets, for nothing can wait for those and for a word at once.  So the hub rings a bell that the
  * sockets watch, for those who have said that they sleep: coll__joined_sleep here and coll__hub_wake there.
  *
  * A failure is judged over TCP, as in a world of processes; the verdict then ends the hub, so that the neighbours, who may
@@ -220,10 +220,10 @@ static coll__thread *coll__joined_move(const coll__joined *me, const coll_surviv
     const coll_status status = coll__exodus_run(me->thread, world->ranks + first, count, first, timeout_ms, coll__joined_serve,
                                                 tcp, &here, failure);
     coll__thread *thread = status == COLL_OK ? (coll__thread *)here.context : NULL;
-    if (thread) coll__desk_of(thread->hub, world->rank)->bell = fcntl(tcp->io.bell, F_DUPFD_CLOEXEC, 0);
-    if (thread && (here.count < count || coll__desk_of(thread->hub, world->rank)->bell < 0)) {
+    if (thread) coll__desk_of(thread->hub, world->rank)->bell = coll__bell_share(&tcp->io.bell);
+    if (thread && (here.count < count || coll__desk_of(thread->hub, world->rank)->bell.fd < 0)) {
         coll__blame(failure, COLL_ERR_SYSTEM, -1, here.count < count ? "a rank of this process has been lost on the way"
-                    : "no file descriptor is left for an eventfd (see ulimit -n)");
+                    : "no file descriptor is left to wake it by (see ulimit -n)");
         coll__threads_close(thread);
         thread = NULL;
     }
@@ -388,11 +388,11 @@ static coll__hub *coll__joined_hub(const coll__arrival *all)
     coll__hub *hub = coll__hub_open(first->rank, all->count, first->is_crowded);
 
     if (!hub) return NULL;
-    for (int i = 0; i < all->count; i++) hub->desks[i].bell = -1;
+    for (int i = 0; i < all->count; i++) hub->desks[i].bell = coll__no_bell;
     hub->has_bells = true;
     for (int i = 0; i < all->count; i++) {        /* of its own: a neighbour may ring when we have left       */
-        hub->desks[i].bell = fcntl(all->comers[i].tcp->io.bell, F_DUPFD_CLOEXEC, 0);
-        if (hub->desks[i].bell >= 0) continue;
+        hub->desks[i].bell = coll__bell_share(&all->comers[i].tcp->io.bell);
+        if (hub->desks[i].bell.fd >= 0) continue;
         coll__hub_release(hub);
         return NULL;
     }

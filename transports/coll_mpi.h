@@ -290,18 +290,18 @@ static const char *coll__mpi_refuses(MPI_Comm comm)
 static int coll__mpi_meet_host(coll__mpi *mpi)
 {
     MPI_Comm host = MPI_COMM_NULL;
-    unsigned char mask[128] = { 0 }, all[128];
+    uint64_t mask[1024 / 64] = { 0 }, all[1024 / 64];
     int processors = 0, home = mpi->rank;
     int code = MPI_Comm_split_type(mpi->comm, MPI_COMM_TYPE_SHARED, mpi->rank, MPI_INFO_NULL, &host);
 
-    (void)!syscall(SYS_sched_getaffinity, 0, sizeof mask, mask);
+    (void)coll__processor_mask(mask, sizeof mask / sizeof *mask);
     if (code == MPI_SUCCESS) code = MPI_Allreduce(mask, all, (int)sizeof mask, MPI_BYTE, MPI_BOR, host);
     if (code == MPI_SUCCESS) code = MPI_Bcast(&home, 1, MPI_INT, 0, host);
     if (code != MPI_SUCCESS) return code;
     MPI_Comm_rank(host, &mpi->local_rank);
     MPI_Comm_size(host, &mpi->local_size);
     MPI_Comm_free(&host);
-    for (size_t i = 0; i < sizeof all; i++) processors += __builtin_popcount(all[i]);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) processors += __builtin_popcountll(all[i]);
     mpi->share = processors < mpi->local_size ? (double)processors / mpi->local_size : 1;
     code = MPI_Allgather(&home, 1, MPI_INT, mpi->homes, 1, MPI_INT, mpi->comm);
     if (code == MPI_SUCCESS) code = MPI_Allreduce(MPI_IN_PLACE, &mpi->share, 1, MPI_DOUBLE, MPI_MIN, mpi->comm);

@@ -14,6 +14,8 @@
  *   tcp/coll_tcp_stream.h     queues of messages over a pipe
  *   tcp/coll_tcp_lanes.h      a stream over several connections
  *   tcp/coll_tcp_io.h         poll and io_uring
+ *   tcp/coll_tcp_system.h     what sockets are asked beyond POSIX, on Linux and elsewhere
+ *   tcp/coll_tcp_watch.h      descriptors that are watched beside the transfers: epoll, or a list
  *   tcp/coll_tcp_heartbeat.h  heartbeats, and the verdict on those who send none
  *   tcp/coll_tcp_world.h      what a rank holds: places, streams, the control connections
  *   tcp/coll_tcp_endpoints.h  where ranks listen, and who is told
@@ -37,6 +39,8 @@ enum { COLL__TCP_TRAITS = COLL__OPENS_ONE };
 
 #if !defined(COLL_NO_TCP)
 
+#include "tcp/coll_tcp_system.h"
+#include "tcp/coll_tcp_watch.h"
 #include "tcp/coll_tcp_launch.h"
 #include "tcp/coll_tcp_settings.h"
 #include "tcp/coll_tcp_wire.h"
@@ -215,8 +219,7 @@ static int coll__tcp_host(void *context, int rank)
 
 static void coll__tcp_wake(void *context)
 {
-    const uint64_t once = 1;
-    (void)!write(((coll__tcp *)context)->io.bell, &once, sizeof once);
+    coll__bell_ring(&((coll__tcp *)context)->io.bell);
 }
 
 static void coll__tcp_traffic(const void *context, uint64_t *sent, uint64_t *received)

@@ -21,7 +21,7 @@
  *
  * A failing rank waits until no other is at work in its memory before it returns.
  *
- * Waiting is the engine's: it looks at the seats again and again for a while, and then sleeps on the hub's bell, a futex
+ * Waiting is the engine's: it looks at the seats again and again for a while, and then sleeps on the hub's bell, a word
  * that is rung by whoever publishes something while there are sleepers. */
 #ifndef COLL_THREADS_H
 #define COLL_THREADS_H
@@ -80,7 +80,7 @@ static coll_status coll__threads_progress(void *context, int wait_ms)
 {
     coll__thread *me = (coll__thread *)context;
 
-    if (coll__may_sleep(me, wait_ms)) coll__hub_futex(me->hub, FUTEX_WAIT, me->bell_seen, wait_ms);
+    if (coll__may_sleep(me, wait_ms)) coll__word_wait(&me->hub->bell, me->bell_seen, wait_ms);
     const coll_status status = coll__threads_look(me);
     if (me->suspicion.status != COLL_OK) (void)coll__threads_fail(me, &me->suspicion);
     return status;
@@ -117,7 +117,7 @@ static bool coll__threads_has_freed(void *context, int peer, uint64_t number)
 
 static void coll__hub_free(coll__hub *hub)
 {
-    for (int i = 0; hub->has_bells && i < hub->size; i++) if (hub->desks[i].bell >= 0) close(hub->desks[i].bell);
+    for (int i = 0; hub->has_bells && i < hub->size; i++) coll__bell_close(&hub->desks[i].bell);
     coll__group_free(hub->all);
     free(hub->desks);
     free(hub->inboxes);

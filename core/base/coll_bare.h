@@ -10,6 +10,7 @@
 
 #include <errno.h>
 
+#define COLL__UNUSED __attribute__((unused))
 #define COLL__THREAD_LOCAL
 
 enum { COLL__LINE = 8 };                          /* as aligned as anything need be                           */
@@ -21,15 +22,15 @@ static inline void coll__nap(long us) { (void)us; }
 
 /* ---- >>processors: there is one ---- */
 
-static inline int coll__processors(void) { return 1; }
-static inline size_t coll__cache_length(void) { return 16 << 10; }
+static inline size_t coll__processor_mask(uint64_t *mask, size_t words) { return (void)words, *mask = 1, 1; }
+static inline size_t coll__cache_told(void) { return 16 << 10; }
 static inline bool coll__membarrier_register(void) { return true; }
 static inline void coll__membarrier(void) { }
 
 /* ---- >>threads: there is one ---- */
 
 typedef int coll__thread_id;
-typedef char coll__lock, coll__bell;
+typedef char coll__lock, coll__cond;
 
 static inline coll__thread_id coll__thread_self(void) { return 0; }
 static inline bool coll__thread_is(coll__thread_id a, coll__thread_id b) { return a == b; }
@@ -50,14 +51,20 @@ static inline void coll__lock_free(coll__lock *lock) { (void)lock; }
 static inline void coll__lock_take(coll__lock *lock) { (void)lock; }
 static inline void coll__lock_drop(coll__lock *lock) { (void)lock; }
 
-static inline void coll__bell_init(coll__bell *bell) { (void)bell; }
-static inline void coll__bell_free(coll__bell *bell) { (void)bell; }
-static inline void coll__bell_ring(coll__bell *bell) { (void)bell; }
-static inline void coll__bell_wait(coll__bell *bell, coll__lock *lock) { (void)bell, (void)lock; }
-static inline int coll__bell_wait_until(coll__bell *bell, coll__lock *lock, int64_t until)
+static inline void coll__cond_init(coll__cond *cond) { (void)cond; }
+static inline void coll__cond_free(coll__cond *cond) { (void)cond; }
+static inline void coll__cond_wake(coll__cond *cond) { (void)cond; }
+static inline void coll__cond_wait(coll__cond *cond, coll__lock *lock) { (void)cond, (void)lock; }
+static inline int coll__cond_wait_until(coll__cond *cond, coll__lock *lock, int64_t until)
 {
-    return (void)bell, (void)lock, (void)until, ETIMEDOUT;
+    return (void)cond, (void)lock, (void)until, ETIMEDOUT;
 }
+
+/* ---- >>bells: nobody looks at a descriptor ---- */
+
+typedef struct coll__bell { int fd; } coll__bell;
+
+static const coll__bell coll__no_bell = { -1 };
 
 /* ---- >>processes: nobody forks ---- */
 

@@ -4,13 +4,17 @@
 
 #include "../../coll.h"
 
+#if defined(COLL_NO_OS)
+#include "coll_bare.h"
+#else
+#include "coll_system.h"
+#endif
+
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define COLL__UNUSED __attribute__((unused))
 
 /* ---- >>arithmetic ---- */
 
@@ -34,15 +38,7 @@ static inline uint32_t coll__hash_end(uint64_t hash) { return (uint32_t)(hash ^ 
  * keeps in deed: it never writes to them. */
 static inline unsigned char *coll__behind(const void *at, size_t length) { return (unsigned char *)((uintptr_t)at + length); }
 
-/* ---- >>system ---- */
-
-#if defined(COLL_NO_OS)
-#include "coll_bare.h"
-#else
-#include "coll_system.h"
-#endif
-
-/* ---- >>clock: coll__now, in nanoseconds ---- */
+/* ---- >>time: moments of coll__now ---- */
 
 enum { COLL__MS = 1000000 };
 static const int64_t coll__never = INT64_MAX;
@@ -81,6 +77,49 @@ static inline void coll__fetch_to_write(const void *at)
 #else
     __builtin_prefetch(at, 1);
 #endif
+}
+
+/* ---- >>processors ---- */
+
+/* The processors that this process may use, a bit for each, and their number; those beyond 64 share the bits of the first. */
+static COLL__UNUSED uint64_t coll__processor_set(int *count)
+{
+    uint64_t mask[1024 / 64] = { 0 }, set = 0;
+    const size_t words = coll__processor_mask(mask, sizeof mask / sizeof *mask);
+
+    *count = 0;
+    for (size_t i = 0; i < words; i++) {
+        *count += __builtin_popcountll(mask[i]);
+        set |= mask[i];
+    }
+    if (*count > 0) return set;
+    *count = 1;
+    return 1;
+}
+
+static COLL__UNUSED int coll__processors(void)
+{
+    int count;
+
+    (void)coll__processor_set(&count);
+    return count;
+}
+
+/* How many processors there are in the sets of several processes of one host together; `most` and `sum` of their numbers.  Beyond
+ * 64 the sets do not tell: either all processes have the same ones, or each is bound to some of its own. */
+static COLL__UNUSED int coll__processors_together(uint64_t set, int most, int sum)
+{
+    const int several = __builtin_popcountll(set);
+
+    if (several < 64) return several > most ? several : most;
+    return most < 64 ? sum : most;
+}
+
+/* Bytes of the largest cache that a processor reaches; what it usually is where the system does not say. */
+static COLL__UNUSED size_t coll__cache_length(void)
+{
+    const size_t told = coll__cache_told();
+    return told ? told : (size_t)16 << 20;
 }
 
 /* ---- >>statuses ---- */

@@ -4,18 +4,19 @@
  * hundred bytes of them.  The constants of SHA-256 are the first bits of the fractions of roots of the first primes: square
  * roots for the state at the start, cube roots for the rounds.
  *
- * It uses nothing else of the library: the launcher, whose processes prove the same to one another, includes it by itself. */
+ * It uses nothing else of the library but random bytes: the launcher, whose processes prove the same to one another, includes it
+ * by itself. */
 #ifndef COLL_HMAC_H
 #define COLL_HMAC_H
 
 #if !defined(COLL_NO_TCP)                         /* nobody else has a key                                   */
 
-#include <errno.h>
+#include "coll_system.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -144,18 +145,8 @@ static void coll__hmac(unsigned char *out, const void *key, size_t key_length, c
     coll__wipe(&sha, sizeof sha);
 }
 
-/* Bytes that nobody can know beforehand, and that never come twice.  false: the kernel has none. */
-static bool coll__nonce(unsigned char *out, size_t length)
-{
-    while (length > 0) {
-        const long got = syscall(SYS_getrandom, out, length, 0);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return false;
-        out += got;
-        length -= (size_t)got;
-    }
-    return true;
-}
+/* Bytes that nobody can know beforehand, and that never come twice.  false: the system has none. */
+static bool coll__nonce(unsigned char *out, size_t length) { return coll__random(out, length); }
 
 /* ---- >>file: one that holds a key is nobody else's ---- */
 

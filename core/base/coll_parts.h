@@ -18,6 +18,8 @@
  *   COLL_NO_STDIO        <stdio.h>: coll_dump goes, and with it sentences, the recorder, the simulator and TCP
  *   COLL_NO_OS           a machine without an operating system: no threads, processes, files or clock (core/base/coll_bare.h)
  *
+ *   COLL_PORTABLE        what only Linux has (coll_system.h), and with it COLL_NO_SHM and COLL_NO_URING; on other systems it is
+ *                        taken unasked
  *   COLL_ONLY_KINDS      a list instead: -DCOLL_ONLY_KINDS=broadcast,allreduce leaves out the other collectives of barrier,
  *                        broadcast, reduce, allreduce, reduce_scatter, scan, gather, scatter, allgather, alltoall and neighbor.
  *                        A name stands for all its forms, as alltoall for alltoallv and alltoallw; barrier,
@@ -37,6 +39,18 @@
 #define COLL_PARTS_H
 
 /* ---- >>profiles ---- */
+
+#if !defined(__linux__) && !defined(COLL_TINY) && !defined(COLL_NO_OS) && !defined(COLL_PORTABLE)
+#define COLL_PORTABLE 1
+#endif
+#if defined(COLL_PORTABLE)
+#if !defined(COLL_NO_SHM)
+#define COLL_NO_SHM 1
+#endif
+#if !defined(COLL_NO_URING)
+#define COLL_NO_URING 1
+#endif
+#endif
 
 #if defined(COLL_SMALL)
 #if !defined(COLL_NO_SIM)

@@ -1,29 +1,44 @@
-/* coll_system.h - what the library asks of the operating system: time, processors, memory, threads, files.  Where there is none
- * (COLL_NO_OS), coll_bare.h stands in its place. */
+/* coll_system.h - what the library asks of the system, in one vocabulary: clock, threads, waiting for a word, bells, random
+ * bytes, processors, memory, forks.  What sockets take beyond that is in transports/tcp/coll_tcp_system.h and coll_tcp_watch.h.
+ * Where there is no system (COLL_NO_OS), coll_bare.h stands in its place.
+ *
+ * There are two halves.  The first is for Linux, and uses what only Linux has: futex, membarrier, eventfd, getrandom, pages that
+ * the kernel wipes in a fork.  The second uses what POSIX has, and is taken where __linux__ is not defined, and with
+ * COLL_PORTABLE.  There a sleeping thread is woken through a mutex and a condition, a bell is a pipe, and a message between
+ * threads takes a full barrier on both sides.  Processes of one host meet over TCP (COLL_NO_SHM), and TCP runs on poll
+ * (COLL_NO_URING).
+ *
+ * It uses nothing else of the library, so that the launcher can have it, too. */
 #ifndef COLL_SYSTEM_H
 #define COLL_SYSTEM_H
 
-#include "../../coll.h"
+#if !defined(__linux__) && !defined(COLL_PORTABLE)
+#define COLL_PORTABLE 1
+#endif
 
 #include <errno.h>
-#include <linux/membarrier.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#if !defined(COLL_NO_STDIO)
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
-#endif
-#include <strings.h>
-#include <sys/eventfd.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
+#define COLL__UNUSED __attribute__((unused))
 #define COLL__THREAD_LOCAL __thread
 
 enum { COLL__LINE = 128 };                        /* bytes that two cores never share: a pair of cache lines  */
+
+enum { COLL__SECOND = 1000000000 };               /* in nanoseconds                                           */
 
 /* ---- >>clock: monotonic, in nanoseconds ---- */
 
@@ -31,168 +46,84 @@ static inline int64_t coll__now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    return (int64_t)t.tv_sec * COLL__SECOND + t.tv_nsec;
 }
 
-/* Sleep. */
-static inline void coll__nap(long us)
+static COLL__UNUSED void coll__nap(long us)
 {
     const struct timespec time = { us / 1000000, us % 1000000 * 1000 };
     (void)nanosleep(&time, NULL);
-}
-
-/* ---- >>processors ---- */
-
-/* Have every thread of this process that runs execute a full barrier, so that the threads in a hurry need none of their own.
- * false: the kernel cannot. */
-static inline bool coll__membarrier_register(void)
-{
-    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
-}
-
-static inline void coll__membarrier(void) { (void)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0); }
-
-/* The processors that this process may use, a bit for each, and their number; those beyond 64 share the bits of the first. */
-static inline uint64_t coll__processor_set(int *count)
-{
-    uint64_t mask[1024 / 64] = { 0 }, set = 0;
-    const long got = syscall(SYS_sched_getaffinity, 0, sizeof mask, mask);
-
-    *count = 0;
-    for (long i = 0; 8 * i < got; i++) {
-        *count += __builtin_popcountll(mask[i]);
-        set |= mask[i];
-    }
-    if (*count > 0) return set;
-    *count = 1;
-    return 1;
-}
-
-static inline int coll__processors(void)
-{
-    int count;
-
-    (void)coll__processor_set(&count);
-    return count;
-}
-
-/* How many processors there are in the sets of several processes of one host together; `most` and `sum` of their numbers.  Beyond
- * 64 the sets do not tell: either all processes have the same ones, or each is bound to some of its own. */
-static inline int coll__processors_together(uint64_t set, int most, int sum)
-{
-    const int several = __builtin_popcountll(set);
-
-    if (several < 64) return several > most ? several : most;
-    return most < 64 ? sum : most;
-}
-
-#if !defined(COLL_NO_STDIO)
-
-/* Bytes of the largest cache that a processor reaches; what it usually is where the system does not say. */
-static inline size_t coll__cache_length(void)
-{
-    size_t longest = 0;
-
-    for (int i = 0; i < 8; i++) {
-        char path[80], unit = 0;
-        size_t length = 0;
-        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
-        FILE *file = fopen(path, "re");
-        if (!file) break;
-        if (fscanf(file, "%zu%c", &length, &unit) < 1) length = 0;
-        fclose(file);
-        length *= unit == 'K' ? 1024 : unit == 'M' ? 1024 * 1024 : 1;
-        if (length > longest) longest = length;
-    }
-    return longest ? longest : (size_t)16 << 20;
-}
-
-#else
-
-static inline size_t coll__cache_length(void) { return (size_t)16 << 20; }
-
-#endif
-
-/* ---- >>memory ---- */
-
-/* Zeroed memory of whole pages that nobody has touched yet, or NULL: each comes to lie near the processor that is the first to
- * write to it. */
-static inline void *coll__reserve(size_t length)
-{
-    void *at = mmap(NULL, length ? length : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return at == MAP_FAILED ? NULL : at;
-}
-
-static inline void coll__unreserve(void *at, size_t length)
-{
-    if (at) munmap(at, length ? length : 1);
-}
-
-/* A word that reads 1, and 0 in a forked child, whose copy of the page the kernel wipes.  NULL: no memory. */
-static inline unsigned char *coll__fork_guard(void)
-{
-    void *page = mmap(NULL, 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    if (page == MAP_FAILED) return NULL;
-#if defined(MADV_WIPEONFORK)
-    (void)madvise(page, 1, MADV_WIPEONFORK);      /* kernels before 4.14 lack it: then a fork goes unnoticed    */
-#endif
-    *(unsigned char *)page = 1;
-    return (unsigned char *)page;
-}
-
-static inline void coll__fork_guard_free(unsigned char *guard)
-{
-    if (guard) munmap(guard, 1);
 }
 
 /* ---- >>threads ---- */
 
 typedef pthread_t       coll__thread_id;
 typedef pthread_mutex_t coll__lock;
-typedef pthread_cond_t  coll__bell;               /* its times are those of coll__now                         */
+typedef pthread_cond_t  coll__cond;
 
 static inline coll__thread_id coll__thread_self(void) { return pthread_self(); }
 static inline bool coll__thread_is(coll__thread_id a, coll__thread_id b) { return pthread_equal(a, b); }
 static inline void coll__thread_end(coll__thread_id thread) { pthread_join(thread, NULL); }
 static inline void coll__yield(void) { sched_yield(); }
 
-/* None of these can fail with Linux and default attributes. */
+/* None of these can fail with default attributes. */
 static inline void coll__lock_init(coll__lock *lock) { pthread_mutex_init(lock, NULL); }
 static inline void coll__lock_free(coll__lock *lock) { pthread_mutex_destroy(lock); }
 static inline void coll__lock_take(coll__lock *lock) { pthread_mutex_lock(lock); }
 static inline void coll__lock_drop(coll__lock *lock) { pthread_mutex_unlock(lock); }
 
-static inline void coll__bell_init(coll__bell *bell)
+static inline void coll__cond_free(coll__cond *cond) { pthread_cond_destroy(cond); }
+static inline void coll__cond_wake(coll__cond *cond) { pthread_cond_broadcast(cond); }
+static inline void coll__cond_wait(coll__cond *cond, coll__lock *lock) { pthread_cond_wait(cond, lock); }
+
+#if !defined(_POSIX_CLOCK_SELECTION) || _POSIX_CLOCK_SELECTION <= 0
+
+/* A condition that knows the clock on the wall only, as on macOS: a wait while that is set is longer or shorter by as much. */
+static COLL__UNUSED void coll__cond_init(pthread_cond_t *cond) { pthread_cond_init(cond, NULL); }
+
+static COLL__UNUSED int coll__cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t until)
+{
+    struct timespec wall;
+
+    clock_gettime(CLOCK_REALTIME, &wall);
+    const int64_t at = (int64_t)wall.tv_sec * COLL__SECOND + wall.tv_nsec + until - coll__now();
+    wall = (struct timespec){ (time_t)(at / COLL__SECOND), (long)(at % COLL__SECOND) };
+    return pthread_cond_timedwait(cond, lock, &wall);
+}
+
+#else
+
+/* A condition that keeps the time of coll__now. */
+static COLL__UNUSED void coll__cond_init(pthread_cond_t *cond)
 {
     pthread_condattr_t attributes;
 
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(bell, &attributes);
+    pthread_cond_init(cond, &attributes);
     pthread_condattr_destroy(&attributes);
 }
 
-static inline void coll__bell_free(coll__bell *bell) { pthread_cond_destroy(bell); }
-static inline void coll__bell_ring(coll__bell *bell) { pthread_cond_broadcast(bell); }
-static inline void coll__bell_wait(coll__bell *bell, coll__lock *lock) { pthread_cond_wait(bell, lock); }
-
-/* Until a moment; 0, or an errno. */
-static inline int coll__bell_wait_until(coll__bell *bell, coll__lock *lock, int64_t until)
+/* Gives 0, or ETIMEDOUT. */
+static COLL__UNUSED int coll__cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t until)
 {
-    const struct timespec at = { (time_t)(until / 1000000000), (long)(until % 1000000000) };
-    return pthread_cond_timedwait(bell, lock, &at);
+    const struct timespec at = { (time_t)(until / COLL__SECOND), (long)(until % COLL__SECOND) };
+    return pthread_cond_timedwait(cond, lock, &at);
 }
 
+#endif
+
+/* ---- >>threads: begun ---- */
+
 /* Begin one of the program's; 0, or an errno. */
-static inline int coll__worker_begin(coll__thread_id *thread, void *(*main)(void *), void *arg)
+static COLL__UNUSED int coll__worker_begin(coll__thread_id *thread, void *(*main)(void *), void *arg)
 {
     return pthread_create(thread, NULL, main, arg);
 }
 
 /* Begin one of the library's own, that takes no signals, with a small stack; 0, or an errno.  Thread-local variables of the
  * program may lie on that stack, so that where it is too small the system's usual one is taken. */
-static inline int coll__thread_begin(coll__thread_id *thread, size_t stack, void *(*main)(void *), void *arg)
+static COLL__UNUSED int coll__thread_begin(coll__thread_id *thread, size_t stack, void *(*main)(void *), void *arg)
 {
     pthread_attr_t attributes;
     sigset_t all, before;
@@ -209,12 +140,339 @@ static inline int coll__thread_begin(coll__thread_id *thread, size_t stack, void
     return error;
 }
 
-/* ---- >>files ---- */
+/* ---- >>memory and files ---- */
 
-static inline void coll__close_fd(int *fd)
+/* Zeroed memory of whole pages that nobody has touched yet, or NULL: each comes to lie near the processor that is the first to
+ * write to it. */
+static COLL__UNUSED void *coll__reserve(size_t length)
+{
+    void *at = mmap(NULL, length ? length : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+static COLL__UNUSED void coll__unreserve(void *at, size_t length)
+{
+    if (at) munmap(at, length ? length : 1);
+}
+
+static COLL__UNUSED void coll__close_fd(int *fd)
 {
     if (*fd >= 0) close(*fd);
     *fd = -1;
 }
 
+/* ---- >>bell: a descriptor that can be read from once somebody has rung; by any thread, and in a signal handler ---- */
+
+typedef struct coll__bell {
+    int fd;                                       /* readable when it has rung; -1: there is none             */
+    int rope;                                     /* what a ring is written to; on Linux the same one         */
+} coll__bell;
+
+static const coll__bell coll__no_bell = { -1, -1 };
+
+static COLL__UNUSED void coll__bell_ring(const coll__bell *bell)
+{
+    const uint64_t once = 1;
+    (void)!write(bell->rope, &once, sizeof once);
+}
+
+/* It is silent then, until it is rung again. */
+static COLL__UNUSED void coll__bell_hear(const coll__bell *bell)
+{
+    uint64_t rung[8];
+    while (read(bell->fd, rung, sizeof rung) == (ssize_t)sizeof rung) continue;
+}
+
+static COLL__UNUSED void coll__bell_close(coll__bell *bell)
+{
+    if (bell->fd >= 0) close(bell->fd);
+    if (bell->rope >= 0 && bell->rope != bell->fd) close(bell->rope);
+    *bell = coll__no_bell;
+}
+
+/* The same bell for somebody else, who closes it himself.  coll__no_bell: no descriptor is left. */
+static COLL__UNUSED coll__bell coll__bell_share(const coll__bell *bell)
+{
+    coll__bell shared = { fcntl(bell->fd, F_DUPFD_CLOEXEC, 0), -1 };
+
+    if (shared.fd < 0) return coll__no_bell;
+    shared.rope = bell->rope == bell->fd ? shared.fd : fcntl(bell->rope, F_DUPFD_CLOEXEC, 0);
+    if (shared.rope < 0) coll__bell_close(&shared);
+    return shared;
+}
+
+#if !defined(COLL_PORTABLE)
+
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+
+/* ---- >>Linux ---- */
+
+/* 0, or an errno. */
+static COLL__UNUSED int coll__bell_open(coll__bell *bell)
+{
+    bell->fd = bell->rope = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return bell->fd < 0 ? errno : 0;
+}
+
+static inline void coll__futex(uint32_t *word, int operation, uint32_t value, const struct timespec *timeout)
+{
+    (void)syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
+}
+
+/* Sleep until somebody changes the word and wakes us, unless it has changed already; for so long, or less for no reason. */
+static COLL__UNUSED void coll__word_wait(uint32_t *word, uint32_t value, int wait_ms)
+{
+    const struct timespec t = { wait_ms / 1000, (long)(wait_ms % 1000) * 1000000 };
+    coll__futex(word, FUTEX_WAIT, value, &t);
+}
+
+/* Wake all who sleep on a word that has changed. */
+static COLL__UNUSED void coll__word_wake(uint32_t *word) { coll__futex(word, FUTEX_WAKE, INT_MAX, NULL); }
+
+/* The same in a signal handler. */
+static COLL__UNUSED void coll__word_alarm(uint32_t *word) { coll__word_wake(word); }
+
+/* Have every thread of this process that runs execute a full barrier, so that the threads in a hurry need none of their own.
+ * false: the kernel cannot. */
+static COLL__UNUSED bool coll__membarrier_register(void)
+{
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+static COLL__UNUSED void coll__membarrier(void) { (void)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0); }
+
+/* Bytes that nobody can know beforehand.  false: the kernel has none. */
+static COLL__UNUSED bool coll__random(unsigned char *out, size_t length)
+{
+    while (length > 0) {
+        const long got = syscall(SYS_getrandom, out, length, 0);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return false;
+        out += got;
+        length -= (size_t)got;
+    }
+    return true;
+}
+
+/* The processors that this process may use, a bit for each.  Gives the words that were written, 0: it is not known. */
+static COLL__UNUSED size_t coll__processor_mask(uint64_t *mask, size_t words)
+{
+    const long got = syscall(SYS_sched_getaffinity, 0, words * sizeof *mask, mask);
+    return got > 0 ? ((size_t)got + sizeof *mask - 1) / sizeof *mask : 0;
+}
+
+/* Bytes of the largest cache that a processor reaches, 0: it is not known. */
+static COLL__UNUSED size_t coll__cache_told(void)
+{
+    size_t longest = 0;
+
+    for (int i = 0; i < 8; i++) {
+        char path[80], unit = 0;
+        size_t length = 0;
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
+        FILE *file = fopen(path, "re");
+        if (!file) break;
+        if (fscanf(file, "%zu%c", &length, &unit) < 1) length = 0;
+        fclose(file);
+        length *= unit == 'K' ? 1024 : unit == 'M' ? 1024 * 1024 : 1;
+        if (length > longest) longest = length;
+    }
+    return longest;
+}
+
+/* Memory for many stacks, of which only what is touched is taken; NULL: there is none. */
+static COLL__UNUSED void *coll__reserve_stacks(size_t length)
+{
+    void *all = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+
+    if (all == MAP_FAILED) return NULL;
+    (void)madvise(all, length, MADV_NOHUGEPAGE);
+    return all;
+}
+
+/* A byte that reads 1, and 0 in a forked child, whose copy of the page the kernel wipes.  NULL: no memory. */
+static COLL__UNUSED unsigned char *coll__fork_guard(void)
+{
+    void *page = mmap(NULL, 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (page == MAP_FAILED) return NULL;
+#if defined(MADV_WIPEONFORK)
+    (void)madvise(page, 1, MADV_WIPEONFORK);      /* kernels before 4.14 lack it: then a fork goes unnoticed    */
+#endif
+    *(unsigned char *)page = 1;
+    return (unsigned char *)page;
+}
+
+static COLL__UNUSED void coll__fork_guard_free(unsigned char *guard)
+{
+    if (guard) munmap(guard, 1);
+}
+
+#else
+
+/* ---- >>any POSIX system ---- */
+
+static COLL__UNUSED int coll__bell_open(coll__bell *bell)
+{
+    int ends[2];
+
+    *bell = coll__no_bell;
+    if (pipe(ends)) return errno;
+    for (int i = 0; i < 2; i++) {
+        (void)fcntl(ends[i], F_SETFD, FD_CLOEXEC);
+        (void)fcntl(ends[i], F_SETFL, O_NONBLOCK);
+    }
+    *bell = (coll__bell){ ends[0], ends[1] };
+    return 0;
+}
+
+/* Who sleeps on a word does so on the condition of its place in a table; others there wake up for no reason.  A sleep has an end,
+ * for a signal handler can wake nobody: it may take no lock. */
+enum { COLL__BEDS = 16, COLL__SLEEP_PORTABLE_MS = 50 };
+
+typedef struct coll__bed {
+    pthread_mutex_t lock;
+    pthread_cond_t  woken;
+} coll__bed;
+
+static struct coll__dormitory {
+    pthread_once_t once;
+    coll__bed beds[COLL__BEDS];
+} coll__dormitory = { .once = PTHREAD_ONCE_INIT };
+
+static void coll__beds_make(void)
+{
+    for (int i = 0; i < COLL__BEDS; i++) {
+        pthread_mutex_init(&coll__dormitory.beds[i].lock, NULL);
+        coll__cond_init(&coll__dormitory.beds[i].woken);
+    }
+}
+
+static coll__bed *coll__bed_of(const uint32_t *word)
+{
+    const uint32_t number = (uint32_t)((uintptr_t)word >> 6);
+
+    (void)pthread_once(&coll__dormitory.once, coll__beds_make);
+    return &coll__dormitory.beds[(number * 2654435769u) >> 28];
+}
+
+static COLL__UNUSED void coll__word_wait(uint32_t *word, uint32_t value, int wait_ms)
+{
+    coll__bed *bed = coll__bed_of(word);
+    const int ms = wait_ms < COLL__SLEEP_PORTABLE_MS ? wait_ms : COLL__SLEEP_PORTABLE_MS;
+    const int64_t until = coll__now() + (int64_t)ms * 1000000;
+
+    pthread_mutex_lock(&bed->lock);
+    if (__atomic_load_n(word, __ATOMIC_SEQ_CST) == value) (void)coll__cond_wait_until(&bed->woken, &bed->lock, until);
+    pthread_mutex_unlock(&bed->lock);
+}
+
+/* Whoever has seen the old value under the lock sleeps by the time we have it. */
+static COLL__UNUSED void coll__word_wake(uint32_t *word)
+{
+    coll__bed *bed = coll__bed_of(word);
+
+    pthread_mutex_lock(&bed->lock);
+    pthread_cond_broadcast(&bed->woken);
+    pthread_mutex_unlock(&bed->lock);
+}
+
+static COLL__UNUSED void coll__word_alarm(uint32_t *word) { (void)word; }
+
+static COLL__UNUSED bool coll__membarrier_register(void) { return false; }
+static COLL__UNUSED void coll__membarrier(void) {}
+
+static COLL__UNUSED bool coll__random(unsigned char *out, size_t length)
+{
+    const int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+
+    while (fd >= 0 && length > 0) {
+        const ssize_t got = read(fd, out, length);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) break;
+        out += got;
+        length -= (size_t)got;
+    }
+    if (fd >= 0) close(fd);
+    return length == 0;
+}
+
+/* Those of the machine: POSIX does not tell to which of them a process is bound. */
+static COLL__UNUSED size_t coll__processor_mask(uint64_t *mask, size_t words)
+{
+    const long there = sysconf(_SC_NPROCESSORS_ONLN);
+
+    memset(mask, 0, words * sizeof *mask);
+    for (size_t i = 0; there > 0 && i < (size_t)there && i < 64 * words; i++) mask[i / 64] |= UINT64_C(1) << i % 64;
+    return there > 0 ? words : 0;
+}
+
+static COLL__UNUSED size_t coll__cache_told(void) { return 0; }
+
+static COLL__UNUSED void *coll__reserve_stacks(size_t length)
+{
+    void *all = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return all == MAP_FAILED ? NULL : all;
+}
+
+/* A child is told by a function that fork runs in it, which goes through the list of all guards.  It also makes the beds anew:
+ * a thread that it has not got may have been at them. */
+typedef struct coll__guard {
+    unsigned char is_ours;                        /* the byte that is given out                               */
+    struct coll__guard *next;
+} coll__guard;
+
+static struct coll__guards {
+    pthread_once_t  once;
+    pthread_mutex_t lock;
+    coll__guard    *first;
+    int             error;
+} coll__guards = { .once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void coll__guards_lock(void) { pthread_mutex_lock(&coll__guards.lock); }
+static void coll__guards_unlock(void) { pthread_mutex_unlock(&coll__guards.lock); }
+
+static void coll__guards_fall(void)
+{
+    for (coll__guard *g = coll__guards.first; g; g = g->next) g->is_ours = 0;
+    coll__beds_make();
+    coll__guards_unlock();
+}
+
+static void coll__guards_make(void)
+{
+    coll__guards.error = pthread_atfork(coll__guards_lock, coll__guards_unlock, coll__guards_fall);
+}
+
+static COLL__UNUSED unsigned char *coll__fork_guard(void)
+{
+    coll__guard *guard;
+
+    (void)pthread_once(&coll__guards.once, coll__guards_make);
+    if (coll__guards.error || !(guard = (coll__guard *)malloc(sizeof *guard))) return NULL;
+    guard->is_ours = 1;
+    coll__guards_lock();
+    guard->next = coll__guards.first;
+    coll__guards.first = guard;
+    coll__guards_unlock();
+    return &guard->is_ours;
+}
+
+static COLL__UNUSED void coll__fork_guard_free(unsigned char *byte)
+{
+    coll__guards_lock();
+    for (coll__guard **at = &coll__guards.first; *at; at = &(*at)->next) {
+        coll__guard *guard = *at;
+        if (&guard->is_ours != byte) continue;
+        *at = guard->next;
+        free(guard);
+        break;
+    }
+    coll__guards_unlock();
+}
+
+#endif
 #endif /* COLL_SYSTEM_H */

@@ -214,7 +214,7 @@ typedef struct coll__background {
     bool      is_wanted;                          /* by the configuration, and the transport has what it takes */
     bool      has_thread, is_stopping;
     coll__thread_id thread;
-    coll__bell  bell;
+    coll__cond  bell;
     coll__background_wait waits;
     int64_t   nap;                                /* ns that a request is left to the program's own threads   */
     unsigned  starts;                             /* of non-blocking operations, so far                       */
@@ -270,12 +270,13 @@ struct coll__session {
     bool  is_shared;                              /* atomic: another thread may be inside; who enters takes the session */
     bool  has_many;                               /* there has been more than one communicator                */
     coll__lock lock;                         /* guards the rest                                          */
-    coll__bell  changed;
+    coll__cond  changed;
     bool  is_held;                                /* a thread is inside                                       */
     unsigned visits;                              /* how often the program's threads have taken it            */
     int   entrants, followers;                    /* threads that want to start something; that wait for the holder */
     coll__background background;
-    int   fd, is_fd_rung;                         /* of coll_fd, -1: nobody has asked for it; atomic: it is readable */
+    coll__bell bell;                              /* of coll_fd; none as long as nobody has asked for it      */
+    int   is_fd_rung;                             /* atomic: it is readable                                   */
     int   abort_claimed, abort_wanted;            /* atomic: somebody writes abort_text; it is written        */
     char  abort_text[200];
     coll_doing doing;                             /* what this rank does, for others to read                  */

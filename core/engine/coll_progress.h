@@ -122,7 +122,7 @@ static void coll__session_take_locked(coll_comm *comm)
     __atomic_add_fetch(&session->entrants, 1, __ATOMIC_SEQ_CST);
     while (session->is_held) {
         if (session->transport->wake) session->transport->wake(session->context);
-        coll__bell_wait(&session->changed, &session->lock);
+        coll__cond_wait(&session->changed, &session->lock);
     }
     __atomic_sub_fetch(&session->entrants, 1, __ATOMIC_SEQ_CST);
     session->is_held = comm->is_holder = true;
@@ -142,7 +142,7 @@ static void coll__session_drop_locked(coll_comm *comm)
 
     COLL__ASSERT(session->is_held && comm->is_holder, "rank %d lets go of what it does not hold", session->rank);
     session->is_held = comm->is_holder = false;
-    coll__bell_ring(&session->changed);
+    coll__cond_wake(&session->changed);
     if (session->observer) session->observer->idle(session);
 }
 
@@ -163,7 +163,7 @@ static void coll__session_follow(const coll__goal *goal, int64_t until)
     coll__session_drop_locked(goal->comm);
     __atomic_add_fetch(&session->followers, 1, __ATOMIC_SEQ_CST);
     while ((session->is_held || session->entrants > 0) && !coll__is_reached(goal) && error == 0)
-        error = coll__bell_wait_until(&session->changed, &session->lock, until);
+        error = coll__cond_wait_until(&session->changed, &session->lock, until);
     __atomic_sub_fetch(&session->followers, 1, __ATOMIC_SEQ_CST);
     if (!coll__is_reached(goal)) coll__session_take_locked(goal->comm);
 }
@@ -180,7 +180,7 @@ static bool coll__session_share(const coll__goal *goal, int64_t next)
     const int64_t most = coll__now() + (int64_t)(goal->has_user_op ? 1 : COLL__SLEEP_MOST_MS) * COLL__MS;
     coll__lock_take(&session->lock);
     session->told = session->finished;
-    coll__bell_ring(&session->changed);
+    coll__cond_wake(&session->changed);
     if (entrants > 0) coll__session_follow(goal, next < most ? next : most);
     coll__lock_drop(&session->lock);
     return !goal->comm->is_holder;

@@ -76,23 +76,19 @@ static void coll__look_for_overflow(coll_request *r)
 /* There is something for the program to look at. */
 static inline void coll__fd_ring(coll__session *session)
 {
-    const uint64_t once = 1;
-
-    if (session->fd < 0 || __atomic_exchange_n(&session->is_fd_rung, 1, __ATOMIC_ACQ_REL)) return;
-    (void)!write(session->fd, &once, sizeof once);
+    if (session->bell.fd < 0 || __atomic_exchange_n(&session->is_fd_rung, 1, __ATOMIC_ACQ_REL)) return;
+    coll__bell_ring(&session->bell);
 }
 
 /* The program looks. */
 static inline void coll__fd_hear(coll__session *session)
 {
-    uint64_t rung;
-
-    if (session->fd < 0 || !__atomic_load_n(&session->is_fd_rung, __ATOMIC_ACQUIRE)) return;
-    (void)!read(session->fd, &rung, sizeof rung);
+    if (session->bell.fd < 0 || !__atomic_load_n(&session->is_fd_rung, __ATOMIC_ACQUIRE)) return;
+    coll__bell_hear(&session->bell);
     __atomic_store_n(&session->is_fd_rung, 0, __ATOMIC_RELEASE);
 }
 
-static inline void coll__fd_close(coll__session *session) { coll__close_fd(&session->fd); }
+static inline void coll__fd_close(coll__session *session) { coll__bell_close(&session->bell); }
 
 #else
 

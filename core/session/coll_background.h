@@ -71,7 +71,7 @@ static void coll__background_nap(coll__session *session)
     int error = 0;
 
     while (!session->background.is_stopping && error == 0)
-        error = coll__bell_wait_until(&session->background.bell, &session->lock, until);
+        error = coll__cond_wait_until(&session->background.bell, &session->lock, until);
 }
 
 /* Sleep until somebody sees to it that it naps again. */
@@ -81,7 +81,7 @@ static void coll__background_sleep(coll__session *session, coll__background_wait
 
     if (what == COLL__FOR_A_START) __atomic_store_n(&session->is_shared, session->has_many, __ATOMIC_RELEASE);
     m->waits = what;
-    while (m->waits != COLL__FOR_A_NAP && !m->is_stopping) coll__bell_wait(&m->bell, &session->lock);
+    while (m->waits != COLL__FOR_A_NAP && !m->is_stopping) coll__cond_wait(&m->bell, &session->lock);
 }
 
 /* Others are at work: keep away for longer. */
@@ -120,7 +120,7 @@ static void *coll__background_main(void *at)
         coll__background_move(session);
         coll__lock_take(&session->lock);
         session->is_held = false;
-        coll__bell_ring(&session->changed);
+        coll__cond_wake(&session->changed);
         const bool is_welcome = session->entrants == 0 || coll__now() - began > (int64_t)COLL__NAP_MOST_US * 1000;
         if (is_welcome) m->nap = (int64_t)COLL__NAP_LEAST_US * 1000;
         else coll__background_back_off(m);
@@ -150,7 +150,7 @@ static void coll__background_turn(coll__session *session)
 
     if (m->waits != COLL__FOR_A_DROP) return;
     m->waits = coll__session_is_busy(session) ? COLL__FOR_A_NAP : COLL__FOR_A_START;
-    if (m->waits == COLL__FOR_A_NAP) coll__bell_ring(&m->bell);
+    if (m->waits == COLL__FOR_A_NAP) coll__cond_wake(&m->bell);
     else __atomic_store_n(&session->is_shared, session->has_many, __ATOMIC_RELEASE);
 }
 
@@ -169,7 +169,7 @@ static void coll__background_wake(coll_comm *comm)
         m->starts++;
         if (m->waits == COLL__FOR_A_START) {
             m->waits = COLL__FOR_A_NAP;
-            coll__bell_ring(&m->bell);
+            coll__cond_wake(&m->bell);
         }
     }
     coll__lock_drop(&session->lock);
@@ -183,7 +183,7 @@ static void coll__background_stop(coll__session *session)
     if (!m->has_thread) return;
     coll__lock_take(&session->lock);
     m->is_stopping = true;
-    coll__bell_ring(&m->bell);
+    coll__cond_wake(&m->bell);
     coll__lock_drop(&session->lock);
     coll__thread_end(m->thread);
     m->has_thread = false;
@@ -195,11 +195,9 @@ COLL_API int coll_fd(coll_comm *comm)
     if (coll__enter(comm) < 0) return -1;
     coll__session *session = comm->session;
     coll__background_wake(comm);
-    if (session->background.has_thread && session->fd < 0) {
-        session->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (session->background.has_thread && session->bell.fd < 0 && !coll__bell_open(&session->bell))
         coll__fd_ring(session);                   /* for what has ended already                               */
-    }
-    const int fd = session->background.has_thread ? session->fd : -1;
+    const int fd = session->background.has_thread ? session->bell.fd : -1;
     (void)coll__leave(comm, COLL_OK);
     return fd;
 }

@@ -12,8 +12,8 @@ static void coll__session_free(coll__session *session)
     free(session->survival);
     free(session->listed);
     if (*session->guard) {
-        coll__bell_free(&session->changed);
-        coll__bell_free(&session->background.bell);
+        coll__cond_free(&session->changed);
+        coll__cond_free(&session->background.bell);
         coll__lock_free(&session->lock);
     }
     coll__fork_guard_free(session->guard);
@@ -41,8 +41,8 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
         return NULL;
     }
     coll__lock_init(&session->lock);
-    coll__bell_init(&session->changed);
-    coll__bell_init(&session->background.bell);
+    coll__cond_init(&session->changed);
+    coll__cond_init(&session->background.bell);
     session->rank = o->rank;
     session->size = o->size;
     session->local_rank = o->local_rank;
@@ -59,7 +59,8 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
     memcpy(session->forced_text, s->forced_text, sizeof session->forced_text);
     for (int kind = 0; kind < COLL__KIND_COUNT; kind++)
         if (s->forced_at[kind]) session->forced[kind] = session->forced_text + s->forced_at[kind] - 1;
-    session->failure.rank = session->fd = -1;
+    session->failure.rank = -1;
+    session->bell = coll__no_bell;
     session->next_id = 1;
     session->processors = o->processors;
     const bool is_one_host = !transport->now && o->local_size == o->size;

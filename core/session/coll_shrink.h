@@ -127,4 +127,31 @@ static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
     return status;
 }
 
+/* ---- >>who has failed ---- */
+
+/* The one that is to blame, those of which the transport knows, and those who did not come when it was shrunk. */
+static int coll__failed_ranks(const coll_comm *comm, int *ranks, int capacity)
+{
+    const coll__session *session = comm->session;
+    const bool has_failed = __atomic_load_n(&session->failure.status, __ATOMIC_ACQUIRE) != COLL_OK;
+    unsigned char *is_failed = has_failed ? (unsigned char *)calloc((size_t)session->size, 1) : NULL;
+    int count = 0;
+
+    if (!is_failed) return 0;
+    const coll_failure *why = &session->failure;
+    if (why->rank >= 0 && (why->status == COLL_ERR_PEER || why->status == COLL_ERR_TIMEOUT)) is_failed[why->rank] = 1;
+    if (session->transport->failed) session->transport->failed(session->context, is_failed);
+    for (int i = 0; session->survival && i < session->size; i++)
+        if (session->survival[i] != COLL__NOT_LISTED) is_failed[i] = session->survival[i] == COLL__LOST;
+    for (int pass = 0; pass < 2; pass++)          /* the one that ended it first                              */
+        for (int i = 0; i < comm->size; i++) {
+            const int rank = coll__world_rank(comm, i);
+            if (!is_failed[rank] || (rank == why->rank) != (pass == 0)) continue;
+            if (ranks && count < capacity) ranks[count] = i;
+            count++;
+        }
+    free(is_failed);
+    return count;
+}
+
 #endif /* COLL_SHRINK_H */

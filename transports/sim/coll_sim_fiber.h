@@ -206,11 +206,8 @@ static bool coll__fibers_make(coll__sim *w)
     w->stack_each = each;
     w->stacks_length = size * each;
     w->fibers = (coll__fiber *)coll__allocate(size * sizeof *w->fibers);
-    const int kind = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK;
-    void *all = mmap(NULL, w->stacks_length, PROT_READ | PROT_WRITE, kind, -1, 0);
-    w->stacks = all == MAP_FAILED ? NULL : (unsigned char *)all;
+    w->stacks = (unsigned char *)coll__reserve_stacks(w->stacks_length);
     if (!w->fibers || !w->stacks) return false;
-    (void)madvise(w->stacks, w->stacks_length, MADV_NOHUGEPAGE);
 #if defined(COLL__SIM_ASAN)
     __asan_unpoison_memory_region(w->stacks, w->stacks_length);
 #elif defined(COLL__SIM_TSAN)

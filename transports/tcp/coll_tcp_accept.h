@@ -152,7 +152,7 @@ static void coll__stream_unaffordable(coll__tcp *tcp, coll__stream *s, int error
                 coll__shortage_text(error, why, sizeof why));
 }
 
-static void coll__stream_watch(coll__tcp *tcp, const coll__stream *s, uint32_t want)
+static void coll__stream_watch(coll__tcp *tcp, const coll__stream *s, short want)
 {
     coll__io_watch(&tcp->io, s->greet->pipe.fd, want, coll__tag(COLL__EVENT_DIALLED, s->peer * COLL_CHANNEL_COUNT + s->channel));
 }
@@ -204,10 +204,10 @@ static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
         else coll__stream_unreachable(tcp, s, error);
         return;
     }
-    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
+    coll__patience_of(fd, patience);
     coll__greet_call(s->greet, &tcp->us, fd, hello, coll__deadline(COLL__DIAL_MS));
     s->state = COLL__STREAM_DIALLING;
-    coll__stream_watch(tcp, s, EPOLLOUT);
+    coll__stream_watch(tcp, s, POLLOUT);
     if (!s->dial_pause_ms) return;
     /* The last time the hello came too late, perhaps since the program was away: now it goes out before we return. */
     struct pollfd p = { .fd = fd, .events = POLLOUT };
@@ -242,7 +242,6 @@ static void coll__stream_turned_away(coll__tcp *tcp, coll__stream *s, coll_statu
 static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
 {
     coll__greet *g = s->greet;
-    const int forever = 0;
 
     if (s->state != COLL__STREAM_DIALLING) return;
     coll__io_forget(&tcp->io, g->pipe.fd);
@@ -251,7 +250,7 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
     coll_status status = error ? COLL_ERR_PEER : coll__greet_advance(g, &tcp->us);
     if (g->is_hearsay && coll__stream_is_kept_away(tcp, s)) status = COLL_ERR_DENIED;
     if (status == COLL_PENDING) {
-        coll__stream_watch(tcp, s, (uint32_t)g->want);
+        coll__stream_watch(tcp, s, g->want);
         return;
     }
     s->greet = NULL;
@@ -262,7 +261,7 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
         s->dial_pause_ms = 0;
         s->refused_at = 0;
         s->dial_until = 0;
-        setsockopt(g->pipe.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &forever, sizeof forever);
+        coll__patience_of(g->pipe.fd, 0);         /* the kernel decides again                                 */
         coll__make_blocking(g->pipe.fd);
         coll__stream_open(tcp, s, g->hello.lane, &g->pipe);
     } else {
@@ -379,7 +378,7 @@ static void coll__take_rank(coll__tcp *tcp, coll__pipe *pipe, const coll__hello 
     line->pipe = coll__pipe_take(pipe);
     line->length = 0;
     line->lost_at = 0;
-    coll__io_watch(&tcp->io, line->pipe.fd, EPOLLIN, coll__tag(COLL__EVENT_CONTROL, hello->rank));
+    coll__io_watch(&tcp->io, line->pipe.fd, POLLIN, coll__tag(COLL__EVENT_CONTROL, hello->rank));
     coll__control_send(&line->pipe, COLL__CONTROL_WELCOME, COLL_OK, -1, "");
 }
 
@@ -454,7 +453,7 @@ static void coll__greeting_event(coll__tcp *tcp, int index)
         coll__greeting_close(tcp, index);
     } else if (g->want != wanted) {
         coll__io_forget(&tcp->io, g->pipe.fd);
-        if (g->want) coll__io_watch(&tcp->io, g->pipe.fd, (uint32_t)g->want, coll__tag(COLL__EVENT_GREETING, index));
+        if (g->want) coll__io_watch(&tcp->io, g->pipe.fd, g->want, coll__tag(COLL__EVENT_GREETING, index));
     }
 }
 
@@ -556,7 +555,7 @@ static void coll__shortage_attend(coll__tcp *tcp)
         tcp->short_told_at = now;
     }
     if (now < tcp->deaf_until) return;
-    coll__io_watch(&tcp->io, tcp->listener, EPOLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
+    coll__io_watch(&tcp->io, tcp->listener, POLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
     tcp->is_deaf = false;
 }
 
@@ -593,7 +592,7 @@ static bool coll__accept_all(coll__tcp *tcp)
         if (i >= tcp->greeting_count) tcp->greeting_count = i + 1;
         coll__greet_answer(&tcp->greetings[i], fd, coll__deadline(COLL__GREETING_MS));
         tcp->greetings[i].budget = &tcp->budget;
-        coll__io_watch(&tcp->io, fd, EPOLLIN, coll__tag(COLL__EVENT_GREETING, i));
+        coll__io_watch(&tcp->io, fd, POLLIN, coll__tag(COLL__EVENT_GREETING, i));
         coll__greeting_event(tcp, i);
     }
     return false;

@@ -193,9 +193,8 @@ static bool coll__bootstrap_all(coll__tcp *tcp, const char *where, int liveness_
             coll__bootstrap_report(tcp, where, began);
             report = now + (int64_t)COLL__REPORT_MS * COLL__MS;
         }
-        struct pollfd p = { .fd = tcp->io.events, .events = POLLIN };
-        (void)poll(&p, 1, coll__ms_until(deadline < tell ? deadline : tell, tcp->is_saving ? COLL__REDIAL_LEAST_MS : tcp->is_deaf
-                                         ? COLL__YOUNG_MS : 1000));
+        coll__io_wait_events(&tcp->io, coll__ms_until(deadline < tell ? deadline : tell, tcp->is_saving ? COLL__REDIAL_LEAST_MS
+                                                      : tcp->is_deaf ? COLL__YOUNG_MS : 1000));
         coll__events(tcp);
     }
     return true;
@@ -262,7 +261,7 @@ static coll_status coll__root_begins(coll__tcp *tcp, const coll_config *c, coll_
         return coll__start_failed(COLL_ERR_ARGUMENT,
                                   "port 0 in \"%s\" is any port: without `listening` nobody gets to know which", c->address);
     }
-    coll__io_watch(&tcp->io, tcp->listener, EPOLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
+    coll__io_watch(&tcp->io, tcp->listener, POLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
     return COLL_OK;
 }
 
@@ -546,8 +545,8 @@ static coll_status coll__bootstrap_as_other(coll__tcp *tcp, const coll_config *c
 
     if (status == COLL_OK) status = coll__await_table(tcp, c->address, c->tcp.hosts, pipe, last);
     if (status < 0) return status;
-    coll__io_watch(&tcp->io, pipe->fd, EPOLLIN, coll__tag(COLL__EVENT_CONTROL, 0));
-    coll__io_watch(&tcp->io, tcp->listener, EPOLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
+    coll__io_watch(&tcp->io, pipe->fd, POLLIN, coll__tag(COLL__EVENT_CONTROL, 0));
+    coll__io_watch(&tcp->io, tcp->listener, POLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
     return COLL_OK;
 }
 
@@ -633,7 +632,7 @@ static coll_status coll__tcp_join(coll__tcp **out, const coll__tcp_settings *set
     const size_t connections = (size_t)c->size * COLL_CHANNEL_COUNT * ((size_t)tcp->us.more_lanes + 1);
     coll_status status = coll__io_open(&tcp->io, c->tcp.io, connections, &log);
     if (status == COLL_OK) status = coll__network_read(&tcp->network, settings, &log);
-    if (status == COLL_OK) coll__io_watch(&tcp->io, tcp->io.bell, EPOLLIN, coll__tag(COLL__EVENT_BELL, 0));
+    if (status == COLL_OK) coll__io_watch(&tcp->io, tcp->io.bell.fd, POLLIN, coll__tag(COLL__EVENT_BELL, 0));
     if (c->rank == 0 && opened->numbers.origin == COLL__BY_FILE)
         coll__numbers_print(&opened->numbers, tcp->tuning, sizeof tcp->tuning);
     if (status == COLL_OK) status = c->rank == 0 ? coll__bootstrap_as_root(tcp, c) : coll__bootstrap_as_other(tcp, c);

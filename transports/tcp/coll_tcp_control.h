@@ -68,7 +68,7 @@ static void coll__control_open(coll__tcp *tcp, int liveness_ms)
                   "noticed", tcp->rank, strerror(error));
     for (int i = 0; i < tcp->heartbeat.line_count && !tcp->heartbeat.has_thread; i++)
         if (tcp->controls[i].pipe.fd >= 0)
-            coll__io_watch(&tcp->io, tcp->controls[i].pipe.fd, EPOLLIN, coll__tag(COLL__EVENT_CONTROL, i));
+            coll__io_watch(&tcp->io, tcp->controls[i].pipe.fd, POLLIN, coll__tag(COLL__EVENT_CONTROL, i));
 }
 
 /* ---- >>peer status: what is known of others ---- */
@@ -150,19 +150,18 @@ static bool coll__tcp_has_freed(void *context, int peer, uint64_t number)
 /* Look, without waiting, whether anything has happened, and deal with it. */
 static void coll__events(coll__tcp *tcp)
 {
-    struct epoll_event events[32];
+    uint64_t tags[COLL__EVENTS_AT_ONCE];
     const bool had_byes = tcp->bye_count > 0;
-    uint64_t rung;
-    const int count = epoll_wait(tcp->io.events, events, 32, 0);
+    const int count = coll__watched_look(&tcp->io.events, tags);
 
     for (int i = 0; i < count; i++) {
-        const int index = (int)(events[i].data.u64 & 0xffffffff);
-        switch ((coll__event)(events[i].data.u64 >> 32)) {
+        const int index = (int)(tags[i] & 0xffffffff);
+        switch ((coll__event)(tags[i] >> 32)) {
         case COLL__EVENT_LISTENER: coll__accept_event(tcp, -1); break;
         case COLL__EVENT_GREETING: coll__accept_event(tcp, index); break;
         case COLL__EVENT_CONTROL: coll__control_event(tcp, index); break;
         case COLL__EVENT_DIALLED: coll__stream_dialled(tcp, &tcp->streams[index]); break;
-        case COLL__EVENT_BELL: (void)!read(tcp->io.bell, &rung, sizeof rung); break;
+        case COLL__EVENT_BELL: coll__bell_hear(&tcp->io.bell); break;
         }
     }
     coll__accept_tidy(tcp);

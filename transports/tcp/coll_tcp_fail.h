@@ -43,8 +43,7 @@ static void coll__ask_for_verdict(coll__tcp *tcp, const coll_failure *cause, boo
     coll__control_listen(tcp);
     while (tcp->failure.status == COLL_OK && !is_judge_late
            && coll__now() < (until = coll__wait_for_verdict(tcp, cause->rank, began, deadline))) {
-        struct pollfd at = { .fd = tcp->io.events, .events = POLLIN };
-        (void)poll(&at, 1, coll__ms_until(until, COLL__VERDICT_MS));
+        coll__io_wait_events(&tcp->io, coll__ms_until(until, COLL__VERDICT_MS));
         coll__events(tcp);
     }
     pthread_mutex_lock(&p->lock);
@@ -125,9 +124,7 @@ static void coll__tcp_failed(void *context, unsigned char *is_failed)
 /* Wait until the other side's kernel has all that we sent: an end that comes sooner could take it along. */
 static void coll__socket_flush(int fd, int64_t deadline)
 {
-    int unsent = 0;
-
-    while (!ioctl(fd, SIOCOUTQ, &unsent) && unsent > 0 && coll__now() < deadline) {
+    while (coll__unacknowledged(fd) > 0 && coll__now() < deadline) {
         struct pollfd p = { .fd = fd, .events = 0 };
         if (poll(&p, 1, 1) > 0 && (p.revents & (POLLERR | POLLHUP))) return;
     }
@@ -143,8 +140,7 @@ static void coll__pipe_flush(coll__pipe *pipe, int64_t deadline)
 static void coll__say_bye(coll__tcp *tcp, int64_t deadline)
 {
     coll__heartbeat *p = &tcp->heartbeat;
-    struct pollfd at = { .events = POLLOUT }, news = { .fd = p->ring, .events = POLLIN };
-    uint64_t rung;
+    struct pollfd at = { .events = POLLOUT }, news = { .fd = p->ring.fd, .events = POLLIN };
 
     pthread_mutex_lock(&p->lock);
     coll__heartbeat_check_abort(p);               /* which our thread may not have seen yet                   */
@@ -154,7 +150,7 @@ static void coll__say_bye(coll__tcp *tcp, int64_t deadline)
     coll__heartbeat_tell(p);
     while (coll__is_telling(p) && coll__now() < deadline) {
         pthread_mutex_unlock(&p->lock);
-        if (poll(&news, 1, 10) > 0) (void)!read(p->ring, &rung, sizeof rung);
+        if (poll(&news, 1, 10) > 0) coll__bell_hear(&p->ring);
         pthread_mutex_lock(&p->lock);
     }
     for (int i = 0; i < p->line_count; i++) {

@@ -235,7 +235,7 @@ static coll_status coll__greet_say(coll__greet *g, const coll__identity *us)
         if (n == 0) return coll__greet_failed(g, COLL_ERR_PEER, "%s", coll__ending_text(0));
         if (n > 0) return coll__greet_next(g, COLL__GREET_HEAR_REFUSAL);
         if (has_key && !coll__nonce(g->hello.nonce, sizeof g->hello.nonce))
-            return coll__greet_failed(g, COLL_ERR_SYSTEM, "getrandom: %s", strerror(errno));
+            return coll__greet_failed(g, COLL_ERR_SYSTEM, "no random bytes: %s", strerror(errno));
         coll__hello_write(g->call, &g->hello);
         memcpy(g->bytes, g->call, sizeof g->call);
     }
@@ -379,7 +379,7 @@ static coll_status coll__greet_hear(coll__greet *g, const coll__identity *us)
     coll__hello_as(&answer, us);
     answer.to = g->hello.rank;
     if (!coll__nonce(answer.nonce, sizeof answer.nonce))
-        return coll__greet_failed(g, COLL_ERR_SYSTEM, "getrandom: %s", strerror(errno));
+        return coll__greet_failed(g, COLL_ERR_SYSTEM, "no random bytes: %s", strerror(errno));
     coll__hello_write(g->answer, &answer);
     memcpy(g->bytes, g->answer, sizeof g->answer);
     coll__greet_sum(g, us, 'S', g->bytes + COLL__HELLO_PROOF);

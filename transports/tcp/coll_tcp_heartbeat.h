@@ -24,8 +24,7 @@
 enum {
     COLL__HEARTBEAT_STACK = 256 * 1024, COLL__BEATS = 8,          /* heartbeats in a liveness_timeout_ms                      */
     COLL__ASKED_MOST = 16,
-    COLL__GREETINGS_MOST = 4096, COLL__GREETINGS_SPARE = 240,     /* greetings at the same time; those beside the ranks' own */
-    COLL__TCP_RTO_MAX_MS = 44                     /* TCP_RTO_MAX_MS of Linux 6.15, which older headers lack     */
+    COLL__GREETINGS_MOST = 4096, COLL__GREETINGS_SPARE = 240      /* greetings at the same time; those beside the ranks' own */
 };
 
 typedef struct coll__control_line {
@@ -57,8 +56,8 @@ typedef struct coll__heartbeat {
     struct coll__tcp *tcp;                        /* whose heartbeat this is                                  */
     coll__control_line *lines;                    /* rank 0: one for every rank; the others: [0], to rank 0   */
     int  line_count;                              /* the others: 1, or with the lines of coll_tcp_probe.h       */
-    int  ring;                                    /* wakes the caller's thread                                */
-    int  bell;                                    /* wakes ours                                               */
+    coll__bell ring;                              /* wakes the caller's thread, whose it is                   */
+    coll__bell bell;                              /* wakes ours                                               */
     bool has_lock, has_thread;
     pthread_t thread;
     struct pollfd *fds;
@@ -116,10 +115,8 @@ static inline bool coll__is_orphan(const coll__heartbeat *p) { return p->rank !=
 /* Something has happened that the caller's thread should know. */
 static void coll__heartbeat_news(coll__heartbeat *p)
 {
-    const uint64_t once = 1;
-
     __atomic_store_n(&p->news, 1, __ATOMIC_RELEASE);
-    (void)!write(p->ring, &once, sizeof once);
+    coll__bell_ring(&p->ring);
 }
 
 /* ---- >>telling ---- */
@@ -273,25 +270,6 @@ static int coll__first_silent(coll__heartbeat *p, int64_t now)
     for (int i = 0; i < p->line_count; i++)
         if (coll__line_is_silent(p, i, now, coll__silence_limit(p))) return i;
     return -1;
-}
-
-/* The beginning of what TCP_INFO tells: the kernel's struct tcp_info, which musl declares for _GNU_SOURCE only. */
-typedef struct coll__tcp_info {
-    uint8_t  state, ca_state, retransmits, probes, others[4];
-    uint32_t rto, ato, snd_mss, rcv_mss, unacked, sacked, lost, retrans, fackets;
-    uint32_t last_data_sent, last_ack_sent, last_data_recv, last_ack_recv;
-} coll__tcp_info;
-
-/* Since when, in ms, has the kernel of the other side not answered what ours has asked it again?  -1: it owes no answer.  Neither
- * a reader who takes his time nor a process that is stopped is meant: their kernels still answer. */
-static int64_t coll__unanswered_ms(int fd)
-{
-    coll__tcp_info info;
-    socklen_t length = sizeof info;
-
-    memset(&info, 0, sizeof info);
-    if (fd < 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) || info.state != TCP_ESTABLISHED) return -1;
-    return info.probes > 0 || (info.unacked > 0 && info.retransmits > 0) ? (int64_t)info.last_ack_recv : -1;
 }
 
 /* "the link between rank 0 (...) and rank 3 (...) is silent: no answer for 5 s" */
@@ -532,7 +510,7 @@ static int64_t coll__heartbeat_due(coll__heartbeat *p, int64_t now)
 /* What to poll for, in fds: a line in its own place, behind our bell. */
 static void coll__heartbeat_watch(coll__heartbeat *p)
 {
-    p->fds[0] = (struct pollfd){ .fd = p->bell, .events = POLLIN };
+    p->fds[0] = (struct pollfd){ .fd = p->bell.fd, .events = POLLIN };
     for (int i = 0; i < p->line_count; i++) {
         coll__pipe *pipe = &p->lines[i].pipe;
         const coll__greet *g = p->lines[i].greet;
@@ -545,7 +523,6 @@ static void coll__heartbeat_watch(coll__heartbeat *p)
 static void *coll__heartbeat_main(void *at)
 {
     coll__heartbeat *p = (coll__heartbeat *)at;
-    uint64_t rung;
 
     pthread_mutex_lock(&p->lock);
     while (!__atomic_load_n(&p->is_stopping, __ATOMIC_ACQUIRE)) {
@@ -557,7 +534,7 @@ static void *coll__heartbeat_main(void *at)
         (void)poll(p->fds, (nfds_t)(1 + count + accepted), coll__ms_until(next, 60000));
         coll__accept_attend(p->tcp, p->fds + 1 + count, accepted);
         pthread_mutex_lock(&p->lock);
-        if (p->fds[0].revents) (void)!read(p->bell, &rung, sizeof rung);
+        if (p->fds[0].revents) coll__bell_hear(&p->bell);
         for (int i = 0; i < count; i++) {
             const coll__control_line *line = &p->lines[i];
             if (line->greet && p->fds[1 + i].revents) coll__probe_go_on(p, i);
@@ -573,8 +550,7 @@ static void *coll__heartbeat_main(void *at)
 /* Wake our thread.  From a signal handler, too. */
 static void coll__heartbeat_wake(coll__heartbeat *p)
 {
-    const uint64_t once = 1;
-    (void)!write(p->bell, &once, sizeof once);
+    coll__bell_ring(&p->bell);
 }
 
 /* The caller's thread has set something that is to be told: at once, and what a line does not take later. */
@@ -592,13 +568,10 @@ static void coll__heartbeat_tell(coll__heartbeat *p)
 static void coll__heartbeat_path(coll__heartbeat *p, int peer, int fd)
 {
     const int seconds = p->liveness_ms / 1000, idle = seconds / COLL__BEATS > 1 ? seconds / COLL__BEATS : 1;
-    const int most = idle * 1000, probes = 2 * COLL__BEATS;       /* the kernel's own verdict comes after ours        */
 
     if (p->liveness_ms <= 0) return;
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle, sizeof idle);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
-    setsockopt(fd, IPPROTO_TCP, COLL__TCP_RTO_MAX_MS, &most, sizeof most);        /* older kernels ask less often     */
+    coll__keep_alive(fd, idle, idle, 2 * COLL__BEATS);            /* the kernel's own verdict comes after ours        */
+    coll__ask_again_within(fd, idle * 1000);
     pthread_mutex_lock(&p->lock);
     if (p->path_count == p->path_room) {
         const int room = p->path_room ? 2 * p->path_room : 16;
@@ -622,7 +595,7 @@ static bool coll__heartbeat_init(coll__heartbeat *p, int rank, int size, int gre
     p->endpoints = endpoints;
     p->lines = lines;
     p->line_count = rank == 0 ? size : 1;
-    p->bell = p->ring = -1;
+    p->bell = p->ring = coll__no_bell;
     p->verdict.rank = p->report.rank = -1;
     p->has_lock = pthread_mutex_init(&p->lock, NULL) == 0;
     p->departed = (int *)coll__allocate(n * sizeof *p->departed);
@@ -638,7 +611,7 @@ static bool coll__heartbeat_init(coll__heartbeat *p, int rank, int size, int gre
 }
 
 /* All lines are there: begin.  Gives 0, or the errno for which there is no thread; then nobody watches. */
-static int coll__heartbeat_open(coll__heartbeat *p, int liveness_ms, int ring)
+static int coll__heartbeat_open(coll__heartbeat *p, int liveness_ms, coll__bell ring)
 {
     int error = 0;
 
@@ -650,8 +623,8 @@ static int coll__heartbeat_open(coll__heartbeat *p, int liveness_ms, int ring)
     coll__heartbeat_want(p, COLL__CONTROL_HEARTBEAT); /* who we are; at once, for one may die soon            */
     coll__heartbeat_flush(p);
     if (liveness_ms <= 0) return 0;
-    p->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    error = p->bell < 0 ? errno : coll__thread_begin(&p->thread, COLL__HEARTBEAT_STACK, coll__heartbeat_main, p);
+    error = coll__bell_open(&p->bell);
+    if (!error) error = coll__thread_begin(&p->thread, COLL__HEARTBEAT_STACK, coll__heartbeat_main, p);
     p->has_thread = error == 0;
     if (error) p->liveness_ms = 0;
     return error;
@@ -670,7 +643,7 @@ static void coll__heartbeat_stop(coll__heartbeat *p)
 static void coll__heartbeat_close(coll__heartbeat *p)
 {
     coll__heartbeat_stop(p);
-    coll__close_fd(&p->bell);
+    coll__bell_close(&p->bell);
     for (int i = 0; p->lines && i < p->line_count; i++) {
         coll__probe_ends(&p->lines[i]);
         coll__pipe_close(&p->lines[i].pipe);

@@ -3,14 +3,12 @@
  * Moving bytes is done with plain calls first, which is quickest as long as there is something to move.  A back end comes in
  * when nothing moves any more.  poll: wait until something can move.  io_uring: hand the transfers themselves to the kernel,
  * which goes on with them while this thread sleeps or computes.  Everything else that may happen (a new connection, a note
- * from rank 0) shows at one epoll descriptor, which both back ends watch along with the streams.
+ * from rank 0) is watched along with the streams by both back ends (coll_tcp_watch.h).
  *
  * The ring is used without DEFER_TASKRUN, so that transfers go on while the program computes.  A ring that cannot be had
  * means poll, with a line on the log, unless io_uring was asked for by name. */
 #ifndef COLL_TCP_IO_H
 #define COLL_TCP_IO_H
-
-#include <sys/epoll.h>
 
 #if !defined(COLL_NO_URING) && defined(__has_include)
 #if !__has_include(<liburing.h>)
@@ -37,8 +35,8 @@
 
 typedef struct coll__io {
     bool is_uring;
-    int  events;                                  /* the epoll descriptor                                     */
-    int  bell;                                    /* rung by other threads, watched with the events           */
+    coll__watched events;                           /* everything but the transfers                             */
+    coll__bell bell;                              /* rung by other threads, watched with the events           */
     struct pollfd *fds;                           /* poll: room for all streams and the events                */
     int  posted;                                  /* io_uring: requests that are with the kernel              */
     bool is_events_posted;
@@ -65,9 +63,8 @@ static bool coll__poll_add(coll__io *io, int *n, coll__pipe *pipe, short query)
 
 static void coll__poll_wait(coll__io *io, const coll__active *active, int wait_ms)
 {
-    int n = 0;
+    int n = 1;                                    /* the first place is that of the events                    */
 
-    io->fds[n++] = (struct pollfd){ .fd = io->events, .events = POLLIN };
     for (int i = 0; i < active->count; i++) {
         coll__stream *s = active->streams[i];
         if (s->state != COLL__STREAM_OPEN) continue;
@@ -78,7 +75,7 @@ static void coll__poll_wait(coll__io *io, const coll__active *active, int wait_m
         }
         if (!lanes && !coll__poll_add(io, &n, &s->pipe, coll__stream_query(s))) wait_ms = 0;
     }
-    (void)poll(io->fds, (nfds_t)n, wait_ms);      /* a signal or an error only means: look again              */
+    coll__watched_wait(&io->events, io->fds, n, wait_ms);
 }
 
 /* ---- >>io_uring ---- */
@@ -274,7 +271,7 @@ static void coll__uring_wait(coll__io *io, const coll__active *active, int wait_
     struct io_uring_sqe *sqe;
 
     if (!io->is_events_posted && (sqe = coll__uring_request(io))) {
-        io_uring_prep_poll_add(sqe, io->events, POLLIN);
+        io_uring_prep_poll_add(sqe, io->events.fd, POLLIN);
         io_uring_sqe_set_data(sqe, (void *)(uintptr_t)COLL__RING_EVENTS);
         io->is_events_posted = true;
     }
@@ -322,15 +319,23 @@ static const char *coll__uring_hint(int error)
 #endif
 }
 
+/* So that it can be closed, whether it comes to be open or not. */
+static void coll__io_init(coll__io *io)
+{
+    memset(io, 0, sizeof *io);
+    io->events = coll__none_watched;
+    io->bell = coll__no_bell;
+}
+
 /* `mode`: auto, uring or poll.  `streams`: how many connections there can be. */
 static coll_status coll__io_open(coll__io *io, const char *mode, size_t streams, const coll__log *log)
 {
-    memset(io, 0, sizeof *io);
-    io->events = epoll_create1(EPOLL_CLOEXEC);
-    io->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    coll__io_init(io);
+    const int watch = coll__watched_open(&io->events), bell = coll__bell_open(&io->bell);
     io->fds = (struct pollfd *)calloc(streams + 1, sizeof *io->fds);
-    if (io->events < 0 || io->bell < 0 || !io->fds)
-        return coll__start_failed(COLL_ERR_SYSTEM, "epoll_create, eventfd: %s", strerror(errno));
+    if (watch || bell || !io->fds)
+        return coll__start_failed(COLL_ERR_SYSTEM, "descriptors to wait with: %s",
+                                  strerror(watch ? watch : bell ? bell : ENOMEM));
     if (!strcmp(mode, "poll")) return COLL_OK;
     const int error = coll__uring_open(io);
     io->is_uring = error == 0;
@@ -364,18 +369,20 @@ static void coll__io_cancel(coll__io *io, coll__stream *streams, int count)
 static void coll__io_close(coll__io *io)
 {
     if (io->is_uring) coll__uring_close(io);
-    coll__close_fd(&io->events);
-    coll__close_fd(&io->bell);
+    coll__watched_close(&io->events);
+    coll__bell_close(&io->bell);
     free(io->fds);
 }
 
 /* Watch a descriptor for the events; `tag` comes back with them. */
-static void coll__io_watch(coll__io *io, int fd, uint32_t want, uint64_t tag)
-{
-    struct epoll_event e = { .events = want, .data = { .u64 = tag } };
-    (void)epoll_ctl(io->events, EPOLL_CTL_ADD, fd, &e);
-}
+static void coll__io_watch(coll__io *io, int fd, short want, uint64_t tag) { coll__watched_add(&io->events, fd, want, tag); }
+static void coll__io_forget(coll__io *io, int fd) { coll__watched_remove(&io->events, fd); }
 
-static void coll__io_forget(coll__io *io, int fd) { (void)epoll_ctl(io->events, EPOLL_CTL_DEL, fd, NULL); }
+/* Wait until something has happened beside the transfers. */
+static void coll__io_wait_events(coll__io *io, int wait_ms)
+{
+    struct pollfd only[1];
+    coll__watched_wait(&io->events, only, 1, wait_ms);
+}
 
 #endif /* COLL_TCP_IO_H */

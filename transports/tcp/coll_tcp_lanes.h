@@ -125,12 +125,11 @@ static inline coll__pipe *coll__stream_lane(coll__stream *s, int lane)
 /* A lane is connected.  true: so are all. */
 static bool coll__stream_joined(coll__stream *s, int lane, coll__pipe *from)
 {
-    const int unsent = COLL__UNSENT_MOST;
     coll__pipe *const pipe = coll__stream_lane(s, lane);
 
     *pipe = coll__pipe_take(from);
     if (!s->bundle) return true;
-    setsockopt(pipe->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);      /* or a slow lane would take megabytes */
+    coll__limit_unsent(pipe->fd, COLL__UNSENT_MOST);  /* or a slow lane would take megabytes */
     COLL__ASSERT(s->bundle->open < s->bundle->count, "lane %d to rank %d is connected, and %d of %d are", lane, s->peer,
                  s->bundle->open, s->bundle->count);
     return ++s->bundle->open == s->bundle->count;

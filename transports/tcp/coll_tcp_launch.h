@@ -107,13 +107,11 @@ static coll_status coll__launch_slurm(coll__bootstrap *out)
 /* The process that has started all ranks of this host under Hydra holds the other end of PMI_FD. */
 static void coll__launch_hydra(char *job, size_t room)
 {
-    int who[3] = { 0, 0, 0 };                     /* struct ucred, which only _GNU_SOURCE declares            */
-    socklen_t length = sizeof who;
     int fd = -1;
 
     if (!coll__parse_int(coll__variable("PMI_FD"), 0, INT_MAX, &fd)) return;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, who, &length) || who[0] <= 0) return;
-    coll__print(job, room, "%d", who[0]);
+    const int process = coll__process_behind(fd);
+    if (process > 0) coll__print(job, room, "%d", process);
 }
 
 /* A directory for what the processes of one user on this host share, which nobody else may write to. */

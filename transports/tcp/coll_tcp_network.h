@@ -137,7 +137,7 @@ static int coll__network_usual(unsigned char (*out)[16], int most)
         if (!is_v6) memcpy(bytes, coll__v4_prefix, 12);
         if (inet_pton(is_v6 ? AF_INET6 : AF_INET, far_away[i], bytes + (is_v6 ? 0 : 12)) != 1) continue;
         coll__address a = coll__address_unpack(bytes, 9), here = { .length = sizeof here.at };
-        const int fd = socket(a.at.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);    /* nothing is sent: it asks for the way */
+        const int fd = coll__socket(a.at.ss_family, SOCK_DGRAM, true);  /* nothing is sent: it asks for the way */
         int port;
         if (fd >= 0 && !connect(fd, (const struct sockaddr *)&a.at, a.length)
             && !getsockname(fd, (struct sockaddr *)&here.at, &here.length)) {

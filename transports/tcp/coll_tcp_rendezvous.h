@@ -11,8 +11,6 @@
 #ifndef COLL_TCP_RENDEZVOUS_H
 #define COLL_TCP_RENDEZVOUS_H
 
-#include <sys/random.h>
-
 enum { COLL__NONCE_TEXT = 33, COLL__RENDEZVOUS_MOST = 512 };
 
 static const char coll__rendezvous_title[] = "coll rendezvous 1";
@@ -31,7 +29,7 @@ static void coll__rendezvous_nonce(char *text)
     unsigned char bytes[16];
     char seed[80];
 
-    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes) {
+    if (!coll__random(bytes, sizeof bytes)) {
         coll__print(seed, sizeof seed, "%ld %lld", (long)getpid(), (long long)coll__now());
         coll__digest(bytes, seed);
     }

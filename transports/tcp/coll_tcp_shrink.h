@@ -94,8 +94,8 @@ static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
     coll__io_forget(&old->io, old->listener);
     tcp->listener = old->listener;
     old->listener = -1;
-    coll__io_watch(&tcp->io, tcp->io.bell, EPOLLIN, coll__tag(COLL__EVENT_BELL, 0));
-    coll__io_watch(&tcp->io, tcp->listener, EPOLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
+    coll__io_watch(&tcp->io, tcp->io.bell.fd, POLLIN, coll__tag(COLL__EVENT_BELL, 0));
+    coll__io_watch(&tcp->io, tcp->listener, POLLIN, coll__tag(COLL__EVENT_LISTENER, 0));
     coll__agreement_lines(h, tcp);
     return tcp;
 }

@@ -2,36 +2,26 @@
 #ifndef COLL_TCP_SOCKET_H
 #define COLL_TCP_SOCKET_H
 
-#include <dirent.h>
-#include <fcntl.h>
-#include <linux/sockios.h>
-#include <netinet/tcp.h>
-#include <poll.h>
-#include <sys/ioctl.h>
-#include <sys/uio.h>
-
 /* What every connection of ours is set to: no delay, and probes after 10 s without traffic.  Where no heartbeats are watched a
  * host that vanishes is noticed by these after 25 s, or after the kernel's 15 minutes if data was on the way. */
 static void coll__tune_socket(int fd)
 {
-    const int one = 1, idle = 10, interval = 5, probes = 3;
+    enum { IDLE = 10, INTERVAL = 5, PROBES = 3 };
 
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+    coll__socket_number(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    coll__socket_number(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    coll__keep_alive(fd, IDLE, INTERVAL, PROBES);
 }
 
 /* A listening socket, or -1 with errno.  SO_REUSEADDR, for ports of jobs that ended a moment ago; never SO_REUSEPORT,
  * which would let two jobs share one.  The wide address of IPv6 stands for IPv4 too. */
 static int coll__listen_at(const coll__address *a)
 {
-    const int one = 1, zero = 0, fd = socket(a->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const int fd = coll__socket(a->at.ss_family, SOCK_STREAM, false);
 
     if (fd < 0) return -1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (a->at.ss_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
+    coll__socket_number(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+    if (a->at.ss_family == AF_INET6) coll__socket_number(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
     if (!bind(fd, (const struct sockaddr *)&a->at, a->length) && !listen(fd, 4096)) return fd;
     const int error = errno;
     close(fd);
@@ -43,7 +33,7 @@ static int coll__listen_at(const coll__address *a)
 static bool coll__is_ours(const coll__address *a)
 {
     const coll__address at = coll__with_port(*a, 0);
-    const int fd = socket(a->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int fd = coll__socket(a->at.ss_family, SOCK_STREAM, true);
     const bool is_ours = fd >= 0 && !bind(fd, (const struct sockaddr *)&at.at, at.length);
 
     if (fd >= 0) close(fd);
@@ -78,68 +68,6 @@ static int coll__listen_within(const coll__network *network, const coll__address
     return fd;
 }
 
-/* ---- >>holder: who has a port that we want ---- */
-
-/* The inode of the socket that listens at a port, 0: none is seen. */
-static unsigned long coll__listener_inode(int port)
-{
-    static const char *const tables[] = { "/proc/net/tcp", "/proc/net/tcp6" };
-    unsigned long inode = 0;
-    char line[256];
-
-    for (int i = 0; i < 2 && !inode; i++) {
-        FILE *file = fopen(tables[i], "re");
-        while (file && !inode && fgets(line, sizeof line, file)) {
-            unsigned at, state;
-            unsigned long found;
-            if (sscanf(line, " %*d: %*[0-9A-Fa-f]:%x %*[0-9A-Fa-f]:%*x %x %*x:%*x %*x:%*x %*x %*u %*d %lu", &at, &state,
-                       &found) == 3
-                && at == (unsigned)port && state == 0x0a) inode = found;
-        }
-        if (file) fclose(file);
-    }
-    return inode;
-}
-
-/* Does a process, by its directory in /proc, hold the socket? */
-static bool coll__holds_socket(const char *pid, unsigned long inode)
-{
-    char path[300], want[40], got[40];
-    bool is_found = false;
-
-    coll__print(path, sizeof path, "/proc/%.20s/fd", pid);
-    coll__print(want, sizeof want, "socket:[%lu]", inode);
-    DIR *fds = opendir(path);
-    for (struct dirent *one; fds && !is_found && (one = readdir(fds));) {
-        coll__print(path, sizeof path, "/proc/%.20s/fd/%.200s", pid, one->d_name);
-        const ssize_t n = readlink(path, got, sizeof got - 1);
-        got[n > 0 ? n : 0] = '\0';
-        is_found = !strcmp(got, want);
-    }
-    if (fds) closedir(fds);
-    return is_found;
-}
-
-/* " (held by process 4711, trainer)", where the system lets us see it; otherwise a question. */
-static void coll__holder_text(int port, char *text, size_t room)
-{
-    const unsigned long inode = coll__listener_inode(port);
-    DIR *all = inode ? opendir("/proc") : NULL;
-    char path[64], name[32] = "";
-
-    coll__print(text, room, " (does another job use this port?)");
-    for (struct dirent *one; all && !*name && (one = readdir(all));) {
-        if (*one->d_name < '1' || *one->d_name > '9' || !coll__holds_socket(one->d_name, inode)) continue;
-        coll__print(path, sizeof path, "/proc/%.20s/comm", one->d_name);
-        FILE *file = fopen(path, "re");
-        if (!file || !fgets(name, sizeof name, file)) coll__print(name, sizeof name, "?");
-        if (file) fclose(file);
-        name[strcspn(name, "\n")] = '\0';
-        coll__print(text, room, " (held by process %.20s, %s)", one->d_name, name);
-    }
-    if (all) closedir(all);
-}
-
 static coll__address coll__name_of(int fd, bool of_peer)
 {
     coll__address a = { .length = sizeof a.at };
@@ -151,7 +79,7 @@ static coll__address coll__name_of(int fd, bool of_peer)
 /* Begin to connect, from the address `from` if that is not NULL; the socket is writable when it is decided.  -1: errno. */
 static int coll__dial_from(const coll__address *a, const coll__address *from)
 {
-    const int fd = socket(a->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const int fd = coll__socket(a->at.ss_family, SOCK_STREAM, false);
 
     if (fd < 0) return -1;
     coll__tune_socket(fd);
@@ -297,11 +225,6 @@ static void coll__ways_text(const coll__ways *ways, char *text, size_t room)
 static void coll__make_blocking(int fd)
 {
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
-}
-
-static int coll__accept(int listener)
-{
-    return (int)syscall(SYS_accept4, listener, NULL, NULL, SOCK_CLOEXEC);
 }
 
 /* Ended by the other side, whatever the kernel calls it; or of no use any more, for its bytes were changed on the way. */

@@ -206,17 +206,9 @@ static void coll__tcp_free(coll__tcp *tcp)
 /* This machine and its network: ranks that agree on it may use loopback addresses. */
 static void coll__host_identity(unsigned char *host)
 {
-    char text[128] = "", line[64] = "";
-    struct stat s;
-    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+    char text[256];
 
-    if (f) {
-        if (!fgets(line, sizeof line, f)) line[0] = '\0';
-        fclose(f);
-    }
-    const bool has_network = !stat("/proc/thread-self/ns/net", &s) || !stat("/proc/self/ns/net", &s);
-    const unsigned long long inode = has_network ? (unsigned long long)s.st_ino : 0;
-    coll__print(text, sizeof text, "%s %llu", line, inode);
+    coll__host_text(text, sizeof text);
     coll__digest(host, text);
 }
 
@@ -250,7 +242,8 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     if (!tcp) return NULL;
     tcp->rank = c->rank;
     tcp->size = c->size;
-    tcp->listener = tcp->io.events = tcp->io.bell = -1;
+    tcp->listener = -1;
+    coll__io_init(&tcp->io);
     tcp->log = *log;
     tcp->suspicion.rank = tcp->failure.rank = -1;
     tcp->options = coll__tcp_kept(c->tcp);

@@ -2,7 +2,6 @@
 #ifndef COLL_THREADS_HUB_H
 #define COLL_THREADS_HUB_H
 
-#include <linux/futex.h>
 #include <pthread.h>
 
 /* One rank's place in the hub. */
@@ -10,7 +9,7 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__desk {
     uint32_t is_working;                          /* this rank reads or writes other ranks' memory            */
     uint32_t has_left;
     uint32_t is_asleep;                           /* in a transport of its own (coll_joined.h), woken through `bell` */
-    int      bell;                                /* an eventfd, where the hub has_bells                      */
+    coll__bell bell;                              /* where the hub has_bells                                  */
     __attribute__((aligned(COLL__LINE))) pthread_mutex_t lock;  /* guards the messages to this rank           */
     uint32_t arrived;                             /* how many there are                                       */
     unsigned char report[COLL_HEAD_LENGTH];       /* the call in which this rank was last found waiting       */
@@ -28,7 +27,7 @@ typedef struct coll__sends {
 typedef struct coll__hub {
     int      first, size;                         /* its ranks are called first .. first + size - 1           */
     int      holders;                             /* ranks that have not freed their communicator             */
-    bool     has_bells;                           /* ranks sleep elsewhere than on the futex                  */
+    bool     has_bells;                           /* ranks sleep elsewhere than on the word `bell`            */
     bool     has_membarrier;
     bool     is_crowded;                          /* there are more ranks than processors                     */
     size_t   cache_length;                        /* bytes of the last level that one processor reaches       */
@@ -86,26 +85,20 @@ static inline coll__desk *coll__desk_of(const coll__hub *hub, int rank) { return
 
 /* ---- >>bell: waking those who sleep ---- */
 
-static void coll__hub_futex(coll__hub *hub, int operation, uint32_t value, int wait_ms)
+/* Let all who sleep return, those who sleep on the word by `wake`.  One that sleeps elsewhere has said so before its last look
+ * at the word: either it finds that it has changed, or we find that it is asleep. */
+static void coll__hub_wake_by(coll__hub *hub, void (*wake)(uint32_t *word))
 {
-    const struct timespec t = { wait_ms / 1000, (long)(wait_ms % 1000) * COLL__MS };
-    (void)syscall(SYS_futex, &hub->bell, operation | FUTEX_PRIVATE_FLAG, value, operation == FUTEX_WAIT ? &t : NULL, NULL, 0);
-}
-
-/* Let all who sleep return.  One that sleeps elsewhere has said so before its last look at the bell: either it finds that the
- * bell has rung, or we find that it is asleep. */
-static void coll__hub_wake(coll__hub *hub)
-{
-    const uint64_t once = 1;
-
     __atomic_add_fetch(&hub->bell, 1, __ATOMIC_SEQ_CST);
-    if (!hub->has_bells) coll__hub_futex(hub, FUTEX_WAKE, INT_MAX, 0);
+    if (!hub->has_bells) wake(&hub->bell);
     for (int i = 0; hub->has_bells && i < hub->size; i++) {
         coll__desk *desk = &hub->desks[i];
         if (__atomic_load_n(&desk->is_asleep, __ATOMIC_SEQ_CST) && __atomic_exchange_n(&desk->is_asleep, 0, __ATOMIC_SEQ_CST))
-            (void)!write(desk->bell, &once, sizeof once);
+            coll__bell_ring(&desk->bell);
     }
 }
+
+static void coll__hub_wake(coll__hub *hub) { coll__hub_wake_by(hub, coll__word_wake); }
 
 static inline void coll__hub_ring(coll__hub *hub)
 {
@@ -167,7 +160,7 @@ static bool coll__threads_abort(void *context, const char *text)
     coll__thread *me = (coll__thread *)context;
 
     coll__hub_fail(me->hub, COLL_ERR_ABORTED, me->rank, text);
-    coll__hub_wake(me->hub);
+    coll__hub_wake_by(me->hub, coll__word_alarm); /* this may be a signal handler                             */
     return true;
 }
 

@@ -68,10 +68,10 @@ static void coll__exodus_decide(coll__hub *hub, coll__exodus *e, bool is_late)
     e->is_decided = true;
     if (coll__is_quorum(e->is_there, e->count))
         e->fresh = coll__hub_open(e->first, there, there > coll__processors() || (hub->has_bells && hub->is_crowded));
-    for (int i = 0; e->fresh && i < there; i++) e->fresh->desks[i].bell = -1;
+    for (int i = 0; e->fresh && i < there; i++) e->fresh->desks[i].bell = coll__no_bell;
     if (e->fresh) e->fresh->has_bells = hub->has_bells;
     coll__hub_wake(hub);
-    if (hub->has_bells) coll__hub_futex(hub, FUTEX_WAKE, INT_MAX, 0);     /* who waits here does not sleep elsewhere      */
+    if (hub->has_bells) coll__word_wake(&hub->bell);              /* who waits here does not sleep elsewhere      */
 }
 
 /* Our seat in the new hub. */
@@ -117,7 +117,7 @@ static coll_status coll__exodus_run(coll__thread *thread, const int *ranks, int 
         const bool is_decided = e->is_decided;
         pthread_mutex_unlock(&hub->lock);
         if (!is_decided && serve) serve(context);
-        if (!is_decided) coll__hub_futex(hub, FUTEX_WAIT, seen, coll__ms_until(deadline, look_ms));
+        if (!is_decided) coll__word_wait(&hub->bell, seen, coll__ms_until(deadline, look_ms));
         pthread_mutex_lock(&hub->lock);
     }
     __atomic_sub_fetch(&hub->sleepers, 1, __ATOMIC_SEQ_CST);

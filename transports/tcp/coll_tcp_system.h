@@ -1,0 +1,254 @@
+/* coll_tcp_system.h - what TCP asks of the system beyond the sockets of POSIX: descriptors that no child inherits, limits of the
+ * connection, what the kernel knows of it, and who else is on this host.  One half is for Linux, the other for any POSIX system
+ * (COLL_PORTABLE, see coll_system.h), where some of these questions have no answer. */
+#ifndef COLL_TCP_SYSTEM_H
+#define COLL_TCP_SYSTEM_H
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+
+#if !defined(MSG_NOSIGNAL)
+#define MSG_NOSIGNAL 0                            /* there SO_NOSIGPIPE says the same, once for the socket    */
+#endif
+
+static const char coll__holder_unknown[] = " (does another job use this port?)";
+
+static void coll__socket_number(int fd, int level, int name, int value)
+{
+    (void)setsockopt(fd, level, name, &value, sizeof value);
+}
+
+/* Probes after `idle` seconds without traffic, and then each `interval`; so many without an answer end the connection. */
+static void coll__keep_alive(int fd, int idle, int interval, int probes)
+{
+#if defined(TCP_KEEPIDLE)
+    coll__socket_number(fd, IPPROTO_TCP, TCP_KEEPIDLE, idle);
+#elif defined(TCP_KEEPALIVE)
+    coll__socket_number(fd, IPPROTO_TCP, TCP_KEEPALIVE, idle);                    /* as macOS calls it        */
+#endif
+#if defined(TCP_KEEPINTVL) && defined(TCP_KEEPCNT)
+    coll__socket_number(fd, IPPROTO_TCP, TCP_KEEPINTVL, interval);
+    coll__socket_number(fd, IPPROTO_TCP, TCP_KEEPCNT, probes);
+#endif
+    (void)fd, (void)idle, (void)interval, (void)probes;
+}
+
+/* The kernel takes so many bytes that have not gone out yet, and no more. */
+static COLL__UNUSED void coll__limit_unsent(int fd, int bytes)
+{
+#if defined(TCP_NOTSENT_LOWAT)
+    coll__socket_number(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, bytes);
+#endif
+    (void)fd, (void)bytes;
+}
+
+#if !defined(COLL_PORTABLE)
+
+#include <linux/sockios.h>
+
+/* ---- >>Linux ---- */
+
+/* Calls that must not wait say so themselves (MSG_DONTWAIT); connect and accept wait unless the socket does not. */
+static int coll__socket(int family, int kind, bool waits)
+{
+    return socket(family, kind | SOCK_CLOEXEC | (waits ? 0 : SOCK_NONBLOCK), 0);
+}
+
+static int coll__accept(int listener) { return (int)syscall(SYS_accept4, listener, NULL, NULL, SOCK_CLOEXEC); }
+
+/* What is sent from here on is acknowledged within so many milliseconds, or the connection ends; 0: the kernel decides. */
+static void coll__patience_of(int fd, int ms) { coll__socket_number(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, ms); }
+
+/* The kernel asks for an acknowledgement again after so many milliseconds at the latest. */
+static void coll__ask_again_within(int fd, int ms)
+{
+    enum { RTO_MAX_MS = 44 };                     /* TCP_RTO_MAX_MS of Linux 6.15, which older headers lack; older kernels ask
+                                                     less often */
+    coll__socket_number(fd, IPPROTO_TCP, RTO_MAX_MS, ms);
+}
+
+/* The beginning of what TCP_INFO tells: the kernel's struct tcp_info, which musl declares for _GNU_SOURCE only. */
+typedef struct coll__tcp_info {
+    uint8_t  state, ca_state, retransmits, probes, others[4];
+    uint32_t rto, ato, snd_mss, rcv_mss, unacked, sacked, lost, retrans, fackets;
+    uint32_t last_data_sent, last_ack_sent, last_data_recv, last_ack_recv;
+} coll__tcp_info;
+
+/* Since when, in ms, has the kernel of the other side not answered what ours has asked it again?  -1: it owes no answer.  Neither
+ * a reader who takes his time nor a process that is stopped is meant: their kernels still answer. */
+static int64_t coll__unanswered_ms(int fd)
+{
+    coll__tcp_info info;
+    socklen_t length = sizeof info;
+
+    memset(&info, 0, sizeof info);
+    if (fd < 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) || info.state != TCP_ESTABLISHED) return -1;
+    return info.probes > 0 || (info.unacked > 0 && info.retransmits > 0) ? (int64_t)info.last_ack_recv : -1;
+}
+
+/* Bytes that were sent, and that the other side's kernel has not acknowledged. */
+static int coll__unacknowledged(int fd)
+{
+    int count = 0;
+    return ioctl(fd, SIOCOUTQ, &count) ? 0 : count;
+}
+
+/* The process at the other end of a socket of this host; 0: it is not known. */
+static int coll__process_behind(int fd)
+{
+    int who[3] = { 0, 0, 0 };                     /* struct ucred, which only _GNU_SOURCE declares            */
+    socklen_t length = sizeof who;
+
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, who, &length) || who[0] <= 0 ? 0 : who[0];
+}
+
+/* This machine and its network, as a text that no other has. */
+static void coll__host_text(char *text, size_t room)
+{
+    char line[64] = "";
+    struct stat s;
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+
+    if (f) {
+        if (!fgets(line, sizeof line, f)) line[0] = '\0';
+        fclose(f);
+    }
+    const bool has_network = !stat("/proc/thread-self/ns/net", &s) || !stat("/proc/self/ns/net", &s);
+    const unsigned long long inode = has_network ? (unsigned long long)s.st_ino : 0;
+    coll__print(text, room, "%s %llu", line, inode);
+}
+
+/* The inode of the socket that listens at a port, 0: none is seen. */
+static unsigned long coll__listener_inode(int port)
+{
+    static const char *const tables[] = { "/proc/net/tcp", "/proc/net/tcp6" };
+    unsigned long inode = 0;
+    char line[256];
+
+    for (int i = 0; i < 2 && !inode; i++) {
+        FILE *file = fopen(tables[i], "re");
+        while (file && !inode && fgets(line, sizeof line, file)) {
+            unsigned at, state;
+            unsigned long found;
+            if (sscanf(line, " %*d: %*[0-9A-Fa-f]:%x %*[0-9A-Fa-f]:%*x %x %*x:%*x %*x:%*x %*x %*u %*d %lu", &at, &state,
+                       &found) == 3
+                && at == (unsigned)port && state == 0x0a) inode = found;
+        }
+        if (file) fclose(file);
+    }
+    return inode;
+}
+
+/* Does a process, by its directory in /proc, hold the socket? */
+static bool coll__holds_socket(const char *pid, unsigned long inode)
+{
+    char path[300], want[40], got[40];
+    bool is_found = false;
+
+    coll__print(path, sizeof path, "/proc/%.20s/fd", pid);
+    coll__print(want, sizeof want, "socket:[%lu]", inode);
+    DIR *fds = opendir(path);
+    for (struct dirent *one; fds && !is_found && (one = readdir(fds));) {
+        coll__print(path, sizeof path, "/proc/%.20s/fd/%.200s", pid, one->d_name);
+        const ssize_t n = readlink(path, got, sizeof got - 1);
+        got[n > 0 ? n : 0] = '\0';
+        is_found = !strcmp(got, want);
+    }
+    if (fds) closedir(fds);
+    return is_found;
+}
+
+/* " (held by process 4711, trainer)", where the system lets us see it; otherwise a question. */
+static void coll__holder_text(int port, char *text, size_t room)
+{
+    const unsigned long inode = coll__listener_inode(port);
+    DIR *all = inode ? opendir("/proc") : NULL;
+    char path[64], name[32] = "";
+
+    coll__print(text, room, "%s", coll__holder_unknown);
+    for (struct dirent *one; all && !*name && (one = readdir(all));) {
+        if (*one->d_name < '1' || *one->d_name > '9' || !coll__holds_socket(one->d_name, inode)) continue;
+        coll__print(path, sizeof path, "/proc/%.20s/comm", one->d_name);
+        FILE *file = fopen(path, "re");
+        if (!file || !fgets(name, sizeof name, file)) coll__print(name, sizeof name, "?");
+        if (file) fclose(file);
+        name[strcspn(name, "\n")] = '\0';
+        coll__print(text, room, " (held by process %.20s, %s)", one->d_name, name);
+    }
+    if (all) closedir(all);
+}
+
+#else
+
+/* ---- >>any POSIX system ---- */
+
+/* A fork between the two calls hands the descriptor on. */
+static int coll__socket_kept(int fd, bool waits)
+{
+    if (fd < 0) return fd;
+    (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+    (void)fcntl(fd, F_SETFL, waits ? fcntl(fd, F_GETFL) & ~O_NONBLOCK : fcntl(fd, F_GETFL) | O_NONBLOCK);
+#if defined(SO_NOSIGPIPE)
+    coll__socket_number(fd, SOL_SOCKET, SO_NOSIGPIPE, 1);
+#endif
+    return fd;
+}
+
+static int coll__socket(int family, int kind, bool waits) { return coll__socket_kept(socket(family, kind, 0), waits); }
+static int coll__accept(int listener) { return coll__socket_kept(accept(listener, NULL, NULL), true); }
+
+static void coll__patience_of(int fd, int ms) { (void)fd, (void)ms; }
+static void coll__ask_again_within(int fd, int ms) { (void)fd, (void)ms; }
+static int64_t coll__unanswered_ms(int fd) { return (void)fd, -1; }
+static int coll__process_behind(int fd) { return (void)fd, 0; }
+
+/* Each system has its own word for that.  Where there is none a rank that leaves does not wait for what it has sent. */
+static int coll__unacknowledged(int fd)
+{
+    int count = 0;
+#if defined(SO_NWRITE)
+    socklen_t length = sizeof count;
+    return getsockopt(fd, SOL_SOCKET, SO_NWRITE, &count, &length) ? 0 : count;
+#elif defined(FIONWRITE)
+    return ioctl(fd, FIONWRITE, &count) ? 0 : count;
+#elif defined(TIOCOUTQ)
+    return ioctl(fd, TIOCOUTQ, &count) ? 0 : count;
+#else
+    return (void)fd, count;
+#endif
+}
+
+/* Two hosts may have one name, and even one address behind different routers; both at once they do not have. */
+static void coll__host_text(char *text, size_t room)
+{
+    struct ifaddrs *all = NULL;
+    char name[64] = "", at[64];
+
+    (void)gethostname(name, sizeof name - 1);
+    coll__print(text, room, "%s", name);
+    if (getifaddrs(&all)) return;
+    for (const struct ifaddrs *one = all; one; one = one->ifa_next) {
+        if (!one->ifa_addr || one->ifa_addr->sa_family != AF_INET) continue;
+        const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)one->ifa_addr;
+        if (inet_ntop(AF_INET, &v4->sin_addr, at, sizeof at)) coll__append(text, room, " %s", at);
+    }
+    freeifaddrs(all);
+}
+
+static void coll__holder_text(int port, char *text, size_t room)
+{
+    (void)port;
+    coll__print(text, room, "%s", coll__holder_unknown);
+}
+
+#endif
+#endif /* COLL_TCP_SYSTEM_H */

@@ -1,0 +1,172 @@
+/* coll_tcp_watch.h - descriptors that are watched beside the transfers: the listener, greetings, control lines, the bell.
+ *
+ * Each has a tag, by which a look tells that it is ready.  On Linux the kernel keeps the list (epoll), and one descriptor stands
+ * for all of them.  Elsewhere (COLL_PORTABLE) the list is ours, and is handed to poll each time.  The heartbeat's thread may
+ * change it while the caller's thread waits, which then does not wait for what is new; that thread watches it itself. */
+#ifndef COLL_TCP_WATCH_H
+#define COLL_TCP_WATCH_H
+
+enum { COLL__EVENTS_AT_ONCE = 32 };
+
+#if !defined(COLL_PORTABLE)
+
+#include <sys/epoll.h>
+
+typedef struct coll__watched { int fd; } coll__watched;       /* readable when one of them is ready                       */
+
+static const coll__watched coll__none_watched = { -1 };
+
+/* 0, or an errno. */
+static int coll__watched_open(coll__watched *w)
+{
+    w->fd = epoll_create1(EPOLL_CLOEXEC);
+    return w->fd < 0 ? errno : 0;
+}
+
+static void coll__watched_close(coll__watched *w) { coll__close_fd(&w->fd); }
+
+/* Watch a descriptor for these events of poll, which have the same numbers here. */
+static void coll__watched_add(coll__watched *w, int fd, short want, uint64_t tag)
+{
+    struct epoll_event e = { .events = (uint32_t)want, .data = { .u64 = tag } };
+
+    _Static_assert((int)EPOLLIN == POLLIN && (int)EPOLLOUT == POLLOUT, "epoll has the events of poll");
+    (void)epoll_ctl(w->fd, EPOLL_CTL_ADD, fd, &e);
+}
+
+/* To be called before the descriptor is closed. */
+static void coll__watched_remove(coll__watched *w, int fd) { (void)epoll_ctl(w->fd, EPOLL_CTL_DEL, fd, NULL); }
+
+/* The tags of those that are ready, without waiting; gives how many. */
+static int coll__watched_look(coll__watched *w, uint64_t tags[COLL__EVENTS_AT_ONCE])
+{
+    struct epoll_event events[COLL__EVENTS_AT_ONCE];
+    const int count = epoll_wait(w->fd, events, COLL__EVENTS_AT_ONCE, 0);
+
+    for (int i = 0; i < count; i++) tags[i] = events[i].data.u64;
+    return count;
+}
+
+/* Wait until one of them is ready, or one of `others`, of which the first place is left free for us. */
+static void coll__watched_wait(coll__watched *w, struct pollfd *others, int count, int wait_ms)
+{
+    others[0] = (struct pollfd){ .fd = w->fd, .events = POLLIN };
+    (void)poll(others, (nfds_t)count, wait_ms);   /* a signal or an error only means: look again              */
+}
+
+#else
+
+typedef struct coll__watched {
+    pthread_mutex_t lock;                         /* guards all but `polled`, which belongs to who waits      */
+    bool      has_lock;
+    struct pollfd *fds, *polled;
+    uint64_t *tags;
+    int       count, room, polled_room;
+    unsigned  turn;                               /* where the next look begins: all get theirs               */
+} coll__watched;
+
+static const coll__watched coll__none_watched = { .count = 0 };
+
+static int coll__watched_open(coll__watched *w)
+{
+    const int error = pthread_mutex_init(&w->lock, NULL);
+
+    w->has_lock = error == 0;
+    return error;
+}
+
+static void coll__watched_close(coll__watched *w)
+{
+    if (w->has_lock) pthread_mutex_destroy(&w->lock);
+    free(w->fds);
+    free(w->polled);
+    free(w->tags);
+    memset(w, 0, sizeof *w);
+}
+
+/* Room for one more; false: no memory. */
+static bool coll__watched_grow(coll__watched *w)
+{
+    const int room = w->count < w->room ? w->room : w->room ? 2 * w->room : 32;
+    struct pollfd *fds = (struct pollfd *)realloc(w->fds, (size_t)room * sizeof *fds);
+    uint64_t *tags = (uint64_t *)realloc(w->tags, (size_t)room * sizeof *tags);
+
+    if (fds) w->fds = fds;
+    if (tags) w->tags = tags;
+    if (!fds || !tags) return false;
+    w->room = room;
+    return true;
+}
+
+/* Where a descriptor stands; w->count: nowhere. */
+static int coll__watched_place(const coll__watched *w, int fd)
+{
+    int i = 0;
+
+    while (i < w->count && w->fds[i].fd != fd) i++;
+    return i;
+}
+
+/* The last one takes the place. */
+static void coll__watched_drop(coll__watched *w, int place)
+{
+    w->count--;
+    w->fds[place] = w->fds[w->count];
+    w->tags[place] = w->tags[w->count];
+}
+
+static void coll__watched_add(coll__watched *w, int fd, short want, uint64_t tag)
+{
+    pthread_mutex_lock(&w->lock);
+    const int i = coll__watched_place(w, fd);
+    if (i < w->count || w->count < w->room || coll__watched_grow(w)) {
+        w->fds[i] = (struct pollfd){ .fd = fd, .events = want };
+        w->tags[i] = tag;
+        if (i == w->count) w->count++;
+    }
+    pthread_mutex_unlock(&w->lock);
+}
+
+static void coll__watched_remove(coll__watched *w, int fd)
+{
+    pthread_mutex_lock(&w->lock);
+    const int i = coll__watched_place(w, fd);
+    if (i < w->count) coll__watched_drop(w, i);
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* A descriptor that somebody has closed is not watched any more. */
+static int coll__watched_look(coll__watched *w, uint64_t tags[COLL__EVENTS_AT_ONCE])
+{
+    int found = 0;
+
+    pthread_mutex_lock(&w->lock);
+    const int ready = poll(w->fds, (nfds_t)w->count, 0), count = ready > 0 ? w->count : 0;
+    const int first = count > 0 ? (int)(w->turn++ % (unsigned)count) : 0;
+    for (int n = 0; n < count && found < COLL__EVENTS_AT_ONCE; n++) {
+        const int i = (first + n) % count;
+        if (w->fds[i].revents && !(w->fds[i].revents & POLLNVAL)) tags[found++] = w->tags[i];
+    }
+    for (int i = count - 1; i >= 0; i--) if (w->fds[i].revents & POLLNVAL) coll__watched_drop(w, i);
+    pthread_mutex_unlock(&w->lock);
+    return found;
+}
+
+static void coll__watched_wait(coll__watched *w, struct pollfd *others, int count, int wait_ms)
+{
+    int n = 0;
+
+    pthread_mutex_lock(&w->lock);
+    if (w->count + count > w->polled_room) {
+        struct pollfd *more = (struct pollfd *)realloc(w->polled, (size_t)(w->room + count) * sizeof *more);
+        if (more) w->polled = more, w->polled_room = w->room + count;
+    }
+    const bool has_room = w->count + count <= w->polled_room;
+    for (; has_room && n < w->count; n++) w->polled[n] = w->fds[n];
+    pthread_mutex_unlock(&w->lock);
+    for (int i = 1; has_room && i < count; i++) w->polled[n++] = others[i];
+    (void)poll(w->polled, (nfds_t)n, has_room || wait_ms < 1 ? wait_ms : 1);          /* no memory: look again soon */
+}
+
+#endif
+#endif /* COLL_TCP_WATCH_H */
