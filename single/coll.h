@@ -3114,6 +3114,14 @@ typedef coll__int128 coll__raw_i128;
 
 /* ---- >>tiers: one text of a loop, compiled for every machine and for most machines ---- */
 
+/* A program that is compiled for size, or without optimising, means that: one tier, as the flags have it. */
+#if !defined(__OPTIMIZE__) || defined(__OPTIMIZE_SIZE__)
+#define COLL__AS_ASKED 1
+#if !defined(COLL__ONE_TIER)
+#define COLL__ONE_TIER 1
+#endif
+#endif
+
 /* COLL__ONE_TIER leaves the arithmetic to the flags, and to instructions that every machine has: the same bits, later, from a
  * compiler that is done several times sooner.  It is for tests of other things.
  *
@@ -3122,13 +3130,15 @@ typedef coll__int128 coll__raw_i128;
  * loop: COLL__FREE says that no iteration depends on another.  The targets leave out fma on
  * purpose: a contracted multiply and add would round differently on other machines.  The user's own
  * flags may have it, so no kernel adds a product as it comes out of a multiplication. */
-#if defined(__clang__)
+#if defined(COLL__AS_ASKED)
+#define COLL__KERNEL
+#define COLL__FREE
+#define COLL__UNROLLED
+#elif defined(__clang__)
 #define COLL__KERNEL
 #define COLL__FREE _Pragma("clang loop vectorize(assume_safety)")
 #define COLL__UNROLLED
-#pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wpass-failed"    /* At -O1 and -Os loops stay as written. */
-#elif defined(__GNUC__) && !defined(COLL__ONE_TIER)
+#elif !defined(COLL__ONE_TIER)
 #define COLL__KERNEL __attribute__((optimize("O3", "no-trapping-math")))
 #define COLL__FREE _Pragma("GCC ivdep")
 #define COLL__UNROLLED _Pragma("GCC unroll 4")    /* half the time of a fold in the first cache; clang does it unasked */
@@ -3136,6 +3146,11 @@ typedef coll__int128 coll__raw_i128;
 #define COLL__KERNEL
 #define COLL__FREE
 #define COLL__UNROLLED
+#endif
+
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed"    /* At -O1 loops stay as written. */
 #endif
 
 #define COLL__INLINE static inline __attribute__((always_inline, unused))
@@ -3154,8 +3169,15 @@ enum { COLL__TIER_BASE, COLL__TIER_AVX2, COLL__TIER_AVX512, COLL__TIER_AVX512BF1
 #define COLL__HAS_TIERS 0
 #endif
 
-#define COLL__IN_base COLL__KERNEL
-#if COLL__HAS_TIERS
+#define COLL__FREE_avx2 COLL__FREE
+#define COLL__FREE_avx512 COLL__FREE
+#if COLL__HAS_TIERS                                /* there the lowest one is for machines of before 2013 */
+#define COLL__FREE_base
+#if defined(__clang__)
+#define COLL__IN_base __attribute__((minsize))
+#else
+#define COLL__IN_base __attribute__((optimize("Os")))
+#endif
 #define COLL__TARGET_avx2 __attribute__((target("avx2,f16c")))
 #define COLL__TARGET_avx512 __attribute__((target("avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl")))
 #define COLL__IN_avx2 COLL__KERNEL COLL__TARGET_avx2
@@ -3165,6 +3187,8 @@ enum { COLL__TIER_BASE, COLL__TIER_AVX2, COLL__TIER_AVX512, COLL__TIER_AVX512BF1
 #define COLL__PICK(name, tier) ((tier) >= COLL__TIER_AVX2 ? name##_avx2 : name##_base)
 #define COLL__PICK_WIDE(name, tier) ((tier) >= COLL__TIER_AVX512 ? name##_avx512 : COLL__PICK(name, tier))
 #else
+#define COLL__FREE_base COLL__FREE
+#define COLL__IN_base COLL__KERNEL
 #define COLL__EACH_TIER(X, ...) X(base, __VA_ARGS__)
 #define COLL__EACH_WIDE(X, ...) X(base, __VA_ARGS__)
 #define COLL__PICK(name, tier) ((void)(tier), name##_base)
@@ -3220,7 +3244,7 @@ typedef void coll__map(void *to, const void *from, size_t count);
     {                                                                                             \
         TO *out = to;                                                                             \
         const FROM *in = from;                                                                    \
-        COLL__FREE for (size_t i = 0; i < count; i++) {                                           \
+        COLL__FREE_##tier for (size_t i = 0; i < count; i++) {                                    \
             const FROM x = in[i];                                                                 \
             out[i] = VALUE;                                                                       \
         }                                                                                         \
@@ -3991,13 +4015,15 @@ COLL__PUT_HALVES(coll__put_bf16_base, coll__four_to_bf16)
     COLL__TO_F8E4M3(X, f16, u16)   COLL__TO_F8E5M2(X, f16, u16)                                     \
     COLL__TO_F8E4M3(X, bf16, u16)  COLL__TO_F8E5M2(X, bf16, u16)
 #define COLL__CONVERSIONS_64(X)                                                                     \
-    COLL__TO_F64(X, f8e4m3, u8)    COLL__TO_F64(X, f8e5m2, u8)    COLL__TO_F64(X, f16, u16)         \
-    COLL__TO_F64(X, bf16, u16)     X(f64, f64, f64, f64, coll__canon64(x))                          \
-    COLL__CONVERSIONS_OF_F64(X)
-/* By way of f32. */
-#define COLL__CONVERSIONS_BY_F32(X)                                                                 \
+    X(f64, f64, f64, f64, coll__canon64(x)) COLL__CONVERSIONS_OF_F64(X)
+/* By way of f32: into f64, and out of it. */
+#define COLL__CONVERSIONS_INTO_F64(X)                                                               \
+    X(f8e4m3, f64, f64, u8, 0)     X(f8e5m2, f64, f64, u8, 0)                                       \
+    X(f16, f64, f64, u16, 0)       X(bf16, f64, f64, u16, 0)
+#define COLL__CONVERSIONS_OUT_OF_F64(X)                                                             \
     X(f64, f8e4m3, u8, f64, 0)     X(f64, f8e5m2, u8, f64, 0)                                       \
     X(f64, f16, u16, f64, 0)       X(f64, bf16, u16, f64, 0)
+#define COLL__CONVERSIONS_BY_F32(X) COLL__CONVERSIONS_INTO_F64(X) COLL__CONVERSIONS_OUT_OF_F64(X)
 #define COLL__CONVERSIONS_OF_F64(X)                                                                 \
     COLL__TO_F64(X, f32, f32)                                                                       \
     X(f64, f32, f32, f64, coll__canon32((float)x))
@@ -4046,22 +4072,49 @@ COLL__GROUP_MAP_IN(avx512, coll__f32_to_bf16_avx512bf16, coll__put_bf16_avx512bf
 #endif
 #endif
 
-/* Doubles, block by block: to floats that are rounded to odd, and from there with the kernel of the same tier. */
-#define COLL__BY_F32_IN(tier, to, out)                                                              \
-    COLL__IN_##tier static void coll__f64_to_##to##_##tier(void *dst, const void *src, size_t count) \
+/* Doubles, block by block: to floats that are rounded to odd, and from there with the kernel of the same tier; and back. */
+enum { COLL__BY_F32_MOST = 512 };
+
+#define COLL__ODD_IN(tier, ...)                                                                     \
+    COLL__IN_##tier static void coll__odd_floats_##tier(float *to, const void *from, size_t count)  \
     {                                                                                               \
-        enum { MOST = 512 };                                                                        \
-        const coll__raw_f64 *in = src;                                                              \
-        coll__raw_##out *narrow = dst;                                                              \
-        for (size_t n; count > 0; in += n, narrow += n, count -= n) {                               \
-            float odd[MOST];                                                                        \
-            n = count < MOST ? count : MOST;                                                        \
-            COLL__FREE COLL__UNROLLED for (size_t i = 0; i < n; i++) odd[i] = coll__odd_f32(in[i]); \
-            coll__f32_to_##to##_##tier(narrow, odd, n);                                             \
-        }                                                                                           \
+        const coll__raw_f64 *in = from;                                                             \
+        COLL__FREE_##tier for (size_t i = 0; i < count; i++) to[i] = coll__odd_f32(in[i]);          \
     }
-#define COLL__BY_F32(from, to, out, in, VALUE) COLL__EACH_TIER(COLL__BY_F32_IN, to, out)
-COLL__CONVERSIONS_BY_F32(COLL__BY_F32)
+COLL__EACH_TIER(COLL__ODD_IN, 0)
+
+/* Both halves of the way take as many elements as there is room for. */
+static COLL__UNUSED void coll__convert_by(void *to, size_t to_size, coll__map *second, const void *from, size_t from_size,
+                                          coll__map *first, void (*odd)(float *to, const void *from, size_t count), size_t count)
+{
+    unsigned char *out = to;
+    const unsigned char *in = from;
+
+    for (size_t n; count > 0; count -= n, in += n * from_size, out += n * to_size) {
+        float block[COLL__BY_F32_MOST];
+        n = count < COLL__BY_F32_MOST ? count : COLL__BY_F32_MOST;
+        if (odd) odd(block, in, n);
+        else first(block, in, n);
+        second(out, block, n);
+    }
+}
+
+#define COLL__OUT_OF_F64_IN(tier, to, out)                                                          \
+    static void coll__f64_to_##to##_##tier(void *dst, const void *src, size_t count)                \
+    {                                                                                               \
+        coll__convert_by(dst, sizeof(coll__raw_##out), coll__f32_to_##to##_##tier, src, 8, NULL,    \
+                         coll__odd_floats_##tier, count);                                           \
+    }
+#define COLL__INTO_F64_IN(tier, from, in)                                                           \
+    static void coll__##from##_to_f64_##tier(void *dst, const void *src, size_t count)              \
+    {                                                                                               \
+        coll__convert_by(dst, 8, coll__f32_to_f64_##tier, src, sizeof(coll__raw_##in),              \
+                         coll__##from##_to_f32_##tier, NULL, count);                                \
+    }
+#define COLL__OUT_OF_F64(from, to, out, in, VALUE) COLL__EACH_TIER(COLL__OUT_OF_F64_IN, to, out)
+#define COLL__INTO_F64(from, to, out, in, VALUE) COLL__EACH_TIER(COLL__INTO_F64_IN, from, in)
+COLL__CONVERSIONS_OUT_OF_F64(COLL__OUT_OF_F64)
+COLL__CONVERSIONS_INTO_F64(COLL__INTO_F64)
 
 /* By tier, from and to: what a tier adds to those below it. */
 #define COLL__AT_f8e4m3 COLL_F8E4M3 - COLL_F16
@@ -4260,22 +4313,28 @@ typedef void coll__stochastic_fn(void *to, const void *from, size_t count, uint6
             const size_t most = left < (1 << 30) ? (size_t)left : 1 << 30;                                           \
             const uint32_t lower = (uint32_t)first, key = (uint32_t)keys, other = (uint32_t)(keys >> 32);            \
             const int length = (int)(count < most ? count : most);                                                   \
-            COLL__FREE for (int i = 0; i < length; i++) {                                                            \
+            COLL__FREE_##tier for (int i = 0; i < length; i++) {                                                     \
                 const FROM x = in[i];                                                                                \
                 out[i] = (TO)DRAW(x, coll__stochastic_bits(lower + (uint32_t)i, key, other));                              \
             }                                                                                                        \
             out += length, in += length, first += (uint64_t)length, count -= (size_t)length;                         \
         }                                                                                                            \
     }
-#define COLL__STOCHASTIC_ROWS(X)                                                                                            \
-    X(f32, f8e4m3, f32, u8, COLL__STOCHASTIC_F32_F8E4M3) X(f32, f8e5m2, f32, u8, COLL__STOCHASTIC_F32_F8E5M2)                    \
-    X(f32, f16, f32, u16, COLL__STOCHASTIC_F32_F16)      X(f32, bf16, f32, u16, COLL__STOCHASTIC_F32_BF16)                       \
-    X(f64, f8e4m3, f64, u8, COLL__STOCHASTIC_F64_F8E4M3) X(f64, f8e5m2, f64, u8, COLL__STOCHASTIC_F64_F8E5M2)                    \
+#define COLL__STOCHASTIC_ROWS(X)                                                                                     \
+    X(f32, f8e4m3, f32, u8, COLL__STOCHASTIC_F32_F8E4M3) X(f32, f8e5m2, f32, u8, COLL__STOCHASTIC_F32_F8E5M2)        \
+    X(f32, f16, f32, u16, COLL__STOCHASTIC_F32_F16)      X(f32, bf16, f32, u16, COLL__STOCHASTIC_F32_BF16)
+/* Of doubles: one text serves all tiers. */
+#define COLL__STOCHASTIC_DOUBLES(X)                                                                                  \
+    X(f64, f8e4m3, f64, u8, COLL__STOCHASTIC_F64_F8E4M3) X(f64, f8e5m2, f64, u8, COLL__STOCHASTIC_F64_F8E5M2)        \
     X(f64, f16, f64, u16, COLL__STOCHASTIC_F64_F16)      X(f64, bf16, f64, u16, COLL__STOCHASTIC_F64_BF16)
 
 #define COLL__DEFINE(from, to, in, out, DRAW)                                                                        \
     COLL__EACH_TIER(COLL__STOCHASTIC_IN, coll__stochastic_##from##_to_##to, coll__raw_##out, coll__raw_##in, DRAW)
+#define COLL__DEFINE_ONCE(from, to, in, out, DRAW)                                                                   \
+    COLL__STOCHASTIC_IN(base, coll__stochastic_##from##_to_##to, coll__raw_##out, coll__raw_##in, DRAW)
 COLL__STOCHASTIC_ROWS(COLL__DEFINE)
+COLL__STOCHASTIC_DOUBLES(COLL__DEFINE_ONCE)
+#undef COLL__DEFINE_ONCE
 #undef COLL__DEFINE
 
 /* NULL unless `from` is f32 or f64 and `to` is a float of 8 or 16 bits. */
@@ -4283,11 +4342,15 @@ COLL__UNUSED static coll__stochastic_fn *coll__stochastic_row(coll_type to, coll
 {
 #define COLL__CASE(from, to, in, out, DRAW)                                                                          \
     case COLL__AT_##from + (COLL__AT_##to) * COLL__FLOATS: return COLL__PICK(coll__stochastic_##from##_to_##to, tier);
+#define COLL__CASE_ONCE(from, to, in, out, DRAW)                                                                     \
+    case COLL__AT_##from + (COLL__AT_##to) * COLL__FLOATS: return coll__stochastic_##from##_to_##to##_base;
     if (!coll__is_float(from) || !coll__is_float(to)) return NULL;
     switch (from - COLL_F16 + (to - COLL_F16) * COLL__FLOATS) {
         COLL__STOCHASTIC_ROWS(COLL__CASE)
+        COLL__STOCHASTIC_DOUBLES(COLL__CASE_ONCE)
     default: return NULL;
     }
+#undef COLL__CASE_ONCE
 #undef COLL__CASE
 }
 
@@ -4467,18 +4530,18 @@ COLL__EACH_TIER(COLL__GRID_FLOATS_IN, 0)
     COLL__IN_##tier static bool coll__grid_huge_##tier(const double *peak, size_t count)                                   \
     {                                                                                                                      \
         int64_t found = 0;                                                                                                 \
-        COLL__FREE for (size_t i = 0; i < count; i++) found |= peak[i] >= COLL__GRID_HUGE;                                 \
+        COLL__FREE_##tier for (size_t i = 0; i < count; i++) found |= peak[i] >= COLL__GRID_HUGE;                          \
         return found != 0;                                                                                                 \
     }                                                                                                                      \
     COLL__IN_##tier static void coll__grid_lower_##tier(double *to, const void *from, const double *peak, size_t count)    \
     {                                                                                                                      \
         const coll__raw_f64 *in = from;                                                                                    \
-        COLL__FREE for (size_t i = 0; i < count; i++) to[i] = in[i] * coll__grid_down(peak[i]);                            \
+        COLL__FREE_##tier for (size_t i = 0; i < count; i++) to[i] = in[i] * coll__grid_down(peak[i]);                     \
     }                                                                                                                      \
     COLL__IN_##tier static void coll__grid_raise_##tier(void *at, const double *peak, size_t count)                        \
     {                                                                                                                      \
         coll__raw_f64 *to = at;                                                                                            \
-        COLL__FREE for (size_t i = 0; i < count; i++) to[i] = coll__canon64(to[i] / coll__grid_down(peak[i]));             \
+        COLL__FREE_##tier for (size_t i = 0; i < count; i++) to[i] = coll__canon64(to[i] / coll__grid_down(peak[i]));      \
     }                                                                                                                      \
     COLL__IN_##tier static void coll__grid_join_##tier(double *high, const double *low, size_t count)                      \
     {                                                                                                                      \
@@ -4600,7 +4663,7 @@ COLL__UNUSED static bool coll__overflows(const void *at, size_t count, coll_type
 #pragma clang diagnostic ignored "-Wpass-failed"
 #endif
 
-enum { COLL__MX_BITS = 5, COLL__MX_GROUP = 1 << COLL__MX_BITS, COLL__MX_NAN = 0xff };
+enum { COLL__MX_BITS = 5, COLL__MX_GROUP = 1 << COLL__MX_BITS, COLL__MX_NAN = 0xff, COLL__MX_SPAN = 8 * COLL__MX_GROUP };
 
 /* ---- >>groups: scales and elements ---- */
 
@@ -4679,67 +4742,48 @@ COLL__INLINE COLL__KERNEL void coll__mx_unpack_group(coll_type type, coll__raw_f
         out[i] = coll__canon32(coll__mx_wide(type, in[1 + i]) * by.one * by.other);
 }
 
-/* What another rank sees of a group that crosses the wire. */
-COLL__INLINE COLL__KERNEL void coll__mx_through_group(coll_type type, coll__raw_f32 *out, const coll__raw_u32 *in)
-{
-    uint8_t group[1 + COLL__MX_GROUP];
-
-    coll__mx_pack_group(type, group, in);
-    coll__mx_unpack_group(type, out, group);
-}
-
 /* ---- >>spans: whole groups, and a last one of fewer elements, which is filled up with zeros ---- */
 
+/* The last group takes the same way as the others, from memory of its own, and to it.  What another rank sees of a group that
+ * crosses the wire is packed and unpacked, several groups at a time. */
 #define COLL__MX_SPANS_IN(tier, name, TYPE)                                                                     \
     COLL__IN_##tier static void coll__f32_to_##name##_##tier(void *to, const void *from, size_t count)          \
     {                                                                                                           \
-        coll__raw_u8 *out = to;                                                                                 \
-        const coll__raw_u32 *in = from;                                                                         \
-        for (; count >= COLL__MX_GROUP; count -= COLL__MX_GROUP) {                                              \
-            coll__mx_pack_group(TYPE, out, in);                                                                 \
-            in += COLL__MX_GROUP;                                                                               \
-            out += 1 + COLL__MX_GROUP;                                                                          \
-        }                                                                                                       \
-        if (count) {                                                                                            \
-            uint32_t rest[COLL__MX_GROUP] = { 0 };                                                              \
+        unsigned char *out = to;                                                                                \
+        const unsigned char *in = from;                                                                         \
+        for (size_t n; count > 0; count -= n, in += 4 * n, out += 1 + n) {                                      \
+            uint32_t rest[COLL__MX_GROUP];                                                                      \
             uint8_t group[1 + COLL__MX_GROUP];                                                                  \
-            memcpy(rest, in, count * sizeof *rest);                                                             \
-            coll__mx_pack_group(TYPE, group, rest);                                                             \
-            memcpy(out, group, 1 + count);                                                                      \
+            const bool is_whole = count >= COLL__MX_GROUP;                                                      \
+            n = is_whole ? COLL__MX_GROUP : count;                                                              \
+            if (!is_whole) memset(rest, 0, sizeof rest), memcpy(rest, in, 4 * n);                               \
+            coll__mx_pack_group(TYPE, is_whole ? (void *)out : group, is_whole ? (const void *)in : rest);      \
+            if (!is_whole) memcpy(out, group, 1 + n);                                                           \
         }                                                                                                       \
     }                                                                                                           \
     COLL__IN_##tier static void coll__##name##_to_f32_##tier(void *to, const void *from, size_t count)          \
     {                                                                                                           \
-        coll__raw_f32 *out = to;                                                                                \
-        const coll__raw_u8 *in = from;                                                                          \
-        for (; count >= COLL__MX_GROUP; count -= COLL__MX_GROUP) {                                              \
-            coll__mx_unpack_group(TYPE, out, in);                                                               \
-            out += COLL__MX_GROUP;                                                                              \
-            in += 1 + COLL__MX_GROUP;                                                                           \
-        }                                                                                                       \
-        if (count) {                                                                                            \
-            uint8_t group[1 + COLL__MX_GROUP] = { 0 };                                                          \
+        unsigned char *out = to;                                                                                \
+        const unsigned char *in = from;                                                                         \
+        for (size_t n; count > 0; count -= n, in += 1 + n, out += 4 * n) {                                      \
+            uint8_t group[1 + COLL__MX_GROUP];                                                                  \
             float rest[COLL__MX_GROUP];                                                                         \
-            memcpy(group, in, 1 + count);                                                                       \
-            coll__mx_unpack_group(TYPE, rest, group);                                                           \
-            memcpy(out, rest, count * sizeof *rest);                                                            \
+            const bool is_whole = count >= COLL__MX_GROUP;                                                      \
+            n = is_whole ? COLL__MX_GROUP : count;                                                              \
+            if (!is_whole) memset(group, 0, sizeof group), memcpy(group, in, 1 + n);                            \
+            coll__mx_unpack_group(TYPE, is_whole ? (void *)out : rest, is_whole ? (const void *)in : group);    \
+            if (!is_whole) memcpy(out, rest, 4 * n);                                                            \
         }                                                                                                       \
     }                                                                                                           \
-    COLL__IN_##tier static void coll__through_##name##_##tier(void *to, const void *from, size_t count)         \
+    static void coll__through_##name##_##tier(void *to, const void *from, size_t count)                         \
     {                                                                                                           \
-        coll__raw_f32 *out = to;                                                                                \
-        const coll__raw_u32 *in = from;                                                                         \
-        for (; count >= COLL__MX_GROUP; count -= COLL__MX_GROUP) {                                              \
-            coll__mx_through_group(TYPE, out, in);                                                              \
-            out += COLL__MX_GROUP;                                                                              \
-            in += COLL__MX_GROUP;                                                                               \
-        }                                                                                                       \
-        if (count) {                                                                                            \
-            uint32_t rest[COLL__MX_GROUP] = { 0 };                                                              \
-            float seen[COLL__MX_GROUP];                                                                         \
-            memcpy(rest, in, count * sizeof *rest);                                                             \
-            coll__mx_through_group(TYPE, seen, rest);                                                           \
-            memcpy(out, seen, count * sizeof *seen);                                                            \
+        unsigned char *out = to;                                                                                \
+        const unsigned char *in = from;                                                                         \
+        for (size_t n; count > 0; count -= n, in += 4 * n, out += 4 * n) {                                      \
+            uint8_t groups[COLL__MX_SPAN / COLL__MX_GROUP * (1 + COLL__MX_GROUP)];                              \
+            n = count < COLL__MX_SPAN ? count : COLL__MX_SPAN;                                                  \
+            coll__f32_to_##name##_##tier(groups, in, n);                                                        \
+            coll__##name##_to_f32_##tier(out, groups, n);                                                       \
         }                                                                                                       \
     }
 COLL__EACH_TIER(COLL__MX_SPANS_IN, mxi8, COLL_MXI8)
@@ -4760,31 +4804,35 @@ COLL__INLINE float coll__f64_to_odd(double x)
     return coll__float32((bits & 0x7fffffffu) == 0x7f800000u ? bits : odd);
 }
 
-#define COLL__MX_DOUBLES_IN(tier, name)                                                                         \
-    COLL__IN_##tier static void coll__f64_to_##name##_##tier(void *to, const void *from, size_t count)          \
+#define COLL__MX_ODD_IN(tier, ...)                                                                              \
+    COLL__IN_##tier static void coll__mx_odd_##tier(float *to, const void *from, size_t count)                  \
     {                                                                                                           \
-        coll__raw_u8 *out = to;                                                                                 \
         const coll__raw_f64 *in = from;                                                                         \
-        for (size_t n; count > 0; count -= n) {                                                                 \
-            float group[COLL__MX_GROUP];                                                                        \
-            n = count < COLL__MX_GROUP ? count : COLL__MX_GROUP;                                                \
-            for (size_t i = 0; i < n; i++) group[i] = coll__f64_to_odd(in[i]);                                  \
-            coll__f32_to_##name##_##tier(out, group, n);                                                        \
-            in += n;                                                                                            \
-            out += 1 + n;                                                                                       \
+        COLL__FREE_##tier for (size_t i = 0; i < count; i++) to[i] = coll__f64_to_odd(in[i]);                   \
+    }
+COLL__EACH_TIER(COLL__MX_ODD_IN, 0)
+
+#define COLL__MX_DOUBLES_IN(tier, name)                                                                         \
+    static void coll__f64_to_##name##_##tier(void *to, const void *from, size_t count)                          \
+    {                                                                                                           \
+        unsigned char *out = to;                                                                                \
+        const unsigned char *in = from;                                                                         \
+        for (size_t n; count > 0; count -= n, in += 8 * n, out += n + n / COLL__MX_GROUP) {                     \
+            float block[COLL__MX_SPAN];                                                                         \
+            n = count < COLL__MX_SPAN ? count : COLL__MX_SPAN;                                                  \
+            coll__mx_odd_##tier(block, in, n);                                                                  \
+            coll__f32_to_##name##_##tier(out, block, n);                                                        \
         }                                                                                                       \
     }                                                                                                           \
-    COLL__IN_##tier static void coll__##name##_to_f64_##tier(void *to, const void *from, size_t count)          \
+    static void coll__##name##_to_f64_##tier(void *to, const void *from, size_t count)                          \
     {                                                                                                           \
-        coll__raw_f64 *out = to;                                                                                \
-        const coll__raw_u8 *in = from;                                                                          \
-        for (size_t n; count > 0; count -= n) {                                                                 \
-            float group[COLL__MX_GROUP];                                                                        \
-            n = count < COLL__MX_GROUP ? count : COLL__MX_GROUP;                                                \
-            coll__##name##_to_f32_##tier(group, in, n);                                                         \
-            for (size_t i = 0; i < n; i++) out[i] = coll__canon64((double)group[i]);                            \
-            out += n;                                                                                           \
-            in += 1 + n;                                                                                        \
+        unsigned char *out = to;                                                                                \
+        const unsigned char *in = from;                                                                         \
+        for (size_t n; count > 0; count -= n, in += n + n / COLL__MX_GROUP, out += 8 * n) {                     \
+            float block[COLL__MX_SPAN];                                                                         \
+            n = count < COLL__MX_SPAN ? count : COLL__MX_SPAN;                                                  \
+            coll__##name##_to_f32_##tier(block, in, n);                                                         \
+            coll__f32_to_f64_##tier(out, block, n);                                                             \
         }                                                                                                       \
     }
 COLL__EACH_TIER(COLL__MX_DOUBLES_IN, mxi8)
@@ -4865,12 +4913,24 @@ typedef void coll__fold_fn(void *to, const void *a, const void *b, size_t count)
     {                                                                                             \
         TO *out = to;                                                                             \
         const FROM *left = from_a, *right = from_b;                                               \
-        COLL__FREE COLL__UNROLLED for (size_t i = 0; i < count; i++) {                                           \
+        COLL__FREE_##tier COLL__UNROLLED for (size_t i = 0; i < count; i++) {                     \
             const FROM a = left[i], b = right[i];                                                 \
             out[i] = VALUE;                                                                       \
         }                                                                                         \
     }
 #define COLL__FOLD(name, TO, FROM, VALUE) COLL__EACH_TIER(COLL__FOLD_IN, name, TO, FROM, VALUE)
+
+/* Folds that few programs make much of: one text serves all tiers. */
+#define COLL__FOLD_ONCE(name, TO, FROM, VALUE)                                                    \
+    COLL__KERNEL static void name##_base(void *to, const void *from_a, const void *from_b, size_t count) \
+    {                                                                                             \
+        TO *out = to;                                                                             \
+        const FROM *left = from_a, *right = from_b;                                               \
+        COLL__FREE for (size_t i = 0; i < count; i++) {                                           \
+            const FROM a = left[i], b = right[i];                                                 \
+            out[i] = VALUE;                                                                       \
+        }                                                                                         \
+    }
 
 /* The same to two places at once, which saves reading back what was just written.  Only sums have it. */
 typedef void coll__twin_fn(void *to, void *also, const void *a, const void *b, size_t count);
@@ -4881,7 +4941,7 @@ typedef void coll__twin_fn(void *to, void *also, const void *a, const void *b, s
     {                                                                                             \
         T *out = to, *also = other;                                                               \
         const T *left = from_a, *right = from_b;                                                  \
-        COLL__FREE COLL__UNROLLED for (size_t i = 0; i < count; i++) {                                           \
+        COLL__FREE_##tier COLL__UNROLLED for (size_t i = 0; i < count; i++) {                                    \
             const T a = left[i], b = right[i];                                                    \
             const T sum = VALUE;                                                                  \
             out[i] = sum;                                                                         \
@@ -4896,7 +4956,7 @@ typedef void coll__twin_fn(void *to, void *also, const void *a, const void *b, s
     COLL__FOLD(coll__sum_u##bits, coll__raw_u##bits, coll__raw_u##bits,                           \
                (uint##bits##_t)((wide)a + (wide)b))                                               \
     COLL__TWIN(coll__sum_u##bits, coll__raw_u##bits, (uint##bits##_t)((wide)a + (wide)b))         \
-    COLL__FOLD(coll__prod_u##bits, coll__raw_u##bits, coll__raw_u##bits,                          \
+    COLL__FOLD_ONCE(coll__prod_u##bits, coll__raw_u##bits, coll__raw_u##bits,                          \
                (uint##bits##_t)((wide)a * (wide)b))
 COLL__FOLD_WRAP(8, uint32_t)
 COLL__FOLD_WRAP(16, uint32_t)
@@ -4952,9 +5012,9 @@ COLL__FOLD_FLOAT(64)
     COLL__FOLD(coll__bor_##name, coll__raw_##name, coll__raw_##name, a | b)                         \
     COLL__FOLD(coll__bxor_##name, coll__raw_##name, coll__raw_##name, a ^ b)
 #define COLL__FOLD_TRUTH(name)                                                                      \
-    COLL__FOLD(coll__land_##name, coll__raw_##name, coll__raw_##name, (a != 0) & (b != 0))          \
-    COLL__FOLD(coll__lor_##name, coll__raw_##name, coll__raw_##name, (a != 0) | (b != 0))           \
-    COLL__FOLD(coll__lxor_##name, coll__raw_##name, coll__raw_##name, (a != 0) ^ (b != 0))
+    COLL__FOLD_ONCE(coll__land_##name, coll__raw_##name, coll__raw_##name, (a != 0) & (b != 0))          \
+    COLL__FOLD_ONCE(coll__lor_##name, coll__raw_##name, coll__raw_##name, (a != 0) | (b != 0))           \
+    COLL__FOLD_ONCE(coll__lxor_##name, coll__raw_##name, coll__raw_##name, (a != 0) ^ (b != 0))
 COLL__FOLD_BITS(u8)
 COLL__FOLD_BITS(u16)
 COLL__FOLD_BITS(u32)
@@ -4981,7 +5041,7 @@ COLL__FOLD_TRUTH(f64)
     {                                                                                               \
         coll__raw_f##bits *out = to;                                                                \
         const coll__raw_f##bits *left = from_a, *right = from_b;                                    \
-        COLL__FREE for (size_t i = 0; i < count; i++) {                                             \
+        COLL__FREE_##tier for (size_t i = 0; i < count; i++) {                                      \
             const coll__raw_f##bits a = left[2 * i], a_im = left[2 * i + 1];                        \
             const coll__raw_f##bits b = right[2 * i], b_im = right[2 * i + 1];                      \
             out[2 * i] = coll__canon##bits(coll__canon##bits(a * b) - coll__canon##bits(a_im * b_im)); \
@@ -5071,22 +5131,22 @@ COLL__PAIR(i64_i64, i64, 64, 64)
 /* The fold of each cell.  COLL_AVG has that of the sum, which integers replace by a wider one.  The
  * floats that f32 accumulates for have its row. */
 #define COLL__ROW_INTEGER(tier, type, wrap, name, average)                                          \
-    [type] = { [COLL_SUM] = coll__sum_##wrap##_##tier, [COLL_PROD] = coll__prod_##wrap##_##tier,    \
+    [type] = { [COLL_SUM] = coll__sum_##wrap##_##tier, [COLL_PROD] = coll__prod_##wrap##_base,    \
                [COLL_MIN] = coll__min_##name##_##tier, [COLL_MAX] = coll__max_##name##_##tier,      \
                [COLL_AVG] = average, [COLL_BAND] = coll__band_##wrap##_##tier,                      \
                [COLL_BOR] = coll__bor_##wrap##_##tier, [COLL_BXOR] = coll__bxor_##wrap##_##tier,    \
-               [COLL_LAND] = coll__land_##wrap##_##tier, [COLL_LOR] = coll__lor_##wrap##_##tier,    \
-               [COLL_LXOR] = coll__lxor_##wrap##_##tier },
+               [COLL_LAND] = coll__land_##wrap##_base, [COLL_LOR] = coll__lor_##wrap##_base,    \
+               [COLL_LXOR] = coll__lxor_##wrap##_base },
 #define COLL__ROW_FLOAT(tier, type, name)                                                           \
     [type] = { [COLL_SUM] = coll__sum_##name##_##tier, [COLL_PROD] = coll__prod_##name##_##tier,    \
                [COLL_MIN] = coll__min_##name##_##tier, [COLL_MAX] = coll__max_##name##_##tier,      \
-               [COLL_AVG] = coll__sum_##name##_##tier, [COLL_LAND] = coll__land_##name##_##tier,    \
-               [COLL_LOR] = coll__lor_##name##_##tier, [COLL_LXOR] = coll__lxor_##name##_##tier },
+               [COLL_AVG] = coll__sum_##name##_##tier, [COLL_LAND] = coll__land_##name##_base,    \
+               [COLL_LOR] = coll__lor_##name##_base, [COLL_LXOR] = coll__lxor_##name##_base },
 #define COLL__ROW_BOOL(tier)                                                                        \
-    [COLL_BOOL] = { [COLL_MIN] = coll__land_u8_##tier, [COLL_MAX] = coll__lor_u8_##tier,            \
-                    [COLL_BAND] = coll__land_u8_##tier, [COLL_BOR] = coll__lor_u8_##tier,           \
-                    [COLL_BXOR] = coll__lxor_u8_##tier, [COLL_LAND] = coll__land_u8_##tier,         \
-                    [COLL_LOR] = coll__lor_u8_##tier, [COLL_LXOR] = coll__lxor_u8_##tier },
+    [COLL_BOOL] = { [COLL_MIN] = coll__land_u8_base, [COLL_MAX] = coll__lor_u8_base,            \
+                    [COLL_BAND] = coll__land_u8_base, [COLL_BOR] = coll__lor_u8_base,           \
+                    [COLL_BXOR] = coll__lxor_u8_base, [COLL_LAND] = coll__land_u8_base,         \
+                    [COLL_LOR] = coll__lor_u8_base, [COLL_LXOR] = coll__lxor_u8_base },
 #define COLL__ROW_COMPLEX(tier, type, name)                                                         \
     [type] = { [COLL_SUM] = coll__sum_##name##_##tier, [COLL_PROD] = coll__prod_##name##_##tier,    \
                [COLL_AVG] = coll__sum_##name##_##tier },
@@ -5188,7 +5248,7 @@ COLL__FOLD_IN(base, coll__whole_f16, coll__raw_u16, coll__raw_u16, (uint16_t)col
         coll__raw_f32 *out = to;                                                                  \
         const coll__raw_f32 *sum = sums;                                                          \
         const coll__raw_u16 *in = from;                                                           \
-        COLL__FREE for (size_t i = 0; i < count; i++) out[i] = coll__canon32(sum[i] + WIDE(in[i])); \
+        COLL__FREE_##tier for (size_t i = 0; i < count; i++) out[i] = coll__canon32(sum[i] + WIDE(in[i])); \
     }
 COLL__ONTO_IN(base, coll__onto_f16, coll__wide_f16)
 COLL__ONTO_IN(base, coll__onto_bf16, coll__wide_bf16)
@@ -5230,7 +5290,7 @@ COLL__INLINE uint32_t coll__join_bf16(float lower, float upper)
     {                                                                                             \
         const coll__raw_u32 *in = from;                                                           \
         coll__raw_f32 *lower = to, *upper = lower + (count - count / 2);                          \
-        COLL__FREE for (size_t i = 0; i < count / 2; i++) {                                       \
+        COLL__FREE_##tier for (size_t i = 0; i < count / 2; i++) {                                \
             lower[i] = COLL__LOWER_BF16(in[i]);                                                   \
             upper[i] = COLL__UPPER_BF16(in[i]);                                                   \
         }                                                                                         \
@@ -5243,7 +5303,7 @@ COLL__INLINE uint32_t coll__join_bf16(float lower, float upper)
     {                                                                                             \
         const coll__raw_u32 *left = a, *right = b;                                                \
         coll__raw_f32 *lower = to, *upper = lower + (count - count / 2);                          \
-        COLL__FREE for (size_t i = 0; i < count / 2; i++) {                                       \
+        COLL__FREE_##tier for (size_t i = 0; i < count / 2; i++) {                                \
             lower[i] = COLL__LOWER_BF16(left[i]) + COLL__LOWER_BF16(right[i]);                    \
             upper[i] = COLL__UPPER_BF16(left[i]) + COLL__UPPER_BF16(right[i]);                    \
         }                                                                                         \
@@ -5258,7 +5318,7 @@ COLL__INLINE uint32_t coll__join_bf16(float lower, float upper)
         const coll__raw_u32 *in = from;                                                           \
         const coll__raw_f32 *left = sums, *right = left + (count - count / 2);                    \
         coll__raw_f32 *lower = to, *upper = lower + (count - count / 2);                          \
-        COLL__FREE for (size_t i = 0; i < count / 2; i++) {                                       \
+        COLL__FREE_##tier for (size_t i = 0; i < count / 2; i++) {                                \
             lower[i] = coll__canon32(left[i] + COLL__LOWER_BF16(in[i]));                          \
             upper[i] = coll__canon32(right[i] + COLL__UPPER_BF16(in[i]));                         \
         }                                                                                         \
@@ -5272,7 +5332,7 @@ COLL__INLINE uint32_t coll__join_bf16(float lower, float upper)
     {                                                                                             \
         const coll__raw_u32 *left = a, *right = b;                                                \
         coll__raw_u32 *out = to;                                                                  \
-        COLL__FREE for (size_t i = 0; i < count / 2; i++) {                                       \
+        COLL__FREE_##tier for (size_t i = 0; i < count / 2; i++) {                                \
             out[i] = coll__join_bf16(COLL__LOWER_BF16(left[i]) + COLL__LOWER_BF16(right[i]),      \
                                      COLL__UPPER_BF16(left[i]) + COLL__UPPER_BF16(right[i]));     \
         }                                                                                         \
@@ -5286,7 +5346,7 @@ COLL__INLINE uint32_t coll__join_bf16(float lower, float upper)
     {                                                                                             \
         const coll__raw_f32 *lower = from, *upper = lower + (count - count / 2);                  \
         coll__raw_u32 *out = to;                                                                  \
-        COLL__FREE for (size_t i = 0; i < count / 2; i++) {                                       \
+        COLL__FREE_##tier for (size_t i = 0; i < count / 2; i++) {                                \
             out[i] = coll__join_bf16(lower[i], upper[i]);                                         \
         }                                                                                         \
         if (count % 2) {                                                                          \
@@ -5359,7 +5419,7 @@ typedef void coll__finish(void *to, const void *from, size_t count, double divis
         const T *in = from;                                                                         \
         const NUMBER ranks = (NUMBER)divisor, scale = (NUMBER)factor;                               \
         (void)ranks, (void)scale;                                                                   \
-        COLL__FREE for (size_t i = 0; i < count; i++) {                                             \
+        COLL__FREE_##tier for (size_t i = 0; i < count; i++) {                                      \
             const T x = in[i];                                                                      \
             out[i] = VALUE;                                                                         \
         }                                                                                           \

@@ -202,7 +202,8 @@ for from in "$top" "$top/single"; do
             says "$what: $c $flags is refused, in one line" "without -ffast-math" $c -std=c11 $WC $flags -I "$from" \
                 -c impl.c -o bad.o
         done
-        says "$what: $c for another system" "is for Linux" $c -std=c11 -U__linux__ -I "$from" -c impl.c -o bad.o
+        check "$what: $c for another system is the portable half, without a warning" $c -std=c11 -U__linux__ $WC -I "$from" \
+            -fsyntax-only impl.c
     done
     says "$what: the x87 is refused, gcc" "msse2 -mfpmath=sse" gcc -mfpmath=387 -std=c11 -I "$from" -c impl.c -o bad.o
     says "$what: both units are refused, gcc" "msse2 -mfpmath=sse" gcc -mfpmath=sse+387 -std=c11 -I "$from" -c impl.c -o bad.o

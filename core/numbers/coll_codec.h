@@ -60,7 +60,7 @@ typedef void coll__finish(void *to, const void *from, size_t count, double divis
         const T *in = from;                                                                         \
         const NUMBER ranks = (NUMBER)divisor, scale = (NUMBER)factor;                               \
         (void)ranks, (void)scale;                                                                   \
-        COLL__FREE for (size_t i = 0; i < count; i++) {                                             \
+        COLL__FREE_##tier for (size_t i = 0; i < count; i++) {                                      \
             const T x = in[i];                                                                      \
             out[i] = VALUE;                                                                         \
         }                                                                                           \

@@ -40,13 +40,15 @@
     COLL__TO_F8E4M3(X, f16, u16)   COLL__TO_F8E5M2(X, f16, u16)                                     \
     COLL__TO_F8E4M3(X, bf16, u16)  COLL__TO_F8E5M2(X, bf16, u16)
 #define COLL__CONVERSIONS_64(X)                                                                     \
-    COLL__TO_F64(X, f8e4m3, u8)    COLL__TO_F64(X, f8e5m2, u8)    COLL__TO_F64(X, f16, u16)         \
-    COLL__TO_F64(X, bf16, u16)     X(f64, f64, f64, f64, coll__canon64(x))                          \
-    COLL__CONVERSIONS_OF_F64(X)
-/* By way of f32. */
-#define COLL__CONVERSIONS_BY_F32(X)                                                                 \
+    X(f64, f64, f64, f64, coll__canon64(x)) COLL__CONVERSIONS_OF_F64(X)
+/* By way of f32: into f64, and out of it. */
+#define COLL__CONVERSIONS_INTO_F64(X)                                                               \
+    X(f8e4m3, f64, f64, u8, 0)     X(f8e5m2, f64, f64, u8, 0)                                       \
+    X(f16, f64, f64, u16, 0)       X(bf16, f64, f64, u16, 0)
+#define COLL__CONVERSIONS_OUT_OF_F64(X)                                                             \
     X(f64, f8e4m3, u8, f64, 0)     X(f64, f8e5m2, u8, f64, 0)                                       \
     X(f64, f16, u16, f64, 0)       X(f64, bf16, u16, f64, 0)
+#define COLL__CONVERSIONS_BY_F32(X) COLL__CONVERSIONS_INTO_F64(X) COLL__CONVERSIONS_OUT_OF_F64(X)
 #define COLL__CONVERSIONS_OF_F64(X)                                                                 \
     COLL__TO_F64(X, f32, f32)                                                                       \
     X(f64, f32, f32, f64, coll__canon32((float)x))
@@ -95,22 +97,49 @@ COLL__GROUP_MAP_IN(avx512, coll__f32_to_bf16_avx512bf16, coll__put_bf16_avx512bf
 #endif
 #endif
 
-/* Doubles, block by block: to floats that are rounded to odd, and from there with the kernel of the same tier. */
-#define COLL__BY_F32_IN(tier, to, out)                                                              \
-    COLL__IN_##tier static void coll__f64_to_##to##_##tier(void *dst, const void *src, size_t count) \
+/* Doubles, block by block: to floats that are rounded to odd, and from there with the kernel of the same tier; and back. */
+enum { COLL__BY_F32_MOST = 512 };
+
+#define COLL__ODD_IN(tier, ...)                                                                     \
+    COLL__IN_##tier static void coll__odd_floats_##tier(float *to, const void *from, size_t count)  \
     {                                                                                               \
-        enum { MOST = 512 };                                                                        \
-        const coll__raw_f64 *in = src;                                                              \
-        coll__raw_##out *narrow = dst;                                                              \
-        for (size_t n; count > 0; in += n, narrow += n, count -= n) {                               \
-            float odd[MOST];                                                                        \
-            n = count < MOST ? count : MOST;                                                        \
-            COLL__FREE COLL__UNROLLED for (size_t i = 0; i < n; i++) odd[i] = coll__odd_f32(in[i]); \
-            coll__f32_to_##to##_##tier(narrow, odd, n);                                             \
-        }                                                                                           \
+        const coll__raw_f64 *in = from;                                                             \
+        COLL__FREE_##tier for (size_t i = 0; i < count; i++) to[i] = coll__odd_f32(in[i]);          \
     }
-#define COLL__BY_F32(from, to, out, in, VALUE) COLL__EACH_TIER(COLL__BY_F32_IN, to, out)
-COLL__CONVERSIONS_BY_F32(COLL__BY_F32)
+COLL__EACH_TIER(COLL__ODD_IN, 0)
+
+/* Both halves of the way take as many elements as there is room for. */
+static COLL__UNUSED void coll__convert_by(void *to, size_t to_size, coll__map *second, const void *from, size_t from_size,
+                                          coll__map *first, void (*odd)(float *to, const void *from, size_t count), size_t count)
+{
+    unsigned char *out = to;
+    const unsigned char *in = from;
+
+    for (size_t n; count > 0; count -= n, in += n * from_size, out += n * to_size) {
+        float block[COLL__BY_F32_MOST];
+        n = count < COLL__BY_F32_MOST ? count : COLL__BY_F32_MOST;
+        if (odd) odd(block, in, n);
+        else first(block, in, n);
+        second(out, block, n);
+    }
+}
+
+#define COLL__OUT_OF_F64_IN(tier, to, out)                                                          \
+    static void coll__f64_to_##to##_##tier(void *dst, const void *src, size_t count)                \
+    {                                                                                               \
+        coll__convert_by(dst, sizeof(coll__raw_##out), coll__f32_to_##to##_##tier, src, 8, NULL,    \
+                         coll__odd_floats_##tier, count);                                           \
+    }
+#define COLL__INTO_F64_IN(tier, from, in)                                                           \
+    static void coll__##from##_to_f64_##tier(void *dst, const void *src, size_t count)              \
+    {                                                                                               \
+        coll__convert_by(dst, 8, coll__f32_to_f64_##tier, src, sizeof(coll__raw_##in),              \
+                         coll__##from##_to_f32_##tier, NULL, count);                                \
+    }
+#define COLL__OUT_OF_F64(from, to, out, in, VALUE) COLL__EACH_TIER(COLL__OUT_OF_F64_IN, to, out)
+#define COLL__INTO_F64(from, to, out, in, VALUE) COLL__EACH_TIER(COLL__INTO_F64_IN, from, in)
+COLL__CONVERSIONS_OUT_OF_F64(COLL__OUT_OF_F64)
+COLL__CONVERSIONS_INTO_F64(COLL__INTO_F64)
 
 /* By tier, from and to: what a tier adds to those below it. */
 #define COLL__AT_f8e4m3 COLL_F8E4M3 - COLL_F16

@@ -27,12 +27,24 @@ typedef void coll__fold_fn(void *to, const void *a, const void *b, size_t count)
     {                                                                                             \
         TO *out = to;                                                                             \
         const FROM *left = from_a, *right = from_b;                                               \
-        COLL__FREE COLL__UNROLLED for (size_t i = 0; i < count; i++) {                                           \
+        COLL__FREE_##tier COLL__UNROLLED for (size_t i = 0; i < count; i++) {                     \
             const FROM a = left[i], b = right[i];                                                 \
             out[i] = VALUE;                                                                       \
         }                                                                                         \
     }
 #define COLL__FOLD(name, TO, FROM, VALUE) COLL__EACH_TIER(COLL__FOLD_IN, name, TO, FROM, VALUE)
+
+/* Folds that few programs make much of: one text serves all tiers. */
+#define COLL__FOLD_ONCE(name, TO, FROM, VALUE)                                                    \
+    COLL__KERNEL static void name##_base(void *to, const void *from_a, const void *from_b, size_t count) \
+    {                                                                                             \
+        TO *out = to;                                                                             \
+        const FROM *left = from_a, *right = from_b;                                               \
+        COLL__FREE for (size_t i = 0; i < count; i++) {                                           \
+            const FROM a = left[i], b = right[i];                                                 \
+            out[i] = VALUE;                                                                       \
+        }                                                                                         \
+    }
 
 /* The same to two places at once, which saves reading back what was just written.  Only sums have it. */
 typedef void coll__twin_fn(void *to, void *also, const void *a, const void *b, size_t count);
@@ -43,7 +55,7 @@ typedef void coll__twin_fn(void *to, void *also, const void *a, const void *b, s
     {                                                                                             \
         T *out = to, *also = other;                                                               \
         const T *left = from_a, *right = from_b;                                                  \
-        COLL__FREE COLL__UNROLLED for (size_t i = 0; i < count; i++) {                                           \
+        COLL__FREE_##tier COLL__UNROLLED for (size_t i = 0; i < count; i++) {                                    \
             const T a = left[i], b = right[i];                                                    \
             const T sum = VALUE;                                                                  \
             out[i] = sum;                                                                         \
@@ -58,7 +70,7 @@ typedef void coll__twin_fn(void *to, void *also, const void *a, const void *b, s
     COLL__FOLD(coll__sum_u##bits, coll__raw_u##bits, coll__raw_u##bits,                           \
                (uint##bits##_t)((wide)a + (wide)b))                                               \
     COLL__TWIN(coll__sum_u##bits, coll__raw_u##bits, (uint##bits##_t)((wide)a + (wide)b))         \
-    COLL__FOLD(coll__prod_u##bits, coll__raw_u##bits, coll__raw_u##bits,                          \
+    COLL__FOLD_ONCE(coll__prod_u##bits, coll__raw_u##bits, coll__raw_u##bits,                          \
                (uint##bits##_t)((wide)a * (wide)b))
 COLL__FOLD_WRAP(8, uint32_t)
 COLL__FOLD_WRAP(16, uint32_t)
@@ -114,9 +126,9 @@ COLL__FOLD_FLOAT(64)
     COLL__FOLD(coll__bor_##name, coll__raw_##name, coll__raw_##name, a | b)                         \
     COLL__FOLD(coll__bxor_##name, coll__raw_##name, coll__raw_##name, a ^ b)
 #define COLL__FOLD_TRUTH(name)                                                                      \
-    COLL__FOLD(coll__land_##name, coll__raw_##name, coll__raw_##name, (a != 0) & (b != 0))          \
-    COLL__FOLD(coll__lor_##name, coll__raw_##name, coll__raw_##name, (a != 0) | (b != 0))           \
-    COLL__FOLD(coll__lxor_##name, coll__raw_##name, coll__raw_##name, (a != 0) ^ (b != 0))
+    COLL__FOLD_ONCE(coll__land_##name, coll__raw_##name, coll__raw_##name, (a != 0) & (b != 0))          \
+    COLL__FOLD_ONCE(coll__lor_##name, coll__raw_##name, coll__raw_##name, (a != 0) | (b != 0))           \
+    COLL__FOLD_ONCE(coll__lxor_##name, coll__raw_##name, coll__raw_##name, (a != 0) ^ (b != 0))
 COLL__FOLD_BITS(u8)
 COLL__FOLD_BITS(u16)
 COLL__FOLD_BITS(u32)
@@ -143,7 +155,7 @@ COLL__FOLD_TRUTH(f64)
     {                                                                                               \
         coll__raw_f##bits *out = to;                                                                \
         const coll__raw_f##bits *left = from_a, *right = from_b;                                    \
-        COLL__FREE for (size_t i = 0; i < count; i++) {                                             \
+        COLL__FREE_##tier for (size_t i = 0; i < count; i++) {                                      \
             const coll__raw_f##bits a = left[2 * i], a_im = left[2 * i + 1];                        \
             const coll__raw_f##bits b = right[2 * i], b_im = right[2 * i + 1];                      \
             out[2 * i] = coll__canon##bits(coll__canon##bits(a * b) - coll__canon##bits(a_im * b_im)); \
@@ -233,22 +245,22 @@ COLL__PAIR(i64_i64, i64, 64, 64)
 /* The fold of each cell.  COLL_AVG has that of the sum, which integers replace by a wider one.  The
  * floats that f32 accumulates for have its row. */
 #define COLL__ROW_INTEGER(tier, type, wrap, name, average)                                          \
-    [type] = { [COLL_SUM] = coll__sum_##wrap##_##tier, [COLL_PROD] = coll__prod_##wrap##_##tier,    \
+    [type] = { [COLL_SUM] = coll__sum_##wrap##_##tier, [COLL_PROD] = coll__prod_##wrap##_base,    \
                [COLL_MIN] = coll__min_##name##_##tier, [COLL_MAX] = coll__max_##name##_##tier,      \
                [COLL_AVG] = average, [COLL_BAND] = coll__band_##wrap##_##tier,                      \
                [COLL_BOR] = coll__bor_##wrap##_##tier, [COLL_BXOR] = coll__bxor_##wrap##_##tier,    \
-               [COLL_LAND] = coll__land_##wrap##_##tier, [COLL_LOR] = coll__lor_##wrap##_##tier,    \
-               [COLL_LXOR] = coll__lxor_##wrap##_##tier },
+               [COLL_LAND] = coll__land_##wrap##_base, [COLL_LOR] = coll__lor_##wrap##_base,    \
+               [COLL_LXOR] = coll__lxor_##wrap##_base },
 #define COLL__ROW_FLOAT(tier, type, name)                                                           \
     [type] = { [COLL_SUM] = coll__sum_##name##_##tier, [COLL_PROD] = coll__prod_##name##_##tier,    \
                [COLL_MIN] = coll__min_##name##_##tier, [COLL_MAX] = coll__max_##name##_##tier,      \
-               [COLL_AVG] = coll__sum_##name##_##tier, [COLL_LAND] = coll__land_##name##_##tier,    \
-               [COLL_LOR] = coll__lor_##name##_##tier, [COLL_LXOR] = coll__lxor_##name##_##tier },
+               [COLL_AVG] = coll__sum_##name##_##tier, [COLL_LAND] = coll__land_##name##_base,    \
+               [COLL_LOR] = coll__lor_##name##_base, [COLL_LXOR] = coll__lxor_##name##_base },
 #define COLL__ROW_BOOL(tier)                                                                        \
-    [COLL_BOOL] = { [COLL_MIN] = coll__land_u8_##tier, [COLL_MAX] = coll__lor_u8_##tier,            \
-                    [COLL_BAND] = coll__land_u8_##tier, [COLL_BOR] = coll__lor_u8_##tier,           \
-                    [COLL_BXOR] = coll__lxor_u8_##tier, [COLL_LAND] = coll__land_u8_##tier,         \
-                    [COLL_LOR] = coll__lor_u8_##tier, [COLL_LXOR] = coll__lxor_u8_##tier },
+    [COLL_BOOL] = { [COLL_MIN] = coll__land_u8_base, [COLL_MAX] = coll__lor_u8_base,            \
+                    [COLL_BAND] = coll__land_u8_base, [COLL_BOR] = coll__lor_u8_base,           \
+                    [COLL_BXOR] = coll__lxor_u8_base, [COLL_LAND] = coll__land_u8_base,         \
+                    [COLL_LOR] = coll__lor_u8_base, [COLL_LXOR] = coll__lxor_u8_base },
 #define COLL__ROW_COMPLEX(tier, type, name)                                                         \
     [type] = { [COLL_SUM] = coll__sum_##name##_##tier, [COLL_PROD] = coll__prod_##name##_##tier,    \
                [COLL_AVG] = coll__sum_##name##_##tier },

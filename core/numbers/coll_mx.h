@@ -20,14 +20,14 @@
 #ifndef COLL_MX_H
 #define COLL_MX_H
 
-#include "coll_types.h"
+#include "coll_convert.h"
 
 #if defined(__clang__)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wpass-failed"
 #endif
 
-enum { COLL__MX_BITS = 5, COLL__MX_GROUP = 1 << COLL__MX_BITS, COLL__MX_NAN = 0xff };
+enum { COLL__MX_BITS = 5, COLL__MX_GROUP = 1 << COLL__MX_BITS, COLL__MX_NAN = 0xff, COLL__MX_SPAN = 8 * COLL__MX_GROUP };
 
 /* ---- >>groups: scales and elements ---- */
 
@@ -106,67 +106,48 @@ COLL__INLINE COLL__KERNEL void coll__mx_unpack_group(coll_type type, coll__raw_f
         out[i] = coll__canon32(coll__mx_wide(type, in[1 + i]) * by.one * by.other);
 }
 
-/* What another rank sees of a group that crosses the wire. */
-COLL__INLINE COLL__KERNEL void coll__mx_through_group(coll_type type, coll__raw_f32 *out, const coll__raw_u32 *in)
-{
-    uint8_t group[1 + COLL__MX_GROUP];
-
-    coll__mx_pack_group(type, group, in);
-    coll__mx_unpack_group(type, out, group);
-}
-
 /* ---- >>spans: whole groups, and a last one of fewer elements, which is filled up with zeros ---- */
 
+/* The last group takes the same way as the others, from memory of its own, and to it.  What another rank sees of a group that
+ * crosses the wire is packed and unpacked, several groups at a time. */
 #define COLL__MX_SPANS_IN(tier, name, TYPE)                                                                     \
     COLL__IN_##tier static void coll__f32_to_##name##_##tier(void *to, const void *from, size_t count)          \
     {                                                                                                           \
-        coll__raw_u8 *out = to;                                                                                 \
-        const coll__raw_u32 *in = from;                                                                         \
-        for (; count >= COLL__MX_GROUP; count -= COLL__MX_GROUP) {                                              \
-            coll__mx_pack_group(TYPE, out, in);                                                                 \
-            in += COLL__MX_GROUP;                                                                               \
-            out += 1 + COLL__MX_GROUP;                                                                          \
-        }                                                                                                       \
-        if (count) {                                                                                            \
-            uint32_t rest[COLL__MX_GROUP] = { 0 };                                                              \
+        unsigned char *out = to;                                                                                \
+        const unsigned char *in = from;                                                                         \
+        for (size_t n; count > 0; count -= n, in += 4 * n, out += 1 + n) {                                      \
+            uint32_t rest[COLL__MX_GROUP];                                                                      \
             uint8_t group[1 + COLL__MX_GROUP];                                                                  \
-            memcpy(rest, in, count * sizeof *rest);                                                             \
-            coll__mx_pack_group(TYPE, group, rest);                                                             \
-            memcpy(out, group, 1 + count);                                                                      \
+            const bool is_whole = count >= COLL__MX_GROUP;                                                      \
+            n = is_whole ? COLL__MX_GROUP : count;                                                              \
+            if (!is_whole) memset(rest, 0, sizeof rest), memcpy(rest, in, 4 * n);                               \
+            coll__mx_pack_group(TYPE, is_whole ? (void *)out : group, is_whole ? (const void *)in : rest);      \
+            if (!is_whole) memcpy(out, group, 1 + n);                                                           \
         }                                                                                                       \
     }                                                                                                           \
     COLL__IN_##tier static void coll__##name##_to_f32_##tier(void *to, const void *from, size_t count)          \
     {                                                                                                           \
-        coll__raw_f32 *out = to;                                                                                \
-        const coll__raw_u8 *in = from;                                                                          \
-        for (; count >= COLL__MX_GROUP; count -= COLL__MX_GROUP) {                                              \
-            coll__mx_unpack_group(TYPE, out, in);                                                               \
-            out += COLL__MX_GROUP;                                                                              \
-            in += 1 + COLL__MX_GROUP;                                                                           \
-        }                                                                                                       \
-        if (count) {                                                                                            \
-            uint8_t group[1 + COLL__MX_GROUP] = { 0 };                                                          \
+        unsigned char *out = to;                                                                                \
+        const unsigned char *in = from;                                                                         \
+        for (size_t n; count > 0; count -= n, in += 1 + n, out += 4 * n) {                                      \
+            uint8_t group[1 + COLL__MX_GROUP];                                                                  \
             float rest[COLL__MX_GROUP];                                                                         \
-            memcpy(group, in, 1 + count);                                                                       \
-            coll__mx_unpack_group(TYPE, rest, group);                                                           \
-            memcpy(out, rest, count * sizeof *rest);                                                            \
+            const bool is_whole = count >= COLL__MX_GROUP;                                                      \
+            n = is_whole ? COLL__MX_GROUP : count;                                                              \
+            if (!is_whole) memset(group, 0, sizeof group), memcpy(group, in, 1 + n);                            \
+            coll__mx_unpack_group(TYPE, is_whole ? (void *)out : rest, is_whole ? (const void *)in : group);    \
+            if (!is_whole) memcpy(out, rest, 4 * n);                                                            \
         }                                                                                                       \
     }                                                                                                           \
-    COLL__IN_##tier static void coll__through_##name##_##tier(void *to, const void *from, size_t count)         \
+    static void coll__through_##name##_##tier(void *to, const void *from, size_t count)                         \
     {                                                                                                           \
-        coll__raw_f32 *out = to;                                                                                \
-        const coll__raw_u32 *in = from;                                                                         \
-        for (; count >= COLL__MX_GROUP; count -= COLL__MX_GROUP) {                                              \
-            coll__mx_through_group(TYPE, out, in);                                                              \
-            out += COLL__MX_GROUP;                                                                              \
-            in += COLL__MX_GROUP;                                                                               \
-        }                                                                                                       \
-        if (count) {                                                                                            \
-            uint32_t rest[COLL__MX_GROUP] = { 0 };                                                              \
-            float seen[COLL__MX_GROUP];                                                                         \
-            memcpy(rest, in, count * sizeof *rest);                                                             \
-            coll__mx_through_group(TYPE, seen, rest);                                                           \
-            memcpy(out, seen, count * sizeof *seen);                                                            \
+        unsigned char *out = to;                                                                                \
+        const unsigned char *in = from;                                                                         \
+        for (size_t n; count > 0; count -= n, in += 4 * n, out += 4 * n) {                                      \
+            uint8_t groups[COLL__MX_SPAN / COLL__MX_GROUP * (1 + COLL__MX_GROUP)];                              \
+            n = count < COLL__MX_SPAN ? count : COLL__MX_SPAN;                                                  \
+            coll__f32_to_##name##_##tier(groups, in, n);                                                        \
+            coll__##name##_to_f32_##tier(out, groups, n);                                                       \
         }                                                                                                       \
     }
 COLL__EACH_TIER(COLL__MX_SPANS_IN, mxi8, COLL_MXI8)
@@ -187,31 +168,35 @@ COLL__INLINE float coll__f64_to_odd(double x)
     return coll__float32((bits & 0x7fffffffu) == 0x7f800000u ? bits : odd);
 }
 
-#define COLL__MX_DOUBLES_IN(tier, name)                                                                         \
-    COLL__IN_##tier static void coll__f64_to_##name##_##tier(void *to, const void *from, size_t count)          \
+#define COLL__MX_ODD_IN(tier, ...)                                                                              \
+    COLL__IN_##tier static void coll__mx_odd_##tier(float *to, const void *from, size_t count)                  \
     {                                                                                                           \
-        coll__raw_u8 *out = to;                                                                                 \
         const coll__raw_f64 *in = from;                                                                         \
-        for (size_t n; count > 0; count -= n) {                                                                 \
-            float group[COLL__MX_GROUP];                                                                        \
-            n = count < COLL__MX_GROUP ? count : COLL__MX_GROUP;                                                \
-            for (size_t i = 0; i < n; i++) group[i] = coll__f64_to_odd(in[i]);                                  \
-            coll__f32_to_##name##_##tier(out, group, n);                                                        \
-            in += n;                                                                                            \
-            out += 1 + n;                                                                                       \
+        COLL__FREE_##tier for (size_t i = 0; i < count; i++) to[i] = coll__f64_to_odd(in[i]);                   \
+    }
+COLL__EACH_TIER(COLL__MX_ODD_IN, 0)
+
+#define COLL__MX_DOUBLES_IN(tier, name)                                                                         \
+    static void coll__f64_to_##name##_##tier(void *to, const void *from, size_t count)                          \
+    {                                                                                                           \
+        unsigned char *out = to;                                                                                \
+        const unsigned char *in = from;                                                                         \
+        for (size_t n; count > 0; count -= n, in += 8 * n, out += n + n / COLL__MX_GROUP) {                     \
+            float block[COLL__MX_SPAN];                                                                         \
+            n = count < COLL__MX_SPAN ? count : COLL__MX_SPAN;                                                  \
+            coll__mx_odd_##tier(block, in, n);                                                                  \
+            coll__f32_to_##name##_##tier(out, block, n);                                                        \
         }                                                                                                       \
     }                                                                                                           \
-    COLL__IN_##tier static void coll__##name##_to_f64_##tier(void *to, const void *from, size_t count)          \
+    static void coll__##name##_to_f64_##tier(void *to, const void *from, size_t count)                          \
     {                                                                                                           \
-        coll__raw_f64 *out = to;                                                                                \
-        const coll__raw_u8 *in = from;                                                                          \
-        for (size_t n; count > 0; count -= n) {                                                                 \
-            float group[COLL__MX_GROUP];                                                                        \
-            n = count < COLL__MX_GROUP ? count : COLL__MX_GROUP;                                                \
-            coll__##name##_to_f32_##tier(group, in, n);                                                         \
-            for (size_t i = 0; i < n; i++) out[i] = coll__canon64((double)group[i]);                            \
-            out += n;                                                                                           \
-            in += 1 + n;                                                                                        \
+        unsigned char *out = to;                                                                                \
+        const unsigned char *in = from;                                                                         \
+        for (size_t n; count > 0; count -= n, in += n + n / COLL__MX_GROUP, out += 8 * n) {                     \
+            float block[COLL__MX_SPAN];                                                                         \
+            n = count < COLL__MX_SPAN ? count : COLL__MX_SPAN;                                                  \
+            coll__##name##_to_f32_##tier(block, in, n);                                                         \
+            coll__f32_to_f64_##tier(out, block, n);                                                             \
         }                                                                                                       \
     }
 COLL__EACH_TIER(COLL__MX_DOUBLES_IN, mxi8)

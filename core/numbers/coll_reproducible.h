@@ -136,18 +136,18 @@ COLL__EACH_TIER(COLL__GRID_FLOATS_IN, 0)
     COLL__IN_##tier static bool coll__grid_huge_##tier(const double *peak, size_t count)                                   \
     {                                                                                                                      \
         int64_t found = 0;                                                                                                 \
-        COLL__FREE for (size_t i = 0; i < count; i++) found |= peak[i] >= COLL__GRID_HUGE;                                 \
+        COLL__FREE_##tier for (size_t i = 0; i < count; i++) found |= peak[i] >= COLL__GRID_HUGE;                          \
         return found != 0;                                                                                                 \
     }                                                                                                                      \
     COLL__IN_##tier static void coll__grid_lower_##tier(double *to, const void *from, const double *peak, size_t count)    \
     {                                                                                                                      \
         const coll__raw_f64 *in = from;                                                                                    \
-        COLL__FREE for (size_t i = 0; i < count; i++) to[i] = in[i] * coll__grid_down(peak[i]);                            \
+        COLL__FREE_##tier for (size_t i = 0; i < count; i++) to[i] = in[i] * coll__grid_down(peak[i]);                     \
     }                                                                                                                      \
     COLL__IN_##tier static void coll__grid_raise_##tier(void *at, const double *peak, size_t count)                        \
     {                                                                                                                      \
         coll__raw_f64 *to = at;                                                                                            \
-        COLL__FREE for (size_t i = 0; i < count; i++) to[i] = coll__canon64(to[i] / coll__grid_down(peak[i]));             \
+        COLL__FREE_##tier for (size_t i = 0; i < count; i++) to[i] = coll__canon64(to[i] / coll__grid_down(peak[i]));      \
     }                                                                                                                      \
     COLL__IN_##tier static void coll__grid_join_##tier(double *high, const double *low, size_t count)                      \
     {                                                                                                                      \

@@ -122,22 +122,28 @@ typedef void coll__stochastic_fn(void *to, const void *from, size_t count, uint6
             const size_t most = left < (1 << 30) ? (size_t)left : 1 << 30;                                           \
             const uint32_t lower = (uint32_t)first, key = (uint32_t)keys, other = (uint32_t)(keys >> 32);            \
             const int length = (int)(count < most ? count : most);                                                   \
-            COLL__FREE for (int i = 0; i < length; i++) {                                                            \
+            COLL__FREE_##tier for (int i = 0; i < length; i++) {                                                     \
                 const FROM x = in[i];                                                                                \
                 out[i] = (TO)DRAW(x, coll__stochastic_bits(lower + (uint32_t)i, key, other));                              \
             }                                                                                                        \
             out += length, in += length, first += (uint64_t)length, count -= (size_t)length;                         \
         }                                                                                                            \
     }
-#define COLL__STOCHASTIC_ROWS(X)                                                                                            \
-    X(f32, f8e4m3, f32, u8, COLL__STOCHASTIC_F32_F8E4M3) X(f32, f8e5m2, f32, u8, COLL__STOCHASTIC_F32_F8E5M2)                    \
-    X(f32, f16, f32, u16, COLL__STOCHASTIC_F32_F16)      X(f32, bf16, f32, u16, COLL__STOCHASTIC_F32_BF16)                       \
-    X(f64, f8e4m3, f64, u8, COLL__STOCHASTIC_F64_F8E4M3) X(f64, f8e5m2, f64, u8, COLL__STOCHASTIC_F64_F8E5M2)                    \
+#define COLL__STOCHASTIC_ROWS(X)                                                                                     \
+    X(f32, f8e4m3, f32, u8, COLL__STOCHASTIC_F32_F8E4M3) X(f32, f8e5m2, f32, u8, COLL__STOCHASTIC_F32_F8E5M2)        \
+    X(f32, f16, f32, u16, COLL__STOCHASTIC_F32_F16)      X(f32, bf16, f32, u16, COLL__STOCHASTIC_F32_BF16)
+/* Of doubles: one text serves all tiers. */
+#define COLL__STOCHASTIC_DOUBLES(X)                                                                                  \
+    X(f64, f8e4m3, f64, u8, COLL__STOCHASTIC_F64_F8E4M3) X(f64, f8e5m2, f64, u8, COLL__STOCHASTIC_F64_F8E5M2)        \
     X(f64, f16, f64, u16, COLL__STOCHASTIC_F64_F16)      X(f64, bf16, f64, u16, COLL__STOCHASTIC_F64_BF16)
 
 #define COLL__DEFINE(from, to, in, out, DRAW)                                                                        \
     COLL__EACH_TIER(COLL__STOCHASTIC_IN, coll__stochastic_##from##_to_##to, coll__raw_##out, coll__raw_##in, DRAW)
+#define COLL__DEFINE_ONCE(from, to, in, out, DRAW)                                                                   \
+    COLL__STOCHASTIC_IN(base, coll__stochastic_##from##_to_##to, coll__raw_##out, coll__raw_##in, DRAW)
 COLL__STOCHASTIC_ROWS(COLL__DEFINE)
+COLL__STOCHASTIC_DOUBLES(COLL__DEFINE_ONCE)
+#undef COLL__DEFINE_ONCE
 #undef COLL__DEFINE
 
 /* NULL unless `from` is f32 or f64 and `to` is a float of 8 or 16 bits. */
@@ -145,11 +151,15 @@ COLL__UNUSED static coll__stochastic_fn *coll__stochastic_row(coll_type to, coll
 {
 #define COLL__CASE(from, to, in, out, DRAW)                                                                          \
     case COLL__AT_##from + (COLL__AT_##to) * COLL__FLOATS: return COLL__PICK(coll__stochastic_##from##_to_##to, tier);
+#define COLL__CASE_ONCE(from, to, in, out, DRAW)                                                                     \
+    case COLL__AT_##from + (COLL__AT_##to) * COLL__FLOATS: return coll__stochastic_##from##_to_##to##_base;
     if (!coll__is_float(from) || !coll__is_float(to)) return NULL;
     switch (from - COLL_F16 + (to - COLL_F16) * COLL__FLOATS) {
         COLL__STOCHASTIC_ROWS(COLL__CASE)
+        COLL__STOCHASTIC_DOUBLES(COLL__CASE_ONCE)
     default: return NULL;
     }
+#undef COLL__CASE_ONCE
 #undef COLL__CASE
 }
 

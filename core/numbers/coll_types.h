@@ -139,6 +139,14 @@ typedef coll__int128 coll__raw_i128;
 
 /* ---- >>tiers: one text of a loop, compiled for every machine and for most machines ---- */
 
+/* A program that is compiled for size, or without optimising, means that: one tier, as the flags have it. */
+#if !defined(__OPTIMIZE__) || defined(__OPTIMIZE_SIZE__)
+#define COLL__AS_ASKED 1
+#if !defined(COLL__ONE_TIER)
+#define COLL__ONE_TIER 1
+#endif
+#endif
+
 /* COLL__ONE_TIER leaves the arithmetic to the flags, and to instructions that every machine has: the same bits, later, from a
  * compiler that is done several times sooner.  It is for tests of other things.
  *
@@ -147,13 +155,15 @@ typedef coll__int128 coll__raw_i128;
  * loop: COLL__FREE says that no iteration depends on another.  The targets leave out fma on
  * purpose: a contracted multiply and add would round differently on other machines.  The user's own
  * flags may have it, so no kernel adds a product as it comes out of a multiplication. */
-#if defined(__clang__)
+#if defined(COLL__AS_ASKED)
+#define COLL__KERNEL
+#define COLL__FREE
+#define COLL__UNROLLED
+#elif defined(__clang__)
 #define COLL__KERNEL
 #define COLL__FREE _Pragma("clang loop vectorize(assume_safety)")
 #define COLL__UNROLLED
-#pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wpass-failed"    /* At -O1 and -Os loops stay as written. */
-#elif defined(__GNUC__) && !defined(COLL__ONE_TIER)
+#elif !defined(COLL__ONE_TIER)
 #define COLL__KERNEL __attribute__((optimize("O3", "no-trapping-math")))
 #define COLL__FREE _Pragma("GCC ivdep")
 #define COLL__UNROLLED _Pragma("GCC unroll 4")    /* half the time of a fold in the first cache; clang does it unasked */
@@ -161,6 +171,11 @@ typedef coll__int128 coll__raw_i128;
 #define COLL__KERNEL
 #define COLL__FREE
 #define COLL__UNROLLED
+#endif
+
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed"    /* At -O1 loops stay as written. */
 #endif
 
 #define COLL__INLINE static inline __attribute__((always_inline, unused))
@@ -179,8 +194,15 @@ enum { COLL__TIER_BASE, COLL__TIER_AVX2, COLL__TIER_AVX512, COLL__TIER_AVX512BF1
 #define COLL__HAS_TIERS 0
 #endif
 
-#define COLL__IN_base COLL__KERNEL
-#if COLL__HAS_TIERS
+#define COLL__FREE_avx2 COLL__FREE
+#define COLL__FREE_avx512 COLL__FREE
+#if COLL__HAS_TIERS                                /* there the lowest one is for machines of before 2013 */
+#define COLL__FREE_base
+#if defined(__clang__)
+#define COLL__IN_base __attribute__((minsize))
+#else
+#define COLL__IN_base __attribute__((optimize("Os")))
+#endif
 #define COLL__TARGET_avx2 __attribute__((target("avx2,f16c")))
 #define COLL__TARGET_avx512 __attribute__((target("avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl")))
 #define COLL__IN_avx2 COLL__KERNEL COLL__TARGET_avx2
@@ -190,6 +212,8 @@ enum { COLL__TIER_BASE, COLL__TIER_AVX2, COLL__TIER_AVX512, COLL__TIER_AVX512BF1
 #define COLL__PICK(name, tier) ((tier) >= COLL__TIER_AVX2 ? name##_avx2 : name##_base)
 #define COLL__PICK_WIDE(name, tier) ((tier) >= COLL__TIER_AVX512 ? name##_avx512 : COLL__PICK(name, tier))
 #else
+#define COLL__FREE_base COLL__FREE
+#define COLL__IN_base COLL__KERNEL
 #define COLL__EACH_TIER(X, ...) X(base, __VA_ARGS__)
 #define COLL__EACH_WIDE(X, ...) X(base, __VA_ARGS__)
 #define COLL__PICK(name, tier) ((void)(tier), name##_base)
@@ -245,7 +269,7 @@ typedef void coll__map(void *to, const void *from, size_t count);
     {                                                                                             \
         TO *out = to;                                                                             \
         const FROM *in = from;                                                                    \
-        COLL__FREE for (size_t i = 0; i < count; i++) {                                           \
+        COLL__FREE_##tier for (size_t i = 0; i < count; i++) {                                    \
             const FROM x = in[i];                                                                 \
             out[i] = VALUE;                                                                       \
         }                                                                                         \
