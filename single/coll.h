@@ -569,11 +569,14 @@
  *                        alltoall in those with the cost model; so are messages
  *   COLL_ONLY_TRANSPORTS a list instead: -DCOLL_ONLY_TRANSPORTS=threads,tcp leaves out the others of threads, tcp, joined, sim
  *                        and mpi; joined is there with threads and tcp, and mpi takes COLL_WITH_MPI, too
- *   COLL_SMALL           threads and TCP by poll, and kernels for one set of instructions: COLL_NO_SIM, COLL_NO_URING and
- *                        COLL_NO_TIERS
+ *   COLL_SMALL           threads and TCP by poll, kernels for one set of instructions, and four types: COLL_NO_SIM,
+ *                        COLL_NO_URING, COLL_NO_TIERS, and i32, f32, f64 and bf16, unless COLL_ONLY_TYPES says others
  *
  *   COLL_TINY            bare metal: COLL_NO_OS, COLL_NO_TUNER, COLL_NO_HIERARCHY, COLL_NO_TIERS, and of the collectives
- *                        barrier, broadcast, reduce, allreduce and allgather, unless COLL_ONLY_KINDS says others
+ *                        barrier, broadcast, reduce, allreduce and allgather, unless COLL_ONLY_KINDS says others; of the
+ *                        types i32 and f32, unless COLL_ONLY_TYPES does
+ *
+ * Which types of elements may go, and what goes with them, is in coll_parts_types.h.
  *
  * What is left out is not compiled, and its file says in its #else what becomes of those who ask for it: COLL_ERR_UNSUPPORTED,
  * and a sentence with the name of the switch. */
@@ -604,6 +607,9 @@
 #if !defined(COLL_NO_TIERS)
 #define COLL_NO_TIERS 1
 #endif
+#if !defined(COLL_ONLY_TYPES)
+#define COLL_ONLY_TYPES i32, f32, f64, bf16
+#endif
 #endif
 
 #if defined(COLL_TINY)
@@ -621,6 +627,9 @@
 #endif
 #if !defined(COLL_ONLY_KINDS)
 #define COLL_ONLY_KINDS broadcast, reduce
+#endif
+#if !defined(COLL_ONLY_TYPES)
+#define COLL_ONLY_TYPES i32, f32
 #endif
 #endif
 
@@ -804,10 +813,171 @@
 #define COLL__LACKS 0
 #endif
 
+/* ---- core/base/coll_parts_types.h ---- */
+/* coll_parts_types.h - element types that a program may leave out, each by a switch for the compiler.
+ *
+ *   COLL_NO_MIXED        floats of 8 and 16 bits, and microscaled wires: f16, bf16, f8e4m3, f8e5m2, mxi8, mxf8e4m3, mxf8e5m2
+ *   COLL_NO_FP8          f8e4m3 and f8e5m2, and the microscaled wires of them
+ *   COLL_NO_MX           microscaled wires
+ *   COLL_NO_COMPLEX      c64 and c128
+ *   COLL_NO_PAIRS        values with an index, and so COLL_MINLOC and COLL_MAXLOC
+ *   COLL_NO_INT8_16      integers of 8 and 16 bits
+ *   COLL_NO_STOCHASTIC   rounding at random: COLL_STOCHASTIC, coll_convert_stochastic
+ *   COLL_NO_REPRODUCIBLE sums in which the order does not show: COLL_REPRODUCIBLE
+ *
+ *   COLL_ONLY_TYPES      a list instead, of the names that coll_type_name gives: -DCOLL_ONLY_TYPES=i32,f32,bf16
+ *
+ * What goes is arithmetic: reductions of the type, and conversions to and from it, wires among them.  Elements of any type are
+ * still moved, and reduced by an operation of the user's own (COLL_USER).  f32 is there with any float of fewer bits, which is
+ * summed in it, and with the cost model, which measures with it; the maximum of u64 is in every program. */
+#ifndef COLL_PARTS_TYPES_H
+#define COLL_PARTS_TYPES_H
+
+/* ---- >>names: a type is the bit of its number in coll_type; a word that is none is 0 ---- */
+
+#define COLL__TYPED_ 0x80000000u
+#define COLL__TYPED_i8 0x2u
+#define COLL__TYPED_i16 0x4u
+#define COLL__TYPED_i32 0x8u
+#define COLL__TYPED_i64 0x10u
+#define COLL__TYPED_u8 0x20u
+#define COLL__TYPED_u16 0x40u
+#define COLL__TYPED_u32 0x80u
+#define COLL__TYPED_u64 0x100u
+#define COLL__TYPED_bool 0x200u
+#define COLL__TYPED__Bool 0x200u                  /* as <stdbool.h> spells it */
+#define COLL__TYPED_f16 0x400u
+#define COLL__TYPED_bf16 0x800u
+#define COLL__TYPED_f8e4m3 0x1000u
+#define COLL__TYPED_f8e5m2 0x2000u
+#define COLL__TYPED_f32 0x4000u
+#define COLL__TYPED_f64 0x8000u
+#define COLL__TYPED_c64 0x10000u
+#define COLL__TYPED_c128 0x20000u
+#define COLL__TYPED_f32_i32 0x40000u
+#define COLL__TYPED_f64_i32 0x80000u
+#define COLL__TYPED_f64_i64 0x100000u
+#define COLL__TYPED_i32_i32 0x200000u
+#define COLL__TYPED_i64_i32 0x400000u
+#define COLL__TYPED_i64_i64 0x800000u
+#define COLL__TYPED_mxi8 0x1000000u
+#define COLL__TYPED_mxf8e4m3 0x2000000u
+#define COLL__TYPED_mxf8e5m2 0x4000000u
+
+#define COLL__TYPES_ALL 0x7fffffeu
+#define COLL__TYPES_MX (COLL__TYPED_mxi8 | COLL__TYPED_mxf8e4m3 | COLL__TYPED_mxf8e5m2)
+#define COLL__TYPES_FP8 (COLL__TYPED_f8e4m3 | COLL__TYPED_f8e5m2)
+#define COLL__TYPES_16 (COLL__TYPED_f16 | COLL__TYPED_bf16)
+#define COLL__TYPES_MIXED (COLL__TYPES_16 | COLL__TYPES_FP8 | COLL__TYPES_MX)
+#define COLL__TYPES_COMPLEX (COLL__TYPED_c64 | COLL__TYPED_c128)
+#define COLL__TYPES_PAIRS 0xfc0000u
+#define COLL__TYPES_INT8_16 (COLL__TYPED_i8 | COLL__TYPED_i16 | COLL__TYPED_u8 | COLL__TYPED_u16)
+
+/* ---- >>the list ---- */
+
+#if defined(COLL_ONLY_TYPES)
+#define COLL__NONE_OF_26 , , , , , , , , , , , , , , , , , , , , , , , , , ,
+#define COLL__TYPED(...) COLL__TYPED_MANY(__VA_ARGS__, COLL__NONE_OF_26)
+#define COLL__TYPED_MANY(...) COLL__TYPED_EACH(__VA_ARGS__)
+#define COLL__TYPED_EACH(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, ...) \
+    (COLL__TYPED_##a | COLL__TYPED_##b | COLL__TYPED_##c | COLL__TYPED_##d | COLL__TYPED_##e | COLL__TYPED_##f \
+     | COLL__TYPED_##g | COLL__TYPED_##h | COLL__TYPED_##i | COLL__TYPED_##j | COLL__TYPED_##k | COLL__TYPED_##l \
+     | COLL__TYPED_##m | COLL__TYPED_##n | COLL__TYPED_##o | COLL__TYPED_##p | COLL__TYPED_##q | COLL__TYPED_##r \
+     | COLL__TYPED_##s | COLL__TYPED_##t | COLL__TYPED_##u | COLL__TYPED_##v | COLL__TYPED_##w | COLL__TYPED_##x \
+     | COLL__TYPED_##y | COLL__TYPED_##z)
+#define COLL__TYPES_KNOWN(...) COLL__TYPES_KNOWN_MANY(__VA_ARGS__, COLL__NONE_OF_26)
+#define COLL__TYPES_KNOWN_MANY(...) COLL__TYPES_KNOWN_EACH(__VA_ARGS__)
+#define COLL__TYPES_KNOWN_EACH(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, ...) \
+    (COLL__TYPED_##a && COLL__TYPED_##b && COLL__TYPED_##c && COLL__TYPED_##d && COLL__TYPED_##e && COLL__TYPED_##f \
+     && COLL__TYPED_##g && COLL__TYPED_##h && COLL__TYPED_##i && COLL__TYPED_##j && COLL__TYPED_##k && COLL__TYPED_##l \
+     && COLL__TYPED_##m && COLL__TYPED_##n && COLL__TYPED_##o && COLL__TYPED_##p && COLL__TYPED_##q && COLL__TYPED_##r \
+     && COLL__TYPED_##s && COLL__TYPED_##t && COLL__TYPED_##u && COLL__TYPED_##v && COLL__TYPED_##w && COLL__TYPED_##x \
+     && COLL__TYPED_##y && COLL__TYPED_##z)
+#if !COLL__TYPES_KNOWN(COLL_ONLY_TYPES)
+#error "COLL_ONLY_TYPES is a list of names of types (coll_type_name), as in -DCOLL_ONLY_TYPES=i32,f32,bf16"
+#endif
+#define COLL__TYPES_LISTED (COLL__TYPED(COLL_ONLY_TYPES) & COLL__TYPES_ALL)
+#else
+#define COLL__TYPES_LISTED COLL__TYPES_ALL
+#endif
+
+/* ---- >>switches: the types that each takes away ---- */
+
+#if defined(COLL_NO_MIXED)
+#define COLL__OUT_MIXED COLL__TYPES_MIXED
+#else
+#define COLL__OUT_MIXED 0u
+#endif
+#if defined(COLL_NO_FP8)
+#define COLL__OUT_FP8 (COLL__TYPES_FP8 | COLL__TYPED_mxf8e4m3 | COLL__TYPED_mxf8e5m2)
+#else
+#define COLL__OUT_FP8 0u
+#endif
+#if defined(COLL_NO_MX)
+#define COLL__OUT_MX COLL__TYPES_MX
+#else
+#define COLL__OUT_MX 0u
+#endif
+#if defined(COLL_NO_COMPLEX)
+#define COLL__OUT_COMPLEX COLL__TYPES_COMPLEX
+#else
+#define COLL__OUT_COMPLEX 0u
+#endif
+#if defined(COLL_NO_PAIRS)
+#define COLL__OUT_PAIRS COLL__TYPES_PAIRS
+#else
+#define COLL__OUT_PAIRS 0u
+#endif
+#if defined(COLL_NO_INT8_16)
+#define COLL__OUT_INT8_16 COLL__TYPES_INT8_16
+#else
+#define COLL__OUT_INT8_16 0u
+#endif
+
+/* In the order in which a sentence looks for who took a type away; the list comes last. */
+#define COLL__TYPE_SWITCHES(X)                                                                                                \
+    X(COLL__OUT_MIXED, "COLL_NO_MIXED")     X(COLL__OUT_FP8, "COLL_NO_FP8")     X(COLL__OUT_MX, "COLL_NO_MX")                 \
+    X(COLL__OUT_COMPLEX, "COLL_NO_COMPLEX") X(COLL__OUT_PAIRS, "COLL_NO_PAIRS") X(COLL__OUT_INT8_16, "COLL_NO_INT8_16")
+
+#define COLL__TYPES_ASKED (COLL__TYPES_LISTED & ~(COLL__OUT_MIXED | COLL__OUT_FP8 | COLL__OUT_MX | COLL__OUT_COMPLEX          \
+                                                  | COLL__OUT_PAIRS | COLL__OUT_INT8_16))
+#if COLL__TYPES_ASKED & COLL__TYPES_MIXED || !defined(COLL_NO_TUNER)
+#define COLL__TYPES_THERE (COLL__TYPES_ASKED | COLL__TYPED_f32)
+#else
+#define COLL__TYPES_THERE COLL__TYPES_ASKED
+#endif
+
+/* ---- >>questions: constants, so that the compiler drops what stands behind a 0 ---- */
+
+#define COLL__HAS(type) (COLL__TYPES_THERE >> (type) & 1u)
+#define COLL__IF(type, what) (COLL__HAS(type) ? (what) : NULL)
+#define COLL__HAS_ANY(types) ((COLL__TYPES_THERE & (types)) != 0)
+
+/* Floats with an accumulator or a wire of another type; a lone one of f32 and f64 has neither. */
+#define COLL__HAS_CONVERSIONS                                                                                                 \
+    (COLL__HAS_ANY(COLL__TYPES_MIXED) || (COLL__HAS_ANY(COLL__TYPED_f32) && COLL__HAS_ANY(COLL__TYPED_f64)))
+
+#if defined(COLL_NO_STOCHASTIC)
+#define COLL__ALLOWS_STOCHASTIC 0
+#else
+#define COLL__ALLOWS_STOCHASTIC 1
+#endif
+#if defined(COLL_NO_REPRODUCIBLE)
+#define COLL__ALLOWS_REPRODUCIBLE 0
+#else
+#define COLL__ALLOWS_REPRODUCIBLE 1
+#endif
+#define COLL__HAS_STOCHASTIC (COLL__ALLOWS_STOCHASTIC && COLL__HAS_ANY(COLL__TYPES_16 | COLL__TYPES_FP8))
+#define COLL__HAS_REPRODUCIBLE (COLL__ALLOWS_REPRODUCIBLE && COLL__HAS_ANY(COLL__TYPED_f64 | COLL__TYPED_c128))
+
+#endif /* COLL_PARTS_TYPES_H */
+
+/* ---- core/base/coll_parts.h, continued ---- */
 /* Is anything left out?  Then there are functions that nobody calls. */
 #if defined(COLL_NO_SIM) || defined(COLL_NO_TCP) || defined(COLL_NO_THREADS) || defined(COLL_NO_JOINED) || defined(COLL_NO_SHM) \
     || defined(COLL_NO_LANES) || defined(COLL_NO_RECORDER) || defined(COLL_NO_BACKGROUND) || defined(COLL_NO_HIERARCHY) \
-    || defined(COLL_NO_TUNER) || defined(COLL_NO_ENV) || defined(COLL_NO_TEXT) || COLL__KINDS_THERE != COLL__KINDS_ALL
+    || defined(COLL_NO_TUNER) || defined(COLL_NO_ENV) || defined(COLL_NO_TEXT) || COLL__KINDS_THERE != COLL__KINDS_ALL \
+    || COLL__TYPES_THERE != COLL__TYPES_ALL || defined(COLL_NO_STOCHASTIC) || defined(COLL_NO_REPRODUCIBLE)
 #define COLL__LEAVES_OUT 1
 #endif
 
@@ -3084,6 +3254,28 @@ COLL__IS(floating, COLL__CLASS_FLOAT | COLL__CLASS_COMPLEX)
 COLL__IS(mx, COLL__CLASS_MX)
 #undef COLL__IS
 
+/* Is there no arithmetic of it in this program?  (core/base/coll_parts_types.h) */
+COLL__UNUSED static inline bool coll__lacks_type(coll_type type) { return type > 0 && type < 32 && !COLL__HAS(type); }
+
+/* The switch without which there would be: of a type that is left out. */
+COLL__UNUSED static const char *coll__type_switch(coll_type type)
+{
+#define COLL__CASE(types, name) if ((types) >> type & 1u) return name;
+    COLL__TYPE_SWITCHES(COLL__CASE)
+#undef COLL__CASE
+    return "COLL_ONLY_TYPES";
+}
+
+#define COLL__BIT_IS(name, TYPE) && COLL__TYPED_##name == 1u << (TYPE)
+_Static_assert(1 COLL__BIT_IS(i8, COLL_I8) COLL__BIT_IS(i16, COLL_I16) COLL__BIT_IS(i32, COLL_I32) COLL__BIT_IS(i64, COLL_I64)
+               COLL__BIT_IS(u8, COLL_U8) COLL__BIT_IS(u16, COLL_U16) COLL__BIT_IS(u32, COLL_U32) COLL__BIT_IS(u64, COLL_U64)
+               COLL__BIT_IS(_Bool, COLL_BOOL) COLL__BIT_IS(f16, COLL_F16) COLL__BIT_IS(bf16, COLL_BF16)
+               COLL__BIT_IS(f8e4m3, COLL_F8E4M3) COLL__BIT_IS(f8e5m2, COLL_F8E5M2) COLL__BIT_IS(f32, COLL_F32)
+               COLL__BIT_IS(f64, COLL_F64) COLL__BIT_IS(c64, COLL_C64) COLL__BIT_IS(c128, COLL_C128)
+               COLL__BIT_IS(f32_i32, COLL_F32_I32) COLL__BIT_IS(i64_i64, COLL_I64_I64) COLL__BIT_IS(mxi8, COLL_MXI8)
+               COLL__BIT_IS(mxf8e4m3, COLL_MXF8E4M3) COLL__BIT_IS(mxf8e5m2, COLL_MXF8E5M2), "a type's bit is its number's");
+#undef COLL__BIT_IS
+
 /* Operations whose result is 1 or 0. */
 COLL__UNUSED static inline bool coll__is_logical(coll_op op) { return op == COLL_LAND || op == COLL_LOR || op == COLL_LXOR; }
 
@@ -3161,12 +3353,14 @@ typedef coll__int128 coll__raw_i128;
  *
  * All tiers make the same bits, and so the arithmetic of AVX512-FP16 is not used: its registers hold sums in 16 bits, which
  * would round every addition instead of the result. */
-enum { COLL__TIER_BASE, COLL__TIER_AVX2, COLL__TIER_AVX512, COLL__TIER_AVX512BF16, COLL__TIERS };
+enum { COLL__TIER_BASE, COLL__TIER_AVX2, COLL__TIER_AVX512, COLL__TIER_AVX512BF16 };
 
 #if defined(__x86_64__) && !defined(COLL__ONE_TIER)
 #define COLL__HAS_TIERS 1
+enum { COLL__TIERS = COLL__TIER_AVX512BF16 + 1 };
 #else
 #define COLL__HAS_TIERS 0
+enum { COLL__TIERS = 1 };
 #endif
 
 #define COLL__FREE_avx2 COLL__FREE
@@ -4128,7 +4322,9 @@ enum { COLL__FLOATS = COLL_F64 - COLL_F16 + 1 };
 
 typedef coll__map *coll__maps[COLL__FLOATS][COLL__FLOATS];
 
-#define COLL__CELL(tier, from, to) [COLL__AT_##from][COLL__AT_##to] = coll__##from##_to_##to##_##tier,
+#define COLL__CELL(tier, from, to)                                                                  \
+    [COLL__AT_##from][COLL__AT_##to] = COLL__HAS(COLL_F16 + COLL__AT_##from) && COLL__HAS(COLL_F16 + COLL__AT_##to) \
+                                     ? coll__##from##_to_##to##_##tier : NULL,
 #define COLL__CELL_base(from, to, out, in, VALUE) COLL__CELL(base, from, to)
 #define COLL__CELL_avx2(from, to, out, in, VALUE) COLL__CELL(avx2, from, to)
 #define COLL__CELL_avx512(from, to, out, in, VALUE) COLL__CELL(avx512, from, to)
@@ -4145,7 +4341,7 @@ static const coll__maps coll__conversions[COLL__TIERS] = {
 #endif
 };
 
-/* NULL if either is not a float type, or if they are the same type of 8 or 16 bits. */
+/* NULL if either is not a float type, or was left out, or if they are the same type of 8 or 16 bits. */
 COLL__UNUSED static coll__map *coll__conversion(coll_type to, coll_type from, int tier)
 {
     if (!coll__is_float(from) || !coll__is_float(to)) return NULL;
@@ -4340,17 +4536,22 @@ COLL__STOCHASTIC_DOUBLES(COLL__DEFINE_ONCE)
 /* NULL unless `from` is f32 or f64 and `to` is a float of 8 or 16 bits. */
 COLL__UNUSED static coll__stochastic_fn *coll__stochastic_row(coll_type to, coll_type from, int tier)
 {
+#define COLL__IF_BOTH(from, to, what)                                                                                \
+    (COLL__HAS_STOCHASTIC && COLL__HAS(COLL_F16 + COLL__AT_##from) && COLL__HAS(COLL_F16 + COLL__AT_##to) ? (what) : NULL)
 #define COLL__CASE(from, to, in, out, DRAW)                                                                          \
-    case COLL__AT_##from + (COLL__AT_##to) * COLL__FLOATS: return COLL__PICK(coll__stochastic_##from##_to_##to, tier);
+    case COLL__AT_##from + (COLL__AT_##to) * COLL__FLOATS:                                                           \
+        return COLL__IF_BOTH(from, to, COLL__PICK(coll__stochastic_##from##_to_##to, tier));
 #define COLL__CASE_ONCE(from, to, in, out, DRAW)                                                                     \
-    case COLL__AT_##from + (COLL__AT_##to) * COLL__FLOATS: return coll__stochastic_##from##_to_##to##_base;
-    if (!coll__is_float(from) || !coll__is_float(to)) return NULL;
+    case COLL__AT_##from + (COLL__AT_##to) * COLL__FLOATS:                                                           \
+        return COLL__IF_BOTH(from, to, coll__stochastic_##from##_to_##to##_base);
+    if (!COLL__HAS_STOCHASTIC || !coll__is_float(from) || !coll__is_float(to)) return NULL;
     switch (from - COLL_F16 + (to - COLL_F16) * COLL__FLOATS) {
         COLL__STOCHASTIC_ROWS(COLL__CASE)
         COLL__STOCHASTIC_DOUBLES(COLL__CASE_ONCE)
     default: return NULL;
     }
 #undef COLL__CASE_ONCE
+#undef COLL__IF_BOTH
 #undef COLL__CASE
 }
 
@@ -4363,6 +4564,7 @@ static coll_status coll__convert_stochastic(void *dst, coll_type dst_type, const
     const bool is_drawn = dst_type != src_type && coll__is_float(src_type) && coll__stochastic_row(dst_type, COLL_F32, tier);
     coll__stochastic_fn *const at_once = coll__stochastic_row(dst_type, src_type, tier);
 
+    if (!COLL__ALLOWS_STOCHASTIC) return COLL_ERR_UNSUPPORTED;
     if (!is_drawn) return coll__convert(dst, dst_type, src, src_type, count, tier);
     const size_t size = coll_type_size(src_type), dst_size = coll_type_size(dst_type);
     if (count > SIZE_MAX / (size > dst_size ? size : dst_size) || (count && (!dst || !src))
@@ -4617,15 +4819,18 @@ COLL__UNUSED static bool coll__overflows(const void *at, size_t count, coll_type
     const int tier = coll__tier();
 
     switch (type) {
-    case COLL_F8E4M3: return COLL__PICK(coll__beyond_8, tier)(at, count, 0x7f);
-    case COLL_F8E5M2: return COLL__PICK(coll__beyond_8, tier)(at, count, 0x7c);
-    case COLL_F16:    return COLL__PICK(coll__beyond_16, tier)(at, count, 0x7c00);
-    case COLL_BF16:   return COLL__PICK(coll__beyond_16, tier)(at, count, 0x7f80);
-    case COLL_F32:    return COLL__PICK(coll__beyond_32, tier)(at, count, 0x7f800000);
-    case COLL_C64:    return COLL__PICK(coll__beyond_32, tier)(at, 2 * count, 0x7f800000);
-    case COLL_F64:    return COLL__PICK(coll__beyond_64, tier)(at, count, UINT64_C(0x7ff0000000000000));
-    case COLL_C128:   return COLL__PICK(coll__beyond_64, tier)(at, 2 * count, UINT64_C(0x7ff0000000000000));
-    default:          return false;
+#define COLL__CASE(TYPE, bits, times, least)                                                                       \
+    case TYPE: return COLL__HAS(TYPE) && COLL__PICK(coll__beyond_##bits, tier)(at, (times) * count, UINT64_C(least));
+    COLL__CASE(COLL_F8E4M3, 8, 1, 0x7f)
+    COLL__CASE(COLL_F8E5M2, 8, 1, 0x7c)
+    COLL__CASE(COLL_F16, 16, 1, 0x7c00)
+    COLL__CASE(COLL_BF16, 16, 1, 0x7f80)
+    COLL__CASE(COLL_F32, 32, 1, 0x7f800000)
+    COLL__CASE(COLL_C64, 32, 2, 0x7f800000)
+    COLL__CASE(COLL_F64, 64, 1, 0x7ff0000000000000)
+    COLL__CASE(COLL_C128, 64, 2, 0x7ff0000000000000)
+#undef COLL__CASE
+    default: return false;
     }
 }
 
@@ -4867,11 +5072,13 @@ static void coll__mx_to_f16(void *to, const void *from, size_t count)
 COLL__UNUSED static coll__map *coll__mx_map(coll_type to, coll_type from, int tier)
 {
 #define COLL__CASE(name, TYPE)                                                                                  \
-    if (to == TYPE && from == COLL_F32) return COLL__PICK(coll__f32_to_##name, tier);                           \
-    if (to == TYPE && from == COLL_F64) return COLL__PICK(coll__f64_to_##name, tier);                           \
-    if (to == TYPE && from == TYPE) return COLL__PICK(coll__through_##name, tier);                              \
-    if (to == COLL_F32 && from == TYPE) return COLL__PICK(coll__##name##_to_f32, tier);                         \
-    if (to == COLL_F64 && from == TYPE) return COLL__PICK(coll__##name##_to_f64, tier);
+    if (COLL__HAS(TYPE) && (to == TYPE || from == TYPE)) {                                                      \
+        if (from == COLL_F32) return COLL__PICK(coll__f32_to_##name, tier);                                     \
+        if (from == TYPE && to == TYPE) return COLL__PICK(coll__through_##name, tier);                          \
+        if (to == COLL_F32) return COLL__PICK(coll__##name##_to_f32, tier);                                     \
+        if (from == COLL_F64) return COLL__IF(COLL_F64, COLL__PICK(coll__f64_to_##name, tier));                 \
+        if (to == COLL_F64) return COLL__IF(COLL_F64, COLL__PICK(coll__##name##_to_f64, tier));                 \
+    }
     COLL__CASE(mxi8, COLL_MXI8)
     COLL__CASE(mxf8e4m3, COLL_MXF8E4M3)
     COLL__CASE(mxf8e5m2, COLL_MXF8E5M2)
@@ -5128,61 +5335,100 @@ COLL__PAIR(i64_i64, i64, 64, 64)
 
 /* ---- >>cells: which type has which operation ---- */
 
-/* The fold of each cell.  COLL_AVG has that of the sum, which integers replace by a wider one.  The
- * floats that f32 accumulates for have its row. */
-#define COLL__ROW_INTEGER(tier, type, wrap, name, average)                                          \
-    [type] = { [COLL_SUM] = coll__sum_##wrap##_##tier, [COLL_PROD] = coll__prod_##wrap##_base,    \
-               [COLL_MIN] = coll__min_##name##_##tier, [COLL_MAX] = coll__max_##name##_##tier,      \
-               [COLL_AVG] = average, [COLL_BAND] = coll__band_##wrap##_##tier,                      \
-               [COLL_BOR] = coll__bor_##wrap##_##tier, [COLL_BXOR] = coll__bxor_##wrap##_##tier,    \
-               [COLL_LAND] = coll__land_##wrap##_base, [COLL_LOR] = coll__lor_##wrap##_base,    \
-               [COLL_LXOR] = coll__lxor_##wrap##_base },
-#define COLL__ROW_FLOAT(tier, type, name)                                                           \
-    [type] = { [COLL_SUM] = coll__sum_##name##_##tier, [COLL_PROD] = coll__prod_##name##_##tier,    \
-               [COLL_MIN] = coll__min_##name##_##tier, [COLL_MAX] = coll__max_##name##_##tier,      \
-               [COLL_AVG] = coll__sum_##name##_##tier, [COLL_LAND] = coll__land_##name##_base,    \
-               [COLL_LOR] = coll__lor_##name##_base, [COLL_LXOR] = coll__lxor_##name##_base },
-#define COLL__ROW_BOOL(tier)                                                                        \
-    [COLL_BOOL] = { [COLL_MIN] = coll__land_u8_base, [COLL_MAX] = coll__lor_u8_base,            \
-                    [COLL_BAND] = coll__land_u8_base, [COLL_BOR] = coll__lor_u8_base,           \
-                    [COLL_BXOR] = coll__lxor_u8_base, [COLL_LAND] = coll__land_u8_base,         \
-                    [COLL_LOR] = coll__lor_u8_base, [COLL_LXOR] = coll__lxor_u8_base },
-#define COLL__ROW_COMPLEX(tier, type, name)                                                         \
-    [type] = { [COLL_SUM] = coll__sum_##name##_##tier, [COLL_PROD] = coll__prod_##name##_##tier,    \
-               [COLL_AVG] = coll__sum_##name##_##tier },
-#define COLL__ROW_PAIR(type, name)                                                                  \
-    [type] = { [COLL_MINLOC] = coll__minloc_##name, [COLL_MAXLOC] = coll__maxloc_##name },
+/* The folds of a type by operation.  COLL_AVG has that of the sum, which integers replace by a wider one.  The floats that f32
+ * accumulates for have its row. */
+typedef coll__fold_fn *const coll__fold_row[COLL_USER];
 
-#define COLL__ROWS(tier)                                                                            \
-    COLL__ROW_INTEGER(tier, COLL_I8, u8, i8, coll__sum_u8_##tier)                                   \
-    COLL__ROW_INTEGER(tier, COLL_I16, u16, i16, coll__sum_u16_##tier)                               \
-    COLL__ROW_INTEGER(tier, COLL_I32, u32, i32, coll__sum_u32_##tier)                               \
-    COLL__ROW_INTEGER(tier, COLL_I64, u64, i64, coll__sum_u64_##tier)                             \
-    COLL__ROW_INTEGER(tier, COLL_U8, u8, u8, coll__sum_u8_##tier)                                   \
-    COLL__ROW_INTEGER(tier, COLL_U16, u16, u16, coll__sum_u16_##tier)                               \
-    COLL__ROW_INTEGER(tier, COLL_U32, u32, u32, coll__sum_u32_##tier)                               \
-    COLL__ROW_INTEGER(tier, COLL_U64, u64, u64, coll__sum_u64_##tier)                             \
-    COLL__ROW_BOOL(tier)                                                                            \
-    COLL__ROW_FLOAT(tier, COLL_F32, f32)        COLL__ROW_FLOAT(tier, COLL_F64, f64)                \
-    COLL__ROW_COMPLEX(tier, COLL_C64, c64)      COLL__ROW_COMPLEX(tier, COLL_C128, c128)            \
-    COLL__ROW_PAIR(COLL_F32_I32, f32_i32)       COLL__ROW_PAIR(COLL_F64_I32, f64_i32)               \
-    COLL__ROW_PAIR(COLL_F64_I64, f64_i64)       COLL__ROW_PAIR(COLL_I32_I32, i32_i32)               \
-    COLL__ROW_PAIR(COLL_I64_I32, i64_i32)       COLL__ROW_PAIR(COLL_I64_I64, i64_i64)
+#define COLL__ROW_INTEGER(tier, name, wrap)                                                         \
+    static coll__fold_row coll__folds_##name##_##tier = {                                           \
+        [COLL_SUM] = coll__sum_##wrap##_##tier, [COLL_PROD] = coll__prod_##wrap##_base,             \
+        [COLL_MIN] = coll__min_##name##_##tier, [COLL_MAX] = coll__max_##name##_##tier,             \
+        [COLL_AVG] = coll__sum_##wrap##_##tier, [COLL_BAND] = coll__band_##wrap##_##tier,           \
+        [COLL_BOR] = coll__bor_##wrap##_##tier, [COLL_BXOR] = coll__bxor_##wrap##_##tier,           \
+        [COLL_LAND] = coll__land_##wrap##_base, [COLL_LOR] = coll__lor_##wrap##_base,               \
+        [COLL_LXOR] = coll__lxor_##wrap##_base };
+#define COLL__ROW_FLOAT(tier, name)                                                                 \
+    static coll__fold_row coll__folds_##name##_##tier = {                                           \
+        [COLL_SUM] = coll__sum_##name##_##tier, [COLL_PROD] = coll__prod_##name##_##tier,           \
+        [COLL_MIN] = coll__min_##name##_##tier, [COLL_MAX] = coll__max_##name##_##tier,             \
+        [COLL_AVG] = coll__sum_##name##_##tier, [COLL_LAND] = coll__land_##name##_base,             \
+        [COLL_LOR] = coll__lor_##name##_base, [COLL_LXOR] = coll__lxor_##name##_base };
+#define COLL__ROW_COMPLEX(tier, name)                                                               \
+    static coll__fold_row coll__folds_##name##_##tier = {                                           \
+        [COLL_SUM] = coll__sum_##name##_##tier, [COLL_PROD] = coll__prod_##name##_##tier,           \
+        [COLL_AVG] = coll__sum_##name##_##tier };
+#define COLL__ROW_PAIR(name)                                                                        \
+    static coll__fold_row coll__folds_##name = {                                                    \
+        [COLL_MINLOC] = coll__minloc_##name, [COLL_MAXLOC] = coll__maxloc_##name };
+#define COLL__ROW_WIDE(name)                                                                        \
+    static coll__fold_row coll__folds_##name##_avx512 = {                                           \
+        [COLL_SUM] = coll__sum_##name##_avx512, [COLL_AVG] = coll__sum_##name##_avx512 };
 
-static coll__fold_fn *const coll__folds[COLL__TIERS][COLL__TYPE_LIMIT][COLL_USER] = {
-    [COLL__TIER_BASE] = { COLL__ROWS(base) },
+#define COLL__ROWS(tier, ...)                                                                       \
+    COLL__ROW_INTEGER(tier, i8, u8)     COLL__ROW_INTEGER(tier, i16, u16)                           \
+    COLL__ROW_INTEGER(tier, i32, u32)   COLL__ROW_INTEGER(tier, i64, u64)                           \
+    COLL__ROW_INTEGER(tier, u8, u8)     COLL__ROW_INTEGER(tier, u16, u16)                           \
+    COLL__ROW_INTEGER(tier, u32, u32)   COLL__ROW_INTEGER(tier, u64, u64)                           \
+    COLL__ROW_FLOAT(tier, f32)          COLL__ROW_FLOAT(tier, f64)                                  \
+    COLL__ROW_COMPLEX(tier, c64)        COLL__ROW_COMPLEX(tier, c128)
+COLL__EACH_TIER(COLL__ROWS, 0)
+COLL__ROW_PAIR(f32_i32)
+COLL__ROW_PAIR(f64_i32)
+COLL__ROW_PAIR(f64_i64)
+COLL__ROW_PAIR(i32_i32)
+COLL__ROW_PAIR(i64_i32)
+COLL__ROW_PAIR(i64_i64)
 #if COLL__HAS_TIERS
-    [COLL__TIER_AVX2] = { COLL__ROWS(avx2) },
-    [COLL__TIER_AVX512] = { [COLL_F32] = { [COLL_SUM] = coll__sum_f32_avx512, [COLL_AVG] = coll__sum_f32_avx512 },
-                            [COLL_F64] = { [COLL_SUM] = coll__sum_f64_avx512, [COLL_AVG] = coll__sum_f64_avx512 } },
+COLL__ROW_WIDE(f32)
+COLL__ROW_WIDE(f64)
+#endif
+
+static coll__fold_row coll__folds_bool = {
+    [COLL_MIN] = coll__land_u8_base,  [COLL_MAX] = coll__lor_u8_base,  [COLL_BAND] = coll__land_u8_base,
+    [COLL_BOR] = coll__lor_u8_base,   [COLL_BXOR] = coll__lxor_u8_base, [COLL_LAND] = coll__land_u8_base,
+    [COLL_LOR] = coll__lor_u8_base,   [COLL_LXOR] = coll__lxor_u8_base };
+
+/* What every program has, for communicators are numbered by it. */
+static coll__fold_row coll__folds_least = { [COLL_MAX] = coll__max_u64_base };
+
+#define COLL__ROWS_OF(tier)                                                                         \
+    [COLL_I8] = COLL__IF(COLL_I8, &coll__folds_i8_##tier),                                          \
+    [COLL_I16] = COLL__IF(COLL_I16, &coll__folds_i16_##tier),                                       \
+    [COLL_I32] = COLL__IF(COLL_I32, &coll__folds_i32_##tier),                                       \
+    [COLL_I64] = COLL__IF(COLL_I64, &coll__folds_i64_##tier),                                       \
+    [COLL_U8] = COLL__IF(COLL_U8, &coll__folds_u8_##tier),                                          \
+    [COLL_U16] = COLL__IF(COLL_U16, &coll__folds_u16_##tier),                                       \
+    [COLL_U32] = COLL__IF(COLL_U32, &coll__folds_u32_##tier),                                       \
+    [COLL_U64] = COLL__HAS(COLL_U64) ? &coll__folds_u64_##tier : &coll__folds_least,                \
+    [COLL_F32] = COLL__IF(COLL_F32, &coll__folds_f32_##tier),                                       \
+    [COLL_F64] = COLL__IF(COLL_F64, &coll__folds_f64_##tier),                                       \
+    [COLL_C64] = COLL__IF(COLL_C64, &coll__folds_c64_##tier),                                       \
+    [COLL_C128] = COLL__IF(COLL_C128, &coll__folds_c128_##tier)
+
+/* NULL: what a tier takes from the next lower one, and what a program has left out. */
+static coll__fold_row *const coll__folds[COLL__TIERS][COLL__TYPE_LIMIT] = {
+    [COLL__TIER_BASE] = {
+        COLL__ROWS_OF(base),
+        [COLL_BOOL] = COLL__IF(COLL_BOOL, &coll__folds_bool),
+        [COLL_F32_I32] = COLL__IF(COLL_F32_I32, &coll__folds_f32_i32),
+        [COLL_F64_I32] = COLL__IF(COLL_F64_I32, &coll__folds_f64_i32),
+        [COLL_F64_I64] = COLL__IF(COLL_F64_I64, &coll__folds_f64_i64),
+        [COLL_I32_I32] = COLL__IF(COLL_I32_I32, &coll__folds_i32_i32),
+        [COLL_I64_I32] = COLL__IF(COLL_I64_I32, &coll__folds_i64_i32),
+        [COLL_I64_I64] = COLL__IF(COLL_I64_I64, &coll__folds_i64_i64),
+    },
+#if COLL__HAS_TIERS
+    [COLL__TIER_AVX2] = { COLL__ROWS_OF(avx2) },
+    [COLL__TIER_AVX512] = { [COLL_F32] = COLL__IF(COLL_F32, &coll__folds_f32_avx512),
+                            [COLL_F64] = COLL__IF(COLL_F64, &coll__folds_f64_avx512) },
 #endif
 };
 
 /* NULL if there is no such cell. */
 COLL__UNUSED static coll__fold_fn *coll__fold_of(coll_type type, coll_op op, int tier)
 {
-    while (tier > COLL__TIER_BASE && !coll__folds[tier][type][op]) tier--;
-    return coll__folds[tier][type][op];
+    while (tier > COLL__TIER_BASE && !(coll__folds[tier][type] && (*coll__folds[tier][type])[op])) tier--;
+    return coll__folds[tier][type] ? (*coll__folds[tier][type])[op] : NULL;
 }
 
 /* NULL: the results are made one after the other. */
@@ -5190,13 +5436,17 @@ static coll__twin_fn *coll__twin_of(coll_type type, coll_op op, int tier)
 {
     if (op != COLL_SUM && (op != COLL_AVG || !coll__is_float(type))) return NULL;
     switch (type) {
-    case COLL_I8: case COLL_U8:   return COLL__PICK(coll__sum_u8_twin, tier);
-    case COLL_I16: case COLL_U16: return COLL__PICK(coll__sum_u16_twin, tier);
-    case COLL_I32: case COLL_U32: return COLL__PICK(coll__sum_u32_twin, tier);
-    case COLL_I64: case COLL_U64: return COLL__PICK(coll__sum_u64_twin, tier);
-    case COLL_F32:                return COLL__PICK_WIDE(coll__sum_f32_twin, tier);
-    case COLL_F64:                return COLL__PICK_WIDE(coll__sum_f64_twin, tier);
-    default:                      return NULL;
+    case COLL_I8: case COLL_U8:
+        return COLL__HAS(COLL_I8) || COLL__HAS(COLL_U8) ? COLL__PICK(coll__sum_u8_twin, tier) : NULL;
+    case COLL_I16: case COLL_U16:
+        return COLL__HAS(COLL_I16) || COLL__HAS(COLL_U16) ? COLL__PICK(coll__sum_u16_twin, tier) : NULL;
+    case COLL_I32: case COLL_U32:
+        return COLL__HAS(COLL_I32) || COLL__HAS(COLL_U32) ? COLL__PICK(coll__sum_u32_twin, tier) : NULL;
+    case COLL_I64: case COLL_U64:
+        return COLL__HAS(COLL_I64) || COLL__HAS(COLL_U64) ? COLL__PICK(coll__sum_u64_twin, tier) : NULL;
+    case COLL_F32: return COLL__IF(COLL_F32, COLL__PICK_WIDE(coll__sum_f32_twin, tier));
+    case COLL_F64: return COLL__IF(COLL_F64, COLL__PICK_WIDE(coll__sum_f64_twin, tier));
+    default:       return NULL;
     }
 }
 
@@ -5211,7 +5461,8 @@ COLL__UNUSED static bool coll__cell_is_defined(coll_type type, coll_op op)
 {
     if (!coll_type_size(type) || (int)op < COLL_SUM || op > COLL_USER) return false;
     if (op == COLL_USER) return true;
-    return !coll__is_blob(type) && coll__folds[COLL__TIER_BASE][coll__usual_accumulator(type)][op];
+    if (coll__is_blob(type) || (coll__lacks_type(type) && type != COLL_U64)) return false;
+    return coll__fold_of(coll__usual_accumulator(type), op, COLL__TIER_BASE);
 }
 
 #if defined(__clang__)
@@ -5551,20 +5802,20 @@ COLL__UNUSED static bool coll__codec_move(coll__codec *codec, coll_type type)
 static void coll__codec_integer_average(coll__codec *codec, coll_type type, int tier)
 {
     static coll__map *const loads[COLL_U64 + 1] = {
-        [COLL_I8] = coll__load_i8_base, [COLL_I16] = coll__load_i16_base,
-        [COLL_I32] = coll__load_i32_base, [COLL_U8] = coll__load_u8_base,
-        [COLL_U16] = coll__load_u16_base, [COLL_U32] = coll__load_u32_base,
-        [COLL_I64] = coll__load_i64_base, [COLL_U64] = coll__load_u64_base,
+        [COLL_I8] = COLL__IF(COLL_I8, coll__load_i8_base),    [COLL_I16] = COLL__IF(COLL_I16, coll__load_i16_base),
+        [COLL_I32] = COLL__IF(COLL_I32, coll__load_i32_base), [COLL_I64] = COLL__IF(COLL_I64, coll__load_i64_base),
+        [COLL_U8] = COLL__IF(COLL_U8, coll__load_u8_base),    [COLL_U16] = COLL__IF(COLL_U16, coll__load_u16_base),
+        [COLL_U32] = COLL__IF(COLL_U32, coll__load_u32_base), [COLL_U64] = COLL__IF(COLL_U64, coll__load_u64_base),
     };
 
     codec->direct = false;
     codec->load_wire = codec->load_user = loads[type];
     codec->acc_size = sizeof(int64_t);
-    codec->combine = coll__fold_of(COLL_U64, COLL_SUM, tier);
+    codec->combine = COLL__PICK(coll__sum_u64, tier);
     codec->finish = coll__divide_i64_base;
-    codec->store = codec->type_size == 1 ? coll__store_8_base
-                 : codec->type_size == 2 ? coll__store_16_base : coll__store_32_base;
-    if (codec->type_size == 8) {
+    if (codec->type_size == 4) codec->store = coll__store_32_base;
+    else if (COLL__HAS_ANY(COLL__TYPES_INT8_16)) codec->store = codec->type_size == 1 ? coll__store_8_base : coll__store_16_base;
+    if (COLL__HAS_ANY(COLL__TYPED_i64 | COLL__TYPED_u64) && codec->type_size == 8) {
         codec->acc_size = sizeof(coll__int128);
         codec->combine = coll__sum_i128_base;
         codec->finish = coll__divide_i128_base;
@@ -5596,6 +5847,11 @@ static void coll__codec_half(coll__codec *codec, coll_type type, coll_type wire,
     }
 }
 
+/* Types that COLL_SATURATE is for, if there are any; and what clamps sums of f32 and of f64. */
+#define COLL__SATURATES COLL__HAS_ANY(COLL__TYPED_f16 | COLL__TYPES_FP8)
+#define COLL__CLAMP_OF(sum, tier)                                                                   \
+    (COLL__HAS(COLL_F64) && (sum) == COLL_F64 ? COLL__PICK(coll__clamp_f64, tier) : COLL__PICK(coll__clamp_f32, tier))
+
 /* The largest finite number of the types that COLL_SATURATE is for; 0 for others. */
 static double coll__saturation(coll_type type)
 {
@@ -5624,7 +5880,7 @@ static void coll__codec_pack_by(coll__codec *codec, const coll_call *call, coll_
     codec->by.size = coll_type_size(by);
     codec->by.widen = type == by ? NULL : coll__conversion(by, type, tier);
     codec->by.narrow = coll__conversion(wire, by, tier);
-    if (clamps) codec->by.clamp = by == COLL_F64 ? COLL__PICK(coll__clamp_f64, tier) : COLL__PICK(coll__clamp_f32, tier);
+    if (clamps) codec->by.clamp = COLL__CLAMP_OF(by, tier);
     if (draws) codec->by.stochastic = coll__stochastic_row(wire, by, tier);
 }
 
@@ -5654,7 +5910,7 @@ static void coll__codec_mx(coll__codec *codec, const coll_call *call, coll_type 
     if ((call->flags & COLL_SATURATE) && coll__saturation(type) > 0) {
         codec->limit = coll__saturation(type);
         codec->by.clamp = COLL__PICK(coll__clamp_f32, tier);
-        codec->clamp = sum == COLL_F64 ? COLL__PICK(coll__clamp_f64, tier) : COLL__PICK(coll__clamp_f32, tier);
+        codec->clamp = COLL__CLAMP_OF(sum, tier);
     }
 }
 
@@ -5662,10 +5918,11 @@ static void coll__codec_mx(coll__codec *codec, const coll_call *call, coll_type 
 static void coll__codec_float(coll__codec *codec, const coll_call *call, coll_type wire, coll_type sum, int tier)
 {
     const coll_type type = call->type;
-    const bool clamps = (call->flags & COLL_SATURATE) && coll__clamp_limit(type, wire) > 0;
-    const bool draws = (call->flags & COLL_STOCHASTIC) && coll__is_float(wire) && coll_type_size(wire) <= 2;
+    const bool clamps = COLL__SATURATES && (call->flags & COLL_SATURATE) && coll__clamp_limit(type, wire) > 0;
+    const bool is_drawn = COLL__HAS_STOCHASTIC && (call->flags & COLL_STOCHASTIC);
+    const bool draws = is_drawn && coll__is_float(wire) && coll_type_size(wire) <= 2;
 
-    if (coll__is_mx(wire)) {
+    if (COLL__HAS_ANY(COLL__TYPES_MX) && coll__is_mx(wire)) {
         coll__codec_mx(codec, call, wire, sum, tier);
         return;
     }
@@ -5678,9 +5935,10 @@ static void coll__codec_float(coll__codec *codec, const coll_call *call, coll_ty
         codec->pack = coll__conversion(wire, type, tier);
         codec->unpack = coll__conversion(type, wire, tier);
         codec->load_user = codec->store = NULL;
-        if (type == COLL_BF16 && wire == COLL_F16) codec->repack = coll__repack_bf16_to_f16_base;
+        if (COLL__HAS(COLL_F16) && type == COLL_BF16 && wire == COLL_F16) codec->repack = coll__repack_bf16_to_f16_base;
     }
-    if (sum == COLL_F32 && (wire == COLL_F16 || wire == COLL_BF16) && !draws && (type == wire || type == COLL_F32))
+    if (COLL__HAS_ANY(COLL__TYPES_16) && !draws && sum == COLL_F32
+        && (wire == COLL_F16 || wire == COLL_BF16) && (type == wire || type == COLL_F32))
         coll__codec_half(codec, type, wire, call->op, tier);
     if (draws) {
         codec->stochastic = coll__stochastic_row(wire, sum, tier);
@@ -5688,32 +5946,39 @@ static void coll__codec_float(coll__codec *codec, const coll_call *call, coll_ty
     }
     if (clamps) {
         codec->limit = coll__clamp_limit(type, wire);
-        codec->clamp = sum == COLL_F64 ? COLL__PICK(coll__clamp_f64, tier) : COLL__PICK(coll__clamp_f32, tier);
+        codec->clamp = COLL__CLAMP_OF(sum, tier);
         codec->whole = NULL;
     }
     if (wire != type && (clamps || draws)) coll__codec_pack_by(codec, call, wire, clamps, draws, tier);
     codec->is_through = wire != type && !codec->load_user;
 }
 
+/* Of so many bytes, all that may be bool or integers; NULL where a program has none of such a length. */
+static coll__map *coll__truth_of(size_t bytes)
+{
+    switch (bytes) {
+    case 1:  return COLL__HAS_ANY(COLL__TYPED_i8 | COLL__TYPED_u8 | COLL__TYPED_bool) ? coll__truth_u8_base : NULL;
+    case 2:  return COLL__HAS_ANY(COLL__TYPED_i16 | COLL__TYPED_u16) ? coll__truth_u16_base : NULL;
+    case 4:  return COLL__HAS_ANY(COLL__TYPED_i32 | COLL__TYPED_u32) ? coll__truth_u32_base : NULL;
+    default: return COLL__HAS_ANY(COLL__TYPED_i64 | COLL__TYPED_u64) ? coll__truth_u64_base : NULL;
+    }
+}
+
 /* Elements that are their own accumulators; `store` is for a lone source, for folds leave results. */
 static void coll__codec_direct(coll__codec *codec, coll_type type, coll_op op, int tier)
 {
     switch (type) {
-    case COLL_F32: case COLL_F64: codec->store = coll__conversion(type, type, tier);      break;
-    case COLL_C64:                codec->store = COLL__PICK(coll__canon_c64, tier);       break;
-    case COLL_C128:               codec->store = COLL__PICK(coll__canon_c128, tier);      break;
-    case COLL_F32_I32:            codec->store = coll__store_f32_i32;                     break;
-    case COLL_F64_I32:            codec->store = coll__store_f64_i32;                     break;
-    case COLL_F64_I64:            codec->store = coll__store_f64_i64;                     break;
-    case COLL_I32_I32:            codec->store = coll__store_i32_i32;                     break;
-    case COLL_I64_I32:            codec->store = coll__store_i64_i32;                     break;
-    case COLL_I64_I64:            codec->store = coll__store_i64_i64;                     break;
-    case COLL_BOOL:               codec->store = coll__truth_u8_base;                     break;
+    case COLL_F32: case COLL_F64: codec->store = coll__conversion(type, type, tier);                          break;
+    case COLL_C64:     codec->store = COLL__IF(COLL_C64, COLL__PICK(coll__canon_c64, tier));                  break;
+    case COLL_C128:    codec->store = COLL__IF(COLL_C128, COLL__PICK(coll__canon_c128, tier));                break;
+    case COLL_F32_I32: codec->store = COLL__IF(COLL_F32_I32, coll__store_f32_i32);                            break;
+    case COLL_F64_I32: codec->store = COLL__IF(COLL_F64_I32, coll__store_f64_i32);                            break;
+    case COLL_F64_I64: codec->store = COLL__IF(COLL_F64_I64, coll__store_f64_i64);                            break;
+    case COLL_I32_I32: codec->store = COLL__IF(COLL_I32_I32, coll__store_i32_i32);                            break;
+    case COLL_I64_I32: codec->store = COLL__IF(COLL_I64_I32, coll__store_i64_i32);                            break;
+    case COLL_I64_I64: codec->store = COLL__IF(COLL_I64_I64, coll__store_i64_i64);                            break;
     default:
-        if (coll__is_logical(op)) {
-            codec->store = codec->type_size == 1 ? coll__truth_u8_base : codec->type_size == 2 ? coll__truth_u16_base
-                         : codec->type_size == 4 ? coll__truth_u32_base : coll__truth_u64_base;
-        }
+        if (type == COLL_BOOL || coll__is_logical(op)) codec->store = coll__truth_of(codec->type_size);
     }
     codec->store_wire = codec->store;
 }
@@ -5721,19 +5986,25 @@ static void coll__codec_direct(coll__codec *codec, coll_type type, coll_op op, i
 /* Division, scale and truth, of sums in the given type. */
 static void coll__codec_finish(coll__codec *codec, coll_type sum, coll_op op, int ranks, double scale, int tier)
 {
+    const bool divides = op == COLL_AVG, is_truth = coll__is_logical(op);
+
     codec->factor = scale;
-    codec->divisor = op == COLL_AVG ? ranks : 1;
-    if (coll__is_logical(op)) {
-        if (sum == COLL_F32) codec->finish = COLL__PICK(coll__truth_f32, tier);
-        if (sum == COLL_F64) codec->finish = COLL__PICK(coll__truth_f64, tier);
-    } else if (op == COLL_AVG || scale != 1) {
-        const bool divides = op == COLL_AVG;
-        if (sum == COLL_F32) codec->finish = divides ? COLL__PICK(coll__divide_f32, tier) : COLL__PICK(coll__scale_f32, tier);
-        if (sum == COLL_F64) codec->finish = divides ? COLL__PICK(coll__divide_f64, tier) : COLL__PICK(coll__scale_f64, tier);
-        if (sum == COLL_C64) codec->finish = COLL__PICK(coll__divide_c64, tier);
-        if (sum == COLL_C128) codec->finish = COLL__PICK(coll__divide_c128, tier);
+    codec->divisor = divides ? ranks : 1;
+    if (is_truth ? !coll__is_float(sum) : !divides && scale == 1) return;
+    switch (sum) {
+    case COLL_F32:
+        codec->finish = !COLL__HAS(COLL_F32) ? NULL : is_truth ? COLL__PICK(coll__truth_f32, tier)
+                      : divides ? COLL__PICK(coll__divide_f32, tier) : COLL__PICK(coll__scale_f32, tier);
+        break;
+    case COLL_F64:
+        codec->finish = !COLL__HAS(COLL_F64) ? NULL : is_truth ? COLL__PICK(coll__truth_f64, tier)
+                      : divides ? COLL__PICK(coll__divide_f64, tier) : COLL__PICK(coll__scale_f64, tier);
+        break;
+    case COLL_C64:  codec->finish = COLL__IF(COLL_C64, COLL__PICK(coll__divide_c64, tier));    break;
+    case COLL_C128: codec->finish = COLL__IF(COLL_C128, COLL__PICK(coll__divide_c128, tier));  break;
+    default: return;
     }
-    if (codec->finish) codec->whole = NULL;
+    codec->whole = NULL;
 }
 
 /* ---- >>refusals: what there is not, in a sentence ---- */
@@ -5758,11 +6029,19 @@ static bool coll__wants_reproducible(const coll_call *call)
 }
 
 /* There is none of products, and the library knows nothing of the caller's own operations. */
-static bool coll__reproduction_fits(const coll_call *call, char *why, size_t room)
+static bool coll__reproduction_fits(const coll_call *call, coll_type sum, char *why, size_t room)
 {
     const bool is_product = call->op == COLL_PROD && coll__is_floating(call->type);
     const bool is_asked = (call->flags & COLL_REPRODUCIBLE) && !coll__kind_scans(call->kind);
 
+    if (!COLL__ALLOWS_REPRODUCIBLE && is_asked) {
+        coll__print(why, room, "this program was compiled with COLL_NO_REPRODUCIBLE");
+        return false;
+    }
+    if (sum == COLL_C64 && !COLL__HAS(COLL_C128) && coll__wants_reproducible(call)) {
+        coll__print(why, room, "this program was compiled without c128 (%s)", coll__type_switch(COLL_C128));
+        return false;
+    }
     if (!is_asked || (!is_product && call->op != COLL_USER)) return true;
     coll__print(why, room, "there is no reproducible %s of %s: the order of the ranks %s", coll_op_name(call->op),
              coll_type_name(call->type), is_product ? "shows in it" : "may show in it");
@@ -5785,6 +6064,8 @@ static bool coll__scale_fits(const coll_call *call, coll_type sum, double scale,
 }
 
 #define COLL__REFUSE(...) (coll__print(why, room, __VA_ARGS__), false)
+#define COLL__REFUSE_LEFT_OUT(type)                                                                 \
+    COLL__REFUSE("this program was compiled without %s (%s)", coll_type_name(type), coll__type_switch(type))
 
 static bool coll__reduction_fits(const coll_call *call, coll_type wire, coll_type sum, double scale, int ranks, char *why,
                                  size_t room)
@@ -5799,6 +6080,8 @@ static bool coll__reduction_fits(const coll_call *call, coll_type wire, coll_typ
     if (!coll_type_size(wire) && !coll__is_mx(wire)) return COLL__REFUSE("invalid wire type %d (see coll_type)", wire);
     if ((int)call->op < COLL_SUM || call->op > COLL_USER) return COLL__REFUSE("invalid op %d (see coll_op)", (int)call->op);
     if (ranks < 1) return COLL__REFUSE("there is no reduction over %d ranks", ranks);
+    if (!is_user && coll__lacks_type(type) && !coll__cell_is_defined(type, call->op)) return COLL__REFUSE_LEFT_OUT(type);
+    if (!is_user && coll__lacks_type(wire) && wire != type) return COLL__REFUSE_LEFT_OUT(wire);
     if (!coll__cell_is_defined(type, call->op)) return COLL__REFUSE("there is no %s of %s", op_name, name);
     if ((call->flags & COLL_STOCHASTIC) && coll__is_mx(wire))
         return COLL__REFUSE("COLL_STOCHASTIC does not go with a wire of %s", coll_type_name(wire));
@@ -5806,11 +6089,15 @@ static bool coll__reduction_fits(const coll_call *call, coll_type wire, coll_typ
         return COLL__REFUSE("there is no %s of %s over a wire of %s", op_name, name, coll_type_name(wire));
     if (sum != usual && (is_user || sum != COLL_F64 || !coll__is_float(type)))
         return COLL__REFUSE("there is no %s of %s in accumulators of %s", op_name, name, coll_type_name(sum));
+    if (!is_user && coll__lacks_type(sum) && sum != type) return COLL__REFUSE_LEFT_OUT(sum);
     if (is_user && !call->fn) return COLL__REFUSE("op is COLL_USER, but fn is NULL: give the function");
-    if (!coll__reproduction_fits(call, why, room)) return false;
+    if (!COLL__ALLOWS_STOCHASTIC && (call->flags & COLL_STOCHASTIC))
+        return COLL__REFUSE("this program was compiled with COLL_NO_STOCHASTIC");
+    if (!coll__reproduction_fits(call, sum, why, room)) return false;
     return coll__scale_fits(call, sum, scale, why, room);
 }
 
+#undef COLL__REFUSE_LEFT_OUT
 #undef COLL__REFUSE
 
 /* Sums on a grid: terms are read as f32, which all wires but f64 fit, and summed in f64, of doubles in two of them. */
@@ -5827,10 +6114,11 @@ static void coll__codec_reproducible(coll__codec *codec, coll_type wire, int tie
     codec->pair = codec->whole = NULL;
     if (is_double) return;
     codec->load_wire = coll__is_mx(wire) ? coll__mx_map(COLL_F32, wire, tier) : wire == COLL_F32 || wire == COLL_C64 ? NULL
-                     : wire == COLL_F16 ? COLL__PICK_WIDE(coll__load_f16, tier)
-                     : wire == COLL_BF16 ? COLL__PICK_WIDE(coll__load_bf16, tier) : coll__conversion(COLL_F32, wire, tier);
+                     : COLL__HAS(COLL_F16) && wire == COLL_F16 ? COLL__PICK_WIDE(coll__load_f16, tier)
+                     : COLL__HAS(COLL_BF16) && wire == COLL_BF16 ? COLL__PICK_WIDE(coll__load_bf16, tier)
+                     : coll__conversion(COLL_F32, wire, tier);
     codec->load_user = is_through ? NULL : codec->load_wire;
-    if (wire == COLL_C64) codec->store = codec->store_wire = COLL__PICK(coll__narrow_c64, tier);
+    if (COLL__HAS(COLL_C64) && wire == COLL_C64) codec->store = codec->store_wire = COLL__PICK(coll__narrow_c64, tier);
 }
 
 /* coll__codec_reduce with the kernels of one tier, so that tests can compare the tiers. */
@@ -5860,9 +6148,9 @@ static bool coll__codec_reduce_in(coll__codec *codec, const coll_call *call, int
         return true;
     }
     codec->combine = coll__fold_of(sum, call->op, tier);
-    if (wire != type || sum != type) coll__codec_float(codec, call, wire, sum, tier);
+    if (COLL__HAS_CONVERSIONS && (wire != type || sum != type)) coll__codec_float(codec, call, wire, sum, tier);
     else coll__codec_direct(codec, type, call->op, tier);
-    if (is_reproducible) coll__codec_reproducible(codec, wire, tier);
+    if (COLL__HAS_REPRODUCIBLE && is_reproducible) coll__codec_reproducible(codec, wire, tier);
     coll__codec_finish(codec, is_reproducible && type == COLL_C64 ? COLL_C128 : sum, call->op, ranks, scale, tier);
     if (codec->direct && !codec->finish && !is_reproducible) codec->whole = codec->combine;
     if (codec->direct && !is_reproducible) codec->twin = coll__twin_of(type, call->op, tier);
@@ -6007,7 +6295,9 @@ static size_t coll__slot_size(const coll__codec *codec)
  * past the caches, and the rows of a grid. */
 COLL__UNUSED static size_t coll__combine_scratch(const coll__codec *codec, int n)
 {
-    return (size_t)coll__combine_slots(n) * coll__slot_size(codec) + COLL__BLOCK + (codec->reproducible ? COLL__GRID_BYTES : 0);
+    const size_t rows = COLL__HAS_REPRODUCIBLE && codec->reproducible ? COLL__GRID_BYTES : 0;
+
+    return (size_t)coll__combine_slots(n) * coll__slot_size(codec) + COLL__BLOCK + rows;
 }
 
 /* Bytes of `count` elements; where a group begins, if they are the wire's. */
@@ -6030,7 +6320,7 @@ static const void *coll__load(const coll__codec *codec, const coll__source *sour
     coll__map *const load = format == COLL__AS_USER ? codec->load_user : codec->load_wire;
 
     if (format == COLL__AS_SUM) return leaf;
-    if (format == COLL__AS_USER && codec->is_through) {
+    if (COLL__HAS_CONVERSIONS && format == COLL__AS_USER && codec->is_through) {
         _Alignas(64) unsigned char wire[COLL__BLOCK];
         coll__pack(codec, codec->load_wire ? wire : slot, leaf, count, index, source->rank);
         if (codec->load_wire) codec->load_wire(slot, wire, count);
@@ -6131,7 +6421,7 @@ static const void *coll__combine_user(const coll__codec *codec, const coll__sum 
 /* The one rounding; `index` is the number of the first element. */
 static void coll__round_block(const coll__codec *codec, coll__map *store, void *to, const void *sum, size_t count, size_t index)
 {
-    if (codec->stochastic) codec->stochastic(to, sum, count, codec->seed, index);
+    if (COLL__HAS_STOCHASTIC && codec->stochastic) codec->stochastic(to, sum, count, codec->seed, index);
     else store(to, sum, count);
 }
 
@@ -6147,11 +6437,11 @@ static void coll__finish_block(const coll__codec *codec, const void *sum, coll__
         if (codec->direct) return;
         sum = to;
     }
-    if (format != COLL__AS_SUM && codec->clamp) {
+    if (COLL__HAS_CONVERSIONS && format != COLL__AS_SUM && codec->clamp) {
         codec->clamp(scratch, sum, count, 1, codec->limit);
         sum = scratch;
     }
-    if (format == COLL__AS_USER && codec->is_through) {
+    if (COLL__HAS_CONVERSIONS && format == COLL__AS_USER && codec->is_through) {
         _Alignas(64) unsigned char wire[COLL__BLOCK];
         coll__round_block(codec, codec->store_wire, wire, sum, count, index);
         coll__unpack(codec, result, wire, count);
@@ -6221,7 +6511,7 @@ static void coll__combine_block(const coll__codec *codec, const coll__sum *sum, 
 {
     const coll__source *const sources = sum->sources;
 
-    if (codec->reproducible) {
+    if (COLL__HAS_REPRODUCIBLE && codec->reproducible) {
         coll__combine_reproducible(codec, sum, from, count, result);
         return;
     }

@@ -11,7 +11,18 @@
 
 #include "loop.h"
 
-enum { RANKS = 3, LONGEST = 70000 };              /* f32: beyond what is sent at once, and what one lane carries at a time */
+enum { RANKS = 3, LONGEST = 70000 };              /* beyond what is sent at once, and what one lane carries at a time */
+
+/* Four bytes that can be summed in this program. */
+#if COLL__TYPES_THERE & COLL__TYPED_f32
+typedef float number;
+enum { NUMBER = COLL_F32 };
+#elif COLL__TYPES_THERE & COLL__TYPED_i32
+typedef int32_t number;
+enum { NUMBER = COLL_I32 };
+#else
+#error "COLL_ONLY_TYPES of a test has f32 or i32"
+#endif
 
 static int failures;
 
@@ -28,20 +39,20 @@ static int failures;
 /* ---- >>bits ---- */
 
 /* Element i of what a rank gives to rank `to`: a small whole number, so that every order of a sum gives the same bits. */
-static float element(int rank, int to, size_t i) { return (float)((rank * 31 + to * 7 + (int)(i % 1000)) % 511); }
+static number element(int rank, int to, size_t i) { return (number)((rank * 31 + to * 7 + (int)(i % 1000)) % 511); }
 
-static void fill(float *x, int rank, int to, size_t count) { for (size_t i = 0; i < count; i++) x[i] = element(rank, to, i); }
+static void fill(number *x, int rank, int to, size_t count) { for (size_t i = 0; i < count; i++) x[i] = element(rank, to, i); }
 
-static int differ(const float *x, int rank, int to, size_t count)
+static int differ(const number *x, int rank, int to, size_t count)
 {
     for (size_t i = 0; i < count; i++) if (x[i] != element(rank, to, i)) return 1;
     return 0;
 }
 
-static int sums_differ(const float *x, int size, size_t count)
+static int sums_differ(const number *x, int size, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        float sum = 0;
+        number sum = 0;
         for (int r = 0; r < size; r++) sum += element(r, 0, i);
         if (memcmp(&sum, &x[i], sizeof sum)) return 1;
     }
@@ -64,21 +75,21 @@ static bool is_there(coll_comm *comm, int has, coll_status status)
 }
 
 /* Four collectives; 0: all is right. */
-static int four_calls(coll_comm *comm, float *x, float *y, size_t count)
+static int four_calls(coll_comm *comm, number *x, number *y, size_t count)
 {
     const int rank = coll_rank(comm), size = coll_size(comm), root = size - 1;
     int wrong = 0;
 
     fill(x, rank, 0, count);
-    if (coll_allreduce(comm, x, y, count, COLL_F32, COLL_SUM) || sums_differ(y, size, count)) wrong |= 1;
+    if (coll_allreduce(comm, x, y, count, NUMBER, COLL_SUM) || sums_differ(y, size, count)) wrong |= 1;
     fill(x, rank, 5, count);
-    coll_status status = coll_broadcast(comm, x, count, COLL_F32, root);
+    coll_status status = coll_broadcast(comm, x, count, NUMBER, root);
     if (is_there(comm, COLL__HAS_BROADCAST, status) && (status || differ(x, root, 5, count))) wrong |= 2;
     fill(x, rank, 1, count);
-    if (coll_allgather(comm, x, y, count, COLL_F32)) wrong |= 4;
+    if (coll_allgather(comm, x, y, count, NUMBER)) wrong |= 4;
     for (int r = 0; r < size; r++) if (differ(y + (size_t)r * count, r, 1, count)) wrong |= 4;
     for (int r = 0; r < size; r++) fill(x + (size_t)r * count, rank, r, count);
-    status = coll_alltoall(comm, x, y, count, COLL_F32);
+    status = coll_alltoall(comm, x, y, count, NUMBER);
     if (!is_there(comm, COLL__HAS_ALLTOALL, status)) return wrong;
     if (status) wrong |= 8;
     for (int r = 0; r < size; r++) if (differ(y + (size_t)r * count, r, rank, count)) wrong |= 8;
@@ -90,7 +101,7 @@ static int worker(coll_comm *comm, void *arg)
 {
     static const size_t counts[] = { 1, 1000, LONGEST };
     const size_t room = (size_t)LONGEST * (size_t)coll_size(comm);
-    float *x = (float *)malloc(2 * room * sizeof *x);
+    number *x = (number *)malloc(2 * room * sizeof *x);
     int wrong = x ? 0 : 64;
 
     if (coll_size(comm) != *(const int *)arg) wrong |= 32;
@@ -100,6 +111,8 @@ static int worker(coll_comm *comm, void *arg)
     return wrong;
 }
 
+#include "switch_types.h"
+
 /* ---- >>worlds ---- */
 
 /* Ranks that one thread runs, in turns: allreduce, and one of each other kind that is there. */
@@ -107,7 +120,7 @@ static void loops(int size)
 {
     enum { COUNT = 5000 };
     static loop_world w;
-    static float x[LOOP_MOST][LOOP_MOST * COUNT], y[LOOP_MOST][LOOP_MOST * COUNT];
+    static number x[LOOP_MOST][LOOP_MOST * COUNT], y[LOOP_MOST][LOOP_MOST * COUNT];
     const coll_kind kinds[] = { COLL_BARRIER, COLL_BROADCAST, COLL_REDUCE, COLL_ALLREDUCE, COLL_SCAN, COLL_GATHER, COLL_ALLGATHER,
                                 COLL_ALLTOALL, COLL_REDUCE_SCATTER };
     const int has[] = { COLL__HAS_BARRIER, COLL__HAS_BROADCAST, COLL__HAS_REDUCE, COLL__HAS_ALLREDUCE, COLL__HAS_SCAN,
@@ -120,7 +133,7 @@ static void loops(int size)
             fill(x[r], r, 0, COUNT * (size_t)size);
             memcpy(y[r], x[r], sizeof y[r]);
             calls[r] = (coll_call){ .kind = kinds[k], .send = kinds[k] == COLL_BROADCAST ? NULL : x[r], .recv = y[r],
-                                    .count = COUNT, .type = COLL_F32, .op = COLL_SUM };
+                                    .count = COUNT, .type = NUMBER, .op = COLL_SUM };
         }
         if (!has[k]) {
             CHECK(!is_there(w.comms[0], 0, coll_run(w.comms[0], &calls[0])), "kind %d", (int)kinds[k]);
@@ -230,14 +243,14 @@ static int worlds(void)
 static void alone(void)
 {
     const coll_config config = { .size = 1, .log_level = COLL_LOG_NONE };
-    float x = 3, y = 0;
+    number x = 3, y = 0;
     int size = 1;
     coll_comm *comm;
 
     CHECK(coll_init(&comm, &config) == COLL_OK, "alone: %s", coll_error(NULL));
     if (!comm) return;
     CHECK(!worker(comm, &size), "alone: %s", coll_error(comm));
-    CHECK(coll_sendrecv(comm, &x, 1, 0, &y, 1, 0, COLL_F32, 4) == COLL_OK && y == 3, "to itself: %s", coll_error(comm));
+    CHECK(coll_sendrecv(comm, &x, 1, 0, &y, 1, 0, NUMBER, 4) == COLL_OK && y == 3, "to itself: %s", coll_error(comm));
     coll_free(comm);
 }
 
@@ -374,6 +387,7 @@ int main(void)
     alone();
     left_out();
     functions();
+    types();
     if (failures == 0) printf("%d worlds\n", count);
     return failures > 0;
 }

@@ -27,11 +27,14 @@
  *                        alltoall in those with the cost model; so are messages
  *   COLL_ONLY_TRANSPORTS a list instead: -DCOLL_ONLY_TRANSPORTS=threads,tcp leaves out the others of threads, tcp, joined, sim
  *                        and mpi; joined is there with threads and tcp, and mpi takes COLL_WITH_MPI, too
- *   COLL_SMALL           threads and TCP by poll, and kernels for one set of instructions: COLL_NO_SIM, COLL_NO_URING and
- *                        COLL_NO_TIERS
+ *   COLL_SMALL           threads and TCP by poll, kernels for one set of instructions, and four types: COLL_NO_SIM,
+ *                        COLL_NO_URING, COLL_NO_TIERS, and i32, f32, f64 and bf16, unless COLL_ONLY_TYPES says others
  *
  *   COLL_TINY            bare metal: COLL_NO_OS, COLL_NO_TUNER, COLL_NO_HIERARCHY, COLL_NO_TIERS, and of the collectives
- *                        barrier, broadcast, reduce, allreduce and allgather, unless COLL_ONLY_KINDS says others
+ *                        barrier, broadcast, reduce, allreduce and allgather, unless COLL_ONLY_KINDS says others; of the
+ *                        types i32 and f32, unless COLL_ONLY_TYPES does
+ *
+ * Which types of elements may go, and what goes with them, is in coll_parts_types.h.
  *
  * What is left out is not compiled, and its file says in its #else what becomes of those who ask for it: COLL_ERR_UNSUPPORTED,
  * and a sentence with the name of the switch. */
@@ -62,6 +65,9 @@
 #if !defined(COLL_NO_TIERS)
 #define COLL_NO_TIERS 1
 #endif
+#if !defined(COLL_ONLY_TYPES)
+#define COLL_ONLY_TYPES i32, f32, f64, bf16
+#endif
 #endif
 
 #if defined(COLL_TINY)
@@ -79,6 +85,9 @@
 #endif
 #if !defined(COLL_ONLY_KINDS)
 #define COLL_ONLY_KINDS broadcast, reduce
+#endif
+#if !defined(COLL_ONLY_TYPES)
+#define COLL_ONLY_TYPES i32, f32
 #endif
 #endif
 
@@ -262,10 +271,13 @@
 #define COLL__LACKS 0
 #endif
 
+#include "coll_parts_types.h"
+
 /* Is anything left out?  Then there are functions that nobody calls. */
 #if defined(COLL_NO_SIM) || defined(COLL_NO_TCP) || defined(COLL_NO_THREADS) || defined(COLL_NO_JOINED) || defined(COLL_NO_SHM) \
     || defined(COLL_NO_LANES) || defined(COLL_NO_RECORDER) || defined(COLL_NO_BACKGROUND) || defined(COLL_NO_HIERARCHY) \
-    || defined(COLL_NO_TUNER) || defined(COLL_NO_ENV) || defined(COLL_NO_TEXT) || COLL__KINDS_THERE != COLL__KINDS_ALL
+    || defined(COLL_NO_TUNER) || defined(COLL_NO_ENV) || defined(COLL_NO_TEXT) || COLL__KINDS_THERE != COLL__KINDS_ALL \
+    || COLL__TYPES_THERE != COLL__TYPES_ALL || defined(COLL_NO_STOCHASTIC) || defined(COLL_NO_REPRODUCIBLE)
 #define COLL__LEAVES_OUT 1
 #endif
 

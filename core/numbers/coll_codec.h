@@ -192,20 +192,20 @@ COLL__UNUSED static bool coll__codec_move(coll__codec *codec, coll_type type)
 static void coll__codec_integer_average(coll__codec *codec, coll_type type, int tier)
 {
     static coll__map *const loads[COLL_U64 + 1] = {
-        [COLL_I8] = coll__load_i8_base, [COLL_I16] = coll__load_i16_base,
-        [COLL_I32] = coll__load_i32_base, [COLL_U8] = coll__load_u8_base,
-        [COLL_U16] = coll__load_u16_base, [COLL_U32] = coll__load_u32_base,
-        [COLL_I64] = coll__load_i64_base, [COLL_U64] = coll__load_u64_base,
+        [COLL_I8] = COLL__IF(COLL_I8, coll__load_i8_base),    [COLL_I16] = COLL__IF(COLL_I16, coll__load_i16_base),
+        [COLL_I32] = COLL__IF(COLL_I32, coll__load_i32_base), [COLL_I64] = COLL__IF(COLL_I64, coll__load_i64_base),
+        [COLL_U8] = COLL__IF(COLL_U8, coll__load_u8_base),    [COLL_U16] = COLL__IF(COLL_U16, coll__load_u16_base),
+        [COLL_U32] = COLL__IF(COLL_U32, coll__load_u32_base), [COLL_U64] = COLL__IF(COLL_U64, coll__load_u64_base),
     };
 
     codec->direct = false;
     codec->load_wire = codec->load_user = loads[type];
     codec->acc_size = sizeof(int64_t);
-    codec->combine = coll__fold_of(COLL_U64, COLL_SUM, tier);
+    codec->combine = COLL__PICK(coll__sum_u64, tier);
     codec->finish = coll__divide_i64_base;
-    codec->store = codec->type_size == 1 ? coll__store_8_base
-                 : codec->type_size == 2 ? coll__store_16_base : coll__store_32_base;
-    if (codec->type_size == 8) {
+    if (codec->type_size == 4) codec->store = coll__store_32_base;
+    else if (COLL__HAS_ANY(COLL__TYPES_INT8_16)) codec->store = codec->type_size == 1 ? coll__store_8_base : coll__store_16_base;
+    if (COLL__HAS_ANY(COLL__TYPED_i64 | COLL__TYPED_u64) && codec->type_size == 8) {
         codec->acc_size = sizeof(coll__int128);
         codec->combine = coll__sum_i128_base;
         codec->finish = coll__divide_i128_base;
@@ -237,6 +237,11 @@ static void coll__codec_half(coll__codec *codec, coll_type type, coll_type wire,
     }
 }
 
+/* Types that COLL_SATURATE is for, if there are any; and what clamps sums of f32 and of f64. */
+#define COLL__SATURATES COLL__HAS_ANY(COLL__TYPED_f16 | COLL__TYPES_FP8)
+#define COLL__CLAMP_OF(sum, tier)                                                                   \
+    (COLL__HAS(COLL_F64) && (sum) == COLL_F64 ? COLL__PICK(coll__clamp_f64, tier) : COLL__PICK(coll__clamp_f32, tier))
+
 /* The largest finite number of the types that COLL_SATURATE is for; 0 for others. */
 static double coll__saturation(coll_type type)
 {
@@ -265,7 +270,7 @@ static void coll__codec_pack_by(coll__codec *codec, const coll_call *call, coll_
     codec->by.size = coll_type_size(by);
     codec->by.widen = type == by ? NULL : coll__conversion(by, type, tier);
     codec->by.narrow = coll__conversion(wire, by, tier);
-    if (clamps) codec->by.clamp = by == COLL_F64 ? COLL__PICK(coll__clamp_f64, tier) : COLL__PICK(coll__clamp_f32, tier);
+    if (clamps) codec->by.clamp = COLL__CLAMP_OF(by, tier);
     if (draws) codec->by.stochastic = coll__stochastic_row(wire, by, tier);
 }
 
@@ -295,7 +300,7 @@ static void coll__codec_mx(coll__codec *codec, const coll_call *call, coll_type 
     if ((call->flags & COLL_SATURATE) && coll__saturation(type) > 0) {
         codec->limit = coll__saturation(type);
         codec->by.clamp = COLL__PICK(coll__clamp_f32, tier);
-        codec->clamp = sum == COLL_F64 ? COLL__PICK(coll__clamp_f64, tier) : COLL__PICK(coll__clamp_f32, tier);
+        codec->clamp = COLL__CLAMP_OF(sum, tier);
     }
 }
 
@@ -303,10 +308,11 @@ static void coll__codec_mx(coll__codec *codec, const coll_call *call, coll_type 
 static void coll__codec_float(coll__codec *codec, const coll_call *call, coll_type wire, coll_type sum, int tier)
 {
     const coll_type type = call->type;
-    const bool clamps = (call->flags & COLL_SATURATE) && coll__clamp_limit(type, wire) > 0;
-    const bool draws = (call->flags & COLL_STOCHASTIC) && coll__is_float(wire) && coll_type_size(wire) <= 2;
+    const bool clamps = COLL__SATURATES && (call->flags & COLL_SATURATE) && coll__clamp_limit(type, wire) > 0;
+    const bool is_drawn = COLL__HAS_STOCHASTIC && (call->flags & COLL_STOCHASTIC);
+    const bool draws = is_drawn && coll__is_float(wire) && coll_type_size(wire) <= 2;
 
-    if (coll__is_mx(wire)) {
+    if (COLL__HAS_ANY(COLL__TYPES_MX) && coll__is_mx(wire)) {
         coll__codec_mx(codec, call, wire, sum, tier);
         return;
     }
@@ -319,9 +325,10 @@ static void coll__codec_float(coll__codec *codec, const coll_call *call, coll_ty
         codec->pack = coll__conversion(wire, type, tier);
         codec->unpack = coll__conversion(type, wire, tier);
         codec->load_user = codec->store = NULL;
-        if (type == COLL_BF16 && wire == COLL_F16) codec->repack = coll__repack_bf16_to_f16_base;
+        if (COLL__HAS(COLL_F16) && type == COLL_BF16 && wire == COLL_F16) codec->repack = coll__repack_bf16_to_f16_base;
     }
-    if (sum == COLL_F32 && (wire == COLL_F16 || wire == COLL_BF16) && !draws && (type == wire || type == COLL_F32))
+    if (COLL__HAS_ANY(COLL__TYPES_16) && !draws && sum == COLL_F32
+        && (wire == COLL_F16 || wire == COLL_BF16) && (type == wire || type == COLL_F32))
         coll__codec_half(codec, type, wire, call->op, tier);
     if (draws) {
         codec->stochastic = coll__stochastic_row(wire, sum, tier);
@@ -329,32 +336,39 @@ static void coll__codec_float(coll__codec *codec, const coll_call *call, coll_ty
     }
     if (clamps) {
         codec->limit = coll__clamp_limit(type, wire);
-        codec->clamp = sum == COLL_F64 ? COLL__PICK(coll__clamp_f64, tier) : COLL__PICK(coll__clamp_f32, tier);
+        codec->clamp = COLL__CLAMP_OF(sum, tier);
         codec->whole = NULL;
     }
     if (wire != type && (clamps || draws)) coll__codec_pack_by(codec, call, wire, clamps, draws, tier);
     codec->is_through = wire != type && !codec->load_user;
 }
 
+/* Of so many bytes, all that may be bool or integers; NULL where a program has none of such a length. */
+static coll__map *coll__truth_of(size_t bytes)
+{
+    switch (bytes) {
+    case 1:  return COLL__HAS_ANY(COLL__TYPED_i8 | COLL__TYPED_u8 | COLL__TYPED_bool) ? coll__truth_u8_base : NULL;
+    case 2:  return COLL__HAS_ANY(COLL__TYPED_i16 | COLL__TYPED_u16) ? coll__truth_u16_base : NULL;
+    case 4:  return COLL__HAS_ANY(COLL__TYPED_i32 | COLL__TYPED_u32) ? coll__truth_u32_base : NULL;
+    default: return COLL__HAS_ANY(COLL__TYPED_i64 | COLL__TYPED_u64) ? coll__truth_u64_base : NULL;
+    }
+}
+
 /* Elements that are their own accumulators; `store` is for a lone source, for folds leave results. */
 static void coll__codec_direct(coll__codec *codec, coll_type type, coll_op op, int tier)
 {
     switch (type) {
-    case COLL_F32: case COLL_F64: codec->store = coll__conversion(type, type, tier);      break;
-    case COLL_C64:                codec->store = COLL__PICK(coll__canon_c64, tier);       break;
-    case COLL_C128:               codec->store = COLL__PICK(coll__canon_c128, tier);      break;
-    case COLL_F32_I32:            codec->store = coll__store_f32_i32;                     break;
-    case COLL_F64_I32:            codec->store = coll__store_f64_i32;                     break;
-    case COLL_F64_I64:            codec->store = coll__store_f64_i64;                     break;
-    case COLL_I32_I32:            codec->store = coll__store_i32_i32;                     break;
-    case COLL_I64_I32:            codec->store = coll__store_i64_i32;                     break;
-    case COLL_I64_I64:            codec->store = coll__store_i64_i64;                     break;
-    case COLL_BOOL:               codec->store = coll__truth_u8_base;                     break;
+    case COLL_F32: case COLL_F64: codec->store = coll__conversion(type, type, tier);                          break;
+    case COLL_C64:     codec->store = COLL__IF(COLL_C64, COLL__PICK(coll__canon_c64, tier));                  break;
+    case COLL_C128:    codec->store = COLL__IF(COLL_C128, COLL__PICK(coll__canon_c128, tier));                break;
+    case COLL_F32_I32: codec->store = COLL__IF(COLL_F32_I32, coll__store_f32_i32);                            break;
+    case COLL_F64_I32: codec->store = COLL__IF(COLL_F64_I32, coll__store_f64_i32);                            break;
+    case COLL_F64_I64: codec->store = COLL__IF(COLL_F64_I64, coll__store_f64_i64);                            break;
+    case COLL_I32_I32: codec->store = COLL__IF(COLL_I32_I32, coll__store_i32_i32);                            break;
+    case COLL_I64_I32: codec->store = COLL__IF(COLL_I64_I32, coll__store_i64_i32);                            break;
+    case COLL_I64_I64: codec->store = COLL__IF(COLL_I64_I64, coll__store_i64_i64);                            break;
     default:
-        if (coll__is_logical(op)) {
-            codec->store = codec->type_size == 1 ? coll__truth_u8_base : codec->type_size == 2 ? coll__truth_u16_base
-                         : codec->type_size == 4 ? coll__truth_u32_base : coll__truth_u64_base;
-        }
+        if (type == COLL_BOOL || coll__is_logical(op)) codec->store = coll__truth_of(codec->type_size);
     }
     codec->store_wire = codec->store;
 }
@@ -362,19 +376,25 @@ static void coll__codec_direct(coll__codec *codec, coll_type type, coll_op op, i
 /* Division, scale and truth, of sums in the given type. */
 static void coll__codec_finish(coll__codec *codec, coll_type sum, coll_op op, int ranks, double scale, int tier)
 {
+    const bool divides = op == COLL_AVG, is_truth = coll__is_logical(op);
+
     codec->factor = scale;
-    codec->divisor = op == COLL_AVG ? ranks : 1;
-    if (coll__is_logical(op)) {
-        if (sum == COLL_F32) codec->finish = COLL__PICK(coll__truth_f32, tier);
-        if (sum == COLL_F64) codec->finish = COLL__PICK(coll__truth_f64, tier);
-    } else if (op == COLL_AVG || scale != 1) {
-        const bool divides = op == COLL_AVG;
-        if (sum == COLL_F32) codec->finish = divides ? COLL__PICK(coll__divide_f32, tier) : COLL__PICK(coll__scale_f32, tier);
-        if (sum == COLL_F64) codec->finish = divides ? COLL__PICK(coll__divide_f64, tier) : COLL__PICK(coll__scale_f64, tier);
-        if (sum == COLL_C64) codec->finish = COLL__PICK(coll__divide_c64, tier);
-        if (sum == COLL_C128) codec->finish = COLL__PICK(coll__divide_c128, tier);
+    codec->divisor = divides ? ranks : 1;
+    if (is_truth ? !coll__is_float(sum) : !divides && scale == 1) return;
+    switch (sum) {
+    case COLL_F32:
+        codec->finish = !COLL__HAS(COLL_F32) ? NULL : is_truth ? COLL__PICK(coll__truth_f32, tier)
+                      : divides ? COLL__PICK(coll__divide_f32, tier) : COLL__PICK(coll__scale_f32, tier);
+        break;
+    case COLL_F64:
+        codec->finish = !COLL__HAS(COLL_F64) ? NULL : is_truth ? COLL__PICK(coll__truth_f64, tier)
+                      : divides ? COLL__PICK(coll__divide_f64, tier) : COLL__PICK(coll__scale_f64, tier);
+        break;
+    case COLL_C64:  codec->finish = COLL__IF(COLL_C64, COLL__PICK(coll__divide_c64, tier));    break;
+    case COLL_C128: codec->finish = COLL__IF(COLL_C128, COLL__PICK(coll__divide_c128, tier));  break;
+    default: return;
     }
-    if (codec->finish) codec->whole = NULL;
+    codec->whole = NULL;
 }
 
 /* ---- >>refusals: what there is not, in a sentence ---- */
@@ -399,11 +419,19 @@ static bool coll__wants_reproducible(const coll_call *call)
 }
 
 /* There is none of products, and the library knows nothing of the caller's own operations. */
-static bool coll__reproduction_fits(const coll_call *call, char *why, size_t room)
+static bool coll__reproduction_fits(const coll_call *call, coll_type sum, char *why, size_t room)
 {
     const bool is_product = call->op == COLL_PROD && coll__is_floating(call->type);
     const bool is_asked = (call->flags & COLL_REPRODUCIBLE) && !coll__kind_scans(call->kind);
 
+    if (!COLL__ALLOWS_REPRODUCIBLE && is_asked) {
+        coll__print(why, room, "this program was compiled with COLL_NO_REPRODUCIBLE");
+        return false;
+    }
+    if (sum == COLL_C64 && !COLL__HAS(COLL_C128) && coll__wants_reproducible(call)) {
+        coll__print(why, room, "this program was compiled without c128 (%s)", coll__type_switch(COLL_C128));
+        return false;
+    }
     if (!is_asked || (!is_product && call->op != COLL_USER)) return true;
     coll__print(why, room, "there is no reproducible %s of %s: the order of the ranks %s", coll_op_name(call->op),
              coll_type_name(call->type), is_product ? "shows in it" : "may show in it");
@@ -426,6 +454,8 @@ static bool coll__scale_fits(const coll_call *call, coll_type sum, double scale,
 }
 
 #define COLL__REFUSE(...) (coll__print(why, room, __VA_ARGS__), false)
+#define COLL__REFUSE_LEFT_OUT(type)                                                                 \
+    COLL__REFUSE("this program was compiled without %s (%s)", coll_type_name(type), coll__type_switch(type))
 
 static bool coll__reduction_fits(const coll_call *call, coll_type wire, coll_type sum, double scale, int ranks, char *why,
                                  size_t room)
@@ -440,6 +470,8 @@ static bool coll__reduction_fits(const coll_call *call, coll_type wire, coll_typ
     if (!coll_type_size(wire) && !coll__is_mx(wire)) return COLL__REFUSE("invalid wire type %d (see coll_type)", wire);
     if ((int)call->op < COLL_SUM || call->op > COLL_USER) return COLL__REFUSE("invalid op %d (see coll_op)", (int)call->op);
     if (ranks < 1) return COLL__REFUSE("there is no reduction over %d ranks", ranks);
+    if (!is_user && coll__lacks_type(type) && !coll__cell_is_defined(type, call->op)) return COLL__REFUSE_LEFT_OUT(type);
+    if (!is_user && coll__lacks_type(wire) && wire != type) return COLL__REFUSE_LEFT_OUT(wire);
     if (!coll__cell_is_defined(type, call->op)) return COLL__REFUSE("there is no %s of %s", op_name, name);
     if ((call->flags & COLL_STOCHASTIC) && coll__is_mx(wire))
         return COLL__REFUSE("COLL_STOCHASTIC does not go with a wire of %s", coll_type_name(wire));
@@ -447,11 +479,15 @@ static bool coll__reduction_fits(const coll_call *call, coll_type wire, coll_typ
         return COLL__REFUSE("there is no %s of %s over a wire of %s", op_name, name, coll_type_name(wire));
     if (sum != usual && (is_user || sum != COLL_F64 || !coll__is_float(type)))
         return COLL__REFUSE("there is no %s of %s in accumulators of %s", op_name, name, coll_type_name(sum));
+    if (!is_user && coll__lacks_type(sum) && sum != type) return COLL__REFUSE_LEFT_OUT(sum);
     if (is_user && !call->fn) return COLL__REFUSE("op is COLL_USER, but fn is NULL: give the function");
-    if (!coll__reproduction_fits(call, why, room)) return false;
+    if (!COLL__ALLOWS_STOCHASTIC && (call->flags & COLL_STOCHASTIC))
+        return COLL__REFUSE("this program was compiled with COLL_NO_STOCHASTIC");
+    if (!coll__reproduction_fits(call, sum, why, room)) return false;
     return coll__scale_fits(call, sum, scale, why, room);
 }
 
+#undef COLL__REFUSE_LEFT_OUT
 #undef COLL__REFUSE
 
 /* Sums on a grid: terms are read as f32, which all wires but f64 fit, and summed in f64, of doubles in two of them. */
@@ -468,10 +504,11 @@ static void coll__codec_reproducible(coll__codec *codec, coll_type wire, int tie
     codec->pair = codec->whole = NULL;
     if (is_double) return;
     codec->load_wire = coll__is_mx(wire) ? coll__mx_map(COLL_F32, wire, tier) : wire == COLL_F32 || wire == COLL_C64 ? NULL
-                     : wire == COLL_F16 ? COLL__PICK_WIDE(coll__load_f16, tier)
-                     : wire == COLL_BF16 ? COLL__PICK_WIDE(coll__load_bf16, tier) : coll__conversion(COLL_F32, wire, tier);
+                     : COLL__HAS(COLL_F16) && wire == COLL_F16 ? COLL__PICK_WIDE(coll__load_f16, tier)
+                     : COLL__HAS(COLL_BF16) && wire == COLL_BF16 ? COLL__PICK_WIDE(coll__load_bf16, tier)
+                     : coll__conversion(COLL_F32, wire, tier);
     codec->load_user = is_through ? NULL : codec->load_wire;
-    if (wire == COLL_C64) codec->store = codec->store_wire = COLL__PICK(coll__narrow_c64, tier);
+    if (COLL__HAS(COLL_C64) && wire == COLL_C64) codec->store = codec->store_wire = COLL__PICK(coll__narrow_c64, tier);
 }
 
 /* coll__codec_reduce with the kernels of one tier, so that tests can compare the tiers. */
@@ -501,9 +538,9 @@ static bool coll__codec_reduce_in(coll__codec *codec, const coll_call *call, int
         return true;
     }
     codec->combine = coll__fold_of(sum, call->op, tier);
-    if (wire != type || sum != type) coll__codec_float(codec, call, wire, sum, tier);
+    if (COLL__HAS_CONVERSIONS && (wire != type || sum != type)) coll__codec_float(codec, call, wire, sum, tier);
     else coll__codec_direct(codec, type, call->op, tier);
-    if (is_reproducible) coll__codec_reproducible(codec, wire, tier);
+    if (COLL__HAS_REPRODUCIBLE && is_reproducible) coll__codec_reproducible(codec, wire, tier);
     coll__codec_finish(codec, is_reproducible && type == COLL_C64 ? COLL_C128 : sum, call->op, ranks, scale, tier);
     if (codec->direct && !codec->finish && !is_reproducible) codec->whole = codec->combine;
     if (codec->direct && !is_reproducible) codec->twin = coll__twin_of(type, call->op, tier);

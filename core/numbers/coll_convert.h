@@ -153,7 +153,9 @@ enum { COLL__FLOATS = COLL_F64 - COLL_F16 + 1 };
 
 typedef coll__map *coll__maps[COLL__FLOATS][COLL__FLOATS];
 
-#define COLL__CELL(tier, from, to) [COLL__AT_##from][COLL__AT_##to] = coll__##from##_to_##to##_##tier,
+#define COLL__CELL(tier, from, to)                                                                  \
+    [COLL__AT_##from][COLL__AT_##to] = COLL__HAS(COLL_F16 + COLL__AT_##from) && COLL__HAS(COLL_F16 + COLL__AT_##to) \
+                                     ? coll__##from##_to_##to##_##tier : NULL,
 #define COLL__CELL_base(from, to, out, in, VALUE) COLL__CELL(base, from, to)
 #define COLL__CELL_avx2(from, to, out, in, VALUE) COLL__CELL(avx2, from, to)
 #define COLL__CELL_avx512(from, to, out, in, VALUE) COLL__CELL(avx512, from, to)
@@ -170,7 +172,7 @@ static const coll__maps coll__conversions[COLL__TIERS] = {
 #endif
 };
 
-/* NULL if either is not a float type, or if they are the same type of 8 or 16 bits. */
+/* NULL if either is not a float type, or was left out, or if they are the same type of 8 or 16 bits. */
 COLL__UNUSED static coll__map *coll__conversion(coll_type to, coll_type from, int tier)
 {
     if (!coll__is_float(from) || !coll__is_float(to)) return NULL;

@@ -242,61 +242,100 @@ COLL__PAIR(i64_i64, i64, 64, 64)
 
 /* ---- >>cells: which type has which operation ---- */
 
-/* The fold of each cell.  COLL_AVG has that of the sum, which integers replace by a wider one.  The
- * floats that f32 accumulates for have its row. */
-#define COLL__ROW_INTEGER(tier, type, wrap, name, average)                                          \
-    [type] = { [COLL_SUM] = coll__sum_##wrap##_##tier, [COLL_PROD] = coll__prod_##wrap##_base,    \
-               [COLL_MIN] = coll__min_##name##_##tier, [COLL_MAX] = coll__max_##name##_##tier,      \
-               [COLL_AVG] = average, [COLL_BAND] = coll__band_##wrap##_##tier,                      \
-               [COLL_BOR] = coll__bor_##wrap##_##tier, [COLL_BXOR] = coll__bxor_##wrap##_##tier,    \
-               [COLL_LAND] = coll__land_##wrap##_base, [COLL_LOR] = coll__lor_##wrap##_base,    \
-               [COLL_LXOR] = coll__lxor_##wrap##_base },
-#define COLL__ROW_FLOAT(tier, type, name)                                                           \
-    [type] = { [COLL_SUM] = coll__sum_##name##_##tier, [COLL_PROD] = coll__prod_##name##_##tier,    \
-               [COLL_MIN] = coll__min_##name##_##tier, [COLL_MAX] = coll__max_##name##_##tier,      \
-               [COLL_AVG] = coll__sum_##name##_##tier, [COLL_LAND] = coll__land_##name##_base,    \
-               [COLL_LOR] = coll__lor_##name##_base, [COLL_LXOR] = coll__lxor_##name##_base },
-#define COLL__ROW_BOOL(tier)                                                                        \
-    [COLL_BOOL] = { [COLL_MIN] = coll__land_u8_base, [COLL_MAX] = coll__lor_u8_base,            \
-                    [COLL_BAND] = coll__land_u8_base, [COLL_BOR] = coll__lor_u8_base,           \
-                    [COLL_BXOR] = coll__lxor_u8_base, [COLL_LAND] = coll__land_u8_base,         \
-                    [COLL_LOR] = coll__lor_u8_base, [COLL_LXOR] = coll__lxor_u8_base },
-#define COLL__ROW_COMPLEX(tier, type, name)                                                         \
-    [type] = { [COLL_SUM] = coll__sum_##name##_##tier, [COLL_PROD] = coll__prod_##name##_##tier,    \
-               [COLL_AVG] = coll__sum_##name##_##tier },
-#define COLL__ROW_PAIR(type, name)                                                                  \
-    [type] = { [COLL_MINLOC] = coll__minloc_##name, [COLL_MAXLOC] = coll__maxloc_##name },
+/* The folds of a type by operation.  COLL_AVG has that of the sum, which integers replace by a wider one.  The floats that f32
+ * accumulates for have its row. */
+typedef coll__fold_fn *const coll__fold_row[COLL_USER];
 
-#define COLL__ROWS(tier)                                                                            \
-    COLL__ROW_INTEGER(tier, COLL_I8, u8, i8, coll__sum_u8_##tier)                                   \
-    COLL__ROW_INTEGER(tier, COLL_I16, u16, i16, coll__sum_u16_##tier)                               \
-    COLL__ROW_INTEGER(tier, COLL_I32, u32, i32, coll__sum_u32_##tier)                               \
-    COLL__ROW_INTEGER(tier, COLL_I64, u64, i64, coll__sum_u64_##tier)                             \
-    COLL__ROW_INTEGER(tier, COLL_U8, u8, u8, coll__sum_u8_##tier)                                   \
-    COLL__ROW_INTEGER(tier, COLL_U16, u16, u16, coll__sum_u16_##tier)                               \
-    COLL__ROW_INTEGER(tier, COLL_U32, u32, u32, coll__sum_u32_##tier)                               \
-    COLL__ROW_INTEGER(tier, COLL_U64, u64, u64, coll__sum_u64_##tier)                             \
-    COLL__ROW_BOOL(tier)                                                                            \
-    COLL__ROW_FLOAT(tier, COLL_F32, f32)        COLL__ROW_FLOAT(tier, COLL_F64, f64)                \
-    COLL__ROW_COMPLEX(tier, COLL_C64, c64)      COLL__ROW_COMPLEX(tier, COLL_C128, c128)            \
-    COLL__ROW_PAIR(COLL_F32_I32, f32_i32)       COLL__ROW_PAIR(COLL_F64_I32, f64_i32)               \
-    COLL__ROW_PAIR(COLL_F64_I64, f64_i64)       COLL__ROW_PAIR(COLL_I32_I32, i32_i32)               \
-    COLL__ROW_PAIR(COLL_I64_I32, i64_i32)       COLL__ROW_PAIR(COLL_I64_I64, i64_i64)
+#define COLL__ROW_INTEGER(tier, name, wrap)                                                         \
+    static coll__fold_row coll__folds_##name##_##tier = {                                           \
+        [COLL_SUM] = coll__sum_##wrap##_##tier, [COLL_PROD] = coll__prod_##wrap##_base,             \
+        [COLL_MIN] = coll__min_##name##_##tier, [COLL_MAX] = coll__max_##name##_##tier,             \
+        [COLL_AVG] = coll__sum_##wrap##_##tier, [COLL_BAND] = coll__band_##wrap##_##tier,           \
+        [COLL_BOR] = coll__bor_##wrap##_##tier, [COLL_BXOR] = coll__bxor_##wrap##_##tier,           \
+        [COLL_LAND] = coll__land_##wrap##_base, [COLL_LOR] = coll__lor_##wrap##_base,               \
+        [COLL_LXOR] = coll__lxor_##wrap##_base };
+#define COLL__ROW_FLOAT(tier, name)                                                                 \
+    static coll__fold_row coll__folds_##name##_##tier = {                                           \
+        [COLL_SUM] = coll__sum_##name##_##tier, [COLL_PROD] = coll__prod_##name##_##tier,           \
+        [COLL_MIN] = coll__min_##name##_##tier, [COLL_MAX] = coll__max_##name##_##tier,             \
+        [COLL_AVG] = coll__sum_##name##_##tier, [COLL_LAND] = coll__land_##name##_base,             \
+        [COLL_LOR] = coll__lor_##name##_base, [COLL_LXOR] = coll__lxor_##name##_base };
+#define COLL__ROW_COMPLEX(tier, name)                                                               \
+    static coll__fold_row coll__folds_##name##_##tier = {                                           \
+        [COLL_SUM] = coll__sum_##name##_##tier, [COLL_PROD] = coll__prod_##name##_##tier,           \
+        [COLL_AVG] = coll__sum_##name##_##tier };
+#define COLL__ROW_PAIR(name)                                                                        \
+    static coll__fold_row coll__folds_##name = {                                                    \
+        [COLL_MINLOC] = coll__minloc_##name, [COLL_MAXLOC] = coll__maxloc_##name };
+#define COLL__ROW_WIDE(name)                                                                        \
+    static coll__fold_row coll__folds_##name##_avx512 = {                                           \
+        [COLL_SUM] = coll__sum_##name##_avx512, [COLL_AVG] = coll__sum_##name##_avx512 };
 
-static coll__fold_fn *const coll__folds[COLL__TIERS][COLL__TYPE_LIMIT][COLL_USER] = {
-    [COLL__TIER_BASE] = { COLL__ROWS(base) },
+#define COLL__ROWS(tier, ...)                                                                       \
+    COLL__ROW_INTEGER(tier, i8, u8)     COLL__ROW_INTEGER(tier, i16, u16)                           \
+    COLL__ROW_INTEGER(tier, i32, u32)   COLL__ROW_INTEGER(tier, i64, u64)                           \
+    COLL__ROW_INTEGER(tier, u8, u8)     COLL__ROW_INTEGER(tier, u16, u16)                           \
+    COLL__ROW_INTEGER(tier, u32, u32)   COLL__ROW_INTEGER(tier, u64, u64)                           \
+    COLL__ROW_FLOAT(tier, f32)          COLL__ROW_FLOAT(tier, f64)                                  \
+    COLL__ROW_COMPLEX(tier, c64)        COLL__ROW_COMPLEX(tier, c128)
+COLL__EACH_TIER(COLL__ROWS, 0)
+COLL__ROW_PAIR(f32_i32)
+COLL__ROW_PAIR(f64_i32)
+COLL__ROW_PAIR(f64_i64)
+COLL__ROW_PAIR(i32_i32)
+COLL__ROW_PAIR(i64_i32)
+COLL__ROW_PAIR(i64_i64)
 #if COLL__HAS_TIERS
-    [COLL__TIER_AVX2] = { COLL__ROWS(avx2) },
-    [COLL__TIER_AVX512] = { [COLL_F32] = { [COLL_SUM] = coll__sum_f32_avx512, [COLL_AVG] = coll__sum_f32_avx512 },
-                            [COLL_F64] = { [COLL_SUM] = coll__sum_f64_avx512, [COLL_AVG] = coll__sum_f64_avx512 } },
+COLL__ROW_WIDE(f32)
+COLL__ROW_WIDE(f64)
+#endif
+
+static coll__fold_row coll__folds_bool = {
+    [COLL_MIN] = coll__land_u8_base,  [COLL_MAX] = coll__lor_u8_base,  [COLL_BAND] = coll__land_u8_base,
+    [COLL_BOR] = coll__lor_u8_base,   [COLL_BXOR] = coll__lxor_u8_base, [COLL_LAND] = coll__land_u8_base,
+    [COLL_LOR] = coll__lor_u8_base,   [COLL_LXOR] = coll__lxor_u8_base };
+
+/* What every program has, for communicators are numbered by it. */
+static coll__fold_row coll__folds_least = { [COLL_MAX] = coll__max_u64_base };
+
+#define COLL__ROWS_OF(tier)                                                                         \
+    [COLL_I8] = COLL__IF(COLL_I8, &coll__folds_i8_##tier),                                          \
+    [COLL_I16] = COLL__IF(COLL_I16, &coll__folds_i16_##tier),                                       \
+    [COLL_I32] = COLL__IF(COLL_I32, &coll__folds_i32_##tier),                                       \
+    [COLL_I64] = COLL__IF(COLL_I64, &coll__folds_i64_##tier),                                       \
+    [COLL_U8] = COLL__IF(COLL_U8, &coll__folds_u8_##tier),                                          \
+    [COLL_U16] = COLL__IF(COLL_U16, &coll__folds_u16_##tier),                                       \
+    [COLL_U32] = COLL__IF(COLL_U32, &coll__folds_u32_##tier),                                       \
+    [COLL_U64] = COLL__HAS(COLL_U64) ? &coll__folds_u64_##tier : &coll__folds_least,                \
+    [COLL_F32] = COLL__IF(COLL_F32, &coll__folds_f32_##tier),                                       \
+    [COLL_F64] = COLL__IF(COLL_F64, &coll__folds_f64_##tier),                                       \
+    [COLL_C64] = COLL__IF(COLL_C64, &coll__folds_c64_##tier),                                       \
+    [COLL_C128] = COLL__IF(COLL_C128, &coll__folds_c128_##tier)
+
+/* NULL: what a tier takes from the next lower one, and what a program has left out. */
+static coll__fold_row *const coll__folds[COLL__TIERS][COLL__TYPE_LIMIT] = {
+    [COLL__TIER_BASE] = {
+        COLL__ROWS_OF(base),
+        [COLL_BOOL] = COLL__IF(COLL_BOOL, &coll__folds_bool),
+        [COLL_F32_I32] = COLL__IF(COLL_F32_I32, &coll__folds_f32_i32),
+        [COLL_F64_I32] = COLL__IF(COLL_F64_I32, &coll__folds_f64_i32),
+        [COLL_F64_I64] = COLL__IF(COLL_F64_I64, &coll__folds_f64_i64),
+        [COLL_I32_I32] = COLL__IF(COLL_I32_I32, &coll__folds_i32_i32),
+        [COLL_I64_I32] = COLL__IF(COLL_I64_I32, &coll__folds_i64_i32),
+        [COLL_I64_I64] = COLL__IF(COLL_I64_I64, &coll__folds_i64_i64),
+    },
+#if COLL__HAS_TIERS
+    [COLL__TIER_AVX2] = { COLL__ROWS_OF(avx2) },
+    [COLL__TIER_AVX512] = { [COLL_F32] = COLL__IF(COLL_F32, &coll__folds_f32_avx512),
+                            [COLL_F64] = COLL__IF(COLL_F64, &coll__folds_f64_avx512) },
 #endif
 };
 
 /* NULL if there is no such cell. */
 COLL__UNUSED static coll__fold_fn *coll__fold_of(coll_type type, coll_op op, int tier)
 {
-    while (tier > COLL__TIER_BASE && !coll__folds[tier][type][op]) tier--;
-    return coll__folds[tier][type][op];
+    while (tier > COLL__TIER_BASE && !(coll__folds[tier][type] && (*coll__folds[tier][type])[op])) tier--;
+    return coll__folds[tier][type] ? (*coll__folds[tier][type])[op] : NULL;
 }
 
 /* NULL: the results are made one after the other. */
@@ -304,13 +343,17 @@ static coll__twin_fn *coll__twin_of(coll_type type, coll_op op, int tier)
 {
     if (op != COLL_SUM && (op != COLL_AVG || !coll__is_float(type))) return NULL;
     switch (type) {
-    case COLL_I8: case COLL_U8:   return COLL__PICK(coll__sum_u8_twin, tier);
-    case COLL_I16: case COLL_U16: return COLL__PICK(coll__sum_u16_twin, tier);
-    case COLL_I32: case COLL_U32: return COLL__PICK(coll__sum_u32_twin, tier);
-    case COLL_I64: case COLL_U64: return COLL__PICK(coll__sum_u64_twin, tier);
-    case COLL_F32:                return COLL__PICK_WIDE(coll__sum_f32_twin, tier);
-    case COLL_F64:                return COLL__PICK_WIDE(coll__sum_f64_twin, tier);
-    default:                      return NULL;
+    case COLL_I8: case COLL_U8:
+        return COLL__HAS(COLL_I8) || COLL__HAS(COLL_U8) ? COLL__PICK(coll__sum_u8_twin, tier) : NULL;
+    case COLL_I16: case COLL_U16:
+        return COLL__HAS(COLL_I16) || COLL__HAS(COLL_U16) ? COLL__PICK(coll__sum_u16_twin, tier) : NULL;
+    case COLL_I32: case COLL_U32:
+        return COLL__HAS(COLL_I32) || COLL__HAS(COLL_U32) ? COLL__PICK(coll__sum_u32_twin, tier) : NULL;
+    case COLL_I64: case COLL_U64:
+        return COLL__HAS(COLL_I64) || COLL__HAS(COLL_U64) ? COLL__PICK(coll__sum_u64_twin, tier) : NULL;
+    case COLL_F32: return COLL__IF(COLL_F32, COLL__PICK_WIDE(coll__sum_f32_twin, tier));
+    case COLL_F64: return COLL__IF(COLL_F64, COLL__PICK_WIDE(coll__sum_f64_twin, tier));
+    default:       return NULL;
     }
 }
 
@@ -325,7 +368,8 @@ COLL__UNUSED static bool coll__cell_is_defined(coll_type type, coll_op op)
 {
     if (!coll_type_size(type) || (int)op < COLL_SUM || op > COLL_USER) return false;
     if (op == COLL_USER) return true;
-    return !coll__is_blob(type) && coll__folds[COLL__TIER_BASE][coll__usual_accumulator(type)][op];
+    if (coll__is_blob(type) || (coll__lacks_type(type) && type != COLL_U64)) return false;
+    return coll__fold_of(coll__usual_accumulator(type), op, COLL__TIER_BASE);
 }
 
 #if defined(__clang__)

@@ -61,7 +61,9 @@ static size_t coll__slot_size(const coll__codec *codec)
  * past the caches, and the rows of a grid. */
 COLL__UNUSED static size_t coll__combine_scratch(const coll__codec *codec, int n)
 {
-    return (size_t)coll__combine_slots(n) * coll__slot_size(codec) + COLL__BLOCK + (codec->reproducible ? COLL__GRID_BYTES : 0);
+    const size_t rows = COLL__HAS_REPRODUCIBLE && codec->reproducible ? COLL__GRID_BYTES : 0;
+
+    return (size_t)coll__combine_slots(n) * coll__slot_size(codec) + COLL__BLOCK + rows;
 }
 
 /* Bytes of `count` elements; where a group begins, if they are the wire's. */
@@ -84,7 +86,7 @@ static const void *coll__load(const coll__codec *codec, const coll__source *sour
     coll__map *const load = format == COLL__AS_USER ? codec->load_user : codec->load_wire;
 
     if (format == COLL__AS_SUM) return leaf;
-    if (format == COLL__AS_USER && codec->is_through) {
+    if (COLL__HAS_CONVERSIONS && format == COLL__AS_USER && codec->is_through) {
         _Alignas(64) unsigned char wire[COLL__BLOCK];
         coll__pack(codec, codec->load_wire ? wire : slot, leaf, count, index, source->rank);
         if (codec->load_wire) codec->load_wire(slot, wire, count);
@@ -185,7 +187,7 @@ static const void *coll__combine_user(const coll__codec *codec, const coll__sum 
 /* The one rounding; `index` is the number of the first element. */
 static void coll__round_block(const coll__codec *codec, coll__map *store, void *to, const void *sum, size_t count, size_t index)
 {
-    if (codec->stochastic) codec->stochastic(to, sum, count, codec->seed, index);
+    if (COLL__HAS_STOCHASTIC && codec->stochastic) codec->stochastic(to, sum, count, codec->seed, index);
     else store(to, sum, count);
 }
 
@@ -201,11 +203,11 @@ static void coll__finish_block(const coll__codec *codec, const void *sum, coll__
         if (codec->direct) return;
         sum = to;
     }
-    if (format != COLL__AS_SUM && codec->clamp) {
+    if (COLL__HAS_CONVERSIONS && format != COLL__AS_SUM && codec->clamp) {
         codec->clamp(scratch, sum, count, 1, codec->limit);
         sum = scratch;
     }
-    if (format == COLL__AS_USER && codec->is_through) {
+    if (COLL__HAS_CONVERSIONS && format == COLL__AS_USER && codec->is_through) {
         _Alignas(64) unsigned char wire[COLL__BLOCK];
         coll__round_block(codec, codec->store_wire, wire, sum, count, index);
         coll__unpack(codec, result, wire, count);
@@ -275,7 +277,7 @@ static void coll__combine_block(const coll__codec *codec, const coll__sum *sum, 
 {
     const coll__source *const sources = sum->sources;
 
-    if (codec->reproducible) {
+    if (COLL__HAS_REPRODUCIBLE && codec->reproducible) {
         coll__combine_reproducible(codec, sum, from, count, result);
         return;
     }

@@ -231,11 +231,13 @@ static void coll__mx_to_f16(void *to, const void *from, size_t count)
 COLL__UNUSED static coll__map *coll__mx_map(coll_type to, coll_type from, int tier)
 {
 #define COLL__CASE(name, TYPE)                                                                                  \
-    if (to == TYPE && from == COLL_F32) return COLL__PICK(coll__f32_to_##name, tier);                           \
-    if (to == TYPE && from == COLL_F64) return COLL__PICK(coll__f64_to_##name, tier);                           \
-    if (to == TYPE && from == TYPE) return COLL__PICK(coll__through_##name, tier);                              \
-    if (to == COLL_F32 && from == TYPE) return COLL__PICK(coll__##name##_to_f32, tier);                         \
-    if (to == COLL_F64 && from == TYPE) return COLL__PICK(coll__##name##_to_f64, tier);
+    if (COLL__HAS(TYPE) && (to == TYPE || from == TYPE)) {                                                      \
+        if (from == COLL_F32) return COLL__PICK(coll__f32_to_##name, tier);                                     \
+        if (from == TYPE && to == TYPE) return COLL__PICK(coll__through_##name, tier);                          \
+        if (to == COLL_F32) return COLL__PICK(coll__##name##_to_f32, tier);                                     \
+        if (from == COLL_F64) return COLL__IF(COLL_F64, COLL__PICK(coll__f64_to_##name, tier));                 \
+        if (to == COLL_F64) return COLL__IF(COLL_F64, COLL__PICK(coll__##name##_to_f64, tier));                 \
+    }
     COLL__CASE(mxi8, COLL_MXI8)
     COLL__CASE(mxf8e4m3, COLL_MXF8E4M3)
     COLL__CASE(mxf8e5m2, COLL_MXF8E5M2)

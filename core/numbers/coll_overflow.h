@@ -33,15 +33,18 @@ COLL__UNUSED static bool coll__overflows(const void *at, size_t count, coll_type
     const int tier = coll__tier();
 
     switch (type) {
-    case COLL_F8E4M3: return COLL__PICK(coll__beyond_8, tier)(at, count, 0x7f);
-    case COLL_F8E5M2: return COLL__PICK(coll__beyond_8, tier)(at, count, 0x7c);
-    case COLL_F16:    return COLL__PICK(coll__beyond_16, tier)(at, count, 0x7c00);
-    case COLL_BF16:   return COLL__PICK(coll__beyond_16, tier)(at, count, 0x7f80);
-    case COLL_F32:    return COLL__PICK(coll__beyond_32, tier)(at, count, 0x7f800000);
-    case COLL_C64:    return COLL__PICK(coll__beyond_32, tier)(at, 2 * count, 0x7f800000);
-    case COLL_F64:    return COLL__PICK(coll__beyond_64, tier)(at, count, UINT64_C(0x7ff0000000000000));
-    case COLL_C128:   return COLL__PICK(coll__beyond_64, tier)(at, 2 * count, UINT64_C(0x7ff0000000000000));
-    default:          return false;
+#define COLL__CASE(TYPE, bits, times, least)                                                                       \
+    case TYPE: return COLL__HAS(TYPE) && COLL__PICK(coll__beyond_##bits, tier)(at, (times) * count, UINT64_C(least));
+    COLL__CASE(COLL_F8E4M3, 8, 1, 0x7f)
+    COLL__CASE(COLL_F8E5M2, 8, 1, 0x7c)
+    COLL__CASE(COLL_F16, 16, 1, 0x7c00)
+    COLL__CASE(COLL_BF16, 16, 1, 0x7f80)
+    COLL__CASE(COLL_F32, 32, 1, 0x7f800000)
+    COLL__CASE(COLL_C64, 32, 2, 0x7f800000)
+    COLL__CASE(COLL_F64, 64, 1, 0x7ff0000000000000)
+    COLL__CASE(COLL_C128, 64, 2, 0x7ff0000000000000)
+#undef COLL__CASE
+    default: return false;
     }
 }
 

@@ -149,17 +149,22 @@ COLL__STOCHASTIC_DOUBLES(COLL__DEFINE_ONCE)
 /* NULL unless `from` is f32 or f64 and `to` is a float of 8 or 16 bits. */
 COLL__UNUSED static coll__stochastic_fn *coll__stochastic_row(coll_type to, coll_type from, int tier)
 {
+#define COLL__IF_BOTH(from, to, what)                                                                                \
+    (COLL__HAS_STOCHASTIC && COLL__HAS(COLL_F16 + COLL__AT_##from) && COLL__HAS(COLL_F16 + COLL__AT_##to) ? (what) : NULL)
 #define COLL__CASE(from, to, in, out, DRAW)                                                                          \
-    case COLL__AT_##from + (COLL__AT_##to) * COLL__FLOATS: return COLL__PICK(coll__stochastic_##from##_to_##to, tier);
+    case COLL__AT_##from + (COLL__AT_##to) * COLL__FLOATS:                                                           \
+        return COLL__IF_BOTH(from, to, COLL__PICK(coll__stochastic_##from##_to_##to, tier));
 #define COLL__CASE_ONCE(from, to, in, out, DRAW)                                                                     \
-    case COLL__AT_##from + (COLL__AT_##to) * COLL__FLOATS: return coll__stochastic_##from##_to_##to##_base;
-    if (!coll__is_float(from) || !coll__is_float(to)) return NULL;
+    case COLL__AT_##from + (COLL__AT_##to) * COLL__FLOATS:                                                           \
+        return COLL__IF_BOTH(from, to, coll__stochastic_##from##_to_##to##_base);
+    if (!COLL__HAS_STOCHASTIC || !coll__is_float(from) || !coll__is_float(to)) return NULL;
     switch (from - COLL_F16 + (to - COLL_F16) * COLL__FLOATS) {
         COLL__STOCHASTIC_ROWS(COLL__CASE)
         COLL__STOCHASTIC_DOUBLES(COLL__CASE_ONCE)
     default: return NULL;
     }
 #undef COLL__CASE_ONCE
+#undef COLL__IF_BOTH
 #undef COLL__CASE
 }
 
@@ -172,6 +177,7 @@ static coll_status coll__convert_stochastic(void *dst, coll_type dst_type, const
     const bool is_drawn = dst_type != src_type && coll__is_float(src_type) && coll__stochastic_row(dst_type, COLL_F32, tier);
     coll__stochastic_fn *const at_once = coll__stochastic_row(dst_type, src_type, tier);
 
+    if (!COLL__ALLOWS_STOCHASTIC) return COLL_ERR_UNSUPPORTED;
     if (!is_drawn) return coll__convert(dst, dst_type, src, src_type, count, tier);
     const size_t size = coll_type_size(src_type), dst_size = coll_type_size(dst_type);
     if (count > SIZE_MAX / (size > dst_size ? size : dst_size) || (count && (!dst || !src))

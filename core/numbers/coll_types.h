@@ -109,6 +109,28 @@ COLL__IS(floating, COLL__CLASS_FLOAT | COLL__CLASS_COMPLEX)
 COLL__IS(mx, COLL__CLASS_MX)
 #undef COLL__IS
 
+/* Is there no arithmetic of it in this program?  (core/base/coll_parts_types.h) */
+COLL__UNUSED static inline bool coll__lacks_type(coll_type type) { return type > 0 && type < 32 && !COLL__HAS(type); }
+
+/* The switch without which there would be: of a type that is left out. */
+COLL__UNUSED static const char *coll__type_switch(coll_type type)
+{
+#define COLL__CASE(types, name) if ((types) >> type & 1u) return name;
+    COLL__TYPE_SWITCHES(COLL__CASE)
+#undef COLL__CASE
+    return "COLL_ONLY_TYPES";
+}
+
+#define COLL__BIT_IS(name, TYPE) && COLL__TYPED_##name == 1u << (TYPE)
+_Static_assert(1 COLL__BIT_IS(i8, COLL_I8) COLL__BIT_IS(i16, COLL_I16) COLL__BIT_IS(i32, COLL_I32) COLL__BIT_IS(i64, COLL_I64)
+               COLL__BIT_IS(u8, COLL_U8) COLL__BIT_IS(u16, COLL_U16) COLL__BIT_IS(u32, COLL_U32) COLL__BIT_IS(u64, COLL_U64)
+               COLL__BIT_IS(_Bool, COLL_BOOL) COLL__BIT_IS(f16, COLL_F16) COLL__BIT_IS(bf16, COLL_BF16)
+               COLL__BIT_IS(f8e4m3, COLL_F8E4M3) COLL__BIT_IS(f8e5m2, COLL_F8E5M2) COLL__BIT_IS(f32, COLL_F32)
+               COLL__BIT_IS(f64, COLL_F64) COLL__BIT_IS(c64, COLL_C64) COLL__BIT_IS(c128, COLL_C128)
+               COLL__BIT_IS(f32_i32, COLL_F32_I32) COLL__BIT_IS(i64_i64, COLL_I64_I64) COLL__BIT_IS(mxi8, COLL_MXI8)
+               COLL__BIT_IS(mxf8e4m3, COLL_MXF8E4M3) COLL__BIT_IS(mxf8e5m2, COLL_MXF8E5M2), "a type's bit is its number's");
+#undef COLL__BIT_IS
+
 /* Operations whose result is 1 or 0. */
 COLL__UNUSED static inline bool coll__is_logical(coll_op op) { return op == COLL_LAND || op == COLL_LOR || op == COLL_LXOR; }
 
@@ -186,12 +208,14 @@ typedef coll__int128 coll__raw_i128;
  *
  * All tiers make the same bits, and so the arithmetic of AVX512-FP16 is not used: its registers hold sums in 16 bits, which
  * would round every addition instead of the result. */
-enum { COLL__TIER_BASE, COLL__TIER_AVX2, COLL__TIER_AVX512, COLL__TIER_AVX512BF16, COLL__TIERS };
+enum { COLL__TIER_BASE, COLL__TIER_AVX2, COLL__TIER_AVX512, COLL__TIER_AVX512BF16 };
 
 #if defined(__x86_64__) && !defined(COLL__ONE_TIER)
 #define COLL__HAS_TIERS 1
+enum { COLL__TIERS = COLL__TIER_AVX512BF16 + 1 };
 #else
 #define COLL__HAS_TIERS 0
+enum { COLL__TIERS = 1 };
 #endif
 
 #define COLL__FREE_avx2 COLL__FREE
