@@ -1,7 +1,7 @@
-/* board.h - a board with a Cortex-M3 and five UARTs (ARM's MPS2 with the AN385 image, as `qemu-system-arm -M mps2-an385` emulates it):
- * the lines of uart.h, a clock, noise, and what memory was used.
+/* board.h - a board with a Cortex-M3 and five UARTs: the lines of uart.h, a clock, noise, and what memory was used.  It is ARM's
+ * MPS2 with the AN385 image, as `qemu-system-arm -M mps2-an385` emulates it.
  *
- * UART0 is left to others; line i is UART i + 1.  Every byte that comes is an interrupt, which puts it into a ring; a ring that is
+ * UART0 is left to others; line i is UART i + 1.  Every byte that comes is an interrupt, which puts it into a ring; one that is
  * full loses it.  SysTick counts milliseconds. */
 #ifndef BOARD_H
 #define BOARD_H

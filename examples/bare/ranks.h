@@ -1,5 +1,5 @@
-/* ranks.h - the ranks of a program: a board each (COLL_NO_OS), or threads of this machine.  The program defines its type `job`, what
- * a rank has, and the function that each runs. */
+/* ranks.h - the ranks of a program: a board each (COLL_NO_OS), or threads of this machine.  The program defines its type `job`,
+ * what a rank has, and the function that each runs. */
 #ifndef RANKS_H
 #define RANKS_H
 

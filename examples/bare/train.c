@@ -85,7 +85,7 @@ static void learn(job *j, const unsigned char *digit)
 static coll_status sum(coll_comm *comm, float *x, size_t count)
 {
     const coll_call call = { .kind = COLL_ALLREDUCE, .send = x, .recv = x, .count = count, .type = COLL_F32, .op = COLL_SUM,
-                             .flags = COLL_DETERMINISTIC, .timeout_ms = 60000 };
+                             .flags = COLL_DETERMINISTIC, .timeout_ms = 20000 };
     return coll_run(comm, &call);
 }
 
