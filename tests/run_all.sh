@@ -241,6 +241,7 @@ waits perf               env COLL_LIBS="-pthread $libs" sh tests/test_perf.sh
 suite bench-tcp          env COLL_LIBS="-pthread $libs" sh tests/test_bench_tcp.sh
 suite gpt-pages          paged
 suite switches           sh tests/test_switches.sh
+suite bare               sh tests/test_bare.sh
 }
 
 build_all > $log/build.log 2>&1

@@ -1,0 +1,56 @@
+/* ranks.h - the ranks of a program: a board each (COLL_NO_OS), or threads of this machine.  The program defines its type `job`,
+ * what a rank has, and the function that each runs. */
+#ifndef RANKS_H
+#define RANKS_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static int work(coll_comm *comm, job *j);         /* 0: all is well                                           */
+
+#if defined(COLL_NO_OS)
+#include "uart.h"
+#include "board.h"
+
+/* The arguments are RANK, SIZE and NOISE: of 65536 bytes that come so many are lost or changed.  A real board would know its rank
+ * by a switch, or by its program. */
+int main(int argc, char **argv)
+{
+    static job mine;
+    static uart_world world;
+    coll_comm *comm;
+    int number[3] = { 0 };
+
+    for (int i = 0; i < 3 && argc > 3; i++) number[i] = atoi(argv[argc - 3 + i]);
+    world.rank = number[0], world.size = number[1];
+    if (world.size < 1 || world.size > UART_RANKS || world.rank < 0 || world.rank >= world.size || number[2] < 0)
+        return printf("usage: RANK SIZE NOISE, of 1 to %d ranks\n", UART_RANKS), 2;
+    board_begin((uint32_t)number[2], (uint32_t)world.rank + 1);
+    const coll_status status = coll_init_custom(&uart_transport, &world, world.rank, world.size, &comm);
+    if (status) return printf("rank %d of %d: %s\n", world.rank, world.size, coll_error(NULL)), 1;
+    const int result = work(comm, &mine);
+    coll_free(comm);
+    printf("rank %d used: stack %u, heap %u, lines %u bytes; %lu pieces sent, %lu of them again, %lu frames broken\n", world.rank,
+           (unsigned)board_stack(), (unsigned)board_heap(), (unsigned)(sizeof world + sizeof board), (unsigned long)world.pieces,
+           (unsigned long)world.repeated, (unsigned long)world.bad);
+    return result;
+}
+
+#else
+
+static int worker(coll_comm *comm, void *jobs) { return work(comm, (job *)jobs + coll_rank(comm)); }
+
+/* The argument is how many. */
+int main(int argc, char **argv)
+{
+    const int size = argc > 1 ? atoi(argv[1]) : 4;
+    static job jobs[64];
+
+    if (size < 1 || size > 64) return printf("usage: RANKS, 1 to 64\n"), 2;
+    const int result = coll_spawn(size, worker, jobs);
+    return result < 0 ? printf("%s\n", coll_error(NULL)), 1 : result;
+}
+
+#endif
+
+#endif /* RANKS_H */

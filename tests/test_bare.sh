@@ -1,0 +1,56 @@
+#!/bin/sh
+# test_bare.sh - boards without an operating system (examples/bare), emulated: two and four of them, over lines that are good and
+# over lines that lose and change bytes, have the bits of threads of this machine, in a training and in every call of COLL_TINY.
+# Where nothing comes through, each says so and ends.  And what it takes of memory.
+#
+#   usage: sh tests/test_bare.sh
+#
+# Prints "ok - name" or "FAILED - name: detail" for each check and ends with "N passed, N failed".
+cd "$(dirname "$0")/.." || exit 1
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+trap 'exit 1' HUP INT TERM
+most_text=73728 most_stack=3072
+passed=0 failed=0
+
+ok() { passed=$((passed + 1)); echo "ok - $1"; }
+wrong() { failed=$((failed + 1)); echo "FAILED - $1: $2" | tr '\n' '|'; echo; }
+
+same() { # name, boards, noise, source
+    if OUT="$dir/$1" sh examples/bare/run.sh "$2" "$3" "$4" > "$dir/log" 2>&1; then
+        ok "$1, $2 boards, noise $3"
+        sed -n 's/^rank 0 used: /    /p' "$dir/log"
+    else
+        wrong "$1, $2 boards, noise $3" "$(tail -n 12 "$dir/log")"
+        return
+    fi
+    used=$(sed -n 's/^rank [0-9]* used: stack \([0-9]*\),.*/\1/p' "$dir/log" | sort -n | tail -n 1)
+    if [ "${used:-999999}" -le $most_stack ]; then ok "$1, $2 boards: $used bytes of stack"
+    else wrong "$1, $2 boards: stack" "${used:-none} bytes, and at most $most_stack are wanted"; fi
+    broken=$(sed -n 's/.* \([0-9]*\) frames broken$/\1/p' "$dir/log" | sort -n | head -n 1)
+    if [ "$3" -eq 0 ]; then return; fi
+    if [ "${broken:-0}" -gt 0 ]; then ok "$1, $2 boards: each got at least $broken broken frames"
+    else wrong "$1, $2 boards" "the noise is not there"; fi
+}
+
+for boards in 2 4; do
+    for noise in 0 200; do
+        same calls $boards $noise tests/bare_calls.c
+        same train $boards $noise examples/bare/train.c
+    done
+done
+
+# ---- a line on which nothing comes through
+OUT="$dir/dead" sh examples/bare/run.sh 2 65536 > "$dir/log" 2>&1
+lines=$(grep -c '^rank [01] of 2: .*is alive but late' "$dir/log")
+if [ "$lines" -eq 2 ]; then ok "dead lines: both boards say that the other is late"
+else wrong "dead lines" "$(tail -n 6 "$dir/log")"; fi
+
+# ---- what a program is
+if sh examples/bare/build.sh tests/bare_size.c "$dir/size.elf" > "$dir/log" 2>&1; then
+    text=$(arm-none-eabi-size "$dir/size.elf" | awk 'NR == 2 { print $1 }')
+    if [ "$text" -le $most_text ]; then ok "$text bytes of program, of at most $most_text"
+    else wrong "the program" "$text bytes, and at most $most_text are wanted"; fi
+else wrong "the program" "$(head -n 3 "$dir/log")"; fi
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
