@@ -167,9 +167,9 @@ COLL__FOR_SIZE
 #include "core/engine/coll_hierarchy.h"
 COLL__FOR_SPEED
 #include "core/engine/coll_progress.h"
-COLL__FOR_SIZE
 #include "core/engine/coll_freed.h"
 #include "core/engine/coll_patience.h"
+COLL__FOR_SIZE
 #include "core/engine/coll_feedback.h"
 #include "core/engine/coll_prepared.h"
 #include "core/engine/coll_list.h"
@@ -192,9 +192,7 @@ COLL__FOR_SIZE
 #include "core/session/coll_open.h"
 COLL__FOR_SPEED
 #include "transports/coll_threads.h"
-COLL__FOR_SIZE
 #include "transports/coll_alone.h"
-COLL__FOR_SPEED
 #include "transports/coll_tcp.h"
 COLL__FOR_SIZE
 #include "transports/coll_joined.h"

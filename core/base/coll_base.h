@@ -190,8 +190,10 @@ static COLL__UNUSED void *coll__allocate(size_t length)
 #define COLL__FOR_SIZE
 #define COLL__FOR_SPEED
 #elif defined(__clang__)
-#define COLL__FOR_SIZE _Pragma("clang attribute push(__attribute__((minsize)), apply_to = function)")
-#define COLL__FOR_SPEED _Pragma("clang attribute pop")
+#define COLL__FOR_SIZE                                                                             \
+    _Pragma("clang diagnostic push") _Pragma("clang diagnostic ignored \"-Wpragma-clang-attribute\"") \
+    _Pragma("clang attribute push(__attribute__((minsize)), apply_to = function)")
+#define COLL__FOR_SPEED _Pragma("clang attribute pop") _Pragma("clang diagnostic pop")
 #else
 #define COLL__FOR_SIZE _Pragma("GCC push_options") _Pragma("GCC optimize(\"Os\")")
 #define COLL__FOR_SPEED _Pragma("GCC pop_options")

@@ -135,9 +135,9 @@ enum { COLL__DRAWN = 32 };
             if (n < COLL__DRAWN) memset(last, 0, sizeof last), memcpy(last, in, n * sizeof *in);                           \
             const FROM *const at = n < COLL__DRAWN ? last : in;                                                            \
             TO *const made = n < COLL__DRAWN ? done : out;                                                                 \
-            COLL__FREE for (uint32_t i = 0; i < (uint32_t)COLL__DRAWN_##tier(n); i++)                                      \
+            COLL__FREE_##tier for (uint32_t i = 0; i < (uint32_t)COLL__DRAWN_##tier(n); i++)                                     \
                 drawn[i] = DRAW(at[i], coll__stochastic_bits(lower + i, key, other));                                      \
-            COLL__FREE COLL__ROLLED for (size_t i = 0; i < COLL__DRAWN_##tier(n); i++) made[i] = (TO)drawn[i];             \
+            COLL__FREE_##tier COLL__ROLLED for (size_t i = 0; i < COLL__DRAWN_##tier(n); i++) made[i] = (TO)drawn[i];            \
             if (n < COLL__DRAWN) memcpy(out, done, n * sizeof *out);                                                       \
         }                                                                                                                  \
     }

@@ -289,9 +289,9 @@ COLL__UNUSED static int coll__tier(void)
 
 /* A loop over elements.  gcc is given steps of `of` bytes of the shorter elements, a vector, which it may not unroll before
  * they are one, and the rest one by one: left to itself it writes three loops more for what is left over. */
-#define COLL__EACH_SIMPLE(i, count, bytes, AHEAD, ...)                                                \
-    COLL__FREE for (size_t i = 0; i < (count); i++) { __VA_ARGS__ }
-#define COLL__EACH_STEPPED(of, i, count, bytes, AHEAD, ...)                                           \
+#define COLL__EACH_SIMPLE(FREE, i, count, bytes, AHEAD, ...)                                      \
+    FREE for (size_t i = 0; i < (count); i++) { __VA_ARGS__ }
+#define COLL__EACH_STEPPED(of, i, count, bytes, AHEAD, ...)                                       \
     do {                                                                                          \
         const size_t step = (of) / (bytes), whole = (count) - (count) % step;                     \
         size_t done = 0;                                                                          \
@@ -313,10 +313,10 @@ COLL__UNUSED static int coll__tier(void)
 #define COLL__EACH_IN_avx2(...) COLL__EACH_STEPPED(32, __VA_ARGS__)
 #define COLL__EACH_IN_avx512(...) COLL__EACH_STEPPED(64, __VA_ARGS__)
 #else
-#define COLL__EACH_IN_avx2 COLL__EACH_SIMPLE
-#define COLL__EACH_IN_avx512 COLL__EACH_SIMPLE
+#define COLL__EACH_IN_avx2(...) COLL__EACH_SIMPLE(COLL__FREE, __VA_ARGS__)
+#define COLL__EACH_IN_avx512(...) COLL__EACH_SIMPLE(COLL__FREE, __VA_ARGS__)
 #endif
-#define COLL__EACH_IN_base COLL__EACH_SIMPLE
+#define COLL__EACH_IN_base(...) COLL__EACH_SIMPLE(COLL__FREE_base, __VA_ARGS__)
 
 /* A map makes one element of `to` from one element of `from`.  Both may be the same memory if the
  * elements have the same length; otherwise they may not overlap. */
