@@ -35,8 +35,7 @@ static inline bool coll__may_return(const coll_call *call)
 /* Where the plan of calls that calculate like this one is kept. */
 static inline coll__plan **coll__plan_of(coll_comm *comm, const coll_call *call)
 {
-    const int place = coll__plan_place(call->kind);
-    return coll__calculates_plainly(call) ? &comm->plans[place] : &comm->others[place];
+    return (coll__calculates_plainly(call) ? comm->plans : comm->others) + coll__plan_place(call->kind);
 }
 
 /* Do two calls of a kind that reduces calculate alike? */
@@ -51,8 +50,8 @@ static inline bool coll__calculates_like(const coll_call *call, const coll_call 
 /* The plan of calls that calculate like this one; NULL: there is none. */
 static inline coll__plan *coll__plan_like(coll_comm *comm, const coll_call *call)
 {
-    coll__plan *plan = *coll__plan_of(comm, call);
-    const bool is_like = COLL__PLANS && plan && plan->is_made && call->type == plan->request.call.type
+    coll__plan *plan = COLL__PLANS ? *coll__plan_of(comm, call) : NULL;
+    const bool is_like = plan && plan->is_made && call->type == plan->request.call.type
                       && (!coll__kind_reduces(call->kind) || coll__calculates_like(call, &plan->request.call));
 
     return is_like ? plan : NULL;
