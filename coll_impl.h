@@ -126,6 +126,7 @@
 #include "core/numbers/coll_codec.h"
 #include "core/numbers/coll_kernels.h"
 #include "core/algorithms/coll_round.h"
+COLL__FOR_SIZE
 #include "core/algorithms/coll_circulant.h"
 #include "core/algorithms/coll_tree.h"
 #include "core/algorithms/coll_blocks.h"
@@ -135,15 +136,22 @@
 #include "core/algorithms/coll_algorithms.h"
 #include "core/algorithms/coll_choice.h"
 #include "core/algorithms/coll_tuner.h"
+COLL__FOR_SPEED
 #include "core/contract/coll_shape.h"
+COLL__FOR_SIZE
 #include "core/contract/coll_options.h"
 #include "core/contract/coll_words.h"
 #include "core/contract/coll_tuning.h"
 #include "core/contract/coll_settings.h"
 #include "core/contract/coll_rows.h"
+COLL__FOR_SPEED
+COLL__FOR_SIZE
 #include "core/engine/coll_topology.h"
+COLL__FOR_SPEED
 #include "core/engine/coll_comm.h"
+COLL__FOR_SIZE
 #include "core/engine/coll_sentences.h"
+COLL__FOR_SPEED
 #include "core/engine/coll_doing.h"
 #include "core/engine/coll_request.h"
 #include "core/engine/coll_order.h"
@@ -155,20 +163,25 @@
 #include "core/engine/coll_doing_comms.h"
 #include "core/engine/coll_execution.h"
 #include "core/engine/coll_engine.h"
+COLL__FOR_SIZE
 #include "core/engine/coll_script.h"
 #include "core/engine/coll_stages.h"
 #include "core/engine/coll_hierarchy.h"
+COLL__FOR_SPEED
 #include "core/engine/coll_progress.h"
+COLL__FOR_SIZE
 #include "core/engine/coll_freed.h"
 #include "core/engine/coll_patience.h"
 #include "core/engine/coll_feedback.h"
 #include "core/engine/coll_prepared.h"
 #include "core/engine/coll_list.h"
+COLL__FOR_SPEED
 #include "core/engine/coll_offload.h"
 #include "core/engine/coll_carriers.h"
 #include "core/engine/coll_enter.h"
 #include "core/engine/coll_wait.h"
 #include "core/engine/coll_fast_path.h"
+COLL__FOR_SIZE
 #include "core/session/coll_record.h"
 #include "core/session/coll_background.h"
 #include "core/session/coll_launchers.h"
@@ -179,11 +192,16 @@
 #include "core/session/coll_measure.h"
 #include "core/session/coll_explain.h"
 #include "core/session/coll_open.h"
+COLL__FOR_SPEED
 #include "transports/coll_threads.h"
+COLL__FOR_SIZE
 #include "transports/coll_alone.h"
+COLL__FOR_SPEED
 #include "transports/coll_tcp.h"
+COLL__FOR_SIZE
 #include "transports/coll_joined.h"
 #include "transports/coll_sim.h"
+COLL__FOR_SPEED
 #include "transports/coll_mpi.h"
 #include "carriers/coll_nccl.h"
 

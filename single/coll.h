@@ -2733,6 +2733,21 @@ static COLL__UNUSED void *coll__allocate(size_t length)
     return at;
 }
 
+/* ---- >>size ---- */
+
+/* Around files whose functions are called seldom, when communicators are made and when something fails: they are compiled for
+ * size where the rest is compiled for speed.  Both compilers are slower with more code, and so is the processor. */
+#if !defined(__OPTIMIZE__) || defined(__OPTIMIZE_SIZE__)
+#define COLL__FOR_SIZE
+#define COLL__FOR_SPEED
+#elif defined(__clang__)
+#define COLL__FOR_SIZE _Pragma("clang attribute push(__attribute__((minsize)), apply_to = function)")
+#define COLL__FOR_SPEED _Pragma("clang attribute pop")
+#else
+#define COLL__FOR_SIZE _Pragma("GCC push_options") _Pragma("GCC optimize(\"Os\")")
+#define COLL__FOR_SPEED _Pragma("GCC pop_options")
+#endif
+
 #endif /* COLL_BASE_H */
 /* ---- core/base/coll_text.h ---- */
 /* coll_text.h - sentences: texts with bounds, lines of the log, asserts, the record of a failure.
@@ -3326,18 +3341,22 @@ typedef coll__int128 coll__raw_i128;
 #define COLL__KERNEL
 #define COLL__FREE
 #define COLL__UNROLLED
+#define COLL__ROLLED
 #elif defined(__clang__)
 #define COLL__KERNEL
 #define COLL__FREE _Pragma("clang loop vectorize(assume_safety)")
 #define COLL__UNROLLED
+#define COLL__ROLLED
 #elif !defined(COLL__ONE_TIER)
 #define COLL__KERNEL __attribute__((optimize("O3", "no-trapping-math")))
 #define COLL__FREE _Pragma("GCC ivdep")
-#define COLL__UNROLLED _Pragma("GCC unroll 4")    /* half the time of a fold in the first cache; clang does it unasked */
+#define COLL__UNROLLED _Pragma("GCC unroll 2")    /* half the time of a fold in the first cache; clang does it unasked */
+#define COLL__ROLLED _Pragma("GCC unroll 1")
 #else
 #define COLL__KERNEL
 #define COLL__FREE
 #define COLL__UNROLLED
+#define COLL__ROLLED
 #endif
 
 #if defined(__clang__)
@@ -3428,6 +3447,37 @@ COLL__UNUSED static int coll__tier(void)
 #endif
 }
 
+/* A loop over elements.  gcc is given steps of `of` bytes of the shorter elements, a vector, which it may not unroll before
+ * they are one, and the rest one by one: left to itself it writes three loops more for what is left over. */
+#define COLL__EACH_SIMPLE(i, count, bytes, AHEAD, ...)                                                \
+    COLL__FREE for (size_t i = 0; i < (count); i++) { __VA_ARGS__ }
+#define COLL__EACH_STEPPED(of, i, count, bytes, AHEAD, ...)                                           \
+    do {                                                                                          \
+        const size_t step = (of) / (bytes), whole = (count) - (count) % step;                     \
+        size_t done = 0;                                                                          \
+        AHEAD for (; done < whole; done += step)                                                  \
+            COLL__FREE COLL__ROLLED for (size_t k = 0; k < step; k++) {                           \
+                const size_t i = done + k;                                                        \
+                __VA_ARGS__                                                                       \
+            }                                                                                     \
+        for (; done < (count); done++) {                                                          \
+            const size_t i = done;                                                                \
+            __asm__ volatile("");                                                                 \
+            __VA_ARGS__                                                                           \
+        }                                                                                         \
+    } while (0)
+
+#define COLL__SHORTER(A, B) (sizeof(A) < sizeof(B) ? sizeof(A) : sizeof(B))
+
+#if COLL__HAS_TIERS && !defined(__clang__)
+#define COLL__EACH_IN_avx2(...) COLL__EACH_STEPPED(32, __VA_ARGS__)
+#define COLL__EACH_IN_avx512(...) COLL__EACH_STEPPED(64, __VA_ARGS__)
+#else
+#define COLL__EACH_IN_avx2 COLL__EACH_SIMPLE
+#define COLL__EACH_IN_avx512 COLL__EACH_SIMPLE
+#endif
+#define COLL__EACH_IN_base COLL__EACH_SIMPLE
+
 /* A map makes one element of `to` from one element of `from`.  Both may be the same memory if the
  * elements have the same length; otherwise they may not overlap. */
 typedef void coll__map(void *to, const void *from, size_t count);
@@ -3438,10 +3488,7 @@ typedef void coll__map(void *to, const void *from, size_t count);
     {                                                                                             \
         TO *out = to;                                                                             \
         const FROM *in = from;                                                                    \
-        COLL__FREE_##tier for (size_t i = 0; i < count; i++) {                                    \
-            const FROM x = in[i];                                                                 \
-            out[i] = VALUE;                                                                       \
-        }                                                                                         \
+        COLL__EACH_IN_##tier(i, count, COLL__SHORTER(TO, FROM), , const FROM x = in[i]; out[i] = VALUE;); \
     }
 #define COLL__MAP(name, TO, FROM, VALUE) COLL__EACH_TIER(COLL__MAP_IN, name, TO, FROM, VALUE)
 
@@ -4109,57 +4156,62 @@ COLL__PUT_HALVES(coll__put_bf16_base, coll__four_to_bf16)
 
 /* ---- >>maps: groups over whole buffers ---- */
 
-/* GROUP makes a group of what is `at`, PUT writes it.  The last few elements go through memory of the right length. */
+/* GROUP makes a group of what is `at`, PUT writes it.  The last few elements go through memory of the right length, by the same
+ * text. */
 #define COLL__GROUP_MAP_IN(tier, name, PUT, TO, FROM, GROUP)                                                          \
     COLL__UNUSED COLL__IN_##tier static void name(void *to, const void *from, size_t count)                           \
     {                                                                                                                 \
+        unsigned char last[16 * sizeof(FROM)] = { 0 }, done[16 * sizeof(TO)];                                         \
         const unsigned char *at = from;                                                                               \
-        unsigned char *out = to;                                                                                      \
-        for (; count >= 16; count -= 16, at += 16 * sizeof(FROM), out += 16 * sizeof(TO)) PUT(out, GROUP);            \
-        if (count) {                                                                                                  \
-            unsigned char last[16 * sizeof(FROM)] = { 0 }, done[16 * sizeof(TO)];                                     \
+        unsigned char *out = to, *end = NULL;                                                                         \
+        size_t rest = 0;                                                                                              \
+        for (;;) {                                                                                                    \
+            for (; count >= 16; count -= 16, at += 16 * sizeof(FROM), out += 16 * sizeof(TO)) PUT(out, GROUP);        \
+            if (!count) break;                                                                                        \
             memcpy(last, at, count * sizeof(FROM));                                                                   \
-            at = last;                                                                                                \
-            PUT(done, GROUP);                                                                                         \
-            memcpy(out, done, count * sizeof(TO));                                                                    \
+            rest = count, end = out, at = last, out = done, count = 16;                                               \
         }                                                                                                             \
+        if (rest) memcpy(end, done, rest * sizeof(TO));                                                               \
     }
 
 /* Elements added to floats that are there. */
 #define COLL__GROUP_ONTO_IN(tier, name, FROM, GET)                                                                    \
     COLL__IN_##tier static void name(void *to, const void *sums, const void *from, size_t count)                      \
     {                                                                                                                 \
+        unsigned char last[16 * sizeof(FROM)] = { 0 }, done[64] = { 0 };                                              \
         const unsigned char *sum = sums, *at = from;                                                                  \
-        unsigned char *out = to;                                                                                      \
-        for (; count >= 16; count -= 16, sum += 64, at += 16 * sizeof(FROM), out += 64) {                             \
-            coll__put_f32_##tier(out, coll__plus_##tier(coll__get_f32_##tier(sum), GET(at)));                         \
-        }                                                                                                             \
-        if (count) {                                                                                                  \
-            unsigned char last[16 * sizeof(FROM)] = { 0 }, done[64] = { 0 };                                          \
+        unsigned char *out = to, *end = NULL;                                                                         \
+        size_t rest = 0;                                                                                              \
+        for (;;) {                                                                                                    \
+            for (; count >= 16; count -= 16, sum += 64, at += 16 * sizeof(FROM), out += 64)                           \
+                coll__put_f32_##tier(out, coll__plus_##tier(coll__get_f32_##tier(sum), GET(at)));                     \
+            if (!count) break;                                                                                        \
             memcpy(done, sum, count * 4);                                                                             \
             memcpy(last, at, count * sizeof(FROM));                                                                   \
-            coll__put_f32_##tier(done, coll__plus_##tier(coll__get_f32_##tier(done), GET(last)));                     \
-            memcpy(out, done, count * 4);                                                                             \
+            rest = count, end = out, sum = done, at = last, out = done, count = 16;                                   \
         }                                                                                                             \
+        if (rest) memcpy(end, done, rest * 4);                                                                        \
     }
 
 /* The same of two sources, added. */
 #define COLL__GROUP_SUM_IN(tier, name, PUT, TO, FROM, GET)                                                            \
     COLL__UNUSED COLL__IN_##tier static void name(void *to, const void *a, const void *b, size_t count)               \
     {                                                                                                                 \
+        unsigned char last[2][16 * sizeof(FROM)] = { { 0 } }, done[16 * sizeof(TO)];                                  \
         const unsigned char *left = a, *right = b;                                                                    \
-        unsigned char *out = to;                                                                                      \
-        for (; count >= 16; count -= 16) {                                                                            \
-            PUT(out, coll__plus_##tier(GET(left), GET(right)));                                                       \
-            left += 16 * sizeof(FROM), right += 16 * sizeof(FROM), out += 16 * sizeof(TO);                            \
-        }                                                                                                             \
-        if (count) {                                                                                                  \
-            unsigned char last[2][16 * sizeof(FROM)] = { { 0 } }, done[16 * sizeof(TO)];                              \
+        unsigned char *out = to, *end = NULL;                                                                         \
+        size_t rest = 0;                                                                                              \
+        for (;;) {                                                                                                    \
+            for (; count >= 16; count -= 16) {                                                                        \
+                PUT(out, coll__plus_##tier(GET(left), GET(right)));                                                   \
+                left += 16 * sizeof(FROM), right += 16 * sizeof(FROM), out += 16 * sizeof(TO);                        \
+            }                                                                                                         \
+            if (!count) break;                                                                                        \
             memcpy(last[0], left, count * sizeof(FROM));                                                              \
             memcpy(last[1], right, count * sizeof(FROM));                                                             \
-            PUT(done, coll__plus_##tier(GET(last[0]), GET(last[1])));                                                 \
-            memcpy(out, done, count * sizeof(TO));                                                                    \
+            rest = count, end = out, left = last[0], right = last[1], out = done, count = 16;                         \
         }                                                                                                             \
+        if (rest) memcpy(end, done, rest * sizeof(TO));                                                               \
     }
 
 #if COLL__HAS_TIERS && !defined(__clang__)
@@ -4273,7 +4325,7 @@ enum { COLL__BY_F32_MOST = 512 };
     COLL__IN_##tier static void coll__odd_floats_##tier(float *to, const void *from, size_t count)  \
     {                                                                                               \
         const coll__raw_f64 *in = from;                                                             \
-        COLL__FREE_##tier for (size_t i = 0; i < count; i++) to[i] = coll__odd_f32(in[i]);          \
+        COLL__EACH_IN_##tier(i, count, 4, , to[i] = coll__odd_f32(in[i]););          \
     }
 COLL__EACH_TIER(COLL__ODD_IN, 0)
 
@@ -4496,25 +4548,37 @@ COLL__INLINE uint32_t coll__stochastic_f64(double value, uint32_t random, int wi
 /* Element i of a buffer is number first + i.  The buffers do not overlap. */
 typedef void coll__stochastic_fn(void *to, const void *from, size_t count, uint64_t seed, uint64_t first);
 
-/* Pieces, so that the upper half of the number is the same within one; the counter of the inner loop is short for the sake of
- * vectors. */
+/* As many as a tier draws at once, whatever is asked of it; one that has no vectors draws what is asked. */
+enum { COLL__DRAWN = 32 };
+#define COLL__DRAWN_base(n) (n)
+#define COLL__DRAWN_avx2(n) COLL__DRAWN
+
+/* The upper half of the number is the same within a piece.  What is drawn is 32 bits long until it is all there: vectors are
+ * narrowed once then.  The last few elements go through memory of the right length, by the same text. */
 #define COLL__STOCHASTIC_IN(tier, name, TO, FROM, DRAW)                                                                    \
-    COLL__UNUSED COLL__IN_##tier static void name##_##tier(void *to, const void *from, size_t count, uint64_t seed,  \
-                                                           uint64_t first)                                           \
-    {                                                                                                                \
-        TO *out = to;                                                                                                \
-        const FROM *in = from;                                                                                       \
-        while (count) {                                                                                              \
-            const uint64_t left = (UINT64_C(1) << 32) - (first & UINT32_MAX), keys = coll__stochastic_keys(seed, first >> 32); \
-            const size_t most = left < (1 << 30) ? (size_t)left : 1 << 30;                                           \
-            const uint32_t lower = (uint32_t)first, key = (uint32_t)keys, other = (uint32_t)(keys >> 32);            \
-            const int length = (int)(count < most ? count : most);                                                   \
-            COLL__FREE_##tier for (int i = 0; i < length; i++) {                                                     \
-                const FROM x = in[i];                                                                                \
-                out[i] = (TO)DRAW(x, coll__stochastic_bits(lower + (uint32_t)i, key, other));                              \
-            }                                                                                                        \
-            out += length, in += length, first += (uint64_t)length, count -= (size_t)length;                         \
-        }                                                                                                            \
+    COLL__UNUSED COLL__IN_##tier static void name##_##tier(void *to, const void *from, size_t count, uint64_t seed,        \
+                                                           uint64_t first)                                                 \
+    {                                                                                                                      \
+        TO *out = to;                                                                                                      \
+        const FROM *in = from;                                                                                             \
+        uint64_t keys = coll__stochastic_keys(seed, first >> 32);                                                          \
+        for (size_t n; count > 0; count -= n, in += n, out += n, first += n) {                                             \
+            if (!(first & UINT32_MAX)) keys = coll__stochastic_keys(seed, first >> 32);                                    \
+            const uint64_t left = (UINT64_C(1) << 32) - (first & UINT32_MAX);                                              \
+            const uint32_t lower = (uint32_t)first, key = (uint32_t)keys, other = (uint32_t)(keys >> 32);                  \
+            const size_t most = left < COLL__DRAWN ? (size_t)left : COLL__DRAWN;                                           \
+            FROM last[COLL__DRAWN];                                                                                        \
+            TO done[COLL__DRAWN];                                                                                          \
+            uint32_t drawn[COLL__DRAWN];                                                                                   \
+            n = count < most ? count : most;                                                                               \
+            if (n < COLL__DRAWN) memset(last, 0, sizeof last), memcpy(last, in, n * sizeof *in);                           \
+            const FROM *const at = n < COLL__DRAWN ? last : in;                                                            \
+            TO *const made = n < COLL__DRAWN ? done : out;                                                                 \
+            COLL__FREE for (uint32_t i = 0; i < (uint32_t)COLL__DRAWN_##tier(n); i++)                                      \
+                drawn[i] = DRAW(at[i], coll__stochastic_bits(lower + i, key, other));                                      \
+            COLL__FREE COLL__ROLLED for (size_t i = 0; i < COLL__DRAWN_##tier(n); i++) made[i] = (TO)drawn[i];             \
+            if (n < COLL__DRAWN) memcpy(out, done, n * sizeof *out);                                                       \
+        }                                                                                                                  \
     }
 #define COLL__STOCHASTIC_ROWS(X)                                                                                     \
     X(f32, f8e4m3, f32, u8, COLL__STOCHASTIC_F32_F8E4M3) X(f32, f8e5m2, f32, u8, COLL__STOCHASTIC_F32_F8E5M2)        \
@@ -4935,7 +4999,7 @@ COLL__INLINE COLL__KERNEL void coll__mx_pack_group(coll_type type, coll__raw_u8 
     const coll__mx_factors by = coll__mx_down(type, scale);
 
     out[0] = (uint8_t)scale;
-    COLL__FREE for (int i = 0; i < COLL__MX_GROUP; i++)
+    COLL__FREE COLL__ROLLED for (int i = 0; i < COLL__MX_GROUP; i++)
         out[1 + i] = (uint8_t)coll__mx_narrow(type, coll__float32(in[i] & kept) * by.one * by.other);
 }
 
@@ -4943,7 +5007,7 @@ COLL__INLINE COLL__KERNEL void coll__mx_unpack_group(coll_type type, coll__raw_f
 {
     const coll__mx_factors by = coll__mx_up(type, in[0]);
 
-    COLL__FREE for (int i = 0; i < COLL__MX_GROUP; i++)
+    COLL__FREE COLL__ROLLED for (int i = 0; i < COLL__MX_GROUP; i++)
         out[i] = coll__canon32(coll__mx_wide(type, in[1 + i]) * by.one * by.other);
 }
 
@@ -5013,7 +5077,7 @@ COLL__INLINE float coll__f64_to_odd(double x)
     COLL__IN_##tier static void coll__mx_odd_##tier(float *to, const void *from, size_t count)                  \
     {                                                                                                           \
         const coll__raw_f64 *in = from;                                                                         \
-        COLL__FREE_##tier for (size_t i = 0; i < count; i++) to[i] = coll__f64_to_odd(in[i]);                   \
+        COLL__EACH_IN_##tier(i, count, 4, , to[i] = coll__f64_to_odd(in[i]););                   \
     }
 COLL__EACH_TIER(COLL__MX_ODD_IN, 0)
 
@@ -5120,10 +5184,8 @@ typedef void coll__fold_fn(void *to, const void *a, const void *b, size_t count)
     {                                                                                             \
         TO *out = to;                                                                             \
         const FROM *left = from_a, *right = from_b;                                               \
-        COLL__FREE_##tier COLL__UNROLLED for (size_t i = 0; i < count; i++) {                     \
-            const FROM a = left[i], b = right[i];                                                 \
-            out[i] = VALUE;                                                                       \
-        }                                                                                         \
+        COLL__EACH_IN_##tier(i, count, sizeof(TO), COLL__UNROLLED,                                   \
+                             const FROM a = left[i]; const FROM b = right[i]; out[i] = VALUE;);   \
     }
 #define COLL__FOLD(name, TO, FROM, VALUE) COLL__EACH_TIER(COLL__FOLD_IN, name, TO, FROM, VALUE)
 
@@ -5148,12 +5210,9 @@ typedef void coll__twin_fn(void *to, void *also, const void *a, const void *b, s
     {                                                                                             \
         T *out = to, *also = other;                                                               \
         const T *left = from_a, *right = from_b;                                                  \
-        COLL__FREE_##tier COLL__UNROLLED for (size_t i = 0; i < count; i++) {                                    \
-            const T a = left[i], b = right[i];                                                    \
-            const T sum = VALUE;                                                                  \
-            out[i] = sum;                                                                         \
-            also[i] = sum;                                                                        \
-        }                                                                                         \
+        COLL__EACH_IN_##tier(i, count, sizeof(T), COLL__UNROLLED,                                    \
+                             const T a = left[i]; const T b = right[i]; const T sum = VALUE;      \
+                             out[i] = sum; also[i] = sum;);                                       \
     }
 #define COLL__TWIN(name, T, VALUE) COLL__EACH_TIER(COLL__TWIN_IN, name, T, VALUE)
 
@@ -5499,7 +5558,7 @@ COLL__FOLD_IN(base, coll__whole_f16, coll__raw_u16, coll__raw_u16, (uint16_t)col
         coll__raw_f32 *out = to;                                                                  \
         const coll__raw_f32 *sum = sums;                                                          \
         const coll__raw_u16 *in = from;                                                           \
-        COLL__FREE_##tier for (size_t i = 0; i < count; i++) out[i] = coll__canon32(sum[i] + WIDE(in[i])); \
+        COLL__EACH_IN_##tier(i, count, 4, , out[i] = coll__canon32(sum[i] + WIDE(in[i]));); \
     }
 COLL__ONTO_IN(base, coll__onto_f16, coll__wide_f16)
 COLL__ONTO_IN(base, coll__onto_bf16, coll__wide_bf16)
@@ -5541,10 +5600,9 @@ COLL__INLINE uint32_t coll__join_bf16(float lower, float upper)
     {                                                                                             \
         const coll__raw_u32 *in = from;                                                           \
         coll__raw_f32 *lower = to, *upper = lower + (count - count / 2);                          \
-        COLL__FREE_##tier for (size_t i = 0; i < count / 2; i++) {                                \
-            lower[i] = COLL__LOWER_BF16(in[i]);                                                   \
-            upper[i] = COLL__UPPER_BF16(in[i]);                                                   \
-        }                                                                                         \
+        COLL__EACH_IN_##tier(i, count / 2, 4, ,                                                   \
+                             lower[i] = COLL__LOWER_BF16(in[i]);                                  \
+                             upper[i] = COLL__UPPER_BF16(in[i]););                                \
         if (count % 2) {                                                                          \
             lower[count / 2] = coll__wide_bf16(((const coll__raw_u16 *)from)[count - 1]);         \
         }                                                                                         \
@@ -5554,10 +5612,9 @@ COLL__INLINE uint32_t coll__join_bf16(float lower, float upper)
     {                                                                                             \
         const coll__raw_u32 *left = a, *right = b;                                                \
         coll__raw_f32 *lower = to, *upper = lower + (count - count / 2);                          \
-        COLL__FREE_##tier for (size_t i = 0; i < count / 2; i++) {                                \
-            lower[i] = COLL__LOWER_BF16(left[i]) + COLL__LOWER_BF16(right[i]);                    \
-            upper[i] = COLL__UPPER_BF16(left[i]) + COLL__UPPER_BF16(right[i]);                    \
-        }                                                                                         \
+        COLL__EACH_IN_##tier(i, count / 2, 4, ,                                                   \
+                             lower[i] = COLL__LOWER_BF16(left[i]) + COLL__LOWER_BF16(right[i]);   \
+                             upper[i] = COLL__UPPER_BF16(left[i]) + COLL__UPPER_BF16(right[i]);); \
         if (count % 2) {                                                                          \
             lower[count / 2] = coll__wide_bf16(((const coll__raw_u16 *)a)[count - 1]) +           \
                                coll__wide_bf16(((const coll__raw_u16 *)b)[count - 1]);            \
@@ -5569,10 +5626,9 @@ COLL__INLINE uint32_t coll__join_bf16(float lower, float upper)
         const coll__raw_u32 *in = from;                                                           \
         const coll__raw_f32 *left = sums, *right = left + (count - count / 2);                    \
         coll__raw_f32 *lower = to, *upper = lower + (count - count / 2);                          \
-        COLL__FREE_##tier for (size_t i = 0; i < count / 2; i++) {                                \
-            lower[i] = coll__canon32(left[i] + COLL__LOWER_BF16(in[i]));                          \
-            upper[i] = coll__canon32(right[i] + COLL__UPPER_BF16(in[i]));                         \
-        }                                                                                         \
+        COLL__EACH_IN_##tier(i, count / 2, 4, ,                                                   \
+                             lower[i] = coll__canon32(left[i] + COLL__LOWER_BF16(in[i]));         \
+                             upper[i] = coll__canon32(right[i] + COLL__UPPER_BF16(in[i])););      \
         if (count % 2) {                                                                          \
             lower[count / 2] = coll__canon32(left[count / 2] +                                    \
                                              coll__wide_bf16(((const coll__raw_u16 *)from)[count - 1])); \
@@ -5583,10 +5639,10 @@ COLL__INLINE uint32_t coll__join_bf16(float lower, float upper)
     {                                                                                             \
         const coll__raw_u32 *left = a, *right = b;                                                \
         coll__raw_u32 *out = to;                                                                  \
-        COLL__FREE_##tier for (size_t i = 0; i < count / 2; i++) {                                \
-            out[i] = coll__join_bf16(COLL__LOWER_BF16(left[i]) + COLL__LOWER_BF16(right[i]),      \
-                                     COLL__UPPER_BF16(left[i]) + COLL__UPPER_BF16(right[i]));     \
-        }                                                                                         \
+        COLL__EACH_IN_##tier(i, count / 2, 4, ,                                                   \
+                             out[i] = coll__join_bf16(                                            \
+                                 COLL__LOWER_BF16(left[i]) + COLL__LOWER_BF16(right[i]),          \
+                                 COLL__UPPER_BF16(left[i]) + COLL__UPPER_BF16(right[i])););       \
         if (count % 2) {                                                                          \
             ((coll__raw_u16 *)to)[count - 1] = (uint16_t)coll__narrow_bf16(                       \
                 coll__wide_bf16(((const coll__raw_u16 *)a)[count - 1]) +                          \
@@ -5597,9 +5653,8 @@ COLL__INLINE uint32_t coll__join_bf16(float lower, float upper)
     {                                                                                             \
         const coll__raw_f32 *lower = from, *upper = lower + (count - count / 2);                  \
         coll__raw_u32 *out = to;                                                                  \
-        COLL__FREE_##tier for (size_t i = 0; i < count / 2; i++) {                                \
-            out[i] = coll__join_bf16(lower[i], upper[i]);                                         \
-        }                                                                                         \
+        COLL__EACH_IN_##tier(i, count / 2, 4, ,                                                   \
+                             out[i] = coll__join_bf16(lower[i], upper[i]););                      \
         if (count % 2) {                                                                          \
             ((coll__raw_u16 *)to)[count - 1] = (uint16_t)coll__narrow_bf16(lower[count / 2]);     \
         }                                                                                         \
@@ -5670,10 +5725,7 @@ typedef void coll__finish(void *to, const void *from, size_t count, double divis
         const T *in = from;                                                                         \
         const NUMBER ranks = (NUMBER)divisor, scale = (NUMBER)factor;                               \
         (void)ranks, (void)scale;                                                                   \
-        COLL__FREE_##tier for (size_t i = 0; i < count; i++) {                                      \
-            const T x = in[i];                                                                      \
-            out[i] = VALUE;                                                                         \
-        }                                                                                           \
+        COLL__EACH_IN_##tier(i, count, sizeof(T), , const T x = in[i]; out[i] = VALUE;); \
     }
 #define COLL__FINISH(name, T, NUMBER, VALUE) COLL__EACH_TIER(COLL__FINISH_IN, name, T, NUMBER, VALUE)
 
@@ -6773,6 +6825,8 @@ static inline void coll__from(coll__round *now, coll__span source)
 }
 
 #endif /* COLL_ROUND_H */
+/* ---- coll_impl.h, continued ---- */
+COLL__FOR_SIZE
 /* ---- core/algorithms/coll_circulant.h ---- */
 /* coll_circulant.h - algorithms in which every rank does the same, at fixed distances round a circle of ranks: the radix-r
  * circulant, its far-first order, the alltoall that moves blocks digit by digit, the direct exchange and the ring.
@@ -9192,6 +9246,8 @@ static inline bool coll__choose(coll__choice *choice, const coll__query *query)
 
 #endif /* COLL_NO_TUNER */
 #endif /* COLL_TUNER_H */
+/* ---- coll_impl.h, continued ---- */
+COLL__FOR_SPEED
 /* ---- core/contract/coll_shape.h ---- */
 /* coll_shape.h - the shape of a call: which blocks each kind of call has in its two buffers, who has those, and where in a
  * coll_call their counts are.  One row for each kind; whoever wants a block, a length or a trait asks here.
@@ -9417,6 +9473,8 @@ static double coll__call_elements(const coll_call *c, int size)
 }
 
 #endif /* COLL_SHAPE_H */
+/* ---- coll_impl.h, continued ---- */
+COLL__FOR_SIZE
 /* ---- core/contract/coll_options.h ---- */
 /* coll_options.h - fields that the caller may leave open, 0 or NULL, and the environment may fill: of the configuration,
  * or of what a transport keeps for itself. */
@@ -9928,6 +9986,9 @@ static void coll__opened_at(coll__opened *o, int local_rank, int local_size)
 static coll__log coll__log_of(const coll_config *c) { return (coll__log){ c->log_level, c->log, c->log_context }; }
 
 #endif /* COLL_ROWS_H */
+/* ---- coll_impl.h, continued ---- */
+COLL__FOR_SPEED
+COLL__FOR_SIZE
 /* ---- core/engine/coll_topology.h ---- */
 /* coll_topology.h - which ranks share a host.  Numbers of hosts go in, ranks host by host come out.
  *
@@ -10023,6 +10084,8 @@ static coll__topology *coll__topology_of(const int *hosts, int size, int rank)
 }
 
 #endif /* COLL_TOPOLOGY_H */
+/* ---- coll_impl.h, continued ---- */
+COLL__FOR_SPEED
 /* ---- core/engine/coll_comm.h ---- */
 /* coll_comm.h - a communicator and its requests: what they hold, how a call is named, how the first failure ends all.
  *
@@ -10553,6 +10616,8 @@ static bool coll__heads_disagree(const unsigned char *a, const unsigned char *b)
 }
 
 #endif /* COLL_COMM_H */
+/* ---- coll_impl.h, continued ---- */
+COLL__FOR_SIZE
 /* ---- core/engine/coll_sentences.h ---- */
 /* coll_sentences.h - what a call is called, and what went wrong with it, in words.  With COLL_NO_TEXT that is the name of the
  * status. */
@@ -10756,6 +10821,8 @@ static void coll__abort_sentence(char *text, size_t room, int rank, const char *
 }
 
 #endif /* COLL_SENTENCES_H */
+/* ---- coll_impl.h, continued ---- */
+COLL__FOR_SPEED
 /* ---- core/engine/coll_doing.h ---- */
 /* coll_doing.h - what this rank is doing, for others to read: other threads, and by them other ranks. */
 #ifndef COLL_DOING_H
@@ -14071,6 +14138,8 @@ static void coll__execution_late(const coll_request *r, unsigned char *is_late)
 }
 
 #endif /* COLL_ENGINE_H */
+/* ---- coll_impl.h, continued ---- */
+COLL__FOR_SIZE
 /* ---- core/engine/coll_script.h ---- */
 /* coll_script.h - a collective that is put together from calls of other communicators.  A script says which calls these are,
  * one after the other, in one or two lanes; here is what runs it.
@@ -15111,6 +15180,8 @@ static bool coll__hierarchy_explain(coll_request *r, char *text, size_t room)
 
 #endif
 #endif /* COLL_HIERARCHY_H */
+/* ---- coll_impl.h, continued ---- */
+COLL__FOR_SPEED
 /* ---- core/engine/coll_progress.h ---- */
 /* coll_progress.h - moves the operations of all communicators of a session on, for one thread or several. */
 #ifndef COLL_PROGRESS_H
@@ -15315,6 +15386,8 @@ static int coll__late_ranks(const coll_request *r, unsigned char *is_late)
 }
 
 #endif /* COLL_PROGRESS_H */
+/* ---- coll_impl.h, continued ---- */
+COLL__FOR_SIZE
 /* ---- core/engine/coll_freed.h ---- */
 /* coll_freed.h - a rank that has freed a communicator does nothing in it any more: what others still want of it there will never
  * come, and is an error.
@@ -16059,6 +16132,8 @@ static bool coll__list_explain(coll_request *r, char *text, size_t room)
 }
 
 #endif /* COLL_LIST_H */
+/* ---- coll_impl.h, continued ---- */
+COLL__FOR_SPEED
 /* ---- core/engine/coll_offload.h ---- */
 /* coll_offload.h - calls that the transport carries out as a whole. */
 #ifndef COLL_OFFLOAD_H
@@ -16867,6 +16942,8 @@ COLL__INLINE coll_status coll__run_simple(coll_comm *comm, coll_kind kind, const
 }
 
 #endif /* COLL_FAST_PATH_H */
+/* ---- coll_impl.h, continued ---- */
+COLL__FOR_SIZE
 /* ---- core/session/coll_record.h ---- */
 /* coll_record.h - the flight recorder: the last operations of each communicator, and what is made of them when it fails.
  *
@@ -18914,6 +18991,8 @@ static int coll__spawn(const coll__program *program, int count, int (*fn)(coll_c
 }
 
 #endif /* COLL_OPEN_H */
+/* ---- coll_impl.h, continued ---- */
+COLL__FOR_SPEED
 /* ---- transports/coll_threads.h ---- */
 /* coll_threads.h - ranks that are threads of one process: collectives by loads and stores on one another's buffers.
  *
@@ -20866,6 +20945,8 @@ static const coll__transport_row coll__threads_row = {
 
 #endif
 #endif /* COLL_THREADS_H */
+/* ---- coll_impl.h, continued ---- */
+COLL__FOR_SIZE
 /* ---- transports/coll_alone.h ---- */
 /* coll_alone.h - the only rank there is, in a program that was compiled without threads (COLL_NO_THREADS).
  *
@@ -20917,6 +20998,8 @@ static const coll__transport_row coll__alone_row = { .traits = COLL__WHEN_NAMED 
 
 #endif
 #endif /* COLL_ALONE_H */
+/* ---- coll_impl.h, continued ---- */
+COLL__FOR_SPEED
 /* ---- transports/coll_tcp.h ---- */
 /* coll_tcp.h - ranks that are processes, joined by TCP.
  *
@@ -21387,6 +21470,8 @@ static void coll__watched_wait(coll__watched *w, struct pollfd *others, int coun
 
 #endif
 #endif /* COLL_TCP_WATCH_H */
+/* ---- transports/coll_tcp.h, continued ---- */
+COLL__FOR_SIZE
 /* ---- transports/tcp/coll_tcp_launch.h ---- */
 /* coll_tcp_launch.h - where ranks meet, as launchers say it in the environment.
  *
@@ -22775,6 +22860,8 @@ static const char *coll__gone_text(int error, int rank, int peer, char *text, si
 static coll_status coll__ending_status(int error) { return error == EBADMSG ? COLL_ERR_PROTOCOL : COLL_ERR_PEER; }
 
 #endif /* COLL_TCP_SOCKET_H */
+/* ---- transports/coll_tcp.h, continued ---- */
+COLL__FOR_SPEED
 /* ---- transports/tcp/coll_tcp_pipe.h ---- */
 /* coll_tcp_pipe.h - one connection, whatever its bytes go through.
  *
@@ -23977,6 +24064,8 @@ static inline bool coll__pipe_is_memory(const coll__pipe *p)
 
 #endif
 #endif /* COLL_TCP_MEMORY_H */
+/* ---- transports/coll_tcp.h, continued ---- */
+COLL__FOR_SIZE
 /* ---- transports/tcp/coll_tcp_greet.h ---- */
 /* coll_tcp_greet.h - who is there: the first words on every connection, seen from either end.
  *
@@ -24432,6 +24521,8 @@ static coll_status coll__greet_finish(coll__greet *g, const coll__identity *us)
 }
 
 #endif /* COLL_TCP_GREET_H */
+/* ---- transports/coll_tcp.h, continued ---- */
+COLL__FOR_SPEED
 /* ---- transports/tcp/coll_tcp_stream.h ---- */
 /* coll_tcp_stream.h - one connection to one peer for one channel: two queues of messages, moved as far as sockets go.
  *
@@ -25570,6 +25661,8 @@ static void coll__io_wait_events(coll__io *io, int wait_ms)
 }
 
 #endif /* COLL_TCP_IO_H */
+/* ---- transports/coll_tcp.h, continued ---- */
+COLL__FOR_SIZE
 /* ---- transports/tcp/coll_tcp_heartbeat.h ---- */
 /* coll_tcp_heartbeat.h - the control connections while a job runs: heartbeats, the verdict, who has left, who does what.
  *
@@ -26231,6 +26324,8 @@ static void coll__heartbeat_close(coll__heartbeat *p)
 }
 
 #endif /* COLL_TCP_HEARTBEAT_H */
+/* ---- transports/coll_tcp.h, continued ---- */
+COLL__FOR_SPEED
 /* ---- transports/tcp/coll_tcp_world.h ---- */
 /* coll_tcp_world.h - what a rank holds of its world: the endpoints of all ranks, a stream for each peer and channel, the
  * control connections, the unauthenticated peers that are being greeted. */
@@ -26522,6 +26617,8 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
 }
 
 #endif /* COLL_TCP_WORLD_H */
+/* ---- transports/coll_tcp.h, continued ---- */
+COLL__FOR_SIZE
 /* ---- transports/tcp/coll_tcp_endpoints.h ---- */
 /* coll_tcp_endpoints.h - where ranks listen: what rank 0 is told, what it hands out, and which address a rank dials.
  *
@@ -29521,8 +29618,9 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
 }
 
 #endif /* COLL_TCP_SHRINK_H */
-
 /* ---- transports/coll_tcp.h, continued ---- */
+COLL__FOR_SPEED
+
 /* ---- >>transfers ---- */
 
 static coll_status coll__tcp_queue(coll__tcp *tcp, coll_xfer *x, bool is_send)
@@ -29775,6 +29873,8 @@ static const coll__transport_row coll__tcp_row = {
 
 #endif
 #endif /* COLL_TCP_H */
+/* ---- coll_impl.h, continued ---- */
+COLL__FOR_SIZE
 /* ---- transports/coll_joined.h ---- */
 /* coll_joined.h - ranks that are threads of several processes, in one communicator.
  *
@@ -32121,6 +32221,8 @@ COLL_API double coll_sim_time(const coll_comm *comm)
 
 #endif
 #endif /* COLL_SIM_H */
+/* ---- coll_impl.h, continued ---- */
+COLL__FOR_SPEED
 /* ---- transports/coll_mpi.h ---- */
 /* coll_mpi.h - ranks that MPI has started: messages of MPI under the engine, and MPI's own collectives for what they do right.
  *

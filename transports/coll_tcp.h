@@ -41,22 +41,29 @@ enum { COLL__TCP_TRAITS = COLL__OPENS_ONE };
 
 #include "tcp/coll_tcp_system.h"
 #include "tcp/coll_tcp_watch.h"
+COLL__FOR_SIZE
 #include "tcp/coll_tcp_launch.h"
 #include "tcp/coll_tcp_settings.h"
 #include "tcp/coll_tcp_wire.h"
 #include "tcp/coll_tcp_address.h"
 #include "tcp/coll_tcp_network.h"
 #include "tcp/coll_tcp_socket.h"
+COLL__FOR_SPEED
 #include "tcp/coll_tcp_pipe.h"
 #include "tcp/coll_tcp_record.h"
 #include "tcp/coll_tcp_seal.h"
 #include "tcp/coll_tcp_memory.h"
+COLL__FOR_SIZE
 #include "tcp/coll_tcp_greet.h"
+COLL__FOR_SPEED
 #include "tcp/coll_tcp_stream.h"
 #include "tcp/coll_tcp_lanes.h"
 #include "tcp/coll_tcp_io.h"
+COLL__FOR_SIZE
 #include "tcp/coll_tcp_heartbeat.h"
+COLL__FOR_SPEED
 #include "tcp/coll_tcp_world.h"
+COLL__FOR_SIZE
 #include "tcp/coll_tcp_endpoints.h"
 #include "tcp/coll_tcp_accept.h"
 #include "tcp/coll_tcp_probe.h"
@@ -66,6 +73,7 @@ enum { COLL__TCP_TRAITS = COLL__OPENS_ONE };
 #include "tcp/coll_tcp_fail.h"
 #include "tcp/coll_tcp_agree.h"
 #include "tcp/coll_tcp_shrink.h"
+COLL__FOR_SPEED
 
 /* ---- >>transfers ---- */
 

@@ -182,4 +182,19 @@ static COLL__UNUSED void *coll__allocate(size_t length)
     return at;
 }
 
+/* ---- >>size ---- */
+
+/* Around files whose functions are called seldom, when communicators are made and when something fails: they are compiled for
+ * size where the rest is compiled for speed.  Both compilers are slower with more code, and so is the processor. */
+#if !defined(__OPTIMIZE__) || defined(__OPTIMIZE_SIZE__)
+#define COLL__FOR_SIZE
+#define COLL__FOR_SPEED
+#elif defined(__clang__)
+#define COLL__FOR_SIZE _Pragma("clang attribute push(__attribute__((minsize)), apply_to = function)")
+#define COLL__FOR_SPEED _Pragma("clang attribute pop")
+#else
+#define COLL__FOR_SIZE _Pragma("GCC push_options") _Pragma("GCC optimize(\"Os\")")
+#define COLL__FOR_SPEED _Pragma("GCC pop_options")
+#endif
+
 #endif /* COLL_BASE_H */

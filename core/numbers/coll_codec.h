@@ -61,10 +61,7 @@ typedef void coll__finish(void *to, const void *from, size_t count, double divis
         const T *in = from;                                                                         \
         const NUMBER ranks = (NUMBER)divisor, scale = (NUMBER)factor;                               \
         (void)ranks, (void)scale;                                                                   \
-        COLL__FREE_##tier for (size_t i = 0; i < count; i++) {                                      \
-            const T x = in[i];                                                                      \
-            out[i] = VALUE;                                                                         \
-        }                                                                                           \
+        COLL__EACH_IN_##tier(i, count, sizeof(T), , const T x = in[i]; out[i] = VALUE;); \
     }
 #define COLL__FINISH(name, T, NUMBER, VALUE) COLL__EACH_TIER(COLL__FINISH_IN, name, T, NUMBER, VALUE)
 

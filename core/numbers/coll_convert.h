@@ -104,7 +104,7 @@ enum { COLL__BY_F32_MOST = 512 };
     COLL__IN_##tier static void coll__odd_floats_##tier(float *to, const void *from, size_t count)  \
     {                                                                                               \
         const coll__raw_f64 *in = from;                                                             \
-        COLL__FREE_##tier for (size_t i = 0; i < count; i++) to[i] = coll__odd_f32(in[i]);          \
+        COLL__EACH_IN_##tier(i, count, 4, , to[i] = coll__odd_f32(in[i]););          \
     }
 COLL__EACH_TIER(COLL__ODD_IN, 0)
 

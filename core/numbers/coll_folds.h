@@ -27,10 +27,8 @@ typedef void coll__fold_fn(void *to, const void *a, const void *b, size_t count)
     {                                                                                             \
         TO *out = to;                                                                             \
         const FROM *left = from_a, *right = from_b;                                               \
-        COLL__FREE_##tier COLL__UNROLLED for (size_t i = 0; i < count; i++) {                     \
-            const FROM a = left[i], b = right[i];                                                 \
-            out[i] = VALUE;                                                                       \
-        }                                                                                         \
+        COLL__EACH_IN_##tier(i, count, sizeof(TO), COLL__UNROLLED,                                   \
+                             const FROM a = left[i]; const FROM b = right[i]; out[i] = VALUE;);   \
     }
 #define COLL__FOLD(name, TO, FROM, VALUE) COLL__EACH_TIER(COLL__FOLD_IN, name, TO, FROM, VALUE)
 
@@ -55,12 +53,9 @@ typedef void coll__twin_fn(void *to, void *also, const void *a, const void *b, s
     {                                                                                             \
         T *out = to, *also = other;                                                               \
         const T *left = from_a, *right = from_b;                                                  \
-        COLL__FREE_##tier COLL__UNROLLED for (size_t i = 0; i < count; i++) {                                    \
-            const T a = left[i], b = right[i];                                                    \
-            const T sum = VALUE;                                                                  \
-            out[i] = sum;                                                                         \
-            also[i] = sum;                                                                        \
-        }                                                                                         \
+        COLL__EACH_IN_##tier(i, count, sizeof(T), COLL__UNROLLED,                                    \
+                             const T a = left[i]; const T b = right[i]; const T sum = VALUE;      \
+                             out[i] = sum; also[i] = sum;);                                       \
     }
 #define COLL__TWIN(name, T, VALUE) COLL__EACH_TIER(COLL__TWIN_IN, name, T, VALUE)
 

@@ -94,7 +94,7 @@ COLL__INLINE COLL__KERNEL void coll__mx_pack_group(coll_type type, coll__raw_u8 
     const coll__mx_factors by = coll__mx_down(type, scale);
 
     out[0] = (uint8_t)scale;
-    COLL__FREE for (int i = 0; i < COLL__MX_GROUP; i++)
+    COLL__FREE COLL__ROLLED for (int i = 0; i < COLL__MX_GROUP; i++)
         out[1 + i] = (uint8_t)coll__mx_narrow(type, coll__float32(in[i] & kept) * by.one * by.other);
 }
 
@@ -102,7 +102,7 @@ COLL__INLINE COLL__KERNEL void coll__mx_unpack_group(coll_type type, coll__raw_f
 {
     const coll__mx_factors by = coll__mx_up(type, in[0]);
 
-    COLL__FREE for (int i = 0; i < COLL__MX_GROUP; i++)
+    COLL__FREE COLL__ROLLED for (int i = 0; i < COLL__MX_GROUP; i++)
         out[i] = coll__canon32(coll__mx_wide(type, in[1 + i]) * by.one * by.other);
 }
 
@@ -172,7 +172,7 @@ COLL__INLINE float coll__f64_to_odd(double x)
     COLL__IN_##tier static void coll__mx_odd_##tier(float *to, const void *from, size_t count)                  \
     {                                                                                                           \
         const coll__raw_f64 *in = from;                                                                         \
-        COLL__FREE_##tier for (size_t i = 0; i < count; i++) to[i] = coll__f64_to_odd(in[i]);                   \
+        COLL__EACH_IN_##tier(i, count, 4, , to[i] = coll__f64_to_odd(in[i]););                   \
     }
 COLL__EACH_TIER(COLL__MX_ODD_IN, 0)
 

@@ -109,25 +109,37 @@ COLL__INLINE uint32_t coll__stochastic_f64(double value, uint32_t random, int wi
 /* Element i of a buffer is number first + i.  The buffers do not overlap. */
 typedef void coll__stochastic_fn(void *to, const void *from, size_t count, uint64_t seed, uint64_t first);
 
-/* Pieces, so that the upper half of the number is the same within one; the counter of the inner loop is short for the sake of
- * vectors. */
+/* As many as a tier draws at once, whatever is asked of it; one that has no vectors draws what is asked. */
+enum { COLL__DRAWN = 32 };
+#define COLL__DRAWN_base(n) (n)
+#define COLL__DRAWN_avx2(n) COLL__DRAWN
+
+/* The upper half of the number is the same within a piece.  What is drawn is 32 bits long until it is all there: vectors are
+ * narrowed once then.  The last few elements go through memory of the right length, by the same text. */
 #define COLL__STOCHASTIC_IN(tier, name, TO, FROM, DRAW)                                                                    \
-    COLL__UNUSED COLL__IN_##tier static void name##_##tier(void *to, const void *from, size_t count, uint64_t seed,  \
-                                                           uint64_t first)                                           \
-    {                                                                                                                \
-        TO *out = to;                                                                                                \
-        const FROM *in = from;                                                                                       \
-        while (count) {                                                                                              \
-            const uint64_t left = (UINT64_C(1) << 32) - (first & UINT32_MAX), keys = coll__stochastic_keys(seed, first >> 32); \
-            const size_t most = left < (1 << 30) ? (size_t)left : 1 << 30;                                           \
-            const uint32_t lower = (uint32_t)first, key = (uint32_t)keys, other = (uint32_t)(keys >> 32);            \
-            const int length = (int)(count < most ? count : most);                                                   \
-            COLL__FREE_##tier for (int i = 0; i < length; i++) {                                                     \
-                const FROM x = in[i];                                                                                \
-                out[i] = (TO)DRAW(x, coll__stochastic_bits(lower + (uint32_t)i, key, other));                              \
-            }                                                                                                        \
-            out += length, in += length, first += (uint64_t)length, count -= (size_t)length;                         \
-        }                                                                                                            \
+    COLL__UNUSED COLL__IN_##tier static void name##_##tier(void *to, const void *from, size_t count, uint64_t seed,        \
+                                                           uint64_t first)                                                 \
+    {                                                                                                                      \
+        TO *out = to;                                                                                                      \
+        const FROM *in = from;                                                                                             \
+        uint64_t keys = coll__stochastic_keys(seed, first >> 32);                                                          \
+        for (size_t n; count > 0; count -= n, in += n, out += n, first += n) {                                             \
+            if (!(first & UINT32_MAX)) keys = coll__stochastic_keys(seed, first >> 32);                                    \
+            const uint64_t left = (UINT64_C(1) << 32) - (first & UINT32_MAX);                                              \
+            const uint32_t lower = (uint32_t)first, key = (uint32_t)keys, other = (uint32_t)(keys >> 32);                  \
+            const size_t most = left < COLL__DRAWN ? (size_t)left : COLL__DRAWN;                                           \
+            FROM last[COLL__DRAWN];                                                                                        \
+            TO done[COLL__DRAWN];                                                                                          \
+            uint32_t drawn[COLL__DRAWN];                                                                                   \
+            n = count < most ? count : most;                                                                               \
+            if (n < COLL__DRAWN) memset(last, 0, sizeof last), memcpy(last, in, n * sizeof *in);                           \
+            const FROM *const at = n < COLL__DRAWN ? last : in;                                                            \
+            TO *const made = n < COLL__DRAWN ? done : out;                                                                 \
+            COLL__FREE for (uint32_t i = 0; i < (uint32_t)COLL__DRAWN_##tier(n); i++)                                      \
+                drawn[i] = DRAW(at[i], coll__stochastic_bits(lower + i, key, other));                                      \
+            COLL__FREE COLL__ROLLED for (size_t i = 0; i < COLL__DRAWN_##tier(n); i++) made[i] = (TO)drawn[i];             \
+            if (n < COLL__DRAWN) memcpy(out, done, n * sizeof *out);                                                       \
+        }                                                                                                                  \
     }
 #define COLL__STOCHASTIC_ROWS(X)                                                                                     \
     X(f32, f8e4m3, f32, u8, COLL__STOCHASTIC_F32_F8E4M3) X(f32, f8e5m2, f32, u8, COLL__STOCHASTIC_F32_F8E5M2)        \

@@ -28,7 +28,7 @@ COLL__FOLD_IN(base, coll__whole_f16, coll__raw_u16, coll__raw_u16, (uint16_t)col
         coll__raw_f32 *out = to;                                                                  \
         const coll__raw_f32 *sum = sums;                                                          \
         const coll__raw_u16 *in = from;                                                           \
-        COLL__FREE_##tier for (size_t i = 0; i < count; i++) out[i] = coll__canon32(sum[i] + WIDE(in[i])); \
+        COLL__EACH_IN_##tier(i, count, 4, , out[i] = coll__canon32(sum[i] + WIDE(in[i]));); \
     }
 COLL__ONTO_IN(base, coll__onto_f16, coll__wide_f16)
 COLL__ONTO_IN(base, coll__onto_bf16, coll__wide_bf16)
@@ -70,10 +70,9 @@ COLL__INLINE uint32_t coll__join_bf16(float lower, float upper)
     {                                                                                             \
         const coll__raw_u32 *in = from;                                                           \
         coll__raw_f32 *lower = to, *upper = lower + (count - count / 2);                          \
-        COLL__FREE_##tier for (size_t i = 0; i < count / 2; i++) {                                \
-            lower[i] = COLL__LOWER_BF16(in[i]);                                                   \
-            upper[i] = COLL__UPPER_BF16(in[i]);                                                   \
-        }                                                                                         \
+        COLL__EACH_IN_##tier(i, count / 2, 4, ,                                                   \
+                             lower[i] = COLL__LOWER_BF16(in[i]);                                  \
+                             upper[i] = COLL__UPPER_BF16(in[i]););                                \
         if (count % 2) {                                                                          \
             lower[count / 2] = coll__wide_bf16(((const coll__raw_u16 *)from)[count - 1]);         \
         }                                                                                         \
@@ -83,10 +82,9 @@ COLL__INLINE uint32_t coll__join_bf16(float lower, float upper)
     {                                                                                             \
         const coll__raw_u32 *left = a, *right = b;                                                \
         coll__raw_f32 *lower = to, *upper = lower + (count - count / 2);                          \
-        COLL__FREE_##tier for (size_t i = 0; i < count / 2; i++) {                                \
-            lower[i] = COLL__LOWER_BF16(left[i]) + COLL__LOWER_BF16(right[i]);                    \
-            upper[i] = COLL__UPPER_BF16(left[i]) + COLL__UPPER_BF16(right[i]);                    \
-        }                                                                                         \
+        COLL__EACH_IN_##tier(i, count / 2, 4, ,                                                   \
+                             lower[i] = COLL__LOWER_BF16(left[i]) + COLL__LOWER_BF16(right[i]);   \
+                             upper[i] = COLL__UPPER_BF16(left[i]) + COLL__UPPER_BF16(right[i]);); \
         if (count % 2) {                                                                          \
             lower[count / 2] = coll__wide_bf16(((const coll__raw_u16 *)a)[count - 1]) +           \
                                coll__wide_bf16(((const coll__raw_u16 *)b)[count - 1]);            \
@@ -98,10 +96,9 @@ COLL__INLINE uint32_t coll__join_bf16(float lower, float upper)
         const coll__raw_u32 *in = from;                                                           \
         const coll__raw_f32 *left = sums, *right = left + (count - count / 2);                    \
         coll__raw_f32 *lower = to, *upper = lower + (count - count / 2);                          \
-        COLL__FREE_##tier for (size_t i = 0; i < count / 2; i++) {                                \
-            lower[i] = coll__canon32(left[i] + COLL__LOWER_BF16(in[i]));                          \
-            upper[i] = coll__canon32(right[i] + COLL__UPPER_BF16(in[i]));                         \
-        }                                                                                         \
+        COLL__EACH_IN_##tier(i, count / 2, 4, ,                                                   \
+                             lower[i] = coll__canon32(left[i] + COLL__LOWER_BF16(in[i]));         \
+                             upper[i] = coll__canon32(right[i] + COLL__UPPER_BF16(in[i])););      \
         if (count % 2) {                                                                          \
             lower[count / 2] = coll__canon32(left[count / 2] +                                    \
                                              coll__wide_bf16(((const coll__raw_u16 *)from)[count - 1])); \
@@ -112,10 +109,10 @@ COLL__INLINE uint32_t coll__join_bf16(float lower, float upper)
     {                                                                                             \
         const coll__raw_u32 *left = a, *right = b;                                                \
         coll__raw_u32 *out = to;                                                                  \
-        COLL__FREE_##tier for (size_t i = 0; i < count / 2; i++) {                                \
-            out[i] = coll__join_bf16(COLL__LOWER_BF16(left[i]) + COLL__LOWER_BF16(right[i]),      \
-                                     COLL__UPPER_BF16(left[i]) + COLL__UPPER_BF16(right[i]));     \
-        }                                                                                         \
+        COLL__EACH_IN_##tier(i, count / 2, 4, ,                                                   \
+                             out[i] = coll__join_bf16(                                            \
+                                 COLL__LOWER_BF16(left[i]) + COLL__LOWER_BF16(right[i]),          \
+                                 COLL__UPPER_BF16(left[i]) + COLL__UPPER_BF16(right[i])););       \
         if (count % 2) {                                                                          \
             ((coll__raw_u16 *)to)[count - 1] = (uint16_t)coll__narrow_bf16(                       \
                 coll__wide_bf16(((const coll__raw_u16 *)a)[count - 1]) +                          \
@@ -126,9 +123,8 @@ COLL__INLINE uint32_t coll__join_bf16(float lower, float upper)
     {                                                                                             \
         const coll__raw_f32 *lower = from, *upper = lower + (count - count / 2);                  \
         coll__raw_u32 *out = to;                                                                  \
-        COLL__FREE_##tier for (size_t i = 0; i < count / 2; i++) {                                \
-            out[i] = coll__join_bf16(lower[i], upper[i]);                                         \
-        }                                                                                         \
+        COLL__EACH_IN_##tier(i, count / 2, 4, ,                                                   \
+                             out[i] = coll__join_bf16(lower[i], upper[i]););                      \
         if (count % 2) {                                                                          \
             ((coll__raw_u16 *)to)[count - 1] = (uint16_t)coll__narrow_bf16(lower[count / 2]);     \
         }                                                                                         \

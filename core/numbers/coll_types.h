@@ -181,18 +181,22 @@ typedef coll__int128 coll__raw_i128;
 #define COLL__KERNEL
 #define COLL__FREE
 #define COLL__UNROLLED
+#define COLL__ROLLED
 #elif defined(__clang__)
 #define COLL__KERNEL
 #define COLL__FREE _Pragma("clang loop vectorize(assume_safety)")
 #define COLL__UNROLLED
+#define COLL__ROLLED
 #elif !defined(COLL__ONE_TIER)
 #define COLL__KERNEL __attribute__((optimize("O3", "no-trapping-math")))
 #define COLL__FREE _Pragma("GCC ivdep")
-#define COLL__UNROLLED _Pragma("GCC unroll 4")    /* half the time of a fold in the first cache; clang does it unasked */
+#define COLL__UNROLLED _Pragma("GCC unroll 2")    /* half the time of a fold in the first cache; clang does it unasked */
+#define COLL__ROLLED _Pragma("GCC unroll 1")
 #else
 #define COLL__KERNEL
 #define COLL__FREE
 #define COLL__UNROLLED
+#define COLL__ROLLED
 #endif
 
 #if defined(__clang__)
@@ -283,6 +287,37 @@ COLL__UNUSED static int coll__tier(void)
 #endif
 }
 
+/* A loop over elements.  gcc is given steps of `of` bytes of the shorter elements, a vector, which it may not unroll before
+ * they are one, and the rest one by one: left to itself it writes three loops more for what is left over. */
+#define COLL__EACH_SIMPLE(i, count, bytes, AHEAD, ...)                                                \
+    COLL__FREE for (size_t i = 0; i < (count); i++) { __VA_ARGS__ }
+#define COLL__EACH_STEPPED(of, i, count, bytes, AHEAD, ...)                                           \
+    do {                                                                                          \
+        const size_t step = (of) / (bytes), whole = (count) - (count) % step;                     \
+        size_t done = 0;                                                                          \
+        AHEAD for (; done < whole; done += step)                                                  \
+            COLL__FREE COLL__ROLLED for (size_t k = 0; k < step; k++) {                           \
+                const size_t i = done + k;                                                        \
+                __VA_ARGS__                                                                       \
+            }                                                                                     \
+        for (; done < (count); done++) {                                                          \
+            const size_t i = done;                                                                \
+            __asm__ volatile("");                                                                 \
+            __VA_ARGS__                                                                           \
+        }                                                                                         \
+    } while (0)
+
+#define COLL__SHORTER(A, B) (sizeof(A) < sizeof(B) ? sizeof(A) : sizeof(B))
+
+#if COLL__HAS_TIERS && !defined(__clang__)
+#define COLL__EACH_IN_avx2(...) COLL__EACH_STEPPED(32, __VA_ARGS__)
+#define COLL__EACH_IN_avx512(...) COLL__EACH_STEPPED(64, __VA_ARGS__)
+#else
+#define COLL__EACH_IN_avx2 COLL__EACH_SIMPLE
+#define COLL__EACH_IN_avx512 COLL__EACH_SIMPLE
+#endif
+#define COLL__EACH_IN_base COLL__EACH_SIMPLE
+
 /* A map makes one element of `to` from one element of `from`.  Both may be the same memory if the
  * elements have the same length; otherwise they may not overlap. */
 typedef void coll__map(void *to, const void *from, size_t count);
@@ -293,10 +328,7 @@ typedef void coll__map(void *to, const void *from, size_t count);
     {                                                                                             \
         TO *out = to;                                                                             \
         const FROM *in = from;                                                                    \
-        COLL__FREE_##tier for (size_t i = 0; i < count; i++) {                                    \
-            const FROM x = in[i];                                                                 \
-            out[i] = VALUE;                                                                       \
-        }                                                                                         \
+        COLL__EACH_IN_##tier(i, count, COLL__SHORTER(TO, FROM), , const FROM x = in[i]; out[i] = VALUE;); \
     }
 #define COLL__MAP(name, TO, FROM, VALUE) COLL__EACH_TIER(COLL__MAP_IN, name, TO, FROM, VALUE)
 
