@@ -7,6 +7,7 @@
  *   core/base/                      what everybody needs
  *     coll_parts.h                  what a program may leave out: the switches; coll.h includes it
  *     coll_refuse.h                 where all this would not be right; flags for the rest
+ *     coll_sizes.h                  how much memory is set aside for what
  *     coll_system.h                 what is asked of the system: by Linux's own calls, or by those of POSIX (COLL_PORTABLE);
  *                                   in its place coll_bare.h, where there is none (COLL_NO_OS)
  *     coll_base.h                   arithmetic, processors, time, numbers as bytes, memory
@@ -106,6 +107,7 @@
 #include "core/base/coll_refuse.h"
 #if !defined(COLL__REFUSED)
 
+#include "core/base/coll_sizes.h"
 #include "core/base/coll_base.h"
 #include "core/base/coll_text.h"
 #include "core/base/coll_environment.h"

@@ -4,6 +4,12 @@
 
 #include "../../coll.h"
 
+#if defined(COLL_TINY)                            /* little memory, and a wire so slow that nothing is gained by more; the same on
+                                                     all ranks that meet, as all of these                     */
+enum {
+    COLL__SLICE_MOST = 1 << 10, COLL__SLICE_LEAST = 1 << 10, COLL__LANDING_MOST = 1 << 10, COLL__LAG_LEAST = 1, COLL__LAG_MOST = 1
+};
+#else
 enum {
     COLL__SLICE_MOST    = 128 << 10,              /* bytes of a block's slice: stays in cache until folded    */
     COLL__SLICE_LEAST   = 16 << 10,
@@ -11,6 +17,7 @@ enum {
     COLL__LAG_LEAST     = 3,                      /* ticks on their way together (coll_engine.h)              */
     COLL__LAG_MOST      = 64
 };
+#endif
 
 /* What the tuner knows of the wire; the same numbers on every rank. */
 typedef struct coll__link {

@@ -88,7 +88,7 @@ typedef struct coll__execution {
     coll__step *list;                             /* the steps of the round that is being posted              */
 } coll__execution;
 
-enum { COLL__CACHED = 16, COLL__NAME_CACHED = 24 };       /* calls of an order; bytes of the name of an algorithm     */
+enum { COLL__NAME_CACHED = 24 };                  /* bytes of the name of an algorithm                        */
 
 /* What an order has made of a call, for the calls like it: the choice of the tuner; and of a short one the whole execution, its
  * tables in memory of their own. */
@@ -251,7 +251,7 @@ struct coll__session {
     const char *forced[COLL__KIND_COUNT];         /* COLL_ALGORITHM, by kind; in forced_text                  */
     char  forced_text[COLL__FORCED_ROOM];
     coll_failure failure;                         /* status COLL_OK: healthy                                  */
-    char  dump[256];                              /* where to write what this rank was doing when it fails; "": nowhere */
+    char  dump[COLL__DUMP_ROOM];                  /* where to write what this rank was doing when it fails; "": nowhere */
     int   generation;                             /* how often this has been shrunk                           */
     unsigned char *survival;                      /* of each rank, when it was shrunk: coll__survival; NULL: it was not */
     int           *listed;                        /* the list of a coll_shrink, and room for who is left of it */
@@ -278,7 +278,7 @@ struct coll__session {
     coll__bell bell;                              /* of coll_fd; none as long as nobody has asked for it      */
     int   is_fd_rung;                             /* atomic: it is readable                                   */
     int   abort_claimed, abort_wanted;            /* atomic: somebody writes abort_text; it is written        */
-    char  abort_text[200];
+    char  abort_text[COLL__ABORT_ROOM];
     coll_doing doing;                             /* what this rank does, for others to read                  */
     bool  lingers;                                /* something sent in a communicator that is freed is still to go */
     unsigned tests;                               /* that found something running                             */
@@ -286,7 +286,6 @@ struct coll__session {
 };
 
 enum { COLL__SPIN_US = 50, COLL__SPIN_CROWDED_US = 10 };      /* before sleeping; with more ranks than processors */
-enum { COLL__HANDS_MOST = 64 };                   /* changes of hands after which a door belongs to nobody    */
 
 /* Who may be inside a call on a communicator (coll_enter.h). */
 typedef struct coll__door {
@@ -296,8 +295,6 @@ typedef struct coll__door {
     coll__thread_id thread;                             /* the one that was inside last: it may run the caller's operations */
     unsigned char inside[COLL__HANDS_MOST];       /* by the short way: one for each owner                     */
 } coll__door;
-
-enum { COLL__SENTENCE_ROOM = 448 };
 
 /* The plan of a kind of call (coll_plan.h): what is settled of its last plain call. */
 typedef struct coll__plan {
@@ -309,6 +306,11 @@ typedef struct coll__plan {
     const coll__carrier *carrier;                 /* that takes it, if the transport does not at once         */
     coll_request request;                         /* of blocking calls, with its arithmetic, fingerprint and task */
 } coll__plan;
+
+/* Where plans are not kept, blocking calls of all kinds share the request of one. */
+enum { COLL__PLAN_PLACES = COLL__PLANS ? COLL__KIND_COUNT : 1 };
+
+static inline unsigned coll__plan_place(coll_kind kind) { return COLL__PLANS ? kind : 0; }
 
 struct coll_comm {
     int   rank, size;
@@ -344,8 +346,8 @@ struct coll_comm {
     coll__graph graph;
     int  *graph_lists;
     unsigned graph_version;                       /* how often it has been replaced                           */
-    coll__plan *plans[COLL__KIND_COUNT];          /* of each kind; NULL: it was not called so far             */
-    coll__plan *others[COLL__KIND_COUNT];         /* of its calls that do not calculate plainly: for their checks alone */
+    coll__plan *plans[COLL__PLAN_PLACES];         /* of each kind; NULL: it was not called so far             */
+    coll__plan *others[COLL__PLAN_PLACES];        /* of its calls that do not calculate plainly: for their checks alone */
     coll__numbers numbers;
     unsigned char *gauge;                         /* memory of coll_measure while it runs: a simulated rank that is killed
                                                      in it never comes back to free it                        */
@@ -424,7 +426,7 @@ static size_t coll__result_count(const coll_comm *comm, const coll_call *call)
 
 /* ---- >>naming a call ---- */
 
-enum { COLL__MAGIC = 0xc011, COLL__CALL_ROOM = 256 };      /* room for what a call is in words               */
+enum { COLL__MAGIC = 0xc011 };
 
 static uint32_t coll__hash_counts(const size_t *counts, int n)
 {

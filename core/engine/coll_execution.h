@@ -3,11 +3,6 @@
 #ifndef COLL_EXECUTION_H
 #define COLL_EXECUTION_H
 
-enum {
-    COLL__PACK_MOST     = 64 << 10,               /* bytes up to which several blocks share a message         */
-    COLL__CACHED_MOST   = 32 << 10                /* bytes of the tables of an execution that is cached       */
-};
-
 #define COLL__ELSEWHERE SIZE_MAX                  /* not in a buffer of the user's                            */
 
 /* ---- >>geometry: where a block's slice lies ---- */
@@ -231,7 +226,10 @@ static inline coll__cached *coll__cached_at(const coll__order *order, unsigned i
 }
 
 /* Is there room for the name of its algorithm? */
-static inline bool coll__is_cacheable(const coll_call *c) { return !c->algorithm || strlen(c->algorithm) < COLL__NAME_CACHED; }
+static inline bool coll__is_cacheable(const coll_call *c)
+{
+    return COLL__CACHED_MOST > 0 && (!c->algorithm || strlen(c->algorithm) < COLL__NAME_CACHED);
+}
 
 /* May the next call like this one have the same execution?  Not where counts are listed, nor where the input is copied first. */
 static inline bool coll__execution_is_repeatable(const coll_request *r)

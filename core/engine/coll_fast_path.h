@@ -181,7 +181,7 @@ static __attribute__((noinline)) coll_status coll__run_any(coll_comm *comm, coll
 
     if (status < 0) return status;
     if ((status = coll__look_alive(comm->session)) < 0) return coll__leave(comm, status);
-    coll__plan *plan = coll__plan_at(&comm->plans[kind]);
+    coll__plan *plan = coll__plan_at(&comm->plans[coll__plan_place(kind)]);
     if (!plan) return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "no memory for the plan of a call"));
     if ((status = coll__plan_ready(comm, plan, kind, send, recv, count, type, op, root)) < 0) return coll__leave(comm, status);
     if (plan->is_made) {
@@ -197,9 +197,9 @@ static __attribute__((noinline)) coll_status coll__run_any(coll_comm *comm, coll
 COLL__INLINE coll_status coll__run_simple(coll_comm *comm, coll_kind kind, const void *send, void *recv, size_t count,
                                           coll_type type, coll_op op, int root)
 {
-    if (!comm || !*comm->guard || !coll__door_enter_again(&comm->door))
+    if (!COLL__PLANS || !comm || !*comm->guard || !coll__door_enter_again(&comm->door))
         return coll__run_any(comm, kind, send, recv, count, type, op, root);
-    coll__plan *plan = comm->plans[kind];
+    coll__plan *plan = comm->plans[coll__plan_place(kind)];
     const coll__session *session = comm->session;
     const bool may_start = !coll__is_shared(session) && session->failure.status == COLL_OK && plan && plan->start
         && coll__is_planned(plan, type, op) && !session->orders && !__atomic_load_n(&session->abort_wanted, __ATOMIC_RELAXED)

@@ -90,7 +90,7 @@ static coll__bin *coll__bin_find(const coll__bins *t, const coll__match_key *key
 static bool coll__bins_grow(coll__bins *t)
 {
     const coll__bins old = *t;
-    const size_t length = old.length ? 2 * old.length : 64;
+    const size_t length = old.length ? 2 * old.length : COLL__BINS_FIRST;
     coll__bin **buckets = (coll__bin **)coll__allocate(length * sizeof *buckets);
 
     if (!buckets) return old.length > 0;          /* a crowded one works, too                                 */

@@ -2,11 +2,10 @@
 #ifndef COLL_NOTES_H
 #define COLL_NOTES_H
 
-/* Bytes: of a short message; of one that its sender copies; of credit with each peer; and what of it a message takes beside
- * its length.  So a rank keeps at most 1 MiB for each peer that nobody has asked for, or 2.5 MiB with all that belongs to it, and
+/* A rank keeps at most COLL__CREDIT for each peer that nobody has asked for (1 MiB, or 2.5 MiB with all that belongs to it), and
  * less than a kilobyte for each message beyond that, whose sender waits with its buffer.  COLL__CREDIT is more than four times
  * what the longest short message takes: see coll_messages.h. */
-enum { COLL__SHORT_MOST = 64 << 10, COLL__COPY_MOST = 8 << 10, COLL__CREDIT = 1 << 20, COLL__COST = 512 };
+_Static_assert(COLL__CREDIT > 4 * (COLL__SHORT_MOST + COLL__COST), "credit for five of the longest short messages");
 
 typedef enum coll__note {
     COLL__NOTE_SHORT = 1, COLL__NOTE_LONG, COLL__NOTE_GO, COLL__NOTE_BODY, COLL__NOTE_CREDIT,

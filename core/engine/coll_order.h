@@ -76,9 +76,9 @@ static void coll__comm_free(coll_comm *comm)
     free(comm->gauge);
     free(comm->recorder);
     free(comm->counts);
-    for (int kind = 0; kind < COLL__KIND_COUNT; kind++) {
-        free(comm->plans[kind]);
-        free(comm->others[kind]);
+    for (int i = 0; i < COLL__PLAN_PLACES; i++) {
+        free(comm->plans[i]);
+        free(comm->others[i]);
     }
     free(comm);
 }

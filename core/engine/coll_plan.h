@@ -33,9 +33,9 @@ static inline bool coll__may_return(const coll_call *call)
 }
 
 /* Where the plan of calls that calculate like this one is kept. */
-static inline coll__plan **coll__plan_place(coll_comm *comm, const coll_call *call)
+static inline coll__plan **coll__plan_of(coll_comm *comm, const coll_call *call)
 {
-    return coll__calculates_plainly(call) ? &comm->plans[call->kind] : &comm->others[call->kind];
+    return (coll__calculates_plainly(call) ? comm->plans : comm->others) + coll__plan_place(call->kind);
 }
 
 /* Do two calls of a kind that reduces calculate alike? */
@@ -50,7 +50,7 @@ static inline bool coll__calculates_like(const coll_call *call, const coll_call 
 /* The plan of calls that calculate like this one; NULL: there is none. */
 static inline coll__plan *coll__plan_like(coll_comm *comm, const coll_call *call)
 {
-    coll__plan *plan = *coll__plan_place(comm, call);
+    coll__plan *plan = COLL__PLANS ? *coll__plan_of(comm, call) : NULL;
     const bool is_like = plan && plan->is_made && call->type == plan->request.call.type
                       && (!coll__kind_reduces(call->kind) || coll__calculates_like(call, &plan->request.call));
 
@@ -107,9 +107,9 @@ static inline void coll__plan_forget(coll__plan *plan)
 
 static inline void coll__plans_forget(coll_comm *comm)
 {
-    for (int kind = 0; kind < COLL__KIND_COUNT; kind++) {
-        if (comm->plans[kind]) coll__plan_forget(comm->plans[kind]);
-        if (comm->others[kind]) coll__plan_forget(comm->others[kind]);
+    for (int i = 0; i < COLL__PLAN_PLACES; i++) {
+        if (comm->plans[i]) coll__plan_forget(comm->plans[i]);
+        if (comm->others[i]) coll__plan_forget(comm->others[i]);
     }
 }
 
@@ -130,10 +130,10 @@ static void coll__plan_make(coll_comm *comm, const coll_call *call, const coll__
     const size_t unit = codec->type_size;
     char why[120];
 
-    if (comm->extension || session->inspect || session->forced[call->kind] || call->residual || call->algorithm
+    if (!COLL__PLANS || comm->extension || session->inspect || session->forced[call->kind] || call->residual || call->algorithm
         || !coll__is_repeatable(call->kind) || !coll__may_return(call) || coll__plan_like(comm, call)
         || coll__is_refused(comm, call, why, sizeof why)) return;
-    coll__plan *plan = coll__plan_at(coll__plan_place(comm, call));
+    coll__plan *plan = coll__plan_at(coll__plan_of(comm, call));
     if (!plan) return;
     coll_request *own = &plan->request;
     own->call = *call;                            /* which may be its own                                     */

@@ -16,6 +16,7 @@
 #ifndef COLL_CODEC_H
 #define COLL_CODEC_H
 
+#include "../base/coll_sizes.h"
 #include "coll_stochastic.h"
 #include "coll_reproducible.h"
 #include "coll_sums16.h"
@@ -554,7 +555,6 @@ COLL__UNUSED static bool coll__codec_reduce(coll__codec *codec, const coll_call 
 
 /* ---- >>pack: to the wire and back ---- */
 
-enum { COLL__BLOCK = 4096 };                      /* bytes of accumulators in work at a time */
 
 /* Whose elements are packed: the input of a rank, or a result, every element of which the wire has. */
 enum { COLL__OF_RESULT = -1 };
