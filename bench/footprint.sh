@@ -1,11 +1,14 @@
 #!/bin/sh
-# What the library weighs in a program that calls one allreduce of f32, by what was left out of it (core/base/coll_parts.h).
-#   usage: footprint.sh [table [PROFILE...]]   bytes of text, data and bss, seconds and MB of memory of the compiler, for gcc and
-#                                              clang, -Os and -O2; with names, of these profiles alone
-#          footprint.sh check                  text of gcc -Os against bench/footprint.txt; fails where it is more than 2 % larger
-#          footprint.sh update                 writes that file
+# What the library weighs in a program that calls one allreduce of f32, by what was left out of it (core/base/coll_parts.h), and
+# on a board in one that calls all of COLL_TINY (tests/bare_size.c).
+#   usage: footprint.sh [table]     bytes of text, data and bss, seconds and MB of memory of the compiler: each profile for each
+#                                   target and level it is meant for
+#          footprint.sh switches    what each switch alone saves of everything, in bytes of text and seconds of gcc -Os
+#          footprint.sh check       text against bench/footprint.txt; fails where it is more than 2 % larger
+#          footprint.sh update      writes that file
 #
-# Linked with -ffunction-sections and --gc-sections; io_uring, whose library is not on every machine, is left out of all.
+# Linked with -ffunction-sections and --gc-sections; io_uring, whose library is not on every machine, is left out of all.  A
+# target whose compiler is not there is passed over.
 cd "$(dirname "$0")/.." || exit 1
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
@@ -27,77 +30,108 @@ int main(void)
 }
 C
 
-profiles() { # name and flags
-    echo "everything"
-    echo "small          -DCOLL_SMALL"
-    echo "threads,tcp    -DCOLL_ONLY_TRANSPORTS=threads,tcp"
-    echo "threads        -DCOLL_ONLY_TRANSPORTS=threads"
-    echo "tcp            -DCOLL_ONLY_TRANSPORTS=tcp"
-    echo "least          -DCOLL_SMALL -DCOLL_NO_TCP -DCOLL_NO_RECORDER -DCOLL_NO_BACKGROUND -DCOLL_NO_HIERARCHY"
-    sed -n 's/^ \*   \(COLL_NO_[A-Z]*\)  .*/\1/p' core/base/coll_parts.h | grep -v COLL_NO_URING | while read -r switch; do
-        printf '%-14s -D%s\n' "$switch" "$switch"
+flags_of() { # profile
+    case $1 in
+    everything) ;;
+    threads) echo "-DCOLL_ONLY_TRANSPORTS=threads" ;;
+    tcp) echo "-DCOLL_ONLY_TRANSPORTS=tcp" ;;
+    small) echo "-DCOLL_SMALL" ;;
+    least) echo "-DCOLL_ONLY_TRANSPORTS=threads -DCOLL_ONLY_TYPES=f32 -DCOLL_ONLY_KINDS=allreduce -DCOLL_NO_TUNER -DCOLL_NO_TIERS
+                 -DCOLL_NO_HIERARCHY -DCOLL_NO_RECORDER -DCOLL_NO_BACKGROUND -DCOLL_NO_ENV -DCOLL_NO_TEXT" ;;
+    tiny) echo "-DCOLL_TINY" ;;
+    -D*) echo "$1" ;;
+    esac
+}
+
+few() { # profile, compiler, level: what is checked
+    echo "everything gcc -Os"
+    echo "everything gcc -O2"
+    echo "everything clang -Os"
+    echo "small gcc -Os"
+    echo "least gcc -Os"
+    echo "least clang -Os"
+    echo "small arm-linux-gnueabihf-gcc -Os"
+    echo "tiny arm-none-eabi-gcc -Os"
+}
+
+all() {
+    for level in -Os -O2; do
+        for profile in everything threads tcp small least; do
+            echo "$profile gcc $level"
+            echo "$profile clang $level"
+        done
+    done
+    echo "everything gcc -O0"
+    echo "everything clang -O0"
+    echo "small arm-linux-gnueabihf-gcc -Os"
+    echo "tiny arm-none-eabi-gcc -Os"
+}
+
+built() { # compiler, source, flags...: "seconds MB text data bss"
+    python3 - "$dir/hello" "$@" <<'PY' || return 1
+import resource, subprocess, sys
+program, compiler, source, flags = sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:]
+prefix = compiler[:-3] if compiler.endswith('-gcc') else ''
+if subprocess.call([compiler, '-std=c11', '-ffunction-sections', '-fdata-sections', '-Wl,--gc-sections', '-I', '.', source,
+                    '-o', program] + flags): sys.exit(1)
+usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+sizes = subprocess.run([prefix + 'size', program], capture_output=True, text=True).stdout.split('\n')[1].split()
+print('%.1f %d %s %s %s' % (usage.ru_utime, usage.ru_maxrss // 1024, *sizes[:3]))
+PY
+}
+
+measured() { # profile, compiler, level
+    case $2 in
+    arm-none-eabi-gcc) built "$2" tests/bare_size.c "$3" $(flags_of "$1") -Wno-type-limits -ffp-contract=off -mcpu=cortex-m3 \
+        -mthumb --specs=picolibc.specs ;;
+    *) built "$2" "$dir/hello.c" "$3" $(flags_of "$1") -DCOLL_NO_URING -pthread -lm ;;
+    esac || { echo "footprint: $* does not compile" >&2; return 1; }
+}
+
+# Each row: profile, compiler and its version, level, bytes of text.
+texts() {
+    few | while read -r profile compiler level; do
+        command -v "$compiler" > /dev/null || continue
+        figures=$(measured "$profile" "$compiler" "$level") || return 1
+        set -- $figures
+        echo "$profile $compiler-$($compiler -dumpversion) $(uname -m) $level $3"
     done
 }
 
-built() { # compiler, level, flags...: "seconds MB", "text data bss"
-    python3 - "$@" -std=c11 -ffunction-sections -fdata-sections -Wl,--gc-sections -DCOLL_NO_URING -I . "$dir/hello.c" \
-        -o "$dir/hello" -pthread -lm <<'PY' || return 1
-import resource, subprocess, sys, time
-began = time.time()
-status = subprocess.call(sys.argv[1:])
-if status: sys.exit(1)
-print('%.1f %d' % (time.time() - began, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024))
-PY
-    size "$dir/hello" | awk 'NR == 2 { print $1, $2, $3 }'
-}
-
-measured() { # compiler, level, flags...: "text data bss seconds MB"
-    figures=$(built "$@") || { echo "footprint: $* does not compile" >&2; return 1; }
-    echo "$figures" | awk 'NR == 1 { seconds = $1; memory = $2 } NR == 2 { print $1, $2, $3, seconds, memory }'
-}
-
-texts() { # of gcc -Os, as the kept file has them
-    echo "# bytes of text of gcc -Os: bench/footprint.sh update ($(uname -m), gcc $(gcc -dumpfullversion))"
-    profiles > "$dir/profiles"
-    while read -r name flags; do
-        figures=$(measured gcc -Os $flags) || return 1
-        echo "$name ${figures%% *}"
-    done < "$dir/profiles"
-}
-
 mode=${1:-table}
-[ $# -eq 0 ] || shift
 case $mode in
 table)
     echo "| profile | compiler | text | data | bss | compiled in, s | with, MB |"
     echo "|---|---|---:|---:|---:|---:|---:|"
-    profiles > "$dir/profiles"
-    while read -r name flags; do
-        [ $# -eq 0 ] || case " $* " in *" $name "*) ;; *) continue ;; esac
-        for compiler in gcc clang; do
-            for level in -Os -O2; do
-                figures=$(measured $compiler $level $flags) || exit 1
-                echo "$figures" | awk -v name="$name" -v how="$compiler $level" \
-                    '{ printf "| %s | %s | %d | %d | %d | %s | %d |\n", name, how, $1, $2, $3, $4, $5 }'
-            done
-        done
-    done < "$dir/profiles" ;;
+    all | while read -r profile compiler level; do
+        command -v "$compiler" > /dev/null || continue
+        figures=$(measured "$profile" "$compiler" "$level") || exit 1
+        set -- $figures
+        echo "| $profile | $compiler $level | $3 | $4 | $5 | $1 | $2 |"
+    done ;;
+switches)
+    set -- $(measured everything gcc -Os)
+    whole_seconds=$1 whole_text=$3
+    echo "everything: $whole_text bytes, $whole_seconds s"
+    echo "| switch | saves, bytes | saves, s |"
+    echo "|---|---:|---:|"
+    sed -n 's/^ \*   \(COLL_NO_[A-Z0-9_]*\)  *.*/\1/p' core/base/coll_parts.h core/base/coll_parts_types.h \
+        | grep -v COLL_NO_URING | while read -r switch; do
+        set -- $(measured "-D$switch" gcc -Os)
+        awk -v name="$switch" -v text="$3" -v seconds="$1" -v whole="$whole_text" -v of="$whole_seconds" \
+            'BEGIN { printf "| %s | %d | %.1f |\n", name, whole - text, of - seconds }'
+    done ;;
 update)
     texts > "$dir/texts" && cp "$dir/texts" "$kept" && cat "$kept" ;;
 check)
-    [ -e "$kept" ] || { echo "footprint: there is no $kept: bench/footprint.sh update writes it"; exit 1; }
-    case $(head -n 1 "$kept") in *"($(uname -m), gcc $(gcc -dumpfullversion))"*) ;; *)
-        echo "footprint: $kept is of another compiler or machine: $(head -n 1 "$kept")"
-        exit 77 ;;
-    esac
     texts > "$dir/texts" || exit 1
-    awk 'FNR == 1 { next }
-        NR == FNR { was[$1] = $2; next }
-        !($1 in was) { print "footprint: " $1 " is not in bench/footprint.txt"; failed++; next }
-        $2 > was[$1] * 1.02 { print "footprint: " $1 " has " $2 " bytes of text, and had " was[$1]; failed++; next }
-        { passed++ }
-        END { print passed + 0 " passed, " failed + 0 " failed"; exit failed > 0 }' "$kept" "$dir/texts" ;;
+    awk 'NR == FNR { was[$1 $2 $3 $4] = $5; next }
+        { key = $1 $2 $3 $4; name = $1 " by " $2 " " $4 }
+        !(key in was) { print "skipped - " name " on " $3 " is not in bench/footprint.txt"; next }
+        $5 > was[key] * 1.02 { print "FAILED - " name ": " $5 " bytes of text, and there were " was[key]; failed++; next }
+        { print "ok - " name ": " $5 " bytes of text"; passed++ }
+        END { print passed + 0 " passed, " failed + 0 " failed"; exit failed > 0 || passed == 0 }' "$kept" "$dir/texts" ;;
 *)
-    echo "footprint: $mode is none of table, check, update"
+    echo "footprint: $mode is none of table, switches, check, update"
     exit 2 ;;
 esac

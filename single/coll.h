@@ -1842,6 +1842,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *   core/base/                      what everybody needs
  *     coll_parts.h                  what a program may leave out: the switches; coll.h includes it
  *     coll_refuse.h                 where all this would not be right; flags for the rest
+ *     coll_sizes.h                  how much memory is set aside for what
  *     coll_system.h                 what is asked of the system: by Linux's own calls, or by those of POSIX (COLL_PORTABLE);
  *                                   in its place coll_bare.h, where there is none (COLL_NO_OS)
  *     coll_base.h                   arithmetic, processors, time, numbers as bytes, memory
@@ -1991,6 +1992,66 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
 /* ---- coll_impl.h, continued ---- */
 #if !defined(COLL__REFUSED)
 
+/* ---- core/base/coll_sizes.h ---- */
+/* coll_sizes.h - how much memory is set aside, where less would do: for bare metal (COLL_TINY), and for all others.
+ *
+ * Those marked * decide which messages are sent: they are the same on all ranks that meet.  So is how vectors are cut
+ * (coll_link.h). */
+#ifndef COLL_SIZES_H
+#define COLL_SIZES_H
+
+
+#if defined(COLL_TINY)
+enum {
+    COLL__BLOCK         = 256,                    /* bytes of accumulators in work at a time: whole groups of any wire */
+    COLL__PACK_MOST     = 256,                    /* * bytes up to which several blocks share a message       */
+    COLL__CACHED_MOST   = 0,                      /* bytes of the tables of an execution that is cached; 0: no call is */
+    COLL__CACHED        = 1,                      /* calls that an order caches                               */
+    COLL__PLANS         = 0,                      /* are plans kept of calls, for the next ones of their kind? */
+    COLL__BINS_FIRST    = 8,                      /* buckets of a table of messages, in the beginning         */
+    COLL__SHORT_MOST    = 512,                    /* * bytes of a short message (coll_notes.h)                */
+    COLL__COPY_MOST     = 128,                    /* of one that its sender copies                            */
+    COLL__CREDIT        = 4 << 10,                /* * with each peer                                         */
+    COLL__COST          = 256                     /* * of it for a message, beside its length                 */
+};
+#else
+enum {
+    COLL__BLOCK         = 4096,
+    COLL__PACK_MOST     = 64 << 10,
+    COLL__CACHED_MOST   = 32 << 10,
+    COLL__CACHED        = 16,
+    COLL__PLANS         = 1,
+    COLL__BINS_FIRST    = 64,
+    COLL__SHORT_MOST    = 64 << 10,
+    COLL__COPY_MOST     = 8 << 10,
+    COLL__CREDIT        = 1 << 20,
+    COLL__COST          = 512
+};
+#endif
+
+/* ---- >>texts: bytes ---- */
+
+#if defined(COLL_NO_TEXT)
+enum { COLL__SENTENCE_ROOM = 1, COLL__CALL_ROOM = 1, COLL__ABORT_ROOM = 1 };
+#else
+enum { COLL__SENTENCE_ROOM = 448, COLL__CALL_ROOM = 256, COLL__ABORT_ROOM = 200 };
+#endif
+
+#if defined(COLL_NO_RECORDER)
+enum { COLL__DUMP_ROOM = 1 };
+#else
+enum { COLL__DUMP_ROOM = 256 };
+#endif
+
+/* ---- >>threads ---- */
+
+#if defined(COLL_NO_OS)
+enum { COLL__HANDS_MOST = 1 };                    /* changes of hands after which a door belongs to nobody    */
+#else
+enum { COLL__HANDS_MOST = 64 };
+#endif
+
+#endif /* COLL_SIZES_H */
 /* ---- core/base/coll_base.h ---- */
 /* coll_base.h - what everything stands on: arithmetic, time, memory, threads. */
 #ifndef COLL_BASE_H
@@ -2741,8 +2802,10 @@ static COLL__UNUSED void *coll__allocate(size_t length)
 #define COLL__FOR_SIZE
 #define COLL__FOR_SPEED
 #elif defined(__clang__)
-#define COLL__FOR_SIZE _Pragma("clang attribute push(__attribute__((minsize)), apply_to = function)")
-#define COLL__FOR_SPEED _Pragma("clang attribute pop")
+#define COLL__FOR_SIZE                                                                             \
+    _Pragma("clang diagnostic push") _Pragma("clang diagnostic ignored \"-Wpragma-clang-attribute\"") \
+    _Pragma("clang attribute push(__attribute__((minsize)), apply_to = function)")
+#define COLL__FOR_SPEED _Pragma("clang attribute pop") _Pragma("clang diagnostic pop")
 #else
 #define COLL__FOR_SIZE _Pragma("GCC push_options") _Pragma("GCC optimize(\"Os\")")
 #define COLL__FOR_SPEED _Pragma("GCC pop_options")
@@ -3449,9 +3512,9 @@ COLL__UNUSED static int coll__tier(void)
 
 /* A loop over elements.  gcc is given steps of `of` bytes of the shorter elements, a vector, which it may not unroll before
  * they are one, and the rest one by one: left to itself it writes three loops more for what is left over. */
-#define COLL__EACH_SIMPLE(i, count, bytes, AHEAD, ...)                                                \
-    COLL__FREE for (size_t i = 0; i < (count); i++) { __VA_ARGS__ }
-#define COLL__EACH_STEPPED(of, i, count, bytes, AHEAD, ...)                                           \
+#define COLL__EACH_SIMPLE(FREE, i, count, bytes, AHEAD, ...)                                      \
+    FREE for (size_t i = 0; i < (count); i++) { __VA_ARGS__ }
+#define COLL__EACH_STEPPED(of, i, count, bytes, AHEAD, ...)                                       \
     do {                                                                                          \
         const size_t step = (of) / (bytes), whole = (count) - (count) % step;                     \
         size_t done = 0;                                                                          \
@@ -3473,10 +3536,10 @@ COLL__UNUSED static int coll__tier(void)
 #define COLL__EACH_IN_avx2(...) COLL__EACH_STEPPED(32, __VA_ARGS__)
 #define COLL__EACH_IN_avx512(...) COLL__EACH_STEPPED(64, __VA_ARGS__)
 #else
-#define COLL__EACH_IN_avx2 COLL__EACH_SIMPLE
-#define COLL__EACH_IN_avx512 COLL__EACH_SIMPLE
+#define COLL__EACH_IN_avx2(...) COLL__EACH_SIMPLE(COLL__FREE, __VA_ARGS__)
+#define COLL__EACH_IN_avx512(...) COLL__EACH_SIMPLE(COLL__FREE, __VA_ARGS__)
 #endif
-#define COLL__EACH_IN_base COLL__EACH_SIMPLE
+#define COLL__EACH_IN_base(...) COLL__EACH_SIMPLE(COLL__FREE_base, __VA_ARGS__)
 
 /* A map makes one element of `to` from one element of `from`.  Both may be the same memory if the
  * elements have the same length; otherwise they may not overlap. */
@@ -4397,6 +4460,7 @@ static const coll__maps coll__conversions[COLL__TIERS] = {
 COLL__UNUSED static coll__map *coll__conversion(coll_type to, coll_type from, int tier)
 {
     if (!coll__is_float(from) || !coll__is_float(to)) return NULL;
+    if (!COLL__HAS_TIERS) tier = COLL__TIER_BASE;
     while (tier > COLL__TIER_BASE && !coll__conversions[tier][from - COLL_F16][to - COLL_F16]) tier--;
     return coll__conversions[tier][from - COLL_F16][to - COLL_F16];
 }
@@ -4574,9 +4638,9 @@ enum { COLL__DRAWN = 32 };
             if (n < COLL__DRAWN) memset(last, 0, sizeof last), memcpy(last, in, n * sizeof *in);                           \
             const FROM *const at = n < COLL__DRAWN ? last : in;                                                            \
             TO *const made = n < COLL__DRAWN ? done : out;                                                                 \
-            COLL__FREE for (uint32_t i = 0; i < (uint32_t)COLL__DRAWN_##tier(n); i++)                                      \
+            COLL__FREE_##tier for (uint32_t i = 0; i < (uint32_t)COLL__DRAWN_##tier(n); i++)                                     \
                 drawn[i] = DRAW(at[i], coll__stochastic_bits(lower + i, key, other));                                      \
-            COLL__FREE COLL__ROLLED for (size_t i = 0; i < COLL__DRAWN_##tier(n); i++) made[i] = (TO)drawn[i];             \
+            COLL__FREE_##tier COLL__ROLLED for (size_t i = 0; i < COLL__DRAWN_##tier(n); i++) made[i] = (TO)drawn[i];            \
             if (n < COLL__DRAWN) memcpy(out, done, n * sizeof *out);                                                       \
         }                                                                                                                  \
     }
@@ -5486,8 +5550,10 @@ static coll__fold_row *const coll__folds[COLL__TIERS][COLL__TYPE_LIMIT] = {
 /* NULL if there is no such cell. */
 COLL__UNUSED static coll__fold_fn *coll__fold_of(coll_type type, coll_op op, int tier)
 {
+    if (!COLL__HAS_TIERS) tier = COLL__TIER_BASE;
     while (tier > COLL__TIER_BASE && !(coll__folds[tier][type] && (*coll__folds[tier][type])[op])) tier--;
-    return coll__folds[tier][type] ? (*coll__folds[tier][type])[op] : NULL;
+    coll__fold_row *const row = coll__folds[tier][type];
+    return row ? (*row)[op] : NULL;
 }
 
 /* NULL: the results are made one after the other. */
@@ -6219,7 +6285,6 @@ COLL__UNUSED static bool coll__codec_reduce(coll__codec *codec, const coll_call 
 
 /* ---- >>pack: to the wire and back ---- */
 
-enum { COLL__BLOCK = 4096 };                      /* bytes of accumulators in work at a time */
 
 /* Whose elements are packed: the input of a rank, or a result, every element of which the wire has. */
 enum { COLL__OF_RESULT = -1 };
@@ -7948,6 +8013,12 @@ static bool coll__allreduce_census(coll__round *now, int k) { return coll__censu
 #define COLL_LINK_H
 
 
+#if defined(COLL_TINY)                            /* little memory, and a wire so slow that nothing is gained by more; the same on
+                                                     all ranks that meet, as all of these                     */
+enum {
+    COLL__SLICE_MOST = 1 << 10, COLL__SLICE_LEAST = 1 << 10, COLL__LANDING_MOST = 1 << 10, COLL__LAG_LEAST = 1, COLL__LAG_MOST = 1
+};
+#else
 enum {
     COLL__SLICE_MOST    = 128 << 10,              /* bytes of a block's slice: stays in cache until folded    */
     COLL__SLICE_LEAST   = 16 << 10,
@@ -7955,6 +8026,7 @@ enum {
     COLL__LAG_LEAST     = 3,                      /* ticks on their way together (coll_engine.h)              */
     COLL__LAG_MOST      = 64
 };
+#endif
 
 /* What the tuner knows of the wire; the same numbers on every rank. */
 typedef struct coll__link {
@@ -10177,7 +10249,7 @@ typedef struct coll__execution {
     coll__step *list;                             /* the steps of the round that is being posted              */
 } coll__execution;
 
-enum { COLL__CACHED = 16, COLL__NAME_CACHED = 24 };       /* calls of an order; bytes of the name of an algorithm     */
+enum { COLL__NAME_CACHED = 24 };                  /* bytes of the name of an algorithm                        */
 
 /* What an order has made of a call, for the calls like it: the choice of the tuner; and of a short one the whole execution, its
  * tables in memory of their own. */
@@ -10340,7 +10412,7 @@ struct coll__session {
     const char *forced[COLL__KIND_COUNT];         /* COLL_ALGORITHM, by kind; in forced_text                  */
     char  forced_text[COLL__FORCED_ROOM];
     coll_failure failure;                         /* status COLL_OK: healthy                                  */
-    char  dump[256];                              /* where to write what this rank was doing when it fails; "": nowhere */
+    char  dump[COLL__DUMP_ROOM];                  /* where to write what this rank was doing when it fails; "": nowhere */
     int   generation;                             /* how often this has been shrunk                           */
     unsigned char *survival;                      /* of each rank, when it was shrunk: coll__survival; NULL: it was not */
     int           *listed;                        /* the list of a coll_shrink, and room for who is left of it */
@@ -10367,7 +10439,7 @@ struct coll__session {
     coll__bell bell;                              /* of coll_fd; none as long as nobody has asked for it      */
     int   is_fd_rung;                             /* atomic: it is readable                                   */
     int   abort_claimed, abort_wanted;            /* atomic: somebody writes abort_text; it is written        */
-    char  abort_text[200];
+    char  abort_text[COLL__ABORT_ROOM];
     coll_doing doing;                             /* what this rank does, for others to read                  */
     bool  lingers;                                /* something sent in a communicator that is freed is still to go */
     unsigned tests;                               /* that found something running                             */
@@ -10375,7 +10447,6 @@ struct coll__session {
 };
 
 enum { COLL__SPIN_US = 50, COLL__SPIN_CROWDED_US = 10 };      /* before sleeping; with more ranks than processors */
-enum { COLL__HANDS_MOST = 64 };                   /* changes of hands after which a door belongs to nobody    */
 
 /* Who may be inside a call on a communicator (coll_enter.h). */
 typedef struct coll__door {
@@ -10385,8 +10456,6 @@ typedef struct coll__door {
     coll__thread_id thread;                             /* the one that was inside last: it may run the caller's operations */
     unsigned char inside[COLL__HANDS_MOST];       /* by the short way: one for each owner                     */
 } coll__door;
-
-enum { COLL__SENTENCE_ROOM = 448 };
 
 /* The plan of a kind of call (coll_plan.h): what is settled of its last plain call. */
 typedef struct coll__plan {
@@ -10398,6 +10467,11 @@ typedef struct coll__plan {
     const coll__carrier *carrier;                 /* that takes it, if the transport does not at once         */
     coll_request request;                         /* of blocking calls, with its arithmetic, fingerprint and task */
 } coll__plan;
+
+/* Where plans are not kept, blocking calls of all kinds share the request of one. */
+enum { COLL__PLAN_PLACES = COLL__PLANS ? COLL__KIND_COUNT : 1 };
+
+static inline unsigned coll__plan_place(coll_kind kind) { return COLL__PLANS ? kind : 0; }
 
 struct coll_comm {
     int   rank, size;
@@ -10433,8 +10507,8 @@ struct coll_comm {
     coll__graph graph;
     int  *graph_lists;
     unsigned graph_version;                       /* how often it has been replaced                           */
-    coll__plan *plans[COLL__KIND_COUNT];          /* of each kind; NULL: it was not called so far             */
-    coll__plan *others[COLL__KIND_COUNT];         /* of its calls that do not calculate plainly: for their checks alone */
+    coll__plan *plans[COLL__PLAN_PLACES];         /* of each kind; NULL: it was not called so far             */
+    coll__plan *others[COLL__PLAN_PLACES];        /* of its calls that do not calculate plainly: for their checks alone */
     coll__numbers numbers;
     unsigned char *gauge;                         /* memory of coll_measure while it runs: a simulated rank that is killed
                                                      in it never comes back to free it                        */
@@ -10513,7 +10587,7 @@ static size_t coll__result_count(const coll_comm *comm, const coll_call *call)
 
 /* ---- >>naming a call ---- */
 
-enum { COLL__MAGIC = 0xc011, COLL__CALL_ROOM = 256 };      /* room for what a call is in words               */
+enum { COLL__MAGIC = 0xc011 };
 
 static uint32_t coll__hash_counts(const size_t *counts, int n)
 {
@@ -11174,9 +11248,9 @@ static void coll__comm_free(coll_comm *comm)
     free(comm->gauge);
     free(comm->recorder);
     free(comm->counts);
-    for (int kind = 0; kind < COLL__KIND_COUNT; kind++) {
-        free(comm->plans[kind]);
-        free(comm->others[kind]);
+    for (int i = 0; i < COLL__PLAN_PLACES; i++) {
+        free(comm->plans[i]);
+        free(comm->others[i]);
     }
     free(comm);
 }
@@ -11250,9 +11324,9 @@ static inline bool coll__may_return(const coll_call *call)
 }
 
 /* Where the plan of calls that calculate like this one is kept. */
-static inline coll__plan **coll__plan_place(coll_comm *comm, const coll_call *call)
+static inline coll__plan **coll__plan_of(coll_comm *comm, const coll_call *call)
 {
-    return coll__calculates_plainly(call) ? &comm->plans[call->kind] : &comm->others[call->kind];
+    return (coll__calculates_plainly(call) ? comm->plans : comm->others) + coll__plan_place(call->kind);
 }
 
 /* Do two calls of a kind that reduces calculate alike? */
@@ -11267,7 +11341,7 @@ static inline bool coll__calculates_like(const coll_call *call, const coll_call 
 /* The plan of calls that calculate like this one; NULL: there is none. */
 static inline coll__plan *coll__plan_like(coll_comm *comm, const coll_call *call)
 {
-    coll__plan *plan = *coll__plan_place(comm, call);
+    coll__plan *plan = COLL__PLANS ? *coll__plan_of(comm, call) : NULL;
     const bool is_like = plan && plan->is_made && call->type == plan->request.call.type
                       && (!coll__kind_reduces(call->kind) || coll__calculates_like(call, &plan->request.call));
 
@@ -11324,9 +11398,9 @@ static inline void coll__plan_forget(coll__plan *plan)
 
 static inline void coll__plans_forget(coll_comm *comm)
 {
-    for (int kind = 0; kind < COLL__KIND_COUNT; kind++) {
-        if (comm->plans[kind]) coll__plan_forget(comm->plans[kind]);
-        if (comm->others[kind]) coll__plan_forget(comm->others[kind]);
+    for (int i = 0; i < COLL__PLAN_PLACES; i++) {
+        if (comm->plans[i]) coll__plan_forget(comm->plans[i]);
+        if (comm->others[i]) coll__plan_forget(comm->others[i]);
     }
 }
 
@@ -11347,10 +11421,10 @@ static void coll__plan_make(coll_comm *comm, const coll_call *call, const coll__
     const size_t unit = codec->type_size;
     char why[120];
 
-    if (comm->extension || session->inspect || session->forced[call->kind] || call->residual || call->algorithm
+    if (!COLL__PLANS || comm->extension || session->inspect || session->forced[call->kind] || call->residual || call->algorithm
         || !coll__is_repeatable(call->kind) || !coll__may_return(call) || coll__plan_like(comm, call)
         || coll__is_refused(comm, call, why, sizeof why)) return;
-    coll__plan *plan = coll__plan_at(coll__plan_place(comm, call));
+    coll__plan *plan = coll__plan_at(coll__plan_of(comm, call));
     if (!plan) return;
     coll_request *own = &plan->request;
     own->call = *call;                            /* which may be its own                                     */
@@ -11991,7 +12065,7 @@ static coll__bin *coll__bin_find(const coll__bins *t, const coll__match_key *key
 static bool coll__bins_grow(coll__bins *t)
 {
     const coll__bins old = *t;
-    const size_t length = old.length ? 2 * old.length : 64;
+    const size_t length = old.length ? 2 * old.length : COLL__BINS_FIRST;
     coll__bin **buckets = (coll__bin **)coll__allocate(length * sizeof *buckets);
 
     if (!buckets) return old.length > 0;          /* a crowded one works, too                                 */
@@ -12210,11 +12284,10 @@ static coll__message *coll__queue_take(coll__message_queue *q)
 #ifndef COLL_NOTES_H
 #define COLL_NOTES_H
 
-/* Bytes: of a short message; of one that its sender copies; of credit with each peer; and what of it a message takes beside
- * its length.  So a rank keeps at most 1 MiB for each peer that nobody has asked for, or 2.5 MiB with all that belongs to it, and
+/* A rank keeps at most COLL__CREDIT for each peer that nobody has asked for (1 MiB, or 2.5 MiB with all that belongs to it), and
  * less than a kilobyte for each message beyond that, whose sender waits with its buffer.  COLL__CREDIT is more than four times
  * what the longest short message takes: see coll_messages.h. */
-enum { COLL__SHORT_MOST = 64 << 10, COLL__COPY_MOST = 8 << 10, COLL__CREDIT = 1 << 20, COLL__COST = 512 };
+_Static_assert(COLL__CREDIT > 4 * (COLL__SHORT_MOST + COLL__COST), "credit for five of the longest short messages");
 
 typedef enum coll__note {
     COLL__NOTE_SHORT = 1, COLL__NOTE_LONG, COLL__NOTE_GO, COLL__NOTE_BODY, COLL__NOTE_CREDIT,
@@ -13249,11 +13322,6 @@ static void coll__doing_comms(coll__session *session) { (void)session; }
 #ifndef COLL_EXECUTION_H
 #define COLL_EXECUTION_H
 
-enum {
-    COLL__PACK_MOST     = 64 << 10,               /* bytes up to which several blocks share a message         */
-    COLL__CACHED_MOST   = 32 << 10                /* bytes of the tables of an execution that is cached       */
-};
-
 #define COLL__ELSEWHERE SIZE_MAX                  /* not in a buffer of the user's                            */
 
 /* ---- >>geometry: where a block's slice lies ---- */
@@ -13477,7 +13545,10 @@ static inline coll__cached *coll__cached_at(const coll__order *order, unsigned i
 }
 
 /* Is there room for the name of its algorithm? */
-static inline bool coll__is_cacheable(const coll_call *c) { return !c->algorithm || strlen(c->algorithm) < COLL__NAME_CACHED; }
+static inline bool coll__is_cacheable(const coll_call *c)
+{
+    return COLL__CACHED_MOST > 0 && (!c->algorithm || strlen(c->algorithm) < COLL__NAME_CACHED);
+}
 
 /* May the next call like this one have the same execution?  Not where counts are listed, nor where the input is copied first. */
 static inline bool coll__execution_is_repeatable(const coll_request *r)
@@ -15386,8 +15457,6 @@ static int coll__late_ranks(const coll_request *r, unsigned char *is_late)
 }
 
 #endif /* COLL_PROGRESS_H */
-/* ---- coll_impl.h, continued ---- */
-COLL__FOR_SIZE
 /* ---- core/engine/coll_freed.h ---- */
 /* coll_freed.h - a rank that has freed a communicator does nothing in it any more: what others still want of it there will never
  * come, and is an error.
@@ -15698,6 +15767,8 @@ static coll_status coll__wait(coll_request *r)
 }
 
 #endif /* COLL_PATIENCE_H */
+/* ---- coll_impl.h, continued ---- */
+COLL__FOR_SIZE
 /* ---- core/engine/coll_feedback.h ---- */
 /* coll_feedback.h - what a wire of fewer bits leaves out is kept, and goes along the next time.
  *
@@ -16897,7 +16968,7 @@ static __attribute__((noinline)) coll_status coll__run_any(coll_comm *comm, coll
 
     if (status < 0) return status;
     if ((status = coll__look_alive(comm->session)) < 0) return coll__leave(comm, status);
-    coll__plan *plan = coll__plan_at(&comm->plans[kind]);
+    coll__plan *plan = coll__plan_at(&comm->plans[coll__plan_place(kind)]);
     if (!plan) return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "no memory for the plan of a call"));
     if ((status = coll__plan_ready(comm, plan, kind, send, recv, count, type, op, root)) < 0) return coll__leave(comm, status);
     if (plan->is_made) {
@@ -16913,9 +16984,9 @@ static __attribute__((noinline)) coll_status coll__run_any(coll_comm *comm, coll
 COLL__INLINE coll_status coll__run_simple(coll_comm *comm, coll_kind kind, const void *send, void *recv, size_t count,
                                           coll_type type, coll_op op, int root)
 {
-    if (!comm || !*comm->guard || !coll__door_enter_again(&comm->door))
+    if (!COLL__PLANS || !comm || !*comm->guard || !coll__door_enter_again(&comm->door))
         return coll__run_any(comm, kind, send, recv, count, type, op, root);
-    coll__plan *plan = comm->plans[kind];
+    coll__plan *plan = comm->plans[coll__plan_place(kind)];
     const coll__session *session = comm->session;
     const bool may_start = !coll__is_shared(session) && session->failure.status == COLL_OK && plan && plan->start
         && coll__is_planned(plan, type, op) && !session->orders && !__atomic_load_n(&session->abort_wanted, __ATOMIC_RELAXED)
@@ -20480,7 +20551,7 @@ static inline __attribute__((always_inline)) coll_status coll__turn_take(coll__m
     coll_status status;
 
     if (is_new && (status = coll__check_all(m, m->turn, failure)) != COLL_OK) return status;  /* are all through with turn - 1? */
-    if (length > m->eager_most) return coll__turn_directly(m, form, task, failure);
+    if (form->eager == COLL__EAGER_NEVER || length > m->eager_most) return coll__turn_directly(m, form, task, failure);
     const uint64_t turn = is_new ? coll__turn_post(m, form, task, length) : task->state[1];
     const coll__turn t = { .m = m, .task = task, .call = task->call, .form = form, .failure = failure, .number = turn,
                            .eager = coll__eager_of(m, turn, length), .unit = task->codec->type_size };
@@ -20945,8 +21016,6 @@ static const coll__transport_row coll__threads_row = {
 
 #endif
 #endif /* COLL_THREADS_H */
-/* ---- coll_impl.h, continued ---- */
-COLL__FOR_SIZE
 /* ---- transports/coll_alone.h ---- */
 /* coll_alone.h - the only rank there is, in a program that was compiled without threads (COLL_NO_THREADS).
  *
@@ -20998,8 +21067,6 @@ static const coll__transport_row coll__alone_row = { .traits = COLL__WHEN_NAMED 
 
 #endif
 #endif /* COLL_ALONE_H */
-/* ---- coll_impl.h, continued ---- */
-COLL__FOR_SPEED
 /* ---- transports/coll_tcp.h ---- */
 /* coll_tcp.h - ranks that are processes, joined by TCP.
  *

@@ -242,6 +242,7 @@ suite bench-tcp          env COLL_LIBS="-pthread $libs" sh tests/test_bench_tcp.
 suite gpt-pages          paged
 suite switches           sh tests/test_switches.sh
 suite bare               sh tests/test_bare.sh
+suite footprint          sh bench/footprint.sh check
 }
 
 build_all > $log/build.log 2>&1

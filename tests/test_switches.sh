@@ -109,6 +109,20 @@ done
 try "bare metal, only i32" -DCOLL_TINY -DCOLL_ONLY_TYPES=i32
 try "bare metal, only bf16" -DCOLL_TINY -DCOLL_ONLY_TYPES=bf16
 
+# Optimisers see more to warn of.
+least="-DCOLL_ONLY_TRANSPORTS=threads -DCOLL_ONLY_TYPES=f32 -DCOLL_ONLY_KINDS=allreduce -DCOLL_NO_TUNER -DCOLL_NO_TIERS
+       -DCOLL_NO_HIERARCHY -DCOLL_NO_RECORDER -DCOLL_NO_BACKGROUND -DCOLL_NO_ENV -DCOLL_NO_TEXT"
+printf '#define COLL_IMPLEMENTATION\n#include "coll.h"\n' > "$dir/impl.c"
+for level in -O2 -Os; do
+    for profile in "-DCOLL_SMALL" "$least"; do
+        for compiler in gcc clang; do
+            if $compiler -std=c11 $level -Wall -Wextra -Wpedantic -Werror -DCOLL_NO_URING $profile -I . -c "$dir/impl.c" \
+                -o "$dir/impl.o" > "$dir/log" 2>&1; then ok "$compiler $level $profile"
+            else wrong "$compiler $level $profile" "$(grep -E 'error|warning' "$dir/log" | head -n 3)"; fi
+        done
+    done
+done
+
 for list in thread tcp,threadz; do                # a word that is none is told, by the compiler
     if gcc -std=c11 "-DCOLL_ONLY_TRANSPORTS=$list" -fsyntax-only tests/switches.c > "$dir/log" 2>&1
     then wrong "only $list" "it compiles"

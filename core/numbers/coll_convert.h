@@ -176,6 +176,7 @@ static const coll__maps coll__conversions[COLL__TIERS] = {
 COLL__UNUSED static coll__map *coll__conversion(coll_type to, coll_type from, int tier)
 {
     if (!coll__is_float(from) || !coll__is_float(to)) return NULL;
+    if (!COLL__HAS_TIERS) tier = COLL__TIER_BASE;
     while (tier > COLL__TIER_BASE && !coll__conversions[tier][from - COLL_F16][to - COLL_F16]) tier--;
     return coll__conversions[tier][from - COLL_F16][to - COLL_F16];
 }

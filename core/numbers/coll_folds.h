@@ -329,8 +329,10 @@ static coll__fold_row *const coll__folds[COLL__TIERS][COLL__TYPE_LIMIT] = {
 /* NULL if there is no such cell. */
 COLL__UNUSED static coll__fold_fn *coll__fold_of(coll_type type, coll_op op, int tier)
 {
+    if (!COLL__HAS_TIERS) tier = COLL__TIER_BASE;
     while (tier > COLL__TIER_BASE && !(coll__folds[tier][type] && (*coll__folds[tier][type])[op])) tier--;
-    return coll__folds[tier][type] ? (*coll__folds[tier][type])[op] : NULL;
+    coll__fold_row *const row = coll__folds[tier][type];
+    return row ? (*row)[op] : NULL;
 }
 
 /* NULL: the results are made one after the other. */

@@ -260,7 +260,7 @@ static inline __attribute__((always_inline)) coll_status coll__turn_take(coll__m
     coll_status status;
 
     if (is_new && (status = coll__check_all(m, m->turn, failure)) != COLL_OK) return status;  /* are all through with turn - 1? */
-    if (length > m->eager_most) return coll__turn_directly(m, form, task, failure);
+    if (form->eager == COLL__EAGER_NEVER || length > m->eager_most) return coll__turn_directly(m, form, task, failure);
     const uint64_t turn = is_new ? coll__turn_post(m, form, task, length) : task->state[1];
     const coll__turn t = { .m = m, .task = task, .call = task->call, .form = form, .failure = failure, .number = turn,
                            .eager = coll__eager_of(m, turn, length), .unit = task->codec->type_size };
