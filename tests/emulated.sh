@@ -91,7 +91,10 @@ verdict() { # status name: of the last job
     echo "failed: $2"
     tail -n 3 $out/rank.*
 }
-agreed() { [ "$(grep -h '^bits ' $out/rank.* | wc -l)" -eq "$1" ] && [ "$(grep -h '^bits ' $out/rank.* | sort -u | wc -l)" -eq 1 ]; }
+agreed() { # how many: so many ranks, and one result
+    grep -h '^bits ' $out/rank.* > $out/bits
+    [ "$(wc -l < $out/bits)" -eq "$1" ] && [ "$(sort -u $out/bits | wc -l)" -eq 1 ]
+}
 
 # Rank 1 has the other byte order.  It is told so, and rank 0 tells so and whom it misses; so is rank 2 told.
 refused() {
@@ -124,7 +127,8 @@ for machine in $machines; do
     case $said in *'define __GLIBC__ '*) libc=glibc ;; esac
     name=$machine
     case $machine in native | musl) name=$(uname -m) ;; esac
-    printf '%-12s %-6s %-8s %-7s %d\n' $name $bits $order $libc "$(awk -v m=$machine '$1 == m { s += $2 } END { print s + 0 }' $out/sums)"
+    sum=$(awk -v machine=$machine '$1 == machine { sum += $2 } END { print sum + 0 }' $out/sums)
+    printf '%-12s %-6s %-8s %-7s %d\n' $name $bits $order $libc "$sum"
 done
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]
