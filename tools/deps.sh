@@ -26,6 +26,10 @@ if [ "$want" = test ]; then
     command -v mipsel-linux-gnu-gcc > /dev/null 2>&1 || packages="$packages gcc-mipsel-linux-gnu libc6-dev-mipsel-cross"
     command -v s390x-linux-gnu-gcc > /dev/null 2>&1 || packages="$packages gcc-s390x-linux-gnu libc6-dev-s390x-cross"
     command -v i686-linux-gnu-gcc > /dev/null 2>&1 || packages="$packages gcc-i686-linux-gnu libc6-dev-i386-cross"
+    command -v arm-linux-gnueabihf-gcc > /dev/null 2>&1 || packages="$packages gcc-arm-linux-gnueabihf libc6-dev-armhf-cross"
+    command -v riscv64-linux-gnu-gcc > /dev/null 2>&1 || packages="$packages gcc-riscv64-linux-gnu libc6-dev-riscv64-cross"
+    command -v mips64el-linux-gnuabi64-gcc > /dev/null 2>&1 \
+        || packages="$packages gcc-mips64el-linux-gnuabi64 libc6-dev-mips64el-cross"
     command -v musl-gcc > /dev/null 2>&1 || packages="$packages musl-tools linux-libc-dev"
     command -v arm-none-eabi-gcc > /dev/null 2>&1 || packages="$packages gcc-arm-none-eabi"
     echo | arm-none-eabi-gcc --specs=picolibc.specs -E - > /dev/null 2>&1 || packages="$packages picolibc-arm-none-eabi"
