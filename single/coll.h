@@ -570,7 +570,8 @@
  *   COLL_ONLY_TRANSPORTS a list instead: -DCOLL_ONLY_TRANSPORTS=threads,tcp leaves out the others of threads, tcp, joined, sim
  *                        and mpi; joined is there with threads and tcp, and mpi takes COLL_WITH_MPI, too
  *   COLL_SMALL           threads and TCP by poll, kernels for one set of instructions, and four types: COLL_NO_SIM,
- *                        COLL_NO_URING, COLL_NO_TIERS, and i32, f32, f64 and bf16, unless COLL_ONLY_TYPES says others
+ *                        COLL_NO_URING, COLL_NO_JOINED, COLL_NO_SHM, COLL_NO_LANES, COLL_NO_RECORDER, COLL_NO_TIERS, and i32,
+ *                        f32, f64 and bf16, unless COLL_ONLY_TYPES says others.  It meets programs with everything
  *
  *   COLL_TINY            bare metal: COLL_NO_OS, COLL_NO_TUNER, COLL_NO_HIERARCHY, COLL_NO_TIERS, and of the collectives
  *                        barrier, broadcast, reduce, allreduce and allgather, unless COLL_ONLY_KINDS says others; of the
@@ -600,6 +601,18 @@
 #if defined(COLL_SMALL)
 #if !defined(COLL_NO_SIM)
 #define COLL_NO_SIM 1
+#endif
+#if !defined(COLL_NO_JOINED)
+#define COLL_NO_JOINED 1
+#endif
+#if !defined(COLL_NO_SHM)
+#define COLL_NO_SHM 1
+#endif
+#if !defined(COLL_NO_LANES)
+#define COLL_NO_LANES 1
+#endif
+#if !defined(COLL_NO_RECORDER)
+#define COLL_NO_RECORDER 1
 #endif
 #if !defined(COLL_NO_URING)
 #define COLL_NO_URING 1
@@ -24467,12 +24480,17 @@ static coll_status coll__greet_check_auth(coll__greet *g, const coll__identity *
 /* Results would have other bits on either side. */
 static coll_status coll__greet_differ(coll__greet *g, const coll__identity *us)
 {
+    static const struct { uint32_t bit; const char *name; } parts[] = {
+        { COLL__LACKS_HIERARCHY, "COLL_NO_HIERARCHY" }, { COLL__LACKS_TUNER, "COLL_NO_TUNER" }
+    };
     char theirs[80], ours[80];
 
-    if ((g->hello.arithmetic ^ us->arithmetic) & COLL__LACKS_HIERARCHY)
-        return coll__greet_failed(g, COLL_ERR_PROTOCOL, "%s", us->arithmetic & COLL__LACKS_HIERARCHY
-                                  ? "this rank was compiled with COLL_NO_HIERARCHY, and it was not"
-                                  : "it was compiled with COLL_NO_HIERARCHY, and this rank was not");
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (!((g->hello.arithmetic ^ us->arithmetic) & parts[i].bit)) continue;
+        return coll__greet_failed(g, COLL_ERR_PROTOCOL, us->arithmetic & parts[i].bit
+                                  ? "this rank was compiled with %s, and it was not"
+                                  : "it was compiled with %s, and this rank was not", parts[i].name);
+    }
     coll__arithmetic_text(g->hello.arithmetic, theirs, sizeof theirs);
     coll__arithmetic_text(us->arithmetic, ours, sizeof ours);
     return coll__greet_failed(g, COLL_ERR_PROTOCOL, "its arithmetic %s, and here it %s (a part of it with -ffast-math?)", theirs,

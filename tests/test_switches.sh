@@ -123,6 +123,29 @@ for level in -O2 -Os; do
     done
 done
 
+# Two ranks that left out different things, over TCP.
+met() { # name, words that rank 1 prints, flags of rank 0, flags of rank 1: both print "met", or rank 0 names who has not come
+    for rank in 0 1; do
+        [ $rank -eq 0 ] && flags=$3 || flags=$4
+        if ! gcc $W $flags tests/switch_meet.c -o "$dir/meet$rank" -pthread -lm > "$dir/log" 2>&1; then
+            wrong "$1: rank $rank" "$(grep -E 'error|warning' "$dir/log" | head -n 3)"
+            return
+        fi
+    done
+    rm -f "$dir/where"
+    export COLL_SIZE=2 COLL_ADDR="file:$dir/where"
+    COLL_RANK=1 timeout 60 "$dir/meet1" > "$dir/said1" 2>&1 &
+    COLL_RANK=0 timeout 60 "$dir/meet0" > "$dir/said0" 2>&1
+    wait $!
+    unset COLL_SIZE COLL_ADDR
+    if grep -q "$2" "$dir/said1" && grep -qE '^met$|these ranks have not come: 1' "$dir/said0"; then ok "$1: $2"
+    else wrong "$1" "$(head -n 2 "$dir/said0") | $(head -n 2 "$dir/said1")"; fi
+}
+met "small meets everything" "^met$" -DCOLL_SMALL ""
+met "everything meets small" "^met$" "" -DCOLL_SMALL
+met "with the model and without it" COLL_NO_TUNER "" -DCOLL_NO_TUNER
+met "by hosts and not" COLL_NO_HIERARCHY -DCOLL_NO_HIERARCHY ""
+
 for list in thread tcp,threadz; do                # a word that is none is told, by the compiler
     if gcc -std=c11 "-DCOLL_ONLY_TRANSPORTS=$list" -fsyntax-only tests/switches.c > "$dir/log" 2>&1
     then wrong "only $list" "it compiles"

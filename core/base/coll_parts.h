@@ -28,7 +28,8 @@
  *   COLL_ONLY_TRANSPORTS a list instead: -DCOLL_ONLY_TRANSPORTS=threads,tcp leaves out the others of threads, tcp, joined, sim
  *                        and mpi; joined is there with threads and tcp, and mpi takes COLL_WITH_MPI, too
  *   COLL_SMALL           threads and TCP by poll, kernels for one set of instructions, and four types: COLL_NO_SIM,
- *                        COLL_NO_URING, COLL_NO_TIERS, and i32, f32, f64 and bf16, unless COLL_ONLY_TYPES says others
+ *                        COLL_NO_URING, COLL_NO_JOINED, COLL_NO_SHM, COLL_NO_LANES, COLL_NO_RECORDER, COLL_NO_TIERS, and i32,
+ *                        f32, f64 and bf16, unless COLL_ONLY_TYPES says others.  It meets programs with everything
  *
  *   COLL_TINY            bare metal: COLL_NO_OS, COLL_NO_TUNER, COLL_NO_HIERARCHY, COLL_NO_TIERS, and of the collectives
  *                        barrier, broadcast, reduce, allreduce and allgather, unless COLL_ONLY_KINDS says others; of the
@@ -58,6 +59,18 @@
 #if defined(COLL_SMALL)
 #if !defined(COLL_NO_SIM)
 #define COLL_NO_SIM 1
+#endif
+#if !defined(COLL_NO_JOINED)
+#define COLL_NO_JOINED 1
+#endif
+#if !defined(COLL_NO_SHM)
+#define COLL_NO_SHM 1
+#endif
+#if !defined(COLL_NO_LANES)
+#define COLL_NO_LANES 1
+#endif
+#if !defined(COLL_NO_RECORDER)
+#define COLL_NO_RECORDER 1
 #endif
 #if !defined(COLL_NO_URING)
 #define COLL_NO_URING 1

@@ -331,12 +331,17 @@ static coll_status coll__greet_check_auth(coll__greet *g, const coll__identity *
 /* Results would have other bits on either side. */
 static coll_status coll__greet_differ(coll__greet *g, const coll__identity *us)
 {
+    static const struct { uint32_t bit; const char *name; } parts[] = {
+        { COLL__LACKS_HIERARCHY, "COLL_NO_HIERARCHY" }, { COLL__LACKS_TUNER, "COLL_NO_TUNER" }
+    };
     char theirs[80], ours[80];
 
-    if ((g->hello.arithmetic ^ us->arithmetic) & COLL__LACKS_HIERARCHY)
-        return coll__greet_failed(g, COLL_ERR_PROTOCOL, "%s", us->arithmetic & COLL__LACKS_HIERARCHY
-                                  ? "this rank was compiled with COLL_NO_HIERARCHY, and it was not"
-                                  : "it was compiled with COLL_NO_HIERARCHY, and this rank was not");
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (!((g->hello.arithmetic ^ us->arithmetic) & parts[i].bit)) continue;
+        return coll__greet_failed(g, COLL_ERR_PROTOCOL, us->arithmetic & parts[i].bit
+                                  ? "this rank was compiled with %s, and it was not"
+                                  : "it was compiled with %s, and this rank was not", parts[i].name);
+    }
     coll__arithmetic_text(g->hello.arithmetic, theirs, sizeof theirs);
     coll__arithmetic_text(us->arithmetic, ours, sizeof ours);
     return coll__greet_failed(g, COLL_ERR_PROTOCOL, "its arithmetic %s, and here it %s (a part of it with -ffast-math?)", theirs,
