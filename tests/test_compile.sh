@@ -1,5 +1,5 @@
 #!/bin/sh
-# coll.h compiles everywhere it says it does: declarations as C99 to C++17, the implementation as C11, with every warning, on
+# coll.h compiles everywhere it says it does: declarations as C99 to C++23, the implementation as C11, with every warning, on
 # gcc and clang, from the parts and from the single file; and it keeps to itself: no symbols but coll_..., no state.  It takes
 # a compiler half a minute each time, so code is made of what differs, once for each; the rest is only read.
 #   CC: one of the compilers (default cc).  Needs gcc, g++, clang, clang++, nm: deps installs them.
@@ -168,19 +168,20 @@ done
 for from in "$top" "$top/single"; do
     what=parts; [ "$from" = "$top" ] || what="single file"
     for c in gcc clang; do
-        for std in c99 c11; do check "$what: declarations, $c -std=$std" $c -std=$std $WC -I "$from" -c use.c -o use.o; done
+        for std in c99 c11 c17 c2x; do check "$what: declarations, $c -std=$std" $c -std=$std $WC -I "$from" -c use.c -o use.o; done
         cxx=g++; [ $c = gcc ] || cxx=clang++
-        for std in c++11 c++17; do
+        for std in c++11 c++14 c++17 c++20 c++2b; do
             check "$what: declarations, $cxx -std=$std" $cxx -std=$std $W -I "$from" -c use.cc -o usecc.o
         done
         casts="-Wold-style-cast -Wzero-as-null-pointer-constant -Wsign-conversion -Wcast-qual"
         [ $c = clang ] || casts="$casts -Wuseless-cast"
-        for std in c++11 c++14 c++17 c++20; do
+        for std in c++11 c++14 c++17 c++20 c++2b; do
             check "$what: what C++ programs use, $cxx -std=$std" $cxx -std=$std -fsyntax-only $W $casts -I "$from" use.cpp
         done
         read="$c -fsyntax-only $WC -I $from"
         check "$what: the implementation as $c reads it, poll only" $read -std=gnu11 -DCOLL_NO_URING impl.c
         check "$what: the same for any machine" $read -std=c11 -DCOLL__ONE_TIER impl.c
+        for std in c17 c2x; do check "$what: the same as $std" $read -std=$std -DCOLL__ONE_TIER impl.c; done
     done
     for mpi in openmpi mpich; do                  # -isystem: what is in mpi.h is theirs
         at=-isystem$(mpicc.$mpi -show 2> /dev/null | tr ' ' '\n' | sed -n 's/^-I//p' | head -n 1)
