@@ -333,7 +333,7 @@ static bool run_row(const struct row *row, size_t bytes)
 int main(int argc, char **argv)
 {
     static char *sizes[] = { NULL, "16K", "256K", "64M" };
-    static const char *const tiers[COLL__TIERS] = { "base", "avx2", "avx512", "avx512bf16" };
+    static const char *const tiers[] = { "base", "avx2", "avx512", "avx512bf16" };
     bool is_right = true;
 
     if (argc < 2) argc = 4, argv = sizes;
