@@ -134,7 +134,7 @@ static void fill(const test_case *c, int rank, unsigned char *to, size_t count)
 static uint64_t reduce_element(const test_case *c, int size, size_t at)
 {
     const support_type *wire = c->wire ? c->wire : c->type;
-    uint64_t bits[SIZE_MAX_TESTED];
+    uint64_t bits[SIZE_MAX_TESTED] = { 0 };
     float singles[SIZE_MAX_TESTED];
     double doubles[SIZE_MAX_TESTED];
 

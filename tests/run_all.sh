@@ -187,6 +187,7 @@ tier=rest
 suite proof              program release test_proof
 suite contract           program release test_contract
 suite emulated           sh tests/emulated.sh
+waits portable           sh tests/test_portable.sh
 waits edge               sh tests/test_edge.sh
 suite collectives-tsan   scaled 0.25 program tsan test_collectives
 suite compile            sh tests/test_compile.sh

@@ -426,12 +426,18 @@ SUPPORT int support_run(const char *world, int size, int (*worker)(coll_comm *co
     return support_run_config(world, size, NULL, worker, arg);
 }
 
+#if defined(COLL_PORTABLE)
+enum { SUPPORT_IS_PORTABLE = 1 };                 /* POSIX alone, which does not tell what Linux tells        */
+#else
+enum { SUPPORT_IS_PORTABLE = 0 };
+#endif
+
 /* Why this world cannot be had on this machine or in this build; NULL: it can.  The kernel is asked, not the library,
  * so that a library that gives up too early is not taken for a missing io_uring. */
 SUPPORT const char *support_refusal(const char *world)
 {
     if (strcmp(world, "tcp-uring")) return NULL;
-#if defined(COLL_NO_URING)
+#if defined(COLL_NO_URING) || defined(COLL_PORTABLE)
     return "compiled with COLL_NO_URING";
 #elif !defined(__NR_io_uring_setup)
     return "these kernel headers know no io_uring";

@@ -168,7 +168,9 @@ done
 for from in "$top" "$top/single"; do
     what=parts; [ "$from" = "$top" ] || what="single file"
     for c in gcc clang; do
-        for std in c99 c11 c17 c2x; do check "$what: declarations, $c -std=$std" $c -std=$std $WC -I "$from" -c use.c -o use.o; done
+        for std in c99 c11 c17 c2x; do
+            check "$what: declarations, $c -std=$std" $c -std=$std $WC -I "$from" -c use.c -o use.o
+        done
         cxx=g++; [ $c = gcc ] || cxx=clang++
         for std in c++11 c++14 c++17 c++20 c++2b; do
             check "$what: declarations, $cxx -std=$std" $cxx -std=$std $W -I "$from" -c use.cc -o usecc.o

@@ -398,7 +398,8 @@ static void started_case(const void *arg)
         _exit(is_right ? 0 : 1);
     }
     for (int rank = 0; rank < size; rank++) good += waitpid(pids[rank], &status, 0) == pids[rank] && status == 0;
-    CHECK(good == size, "%s: %d of %d ranks", case_name, good, size);
+    const int expected = SUPPORT_IS_PORTABLE && !is_mlx ? 0 : size;      /* POSIX does not tell who holds the other end */
+    CHECK(good == expected, "%s: %d of %d ranks, not %d", case_name, good, size, expected);
     for (int i = 0; i < 2; i++) close(pair[i]), close(fds[i]);
     if (is_mlx) unlink(path);
 }

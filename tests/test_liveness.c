@@ -244,7 +244,7 @@ static void run(void (*body)(const void *arg), scene s, const char *format, ...)
 
 int main(int argc, char **argv)
 {
-    static const char *const ios[] = { "poll", "uring" };
+    const char *const ios[] = { "poll", support_refusal("tcp-uring") ? "poll" : "uring" };
     const char *parts = argc > 1 ? argv[1] : NULL;
 
     unsetenv("COLL_KEY");

@@ -1,0 +1,78 @@
+#!/bin/sh
+# test_portable.sh - the half of the library for systems other than Linux (COLL_PORTABLE, core/base/coll_system.h), run on this
+# one: sleepers on a mutex and a condition, bells that are pipes, descriptors watched by poll, processes of one host over TCP.
+#
+#   usage: [COLL_TEST_SEED=...] [ONLY="test_threads test_shrink"] sh tests/test_portable.sh
+#
+# The rows below are programs that other suites run with Linux's half; each is built with config=portable, and run.  Prints
+# "ok - name: what it counted" or "FAILED - name: detail" for each, what is left out and why, and ends with "N passed, N failed",
+# the sum of what the programs have checked.
+cd "$(dirname "$0")/.." || exit 1
+log=build/portable/logs
+mkdir -p $log
+passed=0 failed=0
+
+row() { # scale program arguments...
+    case " $ONLY " in "  " | *" $2 "*) ;; *) return ;; esac
+    scale=$1 name=$2; shift 2
+    if ! make --no-print-directory config=portable CPPFLAGS="$CPPFLAGS" "build/portable/$name" > "$log/$name.log" 2>&1; then
+        failed=$((failed + 1))
+        echo "FAILED - $name: $(grep -E 'error|warning' "$log/$name.log" | head -n 3)"
+        return
+    fi
+    COLL_TEST_SCALE=$scale "./build/portable/$name" "$@" > "$log/$name.log" 2>&1
+    status=$?
+    line=$(grep -aE '^[0-9]+ passed, [0-9]+ failed' "$log/$name.log" | tail -n 1)
+    p=${line%% *} rest=${line#*, } f=${rest%% *}
+    if [ -z "$line" ]; then p=0 f=1 line="no result, status $status"; fi
+    if [ $status -ne 0 ] && [ "$f" -eq 0 ]; then f=1 line="$line, status $status"; fi
+    passed=$((passed + p)) failed=$((failed + f))
+    if [ "$f" -eq 0 ]; then
+        echo "ok - $name $*: $line"
+        return
+    fi
+    echo "FAILED - $name $*: $line"
+    grep -avE '^ok' "$log/$name.log" | tail -n 20
+}
+
+left_out() { echo "left out - $1: $2"; }
+
+# That the programs are of this half: a pipe for each bell, and not one call of what only Linux has.
+make --no-print-directory config=portable CPPFLAGS="$CPPFLAGS" build/portable/coll.o > $log/coll.log 2>&1
+calls=$(nm -u build/portable/coll.o 2>&1 | awk '{ print $NF }' | grep -xE 'eventfd|epoll_.*|syscall|accept4|io_uring_.*|memfd_.*')
+if [ -z "$calls" ] && nm -u build/portable/coll.o | grep -qw pipe; then
+    passed=$((passed + 1)); echo "ok - none of Linux's own calls"
+else
+    failed=$((failed + 1)); echo "FAILED - none of Linux's own calls:" $calls "$(head -n 3 $log/coll.log)"
+fi
+
+row 1    test_contract threads,tcp-poll,sim 2
+row 0.1  test_collectives
+row 0.2  test_threads
+row 0.1  test_random
+row 1    test_sentences
+row 1    test_meet meetings
+row 1    test_launchers
+row 1    test_errors threads,tcp-poll,joined
+row 1    test_failure tcp-poll,threads ends,alive,orphans,abort,shrink,astray,dump,stall
+row 1    test_faults tcp-poll
+row 1    test_liveness short,long,frozen
+row 0.2  test_shrink poll,joined modes,pairs,late,chance
+row 1    test_freed threads,tcp-poll,joined
+row 0.2  test_waiting threads,tcp-poll
+row 1    test_orders threads,tcp-poll
+row 0.2  test_background
+row 1    test_joined
+row 1    test_quiet
+row 1    test_crowded
+row 0.2  test_lanes settings,calls,leaving,cuts
+row 1    test_locals
+row 1    test_simfaults 2
+left_out "test_failure paths, test_liveness links" "POSIX does not tell what the other kernel has acknowledged, so that a link \
+that dies alone is found when the kernel gives up (docs/platforms.md)"
+left_out "test_shrink sends, stops" "they wait for five minutes; the other parts are the same code with other dead"
+left_out test_memory "memory that processes share is not in this half (COLL_NO_SHM)"
+left_out test_refused "io_uring is not in this half (COLL_NO_URING)"
+left_out "numbers, algorithms, tuner, wire, greetings" "they are the same code, which asks nothing of the system"
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
