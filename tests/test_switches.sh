@@ -81,7 +81,7 @@ try() { # name, flags...
 }
 
 # The patterns find what they are to find: with nothing left out each of them is there.
-switches="$(sed -n 's/^ \*   \(COLL_NO_[A-Z]*\)  .*/\1/p' core/base/coll_parts.h | grep -v COLL_NO_URING)
+switches="$(sed -n 's/^ \*   \(COLL_NO_[A-Z]*\)  .*/\1/p' core/base/coll_parts.h | grep -v -e COLL_NO_URING -e COLL_NO_TIERS)
 $constants"
 try "everything"
 for switch in $switches; do

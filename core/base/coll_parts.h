@@ -7,6 +7,7 @@
  *   COLL_NO_SHM          processes of one host meet over TCP, not in memory
  *   COLL_NO_LANES        one TCP connection to each peer, not several
  *   COLL_NO_URING        TCP by poll alone
+ *   COLL_NO_TIERS        kernels for AVX2 and AVX-512: there is one set, for the instructions that the compiler is told of
  *   COLL_NO_RECORDER     the flight recorder: coll_dump, and files when something fails
  *   COLL_NO_BACKGROUND   the thread that moves operations while the program computes; coll_fd
  *   COLL_NO_HIERARCHY    collectives by hosts: on a host, between hosts, on a host
