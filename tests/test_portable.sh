@@ -70,7 +70,7 @@ row 1    test_locals
 row 1    test_simfaults 2
 left_out "test_failure paths, test_liveness links" "POSIX does not tell what the other kernel has acknowledged, so that a link \
 that dies alone is found when the kernel gives up (docs/platforms.md)"
-left_out "test_shrink sends, stops" "they wait for five minutes; the other parts are the same code with other dead"
+left_out "test_shrink sends, stops" "they wait for minutes until stopped ranks are given up; stopped ranks are in test_liveness"
 left_out test_memory "memory that processes share is not in this half (COLL_NO_SHM)"
 left_out test_refused "io_uring is not in this half (COLL_NO_URING)"
 left_out "numbers, algorithms, tuner, wire, greetings" "they are the same code, which asks nothing of the system"
