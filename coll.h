@@ -27,7 +27,7 @@
  * MANUAL, in the order in which a program needs it; a glossary is at the end.  Sections begin with pieces of one program, where
  * `comm` is a communicator, and x and y are `n` floats each.
  *     to begin         Compiling, Ranks, Agreement, Buffers, Numbers, Reduced precision
- *     to go on         Waiting, Prepared calls, Messages, Communicators, Threads
+ *     to go on         Waiting, Prepared calls, Messages, Communicators, Threads, Memory
  *     between hosts    Bootstrap, Security, Environment
  *     when it fails    Errors, Time limits, After a failure
  *     to be fast       Algorithms, Hosts, Tuning
@@ -230,6 +230,14 @@
  * coll_error(NULL).  It need not always be the same thread.  Different communicators, also of one coll_init, may be used from
  * different threads at once.  coll_abort may come from any thread at any time but during coll_free.  In a simulated world all
  * ranks are one thread.  A communicator is not usable in a forked child (COLL_ERR_FORKED); only coll_free works there.
+ *
+ * MEMORY
+ *         const coll_allocator *mine = NULL;
+ *         coll_config frugal = { .size = 1, .allocator = mine };
+ *         (void)frugal;
+ *   A communicator, and all that is made from it, takes its memory from the coll_allocator of its configuration, or from malloc;
+ * core/contract/coll_transport.h has more.  Any allocation may fail: the call ends with COLL_ERR_MEMORY, or goes without.  Calls
+ * like earlier ones take none, but for the request of a coll_i... call.
  *
  * BOOTSTRAP
  *         coll_config config = { .rank = 0, .size = 1, .address = "10.0.0.1:5000", .tcp = { .network = "10.0.0.0/16" } };
@@ -543,7 +551,7 @@
 #endif
 
 #define COLL_VERSION_MAJOR 0
-#define COLL_VERSION_MINOR 2
+#define COLL_VERSION_MINOR 3
 #define COLL_VERSION_PATCH 0
 
 #if defined(COLL_STATIC)
@@ -736,6 +744,7 @@ typedef struct coll_config {
     const char *dump;             /* a directory: what this rank was doing is written there when the communicator fails
                                      (coll-RANK.json); default: COLL_DUMP, or none                          */
     coll_tcp    tcp;              /* what is the network's                                                  */
+    const struct coll_allocator *allocator;       /* where memory comes from (see Memory); default: malloc  */
 } coll_config;
 
 /* Join the ranks of this job, one per process, and give this one's communicator.  NULL: all from the environment.
@@ -752,6 +761,9 @@ COLL_API coll_status coll_init_threads(int count, coll_comm **out, const coll_co
  * lowest rank that did not return 0.  If no communicator can be made: a negative coll_status, with coll_error(NULL).  What fn
  * leaves of `comm` is freed when it returns; it may free it sooner, as after a coll_shrink, but frees what it has made itself. */
 COLL_API int coll_spawn(int count, int (*fn)(coll_comm *comm, void *arg), void *arg);
+
+/* The same with a configuration; NULL: as coll_spawn. */
+COLL_API int coll_spawn_with(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_config *config);
 
 /* Leave; each rank by itself.  Pending requests end with COLL_ERR_ABORTED (and remain to be freed); others that still wait for
  * this rank in it get COLL_ERR_PEER (see Communicators).  Works in every state, on NULL too, and returns within 2 s,

@@ -233,27 +233,15 @@ COLL_API coll_status coll_init_threads(int count, coll_comm **out, const coll_co
     return coll__started(status, config);
 }
 
-static coll_status coll__init_custom(const coll_transport *transport, void *context, int rank, int size, coll_comm **out)
-{
-    coll_config only = { .size = 1 };
-    coll__settings s;
-
-    if (!out || !transport || !transport->send || !transport->recv || !transport->progress || !transport->close)
-        return coll__start_failed(COLL_ERR_ARGUMENT,
-                                  "coll_init_custom: out is NULL, or the transport lacks send, recv, progress or close");
-    *out = NULL;
-    if (size < 1 || size > COLL__SIZE_MOST)
-        return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init_custom: size %d is out of range: 1 to %d", size, COLL__SIZE_MOST);
-    if (rank < 0 || rank >= size)
-        return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init_custom: rank %d is out of range for %d ranks", rank, size);
-    const coll_status status = coll__settle(&coll__this_program, &s, &only, 1);
-    const coll__opened opened = coll__opened_as(transport, context, rank, size, &s);
-    return status < 0 ? status : coll__comms_new(&opened, 1, &s, out);
-}
-
 COLL_API coll_status coll_init_custom(const coll_transport *transport, void *context, int rank, int size, coll_comm **out)
 {
-    return coll__started(coll__init_custom(transport, context, rank, size, out), NULL);
+    return coll_init_custom_with(transport, context, rank, size, out, NULL);
+}
+
+COLL_API coll_status coll_init_custom_with(const coll_transport *transport, void *context, int rank, int size,
+                                           coll_comm **out, const coll_config *config)
+{
+    return coll__started(coll__open_custom(&coll__this_program, transport, context, rank, size, out, config), config);
 }
 
 #if defined(COLL_WITH_MPI)
@@ -391,7 +379,12 @@ COLL_API const char *coll_error(const coll_comm *comm)
 
 COLL_API int coll_spawn(int count, int (*fn)(coll_comm *comm, void *arg), void *arg)
 {
-    return coll__spawn(&coll__this_program, count, fn, arg, NULL);
+    return coll_spawn_with(count, fn, arg, NULL);
+}
+
+COLL_API int coll_spawn_with(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_config *config)
+{
+    return coll__spawn(&coll__this_program, count, fn, arg, config);
 }
 
 /* ---- >>calls ---- */
@@ -419,7 +412,7 @@ COLL_API coll_status coll_run(coll_comm *comm, const coll_call *call)
 static coll_status coll__request_new(coll_comm *comm, const coll_call *call, coll_request **out)
 {
     if (!call || !out) return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call or out is NULL");
-    coll_request *r = (coll_request *)coll__allocate(sizeof *r);
+    coll_request *r = (coll_request *)coll__allocate(coll__like(comm), sizeof *r);
 
     *out = r;
     if (!r) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for a request");
@@ -427,7 +420,7 @@ static coll_status coll__request_new(coll_comm *comm, const coll_call *call, col
     const coll_status status = coll__ready(comm, r);
     if (status == COLL_OK) return COLL_OK;
     *out = NULL;
-    free(r);
+    coll__give(r);
     return status;
 }
 

@@ -133,7 +133,7 @@ static void coll__nccl_close(coll_comm *comm)
     coll__room_free(gpu, &me->pinned, true, is_idle);
     if (is_inside) coll__gpu_leave(gpu);
     if (--gpu->holders == 0) coll__gpu_free(gpu, is_idle);
-    free(me);
+    coll__give(me);
     comm->extension = NULL;
     comm->extended = NULL;
 }
@@ -161,7 +161,7 @@ static const coll__extension coll__nccl_extension = {
 /* Give `comm` a device: memory that every call needs is there from now on.  Takes over a hold on the device.  NULL: no memory. */
 static coll__nccl *coll__nccl_attach(coll_comm *comm, coll__gpu *gpu, struct CUstream_st *stream)
 {
-    coll__nccl *me = (coll__nccl *)coll__allocate(sizeof *me);
+    coll__nccl *me = (coll__nccl *)coll__allocate(coll__like(comm), sizeof *me);
     void *room = NULL;
 
     if (me && coll__gpu_enter(gpu)) {
@@ -169,7 +169,7 @@ static coll__nccl *coll__nccl_attach(coll_comm *comm, coll__gpu *gpu, struct CUs
         coll__gpu_leave(gpu);
     }
     if (!room) {
-        free(me);
+        coll__give(me);
         if (--gpu->holders == 0) coll__gpu_free(gpu, true);
         return NULL;
     }
@@ -264,7 +264,7 @@ typedef struct coll__nccl_word { int32_t status; char why[220]; } coll__nccl_wor
 /* All ranks tell whether they have what it takes; where one has not, all say which. */
 static coll_status coll__nccl_agree(coll_comm *comm, const coll__nccl_word *mine, coll_comm *tell)
 {
-    coll__nccl_word *all = (coll__nccl_word *)calloc((size_t)comm->size, sizeof *all);
+    coll__nccl_word *all = (coll__nccl_word *)coll__take_zeros(coll__like(comm), (size_t)comm->size, sizeof *all);
     coll_request r;
 
     if (!all) return coll__explain_error(tell, NULL, COLL_ERR_MEMORY, "no memory for %d ranks", comm->size);
@@ -278,7 +278,7 @@ static coll_status coll__nccl_agree(coll_comm *comm, const coll__nccl_word *mine
         status = coll__explain_error(tell, NULL, (coll_status)all[i].status < 0 ? (coll_status)all[i].status : COLL_ERR_PROTOCOL,
                                      "nccl: rank %d: %s", i, all[i].why);
     }
-    free(all);
+    coll__give(all);
     return status;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT-0
  *
- * coll.h 0.2.0, 2026-11-23, in one file.  Generated from coll.h, coll_impl.h, core/, transports/ and carriers/
+ * coll.h 0.3.0, not released, in one file.  Generated from coll.h, coll_impl.h, core/, transports/ and carriers/
  * by `make dist`; do not edit.
  * MIT No Attribution: use it for anything, without asking and without naming anybody; there is no warranty. */
 /* ---- coll.h ---- */
@@ -33,7 +33,7 @@
  * MANUAL, in the order in which a program needs it; a glossary is at the end.  Sections begin with pieces of one program, where
  * `comm` is a communicator, and x and y are `n` floats each.
  *     to begin         Compiling, Ranks, Agreement, Buffers, Numbers, Reduced precision
- *     to go on         Waiting, Prepared calls, Messages, Communicators, Threads
+ *     to go on         Waiting, Prepared calls, Messages, Communicators, Threads, Memory
  *     between hosts    Bootstrap, Security, Environment
  *     when it fails    Errors, Time limits, After a failure
  *     to be fast       Algorithms, Hosts, Tuning
@@ -236,6 +236,14 @@
  * coll_error(NULL).  It need not always be the same thread.  Different communicators, also of one coll_init, may be used from
  * different threads at once.  coll_abort may come from any thread at any time but during coll_free.  In a simulated world all
  * ranks are one thread.  A communicator is not usable in a forked child (COLL_ERR_FORKED); only coll_free works there.
+ *
+ * MEMORY
+ *         const coll_allocator *mine = NULL;
+ *         coll_config frugal = { .size = 1, .allocator = mine };
+ *         (void)frugal;
+ *   A communicator, and all that is made from it, takes its memory from the coll_allocator of its configuration, or from malloc;
+ * core/contract/coll_transport.h has more.  Any allocation may fail: the call ends with COLL_ERR_MEMORY, or goes without.  Calls
+ * like earlier ones take none, but for the request of a coll_i... call.
  *
  * BOOTSTRAP
  *         coll_config config = { .rank = 0, .size = 1, .address = "10.0.0.1:5000", .tcp = { .network = "10.0.0.0/16" } };
@@ -549,6 +557,7 @@
  *   COLL_NO_SHM          processes of one host meet over TCP, not in memory
  *   COLL_NO_LANES        one TCP connection to each peer, not several
  *   COLL_NO_URING        TCP by poll alone
+ *   COLL_NO_TIERS        kernels for AVX2 and AVX-512: there is one set, for the instructions that the compiler is told of
  *   COLL_NO_RECORDER     the flight recorder: coll_dump, and files when something fails
  *   COLL_NO_BACKGROUND   the thread that moves operations while the program computes; coll_fd
  *   COLL_NO_HIERARCHY    collectives by hosts: on a host, between hosts, on a host
@@ -1005,7 +1014,7 @@
 #endif
 
 #define COLL_VERSION_MAJOR 0
-#define COLL_VERSION_MINOR 2
+#define COLL_VERSION_MINOR 3
 #define COLL_VERSION_PATCH 0
 
 #if defined(COLL_STATIC)
@@ -1198,6 +1207,7 @@ typedef struct coll_config {
     const char *dump;             /* a directory: what this rank was doing is written there when the communicator fails
                                      (coll-RANK.json); default: COLL_DUMP, or none                          */
     coll_tcp    tcp;              /* what is the network's                                                  */
+    const struct coll_allocator *allocator;       /* where memory comes from (see Memory); default: malloc  */
 } coll_config;
 
 /* Join the ranks of this job, one per process, and give this one's communicator.  NULL: all from the environment.
@@ -1214,6 +1224,9 @@ COLL_API coll_status coll_init_threads(int count, coll_comm **out, const coll_co
  * lowest rank that did not return 0.  If no communicator can be made: a negative coll_status, with coll_error(NULL).  What fn
  * leaves of `comm` is freed when it returns; it may free it sooner, as after a coll_shrink, but frees what it has made itself. */
 COLL_API int coll_spawn(int count, int (*fn)(coll_comm *comm, void *arg), void *arg);
+
+/* The same with a configuration; NULL: as coll_spawn. */
+COLL_API int coll_spawn_with(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_config *config);
 
 /* Leave; each rank by itself.  Pending requests end with COLL_ERR_ABORTED (and remain to be freed); others that still wait for
  * this rank in it get COLL_ERR_PEER (see Communicators).  Works in every state, on NULL too, and returns within 2 s,
@@ -1810,10 +1823,35 @@ typedef struct coll_transport {
     const char *(*describe)(const void *context);                         /* "io_uring"                       */
 } coll_transport;
 
+/* Where a communicator takes its memory, and all that is made from it: derived and shrunk ones, requests, and what is needed
+ * while it opens.  It must stay until all of them are freed.  It is called by several threads at once where ranks are threads,
+ * or where the library has a thread of its own.  What it gives need not be zeroed.
+ *
+ * A call that cannot do without what it is refused ends with COLL_ERR_MEMORY, or COLL_ERR_SYSTEM where a descriptor was wanted;
+ * nothing is lost, and ranks that count on this one get COLL_ERR_PEER.  One that cannot even begin is waited for by the others
+ * until their start_timeout_ms are over.
+ *
+ * Calls like earlier ones take no memory: collectives; and prepared calls and messages, where no more of them are under way at
+ * once than ever before.  But a message of more than 8 KiB and up to 64 KiB that comes before its receive, or its prepared call
+ * was restarted, is kept until then.  A coll_i... call takes its request.  The simulator keeps what is under way.
+ *
+ * Not from here: memory that processes or threads share in whole pages, the rings of io_uring, stacks, what the functions of the
+ * system and of OpenSSL take for themselves, the scratch memory of coll_reduce_local, and with COLL_PORTABLE a few bytes for each
+ * coll_init, by which a forked child is known.  MPI, NCCL and what is wrapped by coll_wrap_... have memory of their own. */
+typedef struct coll_allocator {
+    void *(*allocate)(void *context, size_t length, size_t alignment);      /* a power of two; NULL: there is none */
+    void  (*free)(void *context, void *at, size_t length);                  /* as it was allocated; never NULL */
+    void   *context;
+} coll_allocator;
+
 /* Make a communicator over a transport of the program's own.  All ranks make theirs, each with its own context, which is
  * closed by coll_free.  The struct must outlive the communicator. */
 COLL_API coll_status coll_init_custom(const coll_transport *transport, void *context, int rank, int size,
                                       coll_comm **out);
+
+/* The same with a configuration, whose transport, rank and size do not count; NULL: as coll_init_custom. */
+COLL_API coll_status coll_init_custom_with(const coll_transport *transport, void *context, int rank, int size,
+                                           coll_comm **out, const coll_config *config);
 
 #ifdef __cplusplus
 }
@@ -2638,6 +2676,7 @@ static COLL__UNUSED void coll__fork_guard_free(unsigned char *byte)
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -2794,16 +2833,92 @@ COLL__PUT_AND_GET(64, uint64_t)
 #undef COLL__PUT_AND_GET
 #undef COLL__AS_TRAVELS
 
-/* ---- >>memory ---- */
+/* ---- >>memory: each block remembers whose it is, so whoever has one can give it back, or have more of the same ---- */
 
-/* Zeroed memory that shares no cache line with anything else, or NULL; freed with free. */
-static COLL__UNUSED void *coll__allocate(size_t length)
+typedef struct coll__prefix {
+    const coll_allocator *memory;                 /* NULL: malloc's                                           */
+    size_t length, lead;                          /* of what lies behind; from the allocator's pointer to that */
+} coll__prefix;
+
+enum { COLL__UNIT = _Alignof(max_align_t), COLL__LEAD = 32 };      /* as aligned as anything need be; room for a coll__prefix */
+
+static inline coll__prefix *coll__prefix_of(const void *at) { return (coll__prefix *)((uintptr_t)at - sizeof(coll__prefix)); }
+
+/* Whose a block of the library is. */
+static inline const coll_allocator *coll__like(const void *at) { return coll__prefix_of(at)->memory; }
+
+/* `length` bytes, of which none is set; NULL: there are none. */
+static COLL__UNUSED void *coll__take_at(const coll_allocator *memory, size_t length, size_t unit)
+{
+    const size_t lead = unit > COLL__LEAD ? unit : COLL__LEAD;
+    void *from = NULL;
+
+    if (length > SIZE_MAX / 2 - lead) return NULL;
+    if (memory) from = memory->allocate(memory->context, lead + length, unit);
+    else if (unit <= COLL__UNIT) from = malloc(lead + length);
+    else if (posix_memalign(&from, unit, lead + length)) from = NULL;
+    if (!from) return NULL;
+    unsigned char *const at = (unsigned char *)from + lead;
+    *coll__prefix_of(at) = (coll__prefix){ memory, length, lead };
+    return at;
+}
+
+static COLL__UNUSED void coll__give(void *at)
+{
+    if (!at) return;
+    const coll__prefix b = *coll__prefix_of(at);
+    void *const from = (unsigned char *)at - b.lead;
+    if (b.memory) b.memory->free(b.memory->context, from, b.lead + b.length);
+    else free(from);
+}
+
+static COLL__UNUSED void *coll__take(const coll_allocator *memory, size_t length)
+{
+    return coll__take_at(memory, length, COLL__UNIT);
+}
+
+static COLL__UNUSED void *coll__take_zeros(const coll_allocator *memory, size_t count, size_t unit)
 {
     void *at = NULL;
 
-    length = coll__round_up(length ? length : 1, COLL__LINE);
-    if (posix_memalign(&at, COLL__LINE, length)) return NULL;
-    memset(at, 0, length);
+    if (count > (SIZE_MAX / 2 - COLL__LEAD) / unit) return NULL;
+    if (memory) {
+        if ((at = coll__take(memory, count * unit))) memset(at, 0, count * unit);
+        return at;
+    }
+    at = calloc(1, COLL__LEAD + count * unit);    /* which touches no page of a long one                      */
+    if (!at) return NULL;
+    at = (unsigned char *)at + COLL__LEAD;
+    *coll__prefix_of(at) = (coll__prefix){ NULL, count * unit, COLL__LEAD };
+    return at;
+}
+
+/* What is at `old` (NULL: nothing) in a block of this length, in the place of the old one.  NULL: that one stays. */
+static COLL__UNUSED void *coll__take_more(const coll_allocator *memory, void *old, size_t length)
+{
+    void *at = coll__take(memory, length);
+
+    if (!at || !old) return at;
+    memcpy(at, old, coll__least(coll__prefix_of(old)->length, length));
+    coll__give(old);
+    return at;
+}
+
+/* Whole cache lines that nothing else is in. */
+static COLL__UNUSED void *coll__take_lines(const coll_allocator *memory, size_t length)
+{
+    const size_t unit = coll__most(COLL__LINE, COLL__UNIT);
+
+    if (length > SIZE_MAX / 2) return NULL;
+    return coll__take_at(memory, coll__round_up(length ? length : 1, unit), unit);
+}
+
+/* The same, zeroed. */
+static COLL__UNUSED void *coll__allocate(const coll_allocator *memory, size_t length)
+{
+    void *at = coll__take_lines(memory, length);
+
+    if (at) memset(at, 0, coll__prefix_of(at)->length);
     return at;
 }
 
@@ -10141,16 +10256,16 @@ static void coll__topology_add(coll__topology *t, const coll__resident *all, int
     if (at - first > t->most) t->most = at - first;
 }
 
-/* hosts[i]: where rank i of `size` lives; `rank`: this one.  For free(); NULL: no memory. */
-static coll__topology *coll__topology_of(const int *hosts, int size, int rank)
+/* hosts[i]: where rank i of `size` lives; `rank`: this one.  For coll__give; NULL: no memory. */
+static coll__topology *coll__topology_of(const coll_allocator *memory, const int *hosts, int size, int rank)
 {
     const size_t n = (size_t)size;
-    coll__topology *t = (coll__topology *)malloc(sizeof *t + (2 * n + 1) * sizeof *t->first);
-    coll__resident *all = (coll__resident *)malloc(n * (sizeof *all + sizeof(int)));
+    coll__topology *t = (coll__topology *)coll__take(memory, sizeof *t + (2 * n + 1) * sizeof *t->first);
+    coll__resident *all = (coll__resident *)coll__take(memory, n * (sizeof *all + sizeof(int)));
 
     if (!t || !all) {
-        free(t);
-        free(all);
+        coll__give(t);
+        coll__give(all);
         return NULL;
     }
     int *const first = (int *)(void *)(t + 1), *const begins = (int *)(void *)(all + n);
@@ -10161,7 +10276,7 @@ static coll__topology *coll__topology_of(const int *hosts, int size, int rank)
     for (int i = 0; i < size; i++)                /* where the host of a rank that is the first there begins; -1: of others */
         begins[all[i].rank] = i > 0 && all[i].host == all[i - 1].host ? -1 : i;
     for (int i = 0; i < size; i++) if (begins[i] >= 0) coll__topology_add(t, all + begins[i], size - begins[i], rank);
-    free(all);
+    coll__give(all);
     COLL__ASSERT(first[t->count] == size && coll__rank_at(t, t->host, t->place) == rank,
                  "%d ranks of %d have a host of %d, rank %d is at %d.%d", first[t->count], size, t->count, rank, t->host,
                  t->place);
@@ -11213,13 +11328,13 @@ static coll_status coll__order_join(coll__order *order)
 
     if (!session->transport->offload || !session->transport->group) return COLL_OK;
     if (!comm->members) {
-        everyone = (int *)malloc((size_t)comm->size * sizeof *everyone);
+        everyone = (int *)coll__take(coll__like(comm), (size_t)comm->size * sizeof *everyone);
         if (!everyone) return COLL_ERR_MEMORY;
         for (int i = 0; i < comm->size; i++) everyone[i] = i;
     }
     order->group = session->transport->group(session->context, coll__order_id(order), everyone ? everyone : comm->members,
                                              comm->size, comm->rank);
-    free(everyone);
+    coll__give(everyone);
     return COLL_OK;
 }
 
@@ -11242,12 +11357,12 @@ static void coll__order_leave(coll__order *order)
     if (order->intra) coll__comm_free(order->intra);
     if (order->inter) coll__comm_free(order->inter);
     order->intra = order->inter = NULL;
-    free(order->arena);
+    coll__give(order->arena);
     order->arena = NULL;
     order->arena_length = 0;
     for (int i = 0; i < COLL__CACHED; i++) {
-        if (order->cached[i]) free(order->cached[i]->memory);
-        free(order->cached[i]);
+        if (order->cached[i]) coll__give(order->cached[i]->memory);
+        coll__give(order->cached[i]);
         order->cached[i] = NULL;
     }
 }
@@ -11255,17 +11370,17 @@ static void coll__order_leave(coll__order *order)
 static void coll__comm_free(coll_comm *comm)
 {
     coll__order_leave(&comm->main);
-    free(comm->members);
-    free(comm->topology);
-    free(comm->graph_lists);
-    free(comm->gauge);
-    free(comm->recorder);
-    free(comm->counts);
+    coll__give(comm->members);
+    coll__give(comm->topology);
+    coll__give(comm->graph_lists);
+    coll__give(comm->gauge);
+    coll__give(comm->recorder);
+    coll__give(comm->counts);
     for (int i = 0; i < COLL__PLAN_PLACES; i++) {
-        free(comm->plans[i]);
-        free(comm->others[i]);
+        coll__give(comm->plans[i]);
+        coll__give(comm->others[i]);
     }
-    free(comm);
+    coll__give(comm);
 }
 
 /* ---- >>who carries them ---- */
@@ -11397,9 +11512,9 @@ static inline const void *coll__in_place_of(coll_kind kind, const void *send, co
 /* ---- >>making one ---- */
 
 /* The plan kept there, as empty as it may be; NULL: there is no memory for one. */
-static inline coll__plan *coll__plan_at(coll__plan **place)
+static inline coll__plan *coll__plan_at(const coll_comm *comm, coll__plan **place)
 {
-    if (!*place) *place = (coll__plan *)coll__allocate(sizeof **place);
+    if (!*place) *place = (coll__plan *)coll__allocate(coll__like(comm), sizeof **place);
     return *place;
 }
 
@@ -11437,7 +11552,7 @@ static void coll__plan_make(coll_comm *comm, const coll_call *call, const coll__
     if (!COLL__PLANS || comm->extension || session->inspect || session->forced[call->kind] || call->residual || call->algorithm
         || !coll__is_repeatable(call->kind) || !coll__may_return(call) || coll__plan_like(comm, call)
         || coll__is_refused(comm, call, why, sizeof why)) return;
-    coll__plan *plan = coll__plan_at(coll__plan_of(comm, call));
+    coll__plan *plan = coll__plan_at(comm, coll__plan_of(comm, call));
     if (!plan) return;
     coll_request *own = &plan->request;
     own->call = *call;                            /* which may be its own                                     */
@@ -11597,7 +11712,7 @@ static coll_status coll__settle_offsets(coll_comm *comm, coll_call *call, coll__
     const size_t room = (for_send ? (size_t)send->blocks : 0) + (for_recv ? (size_t)recv->blocks : 0);
 
     if (room == 0) return COLL_OK;
-    *own = (size_t *)malloc(room * sizeof **own);
+    *own = (size_t *)coll__take(coll__like(comm), room * sizeof **own);
     if (!*own) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for %zu offsets", room);
     if (for_send) {
         coll__offsets_fill(*own, send->counts, send->blocks);
@@ -11732,7 +11847,7 @@ static coll_status coll__check_overlap(coll_comm *comm, const coll_call *call, c
     const bool is_in_place = send->is_used && recv->is_used && coll__is_in_place(comm, call, send, recv);
     if (is_in_place && !send->is_listed && !recv->is_listed) return COLL_OK;
     const int room = send->blocks + recv->blocks;
-    if (room > 16 && !(list = (coll__interval *)malloc((size_t)room * sizeof *list)))
+    if (room > 16 && !(list = (coll__interval *)coll__take(coll__like(comm), (size_t)room * sizeof *list)))
         return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for %d blocks", room);
     int n = 0;
     if (!is_in_place) {
@@ -11742,7 +11857,7 @@ static coll_status coll__check_overlap(coll_comm *comm, const coll_call *call, c
         n = coll__intervals_of(recv, unit, true, list);
     }
     const bool clash = coll__intervals_clash(list, n);
-    if (list != few) free(list);
+    if (list != few) coll__give(list);
     if (!clash) return COLL_OK;
     return COLL__REFUSE(send->is_used && !is_in_place && !recv->is_listed
                             ? "send and recv overlap, but not as an operation in place would: give the same buffer, or two apart"
@@ -11933,7 +12048,7 @@ static coll_status coll__check_list(coll_comm *comm, const coll_call *call)
     if (call->list_count < 0) return COLL__REFUSE("a list of %d buffers is out of range: 0 or more", call->list_count);
     if (call->list_count > 0 && !call->list) return COLL__REFUSE("the list of %d buffers is NULL", call->list_count);
     if (call->residual) return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "there is no residual of a list");
-    coll__interval *list = (coll__interval *)malloc((2 * (size_t)call->list_count + 1) * sizeof *list);
+    coll__interval *list = (coll__interval *)coll__take(coll__like(comm), (2 * (size_t)call->list_count + 1) * sizeof *list);
     if (!list) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for %d buffers", call->list_count);
     for (int i = 0; i < call->list_count && status == COLL_OK; i++) {
         const coll_buffer *b = &call->list[i];
@@ -11956,7 +12071,7 @@ static coll_status coll__check_list(coll_comm *comm, const coll_call *call)
         if (length && from != to) list[n++] = (coll__interval){ from, from + length, false };
     }
     const bool clash = status == COLL_OK && coll__intervals_clash(list, n);
-    free(list);
+    coll__give(list);
     return clash ? COLL__REFUSE("buffers of the list overlap one another: keep them apart") : status;
 }
 
@@ -11976,7 +12091,7 @@ static coll_status coll__check(coll_comm *comm, coll_call *call, coll__codec *co
         if ((status = coll__check_list(comm, call)) < 0) return status;
     } else if ((status = coll__check_call(comm, call, codec, own)) < 0
                || (status = coll__check_algorithm(comm, call, codec)) < 0) {
-        free(*own);
+        coll__give(*own);
         *own = NULL;
     }
     return status;
@@ -12049,6 +12164,7 @@ typedef struct coll__message_queue { coll__message *first, *last; } coll__messag
 typedef struct coll__bins {
     coll__bin **buckets, *spare;
     size_t       length, used;                    /* buckets, a power of two; bins in them                   */
+    const coll_allocator *memory;                 /* of all of them                                           */
 } coll__bins;
 
 /* ---- >>bins ---- */
@@ -12079,7 +12195,7 @@ static bool coll__bins_grow(coll__bins *t)
 {
     const coll__bins old = *t;
     const size_t length = old.length ? 2 * old.length : COLL__BINS_FIRST;
-    coll__bin **buckets = (coll__bin **)coll__allocate(length * sizeof *buckets);
+    coll__bin **buckets = (coll__bin **)coll__allocate(t->memory, length * sizeof *buckets);
 
     if (!buckets) return old.length > 0;          /* a crowded one works, too                                 */
     t->buckets = buckets;
@@ -12091,7 +12207,7 @@ static bool coll__bins_grow(coll__bins *t)
             bin->chain = *at;
             *at = bin;
         }
-    free(old.buckets);
+    coll__give(old.buckets);
     return true;
 }
 
@@ -12102,7 +12218,7 @@ static coll__bin *coll__bin_open(coll__bins *t, const coll__match_key *key, int 
 
     if (bin) return bin;
     if (t->used >= t->length && !coll__bins_grow(t)) return NULL;
-    bin = t->spare ? t->spare : (coll__bin *)malloc(sizeof *bin);
+    bin = t->spare ? t->spare : (coll__bin *)coll__take(t->memory, sizeof *bin);
     if (!bin) return NULL;
     if (bin == t->spare) t->spare = bin->chain;
     coll__bin **at = coll__bin_bucket(t, key);
@@ -12160,9 +12276,9 @@ static void coll__bins_free(coll__bins *t)
     for (size_t i = 0; i <= t->length; i++)
         for (coll__bin *bin = i < t->length ? t->buckets[i] : t->spare, *next; bin; bin = next) {
             next = bin->chain;
-            free(bin);
+            coll__give(bin);
         }
-    free(t->buckets);
+    coll__give(t->buckets);
     *t = (coll__bins){ .length = 0 };
 }
 
@@ -12351,20 +12467,20 @@ static coll__message *coll__message_take(coll__messages *all, size_t room)
     coll__message **from = &all->spare[room > 0], *m = *from;
 
     if (m) *from = m->next;
-    else m = (coll__message *)coll__allocate(sizeof *m);
+    else m = (coll__message *)coll__allocate(coll__like(all), sizeof *m);
     if (!m) return NULL;
     unsigned char *kept = m->kept;
     size_t had = m->room;
     if (had < room) {
-        free(kept);
+        coll__give(kept);
         had = coll__round_up(room, 512);
-        kept = (unsigned char *)malloc(had);
+        kept = (unsigned char *)coll__take(coll__like(all), had);
     }
     memset(m, 0, sizeof *m);
     m->kept = kept;
     m->room = kept ? had : 0;
     if (room == 0 || kept) return m;
-    free(m);
+    coll__give(m);
     return NULL;
 }
 
@@ -12374,7 +12490,7 @@ static void coll__message_spare(coll__messages *all, coll__message *m)
     coll__bins_leave(&all->bins, m);
     coll__message_unlink(m);
     if (m->room > COLL__COPY_MOST) {
-        free(m->kept);
+        coll__give(m->kept);
         m->kept = NULL;
         m->room = 0;
     }
@@ -12386,8 +12502,8 @@ static void coll__message_free_all(coll__message *m)
 {
     while (m) {
         coll__message *next = m->next;
-        free(m->kept);
-        free(m);
+        coll__give(m->kept);
+        coll__give(m);
         m = next;
     }
 }
@@ -12494,10 +12610,11 @@ static coll_status coll__peer_open(coll__session *session, int peer)
     coll__messages *all = session->messages;
 
     if (!all) {
-        all = session->messages = (coll__messages *)coll__allocate(sizeof *all);
+        all = session->messages = (coll__messages *)coll__allocate(coll__like(session), sizeof *all);
         if (!all) return COLL_ERR_MEMORY;
+        all->bins.memory = coll__like(all);
     }
-    if (!all->peers) all->peers = (coll__peer *)coll__allocate((size_t)session->size * sizeof(coll__peer));
+    if (!all->peers) all->peers = (coll__peer *)coll__allocate(coll__like(session), (size_t)session->size * sizeof(coll__peer));
     if (!all->peers) return COLL_ERR_MEMORY;
     coll__peer *p = &all->peers[peer];
     if (p->is_open || peer == session->rank) return COLL_OK;
@@ -12860,13 +12977,13 @@ static void coll__gone_sweep(coll__session *session)
             continue;
         }
         *at = g->next;
-        free(g);
+        coll__give(g);
     }
 }
 
 static coll_status coll__note_gone(coll__session *session, int peer, uint32_t comm, uint64_t sequence)
 {
-    coll__gone *gone = (coll__gone *)calloc(1, sizeof *gone);
+    coll__gone *gone = (coll__gone *)coll__take_zeros(coll__like(session), 1, sizeof *gone);
 
     if (!gone) return COLL_ERR_MEMORY;
     gone->peer = peer;
@@ -13185,10 +13302,10 @@ static void coll__messages_free(coll__session *session)
     coll__bins_free(&all->bins);
     for (coll__gone *g = all->gone, *next; g; g = next) {
         next = g->next;
-        free(g);
+        coll__give(g);
     }
-    free(all->peers);
-    free(all);
+    coll__give(all->peers);
+    coll__give(all);
     session->messages = NULL;
 }
 
@@ -13248,7 +13365,7 @@ static void coll__messages_close(coll_comm *comm, coll_status status)
             continue;
         }
         *at = g->next;
-        free(g);
+        coll__give(g);
     }
     for (int i = 0; i < comm->size && said == COLL_OK; i++) {
         const coll__message about = { .peer = coll__world_rank(comm, i), .comm = comm->id, .count = comm->sequence };
@@ -13510,14 +13627,14 @@ static coll_status coll__comm_topology(coll_comm *comm)
 
     if (comm->has_topology) return COLL_OK;
     if (may_matter) {
-        int *hosts = (int *)malloc((size_t)comm->size * sizeof *hosts);
+        int *hosts = (int *)coll__take(coll__like(comm), (size_t)comm->size * sizeof *hosts);
         for (int i = 0; hosts && i < comm->size; i++)
             hosts[i] = session->transport->host(session->context, coll__world_rank(comm, i));
-        coll__topology *t = hosts ? coll__topology_of(hosts, comm->size, comm->rank) : NULL;
-        free(hosts);
+        coll__topology *t = hosts ? coll__topology_of(coll__like(comm), hosts, comm->size, comm->rank) : NULL;
+        coll__give(hosts);
         if (!t) return COLL_ERR_MEMORY;
         if (t->count > 1 && t->most > 1) comm->topology = t;
-        else free(t);
+        else coll__give(t);
     }
     comm->has_topology = true;
     return COLL_OK;
@@ -13588,13 +13705,13 @@ static coll__cached *coll__cached_reserve(coll__order *order, size_t length)
 {
     coll__cached **at = &order->cached[order->cached_next % COLL__CACHED];
 
-    if (!*at) *at = (coll__cached *)calloc(1, sizeof **at);
+    if (!*at) *at = (coll__cached *)coll__take_zeros(coll__like(order->comm), 1, sizeof **at);
     if (!*at) return NULL;
     (*at)->call.kind = 0;
     (*at)->has_execution = false;
     if ((*at)->length < length) {
-        free((*at)->memory);
-        (*at)->memory = coll__allocate(length);
+        coll__give((*at)->memory);
+        (*at)->memory = coll__allocate(coll__like(order->comm), length);
         (*at)->length = (*at)->memory ? length : 0;
     }
     return (*at)->length < length ? NULL : *at;
@@ -13627,7 +13744,8 @@ static coll__choice coll__choice_of(const coll_request *r, bool *is_cached)
         if (c->elements == elements && coll__is_like_cached(r, c)) return c->choice;
     *is_cached = false;
     if (!query.counts && coll__is_crowd(&query))
-        query.counts = comm->counts = (coll__counts *)coll__allocate(COLL__ALGORITHM_COUNT * sizeof *comm->counts);
+        query.counts = comm->counts
+            = (coll__counts *)coll__allocate(coll__like(comm), COLL__ALGORITHM_COUNT * sizeof *comm->counts);
     (void)coll__choose(&choice, &query);
     return choice;
 }
@@ -13701,9 +13819,9 @@ static void coll__make_copy(coll__execution *execution, const coll_request *r, u
 static bool coll__arena_reserve(coll__order *order, size_t length)
 {
     if (length <= order->arena_length) return true;
-    free(order->arena);
+    coll__give(order->arena);
     order->arenas++;
-    order->arena = coll__allocate(length);
+    order->arena = coll__allocate(coll__like(order->comm), length);
     order->arena_length = order->arena ? length : 0;
     return order->arena != NULL;
 }
@@ -15091,7 +15209,7 @@ static coll_comm *coll__stage_comm(const coll__order *order, bool is_inter)
 {
     const coll_comm *parent = order->comm;
     const coll__topology *t = parent->topology;
-    coll_comm *comm = (coll_comm *)coll__allocate(sizeof *comm);
+    coll_comm *comm = (coll_comm *)coll__allocate(coll__like(order->comm), sizeof *comm);
 
     if (!comm) return NULL;
     comm->session = parent->session;
@@ -15104,7 +15222,7 @@ static coll_comm *coll__stage_comm(const coll__order *order, bool is_inter)
     comm->mark = parent->mark;
     comm->numbers = *order->numbers;
     coll__order_init(&comm->main, comm, order->space, COLL__NUMBER_OF_STAGES + 2 * order->number + is_inter, order->is_keyed);
-    comm->members = (int *)malloc((size_t)comm->size * sizeof *comm->members);
+    comm->members = (int *)coll__take(coll__like(order->comm), (size_t)comm->size * sizeof *comm->members);
     for (int i = 0; comm->members && i < comm->size; i++)
         comm->members[i] = coll__world_rank(parent, is_inter ? coll__rank_at(t, i, t->place) : coll__rank_at(t, t->host, i));
     if (comm->members && coll__order_join(&comm->main) == COLL_OK) return comm;
@@ -15542,13 +15660,13 @@ static coll_status coll__check_freed(coll_request *r)
 {
     const coll_comm *comm = r->comm;
     coll__session *session = comm->session;
-    unsigned char *is_late = (unsigned char *)calloc((size_t)session->size, 2), *is_gone = is_late;
+    unsigned char *is_late = (unsigned char *)coll__take_zeros(coll__like(session), (size_t)session->size, 2), *is_gone = is_late;
     coll_failure failure = { COLL_OK, -1, "" };
     int any = 0;
 
     if (!is_late) return COLL_PENDING;
     is_gone += session->size;
-    if (coll__messages_hear(comm) < 0) return free(is_late), coll__session_fail(session, NULL);
+    if (coll__messages_hear(comm) < 0) return coll__give(is_late), coll__session_fail(session, NULL);
     coll__wanted_ranks(r, is_late);
     for (int i = 0; i < session->size; i++) {
         if (!is_late[i] || i == session->rank) continue;
@@ -15557,7 +15675,7 @@ static coll_status coll__check_freed(coll_request *r)
     }
     coll_status status = any > 0 ? coll__advance(session, 0) : COLL_PENDING;
     const int gone = any > 0 && status >= 0 && coll__is_pending(r) ? coll__hopeless(r, is_gone, is_late) : -1;
-    free(is_late);
+    coll__give(is_late);
     if (gone < 0) return status < 0 ? status : COLL_PENDING;
     coll__blame(&failure, COLL_ERR_PEER, gone, "rank %d has left the communicator, and rank %d still waits for it", gone,
                 session->rank);
@@ -15629,7 +15747,7 @@ static coll_status coll__late(coll_request *r, int64_t waited_ns, coll__lateness
 {
     const coll__session *session = r->comm->session;
     const double seconds = (double)waited_ns * 1e-9;
-    unsigned char *is_late = (unsigned char *)calloc((size_t)session->size, 1);
+    unsigned char *is_late = (unsigned char *)coll__take_zeros(coll__like(session), (size_t)session->size, 1);
     coll_failure failure = { COLL_OK, -1, "" };
     char who[120] = "the others";
     int first = 0;
@@ -15640,7 +15758,7 @@ static coll_status coll__late(coll_request *r, int64_t waited_ns, coll__lateness
         session->transport->peer_status(session->context, is_late, NULL, 0);
     if (how == COLL__LATE_WARN && is_late) coll__late_warn(r, is_late, count, seconds);
     if (how == COLL__LATE_FAIL && is_late) coll__late_text(session, is_late, count, who, sizeof who);
-    free(is_late);
+    coll__give(is_late);
     if (how != COLL__LATE_FAIL) return COLL_PENDING;
     coll__blame(&failure, COLL_ERR_TIMEOUT, count > 0 ? first : -1, "no word from %s in %.3g s (rank %d waited)", who, seconds,
                 session->rank);
@@ -15818,15 +15936,15 @@ static coll_status coll__feedback_ready(coll_request *r)
         if (length > 0) call->send = call->recv;
         return COLL_OK;
     }
-    if (!(memory = (unsigned char *)malloc(table + length))) {
-        free(r->offsets);
+    if (!(memory = (unsigned char *)coll__take(coll__like(r->comm), table + length))) {
+        coll__give(r->offsets);
         r->offsets = NULL;
         return coll__explain_error(r->comm, call, COLL_ERR_MEMORY, "no memory for %zu bytes of input with its residual", length);
     }
     if (r->offsets) {                             /* those of the input: other kinds that reduce have none    */
         memcpy(memory, r->offsets, size * sizeof *r->offsets);
         call->send_offsets = (size_t *)(void *)memory;
-        free(r->offsets);
+        coll__give(r->offsets);
     }
     r->offsets = (size_t *)(void *)memory;
     call->send = memory + table;
@@ -15933,7 +16051,7 @@ static coll_status coll__ready(coll_comm *comm, coll_request *r)
     r->carrier = coll__carrier_of(r);
     if (status == COLL_OK && r->carrier->bind) status = r->carrier->bind(r);
     if (status == COLL_OK) return r->call.residual && !is_extended ? coll__feedback_ready(r) : COLL_OK;
-    free(r->offsets);
+    coll__give(r->offsets);
     r->offsets = NULL;
     return status;
 }
@@ -15942,18 +16060,18 @@ static coll_status coll__ready(coll_comm *comm, coll_request *r)
 static void coll__release(coll_request *r)
 {
     if (r->carrier->unbind) r->carrier->unbind(r);
-    if (r->offsets) free(r->offsets);
+    if (r->offsets) coll__give(r->offsets);
 }
 
 /* Give a checked request an order of its own. */
 static coll_status coll__prepare(coll_comm *comm, coll_request *r)
 {
-    coll__prepared *p = (coll__prepared *)coll__allocate(sizeof *p);
+    coll__prepared *p = (coll__prepared *)coll__allocate(coll__like(comm), sizeof *p);
 
     if (!p) return COLL_ERR_MEMORY;
     coll__order_init(&p->order, comm, COLL__SPACE_CALLS, ++comm->prepare_count, true);
     if (r->order && coll__order_join(&p->order) < 0) {
-        free(p);
+        coll__give(p);
         return COLL_ERR_MEMORY;
     }
     p->numbers = comm->numbers;
@@ -15980,14 +16098,14 @@ static void coll__prepared_free(coll_request *r)
         *at = p->next;
         coll__order_leave(&p->order);
     }
-    free(p);
+    coll__give(p);
 }
 
 static void coll__request_free(coll_request *r)
 {
     if (r->prepared) coll__prepared_free(r);
     coll__release(r);
-    free(r);
+    coll__give(r);
 }
 
 /* It has ended, and its owner has freed it while it ran. */
@@ -16026,11 +16144,11 @@ static inline coll__list *coll__list_of(const coll_request *r) { return (coll__l
 static void coll__list_free(coll__list *list)
 {
     if (!list) return;
-    free(list->parts);
-    free(list->part_of);
-    free(list->offset);
-    free(list->memory);
-    free(list);
+    coll__give(list->parts);
+    coll__give(list->part_of);
+    coll__give(list->offset);
+    coll__give(list->memory);
+    coll__give(list);
 }
 
 /* Elements that a packed buffer takes: up to where the next one begins a group of its own on the wire. */
@@ -16133,19 +16251,19 @@ static uint32_t coll__list_hash(const coll_call *call)
 static coll_status coll__list_make(coll_request *r)
 {
     const size_t n = (size_t)r->call.list_count + 1;
-    coll__list *list = (coll__list *)coll__allocate(sizeof *list);
+    coll__list *list = (coll__list *)coll__allocate(coll__like(r->comm), sizeof *list);
     size_t memory = 0, *ignored = NULL;
     coll_status status = COLL_OK;
 
     r->carried = list;
     if (!list) return COLL_ERR_MEMORY;
-    list->part_of = (int *)malloc(n * sizeof *list->part_of);
-    list->offset = (size_t *)malloc(n * sizeof *list->offset);
+    list->part_of = (int *)coll__take(coll__like(r->comm), n * sizeof *list->part_of);
+    list->offset = (size_t *)coll__take(coll__like(r->comm), n * sizeof *list->offset);
     if (!list->part_of || !list->offset) return COLL_ERR_MEMORY;
     list->count = coll__list_plan(&r->call, list, &memory);
     list->hash = coll__list_hash(&r->call);
-    list->parts = (coll_request *)coll__allocate((size_t)(list->count + 1) * sizeof *list->parts);
-    list->memory = (unsigned char *)coll__allocate(memory + 64 * (size_t)list->count);
+    list->parts = (coll_request *)coll__allocate(coll__like(r->comm), (size_t)(list->count + 1) * sizeof *list->parts);
+    list->memory = (unsigned char *)coll__allocate(coll__like(r->comm), memory + 64 * (size_t)list->count);
     if (!list->parts || !list->memory) return COLL_ERR_MEMORY;
     coll__list_calls(r, list);
     for (int k = 0; k < list->count && status == COLL_OK; k++)
@@ -16640,7 +16758,8 @@ static void coll__watch_look(coll__watch_turn *t)
 
 static coll_status coll__watch_many(coll__watch *w)
 {
-    coll__watch_turn *turns = (coll__watch_turn *)calloc((size_t)w->sessions, sizeof *turns), *t = turns;
+    const size_t n = (size_t)w->sessions;
+    coll__watch_turn *turns = (coll__watch_turn *)coll__take_zeros(coll__like(w->comms), n, sizeof *turns), *t = turns;
 
     if (!turns) return coll__start_failed(COLL_ERR_MEMORY, "no memory to wait for requests of %d coll_init", w->sessions);
     for (coll_comm *comm = w->comms; comm; comm = comm->beside) {
@@ -16667,7 +16786,7 @@ static coll_status coll__watch_many(coll__watch *w)
             (void)chief->session->transport->progress(chief->session->context, 0);
         coll__watch_drop(chief);
     }
-    free(turns);
+    coll__give(turns);
     return COLL_OK;
 }
 
@@ -16981,7 +17100,7 @@ static __attribute__((noinline)) coll_status coll__run_any(coll_comm *comm, coll
 
     if (status < 0) return status;
     if ((status = coll__look_alive(comm->session)) < 0) return coll__leave(comm, status);
-    coll__plan *plan = coll__plan_at(&comm->plans[coll__plan_place(kind)]);
+    coll__plan *plan = coll__plan_at(comm, &comm->plans[coll__plan_place(kind)]);
     if (!plan) return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "no memory for the plan of a call"));
     if ((status = coll__plan_ready(comm, plan, kind, send, recv, count, type, op, root)) < 0) return coll__leave(comm, status);
     if (plan->is_made) {
@@ -17058,7 +17177,7 @@ typedef struct coll__recorder {
 static coll__recorder *coll__recorder_new(const coll__session *session)
 {
     const bool is_recorded = !session->transport->now || session->size <= COLL__RECORDED_MOST;
-    return is_recorded ? (coll__recorder *)calloc(1, sizeof(coll__recorder)) : NULL;
+    return is_recorded ? (coll__recorder *)coll__take_zeros(coll__like(session), 1, sizeof(coll__recorder)) : NULL;
 }
 
 /* May this be asked for? */
@@ -17922,15 +18041,15 @@ static void coll__session_free(coll__session *session)
 {
     coll__messages_free(session);
     coll__fd_close(session);
-    free(session->survival);
-    free(session->listed);
+    coll__give(session->survival);
+    coll__give(session->listed);
     if (*session->guard) {
         coll__cond_free(&session->changed);
         coll__cond_free(&session->background.bell);
         coll__lock_free(&session->lock);
     }
     coll__fork_guard_free(session->guard);
-    free(session);
+    coll__give(session);
 }
 
 /* Who looks on in every session. */
@@ -17945,11 +18064,11 @@ static const coll__observer coll__observers = {
 static coll__session *coll__session_new(const coll__opened *o, const coll__settings *s)
 {
     const coll_transport *const transport = o->transport;
-    coll__session *session = (coll__session *)coll__allocate(sizeof *session);
+    coll__session *session = (coll__session *)coll__allocate(s->config.allocator, sizeof *session);
 
     if (session) session->guard = coll__fork_guard();
     if (!session || !session->guard) {
-        free(session);
+        coll__give(session);
         transport->close(o->context);
         return NULL;
     }
@@ -18006,7 +18125,7 @@ static uint32_t coll__hash_ranks(const int *ranks, int count, int tag)
 static coll_comm *coll__comm_of(coll__session *session, int *members, int rank, int size, uint32_t id,
                                 const coll__numbers *numbers)
 {
-    coll_comm *comm = (coll_comm *)coll__allocate(sizeof *comm);
+    coll_comm *comm = (coll_comm *)coll__allocate(coll__like(session), sizeof *comm);
 
     if (!comm) return NULL;
     comm->session = session;
@@ -18071,7 +18190,7 @@ static coll_status coll__derive_extension(coll_comm *parent, coll_comm **out)
 static coll_status coll__derive(coll_comm *parent, const int *ranks, int count, int me, uint32_t id, coll_comm **out)
 {
     coll__session *session = parent->session;
-    int *members = (int *)malloc((size_t)count * sizeof *members);
+    int *members = (int *)coll__take(coll__like(parent), (size_t)count * sizeof *members);
 
     for (int i = 0; members && i < count; i++) members[i] = coll__world_rank(parent, ranks[i]);
     coll_comm *comm = members ? coll__comm_of(session, members, me, count, id, &parent->numbers) : NULL;
@@ -18083,7 +18202,7 @@ static coll_status coll__derive(coll_comm *parent, const int *ranks, int count, 
         return parent->extension ? coll__derive_extension(parent, out) : COLL_OK;
     }
     if (comm) coll__comm_unlink(comm), coll__comm_free(comm);
-    else free(members);
+    else coll__give(members);
     coll_failure failure = { COLL_OK, -1, "" };   /* the others count on us: this is the end of all           */
     coll__blame(&failure, COLL_ERR_MEMORY, session->rank, "rank %d has no memory for a communicator", session->rank);
     return coll__session_fail(session, &failure);
@@ -18125,8 +18244,8 @@ static int coll__count_ballots(const coll__ballot *ballots, int size, int rank, 
 static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_comm **out)
 {
     const size_t size = (size_t)comm->size;
-    coll__ballot *ballots = (coll__ballot *)malloc(size * sizeof *ballots);
-    int *ranks = (int *)malloc(size * sizeof *ranks), me = 0;
+    coll__ballot *ballots = (coll__ballot *)coll__take(coll__like(comm), size * sizeof *ballots);
+    int *ranks = (int *)coll__take(coll__like(comm), size * sizeof *ranks), me = 0;
     coll_status status = COLL_ERR_MEMORY;
     uint32_t id = 0;
 
@@ -18147,22 +18266,22 @@ static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_
         status = coll__derive(comm, ranks, count, me, id, out);
     }
     coll__derived(comm->session);
-    free(ballots);
-    free(ranks);
+    coll__give(ballots);
+    coll__give(ranks);
     return status;
 }
 
 /* The members, and only they, agree on an id: an allreduce among them, in a space of its own. */
 static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int count, int me, int tag, coll_comm **out)
 {
-    int *members = (int *)malloc((size_t)count * sizeof *members);
+    int *members = (int *)coll__take(coll__like(comm), (size_t)count * sizeof *members);
     uint64_t id = comm->session->next_id;
     coll_request r;
 
     for (int i = 0; members && i < count; i++) members[i] = coll__world_rank(comm, ranks[i]);
     coll_comm *meeting = members ? coll__comm_of(comm->session, members, me, count, comm->id, &comm->numbers) : NULL;
     if (!meeting) {
-        free(members);
+        coll__give(members);
         return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "no memory for a communicator of %d ranks", count);
     }
     coll__order_init(&meeting->main, meeting, COLL__SPACE_CREATE, coll__hash_ranks(ranks, count, tag), true);
@@ -18189,7 +18308,7 @@ static int coll__place_among(coll_comm *comm, const int *ranks, int count, int t
                             count < 1 ? count : tag);
         return -1;
     }
-    unsigned char *is_there = (unsigned char *)calloc((size_t)comm->size, 1);
+    unsigned char *is_there = (unsigned char *)coll__take_zeros(coll__like(comm), (size_t)comm->size, 1);
     int me = -1, wrong = -1;
 
     for (int i = 0; is_there && i < count && wrong < 0; i++) {
@@ -18197,7 +18316,7 @@ static int coll__place_among(coll_comm *comm, const int *ranks, int count, int t
         else is_there[ranks[i]] = 1;
         if (ranks[i] == comm->rank) me = i;
     }
-    free(is_there);
+    coll__give(is_there);
     if (wrong >= 0)
         coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "create: rank %d, at %d of the list, %s", ranks[wrong], wrong,
                             ranks[wrong] < 0 || ranks[wrong] >= comm->size ? "is out of range" : "is named twice");
@@ -18267,7 +18386,7 @@ static void coll__prepared_orphan(coll_comm *comm)
         coll__order_leave(&p->order);
         p->request->comm = NULL;
         p->request->prepared = NULL;
-        free(p);
+        coll__give(p);
     }
 }
 
@@ -18318,7 +18437,7 @@ static coll_status coll__check_neighbors(coll_comm *comm, const char *name, cons
 static coll_status coll__check_edges(coll_comm *comm, const coll__graph *graph)
 {
     const size_t size = (size_t)comm->size;
-    uint32_t *out = (uint32_t *)coll__allocate(2 * size * sizeof *out), *in = out ? out + size : NULL;
+    uint32_t *out = (uint32_t *)coll__allocate(coll__like(comm), 2 * size * sizeof *out), *in = out ? out + size : NULL;
     coll_failure failure = { COLL_OK, -1, "" };
     coll_request r;
 
@@ -18334,24 +18453,24 @@ static coll_status coll__check_edges(coll_comm *comm, const coll__graph *graph)
                     in[i] < (uint32_t)INT32_MAX ? "more" : "less", comm->rank);
         status = coll__comm_fail(comm, &failure);
     }
-    free(out);
+    coll__give(out);
     return status;
 }
 
 static coll_status coll__neighbors_inside(coll_comm *comm, const coll__graph *wanted)
 {
     const size_t sources = (size_t)wanted->sources, destinations = (size_t)wanted->destinations;
-    int *lists = (int *)malloc((sources + destinations + 1) * sizeof *lists);
+    int *lists = (int *)coll__take(coll__like(comm), (sources + destinations + 1) * sizeof *lists);
 
     if (!lists) return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "no memory for %zu neighbours", sources + destinations);
     if (sources) memcpy(lists, wanted->source, sources * sizeof *lists);
     if (destinations) memcpy(lists + sources, wanted->destination, destinations * sizeof *lists);
     const coll_status status = coll__check_edges(comm, wanted);
     if (status < 0) {
-        free(lists);
+        coll__give(lists);
         return status;
     }
-    free(comm->graph_lists);
+    coll__give(comm->graph_lists);
     comm->graph_lists = lists;
     comm->graph_version++;
     comm->graph = (coll__graph){ wanted->sources, wanted->destinations, lists, lists + sources };
@@ -18435,8 +18554,8 @@ static coll_status coll__shrink_once(coll_comm *comm, coll_comm **out)
     coll_failure failure = { COLL_OK, -1, "" };
     coll__settings settings;
 
-    if (!session->survival) session->survival = (unsigned char *)calloc(size, 1);
-    if (!session->listed) session->listed = (int *)malloc(2 * size * sizeof *session->listed);
+    if (!session->survival) session->survival = (unsigned char *)coll__take_zeros(coll__like(session), size, 1);
+    if (!session->listed) session->listed = (int *)coll__take(coll__like(session), 2 * size * sizeof *session->listed);
     if (!session->listed || !session->survival)
         return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "shrink: no memory for %d ranks", comm->size);
     int *const ranks = session->listed;           /* of the session: a simulated rank may die in here         */
@@ -18448,6 +18567,7 @@ static coll_status coll__shrink_once(coll_comm *comm, coll_comm **out)
     for (int i = 0; i < comm->size; i++) session->survival[ranks[i]] = COLL__LOST;
     for (int i = 0; i < who.count; i++) session->survival[who.ranks[i]] = COLL__GOES_ON;
     coll__settings_of(comm, &settings);
+    settings.config.allocator = coll__like(session);
     const coll__opened opened = coll__opened_after(comm, &who);
     *out = coll__comm_new(&opened, &settings);
     if (!*out) return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "shrink: no memory for a communicator");
@@ -18515,7 +18635,8 @@ static int coll__failed_ranks(const coll_comm *comm, int *ranks, int capacity)
 {
     const coll__session *session = comm->session;
     const bool has_failed = __atomic_load_n(&session->failure.status, __ATOMIC_ACQUIRE) != COLL_OK;
-    unsigned char *is_failed = has_failed ? (unsigned char *)calloc((size_t)session->size, 1) : NULL;
+    unsigned char *is_failed = has_failed ? (unsigned char *)coll__take_zeros(coll__like(session), (size_t)session->size, 1)
+                                          : NULL;
     int count = 0;
 
     if (!is_failed) return 0;
@@ -18531,7 +18652,7 @@ static int coll__failed_ranks(const coll_comm *comm, int *ranks, int capacity)
             if (ranks && count < capacity) ranks[count] = i;
             count++;
         }
-    free(is_failed);
+    coll__give(is_failed);
     return count;
 }
 
@@ -18786,7 +18907,8 @@ static coll_status coll__measure_inside(coll_comm *comm)
     coll_failure failure = { COLL_OK, -1, "" };
 
     for (int i = coll__measure_peers(comm->size, peers) - 1; i >= 0; i--) takes_part |= peers[i] == comm->rank;
-    unsigned char *const memory = comm->gauge = (unsigned char *)coll__allocate(takes_part ? 2 * COLL__MEASURE_BYTES + 64 : 64);
+    const size_t length = takes_part ? 2 * COLL__MEASURE_BYTES + 64 : 64;
+    unsigned char *const memory = comm->gauge = (unsigned char *)coll__allocate(coll__like(comm), length);
     if (!memory) {                                /* the others count on us: this is the end of all           */
         const int me = comm->session->rank;
         coll__blame(&failure, COLL_ERR_MEMORY, me, "rank %d has no memory to measure with", me);
@@ -18799,7 +18921,7 @@ static coll_status coll__measure_inside(coll_comm *comm)
         found.link.per_byte_reduced = coll__measure_fold(comm->session, memory);
         coll__numbers_settle(&found);
     }
-    free(memory);
+    coll__give(memory);
     comm->gauge = NULL;
     return status == COLL_OK ? coll__measure_tell(comm, &found) : status;
 }
@@ -19003,8 +19125,9 @@ static coll_status coll__open_settle(const coll__program *program, coll__setting
 /* Make the communicators of `count` ranks, for coll_init (is_init) or for callers that make several. */
 static coll_status coll__open(const coll__program *program, int count, bool is_init, coll_comm **out, const coll_config *config)
 {
-    coll__settings *const s = (coll__settings *)coll__allocate(sizeof *s);
-    coll__opened *const opened = (coll__opened *)coll__allocate((size_t)count * sizeof *opened);
+    const coll_allocator *const memory = config ? config->allocator : NULL;
+    coll__settings *const s = (coll__settings *)coll__allocate(memory, sizeof *s);
+    coll__opened *const opened = (coll__opened *)coll__allocate(memory, (size_t)count * sizeof *opened);
     const coll__transport_row *row;
     coll_status status = s && opened ? COLL_OK : coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", count);
 
@@ -19016,9 +19139,30 @@ static coll_status coll__open(const coll__program *program, int count, bool is_i
                               : row->open(s, count, opened);
     }
     if (status == COLL_OK) status = coll__comms_new(opened, count, s, out);
-    free(opened);
-    free(s);
+    coll__give(opened);
+    coll__give(s);
     return status;
+}
+
+/* A rank over a transport of the program's own. */
+static coll_status coll__open_custom(const coll__program *program, const coll_transport *transport, void *context, int rank,
+                                     int size, coll_comm **out, const coll_config *config)
+{
+    coll_config only = config ? *config : (coll_config){ 0 };
+    coll__settings s;
+
+    if (!out || !transport || !transport->send || !transport->recv || !transport->progress || !transport->close)
+        return coll__start_failed(COLL_ERR_ARGUMENT,
+                                  "coll_init_custom: out is NULL, or the transport lacks send, recv, progress or close");
+    *out = NULL;
+    only.rank = 0, only.size = 1, only.transport = NULL;
+    if (size < 1 || size > COLL__SIZE_MOST)
+        return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init_custom: size %d is out of range: 1 to %d", size, COLL__SIZE_MOST);
+    if (rank < 0 || rank >= size)
+        return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init_custom: rank %d is out of range for %d ranks", rank, size);
+    const coll_status status = coll__settle(program, &s, &only, 1);
+    const coll__opened opened = coll__opened_as(transport, context, rank, size, &s);
+    return status < 0 ? status : coll__comms_new(&opened, 1, &s, out);
 }
 
 /* ---- >>spawn ---- */
@@ -19056,8 +19200,9 @@ static int coll__spawn(const coll__program *program, int count, int (*fn)(coll_c
 {
     if (!fn) return coll__started(coll__start_failed(COLL_ERR_ARGUMENT, "coll_spawn: fn is NULL"), config);
     if (coll__check_count("coll_spawn", count) < 0) return coll__started(COLL_ERR_ARGUMENT, config);
-    coll_comm **comms = (coll_comm **)calloc((size_t)count, sizeof *comms);
-    coll__worker *workers = (coll__worker *)calloc((size_t)count, sizeof *workers);
+    const coll_allocator *const memory = config ? config->allocator : NULL;
+    coll_comm **comms = (coll_comm **)coll__take_zeros(memory, (size_t)count, sizeof *comms);
+    coll__worker *workers = (coll__worker *)coll__take_zeros(memory, (size_t)count, sizeof *workers);
     const coll__transport_row *row = NULL;
     coll_status status = comms && workers ? coll__open(program, count, false, comms, config)
                                           : coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", count);
@@ -19069,8 +19214,8 @@ static int coll__spawn(const coll__program *program, int count, int (*fn)(coll_c
     if (status == COLL_OK) status = row && row->spawn ? row->spawn(count, workers) : coll__workers_run(count, workers);
     int result = coll__started(status, config);
     for (int i = 0; i < count && result == 0; i++) result = workers[i].result;
-    free(workers);
-    free(comms);
+    coll__give(workers);
+    coll__give(comms);
     return result;
 }
 
@@ -19565,22 +19710,22 @@ typedef struct coll__group {
 static void coll__group_free(coll__group *group)
 {
     if (!group) return;
-    free(group->ranks);
+    coll__give(group->ranks);
     coll__unreserve(group->seats, (size_t)group->count * sizeof *group->seats);
     coll__unreserve(group->bounce, 2 * (size_t)group->count * group->bag_length);
-    free(group);
+    coll__give(group);
 }
 
 /* A group of these ranks; `ranks` NULL: of the hub's first ones.  Where ranks share processors, waiting is dear, and an eager
  * message saves a wait but has to be read by all: so longer ones are eager there, as long as there are not too many. */
 static coll__group *coll__group_new(const coll__hub *hub, uint64_t id, const int *ranks, int count)
 {
-    coll__group *group = (coll__group *)coll__allocate(sizeof *group);
+    coll__group *group = (coll__group *)coll__allocate(coll__like(hub), sizeof *group);
 
     if (!group) return NULL;
     group->id = id;
     group->count = group->holders = count;
-    group->ranks = (int *)coll__allocate((size_t)count * sizeof *group->ranks);
+    group->ranks = (int *)coll__allocate(coll__like(hub), (size_t)count * sizeof *group->ranks);
     group->seats = (coll__seat *)coll__reserve((size_t)count * sizeof *group->seats);
     group->bag_length = hub->is_crowded ? coll__least(COLL__EAGER_LONG, COLL__EAGER_ALL / (size_t)count) : 0;
     if (group->bag_length <= COLL__EAGER_SHORT) group->bag_length = 0;
@@ -19623,7 +19768,7 @@ static void coll__group_leave(coll__hub *hub, coll__group *group, int me)
 /* false: no memory. */
 static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group *group, int me)
 {
-    coll__source *eager = (coll__source *)coll__allocate(4 * (size_t)group->count * sizeof *eager);
+    coll__source *eager = (coll__source *)coll__allocate(coll__like(thread), 4 * (size_t)group->count * sizeof *eager);
 
     if (!eager) return false;
     m->thread = thread;
@@ -19649,8 +19794,8 @@ static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group
 
 static void coll__member_end(coll__member *m)
 {
-    free(m->held);
-    free(m->eager[0][0]);
+    coll__give(m->held);
+    coll__give(m->eager[0][0]);
 }
 
 /* Without memory for our side of it, it is the end of all: the others count on us. */
@@ -19658,7 +19803,7 @@ static void *coll__threads_group(void *context, uint64_t id, const int *ranks, i
 {
     coll__thread *thread = (coll__thread *)context;
     coll__hub *hub = thread->hub;
-    coll__member *m = (coll__member *)coll__allocate(sizeof *m);
+    coll__member *m = (coll__member *)coll__allocate(coll__like(hub), sizeof *m);
 
     pthread_mutex_lock(&hub->lock);
     coll__group *group = coll__group_find(hub, id, ranks, count, me);
@@ -19666,7 +19811,7 @@ static void *coll__threads_group(void *context, uint64_t id, const int *ranks, i
     pthread_mutex_unlock(&hub->lock);
     if (!group || !m || !coll__member_init(m, thread, group, me)) {
         if (group) coll__group_leave(hub, group, me);
-        free(m);
+        coll__give(m);
         coll__blame(&thread->suspicion, COLL_ERR_MEMORY, thread->rank, "rank %d has no memory for a communicator", thread->rank);
         return NULL;
     }
@@ -19684,7 +19829,7 @@ static void coll__threads_ungroup(void *context, void *handle)
     *at = m->next;
     coll__group_leave(thread->hub, m->group, m->rank);
     coll__member_end(m);
-    free(m);
+    coll__give(m);
 }
 
 /* Our side of the group in which a task is carried out. */
@@ -19787,9 +19932,9 @@ static coll_status coll__no_memory(const coll__turn *t, size_t length)
 static void *coll__hold(coll__member *m, size_t length)
 {
     if (length <= m->held_length) return m->held;
-    free(m->held);
+    coll__give(m->held);
     m->held_length = 0;
-    m->held = length < SIZE_MAX - COLL__LINE ? aligned_alloc(COLL__LINE, coll__round_up(length, COLL__LINE)) : NULL;
+    m->held = length < SIZE_MAX - COLL__LINE ? coll__take_lines(coll__like(m->thread), coll__round_up(length, COLL__LINE)) : NULL;
     if (m->held) m->held_length = length;
     return m->held;
 }
@@ -19810,9 +19955,9 @@ static coll_status coll__need_scratch(const coll__turn *t)
                                          : coll__combine_scratch(codec, t->m->count);
 
     if (length <= thread->scratch_length) return COLL_OK;
-    void *longer = coll__allocate(length);
+    void *longer = coll__allocate(coll__like(thread), length);
     if (!longer) return coll__no_memory(t, length);
-    free(thread->scratch);
+    coll__give(thread->scratch);
     thread->scratch = longer;
     thread->scratch_length = length;
     return COLL_OK;
@@ -20637,7 +20782,7 @@ static void coll__threads_mark_stragglers(const void *context, const coll_task *
 
 enum { COLL__EXODUS_LOOK_MS = 100, COLL__EXODUS_SERVE_MS = 10 };
 
-static coll__hub *coll__hub_open(int first, int size, bool is_crowded);
+static coll__hub *coll__hub_open(const coll_allocator *memory, int first, int size, bool is_crowded);
 static void coll__hub_release(coll__hub *hub);
 static coll__thread *coll__thread_open(coll__hub *hub, int rank);
 
@@ -20654,9 +20799,9 @@ typedef struct coll__exodus {
 static void coll__exodus_free(coll__exodus *e)
 {
     if (!e) return;
-    free(e->ranks);
-    free(e->is_there);
-    free(e);
+    coll__give(e->ranks);
+    coll__give(e->is_there);
+    coll__give(e);
 }
 
 /* The one of these ranks that our place has not gone with yet, opened if need be.  The caller holds the hub's lock. */
@@ -20666,12 +20811,12 @@ static coll__exodus *coll__exodus_find(coll__hub *hub, const int *ranks, int cou
 
     for (coll__exodus *e = hub->exoduses; e; e = e->next)
         if (!e->is_decided && e->count == count && !memcmp(e->ranks, ranks, length) && !e->is_there[me]) return e;
-    coll__exodus *e = (coll__exodus *)coll__allocate(sizeof *e);
+    coll__exodus *e = (coll__exodus *)coll__allocate(coll__like(hub), sizeof *e);
     if (!e) return NULL;
     e->first = first;
     e->count = count;
-    e->ranks = (int *)malloc(length);
-    e->is_there = (unsigned char *)calloc((size_t)count, 1);
+    e->ranks = (int *)coll__take(coll__like(hub), length);
+    e->is_there = (unsigned char *)coll__take_zeros(coll__like(hub), (size_t)count, 1);
     if (!e->ranks || !e->is_there) {
         coll__exodus_free(e);
         return NULL;
@@ -20696,7 +20841,8 @@ static void coll__exodus_decide(coll__hub *hub, coll__exodus *e, bool is_late)
     if (e->is_decided || (!is_complete && !is_late)) return;
     e->is_decided = true;
     if (coll__is_quorum(e->is_there, e->count))
-        e->fresh = coll__hub_open(e->first, there, there > coll__processors() || (hub->has_bells && hub->is_crowded));
+        e->fresh = coll__hub_open(coll__like(hub), e->first, there,
+                                  there > coll__processors() || (hub->has_bells && hub->is_crowded));
     for (int i = 0; e->fresh && i < there; i++) e->fresh->desks[i].bell = coll__no_bell;
     if (e->fresh) e->fresh->has_bells = hub->has_bells;
     coll__hub_wake(hub);
@@ -20857,9 +21003,9 @@ static void coll__hub_free(coll__hub *hub)
 {
     for (int i = 0; hub->has_bells && i < hub->size; i++) coll__bell_close(&hub->desks[i].bell);
     coll__group_free(hub->all);
-    free(hub->desks);
-    free(hub->inboxes);
-    free(hub);
+    coll__give(hub->desks);
+    coll__give(hub->inboxes);
+    coll__give(hub);
 }
 
 static void coll__hub_release(coll__hub *hub)
@@ -20880,13 +21026,13 @@ static void coll__hub_release(coll__hub *hub)
 static void coll__thread_free(coll__thread *me)
 {
     coll__member_end(&me->all);
-    free(me->recvs);
-    free(me->sends);
-    free(me->is_gone);
-    free(me->sources);
-    free(me->results);
-    free(me->scratch);
-    free(me);
+    coll__give(me->recvs);
+    coll__give(me->sends);
+    coll__give(me->is_gone);
+    coll__give(me->sources);
+    coll__give(me->results);
+    coll__give(me->scratch);
+    coll__give(me);
 }
 
 static void coll__threads_close(void *context)
@@ -20911,9 +21057,9 @@ static const char *coll__threads_describe(const void *context)
     return "shared memory";
 }
 
-static coll__fifo *coll__fifos_new(size_t count)
+static coll__fifo *coll__fifos_new(const coll_allocator *memory, size_t count)
 {
-    coll__fifo *q = (coll__fifo *)coll__allocate(count * sizeof *q);
+    coll__fifo *q = (coll__fifo *)coll__allocate(memory, count * sizeof *q);
 
     for (size_t i = 0; q && i < count; i++) q[i].end = &q[i].first;
     return q;
@@ -20923,31 +21069,31 @@ static coll__thread *coll__thread_open(coll__hub *hub, int rank)
 {
     const coll__codec usual = { .acc_size = 1 };  /* enough for all but a user's long elements                */
     const size_t size = (size_t)hub->size;
-    coll__thread *me = (coll__thread *)coll__allocate(sizeof *me);
+    coll__thread *me = (coll__thread *)coll__allocate(coll__like(hub), sizeof *me);
 
     if (!me) return NULL;
     me->hub = hub;
     me->rank = rank;
     const bool is_member = coll__member_init(&me->all, me, hub->all, rank - hub->first);
-    me->recvs = coll__fifos_new(size * COLL_CHANNEL_COUNT);
-    me->sends = (coll__sends *)coll__allocate(size * COLL_CHANNEL_COUNT * sizeof *me->sends);
-    me->is_gone = (unsigned char *)coll__allocate(size);
-    me->sources = (coll__source *)coll__allocate(size * sizeof *me->sources);
-    me->results = (void **)coll__allocate(size * sizeof *me->results);
+    me->recvs = coll__fifos_new(coll__like(me), size * COLL_CHANNEL_COUNT);
+    me->sends = (coll__sends *)coll__allocate(coll__like(hub), size * COLL_CHANNEL_COUNT * sizeof *me->sends);
+    me->is_gone = (unsigned char *)coll__allocate(coll__like(hub), size);
+    me->sources = (coll__source *)coll__allocate(coll__like(hub), size * sizeof *me->sources);
+    me->results = (void **)coll__allocate(coll__like(hub), size * sizeof *me->results);
     me->scratch_length = coll__most(coll__combine_scratch(&usual, hub->size),
                                     coll__combine_scratch(&usual, 2) + 2 * COLL__BLOCK);
     me->scratch_length = coll__round_up(me->scratch_length + COLL__GRID_BYTES, COLL__LINE);
-    me->scratch = aligned_alloc(COLL__LINE, me->scratch_length);      /* its own thread is the first to touch it */
+    me->scratch = coll__take_lines(coll__like(hub), me->scratch_length);      /* its own thread is the first to touch it */
     if (is_member && me->recvs && me->sends && me->is_gone && me->sources && me->results && me->scratch) return me;
     coll__thread_free(me);
     return NULL;
 }
 
 /* A hub for ranks first .. first + size - 1, held by the caller until coll__hub_release. */
-static coll__hub *coll__hub_open(int first, int size, bool is_crowded)
+static coll__hub *coll__hub_open(const coll_allocator *memory, int first, int size, bool is_crowded)
 {
     const size_t n = (size_t)size;
-    coll__hub *hub = (coll__hub *)coll__allocate(sizeof *hub);
+    coll__hub *hub = (coll__hub *)coll__allocate(memory, sizeof *hub);
 
     if (!hub) return NULL;
     hub->first = first;
@@ -20957,8 +21103,8 @@ static coll__hub *coll__hub_open(int first, int size, bool is_crowded)
     hub->has_membarrier = coll__membarrier_register();
     hub->cache_length = coll__cache_length();
     hub->is_crowded = is_crowded;
-    hub->desks = (coll__desk *)coll__allocate(n * sizeof *hub->desks);
-    hub->inboxes = coll__fifos_new(n * n * COLL_CHANNEL_COUNT);
+    hub->desks = (coll__desk *)coll__allocate(memory, n * sizeof *hub->desks);
+    hub->inboxes = coll__fifos_new(memory, n * n * COLL_CHANNEL_COUNT);
     hub->all = coll__group_new(hub, 0, NULL, size);
     if (!hub->desks || !hub->inboxes || !hub->all) {
         coll__hub_free(hub);
@@ -21002,7 +21148,7 @@ static const coll_transport coll__threads_transport = {
 /* Ranks 0 .. count - 1: all that there are. */
 static coll_status coll__threads_open(const coll__settings *s, int count, coll__opened *out)
 {
-    coll__hub *hub = coll__hub_open(0, count, count > coll__processors());
+    coll__hub *hub = coll__hub_open(s->config.allocator, 0, count, count > coll__processors());
     int rank = 0;
 
     for (coll__thread *me; hub && rank < count && (me = coll__thread_open(hub, rank)); rank++) {
@@ -21397,8 +21543,9 @@ typedef struct coll__watched { int fd; } coll__watched;       /* readable when o
 static const coll__watched coll__none_watched = { -1 };
 
 /* 0, or an errno. */
-static int coll__watched_open(coll__watched *w)
+static int coll__watched_open(coll__watched *w, const coll_allocator *memory)
 {
+    (void)memory;
     w->fd = epoll_create1(EPOLL_CLOEXEC);
     return w->fd < 0 ? errno : 0;
 }
@@ -21442,15 +21589,17 @@ typedef struct coll__watched {
     struct pollfd *fds, *polled;
     uint64_t *tags;
     int       count, room, polled_room;
+    const coll_allocator *memory;
     unsigned  turn;                               /* where the next look begins: all get theirs               */
 } coll__watched;
 
 static const coll__watched coll__none_watched = { .count = 0 };
 
-static int coll__watched_open(coll__watched *w)
+static int coll__watched_open(coll__watched *w, const coll_allocator *memory)
 {
     const int error = pthread_mutex_init(&w->lock, NULL);
 
+    w->memory = memory;
     w->has_lock = error == 0;
     return error;
 }
@@ -21458,9 +21607,9 @@ static int coll__watched_open(coll__watched *w)
 static void coll__watched_close(coll__watched *w)
 {
     if (w->has_lock) pthread_mutex_destroy(&w->lock);
-    free(w->fds);
-    free(w->polled);
-    free(w->tags);
+    coll__give(w->fds);
+    coll__give(w->polled);
+    coll__give(w->tags);
     memset(w, 0, sizeof *w);
 }
 
@@ -21468,8 +21617,8 @@ static void coll__watched_close(coll__watched *w)
 static bool coll__watched_grow(coll__watched *w)
 {
     const int room = w->count < w->room ? w->room : w->room ? 2 * w->room : 32;
-    struct pollfd *fds = (struct pollfd *)realloc(w->fds, (size_t)room * sizeof *fds);
-    uint64_t *tags = (uint64_t *)realloc(w->tags, (size_t)room * sizeof *tags);
+    struct pollfd *fds = (struct pollfd *)coll__take_more(w->memory, w->fds, (size_t)room * sizeof *fds);
+    uint64_t *tags = (uint64_t *)coll__take_more(w->memory, w->tags, (size_t)room * sizeof *tags);
 
     if (fds) w->fds = fds;
     if (tags) w->tags = tags;
@@ -21538,7 +21687,7 @@ static void coll__watched_wait(coll__watched *w, struct pollfd *others, int coun
 
     pthread_mutex_lock(&w->lock);
     if (w->count + count > w->polled_room) {
-        struct pollfd *more = (struct pollfd *)realloc(w->polled, (size_t)(w->room + count) * sizeof *more);
+        struct pollfd *more = (struct pollfd *)coll__take_more(w->memory, w->polled, (size_t)(w->room + count) * sizeof *more);
         if (more) w->polled = more, w->polled_room = w->room + count;
     }
     const bool has_room = w->count + count <= w->polled_room;
@@ -21767,7 +21916,7 @@ static coll_tcp coll__tcp_kept(coll_tcp c)
 static void coll__tcp_settings_free(coll__tcp_settings *s)
 {
     if (s) coll__wipe(s->key, sizeof s->key);
-    free(s);
+    coll__give(s);
 }
 
 /* ---- >>where: the address of rank 0, the addresses of all, the network ---- */
@@ -21971,7 +22120,7 @@ static coll_status coll__tcp_configure(coll__tcp_settings *s, const coll__settin
 /* On the heap, for they are long and stacks may be small.  NULL: *status, with its sentence. */
 static coll__tcp_settings *coll__tcp_settings_new(const coll__settings *of, coll_status *status)
 {
-    coll__tcp_settings *s = (coll__tcp_settings *)coll__allocate(sizeof *s);
+    coll__tcp_settings *s = (coll__tcp_settings *)coll__allocate(of->config.allocator, sizeof *s);
 
     *status = s ? coll__tcp_configure(s, of) : coll__start_failed(COLL_ERR_MEMORY, "no memory for the settings of a rank");
     if (*status == COLL_OK) return s;
@@ -23260,16 +23409,16 @@ static short coll__checked_await(coll__pipe *p, short want)
     return (want & POLLIN) && coll__checked_look((coll__checked *)p->state) != 0 ? 0 : want;
 }
 
-static void coll__checked_close(coll__pipe *p) { free(p->state); }
+static void coll__checked_close(coll__pipe *p) { coll__give(p->state); }
 
 static const coll__pipe_kind coll__checked_pipe = {
     "checked", coll__checked_send, coll__checked_recv, coll__checked_await, coll__checked_close, NULL, NULL
 };
 
 /* From here on the bytes of this pipe have sums.  false: no memory. */
-static bool coll__pipe_check(coll__pipe *p)
+static bool coll__pipe_check(const coll_allocator *memory, coll__pipe *p)
 {
-    coll__checked *c = (coll__checked *)coll__allocate(sizeof *c);
+    coll__checked *c = (coll__checked *)coll__allocate(memory, sizeof *c);
 
     if (!c) return false;
     coll__crc_open(&c->crc);
@@ -23299,13 +23448,14 @@ static bool coll__pipe_check(coll__pipe *p)
 
 typedef struct coll__seal coll__seal;
 
-static coll__seal *coll__seal_new(void) { return NULL; }
+static coll__seal *coll__seal_new(const coll_allocator *memory) { return (void)memory, NULL; }
 static coll__seal *coll__seal_share(coll__seal *seal) { return seal; }
 static void coll__seal_free(coll__seal *seal) { (void)seal; }
 
-static bool coll__pipe_seal(coll__pipe *p, coll__seal *seal, const unsigned char *secret, bool is_caller)
+static bool coll__pipe_seal(const coll_allocator *memory, coll__pipe *p, coll__seal *seal, const unsigned char *secret,
+                            bool is_caller)
 {
-    (void)p, (void)seal, (void)secret, (void)is_caller;
+    (void)memory, (void)p, (void)seal, (void)secret, (void)is_caller;
     return false;
 }
 
@@ -23436,13 +23586,13 @@ static void coll__seal_free(coll__seal *seal)
     if (!seal || __atomic_sub_fetch(&seal->users, 1, __ATOMIC_ACQ_REL) > 0) return;
     SSL_CTX_free(seal->context);
     BIO_meth_free(seal->method);
-    free(seal);
+    coll__give(seal);
 }
 
 /* NULL: OpenSSL has no memory, or cannot do it. */
-static coll__seal *coll__seal_new(void)
+static coll__seal *coll__seal_new(const coll_allocator *memory)
 {
-    coll__seal *seal = (coll__seal *)calloc(1, sizeof *seal);
+    coll__seal *seal = (coll__seal *)coll__take_zeros(memory, 1, sizeof *seal);
 
     if (!seal) return NULL;
     seal->users = 1;
@@ -23531,7 +23681,7 @@ static void coll__sealed_close(coll__pipe *p)
 
     SSL_free(s->ssl);
     coll__wipe(s->secret, sizeof s->secret);
-    free(s);
+    coll__give(s);
 }
 
 static const coll__pipe_kind coll__sealed_pipe = {
@@ -23540,9 +23690,10 @@ static const coll__pipe_kind coll__sealed_pipe = {
 
 /* From here on this pipe speaks TLS; coll__seal_advance must have said COLL_OK before bytes can go through it.  false: no
  * memory. */
-static bool coll__pipe_seal(coll__pipe *p, coll__seal *seal, const unsigned char *secret, bool is_caller)
+static bool coll__pipe_seal(const coll_allocator *memory, coll__pipe *p, coll__seal *seal, const unsigned char *secret,
+                            bool is_caller)
 {
-    coll__sealed *s = (coll__sealed *)coll__allocate(sizeof *s);
+    coll__sealed *s = (coll__sealed *)coll__allocate(memory, sizeof *s);
     BIO *bio = NULL;
 
     if (!s) return false;
@@ -23552,7 +23703,7 @@ static bool coll__pipe_seal(coll__pipe *p, coll__seal *seal, const unsigned char
     (void)ERR_pop_to_mark();
     if (!bio) {
         SSL_free(s->ssl);
-        free(s);
+        coll__give(s);
         return false;
     }
     s->fd = p->fd;
@@ -23743,7 +23894,7 @@ static void coll__memory_close(coll__pipe *p)
 
     if (m->head) munmap(m->head, coll__memory_size(m));
     coll__close_fd(&m->fd);
-    free(m);
+    coll__give(m);
 }
 
 /* From here on over the socket. */
@@ -24030,10 +24181,10 @@ static const coll__pipe_kind coll__memory_kind = {
 
 /* Begin, on a new connection between ranks `from`, who has called, and `to` of one host.  Both do so whether they want to share
  * memory (`length`: of a ring) or not (0), and come to terms later.  false: no memory. */
-static bool coll__memory_begin(coll__pipe *p, const unsigned char *world, int from, int to, int channel, size_t length,
-                               bool is_caller)
+static bool coll__memory_begin(const coll_allocator *memory, coll__pipe *p, const unsigned char *world, int from, int to,
+                               int channel, size_t length, bool is_caller)
 {
-    coll__memory *m = (coll__memory *)coll__allocate(sizeof *m);
+    coll__memory *m = (coll__memory *)coll__allocate(memory, sizeof *m);
     unsigned char offer[COLL__MEMORY_OFFER] = { 0 };
 
     if (!m) return false;
@@ -24069,7 +24220,7 @@ typedef struct coll__memory {
     unsigned char offer[COLL__MEMORY_OFFER];
 } coll__memory;
 
-static void coll__memory_close(coll__pipe *p) { free(p->state); }
+static void coll__memory_close(coll__pipe *p) { coll__give(p->state); }
 
 /* The one who was called: hear the offer, and say no.  0: the pipe is plain; or an errno. */
 static int coll__memory_settle(coll__pipe *p)
@@ -24084,7 +24235,7 @@ static int coll__memory_settle(coll__pipe *p)
     }
     if (coll__get32(m->offer) != COLL__MEMORY_MAGIC) return EPROTO;
     if (coll__get32(m->offer + 4) != 0 && send(p->fd, &coll__memory_no, 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1) return EPIPE;
-    free(m);
+    coll__give(m);
     p->kind = NULL;
     p->state = NULL;
     return 0;
@@ -24120,14 +24271,14 @@ static const coll__pipe_kind coll__memory_kind = {
     .close = coll__memory_close,
 };
 
-static bool coll__memory_begin(coll__pipe *p, const unsigned char *world, int from, int to, int channel, size_t length,
-                               bool is_caller)
+static bool coll__memory_begin(const coll_allocator *memory, coll__pipe *p, const unsigned char *world, int from, int to,
+                               int channel, size_t length, bool is_caller)
 {
     unsigned char offer[COLL__MEMORY_OFFER] = { 0 };
 
     (void)world, (void)from, (void)to, (void)channel, (void)length;
     if (!is_caller) {
-        if (!(p->state = coll__allocate(sizeof(coll__memory)))) return false;
+        if (!(p->state = coll__allocate(memory, sizeof(coll__memory)))) return false;
         p->kind = &coll__memory_kind;
         return true;
     }
@@ -24185,6 +24336,7 @@ typedef struct coll__identity {
     unsigned char world[COLL__WORLD_LENGTH], host[COLL__HOST_LENGTH];
     int rank, size;
     uint32_t epoch;                               /* how often the world has shrunk                           */
+    const coll_allocator *memory;                 /* of what connections need                                 */
     int auth;                                     /* COLL__AUTH_...                                           */
     int more_lanes;                               /* connections to a peer, beside the first                  */
     uint32_t arithmetic;                          /* coll__arithmetic                                         */
@@ -24364,10 +24516,10 @@ static coll_status coll__greet_settle(coll__greet *g, const coll__identity *us)
 
     if ((us->auth & COLL__AUTH_KIND) == COLL__AUTH_TLS) {
         coll__greet_sum(g, us, 'T', secret);
-        is_good = coll__pipe_seal(&g->pipe, us->seal, secret, g->is_caller);
+        is_good = coll__pipe_seal(us->memory, &g->pipe, us->seal, secret, g->is_caller);
         coll__wipe(secret, sizeof secret);
     } else if (us->auth & COLL__AUTH_CHECK) {
-        is_good = coll__pipe_check(&g->pipe);
+        is_good = coll__pipe_check(us->memory, &g->pipe);
     }
     if (!is_good) return coll__greet_failed(g, COLL_ERR_MEMORY, "no memory for the connection");
     return coll__greet_next(g, (us->auth & COLL__AUTH_KIND) == COLL__AUTH_TLS ? COLL__GREET_SEAL : COLL__GREET_OVER);
@@ -24696,7 +24848,7 @@ static inline short coll__stream_query(const coll__stream *s)
 static void coll__stream_close(coll__stream *s)
 {
     if (s->greet) coll__pipe_close(&s->greet->pipe);
-    free(s->greet);
+    coll__give(s->greet);
     s->greet = NULL;
     coll__pipe_close(&s->pipe);
 }
@@ -24943,9 +25095,9 @@ static inline coll__bundle *coll__bundle_of(const coll__stream *s) { return s->b
 static inline bool coll__is_long(const coll_xfer *x) { return x->length > COLL__CHUNK_LEAST; }
 
 /* Memory for `count` lanes of a stream, none of them connected.  NULL: there is none. */
-static coll__bundle *coll__bundle_new(coll__stream *s, int count)
+static coll__bundle *coll__bundle_new(const coll_allocator *memory, coll__stream *s, int count)
 {
-    coll__bundle *b = (coll__bundle *)coll__allocate(sizeof *b + (size_t)count * sizeof *b->strands);
+    coll__bundle *b = (coll__bundle *)coll__allocate(memory, sizeof *b + (size_t)count * sizeof *b->strands);
 
     if (!b) return NULL;
     b->count = count;
@@ -24963,7 +25115,7 @@ static coll__bundle *coll__bundle_new(coll__stream *s, int count)
 static void coll__bundle_free(coll__bundle *b)
 {
     for (int k = 1; b && k < b->count; k++) coll__pipe_close(&b->strands[k].own);
-    free(b);
+    coll__give(b);
 }
 
 /* The pipe of a lane; of one that is connected by the only connection there is, its own. */
@@ -25333,7 +25485,11 @@ static void coll__bundle_leave(coll__stream *s, int64_t deadline)
 #else
 
 static inline coll__bundle *coll__bundle_of(const coll__stream *s) { (void)s; return NULL; }
-static coll__bundle *coll__bundle_new(coll__stream *s, int count) { (void)s, (void)count; return NULL; }
+static coll__bundle *coll__bundle_new(const coll_allocator *memory, coll__stream *s, int count)
+{
+    return (void)memory, (void)s, (void)count, NULL;
+}
+
 static void coll__bundle_free(coll__bundle *b) { (void)b; }
 static size_t coll__bundle_push(coll__stream *s, int *error) { (void)s, (void)error; return 0; }
 static size_t coll__bundle_pull(coll__stream *s, int *error) { (void)s, (void)error; return 0; }
@@ -25688,11 +25844,12 @@ static void coll__io_init(coll__io *io)
 }
 
 /* `mode`: auto, uring or poll.  `streams`: how many connections there can be. */
-static coll_status coll__io_open(coll__io *io, const char *mode, size_t streams, const coll__log *log)
+static coll_status coll__io_open(coll__io *io, const coll_allocator *memory, const char *mode, size_t streams,
+                                 const coll__log *log)
 {
     coll__io_init(io);
-    const int watch = coll__watched_open(&io->events), bell = coll__bell_open(&io->bell);
-    io->fds = (struct pollfd *)calloc(streams + 1, sizeof *io->fds);
+    const int watch = coll__watched_open(&io->events, memory), bell = coll__bell_open(&io->bell);
+    io->fds = (struct pollfd *)coll__take_zeros(memory, streams + 1, sizeof *io->fds);
     if (watch || bell || !io->fds)
         return coll__start_failed(COLL_ERR_SYSTEM, "descriptors to wait with: %s",
                                   strerror(watch ? watch : bell ? bell : ENOMEM));
@@ -25731,7 +25888,7 @@ static void coll__io_close(coll__io *io)
     if (io->is_uring) coll__uring_close(io);
     coll__watched_close(&io->events);
     coll__bell_close(&io->bell);
-    free(io->fds);
+    coll__give(io->fds);
 }
 
 /* Watch a descriptor for the events; `tag` comes back with them. */
@@ -26326,7 +26483,7 @@ static void coll__heartbeat_path(coll__heartbeat *p, int peer, int fd)
     pthread_mutex_lock(&p->lock);
     if (p->path_count == p->path_room) {
         const int room = p->path_room ? 2 * p->path_room : 16;
-        coll__path *paths = (coll__path *)realloc(p->paths, (size_t)room * sizeof *paths);
+        coll__path *paths = (coll__path *)coll__take_more(coll__like(p->lines), p->paths, (size_t)room * sizeof *paths);
         if (paths) p->paths = paths, p->path_room = room;
     }
     if (p->path_count < p->path_room) p->paths[p->path_count++] = (coll__path){ fd, peer, 0 };    /* no memory: unwatched */
@@ -26349,13 +26506,15 @@ static bool coll__heartbeat_init(coll__heartbeat *p, int rank, int size, int gre
     p->bell = p->ring = coll__no_bell;
     p->verdict.rank = p->report.rank = -1;
     p->has_lock = pthread_mutex_init(&p->lock, NULL) == 0;
-    p->departed = (int *)coll__allocate(n * sizeof *p->departed);
-    p->has_left = (unsigned char *)coll__allocate(3 * n);
+    if (!lines) return false;
+    p->departed = (int *)coll__allocate(coll__like(p->lines), n * sizeof *p->departed);
+    p->has_left = (unsigned char *)coll__allocate(coll__like(p->lines), 3 * n);
     p->is_dead = p->has_left ? p->has_left + n : NULL;
     p->was_late = p->has_left ? p->has_left + 2 * n : NULL;
-    p->reports = (unsigned char *)coll__allocate((size_t)p->line_count * COLL__WAITING_LENGTH);
-    p->beats = (coll__beat *)coll__allocate(n * sizeof *p->beats);
-    p->fds = (struct pollfd *)coll__allocate(((rank == 0 ? n : 2 * n) + 2 + (size_t)greetings) * sizeof *p->fds);
+    p->reports = (unsigned char *)coll__allocate(coll__like(p->lines), (size_t)p->line_count * COLL__WAITING_LENGTH);
+    p->beats = (coll__beat *)coll__allocate(coll__like(p->lines), n * sizeof *p->beats);
+    p->fds = (struct pollfd *)coll__allocate(coll__like(p->lines),
+                                             ((rank == 0 ? n : 2 * n) + 2 + (size_t)greetings) * sizeof *p->fds);
     p->own.pid = (uint32_t)getpid();
     if (gethostname(p->own.name, sizeof p->own.name - 1)) coll__print(p->own.name, sizeof p->own.name, "?");
     return p->has_lock && p->departed && p->has_left && p->reports && p->beats && p->fds;
@@ -26400,12 +26559,12 @@ static void coll__heartbeat_close(coll__heartbeat *p)
         coll__pipe_close(&p->lines[i].pipe);
     }
     if (p->has_lock) pthread_mutex_destroy(&p->lock);
-    free(p->departed);
-    free(p->has_left);
-    free(p->reports);
-    free(p->beats);
-    free(p->fds);
-    free(p->paths);
+    coll__give(p->departed);
+    coll__give(p->has_left);
+    coll__give(p->reports);
+    coll__give(p->beats);
+    coll__give(p->fds);
+    coll__give(p->paths);
 }
 
 #endif /* COLL_TCP_HEARTBEAT_H */
@@ -26598,23 +26757,23 @@ static void coll__tcp_free(coll__tcp *tcp)
         coll__bundle_free(tcp->streams[i].bundle);
     }
     for (int i = 0; i < tcp->greeting_count; i++) coll__pipe_close(&tcp->greetings[i].pipe);
-    free(tcp->endpoints);
-    free(tcp->homes);
-    free(tcp->streams);
-    free(tcp->active.streams);
-    free(tcp->controls);
-    free(tcp->presence);
-    free(tcp->quiet);
-    free(tcp->greetings);
+    coll__give(tcp->endpoints);
+    coll__give(tcp->homes);
+    coll__give(tcp->streams);
+    coll__give(tcp->active.streams);
+    coll__give(tcp->controls);
+    coll__give(tcp->presence);
+    coll__give(tcp->quiet);
+    coll__give(tcp->greetings);
     pthread_mutex_destroy(&tcp->accept_lock);
     coll__seal_free(tcp->us.seal);
     for (coll__past *past; (past = tcp->us.past);) {
         tcp->us.past = past->us.past;
         coll__wipe(past, sizeof *past);
-        free(past);
+        coll__give(past);
     }
     coll__wipe(&tcp->us, sizeof tcp->us);
-    free(tcp);
+    coll__give(tcp);
 }
 
 /* This machine and its network: ranks that agree on it may use loopback addresses. */
@@ -26636,13 +26795,14 @@ static bool coll__identify(coll__identity *us, const coll__tcp_settings *setting
     coll__world_id(us->world, c->size, c->world, "");
     coll__host_identity(us->host);
     us->rank = c->rank;
+    us->memory = c->allocator;
     us->size = c->size;
     us->auth = settings->auth;
     us->more_lanes = c->tcp.lanes > 1 ? c->tcp.lanes - 1 : 0;
     us->arithmetic = settings->arithmetic;
     if (us->auth & COLL__AUTH_KIND) coll__hmac(us->root, settings->key, strlen(settings->key), &piece, 1);
     if ((us->auth & COLL__AUTH_KIND) != COLL__AUTH_TLS) return true;
-    us->seal = coll__seal_new();
+    us->seal = coll__seal_new(c->allocator);
     return us->seal;
 }
 
@@ -26650,7 +26810,7 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
 {
     const coll_config *c = &settings->config;
     const size_t size = (size_t)c->size, streams = size * COLL_CHANNEL_COUNT;
-    coll__tcp *tcp = (coll__tcp *)coll__allocate(sizeof *tcp);
+    coll__tcp *tcp = (coll__tcp *)coll__allocate(c->allocator, sizeof *tcp);
     bool has_lanes = true;
 
     if (!tcp) return NULL;
@@ -26667,14 +26827,14 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     tcp->greeting_room = coll__greeting_room(c->size, c->tcp.lanes > 1 ? c->tcp.lanes : 1);
     tcp->budget.most = 2 * tcp->greeting_room;
     tcp->budget.a_second = COLL__ANSWERS_A_SECOND + c->size;
-    tcp->endpoints = (coll__endpoint *)coll__allocate(size * sizeof *tcp->endpoints);
-    tcp->streams = (coll__stream *)coll__allocate(streams * sizeof *tcp->streams);
-    tcp->active.streams = (coll__stream **)coll__allocate(streams * sizeof *tcp->active.streams);
+    tcp->endpoints = (coll__endpoint *)coll__allocate(c->allocator, size * sizeof *tcp->endpoints);
+    tcp->streams = (coll__stream *)coll__allocate(c->allocator, streams * sizeof *tcp->streams);
+    tcp->active.streams = (coll__stream **)coll__allocate(c->allocator, streams * sizeof *tcp->active.streams);
     /* of those of coll_tcp_probe.h no page is touched before they are needed */
-    tcp->controls = (coll__control_line *)calloc(c->rank == 0 ? size : 2 * size, sizeof *tcp->controls);
-    tcp->presence = (unsigned char *)coll__allocate(size);
-    tcp->quiet = (coll__quiet *)calloc(size, sizeof *tcp->quiet);
-    tcp->greetings = (coll__greet *)coll__allocate((size_t)tcp->greeting_room * sizeof *tcp->greetings);
+    tcp->controls = (coll__control_line *)coll__take_zeros(c->allocator, c->rank == 0 ? size : 2 * size, sizeof *tcp->controls);
+    tcp->presence = (unsigned char *)coll__allocate(c->allocator, size);
+    tcp->quiet = (coll__quiet *)coll__take_zeros(c->allocator, size, sizeof *tcp->quiet);
+    tcp->greetings = (coll__greet *)coll__allocate(c->allocator, (size_t)tcp->greeting_room * sizeof *tcp->greetings);
     for (size_t i = 0; tcp->streams && i < streams; i++) {
         coll__stream *s = &tcp->streams[i];
         s->pipe.fd = -1;
@@ -26682,7 +26842,8 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
         s->channel = (int)(i % COLL_CHANNEL_COUNT);
         s->out.end = &s->out.first;
         s->in.end = &s->in.first;
-        if (c->tcp.lanes > 1 && s->peer != c->rank && !(s->bundle = coll__bundle_new(s, c->tcp.lanes))) has_lanes = false;
+        if (c->tcp.lanes > 1 && s->peer != c->rank && !(s->bundle = coll__bundle_new(c->allocator, s, c->tcp.lanes)))
+            has_lanes = false;
     }
     for (size_t i = 0; tcp->controls && i < (c->rank == 0 ? size : 1); i++) tcp->controls[i].pipe.fd = -1;
     tcp->greets_as = &tcp->us;
@@ -26796,12 +26957,12 @@ static void coll__endpoint_lost(coll__tcp *tcp, int index)
 /* The ranks that have not come, or not told their endpoints, as ranges. */
 static void coll__missing_ranks(const coll__tcp *tcp, char *text, size_t room)
 {
-    unsigned char *is_missing = (unsigned char *)calloc((size_t)tcp->size, 1);
+    unsigned char *is_missing = (unsigned char *)coll__take_zeros(coll__like(tcp), (size_t)tcp->size, 1);
 
     *text = '\0';
     for (int i = 1; is_missing && i < tcp->size; i++) is_missing[i] = tcp->endpoints[i].port == 0;
     if (is_missing) coll__append_ranks(text, room, is_missing, tcp->size);
-    free(is_missing);
+    coll__give(is_missing);
 }
 
 /* The addresses by which ranks of other hosts have reached this one; gives their number. */
@@ -26856,7 +27017,7 @@ static int coll__ask_to_listen(coll__tcp *tcp, int64_t deadline)
 static void coll__send_table(coll__tcp *tcp)
 {
     const size_t length = COLL__CONTROL_LENGTH + (size_t)tcp->size * COLL__ENDPOINT_LENGTH;
-    unsigned char *bytes = tcp->size > 1 ? (unsigned char *)coll__allocate(length) : NULL;
+    unsigned char *bytes = tcp->size > 1 ? (unsigned char *)coll__allocate(coll__like(tcp), length) : NULL;
 
     if (!bytes) return;
     coll__control_write(bytes, COLL__CONTROL_TABLE, COLL_OK, -1, tcp->tuning);
@@ -26864,7 +27025,7 @@ static void coll__send_table(coll__tcp *tcp)
         coll__endpoint_write(bytes + COLL__CONTROL_LENGTH + (size_t)r * COLL__ENDPOINT_LENGTH, &tcp->endpoints[r]);
     for (int i = 1; i < tcp->size; i++)
         (void)coll__pipe_transfer(&tcp->controls[i].pipe, bytes, length, true, coll__deadline(COLL__TABLE_MS));
-    free(bytes);
+    coll__give(bytes);
 }
 
 /* Take it in.  Rank 0 is where we found it.  false: some endpoint in it makes no sense. */
@@ -26990,7 +27151,8 @@ static void coll__stream_open(coll__tcp *tcp, coll__stream *s, int lane, coll__p
     s->state = coll__stream_joined(s, lane, pipe) ? COLL__STREAM_OPEN : COLL__STREAM_NONE;
     coll__heartbeat_path(&tcp->heartbeat, s->peer, fd);
     if (coll__bundle_of(s) || !coll__pipe_is_plain(&s->pipe) || !coll__is_of_this_host(tcp, s->peer)) return;
-    if (!coll__memory_begin(&s->pipe, tcp->us.world, from, to, s->channel, coll__ring_length(tcp), tcp->rank == from))
+    if (!coll__memory_begin(coll__like(tcp), &s->pipe, tcp->us.world, from, to, s->channel, coll__ring_length(tcp),
+                            tcp->rank == from))
         coll__blame(&tcp->suspicion, COLL_ERR_MEMORY, tcp->rank, "has no memory for a connection to rank %d", s->peer);
 }
 
@@ -27083,7 +27245,7 @@ static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
     }
     const coll__address a = coll__endpoint_address(tcp, s->peer, s->tried);
     const int fd = coll__dial(&a);
-    s->greet = fd < 0 ? NULL : (coll__greet *)malloc(sizeof *s->greet);
+    s->greet = fd < 0 ? NULL : (coll__greet *)coll__take(coll__like(tcp), sizeof *s->greet);
     if (!s->greet) {
         const int error = fd < 0 ? errno : ENOMEM;
         if (fd >= 0) close(fd);
@@ -27156,7 +27318,7 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
         if (is_refused) coll__stream_unreachable(tcp, s, error);
         else coll__stream_turned_away(tcp, s, status, g->why);
     }
-    free(g);
+    coll__give(g);
     if (status == COLL_OK && s->state == COLL__STREAM_NONE) coll__stream_dial(tcp, s);        /* the next lane      */
 }
 
@@ -27665,7 +27827,7 @@ static void coll__probe_ends(coll__control_line *line)
 {
     if (!line->greet) return;
     coll__pipe_close(&line->greet->pipe);
-    free(line->greet);
+    coll__give(line->greet);
     line->greet = NULL;
     line->is_reached = false;
 }
@@ -27698,7 +27860,7 @@ static void coll__probe_call(coll__heartbeat *p, int rank, int64_t now)
     const int fd = coll__dial(&a);
     if (fd < 0) coll__probe_answered(p, rank, errno == ECONNREFUSED, now);
     if (fd < 0) return;
-    line->greet = (coll__greet *)malloc(sizeof *line->greet);
+    line->greet = (coll__greet *)coll__take(coll__like(p->lines), sizeof *line->greet);
     if (line->greet) coll__greet_call(line->greet, &p->tcp->us, fd, hello, coll__never);
     else close(fd);
     line->heard_at = now;
@@ -27732,7 +27894,7 @@ static void coll__probe_go_on(coll__heartbeat *p, int rank)
     const coll_status status = line->is_reached ? coll__greet_advance(g, &p->tcp->us) : COLL_ERR_PEER;
     if (status == COLL_OK) {
         coll__line_open(p, rank, &g->pipe);
-        free(g);
+        coll__give(g);
         line->greet = NULL;
     } else if (status != COLL_PENDING) {
         coll__probe_ends(line);
@@ -28528,12 +28690,12 @@ static coll_status coll__reach_root(coll__tcp *tcp, const coll_config *c, int64_
 static coll_status coll__take_table(coll__tcp *tcp, coll__pipe *pipe, const char *tuning, int64_t deadline)
 {
     const size_t length = (size_t)tcp->size * COLL__ENDPOINT_LENGTH;
-    unsigned char *table = (unsigned char *)coll__allocate(length);
+    unsigned char *table = (unsigned char *)coll__allocate(coll__like(tcp), length);
 
     if (!table) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", tcp->size);
     const int error = coll__pipe_transfer(pipe, table, length, false, deadline);
     const bool is_good = !error && coll__table_read(tcp, table);
-    free(table);
+    coll__give(table);
     coll__print(tcp->tuning, sizeof tcp->tuning, "%s", tuning);
     if (is_good) return COLL_OK;
     return coll__start_failed(error ? COLL_ERR_PEER : COLL_ERR_PROTOCOL, "rank %d got no table of ranks from rank 0: %s",
@@ -28622,7 +28784,7 @@ static int coll__by_host(const void *a, const void *b)
  * left of a processor for each rank of the fullest host. */
 static coll_status coll__count_neighbours(const coll__tcp *tcp, coll__opened *opened)
 {
-    const coll__endpoint **all = (const coll__endpoint **)malloc((size_t)tcp->size * sizeof *all);
+    const coll__endpoint **all = (const coll__endpoint **)coll__take(coll__like(tcp), (size_t)tcp->size * sizeof *all);
     coll__host_ranks host = { .size = 0 };
 
     if (!all) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", tcp->size);
@@ -28641,7 +28803,7 @@ static coll_status coll__count_neighbours(const coll__tcp *tcp, coll__opened *op
         opened->processors = coll__host_processors(&host);
         coll__opened_at(opened, local_rank, host.size);
     }
-    free((void *)all);
+    coll__give((void *)all);
     return COLL_OK;
 }
 
@@ -28671,7 +28833,7 @@ static coll_status coll__tcp_join(coll__tcp **out, const coll__tcp_settings *set
     *out = NULL;
     if (!tcp) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", c->size);
     const size_t connections = (size_t)c->size * COLL_CHANNEL_COUNT * ((size_t)tcp->us.more_lanes + 1);
-    coll_status status = coll__io_open(&tcp->io, c->tcp.io, connections, &log);
+    coll_status status = coll__io_open(&tcp->io, coll__like(tcp), c->tcp.io, connections, &log);
     if (status == COLL_OK) status = coll__network_read(&tcp->network, settings, &log);
     if (status == COLL_OK) coll__io_watch(&tcp->io, tcp->io.bell.fd, POLLIN, coll__tag(COLL__EVENT_BELL, 0));
     if (c->rank == 0 && opened->numbers.origin == COLL__BY_FILE)
@@ -29000,7 +29162,7 @@ static int coll__agreement_first(const coll__agreement *h)
 
 static bool coll__heard_open(const coll__agreement *h, coll__heard *heard, coll__pipe *pipe)
 {
-    if (!heard->bytes) heard->bytes = (unsigned char *)malloc(COLL__CONTROL_LENGTH + (size_t)h->count);
+    if (!heard->bytes) heard->bytes = (unsigned char *)coll__take(coll__like(h->old), COLL__CONTROL_LENGTH + (size_t)h->count);
     heard->pipe = coll__pipe_take(pipe);
     heard->length = 0;
     if (heard->bytes) return true;
@@ -29038,7 +29200,7 @@ static coll_status coll__heard_next(const coll__agreement *h, coll__heard *heard
 static void coll__heard_close(coll__heard *heard)
 {
     coll__pipe_close(&heard->pipe);
-    free(heard->bytes);
+    coll__give(heard->bytes);
     heard->bytes = NULL;
 }
 
@@ -29064,7 +29226,7 @@ typedef enum coll__answer {
 static void coll__dialling_ends(coll__dialling *c)
 {
     if (c->greet) coll__pipe_close(&c->greet->pipe);
-    free(c->greet);
+    coll__give(c->greet);
     c->greet = NULL;
     coll__pipe_close(&c->heard.pipe);
     c->is_connected = false;
@@ -29090,7 +29252,7 @@ static coll__answer coll__dialling_begin(coll__agreement *h, coll__dialling *c, 
     const coll__address a = coll__endpoint_address(h->old, rank, c->way++ % count);
     const int fd = coll__dial(&a);
     if (fd < 0) return coll__dialling_in_vain(c, count, errno);
-    c->greet = (coll__greet *)malloc(sizeof *c->greet);
+    c->greet = (coll__greet *)coll__take(coll__like(h->old), sizeof *c->greet);
     if (c->greet) coll__greet_call(c->greet, &h->us, fd, hello, coll__never);
     else close(fd);
     return c->greet ? COLL__ANSWER_NONE : COLL__ANSWER_NOT_READY;
@@ -29119,7 +29281,7 @@ static coll__answer coll__dialling_advance(coll__agreement *h, coll__dialling *c
         status = coll__greet_advance(c->greet, &h->us);
         if (status == COLL_OK && !coll__heard_open(h, &c->heard, &c->greet->pipe)) status = COLL_ERR_MEMORY;
         if (status == COLL_OK) {
-            free(c->greet);
+            coll__give(c->greet);
             c->greet = NULL;
         }
     }
@@ -29537,11 +29699,11 @@ static bool coll__agreement_open(coll__agreement *h)
     const size_t n = (size_t)h->count;
 
     unsigned char **const marks[] = { &h->is_there, &h->is_lost, &h->is_late, &h->is_said_dead, &h->table };
-    unsigned char *const memory = (unsigned char *)coll__allocate(sizeof marks / sizeof *marks * n);
+    unsigned char *const memory = (unsigned char *)coll__allocate(coll__like(h->old), sizeof marks / sizeof *marks * n);
     for (size_t i = 0; memory && i < sizeof marks / sizeof *marks; i++) *marks[i] = memory + i * n;
-    h->attendees = (coll__attendee *)coll__allocate(n * sizeof *h->attendees);
-    h->calls = (coll__dialling *)coll__allocate(n * sizeof *h->calls);
-    h->fds = (struct pollfd *)coll__allocate((2 * n + (size_t)h->old->greeting_room + 1) * sizeof *h->fds);
+    h->attendees = (coll__attendee *)coll__allocate(coll__like(h->old), n * sizeof *h->attendees);
+    h->calls = (coll__dialling *)coll__allocate(coll__like(h->old), n * sizeof *h->calls);
+    h->fds = (struct pollfd *)coll__allocate(coll__like(h->old), (2 * n + (size_t)h->old->greeting_room + 1) * sizeof *h->fds);
     for (int i = 0; h->attendees && i < h->count; i++) h->attendees[i].heard.pipe.fd = -1;
     for (int i = 0; h->calls && i < h->count; i++) h->calls[i].heard.pipe.fd = -1;
     for (int i = 0; h->is_late && i < h->count; i++) h->is_late[i] = h->old->heartbeat.was_late[h->ranks[i]];
@@ -29557,10 +29719,10 @@ static void coll__agreement_close(coll__agreement *h)
         coll__heard_close(&h->calls[i].heard);
     }
     coll__agreement_takes_listener(h, false);
-    free(h->is_there);
-    free(h->attendees);
-    free(h->calls);
-    free(h->fds);
+    coll__give(h->is_there);
+    coll__give(h->attendees);
+    coll__give(h->calls);
+    coll__give(h->fds);
 }
 
 #endif /* COLL_TCP_AGREE_H  */
@@ -29592,7 +29754,7 @@ static void coll__agreement_name(unsigned char *world, const unsigned char *befo
 /* What the new world tells those who still call for the agreement.  NULL: no memory. */
 static coll__past *coll__agreement_past(const coll__agreement *h)
 {
-    coll__past *past = (coll__past *)malloc(sizeof *past + (size_t)h->count);
+    coll__past *past = (coll__past *)coll__take(coll__like(h->old), sizeof *past + (size_t)h->count);
 
     if (!past) return NULL;
     past->us = h->us;
@@ -29628,14 +29790,15 @@ static void coll__agreement_lines(coll__agreement *h, coll__tcp *tcp)
 static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
 {
     coll__tcp *old = h->old;
-    coll__tcp_settings settings = { .config = { .rank = out->rank, .size = out->count, .world = "", .tcp = old->options },
+    coll__tcp_settings settings = { .config = { .rank = out->rank, .size = out->count, .world = "", .tcp = old->options,
+                                                .allocator = coll__like(old) },
                                     .is_open = old->is_open };
     coll__past *past = coll__agreement_past(h);
     coll__tcp *tcp = past ? coll__tcp_new(&settings, &old->log) : NULL;
 
     if (!tcp) {
         if (past) old->us.past = past->us.past;
-        free(past);
+        coll__give(past);
         return NULL;
     }
     tcp->us = h->us;
@@ -29645,7 +29808,7 @@ static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
     tcp->us.size = out->count;
     tcp->network = old->network;
     coll__agreement_name(tcp->us.world, h->us.world, h->ranks, h->table, h->count);
-    if (coll__io_open(&tcp->io, old->io.is_uring ? "auto" : "poll",
+    if (coll__io_open(&tcp->io, coll__like(tcp), old->io.is_uring ? "auto" : "poll",
                       (size_t)out->count * COLL_CHANNEL_COUNT * ((size_t)old->us.more_lanes + 1),
                       &old->log) < 0) {
         coll__tcp_free(tcp);
@@ -29828,8 +29991,8 @@ static void coll__tcp_close(void *context)
 static const int *coll__homes_of(coll__tcp *tcp)
 {
     const size_t n = (size_t)tcp->size;
-    const coll__endpoint **all = tcp->homes ? NULL : (const coll__endpoint **)malloc(n * sizeof *all);
-    int *homes = all ? (int *)malloc(n * sizeof *homes) : NULL;
+    const coll__endpoint **all = tcp->homes ? NULL : (const coll__endpoint **)coll__take(coll__like(tcp), n * sizeof *all);
+    int *homes = all ? (int *)coll__take(coll__like(tcp), n * sizeof *homes) : NULL;
 
     if (homes) {
         for (size_t i = 0; i < n; i++) all[i] = &tcp->endpoints[i];
@@ -29840,7 +30003,7 @@ static const int *coll__homes_of(coll__tcp *tcp)
         }
         tcp->homes = homes;
     }
-    free((void *)all);
+    coll__give((void *)all);
     return tcp->homes;
 }
 
@@ -30143,7 +30306,7 @@ static void coll__joined_close(void *context)
 
     if (me->thread) coll__threads_close(me->thread);
     coll__tcp_close(me->tcp);
-    free(me);
+    coll__give(me);
 }
 
 /* ---- >>shrink ---- */
@@ -30174,7 +30337,7 @@ static coll__thread *coll__joined_move(const coll__joined *me, const coll_surviv
     int first = 0;
     coll__tcp *tcp = (coll__tcp *)world->context;
     const int count = coll__joined_neighbours(me, world, &first);
-    coll_survivors here = { .ranks = (int *)malloc((size_t)count * sizeof *here.ranks) };
+    coll_survivors here = { .ranks = (int *)coll__take(coll__like(me), (size_t)count * sizeof *here.ranks) };
 
     if (!here.ranks) {
         coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
@@ -30190,7 +30353,7 @@ static coll__thread *coll__joined_move(const coll__joined *me, const coll_surviv
         coll__threads_close(thread);
         thread = NULL;
     }
-    free(here.ranks);
+    coll__give(here.ranks);
     return thread;
 }
 
@@ -30204,7 +30367,7 @@ static coll_status coll__joined_shrink(void *context, const int *ranks, int coun
     if (status < 0) return status;
     coll__tcp *tcp = (coll__tcp *)out->context;
     coll__thread *thread = coll__joined_move(me, out, timeout_ms, failure);
-    fresh = thread ? (coll__joined *)coll__allocate(sizeof *fresh) : NULL;
+    fresh = thread ? (coll__joined *)coll__allocate(coll__like(context), sizeof *fresh) : NULL;
     out->context = fresh;
     if (fresh) {
         fresh->tcp = tcp;
@@ -30311,23 +30474,23 @@ static void coll__arrival_free(coll__arrival *all)
         if (all->comers[i].tcp) coll__tcp_close(all->comers[i].tcp);
         coll__wipe(all->comers[i].settings.key, sizeof all->comers[i].settings.key);
     }
-    free(all->comers);
+    coll__give(all->comers);
     coll__tcp_settings_free(all->settings);
     pthread_mutex_destroy(&all->lock);
-    free(all);
+    coll__give(all);
 }
 
 /* Bring ranks rank .. rank + count - 1 of a world, by the settings of the first.  Each comer then has its settings and its
  * sockets, until coll__joined_take.  NULL: an error, with its sentence. */
 static coll__arrival *coll__joined_bootstrap(const coll__settings *s, int count, coll_status *status)
 {
-    coll__arrival *all = (coll__arrival *)coll__allocate(sizeof *all);
+    coll__arrival *all = (coll__arrival *)coll__allocate(s->config.allocator, sizeof *all);
 
     *status = COLL_ERR_MEMORY;
     if (all) {
         pthread_mutex_init(&all->lock, NULL);
         all->count = count;
-        all->comers = (coll__comer *)coll__allocate((size_t)count * sizeof *all->comers);
+        all->comers = (coll__comer *)coll__allocate(s->config.allocator, (size_t)count * sizeof *all->comers);
     }
     const bool has_memory = all && all->comers;
     if (has_memory) all->settings = coll__tcp_settings_new(s, status);
@@ -30348,7 +30511,7 @@ static coll__arrival *coll__joined_bootstrap(const coll__settings *s, int count,
 static coll__hub *coll__joined_hub(const coll__arrival *all)
 {
     const coll__opened *first = &all->comers[0].opened;
-    coll__hub *hub = coll__hub_open(first->rank, all->count, first->is_crowded);
+    coll__hub *hub = coll__hub_open(coll__like(all), first->rank, all->count, first->is_crowded);
 
     if (!hub) return NULL;
     for (int i = 0; i < all->count; i++) hub->desks[i].bell = coll__no_bell;
@@ -30366,11 +30529,11 @@ static coll__hub *coll__joined_hub(const coll__arrival *all)
 static coll__joined *coll__joined_take(coll__arrival *all, int index, coll__hub *hub)
 {
     coll__comer *comer = &all->comers[index];
-    coll__joined *me = (coll__joined *)coll__allocate(sizeof *me);
+    coll__joined *me = (coll__joined *)coll__allocate(coll__like(all), sizeof *me);
     coll__thread *thread = me ? coll__thread_open(hub, comer->opened.rank) : NULL;
 
     if (!thread) {
-        free(me);
+        coll__give(me);
         return NULL;
     }
     COLL__ASSERT(comer->tcp && comer->tcp->rank == comer->opened.rank && comer->opened.rank == hub->first + index,
@@ -30610,7 +30773,7 @@ static inline const coll_failure *coll__sim_end_of(const coll__sim_rank *r) { re
 
 static void *coll__sim_chunk(coll__sim *w, size_t length)
 {
-    void **chunk = (void **)coll__allocate(COLL__LINE + length);
+    void **chunk = (void **)coll__allocate(coll__like(w), COLL__LINE + length);
 
     if (!chunk) return NULL;
     *chunk = w->chunks;
@@ -30636,7 +30799,7 @@ static coll__parcel *coll__parcel_take(coll__sim *w)
 
 static void coll__parcel_give(coll__sim *w, coll__parcel *p)
 {
-    if (p->kept != p->small) free(p->kept);
+    if (p->kept != p->small) coll__give(p->kept);
     p->kept = NULL;
     p->next = w->spare_parcels;
     w->spare_parcels = p;
@@ -30665,7 +30828,7 @@ static bool coll__table_grow(coll__sim *w)
 {
     coll__lane **const old = w->table;
     const size_t length = w->table_length;
-    coll__lane **table = (coll__lane **)coll__allocate((length ? 2 * length : 64) * sizeof(coll__lane *));
+    coll__lane **table = (coll__lane **)coll__allocate(coll__like(w), (length ? 2 * length : 64) * sizeof(coll__lane *));
 
     if (!table) return length > 0;                /* a crowded one works, too                                 */
     w->table = table;
@@ -30677,7 +30840,7 @@ static bool coll__table_grow(coll__sim *w)
             lane->chain = table[slot];
             table[slot] = lane;
         }
-    free(old);
+    coll__give(old);
     return true;
 }
 
@@ -30760,7 +30923,7 @@ static void coll__sim_push(coll__sim *w, coll__sim_kind kind, double time, void 
                  what ? "something" : "nothing");
     if (w->event_count == w->event_room) {
         const size_t room = w->event_room ? 2 * w->event_room : 256;
-        void *events = realloc(w->events, room * sizeof *w->events);
+        void *events = coll__take_more(coll__like(w), w->events, room * sizeof *w->events);
         if (!events) {
             coll__sim_no_memory(w);
             return;
@@ -30950,7 +31113,7 @@ static bool coll__sim_is_cut(coll__sim *w, int from, int to, double time)
 static void coll__parcel_keep(coll__sim *w, coll__parcel *p, const void *from)
 {
     if (p->length == 0) return;
-    p->kept = p->length <= COLL__PARCEL_SMALL ? p->small : (unsigned char *)malloc(p->length);
+    p->kept = p->length <= COLL__PARCEL_SMALL ? p->small : (unsigned char *)coll__take(coll__like(w), p->length);
     if (p->kept) memcpy(p->kept, from, p->length);
     else coll__sim_no_memory(w);
 }
@@ -31401,7 +31564,7 @@ static void coll__fibers_free(coll__sim *w)
     for (int i = 0; w->fibers && i < w->places; i++)
         if (w->fibers[i].tsan) __tsan_destroy_fiber(w->fibers[i].tsan);
 #endif
-    free(w->fibers);
+    coll__give(w->fibers);
     if (w->stacks) munmap(w->stacks, w->stacks_length);
     w->fibers = NULL;
     w->stacks = NULL;
@@ -31441,7 +31604,7 @@ static bool coll__fibers_make(coll__sim *w)
     each = coll__round_up(coll__most(each, 4 * page), page) + page;
     w->stack_each = each;
     w->stacks_length = size * each;
-    w->fibers = (coll__fiber *)coll__allocate(size * sizeof *w->fibers);
+    w->fibers = (coll__fiber *)coll__allocate(coll__like(w), size * sizeof *w->fibers);
     w->stacks = (unsigned char *)coll__reserve_stacks(w->stacks_length);
     if (!w->fibers || !w->stacks) return false;
 #if defined(COLL__SIM_ASAN)
@@ -31664,8 +31827,8 @@ static void coll__sim_exodus_go(coll__sim *w)
     for (int i = 0; i < w->places && !lead; i++) lead = w->fibers[i].exodus;
     if (!lead) return;
     const size_t length = (size_t)lead->count;
-    coll__sim_exodus **who = (coll__sim_exodus **)calloc(2 * length, sizeof *who);
-    unsigned char *is_there = (unsigned char *)calloc(length, 1);
+    coll__sim_exodus **who = (coll__sim_exodus **)coll__take_zeros(coll__like(w), 2 * length, sizeof *who);
+    unsigned char *is_there = (unsigned char *)coll__take_zeros(coll__like(w), length, 1);
     bool is_memory = who && is_there;
     for (int i = 0; i < w->places && is_memory; i++) {
         coll__sim_exodus *e = w->fibers[i].exodus;
@@ -31674,8 +31837,8 @@ static void coll__sim_exodus_go(coll__sim *w)
         else coll__blame(e->failure, COLL_ERR_UNSUPPORTED, -1, "in a simulated world only one list of ranks goes on");
     }
     if (is_memory) is_memory = coll__sim_gather_all(w, who, who + length, is_there, lead->count, when);
-    free(who);
-    free(is_there);
+    coll__give(who);
+    coll__give(is_there);
     for (int i = 0; i < w->places; i++) {
         coll__sim_exodus *e = w->fibers[i].exodus;
         if (!e) continue;
@@ -31947,7 +32110,7 @@ static bool coll__sim_ask(coll__sim *w)
 static void coll__sim_stuck(coll__sim *w)
 {
     if (coll__sim_ask(w)) return;
-    unsigned char *is_waiting = (unsigned char *)calloc((size_t)w->size, 1);
+    unsigned char *is_waiting = (unsigned char *)coll__take_zeros(coll__like(w), (size_t)w->size, 1);
     coll_failure failure = { COLL_OK, -1, "" };
     char who[48] = "the ranks", when[32] = "", what[128] = "";
     int one = -1, other = -1, first = 0;
@@ -31961,7 +32124,7 @@ static void coll__sim_stuck(coll__sim *w)
         while (!is_waiting[first]) first++;
         coll__sim_describe_wait(&w->ranks[first], is_waiting, what, sizeof what);
     }
-    free(is_waiting);
+    coll__give(is_waiting);
     if (other >= 0) coll__blame_mismatch(&failure, w->ranks[one].head, one, w->ranks[other].head, other);
     else coll__blame(&failure, COLL_ERR_TIMEOUT, -1, "nothing can move any more at %s: %s wait%s", when, who,
                      count == 1 ? "s" : "");
@@ -32141,13 +32304,13 @@ static void coll__sim_release(coll__sim *w)
     if (w->ranks) coll__sim_end(w, &over);
     for (void *chunk = w->chunks, *next; chunk; chunk = next) {
         next = *(void **)chunk;
-        free(chunk);
+        coll__give(chunk);
     }
-    free(w->events);
-    free(w->table);
-    free(w->strikes);
-    free(w->hosts);
-    free(w);
+    coll__give(w->events);
+    coll__give(w->table);
+    coll__give(w->strikes);
+    coll__give(w->hosts);
+    coll__give(w);
 }
 
 static void coll__sim_close(void *context)
@@ -32164,10 +32327,10 @@ static void coll__sim_close(void *context)
 }
 
 /* A world of `size` ranks, held by the caller until coll__sim_release.  The configuration has no defaults left in it. */
-static coll__sim *coll__sim_open(int size, const coll_sim *config)
+static coll__sim *coll__sim_open(const coll_allocator *memory, int size, const coll_sim *config)
 {
     const size_t n = (size_t)size, faults = (size_t)config->fault_count;
-    coll__sim *w = (coll__sim *)coll__allocate(sizeof *w);
+    coll__sim *w = (coll__sim *)coll__allocate(memory, sizeof *w);
 
     if (!w) return NULL;
     w->config = *config;
@@ -32176,8 +32339,8 @@ static coll__sim *coll__sim_open(int size, const coll_sim *config)
     w->holders = 1;
     w->failure.rank = w->death.rank = -1;
     w->ranks = (coll__sim_rank *)coll__sim_chunk(w, n * sizeof *w->ranks);
-    w->hosts = (coll__sim_host *)coll__allocate((n / (size_t)config->ranks_per_host + 1) * sizeof *w->hosts);
-    w->strikes = (coll__sim_strike *)coll__allocate((faults + 1) * sizeof *w->strikes);
+    w->hosts = (coll__sim_host *)coll__allocate(memory, (n / (size_t)config->ranks_per_host + 1) * sizeof *w->hosts);
+    w->strikes = (coll__sim_strike *)coll__allocate(memory, (faults + 1) * sizeof *w->strikes);
     if (!w->ranks || !w->hosts || !w->strikes) {
         w->config.fault_count = 0;
         w->ranks = NULL;
@@ -32225,7 +32388,7 @@ static coll_status coll__sim_open_ranks(const coll__settings *s, int count, coll
     const coll_status status = coll__sim_settle(&sim, s->config.sim, count);
 
     if (status < 0) return status;
-    coll__sim *world = coll__sim_open(count, c);
+    coll__sim *world = coll__sim_open(s->config.allocator, count, c);
     if (!world) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d simulated ranks", count);
     for (int i = 0; i < count; i++) {
         const int local_rank = i % c->ranks_per_host;
@@ -32512,15 +32675,15 @@ static bool coll__mpi_may_call(coll__mpi *mpi)
 static bool coll__mpi_grow(coll__mpi *mpi, int room)
 {
     const size_t n = (size_t)room;
-    MPI_Request *requests = (MPI_Request *)realloc(mpi->requests, n * sizeof *requests);
+    MPI_Request *requests = (MPI_Request *)coll__take_more(coll__like(mpi), mpi->requests, n * sizeof *requests);
     if (requests) mpi->requests = requests;
-    coll__mpi_flight *flights = (coll__mpi_flight *)realloc(mpi->flights, n * sizeof *flights);
+    coll__mpi_flight *flights = (coll__mpi_flight *)coll__take_more(coll__like(mpi), mpi->flights, n * sizeof *flights);
     if (flights) mpi->flights = flights;
-    coll__mpi_flight *landed = (coll__mpi_flight *)realloc(mpi->landed, n * sizeof *landed);
+    coll__mpi_flight *landed = (coll__mpi_flight *)coll__take_more(coll__like(mpi), mpi->landed, n * sizeof *landed);
     if (landed) mpi->landed = landed;
-    MPI_Status *statuses = (MPI_Status *)realloc(mpi->statuses, n * sizeof *statuses);
+    MPI_Status *statuses = (MPI_Status *)coll__take_more(coll__like(mpi), mpi->statuses, n * sizeof *statuses);
     if (statuses) mpi->statuses = statuses;
-    int *indices = (int *)realloc(mpi->indices, n * sizeof *indices);
+    int *indices = (int *)coll__take_more(coll__like(mpi), mpi->indices, n * sizeof *indices);
     if (indices) mpi->indices = indices;
     if (!requests || !flights || !landed || !statuses || !indices) return false;
     mpi->room = room;
@@ -32622,7 +32785,7 @@ static void coll__mpi_expect(coll__mpi *mpi, int peer, int channel)
     coll__mpi_stream *s = coll__mpi_stream_of(mpi, peer, channel);
 
     if (s->is_posted) return;
-    if (!s->landing) s->landing = (unsigned char *)malloc(COLL__MPI_EAGER);
+    if (!s->landing) s->landing = (unsigned char *)coll__take(coll__like(mpi), COLL__MPI_EAGER);
     if (!s->landing) coll__blame(&mpi->suspicion, COLL_ERR_MEMORY, mpi->rank, "rank %d has no memory for messages", mpi->rank);
     MPI_Request *request = s->landing ? coll__mpi_board(mpi) : NULL;
     if (!request) return;
@@ -32748,7 +32911,7 @@ static void coll__mpi_check_left(coll__mpi *mpi)
 /* A note that is being made for up to `count` ranks; NULL: no memory, and nobody is told. */
 static coll__mpi_parcel *coll__mpi_note_new(const coll__mpi *mpi, coll__mpi_word word)
 {
-    coll__mpi_parcel *parcel = (coll__mpi_parcel *)coll__allocate(sizeof *parcel);
+    coll__mpi_parcel *parcel = (coll__mpi_parcel *)coll__allocate(coll__like(mpi), sizeof *parcel);
 
     if (!parcel) return NULL;
     parcel->left = 1;                             /* until all are addressed                                  */
@@ -32759,7 +32922,7 @@ static coll__mpi_parcel *coll__mpi_note_new(const coll__mpi *mpi, coll__mpi_word
 
 static void coll__mpi_parcel_done(coll__mpi_parcel *parcel)
 {
-    if (--parcel->left == 0) free(parcel);
+    if (--parcel->left == 0) coll__give(parcel);
 }
 
 static void coll__mpi_note_send(coll__mpi *mpi, coll__mpi_parcel *parcel, int rank)
@@ -32838,13 +33001,13 @@ static void coll__mpi_group_free(coll__mpi_group *g)
 {
     const bool is_alive = !g->mpi->is_finalized;
 
-    free(g->ranks);
-    free(g->left);
+    coll__give(g->ranks);
+    coll__give(g->left);
     if (is_alive && g->comm != MPI_COMM_NULL) MPI_Comm_free(&g->comm);
     if (is_alive && g->mother != MPI_COMM_NULL) MPI_Comm_free(&g->mother);
-    free(g->stage);
-    free(g->lists);
-    if (g != &g->mpi->all) free(g);
+    coll__give(g->stage);
+    coll__give(g->lists);
+    if (g != &g->mpi->all) coll__give(g);
 }
 
 static coll__mpi_group *coll__mpi_group_of(const coll__mpi *mpi, uint64_t id)
@@ -32881,7 +33044,7 @@ static void coll__mpi_words_take(coll__mpi *mpi, coll__mpi_group *g)
         }
         coll__mpi_member_left(g, i, w->began);
         *at = w->next;
-        free(w);
+        coll__give(w);
     }
 }
 
@@ -32895,7 +33058,7 @@ static void coll__mpi_gone_from(coll__mpi *mpi, uint64_t group, int rank, uint64
         if (i >= 0) coll__mpi_member_left(g, i, began);
         return;
     }
-    coll__mpi_word_of *w = (coll__mpi_word_of *)coll__allocate(sizeof *w);
+    coll__mpi_word_of *w = (coll__mpi_word_of *)coll__allocate(coll__like(mpi), sizeof *w);
     if (!w) return;
     *w = (coll__mpi_word_of){ mpi->words, group, began, rank };
     mpi->words = w;
@@ -33012,12 +33175,12 @@ static void *coll__mpi_group_make(void *context, uint64_t id, const int *ranks, 
     if (mpi->mode == COLL__MPI_MESSAGES || !is_possible) return NULL;
     if (mpi->failure.status != COLL_OK || !coll__mpi_may_call(mpi)) return NULL;
     coll__mpi_sweep(mpi);
-    coll__mpi_group *g = (coll__mpi_group *)malloc(sizeof *g);
+    coll__mpi_group *g = (coll__mpi_group *)coll__take(coll__like(mpi), sizeof *g);
     int code = MPI_ERR_NO_MEM;
     if (g) {
         coll__mpi_group_init(g, mpi, id, count, me);
-        g->ranks = (int *)malloc((size_t)count * sizeof *g->ranks);
-        g->left = (uint64_t *)coll__allocate((size_t)count * sizeof *g->left);
+        g->ranks = (int *)coll__take(coll__like(mpi), (size_t)count * sizeof *g->ranks);
+        g->left = (uint64_t *)coll__allocate(coll__like(mpi), (size_t)count * sizeof *g->left);
     }
     if (!g || !g->ranks || !g->left) {
         coll__blame(&mpi->suspicion, COLL_ERR_MEMORY, mpi->rank, "rank %d has no memory for a communicator", mpi->rank);
@@ -33226,8 +33389,8 @@ static int coll__mpi_can_offload(const void *context, const coll_call *call, int
 static unsigned char *coll__mpi_stage(coll__mpi_group *g, size_t length)
 {
     if (length > g->stage_length) {
-        free(g->stage);
-        g->stage = (unsigned char *)malloc(length);
+        coll__give(g->stage);
+        g->stage = (unsigned char *)coll__take(coll__like(g->mpi), length);
         g->stage_length = g->stage ? length : 0;
     }
     return g->stage;
@@ -33253,7 +33416,7 @@ static bool coll__mpi_list(coll__mpi_group *g, const coll_call *c, size_t each, 
     const size_t *const lists[] = { sends ? c->send_counts : NULL, receives ? c->recv_counts : NULL,
                                     sends ? c->send_offsets : NULL, receives ? c->recv_offsets : NULL };
 
-    if (!g->lists) g->lists = malloc(words);
+    if (!g->lists) g->lists = coll__take(coll__like(g->mpi), words);
     if (!g->lists) return false;
     coll__mpi_offset *offsets = (coll__mpi_offset *)g->lists;
     coll__mpi_int *counts = (coll__mpi_int *)(void *)(offsets + 2 * n);
@@ -33851,22 +34014,22 @@ static void coll__mpi_free(coll__mpi *mpi)
     while (mpi->words) {
         coll__mpi_word_of *w = mpi->words;
         mpi->words = w->next;
-        free(w);
+        coll__give(w);
     }
     if (is_busy) return;
-    for (int i = 0; mpi->streams && i < mpi->size * COLL_CHANNEL_COUNT; i++) free(mpi->streams[i].landing);
+    for (int i = 0; mpi->streams && i < mpi->size * COLL_CHANNEL_COUNT; i++) coll__give(mpi->streams[i].landing);
     if (!mpi->all.is_running) coll__mpi_group_free(&mpi->all);
-    free(mpi->homes);
-    free(mpi->streams);
-    free(mpi->is_gone);
-    free(mpi->requests);
-    free(mpi->flights);
-    free(mpi->landed);
-    free(mpi->statuses);
-    free(mpi->indices);
-    free(mpi->slots);
-    free(mpi->reports);
-    free(mpi);
+    coll__give(mpi->homes);
+    coll__give(mpi->streams);
+    coll__give(mpi->is_gone);
+    coll__give(mpi->requests);
+    coll__give(mpi->flights);
+    coll__give(mpi->landed);
+    coll__give(mpi->statuses);
+    coll__give(mpi->indices);
+    coll__give(mpi->slots);
+    coll__give(mpi->reports);
+    coll__give(mpi);
 }
 
 enum { COLL__MPI_FLUSH_MS = 300 };
@@ -34002,12 +34165,12 @@ static bool coll__mpi_has_memory(coll__mpi *mpi)
 {
     const size_t n = (size_t)mpi->size, streams = n * COLL_CHANNEL_COUNT;
 
-    mpi->homes = (int *)coll__allocate(n * sizeof *mpi->homes);
-    mpi->is_gone = (unsigned char *)coll__allocate(n);
-    mpi->reports = mpi->rank == 0 ? (unsigned char *)coll__allocate(n * COLL_HEAD_LENGTH) : NULL;
-    mpi->slots = (unsigned char *)malloc((size_t)COLL__MPI_SLOTS * COLL__MPI_EAGER);
-    mpi->all.left = (uint64_t *)coll__allocate(n * sizeof *mpi->all.left);
-    mpi->streams = (coll__mpi_stream *)coll__allocate(streams * sizeof *mpi->streams);
+    mpi->homes = (int *)coll__allocate(coll__like(mpi), n * sizeof *mpi->homes);
+    mpi->is_gone = (unsigned char *)coll__allocate(coll__like(mpi), n);
+    mpi->reports = mpi->rank == 0 ? (unsigned char *)coll__allocate(coll__like(mpi), n * COLL_HEAD_LENGTH) : NULL;
+    mpi->slots = (unsigned char *)coll__take(coll__like(mpi), (size_t)COLL__MPI_SLOTS * COLL__MPI_EAGER);
+    mpi->all.left = (uint64_t *)coll__allocate(coll__like(mpi), n * sizeof *mpi->all.left);
+    mpi->streams = (coll__mpi_stream *)coll__allocate(coll__like(mpi), streams * sizeof *mpi->streams);
     for (size_t i = 0; mpi->streams && i < streams; i++) mpi->streams[i].end = &mpi->streams[i].first;
     for (int i = 0; i < COLL__MPI_SLOTS; i++) mpi->free_slots[i] = i;
     mpi->free_count = COLL__MPI_SLOTS;
@@ -34053,10 +34216,10 @@ static const coll__option coll__mpi_options[] = {
 };
 
 /* Who we are, by a communicator of the program; NULL: no memory, or a refusal, with its sentence. */
-static coll__mpi *coll__mpi_new(MPI_Comm comm)
+static coll__mpi *coll__mpi_new(MPI_Comm comm, const coll_allocator *memory)
 {
     const char *refusal = coll__mpi_refuses(comm);
-    coll__mpi *mpi = refusal ? NULL : (coll__mpi *)coll__allocate(sizeof *mpi);
+    coll__mpi *mpi = refusal ? NULL : (coll__mpi *)coll__allocate(memory, sizeof *mpi);
 
     if (refusal) coll__start_failed(COLL_ERR_ARGUMENT, "coll_wrap_mpi: %s", refusal);
     else if (!mpi) coll__start_failed(COLL_ERR_MEMORY, "no memory for a communicator");
@@ -34104,7 +34267,7 @@ static void coll__mpi_give_up(coll__mpi *mpi)
 static coll_status coll__mpi_open_on(MPI_Comm comm, const coll__settings *s, bool owns_mpi, coll__opened *out)
 {
     coll__numbers numbers = s->numbers;
-    coll__mpi *mpi = coll__mpi_new(comm);
+    coll__mpi *mpi = coll__mpi_new(comm, s->config.allocator);
     coll_status status = s->status;
 
     if (!mpi) return COLL_ERR_ARGUMENT;
@@ -34916,11 +35079,11 @@ static void *coll__room_have(const coll__gpu *gpu, coll__room *room, size_t leng
     void *host = NULL;
 
     if (room->length >= length) return room->at;
-    if (room->at && !(before = (coll__room *)malloc(sizeof *before))) return NULL;
+    if (room->at && !(before = (coll__room *)coll__take(coll__like(gpu), sizeof *before))) return NULL;
     if (is_pinned) (void)gpu->cuda.MemAllocHost_v2(&host, wanted);
     else if (gpu->cuda.MemAlloc_v2(&at, wanted) == COLL__CUDA_SUCCESS) host = (void *)(uintptr_t)at;
     if (!host) {
-        free(before);
+        coll__give(before);
         return NULL;
     }
     if (before) *before = *room;
@@ -34937,7 +35100,7 @@ static void coll__room_free(const coll__gpu *gpu, coll__room *room, bool is_pinn
         older = now->before;
         if (is_idle && now->at && is_pinned) (void)gpu->cuda.MemFreeHost(now->at);
         else if (is_idle && now->at) (void)gpu->cuda.MemFree_v2(coll__cuda_at(now->at));
-        if (now != room) free(now);
+        if (now != room) coll__give(now);
     }
     *room = (coll__room){ NULL, 0, NULL };
 }
@@ -34946,17 +35109,17 @@ static void coll__room_free(const coll__gpu *gpu, coll__room *room, bool is_pinn
 
 static coll__mark *coll__mark_new(coll__gpu *gpu)
 {
-    coll__mark *mark = (coll__mark *)coll__allocate(sizeof *mark);
+    coll__mark *mark = (coll__mark *)coll__allocate(coll__like(gpu), sizeof *mark);
     void *word = NULL;
 
     if (!mark) return NULL;
     if (gpu->cuda.EventCreate(&mark->event, COLL__CUDA_EVENT_DISABLE_TIMING) != COLL__CUDA_SUCCESS) {
-        free(mark);
+        coll__give(mark);
         return NULL;
     }
     if (gpu->cuda.MemAllocHost_v2(&word, sizeof(unsigned)) != COLL__CUDA_SUCCESS) {
         (void)gpu->cuda.EventDestroy_v2(mark->event);
-        free(mark);
+        coll__give(mark);
         return NULL;
     }
     mark->found = (volatile unsigned *)word;
@@ -35011,7 +35174,7 @@ static bool coll__kernels_load(coll__gpu *gpu, char *why, size_t room)
     size_t length = 0;
 
     for (int i = 0; coll__nccl_ptx[i]; i++) length += strlen(coll__nccl_ptx[i]);
-    char *const whole = (char *)malloc(length + 1);
+    char *const whole = (char *)coll__take(coll__like(gpu), length + 1);
     if (!whole) {
         coll__print(why, room, "no memory for the kernels");
         return false;
@@ -35019,7 +35182,7 @@ static bool coll__kernels_load(coll__gpu *gpu, char *why, size_t room)
     char *at = whole;
     for (int i = 0; coll__nccl_ptx[i]; at += strlen(at), i++) strcpy(at, coll__nccl_ptx[i]);
     coll__cuda_result is = gpu->cuda.ModuleLoadData(&gpu->module, whole);
-    free(whole);
+    coll__give(whole);
 
     for (int i = 0; is == COLL__CUDA_SUCCESS && i < COLL__KERNEL_COUNT; i++)
         is = gpu->cuda.ModuleGetFunction(&gpu->kernels[i], gpu->module, names[i]);
@@ -35067,20 +35230,20 @@ static void coll__gpu_free(coll__gpu *gpu, bool is_idle)
         next = mark->all;
         (void)gpu->cuda.EventDestroy_v2(mark->event);
         if (is_idle) (void)gpu->cuda.MemFreeHost((void *)(uintptr_t)mark->found);
-        free(mark);
+        coll__give(mark);
     }
     if (gpu->module && is_idle) (void)gpu->cuda.ModuleUnload(gpu->module);
     if (is_inside) coll__gpu_leave(gpu);
     if (gpu->context) (void)gpu->cuda.DevicePrimaryCtxRelease_v2(gpu->ordinal);
     if (gpu->nccl.library) dlclose(gpu->nccl.library);
     if (gpu->cuda.library) dlclose(gpu->cuda.library);
-    free(gpu);
+    coll__give(gpu);
 }
 
 /* Device `ordinal`, held by the caller.  NULL, with the sentence. */
 static coll__gpu *coll__gpu_open(int ordinal, char *why, size_t room)
 {
-    coll__gpu *gpu = (coll__gpu *)coll__allocate(sizeof *gpu);
+    coll__gpu *gpu = (coll__gpu *)coll__allocate(NULL, sizeof *gpu);
 
     if (!gpu) {
         coll__print(why, room, "no memory for a device");
@@ -35557,7 +35720,7 @@ static void coll__nccl_exchange(coll__nccl *me, const coll_call *call)
 
     coll__sides_of(comm, call, &send, &recv);
     if (is_in_place) {
-        offsets = (size_t *)malloc((size_t)send.blocks * sizeof *offsets);
+        offsets = (size_t *)coll__take(coll__like(me), (size_t)send.blocks * sizeof *offsets);
         if (offsets) aside = coll__nccl_aside(me, &send, coll_type_size(call->type), offsets);
         else coll__nccl_have_no_memory(me);
     }
@@ -35565,7 +35728,7 @@ static void coll__nccl_exchange(coll__nccl *me, const coll_call *call)
     coll__nccl_group(me);
     coll__nccl_post(me, call, &send, &recv, aside, offsets);
     coll__nccl_ungroup(me);
-    free(offsets);
+    coll__give(offsets);
 }
 
 /* The forms with equal blocks that newer versions have as a call of their own.  Whether a call is in place is each rank's own,
@@ -36634,7 +36797,7 @@ static void coll__nccl_close(coll_comm *comm)
     coll__room_free(gpu, &me->pinned, true, is_idle);
     if (is_inside) coll__gpu_leave(gpu);
     if (--gpu->holders == 0) coll__gpu_free(gpu, is_idle);
-    free(me);
+    coll__give(me);
     comm->extension = NULL;
     comm->extended = NULL;
 }
@@ -36662,7 +36825,7 @@ static const coll__extension coll__nccl_extension = {
 /* Give `comm` a device: memory that every call needs is there from now on.  Takes over a hold on the device.  NULL: no memory. */
 static coll__nccl *coll__nccl_attach(coll_comm *comm, coll__gpu *gpu, struct CUstream_st *stream)
 {
-    coll__nccl *me = (coll__nccl *)coll__allocate(sizeof *me);
+    coll__nccl *me = (coll__nccl *)coll__allocate(coll__like(comm), sizeof *me);
     void *room = NULL;
 
     if (me && coll__gpu_enter(gpu)) {
@@ -36670,7 +36833,7 @@ static coll__nccl *coll__nccl_attach(coll_comm *comm, coll__gpu *gpu, struct CUs
         coll__gpu_leave(gpu);
     }
     if (!room) {
-        free(me);
+        coll__give(me);
         if (--gpu->holders == 0) coll__gpu_free(gpu, true);
         return NULL;
     }
@@ -36765,7 +36928,7 @@ typedef struct coll__nccl_word { int32_t status; char why[220]; } coll__nccl_wor
 /* All ranks tell whether they have what it takes; where one has not, all say which. */
 static coll_status coll__nccl_agree(coll_comm *comm, const coll__nccl_word *mine, coll_comm *tell)
 {
-    coll__nccl_word *all = (coll__nccl_word *)calloc((size_t)comm->size, sizeof *all);
+    coll__nccl_word *all = (coll__nccl_word *)coll__take_zeros(coll__like(comm), (size_t)comm->size, sizeof *all);
     coll_request r;
 
     if (!all) return coll__explain_error(tell, NULL, COLL_ERR_MEMORY, "no memory for %d ranks", comm->size);
@@ -36779,7 +36942,7 @@ static coll_status coll__nccl_agree(coll_comm *comm, const coll__nccl_word *mine
         status = coll__explain_error(tell, NULL, (coll_status)all[i].status < 0 ? (coll_status)all[i].status : COLL_ERR_PROTOCOL,
                                      "nccl: rank %d: %s", i, all[i].why);
     }
-    free(all);
+    coll__give(all);
     return status;
 }
 
@@ -36966,27 +37129,15 @@ COLL_API coll_status coll_init_threads(int count, coll_comm **out, const coll_co
     return coll__started(status, config);
 }
 
-static coll_status coll__init_custom(const coll_transport *transport, void *context, int rank, int size, coll_comm **out)
-{
-    coll_config only = { .size = 1 };
-    coll__settings s;
-
-    if (!out || !transport || !transport->send || !transport->recv || !transport->progress || !transport->close)
-        return coll__start_failed(COLL_ERR_ARGUMENT,
-                                  "coll_init_custom: out is NULL, or the transport lacks send, recv, progress or close");
-    *out = NULL;
-    if (size < 1 || size > COLL__SIZE_MOST)
-        return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init_custom: size %d is out of range: 1 to %d", size, COLL__SIZE_MOST);
-    if (rank < 0 || rank >= size)
-        return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init_custom: rank %d is out of range for %d ranks", rank, size);
-    const coll_status status = coll__settle(&coll__this_program, &s, &only, 1);
-    const coll__opened opened = coll__opened_as(transport, context, rank, size, &s);
-    return status < 0 ? status : coll__comms_new(&opened, 1, &s, out);
-}
-
 COLL_API coll_status coll_init_custom(const coll_transport *transport, void *context, int rank, int size, coll_comm **out)
 {
-    return coll__started(coll__init_custom(transport, context, rank, size, out), NULL);
+    return coll_init_custom_with(transport, context, rank, size, out, NULL);
+}
+
+COLL_API coll_status coll_init_custom_with(const coll_transport *transport, void *context, int rank, int size,
+                                           coll_comm **out, const coll_config *config)
+{
+    return coll__started(coll__open_custom(&coll__this_program, transport, context, rank, size, out, config), config);
 }
 
 #if defined(COLL_WITH_MPI)
@@ -37124,7 +37275,12 @@ COLL_API const char *coll_error(const coll_comm *comm)
 
 COLL_API int coll_spawn(int count, int (*fn)(coll_comm *comm, void *arg), void *arg)
 {
-    return coll__spawn(&coll__this_program, count, fn, arg, NULL);
+    return coll_spawn_with(count, fn, arg, NULL);
+}
+
+COLL_API int coll_spawn_with(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_config *config)
+{
+    return coll__spawn(&coll__this_program, count, fn, arg, config);
 }
 
 /* ---- >>calls ---- */
@@ -37152,7 +37308,7 @@ COLL_API coll_status coll_run(coll_comm *comm, const coll_call *call)
 static coll_status coll__request_new(coll_comm *comm, const coll_call *call, coll_request **out)
 {
     if (!call || !out) return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call or out is NULL");
-    coll_request *r = (coll_request *)coll__allocate(sizeof *r);
+    coll_request *r = (coll_request *)coll__allocate(coll__like(comm), sizeof *r);
 
     *out = r;
     if (!r) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for a request");
@@ -37160,7 +37316,7 @@ static coll_status coll__request_new(coll_comm *comm, const coll_call *call, col
     const coll_status status = coll__ready(comm, r);
     if (status == COLL_OK) return COLL_OK;
     *out = NULL;
-    free(r);
+    coll__give(r);
     return status;
 }
 

@@ -166,7 +166,7 @@ static void any_stream(input *in)
     s.in.end = &s.in.first;
     s.out.end = &s.out.first;
     const bool is_checked = take8(in) & 1;
-    expect(!is_checked || coll__pipe_check(&s.pipe), "no memory");
+    expect(!is_checked || coll__pipe_check(NULL, &s.pipe), "no memory");
     for (int i = 0; i < FUZZ_RECEIVES; i++) {
         const unsigned how = take8(in);
         const size_t length = how & 63;

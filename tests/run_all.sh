@@ -137,6 +137,8 @@ suite asserts            program plain test_asserts
 suite check-numbers      program plain test_numbers
 suite check-algorithms   scaled 0.2 program plain test_algorithms
 brief check-threads      scaled 0.2 program plain test_threads
+brief check-allocations  program plain test_allocations alone,threads,sim
+brief check-steady       program plain test_steady
 brief check-wire         program plain test_wire
 brief check-greetings    program plain test_greetings
 brief check-collectives  scaled 0.05 program plain test_collectives
@@ -160,6 +162,8 @@ suite wire               program asan test_wire
 suite threads            program asan test_threads
 suite collectives        program asan test_collectives
 suite memory             program asan test_memory
+waits allocations        program asan test_allocations
+suite steady             program asan test_steady
 suite keyfile            program asan test_keyfile
 waits meet               program asan test_meet
 waits security           program asan test_security

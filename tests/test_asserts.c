@@ -88,7 +88,7 @@ static void step_on_nobody(coll_comm *comm)
 static void look_for_a_rank_elsewhere(coll_comm *comm)
 {
     const int hosts[3] = { 7, 8, 7 };
-    coll__topology *t = coll__topology_of(hosts, 3, 0);
+    coll__topology *t = coll__topology_of(NULL, hosts, 3, 0);
     int host;
 
     (void)comm;

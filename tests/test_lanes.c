@@ -367,7 +367,7 @@ static void lies_case(const void *arg)
         int fds[2][2], error = -1;
         s.in.end = &s.in.first;
         s.out.end = &s.out.first;
-        s.bundle = support_need(coll__bundle_new(&s, 2));
+        s.bundle = support_need(coll__bundle_new(NULL, &s, 2));
         for (int k = 0; k < 2; k++) {
             CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds[k]), "no sockets");
             (void)coll__stream_joined(&s, k, &(coll__pipe){ .fd = fds[k][0] });

@@ -37,8 +37,8 @@ static void connect_pair(coll__pipe *ends)
 static void open_pair(coll__pipe *ends, size_t caller, size_t called)
 {
     connect_pair(ends);
-    CHECK(coll__memory_begin(&ends[0], world, 0, 1, 0, caller, true)
-          && coll__memory_begin(&ends[1], world, 0, 1, 0, called, false), "no memory");
+    CHECK(coll__memory_begin(NULL, &ends[0], world, 0, 1, 0, caller, true)
+          && coll__memory_begin(NULL, &ends[1], world, 0, 1, 0, called, false), "no memory");
 }
 
 /* The one who was called takes up what is on offer.  Nothing else has come. */
@@ -247,7 +247,7 @@ static void test_offers(void)
         coll__pipe ends[2];
         unsigned char offer[COLL__MEMORY_OFFER] = { 0 }, answer = 0;
         connect_pair(ends);
-        CHECK(coll__memory_begin(&ends[1], world, 0, 1, 0, RING, false), "no memory");
+        CHECK(coll__memory_begin(NULL, &ends[1], world, 0, 1, 0, RING, false), "no memory");
         coll__put32(offer, offers[i].magic);
         coll__put32(offer + 4, offers[i].pid);
         coll__put32(offer + 8, offers[i].number);
@@ -272,8 +272,8 @@ static void test_strangers(void)
     for (int i = 0; i < 5; i++) {
         coll__pipe ends[2];
         connect_pair(ends);
-        CHECK(coll__memory_begin(&ends[0], world, 0, 1, 0, RING, true)
-              && coll__memory_begin(&ends[1], i == 0 ? other_world : world, i == 1 ? 2 : 0, i == 2 ? 3 : 1, i == 3,
+        CHECK(coll__memory_begin(NULL, &ends[0], world, 0, 1, 0, RING, true)
+              && coll__memory_begin(NULL, &ends[1], i == 0 ? other_world : world, i == 1 ? 2 : 0, i == 2 ? 3 : 1, i == 3,
                                     i == 4 ? 2 * RING : RING, false), "no memory");
         CHECK(write_some(&ends[0], 0, 0, 5000) == 5000 && take_up(&ends[1]) && !ends[1].kind, "case %d", i);
         CHECK(write_some(&ends[0], 0, 5000, 5000) == 5000 && !ends[0].kind && read_all(&ends[1], 0, 10000) == 0,
@@ -290,7 +290,7 @@ static void test_refusal(void)
     coll__pipe ends[2];
 
     connect_pair(ends);
-    CHECK(coll__memory_begin(&ends[0], world, 0, 1, 0, RING, true), "no memory");
+    CHECK(coll__memory_begin(NULL, &ends[0], world, 0, 1, 0, RING, true), "no memory");
     CHECK(write_some(&ends[0], 0, 0, 100) == 100 && send(ends[1].fd, note, sizeof note, 0) == sizeof note, "%s", strerror(errno));
     struct pollfd fd = { .fd = ends[0].fd, .events = POLLIN };
     CHECK(poll(&fd, 1, 1000) == 1 && coll__pipe_move(&ends[0], bytes, sizeof bytes, false) == sizeof note

@@ -277,7 +277,7 @@ static void raw_run(int n, const coll_sim *given, void (*body)(void *arg, int ra
     coll__sim_settings s;
 
     CHECK(coll__sim_settle(&s, given, n) == COLL_OK, "%s", coll__start_error);
-    sim_world = support_need(coll__sim_open(n, &s.config));
+    sim_world = support_need(coll__sim_open(NULL, n, &s.config));
     sim_world->holders += n;
     CHECK(coll__sim_run(sim_world, body, arg) == COLL_OK, "no memory for %d fibers", n);
 }

@@ -105,7 +105,7 @@ static unsigned char *make_sum(const arithmetic *a, uint64_t salt, int size, siz
     const coll__codec codec = codec_of(&call, size, true);
     coll__source sources[RANKS_MOST] = { { NULL, COLL__AS_USER, 0 } };
     unsigned char *parts[RANKS_MOST], *sum = support_need(malloc(count * unit + 1));
-    void *const results[1] = { sum }, *const scratch = coll__allocate(coll__combine_scratch(&codec, size));
+    void *const results[1] = { sum }, *const scratch = coll__allocate(NULL, coll__combine_scratch(&codec, size));
 
     for (int i = 0; i < size; i++) {
         parts[i] = make_input(a, salt, i, first, count);
@@ -114,7 +114,7 @@ static unsigned char *make_sum(const arithmetic *a, uint64_t salt, int size, siz
     coll__combine(&codec, &(coll__sum){ .sources = sources, .n = size, .results = results, .m = 1, .format = COLL__AS_USER,
                                         .count = count, .scratch = scratch });
     for (int i = 0; i < size; i++) free(parts[i]);
-    free(scratch);
+    coll__give(scratch);
     return sum;
 }
 
@@ -461,7 +461,7 @@ static const coll_transport *const threads = &coll__threads_transport;
 
 static void world_run(world *w, void *(*main_of)(void *member))
 {
-    coll__hub *hub = support_need(coll__hub_open(0, w->size, w->size > coll__processors()));
+    coll__hub *hub = support_need(coll__hub_open(NULL, 0, w->size, w->size > coll__processors()));
 
     for (int i = 0; i < w->size; i++) {
         w->members[i] = (member){ .w = w, .rank = i, .context = support_need(coll__thread_open(hub, i)) };
@@ -727,7 +727,7 @@ static void *memory_main(void *at)
 static void test_late(void)
 {
     static const int ranks[3] = { 3, 1, 0 };
-    coll__hub *hub = support_need(coll__hub_open(0, 4, 4 > coll__processors()));
+    coll__hub *hub = support_need(coll__hub_open(NULL, 0, 4, 4 > coll__processors()));
     void *contexts[4], *groups[3];
     unsigned char is_late[4] = { 0 };
     run runs[3], extra;
@@ -768,7 +768,7 @@ static void *waker(void *context)
 
 static void test_wake(void)
 {
-    coll__hub *hub = support_need(coll__hub_open(0, 2, 2 > coll__processors()));
+    coll__hub *hub = support_need(coll__hub_open(NULL, 0, 2, 2 > coll__processors()));
     void *context = support_need(coll__thread_open(hub, 0));
     pthread_t thread;
     const double began = support_seconds();

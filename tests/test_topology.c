@@ -42,7 +42,7 @@ static int live_with(const int *homes, int size, int rank)
 /* One check for a world as this rank sees it: every field, and every rank found again at its place. */
 static void check_world(const int *homes, int size, int me, const char *what)
 {
-    coll__topology *t = coll__topology_of(homes, size, me);
+    coll__topology *t = coll__topology_of(NULL, homes, size, me);
     int count = 0, least = size, most = 0, wrong = 0;
     bool is_ordered = true;
 
@@ -67,7 +67,7 @@ static void check_world(const int *homes, int size, int me, const char *what)
     }
     CHECK(are_fields && wrong == 0, "%s, %d ranks, as rank %d sees it: %d hosts of %d to %d ranks, ordered %d; is host %d place "
           "%d; %d ranks are elsewhere", what, size, me, t->count, t->least, t->most, t->is_ordered, t->host, t->place, wrong);
-    free(t);
+    coll__give(t);
 }
 
 /* ---- >>shapes, and chance ---- */
@@ -120,12 +120,12 @@ static void check_work(void)
     for (int shape = 0; shape < 3; shape++) {
         for (int i = 0; i < MANY; i++) homes[i] = shape == 0 ? i : shape == 1 ? MANY - i : i % 257;
         const double began = seconds_used();
-        coll__topology *t = coll__topology_of(homes, MANY, 5);
+        coll__topology *t = coll__topology_of(NULL, homes, MANY, 5);
         const double took = seconds_used() - began;
         CHECK(t && t->count == (shape == 2 ? 257 : MANY) && t->first[t->count] == MANY, "shape %d: %d hosts", shape,
               t ? t->count : -1);
         CHECK(took < 2, "shape %d: %.3f s for %d ranks", shape, took, MANY);
-        free(t);
+        coll__give(t);
     }
     free(homes);
 }

@@ -180,7 +180,7 @@ static void coll__joined_close(void *context)
 
     if (me->thread) coll__threads_close(me->thread);
     coll__tcp_close(me->tcp);
-    free(me);
+    coll__give(me);
 }
 
 /* ---- >>shrink ---- */
@@ -211,7 +211,7 @@ static coll__thread *coll__joined_move(const coll__joined *me, const coll_surviv
     int first = 0;
     coll__tcp *tcp = (coll__tcp *)world->context;
     const int count = coll__joined_neighbours(me, world, &first);
-    coll_survivors here = { .ranks = (int *)malloc((size_t)count * sizeof *here.ranks) };
+    coll_survivors here = { .ranks = (int *)coll__take(coll__like(me), (size_t)count * sizeof *here.ranks) };
 
     if (!here.ranks) {
         coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
@@ -227,7 +227,7 @@ static coll__thread *coll__joined_move(const coll__joined *me, const coll_surviv
         coll__threads_close(thread);
         thread = NULL;
     }
-    free(here.ranks);
+    coll__give(here.ranks);
     return thread;
 }
 
@@ -241,7 +241,7 @@ static coll_status coll__joined_shrink(void *context, const int *ranks, int coun
     if (status < 0) return status;
     coll__tcp *tcp = (coll__tcp *)out->context;
     coll__thread *thread = coll__joined_move(me, out, timeout_ms, failure);
-    fresh = thread ? (coll__joined *)coll__allocate(sizeof *fresh) : NULL;
+    fresh = thread ? (coll__joined *)coll__allocate(coll__like(context), sizeof *fresh) : NULL;
     out->context = fresh;
     if (fresh) {
         fresh->tcp = tcp;
@@ -348,23 +348,23 @@ static void coll__arrival_free(coll__arrival *all)
         if (all->comers[i].tcp) coll__tcp_close(all->comers[i].tcp);
         coll__wipe(all->comers[i].settings.key, sizeof all->comers[i].settings.key);
     }
-    free(all->comers);
+    coll__give(all->comers);
     coll__tcp_settings_free(all->settings);
     pthread_mutex_destroy(&all->lock);
-    free(all);
+    coll__give(all);
 }
 
 /* Bring ranks rank .. rank + count - 1 of a world, by the settings of the first.  Each comer then has its settings and its
  * sockets, until coll__joined_take.  NULL: an error, with its sentence. */
 static coll__arrival *coll__joined_bootstrap(const coll__settings *s, int count, coll_status *status)
 {
-    coll__arrival *all = (coll__arrival *)coll__allocate(sizeof *all);
+    coll__arrival *all = (coll__arrival *)coll__allocate(s->config.allocator, sizeof *all);
 
     *status = COLL_ERR_MEMORY;
     if (all) {
         pthread_mutex_init(&all->lock, NULL);
         all->count = count;
-        all->comers = (coll__comer *)coll__allocate((size_t)count * sizeof *all->comers);
+        all->comers = (coll__comer *)coll__allocate(s->config.allocator, (size_t)count * sizeof *all->comers);
     }
     const bool has_memory = all && all->comers;
     if (has_memory) all->settings = coll__tcp_settings_new(s, status);
@@ -385,7 +385,7 @@ static coll__arrival *coll__joined_bootstrap(const coll__settings *s, int count,
 static coll__hub *coll__joined_hub(const coll__arrival *all)
 {
     const coll__opened *first = &all->comers[0].opened;
-    coll__hub *hub = coll__hub_open(first->rank, all->count, first->is_crowded);
+    coll__hub *hub = coll__hub_open(coll__like(all), first->rank, all->count, first->is_crowded);
 
     if (!hub) return NULL;
     for (int i = 0; i < all->count; i++) hub->desks[i].bell = coll__no_bell;
@@ -403,11 +403,11 @@ static coll__hub *coll__joined_hub(const coll__arrival *all)
 static coll__joined *coll__joined_take(coll__arrival *all, int index, coll__hub *hub)
 {
     coll__comer *comer = &all->comers[index];
-    coll__joined *me = (coll__joined *)coll__allocate(sizeof *me);
+    coll__joined *me = (coll__joined *)coll__allocate(coll__like(all), sizeof *me);
     coll__thread *thread = me ? coll__thread_open(hub, comer->opened.rank) : NULL;
 
     if (!thread) {
-        free(me);
+        coll__give(me);
         return NULL;
     }
     COLL__ASSERT(comer->tcp && comer->tcp->rank == comer->opened.rank && comer->opened.rank == hub->first + index,

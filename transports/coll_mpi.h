@@ -162,22 +162,22 @@ static void coll__mpi_free(coll__mpi *mpi)
     while (mpi->words) {
         coll__mpi_word_of *w = mpi->words;
         mpi->words = w->next;
-        free(w);
+        coll__give(w);
     }
     if (is_busy) return;
-    for (int i = 0; mpi->streams && i < mpi->size * COLL_CHANNEL_COUNT; i++) free(mpi->streams[i].landing);
+    for (int i = 0; mpi->streams && i < mpi->size * COLL_CHANNEL_COUNT; i++) coll__give(mpi->streams[i].landing);
     if (!mpi->all.is_running) coll__mpi_group_free(&mpi->all);
-    free(mpi->homes);
-    free(mpi->streams);
-    free(mpi->is_gone);
-    free(mpi->requests);
-    free(mpi->flights);
-    free(mpi->landed);
-    free(mpi->statuses);
-    free(mpi->indices);
-    free(mpi->slots);
-    free(mpi->reports);
-    free(mpi);
+    coll__give(mpi->homes);
+    coll__give(mpi->streams);
+    coll__give(mpi->is_gone);
+    coll__give(mpi->requests);
+    coll__give(mpi->flights);
+    coll__give(mpi->landed);
+    coll__give(mpi->statuses);
+    coll__give(mpi->indices);
+    coll__give(mpi->slots);
+    coll__give(mpi->reports);
+    coll__give(mpi);
 }
 
 enum { COLL__MPI_FLUSH_MS = 300 };
@@ -313,12 +313,12 @@ static bool coll__mpi_has_memory(coll__mpi *mpi)
 {
     const size_t n = (size_t)mpi->size, streams = n * COLL_CHANNEL_COUNT;
 
-    mpi->homes = (int *)coll__allocate(n * sizeof *mpi->homes);
-    mpi->is_gone = (unsigned char *)coll__allocate(n);
-    mpi->reports = mpi->rank == 0 ? (unsigned char *)coll__allocate(n * COLL_HEAD_LENGTH) : NULL;
-    mpi->slots = (unsigned char *)malloc((size_t)COLL__MPI_SLOTS * COLL__MPI_EAGER);
-    mpi->all.left = (uint64_t *)coll__allocate(n * sizeof *mpi->all.left);
-    mpi->streams = (coll__mpi_stream *)coll__allocate(streams * sizeof *mpi->streams);
+    mpi->homes = (int *)coll__allocate(coll__like(mpi), n * sizeof *mpi->homes);
+    mpi->is_gone = (unsigned char *)coll__allocate(coll__like(mpi), n);
+    mpi->reports = mpi->rank == 0 ? (unsigned char *)coll__allocate(coll__like(mpi), n * COLL_HEAD_LENGTH) : NULL;
+    mpi->slots = (unsigned char *)coll__take(coll__like(mpi), (size_t)COLL__MPI_SLOTS * COLL__MPI_EAGER);
+    mpi->all.left = (uint64_t *)coll__allocate(coll__like(mpi), n * sizeof *mpi->all.left);
+    mpi->streams = (coll__mpi_stream *)coll__allocate(coll__like(mpi), streams * sizeof *mpi->streams);
     for (size_t i = 0; mpi->streams && i < streams; i++) mpi->streams[i].end = &mpi->streams[i].first;
     for (int i = 0; i < COLL__MPI_SLOTS; i++) mpi->free_slots[i] = i;
     mpi->free_count = COLL__MPI_SLOTS;
@@ -364,10 +364,10 @@ static const coll__option coll__mpi_options[] = {
 };
 
 /* Who we are, by a communicator of the program; NULL: no memory, or a refusal, with its sentence. */
-static coll__mpi *coll__mpi_new(MPI_Comm comm)
+static coll__mpi *coll__mpi_new(MPI_Comm comm, const coll_allocator *memory)
 {
     const char *refusal = coll__mpi_refuses(comm);
-    coll__mpi *mpi = refusal ? NULL : (coll__mpi *)coll__allocate(sizeof *mpi);
+    coll__mpi *mpi = refusal ? NULL : (coll__mpi *)coll__allocate(memory, sizeof *mpi);
 
     if (refusal) coll__start_failed(COLL_ERR_ARGUMENT, "coll_wrap_mpi: %s", refusal);
     else if (!mpi) coll__start_failed(COLL_ERR_MEMORY, "no memory for a communicator");
@@ -415,7 +415,7 @@ static void coll__mpi_give_up(coll__mpi *mpi)
 static coll_status coll__mpi_open_on(MPI_Comm comm, const coll__settings *s, bool owns_mpi, coll__opened *out)
 {
     coll__numbers numbers = s->numbers;
-    coll__mpi *mpi = coll__mpi_new(comm);
+    coll__mpi *mpi = coll__mpi_new(comm, s->config.allocator);
     coll_status status = s->status;
 
     if (!mpi) return COLL_ERR_ARGUMENT;

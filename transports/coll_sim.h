@@ -77,7 +77,7 @@ static bool coll__sim_ask(coll__sim *w)
 static void coll__sim_stuck(coll__sim *w)
 {
     if (coll__sim_ask(w)) return;
-    unsigned char *is_waiting = (unsigned char *)calloc((size_t)w->size, 1);
+    unsigned char *is_waiting = (unsigned char *)coll__take_zeros(coll__like(w), (size_t)w->size, 1);
     coll_failure failure = { COLL_OK, -1, "" };
     char who[48] = "the ranks", when[32] = "", what[128] = "";
     int one = -1, other = -1, first = 0;
@@ -91,7 +91,7 @@ static void coll__sim_stuck(coll__sim *w)
         while (!is_waiting[first]) first++;
         coll__sim_describe_wait(&w->ranks[first], is_waiting, what, sizeof what);
     }
-    free(is_waiting);
+    coll__give(is_waiting);
     if (other >= 0) coll__blame_mismatch(&failure, w->ranks[one].head, one, w->ranks[other].head, other);
     else coll__blame(&failure, COLL_ERR_TIMEOUT, -1, "nothing can move any more at %s: %s wait%s", when, who,
                      count == 1 ? "s" : "");
@@ -271,13 +271,13 @@ static void coll__sim_release(coll__sim *w)
     if (w->ranks) coll__sim_end(w, &over);
     for (void *chunk = w->chunks, *next; chunk; chunk = next) {
         next = *(void **)chunk;
-        free(chunk);
+        coll__give(chunk);
     }
-    free(w->events);
-    free(w->table);
-    free(w->strikes);
-    free(w->hosts);
-    free(w);
+    coll__give(w->events);
+    coll__give(w->table);
+    coll__give(w->strikes);
+    coll__give(w->hosts);
+    coll__give(w);
 }
 
 static void coll__sim_close(void *context)
@@ -294,10 +294,10 @@ static void coll__sim_close(void *context)
 }
 
 /* A world of `size` ranks, held by the caller until coll__sim_release.  The configuration has no defaults left in it. */
-static coll__sim *coll__sim_open(int size, const coll_sim *config)
+static coll__sim *coll__sim_open(const coll_allocator *memory, int size, const coll_sim *config)
 {
     const size_t n = (size_t)size, faults = (size_t)config->fault_count;
-    coll__sim *w = (coll__sim *)coll__allocate(sizeof *w);
+    coll__sim *w = (coll__sim *)coll__allocate(memory, sizeof *w);
 
     if (!w) return NULL;
     w->config = *config;
@@ -306,8 +306,8 @@ static coll__sim *coll__sim_open(int size, const coll_sim *config)
     w->holders = 1;
     w->failure.rank = w->death.rank = -1;
     w->ranks = (coll__sim_rank *)coll__sim_chunk(w, n * sizeof *w->ranks);
-    w->hosts = (coll__sim_host *)coll__allocate((n / (size_t)config->ranks_per_host + 1) * sizeof *w->hosts);
-    w->strikes = (coll__sim_strike *)coll__allocate((faults + 1) * sizeof *w->strikes);
+    w->hosts = (coll__sim_host *)coll__allocate(memory, (n / (size_t)config->ranks_per_host + 1) * sizeof *w->hosts);
+    w->strikes = (coll__sim_strike *)coll__allocate(memory, (faults + 1) * sizeof *w->strikes);
     if (!w->ranks || !w->hosts || !w->strikes) {
         w->config.fault_count = 0;
         w->ranks = NULL;
@@ -355,7 +355,7 @@ static coll_status coll__sim_open_ranks(const coll__settings *s, int count, coll
     const coll_status status = coll__sim_settle(&sim, s->config.sim, count);
 
     if (status < 0) return status;
-    coll__sim *world = coll__sim_open(count, c);
+    coll__sim *world = coll__sim_open(s->config.allocator, count, c);
     if (!world) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d simulated ranks", count);
     for (int i = 0; i < count; i++) {
         const int local_rank = i % c->ranks_per_host;

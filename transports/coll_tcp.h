@@ -197,8 +197,8 @@ static void coll__tcp_close(void *context)
 static const int *coll__homes_of(coll__tcp *tcp)
 {
     const size_t n = (size_t)tcp->size;
-    const coll__endpoint **all = tcp->homes ? NULL : (const coll__endpoint **)malloc(n * sizeof *all);
-    int *homes = all ? (int *)malloc(n * sizeof *homes) : NULL;
+    const coll__endpoint **all = tcp->homes ? NULL : (const coll__endpoint **)coll__take(coll__like(tcp), n * sizeof *all);
+    int *homes = all ? (int *)coll__take(coll__like(tcp), n * sizeof *homes) : NULL;
 
     if (homes) {
         for (size_t i = 0; i < n; i++) all[i] = &tcp->endpoints[i];
@@ -209,7 +209,7 @@ static const int *coll__homes_of(coll__tcp *tcp)
         }
         tcp->homes = homes;
     }
-    free((void *)all);
+    coll__give((void *)all);
     return tcp->homes;
 }
 

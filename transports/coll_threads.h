@@ -119,9 +119,9 @@ static void coll__hub_free(coll__hub *hub)
 {
     for (int i = 0; hub->has_bells && i < hub->size; i++) coll__bell_close(&hub->desks[i].bell);
     coll__group_free(hub->all);
-    free(hub->desks);
-    free(hub->inboxes);
-    free(hub);
+    coll__give(hub->desks);
+    coll__give(hub->inboxes);
+    coll__give(hub);
 }
 
 static void coll__hub_release(coll__hub *hub)
@@ -142,13 +142,13 @@ static void coll__hub_release(coll__hub *hub)
 static void coll__thread_free(coll__thread *me)
 {
     coll__member_end(&me->all);
-    free(me->recvs);
-    free(me->sends);
-    free(me->is_gone);
-    free(me->sources);
-    free(me->results);
-    free(me->scratch);
-    free(me);
+    coll__give(me->recvs);
+    coll__give(me->sends);
+    coll__give(me->is_gone);
+    coll__give(me->sources);
+    coll__give(me->results);
+    coll__give(me->scratch);
+    coll__give(me);
 }
 
 static void coll__threads_close(void *context)
@@ -173,9 +173,9 @@ static const char *coll__threads_describe(const void *context)
     return "shared memory";
 }
 
-static coll__fifo *coll__fifos_new(size_t count)
+static coll__fifo *coll__fifos_new(const coll_allocator *memory, size_t count)
 {
-    coll__fifo *q = (coll__fifo *)coll__allocate(count * sizeof *q);
+    coll__fifo *q = (coll__fifo *)coll__allocate(memory, count * sizeof *q);
 
     for (size_t i = 0; q && i < count; i++) q[i].end = &q[i].first;
     return q;
@@ -185,31 +185,31 @@ static coll__thread *coll__thread_open(coll__hub *hub, int rank)
 {
     const coll__codec usual = { .acc_size = 1 };  /* enough for all but a user's long elements                */
     const size_t size = (size_t)hub->size;
-    coll__thread *me = (coll__thread *)coll__allocate(sizeof *me);
+    coll__thread *me = (coll__thread *)coll__allocate(coll__like(hub), sizeof *me);
 
     if (!me) return NULL;
     me->hub = hub;
     me->rank = rank;
     const bool is_member = coll__member_init(&me->all, me, hub->all, rank - hub->first);
-    me->recvs = coll__fifos_new(size * COLL_CHANNEL_COUNT);
-    me->sends = (coll__sends *)coll__allocate(size * COLL_CHANNEL_COUNT * sizeof *me->sends);
-    me->is_gone = (unsigned char *)coll__allocate(size);
-    me->sources = (coll__source *)coll__allocate(size * sizeof *me->sources);
-    me->results = (void **)coll__allocate(size * sizeof *me->results);
+    me->recvs = coll__fifos_new(coll__like(me), size * COLL_CHANNEL_COUNT);
+    me->sends = (coll__sends *)coll__allocate(coll__like(hub), size * COLL_CHANNEL_COUNT * sizeof *me->sends);
+    me->is_gone = (unsigned char *)coll__allocate(coll__like(hub), size);
+    me->sources = (coll__source *)coll__allocate(coll__like(hub), size * sizeof *me->sources);
+    me->results = (void **)coll__allocate(coll__like(hub), size * sizeof *me->results);
     me->scratch_length = coll__most(coll__combine_scratch(&usual, hub->size),
                                     coll__combine_scratch(&usual, 2) + 2 * COLL__BLOCK);
     me->scratch_length = coll__round_up(me->scratch_length + COLL__GRID_BYTES, COLL__LINE);
-    me->scratch = aligned_alloc(COLL__LINE, me->scratch_length);      /* its own thread is the first to touch it */
+    me->scratch = coll__take_lines(coll__like(hub), me->scratch_length);      /* its own thread is the first to touch it */
     if (is_member && me->recvs && me->sends && me->is_gone && me->sources && me->results && me->scratch) return me;
     coll__thread_free(me);
     return NULL;
 }
 
 /* A hub for ranks first .. first + size - 1, held by the caller until coll__hub_release. */
-static coll__hub *coll__hub_open(int first, int size, bool is_crowded)
+static coll__hub *coll__hub_open(const coll_allocator *memory, int first, int size, bool is_crowded)
 {
     const size_t n = (size_t)size;
-    coll__hub *hub = (coll__hub *)coll__allocate(sizeof *hub);
+    coll__hub *hub = (coll__hub *)coll__allocate(memory, sizeof *hub);
 
     if (!hub) return NULL;
     hub->first = first;
@@ -219,8 +219,8 @@ static coll__hub *coll__hub_open(int first, int size, bool is_crowded)
     hub->has_membarrier = coll__membarrier_register();
     hub->cache_length = coll__cache_length();
     hub->is_crowded = is_crowded;
-    hub->desks = (coll__desk *)coll__allocate(n * sizeof *hub->desks);
-    hub->inboxes = coll__fifos_new(n * n * COLL_CHANNEL_COUNT);
+    hub->desks = (coll__desk *)coll__allocate(memory, n * sizeof *hub->desks);
+    hub->inboxes = coll__fifos_new(memory, n * n * COLL_CHANNEL_COUNT);
     hub->all = coll__group_new(hub, 0, NULL, size);
     if (!hub->desks || !hub->inboxes || !hub->all) {
         coll__hub_free(hub);
@@ -264,7 +264,7 @@ static const coll_transport coll__threads_transport = {
 /* Ranks 0 .. count - 1: all that there are. */
 static coll_status coll__threads_open(const coll__settings *s, int count, coll__opened *out)
 {
-    coll__hub *hub = coll__hub_open(0, count, count > coll__processors());
+    coll__hub *hub = coll__hub_open(s->config.allocator, 0, count, count > coll__processors());
     int rank = 0;
 
     for (coll__thread *me; hub && rank < count && (me = coll__thread_open(hub, rank)); rank++) {

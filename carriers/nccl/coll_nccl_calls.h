@@ -87,7 +87,7 @@ static void coll__nccl_exchange(coll__nccl *me, const coll_call *call)
 
     coll__sides_of(comm, call, &send, &recv);
     if (is_in_place) {
-        offsets = (size_t *)malloc((size_t)send.blocks * sizeof *offsets);
+        offsets = (size_t *)coll__take(coll__like(me), (size_t)send.blocks * sizeof *offsets);
         if (offsets) aside = coll__nccl_aside(me, &send, coll_type_size(call->type), offsets);
         else coll__nccl_have_no_memory(me);
     }
@@ -95,7 +95,7 @@ static void coll__nccl_exchange(coll__nccl *me, const coll_call *call)
     coll__nccl_group(me);
     coll__nccl_post(me, call, &send, &recv, aside, offsets);
     coll__nccl_ungroup(me);
-    free(offsets);
+    coll__give(offsets);
 }
 
 /* The forms with equal blocks that newer versions have as a call of their own.  Whether a call is in place is each rank's own,

@@ -73,11 +73,11 @@ static void *coll__room_have(const coll__gpu *gpu, coll__room *room, size_t leng
     void *host = NULL;
 
     if (room->length >= length) return room->at;
-    if (room->at && !(before = (coll__room *)malloc(sizeof *before))) return NULL;
+    if (room->at && !(before = (coll__room *)coll__take(coll__like(gpu), sizeof *before))) return NULL;
     if (is_pinned) (void)gpu->cuda.MemAllocHost_v2(&host, wanted);
     else if (gpu->cuda.MemAlloc_v2(&at, wanted) == COLL__CUDA_SUCCESS) host = (void *)(uintptr_t)at;
     if (!host) {
-        free(before);
+        coll__give(before);
         return NULL;
     }
     if (before) *before = *room;
@@ -94,7 +94,7 @@ static void coll__room_free(const coll__gpu *gpu, coll__room *room, bool is_pinn
         older = now->before;
         if (is_idle && now->at && is_pinned) (void)gpu->cuda.MemFreeHost(now->at);
         else if (is_idle && now->at) (void)gpu->cuda.MemFree_v2(coll__cuda_at(now->at));
-        if (now != room) free(now);
+        if (now != room) coll__give(now);
     }
     *room = (coll__room){ NULL, 0, NULL };
 }
@@ -103,17 +103,17 @@ static void coll__room_free(const coll__gpu *gpu, coll__room *room, bool is_pinn
 
 static coll__mark *coll__mark_new(coll__gpu *gpu)
 {
-    coll__mark *mark = (coll__mark *)coll__allocate(sizeof *mark);
+    coll__mark *mark = (coll__mark *)coll__allocate(coll__like(gpu), sizeof *mark);
     void *word = NULL;
 
     if (!mark) return NULL;
     if (gpu->cuda.EventCreate(&mark->event, COLL__CUDA_EVENT_DISABLE_TIMING) != COLL__CUDA_SUCCESS) {
-        free(mark);
+        coll__give(mark);
         return NULL;
     }
     if (gpu->cuda.MemAllocHost_v2(&word, sizeof(unsigned)) != COLL__CUDA_SUCCESS) {
         (void)gpu->cuda.EventDestroy_v2(mark->event);
-        free(mark);
+        coll__give(mark);
         return NULL;
     }
     mark->found = (volatile unsigned *)word;
@@ -168,7 +168,7 @@ static bool coll__kernels_load(coll__gpu *gpu, char *why, size_t room)
     size_t length = 0;
 
     for (int i = 0; coll__nccl_ptx[i]; i++) length += strlen(coll__nccl_ptx[i]);
-    char *const whole = (char *)malloc(length + 1);
+    char *const whole = (char *)coll__take(coll__like(gpu), length + 1);
     if (!whole) {
         coll__print(why, room, "no memory for the kernels");
         return false;
@@ -176,7 +176,7 @@ static bool coll__kernels_load(coll__gpu *gpu, char *why, size_t room)
     char *at = whole;
     for (int i = 0; coll__nccl_ptx[i]; at += strlen(at), i++) strcpy(at, coll__nccl_ptx[i]);
     coll__cuda_result is = gpu->cuda.ModuleLoadData(&gpu->module, whole);
-    free(whole);
+    coll__give(whole);
 
     for (int i = 0; is == COLL__CUDA_SUCCESS && i < COLL__KERNEL_COUNT; i++)
         is = gpu->cuda.ModuleGetFunction(&gpu->kernels[i], gpu->module, names[i]);
@@ -224,20 +224,20 @@ static void coll__gpu_free(coll__gpu *gpu, bool is_idle)
         next = mark->all;
         (void)gpu->cuda.EventDestroy_v2(mark->event);
         if (is_idle) (void)gpu->cuda.MemFreeHost((void *)(uintptr_t)mark->found);
-        free(mark);
+        coll__give(mark);
     }
     if (gpu->module && is_idle) (void)gpu->cuda.ModuleUnload(gpu->module);
     if (is_inside) coll__gpu_leave(gpu);
     if (gpu->context) (void)gpu->cuda.DevicePrimaryCtxRelease_v2(gpu->ordinal);
     if (gpu->nccl.library) dlclose(gpu->nccl.library);
     if (gpu->cuda.library) dlclose(gpu->cuda.library);
-    free(gpu);
+    coll__give(gpu);
 }
 
 /* Device `ordinal`, held by the caller.  NULL, with the sentence. */
 static coll__gpu *coll__gpu_open(int ordinal, char *why, size_t room)
 {
-    coll__gpu *gpu = (coll__gpu *)coll__allocate(sizeof *gpu);
+    coll__gpu *gpu = (coll__gpu *)coll__allocate(NULL, sizeof *gpu);
 
     if (!gpu) {
         coll__print(why, room, "no memory for a device");

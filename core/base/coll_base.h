@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -169,16 +170,92 @@ COLL__PUT_AND_GET(64, uint64_t)
 #undef COLL__PUT_AND_GET
 #undef COLL__AS_TRAVELS
 
-/* ---- >>memory ---- */
+/* ---- >>memory: each block remembers whose it is, so whoever has one can give it back, or have more of the same ---- */
 
-/* Zeroed memory that shares no cache line with anything else, or NULL; freed with free. */
-static COLL__UNUSED void *coll__allocate(size_t length)
+typedef struct coll__prefix {
+    const coll_allocator *memory;                 /* NULL: malloc's                                           */
+    size_t length, lead;                          /* of what lies behind; from the allocator's pointer to that */
+} coll__prefix;
+
+enum { COLL__UNIT = _Alignof(max_align_t), COLL__LEAD = 32 };      /* as aligned as anything need be; room for a coll__prefix */
+
+static inline coll__prefix *coll__prefix_of(const void *at) { return (coll__prefix *)((uintptr_t)at - sizeof(coll__prefix)); }
+
+/* Whose a block of the library is. */
+static inline const coll_allocator *coll__like(const void *at) { return coll__prefix_of(at)->memory; }
+
+/* `length` bytes, of which none is set; NULL: there are none. */
+static COLL__UNUSED void *coll__take_at(const coll_allocator *memory, size_t length, size_t unit)
+{
+    const size_t lead = unit > COLL__LEAD ? unit : COLL__LEAD;
+    void *from = NULL;
+
+    if (length > SIZE_MAX / 2 - lead) return NULL;
+    if (memory) from = memory->allocate(memory->context, lead + length, unit);
+    else if (unit <= COLL__UNIT) from = malloc(lead + length);
+    else if (posix_memalign(&from, unit, lead + length)) from = NULL;
+    if (!from) return NULL;
+    unsigned char *const at = (unsigned char *)from + lead;
+    *coll__prefix_of(at) = (coll__prefix){ memory, length, lead };
+    return at;
+}
+
+static COLL__UNUSED void coll__give(void *at)
+{
+    if (!at) return;
+    const coll__prefix b = *coll__prefix_of(at);
+    void *const from = (unsigned char *)at - b.lead;
+    if (b.memory) b.memory->free(b.memory->context, from, b.lead + b.length);
+    else free(from);
+}
+
+static COLL__UNUSED void *coll__take(const coll_allocator *memory, size_t length)
+{
+    return coll__take_at(memory, length, COLL__UNIT);
+}
+
+static COLL__UNUSED void *coll__take_zeros(const coll_allocator *memory, size_t count, size_t unit)
 {
     void *at = NULL;
 
-    length = coll__round_up(length ? length : 1, COLL__LINE);
-    if (posix_memalign(&at, COLL__LINE, length)) return NULL;
-    memset(at, 0, length);
+    if (count > (SIZE_MAX / 2 - COLL__LEAD) / unit) return NULL;
+    if (memory) {
+        if ((at = coll__take(memory, count * unit))) memset(at, 0, count * unit);
+        return at;
+    }
+    at = calloc(1, COLL__LEAD + count * unit);    /* which touches no page of a long one                      */
+    if (!at) return NULL;
+    at = (unsigned char *)at + COLL__LEAD;
+    *coll__prefix_of(at) = (coll__prefix){ NULL, count * unit, COLL__LEAD };
+    return at;
+}
+
+/* What is at `old` (NULL: nothing) in a block of this length, in the place of the old one.  NULL: that one stays. */
+static COLL__UNUSED void *coll__take_more(const coll_allocator *memory, void *old, size_t length)
+{
+    void *at = coll__take(memory, length);
+
+    if (!at || !old) return at;
+    memcpy(at, old, coll__least(coll__prefix_of(old)->length, length));
+    coll__give(old);
+    return at;
+}
+
+/* Whole cache lines that nothing else is in. */
+static COLL__UNUSED void *coll__take_lines(const coll_allocator *memory, size_t length)
+{
+    const size_t unit = coll__most(COLL__LINE, COLL__UNIT);
+
+    if (length > SIZE_MAX / 2) return NULL;
+    return coll__take_at(memory, coll__round_up(length ? length : 1, unit), unit);
+}
+
+/* The same, zeroed. */
+static COLL__UNUSED void *coll__allocate(const coll_allocator *memory, size_t length)
+{
+    void *at = coll__take_lines(memory, length);
+
+    if (at) memset(at, 0, coll__prefix_of(at)->length);
     return at;
 }
 

@@ -133,7 +133,7 @@ static coll_status coll__settle_offsets(coll_comm *comm, coll_call *call, coll__
     const size_t room = (for_send ? (size_t)send->blocks : 0) + (for_recv ? (size_t)recv->blocks : 0);
 
     if (room == 0) return COLL_OK;
-    *own = (size_t *)malloc(room * sizeof **own);
+    *own = (size_t *)coll__take(coll__like(comm), room * sizeof **own);
     if (!*own) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for %zu offsets", room);
     if (for_send) {
         coll__offsets_fill(*own, send->counts, send->blocks);
@@ -268,7 +268,7 @@ static coll_status coll__check_overlap(coll_comm *comm, const coll_call *call, c
     const bool is_in_place = send->is_used && recv->is_used && coll__is_in_place(comm, call, send, recv);
     if (is_in_place && !send->is_listed && !recv->is_listed) return COLL_OK;
     const int room = send->blocks + recv->blocks;
-    if (room > 16 && !(list = (coll__interval *)malloc((size_t)room * sizeof *list)))
+    if (room > 16 && !(list = (coll__interval *)coll__take(coll__like(comm), (size_t)room * sizeof *list)))
         return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for %d blocks", room);
     int n = 0;
     if (!is_in_place) {
@@ -278,7 +278,7 @@ static coll_status coll__check_overlap(coll_comm *comm, const coll_call *call, c
         n = coll__intervals_of(recv, unit, true, list);
     }
     const bool clash = coll__intervals_clash(list, n);
-    if (list != few) free(list);
+    if (list != few) coll__give(list);
     if (!clash) return COLL_OK;
     return COLL__REFUSE(send->is_used && !is_in_place && !recv->is_listed
                             ? "send and recv overlap, but not as an operation in place would: give the same buffer, or two apart"
@@ -469,7 +469,7 @@ static coll_status coll__check_list(coll_comm *comm, const coll_call *call)
     if (call->list_count < 0) return COLL__REFUSE("a list of %d buffers is out of range: 0 or more", call->list_count);
     if (call->list_count > 0 && !call->list) return COLL__REFUSE("the list of %d buffers is NULL", call->list_count);
     if (call->residual) return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "there is no residual of a list");
-    coll__interval *list = (coll__interval *)malloc((2 * (size_t)call->list_count + 1) * sizeof *list);
+    coll__interval *list = (coll__interval *)coll__take(coll__like(comm), (2 * (size_t)call->list_count + 1) * sizeof *list);
     if (!list) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for %d buffers", call->list_count);
     for (int i = 0; i < call->list_count && status == COLL_OK; i++) {
         const coll_buffer *b = &call->list[i];
@@ -492,7 +492,7 @@ static coll_status coll__check_list(coll_comm *comm, const coll_call *call)
         if (length && from != to) list[n++] = (coll__interval){ from, from + length, false };
     }
     const bool clash = status == COLL_OK && coll__intervals_clash(list, n);
-    free(list);
+    coll__give(list);
     return clash ? COLL__REFUSE("buffers of the list overlap one another: keep them apart") : status;
 }
 
@@ -512,7 +512,7 @@ static coll_status coll__check(coll_comm *comm, coll_call *call, coll__codec *co
         if ((status = coll__check_list(comm, call)) < 0) return status;
     } else if ((status = coll__check_call(comm, call, codec, own)) < 0
                || (status = coll__check_algorithm(comm, call, codec)) < 0) {
-        free(*own);
+        coll__give(*own);
         *own = NULL;
     }
     return status;

@@ -178,14 +178,14 @@ static coll_status coll__comm_topology(coll_comm *comm)
 
     if (comm->has_topology) return COLL_OK;
     if (may_matter) {
-        int *hosts = (int *)malloc((size_t)comm->size * sizeof *hosts);
+        int *hosts = (int *)coll__take(coll__like(comm), (size_t)comm->size * sizeof *hosts);
         for (int i = 0; hosts && i < comm->size; i++)
             hosts[i] = session->transport->host(session->context, coll__world_rank(comm, i));
-        coll__topology *t = hosts ? coll__topology_of(hosts, comm->size, comm->rank) : NULL;
-        free(hosts);
+        coll__topology *t = hosts ? coll__topology_of(coll__like(comm), hosts, comm->size, comm->rank) : NULL;
+        coll__give(hosts);
         if (!t) return COLL_ERR_MEMORY;
         if (t->count > 1 && t->most > 1) comm->topology = t;
-        else free(t);
+        else coll__give(t);
     }
     comm->has_topology = true;
     return COLL_OK;
@@ -256,13 +256,13 @@ static coll__cached *coll__cached_reserve(coll__order *order, size_t length)
 {
     coll__cached **at = &order->cached[order->cached_next % COLL__CACHED];
 
-    if (!*at) *at = (coll__cached *)calloc(1, sizeof **at);
+    if (!*at) *at = (coll__cached *)coll__take_zeros(coll__like(order->comm), 1, sizeof **at);
     if (!*at) return NULL;
     (*at)->call.kind = 0;
     (*at)->has_execution = false;
     if ((*at)->length < length) {
-        free((*at)->memory);
-        (*at)->memory = coll__allocate(length);
+        coll__give((*at)->memory);
+        (*at)->memory = coll__allocate(coll__like(order->comm), length);
         (*at)->length = (*at)->memory ? length : 0;
     }
     return (*at)->length < length ? NULL : *at;
@@ -295,7 +295,8 @@ static coll__choice coll__choice_of(const coll_request *r, bool *is_cached)
         if (c->elements == elements && coll__is_like_cached(r, c)) return c->choice;
     *is_cached = false;
     if (!query.counts && coll__is_crowd(&query))
-        query.counts = comm->counts = (coll__counts *)coll__allocate(COLL__ALGORITHM_COUNT * sizeof *comm->counts);
+        query.counts = comm->counts
+            = (coll__counts *)coll__allocate(coll__like(comm), COLL__ALGORITHM_COUNT * sizeof *comm->counts);
     (void)coll__choose(&choice, &query);
     return choice;
 }
@@ -369,9 +370,9 @@ static void coll__make_copy(coll__execution *execution, const coll_request *r, u
 static bool coll__arena_reserve(coll__order *order, size_t length)
 {
     if (length <= order->arena_length) return true;
-    free(order->arena);
+    coll__give(order->arena);
     order->arenas++;
-    order->arena = coll__allocate(length);
+    order->arena = coll__allocate(coll__like(order->comm), length);
     order->arena_length = order->arena ? length : 0;
     return order->arena != NULL;
 }

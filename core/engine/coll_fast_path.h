@@ -181,7 +181,7 @@ static __attribute__((noinline)) coll_status coll__run_any(coll_comm *comm, coll
 
     if (status < 0) return status;
     if ((status = coll__look_alive(comm->session)) < 0) return coll__leave(comm, status);
-    coll__plan *plan = coll__plan_at(&comm->plans[coll__plan_place(kind)]);
+    coll__plan *plan = coll__plan_at(comm, &comm->plans[coll__plan_place(kind)]);
     if (!plan) return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "no memory for the plan of a call"));
     if ((status = coll__plan_ready(comm, plan, kind, send, recv, count, type, op, root)) < 0) return coll__leave(comm, status);
     if (plan->is_made) {

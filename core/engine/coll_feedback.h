@@ -33,15 +33,15 @@ static coll_status coll__feedback_ready(coll_request *r)
         if (length > 0) call->send = call->recv;
         return COLL_OK;
     }
-    if (!(memory = (unsigned char *)malloc(table + length))) {
-        free(r->offsets);
+    if (!(memory = (unsigned char *)coll__take(coll__like(r->comm), table + length))) {
+        coll__give(r->offsets);
         r->offsets = NULL;
         return coll__explain_error(r->comm, call, COLL_ERR_MEMORY, "no memory for %zu bytes of input with its residual", length);
     }
     if (r->offsets) {                             /* those of the input: other kinds that reduce have none    */
         memcpy(memory, r->offsets, size * sizeof *r->offsets);
         call->send_offsets = (size_t *)(void *)memory;
-        free(r->offsets);
+        coll__give(r->offsets);
     }
     r->offsets = (size_t *)(void *)memory;
     call->send = memory + table;

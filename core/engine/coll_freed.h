@@ -69,13 +69,13 @@ static coll_status coll__check_freed(coll_request *r)
 {
     const coll_comm *comm = r->comm;
     coll__session *session = comm->session;
-    unsigned char *is_late = (unsigned char *)calloc((size_t)session->size, 2), *is_gone = is_late;
+    unsigned char *is_late = (unsigned char *)coll__take_zeros(coll__like(session), (size_t)session->size, 2), *is_gone = is_late;
     coll_failure failure = { COLL_OK, -1, "" };
     int any = 0;
 
     if (!is_late) return COLL_PENDING;
     is_gone += session->size;
-    if (coll__messages_hear(comm) < 0) return free(is_late), coll__session_fail(session, NULL);
+    if (coll__messages_hear(comm) < 0) return coll__give(is_late), coll__session_fail(session, NULL);
     coll__wanted_ranks(r, is_late);
     for (int i = 0; i < session->size; i++) {
         if (!is_late[i] || i == session->rank) continue;
@@ -84,7 +84,7 @@ static coll_status coll__check_freed(coll_request *r)
     }
     coll_status status = any > 0 ? coll__advance(session, 0) : COLL_PENDING;
     const int gone = any > 0 && status >= 0 && coll__is_pending(r) ? coll__hopeless(r, is_gone, is_late) : -1;
-    free(is_late);
+    coll__give(is_late);
     if (gone < 0) return status < 0 ? status : COLL_PENDING;
     coll__blame(&failure, COLL_ERR_PEER, gone, "rank %d has left the communicator, and rank %d still waits for it", gone,
                 session->rank);

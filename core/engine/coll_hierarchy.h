@@ -26,7 +26,7 @@ static coll_comm *coll__stage_comm(const coll__order *order, bool is_inter)
 {
     const coll_comm *parent = order->comm;
     const coll__topology *t = parent->topology;
-    coll_comm *comm = (coll_comm *)coll__allocate(sizeof *comm);
+    coll_comm *comm = (coll_comm *)coll__allocate(coll__like(order->comm), sizeof *comm);
 
     if (!comm) return NULL;
     comm->session = parent->session;
@@ -39,7 +39,7 @@ static coll_comm *coll__stage_comm(const coll__order *order, bool is_inter)
     comm->mark = parent->mark;
     comm->numbers = *order->numbers;
     coll__order_init(&comm->main, comm, order->space, COLL__NUMBER_OF_STAGES + 2 * order->number + is_inter, order->is_keyed);
-    comm->members = (int *)malloc((size_t)comm->size * sizeof *comm->members);
+    comm->members = (int *)coll__take(coll__like(order->comm), (size_t)comm->size * sizeof *comm->members);
     for (int i = 0; comm->members && i < comm->size; i++)
         comm->members[i] = coll__world_rank(parent, is_inter ? coll__rank_at(t, i, t->place) : coll__rank_at(t, t->host, i));
     if (comm->members && coll__order_join(&comm->main) == COLL_OK) return comm;

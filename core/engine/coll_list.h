@@ -25,11 +25,11 @@ static inline coll__list *coll__list_of(const coll_request *r) { return (coll__l
 static void coll__list_free(coll__list *list)
 {
     if (!list) return;
-    free(list->parts);
-    free(list->part_of);
-    free(list->offset);
-    free(list->memory);
-    free(list);
+    coll__give(list->parts);
+    coll__give(list->part_of);
+    coll__give(list->offset);
+    coll__give(list->memory);
+    coll__give(list);
 }
 
 /* Elements that a packed buffer takes: up to where the next one begins a group of its own on the wire. */
@@ -132,19 +132,19 @@ static uint32_t coll__list_hash(const coll_call *call)
 static coll_status coll__list_make(coll_request *r)
 {
     const size_t n = (size_t)r->call.list_count + 1;
-    coll__list *list = (coll__list *)coll__allocate(sizeof *list);
+    coll__list *list = (coll__list *)coll__allocate(coll__like(r->comm), sizeof *list);
     size_t memory = 0, *ignored = NULL;
     coll_status status = COLL_OK;
 
     r->carried = list;
     if (!list) return COLL_ERR_MEMORY;
-    list->part_of = (int *)malloc(n * sizeof *list->part_of);
-    list->offset = (size_t *)malloc(n * sizeof *list->offset);
+    list->part_of = (int *)coll__take(coll__like(r->comm), n * sizeof *list->part_of);
+    list->offset = (size_t *)coll__take(coll__like(r->comm), n * sizeof *list->offset);
     if (!list->part_of || !list->offset) return COLL_ERR_MEMORY;
     list->count = coll__list_plan(&r->call, list, &memory);
     list->hash = coll__list_hash(&r->call);
-    list->parts = (coll_request *)coll__allocate((size_t)(list->count + 1) * sizeof *list->parts);
-    list->memory = (unsigned char *)coll__allocate(memory + 64 * (size_t)list->count);
+    list->parts = (coll_request *)coll__allocate(coll__like(r->comm), (size_t)(list->count + 1) * sizeof *list->parts);
+    list->memory = (unsigned char *)coll__allocate(coll__like(r->comm), memory + 64 * (size_t)list->count);
     if (!list->parts || !list->memory) return COLL_ERR_MEMORY;
     coll__list_calls(r, list);
     for (int k = 0; k < list->count && status == COLL_OK; k++)

@@ -61,6 +61,7 @@ typedef struct coll__message_queue { coll__message *first, *last; } coll__messag
 typedef struct coll__bins {
     coll__bin **buckets, *spare;
     size_t       length, used;                    /* buckets, a power of two; bins in them                   */
+    const coll_allocator *memory;                 /* of all of them                                           */
 } coll__bins;
 
 /* ---- >>bins ---- */
@@ -91,7 +92,7 @@ static bool coll__bins_grow(coll__bins *t)
 {
     const coll__bins old = *t;
     const size_t length = old.length ? 2 * old.length : COLL__BINS_FIRST;
-    coll__bin **buckets = (coll__bin **)coll__allocate(length * sizeof *buckets);
+    coll__bin **buckets = (coll__bin **)coll__allocate(t->memory, length * sizeof *buckets);
 
     if (!buckets) return old.length > 0;          /* a crowded one works, too                                 */
     t->buckets = buckets;
@@ -103,7 +104,7 @@ static bool coll__bins_grow(coll__bins *t)
             bin->chain = *at;
             *at = bin;
         }
-    free(old.buckets);
+    coll__give(old.buckets);
     return true;
 }
 
@@ -114,7 +115,7 @@ static coll__bin *coll__bin_open(coll__bins *t, const coll__match_key *key, int 
 
     if (bin) return bin;
     if (t->used >= t->length && !coll__bins_grow(t)) return NULL;
-    bin = t->spare ? t->spare : (coll__bin *)malloc(sizeof *bin);
+    bin = t->spare ? t->spare : (coll__bin *)coll__take(t->memory, sizeof *bin);
     if (!bin) return NULL;
     if (bin == t->spare) t->spare = bin->chain;
     coll__bin **at = coll__bin_bucket(t, key);
@@ -172,9 +173,9 @@ static void coll__bins_free(coll__bins *t)
     for (size_t i = 0; i <= t->length; i++)
         for (coll__bin *bin = i < t->length ? t->buckets[i] : t->spare, *next; bin; bin = next) {
             next = bin->chain;
-            free(bin);
+            coll__give(bin);
         }
-    free(t->buckets);
+    coll__give(t->buckets);
     *t = (coll__bins){ .length = 0 };
 }
 

@@ -274,13 +274,13 @@ static void coll__gone_sweep(coll__session *session)
             continue;
         }
         *at = g->next;
-        free(g);
+        coll__give(g);
     }
 }
 
 static coll_status coll__note_gone(coll__session *session, int peer, uint32_t comm, uint64_t sequence)
 {
-    coll__gone *gone = (coll__gone *)calloc(1, sizeof *gone);
+    coll__gone *gone = (coll__gone *)coll__take_zeros(coll__like(session), 1, sizeof *gone);
 
     if (!gone) return COLL_ERR_MEMORY;
     gone->peer = peer;
@@ -599,10 +599,10 @@ static void coll__messages_free(coll__session *session)
     coll__bins_free(&all->bins);
     for (coll__gone *g = all->gone, *next; g; g = next) {
         next = g->next;
-        free(g);
+        coll__give(g);
     }
-    free(all->peers);
-    free(all);
+    coll__give(all->peers);
+    coll__give(all);
     session->messages = NULL;
 }
 
@@ -662,7 +662,7 @@ static void coll__messages_close(coll_comm *comm, coll_status status)
             continue;
         }
         *at = g->next;
-        free(g);
+        coll__give(g);
     }
     for (int i = 0; i < comm->size && said == COLL_OK; i++) {
         const coll__message about = { .peer = coll__world_rank(comm, i), .comm = comm->id, .count = comm->sequence };

@@ -56,20 +56,20 @@ static coll__message *coll__message_take(coll__messages *all, size_t room)
     coll__message **from = &all->spare[room > 0], *m = *from;
 
     if (m) *from = m->next;
-    else m = (coll__message *)coll__allocate(sizeof *m);
+    else m = (coll__message *)coll__allocate(coll__like(all), sizeof *m);
     if (!m) return NULL;
     unsigned char *kept = m->kept;
     size_t had = m->room;
     if (had < room) {
-        free(kept);
+        coll__give(kept);
         had = coll__round_up(room, 512);
-        kept = (unsigned char *)malloc(had);
+        kept = (unsigned char *)coll__take(coll__like(all), had);
     }
     memset(m, 0, sizeof *m);
     m->kept = kept;
     m->room = kept ? had : 0;
     if (room == 0 || kept) return m;
-    free(m);
+    coll__give(m);
     return NULL;
 }
 
@@ -79,7 +79,7 @@ static void coll__message_spare(coll__messages *all, coll__message *m)
     coll__bins_leave(&all->bins, m);
     coll__message_unlink(m);
     if (m->room > COLL__COPY_MOST) {
-        free(m->kept);
+        coll__give(m->kept);
         m->kept = NULL;
         m->room = 0;
     }
@@ -91,8 +91,8 @@ static void coll__message_free_all(coll__message *m)
 {
     while (m) {
         coll__message *next = m->next;
-        free(m->kept);
-        free(m);
+        coll__give(m->kept);
+        coll__give(m);
         m = next;
     }
 }
@@ -199,10 +199,11 @@ static coll_status coll__peer_open(coll__session *session, int peer)
     coll__messages *all = session->messages;
 
     if (!all) {
-        all = session->messages = (coll__messages *)coll__allocate(sizeof *all);
+        all = session->messages = (coll__messages *)coll__allocate(coll__like(session), sizeof *all);
         if (!all) return COLL_ERR_MEMORY;
+        all->bins.memory = coll__like(all);
     }
-    if (!all->peers) all->peers = (coll__peer *)coll__allocate((size_t)session->size * sizeof(coll__peer));
+    if (!all->peers) all->peers = (coll__peer *)coll__allocate(coll__like(session), (size_t)session->size * sizeof(coll__peer));
     if (!all->peers) return COLL_ERR_MEMORY;
     coll__peer *p = &all->peers[peer];
     if (p->is_open || peer == session->rank) return COLL_OK;

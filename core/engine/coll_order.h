@@ -28,13 +28,13 @@ static coll_status coll__order_join(coll__order *order)
 
     if (!session->transport->offload || !session->transport->group) return COLL_OK;
     if (!comm->members) {
-        everyone = (int *)malloc((size_t)comm->size * sizeof *everyone);
+        everyone = (int *)coll__take(coll__like(comm), (size_t)comm->size * sizeof *everyone);
         if (!everyone) return COLL_ERR_MEMORY;
         for (int i = 0; i < comm->size; i++) everyone[i] = i;
     }
     order->group = session->transport->group(session->context, coll__order_id(order), everyone ? everyone : comm->members,
                                              comm->size, comm->rank);
-    free(everyone);
+    coll__give(everyone);
     return COLL_OK;
 }
 
@@ -57,12 +57,12 @@ static void coll__order_leave(coll__order *order)
     if (order->intra) coll__comm_free(order->intra);
     if (order->inter) coll__comm_free(order->inter);
     order->intra = order->inter = NULL;
-    free(order->arena);
+    coll__give(order->arena);
     order->arena = NULL;
     order->arena_length = 0;
     for (int i = 0; i < COLL__CACHED; i++) {
-        if (order->cached[i]) free(order->cached[i]->memory);
-        free(order->cached[i]);
+        if (order->cached[i]) coll__give(order->cached[i]->memory);
+        coll__give(order->cached[i]);
         order->cached[i] = NULL;
     }
 }
@@ -70,17 +70,17 @@ static void coll__order_leave(coll__order *order)
 static void coll__comm_free(coll_comm *comm)
 {
     coll__order_leave(&comm->main);
-    free(comm->members);
-    free(comm->topology);
-    free(comm->graph_lists);
-    free(comm->gauge);
-    free(comm->recorder);
-    free(comm->counts);
+    coll__give(comm->members);
+    coll__give(comm->topology);
+    coll__give(comm->graph_lists);
+    coll__give(comm->gauge);
+    coll__give(comm->recorder);
+    coll__give(comm->counts);
     for (int i = 0; i < COLL__PLAN_PLACES; i++) {
-        free(comm->plans[i]);
-        free(comm->others[i]);
+        coll__give(comm->plans[i]);
+        coll__give(comm->others[i]);
     }
-    free(comm);
+    coll__give(comm);
 }
 
 /* ---- >>who carries them ---- */

@@ -42,7 +42,7 @@ static coll_status coll__late(coll_request *r, int64_t waited_ns, coll__lateness
 {
     const coll__session *session = r->comm->session;
     const double seconds = (double)waited_ns * 1e-9;
-    unsigned char *is_late = (unsigned char *)calloc((size_t)session->size, 1);
+    unsigned char *is_late = (unsigned char *)coll__take_zeros(coll__like(session), (size_t)session->size, 1);
     coll_failure failure = { COLL_OK, -1, "" };
     char who[120] = "the others";
     int first = 0;
@@ -53,7 +53,7 @@ static coll_status coll__late(coll_request *r, int64_t waited_ns, coll__lateness
         session->transport->peer_status(session->context, is_late, NULL, 0);
     if (how == COLL__LATE_WARN && is_late) coll__late_warn(r, is_late, count, seconds);
     if (how == COLL__LATE_FAIL && is_late) coll__late_text(session, is_late, count, who, sizeof who);
-    free(is_late);
+    coll__give(is_late);
     if (how != COLL__LATE_FAIL) return COLL_PENDING;
     coll__blame(&failure, COLL_ERR_TIMEOUT, count > 0 ? first : -1, "no word from %s in %.3g s (rank %d waited)", who, seconds,
                 session->rank);

@@ -93,9 +93,9 @@ static inline const void *coll__in_place_of(coll_kind kind, const void *send, co
 /* ---- >>making one ---- */
 
 /* The plan kept there, as empty as it may be; NULL: there is no memory for one. */
-static inline coll__plan *coll__plan_at(coll__plan **place)
+static inline coll__plan *coll__plan_at(const coll_comm *comm, coll__plan **place)
 {
-    if (!*place) *place = (coll__plan *)coll__allocate(sizeof **place);
+    if (!*place) *place = (coll__plan *)coll__allocate(coll__like(comm), sizeof **place);
     return *place;
 }
 
@@ -133,7 +133,7 @@ static void coll__plan_make(coll_comm *comm, const coll_call *call, const coll__
     if (!COLL__PLANS || comm->extension || session->inspect || session->forced[call->kind] || call->residual || call->algorithm
         || !coll__is_repeatable(call->kind) || !coll__may_return(call) || coll__plan_like(comm, call)
         || coll__is_refused(comm, call, why, sizeof why)) return;
-    coll__plan *plan = coll__plan_at(coll__plan_of(comm, call));
+    coll__plan *plan = coll__plan_at(comm, coll__plan_of(comm, call));
     if (!plan) return;
     coll_request *own = &plan->request;
     own->call = *call;                            /* which may be its own                                     */

@@ -54,7 +54,7 @@ static coll_status coll__ready(coll_comm *comm, coll_request *r)
     r->carrier = coll__carrier_of(r);
     if (status == COLL_OK && r->carrier->bind) status = r->carrier->bind(r);
     if (status == COLL_OK) return r->call.residual && !is_extended ? coll__feedback_ready(r) : COLL_OK;
-    free(r->offsets);
+    coll__give(r->offsets);
     r->offsets = NULL;
     return status;
 }
@@ -63,18 +63,18 @@ static coll_status coll__ready(coll_comm *comm, coll_request *r)
 static void coll__release(coll_request *r)
 {
     if (r->carrier->unbind) r->carrier->unbind(r);
-    if (r->offsets) free(r->offsets);
+    if (r->offsets) coll__give(r->offsets);
 }
 
 /* Give a checked request an order of its own. */
 static coll_status coll__prepare(coll_comm *comm, coll_request *r)
 {
-    coll__prepared *p = (coll__prepared *)coll__allocate(sizeof *p);
+    coll__prepared *p = (coll__prepared *)coll__allocate(coll__like(comm), sizeof *p);
 
     if (!p) return COLL_ERR_MEMORY;
     coll__order_init(&p->order, comm, COLL__SPACE_CALLS, ++comm->prepare_count, true);
     if (r->order && coll__order_join(&p->order) < 0) {
-        free(p);
+        coll__give(p);
         return COLL_ERR_MEMORY;
     }
     p->numbers = comm->numbers;
@@ -101,14 +101,14 @@ static void coll__prepared_free(coll_request *r)
         *at = p->next;
         coll__order_leave(&p->order);
     }
-    free(p);
+    coll__give(p);
 }
 
 static void coll__request_free(coll_request *r)
 {
     if (r->prepared) coll__prepared_free(r);
     coll__release(r);
-    free(r);
+    coll__give(r);
 }
 
 /* It has ended, and its owner has freed it while it ran. */

@@ -65,16 +65,16 @@ static void coll__topology_add(coll__topology *t, const coll__resident *all, int
     if (at - first > t->most) t->most = at - first;
 }
 
-/* hosts[i]: where rank i of `size` lives; `rank`: this one.  For free(); NULL: no memory. */
-static coll__topology *coll__topology_of(const int *hosts, int size, int rank)
+/* hosts[i]: where rank i of `size` lives; `rank`: this one.  For coll__give; NULL: no memory. */
+static coll__topology *coll__topology_of(const coll_allocator *memory, const int *hosts, int size, int rank)
 {
     const size_t n = (size_t)size;
-    coll__topology *t = (coll__topology *)malloc(sizeof *t + (2 * n + 1) * sizeof *t->first);
-    coll__resident *all = (coll__resident *)malloc(n * (sizeof *all + sizeof(int)));
+    coll__topology *t = (coll__topology *)coll__take(memory, sizeof *t + (2 * n + 1) * sizeof *t->first);
+    coll__resident *all = (coll__resident *)coll__take(memory, n * (sizeof *all + sizeof(int)));
 
     if (!t || !all) {
-        free(t);
-        free(all);
+        coll__give(t);
+        coll__give(all);
         return NULL;
     }
     int *const first = (int *)(void *)(t + 1), *const begins = (int *)(void *)(all + n);
@@ -85,7 +85,7 @@ static coll__topology *coll__topology_of(const int *hosts, int size, int rank)
     for (int i = 0; i < size; i++)                /* where the host of a rank that is the first there begins; -1: of others */
         begins[all[i].rank] = i > 0 && all[i].host == all[i - 1].host ? -1 : i;
     for (int i = 0; i < size; i++) if (begins[i] >= 0) coll__topology_add(t, all + begins[i], size - begins[i], rank);
-    free(all);
+    coll__give(all);
     COLL__ASSERT(first[t->count] == size && coll__rank_at(t, t->host, t->place) == rank,
                  "%d ranks of %d have a host of %d, rank %d is at %d.%d", first[t->count], size, t->count, rank, t->host,
                  t->place);

@@ -183,7 +183,8 @@ static void coll__watch_look(coll__watch_turn *t)
 
 static coll_status coll__watch_many(coll__watch *w)
 {
-    coll__watch_turn *turns = (coll__watch_turn *)calloc((size_t)w->sessions, sizeof *turns), *t = turns;
+    const size_t n = (size_t)w->sessions;
+    coll__watch_turn *turns = (coll__watch_turn *)coll__take_zeros(coll__like(w->comms), n, sizeof *turns), *t = turns;
 
     if (!turns) return coll__start_failed(COLL_ERR_MEMORY, "no memory to wait for requests of %d coll_init", w->sessions);
     for (coll_comm *comm = w->comms; comm; comm = comm->beside) {
@@ -210,7 +211,7 @@ static coll_status coll__watch_many(coll__watch *w)
             (void)chief->session->transport->progress(chief->session->context, 0);
         coll__watch_drop(chief);
     }
-    free(turns);
+    coll__give(turns);
     return COLL_OK;
 }
 

@@ -9,15 +9,15 @@ static void coll__session_free(coll__session *session)
 {
     coll__messages_free(session);
     coll__fd_close(session);
-    free(session->survival);
-    free(session->listed);
+    coll__give(session->survival);
+    coll__give(session->listed);
     if (*session->guard) {
         coll__cond_free(&session->changed);
         coll__cond_free(&session->background.bell);
         coll__lock_free(&session->lock);
     }
     coll__fork_guard_free(session->guard);
-    free(session);
+    coll__give(session);
 }
 
 /* Who looks on in every session. */
@@ -32,11 +32,11 @@ static const coll__observer coll__observers = {
 static coll__session *coll__session_new(const coll__opened *o, const coll__settings *s)
 {
     const coll_transport *const transport = o->transport;
-    coll__session *session = (coll__session *)coll__allocate(sizeof *session);
+    coll__session *session = (coll__session *)coll__allocate(s->config.allocator, sizeof *session);
 
     if (session) session->guard = coll__fork_guard();
     if (!session || !session->guard) {
-        free(session);
+        coll__give(session);
         transport->close(o->context);
         return NULL;
     }
@@ -93,7 +93,7 @@ static uint32_t coll__hash_ranks(const int *ranks, int count, int tag)
 static coll_comm *coll__comm_of(coll__session *session, int *members, int rank, int size, uint32_t id,
                                 const coll__numbers *numbers)
 {
-    coll_comm *comm = (coll_comm *)coll__allocate(sizeof *comm);
+    coll_comm *comm = (coll_comm *)coll__allocate(coll__like(session), sizeof *comm);
 
     if (!comm) return NULL;
     comm->session = session;
@@ -158,7 +158,7 @@ static coll_status coll__derive_extension(coll_comm *parent, coll_comm **out)
 static coll_status coll__derive(coll_comm *parent, const int *ranks, int count, int me, uint32_t id, coll_comm **out)
 {
     coll__session *session = parent->session;
-    int *members = (int *)malloc((size_t)count * sizeof *members);
+    int *members = (int *)coll__take(coll__like(parent), (size_t)count * sizeof *members);
 
     for (int i = 0; members && i < count; i++) members[i] = coll__world_rank(parent, ranks[i]);
     coll_comm *comm = members ? coll__comm_of(session, members, me, count, id, &parent->numbers) : NULL;
@@ -170,7 +170,7 @@ static coll_status coll__derive(coll_comm *parent, const int *ranks, int count, 
         return parent->extension ? coll__derive_extension(parent, out) : COLL_OK;
     }
     if (comm) coll__comm_unlink(comm), coll__comm_free(comm);
-    else free(members);
+    else coll__give(members);
     coll_failure failure = { COLL_OK, -1, "" };   /* the others count on us: this is the end of all           */
     coll__blame(&failure, COLL_ERR_MEMORY, session->rank, "rank %d has no memory for a communicator", session->rank);
     return coll__session_fail(session, &failure);
@@ -212,8 +212,8 @@ static int coll__count_ballots(const coll__ballot *ballots, int size, int rank, 
 static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_comm **out)
 {
     const size_t size = (size_t)comm->size;
-    coll__ballot *ballots = (coll__ballot *)malloc(size * sizeof *ballots);
-    int *ranks = (int *)malloc(size * sizeof *ranks), me = 0;
+    coll__ballot *ballots = (coll__ballot *)coll__take(coll__like(comm), size * sizeof *ballots);
+    int *ranks = (int *)coll__take(coll__like(comm), size * sizeof *ranks), me = 0;
     coll_status status = COLL_ERR_MEMORY;
     uint32_t id = 0;
 
@@ -234,22 +234,22 @@ static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_
         status = coll__derive(comm, ranks, count, me, id, out);
     }
     coll__derived(comm->session);
-    free(ballots);
-    free(ranks);
+    coll__give(ballots);
+    coll__give(ranks);
     return status;
 }
 
 /* The members, and only they, agree on an id: an allreduce among them, in a space of its own. */
 static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int count, int me, int tag, coll_comm **out)
 {
-    int *members = (int *)malloc((size_t)count * sizeof *members);
+    int *members = (int *)coll__take(coll__like(comm), (size_t)count * sizeof *members);
     uint64_t id = comm->session->next_id;
     coll_request r;
 
     for (int i = 0; members && i < count; i++) members[i] = coll__world_rank(comm, ranks[i]);
     coll_comm *meeting = members ? coll__comm_of(comm->session, members, me, count, comm->id, &comm->numbers) : NULL;
     if (!meeting) {
-        free(members);
+        coll__give(members);
         return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "no memory for a communicator of %d ranks", count);
     }
     coll__order_init(&meeting->main, meeting, COLL__SPACE_CREATE, coll__hash_ranks(ranks, count, tag), true);
@@ -276,7 +276,7 @@ static int coll__place_among(coll_comm *comm, const int *ranks, int count, int t
                             count < 1 ? count : tag);
         return -1;
     }
-    unsigned char *is_there = (unsigned char *)calloc((size_t)comm->size, 1);
+    unsigned char *is_there = (unsigned char *)coll__take_zeros(coll__like(comm), (size_t)comm->size, 1);
     int me = -1, wrong = -1;
 
     for (int i = 0; is_there && i < count && wrong < 0; i++) {
@@ -284,7 +284,7 @@ static int coll__place_among(coll_comm *comm, const int *ranks, int count, int t
         else is_there[ranks[i]] = 1;
         if (ranks[i] == comm->rank) me = i;
     }
-    free(is_there);
+    coll__give(is_there);
     if (wrong >= 0)
         coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "create: rank %d, at %d of the list, %s", ranks[wrong], wrong,
                             ranks[wrong] < 0 || ranks[wrong] >= comm->size ? "is out of range" : "is named twice");
@@ -354,7 +354,7 @@ static void coll__prepared_orphan(coll_comm *comm)
         coll__order_leave(&p->order);
         p->request->comm = NULL;
         p->request->prepared = NULL;
-        free(p);
+        coll__give(p);
     }
 }
 

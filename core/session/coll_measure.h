@@ -247,7 +247,8 @@ static coll_status coll__measure_inside(coll_comm *comm)
     coll_failure failure = { COLL_OK, -1, "" };
 
     for (int i = coll__measure_peers(comm->size, peers) - 1; i >= 0; i--) takes_part |= peers[i] == comm->rank;
-    unsigned char *const memory = comm->gauge = (unsigned char *)coll__allocate(takes_part ? 2 * COLL__MEASURE_BYTES + 64 : 64);
+    const size_t length = takes_part ? 2 * COLL__MEASURE_BYTES + 64 : 64;
+    unsigned char *const memory = comm->gauge = (unsigned char *)coll__allocate(coll__like(comm), length);
     if (!memory) {                                /* the others count on us: this is the end of all           */
         const int me = comm->session->rank;
         coll__blame(&failure, COLL_ERR_MEMORY, me, "rank %d has no memory to measure with", me);
@@ -260,7 +261,7 @@ static coll_status coll__measure_inside(coll_comm *comm)
         found.link.per_byte_reduced = coll__measure_fold(comm->session, memory);
         coll__numbers_settle(&found);
     }
-    free(memory);
+    coll__give(memory);
     comm->gauge = NULL;
     return status == COLL_OK ? coll__measure_tell(comm, &found) : status;
 }

@@ -23,7 +23,7 @@ static coll_status coll__check_neighbors(coll_comm *comm, const char *name, cons
 static coll_status coll__check_edges(coll_comm *comm, const coll__graph *graph)
 {
     const size_t size = (size_t)comm->size;
-    uint32_t *out = (uint32_t *)coll__allocate(2 * size * sizeof *out), *in = out ? out + size : NULL;
+    uint32_t *out = (uint32_t *)coll__allocate(coll__like(comm), 2 * size * sizeof *out), *in = out ? out + size : NULL;
     coll_failure failure = { COLL_OK, -1, "" };
     coll_request r;
 
@@ -39,24 +39,24 @@ static coll_status coll__check_edges(coll_comm *comm, const coll__graph *graph)
                     in[i] < (uint32_t)INT32_MAX ? "more" : "less", comm->rank);
         status = coll__comm_fail(comm, &failure);
     }
-    free(out);
+    coll__give(out);
     return status;
 }
 
 static coll_status coll__neighbors_inside(coll_comm *comm, const coll__graph *wanted)
 {
     const size_t sources = (size_t)wanted->sources, destinations = (size_t)wanted->destinations;
-    int *lists = (int *)malloc((sources + destinations + 1) * sizeof *lists);
+    int *lists = (int *)coll__take(coll__like(comm), (sources + destinations + 1) * sizeof *lists);
 
     if (!lists) return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "no memory for %zu neighbours", sources + destinations);
     if (sources) memcpy(lists, wanted->source, sources * sizeof *lists);
     if (destinations) memcpy(lists + sources, wanted->destination, destinations * sizeof *lists);
     const coll_status status = coll__check_edges(comm, wanted);
     if (status < 0) {
-        free(lists);
+        coll__give(lists);
         return status;
     }
-    free(comm->graph_lists);
+    coll__give(comm->graph_lists);
     comm->graph_lists = lists;
     comm->graph_version++;
     comm->graph = (coll__graph){ wanted->sources, wanted->destinations, lists, lists + sources };

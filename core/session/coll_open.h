@@ -115,8 +115,9 @@ static coll_status coll__open_settle(const coll__program *program, coll__setting
 /* Make the communicators of `count` ranks, for coll_init (is_init) or for callers that make several. */
 static coll_status coll__open(const coll__program *program, int count, bool is_init, coll_comm **out, const coll_config *config)
 {
-    coll__settings *const s = (coll__settings *)coll__allocate(sizeof *s);
-    coll__opened *const opened = (coll__opened *)coll__allocate((size_t)count * sizeof *opened);
+    const coll_allocator *const memory = config ? config->allocator : NULL;
+    coll__settings *const s = (coll__settings *)coll__allocate(memory, sizeof *s);
+    coll__opened *const opened = (coll__opened *)coll__allocate(memory, (size_t)count * sizeof *opened);
     const coll__transport_row *row;
     coll_status status = s && opened ? COLL_OK : coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", count);
 
@@ -128,9 +129,30 @@ static coll_status coll__open(const coll__program *program, int count, bool is_i
                               : row->open(s, count, opened);
     }
     if (status == COLL_OK) status = coll__comms_new(opened, count, s, out);
-    free(opened);
-    free(s);
+    coll__give(opened);
+    coll__give(s);
     return status;
+}
+
+/* A rank over a transport of the program's own. */
+static coll_status coll__open_custom(const coll__program *program, const coll_transport *transport, void *context, int rank,
+                                     int size, coll_comm **out, const coll_config *config)
+{
+    coll_config only = config ? *config : (coll_config){ 0 };
+    coll__settings s;
+
+    if (!out || !transport || !transport->send || !transport->recv || !transport->progress || !transport->close)
+        return coll__start_failed(COLL_ERR_ARGUMENT,
+                                  "coll_init_custom: out is NULL, or the transport lacks send, recv, progress or close");
+    *out = NULL;
+    only.rank = 0, only.size = 1, only.transport = NULL;
+    if (size < 1 || size > COLL__SIZE_MOST)
+        return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init_custom: size %d is out of range: 1 to %d", size, COLL__SIZE_MOST);
+    if (rank < 0 || rank >= size)
+        return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init_custom: rank %d is out of range for %d ranks", rank, size);
+    const coll_status status = coll__settle(program, &s, &only, 1);
+    const coll__opened opened = coll__opened_as(transport, context, rank, size, &s);
+    return status < 0 ? status : coll__comms_new(&opened, 1, &s, out);
 }
 
 /* ---- >>spawn ---- */
@@ -168,8 +190,9 @@ static int coll__spawn(const coll__program *program, int count, int (*fn)(coll_c
 {
     if (!fn) return coll__started(coll__start_failed(COLL_ERR_ARGUMENT, "coll_spawn: fn is NULL"), config);
     if (coll__check_count("coll_spawn", count) < 0) return coll__started(COLL_ERR_ARGUMENT, config);
-    coll_comm **comms = (coll_comm **)calloc((size_t)count, sizeof *comms);
-    coll__worker *workers = (coll__worker *)calloc((size_t)count, sizeof *workers);
+    const coll_allocator *const memory = config ? config->allocator : NULL;
+    coll_comm **comms = (coll_comm **)coll__take_zeros(memory, (size_t)count, sizeof *comms);
+    coll__worker *workers = (coll__worker *)coll__take_zeros(memory, (size_t)count, sizeof *workers);
     const coll__transport_row *row = NULL;
     coll_status status = comms && workers ? coll__open(program, count, false, comms, config)
                                           : coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", count);
@@ -181,8 +204,8 @@ static int coll__spawn(const coll__program *program, int count, int (*fn)(coll_c
     if (status == COLL_OK) status = row && row->spawn ? row->spawn(count, workers) : coll__workers_run(count, workers);
     int result = coll__started(status, config);
     for (int i = 0; i < count && result == 0; i++) result = workers[i].result;
-    free(workers);
-    free(comms);
+    coll__give(workers);
+    coll__give(comms);
     return result;
 }
 

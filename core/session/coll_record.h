@@ -27,7 +27,7 @@ typedef struct coll__recorder {
 static coll__recorder *coll__recorder_new(const coll__session *session)
 {
     const bool is_recorded = !session->transport->now || session->size <= COLL__RECORDED_MOST;
-    return is_recorded ? (coll__recorder *)calloc(1, sizeof(coll__recorder)) : NULL;
+    return is_recorded ? (coll__recorder *)coll__take_zeros(coll__like(session), 1, sizeof(coll__recorder)) : NULL;
 }
 
 /* May this be asked for? */

@@ -54,8 +54,8 @@ static coll_status coll__shrink_once(coll_comm *comm, coll_comm **out)
     coll_failure failure = { COLL_OK, -1, "" };
     coll__settings settings;
 
-    if (!session->survival) session->survival = (unsigned char *)calloc(size, 1);
-    if (!session->listed) session->listed = (int *)malloc(2 * size * sizeof *session->listed);
+    if (!session->survival) session->survival = (unsigned char *)coll__take_zeros(coll__like(session), size, 1);
+    if (!session->listed) session->listed = (int *)coll__take(coll__like(session), 2 * size * sizeof *session->listed);
     if (!session->listed || !session->survival)
         return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "shrink: no memory for %d ranks", comm->size);
     int *const ranks = session->listed;           /* of the session: a simulated rank may die in here         */
@@ -67,6 +67,7 @@ static coll_status coll__shrink_once(coll_comm *comm, coll_comm **out)
     for (int i = 0; i < comm->size; i++) session->survival[ranks[i]] = COLL__LOST;
     for (int i = 0; i < who.count; i++) session->survival[who.ranks[i]] = COLL__GOES_ON;
     coll__settings_of(comm, &settings);
+    settings.config.allocator = coll__like(session);
     const coll__opened opened = coll__opened_after(comm, &who);
     *out = coll__comm_new(&opened, &settings);
     if (!*out) return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "shrink: no memory for a communicator");
@@ -134,7 +135,8 @@ static int coll__failed_ranks(const coll_comm *comm, int *ranks, int capacity)
 {
     const coll__session *session = comm->session;
     const bool has_failed = __atomic_load_n(&session->failure.status, __ATOMIC_ACQUIRE) != COLL_OK;
-    unsigned char *is_failed = has_failed ? (unsigned char *)calloc((size_t)session->size, 1) : NULL;
+    unsigned char *is_failed = has_failed ? (unsigned char *)coll__take_zeros(coll__like(session), (size_t)session->size, 1)
+                                          : NULL;
     int count = 0;
 
     if (!is_failed) return 0;
@@ -150,7 +152,7 @@ static int coll__failed_ranks(const coll_comm *comm, int *ranks, int capacity)
             if (ranks && count < capacity) ranks[count] = i;
             count++;
         }
-    free(is_failed);
+    coll__give(is_failed);
     return count;
 }
 

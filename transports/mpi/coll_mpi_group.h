@@ -27,13 +27,13 @@ static void coll__mpi_group_free(coll__mpi_group *g)
 {
     const bool is_alive = !g->mpi->is_finalized;
 
-    free(g->ranks);
-    free(g->left);
+    coll__give(g->ranks);
+    coll__give(g->left);
     if (is_alive && g->comm != MPI_COMM_NULL) MPI_Comm_free(&g->comm);
     if (is_alive && g->mother != MPI_COMM_NULL) MPI_Comm_free(&g->mother);
-    free(g->stage);
-    free(g->lists);
-    if (g != &g->mpi->all) free(g);
+    coll__give(g->stage);
+    coll__give(g->lists);
+    if (g != &g->mpi->all) coll__give(g);
 }
 
 static coll__mpi_group *coll__mpi_group_of(const coll__mpi *mpi, uint64_t id)
@@ -70,7 +70,7 @@ static void coll__mpi_words_take(coll__mpi *mpi, coll__mpi_group *g)
         }
         coll__mpi_member_left(g, i, w->began);
         *at = w->next;
-        free(w);
+        coll__give(w);
     }
 }
 
@@ -84,7 +84,7 @@ static void coll__mpi_gone_from(coll__mpi *mpi, uint64_t group, int rank, uint64
         if (i >= 0) coll__mpi_member_left(g, i, began);
         return;
     }
-    coll__mpi_word_of *w = (coll__mpi_word_of *)coll__allocate(sizeof *w);
+    coll__mpi_word_of *w = (coll__mpi_word_of *)coll__allocate(coll__like(mpi), sizeof *w);
     if (!w) return;
     *w = (coll__mpi_word_of){ mpi->words, group, began, rank };
     mpi->words = w;
@@ -201,12 +201,12 @@ static void *coll__mpi_group_make(void *context, uint64_t id, const int *ranks, 
     if (mpi->mode == COLL__MPI_MESSAGES || !is_possible) return NULL;
     if (mpi->failure.status != COLL_OK || !coll__mpi_may_call(mpi)) return NULL;
     coll__mpi_sweep(mpi);
-    coll__mpi_group *g = (coll__mpi_group *)malloc(sizeof *g);
+    coll__mpi_group *g = (coll__mpi_group *)coll__take(coll__like(mpi), sizeof *g);
     int code = MPI_ERR_NO_MEM;
     if (g) {
         coll__mpi_group_init(g, mpi, id, count, me);
-        g->ranks = (int *)malloc((size_t)count * sizeof *g->ranks);
-        g->left = (uint64_t *)coll__allocate((size_t)count * sizeof *g->left);
+        g->ranks = (int *)coll__take(coll__like(mpi), (size_t)count * sizeof *g->ranks);
+        g->left = (uint64_t *)coll__allocate(coll__like(mpi), (size_t)count * sizeof *g->left);
     }
     if (!g || !g->ranks || !g->left) {
         coll__blame(&mpi->suspicion, COLL_ERR_MEMORY, mpi->rank, "rank %d has no memory for a communicator", mpi->rank);

@@ -74,7 +74,7 @@ static void coll__mpi_expect(coll__mpi *mpi, int peer, int channel)
     coll__mpi_stream *s = coll__mpi_stream_of(mpi, peer, channel);
 
     if (s->is_posted) return;
-    if (!s->landing) s->landing = (unsigned char *)malloc(COLL__MPI_EAGER);
+    if (!s->landing) s->landing = (unsigned char *)coll__take(coll__like(mpi), COLL__MPI_EAGER);
     if (!s->landing) coll__blame(&mpi->suspicion, COLL_ERR_MEMORY, mpi->rank, "rank %d has no memory for messages", mpi->rank);
     MPI_Request *request = s->landing ? coll__mpi_board(mpi) : NULL;
     if (!request) return;

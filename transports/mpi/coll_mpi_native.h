@@ -16,8 +16,8 @@
 static unsigned char *coll__mpi_stage(coll__mpi_group *g, size_t length)
 {
     if (length > g->stage_length) {
-        free(g->stage);
-        g->stage = (unsigned char *)malloc(length);
+        coll__give(g->stage);
+        g->stage = (unsigned char *)coll__take(coll__like(g->mpi), length);
         g->stage_length = g->stage ? length : 0;
     }
     return g->stage;
@@ -43,7 +43,7 @@ static bool coll__mpi_list(coll__mpi_group *g, const coll_call *c, size_t each, 
     const size_t *const lists[] = { sends ? c->send_counts : NULL, receives ? c->recv_counts : NULL,
                                     sends ? c->send_offsets : NULL, receives ? c->recv_offsets : NULL };
 
-    if (!g->lists) g->lists = malloc(words);
+    if (!g->lists) g->lists = coll__take(coll__like(g->mpi), words);
     if (!g->lists) return false;
     coll__mpi_offset *offsets = (coll__mpi_offset *)g->lists;
     coll__mpi_int *counts = (coll__mpi_int *)(void *)(offsets + 2 * n);

@@ -9,7 +9,7 @@
 /* A note that is being made for up to `count` ranks; NULL: no memory, and nobody is told. */
 static coll__mpi_parcel *coll__mpi_note_new(const coll__mpi *mpi, coll__mpi_word word)
 {
-    coll__mpi_parcel *parcel = (coll__mpi_parcel *)coll__allocate(sizeof *parcel);
+    coll__mpi_parcel *parcel = (coll__mpi_parcel *)coll__allocate(coll__like(mpi), sizeof *parcel);
 
     if (!parcel) return NULL;
     parcel->left = 1;                             /* until all are addressed                                  */
@@ -20,7 +20,7 @@ static coll__mpi_parcel *coll__mpi_note_new(const coll__mpi *mpi, coll__mpi_word
 
 static void coll__mpi_parcel_done(coll__mpi_parcel *parcel)
 {
-    if (--parcel->left == 0) free(parcel);
+    if (--parcel->left == 0) coll__give(parcel);
 }
 
 static void coll__mpi_note_send(coll__mpi *mpi, coll__mpi_parcel *parcel, int rank)

@@ -166,15 +166,15 @@ static bool coll__mpi_may_call(coll__mpi *mpi)
 static bool coll__mpi_grow(coll__mpi *mpi, int room)
 {
     const size_t n = (size_t)room;
-    MPI_Request *requests = (MPI_Request *)realloc(mpi->requests, n * sizeof *requests);
+    MPI_Request *requests = (MPI_Request *)coll__take_more(coll__like(mpi), mpi->requests, n * sizeof *requests);
     if (requests) mpi->requests = requests;
-    coll__mpi_flight *flights = (coll__mpi_flight *)realloc(mpi->flights, n * sizeof *flights);
+    coll__mpi_flight *flights = (coll__mpi_flight *)coll__take_more(coll__like(mpi), mpi->flights, n * sizeof *flights);
     if (flights) mpi->flights = flights;
-    coll__mpi_flight *landed = (coll__mpi_flight *)realloc(mpi->landed, n * sizeof *landed);
+    coll__mpi_flight *landed = (coll__mpi_flight *)coll__take_more(coll__like(mpi), mpi->landed, n * sizeof *landed);
     if (landed) mpi->landed = landed;
-    MPI_Status *statuses = (MPI_Status *)realloc(mpi->statuses, n * sizeof *statuses);
+    MPI_Status *statuses = (MPI_Status *)coll__take_more(coll__like(mpi), mpi->statuses, n * sizeof *statuses);
     if (statuses) mpi->statuses = statuses;
-    int *indices = (int *)realloc(mpi->indices, n * sizeof *indices);
+    int *indices = (int *)coll__take_more(coll__like(mpi), mpi->indices, n * sizeof *indices);
     if (indices) mpi->indices = indices;
     if (!requests || !flights || !landed || !statuses || !indices) return false;
     mpi->room = room;

@@ -165,7 +165,7 @@ static void coll__fibers_free(coll__sim *w)
     for (int i = 0; w->fibers && i < w->places; i++)
         if (w->fibers[i].tsan) __tsan_destroy_fiber(w->fibers[i].tsan);
 #endif
-    free(w->fibers);
+    coll__give(w->fibers);
     if (w->stacks) munmap(w->stacks, w->stacks_length);
     w->fibers = NULL;
     w->stacks = NULL;
@@ -205,7 +205,7 @@ static bool coll__fibers_make(coll__sim *w)
     each = coll__round_up(coll__most(each, 4 * page), page) + page;
     w->stack_each = each;
     w->stacks_length = size * each;
-    w->fibers = (coll__fiber *)coll__allocate(size * sizeof *w->fibers);
+    w->fibers = (coll__fiber *)coll__allocate(coll__like(w), size * sizeof *w->fibers);
     w->stacks = (unsigned char *)coll__reserve_stacks(w->stacks_length);
     if (!w->fibers || !w->stacks) return false;
 #if defined(COLL__SIM_ASAN)

@@ -161,8 +161,8 @@ static void coll__sim_exodus_go(coll__sim *w)
     for (int i = 0; i < w->places && !lead; i++) lead = w->fibers[i].exodus;
     if (!lead) return;
     const size_t length = (size_t)lead->count;
-    coll__sim_exodus **who = (coll__sim_exodus **)calloc(2 * length, sizeof *who);
-    unsigned char *is_there = (unsigned char *)calloc(length, 1);
+    coll__sim_exodus **who = (coll__sim_exodus **)coll__take_zeros(coll__like(w), 2 * length, sizeof *who);
+    unsigned char *is_there = (unsigned char *)coll__take_zeros(coll__like(w), length, 1);
     bool is_memory = who && is_there;
     for (int i = 0; i < w->places && is_memory; i++) {
         coll__sim_exodus *e = w->fibers[i].exodus;
@@ -171,8 +171,8 @@ static void coll__sim_exodus_go(coll__sim *w)
         else coll__blame(e->failure, COLL_ERR_UNSUPPORTED, -1, "in a simulated world only one list of ranks goes on");
     }
     if (is_memory) is_memory = coll__sim_gather_all(w, who, who + length, is_there, lead->count, when);
-    free(who);
-    free(is_there);
+    coll__give(who);
+    coll__give(is_there);
     for (int i = 0; i < w->places; i++) {
         coll__sim_exodus *e = w->fibers[i].exodus;
         if (!e) continue;

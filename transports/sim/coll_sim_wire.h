@@ -83,7 +83,7 @@ static bool coll__sim_is_cut(coll__sim *w, int from, int to, double time)
 static void coll__parcel_keep(coll__sim *w, coll__parcel *p, const void *from)
 {
     if (p->length == 0) return;
-    p->kept = p->length <= COLL__PARCEL_SMALL ? p->small : (unsigned char *)malloc(p->length);
+    p->kept = p->length <= COLL__PARCEL_SMALL ? p->small : (unsigned char *)coll__take(coll__like(w), p->length);
     if (p->kept) memcpy(p->kept, from, p->length);
     else coll__sim_no_memory(w);
 }

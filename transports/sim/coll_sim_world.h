@@ -158,7 +158,7 @@ static inline const coll_failure *coll__sim_end_of(const coll__sim_rank *r) { re
 
 static void *coll__sim_chunk(coll__sim *w, size_t length)
 {
-    void **chunk = (void **)coll__allocate(COLL__LINE + length);
+    void **chunk = (void **)coll__allocate(coll__like(w), COLL__LINE + length);
 
     if (!chunk) return NULL;
     *chunk = w->chunks;
@@ -184,7 +184,7 @@ static coll__parcel *coll__parcel_take(coll__sim *w)
 
 static void coll__parcel_give(coll__sim *w, coll__parcel *p)
 {
-    if (p->kept != p->small) free(p->kept);
+    if (p->kept != p->small) coll__give(p->kept);
     p->kept = NULL;
     p->next = w->spare_parcels;
     w->spare_parcels = p;
@@ -213,7 +213,7 @@ static bool coll__table_grow(coll__sim *w)
 {
     coll__lane **const old = w->table;
     const size_t length = w->table_length;
-    coll__lane **table = (coll__lane **)coll__allocate((length ? 2 * length : 64) * sizeof(coll__lane *));
+    coll__lane **table = (coll__lane **)coll__allocate(coll__like(w), (length ? 2 * length : 64) * sizeof(coll__lane *));
 
     if (!table) return length > 0;                /* a crowded one works, too                                 */
     w->table = table;
@@ -225,7 +225,7 @@ static bool coll__table_grow(coll__sim *w)
             lane->chain = table[slot];
             table[slot] = lane;
         }
-    free(old);
+    coll__give(old);
     return true;
 }
 
@@ -308,7 +308,7 @@ static void coll__sim_push(coll__sim *w, coll__sim_kind kind, double time, void 
                  what ? "something" : "nothing");
     if (w->event_count == w->event_room) {
         const size_t room = w->event_room ? 2 * w->event_room : 256;
-        void *events = realloc(w->events, room * sizeof *w->events);
+        void *events = coll__take_more(coll__like(w), w->events, room * sizeof *w->events);
         if (!events) {
             coll__sim_no_memory(w);
             return;

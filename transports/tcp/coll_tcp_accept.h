@@ -103,7 +103,8 @@ static void coll__stream_open(coll__tcp *tcp, coll__stream *s, int lane, coll__p
     s->state = coll__stream_joined(s, lane, pipe) ? COLL__STREAM_OPEN : COLL__STREAM_NONE;
     coll__heartbeat_path(&tcp->heartbeat, s->peer, fd);
     if (coll__bundle_of(s) || !coll__pipe_is_plain(&s->pipe) || !coll__is_of_this_host(tcp, s->peer)) return;
-    if (!coll__memory_begin(&s->pipe, tcp->us.world, from, to, s->channel, coll__ring_length(tcp), tcp->rank == from))
+    if (!coll__memory_begin(coll__like(tcp), &s->pipe, tcp->us.world, from, to, s->channel, coll__ring_length(tcp),
+                            tcp->rank == from))
         coll__blame(&tcp->suspicion, COLL_ERR_MEMORY, tcp->rank, "has no memory for a connection to rank %d", s->peer);
 }
 
@@ -196,7 +197,7 @@ static void coll__stream_dial(coll__tcp *tcp, coll__stream *s)
     }
     const coll__address a = coll__endpoint_address(tcp, s->peer, s->tried);
     const int fd = coll__dial(&a);
-    s->greet = fd < 0 ? NULL : (coll__greet *)malloc(sizeof *s->greet);
+    s->greet = fd < 0 ? NULL : (coll__greet *)coll__take(coll__like(tcp), sizeof *s->greet);
     if (!s->greet) {
         const int error = fd < 0 ? errno : ENOMEM;
         if (fd >= 0) close(fd);
@@ -269,7 +270,7 @@ static void coll__stream_dialled(coll__tcp *tcp, coll__stream *s)
         if (is_refused) coll__stream_unreachable(tcp, s, error);
         else coll__stream_turned_away(tcp, s, status, g->why);
     }
-    free(g);
+    coll__give(g);
     if (status == COLL_OK && s->state == COLL__STREAM_NONE) coll__stream_dial(tcp, s);        /* the next lane      */
 }
 

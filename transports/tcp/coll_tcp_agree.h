@@ -122,7 +122,7 @@ static int coll__agreement_first(const coll__agreement *h)
 
 static bool coll__heard_open(const coll__agreement *h, coll__heard *heard, coll__pipe *pipe)
 {
-    if (!heard->bytes) heard->bytes = (unsigned char *)malloc(COLL__CONTROL_LENGTH + (size_t)h->count);
+    if (!heard->bytes) heard->bytes = (unsigned char *)coll__take(coll__like(h->old), COLL__CONTROL_LENGTH + (size_t)h->count);
     heard->pipe = coll__pipe_take(pipe);
     heard->length = 0;
     if (heard->bytes) return true;
@@ -160,7 +160,7 @@ static coll_status coll__heard_next(const coll__agreement *h, coll__heard *heard
 static void coll__heard_close(coll__heard *heard)
 {
     coll__pipe_close(&heard->pipe);
-    free(heard->bytes);
+    coll__give(heard->bytes);
     heard->bytes = NULL;
 }
 
@@ -186,7 +186,7 @@ typedef enum coll__answer {
 static void coll__dialling_ends(coll__dialling *c)
 {
     if (c->greet) coll__pipe_close(&c->greet->pipe);
-    free(c->greet);
+    coll__give(c->greet);
     c->greet = NULL;
     coll__pipe_close(&c->heard.pipe);
     c->is_connected = false;
@@ -212,7 +212,7 @@ static coll__answer coll__dialling_begin(coll__agreement *h, coll__dialling *c, 
     const coll__address a = coll__endpoint_address(h->old, rank, c->way++ % count);
     const int fd = coll__dial(&a);
     if (fd < 0) return coll__dialling_in_vain(c, count, errno);
-    c->greet = (coll__greet *)malloc(sizeof *c->greet);
+    c->greet = (coll__greet *)coll__take(coll__like(h->old), sizeof *c->greet);
     if (c->greet) coll__greet_call(c->greet, &h->us, fd, hello, coll__never);
     else close(fd);
     return c->greet ? COLL__ANSWER_NONE : COLL__ANSWER_NOT_READY;
@@ -241,7 +241,7 @@ static coll__answer coll__dialling_advance(coll__agreement *h, coll__dialling *c
         status = coll__greet_advance(c->greet, &h->us);
         if (status == COLL_OK && !coll__heard_open(h, &c->heard, &c->greet->pipe)) status = COLL_ERR_MEMORY;
         if (status == COLL_OK) {
-            free(c->greet);
+            coll__give(c->greet);
             c->greet = NULL;
         }
     }
@@ -659,11 +659,11 @@ static bool coll__agreement_open(coll__agreement *h)
     const size_t n = (size_t)h->count;
 
     unsigned char **const marks[] = { &h->is_there, &h->is_lost, &h->is_late, &h->is_said_dead, &h->table };
-    unsigned char *const memory = (unsigned char *)coll__allocate(sizeof marks / sizeof *marks * n);
+    unsigned char *const memory = (unsigned char *)coll__allocate(coll__like(h->old), sizeof marks / sizeof *marks * n);
     for (size_t i = 0; memory && i < sizeof marks / sizeof *marks; i++) *marks[i] = memory + i * n;
-    h->attendees = (coll__attendee *)coll__allocate(n * sizeof *h->attendees);
-    h->calls = (coll__dialling *)coll__allocate(n * sizeof *h->calls);
-    h->fds = (struct pollfd *)coll__allocate((2 * n + (size_t)h->old->greeting_room + 1) * sizeof *h->fds);
+    h->attendees = (coll__attendee *)coll__allocate(coll__like(h->old), n * sizeof *h->attendees);
+    h->calls = (coll__dialling *)coll__allocate(coll__like(h->old), n * sizeof *h->calls);
+    h->fds = (struct pollfd *)coll__allocate(coll__like(h->old), (2 * n + (size_t)h->old->greeting_room + 1) * sizeof *h->fds);
     for (int i = 0; h->attendees && i < h->count; i++) h->attendees[i].heard.pipe.fd = -1;
     for (int i = 0; h->calls && i < h->count; i++) h->calls[i].heard.pipe.fd = -1;
     for (int i = 0; h->is_late && i < h->count; i++) h->is_late[i] = h->old->heartbeat.was_late[h->ranks[i]];
@@ -679,10 +679,10 @@ static void coll__agreement_close(coll__agreement *h)
         coll__heard_close(&h->calls[i].heard);
     }
     coll__agreement_takes_listener(h, false);
-    free(h->is_there);
-    free(h->attendees);
-    free(h->calls);
-    free(h->fds);
+    coll__give(h->is_there);
+    coll__give(h->attendees);
+    coll__give(h->calls);
+    coll__give(h->fds);
 }
 
 #endif /* COLL_TCP_AGREE_H  */

@@ -487,12 +487,12 @@ static coll_status coll__reach_root(coll__tcp *tcp, const coll_config *c, int64_
 static coll_status coll__take_table(coll__tcp *tcp, coll__pipe *pipe, const char *tuning, int64_t deadline)
 {
     const size_t length = (size_t)tcp->size * COLL__ENDPOINT_LENGTH;
-    unsigned char *table = (unsigned char *)coll__allocate(length);
+    unsigned char *table = (unsigned char *)coll__allocate(coll__like(tcp), length);
 
     if (!table) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", tcp->size);
     const int error = coll__pipe_transfer(pipe, table, length, false, deadline);
     const bool is_good = !error && coll__table_read(tcp, table);
-    free(table);
+    coll__give(table);
     coll__print(tcp->tuning, sizeof tcp->tuning, "%s", tuning);
     if (is_good) return COLL_OK;
     return coll__start_failed(error ? COLL_ERR_PEER : COLL_ERR_PROTOCOL, "rank %d got no table of ranks from rank 0: %s",
@@ -581,7 +581,7 @@ static int coll__by_host(const void *a, const void *b)
  * left of a processor for each rank of the fullest host. */
 static coll_status coll__count_neighbours(const coll__tcp *tcp, coll__opened *opened)
 {
-    const coll__endpoint **all = (const coll__endpoint **)malloc((size_t)tcp->size * sizeof *all);
+    const coll__endpoint **all = (const coll__endpoint **)coll__take(coll__like(tcp), (size_t)tcp->size * sizeof *all);
     coll__host_ranks host = { .size = 0 };
 
     if (!all) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", tcp->size);
@@ -600,7 +600,7 @@ static coll_status coll__count_neighbours(const coll__tcp *tcp, coll__opened *op
         opened->processors = coll__host_processors(&host);
         coll__opened_at(opened, local_rank, host.size);
     }
-    free((void *)all);
+    coll__give((void *)all);
     return COLL_OK;
 }
 
@@ -630,7 +630,7 @@ static coll_status coll__tcp_join(coll__tcp **out, const coll__tcp_settings *set
     *out = NULL;
     if (!tcp) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", c->size);
     const size_t connections = (size_t)c->size * COLL_CHANNEL_COUNT * ((size_t)tcp->us.more_lanes + 1);
-    coll_status status = coll__io_open(&tcp->io, c->tcp.io, connections, &log);
+    coll_status status = coll__io_open(&tcp->io, coll__like(tcp), c->tcp.io, connections, &log);
     if (status == COLL_OK) status = coll__network_read(&tcp->network, settings, &log);
     if (status == COLL_OK) coll__io_watch(&tcp->io, tcp->io.bell.fd, POLLIN, coll__tag(COLL__EVENT_BELL, 0));
     if (c->rank == 0 && opened->numbers.origin == COLL__BY_FILE)

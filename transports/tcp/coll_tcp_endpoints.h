@@ -89,12 +89,12 @@ static void coll__endpoint_lost(coll__tcp *tcp, int index)
 /* The ranks that have not come, or not told their endpoints, as ranges. */
 static void coll__missing_ranks(const coll__tcp *tcp, char *text, size_t room)
 {
-    unsigned char *is_missing = (unsigned char *)calloc((size_t)tcp->size, 1);
+    unsigned char *is_missing = (unsigned char *)coll__take_zeros(coll__like(tcp), (size_t)tcp->size, 1);
 
     *text = '\0';
     for (int i = 1; is_missing && i < tcp->size; i++) is_missing[i] = tcp->endpoints[i].port == 0;
     if (is_missing) coll__append_ranks(text, room, is_missing, tcp->size);
-    free(is_missing);
+    coll__give(is_missing);
 }
 
 /* The addresses by which ranks of other hosts have reached this one; gives their number. */
@@ -149,7 +149,7 @@ static int coll__ask_to_listen(coll__tcp *tcp, int64_t deadline)
 static void coll__send_table(coll__tcp *tcp)
 {
     const size_t length = COLL__CONTROL_LENGTH + (size_t)tcp->size * COLL__ENDPOINT_LENGTH;
-    unsigned char *bytes = tcp->size > 1 ? (unsigned char *)coll__allocate(length) : NULL;
+    unsigned char *bytes = tcp->size > 1 ? (unsigned char *)coll__allocate(coll__like(tcp), length) : NULL;
 
     if (!bytes) return;
     coll__control_write(bytes, COLL__CONTROL_TABLE, COLL_OK, -1, tcp->tuning);
@@ -157,7 +157,7 @@ static void coll__send_table(coll__tcp *tcp)
         coll__endpoint_write(bytes + COLL__CONTROL_LENGTH + (size_t)r * COLL__ENDPOINT_LENGTH, &tcp->endpoints[r]);
     for (int i = 1; i < tcp->size; i++)
         (void)coll__pipe_transfer(&tcp->controls[i].pipe, bytes, length, true, coll__deadline(COLL__TABLE_MS));
-    free(bytes);
+    coll__give(bytes);
 }
 
 /* Take it in.  Rank 0 is where we found it.  false: some endpoint in it makes no sense. */

@@ -36,6 +36,7 @@ typedef struct coll__identity {
     unsigned char world[COLL__WORLD_LENGTH], host[COLL__HOST_LENGTH];
     int rank, size;
     uint32_t epoch;                               /* how often the world has shrunk                           */
+    const coll_allocator *memory;                 /* of what connections need                                 */
     int auth;                                     /* COLL__AUTH_...                                           */
     int more_lanes;                               /* connections to a peer, beside the first                  */
     uint32_t arithmetic;                          /* coll__arithmetic                                         */
@@ -215,10 +216,10 @@ static coll_status coll__greet_settle(coll__greet *g, const coll__identity *us)
 
     if ((us->auth & COLL__AUTH_KIND) == COLL__AUTH_TLS) {
         coll__greet_sum(g, us, 'T', secret);
-        is_good = coll__pipe_seal(&g->pipe, us->seal, secret, g->is_caller);
+        is_good = coll__pipe_seal(us->memory, &g->pipe, us->seal, secret, g->is_caller);
         coll__wipe(secret, sizeof secret);
     } else if (us->auth & COLL__AUTH_CHECK) {
-        is_good = coll__pipe_check(&g->pipe);
+        is_good = coll__pipe_check(us->memory, &g->pipe);
     }
     if (!is_good) return coll__greet_failed(g, COLL_ERR_MEMORY, "no memory for the connection");
     return coll__greet_next(g, (us->auth & COLL__AUTH_KIND) == COLL__AUTH_TLS ? COLL__GREET_SEAL : COLL__GREET_OVER);

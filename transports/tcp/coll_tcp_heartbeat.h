@@ -575,7 +575,7 @@ static void coll__heartbeat_path(coll__heartbeat *p, int peer, int fd)
     pthread_mutex_lock(&p->lock);
     if (p->path_count == p->path_room) {
         const int room = p->path_room ? 2 * p->path_room : 16;
-        coll__path *paths = (coll__path *)realloc(p->paths, (size_t)room * sizeof *paths);
+        coll__path *paths = (coll__path *)coll__take_more(coll__like(p->lines), p->paths, (size_t)room * sizeof *paths);
         if (paths) p->paths = paths, p->path_room = room;
     }
     if (p->path_count < p->path_room) p->paths[p->path_count++] = (coll__path){ fd, peer, 0 };    /* no memory: unwatched */
@@ -598,13 +598,15 @@ static bool coll__heartbeat_init(coll__heartbeat *p, int rank, int size, int gre
     p->bell = p->ring = coll__no_bell;
     p->verdict.rank = p->report.rank = -1;
     p->has_lock = pthread_mutex_init(&p->lock, NULL) == 0;
-    p->departed = (int *)coll__allocate(n * sizeof *p->departed);
-    p->has_left = (unsigned char *)coll__allocate(3 * n);
+    if (!lines) return false;
+    p->departed = (int *)coll__allocate(coll__like(p->lines), n * sizeof *p->departed);
+    p->has_left = (unsigned char *)coll__allocate(coll__like(p->lines), 3 * n);
     p->is_dead = p->has_left ? p->has_left + n : NULL;
     p->was_late = p->has_left ? p->has_left + 2 * n : NULL;
-    p->reports = (unsigned char *)coll__allocate((size_t)p->line_count * COLL__WAITING_LENGTH);
-    p->beats = (coll__beat *)coll__allocate(n * sizeof *p->beats);
-    p->fds = (struct pollfd *)coll__allocate(((rank == 0 ? n : 2 * n) + 2 + (size_t)greetings) * sizeof *p->fds);
+    p->reports = (unsigned char *)coll__allocate(coll__like(p->lines), (size_t)p->line_count * COLL__WAITING_LENGTH);
+    p->beats = (coll__beat *)coll__allocate(coll__like(p->lines), n * sizeof *p->beats);
+    p->fds = (struct pollfd *)coll__allocate(coll__like(p->lines),
+                                             ((rank == 0 ? n : 2 * n) + 2 + (size_t)greetings) * sizeof *p->fds);
     p->own.pid = (uint32_t)getpid();
     if (gethostname(p->own.name, sizeof p->own.name - 1)) coll__print(p->own.name, sizeof p->own.name, "?");
     return p->has_lock && p->departed && p->has_left && p->reports && p->beats && p->fds;
@@ -649,12 +651,12 @@ static void coll__heartbeat_close(coll__heartbeat *p)
         coll__pipe_close(&p->lines[i].pipe);
     }
     if (p->has_lock) pthread_mutex_destroy(&p->lock);
-    free(p->departed);
-    free(p->has_left);
-    free(p->reports);
-    free(p->beats);
-    free(p->fds);
-    free(p->paths);
+    coll__give(p->departed);
+    coll__give(p->has_left);
+    coll__give(p->reports);
+    coll__give(p->beats);
+    coll__give(p->fds);
+    coll__give(p->paths);
 }
 
 #endif /* COLL_TCP_HEARTBEAT_H */

@@ -328,11 +328,12 @@ static void coll__io_init(coll__io *io)
 }
 
 /* `mode`: auto, uring or poll.  `streams`: how many connections there can be. */
-static coll_status coll__io_open(coll__io *io, const char *mode, size_t streams, const coll__log *log)
+static coll_status coll__io_open(coll__io *io, const coll_allocator *memory, const char *mode, size_t streams,
+                                 const coll__log *log)
 {
     coll__io_init(io);
-    const int watch = coll__watched_open(&io->events), bell = coll__bell_open(&io->bell);
-    io->fds = (struct pollfd *)calloc(streams + 1, sizeof *io->fds);
+    const int watch = coll__watched_open(&io->events, memory), bell = coll__bell_open(&io->bell);
+    io->fds = (struct pollfd *)coll__take_zeros(memory, streams + 1, sizeof *io->fds);
     if (watch || bell || !io->fds)
         return coll__start_failed(COLL_ERR_SYSTEM, "descriptors to wait with: %s",
                                   strerror(watch ? watch : bell ? bell : ENOMEM));
@@ -371,7 +372,7 @@ static void coll__io_close(coll__io *io)
     if (io->is_uring) coll__uring_close(io);
     coll__watched_close(&io->events);
     coll__bell_close(&io->bell);
-    free(io->fds);
+    coll__give(io->fds);
 }
 
 /* Watch a descriptor for the events; `tag` comes back with them. */

@@ -93,9 +93,9 @@ static inline coll__bundle *coll__bundle_of(const coll__stream *s) { return s->b
 static inline bool coll__is_long(const coll_xfer *x) { return x->length > COLL__CHUNK_LEAST; }
 
 /* Memory for `count` lanes of a stream, none of them connected.  NULL: there is none. */
-static coll__bundle *coll__bundle_new(coll__stream *s, int count)
+static coll__bundle *coll__bundle_new(const coll_allocator *memory, coll__stream *s, int count)
 {
-    coll__bundle *b = (coll__bundle *)coll__allocate(sizeof *b + (size_t)count * sizeof *b->strands);
+    coll__bundle *b = (coll__bundle *)coll__allocate(memory, sizeof *b + (size_t)count * sizeof *b->strands);
 
     if (!b) return NULL;
     b->count = count;
@@ -113,7 +113,7 @@ static coll__bundle *coll__bundle_new(coll__stream *s, int count)
 static void coll__bundle_free(coll__bundle *b)
 {
     for (int k = 1; b && k < b->count; k++) coll__pipe_close(&b->strands[k].own);
-    free(b);
+    coll__give(b);
 }
 
 /* The pipe of a lane; of one that is connected by the only connection there is, its own. */
@@ -483,7 +483,11 @@ static void coll__bundle_leave(coll__stream *s, int64_t deadline)
 #else
 
 static inline coll__bundle *coll__bundle_of(const coll__stream *s) { (void)s; return NULL; }
-static coll__bundle *coll__bundle_new(coll__stream *s, int count) { (void)s, (void)count; return NULL; }
+static coll__bundle *coll__bundle_new(const coll_allocator *memory, coll__stream *s, int count)
+{
+    return (void)memory, (void)s, (void)count, NULL;
+}
+
 static void coll__bundle_free(coll__bundle *b) { (void)b; }
 static size_t coll__bundle_push(coll__stream *s, int *error) { (void)s, (void)error; return 0; }
 static size_t coll__bundle_pull(coll__stream *s, int *error) { (void)s, (void)error; return 0; }

@@ -148,7 +148,7 @@ static void coll__memory_close(coll__pipe *p)
 
     if (m->head) munmap(m->head, coll__memory_size(m));
     coll__close_fd(&m->fd);
-    free(m);
+    coll__give(m);
 }
 
 /* From here on over the socket. */
@@ -435,10 +435,10 @@ static const coll__pipe_kind coll__memory_kind = {
 
 /* Begin, on a new connection between ranks `from`, who has called, and `to` of one host.  Both do so whether they want to share
  * memory (`length`: of a ring) or not (0), and come to terms later.  false: no memory. */
-static bool coll__memory_begin(coll__pipe *p, const unsigned char *world, int from, int to, int channel, size_t length,
-                               bool is_caller)
+static bool coll__memory_begin(const coll_allocator *memory, coll__pipe *p, const unsigned char *world, int from, int to,
+                               int channel, size_t length, bool is_caller)
 {
-    coll__memory *m = (coll__memory *)coll__allocate(sizeof *m);
+    coll__memory *m = (coll__memory *)coll__allocate(memory, sizeof *m);
     unsigned char offer[COLL__MEMORY_OFFER] = { 0 };
 
     if (!m) return false;
@@ -474,7 +474,7 @@ typedef struct coll__memory {
     unsigned char offer[COLL__MEMORY_OFFER];
 } coll__memory;
 
-static void coll__memory_close(coll__pipe *p) { free(p->state); }
+static void coll__memory_close(coll__pipe *p) { coll__give(p->state); }
 
 /* The one who was called: hear the offer, and say no.  0: the pipe is plain; or an errno. */
 static int coll__memory_settle(coll__pipe *p)
@@ -489,7 +489,7 @@ static int coll__memory_settle(coll__pipe *p)
     }
     if (coll__get32(m->offer) != COLL__MEMORY_MAGIC) return EPROTO;
     if (coll__get32(m->offer + 4) != 0 && send(p->fd, &coll__memory_no, 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1) return EPIPE;
-    free(m);
+    coll__give(m);
     p->kind = NULL;
     p->state = NULL;
     return 0;
@@ -525,14 +525,14 @@ static const coll__pipe_kind coll__memory_kind = {
     .close = coll__memory_close,
 };
 
-static bool coll__memory_begin(coll__pipe *p, const unsigned char *world, int from, int to, int channel, size_t length,
-                               bool is_caller)
+static bool coll__memory_begin(const coll_allocator *memory, coll__pipe *p, const unsigned char *world, int from, int to,
+                               int channel, size_t length, bool is_caller)
 {
     unsigned char offer[COLL__MEMORY_OFFER] = { 0 };
 
     (void)world, (void)from, (void)to, (void)channel, (void)length;
     if (!is_caller) {
-        if (!(p->state = coll__allocate(sizeof(coll__memory)))) return false;
+        if (!(p->state = coll__allocate(memory, sizeof(coll__memory)))) return false;
         p->kind = &coll__memory_kind;
         return true;
     }

@@ -92,7 +92,7 @@ static void coll__probe_ends(coll__control_line *line)
 {
     if (!line->greet) return;
     coll__pipe_close(&line->greet->pipe);
-    free(line->greet);
+    coll__give(line->greet);
     line->greet = NULL;
     line->is_reached = false;
 }
@@ -125,7 +125,7 @@ static void coll__probe_call(coll__heartbeat *p, int rank, int64_t now)
     const int fd = coll__dial(&a);
     if (fd < 0) coll__probe_answered(p, rank, errno == ECONNREFUSED, now);
     if (fd < 0) return;
-    line->greet = (coll__greet *)malloc(sizeof *line->greet);
+    line->greet = (coll__greet *)coll__take(coll__like(p->lines), sizeof *line->greet);
     if (line->greet) coll__greet_call(line->greet, &p->tcp->us, fd, hello, coll__never);
     else close(fd);
     line->heard_at = now;
@@ -159,7 +159,7 @@ static void coll__probe_go_on(coll__heartbeat *p, int rank)
     const coll_status status = line->is_reached ? coll__greet_advance(g, &p->tcp->us) : COLL_ERR_PEER;
     if (status == COLL_OK) {
         coll__line_open(p, rank, &g->pipe);
-        free(g);
+        coll__give(g);
         line->greet = NULL;
     } else if (status != COLL_PENDING) {
         coll__probe_ends(line);

@@ -205,16 +205,16 @@ static short coll__checked_await(coll__pipe *p, short want)
     return (want & POLLIN) && coll__checked_look((coll__checked *)p->state) != 0 ? 0 : want;
 }
 
-static void coll__checked_close(coll__pipe *p) { free(p->state); }
+static void coll__checked_close(coll__pipe *p) { coll__give(p->state); }
 
 static const coll__pipe_kind coll__checked_pipe = {
     "checked", coll__checked_send, coll__checked_recv, coll__checked_await, coll__checked_close, NULL, NULL
 };
 
 /* From here on the bytes of this pipe have sums.  false: no memory. */
-static bool coll__pipe_check(coll__pipe *p)
+static bool coll__pipe_check(const coll_allocator *memory, coll__pipe *p)
 {
-    coll__checked *c = (coll__checked *)coll__allocate(sizeof *c);
+    coll__checked *c = (coll__checked *)coll__allocate(memory, sizeof *c);
 
     if (!c) return false;
     coll__crc_open(&c->crc);

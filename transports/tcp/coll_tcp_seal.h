@@ -17,13 +17,14 @@
 
 typedef struct coll__seal coll__seal;
 
-static coll__seal *coll__seal_new(void) { return NULL; }
+static coll__seal *coll__seal_new(const coll_allocator *memory) { return (void)memory, NULL; }
 static coll__seal *coll__seal_share(coll__seal *seal) { return seal; }
 static void coll__seal_free(coll__seal *seal) { (void)seal; }
 
-static bool coll__pipe_seal(coll__pipe *p, coll__seal *seal, const unsigned char *secret, bool is_caller)
+static bool coll__pipe_seal(const coll_allocator *memory, coll__pipe *p, coll__seal *seal, const unsigned char *secret,
+                            bool is_caller)
 {
-    (void)p, (void)seal, (void)secret, (void)is_caller;
+    (void)memory, (void)p, (void)seal, (void)secret, (void)is_caller;
     return false;
 }
 
@@ -154,13 +155,13 @@ static void coll__seal_free(coll__seal *seal)
     if (!seal || __atomic_sub_fetch(&seal->users, 1, __ATOMIC_ACQ_REL) > 0) return;
     SSL_CTX_free(seal->context);
     BIO_meth_free(seal->method);
-    free(seal);
+    coll__give(seal);
 }
 
 /* NULL: OpenSSL has no memory, or cannot do it. */
-static coll__seal *coll__seal_new(void)
+static coll__seal *coll__seal_new(const coll_allocator *memory)
 {
-    coll__seal *seal = (coll__seal *)calloc(1, sizeof *seal);
+    coll__seal *seal = (coll__seal *)coll__take_zeros(memory, 1, sizeof *seal);
 
     if (!seal) return NULL;
     seal->users = 1;
@@ -249,7 +250,7 @@ static void coll__sealed_close(coll__pipe *p)
 
     SSL_free(s->ssl);
     coll__wipe(s->secret, sizeof s->secret);
-    free(s);
+    coll__give(s);
 }
 
 static const coll__pipe_kind coll__sealed_pipe = {
@@ -258,9 +259,10 @@ static const coll__pipe_kind coll__sealed_pipe = {
 
 /* From here on this pipe speaks TLS; coll__seal_advance must have said COLL_OK before bytes can go through it.  false: no
  * memory. */
-static bool coll__pipe_seal(coll__pipe *p, coll__seal *seal, const unsigned char *secret, bool is_caller)
+static bool coll__pipe_seal(const coll_allocator *memory, coll__pipe *p, coll__seal *seal, const unsigned char *secret,
+                            bool is_caller)
 {
-    coll__sealed *s = (coll__sealed *)coll__allocate(sizeof *s);
+    coll__sealed *s = (coll__sealed *)coll__allocate(memory, sizeof *s);
     BIO *bio = NULL;
 
     if (!s) return false;
@@ -270,7 +272,7 @@ static bool coll__pipe_seal(coll__pipe *p, coll__seal *seal, const unsigned char
     (void)ERR_pop_to_mark();
     if (!bio) {
         SSL_free(s->ssl);
-        free(s);
+        coll__give(s);
         return false;
     }
     s->fd = p->fd;

@@ -46,7 +46,7 @@ static coll_tcp coll__tcp_kept(coll_tcp c)
 static void coll__tcp_settings_free(coll__tcp_settings *s)
 {
     if (s) coll__wipe(s->key, sizeof s->key);
-    free(s);
+    coll__give(s);
 }
 
 /* ---- >>where: the address of rank 0, the addresses of all, the network ---- */
@@ -250,7 +250,7 @@ static coll_status coll__tcp_configure(coll__tcp_settings *s, const coll__settin
 /* On the heap, for they are long and stacks may be small.  NULL: *status, with its sentence. */
 static coll__tcp_settings *coll__tcp_settings_new(const coll__settings *of, coll_status *status)
 {
-    coll__tcp_settings *s = (coll__tcp_settings *)coll__allocate(sizeof *s);
+    coll__tcp_settings *s = (coll__tcp_settings *)coll__allocate(of->config.allocator, sizeof *s);
 
     *status = s ? coll__tcp_configure(s, of) : coll__start_failed(COLL_ERR_MEMORY, "no memory for the settings of a rank");
     if (*status == COLL_OK) return s;

@@ -25,7 +25,7 @@ static void coll__agreement_name(unsigned char *world, const unsigned char *befo
 /* What the new world tells those who still call for the agreement.  NULL: no memory. */
 static coll__past *coll__agreement_past(const coll__agreement *h)
 {
-    coll__past *past = (coll__past *)malloc(sizeof *past + (size_t)h->count);
+    coll__past *past = (coll__past *)coll__take(coll__like(h->old), sizeof *past + (size_t)h->count);
 
     if (!past) return NULL;
     past->us = h->us;
@@ -61,14 +61,15 @@ static void coll__agreement_lines(coll__agreement *h, coll__tcp *tcp)
 static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
 {
     coll__tcp *old = h->old;
-    coll__tcp_settings settings = { .config = { .rank = out->rank, .size = out->count, .world = "", .tcp = old->options },
+    coll__tcp_settings settings = { .config = { .rank = out->rank, .size = out->count, .world = "", .tcp = old->options,
+                                                .allocator = coll__like(old) },
                                     .is_open = old->is_open };
     coll__past *past = coll__agreement_past(h);
     coll__tcp *tcp = past ? coll__tcp_new(&settings, &old->log) : NULL;
 
     if (!tcp) {
         if (past) old->us.past = past->us.past;
-        free(past);
+        coll__give(past);
         return NULL;
     }
     tcp->us = h->us;
@@ -78,7 +79,7 @@ static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
     tcp->us.size = out->count;
     tcp->network = old->network;
     coll__agreement_name(tcp->us.world, h->us.world, h->ranks, h->table, h->count);
-    if (coll__io_open(&tcp->io, old->io.is_uring ? "auto" : "poll",
+    if (coll__io_open(&tcp->io, coll__like(tcp), old->io.is_uring ? "auto" : "poll",
                       (size_t)out->count * COLL_CHANNEL_COUNT * ((size_t)old->us.more_lanes + 1),
                       &old->log) < 0) {
         coll__tcp_free(tcp);

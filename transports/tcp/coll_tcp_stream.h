@@ -85,7 +85,7 @@ static inline short coll__stream_query(const coll__stream *s)
 static void coll__stream_close(coll__stream *s)
 {
     if (s->greet) coll__pipe_close(&s->greet->pipe);
-    free(s->greet);
+    coll__give(s->greet);
     s->greet = NULL;
     coll__pipe_close(&s->pipe);
 }

@@ -17,8 +17,9 @@ typedef struct coll__watched { int fd; } coll__watched;       /* readable when o
 static const coll__watched coll__none_watched = { -1 };
 
 /* 0, or an errno. */
-static int coll__watched_open(coll__watched *w)
+static int coll__watched_open(coll__watched *w, const coll_allocator *memory)
 {
+    (void)memory;
     w->fd = epoll_create1(EPOLL_CLOEXEC);
     return w->fd < 0 ? errno : 0;
 }
@@ -62,15 +63,17 @@ typedef struct coll__watched {
     struct pollfd *fds, *polled;
     uint64_t *tags;
     int       count, room, polled_room;
+    const coll_allocator *memory;
     unsigned  turn;                               /* where the next look begins: all get theirs               */
 } coll__watched;
 
 static const coll__watched coll__none_watched = { .count = 0 };
 
-static int coll__watched_open(coll__watched *w)
+static int coll__watched_open(coll__watched *w, const coll_allocator *memory)
 {
     const int error = pthread_mutex_init(&w->lock, NULL);
 
+    w->memory = memory;
     w->has_lock = error == 0;
     return error;
 }
@@ -78,9 +81,9 @@ static int coll__watched_open(coll__watched *w)
 static void coll__watched_close(coll__watched *w)
 {
     if (w->has_lock) pthread_mutex_destroy(&w->lock);
-    free(w->fds);
-    free(w->polled);
-    free(w->tags);
+    coll__give(w->fds);
+    coll__give(w->polled);
+    coll__give(w->tags);
     memset(w, 0, sizeof *w);
 }
 
@@ -88,8 +91,8 @@ static void coll__watched_close(coll__watched *w)
 static bool coll__watched_grow(coll__watched *w)
 {
     const int room = w->count < w->room ? w->room : w->room ? 2 * w->room : 32;
-    struct pollfd *fds = (struct pollfd *)realloc(w->fds, (size_t)room * sizeof *fds);
-    uint64_t *tags = (uint64_t *)realloc(w->tags, (size_t)room * sizeof *tags);
+    struct pollfd *fds = (struct pollfd *)coll__take_more(w->memory, w->fds, (size_t)room * sizeof *fds);
+    uint64_t *tags = (uint64_t *)coll__take_more(w->memory, w->tags, (size_t)room * sizeof *tags);
 
     if (fds) w->fds = fds;
     if (tags) w->tags = tags;
@@ -158,7 +161,7 @@ static void coll__watched_wait(coll__watched *w, struct pollfd *others, int coun
 
     pthread_mutex_lock(&w->lock);
     if (w->count + count > w->polled_room) {
-        struct pollfd *more = (struct pollfd *)realloc(w->polled, (size_t)(w->room + count) * sizeof *more);
+        struct pollfd *more = (struct pollfd *)coll__take_more(w->memory, w->polled, (size_t)(w->room + count) * sizeof *more);
         if (more) w->polled = more, w->polled_room = w->room + count;
     }
     const bool has_room = w->count + count <= w->polled_room;

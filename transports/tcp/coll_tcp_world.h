@@ -184,23 +184,23 @@ static void coll__tcp_free(coll__tcp *tcp)
         coll__bundle_free(tcp->streams[i].bundle);
     }
     for (int i = 0; i < tcp->greeting_count; i++) coll__pipe_close(&tcp->greetings[i].pipe);
-    free(tcp->endpoints);
-    free(tcp->homes);
-    free(tcp->streams);
-    free(tcp->active.streams);
-    free(tcp->controls);
-    free(tcp->presence);
-    free(tcp->quiet);
-    free(tcp->greetings);
+    coll__give(tcp->endpoints);
+    coll__give(tcp->homes);
+    coll__give(tcp->streams);
+    coll__give(tcp->active.streams);
+    coll__give(tcp->controls);
+    coll__give(tcp->presence);
+    coll__give(tcp->quiet);
+    coll__give(tcp->greetings);
     pthread_mutex_destroy(&tcp->accept_lock);
     coll__seal_free(tcp->us.seal);
     for (coll__past *past; (past = tcp->us.past);) {
         tcp->us.past = past->us.past;
         coll__wipe(past, sizeof *past);
-        free(past);
+        coll__give(past);
     }
     coll__wipe(&tcp->us, sizeof tcp->us);
-    free(tcp);
+    coll__give(tcp);
 }
 
 /* This machine and its network: ranks that agree on it may use loopback addresses. */
@@ -222,13 +222,14 @@ static bool coll__identify(coll__identity *us, const coll__tcp_settings *setting
     coll__world_id(us->world, c->size, c->world, "");
     coll__host_identity(us->host);
     us->rank = c->rank;
+    us->memory = c->allocator;
     us->size = c->size;
     us->auth = settings->auth;
     us->more_lanes = c->tcp.lanes > 1 ? c->tcp.lanes - 1 : 0;
     us->arithmetic = settings->arithmetic;
     if (us->auth & COLL__AUTH_KIND) coll__hmac(us->root, settings->key, strlen(settings->key), &piece, 1);
     if ((us->auth & COLL__AUTH_KIND) != COLL__AUTH_TLS) return true;
-    us->seal = coll__seal_new();
+    us->seal = coll__seal_new(c->allocator);
     return us->seal;
 }
 
@@ -236,7 +237,7 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
 {
     const coll_config *c = &settings->config;
     const size_t size = (size_t)c->size, streams = size * COLL_CHANNEL_COUNT;
-    coll__tcp *tcp = (coll__tcp *)coll__allocate(sizeof *tcp);
+    coll__tcp *tcp = (coll__tcp *)coll__allocate(c->allocator, sizeof *tcp);
     bool has_lanes = true;
 
     if (!tcp) return NULL;
@@ -253,14 +254,14 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     tcp->greeting_room = coll__greeting_room(c->size, c->tcp.lanes > 1 ? c->tcp.lanes : 1);
     tcp->budget.most = 2 * tcp->greeting_room;
     tcp->budget.a_second = COLL__ANSWERS_A_SECOND + c->size;
-    tcp->endpoints = (coll__endpoint *)coll__allocate(size * sizeof *tcp->endpoints);
-    tcp->streams = (coll__stream *)coll__allocate(streams * sizeof *tcp->streams);
-    tcp->active.streams = (coll__stream **)coll__allocate(streams * sizeof *tcp->active.streams);
+    tcp->endpoints = (coll__endpoint *)coll__allocate(c->allocator, size * sizeof *tcp->endpoints);
+    tcp->streams = (coll__stream *)coll__allocate(c->allocator, streams * sizeof *tcp->streams);
+    tcp->active.streams = (coll__stream **)coll__allocate(c->allocator, streams * sizeof *tcp->active.streams);
     /* of those of coll_tcp_probe.h no page is touched before they are needed */
-    tcp->controls = (coll__control_line *)calloc(c->rank == 0 ? size : 2 * size, sizeof *tcp->controls);
-    tcp->presence = (unsigned char *)coll__allocate(size);
-    tcp->quiet = (coll__quiet *)calloc(size, sizeof *tcp->quiet);
-    tcp->greetings = (coll__greet *)coll__allocate((size_t)tcp->greeting_room * sizeof *tcp->greetings);
+    tcp->controls = (coll__control_line *)coll__take_zeros(c->allocator, c->rank == 0 ? size : 2 * size, sizeof *tcp->controls);
+    tcp->presence = (unsigned char *)coll__allocate(c->allocator, size);
+    tcp->quiet = (coll__quiet *)coll__take_zeros(c->allocator, size, sizeof *tcp->quiet);
+    tcp->greetings = (coll__greet *)coll__allocate(c->allocator, (size_t)tcp->greeting_room * sizeof *tcp->greetings);
     for (size_t i = 0; tcp->streams && i < streams; i++) {
         coll__stream *s = &tcp->streams[i];
         s->pipe.fd = -1;
@@ -268,7 +269,8 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
         s->channel = (int)(i % COLL_CHANNEL_COUNT);
         s->out.end = &s->out.first;
         s->in.end = &s->in.first;
-        if (c->tcp.lanes > 1 && s->peer != c->rank && !(s->bundle = coll__bundle_new(s, c->tcp.lanes))) has_lanes = false;
+        if (c->tcp.lanes > 1 && s->peer != c->rank && !(s->bundle = coll__bundle_new(c->allocator, s, c->tcp.lanes)))
+            has_lanes = false;
     }
     for (size_t i = 0; tcp->controls && i < (c->rank == 0 ? size : 1); i++) tcp->controls[i].pipe.fd = -1;
     tcp->greets_as = &tcp->us;

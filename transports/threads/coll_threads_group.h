@@ -55,22 +55,22 @@ typedef struct coll__group {
 static void coll__group_free(coll__group *group)
 {
     if (!group) return;
-    free(group->ranks);
+    coll__give(group->ranks);
     coll__unreserve(group->seats, (size_t)group->count * sizeof *group->seats);
     coll__unreserve(group->bounce, 2 * (size_t)group->count * group->bag_length);
-    free(group);
+    coll__give(group);
 }
 
 /* A group of these ranks; `ranks` NULL: of the hub's first ones.  Where ranks share processors, waiting is dear, and an eager
  * message saves a wait but has to be read by all: so longer ones are eager there, as long as there are not too many. */
 static coll__group *coll__group_new(const coll__hub *hub, uint64_t id, const int *ranks, int count)
 {
-    coll__group *group = (coll__group *)coll__allocate(sizeof *group);
+    coll__group *group = (coll__group *)coll__allocate(coll__like(hub), sizeof *group);
 
     if (!group) return NULL;
     group->id = id;
     group->count = group->holders = count;
-    group->ranks = (int *)coll__allocate((size_t)count * sizeof *group->ranks);
+    group->ranks = (int *)coll__allocate(coll__like(hub), (size_t)count * sizeof *group->ranks);
     group->seats = (coll__seat *)coll__reserve((size_t)count * sizeof *group->seats);
     group->bag_length = hub->is_crowded ? coll__least(COLL__EAGER_LONG, COLL__EAGER_ALL / (size_t)count) : 0;
     if (group->bag_length <= COLL__EAGER_SHORT) group->bag_length = 0;
@@ -113,7 +113,7 @@ static void coll__group_leave(coll__hub *hub, coll__group *group, int me)
 /* false: no memory. */
 static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group *group, int me)
 {
-    coll__source *eager = (coll__source *)coll__allocate(4 * (size_t)group->count * sizeof *eager);
+    coll__source *eager = (coll__source *)coll__allocate(coll__like(thread), 4 * (size_t)group->count * sizeof *eager);
 
     if (!eager) return false;
     m->thread = thread;
@@ -139,8 +139,8 @@ static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group
 
 static void coll__member_end(coll__member *m)
 {
-    free(m->held);
-    free(m->eager[0][0]);
+    coll__give(m->held);
+    coll__give(m->eager[0][0]);
 }
 
 /* Without memory for our side of it, it is the end of all: the others count on us. */
@@ -148,7 +148,7 @@ static void *coll__threads_group(void *context, uint64_t id, const int *ranks, i
 {
     coll__thread *thread = (coll__thread *)context;
     coll__hub *hub = thread->hub;
-    coll__member *m = (coll__member *)coll__allocate(sizeof *m);
+    coll__member *m = (coll__member *)coll__allocate(coll__like(hub), sizeof *m);
 
     pthread_mutex_lock(&hub->lock);
     coll__group *group = coll__group_find(hub, id, ranks, count, me);
@@ -156,7 +156,7 @@ static void *coll__threads_group(void *context, uint64_t id, const int *ranks, i
     pthread_mutex_unlock(&hub->lock);
     if (!group || !m || !coll__member_init(m, thread, group, me)) {
         if (group) coll__group_leave(hub, group, me);
-        free(m);
+        coll__give(m);
         coll__blame(&thread->suspicion, COLL_ERR_MEMORY, thread->rank, "rank %d has no memory for a communicator", thread->rank);
         return NULL;
     }
@@ -174,7 +174,7 @@ static void coll__threads_ungroup(void *context, void *handle)
     *at = m->next;
     coll__group_leave(thread->hub, m->group, m->rank);
     coll__member_end(m);
-    free(m);
+    coll__give(m);
 }
 
 /* Our side of the group in which a task is carried out. */

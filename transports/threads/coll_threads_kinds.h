@@ -83,9 +83,9 @@ static coll_status coll__no_memory(const coll__turn *t, size_t length)
 static void *coll__hold(coll__member *m, size_t length)
 {
     if (length <= m->held_length) return m->held;
-    free(m->held);
+    coll__give(m->held);
     m->held_length = 0;
-    m->held = length < SIZE_MAX - COLL__LINE ? aligned_alloc(COLL__LINE, coll__round_up(length, COLL__LINE)) : NULL;
+    m->held = length < SIZE_MAX - COLL__LINE ? coll__take_lines(coll__like(m->thread), coll__round_up(length, COLL__LINE)) : NULL;
     if (m->held) m->held_length = length;
     return m->held;
 }
@@ -106,9 +106,9 @@ static coll_status coll__need_scratch(const coll__turn *t)
                                          : coll__combine_scratch(codec, t->m->count);
 
     if (length <= thread->scratch_length) return COLL_OK;
-    void *longer = coll__allocate(length);
+    void *longer = coll__allocate(coll__like(thread), length);
     if (!longer) return coll__no_memory(t, length);
-    free(thread->scratch);
+    coll__give(thread->scratch);
     thread->scratch = longer;
     thread->scratch_length = length;
     return COLL_OK;

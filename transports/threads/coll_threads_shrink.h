@@ -8,7 +8,7 @@
 
 enum { COLL__EXODUS_LOOK_MS = 100, COLL__EXODUS_SERVE_MS = 10 };
 
-static coll__hub *coll__hub_open(int first, int size, bool is_crowded);
+static coll__hub *coll__hub_open(const coll_allocator *memory, int first, int size, bool is_crowded);
 static void coll__hub_release(coll__hub *hub);
 static coll__thread *coll__thread_open(coll__hub *hub, int rank);
 
@@ -25,9 +25,9 @@ typedef struct coll__exodus {
 static void coll__exodus_free(coll__exodus *e)
 {
     if (!e) return;
-    free(e->ranks);
-    free(e->is_there);
-    free(e);
+    coll__give(e->ranks);
+    coll__give(e->is_there);
+    coll__give(e);
 }
 
 /* The one of these ranks that our place has not gone with yet, opened if need be.  The caller holds the hub's lock. */
@@ -37,12 +37,12 @@ static coll__exodus *coll__exodus_find(coll__hub *hub, const int *ranks, int cou
 
     for (coll__exodus *e = hub->exoduses; e; e = e->next)
         if (!e->is_decided && e->count == count && !memcmp(e->ranks, ranks, length) && !e->is_there[me]) return e;
-    coll__exodus *e = (coll__exodus *)coll__allocate(sizeof *e);
+    coll__exodus *e = (coll__exodus *)coll__allocate(coll__like(hub), sizeof *e);
     if (!e) return NULL;
     e->first = first;
     e->count = count;
-    e->ranks = (int *)malloc(length);
-    e->is_there = (unsigned char *)calloc((size_t)count, 1);
+    e->ranks = (int *)coll__take(coll__like(hub), length);
+    e->is_there = (unsigned char *)coll__take_zeros(coll__like(hub), (size_t)count, 1);
     if (!e->ranks || !e->is_there) {
         coll__exodus_free(e);
         return NULL;
@@ -67,7 +67,8 @@ static void coll__exodus_decide(coll__hub *hub, coll__exodus *e, bool is_late)
     if (e->is_decided || (!is_complete && !is_late)) return;
     e->is_decided = true;
     if (coll__is_quorum(e->is_there, e->count))
-        e->fresh = coll__hub_open(e->first, there, there > coll__processors() || (hub->has_bells && hub->is_crowded));
+        e->fresh = coll__hub_open(coll__like(hub), e->first, there,
+                                  there > coll__processors() || (hub->has_bells && hub->is_crowded));
     for (int i = 0; e->fresh && i < there; i++) e->fresh->desks[i].bell = coll__no_bell;
     if (e->fresh) e->fresh->has_bells = hub->has_bells;
     coll__hub_wake(hub);

@@ -1,0 +1,246 @@
+/* test_allocations.c - memory is the caller's: every allocation in turn is refused, and what follows is an error and its
+ * sentence, with nothing lost and nobody left waiting.
+ *
+ *     test_allocations [WORLD,...]                  of alone, threads, sim, tcp; with all of them where none is named */
+#define COLL_IMPLEMENTATION
+#include "../coll.h"
+
+#include "check.h"
+#include "support.h"
+#include "purse.h"
+
+/* ---- >>what a rank does: each step is a status ---- */
+
+enum { N = 700, RANKS_MOST = 4 };
+
+typedef struct work { coll_comm *comm; int rank, size; bool is_told; float in[RANKS_MOST * N], out[RANKS_MOST * N]; } work;
+
+#define TRY(call) do { const coll_status s_ = (call); if (s_ != COLL_OK) return s_; } while (0)
+
+static coll_status finish(coll_request *r)
+{
+    const coll_status status = coll_wait(r);
+
+    coll_request_free(r);
+    return status;
+}
+
+static coll_status step_blocking(work *w)
+{
+    coll_comm *const c = w->comm;
+
+    TRY(coll_barrier(c));
+    TRY(coll_broadcast(c, w->in, N, COLL_F32, 0));
+    TRY(coll_reduce(c, w->in, w->out, N, COLL_F32, COLL_SUM, 0));
+    TRY(coll_allreduce(c, w->in, w->out, N, COLL_F32, COLL_SUM));
+    TRY(coll_reduce_scatter(c, w->in, w->out, N, COLL_F32, COLL_SUM));
+    TRY(coll_scan(c, w->in, w->out, N, COLL_F32, COLL_SUM));
+    TRY(coll_gather(c, w->in, w->out, N, COLL_F32, 0));
+    TRY(coll_scatter(c, w->in, w->out, N, COLL_F32, 0));
+    TRY(coll_allgather(c, w->in, w->out, N, COLL_F32));
+    return coll_alltoall(c, w->in, w->out, N, COLL_F32);
+}
+
+static coll_status step_requests(work *w)
+{
+    coll_request *r[2] = { NULL, NULL };
+
+    TRY(coll_iallreduce(w->comm, w->in, w->out, N, COLL_F32, COLL_MAX, &r[0]));
+    const coll_status status = coll_ibarrier(w->comm, &r[1]);
+    if (status == COLL_OK) (void)coll_wait_all(2, r);
+    const coll_status first = finish(r[0]), second = status == COLL_OK ? finish(r[1]) : status;
+    return first != COLL_OK ? first : second;
+}
+
+static coll_status step_prepared(work *w)
+{
+    const coll_call call = { .kind = COLL_ALLREDUCE, .send = w->in, .recv = w->out, .count = N, .type = COLL_F32,
+                             .op = COLL_SUM };
+    coll_request *r;
+
+    TRY(coll_prepare(w->comm, &call, &r));
+    coll_status status = COLL_OK;
+    for (int i = 0; i < 2 && status == COLL_OK; i++)
+        if ((status = coll_restart(r)) == COLL_OK) status = coll_wait(r);
+    coll_request_free(r);
+    return status;
+}
+
+static coll_status step_messages(work *w)
+{
+    const int next = (w->rank + 1) % w->size, last = (w->rank + w->size - 1) % w->size;
+
+    for (int tag = 0; tag < 3; tag++) TRY(coll_sendrecv(w->comm, w->in, N, next, w->out, N, last, COLL_F32, tag));
+    return COLL_OK;
+}
+
+static coll_status step_neighbors(work *w)
+{
+    const int next = (w->rank + 1) % w->size, last = (w->rank + w->size - 1) % w->size;
+
+    TRY(coll_neighbors(w->comm, &last, 1, &next, 1));
+    return coll_neighbor_allgather(w->comm, w->in, w->out, N, COLL_F32);
+}
+
+/* Its own failures have their sentence there. */
+static coll_status sum_on(coll_comm *comm, work *w)
+{
+    const coll_status status = coll_allreduce(comm, w->in, w->out, N, COLL_F32, COLL_SUM);
+
+    if (status < 0) CHECK(*coll_error(comm), "a derived communicator: an error without a sentence");
+    w->is_told = status < 0;
+    return status;
+}
+
+static coll_status step_derived(work *w)
+{
+    coll_comm *half = NULL, *same = NULL;
+    coll_status status = coll_split(w->comm, w->rank % 2, 0, &half);
+
+    if (status == COLL_OK) status = sum_on(half, w);
+    if (half) coll_free(half);
+    if (status == COLL_OK && (status = coll_dup(w->comm, &same)) == COLL_OK) status = sum_on(same, w);
+    if (same) coll_free(same);
+    return status;
+}
+
+static coll_status step_list(work *w)
+{
+    const coll_buffer list[2] = { { .send = w->in, .recv = w->out, .count = N, .type = COLL_F32 },
+                                  { .send = w->in + N, .recv = w->out + N, .count = 7, .type = COLL_F32 } };
+    const coll_call call = { .kind = COLL_ALLREDUCE_LIST, .list = list, .list_count = 2, .op = COLL_SUM };
+
+    return coll_run(w->comm, &call);
+}
+
+typedef coll_status step(work *w);
+
+static const struct { const char *name; step *run; } steps[] = {
+    { "blocking", step_blocking }, { "requests", step_requests }, { "prepared", step_prepared }, { "messages", step_messages },
+    { "neighbors", step_neighbors }, { "derived", step_derived }, { "list", step_list },
+};
+
+enum { STEPS = sizeof steps / sizeof *steps };
+
+typedef struct trial {
+    const char *world;
+    int         step;
+    purse       purse;
+    int         arms;                             /* the rank that has the n-th from here on refused; -1: none */
+    long        later;
+    coll_status worst[RANKS_MOST];
+} trial;
+
+static int worker(coll_comm *comm, void *arg)
+{
+    trial *const t = (trial *)arg;
+    work *const w = (work *)support_need(calloc(1, sizeof *w));
+
+    *w = (work){ .comm = comm, .rank = coll_rank(comm), .size = coll_size(comm) };
+    for (int i = 0; i < RANKS_MOST * N; i++) w->in[i] = (float)(i % 10);
+    if (w->rank == t->arms) __atomic_store_n(&t->purse.refused_at, __atomic_load_n(&t->purse.taken, __ATOMIC_RELAXED) + t->later,
+                                               __ATOMIC_RELAXED);
+    const coll_status status = steps[t->step].run(w);
+    t->worst[w->rank] = status;
+    if (status < 0 && !w->is_told)
+        CHECK(*coll_error(comm), "%s, %s, allocation %ld: an error without a sentence", t->world, steps[t->step].name,
+              t->purse.refused_at);
+    free(w);
+    return 0;
+}
+
+/* ---- >>worlds ---- */
+
+typedef struct tcp_rank { trial *t; coll_config config; } tcp_rank;
+
+static void *tcp_main(void *at)
+{
+    tcp_rank *const r = (tcp_rank *)at;
+    coll_comm *comm = NULL;
+    const coll_status status = coll_init(&comm, &r->config);
+
+    r->t->worst[r->config.rank] = status;
+    if (status == COLL_OK) (void)worker(comm, r->t), coll_free(comm);
+    return NULL;
+}
+
+/* Two ranks over TCP, one of which has the purse.  The other waits for one that cannot even begin until the start_timeout_ms
+ * are over: so only the first two steps are refused what opening takes. */
+static void run_tcp(trial *t, const coll_allocator *allocator)
+{
+    tcp_rank ranks[2];
+    pthread_t threads[2];
+    char address[64];
+    const int port = support_reserve_port(address, sizeof address);
+
+    for (int i = 0; i < 2; i++) {
+        ranks[i] = (tcp_rank){ t, { .transport = "tcp", .rank = i, .size = 2, .address = address, .start_timeout_ms = 1000,
+                                    .log_level = COLL_LOG_NONE, .tcp = { .io = "poll" } } };
+        if (i == t->step % 2) ranks[i].config.allocator = allocator;
+        CHECK(!pthread_create(&threads[i], NULL, tcp_main, &ranks[i]), "no thread");
+    }
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+    close(port);
+}
+
+static void run_trial(trial *t)
+{
+    const coll_allocator allocator = { purse_allocate, purse_free, &t->purse };
+    const bool is_alone = !strcmp(t->world, "alone");
+    const coll_config config = { .transport = strcmp(t->world, "sim") ? "threads" : "sim", .allocator = &allocator,
+                                 .log_level = COLL_LOG_NONE };
+
+    if (!strcmp(t->world, "tcp")) run_tcp(t, &allocator);
+    else {
+        const int result = coll_spawn_with(is_alone ? 1 : 3, worker, t, &config);
+        if (result < 0) t->worst[0] = result;
+    }
+}
+
+/* Refuse the first, the second, and so on, until there are no more. */
+static void refuse_each(const char *world, int number)
+{
+    trial t = { .world = world, .step = number };
+    long at = 0, survived = 0;
+    coll_status status;
+
+    do {
+        const bool is_open = !strcmp(world, "tcp") && number > 1 && at > 0;
+        t.arms = is_open ? number % 2 : -1;
+        t.later = at;
+        t.purse = (purse){ .refused_at = is_open ? 0 : at };
+        at++;
+        memset(t.worst, 0, sizeof t.worst);
+        run_trial(&t);
+        status = COLL_OK;
+        for (int i = 0; i < RANKS_MOST; i++) {
+            const coll_status s = t.worst[i];
+            if (s != COLL_OK) status = s;
+            CHECK(s == COLL_OK || s == COLL_ERR_MEMORY || s == COLL_ERR_PEER || s == COLL_ERR_ABORTED || s == COLL_ERR_TIMEOUT
+                  || s == COLL_ERR_SYSTEM, "%s, %s, allocation %ld: rank %d got %s", world, steps[number].name, at - 1, i,
+                  coll_status_text(s));
+        }
+        CHECK(t.purse.blocks == 0 && t.purse.bytes == 0, "%s, %s, allocation %ld: %ld blocks of %ld bytes are lost", world,
+              steps[number].name, at - 1, t.purse.blocks, t.purse.bytes);
+        CHECK(!t.purse.is_wrong, "%s, %s: an alignment that is none", world, steps[number].name);
+        if (at == 1) CHECK(status == COLL_OK && t.purse.taken > 3, "%s, %s with all memory: %s; %ld allocations", world,
+                           steps[number].name, coll_status_text(status), t.purse.taken);
+        survived += status == COLL_OK && t.purse.was_refused;
+    } while (at == 1 || t.purse.was_refused);
+    CHECK(status == COLL_OK, "%s, %s with all memory again: %s", world, steps[number].name, coll_status_text(status));
+    printf("%s - %s over %s: %ld allocations, of which it can do without %ld\n", check__failed ? "FAILED" : "ok",
+           steps[number].name, world, at - 2, survived);
+    fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const worlds[] = { "alone", "threads", "sim", "tcp" };
+
+    support_limit(500, NULL);
+    for (int i = 0; i < 4; i++) {
+        if (argc > 1 && !support_listed(argv[1], worlds[i])) continue;
+        for (int k = 0; k < STEPS; k++) refuse_each(worlds[i], k);
+    }
+    return CHECK_DONE();
+}
