@@ -238,8 +238,8 @@
  * ranks are one thread.  A communicator is not usable in a forked child (COLL_ERR_FORKED); only coll_free works there.
  *
  * MEMORY
- *         const coll_allocator *mine = NULL;
- *         coll_config frugal = { .size = 1, .allocator = mine };
+ *         const coll_allocator *heap = NULL;
+ *         coll_config frugal = { .size = 1, .allocator = heap };
  *         (void)frugal;
  *   A communicator, and all that is made from it, takes its memory from the coll_allocator of its configuration, or from malloc;
  * core/contract/coll_transport.h has more.  Any allocation may fail: the call ends with COLL_ERR_MEMORY, or goes without.  Calls
