@@ -92,7 +92,7 @@ static void scene_plays(scene *s)
 
     s->met = (event)EVENT_INIT;
     s->said = (journal)JOURNAL;
-    start_ms = (int)support_patience(1200);
+    start_ms = support_patience(1200) < 3600 ? (int)support_patience(1200) : 3600;
     if (!s->is_data) man_begins(&s->man, atoi(strchr(address, ':') + 1), s->between);
     for (int i = 0; i < 2; i++) {
         s->joiners[i] = (joiner){ .body = meet_and_talk, .arg = s, .config = {
