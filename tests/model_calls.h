@@ -158,17 +158,7 @@ SUPPORT int model_run(const char *name, int size, const coll_config *config, int
     return result;
 }
 
-static int model_try(coll_comm *comm, void *arg)
-{
-    (void)arg;
-    return coll_barrier(comm) != COLL_OK;
-}
-
 /* Why a world cannot be had here; NULL: it can. */
-SUPPORT const char *model_refusal(const char *name)
-{
-    if (!model_is_simulated(name)) return support_refusal(name);
-    return model_run(name, 2, NULL, model_try, NULL) ? "this build has no simulated transport" : NULL;
-}
+SUPPORT const char *model_refusal(const char *name) { return model_is_gpu(name) ? NULL : support_refusal(name); }
 
 #endif /* MODEL_CALLS_H */

@@ -35,6 +35,7 @@
 #endif
 
 #include "support_numbers.h"
+#include "there.h"
 
 /* ---- >>seeds: every run can be had again ---- */
 
@@ -432,14 +433,20 @@ enum { SUPPORT_IS_PORTABLE = 1 };                 /* POSIX alone, which does not
 enum { SUPPORT_IS_PORTABLE = 0 };
 #endif
 
-/* Why this world cannot be had on this machine or in this build; NULL: it can.  The kernel is asked, not the library,
- * so that a library that gives up too early is not taken for a missing io_uring. */
+/* Why this world cannot be had on this machine or in this build, which then tells who asks for it; NULL: it can.  The kernel is
+ * asked, not the library, so that a library that gives up too early is not taken for a missing io_uring. */
 SUPPORT const char *support_refusal(const char *world)
 {
+    static char text[80];
+    const char *missing = there_missing_world(world);
+
+    if (missing) {
+        there_refuses_world(world, missing);
+        snprintf(text, sizeof text, "compiled with %s", missing);
+        return text;
+    }
     if (strcmp(world, "tcp-uring")) return NULL;
-#if defined(COLL_NO_URING) || defined(COLL_PORTABLE)
-    return "compiled with COLL_NO_URING";
-#elif !defined(__NR_io_uring_setup)
+#if !defined(__NR_io_uring_setup)
     return "these kernel headers know no io_uring";
 #else
     if (syscall(__NR_io_uring_setup, 1, NULL) >= 0 || errno == EFAULT) return NULL;

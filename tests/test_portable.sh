@@ -8,19 +8,21 @@
 # "ok - name: what it counted" or "FAILED - name: detail" for each, what is left out and why, and ends with "N passed, N failed",
 # the sum of what the programs have checked.
 cd "$(dirname "$0")/.." || exit 1
-log=build/portable/logs
+. tests/folder.sh
+build=$(folder portable)
+log=$build/logs
 mkdir -p $log
 passed=0 failed=0
 
 row() { # scale program arguments...
     case " $ONLY " in "  " | *" $2 "*) ;; *) return ;; esac
     scale=$1 name=$2; shift 2
-    if ! make --no-print-directory config=portable CPPFLAGS="$CPPFLAGS" "build/portable/$name" > "$log/$name.log" 2>&1; then
+    if ! make --no-print-directory config=portable CPPFLAGS="$CPPFLAGS" "$build/$name" > "$log/$name.log" 2>&1; then
         failed=$((failed + 1))
         echo "FAILED - $name: $(grep -E 'error|warning' "$log/$name.log" | head -n 3)"
         return
     fi
-    COLL_TEST_SCALE=$scale "./build/portable/$name" "$@" > "$log/$name.log" 2>&1
+    COLL_TEST_SCALE=$scale "./$build/$name" "$@" > "$log/$name.log" 2>&1
     status=$?
     line=$(grep -aE '^[0-9]+ passed, [0-9]+ failed' "$log/$name.log" | tail -n 1)
     p=${line%% *} rest=${line#*, } f=${rest%% *}
@@ -38,9 +40,9 @@ row() { # scale program arguments...
 left_out() { echo "left out - $1: $2"; }
 
 # That the programs are of this half: a pipe for each bell, and not one call of what only Linux has.
-make --no-print-directory config=portable CPPFLAGS="$CPPFLAGS" build/portable/coll.o > $log/coll.log 2>&1
-calls=$(nm -u build/portable/coll.o 2>&1 | awk '{ print $NF }' | grep -xE 'eventfd|epoll_.*|syscall|accept4|io_uring_.*|memfd_.*')
-if [ -z "$calls" ] && nm -u build/portable/coll.o | grep -qw pipe; then
+make --no-print-directory config=portable CPPFLAGS="$CPPFLAGS" "$build/coll.o" > $log/coll.log 2>&1
+calls=$(nm -u "$build/coll.o" 2>&1 | awk '{ print $NF }' | grep -xE 'eventfd|epoll_.*|syscall|accept4|io_uring_.*|memfd_.*')
+if [ -z "$calls" ] && nm -u "$build/coll.o" | grep -qw pipe; then
     passed=$((passed + 1)); echo "ok - none of Linux's own calls"
 else
     failed=$((failed + 1)); echo "FAILED - none of Linux's own calls:" $calls "$(head -n 3 $log/coll.log)"
