@@ -454,17 +454,24 @@ SUPPORT const char *support_refusal(const char *world)
 #endif
 }
 
-/* All worlds in turn, from *at = 0 on: the next one that is in the comma list (NULL: all are) and that this machine has; NULL:
- * there are no more. */
+/* Can this world be had?  If not, the output says why. */
+SUPPORT bool support_has_world(const char *world)
+{
+    const char *refusal = support_refusal(world);
+
+    if (refusal) printf("%s: skipped: %s\n", world, refusal);
+    return !refusal;
+}
+
+/* All worlds in turn, from *at = 0 on: the next one that is in the comma list (NULL: all are) and that can be had; NULL: there
+ * are no more. */
 SUPPORT const char *support_world_next(const char *list, int *at)
 {
     static const char *const worlds[] = { "threads", "tcp-poll", "tcp-uring", "joined", "sim" };
 
     while (*at < (int)(sizeof worlds / sizeof *worlds)) {
-        const char *world = worlds[(*at)++], *refusal = support_refusal(world);
-        if (!support_listed(list, world)) continue;
-        if (!refusal) return world;
-        printf("%s: skipped: %s\n", world, refusal);
+        const char *world = worlds[(*at)++];
+        if (support_listed(list, world) && support_has_world(world)) return world;
     }
     return NULL;
 }
