@@ -366,9 +366,9 @@ SUPPORT coll_status support_join_parts(int size, support_rank *ranks)
 /* The ranks of a simulated world are fibers of this thread; COLL_SIM describes the machine. */
 SUPPORT int support_run_simulated(int size, int (*worker)(coll_comm *comm, void *arg), void *arg)
 {
-    setenv("COLL_TRANSPORT", "sim", 1);
-    const int result = coll_spawn(size, worker, arg);
-    unsetenv("COLL_TRANSPORT");
+    const coll_config config = { .transport = "sim" };
+    const int result = coll_spawn_with(size, worker, arg, &config);
+
     if (result) fprintf(stderr, "a simulated world ends with %d: %s\n", result, coll_error(NULL));
     return result != 0;
 }

@@ -576,8 +576,9 @@ static void check_algorithms(unsigned worlds)
 {
     for (int k = 0; k < MODEL_KIND_COUNT; k++)
         for (int i = 0; i < 8 && model_kinds[k].algorithms[i]; i++)
-            CHECK(seen->algorithms[k][i] == (there_kind(model_kinds[k].kind) ? worlds : 0), "algorithm %s of %s has run in the worlds %x of %x (threads 1, tcp 2, sim 4)",
-                  model_kinds[k].algorithms[i], coll_kind_name(model_kinds[k].kind), seen->algorithms[k][i], worlds);
+            CHECK(seen->algorithms[k][i] == (there_kind(model_kinds[k].kind) ? worlds : 0),
+                  "algorithm %s of %s has run in the worlds %x of %x (threads 1, tcp 2, sim 4)", model_kinds[k].algorithms[i],
+                  coll_kind_name(model_kinds[k].kind), seen->algorithms[k][i], worlds);
 }
 
 /* Names, sizes, and the model's own table agree with the library's. */
