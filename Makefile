@@ -38,7 +38,11 @@ LIBS := -pthread $(if $(HAS_URING),-luring,-DCOLL_NO_URING)
 HAS_OPENSSL := $(call links,openssl/ssl.h,SSL_CTX_new(TLS_method()) == 0,-lssl -lcrypto)
 TLS := $(if $(HAS_OPENSSL),-DCOLL_WITH_OPENSSL -lssl -lcrypto)
 
-BUILD  := build/$(config)
+# What switches in CPPFLAGS leave out (core/base/coll_parts.h) is in the folder's name, so that objects of different libraries do
+# not meet: `make check CPPFLAGS=-DCOLL_SMALL` builds in build/plain.COLL_SMALL.  tests/folder.sh says the same to the tests.
+nothing :=
+SWITCHES := $(subst =,-,$(patsubst -D%,.%,$(filter -DCOLL_%,$(CPPFLAGS))))
+BUILD  := build/$(config)$(subst $(nothing) ,,$(SWITCHES))
 GPT    := $(patsubst examples/%.c,$(BUILD)/%,$(wildcard examples/gpt/*.c))
 HEADER := $(wildcard coll.h coll_impl.h core/*.h core/*/*.h transports/*.h transports/*/*.h carriers/*.h carriers/*/*.h)
 COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)

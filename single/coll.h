@@ -575,7 +575,8 @@
  *                        broadcast, reduce, allreduce, reduce_scatter, scan, gather, scatter, allgather, alltoall and neighbor.
  *                        A name stands for all its forms, as alltoall for alltoallv and alltoallw; barrier,
  *                        allreduce and allgather, which the library needs itself, are in every program, and broadcast and
- *                        alltoall in those with the cost model; so are messages
+ *                        alltoall in those with the cost model; so are messages.  By hosts, a sum takes reduce_scatter and
+ *                        alltoall, a broadcast scatter, and a reduce gather: these come with them, without COLL_NO_HIERARCHY
  *   COLL_ONLY_TRANSPORTS a list instead: -DCOLL_ONLY_TRANSPORTS=threads,tcp leaves out the others of threads, tcp, joined, sim
  *                        and mpi; joined is there with threads and tcp, and mpi takes COLL_WITH_MPI, too
  *   COLL_SMALL           threads and TCP by poll, kernels for one set of instructions, and four types: COLL_NO_SIM,
@@ -755,8 +756,10 @@
 #endif
 #if defined(COLL_NO_NEIGHBORS)
 #define COLL__KINDS_THERE (COLL__KINDS_ASKED & 1023)
+#define COLL__SWITCH_OF_KIND(kind) ((kind) >= COLL_NEIGHBOR_ALLGATHER ? "COLL_NO_NEIGHBORS" : "COLL_ONLY_KINDS")
 #else
 #define COLL__KINDS_THERE COLL__KINDS_ASKED
+#define COLL__SWITCH_OF_KIND(kind) "COLL_ONLY_KINDS"
 #endif
 
 #if COLL__KINDS_THERE & 2 || !defined(COLL_NO_TUNER)
@@ -769,7 +772,7 @@
 #else
 #define COLL__HAS_REDUCE 0
 #endif
-#if COLL__KINDS_THERE & 16
+#if COLL__KINDS_THERE & 16 || !defined(COLL_NO_HIERARCHY)
 #define COLL__HAS_REDUCE_SCATTER 1
 #else
 #define COLL__HAS_REDUCE_SCATTER 0
@@ -779,17 +782,17 @@
 #else
 #define COLL__HAS_SCAN 0
 #endif
-#if COLL__KINDS_THERE & 64
+#if COLL__KINDS_THERE & 64 || (COLL__HAS_REDUCE && !defined(COLL_NO_HIERARCHY))
 #define COLL__HAS_GATHER 1
 #else
 #define COLL__HAS_GATHER 0
 #endif
-#if COLL__KINDS_THERE & 128
+#if COLL__KINDS_THERE & 128 || (COLL__HAS_BROADCAST && !defined(COLL_NO_HIERARCHY))
 #define COLL__HAS_SCATTER 1
 #else
 #define COLL__HAS_SCATTER 0
 #endif
-#if COLL__KINDS_THERE & 1536 || !defined(COLL_NO_TUNER)  /* neighbours are made by an exchange     */
+#if COLL__KINDS_THERE & 1536 || !defined(COLL_NO_TUNER) || !defined(COLL_NO_HIERARCHY)    /* neighbours are made by an exchange */
 #define COLL__HAS_ALLTOALL 1
 #else
 #define COLL__HAS_ALLTOALL 0
@@ -9136,10 +9139,12 @@ static inline bool coll__goes_whole(coll_kind kind, int rounds)
     return rounds == 1 && (kind == COLL_GATHER || kind == COLL_SCATTER);
 }
 
-/* By running the algorithm; of a vector that is cut into many blocks one. */
+/* By running the algorithm; of a vector that is cut into many blocks one.  Neighbours differ from rank to rank, so this sees none
+ * of them; there is nothing to choose either. */
 static coll__count coll__count_sent(const coll__algorithm *a, int size, int radix, int blocks)
 {
-    coll__round now = { .size = size, .radix = radix, .blocks = blocks };
+    const coll__graph nobody = { .sources = 0 };
+    coll__round now = { .size = size, .radix = radix, .blocks = blocks, .graph = &nobody };
     const int ranks = a->is_even ? 1 : size, alike = size / ranks;
     int rounds = 0;
 
@@ -12086,7 +12091,8 @@ static coll_status coll__check(coll_comm *comm, coll_call *call, coll__codec *co
         return coll__explain_error(comm, none, COLL_ERR_ARGUMENT, "invalid kind %d (see coll_kind)", (int)call->kind);
     }
     if (coll__is_left_out(call->kind))
-        return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "this program was compiled without it (COLL_ONLY_KINDS)");
+        return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "this program was compiled without it (%s)",
+                                   COLL__SWITCH_OF_KIND(call->kind));
     if (call->kind == COLL_ALLREDUCE_LIST) {
         if ((status = coll__check_list(comm, call)) < 0) return status;
     } else if ((status = coll__check_call(comm, call, codec, own)) < 0

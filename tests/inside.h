@@ -21,6 +21,7 @@
 #define COLL_API extern __inline__ __attribute__((gnu_inline, noinline))
 #include <coll_impl.h>
 
+#if !defined(COLL_NO_SIM)
 /* coll_spawn of a simulated world, with a configuration. */
 static COLL__UNUSED int inside_simulate(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_config *config)
 {
@@ -35,6 +36,7 @@ static COLL__UNUSED int inside_simulate(int count, int (*fn)(coll_comm *comm, vo
     free(comms);
     return result;
 }
+#endif
 
 /* A configuration as a transport gets it, with what the environment says, of the options of TCP among others. */
 static COLL__UNUSED coll_status inside_settle(coll__settings *s, const coll_config *config, int count)

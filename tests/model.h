@@ -202,12 +202,15 @@ SUPPORT void model_add(model_block *blocks, int *n, int peer, uint64_t key, size
     blocks[(*n)++] = (model_block){ .peer = peer, .key = key, .count = count, .type = type };
 }
 
-/* The type of a list's buffer: any that has the operation. */
+/* The type of a list's buffer: any that has the operation, of those that are there if one of them has. */
 SUPPORT coll_type model_list_type(const model_call *c, int i)
 {
-    for (uint64_t draw = support_mix(c->seed + (uint64_t)i);; draw++) {
+    const uint64_t first = support_mix(c->seed + (uint64_t)i) % (uint64_t)MODEL_TYPE_COUNT;
+
+    for (uint64_t draw = first;; draw++) {
         const coll_type type = model_types[draw % (uint64_t)MODEL_TYPE_COUNT].type;
-        if (model_cell_of(type, c->op) == MODEL_YES) return type;
+        const bool is_usable = there_type(type) || draw - first >= (uint64_t)MODEL_TYPE_COUNT;
+        if (model_cell_of(type, c->op) == MODEL_YES && is_usable) return type;
     }
 }
 

@@ -150,25 +150,13 @@ SUPPORT int model_run(const char *name, int size, const coll_config *config, int
     if (model_is_gpu(name)) return gpu_run(size, config, worker, arg);
 #endif
     if (!model_is_simulated(name)) return support_run_config(name, size, config, worker, arg);
-    setenv("COLL_TRANSPORT", "sim", 1);
-    if (strcmp(name, "sim")) setenv("COLL_SIM", "per_host=3", 1);
-    const int result = coll_spawn(size, worker, arg);
-    unsetenv("COLL_TRANSPORT");
-    unsetenv("COLL_SIM");
-    return result;
-}
-
-static int model_try(coll_comm *comm, void *arg)
-{
-    (void)arg;
-    return coll_barrier(comm) != COLL_OK;
+    if (!strcmp(name, "sim")) return support_run_simulated(size, worker, arg);
+    const coll_sim machine = { .ranks_per_host = 3 };
+    const coll_config simulated = { .transport = "sim", .sim = &machine };
+    return coll_spawn_with(size, worker, arg, &simulated);
 }
 
 /* Why a world cannot be had here; NULL: it can. */
-SUPPORT const char *model_refusal(const char *name)
-{
-    if (!model_is_simulated(name)) return support_refusal(name);
-    return model_run(name, 2, NULL, model_try, NULL) ? "this build has no simulated transport" : NULL;
-}
+SUPPORT const char *model_refusal(const char *name) { return model_is_gpu(name) ? NULL : support_refusal(name); }
 
 #endif /* MODEL_CALLS_H */

@@ -14,6 +14,7 @@
 cd "$(dirname "$0")/.." || exit 1
 : "${CC:=cc}"
 export CC
+. tests/folder.sh
 log=build/test-logs
 mkdir -p $log
 taken=$(mktemp -d) || exit 1
@@ -57,8 +58,8 @@ waits() { take wait "$@"; }
 brief() { case " $only " in "  " | *" test "*) ;; *) suite "$@" ;; esac; }
 
 program() { # config test arguments...: build, then run
-    c=$1 t=$2; shift 2
-    make --no-print-directory config="$c" CPPFLAGS="$CPPFLAGS" "build/$c/$t" && "./build/$c/$t" "$@"
+    c=$1 t=$(folder "$1")/$2; shift 2
+    make --no-print-directory config="$c" CPPFLAGS="$CPPFLAGS" "$t" && "./$t" "$@"
 }
 
 from_dist() { # the same test, with the single file in the place of the parts, from which it has to be made
@@ -70,25 +71,27 @@ from_dist() { # the same test, with the single file in the place of the parts, f
 scaled() { COLL_TEST_SCALE=$1; export COLL_TEST_SCALE; shift; "$@"; s=$?; unset COLL_TEST_SCALE; return $s; }
 
 exemplified() { # the examples that check themselves, in every world in which they run
-    make --no-print-directory config=plain build/plain/groups build/plain/custom_transport build/plain/coll-run || return 1
+    plain=$(folder plain)
+    make --no-print-directory config=plain "$plain/groups" "$plain/custom_transport" "$plain/coll-run" || return 1
     right=0
     for command in "groups" "groups 13" "env COLL_TRANSPORT=sim ./groups 60" "coll-run -n 6 ./groups" "custom_transport 5"; do
         case $command in env*) ;; *) command="./$command" ;; esac
-        (cd build/plain && $command) && right=$((right + 1)) || echo "not right: $command"
+        (cd "$plain" && $command) && right=$((right + 1)) || echo "not right: $command"
     done
     echo "$right passed, $((5 - right)) failed"
     [ $right -eq 5 ]
 }
 
 documented() { # what README.md and the manual show
-    make --no-print-directory config=plain build/plain/coll-run \
-        && COLL_LIBS="-pthread $libs" sh tests/test_readme.sh build/plain/coll-run
+    make --no-print-directory config=plain "$(folder plain)/coll-run" \
+        && COLL_LIBS="-pthread $libs" sh tests/test_readme.sh "$(folder plain)/coll-run"
 }
 
 paged() { make --no-print-directory CFLAGS=-Werror run-examples-check; } # the transformer, trained every way
 
 counted() {
-    make --no-print-directory build/release/instructions && sh bench/instructions.sh build/release/instructions most
+    counting=$(folder release)/instructions
+    make --no-print-directory "$counting" && sh bench/instructions.sh "$counting" most
 }
 
 styled() { # no line, function or file is too long
@@ -102,7 +105,7 @@ demonstrated() { make --no-print-directory config=plain CFLAGS=-O1 run-demo && e
 # What the suites below build, with as many compilers as there are processors: the implementation for each configuration, with
 # and without TLS, then the programs.  What fails to build is told by its suite.
 build_all() {
-    each='make --no-print-directory -k config=$1 CPPFLAGS="$CPPFLAGS" build/$1/$2'
+    each='. tests/folder.sh; make --no-print-directory -k config=$1 CPPFLAGS="$CPPFLAGS" "$(folder "$1")/$2"'
     (lane=list; suites) | awk -v sealed=" $(make --no-print-directory sealed) " \
         '{ print $1, index(sealed, " " $2 " ") ? "coll_tls.o" : "coll.o" }' | sort -u \
         | CPPFLAGS="$CPPFLAGS" xargs -P "$processors" -n 2 sh -c "$each" sh

@@ -35,6 +35,7 @@
 #endif
 
 #include "support_numbers.h"
+#include "there.h"
 
 /* ---- >>seeds: every run can be had again ---- */
 
@@ -365,9 +366,9 @@ SUPPORT coll_status support_join_parts(int size, support_rank *ranks)
 /* The ranks of a simulated world are fibers of this thread; COLL_SIM describes the machine. */
 SUPPORT int support_run_simulated(int size, int (*worker)(coll_comm *comm, void *arg), void *arg)
 {
-    setenv("COLL_TRANSPORT", "sim", 1);
-    const int result = coll_spawn(size, worker, arg);
-    unsetenv("COLL_TRANSPORT");
+    const coll_config config = { .transport = "sim" };
+    const int result = coll_spawn_with(size, worker, arg, &config);
+
     if (result) fprintf(stderr, "a simulated world ends with %d: %s\n", result, coll_error(NULL));
     return result != 0;
 }
@@ -432,14 +433,20 @@ enum { SUPPORT_IS_PORTABLE = 1 };                 /* POSIX alone, which does not
 enum { SUPPORT_IS_PORTABLE = 0 };
 #endif
 
-/* Why this world cannot be had on this machine or in this build; NULL: it can.  The kernel is asked, not the library,
- * so that a library that gives up too early is not taken for a missing io_uring. */
+/* Why this world cannot be had on this machine or in this build, which then tells who asks for it; NULL: it can.  The kernel is
+ * asked, not the library, so that a library that gives up too early is not taken for a missing io_uring. */
 SUPPORT const char *support_refusal(const char *world)
 {
+    static char text[80];
+    const char *missing = there_missing_world(world);
+
+    if (missing) {
+        there_refuses_world(world, missing);
+        snprintf(text, sizeof text, "compiled with %s", missing);
+        return text;
+    }
     if (strcmp(world, "tcp-uring")) return NULL;
-#if defined(COLL_NO_URING) || defined(COLL_PORTABLE)
-    return "compiled with COLL_NO_URING";
-#elif !defined(__NR_io_uring_setup)
+#if !defined(__NR_io_uring_setup)
     return "these kernel headers know no io_uring";
 #else
     if (syscall(__NR_io_uring_setup, 1, NULL) >= 0 || errno == EFAULT) return NULL;
@@ -447,17 +454,24 @@ SUPPORT const char *support_refusal(const char *world)
 #endif
 }
 
-/* All worlds in turn, from *at = 0 on: the next one that is in the comma list (NULL: all are) and that this machine has; NULL:
- * there are no more. */
+/* Can this world be had?  If not, the output says why. */
+SUPPORT bool support_has_world(const char *world)
+{
+    const char *refusal = support_refusal(world);
+
+    if (refusal) printf("%s: skipped: %s\n", world, refusal);
+    return !refusal;
+}
+
+/* All worlds in turn, from *at = 0 on: the next one that is in the comma list (NULL: all are) and that can be had; NULL: there
+ * are no more. */
 SUPPORT const char *support_world_next(const char *list, int *at)
 {
     static const char *const worlds[] = { "threads", "tcp-poll", "tcp-uring", "joined", "sim" };
 
     while (*at < (int)(sizeof worlds / sizeof *worlds)) {
-        const char *world = worlds[(*at)++], *refusal = support_refusal(world);
-        if (!support_listed(list, world)) continue;
-        if (!refusal) return world;
-        printf("%s: skipped: %s\n", world, refusal);
+        const char *world = worlds[(*at)++];
+        if (support_listed(list, world) && support_has_world(world)) return world;
     }
     return NULL;
 }

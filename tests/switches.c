@@ -96,6 +96,19 @@ static int four_calls(coll_comm *comm, number *x, number *y, size_t count)
     return wrong;
 }
 
+/* To the next rank, from the one before, as neighbours; 0: all is right. */
+static int neighbours(coll_comm *comm, number *x, number *y, size_t count)
+{
+    const int rank = coll_rank(comm), size = coll_size(comm), next = (rank + 1) % size, before = (rank + size - 1) % size;
+    const coll_status joined = coll_neighbors(comm, &before, 1, &next, 1);
+
+    fill(x, rank, next, count);
+    const coll_status status = coll_neighbor_alltoall(comm, x, y, count, NUMBER);
+    if (COLL__HAS_NEIGHBOR) return joined || status || differ(y, before, rank, count) ? 16 : 0;
+    const bool is_told = says(coll_error(comm), COLL__SWITCH_OF_KIND(COLL_NEIGHBOR_ALLTOALL));
+    return joined == COLL_ERR_UNSUPPORTED && status == COLL_ERR_UNSUPPORTED && is_told ? 0 : 16;
+}
+
 /* What every rank of every world does.  Its result is a set of what was wrong. */
 static int worker(coll_comm *comm, void *arg)
 {
@@ -106,6 +119,7 @@ static int worker(coll_comm *comm, void *arg)
 
     if (coll_size(comm) != *(const int *)arg) wrong |= 32;
     for (size_t i = 0; i < sizeof counts / sizeof *counts && !wrong; i++) wrong |= four_calls(comm, x, x + room, counts[i]);
+    if (!wrong) wrong |= neighbours(comm, x, x + room, 1000);
     free(x);
     if (wrong) fprintf(stderr, "rank %d of %d: wrong %d: %s\n", coll_rank(comm), coll_size(comm), wrong, coll_error(comm));
     return wrong;

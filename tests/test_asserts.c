@@ -125,6 +125,9 @@ static void end_message_twice(coll_comm *comm)
     coll__chain_finish(&chain, COLL_ERR_MISMATCH);
 }
 
+#if defined(COLL_NO_LANES)
+#define IN_LANES
+#else
 static void end_what_is_not_queued(coll_comm *comm)
 {
     coll_xfer x = { .peer = 3, .status = COLL_PENDING };
@@ -133,6 +136,9 @@ static void end_what_is_not_queued(coll_comm *comm)
     (void)comm;
     coll__chain_take(&chain, &x, COLL_OK);
 }
+
+#define IN_LANES { "message of nobody", "a message with rank 3 ends with 0, after 1, and is not queued", end_what_is_not_queued },
+#endif
 
 static void send_more_than_there_is(coll_comm *comm)
 {
@@ -159,6 +165,11 @@ static void listen_everywhere(coll_comm *comm)
     coll__endpoint_write(bytes, &endpoint);
 }
 
+/* ---- the simulator ---- */
+
+#if defined(COLL_NO_SIM)
+#define IN_SIMULATOR
+#else
 static void push_nothing(coll_comm *comm)
 {
     static coll__sim w = { .now = 2 };
@@ -185,6 +196,12 @@ static void lose_count(coll_comm *comm)
     coll__lane_close(&w, &lane);
 }
 
+#define IN_SIMULATOR                                                                                              \
+    { "event", "an event of kind 4 at 1 s, and it is 2 s, about nothing", push_nothing },                         \
+    { "fiber", "rank 2 runs in state 2", run_twice },                                                             \
+    { "lane", "channel 0 from rank 1 to rank 2 counts 1 receives and 0 messages", lose_count },
+#endif
+
 static const struct { const char *name, *says; void (*break_it)(coll_comm *); } breaches[] = {
     { "empty queue", "coll__queue_take: m does not hold: an empty queue is asked for a message", take_from_empty_queue },
     { "list", "coll__message_append: !m->list does not hold: a message with tag 77 of peer 1 is in a list", append_twice },
@@ -198,13 +215,11 @@ static const struct { const char *name, *says; void (*break_it)(coll_comm *); } 
     { "option", "option way of COLL_NO_SUCH_WAY has no words", choose_among_no_words },
     { "opened", "rank 1 is number 3 of 2 on its host, of 4", open_beside_the_host },
     { "message ends twice", "a message with rank 3 ends with -6, after 0", end_message_twice },
-    { "message of nobody", "a message with rank 3 ends with 0, after 1, and is not queued", end_what_is_not_queued },
+    IN_LANES
     { "sent too much", "7 bytes more have gone to rank 2 than were to go", send_more_than_there_is },
     { "no such stream", "rank 1 asks for channel 1 to rank 4 of 4", ask_for_a_rank_too_many },
     { "endpoint", "an endpoint of 9 addresses, port 80", listen_everywhere },
-    { "event", "an event of kind 4 at 1 s, and it is 2 s, about nothing", push_nothing },
-    { "fiber", "rank 2 runs in state 2", run_twice },
-    { "lane", "channel 0 from rank 1 to rank 2 counts 1 receives and 0 messages", lose_count },
+    IN_SIMULATOR
 };
 
 /* What a process says that breaks something, and how it ends. */

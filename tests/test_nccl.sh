@@ -4,11 +4,12 @@
 # kernels' text are compared with them.
 #   usage: test_nccl.sh [CONFIG] [few]        few: the smaller half, for a sanitizer that is slow; COLL_TEST_SEED replays
 cd "$(dirname "$0")/.." || exit 1
+. tests/folder.sh
 config=${1:-release} few=$2 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 export TSAN_OPTIONS="atexit_sleep_ms=0 $TSAN_OPTIONS"
 passed=0 failed=0
-bin=build/$config
+bin=$(folder "$config")
 
 count() { # name status: add what the log ends with
     line=$(grep -aE '^[0-9]+ passed, [0-9]+ failed' "$dir/log" | tail -n 1)

@@ -9,6 +9,7 @@
 
 #include "check.h"
 #include "numbers.h"
+#include "there.h"
 
 /* ---- >>names ---- */
 
@@ -68,6 +69,21 @@ static odd odd_make(size_t length)
     odd o = { malloc(length + skew + (length + skew == 0)), NULL };
     o.at = o.memory + skew;
     return o;
+}
+
+/* Does the call need what is left out of the library?  Then there is no codec, and the sentence names the switch. */
+static bool is_left_out(const coll_call *call)
+{
+    there_lack lack = { .count = 0 };
+    coll__codec codec;
+
+    there_need_numbers(&lack, call, call->type);
+    if (!lack.count) return false;
+    why[0] = 0;
+    const bool fits = coll__codec_reduce(&codec, call, 2, why, sizeof why);
+    CHECK(!fits && there_refuses(&lack, COLL_ERR_UNSUPPORTED, why), "%s over %s, %s: \"%s\" without %s",
+          coll_type_name(call->type), coll_type_name(call->wire), coll_op_name(call->op), why, lack.names[0]);
+    return true;
 }
 
 static void combine(const coll__codec *codec, const coll__source *sources, int n, void *const *results, int m,
@@ -173,6 +189,7 @@ static void check_cell(cell *c)
     coll__codec codec;
     int wrong = 0;
 
+    if (is_left_out(call)) return;
     c->split = 0;
     oracle(c, c->count);
     for (int tier = 0; tier <= coll__tier(); tier++) {
@@ -276,12 +293,13 @@ static void test_many_sources(void)
     enum { N = 1000, FEW = 3 };
     float value_in[FEW] = { 0.1f, 3e38f, -0.0f }, result[FEW];
     const coll_call call = { .type = COLL_F32, .op = COLL_AVG };
-    coll__source *const sources = malloc(N * sizeof *sources);
     void *const results[1] = { result };
     const cell c = { .call = call };
     number x[N];
     coll__codec codec;
 
+    if (is_left_out(&call)) return;
+    coll__source *const sources = malloc(N * sizeof *sources);
     CHECK(coll__codec_reduce(&codec, &call, N, why, sizeof why), "%d ranks", N);
     void *const scratch = aligned_alloc(64, coll__combine_scratch(&codec, N));
     for (int k = 0; k < N; k++) {
@@ -319,12 +337,12 @@ static void test_undefined_cells(void)
         const coll_type t = type <= TYPES ? type : COLL_BLOB(8);
         for (int op = 0; op < OPS; op++) {
             const coll_call call = { .type = t, .op = (coll_op)op, .fn = user_op };
-            const bool is_defined = is_cell(t, (coll_op)op);
+            const bool is_out = is_left_out(&call), is_defined = is_cell(t, (coll_op)op) && !is_out;
             char sentence[80];
             snprintf(sentence, sizeof sentence, "there is no %s of %s", coll_op_name((coll_op)op), coll_type_name(t));
             CHECK(coll__cell_is_defined(t, (coll_op)op) == is_defined, "%s", sentence);
-            CHECK(is_defined ? coll__codec_reduce(&codec, &call, 2, why, sizeof why) : is_refused(call, sentence), "%s",
-                  sentence);
+            CHECK(is_defined ? coll__codec_reduce(&codec, &call, 2, why, sizeof why) : is_refused(call, is_out ? NULL : sentence),
+                  "%s", sentence);
             if (is_defined) {
                 const bool is_sum = op == COLL_SUM || op == COLL_PROD || op == COLL_AVG;
                 const bool is_rounded = is_sum && (family_of(t) == FLOAT || family_of(t) == COMPLEX);
@@ -353,9 +371,10 @@ static void test_wires(void)
             const coll_call call = { .type = type, .wire = wire, .op = op };
             const coll_call user = { .type = type, .wire = wire, .op = COLL_USER, .fn = user_op };
             coll__codec codec;
-            CHECK(fits ? coll__codec_reduce(&codec, &call, 2, why, sizeof why) : is_refused(call, NULL), "%s over %s: %s",
+            const bool is_there = fits && !is_left_out(&call);
+            CHECK(is_there ? coll__codec_reduce(&codec, &call, 2, why, sizeof why) : is_refused(call, NULL), "%s over %s: %s",
                   coll_type_name(type), coll_type_name(wire), why);
-            CHECK(!fits || (codec.wire_size == coll_type_size(wire) && codec.same == (wire == type)), "%s over %s",
+            CHECK(!is_there || (codec.wire_size == coll_type_size(wire) && codec.same == (wire == type)), "%s over %s",
                   coll_type_name(type), coll_type_name(wire));
             CHECK(wire == type || is_refused(user, NULL), "user: %s over %s", coll_type_name(type), coll_type_name(wire));
         }
@@ -365,8 +384,9 @@ static void test_wires(void)
                                        : sum == type || (type == COLL_F32 && sum == COLL_F64);
             const coll_call call = { .type = type, .accumulate = sum, .op = family_of(type) == PAIR ? COLL_MAXLOC
                                      : type == COLL_BOOL ? COLL_LAND : COLL_SUM };
+            const bool is_there = fits && !is_left_out(&call);
             coll__codec codec;
-            CHECK(fits ? coll__codec_reduce(&codec, &call, 2, why, sizeof why) : is_refused(call, NULL), "%s in %s: %s",
+            CHECK(is_there ? coll__codec_reduce(&codec, &call, 2, why, sizeof why) : is_refused(call, NULL), "%s in %s: %s",
                   coll_type_name(type), coll_type_name(sum), why);
         }
     }
@@ -377,7 +397,8 @@ static void test_refusals(void)
     coll__codec codec;
     const coll_call average = { .type = COLL_I32, .op = COLL_AVG };
 
-#define REFUSED(sentence, ...) CHECK(is_refused((coll_call){ __VA_ARGS__ }, sentence), "%s", sentence)
+#define REFUSED(sentence, ...)                                                                    \
+    if (!is_left_out(&(coll_call){ __VA_ARGS__ })) CHECK(is_refused((coll_call){ __VA_ARGS__ }, sentence), "%s", sentence)
     REFUSED("there is no band of f32", .type = COLL_F32, .op = COLL_BAND);
     REFUSED("invalid type 99 (see coll_type)", .type = 99);
     REFUSED("invalid wire type 99 (see coll_type)", .type = COLL_F32, .wire = 99);
@@ -396,7 +417,7 @@ static void test_refusals(void)
 #undef REFUSED
     CHECK(!coll__codec_reduce(&codec, &average, 0, why, sizeof why), "%d ranks", 0);
     CHECK(!coll__codec_move(&codec, 24) && !coll__codec_move(&codec, COLL_BLOB(0)), "move %d", 24);
-    CHECK(coll__codec_reduce(&codec, &(coll_call){ .type = COLL_I8, .scale = 1 }, 2, why, sizeof why), "scale %d", 1);
+    CHECK(coll__codec_reduce(&codec, &(coll_call){ .type = COLL_I32, .scale = 1 }, 2, why, sizeof why), "scale %d", 1);
     CHECK(!coll__codec_reduce(&codec, &(coll_call){ .type = 99 }, 2, NULL, 0), "no %s", "room");
 }
 
@@ -409,6 +430,7 @@ static void test_pack(void)
         const coll_call call = { .type = COLL_F32, .wire = wires[w] };
         unsigned char wire[20], user[20], expected_wire[20], expected_user[20];
         coll__codec codec;
+        if (is_left_out(&call)) continue;
         CHECK(coll__codec_reduce(&codec, &call, 2, why, sizeof why), "wire %d", wires[w]);
         coll_convert(expected_wire, wires[w], input, COLL_F32, 5);
         coll_convert(expected_user, COLL_F32, expected_wire, wires[w], 5);
@@ -434,6 +456,7 @@ static void test_repack(void)
             const unsigned count = coll_type_size(pairs[p][1]) == 1 ? 256 : 65536;
             unsigned wrong = 0;
             coll__codec codec;
+            if (is_left_out(&call)) continue;
             CHECK(coll__codec_reduce(&codec, &call, 2, why, sizeof why), "%s", why);
             for (unsigned bits = 0; bits < count; bits++) {
                 unsigned char result[8], again[8], wire[2] = { (unsigned char)bits, (unsigned char)(bits >> 8) };
@@ -457,15 +480,17 @@ static void test_repack(void)
         const T in = a;                                                                           \
         T out = b;                                                                                \
         const coll_status status = coll_reduce_local(&in, &out, 1, type, op);                     \
-        CHECK(!status && (holds), "%s of %s", coll_op_name(op), coll_type_name(type));            \
+        CHECK(there_type(type) ? !status && (holds) : status == COLL_ERR_UNSUPPORTED, "%s of %s", \
+              coll_op_name(op), coll_type_name(type));                                            \
     } while (0)
 
-/* Reduce n elements that lie one after the other, each a rank's. */
-static void reduce_ranks(coll_call call, const void *elements, int n, void *result)
+/* Reduce n elements that lie one after the other, each a rank's.  false: what the call needs is left out. */
+static bool reduce_ranks(coll_call call, const void *elements, int n, void *result)
 {
     coll__source sources[MOST];
     coll__codec codec;
 
+    if (is_left_out(&call)) return false;
     CHECK(coll__codec_reduce(&codec, &call, n, why, sizeof why), "%s", why);
     void *const scratch = aligned_alloc(64, coll__combine_scratch(&codec, n));
     for (int k = 0; k < n; k++) {
@@ -473,6 +498,7 @@ static void reduce_ranks(coll_call call, const void *elements, int n, void *resu
     }
     combine(&codec, sources, n, &result, 1, COLL__AS_USER, 1, scratch);
     free(scratch);
+    return true;
 }
 
 static void test_rules_integer(void)
@@ -498,12 +524,12 @@ static void test_rules_integer(void)
     int64_t wide;
     int32_t narrow;
     uint8_t truth;
-    reduce_ranks((coll_call){ .type = COLL_I64, .op = COLL_AVG }, high, 3, &wide);
-    CHECK(wide == INT64_MAX - 1, "average %lld", (long long)wide);
-    reduce_ranks((coll_call){ .type = COLL_I32, .op = COLL_AVG }, low, 3, &narrow);
-    CHECK(narrow == -1, "average %d", narrow);
-    reduce_ranks((coll_call){ .type = COLL_BOOL, .op = COLL_BOR }, &five, 1, &truth);
-    CHECK(truth == 1, "one rank's %d", truth);
+    if (reduce_ranks((coll_call){ .type = COLL_I64, .op = COLL_AVG }, high, 3, &wide))
+        CHECK(wide == INT64_MAX - 1, "average %lld", (long long)wide);
+    if (reduce_ranks((coll_call){ .type = COLL_I32, .op = COLL_AVG }, low, 3, &narrow))
+        CHECK(narrow == -1, "average %d", narrow);
+    if (reduce_ranks((coll_call){ .type = COLL_BOOL, .op = COLL_BOR }, &five, 1, &truth))
+        CHECK(truth == 1, "one rank's %d", truth);
 }
 
 static void test_rules_float(void)
@@ -526,16 +552,16 @@ static void test_rules_float(void)
     /* 256 + 1 + 1: in bf16 each sum would round back to 256; in f32 the two ones count. */
     const uint16_t part[4] = { 0x4380, 0x3f80, 0x3f80, 0x0000 };
     uint16_t sum;
-    reduce_ranks((coll_call){ .type = COLL_BF16 }, part, 4, &sum);
-    CHECK(sum == 0x4381, "256 + 1 + 1 = %#x", sum);
+    if (reduce_ranks((coll_call){ .type = COLL_BF16 }, part, 4, &sum))
+        CHECK(sum == 0x4381, "256 + 1 + 1 = %#x", sum);
 
     /* 2^24 + 1 + 1 + 0: lost in f32 if added one by one, kept in f64. */
     const float big[5] = { 0x1p24f, 1, 1, 0, 0 };
     float total;
-    reduce_ranks((coll_call){ .type = COLL_F32, .accumulate = COLL_F64 }, big, 3, &total);
-    CHECK(total == 0x1p24f + 2, "%g", (double)total);
-    reduce_ranks((coll_call){ .type = COLL_F32, .op = COLL_AVG, .scale = 4 }, big + 1, 4, &total);
-    CHECK(total == 2, "an average of 1, 1, 0, 0 times four: %g", (double)total);
+    if (reduce_ranks((coll_call){ .type = COLL_F32, .accumulate = COLL_F64 }, big, 3, &total))
+        CHECK(total == 0x1p24f + 2, "%g", (double)total);
+    if (reduce_ranks((coll_call){ .type = COLL_F32, .op = COLL_AVG, .scale = 4 }, big + 1, 4, &total))
+        CHECK(total == 2, "an average of 1, 1, 0, 0 times four: %g", (double)total);
 }
 
 static void test_rules_saturate(void)
@@ -550,48 +576,48 @@ static void test_rules_saturate(void)
     uint16_t half;
     float single;
 
-    reduce_ranks(e4m3, bytes, 2, &byte);
-    CHECK(byte == 0xfe, "-448 - 448: %#x", byte);
-    reduce_ranks(e4m3, nan, 2, &byte);
-    CHECK(byte == 0x7f, "NaN + 2^-9: %#x", byte);
-    reduce_ranks(f16, infinite, 2, &half);
-    CHECK(half == 0x7bff, "infinity + 1: %#x", half);
-    reduce_ranks(f16, opposite, 2, &half);
-    CHECK(half == 0x7e00, "infinity - infinity: %#x", half);
-    reduce_ranks(bf16, large, 2, &half);
-    CHECK(half == 0x7f80, "bf16 takes no notice: %#x", half);
-    reduce_ranks(mixed, beyond, 1, &single);
-    CHECK(single == 448, "1e6 over f8e4m3: %g", (double)single);
-    reduce_ranks(mixed, beyond, 2, &single);
-    CHECK(single == 0, "1e6 - 1e30, each saturated on its way: %g", (double)single);
+    if (reduce_ranks(e4m3, bytes, 2, &byte))
+        CHECK(byte == 0xfe, "-448 - 448: %#x", byte);
+    if (reduce_ranks(e4m3, nan, 2, &byte))
+        CHECK(byte == 0x7f, "NaN + 2^-9: %#x", byte);
+    if (reduce_ranks(f16, infinite, 2, &half))
+        CHECK(half == 0x7bff, "infinity + 1: %#x", half);
+    if (reduce_ranks(f16, opposite, 2, &half))
+        CHECK(half == 0x7e00, "infinity - infinity: %#x", half);
+    if (reduce_ranks(bf16, large, 2, &half))
+        CHECK(half == 0x7f80, "bf16 takes no notice: %#x", half);
+    if (reduce_ranks(mixed, beyond, 1, &single))
+        CHECK(single == 448, "1e6 over f8e4m3: %g", (double)single);
+    if (reduce_ranks(mixed, beyond, 2, &single))
+        CHECK(single == 0, "1e6 - 1e30, each saturated on its way: %g", (double)single);
 }
 
 static void test_rules_complex_and_pairs(void)
 {
     const float z[2][2] = { { 1, 2 }, { 3, -4 } }, inf[2][2] = { { INFINITY, 0 }, { 1, 0 } };
     float product[2];
-    reduce_ranks((coll_call){ .type = COLL_C64, .op = COLL_PROD }, z, 2, product);
-    CHECK(product[0] == 11 && product[1] == 2, "(1+2i)(3-4i) = %g %g", (double)product[0], (double)product[1]);
-    reduce_ranks((coll_call){ .type = COLL_C64, .op = COLL_PROD }, inf, 2, product);
-    CHECK(isinf(product[0]) && bits_at(product, 4, 1) == 0x7fc00000, "%g %g", (double)product[0], (double)product[1]);
+    if (reduce_ranks((coll_call){ .type = COLL_C64, .op = COLL_PROD }, z, 2, product))
+        CHECK(product[0] == 11 && product[1] == 2, "(1+2i)(3-4i) = %g %g", (double)product[0], (double)product[1]);
+    if (reduce_ranks((coll_call){ .type = COLL_C64, .op = COLL_PROD }, inf, 2, product))
+        CHECK(isinf(product[0]) && bits_at(product, 4, 1) == 0x7fc00000, "%g %g", (double)product[0], (double)product[1]);
 
     struct pair { double value; int32_t index, padding; } r;
     struct pair p[4] = { { 0.0, 1, 77 }, { -0.0, 9, 77 }, { -0.0, 5, 77 }, { 0.0, 0, 77 } };
-    reduce_ranks((coll_call){ .type = COLL_F64_I32, .op = COLL_MINLOC }, p, 4, &r);
-    CHECK(r.index == 5 && signbit(r.value) && r.padding == 0, "%g at %d, padding %d", r.value, r.index, r.padding);
-    reduce_ranks((coll_call){ .type = COLL_F64_I32, .op = COLL_MAXLOC }, p, 4, &r);
-    CHECK(r.index == 0 && !signbit(r.value) && r.padding == 0, "%g at %d", r.value, r.index);
+    if (reduce_ranks((coll_call){ .type = COLL_F64_I32, .op = COLL_MINLOC }, p, 4, &r))
+        CHECK(r.index == 5 && signbit(r.value) && r.padding == 0, "%g at %d, padding %d", r.value, r.index, r.padding);
+    if (reduce_ranks((coll_call){ .type = COLL_F64_I32, .op = COLL_MAXLOC }, p, 4, &r))
+        CHECK(r.index == 0 && !signbit(r.value) && r.padding == 0, "%g at %d", r.value, r.index);
     p[0].value = p[3].value = -(double)NAN;
     for (int op = COLL_MINLOC; op <= COLL_MAXLOC; op++) {
-        reduce_ranks((coll_call){ .type = COLL_F64_I32, .op = (coll_op)op }, p, 4, &r);
-        CHECK(r.index == 0 && bits_at(&r, 8, 0) == UINT64_C(0x7ff8000000000000), "%g at %d", r.value, r.index);
+        if (reduce_ranks((coll_call){ .type = COLL_F64_I32, .op = (coll_op)op }, p, 4, &r))
+            CHECK(r.index == 0 && bits_at(&r, 8, 0) == UINT64_C(0x7ff8000000000000), "%g at %d", r.value, r.index);
     }
-    reduce_ranks((coll_call){ .type = COLL_F64_I32, .op = COLL_MINLOC }, &p[1], 1, &r);
-    CHECK(r.index == 9 && r.padding == 0, "one rank's padding is %d", r.padding);
+    if (reduce_ranks((coll_call){ .type = COLL_F64_I32, .op = COLL_MINLOC }, &p[1], 1, &r))
+        CHECK(r.index == 9 && r.padding == 0, "one rank's padding is %d", r.padding);
     const int64_t whole[3][2] = { { -5, 3 }, { -5, -3 }, { INT64_MAX, 0 } };
     int64_t least[2];
-    reduce_ranks((coll_call){ .type = COLL_I64_I64, .op = COLL_MINLOC }, whole, 3, least);
-    CHECK(least[0] == -5 && least[1] == -3, "%lld at %lld", (long long)least[0], (long long)least[1]);
+    if (reduce_ranks((coll_call){ .type = COLL_I64_I64, .op = COLL_MINLOC }, whole, 3, least))
+        CHECK(least[0] == -5 && least[1] == -3, "%lld at %lld", (long long)least[0], (long long)least[1]);
 }
 
 /* Products of 2x2 matrices of integers, which do not commute but associate: any grouping is right. */
@@ -617,8 +643,8 @@ static void test_rules_user(void)
     for (int n = 1; n <= MOST; n++) {
         memcpy(expected, matrices[n - 1], 16);
         for (int k = n - 2; k >= 0; k--) multiply(matrices[k], expected, 1, COLL_BLOB(16), NULL);
-        reduce_ranks(call, matrices, n, got);
-        CHECK(!memcmp(got, expected, 16), "the product of %d matrices", n);
+        if (reduce_ranks(call, matrices, n, got))
+            CHECK(!memcmp(got, expected, 16), "the product of %d matrices", n);
     }
     CHECK(coll__codec_reduce(&codec, &call, 2, why, sizeof why) && !codec.is_commutative && !codec.is_exact, "%s", "flags");
     CHECK(coll__codec_reduce(&codec, &(coll_call){ .type = COLL_BLOB(1 << 20), .op = COLL_USER, .fn = multiply }, 2, why,

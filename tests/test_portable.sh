@@ -4,46 +4,23 @@
 #
 #   usage: [COLL_TEST_SEED=...] [ONLY="test_threads test_shrink"] sh tests/test_portable.sh
 #
-# The rows below are programs that other suites run with Linux's half; each is built with config=portable, and run.  Prints
-# "ok - name: what it counted" or "FAILED - name: detail" for each, what is left out and why, and ends with "N passed, N failed",
-# the sum of what the programs have checked.
+# The rows below are programs that other suites run with Linux's half; each is built with config=portable, and run (rows.sh).
+# Prints what is left out and why, and ends with "N passed, N failed", the sum of what the programs have checked.
 cd "$(dirname "$0")/.." || exit 1
-log=build/portable/logs
-mkdir -p $log
-passed=0 failed=0
-
-row() { # scale program arguments...
-    case " $ONLY " in "  " | *" $2 "*) ;; *) return ;; esac
-    scale=$1 name=$2; shift 2
-    if ! make --no-print-directory config=portable CPPFLAGS="$CPPFLAGS" "build/portable/$name" > "$log/$name.log" 2>&1; then
-        failed=$((failed + 1))
-        echo "FAILED - $name: $(grep -E 'error|warning' "$log/$name.log" | head -n 3)"
-        return
-    fi
-    COLL_TEST_SCALE=$scale "./build/portable/$name" "$@" > "$log/$name.log" 2>&1
-    status=$?
-    line=$(grep -aE '^[0-9]+ passed, [0-9]+ failed' "$log/$name.log" | tail -n 1)
-    p=${line%% *} rest=${line#*, } f=${rest%% *}
-    if [ -z "$line" ]; then p=0 f=1 line="no result, status $status"; fi
-    if [ $status -ne 0 ] && [ "$f" -eq 0 ]; then f=1 line="$line, status $status"; fi
-    passed=$((passed + p)) failed=$((failed + f))
-    if [ "$f" -eq 0 ]; then
-        echo "ok - $name $*: $line"
-        return
-    fi
-    echo "FAILED - $name $*: $line"
-    grep -avE '^ok' "$log/$name.log" | tail -n 20
-}
+. tests/rows.sh
+config=portable
+build=$(folder $config)
 
 left_out() { echo "left out - $1: $2"; }
 
 # That the programs are of this half: a pipe for each bell, and not one call of what only Linux has.
-make --no-print-directory config=portable CPPFLAGS="$CPPFLAGS" build/portable/coll.o > $log/coll.log 2>&1
-calls=$(nm -u build/portable/coll.o 2>&1 | awk '{ print $NF }' | grep -xE 'eventfd|epoll_.*|syscall|accept4|io_uring_.*|memfd_.*')
-if [ -z "$calls" ] && nm -u build/portable/coll.o | grep -qw pipe; then
+mkdir -p build
+make --no-print-directory config=$config CPPFLAGS="$CPPFLAGS" "$build/coll.o" > "$build.log" 2>&1
+calls=$(nm -u "$build/coll.o" 2>&1 | awk '{ print $NF }' | grep -xE 'eventfd|epoll_.*|syscall|accept4|io_uring_.*|memfd_.*')
+if [ -z "$calls" ] && nm -u "$build/coll.o" | grep -qw pipe; then
     passed=$((passed + 1)); echo "ok - none of Linux's own calls"
 else
-    failed=$((failed + 1)); echo "FAILED - none of Linux's own calls:" $calls "$(head -n 3 $log/coll.log)"
+    failed=$((failed + 1)); echo "FAILED - none of Linux's own calls:" $calls "$(head -n 3 "$build.log")"
 fi
 
 row 1    test_contract threads,tcp-poll,sim 2

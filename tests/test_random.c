@@ -326,6 +326,20 @@ static void quiet(actor *a, int of_line)
     }
 }
 
+/* Does the call need what is left out of the library?  Then it was refused, with the switch's name, and is over. */
+static bool is_left_out(actor *a, task *t, const coll_call *call, coll_status status)
+{
+    const there_lack lack = there_call(call);
+    char why[512];
+
+    if (!lack.count) return false;
+    snprintf(why, sizeof why, "left out by %s, but: %s: %.400s", lack.names[0], coll_status_text(status),
+             coll_error(a->lines[t->line].comm));
+    if (!there_refuses(&lack, status, coll_error(a->lines[t->line].comm))) task_fail(a, t, why);
+    task_free(t);
+    return true;
+}
+
 /* Start it, and judge it at once if that was all. */
 static void task_begin(actor *a, task *t)
 {
@@ -337,6 +351,7 @@ static void task_begin(actor *a, task *t)
     if (!t->is_message && own(a, 16) == 0) d.timeout_ms = STALL_TIMEOUT_MS;
     if (t->part.arrivals) __atomic_add_fetch(t->part.arrivals, 1, __ATOMIC_RELAXED);
     status = model_begin(l->comm, &d, t->style, &t->request);
+    if (is_left_out(a, t, &d, status)) return;
     if (status == COLL_ERR_UNSUPPORTED && d.algorithm) {           /* the same on every rank                   */
         d.algorithm = t->part.call.algorithm = NULL;
         status = model_begin(l->comm, &d, t->style, &t->request);
@@ -371,6 +386,7 @@ static void draw_cell(model_call *c, uint64_t random)
         c->op = (coll_op)((i >> 40) % (COLL_USER + 1));
         if (c->kind == COLL_ALLREDUCE_LIST && c->op == COLL_USER) continue;
         if (c->op == COLL_AVG && (c->kind == COLL_SCAN || c->kind == COLL_EXSCAN)) continue;
+        if (!there_type(c->type) && (i >> 50) % 8) continue;      /* to be refused, but not most of them      */
         if (model_cell_of(c->type, c->op) == MODEL_YES) break;
     }
 }
@@ -432,7 +448,7 @@ static model_call draw_call(const actor *a, const line *l, int at)
     model_call c = { .size = l->count, .seed = drawn(a, at + 3), .list_count = 1 + (int)(random % MODEL_LIST_MOST) };
     int names = 0;
 
-    if (k->is_neighbor && !l->has_graph) k = model_kind_of(COLL_ALLTOALLV);
+    if (k->is_neighbor && !l->has_graph && COLL__HAS_NEIGHBOR) k = model_kind_of(COLL_ALLTOALLV);
     c.kind = k->kind;
     c.data_seed = c.seed;
     c.root = (int)(random % (uint64_t)l->count);
@@ -610,6 +626,7 @@ static void prepare_step(actor *a, int of_line)
     model_part_make(&t->part, &c, l->me, draw_form(a, &c, l->me));
     task_name(t, now.what[a->rank], WHAT_LENGTH);
     coll_status status = coll_prepare(l->comm, &t->part.call, &t->request);
+    if (is_left_out(a, t, &t->part.call, status)) return;
     if (status == COLL_ERR_UNSUPPORTED && c.algorithm) {
         t->part.call.algorithm = NULL;
         status = coll_prepare(l->comm, &t->part.call, &t->request);
@@ -763,7 +780,7 @@ static void host_step(actor *a, int of_line)
 {
     const line *from = &a->lines[of_line];
     coll_comm *host = NULL;
-    int64_t sum = 1;
+    int32_t sum = 1;
     int me = -1;
 
     if (!from->comm || model_is_gpu(world)) return;             /* the sum below lies here                  */
@@ -774,7 +791,7 @@ static void host_step(actor *a, int of_line)
     }
     for (int i = 0; i < coll_size(host); i++)
         if (coll_parent_rank(host, i) == a->rank) me = i;
-    const coll_status status = coll_allreduce(host, &sum, &sum, 1, COLL_I64, COLL_SUM);
+    const coll_status status = coll_allreduce(host, &sum, &sum, 1, COLL_I32, COLL_SUM);
     const bool has_hosts = model_is_simulated(a->p->world) || !strcmp(a->p->world, "rails");
     const bool shares_all = has_hosts || coll_size(host) == from->count;
     if (status || sum != coll_size(host) || me != coll_rank(host) || !shares_all)
@@ -844,8 +861,9 @@ static void graph_step(actor *a, int of_line)
     }
     l->graph = model_graph_make(drawn(a, 20), l->count);
     l->has_graph = true;
-    const coll_status status = model_graph_set(l->comm, &l->graph, l->me);
-    if (status) fail_call(a, l, "coll_neighbors", status);
+    const coll_status status = model_graph_set(l->comm, &l->graph, l->me), due = COLL__HAS_NEIGHBOR ? COLL_OK
+                                                                                                : COLL_ERR_UNSUPPORTED;
+    if (status != due) fail_call(a, l, "coll_neighbors", status);
 }
 
 /* ---- >>steps ---- */

@@ -30,7 +30,9 @@ for program in tools/coll-run tests/run_child; do
     ${CC:-cc} -std=c11 ${CFLAGS:--O2} "$top/$program.c" -o "$dir/${program##*/}" || exit 1
 done
 cp "$dir/coll-run" "$dir/other-run"             # as if it were that of another machine
-env -u CFLAGS make -C "$top" --no-print-directory config=release build/release/coll-check > "$dir/check.log" 2>&1 &
+. "$top/tests/folder.sh"
+checker=$(folder release)/coll-check
+env -u CFLAGS make -C "$top" --no-print-directory config=release "$checker" > "$dir/check.log" 2>&1 &
 check_built=$!
 run=$dir/coll-run
 child=$dir/run_child
@@ -631,7 +633,7 @@ unset COLL_KEY
 
 # Two machines, as far as the network goes.
 wait $check_built
-cp "$top/build/release/coll-check" "$dir/"         # where coll-run looks for it
+cp "$top/$checker" "$dir/"         # where coll-run looks for it
 a=collrun$$a b=collrun$$b
 if ip netns add $a 2> /dev/null && spaces=$a && ip netns add $b && spaces="$a $b" &&
     ip link add veth0 netns $a type veth peer name veth0 netns $b; then

@@ -193,7 +193,9 @@ static test_case case_of(uint64_t salt, int size)
 
     c.kind = (coll_kind)(COLL_BARRIER + (int)(support_random(&state) % (COLL_ALLTOALLW - COLL_BARRIER + 1)));
     const unsigned choices = c.kind == COLL_SCAN || c.kind == COLL_EXSCAN ? SCAN_COUNT : ARITHMETIC_COUNT;
-    c.a = arithmetics[support_random(&state) % choices];
+    uint64_t i = support_random(&state);          /* the first at or behind it of which nothing is left out   */
+    while (!there_type(arithmetics[i % choices].type) || !there_type(arithmetics[i % choices].wire)) i++;
+    c.a = arithmetics[i % choices];
     c.count = counts[support_random(&state) % (sizeof counts / sizeof *counts)];
     if (support_random(&state) % 40 == 0) c.count = 100000 / coll_type_size(c.a.type) + support_random(&state) % 50;
     if (c.a.type == BLOB6000) c.count %= 40;

@@ -92,10 +92,12 @@ static inline bool coll__goes_whole(coll_kind kind, int rounds)
     return rounds == 1 && (kind == COLL_GATHER || kind == COLL_SCATTER);
 }
 
-/* By running the algorithm; of a vector that is cut into many blocks one. */
+/* By running the algorithm; of a vector that is cut into many blocks one.  Neighbours differ from rank to rank, so this sees none
+ * of them; there is nothing to choose either. */
 static coll__count coll__count_sent(const coll__algorithm *a, int size, int radix, int blocks)
 {
-    coll__round now = { .size = size, .radix = radix, .blocks = blocks };
+    const coll__graph nobody = { .sources = 0 };
+    coll__round now = { .size = size, .radix = radix, .blocks = blocks, .graph = &nobody };
     const int ranks = a->is_even ? 1 : size, alike = size / ranks;
     int rounds = 0;
 

@@ -25,7 +25,8 @@
  *                        broadcast, reduce, allreduce, reduce_scatter, scan, gather, scatter, allgather, alltoall and neighbor.
  *                        A name stands for all its forms, as alltoall for alltoallv and alltoallw; barrier,
  *                        allreduce and allgather, which the library needs itself, are in every program, and broadcast and
- *                        alltoall in those with the cost model; so are messages
+ *                        alltoall in those with the cost model; so are messages.  By hosts, a sum takes reduce_scatter and
+ *                        alltoall, a broadcast scatter, and a reduce gather: these come with them, without COLL_NO_HIERARCHY
  *   COLL_ONLY_TRANSPORTS a list instead: -DCOLL_ONLY_TRANSPORTS=threads,tcp leaves out the others of threads, tcp, joined, sim
  *                        and mpi; joined is there with threads and tcp, and mpi takes COLL_WITH_MPI, too
  *   COLL_SMALL           threads and TCP by poll, kernels for one set of instructions, and four types: COLL_NO_SIM,
@@ -205,8 +206,10 @@
 #endif
 #if defined(COLL_NO_NEIGHBORS)
 #define COLL__KINDS_THERE (COLL__KINDS_ASKED & 1023)
+#define COLL__SWITCH_OF_KIND(kind) ((kind) >= COLL_NEIGHBOR_ALLGATHER ? "COLL_NO_NEIGHBORS" : "COLL_ONLY_KINDS")
 #else
 #define COLL__KINDS_THERE COLL__KINDS_ASKED
+#define COLL__SWITCH_OF_KIND(kind) "COLL_ONLY_KINDS"
 #endif
 
 #if COLL__KINDS_THERE & 2 || !defined(COLL_NO_TUNER)
@@ -219,7 +222,7 @@
 #else
 #define COLL__HAS_REDUCE 0
 #endif
-#if COLL__KINDS_THERE & 16
+#if COLL__KINDS_THERE & 16 || !defined(COLL_NO_HIERARCHY)
 #define COLL__HAS_REDUCE_SCATTER 1
 #else
 #define COLL__HAS_REDUCE_SCATTER 0
@@ -229,17 +232,17 @@
 #else
 #define COLL__HAS_SCAN 0
 #endif
-#if COLL__KINDS_THERE & 64
+#if COLL__KINDS_THERE & 64 || (COLL__HAS_REDUCE && !defined(COLL_NO_HIERARCHY))
 #define COLL__HAS_GATHER 1
 #else
 #define COLL__HAS_GATHER 0
 #endif
-#if COLL__KINDS_THERE & 128
+#if COLL__KINDS_THERE & 128 || (COLL__HAS_BROADCAST && !defined(COLL_NO_HIERARCHY))
 #define COLL__HAS_SCATTER 1
 #else
 #define COLL__HAS_SCATTER 0
 #endif
-#if COLL__KINDS_THERE & 1536 || !defined(COLL_NO_TUNER)  /* neighbours are made by an exchange     */
+#if COLL__KINDS_THERE & 1536 || !defined(COLL_NO_TUNER) || !defined(COLL_NO_HIERARCHY)    /* neighbours are made by an exchange */
 #define COLL__HAS_ALLTOALL 1
 #else
 #define COLL__HAS_ALLTOALL 0

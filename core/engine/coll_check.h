@@ -507,7 +507,8 @@ static coll_status coll__check(coll_comm *comm, coll_call *call, coll__codec *co
         return coll__explain_error(comm, none, COLL_ERR_ARGUMENT, "invalid kind %d (see coll_kind)", (int)call->kind);
     }
     if (coll__is_left_out(call->kind))
-        return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "this program was compiled without it (COLL_ONLY_KINDS)");
+        return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "this program was compiled without it (%s)",
+                                   COLL__SWITCH_OF_KIND(call->kind));
     if (call->kind == COLL_ALLREDUCE_LIST) {
         if ((status = coll__check_list(comm, call)) < 0) return status;
     } else if ((status = coll__check_call(comm, call, codec, own)) < 0

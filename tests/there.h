@@ -1,0 +1,129 @@
+/* there.h - what this build of the library has, for tests that run with any set of switches (core/base/coll_parts.h): they use
+ * what is there, and of what is left out they expect the status and a sentence with the switch's name.  Used after coll.h. */
+#ifndef THERE_H
+#define THERE_H
+
+#include "check.h"
+#include "../core/base/coll_parts.h"
+
+#define THERE static __attribute__((unused))
+
+/* Is a switch set?  Then its name stands for something else. */
+#define THERE_TEXT(name) #name
+#define THERE_SET(name) (*THERE_TEXT(name) != 'C')
+
+/* Does a sentence hold these words?  Where sentences are left out, any text that is not empty does. */
+THERE bool there_says(const char *sentence, const char *words)
+{
+    return THERE_SET(COLL_NO_TEXT) ? *sentence != 0 : strstr(sentence, words) != NULL;
+}
+
+/* ---- >>worlds ---- */
+
+/* The switch that has left a world out; NULL: it is there. */
+THERE const char *there_missing_world(const char *world)
+{
+    if (THERE_SET(COLL_NO_THREADS) && !strcmp(world, "threads")) return "COLL_NO_THREADS";
+    if (THERE_SET(COLL_NO_TCP) && (!strncmp(world, "tcp", 3) || !strcmp(world, "joined"))) return "COLL_NO_TCP";
+    if (THERE_SET(COLL_NO_URING) && !strcmp(world, "tcp-uring")) return "COLL_NO_URING";
+    if (THERE_SET(COLL_NO_JOINED) && !strcmp(world, "joined"))
+        return THERE_SET(COLL_NO_THREADS) ? "COLL_NO_THREADS" : "COLL_NO_JOINED";
+    if (THERE_SET(COLL_NO_SIM) && !strncmp(world, "sim", 3)) return "COLL_NO_SIM";
+    return NULL;
+}
+
+/* Who asks for a world that is left out is told so.  io_uring is not a transport, but a way of one (test_refused.c). */
+THERE void there_refuses_world(const char *world, const char *missing)
+{
+    const bool is_joined = !strcmp(world, "joined"), is_tcp = !strncmp(world, "tcp", 3);
+    const coll_config config = { .transport = is_joined ? NULL : is_tcp ? "tcp" : !strncmp(world, "sim", 3) ? "sim" : world,
+                                 .size = is_joined ? 3 : 0, .address = is_joined ? "127.0.0.1:1" : NULL,
+                                 .log_level = COLL_LOG_NONE };
+    coll_comm *comms[2] = { NULL, NULL };
+
+    if (!strcmp(missing, "COLL_NO_URING")) return;
+    const coll_status status = coll_init_threads(2, comms, &config);
+    CHECK(status == COLL_ERR_UNSUPPORTED && there_says(coll_error(NULL), missing), "%s: status %d, \"%s\" without %s", world,
+          (int)status, coll_error(NULL), missing);
+}
+
+/* ---- >>calls ---- */
+
+THERE bool there_kind(coll_kind kind)
+{
+    switch (kind) {
+    case COLL_BROADCAST:                              return COLL__HAS_BROADCAST;
+    case COLL_REDUCE:                                 return COLL__HAS_REDUCE;
+    case COLL_REDUCE_SCATTER: case COLL_REDUCE_SCATTERV: return COLL__HAS_REDUCE_SCATTER;
+    case COLL_SCAN: case COLL_EXSCAN:                 return COLL__HAS_SCAN;
+    case COLL_GATHER: case COLL_GATHERV:              return COLL__HAS_GATHER;
+    case COLL_SCATTER: case COLL_SCATTERV:            return COLL__HAS_SCATTER;
+    case COLL_ALLTOALL: case COLL_ALLTOALLV: case COLL_ALLTOALLW: return COLL__HAS_ALLTOALL;
+    default:                                          break;
+    }
+    return COLL__HAS_NEIGHBOR || kind < COLL_NEIGHBOR_ALLGATHER || kind > COLL_NEIGHBOR_ALLTOALLW;
+}
+
+/* Is there arithmetic of the type?  Of what is no type, and of elements that are only bytes, nothing can be left out. */
+THERE bool there_type(coll_type type) { return type <= 0 || type > COLL_MXF8E5M2 || COLL__HAS(type); }
+
+THERE const char *there_type_switch(coll_type type)
+{
+#define THERE_CASE(types, name) if ((types) >> type & 1u) return name;
+    COLL__TYPE_SWITCHES(THERE_CASE)
+#undef THERE_CASE
+    return "COLL_ONLY_TYPES";
+}
+
+/* The switches that have left out something which a call needs. */
+typedef struct there_lack { const char *names[8]; int count; } there_lack;
+
+THERE void there_note(there_lack *lack, const char *name)
+{
+    if (lack->count < (int)(sizeof lack->names / sizeof *lack->names)) lack->names[lack->count++] = name;
+}
+
+THERE void there_need_type(there_lack *lack, coll_type type)
+{
+    if (!there_type(type)) there_note(lack, there_type_switch(type));
+}
+
+/* Of a reduction of this type; a list's buffers have one each. */
+THERE void there_need_numbers(there_lack *lack, const coll_call *call, coll_type type)
+{
+    const bool is_scan = call->kind == COLL_SCAN || call->kind == COLL_EXSCAN;
+    const bool is_sum = call->op == COLL_SUM || call->op == COLL_AVG, is_complex = type == COLL_C64 || type == COLL_C128;
+    const bool is_float = type >= COLL_F16 && type <= COLL_F64;
+
+    if (call->flags & COLL_REPRODUCIBLE && !is_scan) {
+        if (!COLL__ALLOWS_REPRODUCIBLE) there_note(lack, "COLL_NO_REPRODUCIBLE");
+        else if (is_sum && (is_float || is_complex)) there_need_type(lack, is_complex ? COLL_C128 : COLL_F64);
+    }
+    if (call->flags & COLL_STOCHASTIC && !COLL__ALLOWS_STOCHASTIC) there_note(lack, "COLL_NO_STOCHASTIC");
+    if (call->op == COLL_USER || (type == COLL_U64 && call->op == COLL_MAX)) return;      /* the maximum is always there */
+    there_need_type(lack, type);
+    there_need_type(lack, call->wire);
+    there_need_type(lack, call->accumulate);
+}
+
+THERE there_lack there_call(const coll_call *call)
+{
+    const bool is_list = call->kind == COLL_ALLREDUCE_LIST, is_neighbor = call->kind >= COLL_NEIGHBOR_ALLGATHER;
+    there_lack lack = { .count = 0 };
+
+    if (!there_kind(call->kind)) there_note(&lack, is_neighbor && THERE_SET(COLL_NO_NEIGHBORS) ? "COLL_NO_NEIGHBORS"
+                                                                                               : "COLL_ONLY_KINDS");
+    if (call->kind >= COLL_REDUCE && call->kind <= COLL_EXSCAN) there_need_numbers(&lack, call, call->type);
+    for (int i = 0; is_list && i < call->list_count; i++) there_need_numbers(&lack, call, call->list[i].type);
+    return lack;
+}
+
+/* A call that lacks something is refused: with this status, and this sentence? */
+THERE bool there_refuses(const there_lack *lack, coll_status status, const char *sentence)
+{
+    for (int i = 0; i < lack->count && status == COLL_ERR_UNSUPPORTED; i++)
+        if (there_says(sentence, lack->names[i])) return true;
+    return false;
+}
+
+#endif /* THERE_H */
