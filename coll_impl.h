@@ -58,6 +58,7 @@
  *     coll_check.h                  the caller's mistakes, found before any byte moves; defaults
  *     coll_match.h                  which message goes into which receive: lists and bins of messages
  *     coll_notes.h                  what is written for messages by key, and how it leaves
+ *     coll_gone.h                   what peers have said when they freed a communicator
  *     coll_messages.h               messages by key: send and recv, and collectives whose order others may not share
  *     coll_doing_comms.h            which communicators this rank has, for others to read
  *     coll_execution.h              how a call is executed: layouts of its buffers, slices, memory; what an order caches of it
@@ -159,6 +160,7 @@ COLL__FOR_SPEED
 #include "core/engine/coll_check.h"
 #include "core/engine/coll_match.h"
 #include "core/engine/coll_notes.h"
+#include "core/engine/coll_gone.h"
 #include "core/engine/coll_messages.h"
 #include "core/engine/coll_doing_comms.h"
 #include "core/engine/coll_execution.h"

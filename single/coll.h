@@ -563,6 +563,17 @@
  *   COLL_NO_HIERARCHY    collectives by hosts: on a host, between hosts, on a host
  *
  *   COLL_NO_TUNER        the cost model: algorithms are chosen by counting their messages and bytes; coll_measure, tuning files
+ *   COLL_NO_CHOICE       all algorithms but one for each collective, which suits short vectors and few ranks, and with them
+ *                        COLL_NO_TUNER and COLL_NO_HIERARCHY; coll_call.algorithm
+ *   COLL_NO_MESSAGES     send, recv, sendrecv, and collectives in rounds of messages: what is left is done by threads in the
+ *                        memory that they share, with COLL_NO_CHOICE, COLL_NO_NEIGHBORS and COLL_ONLY_TRANSPORTS=threads.
+ *                        Where there are no threads it leaves out nothing
+ *   COLL_NO_LISTS        coll_allreduce_list
+ *   COLL_NO_COUNTS       blocks of different lengths: gatherv, scatterv, allgatherv, reduce_scatterv, alltoallv, alltoallw, and
+ *                        with them COLL_NO_NEIGHBORS and COLL_NO_HIERARCHY
+ *   COLL_NO_SHRINK       coll_shrink
+ *   COLL_NO_WATCH        looking after those that one waits for: warnings of who is late, and errors where a rank has freed the
+ *                        communicator; a time limit ends the wait for them
  *   COLL_NO_NEIGHBORS    collectives of neighbours, and coll_neighbors
  *   COLL_NO_ENV          variables of the environment, launchers with them: what coll_config says is all there is
  *   COLL_NO_TEXT         sentences: an error is its status, and coll_error gives that status's name
@@ -583,9 +594,9 @@
  *                        COLL_NO_URING, COLL_NO_JOINED, COLL_NO_SHM, COLL_NO_LANES, COLL_NO_RECORDER, COLL_NO_TIERS, and i32,
  *                        f32, f64 and bf16, unless COLL_ONLY_TYPES says others.  It meets programs with everything
  *
- *   COLL_TINY            bare metal: COLL_NO_OS, COLL_NO_TUNER, COLL_NO_HIERARCHY, COLL_NO_TIERS, and of the collectives
- *                        barrier, broadcast, reduce, allreduce and allgather, unless COLL_ONLY_KINDS says others; of the
- *                        types i32 and f32, unless COLL_ONLY_TYPES does
+ *   COLL_TINY            bare metal: COLL_NO_OS, COLL_NO_CHOICE, COLL_NO_LISTS, COLL_NO_COUNTS, COLL_NO_SHRINK, COLL_NO_WATCH,
+ *                        COLL_NO_TIERS, and of the collectives barrier, broadcast, reduce, allreduce and allgather, unless
+ *                        COLL_ONLY_KINDS says others; of the types i32 and f32, unless COLL_ONLY_TYPES does
  *
  * Which types of elements may go, and what goes with them, is in coll_parts_types.h.
  *
@@ -639,11 +650,20 @@
 #if !defined(COLL_NO_OS)
 #define COLL_NO_OS 1
 #endif
-#if !defined(COLL_NO_TUNER)
-#define COLL_NO_TUNER 1
+#if !defined(COLL_NO_CHOICE)
+#define COLL_NO_CHOICE 1
 #endif
-#if !defined(COLL_NO_HIERARCHY)
-#define COLL_NO_HIERARCHY 1
+#if !defined(COLL_NO_LISTS)
+#define COLL_NO_LISTS 1
+#endif
+#if !defined(COLL_NO_COUNTS)
+#define COLL_NO_COUNTS 1
+#endif
+#if !defined(COLL_NO_SHRINK)
+#define COLL_NO_SHRINK 1
+#endif
+#if !defined(COLL_NO_WATCH)
+#define COLL_NO_WATCH 1
 #endif
 #if !defined(COLL_NO_TIERS)
 #define COLL_NO_TIERS 1
@@ -721,6 +741,59 @@
 #if !(COLL__LISTED(COLL_ONLY_TRANSPORTS) & 8) && !defined(COLL_NO_SIM)
 #define COLL_NO_SIM 1
 #endif
+#endif
+
+/* ---- >>what one switch takes along ---- */
+
+#if defined(COLL_NO_THREADS) && defined(COLL_NO_MESSAGES)                /* a rank that is alone does what it does in rounds */
+#undef COLL_NO_MESSAGES
+#endif
+#if defined(COLL_NO_MESSAGES)
+#if !defined(COLL_NO_TCP)
+#define COLL_NO_TCP 1
+#endif
+#if !defined(COLL_NO_SIM)
+#define COLL_NO_SIM 1
+#endif
+#if !defined(COLL_NO_NEIGHBORS)
+#define COLL_NO_NEIGHBORS 1
+#endif
+#if !defined(COLL_NO_CHOICE)
+#define COLL_NO_CHOICE 1
+#endif
+#define COLL__LEAVES_OUT_MPI 1
+#endif
+#if defined(COLL_NO_CHOICE)
+#if !defined(COLL_NO_TUNER)
+#define COLL_NO_TUNER 1
+#endif
+#if !defined(COLL_NO_HIERARCHY)
+#define COLL_NO_HIERARCHY 1
+#endif
+#endif
+#if defined(COLL_NO_COUNTS)
+#if !defined(COLL_NO_NEIGHBORS)
+#define COLL_NO_NEIGHBORS 1
+#endif
+#if !defined(COLL_NO_HIERARCHY)
+#define COLL_NO_HIERARCHY 1
+#endif
+#endif
+
+#if defined(COLL_NO_COUNTS)
+#define COLL__HAS_COUNTS 0
+#else
+#define COLL__HAS_COUNTS 1
+#endif
+#if defined(COLL_NO_LISTS)
+#define COLL__HAS_LISTS 0
+#else
+#define COLL__HAS_LISTS 1
+#endif
+#if defined(COLL_NO_MESSAGES)
+#define COLL__HAS_MESSAGES 0
+#else
+#define COLL__HAS_MESSAGES 1
 #endif
 
 /* ---- >>kinds: the same for collectives; COLL__HAS_SCAN is 1 or 0 ---- */
@@ -818,6 +891,12 @@
 #define COLL__HAS_SHM 1
 #endif
 
+#if defined(COLL_NO_TCP)                          /* whose row has options of its own in coll_config          */
+#define COLL__HAS_OPTIONS 0
+#else
+#define COLL__HAS_OPTIONS 1
+#endif
+
 #if defined(COLL_NO_LANES)
 #define COLL__HAS_LANES 0
 #else
@@ -828,7 +907,10 @@
  * bits go into the hello, beside those of the arithmetic. */
 #define COLL__LACKS_HIERARCHY 0x10000
 #define COLL__LACKS_TUNER 0x20000
-#if defined(COLL_NO_HIERARCHY) && defined(COLL_NO_TUNER)
+#define COLL__LACKS_CHOICE 0x40000
+#if defined(COLL_NO_CHOICE)
+#define COLL__LACKS (COLL__LACKS_HIERARCHY | COLL__LACKS_TUNER | COLL__LACKS_CHOICE)
+#elif defined(COLL_NO_HIERARCHY) && defined(COLL_NO_TUNER)
 #define COLL__LACKS (COLL__LACKS_HIERARCHY | COLL__LACKS_TUNER)
 #elif defined(COLL_NO_HIERARCHY)
 #define COLL__LACKS COLL__LACKS_HIERARCHY
@@ -1001,6 +1083,7 @@
 /* Is anything left out?  Then there are functions that nobody calls. */
 #if defined(COLL_NO_SIM) || defined(COLL_NO_TCP) || defined(COLL_NO_THREADS) || defined(COLL_NO_JOINED) || defined(COLL_NO_SHM) \
     || defined(COLL_NO_LANES) || defined(COLL_NO_RECORDER) || defined(COLL_NO_BACKGROUND) || defined(COLL_NO_HIERARCHY) \
+    || defined(COLL_NO_LISTS) || defined(COLL_NO_COUNTS) || defined(COLL_NO_SHRINK) || defined(COLL_NO_WATCH) \
     || defined(COLL_NO_TUNER) || defined(COLL_NO_ENV) || defined(COLL_NO_TEXT) || COLL__KINDS_THERE != COLL__KINDS_ALL \
     || COLL__TYPES_THERE != COLL__TYPES_ALL || defined(COLL_NO_STOCHASTIC) || defined(COLL_NO_REPRODUCIBLE)
 #define COLL__LEAVES_OUT 1
@@ -1947,6 +2030,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_check.h                  the caller's mistakes, found before any byte moves; defaults
  *     coll_match.h                  which message goes into which receive: lists and bins of messages
  *     coll_notes.h                  what is written for messages by key, and how it leaves
+ *     coll_gone.h                   what peers have said when they freed a communicator
  *     coll_messages.h               messages by key: send and recv, and collectives whose order others may not share
  *     coll_doing_comms.h            which communicators this rank has, for others to read
  *     coll_execution.h              how a call is executed: layouts of its buffers, slices, memory; what an order caches of it
@@ -2144,11 +2228,13 @@ static inline void coll__membarrier(void) { }
 
 /* ---- >>threads: there is one ---- */
 
+enum { COLL__MANY_THREADS = 0 };
+
 typedef int coll__thread_id;
 typedef char coll__lock, coll__cond;
 
 static inline coll__thread_id coll__thread_self(void) { return 0; }
-static inline bool coll__thread_is(coll__thread_id a, coll__thread_id b) { return a == b; }
+static inline bool coll__thread_is(coll__thread_id a, coll__thread_id b) { return (void)a, (void)b, true; }
 static inline void coll__thread_end(coll__thread_id thread) { (void)thread; }
 static inline void coll__yield(void) { }
 static inline int coll__thread_begin(coll__thread_id *thread, size_t stack, void *(*main)(void *), void *arg)
@@ -2257,6 +2343,8 @@ static COLL__UNUSED void coll__nap(long us)
 typedef pthread_t       coll__thread_id;
 typedef pthread_mutex_t coll__lock;
 typedef pthread_cond_t  coll__cond;
+
+enum { COLL__MANY_THREADS = 1 };                  /* a program may have others than this one                */
 
 static inline coll__thread_id coll__thread_self(void) { return pthread_self(); }
 static inline bool coll__thread_is(coll__thread_id a, coll__thread_id b) { return pthread_equal(a, b); }
@@ -3853,6 +3941,9 @@ enum {
     COLL__ROUNDS_UP = 0x400, COLL__ROUNDS_DOWN = 0x800, COLL__ROUNDS_TO_ZERO = 0x1000
 };
 
+/* Flags and modes go for all types; a program without f64 asks of f32 alone, for its processor may have no other. */
+#if COLL__HAS_ANY(COLL__TYPED_f64 | COLL__TYPES_COMPLEX | COLL__TYPES_PAIRS) || !defined(COLL_NO_TUNER)
+
 /* What the processor has been told, of f64 and f32.  Nothing here can be worked out before the program runs. */
 static uint32_t coll__processor_modes(void)
 {
@@ -3885,6 +3976,39 @@ static COLL__UNUSED COLL__KERNEL uint32_t coll__arithmetic(void)
     if (coll__bits64(tenth) != UINT64_C(0x3fb999999999999a)) word |= COLL__SHORTENS;
     return word;
 }
+
+#else
+
+static uint32_t coll__processor_modes(void)
+{
+    volatile float one = 1, tiny = 0x1p-60f, least = coll__float32(0x00800000u), lower = coll__float32(1u);
+    const float above = one + tiny, below = one - tiny, beneath = -one - tiny;
+    uint32_t modes = 0;
+
+    if (coll__bits32(least * 0.5f) == 0) modes |= COLL__FLUSHES;
+    if (coll__bits32(lower * 0x1p60f) == 0) modes |= COLL__IGNORES_SUBNORMALS;
+    if (above > 1) return modes | COLL__ROUNDS_UP;
+    if (beneath < -1) return modes | COLL__ROUNDS_DOWN;
+    return below < 1 ? modes | COLL__ROUNDS_TO_ZERO : modes;
+}
+
+static COLL__UNUSED COLL__KERNEL uint32_t coll__arithmetic(void)
+{
+    volatile float near_one = 1 + 0x1p-12f, square = 1 + 0x1p-11f, large = 0x1p30f, one = 1, five = 5;
+    volatile float minus_zero = coll__float32(0x80000000u), nan = coll__float32(COLL__NAN_F32);
+    const float a = near_one, b = large, c = one, product = a * a - square;
+    uint32_t word = coll__processor_modes();
+    const bool is_to_nearest = !(word & (COLL__ROUNDS_UP | COLL__ROUNDS_DOWN | COLL__ROUNDS_TO_ZERO));
+
+    if (coll__bits32(product) == coll__bits32(0x1p-24f)) word |= COLL__FUSES;
+    if (coll__bits32((c + b) - b) == coll__bits32(1)) word |= COLL__REORDERS;
+    if (is_to_nearest && coll__bits32(five / 3.0f) != 0x3fd55555u) word |= COLL__INVERTS;
+    if (is_to_nearest && coll__bits32(minus_zero + 0.0f) != 0) word |= COLL__DROPS_SIGNS;
+    if (coll__bits32(coll__canon32(-nan)) != COLL__NAN_F32) word |= COLL__HAS_NO_NAN;
+    return word;
+}
+
+#endif
 
 /* What the word says, behind "it": "flushes subnormals". */
 static COLL__UNUSED void coll__arithmetic_text(uint32_t word, char *text, size_t room)
@@ -5934,7 +6058,7 @@ COLL__FINISH(coll__truth_f32, coll__raw_f32, float, (float)(x != 0) * scale)
 COLL__FINISH(coll__truth_f64, coll__raw_f64, double, (double)(x != 0) * scale)
 COLL__FINISH(coll__clamp_f32, coll__raw_f32, float, x > scale ? scale : x < -scale ? -scale : x)
 COLL__FINISH(coll__clamp_f64, coll__raw_f64, double, x > scale ? scale : x < -scale ? -scale : x)
-COLL__FINISH_IN(base, coll__divide_i64, coll__raw_i64, int64_t, x / ranks)
+COLL__FINISH_IN(base, coll__divide_i64, coll__raw_i64, int32_t, x / ranks)
 
 #if !defined(COLL__NO_INT128)
 COLL__INLINE coll__int128 coll__wide_i64(int64_t x) { return x; }
@@ -5968,7 +6092,7 @@ COLL__MAP_IN(base, coll__load_i64, coll__raw_i128, coll__raw_i64, coll__wide_i64
 COLL__MAP_IN(base, coll__load_u64, coll__raw_i128, coll__raw_u64, coll__wide_u64(x))
 COLL__MAP_IN(base, coll__store_64, coll__raw_u64, coll__raw_i128, coll__low_64(x))
 COLL__FOLD_IN(base, coll__sum_i128, coll__raw_i128, coll__raw_i128, coll__sum_of_wide(a, b))
-COLL__FINISH_IN(base, coll__divide_i128, coll__raw_i128, int64_t, coll__quotient(x, ranks))
+COLL__FINISH_IN(base, coll__divide_i128, coll__raw_i128, int32_t, coll__quotient(x, ranks))
 
 /* Complex numbers are twice as many reals. */
 #define COLL__COMPLEX_IN(tier, name, bits)                                                          \
@@ -8210,6 +8334,7 @@ static inline long coll__lag(const coll__link *link, double slice_bytes)
     const double slice = slice_bytes * link->per_byte;
     const double ticks = slice > 0 ? link->latency / slice + 1 : COLL__LAG_LEAST;
 
+    if (COLL__LAG_MOST == COLL__LAG_LEAST) return COLL__LAG_MOST;
     if (ticks >= COLL__LAG_MOST) return COLL__LAG_MOST;
     return ticks <= COLL__LAG_LEAST ? COLL__LAG_LEAST : (long)ticks + (ticks > (double)(long)ticks);
 }
@@ -8941,97 +9066,121 @@ typedef struct coll__algorithm {
 #endif
 #define COLL__ROW(kind, name, round, cost, cut, keeps, canonical, exact, radix, pipelined, order, even)                          \
     { COLL_##kind, name, coll__##round, COLL__COST_OF(cost), COLL__CUT_##cut, keeps, canonical, exact, radix, pipelined, order, \
-      even }
+      even },
+
+/* ALT: an alternative to that one which a program without choice has.  V: of blocks of different lengths. */
+#if defined(COLL_NO_CHOICE)
+#define COLL__ALT(...)
+#else
+#define COLL__ALT(...) COLL__ROW(__VA_ARGS__)
+#endif
+#if COLL__HAS_COUNTS
+#define COLL__ROV(...) COLL__ROW(__VA_ARGS__)
+#define COLL__ALV(...) COLL__ALT(__VA_ARGS__)
+#else
+#define COLL__ROV(...)
+#define COLL__ALV(...)
+#endif
 
 static const coll__algorithm coll__algorithms[] = {
     /* kind, name, round, cost, cut;  right where order matters, canonical, only where exact, radix, pipelined, has an order,
      * even */
 #if COLL__HAS_BARRIER
-    COLL__ROW(BARRIER,              "circulant",  barrier_circulant,       barrier,             PER_RANK, 1, 1, 0, 1, 0, 0, 1),
-    COLL__ROW(BARRIER,              "tree",       barrier_tree,            barrier_tree,        PER_RANK, 1, 1, 0, 1, 0, 0, 0),
+    COLL__ROW(BARRIER,              "circulant",  barrier_circulant,       barrier,             PER_RANK, 1, 1, 0, 1, 0, 0, 1)
+    COLL__ALT(BARRIER,              "tree",       barrier_tree,            barrier_tree,        PER_RANK, 1, 1, 0, 1, 0, 0, 0)
 #endif
 #if COLL__HAS_BROADCAST
-    COLL__ROW(BROADCAST,            "tree",       broadcast_tree,          broadcast_tree,      ONE,      1, 1, 0, 1, 0, 0, 0),
-    COLL__ROW(BROADCAST,            "scatter",    broadcast_scatter,       broadcast_scatter,   PER_RANK, 1, 1, 0, 1, 0, 0, 0),
-    COLL__ROW(BROADCAST,            "blocks",     broadcast_blocks,        broadcast_blocks,    MANY,     1, 1, 0, 0, 0, 0, 0),
-    COLL__ROW(BROADCAST,            "chain",      broadcast_chain,         broadcast_chain,     ONE,      1, 1, 0, 0, 1, 1, 0),
-    COLL__ROW(BROADCAST,            "dbtree",     broadcast_dbtree,        broadcast_dbtree,    TWO,      1, 1, 0, 0, 1, 0, 0),
+    COLL__ROW(BROADCAST,            "tree",       broadcast_tree,          broadcast_tree,      ONE,      1, 1, 0, 1, 0, 0, 0)
+    COLL__ALT(BROADCAST,            "scatter",    broadcast_scatter,       broadcast_scatter,   PER_RANK, 1, 1, 0, 1, 0, 0, 0)
+    COLL__ALT(BROADCAST,            "blocks",     broadcast_blocks,        broadcast_blocks,    MANY,     1, 1, 0, 0, 0, 0, 0)
+    COLL__ALT(BROADCAST,            "chain",      broadcast_chain,         broadcast_chain,     ONE,      1, 1, 0, 0, 1, 1, 0)
+    COLL__ALT(BROADCAST,            "dbtree",     broadcast_dbtree,        broadcast_dbtree,    TWO,      1, 1, 0, 0, 1, 0, 0)
 #endif
 #if COLL__HAS_REDUCE
-    COLL__ROW(REDUCE,               "gather",     reduce_gather,           reduce_gather,       ONE,      1, 1, 0, 1, 0, 0, 0),
-    COLL__ROW(REDUCE,               "direct",     reduce_direct,           reduce_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0),
-    COLL__ROW(REDUCE,               "tree",       reduce_tree,             reduce_tree,         ONE,      0, 0, 0, 1, 0, 0, 0),
-    COLL__ROW(REDUCE,               "blocks",     reduce_blocks,           reduce_blocks,       MANY,     0, 0, 0, 0, 0, 0, 0),
-    COLL__ROW(REDUCE,               "dbtree",     reduce_dbtree,           reduce_dbtree,       TWO,      0, 0, 0, 0, 1, 0, 0),
+    COLL__ALT(REDUCE,               "gather",     reduce_gather,           reduce_gather,       ONE,      1, 1, 0, 1, 0, 0, 0)
+    COLL__ROW(REDUCE,               "direct",     reduce_direct,           reduce_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0)
+    COLL__ALT(REDUCE,               "tree",       reduce_tree,             reduce_tree,         ONE,      0, 0, 0, 1, 0, 0, 0)
+    COLL__ALT(REDUCE,               "blocks",     reduce_blocks,           reduce_blocks,       MANY,     0, 0, 0, 0, 0, 0, 0)
+    COLL__ALT(REDUCE,               "dbtree",     reduce_dbtree,           reduce_dbtree,       TWO,      0, 0, 0, 0, 1, 0, 0)
 #endif
 #if COLL__HAS_ALLREDUCE
-    COLL__ROW(ALLREDUCE,            "gather",     allreduce_gather,        gather_fold,         ONE,      1, 1, 0, 1, 0, 0, 1),
-    COLL__ROW(ALLREDUCE,            "direct",     allreduce_direct,        allreduce_direct,    PER_RANK, 1, 1, 0, 1, 0, 0, 1),
-    COLL__ROW(ALLREDUCE,            "circulant",  allreduce_circulant,     allreduce_circulant, PER_RANK, 0, 0, 0, 1, 0, 0, 1),
-    COLL__ROW(ALLREDUCE,            "ring",       allreduce_ring,          allreduce_ring,      PER_RANK, 0, 0, 0, 0, 0, 1, 1),
-    COLL__ROW(ALLREDUCE,            "tree",       allreduce_tree,          allreduce_tree,      ONE,      1, 1, 0, 1, 0, 0, 0),
-    COLL__ROW(ALLREDUCE,            "dbtree",     allreduce_dbtree,        allreduce_dbtree,    TWO,      1, 0, 0, 0, 1, 0, 0),
-    COLL__ROW(ALLREDUCE,            "census",     allreduce_census,        census,              ONE,      0, 0, 1, 0, 0, 0, 1),
+    COLL__ALT(ALLREDUCE,            "gather",     allreduce_gather,        gather_fold,         ONE,      1, 1, 0, 1, 0, 0, 1)
+    COLL__ROW(ALLREDUCE,            "direct",     allreduce_direct,        allreduce_direct,    PER_RANK, 1, 1, 0, 1, 0, 0, 1)
+    COLL__ALT(ALLREDUCE,            "circulant",  allreduce_circulant,     allreduce_circulant, PER_RANK, 0, 0, 0, 1, 0, 0, 1)
+    COLL__ALT(ALLREDUCE,            "ring",       allreduce_ring,          allreduce_ring,      PER_RANK, 0, 0, 0, 0, 0, 1, 1)
+    COLL__ALT(ALLREDUCE,            "tree",       allreduce_tree,          allreduce_tree,      ONE,      1, 1, 0, 1, 0, 0, 0)
+    COLL__ALT(ALLREDUCE,            "dbtree",     allreduce_dbtree,        allreduce_dbtree,    TWO,      1, 0, 0, 0, 1, 0, 0)
+    COLL__ALT(ALLREDUCE,            "census",     allreduce_census,        census,              ONE,      0, 0, 1, 0, 0, 0, 1)
 #endif
 #if COLL__HAS_REDUCE_SCATTER
-    COLL__ROW(REDUCE_SCATTER,       "gather",     reduce_scatter_gather,   gather_fold_own,     PER_RANK, 1, 1, 0, 1, 0, 0, 1),
-    COLL__ROW(REDUCE_SCATTER,       "tree",       reduce_scatter_tree,     reduce_scatter_tree, PER_RANK, 1, 1, 0, 1, 0, 0, 0),
-    COLL__ROW(REDUCE_SCATTER,       "direct",     reduce_scatter_direct,   direct_reduce,       PER_RANK, 1, 1, 0, 0, 0, 0, 1),
-    COLL__ROW(REDUCE_SCATTER,       "circulant",  reduce_scatter_circulant, circulant_reduce,    PER_RANK, 0, 0, 0, 1, 0, 0, 1),
-    COLL__ROW(REDUCE_SCATTER,       "ring",       reduce_scatter_ring,     ring_reduce,         PER_RANK, 0, 0, 0, 0, 0, 1, 1),
-    COLL__ROW(REDUCE_SCATTERV,      "gather",     reduce_scatter_gather,   gather_fold_own,     PER_RANK, 1, 1, 0, 1, 0, 0, 1),
-    COLL__ROW(REDUCE_SCATTERV,      "tree",       reduce_scatter_tree,     reduce_scatter_tree, PER_RANK, 1, 1, 0, 1, 0, 0, 0),
-    COLL__ROW(REDUCE_SCATTERV,      "direct",     reduce_scatter_direct,   direct_reduce,       PER_RANK, 1, 1, 0, 0, 0, 0, 1),
-    COLL__ROW(REDUCE_SCATTERV,      "circulant",  reduce_scatter_circulant, circulant_reduce,    PER_RANK, 0, 0, 0, 1, 0, 0, 1),
-    COLL__ROW(REDUCE_SCATTERV,      "ring",       reduce_scatter_ring,     ring_reduce,         PER_RANK, 0, 0, 0, 0, 0, 1, 1),
+    COLL__ALT(REDUCE_SCATTER,       "gather",     reduce_scatter_gather,   gather_fold_own,     PER_RANK, 1, 1, 0, 1, 0, 0, 1)
+    COLL__ALT(REDUCE_SCATTER,       "tree",       reduce_scatter_tree,     reduce_scatter_tree, PER_RANK, 1, 1, 0, 1, 0, 0, 0)
+    COLL__ROW(REDUCE_SCATTER,       "direct",     reduce_scatter_direct,   direct_reduce,       PER_RANK, 1, 1, 0, 0, 0, 0, 1)
+    COLL__ALT(REDUCE_SCATTER,       "circulant",  reduce_scatter_circulant, circulant_reduce,    PER_RANK, 0, 0, 0, 1, 0, 0, 1)
+    COLL__ALT(REDUCE_SCATTER,       "ring",       reduce_scatter_ring,     ring_reduce,         PER_RANK, 0, 0, 0, 0, 0, 1, 1)
+    COLL__ALV(REDUCE_SCATTERV,      "gather",     reduce_scatter_gather,   gather_fold_own,     PER_RANK, 1, 1, 0, 1, 0, 0, 1)
+    COLL__ALV(REDUCE_SCATTERV,      "tree",       reduce_scatter_tree,     reduce_scatter_tree, PER_RANK, 1, 1, 0, 1, 0, 0, 0)
+    COLL__ROV(REDUCE_SCATTERV,      "direct",     reduce_scatter_direct,   direct_reduce,       PER_RANK, 1, 1, 0, 0, 0, 0, 1)
+    COLL__ALV(REDUCE_SCATTERV,      "circulant",  reduce_scatter_circulant, circulant_reduce,    PER_RANK, 0, 0, 0, 1, 0, 0, 1)
+    COLL__ALV(REDUCE_SCATTERV,      "ring",       reduce_scatter_ring,     ring_reduce,         PER_RANK, 0, 0, 0, 0, 0, 1, 1)
 #endif
 #if COLL__HAS_SCAN
-    COLL__ROW(SCAN,                 "gather",     scan_gather,             gather_fold,         ONE,      1, 1, 0, 1, 0, 0, 1),
-    COLL__ROW(SCAN,                 "transposed", scan_transposed,         scan_transposed,     PER_RANK, 1, 1, 0, 0, 0, 0, 1),
-    COLL__ROW(SCAN,                 "census",     scan_census,             census,              ONE,      1, 0, 0, 0, 0, 0, 0),
-    COLL__ROW(SCAN,                 "chain",      scan_chain,              scan_chain,          ONE,      1, 1, 0, 0, 1, 0, 0),
-    COLL__ROW(EXSCAN,               "gather",     scan_gather,             gather_fold,         ONE,      1, 1, 0, 1, 0, 0, 1),
-    COLL__ROW(EXSCAN,               "transposed", scan_transposed,         scan_transposed,     PER_RANK, 1, 1, 0, 0, 0, 0, 0),
-    COLL__ROW(EXSCAN,               "census",     scan_census,             census,              ONE,      1, 0, 0, 0, 0, 0, 0),
-    COLL__ROW(EXSCAN,               "chain",      scan_chain,              scan_chain,          ONE,      1, 1, 0, 0, 1, 0, 0),
+    COLL__ALT(SCAN,                 "gather",     scan_gather,             gather_fold,         ONE,      1, 1, 0, 1, 0, 0, 1)
+    COLL__ROW(SCAN,                 "transposed", scan_transposed,         scan_transposed,     PER_RANK, 1, 1, 0, 0, 0, 0, 1)
+    COLL__ALT(SCAN,                 "census",     scan_census,             census,              ONE,      1, 0, 0, 0, 0, 0, 0)
+    COLL__ALT(SCAN,                 "chain",      scan_chain,              scan_chain,          ONE,      1, 1, 0, 0, 1, 0, 0)
+    COLL__ALT(EXSCAN,               "gather",     scan_gather,             gather_fold,         ONE,      1, 1, 0, 1, 0, 0, 1)
+    COLL__ROW(EXSCAN,               "transposed", scan_transposed,         scan_transposed,     PER_RANK, 1, 1, 0, 0, 0, 0, 0)
+    COLL__ALT(EXSCAN,               "census",     scan_census,             census,              ONE,      1, 0, 0, 0, 0, 0, 0)
+    COLL__ALT(EXSCAN,               "chain",      scan_chain,              scan_chain,          ONE,      1, 1, 0, 0, 1, 0, 0)
 #endif
 #if COLL__HAS_GATHER
-    COLL__ROW(GATHER,               "tree",       gather_tree,             gather_tree,         PER_RANK, 1, 1, 0, 1, 0, 0, 0),
-    COLL__ROW(GATHER,               "direct",     gather_direct,           rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0),
-    COLL__ROW(GATHERV,              "direct",     gather_direct,           rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0),
+    COLL__ALT(GATHER,               "tree",       gather_tree,             gather_tree,         PER_RANK, 1, 1, 0, 1, 0, 0, 0)
+    COLL__ROW(GATHER,               "direct",     gather_direct,           rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0)
+    COLL__ROV(GATHERV,              "direct",     gather_direct,           rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0)
 #endif
 #if COLL__HAS_SCATTER
-    COLL__ROW(SCATTER,              "tree",       scatter_tree,            scatter_tree,        PER_RANK, 1, 1, 0, 1, 0, 0, 0),
-    COLL__ROW(SCATTER,              "direct",     scatter_direct,          rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0),
-    COLL__ROW(SCATTERV,             "direct",     scatter_direct,          rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0),
+    COLL__ALT(SCATTER,              "tree",       scatter_tree,            scatter_tree,        PER_RANK, 1, 1, 0, 1, 0, 0, 0)
+    COLL__ROW(SCATTER,              "direct",     scatter_direct,          rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0)
+    COLL__ROV(SCATTERV,             "direct",     scatter_direct,          rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0)
 #endif
 #if COLL__HAS_ALLGATHER
-    COLL__ROW(ALLGATHER,            "circulant",  allgather_circulant,     allgather,           PER_RANK, 1, 1, 0, 1, 0, 0, 1),
-    COLL__ROW(ALLGATHER,            "far",        allgather_far,           far,                 PER_RANK, 1, 1, 0, 1, 0, 0, 1),
-    COLL__ROW(ALLGATHER,            "ring",       allgather_ring,          ring_allgather,      PER_RANK, 1, 1, 0, 0, 0, 1, 1),
-    COLL__ROW(ALLGATHER,            "tree",       allgather_tree,          allgather_tree,      PER_RANK, 1, 1, 0, 1, 0, 0, 0),
-    COLL__ROW(ALLGATHERV,           "circulant",  allgather_circulant,     allgather,           PER_RANK, 1, 1, 0, 1, 0, 0, 1),
-    COLL__ROW(ALLGATHERV,           "far",        allgather_far,           far,                 PER_RANK, 1, 1, 0, 1, 0, 0, 1),
-    COLL__ROW(ALLGATHERV,           "ring",       allgather_ring,          ring_allgather,      PER_RANK, 1, 1, 0, 0, 0, 1, 1),
-    COLL__ROW(ALLGATHERV,           "tree",       allgather_tree,          allgather_tree,      PER_RANK, 1, 1, 0, 1, 0, 0, 0),
+    COLL__ROW(ALLGATHER,            "circulant",  allgather_circulant,     allgather,           PER_RANK, 1, 1, 0, 1, 0, 0, 1)
+    COLL__ALT(ALLGATHER,            "far",        allgather_far,           far,                 PER_RANK, 1, 1, 0, 1, 0, 0, 1)
+    COLL__ALT(ALLGATHER,            "ring",       allgather_ring,          ring_allgather,      PER_RANK, 1, 1, 0, 0, 0, 1, 1)
+    COLL__ALT(ALLGATHER,            "tree",       allgather_tree,          allgather_tree,      PER_RANK, 1, 1, 0, 1, 0, 0, 0)
+    COLL__ROV(ALLGATHERV,           "circulant",  allgather_circulant,     allgather,           PER_RANK, 1, 1, 0, 1, 0, 0, 1)
+    COLL__ALV(ALLGATHERV,           "far",        allgather_far,           far,                 PER_RANK, 1, 1, 0, 1, 0, 0, 1)
+    COLL__ALV(ALLGATHERV,           "ring",       allgather_ring,          ring_allgather,      PER_RANK, 1, 1, 0, 0, 0, 1, 1)
+    COLL__ALV(ALLGATHERV,           "tree",       allgather_tree,          allgather_tree,      PER_RANK, 1, 1, 0, 1, 0, 0, 0)
 #endif
 #if COLL__HAS_ALLTOALL
-    COLL__ROW(ALLTOALL,             "circulant",  alltoall_circulant,      bruck,               PER_RANK, 1, 1, 0, 1, 0, 0, 1),
-    COLL__ROW(ALLTOALL,             "direct",     alltoall_direct,         direct,              PER_RANK, 1, 1, 0, 0, 0, 0, 1),
-    COLL__ROW(ALLTOALLV,            "direct",     alltoall_direct,         direct,              PER_RANK, 1, 1, 0, 0, 0, 0, 1),
-    COLL__ROW(ALLTOALLW,            "direct",     alltoall_direct,         direct,              PER_RANK, 1, 1, 0, 0, 0, 0, 1),
+    COLL__ALT(ALLTOALL,             "circulant",  alltoall_circulant,      bruck,               PER_RANK, 1, 1, 0, 1, 0, 0, 1)
+    COLL__ROW(ALLTOALL,             "direct",     alltoall_direct,         direct,              PER_RANK, 1, 1, 0, 0, 0, 0, 1)
+    COLL__ROV(ALLTOALLV,            "direct",     alltoall_direct,         direct,              PER_RANK, 1, 1, 0, 0, 0, 0, 1)
+    COLL__ROV(ALLTOALLW,            "direct",     alltoall_direct,         direct,              PER_RANK, 1, 1, 0, 0, 0, 0, 1)
 #endif
 #if COLL__HAS_NEIGHBOR
-    COLL__ROW(NEIGHBOR_ALLGATHER,   "direct",     neighbor_allgather,      neighbor,            PER_RANK, 1, 1, 0, 0, 0, 0, 0),
-    COLL__ROW(NEIGHBOR_ALLGATHERV,  "direct",     neighbor_allgather,      neighbor,            PER_RANK, 1, 1, 0, 0, 0, 0, 0),
-    COLL__ROW(NEIGHBOR_ALLTOALL,    "direct",     neighbor_alltoall,       neighbor,            PER_RANK, 1, 1, 0, 0, 0, 0, 0),
-    COLL__ROW(NEIGHBOR_ALLTOALLV,   "direct",     neighbor_alltoall,       neighbor,            PER_RANK, 1, 1, 0, 0, 0, 0, 0),
-    COLL__ROW(NEIGHBOR_ALLTOALLW,   "direct",     neighbor_alltoall,       neighbor,            PER_RANK, 1, 1, 0, 0, 0, 0, 0),
+    COLL__ROW(NEIGHBOR_ALLGATHER,   "direct",     neighbor_allgather,      neighbor,            PER_RANK, 1, 1, 0, 0, 0, 0, 0)
+    COLL__ROV(NEIGHBOR_ALLGATHERV,  "direct",     neighbor_allgather,      neighbor,            PER_RANK, 1, 1, 0, 0, 0, 0, 0)
+    COLL__ROW(NEIGHBOR_ALLTOALL,    "direct",     neighbor_alltoall,       neighbor,            PER_RANK, 1, 1, 0, 0, 0, 0, 0)
+    COLL__ROV(NEIGHBOR_ALLTOALLV,   "direct",     neighbor_alltoall,       neighbor,            PER_RANK, 1, 1, 0, 0, 0, 0, 0)
+    COLL__ROV(NEIGHBOR_ALLTOALLW,   "direct",     neighbor_alltoall,       neighbor,            PER_RANK, 1, 1, 0, 0, 0, 0, 0)
 #endif
 };
 
+#undef COLL__ALV
+#undef COLL__ROV
+#undef COLL__ALT
 #undef COLL__ROW
 #undef COLL__COST_OF
+
+/* Does any of them see now->order? */
+#if defined(COLL_NO_CHOICE)
+enum { COLL__HAS_ORDERS = 0 };
+#else
+enum { COLL__HAS_ORDERS = 1 };
+#endif
 
 enum { COLL__ALGORITHM_COUNT = sizeof coll__algorithms / sizeof *coll__algorithms };
 
@@ -9110,14 +9259,6 @@ static bool coll__may_be_used(const coll__algorithm *a, const coll__query *query
     return a->is_canonical || query->is_exact || !query->must_be_canonical;
 }
 
-/* Was this collective left out of the program (COLL_ONLY_KINDS)? */
-static inline bool coll__is_left_out(coll_kind kind)
-{
-    if (COLL__KINDS_THERE == COLL__KINDS_ALL || kind >= COLL_ALLREDUCE_LIST) return false;
-    for (int i = 0; i < COLL__ALGORITHM_COUNT; i++) if (coll__algorithms[i].kind == kind) return false;
-    return true;
-}
-
 /* Is there any? */
 static inline bool coll__can_choose(const coll__query *query)
 {
@@ -9161,6 +9302,7 @@ static coll__count coll__count_sent(const coll__algorithm *a, int size, int radi
  * All closed forms of coll_cost.h that can serve a call are evaluated, fewer than 80, and the cheapest is taken.  All ranks
  * must choose alike, so nothing is seen here but the query, which is equal everywhere, and nothing is computed but sums,
  * products, quotients and comparisons of doubles.
+ * Without the model (COLL_NO_TUNER) their messages and bytes are counted; and there may be no choice (COLL_NO_CHOICE).
  *
  * BITS.  A result has the same bits in every run, but what is measured differs from run to run, and so may the processors that
  * ranks are given.  So neither ever decides about bits.  Where the grouping of a sum shows in its bits, the choice is first
@@ -9412,7 +9554,7 @@ static inline double coll__lower_bound(const coll__query *query)
                         coll__longer(bytes * query->link->per_byte, reduced * query->link->per_byte_reduced));
 }
 
-#else
+#elif !defined(COLL_NO_CHOICE)
 
 /* Without the model: of the algorithms that need not be cut, with the least radix, the one for which latencies and bytes of the
  * busiest rank are least, counted by running it.  Only what is nominal is seen, so that nothing that is measured, or shared,
@@ -9447,6 +9589,17 @@ static inline bool coll__choose(coll__choice *choice, const coll__query *query)
         is_found = true;
     }
     return is_found;
+}
+
+#else
+
+/* There is one for each kind. */
+static coll__choice coll__only_choice(coll_kind kind, int size)
+{
+    const coll__algorithm *a = coll__algorithms;
+
+    while (a->kind != kind) a++;
+    return (coll__choice){ .algorithm = a, .radix = 2, .blocks = coll__blocks_of(a, size, 1) };
 }
 
 #endif /* COLL_NO_TUNER */
@@ -9610,6 +9763,10 @@ typedef struct coll__side {
     const unsigned char *at;
 } coll__side;
 
+/* Where no counts are listed (COLL_NO_COUNTS) the compiler is to know. */
+static inline bool coll__is_listed(const coll__side *side) { return COLL__HAS_COUNTS && side->is_listed; }
+static inline bool coll__has_types(const coll__side *side) { return COLL__HAS_COUNTS && side->has_types; }
+
 /* Has this rank that buffer? */
 static inline bool coll__is_held(const coll__side_shape *shape, int rank, int root)
 {
@@ -9636,10 +9793,10 @@ static coll__side coll__side_of(const coll__side_shape *shape, const coll_call *
 /* Bytes of block `i`, and where it begins.  `unit`: of an element, where blocks have no types; 1 for elements. */
 static size_t coll__side_block(const coll__side *side, size_t unit, int i, size_t *at)
 {
-    const size_t own = side->has_types ? coll_type_size(side->types[i]) : unit;
-    const size_t length = (side->is_listed ? side->counts[i] : side->count) * own;
+    const size_t own = coll__has_types(side) ? coll_type_size(side->types[i]) : unit;
+    const size_t length = (coll__is_listed(side) ? side->counts[i] : side->count) * own;
 
-    *at = side->is_listed ? side->offsets[i] * (side->has_types ? 1 : unit) : (size_t)i * length;
+    *at = coll__is_listed(side) ? side->offsets[i] * (coll__has_types(side) ? 1 : unit) : (size_t)i * length;
     return length;
 }
 
@@ -10115,6 +10272,13 @@ typedef struct coll__settings {
 #ifndef COLL_ROWS_H
 #define COLL_ROWS_H
 
+
+/* How a transport goes on with those who are left (coll_transport.shrink). */
+#if defined(COLL_NO_SHRINK)
+#define COLL__SHRINKS(how) NULL
+#else
+#define COLL__SHRINKS(how) how
+#endif
 
 /* A rank that is in.  It belongs to whoever has asked for it, who closes the context. */
 typedef struct coll__opened {
@@ -10755,7 +10919,7 @@ static unsigned char coll__hash_options(const coll_call *call, bool reduces)
     }
     for (const char *at = call->algorithm; at && *at; at++) hash = hash * 131 + (unsigned char)*at;
     if (hash == 0) return 0;
-    return (unsigned char)(COLL__FLAGS + 1 + ((hash * 0x9e3779b97f4a7c15u) >> 32) % (255 - COLL__FLAGS));
+    return (unsigned char)(COLL__FLAGS + 1 + (uint32_t)((hash * 0x9e3779b97f4a7c15u) >> 32) % (255 - COLL__FLAGS));
 }
 
 enum { COLL__PREPARED_MOST = 0xfff };            /* this one, or a later one                                 */
@@ -11608,14 +11772,14 @@ static coll_status coll__check_list_of(coll_comm *comm, const coll_call *call, c
 {
     size_t total = 0;
 
-    if (!side->is_used || !side->is_listed || side->blocks == 0) return COLL_OK;
+    if (!side->is_used || !coll__is_listed(side) || side->blocks == 0) return COLL_OK;
     const char *const name = coll__kind_shape_of(call->kind)->send.from == COLL__FROM_RECV_LIST ? "recv" : side->name;
     if (!side->counts) return COLL__REFUSE("the %s counts are NULL: give %d, one for each block", name, side->blocks);
-    if (side->has_types && (!side->types || !side->offsets))
+    if (coll__has_types(side) && (!side->types || !side->offsets))
         return COLL__REFUSE("the %s %s are NULL: give %d, one for each block", side->name, side->types ? "offsets" : "types",
                             side->blocks);
     for (int i = 0; i < side->blocks; i++) {
-        const size_t own = side->has_types ? coll_type_size(side->types[i]) : unit;
+        const size_t own = coll__has_types(side) ? coll_type_size(side->types[i]) : unit;
         if (!own && coll__is_mx(side->types[i]))
             return COLL__REFUSE("block %d of %s: %s is a type for the wire only", i, side->name, coll_type_name(side->types[i]));
         if (!own) return COLL__REFUSE("block %d of %s: invalid type %d (see coll_type)", i, side->name, side->types[i]);
@@ -11647,7 +11811,7 @@ static coll_status coll__check_numbers(coll_comm *comm, const coll_call *call, c
     coll_status status = coll__check_ranks(comm, call);
 
     if (status < 0 || call->kind == COLL_BARRIER) return status;
-    if (!unit && !send->has_types) return coll__refuse_type(comm, call, call->type);
+    if (!unit && !coll__has_types(send)) return coll__refuse_type(comm, call, call->type);
     if (coll__is_beyond_memory(call->count, unit, comm->size) || coll__is_beyond_memory(call->recv_count, unit, comm->size))
         return COLL__REFUSE("%zu x %s on %d ranks is more than memory can hold",
                             coll__most(call->count, call->recv_count), coll_type_name(call->type), comm->size);
@@ -11712,8 +11876,8 @@ static void coll__offsets_fill(size_t *offsets, const size_t *counts, int blocks
 /* Offsets where there are none: one block after the other.  They belong to the request. */
 static coll_status coll__settle_offsets(coll_comm *comm, coll_call *call, coll__side *send, coll__side *recv, size_t **own)
 {
-    const bool for_send = send->is_used && send->is_listed && !send->offsets;
-    const bool for_recv = recv->is_used && recv->is_listed && !recv->offsets;
+    const bool for_send = send->is_used && coll__is_listed(send) && !send->offsets;
+    const bool for_recv = recv->is_used && coll__is_listed(recv) && !recv->offsets;
     const size_t room = (for_send ? (size_t)send->blocks : 0) + (for_recv ? (size_t)recv->blocks : 0);
 
     if (room == 0) return COLL_OK;
@@ -11838,19 +12002,21 @@ static bool coll__is_simple(const coll__side *send, const coll__side *recv, size
 {
     const uintptr_t s = (uintptr_t)send->at, r = (uintptr_t)recv->at;
 
-    if (send->is_listed || recv->is_listed) return false;
+    if (coll__is_listed(send) || coll__is_listed(recv)) return false;
     return !send_length || !recv_length || s + send_length <= r || r + recv_length <= s;
 }
 
-static coll_status coll__check_overlap(coll_comm *comm, const coll_call *call, const coll__side *send, const coll__side *recv)
+static coll_status coll__refuse_overlap(coll_comm *comm, const coll_call *call)
+{
+    return COLL__REFUSE("send and recv overlap, but not as an operation in place would: give the same buffer, or two apart");
+}
+
+/* Of sides with lists of blocks. */
+static coll_status coll__check_blocks(coll_comm *comm, const coll_call *call, const coll__side *send, const coll__side *recv,
+                                      bool is_in_place)
 {
     const size_t unit = coll_type_size(call->type);
-    const size_t send_length = coll__side_length(send, unit), recv_length = coll__side_length(recv, unit);
     coll__interval few[16], *list = few;
-
-    if (coll__is_simple(send, recv, send_length, recv_length)) return COLL_OK;
-    const bool is_in_place = send->is_used && recv->is_used && coll__is_in_place(comm, call, send, recv);
-    if (is_in_place && !send->is_listed && !recv->is_listed) return COLL_OK;
     const int room = send->blocks + recv->blocks;
     if (room > 16 && !(list = (coll__interval *)coll__take(coll__like(comm), (size_t)room * sizeof *list)))
         return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for %d blocks", room);
@@ -11858,15 +12024,24 @@ static coll_status coll__check_overlap(coll_comm *comm, const coll_call *call, c
     if (!is_in_place) {
         n = coll__intervals_of(send, unit, false, list);
         n += coll__intervals_of(recv, unit, true, list + n);
-    } else if (recv->is_listed) {                 /* the input is one of these blocks, or all of them         */
+    } else if (coll__is_listed(recv)) {           /* the input is one of these blocks, or all of them         */
         n = coll__intervals_of(recv, unit, true, list);
     }
     const bool clash = coll__intervals_clash(list, n);
     if (list != few) coll__give(list);
     if (!clash) return COLL_OK;
-    return COLL__REFUSE(send->is_used && !is_in_place && !recv->is_listed
-                            ? "send and recv overlap, but not as an operation in place would: give the same buffer, or two apart"
-                            : "blocks that are received overlap one another, or what is sent: keep them apart");
+    if (send->is_used && !is_in_place && !coll__is_listed(recv)) return coll__refuse_overlap(comm, call);
+    return COLL__REFUSE("blocks that are received overlap one another, or what is sent: keep them apart");
+}
+
+static coll_status coll__check_overlap(coll_comm *comm, const coll_call *call, const coll__side *send, const coll__side *recv)
+{
+    const size_t unit = coll_type_size(call->type);
+
+    if (coll__is_simple(send, recv, coll__side_length(send, unit), coll__side_length(recv, unit))) return COLL_OK;
+    const bool is_in_place = send->is_used && recv->is_used && coll__is_in_place(comm, call, send, recv);
+    if (coll__is_listed(send) || coll__is_listed(recv)) return coll__check_blocks(comm, call, send, recv, is_in_place);
+    return is_in_place ? COLL_OK : coll__refuse_overlap(comm, call);
 }
 
 /* This rank's own block, where each side has a length for it. */
@@ -11878,10 +12053,11 @@ static coll_status coll__check_own_block(coll_comm *comm, const coll_call *call,
     size_t at;
 
     if (!send->is_used || !recv->is_used || coll__kind_is(call->kind, COLL__NEIGHBORS | COLL__MESSAGE)
-        || (!send->is_listed && !recv->is_listed)) return COLL_OK;
-    const size_t out = coll__side_block(send, unit, send->is_listed ? i : 0, &at);
-    const size_t in = coll__side_block(recv, unit, recv->is_listed ? i : 0, &at);
-    const coll_type from = send->has_types ? send->types[i] : call->type, to = recv->has_types ? recv->types[i] : call->type;
+        || (!coll__is_listed(send) && !coll__is_listed(recv))) return COLL_OK;
+    const size_t out = coll__side_block(send, unit, coll__is_listed(send) ? i : 0, &at);
+    const size_t in = coll__side_block(recv, unit, coll__is_listed(recv) ? i : 0, &at);
+    const coll_type from = coll__has_types(send) ? send->types[i] : call->type;
+    const coll_type to = coll__has_types(recv) ? recv->types[i] : call->type;
     if (out == in && (out == 0 || from == to)) return COLL_OK;
     return COLL__REFUSE("this rank's own block has %zu x %s in send, but %zu x %s in recv: make them the same",
                         out / coll_type_size(from), coll__type_text(from, types[0], sizeof types[0]), in / coll_type_size(to),
@@ -11916,7 +12092,7 @@ static coll_status coll__check_buffers(coll_comm *comm, coll_call *call, coll__s
         const size_t length = side->at ? 0 : coll__side_length(side, unit);
         if (length)
             return COLL__REFUSE("%s is NULL, with %zu %s: give their address", side->name,
-                                side->has_types ? length : length / unit, side->has_types ? "bytes" : "elements");
+                                coll__has_types(side) ? length : length / unit, coll__has_types(side) ? "bytes" : "elements");
     }
     if (comm->session->inspect && !coll__is_extended(comm)) {
         const coll_status here = coll__check_memory(comm, call, sides, unit);
@@ -11928,6 +12104,9 @@ static coll_status coll__check_buffers(coll_comm *comm, coll_call *call, coll__s
 
 /* ---- >>residual ---- */
 
+/* Without a type of 8 or 16 bits there is no wire that leaves anything out, and every residual is refused. */
+#define COLL__HAS_FEEDBACK COLL__HAS_ANY(COLL__TYPES_MIXED)
+
 static coll_status coll__check_feedback(coll_comm *comm, const coll_call *call)
 {
     const coll_type type = call->type;
@@ -11936,8 +12115,9 @@ static coll_status coll__check_feedback(coll_comm *comm, const coll_call *call)
     if (type != COLL_F32 && type != COLL_F16 && type != COLL_BF16)
         return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "there is no residual of %s, only of f32, f16 and bf16",
                                   coll_type_name(type));
-    if (call->wire == type) return COLL__REFUSE("there is a residual, but the wire has the type of the buffers, and leaves "
-                                                 "nothing out: set wire, or leave residual NULL");
+    if (!COLL__HAS_FEEDBACK || call->wire == type)
+        return COLL__REFUSE("there is a residual, but the wire has the type of the buffers, and leaves nothing out: set wire, or "
+                            "leave residual NULL");
     return COLL_OK;
 }
 
@@ -11956,6 +12136,8 @@ static coll_status coll__check_residual(coll_comm *comm, const coll_call *call, 
 }
 
 /* ---- >>algorithm ---- */
+
+#if !defined(COLL_NO_CHOICE)
 
 /* What the tuner is asked for a call whose arithmetic is settled. */
 static coll__query coll__query_of(const coll_comm *comm, const coll__numbers *numbers, const coll_call *call,
@@ -11998,6 +12180,45 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
                                call->algorithm, coll_kind_name(call->kind), known);
 }
 
+#else
+
+static coll_status coll__check_algorithm(coll_comm *comm, const coll_call *call, const coll__codec *codec)
+{
+    (void)codec;
+    if (coll__kind_is_message(call->kind) || !call->algorithm) return COLL_OK;
+    return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "algorithm \"%.32s\", but this program was compiled with "
+                               "COLL_NO_CHOICE", call->algorithm);
+}
+
+#endif
+
+/* ---- >>kinds ---- */
+
+/* The collectives of this program, a bit each. */
+#define COLL__KINDS(has, first, last) ((has) ? (2u << (last)) - (1u << (first)) : 0u)
+#define COLL__KINDS_HERE                                                                                                       \
+    (COLL__KINDS(COLL__HAS_BARRIER, COLL_BARRIER, COLL_BARRIER)                                                                \
+     | COLL__KINDS(COLL__HAS_BROADCAST, COLL_BROADCAST, COLL_BROADCAST) | COLL__KINDS(COLL__HAS_REDUCE, COLL_REDUCE, COLL_REDUCE) \
+     | COLL__KINDS(COLL__HAS_ALLREDUCE, COLL_ALLREDUCE, COLL_ALLREDUCE)                                                        \
+     | COLL__KINDS(COLL__HAS_REDUCE_SCATTER, COLL_REDUCE_SCATTER, COLL_REDUCE_SCATTERV)                                        \
+     | COLL__KINDS(COLL__HAS_SCAN, COLL_SCAN, COLL_EXSCAN) | COLL__KINDS(COLL__HAS_GATHER, COLL_GATHER, COLL_GATHERV)          \
+     | COLL__KINDS(COLL__HAS_SCATTER, COLL_SCATTER, COLL_SCATTERV)                                                             \
+     | COLL__KINDS(COLL__HAS_ALLGATHER, COLL_ALLGATHER, COLL_ALLGATHERV)                                                       \
+     | COLL__KINDS(COLL__HAS_ALLTOALL, COLL_ALLTOALL, COLL_ALLTOALLW)                                                          \
+     | COLL__KINDS(COLL__HAS_NEIGHBOR, COLL_NEIGHBOR_ALLGATHER, COLL_NEIGHBOR_ALLTOALLW))
+
+/* The switch by which a kind of call was left out of this program; NULL: it is there. */
+static inline const char *coll__kind_switch(coll_kind kind)
+{
+    if (kind == COLL_ALLREDUCE_LIST) return COLL__HAS_LISTS ? NULL : "COLL_NO_LISTS";
+    if (coll__kind_is_message(kind)) return COLL__HAS_MESSAGES ? NULL : "COLL_NO_MESSAGES";
+    if (!(COLL__KINDS_HERE >> kind & 1)) return COLL__SWITCH_OF_KIND(kind);
+    return !COLL__HAS_COUNTS && coll__kind_is(kind, COLL__SUMMED | COLL__PAIRWISE) ? "COLL_NO_COUNTS" : NULL;
+}
+
+#undef COLL__KINDS_HERE
+#undef COLL__KINDS
+
 /* ---- >>the whole check ---- */
 
 /* The most frequent case, which a few looks find right: a call like the last one of its kind.  Gives its arithmetic, or NULL:
@@ -12025,7 +12246,7 @@ static coll_status coll__check_call(coll_comm *comm, coll_call *call, coll__code
         return COLL_OK;
     }
     coll__sides_of(comm, call, &send, &recv);
-    if (send.has_types) call->type = 0;           /* w: blocks have types of their own, and lengths are in bytes  */
+    if (coll__has_types(&send)) call->type = 0;   /* w: blocks have types of their own, and lengths are in bytes  */
     const bool exchanges = coll__kind_exchanges(call->kind);
     if (exchanges && (call->send == COLL_IN_PLACE || call->send == call->recv)) coll__settle_exchange(call, &send, &recv);
     if ((status = coll__check_numbers(comm, call, &send, &recv)) < 0) return status;
@@ -12038,7 +12259,7 @@ static coll_status coll__check_call(coll_comm *comm, coll_call *call, coll__code
     if ((status = coll__settle_offsets(comm, call, &send, &recv, own)) < 0) return status;
     if ((status = coll__settle_in_place(comm, call, &send, &recv)) < 0) return status;
     if ((status = coll__check_buffers(comm, call, &send, &recv)) < 0) return status;
-    if (call->residual) return coll__check_residual(comm, call, &recv);
+    if (COLL__HAS_FEEDBACK && call->residual) return coll__check_residual(comm, call, &recv);
     if (!own || !*own) coll__plan_make(comm, call, codec);
     return COLL_OK;
 }
@@ -12090,10 +12311,10 @@ static coll_status coll__check(coll_comm *comm, coll_call *call, coll__codec *co
         const coll_call *const none = NULL;
         return coll__explain_error(comm, none, COLL_ERR_ARGUMENT, "invalid kind %d (see coll_kind)", (int)call->kind);
     }
-    if (coll__is_left_out(call->kind))
-        return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "this program was compiled without it (%s)",
-                                   COLL__SWITCH_OF_KIND(call->kind));
-    if (call->kind == COLL_ALLREDUCE_LIST) {
+    const char *const left_out = coll__kind_switch(call->kind);
+    if (left_out)
+        return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "this program was compiled without it (%s)", left_out);
+    if (COLL__HAS_LISTS && call->kind == COLL_ALLREDUCE_LIST) {
         if ((status = coll__check_list(comm, call)) < 0) return status;
     } else if ((status = coll__check_call(comm, call, codec, own)) < 0
                || (status = coll__check_algorithm(comm, call, codec)) < 0) {
@@ -12706,6 +12927,109 @@ static coll__message *coll__message_new(coll__session *session, int peer, size_t
 }
 
 #endif /* COLL_NOTES_H */
+/* ---- core/engine/coll_gone.h ---- */
+/* coll_gone.h - what peers have said when they freed a communicator: NOTE_GONE of coll_messages.h.  Without anybody who looks after
+ * that (COLL_NO_WATCH) it is told, and not heard. */
+#ifndef COLL_GONE_H
+#define COLL_GONE_H
+
+#if !defined(COLL_NO_WATCH)
+
+/* Forget who has freed communicators that this rank has freed too.  One that is not there may still come, while some are being
+ * made; the others are over, for numbers are given in rising order. */
+static void coll__gone_sweep(coll__session *session)
+{
+    coll__gone **at = session->messages ? &session->messages->gone : NULL;
+
+    while (at && *at && session->deriving == 0) {
+        coll__gone *g = *at;
+        const coll_comm *comm = session->comms;
+        while (comm && comm->id != g->comm) comm = comm->next;
+        if (comm || g->comm >= session->next_id) {
+            at = &g->next;
+            continue;
+        }
+        *at = g->next;
+        coll__give(g);
+    }
+}
+
+static coll_status coll__note_gone(coll__session *session, int peer, uint32_t comm, uint64_t sequence)
+{
+    coll__gone *gone = (coll__gone *)coll__take_zeros(coll__like(session), 1, sizeof *gone);
+
+    if (!gone) return COLL_ERR_MEMORY;
+    gone->peer = peer;
+    gone->comm = comm;
+    gone->sequence = (uint32_t)sequence;
+    gone->next = session->messages->gone;
+    session->messages->gone = gone;
+    coll__gone_sweep(session);
+    return COLL_OK;
+}
+
+/* This rank frees a communicator. */
+static void coll__gone_forget(coll__messages *all, uint32_t comm)
+{
+    for (coll__gone **at = &all->gone; *at;) {
+        coll__gone *g = *at;
+        if (g->comm != comm) {
+            at = &g->next;
+            continue;
+        }
+        *at = g->next;
+        coll__give(g);
+    }
+}
+
+static void coll__gone_free(coll__messages *all)
+{
+    for (coll__gone *g = all->gone, *next; g; g = next) {
+        next = g->next;
+        coll__give(g);
+    }
+}
+
+/* What this peer has said when it freed a communicator; NULL: nothing. */
+static const coll__gone *coll__gone_of(const coll__session *session, int peer, uint32_t comm)
+{
+    const coll__gone *g = session->messages ? session->messages->gone : NULL;
+
+    while (g && (g->peer != peer || g->comm != comm)) g = g->next;
+    return g;
+}
+
+/* Where the transport does not know who has freed a communicator, its members listen to one another: from its beginning, or, in
+ * that of coll_init, from when one has waited for long. */
+static coll_status coll__messages_hear(const coll_comm *comm)
+{
+    coll__session *session = comm->session;
+    coll_status status = COLL_OK;
+
+    for (int i = 0; i < comm->size && !session->transport->has_freed && status == COLL_OK; i++)
+        status = coll__peer_open(session, coll__world_rank(comm, i));
+    return status;
+}
+
+#else
+
+static inline void coll__gone_sweep(const coll__session *session) { (void)session; }
+static inline void coll__gone_forget(const coll__messages *all, uint32_t comm) { (void)all, (void)comm; }
+static inline void coll__gone_free(const coll__messages *all) { (void)all; }
+static inline coll_status coll__messages_hear(const coll_comm *comm) { return (void)comm, COLL_OK; }
+
+static inline coll_status coll__note_gone(const coll__session *session, int peer, uint32_t comm, uint64_t sequence)
+{
+    return (void)session, (void)peer, (void)comm, (void)sequence, COLL_OK;
+}
+
+static inline const coll__gone *coll__gone_of(const coll__session *session, int peer, uint32_t comm)
+{
+    return (void)session, (void)peer, (void)comm, NULL;
+}
+
+#endif
+#endif /* COLL_GONE_H */
 /* ---- core/engine/coll_messages.h ---- */
 /* coll_messages.h - messages that find their receivers by key, over any transport: send, recv and sendrecv, and the
  * collectives of derived communicators and prepared calls, whose order other ranks may not share.
@@ -12968,39 +13292,6 @@ static coll_status coll__note_message(coll__session *session, int peer, const un
     return coll__body_receive(session, to, head, buffer, m.is_long ? 0 : m.length);
 }
 
-/* Forget who has freed communicators that this rank has freed too.  One that is not there may still come, while some are being
- * made; the others are over, for numbers are given in rising order. */
-static void coll__gone_sweep(coll__session *session)
-{
-    coll__gone **at = session->messages ? &session->messages->gone : NULL;
-
-    while (at && *at && session->deriving == 0) {
-        coll__gone *g = *at;
-        const coll_comm *comm = session->comms;
-        while (comm && comm->id != g->comm) comm = comm->next;
-        if (comm || g->comm >= session->next_id) {
-            at = &g->next;
-            continue;
-        }
-        *at = g->next;
-        coll__give(g);
-    }
-}
-
-static coll_status coll__note_gone(coll__session *session, int peer, uint32_t comm, uint64_t sequence)
-{
-    coll__gone *gone = (coll__gone *)coll__take_zeros(coll__like(session), 1, sizeof *gone);
-
-    if (!gone) return COLL_ERR_MEMORY;
-    gone->peer = peer;
-    gone->comm = comm;
-    gone->sequence = (uint32_t)sequence;
-    gone->next = session->messages->gone;
-    session->messages->gone = gone;
-    coll__gone_sweep(session);
-    return COLL_OK;
-}
-
 /* More credit, or the news that there will not be more so soon. */
 static coll_status coll__note_credit(coll__session *session, int peer, const unsigned char *head)
 {
@@ -13107,33 +13398,12 @@ static coll_status coll__outgoing_advance(coll__session *session)
     return status;
 }
 
-/* What this peer has said when it freed a communicator; NULL: nothing. */
-static const coll__gone *coll__gone_of(const coll__session *session, int peer, uint32_t comm)
-{
-    const coll__gone *g = session->messages ? session->messages->gone : NULL;
-
-    while (g && (g->peer != peer || g->comm != comm)) g = g->next;
-    return g;
-}
-
 /* Has this peer left, or freed the communicator of this message?  What the transport has of it may be there already, and need
  * nothing more of one that has only freed. */
 static bool coll__peer_is_gone(const coll__session *session, int peer, const coll__message *m)
 {
     if (session->transport->has_left && session->transport->has_left(session->context, peer)) return true;
     return !m->is_queued && coll__gone_of(session, peer, m->comm);
-}
-
-/* Where the transport does not know who has freed a communicator, its members listen to one another: from its beginning, or, in
- * that of coll_init, from when one has waited for long. */
-static coll_status coll__messages_hear(const coll_comm *comm)
-{
-    coll__session *session = comm->session;
-    coll_status status = COLL_OK;
-
-    for (int i = 0; i < comm->size && !session->transport->has_freed && status == COLL_OK; i++)
-        status = coll__peer_open(session, coll__world_rank(comm, i));
-    return status;
 }
 
 /* Whoever could still end this message's waiting is gone; gives one of them, or -1. */
@@ -13306,10 +13576,7 @@ static void coll__messages_free(coll__session *session)
     coll__message_free_all(all->spare[0]);
     coll__message_free_all(all->spare[1]);
     coll__bins_free(&all->bins);
-    for (coll__gone *g = all->gone, *next; g; g = next) {
-        next = g->next;
-        coll__give(g);
-    }
+    coll__gone_free(all);
     coll__give(all->peers);
     coll__give(all);
     session->messages = NULL;
@@ -13364,15 +13631,7 @@ static void coll__messages_close(coll_comm *comm, coll_status status)
         if (m->comm != comm->id) continue;
         (void)coll__message_dismiss(session, m);
     }
-    for (coll__gone **at = &all->gone; *at;) {
-        coll__gone *g = *at;
-        if (g->comm != comm->id) {
-            at = &g->next;
-            continue;
-        }
-        *at = g->next;
-        coll__give(g);
-    }
+    coll__gone_forget(all, comm->id);
     for (int i = 0; i < comm->size && said == COLL_OK; i++) {
         const coll__message about = { .peer = coll__world_rank(comm, i), .comm = comm->id, .count = comm->sequence };
         if (about.peer != session->rank && all->peers[about.peer].is_open) said = coll__reply(session, COLL__NOTE_GONE, &about);
@@ -13474,6 +13733,13 @@ static inline coll__range coll__part(size_t total, int bits, size_t parts, size_
     return (coll__range){ at, coll__least((each + (i < longer)) << bits, total - at) };
 }
 
+/* Block `block` of a list. */
+static inline coll__range coll__listed_range(const coll__layout *l, int block)
+{
+    if (!COLL__HAS_COUNTS) return (coll__range){ 0, 0 };
+    return (coll__range){ l->offsets[block], l->counts[block] * (l->types ? coll_type_size(l->types[block]) : 1) };
+}
+
 /* Block `block` of a buffer, in elements; with types of its own, in bytes. */
 static coll__range coll__block_range(const coll__layout *l, int block)
 {
@@ -13481,7 +13747,7 @@ static coll__range coll__block_range(const coll__layout *l, int block)
     case COLL__ONE: return (coll__range){ 0, l->count };
     case COLL__EQUAL: return (coll__range){ (size_t)block * l->count, l->count };
     case COLL__CUT: return coll__part(l->count, l->group_bits, (size_t)l->blocks, (size_t)block);
-    default: return (coll__range){ l->offsets[block], l->counts[block] * (l->types ? coll_type_size(l->types[block]) : 1) };
+    default: return coll__listed_range(l, block);
     }
 }
 
@@ -13546,11 +13812,11 @@ static coll__layout coll__layout_of(const coll_request *r, const coll__side_shap
     coll__layout l = { .kind = cut ? COLL__CUT : COLL__ONE, .base = coll__behind(side->at, 0), .count = side->count,
                        .blocks = cut ? cut : r->comm->size, .group_bits = r->codec.group_bits };
 
-    if (side->is_listed) {
+    if (coll__is_listed(side)) {
         l.kind = COLL__LISTED;
         l.counts = side->counts;
         l.offsets = side->offsets;
-        l.types = side->has_types ? side->types : NULL;
+        l.types = coll__has_types(side) ? side->types : NULL;
     } else if (shape->over != COLL__OVER_ONE && shape->from == COLL__FROM_COUNT) l.kind = COLL__EQUAL;
     if (l.kind == COLL__LISTED || l.kind == COLL__EQUAL) l.blocks = side->blocks;
     return l;
@@ -13577,7 +13843,7 @@ static size_t coll__layout_total(const coll__layout *l, size_t *longest)
     size_t total = 0;
 
     *longest = 0;
-    if (l->kind != COLL__LISTED) {
+    if (!COLL__HAS_COUNTS || l->kind != COLL__LISTED) {
         *longest = l->kind == COLL__CUT ? coll__part(l->count, l->group_bits, (size_t)l->blocks, 0).count : l->count;
         return l->kind == COLL__EQUAL ? l->count * (size_t)l->blocks : l->count;
     }
@@ -13700,7 +13966,7 @@ static inline coll__cached *coll__cached_execution(const coll_request *r)
     const coll__order *order = r->order;
     coll__cached *c;
 
-    for (unsigned i = 0; i < COLL__CACHED && (c = coll__cached_at(order, i)) != NULL; i++)
+    for (unsigned i = 0; COLL__CACHED_MOST > 0 && i < COLL__CACHED && (c = coll__cached_at(order, i)) != NULL; i++)
         if (c->has_execution && c->call.root == r->call.root && c->call.scale == r->call.scale && c->arenas == order->arenas
             && coll__is_like_cached(r, c)) return coll__execution_is_repeatable(r) ? c : NULL;
     return NULL;
@@ -13736,6 +14002,8 @@ static void coll__cached_set(coll__cached *cached, const coll_request *r, const 
     order->cached_next++;
 }
 
+#if !defined(COLL_NO_CHOICE)
+
 /* The choice for a checked call; *is_cached: it is one that was made before. */
 static coll__choice coll__choice_of(const coll_request *r, bool *is_cached)
 {
@@ -13756,6 +14024,16 @@ static coll__choice coll__choice_of(const coll_request *r, bool *is_cached)
     return choice;
 }
 
+#else
+
+static coll__choice coll__choice_of(const coll_request *r, bool *is_cached)
+{
+    *is_cached = true;                            /* in effect                                                */
+    return coll__only_choice(r->call.kind, r->comm->size);
+}
+
+#endif
+
 /* ---- >>planning ---- */
 
 /* Choose the algorithm of a checked call, walk through its rounds once to see what they need, and cut the vector. */
@@ -13765,7 +14043,7 @@ static coll_status coll__execution_plan(coll_request *r)
 
     memset(execution, 0, sizeof *execution);
     execution->choice = r->way ? *r->way : coll__choice_of(r, &execution->is_chosen_before);
-    if (execution->choice.algorithm->has_order && coll__comm_topology(r->comm) < 0) return COLL_ERR_MEMORY;
+    if (COLL__HAS_ORDERS && execution->choice.algorithm->has_order && coll__comm_topology(r->comm) < 0) return COLL_ERR_MEMORY;
     coll__execution_layouts(execution, r, execution->choice.blocks);
     (void)coll__layout_total(execution->vector, &execution->longest);
     for (;; execution->rounds++) {
@@ -13872,7 +14150,8 @@ static coll_status coll__execution_lay_out(coll__execution *execution, coll_requ
     const size_t rounds = (size_t)execution->rounds;
     const size_t stages = coll__least((size_t)execution->slices, (size_t)execution->lag * rounds);
     const size_t cached_length = n.lists + coll__round_up(rounds * sizeof(coll__stage), 64) + rounds * n.table;
-    const bool can_return = execution->slices == 1 && cached_length <= COLL__CACHED_MOST && coll__execution_is_repeatable(r);
+    const bool can_return = COLL__CACHED_MOST > 0 && execution->slices == 1 && cached_length <= COLL__CACHED_MOST
+                         && coll__execution_is_repeatable(r);
     coll__cached *cached = can_return ? coll__cached_reserve(r->order, cached_length) : NULL;
     unsigned char *at = cached ? (unsigned char *)cached->memory : NULL;
 
@@ -14075,7 +14354,7 @@ static void coll__head_set_pair(const coll_request *r, coll_xfer *x, const coll_
     const coll__layout *l = span->place == COLL__INPUT ? &execution->input : &execution->result;
     const int block = coll__span_at(span, 0, l->blocks);
 
-    const size_t count = l->kind == COLL__LISTED ? l->counts[block] : l->count;
+    const size_t count = COLL__HAS_COUNTS && l->kind == COLL__LISTED ? l->counts[block] : l->count;
 
     coll__put64(x->head + 24, count);
     if (l->types) coll__put32(x->head + 16, count > 0 ? (uint32_t)l->types[block] : 0);
@@ -15505,7 +15784,7 @@ static inline void coll__pause(const coll__session *session, int looks)
 
 static inline bool coll__is_shared(const coll__session *session)
 {
-    return __atomic_load_n(&session->is_shared, __ATOMIC_ACQUIRE);
+    return COLL__MANY_THREADS && __atomic_load_n(&session->is_shared, __ATOMIC_ACQUIRE);
 }
 
 static void coll__session_take_locked(coll_comm *comm)
@@ -15581,6 +15860,11 @@ static bool coll__session_share(const coll__goal *goal, int64_t next)
 
 /* ---- >>lateness ---- */
 
+#if !defined(COLL_NO_WATCH)
+
+/* What tells whom a carrier's call waits for. */
+#define COLL__LATE(mark) mark
+
 /* Mark the ranks of the session that a request waits for.  Gives how many; 0: it is none in particular. */
 static int coll__late_ranks(const coll_request *r, unsigned char *is_late)
 {
@@ -15593,6 +15877,12 @@ static int coll__late_ranks(const coll_request *r, unsigned char *is_late)
     return count;
 }
 
+#else
+
+#define COLL__LATE(mark) NULL
+
+#endif
+
 #endif /* COLL_PROGRESS_H */
 /* ---- core/engine/coll_freed.h ---- */
 /* coll_freed.h - a rank that has freed a communicator does nothing in it any more: what others still want of it there will never
@@ -15604,6 +15894,8 @@ static int coll__late_ranks(const coll_request *r, unsigned char *is_late)
  * (coll_messages.h); over a transport that does not know, all members of a communicator do. */
 #ifndef COLL_FREED_H
 #define COLL_FREED_H
+
+#if !defined(COLL_NO_WATCH)
 
 enum { COLL__FREED_FIRST_MS = 250, COLL__FREED_MOST_MS = 5000 };
 
@@ -15707,6 +15999,12 @@ static void coll__test_freed(coll_request *r)
     session->freed_at = now + (int64_t)COLL__FREED_FIRST_MS * COLL__MS;
 }
 
+#else
+
+/* A time limit ends the wait for those who have. */
+static inline void coll__test_freed(const coll_request *r) { (void)r; }
+
+#endif
 #endif /* COLL_FREED_H */
 /* ---- core/engine/coll_patience.h ---- */
 /* coll_patience.h - the one loop that waits: it spins, yields, sleeps, and now and then asks why it still has to. */
@@ -15714,6 +16012,20 @@ static void coll__test_freed(coll_request *r)
 #define COLL_PATIENCE_H
 
 enum { COLL__WARN_FIRST_MS = 10000, COLL__ASK_BEFORE_MS = 500, COLL__REPORT_AFTER_MS = 100, COLL__YIELDS_A_CLOCK = 4 };
+
+/* The transport is told of a stall, once: in which call. */
+static void coll__patience_report(const coll_request *r, bool is_virtual, int64_t now, int64_t *report_at)
+{
+    const coll__session *session = r->comm->session;
+    const coll_request *running = r->order && r->order->queue ? r->order->queue : r;
+
+    if (now < *report_at && !(is_virtual && session->transport->report_stall)) return;
+    if (is_virtual || (running->order && !coll__kind_is_message(running->call.kind)))
+        session->transport->report_stall(session->context, running->head);
+    *report_at = coll__never;
+}
+
+#if !defined(COLL_NO_WATCH)
 
 /* ---- >>what is said of those who are late ---- */
 
@@ -15771,13 +16083,16 @@ static coll_status coll__late(coll_request *r, int64_t waited_ns, coll__lateness
     return coll__comm_fail(r->comm, &failure);
 }
 
-/* ---- >>waiting ---- */
+/* ---- >>patience ---- */
 
 /* What a wait has to do at which time. */
 typedef struct coll__patience {
     bool    is_virtual;                           /* such a world notices by itself when nothing can move     */
     int64_t began, spin_end, ask_at, warn_at, report_at, freed_at, deadline;
 } coll__patience;
+
+#define COLL__PATIENCE_FRESH                                                                                                   \
+    { .ask_at = coll__never, .warn_at = coll__never, .report_at = coll__never, .freed_at = coll__never, .deadline = coll__never }
 
 static void coll__patience_begin(coll__patience *p, const coll_request *r)
 {
@@ -15822,14 +16137,50 @@ static coll_status coll__patience_check(coll__patience *p, coll_request *r, int6
         if (!p->is_virtual) p->freed_at = now + (now - p->began < most ? now - p->began : most);
         if (coll__check_freed(r) < 0) return r->status;
     }
-    if (now >= p->report_at || (p->is_virtual && session->transport->report_stall)) {
-        const coll_request *running = r->order && r->order->queue ? r->order->queue : r;
-        const bool is_ordered = running->order && !coll__kind_is_message(running->call.kind);
-        if (is_ordered || p->is_virtual) session->transport->report_stall(session->context, running->head);
-        p->report_at = coll__never;
-    }
+    coll__patience_report(r, p->is_virtual, now, &p->report_at);
     return COLL_OK;
 }
+
+#else
+
+/* Nobody is looked after: there are a time limit, and a transport that is told of a stall. */
+typedef struct coll__patience {
+    bool    is_virtual;
+    int64_t spin_end, report_at, deadline;
+} coll__patience;
+
+#define COLL__PATIENCE_FRESH { .report_at = coll__never, .deadline = coll__never }
+
+static void coll__patience_begin(coll__patience *p, const coll_request *r)
+{
+    const coll__session *session = r->comm->session;
+    const int limit_ms = r->call.timeout_ms > 0 ? r->call.timeout_ms : session->stall_timeout_ms;
+    const int64_t began = coll__clock(session);
+
+    p->is_virtual = session->transport->now != NULL;
+    p->spin_end = began + (int64_t)session->spin_us * 1000;
+    p->report_at = session->transport->report_stall && !p->is_virtual ? began + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS
+                                                                      : coll__never;
+    p->deadline = limit_ms > 0 ? began + (int64_t)limit_ms * COLL__MS : coll__never;
+}
+
+static int64_t coll__patience_next(const coll__patience *p) { return p->deadline < p->report_at ? p->deadline : p->report_at; }
+
+static coll_status coll__patience_check(coll__patience *p, coll_request *r, int64_t now)
+{
+    coll_failure failure = { COLL_OK, -1, "" };
+
+    if (now >= p->deadline) {
+        coll__blame(&failure, COLL_ERR_TIMEOUT, -1, "no word from the others in time (rank %d waited)", r->comm->session->rank);
+        return coll__comm_fail(r->comm, &failure);
+    }
+    coll__patience_report(r, p->is_virtual, now, &p->report_at);
+    return COLL_OK;
+}
+
+#endif
+
+/* ---- >>waiting ---- */
 
 /* In place of a long sleep in the transport, with which something else may have to end. */
 static int coll__silent_nap(const coll__goal *goal)
@@ -15845,8 +16196,7 @@ static int coll__silent_nap(const coll__goal *goal)
 static void coll__wait_until_reached(const coll__goal *goal)
 {
     coll__session *session = goal->comm->session;
-    coll__patience p = { .ask_at = coll__never, .warn_at = coll__never, .report_at = coll__never, .freed_at = coll__never,
-                         .deadline = coll__never };
+    coll__patience p = COLL__PATIENCE_FRESH;
     const int looks_a_clock = session->spin_us <= 0 ? 1 : session->is_crowded ? COLL__YIELDS_A_CLOCK : COLL__LOOKS_A_CLOCK;
     const coll_status *const status = goal->status;
     bool has_begun = false, has_slept = false;
@@ -15917,6 +16267,8 @@ COLL__FOR_SIZE
  * see in the result, does not stay. */
 #ifndef COLL_FEEDBACK_H
 #define COLL_FEEDBACK_H
+
+#if COLL__HAS_FEEDBACK
 
 #define COLL__LEFT_OUT(a, b) ((a) - (b) - ((a) - (b)) == 0 ? (a) - (b) : 0)
 COLL__FOLD(coll__left_out, coll__raw_f32, coll__raw_f32, COLL__LEFT_OUT(a, b))
@@ -15999,6 +16351,13 @@ static void coll__feedback_start(const coll_request *r)
     }
 }
 
+#else
+
+/* There is no call with a residual. */
+static inline coll_status coll__feedback_ready(const coll_request *r) { return (void)r, COLL_OK; }
+static inline void coll__feedback_start(const coll_request *r) { (void)r; }
+
+#endif
 #endif /* COLL_FEEDBACK_H */
 /* ---- core/engine/coll_prepared.h ---- */
 /* coll_prepared.h - requests: made ready, started, and started again.
@@ -16131,6 +16490,8 @@ static void coll__detached_done(coll_request *whole, coll_request *r, coll_statu
  * in their own buffer, and each buffer by a seed of its own. */
 #ifndef COLL_LIST_H
 #define COLL_LIST_H
+
+#if !defined(COLL_NO_LISTS)
 
 enum { COLL__SMALL_MOST = 64 << 10, COLL__PART_MOST = 1 << 20 };
 
@@ -16339,6 +16700,15 @@ static bool coll__list_explain(coll_request *r, char *text, size_t room)
     return true;
 }
 
+#define COLL__CARRIER_OF_LISTS                                                                                                \
+    { .name = "list", .traits = COLL__AT_CALL, .takes = coll__list_takes, .bind = coll__list_bind, .start = coll__list_start,  \
+      .unbind = coll__list_unbind, .explain = coll__list_explain },
+
+#else
+
+#define COLL__CARRIER_OF_LISTS                    /* refused by coll_check.h                                  */
+
+#endif
 #endif /* COLL_LIST_H */
 /* ---- coll_impl.h, continued ---- */
 COLL__FOR_SPEED
@@ -16441,13 +16811,12 @@ static bool coll__rounds_explain(coll_request *r, char *text, size_t room)
 
 static const coll__carrier coll__carriers[] = {
     { .name = "message", .traits = COLL__AT_CALL, .takes = coll__message_takes, .start = coll__message_start,
-      .late = coll__messages_late, .end = coll__messages_end_all, .explain = coll__message_explain },
-    { .name = "list", .traits = COLL__AT_CALL, .takes = coll__list_takes, .bind = coll__list_bind, .start = coll__list_start,
-      .unbind = coll__list_unbind, .explain = coll__list_explain },
+      .late = COLL__LATE(coll__messages_late), .end = coll__messages_end_all, .explain = coll__message_explain },
+    COLL__CARRIER_OF_LISTS
     { .name = "transport", .traits = COLL__AS_A_WHOLE, .takes = coll__offload_takes, .start = coll__offload_advance,
-      .advance = coll__offload_advance, .late = coll__offload_late, .explain = coll__offload_explain },
+      .advance = coll__offload_advance, .late = COLL__LATE(coll__offload_late), .explain = coll__offload_explain },
     COLL__CARRIER_OF_HOSTS
-    { .name = "rounds", .start = coll__rounds_start, .advance = coll__execution_advance, .late = coll__rounds_late,
+    { .name = "rounds", .start = coll__rounds_start, .advance = coll__execution_advance, .late = COLL__LATE(coll__rounds_late),
       .explain = coll__rounds_explain },
 };
 
@@ -16473,6 +16842,8 @@ enum { COLL__CARRIER_COUNT = sizeof coll__carriers / sizeof *coll__carriers };
  * to execute. */
 #ifndef COLL_ENTER_H
 #define COLL_ENTER_H
+
+#if !defined(COLL_NO_OS)
 
 /* Its address says which thread this is, with no call of a function. */
 static COLL__THREAD_LOCAL char coll__thread_mark;
@@ -16546,6 +16917,25 @@ static inline void coll__door_leave(coll__door *door)
     }
 }
 
+#else
+
+/* Who calls in an interrupt may find that somebody is inside. */
+static inline bool coll__door_enter_again(coll__door *door) { return !__atomic_exchange_n(&door->is_taken, 1, __ATOMIC_ACQUIRE); }
+static inline void coll__door_leave_again(coll__door *door) { __atomic_store_n(&door->is_taken, 0, __ATOMIC_RELEASE); }
+static inline void coll__door_leave(coll__door *door) { coll__door_leave_again(door); }
+
+static inline bool coll__door_enter(coll__door *door, const coll__session *session)
+{
+    return (void)session, coll__door_enter_again(door);
+}
+
+static inline bool coll__door_claim(coll__door *door, const coll__session *session, bool waits)
+{
+    return (void)session, (void)waits, coll__door_enter_again(door);
+}
+
+#endif
+
 /* Why nobody may enter. */
 static __attribute__((noinline)) coll_status coll__stay_out(const coll_comm *comm)
 {
@@ -16563,7 +16953,7 @@ static inline coll_status coll__enter(coll_comm *comm)
 
 static inline coll_status coll__leave(coll_comm *comm, coll_status status)
 {
-    if (comm->is_holder) coll__session_drop(comm);
+    if (COLL__MANY_THREADS && comm->is_holder) coll__session_drop(comm);
     coll__door_leave(&comm->door);
     return status;
 }
@@ -17927,6 +18317,19 @@ static coll_status coll__settle_log(coll_config *c)
                               coll__variable("COLL_DEBUG"));
 }
 
+#else
+
+static coll_log_level coll__log_level(const coll_config *config)
+{
+    return config && config->log_level != 0 ? config->log_level : COLL_LOG_WARN;
+}
+
+static coll_status coll__settle_log(coll_config *c) { return c->log_level = coll__log_level(c), COLL_OK; }
+
+#endif
+
+#if !defined(COLL_NO_ENV) && !defined(COLL_NO_CHOICE)
+
 /* COLL_ALGORITHM=allreduce=ring,alltoall=circulant:4 */
 static coll_status coll__settle_algorithms(coll__settings *s)
 {
@@ -17966,13 +18369,12 @@ static coll_status coll__settle_algorithms(coll__settings *s)
 
 #else
 
-static coll_log_level coll__log_level(const coll_config *config)
+static coll_status coll__settle_algorithms(const coll__settings *s)
 {
-    return config && config->log_level != 0 ? config->log_level : COLL_LOG_WARN;
+    (void)s;
+    if (!coll__variable("COLL_ALGORITHM")) return COLL_OK;
+    return coll__start_failed(COLL_ERR_UNSUPPORTED, "COLL_ALGORITHM, but this program was compiled with COLL_NO_CHOICE");
 }
-
-static coll_status coll__settle_log(coll_config *c) { return c->log_level = coll__log_level(c), COLL_OK; }
-static coll_status coll__settle_algorithms(const coll__settings *s) { return (void)s, COLL_OK; }
 
 #endif
 
@@ -18000,16 +18402,48 @@ static coll_status coll__settle_arithmetic(coll__settings *s)
 }
 
 /* Of every transport. */
-static const coll__option coll__options[] = {
-    COLL__NUMBER(start_timeout_ms, "COLL_START_TIMEOUT_MS", 1, INT_MAX, 60000, COLL__ONLY_POSITIVE),
-    COLL__NUMBER(stall_timeout_ms, "COLL_STALL_TIMEOUT_MS", 0, INT_MAX, 0, COLL__ONLY_POSITIVE),
-    COLL__NUMBER(liveness_timeout_ms, "COLL_LIVENESS_TIMEOUT_MS", -1, INT_MAX, 5000, 0),
-    COLL__NUMBER(spin_us, "COLL_SPIN_US", 0, 1000000, 0, COLL__ZERO_IS_NONE),
-    COLL__SWITCH(background, "COLL_BACKGROUND"),
-    COLL__TEXT(dump, "COLL_DUMP", NULL, 0),
-    COLL__TEXT(tuning_file, "COLL_TUNING", NULL, 0),
-    { 0 }
-};
+#define COLL__OPTIONS(NUMBER, SWITCH, TEXT)                                                                                    \
+    NUMBER(start_timeout_ms, "COLL_START_TIMEOUT_MS", 1, INT_MAX, 60000, COLL__ONLY_POSITIVE)                                  \
+    NUMBER(stall_timeout_ms, "COLL_STALL_TIMEOUT_MS", 0, INT_MAX, 0, COLL__ONLY_POSITIVE)                                      \
+    NUMBER(liveness_timeout_ms, "COLL_LIVENESS_TIMEOUT_MS", -1, INT_MAX, 5000, 0)                                              \
+    NUMBER(spin_us, "COLL_SPIN_US", 0, 1000000, 0, COLL__ZERO_IS_NONE)                                                         \
+    SWITCH(background, "COLL_BACKGROUND")                                                                                      \
+    TEXT(dump, "COLL_DUMP", NULL, 0)                                                                                           \
+    TEXT(tuning_file, "COLL_TUNING", NULL, 0)
+
+#if !defined(COLL_NO_ENV)
+
+#define COLL__NUMBER_ROW(...) COLL__NUMBER(__VA_ARGS__),
+#define COLL__SWITCH_ROW(...) COLL__SWITCH(__VA_ARGS__),
+#define COLL__TEXT_ROW(...) COLL__TEXT(__VA_ARGS__),
+
+static const coll__option coll__options[] = { COLL__OPTIONS(COLL__NUMBER_ROW, COLL__SWITCH_ROW, COLL__TEXT_ROW) { 0 } };
+
+static coll_status coll__settle_options(coll_config *c) { return coll__options_settle(coll__options, c); }
+
+#undef COLL__TEXT_ROW
+#undef COLL__SWITCH_ROW
+#undef COLL__NUMBER_ROW
+
+#else
+
+/* Nobody but the caller fills them: what he leaves open is as usual. */
+#define COLL__NUMBER_USUAL(field, variable, low, high, usual, traits)                                                          \
+    if (c->field == 0 || (c->field < 0 && (traits) & COLL__ONLY_POSITIVE)) c->field = usual;
+#define COLL__SWITCH_USUAL(field, variable)
+#define COLL__TEXT_USUAL(field, variable, usual, traits) if (c->field && !*c->field) c->field = usual;
+
+static coll_status coll__settle_options(coll_config *c)
+{
+    COLL__OPTIONS(COLL__NUMBER_USUAL, COLL__SWITCH_USUAL, COLL__TEXT_USUAL)
+    return COLL_OK;
+}
+
+#undef COLL__TEXT_USUAL
+#undef COLL__SWITCH_USUAL
+#undef COLL__NUMBER_USUAL
+
+#endif
 
 /* For `count` ranks of this process, and whatever transport they will have. */
 static coll_status coll__settle(const coll__program *program, coll__settings *s, const coll_config *config, int count)
@@ -18026,8 +18460,8 @@ static coll_status coll__settle(const coll__program *program, coll__settings *s,
     coll_config *c = &s->config;
     if ((status = coll__settle_arithmetic(s)) < 0) return status;
     if ((status = coll__settle_rank(s)) < 0 || (status = coll__settle_log(c)) < 0
-        || (status = coll__settle_algorithms(s)) < 0 || (status = coll__options_settle(coll__options, c)) < 0) return status;
-    for (int i = 0; program->transports[i]; i++)
+        || (status = coll__settle_algorithms(s)) < 0 || (status = coll__settle_options(c)) < 0) return status;
+    for (int i = 0; COLL__HAS_OPTIONS && program->transports[i]; i++)
         if ((status = coll__options_settle(program->transports[i]->options, c)) < 0) return status;
     if ((status = coll__recorder_settle(c)) < 0 || (status = coll__background_settle(c)) < 0) return status;
     if (c->liveness_timeout_ms > 0 && c->liveness_timeout_ms < LIVENESS_LEAST_MS) c->liveness_timeout_ms = LIVENESS_LEAST_MS;
@@ -18066,6 +18500,22 @@ static const coll__observer coll__observers = {
     .idle = coll__background_turn,
 };
 
+#if !defined(COLL_NO_TUNER)
+
+/* Of a processor that each rank has. */
+static double coll__processor_share(const coll__opened *o)
+{
+    const bool is_one_host = !o->transport->now && o->local_size == o->size;
+
+    return o->share > 0 ? o->share : is_one_host && o->processors < o->size ? (double)o->processors / o->size : 1;
+}
+
+#else
+
+static inline double coll__processor_share(const coll__opened *o) { return (void)o, 1; }
+
+#endif
+
 /* What all communicators over an open transport will share, which it takes over.  NULL: no memory; the transport is closed. */
 static coll__session *coll__session_new(const coll__opened *o, const coll__settings *s)
 {
@@ -18101,8 +18551,7 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
     session->bell = coll__no_bell;
     session->next_id = 1;
     session->processors = o->processors;
-    const bool is_one_host = !transport->now && o->local_size == o->size;
-    session->share = o->share > 0 ? o->share : is_one_host && o->processors < o->size ? (double)o->processors / o->size : 1;
+    session->share = coll__processor_share(o);
     session->is_crowded = o->is_crowded;
     session->offloads_all = o->offloads_all;
     session->is_synchronous = o->is_synchronous;
@@ -18410,7 +18859,7 @@ static void coll__comm_close(coll_comm *comm)
     coll__prepared_orphan(comm);
     coll__comm_unlink(comm);
     if (!is_last && !is_forked) coll__doing_comms(session);
-    if (comm->is_holder) coll__session_drop(comm);
+    if (COLL__MANY_THREADS && comm->is_holder) coll__session_drop(comm);
     if (comm->owner) *comm->owner = NULL;
     coll__comm_free(comm);
     if (is_last) coll__session_free(session);
@@ -18510,6 +18959,8 @@ static coll_status coll__neighbors_set(coll_comm *comm, const coll__graph *wante
  * somebody is lost in the meantime it fails, and those who are left shrink the new world in turn. */
 #ifndef COLL_SHRINK_H
 #define COLL_SHRINK_H
+
+#if !defined(COLL_NO_SHRINK)
 
 /* The configuration of a communicator, for one that takes its place. */
 static void coll__settings_of(const coll_comm *comm, coll__settings *s)
@@ -18633,6 +19084,16 @@ static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
     *out = fresh;
     return status;
 }
+
+#else
+
+static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
+{
+    (void)out;
+    return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "shrink: this program was compiled with COLL_NO_SHRINK");
+}
+
+#endif
 
 /* ---- >>who has failed ---- */
 
@@ -21146,7 +21607,7 @@ static const coll_transport coll__threads_transport = {
     .has_freed = coll__threads_has_freed,
     .has_left = coll__threads_has_left,
     .wake = coll__threads_wake,
-    .shrink = coll__threads_shrink,
+    .shrink = COLL__SHRINKS(coll__threads_shrink),
     .abort = coll__threads_abort,
     .describe = coll__threads_describe,
 };
@@ -24639,7 +25100,8 @@ static coll_status coll__greet_check_auth(coll__greet *g, const coll__identity *
 static coll_status coll__greet_differ(coll__greet *g, const coll__identity *us)
 {
     static const struct { uint32_t bit; const char *name; } parts[] = {
-        { COLL__LACKS_HIERARCHY, "COLL_NO_HIERARCHY" }, { COLL__LACKS_TUNER, "COLL_NO_TUNER" }
+        { COLL__LACKS_CHOICE, "COLL_NO_CHOICE" }, { COLL__LACKS_HIERARCHY, "COLL_NO_HIERARCHY" },
+        { COLL__LACKS_TUNER, "COLL_NO_TUNER" }
     };
     char theirs[80], ours[80];
 
@@ -30080,7 +30542,7 @@ static const coll_transport coll__tcp_transport = {
     .peer_status = coll__tcp_peer_status,
     .has_freed = coll__tcp_has_freed,
     .failed = coll__tcp_failed,
-    .shrink = coll__tcp_shrink,
+    .shrink = COLL__SHRINKS(coll__tcp_shrink),
     .abort = coll__tcp_abort,
     .wake = coll__tcp_wake,
     .in_background = true,
@@ -30402,7 +30864,7 @@ static const coll_transport coll__joined_transport = {
     .peer_status = coll__joined_peer_status,
     .has_freed = coll__joined_has_freed,
     .failed = coll__joined_failed,
-    .shrink = coll__joined_shrink,
+    .shrink = COLL__SHRINKS(coll__joined_shrink),
     .abort = coll__joined_abort,
     .has_left = coll__joined_has_left,
     .wake = coll__joined_wake,
@@ -32378,7 +32840,7 @@ static const coll_transport coll__sim_transport = {
     .host = coll__sim_host_number,
     .report_stall = coll__sim_report_stall,
     .watch = coll__sim_watch,
-    .shrink = coll__sim_shrink,
+    .shrink = COLL__SHRINKS(coll__sim_shrink),
     .has_left = coll__sim_has_left,
     .has_freed = coll__sim_has_freed,
     .now = coll__sim_now,

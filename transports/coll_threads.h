@@ -256,7 +256,7 @@ static const coll_transport coll__threads_transport = {
     .has_freed = coll__threads_has_freed,
     .has_left = coll__threads_has_left,
     .wake = coll__threads_wake,
-    .shrink = coll__threads_shrink,
+    .shrink = COLL__SHRINKS(coll__threads_shrink),
     .abort = coll__threads_abort,
     .describe = coll__threads_describe,
 };

@@ -63,14 +63,6 @@ static bool coll__may_be_used(const coll__algorithm *a, const coll__query *query
     return a->is_canonical || query->is_exact || !query->must_be_canonical;
 }
 
-/* Was this collective left out of the program (COLL_ONLY_KINDS)? */
-static inline bool coll__is_left_out(coll_kind kind)
-{
-    if (COLL__KINDS_THERE == COLL__KINDS_ALL || kind >= COLL_ALLREDUCE_LIST) return false;
-    for (int i = 0; i < COLL__ALGORITHM_COUNT; i++) if (coll__algorithms[i].kind == kind) return false;
-    return true;
-}
-
 /* Is there any? */
 static inline bool coll__can_choose(const coll__query *query)
 {

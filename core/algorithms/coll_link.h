@@ -70,6 +70,7 @@ static inline long coll__lag(const coll__link *link, double slice_bytes)
     const double slice = slice_bytes * link->per_byte;
     const double ticks = slice > 0 ? link->latency / slice + 1 : COLL__LAG_LEAST;
 
+    if (COLL__LAG_MOST == COLL__LAG_LEAST) return COLL__LAG_MOST;
     if (ticks >= COLL__LAG_MOST) return COLL__LAG_MOST;
     return ticks <= COLL__LAG_LEAST ? COLL__LAG_LEAST : (long)ticks + (ticks > (double)(long)ticks);
 }

@@ -4,6 +4,7 @@
  * All closed forms of coll_cost.h that can serve a call are evaluated, fewer than 80, and the cheapest is taken.  All ranks
  * must choose alike, so nothing is seen here but the query, which is equal everywhere, and nothing is computed but sums,
  * products, quotients and comparisons of doubles.
+ * Without the model (COLL_NO_TUNER) their messages and bytes are counted; and there may be no choice (COLL_NO_CHOICE).
  *
  * BITS.  A result has the same bits in every run, but what is measured differs from run to run, and so may the processors that
  * ranks are given.  So neither ever decides about bits.  Where the grouping of a sum shows in its bits, the choice is first
@@ -256,7 +257,7 @@ static inline double coll__lower_bound(const coll__query *query)
                         coll__longer(bytes * query->link->per_byte, reduced * query->link->per_byte_reduced));
 }
 
-#else
+#elif !defined(COLL_NO_CHOICE)
 
 /* Without the model: of the algorithms that need not be cut, with the least radix, the one for which latencies and bytes of the
  * busiest rank are least, counted by running it.  Only what is nominal is seen, so that nothing that is measured, or shared,
@@ -291,6 +292,17 @@ static inline bool coll__choose(coll__choice *choice, const coll__query *query)
         is_found = true;
     }
     return is_found;
+}
+
+#else
+
+/* There is one for each kind. */
+static coll__choice coll__only_choice(coll_kind kind, int size)
+{
+    const coll__algorithm *a = coll__algorithms;
+
+    while (a->kind != kind) a++;
+    return (coll__choice){ .algorithm = a, .radix = 2, .blocks = coll__blocks_of(a, size, 1) };
 }
 
 #endif /* COLL_NO_TUNER */

@@ -13,6 +13,17 @@
  *   COLL_NO_HIERARCHY    collectives by hosts: on a host, between hosts, on a host
  *
  *   COLL_NO_TUNER        the cost model: algorithms are chosen by counting their messages and bytes; coll_measure, tuning files
+ *   COLL_NO_CHOICE       all algorithms but one for each collective, which suits short vectors and few ranks, and with them
+ *                        COLL_NO_TUNER and COLL_NO_HIERARCHY; coll_call.algorithm
+ *   COLL_NO_MESSAGES     send, recv, sendrecv, and collectives in rounds of messages: what is left is done by threads in the
+ *                        memory that they share, with COLL_NO_CHOICE, COLL_NO_NEIGHBORS and COLL_ONLY_TRANSPORTS=threads.
+ *                        Where there are no threads it leaves out nothing
+ *   COLL_NO_LISTS        coll_allreduce_list
+ *   COLL_NO_COUNTS       blocks of different lengths: gatherv, scatterv, allgatherv, reduce_scatterv, alltoallv, alltoallw, and
+ *                        with them COLL_NO_NEIGHBORS and COLL_NO_HIERARCHY
+ *   COLL_NO_SHRINK       coll_shrink
+ *   COLL_NO_WATCH        looking after those that one waits for: warnings of who is late, and errors where a rank has freed the
+ *                        communicator; a time limit ends the wait for them
  *   COLL_NO_NEIGHBORS    collectives of neighbours, and coll_neighbors
  *   COLL_NO_ENV          variables of the environment, launchers with them: what coll_config says is all there is
  *   COLL_NO_TEXT         sentences: an error is its status, and coll_error gives that status's name
@@ -33,9 +44,9 @@
  *                        COLL_NO_URING, COLL_NO_JOINED, COLL_NO_SHM, COLL_NO_LANES, COLL_NO_RECORDER, COLL_NO_TIERS, and i32,
  *                        f32, f64 and bf16, unless COLL_ONLY_TYPES says others.  It meets programs with everything
  *
- *   COLL_TINY            bare metal: COLL_NO_OS, COLL_NO_TUNER, COLL_NO_HIERARCHY, COLL_NO_TIERS, and of the collectives
- *                        barrier, broadcast, reduce, allreduce and allgather, unless COLL_ONLY_KINDS says others; of the
- *                        types i32 and f32, unless COLL_ONLY_TYPES does
+ *   COLL_TINY            bare metal: COLL_NO_OS, COLL_NO_CHOICE, COLL_NO_LISTS, COLL_NO_COUNTS, COLL_NO_SHRINK, COLL_NO_WATCH,
+ *                        COLL_NO_TIERS, and of the collectives barrier, broadcast, reduce, allreduce and allgather, unless
+ *                        COLL_ONLY_KINDS says others; of the types i32 and f32, unless COLL_ONLY_TYPES does
  *
  * Which types of elements may go, and what goes with them, is in coll_parts_types.h.
  *
@@ -89,11 +100,20 @@
 #if !defined(COLL_NO_OS)
 #define COLL_NO_OS 1
 #endif
-#if !defined(COLL_NO_TUNER)
-#define COLL_NO_TUNER 1
+#if !defined(COLL_NO_CHOICE)
+#define COLL_NO_CHOICE 1
 #endif
-#if !defined(COLL_NO_HIERARCHY)
-#define COLL_NO_HIERARCHY 1
+#if !defined(COLL_NO_LISTS)
+#define COLL_NO_LISTS 1
+#endif
+#if !defined(COLL_NO_COUNTS)
+#define COLL_NO_COUNTS 1
+#endif
+#if !defined(COLL_NO_SHRINK)
+#define COLL_NO_SHRINK 1
+#endif
+#if !defined(COLL_NO_WATCH)
+#define COLL_NO_WATCH 1
 #endif
 #if !defined(COLL_NO_TIERS)
 #define COLL_NO_TIERS 1
@@ -171,6 +191,59 @@
 #if !(COLL__LISTED(COLL_ONLY_TRANSPORTS) & 8) && !defined(COLL_NO_SIM)
 #define COLL_NO_SIM 1
 #endif
+#endif
+
+/* ---- >>what one switch takes along ---- */
+
+#if defined(COLL_NO_THREADS) && defined(COLL_NO_MESSAGES)                /* a rank that is alone does what it does in rounds */
+#undef COLL_NO_MESSAGES
+#endif
+#if defined(COLL_NO_MESSAGES)
+#if !defined(COLL_NO_TCP)
+#define COLL_NO_TCP 1
+#endif
+#if !defined(COLL_NO_SIM)
+#define COLL_NO_SIM 1
+#endif
+#if !defined(COLL_NO_NEIGHBORS)
+#define COLL_NO_NEIGHBORS 1
+#endif
+#if !defined(COLL_NO_CHOICE)
+#define COLL_NO_CHOICE 1
+#endif
+#define COLL__LEAVES_OUT_MPI 1
+#endif
+#if defined(COLL_NO_CHOICE)
+#if !defined(COLL_NO_TUNER)
+#define COLL_NO_TUNER 1
+#endif
+#if !defined(COLL_NO_HIERARCHY)
+#define COLL_NO_HIERARCHY 1
+#endif
+#endif
+#if defined(COLL_NO_COUNTS)
+#if !defined(COLL_NO_NEIGHBORS)
+#define COLL_NO_NEIGHBORS 1
+#endif
+#if !defined(COLL_NO_HIERARCHY)
+#define COLL_NO_HIERARCHY 1
+#endif
+#endif
+
+#if defined(COLL_NO_COUNTS)
+#define COLL__HAS_COUNTS 0
+#else
+#define COLL__HAS_COUNTS 1
+#endif
+#if defined(COLL_NO_LISTS)
+#define COLL__HAS_LISTS 0
+#else
+#define COLL__HAS_LISTS 1
+#endif
+#if defined(COLL_NO_MESSAGES)
+#define COLL__HAS_MESSAGES 0
+#else
+#define COLL__HAS_MESSAGES 1
 #endif
 
 /* ---- >>kinds: the same for collectives; COLL__HAS_SCAN is 1 or 0 ---- */
@@ -268,6 +341,12 @@
 #define COLL__HAS_SHM 1
 #endif
 
+#if defined(COLL_NO_TCP)                          /* whose row has options of its own in coll_config          */
+#define COLL__HAS_OPTIONS 0
+#else
+#define COLL__HAS_OPTIONS 1
+#endif
+
 #if defined(COLL_NO_LANES)
 #define COLL__HAS_LANES 0
 #else
@@ -278,7 +357,10 @@
  * bits go into the hello, beside those of the arithmetic. */
 #define COLL__LACKS_HIERARCHY 0x10000
 #define COLL__LACKS_TUNER 0x20000
-#if defined(COLL_NO_HIERARCHY) && defined(COLL_NO_TUNER)
+#define COLL__LACKS_CHOICE 0x40000
+#if defined(COLL_NO_CHOICE)
+#define COLL__LACKS (COLL__LACKS_HIERARCHY | COLL__LACKS_TUNER | COLL__LACKS_CHOICE)
+#elif defined(COLL_NO_HIERARCHY) && defined(COLL_NO_TUNER)
 #define COLL__LACKS (COLL__LACKS_HIERARCHY | COLL__LACKS_TUNER)
 #elif defined(COLL_NO_HIERARCHY)
 #define COLL__LACKS COLL__LACKS_HIERARCHY
@@ -293,6 +375,7 @@
 /* Is anything left out?  Then there are functions that nobody calls. */
 #if defined(COLL_NO_SIM) || defined(COLL_NO_TCP) || defined(COLL_NO_THREADS) || defined(COLL_NO_JOINED) || defined(COLL_NO_SHM) \
     || defined(COLL_NO_LANES) || defined(COLL_NO_RECORDER) || defined(COLL_NO_BACKGROUND) || defined(COLL_NO_HIERARCHY) \
+    || defined(COLL_NO_LISTS) || defined(COLL_NO_COUNTS) || defined(COLL_NO_SHRINK) || defined(COLL_NO_WATCH) \
     || defined(COLL_NO_TUNER) || defined(COLL_NO_ENV) || defined(COLL_NO_TEXT) || COLL__KINDS_THERE != COLL__KINDS_ALL \
     || COLL__TYPES_THERE != COLL__TYPES_ALL || defined(COLL_NO_STOCHASTIC) || defined(COLL_NO_REPRODUCIBLE)
 #define COLL__LEAVES_OUT 1

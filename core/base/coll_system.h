@@ -61,6 +61,8 @@ typedef pthread_t       coll__thread_id;
 typedef pthread_mutex_t coll__lock;
 typedef pthread_cond_t  coll__cond;
 
+enum { COLL__MANY_THREADS = 1 };                  /* a program may have others than this one                */
+
 static inline coll__thread_id coll__thread_self(void) { return pthread_self(); }
 static inline bool coll__thread_is(coll__thread_id a, coll__thread_id b) { return pthread_equal(a, b); }
 static inline void coll__thread_end(coll__thread_id thread) { pthread_join(thread, NULL); }

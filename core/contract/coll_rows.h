@@ -5,6 +5,13 @@
 #include "coll_options.h"
 #include "coll_settings.h"
 
+/* How a transport goes on with those who are left (coll_transport.shrink). */
+#if defined(COLL_NO_SHRINK)
+#define COLL__SHRINKS(how) NULL
+#else
+#define COLL__SHRINKS(how) how
+#endif
+
 /* A rank that is in.  It belongs to whoever has asked for it, who closes the context. */
 typedef struct coll__opened {
     const coll_transport *transport;

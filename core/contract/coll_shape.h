@@ -155,6 +155,10 @@ typedef struct coll__side {
     const unsigned char *at;
 } coll__side;
 
+/* Where no counts are listed (COLL_NO_COUNTS) the compiler is to know. */
+static inline bool coll__is_listed(const coll__side *side) { return COLL__HAS_COUNTS && side->is_listed; }
+static inline bool coll__has_types(const coll__side *side) { return COLL__HAS_COUNTS && side->has_types; }
+
 /* Has this rank that buffer? */
 static inline bool coll__is_held(const coll__side_shape *shape, int rank, int root)
 {
@@ -181,10 +185,10 @@ static coll__side coll__side_of(const coll__side_shape *shape, const coll_call *
 /* Bytes of block `i`, and where it begins.  `unit`: of an element, where blocks have no types; 1 for elements. */
 static size_t coll__side_block(const coll__side *side, size_t unit, int i, size_t *at)
 {
-    const size_t own = side->has_types ? coll_type_size(side->types[i]) : unit;
-    const size_t length = (side->is_listed ? side->counts[i] : side->count) * own;
+    const size_t own = coll__has_types(side) ? coll_type_size(side->types[i]) : unit;
+    const size_t length = (coll__is_listed(side) ? side->counts[i] : side->count) * own;
 
-    *at = side->is_listed ? side->offsets[i] * (side->has_types ? 1 : unit) : (size_t)i * length;
+    *at = coll__is_listed(side) ? side->offsets[i] * (coll__has_types(side) ? 1 : unit) : (size_t)i * length;
     return length;
 }
 

@@ -58,13 +58,12 @@ static bool coll__rounds_explain(coll_request *r, char *text, size_t room)
 
 static const coll__carrier coll__carriers[] = {
     { .name = "message", .traits = COLL__AT_CALL, .takes = coll__message_takes, .start = coll__message_start,
-      .late = coll__messages_late, .end = coll__messages_end_all, .explain = coll__message_explain },
-    { .name = "list", .traits = COLL__AT_CALL, .takes = coll__list_takes, .bind = coll__list_bind, .start = coll__list_start,
-      .unbind = coll__list_unbind, .explain = coll__list_explain },
+      .late = COLL__LATE(coll__messages_late), .end = coll__messages_end_all, .explain = coll__message_explain },
+    COLL__CARRIER_OF_LISTS
     { .name = "transport", .traits = COLL__AS_A_WHOLE, .takes = coll__offload_takes, .start = coll__offload_advance,
-      .advance = coll__offload_advance, .late = coll__offload_late, .explain = coll__offload_explain },
+      .advance = coll__offload_advance, .late = COLL__LATE(coll__offload_late), .explain = coll__offload_explain },
     COLL__CARRIER_OF_HOSTS
-    { .name = "rounds", .start = coll__rounds_start, .advance = coll__execution_advance, .late = coll__rounds_late,
+    { .name = "rounds", .start = coll__rounds_start, .advance = coll__execution_advance, .late = COLL__LATE(coll__rounds_late),
       .explain = coll__rounds_explain },
 };
 

@@ -24,14 +24,14 @@ static coll_status coll__check_list_of(coll_comm *comm, const coll_call *call, c
 {
     size_t total = 0;
 
-    if (!side->is_used || !side->is_listed || side->blocks == 0) return COLL_OK;
+    if (!side->is_used || !coll__is_listed(side) || side->blocks == 0) return COLL_OK;
     const char *const name = coll__kind_shape_of(call->kind)->send.from == COLL__FROM_RECV_LIST ? "recv" : side->name;
     if (!side->counts) return COLL__REFUSE("the %s counts are NULL: give %d, one for each block", name, side->blocks);
-    if (side->has_types && (!side->types || !side->offsets))
+    if (coll__has_types(side) && (!side->types || !side->offsets))
         return COLL__REFUSE("the %s %s are NULL: give %d, one for each block", side->name, side->types ? "offsets" : "types",
                             side->blocks);
     for (int i = 0; i < side->blocks; i++) {
-        const size_t own = side->has_types ? coll_type_size(side->types[i]) : unit;
+        const size_t own = coll__has_types(side) ? coll_type_size(side->types[i]) : unit;
         if (!own && coll__is_mx(side->types[i]))
             return COLL__REFUSE("block %d of %s: %s is a type for the wire only", i, side->name, coll_type_name(side->types[i]));
         if (!own) return COLL__REFUSE("block %d of %s: invalid type %d (see coll_type)", i, side->name, side->types[i]);
@@ -63,7 +63,7 @@ static coll_status coll__check_numbers(coll_comm *comm, const coll_call *call, c
     coll_status status = coll__check_ranks(comm, call);
 
     if (status < 0 || call->kind == COLL_BARRIER) return status;
-    if (!unit && !send->has_types) return coll__refuse_type(comm, call, call->type);
+    if (!unit && !coll__has_types(send)) return coll__refuse_type(comm, call, call->type);
     if (coll__is_beyond_memory(call->count, unit, comm->size) || coll__is_beyond_memory(call->recv_count, unit, comm->size))
         return COLL__REFUSE("%zu x %s on %d ranks is more than memory can hold",
                             coll__most(call->count, call->recv_count), coll_type_name(call->type), comm->size);
@@ -128,8 +128,8 @@ static void coll__offsets_fill(size_t *offsets, const size_t *counts, int blocks
 /* Offsets where there are none: one block after the other.  They belong to the request. */
 static coll_status coll__settle_offsets(coll_comm *comm, coll_call *call, coll__side *send, coll__side *recv, size_t **own)
 {
-    const bool for_send = send->is_used && send->is_listed && !send->offsets;
-    const bool for_recv = recv->is_used && recv->is_listed && !recv->offsets;
+    const bool for_send = send->is_used && coll__is_listed(send) && !send->offsets;
+    const bool for_recv = recv->is_used && coll__is_listed(recv) && !recv->offsets;
     const size_t room = (for_send ? (size_t)send->blocks : 0) + (for_recv ? (size_t)recv->blocks : 0);
 
     if (room == 0) return COLL_OK;
@@ -254,19 +254,21 @@ static bool coll__is_simple(const coll__side *send, const coll__side *recv, size
 {
     const uintptr_t s = (uintptr_t)send->at, r = (uintptr_t)recv->at;
 
-    if (send->is_listed || recv->is_listed) return false;
+    if (coll__is_listed(send) || coll__is_listed(recv)) return false;
     return !send_length || !recv_length || s + send_length <= r || r + recv_length <= s;
 }
 
-static coll_status coll__check_overlap(coll_comm *comm, const coll_call *call, const coll__side *send, const coll__side *recv)
+static coll_status coll__refuse_overlap(coll_comm *comm, const coll_call *call)
+{
+    return COLL__REFUSE("send and recv overlap, but not as an operation in place would: give the same buffer, or two apart");
+}
+
+/* Of sides with lists of blocks. */
+static coll_status coll__check_blocks(coll_comm *comm, const coll_call *call, const coll__side *send, const coll__side *recv,
+                                      bool is_in_place)
 {
     const size_t unit = coll_type_size(call->type);
-    const size_t send_length = coll__side_length(send, unit), recv_length = coll__side_length(recv, unit);
     coll__interval few[16], *list = few;
-
-    if (coll__is_simple(send, recv, send_length, recv_length)) return COLL_OK;
-    const bool is_in_place = send->is_used && recv->is_used && coll__is_in_place(comm, call, send, recv);
-    if (is_in_place && !send->is_listed && !recv->is_listed) return COLL_OK;
     const int room = send->blocks + recv->blocks;
     if (room > 16 && !(list = (coll__interval *)coll__take(coll__like(comm), (size_t)room * sizeof *list)))
         return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for %d blocks", room);
@@ -274,15 +276,24 @@ static coll_status coll__check_overlap(coll_comm *comm, const coll_call *call, c
     if (!is_in_place) {
         n = coll__intervals_of(send, unit, false, list);
         n += coll__intervals_of(recv, unit, true, list + n);
-    } else if (recv->is_listed) {                 /* the input is one of these blocks, or all of them         */
+    } else if (coll__is_listed(recv)) {           /* the input is one of these blocks, or all of them         */
         n = coll__intervals_of(recv, unit, true, list);
     }
     const bool clash = coll__intervals_clash(list, n);
     if (list != few) coll__give(list);
     if (!clash) return COLL_OK;
-    return COLL__REFUSE(send->is_used && !is_in_place && !recv->is_listed
-                            ? "send and recv overlap, but not as an operation in place would: give the same buffer, or two apart"
-                            : "blocks that are received overlap one another, or what is sent: keep them apart");
+    if (send->is_used && !is_in_place && !coll__is_listed(recv)) return coll__refuse_overlap(comm, call);
+    return COLL__REFUSE("blocks that are received overlap one another, or what is sent: keep them apart");
+}
+
+static coll_status coll__check_overlap(coll_comm *comm, const coll_call *call, const coll__side *send, const coll__side *recv)
+{
+    const size_t unit = coll_type_size(call->type);
+
+    if (coll__is_simple(send, recv, coll__side_length(send, unit), coll__side_length(recv, unit))) return COLL_OK;
+    const bool is_in_place = send->is_used && recv->is_used && coll__is_in_place(comm, call, send, recv);
+    if (coll__is_listed(send) || coll__is_listed(recv)) return coll__check_blocks(comm, call, send, recv, is_in_place);
+    return is_in_place ? COLL_OK : coll__refuse_overlap(comm, call);
 }
 
 /* This rank's own block, where each side has a length for it. */
@@ -294,10 +305,11 @@ static coll_status coll__check_own_block(coll_comm *comm, const coll_call *call,
     size_t at;
 
     if (!send->is_used || !recv->is_used || coll__kind_is(call->kind, COLL__NEIGHBORS | COLL__MESSAGE)
-        || (!send->is_listed && !recv->is_listed)) return COLL_OK;
-    const size_t out = coll__side_block(send, unit, send->is_listed ? i : 0, &at);
-    const size_t in = coll__side_block(recv, unit, recv->is_listed ? i : 0, &at);
-    const coll_type from = send->has_types ? send->types[i] : call->type, to = recv->has_types ? recv->types[i] : call->type;
+        || (!coll__is_listed(send) && !coll__is_listed(recv))) return COLL_OK;
+    const size_t out = coll__side_block(send, unit, coll__is_listed(send) ? i : 0, &at);
+    const size_t in = coll__side_block(recv, unit, coll__is_listed(recv) ? i : 0, &at);
+    const coll_type from = coll__has_types(send) ? send->types[i] : call->type;
+    const coll_type to = coll__has_types(recv) ? recv->types[i] : call->type;
     if (out == in && (out == 0 || from == to)) return COLL_OK;
     return COLL__REFUSE("this rank's own block has %zu x %s in send, but %zu x %s in recv: make them the same",
                         out / coll_type_size(from), coll__type_text(from, types[0], sizeof types[0]), in / coll_type_size(to),
@@ -332,7 +344,7 @@ static coll_status coll__check_buffers(coll_comm *comm, coll_call *call, coll__s
         const size_t length = side->at ? 0 : coll__side_length(side, unit);
         if (length)
             return COLL__REFUSE("%s is NULL, with %zu %s: give their address", side->name,
-                                side->has_types ? length : length / unit, side->has_types ? "bytes" : "elements");
+                                coll__has_types(side) ? length : length / unit, coll__has_types(side) ? "bytes" : "elements");
     }
     if (comm->session->inspect && !coll__is_extended(comm)) {
         const coll_status here = coll__check_memory(comm, call, sides, unit);
@@ -344,6 +356,9 @@ static coll_status coll__check_buffers(coll_comm *comm, coll_call *call, coll__s
 
 /* ---- >>residual ---- */
 
+/* Without a type of 8 or 16 bits there is no wire that leaves anything out, and every residual is refused. */
+#define COLL__HAS_FEEDBACK COLL__HAS_ANY(COLL__TYPES_MIXED)
+
 static coll_status coll__check_feedback(coll_comm *comm, const coll_call *call)
 {
     const coll_type type = call->type;
@@ -352,8 +367,9 @@ static coll_status coll__check_feedback(coll_comm *comm, const coll_call *call)
     if (type != COLL_F32 && type != COLL_F16 && type != COLL_BF16)
         return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "there is no residual of %s, only of f32, f16 and bf16",
                                   coll_type_name(type));
-    if (call->wire == type) return COLL__REFUSE("there is a residual, but the wire has the type of the buffers, and leaves "
-                                                 "nothing out: set wire, or leave residual NULL");
+    if (!COLL__HAS_FEEDBACK || call->wire == type)
+        return COLL__REFUSE("there is a residual, but the wire has the type of the buffers, and leaves nothing out: set wire, or "
+                            "leave residual NULL");
     return COLL_OK;
 }
 
@@ -372,6 +388,8 @@ static coll_status coll__check_residual(coll_comm *comm, const coll_call *call, 
 }
 
 /* ---- >>algorithm ---- */
+
+#if !defined(COLL_NO_CHOICE)
 
 /* What the tuner is asked for a call whose arithmetic is settled. */
 static coll__query coll__query_of(const coll_comm *comm, const coll__numbers *numbers, const coll_call *call,
@@ -414,6 +432,45 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
                                call->algorithm, coll_kind_name(call->kind), known);
 }
 
+#else
+
+static coll_status coll__check_algorithm(coll_comm *comm, const coll_call *call, const coll__codec *codec)
+{
+    (void)codec;
+    if (coll__kind_is_message(call->kind) || !call->algorithm) return COLL_OK;
+    return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "algorithm \"%.32s\", but this program was compiled with "
+                               "COLL_NO_CHOICE", call->algorithm);
+}
+
+#endif
+
+/* ---- >>kinds ---- */
+
+/* The collectives of this program, a bit each. */
+#define COLL__KINDS(has, first, last) ((has) ? (2u << (last)) - (1u << (first)) : 0u)
+#define COLL__KINDS_HERE                                                                                                       \
+    (COLL__KINDS(COLL__HAS_BARRIER, COLL_BARRIER, COLL_BARRIER)                                                                \
+     | COLL__KINDS(COLL__HAS_BROADCAST, COLL_BROADCAST, COLL_BROADCAST) | COLL__KINDS(COLL__HAS_REDUCE, COLL_REDUCE, COLL_REDUCE) \
+     | COLL__KINDS(COLL__HAS_ALLREDUCE, COLL_ALLREDUCE, COLL_ALLREDUCE)                                                        \
+     | COLL__KINDS(COLL__HAS_REDUCE_SCATTER, COLL_REDUCE_SCATTER, COLL_REDUCE_SCATTERV)                                        \
+     | COLL__KINDS(COLL__HAS_SCAN, COLL_SCAN, COLL_EXSCAN) | COLL__KINDS(COLL__HAS_GATHER, COLL_GATHER, COLL_GATHERV)          \
+     | COLL__KINDS(COLL__HAS_SCATTER, COLL_SCATTER, COLL_SCATTERV)                                                             \
+     | COLL__KINDS(COLL__HAS_ALLGATHER, COLL_ALLGATHER, COLL_ALLGATHERV)                                                       \
+     | COLL__KINDS(COLL__HAS_ALLTOALL, COLL_ALLTOALL, COLL_ALLTOALLW)                                                          \
+     | COLL__KINDS(COLL__HAS_NEIGHBOR, COLL_NEIGHBOR_ALLGATHER, COLL_NEIGHBOR_ALLTOALLW))
+
+/* The switch by which a kind of call was left out of this program; NULL: it is there. */
+static inline const char *coll__kind_switch(coll_kind kind)
+{
+    if (kind == COLL_ALLREDUCE_LIST) return COLL__HAS_LISTS ? NULL : "COLL_NO_LISTS";
+    if (coll__kind_is_message(kind)) return COLL__HAS_MESSAGES ? NULL : "COLL_NO_MESSAGES";
+    if (!(COLL__KINDS_HERE >> kind & 1)) return COLL__SWITCH_OF_KIND(kind);
+    return !COLL__HAS_COUNTS && coll__kind_is(kind, COLL__SUMMED | COLL__PAIRWISE) ? "COLL_NO_COUNTS" : NULL;
+}
+
+#undef COLL__KINDS_HERE
+#undef COLL__KINDS
+
 /* ---- >>the whole check ---- */
 
 /* The most frequent case, which a few looks find right: a call like the last one of its kind.  Gives its arithmetic, or NULL:
@@ -441,7 +498,7 @@ static coll_status coll__check_call(coll_comm *comm, coll_call *call, coll__code
         return COLL_OK;
     }
     coll__sides_of(comm, call, &send, &recv);
-    if (send.has_types) call->type = 0;           /* w: blocks have types of their own, and lengths are in bytes  */
+    if (coll__has_types(&send)) call->type = 0;   /* w: blocks have types of their own, and lengths are in bytes  */
     const bool exchanges = coll__kind_exchanges(call->kind);
     if (exchanges && (call->send == COLL_IN_PLACE || call->send == call->recv)) coll__settle_exchange(call, &send, &recv);
     if ((status = coll__check_numbers(comm, call, &send, &recv)) < 0) return status;
@@ -454,7 +511,7 @@ static coll_status coll__check_call(coll_comm *comm, coll_call *call, coll__code
     if ((status = coll__settle_offsets(comm, call, &send, &recv, own)) < 0) return status;
     if ((status = coll__settle_in_place(comm, call, &send, &recv)) < 0) return status;
     if ((status = coll__check_buffers(comm, call, &send, &recv)) < 0) return status;
-    if (call->residual) return coll__check_residual(comm, call, &recv);
+    if (COLL__HAS_FEEDBACK && call->residual) return coll__check_residual(comm, call, &recv);
     if (!own || !*own) coll__plan_make(comm, call, codec);
     return COLL_OK;
 }
@@ -506,10 +563,10 @@ static coll_status coll__check(coll_comm *comm, coll_call *call, coll__codec *co
         const coll_call *const none = NULL;
         return coll__explain_error(comm, none, COLL_ERR_ARGUMENT, "invalid kind %d (see coll_kind)", (int)call->kind);
     }
-    if (coll__is_left_out(call->kind))
-        return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "this program was compiled without it (%s)",
-                                   COLL__SWITCH_OF_KIND(call->kind));
-    if (call->kind == COLL_ALLREDUCE_LIST) {
+    const char *const left_out = coll__kind_switch(call->kind);
+    if (left_out)
+        return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "this program was compiled without it (%s)", left_out);
+    if (COLL__HAS_LISTS && call->kind == COLL_ALLREDUCE_LIST) {
         if ((status = coll__check_list(comm, call)) < 0) return status;
     } else if ((status = coll__check_call(comm, call, codec, own)) < 0
                || (status = coll__check_algorithm(comm, call, codec)) < 0) {

@@ -461,7 +461,7 @@ static unsigned char coll__hash_options(const coll_call *call, bool reduces)
     }
     for (const char *at = call->algorithm; at && *at; at++) hash = hash * 131 + (unsigned char)*at;
     if (hash == 0) return 0;
-    return (unsigned char)(COLL__FLAGS + 1 + ((hash * 0x9e3779b97f4a7c15u) >> 32) % (255 - COLL__FLAGS));
+    return (unsigned char)(COLL__FLAGS + 1 + (uint32_t)((hash * 0x9e3779b97f4a7c15u) >> 32) % (255 - COLL__FLAGS));
 }
 
 enum { COLL__PREPARED_MOST = 0xfff };            /* this one, or a later one                                 */

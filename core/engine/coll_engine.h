@@ -135,7 +135,7 @@ static void coll__head_set_pair(const coll_request *r, coll_xfer *x, const coll_
     const coll__layout *l = span->place == COLL__INPUT ? &execution->input : &execution->result;
     const int block = coll__span_at(span, 0, l->blocks);
 
-    const size_t count = l->kind == COLL__LISTED ? l->counts[block] : l->count;
+    const size_t count = COLL__HAS_COUNTS && l->kind == COLL__LISTED ? l->counts[block] : l->count;
 
     coll__put64(x->head + 24, count);
     if (l->types) coll__put32(x->head + 16, count > 0 ? (uint32_t)l->types[block] : 0);

@@ -17,6 +17,8 @@
 #ifndef COLL_ENTER_H
 #define COLL_ENTER_H
 
+#if !defined(COLL_NO_OS)
+
 /* Its address says which thread this is, with no call of a function. */
 static COLL__THREAD_LOCAL char coll__thread_mark;
 
@@ -89,6 +91,25 @@ static inline void coll__door_leave(coll__door *door)
     }
 }
 
+#else
+
+/* Who calls in an interrupt may find that somebody is inside. */
+static inline bool coll__door_enter_again(coll__door *door) { return !__atomic_exchange_n(&door->is_taken, 1, __ATOMIC_ACQUIRE); }
+static inline void coll__door_leave_again(coll__door *door) { __atomic_store_n(&door->is_taken, 0, __ATOMIC_RELEASE); }
+static inline void coll__door_leave(coll__door *door) { coll__door_leave_again(door); }
+
+static inline bool coll__door_enter(coll__door *door, const coll__session *session)
+{
+    return (void)session, coll__door_enter_again(door);
+}
+
+static inline bool coll__door_claim(coll__door *door, const coll__session *session, bool waits)
+{
+    return (void)session, (void)waits, coll__door_enter_again(door);
+}
+
+#endif
+
 /* Why nobody may enter. */
 static __attribute__((noinline)) coll_status coll__stay_out(const coll_comm *comm)
 {
@@ -106,7 +127,7 @@ static inline coll_status coll__enter(coll_comm *comm)
 
 static inline coll_status coll__leave(coll_comm *comm, coll_status status)
 {
-    if (comm->is_holder) coll__session_drop(comm);
+    if (COLL__MANY_THREADS && comm->is_holder) coll__session_drop(comm);
     coll__door_leave(&comm->door);
     return status;
 }

@@ -19,6 +19,13 @@ static inline coll__range coll__part(size_t total, int bits, size_t parts, size_
     return (coll__range){ at, coll__least((each + (i < longer)) << bits, total - at) };
 }
 
+/* Block `block` of a list. */
+static inline coll__range coll__listed_range(const coll__layout *l, int block)
+{
+    if (!COLL__HAS_COUNTS) return (coll__range){ 0, 0 };
+    return (coll__range){ l->offsets[block], l->counts[block] * (l->types ? coll_type_size(l->types[block]) : 1) };
+}
+
 /* Block `block` of a buffer, in elements; with types of its own, in bytes. */
 static coll__range coll__block_range(const coll__layout *l, int block)
 {
@@ -26,7 +33,7 @@ static coll__range coll__block_range(const coll__layout *l, int block)
     case COLL__ONE: return (coll__range){ 0, l->count };
     case COLL__EQUAL: return (coll__range){ (size_t)block * l->count, l->count };
     case COLL__CUT: return coll__part(l->count, l->group_bits, (size_t)l->blocks, (size_t)block);
-    default: return (coll__range){ l->offsets[block], l->counts[block] * (l->types ? coll_type_size(l->types[block]) : 1) };
+    default: return coll__listed_range(l, block);
     }
 }
 
@@ -91,11 +98,11 @@ static coll__layout coll__layout_of(const coll_request *r, const coll__side_shap
     coll__layout l = { .kind = cut ? COLL__CUT : COLL__ONE, .base = coll__behind(side->at, 0), .count = side->count,
                        .blocks = cut ? cut : r->comm->size, .group_bits = r->codec.group_bits };
 
-    if (side->is_listed) {
+    if (coll__is_listed(side)) {
         l.kind = COLL__LISTED;
         l.counts = side->counts;
         l.offsets = side->offsets;
-        l.types = side->has_types ? side->types : NULL;
+        l.types = coll__has_types(side) ? side->types : NULL;
     } else if (shape->over != COLL__OVER_ONE && shape->from == COLL__FROM_COUNT) l.kind = COLL__EQUAL;
     if (l.kind == COLL__LISTED || l.kind == COLL__EQUAL) l.blocks = side->blocks;
     return l;
@@ -122,7 +129,7 @@ static size_t coll__layout_total(const coll__layout *l, size_t *longest)
     size_t total = 0;
 
     *longest = 0;
-    if (l->kind != COLL__LISTED) {
+    if (!COLL__HAS_COUNTS || l->kind != COLL__LISTED) {
         *longest = l->kind == COLL__CUT ? coll__part(l->count, l->group_bits, (size_t)l->blocks, 0).count : l->count;
         return l->kind == COLL__EQUAL ? l->count * (size_t)l->blocks : l->count;
     }
@@ -245,7 +252,7 @@ static inline coll__cached *coll__cached_execution(const coll_request *r)
     const coll__order *order = r->order;
     coll__cached *c;
 
-    for (unsigned i = 0; i < COLL__CACHED && (c = coll__cached_at(order, i)) != NULL; i++)
+    for (unsigned i = 0; COLL__CACHED_MOST > 0 && i < COLL__CACHED && (c = coll__cached_at(order, i)) != NULL; i++)
         if (c->has_execution && c->call.root == r->call.root && c->call.scale == r->call.scale && c->arenas == order->arenas
             && coll__is_like_cached(r, c)) return coll__execution_is_repeatable(r) ? c : NULL;
     return NULL;
@@ -281,6 +288,8 @@ static void coll__cached_set(coll__cached *cached, const coll_request *r, const 
     order->cached_next++;
 }
 
+#if !defined(COLL_NO_CHOICE)
+
 /* The choice for a checked call; *is_cached: it is one that was made before. */
 static coll__choice coll__choice_of(const coll_request *r, bool *is_cached)
 {
@@ -301,6 +310,16 @@ static coll__choice coll__choice_of(const coll_request *r, bool *is_cached)
     return choice;
 }
 
+#else
+
+static coll__choice coll__choice_of(const coll_request *r, bool *is_cached)
+{
+    *is_cached = true;                            /* in effect                                                */
+    return coll__only_choice(r->call.kind, r->comm->size);
+}
+
+#endif
+
 /* ---- >>planning ---- */
 
 /* Choose the algorithm of a checked call, walk through its rounds once to see what they need, and cut the vector. */
@@ -310,7 +329,7 @@ static coll_status coll__execution_plan(coll_request *r)
 
     memset(execution, 0, sizeof *execution);
     execution->choice = r->way ? *r->way : coll__choice_of(r, &execution->is_chosen_before);
-    if (execution->choice.algorithm->has_order && coll__comm_topology(r->comm) < 0) return COLL_ERR_MEMORY;
+    if (COLL__HAS_ORDERS && execution->choice.algorithm->has_order && coll__comm_topology(r->comm) < 0) return COLL_ERR_MEMORY;
     coll__execution_layouts(execution, r, execution->choice.blocks);
     (void)coll__layout_total(execution->vector, &execution->longest);
     for (;; execution->rounds++) {
@@ -417,7 +436,8 @@ static coll_status coll__execution_lay_out(coll__execution *execution, coll_requ
     const size_t rounds = (size_t)execution->rounds;
     const size_t stages = coll__least((size_t)execution->slices, (size_t)execution->lag * rounds);
     const size_t cached_length = n.lists + coll__round_up(rounds * sizeof(coll__stage), 64) + rounds * n.table;
-    const bool can_return = execution->slices == 1 && cached_length <= COLL__CACHED_MOST && coll__execution_is_repeatable(r);
+    const bool can_return = COLL__CACHED_MOST > 0 && execution->slices == 1 && cached_length <= COLL__CACHED_MOST
+                         && coll__execution_is_repeatable(r);
     coll__cached *cached = can_return ? coll__cached_reserve(r->order, cached_length) : NULL;
     unsigned char *at = cached ? (unsigned char *)cached->memory : NULL;
 

@@ -7,6 +7,8 @@
 #ifndef COLL_LIST_H
 #define COLL_LIST_H
 
+#if !defined(COLL_NO_LISTS)
+
 enum { COLL__SMALL_MOST = 64 << 10, COLL__PART_MOST = 1 << 20 };
 
 typedef struct coll__list {
@@ -214,4 +216,13 @@ static bool coll__list_explain(coll_request *r, char *text, size_t room)
     return true;
 }
 
+#define COLL__CARRIER_OF_LISTS                                                                                                \
+    { .name = "list", .traits = COLL__AT_CALL, .takes = coll__list_takes, .bind = coll__list_bind, .start = coll__list_start,  \
+      .unbind = coll__list_unbind, .explain = coll__list_explain },
+
+#else
+
+#define COLL__CARRIER_OF_LISTS                    /* refused by coll_check.h                                  */
+
+#endif
 #endif /* COLL_LIST_H */

@@ -259,39 +259,6 @@ static coll_status coll__note_message(coll__session *session, int peer, const un
     return coll__body_receive(session, to, head, buffer, m.is_long ? 0 : m.length);
 }
 
-/* Forget who has freed communicators that this rank has freed too.  One that is not there may still come, while some are being
- * made; the others are over, for numbers are given in rising order. */
-static void coll__gone_sweep(coll__session *session)
-{
-    coll__gone **at = session->messages ? &session->messages->gone : NULL;
-
-    while (at && *at && session->deriving == 0) {
-        coll__gone *g = *at;
-        const coll_comm *comm = session->comms;
-        while (comm && comm->id != g->comm) comm = comm->next;
-        if (comm || g->comm >= session->next_id) {
-            at = &g->next;
-            continue;
-        }
-        *at = g->next;
-        coll__give(g);
-    }
-}
-
-static coll_status coll__note_gone(coll__session *session, int peer, uint32_t comm, uint64_t sequence)
-{
-    coll__gone *gone = (coll__gone *)coll__take_zeros(coll__like(session), 1, sizeof *gone);
-
-    if (!gone) return COLL_ERR_MEMORY;
-    gone->peer = peer;
-    gone->comm = comm;
-    gone->sequence = (uint32_t)sequence;
-    gone->next = session->messages->gone;
-    session->messages->gone = gone;
-    coll__gone_sweep(session);
-    return COLL_OK;
-}
-
 /* More credit, or the news that there will not be more so soon. */
 static coll_status coll__note_credit(coll__session *session, int peer, const unsigned char *head)
 {
@@ -398,33 +365,12 @@ static coll_status coll__outgoing_advance(coll__session *session)
     return status;
 }
 
-/* What this peer has said when it freed a communicator; NULL: nothing. */
-static const coll__gone *coll__gone_of(const coll__session *session, int peer, uint32_t comm)
-{
-    const coll__gone *g = session->messages ? session->messages->gone : NULL;
-
-    while (g && (g->peer != peer || g->comm != comm)) g = g->next;
-    return g;
-}
-
 /* Has this peer left, or freed the communicator of this message?  What the transport has of it may be there already, and need
  * nothing more of one that has only freed. */
 static bool coll__peer_is_gone(const coll__session *session, int peer, const coll__message *m)
 {
     if (session->transport->has_left && session->transport->has_left(session->context, peer)) return true;
     return !m->is_queued && coll__gone_of(session, peer, m->comm);
-}
-
-/* Where the transport does not know who has freed a communicator, its members listen to one another: from its beginning, or, in
- * that of coll_init, from when one has waited for long. */
-static coll_status coll__messages_hear(const coll_comm *comm)
-{
-    coll__session *session = comm->session;
-    coll_status status = COLL_OK;
-
-    for (int i = 0; i < comm->size && !session->transport->has_freed && status == COLL_OK; i++)
-        status = coll__peer_open(session, coll__world_rank(comm, i));
-    return status;
 }
 
 /* Whoever could still end this message's waiting is gone; gives one of them, or -1. */
@@ -597,10 +543,7 @@ static void coll__messages_free(coll__session *session)
     coll__message_free_all(all->spare[0]);
     coll__message_free_all(all->spare[1]);
     coll__bins_free(&all->bins);
-    for (coll__gone *g = all->gone, *next; g; g = next) {
-        next = g->next;
-        coll__give(g);
-    }
+    coll__gone_free(all);
     coll__give(all->peers);
     coll__give(all);
     session->messages = NULL;
@@ -655,15 +598,7 @@ static void coll__messages_close(coll_comm *comm, coll_status status)
         if (m->comm != comm->id) continue;
         (void)coll__message_dismiss(session, m);
     }
-    for (coll__gone **at = &all->gone; *at;) {
-        coll__gone *g = *at;
-        if (g->comm != comm->id) {
-            at = &g->next;
-            continue;
-        }
-        *at = g->next;
-        coll__give(g);
-    }
+    coll__gone_forget(all, comm->id);
     for (int i = 0; i < comm->size && said == COLL_OK; i++) {
         const coll__message about = { .peer = coll__world_rank(comm, i), .comm = comm->id, .count = comm->sequence };
         if (about.peer != session->rank && all->peers[about.peer].is_open) said = coll__reply(session, COLL__NOTE_GONE, &about);

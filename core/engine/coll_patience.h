@@ -4,6 +4,20 @@
 
 enum { COLL__WARN_FIRST_MS = 10000, COLL__ASK_BEFORE_MS = 500, COLL__REPORT_AFTER_MS = 100, COLL__YIELDS_A_CLOCK = 4 };
 
+/* The transport is told of a stall, once: in which call. */
+static void coll__patience_report(const coll_request *r, bool is_virtual, int64_t now, int64_t *report_at)
+{
+    const coll__session *session = r->comm->session;
+    const coll_request *running = r->order && r->order->queue ? r->order->queue : r;
+
+    if (now < *report_at && !(is_virtual && session->transport->report_stall)) return;
+    if (is_virtual || (running->order && !coll__kind_is_message(running->call.kind)))
+        session->transport->report_stall(session->context, running->head);
+    *report_at = coll__never;
+}
+
+#if !defined(COLL_NO_WATCH)
+
 /* ---- >>what is said of those who are late ---- */
 
 /* "ranks 3, 5-7", and when that is most of them also whom it is not. */
@@ -60,13 +74,16 @@ static coll_status coll__late(coll_request *r, int64_t waited_ns, coll__lateness
     return coll__comm_fail(r->comm, &failure);
 }
 
-/* ---- >>waiting ---- */
+/* ---- >>patience ---- */
 
 /* What a wait has to do at which time. */
 typedef struct coll__patience {
     bool    is_virtual;                           /* such a world notices by itself when nothing can move     */
     int64_t began, spin_end, ask_at, warn_at, report_at, freed_at, deadline;
 } coll__patience;
+
+#define COLL__PATIENCE_FRESH                                                                                                   \
+    { .ask_at = coll__never, .warn_at = coll__never, .report_at = coll__never, .freed_at = coll__never, .deadline = coll__never }
 
 static void coll__patience_begin(coll__patience *p, const coll_request *r)
 {
@@ -111,14 +128,50 @@ static coll_status coll__patience_check(coll__patience *p, coll_request *r, int6
         if (!p->is_virtual) p->freed_at = now + (now - p->began < most ? now - p->began : most);
         if (coll__check_freed(r) < 0) return r->status;
     }
-    if (now >= p->report_at || (p->is_virtual && session->transport->report_stall)) {
-        const coll_request *running = r->order && r->order->queue ? r->order->queue : r;
-        const bool is_ordered = running->order && !coll__kind_is_message(running->call.kind);
-        if (is_ordered || p->is_virtual) session->transport->report_stall(session->context, running->head);
-        p->report_at = coll__never;
-    }
+    coll__patience_report(r, p->is_virtual, now, &p->report_at);
     return COLL_OK;
 }
+
+#else
+
+/* Nobody is looked after: there are a time limit, and a transport that is told of a stall. */
+typedef struct coll__patience {
+    bool    is_virtual;
+    int64_t spin_end, report_at, deadline;
+} coll__patience;
+
+#define COLL__PATIENCE_FRESH { .report_at = coll__never, .deadline = coll__never }
+
+static void coll__patience_begin(coll__patience *p, const coll_request *r)
+{
+    const coll__session *session = r->comm->session;
+    const int limit_ms = r->call.timeout_ms > 0 ? r->call.timeout_ms : session->stall_timeout_ms;
+    const int64_t began = coll__clock(session);
+
+    p->is_virtual = session->transport->now != NULL;
+    p->spin_end = began + (int64_t)session->spin_us * 1000;
+    p->report_at = session->transport->report_stall && !p->is_virtual ? began + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS
+                                                                      : coll__never;
+    p->deadline = limit_ms > 0 ? began + (int64_t)limit_ms * COLL__MS : coll__never;
+}
+
+static int64_t coll__patience_next(const coll__patience *p) { return p->deadline < p->report_at ? p->deadline : p->report_at; }
+
+static coll_status coll__patience_check(coll__patience *p, coll_request *r, int64_t now)
+{
+    coll_failure failure = { COLL_OK, -1, "" };
+
+    if (now >= p->deadline) {
+        coll__blame(&failure, COLL_ERR_TIMEOUT, -1, "no word from the others in time (rank %d waited)", r->comm->session->rank);
+        return coll__comm_fail(r->comm, &failure);
+    }
+    coll__patience_report(r, p->is_virtual, now, &p->report_at);
+    return COLL_OK;
+}
+
+#endif
+
+/* ---- >>waiting ---- */
 
 /* In place of a long sleep in the transport, with which something else may have to end. */
 static int coll__silent_nap(const coll__goal *goal)
@@ -134,8 +187,7 @@ static int coll__silent_nap(const coll__goal *goal)
 static void coll__wait_until_reached(const coll__goal *goal)
 {
     coll__session *session = goal->comm->session;
-    coll__patience p = { .ask_at = coll__never, .warn_at = coll__never, .report_at = coll__never, .freed_at = coll__never,
-                         .deadline = coll__never };
+    coll__patience p = COLL__PATIENCE_FRESH;
     const int looks_a_clock = session->spin_us <= 0 ? 1 : session->is_crowded ? COLL__YIELDS_A_CLOCK : COLL__LOOKS_A_CLOCK;
     const coll_status *const status = goal->status;
     bool has_begun = false, has_slept = false;

@@ -112,7 +112,7 @@ static inline void coll__pause(const coll__session *session, int looks)
 
 static inline bool coll__is_shared(const coll__session *session)
 {
-    return __atomic_load_n(&session->is_shared, __ATOMIC_ACQUIRE);
+    return COLL__MANY_THREADS && __atomic_load_n(&session->is_shared, __ATOMIC_ACQUIRE);
 }
 
 static void coll__session_take_locked(coll_comm *comm)
@@ -188,6 +188,11 @@ static bool coll__session_share(const coll__goal *goal, int64_t next)
 
 /* ---- >>lateness ---- */
 
+#if !defined(COLL_NO_WATCH)
+
+/* What tells whom a carrier's call waits for. */
+#define COLL__LATE(mark) mark
+
 /* Mark the ranks of the session that a request waits for.  Gives how many; 0: it is none in particular. */
 static int coll__late_ranks(const coll_request *r, unsigned char *is_late)
 {
@@ -199,5 +204,11 @@ static int coll__late_ranks(const coll_request *r, unsigned char *is_late)
     for (int i = 0; i < session->size; i++) count += is_late[i];
     return count;
 }
+
+#else
+
+#define COLL__LATE(mark) NULL
+
+#endif
 
 #endif /* COLL_PROGRESS_H */

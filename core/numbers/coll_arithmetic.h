@@ -16,6 +16,9 @@ enum {
     COLL__ROUNDS_UP = 0x400, COLL__ROUNDS_DOWN = 0x800, COLL__ROUNDS_TO_ZERO = 0x1000
 };
 
+/* Flags and modes go for all types; a program without f64 asks of f32 alone, for its processor may have no other. */
+#if COLL__HAS_ANY(COLL__TYPED_f64 | COLL__TYPES_COMPLEX | COLL__TYPES_PAIRS) || !defined(COLL_NO_TUNER)
+
 /* What the processor has been told, of f64 and f32.  Nothing here can be worked out before the program runs. */
 static uint32_t coll__processor_modes(void)
 {
@@ -48,6 +51,39 @@ static COLL__UNUSED COLL__KERNEL uint32_t coll__arithmetic(void)
     if (coll__bits64(tenth) != UINT64_C(0x3fb999999999999a)) word |= COLL__SHORTENS;
     return word;
 }
+
+#else
+
+static uint32_t coll__processor_modes(void)
+{
+    volatile float one = 1, tiny = 0x1p-60f, least = coll__float32(0x00800000u), lower = coll__float32(1u);
+    const float above = one + tiny, below = one - tiny, beneath = -one - tiny;
+    uint32_t modes = 0;
+
+    if (coll__bits32(least * 0.5f) == 0) modes |= COLL__FLUSHES;
+    if (coll__bits32(lower * 0x1p60f) == 0) modes |= COLL__IGNORES_SUBNORMALS;
+    if (above > 1) return modes | COLL__ROUNDS_UP;
+    if (beneath < -1) return modes | COLL__ROUNDS_DOWN;
+    return below < 1 ? modes | COLL__ROUNDS_TO_ZERO : modes;
+}
+
+static COLL__UNUSED COLL__KERNEL uint32_t coll__arithmetic(void)
+{
+    volatile float near_one = 1 + 0x1p-12f, square = 1 + 0x1p-11f, large = 0x1p30f, one = 1, five = 5;
+    volatile float minus_zero = coll__float32(0x80000000u), nan = coll__float32(COLL__NAN_F32);
+    const float a = near_one, b = large, c = one, product = a * a - square;
+    uint32_t word = coll__processor_modes();
+    const bool is_to_nearest = !(word & (COLL__ROUNDS_UP | COLL__ROUNDS_DOWN | COLL__ROUNDS_TO_ZERO));
+
+    if (coll__bits32(product) == coll__bits32(0x1p-24f)) word |= COLL__FUSES;
+    if (coll__bits32((c + b) - b) == coll__bits32(1)) word |= COLL__REORDERS;
+    if (is_to_nearest && coll__bits32(five / 3.0f) != 0x3fd55555u) word |= COLL__INVERTS;
+    if (is_to_nearest && coll__bits32(minus_zero + 0.0f) != 0) word |= COLL__DROPS_SIGNS;
+    if (coll__bits32(coll__canon32(-nan)) != COLL__NAN_F32) word |= COLL__HAS_NO_NAN;
+    return word;
+}
+
+#endif
 
 /* What the word says, behind "it": "flushes subnormals". */
 static COLL__UNUSED void coll__arithmetic_text(uint32_t word, char *text, size_t room)

@@ -73,7 +73,7 @@ COLL__FINISH(coll__truth_f32, coll__raw_f32, float, (float)(x != 0) * scale)
 COLL__FINISH(coll__truth_f64, coll__raw_f64, double, (double)(x != 0) * scale)
 COLL__FINISH(coll__clamp_f32, coll__raw_f32, float, x > scale ? scale : x < -scale ? -scale : x)
 COLL__FINISH(coll__clamp_f64, coll__raw_f64, double, x > scale ? scale : x < -scale ? -scale : x)
-COLL__FINISH_IN(base, coll__divide_i64, coll__raw_i64, int64_t, x / ranks)
+COLL__FINISH_IN(base, coll__divide_i64, coll__raw_i64, int32_t, x / ranks)
 
 #if !defined(COLL__NO_INT128)
 COLL__INLINE coll__int128 coll__wide_i64(int64_t x) { return x; }
@@ -107,7 +107,7 @@ COLL__MAP_IN(base, coll__load_i64, coll__raw_i128, coll__raw_i64, coll__wide_i64
 COLL__MAP_IN(base, coll__load_u64, coll__raw_i128, coll__raw_u64, coll__wide_u64(x))
 COLL__MAP_IN(base, coll__store_64, coll__raw_u64, coll__raw_i128, coll__low_64(x))
 COLL__FOLD_IN(base, coll__sum_i128, coll__raw_i128, coll__raw_i128, coll__sum_of_wide(a, b))
-COLL__FINISH_IN(base, coll__divide_i128, coll__raw_i128, int64_t, coll__quotient(x, ranks))
+COLL__FINISH_IN(base, coll__divide_i128, coll__raw_i128, int32_t, coll__quotient(x, ranks))
 
 /* Complex numbers are twice as many reals. */
 #define COLL__COMPLEX_IN(tier, name, bits)                                                          \

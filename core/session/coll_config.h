@@ -81,6 +81,19 @@ static coll_status coll__settle_log(coll_config *c)
                               coll__variable("COLL_DEBUG"));
 }
 
+#else
+
+static coll_log_level coll__log_level(const coll_config *config)
+{
+    return config && config->log_level != 0 ? config->log_level : COLL_LOG_WARN;
+}
+
+static coll_status coll__settle_log(coll_config *c) { return c->log_level = coll__log_level(c), COLL_OK; }
+
+#endif
+
+#if !defined(COLL_NO_ENV) && !defined(COLL_NO_CHOICE)
+
 /* COLL_ALGORITHM=allreduce=ring,alltoall=circulant:4 */
 static coll_status coll__settle_algorithms(coll__settings *s)
 {
@@ -120,13 +133,12 @@ static coll_status coll__settle_algorithms(coll__settings *s)
 
 #else
 
-static coll_log_level coll__log_level(const coll_config *config)
+static coll_status coll__settle_algorithms(const coll__settings *s)
 {
-    return config && config->log_level != 0 ? config->log_level : COLL_LOG_WARN;
+    (void)s;
+    if (!coll__variable("COLL_ALGORITHM")) return COLL_OK;
+    return coll__start_failed(COLL_ERR_UNSUPPORTED, "COLL_ALGORITHM, but this program was compiled with COLL_NO_CHOICE");
 }
-
-static coll_status coll__settle_log(coll_config *c) { return c->log_level = coll__log_level(c), COLL_OK; }
-static coll_status coll__settle_algorithms(const coll__settings *s) { return (void)s, COLL_OK; }
 
 #endif
 
@@ -154,16 +166,48 @@ static coll_status coll__settle_arithmetic(coll__settings *s)
 }
 
 /* Of every transport. */
-static const coll__option coll__options[] = {
-    COLL__NUMBER(start_timeout_ms, "COLL_START_TIMEOUT_MS", 1, INT_MAX, 60000, COLL__ONLY_POSITIVE),
-    COLL__NUMBER(stall_timeout_ms, "COLL_STALL_TIMEOUT_MS", 0, INT_MAX, 0, COLL__ONLY_POSITIVE),
-    COLL__NUMBER(liveness_timeout_ms, "COLL_LIVENESS_TIMEOUT_MS", -1, INT_MAX, 5000, 0),
-    COLL__NUMBER(spin_us, "COLL_SPIN_US", 0, 1000000, 0, COLL__ZERO_IS_NONE),
-    COLL__SWITCH(background, "COLL_BACKGROUND"),
-    COLL__TEXT(dump, "COLL_DUMP", NULL, 0),
-    COLL__TEXT(tuning_file, "COLL_TUNING", NULL, 0),
-    { 0 }
-};
+#define COLL__OPTIONS(NUMBER, SWITCH, TEXT)                                                                                    \
+    NUMBER(start_timeout_ms, "COLL_START_TIMEOUT_MS", 1, INT_MAX, 60000, COLL__ONLY_POSITIVE)                                  \
+    NUMBER(stall_timeout_ms, "COLL_STALL_TIMEOUT_MS", 0, INT_MAX, 0, COLL__ONLY_POSITIVE)                                      \
+    NUMBER(liveness_timeout_ms, "COLL_LIVENESS_TIMEOUT_MS", -1, INT_MAX, 5000, 0)                                              \
+    NUMBER(spin_us, "COLL_SPIN_US", 0, 1000000, 0, COLL__ZERO_IS_NONE)                                                         \
+    SWITCH(background, "COLL_BACKGROUND")                                                                                      \
+    TEXT(dump, "COLL_DUMP", NULL, 0)                                                                                           \
+    TEXT(tuning_file, "COLL_TUNING", NULL, 0)
+
+#if !defined(COLL_NO_ENV)
+
+#define COLL__NUMBER_ROW(...) COLL__NUMBER(__VA_ARGS__),
+#define COLL__SWITCH_ROW(...) COLL__SWITCH(__VA_ARGS__),
+#define COLL__TEXT_ROW(...) COLL__TEXT(__VA_ARGS__),
+
+static const coll__option coll__options[] = { COLL__OPTIONS(COLL__NUMBER_ROW, COLL__SWITCH_ROW, COLL__TEXT_ROW) { 0 } };
+
+static coll_status coll__settle_options(coll_config *c) { return coll__options_settle(coll__options, c); }
+
+#undef COLL__TEXT_ROW
+#undef COLL__SWITCH_ROW
+#undef COLL__NUMBER_ROW
+
+#else
+
+/* Nobody but the caller fills them: what he leaves open is as usual. */
+#define COLL__NUMBER_USUAL(field, variable, low, high, usual, traits)                                                          \
+    if (c->field == 0 || (c->field < 0 && (traits) & COLL__ONLY_POSITIVE)) c->field = usual;
+#define COLL__SWITCH_USUAL(field, variable)
+#define COLL__TEXT_USUAL(field, variable, usual, traits) if (c->field && !*c->field) c->field = usual;
+
+static coll_status coll__settle_options(coll_config *c)
+{
+    COLL__OPTIONS(COLL__NUMBER_USUAL, COLL__SWITCH_USUAL, COLL__TEXT_USUAL)
+    return COLL_OK;
+}
+
+#undef COLL__TEXT_USUAL
+#undef COLL__SWITCH_USUAL
+#undef COLL__NUMBER_USUAL
+
+#endif
 
 /* For `count` ranks of this process, and whatever transport they will have. */
 static coll_status coll__settle(const coll__program *program, coll__settings *s, const coll_config *config, int count)
@@ -180,8 +224,8 @@ static coll_status coll__settle(const coll__program *program, coll__settings *s,
     coll_config *c = &s->config;
     if ((status = coll__settle_arithmetic(s)) < 0) return status;
     if ((status = coll__settle_rank(s)) < 0 || (status = coll__settle_log(c)) < 0
-        || (status = coll__settle_algorithms(s)) < 0 || (status = coll__options_settle(coll__options, c)) < 0) return status;
-    for (int i = 0; program->transports[i]; i++)
+        || (status = coll__settle_algorithms(s)) < 0 || (status = coll__settle_options(c)) < 0) return status;
+    for (int i = 0; COLL__HAS_OPTIONS && program->transports[i]; i++)
         if ((status = coll__options_settle(program->transports[i]->options, c)) < 0) return status;
     if ((status = coll__recorder_settle(c)) < 0 || (status = coll__background_settle(c)) < 0) return status;
     if (c->liveness_timeout_ms > 0 && c->liveness_timeout_ms < LIVENESS_LEAST_MS) c->liveness_timeout_ms = LIVENESS_LEAST_MS;

@@ -28,6 +28,22 @@ static const coll__observer coll__observers = {
     .idle = coll__background_turn,
 };
 
+#if !defined(COLL_NO_TUNER)
+
+/* Of a processor that each rank has. */
+static double coll__processor_share(const coll__opened *o)
+{
+    const bool is_one_host = !o->transport->now && o->local_size == o->size;
+
+    return o->share > 0 ? o->share : is_one_host && o->processors < o->size ? (double)o->processors / o->size : 1;
+}
+
+#else
+
+static inline double coll__processor_share(const coll__opened *o) { return (void)o, 1; }
+
+#endif
+
 /* What all communicators over an open transport will share, which it takes over.  NULL: no memory; the transport is closed. */
 static coll__session *coll__session_new(const coll__opened *o, const coll__settings *s)
 {
@@ -63,8 +79,7 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
     session->bell = coll__no_bell;
     session->next_id = 1;
     session->processors = o->processors;
-    const bool is_one_host = !transport->now && o->local_size == o->size;
-    session->share = o->share > 0 ? o->share : is_one_host && o->processors < o->size ? (double)o->processors / o->size : 1;
+    session->share = coll__processor_share(o);
     session->is_crowded = o->is_crowded;
     session->offloads_all = o->offloads_all;
     session->is_synchronous = o->is_synchronous;
@@ -372,7 +387,7 @@ static void coll__comm_close(coll_comm *comm)
     coll__prepared_orphan(comm);
     coll__comm_unlink(comm);
     if (!is_last && !is_forked) coll__doing_comms(session);
-    if (comm->is_holder) coll__session_drop(comm);
+    if (COLL__MANY_THREADS && comm->is_holder) coll__session_drop(comm);
     if (comm->owner) *comm->owner = NULL;
     coll__comm_free(comm);
     if (is_last) coll__session_free(session);

@@ -5,6 +5,8 @@
 #ifndef COLL_SHRINK_H
 #define COLL_SHRINK_H
 
+#if !defined(COLL_NO_SHRINK)
+
 /* The configuration of a communicator, for one that takes its place. */
 static void coll__settings_of(const coll_comm *comm, coll__settings *s)
 {
@@ -127,6 +129,16 @@ static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
     *out = fresh;
     return status;
 }
+
+#else
+
+static coll_status coll__shrink_inside(coll_comm *comm, coll_comm **out)
+{
+    (void)out;
+    return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "shrink: this program was compiled with COLL_NO_SHRINK");
+}
+
+#endif
 
 /* ---- >>who has failed ---- */
 
