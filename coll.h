@@ -232,12 +232,11 @@
  * ranks are one thread.  A communicator is not usable in a forked child (COLL_ERR_FORKED); only coll_free works there.
  *
  * MEMORY
- *         const coll_allocator *heap = NULL;
- *         coll_config frugal = { .size = 1, .allocator = heap };
- *         (void)frugal;
- *   A communicator, and all that is made from it, takes its memory from the coll_allocator of its configuration, or from malloc;
- * core/contract/coll_transport.h has more.  Any allocation may fail: the call ends with COLL_ERR_MEMORY, or goes without.  Calls
- * like earlier ones take none, but for the request of a coll_i... call.
+ *         static unsigned char memory[256 << 10];
+ *         coll_config frugal = { .size = 1, .allocator = coll_arena_begin(memory, sizeof memory) };
+ *   A communicator, and all that is made from it, takes its memory from the coll_allocator of its configuration, or from malloc.
+ * An arena gives parts of one block (core/contract/coll_memory.h).  Any allocation may fail: the call ends with COLL_ERR_MEMORY,
+ * or goes without.  Calls like earlier ones take none, but for the request of a coll_i... call.
  *
  * BOOTSTRAP
  *         coll_config config = { .rank = 0, .size = 1, .address = "10.0.0.1:5000", .tcp = { .network = "10.0.0.0/16" } };
@@ -1171,6 +1170,7 @@ COLL_API coll_status coll_stream_wait(struct CUstream_st *stream, coll_request *
 }
 #endif
 
+#include "core/contract/coll_memory.h"
 #include "core/contract/coll_transport.h"
 
 /* ---- >>mpi: the ranks of a communicator of MPI ---- */

@@ -12,6 +12,7 @@
  *                                   in its place coll_bare.h, where there is none (COLL_NO_OS)
  *     coll_base.h                   arithmetic, processors, time, numbers as bytes, memory
  *     coll_text.h                   sentences: texts, log lines, asserts, the record of a failure
+ *     coll_arena.h                  an allocator of one block of the program's memory
  *     coll_environment.h            environment variables as texts and numbers
  *     coll_hmac.h                   proofs that one knows a key: SHA-256, HMAC, nonces
  *   core/numbers/                   elements: knows types and memory; not ranks, messages or time
@@ -40,6 +41,7 @@
  *     coll_choice.h                 what may be chosen for a call
  *     coll_tuner.h                  the cost model chooses the algorithm
  *   core/contract/                  what calls and transports are
+ *     coll_memory.h                 memory that the program owns: allocators, arenas; coll.h includes it
  *     coll_transport.h              what carries messages: the contract between the engine and the world; coll.h includes it
  *     coll_shape.h                  which blocks each kind of call has in its buffers: a row for each kind
  *     coll_options.h                fields of the configuration that the environment may fill
@@ -111,6 +113,9 @@
 #include "core/base/coll_sizes.h"
 #include "core/base/coll_base.h"
 #include "core/base/coll_text.h"
+COLL__FOR_SIZE
+#include "core/base/coll_arena.h"
+COLL__FOR_SPEED
 #include "core/base/coll_environment.h"
 #include "core/base/coll_hmac.h"
 #include "core/numbers/coll_types.h"
@@ -310,7 +315,7 @@ COLL_API coll_status coll_create(coll_comm *comm, const int *ranks, int count, i
     if (out) *out = NULL;
     if (!out) return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "create: out is NULL"));
     const int me = coll__place_among(comm, ranks, count, tag);
-    return coll__leave(comm, me < 0 ? COLL_ERR_ARGUMENT : coll__create_inside(comm, ranks, count, me, tag, out));
+    return coll__leave(comm, me < 0 ? (coll_status)me : coll__create_inside(comm, ranks, count, me, tag, out));
 }
 
 COLL_API coll_status coll_neighbors(coll_comm *comm, const int *sources, int source_count, const int *destinations,

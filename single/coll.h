@@ -238,12 +238,11 @@
  * ranks are one thread.  A communicator is not usable in a forked child (COLL_ERR_FORKED); only coll_free works there.
  *
  * MEMORY
- *         const coll_allocator *heap = NULL;
- *         coll_config frugal = { .size = 1, .allocator = heap };
- *         (void)frugal;
- *   A communicator, and all that is made from it, takes its memory from the coll_allocator of its configuration, or from malloc;
- * core/contract/coll_transport.h has more.  Any allocation may fail: the call ends with COLL_ERR_MEMORY, or goes without.  Calls
- * like earlier ones take none, but for the request of a coll_i... call.
+ *         static unsigned char memory[256 << 10];
+ *         coll_config frugal = { .size = 1, .allocator = coll_arena_begin(memory, sizeof memory) };
+ *   A communicator, and all that is made from it, takes its memory from the coll_allocator of its configuration, or from malloc.
+ * An arena gives parts of one block (core/contract/coll_memory.h).  Any allocation may fail: the call ends with COLL_ERR_MEMORY,
+ * or goes without.  Calls like earlier ones take none, but for the request of a coll_i... call.
  *
  * BOOTSTRAP
  *         coll_config config = { .rank = 0, .size = 1, .address = "10.0.0.1:5000", .tcp = { .network = "10.0.0.0/16" } };
@@ -577,6 +576,7 @@
  *   COLL_NO_NEIGHBORS    collectives of neighbours, and coll_neighbors
  *   COLL_NO_ENV          variables of the environment, launchers with them: what coll_config says is all there is
  *   COLL_NO_TEXT         sentences: an error is its status, and coll_error gives that status's name
+ *   COLL_NO_ARENA        coll_arena_begin: memory is malloc's or an allocator's of the program
  *   COLL_NO_STDIO        <stdio.h>: coll_dump goes, and with it sentences, the recorder, the simulator and TCP
  *   COLL_NO_OS           a machine without an operating system: no threads, processes, files or clock (core/base/coll_bare.h)
  *
@@ -1084,8 +1084,9 @@
 #if defined(COLL_NO_SIM) || defined(COLL_NO_TCP) || defined(COLL_NO_THREADS) || defined(COLL_NO_JOINED) || defined(COLL_NO_SHM) \
     || defined(COLL_NO_LANES) || defined(COLL_NO_RECORDER) || defined(COLL_NO_BACKGROUND) || defined(COLL_NO_HIERARCHY) \
     || defined(COLL_NO_LISTS) || defined(COLL_NO_COUNTS) || defined(COLL_NO_SHRINK) || defined(COLL_NO_WATCH) \
-    || defined(COLL_NO_TUNER) || defined(COLL_NO_ENV) || defined(COLL_NO_TEXT) || COLL__KINDS_THERE != COLL__KINDS_ALL \
-    || COLL__TYPES_THERE != COLL__TYPES_ALL || defined(COLL_NO_STOCHASTIC) || defined(COLL_NO_REPRODUCIBLE)
+    || defined(COLL_NO_TUNER) || defined(COLL_NO_ENV) || defined(COLL_NO_TEXT) || defined(COLL_NO_ARENA) \
+    || COLL__KINDS_THERE != COLL__KINDS_ALL || COLL__TYPES_THERE != COLL__TYPES_ALL || defined(COLL_NO_STOCHASTIC) \
+    || defined(COLL_NO_REPRODUCIBLE)
 #define COLL__LEAVES_OUT 1
 #endif
 
@@ -1720,6 +1721,73 @@ COLL_API coll_status coll_stream_wait(struct CUstream_st *stream, coll_request *
 }
 #endif
 
+/* ---- core/contract/coll_memory.h ---- */
+/* coll_memory.h - memory that the program owns: an allocator of its own, and the library's arena.  Public; coll.h includes it. */
+#ifndef COLL_H
+#endif
+#ifndef COLL_MEMORY_H
+#define COLL_MEMORY_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Where a communicator takes its memory, and all that is made from it: derived and shrunk ones, requests, and what is needed
+ * while it opens.  It must stay until all of them are freed.  It is called by several threads at once where ranks are threads,
+ * or where the library has a thread of its own.  What it gives need not be zeroed.
+ *
+ * A call that cannot do without what it is refused ends with COLL_ERR_MEMORY, or COLL_ERR_SYSTEM where a descriptor was wanted;
+ * nothing is lost, and ranks that count on this one get COLL_ERR_PEER.  One that cannot even begin is waited for by the others
+ * until their start_timeout_ms are over.
+ *
+ * Calls like earlier ones take no memory: collectives; and prepared calls and messages, where no more of them are under way at
+ * once than ever before.  But a message of more than 8 KiB and up to 64 KiB that comes before its receive, or its prepared call
+ * was restarted, is kept until then.  A coll_i... call takes its request.  The simulator keeps what is under way.
+ *
+ * Not from here: memory that processes or threads share in whole pages, the rings of io_uring, stacks, what the functions of the
+ * system and of OpenSSL take for themselves, the scratch memory of coll_reduce_local, and with COLL_PORTABLE a few bytes for each
+ * coll_init, by which a forked child is known.  MPI, NCCL and what is wrapped by coll_wrap_... have memory of their own. */
+typedef struct coll_allocator {
+    void *(*allocate)(void *context, size_t length, size_t alignment);      /* a power of two; NULL: there is none */
+    void  (*free)(void *context, void *at, size_t length);                  /* as it was allocated; never NULL */
+    void   *context;
+} coll_allocator;
+
+/* ---- >>arena: all of it in one block of the program's ----
+ *
+ *     static unsigned char memory[256 << 10];
+ *     const coll_config config = { .size = 1, .allocator = coll_arena_begin(memory, sizeof memory) };
+ *     ...
+ *     coll_free(comm);
+ *     coll_arena_end(config.allocator);
+ *
+ * An arena gives parts of one block of memory, and takes them back: first fit, by address, and parts that meet are joined again.
+ * A part costs nothing beside its length, which is rounded up to 16 bytes (8 where pointers have 4); to find one takes a step for
+ * each hole.  The block may lie anywhere, also in static memory, and is left alone by the program until coll_arena_end.
+ *
+ * An arena may serve several communicators, and several threads at once; coll_arena_begin and coll_arena_end are called when
+ * nobody else uses it.  With COLL_NO_OS it has no lock.  With COLL_NO_MALLOC the library does not know malloc, and communicators
+ * without an allocator get COLL_ERR_MEMORY. */
+
+/* An allocator that gives parts of the `length` bytes at `memory`.  Never NULL: what has no room even for the arena's own
+ * records, of 300 bytes at most, gives nothing, so that calls end with COLL_ERR_MEMORY. */
+COLL_API const coll_allocator *coll_arena_begin(void *memory, size_t length);
+
+/* The program has its memory again.  COLL_ERR_ARGUMENT, and nothing changes: some of it is still in use, or this is no arena. */
+COLL_API coll_status coll_arena_end(const coll_allocator *arena);
+
+/* Bytes that are out now; 0 for what is no arena. */
+COLL_API size_t coll_arena_used(const coll_allocator *arena);
+
+/* The length, in bytes, that would have done so far, holes and the arena's own records included: the same calls in the same order
+ * need no longer one. */
+COLL_API size_t coll_arena_most(const coll_allocator *arena);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* COLL_MEMORY_H */
 /* ---- core/contract/coll_transport.h ---- */
 /* coll_transport.h - what the library asks of whatever carries its messages.  Public: a program may bring its own.
  *
@@ -1909,27 +1977,6 @@ typedef struct coll_transport {
     const char *(*describe)(const void *context);                         /* "io_uring"                       */
 } coll_transport;
 
-/* Where a communicator takes its memory, and all that is made from it: derived and shrunk ones, requests, and what is needed
- * while it opens.  It must stay until all of them are freed.  It is called by several threads at once where ranks are threads,
- * or where the library has a thread of its own.  What it gives need not be zeroed.
- *
- * A call that cannot do without what it is refused ends with COLL_ERR_MEMORY, or COLL_ERR_SYSTEM where a descriptor was wanted;
- * nothing is lost, and ranks that count on this one get COLL_ERR_PEER.  One that cannot even begin is waited for by the others
- * until their start_timeout_ms are over.
- *
- * Calls like earlier ones take no memory: collectives; and prepared calls and messages, where no more of them are under way at
- * once than ever before.  But a message of more than 8 KiB and up to 64 KiB that comes before its receive, or its prepared call
- * was restarted, is kept until then.  A coll_i... call takes its request.  The simulator keeps what is under way.
- *
- * Not from here: memory that processes or threads share in whole pages, the rings of io_uring, stacks, what the functions of the
- * system and of OpenSSL take for themselves, the scratch memory of coll_reduce_local, and with COLL_PORTABLE a few bytes for each
- * coll_init, by which a forked child is known.  MPI, NCCL and what is wrapped by coll_wrap_... have memory of their own. */
-typedef struct coll_allocator {
-    void *(*allocate)(void *context, size_t length, size_t alignment);      /* a power of two; NULL: there is none */
-    void  (*free)(void *context, void *at, size_t length);                  /* as it was allocated; never NULL */
-    void   *context;
-} coll_allocator;
-
 /* Make a communicator over a transport of the program's own.  All ranks make theirs, each with its own context, which is
  * closed by coll_free.  The struct must outlive the communicator. */
 COLL_API coll_status coll_init_custom(const coll_transport *transport, void *context, int rank, int size,
@@ -1984,6 +2031,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *                                   in its place coll_bare.h, where there is none (COLL_NO_OS)
  *     coll_base.h                   arithmetic, processors, time, numbers as bytes, memory
  *     coll_text.h                   sentences: texts, log lines, asserts, the record of a failure
+ *     coll_arena.h                  an allocator of one block of the program's memory
  *     coll_environment.h            environment variables as texts and numbers
  *     coll_hmac.h                   proofs that one knows a key: SHA-256, HMAC, nonces
  *   core/numbers/                   elements: knows types and memory; not ranks, messages or time
@@ -2012,6 +2060,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_choice.h                 what may be chosen for a call
  *     coll_tuner.h                  the cost model chooses the algorithm
  *   core/contract/                  what calls and transports are
+ *     coll_memory.h                 memory that the program owns: allocators, arenas; coll.h includes it
  *     coll_transport.h              what carries messages: the contract between the engine and the world; coll.h includes it
  *     coll_shape.h                  which blocks each kind of call has in its buffers: a row for each kind
  *     coll_options.h                fields of the configuration that the environment may fill
@@ -2926,6 +2975,22 @@ COLL__PUT_AND_GET(64, uint64_t)
 
 /* ---- >>memory: each block remembers whose it is, so whoever has one can give it back, or have more of the same ---- */
 
+#if defined(COLL_NO_MALLOC)
+static inline void *coll__malloc(size_t length) { return (void)length, NULL; }
+static inline void *coll__malloc_zeros(size_t length) { return (void)length, NULL; }
+static inline void *coll__malloc_at(size_t length, size_t unit) { return (void)length, (void)unit, NULL; }
+static inline void coll__malloc_give(void *at) { (void)at; }
+#else
+static inline void *coll__malloc(size_t length) { return malloc(length); }
+static inline void *coll__malloc_zeros(size_t length) { return calloc(1, length); }
+static inline void *coll__malloc_at(size_t length, size_t unit)
+{
+    void *at = NULL;
+    return posix_memalign(&at, unit, length) ? NULL : at;
+}
+static inline void coll__malloc_give(void *at) { free(at); }
+#endif
+
 typedef struct coll__prefix {
     const coll_allocator *memory;                 /* NULL: malloc's                                           */
     size_t length, lead;                          /* of what lies behind; from the allocator's pointer to that */
@@ -2942,12 +3007,10 @@ static inline const coll_allocator *coll__like(const void *at) { return coll__pr
 static COLL__UNUSED void *coll__take_at(const coll_allocator *memory, size_t length, size_t unit)
 {
     const size_t lead = unit > COLL__LEAD ? unit : COLL__LEAD;
-    void *from = NULL;
 
     if (length > SIZE_MAX / 2 - lead) return NULL;
-    if (memory) from = memory->allocate(memory->context, lead + length, unit);
-    else if (unit <= COLL__UNIT) from = malloc(lead + length);
-    else if (posix_memalign(&from, unit, lead + length)) from = NULL;
+    void *const from = memory ? memory->allocate(memory->context, lead + length, unit)
+                     : unit <= COLL__UNIT ? coll__malloc(lead + length) : coll__malloc_at(lead + length, unit);
     if (!from) return NULL;
     unsigned char *const at = (unsigned char *)from + lead;
     *coll__prefix_of(at) = (coll__prefix){ memory, length, lead };
@@ -2960,7 +3023,7 @@ static COLL__UNUSED void coll__give(void *at)
     const coll__prefix b = *coll__prefix_of(at);
     void *const from = (unsigned char *)at - b.lead;
     if (b.memory) b.memory->free(b.memory->context, from, b.lead + b.length);
-    else free(from);
+    else coll__malloc_give(from);
 }
 
 static COLL__UNUSED void *coll__take(const coll_allocator *memory, size_t length)
@@ -2977,7 +3040,7 @@ static COLL__UNUSED void *coll__take_zeros(const coll_allocator *memory, size_t 
         if ((at = coll__take(memory, count * unit))) memset(at, 0, count * unit);
         return at;
     }
-    at = calloc(1, COLL__LEAD + count * unit);    /* which touches no page of a long one                      */
+    at = coll__malloc_zeros(COLL__LEAD + count * unit);     /* which touches no page of a long one            */
     if (!at) return NULL;
     at = (unsigned char *)at + COLL__LEAD;
     *coll__prefix_of(at) = (coll__prefix){ NULL, count * unit, COLL__LEAD };
@@ -3227,6 +3290,188 @@ static COLL__UNUSED void coll__append_ranks(char *text, size_t room, const unsig
 }
 
 #endif /* COLL_TEXT_H */
+/* ---- coll_impl.h, continued ---- */
+COLL__FOR_SIZE
+/* ---- core/base/coll_arena.h ---- */
+/* coll_arena.h - parts of one block of the program's memory, for those who own one (core/contract/coll_memory.h).
+ *
+ * What is free is a list of holes, by address: each begins with its length and the next one.  What is out has no record, for who
+ * gives it back says how long it is.  The first hole that is long enough serves; so where parts lie does not depend on how long
+ * the block is, and the end of the highest one tells how long it would have had to be. */
+#ifndef COLL_ARENA_H
+#define COLL_ARENA_H
+
+
+#if !defined(COLL_NO_ARENA)
+
+/* In memory that was anything before, and will be. */
+typedef struct __attribute__((__may_alias__)) coll__hole {
+    struct coll__hole *next;
+    size_t             length;
+} coll__hole;
+
+/* At the beginning of the block, in whole lines, so that parts lie alike wherever the block does. */
+typedef struct coll__arena {
+    coll_allocator allocator;
+    coll__lock     lock;
+    coll__hole    *holes;
+    uintptr_t      most;                          /* the end of the highest part that ever was                */
+    size_t         used;
+} coll__arena;
+
+enum {
+    COLL__PART_UNIT = (int)sizeof(coll__hole) > (int)COLL__UNIT ? (int)sizeof(coll__hole) : (int)COLL__UNIT,
+    COLL__PART_LINE = (int)COLL__LINE > (int)COLL__PART_UNIT ? (int)COLL__LINE : (int)COLL__PART_UNIT
+};
+
+static size_t coll__part_length(size_t length) { return coll__round_up(length ? length : 1, COLL__PART_UNIT); }
+
+/* Take `length` bytes from the hole at *link, if it has so many at an address of this unit.  NULL: it has not. */
+static void *coll__hole_cut(coll__hole **link, size_t length, size_t unit)
+{
+    coll__hole *const hole = *link;
+    const uintptr_t begin = (uintptr_t)hole, at = (begin + unit - 1) / unit * unit;
+    const size_t before = at - begin;
+
+    if (before > hole->length || hole->length - before < length) return NULL;
+    const coll__hole whole = *hole;
+    coll__hole *rest = whole.next;
+    if (whole.length - before > length) {
+        rest = (coll__hole *)(at + length);
+        *rest = (coll__hole){ whole.next, whole.length - before - length };
+    }
+    if (before) *hole = (coll__hole){ rest, before };
+    else *link = rest;
+    return (void *)at;
+}
+
+static void *coll__arena_allocate(void *context, size_t length, size_t alignment)
+{
+    coll__arena *const a = (coll__arena *)context;
+    void *at = NULL;
+
+    if (length > SIZE_MAX / 2 || alignment > SIZE_MAX / 4) return NULL;
+    length = coll__part_length(length);
+    coll__lock_take(&a->lock);
+    coll__hole **link = &a->holes;
+    while (*link && !(at = coll__hole_cut(link, length, coll__most(alignment, COLL__PART_UNIT)))) link = &(*link)->next;
+    if (at) a->used += length;
+    if (at && (uintptr_t)at + length > a->most) a->most = (uintptr_t)at + length;
+    coll__lock_drop(&a->lock);
+    return at;
+}
+
+static bool coll__holes_meet(const coll__hole *hole, const coll__hole *next)
+{
+    return hole && (uintptr_t)hole + hole->length == (uintptr_t)next;
+}
+
+static void coll__arena_free(void *context, void *at, size_t length)
+{
+    coll__arena *const a = (coll__arena *)context;
+    coll__hole *const hole = (coll__hole *)at, *before = NULL;
+
+    length = coll__part_length(length);
+    coll__lock_take(&a->lock);
+    coll__hole *next = a->holes;
+    while (next && next < hole) before = next, next = next->next;
+    *hole = (coll__hole){ next, length };
+    a->used -= length;
+    if (coll__holes_meet(hole, next)) *hole = (coll__hole){ next->next, length + next->length };
+    if (coll__holes_meet(before, hole)) *before = (coll__hole){ hole->next, before->length + hole->length };
+    else if (before) before->next = hole;
+    else a->holes = hole;
+    coll__lock_drop(&a->lock);
+}
+
+/* ---- >>public ---- */
+
+static void *coll__none_allocate(void *context, size_t length, size_t alignment)
+{
+    return (void)context, (void)length, (void)alignment, NULL;
+}
+
+static void coll__none_free(void *context, void *at, size_t length) { (void)context, (void)at, (void)length; }
+
+/* Of what is too short for one. */
+static const coll_allocator coll__arena_none = { coll__none_allocate, coll__none_free, NULL };
+
+static coll__arena *coll__arena_of(const coll_allocator *allocator)
+{
+    return allocator && allocator->allocate == coll__arena_allocate ? (coll__arena *)allocator->context : NULL;
+}
+
+COLL_API const coll_allocator *coll_arena_begin(void *memory, size_t length)
+{
+    const uintptr_t from = (uintptr_t)memory, at = coll__round_up(from, COLL__PART_LINE);
+    const uintptr_t begin = at + coll__round_up(sizeof(coll__arena), COLL__PART_LINE);
+    const uintptr_t end = (from + length) / COLL__PART_UNIT * COLL__PART_UNIT;
+
+    if (!memory || end > SIZE_MAX - COLL__PART_LINE || begin + COLL__PART_UNIT > end) return &coll__arena_none;
+    coll__arena *const a = (coll__arena *)at;
+    coll__hole *const all = (coll__hole *)begin;
+    *all = (coll__hole){ NULL, end - begin };
+    *a = (coll__arena){ .allocator = { coll__arena_allocate, coll__arena_free, a }, .holes = all, .most = begin };
+    coll__lock_init(&a->lock);
+    return &a->allocator;
+}
+
+COLL_API coll_status coll_arena_end(const coll_allocator *arena)
+{
+    coll__arena *const a = coll__arena_of(arena);
+
+    if (!a) return arena == &coll__arena_none ? COLL_OK : COLL_ERR_ARGUMENT;
+    if (coll_arena_used(arena)) return COLL_ERR_ARGUMENT;
+    coll__lock_free(&a->lock);
+    return COLL_OK;
+}
+
+COLL_API size_t coll_arena_used(const coll_allocator *arena)
+{
+    coll__arena *const a = coll__arena_of(arena);
+
+    if (!a) return 0;
+    coll__lock_take(&a->lock);
+    const size_t used = a->used;
+    coll__lock_drop(&a->lock);
+    return used;
+}
+
+COLL_API size_t coll_arena_most(const coll_allocator *arena)
+{
+    coll__arena *const a = coll__arena_of(arena);
+
+    if (!a) return 0;
+    coll__lock_take(&a->lock);
+    const size_t most = a->most - (uintptr_t)a;   /* and as much as a block may begin beside a line, or end   */
+    coll__lock_drop(&a->lock);
+    return most + COLL__PART_LINE - 1 + COLL__PART_UNIT - 1;
+}
+
+#else
+
+static void *coll__none_allocate(void *context, size_t length, size_t alignment)
+{
+    return (void)context, (void)length, (void)alignment, NULL;
+}
+
+static void coll__none_free(void *context, void *at, size_t length) { (void)context, (void)at, (void)length; }
+
+COLL_API const coll_allocator *coll_arena_begin(void *memory, size_t length)
+{
+    static const coll_allocator none = { coll__none_allocate, coll__none_free, NULL };
+    (void)coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_arena_begin: this program was compiled with COLL_NO_ARENA");
+    return (void)memory, (void)length, &none;
+}
+
+COLL_API coll_status coll_arena_end(const coll_allocator *arena) { return (void)arena, COLL_ERR_UNSUPPORTED; }
+COLL_API size_t coll_arena_used(const coll_allocator *arena) { return (void)arena, (size_t)0; }
+COLL_API size_t coll_arena_most(const coll_allocator *arena) { return (void)arena, (size_t)0; }
+
+#endif
+#endif /* COLL_ARENA_H */
+/* ---- coll_impl.h, continued ---- */
+COLL__FOR_SPEED
 /* ---- core/base/coll_environment.h ---- */
 /* coll_environment.h - environment variables, as texts and as numbers, and the sentence where one makes no sense. */
 #ifndef COLL_ENVIRONMENT_H
@@ -18754,31 +18999,29 @@ static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int co
     return status;
 }
 
-/* A list of ranks of `comm`, each at most once and this one among them: gives our place, or -1 with the sentence. */
+/* A list of ranks of `comm`, each at most once and this one among them: gives our place, or a negative status and its sentence. */
 static int coll__place_among(coll_comm *comm, const int *ranks, int count, int tag)
 {
-    if (!ranks || count < 1 || tag < 0) {
-        coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, !ranks ? "create: the list of ranks is NULL" : count < 1
-                            ? "create: count %d is out of range: 1 or more" : "create: tag %d is out of range: 0 or more",
-                            count < 1 ? count : tag);
-        return -1;
-    }
+    if (!ranks || count < 1 || tag < 0)
+        return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, !ranks ? "create: the list of ranks is NULL" : count < 1
+                                   ? "create: count %d is out of range: 1 or more"
+                                   : "create: tag %d is out of range: 0 or more", count < 1 ? count : tag);
     unsigned char *is_there = (unsigned char *)coll__take_zeros(coll__like(comm), (size_t)comm->size, 1);
     int me = -1, wrong = -1;
 
-    for (int i = 0; is_there && i < count && wrong < 0; i++) {
+    if (!is_there) return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "create: no memory for %d ranks", comm->size);
+    for (int i = 0; i < count && wrong < 0; i++) {
         if (ranks[i] < 0 || ranks[i] >= comm->size || is_there[ranks[i]]) wrong = i;
         else is_there[ranks[i]] = 1;
         if (ranks[i] == comm->rank) me = i;
     }
     coll__give(is_there);
     if (wrong >= 0)
-        coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "create: rank %d, at %d of the list, %s", ranks[wrong], wrong,
-                            ranks[wrong] < 0 || ranks[wrong] >= comm->size ? "is out of range" : "is named twice");
-    else if (me < 0)
-        coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "create: this rank is not in the list, and is not to "
-                            "call coll_create with it");
-    return wrong < 0 ? me : -1;
+        return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "create: rank %d, at %d of the list, %s", ranks[wrong], wrong,
+                                   ranks[wrong] < 0 || ranks[wrong] >= comm->size ? "is out of range" : "is named twice");
+    if (me >= 0) return me;
+    return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "create: this rank is not in the list, and is not to call "
+                               "coll_create with it");
 }
 
 /* ---- >>freeing ---- */
@@ -37672,7 +37915,7 @@ COLL_API coll_status coll_create(coll_comm *comm, const int *ranks, int count, i
     if (out) *out = NULL;
     if (!out) return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "create: out is NULL"));
     const int me = coll__place_among(comm, ranks, count, tag);
-    return coll__leave(comm, me < 0 ? COLL_ERR_ARGUMENT : coll__create_inside(comm, ranks, count, me, tag, out));
+    return coll__leave(comm, me < 0 ? (coll_status)me : coll__create_inside(comm, ranks, count, me, tag, out));
 }
 
 COLL_API coll_status coll_neighbors(coll_comm *comm, const int *sources, int source_count, const int *destinations,

@@ -141,6 +141,7 @@ suite check-numbers      program plain test_numbers
 suite check-algorithms   scaled 0.2 program plain test_algorithms
 brief check-threads      scaled 0.2 program plain test_threads
 brief check-allocations  program plain test_allocations alone,threads,sim
+suite check-arena        program plain test_arena
 brief check-steady       program plain test_steady
 brief check-wire         program plain test_wire
 brief check-greetings    program plain test_greetings
@@ -166,6 +167,7 @@ suite threads            program asan test_threads
 suite collectives        program asan test_collectives
 suite memory             program asan test_memory
 waits allocations        program asan test_allocations
+suite arena              program asan test_arena
 suite steady             program asan test_steady
 suite keyfile            program asan test_keyfile
 waits meet               program asan test_meet
@@ -235,6 +237,7 @@ suite bykey-tsan         scaled 0.3 program tsan test_bykey match,storm
 suite soak               program asan test_soak 4
 suite leaks              program release test_leaks
 suite sim-large          program release test_sim 65536
+suite arena-tsan         program tsan test_arena
 suite shared-tsan        program tsan test_shared
 waits waiting-tsan       scaled 0.3 program tsan test_waiting
 waits freed              program asan test_freed

@@ -362,6 +362,24 @@ static void dumped(coll_comm *comm)
 }
 #endif
 
+/* A communicator in an arena; without arenas, none. */
+static void in_arena(void)
+{
+    static unsigned char memory[1 << 18];
+    const coll_config config = { .size = 1, .log_level = COLL_LOG_NONE, .allocator = coll_arena_begin(memory, sizeof memory) };
+    coll_comm *comm;
+
+#if defined(COLL_NO_ARENA)
+    CHECK(says(coll_error(NULL), "COLL_NO_ARENA"), "an arena: %s", coll_error(NULL));
+    CHECK(coll_init(&comm, &config) == COLL_ERR_MEMORY, "an arena that is not there gives memory");
+#else
+    CHECK(coll_init(&comm, &config) == COLL_OK, "a communicator in an arena: %s", coll_error(NULL));
+    CHECK(coll_arena_used(config.allocator) > 0, "it is not in the arena");
+    coll_free(comm);
+    CHECK(coll_arena_end(config.allocator) == COLL_OK, "it leaves memory behind");
+#endif
+}
+
 /* The public functions of a part are there without it. */
 static void functions(void)
 {
@@ -401,6 +419,7 @@ int main(void)
     alone();
     left_out();
     functions();
+    in_arena();
     types();
     if (failures == 0) printf("%d worlds\n", count);
     return failures > 0;

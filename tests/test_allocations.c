@@ -13,7 +13,13 @@
 
 enum { N = 700, RANKS_MOST = 4 };
 
-typedef struct work { coll_comm *comm; int rank, size; bool is_told; float in[RANKS_MOST * N], out[RANKS_MOST * N]; } work;
+typedef struct work {
+    coll_comm *comm;
+    int   rank, size;
+    bool  is_told;                                /* a failure has its sentence, elsewhere than in comm       */
+    const coll_allocator *allocator;              /* the purse                                                */
+    float in[RANKS_MOST * N], out[RANKS_MOST * N];
+} work;
 
 #define TRY(call) do { const coll_status s_ = (call); if (s_ != COLL_OK) return s_; } while (0)
 
@@ -115,11 +121,119 @@ static coll_status step_list(work *w)
     return coll_run(w->comm, &call);
 }
 
+/* Blocks of lengths of their own: i + 1 and more elements from rank or for rank i. */
+static coll_status step_listed(work *w)
+{
+    size_t each[RANKS_MOST], same[RANKS_MOST], places[RANKS_MOST];
+    coll_type types[RANKS_MOST];
+    coll_call call = { .send = w->in, .recv = w->out, .type = COLL_F32, .op = COLL_SUM };
+
+    for (int i = 0; i < w->size; i++) each[i] = 20 * (size_t)(i + 1), same[i] = 30, types[i] = COLL_F32;
+    for (int i = 0; i < w->size; i++) places[i] = 120 * (size_t)i;
+    call.count = each[w->rank], call.recv_counts = each, call.kind = COLL_GATHERV;
+    TRY(coll_run(w->comm, &call));
+    call.kind = COLL_ALLGATHERV;
+    TRY(coll_run(w->comm, &call));
+    call.count = 0, call.kind = COLL_REDUCE_SCATTERV;
+    TRY(coll_run(w->comm, &call));
+    call.recv_counts = NULL, call.send_counts = each, call.recv_count = each[w->rank], call.kind = COLL_SCATTERV;
+    TRY(coll_run(w->comm, &call));
+    call.recv_count = 0, call.send_counts = call.recv_counts = same, call.kind = COLL_ALLTOALLV;
+    TRY(coll_run(w->comm, &call));
+    call.send_types = call.recv_types = types, call.send_offsets = call.recv_offsets = places, call.type = 0, call.kind = COLL_ALLTOALLW;
+    return coll_run(w->comm, &call);
+}
+
+/* Sums in ways of their own: reproducible, to groups of 8 bits with what they leave out, at random, of long elements. */
+static coll_status step_numbers(work *w)
+{
+    coll_call call = { .kind = COLL_ALLREDUCE, .send = w->in, .recv = w->out, .count = N, .type = COLL_F32, .op = COLL_SUM };
+
+    call.flags = COLL_REPRODUCIBLE;
+    TRY(coll_run(w->comm, &call));
+    call.flags = COLL_DETERMINISTIC;
+    TRY(coll_run(w->comm, &call));
+    call.flags = 0, call.wire = COLL_MXF8E4M3, call.residual = w->out + N;
+    memset(call.residual, 0, N * sizeof *call.residual);
+    TRY(coll_run(w->comm, &call));
+    call.residual = NULL, call.wire = COLL_BF16, call.flags = COLL_STOCHASTIC;
+    TRY(coll_run(w->comm, &call));
+    return coll_reduce_scatter(w->comm, w->in, w->out, N, COLL_F32, COLL_AVG);
+}
+
+/* Communicators of some ranks, and of those of a host. */
+static coll_status step_created(work *w)
+{
+    const int ranks[2] = { w->size - 1, 0 };
+    coll_comm *host = NULL, *two = NULL;
+    coll_status status = coll_split_host(w->comm, &host);
+
+    if (status == COLL_OK) status = sum_on(host, w);
+    if (host) coll_free(host);
+    if (status < 0 || w->size == 1 || (w->rank > 0 && w->rank < w->size - 1)) return status;
+    if ((status = coll_create(w->comm, ranks, 2, 5, &two)) == COLL_OK) status = sum_on(two, w);
+    if (two) coll_free(two);
+    return status;
+}
+
+/* Many requests, of this communicator and of a coll_init that has nothing to do with it. */
+static coll_status step_any(work *w)
+{
+    enum { MANY = 24 };
+    coll_config config = { .size = 1, .allocator = w->allocator, .log_level = COLL_LOG_NONE };
+    coll_request *all[MANY + 1] = { NULL };
+    coll_comm *alone = NULL;
+    coll_status status = COLL_OK;
+    int made = 0, index = 0;
+
+    for (; made < MANY && status == COLL_OK; made += status == COLL_OK)
+        status = coll_iallreduce(w->comm, w->in + made * 8, w->out + made * 8, 8, COLL_F32, COLL_SUM, &all[made]);
+    if (status == COLL_OK && (status = coll_init(&alone, &config)) == COLL_OK) {
+        if ((status = coll_ibarrier(alone, &all[MANY])) == COLL_OK) made++;
+    }
+    const coll_status began = status;
+    for (int i = 0; i < made && status == COLL_OK; i++) status = coll_wait_any(made, all, &index);
+    w->is_told = status < 0 && (*coll_error(NULL) || (alone && *coll_error(alone)));
+    for (int i = 0; i < made; i++)
+        if (began == COLL_OK || *coll_error(w->comm)) (void)coll_wait(all[i]);
+    for (int i = 0; i < made; i++) coll_request_free(all[i]);
+    if (alone) coll_free(alone);
+    return status;
+}
+
+static coll_status step_measured(work *w)
+{
+    const coll_call call = { .kind = COLL_ALLREDUCE, .send = w->in, .recv = w->out, .count = N, .type = COLL_F32,
+                             .op = COLL_SUM };
+    char text[400];
+
+    TRY(coll_measure(w->comm));
+    const int length = coll_explain(w->comm, &call, text, sizeof text);
+    return length < 0 ? (coll_status)length : coll_run(w->comm, &call);
+}
+
+/* The last rank leaves, and the others go on without it. */
+static coll_status step_shrunk(work *w)
+{
+    coll_comm *fewer = NULL;
+
+    TRY(coll_barrier(w->comm));
+    if (w->size == 1 || w->rank == w->size - 1) return COLL_OK;
+    coll_status status = COLL_OK;
+    for (int i = 0; i < 100 && status == COLL_OK; i++) status = coll_allreduce(w->comm, w->in, w->out, N, COLL_F32, COLL_SUM);
+    if (status != COLL_ERR_PEER) return status;
+    if ((status = coll_shrink(w->comm, &fewer)) == COLL_OK) status = sum_on(fewer, w);
+    if (fewer) coll_free(fewer);
+    return status;
+}
+
 typedef coll_status step(work *w);
 
 static const struct { const char *name; step *run; } steps[] = {
     { "blocking", step_blocking }, { "requests", step_requests }, { "prepared", step_prepared }, { "messages", step_messages },
-    { "neighbors", step_neighbors }, { "derived", step_derived }, { "list", step_list },
+    { "neighbors", step_neighbors }, { "derived", step_derived }, { "list", step_list }, { "listed", step_listed },
+    { "numbers", step_numbers }, { "created", step_created }, { "any", step_any }, { "measured", step_measured },
+    { "shrunk", step_shrunk },
 };
 
 enum { STEPS = sizeof steps / sizeof *steps };
@@ -127,6 +241,7 @@ enum { STEPS = sizeof steps / sizeof *steps };
 typedef struct trial {
     const char *world;
     int         step;
+    const coll_allocator *allocator;
     purse       purse;
     int         arms;                             /* the rank that has the n-th from here on refused; -1: none */
     long        later;
@@ -138,7 +253,7 @@ static int worker(coll_comm *comm, void *arg)
     trial *const t = (trial *)arg;
     work *const w = (work *)support_need(calloc(1, sizeof *w));
 
-    *w = (work){ .comm = comm, .rank = coll_rank(comm), .size = coll_size(comm) };
+    *w = (work){ .comm = comm, .rank = coll_rank(comm), .size = coll_size(comm), .allocator = t->allocator };
     for (int i = 0; i < RANKS_MOST * N; i++) w->in[i] = (float)(i % 10);
     if (w->rank == t->arms) __atomic_store_n(&t->purse.refused_at, __atomic_load_n(&t->purse.taken, __ATOMIC_RELAXED) + t->later,
                                                __ATOMIC_RELAXED);
@@ -190,8 +305,9 @@ static void run_trial(trial *t)
     const coll_allocator allocator = { purse_allocate, purse_free, &t->purse };
     const bool is_alone = !strcmp(t->world, "alone");
     const coll_config config = { .transport = strcmp(t->world, "sim") ? "threads" : "sim", .allocator = &allocator,
-                                 .log_level = COLL_LOG_NONE };
+                                 .log_level = COLL_LOG_NONE, .start_timeout_ms = 1000 };
 
+    t->allocator = &allocator;
     if (!strcmp(t->world, "tcp")) run_tcp(t, &allocator);
     else {
         const int result = coll_spawn_with(is_alone ? 1 : 3, worker, t, &config);

@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.." || exit 1
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 trap 'exit 1' HUP INT TERM
-most_text=73728 most_stack=3072
+most_text=73728 most_stack=3072 most_memory=24576
 passed=0 failed=0
 
 ok() { passed=$((passed + 1)); echo "ok - $1"; }
@@ -27,6 +27,9 @@ same() { # name, boards, noise, source
     used=$(sed -n 's/^rank [0-9]* used: stack \([0-9]*\),.*/\1/p' "$dir/log" | sort -n | tail -n 1)
     if [ "${used:-999999}" -le $most_stack ]; then ok "$1, $2 boards: $used bytes of stack"
     else wrong "$1, $2 boards: stack" "${used:-none} bytes, and at most $most_stack are wanted"; fi
+    used=$(sed -n 's/^rank [0-9]* used: .*, arena \([0-9]*\),.*/\1/p' "$dir/log" | sort -n | tail -n 1)
+    if [ "${used:-999999}" -le $most_memory ]; then ok "$1, $2 boards: $used bytes of memory"
+    else wrong "$1, $2 boards: memory" "${used:-none} bytes, and at most $most_memory are wanted"; fi
     broken=$(sed -n 's/.* \([0-9]*\) frames broken$/\1/p' "$dir/log" | sort -n | head -n 1)
     if [ "$3" -eq 0 ]; then return; fi
     if [ "${broken:-0}" -gt 0 ]; then ok "$1, $2 boards: each got at least $broken broken frames"
@@ -45,6 +48,15 @@ OUT="$dir/dead" sh examples/bare/run.sh 2 65536 > "$dir/log" 2>&1
 lines=$(grep -c '^rank [01] of 2: .*is alive but late' "$dir/log")
 if [ "$lines" -eq 2 ]; then ok "dead lines: both boards say that the other is late"
 else wrong "dead lines" "$(tail -n 6 "$dir/log")"; fi
+
+# ---- an arena that is too short for the calls is an error, and malloc is not even there
+if sh examples/bare/build.sh examples/bare/train.c "$dir/short.elf" "-I$dir/train" -DBARE_MEMORY=2048 > "$dir/log" 2>&1 \
+    && ! timeout 60 qemu-system-arm -M mps2-an385 -display none -monitor none -serial null -kernel "$dir/short.elf" \
+        -semihosting-config enable=on,target=native,arg=board,arg=0,arg=1,arg=0 < /dev/null > "$dir/log" 2>&1 \
+    && grep -q 'out of memory' "$dir/log"; then ok "2 KiB of memory: $(head -n 1 "$dir/log")"
+else wrong "2 KiB of memory" "$(head -n 3 "$dir/log")"; fi
+if arm-none-eabi-nm "$dir/short.elf" | grep -qE ' (malloc|calloc|realloc|posix_memalign|_?sbrk|free)$'
+then wrong "malloc" "it is in the program"; else ok "no malloc in the program"; fi
 
 # ---- what a program is
 if sh examples/bare/build.sh tests/bare_size.c "$dir/size.elf" > "$dir/log" 2>&1; then

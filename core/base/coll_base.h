@@ -172,6 +172,22 @@ COLL__PUT_AND_GET(64, uint64_t)
 
 /* ---- >>memory: each block remembers whose it is, so whoever has one can give it back, or have more of the same ---- */
 
+#if defined(COLL_NO_MALLOC)
+static inline void *coll__malloc(size_t length) { return (void)length, NULL; }
+static inline void *coll__malloc_zeros(size_t length) { return (void)length, NULL; }
+static inline void *coll__malloc_at(size_t length, size_t unit) { return (void)length, (void)unit, NULL; }
+static inline void coll__malloc_give(void *at) { (void)at; }
+#else
+static inline void *coll__malloc(size_t length) { return malloc(length); }
+static inline void *coll__malloc_zeros(size_t length) { return calloc(1, length); }
+static inline void *coll__malloc_at(size_t length, size_t unit)
+{
+    void *at = NULL;
+    return posix_memalign(&at, unit, length) ? NULL : at;
+}
+static inline void coll__malloc_give(void *at) { free(at); }
+#endif
+
 typedef struct coll__prefix {
     const coll_allocator *memory;                 /* NULL: malloc's                                           */
     size_t length, lead;                          /* of what lies behind; from the allocator's pointer to that */
@@ -188,12 +204,10 @@ static inline const coll_allocator *coll__like(const void *at) { return coll__pr
 static COLL__UNUSED void *coll__take_at(const coll_allocator *memory, size_t length, size_t unit)
 {
     const size_t lead = unit > COLL__LEAD ? unit : COLL__LEAD;
-    void *from = NULL;
 
     if (length > SIZE_MAX / 2 - lead) return NULL;
-    if (memory) from = memory->allocate(memory->context, lead + length, unit);
-    else if (unit <= COLL__UNIT) from = malloc(lead + length);
-    else if (posix_memalign(&from, unit, lead + length)) from = NULL;
+    void *const from = memory ? memory->allocate(memory->context, lead + length, unit)
+                     : unit <= COLL__UNIT ? coll__malloc(lead + length) : coll__malloc_at(lead + length, unit);
     if (!from) return NULL;
     unsigned char *const at = (unsigned char *)from + lead;
     *coll__prefix_of(at) = (coll__prefix){ memory, length, lead };
@@ -206,7 +220,7 @@ static COLL__UNUSED void coll__give(void *at)
     const coll__prefix b = *coll__prefix_of(at);
     void *const from = (unsigned char *)at - b.lead;
     if (b.memory) b.memory->free(b.memory->context, from, b.lead + b.length);
-    else free(from);
+    else coll__malloc_give(from);
 }
 
 static COLL__UNUSED void *coll__take(const coll_allocator *memory, size_t length)
@@ -223,7 +237,7 @@ static COLL__UNUSED void *coll__take_zeros(const coll_allocator *memory, size_t 
         if ((at = coll__take(memory, count * unit))) memset(at, 0, count * unit);
         return at;
     }
-    at = calloc(1, COLL__LEAD + count * unit);    /* which touches no page of a long one                      */
+    at = coll__malloc_zeros(COLL__LEAD + count * unit);     /* which touches no page of a long one            */
     if (!at) return NULL;
     at = (unsigned char *)at + COLL__LEAD;
     *coll__prefix_of(at) = (coll__prefix){ NULL, count * unit, COLL__LEAD };

@@ -27,6 +27,7 @@
  *   COLL_NO_NEIGHBORS    collectives of neighbours, and coll_neighbors
  *   COLL_NO_ENV          variables of the environment, launchers with them: what coll_config says is all there is
  *   COLL_NO_TEXT         sentences: an error is its status, and coll_error gives that status's name
+ *   COLL_NO_ARENA        coll_arena_begin: memory is malloc's or an allocator's of the program
  *   COLL_NO_STDIO        <stdio.h>: coll_dump goes, and with it sentences, the recorder, the simulator and TCP
  *   COLL_NO_OS           a machine without an operating system: no threads, processes, files or clock (core/base/coll_bare.h)
  *
@@ -376,8 +377,9 @@
 #if defined(COLL_NO_SIM) || defined(COLL_NO_TCP) || defined(COLL_NO_THREADS) || defined(COLL_NO_JOINED) || defined(COLL_NO_SHM) \
     || defined(COLL_NO_LANES) || defined(COLL_NO_RECORDER) || defined(COLL_NO_BACKGROUND) || defined(COLL_NO_HIERARCHY) \
     || defined(COLL_NO_LISTS) || defined(COLL_NO_COUNTS) || defined(COLL_NO_SHRINK) || defined(COLL_NO_WATCH) \
-    || defined(COLL_NO_TUNER) || defined(COLL_NO_ENV) || defined(COLL_NO_TEXT) || COLL__KINDS_THERE != COLL__KINDS_ALL \
-    || COLL__TYPES_THERE != COLL__TYPES_ALL || defined(COLL_NO_STOCHASTIC) || defined(COLL_NO_REPRODUCIBLE)
+    || defined(COLL_NO_TUNER) || defined(COLL_NO_ENV) || defined(COLL_NO_TEXT) || defined(COLL_NO_ARENA) \
+    || COLL__KINDS_THERE != COLL__KINDS_ALL || COLL__TYPES_THERE != COLL__TYPES_ALL || defined(COLL_NO_STOCHASTIC) \
+    || defined(COLL_NO_REPRODUCIBLE)
 #define COLL__LEAVES_OUT 1
 #endif
 

@@ -187,27 +187,6 @@ typedef struct coll_transport {
     const char *(*describe)(const void *context);                         /* "io_uring"                       */
 } coll_transport;
 
-/* Where a communicator takes its memory, and all that is made from it: derived and shrunk ones, requests, and what is needed
- * while it opens.  It must stay until all of them are freed.  It is called by several threads at once where ranks are threads,
- * or where the library has a thread of its own.  What it gives need not be zeroed.
- *
- * A call that cannot do without what it is refused ends with COLL_ERR_MEMORY, or COLL_ERR_SYSTEM where a descriptor was wanted;
- * nothing is lost, and ranks that count on this one get COLL_ERR_PEER.  One that cannot even begin is waited for by the others
- * until their start_timeout_ms are over.
- *
- * Calls like earlier ones take no memory: collectives; and prepared calls and messages, where no more of them are under way at
- * once than ever before.  But a message of more than 8 KiB and up to 64 KiB that comes before its receive, or its prepared call
- * was restarted, is kept until then.  A coll_i... call takes its request.  The simulator keeps what is under way.
- *
- * Not from here: memory that processes or threads share in whole pages, the rings of io_uring, stacks, what the functions of the
- * system and of OpenSSL take for themselves, the scratch memory of coll_reduce_local, and with COLL_PORTABLE a few bytes for each
- * coll_init, by which a forked child is known.  MPI, NCCL and what is wrapped by coll_wrap_... have memory of their own. */
-typedef struct coll_allocator {
-    void *(*allocate)(void *context, size_t length, size_t alignment);      /* a power of two; NULL: there is none */
-    void  (*free)(void *context, void *at, size_t length);                  /* as it was allocated; never NULL */
-    void   *context;
-} coll_allocator;
-
 /* Make a communicator over a transport of the program's own.  All ranks make theirs, each with its own context, which is
  * closed by coll_free.  The struct must outlive the communicator. */
 COLL_API coll_status coll_init_custom(const coll_transport *transport, void *context, int rank, int size,

@@ -282,31 +282,29 @@ static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int co
     return status;
 }
 
-/* A list of ranks of `comm`, each at most once and this one among them: gives our place, or -1 with the sentence. */
+/* A list of ranks of `comm`, each at most once and this one among them: gives our place, or a negative status and its sentence. */
 static int coll__place_among(coll_comm *comm, const int *ranks, int count, int tag)
 {
-    if (!ranks || count < 1 || tag < 0) {
-        coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, !ranks ? "create: the list of ranks is NULL" : count < 1
-                            ? "create: count %d is out of range: 1 or more" : "create: tag %d is out of range: 0 or more",
-                            count < 1 ? count : tag);
-        return -1;
-    }
+    if (!ranks || count < 1 || tag < 0)
+        return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, !ranks ? "create: the list of ranks is NULL" : count < 1
+                                   ? "create: count %d is out of range: 1 or more"
+                                   : "create: tag %d is out of range: 0 or more", count < 1 ? count : tag);
     unsigned char *is_there = (unsigned char *)coll__take_zeros(coll__like(comm), (size_t)comm->size, 1);
     int me = -1, wrong = -1;
 
-    for (int i = 0; is_there && i < count && wrong < 0; i++) {
+    if (!is_there) return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "create: no memory for %d ranks", comm->size);
+    for (int i = 0; i < count && wrong < 0; i++) {
         if (ranks[i] < 0 || ranks[i] >= comm->size || is_there[ranks[i]]) wrong = i;
         else is_there[ranks[i]] = 1;
         if (ranks[i] == comm->rank) me = i;
     }
     coll__give(is_there);
     if (wrong >= 0)
-        coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "create: rank %d, at %d of the list, %s", ranks[wrong], wrong,
-                            ranks[wrong] < 0 || ranks[wrong] >= comm->size ? "is out of range" : "is named twice");
-    else if (me < 0)
-        coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "create: this rank is not in the list, and is not to "
-                            "call coll_create with it");
-    return wrong < 0 ? me : -1;
+        return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "create: rank %d, at %d of the list, %s", ranks[wrong], wrong,
+                                   ranks[wrong] < 0 || ranks[wrong] >= comm->size ? "is out of range" : "is named twice");
+    if (me >= 0) return me;
+    return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "create: this rank is not in the list, and is not to call "
+                               "coll_create with it");
 }
 
 /* ---- >>freeing ---- */

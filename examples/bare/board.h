@@ -105,7 +105,7 @@ static void uart_idle(void)
 
 /* ---- >>the beginning: the C library has set up memory, and calls main ---- */
 
-extern char __stack[], __heap_start[];            /* the stack grows down, and what malloc has up to meet it */
+extern char __stack[];                            /* which grows down                                         */
 typedef void board_vector(void);
 
 enum { BOARD_EXCEPTIONS = 16, BOARD_VECTORS = BOARD_EXCEPTIONS + 32 };
@@ -138,7 +138,7 @@ static void board_begin(uint32_t noise, uint32_t seed)
     __asm__ volatile("cpsie i" ::: "memory");
 }
 
-/* The most that the stack has been since board_begin, and what malloc has taken of memory; bytes. */
+/* The most that the stack has been since board_begin, in bytes. */
 static size_t board_stack(void)
 {
     const uint32_t *p = board_stack_end();
@@ -146,7 +146,5 @@ static size_t board_stack(void)
     while (*p == board_paint) p++;
     return (size_t)(__stack - (const char *)p);
 }
-
-static size_t board_heap(void) { return (size_t)((char *)sbrk(0) - __heap_start); }
 
 #endif /* BOARD_H */

@@ -9,6 +9,9 @@
 static int work(coll_comm *comm, job *j);         /* 0: all is well                                           */
 
 #if defined(COLL_NO_OS)
+#if !defined(BARE_MEMORY)
+#define BARE_MEMORY (32 << 10)                    /* bytes; what is used of them is printed at the end        */
+#endif
 #include "uart.h"
 #include "board.h"
 
@@ -18,6 +21,7 @@ int main(int argc, char **argv)
 {
     static job mine;
     static uart_world world;
+    static unsigned char memory[BARE_MEMORY];     /* all that the library has: no malloc is linked            */
     coll_comm *comm;
     int number[3] = { 0 };
 
@@ -26,13 +30,16 @@ int main(int argc, char **argv)
     if (world.size < 1 || world.size > UART_RANKS || world.rank < 0 || world.rank >= world.size || number[2] < 0)
         return printf("usage: RANK SIZE NOISE, of 1 to %d ranks\n", UART_RANKS), 2;
     board_begin((uint32_t)number[2], (uint32_t)world.rank + 1);
-    const coll_status status = coll_init_custom(&uart_transport, &world, world.rank, world.size, &comm);
+    const coll_config config = { .allocator = coll_arena_begin(memory, sizeof memory) };
+    const coll_status status = coll_init_custom_with(&uart_transport, &world, world.rank, world.size, &comm, &config);
     if (status) return printf("rank %d of %d: %s\n", world.rank, world.size, coll_error(NULL)), 1;
     const int result = work(comm, &mine);
     coll_free(comm);
-    printf("rank %d used: stack %u, heap %u, lines %u bytes; %lu pieces sent, %lu of them again, %lu frames broken\n", world.rank,
-           (unsigned)board_stack(), (unsigned)board_heap(), (unsigned)(sizeof world + sizeof board), (unsigned long)world.pieces,
-           (unsigned long)world.repeated, (unsigned long)world.bad);
+    const size_t used = coll_arena_most(config.allocator);
+    if (coll_arena_end(config.allocator)) return printf("rank %d: memory lost\n", world.rank), 1;
+    printf("rank %d used: stack %u, arena %u, lines %u bytes; %lu pieces sent, %lu of them again, %lu frames broken\n",
+           world.rank, (unsigned)board_stack(), (unsigned)used, (unsigned)(sizeof world + sizeof board),
+           (unsigned long)world.pieces, (unsigned long)world.repeated, (unsigned long)world.bad);
     return result;
 }
 

@@ -1,0 +1,67 @@
+/* coll_memory.h - memory that the program owns: an allocator of its own, and the library's arena.  Public; coll.h includes it. */
+#ifndef COLL_H
+#include "../../coll.h"                           /* which includes this one                                  */
+#endif
+#ifndef COLL_MEMORY_H
+#define COLL_MEMORY_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Where a communicator takes its memory, and all that is made from it: derived and shrunk ones, requests, and what is needed
+ * while it opens.  It must stay until all of them are freed.  It is called by several threads at once where ranks are threads,
+ * or where the library has a thread of its own.  What it gives need not be zeroed.
+ *
+ * A call that cannot do without what it is refused ends with COLL_ERR_MEMORY, or COLL_ERR_SYSTEM where a descriptor was wanted;
+ * nothing is lost, and ranks that count on this one get COLL_ERR_PEER.  One that cannot even begin is waited for by the others
+ * until their start_timeout_ms are over.
+ *
+ * Calls like earlier ones take no memory: collectives; and prepared calls and messages, where no more of them are under way at
+ * once than ever before.  But a message of more than 8 KiB and up to 64 KiB that comes before its receive, or its prepared call
+ * was restarted, is kept until then.  A coll_i... call takes its request.  The simulator keeps what is under way.
+ *
+ * Not from here: memory that processes or threads share in whole pages, the rings of io_uring, stacks, what the functions of the
+ * system and of OpenSSL take for themselves, the scratch memory of coll_reduce_local, and with COLL_PORTABLE a few bytes for each
+ * coll_init, by which a forked child is known.  MPI, NCCL and what is wrapped by coll_wrap_... have memory of their own. */
+typedef struct coll_allocator {
+    void *(*allocate)(void *context, size_t length, size_t alignment);      /* a power of two; NULL: there is none */
+    void  (*free)(void *context, void *at, size_t length);                  /* as it was allocated; never NULL */
+    void   *context;
+} coll_allocator;
+
+/* ---- >>arena: all of it in one block of the program's ----
+ *
+ *     static unsigned char memory[256 << 10];
+ *     const coll_config config = { .size = 1, .allocator = coll_arena_begin(memory, sizeof memory) };
+ *     ...
+ *     coll_free(comm);
+ *     coll_arena_end(config.allocator);
+ *
+ * An arena gives parts of one block of memory, and takes them back: first fit, by address, and parts that meet are joined again.
+ * A part costs nothing beside its length, which is rounded up to 16 bytes (8 where pointers have 4); to find one takes a step for
+ * each hole.  The block may lie anywhere, also in static memory, and is left alone by the program until coll_arena_end.
+ *
+ * An arena may serve several communicators, and several threads at once; coll_arena_begin and coll_arena_end are called when
+ * nobody else uses it.  With COLL_NO_OS it has no lock.  With COLL_NO_MALLOC the library does not know malloc, and communicators
+ * without an allocator get COLL_ERR_MEMORY. */
+
+/* An allocator that gives parts of the `length` bytes at `memory`.  Never NULL: what has no room even for the arena's own
+ * records, of 300 bytes at most, gives nothing, so that calls end with COLL_ERR_MEMORY. */
+COLL_API const coll_allocator *coll_arena_begin(void *memory, size_t length);
+
+/* The program has its memory again.  COLL_ERR_ARGUMENT, and nothing changes: some of it is still in use, or this is no arena. */
+COLL_API coll_status coll_arena_end(const coll_allocator *arena);
+
+/* Bytes that are out now; 0 for what is no arena. */
+COLL_API size_t coll_arena_used(const coll_allocator *arena);
+
+/* The length, in bytes, that would have done so far, holes and the arena's own records included: the same calls in the same order
+ * need no longer one. */
+COLL_API size_t coll_arena_most(const coll_allocator *arena);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* COLL_MEMORY_H */
