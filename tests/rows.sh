@@ -3,8 +3,8 @@
 . tests/folder.sh
 passed=0 failed=0
 
-# Prints "ok - program arguments: what it counted", or "FAILED - ..." with the end of what it said.  ONLY="test_threads ..." in the
-# environment: no others.
+# Prints "ok - program arguments: what it counted", or "FAILED - ..." with the end of what it said.  ONLY="test_threads ..." in
+# the environment: no others.
 row() { # scale program arguments...
     case " $ONLY " in "  " | *" $2 "*) ;; *) return ;; esac
     build=$(folder "$config") scale=$1 name=$2; shift 2

@@ -15,7 +15,7 @@ cd "$(dirname "$0")/.." || exit 1
 : "${CC:=cc}"
 export CC
 . tests/folder.sh
-log=build/test-logs
+log=$(folder test-logs)
 mkdir -p $log
 taken=$(mktemp -d) || exit 1
 trap 'rm -rf "$taken"' EXIT
@@ -253,6 +253,8 @@ waits perf               env COLL_LIBS="-pthread $libs" sh tests/test_perf.sh
 suite bench-tcp          env COLL_LIBS="-pthread $libs" sh tests/test_bench_tcp.sh
 suite gpt-pages          paged
 suite switches           sh tests/test_switches.sh
+suite small              env CPPFLAGS="-DCOLL_SMALL $CPPFLAGS" sh tests/run_all.sh check
+suite parts              sh tests/test_parts.sh
 suite bare               sh tests/test_bare.sh
 suite footprint          sh bench/footprint.sh check
 }

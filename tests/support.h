@@ -34,6 +34,7 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
+#include "check.h"
 #include "support_numbers.h"
 #include "there.h"
 
@@ -433,6 +434,21 @@ enum { SUPPORT_IS_PORTABLE = 1 };                 /* POSIX alone, which does not
 enum { SUPPORT_IS_PORTABLE = 0 };
 #endif
 
+/* Who asks for a world that is left out is told so.  io_uring is not a transport, but a way of one (test_refused.c). */
+SUPPORT void support_check_refused(const char *name, const char *missing)
+{
+    const bool is_joined = !strcmp(name, "joined"), is_tcp = !strncmp(name, "tcp", 3);
+    const coll_config config = { .transport = is_joined ? NULL : is_tcp ? "tcp" : !strncmp(name, "sim", 3) ? "sim" : name,
+                                 .size = is_joined ? 3 : 0, .address = is_joined ? "127.0.0.1:1" : NULL,
+                                 .log_level = COLL_LOG_NONE };
+    coll_comm *comms[2] = { NULL, NULL };
+
+    if (!strcmp(missing, "COLL_NO_URING")) return;
+    const coll_status status = coll_init_threads(2, comms, &config);
+    CHECK(status == COLL_ERR_UNSUPPORTED && there_says(coll_error(NULL), missing), "%s: status %d, \"%s\" without %s", name,
+          (int)status, coll_error(NULL), missing);
+}
+
 /* Why this world cannot be had on this machine or in this build, which then tells who asks for it; NULL: it can.  The kernel is
  * asked, not the library, so that a library that gives up too early is not taken for a missing io_uring. */
 SUPPORT const char *support_refusal(const char *world)
@@ -441,7 +457,7 @@ SUPPORT const char *support_refusal(const char *world)
     const char *missing = there_missing_world(world);
 
     if (missing) {
-        there_refuses_world(world, missing);
+        support_check_refused(world, missing);
         snprintf(text, sizeof text, "compiled with %s", missing);
         return text;
     }

@@ -6,6 +6,7 @@
  */
 #include "world.h"
 #include "check.h"
+#include "there.h"
 
 /* ---- >>worlds ---- */
 
@@ -153,46 +154,6 @@ static void test_neighbor_worlds(void)
         for (int n = 0; is_neighbor(coll__algorithms[i].kind) && n < 60; n++) test_neighbors(&coll__algorithms[i], 1 + n % 9);
 }
 
-/* ---- >>clock: the closed forms against the interpreter's clock ---- */
-
-/* Where every rank does the same, exactly; where messages of a round differ in length, and in trees, to some per cent. */
-static void test_clock(bool is_printing)
-{
-    static const double sizes[] = { 8, 3e3, 1e5, 1e7 };
-    static const coll__link links[] = { { 10e-6, 1e-6, 1e-9, 0.3e-9, 0 }, { 10e-6, 10e-6, 1e-9, 0.1e-9, 0 }, { 40e-6, 2e-6, 8e-9,
-        0.1e-9, 0 } };
-
-    for (int i = 0; i < COLL__ALGORITHM_COUNT; i++) {
-        const coll__algorithm *a = &coll__algorithms[i];
-        const bool is_uneven = !strcmp(a->name, "far") || is_alltoall(a->kind);
-        const bool is_tree = !strcmp(a->name, "tree") || !strcmp(a->name, "dbtree");
-        const bool is_exact = !is_rooted(a->kind) && !is_scan(a->kind) && !is_tree;
-        const bool is_blocks = a->cut == COLL__CUT_MANY;        /* few ranks need not wait for one another */
-        double least = 1e9, most = 0;
-        if (is_neighbor(a->kind)) continue;
-        for (int size = 2; size <= 40; size += size < 10 ? 1 : 9)
-            for (int radix = 2; radix <= (a->has_radix ? size : 2); radix += radix < 5 ? 1 : 9)
-                for (int n = 0; n < 12; n++) {
-                    world w = world_of(a, size, 0, radix, 1 + 3 * (n % 4));
-                    const double bytes = sizes[n % 4] * size, sums = (n & 1) + 1;
-                    const coll__shape shape = { size, radix, w.blocks, 1, bytes, bytes * sums };
-                    w.link = &links[n / 4];
-                    w.block_bytes = bytes / w.blocks, w.block_sum_bytes = sums * w.block_bytes;
-                    if (a->kind == COLL_BARRIER) w.block_bytes = 0;
-                    interpret(&w);
-                    const double ratio = a->cost(w.link, &shape) / w.seconds;
-                    least = ratio < least ? ratio : least, most = ratio > most ? ratio : most;
-                    if (is_exact) CHECK(ratio > (is_uneven ? 0.98 : 0.999999) && ratio < 1.000001,
-                                        "%d \"%s\" on %d, radix %d, %g bytes: %g s, not %g", (int)a->kind,
-                                        a->name, size, radix, bytes, a->cost(w.link, &shape), w.seconds);
-                    else CHECK(ratio > 0.85 && ratio < (is_blocks ? 3.5 : 1.35),
-                               "%d \"%s\" on %d, radix %d, %g bytes: %g s, not %g", (int)a->kind,
-                               a->name, size, radix, bytes, a->cost(w.link, &shape), w.seconds);
-                }
-        if (is_printing) printf("closed form / clock: kind %2d %-10s %.3f to %.3f\n", (int)a->kind, a->name, least, most);
-    }
-}
-
 /* ---- >>tuner ---- */
 
 static const coll__link nets[] = {                /* 1, 10 and 100 Gbit/s                                     */
@@ -213,33 +174,6 @@ static coll__choice chosen(const coll__query *query)
 
     CHECK(is_chosen == (choice.algorithm != NULL), "kind %d on %d: an answer without a choice", (int)query->kind, query->size);
     return choice;
-}
-
-/* What the model of the reference picks for an allreduce: the radix of short ones, and where long ones begin. */
-static void test_picks(void)
-{
-    static const int sizes[] = { 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64 }, radices[] = { 2, 3, 4, 6, 8, 12, 16, 6, 6, 8, 8 };
-    static const double switches[3][11] = {
-        { 1048576, 8192, 4096, 4096, 2048, 2048, 1024, 1024, 512, 512, 512 },
-        { 524288, 65536, 32768, 16384, 8192, 8192, 4096, 4096, 4096, 2048, 2048 },
-        { 262144, 131072, 65536, 32768, 32768, 16384, 16384, 8192, 8192, 8192, 4096 },
-    };
-
-    for (int net = 0; net < 3; net++)
-        for (int i = 0; i < 11; i++) {
-            coll__query query = query_of(COLL_ALLREDUCE, sizes[i], 8, NULL, &nets[net]);
-            coll__choice c = chosen(&query);
-            const bool is_near = (c.radix <= 2 * radices[i] && radices[i] <= 2 * c.radix) || (sizes[i] == 16 && c.radix == 4);
-            CHECK(!strcmp(c.algorithm->name, "gather") && is_near, "8 bytes on %d: \"%s\", radix %d", sizes[i],
-                  c.algorithm->name, c.radix);
-            while (query.bytes < 1 << 30 && !strcmp(chosen(&query).algorithm->name, "gather")) query.sum_bytes = query.bytes *= 2;
-            CHECK(query.bytes <= 2 * switches[net][i] && switches[net][i] <= 2 * query.bytes,
-                  "net %d: gather on %d up to %g, not %g", net,
-                  sizes[i], query.bytes, switches[net][i]);
-            query.sum_bytes = query.bytes = 1 << 30;
-            c = chosen(&query);
-            CHECK(!strcmp(c.algorithm->name, "direct"), "1 GiB on %d: \"%s\"", sizes[i], c.algorithm->name);
-        }
 }
 
 static bool is_refused(coll_kind kind, const char *name)
@@ -285,13 +219,102 @@ static void test_names(void)
     for (int kind = COLL_ALLREDUCE_LIST; kind <= COLL_SENDRECV; kind++) CHECK(is_refused((coll_kind)kind, NULL), "kind %d", kind);
 }
 
+/* ---- >>model: times ---- */
+
+#if defined(COLL_NO_TUNER)
+
+/* Without the model there is a choice, too, for every query, and its conditions are kept. */
+static void test_model(bool is_printing)
+{
+    (void)is_printing;
+    for (int kind = COLL_BARRIER; kind <= COLL_NEIGHBOR_ALLTOALLW; kind++)
+        for (int size = 1; size <= 300 && there_kind((coll_kind)kind); size = size < 9 ? size + 1 : size * 3 / 2)
+            for (int flags = 0; flags < 8; flags++)
+                for (double bytes = 0; bytes <= 1 << 30; bytes = bytes * 32 + 8) {
+                    coll__query query = query_of((coll_kind)kind, size, bytes, NULL, &nets[flags % 4]);
+                    query.is_exact = flags & 1, query.must_be_canonical = flags & 2, query.is_commutative = flags & 4;
+                    const coll__algorithm *a = chosen(&query).algorithm;
+                    CHECK(a && a->kind == query.kind && (a->keeps_order || query.is_commutative)
+                          && (!a->needs_exact || query.is_exact)
+                          && (a->is_canonical || query.is_exact || !query.must_be_canonical),
+                          "kind %d on %d, flags %d: \"%s\" may not be used", kind, size, flags, a ? a->name : "nothing");
+                }
+}
+
+#else
+
+/* Where every rank does the same, exactly; where messages of a round differ in length, and in trees, to some per cent. */
+static void test_clock(bool is_printing)
+{
+    static const double sizes[] = { 8, 3e3, 1e5, 1e7 };
+    static const coll__link links[] = { { 10e-6, 1e-6, 1e-9, 0.3e-9, 0 }, { 10e-6, 10e-6, 1e-9, 0.1e-9, 0 }, { 40e-6, 2e-6, 8e-9,
+        0.1e-9, 0 } };
+
+    for (int i = 0; i < COLL__ALGORITHM_COUNT; i++) {
+        const coll__algorithm *a = &coll__algorithms[i];
+        const bool is_uneven = !strcmp(a->name, "far") || is_alltoall(a->kind);
+        const bool is_tree = !strcmp(a->name, "tree") || !strcmp(a->name, "dbtree");
+        const bool is_exact = !is_rooted(a->kind) && !is_scan(a->kind) && !is_tree;
+        const bool is_blocks = a->cut == COLL__CUT_MANY;        /* few ranks need not wait for one another */
+        double least = 1e9, most = 0;
+        if (is_neighbor(a->kind)) continue;
+        for (int size = 2; size <= 40; size += size < 10 ? 1 : 9)
+            for (int radix = 2; radix <= (a->has_radix ? size : 2); radix += radix < 5 ? 1 : 9)
+                for (int n = 0; n < 12; n++) {
+                    world w = world_of(a, size, 0, radix, 1 + 3 * (n % 4));
+                    const double bytes = sizes[n % 4] * size, sums = (n & 1) + 1;
+                    const coll__shape shape = { size, radix, w.blocks, 1, bytes, bytes * sums };
+                    w.link = &links[n / 4];
+                    w.block_bytes = bytes / w.blocks, w.block_sum_bytes = sums * w.block_bytes;
+                    if (a->kind == COLL_BARRIER) w.block_bytes = 0;
+                    interpret(&w);
+                    const double ratio = a->cost(w.link, &shape) / w.seconds;
+                    least = ratio < least ? ratio : least, most = ratio > most ? ratio : most;
+                    if (is_exact) CHECK(ratio > (is_uneven ? 0.98 : 0.999999) && ratio < 1.000001,
+                                        "%d \"%s\" on %d, radix %d, %g bytes: %g s, not %g", (int)a->kind,
+                                        a->name, size, radix, bytes, a->cost(w.link, &shape), w.seconds);
+                    else CHECK(ratio > 0.85 && ratio < (is_blocks ? 3.5 : 1.35),
+                               "%d \"%s\" on %d, radix %d, %g bytes: %g s, not %g", (int)a->kind,
+                               a->name, size, radix, bytes, a->cost(w.link, &shape), w.seconds);
+                }
+        if (is_printing) printf("closed form / clock: kind %2d %-10s %.3f to %.3f\n", (int)a->kind, a->name, least, most);
+    }
+}
+
+/* What the model of the reference picks for an allreduce: the radix of short ones, and where long ones begin. */
+static void test_picks(void)
+{
+    static const int sizes[] = { 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64 }, radices[] = { 2, 3, 4, 6, 8, 12, 16, 6, 6, 8, 8 };
+    static const double switches[3][11] = {
+        { 1048576, 8192, 4096, 4096, 2048, 2048, 1024, 1024, 512, 512, 512 },
+        { 524288, 65536, 32768, 16384, 8192, 8192, 4096, 4096, 4096, 2048, 2048 },
+        { 262144, 131072, 65536, 32768, 32768, 16384, 16384, 8192, 8192, 8192, 4096 },
+    };
+
+    for (int net = 0; net < 3; net++)
+        for (int i = 0; i < 11; i++) {
+            coll__query query = query_of(COLL_ALLREDUCE, sizes[i], 8, NULL, &nets[net]);
+            coll__choice c = chosen(&query);
+            const bool is_near = (c.radix <= 2 * radices[i] && radices[i] <= 2 * c.radix) || (sizes[i] == 16 && c.radix == 4);
+            CHECK(!strcmp(c.algorithm->name, "gather") && is_near, "8 bytes on %d: \"%s\", radix %d", sizes[i],
+                  c.algorithm->name, c.radix);
+            while (query.bytes < 1 << 30 && !strcmp(chosen(&query).algorithm->name, "gather")) query.sum_bytes = query.bytes *= 2;
+            CHECK(query.bytes <= 2 * switches[net][i] && switches[net][i] <= 2 * query.bytes,
+                  "net %d: gather on %d up to %g, not %g", net,
+                  sizes[i], query.bytes, switches[net][i]);
+            query.sum_bytes = query.bytes = 1 << 30;
+            c = chosen(&query);
+            CHECK(!strcmp(c.algorithm->name, "direct"), "1 GiB on %d: \"%s\"", sizes[i], c.algorithm->name);
+        }
+}
+
 /* What must hold of every choice; all candidates sorted; the query's conditions kept; more bytes never take less time. */
 static void test_conditions(void)
 {
     coll__choice list[100], few[3];
 
     for (int kind = COLL_BARRIER; kind <= COLL_NEIGHBOR_ALLTOALLW; kind++)
-        for (int size = 1; size <= 4096; size = size < 9 ? size + 1 : size * 3 / 2)
+        for (int size = 1; size <= 4096 && there_kind((coll_kind)kind); size = size < 9 ? size + 1 : size * 3 / 2)
             for (int flags = 0; flags < 8; flags++) {
                 double before = 0;
                 for (double bytes = 0; bytes <= 1 << 30; bytes = bytes * 4 + 8) {
@@ -364,6 +387,17 @@ static void test_floor(bool is_printing)
     }
 }
 
+static void test_model(bool is_printing)
+{
+    test_clock(is_printing);
+    test_picks();
+    test_conditions();
+    test_cut();
+    test_floor(is_printing);
+}
+
+#endif
+
 int main(int count, char **arguments)
 {
     const bool is_printing = count > 1 && !strcmp(arguments[1], "distance");
@@ -371,12 +405,8 @@ int main(int count, char **arguments)
     test_worlds(count > 1 && !strcmp(arguments[1], "thorough"));
     test_large_worlds();
     test_neighbor_worlds();
-    test_clock(is_printing);
-    test_picks();
     test_names();
-    test_conditions();
-    test_cut();
-    test_floor(is_printing);
+    test_model(is_printing);
     printf("%ld worlds\n", worlds_run);
     return CHECK_DONE();
 }

@@ -1,11 +1,11 @@
 #!/bin/sh
-# test_parts.sh - some tests with sets of switches (core/base/coll_parts.h): what is there gives the same bits as in a program with
-# everything, in every call, and what is not is refused with the name of its switch.  The tests ask what there is (there.h).
+# test_parts.sh - some tests with sets of switches (core/base/coll_parts.h): what is there gives the same bits as in a program
+# with everything, in every call, and what is not is refused with the name of its switch.  The tests ask what there is (there.h).
 #
 #   usage: [COLL_TEST_SEED=...] [ONLY="test_contract test_numbers"] sh tests/test_parts.sh
 #
 # All of `make check` with COLL_SMALL is the suite `small`; each switch alone, and many sets, with little to do: test_switches.sh.
-# What the tests share with users, who link the library once: objects are in build/plain.SWITCHES.  Ends with "N passed, N failed".
+# Ends with "N passed, N failed".
 cd "$(dirname "$0")/.." || exit 1
 . tests/rows.sh
 config=plain given=$CPPFLAGS

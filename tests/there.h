@@ -1,15 +1,18 @@
 /* there.h - what this build of the library has, for tests that run with any set of switches (core/base/coll_parts.h): they use
- * what is there, and of what is left out they expect the status and a sentence with the switch's name.  Used after coll.h. */
+ * what is there, and of what is left out they expect the status and a sentence with the switch's name.  Nothing here asks the
+ * library.  Used after coll.h. */
 #ifndef THERE_H
 #define THERE_H
 
-#include "check.h"
+#include <stdbool.h>
+#include <string.h>
+
 #include "../core/base/coll_parts.h"
 
 #define THERE static __attribute__((unused))
 
 /* Is a switch set?  Then its name stands for something else. */
-#define THERE_TEXT(name) #name
+#define THERE_TEXT(...) #__VA_ARGS__
 #define THERE_SET(name) (*THERE_TEXT(name) != 'C')
 
 /* Does a sentence hold these words?  Where sentences are left out, any text that is not empty does. */
@@ -21,30 +24,15 @@ THERE bool there_says(const char *sentence, const char *words)
 /* ---- >>worlds ---- */
 
 /* The switch that has left a world out; NULL: it is there. */
-THERE const char *there_missing_world(const char *world)
+THERE const char *there_missing_world(const char *name)
 {
-    if (THERE_SET(COLL_NO_THREADS) && !strcmp(world, "threads")) return "COLL_NO_THREADS";
-    if (THERE_SET(COLL_NO_TCP) && (!strncmp(world, "tcp", 3) || !strcmp(world, "joined"))) return "COLL_NO_TCP";
-    if (THERE_SET(COLL_NO_URING) && !strcmp(world, "tcp-uring")) return "COLL_NO_URING";
-    if (THERE_SET(COLL_NO_JOINED) && !strcmp(world, "joined"))
+    if (THERE_SET(COLL_NO_THREADS) && !strcmp(name, "threads")) return "COLL_NO_THREADS";
+    if (THERE_SET(COLL_NO_TCP) && (!strncmp(name, "tcp", 3) || !strcmp(name, "joined"))) return "COLL_NO_TCP";
+    if (THERE_SET(COLL_NO_URING) && !strcmp(name, "tcp-uring")) return "COLL_NO_URING";
+    if (THERE_SET(COLL_NO_JOINED) && !strcmp(name, "joined"))
         return THERE_SET(COLL_NO_THREADS) ? "COLL_NO_THREADS" : "COLL_NO_JOINED";
-    if (THERE_SET(COLL_NO_SIM) && !strncmp(world, "sim", 3)) return "COLL_NO_SIM";
+    if (THERE_SET(COLL_NO_SIM) && !strncmp(name, "sim", 3)) return "COLL_NO_SIM";
     return NULL;
-}
-
-/* Who asks for a world that is left out is told so.  io_uring is not a transport, but a way of one (test_refused.c). */
-THERE void there_refuses_world(const char *world, const char *missing)
-{
-    const bool is_joined = !strcmp(world, "joined"), is_tcp = !strncmp(world, "tcp", 3);
-    const coll_config config = { .transport = is_joined ? NULL : is_tcp ? "tcp" : !strncmp(world, "sim", 3) ? "sim" : world,
-                                 .size = is_joined ? 3 : 0, .address = is_joined ? "127.0.0.1:1" : NULL,
-                                 .log_level = COLL_LOG_NONE };
-    coll_comm *comms[2] = { NULL, NULL };
-
-    if (!strcmp(missing, "COLL_NO_URING")) return;
-    const coll_status status = coll_init_threads(2, comms, &config);
-    CHECK(status == COLL_ERR_UNSUPPORTED && there_says(coll_error(NULL), missing), "%s: status %d, \"%s\" without %s", world,
-          (int)status, coll_error(NULL), missing);
 }
 
 /* ---- >>calls ---- */
@@ -106,13 +94,22 @@ THERE void there_need_numbers(there_lack *lack, const coll_call *call, coll_type
     there_need_type(lack, call->accumulate);
 }
 
+/* A kind may have been left out twice: then either name will do. */
+THERE void there_need_kind(there_lack *lack, coll_kind kind)
+{
+    const bool is_neighbor = kind >= COLL_NEIGHBOR_ALLGATHER && kind <= COLL_NEIGHBOR_ALLTOALLW;
+
+    if (there_kind(kind)) return;
+    if (is_neighbor && THERE_SET(COLL_NO_NEIGHBORS)) there_note(lack, "COLL_NO_NEIGHBORS");
+    if (THERE_SET(COLL_ONLY_KINDS)) there_note(lack, "COLL_ONLY_KINDS");
+}
+
 THERE there_lack there_call(const coll_call *call)
 {
-    const bool is_list = call->kind == COLL_ALLREDUCE_LIST, is_neighbor = call->kind >= COLL_NEIGHBOR_ALLGATHER;
+    const bool is_list = call->kind == COLL_ALLREDUCE_LIST;
     there_lack lack = { .count = 0 };
 
-    if (!there_kind(call->kind)) there_note(&lack, is_neighbor && THERE_SET(COLL_NO_NEIGHBORS) ? "COLL_NO_NEIGHBORS"
-                                                                                               : "COLL_ONLY_KINDS");
+    there_need_kind(&lack, call->kind);
     if (call->kind >= COLL_REDUCE && call->kind <= COLL_EXSCAN) there_need_numbers(&lack, call, call->type);
     for (int i = 0; is_list && i < call->list_count; i++) there_need_numbers(&lack, call, call->list[i].type);
     return lack;
