@@ -2029,9 +2029,10 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_notes.h                  what is written for messages by key, and how it leaves
  *     coll_gone.h                   what peers have said when they freed a communicator
  *     coll_messages.h               messages by key: send and recv, and collectives whose order others may not share
- *     coll_doing_comms.h            which communicators this rank has, for others to read
  *     coll_execution.h              how a call is executed: layouts of its buffers, slices, memory; what an order caches of it
  *     coll_engine.h                 runs an algorithm: slices, messages, folds
+ *     coll_no_messages.h            in place of the last three, where there are no messages (COLL_NO_MESSAGES)
+ *     coll_doing_comms.h            which communicators this rank has, for others to read
  *     coll_script.h                 runs a collective that is put together from calls of other communicators
  *     coll_stages.h                 hierarchical collectives as such scripts: on a host, between hosts, on a host
  *     coll_hierarchy.h              which calls are hierarchical; the communicators of their stages
@@ -12193,7 +12194,8 @@ static coll_status coll__check_algorithm(coll_comm *comm, const coll_call *call,
 #define COLL__KINDS(has, first, last) ((has) ? (2u << (last)) - (1u << (first)) : 0u)
 #define COLL__KINDS_HERE                                                                                                       \
     (COLL__KINDS(COLL__HAS_BARRIER, COLL_BARRIER, COLL_BARRIER)                                                                \
-     | COLL__KINDS(COLL__HAS_BROADCAST, COLL_BROADCAST, COLL_BROADCAST) | COLL__KINDS(COLL__HAS_REDUCE, COLL_REDUCE, COLL_REDUCE) \
+     | COLL__KINDS(COLL__HAS_BROADCAST, COLL_BROADCAST, COLL_BROADCAST)                                                        \
+     | COLL__KINDS(COLL__HAS_REDUCE, COLL_REDUCE, COLL_REDUCE)                                                                 \
      | COLL__KINDS(COLL__HAS_ALLREDUCE, COLL_ALLREDUCE, COLL_ALLREDUCE)                                                        \
      | COLL__KINDS(COLL__HAS_REDUCE_SCATTER, COLL_REDUCE_SCATTER, COLL_REDUCE_SCATTERV)                                        \
      | COLL__KINDS(COLL__HAS_SCAN, COLL_SCAN, COLL_EXSCAN) | COLL__KINDS(COLL__HAS_GATHER, COLL_GATHER, COLL_GATHERV)          \
@@ -12923,12 +12925,12 @@ static coll__message *coll__message_new(coll__session *session, int peer, size_t
 
 #endif /* COLL_NOTES_H */
 /* ---- core/engine/coll_gone.h ---- */
-/* coll_gone.h - what peers have said when they freed a communicator: NOTE_GONE of coll_messages.h.  Without anybody who looks after
- * that (COLL_NO_WATCH) it is told, and not heard. */
+/* coll_gone.h - what peers have said when they freed a communicator: NOTE_GONE of coll_messages.h.  Without anybody who looks
+ * after that (COLL_NO_WATCH) it is told, and not heard; without messages nobody tells. */
 #ifndef COLL_GONE_H
 #define COLL_GONE_H
 
-#if !defined(COLL_NO_WATCH)
+#if !defined(COLL_NO_WATCH) && !defined(COLL_NO_MESSAGES)
 
 /* Forget who has freed communicators that this rank has freed too.  One that is not there may still come, while some are being
  * made; the others are over, for numbers are given in rising order. */
@@ -13025,6 +13027,8 @@ static inline const coll__gone *coll__gone_of(const coll__session *session, int 
 
 #endif
 #endif /* COLL_GONE_H */
+/* ---- coll_impl.h, continued ---- */
+#if !defined(COLL_NO_MESSAGES)
 /* ---- core/engine/coll_messages.h ---- */
 /* coll_messages.h - messages that find their receivers by key, over any transport: send, recv and sendrecv, and the
  * collectives of derived communicators and prepared calls, whose order other ranks may not share.
@@ -13633,6 +13637,14 @@ static void coll__messages_close(coll_comm *comm, coll_status status)
     }
 }
 
+/* Is there any on its way, or waited for? */
+static bool coll__messages_are_there(const coll__session *session)
+{
+    const coll__messages *all = session->messages;
+
+    return all && (all->outgoing.first || all->wanted.first || all->moving.first || all->replies.first);
+}
+
 /* Mark the ranks of the session that a message request is waiting for. */
 static void coll__messages_late(const coll_request *r, unsigned char *is_late)
 {
@@ -13643,69 +13655,6 @@ static void coll__messages_late(const coll_request *r, unsigned char *is_late)
 }
 
 #endif /* COLL_MESSAGES_H */
-/* ---- core/engine/coll_doing_comms.h ---- */
-/* coll_doing_comms.h - which communicators this rank has, for others to read. */
-#ifndef COLL_DOING_COMMS_H
-#define COLL_DOING_COMMS_H
-
-#if !defined(COLL_NO_OS)
-
-static bool coll__has_comm(const coll__session *session, uint32_t id)
-{
-    const coll_comm *comm = session->comms;
-
-    while (comm && comm->id != id) comm = comm->next;
-    return comm != NULL;
-}
-
-/* Take down the number of a communicator; gives how many there have been. */
-static int coll__doing_note(coll_doing_comms *out, int n, uint64_t number, bool is_map)
-{
-    const uint64_t back = out->below - 1 - number;
-
-    if (is_map && back < COLL_DOING_COMMS * COLL_DOING_BITS)
-        out->numbers[back / COLL_DOING_BITS] |= (uint64_t)1 << back % COLL_DOING_BITS;
-    if (!is_map && n < COLL_DOING_COMMS) out->numbers[n] = number + 1;
-    return n + 1;
-}
-
-/* Those that we have, and those that are freed while something sent in them is still to arrive; gives how many. */
-static int coll__doing_list(coll__session *session, coll_doing_comms *out, bool is_map)
-{
-    int n = 0;
-
-    *out = (coll_doing_comms){ .below = session->next_id };
-    for (const coll_comm *comm = session->comms; comm; comm = comm->next) n = coll__doing_note(out, n, comm->id, is_map);
-    session->lingers = false;
-    for (const coll__message *m = session->messages ? session->messages->outgoing.first : NULL; m; m = m->next) {
-        if (coll__has_comm(session, m->comm)) continue;
-        session->lingers = true;
-        n = coll__doing_note(out, n, m->comm, is_map);
-    }
-    return n;
-}
-
-/* Communicators have come or gone.  While some are being made, one that is not there may still come. */
-static void coll__doing_comms(coll__session *session)
-{
-    coll_doing *d = &session->doing;
-    coll_doing_comms now;
-    const bool is_map = coll__doing_list(session, &now, false) > COLL_DOING_COMMS;
-
-    if (is_map) coll__doing_list(session, &now, true), now.below |= COLL_DOING_MAP;
-    if (session->deriving > 0) now.below = 0;
-    (void)__atomic_add_fetch(&d->comms_turn, 1, __ATOMIC_SEQ_CST);
-    for (int i = 0; i < COLL_DOING_COMMS; i++) __atomic_store_n(&d->comms.numbers[i], now.numbers[i], __ATOMIC_SEQ_CST);
-    __atomic_store_n(&d->comms.below, now.below, __ATOMIC_SEQ_CST);
-    (void)__atomic_add_fetch(&d->comms_turn, 1, __ATOMIC_SEQ_CST);
-}
-
-#else
-
-static void coll__doing_comms(coll__session *session) { (void)session; }
-
-#endif
-#endif /* COLL_DOING_COMMS_H */
 /* ---- core/engine/coll_execution.h ---- */
 /* coll_execution.h - makes the execution of a call by an algorithm: where the blocks of its buffers lie, into how many slices its
  * vector is cut, what memory its rounds take; and caches it for the next call like this one.  coll_engine.h runs it. */
@@ -14620,6 +14569,89 @@ static void coll__execution_late(const coll_request *r, unsigned char *is_late)
 }
 
 #endif /* COLL_ENGINE_H */
+/* ---- coll_impl.h, continued ---- */
+#else
+/* ---- core/engine/coll_no_messages.h ---- */
+/* coll_no_messages.h - a program without messages (COLL_NO_MESSAGES): the transport carries out every collective as a whole, and no
+ * call is a message (coll_check.h).  What the rest asks of messages, where there are none. */
+#ifndef COLL_NO_MESSAGES_H
+#define COLL_NO_MESSAGES_H
+
+typedef enum coll__undelivered { COLL__UNDELIVERED_NONE, COLL__UNDELIVERED_SHORT } coll__undelivered;
+
+static inline bool coll__messages_are_there(const coll__session *session) { return (void)session, false; }
+static inline coll_status coll__messages_advance(const coll__session *session) { return (void)session, COLL_OK; }
+static inline coll__undelivered coll__messages_undelivered(const coll_comm *comm) { return (void)comm, COLL__UNDELIVERED_NONE; }
+static inline bool coll__messages_are_moving(const coll_comm *comm) { return (void)comm, false; }
+static inline void coll__messages_close(const coll_comm *comm, coll_status status) { (void)comm, (void)status; }
+static inline void coll__messages_free(const coll__session *session) { (void)session; }
+
+#endif /* COLL_NO_MESSAGES_H */
+/* ---- coll_impl.h, continued ---- */
+#endif
+/* ---- core/engine/coll_doing_comms.h ---- */
+/* coll_doing_comms.h - which communicators this rank has, for others to read. */
+#ifndef COLL_DOING_COMMS_H
+#define COLL_DOING_COMMS_H
+
+#if !defined(COLL_NO_OS) && !defined(COLL_NO_WATCH)
+
+static bool coll__has_comm(const coll__session *session, uint32_t id)
+{
+    const coll_comm *comm = session->comms;
+
+    while (comm && comm->id != id) comm = comm->next;
+    return comm != NULL;
+}
+
+/* Take down the number of a communicator; gives how many there have been. */
+static int coll__doing_note(coll_doing_comms *out, int n, uint64_t number, bool is_map)
+{
+    const uint64_t back = out->below - 1 - number;
+
+    if (is_map && back < COLL_DOING_COMMS * COLL_DOING_BITS)
+        out->numbers[back / COLL_DOING_BITS] |= (uint64_t)1 << back % COLL_DOING_BITS;
+    if (!is_map && n < COLL_DOING_COMMS) out->numbers[n] = number + 1;
+    return n + 1;
+}
+
+/* Those that we have, and those that are freed while something sent in them is still to arrive; gives how many. */
+static int coll__doing_list(coll__session *session, coll_doing_comms *out, bool is_map)
+{
+    int n = 0;
+
+    *out = (coll_doing_comms){ .below = session->next_id };
+    for (const coll_comm *comm = session->comms; comm; comm = comm->next) n = coll__doing_note(out, n, comm->id, is_map);
+    session->lingers = false;
+    for (const coll__message *m = session->messages ? session->messages->outgoing.first : NULL; m; m = m->next) {
+        if (coll__has_comm(session, m->comm)) continue;
+        session->lingers = true;
+        n = coll__doing_note(out, n, m->comm, is_map);
+    }
+    return n;
+}
+
+/* Communicators have come or gone.  While some are being made, one that is not there may still come. */
+static void coll__doing_comms(coll__session *session)
+{
+    coll_doing *d = &session->doing;
+    coll_doing_comms now;
+    const bool is_map = coll__doing_list(session, &now, false) > COLL_DOING_COMMS;
+
+    if (is_map) coll__doing_list(session, &now, true), now.below |= COLL_DOING_MAP;
+    if (session->deriving > 0) now.below = 0;
+    (void)__atomic_add_fetch(&d->comms_turn, 1, __ATOMIC_SEQ_CST);
+    for (int i = 0; i < COLL_DOING_COMMS; i++) __atomic_store_n(&d->comms.numbers[i], now.numbers[i], __ATOMIC_SEQ_CST);
+    __atomic_store_n(&d->comms.below, now.below, __ATOMIC_SEQ_CST);
+    (void)__atomic_add_fetch(&d->comms_turn, 1, __ATOMIC_SEQ_CST);
+}
+
+#else
+
+static void coll__doing_comms(coll__session *session) { (void)session; }
+
+#endif
+#endif /* COLL_DOING_COMMS_H */
 /* ---- coll_impl.h, continued ---- */
 COLL__FOR_SIZE
 /* ---- core/engine/coll_script.h ---- */
@@ -16751,6 +16783,8 @@ static bool coll__offload_explain(coll_request *r, char *text, size_t room)
 #ifndef COLL_CARRIERS_H
 #define COLL_CARRIERS_H
 
+#if !defined(COLL_NO_MESSAGES)
+
 /* ---- >>one message ---- */
 
 static bool coll__message_takes(const coll_request *r) { return coll__kind_is_message(r->call.kind); }
@@ -16802,17 +16836,29 @@ static bool coll__rounds_explain(coll_request *r, char *text, size_t room)
     return true;
 }
 
+#define COLL__CARRIER_OF_MESSAGES                                                                                             \
+    { .name = "message", .traits = COLL__AT_CALL, .takes = coll__message_takes, .start = coll__message_start,                  \
+      .late = COLL__LATE(coll__messages_late), .end = coll__messages_end_all, .explain = coll__message_explain },
+#define COLL__CARRIER_OF_ROUNDS                                                                                               \
+    { .name = "rounds", .start = coll__rounds_start, .advance = coll__execution_advance,                                       \
+      .late = COLL__LATE(coll__rounds_late), .explain = coll__rounds_explain },
+
+#else
+
+#define COLL__CARRIER_OF_MESSAGES
+#define COLL__CARRIER_OF_ROUNDS                   /* the transport takes all, and declines none               */
+
+#endif
+
 /* ---- >>the table ---- */
 
 static const coll__carrier coll__carriers[] = {
-    { .name = "message", .traits = COLL__AT_CALL, .takes = coll__message_takes, .start = coll__message_start,
-      .late = COLL__LATE(coll__messages_late), .end = coll__messages_end_all, .explain = coll__message_explain },
+    COLL__CARRIER_OF_MESSAGES
     COLL__CARRIER_OF_LISTS
     { .name = "transport", .traits = COLL__AS_A_WHOLE, .takes = coll__offload_takes, .start = coll__offload_advance,
       .advance = coll__offload_advance, .late = COLL__LATE(coll__offload_late), .explain = coll__offload_explain },
     COLL__CARRIER_OF_HOSTS
-    { .name = "rounds", .start = coll__rounds_start, .advance = coll__execution_advance, .late = COLL__LATE(coll__rounds_late),
-      .explain = coll__rounds_explain },
+    COLL__CARRIER_OF_ROUNDS
 };
 
 enum { COLL__CARRIER_COUNT = sizeof coll__carriers / sizeof *coll__carriers };
@@ -17787,12 +17833,10 @@ static inline coll_status coll__background_settle(coll_config *c)
 /* Is there anything to move?  By whoever is inside, or while nobody is. */
 static bool coll__session_is_busy(const coll__session *session)
 {
-    const coll__messages *all = session->messages;
-
     for (const coll__order *order = session->orders; order; order = order->next)
         if (!(order->queue->carrier->traits & COLL__OWNER_ONLY)) return true;
     if (session->failure.status != COLL_OK) return false;
-    return all && (all->outgoing.first || all->wanted.first || all->moving.first || all->replies.first);
+    return coll__messages_are_there(session);
 }
 
 /* ---- >>the thread ---- */
@@ -18721,6 +18765,8 @@ static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_
     return status;
 }
 
+#if !defined(COLL_NO_MESSAGES)
+
 /* The members, and only they, agree on an id: an allreduce among them, in a space of its own. */
 static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int count, int me, int tag, coll_comm **out)
 {
@@ -18748,6 +18794,17 @@ static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int co
     coll__derived(comm->session);
     return status;
 }
+
+#else
+
+static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int count, int me, int tag, coll_comm **out)
+{
+    (void)ranks, (void)count, (void)me, (void)tag, (void)out;
+    return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "create: this program was compiled with COLL_NO_MESSAGES, by "
+                               "which the members find one another: use coll_split");
+}
+
+#endif
 
 /* A list of ranks of `comm`, each at most once and this one among them: gives our place, or -1 with the sentence. */
 static int coll__place_among(coll_comm *comm, const int *ranks, int count, int tag)
@@ -19617,6 +19674,8 @@ static coll_status coll__open_custom(const coll__program *program, const coll_tr
         return coll__start_failed(COLL_ERR_ARGUMENT,
                                   "coll_init_custom: out is NULL, or the transport lacks send, recv, progress or close");
     *out = NULL;
+    if (!COLL__HAS_MESSAGES)
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_init_custom: this program was compiled with COLL_NO_MESSAGES");
     only.rank = 0, only.size = 1, only.transport = NULL;
     if (size < 1 || size > COLL__SIZE_MOST)
         return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init_custom: size %d is out of range: 1 to %d", size, COLL__SIZE_MOST);
@@ -19932,6 +19991,8 @@ static coll_status coll__blame_left(coll_failure *failure, int rank, int by)
 #ifndef COLL_THREADS_MESSAGES_H
 #define COLL_THREADS_MESSAGES_H
 
+#if !defined(COLL_NO_MESSAGES)
+
 static inline coll__fifo *coll__recvs_from(const coll__thread *me, int peer, int channel)
 {
     return &me->recvs[(peer - me->hub->first) * COLL_CHANNEL_COUNT + channel];
@@ -20083,6 +20144,77 @@ static void coll__withdraw_sends(coll__thread *me)
     me->outgoing = NULL;
 }
 
+/* A message of a collective from a rank that has left, or to it, will never be taken. */
+static void coll__check_left(coll__thread *me)
+{
+    for (const coll__sends *s = me->outgoing; s; s = s->next)
+        if (s->first->channel == COLL_CHANNEL_CALLS && me->is_gone[s->first->peer - me->hub->first]
+            && !__atomic_load_n(&s->last->moved, __ATOMIC_ACQUIRE))
+            coll__blame_left(&me->suspicion, s->first->peer, me->rank);
+    for (int i = 0; i < me->hub->size; i++) {
+        const int peer = me->hub->first + i;
+        if (coll__recvs_from(me, peer, COLL_CHANNEL_CALLS)->first && me->is_gone[i])
+            coll__blame_left(&me->suspicion, peer, me->rank);
+    }
+}
+
+/* Take what has come, and see what of ours was taken. */
+static coll_status coll__mail_look(coll__thread *me)
+{
+    coll__hub *hub = me->hub;
+    bool any = me->has_taken;
+
+    me->has_posted = me->has_taken = false;
+    if (me->waiting_recvs > 0 && __atomic_load_n(&coll__desk_of(hub, me->rank)->arrived, __ATOMIC_ACQUIRE) > 0) {
+        if (!coll__work_begin(me)) return hub->failure.status;
+        any |= coll__receive_all(me);
+        coll__work_end(me);
+    }
+    if (any) coll__hub_ring(hub);
+    if (me->outgoing) coll__reap_sends(me);
+    if (me->gone_count > 0 && (me->waiting_recvs > 0 || me->outgoing)) coll__check_left(me);
+    return COLL_OK;
+}
+
+/* For `count` messages of one rank to another. */
+static coll__fifo *coll__fifos_new(const coll_allocator *memory, size_t count)
+{
+    coll__fifo *q = (coll__fifo *)coll__allocate(memory, count * sizeof *q);
+
+    for (size_t i = 0; q && i < count; i++) q[i].end = &q[i].first;
+    return q;
+}
+
+/* The lists of a rank; false: no memory. */
+static bool coll__sends_open(coll__thread *me)
+{
+    const size_t lists = (size_t)me->hub->size * COLL_CHANNEL_COUNT;
+
+    me->recvs = coll__fifos_new(coll__like(me), lists);
+    me->sends = (coll__sends *)coll__allocate(coll__like(me), lists * sizeof *me->sends);
+    return me->recvs && me->sends;
+}
+
+/* Those of a hub; false: no memory. */
+static bool coll__inboxes_open(coll__hub *hub)
+{
+    hub->inboxes = coll__fifos_new(coll__like(hub), (size_t)hub->size * (size_t)hub->size * COLL_CHANNEL_COUNT);
+    return hub->inboxes != NULL;
+}
+
+#else
+
+static coll_status coll__threads_send(void *context, coll_xfer *x) { return (void)context, x->status = COLL_ERR_UNSUPPORTED; }
+static coll_status coll__threads_recv(void *context, coll_xfer *x) { return (void)context, x->status = COLL_ERR_UNSUPPORTED; }
+static inline coll_status coll__mail_look(const coll__thread *me) { return (void)me, COLL_OK; }
+static inline void coll__withdraw_sends(const coll__thread *me) { (void)me; }
+static inline bool coll__sends_open(const coll__thread *me) { return (void)me, true; }
+static inline bool coll__inboxes_open(const coll__hub *hub) { return (void)hub, true; }
+
+#endif
+
+/* ---- >>who has left ---- */
+
 /* A rank leaves when everything it sent has been taken; so whoever had left before this progress has nothing more to say. */
 static bool coll__threads_has_left(const void *context, int peer)
 {
@@ -20097,20 +20229,6 @@ static void coll__see_who_left(coll__thread *me)
     if (count == me->gone_count) return;
     me->gone_count = count;
     for (int i = 0; i < me->hub->size; i++) me->is_gone[i] = __atomic_load_n(&me->hub->desks[i].has_left, __ATOMIC_ACQUIRE) != 0;
-}
-
-/* A message of a collective from a rank that has left, or to it, will never be taken. */
-static void coll__check_left(coll__thread *me)
-{
-    for (const coll__sends *s = me->outgoing; s; s = s->next)
-        if (s->first->channel == COLL_CHANNEL_CALLS && me->is_gone[s->first->peer - me->hub->first]
-            && !__atomic_load_n(&s->last->moved, __ATOMIC_ACQUIRE))
-            coll__blame_left(&me->suspicion, s->first->peer, me->rank);
-    for (int i = 0; i < me->hub->size; i++) {
-        const int peer = me->hub->first + i;
-        if (coll__recvs_from(me, peer, COLL_CHANNEL_CALLS)->first && me->is_gone[i])
-            coll__blame_left(&me->suspicion, peer, me->rank);
-    }
 }
 
 #endif /* COLL_THREADS_MESSAGES_H */
@@ -21409,17 +21527,8 @@ static coll_status coll__threads_look(coll__thread *me)
     if (me->is_armed) me->bell_seen = __atomic_load_n(&hub->bell, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&hub->has_failed, __ATOMIC_ACQUIRE)) return hub->failure.status;
     coll__see_who_left(me);
-    bool any = me->has_taken;
-    me->has_posted = me->has_taken = false;
-    if (me->waiting_recvs > 0 && __atomic_load_n(&coll__desk_of(hub, me->rank)->arrived, __ATOMIC_ACQUIRE) > 0) {
-        if (!coll__work_begin(me)) return hub->failure.status;
-        any |= coll__receive_all(me);
-        coll__work_end(me);
-    }
-    if (any) coll__hub_ring(hub);
-    if (me->outgoing) coll__reap_sends(me);
-    if (me->gone_count > 0 && (me->waiting_recvs > 0 || me->outgoing)) coll__check_left(me);
-    return me->suspicion.status;
+    const coll_status status = coll__mail_look(me);
+    return status < 0 ? status : me->suspicion.status;
 }
 
 static coll_status coll__threads_progress(void *context, int wait_ms)
@@ -21519,14 +21628,6 @@ static const char *coll__threads_describe(const void *context)
     return "shared memory";
 }
 
-static coll__fifo *coll__fifos_new(const coll_allocator *memory, size_t count)
-{
-    coll__fifo *q = (coll__fifo *)coll__allocate(memory, count * sizeof *q);
-
-    for (size_t i = 0; q && i < count; i++) q[i].end = &q[i].first;
-    return q;
-}
-
 static coll__thread *coll__thread_open(coll__hub *hub, int rank)
 {
     const coll__codec usual = { .acc_size = 1 };  /* enough for all but a user's long elements                */
@@ -21537,8 +21638,7 @@ static coll__thread *coll__thread_open(coll__hub *hub, int rank)
     me->hub = hub;
     me->rank = rank;
     const bool is_member = coll__member_init(&me->all, me, hub->all, rank - hub->first);
-    me->recvs = coll__fifos_new(coll__like(me), size * COLL_CHANNEL_COUNT);
-    me->sends = (coll__sends *)coll__allocate(coll__like(hub), size * COLL_CHANNEL_COUNT * sizeof *me->sends);
+    const bool has_lists = coll__sends_open(me);
     me->is_gone = (unsigned char *)coll__allocate(coll__like(hub), size);
     me->sources = (coll__source *)coll__allocate(coll__like(hub), size * sizeof *me->sources);
     me->results = (void **)coll__allocate(coll__like(hub), size * sizeof *me->results);
@@ -21546,7 +21646,7 @@ static coll__thread *coll__thread_open(coll__hub *hub, int rank)
                                     coll__combine_scratch(&usual, 2) + 2 * COLL__BLOCK);
     me->scratch_length = coll__round_up(me->scratch_length + COLL__GRID_BYTES, COLL__LINE);
     me->scratch = coll__take_lines(coll__like(hub), me->scratch_length);      /* its own thread is the first to touch it */
-    if (is_member && me->recvs && me->sends && me->is_gone && me->sources && me->results && me->scratch) return me;
+    if (is_member && has_lists && me->is_gone && me->sources && me->results && me->scratch) return me;
     coll__thread_free(me);
     return NULL;
 }
@@ -21566,9 +21666,9 @@ static coll__hub *coll__hub_open(const coll_allocator *memory, int first, int si
     hub->cache_length = coll__cache_length();
     hub->is_crowded = is_crowded;
     hub->desks = (coll__desk *)coll__allocate(memory, n * sizeof *hub->desks);
-    hub->inboxes = coll__fifos_new(memory, n * n * COLL_CHANNEL_COUNT);
+    const bool has_inboxes = coll__inboxes_open(hub);
     hub->all = coll__group_new(hub, 0, NULL, size);
-    if (!hub->desks || !hub->inboxes || !hub->all) {
+    if (!hub->desks || !has_inboxes || !hub->all) {
         coll__hub_free(hub);
         return NULL;
     }

@@ -450,7 +450,8 @@ static coll_status coll__check_algorithm(coll_comm *comm, const coll_call *call,
 #define COLL__KINDS(has, first, last) ((has) ? (2u << (last)) - (1u << (first)) : 0u)
 #define COLL__KINDS_HERE                                                                                                       \
     (COLL__KINDS(COLL__HAS_BARRIER, COLL_BARRIER, COLL_BARRIER)                                                                \
-     | COLL__KINDS(COLL__HAS_BROADCAST, COLL_BROADCAST, COLL_BROADCAST) | COLL__KINDS(COLL__HAS_REDUCE, COLL_REDUCE, COLL_REDUCE) \
+     | COLL__KINDS(COLL__HAS_BROADCAST, COLL_BROADCAST, COLL_BROADCAST)                                                        \
+     | COLL__KINDS(COLL__HAS_REDUCE, COLL_REDUCE, COLL_REDUCE)                                                                 \
      | COLL__KINDS(COLL__HAS_ALLREDUCE, COLL_ALLREDUCE, COLL_ALLREDUCE)                                                        \
      | COLL__KINDS(COLL__HAS_REDUCE_SCATTER, COLL_REDUCE_SCATTER, COLL_REDUCE_SCATTERV)                                        \
      | COLL__KINDS(COLL__HAS_SCAN, COLL_SCAN, COLL_EXSCAN) | COLL__KINDS(COLL__HAS_GATHER, COLL_GATHER, COLL_GATHERV)          \

@@ -254,6 +254,8 @@ static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_
     return status;
 }
 
+#if !defined(COLL_NO_MESSAGES)
+
 /* The members, and only they, agree on an id: an allreduce among them, in a space of its own. */
 static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int count, int me, int tag, coll_comm **out)
 {
@@ -281,6 +283,17 @@ static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int co
     coll__derived(comm->session);
     return status;
 }
+
+#else
+
+static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int count, int me, int tag, coll_comm **out)
+{
+    (void)ranks, (void)count, (void)me, (void)tag, (void)out;
+    return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "create: this program was compiled with COLL_NO_MESSAGES, by "
+                               "which the members find one another: use coll_split");
+}
+
+#endif
 
 /* A list of ranks of `comm`, each at most once and this one among them: gives our place, or -1 with the sentence. */
 static int coll__place_among(coll_comm *comm, const int *ranks, int count, int tag)
