@@ -594,8 +594,8 @@
  *                        f32, f64 and bf16, unless COLL_ONLY_TYPES says others.  It meets programs with everything
  *
  *   COLL_TINY            bare metal: COLL_NO_OS, COLL_NO_CHOICE, COLL_NO_LISTS, COLL_NO_COUNTS, COLL_NO_SHRINK, COLL_NO_WATCH,
- *                        COLL_NO_TIERS, and of the collectives barrier, broadcast, reduce, allreduce and allgather, unless
- *                        COLL_ONLY_KINDS says others; of the types i32 and f32, unless COLL_ONLY_TYPES does
+ *                        COLL_NO_SCALE, COLL_NO_TIERS, and of the collectives barrier, broadcast, reduce, allreduce and
+ *                        allgather, unless COLL_ONLY_KINDS says others; of the types i32 and f32, unless COLL_ONLY_TYPES does
  *
  * Which types of elements may go, and what goes with them, is in coll_parts_types.h.
  *
@@ -663,6 +663,9 @@
 #endif
 #if !defined(COLL_NO_WATCH)
 #define COLL_NO_WATCH 1
+#endif
+#if !defined(COLL_NO_SCALE)
+#define COLL_NO_SCALE 1
 #endif
 #if !defined(COLL_NO_TIERS)
 #define COLL_NO_TIERS 1
@@ -927,6 +930,7 @@
  *   COLL_NO_PAIRS        values with an index, and so COLL_MINLOC and COLL_MAXLOC
  *   COLL_NO_INT8_16      integers of 8 and 16 bits
  *   COLL_NO_STOCHASTIC   rounding at random: COLL_STOCHASTIC, coll_convert_stochastic
+ *   COLL_NO_SCALE        coll_call.scale
  *   COLL_NO_REPRODUCIBLE sums in which the order does not show: COLL_REPRODUCIBLE
  *
  *   COLL_ONLY_TYPES      a list instead, of the names that coll_type_name gives: -DCOLL_ONLY_TYPES=i32,f32,bf16
@@ -1071,6 +1075,11 @@
 #else
 #define COLL__ALLOWS_REPRODUCIBLE 1
 #endif
+#if defined(COLL_NO_SCALE)
+#define COLL__HAS_SCALE 0
+#else
+#define COLL__HAS_SCALE 1
+#endif
 #define COLL__HAS_STOCHASTIC (COLL__ALLOWS_STOCHASTIC && COLL__HAS_ANY(COLL__TYPES_16 | COLL__TYPES_FP8))
 #define COLL__HAS_REPRODUCIBLE (COLL__ALLOWS_REPRODUCIBLE && COLL__HAS_ANY(COLL__TYPED_f64 | COLL__TYPED_c128))
 
@@ -1082,7 +1091,8 @@
     || defined(COLL_NO_LANES) || defined(COLL_NO_RECORDER) || defined(COLL_NO_BACKGROUND) || defined(COLL_NO_HIERARCHY) \
     || defined(COLL_NO_LISTS) || defined(COLL_NO_COUNTS) || defined(COLL_NO_SHRINK) || defined(COLL_NO_WATCH) \
     || defined(COLL_NO_TUNER) || defined(COLL_NO_ENV) || defined(COLL_NO_TEXT) || COLL__KINDS_THERE != COLL__KINDS_ALL \
-    || COLL__TYPES_THERE != COLL__TYPES_ALL || defined(COLL_NO_STOCHASTIC) || defined(COLL_NO_REPRODUCIBLE)
+    || COLL__TYPES_THERE != COLL__TYPES_ALL || defined(COLL_NO_STOCHASTIC) || defined(COLL_NO_REPRODUCIBLE) \
+    || defined(COLL_NO_SCALE)
 #define COLL__LEAVES_OUT 1
 #endif
 
@@ -2781,6 +2791,15 @@ static inline int coll__wrap(int rank, int size)
     return rank >= size ? rank - size : rank < 0 ? rank + size : rank;
 }
 
+/* x / n for an x below 2^48 and an n of at most 2^16: by two divisions of 32 bits, where a machine has no longer ones. */
+static inline uint64_t coll__quotient48(uint64_t x, uint32_t n)
+{
+    const uint32_t high = (uint32_t)(x >> 16), rest = high % n << 16 | (uint32_t)(x & 0xffff);
+
+    if (SIZE_MAX > UINT32_MAX) return x / n;
+    return (uint64_t)(high / n) << 16 | rest / n;
+}
+
 /* A number that differs where lists of numbers differ, most likely (FNV-1a, by words): begin with coll__hash_of_none. */
 static const uint64_t coll__hash_of_none = UINT64_C(1469598103934665603);
 
@@ -2803,8 +2822,9 @@ static inline int64_t coll__deadline(int ms) { return ms > 0 ? coll__now() + (in
 static inline int coll__ms_between(int64_t now, int64_t deadline, int most)
 {
     if (deadline <= now) return 0;
-    const int64_t left = deadline - now, ms = left / COLL__MS + (left % COLL__MS != 0);
-    return ms < most ? (int)ms : most;
+    const int64_t left = deadline - now;
+    if (left >= (int64_t)most * COLL__MS) return most;
+    return (int)coll__quotient48((uint64_t)(left + COLL__MS - 1) >> 6, COLL__MS >> 6);
 }
 
 static inline int coll__ms_until(int64_t deadline, int most)
@@ -6034,15 +6054,16 @@ COLL__MAP_IN(base, coll__truth_u64, coll__raw_u64, coll__raw_u64, x != 0)
 
 /* Divide by the number of ranks and multiply by a factor, say whether it is true, or clamp it to the
  * factor; `to` may be `from`. */
-typedef void coll__finish(void *to, const void *from, size_t count, double divisor, double factor);
+typedef void coll__finish(void *to, const void *from, size_t count, int divisor, double factor);
 
 #define COLL__FINISH_IN(tier, name, T, NUMBER, VALUE)                                               \
     COLL__IN_##tier static void name##_##tier(void *to, const void *from, size_t count,             \
-                                              double divisor, double factor)                        \
+                                              int divisor, double factor)                           \
     {                                                                                               \
         T *out = to;                                                                                \
         const T *in = from;                                                                         \
-        const NUMBER ranks = (NUMBER)divisor, scale = (NUMBER)factor;                               \
+        const NUMBER ranks = (NUMBER)divisor, limit = (NUMBER)factor;                               \
+        const NUMBER scale = COLL__HAS_SCALE ? limit : (NUMBER)1;                                   \
         (void)ranks, (void)scale;                                                                   \
         COLL__EACH_IN_##tier(i, count, sizeof(T), , const T x = in[i]; out[i] = VALUE;); \
     }
@@ -6054,9 +6075,18 @@ COLL__FINISH(coll__scale_f32, coll__raw_f32, float, coll__canon32(x * scale))
 COLL__FINISH(coll__scale_f64, coll__raw_f64, double, coll__canon64(x * scale))
 COLL__FINISH(coll__truth_f32, coll__raw_f32, float, (float)(x != 0) * scale)
 COLL__FINISH(coll__truth_f64, coll__raw_f64, double, (double)(x != 0) * scale)
-COLL__FINISH(coll__clamp_f32, coll__raw_f32, float, x > scale ? scale : x < -scale ? -scale : x)
-COLL__FINISH(coll__clamp_f64, coll__raw_f64, double, x > scale ? scale : x < -scale ? -scale : x)
-COLL__FINISH_IN(base, coll__divide_i64, coll__raw_i64, int32_t, x / ranks)
+COLL__FINISH(coll__clamp_f32, coll__raw_f32, float, x > limit ? limit : x < -limit ? -limit : x)
+COLL__FINISH(coll__clamp_f64, coll__raw_f64, double, x > limit ? limit : x < -limit ? -limit : x)
+
+/* Sums of up to 2^16 integers of 32 bits or less. */
+COLL__INLINE int64_t coll__quotient32(int64_t x, int32_t ranks)
+{
+    if (SIZE_MAX > UINT32_MAX) return x / ranks;
+    const uint64_t quotient = coll__quotient48(x < 0 ? 0 - (uint64_t)x : (uint64_t)x, (uint32_t)ranks);
+    return x < 0 ? -(int64_t)quotient : (int64_t)quotient;
+}
+
+COLL__FINISH_IN(base, coll__divide_i64, coll__raw_i64, int32_t, coll__quotient32(x, ranks))
 
 #if !defined(COLL__NO_INT128)
 COLL__INLINE coll__int128 coll__wide_i64(int64_t x) { return x; }
@@ -6094,7 +6124,7 @@ COLL__FINISH_IN(base, coll__divide_i128, coll__raw_i128, int32_t, coll__quotient
 
 /* Complex numbers are twice as many reals. */
 #define COLL__COMPLEX_IN(tier, name, bits)                                                          \
-    static void coll__divide_##name##_##tier(void *to, const void *from, size_t count, double divisor, double factor) \
+    static void coll__divide_##name##_##tier(void *to, const void *from, size_t count, int divisor, double factor) \
     {                                                                                               \
         coll__divide_f##bits##_##tier(to, from, 2 * count, divisor, factor);                        \
     }                                                                                               \
@@ -6147,7 +6177,8 @@ typedef struct coll__codec {
     } by;
     const coll__grid *reproducible;               /* COLL_REPRODUCIBLE: in the place of combine */
     coll__map *narrow;                            /* NULL, or unpack to f32, and then this */
-    double divisor, factor, limit;                /* for finish; for clamp */
+    int divisor;                                  /* for finish, as the factor */
+    double factor, limit;                         /* limit: for clamp */
     coll_reduce_fn *fn;                           /* COLL_USER */
     void *fn_context;
 } coll__codec;
@@ -6361,7 +6392,7 @@ static void coll__codec_finish(coll__codec *codec, coll_type sum, coll_op op, in
 
     codec->factor = scale;
     codec->divisor = divides ? ranks : 1;
-    if (is_truth ? !coll__is_float(sum) : !divides && scale == 1) return;
+    if (is_truth ? !coll__is_float(sum) : !divides && !(COLL__HAS_SCALE && coll__bits64(scale) != coll__bits64(1))) return;
     switch (sum) {
     case COLL_F32:
         codec->finish = !COLL__HAS(COLL_F32) ? NULL : is_truth ? COLL__PICK(coll__truth_f32, tier)
@@ -6419,12 +6450,23 @@ static bool coll__reproduction_fits(const coll_call *call, coll_type sum, char *
     return false;
 }
 
+/* Does a call ask for a multiplication?  0 and 1 do not; told by bits, for who has no scale may have no doubles. */
+COLL__UNUSED static inline bool coll__is_scaled(const coll_call *call)
+{
+    const uint64_t bits = coll__bits64(call->scale);
+    return bits << 1 != 0 && bits != coll__bits64(1);
+}
+
 /* Is there such a multiplication?  It is done in the type `sum`, where it must be finite. */
 static bool coll__scale_fits(const coll_call *call, coll_type sum, double scale, char *why, size_t room)
 {
     const double most = sum == COLL_F32 || sum == COLL_C64 ? 0x1.fffffep127 : 0x1.fffffffffffffp1023;
 
-    if (scale == 1) return true;
+    if (!coll__is_scaled(call)) return true;
+    if (!COLL__HAS_SCALE) {
+        coll__print(why, room, "this program was compiled with COLL_NO_SCALE");
+        return false;
+    }
     if (call->op == COLL_USER || !coll__is_floating(call->type)) {
         coll__print(why, room, "there is no scale for %s of %s", coll_op_name(call->op), coll_type_name(call->type));
         return false;
@@ -6500,7 +6542,7 @@ static bool coll__codec_reduce_in(coll__codec *codec, const coll_call *call, int
     const coll_type usual = is_user ? type : coll__usual_accumulator(type);
     const bool is_reproducible = coll__wants_reproducible(call), in_doubles = is_reproducible && coll__is_float(type);
     const coll_type asked = call->accumulate ? call->accumulate : usual, sum = in_doubles && asked == usual ? COLL_F64 : asked;
-    const double scale = call->scale == 0 ? 1 : call->scale;
+    const double scale = COLL__HAS_SCALE && coll__is_scaled(call) ? call->scale : 1;
 
     coll__codec_move(codec, type);
     if (!coll__reduction_fits(call, wire, sum, scale, ranks, why, room)) return false;
@@ -10903,12 +10945,13 @@ enum { COLL__FLAG_COUNT = sizeof coll__flags / sizeof *coll__flags, COLL__FLAGS 
 static unsigned char coll__hash_options(const coll_call *call, bool reduces)
 {
     uint64_t hash = 0;
+    const uint64_t scale = coll__bits64(call->scale);
     const bool has_seed = call->flags & COLL_STOCHASTIC && call->seed != 0;
 
-    if (reduces && !call->algorithm && (call->scale == 0 || call->scale == 1) && !call->accumulate && !call->not_commutative
+    if (reduces && !call->algorithm && !coll__is_scaled(call) && !call->accumulate && !call->not_commutative
         && !has_seed) return (unsigned char)(call->flags & COLL__FLAGS);
-    if (reduces && (call->scale != 0 || call->accumulate || call->flags || call->not_commutative)) {
-        if (call->scale != 1) memcpy(&hash, &call->scale, sizeof hash);
+    if (reduces && (scale << 1 != 0 || call->accumulate || call->flags || call->not_commutative)) {
+        if (scale != coll__bits64(1)) hash = scale;
         if (call->flags & COLL_STOCHASTIC) hash = hash * 131 + call->seed;
         hash ^= hash >> 32;                       /* a sign and an exponent alone would be multiplied out     */
         hash = ((hash * 31 + (uint64_t)call->accumulate) * (COLL__FLAGS + 1) + call->flags) * 2 + call->not_commutative;
@@ -14572,8 +14615,8 @@ static void coll__execution_late(const coll_request *r, unsigned char *is_late)
 /* ---- coll_impl.h, continued ---- */
 #else
 /* ---- core/engine/coll_no_messages.h ---- */
-/* coll_no_messages.h - a program without messages (COLL_NO_MESSAGES): the transport carries out every collective as a whole, and no
- * call is a message (coll_check.h).  What the rest asks of messages, where there are none. */
+/* coll_no_messages.h - a program without messages (COLL_NO_MESSAGES): the transport carries out every collective as a whole, and
+ * no call is a message (coll_check.h).  What the rest asks of messages, where there are none. */
 #ifndef COLL_NO_MESSAGES_H
 #define COLL_NO_MESSAGES_H
 
@@ -14679,7 +14722,7 @@ typedef enum coll__sub_kind {
 typedef struct coll__sub {
     coll_comm    *on;
     coll_call     call;
-    const double *divisor;                        /* of an average; NULL: the number of ranks of `on`         */
+    const int *divisor;                           /* of an average; NULL: the number of ranks of `on`         */
     int           until;                          /* WAIT: the other lane has done so many steps              */
 } coll__sub;
 

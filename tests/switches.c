@@ -273,6 +273,14 @@ static void forms(coll_comm *comm, number *x)
 #endif
     const coll_status by_name = coll_run(comm, &named);
     if (!is_refused(comm, has_choice, by_name, "COLL_NO_CHOICE")) CHECK(by_name == COLL_OK, "by name: %s", coll_error(comm));
+#if COLL__TYPES_THERE & COLL__TYPED_f32
+    named.algorithm = NULL, named.scale = 2, *x = 3;
+    const coll_status scaled = coll_run(comm, &named);
+    if (!is_refused(comm, COLL__HAS_SCALE, scaled, "COLL_NO_SCALE"))
+        CHECK(scaled == COLL_OK && *x == 6, "a scale: %s", coll_error(comm));
+    named.scale = 1;
+    CHECK(coll_run(comm, &named) == COLL_OK, "a scale of 1: %s", coll_error(comm));
+#endif
     const coll_status made = coll_create(comm, &self, 1, 7, &other);
     if (!is_refused(comm, COLL__HAS_MESSAGES, made, "COLL_NO_MESSAGES")) CHECK(made == COLL_OK, "create: %s", coll_error(comm));
     coll_free(other);

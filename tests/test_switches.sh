@@ -50,6 +50,7 @@ symbols_of() {
     COLL_NO_INT8_16) echo "coll__(min_i8|max_u16|sum_u16)$end" ;;
     COLL_NO_STOCHASTIC) echo 'coll__stochastic_f' ;;
     COLL_NO_REPRODUCIBLE) echo 'coll__(grid_|combine_reproducible)' ;;
+    COLL_NO_SCALE) echo "coll__(scale_f32|scale_f64)$end" ;;
     COLL_NO_HIERARCHY) echo 'coll__hierarchy_|coll__script_|coll__staged_|coll__find_stages' ;;
     esac
 }

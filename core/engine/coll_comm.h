@@ -449,12 +449,13 @@ enum { COLL__FLAG_COUNT = sizeof coll__flags / sizeof *coll__flags, COLL__FLAGS 
 static unsigned char coll__hash_options(const coll_call *call, bool reduces)
 {
     uint64_t hash = 0;
+    const uint64_t scale = coll__bits64(call->scale);
     const bool has_seed = call->flags & COLL_STOCHASTIC && call->seed != 0;
 
-    if (reduces && !call->algorithm && (call->scale == 0 || call->scale == 1) && !call->accumulate && !call->not_commutative
+    if (reduces && !call->algorithm && !coll__is_scaled(call) && !call->accumulate && !call->not_commutative
         && !has_seed) return (unsigned char)(call->flags & COLL__FLAGS);
-    if (reduces && (call->scale != 0 || call->accumulate || call->flags || call->not_commutative)) {
-        if (call->scale != 1) memcpy(&hash, &call->scale, sizeof hash);
+    if (reduces && (scale << 1 != 0 || call->accumulate || call->flags || call->not_commutative)) {
+        if (scale != coll__bits64(1)) hash = scale;
         if (call->flags & COLL_STOCHASTIC) hash = hash * 131 + call->seed;
         hash ^= hash >> 32;                       /* a sign and an exponent alone would be multiplied out     */
         hash = ((hash * 31 + (uint64_t)call->accumulate) * (COLL__FLAGS + 1) + call->flags) * 2 + call->not_commutative;
