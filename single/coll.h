@@ -1778,11 +1778,18 @@ typedef struct coll_xfer {
     void        *link;                            /* the transport's own: anything                            */
 } coll_xfer;
 
+/* Where there are no texts at all, a failure has room for none. */
+#if defined(COLL_NO_STDIO)
+enum { COLL_FAILURE_ROOM = 4 };
+#else
+enum { COLL_FAILURE_ROOM = 212 };
+#endif
+
 /* Why a communicator ended, the same on all ranks. */
 typedef struct coll_failure {
     coll_status status;
     int         rank;                             /* the rank to blame, -1: none                              */
-    char        text[212];                        /* "rank 2 at 10.0.0.7:4242 is gone: connection reset by peer" */
+    char        text[COLL_FAILURE_ROOM];          /* "rank 2 at 10.0.0.7:4242 is gone: connection reset by peer" */
 } coll_failure;
 
 enum { COLL_DOING_COMMS = 8, COLL_DOING_BITS = 32 };
@@ -2949,7 +2956,10 @@ typedef struct coll__prefix {
     size_t length, lead;                          /* of what lies behind; from the allocator's pointer to that */
 } coll__prefix;
 
-enum { COLL__UNIT = _Alignof(max_align_t), COLL__LEAD = 32 };      /* as aligned as anything need be; room for a coll__prefix */
+enum {
+    COLL__UNIT = _Alignof(max_align_t),           /* as aligned as anything need be                           */
+    COLL__LEAD = (sizeof(coll__prefix) + COLL__UNIT - 1) / COLL__UNIT * COLL__UNIT
+};
 
 static inline coll__prefix *coll__prefix_of(const void *at) { return (coll__prefix *)((uintptr_t)at - sizeof(coll__prefix)); }
 
@@ -8333,7 +8343,11 @@ typedef struct coll__link {
 /* Who said so. */
 typedef enum coll__origin { COLL__BY_DEFAULT, COLL__BY_FILE, COLL__BY_SIMULATION, COLL__BY_MEASURING } coll__origin;
 
+#if defined(COLL_NO_TUNER)
+enum { COLL__FILE_NAME_ROOM = 1 };
+#else
 enum { COLL__FILE_NAME_ROOM = 64 };
+#endif
 
 /* What a communicator believes of its wire.  `nominal` is the same in every run, and so may decide about bits (coll_tuner.h);
  * `link` is that, or what has been measured since. */
@@ -10257,9 +10271,16 @@ static coll_status coll__tuning_read(coll__numbers *n, const char *path)
 enum { COLL__SIZE_MOST = 65536 };
 
 #if defined(COLL_NO_ENV)
-enum { COLL__HOSTS_ROOM = 1, COLL__FORCED_ROOM = 1 };
+enum { COLL__HOSTS_ROOM = 1 };
 #else
-enum { COLL__HOSTS_ROOM = 4096, COLL__FORCED_ROOM = 256 };
+enum { COLL__HOSTS_ROOM = 4096 };
+#endif
+
+/* Of COLL_ALGORITHM: its length, and the kinds for which it may name one. */
+#if defined(COLL_NO_ENV) || defined(COLL_NO_CHOICE)
+enum { COLL__FORCED_ROOM = 1, COLL__FORCED_KINDS = 1 };
+#else
+enum { COLL__FORCED_ROOM = 256, COLL__FORCED_KINDS = COLL__KIND_COUNT };
 #endif
 
 /* A launcher: the names of the variables by which it tells. */
@@ -10301,7 +10322,7 @@ typedef struct coll__settings {
     uint32_t    arithmetic;                       /* of this program: coll__arithmetic                        */
     coll__numbers numbers;                        /* what the tuner is to believe of the wire                 */
     char        forced_text[COLL__FORCED_ROOM];                 /* names of COLL_ALGORITHM, each ended by '\0'              */
-    int         forced_at[COLL__KIND_COUNT];      /* 1 + where that of each kind begins; 0: none              */
+    int         forced_at[COLL__FORCED_KINDS];    /* 1 + where that of each kind begins; 0: none              */
 } coll__settings;
 
 #endif /* COLL_SETTINGS_H */
@@ -10744,7 +10765,7 @@ struct coll__session {
     int   carrier_count;
     const coll__observer *observer;               /* NULL: nobody                                             */
     coll__log  log;
-    const char *forced[COLL__KIND_COUNT];         /* COLL_ALGORITHM, by kind; in forced_text                  */
+    const char *forced[COLL__FORCED_KINDS];       /* COLL_ALGORITHM, by kind; in forced_text                  */
     char  forced_text[COLL__FORCED_ROOM];
     coll_failure failure;                         /* status COLL_OK: healthy                                  */
     char  dump[COLL__DUMP_ROOM];                  /* where to write what this rank was doing when it fails; "": nowhere */
@@ -10780,6 +10801,12 @@ struct coll__session {
     unsigned tests;                               /* that found something running                             */
     int64_t  freed_at;                            /* when a test is to ask who has freed communicators        */
 };
+
+/* The algorithm that COLL_ALGORITHM names for a kind; NULL: none. */
+static inline const char *coll__forced(const coll__session *session, coll_kind kind)
+{
+    return COLL__FORCED_KINDS > 1 ? session->forced[kind] : NULL;
+}
 
 enum { COLL__SPIN_US = 50, COLL__SPIN_CROWDED_US = 10 };      /* before sleeping; with more ranks than processors */
 
@@ -11757,8 +11784,8 @@ static void coll__plan_make(coll_comm *comm, const coll_call *call, const coll__
     const size_t unit = codec->type_size;
     char why[120];
 
-    if (!COLL__PLANS || comm->extension || session->inspect || session->forced[call->kind] || call->residual || call->algorithm
-        || !coll__is_repeatable(call->kind) || !coll__may_return(call) || coll__plan_like(comm, call)
+    if (!COLL__PLANS || comm->extension || session->inspect || coll__forced(session, call->kind) || call->residual
+        || call->algorithm || !coll__is_repeatable(call->kind) || !coll__may_return(call) || coll__plan_like(comm, call)
         || coll__is_refused(comm, call, why, sizeof why)) return;
     coll__plan *plan = coll__plan_at(comm, coll__plan_of(comm, call));
     if (!plan) return;
@@ -12207,8 +12234,9 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
     char known[120] = "";
 
     if (coll__kind_is_message(call->kind)) return COLL_OK;
-    if (!call->algorithm && comm->session->forced[call->kind] && !coll__is_extended(comm)) {     /* where it can be used     */
-        call->algorithm = comm->session->forced[call->kind];
+    const char *const forced = coll__forced(comm->session, call->kind);
+    if (!call->algorithm && forced && !coll__is_extended(comm)) {     /* where it can be used                     */
+        call->algorithm = forced;
         if (!coll__has_algorithm(comm, call, codec)) call->algorithm = NULL;
     }
     if (!call->algorithm || coll__has_algorithm(comm, call, codec)) return COLL_OK;
@@ -12268,7 +12296,7 @@ static inline const coll__codec *coll__check_by_plan(coll_comm *comm, coll_call 
     const coll__plan *plan = coll__plan_like(comm, call);
     const void *const send = coll__in_place_of(call->kind, call->send, call->recv);
 
-    if (!plan || call->algorithm || call->residual || comm->session->forced[call->kind]
+    if (!plan || call->algorithm || call->residual || coll__forced(comm->session, call->kind)
         || !coll__plan_suits(comm, plan, call->kind, send, call->recv, call->count, call->root)) return NULL;
     call->send = coll__kind_has_one_buffer(call->kind) ? call->recv : send;
     call->wire = plan->request.call.wire;
@@ -18627,7 +18655,7 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
     session->start_timeout_ms = s->config.start_timeout_ms;
     session->log = coll__log_of(&s->config);
     memcpy(session->forced_text, s->forced_text, sizeof session->forced_text);
-    for (int kind = 0; kind < COLL__KIND_COUNT; kind++)
+    for (int kind = 0; kind < COLL__FORCED_KINDS; kind++)
         if (s->forced_at[kind]) session->forced[kind] = session->forced_text + s->forced_at[kind] - 1;
     session->failure.rank = -1;
     session->bell = coll__no_bell;
@@ -19072,7 +19100,7 @@ static void coll__settings_of(const coll_comm *comm, coll__settings *s)
     s->config.log = session->log.hook;
     s->config.log_context = session->log.context;
     memcpy(s->forced_text, session->forced_text, sizeof s->forced_text);
-    for (int kind = 0; kind < COLL__KIND_COUNT; kind++)
+    for (int kind = 0; kind < COLL__FORCED_KINDS; kind++)
         if (session->forced[kind]) s->forced_at[kind] = 1 + (int)(session->forced[kind] - session->forced_text);
 }
 

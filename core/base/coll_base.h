@@ -187,7 +187,10 @@ typedef struct coll__prefix {
     size_t length, lead;                          /* of what lies behind; from the allocator's pointer to that */
 } coll__prefix;
 
-enum { COLL__UNIT = _Alignof(max_align_t), COLL__LEAD = 32 };      /* as aligned as anything need be; room for a coll__prefix */
+enum {
+    COLL__UNIT = _Alignof(max_align_t),           /* as aligned as anything need be                           */
+    COLL__LEAD = (sizeof(coll__prefix) + COLL__UNIT - 1) / COLL__UNIT * COLL__UNIT
+};
 
 static inline coll__prefix *coll__prefix_of(const void *at) { return (coll__prefix *)((uintptr_t)at - sizeof(coll__prefix)); }
 

@@ -248,7 +248,7 @@ struct coll__session {
     int   carrier_count;
     const coll__observer *observer;               /* NULL: nobody                                             */
     coll__log  log;
-    const char *forced[COLL__KIND_COUNT];         /* COLL_ALGORITHM, by kind; in forced_text                  */
+    const char *forced[COLL__FORCED_KINDS];       /* COLL_ALGORITHM, by kind; in forced_text                  */
     char  forced_text[COLL__FORCED_ROOM];
     coll_failure failure;                         /* status COLL_OK: healthy                                  */
     char  dump[COLL__DUMP_ROOM];                  /* where to write what this rank was doing when it fails; "": nowhere */
@@ -284,6 +284,12 @@ struct coll__session {
     unsigned tests;                               /* that found something running                             */
     int64_t  freed_at;                            /* when a test is to ask who has freed communicators        */
 };
+
+/* The algorithm that COLL_ALGORITHM names for a kind; NULL: none. */
+static inline const char *coll__forced(const coll__session *session, coll_kind kind)
+{
+    return COLL__FORCED_KINDS > 1 ? session->forced[kind] : NULL;
+}
 
 enum { COLL__SPIN_US = 50, COLL__SPIN_CROWDED_US = 10 };      /* before sleeping; with more ranks than processors */
 

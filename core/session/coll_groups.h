@@ -73,7 +73,7 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
     session->start_timeout_ms = s->config.start_timeout_ms;
     session->log = coll__log_of(&s->config);
     memcpy(session->forced_text, s->forced_text, sizeof session->forced_text);
-    for (int kind = 0; kind < COLL__KIND_COUNT; kind++)
+    for (int kind = 0; kind < COLL__FORCED_KINDS; kind++)
         if (s->forced_at[kind]) session->forced[kind] = session->forced_text + s->forced_at[kind] - 1;
     session->failure.rank = -1;
     session->bell = coll__no_bell;

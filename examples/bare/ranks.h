@@ -28,11 +28,13 @@ int main(int argc, char **argv)
     board_begin((uint32_t)number[2], (uint32_t)world.rank + 1);
     const coll_status status = coll_init_custom(&uart_transport, &world, world.rank, world.size, &comm);
     if (status) return printf("rank %d of %d: %s\n", world.rank, world.size, coll_error(NULL)), 1;
+    const unsigned opened = (unsigned)board_heap();       /* of the communicator, before its first call       */
     const int result = work(comm, &mine);
     coll_free(comm);
-    printf("rank %d used: stack %u, heap %u, lines %u bytes; %lu pieces sent, %lu of them again, %lu frames broken\n", world.rank,
-           (unsigned)board_stack(), (unsigned)board_heap(), (unsigned)(sizeof world + sizeof board), (unsigned long)world.pieces,
-           (unsigned long)world.repeated, (unsigned long)world.bad);
+    printf("rank %d used: stack %u, communicator %u, with all buffers %u, lines %u bytes; %lu pieces sent, %lu of them again, "
+           "%lu frames broken\n", world.rank, (unsigned)board_stack(), opened, (unsigned)board_heap(),
+           (unsigned)(sizeof world + sizeof board), (unsigned long)world.pieces, (unsigned long)world.repeated,
+           (unsigned long)world.bad);
     return result;
 }
 
