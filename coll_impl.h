@@ -62,9 +62,10 @@
  *     coll_notes.h                  what is written for messages by key, and how it leaves
  *     coll_gone.h                   what peers have said when they freed a communicator
  *     coll_messages.h               messages by key: send and recv, and collectives whose order others may not share
- *     coll_doing_comms.h            which communicators this rank has, for others to read
  *     coll_execution.h              how a call is executed: layouts of its buffers, slices, memory; what an order caches of it
  *     coll_engine.h                 runs an algorithm: slices, messages, folds
+ *     coll_no_messages.h            in place of the last three, where there are no messages (COLL_NO_MESSAGES)
+ *     coll_doing_comms.h            which communicators this rank has, for others to read
  *     coll_script.h                 runs a collective that is put together from calls of other communicators
  *     coll_stages.h                 hierarchical collectives as such scripts: on a host, between hosts, on a host
  *     coll_hierarchy.h              which calls are hierarchical; the communicators of their stages
@@ -166,10 +167,14 @@ COLL__FOR_SPEED
 #include "core/engine/coll_match.h"
 #include "core/engine/coll_notes.h"
 #include "core/engine/coll_gone.h"
+#if !defined(COLL_NO_MESSAGES)
 #include "core/engine/coll_messages.h"
-#include "core/engine/coll_doing_comms.h"
 #include "core/engine/coll_execution.h"
 #include "core/engine/coll_engine.h"
+#else
+#include "core/engine/coll_no_messages.h"
+#endif
+#include "core/engine/coll_doing_comms.h"
 COLL__FOR_SIZE
 #include "core/engine/coll_script.h"
 #include "core/engine/coll_stages.h"

@@ -595,8 +595,8 @@
  *                        f32, f64 and bf16, unless COLL_ONLY_TYPES says others.  It meets programs with everything
  *
  *   COLL_TINY            bare metal: COLL_NO_OS, COLL_NO_CHOICE, COLL_NO_LISTS, COLL_NO_COUNTS, COLL_NO_SHRINK, COLL_NO_WATCH,
- *                        COLL_NO_TIERS, and of the collectives barrier, broadcast, reduce, allreduce and allgather, unless
- *                        COLL_ONLY_KINDS says others; of the types i32 and f32, unless COLL_ONLY_TYPES does
+ *                        COLL_NO_SCALE, COLL_NO_TIERS, and of the collectives barrier, broadcast, reduce, allreduce and
+ *                        allgather, unless COLL_ONLY_KINDS says others; of the types i32 and f32, unless COLL_ONLY_TYPES does
  *
  * Which types of elements may go, and what goes with them, is in coll_parts_types.h.
  *
@@ -664,6 +664,9 @@
 #endif
 #if !defined(COLL_NO_WATCH)
 #define COLL_NO_WATCH 1
+#endif
+#if !defined(COLL_NO_SCALE)
+#define COLL_NO_SCALE 1
 #endif
 #if !defined(COLL_NO_TIERS)
 #define COLL_NO_TIERS 1
@@ -930,6 +933,7 @@
  *   COLL_NO_PAIRS        values with an index, and so COLL_MINLOC and COLL_MAXLOC
  *   COLL_NO_INT8_16      integers of 8 and 16 bits
  *   COLL_NO_STOCHASTIC   rounding at random: COLL_STOCHASTIC, coll_convert_stochastic
+ *   COLL_NO_SCALE        coll_call.scale
  *   COLL_NO_REPRODUCIBLE sums in which the order does not show: COLL_REPRODUCIBLE
  *
  *   COLL_ONLY_TYPES      a list instead, of the names that coll_type_name gives: -DCOLL_ONLY_TYPES=i32,f32,bf16
@@ -1074,6 +1078,11 @@
 #else
 #define COLL__ALLOWS_REPRODUCIBLE 1
 #endif
+#if defined(COLL_NO_SCALE)
+#define COLL__HAS_SCALE 0
+#else
+#define COLL__HAS_SCALE 1
+#endif
 #define COLL__HAS_STOCHASTIC (COLL__ALLOWS_STOCHASTIC && COLL__HAS_ANY(COLL__TYPES_16 | COLL__TYPES_FP8))
 #define COLL__HAS_REPRODUCIBLE (COLL__ALLOWS_REPRODUCIBLE && COLL__HAS_ANY(COLL__TYPED_f64 | COLL__TYPED_c128))
 
@@ -1086,7 +1095,7 @@
     || defined(COLL_NO_LISTS) || defined(COLL_NO_COUNTS) || defined(COLL_NO_SHRINK) || defined(COLL_NO_WATCH) \
     || defined(COLL_NO_TUNER) || defined(COLL_NO_ENV) || defined(COLL_NO_TEXT) || defined(COLL_NO_ARENA) \
     || COLL__KINDS_THERE != COLL__KINDS_ALL || COLL__TYPES_THERE != COLL__TYPES_ALL || defined(COLL_NO_STOCHASTIC) \
-    || defined(COLL_NO_REPRODUCIBLE)
+    || defined(COLL_NO_REPRODUCIBLE) || defined(COLL_NO_SCALE)
 #define COLL__LEAVES_OUT 1
 #endif
 
@@ -1839,11 +1848,18 @@ typedef struct coll_xfer {
     void        *link;                            /* the transport's own: anything                            */
 } coll_xfer;
 
+/* Where there are no texts at all, a failure has room for none. */
+#if defined(COLL_NO_STDIO)
+enum { COLL_FAILURE_ROOM = 4 };
+#else
+enum { COLL_FAILURE_ROOM = 212 };
+#endif
+
 /* Why a communicator ended, the same on all ranks. */
 typedef struct coll_failure {
     coll_status status;
     int         rank;                             /* the rank to blame, -1: none                              */
-    char        text[212];                        /* "rank 2 at 10.0.0.7:4242 is gone: connection reset by peer" */
+    char        text[COLL_FAILURE_ROOM];          /* "rank 2 at 10.0.0.7:4242 is gone: connection reset by peer" */
 } coll_failure;
 
 enum { COLL_DOING_COMMS = 8, COLL_DOING_BITS = 32 };
@@ -2081,9 +2097,10 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_notes.h                  what is written for messages by key, and how it leaves
  *     coll_gone.h                   what peers have said when they freed a communicator
  *     coll_messages.h               messages by key: send and recv, and collectives whose order others may not share
- *     coll_doing_comms.h            which communicators this rank has, for others to read
  *     coll_execution.h              how a call is executed: layouts of its buffers, slices, memory; what an order caches of it
  *     coll_engine.h                 runs an algorithm: slices, messages, folds
+ *     coll_no_messages.h            in place of the last three, where there are no messages (COLL_NO_MESSAGES)
+ *     coll_doing_comms.h            which communicators this rank has, for others to read
  *     coll_script.h                 runs a collective that is put together from calls of other communicators
  *     coll_stages.h                 hierarchical collectives as such scripts: on a host, between hosts, on a host
  *     coll_hierarchy.h              which calls are hierarchical; the communicators of their stages
@@ -2832,6 +2849,15 @@ static inline int coll__wrap(int rank, int size)
     return rank >= size ? rank - size : rank < 0 ? rank + size : rank;
 }
 
+/* x / n for an x below 2^48 and an n of at most 2^16: by two divisions of 32 bits, where a machine has no longer ones. */
+static inline uint64_t coll__quotient48(uint64_t x, uint32_t n)
+{
+    const uint32_t high = (uint32_t)(x >> 16), rest = high % n << 16 | (uint32_t)(x & 0xffff);
+
+    if (SIZE_MAX > UINT32_MAX) return x / n;
+    return (uint64_t)(high / n) << 16 | rest / n;
+}
+
 /* A number that differs where lists of numbers differ, most likely (FNV-1a, by words): begin with coll__hash_of_none. */
 static const uint64_t coll__hash_of_none = UINT64_C(1469598103934665603);
 
@@ -2854,8 +2880,9 @@ static inline int64_t coll__deadline(int ms) { return ms > 0 ? coll__now() + (in
 static inline int coll__ms_between(int64_t now, int64_t deadline, int most)
 {
     if (deadline <= now) return 0;
-    const int64_t left = deadline - now, ms = left / COLL__MS + (left % COLL__MS != 0);
-    return ms < most ? (int)ms : most;
+    const int64_t left = deadline - now;
+    if (left >= (int64_t)most * COLL__MS) return most;
+    return (int)coll__quotient48((uint64_t)(left + COLL__MS - 1) >> 6, COLL__MS >> 6);
 }
 
 static inline int coll__ms_until(int64_t deadline, int most)
@@ -2996,7 +3023,10 @@ typedef struct coll__prefix {
     size_t length, lead;                          /* of what lies behind; from the allocator's pointer to that */
 } coll__prefix;
 
-enum { COLL__UNIT = _Alignof(max_align_t), COLL__LEAD = 32 };      /* as aligned as anything need be; room for a coll__prefix */
+enum {
+    COLL__UNIT = _Alignof(max_align_t),           /* as aligned as anything need be                           */
+    COLL__LEAD = (sizeof(coll__prefix) + COLL__UNIT - 1) / COLL__UNIT * COLL__UNIT
+};
 
 static inline coll__prefix *coll__prefix_of(const void *at) { return (coll__prefix *)((uintptr_t)at - sizeof(coll__prefix)); }
 
@@ -6281,15 +6311,16 @@ COLL__MAP_IN(base, coll__truth_u64, coll__raw_u64, coll__raw_u64, x != 0)
 
 /* Divide by the number of ranks and multiply by a factor, say whether it is true, or clamp it to the
  * factor; `to` may be `from`. */
-typedef void coll__finish(void *to, const void *from, size_t count, double divisor, double factor);
+typedef void coll__finish(void *to, const void *from, size_t count, int divisor, double factor);
 
 #define COLL__FINISH_IN(tier, name, T, NUMBER, VALUE)                                               \
     COLL__IN_##tier static void name##_##tier(void *to, const void *from, size_t count,             \
-                                              double divisor, double factor)                        \
+                                              int divisor, double factor)                           \
     {                                                                                               \
         T *out = to;                                                                                \
         const T *in = from;                                                                         \
-        const NUMBER ranks = (NUMBER)divisor, scale = (NUMBER)factor;                               \
+        const NUMBER ranks = (NUMBER)divisor, limit = (NUMBER)factor;                               \
+        const NUMBER scale = COLL__HAS_SCALE ? limit : (NUMBER)1;                                   \
         (void)ranks, (void)scale;                                                                   \
         COLL__EACH_IN_##tier(i, count, sizeof(T), , const T x = in[i]; out[i] = VALUE;); \
     }
@@ -6301,9 +6332,18 @@ COLL__FINISH(coll__scale_f32, coll__raw_f32, float, coll__canon32(x * scale))
 COLL__FINISH(coll__scale_f64, coll__raw_f64, double, coll__canon64(x * scale))
 COLL__FINISH(coll__truth_f32, coll__raw_f32, float, (float)(x != 0) * scale)
 COLL__FINISH(coll__truth_f64, coll__raw_f64, double, (double)(x != 0) * scale)
-COLL__FINISH(coll__clamp_f32, coll__raw_f32, float, x > scale ? scale : x < -scale ? -scale : x)
-COLL__FINISH(coll__clamp_f64, coll__raw_f64, double, x > scale ? scale : x < -scale ? -scale : x)
-COLL__FINISH_IN(base, coll__divide_i64, coll__raw_i64, int32_t, x / ranks)
+COLL__FINISH(coll__clamp_f32, coll__raw_f32, float, x > limit ? limit : x < -limit ? -limit : x)
+COLL__FINISH(coll__clamp_f64, coll__raw_f64, double, x > limit ? limit : x < -limit ? -limit : x)
+
+/* Sums of up to 2^16 integers of 32 bits or less. */
+COLL__INLINE int64_t coll__quotient32(int64_t x, int32_t ranks)
+{
+    if (SIZE_MAX > UINT32_MAX) return x / ranks;
+    const uint64_t quotient = coll__quotient48(x < 0 ? 0 - (uint64_t)x : (uint64_t)x, (uint32_t)ranks);
+    return x < 0 ? -(int64_t)quotient : (int64_t)quotient;
+}
+
+COLL__FINISH_IN(base, coll__divide_i64, coll__raw_i64, int32_t, coll__quotient32(x, ranks))
 
 #if !defined(COLL__NO_INT128)
 COLL__INLINE coll__int128 coll__wide_i64(int64_t x) { return x; }
@@ -6341,7 +6381,7 @@ COLL__FINISH_IN(base, coll__divide_i128, coll__raw_i128, int32_t, coll__quotient
 
 /* Complex numbers are twice as many reals. */
 #define COLL__COMPLEX_IN(tier, name, bits)                                                          \
-    static void coll__divide_##name##_##tier(void *to, const void *from, size_t count, double divisor, double factor) \
+    static void coll__divide_##name##_##tier(void *to, const void *from, size_t count, int divisor, double factor) \
     {                                                                                               \
         coll__divide_f##bits##_##tier(to, from, 2 * count, divisor, factor);                        \
     }                                                                                               \
@@ -6394,7 +6434,8 @@ typedef struct coll__codec {
     } by;
     const coll__grid *reproducible;               /* COLL_REPRODUCIBLE: in the place of combine */
     coll__map *narrow;                            /* NULL, or unpack to f32, and then this */
-    double divisor, factor, limit;                /* for finish; for clamp */
+    int divisor;                                  /* for finish, as the factor */
+    double factor, limit;                         /* limit: for clamp */
     coll_reduce_fn *fn;                           /* COLL_USER */
     void *fn_context;
 } coll__codec;
@@ -6608,7 +6649,7 @@ static void coll__codec_finish(coll__codec *codec, coll_type sum, coll_op op, in
 
     codec->factor = scale;
     codec->divisor = divides ? ranks : 1;
-    if (is_truth ? !coll__is_float(sum) : !divides && scale == 1) return;
+    if (is_truth ? !coll__is_float(sum) : !divides && !(COLL__HAS_SCALE && coll__bits64(scale) != coll__bits64(1))) return;
     switch (sum) {
     case COLL_F32:
         codec->finish = !COLL__HAS(COLL_F32) ? NULL : is_truth ? COLL__PICK(coll__truth_f32, tier)
@@ -6666,12 +6707,23 @@ static bool coll__reproduction_fits(const coll_call *call, coll_type sum, char *
     return false;
 }
 
+/* Does a call ask for a multiplication?  0 and 1 do not; told by bits, for who has no scale may have no doubles. */
+COLL__UNUSED static inline bool coll__is_scaled(const coll_call *call)
+{
+    const uint64_t bits = coll__bits64(call->scale);
+    return bits << 1 != 0 && bits != coll__bits64(1);
+}
+
 /* Is there such a multiplication?  It is done in the type `sum`, where it must be finite. */
 static bool coll__scale_fits(const coll_call *call, coll_type sum, double scale, char *why, size_t room)
 {
     const double most = sum == COLL_F32 || sum == COLL_C64 ? 0x1.fffffep127 : 0x1.fffffffffffffp1023;
 
-    if (scale == 1) return true;
+    if (!coll__is_scaled(call)) return true;
+    if (!COLL__HAS_SCALE) {
+        coll__print(why, room, "this program was compiled with COLL_NO_SCALE");
+        return false;
+    }
     if (call->op == COLL_USER || !coll__is_floating(call->type)) {
         coll__print(why, room, "there is no scale for %s of %s", coll_op_name(call->op), coll_type_name(call->type));
         return false;
@@ -6747,7 +6799,7 @@ static bool coll__codec_reduce_in(coll__codec *codec, const coll_call *call, int
     const coll_type usual = is_user ? type : coll__usual_accumulator(type);
     const bool is_reproducible = coll__wants_reproducible(call), in_doubles = is_reproducible && coll__is_float(type);
     const coll_type asked = call->accumulate ? call->accumulate : usual, sum = in_doubles && asked == usual ? COLL_F64 : asked;
-    const double scale = call->scale == 0 ? 1 : call->scale;
+    const double scale = COLL__HAS_SCALE && coll__is_scaled(call) ? call->scale : 1;
 
     coll__codec_move(codec, type);
     if (!coll__reduction_fits(call, wire, sum, scale, ranks, why, room)) return false;
@@ -8538,7 +8590,11 @@ typedef struct coll__link {
 /* Who said so. */
 typedef enum coll__origin { COLL__BY_DEFAULT, COLL__BY_FILE, COLL__BY_SIMULATION, COLL__BY_MEASURING } coll__origin;
 
+#if defined(COLL_NO_TUNER)
+enum { COLL__FILE_NAME_ROOM = 1 };
+#else
 enum { COLL__FILE_NAME_ROOM = 64 };
+#endif
 
 /* What a communicator believes of its wire.  `nominal` is the same in every run, and so may decide about bits (coll_tuner.h);
  * `link` is that, or what has been measured since. */
@@ -10464,9 +10520,16 @@ static coll_status coll__tuning_read(coll__numbers *n, const char *path)
 enum { COLL__SIZE_MOST = 65536 };
 
 #if defined(COLL_NO_ENV)
-enum { COLL__HOSTS_ROOM = 1, COLL__FORCED_ROOM = 1 };
+enum { COLL__HOSTS_ROOM = 1 };
 #else
-enum { COLL__HOSTS_ROOM = 4096, COLL__FORCED_ROOM = 256 };
+enum { COLL__HOSTS_ROOM = 4096 };
+#endif
+
+/* Of COLL_ALGORITHM: its length, and the kinds for which it may name one. */
+#if defined(COLL_NO_ENV) || defined(COLL_NO_CHOICE)
+enum { COLL__FORCED_ROOM = 1, COLL__FORCED_KINDS = 1 };
+#else
+enum { COLL__FORCED_ROOM = 256, COLL__FORCED_KINDS = COLL__KIND_COUNT };
 #endif
 
 /* A launcher: the names of the variables by which it tells. */
@@ -10508,7 +10571,7 @@ typedef struct coll__settings {
     uint32_t    arithmetic;                       /* of this program: coll__arithmetic                        */
     coll__numbers numbers;                        /* what the tuner is to believe of the wire                 */
     char        forced_text[COLL__FORCED_ROOM];                 /* names of COLL_ALGORITHM, each ended by '\0'              */
-    int         forced_at[COLL__KIND_COUNT];      /* 1 + where that of each kind begins; 0: none              */
+    int         forced_at[COLL__FORCED_KINDS];    /* 1 + where that of each kind begins; 0: none              */
 } coll__settings;
 
 #endif /* COLL_SETTINGS_H */
@@ -10951,7 +11014,7 @@ struct coll__session {
     int   carrier_count;
     const coll__observer *observer;               /* NULL: nobody                                             */
     coll__log  log;
-    const char *forced[COLL__KIND_COUNT];         /* COLL_ALGORITHM, by kind; in forced_text                  */
+    const char *forced[COLL__FORCED_KINDS];       /* COLL_ALGORITHM, by kind; in forced_text                  */
     char  forced_text[COLL__FORCED_ROOM];
     coll_failure failure;                         /* status COLL_OK: healthy                                  */
     char  dump[COLL__DUMP_ROOM];                  /* where to write what this rank was doing when it fails; "": nowhere */
@@ -10987,6 +11050,12 @@ struct coll__session {
     unsigned tests;                               /* that found something running                             */
     int64_t  freed_at;                            /* when a test is to ask who has freed communicators        */
 };
+
+/* The algorithm that COLL_ALGORITHM names for a kind; NULL: none. */
+static inline const char *coll__forced(const coll__session *session, coll_kind kind)
+{
+    return COLL__FORCED_KINDS > 1 ? session->forced[kind] : NULL;
+}
 
 enum { COLL__SPIN_US = 50, COLL__SPIN_CROWDED_US = 10 };      /* before sleeping; with more ranks than processors */
 
@@ -11152,12 +11221,13 @@ enum { COLL__FLAG_COUNT = sizeof coll__flags / sizeof *coll__flags, COLL__FLAGS 
 static unsigned char coll__hash_options(const coll_call *call, bool reduces)
 {
     uint64_t hash = 0;
+    const uint64_t scale = coll__bits64(call->scale);
     const bool has_seed = call->flags & COLL_STOCHASTIC && call->seed != 0;
 
-    if (reduces && !call->algorithm && (call->scale == 0 || call->scale == 1) && !call->accumulate && !call->not_commutative
+    if (reduces && !call->algorithm && !coll__is_scaled(call) && !call->accumulate && !call->not_commutative
         && !has_seed) return (unsigned char)(call->flags & COLL__FLAGS);
-    if (reduces && (call->scale != 0 || call->accumulate || call->flags || call->not_commutative)) {
-        if (call->scale != 1) memcpy(&hash, &call->scale, sizeof hash);
+    if (reduces && (scale << 1 != 0 || call->accumulate || call->flags || call->not_commutative)) {
+        if (scale != coll__bits64(1)) hash = scale;
         if (call->flags & COLL_STOCHASTIC) hash = hash * 131 + call->seed;
         hash ^= hash >> 32;                       /* a sign and an exponent alone would be multiplied out     */
         hash = ((hash * 31 + (uint64_t)call->accumulate) * (COLL__FLAGS + 1) + call->flags) * 2 + call->not_commutative;
@@ -11963,8 +12033,8 @@ static void coll__plan_make(coll_comm *comm, const coll_call *call, const coll__
     const size_t unit = codec->type_size;
     char why[120];
 
-    if (!COLL__PLANS || comm->extension || session->inspect || session->forced[call->kind] || call->residual || call->algorithm
-        || !coll__is_repeatable(call->kind) || !coll__may_return(call) || coll__plan_like(comm, call)
+    if (!COLL__PLANS || comm->extension || session->inspect || coll__forced(session, call->kind) || call->residual
+        || call->algorithm || !coll__is_repeatable(call->kind) || !coll__may_return(call) || coll__plan_like(comm, call)
         || coll__is_refused(comm, call, why, sizeof why)) return;
     coll__plan *plan = coll__plan_at(comm, coll__plan_of(comm, call));
     if (!plan) return;
@@ -12413,8 +12483,9 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
     char known[120] = "";
 
     if (coll__kind_is_message(call->kind)) return COLL_OK;
-    if (!call->algorithm && comm->session->forced[call->kind] && !coll__is_extended(comm)) {     /* where it can be used     */
-        call->algorithm = comm->session->forced[call->kind];
+    const char *const forced = coll__forced(comm->session, call->kind);
+    if (!call->algorithm && forced && !coll__is_extended(comm)) {     /* where it can be used                     */
+        call->algorithm = forced;
         if (!coll__has_algorithm(comm, call, codec)) call->algorithm = NULL;
     }
     if (!call->algorithm || coll__has_algorithm(comm, call, codec)) return COLL_OK;
@@ -12443,7 +12514,8 @@ static coll_status coll__check_algorithm(coll_comm *comm, const coll_call *call,
 #define COLL__KINDS(has, first, last) ((has) ? (2u << (last)) - (1u << (first)) : 0u)
 #define COLL__KINDS_HERE                                                                                                       \
     (COLL__KINDS(COLL__HAS_BARRIER, COLL_BARRIER, COLL_BARRIER)                                                                \
-     | COLL__KINDS(COLL__HAS_BROADCAST, COLL_BROADCAST, COLL_BROADCAST) | COLL__KINDS(COLL__HAS_REDUCE, COLL_REDUCE, COLL_REDUCE) \
+     | COLL__KINDS(COLL__HAS_BROADCAST, COLL_BROADCAST, COLL_BROADCAST)                                                        \
+     | COLL__KINDS(COLL__HAS_REDUCE, COLL_REDUCE, COLL_REDUCE)                                                                 \
      | COLL__KINDS(COLL__HAS_ALLREDUCE, COLL_ALLREDUCE, COLL_ALLREDUCE)                                                        \
      | COLL__KINDS(COLL__HAS_REDUCE_SCATTER, COLL_REDUCE_SCATTER, COLL_REDUCE_SCATTERV)                                        \
      | COLL__KINDS(COLL__HAS_SCAN, COLL_SCAN, COLL_EXSCAN) | COLL__KINDS(COLL__HAS_GATHER, COLL_GATHER, COLL_GATHERV)          \
@@ -12473,7 +12545,7 @@ static inline const coll__codec *coll__check_by_plan(coll_comm *comm, coll_call 
     const coll__plan *plan = coll__plan_like(comm, call);
     const void *const send = coll__in_place_of(call->kind, call->send, call->recv);
 
-    if (!plan || call->algorithm || call->residual || comm->session->forced[call->kind]
+    if (!plan || call->algorithm || call->residual || coll__forced(comm->session, call->kind)
         || !coll__plan_suits(comm, plan, call->kind, send, call->recv, call->count, call->root)) return NULL;
     call->send = coll__kind_has_one_buffer(call->kind) ? call->recv : send;
     call->wire = plan->request.call.wire;
@@ -13173,12 +13245,12 @@ static coll__message *coll__message_new(coll__session *session, int peer, size_t
 
 #endif /* COLL_NOTES_H */
 /* ---- core/engine/coll_gone.h ---- */
-/* coll_gone.h - what peers have said when they freed a communicator: NOTE_GONE of coll_messages.h.  Without anybody who looks after
- * that (COLL_NO_WATCH) it is told, and not heard. */
+/* coll_gone.h - what peers have said when they freed a communicator: NOTE_GONE of coll_messages.h.  Without anybody who looks
+ * after that (COLL_NO_WATCH) it is told, and not heard; without messages nobody tells. */
 #ifndef COLL_GONE_H
 #define COLL_GONE_H
 
-#if !defined(COLL_NO_WATCH)
+#if !defined(COLL_NO_WATCH) && !defined(COLL_NO_MESSAGES)
 
 /* Forget who has freed communicators that this rank has freed too.  One that is not there may still come, while some are being
  * made; the others are over, for numbers are given in rising order. */
@@ -13275,6 +13347,8 @@ static inline const coll__gone *coll__gone_of(const coll__session *session, int 
 
 #endif
 #endif /* COLL_GONE_H */
+/* ---- coll_impl.h, continued ---- */
+#if !defined(COLL_NO_MESSAGES)
 /* ---- core/engine/coll_messages.h ---- */
 /* coll_messages.h - messages that find their receivers by key, over any transport: send, recv and sendrecv, and the
  * collectives of derived communicators and prepared calls, whose order other ranks may not share.
@@ -13883,6 +13957,14 @@ static void coll__messages_close(coll_comm *comm, coll_status status)
     }
 }
 
+/* Is there any on its way, or waited for? */
+static bool coll__messages_are_there(const coll__session *session)
+{
+    const coll__messages *all = session->messages;
+
+    return all && (all->outgoing.first || all->wanted.first || all->moving.first || all->replies.first);
+}
+
 /* Mark the ranks of the session that a message request is waiting for. */
 static void coll__messages_late(const coll_request *r, unsigned char *is_late)
 {
@@ -13893,69 +13975,6 @@ static void coll__messages_late(const coll_request *r, unsigned char *is_late)
 }
 
 #endif /* COLL_MESSAGES_H */
-/* ---- core/engine/coll_doing_comms.h ---- */
-/* coll_doing_comms.h - which communicators this rank has, for others to read. */
-#ifndef COLL_DOING_COMMS_H
-#define COLL_DOING_COMMS_H
-
-#if !defined(COLL_NO_OS)
-
-static bool coll__has_comm(const coll__session *session, uint32_t id)
-{
-    const coll_comm *comm = session->comms;
-
-    while (comm && comm->id != id) comm = comm->next;
-    return comm != NULL;
-}
-
-/* Take down the number of a communicator; gives how many there have been. */
-static int coll__doing_note(coll_doing_comms *out, int n, uint64_t number, bool is_map)
-{
-    const uint64_t back = out->below - 1 - number;
-
-    if (is_map && back < COLL_DOING_COMMS * COLL_DOING_BITS)
-        out->numbers[back / COLL_DOING_BITS] |= (uint64_t)1 << back % COLL_DOING_BITS;
-    if (!is_map && n < COLL_DOING_COMMS) out->numbers[n] = number + 1;
-    return n + 1;
-}
-
-/* Those that we have, and those that are freed while something sent in them is still to arrive; gives how many. */
-static int coll__doing_list(coll__session *session, coll_doing_comms *out, bool is_map)
-{
-    int n = 0;
-
-    *out = (coll_doing_comms){ .below = session->next_id };
-    for (const coll_comm *comm = session->comms; comm; comm = comm->next) n = coll__doing_note(out, n, comm->id, is_map);
-    session->lingers = false;
-    for (const coll__message *m = session->messages ? session->messages->outgoing.first : NULL; m; m = m->next) {
-        if (coll__has_comm(session, m->comm)) continue;
-        session->lingers = true;
-        n = coll__doing_note(out, n, m->comm, is_map);
-    }
-    return n;
-}
-
-/* Communicators have come or gone.  While some are being made, one that is not there may still come. */
-static void coll__doing_comms(coll__session *session)
-{
-    coll_doing *d = &session->doing;
-    coll_doing_comms now;
-    const bool is_map = coll__doing_list(session, &now, false) > COLL_DOING_COMMS;
-
-    if (is_map) coll__doing_list(session, &now, true), now.below |= COLL_DOING_MAP;
-    if (session->deriving > 0) now.below = 0;
-    (void)__atomic_add_fetch(&d->comms_turn, 1, __ATOMIC_SEQ_CST);
-    for (int i = 0; i < COLL_DOING_COMMS; i++) __atomic_store_n(&d->comms.numbers[i], now.numbers[i], __ATOMIC_SEQ_CST);
-    __atomic_store_n(&d->comms.below, now.below, __ATOMIC_SEQ_CST);
-    (void)__atomic_add_fetch(&d->comms_turn, 1, __ATOMIC_SEQ_CST);
-}
-
-#else
-
-static void coll__doing_comms(coll__session *session) { (void)session; }
-
-#endif
-#endif /* COLL_DOING_COMMS_H */
 /* ---- core/engine/coll_execution.h ---- */
 /* coll_execution.h - makes the execution of a call by an algorithm: where the blocks of its buffers lie, into how many slices its
  * vector is cut, what memory its rounds take; and caches it for the next call like this one.  coll_engine.h runs it. */
@@ -14871,6 +14890,89 @@ static void coll__execution_late(const coll_request *r, unsigned char *is_late)
 
 #endif /* COLL_ENGINE_H */
 /* ---- coll_impl.h, continued ---- */
+#else
+/* ---- core/engine/coll_no_messages.h ---- */
+/* coll_no_messages.h - a program without messages (COLL_NO_MESSAGES): the transport carries out every collective as a whole, and
+ * no call is a message (coll_check.h).  What the rest asks of messages, where there are none. */
+#ifndef COLL_NO_MESSAGES_H
+#define COLL_NO_MESSAGES_H
+
+typedef enum coll__undelivered { COLL__UNDELIVERED_NONE, COLL__UNDELIVERED_SHORT } coll__undelivered;
+
+static inline bool coll__messages_are_there(const coll__session *session) { return (void)session, false; }
+static inline coll_status coll__messages_advance(const coll__session *session) { return (void)session, COLL_OK; }
+static inline coll__undelivered coll__messages_undelivered(const coll_comm *comm) { return (void)comm, COLL__UNDELIVERED_NONE; }
+static inline bool coll__messages_are_moving(const coll_comm *comm) { return (void)comm, false; }
+static inline void coll__messages_close(const coll_comm *comm, coll_status status) { (void)comm, (void)status; }
+static inline void coll__messages_free(const coll__session *session) { (void)session; }
+
+#endif /* COLL_NO_MESSAGES_H */
+/* ---- coll_impl.h, continued ---- */
+#endif
+/* ---- core/engine/coll_doing_comms.h ---- */
+/* coll_doing_comms.h - which communicators this rank has, for others to read. */
+#ifndef COLL_DOING_COMMS_H
+#define COLL_DOING_COMMS_H
+
+#if !defined(COLL_NO_OS) && !defined(COLL_NO_WATCH)
+
+static bool coll__has_comm(const coll__session *session, uint32_t id)
+{
+    const coll_comm *comm = session->comms;
+
+    while (comm && comm->id != id) comm = comm->next;
+    return comm != NULL;
+}
+
+/* Take down the number of a communicator; gives how many there have been. */
+static int coll__doing_note(coll_doing_comms *out, int n, uint64_t number, bool is_map)
+{
+    const uint64_t back = out->below - 1 - number;
+
+    if (is_map && back < COLL_DOING_COMMS * COLL_DOING_BITS)
+        out->numbers[back / COLL_DOING_BITS] |= (uint64_t)1 << back % COLL_DOING_BITS;
+    if (!is_map && n < COLL_DOING_COMMS) out->numbers[n] = number + 1;
+    return n + 1;
+}
+
+/* Those that we have, and those that are freed while something sent in them is still to arrive; gives how many. */
+static int coll__doing_list(coll__session *session, coll_doing_comms *out, bool is_map)
+{
+    int n = 0;
+
+    *out = (coll_doing_comms){ .below = session->next_id };
+    for (const coll_comm *comm = session->comms; comm; comm = comm->next) n = coll__doing_note(out, n, comm->id, is_map);
+    session->lingers = false;
+    for (const coll__message *m = session->messages ? session->messages->outgoing.first : NULL; m; m = m->next) {
+        if (coll__has_comm(session, m->comm)) continue;
+        session->lingers = true;
+        n = coll__doing_note(out, n, m->comm, is_map);
+    }
+    return n;
+}
+
+/* Communicators have come or gone.  While some are being made, one that is not there may still come. */
+static void coll__doing_comms(coll__session *session)
+{
+    coll_doing *d = &session->doing;
+    coll_doing_comms now;
+    const bool is_map = coll__doing_list(session, &now, false) > COLL_DOING_COMMS;
+
+    if (is_map) coll__doing_list(session, &now, true), now.below |= COLL_DOING_MAP;
+    if (session->deriving > 0) now.below = 0;
+    (void)__atomic_add_fetch(&d->comms_turn, 1, __ATOMIC_SEQ_CST);
+    for (int i = 0; i < COLL_DOING_COMMS; i++) __atomic_store_n(&d->comms.numbers[i], now.numbers[i], __ATOMIC_SEQ_CST);
+    __atomic_store_n(&d->comms.below, now.below, __ATOMIC_SEQ_CST);
+    (void)__atomic_add_fetch(&d->comms_turn, 1, __ATOMIC_SEQ_CST);
+}
+
+#else
+
+static void coll__doing_comms(coll__session *session) { (void)session; }
+
+#endif
+#endif /* COLL_DOING_COMMS_H */
+/* ---- coll_impl.h, continued ---- */
 COLL__FOR_SIZE
 /* ---- core/engine/coll_script.h ---- */
 /* coll_script.h - a collective that is put together from calls of other communicators.  A script says which calls these are,
@@ -14897,7 +14999,7 @@ typedef enum coll__sub_kind {
 typedef struct coll__sub {
     coll_comm    *on;
     coll_call     call;
-    const double *divisor;                        /* of an average; NULL: the number of ranks of `on`         */
+    const int *divisor;                           /* of an average; NULL: the number of ranks of `on`         */
     int           until;                          /* WAIT: the other lane has done so many steps              */
 } coll__sub;
 
@@ -17001,6 +17103,8 @@ static bool coll__offload_explain(coll_request *r, char *text, size_t room)
 #ifndef COLL_CARRIERS_H
 #define COLL_CARRIERS_H
 
+#if !defined(COLL_NO_MESSAGES)
+
 /* ---- >>one message ---- */
 
 static bool coll__message_takes(const coll_request *r) { return coll__kind_is_message(r->call.kind); }
@@ -17052,17 +17156,29 @@ static bool coll__rounds_explain(coll_request *r, char *text, size_t room)
     return true;
 }
 
+#define COLL__CARRIER_OF_MESSAGES                                                                                             \
+    { .name = "message", .traits = COLL__AT_CALL, .takes = coll__message_takes, .start = coll__message_start,                  \
+      .late = COLL__LATE(coll__messages_late), .end = coll__messages_end_all, .explain = coll__message_explain },
+#define COLL__CARRIER_OF_ROUNDS                                                                                               \
+    { .name = "rounds", .start = coll__rounds_start, .advance = coll__execution_advance,                                       \
+      .late = COLL__LATE(coll__rounds_late), .explain = coll__rounds_explain },
+
+#else
+
+#define COLL__CARRIER_OF_MESSAGES
+#define COLL__CARRIER_OF_ROUNDS                   /* the transport takes all, and declines none               */
+
+#endif
+
 /* ---- >>the table ---- */
 
 static const coll__carrier coll__carriers[] = {
-    { .name = "message", .traits = COLL__AT_CALL, .takes = coll__message_takes, .start = coll__message_start,
-      .late = COLL__LATE(coll__messages_late), .end = coll__messages_end_all, .explain = coll__message_explain },
+    COLL__CARRIER_OF_MESSAGES
     COLL__CARRIER_OF_LISTS
     { .name = "transport", .traits = COLL__AS_A_WHOLE, .takes = coll__offload_takes, .start = coll__offload_advance,
       .advance = coll__offload_advance, .late = COLL__LATE(coll__offload_late), .explain = coll__offload_explain },
     COLL__CARRIER_OF_HOSTS
-    { .name = "rounds", .start = coll__rounds_start, .advance = coll__execution_advance, .late = COLL__LATE(coll__rounds_late),
-      .explain = coll__rounds_explain },
+    COLL__CARRIER_OF_ROUNDS
 };
 
 enum { COLL__CARRIER_COUNT = sizeof coll__carriers / sizeof *coll__carriers };
@@ -18037,12 +18153,10 @@ static inline coll_status coll__background_settle(coll_config *c)
 /* Is there anything to move?  By whoever is inside, or while nobody is. */
 static bool coll__session_is_busy(const coll__session *session)
 {
-    const coll__messages *all = session->messages;
-
     for (const coll__order *order = session->orders; order; order = order->next)
         if (!(order->queue->carrier->traits & COLL__OWNER_ONLY)) return true;
     if (session->failure.status != COLL_OK) return false;
-    return all && (all->outgoing.first || all->wanted.first || all->moving.first || all->replies.first);
+    return coll__messages_are_there(session);
 }
 
 /* ---- >>the thread ---- */
@@ -18790,7 +18904,7 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
     session->start_timeout_ms = s->config.start_timeout_ms;
     session->log = coll__log_of(&s->config);
     memcpy(session->forced_text, s->forced_text, sizeof session->forced_text);
-    for (int kind = 0; kind < COLL__KIND_COUNT; kind++)
+    for (int kind = 0; kind < COLL__FORCED_KINDS; kind++)
         if (s->forced_at[kind]) session->forced[kind] = session->forced_text + s->forced_at[kind] - 1;
     session->failure.rank = -1;
     session->bell = coll__no_bell;
@@ -18971,6 +19085,8 @@ static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_
     return status;
 }
 
+#if !defined(COLL_NO_MESSAGES)
+
 /* The members, and only they, agree on an id: an allreduce among them, in a space of its own. */
 static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int count, int me, int tag, coll_comm **out)
 {
@@ -18999,7 +19115,19 @@ static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int co
     return status;
 }
 
-/* A list of ranks of `comm`, each at most once and this one among them: gives our place, or a negative status and its sentence. */
+#else
+
+static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int count, int me, int tag, coll_comm **out)
+{
+    (void)ranks, (void)count, (void)me, (void)tag, (void)out;
+    return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "create: this program was compiled with COLL_NO_MESSAGES, by "
+                               "which the members find one another: use coll_split");
+}
+
+#endif
+
+/* A list of ranks of `comm`, each at most once and this one among them: gives our place, or a negative status and
+ * its sentence. */
 static int coll__place_among(coll_comm *comm, const int *ranks, int count, int tag)
 {
     if (!ranks || count < 1 || tag < 0)
@@ -19220,7 +19348,7 @@ static void coll__settings_of(const coll_comm *comm, coll__settings *s)
     s->config.log = session->log.hook;
     s->config.log_context = session->log.context;
     memcpy(s->forced_text, session->forced_text, sizeof s->forced_text);
-    for (int kind = 0; kind < COLL__KIND_COUNT; kind++)
+    for (int kind = 0; kind < COLL__FORCED_KINDS; kind++)
         if (session->forced[kind]) s->forced_at[kind] = 1 + (int)(session->forced[kind] - session->forced_text);
 }
 
@@ -19865,6 +19993,8 @@ static coll_status coll__open_custom(const coll__program *program, const coll_tr
         return coll__start_failed(COLL_ERR_ARGUMENT,
                                   "coll_init_custom: out is NULL, or the transport lacks send, recv, progress or close");
     *out = NULL;
+    if (!COLL__HAS_MESSAGES)
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_init_custom: this program was compiled with COLL_NO_MESSAGES");
     only.rank = 0, only.size = 1, only.transport = NULL;
     if (size < 1 || size > COLL__SIZE_MOST)
         return coll__start_failed(COLL_ERR_ARGUMENT, "coll_init_custom: size %d is out of range: 1 to %d", size, COLL__SIZE_MOST);
@@ -20180,6 +20310,8 @@ static coll_status coll__blame_left(coll_failure *failure, int rank, int by)
 #ifndef COLL_THREADS_MESSAGES_H
 #define COLL_THREADS_MESSAGES_H
 
+#if !defined(COLL_NO_MESSAGES)
+
 static inline coll__fifo *coll__recvs_from(const coll__thread *me, int peer, int channel)
 {
     return &me->recvs[(peer - me->hub->first) * COLL_CHANNEL_COUNT + channel];
@@ -20331,6 +20463,77 @@ static void coll__withdraw_sends(coll__thread *me)
     me->outgoing = NULL;
 }
 
+/* A message of a collective from a rank that has left, or to it, will never be taken. */
+static void coll__check_left(coll__thread *me)
+{
+    for (const coll__sends *s = me->outgoing; s; s = s->next)
+        if (s->first->channel == COLL_CHANNEL_CALLS && me->is_gone[s->first->peer - me->hub->first]
+            && !__atomic_load_n(&s->last->moved, __ATOMIC_ACQUIRE))
+            coll__blame_left(&me->suspicion, s->first->peer, me->rank);
+    for (int i = 0; i < me->hub->size; i++) {
+        const int peer = me->hub->first + i;
+        if (coll__recvs_from(me, peer, COLL_CHANNEL_CALLS)->first && me->is_gone[i])
+            coll__blame_left(&me->suspicion, peer, me->rank);
+    }
+}
+
+/* Take what has come, and see what of ours was taken. */
+static coll_status coll__mail_look(coll__thread *me)
+{
+    coll__hub *hub = me->hub;
+    bool any = me->has_taken;
+
+    me->has_posted = me->has_taken = false;
+    if (me->waiting_recvs > 0 && __atomic_load_n(&coll__desk_of(hub, me->rank)->arrived, __ATOMIC_ACQUIRE) > 0) {
+        if (!coll__work_begin(me)) return hub->failure.status;
+        any |= coll__receive_all(me);
+        coll__work_end(me);
+    }
+    if (any) coll__hub_ring(hub);
+    if (me->outgoing) coll__reap_sends(me);
+    if (me->gone_count > 0 && (me->waiting_recvs > 0 || me->outgoing)) coll__check_left(me);
+    return COLL_OK;
+}
+
+/* For `count` messages of one rank to another. */
+static coll__fifo *coll__fifos_new(const coll_allocator *memory, size_t count)
+{
+    coll__fifo *q = (coll__fifo *)coll__allocate(memory, count * sizeof *q);
+
+    for (size_t i = 0; q && i < count; i++) q[i].end = &q[i].first;
+    return q;
+}
+
+/* The lists of a rank; false: no memory. */
+static bool coll__sends_open(coll__thread *me)
+{
+    const size_t lists = (size_t)me->hub->size * COLL_CHANNEL_COUNT;
+
+    me->recvs = coll__fifos_new(coll__like(me), lists);
+    me->sends = (coll__sends *)coll__allocate(coll__like(me), lists * sizeof *me->sends);
+    return me->recvs && me->sends;
+}
+
+/* Those of a hub; false: no memory. */
+static bool coll__inboxes_open(coll__hub *hub)
+{
+    hub->inboxes = coll__fifos_new(coll__like(hub), (size_t)hub->size * (size_t)hub->size * COLL_CHANNEL_COUNT);
+    return hub->inboxes != NULL;
+}
+
+#else
+
+static coll_status coll__threads_send(void *context, coll_xfer *x) { return (void)context, x->status = COLL_ERR_UNSUPPORTED; }
+static coll_status coll__threads_recv(void *context, coll_xfer *x) { return (void)context, x->status = COLL_ERR_UNSUPPORTED; }
+static inline coll_status coll__mail_look(const coll__thread *me) { return (void)me, COLL_OK; }
+static inline void coll__withdraw_sends(const coll__thread *me) { (void)me; }
+static inline bool coll__sends_open(const coll__thread *me) { return (void)me, true; }
+static inline bool coll__inboxes_open(const coll__hub *hub) { return (void)hub, true; }
+
+#endif
+
+/* ---- >>who has left ---- */
+
 /* A rank leaves when everything it sent has been taken; so whoever had left before this progress has nothing more to say. */
 static bool coll__threads_has_left(const void *context, int peer)
 {
@@ -20345,20 +20548,6 @@ static void coll__see_who_left(coll__thread *me)
     if (count == me->gone_count) return;
     me->gone_count = count;
     for (int i = 0; i < me->hub->size; i++) me->is_gone[i] = __atomic_load_n(&me->hub->desks[i].has_left, __ATOMIC_ACQUIRE) != 0;
-}
-
-/* A message of a collective from a rank that has left, or to it, will never be taken. */
-static void coll__check_left(coll__thread *me)
-{
-    for (const coll__sends *s = me->outgoing; s; s = s->next)
-        if (s->first->channel == COLL_CHANNEL_CALLS && me->is_gone[s->first->peer - me->hub->first]
-            && !__atomic_load_n(&s->last->moved, __ATOMIC_ACQUIRE))
-            coll__blame_left(&me->suspicion, s->first->peer, me->rank);
-    for (int i = 0; i < me->hub->size; i++) {
-        const int peer = me->hub->first + i;
-        if (coll__recvs_from(me, peer, COLL_CHANNEL_CALLS)->first && me->is_gone[i])
-            coll__blame_left(&me->suspicion, peer, me->rank);
-    }
 }
 
 #endif /* COLL_THREADS_MESSAGES_H */
@@ -21657,17 +21846,8 @@ static coll_status coll__threads_look(coll__thread *me)
     if (me->is_armed) me->bell_seen = __atomic_load_n(&hub->bell, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&hub->has_failed, __ATOMIC_ACQUIRE)) return hub->failure.status;
     coll__see_who_left(me);
-    bool any = me->has_taken;
-    me->has_posted = me->has_taken = false;
-    if (me->waiting_recvs > 0 && __atomic_load_n(&coll__desk_of(hub, me->rank)->arrived, __ATOMIC_ACQUIRE) > 0) {
-        if (!coll__work_begin(me)) return hub->failure.status;
-        any |= coll__receive_all(me);
-        coll__work_end(me);
-    }
-    if (any) coll__hub_ring(hub);
-    if (me->outgoing) coll__reap_sends(me);
-    if (me->gone_count > 0 && (me->waiting_recvs > 0 || me->outgoing)) coll__check_left(me);
-    return me->suspicion.status;
+    const coll_status status = coll__mail_look(me);
+    return status < 0 ? status : me->suspicion.status;
 }
 
 static coll_status coll__threads_progress(void *context, int wait_ms)
@@ -21767,14 +21947,6 @@ static const char *coll__threads_describe(const void *context)
     return "shared memory";
 }
 
-static coll__fifo *coll__fifos_new(const coll_allocator *memory, size_t count)
-{
-    coll__fifo *q = (coll__fifo *)coll__allocate(memory, count * sizeof *q);
-
-    for (size_t i = 0; q && i < count; i++) q[i].end = &q[i].first;
-    return q;
-}
-
 static coll__thread *coll__thread_open(coll__hub *hub, int rank)
 {
     const coll__codec usual = { .acc_size = 1 };  /* enough for all but a user's long elements                */
@@ -21785,8 +21957,7 @@ static coll__thread *coll__thread_open(coll__hub *hub, int rank)
     me->hub = hub;
     me->rank = rank;
     const bool is_member = coll__member_init(&me->all, me, hub->all, rank - hub->first);
-    me->recvs = coll__fifos_new(coll__like(me), size * COLL_CHANNEL_COUNT);
-    me->sends = (coll__sends *)coll__allocate(coll__like(hub), size * COLL_CHANNEL_COUNT * sizeof *me->sends);
+    const bool has_lists = coll__sends_open(me);
     me->is_gone = (unsigned char *)coll__allocate(coll__like(hub), size);
     me->sources = (coll__source *)coll__allocate(coll__like(hub), size * sizeof *me->sources);
     me->results = (void **)coll__allocate(coll__like(hub), size * sizeof *me->results);
@@ -21794,7 +21965,7 @@ static coll__thread *coll__thread_open(coll__hub *hub, int rank)
                                     coll__combine_scratch(&usual, 2) + 2 * COLL__BLOCK);
     me->scratch_length = coll__round_up(me->scratch_length + COLL__GRID_BYTES, COLL__LINE);
     me->scratch = coll__take_lines(coll__like(hub), me->scratch_length);      /* its own thread is the first to touch it */
-    if (is_member && me->recvs && me->sends && me->is_gone && me->sources && me->results && me->scratch) return me;
+    if (is_member && has_lists && me->is_gone && me->sources && me->results && me->scratch) return me;
     coll__thread_free(me);
     return NULL;
 }
@@ -21814,9 +21985,9 @@ static coll__hub *coll__hub_open(const coll_allocator *memory, int first, int si
     hub->cache_length = coll__cache_length();
     hub->is_crowded = is_crowded;
     hub->desks = (coll__desk *)coll__allocate(memory, n * sizeof *hub->desks);
-    hub->inboxes = coll__fifos_new(memory, n * n * COLL_CHANNEL_COUNT);
+    const bool has_inboxes = coll__inboxes_open(hub);
     hub->all = coll__group_new(hub, 0, NULL, size);
-    if (!hub->desks || !hub->inboxes || !hub->all) {
+    if (!hub->desks || !has_inboxes || !hub->all) {
         coll__hub_free(hub);
         return NULL;
     }

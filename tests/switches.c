@@ -140,6 +140,10 @@ static void loops(int size)
     const int has[] = { COLL__HAS_BARRIER, COLL__HAS_BROADCAST, COLL__HAS_REDUCE, COLL__HAS_ALLREDUCE, COLL__HAS_SCAN,
                         COLL__HAS_GATHER, COLL__HAS_ALLGATHER, COLL__HAS_ALLTOALL, COLL__HAS_REDUCE_SCATTER };
 
+    if (!COLL__HAS_MESSAGES) {
+        CHECK(!loop_open(&w, size) && says(coll_error(NULL), "COLL_NO_MESSAGES"), "ranks in turns: %s", coll_error(NULL));
+        return;
+    }
     CHECK(loop_open(&w, size), "%d ranks in turns: %s", size, coll_error(NULL));
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         coll_call calls[LOOP_MOST];
@@ -253,6 +257,59 @@ static int worlds(void)
 
 /* ---- >>alone, and what is refused ---- */
 
+/* A call that is not there is refused, with the name of its switch. */
+static bool is_refused(coll_comm *comm, int has, coll_status status, const char *name)
+{
+    if (has) return false;
+    CHECK(status == COLL_ERR_UNSUPPORTED && says(coll_error(comm), name), "%s: %d, %s", name, (int)status, coll_error(comm));
+    return true;
+}
+
+/* Lists, blocks of different lengths, a named algorithm, groups by agreement, and those who are left. */
+static void forms(coll_comm *comm, number *x)
+{
+    const coll_buffer buffer = { .send = COLL_IN_PLACE, .recv = x, .count = 1, .type = NUMBER };
+    const size_t count = 1;
+    const int self = 0;
+    coll_call named = { .kind = COLL_ALLREDUCE, .send = x, .recv = x, .count = 1, .type = NUMBER, .op = COLL_SUM,
+                        .algorithm = "direct" };
+    coll_comm *other = NULL;
+
+    const coll_status list = coll_allreduce_list(comm, &buffer, 1, COLL_SUM);
+    if (!is_refused(comm, COLL__HAS_LISTS, list, "COLL_NO_LISTS")) CHECK(list == COLL_OK, "a list: %s", coll_error(comm));
+    const coll_status gathered = coll_allgatherv(comm, COLL_IN_PLACE, 1, x, &count, NULL, NUMBER);
+    if (!is_refused(comm, COLL__HAS_COUNTS, gathered, "COLL_NO_COUNTS"))
+        CHECK(gathered == COLL_OK, "allgatherv: %s", coll_error(comm));
+#if defined(COLL_NO_CHOICE)
+    const int has_choice = 0;
+#else
+    const int has_choice = 1;
+#endif
+    const coll_status by_name = coll_run(comm, &named);
+    if (!is_refused(comm, has_choice, by_name, "COLL_NO_CHOICE")) CHECK(by_name == COLL_OK, "by name: %s", coll_error(comm));
+#if COLL__TYPES_THERE & COLL__TYPED_f32
+    named.algorithm = NULL, named.scale = 2, *x = 3;
+    const coll_status scaled = coll_run(comm, &named);
+    if (!is_refused(comm, COLL__HAS_SCALE, scaled, "COLL_NO_SCALE"))
+        CHECK(scaled == COLL_OK && *x == 6, "a scale: %s", coll_error(comm));
+    named.scale = 1;
+    CHECK(coll_run(comm, &named) == COLL_OK, "a scale of 1: %s", coll_error(comm));
+#endif
+    const coll_status made = coll_create(comm, &self, 1, 7, &other);
+    if (!is_refused(comm, COLL__HAS_MESSAGES, made, "COLL_NO_MESSAGES")) CHECK(made == COLL_OK, "create: %s", coll_error(comm));
+    coll_free(other);
+    CHECK(coll_split(comm, 0, 0, &other) == COLL_OK, "split: %s", coll_error(comm));
+    coll_free(other);
+#if defined(COLL_NO_SHRINK)
+    const int has_shrink = 0;
+#else
+    const int has_shrink = 1;
+#endif
+    const coll_status shrunk = coll_shrink(comm, &other);
+    if (!is_refused(comm, has_shrink, shrunk, "COLL_NO_SHRINK"))
+        CHECK(shrunk == COLL_ERR_ARGUMENT, "shrink: %d, %s", (int)shrunk, coll_error(comm));
+}
+
 /* A single rank is there in every program. */
 static void alone(void)
 {
@@ -264,7 +321,10 @@ static void alone(void)
     CHECK(coll_init(&comm, &config) == COLL_OK, "alone: %s", coll_error(NULL));
     if (!comm) return;
     CHECK(!worker(comm, &size), "alone: %s", coll_error(comm));
-    CHECK(coll_sendrecv(comm, &x, 1, 0, &y, 1, 0, NUMBER, 4) == COLL_OK && y == 3, "to itself: %s", coll_error(comm));
+    const coll_status sent = coll_sendrecv(comm, &x, 1, 0, &y, 1, 0, NUMBER, 4);
+    if (is_refused(comm, COLL__HAS_MESSAGES, sent, "COLL_NO_MESSAGES")) y = 3;
+    else CHECK(sent == COLL_OK && y == 3, "to itself: %s", coll_error(comm));
+    forms(comm, &x);
     coll_free(comm);
 }
 
@@ -332,6 +392,11 @@ static void left_out(void)
 #if defined(COLL_NO_BACKGROUND)
     asked.background = 1;
     refused("background", &asked, 1, "this program was compiled with COLL_NO_BACKGROUND");
+#endif
+#if defined(COLL_NO_CHOICE) && !defined(COLL_NO_ENV)
+    setenv("COLL_ALGORITHM", "allreduce=ring", 1);
+    refused("COLL_ALGORITHM", &asked, 1, "this program was compiled with COLL_NO_CHOICE");
+    unsetenv("COLL_ALGORITHM");
 #endif
 #if defined(COLL_NO_TUNER)
     asked = (coll_config){ .tuning_file = "/tmp/no-such-file", .log_level = COLL_LOG_NONE };
@@ -420,7 +485,7 @@ int main(void)
     left_out();
     functions();
     in_arena();
-    types();
+    if (COLL__HAS_MESSAGES) types();              /* in turns                                                 */
     if (failures == 0) printf("%d worlds\n", count);
     return failures > 0;
 }

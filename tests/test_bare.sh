@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.." || exit 1
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 trap 'exit 1' HUP INT TERM
-most_text=73728 most_stack=3072 most_memory=24576
+most_text=41984 most_stack=2560 most_comm=1024 most_memory=24576
 passed=0 failed=0
 
 ok() { passed=$((passed + 1)); echo "ok - $1"; }
@@ -27,9 +27,12 @@ same() { # name, boards, noise, source
     used=$(sed -n 's/^rank [0-9]* used: stack \([0-9]*\),.*/\1/p' "$dir/log" | sort -n | tail -n 1)
     if [ "${used:-999999}" -le $most_stack ]; then ok "$1, $2 boards: $used bytes of stack"
     else wrong "$1, $2 boards: stack" "${used:-none} bytes, and at most $most_stack are wanted"; fi
-    used=$(sed -n 's/^rank [0-9]* used: .*, arena \([0-9]*\),.*/\1/p' "$dir/log" | sort -n | tail -n 1)
+    used=$(sed -n 's/^rank [0-9]* used: .*, with all buffers \([0-9]*\),.*/\1/p' "$dir/log" | sort -n | tail -n 1)
     if [ "${used:-999999}" -le $most_memory ]; then ok "$1, $2 boards: $used bytes of memory"
     else wrong "$1, $2 boards: memory" "${used:-none} bytes, and at most $most_memory are wanted"; fi
+    comm=$(sed -n 's/^rank [0-9]* used: .* communicator \([0-9]*\),.*/\1/p' "$dir/log" | sort -n | tail -n 1)
+    if [ "${comm:-999999}" -le $most_comm ]; then ok "$1, $2 boards: $comm bytes of the heap before the first call"
+    else wrong "$1, $2 boards: communicator" "${comm:-none} bytes, and at most $most_comm are wanted"; fi
     broken=$(sed -n 's/.* \([0-9]*\) frames broken$/\1/p' "$dir/log" | sort -n | head -n 1)
     if [ "$3" -eq 0 ]; then return; fi
     if [ "${broken:-0}" -gt 0 ]; then ok "$1, $2 boards: each got at least $broken broken frames"

@@ -32,6 +32,11 @@ symbols_of() {
     COLL_NO_RECORDER) echo 'coll__record_first|coll__json_|coll__dump_json' ;;
     COLL_NO_BACKGROUND) echo 'coll__background_(main|begin|move|nap|rest|sleep)' ;;
     COLL_NO_TUNER) echo 'coll__priced|coll__cost_bruck|coll__measure_(ping|wire)' ;;
+    COLL_NO_CHOICE) echo 'coll__(census|dbtree_fold|far_allgather|check_algorithms|query_of)' ;;
+    COLL_NO_MESSAGES) echo 'coll__(messages_start|note_arrived|execution_|post_round|deliver)' ;;
+    COLL_NO_LISTS) echo 'coll__list_' ;;
+    COLL_NO_SHRINK) echo 'coll__(shrink_once|exodus_)' ;;
+    COLL_NO_WATCH) echo 'coll__(late$|late_|check_freed|gone_forget|hopeless)' ;;
     COLL_NO_NEIGHBORS) echo 'coll__check_edges|coll__neighbor_' ;;
     COLL_NO_ENV) echo 'coll__launch_(row|mlx|hosts|halves)|coll__launchers' ;;
     COLL_NO_TEXT) echo 'coll__explain_error|coll__print_self|coll__start_failed' ;;
@@ -46,6 +51,7 @@ symbols_of() {
     COLL_NO_INT8_16) echo "coll__(min_i8|max_u16|sum_u16)$end" ;;
     COLL_NO_STOCHASTIC) echo 'coll__stochastic_f' ;;
     COLL_NO_REPRODUCIBLE) echo 'coll__(grid_|combine_reproducible)' ;;
+    COLL_NO_SCALE) echo "coll__(scale_f32|scale_f64)$end" ;;
     COLL_NO_HIERARCHY) echo 'coll__hierarchy_|coll__script_|coll__staged_|coll__find_stages' ;;
     esac
 }
@@ -112,7 +118,8 @@ try "bare metal, only bf16" -DCOLL_TINY -DCOLL_ONLY_TYPES=bf16
 
 # Optimisers see more to warn of.
 least="-DCOLL_ONLY_TRANSPORTS=threads -DCOLL_ONLY_TYPES=f32 -DCOLL_ONLY_KINDS=allreduce -DCOLL_NO_TUNER -DCOLL_NO_TIERS
-       -DCOLL_NO_HIERARCHY -DCOLL_NO_RECORDER -DCOLL_NO_BACKGROUND -DCOLL_NO_ENV -DCOLL_NO_TEXT"
+       -DCOLL_NO_HIERARCHY -DCOLL_NO_RECORDER -DCOLL_NO_BACKGROUND -DCOLL_NO_ENV -DCOLL_NO_TEXT -DCOLL_NO_MESSAGES
+       -DCOLL_NO_LISTS -DCOLL_NO_COUNTS -DCOLL_NO_SHRINK -DCOLL_NO_WATCH"
 printf '#define COLL_IMPLEMENTATION\n#include "coll.h"\n' > "$dir/impl.c"
 for level in -O2 -Os; do
     for profile in "-DCOLL_SMALL" "$least"; do

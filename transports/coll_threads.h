@@ -63,17 +63,8 @@ static coll_status coll__threads_look(coll__thread *me)
     if (me->is_armed) me->bell_seen = __atomic_load_n(&hub->bell, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&hub->has_failed, __ATOMIC_ACQUIRE)) return hub->failure.status;
     coll__see_who_left(me);
-    bool any = me->has_taken;
-    me->has_posted = me->has_taken = false;
-    if (me->waiting_recvs > 0 && __atomic_load_n(&coll__desk_of(hub, me->rank)->arrived, __ATOMIC_ACQUIRE) > 0) {
-        if (!coll__work_begin(me)) return hub->failure.status;
-        any |= coll__receive_all(me);
-        coll__work_end(me);
-    }
-    if (any) coll__hub_ring(hub);
-    if (me->outgoing) coll__reap_sends(me);
-    if (me->gone_count > 0 && (me->waiting_recvs > 0 || me->outgoing)) coll__check_left(me);
-    return me->suspicion.status;
+    const coll_status status = coll__mail_look(me);
+    return status < 0 ? status : me->suspicion.status;
 }
 
 static coll_status coll__threads_progress(void *context, int wait_ms)
@@ -173,14 +164,6 @@ static const char *coll__threads_describe(const void *context)
     return "shared memory";
 }
 
-static coll__fifo *coll__fifos_new(const coll_allocator *memory, size_t count)
-{
-    coll__fifo *q = (coll__fifo *)coll__allocate(memory, count * sizeof *q);
-
-    for (size_t i = 0; q && i < count; i++) q[i].end = &q[i].first;
-    return q;
-}
-
 static coll__thread *coll__thread_open(coll__hub *hub, int rank)
 {
     const coll__codec usual = { .acc_size = 1 };  /* enough for all but a user's long elements                */
@@ -191,8 +174,7 @@ static coll__thread *coll__thread_open(coll__hub *hub, int rank)
     me->hub = hub;
     me->rank = rank;
     const bool is_member = coll__member_init(&me->all, me, hub->all, rank - hub->first);
-    me->recvs = coll__fifos_new(coll__like(me), size * COLL_CHANNEL_COUNT);
-    me->sends = (coll__sends *)coll__allocate(coll__like(hub), size * COLL_CHANNEL_COUNT * sizeof *me->sends);
+    const bool has_lists = coll__sends_open(me);
     me->is_gone = (unsigned char *)coll__allocate(coll__like(hub), size);
     me->sources = (coll__source *)coll__allocate(coll__like(hub), size * sizeof *me->sources);
     me->results = (void **)coll__allocate(coll__like(hub), size * sizeof *me->results);
@@ -200,7 +182,7 @@ static coll__thread *coll__thread_open(coll__hub *hub, int rank)
                                     coll__combine_scratch(&usual, 2) + 2 * COLL__BLOCK);
     me->scratch_length = coll__round_up(me->scratch_length + COLL__GRID_BYTES, COLL__LINE);
     me->scratch = coll__take_lines(coll__like(hub), me->scratch_length);      /* its own thread is the first to touch it */
-    if (is_member && me->recvs && me->sends && me->is_gone && me->sources && me->results && me->scratch) return me;
+    if (is_member && has_lists && me->is_gone && me->sources && me->results && me->scratch) return me;
     coll__thread_free(me);
     return NULL;
 }
@@ -220,9 +202,9 @@ static coll__hub *coll__hub_open(const coll_allocator *memory, int first, int si
     hub->cache_length = coll__cache_length();
     hub->is_crowded = is_crowded;
     hub->desks = (coll__desk *)coll__allocate(memory, n * sizeof *hub->desks);
-    hub->inboxes = coll__fifos_new(memory, n * n * COLL_CHANNEL_COUNT);
+    const bool has_inboxes = coll__inboxes_open(hub);
     hub->all = coll__group_new(hub, 0, NULL, size);
-    if (!hub->desks || !hub->inboxes || !hub->all) {
+    if (!hub->desks || !has_inboxes || !hub->all) {
         coll__hub_free(hub);
         return NULL;
     }

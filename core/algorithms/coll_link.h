@@ -29,7 +29,11 @@ typedef struct coll__link {
 /* Who said so. */
 typedef enum coll__origin { COLL__BY_DEFAULT, COLL__BY_FILE, COLL__BY_SIMULATION, COLL__BY_MEASURING } coll__origin;
 
+#if defined(COLL_NO_TUNER)
+enum { COLL__FILE_NAME_ROOM = 1 };
+#else
 enum { COLL__FILE_NAME_ROOM = 64 };
+#endif
 
 /* What a communicator believes of its wire.  `nominal` is the same in every run, and so may decide about bits (coll_tuner.h);
  * `link` is that, or what has been measured since. */

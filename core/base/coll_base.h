@@ -29,6 +29,15 @@ static inline int coll__wrap(int rank, int size)
     return rank >= size ? rank - size : rank < 0 ? rank + size : rank;
 }
 
+/* x / n for an x below 2^48 and an n of at most 2^16: by two divisions of 32 bits, where a machine has no longer ones. */
+static inline uint64_t coll__quotient48(uint64_t x, uint32_t n)
+{
+    const uint32_t high = (uint32_t)(x >> 16), rest = high % n << 16 | (uint32_t)(x & 0xffff);
+
+    if (SIZE_MAX > UINT32_MAX) return x / n;
+    return (uint64_t)(high / n) << 16 | rest / n;
+}
+
 /* A number that differs where lists of numbers differ, most likely (FNV-1a, by words): begin with coll__hash_of_none. */
 static const uint64_t coll__hash_of_none = UINT64_C(1469598103934665603);
 
@@ -51,8 +60,9 @@ static inline int64_t coll__deadline(int ms) { return ms > 0 ? coll__now() + (in
 static inline int coll__ms_between(int64_t now, int64_t deadline, int most)
 {
     if (deadline <= now) return 0;
-    const int64_t left = deadline - now, ms = left / COLL__MS + (left % COLL__MS != 0);
-    return ms < most ? (int)ms : most;
+    const int64_t left = deadline - now;
+    if (left >= (int64_t)most * COLL__MS) return most;
+    return (int)coll__quotient48((uint64_t)(left + COLL__MS - 1) >> 6, COLL__MS >> 6);
 }
 
 static inline int coll__ms_until(int64_t deadline, int most)
@@ -193,7 +203,10 @@ typedef struct coll__prefix {
     size_t length, lead;                          /* of what lies behind; from the allocator's pointer to that */
 } coll__prefix;
 
-enum { COLL__UNIT = _Alignof(max_align_t), COLL__LEAD = 32 };      /* as aligned as anything need be; room for a coll__prefix */
+enum {
+    COLL__UNIT = _Alignof(max_align_t),           /* as aligned as anything need be                           */
+    COLL__LEAD = (sizeof(coll__prefix) + COLL__UNIT - 1) / COLL__UNIT * COLL__UNIT
+};
 
 static inline coll__prefix *coll__prefix_of(const void *at) { return (coll__prefix *)((uintptr_t)at - sizeof(coll__prefix)); }
 

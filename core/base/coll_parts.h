@@ -46,8 +46,8 @@
  *                        f32, f64 and bf16, unless COLL_ONLY_TYPES says others.  It meets programs with everything
  *
  *   COLL_TINY            bare metal: COLL_NO_OS, COLL_NO_CHOICE, COLL_NO_LISTS, COLL_NO_COUNTS, COLL_NO_SHRINK, COLL_NO_WATCH,
- *                        COLL_NO_TIERS, and of the collectives barrier, broadcast, reduce, allreduce and allgather, unless
- *                        COLL_ONLY_KINDS says others; of the types i32 and f32, unless COLL_ONLY_TYPES does
+ *                        COLL_NO_SCALE, COLL_NO_TIERS, and of the collectives barrier, broadcast, reduce, allreduce and
+ *                        allgather, unless COLL_ONLY_KINDS says others; of the types i32 and f32, unless COLL_ONLY_TYPES does
  *
  * Which types of elements may go, and what goes with them, is in coll_parts_types.h.
  *
@@ -115,6 +115,9 @@
 #endif
 #if !defined(COLL_NO_WATCH)
 #define COLL_NO_WATCH 1
+#endif
+#if !defined(COLL_NO_SCALE)
+#define COLL_NO_SCALE 1
 #endif
 #if !defined(COLL_NO_TIERS)
 #define COLL_NO_TIERS 1
@@ -379,7 +382,7 @@
     || defined(COLL_NO_LISTS) || defined(COLL_NO_COUNTS) || defined(COLL_NO_SHRINK) || defined(COLL_NO_WATCH) \
     || defined(COLL_NO_TUNER) || defined(COLL_NO_ENV) || defined(COLL_NO_TEXT) || defined(COLL_NO_ARENA) \
     || COLL__KINDS_THERE != COLL__KINDS_ALL || COLL__TYPES_THERE != COLL__TYPES_ALL || defined(COLL_NO_STOCHASTIC) \
-    || defined(COLL_NO_REPRODUCIBLE)
+    || defined(COLL_NO_REPRODUCIBLE) || defined(COLL_NO_SCALE)
 #define COLL__LEAVES_OUT 1
 #endif
 

@@ -7,6 +7,7 @@
  *   COLL_NO_PAIRS        values with an index, and so COLL_MINLOC and COLL_MAXLOC
  *   COLL_NO_INT8_16      integers of 8 and 16 bits
  *   COLL_NO_STOCHASTIC   rounding at random: COLL_STOCHASTIC, coll_convert_stochastic
+ *   COLL_NO_SCALE        coll_call.scale
  *   COLL_NO_REPRODUCIBLE sums in which the order does not show: COLL_REPRODUCIBLE
  *
  *   COLL_ONLY_TYPES      a list instead, of the names that coll_type_name gives: -DCOLL_ONLY_TYPES=i32,f32,bf16
@@ -150,6 +151,11 @@
 #define COLL__ALLOWS_REPRODUCIBLE 0
 #else
 #define COLL__ALLOWS_REPRODUCIBLE 1
+#endif
+#if defined(COLL_NO_SCALE)
+#define COLL__HAS_SCALE 0
+#else
+#define COLL__HAS_SCALE 1
 #endif
 #define COLL__HAS_STOCHASTIC (COLL__ALLOWS_STOCHASTIC && COLL__HAS_ANY(COLL__TYPES_16 | COLL__TYPES_FP8))
 #define COLL__HAS_REPRODUCIBLE (COLL__ALLOWS_REPRODUCIBLE && COLL__HAS_ANY(COLL__TYPED_f64 | COLL__TYPED_c128))

@@ -8,9 +8,16 @@
 enum { COLL__SIZE_MOST = 65536 };
 
 #if defined(COLL_NO_ENV)
-enum { COLL__HOSTS_ROOM = 1, COLL__FORCED_ROOM = 1 };
+enum { COLL__HOSTS_ROOM = 1 };
 #else
-enum { COLL__HOSTS_ROOM = 4096, COLL__FORCED_ROOM = 256 };
+enum { COLL__HOSTS_ROOM = 4096 };
+#endif
+
+/* Of COLL_ALGORITHM: its length, and the kinds for which it may name one. */
+#if defined(COLL_NO_ENV) || defined(COLL_NO_CHOICE)
+enum { COLL__FORCED_ROOM = 1, COLL__FORCED_KINDS = 1 };
+#else
+enum { COLL__FORCED_ROOM = 256, COLL__FORCED_KINDS = COLL__KIND_COUNT };
 #endif
 
 /* A launcher: the names of the variables by which it tells. */
@@ -52,7 +59,7 @@ typedef struct coll__settings {
     uint32_t    arithmetic;                       /* of this program: coll__arithmetic                        */
     coll__numbers numbers;                        /* what the tuner is to believe of the wire                 */
     char        forced_text[COLL__FORCED_ROOM];                 /* names of COLL_ALGORITHM, each ended by '\0'              */
-    int         forced_at[COLL__KIND_COUNT];      /* 1 + where that of each kind begins; 0: none              */
+    int         forced_at[COLL__FORCED_KINDS];    /* 1 + where that of each kind begins; 0: none              */
 } coll__settings;
 
 #endif /* COLL_SETTINGS_H */

@@ -49,11 +49,18 @@ typedef struct coll_xfer {
     void        *link;                            /* the transport's own: anything                            */
 } coll_xfer;
 
+/* Where there are no texts at all, a failure has room for none. */
+#if defined(COLL_NO_STDIO)
+enum { COLL_FAILURE_ROOM = 4 };
+#else
+enum { COLL_FAILURE_ROOM = 212 };
+#endif
+
 /* Why a communicator ended, the same on all ranks. */
 typedef struct coll_failure {
     coll_status status;
     int         rank;                             /* the rank to blame, -1: none                              */
-    char        text[212];                        /* "rank 2 at 10.0.0.7:4242 is gone: connection reset by peer" */
+    char        text[COLL_FAILURE_ROOM];          /* "rank 2 at 10.0.0.7:4242 is gone: connection reset by peer" */
 } coll_failure;
 
 enum { COLL_DOING_COMMS = 8, COLL_DOING_BITS = 32 };

@@ -3,6 +3,8 @@
 #ifndef COLL_CARRIERS_H
 #define COLL_CARRIERS_H
 
+#if !defined(COLL_NO_MESSAGES)
+
 /* ---- >>one message ---- */
 
 static bool coll__message_takes(const coll_request *r) { return coll__kind_is_message(r->call.kind); }
@@ -54,17 +56,29 @@ static bool coll__rounds_explain(coll_request *r, char *text, size_t room)
     return true;
 }
 
+#define COLL__CARRIER_OF_MESSAGES                                                                                             \
+    { .name = "message", .traits = COLL__AT_CALL, .takes = coll__message_takes, .start = coll__message_start,                  \
+      .late = COLL__LATE(coll__messages_late), .end = coll__messages_end_all, .explain = coll__message_explain },
+#define COLL__CARRIER_OF_ROUNDS                                                                                               \
+    { .name = "rounds", .start = coll__rounds_start, .advance = coll__execution_advance,                                       \
+      .late = COLL__LATE(coll__rounds_late), .explain = coll__rounds_explain },
+
+#else
+
+#define COLL__CARRIER_OF_MESSAGES
+#define COLL__CARRIER_OF_ROUNDS                   /* the transport takes all, and declines none               */
+
+#endif
+
 /* ---- >>the table ---- */
 
 static const coll__carrier coll__carriers[] = {
-    { .name = "message", .traits = COLL__AT_CALL, .takes = coll__message_takes, .start = coll__message_start,
-      .late = COLL__LATE(coll__messages_late), .end = coll__messages_end_all, .explain = coll__message_explain },
+    COLL__CARRIER_OF_MESSAGES
     COLL__CARRIER_OF_LISTS
     { .name = "transport", .traits = COLL__AS_A_WHOLE, .takes = coll__offload_takes, .start = coll__offload_advance,
       .advance = coll__offload_advance, .late = COLL__LATE(coll__offload_late), .explain = coll__offload_explain },
     COLL__CARRIER_OF_HOSTS
-    { .name = "rounds", .start = coll__rounds_start, .advance = coll__execution_advance, .late = COLL__LATE(coll__rounds_late),
-      .explain = coll__rounds_explain },
+    COLL__CARRIER_OF_ROUNDS
 };
 
 enum { COLL__CARRIER_COUNT = sizeof coll__carriers / sizeof *coll__carriers };

@@ -420,8 +420,9 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
     char known[120] = "";
 
     if (coll__kind_is_message(call->kind)) return COLL_OK;
-    if (!call->algorithm && comm->session->forced[call->kind] && !coll__is_extended(comm)) {     /* where it can be used     */
-        call->algorithm = comm->session->forced[call->kind];
+    const char *const forced = coll__forced(comm->session, call->kind);
+    if (!call->algorithm && forced && !coll__is_extended(comm)) {     /* where it can be used                     */
+        call->algorithm = forced;
         if (!coll__has_algorithm(comm, call, codec)) call->algorithm = NULL;
     }
     if (!call->algorithm || coll__has_algorithm(comm, call, codec)) return COLL_OK;
@@ -450,7 +451,8 @@ static coll_status coll__check_algorithm(coll_comm *comm, const coll_call *call,
 #define COLL__KINDS(has, first, last) ((has) ? (2u << (last)) - (1u << (first)) : 0u)
 #define COLL__KINDS_HERE                                                                                                       \
     (COLL__KINDS(COLL__HAS_BARRIER, COLL_BARRIER, COLL_BARRIER)                                                                \
-     | COLL__KINDS(COLL__HAS_BROADCAST, COLL_BROADCAST, COLL_BROADCAST) | COLL__KINDS(COLL__HAS_REDUCE, COLL_REDUCE, COLL_REDUCE) \
+     | COLL__KINDS(COLL__HAS_BROADCAST, COLL_BROADCAST, COLL_BROADCAST)                                                        \
+     | COLL__KINDS(COLL__HAS_REDUCE, COLL_REDUCE, COLL_REDUCE)                                                                 \
      | COLL__KINDS(COLL__HAS_ALLREDUCE, COLL_ALLREDUCE, COLL_ALLREDUCE)                                                        \
      | COLL__KINDS(COLL__HAS_REDUCE_SCATTER, COLL_REDUCE_SCATTER, COLL_REDUCE_SCATTERV)                                        \
      | COLL__KINDS(COLL__HAS_SCAN, COLL_SCAN, COLL_EXSCAN) | COLL__KINDS(COLL__HAS_GATHER, COLL_GATHER, COLL_GATHERV)          \
@@ -480,7 +482,7 @@ static inline const coll__codec *coll__check_by_plan(coll_comm *comm, coll_call 
     const coll__plan *plan = coll__plan_like(comm, call);
     const void *const send = coll__in_place_of(call->kind, call->send, call->recv);
 
-    if (!plan || call->algorithm || call->residual || comm->session->forced[call->kind]
+    if (!plan || call->algorithm || call->residual || coll__forced(comm->session, call->kind)
         || !coll__plan_suits(comm, plan, call->kind, send, call->recv, call->count, call->root)) return NULL;
     call->send = coll__kind_has_one_buffer(call->kind) ? call->recv : send;
     call->wire = plan->request.call.wire;

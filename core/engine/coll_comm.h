@@ -248,7 +248,7 @@ struct coll__session {
     int   carrier_count;
     const coll__observer *observer;               /* NULL: nobody                                             */
     coll__log  log;
-    const char *forced[COLL__KIND_COUNT];         /* COLL_ALGORITHM, by kind; in forced_text                  */
+    const char *forced[COLL__FORCED_KINDS];       /* COLL_ALGORITHM, by kind; in forced_text                  */
     char  forced_text[COLL__FORCED_ROOM];
     coll_failure failure;                         /* status COLL_OK: healthy                                  */
     char  dump[COLL__DUMP_ROOM];                  /* where to write what this rank was doing when it fails; "": nowhere */
@@ -284,6 +284,12 @@ struct coll__session {
     unsigned tests;                               /* that found something running                             */
     int64_t  freed_at;                            /* when a test is to ask who has freed communicators        */
 };
+
+/* The algorithm that COLL_ALGORITHM names for a kind; NULL: none. */
+static inline const char *coll__forced(const coll__session *session, coll_kind kind)
+{
+    return COLL__FORCED_KINDS > 1 ? session->forced[kind] : NULL;
+}
 
 enum { COLL__SPIN_US = 50, COLL__SPIN_CROWDED_US = 10 };      /* before sleeping; with more ranks than processors */
 
@@ -449,12 +455,13 @@ enum { COLL__FLAG_COUNT = sizeof coll__flags / sizeof *coll__flags, COLL__FLAGS 
 static unsigned char coll__hash_options(const coll_call *call, bool reduces)
 {
     uint64_t hash = 0;
+    const uint64_t scale = coll__bits64(call->scale);
     const bool has_seed = call->flags & COLL_STOCHASTIC && call->seed != 0;
 
-    if (reduces && !call->algorithm && (call->scale == 0 || call->scale == 1) && !call->accumulate && !call->not_commutative
+    if (reduces && !call->algorithm && !coll__is_scaled(call) && !call->accumulate && !call->not_commutative
         && !has_seed) return (unsigned char)(call->flags & COLL__FLAGS);
-    if (reduces && (call->scale != 0 || call->accumulate || call->flags || call->not_commutative)) {
-        if (call->scale != 1) memcpy(&hash, &call->scale, sizeof hash);
+    if (reduces && (scale << 1 != 0 || call->accumulate || call->flags || call->not_commutative)) {
+        if (scale != coll__bits64(1)) hash = scale;
         if (call->flags & COLL_STOCHASTIC) hash = hash * 131 + call->seed;
         hash ^= hash >> 32;                       /* a sign and an exponent alone would be multiplied out     */
         hash = ((hash * 31 + (uint64_t)call->accumulate) * (COLL__FLAGS + 1) + call->flags) * 2 + call->not_commutative;

@@ -2,7 +2,7 @@
 #ifndef COLL_DOING_COMMS_H
 #define COLL_DOING_COMMS_H
 
-#if !defined(COLL_NO_OS)
+#if !defined(COLL_NO_OS) && !defined(COLL_NO_WATCH)
 
 static bool coll__has_comm(const coll__session *session, uint32_t id)
 {

@@ -1,9 +1,9 @@
-/* coll_gone.h - what peers have said when they freed a communicator: NOTE_GONE of coll_messages.h.  Without anybody who looks after
- * that (COLL_NO_WATCH) it is told, and not heard. */
+/* coll_gone.h - what peers have said when they freed a communicator: NOTE_GONE of coll_messages.h.  Without anybody who looks
+ * after that (COLL_NO_WATCH) it is told, and not heard; without messages nobody tells. */
 #ifndef COLL_GONE_H
 #define COLL_GONE_H
 
-#if !defined(COLL_NO_WATCH)
+#if !defined(COLL_NO_WATCH) && !defined(COLL_NO_MESSAGES)
 
 /* Forget who has freed communicators that this rank has freed too.  One that is not there may still come, while some are being
  * made; the others are over, for numbers are given in rising order. */

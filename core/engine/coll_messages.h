@@ -605,6 +605,14 @@ static void coll__messages_close(coll_comm *comm, coll_status status)
     }
 }
 
+/* Is there any on its way, or waited for? */
+static bool coll__messages_are_there(const coll__session *session)
+{
+    const coll__messages *all = session->messages;
+
+    return all && (all->outgoing.first || all->wanted.first || all->moving.first || all->replies.first);
+}
+
 /* Mark the ranks of the session that a message request is waiting for. */
 static void coll__messages_late(const coll_request *r, unsigned char *is_late)
 {

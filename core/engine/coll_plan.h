@@ -130,8 +130,8 @@ static void coll__plan_make(coll_comm *comm, const coll_call *call, const coll__
     const size_t unit = codec->type_size;
     char why[120];
 
-    if (!COLL__PLANS || comm->extension || session->inspect || session->forced[call->kind] || call->residual || call->algorithm
-        || !coll__is_repeatable(call->kind) || !coll__may_return(call) || coll__plan_like(comm, call)
+    if (!COLL__PLANS || comm->extension || session->inspect || coll__forced(session, call->kind) || call->residual
+        || call->algorithm || !coll__is_repeatable(call->kind) || !coll__may_return(call) || coll__plan_like(comm, call)
         || coll__is_refused(comm, call, why, sizeof why)) return;
     coll__plan *plan = coll__plan_at(comm, coll__plan_of(comm, call));
     if (!plan) return;

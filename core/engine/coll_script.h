@@ -22,7 +22,7 @@ typedef enum coll__sub_kind {
 typedef struct coll__sub {
     coll_comm    *on;
     coll_call     call;
-    const double *divisor;                        /* of an average; NULL: the number of ranks of `on`         */
+    const int *divisor;                           /* of an average; NULL: the number of ranks of `on`         */
     int           until;                          /* WAIT: the other lane has done so many steps              */
 } coll__sub;
 

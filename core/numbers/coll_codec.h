@@ -51,15 +51,16 @@ COLL__MAP_IN(base, coll__truth_u64, coll__raw_u64, coll__raw_u64, x != 0)
 
 /* Divide by the number of ranks and multiply by a factor, say whether it is true, or clamp it to the
  * factor; `to` may be `from`. */
-typedef void coll__finish(void *to, const void *from, size_t count, double divisor, double factor);
+typedef void coll__finish(void *to, const void *from, size_t count, int divisor, double factor);
 
 #define COLL__FINISH_IN(tier, name, T, NUMBER, VALUE)                                               \
     COLL__IN_##tier static void name##_##tier(void *to, const void *from, size_t count,             \
-                                              double divisor, double factor)                        \
+                                              int divisor, double factor)                           \
     {                                                                                               \
         T *out = to;                                                                                \
         const T *in = from;                                                                         \
-        const NUMBER ranks = (NUMBER)divisor, scale = (NUMBER)factor;                               \
+        const NUMBER ranks = (NUMBER)divisor, limit = (NUMBER)factor;                               \
+        const NUMBER scale = COLL__HAS_SCALE ? limit : (NUMBER)1;                                   \
         (void)ranks, (void)scale;                                                                   \
         COLL__EACH_IN_##tier(i, count, sizeof(T), , const T x = in[i]; out[i] = VALUE;); \
     }
@@ -71,9 +72,18 @@ COLL__FINISH(coll__scale_f32, coll__raw_f32, float, coll__canon32(x * scale))
 COLL__FINISH(coll__scale_f64, coll__raw_f64, double, coll__canon64(x * scale))
 COLL__FINISH(coll__truth_f32, coll__raw_f32, float, (float)(x != 0) * scale)
 COLL__FINISH(coll__truth_f64, coll__raw_f64, double, (double)(x != 0) * scale)
-COLL__FINISH(coll__clamp_f32, coll__raw_f32, float, x > scale ? scale : x < -scale ? -scale : x)
-COLL__FINISH(coll__clamp_f64, coll__raw_f64, double, x > scale ? scale : x < -scale ? -scale : x)
-COLL__FINISH_IN(base, coll__divide_i64, coll__raw_i64, int32_t, x / ranks)
+COLL__FINISH(coll__clamp_f32, coll__raw_f32, float, x > limit ? limit : x < -limit ? -limit : x)
+COLL__FINISH(coll__clamp_f64, coll__raw_f64, double, x > limit ? limit : x < -limit ? -limit : x)
+
+/* Sums of up to 2^16 integers of 32 bits or less. */
+COLL__INLINE int64_t coll__quotient32(int64_t x, int32_t ranks)
+{
+    if (SIZE_MAX > UINT32_MAX) return x / ranks;
+    const uint64_t quotient = coll__quotient48(x < 0 ? 0 - (uint64_t)x : (uint64_t)x, (uint32_t)ranks);
+    return x < 0 ? -(int64_t)quotient : (int64_t)quotient;
+}
+
+COLL__FINISH_IN(base, coll__divide_i64, coll__raw_i64, int32_t, coll__quotient32(x, ranks))
 
 #if !defined(COLL__NO_INT128)
 COLL__INLINE coll__int128 coll__wide_i64(int64_t x) { return x; }
@@ -111,7 +121,7 @@ COLL__FINISH_IN(base, coll__divide_i128, coll__raw_i128, int32_t, coll__quotient
 
 /* Complex numbers are twice as many reals. */
 #define COLL__COMPLEX_IN(tier, name, bits)                                                          \
-    static void coll__divide_##name##_##tier(void *to, const void *from, size_t count, double divisor, double factor) \
+    static void coll__divide_##name##_##tier(void *to, const void *from, size_t count, int divisor, double factor) \
     {                                                                                               \
         coll__divide_f##bits##_##tier(to, from, 2 * count, divisor, factor);                        \
     }                                                                                               \
@@ -164,7 +174,8 @@ typedef struct coll__codec {
     } by;
     const coll__grid *reproducible;               /* COLL_REPRODUCIBLE: in the place of combine */
     coll__map *narrow;                            /* NULL, or unpack to f32, and then this */
-    double divisor, factor, limit;                /* for finish; for clamp */
+    int divisor;                                  /* for finish, as the factor */
+    double factor, limit;                         /* limit: for clamp */
     coll_reduce_fn *fn;                           /* COLL_USER */
     void *fn_context;
 } coll__codec;
@@ -378,7 +389,7 @@ static void coll__codec_finish(coll__codec *codec, coll_type sum, coll_op op, in
 
     codec->factor = scale;
     codec->divisor = divides ? ranks : 1;
-    if (is_truth ? !coll__is_float(sum) : !divides && scale == 1) return;
+    if (is_truth ? !coll__is_float(sum) : !divides && !(COLL__HAS_SCALE && coll__bits64(scale) != coll__bits64(1))) return;
     switch (sum) {
     case COLL_F32:
         codec->finish = !COLL__HAS(COLL_F32) ? NULL : is_truth ? COLL__PICK(coll__truth_f32, tier)
@@ -436,12 +447,23 @@ static bool coll__reproduction_fits(const coll_call *call, coll_type sum, char *
     return false;
 }
 
+/* Does a call ask for a multiplication?  0 and 1 do not; told by bits, for who has no scale may have no doubles. */
+COLL__UNUSED static inline bool coll__is_scaled(const coll_call *call)
+{
+    const uint64_t bits = coll__bits64(call->scale);
+    return bits << 1 != 0 && bits != coll__bits64(1);
+}
+
 /* Is there such a multiplication?  It is done in the type `sum`, where it must be finite. */
 static bool coll__scale_fits(const coll_call *call, coll_type sum, double scale, char *why, size_t room)
 {
     const double most = sum == COLL_F32 || sum == COLL_C64 ? 0x1.fffffep127 : 0x1.fffffffffffffp1023;
 
-    if (scale == 1) return true;
+    if (!coll__is_scaled(call)) return true;
+    if (!COLL__HAS_SCALE) {
+        coll__print(why, room, "this program was compiled with COLL_NO_SCALE");
+        return false;
+    }
     if (call->op == COLL_USER || !coll__is_floating(call->type)) {
         coll__print(why, room, "there is no scale for %s of %s", coll_op_name(call->op), coll_type_name(call->type));
         return false;
@@ -517,7 +539,7 @@ static bool coll__codec_reduce_in(coll__codec *codec, const coll_call *call, int
     const coll_type usual = is_user ? type : coll__usual_accumulator(type);
     const bool is_reproducible = coll__wants_reproducible(call), in_doubles = is_reproducible && coll__is_float(type);
     const coll_type asked = call->accumulate ? call->accumulate : usual, sum = in_doubles && asked == usual ? COLL_F64 : asked;
-    const double scale = call->scale == 0 ? 1 : call->scale;
+    const double scale = COLL__HAS_SCALE && coll__is_scaled(call) ? call->scale : 1;
 
     coll__codec_move(codec, type);
     if (!coll__reduction_fits(call, wire, sum, scale, ranks, why, room)) return false;

@@ -38,12 +38,10 @@ static inline coll_status coll__background_settle(coll_config *c)
 /* Is there anything to move?  By whoever is inside, or while nobody is. */
 static bool coll__session_is_busy(const coll__session *session)
 {
-    const coll__messages *all = session->messages;
-
     for (const coll__order *order = session->orders; order; order = order->next)
         if (!(order->queue->carrier->traits & COLL__OWNER_ONLY)) return true;
     if (session->failure.status != COLL_OK) return false;
-    return all && (all->outgoing.first || all->wanted.first || all->moving.first || all->replies.first);
+    return coll__messages_are_there(session);
 }
 
 /* ---- >>the thread ---- */

@@ -73,7 +73,7 @@ static coll__session *coll__session_new(const coll__opened *o, const coll__setti
     session->start_timeout_ms = s->config.start_timeout_ms;
     session->log = coll__log_of(&s->config);
     memcpy(session->forced_text, s->forced_text, sizeof session->forced_text);
-    for (int kind = 0; kind < COLL__KIND_COUNT; kind++)
+    for (int kind = 0; kind < COLL__FORCED_KINDS; kind++)
         if (s->forced_at[kind]) session->forced[kind] = session->forced_text + s->forced_at[kind] - 1;
     session->failure.rank = -1;
     session->bell = coll__no_bell;
@@ -254,6 +254,8 @@ static coll_status coll__split_inside(coll_comm *comm, int color, int key, coll_
     return status;
 }
 
+#if !defined(COLL_NO_MESSAGES)
+
 /* The members, and only they, agree on an id: an allreduce among them, in a space of its own. */
 static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int count, int me, int tag, coll_comm **out)
 {
@@ -282,7 +284,19 @@ static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int co
     return status;
 }
 
-/* A list of ranks of `comm`, each at most once and this one among them: gives our place, or a negative status and its sentence. */
+#else
+
+static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int count, int me, int tag, coll_comm **out)
+{
+    (void)ranks, (void)count, (void)me, (void)tag, (void)out;
+    return coll__explain_error(comm, NULL, COLL_ERR_UNSUPPORTED, "create: this program was compiled with COLL_NO_MESSAGES, by "
+                               "which the members find one another: use coll_split");
+}
+
+#endif
+
+/* A list of ranks of `comm`, each at most once and this one among them: gives our place, or a negative status and
+ * its sentence. */
 static int coll__place_among(coll_comm *comm, const int *ranks, int count, int tag)
 {
     if (!ranks || count < 1 || tag < 0)

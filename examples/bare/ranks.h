@@ -33,13 +33,15 @@ int main(int argc, char **argv)
     const coll_config config = { .allocator = coll_arena_begin(memory, sizeof memory) };
     const coll_status status = coll_init_custom_with(&uart_transport, &world, world.rank, world.size, &comm, &config);
     if (status) return printf("rank %d of %d: %s\n", world.rank, world.size, coll_error(NULL)), 1;
+    const unsigned opened = (unsigned)coll_arena_most(config.allocator);       /* before its first call            */
     const int result = work(comm, &mine);
     coll_free(comm);
     const size_t used = coll_arena_most(config.allocator);
     if (coll_arena_end(config.allocator)) return printf("rank %d: memory lost\n", world.rank), 1;
-    printf("rank %d used: stack %u, arena %u, lines %u bytes; %lu pieces sent, %lu of them again, %lu frames broken\n",
-           world.rank, (unsigned)board_stack(), (unsigned)used, (unsigned)(sizeof world + sizeof board),
-           (unsigned long)world.pieces, (unsigned long)world.repeated, (unsigned long)world.bad);
+    printf("rank %d used: stack %u, communicator %u, with all buffers %u, lines %u bytes; %lu pieces sent, %lu of them again, "
+           "%lu frames broken\n", world.rank, (unsigned)board_stack(), opened, (unsigned)used,
+           (unsigned)(sizeof world + sizeof board), (unsigned long)world.pieces, (unsigned long)world.repeated,
+           (unsigned long)world.bad);
     return result;
 }
 

@@ -2,6 +2,8 @@
 #ifndef COLL_THREADS_MESSAGES_H
 #define COLL_THREADS_MESSAGES_H
 
+#if !defined(COLL_NO_MESSAGES)
+
 static inline coll__fifo *coll__recvs_from(const coll__thread *me, int peer, int channel)
 {
     return &me->recvs[(peer - me->hub->first) * COLL_CHANNEL_COUNT + channel];
@@ -153,6 +155,77 @@ static void coll__withdraw_sends(coll__thread *me)
     me->outgoing = NULL;
 }
 
+/* A message of a collective from a rank that has left, or to it, will never be taken. */
+static void coll__check_left(coll__thread *me)
+{
+    for (const coll__sends *s = me->outgoing; s; s = s->next)
+        if (s->first->channel == COLL_CHANNEL_CALLS && me->is_gone[s->first->peer - me->hub->first]
+            && !__atomic_load_n(&s->last->moved, __ATOMIC_ACQUIRE))
+            coll__blame_left(&me->suspicion, s->first->peer, me->rank);
+    for (int i = 0; i < me->hub->size; i++) {
+        const int peer = me->hub->first + i;
+        if (coll__recvs_from(me, peer, COLL_CHANNEL_CALLS)->first && me->is_gone[i])
+            coll__blame_left(&me->suspicion, peer, me->rank);
+    }
+}
+
+/* Take what has come, and see what of ours was taken. */
+static coll_status coll__mail_look(coll__thread *me)
+{
+    coll__hub *hub = me->hub;
+    bool any = me->has_taken;
+
+    me->has_posted = me->has_taken = false;
+    if (me->waiting_recvs > 0 && __atomic_load_n(&coll__desk_of(hub, me->rank)->arrived, __ATOMIC_ACQUIRE) > 0) {
+        if (!coll__work_begin(me)) return hub->failure.status;
+        any |= coll__receive_all(me);
+        coll__work_end(me);
+    }
+    if (any) coll__hub_ring(hub);
+    if (me->outgoing) coll__reap_sends(me);
+    if (me->gone_count > 0 && (me->waiting_recvs > 0 || me->outgoing)) coll__check_left(me);
+    return COLL_OK;
+}
+
+/* For `count` messages of one rank to another. */
+static coll__fifo *coll__fifos_new(const coll_allocator *memory, size_t count)
+{
+    coll__fifo *q = (coll__fifo *)coll__allocate(memory, count * sizeof *q);
+
+    for (size_t i = 0; q && i < count; i++) q[i].end = &q[i].first;
+    return q;
+}
+
+/* The lists of a rank; false: no memory. */
+static bool coll__sends_open(coll__thread *me)
+{
+    const size_t lists = (size_t)me->hub->size * COLL_CHANNEL_COUNT;
+
+    me->recvs = coll__fifos_new(coll__like(me), lists);
+    me->sends = (coll__sends *)coll__allocate(coll__like(me), lists * sizeof *me->sends);
+    return me->recvs && me->sends;
+}
+
+/* Those of a hub; false: no memory. */
+static bool coll__inboxes_open(coll__hub *hub)
+{
+    hub->inboxes = coll__fifos_new(coll__like(hub), (size_t)hub->size * (size_t)hub->size * COLL_CHANNEL_COUNT);
+    return hub->inboxes != NULL;
+}
+
+#else
+
+static coll_status coll__threads_send(void *context, coll_xfer *x) { return (void)context, x->status = COLL_ERR_UNSUPPORTED; }
+static coll_status coll__threads_recv(void *context, coll_xfer *x) { return (void)context, x->status = COLL_ERR_UNSUPPORTED; }
+static inline coll_status coll__mail_look(const coll__thread *me) { return (void)me, COLL_OK; }
+static inline void coll__withdraw_sends(const coll__thread *me) { (void)me; }
+static inline bool coll__sends_open(const coll__thread *me) { return (void)me, true; }
+static inline bool coll__inboxes_open(const coll__hub *hub) { return (void)hub, true; }
+
+#endif
+
+/* ---- >>who has left ---- */
+
 /* A rank leaves when everything it sent has been taken; so whoever had left before this progress has nothing more to say. */
 static bool coll__threads_has_left(const void *context, int peer)
 {
@@ -167,20 +240,6 @@ static void coll__see_who_left(coll__thread *me)
     if (count == me->gone_count) return;
     me->gone_count = count;
     for (int i = 0; i < me->hub->size; i++) me->is_gone[i] = __atomic_load_n(&me->hub->desks[i].has_left, __ATOMIC_ACQUIRE) != 0;
-}
-
-/* A message of a collective from a rank that has left, or to it, will never be taken. */
-static void coll__check_left(coll__thread *me)
-{
-    for (const coll__sends *s = me->outgoing; s; s = s->next)
-        if (s->first->channel == COLL_CHANNEL_CALLS && me->is_gone[s->first->peer - me->hub->first]
-            && !__atomic_load_n(&s->last->moved, __ATOMIC_ACQUIRE))
-            coll__blame_left(&me->suspicion, s->first->peer, me->rank);
-    for (int i = 0; i < me->hub->size; i++) {
-        const int peer = me->hub->first + i;
-        if (coll__recvs_from(me, peer, COLL_CHANNEL_CALLS)->first && me->is_gone[i])
-            coll__blame_left(&me->suspicion, peer, me->rank);
-    }
 }
 
 #endif /* COLL_THREADS_MESSAGES_H */

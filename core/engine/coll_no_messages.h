@@ -1,0 +1,15 @@
+/* coll_no_messages.h - a program without messages (COLL_NO_MESSAGES): the transport carries out every collective as a whole, and
+ * no call is a message (coll_check.h).  What the rest asks of messages, where there are none. */
+#ifndef COLL_NO_MESSAGES_H
+#define COLL_NO_MESSAGES_H
+
+typedef enum coll__undelivered { COLL__UNDELIVERED_NONE, COLL__UNDELIVERED_SHORT } coll__undelivered;
+
+static inline bool coll__messages_are_there(const coll__session *session) { return (void)session, false; }
+static inline coll_status coll__messages_advance(const coll__session *session) { return (void)session, COLL_OK; }
+static inline coll__undelivered coll__messages_undelivered(const coll_comm *comm) { return (void)comm, COLL__UNDELIVERED_NONE; }
+static inline bool coll__messages_are_moving(const coll_comm *comm) { return (void)comm, false; }
+static inline void coll__messages_close(const coll_comm *comm, coll_status status) { (void)comm, (void)status; }
+static inline void coll__messages_free(const coll__session *session) { (void)session; }
+
+#endif /* COLL_NO_MESSAGES_H */
