@@ -58,6 +58,9 @@ static void combine_nothing(coll_comm *comm)
 
 /* ---- scripts and hierarchies ---- */
 
+#if defined(COLL_NO_HIERARCHY)
+#define IN_HIERARCHY
+#else
 static coll__sub_kind wait_for_ever(void *state, int lane, int k, coll__sub *out)
 {
     (void)state, (void)lane, (void)k;
@@ -84,6 +87,11 @@ static void step_on_nobody(coll_comm *comm)
 
     (void)coll__sub_call(&h, &sub, NULL, &call);
 }
+
+#define IN_HIERARCHY                                                                                              \
+    { "script", "the lanes of allreduce 3 wait for one another, 0 and 0 steps done", wait_for_one_another },      \
+    { "stage", "broadcast 5 has a step, barrier, on no communicator", step_on_nobody },
+#endif
 
 static void look_for_a_rank_elsewhere(coll_comm *comm)
 {
@@ -209,8 +217,7 @@ static const struct { const char *name, *says; void (*break_it)(coll_comm *); } 
     { "queued when done", "broadcast 0 is queued with status -", queue_what_is_done },
     { "not held", "rank 0 lets go of what it does not hold", drop_what_is_free },
     { "no sources", "0 sources for 1 results", combine_nothing },
-    { "script", "the lanes of allreduce 3 wait for one another, 0 and 0 steps done", wait_for_one_another },
-    { "stage", "broadcast 5 has a step, barrier, on no communicator", step_on_nobody },
+    IN_HIERARCHY
     { "topology", "rank 7 of 3 is asked for on 2 hosts", look_for_a_rank_elsewhere },
     { "option", "option way of COLL_NO_SUCH_WAY has no words", choose_among_no_words },
     { "opened", "rank 1 is number 3 of 2 on its host, of 4", open_beside_the_host },

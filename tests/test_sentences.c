@@ -120,9 +120,11 @@ static void refuse_all(coll_comm *comm)
 static void exchange_nothing(coll_comm *comm)
 {
     coll_call call = { WIDE, .send_counts = nones, .recv_counts = nones, .send_types = floats, .recv_types = integers };
+    const there_lack lack = there_call(&call);
     const coll_status status = coll_run(comm, &call);
 
-    CHECK(status == COLL_OK, "%s: blocks of no elements: %s", world, coll_error(comm));
+    CHECK(lack.count ? there_refuses(&lack, status, coll_error(comm)) : status == COLL_OK, "%s: blocks of no elements: %s", world,
+          coll_error(comm));
 }
 
 static int local_worker(coll_comm *comm, void *arg)

@@ -76,6 +76,12 @@ static void repeat(coll_comm *comm, trial *t, const coll_call *call, form_of_cal
     t->checked++;
 }
 
+static bool is_refused(coll_comm *comm, const coll_call *call, const there_lack *lack)
+{
+    const coll_status status = coll_run(comm, call);
+    return there_refuses(lack, status, coll_error(comm));
+}
+
 static int worker(coll_comm *comm, void *arg)
 {
     trial *const t = (trial *)arg;
@@ -94,7 +100,10 @@ static int worker(coll_comm *comm, void *arg)
                     if (has_keys && bytes > 8 << 10 && bytes <= 128 << 10) continue;
                     if (kinds[k] == COLL_SENDRECV) call.recv_count = counts[n], call.root = call.source = other;
                     if (kinds[k] == COLL_BARRIER) call = (coll_call){ .kind = COLL_BARRIER };
-                    repeat(comm, t, &call, (form_of_call)w);
+                    const there_lack lack = there_call(&call);
+                    if (!lack.count) repeat(comm, t, &call, (form_of_call)w);
+                    else CHECK(is_refused(comm, &call, &lack), "%s: %s", t->world,
+                               coll_error(comm));
                 }
     free(b);
     return 0;

@@ -37,8 +37,17 @@ THERE const char *there_missing_world(const char *name)
 
 /* ---- >>calls ---- */
 
+/* Does each block have a count of its own? */
+THERE bool there_counts(coll_kind kind)
+{
+    return kind == COLL_REDUCE_SCATTERV || kind == COLL_GATHERV || kind == COLL_SCATTERV || kind == COLL_ALLGATHERV
+        || kind == COLL_ALLTOALLV || kind == COLL_ALLTOALLW;
+}
+
 THERE bool there_kind(coll_kind kind)
 {
+    if (THERE_SET(COLL_NO_COUNTS) && there_counts(kind)) return false;
+    if (THERE_SET(COLL_NO_LISTS) && kind == COLL_ALLREDUCE_LIST) return false;
     switch (kind) {
     case COLL_BROADCAST:                              return COLL__HAS_BROADCAST;
     case COLL_REDUCE:                                 return COLL__HAS_REDUCE;
@@ -87,6 +96,7 @@ THERE void there_need_numbers(there_lack *lack, const coll_call *call, coll_type
         if (!COLL__ALLOWS_REPRODUCIBLE) there_note(lack, "COLL_NO_REPRODUCIBLE");
         else if (is_sum && (is_float || is_complex)) there_need_type(lack, is_complex ? COLL_C128 : COLL_F64);
     }
+    if (THERE_SET(COLL_NO_SCALE) && (call->scale < 0 || call->scale > 0)) there_note(lack, "COLL_NO_SCALE");
     if (call->flags & COLL_STOCHASTIC && !COLL__ALLOWS_STOCHASTIC) there_note(lack, "COLL_NO_STOCHASTIC");
     if (call->op == COLL_USER || (type == COLL_U64 && call->op == COLL_MAX)) return;      /* the maximum is always there */
     there_need_type(lack, type);
@@ -101,6 +111,8 @@ THERE void there_need_kind(there_lack *lack, coll_kind kind)
 
     if (there_kind(kind)) return;
     if (is_neighbor && THERE_SET(COLL_NO_NEIGHBORS)) there_note(lack, "COLL_NO_NEIGHBORS");
+    if (kind == COLL_ALLREDUCE_LIST) there_note(lack, "COLL_NO_LISTS");
+    if (there_counts(kind) && THERE_SET(COLL_NO_COUNTS)) there_note(lack, "COLL_NO_COUNTS");
     if (THERE_SET(COLL_ONLY_KINDS)) there_note(lack, "COLL_ONLY_KINDS");
 }
 

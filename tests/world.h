@@ -15,6 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include "../coll.h"
+#include "../core/base/coll_parts.h"
+#if defined(COLL__LEAVES_OUT)                     /* as in coll_impl.h: then there are algorithms that nobody asks for */
+#pragma GCC diagnostic ignored "-Wunused-function"
+#endif
 #include "../core/algorithms/coll_round.h"
 #include "../core/algorithms/coll_circulant.h"
 #include "../core/algorithms/coll_tree.h"
