@@ -6654,11 +6654,13 @@ static void coll__codec_finish(coll__codec *codec, coll_type sum, coll_op op, in
     switch (sum) {
     case COLL_F32:
         codec->finish = !COLL__HAS(COLL_F32) ? NULL : is_truth ? COLL__PICK(coll__truth_f32, tier)
-                      : divides ? COLL__PICK(coll__divide_f32, tier) : COLL__PICK(coll__scale_f32, tier);
+                      : divides ? COLL__PICK(coll__divide_f32, tier)
+                      : COLL__HAS_SCALE ? COLL__PICK(coll__scale_f32, tier) : NULL;
         break;
     case COLL_F64:
         codec->finish = !COLL__HAS(COLL_F64) ? NULL : is_truth ? COLL__PICK(coll__truth_f64, tier)
-                      : divides ? COLL__PICK(coll__divide_f64, tier) : COLL__PICK(coll__scale_f64, tier);
+                      : divides ? COLL__PICK(coll__divide_f64, tier)
+                      : COLL__HAS_SCALE ? COLL__PICK(coll__scale_f64, tier) : NULL;
         break;
     case COLL_C64:  codec->finish = COLL__IF(COLL_C64, COLL__PICK(coll__divide_c64, tier));    break;
     case COLL_C128: codec->finish = COLL__IF(COLL_C128, COLL__PICK(coll__divide_c128, tier));  break;
@@ -8235,6 +8237,8 @@ static bool coll__tree_allgather(coll__round *now, int k)
 #define COLL_BLOCKS_H
 
 
+#if !defined(COLL_NO_CHOICE)
+
 enum { COLL__BLOCKS_BITS = 32 };                  /* rounds of a schedule: q <= 31 for any int                */
 
 /* The schedule of one rank, counted from the root: in round i it receives block receive[i % q], raised by q for each
@@ -8398,6 +8402,7 @@ static bool coll__reduce_blocks(coll__round *now, int k)
     return true;
 }
 
+#endif
 #endif /* COLL_BLOCKS_H */
 /* ---- core/algorithms/coll_scan.h ---- */
 /* coll_scan.h - prefixes in the order of ranks, and the census, which is a scan that goes on round the circle.
@@ -21155,6 +21160,8 @@ static coll_status coll__share_reduce_scatter(const coll__turn *t)
     return COLL_OK;
 }
 
+#if COLL__HAS_COUNTS
+
 /* reduce_scatterv: with uneven blocks a result at the start of its input would overwrite what other ranks have yet to read.
  * It is made beside, and moved there at the end.  A result in its own block is safe: whoever combines an element is the only
  * one who reads it. */
@@ -21223,6 +21230,8 @@ static coll_status coll__share_reduce_scatterv(const coll__turn *t)
     }
     return COLL_OK;
 }
+
+#endif
 
 /* ---- >>scans: strictly from left to right, each result rounded by itself ---- */
 
@@ -21303,8 +21312,10 @@ static const coll__form coll__forms[] = {
 #if COLL__HAS_REDUCE_SCATTER
     [COLL_REDUCE_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
                               .read = coll__read_reduce_scatter, .share = coll__share_reduce_scatter },
+#if COLL__HAS_COUNTS
     [COLL_REDUCE_SCATTERV] = { COLL__AMONG_ALL, .share = coll__share_reduce_scatterv,
                                .begin = coll__begin_reduce_scatterv, .end = coll__end_reduce_scatterv },
+#endif
 #endif
 #if COLL__HAS_SCAN
     [COLL_SCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL,
@@ -21680,6 +21691,8 @@ static void coll__threads_mark_stragglers(const void *context, const coll_task *
 #ifndef COLL_THREADS_SHRINK_H
 #define COLL_THREADS_SHRINK_H
 
+#if !defined(COLL_NO_SHRINK)
+
 enum { COLL__EXODUS_LOOK_MS = 100, COLL__EXODUS_SERVE_MS = 10 };
 
 static coll__hub *coll__hub_open(const coll_allocator *memory, int first, int size, bool is_crowded);
@@ -21816,6 +21829,7 @@ static coll_status coll__threads_shrink(void *context, const int *ranks, int cou
     return coll__exodus_run((coll__thread *)context, ranks, count, 0, timeout_ms, NULL, NULL, out, failure);
 }
 
+#endif
 #endif /* COLL_THREADS_SHRINK_H */
 
 /* ---- transports/coll_threads.h, continued ---- */
@@ -31194,6 +31208,8 @@ static void coll__joined_close(void *context)
 
 /* ---- >>shrink ---- */
 
+#if !defined(COLL_NO_SHRINK)
+
 /* Of the new world, described in *out: the ranks of this process, if they follow one another there; otherwise this one alone,
  * for a hub has no gaps.  Gives how many, and which is the first. */
 static int coll__joined_neighbours(const coll__joined *me, const coll_survivors *out, int *first)
@@ -31261,6 +31277,8 @@ static coll_status coll__joined_shrink(void *context, const int *ranks, int coun
     coll__tcp_close(tcp);
     return failure->status < 0 ? failure->status : coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for a rank");
 }
+
+#endif
 
 static const coll_transport coll__joined_transport = {
     .name = "joined",

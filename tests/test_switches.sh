@@ -32,11 +32,12 @@ symbols_of() {
     COLL_NO_RECORDER) echo 'coll__record_first|coll__json_|coll__dump_json' ;;
     COLL_NO_BACKGROUND) echo 'coll__background_(main|begin|move|nap|rest|sleep)' ;;
     COLL_NO_TUNER) echo 'coll__priced|coll__cost_bruck|coll__measure_(ping|wire)' ;;
-    COLL_NO_CHOICE) echo 'coll__(census|dbtree_fold|far_allgather|check_algorithms|query_of)' ;;
+    COLL_NO_CHOICE) echo 'coll__(blocks_walk|broadcast_blocks|query_of|has_algorithm)' ;;
     COLL_NO_MESSAGES) echo 'coll__(messages_start|note_arrived|execution_|post_round|deliver)' ;;
+    COLL_NO_COUNTS) echo 'coll__(begin|share|end)_reduce_scatterv' ;;
     COLL_NO_LISTS) echo 'coll__list_' ;;
     COLL_NO_SHRINK) echo 'coll__(shrink_once|exodus_)' ;;
-    COLL_NO_WATCH) echo 'coll__(late$|late_|check_freed|gone_forget|hopeless)' ;;
+    COLL_NO_WATCH) echo 'coll__(late_text|late_ranks|check_freed|hopeless)' ;;
     COLL_NO_NEIGHBORS) echo 'coll__check_edges|coll__neighbor_' ;;
     COLL_NO_ENV) echo 'coll__launch_(row|mlx|hosts|halves)|coll__launchers' ;;
     COLL_NO_TEXT) echo 'coll__explain_error|coll__print_self|coll__start_failed' ;;

@@ -393,11 +393,13 @@ static void coll__codec_finish(coll__codec *codec, coll_type sum, coll_op op, in
     switch (sum) {
     case COLL_F32:
         codec->finish = !COLL__HAS(COLL_F32) ? NULL : is_truth ? COLL__PICK(coll__truth_f32, tier)
-                      : divides ? COLL__PICK(coll__divide_f32, tier) : COLL__PICK(coll__scale_f32, tier);
+                      : divides ? COLL__PICK(coll__divide_f32, tier)
+                      : COLL__HAS_SCALE ? COLL__PICK(coll__scale_f32, tier) : NULL;
         break;
     case COLL_F64:
         codec->finish = !COLL__HAS(COLL_F64) ? NULL : is_truth ? COLL__PICK(coll__truth_f64, tier)
-                      : divides ? COLL__PICK(coll__divide_f64, tier) : COLL__PICK(coll__scale_f64, tier);
+                      : divides ? COLL__PICK(coll__divide_f64, tier)
+                      : COLL__HAS_SCALE ? COLL__PICK(coll__scale_f64, tier) : NULL;
         break;
     case COLL_C64:  codec->finish = COLL__IF(COLL_C64, COLL__PICK(coll__divide_c64, tier));    break;
     case COLL_C128: codec->finish = COLL__IF(COLL_C128, COLL__PICK(coll__divide_c128, tier));  break;

@@ -406,6 +406,8 @@ static coll_status coll__share_reduce_scatter(const coll__turn *t)
     return COLL_OK;
 }
 
+#if COLL__HAS_COUNTS
+
 /* reduce_scatterv: with uneven blocks a result at the start of its input would overwrite what other ranks have yet to read.
  * It is made beside, and moved there at the end.  A result in its own block is safe: whoever combines an element is the only
  * one who reads it. */
@@ -474,6 +476,8 @@ static coll_status coll__share_reduce_scatterv(const coll__turn *t)
     }
     return COLL_OK;
 }
+
+#endif
 
 /* ---- >>scans: strictly from left to right, each result rounded by itself ---- */
 
@@ -554,8 +558,10 @@ static const coll__form coll__forms[] = {
 #if COLL__HAS_REDUCE_SCATTER
     [COLL_REDUCE_SCATTER] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
                               .read = coll__read_reduce_scatter, .share = coll__share_reduce_scatter },
+#if COLL__HAS_COUNTS
     [COLL_REDUCE_SCATTERV] = { COLL__AMONG_ALL, .share = coll__share_reduce_scatterv,
                                .begin = coll__begin_reduce_scatterv, .end = coll__end_reduce_scatterv },
+#endif
 #endif
 #if COLL__HAS_SCAN
     [COLL_SCAN] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__LOWER, COLL__AMONG_ALL,
