@@ -138,7 +138,8 @@ static coll_status step_listed(work *w)
     TRY(coll_run(w->comm, &call));
     call.recv_count = 0, call.send_counts = call.recv_counts = same, call.kind = COLL_ALLTOALLV;
     TRY(coll_run(w->comm, &call));
-    call.send_types = call.recv_types = types, call.send_offsets = call.recv_offsets = places, call.type = 0, call.kind = COLL_ALLTOALLW;
+    call.send_types = call.recv_types = types, call.send_offsets = call.recv_offsets = places, call.type = 0;
+    call.kind = COLL_ALLTOALLW;
     return coll_run(w->comm, &call);
 }
 
