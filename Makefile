@@ -48,8 +48,8 @@ HEADER := $(wildcard coll.h coll_impl.h core/*.h core/*/*.h transports/*.h trans
 COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
 .PHONY: help demo check test test-all test-mpi test-nccl examples-check plots bench bench-conv bench-instructions footprint \
-        bench-threads bench-threads-full bench-tcp bench-tcp-full bench-mpi bench-paired bench-nccl precision dist deps ptx \
-        clean install all
+        memory bench-threads bench-threads-full bench-tcp bench-tcp-full bench-mpi bench-paired bench-nccl precision dist deps \
+        ptx clean install all
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -117,6 +117,9 @@ bench-conv:      ## measure conversions and sums of halves beside memcpy and loo
 
 footprint:       ## print how large a small program is, by what is left out of the library
 	@sh bench/footprint.sh table
+
+memory: $(BUILD)/memory ## print what a rank takes of memory, between threads and over TCP
+	@$(BUILD)/memory
 
 bench-instructions: $(BUILD)/instructions ## count the instructions of repeated short calls (takes valgrind)
 	@sh bench/instructions.sh $(BUILD)/instructions

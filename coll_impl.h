@@ -91,6 +91,7 @@
  *     coll_measure.h                the numbers of the cost model, measured
  *     coll_explain.h                what is chosen for a call, and why
  *     coll_open.h                   which transport is opened, and the ranks of coll_spawn
+ *     coll_rehearsal.h              how much memory calls will take
  *   transports/coll_threads.h       ranks in one address space; takes whole collectives; with its parts in transports/threads/
  *   transports/coll_alone.h         the only rank there is, in a program without threads (COLL_NO_THREADS)
  *   transports/coll_tcp.h           ranks in many processes, with its parts in transports/tcp/
@@ -114,9 +115,7 @@
 #include "core/base/coll_sizes.h"
 #include "core/base/coll_base.h"
 #include "core/base/coll_text.h"
-COLL__FOR_SIZE
 #include "core/base/coll_arena.h"
-COLL__FOR_SPEED
 #include "core/base/coll_environment.h"
 #include "core/base/coll_hmac.h"
 #include "core/numbers/coll_types.h"
@@ -151,8 +150,6 @@ COLL__FOR_SIZE
 #include "core/contract/coll_tuning.h"
 #include "core/contract/coll_settings.h"
 #include "core/contract/coll_rows.h"
-COLL__FOR_SPEED
-COLL__FOR_SIZE
 #include "core/engine/coll_topology.h"
 COLL__FOR_SPEED
 #include "core/engine/coll_comm.h"
@@ -204,6 +201,7 @@ COLL__FOR_SIZE
 #include "core/session/coll_measure.h"
 #include "core/session/coll_explain.h"
 #include "core/session/coll_open.h"
+#include "core/session/coll_rehearsal.h"
 COLL__FOR_SPEED
 #include "transports/coll_threads.h"
 #include "transports/coll_alone.h"
@@ -397,6 +395,11 @@ COLL_API int coll_spawn(int count, int (*fn)(coll_comm *comm, void *arg), void *
 COLL_API int coll_spawn_with(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_config *config)
 {
     return coll__spawn(&coll__this_program, count, fn, arg, config);
+}
+
+COLL_API size_t coll_memory_needed(const coll_config *config, const coll_call *calls, int count)
+{
+    return coll__memory_needed(&coll__this_program, config, calls, count);
 }
 
 /* ---- >>calls ---- */

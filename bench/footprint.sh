@@ -6,6 +6,7 @@
 #          footprint.sh switches    what each switch alone saves of everything, in bytes of text and seconds of gcc -Os
 #          footprint.sh check       text against bench/footprint.txt; fails where it is more than 2 % larger
 #          footprint.sh update      writes that file
+#          footprint.sh document    writes the tables of docs/size.md again: those two, and what `make memory` prints; 10 minutes
 #
 # `least` and `tiny` are for those who count bytes, and are compiled as they would: `least` without tables for unwinding
 # (-fno-asynchronous-unwind-tables) and at a fixed address (-fno-pie -no-pie); a board has neither.
@@ -118,6 +119,7 @@ switches)
     set -- $(measured everything gcc -Os)
     whole_seconds=$1 whole_text=$3
     echo "everything: $whole_text bytes, $whole_seconds s"
+    echo
     echo "| switch | saves, bytes | saves, s |"
     echo "|---|---:|---:|"
     sed -n 's/^ \*   \(COLL_NO_[A-Z0-9_]*\)  *.*/\1/p' core/base/coll_parts.h core/base/coll_parts_types.h \
@@ -136,7 +138,24 @@ check)
         $5 > was[key] * 1.02 { print "FAILED - " name ": " $5 " bytes of text, and there were " was[key]; failed++; next }
         { print "ok - " name ": " $5 " bytes of text"; passed++ }
         END { print passed + 0 " passed, " failed + 0 " failed"; exit failed > 0 || passed == 0 }' "$kept" "$dir/texts" ;;
+document)
+    page=docs/size.md
+    today=$(date +%Y-%m-%d)
+    for part in table switches memory; do
+        {
+            echo "Measured $today, $(uname -m), gcc $(gcc -dumpversion), clang $(clang -dumpversion 2> /dev/null)."
+            echo
+            if [ $part = memory ]; then make --no-print-directory -s memory; else sh bench/footprint.sh $part; fi
+        } > "$dir/$part" || exit 1
+    done
+    awk -v dir="$dir" '
+        /^<!-- end -->$/ { inside = 0 }
+        !inside { print }
+        /^<!-- written by bench\/footprint.sh: [a-z]+ -->$/ {
+            inside = 1
+            while ((getline line < (dir "/" $5)) > 0) print line
+        }' "$page" > "$dir/page" && cp "$dir/page" "$page" ;;
 *)
-    echo "footprint: $mode is none of table, switches, check, update"
+    echo "footprint: $mode is none of table, switches, check, update, document"
     exit 2 ;;
 esac

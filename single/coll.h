@@ -1793,6 +1793,20 @@ COLL_API size_t coll_arena_used(const coll_allocator *arena);
  * need no longer one. */
 COLL_API size_t coll_arena_most(const coll_allocator *arena);
 
+/* How long an arena has to be for a program that makes these `count` calls again and again, blocking ones and as many requests at
+ * once, on a communicator of config->size ranks.  With config->transport "threads" or "sim" that is one arena for coll_spawn_with
+ * of all ranks; with "tcp" the arena of rank config->rank; with NULL what that rank needs over a transport of the program's own
+ * (coll_init_custom_with), beside what this takes itself.  In bytes, a quarter of them for holes that other orders may leave.
+ * Of ranks that are elsewhere it is not known whether they share hosts: what counts is what takes more memory.
+ *
+ * The calls are rehearsed: they are made, with buffers of this function, by threads of this process and with memory of malloc.
+ * So this takes as long as they do, and more where ranks are many.  All that counts of their buffers is whether send is recv, or
+ * COLL_IN_PLACE.  Rehearsed are collectives whose lengths every rank knows: not messages, and of the v and w forms allgatherv and
+ * reduce_scatterv only.  Nor are derived communicators, prepared calls, coll_measure and coll_shrink: what these take is told by
+ * coll_arena_most after a run.
+ * 0: an error, with its sentence in coll_error(NULL).  From any thread. */
+COLL_API size_t coll_memory_needed(const coll_config *config, const coll_call *calls, int count);
+
 #ifdef __cplusplus
 }
 #endif
@@ -2127,6 +2141,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_measure.h                the numbers of the cost model, measured
  *     coll_explain.h                what is chosen for a call, and why
  *     coll_open.h                   which transport is opened, and the ranks of coll_spawn
+ *     coll_rehearsal.h              how much memory calls will take
  *   transports/coll_threads.h       ranks in one address space; takes whole collectives; with its parts in transports/threads/
  *   transports/coll_alone.h         the only rank there is, in a program without threads (COLL_NO_THREADS)
  *   transports/coll_tcp.h           ranks in many processes, with its parts in transports/tcp/
@@ -2200,39 +2215,95 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
 /* ---- core/base/coll_sizes.h ---- */
 /* coll_sizes.h - how much memory is set aside, where less would do: for bare metal (COLL_TINY), and for all others.
  *
- * Those marked * decide which messages are sent: they are the same on all ranks that meet.  So is how vectors are cut
- * (coll_link.h). */
+ * A program may set each that has a public name, as in -DCOLL_RECORDS=16; docs/size.md says what that saves.  Those marked *
+ * decide which messages are sent: they are powers of two, and the same on all ranks that meet, which over TCP and MPI refuse one
+ * another where they differ.  So is how vectors are cut (coll_link.h).
+ *
+ *   COLL_BLOCK_BYTES     accumulators in work at a time; a power of two, for whole groups of any wire: 256 to 16384
+ *   COLL_PACK_BYTES *    up to which several blocks share a message: 64 to 1 MiB
+ *   COLL_CACHED_BYTES    of the tables of an execution that is cached; 0: no call is
+ *   COLL_CACHED_CALLS    calls that an order caches: 1 to 1024
+ *   COLL_BINS            buckets of a table of messages, in the beginning; a power of two: 4 to 65536
+ *   COLL_SHORT_BYTES *   of a short message (coll_notes.h): 64 to 1 MiB
+ *   COLL_COPY_BYTES      of a short message that its sender copies: 64 to COLL_SHORT_BYTES
+ *   COLL_CREDIT_BYTES *  for messages that nobody has asked for, with each peer: more than 4 x (COLL_SHORT_BYTES + 512), to 1 GiB
+ *   COLL_RECORDS         operations that the flight recorder remembers of a communicator: 1 to 65536 */
 #ifndef COLL_SIZES_H
 #define COLL_SIZES_H
 
 
 #if defined(COLL_TINY)
-enum {
-    COLL__BLOCK         = 256,                    /* bytes of accumulators in work at a time: whole groups of any wire */
-    COLL__PACK_MOST     = 256,                    /* * bytes up to which several blocks share a message       */
-    COLL__CACHED_MOST   = 0,                      /* bytes of the tables of an execution that is cached; 0: no call is */
-    COLL__CACHED        = 1,                      /* calls that an order caches                               */
-    COLL__PLANS         = 0,                      /* are plans kept of calls, for the next ones of their kind? */
-    COLL__BINS_FIRST    = 8,                      /* buckets of a table of messages, in the beginning         */
-    COLL__SHORT_MOST    = 512,                    /* * bytes of a short message (coll_notes.h)                */
-    COLL__COPY_MOST     = 128,                    /* of one that its sender copies                            */
-    COLL__CREDIT        = 4 << 10,                /* * with each peer                                         */
-    COLL__COST          = 256                     /* * of it for a message, beside its length                 */
-};
+#define COLL__SIZE(tiny, usual) (tiny)
 #else
-enum {
-    COLL__BLOCK         = 4096,
-    COLL__PACK_MOST     = 64 << 10,
-    COLL__CACHED_MOST   = 32 << 10,
-    COLL__CACHED        = 16,
-    COLL__PLANS         = 1,
-    COLL__BINS_FIRST    = 64,
-    COLL__SHORT_MOST    = 64 << 10,
-    COLL__COPY_MOST     = 8 << 10,
-    COLL__CREDIT        = 1 << 20,
-    COLL__COST          = 512
-};
+#define COLL__SIZE(tiny, usual) (usual)
 #endif
+
+#if !defined(COLL_BLOCK_BYTES)
+#define COLL_BLOCK_BYTES COLL__SIZE(256, 4096)
+#endif
+#if !defined(COLL_PACK_BYTES)
+#define COLL_PACK_BYTES COLL__SIZE(256, 64 << 10)
+#endif
+#if !defined(COLL_CACHED_BYTES)
+#define COLL_CACHED_BYTES COLL__SIZE(0, 32 << 10)
+#endif
+#if !defined(COLL_CACHED_CALLS)
+#define COLL_CACHED_CALLS COLL__SIZE(1, 16)
+#endif
+#if !defined(COLL_BINS)
+#define COLL_BINS COLL__SIZE(8, 64)
+#endif
+#if !defined(COLL_SHORT_BYTES)
+#define COLL_SHORT_BYTES COLL__SIZE(512, 64 << 10)
+#endif
+#if !defined(COLL_COPY_BYTES)
+#define COLL_COPY_BYTES COLL__SIZE(128, COLL_SHORT_BYTES < 8 << 10 ? COLL_SHORT_BYTES : 8 << 10)
+#endif
+#if !defined(COLL_CREDIT_BYTES)
+#define COLL_CREDIT_BYTES COLL__SIZE(4 << 10, 1 << 20)
+#endif
+#if !defined(COLL_RECORDS)
+#define COLL_RECORDS 256
+#endif
+
+enum {
+    COLL__BLOCK         = COLL_BLOCK_BYTES,
+    COLL__PACK_MOST     = COLL_PACK_BYTES,
+    COLL__CACHED_MOST   = COLL_CACHED_BYTES,
+    COLL__CACHED        = COLL_CACHED_CALLS,
+    COLL__PLANS         = COLL__SIZE(0, 1),       /* are plans kept of calls, for the next ones of their kind? */
+    COLL__BINS_FIRST    = COLL_BINS,
+    COLL__SHORT_MOST    = COLL_SHORT_BYTES,
+    COLL__COPY_MOST     = COLL_COPY_BYTES,
+    COLL__CREDIT        = COLL_CREDIT_BYTES,
+    COLL__COST          = COLL__SIZE(256, 512),   /* * of the credit for a message, beside its length         */
+    COLL__RECORDS       = COLL_RECORDS
+};
+
+#define COLL__IN_RANGE(value, least, most) ((value) >= (least) && (value) <= (most))
+#define COLL__IS_POWER(value) (((value) & ((value) - 1)) == 0)
+
+_Static_assert(COLL__IN_RANGE(COLL_BLOCK_BYTES, 256, 16384) && COLL__IS_POWER(COLL_BLOCK_BYTES),
+               "COLL_BLOCK_BYTES is a power of two from 256 to 16384");
+_Static_assert(COLL__IN_RANGE(COLL_PACK_BYTES, 64, 1 << 20) && COLL__IS_POWER(COLL_PACK_BYTES),
+               "COLL_PACK_BYTES is a power of two from 64 to 1 MiB");
+_Static_assert(COLL__IN_RANGE(COLL_CACHED_BYTES, 0, 1 << 24), "COLL_CACHED_BYTES is from 0 to 16 MiB");
+_Static_assert(COLL__IN_RANGE(COLL_CACHED_CALLS, 1, 1024), "COLL_CACHED_CALLS is from 1 to 1024");
+_Static_assert(COLL__IN_RANGE(COLL_BINS, 4, 65536) && COLL__IS_POWER(COLL_BINS), "COLL_BINS is a power of two from 4 to 65536");
+_Static_assert(COLL__IN_RANGE(COLL_SHORT_BYTES, 64, 1 << 20) && COLL__IS_POWER(COLL_SHORT_BYTES),
+               "COLL_SHORT_BYTES is a power of two from 64 to 1 MiB");
+_Static_assert(COLL__IN_RANGE(COLL_COPY_BYTES, 64, COLL_SHORT_BYTES), "COLL_COPY_BYTES is from 64 to COLL_SHORT_BYTES");
+_Static_assert(COLL__IN_RANGE(COLL_CREDIT_BYTES, 1024, 1 << 30) && COLL__IS_POWER(COLL_CREDIT_BYTES),
+               "COLL_CREDIT_BYTES is a power of two from 1 KiB to 1 GiB");
+_Static_assert(COLL__IN_RANGE(COLL_RECORDS, 1, 65536), "COLL_RECORDS is from 1 to 65536");
+
+/* In the hello, beside COLL__LACKS: the sizes marked *, each by which power of two it is.  0: the usual ones. */
+#define COLL__OTHER(size, usual, least, shift) \
+    ((uint32_t)((__builtin_ctz(size) - (least)) ^ (__builtin_ctz(usual) - (least))) << (shift))
+#define COLL__OTHER_SIZES \
+    (COLL__OTHER(COLL_PACK_BYTES, 64 << 10, 6, 18) | COLL__OTHER(COLL_SHORT_BYTES, 64 << 10, 6, 22) \
+     | COLL__OTHER(COLL_CREDIT_BYTES, 1 << 20, 10, 26))
+#define COLL__OTHER_MASK 0x7ffc0000u
 
 /* ---- >>texts: bytes ---- */
 
@@ -3321,8 +3392,6 @@ static COLL__UNUSED void coll__append_ranks(char *text, size_t room, const unsig
 }
 
 #endif /* COLL_TEXT_H */
-/* ---- coll_impl.h, continued ---- */
-COLL__FOR_SIZE
 /* ---- core/base/coll_arena.h ---- */
 /* coll_arena.h - parts of one block of the program's memory, for those who own one (core/contract/coll_memory.h).
  *
@@ -3332,6 +3401,8 @@ COLL__FOR_SIZE
 #ifndef COLL_ARENA_H
 #define COLL_ARENA_H
 
+
+COLL__FOR_SIZE
 
 #if !defined(COLL_NO_ARENA)
 
@@ -3348,6 +3419,7 @@ typedef struct coll__arena {
     coll__hole    *holes;
     uintptr_t      most;                          /* the end of the highest part that ever was                */
     size_t         used;
+    bool           has_refused;
 } coll__arena;
 
 enum {
@@ -3387,6 +3459,7 @@ static void *coll__arena_allocate(void *context, size_t length, size_t alignment
     coll__hole **link = &a->holes;
     while (*link && !(at = coll__hole_cut(link, length, coll__most(alignment, COLL__PART_UNIT)))) link = &(*link)->next;
     if (at) a->used += length;
+    else a->has_refused = true;
     if (at && (uintptr_t)at + length > a->most) a->most = (uintptr_t)at + length;
     coll__lock_drop(&a->lock);
     return at;
@@ -3500,9 +3573,10 @@ COLL_API size_t coll_arena_used(const coll_allocator *arena) { return (void)aren
 COLL_API size_t coll_arena_most(const coll_allocator *arena) { return (void)arena, (size_t)0; }
 
 #endif
-#endif /* COLL_ARENA_H */
-/* ---- coll_impl.h, continued ---- */
+
 COLL__FOR_SPEED
+
+#endif /* COLL_ARENA_H */
 /* ---- core/base/coll_environment.h ---- */
 /* coll_environment.h - environment variables, as texts and as numbers, and the sentence where one makes no sense. */
 #ifndef COLL_ENVIRONMENT_H
@@ -10638,6 +10712,9 @@ typedef struct coll__transport_row {
 
     /* Optional: run the workers, all ranks of a world, and free what they leave.  NULL: each is a thread. */
     coll_status (*spawn)(int count, coll__worker *workers);
+
+    /* Optional, for ranks that are elsewhere: take from s->config.allocator what a rank takes that opens, and give it back. */
+    coll_status (*rehearse)(const coll__settings *s);
 } coll__transport_row;
 
 /* What a program has been compiled with. */
@@ -10669,9 +10746,6 @@ static void coll__opened_at(coll__opened *o, int local_rank, int local_size)
 static coll__log coll__log_of(const coll_config *c) { return (coll__log){ c->log_level, c->log, c->log_context }; }
 
 #endif /* COLL_ROWS_H */
-/* ---- coll_impl.h, continued ---- */
-COLL__FOR_SPEED
-COLL__FOR_SIZE
 /* ---- core/engine/coll_topology.h ---- */
 /* coll_topology.h - which ranks share a host.  Numbers of hosts go in, ranks host by host come out.
  *
@@ -17921,7 +17995,7 @@ COLL__FOR_SIZE
 
 #if !defined(COLL_NO_RECORDER)
 
-enum { COLL__RECORDS = 256, COLL__RECORD_NAME = 24, COLL__RECORDED_MOST = 1024 };
+enum { COLL__RECORD_NAME = 24, COLL__RECORDED_MOST = 1024 };
 
 typedef struct coll__record {
     uint64_t      number;                         /* counted from 1; 0: none yet                              */
@@ -18759,7 +18833,7 @@ static coll_status coll__settle_arithmetic(coll__settings *s)
 {
     char says[160];
 
-    s->arithmetic = coll__arithmetic() | COLL__LACKS;
+    s->arithmetic = coll__arithmetic() | COLL__LACKS | COLL__OTHER_SIZES;
     if (!(s->arithmetic & COLL__COMPILED)) return COLL_OK;
     coll__arithmetic_text(s->arithmetic & COLL__COMPILED, says, sizeof says);
     return coll__start_failed(COLL_ERR_UNSUPPORTED, "this copy of coll.h is compiled with flags that change the bits of results: "
@@ -19132,8 +19206,7 @@ static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int co
 
 #endif
 
-/* A list of ranks of `comm`, each at most once and this one among them: gives our place, or a negative status and
- * its sentence. */
+/* A list of ranks of `comm`, each at most once and this one among them: gives our place, or a negative status. */
 static int coll__place_among(coll_comm *comm, const int *ranks, int count, int tag)
 {
     if (!ranks || count < 1 || tag < 0)
@@ -20066,6 +20139,289 @@ static int coll__spawn(const coll__program *program, int count, int (*fn)(coll_c
 }
 
 #endif /* COLL_OPEN_H */
+/* ---- core/session/coll_rehearsal.h ---- */
+/* coll_rehearsal.h - how much memory calls will take: they are made, in an arena, by ranks that are all in this process.
+ *
+ * A world of ranks that are threads, or simulated, is rehearsed as it is, with one arena for all.  Of ranks elsewhere one has an
+ * arena, the rank in question: the others are threads here, and all of them exchange messages as over a transport that takes no
+ * collectives, once as if they shared a host and once as if each had its own.  What the transport itself takes its row tells
+ * (coll__transport_row.rehearse). */
+#ifndef COLL_REHEARSAL_H
+#define COLL_REHEARSAL_H
+
+#if !defined(COLL_NO_ARENA)
+
+enum { COLL__REHEARSED_FIRST = 256 << 10, COLL__TIMES_REHEARSED = 2 };
+
+typedef struct coll__rehearsal {
+    const coll__program *program;
+    const coll__transport_row *row;               /* NULL: a transport of the program's own                   */
+    const coll_config   *config;
+    const coll_call     *calls;
+    int                  count;
+    const coll_allocator *arena;
+    coll_transport       messages;                /* of threads, without what takes collectives               */
+} coll__rehearsal;
+
+/* ---- >>calls ---- */
+
+/* Zeros in the place of a buffer of the program's. */
+static bool coll__stand_in(void **at, size_t length)
+{
+    return !length || (*at = coll__take_zeros(NULL, length, 1));
+}
+
+/* A list of tensors, with buffers of their own. */
+static coll_buffer *coll__list_stand_in(const coll_call *call)
+{
+    coll_buffer *const list = (coll_buffer *)coll__take_zeros(NULL, (size_t)call->list_count + 1, sizeof *list);
+    bool has_all = list != NULL;
+
+    for (int i = 0; has_all && i < call->list_count; i++) {
+        void *at = NULL;
+        list[i] = call->list[i];
+        has_all = coll__stand_in(&at, list[i].count * coll_type_size(list[i].type));
+        list[i].send = list[i].recv = at;
+    }
+    if (has_all) return list;
+    for (int i = 0; list && i < call->list_count; i++) coll__give(list[i].recv);
+    coll__give(list);
+    return NULL;
+}
+
+static void coll__list_give(coll_buffer *list, int count)
+{
+    for (int i = 0; list && i < count; i++) coll__give(list[i].recv);
+    coll__give(list);
+}
+
+/* One call, with buffers of this function. */
+static coll_status coll__rehearse_call(coll_comm *comm, const coll_call *asked)
+{
+    coll_request r;
+    coll_call *const call = &r.call;
+    coll__side send, recv;
+    void *in = NULL, *out = NULL, *residual = NULL;
+    coll_buffer *list = NULL;
+    bool has_all = true;
+
+    *call = *asked;
+    if (call->kind == COLL_ALLGATHERV && call->recv_counts) call->count = call->recv_counts[comm->rank];
+    coll__sides_of(comm, call, &send, &recv);
+    const size_t unit = coll_type_size(call->type);
+    const bool is_marked = call->send == COLL_IN_PLACE;
+    const bool is_in_place = recv.is_used && (is_marked || (call->send && call->send == call->recv));
+    const size_t sent = send.is_used ? coll__side_length(&send, unit) : 0, received = coll__side_length(&recv, unit);
+    if (recv.is_used) has_all = coll__stand_in(&out, is_in_place ? coll__most(sent, received) : received);
+    if (!is_in_place) has_all = has_all && coll__stand_in(&in, sent);
+    if (call->residual) has_all = has_all && coll__stand_in(&residual, call->count * (size_t)comm->size * sizeof(float));
+    if (call->list) has_all = has_all && (list = coll__list_stand_in(call));
+    if (!is_marked) call->send = is_in_place ? out : in;
+    call->recv = out;
+    call->residual = (float *)residual;
+    call->list = list;
+    coll_status status = has_all ? coll__enter_alive(comm)
+                                 : coll__start_failed(COLL_ERR_MEMORY, "no memory for the buffers of a rehearsal");
+    if (has_all && status == COLL_OK) status = coll__leave(comm, coll__run_inside(comm, &r));
+    coll__list_give(list, asked->list_count);
+    coll__give(residual);
+    coll__give(in);
+    coll__give(out);
+    return status;
+}
+
+/* Every call twice, while as many requests as there are calls take memory. */
+static int coll__rehearse(coll_comm *comm, void *arg)
+{
+    const coll__rehearsal *const all = (const coll__rehearsal *)arg;
+    void *requests = NULL;
+    coll_status status = COLL_OK;
+
+    for (int i = 0; i < all->count; i++) {
+        void **const one = (void **)coll__allocate(coll__like(comm), sizeof(coll_request));
+        if (one) *one = requests, requests = one;
+    }
+    for (int time = 0; time < COLL__TIMES_REHEARSED; time++)
+        for (int i = 0; i < all->count && status == COLL_OK; i++) status = coll__rehearse_call(comm, &all->calls[i]);
+    if (status < 0 && *coll__sentence_of(comm)) (void)coll__start_failed(status, "%s", coll__sentence_of(comm));
+    while (requests) {
+        void *const one = requests;
+        requests = *(void **)one;
+        coll__give(one);
+    }
+    return status;
+}
+
+/* ---- >>worlds ---- */
+
+/* The communicators of threads that exchange messages, one of them in the arena. */
+static coll_status coll__rehearsal_comms(coll__rehearsal *all, coll__settings *s, coll__opened *opened, bool is_one_host,
+                                         coll_comm **comms)
+{
+    const int size = s->config.size;
+    int made = 0;
+
+    all->messages = *opened[0].transport;
+    all->messages.offload = NULL;
+    all->messages.bind = NULL;
+    all->messages.can_offload = NULL;
+    all->messages.group = NULL;
+    all->messages.ungroup = NULL;
+    all->messages.mark_stragglers = NULL;
+    if (!is_one_host) all->messages.host = NULL;
+    for (; made < size; made++) {
+        opened[made].transport = &all->messages;
+        opened[made].offloads_all = false;
+        if (!is_one_host) opened[made].local_rank = 0, opened[made].local_size = 1;
+        s->config.allocator = made == all->config->rank ? all->arena : NULL;
+        if (!(comms[made] = coll__comm_new(&opened[made], s))) break;
+    }
+    if (made == size) return COLL_OK;
+    for (int i = made + 1; i < size; i++) opened[i].transport->close(opened[i].context);
+    while (--made >= 0) coll__comm_close(comms[made]);
+    return COLL_ERR_MEMORY;
+}
+
+static coll_status coll__rehearse_messages(coll__rehearsal *all, bool is_one_host)
+{
+    const int size = all->config->size;
+    const size_t n = (size_t)size;
+    coll_config config = *all->config;
+    coll__settings *const s = (coll__settings *)coll__take_zeros(NULL, 1, sizeof *s);
+    coll__opened *const opened = (coll__opened *)coll__take_zeros(NULL, n, sizeof *opened);
+    coll_comm **const comms = (coll_comm **)coll__take_zeros(NULL, n, sizeof *comms);
+    coll__worker *const workers = (coll__worker *)coll__take_zeros(NULL, n, sizeof *workers);
+    coll_status status = s && opened && comms && workers ? COLL_OK
+                       : coll__start_failed(COLL_ERR_MEMORY, "no memory for the rehearsal of %d ranks", size);
+
+    config.transport = NULL;
+    config.rank = 0;
+    config.allocator = NULL;
+    if (status == COLL_OK) status = coll__settle(all->program, s, &config, size);
+    const coll__transport_row *const row = status == COLL_OK ? coll__row_for(all->program, NULL, s) : NULL;
+    if (status == COLL_OK)
+        status = row->missing || !(row->traits & COLL__OPENS_ALL)
+               ? coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_memory_needed: %s", row->missing ? row->missing : "no ranks here")
+               : row->open(s, size, opened);
+    if (status == COLL_OK) status = coll__rehearsal_comms(all, s, opened, is_one_host, comms);
+    for (int i = 0; status == COLL_OK && i < size; i++)
+        workers[i] = (coll__worker){ .comm = comms[i], .fn = coll__rehearse, .arg = all };
+    if (status == COLL_OK) {
+        status = coll__workers_run(size, workers);
+        for (int i = 0; i < size && status == COLL_OK; i++) status = (coll_status)workers[i].result;
+    }
+    coll__give(workers);
+    coll__give(comms);
+    coll__give(opened);
+    coll__give(s);
+    return status;
+}
+
+/* ---- >>parts: each in an arena of its own ---- */
+
+typedef coll_status coll__rehearsal_part(coll__rehearsal *all);
+
+static coll_status coll__rehearse_apart(coll__rehearsal *all) { return coll__rehearse_messages(all, false); }
+static coll_status coll__rehearse_together(coll__rehearsal *all) { return coll__rehearse_messages(all, true); }
+
+/* All ranks of a world that is in one process. */
+static coll_status coll__rehearse_world(coll__rehearsal *all)
+{
+    coll_config config = *all->config;
+
+    config.rank = 0;
+    config.allocator = all->arena;
+    return (coll_status)coll__spawn(all->program, config.size, coll__rehearse, all, &config);
+}
+
+static coll_status coll__rehearse_transport(coll__rehearsal *all)
+{
+    coll_config config = *all->config;
+    coll__settings *const s = (coll__settings *)coll__take_zeros(NULL, 1, sizeof *s);
+    coll_status status;
+
+    if (!s) return coll__start_failed(COLL_ERR_MEMORY, "no memory for the settings of a rehearsal");
+    config.allocator = all->arena;
+    status = coll__settle(all->program, s, &config, 1);
+    if (status == COLL_OK) status = all->row->rehearse(s);
+    coll__give(s);
+    return status;
+}
+
+/* Into *most: what a part takes, in an arena that grows until it has refused nothing. */
+static coll_status coll__rehearse_part(coll__rehearsal *all, coll__rehearsal_part *part, size_t *most)
+{
+    coll_status status = COLL_ERR_MEMORY;
+    bool is_enough = false;
+
+    *most = 0;
+    for (size_t length = COLL__REHEARSED_FIRST; !is_enough && length < SIZE_MAX / 8; length *= 4) {
+        void *const block = coll__take(NULL, length);
+        if (!block) return coll__start_failed(COLL_ERR_MEMORY, "no memory for a rehearsal in %zu bytes", length);
+        all->arena = coll_arena_begin(block, length);
+        status = part(all);
+        is_enough = !coll__arena_of(all->arena)->has_refused;
+        *most = coll_arena_most(all->arena);
+        (void)coll_arena_end(all->arena);
+        coll__give(block);
+    }
+    return status;
+}
+
+static coll_status coll__memory_check(const coll__rehearsal *all)
+{
+    if (!all->config || all->config->size < 1 || all->config->rank < 0 || all->config->rank >= all->config->size)
+        return coll__start_failed(COLL_ERR_ARGUMENT, "coll_memory_needed: the configuration has no size, or a rank out of range");
+    if (all->count < 0 || (all->count && !all->calls))
+        return coll__start_failed(COLL_ERR_ARGUMENT, "coll_memory_needed: the calls are NULL, or less than none");
+    for (int i = 0; i < all->count; i++) {
+        const coll_kind kind = all->calls[i].kind;
+        if ((int)kind < COLL_BARRIER || (int)kind >= COLL__KIND_COUNT)
+            return coll__start_failed(COLL_ERR_ARGUMENT, "coll_memory_needed: invalid kind %d (see coll_kind)", (int)kind);
+        if (coll__kind_is(kind, COLL__MESSAGE | COLL__PAIRWISE | COLL__NEIGHBORS))
+            return coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_memory_needed: a %s cannot be rehearsed by one rank: "
+                                      "measure it with coll_arena_most", coll__kinds[kind].name);
+    }
+    if (all->row && all->row->missing)
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "transport \"%s\", but %s", all->row->name, all->row->missing);
+    if (!all->row || all->row->traits & COLL__OPENS_ALL || all->row->rehearse) return COLL_OK;
+    return coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_memory_needed: transport \"%s\" has memory of its own", all->row->name);
+}
+
+/* Other orders of the same calls may leave other holes: a quarter is for these. */
+static size_t coll__with_holes(size_t most) { return coll__round_up(most + most / 4, COLL__PART_LINE); }
+
+static size_t coll__memory_needed(const coll__program *program, const coll_config *config, const coll_call *calls, int count)
+{
+    coll_config quiet = config ? *config : (coll_config){ 0 };
+    coll__rehearsal all = { .program = program, .config = &quiet, .calls = calls, .count = count };
+    size_t apart = 0, together = 0, own = 0;
+
+    quiet.log_level = COLL_LOG_NONE;
+    quiet.dump = NULL;
+    coll_status status = coll__row_find(program, quiet.transport, &all.row);
+    if (status == COLL_OK) status = coll__memory_check(&all);
+    if (status == COLL_OK && all.row && (all.row->traits & COLL__OPENS_ALL || quiet.size == 1)) {
+        status = coll__rehearse_part(&all, coll__rehearse_world, &own);
+        return status < 0 ? 0 : coll__with_holes(own);
+    }
+    if (status == COLL_OK && all.row) status = coll__rehearse_part(&all, coll__rehearse_transport, &own);
+    if (status == COLL_OK) status = coll__rehearse_part(&all, coll__rehearse_apart, &apart);
+    if (status == COLL_OK && quiet.size > 2) status = coll__rehearse_part(&all, coll__rehearse_together, &together);
+    return status < 0 ? 0 : coll__with_holes(own + coll__most(apart, together));
+}
+
+#else
+
+static size_t coll__memory_needed(const coll__program *program, const coll_config *config, const coll_call *calls, int count)
+{
+    (void)program, (void)config, (void)calls, (void)count;
+    (void)coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_memory_needed: this program was compiled with COLL_NO_ARENA");
+    return 0;
+}
+
+#endif
+#endif /* COLL_REHEARSAL_H */
 /* ---- coll_impl.h, continued ---- */
 COLL__FOR_SPEED
 /* ---- transports/coll_threads.h ---- */
@@ -25540,6 +25896,9 @@ static coll_status coll__greet_differ(coll__greet *g, const coll__identity *us)
                                   ? "this rank was compiled with %s, and it was not"
                                   : "it was compiled with %s, and this rank was not", parts[i].name);
     }
+    if ((g->hello.arithmetic ^ us->arithmetic) & COLL__OTHER_MASK)
+        return coll__greet_failed(g, COLL_ERR_PROTOCOL, "one of COLL_PACK_BYTES, COLL_SHORT_BYTES and COLL_CREDIT_BYTES was "
+                                  "set for it and not for this rank, or otherwise");
     coll__arithmetic_text(g->hello.arithmetic, theirs, sizeof theirs);
     coll__arithmetic_text(us->arithmetic, ours, sizeof ours);
     return coll__greet_failed(g, COLL_ERR_PROTOCOL, "its arithmetic %s, and here it %s (a part of it with -ffast-math?)", theirs,
@@ -31006,8 +31365,30 @@ static coll_status coll__tcp_open(const coll__settings *s, int count, coll__open
     return status;
 }
 
+/* What a rank takes that opens: its tables; and for each peer a greeting, and what is shared with one of the same host. */
+static coll_status coll__tcp_rehearse(const coll__settings *s)
+{
+    const coll_allocator *const memory = s->config.allocator;
+    const size_t size = (size_t)s->config.size, lines = 2 * COLL__LINE;
+    const size_t a_peer = sizeof(coll__greet) + lines + COLL__HAS_SHM * COLL_CHANNEL_COUNT * (sizeof(coll__memory) + lines)
+                        + 4 * sizeof(coll__endpoint) + COLL_CHANNEL_COUNT * sizeof(struct pollfd);
+    const coll__log log = coll__log_of(&s->config);
+    coll_status status;
+    coll__tcp_settings *const own = coll__tcp_settings_new(s, &status);
+    coll__tcp *const tcp = own ? coll__tcp_new(own, &log) : NULL;
+    void *const peers = tcp ? coll__take(memory, size * a_peer) : NULL;
+
+    if (own && !peers)
+        status = coll__start_failed(COLL_ERR_MEMORY, "no memory for rank %d of %d", s->config.rank, s->config.size);
+    coll__give(peers);
+    coll__tcp_free(tcp);
+    coll__tcp_settings_free(own);
+    return status;
+}
+
 static const coll__transport_row coll__tcp_row = {
-    .name = "tcp", .traits = COLL__TCP_TRAITS, .options = coll__tcp_options, .open = coll__tcp_open
+    .name = "tcp", .traits = COLL__TCP_TRAITS, .options = coll__tcp_options, .open = coll__tcp_open,
+    .rehearse = coll__tcp_rehearse
 };
 
 #else
@@ -35095,7 +35476,7 @@ static int coll__mpi_join(coll__mpi *mpi, MPI_Comm comm)
 /* All ranks must be well, and have the same mode and the same arithmetic: otherwise none goes on. */
 static coll_status coll__mpi_agree(coll__mpi *mpi, coll_status own)
 {
-    const int arithmetic = (int)(coll__arithmetic() | COLL__LACKS);
+    const int arithmetic = (int)(coll__arithmetic() | COLL__LACKS | COLL__OTHER_SIZES);
     int said[5] = { (int)own, mpi->mode, -mpi->mode, arithmetic, -arithmetic };
 
     if (MPI_Allreduce(MPI_IN_PLACE, said, 5, MPI_INT, MPI_MIN, mpi->comm) != MPI_SUCCESS)
@@ -38182,6 +38563,11 @@ COLL_API int coll_spawn(int count, int (*fn)(coll_comm *comm, void *arg), void *
 COLL_API int coll_spawn_with(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_config *config)
 {
     return coll__spawn(&coll__this_program, count, fn, arg, config);
+}
+
+COLL_API size_t coll_memory_needed(const coll_config *config, const coll_call *calls, int count)
+{
+    return coll__memory_needed(&coll__this_program, config, calls, count);
 }
 
 /* ---- >>calls ---- */

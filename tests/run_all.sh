@@ -166,7 +166,7 @@ suite wire               program asan test_wire
 suite threads            program asan test_threads
 suite collectives        program asan test_collectives
 suite memory             program asan test_memory
-waits allocations        program asan test_allocations
+waits allocations        program asan test_allocations alone,threads,sim,tcp
 suite arena              program asan test_arena
 suite steady             program asan test_steady
 suite keyfile            program asan test_keyfile
@@ -238,6 +238,8 @@ suite soak               program asan test_soak 4
 suite leaks              program release test_leaks
 suite sim-large          program release test_sim 65536
 suite arena-tsan         program tsan test_arena
+waits allocations-joined program asan test_allocations joined
+waits allocations-tsan   program tsan test_allocations threads
 suite shared-tsan        program tsan test_shared
 waits waiting-tsan       scaled 0.3 program tsan test_waiting
 waits freed              program asan test_freed

@@ -1,7 +1,7 @@
 /* test_allocations.c - memory is the caller's: every allocation in turn is refused, and what follows is an error and its
  * sentence, with nothing lost and nobody left waiting.
  *
- *     test_allocations [WORLD,...]                  of alone, threads, sim, tcp; with all of them where none is named */
+ *     test_allocations [WORLD,...]                  of alone, threads, sim, tcp, joined; with all of them where none is named */
 #define COLL_IMPLEMENTATION
 #include "../coll.h"
 
@@ -145,8 +145,8 @@ static coll_status step_listed(work *w)
     TRY(coll_run(w->comm, &call));
     call.recv_count = 0, call.send_counts = call.recv_counts = same, call.kind = COLL_ALLTOALLV;
     TRY(coll_run(w->comm, &call));
-    call.send_types = call.recv_types = types, call.send_offsets = call.recv_offsets = places;
-    call.type = 0, call.kind = COLL_ALLTOALLW;
+    call.send_types = call.recv_types = types, call.send_offsets = call.recv_offsets = places, call.type = 0;
+    call.kind = COLL_ALLTOALLW;
     return coll_run(w->comm, &call);
 }
 
@@ -306,6 +306,53 @@ static void run_tcp(trial *t, const coll_allocator *allocator)
     close(port);
 }
 
+typedef struct member { pthread_t thread; coll_comm *comm; trial *t; } member;
+
+static void *member_main(void *at)
+{
+    const member *const m = (const member *)at;
+
+    (void)worker(m->comm, m->t);
+    coll_free(m->comm);
+    return NULL;
+}
+
+/* What would be a process: two ranks that are threads. */
+static void *joined_main(void *at)
+{
+    tcp_rank *const r = (tcp_rank *)at;
+    coll_comm *comms[2] = { NULL, NULL };
+    member members[2];
+    const coll_status status = coll_init_threads(2, comms, &r->config);
+
+    r->t->worst[r->config.rank] = status;
+    if (status < 0) CHECK(*coll_error(NULL), "joined: an error without a sentence");
+    for (int i = 0; status == COLL_OK && i < 2; i++) {
+        members[i] = (member){ .comm = comms[i], .t = r->t };
+        CHECK(!pthread_create(&members[i].thread, NULL, member_main, &members[i]), "no thread");
+    }
+    for (int i = 0; status == COLL_OK && i < 2; i++) pthread_join(members[i].thread, NULL);
+    return NULL;
+}
+
+/* Two of these, one of which has the purse. */
+static void run_joined(trial *t, const coll_allocator *allocator)
+{
+    tcp_rank ranks[2];
+    pthread_t threads[2];
+    char address[64];
+    const int port = support_reserve_port(address, sizeof address);
+
+    for (int i = 0; i < 2; i++) {
+        ranks[i] = (tcp_rank){ t, { .rank = 2 * i, .size = 4, .address = address, .start_timeout_ms = 1000,
+                                    .log_level = COLL_LOG_NONE, .tcp = { .io = "poll" } } };
+        if (i == t->step % 2) ranks[i].config.allocator = allocator;
+        CHECK(!pthread_create(&threads[i], NULL, joined_main, &ranks[i]), "no thread");
+    }
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+    close(port);
+}
+
 static void run_trial(trial *t)
 {
     const coll_allocator allocator = { purse_allocate, purse_free, &t->purse };
@@ -315,6 +362,7 @@ static void run_trial(trial *t)
 
     t->allocator = &allocator;
     if (!strcmp(t->world, "tcp")) run_tcp(t, &allocator);
+    else if (!strcmp(t->world, "joined")) run_joined(t, &allocator);
     else {
         const int result = coll_spawn_with(is_alone ? 1 : 3, worker, t, &config);
         if (result < 0) t->worst[0] = result;
@@ -329,8 +377,9 @@ static void refuse_each(const char *world, int number)
     coll_status status;
 
     do {
-        const bool is_open = !strcmp(world, "tcp") && number > 1 && at > 0;
-        t.arms = is_open ? number % 2 : -1;
+        const bool is_joined = !strcmp(world, "joined");
+        const bool is_open = (!strcmp(world, "tcp") && number > 1 && at > 0) || (is_joined && number > 0 && at > 0);
+        t.arms = is_open ? number % 2 * (is_joined ? 2 : 1) : -1;
         t.later = at;
         t.purse = (purse){ .refused_at = is_open ? 0 : at };
         at++;
@@ -359,10 +408,10 @@ static void refuse_each(const char *world, int number)
 
 int main(int argc, char **argv)
 {
-    static const char *const worlds[] = { "alone", "threads", "sim", "tcp" };
+    static const char *const worlds[] = { "alone", "threads", "sim", "tcp", "joined" };
 
-    support_limit(500, NULL);
-    for (int i = 0; i < 4; i++) {
+    support_limit(900, NULL);
+    for (int i = 0; i < 5; i++) {
         if ((argc > 1 && !support_listed(argv[1], worlds[i])) || !support_has_world(worlds[i])) continue;
         for (int k = 0; k < STEPS; k++) refuse_each(worlds[i], k);
     }

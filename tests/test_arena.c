@@ -1,7 +1,7 @@
 /* test_arena.c - memory in one block of the program's: an arena gives and takes back as a model of it says, to one thread and to
  * many, and communicators live in one.
  *
- *     test_arena [PART,...]                         of parts, most, crowd, worlds; all of them where none is named */
+ *     test_arena [PART,...]                         of parts, most, crowd, needed, unknown; all of them where none is named */
 #define COLL_IMPLEMENTATION
 #define COLL__ONE_TIER 1
 #include "../coll.h"
@@ -164,10 +164,212 @@ static void test_crowd(void)
     CHECK(coll_arena_end(a) == COLL_OK, "it does not end");
 }
 
+/* ---- >>needed: with so many bytes the calls succeed, with far fewer they do not, and nothing is lost ---- */
+
+enum { N = 3000, SIZES = 9, LARGE = 24 };
+
+typedef struct needs {
+    const char *world;
+    int   size;
+    long  arena_of;                               /* the rank that has the arena; -1: all are in it           */
+    coll_config config;
+    const coll_transport *transport;              /* of custom worlds, and what each rank has of it           */
+    void *context[LARGE];
+    coll_status worst[LARGE];
+} needs;
+
+static const coll_call listed[] = {
+    { .kind = COLL_BARRIER },
+    { .kind = COLL_BROADCAST, .count = N, .type = COLL_F32 },
+    { .kind = COLL_REDUCE, .count = N, .type = COLL_F32, .op = COLL_SUM },
+    { .kind = COLL_ALLREDUCE, .count = N, .type = COLL_F32, .op = COLL_SUM },
+    { .kind = COLL_ALLREDUCE, .count = 3, .type = COLL_F64, .op = COLL_MAX },
+    { .kind = COLL_ALLREDUCE, .count = N, .type = COLL_F32, .op = COLL_SUM, .wire = COLL_BF16 },
+    { .kind = COLL_ALLREDUCE, .count = N, .type = COLL_F32, .op = COLL_SUM, .flags = COLL_DETERMINISTIC },
+    { .kind = COLL_ALLREDUCE, .count = N, .type = COLL_F32, .op = COLL_SUM, .flags = COLL_REPRODUCIBLE },
+    { .kind = COLL_REDUCE_SCATTER, .count = 50, .type = COLL_F32, .op = COLL_SUM },
+    { .kind = COLL_SCAN, .count = N, .type = COLL_I32, .op = COLL_SUM },
+    { .kind = COLL_GATHER, .count = 50, .type = COLL_F32 },
+    { .kind = COLL_SCATTER, .count = 50, .type = COLL_F32 },
+    { .kind = COLL_ALLGATHER, .count = 50, .type = COLL_F32 },
+    { .kind = COLL_ALLTOALL, .count = 50, .type = COLL_F32 },
+};
+enum { LISTED = sizeof listed / sizeof *listed };
+
+static int needs_worker(coll_comm *comm, void *arg)
+{
+    needs *const n = (needs *)arg;
+    float *const in = (float *)support_need(calloc(2 * N, sizeof *in)), *const out = in + N;
+    coll_status status = COLL_OK;
+
+    for (int again = 0; again < 4 && status == COLL_OK; again++) {
+        coll_request *requests[LISTED] = { NULL };
+        for (int i = 0; i < LISTED && status == COLL_OK; i++) {
+            coll_call call = listed[i];
+            call.send = in, call.recv = out;
+            if (again % 2 == 0) status = coll_run(comm, &call);
+            else if ((status = coll_start(comm, &call, &requests[i])) == COLL_OK) status = coll_wait(requests[i]);
+        }
+        for (int i = 0; i < LISTED; i++) coll_request_free(requests[i]);
+    }
+    if (status < 0) CHECK(*coll_error(comm), "%s, %d ranks: an error without a sentence", n->world, n->size);
+    n->worst[coll_rank(comm)] = status;
+    free(in);
+    return 0;
+}
+
+typedef struct one_rank { int rank; needs *needs; } one_rank;
+
+static void *needs_rank(void *at)
+{
+    const int rank = ((const one_rank *)at)->rank;
+    needs *const n = ((const one_rank *)at)->needs;
+    coll_config config = n->config;
+    coll_comm *comm = NULL;
+
+    config.rank = rank;
+    if (rank != n->arena_of) config.allocator = NULL;
+    n->worst[rank] = n->transport ? coll_init_custom_with(n->transport, n->context[rank], rank, n->size, &comm, &config)
+                                  : coll_init(&comm, &config);
+    if (n->worst[rank] < 0) CHECK(*coll_error(NULL), "%s, %d ranks: no sentence", n->world, n->size);
+    else (void)needs_worker(comm, n), coll_free(comm);
+    return NULL;
+}
+
+static void needs_threads(needs *n)
+{
+    one_rank all[LARGE];
+    pthread_t threads[LARGE];
+
+    for (int i = 0; i < n->size; i++) {
+        all[i] = (one_rank){ i, n };
+        CHECK(!pthread_create(&threads[i], NULL, needs_rank, &all[i]), "no thread");
+    }
+    for (int i = 0; i < n->size; i++) pthread_join(threads[i], NULL);
+}
+
+/* Threads that exchange messages through a transport that takes no collectives: the program's own, as far as core can tell. */
+static coll_transport own_transport;
+
+static void needs_own(needs *n)
+{
+    coll__hub *const hub = coll__hub_open(NULL, 0, n->size, false);
+
+    own_transport = coll__threads_transport;
+    own_transport.offload = NULL, own_transport.bind = NULL, own_transport.can_offload = NULL;
+    own_transport.group = NULL, own_transport.ungroup = NULL, own_transport.mark_stragglers = NULL;
+    n->transport = &own_transport;
+    for (int i = 0; i < n->size; i++) n->context[i] = support_need(coll__thread_open(hub, i)), hub->holders++;
+    coll__hub_release(hub);
+    needs_threads(n);
+}
+
+/* Run all with an arena of `length` bytes; the worst that became of it. */
+static coll_status needs_run(needs *n, unsigned char *block, size_t length, size_t *most)
+{
+    const coll_allocator *const arena = coll_arena_begin(block, length);
+    coll_status worst = COLL_OK;
+    char address[64];
+    int port = -1;
+
+    memset(n->worst, 0, sizeof n->worst);
+    n->config.allocator = arena;
+    if (!strcmp(n->world, "tcp")) {
+        port = support_reserve_port(address, sizeof address);
+        n->config.address = address;
+        needs_threads(n);
+        close(port);
+    } else if (!strcmp(n->world, "custom")) needs_own(n);
+    else {
+        const int result = coll_spawn_with(n->size, needs_worker, n, &n->config);
+        if (result < 0) n->worst[0] = result;
+    }
+    for (int i = 0; i < n->size; i++)
+        if (n->worst[i] < 0 && (worst == COLL_OK || n->worst[i] == COLL_ERR_MEMORY)) worst = n->worst[i];
+    *most = coll_arena_most(arena);
+    if (length > 1000) check_whole(arena, n->world);
+    CHECK(coll_arena_end(arena) == COLL_OK, "%s: the arena does not end", n->world);
+    return worst;
+}
+
+/* What is said to be needed where all ranks share a host, as they do here; else it is the more of that and of what ranks need
+ * that are far from one another, for which the model chooses other algorithms. */
+static size_t needed_here(const needs *n, size_t length)
+{
+    coll_config config = n->config;
+    coll__rehearsal all = { .program = &coll__this_program, .row = &coll__tcp_row, .config = &config, .calls = listed,
+                            .count = LISTED };
+    size_t own, together;
+
+    if (strcmp(n->world, "tcp") || n->size < 3) return length;
+    CHECK(coll__rehearse_part(&all, coll__rehearse_transport, &own) == COLL_OK
+          && coll__rehearse_part(&all, coll__rehearse_together, &together) == COLL_OK, "%s", coll_error(NULL));
+    return coll__with_holes(own + together);
+}
+
+static void needs_of(const char *world, int size, int rank)
+{
+    const bool is_custom = !strcmp(world, "custom");
+    needs n = { .world = world, .size = size, .arena_of = rank };
+    size_t most = 0, ignored;
+
+    n.config = (coll_config){ .transport = is_custom ? NULL : world, .size = size, .rank = rank, .log_level = COLL_LOG_NONE,
+                              .address = "127.0.0.1:9", .start_timeout_ms = 20000, .tcp = { .io = "poll" } };
+    const size_t length = coll_memory_needed(&n.config, listed, LISTED);
+    CHECK(length > 0, "%s, rank %d of %d: %s", world, rank, size, coll_error(NULL));
+    if (!length) return;
+    unsigned char *const block = (unsigned char *)support_need(malloc(length));
+    const coll_status status = needs_run(&n, block, length, &most);
+    CHECK(status == COLL_OK, "%s, rank %d of %d in %zu bytes: %s", world, rank, size, length, coll_status_text(status));
+    n.config.address = "127.0.0.1:9";
+    const size_t here = needed_here(&n, length);
+    CHECK(here <= length && here <= most + most / 2, "%s, rank %d of %d: %zu bytes were said, and %zu are used", world, rank,
+          size, here, most);
+    n.config.start_timeout_ms = 500;
+    for (size_t few = 100; few < most / 2; few *= 8) {
+        const coll_status refused = needs_run(&n, block, few, &ignored);
+        CHECK(refused == COLL_ERR_MEMORY, "%s, rank %d of %d in %zu bytes: %s", world, rank, size, few,
+              coll_status_text(refused));
+        if (!strcmp(world, "tcp") && few > 100) break;            /* the others wait for the one               */
+    }
+    if (size == 4) printf("%s, rank %d of 4: %zu bytes are needed, and %zu used\n", world, rank, length, most);
+    free(block);
+}
+
+static void test_needed(void)
+{
+    static const char *const worlds[] = { "threads", "sim", "custom", "tcp" };
+
+    for (int w = 0; w < 4; w++)
+        for (int size = 1; size <= SIZES; size++) {
+            const int n = size < SIZES ? size : w < 3 ? LARGE : 12;
+            needs_of(worlds[w], n, w < 2 ? 0 : n / 2);
+        }
+}
+
+/* What cannot be told is an error with its sentence. */
+static void test_unknown(void)
+{
+    const coll_call message = { .kind = COLL_SEND, .count = 1, .type = COLL_F32 }, wrong = { .kind = COLL_REDUCE, .root = 7 };
+    const coll_config two = { .transport = "threads", .size = 2 }, none = { .transport = "threads" },
+                      other = { .transport = "pigeon", .size = 2 }, mpi = { .transport = "mpi", .size = 2 };
+
+    CHECK(!coll_memory_needed(&two, &message, 1) && strstr(coll_error(NULL), "coll_arena_most"), "a message: %s",
+          coll_error(NULL));
+    CHECK(!coll_memory_needed(&two, &wrong, 1) && strstr(coll_error(NULL), "root 7"), "a root: %s", coll_error(NULL));
+    CHECK(!coll_memory_needed(&two, NULL, 1) && strstr(coll_error(NULL), "NULL"), "no calls: %s", coll_error(NULL));
+    CHECK(!coll_memory_needed(&none, NULL, 0) && strstr(coll_error(NULL), "no size"), "no size: %s", coll_error(NULL));
+    CHECK(!coll_memory_needed(NULL, NULL, 0) && strstr(coll_error(NULL), "no size"), "nothing: %s", coll_error(NULL));
+    CHECK(!coll_memory_needed(&other, NULL, 0) && strstr(coll_error(NULL), "pigeon"), "a name: %s", coll_error(NULL));
+    CHECK(!coll_memory_needed(&mpi, NULL, 0) && strstr(coll_error(NULL), "mpi"), "MPI: %s", coll_error(NULL));
+    CHECK(coll_memory_needed(&two, NULL, 0) > 0, "no calls: %s", coll_error(NULL));
+}
+
 int main(int argc, char **argv)
 {
     static const struct { const char *name; void (*run)(void); } all[] = {
         { "parts", test_parts }, { "most", test_most }, { "crowd", test_crowd },
+        { "needed", test_needed }, { "unknown", test_unknown },
     };
 
     support_limit(400, NULL);

@@ -342,7 +342,7 @@ static int coll__mpi_join(coll__mpi *mpi, MPI_Comm comm)
 /* All ranks must be well, and have the same mode and the same arithmetic: otherwise none goes on. */
 static coll_status coll__mpi_agree(coll__mpi *mpi, coll_status own)
 {
-    const int arithmetic = (int)(coll__arithmetic() | COLL__LACKS);
+    const int arithmetic = (int)(coll__arithmetic() | COLL__LACKS | COLL__OTHER_SIZES);
     int said[5] = { (int)own, mpi->mode, -mpi->mode, arithmetic, -arithmetic };
 
     if (MPI_Allreduce(MPI_IN_PLACE, said, 5, MPI_INT, MPI_MIN, mpi->comm) != MPI_SUCCESS)

@@ -8,6 +8,8 @@
 
 #include "coll_text.h"
 
+COLL__FOR_SIZE
+
 #if !defined(COLL_NO_ARENA)
 
 /* In memory that was anything before, and will be. */
@@ -23,6 +25,7 @@ typedef struct coll__arena {
     coll__hole    *holes;
     uintptr_t      most;                          /* the end of the highest part that ever was                */
     size_t         used;
+    bool           has_refused;
 } coll__arena;
 
 enum {
@@ -62,6 +65,7 @@ static void *coll__arena_allocate(void *context, size_t length, size_t alignment
     coll__hole **link = &a->holes;
     while (*link && !(at = coll__hole_cut(link, length, coll__most(alignment, COLL__PART_UNIT)))) link = &(*link)->next;
     if (at) a->used += length;
+    else a->has_refused = true;
     if (at && (uintptr_t)at + length > a->most) a->most = (uintptr_t)at + length;
     coll__lock_drop(&a->lock);
     return at;
@@ -175,4 +179,7 @@ COLL_API size_t coll_arena_used(const coll_allocator *arena) { return (void)aren
 COLL_API size_t coll_arena_most(const coll_allocator *arena) { return (void)arena, (size_t)0; }
 
 #endif
+
+COLL__FOR_SPEED
+
 #endif /* COLL_ARENA_H */

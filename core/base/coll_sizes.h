@@ -1,39 +1,95 @@
 /* coll_sizes.h - how much memory is set aside, where less would do: for bare metal (COLL_TINY), and for all others.
  *
- * Those marked * decide which messages are sent: they are the same on all ranks that meet.  So is how vectors are cut
- * (coll_link.h). */
+ * A program may set each that has a public name, as in -DCOLL_RECORDS=16; docs/size.md says what that saves.  Those marked *
+ * decide which messages are sent: they are powers of two, and the same on all ranks that meet, which over TCP and MPI refuse one
+ * another where they differ.  So is how vectors are cut (coll_link.h).
+ *
+ *   COLL_BLOCK_BYTES     accumulators in work at a time; a power of two, for whole groups of any wire: 256 to 16384
+ *   COLL_PACK_BYTES *    up to which several blocks share a message: 64 to 1 MiB
+ *   COLL_CACHED_BYTES    of the tables of an execution that is cached; 0: no call is
+ *   COLL_CACHED_CALLS    calls that an order caches: 1 to 1024
+ *   COLL_BINS            buckets of a table of messages, in the beginning; a power of two: 4 to 65536
+ *   COLL_SHORT_BYTES *   of a short message (coll_notes.h): 64 to 1 MiB
+ *   COLL_COPY_BYTES      of a short message that its sender copies: 64 to COLL_SHORT_BYTES
+ *   COLL_CREDIT_BYTES *  for messages that nobody has asked for, with each peer: more than 4 x (COLL_SHORT_BYTES + 512), to 1 GiB
+ *   COLL_RECORDS         operations that the flight recorder remembers of a communicator: 1 to 65536 */
 #ifndef COLL_SIZES_H
 #define COLL_SIZES_H
 
 #include "../../coll.h"
 
 #if defined(COLL_TINY)
-enum {
-    COLL__BLOCK         = 256,                    /* bytes of accumulators in work at a time: whole groups of any wire */
-    COLL__PACK_MOST     = 256,                    /* * bytes up to which several blocks share a message       */
-    COLL__CACHED_MOST   = 0,                      /* bytes of the tables of an execution that is cached; 0: no call is */
-    COLL__CACHED        = 1,                      /* calls that an order caches                               */
-    COLL__PLANS         = 0,                      /* are plans kept of calls, for the next ones of their kind? */
-    COLL__BINS_FIRST    = 8,                      /* buckets of a table of messages, in the beginning         */
-    COLL__SHORT_MOST    = 512,                    /* * bytes of a short message (coll_notes.h)                */
-    COLL__COPY_MOST     = 128,                    /* of one that its sender copies                            */
-    COLL__CREDIT        = 4 << 10,                /* * with each peer                                         */
-    COLL__COST          = 256                     /* * of it for a message, beside its length                 */
-};
+#define COLL__SIZE(tiny, usual) (tiny)
 #else
-enum {
-    COLL__BLOCK         = 4096,
-    COLL__PACK_MOST     = 64 << 10,
-    COLL__CACHED_MOST   = 32 << 10,
-    COLL__CACHED        = 16,
-    COLL__PLANS         = 1,
-    COLL__BINS_FIRST    = 64,
-    COLL__SHORT_MOST    = 64 << 10,
-    COLL__COPY_MOST     = 8 << 10,
-    COLL__CREDIT        = 1 << 20,
-    COLL__COST          = 512
-};
+#define COLL__SIZE(tiny, usual) (usual)
 #endif
+
+#if !defined(COLL_BLOCK_BYTES)
+#define COLL_BLOCK_BYTES COLL__SIZE(256, 4096)
+#endif
+#if !defined(COLL_PACK_BYTES)
+#define COLL_PACK_BYTES COLL__SIZE(256, 64 << 10)
+#endif
+#if !defined(COLL_CACHED_BYTES)
+#define COLL_CACHED_BYTES COLL__SIZE(0, 32 << 10)
+#endif
+#if !defined(COLL_CACHED_CALLS)
+#define COLL_CACHED_CALLS COLL__SIZE(1, 16)
+#endif
+#if !defined(COLL_BINS)
+#define COLL_BINS COLL__SIZE(8, 64)
+#endif
+#if !defined(COLL_SHORT_BYTES)
+#define COLL_SHORT_BYTES COLL__SIZE(512, 64 << 10)
+#endif
+#if !defined(COLL_COPY_BYTES)
+#define COLL_COPY_BYTES COLL__SIZE(128, COLL_SHORT_BYTES < 8 << 10 ? COLL_SHORT_BYTES : 8 << 10)
+#endif
+#if !defined(COLL_CREDIT_BYTES)
+#define COLL_CREDIT_BYTES COLL__SIZE(4 << 10, 1 << 20)
+#endif
+#if !defined(COLL_RECORDS)
+#define COLL_RECORDS 256
+#endif
+
+enum {
+    COLL__BLOCK         = COLL_BLOCK_BYTES,
+    COLL__PACK_MOST     = COLL_PACK_BYTES,
+    COLL__CACHED_MOST   = COLL_CACHED_BYTES,
+    COLL__CACHED        = COLL_CACHED_CALLS,
+    COLL__PLANS         = COLL__SIZE(0, 1),       /* are plans kept of calls, for the next ones of their kind? */
+    COLL__BINS_FIRST    = COLL_BINS,
+    COLL__SHORT_MOST    = COLL_SHORT_BYTES,
+    COLL__COPY_MOST     = COLL_COPY_BYTES,
+    COLL__CREDIT        = COLL_CREDIT_BYTES,
+    COLL__COST          = COLL__SIZE(256, 512),   /* * of the credit for a message, beside its length         */
+    COLL__RECORDS       = COLL_RECORDS
+};
+
+#define COLL__IN_RANGE(value, least, most) ((value) >= (least) && (value) <= (most))
+#define COLL__IS_POWER(value) (((value) & ((value) - 1)) == 0)
+
+_Static_assert(COLL__IN_RANGE(COLL_BLOCK_BYTES, 256, 16384) && COLL__IS_POWER(COLL_BLOCK_BYTES),
+               "COLL_BLOCK_BYTES is a power of two from 256 to 16384");
+_Static_assert(COLL__IN_RANGE(COLL_PACK_BYTES, 64, 1 << 20) && COLL__IS_POWER(COLL_PACK_BYTES),
+               "COLL_PACK_BYTES is a power of two from 64 to 1 MiB");
+_Static_assert(COLL__IN_RANGE(COLL_CACHED_BYTES, 0, 1 << 24), "COLL_CACHED_BYTES is from 0 to 16 MiB");
+_Static_assert(COLL__IN_RANGE(COLL_CACHED_CALLS, 1, 1024), "COLL_CACHED_CALLS is from 1 to 1024");
+_Static_assert(COLL__IN_RANGE(COLL_BINS, 4, 65536) && COLL__IS_POWER(COLL_BINS), "COLL_BINS is a power of two from 4 to 65536");
+_Static_assert(COLL__IN_RANGE(COLL_SHORT_BYTES, 64, 1 << 20) && COLL__IS_POWER(COLL_SHORT_BYTES),
+               "COLL_SHORT_BYTES is a power of two from 64 to 1 MiB");
+_Static_assert(COLL__IN_RANGE(COLL_COPY_BYTES, 64, COLL_SHORT_BYTES), "COLL_COPY_BYTES is from 64 to COLL_SHORT_BYTES");
+_Static_assert(COLL__IN_RANGE(COLL_CREDIT_BYTES, 1024, 1 << 30) && COLL__IS_POWER(COLL_CREDIT_BYTES),
+               "COLL_CREDIT_BYTES is a power of two from 1 KiB to 1 GiB");
+_Static_assert(COLL__IN_RANGE(COLL_RECORDS, 1, 65536), "COLL_RECORDS is from 1 to 65536");
+
+/* In the hello, beside COLL__LACKS: the sizes marked *, each by which power of two it is.  0: the usual ones. */
+#define COLL__OTHER(size, usual, least, shift) \
+    ((uint32_t)((__builtin_ctz(size) - (least)) ^ (__builtin_ctz(usual) - (least))) << (shift))
+#define COLL__OTHER_SIZES \
+    (COLL__OTHER(COLL_PACK_BYTES, 64 << 10, 6, 18) | COLL__OTHER(COLL_SHORT_BYTES, 64 << 10, 6, 22) \
+     | COLL__OTHER(COLL_CREDIT_BYTES, 1 << 20, 10, 26))
+#define COLL__OTHER_MASK 0x7ffc0000u
 
 /* ---- >>texts: bytes ---- */
 

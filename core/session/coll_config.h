@@ -158,7 +158,7 @@ static coll_status coll__settle_arithmetic(coll__settings *s)
 {
     char says[160];
 
-    s->arithmetic = coll__arithmetic() | COLL__LACKS;
+    s->arithmetic = coll__arithmetic() | COLL__LACKS | COLL__OTHER_SIZES;
     if (!(s->arithmetic & COLL__COMPILED)) return COLL_OK;
     coll__arithmetic_text(s->arithmetic & COLL__COMPILED, says, sizeof says);
     return coll__start_failed(COLL_ERR_UNSUPPORTED, "this copy of coll.h is compiled with flags that change the bits of results: "

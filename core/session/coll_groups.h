@@ -295,8 +295,7 @@ static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int co
 
 #endif
 
-/* A list of ranks of `comm`, each at most once and this one among them: gives our place, or a negative status and
- * its sentence. */
+/* A list of ranks of `comm`, each at most once and this one among them: gives our place, or a negative status. */
 static int coll__place_among(coll_comm *comm, const int *ranks, int count, int tag)
 {
     if (!ranks || count < 1 || tag < 0)

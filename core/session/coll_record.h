@@ -8,7 +8,7 @@
 
 #if !defined(COLL_NO_RECORDER)
 
-enum { COLL__RECORDS = 256, COLL__RECORD_NAME = 24, COLL__RECORDED_MOST = 1024 };
+enum { COLL__RECORD_NAME = 24, COLL__RECORDED_MOST = 1024 };
 
 typedef struct coll__record {
     uint64_t      number;                         /* counted from 1; 0: none yet                              */

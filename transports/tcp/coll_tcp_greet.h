@@ -344,6 +344,9 @@ static coll_status coll__greet_differ(coll__greet *g, const coll__identity *us)
                                   ? "this rank was compiled with %s, and it was not"
                                   : "it was compiled with %s, and this rank was not", parts[i].name);
     }
+    if ((g->hello.arithmetic ^ us->arithmetic) & COLL__OTHER_MASK)
+        return coll__greet_failed(g, COLL_ERR_PROTOCOL, "one of COLL_PACK_BYTES, COLL_SHORT_BYTES and COLL_CREDIT_BYTES was "
+                                  "set for it and not for this rank, or otherwise");
     coll__arithmetic_text(g->hello.arithmetic, theirs, sizeof theirs);
     coll__arithmetic_text(us->arithmetic, ours, sizeof ours);
     return coll__greet_failed(g, COLL_ERR_PROTOCOL, "its arithmetic %s, and here it %s (a part of it with -ffast-math?)", theirs,
