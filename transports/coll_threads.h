@@ -30,10 +30,14 @@
 
 #include "threads/coll_threads_hub.h"
 #include "threads/coll_threads_messages.h"
+COLL__FOR_SIZE
 #include "threads/coll_threads_group.h"
+COLL__FOR_SPEED
 #include "threads/coll_threads_kinds.h"
 #include "threads/coll_threads_turn.h"
+COLL__FOR_SIZE
 #include "threads/coll_threads_shrink.h"
+COLL__FOR_SPEED
 
 /* ---- >>progress ---- */
 

@@ -5,6 +5,8 @@
 
 #define COLL__REFUSE(...) coll__explain_error(comm, call, COLL_ERR_ARGUMENT, __VA_ARGS__)
 
+COLL__FOR_SIZE
+
 /* ---- >>numbers ---- */
 
 static coll_status coll__refuse_type(coll_comm *comm, const coll_call *call, coll_type type)
@@ -413,6 +415,8 @@ static coll_status coll__check_algorithm(coll_comm *comm, coll_call *call, const
     return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "no algorithm \"%.32s\" for this call; those of a %s are: %s",
                                call->algorithm, coll_kind_name(call->kind), known);
 }
+
+COLL__FOR_SPEED
 
 /* ---- >>the whole check ---- */
 

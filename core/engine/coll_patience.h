@@ -4,6 +4,8 @@
 
 enum { COLL__WARN_FIRST_MS = 10000, COLL__ASK_BEFORE_MS = 500, COLL__REPORT_AFTER_MS = 100, COLL__YIELDS_A_CLOCK = 4 };
 
+COLL__FOR_SIZE
+
 /* ---- >>what is said of those who are late ---- */
 
 /* "ranks 3, 5-7", and when that is most of them also whom it is not. */
@@ -59,6 +61,8 @@ static coll_status coll__late(coll_request *r, int64_t waited_ns, coll__lateness
                 session->rank);
     return coll__comm_fail(r->comm, &failure);
 }
+
+COLL__FOR_SPEED
 
 /* ---- >>waiting ---- */
 
