@@ -171,7 +171,9 @@ COLL__FOR_SIZE
 #include "core/engine/coll_hierarchy.h"
 COLL__FOR_SPEED
 #include "core/engine/coll_progress.h"
+COLL__FOR_SIZE
 #include "core/engine/coll_freed.h"
+COLL__FOR_SPEED
 #include "core/engine/coll_patience.h"
 COLL__FOR_SIZE
 #include "core/engine/coll_feedback.h"

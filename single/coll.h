@@ -3641,6 +3641,9 @@ enum { COLL__TIERS = 1 };
 #else
 #define COLL__IN_base __attribute__((optimize("Os")))
 #endif
+#define COLL__SHORT_base                          /* what is often called for a few elements: as the flags have it */
+#define COLL__SHORT_avx2 COLL__IN_avx2
+#define COLL__SHORT_avx512 COLL__IN_avx512
 #define COLL__TARGET_avx2 __attribute__((target("avx2,f16c")))
 #define COLL__TARGET_avx512 __attribute__((target("avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl")))
 #define COLL__IN_avx2 COLL__KERNEL COLL__TARGET_avx2
@@ -3652,6 +3655,7 @@ enum { COLL__TIERS = 1 };
 #else
 #define COLL__FREE_base COLL__FREE
 #define COLL__IN_base COLL__KERNEL
+#define COLL__SHORT_base COLL__KERNEL
 #define COLL__EACH_TIER(X, ...) X(base, __VA_ARGS__)
 #define COLL__EACH_WIDE(X, ...) X(base, __VA_ARGS__)
 #define COLL__PICK(name, tier) ((void)(tier), name##_base)
@@ -3689,12 +3693,19 @@ COLL__UNUSED static int coll__tier(void)
 
 /* A loop over elements.  In tiers of vectors gcc is given steps of `of` bytes of the shorter elements, a vector - or two, where a
  * loop has so little to do that its end shows - which it may not unroll before they are that; left to itself it writes three
- * loops more for what is left over.  That, the elements from `whole` on, is for REST, by the text of the base tier. */
+ * loops more for what is left over.  That, the elements from `whole` on, is for REST, by the text of the base tier; sums of a few
+ * elements, which calls repeat, go there at once. */
 #define COLL__EACH_SIMPLE(FREE, i, count, bytes, VECTORS, REST, ...)                              \
     FREE for (size_t i = 0; i < (count); i++) { __VA_ARGS__ }
 #define COLL__EACH_STEPPED(of, i, count, bytes, VECTORS, REST, ...)                               \
     do {                                                                                          \
-        const size_t step = (of) / (bytes), steps = 2 * step, whole = (count) / step * step;      \
+        const size_t step = (of) / (bytes), steps = 2 * step;                                     \
+        if ((VECTORS) > 1 && (count) < step) {                                                    \
+            const size_t whole = 0;                                                               \
+            REST;                                                                                 \
+            break;                                                                                \
+        }                                                                                         \
+        const size_t whole = (count) / step * step;                                               \
         const size_t twice = (VECTORS) > 1 ? (count) / steps * steps : 0;                         \
         for (size_t done = 0; done != twice; done += steps)                                       \
             COLL__FREE COLL__UNROLLED for (size_t k = 0; k < steps; k++) {                        \
@@ -5468,9 +5479,8 @@ COLL__UNUSED static coll__map *coll__mx_map(coll_type to, coll_type from, int ti
 /* to[i] = a[i] op b[i]; `to` may be exactly a or b, and may not otherwise overlap them. */
 typedef void coll__fold_fn(void *to, const void *a, const void *b, size_t count);
 
-#define COLL__FOLD_BY(tier, vectors, name, TO, FROM, VALUE)                                       \
-    COLL__IN_##tier static void name##_##tier(void *to, const void *from_a, const void *from_b,   \
-                                              size_t count)                                       \
+#define COLL__FOLD_AT(LEVEL, tier, vectors, name, TO, FROM, VALUE)                                \
+    LEVEL static void name##_##tier(void *to, const void *from_a, const void *from_b, size_t count) \
     {                                                                                             \
         TO *out = to;                                                                             \
         const FROM *left = from_a, *right = from_b;                                               \
@@ -5478,8 +5488,9 @@ typedef void coll__fold_fn(void *to, const void *a, const void *b, size_t count)
                              name##_base(out + whole, left + whole, right + whole, count - whole), \
                              const FROM a = left[i]; const FROM b = right[i]; out[i] = VALUE;);   \
     }
+#define COLL__FOLD_BY(tier, ...) COLL__FOLD_AT(COLL__IN_##tier, tier, __VA_ARGS__)
 #define COLL__FOLD_IN(tier, ...) COLL__FOLD_BY(tier, 1, __VA_ARGS__)
-#define COLL__SUM_IN(tier, ...) COLL__FOLD_BY(tier, 2, __VA_ARGS__)
+#define COLL__SUM_IN(tier, ...) COLL__FOLD_AT(COLL__SHORT_##tier, tier, 2, __VA_ARGS__)
 #define COLL__FOLD(...) COLL__EACH_TIER(COLL__FOLD_IN, __VA_ARGS__)
 
 /* The same to two places at once, which saves reading back what was just written.  Only sums have it. */
@@ -6930,6 +6941,8 @@ COLL__UNUSED static inline void coll__combine(const coll__codec *codec, const co
     else coll__combine_blocks(codec, &in_memory);
 }
 
+COLL__FOR_SIZE
+
 COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count, coll_type type, coll_op op)
 {
     const coll__source sources[2] = { { in, COLL__AS_USER, 0 }, { inout, COLL__AS_USER, 1 } };
@@ -6949,6 +6962,8 @@ COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count
     free(scratch);
     return COLL_OK;
 }
+
+COLL__FOR_SPEED
 
 #endif /* COLL_KERNELS_H */
 /* ---- core/algorithms/coll_round.h ---- */
@@ -15681,6 +15696,8 @@ static int coll__late_ranks(const coll_request *r, unsigned char *is_late)
 }
 
 #endif /* COLL_PROGRESS_H */
+/* ---- coll_impl.h, continued ---- */
+COLL__FOR_SIZE
 /* ---- core/engine/coll_freed.h ---- */
 /* coll_freed.h - a rank that has freed a communicator does nothing in it any more: what others still want of it there will never
  * come, and is an error.
@@ -15795,6 +15812,8 @@ static void coll__test_freed(coll_request *r)
 }
 
 #endif /* COLL_FREED_H */
+/* ---- coll_impl.h, continued ---- */
+COLL__FOR_SPEED
 /* ---- core/engine/coll_patience.h ---- */
 /* coll_patience.h - the one loop that waits: it spins, yields, sleeps, and now and then asks why it still has to. */
 #ifndef COLL_PATIENCE_H
@@ -21101,6 +21120,8 @@ static bool coll__threads_has_freed(void *context, int peer, uint64_t number)
     return has_freed;
 }
 
+COLL__FOR_SIZE
+
 /* ---- >>open, close ---- */
 
 static void coll__hub_free(coll__hub *hub)
@@ -21269,6 +21290,8 @@ static coll_status coll__threads_open(const coll__settings *s, int count, coll__
 static const coll__transport_row coll__threads_row = {
     .name = "threads", .traits = COLL__OPENS_ALL, .open = coll__threads_open
 };
+
+COLL__FOR_SPEED
 
 #else
 

@@ -117,6 +117,8 @@ static bool coll__threads_has_freed(void *context, int peer, uint64_t number)
     return has_freed;
 }
 
+COLL__FOR_SIZE
+
 /* ---- >>open, close ---- */
 
 static void coll__hub_free(coll__hub *hub)
@@ -285,6 +287,8 @@ static coll_status coll__threads_open(const coll__settings *s, int count, coll__
 static const coll__transport_row coll__threads_row = {
     .name = "threads", .traits = COLL__OPENS_ALL, .open = coll__threads_open
 };
+
+COLL__FOR_SPEED
 
 #else
 

@@ -21,9 +21,8 @@
 /* to[i] = a[i] op b[i]; `to` may be exactly a or b, and may not otherwise overlap them. */
 typedef void coll__fold_fn(void *to, const void *a, const void *b, size_t count);
 
-#define COLL__FOLD_BY(tier, vectors, name, TO, FROM, VALUE)                                       \
-    COLL__IN_##tier static void name##_##tier(void *to, const void *from_a, const void *from_b,   \
-                                              size_t count)                                       \
+#define COLL__FOLD_AT(LEVEL, tier, vectors, name, TO, FROM, VALUE)                                \
+    LEVEL static void name##_##tier(void *to, const void *from_a, const void *from_b, size_t count) \
     {                                                                                             \
         TO *out = to;                                                                             \
         const FROM *left = from_a, *right = from_b;                                               \
@@ -31,8 +30,9 @@ typedef void coll__fold_fn(void *to, const void *a, const void *b, size_t count)
                              name##_base(out + whole, left + whole, right + whole, count - whole), \
                              const FROM a = left[i]; const FROM b = right[i]; out[i] = VALUE;);   \
     }
+#define COLL__FOLD_BY(tier, ...) COLL__FOLD_AT(COLL__IN_##tier, tier, __VA_ARGS__)
 #define COLL__FOLD_IN(tier, ...) COLL__FOLD_BY(tier, 1, __VA_ARGS__)
-#define COLL__SUM_IN(tier, ...) COLL__FOLD_BY(tier, 2, __VA_ARGS__)
+#define COLL__SUM_IN(tier, ...) COLL__FOLD_AT(COLL__SHORT_##tier, tier, 2, __VA_ARGS__)
 #define COLL__FOLD(...) COLL__EACH_TIER(COLL__FOLD_IN, __VA_ARGS__)
 
 /* The same to two places at once, which saves reading back what was just written.  Only sums have it. */

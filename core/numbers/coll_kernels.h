@@ -364,6 +364,8 @@ COLL__UNUSED static inline void coll__combine(const coll__codec *codec, const co
     else coll__combine_blocks(codec, &in_memory);
 }
 
+COLL__FOR_SIZE
+
 COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count, coll_type type, coll_op op)
 {
     const coll__source sources[2] = { { in, COLL__AS_USER, 0 }, { inout, COLL__AS_USER, 1 } };
@@ -383,5 +385,7 @@ COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count
     free(scratch);
     return COLL_OK;
 }
+
+COLL__FOR_SPEED
 
 #endif /* COLL_KERNELS_H */

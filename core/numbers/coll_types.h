@@ -239,6 +239,9 @@ enum { COLL__TIERS = 1 };
 #else
 #define COLL__IN_base __attribute__((optimize("Os")))
 #endif
+#define COLL__SHORT_base                          /* what is often called for a few elements: as the flags have it */
+#define COLL__SHORT_avx2 COLL__IN_avx2
+#define COLL__SHORT_avx512 COLL__IN_avx512
 #define COLL__TARGET_avx2 __attribute__((target("avx2,f16c")))
 #define COLL__TARGET_avx512 __attribute__((target("avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl")))
 #define COLL__IN_avx2 COLL__KERNEL COLL__TARGET_avx2
@@ -250,6 +253,7 @@ enum { COLL__TIERS = 1 };
 #else
 #define COLL__FREE_base COLL__FREE
 #define COLL__IN_base COLL__KERNEL
+#define COLL__SHORT_base COLL__KERNEL
 #define COLL__EACH_TIER(X, ...) X(base, __VA_ARGS__)
 #define COLL__EACH_WIDE(X, ...) X(base, __VA_ARGS__)
 #define COLL__PICK(name, tier) ((void)(tier), name##_base)
@@ -287,12 +291,19 @@ COLL__UNUSED static int coll__tier(void)
 
 /* A loop over elements.  In tiers of vectors gcc is given steps of `of` bytes of the shorter elements, a vector - or two, where a
  * loop has so little to do that its end shows - which it may not unroll before they are that; left to itself it writes three
- * loops more for what is left over.  That, the elements from `whole` on, is for REST, by the text of the base tier. */
+ * loops more for what is left over.  That, the elements from `whole` on, is for REST, by the text of the base tier; sums of a few
+ * elements, which calls repeat, go there at once. */
 #define COLL__EACH_SIMPLE(FREE, i, count, bytes, VECTORS, REST, ...)                              \
     FREE for (size_t i = 0; i < (count); i++) { __VA_ARGS__ }
 #define COLL__EACH_STEPPED(of, i, count, bytes, VECTORS, REST, ...)                               \
     do {                                                                                          \
-        const size_t step = (of) / (bytes), steps = 2 * step, whole = (count) / step * step;      \
+        const size_t step = (of) / (bytes), steps = 2 * step;                                     \
+        if ((VECTORS) > 1 && (count) < step) {                                                    \
+            const size_t whole = 0;                                                               \
+            REST;                                                                                 \
+            break;                                                                                \
+        }                                                                                         \
+        const size_t whole = (count) / step * step;                                               \
         const size_t twice = (VECTORS) > 1 ? (count) / steps * steps : 0;                         \
         for (size_t done = 0; done != twice; done += steps)                                       \
             COLL__FREE COLL__UNROLLED for (size_t k = 0; k < steps; k++) {                        \
