@@ -11,6 +11,7 @@
  *     coll_system.h                 what is asked of the system: by Linux's own calls, or by those of POSIX (COLL_PORTABLE);
  *                                   in its place coll_bare.h, where there is none (COLL_NO_OS)
  *     coll_base.h                   arithmetic, processors, time, numbers as bytes, memory
+ *     coll_cpu.h                    what this processor has of instructions
  *     coll_text.h                   sentences: texts, log lines, asserts, the record of a failure
  *     coll_arena.h                  an allocator of one block of the program's memory
  *     coll_environment.h            environment variables as texts and numbers
@@ -114,6 +115,7 @@
 
 #include "core/base/coll_sizes.h"
 #include "core/base/coll_base.h"
+#include "core/base/coll_cpu.h"
 #include "core/base/coll_text.h"
 #include "core/base/coll_arena.h"
 #include "core/base/coll_environment.h"
@@ -178,7 +180,9 @@ COLL__FOR_SIZE
 #include "core/engine/coll_hierarchy.h"
 COLL__FOR_SPEED
 #include "core/engine/coll_progress.h"
+COLL__FOR_SIZE
 #include "core/engine/coll_freed.h"
+COLL__FOR_SPEED
 #include "core/engine/coll_patience.h"
 COLL__FOR_SIZE
 #include "core/engine/coll_feedback.h"

@@ -2061,6 +2061,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_system.h                 what is asked of the system: by Linux's own calls, or by those of POSIX (COLL_PORTABLE);
  *                                   in its place coll_bare.h, where there is none (COLL_NO_OS)
  *     coll_base.h                   arithmetic, processors, time, numbers as bytes, memory
+ *     coll_cpu.h                    what this processor has of instructions
  *     coll_text.h                   sentences: texts, log lines, asserts, the record of a failure
  *     coll_arena.h                  an allocator of one block of the program's memory
  *     coll_environment.h            environment variables as texts and numbers
@@ -3196,6 +3197,57 @@ static COLL__UNUSED void *coll__allocate(const coll_allocator *memory, size_t le
 #endif
 
 #endif /* COLL_BASE_H */
+/* ---- core/base/coll_cpu.h ---- */
+/* coll_cpu.h - what this processor has of the instructions that some functions are compiled for.
+ *
+ * The compilers' runtimes know that, too, and much more: several kilobytes in every program.  cpuid itself may cost microseconds
+ * on a virtual machine, so it is asked once, and the answer kept. */
+#ifndef COLL_CPU_H
+#define COLL_CPU_H
+
+
+enum {
+    COLL__CPU_SSE42 = 1, COLL__CPU_AVX2 = 2,      /* with f16c */
+    COLL__CPU_AVX512 = 4,                         /* f, bw, dq, vl and vbmi: without the last, 512 bits lower the clock */
+    COLL__CPU_AVX512BF16 = 8, COLL__CPU_ASKED = 16
+};
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+static __attribute__((cold, noinline, unused)) unsigned coll__cpu_ask(void)
+{
+    const unsigned avx2 = 1u << 5, wide = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31, vbmi = 1u << 1, bf16 = 1u << 5;
+    unsigned most, last, a, b, c, d, has = COLL__CPU_ASKED, kept = 0, above;
+
+    __cpuid(0, most, b, c, d);
+    __cpuid(1, a, b, c, d);
+    if (c & 1u << 20) has |= COLL__CPU_SSE42;
+    if (!(c & 1u << 27) || !(c & 1u << 29) || most < 7) return has;       /* osxsave, f16c */
+    __asm__("xgetbv" : "=a"(kept), "=d"(above) : "c"(0));                 /* what the system keeps of registers */
+    __cpuid_count(7, 0, last, b, c, d);
+    if ((kept & 0x06) != 0x06 || !(b & avx2)) return has;
+    has |= COLL__CPU_AVX2;
+    if ((kept & 0xe6) != 0xe6 || (b & wide) != wide || !(c & vbmi)) return has;
+    has |= COLL__CPU_AVX512;
+    if (last < 1) return has;
+    __cpuid_count(7, 1, a, b, c, d);
+    return a & bf16 ? has | COLL__CPU_AVX512BF16 : has;
+}
+#else
+static COLL__UNUSED unsigned coll__cpu_ask(void) { return COLL__CPU_ASKED; }
+#endif
+
+static COLL__UNUSED unsigned coll__cpu(void)
+{
+    static unsigned known;                        /* the same for all threads, whichever asks first */
+    unsigned has = __atomic_load_n(&known, __ATOMIC_RELAXED);
+
+    if (!has) __atomic_store_n(&known, has = coll__cpu_ask(), __ATOMIC_RELAXED);
+    return has;
+}
+
+#endif /* COLL_CPU_H */
 /* ---- core/base/coll_text.h ---- */
 /* coll_text.h - sentences: texts with bounds, lines of the log, asserts, the record of a failure.
  *
@@ -3982,7 +4034,7 @@ typedef coll__int128 coll__raw_i128;
 #elif !defined(COLL__ONE_TIER)
 #define COLL__KERNEL __attribute__((optimize("O3", "no-trapping-math")))
 #define COLL__FREE _Pragma("GCC ivdep")
-#define COLL__UNROLLED _Pragma("GCC unroll 2")    /* half the time of a fold in the first cache; clang does it unasked */
+#define COLL__UNROLLED _Pragma("GCC unroll 2")      /* half the time of a sum in the first cache; clang does it unasked */
 #define COLL__ROLLED _Pragma("GCC unroll 1")
 #else
 #define COLL__KERNEL
@@ -3997,6 +4049,13 @@ typedef coll__int128 coll__raw_i128;
 #endif
 
 #define COLL__INLINE static inline __attribute__((always_inline, unused))
+
+/* A kernel with a parameter in the place of a text for each of its values: the compiler may not make them of it again. */
+#if defined(__clang__)
+#define COLL__ONE_TEXT __attribute__((noinline, unused))
+#else
+#define COLL__ONE_TEXT __attribute__((noinline, noclone, unused))
+#endif
 
 /* Tiers are numbered so that a machine which has one has all below it.  A kernel exists in the tiers in which it gains
  * something; the others take it from the next lower one that has it.  Most exist in the two of COLL__EACH_TIER; what reads
@@ -4023,6 +4082,9 @@ enum { COLL__TIERS = 1 };
 #else
 #define COLL__IN_base __attribute__((optimize("Os")))
 #endif
+#define COLL__SHORT_base                          /* what is often called for a few elements: as the flags have it */
+#define COLL__SHORT_avx2 COLL__IN_avx2
+#define COLL__SHORT_avx512 COLL__IN_avx512
 #define COLL__TARGET_avx2 __attribute__((target("avx2,f16c")))
 #define COLL__TARGET_avx512 __attribute__((target("avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl")))
 #define COLL__IN_avx2 COLL__KERNEL COLL__TARGET_avx2
@@ -4034,6 +4096,7 @@ enum { COLL__TIERS = 1 };
 #else
 #define COLL__FREE_base COLL__FREE
 #define COLL__IN_base COLL__KERNEL
+#define COLL__SHORT_base COLL__KERNEL
 #define COLL__EACH_TIER(X, ...) X(base, __VA_ARGS__)
 #define COLL__EACH_WIDE(X, ...) X(base, __VA_ARGS__)
 #define COLL__PICK(name, tier) ((void)(tier), name##_base)
@@ -4056,47 +4119,46 @@ enum { COLL__TIERS = 1 };
 #define COLL__HAS_AVX512BF16 0
 #endif
 
-/* The best tier of this machine, asked when a codec is made, never in a loop.  It reads what the compiler's runtime found at
- * start-up, for a cpuid of our own may cost microseconds on a virtual machine.  Older compilers cannot be asked about f16c, but
- * no processor has avx2 without it.  Processors that have avx512 without vbmi lower their clock for vectors of 512 bits, and so
- * do not count. */
+/* The best tier of this machine, asked when a codec is made, never in a loop. */
 COLL__UNUSED static int coll__tier(void)
 {
 #if COLL__HAS_TIERS
-    __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2")) return COLL__TIER_BASE;
-#if !defined(__clang__) && __GNUC__ >= 11
-    if (!__builtin_cpu_supports("f16c")) return COLL__TIER_BASE;
-#endif
-    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512dq")
-        || !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512vbmi")) return COLL__TIER_AVX2;
-#if COLL__HAS_AVX512BF16
-    if (__builtin_cpu_supports("avx512bf16")) return COLL__TIER_AVX512BF16;
-#endif
-    return COLL__TIER_AVX512;
+    const unsigned has = coll__cpu();
+
+    return !(has & COLL__CPU_AVX2) ? COLL__TIER_BASE : !(has & COLL__CPU_AVX512) ? COLL__TIER_AVX2
+         : COLL__HAS_AVX512BF16 && (has & COLL__CPU_AVX512BF16) ? COLL__TIER_AVX512BF16 : COLL__TIER_AVX512;
 #else
     return COLL__TIER_BASE;
 #endif
 }
 
-/* A loop over elements.  gcc is given steps of `of` bytes of the shorter elements, a vector, which it may not unroll before
- * they are one, and the rest one by one: left to itself it writes three loops more for what is left over. */
-#define COLL__EACH_SIMPLE(FREE, i, count, bytes, AHEAD, ...)                                      \
+/* A loop over elements.  In tiers of vectors gcc is given steps of `of` bytes of the shorter elements, a vector - or two, where a
+ * loop has so little to do that its end shows - which it may not unroll before they are that; left to itself it writes three
+ * loops more for what is left over.  That, the elements from `whole` on, is for REST, by the text of the base tier; sums of a few
+ * elements, which calls repeat, go there at once. */
+#define COLL__EACH_SIMPLE(FREE, i, count, bytes, VECTORS, REST, ...)                              \
     FREE for (size_t i = 0; i < (count); i++) { __VA_ARGS__ }
-#define COLL__EACH_STEPPED(of, i, count, bytes, AHEAD, ...)                                       \
+#define COLL__EACH_STEPPED(of, i, count, bytes, VECTORS, REST, ...)                               \
     do {                                                                                          \
-        const size_t step = (of) / (bytes), whole = (count) - (count) % step;                     \
-        size_t done = 0;                                                                          \
-        AHEAD for (; done < whole; done += step)                                                  \
+        const size_t step = (of) / (bytes), steps = 2 * step;                                     \
+        if ((VECTORS) > 1 && (count) < step) {                                                    \
+            const size_t whole = 0;                                                               \
+            REST;                                                                                 \
+            break;                                                                                \
+        }                                                                                         \
+        const size_t whole = (count) / step * step;                                               \
+        const size_t twice = (VECTORS) > 1 ? (count) / steps * steps : 0;                         \
+        for (size_t done = 0; done != twice; done += steps)                                       \
+            COLL__FREE COLL__UNROLLED for (size_t k = 0; k < steps; k++) {                        \
+                const size_t i = done + k;                                                        \
+                __VA_ARGS__                                                                       \
+            }                                                                                     \
+        for (size_t done = twice; done != whole; done += step)                                    \
             COLL__FREE COLL__ROLLED for (size_t k = 0; k < step; k++) {                           \
                 const size_t i = done + k;                                                        \
                 __VA_ARGS__                                                                       \
             }                                                                                     \
-        for (; done < (count); done++) {                                                          \
-            const size_t i = done;                                                                \
-            __asm__ volatile("");                                                                 \
-            __VA_ARGS__                                                                           \
-        }                                                                                         \
+        if (whole != (count)) REST;                                                               \
     } while (0)
 
 #define COLL__SHORTER(A, B) (sizeof(A) < sizeof(B) ? sizeof(A) : sizeof(B))
@@ -4110,6 +4172,14 @@ COLL__UNUSED static int coll__tier(void)
 #endif
 #define COLL__EACH_IN_base(...) COLL__EACH_SIMPLE(COLL__FREE_base, __VA_ARGS__)
 
+/* The same where the elements make one number: a step of many vectors, for its end takes long. */
+#if COLL__HAS_TIERS && !defined(__clang__)
+#define COLL__LONG_IN_avx2(...) COLL__EACH_STEPPED(1024, __VA_ARGS__)
+#else
+#define COLL__LONG_IN_avx2(...) COLL__EACH_SIMPLE(, __VA_ARGS__)
+#endif
+#define COLL__LONG_IN_base(...) COLL__EACH_SIMPLE(, __VA_ARGS__)
+
 /* A map makes one element of `to` from one element of `from`.  Both may be the same memory if the
  * elements have the same length; otherwise they may not overlap. */
 typedef void coll__map(void *to, const void *from, size_t count);
@@ -4120,7 +4190,8 @@ typedef void coll__map(void *to, const void *from, size_t count);
     {                                                                                             \
         TO *out = to;                                                                             \
         const FROM *in = from;                                                                    \
-        COLL__EACH_IN_##tier(i, count, COLL__SHORTER(TO, FROM), , const FROM x = in[i]; out[i] = VALUE;); \
+        COLL__EACH_IN_##tier(i, count, COLL__SHORTER(TO, FROM), 1, name##_base(out + whole, in + whole, count - whole), \
+                             const FROM x = in[i]; out[i] = VALUE;);                              \
     }
 #define COLL__MAP(name, TO, FROM, VALUE) COLL__EACH_TIER(COLL__MAP_IN, name, TO, FROM, VALUE)
 
@@ -4824,62 +4895,48 @@ COLL__PUT_HALVES(coll__put_bf16_base, coll__four_to_bf16)
 
 /* ---- >>maps: groups over whole buffers ---- */
 
-/* GROUP makes a group of what is `at`, PUT writes it.  The last few elements go through memory of the right length, by the same
- * text. */
+/* The last few elements, of four bytes at most, go through memory of the right length, by the same kernel. */
+COLL__ONE_TEXT static void coll__map_rest(coll__map *map, void *to, size_t size, const void *from, size_t from_size, size_t count)
+{
+    unsigned char last[64] = { 0 }, done[64];
+
+    memcpy(last, from, count * from_size);
+    map(done, last, 16);
+    memcpy(to, done, count * size);
+}
+
+COLL__ONE_TEXT static void coll__fold_rest(void (*fold)(void *, const void *, const void *, size_t), void *to, size_t size,
+                                           const void *a, size_t a_size, const void *b, size_t b_size, size_t count)
+{
+    unsigned char last[2][64] = { { 0 } }, done[64];
+
+    memcpy(last[0], a, count * a_size);
+    memcpy(last[1], b, count * b_size);
+    fold(done, last[0], last[1], 16);
+    memcpy(to, done, count * size);
+}
+
+/* GROUP makes a group of what is `at`, PUT writes it. */
 #define COLL__GROUP_MAP_IN(tier, name, PUT, TO, FROM, GROUP)                                                          \
     COLL__UNUSED COLL__IN_##tier static void name(void *to, const void *from, size_t count)                           \
     {                                                                                                                 \
-        unsigned char last[16 * sizeof(FROM)] = { 0 }, done[16 * sizeof(TO)];                                         \
         const unsigned char *at = from;                                                                               \
-        unsigned char *out = to, *end = NULL;                                                                         \
-        size_t rest = 0;                                                                                              \
-        for (;;) {                                                                                                    \
-            for (; count >= 16; count -= 16, at += 16 * sizeof(FROM), out += 16 * sizeof(TO)) PUT(out, GROUP);        \
-            if (!count) break;                                                                                        \
-            memcpy(last, at, count * sizeof(FROM));                                                                   \
-            rest = count, end = out, at = last, out = done, count = 16;                                               \
-        }                                                                                                             \
-        if (rest) memcpy(end, done, rest * sizeof(TO));                                                               \
+        unsigned char *out = to;                                                                                      \
+        for (; count >= 16; count -= 16, at += 16 * sizeof(FROM), out += 16 * sizeof(TO)) PUT(out, GROUP);            \
+        if (count) coll__map_rest(name, out, sizeof(TO), at, sizeof(FROM), count);                                    \
     }
 
-/* Elements added to floats that are there. */
-#define COLL__GROUP_ONTO_IN(tier, name, FROM, GET)                                                                    \
-    COLL__IN_##tier static void name(void *to, const void *sums, const void *from, size_t count)                      \
-    {                                                                                                                 \
-        unsigned char last[16 * sizeof(FROM)] = { 0 }, done[64] = { 0 };                                              \
-        const unsigned char *sum = sums, *at = from;                                                                  \
-        unsigned char *out = to, *end = NULL;                                                                         \
-        size_t rest = 0;                                                                                              \
-        for (;;) {                                                                                                    \
-            for (; count >= 16; count -= 16, sum += 64, at += 16 * sizeof(FROM), out += 64)                           \
-                coll__put_f32_##tier(out, coll__plus_##tier(coll__get_f32_##tier(sum), GET(at)));                     \
-            if (!count) break;                                                                                        \
-            memcpy(done, sum, count * 4);                                                                             \
-            memcpy(last, at, count * sizeof(FROM));                                                                   \
-            rest = count, end = out, sum = done, at = last, out = done, count = 16;                                   \
-        }                                                                                                             \
-        if (rest) memcpy(end, done, rest * 4);                                                                        \
-    }
-
-/* The same of two sources, added. */
-#define COLL__GROUP_SUM_IN(tier, name, PUT, TO, FROM, GET)                                                            \
+/* A of the one source, added to B of the other. */
+#define COLL__GROUP_SUM_IN(tier, name, PUT, TO, A, GET_A, B, GET_B)                                                   \
     COLL__UNUSED COLL__IN_##tier static void name(void *to, const void *a, const void *b, size_t count)               \
     {                                                                                                                 \
-        unsigned char last[2][16 * sizeof(FROM)] = { { 0 } }, done[16 * sizeof(TO)];                                  \
         const unsigned char *left = a, *right = b;                                                                    \
-        unsigned char *out = to, *end = NULL;                                                                         \
-        size_t rest = 0;                                                                                              \
-        for (;;) {                                                                                                    \
-            for (; count >= 16; count -= 16) {                                                                        \
-                PUT(out, coll__plus_##tier(GET(left), GET(right)));                                                   \
-                left += 16 * sizeof(FROM), right += 16 * sizeof(FROM), out += 16 * sizeof(TO);                        \
-            }                                                                                                         \
-            if (!count) break;                                                                                        \
-            memcpy(last[0], left, count * sizeof(FROM));                                                              \
-            memcpy(last[1], right, count * sizeof(FROM));                                                             \
-            rest = count, end = out, left = last[0], right = last[1], out = done, count = 16;                         \
+        unsigned char *out = to;                                                                                      \
+        for (; count >= 16; count -= 16) {                                                                            \
+            PUT(out, coll__plus_##tier(GET_A(left), GET_B(right)));                                                   \
+            left += 16 * sizeof(A), right += 16 * sizeof(B), out += 16 * sizeof(TO);                                  \
         }                                                                                                             \
-        if (rest) memcpy(end, done, rest * sizeof(TO));                                                               \
+        if (count) coll__fold_rest(name, out, sizeof(TO), left, sizeof(A), right, sizeof(B), count);                  \
     }
 
 #if COLL__HAS_TIERS && !defined(__clang__)
@@ -4914,7 +4971,7 @@ COLL__PUT_HALVES(coll__put_bf16_base, coll__four_to_bf16)
 #define COLL__TO_F32(X, from, in)    X(from, f32, f32, in, coll__canon32(COLL__WIDE_##from(x)))
 #define COLL__TO_F64(X, from, in)    X(from, f64, f64, in, coll__canon64((double)COLL__WIDE_##from(x)))
 
-/* Those of 8 and of 16 bits with f32, those among them, and those that know 64 bits. */
+/* Those of 8 and of 16 bits with f32, those among 16 bits, and those that know 64. */
 #define COLL__CONVERSIONS_8(X)                                                                      \
     COLL__TO_F32(X, f8e4m3, u8)    COLL__TO_F32(X, f8e5m2, u8)                                      \
     COLL__TO_F8E4M3(X, f32, f32)   COLL__TO_F8E5M2(X, f32, f32)
@@ -4923,28 +4980,23 @@ COLL__PUT_HALVES(coll__put_bf16_base, coll__four_to_bf16)
     COLL__TO_F16(X, f32, f32)      COLL__TO_BF16(X, f32, f32)
 #define COLL__CONVERSIONS_AMONG_16(X)                                                               \
     COLL__TO_BF16(X, f16, u16)     COLL__TO_F16(X, bf16, u16)     COLL__TO_F32(X, f32, f32)
-#define COLL__CONVERSIONS_AMONG_8(X)                                                                \
-    COLL__TO_F8E5M2(X, f8e4m3, u8) COLL__TO_F16(X, f8e4m3, u8)    COLL__TO_BF16(X, f8e4m3, u8)      \
-    COLL__TO_F8E4M3(X, f8e5m2, u8) COLL__TO_F16(X, f8e5m2, u8)    COLL__TO_BF16(X, f8e5m2, u8)      \
-    COLL__TO_F8E4M3(X, f16, u16)   COLL__TO_F8E5M2(X, f16, u16)                                     \
-    COLL__TO_F8E4M3(X, bf16, u16)  COLL__TO_F8E5M2(X, bf16, u16)
 #define COLL__CONVERSIONS_64(X)                                                                     \
     X(f64, f64, f64, f64, coll__canon64(x)) COLL__CONVERSIONS_OF_F64(X)
-/* By way of f32: into f64, and out of it. */
-#define COLL__CONVERSIONS_INTO_F64(X)                                                               \
+/* By way of f32: from and to 8 bits, into f64, and out of it. */
+#define COLL__CONVERSIONS_THROUGH_F32(X)                                                            \
+    X(f8e4m3, f8e5m2, u8, u8, 0)   X(f8e4m3, f16, u16, u8, 0)     X(f8e4m3, bf16, u16, u8, 0)       \
+    X(f8e5m2, f8e4m3, u8, u8, 0)   X(f8e5m2, f16, u16, u8, 0)     X(f8e5m2, bf16, u16, u8, 0)       \
+    X(f16, f8e4m3, u8, u16, 0)     X(f16, f8e5m2, u8, u16, 0)                                       \
+    X(bf16, f8e4m3, u8, u16, 0)    X(bf16, f8e5m2, u8, u16, 0)                                      \
     X(f8e4m3, f64, f64, u8, 0)     X(f8e5m2, f64, f64, u8, 0)                                       \
     X(f16, f64, f64, u16, 0)       X(bf16, f64, f64, u16, 0)
 #define COLL__CONVERSIONS_OUT_OF_F64(X)                                                             \
     X(f64, f8e4m3, u8, f64, 0)     X(f64, f8e5m2, u8, f64, 0)                                       \
     X(f64, f16, u16, f64, 0)       X(f64, bf16, u16, f64, 0)
-#define COLL__CONVERSIONS_BY_F32(X) COLL__CONVERSIONS_INTO_F64(X) COLL__CONVERSIONS_OUT_OF_F64(X)
+#define COLL__CONVERSIONS_BY_F32(X) COLL__CONVERSIONS_THROUGH_F32(X) COLL__CONVERSIONS_OUT_OF_F64(X)
 #define COLL__CONVERSIONS_OF_F64(X)                                                                 \
     COLL__TO_F64(X, f32, f32)                                                                       \
     X(f64, f32, f32, f64, coll__canon32((float)x))
-
-#define COLL__CONVERSIONS(X)                                                                        \
-    COLL__CONVERSIONS_8(X) COLL__CONVERSIONS_16(X) COLL__CONVERSIONS_AMONG_8(X)                     \
-    COLL__CONVERSIONS_AMONG_16(X) COLL__CONVERSIONS_64(X) COLL__CONVERSIONS_BY_F32(X)
 
 /* Text of one element, and groups of sixteen, in a tier. */
 #define COLL__ONE_base(from, to, out, in, VALUE)                                                    \
@@ -4961,7 +5013,6 @@ COLL__PUT_HALVES(coll__put_bf16_base, coll__four_to_bf16)
 #define COLL__SIXTEEN_avx512(from, to, out, in, VALUE) COLL__GROUP_OF(avx512, from, to, out, in)
 
 COLL__CONVERSIONS_8(COLL__ONE_base)
-COLL__CONVERSIONS_AMONG_8(COLL__ONE_base)
 COLL__CONVERSIONS_64(COLL__ONE_base)
 #if defined(__aarch64__)
 COLL__CONVERSIONS_16(COLL__SIXTEEN_base)
@@ -4974,7 +5025,6 @@ COLL__CONVERSIONS_AMONG_16(COLL__ONE_base)
 #if COLL__HAS_TIERS
 COLL__CONVERSIONS_8(COLL__SIXTEEN_avx2)
 COLL__CONVERSIONS_16(COLL__SIXTEEN_avx2)
-COLL__CONVERSIONS_AMONG_8(COLL__SIXTEEN_avx2)
 COLL__CONVERSIONS_AMONG_16(COLL__SIXTEEN_avx2)
 COLL__CONVERSIONS_64(COLL__ONE_avx2)
 COLL__CONVERSIONS_8(COLL__SIXTEEN_avx512)
@@ -4986,51 +5036,48 @@ COLL__GROUP_MAP_IN(avx512, coll__f32_to_bf16_avx512bf16, coll__put_bf16_avx512bf
 #endif
 #endif
 
-/* Doubles, block by block: to floats that are rounded to odd, and from there with the kernel of the same tier; and back. */
+/* ---- >>blocks: by way of floats, a block at a time ---- */
+
+/* `bytes`: of 32 elements, for a group of numbers that share a power of two has one more (coll_mx.h). */
 enum { COLL__BY_F32_MOST = 512 };
 
-#define COLL__ODD_IN(tier, ...)                                                                     \
-    COLL__IN_##tier static void coll__odd_floats_##tier(float *to, const void *from, size_t count)  \
-    {                                                                                               \
-        const coll__raw_f64 *in = from;                                                             \
-        COLL__EACH_IN_##tier(i, count, 4, , to[i] = coll__odd_f32(in[i]););          \
-    }
-COLL__EACH_TIER(COLL__ODD_IN, 0)
-
-/* Both halves of the way take as many elements as there is room for. */
-static COLL__UNUSED void coll__convert_by(void *to, size_t to_size, coll__map *second, const void *from, size_t from_size,
-                                          coll__map *first, void (*odd)(float *to, const void *from, size_t count), size_t count)
+static COLL__UNUSED void coll__convert_by(void *to, size_t to_bytes, coll__map *second, const void *from, size_t bytes,
+                                          coll__map *first, size_t count)
 {
     unsigned char *out = to;
     const unsigned char *in = from;
 
-    for (size_t n; count > 0; count -= n, in += n * from_size, out += n * to_size) {
+    for (size_t n; count > 0; count -= n, in += n / 32 * bytes, out += n / 32 * to_bytes) {
         float block[COLL__BY_F32_MOST];
         n = count < COLL__BY_F32_MOST ? count : COLL__BY_F32_MOST;
-        if (odd) odd(block, in, n);
-        else first(block, in, n);
+        first(block, in, n);
         second(out, block, n);
     }
 }
 
+/* To floats, of doubles those that are rounded to odd, and from there with the kernel of the same tier. */
+COLL__MAP(coll__odd_floats, coll__raw_f32, coll__raw_f64, coll__odd_f32(x))
+
 #define COLL__OUT_OF_F64_IN(tier, to, out)                                                          \
     static void coll__f64_to_##to##_##tier(void *dst, const void *src, size_t count)                \
     {                                                                                               \
-        coll__convert_by(dst, sizeof(coll__raw_##out), coll__f32_to_##to##_##tier, src, 8, NULL,    \
+        coll__convert_by(dst, 32 * sizeof(coll__raw_##out), coll__f32_to_##to##_##tier, src, 32 * 8, \
                          coll__odd_floats_##tier, count);                                           \
     }
-#define COLL__INTO_F64_IN(tier, from, in)                                                           \
-    static void coll__##from##_to_f64_##tier(void *dst, const void *src, size_t count)              \
+#define COLL__THROUGH_F32_IN(tier, from, to, out, in)                                                \
+    static void coll__##from##_to_##to##_##tier(void *dst, const void *src, size_t count)           \
     {                                                                                               \
-        coll__convert_by(dst, 8, coll__f32_to_f64_##tier, src, sizeof(coll__raw_##in),              \
-                         coll__##from##_to_f32_##tier, NULL, count);                                \
+        coll__convert_by(dst, 32 * sizeof(coll__raw_##out), coll__f32_to_##to##_##tier, src,        \
+                         32 * sizeof(coll__raw_##in), coll__##from##_to_f32_##tier, count);         \
     }
 #define COLL__OUT_OF_F64(from, to, out, in, VALUE) COLL__EACH_TIER(COLL__OUT_OF_F64_IN, to, out)
-#define COLL__INTO_F64(from, to, out, in, VALUE) COLL__EACH_TIER(COLL__INTO_F64_IN, from, in)
+#define COLL__THROUGH_F32(from, to, out, in, VALUE) COLL__EACH_TIER(COLL__THROUGH_F32_IN, from, to, out, in)
 COLL__CONVERSIONS_OUT_OF_F64(COLL__OUT_OF_F64)
-COLL__CONVERSIONS_INTO_F64(COLL__INTO_F64)
+COLL__CONVERSIONS_THROUGH_F32(COLL__THROUGH_F32)
 
-/* By tier, from and to: what a tier adds to those below it. */
+COLL__FOR_SIZE
+
+/* From and to, of floats. */
 #define COLL__AT_f8e4m3 COLL_F8E4M3 - COLL_F16
 #define COLL__AT_f8e5m2 COLL_F8E5M2 - COLL_F16
 #define COLL__AT_f16    COLL_F16 - COLL_F16
@@ -5040,35 +5087,36 @@ COLL__CONVERSIONS_INTO_F64(COLL__INTO_F64)
 
 enum { COLL__FLOATS = COLL_F64 - COLL_F16 + 1 };
 
-typedef coll__map *coll__maps[COLL__FLOATS][COLL__FLOATS];
-
-#define COLL__CELL(tier, from, to)                                                                  \
-    [COLL__AT_##from][COLL__AT_##to] = COLL__HAS(COLL_F16 + COLL__AT_##from) && COLL__HAS(COLL_F16 + COLL__AT_##to) \
-                                     ? coll__##from##_to_##to##_##tier : NULL,
-#define COLL__CELL_base(from, to, out, in, VALUE) COLL__CELL(base, from, to)
-#define COLL__CELL_avx2(from, to, out, in, VALUE) COLL__CELL(avx2, from, to)
-#define COLL__CELL_avx512(from, to, out, in, VALUE) COLL__CELL(avx512, from, to)
-
-static const coll__maps coll__conversions[COLL__TIERS] = {
-    [COLL__TIER_BASE] = { COLL__CONVERSIONS(COLL__CELL_base) },
-#if COLL__HAS_TIERS
-    [COLL__TIER_AVX2] = { COLL__CONVERSIONS(COLL__CELL_avx2) },
-    [COLL__TIER_AVX512] = { COLL__CONVERSIONS_8(COLL__CELL_avx512) COLL__CONVERSIONS_16(COLL__CELL_avx512)
-                            COLL__CONVERSIONS_OF_F64(COLL__CELL_avx512) },
-#if COLL__HAS_AVX512BF16
-    [COLL__TIER_AVX512BF16] = { COLL__CELL(avx512bf16, f32, bf16) },
-#endif
-#endif
-};
+#define COLL__CASE_BY(PICK, from, to)                                                               \
+    case COLL__AT_##from + (COLL__AT_##to) * COLL__FLOATS:                                          \
+        return COLL__HAS(COLL_F16 + COLL__AT_##from) && COLL__HAS(COLL_F16 + COLL__AT_##to)         \
+             ? PICK(coll__##from##_to_##to, tier) : NULL;
+#define COLL__CASE(from, to, out, in, VALUE) COLL__CASE_BY(COLL__PICK, from, to)
+#define COLL__CASE_WIDE(from, to, out, in, VALUE) COLL__CASE_BY(COLL__PICK_WIDE, from, to)
 
 /* NULL if either is not a float type, or was left out, or if they are the same type of 8 or 16 bits. */
 COLL__UNUSED static coll__map *coll__conversion(coll_type to, coll_type from, int tier)
 {
     if (!coll__is_float(from) || !coll__is_float(to)) return NULL;
-    if (!COLL__HAS_TIERS) tier = COLL__TIER_BASE;
-    while (tier > COLL__TIER_BASE && !coll__conversions[tier][from - COLL_F16][to - COLL_F16]) tier--;
-    return coll__conversions[tier][from - COLL_F16][to - COLL_F16];
+#if COLL__HAS_TIERS && COLL__HAS_AVX512BF16
+    if (COLL__HAS(COLL_BF16) && tier >= COLL__TIER_AVX512BF16 && from == COLL_F32 && to == COLL_BF16)
+        return coll__f32_to_bf16_avx512bf16;
+#endif
+    switch (from - COLL_F16 + (to - COLL_F16) * COLL__FLOATS) {
+    COLL__CONVERSIONS_8(COLL__CASE_WIDE)
+    COLL__CONVERSIONS_16(COLL__CASE_WIDE)
+    COLL__CONVERSIONS_OF_F64(COLL__CASE_WIDE)
+    COLL__CONVERSIONS_AMONG_16(COLL__CASE)
+    COLL__CONVERSIONS_BY_F32(COLL__CASE)
+    case (COLL__AT_f64) * (1 + COLL__FLOATS): return COLL__IF(COLL_F64, COLL__PICK(coll__f64_to_f64, tier));
+    default: return NULL;
+    }
 }
+#undef COLL__CASE_WIDE
+#undef COLL__CASE
+#undef COLL__CASE_BY
+
+COLL__FOR_SPEED
 
 /* The kernels read and write several elements at once: only where each has the place of its own result may arrays overlap. */
 COLL__UNUSED static bool coll__may_convert_there(const void *dst, size_t dst_size, const void *src, size_t size, size_t count)
@@ -5154,63 +5202,73 @@ COLL__INLINE uint32_t coll__stochastic_bits(uint32_t lower, uint32_t key, uint32
 
 /* ---- >>draw: one number ---- */
 
-/* As coll__narrow_8, with random bits in the place of a half.  A number that is normal in the destination has `drop` bits less
- * there, and as many bits are drawn; one that is not is counted in units of 2^-places of its last place, so that `places` are
- * drawn.  `largest` is the largest finite number's bits in f32; from `beyond` on it overflows to `over`. */
-COLL__INLINE uint32_t coll__stochastic_f32(float value, uint32_t random, int width, int drop, uint32_t bias, int places,
-                                           float units, uint32_t largest, uint32_t beyond, uint32_t over, uint32_t nan)
+/* What the types differ in.  As coll__narrow_8, with random bits in the place of a half.  A number that is normal in the
+ * destination, from `least` on, has `drop` bits less there, and as many bits are drawn (of a double, 32 of them); one that is not
+ * is counted in units of 2^-places of its last place, so that `places` are drawn.  `bias` is that of the exponent, where it is in
+ * the source; `largest` is the largest finite number's bits there; from `beyond` on it overflows to `over`. */
+typedef struct coll__draw_f32 {
+    int width, drop, places;
+    uint32_t bias, least;
+    float units;
+    uint32_t largest, beyond, over, nan;
+} coll__draw_f32;
+
+typedef struct coll__draw_f64 {
+    int width, drop, places;
+    uint64_t bias, least;
+    double units;
+    uint64_t largest, beyond;
+    uint32_t over, nan;
+} coll__draw_f64;
+
+COLL__INLINE uint32_t coll__drawn_f32(const coll__draw_f32 *by, float value, uint32_t random)
 {
     const uint32_t bits = coll__bits32(value), whole = bits & 0x7fffffffu;
-    const uint32_t magnitude = (int32_t)whole < (int32_t)largest ? whole : largest;
-    const uint32_t normal = (magnitude - (bias << 23) + (random >> (32 - drop))) >> drop;
-    const uint32_t least = (bias + 1) << 23;
-    const float little = coll__float32((int32_t)magnitude < (int32_t)least ? magnitude : least);
-    const uint32_t small = ((uint32_t)(int32_t)(little * units) + (random >> (32 - places))) >> places;
-    const uint32_t finite = bias && (int32_t)magnitude < (int32_t)least ? small : normal;
-    const uint32_t unsign = (int32_t)whole < (int32_t)beyond ? finite : over;
-    const uint32_t number = unsign == nan ? nan : unsign | ((bits >> (32 - width)) & (1u << (width - 1)));
-    return value == value ? number : nan;
+    const uint32_t magnitude = (int32_t)whole < (int32_t)by->largest ? whole : by->largest;
+    const uint32_t normal = (magnitude - by->bias + (random >> (32 - by->drop))) >> by->drop;
+    const float little = coll__float32((int32_t)magnitude < (int32_t)by->least ? magnitude : by->least);
+    const uint32_t small = ((uint32_t)(int32_t)(little * by->units) + (random >> (32 - by->places))) >> by->places;
+    const uint32_t finite = (int32_t)magnitude < (int32_t)by->least ? small : normal;
+    const uint32_t unsign = (int32_t)whole < (int32_t)by->beyond ? finite : by->over;
+    const uint32_t number = unsign == by->nan ? by->nan : unsign | ((bits >> (32 - by->width)) & (1u << (by->width - 1)));
+    return value == value ? number : by->nan;
 }
 
-/* From a double at once, with 32 bits drawn; `small` as above. */
-COLL__INLINE uint32_t coll__stochastic_f64(double value, uint32_t random, int width, int drop, uint64_t bias, int places,
-                                           double units, uint64_t largest, uint64_t beyond, uint32_t over, uint32_t nan)
+/* From a double at once. */
+COLL__INLINE uint32_t coll__drawn_f64(const coll__draw_f64 *by, double value, uint32_t random)
 {
     const uint64_t bits = coll__bits64(value), whole = bits & UINT64_C(0x7fffffffffffffff);
-    const uint64_t magnitude = (int64_t)whole < (int64_t)largest ? whole : largest;
-    const uint32_t normal = (uint32_t)((magnitude - (bias << 52) + ((uint64_t)random << (drop - 32))) >> drop);
-    const uint64_t least = (bias + 1) << 52;
-    const double little = coll__float64((int64_t)magnitude < (int64_t)least ? magnitude : least);
-    const uint32_t small = ((uint32_t)(int32_t)(little * units) + (random >> (32 - places))) >> places;
-    const uint32_t finite = (int64_t)magnitude < (int64_t)least ? small : normal;
-    const uint32_t unsign = (int64_t)whole < (int64_t)beyond ? finite : over;
-    const uint32_t number = unsign == nan ? nan : unsign | (uint32_t)(bits >> 63) << (width - 1);
-    return value == value ? number : nan;
+    const uint64_t magnitude = (int64_t)whole < (int64_t)by->largest ? whole : by->largest;
+    const uint32_t normal = (uint32_t)((magnitude - by->bias + ((uint64_t)random << (by->drop - 32))) >> by->drop);
+    const double little = coll__float64((int64_t)magnitude < (int64_t)by->least ? magnitude : by->least);
+    const uint32_t small = ((uint32_t)(int32_t)(little * by->units) + (random >> (32 - by->places))) >> by->places;
+    const uint32_t finite = (int64_t)magnitude < (int64_t)by->least ? small : normal;
+    const uint32_t unsign = (int64_t)whole < (int64_t)by->beyond ? finite : by->over;
+    const uint32_t number = unsign == by->nan ? by->nan : unsign | (uint32_t)(bits >> 63) << (by->width - 1);
+    return value == value ? number : by->nan;
 }
 
-#define COLL__STOCHASTIC_F32_F8E4M3(x, r) \
-    coll__stochastic_f32(x, r, 8, 20, 120, 27, 0x1p36f, 0x43e00000u, 0x43e80001u, 0x7fu, 0x7fu)
-#define COLL__STOCHASTIC_F32_F8E5M2(x, r) \
-    coll__stochastic_f32(x, r, 8, 21, 112, 28, 0x1p44f, 0x47600000u, 0x47700000u, 0x7cu, 0x7eu)
-#define COLL__STOCHASTIC_F32_F16(x, r) \
-    coll__stochastic_f32(x, r, 16, 13, 112, 20, 0x1p44f, 0x477fe000u, 0x477ff000u, 0x7c00u, 0x7e00u)
-#define COLL__STOCHASTIC_F32_BF16(x, r) \
-    coll__stochastic_f32(x, r, 16, 16, 0, 16, 0, 0x7f7f0000u, 0x7f7f8000u, 0x7f80u, 0x7fc0u)
+/* No number is below the least normal of bf16 that is not of f32. */
+static const coll__draw_f32 coll__draw_f32_to_f8e4m3 =
+    { 8, 20, 27, 120u << 23, 121u << 23, 0x1p36f, 0x43e00000u, 0x43e80001u, 0x7fu, 0x7fu };
+static const coll__draw_f32 coll__draw_f32_to_f8e5m2 =
+    { 8, 21, 28, 112u << 23, 113u << 23, 0x1p44f, 0x47600000u, 0x47700000u, 0x7cu, 0x7eu };
+static const coll__draw_f32 coll__draw_f32_to_f16 =
+    { 16, 13, 20, 112u << 23, 113u << 23, 0x1p44f, 0x477fe000u, 0x477ff000u, 0x7c00u, 0x7e00u };
+static const coll__draw_f32 coll__draw_f32_to_bf16 =
+    { 16, 16, 16, 0, 0, 0, 0x7f7f0000u, 0x7f7f8000u, 0x7f80u, 0x7fc0u };
 
 /* The same numbers as doubles. */
 #define COLL__DOUBLE(exponent, fraction) ((UINT64_C(1023) + (exponent)) << 52 | UINT64_C(fraction))
-#define COLL__STOCHASTIC_F64_F8E4M3(x, r)                                                                                  \
-    coll__stochastic_f64(x, r, 8, 49, 1016, 27, 0x1p36, COLL__DOUBLE(8, 0xc000000000000), COLL__DOUBLE(8, 0xd000000000001), \
-                   0x7fu, 0x7fu)
-#define COLL__STOCHASTIC_F64_F8E5M2(x, r)                                                                                  \
-    coll__stochastic_f64(x, r, 8, 50, 1008, 28, 0x1p44, COLL__DOUBLE(15, 0xc000000000000), COLL__DOUBLE(15, 0xe000000000000), \
-                   0x7cu, 0x7eu)
-#define COLL__STOCHASTIC_F64_F16(x, r)                                                                                     \
-    coll__stochastic_f64(x, r, 16, 42, 1008, 20, 0x1p44, COLL__DOUBLE(15, 0xffc0000000000), COLL__DOUBLE(15, 0xffe0000000000), \
-                   0x7c00u, 0x7e00u)
-#define COLL__STOCHASTIC_F64_BF16(x, r)                                                                                    \
-    coll__stochastic_f64(x, r, 16, 45, 896, 23, 0x1p156, COLL__DOUBLE(127, 0xfe00000000000), COLL__DOUBLE(127, 0xff00000000000), \
-                   0x7f80u, 0x7fc0u)
+static const coll__draw_f64 coll__draw_f64_to_f8e4m3 = { 8, 49, 27, UINT64_C(1016) << 52, UINT64_C(1017) << 52, 0x1p36,
+    COLL__DOUBLE(8, 0xc000000000000), COLL__DOUBLE(8, 0xd000000000001), 0x7fu, 0x7fu };
+static const coll__draw_f64 coll__draw_f64_to_f8e5m2 = { 8, 50, 28, UINT64_C(1008) << 52, UINT64_C(1009) << 52, 0x1p44,
+    COLL__DOUBLE(15, 0xc000000000000), COLL__DOUBLE(15, 0xe000000000000), 0x7cu, 0x7eu };
+static const coll__draw_f64 coll__draw_f64_to_f16 = { 16, 42, 20, UINT64_C(1008) << 52, UINT64_C(1009) << 52, 0x1p44,
+    COLL__DOUBLE(15, 0xffc0000000000), COLL__DOUBLE(15, 0xffe0000000000), 0x7c00u, 0x7e00u };
+static const coll__draw_f64 coll__draw_f64_to_bf16 = { 16, 45, 23, UINT64_C(896) << 52, UINT64_C(897) << 52, 0x1p156,
+    COLL__DOUBLE(127, 0xfe00000000000), COLL__DOUBLE(127, 0xff00000000000), 0x7f80u, 0x7fc0u };
+#undef COLL__DOUBLE
 
 /* ---- >>drawing: whole buffers ---- */
 
@@ -5222,45 +5280,56 @@ enum { COLL__DRAWN = 32 };
 #define COLL__DRAWN_base(n) (n)
 #define COLL__DRAWN_avx2(n) COLL__DRAWN
 
-/* The upper half of the number is the same within a piece.  What is drawn is 32 bits long until it is all there: vectors are
- * narrowed once then.  The last few elements go through memory of the right length, by the same text. */
-#define COLL__STOCHASTIC_IN(tier, name, TO, FROM, DRAW)                                                                    \
-    COLL__UNUSED COLL__IN_##tier static void name##_##tier(void *to, const void *from, size_t count, uint64_t seed,        \
-                                                           uint64_t first)                                                 \
+/* One text for all destinations.  The upper half of the number is the same within a piece.  What is drawn is 32 bits long until
+ * it is all there: vectors are narrowed once then.  The last few elements go through memory of the right length. */
+#define COLL__DRAWING_IN(tier, name, FROM)                                                                                 \
+    COLL__ONE_TEXT COLL__IN_##tier static void coll__drawing_##name##_##tier(void *to, const void *from, size_t count,     \
+                                                                             uint64_t seed, uint64_t first,                \
+                                                                             const coll__draw_##name *draw)                \
     {                                                                                                                      \
-        TO *out = to;                                                                                                      \
+        const coll__draw_##name by = *draw;                                                                                \
+        const size_t size = (size_t)by.width / 8;                                                                          \
+        unsigned char *out = to;                                                                                           \
         const FROM *in = from;                                                                                             \
         uint64_t keys = coll__stochastic_keys(seed, first >> 32);                                                          \
-        for (size_t n; count > 0; count -= n, in += n, out += n, first += n) {                                             \
+        for (size_t n; count > 0; count -= n, in += n, out += n * size, first += n) {                                      \
             if (!(first & UINT32_MAX)) keys = coll__stochastic_keys(seed, first >> 32);                                    \
             const uint64_t left = (UINT64_C(1) << 32) - (first & UINT32_MAX);                                              \
             const uint32_t lower = (uint32_t)first, key = (uint32_t)keys, other = (uint32_t)(keys >> 32);                  \
             const size_t most = left < COLL__DRAWN ? (size_t)left : COLL__DRAWN;                                           \
             FROM last[COLL__DRAWN];                                                                                        \
-            TO done[COLL__DRAWN];                                                                                          \
+            unsigned char done[2 * COLL__DRAWN];                                                                           \
             uint32_t drawn[COLL__DRAWN];                                                                                   \
             n = count < most ? count : most;                                                                               \
             if (n < COLL__DRAWN) memset(last, 0, sizeof last), memcpy(last, in, n * sizeof *in);                           \
             const FROM *const at = n < COLL__DRAWN ? last : in;                                                            \
-            TO *const made = n < COLL__DRAWN ? done : out;                                                                 \
-            COLL__FREE_##tier for (uint32_t i = 0; i < (uint32_t)COLL__DRAWN_##tier(n); i++)                                     \
-                drawn[i] = DRAW(at[i], coll__stochastic_bits(lower + i, key, other));                                      \
-            COLL__FREE_##tier COLL__ROLLED for (size_t i = 0; i < COLL__DRAWN_##tier(n); i++) made[i] = (TO)drawn[i];            \
-            if (n < COLL__DRAWN) memcpy(out, done, n * sizeof *out);                                                       \
+            unsigned char *const made = n < COLL__DRAWN ? done : out;                                                      \
+            COLL__FREE_##tier COLL__ROLLED for (uint32_t i = 0; i < (uint32_t)COLL__DRAWN_##tier(n); i++)                  \
+                drawn[i] = coll__drawn_##name(&by, at[i], coll__stochastic_bits(lower + i, key, other));                   \
+            if (size == 1) {                                                                                               \
+                COLL__FREE_##tier COLL__ROLLED for (size_t i = 0; i < COLL__DRAWN_##tier(n); i++)                          \
+                    ((coll__raw_u8 *)made)[i] = (uint8_t)drawn[i];                                                         \
+            } else {                                                                                                       \
+                COLL__FREE_##tier COLL__ROLLED for (size_t i = 0; i < COLL__DRAWN_##tier(n); i++)                          \
+                    ((coll__raw_u16 *)made)[i] = (uint16_t)drawn[i];                                                       \
+            }                                                                                                              \
+            if (n < COLL__DRAWN) memcpy(out, done, n * size);                                                              \
         }                                                                                                                  \
     }
-#define COLL__STOCHASTIC_ROWS(X)                                                                                     \
-    X(f32, f8e4m3, f32, u8, COLL__STOCHASTIC_F32_F8E4M3) X(f32, f8e5m2, f32, u8, COLL__STOCHASTIC_F32_F8E5M2)        \
-    X(f32, f16, f32, u16, COLL__STOCHASTIC_F32_F16)      X(f32, bf16, f32, u16, COLL__STOCHASTIC_F32_BF16)
-/* Of doubles: one text serves all tiers. */
-#define COLL__STOCHASTIC_DOUBLES(X)                                                                                  \
-    X(f64, f8e4m3, f64, u8, COLL__STOCHASTIC_F64_F8E4M3) X(f64, f8e5m2, f64, u8, COLL__STOCHASTIC_F64_F8E5M2)        \
-    X(f64, f16, f64, u16, COLL__STOCHASTIC_F64_F16)      X(f64, bf16, f64, u16, COLL__STOCHASTIC_F64_BF16)
+COLL__EACH_TIER(COLL__DRAWING_IN, f32, coll__raw_f32)
+COLL__DRAWING_IN(base, f64, coll__raw_f64)            /* one text serves all tiers */
 
-#define COLL__DEFINE(from, to, in, out, DRAW)                                                                        \
-    COLL__EACH_TIER(COLL__STOCHASTIC_IN, coll__stochastic_##from##_to_##to, coll__raw_##out, coll__raw_##in, DRAW)
-#define COLL__DEFINE_ONCE(from, to, in, out, DRAW)                                                                   \
-    COLL__STOCHASTIC_IN(base, coll__stochastic_##from##_to_##to, coll__raw_##out, coll__raw_##in, DRAW)
+#define COLL__STOCHASTIC_IN(tier, from, to)                                                                                \
+    static void coll__stochastic_##from##_to_##to##_##tier(void *dst, const void *src, size_t count, uint64_t seed,        \
+                                                           uint64_t first)                                                 \
+    {                                                                                                                      \
+        coll__drawing_##from##_##tier(dst, src, count, seed, first, &coll__draw_##from##_to_##to);                         \
+    }
+#define COLL__STOCHASTIC_ROWS(X) X(f32, f8e4m3) X(f32, f8e5m2) X(f32, f16) X(f32, bf16)
+#define COLL__STOCHASTIC_DOUBLES(X) X(f64, f8e4m3) X(f64, f8e5m2) X(f64, f16) X(f64, bf16)
+
+#define COLL__DEFINE(from, to) COLL__EACH_TIER(COLL__STOCHASTIC_IN, from, to)
+#define COLL__DEFINE_ONCE(from, to) COLL__STOCHASTIC_IN(base, from, to)
 COLL__STOCHASTIC_ROWS(COLL__DEFINE)
 COLL__STOCHASTIC_DOUBLES(COLL__DEFINE_ONCE)
 #undef COLL__DEFINE_ONCE
@@ -5271,10 +5340,10 @@ COLL__UNUSED static coll__stochastic_fn *coll__stochastic_row(coll_type to, coll
 {
 #define COLL__IF_BOTH(from, to, what)                                                                                \
     (COLL__HAS_STOCHASTIC && COLL__HAS(COLL_F16 + COLL__AT_##from) && COLL__HAS(COLL_F16 + COLL__AT_##to) ? (what) : NULL)
-#define COLL__CASE(from, to, in, out, DRAW)                                                                          \
+#define COLL__CASE(from, to)                                                                          \
     case COLL__AT_##from + (COLL__AT_##to) * COLL__FLOATS:                                                           \
         return COLL__IF_BOTH(from, to, COLL__PICK(coll__stochastic_##from##_to_##to, tier));
-#define COLL__CASE_ONCE(from, to, in, out, DRAW)                                                                     \
+#define COLL__CASE_ONCE(from, to)                                                                     \
     case COLL__AT_##from + (COLL__AT_##to) * COLL__FLOATS:                                                           \
         return COLL__IF_BOTH(from, to, coll__stochastic_##from##_to_##to##_base);
     if (!COLL__HAS_STOCHASTIC || !coll__is_float(from) || !coll__is_float(to)) return NULL;
@@ -5351,172 +5420,6 @@ COLL_API coll_status coll_convert_stochastic(void *dst, coll_type dst_type, cons
 #ifndef COLL_REPRODUCIBLE_H
 #define COLL_REPRODUCIBLE_H
 
-
-#if defined(__ASSOCIATIVE_MATH__) && __ASSOCIATIVE_MATH__
-#error "coll.h rounds by adding and subtracting: compile its implementation without -fassociative-math."
-#endif
-
-#if defined(__clang__)
-#pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wpass-failed"
-#endif
-
-/* The loops of one tier, over the reals of a block.  They take two sources at a time, for memory is what they wait for.  Terms
- * are floats where there is one grid, or none, and doubles where there are two.  `peak` holds the largest magnitude of each
- * element so far, as such a number; `factor` is 1.5 * 2^(h+1), the M of an element whose peak is from 1 to 2. */
-typedef struct coll__grid {
-    void (*peak)(void *peak, const void *so_far, const void *x, const void *y, size_t count);     /* NULL: f64 is exact */
-    void (*add) (double *high, double *low, const double *high_so_far, const double *low_so_far, const void *x, const void *y,
-                 const void *peak, double factor, size_t count);
-    bool is_double;                                                   /* there are two grids                      */
-    /* Of doubles only: is an element huge?  Its terms 2^-64 times; what has become of them, as often; the two sums as one. */
-    bool (*is_huge)(const double *peak, size_t count);
-    void (*lower)(double *to, const void *x, const double *peak, size_t count);
-    void (*raise)(void *at, const double *peak, size_t count);
-    void (*join) (double *high, const double *low, size_t count);
-} coll__grid;
-
-/* From here on an element is huge, and this is the largest peak from which an M is made: that of terms which are not
- * finite does not matter, but it must be. */
-#define COLL__GRID_HUGE 0x1p960
-#define COLL__GRID_MOST 0x1p959
-
-/* M: the exponent of the peak is one less than e.  Of a subnormal float it is 0, and then f64 is exact; of a subnormal double it
- * is that of the least normal one. */
-COLL__INLINE double coll__grid_ruler_f32(int32_t peak, double factor)
-{
-    const int32_t power = peak & 0x7f800000;
-    return (double)coll__float32(power < 0x7f000000 ? (uint32_t)power : 0x7f000000u) * factor;
-}
-
-COLL__INLINE double coll__grid_ruler_f64(double peak, double factor)
-{
-    const double power = coll__float64(coll__bits64(peak) & UINT64_C(0x7ff0000000000000));
-    const double least = power > 0x1p-1022 ? power : 0x1p-1022;
-    return (least < COLL__GRID_MOST ? least : COLL__GRID_MOST) * factor;
-}
-
-COLL__INLINE double coll__grid_magnitude(double x) { return coll__float64(coll__bits64(x) & UINT64_C(0x7fffffffffffffff)); }
-
-/* What a peak makes of its element. */
-COLL__INLINE double coll__grid_down(double peak) { return peak < COLL__GRID_HUGE ? 1 : 0x1p-64; }
-
-#define COLL__GRID_EACH COLL__FREE COLL__UNROLLED for (size_t i = 0; i < count; i++)
-
-#define COLL__GRID_FLOATS_IN(tier, ...)                                                                                    \
-    COLL__IN_##tier static void coll__grid_peak_f32_##tier(void *peak, const void *so_far, const void *x, const void *y,   \
-                                                           size_t count)                                                   \
-    {                                                                                                                      \
-        coll__raw_i32 *most = peak;                                                                                        \
-        const coll__raw_i32 *past = so_far, *one = x, *two = y;                                                            \
-        COLL__GRID_EACH {                                                                                                  \
-            const int32_t a = one[i] & INT32_MAX, b = two[i] & INT32_MAX, old = past[i], larger = a > b ? a : b;           \
-            most[i] = larger > old ? larger : old;                                                                         \
-        }                                                                                                                  \
-    }                                                                                                                      \
-    COLL__IN_##tier static void coll__grid_add_f32_##tier(double *high, double *low, const double *high_so_far,            \
-                                                          const double *low_so_far, const void *x, const void *y,          \
-                                                          const void *peak, double factor, size_t count)                   \
-    {                                                                                                                      \
-        const coll__raw_f32 *one = x, *two = y;                                                                            \
-        const coll__raw_i32 *most = peak;                                                                                  \
-        (void)low, (void)low_so_far;                                                                                       \
-        COLL__GRID_EACH {                                                                                                  \
-            const double ruler = coll__grid_ruler_f32(most[i], factor);                                                    \
-            const double a = (double)one[i] + ruler, b = (double)two[i] + ruler;                                           \
-            high[i] = high_so_far[i] + ((a - ruler) + (b - ruler));                                                        \
-        }                                                                                                                  \
-    }                                                                                                                      \
-    COLL__IN_##tier static void coll__grid_add_exact_##tier(double *high, double *low, const double *high_so_far,          \
-                                                            const double *low_so_far, const void *x, const void *y,        \
-                                                            const void *peak, double factor, size_t count)                 \
-    {                                                                                                                      \
-        const coll__raw_f32 *one = x, *two = y;                                                                            \
-        (void)low, (void)low_so_far, (void)peak, (void)factor;                                                             \
-        COLL__GRID_EACH high[i] = high_so_far[i] + ((double)one[i] + (double)two[i]);                                      \
-    }
-COLL__EACH_TIER(COLL__GRID_FLOATS_IN, 0)
-
-#define COLL__GRID_DOUBLES_IN(tier, ...)                                                                                   \
-    COLL__IN_##tier static void coll__grid_peak_f64_##tier(void *peak, const void *so_far, const void *x, const void *y,   \
-                                                           size_t count)                                                   \
-    {                                                                                                                      \
-        coll__raw_f64 *most = peak;                                                                                        \
-        const coll__raw_f64 *past = so_far, *one = x, *two = y;                                                            \
-        COLL__GRID_EACH {                                                                                                  \
-            const double a = coll__grid_magnitude(one[i]), b = coll__grid_magnitude(two[i]), larger = a > b ? a : b;       \
-            most[i] = larger > past[i] ? larger : past[i];                                                                 \
-        }                                                                                                                  \
-    }                                                                                                                      \
-    COLL__IN_##tier static void coll__grid_add_f64_##tier(double *high, double *low, const double *high_so_far,            \
-                                                          const double *low_so_far, const void *x, const void *y,          \
-                                                          const void *peak, double factor, size_t count)                   \
-    {                                                                                                                      \
-        const coll__raw_f64 *one = x, *two = y, *most = peak;                                                              \
-        const double step = factor / 1.5 * 0x1p-53;                                                                        \
-        COLL__GRID_EACH {                                                                                                  \
-            const double ruler = coll__grid_ruler_f64(most[i], factor), second = ruler * step;                             \
-            const double fine = second > 0x1.8p-1022 ? second : 0x1.8p-1022;                                               \
-            const double a = (one[i] + ruler) - ruler, b = (two[i] + ruler) - ruler;                                       \
-            high[i] = high_so_far[i] + (a + b);                                                                            \
-            low[i] = low_so_far[i] + ((((one[i] - a) + fine) - fine) + (((two[i] - b) + fine) - fine));                    \
-        }                                                                                                                  \
-    }                                                                                                                      \
-    COLL__IN_##tier static bool coll__grid_huge_##tier(const double *peak, size_t count)                                   \
-    {                                                                                                                      \
-        int64_t found = 0;                                                                                                 \
-        COLL__FREE_##tier for (size_t i = 0; i < count; i++) found |= peak[i] >= COLL__GRID_HUGE;                          \
-        return found != 0;                                                                                                 \
-    }                                                                                                                      \
-    COLL__IN_##tier static void coll__grid_lower_##tier(double *to, const void *from, const double *peak, size_t count)    \
-    {                                                                                                                      \
-        const coll__raw_f64 *in = from;                                                                                    \
-        COLL__FREE_##tier for (size_t i = 0; i < count; i++) to[i] = in[i] * coll__grid_down(peak[i]);                     \
-    }                                                                                                                      \
-    COLL__IN_##tier static void coll__grid_raise_##tier(void *at, const double *peak, size_t count)                        \
-    {                                                                                                                      \
-        coll__raw_f64 *to = at;                                                                                            \
-        COLL__FREE_##tier for (size_t i = 0; i < count; i++) to[i] = coll__canon64(to[i] / coll__grid_down(peak[i]));      \
-    }                                                                                                                      \
-    COLL__IN_##tier static void coll__grid_join_##tier(double *high, const double *low, size_t count)                      \
-    {                                                                                                                      \
-        COLL__GRID_EACH                                                                                                    \
-            high[i] = coll__grid_magnitude(high[i]) <= 0x1.fffffffffffffp1023 ? high[i] + low[i] : high[i];                \
-    }
-COLL__EACH_TIER(COLL__GRID_DOUBLES_IN, 0)
-
-/* Of numbers that f64 adds exactly, of floats, and of doubles. */
-enum { COLL__GRID_OF_NONE, COLL__GRID_OF_FLOATS, COLL__GRID_OF_DOUBLES };
-
-#define COLL__GRIDS(tier, unused)                                                                                          \
-    static const coll__grid coll__grids_##tier[3] = {                                                                      \
-        { NULL, coll__grid_add_exact_##tier, false, NULL, NULL, NULL, NULL },                                              \
-        { coll__grid_peak_f32_##tier, coll__grid_add_f32_##tier, false, NULL, NULL, NULL, NULL },                          \
-        { coll__grid_peak_f64_##tier, coll__grid_add_f64_##tier, true, coll__grid_huge_##tier, coll__grid_lower_##tier,    \
-          coll__grid_raise_##tier, coll__grid_join_##tier } };
-COLL__EACH_TIER(COLL__GRIDS, 0)
-
-/* Rows of memory that a block needs.  A block of doubles has at most COLL__GRID_REALS reals, one of floats twice as many, in
- * two rows where it has doubles of them. */
-enum { COLL__GRID_ROWS = 6, COLL__GRID_REALS = 256, COLL__GRID_BYTES = COLL__GRID_ROWS * COLL__GRID_REALS * 8 };
-
-/* What there is before the first sources, and the partner of a last one that has none. */
-static const double coll__grid_zeros[2 * COLL__GRID_REALS];
-
-/* The least h with n <= 2^h; 1 for one term, which must not reach M / 2 either. */
-static int coll__grid_headroom(int n)
-{
-    int h = 1;
-
-    while ((n - 1) >> h) h++;
-    return h;
-}
-
-#if defined(__clang__)
-#pragma clang diagnostic pop
-#endif
-
-#endif /* COLL_REPRODUCIBLE_H */
 /* ---- core/numbers/coll_overflow.h ---- */
 /* coll_overflow.h: is there an infinity or a NaN among these numbers?  (COLL_DETECT_OVERFLOW)
  *
@@ -5537,8 +5440,9 @@ static int coll__grid_headroom(int n)
         const coll__raw_i##bits *in = at;                                                         \
         const int##bits##_t most = (int##bits##_t)(least - 1);                                    \
         int##bits##_t found = 0;                                                                  \
-        for (size_t i = 0; i < count; i++)                                                        \
-            found = (int##bits##_t)(found | ((in[i] & INT##bits##_MAX) > most));                  \
+        COLL__LONG_IN_##tier(i, count, bits / 8, 1,                                               \
+                             found |= coll__beyond_##bits##_base(in + whole, count - whole, least), \
+                             found = (int##bits##_t)(found | ((in[i] & INT##bits##_MAX) > most));); \
         return found != 0;                                                                        \
     }
 COLL__EACH_TIER(COLL__BEYOND_IN, 8)
@@ -5572,6 +5476,162 @@ COLL__UNUSED static bool coll__overflows(const void *at, size_t count, coll_type
 #endif
 
 #endif /* COLL_OVERFLOW_H */
+
+/* ---- core/numbers/coll_reproducible.h, continued ---- */
+#if defined(__ASSOCIATIVE_MATH__) && __ASSOCIATIVE_MATH__
+#error "coll.h rounds by adding and subtracting: compile its implementation without -fassociative-math."
+#endif
+
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed"
+#endif
+
+/* The loops of one tier, over the reals of a block.  They take two sources at a time, for memory is what they wait for.  Terms
+ * are floats where there is one grid, or none, and doubles where there are two.  `peak` holds the largest magnitude of each
+ * element so far, as such a number; `factor` is 1.5 * 2^(h+1), the M of an element whose peak is from 1 to 2. */
+typedef struct coll__grid {
+    void (*peak)(void *peak, const void *x, const void *y, size_t count);                         /* NULL: f64 is exact */
+    void (*add) (double *high, double *low, const void *x, const void *y, const void *peak, double factor, size_t count);
+    bool is_double;                                                   /* there are two grids                      */
+    /* Of doubles only: is an element huge?  Its terms 2^-64 times; what has become of them, as often; the two sums as one. */
+    bool (*is_beyond)(const void *peak, size_t count, uint64_t least);
+    void (*lower)(double *to, const void *x, const double *peak, size_t count);
+    void (*raise)(void *at, const double *peak, size_t count);
+    void (*join) (double *high, const double *low, size_t count);
+} coll__grid;
+
+/* From here on an element is huge, and this is the largest peak from which an M is made: that of terms which are not
+ * finite does not matter, but it must be. */
+#define COLL__GRID_HUGE 0x1p960
+#define COLL__GRID_HUGE_BITS ((UINT64_C(1023) + 960) << 52)
+#define COLL__GRID_MOST 0x1p959
+
+/* M: the exponent of the peak is one less than e.  Of a subnormal float it is 0, and then f64 is exact; of a subnormal double it
+ * is that of the least normal one. */
+COLL__INLINE double coll__grid_ruler_f32(int32_t peak, double factor)
+{
+    const int32_t power = peak & 0x7f800000;
+    return (double)coll__float32(power < 0x7f000000 ? (uint32_t)power : 0x7f000000u) * factor;
+}
+
+COLL__INLINE double coll__grid_ruler_f64(double peak, double factor)
+{
+    const double power = coll__float64(coll__bits64(peak) & UINT64_C(0x7ff0000000000000));
+    const double least = power > 0x1p-1022 ? power : 0x1p-1022;
+    return (least < COLL__GRID_MOST ? least : COLL__GRID_MOST) * factor;
+}
+
+COLL__INLINE double coll__grid_magnitude(double x) { return coll__float64(coll__bits64(x) & UINT64_C(0x7fffffffffffffff)); }
+
+/* What a peak makes of its element. */
+COLL__INLINE double coll__grid_down(double peak) { return peak < COLL__GRID_HUGE ? 1 : 0x1p-64; }
+
+#define COLL__GRID_IN(tier, ...)                                                                                           \
+    COLL__IN_##tier static void coll__grid_peak_f32_##tier(void *peak, const void *x, const void *y, size_t count)         \
+    {                                                                                                                      \
+        coll__raw_i32 *most = peak;                                                                                        \
+        const coll__raw_i32 *one = x, *two = y;                                                                            \
+        COLL__EACH_IN_##tier(i, count, 4, 1,                                                                               \
+                             coll__grid_peak_f32_base(most + whole, one + whole, two + whole, count - whole),              \
+            const int32_t a = one[i] & INT32_MAX, b = two[i] & INT32_MAX, larger = a > b ? a : b;                          \
+            most[i] = larger > most[i] ? larger : most[i];);                                                               \
+    }                                                                                                                      \
+    COLL__IN_##tier static void coll__grid_add_f32_##tier(double *high, double *low, const void *x, const void *y,         \
+                                                          const void *peak, double factor, size_t count)                   \
+    {                                                                                                                      \
+        const coll__raw_f32 *one = x, *two = y;                                                                            \
+        const coll__raw_i32 *most = peak;                                                                                  \
+        (void)low;                                                                                                         \
+        COLL__EACH_IN_##tier(i, count, 4, 1,                                                                               \
+                             coll__grid_add_f32_base(high + whole, low, one + whole, two + whole, most + whole, factor,    \
+                                                     count - whole),                                                       \
+            const double ruler = coll__grid_ruler_f32(most[i], factor);                                                    \
+            const double a = (double)one[i] + ruler, b = (double)two[i] + ruler;                                           \
+            high[i] = high[i] + ((a - ruler) + (b - ruler)););                                                             \
+    }                                                                                                                      \
+    COLL__IN_##tier static void coll__grid_add_exact_##tier(double *high, double *low, const void *x, const void *y,       \
+                                                            const void *peak, double factor, size_t count)                 \
+    {                                                                                                                      \
+        const coll__raw_f32 *one = x, *two = y;                                                                            \
+        (void)low, (void)peak, (void)factor;                                                                               \
+        COLL__EACH_IN_##tier(i, count, 4, 1,                                                                               \
+                             coll__grid_add_exact_base(high + whole, low, one + whole, two + whole, peak, factor,          \
+                                                       count - whole),                                                     \
+            high[i] = high[i] + ((double)one[i] + (double)two[i]););                                                       \
+    }                                                                                                                      \
+    COLL__IN_##tier static void coll__grid_peak_f64_##tier(void *peak, const void *x, const void *y, size_t count)         \
+    {                                                                                                                      \
+        coll__raw_f64 *most = peak;                                                                                        \
+        const coll__raw_f64 *one = x, *two = y;                                                                            \
+        COLL__EACH_IN_##tier(i, count, 8, 1,                                                                               \
+                             coll__grid_peak_f64_base(most + whole, one + whole, two + whole, count - whole),              \
+            const double a = coll__grid_magnitude(one[i]), b = coll__grid_magnitude(two[i]), larger = a > b ? a : b;       \
+            most[i] = larger > most[i] ? larger : most[i];);                                                               \
+    }                                                                                                                      \
+    COLL__IN_##tier static void coll__grid_add_f64_##tier(double *high, double *low, const void *x, const void *y,         \
+                                                          const void *peak, double factor, size_t count)                   \
+    {                                                                                                                      \
+        const coll__raw_f64 *one = x, *two = y, *most = peak;                                                              \
+        const double apart = factor / 1.5 * 0x1p-53;                                                                   \
+        COLL__EACH_IN_##tier(i, count, 8, 1,                                                                               \
+                             coll__grid_add_f64_base(high + whole, low + whole, one + whole, two + whole, most + whole,    \
+                                                     factor, count - whole),                                               \
+            const double ruler = coll__grid_ruler_f64(most[i], factor), second = ruler * apart;                        \
+            const double fine = second > 0x1.8p-1022 ? second : 0x1.8p-1022;                                               \
+            const double a = (one[i] + ruler) - ruler, b = (two[i] + ruler) - ruler;                                       \
+            high[i] = high[i] + (a + b);                                                                                   \
+            low[i] = low[i] + ((((one[i] - a) + fine) - fine) + (((two[i] - b) + fine) - fine)););                         \
+    }                                                                                                                      \
+    COLL__IN_##tier static void coll__grid_join_##tier(double *high, const double *low, size_t count)                      \
+    {                                                                                                                      \
+        COLL__EACH_IN_##tier(i, count, 8, 1, coll__grid_join_base(high + whole, low + whole, count - whole),               \
+            high[i] = coll__grid_magnitude(high[i]) <= 0x1.fffffffffffffp1023 ? high[i] + low[i] : high[i];);              \
+    }
+COLL__EACH_TIER(COLL__GRID_IN, 0)
+
+/* Huge elements are rare: one text serves all tiers. */
+COLL__IN_base static void coll__grid_lower(double *to, const void *from, const double *peak, size_t count)
+{
+    const coll__raw_f64 *in = from;
+    COLL__FREE_base for (size_t i = 0; i < count; i++) to[i] = in[i] * coll__grid_down(peak[i]);
+}
+
+COLL__IN_base static void coll__grid_raise(void *at, const double *peak, size_t count)
+{
+    coll__raw_f64 *to = at;
+    COLL__FREE_base for (size_t i = 0; i < count; i++) to[i] = coll__canon64(to[i] / coll__grid_down(peak[i]));
+}
+
+/* Of numbers that f64 adds exactly, of floats, and of doubles. */
+enum { COLL__GRID_OF_NONE, COLL__GRID_OF_FLOATS, COLL__GRID_OF_DOUBLES };
+
+#define COLL__GRIDS(tier, unused)                                                                                          \
+    static const coll__grid coll__grids_##tier[3] = {                                                                      \
+        { NULL, coll__grid_add_exact_##tier, false, NULL, NULL, NULL, NULL },                                              \
+        { coll__grid_peak_f32_##tier, coll__grid_add_f32_##tier, false, NULL, NULL, NULL, NULL },                          \
+        { coll__grid_peak_f64_##tier, coll__grid_add_f64_##tier, true, coll__beyond_64_##tier, coll__grid_lower,            \
+          coll__grid_raise, coll__grid_join_##tier } };
+COLL__EACH_TIER(COLL__GRIDS, 0)
+
+/* Rows of memory that a block needs.  A block of doubles has at most COLL__GRID_REALS reals, one of floats twice as many, in
+ * two rows where it has doubles of them. */
+enum { COLL__GRID_ROWS = 6, COLL__GRID_REALS = 256, COLL__GRID_BYTES = COLL__GRID_ROWS * COLL__GRID_REALS * 8 };
+
+/* The least h with n <= 2^h; 1 for one term, which must not reach M / 2 either. */
+static int coll__grid_headroom(int n)
+{
+    int h = 1;
+
+    while ((n - 1) >> h) h++;
+    return h;
+}
+
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#endif
+
+#endif /* COLL_REPRODUCIBLE_H */
 /* ---- core/numbers/coll_mx.h ---- */
 /* coll_mx.h: microscaled numbers, as the OCP Microscaling Formats Specification 1.0 has them: 32 elements
  * of 8 bits that share one power of two.
@@ -5601,7 +5661,7 @@ COLL__UNUSED static bool coll__overflows(const void *at, size_t count, coll_type
 #pragma clang diagnostic ignored "-Wpass-failed"
 #endif
 
-enum { COLL__MX_BITS = 5, COLL__MX_GROUP = 1 << COLL__MX_BITS, COLL__MX_NAN = 0xff, COLL__MX_SPAN = 8 * COLL__MX_GROUP };
+enum { COLL__MX_BITS = 5, COLL__MX_GROUP = 1 << COLL__MX_BITS, COLL__MX_NAN = 0xff };
 
 /* ---- >>groups: scales and elements ---- */
 
@@ -5680,12 +5740,73 @@ COLL__INLINE COLL__KERNEL void coll__mx_unpack_group(coll_type type, coll__raw_f
         out[i] = coll__canon32(coll__mx_wide(type, in[1 + i]) * by.one * by.other);
 }
 
+/* ---- >>vectors: the same by sixteen elements at a time, of which a group has two ---- */
+
+#if COLL__HAS_TIERS
+COLL__INLINE_avx2 void coll__mx_put_avx2(coll_type type, void *to, coll__group_avx2 x)
+{
+    const __m256 most = _mm256_set1_ps(COLL__MX_LARGEST(type)), least = _mm256_set1_ps(-COLL__MX_LARGEST(type));
+    const coll__group_avx2 within = { _mm256_max_ps(_mm256_min_ps(x.lower, most), least),
+                                      _mm256_max_ps(_mm256_min_ps(x.upper, most), least) };
+    if (type == COLL_MXF8E4M3) {
+        coll__put_f8e4m3_avx2(to, within);
+    } else if (type == COLL_MXF8E5M2) {
+        coll__put_f8e5m2_avx2(to, within);
+    } else {
+        const __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(within.lower), _mm256_cvtps_epi32(within.upper));
+        coll__put_bytes(to, _mm256_and_si256(_mm256_permute4x64_epi64(words, 0xd8), _mm256_set1_epi16(0xff)));
+    }
+}
+
+COLL__INLINE_avx2 coll__group_avx2 coll__mx_get_avx2(coll_type type, const void *from)
+{
+    const __m128i bytes = _mm_loadu_si128(from);
+
+    if (type == COLL_MXF8E4M3) return coll__get_f8e4m3_avx2(from);
+    if (type == COLL_MXF8E5M2) return coll__get_f8e5m2_avx2(from);
+    return (coll__group_avx2){ _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
+                               _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))) };
+}
+
+COLL__INLINE_avx2 uint32_t coll__mx_largest_avx2(const coll__raw_u32 *in)
+{
+    __m256i most = _mm256_setzero_si256();
+    int32_t all[8], largest = 0;
+
+    for (int i = 0; i < COLL__MX_GROUP; i += 8)
+        most = _mm256_max_epi32(most, _mm256_and_si256(_mm256_loadu_si256((const void *)(in + i)), _mm256_set1_epi32(INT32_MAX)));
+    most = _mm256_max_epi32(most, _mm256_permute2x128_si256(most, most, 1));
+    most = _mm256_max_epi32(most, _mm256_shuffle_epi32(most, 0x4e));
+    _mm256_storeu_si256((void *)all, _mm256_max_epi32(most, _mm256_shuffle_epi32(most, 0xb1)));
+    memcpy(&largest, all, sizeof largest);
+    return (uint32_t)largest;
+}
+
+COLL__INLINE_avx2 void coll__mx_pack_group_avx2(coll_type type, coll__raw_u8 *out, const coll__raw_u32 *in)
+{
+    const uint32_t scale = coll__mx_scale(coll__mx_largest_avx2(in), COLL__MX_EXPONENT(type));
+    const coll__mx_factors by = coll__mx_down(type, scale);
+
+    out[0] = (uint8_t)scale;
+    if (scale == COLL__MX_NAN) memset(out + 1, 0, COLL__MX_GROUP);
+    else COLL__ROLLED for (int i = 0; i < COLL__MX_GROUP; i += 16)
+        coll__mx_put_avx2(type, out + 1 + i, coll__times_avx2(coll__times_avx2(coll__get_f32_avx2(in + i), by.one), by.other));
+}
+
+COLL__INLINE_avx2 void coll__mx_unpack_group_avx2(coll_type type, coll__raw_f32 *out, const coll__raw_u8 *in)
+{
+    const coll__mx_factors by = coll__mx_up(type, in[0]);
+
+    COLL__ROLLED for (int i = 0; i < COLL__MX_GROUP; i += 16)
+        coll__put_f32_avx2(out + i, coll__times_avx2(coll__times_avx2(coll__mx_get_avx2(type, in + 1 + i), by.one), by.other));
+}
+#endif
+
 /* ---- >>spans: whole groups, and a last one of fewer elements, which is filled up with zeros ---- */
 
-/* The last group takes the same way as the others, from memory of its own, and to it.  What another rank sees of a group that
- * crosses the wire is packed and unpacked, several groups at a time. */
-#define COLL__MX_SPANS_IN(tier, name, TYPE)                                                                     \
-    COLL__IN_##tier static void coll__f32_to_##name##_##tier(void *to, const void *from, size_t count)          \
+/* The last group takes the same way as the others, from memory of its own, and to it. */
+#define COLL__MX_SPANS_base(name, TYPE)                                                                         \
+    COLL__IN_base static void coll__f32_to_##name##_base(void *to, const void *from, size_t count)              \
     {                                                                                                           \
         unsigned char *out = to;                                                                                \
         const unsigned char *in = from;                                                                         \
@@ -5699,7 +5820,7 @@ COLL__INLINE COLL__KERNEL void coll__mx_unpack_group(coll_type type, coll__raw_f
             if (!is_whole) memcpy(out, group, 1 + n);                                                           \
         }                                                                                                       \
     }                                                                                                           \
-    COLL__IN_##tier static void coll__##name##_to_f32_##tier(void *to, const void *from, size_t count)          \
+    COLL__IN_base static void coll__##name##_to_f32_base(void *to, const void *from, size_t count)              \
     {                                                                                                           \
         unsigned char *out = to;                                                                                \
         const unsigned char *in = from;                                                                         \
@@ -5712,21 +5833,24 @@ COLL__INLINE COLL__KERNEL void coll__mx_unpack_group(coll_type type, coll__raw_f
             coll__mx_unpack_group(TYPE, is_whole ? (void *)out : rest, is_whole ? (const void *)in : group);    \
             if (!is_whole) memcpy(out, rest, 4 * n);                                                            \
         }                                                                                                       \
-    }                                                                                                           \
-    static void coll__through_##name##_##tier(void *to, const void *from, size_t count)                         \
-    {                                                                                                           \
-        unsigned char *out = to;                                                                                \
-        const unsigned char *in = from;                                                                         \
-        for (size_t n; count > 0; count -= n, in += 4 * n, out += 4 * n) {                                      \
-            uint8_t groups[COLL__MX_SPAN / COLL__MX_GROUP * (1 + COLL__MX_GROUP)];                              \
-            n = count < COLL__MX_SPAN ? count : COLL__MX_SPAN;                                                  \
-            coll__f32_to_##name##_##tier(groups, in, n);                                                        \
-            coll__##name##_to_f32_##tier(out, groups, n);                                                       \
-        }                                                                                                       \
     }
-COLL__EACH_TIER(COLL__MX_SPANS_IN, mxi8, COLL_MXI8)
-COLL__EACH_TIER(COLL__MX_SPANS_IN, mxf8e4m3, COLL_MXF8E4M3)
-COLL__EACH_TIER(COLL__MX_SPANS_IN, mxf8e5m2, COLL_MXF8E5M2)
+#define COLL__MX_SPANS_avx2(name, TYPE)                                                                         \
+    COLL__IN_avx2 static void coll__f32_to_##name##_avx2(void *to, const void *from, size_t count)              \
+    {                                                                                                           \
+        coll__raw_u8 *out = to;                                                                                 \
+        const coll__raw_u32 *in = from;                                                                         \
+        for (; count >= COLL__MX_GROUP; count -= COLL__MX_GROUP, in += COLL__MX_GROUP, out += 1 + COLL__MX_GROUP) \
+            coll__mx_pack_group_avx2(TYPE, out, in);                                                            \
+        if (count) coll__f32_to_##name##_base(out, in, count);                                                  \
+    }                                                                                                           \
+    COLL__IN_avx2 static void coll__##name##_to_f32_avx2(void *to, const void *from, size_t count)              \
+    {                                                                                                           \
+        coll__raw_f32 *out = to;                                                                                \
+        const coll__raw_u8 *in = from;                                                                          \
+        for (; count >= COLL__MX_GROUP; count -= COLL__MX_GROUP, in += 1 + COLL__MX_GROUP, out += COLL__MX_GROUP) \
+            coll__mx_unpack_group_avx2(TYPE, out, in);                                                          \
+        if (count) coll__##name##_to_f32_base(out, in, count);                                                  \
+    }
 
 /* ---- >>doubles: by way of floats that are rounded to odd, so that the element is still rounded once ---- */
 
@@ -5741,41 +5865,26 @@ COLL__INLINE float coll__f64_to_odd(double x)
 
     return coll__float32((bits & 0x7fffffffu) == 0x7f800000u ? bits : odd);
 }
+COLL__MAP(coll__mx_odd, coll__raw_f32, coll__raw_f64, coll__f64_to_odd(x))
 
-#define COLL__MX_ODD_IN(tier, ...)                                                                              \
-    COLL__IN_##tier static void coll__mx_odd_##tier(float *to, const void *from, size_t count)                  \
+/* What another rank sees of a group that crosses the wire is packed and unpacked, several groups at a time. */
+#define COLL__MX_MAPS_IN(tier, name, TYPE)                                                                      \
+    COLL__MX_SPANS_##tier(name, TYPE)                                                                           \
+    static void coll__through_##name##_##tier(void *to, const void *from, size_t count)                         \
     {                                                                                                           \
-        const coll__raw_f64 *in = from;                                                                         \
-        COLL__EACH_IN_##tier(i, count, 4, , to[i] = coll__f64_to_odd(in[i]););                   \
-    }
-COLL__EACH_TIER(COLL__MX_ODD_IN, 0)
-
-#define COLL__MX_DOUBLES_IN(tier, name)                                                                         \
+        coll__convert_by(to, 32 * 4, coll__##name##_to_f32_##tier, from, 32 * 4, coll__f32_to_##name##_##tier, count); \
+    }                                                                                                           \
     static void coll__f64_to_##name##_##tier(void *to, const void *from, size_t count)                          \
     {                                                                                                           \
-        unsigned char *out = to;                                                                                \
-        const unsigned char *in = from;                                                                         \
-        for (size_t n; count > 0; count -= n, in += 8 * n, out += n + n / COLL__MX_GROUP) {                     \
-            float block[COLL__MX_SPAN];                                                                         \
-            n = count < COLL__MX_SPAN ? count : COLL__MX_SPAN;                                                  \
-            coll__mx_odd_##tier(block, in, n);                                                                  \
-            coll__f32_to_##name##_##tier(out, block, n);                                                        \
-        }                                                                                                       \
+        coll__convert_by(to, 1 + 32, coll__f32_to_##name##_##tier, from, 32 * 8, coll__mx_odd_##tier, count);   \
     }                                                                                                           \
     static void coll__##name##_to_f64_##tier(void *to, const void *from, size_t count)                          \
     {                                                                                                           \
-        unsigned char *out = to;                                                                                \
-        const unsigned char *in = from;                                                                         \
-        for (size_t n; count > 0; count -= n, in += n + n / COLL__MX_GROUP, out += 8 * n) {                     \
-            float block[COLL__MX_SPAN];                                                                         \
-            n = count < COLL__MX_SPAN ? count : COLL__MX_SPAN;                                                  \
-            coll__##name##_to_f32_##tier(block, in, n);                                                         \
-            coll__f32_to_f64_##tier(out, block, n);                                                             \
-        }                                                                                                       \
+        coll__convert_by(to, 32 * 8, coll__f32_to_f64_##tier, from, 1 + 32, coll__##name##_to_f32_##tier, count); \
     }
-COLL__EACH_TIER(COLL__MX_DOUBLES_IN, mxi8)
-COLL__EACH_TIER(COLL__MX_DOUBLES_IN, mxf8e4m3)
-COLL__EACH_TIER(COLL__MX_DOUBLES_IN, mxf8e5m2)
+COLL__EACH_TIER(COLL__MX_MAPS_IN, mxi8, COLL_MXI8)
+COLL__EACH_TIER(COLL__MX_MAPS_IN, mxf8e4m3, COLL_MXF8E4M3)
+COLL__EACH_TIER(COLL__MX_MAPS_IN, mxf8e5m2, COLL_MXF8E5M2)
 
 /* ---- >>halves: f16 has not the range of a group ---- */
 
@@ -5847,28 +5956,19 @@ COLL__UNUSED static coll__map *coll__mx_map(coll_type to, coll_type from, int ti
 /* to[i] = a[i] op b[i]; `to` may be exactly a or b, and may not otherwise overlap them. */
 typedef void coll__fold_fn(void *to, const void *a, const void *b, size_t count);
 
-#define COLL__FOLD_IN(tier, name, TO, FROM, VALUE)                                                \
-    COLL__IN_##tier static void name##_##tier(void *to, const void *from_a, const void *from_b,   \
-                                              size_t count)                                       \
+#define COLL__FOLD_AT(LEVEL, tier, vectors, name, TO, FROM, VALUE)                                \
+    LEVEL static void name##_##tier(void *to, const void *from_a, const void *from_b, size_t count) \
     {                                                                                             \
         TO *out = to;                                                                             \
         const FROM *left = from_a, *right = from_b;                                               \
-        COLL__EACH_IN_##tier(i, count, sizeof(TO), COLL__UNROLLED,                                   \
+        COLL__EACH_IN_##tier(i, count, sizeof(TO), vectors,                                       \
+                             name##_base(out + whole, left + whole, right + whole, count - whole), \
                              const FROM a = left[i]; const FROM b = right[i]; out[i] = VALUE;);   \
     }
-#define COLL__FOLD(name, TO, FROM, VALUE) COLL__EACH_TIER(COLL__FOLD_IN, name, TO, FROM, VALUE)
-
-/* Folds that few programs make much of: one text serves all tiers. */
-#define COLL__FOLD_ONCE(name, TO, FROM, VALUE)                                                    \
-    COLL__KERNEL static void name##_base(void *to, const void *from_a, const void *from_b, size_t count) \
-    {                                                                                             \
-        TO *out = to;                                                                             \
-        const FROM *left = from_a, *right = from_b;                                               \
-        COLL__FREE for (size_t i = 0; i < count; i++) {                                           \
-            const FROM a = left[i], b = right[i];                                                 \
-            out[i] = VALUE;                                                                       \
-        }                                                                                         \
-    }
+#define COLL__FOLD_BY(tier, ...) COLL__FOLD_AT(COLL__IN_##tier, tier, __VA_ARGS__)
+#define COLL__FOLD_IN(tier, ...) COLL__FOLD_BY(tier, 1, __VA_ARGS__)
+#define COLL__SUM_IN(tier, ...) COLL__FOLD_AT(COLL__SHORT_##tier, tier, 2, __VA_ARGS__)
+#define COLL__FOLD(...) COLL__EACH_TIER(COLL__FOLD_IN, __VA_ARGS__)
 
 /* The same to two places at once, which saves reading back what was just written.  Only sums have it. */
 typedef void coll__twin_fn(void *to, void *also, const void *a, const void *b, size_t count);
@@ -5879,7 +5979,8 @@ typedef void coll__twin_fn(void *to, void *also, const void *a, const void *b, s
     {                                                                                             \
         T *out = to, *also = other;                                                               \
         const T *left = from_a, *right = from_b;                                                  \
-        COLL__EACH_IN_##tier(i, count, sizeof(T), COLL__UNROLLED,                                    \
+        COLL__EACH_IN_##tier(i, count, sizeof(T), 2,                                              \
+                             name##_twin_base(out + whole, also + whole, left + whole, right + whole, count - whole), \
                              const T a = left[i]; const T b = right[i]; const T sum = VALUE;      \
                              out[i] = sum; also[i] = sum;);                                       \
     }
@@ -5888,27 +5989,27 @@ typedef void coll__twin_fn(void *to, void *also, const void *a, const void *b, s
 /* Unsigned arithmetic wraps; the short types are widened first, because the product of two
  * uint16_t would be a signed int, which may not overflow. */
 #define COLL__FOLD_WRAP(bits, wide)                                                               \
-    COLL__FOLD(coll__sum_u##bits, coll__raw_u##bits, coll__raw_u##bits,                           \
-               (uint##bits##_t)((wide)a + (wide)b))                                               \
+    COLL__EACH_TIER(COLL__SUM_IN, coll__sum_u##bits, coll__raw_u##bits, coll__raw_u##bits,        \
+                    (uint##bits##_t)((wide)a + (wide)b))                                          \
     COLL__TWIN(coll__sum_u##bits, coll__raw_u##bits, (uint##bits##_t)((wide)a + (wide)b))         \
-    COLL__FOLD_ONCE(coll__prod_u##bits, coll__raw_u##bits, coll__raw_u##bits,                          \
+    COLL__FOLD(coll__prod_u##bits, coll__raw_u##bits, coll__raw_u##bits,                          \
                (uint##bits##_t)((wide)a * (wide)b))
 COLL__FOLD_WRAP(8, uint32_t)
 COLL__FOLD_WRAP(16, uint32_t)
 COLL__FOLD_WRAP(32, uint32_t)
 COLL__FOLD_WRAP(64, uint64_t)
 
-#define COLL__FOLD_ORDER(name)                                                                    \
-    COLL__FOLD(coll__min_##name, coll__raw_##name, coll__raw_##name, a < b ? a : b)               \
-    COLL__FOLD(coll__max_##name, coll__raw_##name, coll__raw_##name, a > b ? a : b)
-COLL__FOLD_ORDER(i8)
-COLL__FOLD_ORDER(i16)
-COLL__FOLD_ORDER(i32)
-COLL__FOLD_ORDER(i64)
-COLL__FOLD_ORDER(u8)
-COLL__FOLD_ORDER(u16)
-COLL__FOLD_ORDER(u32)
-COLL__FOLD_ORDER(u64)
+#define COLL__FOLD_ORDER(name, vectors)                                                           \
+    COLL__EACH_TIER(COLL__FOLD_BY, vectors, coll__min_##name, coll__raw_##name, coll__raw_##name, a < b ? a : b) \
+    COLL__EACH_TIER(COLL__FOLD_BY, vectors, coll__max_##name, coll__raw_##name, coll__raw_##name, a > b ? a : b)
+COLL__FOLD_ORDER(i8, 1)
+COLL__FOLD_ORDER(i16, 1)
+COLL__FOLD_ORDER(i32, 1)
+COLL__FOLD_ORDER(i64, 2)
+COLL__FOLD_ORDER(u8, 1)
+COLL__FOLD_ORDER(u16, 1)
+COLL__FOLD_ORDER(u32, 1)
+COLL__FOLD_ORDER(u64, 2)
 
 /* Equal floats have equal bits, except the zeros, whose sign bits OR (for the smaller) and AND
  * (for the larger) make right. */
@@ -5928,7 +6029,7 @@ COLL__INLINE double coll__canon_or64(int is_nan, uint64_t bits)
 }
 
 #define COLL__FOLD_FLOAT(bits)                                                                    \
-    COLL__EACH_WIDE(COLL__FOLD_IN, coll__sum_f##bits, coll__raw_f##bits, coll__raw_f##bits,       \
+    COLL__EACH_WIDE(COLL__SUM_IN, coll__sum_f##bits, coll__raw_f##bits, coll__raw_f##bits,        \
                     coll__canon##bits(a + b))                                                     \
     COLL__EACH_WIDE(COLL__TWIN_IN, coll__sum_f##bits, coll__raw_f##bits, coll__canon##bits(a + b)) \
     COLL__FOLD(coll__prod_f##bits, coll__raw_f##bits, coll__raw_f##bits,                          \
@@ -5947,9 +6048,9 @@ COLL__FOLD_FLOAT(64)
     COLL__FOLD(coll__bor_##name, coll__raw_##name, coll__raw_##name, a | b)                         \
     COLL__FOLD(coll__bxor_##name, coll__raw_##name, coll__raw_##name, a ^ b)
 #define COLL__FOLD_TRUTH(name)                                                                      \
-    COLL__FOLD_ONCE(coll__land_##name, coll__raw_##name, coll__raw_##name, (a != 0) & (b != 0))          \
-    COLL__FOLD_ONCE(coll__lor_##name, coll__raw_##name, coll__raw_##name, (a != 0) | (b != 0))           \
-    COLL__FOLD_ONCE(coll__lxor_##name, coll__raw_##name, coll__raw_##name, (a != 0) ^ (b != 0))
+    COLL__FOLD(coll__land_##name, coll__raw_##name, coll__raw_##name, (a != 0) & (b != 0))          \
+    COLL__FOLD(coll__lor_##name, coll__raw_##name, coll__raw_##name, (a != 0) | (b != 0))           \
+    COLL__FOLD(coll__lxor_##name, coll__raw_##name, coll__raw_##name, (a != 0) ^ (b != 0))
 COLL__FOLD_BITS(u8)
 COLL__FOLD_BITS(u16)
 COLL__FOLD_BITS(u32)
@@ -6063,102 +6164,73 @@ COLL__PAIR(i64_i64, i64, 64, 64)
 
 /* ---- >>cells: which type has which operation ---- */
 
-/* The folds of a type by operation.  COLL_AVG has that of the sum, which integers replace by a wider one.  The floats that f32
- * accumulates for have its row. */
-typedef coll__fold_fn *const coll__fold_row[COLL_USER];
+/* COLL_AVG has the fold of the sum, which integers replace by a wider one.  Types that a program has left out have none.  These
+ * are cases and not tables, because in a program that may lie anywhere a pointer in a table takes four times its length. */
+#define COLL__FOLD_IS(op, name) case op: return COLL__PICK(name, tier);
+#define COLL__FOLDS_INTEGER(TYPE, name, wrap)                                                       \
+    case TYPE:                                                                                      \
+        if (COLL__HAS(TYPE)) switch (op) {                                                          \
+            case COLL_AVG: COLL__FOLD_IS(COLL_SUM, coll__sum_##wrap)                                \
+            COLL__FOLD_IS(COLL_PROD, coll__prod_##wrap)                                             \
+            COLL__FOLD_IS(COLL_MIN, coll__min_##name)  COLL__FOLD_IS(COLL_MAX, coll__max_##name)    \
+            COLL__FOLD_IS(COLL_BAND, coll__band_##wrap) COLL__FOLD_IS(COLL_BOR, coll__bor_##wrap)   \
+            COLL__FOLD_IS(COLL_BXOR, coll__bxor_##wrap) COLL__FOLD_IS(COLL_LAND, coll__land_##wrap) \
+            COLL__FOLD_IS(COLL_LOR, coll__lor_##wrap)  COLL__FOLD_IS(COLL_LXOR, coll__lxor_##wrap)  \
+        default: break;                                                                             \
+        }                                                                                           \
+        break;
+#define COLL__FOLDS_FLOAT(TYPE, name)                                                               \
+    case TYPE:                                                                                      \
+        if (COLL__HAS(TYPE)) switch (op) {                                                          \
+        case COLL_SUM: case COLL_AVG: return COLL__PICK_WIDE(coll__sum_##name, tier);               \
+            COLL__FOLD_IS(COLL_PROD, coll__prod_##name)                                             \
+            COLL__FOLD_IS(COLL_MIN, coll__min_##name)  COLL__FOLD_IS(COLL_MAX, coll__max_##name)    \
+            COLL__FOLD_IS(COLL_LAND, coll__land_##name) COLL__FOLD_IS(COLL_LOR, coll__lor_##name)   \
+            COLL__FOLD_IS(COLL_LXOR, coll__lxor_##name)                                             \
+        default: break;                                                                             \
+        }                                                                                           \
+        break;
+#define COLL__FOLDS_COMPLEX(TYPE, name)                                                             \
+    case TYPE:                                                                                      \
+        if (!COLL__HAS(TYPE)) break;                                                                \
+        if (op == COLL_SUM || op == COLL_AVG) return COLL__PICK(coll__sum_##name, tier);            \
+        if (op == COLL_PROD) return COLL__PICK(coll__prod_##name, tier);                            \
+        break;
+#define COLL__FOLDS_PAIR(TYPE, name)                                                                \
+    case TYPE:                                                                                      \
+        if (!COLL__HAS(TYPE)) break;                                                                \
+        if (op == COLL_MINLOC) return coll__minloc_##name;                                          \
+        if (op == COLL_MAXLOC) return coll__maxloc_##name;                                          \
+        break;
 
-#define COLL__ROW_INTEGER(tier, name, wrap)                                                         \
-    static coll__fold_row coll__folds_##name##_##tier = {                                           \
-        [COLL_SUM] = coll__sum_##wrap##_##tier, [COLL_PROD] = coll__prod_##wrap##_base,             \
-        [COLL_MIN] = coll__min_##name##_##tier, [COLL_MAX] = coll__max_##name##_##tier,             \
-        [COLL_AVG] = coll__sum_##wrap##_##tier, [COLL_BAND] = coll__band_##wrap##_##tier,           \
-        [COLL_BOR] = coll__bor_##wrap##_##tier, [COLL_BXOR] = coll__bxor_##wrap##_##tier,           \
-        [COLL_LAND] = coll__land_##wrap##_base, [COLL_LOR] = coll__lor_##wrap##_base,               \
-        [COLL_LXOR] = coll__lxor_##wrap##_base };
-#define COLL__ROW_FLOAT(tier, name)                                                                 \
-    static coll__fold_row coll__folds_##name##_##tier = {                                           \
-        [COLL_SUM] = coll__sum_##name##_##tier, [COLL_PROD] = coll__prod_##name##_##tier,           \
-        [COLL_MIN] = coll__min_##name##_##tier, [COLL_MAX] = coll__max_##name##_##tier,             \
-        [COLL_AVG] = coll__sum_##name##_##tier, [COLL_LAND] = coll__land_##name##_base,             \
-        [COLL_LOR] = coll__lor_##name##_base, [COLL_LXOR] = coll__lxor_##name##_base };
-#define COLL__ROW_COMPLEX(tier, name)                                                               \
-    static coll__fold_row coll__folds_##name##_##tier = {                                           \
-        [COLL_SUM] = coll__sum_##name##_##tier, [COLL_PROD] = coll__prod_##name##_##tier,           \
-        [COLL_AVG] = coll__sum_##name##_##tier };
-#define COLL__ROW_PAIR(name)                                                                        \
-    static coll__fold_row coll__folds_##name = {                                                    \
-        [COLL_MINLOC] = coll__minloc_##name, [COLL_MAXLOC] = coll__maxloc_##name };
-#define COLL__ROW_WIDE(name)                                                                        \
-    static coll__fold_row coll__folds_##name##_avx512 = {                                           \
-        [COLL_SUM] = coll__sum_##name##_avx512, [COLL_AVG] = coll__sum_##name##_avx512 };
-
-#define COLL__ROWS(tier, ...)                                                                       \
-    COLL__ROW_INTEGER(tier, i8, u8)     COLL__ROW_INTEGER(tier, i16, u16)                           \
-    COLL__ROW_INTEGER(tier, i32, u32)   COLL__ROW_INTEGER(tier, i64, u64)                           \
-    COLL__ROW_INTEGER(tier, u8, u8)     COLL__ROW_INTEGER(tier, u16, u16)                           \
-    COLL__ROW_INTEGER(tier, u32, u32)   COLL__ROW_INTEGER(tier, u64, u64)                           \
-    COLL__ROW_FLOAT(tier, f32)          COLL__ROW_FLOAT(tier, f64)                                  \
-    COLL__ROW_COMPLEX(tier, c64)        COLL__ROW_COMPLEX(tier, c128)
-COLL__EACH_TIER(COLL__ROWS, 0)
-COLL__ROW_PAIR(f32_i32)
-COLL__ROW_PAIR(f64_i32)
-COLL__ROW_PAIR(f64_i64)
-COLL__ROW_PAIR(i32_i32)
-COLL__ROW_PAIR(i64_i32)
-COLL__ROW_PAIR(i64_i64)
-#if COLL__HAS_TIERS
-COLL__ROW_WIDE(f32)
-COLL__ROW_WIDE(f64)
-#endif
-
-static coll__fold_row coll__folds_bool = {
-    [COLL_MIN] = coll__land_u8_base,  [COLL_MAX] = coll__lor_u8_base,  [COLL_BAND] = coll__land_u8_base,
-    [COLL_BOR] = coll__lor_u8_base,   [COLL_BXOR] = coll__lxor_u8_base, [COLL_LAND] = coll__land_u8_base,
-    [COLL_LOR] = coll__lor_u8_base,   [COLL_LXOR] = coll__lxor_u8_base };
-
-/* What every program has, for communicators are numbered by it. */
-static coll__fold_row coll__folds_least = { [COLL_MAX] = coll__max_u64_base };
-
-#define COLL__ROWS_OF(tier)                                                                         \
-    [COLL_I8] = COLL__IF(COLL_I8, &coll__folds_i8_##tier),                                          \
-    [COLL_I16] = COLL__IF(COLL_I16, &coll__folds_i16_##tier),                                       \
-    [COLL_I32] = COLL__IF(COLL_I32, &coll__folds_i32_##tier),                                       \
-    [COLL_I64] = COLL__IF(COLL_I64, &coll__folds_i64_##tier),                                       \
-    [COLL_U8] = COLL__IF(COLL_U8, &coll__folds_u8_##tier),                                          \
-    [COLL_U16] = COLL__IF(COLL_U16, &coll__folds_u16_##tier),                                       \
-    [COLL_U32] = COLL__IF(COLL_U32, &coll__folds_u32_##tier),                                       \
-    [COLL_U64] = COLL__HAS(COLL_U64) ? &coll__folds_u64_##tier : &coll__folds_least,                \
-    [COLL_F32] = COLL__IF(COLL_F32, &coll__folds_f32_##tier),                                       \
-    [COLL_F64] = COLL__IF(COLL_F64, &coll__folds_f64_##tier),                                       \
-    [COLL_C64] = COLL__IF(COLL_C64, &coll__folds_c64_##tier),                                       \
-    [COLL_C128] = COLL__IF(COLL_C128, &coll__folds_c128_##tier)
-
-/* NULL: what a tier takes from the next lower one, and what a program has left out. */
-static coll__fold_row *const coll__folds[COLL__TIERS][COLL__TYPE_LIMIT] = {
-    [COLL__TIER_BASE] = {
-        COLL__ROWS_OF(base),
-        [COLL_BOOL] = COLL__IF(COLL_BOOL, &coll__folds_bool),
-        [COLL_F32_I32] = COLL__IF(COLL_F32_I32, &coll__folds_f32_i32),
-        [COLL_F64_I32] = COLL__IF(COLL_F64_I32, &coll__folds_f64_i32),
-        [COLL_F64_I64] = COLL__IF(COLL_F64_I64, &coll__folds_f64_i64),
-        [COLL_I32_I32] = COLL__IF(COLL_I32_I32, &coll__folds_i32_i32),
-        [COLL_I64_I32] = COLL__IF(COLL_I64_I32, &coll__folds_i64_i32),
-        [COLL_I64_I64] = COLL__IF(COLL_I64_I64, &coll__folds_i64_i64),
-    },
-#if COLL__HAS_TIERS
-    [COLL__TIER_AVX2] = { COLL__ROWS_OF(avx2) },
-    [COLL__TIER_AVX512] = { [COLL_F32] = COLL__IF(COLL_F32, &coll__folds_f32_avx512),
-                            [COLL_F64] = COLL__IF(COLL_F64, &coll__folds_f64_avx512) },
-#endif
-};
+COLL__FOR_SIZE
 
 /* NULL if there is no such cell. */
 COLL__UNUSED static coll__fold_fn *coll__fold_of(coll_type type, coll_op op, int tier)
 {
-    if (!COLL__HAS_TIERS) tier = COLL__TIER_BASE;
-    while (tier > COLL__TIER_BASE && !(coll__folds[tier][type] && (*coll__folds[tier][type])[op])) tier--;
-    coll__fold_row *const row = coll__folds[tier][type];
-    return row ? (*row)[op] : NULL;
+    (void)tier;
+    switch (type) {
+    COLL__FOLDS_INTEGER(COLL_I8, i8, u8)      COLL__FOLDS_INTEGER(COLL_I16, i16, u16)
+    COLL__FOLDS_INTEGER(COLL_I32, i32, u32)   COLL__FOLDS_INTEGER(COLL_I64, i64, u64)
+    COLL__FOLDS_INTEGER(COLL_U8, u8, u8)      COLL__FOLDS_INTEGER(COLL_U16, u16, u16)
+    COLL__FOLDS_INTEGER(COLL_U32, u32, u32)   COLL__FOLDS_INTEGER(COLL_U64, u64, u64)
+    COLL__FOLDS_FLOAT(COLL_F32, f32)          COLL__FOLDS_FLOAT(COLL_F64, f64)
+    COLL__FOLDS_COMPLEX(COLL_C64, c64)        COLL__FOLDS_COMPLEX(COLL_C128, c128)
+    COLL__FOLDS_PAIR(COLL_F32_I32, f32_i32)   COLL__FOLDS_PAIR(COLL_F64_I32, f64_i32)
+    COLL__FOLDS_PAIR(COLL_F64_I64, f64_i64)   COLL__FOLDS_PAIR(COLL_I32_I32, i32_i32)
+    COLL__FOLDS_PAIR(COLL_I64_I32, i64_i32)   COLL__FOLDS_PAIR(COLL_I64_I64, i64_i64)
+    case COLL_BOOL:
+        if (COLL__HAS(COLL_BOOL)) switch (op) {
+            case COLL_MIN: case COLL_BAND: COLL__FOLD_IS(COLL_LAND, coll__land_u8)
+            case COLL_MAX: case COLL_BOR: COLL__FOLD_IS(COLL_LOR, coll__lor_u8)
+            case COLL_BXOR: COLL__FOLD_IS(COLL_LXOR, coll__lxor_u8)
+        default: break;
+        }
+        break;
+    default: break;
+    }
+    /* What every program has, for communicators are numbered by it. */
+    return !COLL__HAS(COLL_U64) && type == COLL_U64 && op == COLL_MAX ? coll__max_u64_base : NULL;
 }
 
 /* NULL: the results are made one after the other. */
@@ -6195,6 +6267,8 @@ COLL__UNUSED static bool coll__cell_is_defined(coll_type type, coll_op op)
     return coll__fold_of(coll__usual_accumulator(type), op, COLL__TIER_BASE);
 }
 
+COLL__FOR_SPEED
+
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #endif
@@ -6229,7 +6303,7 @@ COLL__FOLD_IN(base, coll__whole_f16, coll__raw_u16, coll__raw_u16, (uint16_t)col
         coll__raw_f32 *out = to;                                                                  \
         const coll__raw_f32 *sum = sums;                                                          \
         const coll__raw_u16 *in = from;                                                           \
-        COLL__EACH_IN_##tier(i, count, 4, , out[i] = coll__canon32(sum[i] + WIDE(in[i]));); \
+        COLL__EACH_IN_##tier(i, count, 4, 1, , out[i] = coll__canon32(sum[i] + WIDE(in[i])););     \
     }
 COLL__ONTO_IN(base, coll__onto_f16, coll__wide_f16)
 COLL__ONTO_IN(base, coll__onto_bf16, coll__wide_bf16)
@@ -6242,12 +6316,14 @@ COLL__ONTO_IN(base, coll__onto_bf16, coll__wide_bf16)
                        coll__raw_u16, coll__get_bf16_##tier(at))                                  \
     COLL__GROUP_MAP_IN(tier, coll__through_f16_##tier, coll__keep_f32_##tier, coll__raw_f32,      \
                        coll__raw_f32, coll__through_##tier(coll__get_f32_##tier(at)))             \
-    COLL__GROUP_ONTO_IN(tier, coll__onto_f16_##tier, coll__raw_u16, coll__get_f16_##tier)         \
-    COLL__GROUP_ONTO_IN(tier, coll__onto_bf16_##tier, coll__raw_u16, coll__get_bf16_##tier)       \
+    COLL__GROUP_SUM_IN(tier, coll__onto_f16_##tier, coll__put_f32_##tier, coll__raw_f32,          \
+                       coll__raw_f32, coll__get_f32_##tier, coll__raw_u16, coll__get_f16_##tier)  \
+    COLL__GROUP_SUM_IN(tier, coll__onto_bf16_##tier, coll__put_f32_##tier, coll__raw_f32,         \
+                       coll__raw_f32, coll__get_f32_##tier, coll__raw_u16, coll__get_bf16_##tier) \
     COLL__GROUP_SUM_IN(tier, coll__pair_f16_##tier, coll__keep_f32_##tier, coll__raw_f32,         \
-                       coll__raw_u16, coll__get_f16_##tier)                                       \
+                       coll__raw_u16, coll__get_f16_##tier, coll__raw_u16, coll__get_f16_##tier)  \
     COLL__GROUP_SUM_IN(tier, coll__whole_f16_##tier, coll__put_f16_##tier, coll__raw_u16,         \
-                       coll__raw_u16, coll__get_f16_##tier)
+                       coll__raw_u16, coll__get_f16_##tier, coll__raw_u16, coll__get_f16_##tier)
 COLL__EACH_VECTOR(COLL__HALVES_IN, )
 COLL__EACH_WIDE(COLL__MAP_IN, coll__through_bf16, coll__raw_f32, coll__raw_f32, coll__wide_bf16(coll__narrow_bf16(x)))
 
@@ -6266,69 +6342,86 @@ COLL__INLINE uint32_t coll__join_bf16(float lower, float upper)
 
 /* The accumulators of a block of bf16 are in an order of their own, first those of all lower
  * halves and then those of all upper ones.  An odd last element counts as a lower half. */
-#define COLL__BF16_IN(tier, name)                                                                 \
-    COLL__IN_##tier static void name##_load_##tier(void *to, const void *from, size_t count)      \
+typedef coll__raw_f32 *coll__sums_at;
+typedef const coll__raw_f32 *coll__terms_at;
+typedef const coll__raw_u32 *coll__pairs_at;
+
+#define COLL__BF16_PAIRS_IN(tier, name)                                                           \
+    COLL__IN_##tier static void name##_load_pairs_##tier(coll__sums_at lower, coll__sums_at upper, coll__pairs_at in, \
+                                                         size_t count)                            \
     {                                                                                             \
-        const coll__raw_u32 *in = from;                                                           \
-        coll__raw_f32 *lower = to, *upper = lower + (count - count / 2);                          \
-        COLL__EACH_IN_##tier(i, count / 2, 4, ,                                                   \
+        COLL__EACH_IN_##tier(i, count, 4, 1,                                                       \
+                             name##_load_pairs_base(lower + whole, upper + whole, in + whole, count - whole), \
                              lower[i] = COLL__LOWER_BF16(in[i]);                                  \
                              upper[i] = COLL__UPPER_BF16(in[i]););                                \
-        if (count % 2) {                                                                          \
-            lower[count / 2] = coll__wide_bf16(((const coll__raw_u16 *)from)[count - 1]);         \
-        }                                                                                         \
     }                                                                                             \
-    COLL__IN_##tier static void name##_pair_##tier(void *to, const void *a, const void *b,        \
-                                                   size_t count)                                  \
+    COLL__IN_##tier static void name##_pair_pairs_##tier(coll__sums_at lower, coll__sums_at upper, coll__pairs_at left, \
+                                                         coll__pairs_at right, size_t count)      \
     {                                                                                             \
-        const coll__raw_u32 *left = a, *right = b;                                                \
-        coll__raw_f32 *lower = to, *upper = lower + (count - count / 2);                          \
-        COLL__EACH_IN_##tier(i, count / 2, 4, ,                                                   \
+        COLL__EACH_IN_##tier(i, count, 4, 1,                                                       \
+                             name##_pair_pairs_base(lower + whole, upper + whole, left + whole, right + whole, count - whole), \
                              lower[i] = COLL__LOWER_BF16(left[i]) + COLL__LOWER_BF16(right[i]);   \
                              upper[i] = COLL__UPPER_BF16(left[i]) + COLL__UPPER_BF16(right[i]);); \
-        if (count % 2) {                                                                          \
-            lower[count / 2] = coll__wide_bf16(((const coll__raw_u16 *)a)[count - 1]) +           \
-                               coll__wide_bf16(((const coll__raw_u16 *)b)[count - 1]);            \
-        }                                                                                         \
     }                                                                                             \
-    COLL__IN_##tier static void name##_onto_##tier(void *to, const void *sums, const void *from,  \
-                                                   size_t count)                                  \
+    COLL__IN_##tier static void name##_onto_pairs_##tier(coll__sums_at lower, coll__sums_at upper, coll__terms_at left, \
+                                                         coll__terms_at right, coll__pairs_at in, size_t count) \
     {                                                                                             \
-        const coll__raw_u32 *in = from;                                                           \
-        const coll__raw_f32 *left = sums, *right = left + (count - count / 2);                    \
-        coll__raw_f32 *lower = to, *upper = lower + (count - count / 2);                          \
-        COLL__EACH_IN_##tier(i, count / 2, 4, ,                                                   \
+        COLL__EACH_IN_##tier(i, count, 4, 1,                                                       \
+                             name##_onto_pairs_base(lower + whole, upper + whole, left + whole, right + whole, in + whole, \
+                                                    count - whole),                               \
                              lower[i] = coll__canon32(left[i] + COLL__LOWER_BF16(in[i]));         \
                              upper[i] = coll__canon32(right[i] + COLL__UPPER_BF16(in[i])););      \
-        if (count % 2) {                                                                          \
-            lower[count / 2] = coll__canon32(left[count / 2] +                                    \
-                                             coll__wide_bf16(((const coll__raw_u16 *)from)[count - 1])); \
-        }                                                                                         \
     }                                                                                             \
-    COLL__IN_##tier static void name##_whole_##tier(void *to, const void *a, const void *b,       \
-                                                    size_t count)                                 \
+    COLL__IN_##tier static void name##_whole_pairs_##tier(coll__raw_u32 *out, coll__pairs_at left, coll__pairs_at right, \
+                                                          size_t count)                           \
     {                                                                                             \
-        const coll__raw_u32 *left = a, *right = b;                                                \
-        coll__raw_u32 *out = to;                                                                  \
-        COLL__EACH_IN_##tier(i, count / 2, 4, ,                                                   \
+        COLL__EACH_IN_##tier(i, count, 4, 1,                                                       \
+                             name##_whole_pairs_base(out + whole, left + whole, right + whole, count - whole), \
                              out[i] = coll__join_bf16(                                            \
                                  COLL__LOWER_BF16(left[i]) + COLL__LOWER_BF16(right[i]),          \
                                  COLL__UPPER_BF16(left[i]) + COLL__UPPER_BF16(right[i])););       \
-        if (count % 2) {                                                                          \
-            ((coll__raw_u16 *)to)[count - 1] = (uint16_t)coll__narrow_bf16(                       \
-                coll__wide_bf16(((const coll__raw_u16 *)a)[count - 1]) +                          \
-                coll__wide_bf16(((const coll__raw_u16 *)b)[count - 1]));                          \
-        }                                                                                         \
+    }                                                                                             \
+    COLL__IN_##tier static void name##_store_pairs_##tier(coll__raw_u32 *out, coll__terms_at lower, coll__terms_at upper, \
+                                                          size_t count)                           \
+    {                                                                                             \
+        COLL__EACH_IN_##tier(i, count, 4, 1,                                                       \
+                             name##_store_pairs_base(out + whole, lower + whole, upper + whole, count - whole), \
+                             out[i] = coll__join_bf16(lower[i], upper[i]););                      \
+    }
+COLL__EACH_WIDE(COLL__BF16_PAIRS_IN, coll__bf16)
+
+#define COLL__LAST_BF16(from) coll__wide_bf16(((const coll__raw_u16 *)(from))[count - 1])
+#define COLL__BF16_IN(tier, name)                                                                 \
+    COLL__IN_##tier static void name##_load_##tier(void *to, const void *from, size_t count)      \
+    {                                                                                             \
+        const coll__sums_at lower = to;                                                           \
+        name##_load_pairs_##tier(lower, lower + (count - count / 2), from, count / 2);            \
+        if (count % 2) lower[count / 2] = COLL__LAST_BF16(from);                                  \
+    }                                                                                             \
+    COLL__IN_##tier static void name##_pair_##tier(void *to, const void *a, const void *b, size_t count) \
+    {                                                                                             \
+        const coll__sums_at lower = to;                                                           \
+        name##_pair_pairs_##tier(lower, lower + (count - count / 2), a, b, count / 2);            \
+        if (count % 2) lower[count / 2] = COLL__LAST_BF16(a) + COLL__LAST_BF16(b);                \
+    }                                                                                             \
+    COLL__IN_##tier static void name##_onto_##tier(void *to, const void *sums, const void *from, size_t count) \
+    {                                                                                             \
+        const coll__sums_at lower = to;                                                           \
+        const coll__terms_at left = sums;                                                         \
+        name##_onto_pairs_##tier(lower, lower + (count - count / 2), left, left + (count - count / 2), from, count / 2); \
+        if (count % 2) lower[count / 2] = coll__canon32(left[count / 2] + COLL__LAST_BF16(from)); \
+    }                                                                                             \
+    COLL__IN_##tier static void name##_whole_##tier(void *to, const void *a, const void *b, size_t count) \
+    {                                                                                             \
+        name##_whole_pairs_##tier(to, a, b, count / 2);                                           \
+        if (count % 2)                                                                            \
+            ((coll__raw_u16 *)to)[count - 1] = (uint16_t)coll__narrow_bf16(COLL__LAST_BF16(a) + COLL__LAST_BF16(b)); \
     }                                                                                             \
     COLL__IN_##tier static void name##_store_##tier(void *to, const void *from, size_t count)     \
     {                                                                                             \
-        const coll__raw_f32 *lower = from, *upper = lower + (count - count / 2);                  \
-        coll__raw_u32 *out = to;                                                                  \
-        COLL__EACH_IN_##tier(i, count / 2, 4, ,                                                   \
-                             out[i] = coll__join_bf16(lower[i], upper[i]););                      \
-        if (count % 2) {                                                                          \
-            ((coll__raw_u16 *)to)[count - 1] = (uint16_t)coll__narrow_bf16(lower[count / 2]);     \
-        }                                                                                         \
+        const coll__terms_at lower = from;                                                        \
+        name##_store_pairs_##tier(to, lower, lower + (count - count / 2), count / 2);             \
+        if (count % 2) ((coll__raw_u16 *)to)[count - 1] = (uint16_t)coll__narrow_bf16(lower[count / 2]); \
     }
 COLL__EACH_WIDE(COLL__BF16_IN, coll__bf16)
 
@@ -6397,7 +6490,9 @@ typedef void coll__finish(void *to, const void *from, size_t count, int divisor,
         const NUMBER ranks = (NUMBER)divisor, limit = (NUMBER)factor;                               \
         const NUMBER scale = COLL__HAS_SCALE ? limit : (NUMBER)1;                                   \
         (void)ranks, (void)scale;                                                                   \
-        COLL__EACH_IN_##tier(i, count, sizeof(T), , const T x = in[i]; out[i] = VALUE;); \
+        COLL__EACH_IN_##tier(i, count, sizeof(T), 1,                                                 \
+                             name##_base(out + whole, in + whole, count - whole, divisor, factor),  \
+                             const T x = in[i]; out[i] = VALUE;);                                   \
     }
 #define COLL__FINISH(name, T, NUMBER, VALUE) COLL__EACH_TIER(COLL__FINISH_IN, name, T, NUMBER, VALUE)
 
@@ -6453,6 +6548,10 @@ COLL__MAP_IN(base, coll__load_u64, coll__raw_i128, coll__raw_u64, coll__wide_u64
 COLL__MAP_IN(base, coll__store_64, coll__raw_u64, coll__raw_i128, coll__low_64(x))
 COLL__FOLD_IN(base, coll__sum_i128, coll__raw_i128, coll__raw_i128, coll__sum_of_wide(a, b))
 COLL__FINISH_IN(base, coll__divide_i128, coll__raw_i128, int32_t, coll__quotient(x, ranks))
+
+/* A bf16 that was an f16 before it was rounded: 2^16 stands for the largest of those, or one next to it. */
+COLL__MAP_IN(base, coll__repack_bf16_to_f16, coll__raw_u16, coll__raw_u16,
+             (uint16_t)((x & 0x7fffu) == 0x4780u ? 0x7bffu | (x & 0x8000u) : coll__narrow_f16(coll__wide_bf16(x))))
 
 /* Complex numbers are twice as many reals. */
 #define COLL__COMPLEX_IN(tier, name, bits)                                                          \
@@ -6532,6 +6631,8 @@ COLL__UNUSED static bool coll__codec_move(coll__codec *codec, coll_type type)
     return size != 0;
 }
 
+COLL__FOR_SIZE
+
 /* Integer averages: load, sum and divide in a wider type. */
 static void coll__codec_integer_average(coll__codec *codec, coll_type type, int tier)
 {
@@ -6600,10 +6701,6 @@ static double coll__clamp_limit(coll_type type, coll_type wire)
     if ((type == COLL_F16 && wire == COLL_BF16) || (type == COLL_BF16 && wire == COLL_F16)) return 65280;
     return most == 0 || (own > 0 && own < most) ? own : most;
 }
-
-/* A bf16 that was an f16 before it was rounded: 2^16 stands for the largest of those, or one next to it. */
-COLL__MAP_IN(base, coll__repack_bf16_to_f16, coll__raw_u16, coll__raw_u16,
-             (uint16_t)((x & 0x7fffu) == 0x4780u ? 0x7bffu | (x & 0x8000u) : coll__narrow_f16(coll__wide_bf16(x))))
 
 /* Inputs that are clamped, or rounded at random, on their way to a wire of another type. */
 static void coll__codec_pack_by(coll__codec *codec, const coll_call *call, coll_type wire, bool clamps, bool draws, int tier)
@@ -6912,8 +7009,9 @@ COLL__UNUSED static bool coll__codec_reduce(coll__codec *codec, const coll_call 
     return coll__codec_reduce_in(codec, call, ranks, coll__tier(), why, room);
 }
 
-/* ---- >>pack: to the wire and back ---- */
+COLL__FOR_SPEED
 
+/* ---- >>pack: to the wire and back ---- */
 
 /* Whose elements are packed: the input of a rank, or a result, every element of which the wire has. */
 enum { COLL__OF_RESULT = -1 };
@@ -7198,14 +7296,14 @@ static void coll__finish_block(const coll__codec *codec, const void *sum, coll__
     }
 }
 
-/* Sources i and i + 1 of a block as terms of a grid: where they are, or in rows 1 and 2. */
+/* Sources i and i + 1 of a block as terms of a grid: where they are, or in rows 1 and 2; zeros, if there is no second one. */
 static void coll__grid_two(const coll__codec *codec, const coll__sum *sum, int i, size_t from, size_t count,
                            double rows[COLL__GRID_ROWS][COLL__GRID_REALS], const void *two[2])
 {
     for (int k = 0; k < 2; k++) {
         const coll__source *const source = &sum->sources[i + k];
         two[k] = i + k < sum->n ? coll__load(codec, source, rows[1 + k], coll__source_at(codec, source, from), count,
-                                             sum->index + from) : coll__grid_zeros;
+                                             sum->index + from) : memset(rows[1 + k], 0, sizeof rows[1 + k]);
     }
 }
 
@@ -7221,16 +7319,18 @@ static void coll__combine_reproducible(const coll__codec *codec, const coll__sum
     double *const peak = rows[0], *const high = rows[3], *const low = rows[4];       /* low: of doubles, else of high */
     const void *two[2], *measure = peak;
 
+    memset(peak, 0, sizeof rows[0]);
+    memset(high, 0, 2 * sizeof rows[3]);
     for (int i = 0; grid->peak && i < sum->n; i += 2) {
         coll__grid_two(codec, sum, i, from, count, rows, two);
-        grid->peak(peak, i ? peak : coll__grid_zeros, two[0], two[1], reals);
+        grid->peak(peak, two[0], two[1], reals);
     }
-    const bool is_huge = grid->is_double && grid->is_huge(peak, reals);
+    const bool is_huge = grid->is_double && grid->is_beyond(peak, reals, COLL__GRID_HUGE_BITS);
     if (is_huge) grid->lower(rows[5], peak, peak, reals), measure = rows[5];
     for (int i = 0; i < sum->n; i += 2) {
         if (sum->n > 2 || !grid->peak) coll__grid_two(codec, sum, i, from, count, rows, two);
         for (int k = 0; k < 2 && is_huge; k++) grid->lower(rows[1 + k], two[k], peak, reals), two[k] = rows[1 + k];
-        grid->add(high, low, i ? high : coll__grid_zeros, i ? low : coll__grid_zeros, two[0], two[1], measure, factor, reals);
+        grid->add(high, low, two[0], two[1], measure, factor, reals);
     }
     if (grid->is_double) grid->join(high, low, reals);
     coll__finish_block(codec, high, sum->format, count, sum->index + from, (unsigned char *)sum->scratch, result);
@@ -7342,6 +7442,8 @@ COLL__UNUSED static inline void coll__combine(const coll__codec *codec, const co
     else coll__combine_blocks(codec, &in_memory);
 }
 
+COLL__FOR_SIZE
+
 COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count, coll_type type, coll_op op)
 {
     const coll__source sources[2] = { { in, COLL__AS_USER, 0 }, { inout, COLL__AS_USER, 1 } };
@@ -7361,6 +7463,8 @@ COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count
     free(scratch);
     return COLL_OK;
 }
+
+COLL__FOR_SPEED
 
 #endif /* COLL_KERNELS_H */
 /* ---- core/algorithms/coll_round.h ---- */
@@ -12148,6 +12252,8 @@ static void coll__plan_make(coll_comm *comm, const coll_call *call, const coll__
 
 #define COLL__REFUSE(...) coll__explain_error(comm, call, COLL_ERR_ARGUMENT, __VA_ARGS__)
 
+COLL__FOR_SIZE
+
 /* ---- >>numbers ---- */
 
 static coll_status coll__refuse_type(coll_comm *comm, const coll_call *call, coll_type type)
@@ -12615,6 +12721,8 @@ static inline const char *coll__kind_switch(coll_kind kind)
 
 #undef COLL__KINDS_HERE
 #undef COLL__KINDS
+
+COLL__FOR_SPEED
 
 /* ---- >>the whole check ---- */
 
@@ -16311,6 +16419,8 @@ static int coll__late_ranks(const coll_request *r, unsigned char *is_late)
 #endif
 
 #endif /* COLL_PROGRESS_H */
+/* ---- coll_impl.h, continued ---- */
+COLL__FOR_SIZE
 /* ---- core/engine/coll_freed.h ---- */
 /* coll_freed.h - a rank that has freed a communicator does nothing in it any more: what others still want of it there will never
  * come, and is an error.
@@ -16433,6 +16543,8 @@ static inline void coll__test_freed(const coll_request *r) { (void)r; }
 
 #endif
 #endif /* COLL_FREED_H */
+/* ---- coll_impl.h, continued ---- */
+COLL__FOR_SPEED
 /* ---- core/engine/coll_patience.h ---- */
 /* coll_patience.h - the one loop that waits: it spins, yields, sleeps, and now and then asks why it still has to. */
 #ifndef COLL_PATIENCE_H
@@ -16453,6 +16565,8 @@ static void coll__patience_report(const coll_request *r, bool is_virtual, int64_
 }
 
 #if !defined(COLL_NO_WATCH)
+
+COLL__FOR_SIZE
 
 /* ---- >>what is said of those who are late ---- */
 
@@ -16509,6 +16623,8 @@ static coll_status coll__late(coll_request *r, int64_t waited_ns, coll__lateness
                 session->rank);
     return coll__comm_fail(r->comm, &failure);
 }
+
+COLL__FOR_SPEED
 
 /* ---- >>patience ---- */
 
@@ -20913,6 +21029,8 @@ static void coll__see_who_left(coll__thread *me)
 }
 
 #endif /* COLL_THREADS_MESSAGES_H */
+/* ---- transports/coll_threads.h, continued ---- */
+COLL__FOR_SIZE
 /* ---- transports/threads/coll_threads_group.h ---- */
 /* coll_threads_group.h - groups: some ranks of the hub with seats of their own, so that their turns are counted apart.
  *
@@ -21107,6 +21225,8 @@ static bool coll__member_left(const coll__member *m, int rank)
 }
 
 #endif /* COLL_THREADS_GROUP_H */
+/* ---- transports/coll_threads.h, continued ---- */
+COLL__FOR_SPEED
 /* ---- transports/threads/coll_threads_kinds.h ---- */
 /* coll_threads_kinds.h - what a rank does in a turn, for each kind of collective, once those whose word it needs have
  * published.  The table at the end says who needs whom.
@@ -22038,6 +22158,8 @@ static void coll__threads_mark_stragglers(const void *context, const coll_task *
 }
 
 #endif /* COLL_THREADS_TURN_H */
+/* ---- transports/coll_threads.h, continued ---- */
+COLL__FOR_SIZE
 /* ---- transports/threads/coll_threads_shrink.h ---- */
 /* coll_threads_shrink.h - after a failure: the ranks of a hub that are left move to a new one.
  *
@@ -22187,8 +22309,9 @@ static coll_status coll__threads_shrink(void *context, const int *ranks, int cou
 
 #endif
 #endif /* COLL_THREADS_SHRINK_H */
-
 /* ---- transports/coll_threads.h, continued ---- */
+COLL__FOR_SPEED
+
 /* ---- >>progress ---- */
 
 /* Get ready for a sleep of up to wait_ms; 0: this rank is awake.  true: sleep now, unless the bell rings.  It begins with arming:
@@ -22257,6 +22380,8 @@ static bool coll__threads_has_freed(void *context, int peer, uint64_t number)
     pthread_mutex_unlock(&desk->lock);
     return has_freed;
 }
+
+COLL__FOR_SIZE
 
 /* ---- >>open, close ---- */
 
@@ -22417,6 +22542,8 @@ static coll_status coll__threads_open(const coll__settings *s, int count, coll__
 static const coll__transport_row coll__threads_row = {
     .name = "threads", .traits = COLL__OPENS_ALL, .open = coll__threads_open
 };
+
+COLL__FOR_SPEED
 
 #else
 
@@ -24529,10 +24656,7 @@ typedef struct coll__crc {
 
 static void coll__crc_open(coll__crc *crc)
 {
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    crc->has_instruction = __builtin_cpu_supports("sse4.2");
-#endif
+    crc->has_instruction = (coll__cpu() & COLL__CPU_SSE42) != 0;
     if (crc->has_instruction) return;
     for (uint32_t b = 0; b < 256; b++) {
         uint32_t sum = b;

@@ -30,10 +30,14 @@
 
 #include "threads/coll_threads_hub.h"
 #include "threads/coll_threads_messages.h"
+COLL__FOR_SIZE
 #include "threads/coll_threads_group.h"
+COLL__FOR_SPEED
 #include "threads/coll_threads_kinds.h"
 #include "threads/coll_threads_turn.h"
+COLL__FOR_SIZE
 #include "threads/coll_threads_shrink.h"
+COLL__FOR_SPEED
 
 /* ---- >>progress ---- */
 
@@ -103,6 +107,8 @@ static bool coll__threads_has_freed(void *context, int peer, uint64_t number)
     pthread_mutex_unlock(&desk->lock);
     return has_freed;
 }
+
+COLL__FOR_SIZE
 
 /* ---- >>open, close ---- */
 
@@ -263,6 +269,8 @@ static coll_status coll__threads_open(const coll__settings *s, int count, coll__
 static const coll__transport_row coll__threads_row = {
     .name = "threads", .traits = COLL__OPENS_ALL, .open = coll__threads_open
 };
+
+COLL__FOR_SPEED
 
 #else
 

@@ -5,6 +5,8 @@
 
 #define COLL__REFUSE(...) coll__explain_error(comm, call, COLL_ERR_ARGUMENT, __VA_ARGS__)
 
+COLL__FOR_SIZE
+
 /* ---- >>numbers ---- */
 
 static coll_status coll__refuse_type(coll_comm *comm, const coll_call *call, coll_type type)
@@ -472,6 +474,8 @@ static inline const char *coll__kind_switch(coll_kind kind)
 
 #undef COLL__KINDS_HERE
 #undef COLL__KINDS
+
+COLL__FOR_SPEED
 
 /* ---- >>the whole check ---- */
 

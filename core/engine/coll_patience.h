@@ -18,6 +18,8 @@ static void coll__patience_report(const coll_request *r, bool is_virtual, int64_
 
 #if !defined(COLL_NO_WATCH)
 
+COLL__FOR_SIZE
+
 /* ---- >>what is said of those who are late ---- */
 
 /* "ranks 3, 5-7", and when that is most of them also whom it is not. */
@@ -73,6 +75,8 @@ static coll_status coll__late(coll_request *r, int64_t waited_ns, coll__lateness
                 session->rank);
     return coll__comm_fail(r->comm, &failure);
 }
+
+COLL__FOR_SPEED
 
 /* ---- >>patience ---- */
 

@@ -62,7 +62,9 @@ typedef void coll__finish(void *to, const void *from, size_t count, int divisor,
         const NUMBER ranks = (NUMBER)divisor, limit = (NUMBER)factor;                               \
         const NUMBER scale = COLL__HAS_SCALE ? limit : (NUMBER)1;                                   \
         (void)ranks, (void)scale;                                                                   \
-        COLL__EACH_IN_##tier(i, count, sizeof(T), , const T x = in[i]; out[i] = VALUE;); \
+        COLL__EACH_IN_##tier(i, count, sizeof(T), 1,                                                 \
+                             name##_base(out + whole, in + whole, count - whole, divisor, factor),  \
+                             const T x = in[i]; out[i] = VALUE;);                                   \
     }
 #define COLL__FINISH(name, T, NUMBER, VALUE) COLL__EACH_TIER(COLL__FINISH_IN, name, T, NUMBER, VALUE)
 
@@ -118,6 +120,10 @@ COLL__MAP_IN(base, coll__load_u64, coll__raw_i128, coll__raw_u64, coll__wide_u64
 COLL__MAP_IN(base, coll__store_64, coll__raw_u64, coll__raw_i128, coll__low_64(x))
 COLL__FOLD_IN(base, coll__sum_i128, coll__raw_i128, coll__raw_i128, coll__sum_of_wide(a, b))
 COLL__FINISH_IN(base, coll__divide_i128, coll__raw_i128, int32_t, coll__quotient(x, ranks))
+
+/* A bf16 that was an f16 before it was rounded: 2^16 stands for the largest of those, or one next to it. */
+COLL__MAP_IN(base, coll__repack_bf16_to_f16, coll__raw_u16, coll__raw_u16,
+             (uint16_t)((x & 0x7fffu) == 0x4780u ? 0x7bffu | (x & 0x8000u) : coll__narrow_f16(coll__wide_bf16(x))))
 
 /* Complex numbers are twice as many reals. */
 #define COLL__COMPLEX_IN(tier, name, bits)                                                          \
@@ -197,6 +203,8 @@ COLL__UNUSED static bool coll__codec_move(coll__codec *codec, coll_type type)
     return size != 0;
 }
 
+COLL__FOR_SIZE
+
 /* Integer averages: load, sum and divide in a wider type. */
 static void coll__codec_integer_average(coll__codec *codec, coll_type type, int tier)
 {
@@ -265,10 +273,6 @@ static double coll__clamp_limit(coll_type type, coll_type wire)
     if ((type == COLL_F16 && wire == COLL_BF16) || (type == COLL_BF16 && wire == COLL_F16)) return 65280;
     return most == 0 || (own > 0 && own < most) ? own : most;
 }
-
-/* A bf16 that was an f16 before it was rounded: 2^16 stands for the largest of those, or one next to it. */
-COLL__MAP_IN(base, coll__repack_bf16_to_f16, coll__raw_u16, coll__raw_u16,
-             (uint16_t)((x & 0x7fffu) == 0x4780u ? 0x7bffu | (x & 0x8000u) : coll__narrow_f16(coll__wide_bf16(x))))
 
 /* Inputs that are clamped, or rounded at random, on their way to a wire of another type. */
 static void coll__codec_pack_by(coll__codec *codec, const coll_call *call, coll_type wire, bool clamps, bool draws, int tier)
@@ -577,8 +581,9 @@ COLL__UNUSED static bool coll__codec_reduce(coll__codec *codec, const coll_call 
     return coll__codec_reduce_in(codec, call, ranks, coll__tier(), why, room);
 }
 
-/* ---- >>pack: to the wire and back ---- */
+COLL__FOR_SPEED
 
+/* ---- >>pack: to the wire and back ---- */
 
 /* Whose elements are packed: the input of a rank, or a result, every element of which the wire has. */
 enum { COLL__OF_RESULT = -1 };

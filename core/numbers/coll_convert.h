@@ -25,7 +25,7 @@
 #define COLL__TO_F32(X, from, in)    X(from, f32, f32, in, coll__canon32(COLL__WIDE_##from(x)))
 #define COLL__TO_F64(X, from, in)    X(from, f64, f64, in, coll__canon64((double)COLL__WIDE_##from(x)))
 
-/* Those of 8 and of 16 bits with f32, those among them, and those that know 64 bits. */
+/* Those of 8 and of 16 bits with f32, those among 16 bits, and those that know 64. */
 #define COLL__CONVERSIONS_8(X)                                                                      \
     COLL__TO_F32(X, f8e4m3, u8)    COLL__TO_F32(X, f8e5m2, u8)                                      \
     COLL__TO_F8E4M3(X, f32, f32)   COLL__TO_F8E5M2(X, f32, f32)
@@ -34,28 +34,23 @@
     COLL__TO_F16(X, f32, f32)      COLL__TO_BF16(X, f32, f32)
 #define COLL__CONVERSIONS_AMONG_16(X)                                                               \
     COLL__TO_BF16(X, f16, u16)     COLL__TO_F16(X, bf16, u16)     COLL__TO_F32(X, f32, f32)
-#define COLL__CONVERSIONS_AMONG_8(X)                                                                \
-    COLL__TO_F8E5M2(X, f8e4m3, u8) COLL__TO_F16(X, f8e4m3, u8)    COLL__TO_BF16(X, f8e4m3, u8)      \
-    COLL__TO_F8E4M3(X, f8e5m2, u8) COLL__TO_F16(X, f8e5m2, u8)    COLL__TO_BF16(X, f8e5m2, u8)      \
-    COLL__TO_F8E4M3(X, f16, u16)   COLL__TO_F8E5M2(X, f16, u16)                                     \
-    COLL__TO_F8E4M3(X, bf16, u16)  COLL__TO_F8E5M2(X, bf16, u16)
 #define COLL__CONVERSIONS_64(X)                                                                     \
     X(f64, f64, f64, f64, coll__canon64(x)) COLL__CONVERSIONS_OF_F64(X)
-/* By way of f32: into f64, and out of it. */
-#define COLL__CONVERSIONS_INTO_F64(X)                                                               \
+/* By way of f32: from and to 8 bits, into f64, and out of it. */
+#define COLL__CONVERSIONS_THROUGH_F32(X)                                                            \
+    X(f8e4m3, f8e5m2, u8, u8, 0)   X(f8e4m3, f16, u16, u8, 0)     X(f8e4m3, bf16, u16, u8, 0)       \
+    X(f8e5m2, f8e4m3, u8, u8, 0)   X(f8e5m2, f16, u16, u8, 0)     X(f8e5m2, bf16, u16, u8, 0)       \
+    X(f16, f8e4m3, u8, u16, 0)     X(f16, f8e5m2, u8, u16, 0)                                       \
+    X(bf16, f8e4m3, u8, u16, 0)    X(bf16, f8e5m2, u8, u16, 0)                                      \
     X(f8e4m3, f64, f64, u8, 0)     X(f8e5m2, f64, f64, u8, 0)                                       \
     X(f16, f64, f64, u16, 0)       X(bf16, f64, f64, u16, 0)
 #define COLL__CONVERSIONS_OUT_OF_F64(X)                                                             \
     X(f64, f8e4m3, u8, f64, 0)     X(f64, f8e5m2, u8, f64, 0)                                       \
     X(f64, f16, u16, f64, 0)       X(f64, bf16, u16, f64, 0)
-#define COLL__CONVERSIONS_BY_F32(X) COLL__CONVERSIONS_INTO_F64(X) COLL__CONVERSIONS_OUT_OF_F64(X)
+#define COLL__CONVERSIONS_BY_F32(X) COLL__CONVERSIONS_THROUGH_F32(X) COLL__CONVERSIONS_OUT_OF_F64(X)
 #define COLL__CONVERSIONS_OF_F64(X)                                                                 \
     COLL__TO_F64(X, f32, f32)                                                                       \
     X(f64, f32, f32, f64, coll__canon32((float)x))
-
-#define COLL__CONVERSIONS(X)                                                                        \
-    COLL__CONVERSIONS_8(X) COLL__CONVERSIONS_16(X) COLL__CONVERSIONS_AMONG_8(X)                     \
-    COLL__CONVERSIONS_AMONG_16(X) COLL__CONVERSIONS_64(X) COLL__CONVERSIONS_BY_F32(X)
 
 /* Text of one element, and groups of sixteen, in a tier. */
 #define COLL__ONE_base(from, to, out, in, VALUE)                                                    \
@@ -72,7 +67,6 @@
 #define COLL__SIXTEEN_avx512(from, to, out, in, VALUE) COLL__GROUP_OF(avx512, from, to, out, in)
 
 COLL__CONVERSIONS_8(COLL__ONE_base)
-COLL__CONVERSIONS_AMONG_8(COLL__ONE_base)
 COLL__CONVERSIONS_64(COLL__ONE_base)
 #if defined(__aarch64__)
 COLL__CONVERSIONS_16(COLL__SIXTEEN_base)
@@ -85,7 +79,6 @@ COLL__CONVERSIONS_AMONG_16(COLL__ONE_base)
 #if COLL__HAS_TIERS
 COLL__CONVERSIONS_8(COLL__SIXTEEN_avx2)
 COLL__CONVERSIONS_16(COLL__SIXTEEN_avx2)
-COLL__CONVERSIONS_AMONG_8(COLL__SIXTEEN_avx2)
 COLL__CONVERSIONS_AMONG_16(COLL__SIXTEEN_avx2)
 COLL__CONVERSIONS_64(COLL__ONE_avx2)
 COLL__CONVERSIONS_8(COLL__SIXTEEN_avx512)
@@ -97,51 +90,48 @@ COLL__GROUP_MAP_IN(avx512, coll__f32_to_bf16_avx512bf16, coll__put_bf16_avx512bf
 #endif
 #endif
 
-/* Doubles, block by block: to floats that are rounded to odd, and from there with the kernel of the same tier; and back. */
+/* ---- >>blocks: by way of floats, a block at a time ---- */
+
+/* `bytes`: of 32 elements, for a group of numbers that share a power of two has one more (coll_mx.h). */
 enum { COLL__BY_F32_MOST = 512 };
 
-#define COLL__ODD_IN(tier, ...)                                                                     \
-    COLL__IN_##tier static void coll__odd_floats_##tier(float *to, const void *from, size_t count)  \
-    {                                                                                               \
-        const coll__raw_f64 *in = from;                                                             \
-        COLL__EACH_IN_##tier(i, count, 4, , to[i] = coll__odd_f32(in[i]););          \
-    }
-COLL__EACH_TIER(COLL__ODD_IN, 0)
-
-/* Both halves of the way take as many elements as there is room for. */
-static COLL__UNUSED void coll__convert_by(void *to, size_t to_size, coll__map *second, const void *from, size_t from_size,
-                                          coll__map *first, void (*odd)(float *to, const void *from, size_t count), size_t count)
+static COLL__UNUSED void coll__convert_by(void *to, size_t to_bytes, coll__map *second, const void *from, size_t bytes,
+                                          coll__map *first, size_t count)
 {
     unsigned char *out = to;
     const unsigned char *in = from;
 
-    for (size_t n; count > 0; count -= n, in += n * from_size, out += n * to_size) {
+    for (size_t n; count > 0; count -= n, in += n / 32 * bytes, out += n / 32 * to_bytes) {
         float block[COLL__BY_F32_MOST];
         n = count < COLL__BY_F32_MOST ? count : COLL__BY_F32_MOST;
-        if (odd) odd(block, in, n);
-        else first(block, in, n);
+        first(block, in, n);
         second(out, block, n);
     }
 }
 
+/* To floats, of doubles those that are rounded to odd, and from there with the kernel of the same tier. */
+COLL__MAP(coll__odd_floats, coll__raw_f32, coll__raw_f64, coll__odd_f32(x))
+
 #define COLL__OUT_OF_F64_IN(tier, to, out)                                                          \
     static void coll__f64_to_##to##_##tier(void *dst, const void *src, size_t count)                \
     {                                                                                               \
-        coll__convert_by(dst, sizeof(coll__raw_##out), coll__f32_to_##to##_##tier, src, 8, NULL,    \
+        coll__convert_by(dst, 32 * sizeof(coll__raw_##out), coll__f32_to_##to##_##tier, src, 32 * 8, \
                          coll__odd_floats_##tier, count);                                           \
     }
-#define COLL__INTO_F64_IN(tier, from, in)                                                           \
-    static void coll__##from##_to_f64_##tier(void *dst, const void *src, size_t count)              \
+#define COLL__THROUGH_F32_IN(tier, from, to, out, in)                                                \
+    static void coll__##from##_to_##to##_##tier(void *dst, const void *src, size_t count)           \
     {                                                                                               \
-        coll__convert_by(dst, 8, coll__f32_to_f64_##tier, src, sizeof(coll__raw_##in),              \
-                         coll__##from##_to_f32_##tier, NULL, count);                                \
+        coll__convert_by(dst, 32 * sizeof(coll__raw_##out), coll__f32_to_##to##_##tier, src,        \
+                         32 * sizeof(coll__raw_##in), coll__##from##_to_f32_##tier, count);         \
     }
 #define COLL__OUT_OF_F64(from, to, out, in, VALUE) COLL__EACH_TIER(COLL__OUT_OF_F64_IN, to, out)
-#define COLL__INTO_F64(from, to, out, in, VALUE) COLL__EACH_TIER(COLL__INTO_F64_IN, from, in)
+#define COLL__THROUGH_F32(from, to, out, in, VALUE) COLL__EACH_TIER(COLL__THROUGH_F32_IN, from, to, out, in)
 COLL__CONVERSIONS_OUT_OF_F64(COLL__OUT_OF_F64)
-COLL__CONVERSIONS_INTO_F64(COLL__INTO_F64)
+COLL__CONVERSIONS_THROUGH_F32(COLL__THROUGH_F32)
 
-/* By tier, from and to: what a tier adds to those below it. */
+COLL__FOR_SIZE
+
+/* From and to, of floats. */
 #define COLL__AT_f8e4m3 COLL_F8E4M3 - COLL_F16
 #define COLL__AT_f8e5m2 COLL_F8E5M2 - COLL_F16
 #define COLL__AT_f16    COLL_F16 - COLL_F16
@@ -151,35 +141,36 @@ COLL__CONVERSIONS_INTO_F64(COLL__INTO_F64)
 
 enum { COLL__FLOATS = COLL_F64 - COLL_F16 + 1 };
 
-typedef coll__map *coll__maps[COLL__FLOATS][COLL__FLOATS];
-
-#define COLL__CELL(tier, from, to)                                                                  \
-    [COLL__AT_##from][COLL__AT_##to] = COLL__HAS(COLL_F16 + COLL__AT_##from) && COLL__HAS(COLL_F16 + COLL__AT_##to) \
-                                     ? coll__##from##_to_##to##_##tier : NULL,
-#define COLL__CELL_base(from, to, out, in, VALUE) COLL__CELL(base, from, to)
-#define COLL__CELL_avx2(from, to, out, in, VALUE) COLL__CELL(avx2, from, to)
-#define COLL__CELL_avx512(from, to, out, in, VALUE) COLL__CELL(avx512, from, to)
-
-static const coll__maps coll__conversions[COLL__TIERS] = {
-    [COLL__TIER_BASE] = { COLL__CONVERSIONS(COLL__CELL_base) },
-#if COLL__HAS_TIERS
-    [COLL__TIER_AVX2] = { COLL__CONVERSIONS(COLL__CELL_avx2) },
-    [COLL__TIER_AVX512] = { COLL__CONVERSIONS_8(COLL__CELL_avx512) COLL__CONVERSIONS_16(COLL__CELL_avx512)
-                            COLL__CONVERSIONS_OF_F64(COLL__CELL_avx512) },
-#if COLL__HAS_AVX512BF16
-    [COLL__TIER_AVX512BF16] = { COLL__CELL(avx512bf16, f32, bf16) },
-#endif
-#endif
-};
+#define COLL__CASE_BY(PICK, from, to)                                                               \
+    case COLL__AT_##from + (COLL__AT_##to) * COLL__FLOATS:                                          \
+        return COLL__HAS(COLL_F16 + COLL__AT_##from) && COLL__HAS(COLL_F16 + COLL__AT_##to)         \
+             ? PICK(coll__##from##_to_##to, tier) : NULL;
+#define COLL__CASE(from, to, out, in, VALUE) COLL__CASE_BY(COLL__PICK, from, to)
+#define COLL__CASE_WIDE(from, to, out, in, VALUE) COLL__CASE_BY(COLL__PICK_WIDE, from, to)
 
 /* NULL if either is not a float type, or was left out, or if they are the same type of 8 or 16 bits. */
 COLL__UNUSED static coll__map *coll__conversion(coll_type to, coll_type from, int tier)
 {
     if (!coll__is_float(from) || !coll__is_float(to)) return NULL;
-    if (!COLL__HAS_TIERS) tier = COLL__TIER_BASE;
-    while (tier > COLL__TIER_BASE && !coll__conversions[tier][from - COLL_F16][to - COLL_F16]) tier--;
-    return coll__conversions[tier][from - COLL_F16][to - COLL_F16];
+#if COLL__HAS_TIERS && COLL__HAS_AVX512BF16
+    if (COLL__HAS(COLL_BF16) && tier >= COLL__TIER_AVX512BF16 && from == COLL_F32 && to == COLL_BF16)
+        return coll__f32_to_bf16_avx512bf16;
+#endif
+    switch (from - COLL_F16 + (to - COLL_F16) * COLL__FLOATS) {
+    COLL__CONVERSIONS_8(COLL__CASE_WIDE)
+    COLL__CONVERSIONS_16(COLL__CASE_WIDE)
+    COLL__CONVERSIONS_OF_F64(COLL__CASE_WIDE)
+    COLL__CONVERSIONS_AMONG_16(COLL__CASE)
+    COLL__CONVERSIONS_BY_F32(COLL__CASE)
+    case (COLL__AT_f64) * (1 + COLL__FLOATS): return COLL__IF(COLL_F64, COLL__PICK(coll__f64_to_f64, tier));
+    default: return NULL;
+    }
 }
+#undef COLL__CASE_WIDE
+#undef COLL__CASE
+#undef COLL__CASE_BY
+
+COLL__FOR_SPEED
 
 /* The kernels read and write several elements at once: only where each has the place of its own result may arrays overlap. */
 COLL__UNUSED static bool coll__may_convert_there(const void *dst, size_t dst_size, const void *src, size_t size, size_t count)

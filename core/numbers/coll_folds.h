@@ -21,28 +21,19 @@
 /* to[i] = a[i] op b[i]; `to` may be exactly a or b, and may not otherwise overlap them. */
 typedef void coll__fold_fn(void *to, const void *a, const void *b, size_t count);
 
-#define COLL__FOLD_IN(tier, name, TO, FROM, VALUE)                                                \
-    COLL__IN_##tier static void name##_##tier(void *to, const void *from_a, const void *from_b,   \
-                                              size_t count)                                       \
+#define COLL__FOLD_AT(LEVEL, tier, vectors, name, TO, FROM, VALUE)                                \
+    LEVEL static void name##_##tier(void *to, const void *from_a, const void *from_b, size_t count) \
     {                                                                                             \
         TO *out = to;                                                                             \
         const FROM *left = from_a, *right = from_b;                                               \
-        COLL__EACH_IN_##tier(i, count, sizeof(TO), COLL__UNROLLED,                                   \
+        COLL__EACH_IN_##tier(i, count, sizeof(TO), vectors,                                       \
+                             name##_base(out + whole, left + whole, right + whole, count - whole), \
                              const FROM a = left[i]; const FROM b = right[i]; out[i] = VALUE;);   \
     }
-#define COLL__FOLD(name, TO, FROM, VALUE) COLL__EACH_TIER(COLL__FOLD_IN, name, TO, FROM, VALUE)
-
-/* Folds that few programs make much of: one text serves all tiers. */
-#define COLL__FOLD_ONCE(name, TO, FROM, VALUE)                                                    \
-    COLL__KERNEL static void name##_base(void *to, const void *from_a, const void *from_b, size_t count) \
-    {                                                                                             \
-        TO *out = to;                                                                             \
-        const FROM *left = from_a, *right = from_b;                                               \
-        COLL__FREE for (size_t i = 0; i < count; i++) {                                           \
-            const FROM a = left[i], b = right[i];                                                 \
-            out[i] = VALUE;                                                                       \
-        }                                                                                         \
-    }
+#define COLL__FOLD_BY(tier, ...) COLL__FOLD_AT(COLL__IN_##tier, tier, __VA_ARGS__)
+#define COLL__FOLD_IN(tier, ...) COLL__FOLD_BY(tier, 1, __VA_ARGS__)
+#define COLL__SUM_IN(tier, ...) COLL__FOLD_AT(COLL__SHORT_##tier, tier, 2, __VA_ARGS__)
+#define COLL__FOLD(...) COLL__EACH_TIER(COLL__FOLD_IN, __VA_ARGS__)
 
 /* The same to two places at once, which saves reading back what was just written.  Only sums have it. */
 typedef void coll__twin_fn(void *to, void *also, const void *a, const void *b, size_t count);
@@ -53,7 +44,8 @@ typedef void coll__twin_fn(void *to, void *also, const void *a, const void *b, s
     {                                                                                             \
         T *out = to, *also = other;                                                               \
         const T *left = from_a, *right = from_b;                                                  \
-        COLL__EACH_IN_##tier(i, count, sizeof(T), COLL__UNROLLED,                                    \
+        COLL__EACH_IN_##tier(i, count, sizeof(T), 2,                                              \
+                             name##_twin_base(out + whole, also + whole, left + whole, right + whole, count - whole), \
                              const T a = left[i]; const T b = right[i]; const T sum = VALUE;      \
                              out[i] = sum; also[i] = sum;);                                       \
     }
@@ -62,27 +54,27 @@ typedef void coll__twin_fn(void *to, void *also, const void *a, const void *b, s
 /* Unsigned arithmetic wraps; the short types are widened first, because the product of two
  * uint16_t would be a signed int, which may not overflow. */
 #define COLL__FOLD_WRAP(bits, wide)                                                               \
-    COLL__FOLD(coll__sum_u##bits, coll__raw_u##bits, coll__raw_u##bits,                           \
-               (uint##bits##_t)((wide)a + (wide)b))                                               \
+    COLL__EACH_TIER(COLL__SUM_IN, coll__sum_u##bits, coll__raw_u##bits, coll__raw_u##bits,        \
+                    (uint##bits##_t)((wide)a + (wide)b))                                          \
     COLL__TWIN(coll__sum_u##bits, coll__raw_u##bits, (uint##bits##_t)((wide)a + (wide)b))         \
-    COLL__FOLD_ONCE(coll__prod_u##bits, coll__raw_u##bits, coll__raw_u##bits,                          \
+    COLL__FOLD(coll__prod_u##bits, coll__raw_u##bits, coll__raw_u##bits,                          \
                (uint##bits##_t)((wide)a * (wide)b))
 COLL__FOLD_WRAP(8, uint32_t)
 COLL__FOLD_WRAP(16, uint32_t)
 COLL__FOLD_WRAP(32, uint32_t)
 COLL__FOLD_WRAP(64, uint64_t)
 
-#define COLL__FOLD_ORDER(name)                                                                    \
-    COLL__FOLD(coll__min_##name, coll__raw_##name, coll__raw_##name, a < b ? a : b)               \
-    COLL__FOLD(coll__max_##name, coll__raw_##name, coll__raw_##name, a > b ? a : b)
-COLL__FOLD_ORDER(i8)
-COLL__FOLD_ORDER(i16)
-COLL__FOLD_ORDER(i32)
-COLL__FOLD_ORDER(i64)
-COLL__FOLD_ORDER(u8)
-COLL__FOLD_ORDER(u16)
-COLL__FOLD_ORDER(u32)
-COLL__FOLD_ORDER(u64)
+#define COLL__FOLD_ORDER(name, vectors)                                                           \
+    COLL__EACH_TIER(COLL__FOLD_BY, vectors, coll__min_##name, coll__raw_##name, coll__raw_##name, a < b ? a : b) \
+    COLL__EACH_TIER(COLL__FOLD_BY, vectors, coll__max_##name, coll__raw_##name, coll__raw_##name, a > b ? a : b)
+COLL__FOLD_ORDER(i8, 1)
+COLL__FOLD_ORDER(i16, 1)
+COLL__FOLD_ORDER(i32, 1)
+COLL__FOLD_ORDER(i64, 2)
+COLL__FOLD_ORDER(u8, 1)
+COLL__FOLD_ORDER(u16, 1)
+COLL__FOLD_ORDER(u32, 1)
+COLL__FOLD_ORDER(u64, 2)
 
 /* Equal floats have equal bits, except the zeros, whose sign bits OR (for the smaller) and AND
  * (for the larger) make right. */
@@ -102,7 +94,7 @@ COLL__INLINE double coll__canon_or64(int is_nan, uint64_t bits)
 }
 
 #define COLL__FOLD_FLOAT(bits)                                                                    \
-    COLL__EACH_WIDE(COLL__FOLD_IN, coll__sum_f##bits, coll__raw_f##bits, coll__raw_f##bits,       \
+    COLL__EACH_WIDE(COLL__SUM_IN, coll__sum_f##bits, coll__raw_f##bits, coll__raw_f##bits,        \
                     coll__canon##bits(a + b))                                                     \
     COLL__EACH_WIDE(COLL__TWIN_IN, coll__sum_f##bits, coll__raw_f##bits, coll__canon##bits(a + b)) \
     COLL__FOLD(coll__prod_f##bits, coll__raw_f##bits, coll__raw_f##bits,                          \
@@ -121,9 +113,9 @@ COLL__FOLD_FLOAT(64)
     COLL__FOLD(coll__bor_##name, coll__raw_##name, coll__raw_##name, a | b)                         \
     COLL__FOLD(coll__bxor_##name, coll__raw_##name, coll__raw_##name, a ^ b)
 #define COLL__FOLD_TRUTH(name)                                                                      \
-    COLL__FOLD_ONCE(coll__land_##name, coll__raw_##name, coll__raw_##name, (a != 0) & (b != 0))          \
-    COLL__FOLD_ONCE(coll__lor_##name, coll__raw_##name, coll__raw_##name, (a != 0) | (b != 0))           \
-    COLL__FOLD_ONCE(coll__lxor_##name, coll__raw_##name, coll__raw_##name, (a != 0) ^ (b != 0))
+    COLL__FOLD(coll__land_##name, coll__raw_##name, coll__raw_##name, (a != 0) & (b != 0))          \
+    COLL__FOLD(coll__lor_##name, coll__raw_##name, coll__raw_##name, (a != 0) | (b != 0))           \
+    COLL__FOLD(coll__lxor_##name, coll__raw_##name, coll__raw_##name, (a != 0) ^ (b != 0))
 COLL__FOLD_BITS(u8)
 COLL__FOLD_BITS(u16)
 COLL__FOLD_BITS(u32)
@@ -237,102 +229,73 @@ COLL__PAIR(i64_i64, i64, 64, 64)
 
 /* ---- >>cells: which type has which operation ---- */
 
-/* The folds of a type by operation.  COLL_AVG has that of the sum, which integers replace by a wider one.  The floats that f32
- * accumulates for have its row. */
-typedef coll__fold_fn *const coll__fold_row[COLL_USER];
+/* COLL_AVG has the fold of the sum, which integers replace by a wider one.  Types that a program has left out have none.  These
+ * are cases and not tables, because in a program that may lie anywhere a pointer in a table takes four times its length. */
+#define COLL__FOLD_IS(op, name) case op: return COLL__PICK(name, tier);
+#define COLL__FOLDS_INTEGER(TYPE, name, wrap)                                                       \
+    case TYPE:                                                                                      \
+        if (COLL__HAS(TYPE)) switch (op) {                                                          \
+            case COLL_AVG: COLL__FOLD_IS(COLL_SUM, coll__sum_##wrap)                                \
+            COLL__FOLD_IS(COLL_PROD, coll__prod_##wrap)                                             \
+            COLL__FOLD_IS(COLL_MIN, coll__min_##name)  COLL__FOLD_IS(COLL_MAX, coll__max_##name)    \
+            COLL__FOLD_IS(COLL_BAND, coll__band_##wrap) COLL__FOLD_IS(COLL_BOR, coll__bor_##wrap)   \
+            COLL__FOLD_IS(COLL_BXOR, coll__bxor_##wrap) COLL__FOLD_IS(COLL_LAND, coll__land_##wrap) \
+            COLL__FOLD_IS(COLL_LOR, coll__lor_##wrap)  COLL__FOLD_IS(COLL_LXOR, coll__lxor_##wrap)  \
+        default: break;                                                                             \
+        }                                                                                           \
+        break;
+#define COLL__FOLDS_FLOAT(TYPE, name)                                                               \
+    case TYPE:                                                                                      \
+        if (COLL__HAS(TYPE)) switch (op) {                                                          \
+        case COLL_SUM: case COLL_AVG: return COLL__PICK_WIDE(coll__sum_##name, tier);               \
+            COLL__FOLD_IS(COLL_PROD, coll__prod_##name)                                             \
+            COLL__FOLD_IS(COLL_MIN, coll__min_##name)  COLL__FOLD_IS(COLL_MAX, coll__max_##name)    \
+            COLL__FOLD_IS(COLL_LAND, coll__land_##name) COLL__FOLD_IS(COLL_LOR, coll__lor_##name)   \
+            COLL__FOLD_IS(COLL_LXOR, coll__lxor_##name)                                             \
+        default: break;                                                                             \
+        }                                                                                           \
+        break;
+#define COLL__FOLDS_COMPLEX(TYPE, name)                                                             \
+    case TYPE:                                                                                      \
+        if (!COLL__HAS(TYPE)) break;                                                                \
+        if (op == COLL_SUM || op == COLL_AVG) return COLL__PICK(coll__sum_##name, tier);            \
+        if (op == COLL_PROD) return COLL__PICK(coll__prod_##name, tier);                            \
+        break;
+#define COLL__FOLDS_PAIR(TYPE, name)                                                                \
+    case TYPE:                                                                                      \
+        if (!COLL__HAS(TYPE)) break;                                                                \
+        if (op == COLL_MINLOC) return coll__minloc_##name;                                          \
+        if (op == COLL_MAXLOC) return coll__maxloc_##name;                                          \
+        break;
 
-#define COLL__ROW_INTEGER(tier, name, wrap)                                                         \
-    static coll__fold_row coll__folds_##name##_##tier = {                                           \
-        [COLL_SUM] = coll__sum_##wrap##_##tier, [COLL_PROD] = coll__prod_##wrap##_base,             \
-        [COLL_MIN] = coll__min_##name##_##tier, [COLL_MAX] = coll__max_##name##_##tier,             \
-        [COLL_AVG] = coll__sum_##wrap##_##tier, [COLL_BAND] = coll__band_##wrap##_##tier,           \
-        [COLL_BOR] = coll__bor_##wrap##_##tier, [COLL_BXOR] = coll__bxor_##wrap##_##tier,           \
-        [COLL_LAND] = coll__land_##wrap##_base, [COLL_LOR] = coll__lor_##wrap##_base,               \
-        [COLL_LXOR] = coll__lxor_##wrap##_base };
-#define COLL__ROW_FLOAT(tier, name)                                                                 \
-    static coll__fold_row coll__folds_##name##_##tier = {                                           \
-        [COLL_SUM] = coll__sum_##name##_##tier, [COLL_PROD] = coll__prod_##name##_##tier,           \
-        [COLL_MIN] = coll__min_##name##_##tier, [COLL_MAX] = coll__max_##name##_##tier,             \
-        [COLL_AVG] = coll__sum_##name##_##tier, [COLL_LAND] = coll__land_##name##_base,             \
-        [COLL_LOR] = coll__lor_##name##_base, [COLL_LXOR] = coll__lxor_##name##_base };
-#define COLL__ROW_COMPLEX(tier, name)                                                               \
-    static coll__fold_row coll__folds_##name##_##tier = {                                           \
-        [COLL_SUM] = coll__sum_##name##_##tier, [COLL_PROD] = coll__prod_##name##_##tier,           \
-        [COLL_AVG] = coll__sum_##name##_##tier };
-#define COLL__ROW_PAIR(name)                                                                        \
-    static coll__fold_row coll__folds_##name = {                                                    \
-        [COLL_MINLOC] = coll__minloc_##name, [COLL_MAXLOC] = coll__maxloc_##name };
-#define COLL__ROW_WIDE(name)                                                                        \
-    static coll__fold_row coll__folds_##name##_avx512 = {                                           \
-        [COLL_SUM] = coll__sum_##name##_avx512, [COLL_AVG] = coll__sum_##name##_avx512 };
-
-#define COLL__ROWS(tier, ...)                                                                       \
-    COLL__ROW_INTEGER(tier, i8, u8)     COLL__ROW_INTEGER(tier, i16, u16)                           \
-    COLL__ROW_INTEGER(tier, i32, u32)   COLL__ROW_INTEGER(tier, i64, u64)                           \
-    COLL__ROW_INTEGER(tier, u8, u8)     COLL__ROW_INTEGER(tier, u16, u16)                           \
-    COLL__ROW_INTEGER(tier, u32, u32)   COLL__ROW_INTEGER(tier, u64, u64)                           \
-    COLL__ROW_FLOAT(tier, f32)          COLL__ROW_FLOAT(tier, f64)                                  \
-    COLL__ROW_COMPLEX(tier, c64)        COLL__ROW_COMPLEX(tier, c128)
-COLL__EACH_TIER(COLL__ROWS, 0)
-COLL__ROW_PAIR(f32_i32)
-COLL__ROW_PAIR(f64_i32)
-COLL__ROW_PAIR(f64_i64)
-COLL__ROW_PAIR(i32_i32)
-COLL__ROW_PAIR(i64_i32)
-COLL__ROW_PAIR(i64_i64)
-#if COLL__HAS_TIERS
-COLL__ROW_WIDE(f32)
-COLL__ROW_WIDE(f64)
-#endif
-
-static coll__fold_row coll__folds_bool = {
-    [COLL_MIN] = coll__land_u8_base,  [COLL_MAX] = coll__lor_u8_base,  [COLL_BAND] = coll__land_u8_base,
-    [COLL_BOR] = coll__lor_u8_base,   [COLL_BXOR] = coll__lxor_u8_base, [COLL_LAND] = coll__land_u8_base,
-    [COLL_LOR] = coll__lor_u8_base,   [COLL_LXOR] = coll__lxor_u8_base };
-
-/* What every program has, for communicators are numbered by it. */
-static coll__fold_row coll__folds_least = { [COLL_MAX] = coll__max_u64_base };
-
-#define COLL__ROWS_OF(tier)                                                                         \
-    [COLL_I8] = COLL__IF(COLL_I8, &coll__folds_i8_##tier),                                          \
-    [COLL_I16] = COLL__IF(COLL_I16, &coll__folds_i16_##tier),                                       \
-    [COLL_I32] = COLL__IF(COLL_I32, &coll__folds_i32_##tier),                                       \
-    [COLL_I64] = COLL__IF(COLL_I64, &coll__folds_i64_##tier),                                       \
-    [COLL_U8] = COLL__IF(COLL_U8, &coll__folds_u8_##tier),                                          \
-    [COLL_U16] = COLL__IF(COLL_U16, &coll__folds_u16_##tier),                                       \
-    [COLL_U32] = COLL__IF(COLL_U32, &coll__folds_u32_##tier),                                       \
-    [COLL_U64] = COLL__HAS(COLL_U64) ? &coll__folds_u64_##tier : &coll__folds_least,                \
-    [COLL_F32] = COLL__IF(COLL_F32, &coll__folds_f32_##tier),                                       \
-    [COLL_F64] = COLL__IF(COLL_F64, &coll__folds_f64_##tier),                                       \
-    [COLL_C64] = COLL__IF(COLL_C64, &coll__folds_c64_##tier),                                       \
-    [COLL_C128] = COLL__IF(COLL_C128, &coll__folds_c128_##tier)
-
-/* NULL: what a tier takes from the next lower one, and what a program has left out. */
-static coll__fold_row *const coll__folds[COLL__TIERS][COLL__TYPE_LIMIT] = {
-    [COLL__TIER_BASE] = {
-        COLL__ROWS_OF(base),
-        [COLL_BOOL] = COLL__IF(COLL_BOOL, &coll__folds_bool),
-        [COLL_F32_I32] = COLL__IF(COLL_F32_I32, &coll__folds_f32_i32),
-        [COLL_F64_I32] = COLL__IF(COLL_F64_I32, &coll__folds_f64_i32),
-        [COLL_F64_I64] = COLL__IF(COLL_F64_I64, &coll__folds_f64_i64),
-        [COLL_I32_I32] = COLL__IF(COLL_I32_I32, &coll__folds_i32_i32),
-        [COLL_I64_I32] = COLL__IF(COLL_I64_I32, &coll__folds_i64_i32),
-        [COLL_I64_I64] = COLL__IF(COLL_I64_I64, &coll__folds_i64_i64),
-    },
-#if COLL__HAS_TIERS
-    [COLL__TIER_AVX2] = { COLL__ROWS_OF(avx2) },
-    [COLL__TIER_AVX512] = { [COLL_F32] = COLL__IF(COLL_F32, &coll__folds_f32_avx512),
-                            [COLL_F64] = COLL__IF(COLL_F64, &coll__folds_f64_avx512) },
-#endif
-};
+COLL__FOR_SIZE
 
 /* NULL if there is no such cell. */
 COLL__UNUSED static coll__fold_fn *coll__fold_of(coll_type type, coll_op op, int tier)
 {
-    if (!COLL__HAS_TIERS) tier = COLL__TIER_BASE;
-    while (tier > COLL__TIER_BASE && !(coll__folds[tier][type] && (*coll__folds[tier][type])[op])) tier--;
-    coll__fold_row *const row = coll__folds[tier][type];
-    return row ? (*row)[op] : NULL;
+    (void)tier;
+    switch (type) {
+    COLL__FOLDS_INTEGER(COLL_I8, i8, u8)      COLL__FOLDS_INTEGER(COLL_I16, i16, u16)
+    COLL__FOLDS_INTEGER(COLL_I32, i32, u32)   COLL__FOLDS_INTEGER(COLL_I64, i64, u64)
+    COLL__FOLDS_INTEGER(COLL_U8, u8, u8)      COLL__FOLDS_INTEGER(COLL_U16, u16, u16)
+    COLL__FOLDS_INTEGER(COLL_U32, u32, u32)   COLL__FOLDS_INTEGER(COLL_U64, u64, u64)
+    COLL__FOLDS_FLOAT(COLL_F32, f32)          COLL__FOLDS_FLOAT(COLL_F64, f64)
+    COLL__FOLDS_COMPLEX(COLL_C64, c64)        COLL__FOLDS_COMPLEX(COLL_C128, c128)
+    COLL__FOLDS_PAIR(COLL_F32_I32, f32_i32)   COLL__FOLDS_PAIR(COLL_F64_I32, f64_i32)
+    COLL__FOLDS_PAIR(COLL_F64_I64, f64_i64)   COLL__FOLDS_PAIR(COLL_I32_I32, i32_i32)
+    COLL__FOLDS_PAIR(COLL_I64_I32, i64_i32)   COLL__FOLDS_PAIR(COLL_I64_I64, i64_i64)
+    case COLL_BOOL:
+        if (COLL__HAS(COLL_BOOL)) switch (op) {
+            case COLL_MIN: case COLL_BAND: COLL__FOLD_IS(COLL_LAND, coll__land_u8)
+            case COLL_MAX: case COLL_BOR: COLL__FOLD_IS(COLL_LOR, coll__lor_u8)
+            case COLL_BXOR: COLL__FOLD_IS(COLL_LXOR, coll__lxor_u8)
+        default: break;
+        }
+        break;
+    default: break;
+    }
+    /* What every program has, for communicators are numbered by it. */
+    return !COLL__HAS(COLL_U64) && type == COLL_U64 && op == COLL_MAX ? coll__max_u64_base : NULL;
 }
 
 /* NULL: the results are made one after the other. */
@@ -368,6 +331,8 @@ COLL__UNUSED static bool coll__cell_is_defined(coll_type type, coll_op op)
     if (coll__is_blob(type) || (coll__lacks_type(type) && type != COLL_U64)) return false;
     return coll__fold_of(coll__usual_accumulator(type), op, COLL__TIER_BASE);
 }
+
+COLL__FOR_SPEED
 
 #if defined(__clang__)
 #pragma clang diagnostic pop

@@ -218,14 +218,14 @@ static void coll__finish_block(const coll__codec *codec, const void *sum, coll__
     }
 }
 
-/* Sources i and i + 1 of a block as terms of a grid: where they are, or in rows 1 and 2. */
+/* Sources i and i + 1 of a block as terms of a grid: where they are, or in rows 1 and 2; zeros, if there is no second one. */
 static void coll__grid_two(const coll__codec *codec, const coll__sum *sum, int i, size_t from, size_t count,
                            double rows[COLL__GRID_ROWS][COLL__GRID_REALS], const void *two[2])
 {
     for (int k = 0; k < 2; k++) {
         const coll__source *const source = &sum->sources[i + k];
         two[k] = i + k < sum->n ? coll__load(codec, source, rows[1 + k], coll__source_at(codec, source, from), count,
-                                             sum->index + from) : coll__grid_zeros;
+                                             sum->index + from) : memset(rows[1 + k], 0, sizeof rows[1 + k]);
     }
 }
 
@@ -241,16 +241,18 @@ static void coll__combine_reproducible(const coll__codec *codec, const coll__sum
     double *const peak = rows[0], *const high = rows[3], *const low = rows[4];       /* low: of doubles, else of high */
     const void *two[2], *measure = peak;
 
+    memset(peak, 0, sizeof rows[0]);
+    memset(high, 0, 2 * sizeof rows[3]);
     for (int i = 0; grid->peak && i < sum->n; i += 2) {
         coll__grid_two(codec, sum, i, from, count, rows, two);
-        grid->peak(peak, i ? peak : coll__grid_zeros, two[0], two[1], reals);
+        grid->peak(peak, two[0], two[1], reals);
     }
-    const bool is_huge = grid->is_double && grid->is_huge(peak, reals);
+    const bool is_huge = grid->is_double && grid->is_beyond(peak, reals, COLL__GRID_HUGE_BITS);
     if (is_huge) grid->lower(rows[5], peak, peak, reals), measure = rows[5];
     for (int i = 0; i < sum->n; i += 2) {
         if (sum->n > 2 || !grid->peak) coll__grid_two(codec, sum, i, from, count, rows, two);
         for (int k = 0; k < 2 && is_huge; k++) grid->lower(rows[1 + k], two[k], peak, reals), two[k] = rows[1 + k];
-        grid->add(high, low, i ? high : coll__grid_zeros, i ? low : coll__grid_zeros, two[0], two[1], measure, factor, reals);
+        grid->add(high, low, two[0], two[1], measure, factor, reals);
     }
     if (grid->is_double) grid->join(high, low, reals);
     coll__finish_block(codec, high, sum->format, count, sum->index + from, (unsigned char *)sum->scratch, result);
@@ -362,6 +364,8 @@ COLL__UNUSED static inline void coll__combine(const coll__codec *codec, const co
     else coll__combine_blocks(codec, &in_memory);
 }
 
+COLL__FOR_SIZE
+
 COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count, coll_type type, coll_op op)
 {
     const coll__source sources[2] = { { in, COLL__AS_USER, 0 }, { inout, COLL__AS_USER, 1 } };
@@ -381,5 +385,7 @@ COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count
     free(scratch);
     return COLL_OK;
 }
+
+COLL__FOR_SPEED
 
 #endif /* COLL_KERNELS_H */

@@ -27,7 +27,7 @@
 #pragma clang diagnostic ignored "-Wpass-failed"
 #endif
 
-enum { COLL__MX_BITS = 5, COLL__MX_GROUP = 1 << COLL__MX_BITS, COLL__MX_NAN = 0xff, COLL__MX_SPAN = 8 * COLL__MX_GROUP };
+enum { COLL__MX_BITS = 5, COLL__MX_GROUP = 1 << COLL__MX_BITS, COLL__MX_NAN = 0xff };
 
 /* ---- >>groups: scales and elements ---- */
 
@@ -106,12 +106,73 @@ COLL__INLINE COLL__KERNEL void coll__mx_unpack_group(coll_type type, coll__raw_f
         out[i] = coll__canon32(coll__mx_wide(type, in[1 + i]) * by.one * by.other);
 }
 
+/* ---- >>vectors: the same by sixteen elements at a time, of which a group has two ---- */
+
+#if COLL__HAS_TIERS
+COLL__INLINE_avx2 void coll__mx_put_avx2(coll_type type, void *to, coll__group_avx2 x)
+{
+    const __m256 most = _mm256_set1_ps(COLL__MX_LARGEST(type)), least = _mm256_set1_ps(-COLL__MX_LARGEST(type));
+    const coll__group_avx2 within = { _mm256_max_ps(_mm256_min_ps(x.lower, most), least),
+                                      _mm256_max_ps(_mm256_min_ps(x.upper, most), least) };
+    if (type == COLL_MXF8E4M3) {
+        coll__put_f8e4m3_avx2(to, within);
+    } else if (type == COLL_MXF8E5M2) {
+        coll__put_f8e5m2_avx2(to, within);
+    } else {
+        const __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(within.lower), _mm256_cvtps_epi32(within.upper));
+        coll__put_bytes(to, _mm256_and_si256(_mm256_permute4x64_epi64(words, 0xd8), _mm256_set1_epi16(0xff)));
+    }
+}
+
+COLL__INLINE_avx2 coll__group_avx2 coll__mx_get_avx2(coll_type type, const void *from)
+{
+    const __m128i bytes = _mm_loadu_si128(from);
+
+    if (type == COLL_MXF8E4M3) return coll__get_f8e4m3_avx2(from);
+    if (type == COLL_MXF8E5M2) return coll__get_f8e5m2_avx2(from);
+    return (coll__group_avx2){ _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
+                               _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))) };
+}
+
+COLL__INLINE_avx2 uint32_t coll__mx_largest_avx2(const coll__raw_u32 *in)
+{
+    __m256i most = _mm256_setzero_si256();
+    int32_t all[8], largest = 0;
+
+    for (int i = 0; i < COLL__MX_GROUP; i += 8)
+        most = _mm256_max_epi32(most, _mm256_and_si256(_mm256_loadu_si256((const void *)(in + i)), _mm256_set1_epi32(INT32_MAX)));
+    most = _mm256_max_epi32(most, _mm256_permute2x128_si256(most, most, 1));
+    most = _mm256_max_epi32(most, _mm256_shuffle_epi32(most, 0x4e));
+    _mm256_storeu_si256((void *)all, _mm256_max_epi32(most, _mm256_shuffle_epi32(most, 0xb1)));
+    memcpy(&largest, all, sizeof largest);
+    return (uint32_t)largest;
+}
+
+COLL__INLINE_avx2 void coll__mx_pack_group_avx2(coll_type type, coll__raw_u8 *out, const coll__raw_u32 *in)
+{
+    const uint32_t scale = coll__mx_scale(coll__mx_largest_avx2(in), COLL__MX_EXPONENT(type));
+    const coll__mx_factors by = coll__mx_down(type, scale);
+
+    out[0] = (uint8_t)scale;
+    if (scale == COLL__MX_NAN) memset(out + 1, 0, COLL__MX_GROUP);
+    else COLL__ROLLED for (int i = 0; i < COLL__MX_GROUP; i += 16)
+        coll__mx_put_avx2(type, out + 1 + i, coll__times_avx2(coll__times_avx2(coll__get_f32_avx2(in + i), by.one), by.other));
+}
+
+COLL__INLINE_avx2 void coll__mx_unpack_group_avx2(coll_type type, coll__raw_f32 *out, const coll__raw_u8 *in)
+{
+    const coll__mx_factors by = coll__mx_up(type, in[0]);
+
+    COLL__ROLLED for (int i = 0; i < COLL__MX_GROUP; i += 16)
+        coll__put_f32_avx2(out + i, coll__times_avx2(coll__times_avx2(coll__mx_get_avx2(type, in + 1 + i), by.one), by.other));
+}
+#endif
+
 /* ---- >>spans: whole groups, and a last one of fewer elements, which is filled up with zeros ---- */
 
-/* The last group takes the same way as the others, from memory of its own, and to it.  What another rank sees of a group that
- * crosses the wire is packed and unpacked, several groups at a time. */
-#define COLL__MX_SPANS_IN(tier, name, TYPE)                                                                     \
-    COLL__IN_##tier static void coll__f32_to_##name##_##tier(void *to, const void *from, size_t count)          \
+/* The last group takes the same way as the others, from memory of its own, and to it. */
+#define COLL__MX_SPANS_base(name, TYPE)                                                                         \
+    COLL__IN_base static void coll__f32_to_##name##_base(void *to, const void *from, size_t count)              \
     {                                                                                                           \
         unsigned char *out = to;                                                                                \
         const unsigned char *in = from;                                                                         \
@@ -125,7 +186,7 @@ COLL__INLINE COLL__KERNEL void coll__mx_unpack_group(coll_type type, coll__raw_f
             if (!is_whole) memcpy(out, group, 1 + n);                                                           \
         }                                                                                                       \
     }                                                                                                           \
-    COLL__IN_##tier static void coll__##name##_to_f32_##tier(void *to, const void *from, size_t count)          \
+    COLL__IN_base static void coll__##name##_to_f32_base(void *to, const void *from, size_t count)              \
     {                                                                                                           \
         unsigned char *out = to;                                                                                \
         const unsigned char *in = from;                                                                         \
@@ -138,21 +199,24 @@ COLL__INLINE COLL__KERNEL void coll__mx_unpack_group(coll_type type, coll__raw_f
             coll__mx_unpack_group(TYPE, is_whole ? (void *)out : rest, is_whole ? (const void *)in : group);    \
             if (!is_whole) memcpy(out, rest, 4 * n);                                                            \
         }                                                                                                       \
-    }                                                                                                           \
-    static void coll__through_##name##_##tier(void *to, const void *from, size_t count)                         \
-    {                                                                                                           \
-        unsigned char *out = to;                                                                                \
-        const unsigned char *in = from;                                                                         \
-        for (size_t n; count > 0; count -= n, in += 4 * n, out += 4 * n) {                                      \
-            uint8_t groups[COLL__MX_SPAN / COLL__MX_GROUP * (1 + COLL__MX_GROUP)];                              \
-            n = count < COLL__MX_SPAN ? count : COLL__MX_SPAN;                                                  \
-            coll__f32_to_##name##_##tier(groups, in, n);                                                        \
-            coll__##name##_to_f32_##tier(out, groups, n);                                                       \
-        }                                                                                                       \
     }
-COLL__EACH_TIER(COLL__MX_SPANS_IN, mxi8, COLL_MXI8)
-COLL__EACH_TIER(COLL__MX_SPANS_IN, mxf8e4m3, COLL_MXF8E4M3)
-COLL__EACH_TIER(COLL__MX_SPANS_IN, mxf8e5m2, COLL_MXF8E5M2)
+#define COLL__MX_SPANS_avx2(name, TYPE)                                                                         \
+    COLL__IN_avx2 static void coll__f32_to_##name##_avx2(void *to, const void *from, size_t count)              \
+    {                                                                                                           \
+        coll__raw_u8 *out = to;                                                                                 \
+        const coll__raw_u32 *in = from;                                                                         \
+        for (; count >= COLL__MX_GROUP; count -= COLL__MX_GROUP, in += COLL__MX_GROUP, out += 1 + COLL__MX_GROUP) \
+            coll__mx_pack_group_avx2(TYPE, out, in);                                                            \
+        if (count) coll__f32_to_##name##_base(out, in, count);                                                  \
+    }                                                                                                           \
+    COLL__IN_avx2 static void coll__##name##_to_f32_avx2(void *to, const void *from, size_t count)              \
+    {                                                                                                           \
+        coll__raw_f32 *out = to;                                                                                \
+        const coll__raw_u8 *in = from;                                                                          \
+        for (; count >= COLL__MX_GROUP; count -= COLL__MX_GROUP, in += 1 + COLL__MX_GROUP, out += COLL__MX_GROUP) \
+            coll__mx_unpack_group_avx2(TYPE, out, in);                                                          \
+        if (count) coll__##name##_to_f32_base(out, in, count);                                                  \
+    }
 
 /* ---- >>doubles: by way of floats that are rounded to odd, so that the element is still rounded once ---- */
 
@@ -167,41 +231,26 @@ COLL__INLINE float coll__f64_to_odd(double x)
 
     return coll__float32((bits & 0x7fffffffu) == 0x7f800000u ? bits : odd);
 }
+COLL__MAP(coll__mx_odd, coll__raw_f32, coll__raw_f64, coll__f64_to_odd(x))
 
-#define COLL__MX_ODD_IN(tier, ...)                                                                              \
-    COLL__IN_##tier static void coll__mx_odd_##tier(float *to, const void *from, size_t count)                  \
+/* What another rank sees of a group that crosses the wire is packed and unpacked, several groups at a time. */
+#define COLL__MX_MAPS_IN(tier, name, TYPE)                                                                      \
+    COLL__MX_SPANS_##tier(name, TYPE)                                                                           \
+    static void coll__through_##name##_##tier(void *to, const void *from, size_t count)                         \
     {                                                                                                           \
-        const coll__raw_f64 *in = from;                                                                         \
-        COLL__EACH_IN_##tier(i, count, 4, , to[i] = coll__f64_to_odd(in[i]););                   \
-    }
-COLL__EACH_TIER(COLL__MX_ODD_IN, 0)
-
-#define COLL__MX_DOUBLES_IN(tier, name)                                                                         \
+        coll__convert_by(to, 32 * 4, coll__##name##_to_f32_##tier, from, 32 * 4, coll__f32_to_##name##_##tier, count); \
+    }                                                                                                           \
     static void coll__f64_to_##name##_##tier(void *to, const void *from, size_t count)                          \
     {                                                                                                           \
-        unsigned char *out = to;                                                                                \
-        const unsigned char *in = from;                                                                         \
-        for (size_t n; count > 0; count -= n, in += 8 * n, out += n + n / COLL__MX_GROUP) {                     \
-            float block[COLL__MX_SPAN];                                                                         \
-            n = count < COLL__MX_SPAN ? count : COLL__MX_SPAN;                                                  \
-            coll__mx_odd_##tier(block, in, n);                                                                  \
-            coll__f32_to_##name##_##tier(out, block, n);                                                        \
-        }                                                                                                       \
+        coll__convert_by(to, 1 + 32, coll__f32_to_##name##_##tier, from, 32 * 8, coll__mx_odd_##tier, count);   \
     }                                                                                                           \
     static void coll__##name##_to_f64_##tier(void *to, const void *from, size_t count)                          \
     {                                                                                                           \
-        unsigned char *out = to;                                                                                \
-        const unsigned char *in = from;                                                                         \
-        for (size_t n; count > 0; count -= n, in += n + n / COLL__MX_GROUP, out += 8 * n) {                     \
-            float block[COLL__MX_SPAN];                                                                         \
-            n = count < COLL__MX_SPAN ? count : COLL__MX_SPAN;                                                  \
-            coll__##name##_to_f32_##tier(block, in, n);                                                         \
-            coll__f32_to_f64_##tier(out, block, n);                                                             \
-        }                                                                                                       \
+        coll__convert_by(to, 32 * 8, coll__f32_to_f64_##tier, from, 1 + 32, coll__##name##_to_f32_##tier, count); \
     }
-COLL__EACH_TIER(COLL__MX_DOUBLES_IN, mxi8)
-COLL__EACH_TIER(COLL__MX_DOUBLES_IN, mxf8e4m3)
-COLL__EACH_TIER(COLL__MX_DOUBLES_IN, mxf8e5m2)
+COLL__EACH_TIER(COLL__MX_MAPS_IN, mxi8, COLL_MXI8)
+COLL__EACH_TIER(COLL__MX_MAPS_IN, mxf8e4m3, COLL_MXF8E4M3)
+COLL__EACH_TIER(COLL__MX_MAPS_IN, mxf8e5m2, COLL_MXF8E5M2)
 
 /* ---- >>halves: f16 has not the range of a group ---- */
 

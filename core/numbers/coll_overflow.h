@@ -18,8 +18,9 @@
         const coll__raw_i##bits *in = at;                                                         \
         const int##bits##_t most = (int##bits##_t)(least - 1);                                    \
         int##bits##_t found = 0;                                                                  \
-        for (size_t i = 0; i < count; i++)                                                        \
-            found = (int##bits##_t)(found | ((in[i] & INT##bits##_MAX) > most));                  \
+        COLL__LONG_IN_##tier(i, count, bits / 8, 1,                                               \
+                             found |= coll__beyond_##bits##_base(in + whole, count - whole, least), \
+                             found = (int##bits##_t)(found | ((in[i] & INT##bits##_MAX) > most));); \
         return found != 0;                                                                        \
     }
 COLL__EACH_TIER(COLL__BEYOND_IN, 8)

@@ -46,63 +46,73 @@ COLL__INLINE uint32_t coll__stochastic_bits(uint32_t lower, uint32_t key, uint32
 
 /* ---- >>draw: one number ---- */
 
-/* As coll__narrow_8, with random bits in the place of a half.  A number that is normal in the destination has `drop` bits less
- * there, and as many bits are drawn; one that is not is counted in units of 2^-places of its last place, so that `places` are
- * drawn.  `largest` is the largest finite number's bits in f32; from `beyond` on it overflows to `over`. */
-COLL__INLINE uint32_t coll__stochastic_f32(float value, uint32_t random, int width, int drop, uint32_t bias, int places,
-                                           float units, uint32_t largest, uint32_t beyond, uint32_t over, uint32_t nan)
+/* What the types differ in.  As coll__narrow_8, with random bits in the place of a half.  A number that is normal in the
+ * destination, from `least` on, has `drop` bits less there, and as many bits are drawn (of a double, 32 of them); one that is not
+ * is counted in units of 2^-places of its last place, so that `places` are drawn.  `bias` is that of the exponent, where it is in
+ * the source; `largest` is the largest finite number's bits there; from `beyond` on it overflows to `over`. */
+typedef struct coll__draw_f32 {
+    int width, drop, places;
+    uint32_t bias, least;
+    float units;
+    uint32_t largest, beyond, over, nan;
+} coll__draw_f32;
+
+typedef struct coll__draw_f64 {
+    int width, drop, places;
+    uint64_t bias, least;
+    double units;
+    uint64_t largest, beyond;
+    uint32_t over, nan;
+} coll__draw_f64;
+
+COLL__INLINE uint32_t coll__drawn_f32(const coll__draw_f32 *by, float value, uint32_t random)
 {
     const uint32_t bits = coll__bits32(value), whole = bits & 0x7fffffffu;
-    const uint32_t magnitude = (int32_t)whole < (int32_t)largest ? whole : largest;
-    const uint32_t normal = (magnitude - (bias << 23) + (random >> (32 - drop))) >> drop;
-    const uint32_t least = (bias + 1) << 23;
-    const float little = coll__float32((int32_t)magnitude < (int32_t)least ? magnitude : least);
-    const uint32_t small = ((uint32_t)(int32_t)(little * units) + (random >> (32 - places))) >> places;
-    const uint32_t finite = bias && (int32_t)magnitude < (int32_t)least ? small : normal;
-    const uint32_t unsign = (int32_t)whole < (int32_t)beyond ? finite : over;
-    const uint32_t number = unsign == nan ? nan : unsign | ((bits >> (32 - width)) & (1u << (width - 1)));
-    return value == value ? number : nan;
+    const uint32_t magnitude = (int32_t)whole < (int32_t)by->largest ? whole : by->largest;
+    const uint32_t normal = (magnitude - by->bias + (random >> (32 - by->drop))) >> by->drop;
+    const float little = coll__float32((int32_t)magnitude < (int32_t)by->least ? magnitude : by->least);
+    const uint32_t small = ((uint32_t)(int32_t)(little * by->units) + (random >> (32 - by->places))) >> by->places;
+    const uint32_t finite = (int32_t)magnitude < (int32_t)by->least ? small : normal;
+    const uint32_t unsign = (int32_t)whole < (int32_t)by->beyond ? finite : by->over;
+    const uint32_t number = unsign == by->nan ? by->nan : unsign | ((bits >> (32 - by->width)) & (1u << (by->width - 1)));
+    return value == value ? number : by->nan;
 }
 
-/* From a double at once, with 32 bits drawn; `small` as above. */
-COLL__INLINE uint32_t coll__stochastic_f64(double value, uint32_t random, int width, int drop, uint64_t bias, int places,
-                                           double units, uint64_t largest, uint64_t beyond, uint32_t over, uint32_t nan)
+/* From a double at once. */
+COLL__INLINE uint32_t coll__drawn_f64(const coll__draw_f64 *by, double value, uint32_t random)
 {
     const uint64_t bits = coll__bits64(value), whole = bits & UINT64_C(0x7fffffffffffffff);
-    const uint64_t magnitude = (int64_t)whole < (int64_t)largest ? whole : largest;
-    const uint32_t normal = (uint32_t)((magnitude - (bias << 52) + ((uint64_t)random << (drop - 32))) >> drop);
-    const uint64_t least = (bias + 1) << 52;
-    const double little = coll__float64((int64_t)magnitude < (int64_t)least ? magnitude : least);
-    const uint32_t small = ((uint32_t)(int32_t)(little * units) + (random >> (32 - places))) >> places;
-    const uint32_t finite = (int64_t)magnitude < (int64_t)least ? small : normal;
-    const uint32_t unsign = (int64_t)whole < (int64_t)beyond ? finite : over;
-    const uint32_t number = unsign == nan ? nan : unsign | (uint32_t)(bits >> 63) << (width - 1);
-    return value == value ? number : nan;
+    const uint64_t magnitude = (int64_t)whole < (int64_t)by->largest ? whole : by->largest;
+    const uint32_t normal = (uint32_t)((magnitude - by->bias + ((uint64_t)random << (by->drop - 32))) >> by->drop);
+    const double little = coll__float64((int64_t)magnitude < (int64_t)by->least ? magnitude : by->least);
+    const uint32_t small = ((uint32_t)(int32_t)(little * by->units) + (random >> (32 - by->places))) >> by->places;
+    const uint32_t finite = (int64_t)magnitude < (int64_t)by->least ? small : normal;
+    const uint32_t unsign = (int64_t)whole < (int64_t)by->beyond ? finite : by->over;
+    const uint32_t number = unsign == by->nan ? by->nan : unsign | (uint32_t)(bits >> 63) << (by->width - 1);
+    return value == value ? number : by->nan;
 }
 
-#define COLL__STOCHASTIC_F32_F8E4M3(x, r) \
-    coll__stochastic_f32(x, r, 8, 20, 120, 27, 0x1p36f, 0x43e00000u, 0x43e80001u, 0x7fu, 0x7fu)
-#define COLL__STOCHASTIC_F32_F8E5M2(x, r) \
-    coll__stochastic_f32(x, r, 8, 21, 112, 28, 0x1p44f, 0x47600000u, 0x47700000u, 0x7cu, 0x7eu)
-#define COLL__STOCHASTIC_F32_F16(x, r) \
-    coll__stochastic_f32(x, r, 16, 13, 112, 20, 0x1p44f, 0x477fe000u, 0x477ff000u, 0x7c00u, 0x7e00u)
-#define COLL__STOCHASTIC_F32_BF16(x, r) \
-    coll__stochastic_f32(x, r, 16, 16, 0, 16, 0, 0x7f7f0000u, 0x7f7f8000u, 0x7f80u, 0x7fc0u)
+/* No number is below the least normal of bf16 that is not of f32. */
+static const coll__draw_f32 coll__draw_f32_to_f8e4m3 =
+    { 8, 20, 27, 120u << 23, 121u << 23, 0x1p36f, 0x43e00000u, 0x43e80001u, 0x7fu, 0x7fu };
+static const coll__draw_f32 coll__draw_f32_to_f8e5m2 =
+    { 8, 21, 28, 112u << 23, 113u << 23, 0x1p44f, 0x47600000u, 0x47700000u, 0x7cu, 0x7eu };
+static const coll__draw_f32 coll__draw_f32_to_f16 =
+    { 16, 13, 20, 112u << 23, 113u << 23, 0x1p44f, 0x477fe000u, 0x477ff000u, 0x7c00u, 0x7e00u };
+static const coll__draw_f32 coll__draw_f32_to_bf16 =
+    { 16, 16, 16, 0, 0, 0, 0x7f7f0000u, 0x7f7f8000u, 0x7f80u, 0x7fc0u };
 
 /* The same numbers as doubles. */
 #define COLL__DOUBLE(exponent, fraction) ((UINT64_C(1023) + (exponent)) << 52 | UINT64_C(fraction))
-#define COLL__STOCHASTIC_F64_F8E4M3(x, r)                                                                                  \
-    coll__stochastic_f64(x, r, 8, 49, 1016, 27, 0x1p36, COLL__DOUBLE(8, 0xc000000000000), COLL__DOUBLE(8, 0xd000000000001), \
-                   0x7fu, 0x7fu)
-#define COLL__STOCHASTIC_F64_F8E5M2(x, r)                                                                                  \
-    coll__stochastic_f64(x, r, 8, 50, 1008, 28, 0x1p44, COLL__DOUBLE(15, 0xc000000000000), COLL__DOUBLE(15, 0xe000000000000), \
-                   0x7cu, 0x7eu)
-#define COLL__STOCHASTIC_F64_F16(x, r)                                                                                     \
-    coll__stochastic_f64(x, r, 16, 42, 1008, 20, 0x1p44, COLL__DOUBLE(15, 0xffc0000000000), COLL__DOUBLE(15, 0xffe0000000000), \
-                   0x7c00u, 0x7e00u)
-#define COLL__STOCHASTIC_F64_BF16(x, r)                                                                                    \
-    coll__stochastic_f64(x, r, 16, 45, 896, 23, 0x1p156, COLL__DOUBLE(127, 0xfe00000000000), COLL__DOUBLE(127, 0xff00000000000), \
-                   0x7f80u, 0x7fc0u)
+static const coll__draw_f64 coll__draw_f64_to_f8e4m3 = { 8, 49, 27, UINT64_C(1016) << 52, UINT64_C(1017) << 52, 0x1p36,
+    COLL__DOUBLE(8, 0xc000000000000), COLL__DOUBLE(8, 0xd000000000001), 0x7fu, 0x7fu };
+static const coll__draw_f64 coll__draw_f64_to_f8e5m2 = { 8, 50, 28, UINT64_C(1008) << 52, UINT64_C(1009) << 52, 0x1p44,
+    COLL__DOUBLE(15, 0xc000000000000), COLL__DOUBLE(15, 0xe000000000000), 0x7cu, 0x7eu };
+static const coll__draw_f64 coll__draw_f64_to_f16 = { 16, 42, 20, UINT64_C(1008) << 52, UINT64_C(1009) << 52, 0x1p44,
+    COLL__DOUBLE(15, 0xffc0000000000), COLL__DOUBLE(15, 0xffe0000000000), 0x7c00u, 0x7e00u };
+static const coll__draw_f64 coll__draw_f64_to_bf16 = { 16, 45, 23, UINT64_C(896) << 52, UINT64_C(897) << 52, 0x1p156,
+    COLL__DOUBLE(127, 0xfe00000000000), COLL__DOUBLE(127, 0xff00000000000), 0x7f80u, 0x7fc0u };
+#undef COLL__DOUBLE
 
 /* ---- >>drawing: whole buffers ---- */
 
@@ -114,45 +124,56 @@ enum { COLL__DRAWN = 32 };
 #define COLL__DRAWN_base(n) (n)
 #define COLL__DRAWN_avx2(n) COLL__DRAWN
 
-/* The upper half of the number is the same within a piece.  What is drawn is 32 bits long until it is all there: vectors are
- * narrowed once then.  The last few elements go through memory of the right length, by the same text. */
-#define COLL__STOCHASTIC_IN(tier, name, TO, FROM, DRAW)                                                                    \
-    COLL__UNUSED COLL__IN_##tier static void name##_##tier(void *to, const void *from, size_t count, uint64_t seed,        \
-                                                           uint64_t first)                                                 \
+/* One text for all destinations.  The upper half of the number is the same within a piece.  What is drawn is 32 bits long until
+ * it is all there: vectors are narrowed once then.  The last few elements go through memory of the right length. */
+#define COLL__DRAWING_IN(tier, name, FROM)                                                                                 \
+    COLL__ONE_TEXT COLL__IN_##tier static void coll__drawing_##name##_##tier(void *to, const void *from, size_t count,     \
+                                                                             uint64_t seed, uint64_t first,                \
+                                                                             const coll__draw_##name *draw)                \
     {                                                                                                                      \
-        TO *out = to;                                                                                                      \
+        const coll__draw_##name by = *draw;                                                                                \
+        const size_t size = (size_t)by.width / 8;                                                                          \
+        unsigned char *out = to;                                                                                           \
         const FROM *in = from;                                                                                             \
         uint64_t keys = coll__stochastic_keys(seed, first >> 32);                                                          \
-        for (size_t n; count > 0; count -= n, in += n, out += n, first += n) {                                             \
+        for (size_t n; count > 0; count -= n, in += n, out += n * size, first += n) {                                      \
             if (!(first & UINT32_MAX)) keys = coll__stochastic_keys(seed, first >> 32);                                    \
             const uint64_t left = (UINT64_C(1) << 32) - (first & UINT32_MAX);                                              \
             const uint32_t lower = (uint32_t)first, key = (uint32_t)keys, other = (uint32_t)(keys >> 32);                  \
             const size_t most = left < COLL__DRAWN ? (size_t)left : COLL__DRAWN;                                           \
             FROM last[COLL__DRAWN];                                                                                        \
-            TO done[COLL__DRAWN];                                                                                          \
+            unsigned char done[2 * COLL__DRAWN];                                                                           \
             uint32_t drawn[COLL__DRAWN];                                                                                   \
             n = count < most ? count : most;                                                                               \
             if (n < COLL__DRAWN) memset(last, 0, sizeof last), memcpy(last, in, n * sizeof *in);                           \
             const FROM *const at = n < COLL__DRAWN ? last : in;                                                            \
-            TO *const made = n < COLL__DRAWN ? done : out;                                                                 \
-            COLL__FREE_##tier for (uint32_t i = 0; i < (uint32_t)COLL__DRAWN_##tier(n); i++)                                     \
-                drawn[i] = DRAW(at[i], coll__stochastic_bits(lower + i, key, other));                                      \
-            COLL__FREE_##tier COLL__ROLLED for (size_t i = 0; i < COLL__DRAWN_##tier(n); i++) made[i] = (TO)drawn[i];            \
-            if (n < COLL__DRAWN) memcpy(out, done, n * sizeof *out);                                                       \
+            unsigned char *const made = n < COLL__DRAWN ? done : out;                                                      \
+            COLL__FREE_##tier COLL__ROLLED for (uint32_t i = 0; i < (uint32_t)COLL__DRAWN_##tier(n); i++)                  \
+                drawn[i] = coll__drawn_##name(&by, at[i], coll__stochastic_bits(lower + i, key, other));                   \
+            if (size == 1) {                                                                                               \
+                COLL__FREE_##tier COLL__ROLLED for (size_t i = 0; i < COLL__DRAWN_##tier(n); i++)                          \
+                    ((coll__raw_u8 *)made)[i] = (uint8_t)drawn[i];                                                         \
+            } else {                                                                                                       \
+                COLL__FREE_##tier COLL__ROLLED for (size_t i = 0; i < COLL__DRAWN_##tier(n); i++)                          \
+                    ((coll__raw_u16 *)made)[i] = (uint16_t)drawn[i];                                                       \
+            }                                                                                                              \
+            if (n < COLL__DRAWN) memcpy(out, done, n * size);                                                              \
         }                                                                                                                  \
     }
-#define COLL__STOCHASTIC_ROWS(X)                                                                                     \
-    X(f32, f8e4m3, f32, u8, COLL__STOCHASTIC_F32_F8E4M3) X(f32, f8e5m2, f32, u8, COLL__STOCHASTIC_F32_F8E5M2)        \
-    X(f32, f16, f32, u16, COLL__STOCHASTIC_F32_F16)      X(f32, bf16, f32, u16, COLL__STOCHASTIC_F32_BF16)
-/* Of doubles: one text serves all tiers. */
-#define COLL__STOCHASTIC_DOUBLES(X)                                                                                  \
-    X(f64, f8e4m3, f64, u8, COLL__STOCHASTIC_F64_F8E4M3) X(f64, f8e5m2, f64, u8, COLL__STOCHASTIC_F64_F8E5M2)        \
-    X(f64, f16, f64, u16, COLL__STOCHASTIC_F64_F16)      X(f64, bf16, f64, u16, COLL__STOCHASTIC_F64_BF16)
+COLL__EACH_TIER(COLL__DRAWING_IN, f32, coll__raw_f32)
+COLL__DRAWING_IN(base, f64, coll__raw_f64)            /* one text serves all tiers */
 
-#define COLL__DEFINE(from, to, in, out, DRAW)                                                                        \
-    COLL__EACH_TIER(COLL__STOCHASTIC_IN, coll__stochastic_##from##_to_##to, coll__raw_##out, coll__raw_##in, DRAW)
-#define COLL__DEFINE_ONCE(from, to, in, out, DRAW)                                                                   \
-    COLL__STOCHASTIC_IN(base, coll__stochastic_##from##_to_##to, coll__raw_##out, coll__raw_##in, DRAW)
+#define COLL__STOCHASTIC_IN(tier, from, to)                                                                                \
+    static void coll__stochastic_##from##_to_##to##_##tier(void *dst, const void *src, size_t count, uint64_t seed,        \
+                                                           uint64_t first)                                                 \
+    {                                                                                                                      \
+        coll__drawing_##from##_##tier(dst, src, count, seed, first, &coll__draw_##from##_to_##to);                         \
+    }
+#define COLL__STOCHASTIC_ROWS(X) X(f32, f8e4m3) X(f32, f8e5m2) X(f32, f16) X(f32, bf16)
+#define COLL__STOCHASTIC_DOUBLES(X) X(f64, f8e4m3) X(f64, f8e5m2) X(f64, f16) X(f64, bf16)
+
+#define COLL__DEFINE(from, to) COLL__EACH_TIER(COLL__STOCHASTIC_IN, from, to)
+#define COLL__DEFINE_ONCE(from, to) COLL__STOCHASTIC_IN(base, from, to)
 COLL__STOCHASTIC_ROWS(COLL__DEFINE)
 COLL__STOCHASTIC_DOUBLES(COLL__DEFINE_ONCE)
 #undef COLL__DEFINE_ONCE
@@ -163,10 +184,10 @@ COLL__UNUSED static coll__stochastic_fn *coll__stochastic_row(coll_type to, coll
 {
 #define COLL__IF_BOTH(from, to, what)                                                                                \
     (COLL__HAS_STOCHASTIC && COLL__HAS(COLL_F16 + COLL__AT_##from) && COLL__HAS(COLL_F16 + COLL__AT_##to) ? (what) : NULL)
-#define COLL__CASE(from, to, in, out, DRAW)                                                                          \
+#define COLL__CASE(from, to)                                                                          \
     case COLL__AT_##from + (COLL__AT_##to) * COLL__FLOATS:                                                           \
         return COLL__IF_BOTH(from, to, COLL__PICK(coll__stochastic_##from##_to_##to, tier));
-#define COLL__CASE_ONCE(from, to, in, out, DRAW)                                                                     \
+#define COLL__CASE_ONCE(from, to)                                                                     \
     case COLL__AT_##from + (COLL__AT_##to) * COLL__FLOATS:                                                           \
         return COLL__IF_BOTH(from, to, coll__stochastic_##from##_to_##to##_base);
     if (!COLL__HAS_STOCHASTIC || !coll__is_float(from) || !coll__is_float(to)) return NULL;

@@ -8,6 +8,7 @@
 #ifndef COLL_TYPES_H
 #define COLL_TYPES_H
 
+#include "../base/coll_cpu.h"
 #include "../base/coll_text.h"
 
 #include <stdbool.h>
@@ -190,7 +191,7 @@ typedef coll__int128 coll__raw_i128;
 #elif !defined(COLL__ONE_TIER)
 #define COLL__KERNEL __attribute__((optimize("O3", "no-trapping-math")))
 #define COLL__FREE _Pragma("GCC ivdep")
-#define COLL__UNROLLED _Pragma("GCC unroll 2")    /* half the time of a fold in the first cache; clang does it unasked */
+#define COLL__UNROLLED _Pragma("GCC unroll 2")      /* half the time of a sum in the first cache; clang does it unasked */
 #define COLL__ROLLED _Pragma("GCC unroll 1")
 #else
 #define COLL__KERNEL
@@ -205,6 +206,13 @@ typedef coll__int128 coll__raw_i128;
 #endif
 
 #define COLL__INLINE static inline __attribute__((always_inline, unused))
+
+/* A kernel with a parameter in the place of a text for each of its values: the compiler may not make them of it again. */
+#if defined(__clang__)
+#define COLL__ONE_TEXT __attribute__((noinline, unused))
+#else
+#define COLL__ONE_TEXT __attribute__((noinline, noclone, unused))
+#endif
 
 /* Tiers are numbered so that a machine which has one has all below it.  A kernel exists in the tiers in which it gains
  * something; the others take it from the next lower one that has it.  Most exist in the two of COLL__EACH_TIER; what reads
@@ -231,6 +239,9 @@ enum { COLL__TIERS = 1 };
 #else
 #define COLL__IN_base __attribute__((optimize("Os")))
 #endif
+#define COLL__SHORT_base                          /* what is often called for a few elements: as the flags have it */
+#define COLL__SHORT_avx2 COLL__IN_avx2
+#define COLL__SHORT_avx512 COLL__IN_avx512
 #define COLL__TARGET_avx2 __attribute__((target("avx2,f16c")))
 #define COLL__TARGET_avx512 __attribute__((target("avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl")))
 #define COLL__IN_avx2 COLL__KERNEL COLL__TARGET_avx2
@@ -242,6 +253,7 @@ enum { COLL__TIERS = 1 };
 #else
 #define COLL__FREE_base COLL__FREE
 #define COLL__IN_base COLL__KERNEL
+#define COLL__SHORT_base COLL__KERNEL
 #define COLL__EACH_TIER(X, ...) X(base, __VA_ARGS__)
 #define COLL__EACH_WIDE(X, ...) X(base, __VA_ARGS__)
 #define COLL__PICK(name, tier) ((void)(tier), name##_base)
@@ -264,47 +276,46 @@ enum { COLL__TIERS = 1 };
 #define COLL__HAS_AVX512BF16 0
 #endif
 
-/* The best tier of this machine, asked when a codec is made, never in a loop.  It reads what the compiler's runtime found at
- * start-up, for a cpuid of our own may cost microseconds on a virtual machine.  Older compilers cannot be asked about f16c, but
- * no processor has avx2 without it.  Processors that have avx512 without vbmi lower their clock for vectors of 512 bits, and so
- * do not count. */
+/* The best tier of this machine, asked when a codec is made, never in a loop. */
 COLL__UNUSED static int coll__tier(void)
 {
 #if COLL__HAS_TIERS
-    __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2")) return COLL__TIER_BASE;
-#if !defined(__clang__) && __GNUC__ >= 11
-    if (!__builtin_cpu_supports("f16c")) return COLL__TIER_BASE;
-#endif
-    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512dq")
-        || !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512vbmi")) return COLL__TIER_AVX2;
-#if COLL__HAS_AVX512BF16
-    if (__builtin_cpu_supports("avx512bf16")) return COLL__TIER_AVX512BF16;
-#endif
-    return COLL__TIER_AVX512;
+    const unsigned has = coll__cpu();
+
+    return !(has & COLL__CPU_AVX2) ? COLL__TIER_BASE : !(has & COLL__CPU_AVX512) ? COLL__TIER_AVX2
+         : COLL__HAS_AVX512BF16 && (has & COLL__CPU_AVX512BF16) ? COLL__TIER_AVX512BF16 : COLL__TIER_AVX512;
 #else
     return COLL__TIER_BASE;
 #endif
 }
 
-/* A loop over elements.  gcc is given steps of `of` bytes of the shorter elements, a vector, which it may not unroll before
- * they are one, and the rest one by one: left to itself it writes three loops more for what is left over. */
-#define COLL__EACH_SIMPLE(FREE, i, count, bytes, AHEAD, ...)                                      \
+/* A loop over elements.  In tiers of vectors gcc is given steps of `of` bytes of the shorter elements, a vector - or two, where a
+ * loop has so little to do that its end shows - which it may not unroll before they are that; left to itself it writes three
+ * loops more for what is left over.  That, the elements from `whole` on, is for REST, by the text of the base tier; sums of a few
+ * elements, which calls repeat, go there at once. */
+#define COLL__EACH_SIMPLE(FREE, i, count, bytes, VECTORS, REST, ...)                              \
     FREE for (size_t i = 0; i < (count); i++) { __VA_ARGS__ }
-#define COLL__EACH_STEPPED(of, i, count, bytes, AHEAD, ...)                                       \
+#define COLL__EACH_STEPPED(of, i, count, bytes, VECTORS, REST, ...)                               \
     do {                                                                                          \
-        const size_t step = (of) / (bytes), whole = (count) - (count) % step;                     \
-        size_t done = 0;                                                                          \
-        AHEAD for (; done < whole; done += step)                                                  \
+        const size_t step = (of) / (bytes), steps = 2 * step;                                     \
+        if ((VECTORS) > 1 && (count) < step) {                                                    \
+            const size_t whole = 0;                                                               \
+            REST;                                                                                 \
+            break;                                                                                \
+        }                                                                                         \
+        const size_t whole = (count) / step * step;                                               \
+        const size_t twice = (VECTORS) > 1 ? (count) / steps * steps : 0;                         \
+        for (size_t done = 0; done != twice; done += steps)                                       \
+            COLL__FREE COLL__UNROLLED for (size_t k = 0; k < steps; k++) {                        \
+                const size_t i = done + k;                                                        \
+                __VA_ARGS__                                                                       \
+            }                                                                                     \
+        for (size_t done = twice; done != whole; done += step)                                    \
             COLL__FREE COLL__ROLLED for (size_t k = 0; k < step; k++) {                           \
                 const size_t i = done + k;                                                        \
                 __VA_ARGS__                                                                       \
             }                                                                                     \
-        for (; done < (count); done++) {                                                          \
-            const size_t i = done;                                                                \
-            __asm__ volatile("");                                                                 \
-            __VA_ARGS__                                                                           \
-        }                                                                                         \
+        if (whole != (count)) REST;                                                               \
     } while (0)
 
 #define COLL__SHORTER(A, B) (sizeof(A) < sizeof(B) ? sizeof(A) : sizeof(B))
@@ -318,6 +329,14 @@ COLL__UNUSED static int coll__tier(void)
 #endif
 #define COLL__EACH_IN_base(...) COLL__EACH_SIMPLE(COLL__FREE_base, __VA_ARGS__)
 
+/* The same where the elements make one number: a step of many vectors, for its end takes long. */
+#if COLL__HAS_TIERS && !defined(__clang__)
+#define COLL__LONG_IN_avx2(...) COLL__EACH_STEPPED(1024, __VA_ARGS__)
+#else
+#define COLL__LONG_IN_avx2(...) COLL__EACH_SIMPLE(, __VA_ARGS__)
+#endif
+#define COLL__LONG_IN_base(...) COLL__EACH_SIMPLE(, __VA_ARGS__)
+
 /* A map makes one element of `to` from one element of `from`.  Both may be the same memory if the
  * elements have the same length; otherwise they may not overlap. */
 typedef void coll__map(void *to, const void *from, size_t count);
@@ -328,7 +347,8 @@ typedef void coll__map(void *to, const void *from, size_t count);
     {                                                                                             \
         TO *out = to;                                                                             \
         const FROM *in = from;                                                                    \
-        COLL__EACH_IN_##tier(i, count, COLL__SHORTER(TO, FROM), , const FROM x = in[i]; out[i] = VALUE;); \
+        COLL__EACH_IN_##tier(i, count, COLL__SHORTER(TO, FROM), 1, name##_base(out + whole, in + whole, count - whole), \
+                             const FROM x = in[i]; out[i] = VALUE;);                              \
     }
 #define COLL__MAP(name, TO, FROM, VALUE) COLL__EACH_TIER(COLL__MAP_IN, name, TO, FROM, VALUE)
 

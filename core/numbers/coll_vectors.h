@@ -389,62 +389,48 @@ COLL__PUT_HALVES(coll__put_bf16_base, coll__four_to_bf16)
 
 /* ---- >>maps: groups over whole buffers ---- */
 
-/* GROUP makes a group of what is `at`, PUT writes it.  The last few elements go through memory of the right length, by the same
- * text. */
+/* The last few elements, of four bytes at most, go through memory of the right length, by the same kernel. */
+COLL__ONE_TEXT static void coll__map_rest(coll__map *map, void *to, size_t size, const void *from, size_t from_size, size_t count)
+{
+    unsigned char last[64] = { 0 }, done[64];
+
+    memcpy(last, from, count * from_size);
+    map(done, last, 16);
+    memcpy(to, done, count * size);
+}
+
+COLL__ONE_TEXT static void coll__fold_rest(void (*fold)(void *, const void *, const void *, size_t), void *to, size_t size,
+                                           const void *a, size_t a_size, const void *b, size_t b_size, size_t count)
+{
+    unsigned char last[2][64] = { { 0 } }, done[64];
+
+    memcpy(last[0], a, count * a_size);
+    memcpy(last[1], b, count * b_size);
+    fold(done, last[0], last[1], 16);
+    memcpy(to, done, count * size);
+}
+
+/* GROUP makes a group of what is `at`, PUT writes it. */
 #define COLL__GROUP_MAP_IN(tier, name, PUT, TO, FROM, GROUP)                                                          \
     COLL__UNUSED COLL__IN_##tier static void name(void *to, const void *from, size_t count)                           \
     {                                                                                                                 \
-        unsigned char last[16 * sizeof(FROM)] = { 0 }, done[16 * sizeof(TO)];                                         \
         const unsigned char *at = from;                                                                               \
-        unsigned char *out = to, *end = NULL;                                                                         \
-        size_t rest = 0;                                                                                              \
-        for (;;) {                                                                                                    \
-            for (; count >= 16; count -= 16, at += 16 * sizeof(FROM), out += 16 * sizeof(TO)) PUT(out, GROUP);        \
-            if (!count) break;                                                                                        \
-            memcpy(last, at, count * sizeof(FROM));                                                                   \
-            rest = count, end = out, at = last, out = done, count = 16;                                               \
-        }                                                                                                             \
-        if (rest) memcpy(end, done, rest * sizeof(TO));                                                               \
+        unsigned char *out = to;                                                                                      \
+        for (; count >= 16; count -= 16, at += 16 * sizeof(FROM), out += 16 * sizeof(TO)) PUT(out, GROUP);            \
+        if (count) coll__map_rest(name, out, sizeof(TO), at, sizeof(FROM), count);                                    \
     }
 
-/* Elements added to floats that are there. */
-#define COLL__GROUP_ONTO_IN(tier, name, FROM, GET)                                                                    \
-    COLL__IN_##tier static void name(void *to, const void *sums, const void *from, size_t count)                      \
-    {                                                                                                                 \
-        unsigned char last[16 * sizeof(FROM)] = { 0 }, done[64] = { 0 };                                              \
-        const unsigned char *sum = sums, *at = from;                                                                  \
-        unsigned char *out = to, *end = NULL;                                                                         \
-        size_t rest = 0;                                                                                              \
-        for (;;) {                                                                                                    \
-            for (; count >= 16; count -= 16, sum += 64, at += 16 * sizeof(FROM), out += 64)                           \
-                coll__put_f32_##tier(out, coll__plus_##tier(coll__get_f32_##tier(sum), GET(at)));                     \
-            if (!count) break;                                                                                        \
-            memcpy(done, sum, count * 4);                                                                             \
-            memcpy(last, at, count * sizeof(FROM));                                                                   \
-            rest = count, end = out, sum = done, at = last, out = done, count = 16;                                   \
-        }                                                                                                             \
-        if (rest) memcpy(end, done, rest * 4);                                                                        \
-    }
-
-/* The same of two sources, added. */
-#define COLL__GROUP_SUM_IN(tier, name, PUT, TO, FROM, GET)                                                            \
+/* A of the one source, added to B of the other. */
+#define COLL__GROUP_SUM_IN(tier, name, PUT, TO, A, GET_A, B, GET_B)                                                   \
     COLL__UNUSED COLL__IN_##tier static void name(void *to, const void *a, const void *b, size_t count)               \
     {                                                                                                                 \
-        unsigned char last[2][16 * sizeof(FROM)] = { { 0 } }, done[16 * sizeof(TO)];                                  \
         const unsigned char *left = a, *right = b;                                                                    \
-        unsigned char *out = to, *end = NULL;                                                                         \
-        size_t rest = 0;                                                                                              \
-        for (;;) {                                                                                                    \
-            for (; count >= 16; count -= 16) {                                                                        \
-                PUT(out, coll__plus_##tier(GET(left), GET(right)));                                                   \
-                left += 16 * sizeof(FROM), right += 16 * sizeof(FROM), out += 16 * sizeof(TO);                        \
-            }                                                                                                         \
-            if (!count) break;                                                                                        \
-            memcpy(last[0], left, count * sizeof(FROM));                                                              \
-            memcpy(last[1], right, count * sizeof(FROM));                                                             \
-            rest = count, end = out, left = last[0], right = last[1], out = done, count = 16;                         \
+        unsigned char *out = to;                                                                                      \
+        for (; count >= 16; count -= 16) {                                                                            \
+            PUT(out, coll__plus_##tier(GET_A(left), GET_B(right)));                                                   \
+            left += 16 * sizeof(A), right += 16 * sizeof(B), out += 16 * sizeof(TO);                                  \
         }                                                                                                             \
-        if (rest) memcpy(end, done, rest * sizeof(TO));                                                               \
+        if (count) coll__fold_rest(name, out, sizeof(TO), left, sizeof(A), right, sizeof(B), count);                  \
     }
 
 #if COLL__HAS_TIERS && !defined(__clang__)

@@ -73,10 +73,7 @@ typedef struct coll__crc {
 
 static void coll__crc_open(coll__crc *crc)
 {
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    crc->has_instruction = __builtin_cpu_supports("sse4.2");
-#endif
+    crc->has_instruction = (coll__cpu() & COLL__CPU_SSE42) != 0;
     if (crc->has_instruction) return;
     for (uint32_t b = 0; b < 256; b++) {
         uint32_t sum = b;
