@@ -185,6 +185,8 @@ static void coll__joined_close(void *context)
 
 /* ---- >>shrink ---- */
 
+#if !defined(COLL_NO_SHRINK)
+
 /* Of the new world, described in *out: the ranks of this process, if they follow one another there; otherwise this one alone,
  * for a hub has no gaps.  Gives how many, and which is the first. */
 static int coll__joined_neighbours(const coll__joined *me, const coll_survivors *out, int *first)
@@ -252,6 +254,8 @@ static coll_status coll__joined_shrink(void *context, const int *ranks, int coun
     coll__tcp_close(tcp);
     return failure->status < 0 ? failure->status : coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for a rank");
 }
+
+#endif
 
 static const coll_transport coll__joined_transport = {
     .name = "joined",

@@ -25,6 +25,13 @@
  *   COLL_NO_WATCH        looking after those that one waits for: warnings of who is late, and errors where a rank has freed the
  *                        communicator; a time limit ends the wait for them
  *   COLL_NO_NEIGHBORS    collectives of neighbours, and coll_neighbors
+ *   COLL_NO_NETWORKS     COLL_NETWORK, COLL_PORTS, and rank 0 in a file ("file:PATH"): ranks meet at host:port, over whatever
+ *                        network leads there.  With it COLL_NO_LAUNCHERS
+ *   COLL_NO_LAUNCHERS    variables of the environment that are not our own: what torchrun, MPI, Slurm and others say of ranks,
+ *                        hosts and networks.  A process that one of them has started, one of several, is refused until COLL_RANK,
+ *                        COLL_SIZE and COLL_ADDR say it
+ *   COLL_NO_SECURITY     keys, TLS and sums of what is sent: COLL_KEY, COLL_KEY_FILE and all of COLL_SECURITY but "open" are
+ *                        refused, and who listens at a public address has to be told "open"
  *   COLL_NO_ENV          variables of the environment, launchers with them: what coll_config says is all there is
  *   COLL_NO_TEXT         sentences: an error is its status, and coll_error gives that status's name
  *   COLL_NO_STDIO        <stdio.h>: coll_dump goes, and with it sentences, the recorder, the simulator and TCP
@@ -335,6 +342,15 @@
 #define COLL_NO_JOINED 1
 #endif
 
+#if defined(COLL_NO_NETWORKS)
+#define COLL__HAS_NETWORKS 0
+#if !defined(COLL_NO_LAUNCHERS)
+#define COLL_NO_LAUNCHERS 1
+#endif
+#else
+#define COLL__HAS_NETWORKS 1
+#endif
+
 #if defined(COLL_NO_SHM)
 #define COLL__HAS_SHM 0
 #else
@@ -378,7 +394,7 @@
     || defined(COLL_NO_LISTS) || defined(COLL_NO_COUNTS) || defined(COLL_NO_SHRINK) || defined(COLL_NO_WATCH) \
     || defined(COLL_NO_TUNER) || defined(COLL_NO_ENV) || defined(COLL_NO_TEXT) || COLL__KINDS_THERE != COLL__KINDS_ALL \
     || COLL__TYPES_THERE != COLL__TYPES_ALL || defined(COLL_NO_STOCHASTIC) || defined(COLL_NO_REPRODUCIBLE) \
-    || defined(COLL_NO_SCALE)
+    || defined(COLL_NO_SCALE) || defined(COLL_NO_LAUNCHERS) || defined(COLL_NO_NETWORKS) || defined(COLL_NO_SECURITY)
 #define COLL__LEAVES_OUT 1
 #endif
 
