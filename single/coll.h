@@ -596,9 +596,14 @@
  *                        alltoall in those with the cost model; so are messages
  *   COLL_ONLY_TRANSPORTS a list instead: -DCOLL_ONLY_TRANSPORTS=threads,tcp leaves out the others of threads, tcp, joined, sim
  *                        and mpi; joined is there with threads and tcp, and mpi takes COLL_WITH_MPI, too
- *   COLL_SMALL           threads and TCP by poll, kernels for one set of instructions, and four types: COLL_NO_SIM,
- *                        COLL_NO_URING, COLL_NO_JOINED, COLL_NO_SHM, COLL_NO_LANES, COLL_NO_RECORDER, COLL_NO_TIERS, and i32,
- *                        f32, f64 and bf16, unless COLL_ONLY_TYPES says others.  It meets programs with everything
+ *   COLL_SMALL           a few boards on an Ethernet, one rank on each or several by threads: COLL_NO_SIM, COLL_NO_URING,
+ *                        COLL_NO_JOINED, COLL_NO_SHM, COLL_NO_LANES, COLL_NO_RECORDER, COLL_NO_BACKGROUND, COLL_NO_TIERS,
+ *                        COLL_NO_HIERARCHY, COLL_NO_LISTS, COLL_NO_COUNTS, COLL_NO_SHRINK, COLL_NO_WATCH, COLL_NO_NETWORKS,
+ *                        COLL_NO_STOCHASTIC and COLL_NO_REPRODUCIBLE; of the collectives barrier, broadcast, reduce, allreduce,
+ *                        gather, scatter, allgather and alltoall, unless COLL_ONLY_KINDS says others; of the types i32, f32, f64
+ *                        and bf16, unless COLL_ONLY_TYPES does.  Sentences, keys, heartbeats and the cost model stay: without
+ *                        the model nobody would know that the wire is slow.  It meets itself, and programs with
+ *                        COLL_NO_HIERARCHY; others are told what differs
  *
  *   COLL_TINY            bare metal: COLL_NO_OS, COLL_NO_CHOICE, COLL_NO_LISTS, COLL_NO_COUNTS, COLL_NO_SHRINK, COLL_NO_WATCH,
  *                        COLL_NO_SCALE, COLL_NO_TIERS, and of the collectives barrier, broadcast, reduce, allreduce and
@@ -644,8 +649,38 @@
 #if !defined(COLL_NO_URING)
 #define COLL_NO_URING 1
 #endif
+#if !defined(COLL_NO_BACKGROUND)
+#define COLL_NO_BACKGROUND 1
+#endif
 #if !defined(COLL_NO_TIERS)
 #define COLL_NO_TIERS 1
+#endif
+#if !defined(COLL_NO_HIERARCHY)
+#define COLL_NO_HIERARCHY 1
+#endif
+#if !defined(COLL_NO_LISTS)
+#define COLL_NO_LISTS 1
+#endif
+#if !defined(COLL_NO_COUNTS)
+#define COLL_NO_COUNTS 1
+#endif
+#if !defined(COLL_NO_WATCH)
+#define COLL_NO_WATCH 1
+#endif
+#if !defined(COLL_NO_SHRINK)
+#define COLL_NO_SHRINK 1
+#endif
+#if !defined(COLL_NO_NETWORKS)
+#define COLL_NO_NETWORKS 1
+#endif
+#if !defined(COLL_NO_STOCHASTIC)
+#define COLL_NO_STOCHASTIC 1
+#endif
+#if !defined(COLL_NO_REPRODUCIBLE)
+#define COLL_NO_REPRODUCIBLE 1
+#endif
+#if !defined(COLL_ONLY_KINDS)
+#define COLL_ONLY_KINDS broadcast, reduce, gather, scatter
 #endif
 #if !defined(COLL_ONLY_TYPES)
 #define COLL_ONLY_TYPES i32, f32, f64, bf16

@@ -151,8 +151,11 @@ met() { # name, words that rank 1 prints, flags of rank 0, flags of rank 1: both
     if grep -q "$2" "$dir/said1" && grep -qE '^met$|these ranks have not come: 1' "$dir/said0"; then ok "$1: $2"
     else wrong "$1" "$(head -n 2 "$dir/said0") | $(head -n 2 "$dir/said1")"; fi
 }
-met "small meets everything" "^met$" -DCOLL_SMALL ""
-met "everything meets small" "^met$" "" -DCOLL_SMALL
+alike="-DCOLL_NO_HIERARCHY"
+met "small meets small" "^met$" -DCOLL_SMALL -DCOLL_SMALL
+met "small meets what chooses as it does" "^met$" -DCOLL_SMALL "$alike"
+met "what chooses as small does meets it" "^met$" "$alike" -DCOLL_SMALL
+met "small and everything" COLL_NO_HIERARCHY -DCOLL_SMALL ""
 met "without keys and with them" "^met$" -DCOLL_NO_SECURITY ""
 met "with the model and without it" COLL_NO_TUNER "" -DCOLL_NO_TUNER
 met "by hosts and not" COLL_NO_HIERARCHY -DCOLL_NO_HIERARCHY ""
