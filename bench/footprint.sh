@@ -8,8 +8,8 @@
 #          footprint.sh update      writes that file
 #          footprint.sh document    writes the tables of docs/size.md again: those two, and what `make memory` prints; 10 minutes
 #
-# `least` and `tiny` are for those who count bytes, and are compiled as they would: `least` without tables for unwinding
-# (-fno-asynchronous-unwind-tables) and at a fixed address (-fno-pie -no-pie); a board has neither.
+# `small`, `least` and `tiny` are for those who count bytes, and are compiled as they would: the first two without tables for
+# unwinding (-fno-asynchronous-unwind-tables) and at a fixed address (-fno-pie -no-pie); a board has neither.
 #
 # Linked with -ffunction-sections and --gc-sections; io_uring, whose library is not on every machine, is left out of all.  A
 # target whose compiler is not there is passed over.
@@ -34,16 +34,17 @@ int main(void)
 }
 C
 
+fixed="-fno-asynchronous-unwind-tables -fno-pie -no-pie"
+
 flags_of() { # profile
     case $1 in
     everything) ;;
     threads) echo "-DCOLL_ONLY_TRANSPORTS=threads" ;;
     tcp) echo "-DCOLL_ONLY_TRANSPORTS=tcp" ;;
-    small) echo "-DCOLL_SMALL" ;;
+    small) echo "-DCOLL_SMALL $fixed" ;;
     least) echo "-DCOLL_ONLY_TRANSPORTS=threads -DCOLL_ONLY_TYPES=f32 -DCOLL_ONLY_KINDS=allreduce -DCOLL_NO_TUNER -DCOLL_NO_TIERS
                  -DCOLL_NO_HIERARCHY -DCOLL_NO_RECORDER -DCOLL_NO_BACKGROUND -DCOLL_NO_ENV -DCOLL_NO_TEXT -DCOLL_NO_MESSAGES
-                 -DCOLL_NO_LISTS -DCOLL_NO_COUNTS -DCOLL_NO_SHRINK -DCOLL_NO_WATCH -fno-asynchronous-unwind-tables -fno-pie
-                 -no-pie" ;;
+                 -DCOLL_NO_LISTS -DCOLL_NO_COUNTS -DCOLL_NO_SHRINK -DCOLL_NO_WATCH $fixed" ;;
     tiny) echo "-DCOLL_TINY" ;;
     -D*) echo "$1" ;;
     esac

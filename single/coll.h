@@ -574,6 +574,13 @@
  *   COLL_NO_WATCH        looking after those that one waits for: warnings of who is late, and errors where a rank has freed the
  *                        communicator; a time limit ends the wait for them
  *   COLL_NO_NEIGHBORS    collectives of neighbours, and coll_neighbors
+ *   COLL_NO_NETWORKS     COLL_NETWORK, COLL_PORTS, and rank 0 in a file ("file:PATH"): ranks meet at host:port, over whatever
+ *                        network leads there.  With it COLL_NO_LAUNCHERS
+ *   COLL_NO_LAUNCHERS    variables of the environment that are not our own: what torchrun, MPI, Slurm and others say of ranks,
+ *                        hosts and networks.  A process that one of them has started, one of several, is refused until COLL_RANK,
+ *                        COLL_SIZE and COLL_ADDR say it
+ *   COLL_NO_SECURITY     keys, TLS and sums of what is sent: COLL_KEY, COLL_KEY_FILE and all of COLL_SECURITY but "open" are
+ *                        refused, and who listens at a public address has to be told "open"
  *   COLL_NO_ENV          variables of the environment, launchers with them: what coll_config says is all there is
  *   COLL_NO_TEXT         sentences: an error is its status, and coll_error gives that status's name
  *   COLL_NO_ARENA        coll_arena_begin: memory is malloc's or an allocator's of the program
@@ -590,9 +597,14 @@
  *                        alltoall, a broadcast scatter, and a reduce gather: these come with them, without COLL_NO_HIERARCHY
  *   COLL_ONLY_TRANSPORTS a list instead: -DCOLL_ONLY_TRANSPORTS=threads,tcp leaves out the others of threads, tcp, joined, sim
  *                        and mpi; joined is there with threads and tcp, and mpi takes COLL_WITH_MPI, too
- *   COLL_SMALL           threads and TCP by poll, kernels for one set of instructions, and four types: COLL_NO_SIM,
- *                        COLL_NO_URING, COLL_NO_JOINED, COLL_NO_SHM, COLL_NO_LANES, COLL_NO_RECORDER, COLL_NO_TIERS, and i32,
- *                        f32, f64 and bf16, unless COLL_ONLY_TYPES says others.  It meets programs with everything
+ *   COLL_SMALL           a few boards on an Ethernet, one rank on each or several by threads: COLL_NO_SIM, COLL_NO_URING,
+ *                        COLL_NO_JOINED, COLL_NO_SHM, COLL_NO_LANES, COLL_NO_RECORDER, COLL_NO_BACKGROUND, COLL_NO_TIERS,
+ *                        COLL_NO_HIERARCHY, COLL_NO_LISTS, COLL_NO_COUNTS, COLL_NO_SHRINK, COLL_NO_WATCH, COLL_NO_NETWORKS,
+ *                        COLL_NO_STOCHASTIC and COLL_NO_REPRODUCIBLE; of the collectives barrier, broadcast, reduce, allreduce,
+ *                        gather, scatter, allgather and alltoall, unless COLL_ONLY_KINDS says others; of the types i32, f32, f64
+ *                        and bf16, unless COLL_ONLY_TYPES does.  Sentences, keys, heartbeats and the cost model stay: without
+ *                        the model nobody would know that the wire is slow.  It meets itself, and programs with
+ *                        COLL_NO_HIERARCHY; others are told what differs
  *
  *   COLL_TINY            bare metal: COLL_NO_OS, COLL_NO_CHOICE, COLL_NO_LISTS, COLL_NO_COUNTS, COLL_NO_SHRINK, COLL_NO_WATCH,
  *                        COLL_NO_SCALE, COLL_NO_TIERS, and of the collectives barrier, broadcast, reduce, allreduce and
@@ -638,8 +650,38 @@
 #if !defined(COLL_NO_URING)
 #define COLL_NO_URING 1
 #endif
+#if !defined(COLL_NO_BACKGROUND)
+#define COLL_NO_BACKGROUND 1
+#endif
 #if !defined(COLL_NO_TIERS)
 #define COLL_NO_TIERS 1
+#endif
+#if !defined(COLL_NO_HIERARCHY)
+#define COLL_NO_HIERARCHY 1
+#endif
+#if !defined(COLL_NO_LISTS)
+#define COLL_NO_LISTS 1
+#endif
+#if !defined(COLL_NO_COUNTS)
+#define COLL_NO_COUNTS 1
+#endif
+#if !defined(COLL_NO_WATCH)
+#define COLL_NO_WATCH 1
+#endif
+#if !defined(COLL_NO_SHRINK)
+#define COLL_NO_SHRINK 1
+#endif
+#if !defined(COLL_NO_NETWORKS)
+#define COLL_NO_NETWORKS 1
+#endif
+#if !defined(COLL_NO_STOCHASTIC)
+#define COLL_NO_STOCHASTIC 1
+#endif
+#if !defined(COLL_NO_REPRODUCIBLE)
+#define COLL_NO_REPRODUCIBLE 1
+#endif
+#if !defined(COLL_ONLY_KINDS)
+#define COLL_ONLY_KINDS broadcast, reduce, gather, scatter
 #endif
 #if !defined(COLL_ONLY_TYPES)
 #define COLL_ONLY_TYPES i32, f32, f64, bf16
@@ -888,6 +930,15 @@
 #define COLL_NO_JOINED 1
 #endif
 
+#if defined(COLL_NO_NETWORKS)
+#define COLL__HAS_NETWORKS 0
+#if !defined(COLL_NO_LAUNCHERS)
+#define COLL_NO_LAUNCHERS 1
+#endif
+#else
+#define COLL__HAS_NETWORKS 1
+#endif
+
 #if defined(COLL_NO_SHM)
 #define COLL__HAS_SHM 0
 #else
@@ -1095,7 +1146,8 @@
     || defined(COLL_NO_LISTS) || defined(COLL_NO_COUNTS) || defined(COLL_NO_SHRINK) || defined(COLL_NO_WATCH) \
     || defined(COLL_NO_TUNER) || defined(COLL_NO_ENV) || defined(COLL_NO_TEXT) || defined(COLL_NO_ARENA) \
     || COLL__KINDS_THERE != COLL__KINDS_ALL || COLL__TYPES_THERE != COLL__TYPES_ALL || defined(COLL_NO_STOCHASTIC) \
-    || defined(COLL_NO_REPRODUCIBLE) || defined(COLL_NO_SCALE)
+    || defined(COLL_NO_REPRODUCIBLE) || defined(COLL_NO_SCALE) || defined(COLL_NO_LAUNCHERS) || defined(COLL_NO_NETWORKS) \
+    || defined(COLL_NO_SECURITY)
 #define COLL__LEAVES_OUT 1
 #endif
 
@@ -2958,6 +3010,10 @@ static inline int coll__ms_between(int64_t now, int64_t deadline, int most)
     return (int)coll__quotient48((uint64_t)(left + COLL__MS - 1) >> 6, COLL__MS >> 6);
 }
 
+/* For sentences, to the millisecond: many machines convert 32 bits to a double by an instruction, and 64 by a long function. */
+static inline double coll__seconds(int64_t ns) { return (double)(uint32_t)(ns / COLL__MS) * 1e-3; }
+static inline double coll__waited_seconds(int64_t began) { return coll__seconds(coll__now() - began); }
+
 static inline int coll__ms_until(int64_t deadline, int most)
 {
     return deadline == coll__never ? most : coll__ms_between(coll__now(), deadline, most);
@@ -3784,6 +3840,11 @@ static void coll__wipe(void *at, size_t length)
     __asm__ volatile("" : : "r"(at) : "memory");
 }
 
+/* Bytes that nobody can know beforehand, and that never come twice.  false: the system has none. */
+static bool coll__nonce(unsigned char *out, size_t length) { return coll__random(out, length); }
+
+#if !defined(COLL_NO_SECURITY)
+
 /* The time that this takes does not depend on where they differ. */
 static bool coll__same_secret(const unsigned char *a, const unsigned char *b, size_t length)
 {
@@ -3820,9 +3881,6 @@ static void coll__hmac(unsigned char *out, const void *key, size_t key_length, c
     coll__wipe(&sha, sizeof sha);
 }
 
-/* Bytes that nobody can know beforehand, and that never come twice.  false: the system has none. */
-static bool coll__nonce(unsigned char *out, size_t length) { return coll__random(out, length); }
-
 /* ---- >>file: one that holds a key is nobody else's ---- */
 
 /* As ssh has it: the file belongs to the user who runs this, or to root, and nobody else has any right to it.  Two cases give
@@ -3840,6 +3898,7 @@ static const char *coll__key_file_fault(const struct stat *about, uid_t user)
     return rights & 077 ? "users other than its owner may use it: chmod 600" : NULL;
 }
 
+#endif /* COLL_NO_SECURITY */
 #endif /* COLL_NO_TCP */
 #endif /* COLL_HMAC_H */
 /* ---- core/numbers/coll_types.h ---- */
@@ -16605,7 +16664,7 @@ typedef enum coll__lateness { COLL__LATE_ASK, COLL__LATE_WARN, COLL__LATE_FAIL }
 static coll_status coll__late(coll_request *r, int64_t waited_ns, coll__lateness how)
 {
     const coll__session *session = r->comm->session;
-    const double seconds = (double)waited_ns * 1e-9;
+    const double seconds = coll__seconds(waited_ns);
     unsigned char *is_late = (unsigned char *)coll__take_zeros(coll__like(session), (size_t)session->size, 1);
     coll_failure failure = { COLL_OK, -1, "" };
     char who[120] = "the others";
@@ -18558,6 +18617,7 @@ COLL_API int coll_fd(coll_comm *comm)
 static const coll__launcher coll__launchers[] = {
     { "COLL_RANK and COLL_SIZE", "COLL_RANK",            "COLL_SIZE",            "COLL_LOCAL_RANK",            "COLL_LOCAL_SIZE",
       NULL, true, false, NULL },
+#if !defined(COLL_NO_LAUNCHERS)
     { "torchrun", "RANK",                 "WORLD_SIZE",           "LOCAL_RANK",                 "LOCAL_WORLD_SIZE",
       NULL, true, false, NULL },
     { "Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
@@ -18580,6 +18640,7 @@ static const coll__launcher coll__launchers[] = {
       NULL, true, true, "the host is the first of SKYPILOT_NODE_IPS" },
     { "AWS Batch", "AWS_BATCH_JOB_NODE_INDEX", "AWS_BATCH_JOB_NUM_NODES", NULL,                 NULL,
       NULL, true, true, "the host is that of node 0" },
+#endif
 };
 enum { COLL__LAUNCHER_COUNT = sizeof coll__launchers / sizeof *coll__launchers };
 
@@ -18603,6 +18664,65 @@ static coll_status coll__launch_row(coll__launched *out, const coll__launcher *l
         || (l->local_size && !coll__environment_int(l->local_size, 1, out->size, &out->local_size))) return COLL_ERR_ARGUMENT;
     out->by = l;
     out->source = l->name;
+    return COLL_OK;
+}
+
+/* Our own names count ranks, and so does who names no launcher; all others count processes. */
+static inline bool coll__counts_ranks(const coll__launcher *l) { return !l || l == &coll__launchers[0]; }
+
+/* Ranks for a size that a launcher gives, where each process brings `count`.  One rank is a world of this process alone. */
+static int64_t coll__ranks_said(const coll__launcher *l, int size, int count)
+{
+    return !coll__counts_ranks(l) ? (int64_t)size * count : size == 1 ? count : size;
+}
+
+/* ---- >>others: what is not of the table's first row ---- */
+
+#if !defined(COLL_NO_LAUNCHERS)
+
+/* Variables that somebody sets who starts several processes, and that do not say how many ranks there are.  A pod of an
+ * indexed Job of Kubernetes does not learn how many there are, and the one with index 0 is not to train by itself. */
+static coll_status coll__launch_signs(void)
+{
+    static const struct { const char *name, *one, *also_one, *says; } signs[] = {
+        { "PMIX_RANK", NULL, NULL, "PMIx has started this process" },
+        { "JOB_COMPLETION_INDEX", NULL, NULL, "this is a pod of an indexed Job of Kubernetes" },
+        { "PET_NNODES", "1", "1:1", "torchrun was to start several processes on several nodes" },
+    };
+
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
+        const char *text = coll__environment(signs[i].name);
+        if (!text || (signs[i].one && (!strcmp(text, signs[i].one) || !strcmp(text, signs[i].also_one)))) continue;
+        return coll__start_failed(COLL_ERR_ARGUMENT, "%s=%.40s says that %s, but nothing says how many ranks there are: set "
+                                  "COLL_RANK, COLL_SIZE and COLL_ADDR, or COLL_SIZE=1 if this process is alone", signs[i].name,
+                                  text, signs[i].says);
+    }
+    return COLL_OK;
+}
+
+/* May a row that says `other` be about the agents of the launcher that has been read, and not about its ranks?  Slurm starts
+ * those of Open MPI, Hydra and torchrun, one on each host, and whatever starts torchrun by hand does so too. */
+static bool coll__is_about_agents(const coll__launched *out, const coll__launcher *l, int other)
+{
+    if (!out->by || out->by == l) return false;
+    if (l->is_of_hosts) return true;
+    if (!strcmp(l->name, "Slurm")) return out->size > 1;
+    return !strcmp(out->by->name, "torchrun") && out->local_size > 0 && (long)other * out->local_size == out->size;
+}
+
+/* Rows that are complete too, and say another size. */
+static coll_status coll__launch_conflicts(const coll__launched *out, int count)
+{
+    for (int i = 0; i < COLL__LAUNCHER_COUNT; i++) {
+        const coll__launcher *l = &coll__launchers[i];
+        int other = 0;
+        if (!coll__environment(l->rank) || !coll__parse_int(coll__variable(l->size), 1, COLL__SIZE_MOST, &other)) continue;
+        const bool agrees = coll__ranks_said(l, other, count) == coll__ranks_said(out->by, out->size, count);
+        if (!agrees && !coll__is_about_agents(out, l, other))
+            return coll__start_failed(COLL_ERR_ARGUMENT, "there %s %d rank%s by %s, but %s=%d (%s) is set too: unset one of them",
+                                      out->size == 1 ? "is" : "are", out->size, out->size == 1 ? "" : "s", out->source, l->size,
+                                      other, l->name);
+    }
     return COLL_OK;
 }
 
@@ -18639,8 +18759,6 @@ static bool coll__mlx_hosts(const char *text, char *out, size_t room)
     return depth == 0 && n > 0;
 }
 
-/* ---- >>who: rank and size ---- */
-
 /* MLX tells the rank, and the size as the length of a list. */
 static coll_status coll__launch_mlx(coll__launched *out)
 {
@@ -18668,6 +18786,34 @@ static coll_status coll__launch_mlx(const coll__launched *out) { return (void)ou
 
 #endif
 
+#else
+
+/* What launchers say is not read: a process that one of them has started, one of several, is not to go off by itself.  The
+ * first names do not say of how many. */
+static coll_status coll__launch_signs(void)
+{
+    static const char *const signs[] = { "PMIX_RANK", "JOB_COMPLETION_INDEX", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                                         "SLURM_STEP_NUM_TASKS", "MV2_COMM_WORLD_SIZE", "JSM_NAMESPACE_SIZE", "FLUX_JOB_SIZE",
+                                         "PET_NNODES", "LWS_GROUP_SIZE", "SKYPILOT_NUM_NODES", "AWS_BATCH_JOB_NUM_NODES" };
+
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
+        const char *text = coll__environment(signs[i]);
+        int one;
+        if (text && (i < 2 || !coll__parse_int(text, 1, 1, &one)))
+            return coll__start_failed(COLL_ERR_UNSUPPORTED, "%s=%.40s is set, but this program was compiled with "
+                                      "COLL_NO_LAUNCHERS: set COLL_RANK, COLL_SIZE and COLL_ADDR, or COLL_SIZE=1 if this "
+                                      "process is alone", signs[i], text);
+    }
+    return COLL_OK;
+}
+
+static inline coll_status coll__launch_conflicts(const coll__launched *out, int count) { return (void)out, (void)count, COLL_OK; }
+static inline coll_status coll__launch_mlx(const coll__launched *out) { return (void)out, COLL_OK; }
+
+#endif
+
+/* ---- >>who: rank and size ---- */
+
 /* COLL_HOSTS says how many there are, so that COLL_RANK is enough beside it. */
 static coll_status coll__launch_hosts(coll__launched *out)
 {
@@ -18677,26 +18823,6 @@ static coll_status coll__launch_hosts(coll__launched *out)
     out->size = coll__hosts_count(hosts);
     out->source = "COLL_HOSTS";
     return coll__environment_int("COLL_RANK", 0, out->size - 1, &out->rank) ? COLL_OK : COLL_ERR_ARGUMENT;
-}
-
-/* Variables that somebody sets who starts several processes, and that do not say how many ranks there are.  A pod of an
- * indexed Job of Kubernetes does not learn how many there are, and the one with index 0 is not to train by itself. */
-static coll_status coll__launch_signs(void)
-{
-    static const struct { const char *name, *one, *also_one, *says; } signs[] = {
-        { "PMIX_RANK", NULL, NULL, "PMIx has started this process" },
-        { "JOB_COMPLETION_INDEX", NULL, NULL, "this is a pod of an indexed Job of Kubernetes" },
-        { "PET_NNODES", "1", "1:1", "torchrun was to start several processes on several nodes" },
-    };
-
-    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
-        const char *text = coll__environment(signs[i].name);
-        if (!text || (signs[i].one && (!strcmp(text, signs[i].one) || !strcmp(text, signs[i].also_one)))) continue;
-        return coll__start_failed(COLL_ERR_ARGUMENT, "%s=%.40s says that %s, but nothing says how many ranks there are: set "
-                                  "COLL_RANK, COLL_SIZE and COLL_ADDR, or COLL_SIZE=1 if this process is alone", signs[i].name,
-                                  text, signs[i].says);
-    }
-    return COLL_OK;
 }
 
 /* Half a row, and nothing that is complete: somebody started several processes, and this one must not go off by itself. */
@@ -18716,41 +18842,6 @@ static coll_status coll__launch_halves(const coll__launched *out)
                                       i == 0 ? "" : ", or COLL_SIZE=1 if this process is alone");
     }
     return out->size == 0 ? coll__launch_signs() : COLL_OK;
-}
-
-/* May a row that says `other` be about the agents of the launcher that has been read, and not about its ranks?  Slurm starts
- * those of Open MPI, Hydra and torchrun, one on each host, and whatever starts torchrun by hand does so too. */
-static bool coll__is_about_agents(const coll__launched *out, const coll__launcher *l, int other)
-{
-    if (!out->by || out->by == l) return false;
-    if (l->is_of_hosts) return true;
-    if (!strcmp(l->name, "Slurm")) return out->size > 1;
-    return !strcmp(out->by->name, "torchrun") && out->local_size > 0 && (long)other * out->local_size == out->size;
-}
-
-/* Our own names count ranks, and so does who names no launcher; all others count processes. */
-static inline bool coll__counts_ranks(const coll__launcher *l) { return !l || l == &coll__launchers[0]; }
-
-/* Ranks for a size that a launcher gives, where each process brings `count`.  One rank is a world of this process alone. */
-static int64_t coll__ranks_said(const coll__launcher *l, int size, int count)
-{
-    return !coll__counts_ranks(l) ? (int64_t)size * count : size == 1 ? count : size;
-}
-
-/* Rows that are complete too, and say another size. */
-static coll_status coll__launch_conflicts(const coll__launched *out, int count)
-{
-    for (int i = 0; i < COLL__LAUNCHER_COUNT; i++) {
-        const coll__launcher *l = &coll__launchers[i];
-        int other = 0;
-        if (!coll__environment(l->rank) || !coll__parse_int(coll__variable(l->size), 1, COLL__SIZE_MOST, &other)) continue;
-        const bool agrees = coll__ranks_said(l, other, count) == coll__ranks_said(out->by, out->size, count);
-        if (!agrees && !coll__is_about_agents(out, l, other))
-            return coll__start_failed(COLL_ERR_ARGUMENT, "there %s %d rank%s by %s, but %s=%d (%s) is set too: unset one of them",
-                                      out->size == 1 ? "is" : "are", out->size, out->size == 1 ? "" : "s", out->source, l->size,
-                                      other, l->name);
-    }
-    return COLL_OK;
 }
 
 /* Everything that the environment says of this process, which brings `count` ranks. */
@@ -18829,7 +18920,8 @@ static coll_status coll__settle_rank(coll__settings *s)
         return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d is set but size is 0: set both", c->rank);
     if (c->size == 0) {
         const coll_status status = coll__launch_read(&s->launch, s->count);
-        if (status < 0 || coll__settle_threads(s) < 0) return COLL_ERR_ARGUMENT;
+        if (status < 0) return status;
+        if (coll__settle_threads(s) < 0) return COLL_ERR_ARGUMENT;
         const int64_t size = coll__ranks_said(s->launch.by, s->launch.size, s->count);
         if (size > COLL__SIZE_MOST)
             return coll__start_failed(COLL_ERR_ARGUMENT, "%s=%d processes of %d ranks make more than %d ranks",
@@ -23117,6 +23209,8 @@ static bool coll__hosts_entry(const char *hosts, int index, char *out, size_t ro
     return true;
 }
 
+#if !defined(COLL_NO_LAUNCHERS)
+
 /* The first host of a Slurm list: "node[01-03,7],login2" gives "node01".  What stands behind a bracket belongs to the name:
  * "rack[1-2]-n[3,4]" gives "rack1-n3". */
 static bool coll__nodelist_first(const char *list, char *out, size_t room)
@@ -23245,6 +23339,42 @@ static coll_status coll__launch_where(coll__bootstrap *out, const coll__launched
     return COLL_OK;
 }
 
+/* NCCL's and Gloo's words in ours: NCCL's names are beginnings of names unless a "=" stands before the first. */
+static void coll__network_words(const char *text, bool is_nccl, char *out, size_t room)
+{
+    const bool is_not = *text == '^', is_exact = !is_nccl || text[is_not] == '=';
+
+    coll__print(out, room, "%s", is_not ? "^" : "");
+    for (text += is_not + (text[is_not] == '='); *text;) {
+        const size_t length = strcspn(text, ",");
+        if (length > 0) coll__append(out, room, "%.*s%s%s", (int)length, text, is_exact ? "" : "*", text[length] ? "," : "");
+        text += length + (text[length] == ',');
+    }
+}
+
+/* What other libraries are told of the network, in our words.  Gives the name of the variable; NULL: nothing. */
+static const char *coll__launch_network(char *out, size_t room)
+{
+    static const char *const others[] = { "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME" };
+
+    for (int i = 0; i < 2; i++) {
+        if (!coll__environment(others[i])) continue;
+        coll__network_words(coll__variable(others[i]), i == 0, out, room);
+        return others[i];
+    }
+    return NULL;
+}
+
+#else
+
+static inline coll_status coll__launch_where(coll__bootstrap *out, const coll__launched *l)
+{
+    return (void)out, (void)l, COLL_OK;
+}
+
+static inline const char *coll__launch_network(char *out, size_t room) { return (void)out, (void)room, NULL; }
+
+#endif /* COLL_NO_LAUNCHERS */
 #endif /* COLL_TCP_LAUNCH_H */
 /* ---- transports/tcp/coll_tcp_settings.h ---- */
 /* coll_tcp_settings.h - what is asked of the network: by the program, by the environment, by the launcher. */
@@ -23361,34 +23491,17 @@ static void coll__settle_world(coll__tcp_settings *s)
     s->config.world = s->world;
 }
 
-/* NCCL's and Gloo's words in ours: NCCL's names are beginnings of names unless a "=" stands before the first. */
-static void coll__network_words(const char *text, bool is_nccl, char *out, size_t room)
-{
-    const bool is_not = *text == '^', is_exact = !is_nccl || text[is_not] == '=';
-
-    coll__print(out, room, "%s", is_not ? "^" : "");
-    for (text += is_not + (text[is_not] == '='); *text;) {
-        const size_t length = strcspn(text, ",");
-        if (length > 0) coll__append(out, room, "%.*s%s%s", (int)length, text, is_exact ? "" : "*", text[length] ? "," : "");
-        text += length + (text[length] == ',');
-    }
-}
-
 static void coll__settle_network(coll__tcp_settings *s)
 {
-    static const char *const others[] = { "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME" };
     coll_config *c = &s->config;
 
     if (!c->tcp.network && s->place.is_on_one_host) c->tcp.network = "127.0.0.1";
-    for (int i = 0; !c->tcp.network && i < 2; i++) {
-        if (!coll__environment(others[i])) continue;
-        coll__network_words(coll__variable(others[i]), i == 0, s->network, sizeof s->network);
-        s->network_source = others[i];
-        c->tcp.network = s->network;
-    }
+    if (!c->tcp.network && (s->network_source = coll__launch_network(s->network, sizeof s->network))) c->tcp.network = s->network;
 }
 
 /* ---- >>security: the key, and what it is for ---- */
+
+#if !defined(COLL_NO_SECURITY)
 
 /* The first line of a file that nobody else may use. */
 static coll_status coll__read_key_file(coll__tcp_settings *s, const char *path)
@@ -23470,9 +23583,29 @@ static coll_status coll__settle_security(coll__tcp_settings *s)
     return COLL_OK;
 }
 
-/* Is nothing wanted that was left out of this program? */
-static coll_status coll__settle_left_out(const coll_tcp *c)
+#else
+
+/* Who has a key means to keep others out: he is refused, and not let in among them. */
+static coll_status coll__settle_security(coll__tcp_settings *s)
 {
+    const char *const text = s->config.tcp.security, *const path = coll__variable("COLL_KEY_FILE");
+
+    s->is_open = text && !strcmp(text, "open");
+    if (!s->config.tcp.key && !coll__variable("COLL_KEY") && !(path && *path) && (!text || s->is_open)) return COLL_OK;
+    return coll__start_failed(COLL_ERR_UNSUPPORTED, "there is a key, or security other than \"open\", but this program was "
+                              "compiled with COLL_NO_SECURITY");
+}
+
+#endif
+
+/* Is nothing wanted that was left out of this program? */
+static coll_status coll__settle_left_out(const coll_config *of)
+{
+    const coll_tcp *c = &of->tcp;
+
+    if (!COLL__HAS_NETWORKS && (c->network || c->ports || !strncmp(of->address, "file:", 5)))
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "network, ports, or rank 0 in a file is asked for, but this program was "
+                                  "compiled with COLL_NO_NETWORKS");
     if (c->share_memory > 0 && !COLL__HAS_SHM)
         return coll__start_failed(COLL_ERR_UNSUPPORTED, "share_memory is %d, but this program was compiled with COLL_NO_SHM",
                                   c->share_memory);
@@ -23489,8 +23622,8 @@ static coll_status coll__tcp_configure(coll__tcp_settings *s, const coll__settin
     memset(s, 0, sizeof *s);
     s->config = of->config;
     s->arithmetic = of->arithmetic;
-    if ((status = coll__settle_left_out(&s->config.tcp)) < 0) return status;
-    if ((status = coll__settle_address(s, of)) < 0 || (status = coll__settle_security(s)) < 0) return status;
+    if ((status = coll__settle_address(s, of)) < 0 || (status = coll__settle_left_out(&s->config)) < 0) return status;
+    if ((status = coll__settle_security(s)) < 0) return status;
     coll__settle_world(s);
     coll__settle_network(s);
     return COLL_OK;
@@ -24049,6 +24182,45 @@ static bool coll__interface_address(const struct ifaddrs *one, unsigned char *by
     return !coll__is_link_local(bytes);
 }
 
+/* Addresses at which others may look for this host when nobody has said which: that of the default way, then any other but
+ * loopback, and loopback when there is nothing else. */
+static int coll__network_usual(unsigned char (*out)[16], int most)
+{
+    static const char *const far_away[] = { "192.0.2.1", "2001:db8::1" };       /* for examples only: nobody is there */
+    static const unsigned char loopback[16] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1 };
+    struct ifaddrs *all;
+    int count = 0;
+
+    for (int i = 0; i < 2; i++) {
+        const bool is_v6 = i == 1;
+        unsigned char bytes[16] = { 0 };
+        if (!is_v6) memcpy(bytes, coll__v4_prefix, 12);
+        if (inet_pton(is_v6 ? AF_INET6 : AF_INET, far_away[i], bytes + (is_v6 ? 0 : 12)) != 1) continue;
+        coll__address a = coll__address_unpack(bytes, 9), here = { .length = sizeof here.at };
+        const int fd = coll__socket(a.at.ss_family, SOCK_DGRAM, true);  /* nothing is sent: it asks for the way */
+        int port;
+        if (fd >= 0 && !connect(fd, (const struct sockaddr *)&a.at, a.length)
+            && !getsockname(fd, (struct sockaddr *)&here.at, &here.length)) {
+            coll__address_pack(&here, bytes, &port);
+            if (!coll__is_link_local(bytes) && !coll__is_loopback(bytes)) coll__addresses_add(out, &count, most, bytes);
+        }
+        if (fd >= 0) close(fd);
+    }
+    if (!getifaddrs(&all)) {
+        unsigned char bytes[16];
+        for (const struct ifaddrs *one = all; one; one = one->ifa_next)
+            if (strcmp(one->ifa_name, "lo") && coll__interface_address(one, bytes) && !coll__is_loopback(bytes))
+                coll__addresses_add(out, &count, most, bytes);
+        freeifaddrs(all);
+    }
+    if (count == 0) coll__addresses_add(out, &count, most, loopback);
+    return count;
+}
+
+/* ---- >>network and ports, as the program or the environment says ---- */
+
+#if !defined(COLL_NO_NETWORKS)
+
 /* Does a word of `length` characters mean this interface, or its address? */
 static bool coll__network_word(const char *word, size_t length, const char *name, const unsigned char *bytes)
 {
@@ -24139,40 +24311,6 @@ static void coll__network_text(const struct ifaddrs *all, char *text, size_t roo
     }
 }
 
-/* Addresses at which others may look for this host when nobody has said which: that of the default way, then any other but
- * loopback, and loopback when there is nothing else. */
-static int coll__network_usual(unsigned char (*out)[16], int most)
-{
-    static const char *const far_away[] = { "192.0.2.1", "2001:db8::1" };       /* for examples only: nobody is there */
-    static const unsigned char loopback[16] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1 };
-    struct ifaddrs *all;
-    int count = 0;
-
-    for (int i = 0; i < 2; i++) {
-        const bool is_v6 = i == 1;
-        unsigned char bytes[16] = { 0 };
-        if (!is_v6) memcpy(bytes, coll__v4_prefix, 12);
-        if (inet_pton(is_v6 ? AF_INET6 : AF_INET, far_away[i], bytes + (is_v6 ? 0 : 12)) != 1) continue;
-        coll__address a = coll__address_unpack(bytes, 9), here = { .length = sizeof here.at };
-        const int fd = coll__socket(a.at.ss_family, SOCK_DGRAM, true);  /* nothing is sent: it asks for the way */
-        int port;
-        if (fd >= 0 && !connect(fd, (const struct sockaddr *)&a.at, a.length)
-            && !getsockname(fd, (struct sockaddr *)&here.at, &here.length)) {
-            coll__address_pack(&here, bytes, &port);
-            if (!coll__is_link_local(bytes) && !coll__is_loopback(bytes)) coll__addresses_add(out, &count, most, bytes);
-        }
-        if (fd >= 0) close(fd);
-    }
-    if (!getifaddrs(&all)) {
-        unsigned char more[COLL__ENDPOINT_ADDRESSES][16];
-        const int n = coll__network_choose(all, "^lo", more, COLL__ENDPOINT_ADDRESSES);
-        for (int i = 0; i < n; i++) coll__addresses_add(out, &count, most, more[i]);
-        freeifaddrs(all);
-    }
-    if (count == 0) coll__addresses_add(out, &count, most, loopback);
-    return count;
-}
-
 /* "5000-5099" or "5000" */
 static bool coll__ports_read(const char *text, int *first, int *last)
 {
@@ -24215,6 +24353,17 @@ static coll_status coll__network_read(coll__network *out, const coll__tcp_settin
                               c->rank,
                               c->tcp.network, there);
 }
+
+#else
+
+static coll_status coll__network_read(coll__network *out, const coll__tcp_settings *settings, const coll__log *log)
+{
+    (void)settings, (void)log;
+    memset(out, 0, sizeof *out);
+    return COLL_OK;
+}
+
+#endif
 
 #endif /* COLL_TCP_NETWORK_H */
 /* ---- transports/tcp/coll_tcp_socket.h ---- */
@@ -24596,6 +24745,8 @@ static int coll__pipe_transfer(coll__pipe *p, unsigned char *bytes, size_t lengt
 #ifndef COLL_TCP_RECORD_H
 #define COLL_TCP_RECORD_H
 
+#if !defined(COLL_NO_SECURITY)
+
 enum {
     COLL__RECORD_HEAD = 12, COLL__RECORD_MOST = 65536,
     COLL__RECORDS_OUT = COLL__RECORD_MOST + 4096, COLL__RECORDS_IN = 2 * COLL__RECORDS_OUT
@@ -24803,6 +24954,7 @@ static bool coll__pipe_check(const coll_allocator *memory, coll__pipe *p)
     return true;
 }
 
+#endif /* COLL_NO_SECURITY */
 #endif /* COLL_TCP_RECORD_H */
 /* ---- transports/tcp/coll_tcp_seal.h ---- */
 /* coll_tcp_seal.h - pipes that nobody can read or change on the way: TLS 1.3 by OpenSSL, compiled in with COLL_WITH_OPENSSL.
@@ -24820,7 +24972,7 @@ static bool coll__pipe_check(const coll_allocator *memory, coll__pipe *p)
 #ifndef COLL_TCP_SEAL_H
 #define COLL_TCP_SEAL_H
 
-#if !defined(COLL_WITH_OPENSSL)
+#if !defined(COLL_WITH_OPENSSL) || defined(COLL_NO_SECURITY)
 
 typedef struct coll__seal coll__seal;
 
@@ -25770,57 +25922,47 @@ static bool coll__budget_take(coll__budget *b)
 
 static void coll__budget_give_back(coll__budget *b) { if (b) b->until -= coll__budget_cost(b); }
 
-/* ---- >>proofs ---- */
+/* ---- >>past: agreements that are over, under which a rank may still be called ---- */
 
-/* What only those know who have the key, of this conversation and for this purpose. */
-static void coll__greet_sum(const coll__greet *g, const coll__identity *us, char letter, unsigned char *out)
+#if !defined(COLL_NO_SHRINK)
+
+static inline const coll__past *coll__past_of(const coll__greet *g) { return g->past; }
+
+/* Is it one of those that the caller's hello means? */
+static bool coll__past_is_meant(coll__greet *g, const coll__identity *us)
 {
-    unsigned char epoch[4], key[COLL__SHA_LENGTH];
-    const struct iovec world[] = { { (void *)(uintptr_t)us->world, sizeof us->world }, { epoch, sizeof epoch } };
-    const struct iovec said[] = { { &letter, 1 }, { (void *)(uintptr_t)g->call, sizeof g->call },
-                                  { (void *)(uintptr_t)g->answer, sizeof g->answer } };
+    coll__hello hello;
 
-    coll__put32(epoch, us->epoch);
-    coll__hmac(key, us->root, sizeof us->root, world, 2);
-    coll__hmac(out, key, sizeof key, said, 3);
-    coll__wipe(key, sizeof key);
+    for (const coll__past *p = us->past; p; p = p->us.past) {
+        if (coll__hello_read(g->call, p->us.world, p->us.size, &hello) || hello.purpose != COLL__PURPOSE_JOIN) continue;
+        g->hello = hello;
+        g->past = p;
+        return true;
+    }
+    return false;
 }
 
-static bool coll__greet_is_proved(const coll__greet *g, const coll__identity *us, char letter, const unsigned char *proof)
+static void coll__past_free(coll__identity *us)
 {
-    unsigned char expected[COLL__SHA_LENGTH];
-
-    coll__greet_sum(g, us, letter, expected);
-    return coll__same_secret(expected, proof, sizeof expected);
+    for (coll__past *past; (past = us->past);) {
+        us->past = past->us.past;
+        coll__wipe(past, sizeof *past);
+        coll__give(past);
+    }
 }
 
-/* Of a refusal: the proof that it is by one who has the key, and answers this hello. */
-static void coll__refusal_sum(const coll__greet *g, const coll__identity *us, const unsigned char *note, unsigned char *out)
+#else
+
+static inline const coll__past *coll__past_of(const coll__greet *g) { return (void)g, NULL; }
+static inline bool coll__past_is_meant(const coll__greet *g, const coll__identity *us) { return (void)g, (void)us, false; }
+static inline void coll__past_free(const coll__identity *us) { (void)us; }
+
+#endif
+
+/* Who we are to this caller. */
+static inline const coll__identity *coll__greeted_as(const coll__greet *g, const coll__identity *us)
 {
-    char letter = 'R';
-    const struct iovec said[] = { { &letter, 1 }, { (void *)(uintptr_t)g->call, sizeof g->call },
-                                  { (void *)(uintptr_t)note, COLL__CONTROL_PROOF } };
-
-    coll__hmac(out, us->root, sizeof us->root, said, 3);
-}
-
-/* Put it there, where both have a key and a whole hello has come. */
-static void coll__refusal_prove(const coll__greet *g, const coll__identity *us, unsigned char *note)
-{
-    const bool has_hello = g->step == COLL__GREET_HEAR && g->length == COLL__HELLO_LENGTH;
-
-    if (!has_hello || !(us->auth & COLL__AUTH_KIND) || !(coll__get16(g->call + 68) & COLL__AUTH_KIND)) return;
-    if (!coll__budget_take(g->budget)) return;
-    note[COLL__CONTROL_PROOF - 1] = 0;
-    coll__refusal_sum(g, us, note, note + COLL__CONTROL_PROOF);
-}
-
-static bool coll__refusal_is_proved(const coll__greet *g, const coll__identity *us)
-{
-    unsigned char expected[COLL__SHA_LENGTH];
-
-    coll__refusal_sum(g, us, g->bytes, expected);
-    return coll__same_secret(expected, g->bytes + COLL__CONTROL_PROOF, sizeof expected);
+    return coll__past_of(g) ? &coll__past_of(g)->us : us;
 }
 
 /* ---- >>begin ---- */
@@ -25884,6 +26026,75 @@ static coll_status coll__greet_move(coll__greet *g, size_t length, bool is_write
     return COLL_OK;
 }
 
+/* ---- >>key: proofs, and the steps that only those take who have one ---- */
+
+#if !defined(COLL_NO_SECURITY)
+
+static inline bool coll__has_key(const coll__identity *us) { return us->auth & COLL__AUTH_KIND; }
+
+/* What is left of the key, and how it is used.  false: TLS cannot be had. */
+static bool coll__identity_keyed(coll__identity *us, const char *key)
+{
+    static const char label[] = { 'c', 'o', 'l', 'l', '-', 'v', '1' };
+    const struct iovec piece = { (void *)(uintptr_t)label, sizeof label };
+
+    if (coll__has_key(us)) coll__hmac(us->root, key, strlen(key), &piece, 1);
+    if ((us->auth & COLL__AUTH_KIND) != COLL__AUTH_TLS) return true;
+    us->seal = coll__seal_new(us->memory);
+    return us->seal;
+}
+
+/* What only those know who have the key, of this conversation and for this purpose. */
+static void coll__greet_sum(const coll__greet *g, const coll__identity *us, char letter, unsigned char *out)
+{
+    unsigned char epoch[4], key[COLL__SHA_LENGTH];
+    const struct iovec world[] = { { (void *)(uintptr_t)us->world, sizeof us->world }, { epoch, sizeof epoch } };
+    const struct iovec said[] = { { &letter, 1 }, { (void *)(uintptr_t)g->call, sizeof g->call },
+                                  { (void *)(uintptr_t)g->answer, sizeof g->answer } };
+
+    coll__put32(epoch, us->epoch);
+    coll__hmac(key, us->root, sizeof us->root, world, 2);
+    coll__hmac(out, key, sizeof key, said, 3);
+    coll__wipe(key, sizeof key);
+}
+
+static bool coll__greet_is_proved(const coll__greet *g, const coll__identity *us, char letter, const unsigned char *proof)
+{
+    unsigned char expected[COLL__SHA_LENGTH];
+
+    coll__greet_sum(g, us, letter, expected);
+    return coll__same_secret(expected, proof, sizeof expected);
+}
+
+/* Of a refusal: the proof that it is by one who has the key, and answers this hello. */
+static void coll__refusal_sum(const coll__greet *g, const coll__identity *us, const unsigned char *note, unsigned char *out)
+{
+    char letter = 'R';
+    const struct iovec said[] = { { &letter, 1 }, { (void *)(uintptr_t)g->call, sizeof g->call },
+                                  { (void *)(uintptr_t)note, COLL__CONTROL_PROOF } };
+
+    coll__hmac(out, us->root, sizeof us->root, said, 3);
+}
+
+/* Put it there, where both have a key and a whole hello has come. */
+static void coll__refusal_prove(const coll__greet *g, const coll__identity *us, unsigned char *note)
+{
+    const bool has_hello = g->step == COLL__GREET_HEAR && g->length == COLL__HELLO_LENGTH;
+
+    if (!has_hello || !(us->auth & COLL__AUTH_KIND) || !(coll__get16(g->call + 68) & COLL__AUTH_KIND)) return;
+    if (!coll__budget_take(g->budget)) return;
+    note[COLL__CONTROL_PROOF - 1] = 0;
+    coll__refusal_sum(g, us, note, note + COLL__CONTROL_PROOF);
+}
+
+static bool coll__refusal_is_proved(const coll__greet *g, const coll__identity *us)
+{
+    unsigned char expected[COLL__SHA_LENGTH];
+
+    coll__refusal_sum(g, us, g->bytes, expected);
+    return coll__same_secret(expected, g->bytes + COLL__CONTROL_PROOF, sizeof expected);
+}
+
 /* The hello proper has been exchanged: what the bytes go through from here on. */
 static coll_status coll__greet_settle(coll__greet *g, const coll__identity *us)
 {
@@ -25899,46 +26110,6 @@ static coll_status coll__greet_settle(coll__greet *g, const coll__identity *us)
     }
     if (!is_good) return coll__greet_failed(g, COLL_ERR_MEMORY, "no memory for the connection");
     return coll__greet_next(g, (us->auth & COLL__AUTH_KIND) == COLL__AUTH_TLS ? COLL__GREET_SEAL : COLL__GREET_OVER);
-}
-
-/* The caller's first words.  One that was late may find that the other side has lost its patience. */
-static coll_status coll__greet_say(coll__greet *g, const coll__identity *us)
-{
-    const bool has_key = us->auth & COLL__AUTH_KIND;
-    unsigned char peek;
-
-    if (g->length == 0) {
-        const ssize_t n = recv(g->pipe.fd, &peek, 1, MSG_PEEK | MSG_DONTWAIT);
-        if (n == 0) return coll__greet_failed(g, COLL_ERR_PEER, "%s", coll__ending_text(0));
-        if (n > 0) return coll__greet_next(g, COLL__GREET_HEAR_REFUSAL);
-        if (has_key && !coll__nonce(g->hello.nonce, sizeof g->hello.nonce))
-            return coll__greet_failed(g, COLL_ERR_SYSTEM, "no random bytes: %s", strerror(errno));
-        coll__hello_write(g->call, &g->hello);
-        memcpy(g->bytes, g->call, sizeof g->call);
-    }
-    const coll_status status = coll__greet_move(g, COLL__HELLO_LENGTH, true);
-    if (status != COLL_OK) return status;
-    return has_key ? coll__greet_next(g, COLL__GREET_HEAR_ANSWER) : coll__greet_settle(g, us);
-}
-
-/* What came in the place of an answer is a reason, and believed if it may be. */
-static coll_status coll__greet_refused(coll__greet *g, const coll__identity *us)
-{
-    coll__control control;
-    const coll_status status = coll__greet_move(g, COLL__CONTROL_LENGTH, false);
-
-    if (status != COLL_OK) return status;
-    const bool has_key = us->auth & COLL__AUTH_KIND;
-    g->is_hearsay = has_key;
-    if (!coll__control_read(g->bytes, us->size, &control))
-        return coll__greet_failed(g, has_key ? COLL_ERR_PEER : COLL_ERR_PROTOCOL, "something else answers there");
-    const char *text = *control.what.text ? control.what.text : coll_status_text(control.what.status);
-    if (!has_key || coll__refusal_is_proved(g, us)) {
-        g->is_hearsay = false;
-        return coll__greet_failed(g, control.what.status, "%s", text);
-    }
-    g->is_hearsay = control.what.status != COLL_ERR_PEER && control.what.status != COLL_ERR_TIMEOUT;
-    return coll__greet_failed(g, COLL_ERR_PEER, "somebody who has not proved the key says: %.191s", text);
 }
 
 /* NULL: the one who answers is the one that was called, as far as it says. */
@@ -25961,7 +26132,10 @@ static coll_status coll__greet_hear_answer(coll__greet *g, const coll__identity 
     coll_status status = coll__greet_move(g, 4, false);
 
     if (status != COLL_OK) return status;
-    if (coll__begins_refusal(g->bytes)) return coll__greet_refused(g, us);
+    if (coll__begins_refusal(g->bytes)) {
+        g->step = COLL__GREET_HEAR_REFUSAL;       /* of which this is the beginning                           */
+        return COLL_OK;
+    }
     if ((status = coll__greet_move(g, COLL__HELLO_LENGTH, false)) != COLL_OK) return status;
     const char *wrong = coll__greet_check_answer(g, us, &answer);
     if (wrong) {
@@ -25988,6 +26162,123 @@ static coll_status coll__greet_deny(coll__greet *g)
 {
     const coll_status status = coll__greet_move(g, COLL__SHA_LENGTH, true);
     return status == COLL_OK ? coll__greet_failed(g, COLL_ERR_DENIED, "its key is another one (COLL_KEY differs)") : status;
+}
+
+/* A hello in which everything is right: the answer, with our proof. */
+static coll_status coll__greet_answer_hello(coll__greet *g, const coll__identity *us)
+{
+    if (!coll__budget_take(g->budget)) {          /* it waits: nothing is to be polled for                    */
+        g->want = 0;
+        return COLL_PENDING;
+    }
+    coll__hello answer = g->hello;
+    coll__hello_as(&answer, us);
+    answer.to = g->hello.rank;
+    if (!coll__nonce(answer.nonce, sizeof answer.nonce))
+        return coll__greet_failed(g, COLL_ERR_SYSTEM, "no random bytes: %s", strerror(errno));
+    coll__hello_write(g->answer, &answer);
+    memcpy(g->bytes, g->answer, sizeof g->answer);
+    coll__greet_sum(g, us, 'S', g->bytes + COLL__HELLO_PROOF);
+    return coll__greet_next(g, COLL__GREET_ANSWER);
+}
+
+static coll_status coll__greet_hear_proof(coll__greet *g, const coll__identity *us)
+{
+    const coll_status status = coll__greet_move(g, COLL__SHA_LENGTH, false);
+
+    if (status != COLL_OK) return status;
+    if (!coll__greet_is_proved(g, us, 'C', g->bytes))
+        return coll__greet_failed(g, COLL_ERR_DENIED, "its key is another one (COLL_KEY differs)");
+    coll__budget_give_back(g->budget);
+    return coll__greet_settle(g, us);
+}
+
+static coll_status coll__greet_take_key_step(coll__greet *g, const coll__identity *us)
+{
+    coll_status status;
+
+    switch ((int)g->step) {
+    case COLL__GREET_HEAR_ANSWER: return coll__greet_hear_answer(g, us);
+    case COLL__GREET_PROVE: return coll__greet_prove(g, us);
+    case COLL__GREET_DENY: return coll__greet_deny(g);
+    case COLL__GREET_ANSWER:
+        status = coll__greet_move(g, COLL__HELLO_LENGTH, true);
+        return status == COLL_OK ? coll__greet_next(g, COLL__GREET_HEAR_PROOF) : status;
+    case COLL__GREET_HEAR_PROOF: return coll__greet_hear_proof(g, us);
+    case COLL__GREET_SEAL:
+        status = coll__seal_advance(&g->pipe, &g->want);
+        if (status < 0) return coll__greet_failed(g, status, "TLS could not begin: somebody has changed its bytes on the way, "
+                                                     "or speaks in its place");
+        return status == COLL_OK ? coll__greet_next(g, COLL__GREET_OVER) : status;
+    }
+    return COLL_OK;
+}
+
+#else
+
+static inline bool coll__has_key(const coll__identity *us) { return (void)us, false; }
+static inline bool coll__identity_keyed(const coll__identity *us, const char *key) { return (void)us, (void)key, true; }
+static inline bool coll__refusal_is_proved(const coll__greet *g, const coll__identity *us) { return (void)g, (void)us, false; }
+
+static inline void coll__refusal_prove(const coll__greet *g, const coll__identity *us, const unsigned char *note)
+{
+    (void)g, (void)us, (void)note;
+}
+
+static inline coll_status coll__greet_settle(coll__greet *g, const coll__identity *us)
+{
+    (void)us;
+    return coll__greet_next(g, COLL__GREET_OVER);
+}
+
+static inline coll_status coll__greet_answer_hello(coll__greet *g, const coll__identity *us) { return coll__greet_settle(g, us); }
+static inline coll_status coll__greet_take_key_step(coll__greet *g, const coll__identity *us)
+{
+    return coll__greet_settle(g, us);
+}
+
+#endif
+
+/* ---- >>without one: what all do ---- */
+
+/* The caller's first words.  One that was late may find that the other side has lost its patience. */
+static coll_status coll__greet_say(coll__greet *g, const coll__identity *us)
+{
+    const bool has_key = coll__has_key(us);
+    unsigned char peek;
+
+    if (g->length == 0) {
+        const ssize_t n = recv(g->pipe.fd, &peek, 1, MSG_PEEK | MSG_DONTWAIT);
+        if (n == 0) return coll__greet_failed(g, COLL_ERR_PEER, "%s", coll__ending_text(0));
+        if (n > 0) return coll__greet_next(g, COLL__GREET_HEAR_REFUSAL);
+        if (has_key && !coll__nonce(g->hello.nonce, sizeof g->hello.nonce))
+            return coll__greet_failed(g, COLL_ERR_SYSTEM, "no random bytes: %s", strerror(errno));
+        coll__hello_write(g->call, &g->hello);
+        memcpy(g->bytes, g->call, sizeof g->call);
+    }
+    const coll_status status = coll__greet_move(g, COLL__HELLO_LENGTH, true);
+    if (status != COLL_OK) return status;
+    return has_key ? coll__greet_next(g, COLL__GREET_HEAR_ANSWER) : coll__greet_settle(g, us);
+}
+
+/* What came in the place of an answer is a reason, and believed if it may be. */
+static coll_status coll__greet_refused(coll__greet *g, const coll__identity *us)
+{
+    coll__control control;
+    const coll_status status = coll__greet_move(g, COLL__CONTROL_LENGTH, false);
+
+    if (status != COLL_OK) return status;
+    const bool has_key = coll__has_key(us);
+    g->is_hearsay = has_key;
+    if (!coll__control_read(g->bytes, us->size, &control))
+        return coll__greet_failed(g, has_key ? COLL_ERR_PEER : COLL_ERR_PROTOCOL, "something else answers there");
+    const char *text = *control.what.text ? control.what.text : coll_status_text(control.what.status);
+    if (!has_key || coll__refusal_is_proved(g, us)) {
+        g->is_hearsay = false;
+        return coll__greet_failed(g, control.what.status, "%s", text);
+    }
+    g->is_hearsay = control.what.status != COLL_ERR_PEER && control.what.status != COLL_ERR_TIMEOUT;
+    return coll__greet_failed(g, COLL_ERR_PEER, "somebody who has not proved the key says: %.191s", text);
 }
 
 static coll_status coll__greet_check_auth(coll__greet *g, const coll__identity *us)
@@ -26032,18 +26323,12 @@ static coll_status coll__greet_differ(coll__greet *g, const coll__identity *us)
 static coll_status coll__greet_hear(coll__greet *g, const coll__identity *us)
 {
     const coll_status status = coll__greet_move(g, COLL__HELLO_LENGTH, false);
-    coll__hello past;
 
     if (status != COLL_OK) return status;
     memcpy(g->call, g->bytes, COLL__HELLO_LENGTH);
     const char *wrong = coll__hello_read(g->call, us->world, us->size, &g->hello);
-    for (const coll__past *p = us->past; wrong && p && !g->past; p = p->us.past) {
-        if (coll__hello_read(g->call, p->us.world, p->us.size, &past) || past.purpose != COLL__PURPOSE_JOIN) continue;
-        g->hello = past;
-        g->past = p;
-        us = &p->us;
-        wrong = NULL;
-    }
+    if (wrong && coll__past_is_meant(g, us)) wrong = NULL;
+    us = coll__greeted_as(g, us);
     if (!wrong && g->hello.epoch != us->epoch) wrong = "it has shrunk, or has not";
     if (wrong) return coll__greet_failed(g, COLL_ERR_PROTOCOL, "%s", wrong);
     if (g->hello.to != us->rank)
@@ -26056,57 +26341,18 @@ static coll_status coll__greet_hear(coll__greet *g, const coll__identity *us)
                                   g->hello.more_lanes + 1, us->more_lanes + 1);
     for (int i = COLL__HELLO_PROOF; i < COLL__HELLO_LENGTH; i++)
         if (g->call[i]) return coll__greet_failed(g, COLL_ERR_PROTOCOL, "its hello is not well formed");
-    if (!(us->auth & COLL__AUTH_KIND)) return coll__greet_settle(g, us);
-    if (!coll__budget_take(g->budget)) {          /* it waits: nothing is to be polled for                    */
-        g->want = 0;
-        return COLL_PENDING;
-    }
-    coll__hello answer = g->hello;
-    coll__hello_as(&answer, us);
-    answer.to = g->hello.rank;
-    if (!coll__nonce(answer.nonce, sizeof answer.nonce))
-        return coll__greet_failed(g, COLL_ERR_SYSTEM, "no random bytes: %s", strerror(errno));
-    coll__hello_write(g->answer, &answer);
-    memcpy(g->bytes, g->answer, sizeof g->answer);
-    coll__greet_sum(g, us, 'S', g->bytes + COLL__HELLO_PROOF);
-    return coll__greet_next(g, COLL__GREET_ANSWER);
-}
-
-static coll_status coll__greet_hear_proof(coll__greet *g, const coll__identity *us)
-{
-    const coll_status status = coll__greet_move(g, COLL__SHA_LENGTH, false);
-
-    if (status != COLL_OK) return status;
-    if (!coll__greet_is_proved(g, us, 'C', g->bytes))
-        return coll__greet_failed(g, COLL_ERR_DENIED, "its key is another one (COLL_KEY differs)");
-    coll__budget_give_back(g->budget);
-    return coll__greet_settle(g, us);
+    return coll__has_key(us) ? coll__greet_answer_hello(g, us) : coll__greet_settle(g, us);
 }
 
 static coll_status coll__greet_take_step(coll__greet *g, const coll__identity *us)
 {
-    coll_status status;
-
-    if (g->past) us = &g->past->us;
-    switch (g->step) {
+    us = coll__greeted_as(g, us);
+    switch ((int)g->step) {
     case COLL__GREET_SAY: return coll__greet_say(g, us);
-    case COLL__GREET_HEAR_ANSWER: return coll__greet_hear_answer(g, us);
     case COLL__GREET_HEAR_REFUSAL: return coll__greet_refused(g, us);
-    case COLL__GREET_PROVE: return coll__greet_prove(g, us);
-    case COLL__GREET_DENY: return coll__greet_deny(g);
     case COLL__GREET_HEAR: return coll__greet_hear(g, us);
-    case COLL__GREET_ANSWER:
-        status = coll__greet_move(g, COLL__HELLO_LENGTH, true);
-        return status == COLL_OK ? coll__greet_next(g, COLL__GREET_HEAR_PROOF) : status;
-    case COLL__GREET_HEAR_PROOF: return coll__greet_hear_proof(g, us);
-    case COLL__GREET_SEAL:
-        status = coll__seal_advance(&g->pipe, &g->want);
-        if (status < 0) return coll__greet_failed(g, status, "TLS could not begin: somebody has changed its bytes on the way, "
-                                                     "or speaks in its place");
-        return status == COLL_OK ? coll__greet_next(g, COLL__GREET_OVER) : status;
-    case COLL__GREET_OVER: break;
+    default: return coll__greet_take_key_step(g, us);
     }
-    return COLL_OK;
 }
 
 /* Move on.  COLL_OK: both ends know with whom they talk, and the pipe is ready; COLL_PENDING: poll for g->want first; an error:
@@ -28061,7 +28307,11 @@ static void coll__control_send(coll__pipe *pipe, coll__control_note note, coll_s
     (void)coll__pipe_move(pipe, bytes, sizeof bytes, true);
 }
 
-/* A note with the number of a proposal, what is promised, and the table of the proposal (coll_tcp_agree.h).  Whoever does not
+/* ---- >>agreements (coll_tcp_agree.h) ---- */
+
+#if !defined(COLL_NO_SHRINK)
+
+/* A note with the number of a proposal, what is promised, and the table of the proposal.  Whoever does not
  * take it in that time has an end of his connection.  false: that is so. */
 static bool coll__table_send(coll__pipe *pipe, coll__control_note note, int rank, uint64_t ballot, uint64_t promise,
                              const unsigned char *table, int count)
@@ -28076,6 +28326,20 @@ static bool coll__table_send(coll__pipe *pipe, coll__control_note note, int rank
     if (coll__pipe_transfer(pipe, bytes, sizeof bytes, true, deadline)) return false;
     return ballot == 0 || !coll__pipe_transfer(pipe, coll__behind(table, 0), (size_t)count, true, deadline);
 }
+
+/* Somebody calls for the agreement that this world comes of: its host has died before it could tell him, or has not waited for
+ * him. */
+static void coll__past_told(const coll__past *past, coll__pipe *pipe)
+{
+    (void)coll__table_send(pipe, COLL__CONTROL_AGREED, past->us.rank, COLL__BALLOT_DECIDED, 0, past->table, past->us.size);
+    coll__pipe_close(pipe);
+}
+
+#else
+
+static inline void coll__past_told(const coll__past *past, coll__pipe *pipe) { (void)past, (void)pipe; }
+
+#endif
 
 /* ---- >>trouble: noted here, settled in coll_tcp_fail.h ---- */
 
@@ -28147,11 +28411,7 @@ static void coll__tcp_free(coll__tcp *tcp)
     coll__give(tcp->greetings);
     pthread_mutex_destroy(&tcp->accept_lock);
     coll__seal_free(tcp->us.seal);
-    for (coll__past *past; (past = tcp->us.past);) {
-        tcp->us.past = past->us.past;
-        coll__wipe(past, sizeof *past);
-        coll__give(past);
-    }
+    coll__past_free(&tcp->us);
     coll__wipe(&tcp->us, sizeof tcp->us);
     coll__give(tcp);
 }
@@ -28168,8 +28428,6 @@ static void coll__host_identity(unsigned char *host)
 /* Who this is, and how it will prove that.  false: TLS cannot be had. */
 static bool coll__identify(coll__identity *us, const coll__tcp_settings *settings)
 {
-    static const char label[] = { 'c', 'o', 'l', 'l', '-', 'v', '1' };
-    const struct iovec piece = { (void *)(uintptr_t)label, sizeof label };
     const coll_config *c = &settings->config;
 
     coll__world_id(us->world, c->size, c->world, "");
@@ -28180,10 +28438,7 @@ static bool coll__identify(coll__identity *us, const coll__tcp_settings *setting
     us->auth = settings->auth;
     us->more_lanes = c->tcp.lanes > 1 ? c->tcp.lanes - 1 : 0;
     us->arithmetic = settings->arithmetic;
-    if (us->auth & COLL__AUTH_KIND) coll__hmac(us->root, settings->key, strlen(settings->key), &piece, 1);
-    if ((us->auth & COLL__AUTH_KIND) != COLL__AUTH_TLS) return true;
-    us->seal = coll__seal_new(c->allocator);
-    return us->seal;
+    return coll__identity_keyed(us, settings->key);
 }
 
 static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__log *log)
@@ -28834,14 +29089,6 @@ static void coll__greeted(coll__tcp *tcp, coll__pipe *pipe, const coll__hello *h
     coll__stream_open(tcp, s, hello->lane, pipe);
 }
 
-/* Somebody calls for the agreement that this world comes of: its host has died before it could tell him, or has not waited for
- * him. */
-static void coll__past_told(const coll__past *past, coll__pipe *pipe)
-{
-    (void)coll__table_send(pipe, COLL__CONTROL_AGREED, past->us.rank, COLL__BALLOT_DECIDED, 0, past->table, past->us.size);
-    coll__pipe_close(pipe);
-}
-
 static bool coll__agreement_admit(struct coll__agreement *h, coll__greet *g);
 
 /* Go on with a greeting; true: it is over, one way or the other.  The heartbeat's thread only takes those who ask whether we
@@ -28857,9 +29104,9 @@ static bool coll__greeting_go_on(coll__tcp *tcp, coll__greet *g)
         tcp->has_deferred = true;
         return false;
     }
-    if (status == COLL_OK && tcp->agreement && !g->past) return coll__agreement_admit(tcp->agreement, g);
+    if (status == COLL_OK && tcp->agreement && !coll__past_of(g)) return coll__agreement_admit(tcp->agreement, g);
     coll__io_forget(&tcp->io, g->pipe.fd);
-    if (status == COLL_OK && g->past) coll__past_told(g->past, &g->pipe);
+    if (status == COLL_OK && coll__past_of(g)) coll__past_told(coll__past_of(g), &g->pipe);
     else if (status == COLL_OK) coll__greeted(tcp, &g->pipe, &g->hello);
     else if (status == COLL_ERR_PEER) coll__pipe_close(&g->pipe);
     else coll__refuse_greeting(tcp, &g->pipe, g, status, g->why);
@@ -29378,6 +29625,8 @@ static void coll__control_open(coll__tcp *tcp, int liveness_ms)
 
 /* ---- >>peer status: what is known of others ---- */
 
+#if !defined(COLL_NO_WATCH)
+
 static void coll__append_beat(char *text, size_t room, int rank, const coll__beat *beat, int liveness_ms)
 {
     char call[COLL__CALL_ROOM];
@@ -29450,6 +29699,20 @@ static bool coll__tcp_has_freed(void *context, int peer, uint64_t number)
     return coll__comms_lack(&quiet->comms, number) && coll__now() - quiet->since >= coll__liveness(p);
 }
 
+#else                                             /* nobody asks; what others ask is answered all the same    */
+
+static void coll__tcp_peer_status(void *context, const unsigned char *is_late, char *text, size_t room)
+{
+    (void)context, (void)is_late, (void)text, (void)room;
+}
+
+static bool coll__tcp_has_freed(void *context, int peer, uint64_t number)
+{
+    return (void)context, (void)peer, (void)number, false;
+}
+
+#endif
+
 /* ---- >>events: everything but the transfers ---- */
 
 /* Look, without waiting, whether anything has happened, and deal with it. */
@@ -29494,13 +29757,15 @@ static void coll__events(coll__tcp *tcp)
 
 enum { COLL__NONCE_TEXT = 33, COLL__RENDEZVOUS_MOST = 512 };
 
-static const char coll__rendezvous_title[] = "coll rendezvous 1";
-
 typedef struct coll__rendezvous {
     char nonce[COLL__NONCE_TEXT];
     coll__address addresses[COLL__ENDPOINT_ADDRESSES];
     int count;
 } coll__rendezvous;
+
+#if !defined(COLL_NO_NETWORKS)
+
+static const char coll__rendezvous_title[] = "coll rendezvous 1";
 
 /* The path behind "file:", or NULL. */
 static const char *coll__rendezvous_path(const char *where) { return strncmp(where, "file:", 5) ? NULL : where + 5; }
@@ -29579,6 +29844,50 @@ static void coll__rendezvous_remove(const char *path, const char *nonce)
     if (!coll__rendezvous_read(path, &there) && !strcmp(there.nonce, nonce)) unlink(path);
 }
 
+/* Write the file: where rank 0 listens, and a nonce that belongs to the identity of this world. */
+static coll_status coll__rendezvous_publish(coll__tcp *tcp, const char *path, const char *world, coll__rendezvous *rendezvous)
+{
+    memset(rendezvous, 0, sizeof *rendezvous);
+    coll__rendezvous_nonce(rendezvous->nonce);
+    coll__world_id(tcp->us.world, tcp->size, world, rendezvous->nonce);
+    for (int i = 0; i < tcp->endpoints[0].count; i++)
+        rendezvous->addresses[rendezvous->count++] = coll__endpoint_address(tcp, 0, i);
+    const int error = coll__rendezvous_write(path, rendezvous);
+    return error ? coll__start_failed(COLL_ERR_SYSTEM, "rank 0 cannot write file:%.160s: %s", path, strerror(error)) : COLL_OK;
+}
+
+/* The ways to where it says that rank 0 is.  false: it says nothing, and why. */
+static bool coll__rendezvous_follow(coll__tcp *tcp, const char *path, const char *world, coll__ways *ways, char *why, size_t room)
+{
+    coll__rendezvous rendezvous;
+    const int error = coll__rendezvous_read(path, &rendezvous);
+    const char *const odd = error == EPROTO ? "it is not what rank 0 writes" : strerror(error);
+
+    if (error) coll__print(why, room, "%s", error == ENOENT ? "rank 0 has not written it yet" : odd);
+    if (error) return false;
+    coll__world_id(tcp->us.world, tcp->size, world, rendezvous.nonce);
+    coll__ways_make(ways, rendezvous.addresses, rendezvous.count, &tcp->network);
+    return true;
+}
+
+#else                                             /* such an address is refused (coll_tcp_settings.h)         */
+
+static inline const char *coll__rendezvous_path(const char *where) { return (void)where, NULL; }
+static inline void coll__rendezvous_remove(const char *path, const char *nonce) { (void)path, (void)nonce; }
+
+static inline coll_status coll__rendezvous_publish(const coll__tcp *tcp, const char *path, const char *world,
+                                                   const coll__rendezvous *rendezvous)
+{
+    return (void)tcp, (void)path, (void)world, (void)rendezvous, COLL_OK;
+}
+
+static inline bool coll__rendezvous_follow(const coll__tcp *tcp, const char *path, const char *world, const coll__ways *ways,
+                                           const char *why, size_t room)
+{
+    return (void)tcp, (void)path, (void)world, (void)ways, (void)why, (void)room, false;
+}
+
+#endif
 #endif /* COLL_TCP_RENDEZVOUS_H */
 /* ---- transports/tcp/coll_tcp_bootstrap.h ---- */
 /* coll_tcp_bootstrap.h - the start: everybody dials rank 0, which hands out the table of all endpoints when all are there.
@@ -29738,7 +30047,7 @@ static void coll__bootstrap_report(coll__tcp *tcp, const char *where, int64_t be
 
     coll__missing_ranks(tcp, missing, sizeof missing);
     coll__say(&tcp->log, COLL_LOG_WARN, "rank 0 waits at %s, since %.0f s, for %d of %d ranks: %s", where,
-              (double)(coll__now() - began) * 1e-9, tcp->size - 1 - tcp->present_count, tcp->size, missing);
+              coll__waited_seconds(began), tcp->size - 1 - tcp->present_count, tcp->size, missing);
 }
 
 /* The rank that has come and gone, and has been away for too long; -1: none. */
@@ -29792,13 +30101,13 @@ static coll_status coll__bootstrap_failure(const coll__tcp *tcp, const char *whe
     if (lost > 0)
         return coll__start_failed(COLL_ERR_PEER, "rank %d came to rank 0 at %s, is gone (%s), and has not come back for %.1f s",
                                   lost, where, coll__ending_text(tcp->controls[lost].lost_by),
-                                  (double)(coll__now() - tcp->controls[lost].lost_at) * 1e-9);
+                                  coll__waited_seconds(tcp->controls[lost].lost_at));
     coll__missing_ranks(tcp, missing, sizeof missing);
     if (coll__bootstrap_is_short(tcp, coll__now()))
         return coll__start_failed(COLL_ERR_SYSTEM, "rank 0 at %s has nothing left for another connection: %s; these ranks have "
                                   "not come: %s", where, coll__shortage_text(tcp->short_of, why, sizeof why), missing);
     return coll__start_failed(COLL_ERR_TIMEOUT, "rank 0 waited %.1f s at %s%s; these ranks have not come: %s",
-                              (double)(coll__now() - began) * 1e-9, where,
+                              coll__waited_seconds(began), where,
                               tcp->is_elsewhere ? ", which is no address of its host" : "", missing);
 }
 
@@ -29811,18 +30120,6 @@ static coll_status coll__bootstrap_failed(coll__tcp *tcp, const char *where, int
         if (tcp->controls[i].pipe.fd >= 0)
             coll__control_send(&tcp->controls[i].pipe, COLL__CONTROL_REFUSE, status, -1, coll__start_error);
     return status;
-}
-
-/* Write the file: where rank 0 listens, and a nonce that belongs to the identity of this world. */
-static coll_status coll__rendezvous_publish(coll__tcp *tcp, const char *path, const char *world, coll__rendezvous *rendezvous)
-{
-    memset(rendezvous, 0, sizeof *rendezvous);
-    coll__rendezvous_nonce(rendezvous->nonce);
-    coll__world_id(tcp->us.world, tcp->size, world, rendezvous->nonce);
-    for (int i = 0; i < tcp->endpoints[0].count; i++)
-        rendezvous->addresses[rendezvous->count++] = coll__endpoint_address(tcp, 0, i);
-    const int error = coll__rendezvous_write(path, rendezvous);
-    return error ? coll__start_failed(COLL_ERR_SYSTEM, "rank 0 cannot write file:%.160s: %s", path, strerror(error)) : COLL_OK;
 }
 
 /* Open the listener, and let the others know where it is. */
@@ -30008,21 +30305,12 @@ static bool coll__find_root(coll__tcp *tcp, const coll_config *c, coll__ways *wa
 {
     const char *path = coll__rendezvous_path(c->address), *wrong;
     coll__address list[COLL__ADDRESSES_MOST];
-    coll__rendezvous rendezvous;
     bool may_come = true;
     int count = 0;
 
     *is_final = false;
     ways->count = 0;
-    if (path) {
-        const int error = coll__rendezvous_read(path, &rendezvous);
-        const char *const odd = error == EPROTO ? "it is not what rank 0 writes" : strerror(error);
-        if (error) coll__print(why, room, "%s", error == ENOENT ? "rank 0 has not written it yet" : odd);
-        if (error) return false;
-        coll__world_id(tcp->us.world, tcp->size, c->world, rendezvous.nonce);
-        coll__ways_make(ways, rendezvous.addresses, rendezvous.count, &tcp->network);
-        return true;
-    }
+    if (path) return coll__rendezvous_follow(tcp, path, c->world, ways, why, room);
     wrong = coll__resolve(c->address, false, list, &count, &may_come);
     *is_final = wrong && !may_come;
     if (wrong) coll__print(why, room, "%s", wrong);
@@ -30050,7 +30338,7 @@ static coll_status coll__reach_root(coll__tcp *tcp, const coll_config *c, int64_
         }
         if (status == COLL_ERR_PROTOCOL && coll__rendezvous_path(c->address)) status = COLL_OK; /* an old file */
         if (is_final) status = COLL_ERR_ARGUMENT;
-        const double waited = (double)(coll__now() - began) * 1e-9;
+        const double waited = coll__waited_seconds(began);
         if (status < 0) return coll__start_failed(status, "rank %d cannot join at %s: %s", tcp->rank, c->address, why);
         if (coll__now() >= deadline)
             return coll__start_failed(is_denied ? COLL_ERR_DENIED : COLL_ERR_TIMEOUT,
@@ -30187,7 +30475,15 @@ static coll_status coll__count_neighbours(const coll__tcp *tcp, coll__opened *op
     return COLL_OK;
 }
 
-/* What rank 0 has read of the wire.  All ranks, rank 0 too, take it from the text that went round: so they have the same bits. */
+#if !defined(COLL_NO_TUNER)
+
+/* What rank 0 has read of the wire goes round as a text. */
+static void coll__offer_tuning(coll__tcp *tcp, const coll__numbers *numbers)
+{
+    if (tcp->rank == 0 && numbers->origin == COLL__BY_FILE) coll__numbers_print(numbers, tcp->tuning, sizeof tcp->tuning);
+}
+
+/* All ranks, rank 0 too, take it from the text that went round: so they have the same bits. */
 static coll_status coll__take_tuning(const coll__tcp *tcp, coll__numbers *numbers)
 {
     const coll__numbers *const before = numbers;
@@ -30203,6 +30499,16 @@ static coll_status coll__take_tuning(const coll__tcp *tcp, coll__numbers *number
     return COLL_OK;
 }
 
+#else
+
+static inline void coll__offer_tuning(const coll__tcp *tcp, const coll__numbers *numbers) { (void)tcp, (void)numbers; }
+static inline coll_status coll__take_tuning(const coll__tcp *tcp, const coll__numbers *numbers)
+{
+    return (void)tcp, (void)numbers, COLL_OK;
+}
+
+#endif
+
 /* Meet all ranks. */
 static coll_status coll__tcp_join(coll__tcp **out, const coll__tcp_settings *settings, coll__opened *opened)
 {
@@ -30216,8 +30522,7 @@ static coll_status coll__tcp_join(coll__tcp **out, const coll__tcp_settings *set
     coll_status status = coll__io_open(&tcp->io, coll__like(tcp), c->tcp.io, connections, &log);
     if (status == COLL_OK) status = coll__network_read(&tcp->network, settings, &log);
     if (status == COLL_OK) coll__io_watch(&tcp->io, tcp->io.bell.fd, POLLIN, coll__tag(COLL__EVENT_BELL, 0));
-    if (c->rank == 0 && opened->numbers.origin == COLL__BY_FILE)
-        coll__numbers_print(&opened->numbers, tcp->tuning, sizeof tcp->tuning);
+    coll__offer_tuning(tcp, &opened->numbers);
     if (status == COLL_OK) status = c->rank == 0 ? coll__bootstrap_as_root(tcp, c) : coll__bootstrap_as_other(tcp, c);
     if (status == COLL_OK) status = coll__take_tuning(tcp, &opened->numbers);
     if (status == COLL_OK) status = coll__count_neighbours(tcp, opened);
@@ -30448,6 +30753,8 @@ static bool coll__tcp_has_left(const void *context, int peer)
  * calling, and leaves its place for an earlier host that it hears of: so that all who live meet at one place in the end. */
 #ifndef COLL_TCP_AGREE_H
 #define COLL_TCP_AGREE_H
+
+#if !defined(COLL_NO_SHRINK)
 
 enum {
     COLL__AGREE_GRACE_MS = 10000, COLL__AGAIN_MS = 20, COLL__AGREE_LOOK_MS = 50,
@@ -31105,7 +31412,12 @@ static void coll__agreement_close(coll__agreement *h)
     coll__give(h->fds);
 }
 
-#endif /* COLL_TCP_AGREE_H  */
+#else
+
+static inline bool coll__agreement_admit(struct coll__agreement *h, coll__greet *g) { return (void)h, (void)g, false; }
+
+#endif /* COLL_NO_SHRINK */
+#endif /* COLL_TCP_AGREE_H */
 /* ---- transports/tcp/coll_tcp_shrink.h ---- */
 /* coll_tcp_shrink.h - after a failure: those who are left make a world of their own.
  *
@@ -31114,6 +31426,8 @@ static void coll__agreement_close(coll__agreement *h)
  * another agreement, is turned away. */
 #ifndef COLL_TCP_SHRINK_H
 #define COLL_TCP_SHRINK_H
+
+#if !defined(COLL_NO_SHRINK)
 
 /* ---- >>the new world ---- */
 
@@ -31245,6 +31559,7 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
     return status;
 }
 
+#endif /* COLL_NO_SHRINK */
 #endif /* COLL_TCP_SHRINK_H */
 /* ---- transports/coll_tcp.h, continued ---- */
 COLL__FOR_SPEED

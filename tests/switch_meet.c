@@ -1,7 +1,7 @@
 /* switch_meet.c - one of two ranks over TCP, compiled with other parts left out than the other: those that may meet get the right
  * bits, those that may not are told why.  tests/test_switches.sh starts them.
  *
- *   usage: COLL_RANK=R COLL_SIZE=2 COLL_ADDR=file:... switch_meet
+ *   usage: COLL_RANK=R COLL_SIZE=2 COLL_ADDR=127.0.0.1:... switch_meet
  *
  * Prints "met", or the sentence of coll_init. */
 #define COLL_IMPLEMENTATION

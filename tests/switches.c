@@ -6,6 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -183,7 +186,9 @@ static COLL__UNUSED int world_of(const char *transport)
     return wrong;
 }
 
-/* Ranks of one process of several: from `first` on, `count` of them. */
+static COLL__UNUSED int process_of_lost(const char *address, int rank);
+
+/* Ranks of one process of several: from `first` on, `count` of them; count 0: see process_of_lost. */
 static int process_of(const char *address, int first, int count, int lanes)
 {
     coll_config config = { .rank = first, .size = RANKS, .address = address };
@@ -191,6 +196,7 @@ static int process_of(const char *address, int first, int count, int lanes)
     int size = RANKS;
     coll_comm *comm;
 
+    if (count == 0) return process_of_lost(address, first);
     if (count > 1) {                              /* coll_spawn asks the environment                          */
         snprintf(rank, sizeof rank, "%d", first);
         setenv("COLL_RANK", rank, 1);
@@ -206,7 +212,19 @@ static int process_of(const char *address, int first, int count, int lanes)
     return wrong;
 }
 
-/* Processes that meet by a file; with `together` ranks in the first of them. */
+/* A port at which nobody listens just now. */
+static COLL__UNUSED int free_port(void)
+{
+    struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    socklen_t length = sizeof at;
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    if (fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof at) || getsockname(fd, (struct sockaddr *)&at, &length)) perror("port");
+    close(fd);
+    return ntohs(at.sin_port);
+}
+
+/* Processes that meet by a file, or at a port; with `together` ranks in the first of them, 0: one of them is lost. */
 static COLL__UNUSED int processes(int together, int lanes)
 {
     char folder[] = "/tmp/coll-switches-XXXXXX", file[64], address[80];
@@ -215,10 +233,14 @@ static COLL__UNUSED int processes(int together, int lanes)
 
     if (!mkdtemp(folder)) return 128;
     snprintf(file, sizeof file, "%s/where", folder);
+#if defined(COLL_NO_NETWORKS)
+    snprintf(address, sizeof address, "127.0.0.1:%d", free_port());
+#else
     snprintf(address, sizeof address, "file:%s", file);
-    for (int rank = 0; rank < RANKS; rank += rank == 0 ? together : 1) {
+#endif
+    for (int rank = 0; rank < RANKS; rank += rank == 0 && together > 1 ? together : 1) {
         const pid_t pid = fork();
-        if (pid == 0) _Exit(process_of(address, rank, rank == 0 ? together : 1, lanes) & 255);
+        if (pid == 0) _Exit(process_of(address, rank, rank == 0 || together == 0 ? together : 1, lanes) & 255);
         pids[count++] = pid;
     }
     for (int i = 0; i < count; i++)
@@ -243,6 +265,9 @@ static int worlds(void)
 #if !defined(COLL_NO_TCP)
     CHECK(!processes(1, 1), "three processes");
     count++;
+#if defined(COLL_NO_SHRINK)
+    CHECK(!processes(0, 1), "coll_shrink after a loss");
+#endif
 #if !defined(COLL_NO_LANES)
     CHECK(!processes(1, 3), "three processes with three lanes");
     count++;
@@ -354,6 +379,43 @@ static COLL__UNUSED void absent(const char *transport, const char *words)
     (void)plain;
 }
 
+/* Who has a key, or wants what takes one, is not let in without. */
+static COLL__UNUSED void keys(void)
+{
+    const coll_config plain = { .size = RANKS, .address = "127.0.0.1:0", .log_level = COLL_LOG_NONE };
+    coll_config asked = plain;
+
+    asked.tcp.key = "a key of more than sixteen bytes";
+    refused("a key", &asked, 0, "this program was compiled with COLL_NO_SECURITY");
+    asked = plain;
+    asked.tcp.security = "check";
+    refused("sums", &asked, 0, "this program was compiled with COLL_NO_SECURITY");
+#if !defined(COLL_NO_ENV)
+    static const char *const names[] = { "COLL_KEY", "COLL_KEY_FILE" };
+    for (int i = 0; i < 2; i++) {
+        setenv(names[i], "/tmp/no-such-file-of-a-key", 1);
+        refused(names[i], &plain, 0, "this program was compiled with COLL_NO_SECURITY");
+        unsetenv(names[i]);
+    }
+#endif
+}
+
+/* One process of three dies; the others are not to go on without it. */
+static COLL__UNUSED int process_of_lost(const char *address, int rank)
+{
+    const coll_config config = { .rank = rank, .size = RANKS, .address = address, .log_level = COLL_LOG_NONE };
+    coll_comm *comm, *left = NULL;
+
+    if (coll_init(&comm, &config) != COLL_OK) return fprintf(stderr, "%s\n", coll_error(NULL)), 16;
+    if (rank == RANKS - 1) return 0;
+    if (coll_barrier(comm) == COLL_OK) return 18;
+    const coll_status status = coll_shrink(comm, &left);
+    const bool is_told = status == COLL_ERR_UNSUPPORTED && says(coll_error(comm), "was compiled with COLL_NO_SHRINK");
+    coll_free(left);
+    coll_free(comm);
+    return is_told ? 0 : (fprintf(stderr, "coll_shrink: %d\n", (int)status), 19);
+}
+
 static void left_out(void)
 {
     const coll_config plain = { .log_level = COLL_LOG_NONE };
@@ -383,6 +445,23 @@ static void left_out(void)
     asked = (coll_config){ .size = RANKS, .address = "127.0.0.1:0", .log_level = COLL_LOG_NONE, .tcp = { .lanes = 2 } };
     refused("lanes", &asked, 0, "this program was compiled with COLL_NO_LANES");
     asked = plain;
+#endif
+#if defined(COLL_NO_SECURITY) && !defined(COLL_NO_TCP)
+    keys();
+#endif
+#if defined(COLL_NO_NETWORKS) && !defined(COLL_NO_TCP)
+    asked = (coll_config){ .size = RANKS, .address = "127.0.0.1:0", .log_level = COLL_LOG_NONE, .tcp = { .network = "lo" } };
+    refused("network", &asked, 0, "this program was compiled with COLL_NO_NETWORKS");
+    asked.tcp = (coll_tcp){ .ports = "5000-5001" };
+    refused("ports", &asked, 0, "this program was compiled with COLL_NO_NETWORKS");
+    asked = (coll_config){ .size = RANKS, .address = "file:/tmp/no-such-file", .log_level = COLL_LOG_NONE };
+    refused("a file", &asked, 0, "this program was compiled with COLL_NO_NETWORKS");
+    asked = plain;
+#endif
+#if defined(COLL_NO_LAUNCHERS) && !defined(COLL_NO_ENV)
+    setenv("OMPI_COMM_WORLD_SIZE", "3", 1);
+    refused("OMPI_COMM_WORLD_SIZE", &plain, 0, "this program was compiled with COLL_NO_LAUNCHERS");
+    unsetenv("OMPI_COMM_WORLD_SIZE");
 #endif
 #if defined(COLL_NO_RECORDER)
     asked.dump = "/tmp";

@@ -36,9 +36,12 @@ symbols_of() {
     COLL_NO_MESSAGES) echo 'coll__(messages_start|note_arrived|execution_|post_round|deliver)' ;;
     COLL_NO_COUNTS) echo 'coll__(begin|share|end)_reduce_scatterv' ;;
     COLL_NO_LISTS) echo 'coll__list_' ;;
-    COLL_NO_SHRINK) echo 'coll__(shrink_once|exodus_)' ;;
+    COLL_NO_SHRINK) echo 'coll__(shrink_once|exodus_|agreement_(run|open|propose|world)|dialling_|heard_|attendee_)' ;;
     COLL_NO_WATCH) echo 'coll__(late_text|late_ranks|check_freed|hopeless)' ;;
     COLL_NO_NEIGHBORS) echo 'coll__check_edges|coll__neighbor_' ;;
+    COLL_NO_LAUNCHERS) echo 'coll__launch_(slurm|hydra|master|one_host)|coll__mlx_|coll__nodelist_|coll__network_words' ;;
+    COLL_NO_NETWORKS) echo 'coll__network_(word|next|excepts|choose|text)|coll__ports_read|coll__rendezvous_(read|write|parse)' ;;
+    COLL_NO_SECURITY) echo 'coll__hmac|coll__greet_(prove|sum|hear_proof|hear_answer)|coll__checked_|coll__read_key_file' ;;
     COLL_NO_ENV) echo 'coll__launch_(row|mlx|hosts|halves)|coll__launchers' ;;
     COLL_NO_TEXT) echo 'coll__explain_error|coll__print_self|coll__start_failed' ;;
     COLL_NO_ARENA) echo 'coll__arena_|coll__hole_' ;;
@@ -141,8 +144,8 @@ met() { # name, words that rank 1 prints, flags of rank 0, flags of rank 1: both
             return
         fi
     done
-    rm -f "$dir/where"
-    export COLL_SIZE=2 COLL_ADDR="file:$dir/where"
+    port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    export COLL_SIZE=2 COLL_ADDR="127.0.0.1:$port"
     COLL_RANK=1 timeout 60 "$dir/meet1" > "$dir/said1" 2>&1 &
     COLL_RANK=0 timeout 60 "$dir/meet0" > "$dir/said0" 2>&1
     wait $!
@@ -150,8 +153,12 @@ met() { # name, words that rank 1 prints, flags of rank 0, flags of rank 1: both
     if grep -q "$2" "$dir/said1" && grep -qE '^met$|these ranks have not come: 1' "$dir/said0"; then ok "$1: $2"
     else wrong "$1" "$(head -n 2 "$dir/said0") | $(head -n 2 "$dir/said1")"; fi
 }
-met "small meets everything" "^met$" -DCOLL_SMALL ""
-met "everything meets small" "^met$" "" -DCOLL_SMALL
+alike="-DCOLL_NO_HIERARCHY"
+met "small meets small" "^met$" -DCOLL_SMALL -DCOLL_SMALL
+met "small meets what chooses as it does" "^met$" -DCOLL_SMALL "$alike"
+met "what chooses as small does meets it" "^met$" "$alike" -DCOLL_SMALL
+met "small and everything" COLL_NO_HIERARCHY -DCOLL_SMALL ""
+met "without keys and with them" "^met$" -DCOLL_NO_SECURITY ""
 met "with the model and without it" COLL_NO_TUNER "" -DCOLL_NO_TUNER
 met "by hosts and not" COLL_NO_HIERARCHY -DCOLL_NO_HIERARCHY ""
 

@@ -65,6 +65,10 @@ static inline int coll__ms_between(int64_t now, int64_t deadline, int most)
     return (int)coll__quotient48((uint64_t)(left + COLL__MS - 1) >> 6, COLL__MS >> 6);
 }
 
+/* For sentences, to the millisecond: many machines convert 32 bits to a double by an instruction, and 64 by a long function. */
+static inline double coll__seconds(int64_t ns) { return (double)(uint32_t)(ns / COLL__MS) * 1e-3; }
+static inline double coll__waited_seconds(int64_t began) { return coll__seconds(coll__now() - began); }
+
 static inline int coll__ms_until(int64_t deadline, int most)
 {
     return deadline == coll__never ? most : coll__ms_between(coll__now(), deadline, most);

@@ -109,6 +109,11 @@ static void coll__wipe(void *at, size_t length)
     __asm__ volatile("" : : "r"(at) : "memory");
 }
 
+/* Bytes that nobody can know beforehand, and that never come twice.  false: the system has none. */
+static bool coll__nonce(unsigned char *out, size_t length) { return coll__random(out, length); }
+
+#if !defined(COLL_NO_SECURITY)
+
 /* The time that this takes does not depend on where they differ. */
 static bool coll__same_secret(const unsigned char *a, const unsigned char *b, size_t length)
 {
@@ -145,9 +150,6 @@ static void coll__hmac(unsigned char *out, const void *key, size_t key_length, c
     coll__wipe(&sha, sizeof sha);
 }
 
-/* Bytes that nobody can know beforehand, and that never come twice.  false: the system has none. */
-static bool coll__nonce(unsigned char *out, size_t length) { return coll__random(out, length); }
-
 /* ---- >>file: one that holds a key is nobody else's ---- */
 
 /* As ssh has it: the file belongs to the user who runs this, or to root, and nobody else has any right to it.  Two cases give
@@ -165,5 +167,6 @@ static const char *coll__key_file_fault(const struct stat *about, uid_t user)
     return rights & 077 ? "users other than its owner may use it: chmod 600" : NULL;
 }
 
+#endif /* COLL_NO_SECURITY */
 #endif /* COLL_NO_TCP */
 #endif /* COLL_HMAC_H */

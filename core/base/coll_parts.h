@@ -25,6 +25,13 @@
  *   COLL_NO_WATCH        looking after those that one waits for: warnings of who is late, and errors where a rank has freed the
  *                        communicator; a time limit ends the wait for them
  *   COLL_NO_NEIGHBORS    collectives of neighbours, and coll_neighbors
+ *   COLL_NO_NETWORKS     COLL_NETWORK, COLL_PORTS, and rank 0 in a file ("file:PATH"): ranks meet at host:port, over whatever
+ *                        network leads there.  With it COLL_NO_LAUNCHERS
+ *   COLL_NO_LAUNCHERS    variables of the environment that are not our own: what torchrun, MPI, Slurm and others say of ranks,
+ *                        hosts and networks.  A process that one of them has started, one of several, is refused until COLL_RANK,
+ *                        COLL_SIZE and COLL_ADDR say it
+ *   COLL_NO_SECURITY     keys, TLS and sums of what is sent: COLL_KEY, COLL_KEY_FILE and all of COLL_SECURITY but "open" are
+ *                        refused, and who listens at a public address has to be told "open"
  *   COLL_NO_ENV          variables of the environment, launchers with them: what coll_config says is all there is
  *   COLL_NO_TEXT         sentences: an error is its status, and coll_error gives that status's name
  *   COLL_NO_ARENA        coll_arena_begin: memory is malloc's or an allocator's of the program
@@ -41,9 +48,14 @@
  *                        alltoall, a broadcast scatter, and a reduce gather: these come with them, without COLL_NO_HIERARCHY
  *   COLL_ONLY_TRANSPORTS a list instead: -DCOLL_ONLY_TRANSPORTS=threads,tcp leaves out the others of threads, tcp, joined, sim
  *                        and mpi; joined is there with threads and tcp, and mpi takes COLL_WITH_MPI, too
- *   COLL_SMALL           threads and TCP by poll, kernels for one set of instructions, and four types: COLL_NO_SIM,
- *                        COLL_NO_URING, COLL_NO_JOINED, COLL_NO_SHM, COLL_NO_LANES, COLL_NO_RECORDER, COLL_NO_TIERS, and i32,
- *                        f32, f64 and bf16, unless COLL_ONLY_TYPES says others.  It meets programs with everything
+ *   COLL_SMALL           a few boards on an Ethernet, one rank on each or several by threads: COLL_NO_SIM, COLL_NO_URING,
+ *                        COLL_NO_JOINED, COLL_NO_SHM, COLL_NO_LANES, COLL_NO_RECORDER, COLL_NO_BACKGROUND, COLL_NO_TIERS,
+ *                        COLL_NO_HIERARCHY, COLL_NO_LISTS, COLL_NO_COUNTS, COLL_NO_SHRINK, COLL_NO_WATCH, COLL_NO_NETWORKS,
+ *                        COLL_NO_STOCHASTIC and COLL_NO_REPRODUCIBLE; of the collectives barrier, broadcast, reduce, allreduce,
+ *                        gather, scatter, allgather and alltoall, unless COLL_ONLY_KINDS says others; of the types i32, f32, f64
+ *                        and bf16, unless COLL_ONLY_TYPES does.  Sentences, keys, heartbeats and the cost model stay: without
+ *                        the model nobody would know that the wire is slow.  It meets itself, and programs with
+ *                        COLL_NO_HIERARCHY; others are told what differs
  *
  *   COLL_TINY            bare metal: COLL_NO_OS, COLL_NO_CHOICE, COLL_NO_LISTS, COLL_NO_COUNTS, COLL_NO_SHRINK, COLL_NO_WATCH,
  *                        COLL_NO_SCALE, COLL_NO_TIERS, and of the collectives barrier, broadcast, reduce, allreduce and
@@ -89,8 +101,38 @@
 #if !defined(COLL_NO_URING)
 #define COLL_NO_URING 1
 #endif
+#if !defined(COLL_NO_BACKGROUND)
+#define COLL_NO_BACKGROUND 1
+#endif
 #if !defined(COLL_NO_TIERS)
 #define COLL_NO_TIERS 1
+#endif
+#if !defined(COLL_NO_HIERARCHY)
+#define COLL_NO_HIERARCHY 1
+#endif
+#if !defined(COLL_NO_LISTS)
+#define COLL_NO_LISTS 1
+#endif
+#if !defined(COLL_NO_COUNTS)
+#define COLL_NO_COUNTS 1
+#endif
+#if !defined(COLL_NO_WATCH)
+#define COLL_NO_WATCH 1
+#endif
+#if !defined(COLL_NO_SHRINK)
+#define COLL_NO_SHRINK 1
+#endif
+#if !defined(COLL_NO_NETWORKS)
+#define COLL_NO_NETWORKS 1
+#endif
+#if !defined(COLL_NO_STOCHASTIC)
+#define COLL_NO_STOCHASTIC 1
+#endif
+#if !defined(COLL_NO_REPRODUCIBLE)
+#define COLL_NO_REPRODUCIBLE 1
+#endif
+#if !defined(COLL_ONLY_KINDS)
+#define COLL_ONLY_KINDS broadcast, reduce, gather, scatter
 #endif
 #if !defined(COLL_ONLY_TYPES)
 #define COLL_ONLY_TYPES i32, f32, f64, bf16
@@ -339,6 +381,15 @@
 #define COLL_NO_JOINED 1
 #endif
 
+#if defined(COLL_NO_NETWORKS)
+#define COLL__HAS_NETWORKS 0
+#if !defined(COLL_NO_LAUNCHERS)
+#define COLL_NO_LAUNCHERS 1
+#endif
+#else
+#define COLL__HAS_NETWORKS 1
+#endif
+
 #if defined(COLL_NO_SHM)
 #define COLL__HAS_SHM 0
 #else
@@ -382,7 +433,8 @@
     || defined(COLL_NO_LISTS) || defined(COLL_NO_COUNTS) || defined(COLL_NO_SHRINK) || defined(COLL_NO_WATCH) \
     || defined(COLL_NO_TUNER) || defined(COLL_NO_ENV) || defined(COLL_NO_TEXT) || defined(COLL_NO_ARENA) \
     || COLL__KINDS_THERE != COLL__KINDS_ALL || COLL__TYPES_THERE != COLL__TYPES_ALL || defined(COLL_NO_STOCHASTIC) \
-    || defined(COLL_NO_REPRODUCIBLE) || defined(COLL_NO_SCALE)
+    || defined(COLL_NO_REPRODUCIBLE) || defined(COLL_NO_SCALE) || defined(COLL_NO_LAUNCHERS) || defined(COLL_NO_NETWORKS) \
+    || defined(COLL_NO_SECURITY)
 #define COLL__LEAVES_OUT 1
 #endif
 

@@ -57,7 +57,7 @@ typedef enum coll__lateness { COLL__LATE_ASK, COLL__LATE_WARN, COLL__LATE_FAIL }
 static coll_status coll__late(coll_request *r, int64_t waited_ns, coll__lateness how)
 {
     const coll__session *session = r->comm->session;
-    const double seconds = (double)waited_ns * 1e-9;
+    const double seconds = coll__seconds(waited_ns);
     unsigned char *is_late = (unsigned char *)coll__take_zeros(coll__like(session), (size_t)session->size, 1);
     coll_failure failure = { COLL_OK, -1, "" };
     char who[120] = "the others";

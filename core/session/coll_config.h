@@ -38,7 +38,8 @@ static coll_status coll__settle_rank(coll__settings *s)
         return coll__start_failed(COLL_ERR_ARGUMENT, "rank %d is set but size is 0: set both", c->rank);
     if (c->size == 0) {
         const coll_status status = coll__launch_read(&s->launch, s->count);
-        if (status < 0 || coll__settle_threads(s) < 0) return COLL_ERR_ARGUMENT;
+        if (status < 0) return status;
+        if (coll__settle_threads(s) < 0) return COLL_ERR_ARGUMENT;
         const int64_t size = coll__ranks_said(s->launch.by, s->launch.size, s->count);
         if (size > COLL__SIZE_MOST)
             return coll__start_failed(COLL_ERR_ARGUMENT, "%s=%d processes of %d ranks make more than %d ranks",

@@ -18,6 +18,7 @@
 static const coll__launcher coll__launchers[] = {
     { "COLL_RANK and COLL_SIZE", "COLL_RANK",            "COLL_SIZE",            "COLL_LOCAL_RANK",            "COLL_LOCAL_SIZE",
       NULL, true, false, NULL },
+#if !defined(COLL_NO_LAUNCHERS)
     { "torchrun", "RANK",                 "WORLD_SIZE",           "LOCAL_RANK",                 "LOCAL_WORLD_SIZE",
       NULL, true, false, NULL },
     { "Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
@@ -40,6 +41,7 @@ static const coll__launcher coll__launchers[] = {
       NULL, true, true, "the host is the first of SKYPILOT_NODE_IPS" },
     { "AWS Batch", "AWS_BATCH_JOB_NODE_INDEX", "AWS_BATCH_JOB_NUM_NODES", NULL,                 NULL,
       NULL, true, true, "the host is that of node 0" },
+#endif
 };
 enum { COLL__LAUNCHER_COUNT = sizeof coll__launchers / sizeof *coll__launchers };
 
@@ -63,6 +65,65 @@ static coll_status coll__launch_row(coll__launched *out, const coll__launcher *l
         || (l->local_size && !coll__environment_int(l->local_size, 1, out->size, &out->local_size))) return COLL_ERR_ARGUMENT;
     out->by = l;
     out->source = l->name;
+    return COLL_OK;
+}
+
+/* Our own names count ranks, and so does who names no launcher; all others count processes. */
+static inline bool coll__counts_ranks(const coll__launcher *l) { return !l || l == &coll__launchers[0]; }
+
+/* Ranks for a size that a launcher gives, where each process brings `count`.  One rank is a world of this process alone. */
+static int64_t coll__ranks_said(const coll__launcher *l, int size, int count)
+{
+    return !coll__counts_ranks(l) ? (int64_t)size * count : size == 1 ? count : size;
+}
+
+/* ---- >>others: what is not of the table's first row ---- */
+
+#if !defined(COLL_NO_LAUNCHERS)
+
+/* Variables that somebody sets who starts several processes, and that do not say how many ranks there are.  A pod of an
+ * indexed Job of Kubernetes does not learn how many there are, and the one with index 0 is not to train by itself. */
+static coll_status coll__launch_signs(void)
+{
+    static const struct { const char *name, *one, *also_one, *says; } signs[] = {
+        { "PMIX_RANK", NULL, NULL, "PMIx has started this process" },
+        { "JOB_COMPLETION_INDEX", NULL, NULL, "this is a pod of an indexed Job of Kubernetes" },
+        { "PET_NNODES", "1", "1:1", "torchrun was to start several processes on several nodes" },
+    };
+
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
+        const char *text = coll__environment(signs[i].name);
+        if (!text || (signs[i].one && (!strcmp(text, signs[i].one) || !strcmp(text, signs[i].also_one)))) continue;
+        return coll__start_failed(COLL_ERR_ARGUMENT, "%s=%.40s says that %s, but nothing says how many ranks there are: set "
+                                  "COLL_RANK, COLL_SIZE and COLL_ADDR, or COLL_SIZE=1 if this process is alone", signs[i].name,
+                                  text, signs[i].says);
+    }
+    return COLL_OK;
+}
+
+/* May a row that says `other` be about the agents of the launcher that has been read, and not about its ranks?  Slurm starts
+ * those of Open MPI, Hydra and torchrun, one on each host, and whatever starts torchrun by hand does so too. */
+static bool coll__is_about_agents(const coll__launched *out, const coll__launcher *l, int other)
+{
+    if (!out->by || out->by == l) return false;
+    if (l->is_of_hosts) return true;
+    if (!strcmp(l->name, "Slurm")) return out->size > 1;
+    return !strcmp(out->by->name, "torchrun") && out->local_size > 0 && (long)other * out->local_size == out->size;
+}
+
+/* Rows that are complete too, and say another size. */
+static coll_status coll__launch_conflicts(const coll__launched *out, int count)
+{
+    for (int i = 0; i < COLL__LAUNCHER_COUNT; i++) {
+        const coll__launcher *l = &coll__launchers[i];
+        int other = 0;
+        if (!coll__environment(l->rank) || !coll__parse_int(coll__variable(l->size), 1, COLL__SIZE_MOST, &other)) continue;
+        const bool agrees = coll__ranks_said(l, other, count) == coll__ranks_said(out->by, out->size, count);
+        if (!agrees && !coll__is_about_agents(out, l, other))
+            return coll__start_failed(COLL_ERR_ARGUMENT, "there %s %d rank%s by %s, but %s=%d (%s) is set too: unset one of them",
+                                      out->size == 1 ? "is" : "are", out->size, out->size == 1 ? "" : "s", out->source, l->size,
+                                      other, l->name);
+    }
     return COLL_OK;
 }
 
@@ -99,8 +160,6 @@ static bool coll__mlx_hosts(const char *text, char *out, size_t room)
     return depth == 0 && n > 0;
 }
 
-/* ---- >>who: rank and size ---- */
-
 /* MLX tells the rank, and the size as the length of a list. */
 static coll_status coll__launch_mlx(coll__launched *out)
 {
@@ -128,6 +187,34 @@ static coll_status coll__launch_mlx(const coll__launched *out) { return (void)ou
 
 #endif
 
+#else
+
+/* What launchers say is not read: a process that one of them has started, one of several, is not to go off by itself.  The
+ * first names do not say of how many. */
+static coll_status coll__launch_signs(void)
+{
+    static const char *const signs[] = { "PMIX_RANK", "JOB_COMPLETION_INDEX", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                                         "SLURM_STEP_NUM_TASKS", "MV2_COMM_WORLD_SIZE", "JSM_NAMESPACE_SIZE", "FLUX_JOB_SIZE",
+                                         "PET_NNODES", "LWS_GROUP_SIZE", "SKYPILOT_NUM_NODES", "AWS_BATCH_JOB_NUM_NODES" };
+
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
+        const char *text = coll__environment(signs[i]);
+        int one;
+        if (text && (i < 2 || !coll__parse_int(text, 1, 1, &one)))
+            return coll__start_failed(COLL_ERR_UNSUPPORTED, "%s=%.40s is set, but this program was compiled with "
+                                      "COLL_NO_LAUNCHERS: set COLL_RANK, COLL_SIZE and COLL_ADDR, or COLL_SIZE=1 if this "
+                                      "process is alone", signs[i], text);
+    }
+    return COLL_OK;
+}
+
+static inline coll_status coll__launch_conflicts(const coll__launched *out, int count) { return (void)out, (void)count, COLL_OK; }
+static inline coll_status coll__launch_mlx(const coll__launched *out) { return (void)out, COLL_OK; }
+
+#endif
+
+/* ---- >>who: rank and size ---- */
+
 /* COLL_HOSTS says how many there are, so that COLL_RANK is enough beside it. */
 static coll_status coll__launch_hosts(coll__launched *out)
 {
@@ -137,26 +224,6 @@ static coll_status coll__launch_hosts(coll__launched *out)
     out->size = coll__hosts_count(hosts);
     out->source = "COLL_HOSTS";
     return coll__environment_int("COLL_RANK", 0, out->size - 1, &out->rank) ? COLL_OK : COLL_ERR_ARGUMENT;
-}
-
-/* Variables that somebody sets who starts several processes, and that do not say how many ranks there are.  A pod of an
- * indexed Job of Kubernetes does not learn how many there are, and the one with index 0 is not to train by itself. */
-static coll_status coll__launch_signs(void)
-{
-    static const struct { const char *name, *one, *also_one, *says; } signs[] = {
-        { "PMIX_RANK", NULL, NULL, "PMIx has started this process" },
-        { "JOB_COMPLETION_INDEX", NULL, NULL, "this is a pod of an indexed Job of Kubernetes" },
-        { "PET_NNODES", "1", "1:1", "torchrun was to start several processes on several nodes" },
-    };
-
-    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
-        const char *text = coll__environment(signs[i].name);
-        if (!text || (signs[i].one && (!strcmp(text, signs[i].one) || !strcmp(text, signs[i].also_one)))) continue;
-        return coll__start_failed(COLL_ERR_ARGUMENT, "%s=%.40s says that %s, but nothing says how many ranks there are: set "
-                                  "COLL_RANK, COLL_SIZE and COLL_ADDR, or COLL_SIZE=1 if this process is alone", signs[i].name,
-                                  text, signs[i].says);
-    }
-    return COLL_OK;
 }
 
 /* Half a row, and nothing that is complete: somebody started several processes, and this one must not go off by itself. */
@@ -176,41 +243,6 @@ static coll_status coll__launch_halves(const coll__launched *out)
                                       i == 0 ? "" : ", or COLL_SIZE=1 if this process is alone");
     }
     return out->size == 0 ? coll__launch_signs() : COLL_OK;
-}
-
-/* May a row that says `other` be about the agents of the launcher that has been read, and not about its ranks?  Slurm starts
- * those of Open MPI, Hydra and torchrun, one on each host, and whatever starts torchrun by hand does so too. */
-static bool coll__is_about_agents(const coll__launched *out, const coll__launcher *l, int other)
-{
-    if (!out->by || out->by == l) return false;
-    if (l->is_of_hosts) return true;
-    if (!strcmp(l->name, "Slurm")) return out->size > 1;
-    return !strcmp(out->by->name, "torchrun") && out->local_size > 0 && (long)other * out->local_size == out->size;
-}
-
-/* Our own names count ranks, and so does who names no launcher; all others count processes. */
-static inline bool coll__counts_ranks(const coll__launcher *l) { return !l || l == &coll__launchers[0]; }
-
-/* Ranks for a size that a launcher gives, where each process brings `count`.  One rank is a world of this process alone. */
-static int64_t coll__ranks_said(const coll__launcher *l, int size, int count)
-{
-    return !coll__counts_ranks(l) ? (int64_t)size * count : size == 1 ? count : size;
-}
-
-/* Rows that are complete too, and say another size. */
-static coll_status coll__launch_conflicts(const coll__launched *out, int count)
-{
-    for (int i = 0; i < COLL__LAUNCHER_COUNT; i++) {
-        const coll__launcher *l = &coll__launchers[i];
-        int other = 0;
-        if (!coll__environment(l->rank) || !coll__parse_int(coll__variable(l->size), 1, COLL__SIZE_MOST, &other)) continue;
-        const bool agrees = coll__ranks_said(l, other, count) == coll__ranks_said(out->by, out->size, count);
-        if (!agrees && !coll__is_about_agents(out, l, other))
-            return coll__start_failed(COLL_ERR_ARGUMENT, "there %s %d rank%s by %s, but %s=%d (%s) is set too: unset one of them",
-                                      out->size == 1 ? "is" : "are", out->size, out->size == 1 ? "" : "s", out->source, l->size,
-                                      other, l->name);
-    }
-    return COLL_OK;
 }
 
 /* Everything that the environment says of this process, which brings `count` ranks. */

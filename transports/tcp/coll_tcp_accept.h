@@ -406,14 +406,6 @@ static void coll__greeted(coll__tcp *tcp, coll__pipe *pipe, const coll__hello *h
     coll__stream_open(tcp, s, hello->lane, pipe);
 }
 
-/* Somebody calls for the agreement that this world comes of: its host has died before it could tell him, or has not waited for
- * him. */
-static void coll__past_told(const coll__past *past, coll__pipe *pipe)
-{
-    (void)coll__table_send(pipe, COLL__CONTROL_AGREED, past->us.rank, COLL__BALLOT_DECIDED, 0, past->table, past->us.size);
-    coll__pipe_close(pipe);
-}
-
 static bool coll__agreement_admit(struct coll__agreement *h, coll__greet *g);
 
 /* Go on with a greeting; true: it is over, one way or the other.  The heartbeat's thread only takes those who ask whether we
@@ -429,9 +421,9 @@ static bool coll__greeting_go_on(coll__tcp *tcp, coll__greet *g)
         tcp->has_deferred = true;
         return false;
     }
-    if (status == COLL_OK && tcp->agreement && !g->past) return coll__agreement_admit(tcp->agreement, g);
+    if (status == COLL_OK && tcp->agreement && !coll__past_of(g)) return coll__agreement_admit(tcp->agreement, g);
     coll__io_forget(&tcp->io, g->pipe.fd);
-    if (status == COLL_OK && g->past) coll__past_told(g->past, &g->pipe);
+    if (status == COLL_OK && coll__past_of(g)) coll__past_told(coll__past_of(g), &g->pipe);
     else if (status == COLL_OK) coll__greeted(tcp, &g->pipe, &g->hello);
     else if (status == COLL_ERR_PEER) coll__pipe_close(&g->pipe);
     else coll__refuse_greeting(tcp, &g->pipe, g, status, g->why);

@@ -29,6 +29,8 @@
 #ifndef COLL_TCP_AGREE_H
 #define COLL_TCP_AGREE_H
 
+#if !defined(COLL_NO_SHRINK)
+
 enum {
     COLL__AGREE_GRACE_MS = 10000, COLL__AGAIN_MS = 20, COLL__AGREE_LOOK_MS = 50,
     COLL__CALL_AGAIN_MS = 200                     /* the host calls again who was not ready                   */
@@ -685,4 +687,9 @@ static void coll__agreement_close(coll__agreement *h)
     coll__give(h->fds);
 }
 
-#endif /* COLL_TCP_AGREE_H  */
+#else
+
+static inline bool coll__agreement_admit(struct coll__agreement *h, coll__greet *g) { return (void)h, (void)g, false; }
+
+#endif /* COLL_NO_SHRINK */
+#endif /* COLL_TCP_AGREE_H */

@@ -155,7 +155,7 @@ static void coll__bootstrap_report(coll__tcp *tcp, const char *where, int64_t be
 
     coll__missing_ranks(tcp, missing, sizeof missing);
     coll__say(&tcp->log, COLL_LOG_WARN, "rank 0 waits at %s, since %.0f s, for %d of %d ranks: %s", where,
-              (double)(coll__now() - began) * 1e-9, tcp->size - 1 - tcp->present_count, tcp->size, missing);
+              coll__waited_seconds(began), tcp->size - 1 - tcp->present_count, tcp->size, missing);
 }
 
 /* The rank that has come and gone, and has been away for too long; -1: none. */
@@ -209,13 +209,13 @@ static coll_status coll__bootstrap_failure(const coll__tcp *tcp, const char *whe
     if (lost > 0)
         return coll__start_failed(COLL_ERR_PEER, "rank %d came to rank 0 at %s, is gone (%s), and has not come back for %.1f s",
                                   lost, where, coll__ending_text(tcp->controls[lost].lost_by),
-                                  (double)(coll__now() - tcp->controls[lost].lost_at) * 1e-9);
+                                  coll__waited_seconds(tcp->controls[lost].lost_at));
     coll__missing_ranks(tcp, missing, sizeof missing);
     if (coll__bootstrap_is_short(tcp, coll__now()))
         return coll__start_failed(COLL_ERR_SYSTEM, "rank 0 at %s has nothing left for another connection: %s; these ranks have "
                                   "not come: %s", where, coll__shortage_text(tcp->short_of, why, sizeof why), missing);
     return coll__start_failed(COLL_ERR_TIMEOUT, "rank 0 waited %.1f s at %s%s; these ranks have not come: %s",
-                              (double)(coll__now() - began) * 1e-9, where,
+                              coll__waited_seconds(began), where,
                               tcp->is_elsewhere ? ", which is no address of its host" : "", missing);
 }
 
@@ -228,18 +228,6 @@ static coll_status coll__bootstrap_failed(coll__tcp *tcp, const char *where, int
         if (tcp->controls[i].pipe.fd >= 0)
             coll__control_send(&tcp->controls[i].pipe, COLL__CONTROL_REFUSE, status, -1, coll__start_error);
     return status;
-}
-
-/* Write the file: where rank 0 listens, and a nonce that belongs to the identity of this world. */
-static coll_status coll__rendezvous_publish(coll__tcp *tcp, const char *path, const char *world, coll__rendezvous *rendezvous)
-{
-    memset(rendezvous, 0, sizeof *rendezvous);
-    coll__rendezvous_nonce(rendezvous->nonce);
-    coll__world_id(tcp->us.world, tcp->size, world, rendezvous->nonce);
-    for (int i = 0; i < tcp->endpoints[0].count; i++)
-        rendezvous->addresses[rendezvous->count++] = coll__endpoint_address(tcp, 0, i);
-    const int error = coll__rendezvous_write(path, rendezvous);
-    return error ? coll__start_failed(COLL_ERR_SYSTEM, "rank 0 cannot write file:%.160s: %s", path, strerror(error)) : COLL_OK;
 }
 
 /* Open the listener, and let the others know where it is. */
@@ -425,21 +413,12 @@ static bool coll__find_root(coll__tcp *tcp, const coll_config *c, coll__ways *wa
 {
     const char *path = coll__rendezvous_path(c->address), *wrong;
     coll__address list[COLL__ADDRESSES_MOST];
-    coll__rendezvous rendezvous;
     bool may_come = true;
     int count = 0;
 
     *is_final = false;
     ways->count = 0;
-    if (path) {
-        const int error = coll__rendezvous_read(path, &rendezvous);
-        const char *const odd = error == EPROTO ? "it is not what rank 0 writes" : strerror(error);
-        if (error) coll__print(why, room, "%s", error == ENOENT ? "rank 0 has not written it yet" : odd);
-        if (error) return false;
-        coll__world_id(tcp->us.world, tcp->size, c->world, rendezvous.nonce);
-        coll__ways_make(ways, rendezvous.addresses, rendezvous.count, &tcp->network);
-        return true;
-    }
+    if (path) return coll__rendezvous_follow(tcp, path, c->world, ways, why, room);
     wrong = coll__resolve(c->address, false, list, &count, &may_come);
     *is_final = wrong && !may_come;
     if (wrong) coll__print(why, room, "%s", wrong);
@@ -467,7 +446,7 @@ static coll_status coll__reach_root(coll__tcp *tcp, const coll_config *c, int64_
         }
         if (status == COLL_ERR_PROTOCOL && coll__rendezvous_path(c->address)) status = COLL_OK; /* an old file */
         if (is_final) status = COLL_ERR_ARGUMENT;
-        const double waited = (double)(coll__now() - began) * 1e-9;
+        const double waited = coll__waited_seconds(began);
         if (status < 0) return coll__start_failed(status, "rank %d cannot join at %s: %s", tcp->rank, c->address, why);
         if (coll__now() >= deadline)
             return coll__start_failed(is_denied ? COLL_ERR_DENIED : COLL_ERR_TIMEOUT,
@@ -604,7 +583,15 @@ static coll_status coll__count_neighbours(const coll__tcp *tcp, coll__opened *op
     return COLL_OK;
 }
 
-/* What rank 0 has read of the wire.  All ranks, rank 0 too, take it from the text that went round: so they have the same bits. */
+#if !defined(COLL_NO_TUNER)
+
+/* What rank 0 has read of the wire goes round as a text. */
+static void coll__offer_tuning(coll__tcp *tcp, const coll__numbers *numbers)
+{
+    if (tcp->rank == 0 && numbers->origin == COLL__BY_FILE) coll__numbers_print(numbers, tcp->tuning, sizeof tcp->tuning);
+}
+
+/* All ranks, rank 0 too, take it from the text that went round: so they have the same bits. */
 static coll_status coll__take_tuning(const coll__tcp *tcp, coll__numbers *numbers)
 {
     const coll__numbers *const before = numbers;
@@ -620,6 +607,16 @@ static coll_status coll__take_tuning(const coll__tcp *tcp, coll__numbers *number
     return COLL_OK;
 }
 
+#else
+
+static inline void coll__offer_tuning(const coll__tcp *tcp, const coll__numbers *numbers) { (void)tcp, (void)numbers; }
+static inline coll_status coll__take_tuning(const coll__tcp *tcp, const coll__numbers *numbers)
+{
+    return (void)tcp, (void)numbers, COLL_OK;
+}
+
+#endif
+
 /* Meet all ranks. */
 static coll_status coll__tcp_join(coll__tcp **out, const coll__tcp_settings *settings, coll__opened *opened)
 {
@@ -633,8 +630,7 @@ static coll_status coll__tcp_join(coll__tcp **out, const coll__tcp_settings *set
     coll_status status = coll__io_open(&tcp->io, coll__like(tcp), c->tcp.io, connections, &log);
     if (status == COLL_OK) status = coll__network_read(&tcp->network, settings, &log);
     if (status == COLL_OK) coll__io_watch(&tcp->io, tcp->io.bell.fd, POLLIN, coll__tag(COLL__EVENT_BELL, 0));
-    if (c->rank == 0 && opened->numbers.origin == COLL__BY_FILE)
-        coll__numbers_print(&opened->numbers, tcp->tuning, sizeof tcp->tuning);
+    coll__offer_tuning(tcp, &opened->numbers);
     if (status == COLL_OK) status = c->rank == 0 ? coll__bootstrap_as_root(tcp, c) : coll__bootstrap_as_other(tcp, c);
     if (status == COLL_OK) status = coll__take_tuning(tcp, &opened->numbers);
     if (status == COLL_OK) status = coll__count_neighbours(tcp, opened);

@@ -73,6 +73,8 @@ static void coll__control_open(coll__tcp *tcp, int liveness_ms)
 
 /* ---- >>peer status: what is known of others ---- */
 
+#if !defined(COLL_NO_WATCH)
+
 static void coll__append_beat(char *text, size_t room, int rank, const coll__beat *beat, int liveness_ms)
 {
     char call[COLL__CALL_ROOM];
@@ -144,6 +146,20 @@ static bool coll__tcp_has_freed(void *context, int peer, uint64_t number)
     if (last.received != quiet->received || memcmp(&last.comms, &quiet->comms, sizeof last.comms)) quiet->since = coll__now();
     return coll__comms_lack(&quiet->comms, number) && coll__now() - quiet->since >= coll__liveness(p);
 }
+
+#else                                             /* nobody asks; what others ask is answered all the same    */
+
+static void coll__tcp_peer_status(void *context, const unsigned char *is_late, char *text, size_t room)
+{
+    (void)context, (void)is_late, (void)text, (void)room;
+}
+
+static bool coll__tcp_has_freed(void *context, int peer, uint64_t number)
+{
+    return (void)context, (void)peer, (void)number, false;
+}
+
+#endif
 
 /* ---- >>events: everything but the transfers ---- */
 

@@ -94,57 +94,47 @@ static bool coll__budget_take(coll__budget *b)
 
 static void coll__budget_give_back(coll__budget *b) { if (b) b->until -= coll__budget_cost(b); }
 
-/* ---- >>proofs ---- */
+/* ---- >>past: agreements that are over, under which a rank may still be called ---- */
 
-/* What only those know who have the key, of this conversation and for this purpose. */
-static void coll__greet_sum(const coll__greet *g, const coll__identity *us, char letter, unsigned char *out)
+#if !defined(COLL_NO_SHRINK)
+
+static inline const coll__past *coll__past_of(const coll__greet *g) { return g->past; }
+
+/* Is it one of those that the caller's hello means? */
+static bool coll__past_is_meant(coll__greet *g, const coll__identity *us)
 {
-    unsigned char epoch[4], key[COLL__SHA_LENGTH];
-    const struct iovec world[] = { { (void *)(uintptr_t)us->world, sizeof us->world }, { epoch, sizeof epoch } };
-    const struct iovec said[] = { { &letter, 1 }, { (void *)(uintptr_t)g->call, sizeof g->call },
-                                  { (void *)(uintptr_t)g->answer, sizeof g->answer } };
+    coll__hello hello;
 
-    coll__put32(epoch, us->epoch);
-    coll__hmac(key, us->root, sizeof us->root, world, 2);
-    coll__hmac(out, key, sizeof key, said, 3);
-    coll__wipe(key, sizeof key);
+    for (const coll__past *p = us->past; p; p = p->us.past) {
+        if (coll__hello_read(g->call, p->us.world, p->us.size, &hello) || hello.purpose != COLL__PURPOSE_JOIN) continue;
+        g->hello = hello;
+        g->past = p;
+        return true;
+    }
+    return false;
 }
 
-static bool coll__greet_is_proved(const coll__greet *g, const coll__identity *us, char letter, const unsigned char *proof)
+static void coll__past_free(coll__identity *us)
 {
-    unsigned char expected[COLL__SHA_LENGTH];
-
-    coll__greet_sum(g, us, letter, expected);
-    return coll__same_secret(expected, proof, sizeof expected);
+    for (coll__past *past; (past = us->past);) {
+        us->past = past->us.past;
+        coll__wipe(past, sizeof *past);
+        coll__give(past);
+    }
 }
 
-/* Of a refusal: the proof that it is by one who has the key, and answers this hello. */
-static void coll__refusal_sum(const coll__greet *g, const coll__identity *us, const unsigned char *note, unsigned char *out)
+#else
+
+static inline const coll__past *coll__past_of(const coll__greet *g) { return (void)g, NULL; }
+static inline bool coll__past_is_meant(const coll__greet *g, const coll__identity *us) { return (void)g, (void)us, false; }
+static inline void coll__past_free(const coll__identity *us) { (void)us; }
+
+#endif
+
+/* Who we are to this caller. */
+static inline const coll__identity *coll__greeted_as(const coll__greet *g, const coll__identity *us)
 {
-    char letter = 'R';
-    const struct iovec said[] = { { &letter, 1 }, { (void *)(uintptr_t)g->call, sizeof g->call },
-                                  { (void *)(uintptr_t)note, COLL__CONTROL_PROOF } };
-
-    coll__hmac(out, us->root, sizeof us->root, said, 3);
-}
-
-/* Put it there, where both have a key and a whole hello has come. */
-static void coll__refusal_prove(const coll__greet *g, const coll__identity *us, unsigned char *note)
-{
-    const bool has_hello = g->step == COLL__GREET_HEAR && g->length == COLL__HELLO_LENGTH;
-
-    if (!has_hello || !(us->auth & COLL__AUTH_KIND) || !(coll__get16(g->call + 68) & COLL__AUTH_KIND)) return;
-    if (!coll__budget_take(g->budget)) return;
-    note[COLL__CONTROL_PROOF - 1] = 0;
-    coll__refusal_sum(g, us, note, note + COLL__CONTROL_PROOF);
-}
-
-static bool coll__refusal_is_proved(const coll__greet *g, const coll__identity *us)
-{
-    unsigned char expected[COLL__SHA_LENGTH];
-
-    coll__refusal_sum(g, us, g->bytes, expected);
-    return coll__same_secret(expected, g->bytes + COLL__CONTROL_PROOF, sizeof expected);
+    return coll__past_of(g) ? &coll__past_of(g)->us : us;
 }
 
 /* ---- >>begin ---- */
@@ -208,6 +198,75 @@ static coll_status coll__greet_move(coll__greet *g, size_t length, bool is_write
     return COLL_OK;
 }
 
+/* ---- >>key: proofs, and the steps that only those take who have one ---- */
+
+#if !defined(COLL_NO_SECURITY)
+
+static inline bool coll__has_key(const coll__identity *us) { return us->auth & COLL__AUTH_KIND; }
+
+/* What is left of the key, and how it is used.  false: TLS cannot be had. */
+static bool coll__identity_keyed(coll__identity *us, const char *key)
+{
+    static const char label[] = { 'c', 'o', 'l', 'l', '-', 'v', '1' };
+    const struct iovec piece = { (void *)(uintptr_t)label, sizeof label };
+
+    if (coll__has_key(us)) coll__hmac(us->root, key, strlen(key), &piece, 1);
+    if ((us->auth & COLL__AUTH_KIND) != COLL__AUTH_TLS) return true;
+    us->seal = coll__seal_new(us->memory);
+    return us->seal;
+}
+
+/* What only those know who have the key, of this conversation and for this purpose. */
+static void coll__greet_sum(const coll__greet *g, const coll__identity *us, char letter, unsigned char *out)
+{
+    unsigned char epoch[4], key[COLL__SHA_LENGTH];
+    const struct iovec world[] = { { (void *)(uintptr_t)us->world, sizeof us->world }, { epoch, sizeof epoch } };
+    const struct iovec said[] = { { &letter, 1 }, { (void *)(uintptr_t)g->call, sizeof g->call },
+                                  { (void *)(uintptr_t)g->answer, sizeof g->answer } };
+
+    coll__put32(epoch, us->epoch);
+    coll__hmac(key, us->root, sizeof us->root, world, 2);
+    coll__hmac(out, key, sizeof key, said, 3);
+    coll__wipe(key, sizeof key);
+}
+
+static bool coll__greet_is_proved(const coll__greet *g, const coll__identity *us, char letter, const unsigned char *proof)
+{
+    unsigned char expected[COLL__SHA_LENGTH];
+
+    coll__greet_sum(g, us, letter, expected);
+    return coll__same_secret(expected, proof, sizeof expected);
+}
+
+/* Of a refusal: the proof that it is by one who has the key, and answers this hello. */
+static void coll__refusal_sum(const coll__greet *g, const coll__identity *us, const unsigned char *note, unsigned char *out)
+{
+    char letter = 'R';
+    const struct iovec said[] = { { &letter, 1 }, { (void *)(uintptr_t)g->call, sizeof g->call },
+                                  { (void *)(uintptr_t)note, COLL__CONTROL_PROOF } };
+
+    coll__hmac(out, us->root, sizeof us->root, said, 3);
+}
+
+/* Put it there, where both have a key and a whole hello has come. */
+static void coll__refusal_prove(const coll__greet *g, const coll__identity *us, unsigned char *note)
+{
+    const bool has_hello = g->step == COLL__GREET_HEAR && g->length == COLL__HELLO_LENGTH;
+
+    if (!has_hello || !(us->auth & COLL__AUTH_KIND) || !(coll__get16(g->call + 68) & COLL__AUTH_KIND)) return;
+    if (!coll__budget_take(g->budget)) return;
+    note[COLL__CONTROL_PROOF - 1] = 0;
+    coll__refusal_sum(g, us, note, note + COLL__CONTROL_PROOF);
+}
+
+static bool coll__refusal_is_proved(const coll__greet *g, const coll__identity *us)
+{
+    unsigned char expected[COLL__SHA_LENGTH];
+
+    coll__refusal_sum(g, us, g->bytes, expected);
+    return coll__same_secret(expected, g->bytes + COLL__CONTROL_PROOF, sizeof expected);
+}
+
 /* The hello proper has been exchanged: what the bytes go through from here on. */
 static coll_status coll__greet_settle(coll__greet *g, const coll__identity *us)
 {
@@ -223,46 +282,6 @@ static coll_status coll__greet_settle(coll__greet *g, const coll__identity *us)
     }
     if (!is_good) return coll__greet_failed(g, COLL_ERR_MEMORY, "no memory for the connection");
     return coll__greet_next(g, (us->auth & COLL__AUTH_KIND) == COLL__AUTH_TLS ? COLL__GREET_SEAL : COLL__GREET_OVER);
-}
-
-/* The caller's first words.  One that was late may find that the other side has lost its patience. */
-static coll_status coll__greet_say(coll__greet *g, const coll__identity *us)
-{
-    const bool has_key = us->auth & COLL__AUTH_KIND;
-    unsigned char peek;
-
-    if (g->length == 0) {
-        const ssize_t n = recv(g->pipe.fd, &peek, 1, MSG_PEEK | MSG_DONTWAIT);
-        if (n == 0) return coll__greet_failed(g, COLL_ERR_PEER, "%s", coll__ending_text(0));
-        if (n > 0) return coll__greet_next(g, COLL__GREET_HEAR_REFUSAL);
-        if (has_key && !coll__nonce(g->hello.nonce, sizeof g->hello.nonce))
-            return coll__greet_failed(g, COLL_ERR_SYSTEM, "no random bytes: %s", strerror(errno));
-        coll__hello_write(g->call, &g->hello);
-        memcpy(g->bytes, g->call, sizeof g->call);
-    }
-    const coll_status status = coll__greet_move(g, COLL__HELLO_LENGTH, true);
-    if (status != COLL_OK) return status;
-    return has_key ? coll__greet_next(g, COLL__GREET_HEAR_ANSWER) : coll__greet_settle(g, us);
-}
-
-/* What came in the place of an answer is a reason, and believed if it may be. */
-static coll_status coll__greet_refused(coll__greet *g, const coll__identity *us)
-{
-    coll__control control;
-    const coll_status status = coll__greet_move(g, COLL__CONTROL_LENGTH, false);
-
-    if (status != COLL_OK) return status;
-    const bool has_key = us->auth & COLL__AUTH_KIND;
-    g->is_hearsay = has_key;
-    if (!coll__control_read(g->bytes, us->size, &control))
-        return coll__greet_failed(g, has_key ? COLL_ERR_PEER : COLL_ERR_PROTOCOL, "something else answers there");
-    const char *text = *control.what.text ? control.what.text : coll_status_text(control.what.status);
-    if (!has_key || coll__refusal_is_proved(g, us)) {
-        g->is_hearsay = false;
-        return coll__greet_failed(g, control.what.status, "%s", text);
-    }
-    g->is_hearsay = control.what.status != COLL_ERR_PEER && control.what.status != COLL_ERR_TIMEOUT;
-    return coll__greet_failed(g, COLL_ERR_PEER, "somebody who has not proved the key says: %.191s", text);
 }
 
 /* NULL: the one who answers is the one that was called, as far as it says. */
@@ -285,7 +304,10 @@ static coll_status coll__greet_hear_answer(coll__greet *g, const coll__identity 
     coll_status status = coll__greet_move(g, 4, false);
 
     if (status != COLL_OK) return status;
-    if (coll__begins_refusal(g->bytes)) return coll__greet_refused(g, us);
+    if (coll__begins_refusal(g->bytes)) {
+        g->step = COLL__GREET_HEAR_REFUSAL;       /* of which this is the beginning                           */
+        return COLL_OK;
+    }
     if ((status = coll__greet_move(g, COLL__HELLO_LENGTH, false)) != COLL_OK) return status;
     const char *wrong = coll__greet_check_answer(g, us, &answer);
     if (wrong) {
@@ -312,6 +334,123 @@ static coll_status coll__greet_deny(coll__greet *g)
 {
     const coll_status status = coll__greet_move(g, COLL__SHA_LENGTH, true);
     return status == COLL_OK ? coll__greet_failed(g, COLL_ERR_DENIED, "its key is another one (COLL_KEY differs)") : status;
+}
+
+/* A hello in which everything is right: the answer, with our proof. */
+static coll_status coll__greet_answer_hello(coll__greet *g, const coll__identity *us)
+{
+    if (!coll__budget_take(g->budget)) {          /* it waits: nothing is to be polled for                    */
+        g->want = 0;
+        return COLL_PENDING;
+    }
+    coll__hello answer = g->hello;
+    coll__hello_as(&answer, us);
+    answer.to = g->hello.rank;
+    if (!coll__nonce(answer.nonce, sizeof answer.nonce))
+        return coll__greet_failed(g, COLL_ERR_SYSTEM, "no random bytes: %s", strerror(errno));
+    coll__hello_write(g->answer, &answer);
+    memcpy(g->bytes, g->answer, sizeof g->answer);
+    coll__greet_sum(g, us, 'S', g->bytes + COLL__HELLO_PROOF);
+    return coll__greet_next(g, COLL__GREET_ANSWER);
+}
+
+static coll_status coll__greet_hear_proof(coll__greet *g, const coll__identity *us)
+{
+    const coll_status status = coll__greet_move(g, COLL__SHA_LENGTH, false);
+
+    if (status != COLL_OK) return status;
+    if (!coll__greet_is_proved(g, us, 'C', g->bytes))
+        return coll__greet_failed(g, COLL_ERR_DENIED, "its key is another one (COLL_KEY differs)");
+    coll__budget_give_back(g->budget);
+    return coll__greet_settle(g, us);
+}
+
+static coll_status coll__greet_take_key_step(coll__greet *g, const coll__identity *us)
+{
+    coll_status status;
+
+    switch ((int)g->step) {
+    case COLL__GREET_HEAR_ANSWER: return coll__greet_hear_answer(g, us);
+    case COLL__GREET_PROVE: return coll__greet_prove(g, us);
+    case COLL__GREET_DENY: return coll__greet_deny(g);
+    case COLL__GREET_ANSWER:
+        status = coll__greet_move(g, COLL__HELLO_LENGTH, true);
+        return status == COLL_OK ? coll__greet_next(g, COLL__GREET_HEAR_PROOF) : status;
+    case COLL__GREET_HEAR_PROOF: return coll__greet_hear_proof(g, us);
+    case COLL__GREET_SEAL:
+        status = coll__seal_advance(&g->pipe, &g->want);
+        if (status < 0) return coll__greet_failed(g, status, "TLS could not begin: somebody has changed its bytes on the way, "
+                                                     "or speaks in its place");
+        return status == COLL_OK ? coll__greet_next(g, COLL__GREET_OVER) : status;
+    }
+    return COLL_OK;
+}
+
+#else
+
+static inline bool coll__has_key(const coll__identity *us) { return (void)us, false; }
+static inline bool coll__identity_keyed(const coll__identity *us, const char *key) { return (void)us, (void)key, true; }
+static inline bool coll__refusal_is_proved(const coll__greet *g, const coll__identity *us) { return (void)g, (void)us, false; }
+
+static inline void coll__refusal_prove(const coll__greet *g, const coll__identity *us, const unsigned char *note)
+{
+    (void)g, (void)us, (void)note;
+}
+
+static inline coll_status coll__greet_settle(coll__greet *g, const coll__identity *us)
+{
+    (void)us;
+    return coll__greet_next(g, COLL__GREET_OVER);
+}
+
+static inline coll_status coll__greet_answer_hello(coll__greet *g, const coll__identity *us) { return coll__greet_settle(g, us); }
+static inline coll_status coll__greet_take_key_step(coll__greet *g, const coll__identity *us)
+{
+    return coll__greet_settle(g, us);
+}
+
+#endif
+
+/* ---- >>without one: what all do ---- */
+
+/* The caller's first words.  One that was late may find that the other side has lost its patience. */
+static coll_status coll__greet_say(coll__greet *g, const coll__identity *us)
+{
+    const bool has_key = coll__has_key(us);
+    unsigned char peek;
+
+    if (g->length == 0) {
+        const ssize_t n = recv(g->pipe.fd, &peek, 1, MSG_PEEK | MSG_DONTWAIT);
+        if (n == 0) return coll__greet_failed(g, COLL_ERR_PEER, "%s", coll__ending_text(0));
+        if (n > 0) return coll__greet_next(g, COLL__GREET_HEAR_REFUSAL);
+        if (has_key && !coll__nonce(g->hello.nonce, sizeof g->hello.nonce))
+            return coll__greet_failed(g, COLL_ERR_SYSTEM, "no random bytes: %s", strerror(errno));
+        coll__hello_write(g->call, &g->hello);
+        memcpy(g->bytes, g->call, sizeof g->call);
+    }
+    const coll_status status = coll__greet_move(g, COLL__HELLO_LENGTH, true);
+    if (status != COLL_OK) return status;
+    return has_key ? coll__greet_next(g, COLL__GREET_HEAR_ANSWER) : coll__greet_settle(g, us);
+}
+
+/* What came in the place of an answer is a reason, and believed if it may be. */
+static coll_status coll__greet_refused(coll__greet *g, const coll__identity *us)
+{
+    coll__control control;
+    const coll_status status = coll__greet_move(g, COLL__CONTROL_LENGTH, false);
+
+    if (status != COLL_OK) return status;
+    const bool has_key = coll__has_key(us);
+    g->is_hearsay = has_key;
+    if (!coll__control_read(g->bytes, us->size, &control))
+        return coll__greet_failed(g, has_key ? COLL_ERR_PEER : COLL_ERR_PROTOCOL, "something else answers there");
+    const char *text = *control.what.text ? control.what.text : coll_status_text(control.what.status);
+    if (!has_key || coll__refusal_is_proved(g, us)) {
+        g->is_hearsay = false;
+        return coll__greet_failed(g, control.what.status, "%s", text);
+    }
+    g->is_hearsay = control.what.status != COLL_ERR_PEER && control.what.status != COLL_ERR_TIMEOUT;
+    return coll__greet_failed(g, COLL_ERR_PEER, "somebody who has not proved the key says: %.191s", text);
 }
 
 static coll_status coll__greet_check_auth(coll__greet *g, const coll__identity *us)
@@ -356,18 +495,12 @@ static coll_status coll__greet_differ(coll__greet *g, const coll__identity *us)
 static coll_status coll__greet_hear(coll__greet *g, const coll__identity *us)
 {
     const coll_status status = coll__greet_move(g, COLL__HELLO_LENGTH, false);
-    coll__hello past;
 
     if (status != COLL_OK) return status;
     memcpy(g->call, g->bytes, COLL__HELLO_LENGTH);
     const char *wrong = coll__hello_read(g->call, us->world, us->size, &g->hello);
-    for (const coll__past *p = us->past; wrong && p && !g->past; p = p->us.past) {
-        if (coll__hello_read(g->call, p->us.world, p->us.size, &past) || past.purpose != COLL__PURPOSE_JOIN) continue;
-        g->hello = past;
-        g->past = p;
-        us = &p->us;
-        wrong = NULL;
-    }
+    if (wrong && coll__past_is_meant(g, us)) wrong = NULL;
+    us = coll__greeted_as(g, us);
     if (!wrong && g->hello.epoch != us->epoch) wrong = "it has shrunk, or has not";
     if (wrong) return coll__greet_failed(g, COLL_ERR_PROTOCOL, "%s", wrong);
     if (g->hello.to != us->rank)
@@ -380,57 +513,18 @@ static coll_status coll__greet_hear(coll__greet *g, const coll__identity *us)
                                   g->hello.more_lanes + 1, us->more_lanes + 1);
     for (int i = COLL__HELLO_PROOF; i < COLL__HELLO_LENGTH; i++)
         if (g->call[i]) return coll__greet_failed(g, COLL_ERR_PROTOCOL, "its hello is not well formed");
-    if (!(us->auth & COLL__AUTH_KIND)) return coll__greet_settle(g, us);
-    if (!coll__budget_take(g->budget)) {          /* it waits: nothing is to be polled for                    */
-        g->want = 0;
-        return COLL_PENDING;
-    }
-    coll__hello answer = g->hello;
-    coll__hello_as(&answer, us);
-    answer.to = g->hello.rank;
-    if (!coll__nonce(answer.nonce, sizeof answer.nonce))
-        return coll__greet_failed(g, COLL_ERR_SYSTEM, "no random bytes: %s", strerror(errno));
-    coll__hello_write(g->answer, &answer);
-    memcpy(g->bytes, g->answer, sizeof g->answer);
-    coll__greet_sum(g, us, 'S', g->bytes + COLL__HELLO_PROOF);
-    return coll__greet_next(g, COLL__GREET_ANSWER);
-}
-
-static coll_status coll__greet_hear_proof(coll__greet *g, const coll__identity *us)
-{
-    const coll_status status = coll__greet_move(g, COLL__SHA_LENGTH, false);
-
-    if (status != COLL_OK) return status;
-    if (!coll__greet_is_proved(g, us, 'C', g->bytes))
-        return coll__greet_failed(g, COLL_ERR_DENIED, "its key is another one (COLL_KEY differs)");
-    coll__budget_give_back(g->budget);
-    return coll__greet_settle(g, us);
+    return coll__has_key(us) ? coll__greet_answer_hello(g, us) : coll__greet_settle(g, us);
 }
 
 static coll_status coll__greet_take_step(coll__greet *g, const coll__identity *us)
 {
-    coll_status status;
-
-    if (g->past) us = &g->past->us;
-    switch (g->step) {
+    us = coll__greeted_as(g, us);
+    switch ((int)g->step) {
     case COLL__GREET_SAY: return coll__greet_say(g, us);
-    case COLL__GREET_HEAR_ANSWER: return coll__greet_hear_answer(g, us);
     case COLL__GREET_HEAR_REFUSAL: return coll__greet_refused(g, us);
-    case COLL__GREET_PROVE: return coll__greet_prove(g, us);
-    case COLL__GREET_DENY: return coll__greet_deny(g);
     case COLL__GREET_HEAR: return coll__greet_hear(g, us);
-    case COLL__GREET_ANSWER:
-        status = coll__greet_move(g, COLL__HELLO_LENGTH, true);
-        return status == COLL_OK ? coll__greet_next(g, COLL__GREET_HEAR_PROOF) : status;
-    case COLL__GREET_HEAR_PROOF: return coll__greet_hear_proof(g, us);
-    case COLL__GREET_SEAL:
-        status = coll__seal_advance(&g->pipe, &g->want);
-        if (status < 0) return coll__greet_failed(g, status, "TLS could not begin: somebody has changed its bytes on the way, "
-                                                     "or speaks in its place");
-        return status == COLL_OK ? coll__greet_next(g, COLL__GREET_OVER) : status;
-    case COLL__GREET_OVER: break;
+    default: return coll__greet_take_key_step(g, us);
     }
-    return COLL_OK;
 }
 
 /* Move on.  COLL_OK: both ends know with whom they talk, and the pipe is ready; COLL_PENDING: poll for g->want first; an error:

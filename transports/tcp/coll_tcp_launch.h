@@ -34,6 +34,8 @@ static bool coll__hosts_entry(const char *hosts, int index, char *out, size_t ro
     return true;
 }
 
+#if !defined(COLL_NO_LAUNCHERS)
+
 /* The first host of a Slurm list: "node[01-03,7],login2" gives "node01".  What stands behind a bracket belongs to the name:
  * "rack[1-2]-n[3,4]" gives "rack1-n3". */
 static bool coll__nodelist_first(const char *list, char *out, size_t room)
@@ -162,4 +164,40 @@ static coll_status coll__launch_where(coll__bootstrap *out, const coll__launched
     return COLL_OK;
 }
 
+/* NCCL's and Gloo's words in ours: NCCL's names are beginnings of names unless a "=" stands before the first. */
+static void coll__network_words(const char *text, bool is_nccl, char *out, size_t room)
+{
+    const bool is_not = *text == '^', is_exact = !is_nccl || text[is_not] == '=';
+
+    coll__print(out, room, "%s", is_not ? "^" : "");
+    for (text += is_not + (text[is_not] == '='); *text;) {
+        const size_t length = strcspn(text, ",");
+        if (length > 0) coll__append(out, room, "%.*s%s%s", (int)length, text, is_exact ? "" : "*", text[length] ? "," : "");
+        text += length + (text[length] == ',');
+    }
+}
+
+/* What other libraries are told of the network, in our words.  Gives the name of the variable; NULL: nothing. */
+static const char *coll__launch_network(char *out, size_t room)
+{
+    static const char *const others[] = { "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME" };
+
+    for (int i = 0; i < 2; i++) {
+        if (!coll__environment(others[i])) continue;
+        coll__network_words(coll__variable(others[i]), i == 0, out, room);
+        return others[i];
+    }
+    return NULL;
+}
+
+#else
+
+static inline coll_status coll__launch_where(coll__bootstrap *out, const coll__launched *l)
+{
+    return (void)out, (void)l, COLL_OK;
+}
+
+static inline const char *coll__launch_network(char *out, size_t room) { return (void)out, (void)room, NULL; }
+
+#endif /* COLL_NO_LAUNCHERS */
 #endif /* COLL_TCP_LAUNCH_H */

@@ -32,6 +32,45 @@ static bool coll__interface_address(const struct ifaddrs *one, unsigned char *by
     return !coll__is_link_local(bytes);
 }
 
+/* Addresses at which others may look for this host when nobody has said which: that of the default way, then any other but
+ * loopback, and loopback when there is nothing else. */
+static int coll__network_usual(unsigned char (*out)[16], int most)
+{
+    static const char *const far_away[] = { "192.0.2.1", "2001:db8::1" };       /* for examples only: nobody is there */
+    static const unsigned char loopback[16] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1 };
+    struct ifaddrs *all;
+    int count = 0;
+
+    for (int i = 0; i < 2; i++) {
+        const bool is_v6 = i == 1;
+        unsigned char bytes[16] = { 0 };
+        if (!is_v6) memcpy(bytes, coll__v4_prefix, 12);
+        if (inet_pton(is_v6 ? AF_INET6 : AF_INET, far_away[i], bytes + (is_v6 ? 0 : 12)) != 1) continue;
+        coll__address a = coll__address_unpack(bytes, 9), here = { .length = sizeof here.at };
+        const int fd = coll__socket(a.at.ss_family, SOCK_DGRAM, true);  /* nothing is sent: it asks for the way */
+        int port;
+        if (fd >= 0 && !connect(fd, (const struct sockaddr *)&a.at, a.length)
+            && !getsockname(fd, (struct sockaddr *)&here.at, &here.length)) {
+            coll__address_pack(&here, bytes, &port);
+            if (!coll__is_link_local(bytes) && !coll__is_loopback(bytes)) coll__addresses_add(out, &count, most, bytes);
+        }
+        if (fd >= 0) close(fd);
+    }
+    if (!getifaddrs(&all)) {
+        unsigned char bytes[16];
+        for (const struct ifaddrs *one = all; one; one = one->ifa_next)
+            if (strcmp(one->ifa_name, "lo") && coll__interface_address(one, bytes) && !coll__is_loopback(bytes))
+                coll__addresses_add(out, &count, most, bytes);
+        freeifaddrs(all);
+    }
+    if (count == 0) coll__addresses_add(out, &count, most, loopback);
+    return count;
+}
+
+/* ---- >>network and ports, as the program or the environment says ---- */
+
+#if !defined(COLL_NO_NETWORKS)
+
 /* Does a word of `length` characters mean this interface, or its address? */
 static bool coll__network_word(const char *word, size_t length, const char *name, const unsigned char *bytes)
 {
@@ -122,40 +161,6 @@ static void coll__network_text(const struct ifaddrs *all, char *text, size_t roo
     }
 }
 
-/* Addresses at which others may look for this host when nobody has said which: that of the default way, then any other but
- * loopback, and loopback when there is nothing else. */
-static int coll__network_usual(unsigned char (*out)[16], int most)
-{
-    static const char *const far_away[] = { "192.0.2.1", "2001:db8::1" };       /* for examples only: nobody is there */
-    static const unsigned char loopback[16] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1 };
-    struct ifaddrs *all;
-    int count = 0;
-
-    for (int i = 0; i < 2; i++) {
-        const bool is_v6 = i == 1;
-        unsigned char bytes[16] = { 0 };
-        if (!is_v6) memcpy(bytes, coll__v4_prefix, 12);
-        if (inet_pton(is_v6 ? AF_INET6 : AF_INET, far_away[i], bytes + (is_v6 ? 0 : 12)) != 1) continue;
-        coll__address a = coll__address_unpack(bytes, 9), here = { .length = sizeof here.at };
-        const int fd = coll__socket(a.at.ss_family, SOCK_DGRAM, true);  /* nothing is sent: it asks for the way */
-        int port;
-        if (fd >= 0 && !connect(fd, (const struct sockaddr *)&a.at, a.length)
-            && !getsockname(fd, (struct sockaddr *)&here.at, &here.length)) {
-            coll__address_pack(&here, bytes, &port);
-            if (!coll__is_link_local(bytes) && !coll__is_loopback(bytes)) coll__addresses_add(out, &count, most, bytes);
-        }
-        if (fd >= 0) close(fd);
-    }
-    if (!getifaddrs(&all)) {
-        unsigned char more[COLL__ENDPOINT_ADDRESSES][16];
-        const int n = coll__network_choose(all, "^lo", more, COLL__ENDPOINT_ADDRESSES);
-        for (int i = 0; i < n; i++) coll__addresses_add(out, &count, most, more[i]);
-        freeifaddrs(all);
-    }
-    if (count == 0) coll__addresses_add(out, &count, most, loopback);
-    return count;
-}
-
 /* "5000-5099" or "5000" */
 static bool coll__ports_read(const char *text, int *first, int *last)
 {
@@ -198,5 +203,16 @@ static coll_status coll__network_read(coll__network *out, const coll__tcp_settin
                               c->rank,
                               c->tcp.network, there);
 }
+
+#else
+
+static coll_status coll__network_read(coll__network *out, const coll__tcp_settings *settings, const coll__log *log)
+{
+    (void)settings, (void)log;
+    memset(out, 0, sizeof *out);
+    return COLL_OK;
+}
+
+#endif
 
 #endif /* COLL_TCP_NETWORK_H */

@@ -13,13 +13,15 @@
 
 enum { COLL__NONCE_TEXT = 33, COLL__RENDEZVOUS_MOST = 512 };
 
-static const char coll__rendezvous_title[] = "coll rendezvous 1";
-
 typedef struct coll__rendezvous {
     char nonce[COLL__NONCE_TEXT];
     coll__address addresses[COLL__ENDPOINT_ADDRESSES];
     int count;
 } coll__rendezvous;
+
+#if !defined(COLL_NO_NETWORKS)
+
+static const char coll__rendezvous_title[] = "coll rendezvous 1";
 
 /* The path behind "file:", or NULL. */
 static const char *coll__rendezvous_path(const char *where) { return strncmp(where, "file:", 5) ? NULL : where + 5; }
@@ -98,4 +100,48 @@ static void coll__rendezvous_remove(const char *path, const char *nonce)
     if (!coll__rendezvous_read(path, &there) && !strcmp(there.nonce, nonce)) unlink(path);
 }
 
+/* Write the file: where rank 0 listens, and a nonce that belongs to the identity of this world. */
+static coll_status coll__rendezvous_publish(coll__tcp *tcp, const char *path, const char *world, coll__rendezvous *rendezvous)
+{
+    memset(rendezvous, 0, sizeof *rendezvous);
+    coll__rendezvous_nonce(rendezvous->nonce);
+    coll__world_id(tcp->us.world, tcp->size, world, rendezvous->nonce);
+    for (int i = 0; i < tcp->endpoints[0].count; i++)
+        rendezvous->addresses[rendezvous->count++] = coll__endpoint_address(tcp, 0, i);
+    const int error = coll__rendezvous_write(path, rendezvous);
+    return error ? coll__start_failed(COLL_ERR_SYSTEM, "rank 0 cannot write file:%.160s: %s", path, strerror(error)) : COLL_OK;
+}
+
+/* The ways to where it says that rank 0 is.  false: it says nothing, and why. */
+static bool coll__rendezvous_follow(coll__tcp *tcp, const char *path, const char *world, coll__ways *ways, char *why, size_t room)
+{
+    coll__rendezvous rendezvous;
+    const int error = coll__rendezvous_read(path, &rendezvous);
+    const char *const odd = error == EPROTO ? "it is not what rank 0 writes" : strerror(error);
+
+    if (error) coll__print(why, room, "%s", error == ENOENT ? "rank 0 has not written it yet" : odd);
+    if (error) return false;
+    coll__world_id(tcp->us.world, tcp->size, world, rendezvous.nonce);
+    coll__ways_make(ways, rendezvous.addresses, rendezvous.count, &tcp->network);
+    return true;
+}
+
+#else                                             /* such an address is refused (coll_tcp_settings.h)         */
+
+static inline const char *coll__rendezvous_path(const char *where) { return (void)where, NULL; }
+static inline void coll__rendezvous_remove(const char *path, const char *nonce) { (void)path, (void)nonce; }
+
+static inline coll_status coll__rendezvous_publish(const coll__tcp *tcp, const char *path, const char *world,
+                                                   const coll__rendezvous *rendezvous)
+{
+    return (void)tcp, (void)path, (void)world, (void)rendezvous, COLL_OK;
+}
+
+static inline bool coll__rendezvous_follow(const coll__tcp *tcp, const char *path, const char *world, const coll__ways *ways,
+                                           const char *why, size_t room)
+{
+    return (void)tcp, (void)path, (void)world, (void)ways, (void)why, (void)room, false;
+}
+
+#endif
 #endif /* COLL_TCP_RENDEZVOUS_H */

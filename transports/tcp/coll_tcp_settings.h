@@ -112,34 +112,17 @@ static void coll__settle_world(coll__tcp_settings *s)
     s->config.world = s->world;
 }
 
-/* NCCL's and Gloo's words in ours: NCCL's names are beginnings of names unless a "=" stands before the first. */
-static void coll__network_words(const char *text, bool is_nccl, char *out, size_t room)
-{
-    const bool is_not = *text == '^', is_exact = !is_nccl || text[is_not] == '=';
-
-    coll__print(out, room, "%s", is_not ? "^" : "");
-    for (text += is_not + (text[is_not] == '='); *text;) {
-        const size_t length = strcspn(text, ",");
-        if (length > 0) coll__append(out, room, "%.*s%s%s", (int)length, text, is_exact ? "" : "*", text[length] ? "," : "");
-        text += length + (text[length] == ',');
-    }
-}
-
 static void coll__settle_network(coll__tcp_settings *s)
 {
-    static const char *const others[] = { "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME" };
     coll_config *c = &s->config;
 
     if (!c->tcp.network && s->place.is_on_one_host) c->tcp.network = "127.0.0.1";
-    for (int i = 0; !c->tcp.network && i < 2; i++) {
-        if (!coll__environment(others[i])) continue;
-        coll__network_words(coll__variable(others[i]), i == 0, s->network, sizeof s->network);
-        s->network_source = others[i];
-        c->tcp.network = s->network;
-    }
+    if (!c->tcp.network && (s->network_source = coll__launch_network(s->network, sizeof s->network))) c->tcp.network = s->network;
 }
 
 /* ---- >>security: the key, and what it is for ---- */
+
+#if !defined(COLL_NO_SECURITY)
 
 /* The first line of a file that nobody else may use. */
 static coll_status coll__read_key_file(coll__tcp_settings *s, const char *path)
@@ -221,9 +204,29 @@ static coll_status coll__settle_security(coll__tcp_settings *s)
     return COLL_OK;
 }
 
-/* Is nothing wanted that was left out of this program? */
-static coll_status coll__settle_left_out(const coll_tcp *c)
+#else
+
+/* Who has a key means to keep others out: he is refused, and not let in among them. */
+static coll_status coll__settle_security(coll__tcp_settings *s)
 {
+    const char *const text = s->config.tcp.security, *const path = coll__variable("COLL_KEY_FILE");
+
+    s->is_open = text && !strcmp(text, "open");
+    if (!s->config.tcp.key && !coll__variable("COLL_KEY") && !(path && *path) && (!text || s->is_open)) return COLL_OK;
+    return coll__start_failed(COLL_ERR_UNSUPPORTED, "there is a key, or security other than \"open\", but this program was "
+                              "compiled with COLL_NO_SECURITY");
+}
+
+#endif
+
+/* Is nothing wanted that was left out of this program? */
+static coll_status coll__settle_left_out(const coll_config *of)
+{
+    const coll_tcp *c = &of->tcp;
+
+    if (!COLL__HAS_NETWORKS && (c->network || c->ports || !strncmp(of->address, "file:", 5)))
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "network, ports, or rank 0 in a file is asked for, but this program was "
+                                  "compiled with COLL_NO_NETWORKS");
     if (c->share_memory > 0 && !COLL__HAS_SHM)
         return coll__start_failed(COLL_ERR_UNSUPPORTED, "share_memory is %d, but this program was compiled with COLL_NO_SHM",
                                   c->share_memory);
@@ -240,8 +243,8 @@ static coll_status coll__tcp_configure(coll__tcp_settings *s, const coll__settin
     memset(s, 0, sizeof *s);
     s->config = of->config;
     s->arithmetic = of->arithmetic;
-    if ((status = coll__settle_left_out(&s->config.tcp)) < 0) return status;
-    if ((status = coll__settle_address(s, of)) < 0 || (status = coll__settle_security(s)) < 0) return status;
+    if ((status = coll__settle_address(s, of)) < 0 || (status = coll__settle_left_out(&s->config)) < 0) return status;
+    if ((status = coll__settle_security(s)) < 0) return status;
     coll__settle_world(s);
     coll__settle_network(s);
     return COLL_OK;

@@ -6,6 +6,8 @@
 #ifndef COLL_TCP_SHRINK_H
 #define COLL_TCP_SHRINK_H
 
+#if !defined(COLL_NO_SHRINK)
+
 /* ---- >>the new world ---- */
 
 /* The name of a world made of `ranks`, or of those of them that are there. */
@@ -136,4 +138,5 @@ static coll_status coll__tcp_shrink(void *context, const int *ranks, int count, 
     return status;
 }
 
+#endif /* COLL_NO_SHRINK */
 #endif /* COLL_TCP_SHRINK_H */

@@ -108,7 +108,11 @@ static void coll__control_send(coll__pipe *pipe, coll__control_note note, coll_s
     (void)coll__pipe_move(pipe, bytes, sizeof bytes, true);
 }
 
-/* A note with the number of a proposal, what is promised, and the table of the proposal (coll_tcp_agree.h).  Whoever does not
+/* ---- >>agreements (coll_tcp_agree.h) ---- */
+
+#if !defined(COLL_NO_SHRINK)
+
+/* A note with the number of a proposal, what is promised, and the table of the proposal.  Whoever does not
  * take it in that time has an end of his connection.  false: that is so. */
 static bool coll__table_send(coll__pipe *pipe, coll__control_note note, int rank, uint64_t ballot, uint64_t promise,
                              const unsigned char *table, int count)
@@ -123,6 +127,20 @@ static bool coll__table_send(coll__pipe *pipe, coll__control_note note, int rank
     if (coll__pipe_transfer(pipe, bytes, sizeof bytes, true, deadline)) return false;
     return ballot == 0 || !coll__pipe_transfer(pipe, coll__behind(table, 0), (size_t)count, true, deadline);
 }
+
+/* Somebody calls for the agreement that this world comes of: its host has died before it could tell him, or has not waited for
+ * him. */
+static void coll__past_told(const coll__past *past, coll__pipe *pipe)
+{
+    (void)coll__table_send(pipe, COLL__CONTROL_AGREED, past->us.rank, COLL__BALLOT_DECIDED, 0, past->table, past->us.size);
+    coll__pipe_close(pipe);
+}
+
+#else
+
+static inline void coll__past_told(const coll__past *past, coll__pipe *pipe) { (void)past, (void)pipe; }
+
+#endif
 
 /* ---- >>trouble: noted here, settled in coll_tcp_fail.h ---- */
 
@@ -194,11 +212,7 @@ static void coll__tcp_free(coll__tcp *tcp)
     coll__give(tcp->greetings);
     pthread_mutex_destroy(&tcp->accept_lock);
     coll__seal_free(tcp->us.seal);
-    for (coll__past *past; (past = tcp->us.past);) {
-        tcp->us.past = past->us.past;
-        coll__wipe(past, sizeof *past);
-        coll__give(past);
-    }
+    coll__past_free(&tcp->us);
     coll__wipe(&tcp->us, sizeof tcp->us);
     coll__give(tcp);
 }
@@ -215,8 +229,6 @@ static void coll__host_identity(unsigned char *host)
 /* Who this is, and how it will prove that.  false: TLS cannot be had. */
 static bool coll__identify(coll__identity *us, const coll__tcp_settings *settings)
 {
-    static const char label[] = { 'c', 'o', 'l', 'l', '-', 'v', '1' };
-    const struct iovec piece = { (void *)(uintptr_t)label, sizeof label };
     const coll_config *c = &settings->config;
 
     coll__world_id(us->world, c->size, c->world, "");
@@ -227,10 +239,7 @@ static bool coll__identify(coll__identity *us, const coll__tcp_settings *setting
     us->auth = settings->auth;
     us->more_lanes = c->tcp.lanes > 1 ? c->tcp.lanes - 1 : 0;
     us->arithmetic = settings->arithmetic;
-    if (us->auth & COLL__AUTH_KIND) coll__hmac(us->root, settings->key, strlen(settings->key), &piece, 1);
-    if ((us->auth & COLL__AUTH_KIND) != COLL__AUTH_TLS) return true;
-    us->seal = coll__seal_new(c->allocator);
-    return us->seal;
+    return coll__identity_keyed(us, settings->key);
 }
 
 static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__log *log)
