@@ -233,7 +233,7 @@
  *
  * MEMORY
  *         static unsigned char memory[256 << 10];
- *         coll_config frugal = { .size = 1, .allocator = coll_arena_begin(memory, sizeof memory) };
+ *         coll_config frugal = { .size = 1, .allocator = coll_arena_begin(memory, sizeof memory) }; (void)frugal;
  *   A communicator, and all that is made from it, takes its memory from the coll_allocator of its configuration, or from malloc.
  * An arena gives parts of one block (core/contract/coll_memory.h).  Any allocation may fail: the call ends with COLL_ERR_MEMORY,
  * or goes without.  Calls like earlier ones take none, but for the request of a coll_i... call.

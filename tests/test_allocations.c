@@ -197,11 +197,9 @@ static coll_status step_any(work *w)
     if (status == COLL_OK && (status = coll_init(&alone, &config)) == COLL_OK) {
         if ((status = coll_ibarrier(alone, &all[MANY])) == COLL_OK) made++;
     }
-    const coll_status began = status;
     for (int i = 0; i < made && status == COLL_OK; i++) status = coll_wait_any(made, all, &index);
     w->is_told = status < 0 && (*coll_error(NULL) || (alone && *coll_error(alone)));
-    for (int i = 0; i < made; i++)
-        if (began == COLL_OK || *coll_error(w->comm)) (void)coll_wait(all[i]);
+    for (int i = 0; i < made; i++) (void)coll_wait(all[i]);       /* their buffers are about to go            */
     for (int i = 0; i < made; i++) coll_request_free(all[i]);
     if (alone) coll_free(alone);
     return status;
