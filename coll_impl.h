@@ -427,22 +427,6 @@ COLL_API coll_status coll_run(coll_comm *comm, const coll_call *call)
     return status < 0 ? status : coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call is NULL"));
 }
 
-/* A request on the heap for a call, checked; inside a call on the communicator. */
-static coll_status coll__request_new(coll_comm *comm, const coll_call *call, coll_request **out)
-{
-    if (!call || !out) return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call or out is NULL");
-    coll_request *r = (coll_request *)coll__allocate(coll__like(comm), sizeof *r);
-
-    *out = r;
-    if (!r) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for a request");
-    r->call = *call;
-    const coll_status status = coll__ready(comm, r);
-    if (status == COLL_OK) return COLL_OK;
-    *out = NULL;
-    coll__give(r);
-    return status;
-}
-
 /* Start a request and see how far it comes; errors from here on are the request's. */
 static void coll__start_request(coll_comm *comm, coll_request *r)
 {

@@ -1803,8 +1803,8 @@ extern "C" {
  *
  * Calls like earlier ones take no memory: collectives; and prepared calls and messages, where no more of them are under way at
  * once than ever before.  But a message of more than 8 KiB and up to 64 KiB that comes before its receive, or its prepared call
- * was restarted, is kept until then.  A coll_i... call takes its request.  Who has waited for 250 ms takes two bytes a rank, for as
- * long as it looks who is still there.  The simulator keeps what is under way.
+ * was restarted, is kept until then.  A coll_i... call takes its request.  Who has waited for 250 ms takes two bytes a rank, for
+ * as long as it looks who is still there.  The simulator keeps what is under way.
  *
  * Not from here: memory that processes or threads share in whole pages, the rings of io_uring, stacks, what the functions of the
  * system and of OpenSSL take for themselves, the scratch memory of coll_reduce_local, and with COLL_PORTABLE a few bytes for each
@@ -17020,6 +17020,22 @@ static coll_status coll__ready(coll_comm *comm, coll_request *r)
     if (status == COLL_OK) return r->call.residual && !is_extended ? coll__feedback_ready(r) : COLL_OK;
     coll__give(r->offsets);
     r->offsets = NULL;
+    return status;
+}
+
+/* A request on the heap for a call, checked; inside a call on the communicator. */
+static coll_status coll__request_new(coll_comm *comm, const coll_call *call, coll_request **out)
+{
+    if (!call || !out) return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call or out is NULL");
+    coll_request *r = (coll_request *)coll__allocate(coll__like(comm), sizeof *r);
+
+    *out = r;
+    if (!r) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for a request");
+    r->call = *call;
+    const coll_status status = coll__ready(comm, r);
+    if (status == COLL_OK) return COLL_OK;
+    *out = NULL;
+    coll__give(r);
     return status;
 }
 
@@ -39028,22 +39044,6 @@ COLL_API coll_status coll_run(coll_comm *comm, const coll_call *call)
     }
     const coll_status status = coll__enter(comm);
     return status < 0 ? status : coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call is NULL"));
-}
-
-/* A request on the heap for a call, checked; inside a call on the communicator. */
-static coll_status coll__request_new(coll_comm *comm, const coll_call *call, coll_request **out)
-{
-    if (!call || !out) return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call or out is NULL");
-    coll_request *r = (coll_request *)coll__allocate(coll__like(comm), sizeof *r);
-
-    *out = r;
-    if (!r) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for a request");
-    r->call = *call;
-    const coll_status status = coll__ready(comm, r);
-    if (status == COLL_OK) return COLL_OK;
-    *out = NULL;
-    coll__give(r);
-    return status;
 }
 
 /* Start a request and see how far it comes; errors from here on are the request's. */

@@ -19,8 +19,8 @@ extern "C" {
  *
  * Calls like earlier ones take no memory: collectives; and prepared calls and messages, where no more of them are under way at
  * once than ever before.  But a message of more than 8 KiB and up to 64 KiB that comes before its receive, or its prepared call
- * was restarted, is kept until then.  A coll_i... call takes its request.  Who has waited for 250 ms takes two bytes a rank, for as
- * long as it looks who is still there.  The simulator keeps what is under way.
+ * was restarted, is kept until then.  A coll_i... call takes its request.  Who has waited for 250 ms takes two bytes a rank, for
+ * as long as it looks who is still there.  The simulator keeps what is under way.
  *
  * Not from here: memory that processes or threads share in whole pages, the rings of io_uring, stacks, what the functions of the
  * system and of OpenSSL take for themselves, the scratch memory of coll_reduce_local, and with COLL_PORTABLE a few bytes for each
