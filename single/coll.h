@@ -2962,6 +2962,12 @@ static COLL__UNUSED void coll__fork_guard_free(unsigned char *byte)
 #include <stdlib.h>
 #include <string.h>
 
+/* A program that is compiled for size, or without optimising, means that.  Asked here, before any COLL__FOR_SIZE: gcc goes on
+ * defining __OPTIMIZE_SIZE__ after a pop_options. */
+#if !defined(__OPTIMIZE__) || defined(__OPTIMIZE_SIZE__)
+#define COLL__AS_ASKED 1
+#endif
+
 /* ---- >>arithmetic ---- */
 
 static inline size_t coll__least(size_t a, size_t b) { return a < b ? a : b; }
@@ -3239,7 +3245,7 @@ static COLL__UNUSED void *coll__allocate(const coll_allocator *memory, size_t le
 
 /* Around files whose functions are called seldom, when communicators are made and when something fails: they are compiled for
  * size where the rest is compiled for speed.  Both compilers are slower with more code, and so is the processor. */
-#if !defined(__OPTIMIZE__) || defined(__OPTIMIZE_SIZE__)
+#if defined(COLL__AS_ASKED)
 #define COLL__FOR_SIZE
 #define COLL__FOR_SPEED
 #elif defined(__clang__)
@@ -4064,12 +4070,9 @@ typedef coll__int128 coll__raw_i128;
 
 /* ---- >>tiers: one text of a loop, compiled for every machine and for most machines ---- */
 
-/* A program that is compiled for size, or without optimising, means that: one tier, as the flags have it. */
-#if !defined(__OPTIMIZE__) || defined(__OPTIMIZE_SIZE__)
-#define COLL__AS_ASKED 1
-#if !defined(COLL__ONE_TIER)
+/* Compiled for size, or without optimising: one tier, as the flags have it. */
+#if defined(COLL__AS_ASKED) && !defined(COLL__ONE_TIER)
 #define COLL__ONE_TIER 1
-#endif
 #endif
 
 /* COLL__ONE_TIER leaves the arithmetic to the flags, and to instructions that every machine has: the same bits, later, from a

@@ -1,6 +1,11 @@
 /* test_convert.c - conversions, in every tier that this machine has, against a slow reference that shares no code with them, and
  * against the text of one element, which shares no loop.
  *   usage: test_convert [all | STEP]   every one of the 2^32 floats, in a few minutes, or every so many; without: every 251st */
+#if defined(__x86_64__) && defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__) && !defined(COLL_NO_TIERS)
+enum { TIERS_WANTED = 4 };
+#else
+enum { TIERS_WANTED = 1 };
+#endif
 #define COLL_STATIC                               /* so that what is not used here is not compiled */
 #define COLL_IMPLEMENTATION
 #include "../coll.h"
@@ -612,6 +617,7 @@ int main(int argc, char **argv)
 
     random_state = seed ? strtoull(seed, NULL, 0) : 1;
     printf("COLL_TEST_SEED=%llu, tiers up to %s\n", (unsigned long long)random_state, names[coll__tier()]);
+    CHECK(COLL__TIERS == TIERS_WANTED, "%d tiers are compiled in, and %d are wanted", COLL__TIERS, TIERS_WANTED);
     test_halves();
     test_bytes();
     test_from_f32();

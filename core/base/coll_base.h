@@ -17,6 +17,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A program that is compiled for size, or without optimising, means that.  Asked here, before any COLL__FOR_SIZE: gcc goes on
+ * defining __OPTIMIZE_SIZE__ after a pop_options. */
+#if !defined(__OPTIMIZE__) || defined(__OPTIMIZE_SIZE__)
+#define COLL__AS_ASKED 1
+#endif
+
 /* ---- >>arithmetic ---- */
 
 static inline size_t coll__least(size_t a, size_t b) { return a < b ? a : b; }
@@ -294,7 +300,7 @@ static COLL__UNUSED void *coll__allocate(const coll_allocator *memory, size_t le
 
 /* Around files whose functions are called seldom, when communicators are made and when something fails: they are compiled for
  * size where the rest is compiled for speed.  Both compilers are slower with more code, and so is the processor. */
-#if !defined(__OPTIMIZE__) || defined(__OPTIMIZE_SIZE__)
+#if defined(COLL__AS_ASKED)
 #define COLL__FOR_SIZE
 #define COLL__FOR_SPEED
 #elif defined(__clang__)

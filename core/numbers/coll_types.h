@@ -162,12 +162,9 @@ typedef coll__int128 coll__raw_i128;
 
 /* ---- >>tiers: one text of a loop, compiled for every machine and for most machines ---- */
 
-/* A program that is compiled for size, or without optimising, means that: one tier, as the flags have it. */
-#if !defined(__OPTIMIZE__) || defined(__OPTIMIZE_SIZE__)
-#define COLL__AS_ASKED 1
-#if !defined(COLL__ONE_TIER)
+/* Compiled for size, or without optimising: one tier, as the flags have it. */
+#if defined(COLL__AS_ASKED) && !defined(COLL__ONE_TIER)
 #define COLL__ONE_TIER 1
-#endif
 #endif
 
 /* COLL__ONE_TIER leaves the arithmetic to the flags, and to instructions that every machine has: the same bits, later, from a
