@@ -28409,6 +28409,8 @@ static bool coll__is_in_vain(const coll__tcp *tcp, const coll__stream *s)
 
 /* ---- >>open, free ---- */
 
+COLL__FOR_SIZE
+
 static void coll__tcp_free(coll__tcp *tcp)
 {
     if (!tcp) return;
@@ -28515,6 +28517,8 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     coll__tcp_free(tcp);
     return NULL;
 }
+
+COLL__FOR_SPEED
 
 #endif /* COLL_TCP_WORLD_H */
 /* ---- transports/coll_tcp.h, continued ---- */
@@ -31658,6 +31662,8 @@ static coll_status coll__tcp_progress(void *context, int wait_ms)
     return tcp->failure.status;
 }
 
+COLL__FOR_SIZE
+
 /* ---- >>leaving ---- */
 
 static void coll__stream_leave(coll__stream *s, bool is_in_order, int64_t deadline)
@@ -31848,6 +31854,8 @@ static const coll__transport_row coll__tcp_row = {
     .name = "tcp", .traits = COLL__TCP_TRAITS, .options = coll__tcp_options, .open = coll__tcp_open,
     .rehearse = coll__tcp_rehearse
 };
+
+COLL__FOR_SPEED
 
 #else
 

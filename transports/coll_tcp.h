@@ -150,6 +150,8 @@ static coll_status coll__tcp_progress(void *context, int wait_ms)
     return tcp->failure.status;
 }
 
+COLL__FOR_SIZE
+
 /* ---- >>leaving ---- */
 
 static void coll__stream_leave(coll__stream *s, bool is_in_order, int64_t deadline)
@@ -340,6 +342,8 @@ static const coll__transport_row coll__tcp_row = {
     .name = "tcp", .traits = COLL__TCP_TRAITS, .options = coll__tcp_options, .open = coll__tcp_open,
     .rehearse = coll__tcp_rehearse
 };
+
+COLL__FOR_SPEED
 
 #else
 

@@ -191,6 +191,8 @@ static bool coll__is_in_vain(const coll__tcp *tcp, const coll__stream *s)
 
 /* ---- >>open, free ---- */
 
+COLL__FOR_SIZE
+
 static void coll__tcp_free(coll__tcp *tcp)
 {
     if (!tcp) return;
@@ -297,5 +299,7 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     coll__tcp_free(tcp);
     return NULL;
 }
+
+COLL__FOR_SPEED
 
 #endif /* COLL_TCP_WORLD_H */
