@@ -45,7 +45,7 @@ static void combine(coll_type type, coll_op op, void *to, const void *const *fro
     char why[100];
 
     coll__codec_reduce(&codec, &call, n, why, sizeof why);
-    for (int k = 0; k < n; k++) sources[k] = (coll__source){ from[k], k ? COLL__AS_USER : first };
+    for (int k = 0; k < n; k++) sources[k] = (coll__source){ from[k], k ? COLL__AS_USER : first, k };
     coll__combine(&codec, &(coll__sum){ .sources = sources, .n = n, .results = &to, .m = 1, .format = result, .count = count,
                                         .scratch = scratch });
 }

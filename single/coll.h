@@ -4135,6 +4135,7 @@ enum { COLL__TIERS = COLL__TIER_AVX512BF16 + 1 };
 enum { COLL__TIERS = 1 };
 #endif
 
+#define COLL__REST_OF_base (void)0
 #define COLL__FREE_avx2 COLL__FREE
 #define COLL__FREE_avx512 COLL__FREE
 #if COLL__HAS_TIERS                                /* there the lowest one is for machines of before 2013 */
@@ -4149,6 +4150,8 @@ enum { COLL__TIERS = 1 };
 #define COLL__SHORT_avx512 COLL__IN_avx512
 #define COLL__TARGET_avx2 __attribute__((target("avx2,f16c")))
 #define COLL__TARGET_avx512 __attribute__((target("avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl")))
+#define COLL__REST_OF_avx2 __builtin_ia32_vzeroupper()
+#define COLL__REST_OF_avx512 __builtin_ia32_vzeroupper()
 #define COLL__IN_avx2 COLL__KERNEL COLL__TARGET_avx2
 #define COLL__IN_avx512 COLL__KERNEL COLL__TARGET_avx512
 #define COLL__EACH_TIER(X, ...) X(base, __VA_ARGS__) X(avx2, __VA_ARGS__)
@@ -4197,7 +4200,8 @@ COLL__UNUSED static int coll__tier(void)
 /* A loop over elements.  In tiers of vectors gcc is given steps of `of` bytes of the shorter elements, a vector - or two, where a
  * loop has so little to do that its end shows - which it may not unroll before they are that; left to itself it writes three
  * loops more for what is left over.  That, the elements from `whole` on, is for REST, by the text of the base tier; sums of a few
- * elements, which calls repeat, go there at once. */
+ * elements, which calls repeat, go there at once.  The base tier has none of the instructions that know the upper halves of
+ * vectors: where those are in use it waits for them, 120 ns each time, and gcc does not see to that before it jumps there. */
 #define COLL__EACH_SIMPLE(FREE, i, count, bytes, VECTORS, REST, ...)                              \
     FREE for (size_t i = 0; i < (count); i++) { __VA_ARGS__ }
 #define COLL__EACH_STEPPED(of, i, count, bytes, VECTORS, REST, ...)                               \
@@ -4220,7 +4224,10 @@ COLL__UNUSED static int coll__tier(void)
                 const size_t i = done + k;                                                        \
                 __VA_ARGS__                                                                       \
             }                                                                                     \
-        if (whole != (count)) REST;                                                               \
+        if (whole != (count)) {                                                                   \
+            COLL__REST_OF_avx2;                                                                   \
+            REST;                                                                                 \
+        }                                                                                         \
     } while (0)
 
 #define COLL__SHORTER(A, B) (sizeof(A) < sizeof(B) ? sizeof(A) : sizeof(B))
@@ -4985,7 +4992,9 @@ COLL__ONE_TEXT static void coll__fold_rest(void (*fold)(void *, const void *, co
         const unsigned char *at = from;                                                                               \
         unsigned char *out = to;                                                                                      \
         for (; count >= 16; count -= 16, at += 16 * sizeof(FROM), out += 16 * sizeof(TO)) PUT(out, GROUP);            \
-        if (count) coll__map_rest(name, out, sizeof(TO), at, sizeof(FROM), count);                                    \
+        if (!count) return;                                                                                           \
+        COLL__REST_OF_##tier;                                                                                         \
+        coll__map_rest(name, out, sizeof(TO), at, sizeof(FROM), count);                                               \
     }
 
 /* A of the one source, added to B of the other. */
@@ -4998,7 +5007,9 @@ COLL__ONE_TEXT static void coll__fold_rest(void (*fold)(void *, const void *, co
             PUT(out, coll__plus_##tier(GET_A(left), GET_B(right)));                                                   \
             left += 16 * sizeof(A), right += 16 * sizeof(B), out += 16 * sizeof(TO);                                  \
         }                                                                                                             \
-        if (count) coll__fold_rest(name, out, sizeof(TO), left, sizeof(A), right, sizeof(B), count);                  \
+        if (!count) return;                                                                                           \
+        COLL__REST_OF_##tier;                                                                                         \
+        coll__fold_rest(name, out, sizeof(TO), left, sizeof(A), right, sizeof(B), count);                             \
     }
 
 #if COLL__HAS_TIERS && !defined(__clang__)
@@ -5903,7 +5914,9 @@ COLL__INLINE_avx2 void coll__mx_unpack_group_avx2(coll_type type, coll__raw_f32 
         const coll__raw_u32 *in = from;                                                                         \
         for (; count >= COLL__MX_GROUP; count -= COLL__MX_GROUP, in += COLL__MX_GROUP, out += 1 + COLL__MX_GROUP) \
             coll__mx_pack_group_avx2(TYPE, out, in);                                                            \
-        if (count) coll__f32_to_##name##_base(out, in, count);                                                  \
+        if (!count) return;                                                                                     \
+        COLL__REST_OF_avx2;                                                                                     \
+        coll__f32_to_##name##_base(out, in, count);                                                             \
     }                                                                                                           \
     COLL__IN_avx2 static void coll__##name##_to_f32_avx2(void *to, const void *from, size_t count)              \
     {                                                                                                           \
@@ -5911,7 +5924,9 @@ COLL__INLINE_avx2 void coll__mx_unpack_group_avx2(coll_type type, coll__raw_f32 
         const coll__raw_u8 *in = from;                                                                          \
         for (; count >= COLL__MX_GROUP; count -= COLL__MX_GROUP, in += 1 + COLL__MX_GROUP, out += COLL__MX_GROUP) \
             coll__mx_unpack_group_avx2(TYPE, out, in);                                                          \
-        if (count) coll__##name##_to_f32_base(out, in, count);                                                  \
+        if (!count) return;                                                                                     \
+        COLL__REST_OF_avx2;                                                                                     \
+        coll__##name##_to_f32_base(out, in, count);                                                             \
     }
 
 /* ---- >>doubles: by way of floats that are rounded to odd, so that the element is still rounded once ---- */
@@ -6027,8 +6042,7 @@ typedef void coll__fold_fn(void *to, const void *a, const void *b, size_t count)
                              name##_base(out + whole, left + whole, right + whole, count - whole), \
                              const FROM a = left[i]; const FROM b = right[i]; out[i] = VALUE;);   \
     }
-#define COLL__FOLD_BY(tier, ...) COLL__FOLD_AT(COLL__IN_##tier, tier, __VA_ARGS__)
-#define COLL__FOLD_IN(tier, ...) COLL__FOLD_BY(tier, 1, __VA_ARGS__)
+#define COLL__FOLD_IN(tier, ...) COLL__FOLD_AT(COLL__IN_##tier, tier, 1, __VA_ARGS__)
 #define COLL__SUM_IN(tier, ...) COLL__FOLD_AT(COLL__SHORT_##tier, tier, 2, __VA_ARGS__)
 #define COLL__FOLD(...) COLL__EACH_TIER(COLL__FOLD_IN, __VA_ARGS__)
 
@@ -6061,17 +6075,17 @@ COLL__FOLD_WRAP(16, uint32_t)
 COLL__FOLD_WRAP(32, uint32_t)
 COLL__FOLD_WRAP(64, uint64_t)
 
-#define COLL__FOLD_ORDER(name, vectors)                                                           \
-    COLL__EACH_TIER(COLL__FOLD_BY, vectors, coll__min_##name, coll__raw_##name, coll__raw_##name, a < b ? a : b) \
-    COLL__EACH_TIER(COLL__FOLD_BY, vectors, coll__max_##name, coll__raw_##name, coll__raw_##name, a > b ? a : b)
-COLL__FOLD_ORDER(i8, 1)
-COLL__FOLD_ORDER(i16, 1)
-COLL__FOLD_ORDER(i32, 1)
-COLL__FOLD_ORDER(i64, 2)
-COLL__FOLD_ORDER(u8, 1)
-COLL__FOLD_ORDER(u16, 1)
-COLL__FOLD_ORDER(u32, 1)
-COLL__FOLD_ORDER(u64, 2)
+#define COLL__FOLD_ORDER(name)                                                                    \
+    COLL__FOLD(coll__min_##name, coll__raw_##name, coll__raw_##name, a < b ? a : b)               \
+    COLL__FOLD(coll__max_##name, coll__raw_##name, coll__raw_##name, a > b ? a : b)
+COLL__FOLD_ORDER(i8)
+COLL__FOLD_ORDER(i16)
+COLL__FOLD_ORDER(i32)
+COLL__FOLD_ORDER(i64)
+COLL__FOLD_ORDER(u8)
+COLL__FOLD_ORDER(u16)
+COLL__FOLD_ORDER(u32)
+COLL__FOLD_ORDER(u64)
 
 /* Equal floats have equal bits, except the zeros, whose sign bits OR (for the smaller) and AND
  * (for the larger) make right. */

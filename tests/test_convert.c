@@ -617,7 +617,7 @@ int main(int argc, char **argv)
 
     random_state = seed ? strtoull(seed, NULL, 0) : 1;
     printf("COLL_TEST_SEED=%llu, tiers up to %s\n", (unsigned long long)random_state, names[coll__tier()]);
-    CHECK(COLL__TIERS == TIERS_WANTED, "%d tiers are compiled in, and %d are wanted", COLL__TIERS, TIERS_WANTED);
+    CHECK((int)COLL__TIERS == (int)TIERS_WANTED, "%d tiers are compiled in, and %d are wanted", COLL__TIERS, TIERS_WANTED);
     test_halves();
     test_bytes();
     test_from_f32();

@@ -30,8 +30,7 @@ typedef void coll__fold_fn(void *to, const void *a, const void *b, size_t count)
                              name##_base(out + whole, left + whole, right + whole, count - whole), \
                              const FROM a = left[i]; const FROM b = right[i]; out[i] = VALUE;);   \
     }
-#define COLL__FOLD_BY(tier, ...) COLL__FOLD_AT(COLL__IN_##tier, tier, __VA_ARGS__)
-#define COLL__FOLD_IN(tier, ...) COLL__FOLD_BY(tier, 1, __VA_ARGS__)
+#define COLL__FOLD_IN(tier, ...) COLL__FOLD_AT(COLL__IN_##tier, tier, 1, __VA_ARGS__)
 #define COLL__SUM_IN(tier, ...) COLL__FOLD_AT(COLL__SHORT_##tier, tier, 2, __VA_ARGS__)
 #define COLL__FOLD(...) COLL__EACH_TIER(COLL__FOLD_IN, __VA_ARGS__)
 
@@ -64,17 +63,17 @@ COLL__FOLD_WRAP(16, uint32_t)
 COLL__FOLD_WRAP(32, uint32_t)
 COLL__FOLD_WRAP(64, uint64_t)
 
-#define COLL__FOLD_ORDER(name, vectors)                                                           \
-    COLL__EACH_TIER(COLL__FOLD_BY, vectors, coll__min_##name, coll__raw_##name, coll__raw_##name, a < b ? a : b) \
-    COLL__EACH_TIER(COLL__FOLD_BY, vectors, coll__max_##name, coll__raw_##name, coll__raw_##name, a > b ? a : b)
-COLL__FOLD_ORDER(i8, 1)
-COLL__FOLD_ORDER(i16, 1)
-COLL__FOLD_ORDER(i32, 1)
-COLL__FOLD_ORDER(i64, 2)
-COLL__FOLD_ORDER(u8, 1)
-COLL__FOLD_ORDER(u16, 1)
-COLL__FOLD_ORDER(u32, 1)
-COLL__FOLD_ORDER(u64, 2)
+#define COLL__FOLD_ORDER(name)                                                                    \
+    COLL__FOLD(coll__min_##name, coll__raw_##name, coll__raw_##name, a < b ? a : b)               \
+    COLL__FOLD(coll__max_##name, coll__raw_##name, coll__raw_##name, a > b ? a : b)
+COLL__FOLD_ORDER(i8)
+COLL__FOLD_ORDER(i16)
+COLL__FOLD_ORDER(i32)
+COLL__FOLD_ORDER(i64)
+COLL__FOLD_ORDER(u8)
+COLL__FOLD_ORDER(u16)
+COLL__FOLD_ORDER(u32)
+COLL__FOLD_ORDER(u64)
 
 /* Equal floats have equal bits, except the zeros, whose sign bits OR (for the smaller) and AND
  * (for the larger) make right. */

@@ -207,7 +207,9 @@ COLL__INLINE_avx2 void coll__mx_unpack_group_avx2(coll_type type, coll__raw_f32 
         const coll__raw_u32 *in = from;                                                                         \
         for (; count >= COLL__MX_GROUP; count -= COLL__MX_GROUP, in += COLL__MX_GROUP, out += 1 + COLL__MX_GROUP) \
             coll__mx_pack_group_avx2(TYPE, out, in);                                                            \
-        if (count) coll__f32_to_##name##_base(out, in, count);                                                  \
+        if (!count) return;                                                                                     \
+        COLL__REST_OF_avx2;                                                                                     \
+        coll__f32_to_##name##_base(out, in, count);                                                             \
     }                                                                                                           \
     COLL__IN_avx2 static void coll__##name##_to_f32_avx2(void *to, const void *from, size_t count)              \
     {                                                                                                           \
@@ -215,7 +217,9 @@ COLL__INLINE_avx2 void coll__mx_unpack_group_avx2(coll_type type, coll__raw_f32 
         const coll__raw_u8 *in = from;                                                                          \
         for (; count >= COLL__MX_GROUP; count -= COLL__MX_GROUP, in += 1 + COLL__MX_GROUP, out += COLL__MX_GROUP) \
             coll__mx_unpack_group_avx2(TYPE, out, in);                                                          \
-        if (count) coll__##name##_to_f32_base(out, in, count);                                                  \
+        if (!count) return;                                                                                     \
+        COLL__REST_OF_avx2;                                                                                     \
+        coll__##name##_to_f32_base(out, in, count);                                                             \
     }
 
 /* ---- >>doubles: by way of floats that are rounded to odd, so that the element is still rounded once ---- */

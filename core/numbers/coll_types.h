@@ -227,6 +227,7 @@ enum { COLL__TIERS = COLL__TIER_AVX512BF16 + 1 };
 enum { COLL__TIERS = 1 };
 #endif
 
+#define COLL__REST_OF_base (void)0
 #define COLL__FREE_avx2 COLL__FREE
 #define COLL__FREE_avx512 COLL__FREE
 #if COLL__HAS_TIERS                                /* there the lowest one is for machines of before 2013 */
@@ -241,6 +242,8 @@ enum { COLL__TIERS = 1 };
 #define COLL__SHORT_avx512 COLL__IN_avx512
 #define COLL__TARGET_avx2 __attribute__((target("avx2,f16c")))
 #define COLL__TARGET_avx512 __attribute__((target("avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl")))
+#define COLL__REST_OF_avx2 __builtin_ia32_vzeroupper()
+#define COLL__REST_OF_avx512 __builtin_ia32_vzeroupper()
 #define COLL__IN_avx2 COLL__KERNEL COLL__TARGET_avx2
 #define COLL__IN_avx512 COLL__KERNEL COLL__TARGET_avx512
 #define COLL__EACH_TIER(X, ...) X(base, __VA_ARGS__) X(avx2, __VA_ARGS__)
@@ -289,7 +292,8 @@ COLL__UNUSED static int coll__tier(void)
 /* A loop over elements.  In tiers of vectors gcc is given steps of `of` bytes of the shorter elements, a vector - or two, where a
  * loop has so little to do that its end shows - which it may not unroll before they are that; left to itself it writes three
  * loops more for what is left over.  That, the elements from `whole` on, is for REST, by the text of the base tier; sums of a few
- * elements, which calls repeat, go there at once. */
+ * elements, which calls repeat, go there at once.  The base tier has none of the instructions that know the upper halves of
+ * vectors: where those are in use it waits for them, 120 ns each time, and gcc does not see to that before it jumps there. */
 #define COLL__EACH_SIMPLE(FREE, i, count, bytes, VECTORS, REST, ...)                              \
     FREE for (size_t i = 0; i < (count); i++) { __VA_ARGS__ }
 #define COLL__EACH_STEPPED(of, i, count, bytes, VECTORS, REST, ...)                               \
@@ -312,7 +316,10 @@ COLL__UNUSED static int coll__tier(void)
                 const size_t i = done + k;                                                        \
                 __VA_ARGS__                                                                       \
             }                                                                                     \
-        if (whole != (count)) REST;                                                               \
+        if (whole != (count)) {                                                                   \
+            COLL__REST_OF_avx2;                                                                   \
+            REST;                                                                                 \
+        }                                                                                         \
     } while (0)
 
 #define COLL__SHORTER(A, B) (sizeof(A) < sizeof(B) ? sizeof(A) : sizeof(B))

@@ -417,7 +417,9 @@ COLL__ONE_TEXT static void coll__fold_rest(void (*fold)(void *, const void *, co
         const unsigned char *at = from;                                                                               \
         unsigned char *out = to;                                                                                      \
         for (; count >= 16; count -= 16, at += 16 * sizeof(FROM), out += 16 * sizeof(TO)) PUT(out, GROUP);            \
-        if (count) coll__map_rest(name, out, sizeof(TO), at, sizeof(FROM), count);                                    \
+        if (!count) return;                                                                                           \
+        COLL__REST_OF_##tier;                                                                                         \
+        coll__map_rest(name, out, sizeof(TO), at, sizeof(FROM), count);                                               \
     }
 
 /* A of the one source, added to B of the other. */
@@ -430,7 +432,9 @@ COLL__ONE_TEXT static void coll__fold_rest(void (*fold)(void *, const void *, co
             PUT(out, coll__plus_##tier(GET_A(left), GET_B(right)));                                                   \
             left += 16 * sizeof(A), right += 16 * sizeof(B), out += 16 * sizeof(TO);                                  \
         }                                                                                                             \
-        if (count) coll__fold_rest(name, out, sizeof(TO), left, sizeof(A), right, sizeof(B), count);                  \
+        if (!count) return;                                                                                           \
+        COLL__REST_OF_##tier;                                                                                         \
+        coll__fold_rest(name, out, sizeof(TO), left, sizeof(A), right, sizeof(B), count);                             \
     }
 
 #if COLL__HAS_TIERS && !defined(__clang__)
