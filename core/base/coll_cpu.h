@@ -1,7 +1,7 @@
 /* coll_cpu.h - what this processor has of the instructions that some functions are compiled for.
  *
  * The compilers' runtimes know that, too, and much more: several kilobytes in every program.  cpuid itself may cost microseconds
- * on a virtual machine, so it is asked once, and the answer kept. */
+ * on a virtual machine, so each thread asks once, and keeps the answer: the library has no memory that threads share. */
 #ifndef COLL_CPU_H
 #define COLL_CPU_H
 
@@ -35,17 +35,16 @@ static __attribute__((cold, noinline, unused)) unsigned coll__cpu_ask(void)
     __cpuid_count(7, 1, a, b, c, d);
     return a & bf16 ? has | COLL__CPU_AVX512BF16 : has;
 }
-#else
-static COLL__UNUSED unsigned coll__cpu_ask(void) { return COLL__CPU_ASKED; }
-#endif
 
 static COLL__UNUSED unsigned coll__cpu(void)
 {
-    static unsigned known;                        /* the same for all threads, whichever asks first */
-    unsigned has = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    static _Thread_local unsigned known;
 
-    if (!has) __atomic_store_n(&known, has = coll__cpu_ask(), __ATOMIC_RELAXED);
-    return has;
+    if (!known) known = coll__cpu_ask();
+    return known;
 }
+#else
+static COLL__UNUSED unsigned coll__cpu(void) { return COLL__CPU_ASKED; }
+#endif
 
 #endif /* COLL_CPU_H */
