@@ -45,8 +45,8 @@ typedef struct coll_allocator {
  *
  * An arena may serve several communicators, and several threads at once; coll_arena_begin and coll_arena_end are called when
  * nobody else uses it.  Its lock is not the child's where another thread has it during a fork: there leave communicators alone
- * whose memory is of an arena that several threads use.  With COLL_NO_OS it has no lock.  With COLL_NO_MALLOC the library does not know malloc, and communicators
- * without an allocator get COLL_ERR_MEMORY. */
+ * whose memory is of an arena that several threads use.  With COLL_NO_OS it has no lock.  With COLL_NO_MALLOC the library does
+ * not know malloc, and communicators without an allocator get COLL_ERR_MEMORY. */
 
 /* An allocator that gives parts of the `length` bytes at `memory`.  Never NULL: what has no room even for the arena's own
  * records, of 300 bytes at most, gives nothing, so that calls end with COLL_ERR_MEMORY. */
