@@ -38,6 +38,17 @@ static coll_status if_there(coll_kind kind, coll_status status)
     return status == COLL_ERR_UNSUPPORTED ? COLL_OK : status == COLL_OK ? COLL_ERR_ARGUMENT : status;
 }
 
+/* The call; of one that has been left out this is expected to be said. */
+static coll_status run_there(work *w, const coll_call *call)
+{
+    const there_lack lack = there_call(call);
+    const coll_status status = coll_run(w->comm, call);
+
+    if (lack.count == 0 || status != COLL_ERR_UNSUPPORTED) return status == COLL_OK && lack.count ? COLL_ERR_ARGUMENT : status;
+    CHECK(there_refuses(&lack, status, coll_error(w->comm)), "%s", coll_error(w->comm));
+    return COLL_OK;
+}
+
 static coll_status step_blocking(work *w)
 {
     coll_comm *const c = w->comm;
@@ -136,18 +147,18 @@ static coll_status step_listed(work *w)
     for (int i = 0; i < w->size; i++) each[i] = 20 * (size_t)(i + 1), same[i] = 30, types[i] = COLL_F32;
     for (int i = 0; i < w->size; i++) places[i] = 120 * (size_t)i;
     call.count = each[w->rank], call.recv_counts = each, call.kind = COLL_GATHERV;
-    TRY(coll_run(w->comm, &call));
+    TRY(run_there(w, &call));
     call.kind = COLL_ALLGATHERV;
-    TRY(coll_run(w->comm, &call));
+    TRY(run_there(w, &call));
     call.count = 0, call.kind = COLL_REDUCE_SCATTERV;
-    TRY(coll_run(w->comm, &call));
+    TRY(run_there(w, &call));
     call.recv_counts = NULL, call.send_counts = each, call.recv_count = each[w->rank], call.kind = COLL_SCATTERV;
-    TRY(coll_run(w->comm, &call));
+    TRY(run_there(w, &call));
     call.recv_count = 0, call.send_counts = call.recv_counts = same, call.kind = COLL_ALLTOALLV;
-    TRY(coll_run(w->comm, &call));
+    TRY(run_there(w, &call));
     call.send_types = call.recv_types = types, call.send_offsets = call.recv_offsets = places, call.type = 0;
     call.kind = COLL_ALLTOALLW;
-    return coll_run(w->comm, &call);
+    return run_there(w, &call);
 }
 
 /* Sums in ways of their own: reproducible, to groups of 8 bits with what they leave out, at random, of long elements. */
@@ -156,15 +167,15 @@ static coll_status step_numbers(work *w)
     coll_call call = { .kind = COLL_ALLREDUCE, .send = w->in, .recv = w->out, .count = N, .type = COLL_F32, .op = COLL_SUM };
 
     call.flags = COLL_REPRODUCIBLE;
-    TRY(coll_run(w->comm, &call));
+    TRY(run_there(w, &call));
     call.flags = COLL_DETERMINISTIC;
-    TRY(coll_run(w->comm, &call));
+    TRY(run_there(w, &call));
     call.flags = 0, call.wire = COLL_MXF8E4M3, call.residual = w->out + N;
     memset(call.residual, 0, N * sizeof *call.residual);
-    TRY(coll_run(w->comm, &call));
+    TRY(run_there(w, &call));
     call.residual = NULL, call.wire = COLL_BF16, call.flags = COLL_STOCHASTIC;
-    TRY(coll_run(w->comm, &call));
-    return coll_reduce_scatter(w->comm, w->in, w->out, N, COLL_F32, COLL_AVG);
+    TRY(run_there(w, &call));
+    return if_there(COLL_REDUCE_SCATTER, coll_reduce_scatter(w->comm, w->in, w->out, N, COLL_F32, COLL_AVG));
 }
 
 /* Communicators of some ranks, and of those of a host. */
@@ -226,7 +237,9 @@ static coll_status step_shrunk(work *w)
     coll_status status = COLL_OK;
     for (int i = 0; i < 100 && status == COLL_OK; i++) status = coll_allreduce(w->comm, w->in, w->out, N, COLL_F32, COLL_SUM);
     if (status != COLL_ERR_PEER) return status;
-    if ((status = coll_shrink(w->comm, &fewer)) == COLL_OK) status = sum_on(fewer, w);
+    status = coll_shrink(w->comm, &fewer);
+    if (THERE_SET(COLL_NO_SHRINK)) return status == COLL_ERR_UNSUPPORTED ? COLL_OK : COLL_ERR_ARGUMENT;
+    if (status == COLL_OK) status = sum_on(fewer, w);
     if (fewer) coll_free(fewer);
     return status;
 }

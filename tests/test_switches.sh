@@ -44,7 +44,7 @@ symbols_of() {
     COLL_NO_SECURITY) echo 'coll__hmac|coll__greet_(prove|sum|hear_proof|hear_answer)|coll__checked_|coll__read_key_file' ;;
     COLL_NO_ENV) echo 'coll__launch_(row|mlx|hosts|halves)|coll__launchers' ;;
     COLL_NO_TEXT) echo 'coll__explain_error|coll__print_self|coll__start_failed' ;;
-    COLL_NO_ARENA) echo 'coll__arena_|coll__hole_' ;;
+    COLL_NO_ARENA) echo 'coll__arena_(allocate|free|of)|coll__hole_' ;;
     COLL_NO_STDIO) echo 'coll_dump' ;;
     COLL_NO_OS) echo 'pthread_create@' ;;
     COLL_NO_MIXED) echo "coll__(f32_to_bf16|load_f16|mx_odd)$end" ;;

@@ -191,9 +191,11 @@ static test_case case_of(uint64_t salt, int size)
     uint64_t state = salt;
     test_case c = { .salt = salt, .size = size };
 
-    c.kind = (coll_kind)(COLL_BARRIER + (int)(support_random(&state) % (COLL_ALLTOALLW - COLL_BARRIER + 1)));
+    const uint64_t kind = support_random(&state);  /* the first at or behind it that is not left out           */
+    for (uint64_t k = kind; c.kind == 0 || !there_kind(c.kind); k++)
+        c.kind = (coll_kind)(COLL_BARRIER + (int)(k % (COLL_ALLTOALLW - COLL_BARRIER + 1)));
     const unsigned choices = c.kind == COLL_SCAN || c.kind == COLL_EXSCAN ? SCAN_COUNT : ARITHMETIC_COUNT;
-    uint64_t i = support_random(&state);          /* the first at or behind it of which nothing is left out   */
+    uint64_t i = support_random(&state);          /* likewise                                                 */
     while (!there_type(arithmetics[i % choices].type) || !there_type(arithmetics[i % choices].wire)) i++;
     c.a = arithmetics[i % choices];
     c.count = counts[support_random(&state) % (sizeof counts / sizeof *counts)];
@@ -667,7 +669,7 @@ static void test_disputes(void)
 
     for (size_t i = 0; i < sizeof disputes / sizeof *disputes; i++) {
         world w = { .size = 3, .arg = &disputes[i] };
-        world_run(&w, dispute_main);
+        if (there_kind(disputes[i].kind)) world_run(&w, dispute_main);       /* others come to no transport      */
     }
 }
 

@@ -30,7 +30,7 @@ static bool coll__stand_in(void **at, size_t length)
 }
 
 /* A list of tensors, with buffers of their own. */
-static coll_buffer *coll__list_stand_in(const coll_call *call)
+static coll_buffer *coll__buffers_stand_in(const coll_call *call)
 {
     coll_buffer *const list = (coll_buffer *)coll__take_zeros(NULL, (size_t)call->list_count + 1, sizeof *list);
     bool has_all = list != NULL;
@@ -47,7 +47,7 @@ static coll_buffer *coll__list_stand_in(const coll_call *call)
     return NULL;
 }
 
-static void coll__list_give(coll_buffer *list, int count)
+static void coll__buffers_give(coll_buffer *list, int count)
 {
     for (int i = 0; list && i < count; i++) coll__give(list[i].recv);
     coll__give(list);
@@ -73,7 +73,7 @@ static coll_status coll__rehearse_call(coll_comm *comm, const coll_call *asked)
     if (recv.is_used) has_all = coll__stand_in(&out, is_in_place ? coll__most(sent, received) : received);
     if (!is_in_place) has_all = has_all && coll__stand_in(&in, sent);
     if (call->residual) has_all = has_all && coll__stand_in(&residual, call->count * (size_t)comm->size * sizeof(float));
-    if (call->list) has_all = has_all && (list = coll__list_stand_in(call));
+    if (call->list) has_all = has_all && (list = coll__buffers_stand_in(call));
     if (!is_marked) call->send = is_in_place ? out : in;
     call->recv = out;
     call->residual = (float *)residual;
@@ -81,7 +81,7 @@ static coll_status coll__rehearse_call(coll_comm *comm, const coll_call *asked)
     coll_status status = has_all ? coll__enter_alive(comm)
                                  : coll__start_failed(COLL_ERR_MEMORY, "no memory for the buffers of a rehearsal");
     if (has_all && status == COLL_OK) status = coll__leave(comm, coll__run_inside(comm, &r));
-    coll__list_give(list, asked->list_count);
+    coll__buffers_give(list, asked->list_count);
     coll__give(residual);
     coll__give(in);
     coll__give(out);
