@@ -118,6 +118,7 @@ static void uart_acked(uart_world *w, uart_way *way, int number)
     if (!way->is_sent || number != (way->number + 1) % 32) return;
     way->number = (uint8_t)number;
     way->is_sent = way->is_due = false;
+    if (!way->out) return;                        /* given up, for this rank leaves                           */
     way->out->moved += uart_piece(way->out);
     if (way->out->moved == COLL_HEAD_LENGTH + way->out->length) uart_finish(w, &way->out, COLL_OK);
 }
