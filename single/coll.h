@@ -4243,7 +4243,7 @@ COLL__UNUSED static int coll__tier(void)
 
 /* The same where the elements make one number: a step of many vectors, for its end takes long. */
 #if COLL__HAS_TIERS && !defined(__clang__)
-#define COLL__LONG_IN_avx2(...) COLL__EACH_STEPPED(1024, __VA_ARGS__)
+#define COLL__LONG_IN_avx2(...) COLL__EACH_STEPPED(256, __VA_ARGS__)
 #else
 #define COLL__LONG_IN_avx2(...) COLL__EACH_SIMPLE(, __VA_ARGS__)
 #endif
