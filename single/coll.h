@@ -623,63 +623,48 @@
 #define COLL_PORTABLE 1
 #endif
 #if defined(COLL_PORTABLE)
-#if !defined(COLL_NO_SHM)
+#undef COLL_NO_SHM
 #define COLL_NO_SHM 1
-#endif
-#if !defined(COLL_NO_URING)
+#undef COLL_NO_URING
 #define COLL_NO_URING 1
 #endif
+
+#if defined(COLL_SMALL) || defined(COLL_TINY)
+#undef COLL_NO_LISTS
+#define COLL_NO_LISTS 1
+#undef COLL_NO_COUNTS
+#define COLL_NO_COUNTS 1
+#undef COLL_NO_SHRINK
+#define COLL_NO_SHRINK 1
+#undef COLL_NO_WATCH
+#define COLL_NO_WATCH 1
+#undef COLL_NO_TIERS
+#define COLL_NO_TIERS 1
 #endif
 
 #if defined(COLL_SMALL)
-#if !defined(COLL_NO_SIM)
+#undef COLL_NO_SIM
 #define COLL_NO_SIM 1
-#endif
-#if !defined(COLL_NO_JOINED)
+#undef COLL_NO_JOINED
 #define COLL_NO_JOINED 1
-#endif
-#if !defined(COLL_NO_SHM)
+#undef COLL_NO_SHM
 #define COLL_NO_SHM 1
-#endif
-#if !defined(COLL_NO_LANES)
+#undef COLL_NO_LANES
 #define COLL_NO_LANES 1
-#endif
-#if !defined(COLL_NO_RECORDER)
+#undef COLL_NO_RECORDER
 #define COLL_NO_RECORDER 1
-#endif
-#if !defined(COLL_NO_URING)
+#undef COLL_NO_URING
 #define COLL_NO_URING 1
-#endif
-#if !defined(COLL_NO_BACKGROUND)
+#undef COLL_NO_BACKGROUND
 #define COLL_NO_BACKGROUND 1
-#endif
-#if !defined(COLL_NO_TIERS)
-#define COLL_NO_TIERS 1
-#endif
-#if !defined(COLL_NO_HIERARCHY)
+#undef COLL_NO_HIERARCHY
 #define COLL_NO_HIERARCHY 1
-#endif
-#if !defined(COLL_NO_LISTS)
-#define COLL_NO_LISTS 1
-#endif
-#if !defined(COLL_NO_COUNTS)
-#define COLL_NO_COUNTS 1
-#endif
-#if !defined(COLL_NO_WATCH)
-#define COLL_NO_WATCH 1
-#endif
-#if !defined(COLL_NO_SHRINK)
-#define COLL_NO_SHRINK 1
-#endif
-#if !defined(COLL_NO_NETWORKS)
+#undef COLL_NO_NETWORKS
 #define COLL_NO_NETWORKS 1
-#endif
-#if !defined(COLL_NO_STOCHASTIC)
+#undef COLL_NO_STOCHASTIC
 #define COLL_NO_STOCHASTIC 1
-#endif
-#if !defined(COLL_NO_REPRODUCIBLE)
+#undef COLL_NO_REPRODUCIBLE
 #define COLL_NO_REPRODUCIBLE 1
-#endif
 #if !defined(COLL_ONLY_KINDS)
 #define COLL_ONLY_KINDS broadcast, reduce, gather, scatter
 #endif
@@ -689,30 +674,12 @@
 #endif
 
 #if defined(COLL_TINY)
-#if !defined(COLL_NO_OS)
+#undef COLL_NO_OS
 #define COLL_NO_OS 1
-#endif
-#if !defined(COLL_NO_CHOICE)
+#undef COLL_NO_CHOICE
 #define COLL_NO_CHOICE 1
-#endif
-#if !defined(COLL_NO_LISTS)
-#define COLL_NO_LISTS 1
-#endif
-#if !defined(COLL_NO_COUNTS)
-#define COLL_NO_COUNTS 1
-#endif
-#if !defined(COLL_NO_SHRINK)
-#define COLL_NO_SHRINK 1
-#endif
-#if !defined(COLL_NO_WATCH)
-#define COLL_NO_WATCH 1
-#endif
-#if !defined(COLL_NO_SCALE)
+#undef COLL_NO_SCALE
 #define COLL_NO_SCALE 1
-#endif
-#if !defined(COLL_NO_TIERS)
-#define COLL_NO_TIERS 1
-#endif
 #if !defined(COLL_ONLY_KINDS)
 #define COLL_ONLY_KINDS broadcast, reduce
 #endif
@@ -722,33 +689,25 @@
 #endif
 
 #if defined(COLL_NO_OS)
-#if !defined(COLL_NO_THREADS)
+#undef COLL_NO_THREADS
 #define COLL_NO_THREADS 1
-#endif
-#if !defined(COLL_NO_BACKGROUND)
+#undef COLL_NO_BACKGROUND
 #define COLL_NO_BACKGROUND 1
-#endif
-#if !defined(COLL_NO_STDIO)
+#undef COLL_NO_STDIO
 #define COLL_NO_STDIO 1
-#endif
-#if !defined(COLL_NO_ENV)
+#undef COLL_NO_ENV
 #define COLL_NO_ENV 1
-#endif
 #endif
 
 #if defined(COLL_NO_STDIO)
-#if !defined(COLL_NO_TEXT)
+#undef COLL_NO_TEXT
 #define COLL_NO_TEXT 1
-#endif
-#if !defined(COLL_NO_RECORDER)
+#undef COLL_NO_RECORDER
 #define COLL_NO_RECORDER 1
-#endif
-#if !defined(COLL_NO_SIM)
+#undef COLL_NO_SIM
 #define COLL_NO_SIM 1
-#endif
-#if !defined(COLL_NO_TCP)
+#undef COLL_NO_TCP
 #define COLL_NO_TCP 1
-#endif
 #endif
 
 #if defined(COLL_NO_TIERS) && !defined(COLL__ONE_TIER)
@@ -777,13 +736,16 @@
 #if !(COLL__LISTED(COLL_ONLY_TRANSPORTS) & COLL__LISTED_mpi)
 #define COLL__LEAVES_OUT_MPI 1
 #endif
-#if !(COLL__LISTED(COLL_ONLY_TRANSPORTS) & 1) && !defined(COLL_NO_THREADS)
+#if !(COLL__LISTED(COLL_ONLY_TRANSPORTS) & 1)
+#undef COLL_NO_THREADS
 #define COLL_NO_THREADS 1
 #endif
-#if !(COLL__LISTED(COLL_ONLY_TRANSPORTS) & 2) && !defined(COLL_NO_TCP)
+#if !(COLL__LISTED(COLL_ONLY_TRANSPORTS) & 2)
+#undef COLL_NO_TCP
 #define COLL_NO_TCP 1
 #endif
-#if !(COLL__LISTED(COLL_ONLY_TRANSPORTS) & 8) && !defined(COLL_NO_SIM)
+#if !(COLL__LISTED(COLL_ONLY_TRANSPORTS) & 8)
+#undef COLL_NO_SIM
 #define COLL_NO_SIM 1
 #endif
 #endif
@@ -794,35 +756,27 @@
 #undef COLL_NO_MESSAGES
 #endif
 #if defined(COLL_NO_MESSAGES)
-#if !defined(COLL_NO_TCP)
+#undef COLL_NO_TCP
 #define COLL_NO_TCP 1
-#endif
-#if !defined(COLL_NO_SIM)
+#undef COLL_NO_SIM
 #define COLL_NO_SIM 1
-#endif
-#if !defined(COLL_NO_NEIGHBORS)
+#undef COLL_NO_NEIGHBORS
 #define COLL_NO_NEIGHBORS 1
-#endif
-#if !defined(COLL_NO_CHOICE)
+#undef COLL_NO_CHOICE
 #define COLL_NO_CHOICE 1
-#endif
 #define COLL__LEAVES_OUT_MPI 1
 #endif
 #if defined(COLL_NO_CHOICE)
-#if !defined(COLL_NO_TUNER)
+#undef COLL_NO_TUNER
 #define COLL_NO_TUNER 1
-#endif
-#if !defined(COLL_NO_HIERARCHY)
+#undef COLL_NO_HIERARCHY
 #define COLL_NO_HIERARCHY 1
-#endif
 #endif
 #if defined(COLL_NO_COUNTS)
-#if !defined(COLL_NO_NEIGHBORS)
+#undef COLL_NO_NEIGHBORS
 #define COLL_NO_NEIGHBORS 1
-#endif
-#if !defined(COLL_NO_HIERARCHY)
+#undef COLL_NO_HIERARCHY
 #define COLL_NO_HIERARCHY 1
-#endif
 #endif
 
 #if defined(COLL_NO_COUNTS)
@@ -926,15 +880,15 @@
 
 /* ---- >>what follows ---- */
 
-#if (defined(COLL_NO_TCP) || defined(COLL_NO_THREADS)) && !defined(COLL_NO_JOINED)
+#if (defined(COLL_NO_TCP) || defined(COLL_NO_THREADS))
+#undef COLL_NO_JOINED
 #define COLL_NO_JOINED 1
 #endif
 
 #if defined(COLL_NO_NETWORKS)
 #define COLL__HAS_NETWORKS 0
-#if !defined(COLL_NO_LAUNCHERS)
+#undef COLL_NO_LAUNCHERS
 #define COLL_NO_LAUNCHERS 1
-#endif
 #else
 #define COLL__HAS_NETWORKS 1
 #endif
@@ -3518,6 +3472,15 @@ static COLL__UNUSED void coll__append_ranks(char *text, size_t room, const unsig
 
 COLL__FOR_SIZE
 
+/* What gives nothing, in the place of one. */
+static void *coll__none_allocate(void *context, size_t length, size_t alignment)
+{
+    return (void)context, (void)length, (void)alignment, NULL;
+}
+
+static void coll__none_free(void *context, void *at, size_t length) { (void)context, (void)at, (void)length; }
+static const coll_allocator coll__arena_none = { coll__none_allocate, coll__none_free, NULL };
+
 #if !defined(COLL_NO_ARENA)
 
 /* In memory that was anything before, and will be. */
@@ -3604,16 +3567,6 @@ static void coll__arena_free(void *context, void *at, size_t length)
 
 /* ---- >>public ---- */
 
-static void *coll__none_allocate(void *context, size_t length, size_t alignment)
-{
-    return (void)context, (void)length, (void)alignment, NULL;
-}
-
-static void coll__none_free(void *context, void *at, size_t length) { (void)context, (void)at, (void)length; }
-
-/* Of what is too short for one. */
-static const coll_allocator coll__arena_none = { coll__none_allocate, coll__none_free, NULL };
-
 static coll__arena *coll__arena_of(const coll_allocator *allocator)
 {
     return allocator && allocator->allocate == coll__arena_allocate ? (coll__arena *)allocator->context : NULL;
@@ -3668,18 +3621,10 @@ COLL_API size_t coll_arena_most(const coll_allocator *arena)
 
 #else
 
-static void *coll__none_allocate(void *context, size_t length, size_t alignment)
-{
-    return (void)context, (void)length, (void)alignment, NULL;
-}
-
-static void coll__none_free(void *context, void *at, size_t length) { (void)context, (void)at, (void)length; }
-
 COLL_API const coll_allocator *coll_arena_begin(void *memory, size_t length)
 {
-    static const coll_allocator none = { coll__none_allocate, coll__none_free, NULL };
     (void)coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_arena_begin: this program was compiled with COLL_NO_ARENA");
-    return (void)memory, (void)length, &none;
+    return (void)memory, (void)length, &coll__arena_none;
 }
 
 COLL_API coll_status coll_arena_end(const coll_allocator *arena) { return (void)arena, COLL_ERR_UNSUPPORTED; }

@@ -10,6 +10,15 @@
 
 COLL__FOR_SIZE
 
+/* What gives nothing, in the place of one. */
+static void *coll__none_allocate(void *context, size_t length, size_t alignment)
+{
+    return (void)context, (void)length, (void)alignment, NULL;
+}
+
+static void coll__none_free(void *context, void *at, size_t length) { (void)context, (void)at, (void)length; }
+static const coll_allocator coll__arena_none = { coll__none_allocate, coll__none_free, NULL };
+
 #if !defined(COLL_NO_ARENA)
 
 /* In memory that was anything before, and will be. */
@@ -96,16 +105,6 @@ static void coll__arena_free(void *context, void *at, size_t length)
 
 /* ---- >>public ---- */
 
-static void *coll__none_allocate(void *context, size_t length, size_t alignment)
-{
-    return (void)context, (void)length, (void)alignment, NULL;
-}
-
-static void coll__none_free(void *context, void *at, size_t length) { (void)context, (void)at, (void)length; }
-
-/* Of what is too short for one. */
-static const coll_allocator coll__arena_none = { coll__none_allocate, coll__none_free, NULL };
-
 static coll__arena *coll__arena_of(const coll_allocator *allocator)
 {
     return allocator && allocator->allocate == coll__arena_allocate ? (coll__arena *)allocator->context : NULL;
@@ -160,18 +159,10 @@ COLL_API size_t coll_arena_most(const coll_allocator *arena)
 
 #else
 
-static void *coll__none_allocate(void *context, size_t length, size_t alignment)
-{
-    return (void)context, (void)length, (void)alignment, NULL;
-}
-
-static void coll__none_free(void *context, void *at, size_t length) { (void)context, (void)at, (void)length; }
-
 COLL_API const coll_allocator *coll_arena_begin(void *memory, size_t length)
 {
-    static const coll_allocator none = { coll__none_allocate, coll__none_free, NULL };
     (void)coll__start_failed(COLL_ERR_UNSUPPORTED, "coll_arena_begin: this program was compiled with COLL_NO_ARENA");
-    return (void)memory, (void)length, &none;
+    return (void)memory, (void)length, &coll__arena_none;
 }
 
 COLL_API coll_status coll_arena_end(const coll_allocator *arena) { return (void)arena, COLL_ERR_UNSUPPORTED; }

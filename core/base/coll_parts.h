@@ -74,63 +74,48 @@
 #define COLL_PORTABLE 1
 #endif
 #if defined(COLL_PORTABLE)
-#if !defined(COLL_NO_SHM)
+#undef COLL_NO_SHM
 #define COLL_NO_SHM 1
-#endif
-#if !defined(COLL_NO_URING)
+#undef COLL_NO_URING
 #define COLL_NO_URING 1
 #endif
+
+#if defined(COLL_SMALL) || defined(COLL_TINY)
+#undef COLL_NO_LISTS
+#define COLL_NO_LISTS 1
+#undef COLL_NO_COUNTS
+#define COLL_NO_COUNTS 1
+#undef COLL_NO_SHRINK
+#define COLL_NO_SHRINK 1
+#undef COLL_NO_WATCH
+#define COLL_NO_WATCH 1
+#undef COLL_NO_TIERS
+#define COLL_NO_TIERS 1
 #endif
 
 #if defined(COLL_SMALL)
-#if !defined(COLL_NO_SIM)
+#undef COLL_NO_SIM
 #define COLL_NO_SIM 1
-#endif
-#if !defined(COLL_NO_JOINED)
+#undef COLL_NO_JOINED
 #define COLL_NO_JOINED 1
-#endif
-#if !defined(COLL_NO_SHM)
+#undef COLL_NO_SHM
 #define COLL_NO_SHM 1
-#endif
-#if !defined(COLL_NO_LANES)
+#undef COLL_NO_LANES
 #define COLL_NO_LANES 1
-#endif
-#if !defined(COLL_NO_RECORDER)
+#undef COLL_NO_RECORDER
 #define COLL_NO_RECORDER 1
-#endif
-#if !defined(COLL_NO_URING)
+#undef COLL_NO_URING
 #define COLL_NO_URING 1
-#endif
-#if !defined(COLL_NO_BACKGROUND)
+#undef COLL_NO_BACKGROUND
 #define COLL_NO_BACKGROUND 1
-#endif
-#if !defined(COLL_NO_TIERS)
-#define COLL_NO_TIERS 1
-#endif
-#if !defined(COLL_NO_HIERARCHY)
+#undef COLL_NO_HIERARCHY
 #define COLL_NO_HIERARCHY 1
-#endif
-#if !defined(COLL_NO_LISTS)
-#define COLL_NO_LISTS 1
-#endif
-#if !defined(COLL_NO_COUNTS)
-#define COLL_NO_COUNTS 1
-#endif
-#if !defined(COLL_NO_WATCH)
-#define COLL_NO_WATCH 1
-#endif
-#if !defined(COLL_NO_SHRINK)
-#define COLL_NO_SHRINK 1
-#endif
-#if !defined(COLL_NO_NETWORKS)
+#undef COLL_NO_NETWORKS
 #define COLL_NO_NETWORKS 1
-#endif
-#if !defined(COLL_NO_STOCHASTIC)
+#undef COLL_NO_STOCHASTIC
 #define COLL_NO_STOCHASTIC 1
-#endif
-#if !defined(COLL_NO_REPRODUCIBLE)
+#undef COLL_NO_REPRODUCIBLE
 #define COLL_NO_REPRODUCIBLE 1
-#endif
 #if !defined(COLL_ONLY_KINDS)
 #define COLL_ONLY_KINDS broadcast, reduce, gather, scatter
 #endif
@@ -140,30 +125,12 @@
 #endif
 
 #if defined(COLL_TINY)
-#if !defined(COLL_NO_OS)
+#undef COLL_NO_OS
 #define COLL_NO_OS 1
-#endif
-#if !defined(COLL_NO_CHOICE)
+#undef COLL_NO_CHOICE
 #define COLL_NO_CHOICE 1
-#endif
-#if !defined(COLL_NO_LISTS)
-#define COLL_NO_LISTS 1
-#endif
-#if !defined(COLL_NO_COUNTS)
-#define COLL_NO_COUNTS 1
-#endif
-#if !defined(COLL_NO_SHRINK)
-#define COLL_NO_SHRINK 1
-#endif
-#if !defined(COLL_NO_WATCH)
-#define COLL_NO_WATCH 1
-#endif
-#if !defined(COLL_NO_SCALE)
+#undef COLL_NO_SCALE
 #define COLL_NO_SCALE 1
-#endif
-#if !defined(COLL_NO_TIERS)
-#define COLL_NO_TIERS 1
-#endif
 #if !defined(COLL_ONLY_KINDS)
 #define COLL_ONLY_KINDS broadcast, reduce
 #endif
@@ -173,33 +140,25 @@
 #endif
 
 #if defined(COLL_NO_OS)
-#if !defined(COLL_NO_THREADS)
+#undef COLL_NO_THREADS
 #define COLL_NO_THREADS 1
-#endif
-#if !defined(COLL_NO_BACKGROUND)
+#undef COLL_NO_BACKGROUND
 #define COLL_NO_BACKGROUND 1
-#endif
-#if !defined(COLL_NO_STDIO)
+#undef COLL_NO_STDIO
 #define COLL_NO_STDIO 1
-#endif
-#if !defined(COLL_NO_ENV)
+#undef COLL_NO_ENV
 #define COLL_NO_ENV 1
-#endif
 #endif
 
 #if defined(COLL_NO_STDIO)
-#if !defined(COLL_NO_TEXT)
+#undef COLL_NO_TEXT
 #define COLL_NO_TEXT 1
-#endif
-#if !defined(COLL_NO_RECORDER)
+#undef COLL_NO_RECORDER
 #define COLL_NO_RECORDER 1
-#endif
-#if !defined(COLL_NO_SIM)
+#undef COLL_NO_SIM
 #define COLL_NO_SIM 1
-#endif
-#if !defined(COLL_NO_TCP)
+#undef COLL_NO_TCP
 #define COLL_NO_TCP 1
-#endif
 #endif
 
 #if defined(COLL_NO_TIERS) && !defined(COLL__ONE_TIER)
@@ -228,13 +187,16 @@
 #if !(COLL__LISTED(COLL_ONLY_TRANSPORTS) & COLL__LISTED_mpi)
 #define COLL__LEAVES_OUT_MPI 1
 #endif
-#if !(COLL__LISTED(COLL_ONLY_TRANSPORTS) & 1) && !defined(COLL_NO_THREADS)
+#if !(COLL__LISTED(COLL_ONLY_TRANSPORTS) & 1)
+#undef COLL_NO_THREADS
 #define COLL_NO_THREADS 1
 #endif
-#if !(COLL__LISTED(COLL_ONLY_TRANSPORTS) & 2) && !defined(COLL_NO_TCP)
+#if !(COLL__LISTED(COLL_ONLY_TRANSPORTS) & 2)
+#undef COLL_NO_TCP
 #define COLL_NO_TCP 1
 #endif
-#if !(COLL__LISTED(COLL_ONLY_TRANSPORTS) & 8) && !defined(COLL_NO_SIM)
+#if !(COLL__LISTED(COLL_ONLY_TRANSPORTS) & 8)
+#undef COLL_NO_SIM
 #define COLL_NO_SIM 1
 #endif
 #endif
@@ -245,35 +207,27 @@
 #undef COLL_NO_MESSAGES
 #endif
 #if defined(COLL_NO_MESSAGES)
-#if !defined(COLL_NO_TCP)
+#undef COLL_NO_TCP
 #define COLL_NO_TCP 1
-#endif
-#if !defined(COLL_NO_SIM)
+#undef COLL_NO_SIM
 #define COLL_NO_SIM 1
-#endif
-#if !defined(COLL_NO_NEIGHBORS)
+#undef COLL_NO_NEIGHBORS
 #define COLL_NO_NEIGHBORS 1
-#endif
-#if !defined(COLL_NO_CHOICE)
+#undef COLL_NO_CHOICE
 #define COLL_NO_CHOICE 1
-#endif
 #define COLL__LEAVES_OUT_MPI 1
 #endif
 #if defined(COLL_NO_CHOICE)
-#if !defined(COLL_NO_TUNER)
+#undef COLL_NO_TUNER
 #define COLL_NO_TUNER 1
-#endif
-#if !defined(COLL_NO_HIERARCHY)
+#undef COLL_NO_HIERARCHY
 #define COLL_NO_HIERARCHY 1
-#endif
 #endif
 #if defined(COLL_NO_COUNTS)
-#if !defined(COLL_NO_NEIGHBORS)
+#undef COLL_NO_NEIGHBORS
 #define COLL_NO_NEIGHBORS 1
-#endif
-#if !defined(COLL_NO_HIERARCHY)
+#undef COLL_NO_HIERARCHY
 #define COLL_NO_HIERARCHY 1
-#endif
 #endif
 
 #if defined(COLL_NO_COUNTS)
@@ -377,15 +331,15 @@
 
 /* ---- >>what follows ---- */
 
-#if (defined(COLL_NO_TCP) || defined(COLL_NO_THREADS)) && !defined(COLL_NO_JOINED)
+#if (defined(COLL_NO_TCP) || defined(COLL_NO_THREADS))
+#undef COLL_NO_JOINED
 #define COLL_NO_JOINED 1
 #endif
 
 #if defined(COLL_NO_NETWORKS)
 #define COLL__HAS_NETWORKS 0
-#if !defined(COLL_NO_LAUNCHERS)
+#undef COLL_NO_LAUNCHERS
 #define COLL_NO_LAUNCHERS 1
-#endif
 #else
 #define COLL__HAS_NETWORKS 1
 #endif
