@@ -298,25 +298,6 @@ static void *tcp_main(void *at)
     return NULL;
 }
 
-/* Two ranks over TCP, one of which has the purse.  The other waits for one that cannot even begin until the start_timeout_ms
- * are over: so only the first two steps are refused what opening takes. */
-static void run_tcp(trial *t, const coll_allocator *allocator)
-{
-    tcp_rank ranks[2];
-    pthread_t threads[2];
-    char address[64];
-    const int port = support_reserve_port(address, sizeof address);
-
-    for (int i = 0; i < 2; i++) {
-        ranks[i] = (tcp_rank){ t, { .transport = "tcp", .rank = i, .size = 2, .address = address, .start_timeout_ms = 1000,
-                                    .log_level = COLL_LOG_NONE, .tcp = { .io = "poll" } } };
-        if (i == t->step % 2) ranks[i].config.allocator = allocator;
-        CHECK(!pthread_create(&threads[i], NULL, tcp_main, &ranks[i]), "no thread");
-    }
-    for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
-    close(port);
-}
-
 typedef struct member { pthread_t thread; coll_comm *comm; trial *t; } member;
 
 static void *member_main(void *at)
@@ -346,8 +327,9 @@ static void *joined_main(void *at)
     return NULL;
 }
 
-/* Two of these, one of which has the purse. */
-static void run_joined(trial *t, const coll_allocator *allocator)
+/* Two over TCP, of which one has the purse: ranks, or what would be processes of two ranks each.  The other waits for one that
+ * cannot even begin until the start_timeout_ms are over: so only the first steps are refused what opening takes. */
+static void run_two(trial *t, const coll_allocator *allocator, int each)
 {
     tcp_rank ranks[2];
     pthread_t threads[2];
@@ -355,10 +337,10 @@ static void run_joined(trial *t, const coll_allocator *allocator)
     const int port = support_reserve_port(address, sizeof address);
 
     for (int i = 0; i < 2; i++) {
-        ranks[i] = (tcp_rank){ t, { .rank = 2 * i, .size = 4, .address = address, .start_timeout_ms = 1000,
-                                    .log_level = COLL_LOG_NONE, .tcp = { .io = "poll" } } };
+        ranks[i] = (tcp_rank){ t, { .transport = each > 1 ? NULL : "tcp", .rank = each * i, .size = 2 * each, .address = address,
+                                    .start_timeout_ms = 1000, .log_level = COLL_LOG_NONE, .tcp = { .io = "poll" } } };
         if (i == t->step % 2) ranks[i].config.allocator = allocator;
-        CHECK(!pthread_create(&threads[i], NULL, joined_main, &ranks[i]), "no thread");
+        CHECK(!pthread_create(&threads[i], NULL, each > 1 ? joined_main : tcp_main, &ranks[i]), "no thread");
     }
     for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
     close(port);
@@ -372,8 +354,8 @@ static void run_trial(trial *t)
                                  .log_level = COLL_LOG_NONE, .start_timeout_ms = 1000 };
 
     t->allocator = &allocator;
-    if (!strcmp(t->world, "tcp")) run_tcp(t, &allocator);
-    else if (!strcmp(t->world, "joined")) run_joined(t, &allocator);
+    if (!strcmp(t->world, "tcp")) run_two(t, &allocator, 1);
+    else if (!strcmp(t->world, "joined")) run_two(t, &allocator, 2);
     else {
         const int result = coll_spawn_with(is_alone ? 1 : 3, worker, t, &config);
         if (result < 0) t->worst[0] = result;
