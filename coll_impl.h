@@ -15,6 +15,7 @@
  *     coll_text.h                   sentences: texts, log lines, asserts, the record of a failure
  *     coll_arena.h                  an allocator of one block of the program's memory
  *     coll_environment.h            environment variables as texts and numbers
+ *     coll_segment.h                memory that processes of one host share
  *     coll_hmac.h                   proofs that one knows a key: SHA-256, HMAC, nonces
  *   core/numbers/                   elements: knows types and memory; not ranks, messages or time
  *     coll_types.h                  element types, the tiers of the kernels, one number from one type to another
@@ -119,6 +120,7 @@
 #include "core/base/coll_text.h"
 #include "core/base/coll_arena.h"
 #include "core/base/coll_environment.h"
+#include "core/base/coll_segment.h"
 #include "core/base/coll_hmac.h"
 #include "core/numbers/coll_types.h"
 #include "core/numbers/coll_arithmetic.h"

@@ -392,11 +392,11 @@ static coll__hub *coll__joined_hub(const coll__arrival *all)
     coll__hub *hub = coll__hub_open(coll__like(all), first->rank, all->count, first->is_crowded);
 
     if (!hub) return NULL;
-    for (int i = 0; i < all->count; i++) hub->desks[i].bell = coll__no_bell;
+    for (int i = 0; i < all->count; i++) coll__hub_desks(hub)[i].bell = coll__no_bell;
     hub->has_bells = true;
     for (int i = 0; i < all->count; i++) {        /* of its own: a neighbour may ring when we have left       */
-        hub->desks[i].bell = coll__bell_share(&all->comers[i].tcp->io.bell);
-        if (hub->desks[i].bell.fd >= 0) continue;
+        coll__hub_desks(hub)[i].bell = coll__bell_share(&all->comers[i].tcp->io.bell);
+        if (coll__hub_desks(hub)[i].bell.fd >= 0) continue;
         coll__hub_release(hub);
         return NULL;
     }

@@ -3,7 +3,10 @@
  *   threads/coll_threads_hub.h        what the ranks share: the bell, the first failure
  *   threads/coll_threads_messages.h   messages, for send and recv and for algorithms named by the caller
  *   threads/coll_threads_group.h      groups of ranks, with a seat for each member
- *   threads/coll_threads_kinds.h      what each kind of collective does in a turn
+ *   threads/coll_threads_reach.h      how a rank reaches the memory of another
+ *   threads/coll_threads_moves.h      what a rank does in a turn: moves blocks
+ *   threads/coll_threads_sums.h       or combines them
+ *   threads/coll_threads_kinds.h      what each kind of collective is: who waits for whom
  *   threads/coll_threads_turn.h       turns: publish, wait, work, wait
  *   threads/coll_threads_shrink.h     those who are left after a failure move to a new hub
  *   this file                         progress, opening and closing, the transport's functions
@@ -33,6 +36,9 @@
 COLL__FOR_SIZE
 #include "threads/coll_threads_group.h"
 COLL__FOR_SPEED
+#include "threads/coll_threads_reach.h"
+#include "threads/coll_threads_moves.h"
+#include "threads/coll_threads_sums.h"
 #include "threads/coll_threads_kinds.h"
 #include "threads/coll_threads_turn.h"
 COLL__FOR_SIZE
@@ -82,7 +88,7 @@ static coll_status coll__threads_progress(void *context, int wait_ms)
 }
 
 /* From any thread.  One that is about to sleep finds that the bell has rung since it armed. */
-static void coll__threads_wake(void *context) { coll__hub_wake(((coll__thread *)context)->hub); }
+static void coll__threads_wake(void *context) { coll__hub_wake((const coll__thread *)context); }
 
 /* ---- >>who has freed what ---- */
 
@@ -114,24 +120,24 @@ COLL__FOR_SIZE
 
 static void coll__hub_free(coll__hub *hub)
 {
-    for (int i = 0; hub->has_bells && i < hub->size; i++) coll__bell_close(&hub->desks[i].bell);
-    coll__group_free(hub->all);
-    coll__give(hub->desks);
+    for (int i = 0; hub->has_bells && i < hub->size; i++) coll__bell_close(&coll__hub_desks(hub)[i].bell);
+    coll__group_free(hub, (coll__group *)coll__hub_at(hub, hub->all));
     coll__give(hub->inboxes);
     coll__give(hub);
 }
 
+/* Of a hub that is_apart nobody frees anything: it goes when the last process unmaps it. */
 static void coll__hub_release(coll__hub *hub)
 {
-    pthread_mutex_lock(&hub->lock);
-    const bool is_last = --hub->holders == 0;
-    pthread_mutex_unlock(&hub->lock);
+    coll__hub_lock(hub);
+    const bool is_last = --hub->holders == 0 && !hub->is_apart;
+    coll__hub_unlock(hub);
     if (!is_last) return;
-    for (coll__group *g; (g = hub->groups) != NULL;) {        /* which some members never entered             */
+    for (coll__group *g; (g = (coll__group *)coll__hub_at(hub, hub->groups)) != NULL;) {      /* some members never entered */
         hub->groups = g->next;
-        coll__group_free(g);
+        coll__group_free(hub, g);
     }
-    for (int i = 0; i < hub->size; i++) pthread_mutex_destroy(&hub->desks[i].lock);
+    for (int i = 0; i < hub->size; i++) pthread_mutex_destroy(&coll__hub_desks(hub)[i].lock);
     pthread_mutex_destroy(&hub->lock);
     coll__hub_free(hub);
 }
@@ -145,6 +151,9 @@ static void coll__thread_free(coll__thread *me)
     coll__give(me->sources);
     coll__give(me->results);
     coll__give(me->scratch);
+    for (int i = 0; me->ropes && i < me->hub->size; i++) coll__bell_close(&me->ropes[i]);
+    coll__give(me->ropes);
+    coll__peers_close(me);
     coll__give(me);
 }
 
@@ -157,9 +166,9 @@ static void coll__threads_close(void *context)
     coll__threads_watch(me, NULL);
     coll__withdraw_sends(me);
     while (me->members) coll__threads_ungroup(me, me->members);
-    __atomic_store_n(&coll__desk_of(hub, me->rank)->has_left, 1, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&me->desk->has_left, 1, __ATOMIC_SEQ_CST);
     __atomic_add_fetch(&hub->left_count, 1, __ATOMIC_SEQ_CST);
-    coll__hub_ring(hub);
+    coll__hub_ring(me);
     coll__thread_free(me);
     coll__hub_release(hub);
 }
@@ -170,52 +179,70 @@ static const char *coll__threads_describe(const void *context)
     return "shared memory";
 }
 
-static coll__thread *coll__thread_open(coll__hub *hub, int rank)
+/* The tables of a rank's side; false: no memory. */
+static bool coll__thread_tables(coll__thread *me, const coll_allocator *memory)
 {
     const coll__codec usual = { .acc_size = 1 };  /* enough for all but a user's long elements                */
+    const coll__hub *hub = me->hub;
     const size_t size = (size_t)hub->size;
-    coll__thread *me = (coll__thread *)coll__allocate(coll__like(hub), sizeof *me);
+
+    me->is_gone = (unsigned char *)coll__allocate(memory, size);
+    me->sources = (coll__source *)coll__allocate(memory, size * sizeof *me->sources);
+    me->results = (void **)coll__allocate(memory, (size + 1) * sizeof *me->results);
+    me->scratch_length = coll__most(coll__combine_scratch(&usual, hub->size),
+                                    coll__combine_scratch(&usual, 2) + 2 * COLL__BLOCK);
+    me->scratch_length = coll__round_up(me->scratch_length + COLL__GRID_BYTES, COLL__LINE);
+    me->scratch = coll__take_lines(memory, me->scratch_length);       /* its own thread is the first to touch it  */
+    if (!me->is_gone || !me->sources || !me->results || !me->scratch) return false;
+    return hub->is_apart ? coll__peers_open(me, memory) : coll__sends_open(me);
+}
+
+/* A rank's side of a hub. */
+static coll__thread *coll__thread_open_with(const coll_allocator *memory, coll__hub *hub, int rank)
+{
+    coll__thread *me = (coll__thread *)coll__allocate(memory, sizeof *me);
 
     if (!me) return NULL;
     me->hub = hub;
     me->rank = rank;
-    const bool is_member = coll__member_init(&me->all, me, hub->all, rank - hub->first);
-    const bool has_lists = coll__sends_open(me);
-    me->is_gone = (unsigned char *)coll__allocate(coll__like(hub), size);
-    me->sources = (coll__source *)coll__allocate(coll__like(hub), size * sizeof *me->sources);
-    me->results = (void **)coll__allocate(coll__like(hub), size * sizeof *me->results);
-    me->scratch_length = coll__most(coll__combine_scratch(&usual, hub->size),
-                                    coll__combine_scratch(&usual, 2) + 2 * COLL__BLOCK);
-    me->scratch_length = coll__round_up(me->scratch_length + COLL__GRID_BYTES, COLL__LINE);
-    me->scratch = coll__take_lines(coll__like(hub), me->scratch_length);      /* its own thread is the first to touch it */
-    if (is_member && has_lists && me->is_gone && me->sources && me->results && me->scratch) return me;
+    me->desk = coll__desk_of(hub, rank);
+    if (coll__thread_tables(me, memory)
+        && coll__member_init(&me->all, me, (coll__group *)coll__hub_at(hub, hub->all), coll__desk_number(hub, rank))) return me;
     coll__thread_free(me);
     return NULL;
 }
 
-/* A hub for ranks first .. first + size - 1, held by the caller until coll__hub_release. */
+static coll__thread *coll__thread_open(coll__hub *hub, int rank) { return coll__thread_open_with(coll__like(hub), hub, rank); }
+
+/* What every hub begins with: the group of all of its ranks.  false: no memory. */
+static bool coll__hub_begin(coll__hub *hub, bool is_crowded)
+{
+    hub->holders = 1;
+    hub->failure.rank = -1;
+    hub->cache_length = coll__cache_length();
+    hub->is_crowded = is_crowded;
+    if (hub->is_apart) hub->eager_length = COLL__EAGER_LONG_APART, hub->eager_total = COLL__EAGER_ALL_APART;
+    else if (is_crowded) hub->eager_length = COLL__EAGER_LONG, hub->eager_total = COLL__EAGER_ALL;
+    hub->all = coll__hub_place(hub, coll__group_new(hub, 0, NULL, hub->size));
+    return hub->all != 0;
+}
+
+/* A hub for ranks first .. first + size - 1 of one process, held by the caller until coll__hub_release. */
 static coll__hub *coll__hub_open(const coll_allocator *memory, int first, int size, bool is_crowded)
 {
-    const size_t n = (size_t)size;
-    coll__hub *hub = (coll__hub *)coll__allocate(memory, sizeof *hub);
+    coll__hub *hub = (coll__hub *)coll__allocate(memory, coll__hub_length(size));
 
     if (!hub) return NULL;
     hub->first = first;
     hub->size = size;
-    hub->holders = 1;
-    hub->failure.rank = -1;
     hub->has_membarrier = coll__membarrier_register();
-    hub->cache_length = coll__cache_length();
-    hub->is_crowded = is_crowded;
-    hub->desks = (coll__desk *)coll__allocate(memory, n * sizeof *hub->desks);
     const bool has_inboxes = coll__inboxes_open(hub);
-    hub->all = coll__group_new(hub, 0, NULL, size);
-    if (!hub->desks || !has_inboxes || !hub->all) {
+    if (!coll__hub_begin(hub, is_crowded) || !has_inboxes) {
         coll__hub_free(hub);
         return NULL;
     }
     pthread_mutex_init(&hub->lock, NULL);         /* a default mutex needs no resources on Linux              */
-    for (int i = 0; i < size; i++) pthread_mutex_init(&hub->desks[i].lock, NULL);
+    for (int i = 0; i < size; i++) pthread_mutex_init(&coll__hub_desks(hub)[i].lock, NULL);
     return hub;
 }
 

@@ -35,27 +35,15 @@ static const unsigned char coll__memory_no = 'N';
 
 #if !defined(COLL_NO_SHM)
 
-#include <linux/memfd.h>
-
-#if !defined(F_ADD_SEALS)
-#define F_ADD_SEALS 1033
-#define F_GET_SEALS 1034
-#define F_SEAL_SEAL 1
-#define F_SEAL_SHRINK 2
-#define F_SEAL_GROW 4
-#endif
-
 enum {
     COLL__MEMORY_RING = 256 << 10,                /* bytes of a ring: two of them stay in most second-level caches */
     COLL__MEMORY_RING_LEAST = 64 << 10, COLL__MEMORY_MANY = 8,            /* and with more ranks than so many */
     COLL__MEMORY_PIECE = 16 << 10,                /* so much is told at once: the other side copies while we do */
     COLL__MEMORY_HEAD = 4096,                     /* bytes before the rings                                   */
-    COLL__MEMORY_LOOKS = 256,                     /* in vain, before we look at the socket                    */
-    COLL__MEMORY_SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW
+    COLL__MEMORY_LOOKS = 256                      /* in vain, before we look at the socket                    */
 };
 
 static const unsigned char coll__memory_bell = 'B';
-static const char coll__memory_link[] = "/memfd:coll (deleted)";
 
 enum { COLL__MEMORY_OFFERED, COLL__MEMORY_TAKEN, COLL__MEMORY_WITHDRAWN };
 
@@ -105,9 +93,9 @@ static size_t coll__memory_size(const coll__memory *m) { return COLL__MEMORY_HEA
 
 static bool coll__memory_map(coll__memory *m, int fd, bool is_caller)
 {
-    void *const at = mmap(NULL, coll__memory_size(m), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *const at = coll__segment_map(fd, coll__memory_size(m));
 
-    if (at == MAP_FAILED) return false;
+    if (!at) return false;
     m->head = (coll__memory_head *)at;
     m->out = &m->head->ways[!is_caller];
     m->in = &m->head->ways[is_caller];
@@ -119,25 +107,19 @@ static bool coll__memory_map(coll__memory *m, int fd, bool is_caller)
 /* Make the memory.  false: it cannot be had. */
 static bool coll__memory_make(coll__memory *m)
 {
-    m->fd = (int)syscall(SYS_memfd_create, "coll", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (m->fd < 0 || ftruncate(m->fd, (off_t)coll__memory_size(m)) || fcntl(m->fd, F_ADD_SEALS, COLL__MEMORY_SEALS)
-        || !coll__memory_map(m, m->fd, true)) return false;
+    m->fd = coll__segment_make(coll__memory_size(m));
+    if (m->fd < 0 || !coll__memory_map(m, m->fd, true)) return false;
     *m->head = m->expected;
     return true;
 }
 
-/* Open the memory that is on offer.  It is looked at by name first, because opening some things has consequences. */
+/* Open the memory that is on offer. */
 static bool coll__memory_open(coll__memory *m, uint32_t pid, uint32_t number)
 {
-    char path[64], link[sizeof coll__memory_link + 1];
-    struct stat s;
+    size_t length = 0;
+    int fd = coll__segment_open(pid, number, &length);
+    const bool is_good = fd >= 0 && length == coll__memory_size(m) && coll__memory_map(m, fd, false);
 
-    coll__print(path, sizeof path, "/proc/%u/fd/%u", (unsigned)pid, (unsigned)number);
-    const ssize_t length = readlink(path, link, sizeof link);
-    if (length != (ssize_t)sizeof coll__memory_link - 1 || memcmp(link, coll__memory_link, (size_t)length)) return false;
-    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    const bool is_good = fd >= 0 && !fstat(fd, &s) && s.st_uid == geteuid() && s.st_size == (off_t)coll__memory_size(m)
-                      && fcntl(fd, F_GET_SEALS) == COLL__MEMORY_SEALS && coll__memory_map(m, fd, false);
     coll__close_fd(&fd);
     return is_good && !memcmp(m->head, &m->expected, offsetof(coll__memory_head, state));
 }
@@ -146,7 +128,7 @@ static void coll__memory_close(coll__pipe *p)
 {
     coll__memory *m = (coll__memory *)p->state;
 
-    if (m->head) munmap(m->head, coll__memory_size(m));
+    coll__segment_unmap(m->head, coll__memory_size(m));
     coll__close_fd(&m->fd);
     coll__give(m);
 }

@@ -8,7 +8,9 @@
 
 enum {
     COLL__EAGER_SHORT = 256,                      /* bytes of an eager message that fits in a slot            */
-    COLL__EAGER_LONG = 4096, COLL__EAGER_ALL = 16384          /* of a longer one, and of those of all ranks   */
+    COLL__EAGER_LONG = 4096, COLL__EAGER_ALL = 16384,         /* of a longer one, and of those of all ranks: of one process, */
+    COLL__EAGER_LONG_APART = 16384, COLL__EAGER_ALL_APART = 65536,      /* and of several                     */
+    COLL__PAGE = 4096
 };
 
 /* What a rank publishes of its call in a direct turn. */
@@ -42,72 +44,109 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__seat {
     bool       is_taken;                          /* its rank has entered the group; guarded by the hub's lock */
 } coll__seat;
 
+/* In one piece with what follows it: its members' names, their seats, and room for their longer eager messages. */
 typedef struct coll__group {
-    uint64_t    id;
-    int         count, holders;                   /* holders: members that have not left, or not entered yet  */
-    int        *ranks;                            /* as the hub calls them                                    */
-    coll__seat *seats;                            /* each written by its own rank only                        */
-    unsigned char *bounce;                        /* room for long eager messages, two for each rank; NULL: there are none */
-    size_t      bag_length;
-    struct coll__group *next;
+    uint64_t id;
+    int      count, holders;                      /* holders: members that have not left, or not entered yet  */
+    size_t   bag_length;                          /* bytes of that room, two for each member; 0: there is none */
+    size_t   length;                              /* of all of it                                             */
+    int64_t  next;                                /* place of the next in the hub's list                      */
 } coll__group;
 
-static void coll__group_free(coll__group *group)
+static inline int *coll__group_ranks(coll__group *group) { return (int *)(void *)(group + 1); }
+
+static inline coll__seat *coll__group_seats(coll__group *group)
 {
-    if (!group) return;
-    coll__give(group->ranks);
-    coll__unreserve(group->seats, (size_t)group->count * sizeof *group->seats);
-    coll__unreserve(group->bounce, 2 * (size_t)group->count * group->bag_length);
-    coll__give(group);
+    return (coll__seat *)coll__behind(group, coll__round_up(sizeof *group + (size_t)group->count * sizeof(int), COLL__LINE));
 }
 
-/* A group of these ranks; `ranks` NULL: of the hub's first ones.  Where ranks share processors, waiting is dear, and an eager
- * message saves a wait but has to be read by all: so longer ones are eager there, as long as there are not too many. */
-static coll__group *coll__group_new(const coll__hub *hub, uint64_t id, const int *ranks, int count)
+/* Room for the longer eager message of a member, in turns of either parity. */
+static inline unsigned char *coll__group_bag(coll__group *group, int member, int parity)
 {
-    coll__group *group = (coll__group *)coll__allocate(coll__like(hub), sizeof *group);
+    return coll__behind(coll__group_seats(group) + group->count, (size_t)(2 * member + parity) * group->bag_length);
+}
+
+/* ---- >>memory of a hub whose ranks are of several processes: what comes back is given again, the first that is long enough ---- */
+
+typedef struct coll__gap { size_t length; int64_t next; } coll__gap;
+
+static void *coll__hub_take(coll__hub *hub, size_t length)
+{
+    for (int64_t *at = &hub->gaps; *at; at = &((coll__gap *)coll__hub_at(hub, *at))->next) {
+        coll__gap *gap = (coll__gap *)coll__hub_at(hub, *at);
+        if (gap->length != length) continue;
+        *at = gap->next;
+        return memset(gap, 0, length);
+    }
+    if (hub->room_end - hub->room_at < length) return NULL;
+    hub->room_at += length;
+    return coll__hub_at(hub, (int64_t)(hub->room_at - length));
+}
+
+static void coll__hub_give(coll__hub *hub, void *at, size_t length)
+{
+    coll__gap *gap = (coll__gap *)at;
+
+    gap->length = length;
+    gap->next = hub->gaps;
+    hub->gaps = coll__hub_place(hub, gap);
+}
+
+/* ---- >>groups ---- */
+
+static void coll__group_free(coll__hub *hub, coll__group *group)
+{
+    if (!group) return;
+    if (hub->is_apart) coll__hub_give(hub, group, group->length);
+    else coll__unreserve(group, group->length);
+}
+
+/* A group of these ranks; `ranks` NULL: of all of the hub.  Where ranks share processors, waiting is dear, and an eager message
+ * saves a wait but has to be read by all: so longer ones are eager there, as long as there are not too many. */
+static coll__group *coll__group_new(coll__hub *hub, uint64_t id, const int *ranks, int count)
+{
+    const size_t n = (size_t)count, each = coll__least(hub->eager_length, hub->eager_total / n) / COLL__LINE * COLL__LINE;
+    const coll__group like = { .id = id, .count = count, .holders = count, .bag_length = each > COLL__EAGER_SHORT ? each : 0 };
+    const size_t head = coll__round_up(sizeof like + n * sizeof(int), COLL__LINE);
+    const size_t length = coll__round_up(head + n * (sizeof(coll__seat) + 2 * like.bag_length), COLL__PAGE);
+    coll__group *group = (coll__group *)(hub->is_apart ? coll__hub_take(hub, length) : coll__reserve(length));
 
     if (!group) return NULL;
-    group->id = id;
-    group->count = group->holders = count;
-    group->ranks = (int *)coll__allocate(coll__like(hub), (size_t)count * sizeof *group->ranks);
-    group->seats = (coll__seat *)coll__reserve((size_t)count * sizeof *group->seats);
-    group->bag_length = hub->is_crowded ? coll__least(COLL__EAGER_LONG, COLL__EAGER_ALL / (size_t)count) : 0;
-    if (group->bag_length <= COLL__EAGER_SHORT) group->bag_length = 0;
-    if (group->bag_length) group->bounce = (unsigned char *)coll__reserve(2 * (size_t)count * group->bag_length);
-    if (!group->ranks || !group->seats || (group->bag_length && !group->bounce)) {
-        coll__group_free(group);
-        return NULL;
-    }
-    for (int i = 0; i < count; i++) group->ranks[i] = ranks ? ranks[i] : hub->first + i;
+    *group = like;
+    group->length = length;
+    for (int i = 0; i < count; i++) coll__group_ranks(group)[i] = ranks ? ranks[i] : coll__desk_name(hub, i);
     return group;
 }
 
 /* The group with this id and these members in which seat `me` is free, made if need be.  The caller holds the hub's lock. */
 static coll__group *coll__group_find(coll__hub *hub, uint64_t id, const int *ranks, int count, int me)
 {
-    coll__group **at = &hub->groups;
+    int64_t *at = &hub->groups;
 
-    for (; *at; at = &(*at)->next) {
-        const coll__group *g = *at;
-        const bool is_ours = g->id == id && g->count == count && !memcmp(g->ranks, ranks, (size_t)count * sizeof *ranks);
-        if (is_ours && !g->seats[me].is_taken) return *at;
+    for (coll__group *g; (g = (coll__group *)coll__hub_at(hub, *at)) != NULL; at = &g->next) {
+        const bool is_ours = g->id == id && g->count == count
+                          && !memcmp(coll__group_ranks(g), ranks, (size_t)count * sizeof *ranks);
+        if (is_ours && !coll__group_seats(g)[me].is_taken) return g;
     }
-    return *at = coll__group_new(hub, id, ranks, count);
+    coll__group *const made = coll__group_new(hub, id, ranks, count);
+    *at = coll__hub_place(hub, made);
+    return made;
 }
 
-static void coll__group_leave(coll__hub *hub, coll__group *group, int me)
+static void coll__group_leave(const coll__thread *thread, coll__group *group, int me)
 {
-    pthread_mutex_lock(&hub->lock);
-    __atomic_store_n(&group->seats[me].has_left, 1, __ATOMIC_SEQ_CST);
+    coll__hub *hub = thread->hub;
+
+    coll__hub_lock(hub);
+    __atomic_store_n(&coll__group_seats(group)[me].has_left, 1, __ATOMIC_SEQ_CST);
     if (--group->holders == 0) {
-        coll__group **at = &hub->groups;
-        while (*at != group) at = &(*at)->next;
+        int64_t *at = &hub->groups;
+        while (coll__hub_at(hub, *at) != group) at = &((coll__group *)coll__hub_at(hub, *at))->next;
         *at = group->next;
-        coll__group_free(group);
+        coll__group_free(hub, group);
     }
-    pthread_mutex_unlock(&hub->lock);
-    coll__hub_ring(hub);                          /* some may wait for us there                               */
+    coll__hub_unlock(hub);
+    coll__hub_ring(thread);                       /* some may wait for us there                               */
 }
 
 /* false: no memory. */
@@ -118,10 +157,13 @@ static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group
     if (!eager) return false;
     m->thread = thread;
     m->group = group;
-    m->seats = group->seats;
-    m->own = &group->seats[me];
+    m->ranks = coll__group_ranks(group);
+    m->seats = coll__group_seats(group);
+    m->own = &m->seats[me];
     m->count = group->count;
     m->rank = me;
+    for (int i = 0; thread->hub->is_apart && i < m->count; i++)
+        m->is_apart |= coll__desk_of(thread->hub, m->ranks[i])->pid != thread->desk->pid;
     m->looks = thread->hub->is_crowded ? 1 : COLL__LOOKS;
     m->eager_most = coll__most(COLL__EAGER_SHORT, group->bag_length);
     m->cache_share = thread->hub->cache_length / 4 * 3 / (size_t)group->count;      /* a quarter is for everything else */
@@ -129,9 +171,8 @@ static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group
         m->eager[0][parity] = eager;
         m->eager[1][parity] = eager + group->count;
         for (int i = 0; i < group->count; i++) {
-            eager[i] = (coll__source){ group->seats[i].slots[parity].is.data, COLL__AS_USER, i };
-            eager[group->count + i] = (coll__source){ coll__behind(group->bounce, (size_t)(2 * i + parity) * group->bag_length),
-                                                      COLL__AS_USER, i };
+            eager[i] = (coll__source){ m->seats[i].slots[parity].is.data, COLL__AS_USER, i };
+            eager[group->count + i] = (coll__source){ coll__group_bag(group, i, parity), COLL__AS_USER, i };
         }
     }
     return true;
@@ -148,14 +189,14 @@ static void *coll__threads_group(void *context, uint64_t id, const int *ranks, i
 {
     coll__thread *thread = (coll__thread *)context;
     coll__hub *hub = thread->hub;
-    coll__member *m = (coll__member *)coll__allocate(coll__like(hub), sizeof *m);
+    coll__member *m = (coll__member *)coll__allocate(coll__like(thread), sizeof *m);
 
-    pthread_mutex_lock(&hub->lock);
+    coll__hub_lock(hub);
     coll__group *group = coll__group_find(hub, id, ranks, count, me);
-    if (group) group->seats[me].is_taken = true;
-    pthread_mutex_unlock(&hub->lock);
+    if (group) coll__group_seats(group)[me].is_taken = true;
+    coll__hub_unlock(hub);
     if (!group || !m || !coll__member_init(m, thread, group, me)) {
-        if (group) coll__group_leave(hub, group, me);
+        if (group) coll__group_leave(thread, group, me);
         coll__give(m);
         coll__blame(&thread->suspicion, COLL_ERR_MEMORY, thread->rank, "rank %d has no memory for a communicator", thread->rank);
         return NULL;
@@ -172,7 +213,7 @@ static void coll__threads_ungroup(void *context, void *handle)
 
     while (*at != m) at = &(*at)->next;
     *at = m->next;
-    coll__group_leave(thread->hub, m->group, m->rank);
+    coll__group_leave(thread, m->group, m->rank);
     coll__member_end(m);
     coll__give(m);
 }
@@ -187,7 +228,7 @@ static inline coll__member *coll__member_of(coll__thread *thread, const coll_tas
 static bool coll__member_left(const coll__member *m, int rank)
 {
     return __atomic_load_n(&m->seats[rank].has_left, __ATOMIC_ACQUIRE) ||
-           __atomic_load_n(&coll__desk_of(m->thread->hub, m->group->ranks[rank])->has_left, __ATOMIC_ACQUIRE);
+           __atomic_load_n(&coll__desk_of(m->thread->hub, m->ranks[rank])->has_left, __ATOMIC_ACQUIRE);
 }
 
 #endif /* COLL_THREADS_GROUP_H */

@@ -1,4 +1,8 @@
-/* coll_threads_hub.h - what the ranks of a process share: the hub, its bell, its failure; and what each keeps for itself. */
+/* coll_threads_hub.h - what ranks that share memory share: the hub, its bell, its failure; and what each keeps for itself.
+ *
+ * The ranks of a hub are threads of one process, or of several that have mapped the same memory (transports/joined/): so nothing
+ * in it that a collective uses is a pointer, and places are told by their distance from the hub.  Messages, and leaving after a
+ * failure, are for the threads of one process. */
 #ifndef COLL_THREADS_HUB_H
 #define COLL_THREADS_HUB_H
 
@@ -9,7 +13,10 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__desk {
     uint32_t is_working;                          /* this rank reads or writes other ranks' memory            */
     uint32_t has_left;
     uint32_t is_asleep;                           /* in a transport of its own (coll_joined.h), woken through `bell` */
-    coll__bell bell;                              /* where the hub has_bells                                  */
+    uint32_t is_dead;                             /* others have found that; it is not waited for             */
+    uint32_t pid, room_number;                    /* of its process, where the hub is_apart, and the descriptor of its room there */
+    uint64_t room_base, room_length;              /* where that lies in its memory; 0: it has none            */
+    coll__bell bell;                              /* where the hub has_bells; its descriptors are of this rank's process */
     __attribute__((aligned(COLL__LINE))) pthread_mutex_t lock;  /* guards the messages to this rank           */
     uint32_t arrived;                             /* how many there are                                       */
     unsigned char report[COLL_HEAD_LENGTH];       /* the call in which this rank was last found waiting       */
@@ -25,33 +32,39 @@ typedef struct coll__sends {
 } coll__sends;
 
 typedef struct coll__hub {
-    int      first, size;                         /* its ranks are called first .. first + size - 1           */
+    int      first, size;                         /* its ranks are called first .. first + size - 1, or       */
+    bool     has_names;                           /* as a list says that stands behind the desks, in ascending order */
+    bool     is_apart;                            /* its ranks are of several processes                       */
     int      holders;                             /* ranks that have not freed their communicator             */
     bool     has_bells;                           /* ranks sleep elsewhere than on the word `bell`            */
     bool     has_membarrier;
     bool     is_crowded;                          /* there are more ranks than processors                     */
     size_t   cache_length;                        /* bytes of the last level that one processor reaches       */
+    size_t   eager_length, eager_total;           /* bytes of a longer eager message, and of those of all ranks of a group; 0 */
+    size_t   room_at, room_end;                   /* apart: memory for groups that nobody has had yet         */
+    int64_t  gaps;                                /* and what has come back; all three are guarded by `lock`  */
     uint32_t left_count;
     __attribute__((aligned(COLL__LINE))) uint32_t bell;
     uint32_t sleepers, is_failing, has_failed;    /* failing: somebody writes `failure`; failed: it is written */
     pthread_mutex_t lock;                         /* guards holders, groups, exoduses                            */
     coll_failure    failure;
-    coll__desk     *desks;
-    coll__fifo     *inboxes;                      /* sends not taken yet, by receiver, sender and channel     */
-    struct coll__exodus *exoduses;                /* see coll_threads_shrink.h                                */
-    struct coll__group *all, *groups;             /* the group of all ranks; the others, oldest first         */
+    int64_t         all, groups;                  /* the group of all ranks; the others, oldest first; 0: none */
+    coll__fifo     *inboxes;                      /* of one process: sends not taken yet, by receiver, sender and channel */
+    struct coll__exodus *exoduses;                /* of one process: see coll_threads_shrink.h                */
 } coll__hub;
 
 /* A rank's side of a group. */
 typedef struct coll__member {
     struct coll__thread *thread;
     struct coll__group  *group;
+    const int           *ranks;                   /* what its members are called                              */
     struct coll__seat   *seats;                   /* the group's                                              */
     struct coll__seat   *own;                     /* ours among them                                          */
     coll__source        *eager[2][2];             /* the eager inputs: long ones or not, in turns of either parity */
     size_t    eager_most;                         /* bytes of an eager message, the longest                   */
     int       rank, count;                        /* our rank in the group, and how many it has               */
     int       looks;                              /* at a word that has not come yet, before we do something else */
+    bool      is_apart;                           /* some members are of other processes                      */
     size_t    cache_share;                        /* our part of the cache                                    */
     uint64_t  turn, all_posted;                   /* every rank is known to have published all_posted         */
     void     *held;                               /* memory of ours that others use during a turn             */
@@ -62,7 +75,10 @@ typedef struct coll__member {
 /* One rank's side of the hub. */
 typedef struct coll__thread {
     coll__hub *hub;
-    int        rank;                              /* as all ranks are called: from hub->first on              */
+    coll__desk *desk;                             /* ours there                                               */
+    coll__bell *ropes;                            /* what bells of other processes are rung by; NULL: all are of this one */
+    struct coll__local_peer *peers;                     /* how the others' memory is reached, by desk; NULL: it is our own */
+    int        rank;                              /* as all ranks are called                                  */
     bool       is_armed;                          /* counted among the sleepers                               */
     bool       has_posted;                        /* a receive, since the last look into the inbox            */
     bool       has_taken;                         /* messages outside a look, of which nobody has been told   */
@@ -77,56 +93,130 @@ typedef struct coll__thread {
     coll__member *members;                        /* of the other groups                                      */
     coll__source *sources;
     void      **results;
-    void       *scratch;                          /* of no meaning between two calls                          */
-    size_t      scratch_length;
+    void       *scratch, *fetched;                /* of no meaning between two calls                          */
+    size_t      scratch_length, fetched_length;
 } coll__thread;
 
-static inline coll__desk *coll__desk_of(const coll__hub *hub, int rank) { return &hub->desks[rank - hub->first]; }
+/* ---- >>places: by their distance from the hub, 0 for none ---- */
+
+static inline void *coll__hub_at(const coll__hub *hub, int64_t place)
+{
+    return place ? (unsigned char *)(uintptr_t)hub + place : NULL;
+}
+
+static inline int64_t coll__hub_place(const coll__hub *hub, const void *at)
+{
+    return at ? (int64_t)((uintptr_t)at - (uintptr_t)hub) : 0;
+}
+
+static inline coll__desk *coll__hub_desks(const coll__hub *hub) { return (coll__desk *)coll__hub_at(hub, sizeof *hub); }
+
+static inline int *coll__hub_names(const coll__hub *hub) { return (int *)(void *)(coll__hub_desks(hub) + hub->size); }
+
+/* Bytes of a hub with its desks and names. */
+static inline size_t coll__hub_length(int size)
+{
+    return coll__round_up(sizeof(coll__hub) + (size_t)size * (sizeof(coll__desk) + sizeof(int)), COLL__LINE);
+}
+
+/* Which desk is that of a rank? */
+static inline int coll__desk_number(const coll__hub *hub, int rank)
+{
+    const int *const names = coll__hub_names(hub);
+    int from = 0, to = hub->size;
+
+    if (!hub->has_names) return rank - hub->first;
+    while (to - from > 1) {
+        const int middle = (from + to) / 2;
+        if (names[middle] <= rank) from = middle;
+        else to = middle;
+    }
+    return from;
+}
+
+static inline coll__desk *coll__desk_of(const coll__hub *hub, int rank)
+{
+    return coll__hub_desks(hub) + coll__desk_number(hub, rank);
+}
+
+/* What is the rank called that has this desk? */
+static inline int coll__desk_name(const coll__hub *hub, int number)
+{
+    return hub->has_names ? coll__hub_names(hub)[number] : hub->first + number;
+}
+
+/* A rank of another process may be killed while it has the lock.  What it leaves behind is whole or not yet to be found. */
+static inline void coll__hub_lock(coll__hub *hub)
+{
+#if defined(EOWNERDEAD)
+    if (pthread_mutex_lock(&hub->lock) == EOWNERDEAD) (void)pthread_mutex_consistent(&hub->lock);
+#else
+    (void)pthread_mutex_lock(&hub->lock);
+#endif
+}
+
+static inline void coll__hub_unlock(coll__hub *hub) { (void)pthread_mutex_unlock(&hub->lock); }
 
 /* ---- >>bell: waking those who sleep ---- */
 
+/* What a bell of another process is rung by: its own end of the same pipe, opened when it is first needed. */
+static const coll__bell *coll__rope_to(const coll__thread *me, int number)
+{
+    const coll__desk *desk = &coll__hub_desks(me->hub)[number];
+    coll__bell *rope = me->ropes ? &me->ropes[number] : NULL;
+
+    if (!rope) return &desk->bell;
+    if (rope->rope < 0) rope->rope = coll__pipe_reopen(desk->pid, desk->bell.rope);
+    return rope;
+}
+
 /* Let all who sleep return, those who sleep on the word by `wake`.  One that sleeps elsewhere has said so before its last look
  * at the word: either it finds that it has changed, or we find that it is asleep. */
-static void coll__hub_wake_by(coll__hub *hub, void (*wake)(uint32_t *word))
+static void coll__hub_wake_by(const coll__thread *me, void (*wake)(uint32_t *word))
 {
+    coll__hub *hub = me->hub;
+
     __atomic_add_fetch(&hub->bell, 1, __ATOMIC_SEQ_CST);
     if (!hub->has_bells) wake(&hub->bell);
     for (int i = 0; hub->has_bells && i < hub->size; i++) {
-        coll__desk *desk = &hub->desks[i];
+        coll__desk *desk = &coll__hub_desks(hub)[i];
         if (__atomic_load_n(&desk->is_asleep, __ATOMIC_SEQ_CST) && __atomic_exchange_n(&desk->is_asleep, 0, __ATOMIC_SEQ_CST))
-            coll__bell_ring(&desk->bell);
+            coll__bell_ring(coll__rope_to(me, i));
     }
 }
 
-static void coll__hub_wake(coll__hub *hub) { coll__hub_wake_by(hub, coll__word_wake); }
+static void coll__hub_wake(const coll__thread *me) { coll__hub_wake_by(me, coll__word_wake); }
 
-static inline void coll__hub_ring(coll__hub *hub)
+static inline void coll__hub_ring(const coll__thread *me)
 {
-    if (__atomic_load_n(&hub->sleepers, __ATOMIC_SEQ_CST) != 0) coll__hub_wake(hub);
+    if (__atomic_load_n(&me->hub->sleepers, __ATOMIC_SEQ_CST) != 0) coll__hub_wake(me);
 }
 
 /* Publish a number that others wait for.  Either this rank sees that somebody sleeps, or the one who goes to sleep sees the
  * number at its last look.  That takes a full barrier on both sides; where the kernel has membarrier, the sleeper executes it
  * for all, and publishing is a plain store, which need not wait for the cache lines written before. */
-static inline void coll__hub_publish(coll__hub *hub, uint64_t *at, uint64_t value)
+static inline void coll__hub_publish(const coll__thread *me, uint64_t *at, uint64_t value)
 {
-    if (hub->has_membarrier) {
+    if (me->hub->has_membarrier) {
         __atomic_store_n(at, value, __ATOMIC_RELEASE);
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
     } else {
         (void)__atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);
     }
-    coll__hub_ring(hub);
+    coll__hub_ring(me);
 }
 
 /* ---- >>failure: kept in the hub, the first one for all ---- */
 
-/* From here on nobody enters anyone's memory; wait for those who are in it. */
-static void coll__hub_quiesce(coll__hub *hub)
+/* From here on nobody enters anyone's memory; wait for those who are in it.  A process that is killed in there never leaves. */
+static void coll__hub_quiesce(const coll__hub *hub)
 {
     if (hub->has_membarrier) coll__membarrier();
-    for (int i = 0; i < hub->size; i++)
-        while (__atomic_load_n(&hub->desks[i].is_working, __ATOMIC_SEQ_CST)) sched_yield();
+    for (int i = 0; i < hub->size; i++) {
+        const coll__desk *desk = &coll__hub_desks(hub)[i];
+        while (__atomic_load_n(&desk->is_working, __ATOMIC_SEQ_CST) && !__atomic_load_n(&desk->is_dead, __ATOMIC_ACQUIRE))
+            sched_yield();
+    }
 }
 
 /* The first one counts.  Nothing is locked, for a signal handler may have something to say. */
@@ -150,7 +240,7 @@ static const coll_failure *coll__threads_fail(void *context, const coll_failure 
     if (cause) coll__hub_fail(hub, cause->status, cause->rank, cause->text);
     if (!__atomic_load_n(&hub->is_failing, __ATOMIC_SEQ_CST)) return NULL;
     while (!__atomic_load_n(&hub->has_failed, __ATOMIC_SEQ_CST)) sched_yield();
-    coll__hub_ring(hub);
+    coll__hub_ring(me);
     coll__hub_quiesce(hub);
     return &hub->failure;
 }
@@ -160,7 +250,7 @@ static bool coll__threads_abort(void *context, const char *text)
     coll__thread *me = (coll__thread *)context;
 
     coll__hub_fail(me->hub, COLL_ERR_ABORTED, me->rank, text);
-    coll__hub_wake_by(me->hub, coll__word_alarm); /* this may be a signal handler                             */
+    coll__hub_wake_by(me, coll__word_alarm); /* this may be a signal handler                             */
     return true;
 }
 
@@ -171,12 +261,13 @@ static void coll__threads_report_stall(void *context, const unsigned char *head)
     coll__hub *hub = me->hub;
     coll_failure failure = { COLL_OK, -1, "" };
 
-    pthread_mutex_lock(&hub->lock);
-    memcpy(coll__desk_of(hub, me->rank)->report, head, COLL_HEAD_LENGTH);
-    for (int i = 0; i < hub->size && failure.status == COLL_OK; i++)
-        if (coll__heads_disagree(hub->desks[i].report, head))
-            coll__blame_mismatch(&failure, hub->desks[i].report, hub->first + i, head, me->rank);
-    pthread_mutex_unlock(&hub->lock);
+    coll__hub_lock(hub);
+    memcpy(me->desk->report, head, COLL_HEAD_LENGTH);
+    for (int i = 0; i < hub->size && failure.status == COLL_OK; i++) {
+        const unsigned char *const report = coll__hub_desks(hub)[i].report;
+        if (coll__heads_disagree(report, head)) coll__blame_mismatch(&failure, report, coll__desk_name(hub, i), head, me->rank);
+    }
+    coll__hub_unlock(hub);
     if (failure.status != COLL_OK) (void)coll__threads_fail(me, &failure);
 }
 
@@ -184,7 +275,7 @@ static void coll__threads_report_stall(void *context, const unsigned char *head)
  * fails sees it at work; who executes the barriers for that is as in coll__hub_publish. */
 static bool coll__work_begin(coll__thread *me)
 {
-    uint32_t *is_working = &coll__desk_of(me->hub, me->rank)->is_working;
+    uint32_t *is_working = &me->desk->is_working;
 
     if (me->hub->has_membarrier) {
         __atomic_store_n(is_working, 1, __ATOMIC_RELAXED);
@@ -199,7 +290,7 @@ static bool coll__work_begin(coll__thread *me)
 
 static void coll__work_end(coll__thread *me)
 {
-    __atomic_store_n(&coll__desk_of(me->hub, me->rank)->is_working, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&me->desk->is_working, 0, __ATOMIC_RELEASE);
 }
 
 static coll_status coll__blame_left(coll_failure *failure, int rank, int by)

@@ -57,14 +57,14 @@ static coll_status coll__threads_send(void *context, coll_xfer *x)
     coll__fifo_put(coll__inbox_of(me->hub, x->peer, me->rank, x->channel), x);
     __atomic_add_fetch(&to->arrived, 1, __ATOMIC_SEQ_CST);
     pthread_mutex_unlock(&to->lock);
-    coll__hub_ring(me->hub);
+    coll__hub_ring(me);
     return COLL_OK;
 }
 
 /* Take the next message of a peer out of our inbox, NULL when there is none. */
 static coll_xfer *coll__inbox_take(coll__thread *me, int peer, int channel)
 {
-    coll__desk *desk = coll__desk_of(me->hub, me->rank);
+    coll__desk *desk = me->desk;
 
     pthread_mutex_lock(&desk->lock);
     coll_xfer *x = coll__fifo_take(coll__inbox_of(me->hub, me->rank, peer, channel));
@@ -90,7 +90,7 @@ static coll_status coll__threads_recv(void *context, coll_xfer *x)
 {
     coll__thread *me = (coll__thread *)context;
     coll__fifo *recvs = coll__recvs_from(me, x->peer, x->channel);
-    const uint32_t *arrived = &coll__desk_of(me->hub, me->rank)->arrived;
+    const uint32_t *arrived = &me->desk->arrived;
     coll_xfer *from = NULL;
 
     me->has_posted = true;
@@ -176,12 +176,12 @@ static coll_status coll__mail_look(coll__thread *me)
     bool any = me->has_taken;
 
     me->has_posted = me->has_taken = false;
-    if (me->waiting_recvs > 0 && __atomic_load_n(&coll__desk_of(hub, me->rank)->arrived, __ATOMIC_ACQUIRE) > 0) {
+    if (me->waiting_recvs > 0 && __atomic_load_n(&me->desk->arrived, __ATOMIC_ACQUIRE) > 0) {
         if (!coll__work_begin(me)) return hub->failure.status;
         any |= coll__receive_all(me);
         coll__work_end(me);
     }
-    if (any) coll__hub_ring(hub);
+    if (any) coll__hub_ring(me);
     if (me->outgoing) coll__reap_sends(me);
     if (me->gone_count > 0 && (me->waiting_recvs > 0 || me->outgoing)) coll__check_left(me);
     return COLL_OK;
@@ -239,7 +239,7 @@ static void coll__see_who_left(coll__thread *me)
 
     if (count == me->gone_count) return;
     me->gone_count = count;
-    for (int i = 0; i < me->hub->size; i++) me->is_gone[i] = __atomic_load_n(&me->hub->desks[i].has_left, __ATOMIC_ACQUIRE) != 0;
+    for (int i = 0; i < me->hub->size; i++) me->is_gone[i] = __atomic_load_n(&coll__hub_desks(me->hub)[i].has_left, __ATOMIC_ACQUIRE) != 0;
 }
 
 #endif /* COLL_THREADS_MESSAGES_H */

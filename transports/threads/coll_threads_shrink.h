@@ -56,8 +56,9 @@ static coll__exodus *coll__exodus_find(coll__hub *hub, const int *ranks, int cou
 }
 
 /* Have all come who may?  Then, or at once if `is_late`, it is decided. */
-static void coll__exodus_decide(coll__hub *hub, coll__exodus *e, bool is_late)
+static void coll__exodus_decide(const coll__thread *thread, coll__exodus *e, bool is_late)
 {
+    coll__hub *hub = thread->hub;
     int there = 0;
     bool is_complete = true;
 
@@ -71,9 +72,9 @@ static void coll__exodus_decide(coll__hub *hub, coll__exodus *e, bool is_late)
     if (coll__is_quorum(e->is_there, e->count))
         e->fresh = coll__hub_open(coll__like(hub), e->first, there,
                                   there > coll__processors() || (hub->has_bells && hub->is_crowded));
-    for (int i = 0; e->fresh && i < there; i++) e->fresh->desks[i].bell = coll__no_bell;
+    for (int i = 0; e->fresh && i < there; i++) coll__hub_desks(e->fresh)[i].bell = coll__no_bell;
     if (e->fresh) e->fresh->has_bells = hub->has_bells;
-    coll__hub_wake(hub);
+    coll__hub_wake(thread);
     if (hub->has_bells) coll__word_wake(&hub->bell);              /* who waits here does not sleep elsewhere      */
 }
 
@@ -116,7 +117,7 @@ static coll_status coll__exodus_run(coll__thread *thread, const int *ranks, int 
     __atomic_add_fetch(&hub->sleepers, 1, __ATOMIC_SEQ_CST);      /* who leaves rings the bell for them        */
     while (e && !e->is_decided) {
         const uint32_t seen = __atomic_load_n(&hub->bell, __ATOMIC_SEQ_CST);
-        coll__exodus_decide(hub, e, coll__now() >= deadline);
+        coll__exodus_decide(thread, e, coll__now() >= deadline);
         const bool is_decided = e->is_decided;
         pthread_mutex_unlock(&hub->lock);
         if (!is_decided && serve) serve(context);

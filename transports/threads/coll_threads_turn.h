@@ -46,7 +46,7 @@ static coll_status coll__check_seat(const coll__member *m, const uint64_t *head,
                                     coll_failure *failure)
 {
     const coll__slot *slot = coll__slot_in(m, rank, turn);
-    const int *ranks = m->group->ranks;
+    const int *ranks = m->ranks;
 
     if (__atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) < turn) {
         if (!coll__member_left(m, rank)) return COLL_PENDING;
@@ -149,7 +149,7 @@ static coll_status coll__check_done(const coll__turn *t, coll__whom whom)
         const coll_status status = coll__check_seat(m, coll__head_of_turn(t), i, t->number, t->failure);
         if (status != COLL_OK) return status;
         if (__atomic_load_n(done, __ATOMIC_ACQUIRE) >= t->number) continue;
-        return has_left ? coll__blame_left(t->failure, m->group->ranks[i], m->group->ranks[m->rank]) : COLL_PENDING;
+        return has_left ? coll__blame_left(t->failure, m->ranks[i], m->ranks[m->rank]) : COLL_PENDING;
     }
     return COLL_OK;
 }
@@ -163,7 +163,7 @@ static inline void coll__turn_publish(coll__member *m, const coll_task *task, co
                  (unsigned long long)turn, (unsigned long long)m->turn);
     coll__slot_set_head(slot, task->head);
     m->turn = turn;
-    coll__hub_publish(m->thread->hub, &slot->posted, turn);
+    coll__hub_publish(m->thread, &slot->posted, turn);
     coll__fetch_to_write(&own->slots[(turn + 1) & 1]);        /* the next turn's, while this one waits        */
 }
 
@@ -231,19 +231,20 @@ static __attribute__((noinline)) coll_status coll__turn_directly(coll__member *m
     if (task->state[0] == COLL__TURN_NEW) {
         const bool is_large = task->codec->acc_size > COLL__BLOCK && coll__kind_reduces(task->call->kind);
         if (is_large && (status = coll__need_scratch(t)) != COLL_OK) return status;
+        if ((status = coll__need_window(t)) != COLL_OK) return status;
         if ((status = coll__turn_begin(t)) != COLL_OK) return status;
     }
     if (task->state[0] == COLL__TURN_POSTED) {
         if ((status = coll__check_posted(t, t->form->from)) != COLL_OK) return status;
         coll__fetch_to_write(&t->m->own->done);
         if (!coll__work_begin(thread)) return thread->hub->failure.status;
-        t->streams = coll__is_beyond_caches(t);
+        t->streams = !m->is_apart && coll__is_beyond_caches(t);
         status = t->form->share(t);
         if (t->streams) coll__uncached_end();
         coll__work_end(thread);
         if (status != COLL_OK) return status;
         task->state[0] = COLL__TURN_DONE;
-        coll__hub_publish(thread->hub, &t->m->seats[t->m->rank].done, t->number);
+        coll__hub_publish(thread, &t->m->seats[t->m->rank].done, t->number);
     }
     if ((status = coll__check_done(t, t->form->until)) != COLL_OK) return status;
     if (t->form->end) t->form->end(t);
@@ -317,7 +318,7 @@ static void coll__threads_mark_stragglers(const void *context, const coll_task *
                           : coll__eager_length(m, t.form, task) <= m->eager_most ? t.form->eager_from : t.form->from;
     for (int i = 0; i < m->count; i++) {
         const uint64_t *at = is_done ? &m->seats[i].done : &coll__slot_in(m, i, turn)->posted;
-        if (coll__waits_for(&t, whom, i) && __atomic_load_n(at, __ATOMIC_ACQUIRE) < turn) is_late[m->group->ranks[i]] = 1;
+        if (coll__waits_for(&t, whom, i) && __atomic_load_n(at, __ATOMIC_ACQUIRE) < turn) is_late[m->ranks[i]] = 1;
     }
 }
 

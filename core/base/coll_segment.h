@@ -1,0 +1,115 @@
+/* coll_segment.h - memory that processes of one host share, and what else they may do with one another's.
+ *
+ * A segment is made by one process (a memfd, sealed against getting shorter) and found by others under the number of the process
+ * and of the descriptor: /proc/PID/fd/N.  That can be opened by processes of the same user only, which could read one another's
+ * memory anyway.  It goes when the last of them unmaps it, however they end. */
+#ifndef COLL_SEGMENT_H
+#define COLL_SEGMENT_H
+
+#include "coll_base.h"
+#include "coll_text.h"
+
+#if COLL__HAS_SHM
+
+#include <linux/memfd.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+
+#if !defined(F_ADD_SEALS)
+#define F_ADD_SEALS 1033
+#define F_GET_SEALS 1034
+#define F_SEAL_SEAL 1
+#define F_SEAL_SHRINK 2
+#define F_SEAL_GROW 4
+#endif
+
+enum { COLL__SEGMENT_SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW };
+
+static const char coll__segment_link[] = "/memfd:coll (deleted)";
+
+/* Make one of `length` bytes, all 0, which take no memory before they are touched.  A descriptor; -1: it cannot be had. */
+static int coll__segment_make(size_t length)
+{
+    int fd = (int)syscall(SYS_memfd_create, "coll", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    if (fd < 0 || (!ftruncate(fd, (off_t)length) && !fcntl(fd, F_ADD_SEALS, COLL__SEGMENT_SEALS))) return fd;
+    coll__close_fd(&fd);
+    return -1;
+}
+
+/* Open one of another process, and say how long it is.  It is looked at by name first, because opening some things has
+ * consequences.  -1: there is none that could be trusted. */
+static int coll__segment_open(uint32_t pid, uint32_t number, size_t *length)
+{
+    char path[64], link[sizeof coll__segment_link + 1];
+    struct stat s;
+
+    coll__print(path, sizeof path, "/proc/%u/fd/%u", (unsigned)pid, (unsigned)number);
+    const ssize_t n = readlink(path, link, sizeof link);
+    if (n != (ssize_t)sizeof coll__segment_link - 1 || memcmp(link, coll__segment_link, (size_t)n)) return -1;
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd >= 0 && !fstat(fd, &s) && s.st_uid == geteuid() && fcntl(fd, F_GET_SEALS) == COLL__SEGMENT_SEALS) {
+        *length = (size_t)s.st_size;
+        return fd;
+    }
+    coll__close_fd(&fd);
+    return -1;
+}
+
+static void *coll__segment_map(int fd, size_t length)
+{
+    void *const at = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+static void coll__segment_unmap(void *at, size_t length)
+{
+    if (at) munmap(at, length);
+}
+
+/* ---- >>memory that is not shared: the kernel copies from the one process to the other ---- */
+
+/* 0, or an errno. */
+static int coll__process_copy(long call, uint32_t pid, void *ours, void *theirs, size_t length)
+{
+    while (length > 0) {
+        const struct iovec here = { ours, length }, there = { theirs, length };
+        const long n = syscall(call, (long)pid, &here, 1L, &there, 1L, 0L);
+        if (n <= 0) return n < 0 ? errno : EFAULT;
+        ours = (unsigned char *)ours + n;
+        theirs = (unsigned char *)theirs + n;
+        length -= (size_t)n;
+    }
+    return 0;
+}
+
+static int coll__process_read(uint32_t pid, void *to, const void *from, size_t length)
+{
+    return coll__process_copy(SYS_process_vm_readv, pid, to, (void *)(uintptr_t)from, length);
+}
+
+static int coll__process_write(uint32_t pid, void *to, const void *from, size_t length)
+{
+    return coll__process_copy(SYS_process_vm_writev, pid, (void *)(uintptr_t)from, to, length);
+}
+
+/* ---- >>pipes: a bell that another process rings ---- */
+
+/* Open a pipe of another process for ourselves: its write end N.  We are able to read, too, so that writing never ends in a
+ * signal when the other one has gone.  -1: it cannot be had. */
+static int coll__pipe_reopen(uint32_t pid, int number)
+{
+    char path[64];
+    struct stat s;
+
+    coll__print(path, sizeof path, "/proc/%u/fd/%d", (unsigned)pid, number);
+    int fd = stat(path, &s) || !S_ISFIFO(s.st_mode) ? -1 : open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    return fd;
+}
+
+#else
+
+static inline int coll__pipe_reopen(uint32_t pid, int number) { return (void)pid, (void)number, -1; }
+
+#endif
+#endif /* COLL_SEGMENT_H */

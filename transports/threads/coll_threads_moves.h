@@ -1,0 +1,333 @@
+/* coll_threads_moves.h - what a rank does in a turn, for kinds of which elements move, once those whose word it needs have
+ * published; and what every kind has in a turn.
+ *
+ * There are two families of kinds.  Where elements move, each move has two ends: a place in the sender's memory and one in the receiver's,
+ * described alike (coll__end).  Where elements are combined, each rank takes a share of them, for all ranks; in this way
+ * every input line is read once and every output line written once, which is the least there is (coll_threads_sums.h). */
+#ifndef COLL_THREADS_MOVES_H
+#define COLL_THREADS_MOVES_H
+
+enum { COLL__SHARE_UNIT = 64 };
+
+/* A turn, as its kind sees it. */
+typedef struct coll__turn {
+    coll__member    *m;
+    coll_task       *task;
+    const coll_call *call;
+    const struct coll__form *form;
+    coll_failure    *failure;
+    uint64_t         number;
+    const coll__source *eager;                    /* the inputs of all ranks; NULL: they are read where they lie */
+    bool             streams;                     /* the buffers of all are longer than the caches            */
+    size_t           unit;                        /* bytes of an element                                      */
+} coll__turn;
+
+/* Whom a rank waits for: nobody; everybody; the root, unless it is itself; on the root everybody and elsewhere nobody; the
+ * ranks up to its own. */
+typedef enum coll__whom { COLL__NOBODY, COLL__EVERYBODY, COLL__THE_ROOT, COLL__ON_ROOT, COLL__LOWER } coll__whom;
+
+/* How long an eager input is: this kind never has one; 0; `count` elements; so many for each rank. */
+typedef enum coll__eager { COLL__EAGER_NEVER, COLL__EAGER_EMPTY, COLL__EAGER_ONE, COLL__EAGER_EACH } coll__eager;
+
+/* How a kind is carried out; what it is about is in its row (coll_shape.h). */
+typedef struct coll__form {
+    coll__eager   eager;
+    coll__whom   eager_from;                      /* eagerly: whose input this rank needs                     */
+    coll__whom   from, until;                     /* directly: who must have published, who must be done      */
+    void        (*read) (const coll__turn *t);    /* eagerly: take what this rank needs out of the seats      */
+    coll_status (*share)(const coll__turn *t);    /* directly: this rank's share of the work                  */
+    coll_status (*begin)(const coll__turn *t, coll__view *view);      /* directly, may be NULL: before publishing */
+    void        (*end)  (const coll__turn *t);    /* directly, may be NULL: when all are done                 */
+} coll__form;
+
+static inline bool coll__waits_for(const coll__turn *t, coll__whom whom, int rank)
+{
+    const int root = t->call->root, me = t->m->rank;
+
+    switch (whom) {
+    case COLL__EVERYBODY: return true;
+    case COLL__THE_ROOT:  return rank == root && me != root;
+    case COLL__ON_ROOT:   return me == root;
+    case COLL__LOWER:     return rank <= me;
+    default:              return false;
+    }
+}
+
+static inline int coll__hub_rank(const coll__turn *t, int rank) { return t->m->ranks[rank]; }
+
+static inline coll__slot *coll__slot_in(const coll__member *m, int rank, uint64_t turn)
+{
+    return &m->seats[rank].slots[turn & 1];
+}
+
+static inline const coll__view *coll__view_of(const coll__turn *t, int rank)
+{
+    return &coll__slot_in(t->m, rank, t->number)->is.view;
+}
+
+/* The input of a rank: in its seat, or where it lies. */
+static inline const unsigned char *coll__input_of(const coll__turn *t, int rank)
+{
+    return t->eager ? (const unsigned char *)t->eager[rank].at : coll__view_of(t, rank)->send;
+}
+
+/* ---- >>memory: what a turn needs beyond the user's ---- */
+
+static coll_status coll__no_memory(const coll__turn *t, size_t length)
+{
+    const int me = t->m->thread->rank;
+    return coll__blame(t->failure, COLL_ERR_MEMORY, me, "rank %d has no memory for the operation: %zu bytes", me, length);
+}
+
+/* Memory of ours for others to use in this turn.  NULL: there is none. */
+static void *coll__hold(coll__member *m, size_t length)
+{
+    if (length <= m->held_length) return m->held;
+    coll__give(m->held);
+    m->held_length = 0;
+    m->held = length < SIZE_MAX - COLL__LINE ? coll__take_lines(coll__like(m->thread), coll__round_up(length, COLL__LINE)) : NULL;
+    if (m->held) m->held_length = length;
+    return m->held;
+}
+
+/* A scan keeps two accumulators, each of one block. */
+static size_t coll__scan_room(const coll__codec *codec)
+{
+    return coll__round_up(coll__block_count(codec) * codec->acc_size, 64);
+}
+
+/* Scratch memory for the arithmetic of this call, if the user's elements are longer than any we have met.  There is enough
+ * for those of which a block has room from the start. */
+static coll_status coll__need_scratch(const coll__turn *t)
+{
+    coll__thread *thread = t->m->thread;
+    const coll__codec *codec = t->task->codec;
+    const size_t length = coll__kind_scans(t->call->kind) ? coll__combine_scratch(codec, 2) + 2 * coll__scan_room(codec)
+                                         : coll__combine_scratch(codec, t->m->count);
+
+    if (length <= thread->scratch_length) return COLL_OK;
+    void *longer = coll__allocate(coll__like(thread), length);
+    if (!longer) return coll__no_memory(t, length);
+    coll__give(thread->scratch);
+    thread->scratch = longer;
+    thread->scratch_length = length;
+    return COLL_OK;
+}
+
+/* ---- >>moving: from one rank's memory into another's ---- */
+
+typedef struct coll__end {
+    unsigned char *at;
+    size_t         count;
+    coll_type      type;
+} coll__end;
+
+static inline const coll__kind_shape *coll__shape_in(const coll__turn *t) { return &coll__kinds[t->call->kind]; }
+
+/* What a rank says of a block in a list. */
+typedef struct coll__entry {
+    size_t    count, offset;
+    coll_type type;
+} coll__entry;
+
+/* Entry `i` of the lists of a rank, which lie in its memory; only those are read that the shape has. */
+static inline coll_status coll__entry_of(const coll__turn *t, const coll__side_shape *shape, int rank, const size_t *counts,
+                                         const size_t *offsets, const coll_type *types, int i, coll__entry *entry)
+{
+    const coll__member *const m = t->m;
+    const bool is_listed = shape->over != COLL__OVER_ONE && shape->from != COLL__FROM_COUNT;
+    const bool is_typed = is_listed && shape->from == COLL__FROM_TYPED;
+    coll_status status = COLL_OK;
+
+    *entry = (coll__entry){ 0, 0, t->call->type };
+    if (!is_listed) return COLL_OK;
+    if (!m->is_apart) {
+        *entry = (coll__entry){ counts[i], offsets[i], is_typed ? types[i] : t->call->type };
+        return COLL_OK;
+    }
+    status = coll__reach_read(m, rank, &entry->count, counts + i, sizeof *counts, t->failure);
+    if (status == COLL_OK) status = coll__reach_read(m, rank, &entry->offset, offsets + i, sizeof *offsets, t->failure);
+    if (status == COLL_OK && is_typed) status = coll__reach_read(m, rank, &entry->type, types + i, sizeof *types, t->failure);
+    return status;
+}
+
+/* The block of rank `i` in a buffer of this shape; `count` is that of the whole buffer, where it is one block. */
+static inline coll__end coll__end_at(const coll__turn *t, const coll__side_shape *shape, const unsigned char *base, size_t count,
+                                     const coll__entry *entry, int i)
+{
+    coll__end end = { (unsigned char *)(uintptr_t)base, count, t->call->type };
+    size_t skip = 0;
+
+    if (shape->over == COLL__OVER_ONE) return end;
+    if (shape->from == COLL__FROM_COUNT) {
+        end.count = t->call->count;
+        skip = (size_t)i * end.count * t->unit;
+    } else {
+        end.count = entry->count;
+        end.type = entry->type;
+        skip = shape->from == COLL__FROM_TYPED ? entry->offset : entry->offset * t->unit;
+    }
+    if (end.count) end.at += skip;                /* an empty block may have no memory at all                 */
+    return end;
+}
+
+/* Both ends of a move.  Eagerly only the receiver itself asks. */
+static inline coll_status coll__ends_of(const coll__turn *t, int from, int to, coll__end *source, coll__end *target)
+{
+    const coll_call *const c = t->call;
+    const coll__side_shape *const sends = &coll__shape_in(t)->send, *const receives = &coll__shape_in(t)->recv;
+    coll__entry entry;
+
+    if (t->eager) {
+        *source = coll__end_at(t, sends, coll__input_of(t, from), c->count, NULL, to);
+        *target = coll__end_at(t, receives, (unsigned char *)c->recv, c->count, NULL, from);
+        return COLL_OK;
+    }
+    const coll__view *v = coll__view_of(t, from);
+    coll_status status = coll__entry_of(t, sends, from, v->send_counts, v->send_offsets, v->send_types, to, &entry);
+    *source = coll__end_at(t, sends, v->send, v->count, &entry, to);
+    if (status != COLL_OK) return status;
+    v = coll__view_of(t, to);
+    status = coll__entry_of(t, receives, to, v->recv_counts, v->recv_offsets, v->recv_types, from, &entry);
+    *target = coll__end_at(t, receives, v->recv, receives->from == COLL__FROM_RECV_COUNT ? v->recv_count : v->count, &entry, from);
+    return status;
+}
+
+/* memcpy that takes NULL where there is nothing to copy, and a place that has the bytes already. */
+static inline void coll__move_bytes(const coll__turn *t, void *to, const void *from, size_t length)
+{
+    if (!length || to == from) return;
+    if (t->streams) coll__copy_uncached(to, from, length);
+    else memcpy(to, from, length);
+}
+
+/* Bytes that a rank sends to all, or receives from all. */
+static size_t coll__extent(const coll__turn *t, const coll__side_shape *shape, const size_t *counts)
+{
+    const int count = t->m->count;
+    size_t total = 0;
+
+    if (shape->over == COLL__OVER_ONE) return t->call->count * t->unit;
+    if (shape->from == COLL__FROM_COUNT) return t->call->count * t->unit * (size_t)count;
+    for (int i = 0; counts && i < count; i++) total += counts[i];
+    return total * t->unit;
+}
+
+/* Are the buffers of all ranks, as far as one rank can tell from its own, longer than the caches, and the results apart from
+ * the inputs?  Ranks may differ in this: it shows in the time only.  (In place there is nothing to gain: the lines are in the
+ * cache, because they have just been read, and streaming to them would be slower by far.)  Of an input that is
+ * combined only as much counts as there is of the result. */
+static bool coll__is_beyond_caches(const coll__turn *t)
+{
+    const coll_call *c = t->call;
+    const coll__kind_shape *shape = coll__shape_in(t);
+
+    if (c->send == c->recv || c->kind == COLL_BARRIER) return false;
+    const size_t sent = coll__extent(t, shape->traits & COLL__REDUCES ? &shape->recv : &shape->send, c->send_counts);
+    return sent + coll__extent(t, &shape->recv, c->recv_counts) > t->m->cache_share;
+}
+
+/* Do the two ends of a move agree?  Asked before the first byte of it is written. */
+static coll_status coll__check_ends(const coll__turn *t, int from, int to, const coll__end *source, const coll__end *target)
+{
+    const int sender = coll__hub_rank(t, from), receiver = coll__hub_rank(t, to);
+
+    if (source->count == target->count && (source->type == target->type || source->count == 0)) return COLL_OK;
+    return coll__blame(t->failure, COLL_ERR_MISMATCH, sender, "rank %d sends %zu x %s to rank %d, which expects %zu x %s", sender,
+                       source->count, coll_type_name(source->type), receiver, target->count, coll_type_name(target->type));
+}
+
+/* Move a block, of which one end is ours. */
+static inline coll_status coll__move(const coll__turn *t, int from, int to)
+{
+    coll__end source, target;
+    coll_status status = coll__ends_of(t, from, to, &source, &target);
+    const size_t unit = coll__shape_in(t)->send.from == COLL__FROM_TYPED ? coll_type_size(source.type) : t->unit;
+    const size_t length = source.count * unit;
+    const coll__member *const m = t->m;
+
+    if (status == COLL_OK && !t->eager) status = coll__check_ends(t, from, to, &source, &target);
+    if (status != COLL_OK || !length) return status;
+    if (!m->is_apart || t->eager || from == to) coll__move_bytes(t, target.at, source.at, length);
+    else if (to == m->rank) status = coll__reach_read(m, from, target.at, source.at, length, t->failure);
+    else status = coll__reach_write(m, to, target.at, source.at, length, t->failure);
+    return status;
+}
+
+/* Do all ranks send us what we expect?  Asked before the first byte is written. */
+static coll_status coll__check_all_ends(const coll__turn *t)
+{
+    coll_status status = COLL_OK;
+
+    for (int i = 0; i < t->m->count && status == COLL_OK; i++) {
+        coll__end source, target;
+        status = coll__ends_of(t, i, t->m->rank, &source, &target);
+        if (status == COLL_OK) status = coll__check_ends(t, i, t->m->rank, &source, &target);
+    }
+    return status;
+}
+
+/* Fetch from every rank what it has for this one.  Each rank begins with another one, so that they do not crowd at one
+ * memory; its own block comes last. */
+static inline coll_status coll__fetch_all(const coll__turn *t)
+{
+    const int me = t->m->rank, count = t->m->count;
+    coll_status status = COLL_OK;
+
+    for (int i = 1; i <= count && status == COLL_OK; i++) status = coll__move(t, coll__wrap(me + i, count), me);
+    return status;
+}
+
+static void coll__read_all(const coll__turn *t) { (void)coll__fetch_all(t); }
+
+static coll_status coll__share_fetch(const coll__turn *t)
+{
+    const coll_status status = coll__check_all_ends(t);
+    return status == COLL_OK ? coll__fetch_all(t) : status;
+}
+
+/* gather: eagerly the root fetches all, directly every rank puts its own block where the root wants it. */
+static void coll__read_gather(const coll__turn *t)
+{
+    if (t->m->rank == t->call->root) (void)coll__fetch_all(t);
+}
+
+static coll_status coll__share_gather(const coll__turn *t) { return coll__move(t, t->m->rank, t->call->root); }
+
+/* scatter: every rank fetches its own block from the root. */
+static void coll__read_scatter(const coll__turn *t) { (void)coll__move(t, t->call->root, t->m->rank); }
+
+static coll_status coll__share_scatter(const coll__turn *t) { return coll__move(t, t->call->root, t->m->rank); }
+
+/* alltoall in place: others fetch from this rank's buffer while it is overwritten, so they get a copy to fetch from.  Its
+ * blocks lie one after the other; where the caller has offsets, the copy has offsets of its own in front. */
+static coll_status coll__begin_alltoall(const coll__turn *t, coll__view *view)
+{
+    const coll__side_shape *shape = &coll__shape_in(t)->send;
+    const int count = t->m->count;
+    const bool has_offsets = shape->from != COLL__FROM_COUNT, is_typed = shape->from == COLL__FROM_TYPED;
+    const size_t table = has_offsets ? coll__round_up((size_t)count * sizeof(size_t), COLL__LINE) : 0;
+    size_t length = table;
+
+    if (!view->send || view->send != view->recv) return COLL_OK;
+    for (int pass = 0; pass < 2; pass++) {        /* first measure, then copy                                 */
+        unsigned char *const to = pass ? (unsigned char *)t->m->held : NULL;
+        size_t at = table;
+        for (int i = 0; i < count; i++) {
+            coll__entry entry;
+            (void)coll__entry_of(t, shape, t->m->rank, view->send_counts, view->send_offsets, view->send_types, i, &entry);
+            const coll__end e = coll__end_at(t, shape, view->send, 0, &entry, i);
+            const size_t unit = is_typed ? coll_type_size(e.type) : t->unit;
+            if (pass && has_offsets) ((size_t *)(void *)to)[i] = is_typed ? at - table : (at - table) / t->unit;
+            if (pass) coll__move_bytes(t, to + at, e.at, e.count * unit);
+            at += e.count * unit;
+        }
+        length = at;
+        if (!pass && !coll__hold(t->m, length)) return coll__no_memory(t, length);
+    }
+    view->send = (const unsigned char *)t->m->held + table;
+    if (has_offsets) view->send_offsets = (const size_t *)t->m->held;
+    return COLL_OK;
+}
+
+#endif /* COLL_THREADS_MOVES_H */

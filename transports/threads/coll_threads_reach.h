@@ -1,0 +1,126 @@
+/* coll_threads_reach.h - how a rank reaches what lies in the memory of another.
+ *
+ *     it is of our process                 where it says
+ *     it lies in the other one's room      in the same place of that room, which we have mapped, too (coll_alloc)
+ *     anywhere else                        the kernel copies it (process_vm_readv): to the first piece of it that stays in the
+ *                                          cache, where it is combined, and back
+ *
+ * So what a rank combines for others comes by windows of many elements: of those inputs that cannot be read in place a window is
+ * fetched, and of the results that cannot be written there, it is sent afterwards.  Where all ranks are of one process the window
+ * is everything, and nothing is copied. */
+#ifndef COLL_THREADS_REACH_H
+#define COLL_THREADS_REACH_H
+
+/* What we know of a rank of the hub. */
+typedef struct coll__local_peer {
+    bool           is_near;                       /* of our process                                           */
+    unsigned char *room;                          /* its room, as we have mapped it; NULL: not yet            */
+} coll__local_peer;
+
+#if COLL__HAS_SHM
+
+enum { COLL__FETCH_BYTES = 128 << 10, COLL__FETCH_EACH = 16 << 10 };  /* what a rank fetches at once, and more for each rank */
+
+static void coll__peers_close(coll__thread *me)
+{
+    for (int i = 0; me->peers && i < me->hub->size; i++)
+        coll__segment_unmap(me->peers[i].room, (size_t)coll__hub_desks(me->hub)[i].room_length);
+    coll__give(me->peers);
+    coll__give(me->fetched);
+}
+
+/* Of a hub that is_apart; false: no memory. */
+static bool coll__peers_open(coll__thread *me, const coll_allocator *memory)
+{
+    const size_t size = (size_t)me->hub->size;
+
+    me->peers = (coll__local_peer *)coll__allocate(memory, size * sizeof *me->peers);
+    me->ropes = (coll__bell *)coll__allocate(memory, size * sizeof *me->ropes);
+    me->fetched_length = COLL__FETCH_BYTES + size * COLL__FETCH_EACH;
+    me->fetched = coll__take_lines(memory, me->fetched_length);
+    for (size_t i = 0; me->ropes && i < size; i++) me->ropes[i] = coll__no_bell;
+    for (size_t i = 0; me->peers && i < size; i++) me->peers[i].is_near = coll__hub_desks(me->hub)[i].pid == me->desk->pid;
+    return me->peers && me->ropes && me->fetched;
+}
+
+/* The address `at` of the rank with this desk, in our memory.  NULL: it is not there. */
+static void *coll__reach_at(coll__thread *me, int number, const void *at)
+{
+    coll__local_peer *const peer = &me->peers[number];
+    const coll__desk *const desk = &coll__hub_desks(me->hub)[number];
+    const uint64_t distance = (uint64_t)(uintptr_t)at - desk->room_base;
+
+    if (peer->is_near) return (void *)(uintptr_t)at;
+    if (distance >= desk->room_length) return NULL;
+    if (!peer->room) {
+        size_t length = 0;
+        int fd = coll__segment_open(desk->pid, desk->room_number, &length);
+        if (fd >= 0 && length == desk->room_length) peer->room = (unsigned char *)coll__segment_map(fd, length);
+        coll__close_fd(&fd);
+    }
+    return peer->room ? peer->room + distance : NULL;
+}
+
+#else
+
+static inline void coll__peers_close(const coll__thread *me) { (void)me; }
+static inline bool coll__peers_open(const coll__thread *me, const coll_allocator *memory) { return (void)me, (void)memory, false; }
+static inline void *coll__reach_at(const coll__thread *me, int number, const void *at)
+{
+    return (void)me, (void)number, (void *)(uintptr_t)at;
+}
+
+static inline int coll__process_read(uint32_t pid, void *to, const void *from, size_t length)
+{
+    return (void)pid, (void)to, (void)from, (void)length, ENOSYS;
+}
+
+static inline int coll__process_write(uint32_t pid, void *to, const void *from, size_t length)
+{
+    return (void)pid, (void)to, (void)from, (void)length, ENOSYS;
+}
+
+#endif
+
+/* The address `at` of a member of the group, in our memory.  NULL: it is not there. */
+static inline void *coll__reach(const coll__member *m, int rank, const void *at)
+{
+    if (!m->is_apart || rank == m->rank) return (void *)(uintptr_t)at;
+    return coll__reach_at(m->thread, coll__desk_number(m->thread->hub, m->ranks[rank]), at);
+}
+
+static coll_status coll__reach_failed(const coll__member *m, int rank, int error, coll_failure *failure)
+{
+    const int name = m->ranks[rank], me = m->ranks[m->rank];
+
+    if (error == ESRCH) return coll__blame(failure, COLL_ERR_PEER, name, "rank %d is gone: its process has ended", name);
+    if (error == EFAULT)
+        return coll__blame(failure, COLL_ERR_ARGUMENT, name, "a buffer of rank %d is shorter than its call says, or may not be used",
+                           name);
+    return coll__blame(failure, COLL_ERR_SYSTEM, name, "rank %d cannot reach the memory of rank %d: %s", me, name, strerror(error));
+}
+
+/* Read and write the memory of a member where it is not ours. */
+static coll_status coll__reach_read(const coll__member *m, int rank, void *to, const void *from, size_t length,
+                                    coll_failure *failure)
+{
+    const void *const there = coll__reach(m, rank, from);
+    int error = 0;
+
+    if (there) memcpy(to, there, length);
+    else error = coll__process_read(coll__desk_of(m->thread->hub, m->ranks[rank])->pid, to, from, length);
+    return error ? coll__reach_failed(m, rank, error, failure) : COLL_OK;
+}
+
+static coll_status coll__reach_write(const coll__member *m, int rank, void *to, const void *from, size_t length,
+                                     coll_failure *failure)
+{
+    void *const there = coll__reach(m, rank, to);
+    int error = 0;
+
+    if (there) memcpy(there, from, length);
+    else error = coll__process_write(coll__desk_of(m->thread->hub, m->ranks[rank])->pid, to, from, length);
+    return error ? coll__reach_failed(m, rank, error, failure) : COLL_OK;
+}
+
+#endif /* COLL_THREADS_REACH_H */
