@@ -717,6 +717,8 @@ typedef struct coll_tcp {
     int         lanes;            /* connections to each peer, 1 to 16; default: COLL_LANES, or 1           */
     int         share_memory;     /* < 0: processes of one host do not meet in shared memory but over TCP; default: COLL_SHARE=0
                                      means -1                                                               */
+    int         hub;              /* < 0: they exchange messages there, and do not carry out whole collectives as threads do;
+                                     default: COLL_HUB=0 means -1                                           */
 } coll_tcp;
 
 /* All optional: zero means the default written beside each field. */

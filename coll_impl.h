@@ -97,7 +97,7 @@
  *   transports/coll_threads.h       ranks in one address space; takes whole collectives; with its parts in transports/threads/
  *   transports/coll_alone.h         the only rank there is, in a program without threads (COLL_NO_THREADS)
  *   transports/coll_tcp.h           ranks in many processes, with its parts in transports/tcp/
- *   transports/coll_joined.h        both at once: threads of many processes
+ *   transports/coll_joined.h        both at once: processes of one host, threads of many processes; parts in transports/joined/
  *   transports/coll_mpi.h           ranks of MPI (COLL_WITH_MPI); takes whole collectives; with its parts in transports/mpi/
  *   transports/coll_sim.h           any number of ranks in one thread under a virtual clock, with its parts in transports/sim/
  *   carriers/coll_nccl.h            buffers in the memory of GPUs, by NCCL (COLL_WITH_NCCL), with its parts in carriers/nccl/
@@ -224,7 +224,7 @@ COLL__FOR_SPEED
 static const char coll__forked_text[] = "this communicator belongs to the parent process: a forked child cannot use it";
 
 static const coll__transport_row *const coll__transports[] = {
-    &coll__tcp_row, &coll__joined_row, &coll__threads_row, &coll__alone_row, &coll__sim_row, &coll__mpi_row, NULL
+    &coll__host_row, &coll__joined_row, &coll__threads_row, &coll__alone_row, &coll__sim_row, &coll__mpi_row, NULL
 };
 static const coll__program coll__this_program = { coll__transports, &coll__nccl_extension };
 

@@ -1283,6 +1283,8 @@ typedef struct coll_tcp {
     int         lanes;            /* connections to each peer, 1 to 16; default: COLL_LANES, or 1           */
     int         share_memory;     /* < 0: processes of one host do not meet in shared memory but over TCP; default: COLL_SHARE=0
                                      means -1                                                               */
+    int         hub;              /* < 0: they exchange messages there, and do not carry out whole collectives as threads do;
+                                     default: COLL_HUB=0 means -1                                           */
 } coll_tcp;
 
 /* All optional: zero means the default written beside each field. */
@@ -2072,6 +2074,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_text.h                   sentences: texts, log lines, asserts, the record of a failure
  *     coll_arena.h                  an allocator of one block of the program's memory
  *     coll_environment.h            environment variables as texts and numbers
+ *     coll_segment.h                memory that processes of one host share
  *     coll_hmac.h                   proofs that one knows a key: SHA-256, HMAC, nonces
  *   core/numbers/                   elements: knows types and memory; not ranks, messages or time
  *     coll_types.h                  element types, the tiers of the kernels, one number from one type to another
@@ -2153,7 +2156,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *   transports/coll_threads.h       ranks in one address space; takes whole collectives; with its parts in transports/threads/
  *   transports/coll_alone.h         the only rank there is, in a program without threads (COLL_NO_THREADS)
  *   transports/coll_tcp.h           ranks in many processes, with its parts in transports/tcp/
- *   transports/coll_joined.h        both at once: threads of many processes
+ *   transports/coll_joined.h        both at once: processes of one host, threads of many processes; parts in transports/joined/
  *   transports/coll_mpi.h           ranks of MPI (COLL_WITH_MPI); takes whole collectives; with its parts in transports/mpi/
  *   transports/coll_sim.h           any number of ranks in one thread under a virtual clock, with its parts in transports/sim/
  *   carriers/coll_nccl.h            buffers in the memory of GPUs, by NCCL (COLL_WITH_NCCL), with its parts in carriers/nccl/
@@ -2632,6 +2635,21 @@ static COLL__UNUSED coll__bell coll__bell_share(const coll__bell *bell)
     return shared;
 }
 
+/* One that is a pipe, which other processes can open, too.  0, or an errno. */
+static COLL__UNUSED int coll__bell_open_pipe(coll__bell *bell)
+{
+    int ends[2];
+
+    *bell = coll__no_bell;
+    if (pipe(ends)) return errno;
+    for (int i = 0; i < 2; i++) {
+        (void)fcntl(ends[i], F_SETFD, FD_CLOEXEC);
+        (void)fcntl(ends[i], F_SETFL, O_NONBLOCK);
+    }
+    *bell = (coll__bell){ ends[0], ends[1] };
+    return 0;
+}
+
 #if !defined(COLL_PORTABLE)
 
 #include <linux/futex.h>
@@ -2746,19 +2764,7 @@ static COLL__UNUSED void coll__fork_guard_free(unsigned char *guard)
 
 /* ---- >>any POSIX system ---- */
 
-static COLL__UNUSED int coll__bell_open(coll__bell *bell)
-{
-    int ends[2];
-
-    *bell = coll__no_bell;
-    if (pipe(ends)) return errno;
-    for (int i = 0; i < 2; i++) {
-        (void)fcntl(ends[i], F_SETFD, FD_CLOEXEC);
-        (void)fcntl(ends[i], F_SETFL, O_NONBLOCK);
-    }
-    *bell = (coll__bell){ ends[0], ends[1] };
-    return 0;
-}
+static COLL__UNUSED int coll__bell_open(coll__bell *bell) { return coll__bell_open_pipe(bell); }
 
 /* Who sleeps on a word does so on the condition of its place in a table; others there wake up for no reason.  A sleep has an end,
  * for a signal handler can wake nobody: it may take no lock. */
@@ -3680,6 +3686,120 @@ static bool coll__environment_int(const char *name, long low, long high, int *ou
 }
 
 #endif /* COLL_ENVIRONMENT_H */
+/* ---- core/base/coll_segment.h ---- */
+/* coll_segment.h - memory that processes of one host share, and what else they may do with one another's.
+ *
+ * A segment is made by one process (a memfd, sealed against getting shorter) and found by others under the number of the process
+ * and of the descriptor: /proc/PID/fd/N.  That can be opened by processes of the same user only, which could read one another's
+ * memory anyway.  It goes when the last of them unmaps it, however they end. */
+#ifndef COLL_SEGMENT_H
+#define COLL_SEGMENT_H
+
+
+#if COLL__HAS_SHM
+
+#include <linux/memfd.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+
+#if !defined(F_ADD_SEALS)
+#define F_ADD_SEALS 1033
+#define F_GET_SEALS 1034
+#define F_SEAL_SEAL 1
+#define F_SEAL_SHRINK 2
+#define F_SEAL_GROW 4
+#endif
+
+enum { COLL__SEGMENT_SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW };
+
+static const char coll__segment_link[] = "/memfd:coll (deleted)";
+
+/* Make one of `length` bytes, all 0, which take no memory before they are touched.  A descriptor; -1: it cannot be had. */
+static int coll__segment_make(size_t length)
+{
+    int fd = (int)syscall(SYS_memfd_create, "coll", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    if (fd < 0 || (!ftruncate(fd, (off_t)length) && !fcntl(fd, F_ADD_SEALS, COLL__SEGMENT_SEALS))) return fd;
+    coll__close_fd(&fd);
+    return -1;
+}
+
+/* Open one of another process, and say how long it is.  It is looked at by name first, because opening some things has
+ * consequences.  -1: there is none that could be trusted. */
+static int coll__segment_open(uint32_t pid, uint32_t number, size_t *length)
+{
+    char path[64], link[sizeof coll__segment_link + 1];
+    struct stat s;
+
+    coll__print(path, sizeof path, "/proc/%u/fd/%u", (unsigned)pid, (unsigned)number);
+    const ssize_t n = readlink(path, link, sizeof link);
+    if (n != (ssize_t)sizeof coll__segment_link - 1 || memcmp(link, coll__segment_link, (size_t)n)) return -1;
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd >= 0 && !fstat(fd, &s) && s.st_uid == geteuid() && fcntl(fd, F_GET_SEALS) == COLL__SEGMENT_SEALS) {
+        *length = (size_t)s.st_size;
+        return fd;
+    }
+    coll__close_fd(&fd);
+    return -1;
+}
+
+static void *coll__segment_map(int fd, size_t length)
+{
+    void *const at = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+static void coll__segment_unmap(void *at, size_t length)
+{
+    if (at) munmap(at, length);
+}
+
+/* ---- >>memory that is not shared: the kernel copies from the one process to the other ---- */
+
+/* 0, or an errno. */
+static int coll__process_copy(long call, uint32_t pid, void *ours, void *theirs, size_t length)
+{
+    while (length > 0) {
+        const struct iovec here = { ours, length }, there = { theirs, length };
+        const long n = syscall(call, (long)pid, &here, 1L, &there, 1L, 0L);
+        if (n <= 0) return n < 0 ? errno : EFAULT;
+        ours = (unsigned char *)ours + n;
+        theirs = (unsigned char *)theirs + n;
+        length -= (size_t)n;
+    }
+    return 0;
+}
+
+static int coll__process_read(uint32_t pid, void *to, const void *from, size_t length)
+{
+    return coll__process_copy(SYS_process_vm_readv, pid, to, (void *)(uintptr_t)from, length);
+}
+
+static int coll__process_write(uint32_t pid, void *to, const void *from, size_t length)
+{
+    return coll__process_copy(SYS_process_vm_writev, pid, (void *)(uintptr_t)from, to, length);
+}
+
+/* ---- >>pipes: a bell that another process rings ---- */
+
+/* Open a pipe of another process for ourselves: its write end N.  We are able to read, too, so that writing never ends in a
+ * signal when the other one has gone.  -1: it cannot be had. */
+static int coll__pipe_reopen(uint32_t pid, int number)
+{
+    char path[64];
+    struct stat s;
+
+    coll__print(path, sizeof path, "/proc/%u/fd/%d", (unsigned)pid, number);
+    int fd = stat(path, &s) || !S_ISFIFO(s.st_mode) ? -1 : open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    return fd;
+}
+
+#else
+
+static inline int coll__pipe_reopen(uint32_t pid, int number) { return (void)pid, (void)number, -1; }
+
+#endif
+#endif /* COLL_SEGMENT_H */
 /* ---- core/base/coll_hmac.h ---- */
 /* coll_hmac.h - what it takes to prove that one knows a key: SHA-256, HMAC, nonces, a comparison that tells nothing.
  *
@@ -20616,7 +20736,10 @@ COLL__FOR_SPEED
  *   threads/coll_threads_hub.h        what the ranks share: the bell, the first failure
  *   threads/coll_threads_messages.h   messages, for send and recv and for algorithms named by the caller
  *   threads/coll_threads_group.h      groups of ranks, with a seat for each member
- *   threads/coll_threads_kinds.h      what each kind of collective does in a turn
+ *   threads/coll_threads_reach.h      how a rank reaches the memory of another
+ *   threads/coll_threads_moves.h      what a rank does in a turn: moves blocks
+ *   threads/coll_threads_sums.h       or combines them
+ *   threads/coll_threads_kinds.h      what each kind of collective is: who waits for whom
  *   threads/coll_threads_turn.h       turns: publish, wait, work, wait
  *   threads/coll_threads_shrink.h     those who are left after a failure move to a new hub
  *   this file                         progress, opening and closing, the transport's functions
@@ -20642,7 +20765,11 @@ COLL__FOR_SPEED
 #if !defined(COLL_NO_THREADS)
 
 /* ---- transports/threads/coll_threads_hub.h ---- */
-/* coll_threads_hub.h - what the ranks of a process share: the hub, its bell, its failure; and what each keeps for itself. */
+/* coll_threads_hub.h - what ranks that share memory share: the hub, its bell, its failure; and what each keeps for itself.
+ *
+ * The ranks of a hub are threads of one process, or of several that have mapped the same memory (transports/joined/): so nothing
+ * in it that a collective uses is a pointer, and places are told by their distance from the hub.  Messages, and leaving after a
+ * failure, are for the threads of one process. */
 #ifndef COLL_THREADS_HUB_H
 #define COLL_THREADS_HUB_H
 
@@ -20653,7 +20780,11 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__desk {
     uint32_t is_working;                          /* this rank reads or writes other ranks' memory            */
     uint32_t has_left;
     uint32_t is_asleep;                           /* in a transport of its own (coll_joined.h), woken through `bell` */
-    coll__bell bell;                              /* where the hub has_bells                                  */
+    uint32_t is_dead;                             /* others have found that; it is not waited for             */
+    uint32_t pid, room_number;                    /* of its process, where the hub is_apart, and the descriptor of its room there */
+    int      party;                               /* the first rank of those that have one memory, as threads do */
+    uint64_t room_base, room_length;              /* where that lies in its memory; 0: it has none            */
+    coll__bell bell;                              /* where the hub has_bells; its descriptors are of this rank's process */
     __attribute__((aligned(COLL__LINE))) pthread_mutex_t lock;  /* guards the messages to this rank           */
     uint32_t arrived;                             /* how many there are                                       */
     unsigned char report[COLL_HEAD_LENGTH];       /* the call in which this rank was last found waiting       */
@@ -20669,33 +20800,40 @@ typedef struct coll__sends {
 } coll__sends;
 
 typedef struct coll__hub {
-    int      first, size;                         /* its ranks are called first .. first + size - 1           */
+    int      first, size;                         /* its ranks are called first .. first + size - 1, or       */
+    bool     has_names;                           /* as a list says that stands behind the desks, in ascending order */
+    bool     is_apart;                            /* its ranks are of several processes                       */
+    bool     can_copy;                            /* apart: each may copy from and to the processes of the others */
     int      holders;                             /* ranks that have not freed their communicator             */
     bool     has_bells;                           /* ranks sleep elsewhere than on the word `bell`            */
     bool     has_membarrier;
     bool     is_crowded;                          /* there are more ranks than processors                     */
     size_t   cache_length;                        /* bytes of the last level that one processor reaches       */
+    size_t   eager_length, eager_total;           /* bytes of a longer eager message, and of those of all ranks of a group; 0 */
+    size_t   room_at, room_end;                   /* apart: memory for groups that nobody has had yet         */
+    int64_t  gaps;                                /* and what has come back; all three are guarded by `lock`  */
     uint32_t left_count;
     __attribute__((aligned(COLL__LINE))) uint32_t bell;
     uint32_t sleepers, is_failing, has_failed;    /* failing: somebody writes `failure`; failed: it is written */
     pthread_mutex_t lock;                         /* guards holders, groups, exoduses                            */
     coll_failure    failure;
-    coll__desk     *desks;
-    coll__fifo     *inboxes;                      /* sends not taken yet, by receiver, sender and channel     */
-    struct coll__exodus *exoduses;                /* see coll_threads_shrink.h                                */
-    struct coll__group *all, *groups;             /* the group of all ranks; the others, oldest first         */
+    int64_t         all, groups;                  /* the group of all ranks; the others, oldest first; 0: none */
+    coll__fifo     *inboxes;                      /* of one process: sends not taken yet, by receiver, sender and channel */
+    struct coll__exodus *exoduses;                /* of one process: see coll_threads_shrink.h                */
 } coll__hub;
 
 /* A rank's side of a group. */
 typedef struct coll__member {
     struct coll__thread *thread;
     struct coll__group  *group;
+    const int           *ranks;                   /* what its members are called                              */
     struct coll__seat   *seats;                   /* the group's                                              */
     struct coll__seat   *own;                     /* ours among them                                          */
     coll__source        *eager[2][2];             /* the eager inputs: long ones or not, in turns of either parity */
     size_t    eager_most;                         /* bytes of an eager message, the longest                   */
     int       rank, count;                        /* our rank in the group, and how many it has               */
     int       looks;                              /* at a word that has not come yet, before we do something else */
+    bool      is_apart;                           /* some members are of other processes                      */
     size_t    cache_share;                        /* our part of the cache                                    */
     uint64_t  turn, all_posted;                   /* every rank is known to have published all_posted         */
     void     *held;                               /* memory of ours that others use during a turn             */
@@ -20706,7 +20844,10 @@ typedef struct coll__member {
 /* One rank's side of the hub. */
 typedef struct coll__thread {
     coll__hub *hub;
-    int        rank;                              /* as all ranks are called: from hub->first on              */
+    coll__desk *desk;                             /* ours there                                               */
+    coll__bell *ropes;                            /* what bells of other processes are rung by; NULL: all are of this one */
+    struct coll__local_peer *peers;                     /* how the others' memory is reached, by desk; NULL: it is our own */
+    int        rank;                              /* as all ranks are called                                  */
     bool       is_armed;                          /* counted among the sleepers                               */
     bool       has_posted;                        /* a receive, since the last look into the inbox            */
     bool       has_taken;                         /* messages outside a look, of which nobody has been told   */
@@ -20721,56 +20862,127 @@ typedef struct coll__thread {
     coll__member *members;                        /* of the other groups                                      */
     coll__source *sources;
     void      **results;
-    void       *scratch;                          /* of no meaning between two calls                          */
-    size_t      scratch_length;
+    void       *scratch, *fetched;                /* of no meaning between two calls                          */
+    size_t      scratch_length, fetched_length;
 } coll__thread;
 
-static inline coll__desk *coll__desk_of(const coll__hub *hub, int rank) { return &hub->desks[rank - hub->first]; }
+/* ---- >>places: by their distance from the hub, 0 for none ---- */
+
+static inline void *coll__hub_at(const coll__hub *hub, int64_t place)
+{
+    return place ? (unsigned char *)(uintptr_t)hub + place : NULL;
+}
+
+static inline int64_t coll__hub_place(const coll__hub *hub, const void *at)
+{
+    return at ? (int64_t)((uintptr_t)at - (uintptr_t)hub) : 0;
+}
+
+static inline coll__desk *coll__hub_desks(const coll__hub *hub) { return (coll__desk *)coll__hub_at(hub, sizeof *hub); }
+
+static inline int *coll__hub_names(const coll__hub *hub) { return (int *)(void *)(coll__hub_desks(hub) + hub->size); }
+
+/* Bytes of a hub with its desks and names. */
+static inline size_t coll__hub_length(int size)
+{
+    return coll__round_up(sizeof(coll__hub) + (size_t)size * (sizeof(coll__desk) + sizeof(int)), COLL__LINE);
+}
+
+/* Which desk is that of a rank? */
+static inline int coll__desk_number(const coll__hub *hub, int rank)
+{
+    const int *const names = coll__hub_names(hub);
+    int from = 0, to = hub->size;
+
+    if (!hub->has_names) return rank - hub->first;
+    while (to - from > 1) {
+        const int middle = (from + to) / 2;
+        if (names[middle] <= rank) from = middle;
+        else to = middle;
+    }
+    return from;
+}
+
+static inline coll__desk *coll__desk_of(const coll__hub *hub, int rank)
+{
+    return coll__hub_desks(hub) + coll__desk_number(hub, rank);
+}
+
+/* What is the rank called that has this desk? */
+static inline int coll__desk_name(const coll__hub *hub, int number)
+{
+    return hub->has_names ? coll__hub_names(hub)[number] : hub->first + number;
+}
+
+/* A rank of another process may be killed while it has the lock.  What it leaves behind is whole or not yet to be found. */
+static inline void coll__hub_lock(coll__hub *hub)
+{
+#if defined(EOWNERDEAD)
+    if (pthread_mutex_lock(&hub->lock) == EOWNERDEAD) (void)pthread_mutex_consistent(&hub->lock);
+#else
+    (void)pthread_mutex_lock(&hub->lock);
+#endif
+}
+
+static inline void coll__hub_unlock(coll__hub *hub) { (void)pthread_mutex_unlock(&hub->lock); }
 
 /* ---- >>bell: waking those who sleep ---- */
 
+/* What a bell of another process is rung by: its own end of the same pipe, opened when it is first needed. */
+static const coll__bell *coll__rope_to(const coll__thread *me, int number)
+{
+    const coll__desk *desk = &coll__hub_desks(me->hub)[number];
+    coll__bell *rope = me->ropes ? &me->ropes[number] : NULL;
+
+    if (!rope) return &desk->bell;
+    if (rope->rope < 0) rope->rope = coll__pipe_reopen(desk->pid, desk->bell.rope);
+    return rope;
+}
+
 /* Let all who sleep return, those who sleep on the word by `wake`.  One that sleeps elsewhere has said so before its last look
  * at the word: either it finds that it has changed, or we find that it is asleep. */
-static void coll__hub_wake_by(coll__hub *hub, void (*wake)(uint32_t *word))
+static void coll__hub_wake_by(const coll__thread *me, void (*wake)(uint32_t *word))
 {
+    coll__hub *hub = me->hub;
+
     __atomic_add_fetch(&hub->bell, 1, __ATOMIC_SEQ_CST);
     if (!hub->has_bells) wake(&hub->bell);
     for (int i = 0; hub->has_bells && i < hub->size; i++) {
-        coll__desk *desk = &hub->desks[i];
+        coll__desk *desk = &coll__hub_desks(hub)[i];
         if (__atomic_load_n(&desk->is_asleep, __ATOMIC_SEQ_CST) && __atomic_exchange_n(&desk->is_asleep, 0, __ATOMIC_SEQ_CST))
-            coll__bell_ring(&desk->bell);
+            coll__bell_ring(coll__rope_to(me, i));
     }
 }
 
-static void coll__hub_wake(coll__hub *hub) { coll__hub_wake_by(hub, coll__word_wake); }
+static void coll__hub_wake(const coll__thread *me) { coll__hub_wake_by(me, coll__word_wake); }
 
-static inline void coll__hub_ring(coll__hub *hub)
+static inline void coll__hub_ring(const coll__thread *me)
 {
-    if (__atomic_load_n(&hub->sleepers, __ATOMIC_SEQ_CST) != 0) coll__hub_wake(hub);
+    if (__atomic_load_n(&me->hub->sleepers, __ATOMIC_SEQ_CST) != 0) coll__hub_wake(me);
 }
 
 /* Publish a number that others wait for.  Either this rank sees that somebody sleeps, or the one who goes to sleep sees the
  * number at its last look.  That takes a full barrier on both sides; where the kernel has membarrier, the sleeper executes it
  * for all, and publishing is a plain store, which need not wait for the cache lines written before. */
-static inline void coll__hub_publish(coll__hub *hub, uint64_t *at, uint64_t value)
+static inline void coll__hub_publish(const coll__thread *me, uint64_t *at, uint64_t value)
 {
-    if (hub->has_membarrier) {
+    if (me->hub->has_membarrier) {
         __atomic_store_n(at, value, __ATOMIC_RELEASE);
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
     } else {
         (void)__atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);
     }
-    coll__hub_ring(hub);
+    coll__hub_ring(me);
 }
 
 /* ---- >>failure: kept in the hub, the first one for all ---- */
 
 /* From here on nobody enters anyone's memory; wait for those who are in it. */
-static void coll__hub_quiesce(coll__hub *hub)
+static void coll__hub_quiesce(const coll__hub *hub)
 {
     if (hub->has_membarrier) coll__membarrier();
     for (int i = 0; i < hub->size; i++)
-        while (__atomic_load_n(&hub->desks[i].is_working, __ATOMIC_SEQ_CST)) sched_yield();
+        while (__atomic_load_n(&coll__hub_desks(hub)[i].is_working, __ATOMIC_SEQ_CST)) sched_yield();
 }
 
 /* The first one counts.  Nothing is locked, for a signal handler may have something to say. */
@@ -20794,7 +21006,7 @@ static const coll_failure *coll__threads_fail(void *context, const coll_failure 
     if (cause) coll__hub_fail(hub, cause->status, cause->rank, cause->text);
     if (!__atomic_load_n(&hub->is_failing, __ATOMIC_SEQ_CST)) return NULL;
     while (!__atomic_load_n(&hub->has_failed, __ATOMIC_SEQ_CST)) sched_yield();
-    coll__hub_ring(hub);
+    coll__hub_ring(me);
     coll__hub_quiesce(hub);
     return &hub->failure;
 }
@@ -20804,7 +21016,7 @@ static bool coll__threads_abort(void *context, const char *text)
     coll__thread *me = (coll__thread *)context;
 
     coll__hub_fail(me->hub, COLL_ERR_ABORTED, me->rank, text);
-    coll__hub_wake_by(me->hub, coll__word_alarm); /* this may be a signal handler                             */
+    coll__hub_wake_by(me, coll__word_alarm); /* this may be a signal handler                             */
     return true;
 }
 
@@ -20815,12 +21027,13 @@ static void coll__threads_report_stall(void *context, const unsigned char *head)
     coll__hub *hub = me->hub;
     coll_failure failure = { COLL_OK, -1, "" };
 
-    pthread_mutex_lock(&hub->lock);
-    memcpy(coll__desk_of(hub, me->rank)->report, head, COLL_HEAD_LENGTH);
-    for (int i = 0; i < hub->size && failure.status == COLL_OK; i++)
-        if (coll__heads_disagree(hub->desks[i].report, head))
-            coll__blame_mismatch(&failure, hub->desks[i].report, hub->first + i, head, me->rank);
-    pthread_mutex_unlock(&hub->lock);
+    coll__hub_lock(hub);
+    memcpy(me->desk->report, head, COLL_HEAD_LENGTH);
+    for (int i = 0; i < hub->size && failure.status == COLL_OK; i++) {
+        const unsigned char *const report = coll__hub_desks(hub)[i].report;
+        if (coll__heads_disagree(report, head)) coll__blame_mismatch(&failure, report, coll__desk_name(hub, i), head, me->rank);
+    }
+    coll__hub_unlock(hub);
     if (failure.status != COLL_OK) (void)coll__threads_fail(me, &failure);
 }
 
@@ -20828,7 +21041,7 @@ static void coll__threads_report_stall(void *context, const unsigned char *head)
  * fails sees it at work; who executes the barriers for that is as in coll__hub_publish. */
 static bool coll__work_begin(coll__thread *me)
 {
-    uint32_t *is_working = &coll__desk_of(me->hub, me->rank)->is_working;
+    uint32_t *is_working = &me->desk->is_working;
 
     if (me->hub->has_membarrier) {
         __atomic_store_n(is_working, 1, __ATOMIC_RELAXED);
@@ -20843,7 +21056,7 @@ static bool coll__work_begin(coll__thread *me)
 
 static void coll__work_end(coll__thread *me)
 {
-    __atomic_store_n(&coll__desk_of(me->hub, me->rank)->is_working, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&me->desk->is_working, 0, __ATOMIC_RELEASE);
 }
 
 static coll_status coll__blame_left(coll_failure *failure, int rank, int by)
@@ -20913,14 +21126,14 @@ static coll_status coll__threads_send(void *context, coll_xfer *x)
     coll__fifo_put(coll__inbox_of(me->hub, x->peer, me->rank, x->channel), x);
     __atomic_add_fetch(&to->arrived, 1, __ATOMIC_SEQ_CST);
     pthread_mutex_unlock(&to->lock);
-    coll__hub_ring(me->hub);
+    coll__hub_ring(me);
     return COLL_OK;
 }
 
 /* Take the next message of a peer out of our inbox, NULL when there is none. */
 static coll_xfer *coll__inbox_take(coll__thread *me, int peer, int channel)
 {
-    coll__desk *desk = coll__desk_of(me->hub, me->rank);
+    coll__desk *desk = me->desk;
 
     pthread_mutex_lock(&desk->lock);
     coll_xfer *x = coll__fifo_take(coll__inbox_of(me->hub, me->rank, peer, channel));
@@ -20946,7 +21159,7 @@ static coll_status coll__threads_recv(void *context, coll_xfer *x)
 {
     coll__thread *me = (coll__thread *)context;
     coll__fifo *recvs = coll__recvs_from(me, x->peer, x->channel);
-    const uint32_t *arrived = &coll__desk_of(me->hub, me->rank)->arrived;
+    const uint32_t *arrived = &me->desk->arrived;
     coll_xfer *from = NULL;
 
     me->has_posted = true;
@@ -21032,12 +21245,12 @@ static coll_status coll__mail_look(coll__thread *me)
     bool any = me->has_taken;
 
     me->has_posted = me->has_taken = false;
-    if (me->waiting_recvs > 0 && __atomic_load_n(&coll__desk_of(hub, me->rank)->arrived, __ATOMIC_ACQUIRE) > 0) {
+    if (me->waiting_recvs > 0 && __atomic_load_n(&me->desk->arrived, __ATOMIC_ACQUIRE) > 0) {
         if (!coll__work_begin(me)) return hub->failure.status;
         any |= coll__receive_all(me);
         coll__work_end(me);
     }
-    if (any) coll__hub_ring(hub);
+    if (any) coll__hub_ring(me);
     if (me->outgoing) coll__reap_sends(me);
     if (me->gone_count > 0 && (me->waiting_recvs > 0 || me->outgoing)) coll__check_left(me);
     return COLL_OK;
@@ -21095,7 +21308,7 @@ static void coll__see_who_left(coll__thread *me)
 
     if (count == me->gone_count) return;
     me->gone_count = count;
-    for (int i = 0; i < me->hub->size; i++) me->is_gone[i] = __atomic_load_n(&me->hub->desks[i].has_left, __ATOMIC_ACQUIRE) != 0;
+    for (int i = 0; i < me->hub->size; i++) me->is_gone[i] = __atomic_load_n(&coll__hub_desks(me->hub)[i].has_left, __ATOMIC_ACQUIRE) != 0;
 }
 
 #endif /* COLL_THREADS_MESSAGES_H */
@@ -21112,7 +21325,9 @@ COLL__FOR_SIZE
 
 enum {
     COLL__EAGER_SHORT = 256,                      /* bytes of an eager message that fits in a slot            */
-    COLL__EAGER_LONG = 4096, COLL__EAGER_ALL = 16384          /* of a longer one, and of those of all ranks   */
+    COLL__EAGER_LONG = 4096, COLL__EAGER_ALL = 16384,         /* of a longer one, and of those of all ranks: of one process, */
+    COLL__EAGER_LONG_APART = 16384, COLL__EAGER_ALL_APART = 65536,      /* and of several                     */
+    COLL__PAGE = 4096
 };
 
 /* What a rank publishes of its call in a direct turn. */
@@ -21146,72 +21361,109 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__seat {
     bool       is_taken;                          /* its rank has entered the group; guarded by the hub's lock */
 } coll__seat;
 
+/* In one piece with what follows it: its members' names, their seats, and room for their longer eager messages. */
 typedef struct coll__group {
-    uint64_t    id;
-    int         count, holders;                   /* holders: members that have not left, or not entered yet  */
-    int        *ranks;                            /* as the hub calls them                                    */
-    coll__seat *seats;                            /* each written by its own rank only                        */
-    unsigned char *bounce;                        /* room for long eager messages, two for each rank; NULL: there are none */
-    size_t      bag_length;
-    struct coll__group *next;
+    uint64_t id;
+    int      count, holders;                      /* holders: members that have not left, or not entered yet  */
+    size_t   bag_length;                          /* bytes of that room, two for each member; 0: there is none */
+    size_t   length;                              /* of all of it                                             */
+    int64_t  next;                                /* place of the next in the hub's list                      */
 } coll__group;
 
-static void coll__group_free(coll__group *group)
+static inline int *coll__group_ranks(coll__group *group) { return (int *)(void *)(group + 1); }
+
+static inline coll__seat *coll__group_seats(coll__group *group)
 {
-    if (!group) return;
-    coll__give(group->ranks);
-    coll__unreserve(group->seats, (size_t)group->count * sizeof *group->seats);
-    coll__unreserve(group->bounce, 2 * (size_t)group->count * group->bag_length);
-    coll__give(group);
+    return (coll__seat *)coll__behind(group, coll__round_up(sizeof *group + (size_t)group->count * sizeof(int), COLL__LINE));
 }
 
-/* A group of these ranks; `ranks` NULL: of the hub's first ones.  Where ranks share processors, waiting is dear, and an eager
- * message saves a wait but has to be read by all: so longer ones are eager there, as long as there are not too many. */
-static coll__group *coll__group_new(const coll__hub *hub, uint64_t id, const int *ranks, int count)
+/* Room for the longer eager message of a member, in turns of either parity. */
+static inline unsigned char *coll__group_bag(coll__group *group, int member, int parity)
 {
-    coll__group *group = (coll__group *)coll__allocate(coll__like(hub), sizeof *group);
+    return coll__behind(coll__group_seats(group) + group->count, (size_t)(2 * member + parity) * group->bag_length);
+}
+
+/* ---- >>memory of a hub whose ranks are of several processes: what comes back is given again, the first that is long enough ---- */
+
+typedef struct coll__gap { size_t length; int64_t next; } coll__gap;
+
+static void *coll__hub_take(coll__hub *hub, size_t length)
+{
+    for (int64_t *at = &hub->gaps; *at; at = &((coll__gap *)coll__hub_at(hub, *at))->next) {
+        coll__gap *gap = (coll__gap *)coll__hub_at(hub, *at);
+        if (gap->length != length) continue;
+        *at = gap->next;
+        return memset(gap, 0, length);
+    }
+    if (hub->room_end - hub->room_at < length) return NULL;
+    hub->room_at += length;
+    return coll__hub_at(hub, (int64_t)(hub->room_at - length));
+}
+
+static void coll__hub_give(coll__hub *hub, void *at, size_t length)
+{
+    coll__gap *gap = (coll__gap *)at;
+
+    gap->length = length;
+    gap->next = hub->gaps;
+    hub->gaps = coll__hub_place(hub, gap);
+}
+
+/* ---- >>groups ---- */
+
+static void coll__group_free(coll__hub *hub, coll__group *group)
+{
+    if (!group) return;
+    if (hub->is_apart) coll__hub_give(hub, group, group->length);
+    else coll__unreserve(group, group->length);
+}
+
+/* A group of these ranks; `ranks` NULL: of all of the hub.  Where ranks share processors, waiting is dear, and an eager message
+ * saves a wait but has to be read by all: so longer ones are eager there, as long as there are not too many. */
+static coll__group *coll__group_new(coll__hub *hub, uint64_t id, const int *ranks, int count)
+{
+    const size_t n = (size_t)count, each = coll__least(hub->eager_length, hub->eager_total / n) / COLL__LINE * COLL__LINE;
+    const coll__group like = { .id = id, .count = count, .holders = count, .bag_length = each > COLL__EAGER_SHORT ? each : 0 };
+    const size_t head = coll__round_up(sizeof like + n * sizeof(int), COLL__LINE);
+    const size_t length = coll__round_up(head + n * (sizeof(coll__seat) + 2 * like.bag_length), COLL__PAGE);
+    coll__group *group = (coll__group *)(hub->is_apart ? coll__hub_take(hub, length) : coll__reserve(length));
 
     if (!group) return NULL;
-    group->id = id;
-    group->count = group->holders = count;
-    group->ranks = (int *)coll__allocate(coll__like(hub), (size_t)count * sizeof *group->ranks);
-    group->seats = (coll__seat *)coll__reserve((size_t)count * sizeof *group->seats);
-    group->bag_length = hub->is_crowded ? coll__least(COLL__EAGER_LONG, COLL__EAGER_ALL / (size_t)count) : 0;
-    if (group->bag_length <= COLL__EAGER_SHORT) group->bag_length = 0;
-    if (group->bag_length) group->bounce = (unsigned char *)coll__reserve(2 * (size_t)count * group->bag_length);
-    if (!group->ranks || !group->seats || (group->bag_length && !group->bounce)) {
-        coll__group_free(group);
-        return NULL;
-    }
-    for (int i = 0; i < count; i++) group->ranks[i] = ranks ? ranks[i] : hub->first + i;
+    *group = like;
+    group->length = length;
+    for (int i = 0; i < count; i++) coll__group_ranks(group)[i] = ranks ? ranks[i] : coll__desk_name(hub, i);
     return group;
 }
 
 /* The group with this id and these members in which seat `me` is free, made if need be.  The caller holds the hub's lock. */
 static coll__group *coll__group_find(coll__hub *hub, uint64_t id, const int *ranks, int count, int me)
 {
-    coll__group **at = &hub->groups;
+    int64_t *at = &hub->groups;
 
-    for (; *at; at = &(*at)->next) {
-        const coll__group *g = *at;
-        const bool is_ours = g->id == id && g->count == count && !memcmp(g->ranks, ranks, (size_t)count * sizeof *ranks);
-        if (is_ours && !g->seats[me].is_taken) return *at;
+    for (coll__group *g; (g = (coll__group *)coll__hub_at(hub, *at)) != NULL; at = &g->next) {
+        const bool is_ours = g->id == id && g->count == count
+                          && !memcmp(coll__group_ranks(g), ranks, (size_t)count * sizeof *ranks);
+        if (is_ours && !coll__group_seats(g)[me].is_taken) return g;
     }
-    return *at = coll__group_new(hub, id, ranks, count);
+    coll__group *const made = coll__group_new(hub, id, ranks, count);
+    *at = coll__hub_place(hub, made);
+    return made;
 }
 
-static void coll__group_leave(coll__hub *hub, coll__group *group, int me)
+static void coll__group_leave(const coll__thread *thread, coll__group *group, int me)
 {
-    pthread_mutex_lock(&hub->lock);
-    __atomic_store_n(&group->seats[me].has_left, 1, __ATOMIC_SEQ_CST);
+    coll__hub *hub = thread->hub;
+
+    coll__hub_lock(hub);
+    __atomic_store_n(&coll__group_seats(group)[me].has_left, 1, __ATOMIC_SEQ_CST);
     if (--group->holders == 0) {
-        coll__group **at = &hub->groups;
-        while (*at != group) at = &(*at)->next;
+        int64_t *at = &hub->groups;
+        while (coll__hub_at(hub, *at) != group) at = &((coll__group *)coll__hub_at(hub, *at))->next;
         *at = group->next;
-        coll__group_free(group);
+        coll__group_free(hub, group);
     }
-    pthread_mutex_unlock(&hub->lock);
-    coll__hub_ring(hub);                          /* some may wait for us there                               */
+    coll__hub_unlock(hub);
+    coll__hub_ring(thread);                       /* some may wait for us there                               */
 }
 
 /* false: no memory. */
@@ -21222,10 +21474,13 @@ static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group
     if (!eager) return false;
     m->thread = thread;
     m->group = group;
-    m->seats = group->seats;
-    m->own = &group->seats[me];
+    m->ranks = coll__group_ranks(group);
+    m->seats = coll__group_seats(group);
+    m->own = &m->seats[me];
     m->count = group->count;
     m->rank = me;
+    for (int i = 0; thread->hub->is_apart && i < m->count; i++)
+        m->is_apart |= coll__desk_of(thread->hub, m->ranks[i])->party != thread->desk->party;
     m->looks = thread->hub->is_crowded ? 1 : COLL__LOOKS;
     m->eager_most = coll__most(COLL__EAGER_SHORT, group->bag_length);
     m->cache_share = thread->hub->cache_length / 4 * 3 / (size_t)group->count;      /* a quarter is for everything else */
@@ -21233,9 +21488,8 @@ static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group
         m->eager[0][parity] = eager;
         m->eager[1][parity] = eager + group->count;
         for (int i = 0; i < group->count; i++) {
-            eager[i] = (coll__source){ group->seats[i].slots[parity].is.data, COLL__AS_USER, i };
-            eager[group->count + i] = (coll__source){ coll__behind(group->bounce, (size_t)(2 * i + parity) * group->bag_length),
-                                                      COLL__AS_USER, i };
+            eager[i] = (coll__source){ m->seats[i].slots[parity].is.data, COLL__AS_USER, i };
+            eager[group->count + i] = (coll__source){ coll__group_bag(group, i, parity), COLL__AS_USER, i };
         }
     }
     return true;
@@ -21252,14 +21506,14 @@ static void *coll__threads_group(void *context, uint64_t id, const int *ranks, i
 {
     coll__thread *thread = (coll__thread *)context;
     coll__hub *hub = thread->hub;
-    coll__member *m = (coll__member *)coll__allocate(coll__like(hub), sizeof *m);
+    coll__member *m = (coll__member *)coll__allocate(coll__like(thread), sizeof *m);
 
-    pthread_mutex_lock(&hub->lock);
+    coll__hub_lock(hub);
     coll__group *group = coll__group_find(hub, id, ranks, count, me);
-    if (group) group->seats[me].is_taken = true;
-    pthread_mutex_unlock(&hub->lock);
+    if (group) coll__group_seats(group)[me].is_taken = true;
+    coll__hub_unlock(hub);
     if (!group || !m || !coll__member_init(m, thread, group, me)) {
-        if (group) coll__group_leave(hub, group, me);
+        if (group) coll__group_leave(thread, group, me);
         coll__give(m);
         coll__blame(&thread->suspicion, COLL_ERR_MEMORY, thread->rank, "rank %d has no memory for a communicator", thread->rank);
         return NULL;
@@ -21276,7 +21530,7 @@ static void coll__threads_ungroup(void *context, void *handle)
 
     while (*at != m) at = &(*at)->next;
     *at = m->next;
-    coll__group_leave(thread->hub, m->group, m->rank);
+    coll__group_leave(thread, m->group, m->rank);
     coll__member_end(m);
     coll__give(m);
 }
@@ -21291,23 +21545,150 @@ static inline coll__member *coll__member_of(coll__thread *thread, const coll_tas
 static bool coll__member_left(const coll__member *m, int rank)
 {
     return __atomic_load_n(&m->seats[rank].has_left, __ATOMIC_ACQUIRE) ||
-           __atomic_load_n(&coll__desk_of(m->thread->hub, m->group->ranks[rank])->has_left, __ATOMIC_ACQUIRE);
+           __atomic_load_n(&coll__desk_of(m->thread->hub, m->ranks[rank])->has_left, __ATOMIC_ACQUIRE);
 }
 
 #endif /* COLL_THREADS_GROUP_H */
 /* ---- transports/coll_threads.h, continued ---- */
 COLL__FOR_SPEED
-/* ---- transports/threads/coll_threads_kinds.h ---- */
-/* coll_threads_kinds.h - what a rank does in a turn, for each kind of collective, once those whose word it needs have
- * published.  The table at the end says who needs whom.
+/* ---- transports/threads/coll_threads_reach.h ---- */
+/* coll_threads_reach.h - how a rank reaches what lies in the memory of another.
  *
- * Two families.  Where elements move, each move has two ends: a place in the sender's memory and one in the receiver's,
- * described alike (coll__end).  Where elements are combined, each rank takes a share of them, for all ranks; in this way
- * every input line is read once and every output line written once, which is the least there is. */
-#ifndef COLL_THREADS_KINDS_H
-#define COLL_THREADS_KINDS_H
+ *     it is of our process                 where it says
+ *     it lies in the other one's room      in the same place of that room, which we have mapped, too (coll_alloc)
+ *     anywhere else                        the kernel copies it (process_vm_readv): to the first piece of it that stays in the
+ *                                          cache, where it is combined, and back
+ *
+ * So what a rank combines for others comes by windows of many elements: of those inputs that cannot be read in place a window is
+ * fetched, and of the results that cannot be written there, it is sent afterwards.  Where all ranks are of one process the window
+ * is everything, and nothing is copied. */
+#ifndef COLL_THREADS_REACH_H
+#define COLL_THREADS_REACH_H
 
-enum { COLL__SHARE_UNIT = 64, COLL__PAGE = 4096 };
+/* What we know of a rank of the hub. */
+typedef struct coll__local_peer {
+    bool           is_near;                       /* of our process                                           */
+    unsigned char *room;                          /* its room, as we have mapped it; NULL: not yet            */
+} coll__local_peer;
+
+#if COLL__HAS_SHM
+
+enum { COLL__FETCH_BYTES = 128 << 10, COLL__FETCH_EACH = 16 << 10 };  /* what a rank fetches at once, and more for each rank */
+
+static void coll__peers_close(coll__thread *me)
+{
+    for (int i = 0; me->peers && i < me->hub->size; i++)
+        coll__segment_unmap(me->peers[i].room, (size_t)coll__hub_desks(me->hub)[i].room_length);
+    coll__give(me->peers);
+    coll__give(me->fetched);
+}
+
+/* Of a hub that is_apart; false: no memory. */
+static bool coll__peers_open(coll__thread *me, const coll_allocator *memory)
+{
+    const size_t size = (size_t)me->hub->size;
+
+    me->peers = (coll__local_peer *)coll__allocate(memory, size * sizeof *me->peers);
+    me->ropes = (coll__bell *)coll__allocate(memory, size * sizeof *me->ropes);
+    me->fetched_length = COLL__FETCH_BYTES + size * COLL__FETCH_EACH;
+    me->fetched = coll__take_lines(memory, me->fetched_length);
+    for (size_t i = 0; me->ropes && i < size; i++) me->ropes[i] = coll__no_bell;
+    for (size_t i = 0; me->peers && i < size; i++) me->peers[i].is_near = coll__hub_desks(me->hub)[i].party == me->desk->party;
+    return me->peers && me->ropes && me->fetched;
+}
+
+/* The address `at` of the rank with this desk, in our memory.  NULL: it is not there. */
+static void *coll__reach_at(coll__thread *me, int number, const void *at)
+{
+    coll__local_peer *const peer = &me->peers[number];
+    const coll__desk *const desk = &coll__hub_desks(me->hub)[number];
+    const uint64_t distance = (uint64_t)(uintptr_t)at - desk->room_base;
+
+    if (peer->is_near) return (void *)(uintptr_t)at;
+    if (distance >= desk->room_length) return NULL;
+    if (!peer->room) {
+        size_t length = 0;
+        int fd = coll__segment_open(desk->pid, desk->room_number, &length);
+        if (fd >= 0 && length == desk->room_length) peer->room = (unsigned char *)coll__segment_map(fd, length);
+        coll__close_fd(&fd);
+    }
+    return peer->room ? peer->room + distance : NULL;
+}
+
+#else
+
+static inline void coll__peers_close(const coll__thread *me) { (void)me; }
+static inline bool coll__peers_open(const coll__thread *me, const coll_allocator *memory) { return (void)me, (void)memory, false; }
+static inline void *coll__reach_at(const coll__thread *me, int number, const void *at)
+{
+    return (void)me, (void)number, (void *)(uintptr_t)at;
+}
+
+static inline int coll__process_read(uint32_t pid, void *to, const void *from, size_t length)
+{
+    return (void)pid, (void)to, (void)from, (void)length, ENOSYS;
+}
+
+static inline int coll__process_write(uint32_t pid, void *to, const void *from, size_t length)
+{
+    return (void)pid, (void)to, (void)from, (void)length, ENOSYS;
+}
+
+#endif
+
+/* The address `at` of a member of the group, in our memory.  NULL: it is not there. */
+static inline void *coll__reach(const coll__member *m, int rank, const void *at)
+{
+    if (!m->is_apart || rank == m->rank) return (void *)(uintptr_t)at;
+    return coll__reach_at(m->thread, coll__desk_number(m->thread->hub, m->ranks[rank]), at);
+}
+
+static coll_status coll__reach_failed(const coll__member *m, int rank, int error, coll_failure *failure)
+{
+    const int name = m->ranks[rank], me = m->ranks[m->rank];
+
+    if (error == ESRCH) return coll__blame(failure, COLL_ERR_PEER, name, "rank %d is gone: its process has ended", name);
+    if (error == EFAULT)
+        return coll__blame(failure, COLL_ERR_ARGUMENT, name, "a buffer of rank %d is shorter than its call says, or may not be used",
+                           name);
+    return coll__blame(failure, COLL_ERR_SYSTEM, name, "rank %d cannot reach the memory of rank %d: %s", me, name, strerror(error));
+}
+
+/* Read and write the memory of a member where it is not ours. */
+static coll_status coll__reach_read(const coll__member *m, int rank, void *to, const void *from, size_t length,
+                                    coll_failure *failure)
+{
+    const void *const there = coll__reach(m, rank, from);
+    int error = 0;
+
+    if (there) memcpy(to, there, length);
+    else error = coll__process_read(coll__desk_of(m->thread->hub, m->ranks[rank])->pid, to, from, length);
+    return error ? coll__reach_failed(m, rank, error, failure) : COLL_OK;
+}
+
+static coll_status coll__reach_write(const coll__member *m, int rank, void *to, const void *from, size_t length,
+                                     coll_failure *failure)
+{
+    void *const there = coll__reach(m, rank, to);
+    int error = 0;
+
+    if (there) memcpy(there, from, length);
+    else error = coll__process_write(coll__desk_of(m->thread->hub, m->ranks[rank])->pid, to, from, length);
+    return error ? coll__reach_failed(m, rank, error, failure) : COLL_OK;
+}
+
+#endif /* COLL_THREADS_REACH_H */
+/* ---- transports/threads/coll_threads_moves.h ---- */
+/* coll_threads_moves.h - what a rank does in a turn, for kinds of which elements move, once those whose word it needs have
+ * published; and what every kind has in a turn.
+ *
+ * There are two families of kinds.  Where elements move, each move has two ends: a place in the sender's memory and one in the receiver's,
+ * described alike (coll__end).  Where elements are combined, each rank takes a share of them, for all ranks; in this way
+ * every input line is read once and every output line written once, which is the least there is (coll_threads_sums.h). */
+#ifndef COLL_THREADS_MOVES_H
+#define COLL_THREADS_MOVES_H
+
+enum { COLL__SHARE_UNIT = 64 };
 
 /* A turn, as its kind sees it. */
 typedef struct coll__turn {
@@ -21353,7 +21734,7 @@ static inline bool coll__waits_for(const coll__turn *t, coll__whom whom, int ran
     }
 }
 
-static inline int coll__hub_rank(const coll__turn *t, int rank) { return t->m->group->ranks[rank]; }
+static inline int coll__hub_rank(const coll__turn *t, int rank) { return t->m->ranks[rank]; }
 
 static inline coll__slot *coll__slot_in(const coll__member *m, int rank, uint64_t turn)
 {
@@ -21424,9 +21805,36 @@ typedef struct coll__end {
 
 static inline const coll__kind_shape *coll__shape_in(const coll__turn *t) { return &coll__kinds[t->call->kind]; }
 
+/* What a rank says of a block in a list. */
+typedef struct coll__entry {
+    size_t    count, offset;
+    coll_type type;
+} coll__entry;
+
+/* Entry `i` of the lists of a rank, which lie in its memory; only those are read that the shape has. */
+static inline coll_status coll__entry_of(const coll__turn *t, const coll__side_shape *shape, int rank, const size_t *counts,
+                                         const size_t *offsets, const coll_type *types, int i, coll__entry *entry)
+{
+    const coll__member *const m = t->m;
+    const bool is_listed = shape->over != COLL__OVER_ONE && shape->from != COLL__FROM_COUNT;
+    const bool is_typed = is_listed && shape->from == COLL__FROM_TYPED;
+    coll_status status = COLL_OK;
+
+    *entry = (coll__entry){ 0, 0, t->call->type };
+    if (!is_listed) return COLL_OK;
+    if (!m->is_apart) {
+        *entry = (coll__entry){ counts[i], offsets[i], is_typed ? types[i] : t->call->type };
+        return COLL_OK;
+    }
+    status = coll__reach_read(m, rank, &entry->count, counts + i, sizeof *counts, t->failure);
+    if (status == COLL_OK) status = coll__reach_read(m, rank, &entry->offset, offsets + i, sizeof *offsets, t->failure);
+    if (status == COLL_OK && is_typed) status = coll__reach_read(m, rank, &entry->type, types + i, sizeof *types, t->failure);
+    return status;
+}
+
 /* The block of rank `i` in a buffer of this shape; `count` is that of the whole buffer, where it is one block. */
 static inline coll__end coll__end_at(const coll__turn *t, const coll__side_shape *shape, const unsigned char *base, size_t count,
-                                     const size_t *counts, const size_t *offsets, const coll_type *types, int i)
+                                     const coll__entry *entry, int i)
 {
     coll__end end = { (unsigned char *)(uintptr_t)base, count, t->call->type };
     size_t skip = 0;
@@ -21436,34 +21844,34 @@ static inline coll__end coll__end_at(const coll__turn *t, const coll__side_shape
         end.count = t->call->count;
         skip = (size_t)i * end.count * t->unit;
     } else {
-        const bool is_typed = shape->from == COLL__FROM_TYPED;
-        end.count = counts[i];
-        skip = is_typed ? offsets[i] : offsets[i] * t->unit;
-        if (is_typed) end.type = types[i];
+        end.count = entry->count;
+        end.type = entry->type;
+        skip = shape->from == COLL__FROM_TYPED ? entry->offset : entry->offset * t->unit;
     }
     if (end.count) end.at += skip;                /* an empty block may have no memory at all                 */
     return end;
 }
 
-static inline coll__end coll__sending_end(const coll__turn *t, int from, int to)
+/* Both ends of a move.  Eagerly only the receiver itself asks. */
+static inline coll_status coll__ends_of(const coll__turn *t, int from, int to, coll__end *source, coll__end *target)
 {
-    const coll__side_shape *shape = &coll__shape_in(t)->send;
+    const coll_call *const c = t->call;
+    const coll__side_shape *const sends = &coll__shape_in(t)->send, *const receives = &coll__shape_in(t)->recv;
+    coll__entry entry;
 
-    if (t->eager) return coll__end_at(t, shape, coll__input_of(t, from), t->call->count, NULL, NULL, NULL, to);
+    if (t->eager) {
+        *source = coll__end_at(t, sends, coll__input_of(t, from), c->count, NULL, to);
+        *target = coll__end_at(t, receives, (unsigned char *)c->recv, c->count, NULL, from);
+        return COLL_OK;
+    }
     const coll__view *v = coll__view_of(t, from);
-    return coll__end_at(t, shape, v->send, v->count, v->send_counts, v->send_offsets, v->send_types, to);
-}
-
-/* Eagerly only the receiver itself asks. */
-static inline coll__end coll__receiving_end(const coll__turn *t, int to, int from)
-{
-    const coll_call *c = t->call;
-    const coll__side_shape *shape = &coll__shape_in(t)->recv;
-
-    if (t->eager) return coll__end_at(t, shape, (unsigned char *)c->recv, c->count, NULL, NULL, NULL, from);
-    const coll__view *v = coll__view_of(t, to);
-    const size_t count = shape->from == COLL__FROM_RECV_COUNT ? v->recv_count : v->count;
-    return coll__end_at(t, shape, v->recv, count, v->recv_counts, v->recv_offsets, v->recv_types, from);
+    coll_status status = coll__entry_of(t, sends, from, v->send_counts, v->send_offsets, v->send_types, to, &entry);
+    *source = coll__end_at(t, sends, v->send, v->count, &entry, to);
+    if (status != COLL_OK) return status;
+    v = coll__view_of(t, to);
+    status = coll__entry_of(t, receives, to, v->recv_counts, v->recv_offsets, v->recv_types, from, &entry);
+    *target = coll__end_at(t, receives, v->recv, receives->from == COLL__FROM_RECV_COUNT ? v->recv_count : v->count, &entry, from);
+    return status;
 }
 
 /* memcpy that takes NULL where there is nothing to copy, and a place that has the bytes already. */
@@ -21500,65 +21908,77 @@ static bool coll__is_beyond_caches(const coll__turn *t)
     return sent + coll__extent(t, &shape->recv, c->recv_counts) > t->m->cache_share;
 }
 
-static inline void coll__move(const coll__turn *t, int from, int to)
-{
-    const coll__end source = coll__sending_end(t, from, to), target = coll__receiving_end(t, to, from);
-    const size_t unit = coll__shape_in(t)->send.from == COLL__FROM_TYPED ? coll_type_size(source.type) : t->unit;
-
-    coll__move_bytes(t, target.at, source.at, source.count * unit);
-}
-
 /* Do the two ends of a move agree?  Asked before the first byte of it is written. */
-static coll_status coll__check_ends(const coll__turn *t, int from, int to)
+static coll_status coll__check_ends(const coll__turn *t, int from, int to, const coll__end *source, const coll__end *target)
 {
-    const coll__end source = coll__sending_end(t, from, to), target = coll__receiving_end(t, to, from);
     const int sender = coll__hub_rank(t, from), receiver = coll__hub_rank(t, to);
 
-    if (source.count == target.count && (source.type == target.type || source.count == 0)) return COLL_OK;
+    if (source->count == target->count && (source->type == target->type || source->count == 0)) return COLL_OK;
     return coll__blame(t->failure, COLL_ERR_MISMATCH, sender, "rank %d sends %zu x %s to rank %d, which expects %zu x %s", sender,
-                       source.count, coll_type_name(source.type), receiver, target.count, coll_type_name(target.type));
+                       source->count, coll_type_name(source->type), receiver, target->count, coll_type_name(target->type));
+}
+
+/* Move a block, of which one end is ours. */
+static inline coll_status coll__move(const coll__turn *t, int from, int to)
+{
+    coll__end source, target;
+    coll_status status = coll__ends_of(t, from, to, &source, &target);
+    const size_t unit = coll__shape_in(t)->send.from == COLL__FROM_TYPED ? coll_type_size(source.type) : t->unit;
+    const size_t length = source.count * unit;
+    const coll__member *const m = t->m;
+
+    if (status == COLL_OK && !t->eager) status = coll__check_ends(t, from, to, &source, &target);
+    if (status != COLL_OK || !length) return status;
+    if (!m->is_apart || t->eager || from == to) coll__move_bytes(t, target.at, source.at, length);
+    else if (to == m->rank) status = coll__reach_read(m, from, target.at, source.at, length, t->failure);
+    else status = coll__reach_write(m, to, target.at, source.at, length, t->failure);
+    return status;
+}
+
+/* Do all ranks send us what we expect?  Asked before the first byte is written. */
+static coll_status coll__check_all_ends(const coll__turn *t)
+{
+    coll_status status = COLL_OK;
+
+    for (int i = 0; i < t->m->count && status == COLL_OK; i++) {
+        coll__end source, target;
+        status = coll__ends_of(t, i, t->m->rank, &source, &target);
+        if (status == COLL_OK) status = coll__check_ends(t, i, t->m->rank, &source, &target);
+    }
+    return status;
 }
 
 /* Fetch from every rank what it has for this one.  Each rank begins with another one, so that they do not crowd at one
  * memory; its own block comes last. */
-static void coll__fetch_all(const coll__turn *t)
+static inline coll_status coll__fetch_all(const coll__turn *t)
 {
     const int me = t->m->rank, count = t->m->count;
+    coll_status status = COLL_OK;
 
-    for (int i = 1; i <= count; i++) coll__move(t, coll__wrap(me + i, count), me);
+    for (int i = 1; i <= count && status == COLL_OK; i++) status = coll__move(t, coll__wrap(me + i, count), me);
+    return status;
 }
+
+static void coll__read_all(const coll__turn *t) { (void)coll__fetch_all(t); }
 
 static coll_status coll__share_fetch(const coll__turn *t)
 {
-    coll_status status = COLL_OK;
-
-    for (int i = 0; i < t->m->count && status == COLL_OK; i++) status = coll__check_ends(t, i, t->m->rank);
-    if (status == COLL_OK) coll__fetch_all(t);
-    return status;
+    const coll_status status = coll__check_all_ends(t);
+    return status == COLL_OK ? coll__fetch_all(t) : status;
 }
 
 /* gather: eagerly the root fetches all, directly every rank puts its own block where the root wants it. */
 static void coll__read_gather(const coll__turn *t)
 {
-    if (t->m->rank == t->call->root) coll__fetch_all(t);
+    if (t->m->rank == t->call->root) (void)coll__fetch_all(t);
 }
 
-static coll_status coll__share_gather(const coll__turn *t)
-{
-    const coll_status status = coll__check_ends(t, t->m->rank, t->call->root);
-    if (status == COLL_OK) coll__move(t, t->m->rank, t->call->root);
-    return status;
-}
+static coll_status coll__share_gather(const coll__turn *t) { return coll__move(t, t->m->rank, t->call->root); }
 
 /* scatter: every rank fetches its own block from the root. */
-static void coll__read_scatter(const coll__turn *t) { coll__move(t, t->call->root, t->m->rank); }
+static void coll__read_scatter(const coll__turn *t) { (void)coll__move(t, t->call->root, t->m->rank); }
 
-static coll_status coll__share_scatter(const coll__turn *t)
-{
-    const coll_status status = coll__check_ends(t, t->call->root, t->m->rank);
-    if (status == COLL_OK) coll__move(t, t->call->root, t->m->rank);
-    return status;
-}
+static coll_status coll__share_scatter(const coll__turn *t) { return coll__move(t, t->call->root, t->m->rank); }
 
 /* alltoall in place: others fetch from this rank's buffer while it is overwritten, so they get a copy to fetch from.  Its
  * blocks lie one after the other; where the caller has offsets, the copy has offsets of its own in front. */
@@ -21575,8 +21995,9 @@ static coll_status coll__begin_alltoall(const coll__turn *t, coll__view *view)
         unsigned char *const to = pass ? (unsigned char *)t->m->held : NULL;
         size_t at = table;
         for (int i = 0; i < count; i++) {
-            const coll__end e = coll__end_at(t, shape, view->send, 0, view->send_counts, view->send_offsets,
-                                             view->send_types, i);
+            coll__entry entry;
+            (void)coll__entry_of(t, shape, t->m->rank, view->send_counts, view->send_offsets, view->send_types, i, &entry);
+            const coll__end e = coll__end_at(t, shape, view->send, 0, &entry, i);
             const size_t unit = is_typed ? coll_type_size(e.type) : t->unit;
             if (pass && has_offsets) ((size_t *)(void *)to)[i] = is_typed ? at - table : (at - table) / t->unit;
             if (pass) coll__move_bytes(t, to + at, e.at, e.count * unit);
@@ -21590,7 +22011,12 @@ static coll_status coll__begin_alltoall(const coll__turn *t, coll__view *view)
     return COLL_OK;
 }
 
-/* ---- >>combining ---- */
+#endif /* COLL_THREADS_MOVES_H */
+/* ---- transports/threads/coll_threads_sums.h ---- */
+/* coll_threads_sums.h - what a rank does in a turn, for kinds of which elements are combined: it takes a share of them, for all
+ * ranks. */
+#ifndef COLL_THREADS_SUMS_H
+#define COLL_THREADS_SUMS_H
 
 /* This rank's share of `count` elements: in whole cache lines, long ones in whole pages, and never a part of an element. */
 static void coll__share_of(const coll__turn *t, size_t count, size_t *at, size_t *share)
@@ -21609,16 +22035,102 @@ static inline unsigned char *coll__output_of(const coll__turn *t, int rank, size
     return coll__view_of(t, rank)->recv + at * t->unit;
 }
 
-/* Combine elements from..from+count of all inputs into the first `m` results. */
-static void coll__combine_inputs(const coll__turn *t, size_t from, int m, size_t count)
+/* Slots in the room for what is fetched: the inputs of all ranks, and their results. */
+static inline size_t coll__window_slots(const coll__turn *t) { return 2 * (size_t)t->m->count; }
+
+/* Elements that are combined at once: all, or as many as there is room for those that come from other processes. */
+static size_t coll__window(const coll__turn *t)
+{
+    if (!t->m->is_apart || t->eager) return SIZE_MAX;
+    const size_t most = (t->m->thread->fetched_length / coll__window_slots(t) - COLL__LINE) / t->unit;
+    return most > COLL__SHARE_UNIT ? most / COLL__SHARE_UNIT * COLL__SHARE_UNIT : most;
+}
+
+/* Room for what is fetched, if the user's elements are longer than any we have met. */
+static coll_status coll__need_window(const coll__turn *t)
 {
     coll__thread *thread = t->m->thread;
+    const size_t length = coll__window_slots(t) * (t->unit + COLL__LINE);
 
-    for (int i = 0; i < t->m->count; i++)
-        thread->sources[i] = (coll__source){ coll__input_of(t, i) + from * t->unit, COLL__AS_USER, i };
-    coll__combine(t->task->codec, &(coll__sum){ .sources = thread->sources, .n = t->m->count, .results = thread->results, .m = m,
-                                                .format = COLL__AS_USER, .count = count, .index = from,
-                                                .scratch = thread->scratch, .streams = t->streams });
+    if (!t->m->is_apart || length <= thread->fetched_length) return COLL_OK;
+    void *longer = coll__take_lines(coll__like(thread), length);
+    if (!longer) return coll__no_memory(t, length);
+    coll__give(thread->fetched);
+    thread->fetched = longer;
+    thread->fetched_length = length;
+    return COLL_OK;
+}
+
+/* Room for a window of what cannot be reached: slot i for the input of rank i, those that follow for results. */
+static inline unsigned char *coll__slot_of_window(const coll__turn *t, int slot, size_t count)
+{
+    return (unsigned char *)t->m->thread->fetched + coll__round_up(count * t->unit, COLL__LINE) * (size_t)slot;
+}
+
+/* The sources of elements from..from+count, at most a window, of ranks 0..last: where they lie, or fetched. */
+static inline coll_status coll__inputs_at(const coll__turn *t, int last, size_t from, size_t count)
+{
+    coll__thread *thread = t->m->thread;
+    coll_status status = COLL_OK;
+
+    for (int i = 0; i <= last && status == COLL_OK; i++) {
+        const unsigned char *const there = coll__input_of(t, i) + from * t->unit;
+        const void *at = t->eager ? there : coll__reach(t->m, i, there);
+        if (!at) {
+            unsigned char *const room = coll__slot_of_window(t, i, count);
+            status = coll__reach_read(t->m, i, room, there, count * t->unit, t->failure);
+            at = room;
+        }
+        thread->sources[i] = (coll__source){ at, COLL__AS_USER, i };
+    }
+    return status;
+}
+
+/* The places for a result that all ranks first..first+n get at element `at`: gives how many, of which the first is to be sent
+ * to those that cannot be reached. */
+static inline int coll__outputs_at(const coll__turn *t, int first, int n, size_t at, size_t count)
+{
+    void **const results = t->m->thread->results;
+    int m = 0;
+
+    for (int i = first; i < first + n; i++) {
+        void *const to = coll__reach(t->m, i, coll__output_of(t, i, at));
+        if (to) results[m++] = to;
+    }
+    if (m == 0) results[m++] = coll__slot_of_window(t, t->m->count, count);
+    return m;
+}
+
+/* Send a result to those of the ranks first..first+n that cannot be reached. */
+static coll_status coll__outputs_send(const coll__turn *t, int first, int n, size_t at, const void *result, size_t count)
+{
+    coll_status status = COLL_OK;
+
+    for (int i = first; i < first + n && status == COLL_OK; i++) {
+        unsigned char *const to = coll__output_of(t, i, at);
+        if (!coll__reach(t->m, i, to)) status = coll__reach_write(t->m, i, to, result, count * t->unit, t->failure);
+    }
+    return status;
+}
+
+/* Combine elements from..from+count of all inputs into the elements from `at` on of the results of ranks first..first+n. */
+static coll_status coll__combine_for(const coll__turn *t, int first, int n, size_t at, size_t from, size_t count)
+{
+    coll__thread *thread = t->m->thread;
+    const size_t window = coll__window(t);
+    coll_status status = COLL_OK;
+
+    for (size_t done = 0, length; done < count && status == COLL_OK; done += length) {
+        length = coll__least(window, count - done);
+        status = coll__inputs_at(t, t->m->count - 1, from + done, length);
+        if (status != COLL_OK) break;
+        const int m = coll__outputs_at(t, first, n, at + done, length);
+        coll__combine(t->task->codec, &(coll__sum){ .sources = thread->sources, .n = t->m->count, .results = thread->results,
+                                                    .m = m, .format = COLL__AS_USER, .count = length, .index = from + done,
+                                                    .scratch = thread->scratch, .streams = t->streams });
+        if (t->m->is_apart) status = coll__outputs_send(t, first, n, at + done, thread->results[0], length);
+    }
+    return status;
 }
 
 static inline void coll__read_reduce(const coll__turn *t)
@@ -21632,12 +22144,13 @@ static inline void coll__read_reduce(const coll__turn *t)
 }
 
 /* The results of some elements for all ranks; our own is looked at while it is in the cache. */
-static void coll__combine_for_all(const coll__turn *t, size_t at, size_t count)
+static coll_status coll__combine_for_all(const coll__turn *t, size_t at, size_t count)
 {
-    for (int i = 0; i < t->m->count; i++) t->m->thread->results[i] = coll__output_of(t, i, at);
-    coll__combine_inputs(t, at, t->m->count, count);
+    const coll_status status = coll__combine_for(t, 0, t->m->count, at, at, count);
+
     if (t->call->flags & COLL_DETECT_OVERFLOW && coll__overflows(coll__output_of(t, t->m->rank, at), count, t->call->type))
         t->m->seats[t->m->rank].overflowed = t->number;
+    return status;
 }
 
 enum { COLL__LOOK_BYTES = 16 << 10 };             /* of results between two looks at them                     */
@@ -21645,18 +22158,16 @@ enum { COLL__LOOK_BYTES = 16 << 10 };             /* of results between two look
 static coll_status coll__share_reduce(const coll__turn *t)
 {
     const bool looks = t->call->flags & COLL_DETECT_OVERFLOW;
+    coll_status status = COLL_OK;
     size_t at, count;
 
     coll__share_of(t, t->call->count, &at, &count);
     if (count == 0) return COLL_OK;
-    if (t->call->kind == COLL_ALLREDUCE) {
-        const size_t piece = looks ? coll__most(COLL__LOOK_BYTES / t->unit, 1) : count;
-        for (size_t done = 0; done < count; done += piece) coll__combine_for_all(t, at + done, coll__least(piece, count - done));
-        return COLL_OK;
-    }
-    t->m->thread->results[0] = coll__output_of(t, t->call->root, at);
-    coll__combine_inputs(t, at, 1, count);
-    return COLL_OK;
+    if (t->call->kind == COLL_REDUCE) return coll__combine_for(t, t->call->root, 1, at, at, count);
+    const size_t piece = looks ? coll__most(COLL__LOOK_BYTES / t->unit, 1) : count;
+    for (size_t done = 0; done < count && status == COLL_OK; done += piece)
+        status = coll__combine_for_all(t, at + done, coll__least(piece, count - done));
+    return status;
 }
 
 /* COLL_DETECT_OVERFLOW of an allreduce: every rank has looked at its share.  Nobody begins the share of another turn before
@@ -21676,34 +22187,40 @@ static inline void coll__read_broadcast(const coll__turn *t)
         coll__move_bytes(t, t->call->recv, coll__input_of(t, t->call->root), t->call->count * t->unit);
 }
 
+/* Each rank spreads a share of what the root has; between processes each fetches all of it for itself. */
 static coll_status coll__share_broadcast(const coll__turn *t)
 {
+    const int root = t->call->root;
     size_t at, count;
 
+    if (t->m->is_apart) return t->m->rank == root ? COLL_OK : coll__move(t, root, t->m->rank);
     coll__share_of(t, t->call->count, &at, &count);
     for (int i = 0; i < t->m->count && count; i++)
-        coll__move_bytes(t, coll__output_of(t, i, at), coll__input_of(t, t->call->root) + at * t->unit, count * t->unit);
+        coll__move_bytes(t, coll__output_of(t, i, at), coll__input_of(t, root) + at * t->unit, count * t->unit);
     return COLL_OK;
 }
 
 static void coll__read_reduce_scatter(const coll__turn *t)
 {
-    t->m->thread->results[0] = t->call->recv;
-    coll__combine_inputs(t, (size_t)t->m->rank * t->call->count, 1, t->call->count);
+    const size_t from = (size_t)t->m->rank * t->call->count;
+
+    (void)coll__inputs_at(t, t->m->count - 1, from, t->call->count);
+    coll__combine(t->task->codec, &(coll__sum){ .sources = t->m->thread->sources, .n = t->m->count, .results = &t->call->recv,
+                                                .m = 1, .format = COLL__AS_USER, .count = t->call->count, .index = from,
+                                                .scratch = t->m->thread->scratch });
 }
 
 /* Block 0 first: a result in place may overwrite block 0 of its input, and it is the same rank that has read and that
  * overwrites an element, because its share is at the same place in every block. */
 static coll_status coll__share_reduce_scatter(const coll__turn *t)
 {
+    coll_status status = COLL_OK;
     size_t at, count;
 
     coll__share_of(t, t->call->count, &at, &count);
-    for (int i = 0; i < t->m->count && count; i++) {
-        t->m->thread->results[0] = coll__output_of(t, i, at);
-        coll__combine_inputs(t, (size_t)i * t->call->count + at, 1, count);
-    }
-    return COLL_OK;
+    for (int i = 0; i < t->m->count && count && status == COLL_OK; i++)
+        status = coll__combine_for(t, i, 1, at, (size_t)i * t->call->count + at, count);
+    return status;
 }
 
 #if COLL__HAS_COUNTS
@@ -21739,7 +22256,13 @@ static coll_status coll__check_counts(const coll__turn *t)
     const int count = t->m->count, me = coll__hub_rank(t, t->m->rank);
 
     for (int i = 0; i < count; i++) {
-        const size_t *const theirs = coll__view_of(t, i)->recv_counts;
+        const size_t *theirs = coll__view_of(t, i)->recv_counts;
+        if (t->m->is_apart && i != t->m->rank) {
+            size_t *const copy = (size_t *)t->m->thread->fetched;
+            const coll_status status = coll__reach_read(t->m, i, copy, theirs, (size_t)count * sizeof *copy, t->failure);
+            if (status != COLL_OK) return status;
+            theirs = copy;
+        }
         if (theirs == ours || !memcmp(theirs, ours, (size_t)count * sizeof *ours)) continue;
         int k = 0;
         while (theirs[k] == ours[k]) k++;
@@ -21761,43 +22284,45 @@ static inline size_t coll__group_at(const coll__turn *t, size_t at, size_t count
 static coll_status coll__share_reduce_scatterv(const coll__turn *t)
 {
     const size_t *const counts = t->call->recv_counts;
-    const coll_status status = coll__check_counts(t);
+    coll_status status = coll__check_counts(t);
     size_t total = 0, at, count, first = 0;
 
     if (status != COLL_OK) return status;
     for (int i = 0; i < t->m->count; i++) total += counts[i];
     coll__share_of(t, total, &at, &count);
-    for (int i = 0; i < t->m->count; first += counts[i++]) {
+    for (int i = 0; i < t->m->count && status == COLL_OK; first += counts[i++]) {
         const size_t from = coll__group_at(t, coll__most(at, first) - first, counts[i]);
         const size_t to = coll__group_at(t, coll__most(at + count, first) - first, counts[i]);
         if (from >= to) continue;
-        t->m->thread->results[0] = coll__output_of(t, i, from);
-        coll__combine_inputs(t, first + from, 1, to - from);
+        status = coll__combine_for(t, i, 1, from, first + from, to - from);
     }
-    return COLL_OK;
+    return status;
 }
 
 #endif
 
 /* ---- >>scans: strictly from left to right, each result rounded by itself ---- */
 
-/* Elements at..at+count, at most a block, for the results of ranks first..last.  The sum so far is in one accumulator and
- * grows into the other: without rank v's part it is the exclusive result of rank v, which in place overwrites that part.  An
- * inclusive sum that needs no finish is a result as it is, and grows from one result to the next. */
-static void coll__scan_piece(const coll__turn *t, size_t at, size_t count, int first, int last)
+/* Elements at..at+count, at most a block, for the results of ranks first..last; the window of sources and results begins with
+ * element `from`.  The sum so far is in one accumulator and grows into the other: without rank v's part it is the exclusive
+ * result of rank v, which in place overwrites that part.  An inclusive sum that needs no finish is a result as it is, and grows
+ * from one result to the next. */
+static void coll__scan_piece(const coll__turn *t, size_t from, size_t at, size_t count, int first, int last)
 {
     const coll__codec *codec = t->task->codec;
-    unsigned char *const scratch = (unsigned char *)t->m->thread->scratch;
+    const coll__thread *const thread = t->m->thread;
+    unsigned char *const scratch = (unsigned char *)thread->scratch;
     unsigned char *const sums = scratch + coll__combine_scratch(codec, 2);
     const bool is_exclusive = t->call->kind == COLL_EXSCAN;
     const bool are_sums = codec->direct && !codec->finish && !codec->fn && !is_exclusive && !t->streams;
+    const size_t skip = (at - from) * t->unit;
     void *sum = NULL;
 
     for (int v = 0; v <= last; v++) {
-        void *to = t->eager ? (unsigned char *)t->call->recv + at * t->unit : coll__output_of(t, v, at);
+        void *to = v >= first ? (unsigned char *)thread->results[v] + skip : NULL;
         const bool is_result = are_sums && v >= first;
         void *const next = is_result ? to : sums + (v & 1 ? coll__scan_room(codec) : 0);
-        const coll__source part = { coll__input_of(t, v) + at * t->unit, COLL__AS_USER, v };
+        const coll__source part = { coll__behind(thread->sources[v].at, skip), COLL__AS_USER, v };
         const coll__source both[2] = { { sum, COLL__AS_SUM, v }, part };
         coll__sum step = { .sources = sum ? both : &part, .n = sum ? 2 : 1, .results = &next, .m = 1,
                            .format = is_result ? COLL__AS_USER : COLL__AS_SUM, .count = count, .index = at, .scratch = scratch };
@@ -21812,28 +22337,55 @@ static void coll__scan_piece(const coll__turn *t, size_t at, size_t count, int f
     }
 }
 
-static void coll__scan(const coll__turn *t, size_t at, size_t count, int first, int last)
+/* A window of elements, of which the sources and results are known. */
+static void coll__scan_window(const coll__turn *t, size_t at, size_t count, int first, int last)
 {
     const size_t step = coll__block_count(t->task->codec);
 
     for (size_t done = 0; done < count; done += step)
-        coll__scan_piece(t, at + done, coll__least(step, count - done), first, last);
+        coll__scan_piece(t, at, at + done, coll__least(step, count - done), first, last);
 }
 
-static void coll__read_scan(const coll__turn *t) { coll__scan(t, 0, t->call->count, t->m->rank, t->m->rank); }
+static void coll__read_scan(const coll__turn *t)
+{
+    const int me = t->m->rank;
 
+    (void)coll__inputs_at(t, me, 0, t->call->count);
+    t->m->thread->results[me] = t->call->recv;
+    coll__scan_window(t, 0, t->call->count, me, me);
+}
+
+/* An exclusive scan leaves the result of rank 0 as it was. */
 static coll_status coll__share_scan(const coll__turn *t)
 {
-    size_t at, count;
+    const int count = t->m->count, first = t->call->kind == COLL_EXSCAN;
+    const size_t window = coll__window(t);
+    void **const results = t->m->thread->results;
+    coll_status status = COLL_OK;
+    size_t at, share;
 
-    coll__share_of(t, t->call->count, &at, &count);
-    coll__scan(t, at, count, 0, t->m->count - 1);
-    return COLL_OK;
+    coll__share_of(t, t->call->count, &at, &share);
+    for (size_t done = 0, length; done < share && status == COLL_OK; done += length) {
+        length = coll__least(window, share - done);
+        if ((status = coll__inputs_at(t, count - 1, at + done, length)) != COLL_OK) break;
+        for (int v = 0; v < count; v++) {
+            results[v] = coll__reach(t->m, v, coll__output_of(t, v, at + done));
+            if (!results[v]) results[v] = coll__slot_of_window(t, count + v, length);
+        }
+        coll__scan_window(t, at + done, length, 0, count - 1);
+        for (int v = first; v < count && t->m->is_apart && status == COLL_OK; v++)
+            status = coll__outputs_send(t, v, 1, at + done, results[v], length);
+    }
+    return status;
 }
 
-static void coll__read_nothing(const coll__turn *t) { (void)t; }
+#endif /* COLL_THREADS_SUMS_H */
+/* ---- transports/threads/coll_threads_kinds.h ---- */
+/* coll_threads_kinds.h - the table of kinds: who needs whom, and what a rank does once they have published. */
+#ifndef COLL_THREADS_KINDS_H
+#define COLL_THREADS_KINDS_H
 
-/* ---- >>table ---- */
+static void coll__read_nothing(const coll__turn *t) { (void)t; }
 
 /* Kinds whose work is directly everybody's in everybody's memory, and kinds where only the root's memory matters. */
 #define COLL__AMONG_ALL  .from = COLL__EVERYBODY, .until = COLL__EVERYBODY
@@ -21881,12 +22433,12 @@ static const coll__form coll__forms[] = {
 #endif
 #if COLL__HAS_ALLGATHER
     [COLL_ALLGATHER] = { .eager = COLL__EAGER_ONE, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
-                         .read = coll__fetch_all, .share = coll__share_fetch },
+                         .read = coll__read_all, .share = coll__share_fetch },
     [COLL_ALLGATHERV] = { COLL__AMONG_ALL, .share = coll__share_fetch },
 #endif
 #if COLL__HAS_ALLTOALL
     [COLL_ALLTOALL] = { .eager = COLL__EAGER_EACH, .eager_from = COLL__EVERYBODY, COLL__AMONG_ALL,
-                        .read = coll__fetch_all, .share = coll__share_fetch, .begin = coll__begin_alltoall },
+                        .read = coll__read_all, .share = coll__share_fetch, .begin = coll__begin_alltoall },
     [COLL_ALLTOALLV] = { COLL__AMONG_ALL, .share = coll__share_fetch, .begin = coll__begin_alltoall },
     [COLL_ALLTOALLW] = { COLL__AMONG_ALL, .share = coll__share_fetch, .begin = coll__begin_alltoall },
 #endif
@@ -21912,15 +22464,27 @@ static inline const coll__form *coll__form_of(coll_kind kind)
 enum { COLL__TURN_NEW, COLL__TURN_POSTED, COLL__TURN_DONE };      /* task->state[0]; the turn is state[1]     */
 
 /* Bytes of an eager input; beyond eager_most: it is not sent eagerly.  Alike on all ranks that make the same call. */
-static inline size_t coll__eager_length(const coll__member *m, const coll__form *form, const coll_task *task)
+static inline size_t coll__eager_bytes(const coll__member *m, const coll__form *form, size_t count, size_t unit)
 {
-    const size_t one = task->call->count * task->codec->type_size;
+    const size_t one = count * unit;
 
     switch (form->eager) {
     case COLL__EAGER_ONE:  return one;
     case COLL__EAGER_EACH: return one * (size_t)m->count;
     default:              return form->eager == COLL__EAGER_EMPTY ? 0 : SIZE_MAX;
     }
+}
+
+static inline size_t coll__eager_length(const coll__member *m, const coll__form *form, const coll_task *task)
+{
+    return coll__eager_bytes(m, form, task->call->count, task->codec->type_size);
+}
+
+/* Is a checked call one that does not go eagerly? */
+static bool coll__call_is_long(const coll__member *m, const coll_call *call)
+{
+    const coll__form *form = coll__form_of(call->kind);
+    return form->eager == COLL__EAGER_NEVER || coll__eager_bytes(m, form, call->count, coll_type_size(call->type)) > m->eager_most;
 }
 
 static inline uint64_t coll__head_word(const unsigned char *head, int i)
@@ -21952,7 +22516,7 @@ static coll_status coll__check_seat(const coll__member *m, const uint64_t *head,
                                     coll_failure *failure)
 {
     const coll__slot *slot = coll__slot_in(m, rank, turn);
-    const int *ranks = m->group->ranks;
+    const int *ranks = m->ranks;
 
     if (__atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) < turn) {
         if (!coll__member_left(m, rank)) return COLL_PENDING;
@@ -22055,7 +22619,7 @@ static coll_status coll__check_done(const coll__turn *t, coll__whom whom)
         const coll_status status = coll__check_seat(m, coll__head_of_turn(t), i, t->number, t->failure);
         if (status != COLL_OK) return status;
         if (__atomic_load_n(done, __ATOMIC_ACQUIRE) >= t->number) continue;
-        return has_left ? coll__blame_left(t->failure, m->group->ranks[i], m->group->ranks[m->rank]) : COLL_PENDING;
+        return has_left ? coll__blame_left(t->failure, m->ranks[i], m->ranks[m->rank]) : COLL_PENDING;
     }
     return COLL_OK;
 }
@@ -22069,7 +22633,7 @@ static inline void coll__turn_publish(coll__member *m, const coll_task *task, co
                  (unsigned long long)turn, (unsigned long long)m->turn);
     coll__slot_set_head(slot, task->head);
     m->turn = turn;
-    coll__hub_publish(m->thread->hub, &slot->posted, turn);
+    coll__hub_publish(m->thread, &slot->posted, turn);
     coll__fetch_to_write(&own->slots[(turn + 1) & 1]);        /* the next turn's, while this one waits        */
 }
 
@@ -22135,21 +22699,23 @@ static __attribute__((noinline)) coll_status coll__turn_directly(coll__member *m
     coll_status status;
 
     if (task->state[0] == COLL__TURN_NEW) {
+        if (m->is_apart && !thread->hub->can_copy) return COLL_ERR_UNSUPPORTED;       /* on all of them               */
         const bool is_large = task->codec->acc_size > COLL__BLOCK && coll__kind_reduces(task->call->kind);
         if (is_large && (status = coll__need_scratch(t)) != COLL_OK) return status;
+        if ((status = coll__need_window(t)) != COLL_OK) return status;
         if ((status = coll__turn_begin(t)) != COLL_OK) return status;
     }
     if (task->state[0] == COLL__TURN_POSTED) {
         if ((status = coll__check_posted(t, t->form->from)) != COLL_OK) return status;
         coll__fetch_to_write(&t->m->own->done);
         if (!coll__work_begin(thread)) return thread->hub->failure.status;
-        t->streams = coll__is_beyond_caches(t);
+        t->streams = !m->is_apart && coll__is_beyond_caches(t);
         status = t->form->share(t);
         if (t->streams) coll__uncached_end();
         coll__work_end(thread);
         if (status != COLL_OK) return status;
         task->state[0] = COLL__TURN_DONE;
-        coll__hub_publish(thread->hub, &t->m->seats[t->m->rank].done, t->number);
+        coll__hub_publish(thread, &t->m->seats[t->m->rank].done, t->number);
     }
     if ((status = coll__check_done(t, t->form->until)) != COLL_OK) return status;
     if (t->form->end) t->form->end(t);
@@ -22223,7 +22789,7 @@ static void coll__threads_mark_stragglers(const void *context, const coll_task *
                           : coll__eager_length(m, t.form, task) <= m->eager_most ? t.form->eager_from : t.form->from;
     for (int i = 0; i < m->count; i++) {
         const uint64_t *at = is_done ? &m->seats[i].done : &coll__slot_in(m, i, turn)->posted;
-        if (coll__waits_for(&t, whom, i) && __atomic_load_n(at, __ATOMIC_ACQUIRE) < turn) is_late[m->group->ranks[i]] = 1;
+        if (coll__waits_for(&t, whom, i) && __atomic_load_n(at, __ATOMIC_ACQUIRE) < turn) is_late[m->ranks[i]] = 1;
     }
 }
 
@@ -22289,8 +22855,9 @@ static coll__exodus *coll__exodus_find(coll__hub *hub, const int *ranks, int cou
 }
 
 /* Have all come who may?  Then, or at once if `is_late`, it is decided. */
-static void coll__exodus_decide(coll__hub *hub, coll__exodus *e, bool is_late)
+static void coll__exodus_decide(const coll__thread *thread, coll__exodus *e, bool is_late)
 {
+    coll__hub *hub = thread->hub;
     int there = 0;
     bool is_complete = true;
 
@@ -22304,9 +22871,9 @@ static void coll__exodus_decide(coll__hub *hub, coll__exodus *e, bool is_late)
     if (coll__is_quorum(e->is_there, e->count))
         e->fresh = coll__hub_open(coll__like(hub), e->first, there,
                                   there > coll__processors() || (hub->has_bells && hub->is_crowded));
-    for (int i = 0; e->fresh && i < there; i++) e->fresh->desks[i].bell = coll__no_bell;
+    for (int i = 0; e->fresh && i < there; i++) coll__hub_desks(e->fresh)[i].bell = coll__no_bell;
     if (e->fresh) e->fresh->has_bells = hub->has_bells;
-    coll__hub_wake(hub);
+    coll__hub_wake(thread);
     if (hub->has_bells) coll__word_wake(&hub->bell);              /* who waits here does not sleep elsewhere      */
 }
 
@@ -22349,7 +22916,7 @@ static coll_status coll__exodus_run(coll__thread *thread, const int *ranks, int 
     __atomic_add_fetch(&hub->sleepers, 1, __ATOMIC_SEQ_CST);      /* who leaves rings the bell for them        */
     while (e && !e->is_decided) {
         const uint32_t seen = __atomic_load_n(&hub->bell, __ATOMIC_SEQ_CST);
-        coll__exodus_decide(hub, e, coll__now() >= deadline);
+        coll__exodus_decide(thread, e, coll__now() >= deadline);
         const bool is_decided = e->is_decided;
         pthread_mutex_unlock(&hub->lock);
         if (!is_decided && serve) serve(context);
@@ -22425,7 +22992,7 @@ static coll_status coll__threads_progress(void *context, int wait_ms)
 }
 
 /* From any thread.  One that is about to sleep finds that the bell has rung since it armed. */
-static void coll__threads_wake(void *context) { coll__hub_wake(((coll__thread *)context)->hub); }
+static void coll__threads_wake(void *context) { coll__hub_wake((const coll__thread *)context); }
 
 /* ---- >>who has freed what ---- */
 
@@ -22457,24 +23024,24 @@ COLL__FOR_SIZE
 
 static void coll__hub_free(coll__hub *hub)
 {
-    for (int i = 0; hub->has_bells && i < hub->size; i++) coll__bell_close(&hub->desks[i].bell);
-    coll__group_free(hub->all);
-    coll__give(hub->desks);
+    for (int i = 0; hub->has_bells && i < hub->size; i++) coll__bell_close(&coll__hub_desks(hub)[i].bell);
+    coll__group_free(hub, (coll__group *)coll__hub_at(hub, hub->all));
     coll__give(hub->inboxes);
     coll__give(hub);
 }
 
+/* Of a hub that is_apart nobody frees anything: it goes when the last process unmaps it. */
 static void coll__hub_release(coll__hub *hub)
 {
-    pthread_mutex_lock(&hub->lock);
-    const bool is_last = --hub->holders == 0;
-    pthread_mutex_unlock(&hub->lock);
+    coll__hub_lock(hub);
+    const bool is_last = --hub->holders == 0 && !hub->is_apart;
+    coll__hub_unlock(hub);
     if (!is_last) return;
-    for (coll__group *g; (g = hub->groups) != NULL;) {        /* which some members never entered             */
+    for (coll__group *g; (g = (coll__group *)coll__hub_at(hub, hub->groups)) != NULL;) {      /* some members never entered */
         hub->groups = g->next;
-        coll__group_free(g);
+        coll__group_free(hub, g);
     }
-    for (int i = 0; i < hub->size; i++) pthread_mutex_destroy(&hub->desks[i].lock);
+    for (int i = 0; i < hub->size; i++) pthread_mutex_destroy(&coll__hub_desks(hub)[i].lock);
     pthread_mutex_destroy(&hub->lock);
     coll__hub_free(hub);
 }
@@ -22488,6 +23055,9 @@ static void coll__thread_free(coll__thread *me)
     coll__give(me->sources);
     coll__give(me->results);
     coll__give(me->scratch);
+    for (int i = 0; me->ropes && i < me->hub->size; i++) coll__bell_close(&me->ropes[i]);
+    coll__give(me->ropes);
+    coll__peers_close(me);
     coll__give(me);
 }
 
@@ -22497,12 +23067,12 @@ static void coll__threads_close(void *context)
     coll__hub *hub = me->hub;
 
     if (me->is_armed) __atomic_sub_fetch(&hub->sleepers, 1, __ATOMIC_SEQ_CST);
-    coll__threads_watch(me, NULL);
+    if (!hub->is_apart) coll__threads_watch(me, NULL);
     coll__withdraw_sends(me);
     while (me->members) coll__threads_ungroup(me, me->members);
-    __atomic_store_n(&coll__desk_of(hub, me->rank)->has_left, 1, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&me->desk->has_left, 1, __ATOMIC_SEQ_CST);
     __atomic_add_fetch(&hub->left_count, 1, __ATOMIC_SEQ_CST);
-    coll__hub_ring(hub);
+    coll__hub_ring(me);
     coll__thread_free(me);
     coll__hub_release(hub);
 }
@@ -22513,52 +23083,70 @@ static const char *coll__threads_describe(const void *context)
     return "shared memory";
 }
 
-static coll__thread *coll__thread_open(coll__hub *hub, int rank)
+/* The tables of a rank's side; false: no memory. */
+static bool coll__thread_tables(coll__thread *me, const coll_allocator *memory)
 {
     const coll__codec usual = { .acc_size = 1 };  /* enough for all but a user's long elements                */
+    const coll__hub *hub = me->hub;
     const size_t size = (size_t)hub->size;
-    coll__thread *me = (coll__thread *)coll__allocate(coll__like(hub), sizeof *me);
+
+    me->is_gone = (unsigned char *)coll__allocate(memory, size);
+    me->sources = (coll__source *)coll__allocate(memory, size * sizeof *me->sources);
+    me->results = (void **)coll__allocate(memory, (size + 1) * sizeof *me->results);
+    me->scratch_length = coll__most(coll__combine_scratch(&usual, hub->size),
+                                    coll__combine_scratch(&usual, 2) + 2 * COLL__BLOCK);
+    me->scratch_length = coll__round_up(me->scratch_length + COLL__GRID_BYTES, COLL__LINE);
+    me->scratch = coll__take_lines(memory, me->scratch_length);       /* its own thread is the first to touch it  */
+    if (!me->is_gone || !me->sources || !me->results || !me->scratch) return false;
+    return hub->is_apart ? coll__peers_open(me, memory) : coll__sends_open(me);
+}
+
+/* A rank's side of a hub. */
+static coll__thread *coll__thread_open_with(const coll_allocator *memory, coll__hub *hub, int rank)
+{
+    coll__thread *me = (coll__thread *)coll__allocate(memory, sizeof *me);
 
     if (!me) return NULL;
     me->hub = hub;
     me->rank = rank;
-    const bool is_member = coll__member_init(&me->all, me, hub->all, rank - hub->first);
-    const bool has_lists = coll__sends_open(me);
-    me->is_gone = (unsigned char *)coll__allocate(coll__like(hub), size);
-    me->sources = (coll__source *)coll__allocate(coll__like(hub), size * sizeof *me->sources);
-    me->results = (void **)coll__allocate(coll__like(hub), size * sizeof *me->results);
-    me->scratch_length = coll__most(coll__combine_scratch(&usual, hub->size),
-                                    coll__combine_scratch(&usual, 2) + 2 * COLL__BLOCK);
-    me->scratch_length = coll__round_up(me->scratch_length + COLL__GRID_BYTES, COLL__LINE);
-    me->scratch = coll__take_lines(coll__like(hub), me->scratch_length);      /* its own thread is the first to touch it */
-    if (is_member && has_lists && me->is_gone && me->sources && me->results && me->scratch) return me;
+    me->desk = coll__desk_of(hub, rank);
+    if (coll__thread_tables(me, memory)
+        && coll__member_init(&me->all, me, (coll__group *)coll__hub_at(hub, hub->all), coll__desk_number(hub, rank))) return me;
     coll__thread_free(me);
     return NULL;
 }
 
-/* A hub for ranks first .. first + size - 1, held by the caller until coll__hub_release. */
+static coll__thread *coll__thread_open(coll__hub *hub, int rank) { return coll__thread_open_with(coll__like(hub), hub, rank); }
+
+/* What every hub begins with: the group of all of its ranks.  false: no memory. */
+static bool coll__hub_begin(coll__hub *hub, bool is_crowded)
+{
+    hub->holders = 1;
+    hub->failure.rank = -1;
+    hub->cache_length = coll__cache_length();
+    hub->is_crowded = is_crowded;
+    if (hub->is_apart) hub->eager_length = COLL__EAGER_LONG_APART, hub->eager_total = COLL__EAGER_ALL_APART;
+    else if (is_crowded) hub->eager_length = COLL__EAGER_LONG, hub->eager_total = COLL__EAGER_ALL;
+    hub->all = coll__hub_place(hub, coll__group_new(hub, 0, NULL, hub->size));
+    return hub->all != 0;
+}
+
+/* A hub for ranks first .. first + size - 1 of one process, held by the caller until coll__hub_release. */
 static coll__hub *coll__hub_open(const coll_allocator *memory, int first, int size, bool is_crowded)
 {
-    const size_t n = (size_t)size;
-    coll__hub *hub = (coll__hub *)coll__allocate(memory, sizeof *hub);
+    coll__hub *hub = (coll__hub *)coll__allocate(memory, coll__hub_length(size));
 
     if (!hub) return NULL;
     hub->first = first;
     hub->size = size;
-    hub->holders = 1;
-    hub->failure.rank = -1;
     hub->has_membarrier = coll__membarrier_register();
-    hub->cache_length = coll__cache_length();
-    hub->is_crowded = is_crowded;
-    hub->desks = (coll__desk *)coll__allocate(memory, n * sizeof *hub->desks);
     const bool has_inboxes = coll__inboxes_open(hub);
-    hub->all = coll__group_new(hub, 0, NULL, size);
-    if (!hub->desks || !has_inboxes || !hub->all) {
+    if (!coll__hub_begin(hub, is_crowded) || !has_inboxes) {
         coll__hub_free(hub);
         return NULL;
     }
     pthread_mutex_init(&hub->lock, NULL);         /* a default mutex needs no resources on Linux              */
-    for (int i = 0; i < size; i++) pthread_mutex_init(&hub->desks[i].lock, NULL);
+    for (int i = 0; i < size; i++) pthread_mutex_init(&coll__hub_desks(hub)[i].lock, NULL);
     return hub;
 }
 
@@ -22688,6 +23276,7 @@ static const coll__transport_row coll__alone_row = { .traits = COLL__WHEN_NAMED 
  *   tcp/coll_tcp_record.h     pipes whose bytes travel in records, with sums
  *   tcp/coll_tcp_seal.h       TLS
  *   tcp/coll_tcp_memory.h     a pipe through memory, between processes of one host
+ *   tcp/coll_tcp_room.h       memory that the other ranks of this host may map
  *   tcp/coll_tcp_greet.h      who is there: the first words on every connection
  *   tcp/coll_tcp_stream.h     queues of messages over a pipe
  *   tcp/coll_tcp_lanes.h      a stream over several connections
@@ -23375,6 +23964,7 @@ static const coll__option coll__tcp_options[] = {
     COLL__TEXT(tcp.security, "COLL_SECURITY", NULL, 0),
     COLL__NUMBER(tcp.lanes, "COLL_LANES", 1, COLL__LANES_MOST, 0, COLL__WITHIN_RANGE),
     COLL__NUMBER(tcp.share_memory, "COLL_SHARE", 0, 1, 0, COLL__ZERO_IS_NONE),
+    COLL__NUMBER(tcp.hub, "COLL_HUB", 0, 1, 0, COLL__ZERO_IS_NONE),
     { 0 }
 };
 
@@ -23628,9 +24218,9 @@ static coll__tcp_settings *coll__tcp_settings_new(const coll__settings *of, coll
 #define COLL_TCP_WIRE_H
 
 enum {
-    COLL__WIRE_MAJOR = 2, COLL__WIRE_MINOR = 0,     /* 1: version 0.1.0                                          */
+    COLL__WIRE_MAJOR = 3, COLL__WIRE_MINOR = 0,     /* 1: version 0.1.0; 2: 0.2.0                               */
     COLL__HELLO_LENGTH = 128, COLL__CONTROL_LENGTH = 256,
-    COLL__ENDPOINT_ADDRESSES = 3, COLL__ENDPOINT_LENGTH = 124, COLL__PROCESSORS_MOST = 1 << 16,
+    COLL__ENDPOINT_ADDRESSES = 3, COLL__ENDPOINT_LENGTH = 128, COLL__PROCESSORS_MOST = 1 << 16,
     COLL__WORLD_LENGTH = 16, COLL__HOST_LENGTH = 16, COLL__NAME_LENGTH = 40
 };
 
@@ -23876,7 +24466,7 @@ static void coll__beat_read(const unsigned char *note, coll__beat *beat)
  *
  *    0 addresses[3][16] (IPv6, or IPv4 mapped into it)   48 u16 port   50 u16 count   52 u32 number of processors
  *   56 host[16]   72 u64 which processors it may use (coll__processor_set)   80 u32 pid
- *   84 name[40] of its host, ended by a zero
+ *   84 name[40] of its host, ended by a zero   124 u32 number of its room (coll_tcp_room.h), 0: it has none
  */
 
 typedef struct coll__endpoint {
@@ -23885,6 +24475,7 @@ typedef struct coll__endpoint {
     int processors;                               /* that its process may use                                 */
     uint64_t processor_set;
     uint32_t pid;                                 /* 0: not known                                             */
+    uint32_t room;                                /* 0: it has none                                           */
     char     name[COLL__NAME_LENGTH];
 } coll__endpoint;
 
@@ -23901,6 +24492,7 @@ static void coll__endpoint_write(unsigned char *at, const coll__endpoint *endpoi
     coll__put64(at + 72, endpoint->processor_set);
     coll__put32(at + 80, endpoint->pid);
     coll__print((char *)at + 84, COLL__NAME_LENGTH, "%s", endpoint->name);
+    coll__put32(at + 124, endpoint->room);
 }
 
 /* false: it claims to have more addresses, or processors, than there are. */
@@ -23917,6 +24509,7 @@ static bool coll__endpoint_read(const unsigned char *at, coll__endpoint *endpoin
     endpoint->processors = (int)processors;
     endpoint->processor_set = coll__get64(at + 72);
     endpoint->pid = coll__get32(at + 80);
+    endpoint->room = coll__get32(at + 124);
     coll__printable(endpoint->name, sizeof endpoint->name, at + 84, COLL__NAME_LENGTH);
     return true;
 }
@@ -25287,27 +25880,15 @@ static const unsigned char coll__memory_no = 'N';
 
 #if !defined(COLL_NO_SHM)
 
-#include <linux/memfd.h>
-
-#if !defined(F_ADD_SEALS)
-#define F_ADD_SEALS 1033
-#define F_GET_SEALS 1034
-#define F_SEAL_SEAL 1
-#define F_SEAL_SHRINK 2
-#define F_SEAL_GROW 4
-#endif
-
 enum {
     COLL__MEMORY_RING = 256 << 10,                /* bytes of a ring: two of them stay in most second-level caches */
     COLL__MEMORY_RING_LEAST = 64 << 10, COLL__MEMORY_MANY = 8,            /* and with more ranks than so many */
     COLL__MEMORY_PIECE = 16 << 10,                /* so much is told at once: the other side copies while we do */
     COLL__MEMORY_HEAD = 4096,                     /* bytes before the rings                                   */
-    COLL__MEMORY_LOOKS = 256,                     /* in vain, before we look at the socket                    */
-    COLL__MEMORY_SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW
+    COLL__MEMORY_LOOKS = 256                      /* in vain, before we look at the socket                    */
 };
 
 static const unsigned char coll__memory_bell = 'B';
-static const char coll__memory_link[] = "/memfd:coll (deleted)";
 
 enum { COLL__MEMORY_OFFERED, COLL__MEMORY_TAKEN, COLL__MEMORY_WITHDRAWN };
 
@@ -25357,9 +25938,9 @@ static size_t coll__memory_size(const coll__memory *m) { return COLL__MEMORY_HEA
 
 static bool coll__memory_map(coll__memory *m, int fd, bool is_caller)
 {
-    void *const at = mmap(NULL, coll__memory_size(m), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *const at = coll__segment_map(fd, coll__memory_size(m));
 
-    if (at == MAP_FAILED) return false;
+    if (!at) return false;
     m->head = (coll__memory_head *)at;
     m->out = &m->head->ways[!is_caller];
     m->in = &m->head->ways[is_caller];
@@ -25371,25 +25952,19 @@ static bool coll__memory_map(coll__memory *m, int fd, bool is_caller)
 /* Make the memory.  false: it cannot be had. */
 static bool coll__memory_make(coll__memory *m)
 {
-    m->fd = (int)syscall(SYS_memfd_create, "coll", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (m->fd < 0 || ftruncate(m->fd, (off_t)coll__memory_size(m)) || fcntl(m->fd, F_ADD_SEALS, COLL__MEMORY_SEALS)
-        || !coll__memory_map(m, m->fd, true)) return false;
+    m->fd = coll__segment_make(coll__memory_size(m));
+    if (m->fd < 0 || !coll__memory_map(m, m->fd, true)) return false;
     *m->head = m->expected;
     return true;
 }
 
-/* Open the memory that is on offer.  It is looked at by name first, because opening some things has consequences. */
+/* Open the memory that is on offer. */
 static bool coll__memory_open(coll__memory *m, uint32_t pid, uint32_t number)
 {
-    char path[64], link[sizeof coll__memory_link + 1];
-    struct stat s;
+    size_t length = 0;
+    int fd = coll__segment_open(pid, number, &length);
+    const bool is_good = fd >= 0 && length == coll__memory_size(m) && coll__memory_map(m, fd, false);
 
-    coll__print(path, sizeof path, "/proc/%u/fd/%u", (unsigned)pid, (unsigned)number);
-    const ssize_t length = readlink(path, link, sizeof link);
-    if (length != (ssize_t)sizeof coll__memory_link - 1 || memcmp(link, coll__memory_link, (size_t)length)) return false;
-    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    const bool is_good = fd >= 0 && !fstat(fd, &s) && s.st_uid == geteuid() && s.st_size == (off_t)coll__memory_size(m)
-                      && fcntl(fd, F_GET_SEALS) == COLL__MEMORY_SEALS && coll__memory_map(m, fd, false);
     coll__close_fd(&fd);
     return is_good && !memcmp(m->head, &m->expected, offsetof(coll__memory_head, state));
 }
@@ -25398,7 +25973,7 @@ static void coll__memory_close(coll__pipe *p)
 {
     coll__memory *m = (coll__memory *)p->state;
 
-    if (m->head) munmap(m->head, coll__memory_size(m));
+    coll__segment_unmap(m->head, coll__memory_size(m));
     coll__close_fd(&m->fd);
     coll__give(m);
 }
@@ -25803,6 +26378,115 @@ static inline bool coll__pipe_is_memory(const coll__pipe *p)
 #endif /* COLL_TCP_MEMORY_H */
 /* ---- transports/coll_tcp.h, continued ---- */
 COLL__FOR_SIZE
+/* ---- transports/tcp/coll_tcp_room.h ---- */
+/* coll_tcp_room.h - a rank's room: a segment (coll_segment.h) that the other ranks of its host may map.
+ *
+ *     head                what it is, and how the ranks of the host come to terms about their hub (coll_joined_hub.h)
+ *     hub                 of the first rank of a host: the hub of all that live there
+ *     the rest            memory that the program asks for (coll_alloc), which the others read and write in place
+ *
+ * It is long and takes no memory before it is used.  Its endpoint says the descriptor by which others find it.  Whoever asks for
+ * more than "who is who" (TLS, checks) has no room, nor has one that does not want to share memory.  In a world after a
+ * failure a rank has a new room, under the same descriptor. */
+#ifndef COLL_TCP_ROOM_H
+#define COLL_TCP_ROOM_H
+
+/* 0: there is no room.  Its descriptor is this less 1. */
+typedef uint32_t coll__room_number;
+
+#if COLL__HAS_SHM
+
+#include <sys/resource.h>
+
+enum { COLL__ROOM_MAGIC = 0x524c4f43, COLL__ROOM_HEAD = 4096 };
+
+/* Bytes of the hub, and the most and the least of a room. */
+#define COLL__ROOM_HUB   ((size_t)16 << 20)
+#define COLL__ROOM_MOST  ((size_t)(sizeof(void *) > 4 ? (uint64_t)64 << 30 : (uint64_t)64 << 20))
+#define COLL__ROOM_LEAST ((size_t)32 << 20)
+
+/* What a rank says of the hub to the first one of its host, and that one to all. */
+typedef enum coll__room_word {
+    COLL__ROOM_SILENT,
+    COLL__ROOM_OPEN,                              /* the first: come and see                                  */
+    COLL__ROOM_COPIES, COLL__ROOM_READS,          /* another one: I am there, and can or cannot copy from your process */
+    COLL__ROOM_CANNOT,                            /* another one: I cannot; the first: so there is no hub     */
+    COLL__ROOM_AGREED                             /* the first: there is one                                  */
+} coll__room_word;
+
+typedef struct coll__room_head {
+    uint32_t magic, rank;
+    unsigned char world[COLL__WORLD_LENGTH];
+    uint64_t base, length;                        /* where it lies in the memory of its process               */
+    uint32_t word;                                /* coll__room_word                                          */
+} coll__room_head;
+
+typedef struct coll__room {
+    int            fd;                            /* -1: there is none                                        */
+    unsigned char *at;
+    size_t         length;
+} coll__room;
+
+static const coll__room coll__no_room = { -1, NULL, 0 };
+
+static void coll__room_close(coll__room *room)
+{
+    coll__segment_unmap(room->at, room->length);
+    coll__close_fd(&room->fd);
+    *room = coll__no_room;
+}
+
+/* The longest that this process may have.  coll__no_room: there is no memory of that sort. */
+static coll__room coll__room_open(void)
+{
+    coll__room room = coll__no_room;
+    struct rlimit most;
+    const bool has_limit = !getrlimit(RLIMIT_FSIZE, &most) && most.rlim_cur < COLL__ROOM_MOST;
+    /* to go beyond that limit is a signal */
+
+    for (size_t length = COLL__ROOM_MOST; !room.at && length >= COLL__ROOM_LEAST; length /= 2) {
+        if (has_limit && length > most.rlim_cur) continue;
+        room.fd = coll__segment_make(length);
+        room.at = room.fd < 0 ? NULL : (unsigned char *)coll__segment_map(room.fd, length);
+        room.length = length;
+        if (!room.at) coll__close_fd(&room.fd);
+    }
+    if (!room.at) return coll__no_room;
+#if defined(MADV_DONTDUMP)
+    (void)madvise(room.at, room.length, MADV_DONTDUMP);
+#endif
+    *(coll__room_head *)(void *)room.at = (coll__room_head){ .magic = COLL__ROOM_MAGIC };
+    return room;
+}
+
+/* A new world: the room takes the descriptor of the one before, by which the others know it. */
+static void coll__room_follow(coll__room *room, coll__room *before)
+{
+    if (room->fd < 0 || before->fd < 0 || dup2(room->fd, before->fd) < 0) {
+        coll__room_close(room);                   /* others find the old one, of another world                */
+        return;
+    }
+    (void)fcntl(before->fd, F_SETFD, FD_CLOEXEC);
+    coll__close_fd(&room->fd);
+    room->fd = before->fd;
+    before->fd = -1;
+}
+
+static inline coll__room_number coll__room_number_of(const coll__room *room) { return (coll__room_number)(room->fd + 1); }
+
+#else
+
+typedef struct coll__room { int fd; } coll__room;
+
+static const coll__room coll__no_room = { -1 };
+
+static inline void coll__room_close(const coll__room *room) { (void)room; }
+static inline coll__room coll__room_open(void) { return coll__no_room; }
+static inline void coll__room_follow(const coll__room *room, const coll__room *before) { (void)room, (void)before; }
+static inline coll__room_number coll__room_number_of(const coll__room *room) { return (void)room, 0; }
+
+#endif
+#endif /* COLL_TCP_ROOM_H */
 /* ---- transports/tcp/coll_tcp_greet.h ---- */
 /* coll_tcp_greet.h - who is there: the first words on every connection, seen from either end.
  *
@@ -27447,12 +28131,13 @@ static void coll__io_init(coll__io *io)
     io->bell = coll__no_bell;
 }
 
-/* `mode`: auto, uring or poll.  `streams`: how many connections there can be. */
-static coll_status coll__io_open(coll__io *io, const coll_allocator *memory, const char *mode, size_t streams,
+/* `mode`: auto, uring or poll.  `streams`: how many connections there can be.  `is_heard`: other processes ring the bell. */
+static coll_status coll__io_open(coll__io *io, const coll_allocator *memory, const char *mode, size_t streams, bool is_heard,
                                  const coll__log *log)
 {
     coll__io_init(io);
-    const int watch = coll__watched_open(&io->events, memory), bell = coll__bell_open(&io->bell);
+    const int watch = coll__watched_open(&io->events, memory);
+    const int bell = is_heard ? coll__bell_open_pipe(&io->bell) : coll__bell_open(&io->bell);
     io->fds = (struct pollfd *)coll__take_zeros(memory, streams + 1, sizeof *io->fds);
     if (watch || bell || !io->fds)
         return coll__start_failed(COLL_ERR_SYSTEM, "descriptors to wait with: %s",
@@ -28207,6 +28892,7 @@ typedef struct coll__tcp {
     bool is_bootstrapping;                        /* rank 0, until all are there                              */
     coll_tcp options;                             /* the numbers of them                                      */
     bool shares;                                  /* memory, with ranks of other processes of this host       */
+    coll__room room;                              /* in which they may be                                     */
     bool is_elsewhere;                            /* rank 0: the address it was given is not its host's       */
     coll__log log;
     coll__identity us;
@@ -28375,6 +29061,7 @@ static void coll__tcp_free(coll__tcp *tcp)
     if (!tcp) return;
     coll__heartbeat_close(&tcp->heartbeat);
     coll__io_close(&tcp->io);
+    coll__room_close(&tcp->room);
     coll__close_fd(&tcp->listener);
     for (int i = 0; tcp->streams && i < tcp->size * COLL_CHANNEL_COUNT; i++) {
         coll__stream_close(&tcp->streams[i]);
@@ -28432,6 +29119,7 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
     tcp->rank = c->rank;
     tcp->size = c->size;
     tcp->listener = -1;
+    tcp->room = coll__no_room;
     coll__io_init(&tcp->io);
     tcp->log = *log;
     tcp->suspicion.rank = tcp->failure.rank = -1;
@@ -28470,6 +29158,8 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
         coll__endpoint *own = &tcp->endpoints[c->rank];
         own->processor_set = coll__processor_set(&own->processors);
         own->pid = tcp->heartbeat.own.pid;
+        if (tcp->shares && c->size > 1 && c->tcp.hub >= 0 && settings->auth <= COLL__AUTH_KEY) tcp->room = coll__room_open();
+        own->room = coll__room_number_of(&tcp->room);
         memcpy(own->name, tcp->heartbeat.own.name, sizeof own->name);
         return tcp;
     }
@@ -30501,7 +31191,7 @@ static coll_status coll__tcp_join(coll__tcp **out, const coll__tcp_settings *set
     *out = NULL;
     if (!tcp) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", c->size);
     const size_t connections = (size_t)c->size * COLL_CHANNEL_COUNT * ((size_t)tcp->us.more_lanes + 1);
-    coll_status status = coll__io_open(&tcp->io, coll__like(tcp), c->tcp.io, connections, &log);
+    coll_status status = coll__io_open(&tcp->io, coll__like(tcp), c->tcp.io, connections, tcp->room.fd >= 0, &log);
     if (status == COLL_OK) status = coll__network_read(&tcp->network, settings, &log);
     if (status == COLL_OK) coll__io_watch(&tcp->io, tcp->io.bell.fd, POLLIN, coll__tag(COLL__EVENT_BELL, 0));
     coll__offer_tuning(tcp, &opened->numbers);
@@ -31468,7 +32158,7 @@ static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
     coll__tcp *old = h->old;
     coll__tcp_settings settings = { .config = { .rank = out->rank, .size = out->count, .world = "", .tcp = old->options,
                                                 .allocator = coll__like(old) },
-                                    .is_open = old->is_open };
+                                    .is_open = old->is_open, .auth = old->us.auth };
     coll__past *past = coll__agreement_past(h);
     coll__tcp *tcp = past ? coll__tcp_new(&settings, &old->log) : NULL;
 
@@ -31479,6 +32169,7 @@ static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
     }
     tcp->us = h->us;
     tcp->us.seal = coll__seal_share(old->us.seal);
+    coll__room_follow(&tcp->room, &old->room);
     tcp->us.past = past;
     tcp->us.rank = out->rank;
     tcp->us.size = out->count;
@@ -31486,7 +32177,7 @@ static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
     coll__agreement_name(tcp->us.world, h->us.world, h->ranks, h->table, h->count);
     if (coll__io_open(&tcp->io, coll__like(tcp), old->io.is_uring ? "auto" : "poll",
                       (size_t)out->count * COLL_CHANNEL_COUNT * ((size_t)old->us.more_lanes + 1),
-                      &old->log) < 0) {
+                      tcp->room.fd >= 0, &old->log) < 0) {
         coll__tcp_free(tcp);
         return NULL;
     }
@@ -31827,26 +32518,26 @@ static const coll__transport_row coll__tcp_row = {
 /* ---- coll_impl.h, continued ---- */
 COLL__FOR_SIZE
 /* ---- transports/coll_joined.h ---- */
-/* coll_joined.h - ranks that are threads of several processes, in one communicator.
+/* coll_joined.h - ranks that share memory with some and not with others, in one communicator.
  *
- * Every rank has both: a place in the hub that the ranks of its process share (coll_threads.h), and sockets of its own
- * (coll_tcp.h), so that each thread moves its own bytes between processes.  A message goes through the hub when its receiver is
- * in this process, and through a socket when it is not.  A collective whose ranks are all of this process is carried out by
- * loads and stores, as if there were no other; the engine has the others.
+ * Every rank has sockets of its own (coll_tcp.h), by which it reaches all the others, and up to two hubs (coll_threads.h): one
+ * with the ranks of its process, for their messages, where there are several; and one with all ranks of its host, for whole
+ * collectives, where their processes share memory (coll_joined_hub.h).  A collective whose ranks are all of one hub is carried
+ * out there, by loads and stores, as if there were no others; the engine has the rest, by messages.
  *
- *            process 0                     process 1                 ranks first .. first + count - 1 of each process
- *     rank 0   rank 1   rank 2         rank 3   rank 4
- *       |        |        |              |        |
- *     --+--------+--------+--          --+--------+--               the hub: memory
- *       |        |        |              |        |
- *     ==+========+========+==============+========+==               sockets, from every rank to every rank elsewhere
+ *            process 0           process 1               process 2          ranks first .. first + count - 1 of each process
+ *     rank 0   rank 1        rank 2   rank 3         rank 4   rank 5
+ *       |        |             |        |              |        |
+ *     --+--------+--         --+--------+--          --+--------+--         the hubs of processes
+ *     --+--------+-------------+--------+--          --+--------+--         the hubs of hosts
+ *       |        |             |        |              |        |
+ *     ==+========+=============+========+==============+========+==         sockets, from every rank to every rank elsewhere
  *
- * A rank sleeps in its sockets, for nothing can wait for those and for a word at once.  So the hub rings a bell that the
- * sockets watch, for those who have said that they sleep: coll__joined_sleep here and coll__hub_wake there.
+ * A rank sleeps in its sockets, for nothing can wait for those and for a word at once.  So a hub rings a bell that the sockets
+ * watch, for those who have said that they sleep: coll__joined_sleep here and coll__hub_wake there.
  *
- * A failure is judged over TCP, as in a world of processes; the verdict then ends the hub, so that the neighbours, who may
- * be at work in our memory, let go of it and return the same cause.  So do survivors: they make a world over TCP (coll_shrink),
- * and those of a process then a hub. */
+ * A failure is judged over TCP, as in a world without hubs; the verdict then ends the hubs, so that those who may be at work in
+ * our memory let go of it and return the same cause.  So do survivors: they make a world over TCP (coll_shrink), and then hubs. */
 #ifndef COLL_JOINED_H
 #define COLL_JOINED_H
 
@@ -31855,17 +32546,305 @@ enum { COLL__JOINED_TRAITS = COLL__OPENS_SOME };
 #if !defined(COLL_NO_JOINED)
 
 #include <signal.h>
+/* ---- transports/joined/coll_joined_hub.h ---- */
+/* coll_joined_hub.h - the hub of all ranks of a host: how they come to have it, and how it ends.
+ *
+ * It lies in the room (coll_tcp_room.h) of the first rank that lives there.  All ranks know from the table of endpoints whether
+ * each of them has a room, and otherwise nobody waits for anybody.  Then:
+ *
+ *     the first rank                              another one
+ *     makes the hub; its word: OPEN
+ *                                                 opens the room of the first, looks whether it may copy from its process, sits
+ *                                                 down at its desk; its word, in its own room: COPIES or READS,
+ *                                                 or CANNOT
+ *     reads the words of all; its word: AGREED,
+ *     or CANNOT, if one cannot or does not come
+ *                                                 reads it
+ *
+ * So all have the hub, or nobody has.  Where one process may not copy from another (a hardened kernel, containers), the hub is for
+ * short vectors, and messages carry the long ones.
+ *
+ * A process that is killed is found dead over TCP; what it held then is not waited for.  Nothing of it stays behind. */
+#ifndef COLL_JOINED_HUB_H
+#define COLL_JOINED_HUB_H
+
+#if COLL__HAS_SHM
+
+#include <time.h>
+
+enum {
+    COLL__MEET_MS = 10000,                        /* for all ranks of a host to come, once all of the world are there */
+    COLL__MEET_YIELDS = 2000, COLL__MEET_PAUSE_NS = 50000,
+    COLL__QUIET_MS = 10000                        /* for ranks that live to let go of our memory              */
+};
+
+/* Those who come to terms. */
+typedef struct coll__meeting {
+    coll__tcp *tcp;
+    int       *ranks;                             /* of this host, in ascending order                         */
+    int        count, place;                      /* how many, and which of them we are                       */
+    int64_t    deadline;
+    int        turns;
+} coll__meeting;
+
+static inline coll__room_head *coll__room_head_at(void *at) { return (coll__room_head *)at; }
+
+/* Wait a little.  false: it is too late, or that process has gone. */
+static bool coll__meeting_waits(coll__meeting *meeting, int rank)
+{
+    const struct timespec pause = { 0, COLL__MEET_PAUSE_NS };
+
+    if (meeting->turns++ < COLL__MEET_YIELDS) {
+        sched_yield();
+        return true;
+    }
+    (void)nanosleep(&pause, NULL);
+    const uint32_t pid = meeting->tcp->endpoints[rank].pid;
+    return coll__now() < meeting->deadline && !(kill((pid_t)pid, 0) && errno == ESRCH);
+}
+
+/* The first `length` bytes of the room of a rank, once it is of our world and its word is no longer `silence`.  NULL: there is no
+ * hope of that. */
+static void *coll__meeting_visit(coll__meeting *meeting, int rank, size_t length)
+{
+    const coll__tcp *tcp = meeting->tcp;
+    const coll__endpoint *endpoint = &tcp->endpoints[rank];
+    void *at = NULL;
+
+    for (;;) {
+        size_t is_long = 0;
+        int fd = coll__segment_open(endpoint->pid, endpoint->room - 1, &is_long);
+        if (fd >= 0 && is_long >= COLL__ROOM_LEAST) at = coll__segment_map(fd, length);
+        coll__close_fd(&fd);
+        if (!at) return NULL;
+        const coll__room_head *head = coll__room_head_at(at);
+        do {
+            const bool has_word = __atomic_load_n(&head->word, __ATOMIC_ACQUIRE) != COLL__ROOM_SILENT;
+            if (has_word && head->magic == COLL__ROOM_MAGIC && head->rank == (uint32_t)rank
+                && !memcmp(head->world, tcp->us.world, sizeof head->world)) return at;
+            if (!coll__meeting_waits(meeting, rank)) goto none;
+        } while (meeting->turns % 64);
+        coll__segment_unmap(at, length);          /* it may have another one by now, after a failure          */
+        at = NULL;
+    }
+none:
+    coll__segment_unmap(at, length);
+    return NULL;
+}
+
+/* Our word, in our room. */
+static void coll__meeting_say(const coll__meeting *meeting, coll__room_word word)
+{
+    const coll__tcp *tcp = meeting->tcp;
+    coll__room_head *head = coll__room_head_at(tcp->room.at);
+
+    head->rank = (uint32_t)tcp->rank;
+    head->base = (uint64_t)(uintptr_t)tcp->room.at;
+    head->length = tcp->room.length;
+    memcpy(head->world, tcp->us.world, sizeof head->world);
+    __atomic_store_n(&head->word, (uint32_t)word, __ATOMIC_SEQ_CST);
+}
+
+/* Our desk.  `party`: the first of the ranks that were opened together with us, which have one another's memory. */
+static void coll__meeting_sit(const coll__meeting *meeting, coll__hub *hub, int party)
+{
+    const coll__tcp *tcp = meeting->tcp;
+    coll__desk *desk = &coll__hub_desks(hub)[meeting->place];
+
+    desk->pid = (uint32_t)getpid();
+    desk->party = party;
+    desk->bell = tcp->io.bell;
+    desk->room_number = (uint32_t)tcp->room.fd;
+    desk->room_base = (uint64_t)(uintptr_t)tcp->room.at;
+    desk->room_length = tcp->room.length;
+}
+
+/* May we copy from the process whose room this is? */
+static bool coll__meeting_can_copy(const coll__room_head *head, uint32_t pid)
+{
+    uint32_t magic = 0;
+
+    return !coll__process_read(pid, &magic, (const void *)(uintptr_t)head->base, sizeof magic) && magic == COLL__ROOM_MAGIC;
+}
+
+/* The first rank makes the hub. */
+static coll__hub *coll__meeting_make(const coll__meeting *meeting, int party, bool is_crowded)
+{
+    coll__hub *hub = (coll__hub *)(void *)(meeting->tcp->room.at + COLL__ROOM_HEAD);
+    pthread_mutexattr_t shared;
+
+    hub->size = meeting->count;
+    hub->has_names = hub->is_apart = hub->has_bells = true;
+    memcpy(coll__hub_names(hub), meeting->ranks, (size_t)meeting->count * sizeof *meeting->ranks);
+    hub->room_at = coll__round_up(coll__hub_length(hub->size), COLL__PAGE);
+    hub->room_end = COLL__ROOM_HUB - COLL__ROOM_HEAD;
+    pthread_mutexattr_init(&shared);
+    pthread_mutexattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&shared, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(&hub->lock, &shared);
+    pthread_mutexattr_destroy(&shared);
+    if (hub->room_at >= hub->room_end || !coll__hub_begin(hub, is_crowded)) return NULL;
+    coll__meeting_sit(meeting, hub, party);
+    return hub;
+}
+
+/* The first rank waits for the others, and says what comes of it. */
+static coll__hub *coll__meeting_lead(coll__meeting *meeting, int party, bool is_crowded)
+{
+    coll__hub *hub = coll__meeting_make(meeting, party, is_crowded);
+    bool can_copy = true;
+
+    if (hub) coll__meeting_say(meeting, COLL__ROOM_OPEN);
+    for (int i = 1; hub && i < meeting->count; i++) {
+        const int rank = meeting->ranks[i];
+        void *const at = coll__meeting_visit(meeting, rank, COLL__ROOM_HEAD);
+        const coll__room_head *head = at ? coll__room_head_at(at) : NULL;
+        const uint32_t word = head ? __atomic_load_n(&head->word, __ATOMIC_ACQUIRE) : COLL__ROOM_CANNOT;
+        if (word == COLL__ROOM_CANNOT) hub = NULL;
+        else can_copy = can_copy && word == COLL__ROOM_COPIES && coll__meeting_can_copy(head, meeting->tcp->endpoints[rank].pid);
+        coll__segment_unmap(at, COLL__ROOM_HEAD);
+    }
+    if (hub) hub->can_copy = can_copy;
+    coll__meeting_say(meeting, hub ? COLL__ROOM_AGREED : COLL__ROOM_CANNOT);
+    return hub;
+}
+
+/* The others come, and hear what comes of it.  *at: what is mapped for them. */
+static coll__hub *coll__meeting_attend(coll__meeting *meeting, int party, void **at)
+{
+    const int first = meeting->ranks[0];
+    coll__room_head *head = coll__room_head_at(*at = coll__meeting_visit(meeting, first, COLL__ROOM_HUB));
+    coll__hub *hub = head ? (coll__hub *)(void *)coll__behind(head, COLL__ROOM_HEAD) : NULL;
+    uint32_t word = head ? __atomic_load_n(&head->word, __ATOMIC_ACQUIRE) : COLL__ROOM_CANNOT;
+
+    if (word == COLL__ROOM_CANNOT || hub->size != meeting->count) {
+        coll__meeting_say(meeting, COLL__ROOM_CANNOT);
+        return NULL;
+    }
+    coll__meeting_sit(meeting, hub, party);
+    coll__meeting_say(meeting, coll__meeting_can_copy(head, meeting->tcp->endpoints[first].pid) ? COLL__ROOM_COPIES
+                                                                                               : COLL__ROOM_READS);
+    while ((word = __atomic_load_n(&head->word, __ATOMIC_ACQUIRE)) == COLL__ROOM_OPEN)
+        if (!coll__meeting_waits(meeting, first)) return NULL;
+    return word == COLL__ROOM_AGREED ? hub : NULL;
+}
+
+/* The ranks of this host; count 0: some have no room, so that there will be no hub.  false: no memory. */
+static bool coll__meeting_call(coll__meeting *meeting)
+{
+    const coll__tcp *tcp = meeting->tcp;
+    bool has_rooms = true;
+
+    meeting->ranks = (int *)coll__take(coll__like(tcp), (size_t)tcp->size * sizeof *meeting->ranks);
+    meeting->deadline = coll__deadline(COLL__MEET_MS);
+    for (int i = 0; meeting->ranks && i < tcp->size; i++) {
+        if (!coll__is_of_this_host(tcp, i)) continue;
+        has_rooms = has_rooms && tcp->endpoints[i].room && tcp->endpoints[i].pid;
+        if (i == tcp->rank) meeting->place = meeting->count;
+        meeting->ranks[meeting->count++] = i;
+    }
+    if (!has_rooms || meeting->count < 2) meeting->count = 0;
+    return meeting->ranks != NULL;
+}
+
+/* Our side of the hub of this host; `party`: the first of those of our process.  *mapped: what is ours to unmap.  NULL: there is
+ * none, or, *status, no memory. */
+static coll__thread *coll__host_hub_enter(coll__tcp *tcp, int party, bool is_crowded, void **mapped, coll_status *status)
+{
+    coll__meeting meeting = { .tcp = tcp };
+    coll__thread *thread = NULL;
+    coll__hub *hub = NULL;
+    void *at = NULL;
+
+    *mapped = NULL;
+    *status = coll__meeting_call(&meeting) ? COLL_OK : COLL_ERR_MEMORY;
+    if (meeting.count > 0)
+        hub = meeting.place == 0 ? coll__meeting_lead(&meeting, party, is_crowded) : coll__meeting_attend(&meeting, party, &at);
+    coll__give(meeting.ranks);
+    if (hub && !(thread = coll__thread_open_with(coll__like(tcp), hub, tcp->rank))) *status = COLL_ERR_MEMORY;
+    if (thread) *mapped = at;
+    else coll__segment_unmap(at, COLL__ROOM_HUB);
+    return thread;
+}
+
+static void coll__host_hub_leave(coll__thread *thread, void *mapped)
+{
+    coll__threads_close(thread);
+    coll__segment_unmap(mapped, COLL__ROOM_HUB);
+}
+
+/* Note at their desks which ranks have died. */
+static void coll__host_hub_bury(const coll__thread *thread, coll__tcp *tcp, unsigned char *is_failed)
+{
+    const coll__hub *hub = thread->hub;
+
+    memset(is_failed, 0, (size_t)tcp->size);
+    coll__tcp_failed(tcp, is_failed);
+    for (int i = 0; i < hub->size; i++)
+        if (is_failed[coll__desk_name(hub, i)]) __atomic_store_n(&coll__hub_desks(hub)[i].is_dead, 1, __ATOMIC_RELEASE);
+}
+
+/* All ranks have agreed on a failure: nobody enters another one's memory any more, and those who are in ours leave it. */
+static void coll__host_hub_fail(coll__thread *thread, coll__tcp *tcp, const coll_failure *agreed)
+{
+    coll__hub *hub = thread->hub;
+    unsigned char *const is_failed = (unsigned char *)coll__take(coll__like(thread), (size_t)tcp->size);
+    const int64_t deadline = coll__deadline(COLL__QUIET_MS);
+    bool is_quiet = false;
+
+    if (!__atomic_load_n(&hub->has_failed, __ATOMIC_ACQUIRE)) {
+        hub->failure = *agreed;                   /* each of them writes the same                             */
+        __atomic_store_n(&hub->has_failed, 1, __ATOMIC_SEQ_CST);
+    }
+    coll__hub_ring(thread);
+    while (!is_quiet && is_failed && coll__now() < deadline) {
+        coll__host_hub_bury(thread, tcp, is_failed);
+        is_quiet = true;
+        for (int i = 0; i < hub->size; i++) {
+            const coll__desk *desk = &coll__hub_desks(hub)[i];
+            if (__atomic_load_n(&desk->is_working, __ATOMIC_SEQ_CST) && !__atomic_load_n(&desk->is_dead, __ATOMIC_ACQUIRE))
+                is_quiet = false;
+        }
+        if (!is_quiet) sched_yield();
+    }
+    coll__give(is_failed);
+}
+
+#else
+
+static inline coll__thread *coll__host_hub_enter(const coll__tcp *tcp, int party, bool is_crowded, void **mapped,
+                                                 coll_status *status)
+{
+    (void)tcp, (void)party, (void)is_crowded;
+    *mapped = NULL;
+    *status = COLL_OK;
+    return NULL;
+}
+
+static inline void coll__host_hub_leave(const coll__thread *thread, const void *mapped) { (void)thread, (void)mapped; }
+
+static inline void coll__host_hub_fail(const coll__thread *thread, const coll__tcp *tcp, const coll_failure *agreed)
+{
+    (void)thread, (void)tcp, (void)agreed;
+}
+
+#endif
+#endif /* COLL_JOINED_HUB_H */
+
+/* ---- transports/coll_joined.h, continued ---- */
+enum { COLL__BY_PROCESS, COLL__BY_HOST, COLL__HUBS };
 
 typedef struct coll__joined {
     coll__tcp    *tcp;
-    coll__thread *thread;
-    char          description[160];
+    coll__thread *hubs[COLL__HUBS];               /* our side of each; NULL: there is none                    */
+    void         *mapped;                         /* of the host's                                            */
+    char          description[200];
 } coll__joined;
 
 static inline bool coll__is_neighbour(const coll__joined *me, int rank)
 {
-    const coll__hub *hub = me->thread->hub;
-    return rank >= hub->first && rank - hub->first < hub->size;
+    const coll__hub *hub = me->hubs[COLL__BY_PROCESS] ? me->hubs[COLL__BY_PROCESS]->hub : NULL;
+    return hub && rank >= hub->first && rank - hub->first < hub->size;
 }
 
 /* ---- >>messages ---- */
@@ -31873,60 +32852,73 @@ static inline bool coll__is_neighbour(const coll__joined *me, int rank)
 static coll_status coll__joined_send(void *context, coll_xfer *x)
 {
     coll__joined *me = (coll__joined *)context;
-    return coll__is_neighbour(me, x->peer) ? coll__threads_send(me->thread, x) : coll__tcp_send(me->tcp, x);
+    return coll__is_neighbour(me, x->peer) ? coll__threads_send(me->hubs[COLL__BY_PROCESS], x) : coll__tcp_send(me->tcp, x);
 }
 
 static coll_status coll__joined_recv(void *context, coll_xfer *x)
 {
     coll__joined *me = (coll__joined *)context;
-    return coll__is_neighbour(me, x->peer) ? coll__threads_recv(me->thread, x) : coll__tcp_recv(me->tcp, x);
+    return coll__is_neighbour(me, x->peer) ? coll__threads_recv(me->hubs[COLL__BY_PROCESS], x) : coll__tcp_recv(me->tcp, x);
 }
 
 static bool coll__joined_has_left(const void *context, int peer)
 {
     const coll__joined *me = (const coll__joined *)context;
+    const coll__thread *thread = me->hubs[COLL__BY_PROCESS];
 
-    if (peer < 0) return coll__threads_has_left(me->thread, peer) || coll__tcp_has_left(me->tcp, peer);
-    return coll__is_neighbour(me, peer) ? coll__threads_has_left(me->thread, peer) : coll__tcp_has_left(me->tcp, peer);
+    if (peer < 0) return (thread && coll__threads_has_left(thread, peer)) || coll__tcp_has_left(me->tcp, peer);
+    return coll__is_neighbour(me, peer) ? coll__threads_has_left(thread, peer) : coll__tcp_has_left(me->tcp, peer);
 }
 
 /* ---- >>failure ---- */
 
-/* What the hub knows already is the cause, for it was first among the neighbours.  The other ranks may have agreed on another. */
+/* What a hub knows already is the cause, for it was first among its ranks.  The others may have agreed on another. */
 static const coll_failure *coll__joined_fail(void *context, const coll_failure *cause)
 {
     coll__joined *me = (coll__joined *)context;
-    const coll__hub *hub = me->thread->hub;
-    const bool has_failed = __atomic_load_n(&hub->has_failed, __ATOMIC_ACQUIRE);
-    const coll_failure *agreed = coll__tcp_fail(me->tcp, has_failed ? &hub->failure : cause);
 
-    return agreed ? coll__threads_fail(me->thread, agreed) : NULL;
+    for (int i = COLL__HUBS - 1; i >= 0; i--)
+        if (me->hubs[i] && __atomic_load_n(&me->hubs[i]->hub->has_failed, __ATOMIC_ACQUIRE)) cause = &me->hubs[i]->hub->failure;
+    const coll_failure *agreed = coll__tcp_fail(me->tcp, cause);
+    if (agreed && me->hubs[COLL__BY_HOST]) coll__host_hub_fail(me->hubs[COLL__BY_HOST], me->tcp, agreed);
+    return agreed && me->hubs[COLL__BY_PROCESS] ? coll__threads_fail(me->hubs[COLL__BY_PROCESS], agreed) : agreed;
 }
 
 /* ---- >>progress ---- */
 
-/* Sleep in the sockets, unless the hub's bell has rung since it was last looked at. */
+/* Let the hubs know whether we sleep. */
+static void coll__joined_doze(const coll__joined *me, uint32_t is_asleep)
+{
+    for (int i = 0; i < COLL__HUBS; i++)
+        if (me->hubs[i]) __atomic_store_n(&me->hubs[i]->desk->is_asleep, is_asleep, __ATOMIC_SEQ_CST);
+}
+
+/* Sleep in the sockets, unless the bell of a hub has rung since it was last looked at. */
 static coll_status coll__joined_sleep(coll__joined *me, int wait_ms)
 {
-    const coll__hub *hub = me->thread->hub;
-    uint32_t *is_asleep = &coll__desk_of(hub, me->thread->rank)->is_asleep;
+    bool has_rung = false;
 
-    COLL__ASSERT(!__atomic_load_n(is_asleep, __ATOMIC_RELAXED), "rank %d sleeps twice", me->thread->rank);
-    __atomic_store_n(is_asleep, 1, __ATOMIC_SEQ_CST);
-    const bool has_rung = __atomic_load_n(&hub->bell, __ATOMIC_SEQ_CST) != me->thread->bell_seen;
+    coll__joined_doze(me, 1);
+    for (int i = 0; i < COLL__HUBS; i++)
+        if (me->hubs[i]) has_rung |= __atomic_load_n(&me->hubs[i]->hub->bell, __ATOMIC_SEQ_CST) != me->hubs[i]->bell_seen;
     const coll_status status = coll__tcp_progress(me->tcp, has_rung ? 0 : wait_ms);
-    __atomic_store_n(is_asleep, 0, __ATOMIC_SEQ_CST);
+    coll__joined_doze(me, 0);
     return status;
 }
 
 static coll_status coll__joined_progress(void *context, int wait_ms)
 {
     coll__joined *me = (coll__joined *)context;
-    const bool sleeps = coll__may_sleep(me->thread, wait_ms);
-    coll_status status = sleeps ? coll__joined_sleep(me, wait_ms) : coll__tcp_progress(me->tcp, 0);
+    bool sleeps = true;
 
-    if (status == COLL_OK) status = coll__threads_look(me->thread);
-    if (me->thread->suspicion.status != COLL_OK) (void)coll__joined_fail(me, &me->thread->suspicion);
+    for (int i = 0; i < COLL__HUBS; i++) if (me->hubs[i]) sleeps = coll__may_sleep(me->hubs[i], wait_ms) && sleeps;
+    coll_status status = sleeps ? coll__joined_sleep(me, wait_ms) : coll__tcp_progress(me->tcp, 0);
+    for (int i = 0; i < COLL__HUBS; i++) {
+        coll__thread *thread = me->hubs[i];
+        if (!thread) continue;
+        if (status == COLL_OK) status = coll__threads_look(thread);
+        if (thread->suspicion.status != COLL_OK) (void)coll__joined_fail(me, &thread->suspicion);
+    }
     return status;
 }
 
@@ -31959,27 +32951,71 @@ static void coll__joined_failed(void *context, unsigned char *is_failed)
 
 static bool coll__joined_abort(void *context, const char *text) { return coll__tcp_abort(((coll__joined *)context)->tcp, text); }
 
-/* ---- >>whole collectives: where all ranks are of this process ---- */
+/* ---- >>whole collectives: where all ranks are of one hub ---- */
 
-/* Only groups are offered: all ranks are never of one process. */
+/* Our side of the hub that has the ranks of a task; NULL: there is none. */
+static inline coll__thread *coll__joined_side(const coll__joined *me, const coll_task *task)
+{
+    return task->group ? ((const coll__member *)task->group)->thread : me->hubs[COLL__BY_HOST];
+}
+
 static coll_status coll__joined_offload(void *context, coll_task *task, coll_failure *failure)
 {
-    return coll__threads_offload(((coll__joined *)context)->thread, task, failure);
+    coll__thread *side = coll__joined_side((coll__joined *)context, task);
+    return side ? coll__threads_offload(side, task, failure) : COLL_ERR_UNSUPPORTED;
+}
+
+static coll_offload_fn *coll__joined_bind(void *context, const coll_task *task, void **bound)
+{
+    coll__thread *side = coll__joined_side((coll__joined *)context, task);
+    return side ? coll__threads_bind(side, task, bound) : NULL;
+}
+
+static int coll__joined_can_offload(const void *context, const coll_call *call, int size, char *why, size_t room)
+{
+    const coll__joined *me = (const coll__joined *)context;
+    const coll__thread *side = me->hubs[COLL__BY_HOST];
+
+    (void)size;
+    if (!side) {
+        coll__print(why, room, "these processes share no memory for whole collectives");
+        return 0;
+    }
+    if (!coll__form_of(call->kind)) {
+        coll__print(why, room, "the hub of the host does not have it");
+        return 0;
+    }
+    if (!side->hub->can_copy && side->all.is_apart && coll__call_is_long(&side->all, call)) {
+        coll__print(why, room, "one process may not read the memory of another (ptrace), and this is longer than %zu bytes",
+                    side->all.eager_most);
+        return 0;
+    }
+    return 1;
 }
 
 static void *coll__joined_group(void *context, uint64_t id, const int *ranks, int count, int me)
 {
-    coll__joined *joined = (coll__joined *)context;
+    const coll__joined *joined = (const coll__joined *)context;
+    bool is_of_process = true, is_of_host = joined->hubs[COLL__BY_HOST] != NULL;
 
-    for (int i = 0; i < count; i++) if (!coll__is_neighbour(joined, ranks[i])) return NULL;
-    return coll__threads_group(joined->thread, id, ranks, count, me);
+    for (int i = 0; i < count; i++) {
+        is_of_process = is_of_process && coll__is_neighbour(joined, ranks[i]);
+        is_of_host = is_of_host && coll__is_of_this_host(joined->tcp, ranks[i]);
+    }
+    if (is_of_process) return coll__threads_group(joined->hubs[COLL__BY_PROCESS], id, ranks, count, me);
+    return is_of_host ? coll__threads_group(joined->hubs[COLL__BY_HOST], id, ranks, count, me) : NULL;
 }
 
-static void coll__joined_ungroup(void *context, void *group) { coll__threads_ungroup(((coll__joined *)context)->thread, group); }
+static void coll__joined_ungroup(void *context, void *group)
+{
+    (void)context;
+    coll__threads_ungroup(((coll__member *)group)->thread, group);
+}
 
 static void coll__joined_mark_stragglers(const void *context, const coll_task *task, unsigned char *is_late)
 {
-    coll__threads_mark_stragglers(((const coll__joined *)context)->thread, task, is_late);
+    const coll__thread *side = coll__joined_side((const coll__joined *)context, task);
+    if (side) coll__threads_mark_stragglers(side, task, is_late);
 }
 
 static int coll__joined_host(void *context, int rank) { return coll__tcp_host(((coll__joined *)context)->tcp, rank); }
@@ -31991,13 +33027,18 @@ static void coll__joined_traffic(const void *context, uint64_t *sent, uint64_t *
     coll__tcp_traffic(((const coll__joined *)context)->tcp, sent, received);
 }
 
+/* "4 ranks in one memory; 2 threads x io_uring; network to 4 ranks". */
 static const char *coll__joined_describe(const void *context)
 {
     coll__joined *me = (coll__joined *)(uintptr_t)context;    /* its text is ours to write                    */
-    const coll__hub *hub = me->thread->hub;
-    const char *elsewhere = coll__tcp_describe_but(me->tcp, hub->first, hub->size);
+    const coll__thread *process = me->hubs[COLL__BY_PROCESS], *host = me->hubs[COLL__BY_HOST];
+    const int first = process ? process->hub->first : me->tcp->rank, count = process ? process->hub->size : 1;
+    const char *elsewhere = coll__tcp_describe_but(me->tcp, first, count);
 
-    coll__print(me->description, sizeof me->description, "%d threads x %s", hub->size, elsewhere);
+    *me->description = '\0';
+    if (host) coll__append(me->description, sizeof me->description, "%d ranks in one memory; ", host->hub->size);
+    if (process) coll__append(me->description, sizeof me->description, "%d threads x ", count);
+    coll__append(me->description, sizeof me->description, "%s", elsewhere);
     return me->description;
 }
 
@@ -32007,7 +33048,8 @@ static void coll__joined_close(void *context)
 {
     coll__joined *me = (coll__joined *)context;
 
-    if (me->thread) coll__threads_close(me->thread);
+    if (me->hubs[COLL__BY_HOST]) coll__host_hub_leave(me->hubs[COLL__BY_HOST], me->mapped);
+    if (me->hubs[COLL__BY_PROCESS]) coll__threads_close(me->hubs[COLL__BY_PROCESS]);
     coll__tcp_close(me->tcp);
     coll__give(me);
 }
@@ -32037,10 +33079,10 @@ static int coll__joined_neighbours(const coll__joined *me, const coll_survivors 
 static void coll__joined_serve(void *context) { coll__events((coll__tcp *)context); }
 
 /* This rank's place in the hub that the neighbours have in the new world.  NULL: *failure. */
-static coll__thread *coll__joined_move(const coll__joined *me, const coll_survivors *world, int timeout_ms, coll_failure *failure)
+static coll__thread *coll__joined_move(const coll__joined *me, coll__tcp *tcp, const coll_survivors *world, int timeout_ms,
+                                       coll_failure *failure)
 {
     int first = 0;
-    coll__tcp *tcp = (coll__tcp *)world->context;
     const int count = coll__joined_neighbours(me, world, &first);
     coll_survivors here = { .ranks = (int *)coll__take(coll__like(me), (size_t)count * sizeof *here.ranks) };
 
@@ -32048,11 +33090,11 @@ static coll__thread *coll__joined_move(const coll__joined *me, const coll_surviv
         coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
         return NULL;
     }
-    const coll_status status = coll__exodus_run(me->thread, world->ranks + first, count, first, timeout_ms, coll__joined_serve,
-                                                tcp, &here, failure);
+    const coll_status status = coll__exodus_run(me->hubs[COLL__BY_PROCESS], world->ranks + first, count, first, timeout_ms,
+                                                coll__joined_serve, tcp, &here, failure);
     coll__thread *thread = status == COLL_OK ? (coll__thread *)here.context : NULL;
-    if (thread) coll__desk_of(thread->hub, world->rank)->bell = coll__bell_share(&tcp->io.bell);
-    if (thread && (here.count < count || coll__desk_of(thread->hub, world->rank)->bell.fd < 0)) {
+    if (thread) thread->desk->bell = coll__bell_share(&tcp->io.bell);
+    if (thread && (here.count < count || thread->desk->bell.fd < 0)) {
         coll__blame(failure, COLL_ERR_SYSTEM, -1, here.count < count ? "a rank of this process has been lost on the way"
                     : "no file descriptor is left to wake it by (see ulimit -n)");
         coll__threads_close(thread);
@@ -32062,26 +33104,43 @@ static coll__thread *coll__joined_move(const coll__joined *me, const coll_surviv
     return thread;
 }
 
-/* The survivors meet over TCP, as processes do, and those of a process then in its memory. */
+/* The hubs of the new world, for a rank whose sockets are there. */
+static coll_status coll__joined_resettle(const coll__joined *me, coll__joined *fresh, const coll_survivors *world, int timeout_ms,
+                                         coll_failure *failure)
+{
+    const bool has_process = me->hubs[COLL__BY_PROCESS] != NULL;
+    coll_status status;
+
+    if (has_process) {
+        fresh->hubs[COLL__BY_PROCESS] = coll__joined_move(me, fresh->tcp, world, timeout_ms, failure);
+        if (!fresh->hubs[COLL__BY_PROCESS]) return failure->status;
+    }
+    if (!me->hubs[COLL__BY_HOST]) return COLL_OK;
+    const int party = has_process ? fresh->hubs[COLL__BY_PROCESS]->hub->first : world->rank;
+    fresh->hubs[COLL__BY_HOST] = coll__host_hub_enter(fresh->tcp, party, me->hubs[COLL__BY_HOST]->hub->is_crowded,
+                                                      &fresh->mapped, &status);
+    return status < 0 ? coll__blame(failure, status, -1, "no memory for the hub of this host") : COLL_OK;
+}
+
+/* The survivors meet over TCP, as processes do, and then in memory. */
 static coll_status coll__joined_shrink(void *context, const int *ranks, int count, int timeout_ms, coll_survivors *out,
                                        coll_failure *failure)
 {
-    coll__joined *me = (coll__joined *)context, *fresh;
-    const coll_status status = coll__tcp_shrink(me->tcp, ranks, count, timeout_ms, out, failure);
+    const coll__joined *me = (const coll__joined *)context;
+    coll_status status = coll__tcp_shrink(me->tcp, ranks, count, timeout_ms, out, failure);
 
     if (status < 0) return status;
-    coll__tcp *tcp = (coll__tcp *)out->context;
-    coll__thread *thread = coll__joined_move(me, out, timeout_ms, failure);
-    fresh = thread ? (coll__joined *)coll__allocate(coll__like(context), sizeof *fresh) : NULL;
-    out->context = fresh;
-    if (fresh) {
-        fresh->tcp = tcp;
-        fresh->thread = thread;
-        return COLL_OK;
+    coll__joined *fresh = (coll__joined *)coll__allocate(coll__like(context), sizeof *fresh);
+    if (!fresh) {
+        coll__tcp_close(out->context);
+        return coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for a rank");
     }
-    if (thread) coll__threads_close(thread);
-    coll__tcp_close(tcp);
-    return failure->status < 0 ? failure->status : coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for a rank");
+    fresh->tcp = (coll__tcp *)out->context;
+    out->context = fresh;
+    status = coll__joined_resettle(me, fresh, out, timeout_ms, failure);
+    if (status == COLL_OK) return COLL_OK;
+    coll__joined_close(fresh);
+    return status;
 }
 
 #endif
@@ -32094,6 +33153,8 @@ static const coll_transport coll__joined_transport = {
     .close = coll__joined_close,
     .fail = coll__joined_fail,
     .offload = coll__joined_offload,
+    .can_offload = coll__joined_can_offload,
+    .bind = coll__joined_bind,
     .group = coll__joined_group,
     .ungroup = coll__joined_ungroup,
     .host = coll__joined_host,
@@ -32121,7 +33182,7 @@ typedef struct coll__comer {
     struct coll__arrival *arrival;
     coll__tcp_settings settings;                  /* of this rank                                             */
     coll__opened   opened;                        /* what it has learnt                                       */
-    coll__tcp     *tcp;
+    coll__joined  *joined;                        /* itself: its sockets, and its side of the host's hub      */
     coll_status    status;
 } coll__comer;
 
@@ -32135,6 +33196,19 @@ typedef struct coll__arrival {
     coll__comer    *comers;
 } coll__arrival;
 
+/* Meet all ranks of the world, and then those of the host. */
+static coll_status coll__comer_comes(coll__comer *comer)
+{
+    coll__joined *joined = comer->joined;
+    coll_status status = coll__tcp_join(&joined->tcp, &comer->settings, &comer->opened);
+
+    if (status < 0) return status;
+    joined->hubs[COLL__BY_HOST] = coll__host_hub_enter(joined->tcp, comer->arrival->settings->config.rank,
+                                                       comer->opened.is_crowded, &joined->mapped, &status);
+    return status < 0 ? coll__start_failed(status, "no memory for the hub of the %d ranks of this host", comer->opened.local_size)
+                      : COLL_OK;
+}
+
 static void *coll__comer_main(void *at)
 {
     coll__comer *comer = (coll__comer *)at;
@@ -32144,7 +33218,7 @@ static void *coll__comer_main(void *at)
     const bool is_off = all->is_off;
     pthread_mutex_unlock(&all->lock);
     if (is_off) return NULL;
-    comer->status = coll__tcp_join(&comer->tcp, &comer->settings, &comer->opened);
+    comer->status = coll__comer_comes(comer);
     pthread_mutex_lock(&all->lock);
     if (comer->status < 0 && all->status == COLL_OK) {        /* what went wrong first is what the caller has to know */
         all->status = comer->status;
@@ -32178,7 +33252,8 @@ static void coll__arrival_free(coll__arrival *all)
 {
     if (!all) return;
     for (int i = 0; all->comers && i < all->count; i++) {
-        if (all->comers[i].tcp) coll__tcp_close(all->comers[i].tcp);
+        if (all->comers[i].joined && all->comers[i].joined->tcp) coll__joined_close(all->comers[i].joined);
+        else coll__give(all->comers[i].joined);
         coll__wipe(all->comers[i].settings.key, sizeof all->comers[i].settings.key);
     }
     coll__give(all->comers);
@@ -32187,19 +33262,23 @@ static void coll__arrival_free(coll__arrival *all)
     coll__give(all);
 }
 
-/* Bring ranks rank .. rank + count - 1 of a world, by the settings of the first.  Each comer then has its settings and its
- * sockets, until coll__joined_take.  NULL: an error, with its sentence. */
+/* Bring ranks rank .. rank + count - 1 of a world, by the settings of the first.  Each comer then has its settings, its sockets and
+ * its side of the host's hub.  NULL: an error, with its sentence. */
 static coll__arrival *coll__joined_bootstrap(const coll__settings *s, int count, coll_status *status)
 {
-    coll__arrival *all = (coll__arrival *)coll__allocate(s->config.allocator, sizeof *all);
+    const coll_allocator *const memory = s->config.allocator;
+    coll__arrival *all = (coll__arrival *)coll__allocate(memory, sizeof *all);
+    bool has_memory = all != NULL;
 
     *status = COLL_ERR_MEMORY;
     if (all) {
         pthread_mutex_init(&all->lock, NULL);
         all->count = count;
-        all->comers = (coll__comer *)coll__allocate(s->config.allocator, (size_t)count * sizeof *all->comers);
+        all->comers = (coll__comer *)coll__allocate(memory, (size_t)count * sizeof *all->comers);
+        has_memory = all->comers != NULL;
     }
-    const bool has_memory = all && all->comers;
+    for (int i = 0; has_memory && i < count; i++)
+        has_memory = (all->comers[i].joined = (coll__joined *)coll__allocate(memory, sizeof(coll__joined))) != NULL;
     if (has_memory) all->settings = coll__tcp_settings_new(s, status);
     for (int i = 0; has_memory && all->settings && i < count; i++) {
         all->comers[i].arrival = all;
@@ -32221,36 +33300,40 @@ static coll__hub *coll__joined_hub(const coll__arrival *all)
     coll__hub *hub = coll__hub_open(coll__like(all), first->rank, all->count, first->is_crowded);
 
     if (!hub) return NULL;
-    for (int i = 0; i < all->count; i++) hub->desks[i].bell = coll__no_bell;
+    for (int i = 0; i < all->count; i++) coll__hub_desks(hub)[i].bell = coll__no_bell;
     hub->has_bells = true;
     for (int i = 0; i < all->count; i++) {        /* of its own: a neighbour may ring when we have left       */
-        hub->desks[i].bell = coll__bell_share(&all->comers[i].tcp->io.bell);
-        if (hub->desks[i].bell.fd >= 0) continue;
+        coll__hub_desks(hub)[i].bell = coll__bell_share(&all->comers[i].joined->tcp->io.bell);
+        if (coll__hub_desks(hub)[i].bell.fd >= 0) continue;
         coll__hub_release(hub);
         return NULL;
     }
     return hub;
 }
 
-/* The context of a rank that has arrived, which takes over its sockets. */
+/* The context of a rank that has arrived, which now has a side of the hub of its process, if there is one.  NULL: no memory. */
 static coll__joined *coll__joined_take(coll__arrival *all, int index, coll__hub *hub)
 {
     coll__comer *comer = &all->comers[index];
-    coll__joined *me = (coll__joined *)coll__allocate(coll__like(all), sizeof *me);
-    coll__thread *thread = me ? coll__thread_open(hub, comer->opened.rank) : NULL;
+    coll__joined *me = comer->joined;
 
-    if (!thread) {
-        coll__give(me);
-        return NULL;
+    COLL__ASSERT(me->tcp && me->tcp->rank == comer->opened.rank && (!hub || comer->opened.rank == hub->first + index),
+                 "number %d of a process is rank %d, and has sockets of rank %d", index, comer->opened.rank,
+                 me->tcp ? me->tcp->rank : -1);
+    if (hub) {
+        if (!(me->hubs[COLL__BY_PROCESS] = coll__thread_open(hub, comer->opened.rank))) return NULL;
+        hub->holders++;
     }
-    COLL__ASSERT(comer->tcp && comer->tcp->rank == comer->opened.rank && comer->opened.rank == hub->first + index,
-                 "rank %d, number %d of a process from rank %d, has sockets of rank %d", comer->opened.rank, index, hub->first,
-                 comer->tcp ? comer->tcp->rank : -1);
-    hub->holders++;
-    me->thread = thread;
-    me->tcp = comer->tcp;
-    comer->tcp = NULL;
+    comer->joined = NULL;
     return me;
+}
+
+/* All ranks, where there is one of each process, may be of one hub. */
+static void coll__joined_opened(coll__opened *opened, coll__joined *me, const coll__comer *comer)
+{
+    *opened = comer->opened;
+    opened->context = me;
+    opened->offloads_all = me->hubs[COLL__BY_HOST] && me->hubs[COLL__BY_HOST]->hub->size == opened->size;
 }
 
 static coll_status coll__joined_open(const coll__settings *s, int count, coll__opened *out)
@@ -32260,11 +33343,9 @@ static coll_status coll__joined_open(const coll__settings *s, int count, coll__o
     int taken = 0;
 
     if (!all) return status;
-    coll__hub *hub = coll__joined_hub(all);
-    for (coll__joined *me; hub && taken < count && (me = coll__joined_take(all, taken, hub)); taken++) {
-        out[taken] = all->comers[taken].opened;
-        out[taken].context = me;
-        out[taken].offloads_all = false;
+    coll__hub *hub = count > 1 ? coll__joined_hub(all) : NULL;
+    for (coll__joined *me; (hub || count == 1) && taken < count && (me = coll__joined_take(all, taken, hub)); taken++) {
+        coll__joined_opened(&out[taken], me, &all->comers[taken]);
         coll__tcp_say_joined(&out[taken], &all->comers[taken].settings, s->source);
     }
     if (taken < count) status = coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", count);
@@ -32275,6 +33356,24 @@ static coll_status coll__joined_open(const coll__settings *s, int count, coll__o
 }
 
 static const coll__transport_row coll__joined_row = { .traits = COLL__JOINED_TRAITS, .open = coll__joined_open };
+
+/* One rank of a process: without a hub it is as any over TCP. */
+static coll_status coll__host_open(const coll__settings *s, int count, coll__opened *out)
+{
+    const coll_status status = coll__joined_open(s, count, out);
+    coll__joined *me = status < 0 ? NULL : (coll__joined *)out->context;
+
+    if (!me || me->hubs[COLL__BY_HOST]) return status;
+    out->transport = &coll__tcp_transport;
+    out->context = me->tcp;
+    coll__give(me);
+    return COLL_OK;
+}
+
+static const coll__transport_row coll__host_row = {
+    .name = "tcp", .traits = COLL__TCP_TRAITS, .options = coll__tcp_options, .open = coll__host_open,
+    .rehearse = coll__tcp_rehearse
+};
 
 #else
 
@@ -32294,6 +33393,8 @@ static coll_status coll__joined_open(const coll__settings *s, int count, coll__o
 }
 
 static const coll__transport_row coll__joined_row = { .traits = COLL__JOINED_TRAITS, .open = coll__joined_open };
+
+#define coll__host_row coll__tcp_row              /* one rank of a process has sockets only                   */
 
 #endif
 
@@ -38811,7 +39912,7 @@ static const coll__extension coll__nccl_extension = { .name = "nccl" };
 static const char coll__forked_text[] = "this communicator belongs to the parent process: a forked child cannot use it";
 
 static const coll__transport_row *const coll__transports[] = {
-    &coll__tcp_row, &coll__joined_row, &coll__threads_row, &coll__alone_row, &coll__sim_row, &coll__mpi_row, NULL
+    &coll__host_row, &coll__joined_row, &coll__threads_row, &coll__alone_row, &coll__sim_row, &coll__mpi_row, NULL
 };
 static const coll__program coll__this_program = { coll__transports, &coll__nccl_extension };
 

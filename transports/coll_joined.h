@@ -1,23 +1,23 @@
-/* coll_joined.h - ranks that are threads of several processes, in one communicator.
+/* coll_joined.h - ranks that share memory with some and not with others, in one communicator.
  *
- * Every rank has both: a place in the hub that the ranks of its process share (coll_threads.h), and sockets of its own
- * (coll_tcp.h), so that each thread moves its own bytes between processes.  A message goes through the hub when its receiver is
- * in this process, and through a socket when it is not.  A collective whose ranks are all of this process is carried out by
- * loads and stores, as if there were no other; the engine has the others.
+ * Every rank has sockets of its own (coll_tcp.h), by which it reaches all the others, and up to two hubs (coll_threads.h): one
+ * with the ranks of its process, for their messages, where there are several; and one with all ranks of its host, for whole
+ * collectives, where their processes share memory (coll_joined_hub.h).  A collective whose ranks are all of one hub is carried
+ * out there, by loads and stores, as if there were no others; the engine has the rest, by messages.
  *
- *            process 0                     process 1                 ranks first .. first + count - 1 of each process
- *     rank 0   rank 1   rank 2         rank 3   rank 4
- *       |        |        |              |        |
- *     --+--------+--------+--          --+--------+--               the hub: memory
- *       |        |        |              |        |
- *     ==+========+========+==============+========+==               sockets, from every rank to every rank elsewhere
+ *            process 0           process 1               process 2          ranks first .. first + count - 1 of each process
+ *     rank 0   rank 1        rank 2   rank 3         rank 4   rank 5
+ *       |        |             |        |              |        |
+ *     --+--------+--         --+--------+--          --+--------+--         the hubs of processes
+ *     --+--------+-------------+--------+--          --+--------+--         the hubs of hosts
+ *       |        |             |        |              |        |
+ *     ==+========+=============+========+==============+========+==         sockets, from every rank to every rank elsewhere
  *
- * A rank sleeps in its sockets, for nothing can wait for those and for a word at once.  So the hub rings a bell that the
- * sockets watch, for those who have said that they sleep: coll__joined_sleep here and coll__hub_wake there.
+ * A rank sleeps in its sockets, for nothing can wait for those and for a word at once.  So a hub rings a bell that the sockets
+ * watch, for those who have said that they sleep: coll__joined_sleep here and coll__hub_wake there.
  *
- * A failure is judged over TCP, as in a world of processes; the verdict then ends the hub, so that the neighbours, who may
- * be at work in our memory, let go of it and return the same cause.  So do survivors: they make a world over TCP (coll_shrink),
- * and those of a process then a hub. */
+ * A failure is judged over TCP, as in a world without hubs; the verdict then ends the hubs, so that those who may be at work in
+ * our memory let go of it and return the same cause.  So do survivors: they make a world over TCP (coll_shrink), and then hubs. */
 #ifndef COLL_JOINED_H
 #define COLL_JOINED_H
 
@@ -26,17 +26,21 @@ enum { COLL__JOINED_TRAITS = COLL__OPENS_SOME };
 #if !defined(COLL_NO_JOINED)
 
 #include <signal.h>
+#include "joined/coll_joined_hub.h"
+
+enum { COLL__BY_PROCESS, COLL__BY_HOST, COLL__HUBS };
 
 typedef struct coll__joined {
     coll__tcp    *tcp;
-    coll__thread *thread;
-    char          description[160];
+    coll__thread *hubs[COLL__HUBS];               /* our side of each; NULL: there is none                    */
+    void         *mapped;                         /* of the host's                                            */
+    char          description[200];
 } coll__joined;
 
 static inline bool coll__is_neighbour(const coll__joined *me, int rank)
 {
-    const coll__hub *hub = me->thread->hub;
-    return rank >= hub->first && rank - hub->first < hub->size;
+    const coll__hub *hub = me->hubs[COLL__BY_PROCESS] ? me->hubs[COLL__BY_PROCESS]->hub : NULL;
+    return hub && rank >= hub->first && rank - hub->first < hub->size;
 }
 
 /* ---- >>messages ---- */
@@ -44,60 +48,73 @@ static inline bool coll__is_neighbour(const coll__joined *me, int rank)
 static coll_status coll__joined_send(void *context, coll_xfer *x)
 {
     coll__joined *me = (coll__joined *)context;
-    return coll__is_neighbour(me, x->peer) ? coll__threads_send(me->thread, x) : coll__tcp_send(me->tcp, x);
+    return coll__is_neighbour(me, x->peer) ? coll__threads_send(me->hubs[COLL__BY_PROCESS], x) : coll__tcp_send(me->tcp, x);
 }
 
 static coll_status coll__joined_recv(void *context, coll_xfer *x)
 {
     coll__joined *me = (coll__joined *)context;
-    return coll__is_neighbour(me, x->peer) ? coll__threads_recv(me->thread, x) : coll__tcp_recv(me->tcp, x);
+    return coll__is_neighbour(me, x->peer) ? coll__threads_recv(me->hubs[COLL__BY_PROCESS], x) : coll__tcp_recv(me->tcp, x);
 }
 
 static bool coll__joined_has_left(const void *context, int peer)
 {
     const coll__joined *me = (const coll__joined *)context;
+    const coll__thread *thread = me->hubs[COLL__BY_PROCESS];
 
-    if (peer < 0) return coll__threads_has_left(me->thread, peer) || coll__tcp_has_left(me->tcp, peer);
-    return coll__is_neighbour(me, peer) ? coll__threads_has_left(me->thread, peer) : coll__tcp_has_left(me->tcp, peer);
+    if (peer < 0) return (thread && coll__threads_has_left(thread, peer)) || coll__tcp_has_left(me->tcp, peer);
+    return coll__is_neighbour(me, peer) ? coll__threads_has_left(thread, peer) : coll__tcp_has_left(me->tcp, peer);
 }
 
 /* ---- >>failure ---- */
 
-/* What the hub knows already is the cause, for it was first among the neighbours.  The other ranks may have agreed on another. */
+/* What a hub knows already is the cause, for it was first among its ranks.  The others may have agreed on another. */
 static const coll_failure *coll__joined_fail(void *context, const coll_failure *cause)
 {
     coll__joined *me = (coll__joined *)context;
-    const coll__hub *hub = me->thread->hub;
-    const bool has_failed = __atomic_load_n(&hub->has_failed, __ATOMIC_ACQUIRE);
-    const coll_failure *agreed = coll__tcp_fail(me->tcp, has_failed ? &hub->failure : cause);
 
-    return agreed ? coll__threads_fail(me->thread, agreed) : NULL;
+    for (int i = COLL__HUBS - 1; i >= 0; i--)
+        if (me->hubs[i] && __atomic_load_n(&me->hubs[i]->hub->has_failed, __ATOMIC_ACQUIRE)) cause = &me->hubs[i]->hub->failure;
+    const coll_failure *agreed = coll__tcp_fail(me->tcp, cause);
+    if (agreed && me->hubs[COLL__BY_HOST]) coll__host_hub_fail(me->hubs[COLL__BY_HOST], me->tcp, agreed);
+    return agreed && me->hubs[COLL__BY_PROCESS] ? coll__threads_fail(me->hubs[COLL__BY_PROCESS], agreed) : agreed;
 }
 
 /* ---- >>progress ---- */
 
-/* Sleep in the sockets, unless the hub's bell has rung since it was last looked at. */
+/* Let the hubs know whether we sleep. */
+static void coll__joined_doze(const coll__joined *me, uint32_t is_asleep)
+{
+    for (int i = 0; i < COLL__HUBS; i++)
+        if (me->hubs[i]) __atomic_store_n(&me->hubs[i]->desk->is_asleep, is_asleep, __ATOMIC_SEQ_CST);
+}
+
+/* Sleep in the sockets, unless the bell of a hub has rung since it was last looked at. */
 static coll_status coll__joined_sleep(coll__joined *me, int wait_ms)
 {
-    const coll__hub *hub = me->thread->hub;
-    uint32_t *is_asleep = &coll__desk_of(hub, me->thread->rank)->is_asleep;
+    bool has_rung = false;
 
-    COLL__ASSERT(!__atomic_load_n(is_asleep, __ATOMIC_RELAXED), "rank %d sleeps twice", me->thread->rank);
-    __atomic_store_n(is_asleep, 1, __ATOMIC_SEQ_CST);
-    const bool has_rung = __atomic_load_n(&hub->bell, __ATOMIC_SEQ_CST) != me->thread->bell_seen;
+    coll__joined_doze(me, 1);
+    for (int i = 0; i < COLL__HUBS; i++)
+        if (me->hubs[i]) has_rung |= __atomic_load_n(&me->hubs[i]->hub->bell, __ATOMIC_SEQ_CST) != me->hubs[i]->bell_seen;
     const coll_status status = coll__tcp_progress(me->tcp, has_rung ? 0 : wait_ms);
-    __atomic_store_n(is_asleep, 0, __ATOMIC_SEQ_CST);
+    coll__joined_doze(me, 0);
     return status;
 }
 
 static coll_status coll__joined_progress(void *context, int wait_ms)
 {
     coll__joined *me = (coll__joined *)context;
-    const bool sleeps = coll__may_sleep(me->thread, wait_ms);
-    coll_status status = sleeps ? coll__joined_sleep(me, wait_ms) : coll__tcp_progress(me->tcp, 0);
+    bool sleeps = true;
 
-    if (status == COLL_OK) status = coll__threads_look(me->thread);
-    if (me->thread->suspicion.status != COLL_OK) (void)coll__joined_fail(me, &me->thread->suspicion);
+    for (int i = 0; i < COLL__HUBS; i++) if (me->hubs[i]) sleeps = coll__may_sleep(me->hubs[i], wait_ms) && sleeps;
+    coll_status status = sleeps ? coll__joined_sleep(me, wait_ms) : coll__tcp_progress(me->tcp, 0);
+    for (int i = 0; i < COLL__HUBS; i++) {
+        coll__thread *thread = me->hubs[i];
+        if (!thread) continue;
+        if (status == COLL_OK) status = coll__threads_look(thread);
+        if (thread->suspicion.status != COLL_OK) (void)coll__joined_fail(me, &thread->suspicion);
+    }
     return status;
 }
 
@@ -130,27 +147,71 @@ static void coll__joined_failed(void *context, unsigned char *is_failed)
 
 static bool coll__joined_abort(void *context, const char *text) { return coll__tcp_abort(((coll__joined *)context)->tcp, text); }
 
-/* ---- >>whole collectives: where all ranks are of this process ---- */
+/* ---- >>whole collectives: where all ranks are of one hub ---- */
 
-/* Only groups are offered: all ranks are never of one process. */
+/* Our side of the hub that has the ranks of a task; NULL: there is none. */
+static inline coll__thread *coll__joined_side(const coll__joined *me, const coll_task *task)
+{
+    return task->group ? ((const coll__member *)task->group)->thread : me->hubs[COLL__BY_HOST];
+}
+
 static coll_status coll__joined_offload(void *context, coll_task *task, coll_failure *failure)
 {
-    return coll__threads_offload(((coll__joined *)context)->thread, task, failure);
+    coll__thread *side = coll__joined_side((coll__joined *)context, task);
+    return side ? coll__threads_offload(side, task, failure) : COLL_ERR_UNSUPPORTED;
+}
+
+static coll_offload_fn *coll__joined_bind(void *context, const coll_task *task, void **bound)
+{
+    coll__thread *side = coll__joined_side((coll__joined *)context, task);
+    return side ? coll__threads_bind(side, task, bound) : NULL;
+}
+
+static int coll__joined_can_offload(const void *context, const coll_call *call, int size, char *why, size_t room)
+{
+    const coll__joined *me = (const coll__joined *)context;
+    const coll__thread *side = me->hubs[COLL__BY_HOST];
+
+    (void)size;
+    if (!side) {
+        coll__print(why, room, "these processes share no memory for whole collectives");
+        return 0;
+    }
+    if (!coll__form_of(call->kind)) {
+        coll__print(why, room, "the hub of the host does not have it");
+        return 0;
+    }
+    if (!side->hub->can_copy && side->all.is_apart && coll__call_is_long(&side->all, call)) {
+        coll__print(why, room, "one process may not read the memory of another (ptrace), and this is longer than %zu bytes",
+                    side->all.eager_most);
+        return 0;
+    }
+    return 1;
 }
 
 static void *coll__joined_group(void *context, uint64_t id, const int *ranks, int count, int me)
 {
-    coll__joined *joined = (coll__joined *)context;
+    const coll__joined *joined = (const coll__joined *)context;
+    bool is_of_process = true, is_of_host = joined->hubs[COLL__BY_HOST] != NULL;
 
-    for (int i = 0; i < count; i++) if (!coll__is_neighbour(joined, ranks[i])) return NULL;
-    return coll__threads_group(joined->thread, id, ranks, count, me);
+    for (int i = 0; i < count; i++) {
+        is_of_process = is_of_process && coll__is_neighbour(joined, ranks[i]);
+        is_of_host = is_of_host && coll__is_of_this_host(joined->tcp, ranks[i]);
+    }
+    if (is_of_process) return coll__threads_group(joined->hubs[COLL__BY_PROCESS], id, ranks, count, me);
+    return is_of_host ? coll__threads_group(joined->hubs[COLL__BY_HOST], id, ranks, count, me) : NULL;
 }
 
-static void coll__joined_ungroup(void *context, void *group) { coll__threads_ungroup(((coll__joined *)context)->thread, group); }
+static void coll__joined_ungroup(void *context, void *group)
+{
+    (void)context;
+    coll__threads_ungroup(((coll__member *)group)->thread, group);
+}
 
 static void coll__joined_mark_stragglers(const void *context, const coll_task *task, unsigned char *is_late)
 {
-    coll__threads_mark_stragglers(((const coll__joined *)context)->thread, task, is_late);
+    const coll__thread *side = coll__joined_side((const coll__joined *)context, task);
+    if (side) coll__threads_mark_stragglers(side, task, is_late);
 }
 
 static int coll__joined_host(void *context, int rank) { return coll__tcp_host(((coll__joined *)context)->tcp, rank); }
@@ -162,13 +223,18 @@ static void coll__joined_traffic(const void *context, uint64_t *sent, uint64_t *
     coll__tcp_traffic(((const coll__joined *)context)->tcp, sent, received);
 }
 
+/* "4 ranks in one memory; 2 threads x io_uring; network to 4 ranks". */
 static const char *coll__joined_describe(const void *context)
 {
     coll__joined *me = (coll__joined *)(uintptr_t)context;    /* its text is ours to write                    */
-    const coll__hub *hub = me->thread->hub;
-    const char *elsewhere = coll__tcp_describe_but(me->tcp, hub->first, hub->size);
+    const coll__thread *process = me->hubs[COLL__BY_PROCESS], *host = me->hubs[COLL__BY_HOST];
+    const int first = process ? process->hub->first : me->tcp->rank, count = process ? process->hub->size : 1;
+    const char *elsewhere = coll__tcp_describe_but(me->tcp, first, count);
 
-    coll__print(me->description, sizeof me->description, "%d threads x %s", hub->size, elsewhere);
+    *me->description = '\0';
+    if (host) coll__append(me->description, sizeof me->description, "%d ranks in one memory; ", host->hub->size);
+    if (process) coll__append(me->description, sizeof me->description, "%d threads x ", count);
+    coll__append(me->description, sizeof me->description, "%s", elsewhere);
     return me->description;
 }
 
@@ -178,7 +244,8 @@ static void coll__joined_close(void *context)
 {
     coll__joined *me = (coll__joined *)context;
 
-    if (me->thread) coll__threads_close(me->thread);
+    if (me->hubs[COLL__BY_HOST]) coll__host_hub_leave(me->hubs[COLL__BY_HOST], me->mapped);
+    if (me->hubs[COLL__BY_PROCESS]) coll__threads_close(me->hubs[COLL__BY_PROCESS]);
     coll__tcp_close(me->tcp);
     coll__give(me);
 }
@@ -208,10 +275,10 @@ static int coll__joined_neighbours(const coll__joined *me, const coll_survivors 
 static void coll__joined_serve(void *context) { coll__events((coll__tcp *)context); }
 
 /* This rank's place in the hub that the neighbours have in the new world.  NULL: *failure. */
-static coll__thread *coll__joined_move(const coll__joined *me, const coll_survivors *world, int timeout_ms, coll_failure *failure)
+static coll__thread *coll__joined_move(const coll__joined *me, coll__tcp *tcp, const coll_survivors *world, int timeout_ms,
+                                       coll_failure *failure)
 {
     int first = 0;
-    coll__tcp *tcp = (coll__tcp *)world->context;
     const int count = coll__joined_neighbours(me, world, &first);
     coll_survivors here = { .ranks = (int *)coll__take(coll__like(me), (size_t)count * sizeof *here.ranks) };
 
@@ -219,11 +286,11 @@ static coll__thread *coll__joined_move(const coll__joined *me, const coll_surviv
         coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
         return NULL;
     }
-    const coll_status status = coll__exodus_run(me->thread, world->ranks + first, count, first, timeout_ms, coll__joined_serve,
-                                                tcp, &here, failure);
+    const coll_status status = coll__exodus_run(me->hubs[COLL__BY_PROCESS], world->ranks + first, count, first, timeout_ms,
+                                                coll__joined_serve, tcp, &here, failure);
     coll__thread *thread = status == COLL_OK ? (coll__thread *)here.context : NULL;
-    if (thread) coll__desk_of(thread->hub, world->rank)->bell = coll__bell_share(&tcp->io.bell);
-    if (thread && (here.count < count || coll__desk_of(thread->hub, world->rank)->bell.fd < 0)) {
+    if (thread) thread->desk->bell = coll__bell_share(&tcp->io.bell);
+    if (thread && (here.count < count || thread->desk->bell.fd < 0)) {
         coll__blame(failure, COLL_ERR_SYSTEM, -1, here.count < count ? "a rank of this process has been lost on the way"
                     : "no file descriptor is left to wake it by (see ulimit -n)");
         coll__threads_close(thread);
@@ -233,26 +300,43 @@ static coll__thread *coll__joined_move(const coll__joined *me, const coll_surviv
     return thread;
 }
 
-/* The survivors meet over TCP, as processes do, and those of a process then in its memory. */
+/* The hubs of the new world, for a rank whose sockets are there. */
+static coll_status coll__joined_resettle(const coll__joined *me, coll__joined *fresh, const coll_survivors *world, int timeout_ms,
+                                         coll_failure *failure)
+{
+    const bool has_process = me->hubs[COLL__BY_PROCESS] != NULL;
+    coll_status status;
+
+    if (has_process) {
+        fresh->hubs[COLL__BY_PROCESS] = coll__joined_move(me, fresh->tcp, world, timeout_ms, failure);
+        if (!fresh->hubs[COLL__BY_PROCESS]) return failure->status;
+    }
+    if (!me->hubs[COLL__BY_HOST]) return COLL_OK;
+    const int party = has_process ? fresh->hubs[COLL__BY_PROCESS]->hub->first : world->rank;
+    fresh->hubs[COLL__BY_HOST] = coll__host_hub_enter(fresh->tcp, party, me->hubs[COLL__BY_HOST]->hub->is_crowded,
+                                                      &fresh->mapped, &status);
+    return status < 0 ? coll__blame(failure, status, -1, "no memory for the hub of this host") : COLL_OK;
+}
+
+/* The survivors meet over TCP, as processes do, and then in memory. */
 static coll_status coll__joined_shrink(void *context, const int *ranks, int count, int timeout_ms, coll_survivors *out,
                                        coll_failure *failure)
 {
-    coll__joined *me = (coll__joined *)context, *fresh;
-    const coll_status status = coll__tcp_shrink(me->tcp, ranks, count, timeout_ms, out, failure);
+    const coll__joined *me = (const coll__joined *)context;
+    coll_status status = coll__tcp_shrink(me->tcp, ranks, count, timeout_ms, out, failure);
 
     if (status < 0) return status;
-    coll__tcp *tcp = (coll__tcp *)out->context;
-    coll__thread *thread = coll__joined_move(me, out, timeout_ms, failure);
-    fresh = thread ? (coll__joined *)coll__allocate(coll__like(context), sizeof *fresh) : NULL;
-    out->context = fresh;
-    if (fresh) {
-        fresh->tcp = tcp;
-        fresh->thread = thread;
-        return COLL_OK;
+    coll__joined *fresh = (coll__joined *)coll__allocate(coll__like(context), sizeof *fresh);
+    if (!fresh) {
+        coll__tcp_close(out->context);
+        return coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for a rank");
     }
-    if (thread) coll__threads_close(thread);
-    coll__tcp_close(tcp);
-    return failure->status < 0 ? failure->status : coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for a rank");
+    fresh->tcp = (coll__tcp *)out->context;
+    out->context = fresh;
+    status = coll__joined_resettle(me, fresh, out, timeout_ms, failure);
+    if (status == COLL_OK) return COLL_OK;
+    coll__joined_close(fresh);
+    return status;
 }
 
 #endif
@@ -265,6 +349,8 @@ static const coll_transport coll__joined_transport = {
     .close = coll__joined_close,
     .fail = coll__joined_fail,
     .offload = coll__joined_offload,
+    .can_offload = coll__joined_can_offload,
+    .bind = coll__joined_bind,
     .group = coll__joined_group,
     .ungroup = coll__joined_ungroup,
     .host = coll__joined_host,
@@ -292,7 +378,7 @@ typedef struct coll__comer {
     struct coll__arrival *arrival;
     coll__tcp_settings settings;                  /* of this rank                                             */
     coll__opened   opened;                        /* what it has learnt                                       */
-    coll__tcp     *tcp;
+    coll__joined  *joined;                        /* itself: its sockets, and its side of the host's hub      */
     coll_status    status;
 } coll__comer;
 
@@ -306,6 +392,19 @@ typedef struct coll__arrival {
     coll__comer    *comers;
 } coll__arrival;
 
+/* Meet all ranks of the world, and then those of the host. */
+static coll_status coll__comer_comes(coll__comer *comer)
+{
+    coll__joined *joined = comer->joined;
+    coll_status status = coll__tcp_join(&joined->tcp, &comer->settings, &comer->opened);
+
+    if (status < 0) return status;
+    joined->hubs[COLL__BY_HOST] = coll__host_hub_enter(joined->tcp, comer->arrival->settings->config.rank,
+                                                       comer->opened.is_crowded, &joined->mapped, &status);
+    return status < 0 ? coll__start_failed(status, "no memory for the hub of the %d ranks of this host", comer->opened.local_size)
+                      : COLL_OK;
+}
+
 static void *coll__comer_main(void *at)
 {
     coll__comer *comer = (coll__comer *)at;
@@ -315,7 +414,7 @@ static void *coll__comer_main(void *at)
     const bool is_off = all->is_off;
     pthread_mutex_unlock(&all->lock);
     if (is_off) return NULL;
-    comer->status = coll__tcp_join(&comer->tcp, &comer->settings, &comer->opened);
+    comer->status = coll__comer_comes(comer);
     pthread_mutex_lock(&all->lock);
     if (comer->status < 0 && all->status == COLL_OK) {        /* what went wrong first is what the caller has to know */
         all->status = comer->status;
@@ -349,7 +448,8 @@ static void coll__arrival_free(coll__arrival *all)
 {
     if (!all) return;
     for (int i = 0; all->comers && i < all->count; i++) {
-        if (all->comers[i].tcp) coll__tcp_close(all->comers[i].tcp);
+        if (all->comers[i].joined && all->comers[i].joined->tcp) coll__joined_close(all->comers[i].joined);
+        else coll__give(all->comers[i].joined);
         coll__wipe(all->comers[i].settings.key, sizeof all->comers[i].settings.key);
     }
     coll__give(all->comers);
@@ -358,19 +458,23 @@ static void coll__arrival_free(coll__arrival *all)
     coll__give(all);
 }
 
-/* Bring ranks rank .. rank + count - 1 of a world, by the settings of the first.  Each comer then has its settings and its
- * sockets, until coll__joined_take.  NULL: an error, with its sentence. */
+/* Bring ranks rank .. rank + count - 1 of a world, by the settings of the first.  Each comer then has its settings, its sockets and
+ * its side of the host's hub.  NULL: an error, with its sentence. */
 static coll__arrival *coll__joined_bootstrap(const coll__settings *s, int count, coll_status *status)
 {
-    coll__arrival *all = (coll__arrival *)coll__allocate(s->config.allocator, sizeof *all);
+    const coll_allocator *const memory = s->config.allocator;
+    coll__arrival *all = (coll__arrival *)coll__allocate(memory, sizeof *all);
+    bool has_memory = all != NULL;
 
     *status = COLL_ERR_MEMORY;
     if (all) {
         pthread_mutex_init(&all->lock, NULL);
         all->count = count;
-        all->comers = (coll__comer *)coll__allocate(s->config.allocator, (size_t)count * sizeof *all->comers);
+        all->comers = (coll__comer *)coll__allocate(memory, (size_t)count * sizeof *all->comers);
+        has_memory = all->comers != NULL;
     }
-    const bool has_memory = all && all->comers;
+    for (int i = 0; has_memory && i < count; i++)
+        has_memory = (all->comers[i].joined = (coll__joined *)coll__allocate(memory, sizeof(coll__joined))) != NULL;
     if (has_memory) all->settings = coll__tcp_settings_new(s, status);
     for (int i = 0; has_memory && all->settings && i < count; i++) {
         all->comers[i].arrival = all;
@@ -395,7 +499,7 @@ static coll__hub *coll__joined_hub(const coll__arrival *all)
     for (int i = 0; i < all->count; i++) coll__hub_desks(hub)[i].bell = coll__no_bell;
     hub->has_bells = true;
     for (int i = 0; i < all->count; i++) {        /* of its own: a neighbour may ring when we have left       */
-        coll__hub_desks(hub)[i].bell = coll__bell_share(&all->comers[i].tcp->io.bell);
+        coll__hub_desks(hub)[i].bell = coll__bell_share(&all->comers[i].joined->tcp->io.bell);
         if (coll__hub_desks(hub)[i].bell.fd >= 0) continue;
         coll__hub_release(hub);
         return NULL;
@@ -403,25 +507,29 @@ static coll__hub *coll__joined_hub(const coll__arrival *all)
     return hub;
 }
 
-/* The context of a rank that has arrived, which takes over its sockets. */
+/* The context of a rank that has arrived, which now has a side of the hub of its process, if there is one.  NULL: no memory. */
 static coll__joined *coll__joined_take(coll__arrival *all, int index, coll__hub *hub)
 {
     coll__comer *comer = &all->comers[index];
-    coll__joined *me = (coll__joined *)coll__allocate(coll__like(all), sizeof *me);
-    coll__thread *thread = me ? coll__thread_open(hub, comer->opened.rank) : NULL;
+    coll__joined *me = comer->joined;
 
-    if (!thread) {
-        coll__give(me);
-        return NULL;
+    COLL__ASSERT(me->tcp && me->tcp->rank == comer->opened.rank && (!hub || comer->opened.rank == hub->first + index),
+                 "number %d of a process is rank %d, and has sockets of rank %d", index, comer->opened.rank,
+                 me->tcp ? me->tcp->rank : -1);
+    if (hub) {
+        if (!(me->hubs[COLL__BY_PROCESS] = coll__thread_open(hub, comer->opened.rank))) return NULL;
+        hub->holders++;
     }
-    COLL__ASSERT(comer->tcp && comer->tcp->rank == comer->opened.rank && comer->opened.rank == hub->first + index,
-                 "rank %d, number %d of a process from rank %d, has sockets of rank %d", comer->opened.rank, index, hub->first,
-                 comer->tcp ? comer->tcp->rank : -1);
-    hub->holders++;
-    me->thread = thread;
-    me->tcp = comer->tcp;
-    comer->tcp = NULL;
+    comer->joined = NULL;
     return me;
+}
+
+/* All ranks, where there is one of each process, may be of one hub. */
+static void coll__joined_opened(coll__opened *opened, coll__joined *me, const coll__comer *comer)
+{
+    *opened = comer->opened;
+    opened->context = me;
+    opened->offloads_all = me->hubs[COLL__BY_HOST] && me->hubs[COLL__BY_HOST]->hub->size == opened->size;
 }
 
 static coll_status coll__joined_open(const coll__settings *s, int count, coll__opened *out)
@@ -431,11 +539,9 @@ static coll_status coll__joined_open(const coll__settings *s, int count, coll__o
     int taken = 0;
 
     if (!all) return status;
-    coll__hub *hub = coll__joined_hub(all);
-    for (coll__joined *me; hub && taken < count && (me = coll__joined_take(all, taken, hub)); taken++) {
-        out[taken] = all->comers[taken].opened;
-        out[taken].context = me;
-        out[taken].offloads_all = false;
+    coll__hub *hub = count > 1 ? coll__joined_hub(all) : NULL;
+    for (coll__joined *me; (hub || count == 1) && taken < count && (me = coll__joined_take(all, taken, hub)); taken++) {
+        coll__joined_opened(&out[taken], me, &all->comers[taken]);
         coll__tcp_say_joined(&out[taken], &all->comers[taken].settings, s->source);
     }
     if (taken < count) status = coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", count);
@@ -446,6 +552,24 @@ static coll_status coll__joined_open(const coll__settings *s, int count, coll__o
 }
 
 static const coll__transport_row coll__joined_row = { .traits = COLL__JOINED_TRAITS, .open = coll__joined_open };
+
+/* One rank of a process: without a hub it is as any over TCP. */
+static coll_status coll__host_open(const coll__settings *s, int count, coll__opened *out)
+{
+    const coll_status status = coll__joined_open(s, count, out);
+    coll__joined *me = status < 0 ? NULL : (coll__joined *)out->context;
+
+    if (!me || me->hubs[COLL__BY_HOST]) return status;
+    out->transport = &coll__tcp_transport;
+    out->context = me->tcp;
+    coll__give(me);
+    return COLL_OK;
+}
+
+static const coll__transport_row coll__host_row = {
+    .name = "tcp", .traits = COLL__TCP_TRAITS, .options = coll__tcp_options, .open = coll__host_open,
+    .rehearse = coll__tcp_rehearse
+};
 
 #else
 
@@ -465,6 +589,8 @@ static coll_status coll__joined_open(const coll__settings *s, int count, coll__o
 }
 
 static const coll__transport_row coll__joined_row = { .traits = COLL__JOINED_TRAITS, .open = coll__joined_open };
+
+#define coll__host_row coll__tcp_row              /* one rank of a process has sockets only                   */
 
 #endif
 

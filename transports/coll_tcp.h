@@ -10,6 +10,7 @@
  *   tcp/coll_tcp_record.h     pipes whose bytes travel in records, with sums
  *   tcp/coll_tcp_seal.h       TLS
  *   tcp/coll_tcp_memory.h     a pipe through memory, between processes of one host
+ *   tcp/coll_tcp_room.h       memory that the other ranks of this host may map
  *   tcp/coll_tcp_greet.h      who is there: the first words on every connection
  *   tcp/coll_tcp_stream.h     queues of messages over a pipe
  *   tcp/coll_tcp_lanes.h      a stream over several connections
@@ -54,6 +55,7 @@ COLL__FOR_SPEED
 #include "tcp/coll_tcp_seal.h"
 #include "tcp/coll_tcp_memory.h"
 COLL__FOR_SIZE
+#include "tcp/coll_tcp_room.h"
 #include "tcp/coll_tcp_greet.h"
 COLL__FOR_SPEED
 #include "tcp/coll_tcp_stream.h"

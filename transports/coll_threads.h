@@ -163,7 +163,7 @@ static void coll__threads_close(void *context)
     coll__hub *hub = me->hub;
 
     if (me->is_armed) __atomic_sub_fetch(&hub->sleepers, 1, __ATOMIC_SEQ_CST);
-    coll__threads_watch(me, NULL);
+    if (!hub->is_apart) coll__threads_watch(me, NULL);
     coll__withdraw_sends(me);
     while (me->members) coll__threads_ungroup(me, me->members);
     __atomic_store_n(&me->desk->has_left, 1, __ATOMIC_SEQ_CST);

@@ -203,6 +203,21 @@ static COLL__UNUSED coll__bell coll__bell_share(const coll__bell *bell)
     return shared;
 }
 
+/* One that is a pipe, which other processes can open, too.  0, or an errno. */
+static COLL__UNUSED int coll__bell_open_pipe(coll__bell *bell)
+{
+    int ends[2];
+
+    *bell = coll__no_bell;
+    if (pipe(ends)) return errno;
+    for (int i = 0; i < 2; i++) {
+        (void)fcntl(ends[i], F_SETFD, FD_CLOEXEC);
+        (void)fcntl(ends[i], F_SETFL, O_NONBLOCK);
+    }
+    *bell = (coll__bell){ ends[0], ends[1] };
+    return 0;
+}
+
 #if !defined(COLL_PORTABLE)
 
 #include <linux/futex.h>
@@ -317,19 +332,7 @@ static COLL__UNUSED void coll__fork_guard_free(unsigned char *guard)
 
 /* ---- >>any POSIX system ---- */
 
-static COLL__UNUSED int coll__bell_open(coll__bell *bell)
-{
-    int ends[2];
-
-    *bell = coll__no_bell;
-    if (pipe(ends)) return errno;
-    for (int i = 0; i < 2; i++) {
-        (void)fcntl(ends[i], F_SETFD, FD_CLOEXEC);
-        (void)fcntl(ends[i], F_SETFL, O_NONBLOCK);
-    }
-    *bell = (coll__bell){ ends[0], ends[1] };
-    return 0;
-}
+static COLL__UNUSED int coll__bell_open(coll__bell *bell) { return coll__bell_open_pipe(bell); }
 
 /* Who sleeps on a word does so on the condition of its place in a table; others there wake up for no reason.  A sleep has an end,
  * for a signal handler can wake nobody: it may take no lock. */

@@ -627,7 +627,7 @@ static coll_status coll__tcp_join(coll__tcp **out, const coll__tcp_settings *set
     *out = NULL;
     if (!tcp) return coll__start_failed(COLL_ERR_MEMORY, "no memory for %d ranks", c->size);
     const size_t connections = (size_t)c->size * COLL_CHANNEL_COUNT * ((size_t)tcp->us.more_lanes + 1);
-    coll_status status = coll__io_open(&tcp->io, coll__like(tcp), c->tcp.io, connections, &log);
+    coll_status status = coll__io_open(&tcp->io, coll__like(tcp), c->tcp.io, connections, tcp->room.fd >= 0, &log);
     if (status == COLL_OK) status = coll__network_read(&tcp->network, settings, &log);
     if (status == COLL_OK) coll__io_watch(&tcp->io, tcp->io.bell.fd, POLLIN, coll__tag(COLL__EVENT_BELL, 0));
     coll__offer_tuning(tcp, &opened->numbers);

@@ -327,12 +327,13 @@ static void coll__io_init(coll__io *io)
     io->bell = coll__no_bell;
 }
 
-/* `mode`: auto, uring or poll.  `streams`: how many connections there can be. */
-static coll_status coll__io_open(coll__io *io, const coll_allocator *memory, const char *mode, size_t streams,
+/* `mode`: auto, uring or poll.  `streams`: how many connections there can be.  `is_heard`: other processes ring the bell. */
+static coll_status coll__io_open(coll__io *io, const coll_allocator *memory, const char *mode, size_t streams, bool is_heard,
                                  const coll__log *log)
 {
     coll__io_init(io);
-    const int watch = coll__watched_open(&io->events, memory), bell = coll__bell_open(&io->bell);
+    const int watch = coll__watched_open(&io->events, memory);
+    const int bell = is_heard ? coll__bell_open_pipe(&io->bell) : coll__bell_open(&io->bell);
     io->fds = (struct pollfd *)coll__take_zeros(memory, streams + 1, sizeof *io->fds);
     if (watch || bell || !io->fds)
         return coll__start_failed(COLL_ERR_SYSTEM, "descriptors to wait with: %s",

@@ -18,6 +18,7 @@ static const coll__option coll__tcp_options[] = {
     COLL__TEXT(tcp.security, "COLL_SECURITY", NULL, 0),
     COLL__NUMBER(tcp.lanes, "COLL_LANES", 1, COLL__LANES_MOST, 0, COLL__WITHIN_RANGE),
     COLL__NUMBER(tcp.share_memory, "COLL_SHARE", 0, 1, 0, COLL__ZERO_IS_NONE),
+    COLL__NUMBER(tcp.hub, "COLL_HUB", 0, 1, 0, COLL__ZERO_IS_NONE),
     { 0 }
 };
 

@@ -65,7 +65,7 @@ static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
     coll__tcp *old = h->old;
     coll__tcp_settings settings = { .config = { .rank = out->rank, .size = out->count, .world = "", .tcp = old->options,
                                                 .allocator = coll__like(old) },
-                                    .is_open = old->is_open };
+                                    .is_open = old->is_open, .auth = old->us.auth };
     coll__past *past = coll__agreement_past(h);
     coll__tcp *tcp = past ? coll__tcp_new(&settings, &old->log) : NULL;
 
@@ -76,6 +76,7 @@ static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
     }
     tcp->us = h->us;
     tcp->us.seal = coll__seal_share(old->us.seal);
+    coll__room_follow(&tcp->room, &old->room);
     tcp->us.past = past;
     tcp->us.rank = out->rank;
     tcp->us.size = out->count;
@@ -83,7 +84,7 @@ static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
     coll__agreement_name(tcp->us.world, h->us.world, h->ranks, h->table, h->count);
     if (coll__io_open(&tcp->io, coll__like(tcp), old->io.is_uring ? "auto" : "poll",
                       (size_t)out->count * COLL_CHANNEL_COUNT * ((size_t)old->us.more_lanes + 1),
-                      &old->log) < 0) {
+                      tcp->room.fd >= 0, &old->log) < 0) {
         coll__tcp_free(tcp);
         return NULL;
     }

@@ -6,9 +6,9 @@
 #define COLL_TCP_WIRE_H
 
 enum {
-    COLL__WIRE_MAJOR = 2, COLL__WIRE_MINOR = 0,     /* 1: version 0.1.0                                          */
+    COLL__WIRE_MAJOR = 3, COLL__WIRE_MINOR = 0,     /* 1: version 0.1.0; 2: 0.2.0                               */
     COLL__HELLO_LENGTH = 128, COLL__CONTROL_LENGTH = 256,
-    COLL__ENDPOINT_ADDRESSES = 3, COLL__ENDPOINT_LENGTH = 124, COLL__PROCESSORS_MOST = 1 << 16,
+    COLL__ENDPOINT_ADDRESSES = 3, COLL__ENDPOINT_LENGTH = 128, COLL__PROCESSORS_MOST = 1 << 16,
     COLL__WORLD_LENGTH = 16, COLL__HOST_LENGTH = 16, COLL__NAME_LENGTH = 40
 };
 
@@ -254,7 +254,7 @@ static void coll__beat_read(const unsigned char *note, coll__beat *beat)
  *
  *    0 addresses[3][16] (IPv6, or IPv4 mapped into it)   48 u16 port   50 u16 count   52 u32 number of processors
  *   56 host[16]   72 u64 which processors it may use (coll__processor_set)   80 u32 pid
- *   84 name[40] of its host, ended by a zero
+ *   84 name[40] of its host, ended by a zero   124 u32 number of its room (coll_tcp_room.h), 0: it has none
  */
 
 typedef struct coll__endpoint {
@@ -263,6 +263,7 @@ typedef struct coll__endpoint {
     int processors;                               /* that its process may use                                 */
     uint64_t processor_set;
     uint32_t pid;                                 /* 0: not known                                             */
+    uint32_t room;                                /* 0: it has none                                           */
     char     name[COLL__NAME_LENGTH];
 } coll__endpoint;
 
@@ -279,6 +280,7 @@ static void coll__endpoint_write(unsigned char *at, const coll__endpoint *endpoi
     coll__put64(at + 72, endpoint->processor_set);
     coll__put32(at + 80, endpoint->pid);
     coll__print((char *)at + 84, COLL__NAME_LENGTH, "%s", endpoint->name);
+    coll__put32(at + 124, endpoint->room);
 }
 
 /* false: it claims to have more addresses, or processors, than there are. */
@@ -295,6 +297,7 @@ static bool coll__endpoint_read(const unsigned char *at, coll__endpoint *endpoin
     endpoint->processors = (int)processors;
     endpoint->processor_set = coll__get64(at + 72);
     endpoint->pid = coll__get32(at + 80);
+    endpoint->room = coll__get32(at + 124);
     coll__printable(endpoint->name, sizeof endpoint->name, at + 84, COLL__NAME_LENGTH);
     return true;
 }

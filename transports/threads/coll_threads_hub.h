@@ -15,6 +15,7 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__desk {
     uint32_t is_asleep;                           /* in a transport of its own (coll_joined.h), woken through `bell` */
     uint32_t is_dead;                             /* others have found that; it is not waited for             */
     uint32_t pid, room_number;                    /* of its process, where the hub is_apart, and the descriptor of its room there */
+    int      party;                               /* the first rank of those that have one memory, as threads do */
     uint64_t room_base, room_length;              /* where that lies in its memory; 0: it has none            */
     coll__bell bell;                              /* where the hub has_bells; its descriptors are of this rank's process */
     __attribute__((aligned(COLL__LINE))) pthread_mutex_t lock;  /* guards the messages to this rank           */
@@ -35,6 +36,7 @@ typedef struct coll__hub {
     int      first, size;                         /* its ranks are called first .. first + size - 1, or       */
     bool     has_names;                           /* as a list says that stands behind the desks, in ascending order */
     bool     is_apart;                            /* its ranks are of several processes                       */
+    bool     can_copy;                            /* apart: each may copy from and to the processes of the others */
     int      holders;                             /* ranks that have not freed their communicator             */
     bool     has_bells;                           /* ranks sleep elsewhere than on the word `bell`            */
     bool     has_membarrier;
@@ -208,15 +210,12 @@ static inline void coll__hub_publish(const coll__thread *me, uint64_t *at, uint6
 
 /* ---- >>failure: kept in the hub, the first one for all ---- */
 
-/* From here on nobody enters anyone's memory; wait for those who are in it.  A process that is killed in there never leaves. */
+/* From here on nobody enters anyone's memory; wait for those who are in it. */
 static void coll__hub_quiesce(const coll__hub *hub)
 {
     if (hub->has_membarrier) coll__membarrier();
-    for (int i = 0; i < hub->size; i++) {
-        const coll__desk *desk = &coll__hub_desks(hub)[i];
-        while (__atomic_load_n(&desk->is_working, __ATOMIC_SEQ_CST) && !__atomic_load_n(&desk->is_dead, __ATOMIC_ACQUIRE))
-            sched_yield();
-    }
+    for (int i = 0; i < hub->size; i++)
+        while (__atomic_load_n(&coll__hub_desks(hub)[i].is_working, __ATOMIC_SEQ_CST)) sched_yield();
 }
 
 /* The first one counts.  Nothing is locked, for a signal handler may have something to say. */

@@ -39,7 +39,7 @@ static bool coll__peers_open(coll__thread *me, const coll_allocator *memory)
     me->fetched_length = COLL__FETCH_BYTES + size * COLL__FETCH_EACH;
     me->fetched = coll__take_lines(memory, me->fetched_length);
     for (size_t i = 0; me->ropes && i < size; i++) me->ropes[i] = coll__no_bell;
-    for (size_t i = 0; me->peers && i < size; i++) me->peers[i].is_near = coll__hub_desks(me->hub)[i].pid == me->desk->pid;
+    for (size_t i = 0; me->peers && i < size; i++) me->peers[i].is_near = coll__hub_desks(me->hub)[i].party == me->desk->party;
     return me->peers && me->ropes && me->fetched;
 }
 

@@ -6,15 +6,27 @@
 enum { COLL__TURN_NEW, COLL__TURN_POSTED, COLL__TURN_DONE };      /* task->state[0]; the turn is state[1]     */
 
 /* Bytes of an eager input; beyond eager_most: it is not sent eagerly.  Alike on all ranks that make the same call. */
-static inline size_t coll__eager_length(const coll__member *m, const coll__form *form, const coll_task *task)
+static inline size_t coll__eager_bytes(const coll__member *m, const coll__form *form, size_t count, size_t unit)
 {
-    const size_t one = task->call->count * task->codec->type_size;
+    const size_t one = count * unit;
 
     switch (form->eager) {
     case COLL__EAGER_ONE:  return one;
     case COLL__EAGER_EACH: return one * (size_t)m->count;
     default:              return form->eager == COLL__EAGER_EMPTY ? 0 : SIZE_MAX;
     }
+}
+
+static inline size_t coll__eager_length(const coll__member *m, const coll__form *form, const coll_task *task)
+{
+    return coll__eager_bytes(m, form, task->call->count, task->codec->type_size);
+}
+
+/* Is a checked call one that does not go eagerly? */
+static bool coll__call_is_long(const coll__member *m, const coll_call *call)
+{
+    const coll__form *form = coll__form_of(call->kind);
+    return form->eager == COLL__EAGER_NEVER || coll__eager_bytes(m, form, call->count, coll_type_size(call->type)) > m->eager_most;
 }
 
 static inline uint64_t coll__head_word(const unsigned char *head, int i)
@@ -229,6 +241,7 @@ static __attribute__((noinline)) coll_status coll__turn_directly(coll__member *m
     coll_status status;
 
     if (task->state[0] == COLL__TURN_NEW) {
+        if (m->is_apart && !thread->hub->can_copy) return COLL_ERR_UNSUPPORTED;       /* on all of them               */
         const bool is_large = task->codec->acc_size > COLL__BLOCK && coll__kind_reduces(task->call->kind);
         if (is_large && (status = coll__need_scratch(t)) != COLL_OK) return status;
         if ((status = coll__need_window(t)) != COLL_OK) return status;

@@ -1,0 +1,283 @@
+/* coll_joined_hub.h - the hub of all ranks of a host: how they come to have it, and how it ends.
+ *
+ * It lies in the room (coll_tcp_room.h) of the first rank that lives there.  All ranks know from the table of endpoints whether
+ * each of them has a room, and otherwise nobody waits for anybody.  Then:
+ *
+ *     the first rank                              another one
+ *     makes the hub; its word: OPEN
+ *                                                 opens the room of the first, looks whether it may copy from its process, sits
+ *                                                 down at its desk; its word, in its own room: COPIES or READS,
+ *                                                 or CANNOT
+ *     reads the words of all; its word: AGREED,
+ *     or CANNOT, if one cannot or does not come
+ *                                                 reads it
+ *
+ * So all have the hub, or nobody has.  Where one process may not copy from another (a hardened kernel, containers), the hub is for
+ * short vectors, and messages carry the long ones.
+ *
+ * A process that is killed is found dead over TCP; what it held then is not waited for.  Nothing of it stays behind. */
+#ifndef COLL_JOINED_HUB_H
+#define COLL_JOINED_HUB_H
+
+#if COLL__HAS_SHM
+
+#include <time.h>
+
+enum {
+    COLL__MEET_MS = 10000,                        /* for all ranks of a host to come, once all of the world are there */
+    COLL__MEET_YIELDS = 2000, COLL__MEET_PAUSE_NS = 50000,
+    COLL__QUIET_MS = 10000                        /* for ranks that live to let go of our memory              */
+};
+
+/* Those who come to terms. */
+typedef struct coll__meeting {
+    coll__tcp *tcp;
+    int       *ranks;                             /* of this host, in ascending order                         */
+    int        count, place;                      /* how many, and which of them we are                       */
+    int64_t    deadline;
+    int        turns;
+} coll__meeting;
+
+static inline coll__room_head *coll__room_head_at(void *at) { return (coll__room_head *)at; }
+
+/* Wait a little.  false: it is too late, or that process has gone. */
+static bool coll__meeting_waits(coll__meeting *meeting, int rank)
+{
+    const struct timespec pause = { 0, COLL__MEET_PAUSE_NS };
+
+    if (meeting->turns++ < COLL__MEET_YIELDS) {
+        sched_yield();
+        return true;
+    }
+    (void)nanosleep(&pause, NULL);
+    const uint32_t pid = meeting->tcp->endpoints[rank].pid;
+    return coll__now() < meeting->deadline && !(kill((pid_t)pid, 0) && errno == ESRCH);
+}
+
+/* The first `length` bytes of the room of a rank, once it is of our world and its word is no longer `silence`.  NULL: there is no
+ * hope of that. */
+static void *coll__meeting_visit(coll__meeting *meeting, int rank, size_t length)
+{
+    const coll__tcp *tcp = meeting->tcp;
+    const coll__endpoint *endpoint = &tcp->endpoints[rank];
+    void *at = NULL;
+
+    for (;;) {
+        size_t is_long = 0;
+        int fd = coll__segment_open(endpoint->pid, endpoint->room - 1, &is_long);
+        if (fd >= 0 && is_long >= COLL__ROOM_LEAST) at = coll__segment_map(fd, length);
+        coll__close_fd(&fd);
+        if (!at) return NULL;
+        const coll__room_head *head = coll__room_head_at(at);
+        do {
+            const bool has_word = __atomic_load_n(&head->word, __ATOMIC_ACQUIRE) != COLL__ROOM_SILENT;
+            if (has_word && head->magic == COLL__ROOM_MAGIC && head->rank == (uint32_t)rank
+                && !memcmp(head->world, tcp->us.world, sizeof head->world)) return at;
+            if (!coll__meeting_waits(meeting, rank)) goto none;
+        } while (meeting->turns % 64);
+        coll__segment_unmap(at, length);          /* it may have another one by now, after a failure          */
+        at = NULL;
+    }
+none:
+    coll__segment_unmap(at, length);
+    return NULL;
+}
+
+/* Our word, in our room. */
+static void coll__meeting_say(const coll__meeting *meeting, coll__room_word word)
+{
+    const coll__tcp *tcp = meeting->tcp;
+    coll__room_head *head = coll__room_head_at(tcp->room.at);
+
+    head->rank = (uint32_t)tcp->rank;
+    head->base = (uint64_t)(uintptr_t)tcp->room.at;
+    head->length = tcp->room.length;
+    memcpy(head->world, tcp->us.world, sizeof head->world);
+    __atomic_store_n(&head->word, (uint32_t)word, __ATOMIC_SEQ_CST);
+}
+
+/* Our desk.  `party`: the first of the ranks that were opened together with us, which have one another's memory. */
+static void coll__meeting_sit(const coll__meeting *meeting, coll__hub *hub, int party)
+{
+    const coll__tcp *tcp = meeting->tcp;
+    coll__desk *desk = &coll__hub_desks(hub)[meeting->place];
+
+    desk->pid = (uint32_t)getpid();
+    desk->party = party;
+    desk->bell = tcp->io.bell;
+    desk->room_number = (uint32_t)tcp->room.fd;
+    desk->room_base = (uint64_t)(uintptr_t)tcp->room.at;
+    desk->room_length = tcp->room.length;
+}
+
+/* May we copy from the process whose room this is? */
+static bool coll__meeting_can_copy(const coll__room_head *head, uint32_t pid)
+{
+    uint32_t magic = 0;
+
+    return !coll__process_read(pid, &magic, (const void *)(uintptr_t)head->base, sizeof magic) && magic == COLL__ROOM_MAGIC;
+}
+
+/* The first rank makes the hub. */
+static coll__hub *coll__meeting_make(const coll__meeting *meeting, int party, bool is_crowded)
+{
+    coll__hub *hub = (coll__hub *)(void *)(meeting->tcp->room.at + COLL__ROOM_HEAD);
+    pthread_mutexattr_t shared;
+
+    hub->size = meeting->count;
+    hub->has_names = hub->is_apart = hub->has_bells = true;
+    memcpy(coll__hub_names(hub), meeting->ranks, (size_t)meeting->count * sizeof *meeting->ranks);
+    hub->room_at = coll__round_up(coll__hub_length(hub->size), COLL__PAGE);
+    hub->room_end = COLL__ROOM_HUB - COLL__ROOM_HEAD;
+    pthread_mutexattr_init(&shared);
+    pthread_mutexattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&shared, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(&hub->lock, &shared);
+    pthread_mutexattr_destroy(&shared);
+    if (hub->room_at >= hub->room_end || !coll__hub_begin(hub, is_crowded)) return NULL;
+    coll__meeting_sit(meeting, hub, party);
+    return hub;
+}
+
+/* The first rank waits for the others, and says what comes of it. */
+static coll__hub *coll__meeting_lead(coll__meeting *meeting, int party, bool is_crowded)
+{
+    coll__hub *hub = coll__meeting_make(meeting, party, is_crowded);
+    bool can_copy = true;
+
+    if (hub) coll__meeting_say(meeting, COLL__ROOM_OPEN);
+    for (int i = 1; hub && i < meeting->count; i++) {
+        const int rank = meeting->ranks[i];
+        void *const at = coll__meeting_visit(meeting, rank, COLL__ROOM_HEAD);
+        const coll__room_head *head = at ? coll__room_head_at(at) : NULL;
+        const uint32_t word = head ? __atomic_load_n(&head->word, __ATOMIC_ACQUIRE) : COLL__ROOM_CANNOT;
+        if (word == COLL__ROOM_CANNOT) hub = NULL;
+        else can_copy = can_copy && word == COLL__ROOM_COPIES && coll__meeting_can_copy(head, meeting->tcp->endpoints[rank].pid);
+        coll__segment_unmap(at, COLL__ROOM_HEAD);
+    }
+    if (hub) hub->can_copy = can_copy;
+    coll__meeting_say(meeting, hub ? COLL__ROOM_AGREED : COLL__ROOM_CANNOT);
+    return hub;
+}
+
+/* The others come, and hear what comes of it.  *at: what is mapped for them. */
+static coll__hub *coll__meeting_attend(coll__meeting *meeting, int party, void **at)
+{
+    const int first = meeting->ranks[0];
+    coll__room_head *head = coll__room_head_at(*at = coll__meeting_visit(meeting, first, COLL__ROOM_HUB));
+    coll__hub *hub = head ? (coll__hub *)(void *)coll__behind(head, COLL__ROOM_HEAD) : NULL;
+    uint32_t word = head ? __atomic_load_n(&head->word, __ATOMIC_ACQUIRE) : COLL__ROOM_CANNOT;
+
+    if (word == COLL__ROOM_CANNOT || hub->size != meeting->count) {
+        coll__meeting_say(meeting, COLL__ROOM_CANNOT);
+        return NULL;
+    }
+    coll__meeting_sit(meeting, hub, party);
+    coll__meeting_say(meeting, coll__meeting_can_copy(head, meeting->tcp->endpoints[first].pid) ? COLL__ROOM_COPIES
+                                                                                               : COLL__ROOM_READS);
+    while ((word = __atomic_load_n(&head->word, __ATOMIC_ACQUIRE)) == COLL__ROOM_OPEN)
+        if (!coll__meeting_waits(meeting, first)) return NULL;
+    return word == COLL__ROOM_AGREED ? hub : NULL;
+}
+
+/* The ranks of this host; count 0: some have no room, so that there will be no hub.  false: no memory. */
+static bool coll__meeting_call(coll__meeting *meeting)
+{
+    const coll__tcp *tcp = meeting->tcp;
+    bool has_rooms = true;
+
+    meeting->ranks = (int *)coll__take(coll__like(tcp), (size_t)tcp->size * sizeof *meeting->ranks);
+    meeting->deadline = coll__deadline(COLL__MEET_MS);
+    for (int i = 0; meeting->ranks && i < tcp->size; i++) {
+        if (!coll__is_of_this_host(tcp, i)) continue;
+        has_rooms = has_rooms && tcp->endpoints[i].room && tcp->endpoints[i].pid;
+        if (i == tcp->rank) meeting->place = meeting->count;
+        meeting->ranks[meeting->count++] = i;
+    }
+    if (!has_rooms || meeting->count < 2) meeting->count = 0;
+    return meeting->ranks != NULL;
+}
+
+/* Our side of the hub of this host; `party`: the first of those of our process.  *mapped: what is ours to unmap.  NULL: there is
+ * none, or, *status, no memory. */
+static coll__thread *coll__host_hub_enter(coll__tcp *tcp, int party, bool is_crowded, void **mapped, coll_status *status)
+{
+    coll__meeting meeting = { .tcp = tcp };
+    coll__thread *thread = NULL;
+    coll__hub *hub = NULL;
+    void *at = NULL;
+
+    *mapped = NULL;
+    *status = coll__meeting_call(&meeting) ? COLL_OK : COLL_ERR_MEMORY;
+    if (meeting.count > 0)
+        hub = meeting.place == 0 ? coll__meeting_lead(&meeting, party, is_crowded) : coll__meeting_attend(&meeting, party, &at);
+    coll__give(meeting.ranks);
+    if (hub && !(thread = coll__thread_open_with(coll__like(tcp), hub, tcp->rank))) *status = COLL_ERR_MEMORY;
+    if (thread) *mapped = at;
+    else coll__segment_unmap(at, COLL__ROOM_HUB);
+    return thread;
+}
+
+static void coll__host_hub_leave(coll__thread *thread, void *mapped)
+{
+    coll__threads_close(thread);
+    coll__segment_unmap(mapped, COLL__ROOM_HUB);
+}
+
+/* Note at their desks which ranks have died. */
+static void coll__host_hub_bury(const coll__thread *thread, coll__tcp *tcp, unsigned char *is_failed)
+{
+    const coll__hub *hub = thread->hub;
+
+    memset(is_failed, 0, (size_t)tcp->size);
+    coll__tcp_failed(tcp, is_failed);
+    for (int i = 0; i < hub->size; i++)
+        if (is_failed[coll__desk_name(hub, i)]) __atomic_store_n(&coll__hub_desks(hub)[i].is_dead, 1, __ATOMIC_RELEASE);
+}
+
+/* All ranks have agreed on a failure: nobody enters another one's memory any more, and those who are in ours leave it. */
+static void coll__host_hub_fail(coll__thread *thread, coll__tcp *tcp, const coll_failure *agreed)
+{
+    coll__hub *hub = thread->hub;
+    unsigned char *const is_failed = (unsigned char *)coll__take(coll__like(thread), (size_t)tcp->size);
+    const int64_t deadline = coll__deadline(COLL__QUIET_MS);
+    bool is_quiet = false;
+
+    if (!__atomic_load_n(&hub->has_failed, __ATOMIC_ACQUIRE)) {
+        hub->failure = *agreed;                   /* each of them writes the same                             */
+        __atomic_store_n(&hub->has_failed, 1, __ATOMIC_SEQ_CST);
+    }
+    coll__hub_ring(thread);
+    while (!is_quiet && is_failed && coll__now() < deadline) {
+        coll__host_hub_bury(thread, tcp, is_failed);
+        is_quiet = true;
+        for (int i = 0; i < hub->size; i++) {
+            const coll__desk *desk = &coll__hub_desks(hub)[i];
+            if (__atomic_load_n(&desk->is_working, __ATOMIC_SEQ_CST) && !__atomic_load_n(&desk->is_dead, __ATOMIC_ACQUIRE))
+                is_quiet = false;
+        }
+        if (!is_quiet) sched_yield();
+    }
+    coll__give(is_failed);
+}
+
+#else
+
+static inline coll__thread *coll__host_hub_enter(const coll__tcp *tcp, int party, bool is_crowded, void **mapped,
+                                                 coll_status *status)
+{
+    (void)tcp, (void)party, (void)is_crowded;
+    *mapped = NULL;
+    *status = COLL_OK;
+    return NULL;
+}
+
+static inline void coll__host_hub_leave(const coll__thread *thread, const void *mapped) { (void)thread, (void)mapped; }
+
+static inline void coll__host_hub_fail(const coll__thread *thread, const coll__tcp *tcp, const coll_failure *agreed)
+{
+    (void)thread, (void)tcp, (void)agreed;
+}
+
+#endif
+#endif /* COLL_JOINED_HUB_H */

@@ -1,0 +1,108 @@
+/* coll_tcp_room.h - a rank's room: a segment (coll_segment.h) that the other ranks of its host may map.
+ *
+ *     head                what it is, and how the ranks of the host come to terms about their hub (coll_joined_hub.h)
+ *     hub                 of the first rank of a host: the hub of all that live there
+ *     the rest            memory that the program asks for (coll_alloc), which the others read and write in place
+ *
+ * It is long and takes no memory before it is used.  Its endpoint says the descriptor by which others find it.  Whoever asks for
+ * more than "who is who" (TLS, checks) has no room, nor has one that does not want to share memory.  In a world after a
+ * failure a rank has a new room, under the same descriptor. */
+#ifndef COLL_TCP_ROOM_H
+#define COLL_TCP_ROOM_H
+
+/* 0: there is no room.  Its descriptor is this less 1. */
+typedef uint32_t coll__room_number;
+
+#if COLL__HAS_SHM
+
+#include <sys/resource.h>
+
+enum { COLL__ROOM_MAGIC = 0x524c4f43, COLL__ROOM_HEAD = 4096 };
+
+/* Bytes of the hub, and the most and the least of a room. */
+#define COLL__ROOM_HUB   ((size_t)16 << 20)
+#define COLL__ROOM_MOST  ((size_t)(sizeof(void *) > 4 ? (uint64_t)64 << 30 : (uint64_t)64 << 20))
+#define COLL__ROOM_LEAST ((size_t)32 << 20)
+
+/* What a rank says of the hub to the first one of its host, and that one to all. */
+typedef enum coll__room_word {
+    COLL__ROOM_SILENT,
+    COLL__ROOM_OPEN,                              /* the first: come and see                                  */
+    COLL__ROOM_COPIES, COLL__ROOM_READS,          /* another one: I am there, and can or cannot copy from your process */
+    COLL__ROOM_CANNOT,                            /* another one: I cannot; the first: so there is no hub     */
+    COLL__ROOM_AGREED                             /* the first: there is one                                  */
+} coll__room_word;
+
+typedef struct coll__room_head {
+    uint32_t magic, rank;
+    unsigned char world[COLL__WORLD_LENGTH];
+    uint64_t base, length;                        /* where it lies in the memory of its process               */
+    uint32_t word;                                /* coll__room_word                                          */
+} coll__room_head;
+
+typedef struct coll__room {
+    int            fd;                            /* -1: there is none                                        */
+    unsigned char *at;
+    size_t         length;
+} coll__room;
+
+static const coll__room coll__no_room = { -1, NULL, 0 };
+
+static void coll__room_close(coll__room *room)
+{
+    coll__segment_unmap(room->at, room->length);
+    coll__close_fd(&room->fd);
+    *room = coll__no_room;
+}
+
+/* The longest that this process may have.  coll__no_room: there is no memory of that sort. */
+static coll__room coll__room_open(void)
+{
+    coll__room room = coll__no_room;
+    struct rlimit most;
+    const bool has_limit = !getrlimit(RLIMIT_FSIZE, &most) && most.rlim_cur < COLL__ROOM_MOST;
+    /* to go beyond that limit is a signal */
+
+    for (size_t length = COLL__ROOM_MOST; !room.at && length >= COLL__ROOM_LEAST; length /= 2) {
+        if (has_limit && length > most.rlim_cur) continue;
+        room.fd = coll__segment_make(length);
+        room.at = room.fd < 0 ? NULL : (unsigned char *)coll__segment_map(room.fd, length);
+        room.length = length;
+        if (!room.at) coll__close_fd(&room.fd);
+    }
+    if (!room.at) return coll__no_room;
+#if defined(MADV_DONTDUMP)
+    (void)madvise(room.at, room.length, MADV_DONTDUMP);
+#endif
+    *(coll__room_head *)(void *)room.at = (coll__room_head){ .magic = COLL__ROOM_MAGIC };
+    return room;
+}
+
+/* A new world: the room takes the descriptor of the one before, by which the others know it. */
+static void coll__room_follow(coll__room *room, coll__room *before)
+{
+    if (room->fd < 0 || before->fd < 0 || dup2(room->fd, before->fd) < 0) {
+        coll__room_close(room);                   /* others find the old one, of another world                */
+        return;
+    }
+    (void)fcntl(before->fd, F_SETFD, FD_CLOEXEC);
+    coll__close_fd(&room->fd);
+    room->fd = before->fd;
+    before->fd = -1;
+}
+
+static inline coll__room_number coll__room_number_of(const coll__room *room) { return (coll__room_number)(room->fd + 1); }
+
+#else
+
+typedef struct coll__room { int fd; } coll__room;
+
+static const coll__room coll__no_room = { -1 };
+
+static inline void coll__room_close(const coll__room *room) { (void)room; }
+static inline coll__room coll__room_open(void) { return coll__no_room; }
+static inline void coll__room_follow(const coll__room *room, const coll__room *before) { (void)room, (void)before; }
+static inline coll__room_number coll__room_number_of(const coll__room *room) { return (void)room, 0; }
+
+#endif
+#endif /* COLL_TCP_ROOM_H */
