@@ -3,7 +3,7 @@
  * Include after coll.h.
  *
  * A world is `size` threads, each with a communicator of its own: over memory ("threads"), over TCP on the loopback
- * ("tcp-poll", "tcp-uring"), or over both as if it were several processes ("joined").  The library keeps no global state, so the
+ * ("tcp-poll", "tcp-uring"; "tcp-hub": in the hub of their host, as processes would), or over both as if it were several processes ("joined").  The library keeps no global state, so the
  * ranks of all worlds can live in one process.
  */
 #ifndef COLL_TESTS_SUPPORT_H
@@ -381,6 +381,7 @@ SUPPORT int support_run_config(const char *world, int size, const coll_config *b
 {
     const coll_config config = base ? *base : (coll_config){ 0 };
     const bool is_threads = !strcmp(world, "threads"), is_joined = !strcmp(world, "joined") && size > 1;
+    const bool is_hub = !strcmp(world, "tcp-hub");
     char address[64] = "";
     int failed = 0, port = -1, started = 0;
     support_rank *ranks;
@@ -402,10 +403,11 @@ SUPPORT int support_run_config(const char *world, int size, const coll_config *b
         ranks[i].config.rank = i;
         ranks[i].config.size = size;
         ranks[i].config.address = address;
-        ranks[i].config.tcp.io = is_joined ? NULL : !strcmp(world, "tcp-uring") ? "uring" : "poll";
+        ranks[i].config.tcp.io = is_joined || is_hub ? NULL : !strcmp(world, "tcp-uring") ? "uring" : "poll";
+        if (!is_joined && !is_hub) ranks[i].config.tcp.hub = -1;
         if (is_joined) ranks[i].config.transport = NULL;
         /* Ranks of a TCP world share memory when it is even, not all of them when it is 3, 7, ..., none when it is 5, 9, ... */
-        if (size % 2 && (size % 4 == 1 || i % 2)) ranks[i].config.tcp.share_memory = -1;
+        if (!is_hub && size % 2 && (size % 4 == 1 || i % 2)) ranks[i].config.tcp.share_memory = -1;
     }
     if (is_joined && support_join_parts(size, ranks)) goto fail;
     for (; started < size; started++)
@@ -483,7 +485,7 @@ SUPPORT bool support_has_world(const char *world)
  * are no more. */
 SUPPORT const char *support_world_next(const char *list, int *at)
 {
-    static const char *const worlds[] = { "threads", "tcp-poll", "tcp-uring", "joined", "sim" };
+    static const char *const worlds[] = { "threads", "tcp-poll", "tcp-uring", "tcp-hub", "joined", "sim" };
 
     while (*at < (int)(sizeof worlds / sizeof *worlds)) {
         const char *world = worlds[(*at)++];

@@ -901,7 +901,7 @@ static void run_here(const char *parts)
 
 int main(int argc, char **argv)
 {
-    static const char *const worlds[] = { "threads", "tcp-poll", "tcp-uring", "joined" };
+    static const char *const worlds[] = { "threads", "tcp-poll", "tcp-uring", "tcp-hub", "joined" };
     const char *list = argc > 1 ? argv[1] : NULL, *parts = argc > 2 ? argv[2] : NULL;
 
     cases_begin();

@@ -200,7 +200,7 @@ static int check_messages(coll_comm *comm)
     return 0;
 }
 
-/* The ranks of one process are carried by its memory, all others by messages. */
+/* The ranks of one process are carried by its memory, those of a host by its hub, if they have one, all others by messages. */
 static int check_carrier(coll_comm *comm, const char *word, bool has_word)
 {
     int32_t n = 0;
@@ -239,9 +239,12 @@ static int check_all(coll_comm *comm)
         || prepared_and_pending(comm);
 }
 
+typedef struct calls { const layout *l; bool has_hub; } calls;        /* has_hub: all ranks are in that of the host      */
+
 static int calls_worker(coll_comm *comm, void *arg)
 {
-    const layout *l = arg;
+    const calls *of = arg;
+    const layout *l = of->l;
     const int me = coll_rank(comm), size = coll_size(comm);
     coll_comm *local = NULL, *odd = NULL, *host = NULL, *again = NULL;
     int process = 0, list[RANKS_MOST];
@@ -249,9 +252,9 @@ static int calls_worker(coll_comm *comm, void *arg)
     while (me >= first_of(l, process) + l->counts[process]) process++;
     for (int i = 0; i < l->counts[process]; i++) list[i] = first_of(l, process) + i;
     MUST(size == size_of(l) && coll_local_size(comm) == size && coll_local_rank(comm) == me);
-    MUST(check_carrier(comm, "own way", false) == 0 && check_all(comm) == 0);
+    MUST(check_carrier(comm, "own way", of->has_hub) == 0 && check_all(comm) == 0);
     MUST(coll_create(comm, list, l->counts[process], 3, &local) == COLL_OK && check_all(local) == 0);
-    MUST(check_carrier(local, "own way", l->counts[process] > 1) == 0);
+    MUST(check_carrier(local, "own way", of->has_hub || l->counts[process] > 1) == 0);
     MUST(coll_split(comm, me % 2, -me, &odd) == COLL_OK && check_all(odd) == 0);
     MUST(coll_split_host(comm, &host) == COLL_OK && coll_size(host) == size && check_all(host) == 0);
     coll_free(me % 2 ? local : odd);              /* in different orders                                      */
@@ -267,14 +270,17 @@ static int calls_worker(coll_comm *comm, void *arg)
 static void calls_case(const void *arg)
 {
     const layout *l = arg;
-    layout copy = *l;
+    calls of = { l, false };
 
-    case_step = "spinning and sleeping";
-    run_world(l, NULL, calls_worker, &copy);
-    case_step = "always sleeping, poll";
-    run_world(l, &(coll_config){ .spin_us = -1, .tcp = { .io = "poll" } }, calls_worker, &copy);
-    case_step = "always spinning";
-    run_world(l, &(coll_config){ .spin_us = 200 }, calls_worker, &copy);
+    for (int hub = COLL__HAS_SHM ? 0 : -1; hub >= -1; hub--) {
+        of.has_hub = hub == 0;
+        case_step = "spinning and sleeping";
+        run_world(l, &(coll_config){ .tcp = { .hub = hub } }, calls_worker, &of);
+        case_step = "always sleeping, poll";
+        run_world(l, &(coll_config){ .spin_us = -1, .tcp = { .io = "poll", .hub = hub } }, calls_worker, &of);
+        case_step = "always spinning";
+        run_world(l, &(coll_config){ .spin_us = 200, .tcp = { .hub = hub } }, calls_worker, &of);
+    }
 }
 
 /* ---- >>sleep: a wake-up that is missed costs a second ---- */
@@ -310,6 +316,7 @@ static void sleep_case(const void *arg)
     const layout *l = arg;
 
     run_world(l, &(coll_config){ .spin_us = -1 }, token_worker, NULL);
+    run_world(l, &(coll_config){ .spin_us = -1, .tcp = { .hub = -1 } }, token_worker, NULL);
     run_world(l, &(coll_config){ .spin_us = -1, .tcp = { .io = "poll" } }, token_worker, NULL);
 }
 

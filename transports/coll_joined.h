@@ -167,10 +167,11 @@ static coll_offload_fn *coll__joined_bind(void *context, const coll_task *task, 
     return side ? coll__threads_bind(side, task, bound) : NULL;
 }
 
+/* Of calls that are offered: those of groups, and of all ranks where these have a hub. */
 static int coll__joined_can_offload(const void *context, const coll_call *call, int size, char *why, size_t room)
 {
     const coll__joined *me = (const coll__joined *)context;
-    const coll__thread *side = me->hubs[COLL__BY_HOST];
+    const coll__thread *side = me->hubs[me->hubs[COLL__BY_HOST] ? COLL__BY_HOST : COLL__BY_PROCESS];
 
     (void)size;
     if (!side) {
