@@ -91,6 +91,7 @@
  *     coll_neighbors.h              who is a neighbour of whom
  *     coll_shrink.h                 after a failure: a communicator of those who are left
  *     coll_measure.h                the numbers of the cost model, measured
+ *     coll_buffers.h                memory that the ranks of a host read and write in place
  *     coll_explain.h                what is chosen for a call, and why
  *     coll_open.h                   which transport is opened, and the ranks of coll_spawn
  *     coll_rehearsal.h              how much memory calls will take
@@ -206,6 +207,7 @@ COLL__FOR_SIZE
 #include "core/session/coll_shrink.h"
 #include "core/session/coll_measure.h"
 #include "core/session/coll_explain.h"
+#include "core/session/coll_buffers.h"
 #include "core/session/coll_open.h"
 #include "core/session/coll_rehearsal.h"
 COLL__FOR_SPEED

@@ -21,6 +21,17 @@
 #define COLL_API extern __inline__ __attribute__((gnu_inline, noinline))
 #include <coll_impl.h>
 
+#if !defined(COLL_NO_TCP)
+/* The sockets of a rank, which may have a hub beside them. */
+static COLL__UNUSED coll__tcp *inside_tcp(const coll_comm *comm)
+{
+#if !defined(COLL_NO_JOINED)
+    if (!strcmp(comm->session->transport->name, "joined")) return ((coll__joined *)comm->session->context)->tcp;
+#endif
+    return (coll__tcp *)comm->session->context;
+}
+#endif
+
 #if !defined(COLL_NO_SIM)
 /* coll_spawn of a simulated world, with a configuration. */
 static COLL__UNUSED int inside_simulate(int count, int (*fn)(coll_comm *comm, void *arg), void *arg, const coll_config *config)

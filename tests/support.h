@@ -3,8 +3,8 @@
  * Include after coll.h.
  *
  * A world is `size` threads, each with a communicator of its own: over memory ("threads"), over TCP on the loopback
- * ("tcp-poll", "tcp-uring"; "tcp-hub": in the hub of their host, as processes would), or over both as if it were several processes ("joined").  The library keeps no global state, so the
- * ranks of all worlds can live in one process.
+ * ("tcp-poll", "tcp-uring"; "tcp-hub": in the hub of their host, as processes would), or over both as if it were several
+ * processes ("joined").  The library keeps no global state, so the ranks of all worlds can live in one process.
  */
 #ifndef COLL_TESTS_SUPPORT_H
 #define COLL_TESTS_SUPPORT_H

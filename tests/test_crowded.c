@@ -85,7 +85,7 @@ static coll_status send_and_leave(joiner *g, street *s)
 
 static coll_status receive_late(joiner *g, street *s)
 {
-    coll__tcp *tcp = g->comm->session->context;
+    coll__tcp *tcp = inside_tcp(g->comm);
     const coll__address here = coll__name_of(tcp->listener, false);
     unsigned char ignored[16];
     int32_t x[WORDS];

@@ -794,7 +794,7 @@ static bool own_network(void)
 /* Wait for a message until this rank, which rank 0 has left, has a line to the one it waits for. */
 static void await_line(coll_comm *comm, int peer)
 {
-    coll__heartbeat *p = &((coll__tcp *)comm->session->context)->heartbeat;
+    coll__heartbeat *p = &inside_tcp(comm)->heartbeat;
     coll_request *request = NULL;
     int32_t n;
     bool is_met = false;
@@ -817,7 +817,7 @@ static void path_rank(const scene *s, int rank)
     coll_status status = COLL_OK;
 
     if (!comm) exit(1);
-    if (rank > 0) shared->ports[rank - 1] = ((coll__tcp *)comm->session->context)->endpoints[rank].port;
+    if (rank > 0) shared->ports[rank - 1] = inside_tcp(comm)->endpoints[rank].port;
     if (rank > 0) status = coll_sendrecv(comm, &n, 1, 3 - rank, &got, 1, 3 - rank, COLL_I32, 1);
     if (s->is_orphaned && rank == 0) {
         leave(comm, r);
@@ -888,7 +888,7 @@ static void astray_rank(const scene *s, int rank)
 
     if (!comm) exit(1);
     r->status = coll_barrier(comm);
-    void *context = comm->session->context;
+    void *context = inside_tcp(comm);
     in.length = 64;
     out.length = rank == 0 ? 64 << 20 : 64;
     in.buffer = support_need(calloc(1, in.length));

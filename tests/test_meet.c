@@ -90,7 +90,7 @@ static void *joiner_main(void *at)
     g->took_ms = now_ms() - began;
     snprintf(g->sentence, sizeof g->sentence, "%s", coll_error(NULL));
     if (g->status != COLL_OK) return NULL;
-    const coll__tcp *tcp = g->comm->session->context;
+    const coll__tcp *tcp = inside_tcp(g->comm);
     const coll__address a = coll__endpoint_address(tcp, g->config.rank, 0);
     coll__address_text(&a, g->address, sizeof g->address);
     g->port = tcp->endpoints[g->config.rank].port;

@@ -59,7 +59,7 @@ static coll_status meet_and_talk(joiner *g)
 {
     scene *s = g->arg;
     const int me = coll_rank(g->comm);
-    coll__tcp *tcp = g->comm->session->context;
+    coll__tcp *tcp = inside_tcp(g->comm);
     static const coll_type T = COLL_I32;
     int32_t *out = support_need(malloc(WORDS * sizeof *out)), *in = support_need(calloc(WORDS, sizeof *in));
     coll_status status = COLL_OK;

@@ -23,7 +23,7 @@ typedef struct scene {
 /* Say a hello of this epoch at the listener of a rank that is in the library, or will be, and wait until it hangs up. */
 static void knock(coll_comm *comm, int rank, uint32_t epoch)
 {
-    const coll__tcp *tcp = comm->session->context;
+    const coll__tcp *tcp = inside_tcp(comm);
     const coll__address a = coll__endpoint_address(tcp, rank, 0);
     const coll__hello hello = { .rank = 0, .size = RANKS - 1, .to = rank, .purpose = COLL__PURPOSE_JOIN, .epoch = epoch };
     const int fd = socket(a.at.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -48,7 +48,7 @@ static coll_status fail_and_shrink(joiner *g)
     if (rank == ABORTER) knock(g->comm, CALLED, 1);
     status = coll_barrier(g->comm);
     if (rank == DIALLER) {                        /* until the hello is out                                   */
-        const coll__stream *stream = coll__stream_to(g->comm->session->context, CALLED, COLL_CHANNEL_MESSAGES);
+        const coll__stream *stream = coll__stream_to(inside_tcp(g->comm), CALLED, COLL_CHANNEL_MESSAGES);
         status = coll_isend(g->comm, &n, 1, COLL_I32, CALLED, 1, &r);
         while (!status && stream->state != COLL__STREAM_OPEN && !(stream->greet && stream->greet->step > COLL__GREET_SAY))
             (void)coll_progress(g->comm);

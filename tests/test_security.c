@@ -306,7 +306,7 @@ static coll_status meet_in_the_square(joiner *g)
     square *s = g->arg;
 
     if (coll_rank(g->comm) == 2) {
-        const coll__tcp *tcp = g->comm->session->context;
+        const coll__tcp *tcp = inside_tcp(g->comm);
         const coll__address own = coll__name_of(tcp->listener, false);
         unsigned char ignored[16];
         coll__address_pack(&own, ignored, &s->port);
@@ -379,7 +379,7 @@ static coll_status dial_and_compute(joiner *g)
         if (status >= 0) status = coll_wait(r);
         coll_request_free(r);
     } else {
-        coll__tcp *tcp = g->comm->session->context;
+        coll__tcp *tcp = inside_tcp(g->comm);
         status = coll_iallreduce(g->comm, &n, &n, 1, COLL_I32, COLL_SUM, &r);
         while (status >= 0 && is_door_untouched(tcp) && coll_test(r) == COLL_PENDING) (void)coll_progress(g->comm);
         let_time_run_out(tcp);
@@ -690,7 +690,7 @@ static coll_status be_meddled_with(joiner *g)
 {
     enum { COUNT = 60000 };
     meddler *m = g->arg;
-    coll__tcp *tcp = g->comm->session->context;
+    coll__tcp *tcp = inside_tcp(g->comm);
     const int me = coll_rank(g->comm);
     int32_t *x = support_need(calloc(COUNT, 4));
     coll_status status = joiner_adds_up(g);

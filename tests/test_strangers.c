@@ -153,7 +153,7 @@ static coll_status call_who_computes(joiner *g)
     coll_status status = COLL_OK;
 
     if (rank == CALLED) {
-        const coll__tcp *tcp = g->comm->session->context;
+        const coll__tcp *tcp = inside_tcp(g->comm);
         const coll__address own = coll__name_of(tcp->listener, false);
         unsigned char ignored[16];
         coll__address_pack(&own, ignored, &s->port);

@@ -34,6 +34,7 @@ typedef struct coll__joined {
     coll__tcp    *tcp;
     coll__thread *hubs[COLL__HUBS];               /* our side of each; NULL: there is none                    */
     void         *mapped;                         /* of the host's                                            */
+    coll__lent    lent;                           /* memory that the others of the host may use in place      */
     char          description[200];
 } coll__joined;
 
@@ -215,6 +216,12 @@ static void coll__joined_mark_stragglers(const void *context, const coll_task *t
     if (side) coll__threads_mark_stragglers(side, task, is_late);
 }
 
+static const coll_allocator *coll__joined_memory(void *context)
+{
+    coll__joined *me = (coll__joined *)context;
+    return me->lent.arena ? &me->lent.allocator : NULL;
+}
+
 static int coll__joined_host(void *context, int rank) { return coll__tcp_host(((coll__joined *)context)->tcp, rank); }
 
 /* ---- >>seeing ---- */
@@ -316,6 +323,7 @@ static coll_status coll__joined_resettle(const coll__joined *me, coll__joined *f
     const int party = has_process ? fresh->hubs[COLL__BY_PROCESS]->hub->first : world->rank;
     fresh->hubs[COLL__BY_HOST] = coll__host_hub_enter(fresh->tcp, party, me->hubs[COLL__BY_HOST]->hub->is_crowded,
                                                       &fresh->mapped, &status);
+    if (fresh->hubs[COLL__BY_HOST]) coll__room_lend(fresh->tcp, &fresh->lent);
     return status < 0 ? coll__blame(failure, status, -1, "no memory for the hub of this host") : COLL_OK;
 }
 
@@ -354,6 +362,7 @@ static const coll_transport coll__joined_transport = {
     .bind = coll__joined_bind,
     .group = coll__joined_group,
     .ungroup = coll__joined_ungroup,
+    .memory = coll__joined_memory,
     .host = coll__joined_host,
     .report_stall = coll__joined_report_stall,
     .mark_stragglers = coll__joined_mark_stragglers,
@@ -402,6 +411,7 @@ static coll_status coll__comer_comes(coll__comer *comer)
     if (status < 0) return status;
     joined->hubs[COLL__BY_HOST] = coll__host_hub_enter(joined->tcp, comer->arrival->settings->config.rank,
                                                        comer->opened.is_crowded, &joined->mapped, &status);
+    if (joined->hubs[COLL__BY_HOST]) coll__room_lend(joined->tcp, &joined->lent);
     return status < 0 ? coll__start_failed(status, "no memory for the hub of the %d ranks of this host", comer->opened.local_size)
                       : COLL_OK;
 }

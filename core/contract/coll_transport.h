@@ -137,6 +137,9 @@ typedef struct coll_transport {
     void       *(*group)   (void *context, uint64_t id, const int *ranks, int count, int me);
     void        (*ungroup) (void *context, void *group);
 
+    /* Optional: where memory comes from that other ranks read and write in place.  From any thread.  NULL: there is none. */
+    const struct coll_allocator *(*memory)(void *context);
+
     /* Optional: on which host a rank lives, any number that is equal for ranks that share one.  Without it: each on its own. */
     int         (*host)    (void *context, int rank);
 

@@ -19,6 +19,12 @@
 #ifndef COLL_JOINED_HUB_H
 #define COLL_JOINED_HUB_H
 
+/* What the program may have of our room; arena NULL: nothing. */
+typedef struct coll__lent {
+    const coll_allocator *arena;
+    coll_allocator        allocator;
+} coll__lent;
+
 #if COLL__HAS_SHM
 
 #include <time.h>
@@ -224,6 +230,43 @@ static void coll__host_hub_leave(coll__thread *thread, void *mapped)
     coll__segment_unmap(mapped, COLL__ROOM_HUB);
 }
 
+/* ---- >>memory of the program in our room ---- */
+
+/* Pages that nobody has any more go back to the system; the others keep them mapped, and find zeros. */
+static void coll__room_punch(void *at, size_t length)
+{
+    enum { WORTH = 64 << 10 };
+    const uintptr_t begin = (uintptr_t)at, first = (begin + COLL__PAGE - 1) / COLL__PAGE * COLL__PAGE;
+    const uintptr_t end = (begin + length) / COLL__PAGE * COLL__PAGE;
+
+    if (length >= WORTH && end > first) (void)madvise((void *)first, end - first, MADV_REMOVE);
+}
+
+static void *coll__room_allocate(void *context, size_t length, size_t alignment)
+{
+    const coll_allocator *arena = *(const coll_allocator *const *)context;
+    return arena->allocate(arena->context, length, alignment);
+}
+
+static void coll__room_free(void *context, void *at, size_t length)
+{
+    const coll_allocator *arena = *(const coll_allocator *const *)context;
+
+    coll__room_punch(at, length);
+    arena->free(arena->context, at, length);
+}
+
+/* What lies behind the hub in our room. */
+static void coll__room_lend(const coll__tcp *tcp, coll__lent *lent)
+{
+    unsigned char *const at = tcp->room.at + COLL__ROOM_HUB;
+
+    lent->arena = coll_arena_begin(at, tcp->room.length - COLL__ROOM_HUB);
+    lent->allocator = (coll_allocator){ coll__room_allocate, coll__room_free, &lent->arena };
+}
+
+/* ---- >>failure ---- */
+
 /* Note at their desks which ranks have died. */
 static void coll__host_hub_bury(const coll__thread *thread, coll__tcp *tcp, unsigned char *is_failed)
 {
@@ -273,6 +316,7 @@ static inline coll__thread *coll__host_hub_enter(const coll__tcp *tcp, int party
 }
 
 static inline void coll__host_hub_leave(const coll__thread *thread, const void *mapped) { (void)thread, (void)mapped; }
+static inline void coll__room_lend(const coll__tcp *tcp, const coll__lent *lent) { (void)tcp, (void)lent; }
 
 static inline void coll__host_hub_fail(const coll__thread *thread, const coll__tcp *tcp, const coll_failure *agreed)
 {

@@ -64,7 +64,11 @@ static void *coll__reach_at(coll__thread *me, int number, const void *at)
 #else
 
 static inline void coll__peers_close(const coll__thread *me) { (void)me; }
-static inline bool coll__peers_open(const coll__thread *me, const coll_allocator *memory) { return (void)me, (void)memory, false; }
+static inline bool coll__peers_open(const coll__thread *me, const coll_allocator *memory)
+{
+    return (void)me, (void)memory, false;
+}
+
 static inline void *coll__reach_at(const coll__thread *me, int number, const void *at)
 {
     return (void)me, (void)number, (void *)(uintptr_t)at;
@@ -95,9 +99,10 @@ static coll_status coll__reach_failed(const coll__member *m, int rank, int error
 
     if (error == ESRCH) return coll__blame(failure, COLL_ERR_PEER, name, "rank %d is gone: its process has ended", name);
     if (error == EFAULT)
-        return coll__blame(failure, COLL_ERR_ARGUMENT, name, "a buffer of rank %d is shorter than its call says, or may not be used",
-                           name);
-    return coll__blame(failure, COLL_ERR_SYSTEM, name, "rank %d cannot reach the memory of rank %d: %s", me, name, strerror(error));
+        return coll__blame(failure, COLL_ERR_ARGUMENT, name,
+                           "a buffer of rank %d is shorter than its call says, or may not be used", name);
+    return coll__blame(failure, COLL_ERR_SYSTEM, name, "rank %d cannot reach the memory of rank %d: %s", me, name,
+                       strerror(error));
 }
 
 /* Read and write the memory of a member where it is not ours. */

@@ -26,7 +26,8 @@ static inline size_t coll__eager_length(const coll__member *m, const coll__form 
 static bool coll__call_is_long(const coll__member *m, const coll_call *call)
 {
     const coll__form *form = coll__form_of(call->kind);
-    return form->eager == COLL__EAGER_NEVER || coll__eager_bytes(m, form, call->count, coll_type_size(call->type)) > m->eager_most;
+    return form->eager == COLL__EAGER_NEVER
+        || coll__eager_bytes(m, form, call->count, coll_type_size(call->type)) > m->eager_most;
 }
 
 static inline uint64_t coll__head_word(const unsigned char *head, int i)

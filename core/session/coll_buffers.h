@@ -1,0 +1,21 @@
+/* coll_buffers.h - memory that the ranks of a host read and write in place (core/contract/coll_memory.h). */
+#ifndef COLL_BUFFERS_H
+#define COLL_BUFFERS_H
+
+COLL_API void *coll_alloc(coll_comm *comm, size_t length)
+{
+    if (!comm || !*comm->guard) return NULL;
+    const coll_transport *t = comm->session->transport;
+    const coll_allocator *shared = t->memory ? t->memory(comm->session->context) : NULL;
+    void *at = coll__take_lines(shared ? shared : coll__like(comm), length);
+
+    if (!at) coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "coll_alloc: no memory for %zu bytes", length);
+    return at;
+}
+
+COLL_API void coll_alloc_free(coll_comm *comm, void *at)
+{
+    if (comm && *comm->guard) coll__give(at);     /* a forked child gives back nothing of its parent's        */
+}
+
+#endif /* COLL_BUFFERS_H */

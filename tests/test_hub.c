@@ -1,0 +1,407 @@
+/* test_hub.c - processes of one host: whole collectives in one hub, memory that is read in place, what the kernel may refuse, and
+ * processes that are killed.
+ *
+ *     test_hub [PART,...]                               PART: calls, buffers, refused, deaths, start
+ *
+ * Each rank is a process of its own.  What it has to say it writes into memory that all share.
+ */
+#define _DEFAULT_SOURCE 1
+#include "../coll.h"
+#include "check.h"
+#include "support.h"
+#include "cases.h"
+#include "there.h"
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+enum { RANKS_MOST = 17, LIMIT_SECONDS = 120 };
+
+typedef struct record {
+    int  wrong;
+    bool is_ready;
+    coll_status status;
+    char sentence[300];
+} record;
+
+static struct shared { record ranks[RANKS_MOST]; } *shared;
+
+typedef int rank_fn(coll_comm *comm, const void *arg);
+
+/* In a worker: one thing that must hold. */
+#define MUST(condition)                                                                                                       \
+    do {                                                                                                                      \
+        if (!(condition)) return fprintf(stderr, "%s:%d: %s: rank %d: %s: %s\n", __FILE__, __LINE__, case_name,                  \
+                                         coll_rank(comm), #condition, coll_error(comm)), 1;                                  \
+    } while (0)
+
+/* ---- >>worlds ---- */
+
+static pid_t rank_start(int rank, int size, const char *address, const coll_config *base, rank_fn *fn, const void *arg)
+{
+    coll_config config = base ? *base : (coll_config){ 0 };
+    const pid_t pid = fork();
+    coll_comm *comm = NULL;
+
+    if (pid != 0) return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    config.rank = rank;
+    config.size = size;
+    config.address = address;
+    config.start_timeout_ms = (int)support_patience(20000);
+    if (coll_init(&comm, &config) < 0) exit(fprintf(stderr, "%s: rank %d: %s\n", case_name, rank, coll_error(NULL)) != 0);
+    shared->ranks[rank].wrong = fn(comm, arg);
+    coll_free(comm);
+    exit(0);
+}
+
+static void world_start(int size, const coll_config *base, const char *address, rank_fn *fn, const void *arg, pid_t *pids)
+{
+    memset(shared, 0, sizeof *shared);
+    for (int i = 0; i < size; i++) pids[i] = rank_start(i, size, address, base, fn, arg);
+}
+
+/* All ranks do it, and end well; but one that is to be killed (-1: none is). */
+static void world_await(int size, int victim, const pid_t *pids)
+{
+    for (int i = 0; i < size; i++) {
+        int status = -1;
+        const bool has_ended = waitpid(pids[i], &status, 0) == pids[i];
+        if (i == victim) CHECK(has_ended && WIFSIGNALED(status), "%s: rank %d was to be killed: %d", case_name, i, status);
+        else CHECK(has_ended && status == 0 && !shared->ranks[i].wrong, "%s: rank %d of %d ended with %d", case_name, i, size, status);
+    }
+}
+
+static void world_run(int size, const coll_config *base, rank_fn *fn, const void *arg)
+{
+    pid_t pids[RANKS_MOST];
+    char address[64];
+    const int port = support_reserve_port(address, sizeof address);
+
+    world_start(size, base, address, fn, arg, pids);
+    world_await(size, -1, pids);
+    close(port);
+}
+
+/* ---- >>calls ---- */
+
+/* What rank `rank` has at place i: whole numbers, whose sums are exact. */
+static float value(int rank, size_t i) { return (float)((i * 7 + (size_t)rank * 13) % 101); }
+
+static float sum_at(int size, size_t i)
+{
+    float sum = 0;
+    for (int r = 0; r < size; r++) sum += value(r, i);
+    return sum;
+}
+
+static int check_allreduce(coll_comm *comm, float *in, float *out, size_t count)
+{
+    const int me = coll_rank(comm), size = coll_size(comm);
+
+    for (size_t i = 0; i < count; i++) in[i] = value(me, i);
+    MUST(coll_allreduce(comm, in, out, count, COLL_F32, COLL_SUM) == COLL_OK);
+    for (size_t i = 0; i < count; i++)
+        if (out[i] != sum_at(size, i)) return fprintf(stderr, "%s: rank %d: allreduce of %zu: %g at %zu is not %g\n", case_name, me,
+                                                      count, (double)out[i], i, (double)sum_at(size, i)), 1;
+    return 0;
+}
+
+/* Blocks of unequal length from all to all: rank r has (r + q) % 3 x `unit` for rank q. */
+static int check_alltoallv(coll_comm *comm, float *in, float *out, size_t unit)
+{
+    const int me = coll_rank(comm), size = coll_size(comm);
+    size_t counts[RANKS_MOST], offsets[RANKS_MOST], at = 0;
+
+    for (int q = 0; q < size; q++) {
+        counts[q] = (size_t)((me + q) % 3) * unit;
+        offsets[q] = at;
+        for (size_t i = 0; i < counts[q]; i++) in[at + i] = value(me * size + q, i);
+        at += counts[q];
+    }
+    MUST(coll_alltoallv(comm, in, counts, offsets, out, counts, offsets, COLL_F32) == COLL_OK);
+    for (int q = 0; q < size; q++)
+        for (size_t i = 0; i < counts[q]; i++) MUST(out[offsets[q] + i] == value(q * size + me, i));
+    return 0;
+}
+
+static int check_broadcast(coll_comm *comm, float *at, size_t count, int root)
+{
+    for (size_t i = 0; i < count; i++) at[i] = coll_rank(comm) == root ? value(root, i) : -1;
+    MUST(coll_broadcast(comm, at, count, COLL_F32, root) == COLL_OK);
+    for (size_t i = 0; i < count; i++) MUST(at[i] == value(root, i));
+    return 0;
+}
+
+static const size_t counts[] = { 1, 63, 1000, 5000, 33333, 300001 };
+
+enum { COUNTS = sizeof counts / sizeof *counts, ROOM = RANKS_MOST * 2 * 33333 };
+
+static int check_calls(coll_comm *comm, float *in, float *out)
+{
+    int wrong = 0;
+
+    for (int i = 0; i < COUNTS && !wrong; i++) {
+        wrong = check_allreduce(comm, in, out, counts[i]) || check_allreduce(comm, in, in, counts[i])
+             || check_broadcast(comm, out, counts[i], coll_size(comm) - 1);
+        if (!wrong && counts[i] < 40000) wrong = check_alltoallv(comm, in, out, counts[i]);
+    }
+    return wrong;
+}
+
+/* Does the hub carry this call? */
+static bool is_in_hub(coll_comm *comm, size_t count, char *text, size_t room)
+{
+    static float any[2];
+    const coll_call call = { .kind = COLL_ALLREDUCE, .send = any, .recv = any, .count = count, .type = COLL_F32 };
+
+    return coll_explain(comm, &call, text, room) > 0 && strstr(text, "own way");
+}
+
+static int calls_rank(coll_comm *comm, const void *arg)
+{
+    const bool has_hub = *(const bool *)arg;
+    float *in = support_need(malloc(ROOM * sizeof *in)), *out = support_need(malloc(ROOM * sizeof *out));
+    coll_comm *odd = NULL;
+    char text[800];
+
+    MUST(is_in_hub(comm, 1, text, sizeof text) == has_hub && is_in_hub(comm, 100000, text, sizeof text) == has_hub);
+    MUST(check_calls(comm, in, out) == 0);
+    MUST(coll_split(comm, coll_rank(comm) % 2, 0, &odd) == COLL_OK && check_calls(odd, in, out) == 0);
+    coll_free(odd);
+    free(in);
+    free(out);
+    return 0;
+}
+
+static void calls_case(const void *arg)
+{
+    const int size = *(const int *)arg;
+    const bool with = COLL__HAS_SHM, without = false;
+
+    world_run(size, NULL, calls_rank, &with);
+    world_run(size, &(coll_config){ .spin_us = -1 }, calls_rank, &with);
+    world_run(size, &(coll_config){ .tcp = { .hub = -1 } }, calls_rank, &without);
+}
+
+/* ---- >>buffers: memory that is read in place, on all ranks or on some ---- */
+
+static int buffers_rank(coll_comm *comm, const void *arg)
+{
+    const int which = *(const int *)arg, me = coll_rank(comm);
+    float *shares[2], *plain[2];
+    void *again;
+
+    for (int i = 0; i < 2; i++) {
+        MUST((shares[i] = coll_alloc(comm, ROOM * sizeof(float))) != NULL && (uintptr_t)shares[i] % 64 == 0);
+        plain[i] = support_need(malloc(ROOM * sizeof(float)));
+    }
+    float *const in = which & 1 || me % 2 ? shares[0] : plain[0], *const out = which & 2 || me % 3 == 0 ? shares[1] : plain[1];
+    MUST(check_calls(comm, in, out) == 0);
+    coll_alloc_free(comm, shares[0]);
+    MUST((again = coll_alloc(comm, ROOM * sizeof(float))) == (void *)shares[0] || !COLL__HAS_SHM);    /* it is used again   */
+    MUST(check_calls(comm, again, out) == 0);
+    coll_alloc_free(comm, again);
+    coll_alloc_free(comm, shares[1]);
+    coll_alloc_free(comm, NULL);
+    MUST(coll_alloc(comm, SIZE_MAX / 4) == NULL && strstr(coll_error(comm), "coll_alloc: no memory for "));
+    MUST((again = coll_alloc(comm, 0)) != NULL);
+    coll_alloc_free(comm, again);
+    for (int i = 0; i < 2; i++) free(plain[i]);
+    return 0;
+}
+
+static void buffers_case(const void *arg)
+{
+    for (int which = 0; which < 4; which++) world_run(*(const int *)arg, NULL, buffers_rank, &which);
+}
+
+/* ---- >>refused: a kernel that lets no process into another one's memory ---- */
+
+/* From here on this process gets EPERM for these calls. */
+static int forbid_copies(void)
+{
+    struct sock_filter rules[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = { sizeof rules / sizeof *rules, rules };
+
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+static int refused_rank(coll_comm *comm, const void *arg)
+{
+    float *in = support_need(malloc(ROOM * sizeof *in)), *out = support_need(malloc(ROOM * sizeof *out));
+    char text[800];
+
+    (void)arg;
+    MUST(is_in_hub(comm, 1, text, sizeof text) && !is_in_hub(comm, 100000, text, sizeof text));
+    MUST(strstr(text, "may not read the memory of another"));
+    MUST(check_calls(comm, in, out) == 0);
+    free(in);
+    free(out);
+    return 0;
+}
+
+/* One of them is enough. */
+static void refused_case(const void *arg)
+{
+    const int size = 5, who = *(const int *)arg;
+    pid_t pids[RANKS_MOST];
+    char address[64];
+    const int port = support_reserve_port(address, sizeof address);
+
+    memset(shared, 0, sizeof *shared);
+    for (int i = 0; i < size; i++) {
+        if (i != who) {
+            pids[i] = rank_start(i, size, address, NULL, refused_rank, NULL);
+        } else if ((pids[i] = fork()) == 0) {
+            if (forbid_copies()) exit(2);
+            int status = -1;
+            const pid_t pid = rank_start(i, size, address, NULL, refused_rank, NULL);
+            exit(waitpid(pid, &status, 0) == pid && status == 0 ? 0 : 1);
+        }
+    }
+    world_await(size, -1, pids);
+    close(port);
+}
+
+/* ---- >>deaths: a rank is killed in the middle of a long call, or while the others wait for it ---- */
+
+typedef struct death { int size, victim; size_t count; bool has_buffers; } death;
+
+/* How many files of the library are to be seen in /dev/shm?  None ever is. */
+static int files_left(void)
+{
+    FILE *list = popen("ls /dev/shm 2>/dev/null | grep -c coll", "r");
+    int count = -1;
+
+    if (list && fscanf(list, "%d", &count) != 1) count = -1;
+    if (list) pclose(list);
+    return count;
+}
+
+static int dying_rank(coll_comm *comm, const void *arg)
+{
+    const death *d = arg;
+    const int me = coll_rank(comm);
+    record *r = &shared->ranks[me];
+    float *in = d->has_buffers ? coll_alloc(comm, d->count * sizeof *in) : malloc(d->count * sizeof *in);
+    float *out = d->has_buffers ? coll_alloc(comm, d->count * sizeof *out) : malloc(d->count * sizeof *out);
+    coll_comm *fresh = NULL;
+    char text[800];
+
+    MUST(in && out && is_in_hub(comm, d->count, text, sizeof text));
+    for (size_t i = 0; i < d->count; i++) in[i] = 1;
+    while (coll_allreduce(comm, in, out, d->count, COLL_F32, COLL_SUM) == COLL_OK)
+        __atomic_store_n(&r->is_ready, true, __ATOMIC_RELEASE);
+    char name[40];
+    snprintf(name, sizeof name, "rank %d", d->victim);
+    MUST(strstr(coll_error(comm), name));
+    MUST(coll_shrink(comm, &fresh) == COLL_OK && coll_size(fresh) == d->size - 1);
+    MUST(is_in_hub(fresh, d->count, text, sizeof text));
+    for (int k = 0; k < 20; k++) MUST(check_allreduce(fresh, in, out, d->count) == 0);
+    if (d->has_buffers) coll_alloc_free(comm, in);
+    if (d->has_buffers) coll_alloc_free(comm, out);
+    coll_free(fresh);
+    return 0;
+}
+
+static void death_case(const void *arg)
+{
+    const death *d = arg;
+    pid_t pids[RANKS_MOST];
+    char address[64];
+    const int port = support_reserve_port(address, sizeof address);
+    const coll_config config = { .start_timeout_ms = 0, .log_level = COLL_LOG_NONE };
+
+    world_start(d->size, &config, address, dying_rank, d, pids);
+    for (int i = 0; i < d->size; i++) while (!__atomic_load_n(&shared->ranks[i].is_ready, __ATOMIC_ACQUIRE)) sched_yield();
+    kill(pids[d->victim], SIGKILL);
+    world_await(d->size, d->victim, pids);
+    CHECK(files_left() == 0, "%s: %d files are left in /dev/shm", case_name, files_left());
+    close(port);
+}
+
+static void run_deaths(uint64_t seed)
+{
+    for (int i = 0; i < 12; i++) {
+        const int size = 2 + (int)(support_random(&seed) % 4) + 1;
+        const death d = { size, (int)(support_random(&seed) % (uint64_t)size), i % 3 == 0 ? 2 : i % 3 == 1 ? 3000 : 500000,
+                          i % 2 != 0 };
+        char name[100];
+        snprintf(name, sizeof name, "rank %d of %d is killed, %zu elements%s", d.victim, size, d.count,
+                 d.has_buffers ? " of coll_alloc" : "");
+        run_case_within(LIMIT_SECONDS, death_case, &d, name);
+    }
+}
+
+/* ---- >>start: a process that may have no long files, or little memory to map ---- */
+
+static int start_rank(coll_comm *comm, const void *arg)
+{
+    float in[100], out[100];
+    char text[800];
+
+    MUST(is_in_hub(comm, 1, text, sizeof text) == *(const bool *)arg);
+    return check_allreduce(comm, in, out, 100);
+}
+
+static void limited_case(const void *arg)
+{
+    const int resource = *(const int *)arg;
+    const struct rlimit few = { (rlim_t)1 << 30, (rlim_t)1 << 30 }, none = { (rlim_t)1 << 20, (rlim_t)1 << 20 };
+    const bool with = COLL__HAS_SHM, without = false;
+    pid_t pid = fork();
+    int status = -1;
+
+    if (pid == 0) {
+        if (setrlimit(resource, &few)) exit(2);
+        world_run(3, NULL, start_rank, &with);
+        if (resource == RLIMIT_FSIZE && setrlimit(resource, &none)) exit(2);
+        if (resource == RLIMIT_FSIZE) world_run(3, NULL, start_rank, &without);
+        exit(check__failed != 0);
+    }
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0, "%s: %d", case_name, status);
+}
+
+int main(int argc, char **argv)
+{
+    const char *parts = argc > 1 ? argv[1] : NULL;
+    static const int sizes[] = { 2, 3, 4, 7, 17 };
+    char name[80];
+
+    cases_begin();
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED) return perror("mmap"), 1;
+    world = "hub";
+    for (int i = 0; i < (int)(sizeof sizes / sizeof *sizes); i++) {
+        snprintf(name, sizeof name, "%d processes", sizes[i]);
+        if (support_listed(parts, "calls")) run_case_within(LIMIT_SECONDS, calls_case, &sizes[i], name);
+        snprintf(name, sizeof name, "%d processes, buffers of coll_alloc", sizes[i]);
+        if (support_listed(parts, "buffers")) run_case_within(LIMIT_SECONDS, buffers_case, &sizes[i], name);
+    }
+    for (int who = 0; who < 5 && COLL__HAS_SHM && support_listed(parts, "refused"); who += 2) {
+        snprintf(name, sizeof name, "rank %d may not copy", who);
+        run_case_within(LIMIT_SECONDS, refused_case, &who, name);
+    }
+    if (COLL__HAS_SHM && support_listed(parts, "deaths")) run_deaths(support_seed());
+    for (int i = 0; i < 2 && support_listed(parts, "start"); i++) {
+        const int resource = i ? RLIMIT_AS : RLIMIT_FSIZE;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+        if (i) break;                             /* they want terabytes of addresses                         */
+#endif
+        run_case_within(LIMIT_SECONDS, limited_case, &resource, i ? "little memory to map" : "no long files");
+    }
+    return CHECK_DONE();
+}
