@@ -44,6 +44,7 @@
  *     coll_tuner.h                  the cost model chooses the algorithm
  *   core/contract/                  what calls and transports are
  *     coll_memory.h                 memory that the program owns: allocators, arenas; coll.h includes it
+ *     coll_wrap.h                   communicators of the ranks of NCCL and MPI; coll.h includes it
  *     coll_transport.h              what carries messages: the contract between the engine and the world; coll.h includes it
  *     coll_shape.h                  which blocks each kind of call has in its buffers: a row for each kind
  *     coll_options.h                fields of the configuration that the environment may fill

@@ -314,6 +314,7 @@
  *     COLL_SECURITY=open|key|tls, or +check           see Security
  *     COLL_IO=auto|uring|poll                         how sockets are driven.  auto: io_uring where the kernel allows it
  *     COLL_SHARE=0                                    processes of one host use TCP, and not memory that they share
+ *     COLL_HUB=0                                      they do share it, for messages alone
  *     COLL_LANES=1                                    connections to each peer, the same number on all ranks, up to 16: for long
  *                                                     links, and those that hold each connection to a part of their rate.  A
  *                                                     body of more than 64 KiB goes over all that have room for it.
@@ -1708,32 +1709,6 @@ COLL_API void coll_traffic(const coll_comm *comm, uint64_t *sent, uint64_t *rece
 /* Virtual seconds that have passed for this rank of a simulated world; 0 elsewhere. */
 COLL_API double coll_sim_time(const coll_comm *comm);
 
-/* ---- >>gpu: the same calls on buffers in the memory of a GPU, by NCCL (see GPUs); with COLL_WITH_NCCL ---- */
-
-#if defined(COLL_WITH_NCCL)
-struct ncclComm;                                  /* ncclComm_t is a pointer to it                            */
-struct CUstream_st;                               /* and cudaStream_t, CUstream to this                       */
-
-/* A communicator of the ranks of `host` for buffers in the memory of CUDA device `device`, each rank with another device.  Called
- * by all ranks of `host`, which remains as it is; the two share their fate, and NCCL is told of a failure of either.  Without
- * the libraries, or a GPU, on one of the ranks all get COLL_ERR_UNSUPPORTED, with the sentence in coll_error(host). */
-COLL_API coll_status coll_init_nccl(coll_comm *host, int device, struct CUstream_st *stream, coll_comm **out);
-
-/* The same for the ranks of a communicator of NCCL's, which remains the caller's: it must outlive `out`, and nobody else uses it
- * meanwhile.  Called by all of its ranks, which join over TCP as well: rank 0 says where by a broadcast of NCCL's. */
-COLL_API coll_status coll_wrap_nccl(struct ncclComm *nccl, struct CUstream_st *stream, coll_comm **out);
-
-/* The stream to which later calls go; it waits for the operations that are under way.  Ranks need not agree. */
-COLL_API coll_status coll_set_stream(coll_comm *comm, struct CUstream_st *stream);
-
-/* Blocking calls return when they are in the stream, as NCCL's do; their errors come with a later call. */
-COLL_API coll_status coll_set_stream_ordered(coll_comm *comm, bool is_ordered);
-
-/* Let what is put into `stream` from here on wait until this request is finished; the caller does not.  On the stream in which
- * the request runs that is so anyway. */
-COLL_API coll_status coll_stream_wait(struct CUstream_st *stream, coll_request *request);
-#endif
-
 #ifdef __cplusplus
 }
 #endif
@@ -1815,6 +1790,25 @@ COLL_API size_t coll_arena_most(const coll_allocator *arena);
  * coll_arena_most after a run.
  * 0: an error, with its sentence in coll_error(NULL).  From any thread. */
 COLL_API size_t coll_memory_needed(const coll_config *config, const coll_call *calls, int count);
+
+/* ---- >>buffers that the ranks of a host read and write in place ----
+ *
+ *     float *gradients = coll_alloc(comm, count * sizeof *gradients);
+ *     ...
+ *     coll_allreduce(comm, gradients, gradients, count, COLL_F32, COLL_SUM);
+ *     coll_alloc_free(comm, gradients);
+ *
+ * Between processes of one host, the kernel copies long vectors that lie anywhere from one process to the other.  In memory
+ * from coll_alloc they are read where they are, as between threads.  Any rank may have it or not, for any buffer, by itself; the
+ * results are the same.  Elsewhere it is memory like any other. */
+
+/* `length` bytes, at an address that is a multiple of 64, not zeroed.  NULL: there is no memory, with its sentence in
+ * coll_error(comm).  Where processes share memory it does not come from the communicator's allocator.  It goes back with
+ * coll_alloc_free, and at the latest before the last communicator is freed that was made from the same coll_init. */
+COLL_API void *coll_alloc(coll_comm *comm, size_t length);
+
+/* NULL is fine.  No call uses it any more, and none of another rank: that is so when a collective that did has returned here. */
+COLL_API void coll_alloc_free(coll_comm *comm, void *at);
 
 #ifdef __cplusplus
 }
@@ -1960,6 +1954,9 @@ typedef struct coll_transport {
     void       *(*group)   (void *context, uint64_t id, const int *ranks, int count, int me);
     void        (*ungroup) (void *context, void *group);
 
+    /* Optional: where memory comes from that other ranks read and write in place.  From any thread.  NULL: there is none. */
+    const struct coll_allocator *(*memory)(void *context);
+
     /* Optional: on which host a rank lives, any number that is equal for ranks that share one.  Without it: each on its own. */
     int         (*host)    (void *context, int rank);
 
@@ -2031,8 +2028,48 @@ COLL_API coll_status coll_init_custom_with(const coll_transport *transport, void
 #endif
 
 #endif /* COLL_TRANSPORT_H */
+/* ---- core/contract/coll_wrap.h ---- */
+/* coll_wrap.h - communicators of the ranks of other libraries: NCCL's and MPI's.  Public; coll.h includes it. */
+#ifndef COLL_H
+#endif
+#ifndef COLL_WRAP_H
+#define COLL_WRAP_H
 
-/* ---- coll.h, continued ---- */
+/* ---- >>gpu: the same calls on buffers in the memory of a GPU, by NCCL (see GPUs); with COLL_WITH_NCCL ---- */
+
+#if defined(COLL_WITH_NCCL)
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct ncclComm;                                  /* ncclComm_t is a pointer to it                            */
+struct CUstream_st;                               /* and cudaStream_t, CUstream to this                       */
+
+/* A communicator of the ranks of `host` for buffers in the memory of CUDA device `device`, each rank with another device.  Called
+ * by all ranks of `host`, which remains as it is; the two share their fate, and NCCL is told of a failure of either.  Without
+ * the libraries, or a GPU, on one of the ranks all get COLL_ERR_UNSUPPORTED, with the sentence in coll_error(host). */
+COLL_API coll_status coll_init_nccl(coll_comm *host, int device, struct CUstream_st *stream, coll_comm **out);
+
+/* The same for the ranks of a communicator of NCCL's, which remains the caller's: it must outlive `out`, and nobody else uses it
+ * meanwhile.  Called by all of its ranks, which join over TCP as well: rank 0 says where by a broadcast of NCCL's. */
+COLL_API coll_status coll_wrap_nccl(struct ncclComm *nccl, struct CUstream_st *stream, coll_comm **out);
+
+/* The stream to which later calls go; it waits for the operations that are under way.  Ranks need not agree. */
+COLL_API coll_status coll_set_stream(coll_comm *comm, struct CUstream_st *stream);
+
+/* Blocking calls return when they are in the stream, as NCCL's do; their errors come with a later call. */
+COLL_API coll_status coll_set_stream_ordered(coll_comm *comm, bool is_ordered);
+
+/* Let what is put into `stream` from here on wait until this request is finished; the caller does not.  On the stream in which
+ * the request runs that is so anyway. */
+COLL_API coll_status coll_stream_wait(struct CUstream_st *stream, coll_request *request);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
+
 /* ---- >>mpi: the ranks of a communicator of MPI ---- */
 
 #if defined(COLL_WITH_MPI)
@@ -2052,6 +2089,9 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
 #endif
 #endif
 
+#endif /* COLL_WRAP_H */
+
+/* ---- coll.h, continued ---- */
 #endif /* COLL_H */
 
 /* Outside the guard: a file that has already met coll.h through another header can still make the implementation. */
@@ -2103,6 +2143,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_tuner.h                  the cost model chooses the algorithm
  *   core/contract/                  what calls and transports are
  *     coll_memory.h                 memory that the program owns: allocators, arenas; coll.h includes it
+ *     coll_wrap.h                   communicators of the ranks of NCCL and MPI; coll.h includes it
  *     coll_transport.h              what carries messages: the contract between the engine and the world; coll.h includes it
  *     coll_shape.h                  which blocks each kind of call has in its buffers: a row for each kind
  *     coll_options.h                fields of the configuration that the environment may fill
@@ -2150,6 +2191,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_neighbors.h              who is a neighbour of whom
  *     coll_shrink.h                 after a failure: a communicator of those who are left
  *     coll_measure.h                the numbers of the cost model, measured
+ *     coll_buffers.h                memory that the ranks of a host read and write in place
  *     coll_explain.h                what is chosen for a call, and why
  *     coll_open.h                   which transport is opened, and the ranks of coll_spawn
  *     coll_rehearsal.h              how much memory calls will take
@@ -20230,6 +20272,28 @@ static void coll__explain_inside(coll_comm *comm, coll_request *r, char *text, s
 }
 
 #endif /* COLL_EXPLAIN_H */
+/* ---- core/session/coll_buffers.h ---- */
+/* coll_buffers.h - memory that the ranks of a host read and write in place (core/contract/coll_memory.h). */
+#ifndef COLL_BUFFERS_H
+#define COLL_BUFFERS_H
+
+COLL_API void *coll_alloc(coll_comm *comm, size_t length)
+{
+    if (!comm || !*comm->guard) return NULL;
+    const coll_transport *t = comm->session->transport;
+    const coll_allocator *shared = t->memory ? t->memory(comm->session->context) : NULL;
+    void *at = coll__take_lines(shared ? shared : coll__like(comm), length);
+
+    if (!at) coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "coll_alloc: no memory for %zu bytes", length);
+    return at;
+}
+
+COLL_API void coll_alloc_free(coll_comm *comm, void *at)
+{
+    if (comm && *comm->guard) coll__give(at);     /* a forked child gives back nothing of its parent's        */
+}
+
+#endif /* COLL_BUFFERS_H */
 /* ---- core/session/coll_open.h ---- */
 /* coll_open.h - communicators from nothing: which transport is opened, and the ranks of coll_spawn. */
 #ifndef COLL_OPEN_H
@@ -20781,7 +20845,7 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__desk {
     uint32_t has_left;
     uint32_t is_asleep;                           /* in a transport of its own (coll_joined.h), woken through `bell` */
     uint32_t is_dead;                             /* others have found that; it is not waited for             */
-    uint32_t pid, room_number;                    /* of its process, where the hub is_apart, and the descriptor of its room there */
+    uint32_t pid, room_number;                    /* apart: of its process, and the descriptor of its room there */
     int      party;                               /* the first rank of those that have one memory, as threads do */
     uint64_t room_base, room_length;              /* where that lies in its memory; 0: it has none            */
     coll__bell bell;                              /* where the hub has_bells; its descriptors are of this rank's process */
@@ -21308,7 +21372,8 @@ static void coll__see_who_left(coll__thread *me)
 
     if (count == me->gone_count) return;
     me->gone_count = count;
-    for (int i = 0; i < me->hub->size; i++) me->is_gone[i] = __atomic_load_n(&coll__hub_desks(me->hub)[i].has_left, __ATOMIC_ACQUIRE) != 0;
+    for (int i = 0; i < me->hub->size; i++)
+        me->is_gone[i] = __atomic_load_n(&coll__hub_desks(me->hub)[i].has_left, __ATOMIC_ACQUIRE) != 0;
 }
 
 #endif /* COLL_THREADS_MESSAGES_H */
@@ -21383,7 +21448,7 @@ static inline unsigned char *coll__group_bag(coll__group *group, int member, int
     return coll__behind(coll__group_seats(group) + group->count, (size_t)(2 * member + parity) * group->bag_length);
 }
 
-/* ---- >>memory of a hub whose ranks are of several processes: what comes back is given again, the first that is long enough ---- */
+/* ---- >>memory of a hub whose ranks are of several processes: what comes back is given again ---- */
 
 typedef struct coll__gap { size_t length; int64_t next; } coll__gap;
 
@@ -21618,7 +21683,11 @@ static void *coll__reach_at(coll__thread *me, int number, const void *at)
 #else
 
 static inline void coll__peers_close(const coll__thread *me) { (void)me; }
-static inline bool coll__peers_open(const coll__thread *me, const coll_allocator *memory) { return (void)me, (void)memory, false; }
+static inline bool coll__peers_open(const coll__thread *me, const coll_allocator *memory)
+{
+    return (void)me, (void)memory, false;
+}
+
 static inline void *coll__reach_at(const coll__thread *me, int number, const void *at)
 {
     return (void)me, (void)number, (void *)(uintptr_t)at;
@@ -21649,9 +21718,10 @@ static coll_status coll__reach_failed(const coll__member *m, int rank, int error
 
     if (error == ESRCH) return coll__blame(failure, COLL_ERR_PEER, name, "rank %d is gone: its process has ended", name);
     if (error == EFAULT)
-        return coll__blame(failure, COLL_ERR_ARGUMENT, name, "a buffer of rank %d is shorter than its call says, or may not be used",
-                           name);
-    return coll__blame(failure, COLL_ERR_SYSTEM, name, "rank %d cannot reach the memory of rank %d: %s", me, name, strerror(error));
+        return coll__blame(failure, COLL_ERR_ARGUMENT, name,
+                           "a buffer of rank %d is shorter than its call says, or may not be used", name);
+    return coll__blame(failure, COLL_ERR_SYSTEM, name, "rank %d cannot reach the memory of rank %d: %s", me, name,
+                       strerror(error));
 }
 
 /* Read and write the memory of a member where it is not ours. */
@@ -21682,9 +21752,9 @@ static coll_status coll__reach_write(const coll__member *m, int rank, void *to, 
 /* coll_threads_moves.h - what a rank does in a turn, for kinds of which elements move, once those whose word it needs have
  * published; and what every kind has in a turn.
  *
- * There are two families of kinds.  Where elements move, each move has two ends: a place in the sender's memory and one in the receiver's,
- * described alike (coll__end).  Where elements are combined, each rank takes a share of them, for all ranks; in this way
- * every input line is read once and every output line written once, which is the least there is (coll_threads_sums.h). */
+ * There are two families of kinds.  Where elements move, each move has two ends: a place in the sender's memory and one in the
+ * receiver's, described alike (coll__end).  Where elements are combined, each rank takes a share of them, for all ranks; in this
+ * way every input line is read once and every output line written once, which is the least there is (coll_threads_sums.h). */
 #ifndef COLL_THREADS_MOVES_H
 #define COLL_THREADS_MOVES_H
 
@@ -21870,7 +21940,8 @@ static inline coll_status coll__ends_of(const coll__turn *t, int from, int to, c
     if (status != COLL_OK) return status;
     v = coll__view_of(t, to);
     status = coll__entry_of(t, receives, to, v->recv_counts, v->recv_offsets, v->recv_types, from, &entry);
-    *target = coll__end_at(t, receives, v->recv, receives->from == COLL__FROM_RECV_COUNT ? v->recv_count : v->count, &entry, from);
+    const size_t count = receives->from == COLL__FROM_RECV_COUNT ? v->recv_count : v->count;
+    *target = coll__end_at(t, receives, v->recv, count, &entry, from);
     return status;
 }
 
@@ -22484,7 +22555,8 @@ static inline size_t coll__eager_length(const coll__member *m, const coll__form 
 static bool coll__call_is_long(const coll__member *m, const coll_call *call)
 {
     const coll__form *form = coll__form_of(call->kind);
-    return form->eager == COLL__EAGER_NEVER || coll__eager_bytes(m, form, call->count, coll_type_size(call->type)) > m->eager_most;
+    return form->eager == COLL__EAGER_NEVER
+        || coll__eager_bytes(m, form, call->count, coll_type_size(call->type)) > m->eager_most;
 }
 
 static inline uint64_t coll__head_word(const unsigned char *head, int i)
@@ -32537,7 +32609,7 @@ COLL__FOR_SIZE
  * watch, for those who have said that they sleep: coll__joined_sleep here and coll__hub_wake there.
  *
  * A failure is judged over TCP, as in a world without hubs; the verdict then ends the hubs, so that those who may be at work in
- * our memory let go of it and return the same cause.  So do survivors: they make a world over TCP (coll_shrink), and then hubs. */
+ * our memory let go of it and return the same cause.  So do survivors: they make a world over TCP (coll_shrink), then hubs. */
 #ifndef COLL_JOINED_H
 #define COLL_JOINED_H
 
@@ -32561,12 +32633,18 @@ enum { COLL__JOINED_TRAITS = COLL__OPENS_SOME };
  *     or CANNOT, if one cannot or does not come
  *                                                 reads it
  *
- * So all have the hub, or nobody has.  Where one process may not copy from another (a hardened kernel, containers), the hub is for
- * short vectors, and messages carry the long ones.
+ * So all have the hub, or nobody has.  Where one process may not copy from another (a hardened kernel, containers), the hub is
+ * for short vectors, and messages carry the long ones.
  *
  * A process that is killed is found dead over TCP; what it held then is not waited for.  Nothing of it stays behind. */
 #ifndef COLL_JOINED_HUB_H
 #define COLL_JOINED_HUB_H
+
+/* What the program may have of our room; arena NULL: nothing. */
+typedef struct coll__lent {
+    const coll_allocator *arena;
+    coll_allocator        allocator;
+} coll__lent;
 
 #if COLL__HAS_SHM
 
@@ -32773,6 +32851,43 @@ static void coll__host_hub_leave(coll__thread *thread, void *mapped)
     coll__segment_unmap(mapped, COLL__ROOM_HUB);
 }
 
+/* ---- >>memory of the program in our room ---- */
+
+/* Pages that nobody has any more go back to the system; the others keep them mapped, and find zeros. */
+static void coll__room_punch(void *at, size_t length)
+{
+    enum { WORTH = 64 << 10 };
+    const uintptr_t begin = (uintptr_t)at, first = (begin + COLL__PAGE - 1) / COLL__PAGE * COLL__PAGE;
+    const uintptr_t end = (begin + length) / COLL__PAGE * COLL__PAGE;
+
+    if (length >= WORTH && end > first) (void)madvise((void *)first, end - first, MADV_REMOVE);
+}
+
+static void *coll__room_allocate(void *context, size_t length, size_t alignment)
+{
+    const coll_allocator *arena = *(const coll_allocator *const *)context;
+    return arena->allocate(arena->context, length, alignment);
+}
+
+static void coll__room_free(void *context, void *at, size_t length)
+{
+    const coll_allocator *arena = *(const coll_allocator *const *)context;
+
+    coll__room_punch(at, length);
+    arena->free(arena->context, at, length);
+}
+
+/* What lies behind the hub in our room. */
+static void coll__room_lend(const coll__tcp *tcp, coll__lent *lent)
+{
+    unsigned char *const at = tcp->room.at + COLL__ROOM_HUB;
+
+    lent->arena = coll_arena_begin(at, tcp->room.length - COLL__ROOM_HUB);
+    lent->allocator = (coll_allocator){ coll__room_allocate, coll__room_free, &lent->arena };
+}
+
+/* ---- >>failure ---- */
+
 /* Note at their desks which ranks have died. */
 static void coll__host_hub_bury(const coll__thread *thread, coll__tcp *tcp, unsigned char *is_failed)
 {
@@ -32822,6 +32937,7 @@ static inline coll__thread *coll__host_hub_enter(const coll__tcp *tcp, int party
 }
 
 static inline void coll__host_hub_leave(const coll__thread *thread, const void *mapped) { (void)thread, (void)mapped; }
+static inline void coll__room_lend(const coll__tcp *tcp, const coll__lent *lent) { (void)tcp, (void)lent; }
 
 static inline void coll__host_hub_fail(const coll__thread *thread, const coll__tcp *tcp, const coll_failure *agreed)
 {
@@ -32838,6 +32954,7 @@ typedef struct coll__joined {
     coll__tcp    *tcp;
     coll__thread *hubs[COLL__HUBS];               /* our side of each; NULL: there is none                    */
     void         *mapped;                         /* of the host's                                            */
+    coll__lent    lent;                           /* memory that the others of the host may use in place      */
     char          description[200];
 } coll__joined;
 
@@ -33019,6 +33136,12 @@ static void coll__joined_mark_stragglers(const void *context, const coll_task *t
     if (side) coll__threads_mark_stragglers(side, task, is_late);
 }
 
+static const coll_allocator *coll__joined_memory(void *context)
+{
+    coll__joined *me = (coll__joined *)context;
+    return me->lent.arena ? &me->lent.allocator : NULL;
+}
+
 static int coll__joined_host(void *context, int rank) { return coll__tcp_host(((coll__joined *)context)->tcp, rank); }
 
 /* ---- >>seeing ---- */
@@ -33120,6 +33243,7 @@ static coll_status coll__joined_resettle(const coll__joined *me, coll__joined *f
     const int party = has_process ? fresh->hubs[COLL__BY_PROCESS]->hub->first : world->rank;
     fresh->hubs[COLL__BY_HOST] = coll__host_hub_enter(fresh->tcp, party, me->hubs[COLL__BY_HOST]->hub->is_crowded,
                                                       &fresh->mapped, &status);
+    if (fresh->hubs[COLL__BY_HOST]) coll__room_lend(fresh->tcp, &fresh->lent);
     return status < 0 ? coll__blame(failure, status, -1, "no memory for the hub of this host") : COLL_OK;
 }
 
@@ -33158,6 +33282,7 @@ static const coll_transport coll__joined_transport = {
     .bind = coll__joined_bind,
     .group = coll__joined_group,
     .ungroup = coll__joined_ungroup,
+    .memory = coll__joined_memory,
     .host = coll__joined_host,
     .report_stall = coll__joined_report_stall,
     .mark_stragglers = coll__joined_mark_stragglers,
@@ -33206,6 +33331,7 @@ static coll_status coll__comer_comes(coll__comer *comer)
     if (status < 0) return status;
     joined->hubs[COLL__BY_HOST] = coll__host_hub_enter(joined->tcp, comer->arrival->settings->config.rank,
                                                        comer->opened.is_crowded, &joined->mapped, &status);
+    if (joined->hubs[COLL__BY_HOST]) coll__room_lend(joined->tcp, &joined->lent);
     return status < 0 ? coll__start_failed(status, "no memory for the hub of the %d ranks of this host", comer->opened.local_size)
                       : COLL_OK;
 }
@@ -33263,8 +33389,8 @@ static void coll__arrival_free(coll__arrival *all)
     coll__give(all);
 }
 
-/* Bring ranks rank .. rank + count - 1 of a world, by the settings of the first.  Each comer then has its settings, its sockets and
- * its side of the host's hub.  NULL: an error, with its sentence. */
+/* Bring ranks rank .. rank + count - 1 of a world, by the settings of the first.  Each comer then has its settings, its sockets
+ * and its side of the host's hub.  NULL: an error, with its sentence. */
 static coll__arrival *coll__joined_bootstrap(const coll__settings *s, int count, coll_status *status)
 {
     const coll_allocator *const memory = s->config.allocator;

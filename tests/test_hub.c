@@ -74,7 +74,8 @@ static void world_await(int size, int victim, const pid_t *pids)
         int status = -1;
         const bool has_ended = waitpid(pids[i], &status, 0) == pids[i];
         if (i == victim) CHECK(has_ended && WIFSIGNALED(status), "%s: rank %d was to be killed: %d", case_name, i, status);
-        else CHECK(has_ended && status == 0 && !shared->ranks[i].wrong, "%s: rank %d of %d ended with %d", case_name, i, size, status);
+        else CHECK(has_ended && status == 0 && !shared->ranks[i].wrong, "%s: rank %d of %d ended with %d", case_name, i, size,
+                   status);
     }
 }
 
@@ -108,8 +109,8 @@ static int check_allreduce(coll_comm *comm, float *in, float *out, size_t count)
     for (size_t i = 0; i < count; i++) in[i] = value(me, i);
     MUST(coll_allreduce(comm, in, out, count, COLL_F32, COLL_SUM) == COLL_OK);
     for (size_t i = 0; i < count; i++)
-        if (out[i] != sum_at(size, i)) return fprintf(stderr, "%s: rank %d: allreduce of %zu: %g at %zu is not %g\n", case_name, me,
-                                                      count, (double)out[i], i, (double)sum_at(size, i)), 1;
+        if (out[i] != sum_at(size, i)) return fprintf(stderr, "%s: rank %d: allreduce of %zu: %g at %zu is not %g\n", case_name,
+                                                      me, count, (double)out[i], i, (double)sum_at(size, i)), 1;
     return 0;
 }
 
@@ -311,8 +312,13 @@ static int dying_rank(coll_comm *comm, const void *arg)
     MUST(coll_shrink(comm, &fresh) == COLL_OK && coll_size(fresh) == d->size - 1);
     MUST(is_in_hub(fresh, d->count, text, sizeof text));
     for (int k = 0; k < 20; k++) MUST(check_allreduce(fresh, in, out, d->count) == 0);
-    if (d->has_buffers) coll_alloc_free(comm, in);
-    if (d->has_buffers) coll_alloc_free(comm, out);
+    if (d->has_buffers) {
+        coll_alloc_free(comm, in);
+        coll_alloc_free(comm, out);
+    } else {
+        free(in);
+        free(out);
+    }
     coll_free(fresh);
     return 0;
 }

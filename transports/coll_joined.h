@@ -17,7 +17,7 @@
  * watch, for those who have said that they sleep: coll__joined_sleep here and coll__hub_wake there.
  *
  * A failure is judged over TCP, as in a world without hubs; the verdict then ends the hubs, so that those who may be at work in
- * our memory let go of it and return the same cause.  So do survivors: they make a world over TCP (coll_shrink), and then hubs. */
+ * our memory let go of it and return the same cause.  So do survivors: they make a world over TCP (coll_shrink), then hubs. */
 #ifndef COLL_JOINED_H
 #define COLL_JOINED_H
 
@@ -469,8 +469,8 @@ static void coll__arrival_free(coll__arrival *all)
     coll__give(all);
 }
 
-/* Bring ranks rank .. rank + count - 1 of a world, by the settings of the first.  Each comer then has its settings, its sockets and
- * its side of the host's hub.  NULL: an error, with its sentence. */
+/* Bring ranks rank .. rank + count - 1 of a world, by the settings of the first.  Each comer then has its settings, its sockets
+ * and its side of the host's hub.  NULL: an error, with its sentence. */
 static coll__arrival *coll__joined_bootstrap(const coll__settings *s, int count, coll_status *status)
 {
     const coll_allocator *const memory = s->config.allocator;

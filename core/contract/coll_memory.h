@@ -83,13 +83,13 @@ COLL_API size_t coll_memory_needed(const coll_config *config, const coll_call *c
  *     coll_allreduce(comm, gradients, gradients, count, COLL_F32, COLL_SUM);
  *     coll_alloc_free(comm, gradients);
  *
- * Between processes of one host, long vectors that lie anywhere are copied by the kernel from one process to the other.  In memory
+ * Between processes of one host, the kernel copies long vectors that lie anywhere from one process to the other.  In memory
  * from coll_alloc they are read where they are, as between threads.  Any rank may have it or not, for any buffer, by itself; the
  * results are the same.  Elsewhere it is memory like any other. */
 
 /* `length` bytes, at an address that is a multiple of 64, not zeroed.  NULL: there is no memory, with its sentence in
- * coll_error(comm).  What the communicator's allocator would give does not count here where processes share memory.  It goes back
- * with coll_alloc_free, and at the latest before the last communicator is freed that was made from the same coll_init. */
+ * coll_error(comm).  Where processes share memory it does not come from the communicator's allocator.  It goes back with
+ * coll_alloc_free, and at the latest before the last communicator is freed that was made from the same coll_init. */
 COLL_API void *coll_alloc(coll_comm *comm, size_t length);
 
 /* NULL is fine.  No call uses it any more, and none of another rank: that is so when a collective that did has returned here. */

@@ -12,8 +12,8 @@
  *     or CANNOT, if one cannot or does not come
  *                                                 reads it
  *
- * So all have the hub, or nobody has.  Where one process may not copy from another (a hardened kernel, containers), the hub is for
- * short vectors, and messages carry the long ones.
+ * So all have the hub, or nobody has.  Where one process may not copy from another (a hardened kernel, containers), the hub is
+ * for short vectors, and messages carry the long ones.
  *
  * A process that is killed is found dead over TCP; what it held then is not waited for.  Nothing of it stays behind. */
 #ifndef COLL_JOINED_HUB_H

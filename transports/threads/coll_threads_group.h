@@ -66,7 +66,7 @@ static inline unsigned char *coll__group_bag(coll__group *group, int member, int
     return coll__behind(coll__group_seats(group) + group->count, (size_t)(2 * member + parity) * group->bag_length);
 }
 
-/* ---- >>memory of a hub whose ranks are of several processes: what comes back is given again, the first that is long enough ---- */
+/* ---- >>memory of a hub whose ranks are of several processes: what comes back is given again ---- */
 
 typedef struct coll__gap { size_t length; int64_t next; } coll__gap;
 

@@ -14,7 +14,7 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__desk {
     uint32_t has_left;
     uint32_t is_asleep;                           /* in a transport of its own (coll_joined.h), woken through `bell` */
     uint32_t is_dead;                             /* others have found that; it is not waited for             */
-    uint32_t pid, room_number;                    /* of its process, where the hub is_apart, and the descriptor of its room there */
+    uint32_t pid, room_number;                    /* apart: of its process, and the descriptor of its room there */
     int      party;                               /* the first rank of those that have one memory, as threads do */
     uint64_t room_base, room_length;              /* where that lies in its memory; 0: it has none            */
     coll__bell bell;                              /* where the hub has_bells; its descriptors are of this rank's process */

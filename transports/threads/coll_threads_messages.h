@@ -239,7 +239,8 @@ static void coll__see_who_left(coll__thread *me)
 
     if (count == me->gone_count) return;
     me->gone_count = count;
-    for (int i = 0; i < me->hub->size; i++) me->is_gone[i] = __atomic_load_n(&coll__hub_desks(me->hub)[i].has_left, __ATOMIC_ACQUIRE) != 0;
+    for (int i = 0; i < me->hub->size; i++)
+        me->is_gone[i] = __atomic_load_n(&coll__hub_desks(me->hub)[i].has_left, __ATOMIC_ACQUIRE) != 0;
 }
 
 #endif /* COLL_THREADS_MESSAGES_H */

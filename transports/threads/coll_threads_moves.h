@@ -1,9 +1,9 @@
 /* coll_threads_moves.h - what a rank does in a turn, for kinds of which elements move, once those whose word it needs have
  * published; and what every kind has in a turn.
  *
- * There are two families of kinds.  Where elements move, each move has two ends: a place in the sender's memory and one in the receiver's,
- * described alike (coll__end).  Where elements are combined, each rank takes a share of them, for all ranks; in this way
- * every input line is read once and every output line written once, which is the least there is (coll_threads_sums.h). */
+ * There are two families of kinds.  Where elements move, each move has two ends: a place in the sender's memory and one in the
+ * receiver's, described alike (coll__end).  Where elements are combined, each rank takes a share of them, for all ranks; in this
+ * way every input line is read once and every output line written once, which is the least there is (coll_threads_sums.h). */
 #ifndef COLL_THREADS_MOVES_H
 #define COLL_THREADS_MOVES_H
 
@@ -189,7 +189,8 @@ static inline coll_status coll__ends_of(const coll__turn *t, int from, int to, c
     if (status != COLL_OK) return status;
     v = coll__view_of(t, to);
     status = coll__entry_of(t, receives, to, v->recv_counts, v->recv_offsets, v->recv_types, from, &entry);
-    *target = coll__end_at(t, receives, v->recv, receives->from == COLL__FROM_RECV_COUNT ? v->recv_count : v->count, &entry, from);
+    const size_t count = receives->from == COLL__FROM_RECV_COUNT ? v->recv_count : v->count;
+    *target = coll__end_at(t, receives, v->recv, count, &entry, from);
     return status;
 }
 
