@@ -1937,7 +1937,7 @@ typedef struct coll_transport {
     const coll_failure *(*fail)(void *context, const coll_failure *cause);
 
     /* Optional: take a whole collective where that beats messages.  Called again until it gives something other than
-     * COLL_PENDING; COLL_ERR_UNSUPPORTED, before anything is sent, declines.  Blames are set through `failure`. */
+     * COLL_PENDING; COLL_ERR_UNSUPPORTED, at the first call only, declines.  Blames are set through `failure`. */
     coll_offload_fn *offload;
 
     /* Optional, with offload: the function that takes calls of the kind, type, operation and group of this task, and takes *bound
@@ -20898,6 +20898,7 @@ typedef struct coll__member {
     int       rank, count;                        /* our rank in the group, and how many it has               */
     int       looks;                              /* at a word that has not come yet, before we do something else */
     bool      is_apart;                           /* some members are of other processes                      */
+    bool      is_eager_only;                      /* apart, and one may not copy from another                 */
     size_t    cache_share;                        /* our part of the cache                                    */
     uint64_t  turn, all_posted;                   /* every rank is known to have published all_posted         */
     void     *held;                               /* memory of ours that others use during a turn             */
@@ -21546,6 +21547,7 @@ static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group
     m->rank = me;
     for (int i = 0; thread->hub->is_apart && i < m->count; i++)
         m->is_apart |= coll__desk_of(thread->hub, m->ranks[i])->party != thread->desk->party;
+    m->is_eager_only = m->is_apart && !thread->hub->can_copy;
     m->looks = thread->hub->is_crowded ? 1 : COLL__LOOKS;
     m->eager_most = coll__most(COLL__EAGER_SHORT, group->bag_length);
     m->cache_share = thread->hub->cache_length / 4 * 3 / (size_t)group->count;      /* a quarter is for everything else */
@@ -22771,7 +22773,6 @@ static __attribute__((noinline)) coll_status coll__turn_directly(coll__member *m
     coll_status status;
 
     if (task->state[0] == COLL__TURN_NEW) {
-        if (m->is_apart && !thread->hub->can_copy) return COLL_ERR_UNSUPPORTED;       /* on all of them               */
         const bool is_large = task->codec->acc_size > COLL__BLOCK && coll__kind_reduces(task->call->kind);
         if (is_large && (status = coll__need_scratch(t)) != COLL_OK) return status;
         if ((status = coll__need_window(t)) != COLL_OK) return status;
@@ -22801,10 +22802,12 @@ static inline __attribute__((always_inline)) coll_status coll__turn_take(coll__m
 {
     const bool is_new = task->state[0] == COLL__TURN_NEW;
     const size_t length = coll__eager_length(m, form, task);
+    const bool is_direct = form->eager == COLL__EAGER_NEVER || length > m->eager_most;
     coll_status status;
 
+    if (is_direct && m->is_eager_only) return COLL_ERR_UNSUPPORTED;       /* on all of them, and at once                  */
     if (is_new && (status = coll__check_all(m, m->turn, failure)) != COLL_OK) return status;  /* are all through with turn - 1? */
-    if (form->eager == COLL__EAGER_NEVER || length > m->eager_most) return coll__turn_directly(m, form, task, failure);
+    if (is_direct) return coll__turn_directly(m, form, task, failure);
     const uint64_t turn = is_new ? coll__turn_post(m, form, task, length) : task->state[1];
     const coll__turn t = { .m = m, .task = task, .call = task->call, .form = form, .failure = failure, .number = turn,
                            .eager = coll__eager_of(m, turn, length), .unit = task->codec->type_size };
@@ -33103,7 +33106,7 @@ static int coll__joined_can_offload(const void *context, const coll_call *call, 
         coll__print(why, room, "the hub of the host does not have it");
         return 0;
     }
-    if (!side->hub->can_copy && side->all.is_apart && coll__call_is_long(&side->all, call)) {
+    if (side->all.is_eager_only && coll__call_is_long(&side->all, call)) {
         coll__print(why, room, "one process may not read the memory of another (ptrace), and this is longer than %zu bytes",
                     side->all.eager_most);
         return 0;

@@ -183,7 +183,7 @@ static int coll__joined_can_offload(const void *context, const coll_call *call, 
         coll__print(why, room, "the hub of the host does not have it");
         return 0;
     }
-    if (!side->hub->can_copy && side->all.is_apart && coll__call_is_long(&side->all, call)) {
+    if (side->all.is_eager_only && coll__call_is_long(&side->all, call)) {
         coll__print(why, room, "one process may not read the memory of another (ptrace), and this is longer than %zu bytes",
                     side->all.eager_most);
         return 0;

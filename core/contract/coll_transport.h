@@ -120,7 +120,7 @@ typedef struct coll_transport {
     const coll_failure *(*fail)(void *context, const coll_failure *cause);
 
     /* Optional: take a whole collective where that beats messages.  Called again until it gives something other than
-     * COLL_PENDING; COLL_ERR_UNSUPPORTED, before anything is sent, declines.  Blames are set through `failure`. */
+     * COLL_PENDING; COLL_ERR_UNSUPPORTED, at the first call only, declines.  Blames are set through `failure`. */
     coll_offload_fn *offload;
 
     /* Optional, with offload: the function that takes calls of the kind, type, operation and group of this task, and takes *bound

@@ -67,6 +67,7 @@ typedef struct coll__member {
     int       rank, count;                        /* our rank in the group, and how many it has               */
     int       looks;                              /* at a word that has not come yet, before we do something else */
     bool      is_apart;                           /* some members are of other processes                      */
+    bool      is_eager_only;                      /* apart, and one may not copy from another                 */
     size_t    cache_share;                        /* our part of the cache                                    */
     uint64_t  turn, all_posted;                   /* every rank is known to have published all_posted         */
     void     *held;                               /* memory of ours that others use during a turn             */

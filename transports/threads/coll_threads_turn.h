@@ -242,7 +242,6 @@ static __attribute__((noinline)) coll_status coll__turn_directly(coll__member *m
     coll_status status;
 
     if (task->state[0] == COLL__TURN_NEW) {
-        if (m->is_apart && !thread->hub->can_copy) return COLL_ERR_UNSUPPORTED;       /* on all of them               */
         const bool is_large = task->codec->acc_size > COLL__BLOCK && coll__kind_reduces(task->call->kind);
         if (is_large && (status = coll__need_scratch(t)) != COLL_OK) return status;
         if ((status = coll__need_window(t)) != COLL_OK) return status;
@@ -272,10 +271,12 @@ static inline __attribute__((always_inline)) coll_status coll__turn_take(coll__m
 {
     const bool is_new = task->state[0] == COLL__TURN_NEW;
     const size_t length = coll__eager_length(m, form, task);
+    const bool is_direct = form->eager == COLL__EAGER_NEVER || length > m->eager_most;
     coll_status status;
 
+    if (is_direct && m->is_eager_only) return COLL_ERR_UNSUPPORTED;       /* on all of them, and at once                  */
     if (is_new && (status = coll__check_all(m, m->turn, failure)) != COLL_OK) return status;  /* are all through with turn - 1? */
-    if (form->eager == COLL__EAGER_NEVER || length > m->eager_most) return coll__turn_directly(m, form, task, failure);
+    if (is_direct) return coll__turn_directly(m, form, task, failure);
     const uint64_t turn = is_new ? coll__turn_post(m, form, task, length) : task->state[1];
     const coll__turn t = { .m = m, .task = task, .call = task->call, .form = form, .failure = failure, .number = turn,
                            .eager = coll__eager_of(m, turn, length), .unit = task->codec->type_size };
