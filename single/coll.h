@@ -30148,22 +30148,47 @@ static void coll__line_open(coll__heartbeat *p, int index, coll__pipe *pipe)
 
 /* ---- >>those who wait ---- */
 
+/* Do ranks ask one another, since rank 0 has left? */
+static inline bool coll__probes_others(const coll__tcp *tcp)
+{
+    return tcp->rank != 0 && tcp->presence[0] != COLL__PRESENT && tcp->heartbeat.has_thread;
+}
+
+/* A rank is to be asked.  The caller holds the lock.  true: it had not been yet. */
+static bool coll__probe_wants(coll__tcp *tcp, int rank)
+{
+    coll__control_line *line = &tcp->heartbeat.lines[rank];
+
+    if (tcp->presence[rank] != COLL__PRESENT || line->is_wanted || line->greet || line->pipe.fd >= 0) return false;
+    return line->is_wanted = true;
+}
+
 /* The caller's thread is going to wait: whoever it has something under way with should be asked. */
 static void coll__probe_after_all(coll__tcp *tcp)
 {
     coll__heartbeat *p = &tcp->heartbeat;
     bool is_new = false;
 
-    if (tcp->rank == 0 || tcp->presence[0] == COLL__PRESENT || !p->has_thread) return;
+    if (!coll__probes_others(tcp)) return;
     pthread_mutex_lock(&p->lock);
     coll__lines_widen(p);
     for (int i = 0; i < tcp->active.count; i++) {
         const coll__stream *s = tcp->active.streams[i];
-        coll__control_line *line = &p->lines[s->peer];
-        if (s->state == COLL__STREAM_ENDED || tcp->presence[s->peer] != COLL__PRESENT || line->is_wanted || line->greet
-            || line->pipe.fd >= 0) continue;
-        line->is_wanted = is_new = true;
+        if (s->state != COLL__STREAM_ENDED && coll__probe_wants(tcp, s->peer)) is_new = true;
     }
+    pthread_mutex_unlock(&p->lock);
+    if (is_new) coll__heartbeat_wake(p);
+}
+
+/* The same for a rank that it waits for in another way than by messages. */
+static void coll__probe_rank(coll__tcp *tcp, int rank)
+{
+    coll__heartbeat *p = &tcp->heartbeat;
+
+    if (rank == 0 || rank == tcp->rank || !coll__probes_others(tcp)) return;
+    pthread_mutex_lock(&p->lock);
+    coll__lines_widen(p);
+    const bool is_new = coll__probe_wants(tcp, rank);
     pthread_mutex_unlock(&p->lock);
     if (is_new) coll__heartbeat_wake(p);
 }
@@ -32891,6 +32916,15 @@ static void coll__room_lend(const coll__tcp *tcp, coll__lent *lent)
 
 /* ---- >>failure ---- */
 
+/* This rank is going to wait in the hub, where nothing shows whether another one lives. */
+static void coll__host_hub_probe(const coll__thread *thread, coll__tcp *tcp)
+{
+    const coll__hub *hub = thread->hub;
+
+    for (int i = 0; i < hub->size && coll__probes_others(tcp); i++)
+        if (!__atomic_load_n(&coll__hub_desks(hub)[i].has_left, __ATOMIC_ACQUIRE)) coll__probe_rank(tcp, coll__desk_name(hub, i));
+}
+
 /* Note at their desks which ranks have died. */
 static void coll__host_hub_bury(const coll__thread *thread, coll__tcp *tcp, unsigned char *is_failed)
 {
@@ -32941,6 +32975,7 @@ static inline coll__thread *coll__host_hub_enter(const coll__tcp *tcp, int party
 
 static inline void coll__host_hub_leave(const coll__thread *thread, const void *mapped) { (void)thread, (void)mapped; }
 static inline void coll__room_lend(const coll__tcp *tcp, const coll__lent *lent) { (void)tcp, (void)lent; }
+static inline void coll__host_hub_probe(const coll__thread *thread, const coll__tcp *tcp) { (void)thread, (void)tcp; }
 
 static inline void coll__host_hub_fail(const coll__thread *thread, const coll__tcp *tcp, const coll_failure *agreed)
 {
@@ -33018,6 +33053,7 @@ static coll_status coll__joined_sleep(coll__joined *me, int wait_ms)
 {
     bool has_rung = false;
 
+    if (me->hubs[COLL__BY_HOST]) coll__host_hub_probe(me->hubs[COLL__BY_HOST], me->tcp);
     coll__joined_doze(me, 1);
     for (int i = 0; i < COLL__HUBS; i++)
         if (me->hubs[i]) has_rung |= __atomic_load_n(&me->hubs[i]->hub->bell, __ATOMIC_SEQ_CST) != me->hubs[i]->bell_seen;

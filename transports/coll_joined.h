@@ -95,6 +95,7 @@ static coll_status coll__joined_sleep(coll__joined *me, int wait_ms)
 {
     bool has_rung = false;
 
+    if (me->hubs[COLL__BY_HOST]) coll__host_hub_probe(me->hubs[COLL__BY_HOST], me->tcp);
     coll__joined_doze(me, 1);
     for (int i = 0; i < COLL__HUBS; i++)
         if (me->hubs[i]) has_rung |= __atomic_load_n(&me->hubs[i]->hub->bell, __ATOMIC_SEQ_CST) != me->hubs[i]->bell_seen;

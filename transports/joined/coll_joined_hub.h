@@ -267,6 +267,15 @@ static void coll__room_lend(const coll__tcp *tcp, coll__lent *lent)
 
 /* ---- >>failure ---- */
 
+/* This rank is going to wait in the hub, where nothing shows whether another one lives. */
+static void coll__host_hub_probe(const coll__thread *thread, coll__tcp *tcp)
+{
+    const coll__hub *hub = thread->hub;
+
+    for (int i = 0; i < hub->size && coll__probes_others(tcp); i++)
+        if (!__atomic_load_n(&coll__hub_desks(hub)[i].has_left, __ATOMIC_ACQUIRE)) coll__probe_rank(tcp, coll__desk_name(hub, i));
+}
+
 /* Note at their desks which ranks have died. */
 static void coll__host_hub_bury(const coll__thread *thread, coll__tcp *tcp, unsigned char *is_failed)
 {
@@ -317,6 +326,7 @@ static inline coll__thread *coll__host_hub_enter(const coll__tcp *tcp, int party
 
 static inline void coll__host_hub_leave(const coll__thread *thread, const void *mapped) { (void)thread, (void)mapped; }
 static inline void coll__room_lend(const coll__tcp *tcp, const coll__lent *lent) { (void)tcp, (void)lent; }
+static inline void coll__host_hub_probe(const coll__thread *thread, const coll__tcp *tcp) { (void)thread, (void)tcp; }
 
 static inline void coll__host_hub_fail(const coll__thread *thread, const coll__tcp *tcp, const coll_failure *agreed)
 {
