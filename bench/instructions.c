@@ -1,7 +1,7 @@
 /* instructions - the same call again and again, for a program that counts what the processor does: see instructions.sh.
  *
- *     instructions threads|tcp|memory allreduce|broadcast|barrier BYTES CALLS
- *     instructions threads|tcp|memory allreduce|broadcast|barrier BYTES shortest
+ *     instructions threads|tcp|memory|hub allreduce|broadcast|barrier BYTES CALLS
+ *     instructions threads|tcp|memory|hub allreduce|broadcast|barrier BYTES shortest
  *
  * Two ranks are two threads of this process: over the transport of threads, over TCP on the loopback, or over the memory that
  * processes of a host share.  Nobody spins and nobody works in the background, so that what is counted repeats.
@@ -120,7 +120,7 @@ int main(int argc, char **argv)
                            .tcp = { .network = "127.0.0.1" } };
     bool has_failed = false;
 
-    if (argc != 5) return fprintf(stderr, "usage: instructions threads|tcp|memory KIND BYTES CALLS|shortest\n"), 2;
+    if (argc != 5) return fprintf(stderr, "usage: instructions threads|tcp|memory|hub KIND BYTES CALLS|shortest\n"), 2;
     what = !strcmp(argv[2], "allreduce") ? ALLREDUCE : !strcmp(argv[2], "broadcast") ? BROADCAST : BARRIER;
     count = strtoul(argv[3], NULL, 10) / sizeof(float);
     is_stepped = !strcmp(argv[4], "shortest");
@@ -138,7 +138,8 @@ int main(int argc, char **argv)
     const bool is_threads = !strcmp(argv[1], "threads");
     snprintf(address, sizeof address, "file:/tmp/coll-instructions.%ld", (long)getpid());
     config.address = address;
-    config.tcp.share_memory = !strcmp(argv[1], "memory") ? 1 : -1;
+    config.tcp.share_memory = !strcmp(argv[1], "memory") || !strcmp(argv[1], "hub") ? 1 : -1;
+    config.tcp.hub = !strcmp(argv[1], "hub") ? 1 : -1;
     config.tcp.io = "poll";
     if (is_threads && coll_init_threads(RANKS, comms, &(coll_config){ .spin_us = config.spin_us }) < 0)
         return fprintf(stderr, "%s\n", coll_error(NULL)), 1;

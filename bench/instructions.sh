@@ -26,7 +26,7 @@ while read -r over call bytes limit; do
     if [ "${shortest:-0}" -gt 0 ] && [ "$shortest" -le "$limit" ]; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
 done <<LIST
 threads allreduce 8 320
-threads allreduce 1024 970
+threads allreduce 1024 1000
 threads broadcast 8 270
 threads barrier 0 205
 tcp allreduce 8 2150
@@ -37,6 +37,10 @@ memory allreduce 8 2470
 memory allreduce 1024 2760
 memory broadcast 8 1850
 memory barrier 0 2240
+hub allreduce 8 320
+hub allreduce 1024 490
+hub broadcast 8 280
+hub barrier 0 205
 LIST
 if [ "$strict" ]; then
     echo "$passed passed, $failed failed"

@@ -22112,9 +22112,9 @@ static inline unsigned char *coll__output_of(const coll__turn *t, int rank, size
 static inline size_t coll__window_slots(const coll__turn *t) { return 2 * (size_t)t->m->count; }
 
 /* Elements that are combined at once: all, or as many as there is room for those that come from other processes. */
-static size_t coll__window(const coll__turn *t)
+static inline size_t coll__window(const coll__turn *t)
 {
-    if (!t->m->is_apart || t->eager) return SIZE_MAX;
+    if (__builtin_expect(!t->m->is_apart || t->eager, 1)) return SIZE_MAX;
     const size_t most = (t->m->thread->fetched_length / coll__window_slots(t) - COLL__LINE) / t->unit;
     return most > COLL__SHARE_UNIT ? most / COLL__SHARE_UNIT * COLL__SHARE_UNIT : most;
 }
@@ -32258,7 +32258,8 @@ static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
     coll__tcp *old = h->old;
     coll__tcp_settings settings = { .config = { .rank = out->rank, .size = out->count, .world = "", .tcp = old->options,
                                                 .allocator = coll__like(old) },
-                                    .is_open = old->is_open, .auth = old->us.auth };
+                                    .is_open = old->is_open };
+    if (old->room.fd < 0) settings.config.tcp.hub = -1;       /* nobody had one, or its security was against it       */
     coll__past *past = coll__agreement_past(h);
     coll__tcp *tcp = past ? coll__tcp_new(&settings, &old->log) : NULL;
 

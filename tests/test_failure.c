@@ -314,7 +314,7 @@ static void run_ends(void)
     for (int stops = 0; stops < 2; stops++) {
         for (int p = IDLE; p < PHASE_COUNT; p++) {
             if (!is_all && p != WAITING && p != ASKING && p != PAYLOAD) continue;
-            if (!strcmp(world, "tcp-hub") && (p == HEADER || p == PAYLOAD)) continue;     /* they are counted on the wire (test_hub) */
+            if (!strcmp(world, "tcp-hub") && (p == HEADER || p == PAYLOAD)) continue;     /* which is seen on the wire only */
             for (int v = 0; v < 2; v++) {
                 const scene s = { .size = 4, .victim = victims[v], .signal = stops ? SIGSTOP : SIGKILL, .phase = (phase)p };
                 snprintf(name, sizeof name, "rank %d of 4 is %s %s", s.victim, stops ? "stopped" : "killed", phase_names[p]);

@@ -907,6 +907,7 @@ static void short_call_case(const void *arg)
 
     (void)arg;
     joiners_make(joiners, 3, where);
+    for (int i = 0; i < 3; i++) joiners[i].config.tcp.hub = -1;       /* a hub needs no connections                       */
     pthread_barrier_init(&barrier, NULL, 4);
     for (int i = 0; i < 3; i++) {
         ranks[i] = (short_rank){ &joiners[i], &barrier };

@@ -24,9 +24,9 @@ static inline unsigned char *coll__output_of(const coll__turn *t, int rank, size
 static inline size_t coll__window_slots(const coll__turn *t) { return 2 * (size_t)t->m->count; }
 
 /* Elements that are combined at once: all, or as many as there is room for those that come from other processes. */
-static size_t coll__window(const coll__turn *t)
+static inline size_t coll__window(const coll__turn *t)
 {
-    if (!t->m->is_apart || t->eager) return SIZE_MAX;
+    if (__builtin_expect(!t->m->is_apart || t->eager, 1)) return SIZE_MAX;
     const size_t most = (t->m->thread->fetched_length / coll__window_slots(t) - COLL__LINE) / t->unit;
     return most > COLL__SHARE_UNIT ? most / COLL__SHARE_UNIT * COLL__SHARE_UNIT : most;
 }
