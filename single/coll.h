@@ -32987,7 +32987,7 @@ static inline void coll__host_hub_fail(const coll__thread *thread, const coll__t
 #endif /* COLL_JOINED_HUB_H */
 
 /* ---- transports/coll_joined.h, continued ---- */
-enum { COLL__BY_PROCESS, COLL__BY_HOST, COLL__HUBS };
+enum { COLL__HUB_OF_PROCESS, COLL__HUB_OF_HOST, COLL__HUBS };
 
 typedef struct coll__joined {
     coll__tcp    *tcp;
@@ -32999,7 +32999,7 @@ typedef struct coll__joined {
 
 static inline bool coll__is_neighbour(const coll__joined *me, int rank)
 {
-    const coll__hub *hub = me->hubs[COLL__BY_PROCESS] ? me->hubs[COLL__BY_PROCESS]->hub : NULL;
+    const coll__hub *hub = me->hubs[COLL__HUB_OF_PROCESS] ? me->hubs[COLL__HUB_OF_PROCESS]->hub : NULL;
     return hub && rank >= hub->first && rank - hub->first < hub->size;
 }
 
@@ -33008,19 +33008,19 @@ static inline bool coll__is_neighbour(const coll__joined *me, int rank)
 static coll_status coll__joined_send(void *context, coll_xfer *x)
 {
     coll__joined *me = (coll__joined *)context;
-    return coll__is_neighbour(me, x->peer) ? coll__threads_send(me->hubs[COLL__BY_PROCESS], x) : coll__tcp_send(me->tcp, x);
+    return coll__is_neighbour(me, x->peer) ? coll__threads_send(me->hubs[COLL__HUB_OF_PROCESS], x) : coll__tcp_send(me->tcp, x);
 }
 
 static coll_status coll__joined_recv(void *context, coll_xfer *x)
 {
     coll__joined *me = (coll__joined *)context;
-    return coll__is_neighbour(me, x->peer) ? coll__threads_recv(me->hubs[COLL__BY_PROCESS], x) : coll__tcp_recv(me->tcp, x);
+    return coll__is_neighbour(me, x->peer) ? coll__threads_recv(me->hubs[COLL__HUB_OF_PROCESS], x) : coll__tcp_recv(me->tcp, x);
 }
 
 static bool coll__joined_has_left(const void *context, int peer)
 {
     const coll__joined *me = (const coll__joined *)context;
-    const coll__thread *thread = me->hubs[COLL__BY_PROCESS];
+    const coll__thread *thread = me->hubs[COLL__HUB_OF_PROCESS];
 
     if (peer < 0) return (thread && coll__threads_has_left(thread, peer)) || coll__tcp_has_left(me->tcp, peer);
     return coll__is_neighbour(me, peer) ? coll__threads_has_left(thread, peer) : coll__tcp_has_left(me->tcp, peer);
@@ -33036,8 +33036,8 @@ static const coll_failure *coll__joined_fail(void *context, const coll_failure *
     for (int i = COLL__HUBS - 1; i >= 0; i--)
         if (me->hubs[i] && __atomic_load_n(&me->hubs[i]->hub->has_failed, __ATOMIC_ACQUIRE)) cause = &me->hubs[i]->hub->failure;
     const coll_failure *agreed = coll__tcp_fail(me->tcp, cause);
-    if (agreed && me->hubs[COLL__BY_HOST]) coll__host_hub_fail(me->hubs[COLL__BY_HOST], me->tcp, agreed);
-    return agreed && me->hubs[COLL__BY_PROCESS] ? coll__threads_fail(me->hubs[COLL__BY_PROCESS], agreed) : agreed;
+    if (agreed && me->hubs[COLL__HUB_OF_HOST]) coll__host_hub_fail(me->hubs[COLL__HUB_OF_HOST], me->tcp, agreed);
+    return agreed && me->hubs[COLL__HUB_OF_PROCESS] ? coll__threads_fail(me->hubs[COLL__HUB_OF_PROCESS], agreed) : agreed;
 }
 
 /* ---- >>progress ---- */
@@ -33054,7 +33054,7 @@ static coll_status coll__joined_sleep(coll__joined *me, int wait_ms)
 {
     bool has_rung = false;
 
-    if (me->hubs[COLL__BY_HOST]) coll__host_hub_probe(me->hubs[COLL__BY_HOST], me->tcp);
+    if (me->hubs[COLL__HUB_OF_HOST]) coll__host_hub_probe(me->hubs[COLL__HUB_OF_HOST], me->tcp);
     coll__joined_doze(me, 1);
     for (int i = 0; i < COLL__HUBS; i++)
         if (me->hubs[i]) has_rung |= __atomic_load_n(&me->hubs[i]->hub->bell, __ATOMIC_SEQ_CST) != me->hubs[i]->bell_seen;
@@ -33113,7 +33113,7 @@ static bool coll__joined_abort(void *context, const char *text) { return coll__t
 /* Our side of the hub that has the ranks of a task; NULL: there is none. */
 static inline coll__thread *coll__joined_side(const coll__joined *me, const coll_task *task)
 {
-    return task->group ? ((const coll__member *)task->group)->thread : me->hubs[COLL__BY_HOST];
+    return task->group ? ((const coll__member *)task->group)->thread : me->hubs[COLL__HUB_OF_HOST];
 }
 
 static coll_status coll__joined_offload(void *context, coll_task *task, coll_failure *failure)
@@ -33132,7 +33132,7 @@ static coll_offload_fn *coll__joined_bind(void *context, const coll_task *task, 
 static int coll__joined_can_offload(const void *context, const coll_call *call, int size, char *why, size_t room)
 {
     const coll__joined *me = (const coll__joined *)context;
-    const coll__thread *side = me->hubs[me->hubs[COLL__BY_HOST] ? COLL__BY_HOST : COLL__BY_PROCESS];
+    const coll__thread *side = me->hubs[me->hubs[COLL__HUB_OF_HOST] ? COLL__HUB_OF_HOST : COLL__HUB_OF_PROCESS];
 
     (void)size;
     if (!side) {
@@ -33154,14 +33154,14 @@ static int coll__joined_can_offload(const void *context, const coll_call *call, 
 static void *coll__joined_group(void *context, uint64_t id, const int *ranks, int count, int me)
 {
     const coll__joined *joined = (const coll__joined *)context;
-    bool is_of_process = true, is_of_host = joined->hubs[COLL__BY_HOST] != NULL;
+    bool is_of_process = true, is_of_host = joined->hubs[COLL__HUB_OF_HOST] != NULL;
 
     for (int i = 0; i < count; i++) {
         is_of_process = is_of_process && coll__is_neighbour(joined, ranks[i]);
         is_of_host = is_of_host && coll__is_of_this_host(joined->tcp, ranks[i]);
     }
-    if (is_of_process) return coll__threads_group(joined->hubs[COLL__BY_PROCESS], id, ranks, count, me);
-    return is_of_host ? coll__threads_group(joined->hubs[COLL__BY_HOST], id, ranks, count, me) : NULL;
+    if (is_of_process) return coll__threads_group(joined->hubs[COLL__HUB_OF_PROCESS], id, ranks, count, me);
+    return is_of_host ? coll__threads_group(joined->hubs[COLL__HUB_OF_HOST], id, ranks, count, me) : NULL;
 }
 
 static void coll__joined_ungroup(void *context, void *group)
@@ -33195,7 +33195,7 @@ static void coll__joined_traffic(const void *context, uint64_t *sent, uint64_t *
 static const char *coll__joined_describe(const void *context)
 {
     coll__joined *me = (coll__joined *)(uintptr_t)context;    /* its text is ours to write                    */
-    const coll__thread *process = me->hubs[COLL__BY_PROCESS], *host = me->hubs[COLL__BY_HOST];
+    const coll__thread *process = me->hubs[COLL__HUB_OF_PROCESS], *host = me->hubs[COLL__HUB_OF_HOST];
     const int first = process ? process->hub->first : me->tcp->rank, count = process ? process->hub->size : 1;
     const char *elsewhere = coll__tcp_describe_but(me->tcp, first, count);
 
@@ -33212,8 +33212,8 @@ static void coll__joined_close(void *context)
 {
     coll__joined *me = (coll__joined *)context;
 
-    if (me->hubs[COLL__BY_HOST]) coll__host_hub_leave(me->hubs[COLL__BY_HOST], me->mapped);
-    if (me->hubs[COLL__BY_PROCESS]) coll__threads_close(me->hubs[COLL__BY_PROCESS]);
+    if (me->hubs[COLL__HUB_OF_HOST]) coll__host_hub_leave(me->hubs[COLL__HUB_OF_HOST], me->mapped);
+    if (me->hubs[COLL__HUB_OF_PROCESS]) coll__threads_close(me->hubs[COLL__HUB_OF_PROCESS]);
     coll__tcp_close(me->tcp);
     coll__give(me);
 }
@@ -33254,7 +33254,7 @@ static coll__thread *coll__joined_move(const coll__joined *me, coll__tcp *tcp, c
         coll__blame(failure, COLL_ERR_MEMORY, -1, "no memory for %d ranks", count);
         return NULL;
     }
-    const coll_status status = coll__exodus_run(me->hubs[COLL__BY_PROCESS], world->ranks + first, count, first, timeout_ms,
+    const coll_status status = coll__exodus_run(me->hubs[COLL__HUB_OF_PROCESS], world->ranks + first, count, first, timeout_ms,
                                                 coll__joined_serve, tcp, &here, failure);
     coll__thread *thread = status == COLL_OK ? (coll__thread *)here.context : NULL;
     if (thread) thread->desk->bell = coll__bell_share(&tcp->io.bell);
@@ -33272,18 +33272,18 @@ static coll__thread *coll__joined_move(const coll__joined *me, coll__tcp *tcp, c
 static coll_status coll__joined_resettle(const coll__joined *me, coll__joined *fresh, const coll_survivors *world, int timeout_ms,
                                          coll_failure *failure)
 {
-    const bool has_process = me->hubs[COLL__BY_PROCESS] != NULL;
+    const bool has_process = me->hubs[COLL__HUB_OF_PROCESS] != NULL;
     coll_status status;
 
     if (has_process) {
-        fresh->hubs[COLL__BY_PROCESS] = coll__joined_move(me, fresh->tcp, world, timeout_ms, failure);
-        if (!fresh->hubs[COLL__BY_PROCESS]) return failure->status;
+        fresh->hubs[COLL__HUB_OF_PROCESS] = coll__joined_move(me, fresh->tcp, world, timeout_ms, failure);
+        if (!fresh->hubs[COLL__HUB_OF_PROCESS]) return failure->status;
     }
-    if (!me->hubs[COLL__BY_HOST]) return COLL_OK;
-    const int party = has_process ? fresh->hubs[COLL__BY_PROCESS]->hub->first : world->rank;
-    fresh->hubs[COLL__BY_HOST] = coll__host_hub_enter(fresh->tcp, party, me->hubs[COLL__BY_HOST]->hub->is_crowded,
+    if (!me->hubs[COLL__HUB_OF_HOST]) return COLL_OK;
+    const int party = has_process ? fresh->hubs[COLL__HUB_OF_PROCESS]->hub->first : world->rank;
+    fresh->hubs[COLL__HUB_OF_HOST] = coll__host_hub_enter(fresh->tcp, party, me->hubs[COLL__HUB_OF_HOST]->hub->is_crowded,
                                                       &fresh->mapped, &status);
-    if (fresh->hubs[COLL__BY_HOST]) coll__room_lend(fresh->tcp, &fresh->lent);
+    if (fresh->hubs[COLL__HUB_OF_HOST]) coll__room_lend(fresh->tcp, &fresh->lent);
     return status < 0 ? coll__blame(failure, status, -1, "no memory for the hub of this host") : COLL_OK;
 }
 
@@ -33369,9 +33369,9 @@ static coll_status coll__comer_comes(coll__comer *comer)
     coll_status status = coll__tcp_join(&joined->tcp, &comer->settings, &comer->opened);
 
     if (status < 0) return status;
-    joined->hubs[COLL__BY_HOST] = coll__host_hub_enter(joined->tcp, comer->arrival->settings->config.rank,
+    joined->hubs[COLL__HUB_OF_HOST] = coll__host_hub_enter(joined->tcp, comer->arrival->settings->config.rank,
                                                        comer->opened.is_crowded, &joined->mapped, &status);
-    if (joined->hubs[COLL__BY_HOST]) coll__room_lend(joined->tcp, &joined->lent);
+    if (joined->hubs[COLL__HUB_OF_HOST]) coll__room_lend(joined->tcp, &joined->lent);
     return status < 0 ? coll__start_failed(status, "no memory for the hub of the %d ranks of this host", comer->opened.local_size)
                       : COLL_OK;
 }
@@ -33488,7 +33488,7 @@ static coll__joined *coll__joined_take(coll__arrival *all, int index, coll__hub 
                  "number %d of a process is rank %d, and has sockets of rank %d", index, comer->opened.rank,
                  me->tcp ? me->tcp->rank : -1);
     if (hub) {
-        if (!(me->hubs[COLL__BY_PROCESS] = coll__thread_open(hub, comer->opened.rank))) return NULL;
+        if (!(me->hubs[COLL__HUB_OF_PROCESS] = coll__thread_open(hub, comer->opened.rank))) return NULL;
         hub->holders++;
     }
     comer->joined = NULL;
@@ -33500,7 +33500,7 @@ static void coll__joined_opened(coll__opened *opened, coll__joined *me, const co
 {
     *opened = comer->opened;
     opened->context = me;
-    opened->offloads_all = me->hubs[COLL__BY_HOST] && me->hubs[COLL__BY_HOST]->hub->size == opened->size;
+    opened->offloads_all = me->hubs[COLL__HUB_OF_HOST] && me->hubs[COLL__HUB_OF_HOST]->hub->size == opened->size;
 }
 
 static coll_status coll__joined_open(const coll__settings *s, int count, coll__opened *out)
@@ -33530,7 +33530,7 @@ static coll_status coll__host_open(const coll__settings *s, int count, coll__ope
     const coll_status status = coll__joined_open(s, count, out);
     coll__joined *me = status < 0 ? NULL : (coll__joined *)out->context;
 
-    if (!me || me->hubs[COLL__BY_HOST]) return status;
+    if (!me || me->hubs[COLL__HUB_OF_HOST]) return status;
     out->transport = &coll__tcp_transport;
     out->context = me->tcp;
     coll__give(me);

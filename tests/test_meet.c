@@ -948,6 +948,7 @@ static void short_door_case(const void *arg)
 
     (void)arg;
     joiners_make(joiners, 2, where);
+    joiners[0].config.tcp.hub = joiners[1].config.tcp.hub = -1;
     joiners[1].config.log = more_files, joiners[1].config.liveness_timeout_ms = -1;     /* connected to in calls only */
     const pid_t other = fork();
     if (other == 0) {
