@@ -553,7 +553,8 @@
  *   COLL_NO_SIM          the simulator: ranks under a virtual clock
  *   COLL_NO_TCP          ranks that are processes, and all that stands on it: keys, heartbeats, launchers' hosts
  *   COLL_NO_THREADS      ranks that are threads; a process then has one rank, alone or over TCP
- *   COLL_NO_JOINED       several ranks in each of several processes; left out with either of the two above
+ *   COLL_NO_JOINED       several ranks in each of several processes, and whole collectives in memory that processes of one host
+ *                        share; left out with either of the two above
  *   COLL_NO_SHM          processes of one host meet over TCP, not in memory
  *   COLL_NO_LANES        one TCP connection to each peer, not several
  *   COLL_NO_URING        TCP by poll alone
@@ -898,6 +899,12 @@
 #define COLL__HAS_SHM 0
 #else
 #define COLL__HAS_SHM 1
+#endif
+
+#if defined(COLL_NO_SHM) || defined(COLL_NO_JOINED)
+#define COLL__HAS_HUB 0                           /* of several processes                                     */
+#else
+#define COLL__HAS_HUB 1
 #endif
 
 #if defined(COLL_NO_TCP)                          /* whose row has options of its own in coll_config          */
@@ -3738,7 +3745,7 @@ static bool coll__environment_int(const char *name, long low, long high, int *ou
 #define COLL_SEGMENT_H
 
 
-#if COLL__HAS_SHM
+#if COLL__HAS_SHM && !defined(COLL_NO_TCP)
 
 #include <linux/memfd.h>
 #include <sys/stat.h>
@@ -3839,6 +3846,15 @@ static int coll__pipe_reopen(uint32_t pid, int number)
 #else
 
 static inline int coll__pipe_reopen(uint32_t pid, int number) { return (void)pid, (void)number, -1; }
+static inline int coll__process_read(uint32_t pid, void *to, const void *from, size_t length)
+{
+    return (void)pid, (void)to, (void)from, (void)length, ENOSYS;
+}
+
+static inline int coll__process_write(uint32_t pid, void *to, const void *from, size_t length)
+{
+    return (void)pid, (void)to, (void)from, (void)length, ENOSYS;
+}
 
 #endif
 #endif /* COLL_SEGMENT_H */
@@ -21638,7 +21654,7 @@ typedef struct coll__local_peer {
     unsigned char *room;                          /* its room, as we have mapped it; NULL: not yet            */
 } coll__local_peer;
 
-#if COLL__HAS_SHM
+#if COLL__HAS_HUB
 
 enum { COLL__FETCH_BYTES = 128 << 10, COLL__FETCH_EACH = 16 << 10 };  /* what a rank fetches at once, and more for each rank */
 
@@ -21693,16 +21709,6 @@ static inline bool coll__peers_open(const coll__thread *me, const coll_allocator
 static inline void *coll__reach_at(const coll__thread *me, int number, const void *at)
 {
     return (void)me, (void)number, (void *)(uintptr_t)at;
-}
-
-static inline int coll__process_read(uint32_t pid, void *to, const void *from, size_t length)
-{
-    return (void)pid, (void)to, (void)from, (void)length, ENOSYS;
-}
-
-static inline int coll__process_write(uint32_t pid, void *to, const void *from, size_t length)
-{
-    return (void)pid, (void)to, (void)from, (void)length, ENOSYS;
 }
 
 #endif
@@ -24252,6 +24258,9 @@ static coll_status coll__settle_left_out(const coll_config *of)
     if (c->share_memory > 0 && !COLL__HAS_SHM)
         return coll__start_failed(COLL_ERR_UNSUPPORTED, "share_memory is %d, but this program was compiled with COLL_NO_SHM",
                                   c->share_memory);
+    if (c->hub > 0 && !COLL__HAS_HUB)
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "hub is %d, but this program was compiled with %s", c->hub,
+                                  COLL__HAS_SHM ? "COLL_NO_JOINED" : "COLL_NO_SHM");
     if (c->lanes > 1 && !COLL__HAS_LANES)
         return coll__start_failed(COLL_ERR_UNSUPPORTED, "lanes is %d, but this program was compiled with COLL_NO_LANES",
                                   c->lanes);
@@ -26469,7 +26478,7 @@ COLL__FOR_SIZE
 /* 0: there is no room.  Its descriptor is this less 1. */
 typedef uint32_t coll__room_number;
 
-#if COLL__HAS_SHM
+#if COLL__HAS_HUB
 
 #include <sys/resource.h>
 
@@ -32675,7 +32684,7 @@ typedef struct coll__lent {
     coll_allocator        allocator;
 } coll__lent;
 
-#if COLL__HAS_SHM
+#if COLL__HAS_HUB
 
 #include <time.h>
 

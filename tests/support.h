@@ -440,13 +440,14 @@ enum { SUPPORT_IS_PORTABLE = 0 };
 SUPPORT void support_check_refused(const char *name, const char *missing)
 {
     const bool is_joined = !strcmp(name, "joined"), is_tcp = !strncmp(name, "tcp", 3);
+    const bool is_hub = !strcmp(name, "tcp-hub"), is_one = is_joined || is_hub;   /* of three                               */
     const coll_config config = { .transport = is_joined ? NULL : is_tcp ? "tcp" : !strncmp(name, "sim", 3) ? "sim" : name,
-                                 .size = is_joined ? 3 : 0, .address = is_joined ? "127.0.0.1:1" : NULL,
-                                 .log_level = COLL_LOG_NONE };
+                                 .size = is_one ? 3 : 0, .address = is_one ? "127.0.0.1:1" : NULL,
+                                 .tcp = { .hub = is_hub }, .log_level = COLL_LOG_NONE };
     coll_comm *comms[2] = { NULL, NULL };
 
     if (!strcmp(missing, "COLL_NO_URING")) return;
-    const coll_status status = coll_init_threads(2, comms, &config);
+    const coll_status status = is_hub ? coll_init(comms, &config) : coll_init_threads(2, comms, &config);
     CHECK(status == COLL_ERR_UNSUPPORTED && there_says(coll_error(NULL), missing), "%s: status %d, \"%s\" without %s", name,
           (int)status, coll_error(NULL), missing);
 }

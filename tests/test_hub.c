@@ -184,7 +184,7 @@ static int calls_rank(coll_comm *comm, const void *arg)
 static void calls_case(const void *arg)
 {
     const int size = *(const int *)arg;
-    const bool with = COLL__HAS_SHM, without = false;
+    const bool with = COLL__HAS_HUB, without = false;
 
     world_run(size, NULL, calls_rank, &with);
     world_run(size, &(coll_config){ .spin_us = -1 }, calls_rank, &with);
@@ -206,7 +206,7 @@ static int buffers_rank(coll_comm *comm, const void *arg)
     float *const in = which & 1 || me % 2 ? shares[0] : plain[0], *const out = which & 2 || me % 3 == 0 ? shares[1] : plain[1];
     MUST(check_calls(comm, in, out) == 0);
     coll_alloc_free(comm, shares[0]);
-    MUST((again = coll_alloc(comm, ROOM * sizeof(float))) == (void *)shares[0] || !COLL__HAS_SHM);    /* it is used again   */
+    MUST((again = coll_alloc(comm, ROOM * sizeof(float))) == (void *)shares[0] || !COLL__HAS_HUB);    /* it is used again   */
     MUST(check_calls(comm, again, out) == 0);
     coll_alloc_free(comm, again);
     coll_alloc_free(comm, shares[1]);
@@ -367,7 +367,7 @@ static void limited_case(const void *arg)
 {
     const int resource = *(const int *)arg;
     const struct rlimit few = { (rlim_t)1 << 30, (rlim_t)1 << 30 }, none = { (rlim_t)1 << 20, (rlim_t)1 << 20 };
-    const bool with = COLL__HAS_SHM, without = false;
+    const bool with = COLL__HAS_HUB, without = false;
     pid_t pid = fork();
     int status = -1;
 
@@ -397,11 +397,11 @@ int main(int argc, char **argv)
         snprintf(name, sizeof name, "%d processes, buffers of coll_alloc", sizes[i]);
         if (support_listed(parts, "buffers")) run_case_within(LIMIT_SECONDS, buffers_case, &sizes[i], name);
     }
-    for (int who = 0; who < 5 && COLL__HAS_SHM && support_listed(parts, "refused"); who += 2) {
+    for (int who = 0; who < 5 && COLL__HAS_HUB && support_listed(parts, "refused"); who += 2) {
         snprintf(name, sizeof name, "rank %d may not copy", who);
         run_case_within(LIMIT_SECONDS, refused_case, &who, name);
     }
-    if (COLL__HAS_SHM && support_listed(parts, "deaths")) run_deaths(support_seed());
+    if (COLL__HAS_HUB && support_listed(parts, "deaths")) run_deaths(support_seed());
     for (int i = 0; i < 2 && support_listed(parts, "start"); i++) {
         const int resource = i ? RLIMIT_AS : RLIMIT_FSIZE;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

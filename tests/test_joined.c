@@ -272,7 +272,7 @@ static void calls_case(const void *arg)
     const layout *l = arg;
     calls of = { l, false };
 
-    for (int hub = COLL__HAS_SHM ? 0 : -1; hub >= -1; hub--) {
+    for (int hub = COLL__HAS_HUB ? 0 : -1; hub >= -1; hub--) {
         of.has_hub = hub == 0;
         case_step = "spinning and sleeping";
         run_world(l, &(coll_config){ .tcp = { .hub = hub } }, calls_worker, &of);

@@ -29,8 +29,8 @@ THERE const char *there_missing_world(const char *name)
     if (THERE_SET(COLL_NO_THREADS) && !strcmp(name, "threads")) return "COLL_NO_THREADS";
     if (THERE_SET(COLL_NO_TCP) && (!strncmp(name, "tcp", 3) || !strcmp(name, "joined"))) return "COLL_NO_TCP";
     if (THERE_SET(COLL_NO_URING) && !strcmp(name, "tcp-uring")) return "COLL_NO_URING";
-    if (THERE_SET(COLL_NO_JOINED) && !strcmp(name, "tcp-hub")) return "COLL_NO_JOINED";
     if (THERE_SET(COLL_NO_SHM) && !strcmp(name, "tcp-hub")) return "COLL_NO_SHM";
+    if (THERE_SET(COLL_NO_JOINED) && !strcmp(name, "tcp-hub")) return "COLL_NO_JOINED";
     if (THERE_SET(COLL_NO_JOINED) && !strcmp(name, "joined"))
         return THERE_SET(COLL_NO_THREADS) ? "COLL_NO_THREADS" : "COLL_NO_JOINED";
     if (THERE_SET(COLL_NO_SIM) && !strncmp(name, "sim", 3)) return "COLL_NO_SIM";

@@ -3,7 +3,8 @@
  *   COLL_NO_SIM          the simulator: ranks under a virtual clock
  *   COLL_NO_TCP          ranks that are processes, and all that stands on it: keys, heartbeats, launchers' hosts
  *   COLL_NO_THREADS      ranks that are threads; a process then has one rank, alone or over TCP
- *   COLL_NO_JOINED       several ranks in each of several processes; left out with either of the two above
+ *   COLL_NO_JOINED       several ranks in each of several processes, and whole collectives in memory that processes of one host
+ *                        share; left out with either of the two above
  *   COLL_NO_SHM          processes of one host meet over TCP, not in memory
  *   COLL_NO_LANES        one TCP connection to each peer, not several
  *   COLL_NO_URING        TCP by poll alone
@@ -348,6 +349,12 @@
 #define COLL__HAS_SHM 0
 #else
 #define COLL__HAS_SHM 1
+#endif
+
+#if defined(COLL_NO_SHM) || defined(COLL_NO_JOINED)
+#define COLL__HAS_HUB 0                           /* of several processes                                     */
+#else
+#define COLL__HAS_HUB 1
 #endif
 
 #if defined(COLL_NO_TCP)                          /* whose row has options of its own in coll_config          */

@@ -25,7 +25,7 @@ typedef struct coll__lent {
     coll_allocator        allocator;
 } coll__lent;
 
-#if COLL__HAS_SHM
+#if COLL__HAS_HUB
 
 #include <time.h>
 

@@ -13,7 +13,7 @@
 /* 0: there is no room.  Its descriptor is this less 1. */
 typedef uint32_t coll__room_number;
 
-#if COLL__HAS_SHM
+#if COLL__HAS_HUB
 
 #include <sys/resource.h>
 

@@ -17,7 +17,7 @@ typedef struct coll__local_peer {
     unsigned char *room;                          /* its room, as we have mapped it; NULL: not yet            */
 } coll__local_peer;
 
-#if COLL__HAS_SHM
+#if COLL__HAS_HUB
 
 enum { COLL__FETCH_BYTES = 128 << 10, COLL__FETCH_EACH = 16 << 10 };  /* what a rank fetches at once, and more for each rank */
 
@@ -72,16 +72,6 @@ static inline bool coll__peers_open(const coll__thread *me, const coll_allocator
 static inline void *coll__reach_at(const coll__thread *me, int number, const void *at)
 {
     return (void)me, (void)number, (void *)(uintptr_t)at;
-}
-
-static inline int coll__process_read(uint32_t pid, void *to, const void *from, size_t length)
-{
-    return (void)pid, (void)to, (void)from, (void)length, ENOSYS;
-}
-
-static inline int coll__process_write(uint32_t pid, void *to, const void *from, size_t length)
-{
-    return (void)pid, (void)to, (void)from, (void)length, ENOSYS;
 }
 
 #endif
