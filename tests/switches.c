@@ -444,7 +444,6 @@ static void left_out(void)
 #if !COLL__HAS_HUB && !defined(COLL_NO_TCP)
     asked = (coll_config){ .size = RANKS, .address = "127.0.0.1:0", .log_level = COLL_LOG_NONE, .tcp = { .hub = 1 } };
     refused("hub", &asked, 0, "this program was compiled with COLL_NO_");
-    asked = plain;
 #endif
 #if defined(COLL_NO_LANES) && !defined(COLL_NO_TCP)
     asked = (coll_config){ .size = RANKS, .address = "127.0.0.1:0", .log_level = COLL_LOG_NONE, .tcp = { .lanes = 2 } };
