@@ -32686,11 +32686,9 @@ typedef struct coll__lent {
 
 #if COLL__HAS_HUB
 
-#include <time.h>
-
 enum {
     COLL__MEET_MS = 10000,                        /* for all ranks of a host to come, once all of the world are there */
-    COLL__MEET_YIELDS = 2000, COLL__MEET_PAUSE_NS = 50000,
+    COLL__MEET_YIELDS = 2000, COLL__MEET_PAUSE_MS = 1,
     COLL__QUIET_MS = 10000                        /* for ranks that live to let go of our memory              */
 };
 
@@ -32705,18 +32703,14 @@ typedef struct coll__meeting {
 
 static inline coll__room_head *coll__room_head_at(void *at) { return (coll__room_head *)at; }
 
-/* Wait a little.  false: it is too late, or that process has gone. */
-static bool coll__meeting_waits(coll__meeting *meeting, int rank)
+/* Wait a little.  false: it is too late, or somebody has died, and there is no world any more. */
+static bool coll__meeting_waits(coll__meeting *meeting)
 {
-    const struct timespec pause = { 0, COLL__MEET_PAUSE_NS };
-
     if (meeting->turns++ < COLL__MEET_YIELDS) {
         sched_yield();
         return true;
     }
-    (void)nanosleep(&pause, NULL);
-    const uint32_t pid = meeting->tcp->endpoints[rank].pid;
-    return coll__now() < meeting->deadline && !(kill((pid_t)pid, 0) && errno == ESRCH);
+    return coll__tcp_progress(meeting->tcp, COLL__MEET_PAUSE_MS) == COLL_OK && coll__now() < meeting->deadline;
 }
 
 /* The first `length` bytes of the room of a rank, once it is of our world and its word is no longer `silence`.  NULL: there is no
@@ -32738,7 +32732,7 @@ static void *coll__meeting_visit(coll__meeting *meeting, int rank, size_t length
             const bool has_word = __atomic_load_n(&head->word, __ATOMIC_ACQUIRE) != COLL__ROOM_SILENT;
             if (has_word && head->magic == COLL__ROOM_MAGIC && head->rank == (uint32_t)rank
                 && !memcmp(head->world, tcp->us.world, sizeof head->world)) return at;
-            if (!coll__meeting_waits(meeting, rank)) goto none;
+            if (!coll__meeting_waits(meeting)) goto none;
         } while (meeting->turns % 64);
         coll__segment_unmap(at, length);          /* it may have another one by now, after a failure          */
         at = NULL;
@@ -32841,7 +32835,7 @@ static coll__hub *coll__meeting_attend(coll__meeting *meeting, int party, void *
     coll__meeting_say(meeting, coll__meeting_can_copy(head, meeting->tcp->endpoints[first].pid) ? COLL__ROOM_COPIES
                                                                                                : COLL__ROOM_READS);
     while ((word = __atomic_load_n(&head->word, __ATOMIC_ACQUIRE)) == COLL__ROOM_OPEN)
-        if (!coll__meeting_waits(meeting, first)) return NULL;
+        if (!coll__meeting_waits(meeting)) return NULL;
     return word == COLL__ROOM_AGREED ? hub : NULL;
 }
 
