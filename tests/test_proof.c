@@ -346,7 +346,8 @@ static form form_of_case(int rank)
                    .circle = circle_of_case(), .slices = now.slices, .unit = now.unit,
                    .count = kind == COLL_BARRIER ? 0 : now.c->count, .is_cut = is_cut,
                    .counts = is_listed(kind) ? now.counts : NULL,
-                   .pairs = is_paired(kind) && !is_neighbor(kind) ? pairs_of(rank) : NULL };
+                   .pairs = is_paired(kind) && !is_neighbor(kind) ? pairs_of(rank) : NULL,
+                   .room = (size_t)now.choice.room };
 }
 
 /* To each neighbour but oneself one message. */

@@ -83,6 +83,7 @@ typedef struct coll__execution {
     coll__stage *stages;                          /* of the slices on their way; is_cached: of all rounds       */
     bool    is_cached;                            /* its tables are the order's, for the next one like it     */
     bool    is_chosen_before;                     /* its choice is that of a call that is cached              */
+    bool    is_declined;                          /* by rounds: planned, and not begun                        */
     void   *scratch;
     coll__source *sources;
     coll__step *list;                             /* the steps of the round that is being posted              */
