@@ -397,13 +397,13 @@
  *     allreduce                   gather:r direct:r circulant:r ring tree:r dbtree:n census
  *     reduce_scatter, ...v        gather:r tree:r direct circulant:r ring
  *     scan, exscan                gather:r transposed census chain:n
- *     gather, scatter             tree:r direct
+ *     gather, scatter, ...v       tree:r direct
  *     allgather, ...v             circulant:r far:r ring tree:r
- *     alltoall                    circulant:r direct
- *     gatherv, scatterv, alltoallv, alltoallw, neighbor_...     direct
+ *     alltoall, ...v, ...w        circulant:r direct
  * gather and direct (reductions), the trees of allreduce and reduce_scatter, transposed and chain (scans) keep the order of
  * COLL_DETERMINISTIC.  These, the census of scans and the dbtree of allreduce also serve operations that do not commute.  The
- * census of allreduce is only for those whose grouping cannot matter.
+ * census of allreduce is only for those whose grouping cannot matter.  Where blocks have counts of their own, tree and circulant
+ * take short ones along in packets, while longer ones go straight (coll_explain tells how long).  neighbor_... have direct alone.
  *
  * HOSTS
  *         coll_comm *host;
@@ -11116,6 +11116,7 @@ typedef struct coll__execution {
     long    slices, lag;                          /* see coll_engine.h                                        */
     long    ticks, posted, done;
     int     steps, moved, made, from;             /* of the busiest round: steps, and blocks (coll__round)    */
+    size_t  moved_in_all;                         /* blocks, in all rounds                                    */
     int     slots[COLL__PLACES];                  /* of WORK and PART                                         */
     size_t  work_slot, part_slot;                 /* bytes of a slot                                          */
     int     stage_count;
@@ -14594,6 +14595,7 @@ static coll_status coll__execution_plan(coll_request *r)
         if (!execution->choice.algorithm->round(&dry, execution->rounds)) break;
         if (dry.count > execution->steps) execution->steps = dry.count;
         if (dry.moved > execution->moved) execution->moved = dry.moved;
+        execution->moved_in_all += (size_t)dry.moved;
         if (dry.made > execution->made) execution->made = dry.made;
         if (dry.from > execution->from) execution->from = dry.from;
         for (int place = 0; place < COLL__PLACES; place++)
@@ -15245,8 +15247,9 @@ typedef struct coll__packets {
     bool         is_posted;                       /* it has begun                                             */
     int          xfer_count, finished;            /* messages of this round; so many from the front are done  */
     int          long_count, long_finished;       /* the same of long blocks                                  */
-    int          steps;                           /* room in the list                                         */
-    coll__step  *list;                            /* of this round                                            */
+    int          room, steps;                     /* of the list: for so many; of this round                  */
+    coll__step  *list, *long_list;                /* long: of the direct exchange, of long_steps              */
+    int          long_steps;
     coll_xfer   *xfers, *longs;
     coll__packet *slots;                          /* WORK                                                     */
     unsigned char *messages;                      /* memory for those that are still to come                  */
@@ -15391,36 +15394,35 @@ static coll_status coll__packets_post(coll_request *r, const coll__step *step)
 static coll_status coll__packets_begin_round(coll_request *r)
 {
     coll__packets *p = coll__packets_of(r);
-    coll__round now = coll__round_of(r, p->list, p->steps);
+    coll__round now = coll__round_of(r, p->list, p->room);
     coll_status status = COLL_OK;
 
     r->execution->choice.algorithm->round(&now, p->round);
+    p->steps = now.count;
     p->xfer_count = p->finished = 0;
-    for (int s = 0; s < now.count && status == COLL_OK; s++) {
-        const coll__step *step = &now.steps[s];
+    for (int s = 0; s < p->steps && status == COLL_OK; s++) {
+        const coll__step *step = &p->list[s];
         for (int i = 0; step->verb == COLL__COPY && i < step->span.blocks && status == COLL_OK; i++) {
             if (step->span.place == COLL__RESULT && step->from.place == COLL__INPUT) continue;    /* our own: see below       */
             const coll__packet packet = coll__packet_at(r, &step->from, i);
             status = coll__packet_put(r, &step->span, i, &packet);
         }
     }
-    for (int s = 0; s < now.count && status == COLL_OK; s++)
-        if (now.steps[s].verb != COLL__COPY) status = coll__packets_post(r, &now.steps[s]);
+    for (int s = 0; s < p->steps && status == COLL_OK; s++)
+        if (p->list[s].verb != COLL__COPY) status = coll__packets_post(r, &p->list[s]);
     return status;
 }
 
 /* All messages of this round are done. */
 static coll_status coll__packets_end_round(coll_request *r)
 {
-    coll__packets *p = coll__packets_of(r);
-    coll__round now = coll__round_of(r, p->list, p->steps);
+    const coll__packets *p = coll__packets_of(r);
     const coll_xfer *x = p->xfers;
     coll_status status = COLL_OK;
 
-    r->execution->choice.algorithm->round(&now, p->round);
-    for (int s = 0; s < now.count && status == COLL_OK; s++) {
-        if (now.steps[s].verb == COLL__RECV) status = coll__packets_unpack(r, x, &now.steps[s].span);
-        x += now.steps[s].verb != COLL__COPY;
+    for (int s = 0; s < p->steps && status == COLL_OK; s++) {
+        if (p->list[s].verb == COLL__RECV) status = coll__packets_unpack(r, x, &p->list[s].span);
+        x += p->list[s].verb != COLL__COPY;
     }
     return status;
 }
@@ -15451,7 +15453,7 @@ static coll_status coll__long_post(coll_request *r, const coll__step *step)
 static coll_status coll__longs_begin(coll_request *r)
 {
     coll__packets *p = coll__packets_of(r);
-    coll__round now = coll__round_of(r, p->list, p->steps);
+    coll__round now = coll__round_of(r, p->long_list, p->long_steps);
     coll_status status = COLL_OK;
 
     p->straight->round(&now, 0);
@@ -15532,24 +15534,25 @@ static const coll__algorithm *coll__straight_of(coll_kind kind)
     return a;
 }
 
-/* Lay out a call that has been planned: the packets of all rounds, so that those that have come stay where they are. */
-static bool coll__packets_lay_out(coll_request *r, size_t packets, const coll__algorithm *straight, int longs)
+/* Lay out a call that has been planned: the messages of all rounds, so that what has come stays where it is. */
+static bool coll__packets_lay_out(coll_request *r, const coll__algorithm *straight, int longs)
 {
     coll__execution *execution = r->execution;
-    const size_t steps = coll__most((size_t)execution->steps, (size_t)longs);
-    const size_t each = COLL__PACKET_HEAD + (size_t)execution->choice.room;
-    const size_t slots = (size_t)execution->slots[COLL__WORK], xfers = (size_t)execution->steps + (size_t)longs;
-    const size_t head = coll__round_up(sizeof(coll__packets), 64), list = coll__round_up(steps * sizeof(coll__step), 64);
-    const size_t tables = coll__round_up(xfers * sizeof(coll_xfer) + slots * sizeof(coll__packet), 64);
+    const size_t steps = (size_t)execution->steps, slots = (size_t)execution->slots[COLL__WORK];
+    const size_t each = COLL__PACKET_HEAD + (size_t)execution->choice.room, all = steps + (size_t)longs;
+    const size_t head = coll__round_up(sizeof(coll__packets), 64), list = coll__round_up(all * sizeof(coll__step), 64);
+    const size_t tables = coll__round_up(all * sizeof(coll_xfer) + slots * sizeof(coll__packet), 64);
     const size_t copy = coll__copy_length(execution, r);
 
-    if (!coll__arena_reserve(r->order, head + list + tables + copy + packets * each)) return false;
+    if (!coll__arena_reserve(r->order, head + list + tables + copy + execution->moved_in_all * each)) return false;
     unsigned char *const at = (unsigned char *)r->order->arena;
     coll__packets *p = coll__packets_of(r);
-    *p = (coll__packets){ .straight = straight, .each = each, .steps = (int)steps, .list = (coll__step *)(void *)(at + head),
-                          .xfers = (coll_xfer *)(void *)(at + head + list), .messages = at + head + list + tables + copy };
-    p->longs = p->xfers + execution->steps;
-    p->slots = (coll__packet *)(void *)(p->xfers + xfers);
+    *p = (coll__packets){ .straight = straight, .each = each, .room = (int)steps, .list = (coll__step *)(void *)(at + head),
+                          .long_steps = longs, .xfers = (coll_xfer *)(void *)(at + head + list),
+                          .messages = at + head + list + tables + copy };
+    p->long_list = p->list + steps;
+    p->longs = p->xfers + steps;
+    p->slots = (coll__packet *)(void *)(p->xfers + all);
     if (copy) coll__make_copy(execution, r, at + head + list + tables);
     return true;
 }
@@ -15561,11 +15564,9 @@ static coll_status coll__packets_start(coll_request *r)
 
     if (!r->execution->is_declined && coll__execution_plan(r) < 0) return coll__has_no_memory(r->comm);
     r->execution->is_declined = false;
-    coll__round dry = coll__round_of(r, NULL, 0), direct = dry;
-
-    for (int k = 0; k < r->execution->rounds; k++) r->execution->choice.algorithm->round(&dry, k);
+    coll__round direct = coll__round_of(r, NULL, 0);
     straight->round(&direct, 0);
-    if (!coll__packets_lay_out(r, (size_t)dry.moved, straight, direct.count)) return coll__has_no_memory(r->comm);
+    if (!coll__packets_lay_out(r, straight, direct.count)) return coll__has_no_memory(r->comm);
     (void)coll__choice_cache(r);
     return COLL_PENDING;
 }

@@ -77,6 +77,7 @@ typedef struct coll__execution {
     long    slices, lag;                          /* see coll_engine.h                                        */
     long    ticks, posted, done;
     int     steps, moved, made, from;             /* of the busiest round: steps, and blocks (coll__round)    */
+    size_t  moved_in_all;                         /* blocks, in all rounds                                    */
     int     slots[COLL__PLACES];                  /* of WORK and PART                                         */
     size_t  work_slot, part_slot;                 /* bytes of a slot                                          */
     int     stage_count;

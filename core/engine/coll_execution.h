@@ -338,6 +338,7 @@ static coll_status coll__execution_plan(coll_request *r)
         if (!execution->choice.algorithm->round(&dry, execution->rounds)) break;
         if (dry.count > execution->steps) execution->steps = dry.count;
         if (dry.moved > execution->moved) execution->moved = dry.moved;
+        execution->moved_in_all += (size_t)dry.moved;
         if (dry.made > execution->made) execution->made = dry.made;
         if (dry.from > execution->from) execution->from = dry.from;
         for (int place = 0; place < COLL__PLACES; place++)
