@@ -9930,7 +9930,7 @@ static coll__choice coll__price(const coll__algorithm *a, const coll__query *que
 }
 
 /* The room of a packet, a power of 2: what all packets take on the wire, full or empty, is to be no more than an eighth of what a
- * rank takes to send messages of nothing straight to all. */
+ * rank takes to send messages of nothing straight to all; and one for each rank is to be no more than may land in a round. */
 static int coll__room_for(const coll__algorithm *a, const coll__query *query, int radix)
 {
     const coll__link bytes = { .per_byte = query->link->per_byte, .per_byte_handled = query->link->per_byte_handled };
@@ -9938,7 +9938,8 @@ static int coll__room_for(const coll__algorithm *a, const coll__query *query, in
     const double each = a->cost(&bytes, &shape), most = coll__burst(query->link, query->size - 1, 0, 0) / 8;
     int room = COLL__ROOM_LEAST;
 
-    while (room < COLL__ROOM_MOST && (COLL__PACKET_HEAD + 2 * room) * each <= most) room *= 2;
+    while (room < COLL__ROOM_MOST && (COLL__PACKET_HEAD + 2 * room) * each <= most
+           && coll__packet_bytes(query->size, 2 * room) <= COLL__LANDING_MOST) room *= 2;
     return room;
 }
 

@@ -730,6 +730,7 @@ static int most_ranks(const coll__algorithm *a)
     const bool is_direct = !strcmp(a->name, "direct") || !strcmp(a->name, "ring") || !strcmp(a->name, "transposed");
 
     if (is_neighbor(a->kind) || (is_direct && !is_to_root)) return 200;
+    if (a->in_packets && !is_to_root) return 400;
     if (!strcmp(a->name, "census")) return 4096;
     if (!strcmp(a->name, "chain")) return 1024;
     return a->kind <= COLL_REDUCE || is_to_root ? 4096 : 1024;
