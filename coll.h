@@ -392,13 +392,13 @@
  *     allreduce                   gather:r direct:r circulant:r ring tree:r dbtree:n census
  *     reduce_scatter, ...v        gather:r tree:r direct circulant:r ring
  *     scan, exscan                gather:r transposed census chain:n
- *     gather, scatter             tree:r direct
+ *     gather, scatter, ...v       tree:r direct
  *     allgather, ...v             circulant:r far:r ring tree:r
- *     alltoall                    circulant:r direct
- *     gatherv, scatterv, alltoallv, alltoallw, neighbor_...     direct
+ *     alltoall, ...v, ...w        circulant:r direct
  * gather and direct (reductions), the trees of allreduce and reduce_scatter, transposed and chain (scans) keep the order of
  * COLL_DETERMINISTIC.  These, the census of scans and the dbtree of allreduce also serve operations that do not commute.  The
- * census of allreduce is only for those whose grouping cannot matter.
+ * census of allreduce is only for those whose grouping cannot matter.  Where blocks have counts of their own, tree and circulant
+ * take short ones along in packets, while longer ones go straight (coll_explain tells how long).  neighbor_... have direct alone.
  *
  * HOSTS
  *         coll_comm *host;

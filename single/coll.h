@@ -398,13 +398,13 @@
  *     allreduce                   gather:r direct:r circulant:r ring tree:r dbtree:n census
  *     reduce_scatter, ...v        gather:r tree:r direct circulant:r ring
  *     scan, exscan                gather:r transposed census chain:n
- *     gather, scatter             tree:r direct
+ *     gather, scatter, ...v       tree:r direct
  *     allgather, ...v             circulant:r far:r ring tree:r
- *     alltoall                    circulant:r direct
- *     gatherv, scatterv, alltoallv, alltoallw, neighbor_...     direct
+ *     alltoall, ...v, ...w        circulant:r direct
  * gather and direct (reductions), the trees of allreduce and reduce_scatter, transposed and chain (scans) keep the order of
  * COLL_DETERMINISTIC.  These, the census of scans and the dbtree of allreduce also serve operations that do not commute.  The
- * census of allreduce is only for those whose grouping cannot matter.
+ * census of allreduce is only for those whose grouping cannot matter.  Where blocks have counts of their own, tree and circulant
+ * take short ones along in packets, while longer ones go straight (coll_explain tells how long).  neighbor_... have direct alone.
  *
  * HOSTS
  *         coll_comm *host;
@@ -2174,6 +2174,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_execution.h              how a call is executed: layouts of its buffers, slices, memory; what an order caches of it
  *     coll_engine.h                 runs an algorithm: slices, messages, folds
  *     coll_no_messages.h            in place of the last three, where there are no messages (COLL_NO_MESSAGES)
+ *     coll_packets.h                runs an algorithm on blocks whose length only their two ends know
  *     coll_doing_comms.h            which communicators this rank has, for others to read
  *     coll_script.h                 runs a collective that is put together from calls of other communicators
  *     coll_stages.h                 hierarchical collectives as such scripts: on a host, between hosts, on a host
@@ -9741,6 +9742,7 @@ typedef struct coll__algorithm {
     bool        is_pipelined;                     /* wants many slices, as many as the tuner chooses          */
     bool        has_order;                        /* sees now->order                                          */
     bool        is_even;                          /* each rank sends as many messages and blocks as any other */
+    bool        in_packets;                       /* blocks that only their two ends know the length of (coll_choice.h)     */
 } coll__algorithm;
 
 #if defined(COLL_NO_TUNER)
@@ -9748,11 +9750,13 @@ typedef struct coll__algorithm {
 #else
 #define COLL__COST_OF(name) coll__cost_##name
 #endif
-#define COLL__ROW(kind, name, round, cost, cut, keeps, canonical, exact, radix, pipelined, order, even)                          \
+#define COLL__ROW_AS(packets, kind, name, round, cost, cut, keeps, canonical, exact, radix, pipelined, order, even)              \
     { COLL_##kind, name, coll__##round, COLL__COST_OF(cost), COLL__CUT_##cut, keeps, canonical, exact, radix, pipelined, order, \
-      even },
+      even, packets },
+#define COLL__ROW(...) COLL__ROW_AS(false, __VA_ARGS__)
 
-/* ALT: an alternative to that one which a program without choice has.  V: of blocks of different lengths. */
+/* ALT: an alternative to that one which a program without choice has.  V: of blocks of different lengths.  ALP: an ALV in
+ * packets. */
 #if defined(COLL_NO_CHOICE)
 #define COLL__ALT(...)
 #else
@@ -9761,9 +9765,14 @@ typedef struct coll__algorithm {
 #if COLL__HAS_COUNTS
 #define COLL__ROV(...) COLL__ROW(__VA_ARGS__)
 #define COLL__ALV(...) COLL__ALT(__VA_ARGS__)
+#define COLL__ALP(...) COLL__ROW_AS(true, __VA_ARGS__)
 #else
 #define COLL__ROV(...)
 #define COLL__ALV(...)
+#endif
+#if !COLL__HAS_COUNTS || defined(COLL_NO_CHOICE)
+#undef COLL__ALP
+#define COLL__ALP(...)
 #endif
 
 static const coll__algorithm coll__algorithms[] = {
@@ -9821,11 +9830,13 @@ static const coll__algorithm coll__algorithms[] = {
 #if COLL__HAS_GATHER
     COLL__ALT(GATHER,               "tree",       gather_tree,             gather_tree,         PER_RANK, 1, 1, 0, 1, 0, 0, 0)
     COLL__ROW(GATHER,               "direct",     gather_direct,           rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0)
+    COLL__ALP(GATHERV,              "tree",       gather_tree,             gather_tree,         PER_RANK, 1, 1, 0, 1, 0, 0, 0)
     COLL__ROV(GATHERV,              "direct",     gather_direct,           rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0)
 #endif
 #if COLL__HAS_SCATTER
     COLL__ALT(SCATTER,              "tree",       scatter_tree,            scatter_tree,        PER_RANK, 1, 1, 0, 1, 0, 0, 0)
     COLL__ROW(SCATTER,              "direct",     scatter_direct,          rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0)
+    COLL__ALP(SCATTERV,             "tree",       scatter_tree,            scatter_tree,        PER_RANK, 1, 1, 0, 1, 0, 0, 0)
     COLL__ROV(SCATTERV,             "direct",     scatter_direct,          rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0)
 #endif
 #if COLL__HAS_ALLGATHER
@@ -9841,7 +9852,9 @@ static const coll__algorithm coll__algorithms[] = {
 #if COLL__HAS_ALLTOALL
     COLL__ALT(ALLTOALL,             "circulant",  alltoall_circulant,      bruck,               PER_RANK, 1, 1, 0, 1, 0, 0, 1)
     COLL__ROW(ALLTOALL,             "direct",     alltoall_direct,         direct,              PER_RANK, 1, 1, 0, 0, 0, 0, 1)
+    COLL__ALP(ALLTOALLV,            "circulant",  alltoall_circulant,      bruck,               PER_RANK, 1, 1, 0, 1, 0, 0, 1)
     COLL__ROV(ALLTOALLV,            "direct",     alltoall_direct,         direct,              PER_RANK, 1, 1, 0, 0, 0, 0, 1)
+    COLL__ALP(ALLTOALLW,            "circulant",  alltoall_circulant,      bruck,               PER_RANK, 1, 1, 0, 1, 0, 0, 1)
     COLL__ROV(ALLTOALLW,            "direct",     alltoall_direct,         direct,              PER_RANK, 1, 1, 0, 0, 0, 0, 1)
 #endif
 #if COLL__HAS_NEIGHBOR
@@ -9853,10 +9866,12 @@ static const coll__algorithm coll__algorithms[] = {
 #endif
 };
 
+#undef COLL__ALP
 #undef COLL__ALV
 #undef COLL__ROV
 #undef COLL__ALT
 #undef COLL__ROW
+#undef COLL__ROW_AS
 #undef COLL__COST_OF
 
 /* Does any of them see now->order? */
@@ -9910,6 +9925,7 @@ typedef struct coll__choice {
     const coll__algorithm *algorithm;
     int    radix, blocks;
     long   slices;                                /* 0: as the engine likes                                   */
+    int    room;                                  /* in packets: bytes of a block in one; 0: not in packets   */
     double seconds;                               /* predicted                                                */
 } coll__choice;
 
@@ -9953,6 +9969,28 @@ static inline bool coll__can_choose(const coll__query *query)
             return true;
     return false;
 }
+
+/* ---- >>packets: blocks whose length only their two ends know ---- */
+
+/* With lists of counts a rank knows the blocks that it sends and receives, and no others: ranks between the two ends of a block
+ * do not know its length, and no rank knows enough to choose for all.  So the choice falls on each block by itself, since its two
+ * ends know it alike: a short one goes along in a packet, by an algorithm that sends few messages; a longer one goes straight to
+ * where it is needed, meanwhile.  A packet has a head, which says how long the block is, and `room` bytes.  So all packets are
+ * equally long, an algorithm runs on them as on equal blocks, and every message has a length that both its ends know.  A long
+ * block has a packet too, without bytes, so that its two ends find out if they disagree on whether it is long.
+ *
+ * The room is chosen by what all ranks know, their number and the link. */
+enum {
+    COLL__PACKET_HEAD = 16,
+    COLL__ROOM_LEAST  = 64, COLL__ROOM_MOST = 4096,
+    COLL__ROOM_USUAL  = 256                       /* without the model                                        */
+};
+
+/* By how much packets must be faster than nothing but heads sent straight: where all blocks are long they come on top. */
+#define COLL__PACKETS_WORTH 1.5
+
+/* The vector that the algorithm moves, of so many packets. */
+static inline double coll__packet_bytes(int size, int room) { return (double)size * (COLL__PACKET_HEAD + room); }
 
 /* ---- >>what an algorithm does ---- */
 
@@ -10054,7 +10092,7 @@ static inline bool coll__is_crowd(const coll__query *query)
     return query->share > 0 && query->share < 1 && query->size <= COLL__CROWD_MOST;
 }
 
-static coll__choice coll__priced(const coll__algorithm *a, const coll__query *query, int radix, long cut)
+static coll__choice coll__price(const coll__algorithm *a, const coll__query *query, int radix, long cut)
 {
     const int blocks = coll__blocks_of(a, query->size, (int)cut);
     const coll__shape shape = { query->size, radix, blocks, a->is_pipelined ? cut : 1, query->bytes, query->sum_bytes };
@@ -10066,7 +10104,33 @@ static coll__choice coll__priced(const coll__algorithm *a, const coll__query *qu
         const double cuts = coll__has_cut(a) ? (double)cut : slices;
         seconds = coll__crowded_time(a, query, radix, blocks, cuts, seconds);
     }
-    return (coll__choice){ a, radix, blocks, a->is_pipelined ? cut : 0, seconds };
+    return (coll__choice){ a, radix, blocks, a->is_pipelined ? cut : 0, 0, seconds };
+}
+
+/* The room of a packet, a power of 2: what all packets take on the wire, full or empty, is to be no more than an eighth of what a
+ * rank takes to send messages of nothing straight to all; and one for each rank is to be no more than may land in a round. */
+static int coll__room_for(const coll__algorithm *a, const coll__query *query, int radix)
+{
+    const coll__link bytes = { .per_byte = query->link->per_byte, .per_byte_handled = query->link->per_byte_handled };
+    const coll__shape shape = { query->size, radix, query->size, 1, query->size, query->size };   /* of packets of one byte   */
+    const double each = a->cost(&bytes, &shape), most = coll__burst(query->link, query->size - 1, 0, 0) / 8;
+    int room = COLL__ROOM_LEAST;
+
+    while (room < COLL__ROOM_MOST && (COLL__PACKET_HEAD + 2 * room) * each <= most
+           && coll__packet_bytes(query->size, 2 * room) <= COLL__LANDING_MOST) room *= 2;
+    return room;
+}
+
+static coll__choice coll__priced(const coll__algorithm *a, const coll__query *query, int radix, long cut)
+{
+    coll__query packets = *query;
+
+    if (!a->in_packets) return coll__price(a, query, radix, cut);
+    const int room = coll__room_for(a, query, radix);
+    packets.bytes = packets.sum_bytes = coll__packet_bytes(query->size, room);
+    coll__choice choice = coll__price(a, &packets, radix, cut);
+    choice.room = room;
+    return choice;
 }
 
 /* The number of blocks or slices n that takes the least time.  A price falls with n while long messages wait for one another,
@@ -10098,9 +10162,11 @@ static coll__choice coll__best_cut(const coll__algorithm *a, const coll__query *
     return best;
 }
 
-/* By what candidates are compared: a vector cut into many messages has to be worth their work. */
+/* By what candidates are compared: a vector cut into many messages has to be worth their work, and so have packets. */
 static inline double coll__weighed_seconds(const coll__choice *choice)
 {
+    if (choice->room) return choice->seconds * COLL__PACKETS_WORTH;
+
     const bool is_cut = choice->slices > 1 || (choice->algorithm->cut == COLL__CUT_MANY && choice->blocks > 1);
     return is_cut ? choice->seconds * COLL__CUT_WORTH : choice->seconds;
 }
@@ -10247,9 +10313,11 @@ static double coll__counted_time(const coll__algorithm *a, const coll__query *qu
 {
     const coll__count n = coll__count_sent(a, query->size, radix, blocks);
     const coll__link *link = query->nominal ? query->nominal : query->link;
-    const double bytes = n.moved * query->bytes / blocks, messages = n.rounds + (double)n.sent / query->size;
+    const double vector = a->in_packets ? coll__packet_bytes(query->size, COLL__ROOM_USUAL) : query->bytes;
+    const double bytes = n.moved * vector / blocks, messages = n.rounds + (double)n.sent / query->size;
+    const double seconds = messages * link->latency + bytes / query->size * link->per_byte;
 
-    return messages * link->latency + bytes / query->size * link->per_byte;
+    return a->in_packets ? seconds * COLL__PACKETS_WORTH : seconds;
 }
 
 static inline bool coll__is_crowd(const coll__query *query) { return (void)query, false; }
@@ -10269,7 +10337,8 @@ static inline bool coll__choose(coll__choice *choice, const coll__query *query)
         const double seconds = coll__counted_time(a, query, radix, blocks);
         const bool is_better = !is_found || (a->is_canonical && !choice->algorithm->is_canonical)
                             || (a->is_canonical == choice->algorithm->is_canonical && seconds < choice->seconds);
-        if (is_better) *choice = (coll__choice){ a, radix, blocks, a->is_pipelined ? cut : 0, seconds };
+        const int room = a->in_packets ? COLL__ROOM_USUAL : 0;
+        if (is_better) *choice = (coll__choice){ a, radix, blocks, a->is_pipelined ? cut : 0, room, seconds };
         is_found = true;
     }
     return is_found;
@@ -11226,12 +11295,14 @@ typedef struct coll__execution {
     long    slices, lag;                          /* see coll_engine.h                                        */
     long    ticks, posted, done;
     int     steps, moved, made, from;             /* of the busiest round: steps, and blocks (coll__round)    */
+    size_t  moved_in_all;                         /* blocks, in all rounds                                    */
     int     slots[COLL__PLACES];                  /* of WORK and PART                                         */
     size_t  work_slot, part_slot;                 /* bytes of a slot                                          */
     int     stage_count;
     coll__stage *stages;                          /* of the slices on their way; is_cached: of all rounds       */
     bool    is_cached;                            /* its tables are the order's, for the next one like it     */
     bool    is_chosen_before;                     /* its choice is that of a call that is cached              */
+    bool    is_declined;                          /* by rounds: planned, and not begun                        */
     void   *scratch;
     coll__source *sources;
     coll__step *list;                             /* the steps of the round that is being posted              */
@@ -14571,10 +14642,11 @@ static bool coll__copies_input(const coll_call *call)
 
 /* ---- >>cached: a call like one of the last begins with what was made of that ---- */
 
-/* Would the tuner be asked the same for both, but for lists of counts? */
+/* Would the tuner be asked the same for both, but for lists of counts?  It is not told of blocks that only two ranks know. */
 static inline bool coll__asks_the_same(const coll_call *a, const coll_call *b)
 {
-    return a->kind == b->kind && a->count == b->count && a->type == b->type && a->op == b->op && a->wire == b->wire
+    return a->kind == b->kind && (a->count == b->count || coll__kind_is(a->kind, COLL__PAIRWISE)) && a->type == b->type
+        && a->op == b->op && a->wire == b->wire
         && a->accumulate == b->accumulate && a->flags == b->flags && a->not_commutative == b->not_commutative;
 }
 
@@ -14702,6 +14774,7 @@ static coll_status coll__execution_plan(coll_request *r)
         if (!execution->choice.algorithm->round(&dry, execution->rounds)) break;
         if (dry.count > execution->steps) execution->steps = dry.count;
         if (dry.moved > execution->moved) execution->moved = dry.moved;
+        execution->moved_in_all += (size_t)dry.moved;
         if (dry.made > execution->made) execution->made = dry.made;
         if (dry.from > execution->from) execution->from = dry.from;
         for (int place = 0; place < COLL__PLACES; place++)
@@ -14844,22 +14917,32 @@ static inline void coll__execution_again(coll_request *r, coll__cached *cached)
     execution->posted = execution->done = 0;
 }
 
-/* Make a new execution for a checked call, and cache what was made for the next one. */
+/* Cache the choice that was made for a call, unless it is; NULL: it is, or cannot be. */
+static coll__cached *coll__choice_cache(const coll_request *r)
+{
+    const coll__execution *execution = r->execution;
+
+    if (r->way || !coll__is_cacheable(&r->call) || (execution->is_chosen_before && !execution->is_cached)) return NULL;
+    coll__cached *cached = coll__cached_reserve(r->order, 0);
+    if (cached) coll__cached_set(cached, r, &execution->choice);
+    return cached;
+}
+
+/* Make a new execution for a checked call, and cache what was made for the next one.  COLL_ERR_UNSUPPORTED: it goes in packets,
+ * and is planned. */
 static coll_status coll__execution_start(coll_request *r)
 {
-    coll__order *order = r->order;
     coll__execution *execution = &r->own_execution;
 
     if (coll__execution_plan(r) < 0) return COLL_ERR_MEMORY;
+    execution->is_declined = execution->choice.room > 0;
+    if (execution->is_declined) return COLL_ERR_UNSUPPORTED;
     if (execution->rounds == 0) return COLL_OK;   /* e.g. a barrier of one                                    */
     if (coll__execution_lay_out(execution, r) < 0) return COLL_ERR_MEMORY;
-    if (r->way || !coll__is_cacheable(&r->call) || (execution->is_chosen_before && !execution->is_cached)) return COLL_OK;
-    coll__cached *cached = coll__cached_reserve(order, 0);
-    if (!cached) return COLL_OK;
-    coll__cached_set(cached, r, &execution->choice);
-    if (!execution->is_cached) return COLL_OK;
+    coll__cached *cached = coll__choice_cache(r);
+    if (!cached || !execution->is_cached) return COLL_OK;
     cached->has_execution = true;
-    cached->arenas = order->arenas;
+    cached->arenas = r->order->arenas;
     cached->execution = *execution;
     cached->execution.vector = execution->vector == &execution->result ? &cached->execution.result : &cached->execution.input;
     r->execution = &cached->execution;
@@ -14998,17 +15081,26 @@ static void coll__stage_message(coll_request *r, coll__stage *stage, long slice)
     if (cargo->is_send) coll__pack_span(r, stage, &cargo->span, slice, (unsigned char *)x->buffer, true);
 }
 
-/* Only the two ends of this message know its length and type: both write them into its head.  No elements have no type. */
+/* Elements of a block, as its caller counts them. */
+static inline size_t coll__count_of_block(const coll__layout *l, int block)
+{
+    return COLL__HAS_COUNTS && l->kind == COLL__LISTED ? l->counts[block] : l->count;
+}
+
+/* Only the two ends of a block know its length and type: both write them into its head.  No elements have no type. */
+static void coll__head_set_block(unsigned char *head, const coll__layout *l, int block)
+{
+    const size_t count = coll__count_of_block(l, block);
+
+    coll__put64(head + 24, count);
+    if (l->types) coll__put32(head + 16, count > 0 ? (uint32_t)l->types[block] : 0);
+}
+
 static void coll__head_set_pair(const coll_request *r, coll_xfer *x, const coll__span *span)
 {
-    const coll__execution *execution = r->execution;
-    const coll__layout *l = span->place == COLL__INPUT ? &execution->input : &execution->result;
-    const int block = coll__span_at(span, 0, l->blocks);
+    const coll__layout *l = span->place == COLL__INPUT ? &r->execution->input : &r->execution->result;
 
-    const size_t count = COLL__HAS_COUNTS && l->kind == COLL__LISTED ? l->counts[block] : l->count;
-
-    coll__put64(x->head + 24, count);
-    if (l->types) coll__put32(x->head + 16, count > 0 ? (uint32_t)l->types[block] : 0);
+    coll__head_set_block(x->head, l, coll__span_at(span, 0, l->blocks));
 }
 
 /* Block `i` of a span, by itself. */
@@ -15149,21 +15241,27 @@ static coll_status coll__post_round(coll_request *r, long slice, int k, long tic
 
 /* ---- >>finishing a round ---- */
 
-/* The message that a stage has come to has failed: what is to be said of it, and what comes of that. */
-static __attribute__((noinline)) coll_status coll__message_failed(coll_request *r, const coll__stage *stage)
+/* A message has failed, and its head should have been `expected`: what is to be said of it, and what comes of that. */
+static coll_status coll__xfer_failed(coll_request *r, const coll_xfer *x, const unsigned char *expected)
 {
-    const coll_xfer *x = &stage->xfers[stage->finished];
     coll_failure failure = { COLL_OK, -1, "" };
-    coll_xfer expected;
+    unsigned char last[COLL_HEAD_LENGTH];
 
     if (x->status != COLL_ERR_MISMATCH) return coll__comm_fail(r->comm, NULL);
+    memcpy(last, r->comm->session->doing.last, sizeof last);  /* who only had to send is through with a call that differs */
+    if (coll__heads_disagree(last, x->head)) expected = last;
+    coll__blame_mismatch(&failure, expected, r->comm->session->rank, x->head, x->peer);
+    return coll__comm_fail(r->comm, &failure);
+}
+
+/* The message that a stage has come to has failed. */
+static __attribute__((noinline)) coll_status coll__message_failed(coll_request *r, const coll__stage *stage)
+{
+    coll_xfer expected;
+
     memcpy(expected.head, r->head, sizeof expected.head);
     if (coll__kind_is(r->call.kind, COLL__PAIRWISE)) coll__head_set_pair(r, &expected, &stage->cargo[stage->finished].span);
-    unsigned char last[COLL_HEAD_LENGTH];
-    memcpy(last, r->comm->session->doing.last, sizeof last);  /* who only had to send is through with a call that differs */
-    if (coll__heads_disagree(last, x->head)) memcpy(expected.head, last, sizeof last);
-    coll__blame_mismatch(&failure, expected.head, r->comm->session->rank, x->head, x->peer);
-    return coll__comm_fail(r->comm, &failure);
+    return coll__xfer_failed(r, &stage->xfers[stage->finished], expected.head);
 }
 
 /* Combine, block by block. */
@@ -15296,6 +15394,373 @@ static inline void coll__messages_free(const coll__session *session) { (void)ses
 #endif /* COLL_NO_MESSAGES_H */
 /* ---- coll_impl.h, continued ---- */
 #endif
+/* ---- core/engine/coll_packets.h ---- */
+/* coll_packets.h - runs an algorithm on blocks whose length only their two ends know, in packets (coll_choice.h).
+ *
+ *     rounds of the algorithm      0 ======= 1 ======= 2 =======      a packet for each block, with its bytes if it is short
+ *     the direct exchange            -------------------------        long blocks, from buffer to buffer
+ *
+ * Of the places of an algorithm INPUT and RESULT are the user's buffers, as ever.  A slot of WORK holds what one packet says, and
+ * where its bytes lie: in the input, or in the message that brought it.  So copies between slots move no bytes: a block is copied
+ * once into each message that it travels in, and out of the last one.
+ *
+ * What a packet says comes from others: it is held against what this rank knows before a byte is used. */
+#ifndef COLL_PACKETS_H
+#define COLL_PACKETS_H
+
+#if COLL__HAS_COUNTS && !defined(COLL_NO_MESSAGES) && !defined(COLL_NO_CHOICE)
+
+/* What a packet says of its block: how many elements of which type; no elements have no type.  `length`: bytes that it has with
+ * it, all or none. */
+typedef struct coll__packet {
+    uint64_t count;
+    uint32_t type, length;
+    const unsigned char *at;
+} coll__packet;
+
+/* A call on its way; it lies in front in the memory of its order. */
+typedef struct coll__packets {
+    const coll__algorithm *straight;              /* of the same kind: what long blocks go by                 */
+    size_t       each;                            /* bytes of a packet                                        */
+    int          round;                           /* of the algorithm                                         */
+    bool         is_posted;                       /* it has begun                                             */
+    int          xfer_count, finished;            /* messages of this round; so many from the front are done  */
+    int          long_count, long_finished;       /* the same of long blocks                                  */
+    int          room, steps;                     /* of the list: for so many; of this round                  */
+    coll__step  *list, *long_list;                /* long: of the direct exchange, of long_steps              */
+    int          long_steps;
+    coll_xfer   *xfers, *longs;
+    coll__packet *slots;                          /* WORK                                                     */
+    unsigned char *messages;                      /* memory for those that are still to come                  */
+} coll__packets;
+
+static inline coll__packets *coll__packets_of(const coll_request *r) { return (coll__packets *)r->order->arena; }
+
+/* ---- >>blocks ---- */
+
+static inline const coll__layout *coll__side_layout(const coll_request *r, coll__place place)
+{
+    return place == COLL__INPUT ? &r->execution->input : &r->execution->result;
+}
+
+/* A block of the user's, and where it lies. */
+static unsigned char *coll__block_at(const coll_request *r, coll__place place, int block, size_t *length)
+{
+    const coll__layout *l = coll__side_layout(r, place);
+    const coll__range range = coll__block_range(l, block);
+
+    *length = range.count * r->codec.type_size;
+    return coll__behind(l->base, range.at * r->codec.type_size);
+}
+
+/* The packet that tells of it. */
+static coll__packet coll__packet_of(const coll_request *r, coll__place place, int block)
+{
+    const coll__layout *l = coll__side_layout(r, place);
+    const size_t count = coll__count_of_block(l, block);
+    size_t length;
+    const unsigned char *at = coll__block_at(r, place, block, &length);
+    const coll_type type = l->types ? l->types[block] : r->call.type;
+
+    return (coll__packet){ count, count > 0 ? (uint32_t)type : 0,
+                           length <= (size_t)r->execution->choice.room ? (uint32_t)length : 0, at };
+}
+
+/* The packet of block or slot `i` of a span. */
+static coll__packet coll__packet_at(const coll_request *r, const coll__span *span, int i)
+{
+    const int at = coll__span_at(span, i, coll__circle(r->execution, span));
+    return span->place == COLL__INPUT ? coll__packet_of(r, COLL__INPUT, at) : coll__packets_of(r)->slots[at];
+}
+
+/* ---- >>arrival ---- */
+
+/* What a packet tells of a block is not what this rank expects. */
+static coll_status coll__packet_misfits(coll_request *r, const coll__packet *got, int block, int source)
+{
+    const coll__session *session = r->comm->session;
+    const coll__layout *l = &r->execution->result;
+    const int peer = coll__world_rank(r->comm, source);
+    unsigned char ours[COLL_HEAD_LENGTH], theirs[COLL_HEAD_LENGTH];
+    coll_failure failure = { COLL_OK, -1, "" };
+
+    memcpy(ours, r->head, sizeof ours);
+    memcpy(theirs, r->head, sizeof theirs);
+    coll__head_set_block(ours, l, block);
+    coll__put64(theirs + 24, got->count);
+    if (l->types) coll__put32(theirs + 16, got->type);
+    coll__blame_mismatch(&failure, ours, session->rank, theirs, peer);
+    return coll__comm_fail(r->comm, &failure);
+}
+
+/* A packet that no rank of ours has made. */
+static coll_status coll__packet_wrong(coll_request *r, const coll__packet *got, int peer)
+{
+    coll_failure failure = { COLL_OK, -1, "" };
+
+    coll__blame(&failure, COLL_ERR_PROTOCOL, peer, "rank %d got a packet from rank %d that makes no sense: %llu elements in %u "
+                "bytes", r->comm->session->rank, peer, (unsigned long long)got->count, (unsigned)got->length);
+    return coll__comm_fail(r->comm, &failure);
+}
+
+/* A block has come to where it is needed, or, of a long one, word of it. */
+static coll_status coll__packet_deliver(coll_request *r, const coll__packet *got, int block)
+{
+    const coll__packet want = coll__packet_of(r, COLL__RESULT, block);
+    const int source = coll__kind_shape_of(r->call.kind)->recv.over == COLL__OVER_ONE ? r->call.root : block;
+    size_t length;
+
+    if (got->count != want.count || got->type != want.type) return coll__packet_misfits(r, got, block, source);
+    if (got->length != want.length) return coll__packet_wrong(r, got, coll__world_rank(r->comm, source));
+    unsigned char *const to = coll__block_at(r, COLL__RESULT, block, &length);
+    if (got->length) memcpy(to, got->at, got->length);
+    return COLL_OK;
+}
+
+/* A packet is to be block or slot `i` of a span. */
+static coll_status coll__packet_put(coll_request *r, const coll__span *span, int i, const coll__packet *packet)
+{
+    const int at = coll__span_at(span, i, coll__circle(r->execution, span));
+
+    if (span->place == COLL__RESULT) return coll__packet_deliver(r, packet, at);
+    coll__packets_of(r)->slots[at] = *packet;
+    return COLL_OK;
+}
+
+/* ---- >>messages ---- */
+
+static void coll__packet_write(unsigned char *message, size_t each, const coll__packet *packet)
+{
+    coll__put64(message, packet->count);
+    coll__put32(message + 8, packet->type);
+    coll__put32(message + 12, packet->length);
+    if (packet->length) memcpy(message + COLL__PACKET_HEAD, packet->at, packet->length);
+    memset(message + COLL__PACKET_HEAD + packet->length, 0, each - COLL__PACKET_HEAD - packet->length);
+}
+
+/* The packets of a message that has come. */
+static coll_status coll__packets_unpack(coll_request *r, const coll_xfer *x, const coll__span *span)
+{
+    const unsigned char *at = (const unsigned char *)x->buffer;
+    coll_status status = COLL_OK;
+
+    for (int i = 0; i < span->blocks && status == COLL_OK; i++, at += coll__packets_of(r)->each) {
+        const coll__packet got = { coll__get64(at), coll__get32(at + 8), coll__get32(at + 12), at + COLL__PACKET_HEAD };
+        if (got.length > (uint32_t)r->execution->choice.room) return coll__packet_wrong(r, &got, x->peer);
+        status = coll__packet_put(r, span, i, &got);
+    }
+    return status;
+}
+
+static coll_status coll__packets_post(coll_request *r, const coll__step *step)
+{
+    coll__packets *p = coll__packets_of(r);
+    coll_xfer *x = &p->xfers[p->xfer_count++];
+
+    coll__xfer_ready(r, x, p->round);
+    x->peer = coll__world_rank(r->comm, step->peer);
+    x->length = (size_t)step->span.blocks * p->each;
+    x->buffer = p->messages;
+    p->messages += x->length;
+    for (int i = 0; step->verb == COLL__SEND && i < step->span.blocks; i++) {
+        const coll__packet packet = coll__packet_at(r, &step->span, i);
+        coll__packet_write((unsigned char *)x->buffer + (size_t)i * p->each, p->each, &packet);
+    }
+    return coll__post(r, x, step->verb);
+}
+
+/* Between two ranks the packets of round 0 go first, then the long block. */
+static coll_status coll__packets_begin_round(coll_request *r)
+{
+    coll__packets *p = coll__packets_of(r);
+    coll__round now = coll__round_of(r, p->list, p->room);
+    coll_status status = COLL_OK;
+
+    r->execution->choice.algorithm->round(&now, p->round);
+    p->steps = now.count;
+    p->xfer_count = p->finished = 0;
+    for (int s = 0; s < p->steps && status == COLL_OK; s++) {
+        const coll__step *step = &p->list[s];
+        for (int i = 0; step->verb == COLL__COPY && i < step->span.blocks && status == COLL_OK; i++) {
+            if (step->span.place == COLL__RESULT && step->from.place == COLL__INPUT) continue;    /* our own: see below       */
+            const coll__packet packet = coll__packet_at(r, &step->from, i);
+            status = coll__packet_put(r, &step->span, i, &packet);
+        }
+    }
+    for (int s = 0; s < p->steps && status == COLL_OK; s++)
+        if (p->list[s].verb != COLL__COPY) status = coll__packets_post(r, &p->list[s]);
+    return status;
+}
+
+/* All messages of this round are done. */
+static coll_status coll__packets_end_round(coll_request *r)
+{
+    const coll__packets *p = coll__packets_of(r);
+    const coll_xfer *x = p->xfers;
+    coll_status status = COLL_OK;
+
+    for (int s = 0; s < p->steps && status == COLL_OK; s++) {
+        if (p->list[s].verb == COLL__RECV) status = coll__packets_unpack(r, x, &p->list[s].span);
+        x += p->list[s].verb != COLL__COPY;
+    }
+    return status;
+}
+
+/* ---- >>long blocks ---- */
+
+/* The step of their messages' heads, which no packets have. */
+static inline long coll__long_step(const coll_request *r) { return r->execution->rounds; }
+
+static coll_status coll__long_post(coll_request *r, const coll__step *step)
+{
+    coll__packets *p = coll__packets_of(r);
+    const int block = coll__span_at(&step->span, 0, coll__circle(r->execution, &step->span));
+    size_t length;
+    unsigned char *const at = coll__block_at(r, step->span.place, block, &length);
+
+    if (length <= (size_t)r->execution->choice.room) return COLL_OK;
+    coll_xfer *x = &p->longs[p->long_count++];
+    coll__xfer_ready(r, x, coll__long_step(r));
+    coll__head_set_block(x->head, coll__side_layout(r, step->span.place), block);
+    x->peer = coll__world_rank(r->comm, step->peer);
+    x->buffer = at;
+    x->length = length;
+    return coll__post(r, x, step->verb);
+}
+
+/* The only round of the direct exchange: what of it is long; and the own block, whatever its length. */
+static coll_status coll__longs_begin(coll_request *r)
+{
+    coll__packets *p = coll__packets_of(r);
+    coll__round now = coll__round_of(r, p->long_list, p->long_steps);
+    coll_status status = COLL_OK;
+
+    p->straight->round(&now, 0);
+    for (int s = 0; s < now.count && status == COLL_OK; s++) {
+        const coll__step *step = &now.steps[s];
+        if (step->verb != COLL__COPY) {
+            status = coll__long_post(r, step);
+            continue;
+        }
+        size_t length;
+        const unsigned char *const from = coll__block_at(r, COLL__INPUT, r->comm->rank, &length);
+        unsigned char *const to = coll__block_at(r, COLL__RESULT, r->comm->rank, &length);
+        if (length && to != from) memmove(to, from, length);
+    }
+    return status;
+}
+
+/* ---- >>on its way ---- */
+
+/* One of its messages has failed.  Two ranks may disagree on whether a block is long: then the one waits for packets and gets the
+ * block, and says what length it expects, or the other way round. */
+static coll_status coll__packets_failed(coll_request *r, const coll_xfer *x, bool is_long)
+{
+    const bool got_long = coll__get16(x->head + 2) == ((uint32_t)coll__long_step(r) & 0xffff);
+    unsigned char expected[COLL_HEAD_LENGTH];
+
+    memcpy(expected, r->head, sizeof expected);
+    if (is_long || got_long) coll__head_set_block(expected, &r->execution->result, coll__rank_here(r->comm, x->peer));
+    return coll__xfer_failed(r, x, expected);
+}
+
+/* Are these messages done? */
+static coll_status coll__packets_check(coll_request *r, const coll_xfer *xfers, int count, int *finished, bool is_long)
+{
+    for (; *finished < count; ++*finished) {
+        const coll_xfer *x = &xfers[*finished];
+        if (x->status == COLL_PENDING) return COLL_PENDING;
+        if (x->status < 0) return coll__packets_failed(r, x, is_long);
+    }
+    return COLL_OK;
+}
+
+static coll_status coll__packets_advance(coll_request *r)
+{
+    coll__packets *p = coll__packets_of(r);
+
+    for (; p->round < r->execution->rounds; p->round++, p->is_posted = false) {
+        coll_status status = p->is_posted ? COLL_OK : coll__packets_begin_round(r);
+        if (status == COLL_OK && !p->is_posted && p->round == 0) status = coll__longs_begin(r);
+        if (status < 0) return coll__comm_fail(r->comm, NULL);
+        p->is_posted = true;
+        status = coll__packets_check(r, p->xfers, p->xfer_count, &p->finished, false);
+        if (status == COLL_OK) status = coll__packets_end_round(r);
+        if (status != COLL_OK) return status;
+    }
+    return coll__packets_check(r, p->longs, p->long_count, &p->long_finished, true);
+}
+
+static void coll__packets_late(const coll_request *r, unsigned char *is_late)
+{
+    const coll__packets *p = coll__packets_of(r);
+
+    if (!r->is_started) return;
+    for (int i = p->finished; p->is_posted && i < p->xfer_count; i++)
+        if (p->xfers[i].status == COLL_PENDING) is_late[p->xfers[i].peer] = 1;
+    for (int i = p->long_finished; i < p->long_count; i++)
+        if (p->longs[i].status == COLL_PENDING) is_late[p->longs[i].peer] = 1;
+}
+
+/* ---- >>starting ---- */
+
+/* What else there is of its kind. */
+static const coll__algorithm *coll__straight_of(coll_kind kind)
+{
+    const coll__algorithm *a = coll__algorithms;
+
+    while (a->kind != kind || a->in_packets) a++;
+    return a;
+}
+
+/* Lay out a call that has been planned: the messages of all rounds, so that what has come stays where it is. */
+static bool coll__packets_lay_out(coll_request *r, const coll__algorithm *straight, int longs)
+{
+    coll__execution *execution = r->execution;
+    const size_t steps = (size_t)execution->steps, slots = (size_t)execution->slots[COLL__WORK];
+    const size_t each = COLL__PACKET_HEAD + (size_t)execution->choice.room, all = steps + (size_t)longs;
+    const size_t head = coll__round_up(sizeof(coll__packets), 64), list = coll__round_up(all * sizeof(coll__step), 64);
+    const size_t tables = coll__round_up(all * sizeof(coll_xfer) + slots * sizeof(coll__packet), 64);
+    const size_t copy = coll__copy_length(execution, r);
+
+    if (!coll__arena_reserve(r->order, head + list + tables + copy + execution->moved_in_all * each)) return false;
+    unsigned char *const at = (unsigned char *)r->order->arena;
+    coll__packets *p = coll__packets_of(r);
+    *p = (coll__packets){ .straight = straight, .each = each, .room = (int)steps, .list = (coll__step *)(void *)(at + head),
+                          .long_steps = longs, .xfers = (coll_xfer *)(void *)(at + head + list),
+                          .messages = at + head + list + tables + copy };
+    p->long_list = p->list + steps;
+    p->longs = p->xfers + steps;
+    p->slots = (coll__packet *)(void *)(p->xfers + all);
+    if (copy) coll__make_copy(execution, r, at + head + list + tables);
+    return true;
+}
+
+/* Rounds have declined it, and left its plan; a prepared call that starts again comes here at once. */
+static coll_status coll__packets_start(coll_request *r)
+{
+    const coll__algorithm *const straight = coll__straight_of(r->call.kind);
+
+    if (!r->execution->is_declined && coll__execution_plan(r) < 0) return coll__has_no_memory(r->comm);
+    r->execution->is_declined = false;
+    coll__round direct = coll__round_of(r, NULL, 0);
+    straight->round(&direct, 0);
+    if (!coll__packets_lay_out(r, straight, direct.count)) return coll__has_no_memory(r->comm);
+    (void)coll__choice_cache(r);
+    return COLL_PENDING;
+}
+
+/* Among the carriers. */
+#define COLL__CARRIER_OF_PACKETS                                                                                              \
+    { .name = "packets", .start = coll__packets_start, .advance = coll__packets_advance, .late = coll__packets_late },
+
+#else
+
+/* Blocks go straight, all of them. */
+#define COLL__CARRIER_OF_PACKETS
+
+#endif
+#endif /* COLL_PACKETS_H */
 /* ---- core/engine/coll_doing_comms.h ---- */
 /* coll_doing_comms.h - which communicators this rank has, for others to read. */
 #ifndef COLL_DOING_COMMS_H
@@ -17544,9 +18009,13 @@ static coll_status coll__rounds_start(coll_request *r)
 {
     coll__cached *cached = coll__cached_execution(r);
 
-    if (cached) coll__execution_again(r, cached);
-    else if (coll__execution_start(r) < 0) return coll__has_no_memory(r->comm);
-    return COLL_PENDING;
+    if (cached) {
+        coll__execution_again(r, cached);
+        return COLL_PENDING;
+    }
+    const coll_status status = coll__execution_start(r);
+    if (status == COLL_ERR_UNSUPPORTED) return status;
+    return status < 0 ? coll__has_no_memory(r->comm) : COLL_PENDING;
 }
 
 static void coll__rounds_late(const coll_request *r, unsigned char *is_late)
@@ -17562,6 +18031,7 @@ static bool coll__rounds_explain(coll_request *r, char *text, size_t room)
     coll__append(text, room, "%s", a->name);
     if (a->has_radix) coll__append(text, room, ", radix %d", f->choice.radix);
     if (a->cut == COLL__CUT_MANY) coll__append(text, room, ", %d block%s", f->choice.blocks, coll__plural(f->choice.blocks));
+    if (f->choice.room) coll__append(text, room, ", blocks of up to %d bytes in packets, longer ones straight", f->choice.room);
     coll__append(text, room, ", %d round%s, %ld slice%s, about %.3g us", f->rounds, coll__plural(f->rounds), f->slices,
                  coll__plural(f->slices), f->choice.seconds * 1e6);
     return true;
@@ -17590,6 +18060,7 @@ static const coll__carrier coll__carriers[] = {
       .advance = coll__offload_advance, .late = COLL__LATE(coll__offload_late), .explain = coll__offload_explain },
     COLL__CARRIER_OF_HOSTS
     COLL__CARRIER_OF_ROUNDS
+    COLL__CARRIER_OF_PACKETS
 };
 
 enum { COLL__CARRIER_COUNT = sizeof coll__carriers / sizeof *coll__carriers };

@@ -19,6 +19,8 @@ typedef struct form {
     bool   is_cut;                                /* the blocks are parts of one vector                       */
     const size_t *counts;                         /* of the blocks; NULL: as above                            */
     const size_t *pairs;                          /* elements for every rank, from this one                   */
+    size_t room;                                  /* of a packet (core/algorithms/coll_choice.h); 0: there are none */
+    bool   is_whole;                              /* no span is sent block by block                           */
 } form;
 
 static int form_mod(int value, int size) { return ((value % size) + size) % size; }
@@ -39,7 +41,8 @@ static void form_add(const form *f, sums *s, int first, int blocks, int step)
         size_t elements = are_equal ? (size_t)blocks * form_part(form_block(f, 0), (size_t)f->slices, (size_t)slice) : 0;
         for (int i = 0; !are_equal && i < blocks; i++)
             elements += form_part(form_block(f, form_mod(first + i * step, f->circle)), (size_t)f->slices, (size_t)slice);
-        const uint64_t messages = blocks > 1 && elements * f->unit <= 64 << 10 ? 1 : (uint64_t)blocks;
+        const bool is_one = f->is_whole || (blocks > 1 && elements * f->unit <= 64 << 10);
+        const uint64_t messages = is_one ? 1 : (uint64_t)blocks;
         s->messages += messages;
         s->bytes += messages * 32 + elements * f->unit;
     }
@@ -153,13 +156,35 @@ static void form_census(const form *f, sums *s, int v)
     }
 }
 
+/* Blocks that are too long for a packet. */
 static void form_pairs(const form *f, sums *s, int v)
 {
     for (int i = 0; i < f->size; i++) {
-        if (i == v) continue;
+        if (i == v || (f->room && f->pairs[i] * f->unit <= f->room)) continue;
         s->messages++;
         s->bytes += 32 + f->pairs[i] * f->unit;
     }
+}
+
+static sums form_sent(const form *f, int v);
+
+/* A packet for each block, as by the same algorithm for blocks of that length; and long blocks, straight. */
+static sums form_packets(const form *f, int v)
+{
+    form packets = { .kind = f->kind == COLL_GATHERV ? COLL_GATHER : f->kind == COLL_SCATTERV ? COLL_SCATTER : COLL_ALLTOALL,
+                     .name = f->name, .size = f->size, .radix = f->radix, .root = f->root, .circle = f->size, .slices = 1,
+                     .unit = 1, .count = 16 + f->room, .is_whole = true };
+    sums s = form_sent(&packets, v);
+
+    if (f->pairs) form_pairs(f, &s, v);
+    for (int i = 0; !f->pairs && i < f->size; i++) {
+        const int block = f->kind == COLL_GATHERV ? v : i;
+        const bool is_sent = f->kind == COLL_GATHERV ? i == f->root && v != i : v == f->root && i != v;
+        if (!is_sent || f->counts[block] * f->unit <= f->room) continue;
+        s.messages++;
+        s.bytes += 32 + f->counts[block] * f->unit;
+    }
+    return s;
 }
 
 /* Round the ring: all blocks but the next one, and in an allreduce again all but another. */
@@ -204,6 +229,7 @@ static sums form_sent(const form *f, int v)
     sums s = { 0, 0 };
 
     if (f->size == 1) return s;
+    if (f->room) return form_packets(f, v);
     if (f->pairs) form_pairs(f, &s, v);
     else if (f->kind >= COLL_REDUCE && f->kind <= COLL_EXSCAN) form_of_reduction(f, &s, v);
     else if (f->kind == COLL_BROADCAST && form_is(f, "blocks"))

@@ -77,7 +77,7 @@ static const coll_transport loop_transport = {
     .name = "loop", .send = loop_send, .recv = loop_recv, .progress = loop_progress, .close = loop_close
 };
 
-/* A world of `size` ranks; false: it cannot be made. */
+/* A world of `size` ranks, by loop_transport or one that is built on it; false: it cannot be made. */
 typedef struct loop_world {
     int        size;
     loop_end   ends[LOOP_MOST * LOOP_MOST * COLL_CHANNEL_COUNT];
@@ -85,13 +85,13 @@ typedef struct loop_world {
     coll_comm *comms[LOOP_MOST];
 } loop_world;
 
-static bool loop_open(loop_world *w, int size)
+static bool loop_open(loop_world *w, int size, const coll_transport *transport)
 {
     memset(w, 0, sizeof *w);
     w->size = size;
     for (int i = 0; i < size; i++) {
         w->ranks[i] = (loop_rank){ i, w->ends };
-        if (coll_init_custom(&loop_transport, &w->ranks[i], i, size, &w->comms[i]) != COLL_OK) return false;
+        if (coll_init_custom(transport, &w->ranks[i], i, size, &w->comms[i]) != COLL_OK) return false;
     }
     return true;
 }

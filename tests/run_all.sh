@@ -148,6 +148,7 @@ brief check-greetings    program plain test_greetings
 brief check-collectives  scaled 0.05 program plain test_collectives
 suite check-contract     program plain test_contract threads,tcp-poll,sim 2
 brief check-sentences    program plain test_sentences
+brief check-packets      program plain test_packets threads,sim
 suite check-random       program plain test_random
 
 tier=test
@@ -160,6 +161,7 @@ suite tuner              program asan test_tuner
 suite topology           program asan test_topology
 suite launchers          program asan test_launchers
 suite sentences          program asan test_sentences
+suite packets            program asan test_packets
 suite manual             program asan test_manual
 suite greetings          program asan test_greetings
 suite wire               program asan test_wire

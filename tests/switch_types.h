@@ -130,7 +130,7 @@ static void types(void)
 {
     static loop_world w;
 
-    CHECK(loop_open(&w, TYPE_RANKS), "ranks in turns: %s", coll_error(NULL));
+    CHECK(loop_open(&w, TYPE_RANKS, &loop_transport), "ranks in turns: %s", coll_error(NULL));
     for (coll_type type = COLL_I8; type <= COLL_MXF8E5M2; type++) {
         const bool is_there = COLL__TYPES_THERE >> type & 1u, is_float = type >= COLL_F16 && type <= COLL_F64;
         if (is_float || type >= COLL_MXI8) if (type != COLL_F32) beside_f32(&w, type);

@@ -144,10 +144,11 @@ static void loops(int size)
                         COLL__HAS_GATHER, COLL__HAS_ALLGATHER, COLL__HAS_ALLTOALL, COLL__HAS_REDUCE_SCATTER };
 
     if (!COLL__HAS_MESSAGES) {
-        CHECK(!loop_open(&w, size) && says(coll_error(NULL), "COLL_NO_MESSAGES"), "ranks in turns: %s", coll_error(NULL));
+        CHECK(!loop_open(&w, size, &loop_transport) && says(coll_error(NULL), "COLL_NO_MESSAGES"), "ranks in turns: %s",
+              coll_error(NULL));
         return;
     }
-    CHECK(loop_open(&w, size), "%d ranks in turns: %s", size, coll_error(NULL));
+    CHECK(loop_open(&w, size, &loop_transport), "%d ranks in turns: %s", size, coll_error(NULL));
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         coll_call calls[LOOP_MOST];
         for (int r = 0; r < size; r++) {

@@ -161,8 +161,10 @@ static const coll__link nets[] = {                /* 1, 10 and 100 Gbit/s       
     { 12e-6, 12e-6, 9e-11, 1e-10, 0 },
 };
 
+/* Of blocks that only two ranks know, whoever chooses is told nothing. */
 static coll__query query_of(coll_kind kind, int size, double bytes, const char *algorithm, const coll__link *link)
 {
+    if (is_private(kind)) bytes = 0;
     return (coll__query){ .kind = kind, .size = size, .bytes = bytes, .sum_bytes = bytes, .is_commutative = true,
                           .algorithm = algorithm, .link = link };
 }

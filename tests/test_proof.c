@@ -346,7 +346,8 @@ static form form_of_case(int rank)
                    .circle = circle_of_case(), .slices = now.slices, .unit = now.unit,
                    .count = kind == COLL_BARRIER ? 0 : now.c->count, .is_cut = is_cut,
                    .counts = is_listed(kind) ? now.counts : NULL,
-                   .pairs = is_paired(kind) && !is_neighbor(kind) ? pairs_of(rank) : NULL };
+                   .pairs = is_paired(kind) && !is_neighbor(kind) ? pairs_of(rank) : NULL,
+                   .room = (size_t)now.choice.room };
 }
 
 /* To each neighbour but oneself one message. */
@@ -729,6 +730,7 @@ static int most_ranks(const coll__algorithm *a)
     const bool is_direct = !strcmp(a->name, "direct") || !strcmp(a->name, "ring") || !strcmp(a->name, "transposed");
 
     if (is_neighbor(a->kind) || (is_direct && !is_to_root)) return 200;
+    if (a->in_packets && !is_to_root) return 400;
     if (!strcmp(a->name, "census")) return 4096;
     if (!strcmp(a->name, "chain")) return 1024;
     return a->kind <= COLL_REDUCE || is_to_root ? 4096 : 1024;

@@ -284,7 +284,7 @@ static void post(world *w, int from, int index)
         fault(w, "rank %d sends %d blocks to rank %d", from, s->span.blocks, s->peer);
         return;
     }
-    if (is_private(w->a->kind) && (s->span.blocks != 1 || s->span.place != COLL__INPUT))
+    if (is_private(w->a->kind) && !w->a->in_packets && (s->span.blocks != 1 || s->span.place != COLL__INPUT))
         fault(w, "rank %d sends what others cannot know the length of", from);
     ROOM(messages, message_count + 1, message_room);
     ROOM(nexts, message_count + 1, next_room);
@@ -590,7 +590,7 @@ static promise promised(const world *w)
     if (is_reduce_scatter(kind) && !strcmp(name, "gather")) return (promise){ R, p * (p - 1), p * p * (p - 1) };
     if (kind == COLL_REDUCE && is_direct) return (promise){ 2, -1, p * (p - 1) + p - 1 };
     if (kind == COLL_REDUCE) return (promise){ R, -1, -1 };
-    if (kind == COLL_ALLTOALL && !is_direct) return (promise){ R, digits, p * digits };
+    if (is_alltoall(kind) && !is_direct) return (promise){ R, digits, p * digits };
     if (is_rooted(kind)) return (promise){ 1, -1, p - 1 };
     return (promise){ is_ring ? p - 1 : is_direct ? 1 : R, p - 1, p * (p - 1) };
 }

@@ -205,6 +205,7 @@ typedef struct coll__algorithm {
     bool        is_pipelined;                     /* wants many slices, as many as the tuner chooses          */
     bool        has_order;                        /* sees now->order                                          */
     bool        is_even;                          /* each rank sends as many messages and blocks as any other */
+    bool        in_packets;                       /* blocks that only their two ends know the length of (coll_choice.h)     */
 } coll__algorithm;
 
 #if defined(COLL_NO_TUNER)
@@ -212,11 +213,13 @@ typedef struct coll__algorithm {
 #else
 #define COLL__COST_OF(name) coll__cost_##name
 #endif
-#define COLL__ROW(kind, name, round, cost, cut, keeps, canonical, exact, radix, pipelined, order, even)                          \
+#define COLL__ROW_AS(packets, kind, name, round, cost, cut, keeps, canonical, exact, radix, pipelined, order, even)              \
     { COLL_##kind, name, coll__##round, COLL__COST_OF(cost), COLL__CUT_##cut, keeps, canonical, exact, radix, pipelined, order, \
-      even },
+      even, packets },
+#define COLL__ROW(...) COLL__ROW_AS(false, __VA_ARGS__)
 
-/* ALT: an alternative to that one which a program without choice has.  V: of blocks of different lengths. */
+/* ALT: an alternative to that one which a program without choice has.  V: of blocks of different lengths.  ALP: an ALV in
+ * packets. */
 #if defined(COLL_NO_CHOICE)
 #define COLL__ALT(...)
 #else
@@ -225,9 +228,14 @@ typedef struct coll__algorithm {
 #if COLL__HAS_COUNTS
 #define COLL__ROV(...) COLL__ROW(__VA_ARGS__)
 #define COLL__ALV(...) COLL__ALT(__VA_ARGS__)
+#define COLL__ALP(...) COLL__ROW_AS(true, __VA_ARGS__)
 #else
 #define COLL__ROV(...)
 #define COLL__ALV(...)
+#endif
+#if !COLL__HAS_COUNTS || defined(COLL_NO_CHOICE)
+#undef COLL__ALP
+#define COLL__ALP(...)
 #endif
 
 static const coll__algorithm coll__algorithms[] = {
@@ -285,11 +293,13 @@ static const coll__algorithm coll__algorithms[] = {
 #if COLL__HAS_GATHER
     COLL__ALT(GATHER,               "tree",       gather_tree,             gather_tree,         PER_RANK, 1, 1, 0, 1, 0, 0, 0)
     COLL__ROW(GATHER,               "direct",     gather_direct,           rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0)
+    COLL__ALP(GATHERV,              "tree",       gather_tree,             gather_tree,         PER_RANK, 1, 1, 0, 1, 0, 0, 0)
     COLL__ROV(GATHERV,              "direct",     gather_direct,           rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0)
 #endif
 #if COLL__HAS_SCATTER
     COLL__ALT(SCATTER,              "tree",       scatter_tree,            scatter_tree,        PER_RANK, 1, 1, 0, 1, 0, 0, 0)
     COLL__ROW(SCATTER,              "direct",     scatter_direct,          rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0)
+    COLL__ALP(SCATTERV,             "tree",       scatter_tree,            scatter_tree,        PER_RANK, 1, 1, 0, 1, 0, 0, 0)
     COLL__ROV(SCATTERV,             "direct",     scatter_direct,          rooted_direct,       PER_RANK, 1, 1, 0, 0, 0, 0, 0)
 #endif
 #if COLL__HAS_ALLGATHER
@@ -305,7 +315,9 @@ static const coll__algorithm coll__algorithms[] = {
 #if COLL__HAS_ALLTOALL
     COLL__ALT(ALLTOALL,             "circulant",  alltoall_circulant,      bruck,               PER_RANK, 1, 1, 0, 1, 0, 0, 1)
     COLL__ROW(ALLTOALL,             "direct",     alltoall_direct,         direct,              PER_RANK, 1, 1, 0, 0, 0, 0, 1)
+    COLL__ALP(ALLTOALLV,            "circulant",  alltoall_circulant,      bruck,               PER_RANK, 1, 1, 0, 1, 0, 0, 1)
     COLL__ROV(ALLTOALLV,            "direct",     alltoall_direct,         direct,              PER_RANK, 1, 1, 0, 0, 0, 0, 1)
+    COLL__ALP(ALLTOALLW,            "circulant",  alltoall_circulant,      bruck,               PER_RANK, 1, 1, 0, 1, 0, 0, 1)
     COLL__ROV(ALLTOALLW,            "direct",     alltoall_direct,         direct,              PER_RANK, 1, 1, 0, 0, 0, 0, 1)
 #endif
 #if COLL__HAS_NEIGHBOR
@@ -317,10 +329,12 @@ static const coll__algorithm coll__algorithms[] = {
 #endif
 };
 
+#undef COLL__ALP
 #undef COLL__ALV
 #undef COLL__ROV
 #undef COLL__ALT
 #undef COLL__ROW
+#undef COLL__ROW_AS
 #undef COLL__COST_OF
 
 /* Does any of them see now->order? */

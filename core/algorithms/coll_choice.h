@@ -30,6 +30,7 @@ typedef struct coll__choice {
     const coll__algorithm *algorithm;
     int    radix, blocks;
     long   slices;                                /* 0: as the engine likes                                   */
+    int    room;                                  /* in packets: bytes of a block in one; 0: not in packets   */
     double seconds;                               /* predicted                                                */
 } coll__choice;
 
@@ -73,6 +74,28 @@ static inline bool coll__can_choose(const coll__query *query)
             return true;
     return false;
 }
+
+/* ---- >>packets: blocks whose length only their two ends know ---- */
+
+/* With lists of counts a rank knows the blocks that it sends and receives, and no others: ranks between the two ends of a block
+ * do not know its length, and no rank knows enough to choose for all.  So the choice falls on each block by itself, since its two
+ * ends know it alike: a short one goes along in a packet, by an algorithm that sends few messages; a longer one goes straight to
+ * where it is needed, meanwhile.  A packet has a head, which says how long the block is, and `room` bytes.  So all packets are
+ * equally long, an algorithm runs on them as on equal blocks, and every message has a length that both its ends know.  A long
+ * block has a packet too, without bytes, so that its two ends find out if they disagree on whether it is long.
+ *
+ * The room is chosen by what all ranks know, their number and the link. */
+enum {
+    COLL__PACKET_HEAD = 16,
+    COLL__ROOM_LEAST  = 64, COLL__ROOM_MOST = 4096,
+    COLL__ROOM_USUAL  = 256                       /* without the model                                        */
+};
+
+/* By how much packets must be faster than nothing but heads sent straight: where all blocks are long they come on top. */
+#define COLL__PACKETS_WORTH 1.5
+
+/* The vector that the algorithm moves, of so many packets. */
+static inline double coll__packet_bytes(int size, int room) { return (double)size * (COLL__PACKET_HEAD + room); }
 
 /* ---- >>what an algorithm does ---- */
 

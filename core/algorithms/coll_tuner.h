@@ -73,7 +73,7 @@ static inline bool coll__is_crowd(const coll__query *query)
     return query->share > 0 && query->share < 1 && query->size <= COLL__CROWD_MOST;
 }
 
-static coll__choice coll__priced(const coll__algorithm *a, const coll__query *query, int radix, long cut)
+static coll__choice coll__price(const coll__algorithm *a, const coll__query *query, int radix, long cut)
 {
     const int blocks = coll__blocks_of(a, query->size, (int)cut);
     const coll__shape shape = { query->size, radix, blocks, a->is_pipelined ? cut : 1, query->bytes, query->sum_bytes };
@@ -85,7 +85,33 @@ static coll__choice coll__priced(const coll__algorithm *a, const coll__query *qu
         const double cuts = coll__has_cut(a) ? (double)cut : slices;
         seconds = coll__crowded_time(a, query, radix, blocks, cuts, seconds);
     }
-    return (coll__choice){ a, radix, blocks, a->is_pipelined ? cut : 0, seconds };
+    return (coll__choice){ a, radix, blocks, a->is_pipelined ? cut : 0, 0, seconds };
+}
+
+/* The room of a packet, a power of 2: what all packets take on the wire, full or empty, is to be no more than an eighth of what a
+ * rank takes to send messages of nothing straight to all; and one for each rank is to be no more than may land in a round. */
+static int coll__room_for(const coll__algorithm *a, const coll__query *query, int radix)
+{
+    const coll__link bytes = { .per_byte = query->link->per_byte, .per_byte_handled = query->link->per_byte_handled };
+    const coll__shape shape = { query->size, radix, query->size, 1, query->size, query->size };   /* of packets of one byte   */
+    const double each = a->cost(&bytes, &shape), most = coll__burst(query->link, query->size - 1, 0, 0) / 8;
+    int room = COLL__ROOM_LEAST;
+
+    while (room < COLL__ROOM_MOST && (COLL__PACKET_HEAD + 2 * room) * each <= most
+           && coll__packet_bytes(query->size, 2 * room) <= COLL__LANDING_MOST) room *= 2;
+    return room;
+}
+
+static coll__choice coll__priced(const coll__algorithm *a, const coll__query *query, int radix, long cut)
+{
+    coll__query packets = *query;
+
+    if (!a->in_packets) return coll__price(a, query, radix, cut);
+    const int room = coll__room_for(a, query, radix);
+    packets.bytes = packets.sum_bytes = coll__packet_bytes(query->size, room);
+    coll__choice choice = coll__price(a, &packets, radix, cut);
+    choice.room = room;
+    return choice;
 }
 
 /* The number of blocks or slices n that takes the least time.  A price falls with n while long messages wait for one another,
@@ -117,9 +143,11 @@ static coll__choice coll__best_cut(const coll__algorithm *a, const coll__query *
     return best;
 }
 
-/* By what candidates are compared: a vector cut into many messages has to be worth their work. */
+/* By what candidates are compared: a vector cut into many messages has to be worth their work, and so have packets. */
 static inline double coll__weighed_seconds(const coll__choice *choice)
 {
+    if (choice->room) return choice->seconds * COLL__PACKETS_WORTH;
+
     const bool is_cut = choice->slices > 1 || (choice->algorithm->cut == COLL__CUT_MANY && choice->blocks > 1);
     return is_cut ? choice->seconds * COLL__CUT_WORTH : choice->seconds;
 }
@@ -266,9 +294,11 @@ static double coll__counted_time(const coll__algorithm *a, const coll__query *qu
 {
     const coll__count n = coll__count_sent(a, query->size, radix, blocks);
     const coll__link *link = query->nominal ? query->nominal : query->link;
-    const double bytes = n.moved * query->bytes / blocks, messages = n.rounds + (double)n.sent / query->size;
+    const double vector = a->in_packets ? coll__packet_bytes(query->size, COLL__ROOM_USUAL) : query->bytes;
+    const double bytes = n.moved * vector / blocks, messages = n.rounds + (double)n.sent / query->size;
+    const double seconds = messages * link->latency + bytes / query->size * link->per_byte;
 
-    return messages * link->latency + bytes / query->size * link->per_byte;
+    return a->in_packets ? seconds * COLL__PACKETS_WORTH : seconds;
 }
 
 static inline bool coll__is_crowd(const coll__query *query) { return (void)query, false; }
@@ -288,7 +318,8 @@ static inline bool coll__choose(coll__choice *choice, const coll__query *query)
         const double seconds = coll__counted_time(a, query, radix, blocks);
         const bool is_better = !is_found || (a->is_canonical && !choice->algorithm->is_canonical)
                             || (a->is_canonical == choice->algorithm->is_canonical && seconds < choice->seconds);
-        if (is_better) *choice = (coll__choice){ a, radix, blocks, a->is_pipelined ? cut : 0, seconds };
+        const int room = a->in_packets ? COLL__ROOM_USUAL : 0;
+        if (is_better) *choice = (coll__choice){ a, radix, blocks, a->is_pipelined ? cut : 0, room, seconds };
         is_found = true;
     }
     return is_found;

@@ -33,9 +33,13 @@ static coll_status coll__rounds_start(coll_request *r)
 {
     coll__cached *cached = coll__cached_execution(r);
 
-    if (cached) coll__execution_again(r, cached);
-    else if (coll__execution_start(r) < 0) return coll__has_no_memory(r->comm);
-    return COLL_PENDING;
+    if (cached) {
+        coll__execution_again(r, cached);
+        return COLL_PENDING;
+    }
+    const coll_status status = coll__execution_start(r);
+    if (status == COLL_ERR_UNSUPPORTED) return status;
+    return status < 0 ? coll__has_no_memory(r->comm) : COLL_PENDING;
 }
 
 static void coll__rounds_late(const coll_request *r, unsigned char *is_late)
@@ -51,6 +55,7 @@ static bool coll__rounds_explain(coll_request *r, char *text, size_t room)
     coll__append(text, room, "%s", a->name);
     if (a->has_radix) coll__append(text, room, ", radix %d", f->choice.radix);
     if (a->cut == COLL__CUT_MANY) coll__append(text, room, ", %d block%s", f->choice.blocks, coll__plural(f->choice.blocks));
+    if (f->choice.room) coll__append(text, room, ", blocks of up to %d bytes in packets, longer ones straight", f->choice.room);
     coll__append(text, room, ", %d round%s, %ld slice%s, about %.3g us", f->rounds, coll__plural(f->rounds), f->slices,
                  coll__plural(f->slices), f->choice.seconds * 1e6);
     return true;
@@ -79,6 +84,7 @@ static const coll__carrier coll__carriers[] = {
       .advance = coll__offload_advance, .late = COLL__LATE(coll__offload_late), .explain = coll__offload_explain },
     COLL__CARRIER_OF_HOSTS
     COLL__CARRIER_OF_ROUNDS
+    COLL__CARRIER_OF_PACKETS
 };
 
 enum { COLL__CARRIER_COUNT = sizeof coll__carriers / sizeof *coll__carriers };

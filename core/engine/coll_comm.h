@@ -77,12 +77,14 @@ typedef struct coll__execution {
     long    slices, lag;                          /* see coll_engine.h                                        */
     long    ticks, posted, done;
     int     steps, moved, made, from;             /* of the busiest round: steps, and blocks (coll__round)    */
+    size_t  moved_in_all;                         /* blocks, in all rounds                                    */
     int     slots[COLL__PLACES];                  /* of WORK and PART                                         */
     size_t  work_slot, part_slot;                 /* bytes of a slot                                          */
     int     stage_count;
     coll__stage *stages;                          /* of the slices on their way; is_cached: of all rounds       */
     bool    is_cached;                            /* its tables are the order's, for the next one like it     */
     bool    is_chosen_before;                     /* its choice is that of a call that is cached              */
+    bool    is_declined;                          /* by rounds: planned, and not begun                        */
     void   *scratch;
     coll__source *sources;
     coll__step *list;                             /* the steps of the round that is being posted              */

@@ -128,17 +128,26 @@ static void coll__stage_message(coll_request *r, coll__stage *stage, long slice)
     if (cargo->is_send) coll__pack_span(r, stage, &cargo->span, slice, (unsigned char *)x->buffer, true);
 }
 
-/* Only the two ends of this message know its length and type: both write them into its head.  No elements have no type. */
+/* Elements of a block, as its caller counts them. */
+static inline size_t coll__count_of_block(const coll__layout *l, int block)
+{
+    return COLL__HAS_COUNTS && l->kind == COLL__LISTED ? l->counts[block] : l->count;
+}
+
+/* Only the two ends of a block know its length and type: both write them into its head.  No elements have no type. */
+static void coll__head_set_block(unsigned char *head, const coll__layout *l, int block)
+{
+    const size_t count = coll__count_of_block(l, block);
+
+    coll__put64(head + 24, count);
+    if (l->types) coll__put32(head + 16, count > 0 ? (uint32_t)l->types[block] : 0);
+}
+
 static void coll__head_set_pair(const coll_request *r, coll_xfer *x, const coll__span *span)
 {
-    const coll__execution *execution = r->execution;
-    const coll__layout *l = span->place == COLL__INPUT ? &execution->input : &execution->result;
-    const int block = coll__span_at(span, 0, l->blocks);
+    const coll__layout *l = span->place == COLL__INPUT ? &r->execution->input : &r->execution->result;
 
-    const size_t count = COLL__HAS_COUNTS && l->kind == COLL__LISTED ? l->counts[block] : l->count;
-
-    coll__put64(x->head + 24, count);
-    if (l->types) coll__put32(x->head + 16, count > 0 ? (uint32_t)l->types[block] : 0);
+    coll__head_set_block(x->head, l, coll__span_at(span, 0, l->blocks));
 }
 
 /* Block `i` of a span, by itself. */
@@ -279,21 +288,27 @@ static coll_status coll__post_round(coll_request *r, long slice, int k, long tic
 
 /* ---- >>finishing a round ---- */
 
-/* The message that a stage has come to has failed: what is to be said of it, and what comes of that. */
-static __attribute__((noinline)) coll_status coll__message_failed(coll_request *r, const coll__stage *stage)
+/* A message has failed, and its head should have been `expected`: what is to be said of it, and what comes of that. */
+static coll_status coll__xfer_failed(coll_request *r, const coll_xfer *x, const unsigned char *expected)
 {
-    const coll_xfer *x = &stage->xfers[stage->finished];
     coll_failure failure = { COLL_OK, -1, "" };
-    coll_xfer expected;
+    unsigned char last[COLL_HEAD_LENGTH];
 
     if (x->status != COLL_ERR_MISMATCH) return coll__comm_fail(r->comm, NULL);
+    memcpy(last, r->comm->session->doing.last, sizeof last);  /* who only had to send is through with a call that differs */
+    if (coll__heads_disagree(last, x->head)) expected = last;
+    coll__blame_mismatch(&failure, expected, r->comm->session->rank, x->head, x->peer);
+    return coll__comm_fail(r->comm, &failure);
+}
+
+/* The message that a stage has come to has failed. */
+static __attribute__((noinline)) coll_status coll__message_failed(coll_request *r, const coll__stage *stage)
+{
+    coll_xfer expected;
+
     memcpy(expected.head, r->head, sizeof expected.head);
     if (coll__kind_is(r->call.kind, COLL__PAIRWISE)) coll__head_set_pair(r, &expected, &stage->cargo[stage->finished].span);
-    unsigned char last[COLL_HEAD_LENGTH];
-    memcpy(last, r->comm->session->doing.last, sizeof last);  /* who only had to send is through with a call that differs */
-    if (coll__heads_disagree(last, x->head)) memcpy(expected.head, last, sizeof last);
-    coll__blame_mismatch(&failure, expected.head, r->comm->session->rank, x->head, x->peer);
-    return coll__comm_fail(r->comm, &failure);
+    return coll__xfer_failed(r, &stage->xfers[stage->finished], expected.head);
 }
 
 /* Combine, block by block. */

@@ -206,10 +206,11 @@ static bool coll__copies_input(const coll_call *call)
 
 /* ---- >>cached: a call like one of the last begins with what was made of that ---- */
 
-/* Would the tuner be asked the same for both, but for lists of counts? */
+/* Would the tuner be asked the same for both, but for lists of counts?  It is not told of blocks that only two ranks know. */
 static inline bool coll__asks_the_same(const coll_call *a, const coll_call *b)
 {
-    return a->kind == b->kind && a->count == b->count && a->type == b->type && a->op == b->op && a->wire == b->wire
+    return a->kind == b->kind && (a->count == b->count || coll__kind_is(a->kind, COLL__PAIRWISE)) && a->type == b->type
+        && a->op == b->op && a->wire == b->wire
         && a->accumulate == b->accumulate && a->flags == b->flags && a->not_commutative == b->not_commutative;
 }
 
@@ -337,6 +338,7 @@ static coll_status coll__execution_plan(coll_request *r)
         if (!execution->choice.algorithm->round(&dry, execution->rounds)) break;
         if (dry.count > execution->steps) execution->steps = dry.count;
         if (dry.moved > execution->moved) execution->moved = dry.moved;
+        execution->moved_in_all += (size_t)dry.moved;
         if (dry.made > execution->made) execution->made = dry.made;
         if (dry.from > execution->from) execution->from = dry.from;
         for (int place = 0; place < COLL__PLACES; place++)
@@ -479,22 +481,32 @@ static inline void coll__execution_again(coll_request *r, coll__cached *cached)
     execution->posted = execution->done = 0;
 }
 
-/* Make a new execution for a checked call, and cache what was made for the next one. */
+/* Cache the choice that was made for a call, unless it is; NULL: it is, or cannot be. */
+static coll__cached *coll__choice_cache(const coll_request *r)
+{
+    const coll__execution *execution = r->execution;
+
+    if (r->way || !coll__is_cacheable(&r->call) || (execution->is_chosen_before && !execution->is_cached)) return NULL;
+    coll__cached *cached = coll__cached_reserve(r->order, 0);
+    if (cached) coll__cached_set(cached, r, &execution->choice);
+    return cached;
+}
+
+/* Make a new execution for a checked call, and cache what was made for the next one.  COLL_ERR_UNSUPPORTED: it goes in packets,
+ * and is planned. */
 static coll_status coll__execution_start(coll_request *r)
 {
-    coll__order *order = r->order;
     coll__execution *execution = &r->own_execution;
 
     if (coll__execution_plan(r) < 0) return COLL_ERR_MEMORY;
+    execution->is_declined = execution->choice.room > 0;
+    if (execution->is_declined) return COLL_ERR_UNSUPPORTED;
     if (execution->rounds == 0) return COLL_OK;   /* e.g. a barrier of one                                    */
     if (coll__execution_lay_out(execution, r) < 0) return COLL_ERR_MEMORY;
-    if (r->way || !coll__is_cacheable(&r->call) || (execution->is_chosen_before && !execution->is_cached)) return COLL_OK;
-    coll__cached *cached = coll__cached_reserve(order, 0);
-    if (!cached) return COLL_OK;
-    coll__cached_set(cached, r, &execution->choice);
-    if (!execution->is_cached) return COLL_OK;
+    coll__cached *cached = coll__choice_cache(r);
+    if (!cached || !execution->is_cached) return COLL_OK;
     cached->has_execution = true;
-    cached->arenas = order->arenas;
+    cached->arenas = r->order->arenas;
     cached->execution = *execution;
     cached->execution.vector = execution->vector == &execution->result ? &cached->execution.result : &cached->execution.input;
     r->execution = &cached->execution;

@@ -1,0 +1,366 @@
+/* coll_packets.h - runs an algorithm on blocks whose length only their two ends know, in packets (coll_choice.h).
+ *
+ *     rounds of the algorithm      0 ======= 1 ======= 2 =======      a packet for each block, with its bytes if it is short
+ *     the direct exchange            -------------------------        long blocks, from buffer to buffer
+ *
+ * Of the places of an algorithm INPUT and RESULT are the user's buffers, as ever.  A slot of WORK holds what one packet says, and
+ * where its bytes lie: in the input, or in the message that brought it.  So copies between slots move no bytes: a block is copied
+ * once into each message that it travels in, and out of the last one.
+ *
+ * What a packet says comes from others: it is held against what this rank knows before a byte is used. */
+#ifndef COLL_PACKETS_H
+#define COLL_PACKETS_H
+
+#if COLL__HAS_COUNTS && !defined(COLL_NO_MESSAGES) && !defined(COLL_NO_CHOICE)
+
+/* What a packet says of its block: how many elements of which type; no elements have no type.  `length`: bytes that it has with
+ * it, all or none. */
+typedef struct coll__packet {
+    uint64_t count;
+    uint32_t type, length;
+    const unsigned char *at;
+} coll__packet;
+
+/* A call on its way; it lies in front in the memory of its order. */
+typedef struct coll__packets {
+    const coll__algorithm *straight;              /* of the same kind: what long blocks go by                 */
+    size_t       each;                            /* bytes of a packet                                        */
+    int          round;                           /* of the algorithm                                         */
+    bool         is_posted;                       /* it has begun                                             */
+    int          xfer_count, finished;            /* messages of this round; so many from the front are done  */
+    int          long_count, long_finished;       /* the same of long blocks                                  */
+    int          room, steps;                     /* of the list: for so many; of this round                  */
+    coll__step  *list, *long_list;                /* long: of the direct exchange, of long_steps              */
+    int          long_steps;
+    coll_xfer   *xfers, *longs;
+    coll__packet *slots;                          /* WORK                                                     */
+    unsigned char *messages;                      /* memory for those that are still to come                  */
+} coll__packets;
+
+static inline coll__packets *coll__packets_of(const coll_request *r) { return (coll__packets *)r->order->arena; }
+
+/* ---- >>blocks ---- */
+
+static inline const coll__layout *coll__side_layout(const coll_request *r, coll__place place)
+{
+    return place == COLL__INPUT ? &r->execution->input : &r->execution->result;
+}
+
+/* A block of the user's, and where it lies. */
+static unsigned char *coll__block_at(const coll_request *r, coll__place place, int block, size_t *length)
+{
+    const coll__layout *l = coll__side_layout(r, place);
+    const coll__range range = coll__block_range(l, block);
+
+    *length = range.count * r->codec.type_size;
+    return coll__behind(l->base, range.at * r->codec.type_size);
+}
+
+/* The packet that tells of it. */
+static coll__packet coll__packet_of(const coll_request *r, coll__place place, int block)
+{
+    const coll__layout *l = coll__side_layout(r, place);
+    const size_t count = coll__count_of_block(l, block);
+    size_t length;
+    const unsigned char *at = coll__block_at(r, place, block, &length);
+    const coll_type type = l->types ? l->types[block] : r->call.type;
+
+    return (coll__packet){ count, count > 0 ? (uint32_t)type : 0,
+                           length <= (size_t)r->execution->choice.room ? (uint32_t)length : 0, at };
+}
+
+/* The packet of block or slot `i` of a span. */
+static coll__packet coll__packet_at(const coll_request *r, const coll__span *span, int i)
+{
+    const int at = coll__span_at(span, i, coll__circle(r->execution, span));
+    return span->place == COLL__INPUT ? coll__packet_of(r, COLL__INPUT, at) : coll__packets_of(r)->slots[at];
+}
+
+/* ---- >>arrival ---- */
+
+/* What a packet tells of a block is not what this rank expects. */
+static coll_status coll__packet_misfits(coll_request *r, const coll__packet *got, int block, int source)
+{
+    const coll__session *session = r->comm->session;
+    const coll__layout *l = &r->execution->result;
+    const int peer = coll__world_rank(r->comm, source);
+    unsigned char ours[COLL_HEAD_LENGTH], theirs[COLL_HEAD_LENGTH];
+    coll_failure failure = { COLL_OK, -1, "" };
+
+    memcpy(ours, r->head, sizeof ours);
+    memcpy(theirs, r->head, sizeof theirs);
+    coll__head_set_block(ours, l, block);
+    coll__put64(theirs + 24, got->count);
+    if (l->types) coll__put32(theirs + 16, got->type);
+    coll__blame_mismatch(&failure, ours, session->rank, theirs, peer);
+    return coll__comm_fail(r->comm, &failure);
+}
+
+/* A packet that no rank of ours has made. */
+static coll_status coll__packet_wrong(coll_request *r, const coll__packet *got, int peer)
+{
+    coll_failure failure = { COLL_OK, -1, "" };
+
+    coll__blame(&failure, COLL_ERR_PROTOCOL, peer, "rank %d got a packet from rank %d that makes no sense: %llu elements in %u "
+                "bytes", r->comm->session->rank, peer, (unsigned long long)got->count, (unsigned)got->length);
+    return coll__comm_fail(r->comm, &failure);
+}
+
+/* A block has come to where it is needed, or, of a long one, word of it. */
+static coll_status coll__packet_deliver(coll_request *r, const coll__packet *got, int block)
+{
+    const coll__packet want = coll__packet_of(r, COLL__RESULT, block);
+    const int source = coll__kind_shape_of(r->call.kind)->recv.over == COLL__OVER_ONE ? r->call.root : block;
+    size_t length;
+
+    if (got->count != want.count || got->type != want.type) return coll__packet_misfits(r, got, block, source);
+    if (got->length != want.length) return coll__packet_wrong(r, got, coll__world_rank(r->comm, source));
+    unsigned char *const to = coll__block_at(r, COLL__RESULT, block, &length);
+    if (got->length) memcpy(to, got->at, got->length);
+    return COLL_OK;
+}
+
+/* A packet is to be block or slot `i` of a span. */
+static coll_status coll__packet_put(coll_request *r, const coll__span *span, int i, const coll__packet *packet)
+{
+    const int at = coll__span_at(span, i, coll__circle(r->execution, span));
+
+    if (span->place == COLL__RESULT) return coll__packet_deliver(r, packet, at);
+    coll__packets_of(r)->slots[at] = *packet;
+    return COLL_OK;
+}
+
+/* ---- >>messages ---- */
+
+static void coll__packet_write(unsigned char *message, size_t each, const coll__packet *packet)
+{
+    coll__put64(message, packet->count);
+    coll__put32(message + 8, packet->type);
+    coll__put32(message + 12, packet->length);
+    if (packet->length) memcpy(message + COLL__PACKET_HEAD, packet->at, packet->length);
+    memset(message + COLL__PACKET_HEAD + packet->length, 0, each - COLL__PACKET_HEAD - packet->length);
+}
+
+/* The packets of a message that has come. */
+static coll_status coll__packets_unpack(coll_request *r, const coll_xfer *x, const coll__span *span)
+{
+    const unsigned char *at = (const unsigned char *)x->buffer;
+    coll_status status = COLL_OK;
+
+    for (int i = 0; i < span->blocks && status == COLL_OK; i++, at += coll__packets_of(r)->each) {
+        const coll__packet got = { coll__get64(at), coll__get32(at + 8), coll__get32(at + 12), at + COLL__PACKET_HEAD };
+        if (got.length > (uint32_t)r->execution->choice.room) return coll__packet_wrong(r, &got, x->peer);
+        status = coll__packet_put(r, span, i, &got);
+    }
+    return status;
+}
+
+static coll_status coll__packets_post(coll_request *r, const coll__step *step)
+{
+    coll__packets *p = coll__packets_of(r);
+    coll_xfer *x = &p->xfers[p->xfer_count++];
+
+    coll__xfer_ready(r, x, p->round);
+    x->peer = coll__world_rank(r->comm, step->peer);
+    x->length = (size_t)step->span.blocks * p->each;
+    x->buffer = p->messages;
+    p->messages += x->length;
+    for (int i = 0; step->verb == COLL__SEND && i < step->span.blocks; i++) {
+        const coll__packet packet = coll__packet_at(r, &step->span, i);
+        coll__packet_write((unsigned char *)x->buffer + (size_t)i * p->each, p->each, &packet);
+    }
+    return coll__post(r, x, step->verb);
+}
+
+/* Between two ranks the packets of round 0 go first, then the long block. */
+static coll_status coll__packets_begin_round(coll_request *r)
+{
+    coll__packets *p = coll__packets_of(r);
+    coll__round now = coll__round_of(r, p->list, p->room);
+    coll_status status = COLL_OK;
+
+    r->execution->choice.algorithm->round(&now, p->round);
+    p->steps = now.count;
+    p->xfer_count = p->finished = 0;
+    for (int s = 0; s < p->steps && status == COLL_OK; s++) {
+        const coll__step *step = &p->list[s];
+        for (int i = 0; step->verb == COLL__COPY && i < step->span.blocks && status == COLL_OK; i++) {
+            if (step->span.place == COLL__RESULT && step->from.place == COLL__INPUT) continue;    /* our own: see below       */
+            const coll__packet packet = coll__packet_at(r, &step->from, i);
+            status = coll__packet_put(r, &step->span, i, &packet);
+        }
+    }
+    for (int s = 0; s < p->steps && status == COLL_OK; s++)
+        if (p->list[s].verb != COLL__COPY) status = coll__packets_post(r, &p->list[s]);
+    return status;
+}
+
+/* All messages of this round are done. */
+static coll_status coll__packets_end_round(coll_request *r)
+{
+    const coll__packets *p = coll__packets_of(r);
+    const coll_xfer *x = p->xfers;
+    coll_status status = COLL_OK;
+
+    for (int s = 0; s < p->steps && status == COLL_OK; s++) {
+        if (p->list[s].verb == COLL__RECV) status = coll__packets_unpack(r, x, &p->list[s].span);
+        x += p->list[s].verb != COLL__COPY;
+    }
+    return status;
+}
+
+/* ---- >>long blocks ---- */
+
+/* The step of their messages' heads, which no packets have. */
+static inline long coll__long_step(const coll_request *r) { return r->execution->rounds; }
+
+static coll_status coll__long_post(coll_request *r, const coll__step *step)
+{
+    coll__packets *p = coll__packets_of(r);
+    const int block = coll__span_at(&step->span, 0, coll__circle(r->execution, &step->span));
+    size_t length;
+    unsigned char *const at = coll__block_at(r, step->span.place, block, &length);
+
+    if (length <= (size_t)r->execution->choice.room) return COLL_OK;
+    coll_xfer *x = &p->longs[p->long_count++];
+    coll__xfer_ready(r, x, coll__long_step(r));
+    coll__head_set_block(x->head, coll__side_layout(r, step->span.place), block);
+    x->peer = coll__world_rank(r->comm, step->peer);
+    x->buffer = at;
+    x->length = length;
+    return coll__post(r, x, step->verb);
+}
+
+/* The only round of the direct exchange: what of it is long; and the own block, whatever its length. */
+static coll_status coll__longs_begin(coll_request *r)
+{
+    coll__packets *p = coll__packets_of(r);
+    coll__round now = coll__round_of(r, p->long_list, p->long_steps);
+    coll_status status = COLL_OK;
+
+    p->straight->round(&now, 0);
+    for (int s = 0; s < now.count && status == COLL_OK; s++) {
+        const coll__step *step = &now.steps[s];
+        if (step->verb != COLL__COPY) {
+            status = coll__long_post(r, step);
+            continue;
+        }
+        size_t length;
+        const unsigned char *const from = coll__block_at(r, COLL__INPUT, r->comm->rank, &length);
+        unsigned char *const to = coll__block_at(r, COLL__RESULT, r->comm->rank, &length);
+        if (length && to != from) memmove(to, from, length);
+    }
+    return status;
+}
+
+/* ---- >>on its way ---- */
+
+/* One of its messages has failed.  Two ranks may disagree on whether a block is long: then the one waits for packets and gets the
+ * block, and says what length it expects, or the other way round. */
+static coll_status coll__packets_failed(coll_request *r, const coll_xfer *x, bool is_long)
+{
+    const bool got_long = coll__get16(x->head + 2) == ((uint32_t)coll__long_step(r) & 0xffff);
+    unsigned char expected[COLL_HEAD_LENGTH];
+
+    memcpy(expected, r->head, sizeof expected);
+    if (is_long || got_long) coll__head_set_block(expected, &r->execution->result, coll__rank_here(r->comm, x->peer));
+    return coll__xfer_failed(r, x, expected);
+}
+
+/* Are these messages done? */
+static coll_status coll__packets_check(coll_request *r, const coll_xfer *xfers, int count, int *finished, bool is_long)
+{
+    for (; *finished < count; ++*finished) {
+        const coll_xfer *x = &xfers[*finished];
+        if (x->status == COLL_PENDING) return COLL_PENDING;
+        if (x->status < 0) return coll__packets_failed(r, x, is_long);
+    }
+    return COLL_OK;
+}
+
+static coll_status coll__packets_advance(coll_request *r)
+{
+    coll__packets *p = coll__packets_of(r);
+
+    for (; p->round < r->execution->rounds; p->round++, p->is_posted = false) {
+        coll_status status = p->is_posted ? COLL_OK : coll__packets_begin_round(r);
+        if (status == COLL_OK && !p->is_posted && p->round == 0) status = coll__longs_begin(r);
+        if (status < 0) return coll__comm_fail(r->comm, NULL);
+        p->is_posted = true;
+        status = coll__packets_check(r, p->xfers, p->xfer_count, &p->finished, false);
+        if (status == COLL_OK) status = coll__packets_end_round(r);
+        if (status != COLL_OK) return status;
+    }
+    return coll__packets_check(r, p->longs, p->long_count, &p->long_finished, true);
+}
+
+static void coll__packets_late(const coll_request *r, unsigned char *is_late)
+{
+    const coll__packets *p = coll__packets_of(r);
+
+    if (!r->is_started) return;
+    for (int i = p->finished; p->is_posted && i < p->xfer_count; i++)
+        if (p->xfers[i].status == COLL_PENDING) is_late[p->xfers[i].peer] = 1;
+    for (int i = p->long_finished; i < p->long_count; i++)
+        if (p->longs[i].status == COLL_PENDING) is_late[p->longs[i].peer] = 1;
+}
+
+/* ---- >>starting ---- */
+
+/* What else there is of its kind. */
+static const coll__algorithm *coll__straight_of(coll_kind kind)
+{
+    const coll__algorithm *a = coll__algorithms;
+
+    while (a->kind != kind || a->in_packets) a++;
+    return a;
+}
+
+/* Lay out a call that has been planned: the messages of all rounds, so that what has come stays where it is. */
+static bool coll__packets_lay_out(coll_request *r, const coll__algorithm *straight, int longs)
+{
+    coll__execution *execution = r->execution;
+    const size_t steps = (size_t)execution->steps, slots = (size_t)execution->slots[COLL__WORK];
+    const size_t each = COLL__PACKET_HEAD + (size_t)execution->choice.room, all = steps + (size_t)longs;
+    const size_t head = coll__round_up(sizeof(coll__packets), 64), list = coll__round_up(all * sizeof(coll__step), 64);
+    const size_t tables = coll__round_up(all * sizeof(coll_xfer) + slots * sizeof(coll__packet), 64);
+    const size_t copy = coll__copy_length(execution, r);
+
+    if (!coll__arena_reserve(r->order, head + list + tables + copy + execution->moved_in_all * each)) return false;
+    unsigned char *const at = (unsigned char *)r->order->arena;
+    coll__packets *p = coll__packets_of(r);
+    *p = (coll__packets){ .straight = straight, .each = each, .room = (int)steps, .list = (coll__step *)(void *)(at + head),
+                          .long_steps = longs, .xfers = (coll_xfer *)(void *)(at + head + list),
+                          .messages = at + head + list + tables + copy };
+    p->long_list = p->list + steps;
+    p->longs = p->xfers + steps;
+    p->slots = (coll__packet *)(void *)(p->xfers + all);
+    if (copy) coll__make_copy(execution, r, at + head + list + tables);
+    return true;
+}
+
+/* Rounds have declined it, and left its plan; a prepared call that starts again comes here at once. */
+static coll_status coll__packets_start(coll_request *r)
+{
+    const coll__algorithm *const straight = coll__straight_of(r->call.kind);
+
+    if (!r->execution->is_declined && coll__execution_plan(r) < 0) return coll__has_no_memory(r->comm);
+    r->execution->is_declined = false;
+    coll__round direct = coll__round_of(r, NULL, 0);
+    straight->round(&direct, 0);
+    if (!coll__packets_lay_out(r, straight, direct.count)) return coll__has_no_memory(r->comm);
+    (void)coll__choice_cache(r);
+    return COLL_PENDING;
+}
+
+/* Among the carriers. */
+#define COLL__CARRIER_OF_PACKETS                                                                                              \
+    { .name = "packets", .start = coll__packets_start, .advance = coll__packets_advance, .late = coll__packets_late },
+
+#else
+
+/* Blocks go straight, all of them. */
+#define COLL__CARRIER_OF_PACKETS
+
+#endif
+#endif /* COLL_PACKETS_H */
