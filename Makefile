@@ -48,8 +48,8 @@ HEADER := $(wildcard coll.h coll_impl.h core/*.h core/*/*.h transports/*.h trans
 COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
 .PHONY: help demo check test test-all test-mpi test-nccl examples-check plots bench bench-conv bench-instructions footprint \
-        memory bench-threads bench-threads-full bench-tcp bench-tcp-full bench-mpi bench-paired bench-nccl precision dist deps \
-        ptx clean install all
+        memory bench-threads bench-threads-full bench-tcp bench-tcp-full bench-mpi bench-compare bench-record bench-nccl \
+        precision dist deps ptx clean install all
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -105,10 +105,15 @@ bench-mpi:       ## what this library adds to MPI: every collective called direc
 	done
 	@sh bench/mpi/compare.sh $(BUILD)/mpi $(COMPARE)
 
-bench-paired:    ## which calls are slower than with the library of a commit: OLD=COMMIT [ROUNDS=5] [ONLY=threads,tcp] [QUICK=1]
-	@python3 bench/paired/compare.py --old "$(OLD)" --rounds "$(ROUNDS)" --only "$(ONLY)" $(if $(QUICK),--quick) \
-	    --jobs "$(JOBS)" --compile "$(COMPILE)" --libs "$(LIBS)" --make "CC=$(CC)" --make "CFLAGS=$(CFLAGS)" \
-	    --make "CPPFLAGS=$(CPPFLAGS)" --make "config=$(config)"
+MADE_WITH = --make "CC=$(CC)" --make "CFLAGS=$(CFLAGS)" --make "CPPFLAGS=$(CPPFLAGS)" --make "config=$(config)"
+
+bench-compare:   ## which calls are slower in B than in A: A=COMMIT [B=COMMIT] [ROUNDS=5] [ONLY=threads,tcp] [CALLS=...]
+	@python3 bench/compare/compare.py --old "$(A)" --new "$(B)" --rounds "$(ROUNDS)" --only "$(ONLY)" --calls "$(CALLS)" \
+	    $(if $(QUICK),--quick) --jobs "$(JOBS)" --compile "$(COMPILE)" --libs "$(LIBS)" $(MADE_WITH)
+
+bench-record:    ## write ours / the best beside it, cell by cell, to bench/history/VERSION.txt: [TO=FILE] [ROUNDS=5]
+	@CC="$(CC)" python3 bench/history/record.py --to "$(TO)" --rounds "$(ROUNDS)" --only "$(ONLY)" $(if $(QUICK),--tiny) \
+	    $(MADE_WITH)
 
 bench-conv:      ## measure conversions and sums of halves beside memcpy and loops of intrinsics, on one processor
 	@sh tools/deps.sh demo
@@ -205,7 +210,7 @@ $(THREADS)/numbers $(THREADS)/counters: $(THREADS)/%: bench/threads/%.c $(PARTS_
 	@mkdir -p $(THREADS)
 	$(COMPILE) $< -o $@ $(LIBS) -lm
 
-# For bench-paired, which links them with the code at several places.
+# For bench-compare, which links them with the code at several places.
 $(THREADS)/numbers.o $(THREADS)/counters.o: $(THREADS)/%.o: bench/threads/%.c $(PARTS_bench) $(HEADER)
 	@mkdir -p $(THREADS)
 	$(COMPILE) $(filter -D%,$(LIBS)) -c $< -o $@

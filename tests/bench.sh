@@ -1,5 +1,5 @@
-# bench.sh - what test_perf.sh, test_bench.sh and test_bench_tcp.sh share: a folder that goes away, a compiler, and checks.
-# Read by them.
+# bench.sh - what test_perf.sh, test_bench.sh, test_bench_tcp.sh and test_bench_history.sh share: a folder that goes away, a
+# compiler, and checks.  Read by them.
 # Lists of options are meant to be split into words.
 # shellcheck disable=SC2086
 

@@ -255,6 +255,7 @@ suite random-tsan        scaled 0.5 program tsan test_random --world threads
 suite contract-tsan      program tsan test_contract threads 3
 suite random-dist        scaled 0.1 from_dist test_random
 waits perf               env COLL_LIBS="-pthread $libs" sh tests/test_perf.sh
+suite bench-history      sh tests/test_bench_history.sh
 suite bench-tcp          env COLL_LIBS="-pthread $libs" sh tests/test_bench_tcp.sh
 suite gpt-pages          paged
 suite switches           sh tests/test_switches.sh

@@ -31,11 +31,26 @@ def microseconds(x):
     return '%.1fms' % (x / 1e3)
 
 
+def named_on_the_machine():
+    """as in 2 processors: AMD EPYC; Linux 6.1.0"""
+    return '%d processors: %s; Linux %s' % (PROCESSORS, processor(), os.uname().release)
+
+
 def note(text):
     print('  ' + text, file=sys.stderr, flush=True)
 
 
 # ---- what runs
+
+def line_of(rnd, f):
+    return Line(rnd, f[0], f[1], int(f[2]), int(f[3]), f[4], *(float(x) for x in f[5:8]), int(f[8]))
+
+
+def raw_lines(path):
+    """what --raw has written"""
+    with open(path) as file:
+        return [line_of(int(line.split('\t')[0]), line.rstrip('\n').split('\t')[1:]) for line in file]
+
 
 class Runner:
     """Runs the programs one at a time, and collects their lines."""
@@ -92,9 +107,7 @@ class Runner:
     @staticmethod
     def parse(text, rnd):
         """the lines of a program, as timing.h has them; it may say other things, too"""
-        fields = [line.split('\t') for line in text.splitlines()]
-        return [Line(rnd, f[0], f[1], int(f[2]), int(f[3]), f[4], *(float(x) for x in f[5:8]), int(f[8])) for f in fields
-                if len(f) == 9]
+        return [line_of(rnd, line.split('\t')) for line in text.splitlines() if line.count('\t') == 8]
 
     @staticmethod
     def read(file):
@@ -168,15 +181,31 @@ class Figures:
         found = self.by.get((kind, table, ranks, column, row))
         return found and tuple(statistics.median(x) for x in zip(*((f.p10, f.median, f.p90) for f in found)))
 
-    def over_peer(self, table, ranks, column, peer, row='ours'):
-        """the median over the rounds of ours / peer"""
+    def over_references(self, table, ranks, column, row='ours'):
+        """{reference: (p10, median, p90) of ours / reference}"""
+        names = [r.split('/')[1] for r in self.rows('ratio', table, ranks) if r.startswith(row + '/')]
+        found = {n: self.get('ratio', table, ranks, column, row + '/' + n) for n in names}
+        return {n: f for n, f in found.items() if f}
+
+    def runs(self, table, ranks, column, row, reference):
+        """ours / reference in each run"""
+        return [x.median for x in self.by.get(('ratio', table, ranks, column, row + '/' + reference), [])]
+
+    def rounds(self, table, ranks, column, row, peer):
+        """ours / peer in each round"""
         ratios = []
         theirs = self.by.get(('time', table, ranks, column, peer), [])
         for rnd in {x.round for x in theirs}:
             mine = [x.median for x in self.by.get(('time', table, ranks, column, row), []) if x.round == rnd]
             if mine:
                 ratios.append(statistics.median(mine) / statistics.median(x.median for x in theirs if x.round == rnd))
-        return statistics.median(ratios) if ratios else None
+        return ratios
+
+    def over_peers(self, table, ranks, column, row='ours'):
+        """{peer: the median over the rounds of ours / peer}"""
+        peers = [r for r in self.rows('time', table, ranks) if not r.startswith(('ours', 'ref'))]
+        found = {p: self.rounds(table, ranks, column, row, p) for p in peers}
+        return {p: statistics.median(ratios) for p, ratios in found.items() if ratios}
 
     def mark(self, table, ranks, column):
         """~ where others used the processors while this was measured"""
@@ -223,15 +252,12 @@ def print_collectives(figures, verdicts, target, unlike=lambda name, ranks: ''):
         for mine in [r for r in rows if place(r) == 0]:
             references, rivals = {}, {}
             for c in columns:
-                found = [figures.get('ratio', name, ranks, c, r) for r in figures.rows('ratio', name, ranks)
-                         if r.split('/')[0] == mine]
-                found = [f for f in found if f]
+                found = figures.over_references(name, ranks, c, mine)
                 if found:
-                    references[c] = max(found, key=lambda f: f[1])
-                ratios = [figures.over_peer(name, ranks, c, r, mine) for r in rows if place(r) == 2]
-                ratios = [x for x in ratios if x]
-                if ratios:
-                    rivals[c] = max(ratios)
+                    references[c] = max(found.values(), key=lambda f: f[1])
+                found = figures.over_peers(name, ranks, c, mine)
+                if found:
+                    rivals[c] = max(found.values())
             if references:
                 lines.append([mine + ' / best reference'] + [spread(references.get(c)) for c in columns])
             if rivals:
@@ -251,6 +277,24 @@ def print_verdicts(verdicts):
         print('\n%d of %d targets met%s' % (len(verdicts) - len(missed), len(verdicts), ''.join(
             '%s %s: %s %.2f%s (%s)' % ('; missed:' if i == 0 else ',', v[0], v[1], v[2], ' at ' + v[3] if v[3] else '', v[4])
             for i, v in enumerate(missed))))
+
+
+# ---- what is measured, and where
+
+def git(*arguments):
+    """what git says, or '' where it refuses"""
+    return subprocess.run(['git', *arguments], capture_output=True, text=True).stdout
+
+
+def here():
+    """what to call this tree"""
+    return git('rev-parse', '--short', 'HEAD').strip() + (
+        ' with changes' if git('status', '--porcelain', '--untracked-files=no') else '')
+
+
+def version_in(text):
+    """the version that coll.h says, as in 0.3.0"""
+    return '.'.join(re.findall(r'^#define COLL_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)$', text, re.M))
 
 
 # ---- the run as a whole
@@ -292,8 +336,7 @@ class Run:
         self.o, self.began, self.before = o, time.time(), cpu_seconds()
         self.runner = Runner(o.build, self.began + 60 * (o.minutes or minutes))
         self.runner.patience = 0 if o.tiny else 15 * minutes           # seconds for runs that are repeated
-        print('# %s; %d processors: %s; Linux %s; load %.2f' % (time.strftime('%Y-%m-%d %H:%M'), PROCESSORS, processor(),
-                                                                os.uname().release, os.getloadavg()[0]))
+        print('# %s; %s; load %.2f' % (time.strftime('%Y-%m-%d %H:%M'), named_on_the_machine(), os.getloadavg()[0]))
 
     def missing(self, programs):
         """Name the peers that are not there; programs: {package: (program, launcher)}."""

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Has a change made a call slower?  The library of a commit beside that of this tree, cell by cell, in turns.
+"""Has a change made a call slower?  The libraries of two commits, or of one and of this tree, cell by cell, in turns.
 
-usage: compare.py --old COMMIT [--rounds N] [--only BENCH,...] [--quick] [--jobs N] --compile COMMAND --libs LIBRARIES
-       [--make NAME=VALUE]...
+usage: compare.py --old COMMIT [--new COMMIT] [--rounds N] [--only BENCH,...] [--calls CALL,...] [--quick] [--jobs N]
+       --compile COMMAND --libs LIBRARIES [--make NAME=VALUE]...
 
-`make bench-paired OLD=COMMIT` runs it.  BENCH is one of instructions, threads, tcp, mpi.  bench/README.md tells how a figure is
-made.  The exit status is 0; 1 when a cell is slower; 2 when something could not be measured.  With --quick the figures are worth
-nothing, and nothing is slower."""
+`make bench-compare A=COMMIT B=COMMIT` runs it.  BENCH is one of instructions, threads, tcp, mpi.  bench/README.md tells how a
+figure is made.  The exit status is 0; 1 when a cell is slower; 2 when something could not be measured.  With --quick the figures
+are worth nothing, and nothing is slower."""
 import argparse, collections, os, signal, statistics, sys, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [os.path.join(os.path.dirname(HERE), 'common'), HERE]
 sys.dont_write_bytecode = True                    # nothing beside the sources
-from harness import COMPANY, PROCESSORS, Runner, human, microseconds, note, processor
+from harness import COMPANY, PROCESSORS, Runner, human, microseconds, named_on_the_machine, note
 import jobs, sides
 
 LEAST, MIDDLE = 1.03, 1.05                        # what all ratios but a fifth exceed, and what their median does
@@ -144,13 +144,27 @@ def report(first, second):
     return slower, faster
 
 
+def judged(paired, todo, rounds):
+    """({cell: Figures} of the first measurement, how many are slower, how many are faster): measured, once more what was slower,
+    and printed"""
+    first, second = paired.measure(todo, rounds), {}
+    suspects = [c for c, f in first.items() if f.verdict() == 'slower']
+    again = [j for j in (job.only(suspects) for job in todo) if j]
+    if again:
+        note('%d cells are measured again, in %s' % (len(suspects), span(sum(4 * rounds * j.seconds() for j in again))))
+        second = paired.measure(again, 2 * rounds)
+    return first, *report(first, second)
+
+
 # ---- the run
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--old', default='', help='the commit whose library is held against that of this tree')
+    parser.add_argument('--old', default='', help='the commit, or version, whose library is held against the other one')
+    parser.add_argument('--new', default='', help='the other one; this tree as it lies, if it is not named')
     parser.add_argument('--rounds', default='', help='5; with --quick 2')
     parser.add_argument('--only', default='', help='some of ' + ','.join(jobs.BENCHES))
+    parser.add_argument('--calls', default='', help='these alone, as in allreduce,barrier: tables of the output')
     parser.add_argument('--quick', action='store_true', help='to see that it works')
     parser.add_argument('--compile', required=True, help='the compiler and its options')
     parser.add_argument('--libs', required=True, help='what programs are linked with')
@@ -158,7 +172,7 @@ def options():
     parser.add_argument('--jobs', default='', help='compilers at the same time: as many as processors')
     o = parser.parse_args()
     if not o.old:
-        parser.error('OLD is missing, as in: make bench-paired OLD=HEAD~10')
+        parser.error('A is missing, as in: make bench-compare A=HEAD~10 B=HEAD')
     try:
         o.rounds, o.jobs = int(o.rounds or (2 if o.quick else 5)), int(o.jobs or PROCESSORS)
     except ValueError:
@@ -166,6 +180,7 @@ def options():
     o.only = o.only.replace(' ', ',').split(',') if o.only else jobs.BENCHES
     if set(o.only) - set(jobs.BENCHES):
         parser.error('ONLY takes some of ' + ','.join(jobs.BENCHES))
+    o.calls = o.calls.replace(' ', ',').split(',') if o.calls else []
     if o.rounds < 1 or o.jobs < 1:
         parser.error('ROUNDS and JOBS are at least 1')
     return o
@@ -195,8 +210,9 @@ def built(o, runner):
     for program in jobs.PROGRAMS['mpi'] if 'mpi' in o.only else []:
         if program not in wanted:
             print('# not installed: ' + program.split('.')[1])
-    for program in old.own:
-        print('# %s: that of %s itself, for this one does not build with its library' % (program, old.name))
+    for side in (old, new):
+        for program in side.own:
+            print('# %s: that of %s itself, for this one does not build with its library' % (program, side.name))
     return old, new, [p for p in wanted if p not in missed], missed
 
 
@@ -211,13 +227,14 @@ def main():
     try:
         old, new, programs, missed = built(o, runner)
     except sides.Missing as e:
-        print('bench-paired: %s' % e, file=sys.stderr)
+        print('bench-compare: %s' % e, file=sys.stderr)
         return 2
     print('# old: %s; new: %s; %d rounds%s' % (old.name, new.name, o.rounds, '; QUICK: worth nothing' if o.quick else ''))
-    print('# %s; %d processors: %s; Linux %s; load %.2f' % (time.strftime('%Y-%m-%d %H:%M'), PROCESSORS, processor(),
-                                                            os.uname().release, os.getloadavg()[0]))
+    print('# %s; %s; load %.2f' % (time.strftime('%Y-%m-%d %H:%M'), named_on_the_machine(), os.getloadavg()[0]))
     print(RULE)
     todo = jobs.all_of([b for b in jobs.BENCHES if b in o.only], programs, o.quick, runner.shared)
+    if o.calls:
+        todo = [j for j in (job.of_calls(o.calls) for job in todo) if j]
     if not todo:
         print('# nothing is left to be measured')
         return 2
@@ -225,14 +242,7 @@ def main():
     print('# built in %s; about %d cells, expected to take %s, and what is measured again' % (
         span(time.monotonic() - began), sum(j.cells() for j in todo), span(expected)), flush=True)
     paired = Paired(runner, old, new)
-    first = paired.measure(todo, o.rounds)
-    suspects = [c for c, f in first.items() if f.verdict() == 'slower']
-    again = [j for j in (job.only(suspects) for job in todo) if j]
-    second = {}
-    if again:
-        note('%d cells are measured again, in %s' % (len(suspects), span(sum(4 * o.rounds * j.seconds() for j in again))))
-        second = paired.measure(again, 2 * o.rounds)
-    slower, faster = report(first, second)
+    first, slower, faster = judged(paired, todo, o.rounds)
     print()
     for what in dict.fromkeys(missed + paired.left_out):
         print('LEFT OUT: ' + what)

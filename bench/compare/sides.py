@@ -1,9 +1,11 @@
-"""The two sides of bench/paired/compare.py: the measuring programs of this tree, built with the library of a commit and with that
-of this tree, by the rules of this tree's Makefile and with the same flags.
+"""The two sides of bench/compare/compare.py: the measuring programs of this tree, built with the libraries of two commits, or
+with those of one and of this tree, by the rules of this tree's Makefile and with the same flags.
 
-build/paired/COMMIT holds the commit, with bench/ of this tree in the place of its own, and build/paired/here the programs of this
-tree.  Both stay, and are made again as far as something has changed."""
+build/compare/COMMIT holds a commit, with bench/ of this tree in the place of its own, and build/compare/here the programs of
+this tree.  They stay, and are made again as far as something has changed."""
 import os, re, shutil, subprocess, tarfile
+
+from harness import git, here, version_in
 
 PADS = 4                                          # places at which the code of the library lies, round by round
 PAD = 1040                                        # bytes from one to the next: 16 modulo 64, and other sets of the first cache
@@ -19,20 +21,22 @@ class Missing(Exception):
 
 
 def commit_of(name):
-    """(full hash, what to call it)"""
-    found = subprocess.run(['git', 'rev-parse', '--verify', '--quiet', '%s^{commit}' % name], capture_output=True, text=True)
-    if found.returncode:
-        raise Missing('OLD=%s is no commit of this repository%s' % (name, ': ' + found.stderr.strip() if found.stderr else ''))
-    full = found.stdout.strip()
-    return full, subprocess.run(['git', 'log', '-1', '--format=%h of %cd', '--date=short', full],
-                                capture_output=True, text=True).stdout.strip()
+    """(full hash, what to call it) of a commit, a tag or a version"""
+    for candidate in (name, 'v' + name):
+        full = git('rev-parse', '--verify', '--quiet', candidate + '^{commit}').strip()
+        if full:
+            break
+    else:
+        full = last_of(name) if re.fullmatch(r'\d+\.\d+\.\d+', name) else None
+    if not full:
+        raise Missing('%s is no commit of this repository, no tag, and no version that coll.h has had' % name)
+    return full, git('log', '-1', '--format=%h of %cd', '--date=short', full).strip()
 
 
-def here():
-    """what to call this tree"""
-    describe = subprocess.run(['git', 'rev-parse', '--short', 'HEAD'], capture_output=True, text=True).stdout.strip()
-    changed = subprocess.run(['git', 'status', '--porcelain', '--untracked-files=no'], capture_output=True, text=True).stdout
-    return describe + (' with changes' if changed else '')
+def last_of(version):
+    """the last commit whose coll.h says that it is this version, or None"""
+    commits = git('rev-list', '--first-parent', 'HEAD').split()
+    return next((c for c in commits if version_in(git('show', c + ':coll.h')) == version), None)
 
 
 def unpack(commit, folder):
@@ -74,11 +78,28 @@ def take_sources(top, folder):
 
 
 class Side:
-    """Programs that are built, with the library of one tree: path(program)."""
+    """Programs that are built, with the library of one tree: path(program).  tree: a commit, or '' for this one as it lies."""
 
-    def __init__(self, name, runner, top, o):
-        self.name, self.runner, self.top, self.o = name, runner, top, o
+    def __init__(self, tree, runner, top, o):
+        self.runner, self.top, self.o = runner, top, o
+        self.commit, called = commit_of(tree) if tree else (None, 'this tree, ' + here())
+        self.name = called + (' (%s)' % tree if tree and not called.startswith(tree) else '')
         self.paths, self.why, self.own = {}, {}, []
+
+    def make(self, programs):
+        """Build what can be built, with the measuring programs of this tree, or else with those of the commit."""
+        if not self.commit:
+            return self.build(self.top, 'build/compare/here', programs)
+        folder = os.path.join(self.top, 'build', 'compare', self.commit[:12])
+        unpack(self.commit, folder)
+        take_sources(self.top, folder)
+        self.build(folder, 'build', programs)
+        failed = dict(self.why)
+        if failed:
+            unpack(self.commit, folder + '.own')
+            self.build(folder + '.own', 'build', list(failed))
+            self.own = [p for p in failed if p not in self.why]
+            self.why = {p: failed[p] for p in self.why}
 
     def build(self, tree, build, programs):
         """Build in `tree` what can be built there; what cannot is in self.why."""
@@ -134,17 +155,7 @@ class Side:
 
 def both(o, runner, top, programs):
     """(old side, new side)"""
-    commit, called = commit_of(o.old)
-    folder = os.path.join(top, 'build', 'paired', commit[:12])
-    old, new = Side(called, runner, top, o), Side('this tree, ' + here(), runner, top, o)
-    unpack(commit, folder)
-    take_sources(top, folder)
-    old.build(folder, 'build', programs)
-    if old.why:                                   # with its own measuring programs, then
-        failed = dict(old.why)
-        unpack(commit, folder + '.own')
-        old.build(folder + '.own', 'build', list(failed))
-        old.own = [p for p in failed if p not in old.why]
-        old.why = {p: failed[p] for p in old.why}
-    new.build(top, 'build/paired/here', [p for p in programs if p not in old.why])
+    old, new = Side(o.old, runner, top, o), Side(o.new, runner, top, o)
+    old.make(programs)
+    new.make([p for p in programs if p not in old.why])
     return old, new

@@ -1,4 +1,4 @@
-"""What bench/paired/compare.py runs: the cells of bench-instructions, bench-threads, bench-tcp and bench-mpi, ours alone."""
+"""What bench/compare/compare.py runs: the cells of bench-instructions, bench-threads, bench-tcp and bench-mpi, ours alone."""
 import collections, importlib.util, os, re, shutil, sys
 
 from harness import PROCESSORS, Runner, fitting, in_bytes
@@ -54,9 +54,15 @@ class Job:
         if not mine:
             return None
         sizes = [s for s in self.sizes.split(',') if in_bytes(s) in {c.column for c in mine}]
+        return self.like(','.join(sizes) or self.sizes.split(',')[0], {c.table for c in mine})
+
+    def of_calls(self, calls):
+        """a job of these calls; None where it has none of them"""
+        return self.like(self.sizes, calls) if set(calls) & set(self.tables) else None
+
+    def like(self, sizes, tables):
         job = object.__new__(type(self))
-        job.__dict__.update(self.__dict__, sizes=','.join(sizes) or self.sizes.split(',')[0],
-                            tables=[t for t in self.tables if t in {c.table for c in mine}])
+        job.__dict__.update(self.__dict__, sizes=sizes, tables=[t for t in self.tables if t in tables])
         return job
 
 
@@ -156,10 +162,10 @@ def of_mpi(programs, is_quick, shared):
             if ranks <= PROCESSORS:
                 sizes = re.search(r'SIZES:=([\d,]+)', script).group(1)
             sizes = ','.join(s for s in chosen(sizes, ranks, 2, is_quick).split(',') if int(s) <= 16 << 20)
-            arguments = lambda job: ['mpi', shared, str(job.budget), job.sizes, ','.join(job.tables)]
+            arguments = lambda job, mpi=mpi: [mpi, shared, str(job.budget), job.sizes, ','.join(job.tables)]
             for some in (names[:4], names[4:]):
                 jobs.append(Job('mpi', '%d ranks, %s' % (ranks, mpi), 'mpi/both.' + mpi, arguments, sizes, some, budget, ranks,
-                                'mpi-coll', before=['mpiexec.' + mpi, '-n', str(ranks)], env=env))
+                                mpi + '-coll', before=['mpiexec.' + mpi, '-n', str(ranks)], env=env))
     return jobs
 
 
