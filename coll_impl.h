@@ -543,16 +543,6 @@ COLL_API uint64_t coll_overflows(const coll_comm *comm)
     return comm && *comm->guard ? coll__overflows_of(comm) : 0;
 }
 
-COLL_API void coll_traffic(const coll_comm *comm, uint64_t *sent, uint64_t *received)
-{
-    uint64_t out = 0, in = 0;
-    const coll__session *session = comm && *comm->guard ? comm->session : NULL;
-
-    if (session && session->transport->traffic) session->transport->traffic(session->context, &out, &in);
-    if (sent) *sent = out;
-    if (received) *received = in;
-}
-
 /* ---- >>wrappers: each operation, blocking and not, fills the same coll_call ---- */
 
 /* coll_NAME and coll_iNAME: `fields` begin the call, `rest` completes it. */

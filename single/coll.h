@@ -20758,6 +20758,18 @@ static void coll__explain_inside(coll_comm *comm, coll_request *r, char *text, s
     if (r->execution) coll__explain_others(r, text, room);
 }
 
+/* ---- >>what it cost ---- */
+
+COLL_API void coll_traffic(const coll_comm *comm, uint64_t *sent, uint64_t *received)
+{
+    uint64_t out = 0, in = 0;
+    const coll__session *session = comm && *comm->guard ? comm->session : NULL;
+
+    if (session && session->transport->traffic) session->transport->traffic(session->context, &out, &in);
+    if (sent) *sent = out;
+    if (received) *received = in;
+}
+
 #endif /* COLL_EXPLAIN_H */
 /* ---- core/session/coll_buffers.h ---- */
 /* coll_buffers.h - memory that the ranks of a host read and write in place (core/contract/coll_memory.h). */
@@ -40865,16 +40877,6 @@ COLL_API coll_status coll_measure(coll_comm *comm)
 COLL_API uint64_t coll_overflows(const coll_comm *comm)
 {
     return comm && *comm->guard ? coll__overflows_of(comm) : 0;
-}
-
-COLL_API void coll_traffic(const coll_comm *comm, uint64_t *sent, uint64_t *received)
-{
-    uint64_t out = 0, in = 0;
-    const coll__session *session = comm && *comm->guard ? comm->session : NULL;
-
-    if (session && session->transport->traffic) session->transport->traffic(session->context, &out, &in);
-    if (sent) *sent = out;
-    if (received) *received = in;
 }
 
 /* ---- >>wrappers: each operation, blocking and not, fills the same coll_call ---- */

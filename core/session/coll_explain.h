@@ -67,4 +67,16 @@ static void coll__explain_inside(coll_comm *comm, coll_request *r, char *text, s
     if (r->execution) coll__explain_others(r, text, room);
 }
 
+/* ---- >>what it cost ---- */
+
+COLL_API void coll_traffic(const coll_comm *comm, uint64_t *sent, uint64_t *received)
+{
+    uint64_t out = 0, in = 0;
+    const coll__session *session = comm && *comm->guard ? comm->session : NULL;
+
+    if (session && session->transport->traffic) session->transport->traffic(session->context, &out, &in);
+    if (sent) *sent = out;
+    if (received) *received = in;
+}
+
 #endif /* COLL_EXPLAIN_H */
