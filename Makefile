@@ -48,7 +48,7 @@ HEADER := $(wildcard coll.h coll_impl.h core/*.h core/*/*.h transports/*.h trans
 COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
 .PHONY: help demo check test test-all test-mpi test-nccl examples-check plots bench bench-conv bench-instructions footprint \
-        memory bench-threads bench-threads-full bench-tcp bench-tcp-full bench-mpi bench-compare bench-record bench-nccl \
+        memory bench-threads bench-threads-full bench-tcp bench-tcp-full bench-mpi bench-hub bench-compare bench-record bench-nccl \
         precision dist deps ptx clean install all
 .DEFAULT_GOAL := help
 
@@ -98,6 +98,9 @@ bench-tcp-full:  ## the same with all sizes and conditions: half an hour instead
 
 bench-nccl: $(BUILD)/coll_nccl_bench $(BUILD)/coll-run ## on GPUs: the bits, and the library beside NCCL alone; RANKS=2
 	$(BUILD)/coll-run -n $(or $(RANKS),2) $(BUILD)/coll_nccl_bench
+
+bench-hub: $(BUILD)/coll_perf $(BUILD)/coll-run ## processes of one host beside threads, with plain memory and with coll_alloc, in turns
+	@python3 bench/hub.py --build $(BUILD) $(if $(RANKS),--ranks $(RANKS))
 
 bench-mpi:       ## what this library adds to MPI: every collective called directly and through it, in turns
 	@for mpi in openmpi mpich; do \

@@ -88,7 +88,7 @@ typedef struct options {
     int         threads;                          /* 0: this process is one rank of a job                     */
     size_t      least, most, factor, step;        /* sizes; step 0: by the factor                             */
     long        iterations, warmup;               /* iterations 0: as many as fit into budget_s               */
-    bool        checks, pins, has_json;
+    bool        checks, pins, allocates, has_json;
     unsigned    collectives, types, ops;
     int         root;
     coll_type   wire;                             /* 0: the type                                              */
@@ -112,6 +112,7 @@ static const struct option_row { char letter; const char *name, *value, *help; }
     { 'W', "wire",         "TYPE",    "what reductions send, as in coll_allreduce_mixed (the datatype)" },
     { 'A', "algorithm",    "NAME",    "force an algorithm of the library by its name" },
     { 'J', "json",         "[FILE]",  "one JSON object a line: into FILE, or to stdout instead of the table" },
+    { 'L', "alloc",        NULL,      "buffers of coll_alloc, which ranks of one host read and write in place" },
     { 'P', "pin",          NULL,      "bind ranks to processors, round robin" },
     { 'h', "help",         NULL,      "this" },
 };
@@ -198,6 +199,7 @@ static void set_option(options *o, const struct option_row *row, const char *val
     case 'W': o->wire = one_type(row->name, value); break;
     case 'A': o->algorithm = value; break;
     case 'J': o->has_json = true, o->json = value; break;
+    case 'L': o->allocates = true; break;
     case 'P': o->pins = true; break;
     default:  help();
     }
@@ -775,6 +777,14 @@ static void find_processors(options *o)
         if (mask[i / bits] >> i % bits & 1) o->processor[o->processors++] = i;
 }
 
+static void *make_buffer(const bench *b) { return b->o->allocates ? coll_alloc(b->comm, b->room) : aligned_alloc(4096, b->room); }
+
+static void free_buffer(const bench *b, void *at)
+{
+    if (b->o->allocates) coll_alloc_free(b->comm, at);
+    else free(at);
+}
+
 /* Buffers for the largest size, every page of them touched by the thread that uses it.  Ranks agree on whether all have
  * theirs: one that gave up alone would leave the others waiting. */
 static bool make_buffers(bench *b)
@@ -783,8 +793,8 @@ static bool make_buffers(bench *b)
     double is_short;
 
     b->room = ((b->o->most > least ? b->o->most : least) + 4095) / 4096 * 4096;
-    b->send = aligned_alloc(4096, b->room);
-    b->recv = aligned_alloc(4096, b->room);
+    b->send = make_buffer(b);
+    b->recv = make_buffer(b);
     b->pattern = malloc(PERIOD * UNIT_MOST);
     b->samples = malloc(SAMPLES_MOST * sizeof *b->samples);
     is_short = !b->send || !b->recv || !b->pattern || !b->samples;
@@ -846,8 +856,8 @@ static int run(coll_comm *comm, void *arg)
     }
     if (b.json && fflush(b.json)) status = EXIT_WRONG;
     if (b.json && b.json != stdout) fclose(b.json);
-    free(b.send);
-    free(b.recv);
+    free_buffer(&b, b.send);
+    free_buffer(&b, b.recv);
     free(b.pattern);
     free(b.samples);
     return status;
