@@ -99,7 +99,7 @@ bench-tcp-full:  ## the same with all sizes and conditions: half an hour instead
 bench-nccl: $(BUILD)/coll_nccl_bench $(BUILD)/coll-run ## on GPUs: the bits, and the library beside NCCL alone; RANKS=2
 	$(BUILD)/coll-run -n $(or $(RANKS),2) $(BUILD)/coll_nccl_bench
 
-bench-hub: $(BUILD)/coll_perf $(BUILD)/coll-run ## processes of one host beside threads, with plain memory and with coll_alloc, in turns
+bench-hub: $(BUILD)/coll_perf $(BUILD)/coll-run ## processes of one host beside threads, with and without coll_alloc; RANKS=2,4
 	@python3 bench/hub.py --build $(BUILD) $(if $(RANKS),--ranks $(RANKS))
 
 bench-mpi:       ## what this library adds to MPI: every collective called directly and through it, in turns
