@@ -68,8 +68,8 @@
  *     coll_execution.h              how a call is executed: layouts of its buffers, slices, memory; what an order caches of it
  *     coll_engine.h                 runs an algorithm: slices, messages, folds
  *     coll_no_messages.h            in place of the last three, where there are no messages (COLL_NO_MESSAGES)
- *     coll_packets.h                runs an algorithm on blocks whose length only their two ends know
  *     coll_doing_comms.h            which communicators this rank has, for others to read
+ *     coll_packets.h                runs an algorithm on blocks whose length only their two ends know
  *     coll_script.h                 runs a collective that is put together from calls of other communicators
  *     coll_stages.h                 hierarchical collectives as such scripts: on a host, between hosts, on a host
  *     coll_hierarchy.h              which calls are hierarchical; the communicators of their stages
@@ -178,9 +178,9 @@ COLL__FOR_SPEED
 #else
 #include "core/engine/coll_no_messages.h"
 #endif
-#include "core/engine/coll_packets.h"
 #include "core/engine/coll_doing_comms.h"
 COLL__FOR_SIZE
+#include "core/engine/coll_packets.h"
 #include "core/engine/coll_script.h"
 #include "core/engine/coll_stages.h"
 #include "core/engine/coll_hierarchy.h"

@@ -100,6 +100,9 @@ typedef struct coll__thread {
     size_t      scratch_length, fetched_length;
 } coll__thread;
 
+/* Are some members of other processes? */
+static inline bool coll__is_apart(const coll__member *m) { return COLL__HAS_HUB && m->is_apart; }
+
 /* ---- >>places: by their distance from the hub, 0 for none ---- */
 
 static inline void *coll__hub_at(const coll__hub *hub, int64_t place)

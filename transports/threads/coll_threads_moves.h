@@ -141,7 +141,7 @@ static inline coll_status coll__entry_of(const coll__turn *t, const coll__side_s
 
     *entry = (coll__entry){ 0, 0, t->call->type };
     if (!is_listed) return COLL_OK;
-    if (!m->is_apart) {
+    if (!coll__is_apart(m)) {
         *entry = (coll__entry){ counts[i], offsets[i], is_typed ? types[i] : t->call->type };
         return COLL_OK;
     }
@@ -249,7 +249,7 @@ static inline coll_status coll__move(const coll__turn *t, int from, int to)
 
     if (status == COLL_OK && !t->eager) status = coll__check_ends(t, from, to, &source, &target);
     if (status != COLL_OK || !length) return status;
-    if (!m->is_apart || t->eager || from == to) coll__move_bytes(t, target.at, source.at, length);
+    if (!coll__is_apart(m) || t->eager || from == to) coll__move_bytes(t, target.at, source.at, length);
     else if (to == m->rank) status = coll__reach_read(m, from, target.at, source.at, length, t->failure);
     else status = coll__reach_write(m, to, target.at, source.at, length, t->failure);
     return status;

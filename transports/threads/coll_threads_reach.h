@@ -17,6 +17,8 @@ typedef struct coll__local_peer {
     unsigned char *room;                          /* its room, as we have mapped it; NULL: not yet            */
 } coll__local_peer;
 
+COLL__FOR_SIZE
+
 #if COLL__HAS_HUB
 
 enum { COLL__FETCH_BYTES = 128 << 10, COLL__FETCH_EACH = 16 << 10 };  /* what a rank fetches at once, and more for each rank */
@@ -76,12 +78,16 @@ static inline void *coll__reach_at(const coll__thread *me, int number, const voi
 
 #endif
 
+COLL__FOR_SPEED
+
 /* The address `at` of a member of the group, in our memory.  NULL: it is not there. */
 static inline void *coll__reach(const coll__member *m, int rank, const void *at)
 {
-    if (!m->is_apart || rank == m->rank) return (void *)(uintptr_t)at;
+    if (!coll__is_apart(m) || rank == m->rank) return (void *)(uintptr_t)at;
     return coll__reach_at(m->thread, coll__desk_number(m->thread->hub, m->ranks[rank]), at);
 }
+
+COLL__FOR_SIZE
 
 static coll_status coll__reach_failed(const coll__member *m, int rank, int error, coll_failure *failure)
 {
@@ -117,5 +123,7 @@ static coll_status coll__reach_write(const coll__member *m, int rank, void *to, 
     else error = coll__process_write(coll__desk_of(m->thread->hub, m->ranks[rank])->pid, to, from, length);
     return error ? coll__reach_failed(m, rank, error, failure) : COLL_OK;
 }
+
+COLL__FOR_SPEED
 
 #endif /* COLL_THREADS_REACH_H */

@@ -26,7 +26,7 @@ static inline size_t coll__window_slots(const coll__turn *t) { return 2 * (size_
 /* Elements that are combined at once: all, or as many as there is room for those that come from other processes. */
 static inline size_t coll__window(const coll__turn *t)
 {
-    if (__builtin_expect(!t->m->is_apart || t->eager, 1)) return SIZE_MAX;
+    if (__builtin_expect(!coll__is_apart(t->m) || t->eager, 1)) return SIZE_MAX;
     const size_t most = (t->m->thread->fetched_length / coll__window_slots(t) - COLL__LINE) / t->unit;
     return most > COLL__SHARE_UNIT ? most / COLL__SHARE_UNIT * COLL__SHARE_UNIT : most;
 }
@@ -37,7 +37,7 @@ static coll_status coll__need_window(const coll__turn *t)
     coll__thread *thread = t->m->thread;
     const size_t length = coll__window_slots(t) * (t->unit + COLL__LINE);
 
-    if (!t->m->is_apart || length <= thread->fetched_length) return COLL_OK;
+    if (!coll__is_apart(t->m) || length <= thread->fetched_length) return COLL_OK;
     void *longer = coll__take_lines(coll__like(thread), length);
     if (!longer) return coll__no_memory(t, length);
     coll__give(thread->fetched);
@@ -113,7 +113,7 @@ static coll_status coll__combine_for(const coll__turn *t, int first, int n, size
         coll__combine(t->task->codec, &(coll__sum){ .sources = thread->sources, .n = t->m->count, .results = thread->results,
                                                     .m = m, .format = COLL__AS_USER, .count = length, .index = from + done,
                                                     .scratch = thread->scratch, .streams = t->streams });
-        if (t->m->is_apart) status = coll__outputs_send(t, first, n, at + done, thread->results[0], length);
+        if (coll__is_apart(t->m)) status = coll__outputs_send(t, first, n, at + done, thread->results[0], length);
     }
     return status;
 }
@@ -178,7 +178,7 @@ static coll_status coll__share_broadcast(const coll__turn *t)
     const int root = t->call->root;
     size_t at, count;
 
-    if (t->m->is_apart) return t->m->rank == root ? COLL_OK : coll__move(t, root, t->m->rank);
+    if (coll__is_apart(t->m)) return t->m->rank == root ? COLL_OK : coll__move(t, root, t->m->rank);
     coll__share_of(t, t->call->count, &at, &count);
     for (int i = 0; i < t->m->count && count; i++)
         coll__move_bytes(t, coll__output_of(t, i, at), coll__input_of(t, root) + at * t->unit, count * t->unit);
@@ -242,7 +242,7 @@ static coll_status coll__check_counts(const coll__turn *t)
 
     for (int i = 0; i < count; i++) {
         const size_t *theirs = coll__view_of(t, i)->recv_counts;
-        if (t->m->is_apart && i != t->m->rank) {
+        if (coll__is_apart(t->m) && i != t->m->rank) {
             size_t *const copy = (size_t *)t->m->thread->fetched;
             const coll_status status = coll__reach_read(t->m, i, copy, theirs, (size_t)count * sizeof *copy, t->failure);
             if (status != COLL_OK) return status;
@@ -358,7 +358,7 @@ static coll_status coll__share_scan(const coll__turn *t)
             if (!results[v]) results[v] = coll__slot_of_window(t, count + v, length);
         }
         coll__scan_window(t, at + done, length, 0, count - 1);
-        for (int v = first; v < count && t->m->is_apart && status == COLL_OK; v++)
+        for (int v = first; v < count && coll__is_apart(t->m) && status == COLL_OK; v++)
             status = coll__outputs_send(t, v, 1, at + done, results[v], length);
     }
     return status;

@@ -251,7 +251,7 @@ static __attribute__((noinline)) coll_status coll__turn_directly(coll__member *m
         if ((status = coll__check_posted(t, t->form->from)) != COLL_OK) return status;
         coll__fetch_to_write(&t->m->own->done);
         if (!coll__work_begin(thread)) return thread->hub->failure.status;
-        t->streams = !m->is_apart && coll__is_beyond_caches(t);
+        t->streams = !coll__is_apart(m) && coll__is_beyond_caches(t);
         status = t->form->share(t);
         if (t->streams) coll__uncached_end();
         coll__work_end(thread);
