@@ -48,8 +48,8 @@ HEADER := $(wildcard coll.h coll_impl.h core/*.h core/*/*.h transports/*.h trans
 COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
 .PHONY: help demo check test test-all test-mpi test-nccl examples-check plots bench bench-conv bench-instructions footprint \
-        memory bench-threads bench-threads-full bench-tcp bench-tcp-full bench-mpi bench-hub bench-compare bench-record bench-nccl \
-        precision dist deps ptx clean install all
+        memory bench-threads bench-threads-full bench-tcp bench-tcp-full bench-mpi bench-hub bench-compare bench-record \
+        bench-nccl precision dist deps ptx clean install all
 .DEFAULT_GOAL := help
 
 help:            ## this list

@@ -2174,8 +2174,8 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_execution.h              how a call is executed: layouts of its buffers, slices, memory; what an order caches of it
  *     coll_engine.h                 runs an algorithm: slices, messages, folds
  *     coll_no_messages.h            in place of the last three, where there are no messages (COLL_NO_MESSAGES)
- *     coll_packets.h                runs an algorithm on blocks whose length only their two ends know
  *     coll_doing_comms.h            which communicators this rank has, for others to read
+ *     coll_packets.h                runs an algorithm on blocks whose length only their two ends know
  *     coll_script.h                 runs a collective that is put together from calls of other communicators
  *     coll_stages.h                 hierarchical collectives as such scripts: on a host, between hosts, on a host
  *     coll_hierarchy.h              which calls are hierarchical; the communicators of their stages
@@ -15394,6 +15394,71 @@ static inline void coll__messages_free(const coll__session *session) { (void)ses
 #endif /* COLL_NO_MESSAGES_H */
 /* ---- coll_impl.h, continued ---- */
 #endif
+/* ---- core/engine/coll_doing_comms.h ---- */
+/* coll_doing_comms.h - which communicators this rank has, for others to read. */
+#ifndef COLL_DOING_COMMS_H
+#define COLL_DOING_COMMS_H
+
+#if !defined(COLL_NO_OS) && !defined(COLL_NO_WATCH)
+
+static bool coll__has_comm(const coll__session *session, uint32_t id)
+{
+    const coll_comm *comm = session->comms;
+
+    while (comm && comm->id != id) comm = comm->next;
+    return comm != NULL;
+}
+
+/* Take down the number of a communicator; gives how many there have been. */
+static int coll__doing_note(coll_doing_comms *out, int n, uint64_t number, bool is_map)
+{
+    const uint64_t back = out->below - 1 - number;
+
+    if (is_map && back < COLL_DOING_COMMS * COLL_DOING_BITS)
+        out->numbers[back / COLL_DOING_BITS] |= (uint64_t)1 << back % COLL_DOING_BITS;
+    if (!is_map && n < COLL_DOING_COMMS) out->numbers[n] = number + 1;
+    return n + 1;
+}
+
+/* Those that we have, and those that are freed while something sent in them is still to arrive; gives how many. */
+static int coll__doing_list(coll__session *session, coll_doing_comms *out, bool is_map)
+{
+    int n = 0;
+
+    *out = (coll_doing_comms){ .below = session->next_id };
+    for (const coll_comm *comm = session->comms; comm; comm = comm->next) n = coll__doing_note(out, n, comm->id, is_map);
+    session->lingers = false;
+    for (const coll__message *m = session->messages ? session->messages->outgoing.first : NULL; m; m = m->next) {
+        if (coll__has_comm(session, m->comm)) continue;
+        session->lingers = true;
+        n = coll__doing_note(out, n, m->comm, is_map);
+    }
+    return n;
+}
+
+/* Communicators have come or gone.  While some are being made, one that is not there may still come. */
+static void coll__doing_comms(coll__session *session)
+{
+    coll_doing *d = &session->doing;
+    coll_doing_comms now;
+    const bool is_map = coll__doing_list(session, &now, false) > COLL_DOING_COMMS;
+
+    if (is_map) coll__doing_list(session, &now, true), now.below |= COLL_DOING_MAP;
+    if (session->deriving > 0) now.below = 0;
+    (void)__atomic_add_fetch(&d->comms_turn, 1, __ATOMIC_SEQ_CST);
+    for (int i = 0; i < COLL_DOING_COMMS; i++) __atomic_store_n(&d->comms.numbers[i], now.numbers[i], __ATOMIC_SEQ_CST);
+    __atomic_store_n(&d->comms.below, now.below, __ATOMIC_SEQ_CST);
+    (void)__atomic_add_fetch(&d->comms_turn, 1, __ATOMIC_SEQ_CST);
+}
+
+#else
+
+static void coll__doing_comms(coll__session *session) { (void)session; }
+
+#endif
+#endif /* COLL_DOING_COMMS_H */
+/* ---- coll_impl.h, continued ---- */
+COLL__FOR_SIZE
 /* ---- core/engine/coll_packets.h ---- */
 /* coll_packets.h - runs an algorithm on blocks whose length only their two ends know, in packets (coll_choice.h).
  *
@@ -15761,71 +15826,6 @@ static coll_status coll__packets_start(coll_request *r)
 
 #endif
 #endif /* COLL_PACKETS_H */
-/* ---- core/engine/coll_doing_comms.h ---- */
-/* coll_doing_comms.h - which communicators this rank has, for others to read. */
-#ifndef COLL_DOING_COMMS_H
-#define COLL_DOING_COMMS_H
-
-#if !defined(COLL_NO_OS) && !defined(COLL_NO_WATCH)
-
-static bool coll__has_comm(const coll__session *session, uint32_t id)
-{
-    const coll_comm *comm = session->comms;
-
-    while (comm && comm->id != id) comm = comm->next;
-    return comm != NULL;
-}
-
-/* Take down the number of a communicator; gives how many there have been. */
-static int coll__doing_note(coll_doing_comms *out, int n, uint64_t number, bool is_map)
-{
-    const uint64_t back = out->below - 1 - number;
-
-    if (is_map && back < COLL_DOING_COMMS * COLL_DOING_BITS)
-        out->numbers[back / COLL_DOING_BITS] |= (uint64_t)1 << back % COLL_DOING_BITS;
-    if (!is_map && n < COLL_DOING_COMMS) out->numbers[n] = number + 1;
-    return n + 1;
-}
-
-/* Those that we have, and those that are freed while something sent in them is still to arrive; gives how many. */
-static int coll__doing_list(coll__session *session, coll_doing_comms *out, bool is_map)
-{
-    int n = 0;
-
-    *out = (coll_doing_comms){ .below = session->next_id };
-    for (const coll_comm *comm = session->comms; comm; comm = comm->next) n = coll__doing_note(out, n, comm->id, is_map);
-    session->lingers = false;
-    for (const coll__message *m = session->messages ? session->messages->outgoing.first : NULL; m; m = m->next) {
-        if (coll__has_comm(session, m->comm)) continue;
-        session->lingers = true;
-        n = coll__doing_note(out, n, m->comm, is_map);
-    }
-    return n;
-}
-
-/* Communicators have come or gone.  While some are being made, one that is not there may still come. */
-static void coll__doing_comms(coll__session *session)
-{
-    coll_doing *d = &session->doing;
-    coll_doing_comms now;
-    const bool is_map = coll__doing_list(session, &now, false) > COLL_DOING_COMMS;
-
-    if (is_map) coll__doing_list(session, &now, true), now.below |= COLL_DOING_MAP;
-    if (session->deriving > 0) now.below = 0;
-    (void)__atomic_add_fetch(&d->comms_turn, 1, __ATOMIC_SEQ_CST);
-    for (int i = 0; i < COLL_DOING_COMMS; i++) __atomic_store_n(&d->comms.numbers[i], now.numbers[i], __ATOMIC_SEQ_CST);
-    __atomic_store_n(&d->comms.below, now.below, __ATOMIC_SEQ_CST);
-    (void)__atomic_add_fetch(&d->comms_turn, 1, __ATOMIC_SEQ_CST);
-}
-
-#else
-
-static void coll__doing_comms(coll__session *session) { (void)session; }
-
-#endif
-#endif /* COLL_DOING_COMMS_H */
-/* ---- coll_impl.h, continued ---- */
-COLL__FOR_SIZE
 /* ---- core/engine/coll_script.h ---- */
 /* coll_script.h - a collective that is put together from calls of other communicators.  A script says which calls these are,
  * one after the other, in one or two lanes; here is what runs it.
@@ -21430,6 +21430,9 @@ typedef struct coll__thread {
     size_t      scratch_length, fetched_length;
 } coll__thread;
 
+/* Are some members of other processes? */
+static inline bool coll__is_apart(const coll__member *m) { return COLL__HAS_HUB && m->is_apart; }
+
 /* ---- >>places: by their distance from the hub, 0 for none ---- */
 
 static inline void *coll__hub_at(const coll__hub *hub, int64_t place)
@@ -22046,7 +22049,7 @@ static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group
     m->rank = me;
     for (int i = 0; thread->hub->is_apart && i < m->count; i++)
         m->is_apart |= coll__desk_of(thread->hub, m->ranks[i])->party != thread->desk->party;
-    m->is_eager_only = m->is_apart && !thread->hub->can_copy;
+    m->is_eager_only = coll__is_apart(m) && !thread->hub->can_copy;
     m->looks = thread->hub->is_crowded ? 1 : COLL__LOOKS;
     m->eager_most = coll__most(COLL__EAGER_SHORT, group->bag_length);
     m->cache_share = thread->hub->cache_length / 4 * 3 / (size_t)group->count;      /* a quarter is for everything else */
@@ -22137,6 +22140,8 @@ typedef struct coll__local_peer {
     unsigned char *room;                          /* its room, as we have mapped it; NULL: not yet            */
 } coll__local_peer;
 
+COLL__FOR_SIZE
+
 #if COLL__HAS_HUB
 
 enum { COLL__FETCH_BYTES = 128 << 10, COLL__FETCH_EACH = 16 << 10 };  /* what a rank fetches at once, and more for each rank */
@@ -22196,12 +22201,16 @@ static inline void *coll__reach_at(const coll__thread *me, int number, const voi
 
 #endif
 
+COLL__FOR_SPEED
+
 /* The address `at` of a member of the group, in our memory.  NULL: it is not there. */
 static inline void *coll__reach(const coll__member *m, int rank, const void *at)
 {
-    if (!m->is_apart || rank == m->rank) return (void *)(uintptr_t)at;
+    if (!coll__is_apart(m) || rank == m->rank) return (void *)(uintptr_t)at;
     return coll__reach_at(m->thread, coll__desk_number(m->thread->hub, m->ranks[rank]), at);
 }
+
+COLL__FOR_SIZE
 
 static coll_status coll__reach_failed(const coll__member *m, int rank, int error, coll_failure *failure)
 {
@@ -22237,6 +22246,8 @@ static coll_status coll__reach_write(const coll__member *m, int rank, void *to, 
     else error = coll__process_write(coll__desk_of(m->thread->hub, m->ranks[rank])->pid, to, from, length);
     return error ? coll__reach_failed(m, rank, error, failure) : COLL_OK;
 }
+
+COLL__FOR_SPEED
 
 #endif /* COLL_THREADS_REACH_H */
 /* ---- transports/threads/coll_threads_moves.h ---- */
@@ -22383,7 +22394,7 @@ static inline coll_status coll__entry_of(const coll__turn *t, const coll__side_s
 
     *entry = (coll__entry){ 0, 0, t->call->type };
     if (!is_listed) return COLL_OK;
-    if (!m->is_apart) {
+    if (!coll__is_apart(m)) {
         *entry = (coll__entry){ counts[i], offsets[i], is_typed ? types[i] : t->call->type };
         return COLL_OK;
     }
@@ -22491,7 +22502,7 @@ static inline coll_status coll__move(const coll__turn *t, int from, int to)
 
     if (status == COLL_OK && !t->eager) status = coll__check_ends(t, from, to, &source, &target);
     if (status != COLL_OK || !length) return status;
-    if (!m->is_apart || t->eager || from == to) coll__move_bytes(t, target.at, source.at, length);
+    if (!coll__is_apart(m) || t->eager || from == to) coll__move_bytes(t, target.at, source.at, length);
     else if (to == m->rank) status = coll__reach_read(m, from, target.at, source.at, length, t->failure);
     else status = coll__reach_write(m, to, target.at, source.at, length, t->failure);
     return status;
@@ -22603,7 +22614,7 @@ static inline size_t coll__window_slots(const coll__turn *t) { return 2 * (size_
 /* Elements that are combined at once: all, or as many as there is room for those that come from other processes. */
 static inline size_t coll__window(const coll__turn *t)
 {
-    if (__builtin_expect(!t->m->is_apart || t->eager, 1)) return SIZE_MAX;
+    if (__builtin_expect(!coll__is_apart(t->m) || t->eager, 1)) return SIZE_MAX;
     const size_t most = (t->m->thread->fetched_length / coll__window_slots(t) - COLL__LINE) / t->unit;
     return most > COLL__SHARE_UNIT ? most / COLL__SHARE_UNIT * COLL__SHARE_UNIT : most;
 }
@@ -22614,7 +22625,7 @@ static coll_status coll__need_window(const coll__turn *t)
     coll__thread *thread = t->m->thread;
     const size_t length = coll__window_slots(t) * (t->unit + COLL__LINE);
 
-    if (!t->m->is_apart || length <= thread->fetched_length) return COLL_OK;
+    if (!coll__is_apart(t->m) || length <= thread->fetched_length) return COLL_OK;
     void *longer = coll__take_lines(coll__like(thread), length);
     if (!longer) return coll__no_memory(t, length);
     coll__give(thread->fetched);
@@ -22690,7 +22701,7 @@ static coll_status coll__combine_for(const coll__turn *t, int first, int n, size
         coll__combine(t->task->codec, &(coll__sum){ .sources = thread->sources, .n = t->m->count, .results = thread->results,
                                                     .m = m, .format = COLL__AS_USER, .count = length, .index = from + done,
                                                     .scratch = thread->scratch, .streams = t->streams });
-        if (t->m->is_apart) status = coll__outputs_send(t, first, n, at + done, thread->results[0], length);
+        if (coll__is_apart(t->m)) status = coll__outputs_send(t, first, n, at + done, thread->results[0], length);
     }
     return status;
 }
@@ -22755,7 +22766,7 @@ static coll_status coll__share_broadcast(const coll__turn *t)
     const int root = t->call->root;
     size_t at, count;
 
-    if (t->m->is_apart) return t->m->rank == root ? COLL_OK : coll__move(t, root, t->m->rank);
+    if (coll__is_apart(t->m)) return t->m->rank == root ? COLL_OK : coll__move(t, root, t->m->rank);
     coll__share_of(t, t->call->count, &at, &count);
     for (int i = 0; i < t->m->count && count; i++)
         coll__move_bytes(t, coll__output_of(t, i, at), coll__input_of(t, root) + at * t->unit, count * t->unit);
@@ -22819,7 +22830,7 @@ static coll_status coll__check_counts(const coll__turn *t)
 
     for (int i = 0; i < count; i++) {
         const size_t *theirs = coll__view_of(t, i)->recv_counts;
-        if (t->m->is_apart && i != t->m->rank) {
+        if (coll__is_apart(t->m) && i != t->m->rank) {
             size_t *const copy = (size_t *)t->m->thread->fetched;
             const coll_status status = coll__reach_read(t->m, i, copy, theirs, (size_t)count * sizeof *copy, t->failure);
             if (status != COLL_OK) return status;
@@ -22935,7 +22946,7 @@ static coll_status coll__share_scan(const coll__turn *t)
             if (!results[v]) results[v] = coll__slot_of_window(t, count + v, length);
         }
         coll__scan_window(t, at + done, length, 0, count - 1);
-        for (int v = first; v < count && t->m->is_apart && status == COLL_OK; v++)
+        for (int v = first; v < count && coll__is_apart(t->m) && status == COLL_OK; v++)
             status = coll__outputs_send(t, v, 1, at + done, results[v], length);
     }
     return status;
@@ -23271,7 +23282,7 @@ static __attribute__((noinline)) coll_status coll__turn_directly(coll__member *m
         if ((status = coll__check_posted(t, t->form->from)) != COLL_OK) return status;
         coll__fetch_to_write(&t->m->own->done);
         if (!coll__work_begin(thread)) return thread->hub->failure.status;
-        t->streams = !m->is_apart && coll__is_beyond_caches(t);
+        t->streams = !coll__is_apart(m) && coll__is_beyond_caches(t);
         status = t->form->share(t);
         if (t->streams) coll__uncached_end();
         coll__work_end(thread);
@@ -27026,6 +27037,18 @@ static coll__room coll__room_open(void)
     return room;
 }
 
+/* Whose room it is, and in which world: by this others know that they have found it. */
+static void coll__room_sign(const coll__room *room, int rank, const unsigned char *world)
+{
+    coll__room_head *head = (coll__room_head *)(void *)room->at;
+
+    if (!head) return;
+    head->rank = (uint32_t)rank;
+    head->base = (uint64_t)(uintptr_t)room->at;
+    head->length = room->length;
+    memcpy(head->world, world, sizeof head->world);
+}
+
 /* A new world: the room takes the descriptor of the one before, by which the others know it. */
 static void coll__room_follow(coll__room *room, coll__room *before)
 {
@@ -27049,6 +27072,11 @@ static const coll__room coll__no_room = { -1 };
 
 static inline void coll__room_close(const coll__room *room) { (void)room; }
 static inline coll__room coll__room_open(void) { return coll__no_room; }
+static inline void coll__room_sign(const coll__room *room, int rank, const unsigned char *world)
+{
+    (void)room, (void)rank, (void)world;
+}
+
 static inline void coll__room_follow(const coll__room *room, const coll__room *before) { (void)room, (void)before; }
 static inline coll__room_number coll__room_number_of(const coll__room *room) { return (void)room, 0; }
 
@@ -29726,6 +29754,7 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
         own->processor_set = coll__processor_set(&own->processors);
         own->pid = tcp->heartbeat.own.pid;
         if (tcp->shares && c->size > 1 && c->tcp.hub >= 0 && settings->auth <= COLL__AUTH_KEY) tcp->room = coll__room_open();
+        coll__room_sign(&tcp->room, c->rank, tcp->us.world);
         own->room = coll__room_number_of(&tcp->room);
         memcpy(own->name, tcp->heartbeat.own.name, sizeof own->name);
         return tcp;
@@ -31114,6 +31143,7 @@ static coll_status coll__rendezvous_publish(coll__tcp *tcp, const char *path, co
     memset(rendezvous, 0, sizeof *rendezvous);
     coll__rendezvous_nonce(rendezvous->nonce);
     coll__world_id(tcp->us.world, tcp->size, world, rendezvous->nonce);
+    coll__room_sign(&tcp->room, tcp->rank, tcp->us.world);
     for (int i = 0; i < tcp->endpoints[0].count; i++)
         rendezvous->addresses[rendezvous->count++] = coll__endpoint_address(tcp, 0, i);
     const int error = coll__rendezvous_write(path, rendezvous);
@@ -31130,6 +31160,7 @@ static bool coll__rendezvous_follow(coll__tcp *tcp, const char *path, const char
     if (error) coll__print(why, room, "%s", error == ENOENT ? "rank 0 has not written it yet" : odd);
     if (error) return false;
     coll__world_id(tcp->us.world, tcp->size, world, rendezvous.nonce);
+    coll__room_sign(&tcp->room, tcp->rank, tcp->us.world);
     coll__ways_make(ways, rendezvous.addresses, rendezvous.count, &tcp->network);
     return true;
 }
@@ -32762,12 +32793,13 @@ static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
     }
     tcp->us = h->us;
     tcp->us.seal = coll__seal_share(old->us.seal);
-    coll__room_follow(&tcp->room, &old->room);
     tcp->us.past = past;
     tcp->us.rank = out->rank;
     tcp->us.size = out->count;
     tcp->network = old->network;
     coll__agreement_name(tcp->us.world, h->us.world, h->ranks, h->table, h->count);
+    coll__room_sign(&tcp->room, out->rank, tcp->us.world);
+    coll__room_follow(&tcp->room, &old->room);
     if (coll__io_open(&tcp->io, coll__like(tcp), old->io.is_uring ? "auto" : "poll",
                       (size_t)out->count * COLL_CHANNEL_COUNT * ((size_t)old->us.more_lanes + 1),
                       tcp->room.fd >= 0, &old->log) < 0) {
@@ -33196,8 +33228,9 @@ static bool coll__meeting_waits(coll__meeting *meeting)
     return coll__tcp_progress(meeting->tcp, COLL__MEET_PAUSE_MS) == COLL_OK && coll__now() < meeting->deadline;
 }
 
-/* The first `length` bytes of the room of a rank, once it is of our world and its word is no longer `silence`.  NULL: there is no
- * hope of that. */
+/* The first `length` bytes of the room of a rank, once its word is no longer `silence`.  NULL: there is no hope of that.  What is
+ * found may be of somebody else, where processes have numbers of their own (containers), or, after a failure, still the room of
+ * the world before. */
 static void *coll__meeting_visit(coll__meeting *meeting, int rank, size_t length)
 {
     const coll__tcp *tcp = meeting->tcp;
@@ -33211,12 +33244,13 @@ static void *coll__meeting_visit(coll__meeting *meeting, int rank, size_t length
         coll__close_fd(&fd);
         if (!at) return NULL;
         const coll__room_head *head = coll__room_head_at(at);
+        const bool is_theirs = head->magic == COLL__ROOM_MAGIC && head->rank == (uint32_t)rank
+                            && !memcmp(head->world, tcp->us.world, sizeof head->world);
+        if (!is_theirs && tcp->us.epoch == 0) goto none;
         do {
-            const bool has_word = __atomic_load_n(&head->word, __ATOMIC_ACQUIRE) != COLL__ROOM_SILENT;
-            if (has_word && head->magic == COLL__ROOM_MAGIC && head->rank == (uint32_t)rank
-                && !memcmp(head->world, tcp->us.world, sizeof head->world)) return at;
+            if (is_theirs && __atomic_load_n(&head->word, __ATOMIC_ACQUIRE) != COLL__ROOM_SILENT) return at;
             if (!coll__meeting_waits(meeting)) goto none;
-        } while (meeting->turns % 64);
+        } while (is_theirs || meeting->turns % 64);
         coll__segment_unmap(at, length);          /* it may have another one by now, after a failure          */
         at = NULL;
     }
@@ -33228,13 +33262,8 @@ none:
 /* Our word, in our room. */
 static void coll__meeting_say(const coll__meeting *meeting, coll__room_word word)
 {
-    const coll__tcp *tcp = meeting->tcp;
-    coll__room_head *head = coll__room_head_at(tcp->room.at);
+    coll__room_head *head = coll__room_head_at(meeting->tcp->room.at);
 
-    head->rank = (uint32_t)tcp->rank;
-    head->base = (uint64_t)(uintptr_t)tcp->room.at;
-    head->length = tcp->room.length;
-    memcpy(head->world, tcp->us.world, sizeof head->world);
     __atomic_store_n(&head->word, (uint32_t)word, __ATOMIC_SEQ_CST);
 }
 

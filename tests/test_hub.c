@@ -5,7 +5,7 @@
  *
  * Each rank is a process of its own.  What it has to say it writes into memory that all share.
  */
-#define _DEFAULT_SOURCE 1
+#define _GNU_SOURCE 1
 #include "../coll.h"
 #include "check.h"
 #include "support.h"
@@ -15,7 +15,9 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -381,6 +383,35 @@ static void limited_case(const void *arg)
     CHECK(waitpid(pid, &status, 0) == pid && status == 0, "%s: %d", case_name, status);
 }
 
+/* Each rank is process 1 of a space of its own, as in containers that share a network: what one finds there is itself. */
+static void space_case(const void *arg)
+{
+    const bool without = false;
+    pid_t pids[2];
+    char address[64];
+    const int port = support_reserve_port(address, sizeof address);
+
+    (void)arg;
+    memset(shared, 0, sizeof *shared);
+    for (int i = 0; i < 2; i++) {
+        if ((pids[i] = fork()) != 0) continue;
+        int status = -1;
+        if (unshare(CLONE_NEWPID | CLONE_NEWNS)) exit(2);
+        const pid_t first = fork();
+        if (first == 0) {
+            if (getpid() != 1 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL)
+                || mount("proc", "/proc", "proc", 0, NULL)) exit(3);
+            const pid_t pid = rank_start(i, 2, address, NULL, start_rank, &without);
+            exit(waitpid(pid, &status, 0) == pid && status == 0 ? 0 : 1);
+        }
+        exit(waitpid(first, &status, 0) == first && status == 0 ? 0 : 1);
+    }
+    const int64_t began = now_ms();
+    world_await(2, -1, pids);
+    CHECK(now_ms() - began < support_patience(5000), "%s: it took %d ms", case_name, (int)(now_ms() - began));
+    close(port);
+}
+
 int main(int argc, char **argv)
 {
     const char *parts = argc > 1 ? argv[1] : NULL;
@@ -409,5 +440,7 @@ int main(int argc, char **argv)
 #endif
         run_case_within(LIMIT_SECONDS, limited_case, &resource, i ? "little memory to map" : "no long files");
     }
+    if (geteuid() == 0 && support_listed(parts, "start")) run_case_within(LIMIT_SECONDS, space_case, NULL, "spaces of their own");
+    else if (support_listed(parts, "start")) printf("spaces of their own: skipped: only root may make them\n");
     return CHECK_DONE();
 }

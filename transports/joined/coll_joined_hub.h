@@ -54,8 +54,9 @@ static bool coll__meeting_waits(coll__meeting *meeting)
     return coll__tcp_progress(meeting->tcp, COLL__MEET_PAUSE_MS) == COLL_OK && coll__now() < meeting->deadline;
 }
 
-/* The first `length` bytes of the room of a rank, once it is of our world and its word is no longer `silence`.  NULL: there is no
- * hope of that. */
+/* The first `length` bytes of the room of a rank, once its word is no longer `silence`.  NULL: there is no hope of that.  What is
+ * found may be of somebody else, where processes have numbers of their own (containers), or, after a failure, still the room of
+ * the world before. */
 static void *coll__meeting_visit(coll__meeting *meeting, int rank, size_t length)
 {
     const coll__tcp *tcp = meeting->tcp;
@@ -69,12 +70,13 @@ static void *coll__meeting_visit(coll__meeting *meeting, int rank, size_t length
         coll__close_fd(&fd);
         if (!at) return NULL;
         const coll__room_head *head = coll__room_head_at(at);
+        const bool is_theirs = head->magic == COLL__ROOM_MAGIC && head->rank == (uint32_t)rank
+                            && !memcmp(head->world, tcp->us.world, sizeof head->world);
+        if (!is_theirs && tcp->us.epoch == 0) goto none;
         do {
-            const bool has_word = __atomic_load_n(&head->word, __ATOMIC_ACQUIRE) != COLL__ROOM_SILENT;
-            if (has_word && head->magic == COLL__ROOM_MAGIC && head->rank == (uint32_t)rank
-                && !memcmp(head->world, tcp->us.world, sizeof head->world)) return at;
+            if (is_theirs && __atomic_load_n(&head->word, __ATOMIC_ACQUIRE) != COLL__ROOM_SILENT) return at;
             if (!coll__meeting_waits(meeting)) goto none;
-        } while (meeting->turns % 64);
+        } while (is_theirs || meeting->turns % 64);
         coll__segment_unmap(at, length);          /* it may have another one by now, after a failure          */
         at = NULL;
     }
@@ -86,13 +88,8 @@ none:
 /* Our word, in our room. */
 static void coll__meeting_say(const coll__meeting *meeting, coll__room_word word)
 {
-    const coll__tcp *tcp = meeting->tcp;
-    coll__room_head *head = coll__room_head_at(tcp->room.at);
+    coll__room_head *head = coll__room_head_at(meeting->tcp->room.at);
 
-    head->rank = (uint32_t)tcp->rank;
-    head->base = (uint64_t)(uintptr_t)tcp->room.at;
-    head->length = tcp->room.length;
-    memcpy(head->world, tcp->us.world, sizeof head->world);
     __atomic_store_n(&head->word, (uint32_t)word, __ATOMIC_SEQ_CST);
 }
 

@@ -78,6 +78,18 @@ static coll__room coll__room_open(void)
     return room;
 }
 
+/* Whose room it is, and in which world: by this others know that they have found it. */
+static void coll__room_sign(const coll__room *room, int rank, const unsigned char *world)
+{
+    coll__room_head *head = (coll__room_head *)(void *)room->at;
+
+    if (!head) return;
+    head->rank = (uint32_t)rank;
+    head->base = (uint64_t)(uintptr_t)room->at;
+    head->length = room->length;
+    memcpy(head->world, world, sizeof head->world);
+}
+
 /* A new world: the room takes the descriptor of the one before, by which the others know it. */
 static void coll__room_follow(coll__room *room, coll__room *before)
 {
@@ -101,6 +113,11 @@ static const coll__room coll__no_room = { -1 };
 
 static inline void coll__room_close(const coll__room *room) { (void)room; }
 static inline coll__room coll__room_open(void) { return coll__no_room; }
+static inline void coll__room_sign(const coll__room *room, int rank, const unsigned char *world)
+{
+    (void)room, (void)rank, (void)world;
+}
+
 static inline void coll__room_follow(const coll__room *room, const coll__room *before) { (void)room, (void)before; }
 static inline coll__room_number coll__room_number_of(const coll__room *room) { return (void)room, 0; }
 

@@ -297,6 +297,7 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
         own->processor_set = coll__processor_set(&own->processors);
         own->pid = tcp->heartbeat.own.pid;
         if (tcp->shares && c->size > 1 && c->tcp.hub >= 0 && settings->auth <= COLL__AUTH_KEY) tcp->room = coll__room_open();
+        coll__room_sign(&tcp->room, c->rank, tcp->us.world);
         own->room = coll__room_number_of(&tcp->room);
         memcpy(own->name, tcp->heartbeat.own.name, sizeof own->name);
         return tcp;
