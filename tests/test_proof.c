@@ -731,6 +731,7 @@ static int most_ranks(const coll__algorithm *a)
 
     if (is_neighbor(a->kind) || (is_direct && !is_to_root)) return 200;
     if (a->in_packets && !is_to_root) return 400;
+    if (a->kind >= COLL_REDUCE_SCATTER && !strcmp(a->name, "gather")) return 300; /* each has every block of every rank     */
     if (!strcmp(a->name, "census")) return 4096;
     if (!strcmp(a->name, "chain")) return 1024;
     return a->kind <= COLL_REDUCE || is_to_root ? 4096 : 1024;
