@@ -26969,9 +26969,6 @@ COLL__FOR_SIZE
 #ifndef COLL_TCP_ROOM_H
 #define COLL_TCP_ROOM_H
 
-/* 0: there is no room.  Its descriptor is this less 1. */
-typedef uint32_t coll__room_number;
-
 #if COLL__HAS_HUB
 
 #include <sys/resource.h>
@@ -26984,30 +26981,30 @@ enum { COLL__ROOM_MAGIC = 0x524c4f43, COLL__ROOM_HEAD = 4096 };
 #define COLL__ROOM_LEAST ((size_t)32 << 20)
 
 /* What a rank says of the hub to the first one of its host, and that one to all. */
-typedef enum coll__room_word {
+typedef enum coll__host_room_word {
     COLL__ROOM_SILENT,
     COLL__ROOM_OPEN,                              /* the first: come and see                                  */
     COLL__ROOM_COPIES, COLL__ROOM_READS,          /* another one: I am there, and can or cannot copy from your process */
     COLL__ROOM_CANNOT,                            /* another one: I cannot; the first: so there is no hub     */
     COLL__ROOM_AGREED                             /* the first: there is one                                  */
-} coll__room_word;
+} coll__host_room_word;
 
-typedef struct coll__room_head {
+typedef struct coll__host_room_head {
     uint32_t magic, rank;
     unsigned char world[COLL__WORLD_LENGTH];
     uint64_t base, length;                        /* where it lies in the memory of its process               */
-    uint32_t word;                                /* coll__room_word                                          */
-} coll__room_head;
+    uint32_t word;                                /* coll__host_room_word                                          */
+} coll__host_room_head;
 
-typedef struct coll__room {
+typedef struct coll__host_room {
     int            fd;                            /* -1: there is none                                        */
     unsigned char *at;
     size_t         length;
-} coll__room;
+} coll__host_room;
 
-static const coll__room coll__no_room = { -1, NULL, 0 };
+static const coll__host_room coll__no_room = { -1, NULL, 0 };
 
-static void coll__room_close(coll__room *room)
+static void coll__host_room_close(coll__host_room *room)
 {
     coll__segment_unmap(room->at, room->length);
     coll__close_fd(&room->fd);
@@ -27015,9 +27012,9 @@ static void coll__room_close(coll__room *room)
 }
 
 /* The longest that this process may have.  coll__no_room: there is no memory of that sort. */
-static coll__room coll__room_open(void)
+static coll__host_room coll__host_room_open(void)
 {
-    coll__room room = coll__no_room;
+    coll__host_room room = coll__no_room;
     struct rlimit most;
     const bool has_limit = !getrlimit(RLIMIT_FSIZE, &most) && most.rlim_cur < COLL__ROOM_MOST;
     /* to go beyond that limit is a signal */
@@ -27033,14 +27030,14 @@ static coll__room coll__room_open(void)
 #if defined(MADV_DONTDUMP)
     (void)madvise(room.at, room.length, MADV_DONTDUMP);
 #endif
-    *(coll__room_head *)(void *)room.at = (coll__room_head){ .magic = COLL__ROOM_MAGIC };
+    *(coll__host_room_head *)(void *)room.at = (coll__host_room_head){ .magic = COLL__ROOM_MAGIC };
     return room;
 }
 
 /* Whose room it is, and in which world: by this others know that they have found it. */
-static void coll__room_sign(const coll__room *room, int rank, const unsigned char *world)
+static void coll__host_room_sign(const coll__host_room *room, int rank, const unsigned char *world)
 {
-    coll__room_head *head = (coll__room_head *)(void *)room->at;
+    coll__host_room_head *head = (coll__host_room_head *)(void *)room->at;
 
     if (!head) return;
     head->rank = (uint32_t)rank;
@@ -27050,10 +27047,10 @@ static void coll__room_sign(const coll__room *room, int rank, const unsigned cha
 }
 
 /* A new world: the room takes the descriptor of the one before, by which the others know it. */
-static void coll__room_follow(coll__room *room, coll__room *before)
+static void coll__host_room_follow(coll__host_room *room, coll__host_room *before)
 {
     if (room->fd < 0 || before->fd < 0 || dup2(room->fd, before->fd) < 0) {
-        coll__room_close(room);                   /* others find the old one, of another world                */
+        coll__host_room_close(room);                   /* others find the old one, of another world                */
         return;
     }
     (void)fcntl(before->fd, F_SETFD, FD_CLOEXEC);
@@ -27062,23 +27059,28 @@ static void coll__room_follow(coll__room *room, coll__room *before)
     before->fd = -1;
 }
 
-static inline coll__room_number coll__room_number_of(const coll__room *room) { return (coll__room_number)(room->fd + 1); }
+/* As an endpoint says it; 0: there is none. */
+static inline uint32_t coll__host_room_number(const coll__host_room *room) { return (uint32_t)(room->fd + 1); }
 
 #else
 
-typedef struct coll__room { int fd; } coll__room;
+typedef struct coll__host_room { int fd; } coll__host_room;
 
-static const coll__room coll__no_room = { -1 };
+static const coll__host_room coll__no_room = { -1 };
 
-static inline void coll__room_close(const coll__room *room) { (void)room; }
-static inline coll__room coll__room_open(void) { return coll__no_room; }
-static inline void coll__room_sign(const coll__room *room, int rank, const unsigned char *world)
+static inline void coll__host_room_close(const coll__host_room *room) { (void)room; }
+static inline coll__host_room coll__host_room_open(void) { return coll__no_room; }
+static inline void coll__host_room_sign(const coll__host_room *room, int rank, const unsigned char *world)
 {
     (void)room, (void)rank, (void)world;
 }
 
-static inline void coll__room_follow(const coll__room *room, const coll__room *before) { (void)room, (void)before; }
-static inline coll__room_number coll__room_number_of(const coll__room *room) { return (void)room, 0; }
+static inline void coll__host_room_follow(const coll__host_room *room, const coll__host_room *before)
+{
+    (void)room, (void)before;
+}
+
+static inline uint32_t coll__host_room_number(const coll__host_room *room) { return (void)room, (uint32_t)0; }
 
 #endif
 #endif /* COLL_TCP_ROOM_H */
@@ -29487,7 +29489,7 @@ typedef struct coll__tcp {
     bool is_bootstrapping;                        /* rank 0, until all are there                              */
     coll_tcp options;                             /* the numbers of them                                      */
     bool shares;                                  /* memory, with ranks of other processes of this host       */
-    coll__room room;                              /* in which they may be                                     */
+    coll__host_room room;                              /* in which they may be                                     */
     bool is_elsewhere;                            /* rank 0: the address it was given is not its host's       */
     coll__log log;
     coll__identity us;
@@ -29656,7 +29658,7 @@ static void coll__tcp_free(coll__tcp *tcp)
     if (!tcp) return;
     coll__heartbeat_close(&tcp->heartbeat);
     coll__io_close(&tcp->io);
-    coll__room_close(&tcp->room);
+    coll__host_room_close(&tcp->room);
     coll__close_fd(&tcp->listener);
     for (int i = 0; tcp->streams && i < tcp->size * COLL_CHANNEL_COUNT; i++) {
         coll__stream_close(&tcp->streams[i]);
@@ -29753,9 +29755,9 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
         coll__endpoint *own = &tcp->endpoints[c->rank];
         own->processor_set = coll__processor_set(&own->processors);
         own->pid = tcp->heartbeat.own.pid;
-        if (tcp->shares && c->size > 1 && c->tcp.hub >= 0 && settings->auth <= COLL__AUTH_KEY) tcp->room = coll__room_open();
-        coll__room_sign(&tcp->room, c->rank, tcp->us.world);
-        own->room = coll__room_number_of(&tcp->room);
+        if (tcp->shares && c->size > 1 && c->tcp.hub >= 0 && settings->auth <= COLL__AUTH_KEY) tcp->room = coll__host_room_open();
+        coll__host_room_sign(&tcp->room, c->rank, tcp->us.world);
+        own->room = coll__host_room_number(&tcp->room);
         memcpy(own->name, tcp->heartbeat.own.name, sizeof own->name);
         return tcp;
     }
@@ -31143,7 +31145,7 @@ static coll_status coll__rendezvous_publish(coll__tcp *tcp, const char *path, co
     memset(rendezvous, 0, sizeof *rendezvous);
     coll__rendezvous_nonce(rendezvous->nonce);
     coll__world_id(tcp->us.world, tcp->size, world, rendezvous->nonce);
-    coll__room_sign(&tcp->room, tcp->rank, tcp->us.world);
+    coll__host_room_sign(&tcp->room, tcp->rank, tcp->us.world);
     for (int i = 0; i < tcp->endpoints[0].count; i++)
         rendezvous->addresses[rendezvous->count++] = coll__endpoint_address(tcp, 0, i);
     const int error = coll__rendezvous_write(path, rendezvous);
@@ -31160,7 +31162,7 @@ static bool coll__rendezvous_follow(coll__tcp *tcp, const char *path, const char
     if (error) coll__print(why, room, "%s", error == ENOENT ? "rank 0 has not written it yet" : odd);
     if (error) return false;
     coll__world_id(tcp->us.world, tcp->size, world, rendezvous.nonce);
-    coll__room_sign(&tcp->room, tcp->rank, tcp->us.world);
+    coll__host_room_sign(&tcp->room, tcp->rank, tcp->us.world);
     coll__ways_make(ways, rendezvous.addresses, rendezvous.count, &tcp->network);
     return true;
 }
@@ -32798,8 +32800,8 @@ static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
     tcp->us.size = out->count;
     tcp->network = old->network;
     coll__agreement_name(tcp->us.world, h->us.world, h->ranks, h->table, h->count);
-    coll__room_sign(&tcp->room, out->rank, tcp->us.world);
-    coll__room_follow(&tcp->room, &old->room);
+    coll__host_room_sign(&tcp->room, out->rank, tcp->us.world);
+    coll__host_room_follow(&tcp->room, &old->room);
     if (coll__io_open(&tcp->io, coll__like(tcp), old->io.is_uring ? "auto" : "poll",
                       (size_t)out->count * COLL_CHANNEL_COUNT * ((size_t)old->us.more_lanes + 1),
                       tcp->room.fd >= 0, &old->log) < 0) {
@@ -33216,7 +33218,7 @@ typedef struct coll__meeting {
     int        turns;
 } coll__meeting;
 
-static inline coll__room_head *coll__room_head_at(void *at) { return (coll__room_head *)at; }
+static inline coll__host_room_head *coll__host_room_head_at(void *at) { return (coll__host_room_head *)at; }
 
 /* Wait a little.  false: it is too late, or somebody has died, and there is no world any more. */
 static bool coll__meeting_waits(coll__meeting *meeting)
@@ -33243,7 +33245,7 @@ static void *coll__meeting_visit(coll__meeting *meeting, int rank, size_t length
         if (fd >= 0 && is_long >= COLL__ROOM_LEAST) at = coll__segment_map(fd, length);
         coll__close_fd(&fd);
         if (!at) return NULL;
-        const coll__room_head *head = coll__room_head_at(at);
+        const coll__host_room_head *head = coll__host_room_head_at(at);
         const bool is_theirs = head->magic == COLL__ROOM_MAGIC && head->rank == (uint32_t)rank
                             && !memcmp(head->world, tcp->us.world, sizeof head->world);
         if (!is_theirs && tcp->us.epoch == 0) goto none;
@@ -33260,9 +33262,9 @@ none:
 }
 
 /* Our word, in our room. */
-static void coll__meeting_say(const coll__meeting *meeting, coll__room_word word)
+static void coll__meeting_say(const coll__meeting *meeting, coll__host_room_word word)
 {
-    coll__room_head *head = coll__room_head_at(meeting->tcp->room.at);
+    coll__host_room_head *head = coll__host_room_head_at(meeting->tcp->room.at);
 
     __atomic_store_n(&head->word, (uint32_t)word, __ATOMIC_SEQ_CST);
 }
@@ -33282,7 +33284,7 @@ static void coll__meeting_sit(const coll__meeting *meeting, coll__hub *hub, int 
 }
 
 /* May we copy from the process whose room this is? */
-static bool coll__meeting_can_copy(const coll__room_head *head, uint32_t pid)
+static bool coll__meeting_can_copy(const coll__host_room_head *head, uint32_t pid)
 {
     uint32_t magic = 0;
 
@@ -33320,7 +33322,7 @@ static coll__hub *coll__meeting_lead(coll__meeting *meeting, int party, bool is_
     for (int i = 1; hub && i < meeting->count; i++) {
         const int rank = meeting->ranks[i];
         void *const at = coll__meeting_visit(meeting, rank, COLL__ROOM_HEAD);
-        const coll__room_head *head = at ? coll__room_head_at(at) : NULL;
+        const coll__host_room_head *head = at ? coll__host_room_head_at(at) : NULL;
         const uint32_t word = head ? __atomic_load_n(&head->word, __ATOMIC_ACQUIRE) : COLL__ROOM_CANNOT;
         if (word == COLL__ROOM_CANNOT) hub = NULL;
         else can_copy = can_copy && word == COLL__ROOM_COPIES && coll__meeting_can_copy(head, meeting->tcp->endpoints[rank].pid);
@@ -33335,7 +33337,7 @@ static coll__hub *coll__meeting_lead(coll__meeting *meeting, int party, bool is_
 static coll__hub *coll__meeting_attend(coll__meeting *meeting, int party, void **at)
 {
     const int first = meeting->ranks[0];
-    coll__room_head *head = coll__room_head_at(*at = coll__meeting_visit(meeting, first, COLL__ROOM_HUB));
+    coll__host_room_head *head = coll__host_room_head_at(*at = coll__meeting_visit(meeting, first, COLL__ROOM_HUB));
     coll__hub *hub = head ? (coll__hub *)(void *)coll__behind(head, COLL__ROOM_HEAD) : NULL;
     uint32_t word = head ? __atomic_load_n(&head->word, __ATOMIC_ACQUIRE) : COLL__ROOM_CANNOT;
 
@@ -33398,7 +33400,7 @@ static void coll__host_hub_leave(coll__thread *thread, void *mapped)
 /* ---- >>memory of the program in our room ---- */
 
 /* Pages that nobody has any more go back to the system; the others keep them mapped, and find zeros. */
-static void coll__room_punch(void *at, size_t length)
+static void coll__host_room_punch(void *at, size_t length)
 {
     enum { WORTH = 64 << 10 };
     const uintptr_t begin = (uintptr_t)at, first = (begin + COLL__PAGE - 1) / COLL__PAGE * COLL__PAGE;
@@ -33407,27 +33409,27 @@ static void coll__room_punch(void *at, size_t length)
     if (length >= WORTH && end > first) (void)madvise((void *)first, end - first, MADV_REMOVE);
 }
 
-static void *coll__room_allocate(void *context, size_t length, size_t alignment)
+static void *coll__host_room_allocate(void *context, size_t length, size_t alignment)
 {
     const coll_allocator *arena = *(const coll_allocator *const *)context;
     return arena->allocate(arena->context, length, alignment);
 }
 
-static void coll__room_free(void *context, void *at, size_t length)
+static void coll__host_room_free(void *context, void *at, size_t length)
 {
     const coll_allocator *arena = *(const coll_allocator *const *)context;
 
-    coll__room_punch(at, length);
+    coll__host_room_punch(at, length);
     arena->free(arena->context, at, length);
 }
 
 /* What lies behind the hub in our room. */
-static void coll__room_lend(const coll__tcp *tcp, coll__lent *lent)
+static void coll__host_room_lend(const coll__tcp *tcp, coll__lent *lent)
 {
     unsigned char *const at = tcp->room.at + COLL__ROOM_HUB;
 
     lent->arena = coll_arena_begin(at, tcp->room.length - COLL__ROOM_HUB);
-    lent->allocator = (coll_allocator){ coll__room_allocate, coll__room_free, &lent->arena };
+    lent->allocator = (coll_allocator){ coll__host_room_allocate, coll__host_room_free, &lent->arena };
 }
 
 /* ---- >>failure ---- */
@@ -33490,7 +33492,7 @@ static inline coll__thread *coll__host_hub_enter(const coll__tcp *tcp, int party
 }
 
 static inline void coll__host_hub_leave(const coll__thread *thread, const void *mapped) { (void)thread, (void)mapped; }
-static inline void coll__room_lend(const coll__tcp *tcp, const coll__lent *lent) { (void)tcp, (void)lent; }
+static inline void coll__host_room_lend(const coll__tcp *tcp, const coll__lent *lent) { (void)tcp, (void)lent; }
 static inline void coll__host_hub_probe(const coll__thread *thread, const coll__tcp *tcp) { (void)thread, (void)tcp; }
 
 static inline void coll__host_hub_fail(const coll__thread *thread, const coll__tcp *tcp, const coll_failure *agreed)
@@ -33798,7 +33800,7 @@ static coll_status coll__joined_resettle(const coll__joined *me, coll__joined *f
     const int party = has_process ? fresh->hubs[COLL__HUB_OF_PROCESS]->hub->first : world->rank;
     fresh->hubs[COLL__HUB_OF_HOST] = coll__host_hub_enter(fresh->tcp, party, me->hubs[COLL__HUB_OF_HOST]->hub->is_crowded,
                                                       &fresh->mapped, &status);
-    if (fresh->hubs[COLL__HUB_OF_HOST]) coll__room_lend(fresh->tcp, &fresh->lent);
+    if (fresh->hubs[COLL__HUB_OF_HOST]) coll__host_room_lend(fresh->tcp, &fresh->lent);
     return status < 0 ? coll__blame(failure, status, -1, "no memory for the hub of this host") : COLL_OK;
 }
 
@@ -33886,7 +33888,7 @@ static coll_status coll__comer_comes(coll__comer *comer)
     if (status < 0) return status;
     joined->hubs[COLL__HUB_OF_HOST] = coll__host_hub_enter(joined->tcp, comer->arrival->settings->config.rank,
                                                        comer->opened.is_crowded, &joined->mapped, &status);
-    if (joined->hubs[COLL__HUB_OF_HOST]) coll__room_lend(joined->tcp, &joined->lent);
+    if (joined->hubs[COLL__HUB_OF_HOST]) coll__host_room_lend(joined->tcp, &joined->lent);
     return status < 0 ? coll__start_failed(status, "no memory for the hub of the %d ranks of this host", comer->opened.local_size)
                       : COLL_OK;
 }

@@ -324,7 +324,7 @@ static coll_status coll__joined_resettle(const coll__joined *me, coll__joined *f
     const int party = has_process ? fresh->hubs[COLL__HUB_OF_PROCESS]->hub->first : world->rank;
     fresh->hubs[COLL__HUB_OF_HOST] = coll__host_hub_enter(fresh->tcp, party, me->hubs[COLL__HUB_OF_HOST]->hub->is_crowded,
                                                       &fresh->mapped, &status);
-    if (fresh->hubs[COLL__HUB_OF_HOST]) coll__room_lend(fresh->tcp, &fresh->lent);
+    if (fresh->hubs[COLL__HUB_OF_HOST]) coll__host_room_lend(fresh->tcp, &fresh->lent);
     return status < 0 ? coll__blame(failure, status, -1, "no memory for the hub of this host") : COLL_OK;
 }
 
@@ -412,7 +412,7 @@ static coll_status coll__comer_comes(coll__comer *comer)
     if (status < 0) return status;
     joined->hubs[COLL__HUB_OF_HOST] = coll__host_hub_enter(joined->tcp, comer->arrival->settings->config.rank,
                                                        comer->opened.is_crowded, &joined->mapped, &status);
-    if (joined->hubs[COLL__HUB_OF_HOST]) coll__room_lend(joined->tcp, &joined->lent);
+    if (joined->hubs[COLL__HUB_OF_HOST]) coll__host_room_lend(joined->tcp, &joined->lent);
     return status < 0 ? coll__start_failed(status, "no memory for the hub of the %d ranks of this host", comer->opened.local_size)
                       : COLL_OK;
 }

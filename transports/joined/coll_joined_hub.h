@@ -42,7 +42,7 @@ typedef struct coll__meeting {
     int        turns;
 } coll__meeting;
 
-static inline coll__room_head *coll__room_head_at(void *at) { return (coll__room_head *)at; }
+static inline coll__host_room_head *coll__host_room_head_at(void *at) { return (coll__host_room_head *)at; }
 
 /* Wait a little.  false: it is too late, or somebody has died, and there is no world any more. */
 static bool coll__meeting_waits(coll__meeting *meeting)
@@ -69,7 +69,7 @@ static void *coll__meeting_visit(coll__meeting *meeting, int rank, size_t length
         if (fd >= 0 && is_long >= COLL__ROOM_LEAST) at = coll__segment_map(fd, length);
         coll__close_fd(&fd);
         if (!at) return NULL;
-        const coll__room_head *head = coll__room_head_at(at);
+        const coll__host_room_head *head = coll__host_room_head_at(at);
         const bool is_theirs = head->magic == COLL__ROOM_MAGIC && head->rank == (uint32_t)rank
                             && !memcmp(head->world, tcp->us.world, sizeof head->world);
         if (!is_theirs && tcp->us.epoch == 0) goto none;
@@ -86,9 +86,9 @@ none:
 }
 
 /* Our word, in our room. */
-static void coll__meeting_say(const coll__meeting *meeting, coll__room_word word)
+static void coll__meeting_say(const coll__meeting *meeting, coll__host_room_word word)
 {
-    coll__room_head *head = coll__room_head_at(meeting->tcp->room.at);
+    coll__host_room_head *head = coll__host_room_head_at(meeting->tcp->room.at);
 
     __atomic_store_n(&head->word, (uint32_t)word, __ATOMIC_SEQ_CST);
 }
@@ -108,7 +108,7 @@ static void coll__meeting_sit(const coll__meeting *meeting, coll__hub *hub, int 
 }
 
 /* May we copy from the process whose room this is? */
-static bool coll__meeting_can_copy(const coll__room_head *head, uint32_t pid)
+static bool coll__meeting_can_copy(const coll__host_room_head *head, uint32_t pid)
 {
     uint32_t magic = 0;
 
@@ -146,7 +146,7 @@ static coll__hub *coll__meeting_lead(coll__meeting *meeting, int party, bool is_
     for (int i = 1; hub && i < meeting->count; i++) {
         const int rank = meeting->ranks[i];
         void *const at = coll__meeting_visit(meeting, rank, COLL__ROOM_HEAD);
-        const coll__room_head *head = at ? coll__room_head_at(at) : NULL;
+        const coll__host_room_head *head = at ? coll__host_room_head_at(at) : NULL;
         const uint32_t word = head ? __atomic_load_n(&head->word, __ATOMIC_ACQUIRE) : COLL__ROOM_CANNOT;
         if (word == COLL__ROOM_CANNOT) hub = NULL;
         else can_copy = can_copy && word == COLL__ROOM_COPIES && coll__meeting_can_copy(head, meeting->tcp->endpoints[rank].pid);
@@ -161,7 +161,7 @@ static coll__hub *coll__meeting_lead(coll__meeting *meeting, int party, bool is_
 static coll__hub *coll__meeting_attend(coll__meeting *meeting, int party, void **at)
 {
     const int first = meeting->ranks[0];
-    coll__room_head *head = coll__room_head_at(*at = coll__meeting_visit(meeting, first, COLL__ROOM_HUB));
+    coll__host_room_head *head = coll__host_room_head_at(*at = coll__meeting_visit(meeting, first, COLL__ROOM_HUB));
     coll__hub *hub = head ? (coll__hub *)(void *)coll__behind(head, COLL__ROOM_HEAD) : NULL;
     uint32_t word = head ? __atomic_load_n(&head->word, __ATOMIC_ACQUIRE) : COLL__ROOM_CANNOT;
 
@@ -224,7 +224,7 @@ static void coll__host_hub_leave(coll__thread *thread, void *mapped)
 /* ---- >>memory of the program in our room ---- */
 
 /* Pages that nobody has any more go back to the system; the others keep them mapped, and find zeros. */
-static void coll__room_punch(void *at, size_t length)
+static void coll__host_room_punch(void *at, size_t length)
 {
     enum { WORTH = 64 << 10 };
     const uintptr_t begin = (uintptr_t)at, first = (begin + COLL__PAGE - 1) / COLL__PAGE * COLL__PAGE;
@@ -233,27 +233,27 @@ static void coll__room_punch(void *at, size_t length)
     if (length >= WORTH && end > first) (void)madvise((void *)first, end - first, MADV_REMOVE);
 }
 
-static void *coll__room_allocate(void *context, size_t length, size_t alignment)
+static void *coll__host_room_allocate(void *context, size_t length, size_t alignment)
 {
     const coll_allocator *arena = *(const coll_allocator *const *)context;
     return arena->allocate(arena->context, length, alignment);
 }
 
-static void coll__room_free(void *context, void *at, size_t length)
+static void coll__host_room_free(void *context, void *at, size_t length)
 {
     const coll_allocator *arena = *(const coll_allocator *const *)context;
 
-    coll__room_punch(at, length);
+    coll__host_room_punch(at, length);
     arena->free(arena->context, at, length);
 }
 
 /* What lies behind the hub in our room. */
-static void coll__room_lend(const coll__tcp *tcp, coll__lent *lent)
+static void coll__host_room_lend(const coll__tcp *tcp, coll__lent *lent)
 {
     unsigned char *const at = tcp->room.at + COLL__ROOM_HUB;
 
     lent->arena = coll_arena_begin(at, tcp->room.length - COLL__ROOM_HUB);
-    lent->allocator = (coll_allocator){ coll__room_allocate, coll__room_free, &lent->arena };
+    lent->allocator = (coll_allocator){ coll__host_room_allocate, coll__host_room_free, &lent->arena };
 }
 
 /* ---- >>failure ---- */
@@ -316,7 +316,7 @@ static inline coll__thread *coll__host_hub_enter(const coll__tcp *tcp, int party
 }
 
 static inline void coll__host_hub_leave(const coll__thread *thread, const void *mapped) { (void)thread, (void)mapped; }
-static inline void coll__room_lend(const coll__tcp *tcp, const coll__lent *lent) { (void)tcp, (void)lent; }
+static inline void coll__host_room_lend(const coll__tcp *tcp, const coll__lent *lent) { (void)tcp, (void)lent; }
 static inline void coll__host_hub_probe(const coll__thread *thread, const coll__tcp *tcp) { (void)thread, (void)tcp; }
 
 static inline void coll__host_hub_fail(const coll__thread *thread, const coll__tcp *tcp, const coll_failure *agreed)

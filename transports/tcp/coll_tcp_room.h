@@ -10,9 +10,6 @@
 #ifndef COLL_TCP_ROOM_H
 #define COLL_TCP_ROOM_H
 
-/* 0: there is no room.  Its descriptor is this less 1. */
-typedef uint32_t coll__room_number;
-
 #if COLL__HAS_HUB
 
 #include <sys/resource.h>
@@ -25,30 +22,30 @@ enum { COLL__ROOM_MAGIC = 0x524c4f43, COLL__ROOM_HEAD = 4096 };
 #define COLL__ROOM_LEAST ((size_t)32 << 20)
 
 /* What a rank says of the hub to the first one of its host, and that one to all. */
-typedef enum coll__room_word {
+typedef enum coll__host_room_word {
     COLL__ROOM_SILENT,
     COLL__ROOM_OPEN,                              /* the first: come and see                                  */
     COLL__ROOM_COPIES, COLL__ROOM_READS,          /* another one: I am there, and can or cannot copy from your process */
     COLL__ROOM_CANNOT,                            /* another one: I cannot; the first: so there is no hub     */
     COLL__ROOM_AGREED                             /* the first: there is one                                  */
-} coll__room_word;
+} coll__host_room_word;
 
-typedef struct coll__room_head {
+typedef struct coll__host_room_head {
     uint32_t magic, rank;
     unsigned char world[COLL__WORLD_LENGTH];
     uint64_t base, length;                        /* where it lies in the memory of its process               */
-    uint32_t word;                                /* coll__room_word                                          */
-} coll__room_head;
+    uint32_t word;                                /* coll__host_room_word                                          */
+} coll__host_room_head;
 
-typedef struct coll__room {
+typedef struct coll__host_room {
     int            fd;                            /* -1: there is none                                        */
     unsigned char *at;
     size_t         length;
-} coll__room;
+} coll__host_room;
 
-static const coll__room coll__no_room = { -1, NULL, 0 };
+static const coll__host_room coll__no_room = { -1, NULL, 0 };
 
-static void coll__room_close(coll__room *room)
+static void coll__host_room_close(coll__host_room *room)
 {
     coll__segment_unmap(room->at, room->length);
     coll__close_fd(&room->fd);
@@ -56,9 +53,9 @@ static void coll__room_close(coll__room *room)
 }
 
 /* The longest that this process may have.  coll__no_room: there is no memory of that sort. */
-static coll__room coll__room_open(void)
+static coll__host_room coll__host_room_open(void)
 {
-    coll__room room = coll__no_room;
+    coll__host_room room = coll__no_room;
     struct rlimit most;
     const bool has_limit = !getrlimit(RLIMIT_FSIZE, &most) && most.rlim_cur < COLL__ROOM_MOST;
     /* to go beyond that limit is a signal */
@@ -74,14 +71,14 @@ static coll__room coll__room_open(void)
 #if defined(MADV_DONTDUMP)
     (void)madvise(room.at, room.length, MADV_DONTDUMP);
 #endif
-    *(coll__room_head *)(void *)room.at = (coll__room_head){ .magic = COLL__ROOM_MAGIC };
+    *(coll__host_room_head *)(void *)room.at = (coll__host_room_head){ .magic = COLL__ROOM_MAGIC };
     return room;
 }
 
 /* Whose room it is, and in which world: by this others know that they have found it. */
-static void coll__room_sign(const coll__room *room, int rank, const unsigned char *world)
+static void coll__host_room_sign(const coll__host_room *room, int rank, const unsigned char *world)
 {
-    coll__room_head *head = (coll__room_head *)(void *)room->at;
+    coll__host_room_head *head = (coll__host_room_head *)(void *)room->at;
 
     if (!head) return;
     head->rank = (uint32_t)rank;
@@ -91,10 +88,10 @@ static void coll__room_sign(const coll__room *room, int rank, const unsigned cha
 }
 
 /* A new world: the room takes the descriptor of the one before, by which the others know it. */
-static void coll__room_follow(coll__room *room, coll__room *before)
+static void coll__host_room_follow(coll__host_room *room, coll__host_room *before)
 {
     if (room->fd < 0 || before->fd < 0 || dup2(room->fd, before->fd) < 0) {
-        coll__room_close(room);                   /* others find the old one, of another world                */
+        coll__host_room_close(room);                   /* others find the old one, of another world                */
         return;
     }
     (void)fcntl(before->fd, F_SETFD, FD_CLOEXEC);
@@ -103,23 +100,28 @@ static void coll__room_follow(coll__room *room, coll__room *before)
     before->fd = -1;
 }
 
-static inline coll__room_number coll__room_number_of(const coll__room *room) { return (coll__room_number)(room->fd + 1); }
+/* As an endpoint says it; 0: there is none. */
+static inline uint32_t coll__host_room_number(const coll__host_room *room) { return (uint32_t)(room->fd + 1); }
 
 #else
 
-typedef struct coll__room { int fd; } coll__room;
+typedef struct coll__host_room { int fd; } coll__host_room;
 
-static const coll__room coll__no_room = { -1 };
+static const coll__host_room coll__no_room = { -1 };
 
-static inline void coll__room_close(const coll__room *room) { (void)room; }
-static inline coll__room coll__room_open(void) { return coll__no_room; }
-static inline void coll__room_sign(const coll__room *room, int rank, const unsigned char *world)
+static inline void coll__host_room_close(const coll__host_room *room) { (void)room; }
+static inline coll__host_room coll__host_room_open(void) { return coll__no_room; }
+static inline void coll__host_room_sign(const coll__host_room *room, int rank, const unsigned char *world)
 {
     (void)room, (void)rank, (void)world;
 }
 
-static inline void coll__room_follow(const coll__room *room, const coll__room *before) { (void)room, (void)before; }
-static inline coll__room_number coll__room_number_of(const coll__room *room) { return (void)room, 0; }
+static inline void coll__host_room_follow(const coll__host_room *room, const coll__host_room *before)
+{
+    (void)room, (void)before;
+}
+
+static inline uint32_t coll__host_room_number(const coll__host_room *room) { return (void)room, (uint32_t)0; }
 
 #endif
 #endif /* COLL_TCP_ROOM_H */

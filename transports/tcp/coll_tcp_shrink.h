@@ -82,8 +82,8 @@ static coll__tcp *coll__agreement_world(coll__agreement *h, coll_survivors *out)
     tcp->us.size = out->count;
     tcp->network = old->network;
     coll__agreement_name(tcp->us.world, h->us.world, h->ranks, h->table, h->count);
-    coll__room_sign(&tcp->room, out->rank, tcp->us.world);
-    coll__room_follow(&tcp->room, &old->room);
+    coll__host_room_sign(&tcp->room, out->rank, tcp->us.world);
+    coll__host_room_follow(&tcp->room, &old->room);
     if (coll__io_open(&tcp->io, coll__like(tcp), old->io.is_uring ? "auto" : "poll",
                       (size_t)out->count * COLL_CHANNEL_COUNT * ((size_t)old->us.more_lanes + 1),
                       tcp->room.fd >= 0, &old->log) < 0) {

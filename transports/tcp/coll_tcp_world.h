@@ -30,7 +30,7 @@ typedef struct coll__tcp {
     bool is_bootstrapping;                        /* rank 0, until all are there                              */
     coll_tcp options;                             /* the numbers of them                                      */
     bool shares;                                  /* memory, with ranks of other processes of this host       */
-    coll__room room;                              /* in which they may be                                     */
+    coll__host_room room;                              /* in which they may be                                     */
     bool is_elsewhere;                            /* rank 0: the address it was given is not its host's       */
     coll__log log;
     coll__identity us;
@@ -199,7 +199,7 @@ static void coll__tcp_free(coll__tcp *tcp)
     if (!tcp) return;
     coll__heartbeat_close(&tcp->heartbeat);
     coll__io_close(&tcp->io);
-    coll__room_close(&tcp->room);
+    coll__host_room_close(&tcp->room);
     coll__close_fd(&tcp->listener);
     for (int i = 0; tcp->streams && i < tcp->size * COLL_CHANNEL_COUNT; i++) {
         coll__stream_close(&tcp->streams[i]);
@@ -296,9 +296,9 @@ static coll__tcp *coll__tcp_new(const coll__tcp_settings *settings, const coll__
         coll__endpoint *own = &tcp->endpoints[c->rank];
         own->processor_set = coll__processor_set(&own->processors);
         own->pid = tcp->heartbeat.own.pid;
-        if (tcp->shares && c->size > 1 && c->tcp.hub >= 0 && settings->auth <= COLL__AUTH_KEY) tcp->room = coll__room_open();
-        coll__room_sign(&tcp->room, c->rank, tcp->us.world);
-        own->room = coll__room_number_of(&tcp->room);
+        if (tcp->shares && c->size > 1 && c->tcp.hub >= 0 && settings->auth <= COLL__AUTH_KEY) tcp->room = coll__host_room_open();
+        coll__host_room_sign(&tcp->room, c->rank, tcp->us.world);
+        own->room = coll__host_room_number(&tcp->room);
         memcpy(own->name, tcp->heartbeat.own.name, sizeof own->name);
         return tcp;
     }
