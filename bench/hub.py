@@ -4,15 +4,17 @@
     hub.py --build build/release [--ranks 2,4] [--rounds 5] [--collectives allreduce,broadcast] [--most 16M]
 
 Each round runs coll_perf three times: on threads; on processes with plain memory; on processes with buffers of coll_alloc.
-What is printed is the median of each over the rounds, in us, out of place, and of the ratios to the threads of the same round.
+What is printed is the median of each over the rounds, in us, out of place where there is such, and of the ratios to the threads of the same round.
 Every result is checked before it is timed."""
-import argparse, json, statistics, subprocess, sys
+import argparse, json, os, statistics, subprocess, sys
 
 WAYS = ('threads', 'processes', 'coll_alloc')
 
 
 def command(args, way, ranks):
     perf = [args.build + '/coll_perf', '-C', args.collectives, '-b', '8', '-e', args.most, '-f', '8', '-J']
+    if ranks <= len(os.sched_getaffinity(0)):     # otherwise they would all be on the first ones
+        perf.append('-P')
     if way == 'threads':
         return perf + ['-t', str(ranks)]
     launch = [args.build + '/coll-run', '-n', str(ranks), '--no-prefix', '-q']
@@ -25,8 +27,8 @@ def times(args, way, ranks):
     if run.returncode:
         sys.exit(f'{way}, {ranks} ranks: {run.stderr or run.stdout}')
     lines = (json.loads(line) for line in run.stdout.splitlines() if line.startswith('{'))
-    return {(l['collective'], l['size']): l['out_of_place']['time_us'] for l in lines
-            if l.get('collective') not in (None, 'memcpy') and l.get('out_of_place')}
+    return {(l['collective'], l['size']): (l.get('out_of_place') or l['in_place'])['time_us'] for l in lines
+            if l.get('collective') not in (None, 'memcpy')}
 
 
 def main():
