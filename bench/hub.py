@@ -4,7 +4,8 @@
     hub.py --build build/release [--ranks 2,4] [--rounds 5] [--collectives allreduce,broadcast] [--most 16M]
 
 Each round runs coll_perf three times: on threads; on processes with plain memory; on processes with buffers of coll_alloc.
-What is printed is the median of each over the rounds, in us, out of place where there is such, and of the ratios to the threads of the same round.
+What is printed is the median of each over the rounds, in us, out of place where there is such, and of the ratios to the threads
+of the same round.
 Every result is checked before it is timed."""
 import argparse, json, os, statistics, subprocess, sys
 
