@@ -3840,8 +3840,7 @@ static int coll__pipe_reopen(uint32_t pid, int number)
     struct stat s;
 
     coll__print(path, sizeof path, "/proc/%u/fd/%d", (unsigned)pid, number);
-    int fd = stat(path, &s) || !S_ISFIFO(s.st_mode) ? -1 : open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
-    return fd;
+    return stat(path, &s) || !S_ISFIFO(s.st_mode) ? -1 : open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
 }
 
 #else
@@ -21294,7 +21293,8 @@ static size_t coll__memory_needed(const coll__program *program, const coll_confi
 /* ---- coll_impl.h, continued ---- */
 COLL__FOR_SPEED
 /* ---- transports/coll_threads.h ---- */
-/* coll_threads.h - ranks that are threads of one process: collectives by loads and stores on one another's buffers.
+/* coll_threads.h - ranks that share memory: collectives by loads and stores on one another's buffers.  All of them are threads of
+ * one process here; coll_joined.h has hubs of several processes, too.
  *
  *   threads/coll_threads_hub.h        what the ranks share: the bell, the first failure
  *   threads/coll_threads_messages.h   messages, for send and recv and for algorithms named by the caller
@@ -21372,7 +21372,6 @@ typedef struct coll__hub {
     bool     has_membarrier;
     bool     is_crowded;                          /* there are more ranks than processors                     */
     size_t   cache_length;                        /* bytes of the last level that one processor reaches       */
-    size_t   eager_length, eager_total;           /* bytes of a longer eager message, and of those of all ranks of a group; 0 */
     size_t   room_at, room_end;                   /* apart: memory for groups that nobody has had yet         */
     int64_t  gaps;                                /* and what has come back; all three are guarded by `lock`  */
     uint32_t left_count;
@@ -21410,7 +21409,7 @@ typedef struct coll__thread {
     coll__hub *hub;
     coll__desk *desk;                             /* ours there                                               */
     coll__bell *ropes;                            /* what bells of other processes are rung by; NULL: all are of this one */
-    struct coll__local_peer *peers;                     /* how the others' memory is reached, by desk; NULL: it is our own */
+    unsigned char **rooms;                        /* those of others, as we have mapped them, by desk; NULL: not yet */
     int        rank;                              /* as all ranks are called                                  */
     bool       is_armed;                          /* counted among the sleepers                               */
     bool       has_posted;                        /* a receive, since the last look into the inbox            */
@@ -21544,12 +21543,22 @@ static inline void coll__hub_publish(const coll__thread *me, uint64_t *at, uint6
 
 /* ---- >>failure: kept in the hub, the first one for all ---- */
 
+/* Is nobody in another one's memory, but who has died there? */
+static bool coll__hub_is_quiet(const coll__hub *hub)
+{
+    for (int i = 0; i < hub->size; i++) {
+        const coll__desk *desk = &coll__hub_desks(hub)[i];
+        if (__atomic_load_n(&desk->is_working, __ATOMIC_SEQ_CST) && !__atomic_load_n(&desk->is_dead, __ATOMIC_ACQUIRE))
+            return false;
+    }
+    return true;
+}
+
 /* From here on nobody enters anyone's memory; wait for those who are in it. */
 static void coll__hub_quiesce(const coll__hub *hub)
 {
     if (hub->has_membarrier) coll__membarrier();
-    for (int i = 0; i < hub->size; i++)
-        while (__atomic_load_n(&coll__hub_desks(hub)[i].is_working, __ATOMIC_SEQ_CST)) sched_yield();
+    while (!coll__hub_is_quiet(hub)) sched_yield();
 }
 
 /* The first one counts.  Nothing is locked, for a signal handler may have something to say. */
@@ -21990,7 +21999,9 @@ static void coll__group_free(coll__hub *hub, coll__group *group)
  * saves a wait but has to be read by all: so longer ones are eager there, as long as there are not too many. */
 static coll__group *coll__group_new(coll__hub *hub, uint64_t id, const int *ranks, int count)
 {
-    const size_t n = (size_t)count, each = coll__least(hub->eager_length, hub->eager_total / n) / COLL__LINE * COLL__LINE;
+    const size_t n = (size_t)count, longest = hub->is_apart ? COLL__EAGER_LONG_APART : hub->is_crowded ? COLL__EAGER_LONG : 0;
+    const size_t all = hub->is_apart ? COLL__EAGER_ALL_APART : COLL__EAGER_ALL;
+    const size_t each = coll__least(longest, all / n) / COLL__LINE * COLL__LINE;
     const coll__group like = { .id = id, .count = count, .holders = count, .bag_length = each > COLL__EAGER_SHORT ? each : 0 };
     const size_t head = coll__round_up(sizeof like + n * sizeof(int), COLL__LINE);
     const size_t length = coll__round_up(head + n * (sizeof(coll__seat) + 2 * like.bag_length), COLL__PAGE);
@@ -22134,62 +22145,57 @@ COLL__FOR_SPEED
 #ifndef COLL_THREADS_REACH_H
 #define COLL_THREADS_REACH_H
 
-/* What we know of a rank of the hub. */
-typedef struct coll__local_peer {
-    bool           is_near;                       /* of our process                                           */
-    unsigned char *room;                          /* its room, as we have mapped it; NULL: not yet            */
-} coll__local_peer;
-
 COLL__FOR_SIZE
 
 #if COLL__HAS_HUB
 
 enum { COLL__FETCH_BYTES = 128 << 10, COLL__FETCH_EACH = 16 << 10 };  /* what a rank fetches at once, and more for each rank */
 
-static void coll__peers_close(coll__thread *me)
+static void coll__reach_close(coll__thread *me)
 {
-    for (int i = 0; me->peers && i < me->hub->size; i++)
-        coll__segment_unmap(me->peers[i].room, (size_t)coll__hub_desks(me->hub)[i].room_length);
-    coll__give(me->peers);
+    for (int i = 0; me->rooms && i < me->hub->size; i++)
+        coll__segment_unmap(me->rooms[i], (size_t)coll__hub_desks(me->hub)[i].room_length);
+    for (int i = 0; me->ropes && i < me->hub->size; i++) coll__bell_close(&me->ropes[i]);
+    coll__give(me->rooms);
+    coll__give(me->ropes);
     coll__give(me->fetched);
 }
 
 /* Of a hub that is_apart; false: no memory. */
-static bool coll__peers_open(coll__thread *me, const coll_allocator *memory)
+static bool coll__reach_open(coll__thread *me, const coll_allocator *memory)
 {
     const size_t size = (size_t)me->hub->size;
 
-    me->peers = (coll__local_peer *)coll__allocate(memory, size * sizeof *me->peers);
+    me->rooms = (unsigned char **)coll__allocate(memory, size * sizeof *me->rooms);
     me->ropes = (coll__bell *)coll__allocate(memory, size * sizeof *me->ropes);
     me->fetched_length = COLL__FETCH_BYTES + size * COLL__FETCH_EACH;
     me->fetched = coll__take_lines(memory, me->fetched_length);
     for (size_t i = 0; me->ropes && i < size; i++) me->ropes[i] = coll__no_bell;
-    for (size_t i = 0; me->peers && i < size; i++) me->peers[i].is_near = coll__hub_desks(me->hub)[i].party == me->desk->party;
-    return me->peers && me->ropes && me->fetched;
+    return me->rooms && me->ropes && me->fetched;
 }
 
 /* The address `at` of the rank with this desk, in our memory.  NULL: it is not there. */
 static void *coll__reach_at(coll__thread *me, int number, const void *at)
 {
-    coll__local_peer *const peer = &me->peers[number];
+    unsigned char **const room = &me->rooms[number];
     const coll__desk *const desk = &coll__hub_desks(me->hub)[number];
     const uint64_t distance = (uint64_t)(uintptr_t)at - desk->room_base;
 
-    if (peer->is_near) return (void *)(uintptr_t)at;
+    if (desk->party == me->desk->party) return (void *)(uintptr_t)at;
     if (distance >= desk->room_length) return NULL;
-    if (!peer->room) {
+    if (!*room) {
         size_t length = 0;
         int fd = coll__segment_open(desk->pid, desk->room_number, &length);
-        if (fd >= 0 && length == desk->room_length) peer->room = (unsigned char *)coll__segment_map(fd, length);
+        if (fd >= 0 && length == desk->room_length) *room = (unsigned char *)coll__segment_map(fd, length);
         coll__close_fd(&fd);
     }
-    return peer->room ? peer->room + distance : NULL;
+    return *room ? *room + distance : NULL;
 }
 
 #else
 
-static inline void coll__peers_close(const coll__thread *me) { (void)me; }
-static inline bool coll__peers_open(const coll__thread *me, const coll_allocator *memory)
+static inline void coll__reach_close(const coll__thread *me) { (void)me; }
+static inline bool coll__reach_open(const coll__thread *me, const coll_allocator *memory)
 {
     return (void)me, (void)memory, false;
 }
@@ -22349,6 +22355,18 @@ static size_t coll__scan_room(const coll__codec *codec)
     return coll__round_up(coll__block_count(codec) * codec->acc_size, 64);
 }
 
+/* Let memory of ours that means nothing between two calls have this length at least. */
+static coll_status coll__lengthen(const coll__turn *t, void **room, size_t *has, size_t length)
+{
+    if (length <= *has) return COLL_OK;
+    void *longer = coll__take_lines(coll__like(t->m->thread), length);
+    if (!longer) return coll__no_memory(t, length);
+    coll__give(*room);
+    *room = longer;
+    *has = length;
+    return COLL_OK;
+}
+
 /* Scratch memory for the arithmetic of this call, if the user's elements are longer than any we have met.  There is enough
  * for those of which a block has room from the start. */
 static coll_status coll__need_scratch(const coll__turn *t)
@@ -22358,13 +22376,7 @@ static coll_status coll__need_scratch(const coll__turn *t)
     const size_t length = coll__kind_scans(t->call->kind) ? coll__combine_scratch(codec, 2) + 2 * coll__scan_room(codec)
                                          : coll__combine_scratch(codec, t->m->count);
 
-    if (length <= thread->scratch_length) return COLL_OK;
-    void *longer = coll__allocate(coll__like(thread), length);
-    if (!longer) return coll__no_memory(t, length);
-    coll__give(thread->scratch);
-    thread->scratch = longer;
-    thread->scratch_length = length;
-    return COLL_OK;
+    return coll__lengthen(t, &thread->scratch, &thread->scratch_length, length);
 }
 
 /* ---- >>moving: from one rank's memory into another's ---- */
@@ -22623,15 +22635,9 @@ static inline size_t coll__window(const coll__turn *t)
 static coll_status coll__need_window(const coll__turn *t)
 {
     coll__thread *thread = t->m->thread;
-    const size_t length = coll__window_slots(t) * (t->unit + COLL__LINE);
 
-    if (!coll__is_apart(t->m) || length <= thread->fetched_length) return COLL_OK;
-    void *longer = coll__take_lines(coll__like(thread), length);
-    if (!longer) return coll__no_memory(t, length);
-    coll__give(thread->fetched);
-    thread->fetched = longer;
-    thread->fetched_length = length;
-    return COLL_OK;
+    if (!coll__is_apart(t->m)) return COLL_OK;
+    return coll__lengthen(t, &thread->fetched, &thread->fetched_length, coll__window_slots(t) * (t->unit + COLL__LINE));
 }
 
 /* Room for a window of what cannot be reached: slot i for the input of rank i, those that follow for results. */
@@ -23630,9 +23636,7 @@ static void coll__thread_free(coll__thread *me)
     coll__give(me->sources);
     coll__give(me->results);
     coll__give(me->scratch);
-    for (int i = 0; me->ropes && i < me->hub->size; i++) coll__bell_close(&me->ropes[i]);
-    coll__give(me->ropes);
-    coll__peers_close(me);
+    coll__reach_close(me);
     coll__give(me);
 }
 
@@ -23673,7 +23677,7 @@ static bool coll__thread_tables(coll__thread *me, const coll_allocator *memory)
     me->scratch_length = coll__round_up(me->scratch_length + COLL__GRID_BYTES, COLL__LINE);
     me->scratch = coll__take_lines(memory, me->scratch_length);       /* its own thread is the first to touch it  */
     if (!me->is_gone || !me->sources || !me->results || !me->scratch) return false;
-    return hub->is_apart ? coll__peers_open(me, memory) : coll__sends_open(me);
+    return hub->is_apart ? coll__reach_open(me, memory) : coll__sends_open(me);
 }
 
 /* A rank's side of a hub. */
@@ -23700,8 +23704,6 @@ static bool coll__hub_begin(coll__hub *hub, bool is_crowded)
     hub->failure.rank = -1;
     hub->cache_length = coll__cache_length();
     hub->is_crowded = is_crowded;
-    if (hub->is_apart) hub->eager_length = COLL__EAGER_LONG_APART, hub->eager_total = COLL__EAGER_ALL_APART;
-    else if (is_crowded) hub->eager_length = COLL__EAGER_LONG, hub->eager_total = COLL__EAGER_ALL;
     hub->all = coll__hub_place(hub, coll__group_new(hub, 0, NULL, hub->size));
     return hub->all != 0;
 }
@@ -33091,21 +33093,6 @@ static void coll__tcp_say_joined(const coll__opened *o, const coll__tcp_settings
               source, o->local_rank, o->local_size, o->transport->name, s->config.address, o->transport->describe(o->context));
 }
 
-static coll_status coll__tcp_open(const coll__settings *s, int count, coll__opened *out)
-{
-    coll__tcp *tcp = NULL;
-    coll_status status;
-    coll__tcp_settings *const own = coll__tcp_settings_new(s, &status);
-
-    (void)count;
-    *out = coll__opened_as(&coll__tcp_transport, NULL, s->config.rank, s->config.size, s);
-    if (own) status = coll__tcp_join(&tcp, own, out);
-    out->context = tcp;
-    if (status == COLL_OK) coll__tcp_say_joined(out, own, s->source);
-    coll__tcp_settings_free(own);
-    return status;
-}
-
 /* What a rank takes that opens: its tables; and for each peer a greeting, and what is shared with one of the same host. */
 static coll_status coll__tcp_rehearse(const coll__settings *s)
 {
@@ -33127,10 +33114,29 @@ static coll_status coll__tcp_rehearse(const coll__settings *s)
     return status;
 }
 
+#if defined(COLL_NO_JOINED)                       /* otherwise a rank may have hubs, too (coll_joined.h)          */
+
+static coll_status coll__tcp_open(const coll__settings *s, int count, coll__opened *out)
+{
+    coll__tcp *tcp = NULL;
+    coll_status status;
+    coll__tcp_settings *const own = coll__tcp_settings_new(s, &status);
+
+    (void)count;
+    *out = coll__opened_as(&coll__tcp_transport, NULL, s->config.rank, s->config.size, s);
+    if (own) status = coll__tcp_join(&tcp, own, out);
+    out->context = tcp;
+    if (status == COLL_OK) coll__tcp_say_joined(out, own, s->source);
+    coll__tcp_settings_free(own);
+    return status;
+}
+
 static const coll__transport_row coll__tcp_row = {
     .name = "tcp", .traits = COLL__TCP_TRAITS, .options = coll__tcp_options, .open = coll__tcp_open,
     .rehearse = coll__tcp_rehearse
 };
+
+#endif
 
 COLL__FOR_SPEED
 
@@ -33463,22 +33469,15 @@ static void coll__host_hub_fail(coll__thread *thread, coll__tcp *tcp, const coll
     coll__hub *hub = thread->hub;
     unsigned char *const is_failed = (unsigned char *)coll__take(coll__like(thread), (size_t)tcp->size);
     const int64_t deadline = coll__deadline(COLL__QUIET_MS);
-    bool is_quiet = false;
 
     if (!__atomic_load_n(&hub->has_failed, __ATOMIC_ACQUIRE)) {
         hub->failure = *agreed;                   /* each of them writes the same                             */
         __atomic_store_n(&hub->has_failed, 1, __ATOMIC_SEQ_CST);
     }
     coll__hub_ring(thread);
-    while (!is_quiet && is_failed && coll__now() < deadline) {
+    while (is_failed && !coll__hub_is_quiet(hub) && coll__now() < deadline) {
         coll__host_hub_bury(thread, tcp, is_failed);
-        is_quiet = true;
-        for (int i = 0; i < hub->size; i++) {
-            const coll__desk *desk = &coll__hub_desks(hub)[i];
-            if (__atomic_load_n(&desk->is_working, __ATOMIC_SEQ_CST) && !__atomic_load_n(&desk->is_dead, __ATOMIC_ACQUIRE))
-                is_quiet = false;
-        }
-        if (!is_quiet) sched_yield();
+        sched_yield();
     }
     coll__give(is_failed);
 }

@@ -301,7 +301,7 @@ static coll_status needs_run(needs *n, unsigned char *block, size_t length, size
 static size_t needed_here(const needs *n, size_t length)
 {
     coll_config config = n->config;
-    coll__rehearsal all = { .program = &coll__this_program, .row = &coll__tcp_row, .config = &config, .calls = listed,
+    coll__rehearsal all = { .program = &coll__this_program, .row = &coll__host_row, .config = &config, .calls = listed,
                             .count = listed_count };
     size_t own, together;
 

@@ -304,21 +304,6 @@ static void coll__tcp_say_joined(const coll__opened *o, const coll__tcp_settings
               source, o->local_rank, o->local_size, o->transport->name, s->config.address, o->transport->describe(o->context));
 }
 
-static coll_status coll__tcp_open(const coll__settings *s, int count, coll__opened *out)
-{
-    coll__tcp *tcp = NULL;
-    coll_status status;
-    coll__tcp_settings *const own = coll__tcp_settings_new(s, &status);
-
-    (void)count;
-    *out = coll__opened_as(&coll__tcp_transport, NULL, s->config.rank, s->config.size, s);
-    if (own) status = coll__tcp_join(&tcp, own, out);
-    out->context = tcp;
-    if (status == COLL_OK) coll__tcp_say_joined(out, own, s->source);
-    coll__tcp_settings_free(own);
-    return status;
-}
-
 /* What a rank takes that opens: its tables; and for each peer a greeting, and what is shared with one of the same host. */
 static coll_status coll__tcp_rehearse(const coll__settings *s)
 {
@@ -340,10 +325,29 @@ static coll_status coll__tcp_rehearse(const coll__settings *s)
     return status;
 }
 
+#if defined(COLL_NO_JOINED)                       /* otherwise a rank may have hubs, too (coll_joined.h)          */
+
+static coll_status coll__tcp_open(const coll__settings *s, int count, coll__opened *out)
+{
+    coll__tcp *tcp = NULL;
+    coll_status status;
+    coll__tcp_settings *const own = coll__tcp_settings_new(s, &status);
+
+    (void)count;
+    *out = coll__opened_as(&coll__tcp_transport, NULL, s->config.rank, s->config.size, s);
+    if (own) status = coll__tcp_join(&tcp, own, out);
+    out->context = tcp;
+    if (status == COLL_OK) coll__tcp_say_joined(out, own, s->source);
+    coll__tcp_settings_free(own);
+    return status;
+}
+
 static const coll__transport_row coll__tcp_row = {
     .name = "tcp", .traits = COLL__TCP_TRAITS, .options = coll__tcp_options, .open = coll__tcp_open,
     .rehearse = coll__tcp_rehearse
 };
+
+#endif
 
 COLL__FOR_SPEED
 

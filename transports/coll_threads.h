@@ -1,4 +1,5 @@
-/* coll_threads.h - ranks that are threads of one process: collectives by loads and stores on one another's buffers.
+/* coll_threads.h - ranks that share memory: collectives by loads and stores on one another's buffers.  All of them are threads of
+ * one process here; coll_joined.h has hubs of several processes, too.
  *
  *   threads/coll_threads_hub.h        what the ranks share: the bell, the first failure
  *   threads/coll_threads_messages.h   messages, for send and recv and for algorithms named by the caller
@@ -151,9 +152,7 @@ static void coll__thread_free(coll__thread *me)
     coll__give(me->sources);
     coll__give(me->results);
     coll__give(me->scratch);
-    for (int i = 0; me->ropes && i < me->hub->size; i++) coll__bell_close(&me->ropes[i]);
-    coll__give(me->ropes);
-    coll__peers_close(me);
+    coll__reach_close(me);
     coll__give(me);
 }
 
@@ -194,7 +193,7 @@ static bool coll__thread_tables(coll__thread *me, const coll_allocator *memory)
     me->scratch_length = coll__round_up(me->scratch_length + COLL__GRID_BYTES, COLL__LINE);
     me->scratch = coll__take_lines(memory, me->scratch_length);       /* its own thread is the first to touch it  */
     if (!me->is_gone || !me->sources || !me->results || !me->scratch) return false;
-    return hub->is_apart ? coll__peers_open(me, memory) : coll__sends_open(me);
+    return hub->is_apart ? coll__reach_open(me, memory) : coll__sends_open(me);
 }
 
 /* A rank's side of a hub. */
@@ -221,8 +220,6 @@ static bool coll__hub_begin(coll__hub *hub, bool is_crowded)
     hub->failure.rank = -1;
     hub->cache_length = coll__cache_length();
     hub->is_crowded = is_crowded;
-    if (hub->is_apart) hub->eager_length = COLL__EAGER_LONG_APART, hub->eager_total = COLL__EAGER_ALL_APART;
-    else if (is_crowded) hub->eager_length = COLL__EAGER_LONG, hub->eager_total = COLL__EAGER_ALL;
     hub->all = coll__hub_place(hub, coll__group_new(hub, 0, NULL, hub->size));
     return hub->all != 0;
 }

@@ -287,22 +287,15 @@ static void coll__host_hub_fail(coll__thread *thread, coll__tcp *tcp, const coll
     coll__hub *hub = thread->hub;
     unsigned char *const is_failed = (unsigned char *)coll__take(coll__like(thread), (size_t)tcp->size);
     const int64_t deadline = coll__deadline(COLL__QUIET_MS);
-    bool is_quiet = false;
 
     if (!__atomic_load_n(&hub->has_failed, __ATOMIC_ACQUIRE)) {
         hub->failure = *agreed;                   /* each of them writes the same                             */
         __atomic_store_n(&hub->has_failed, 1, __ATOMIC_SEQ_CST);
     }
     coll__hub_ring(thread);
-    while (!is_quiet && is_failed && coll__now() < deadline) {
+    while (is_failed && !coll__hub_is_quiet(hub) && coll__now() < deadline) {
         coll__host_hub_bury(thread, tcp, is_failed);
-        is_quiet = true;
-        for (int i = 0; i < hub->size; i++) {
-            const coll__desk *desk = &coll__hub_desks(hub)[i];
-            if (__atomic_load_n(&desk->is_working, __ATOMIC_SEQ_CST) && !__atomic_load_n(&desk->is_dead, __ATOMIC_ACQUIRE))
-                is_quiet = false;
-        }
-        if (!is_quiet) sched_yield();
+        sched_yield();
     }
     coll__give(is_failed);
 }

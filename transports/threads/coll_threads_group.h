@@ -105,7 +105,9 @@ static void coll__group_free(coll__hub *hub, coll__group *group)
  * saves a wait but has to be read by all: so longer ones are eager there, as long as there are not too many. */
 static coll__group *coll__group_new(coll__hub *hub, uint64_t id, const int *ranks, int count)
 {
-    const size_t n = (size_t)count, each = coll__least(hub->eager_length, hub->eager_total / n) / COLL__LINE * COLL__LINE;
+    const size_t n = (size_t)count, longest = hub->is_apart ? COLL__EAGER_LONG_APART : hub->is_crowded ? COLL__EAGER_LONG : 0;
+    const size_t all = hub->is_apart ? COLL__EAGER_ALL_APART : COLL__EAGER_ALL;
+    const size_t each = coll__least(longest, all / n) / COLL__LINE * COLL__LINE;
     const coll__group like = { .id = id, .count = count, .holders = count, .bag_length = each > COLL__EAGER_SHORT ? each : 0 };
     const size_t head = coll__round_up(sizeof like + n * sizeof(int), COLL__LINE);
     const size_t length = coll__round_up(head + n * (sizeof(coll__seat) + 2 * like.bag_length), COLL__PAGE);

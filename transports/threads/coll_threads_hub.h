@@ -42,7 +42,6 @@ typedef struct coll__hub {
     bool     has_membarrier;
     bool     is_crowded;                          /* there are more ranks than processors                     */
     size_t   cache_length;                        /* bytes of the last level that one processor reaches       */
-    size_t   eager_length, eager_total;           /* bytes of a longer eager message, and of those of all ranks of a group; 0 */
     size_t   room_at, room_end;                   /* apart: memory for groups that nobody has had yet         */
     int64_t  gaps;                                /* and what has come back; all three are guarded by `lock`  */
     uint32_t left_count;
@@ -80,7 +79,7 @@ typedef struct coll__thread {
     coll__hub *hub;
     coll__desk *desk;                             /* ours there                                               */
     coll__bell *ropes;                            /* what bells of other processes are rung by; NULL: all are of this one */
-    struct coll__local_peer *peers;                     /* how the others' memory is reached, by desk; NULL: it is our own */
+    unsigned char **rooms;                        /* those of others, as we have mapped them, by desk; NULL: not yet */
     int        rank;                              /* as all ranks are called                                  */
     bool       is_armed;                          /* counted among the sleepers                               */
     bool       has_posted;                        /* a receive, since the last look into the inbox            */
@@ -214,12 +213,22 @@ static inline void coll__hub_publish(const coll__thread *me, uint64_t *at, uint6
 
 /* ---- >>failure: kept in the hub, the first one for all ---- */
 
+/* Is nobody in another one's memory, but who has died there? */
+static bool coll__hub_is_quiet(const coll__hub *hub)
+{
+    for (int i = 0; i < hub->size; i++) {
+        const coll__desk *desk = &coll__hub_desks(hub)[i];
+        if (__atomic_load_n(&desk->is_working, __ATOMIC_SEQ_CST) && !__atomic_load_n(&desk->is_dead, __ATOMIC_ACQUIRE))
+            return false;
+    }
+    return true;
+}
+
 /* From here on nobody enters anyone's memory; wait for those who are in it. */
 static void coll__hub_quiesce(const coll__hub *hub)
 {
     if (hub->has_membarrier) coll__membarrier();
-    for (int i = 0; i < hub->size; i++)
-        while (__atomic_load_n(&coll__hub_desks(hub)[i].is_working, __ATOMIC_SEQ_CST)) sched_yield();
+    while (!coll__hub_is_quiet(hub)) sched_yield();
 }
 
 /* The first one counts.  Nothing is locked, for a signal handler may have something to say. */

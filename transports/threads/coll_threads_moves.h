@@ -96,6 +96,18 @@ static size_t coll__scan_room(const coll__codec *codec)
     return coll__round_up(coll__block_count(codec) * codec->acc_size, 64);
 }
 
+/* Let memory of ours that means nothing between two calls have this length at least. */
+static coll_status coll__lengthen(const coll__turn *t, void **room, size_t *has, size_t length)
+{
+    if (length <= *has) return COLL_OK;
+    void *longer = coll__take_lines(coll__like(t->m->thread), length);
+    if (!longer) return coll__no_memory(t, length);
+    coll__give(*room);
+    *room = longer;
+    *has = length;
+    return COLL_OK;
+}
+
 /* Scratch memory for the arithmetic of this call, if the user's elements are longer than any we have met.  There is enough
  * for those of which a block has room from the start. */
 static coll_status coll__need_scratch(const coll__turn *t)
@@ -105,13 +117,7 @@ static coll_status coll__need_scratch(const coll__turn *t)
     const size_t length = coll__kind_scans(t->call->kind) ? coll__combine_scratch(codec, 2) + 2 * coll__scan_room(codec)
                                          : coll__combine_scratch(codec, t->m->count);
 
-    if (length <= thread->scratch_length) return COLL_OK;
-    void *longer = coll__allocate(coll__like(thread), length);
-    if (!longer) return coll__no_memory(t, length);
-    coll__give(thread->scratch);
-    thread->scratch = longer;
-    thread->scratch_length = length;
-    return COLL_OK;
+    return coll__lengthen(t, &thread->scratch, &thread->scratch_length, length);
 }
 
 /* ---- >>moving: from one rank's memory into another's ---- */

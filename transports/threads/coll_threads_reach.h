@@ -11,62 +11,57 @@
 #ifndef COLL_THREADS_REACH_H
 #define COLL_THREADS_REACH_H
 
-/* What we know of a rank of the hub. */
-typedef struct coll__local_peer {
-    bool           is_near;                       /* of our process                                           */
-    unsigned char *room;                          /* its room, as we have mapped it; NULL: not yet            */
-} coll__local_peer;
-
 COLL__FOR_SIZE
 
 #if COLL__HAS_HUB
 
 enum { COLL__FETCH_BYTES = 128 << 10, COLL__FETCH_EACH = 16 << 10 };  /* what a rank fetches at once, and more for each rank */
 
-static void coll__peers_close(coll__thread *me)
+static void coll__reach_close(coll__thread *me)
 {
-    for (int i = 0; me->peers && i < me->hub->size; i++)
-        coll__segment_unmap(me->peers[i].room, (size_t)coll__hub_desks(me->hub)[i].room_length);
-    coll__give(me->peers);
+    for (int i = 0; me->rooms && i < me->hub->size; i++)
+        coll__segment_unmap(me->rooms[i], (size_t)coll__hub_desks(me->hub)[i].room_length);
+    for (int i = 0; me->ropes && i < me->hub->size; i++) coll__bell_close(&me->ropes[i]);
+    coll__give(me->rooms);
+    coll__give(me->ropes);
     coll__give(me->fetched);
 }
 
 /* Of a hub that is_apart; false: no memory. */
-static bool coll__peers_open(coll__thread *me, const coll_allocator *memory)
+static bool coll__reach_open(coll__thread *me, const coll_allocator *memory)
 {
     const size_t size = (size_t)me->hub->size;
 
-    me->peers = (coll__local_peer *)coll__allocate(memory, size * sizeof *me->peers);
+    me->rooms = (unsigned char **)coll__allocate(memory, size * sizeof *me->rooms);
     me->ropes = (coll__bell *)coll__allocate(memory, size * sizeof *me->ropes);
     me->fetched_length = COLL__FETCH_BYTES + size * COLL__FETCH_EACH;
     me->fetched = coll__take_lines(memory, me->fetched_length);
     for (size_t i = 0; me->ropes && i < size; i++) me->ropes[i] = coll__no_bell;
-    for (size_t i = 0; me->peers && i < size; i++) me->peers[i].is_near = coll__hub_desks(me->hub)[i].party == me->desk->party;
-    return me->peers && me->ropes && me->fetched;
+    return me->rooms && me->ropes && me->fetched;
 }
 
 /* The address `at` of the rank with this desk, in our memory.  NULL: it is not there. */
 static void *coll__reach_at(coll__thread *me, int number, const void *at)
 {
-    coll__local_peer *const peer = &me->peers[number];
+    unsigned char **const room = &me->rooms[number];
     const coll__desk *const desk = &coll__hub_desks(me->hub)[number];
     const uint64_t distance = (uint64_t)(uintptr_t)at - desk->room_base;
 
-    if (peer->is_near) return (void *)(uintptr_t)at;
+    if (desk->party == me->desk->party) return (void *)(uintptr_t)at;
     if (distance >= desk->room_length) return NULL;
-    if (!peer->room) {
+    if (!*room) {
         size_t length = 0;
         int fd = coll__segment_open(desk->pid, desk->room_number, &length);
-        if (fd >= 0 && length == desk->room_length) peer->room = (unsigned char *)coll__segment_map(fd, length);
+        if (fd >= 0 && length == desk->room_length) *room = (unsigned char *)coll__segment_map(fd, length);
         coll__close_fd(&fd);
     }
-    return peer->room ? peer->room + distance : NULL;
+    return *room ? *room + distance : NULL;
 }
 
 #else
 
-static inline void coll__peers_close(const coll__thread *me) { (void)me; }
-static inline bool coll__peers_open(const coll__thread *me, const coll_allocator *memory)
+static inline void coll__reach_close(const coll__thread *me) { (void)me; }
+static inline bool coll__reach_open(const coll__thread *me, const coll_allocator *memory)
 {
     return (void)me, (void)memory, false;
 }

@@ -35,15 +35,9 @@ static inline size_t coll__window(const coll__turn *t)
 static coll_status coll__need_window(const coll__turn *t)
 {
     coll__thread *thread = t->m->thread;
-    const size_t length = coll__window_slots(t) * (t->unit + COLL__LINE);
 
-    if (!coll__is_apart(t->m) || length <= thread->fetched_length) return COLL_OK;
-    void *longer = coll__take_lines(coll__like(thread), length);
-    if (!longer) return coll__no_memory(t, length);
-    coll__give(thread->fetched);
-    thread->fetched = longer;
-    thread->fetched_length = length;
-    return COLL_OK;
+    if (!coll__is_apart(t->m)) return COLL_OK;
+    return coll__lengthen(t, &thread->fetched, &thread->fetched_length, coll__window_slots(t) * (t->unit + COLL__LINE));
 }
 
 /* Room for a window of what cannot be reached: slot i for the input of rank i, those that follow for results. */
