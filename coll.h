@@ -173,6 +173,9 @@
  * receiver says.
  *   Collectives of one communicator run one after the other, in the order in which they were started; they may be waited for in
  * any order.  Any call that starts, waits or tests moves the operations of all communicators that come from the same coll_init.
+ * Short ones that are queued do so at the same time, where that makes no difference to their results; and those that are
+ * started within microseconds of one another leave together, with the next call that waits or tests.  So start many, and wait
+ * for all.
  *   coll_wait_any, coll_wait_some and coll_test_any hand out requests that are finished, each exactly once, whoever has
  * finished it: this call, another thread, the progress thread or any other call.  A request that coll_test or coll_wait has
  * already called finished counts as handed out; coll_restart makes it eligible again.  These functions enter the communicators
@@ -236,7 +239,8 @@
  *         coll_config frugal = { .size = 1, .allocator = coll_arena_begin(memory, sizeof memory) }; (void)frugal;
  *   A communicator, and all that is made from it, takes its memory from the coll_allocator of its configuration, or from malloc.
  * An arena gives parts of one block (core/contract/coll_memory.h).  Any allocation may fail: the call ends with COLL_ERR_MEMORY,
- * or goes without.  Calls like earlier ones take none, but for the request of a coll_i... call.
+ * or goes without.  Calls like earlier ones take none, but for the request of a coll_i... call.  Collectives that run at the
+ * same time take what they need beside one another, or wait for one another.
  *
  * BOOTSTRAP
  *         coll_config config = { .rank = 0, .size = 1, .address = "10.0.0.1:5000", .tcp = { .network = "10.0.0.0/16" } };

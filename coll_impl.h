@@ -70,6 +70,7 @@
  *     coll_script.h                 runs a collective that is put together from calls of other communicators
  *     coll_stages.h                 hierarchical collectives as such scripts: on a host, between hosts, on a host
  *     coll_hierarchy.h              which calls are hierarchical; the communicators of their stages
+ *     coll_abreast.h                collectives of one order that run at the same time
  *     coll_progress.h               moves everything on; threads that share a session
  *     coll_freed.h                  communicators that a rank has freed, and others still use
  *     coll_patience.h               the loop that waits
@@ -179,6 +180,7 @@ COLL__FOR_SIZE
 #include "core/engine/coll_stages.h"
 #include "core/engine/coll_hierarchy.h"
 COLL__FOR_SPEED
+#include "core/engine/coll_abreast.h"
 #include "core/engine/coll_progress.h"
 COLL__FOR_SIZE
 #include "core/engine/coll_freed.h"
@@ -433,7 +435,8 @@ static void coll__start_request(coll_comm *comm, coll_request *r)
     const bool is_silent = r->carrier->traits & COLL__WAKES_NOBODY;
     coll_status begun = coll__launch(r);
 
-    if (begun >= 0 && r->status == COLL_PENDING && !is_silent) begun = coll__advance(comm->session, 0);
+    if (begun >= 0 && r->status == COLL_PENDING && !is_silent && !coll__leaves_with_others(r))
+        begun = coll__move_started(comm->session);
     if (begun < 0 && r->status == COLL_PENDING) r->status = comm->session->failure.status;
     if (r->status == COLL_PENDING && !is_silent) coll__background_wake(comm);
 }

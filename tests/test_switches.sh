@@ -163,15 +163,17 @@ met "with the model and without it" COLL_NO_TUNER "" -DCOLL_NO_TUNER
 met "by hosts and not" COLL_NO_HIERARCHY -DCOLL_NO_HIERARCHY ""
 
 # Sizes (core/base/coll_sizes.h): as small as may be, others, what is out of range; those marked * are alike on ranks that meet.
-fewest="-DCOLL_BLOCK_BYTES=256 -DCOLL_CACHED_BYTES=0 -DCOLL_CACHED_CALLS=1 -DCOLL_BINS=4 -DCOLL_COPY_BYTES=64 -DCOLL_RECORDS=1"
+fewest="-DCOLL_BLOCK_BYTES=256 -DCOLL_CACHED_BYTES=0 -DCOLL_CACHED_CALLS=1 -DCOLL_ABREAST=1 -DCOLL_BINS=4"
+fewest="$fewest -DCOLL_COPY_BYTES=64 -DCOLL_RECORDS=1"
 alike="-DCOLL_PACK_BYTES=64 -DCOLL_SHORT_BYTES=64 -DCOLL_CREDIT_BYTES=4096"
 try "the least sizes" $fewest $alike
-try "large sizes" -DCOLL_BLOCK_BYTES=16384 -DCOLL_CACHED_CALLS=33 -DCOLL_RECORDS=1000 -DCOLL_PACK_BYTES=1048576 \
-    -DCOLL_SHORT_BYTES=131072
+try "large sizes" -DCOLL_BLOCK_BYTES=16384 -DCOLL_CACHED_CALLS=33 -DCOLL_ABREAST=64 -DCOLL_RECORDS=1000 \
+    -DCOLL_PACK_BYTES=1048576 -DCOLL_SHORT_BYTES=131072
 met "sizes that may differ" "^met$" "" "$fewest"
 met "sizes that may not" COLL_PACK_BYTES "" -DCOLL_SHORT_BYTES=1024
 met "sizes that are alike" "^met$" "$alike" "$alike $fewest"
-for size in BLOCK_BYTES=300 PACK_BYTES=32 CACHED_CALLS=0 BINS=5 SHORT_BYTES=100 COPY_BYTES=131072 CREDIT_BYTES=3000 RECORDS=0; do
+for size in BLOCK_BYTES=300 PACK_BYTES=32 CACHED_CALLS=0 ABREAST=65 BINS=5 SHORT_BYTES=100 COPY_BYTES=131072 CREDIT_BYTES=3000 \
+            RECORDS=0; do
     if gcc -std=c11 -DCOLL_NO_URING "-DCOLL_$size" -fsyntax-only tests/switches.c > "$dir/log" 2>&1
     then wrong "COLL_$size" "it compiles"
     elif grep -q "COLL_${size%=*} is" "$dir/log"; then ok "COLL_$size is refused"

@@ -34,7 +34,11 @@ static coll_status coll__rounds_start(coll_request *r)
     coll__cached *cached = coll__cached_execution(r);
 
     if (cached) coll__execution_again(r, cached);
-    else if (coll__execution_start(r) < 0) return coll__has_no_memory(r->comm);
+    else if (coll__execution_start(r) < 0) {
+        if (r->order->place > 0) return COLL_ERR_MEMORY;      /* and waits for its turn                       */
+        coll__workspaces_give(r->order);
+        if (coll__execution_start(r) < 0) return coll__has_no_memory(r->comm);
+    }
     return COLL_PENDING;
 }
 
@@ -61,7 +65,7 @@ static bool coll__rounds_explain(coll_request *r, char *text, size_t room)
       .late = COLL__LATE(coll__messages_late), .end = coll__messages_end_all, .explain = coll__message_explain },
 #define COLL__CARRIER_OF_ROUNDS                                                                                               \
     { .name = "rounds", .start = coll__rounds_start, .advance = coll__execution_advance,                                       \
-      .late = COLL__LATE(coll__rounds_late), .explain = coll__rounds_explain },
+      .late = COLL__LATE(coll__rounds_late), .later = coll__execution_later, .explain = coll__rounds_explain },
 
 #else
 
@@ -76,7 +80,8 @@ static const coll__carrier coll__carriers[] = {
     COLL__CARRIER_OF_MESSAGES
     COLL__CARRIER_OF_LISTS
     { .name = "transport", .traits = COLL__AS_A_WHOLE, .takes = coll__offload_takes, .start = coll__offload_advance,
-      .advance = coll__offload_advance, .late = COLL__LATE(coll__offload_late), .explain = coll__offload_explain },
+      .advance = coll__offload_advance, .late = COLL__LATE(coll__offload_late), .later = coll__offload_later,
+      .explain = coll__offload_explain },
     COLL__CARRIER_OF_HOSTS
     COLL__CARRIER_OF_ROUNDS
 };

@@ -59,14 +59,34 @@ static coll_status coll__ready(coll_comm *comm, coll_request *r)
     return status;
 }
 
+/* The same as the request of a plan, if the call suits one. */
+static bool coll__ready_by_plan(coll_comm *comm, coll_request *r, const coll_call *asked)
+{
+    coll_call call = *asked;
+    const coll__plan *plan = !coll__is_extended(comm) && (unsigned)call.kind < COLL__KIND_COUNT ? coll__check_by_plan(comm, &call)
+                                                                                              : NULL;
+    if (!plan || plan->carrier->bind) return false;
+    *r = plan->request;
+    r->call = call;
+    if (!coll__kind_has_root(call.kind)) r->call.root = 0;    /* as in the fingerprint                            */
+    coll__request_init(r, comm);
+    r->is_blocking = false;
+    r->has_head = true;
+    r->task = (coll_task){ .call = &r->call, .head = r->head, .codec = &r->codec, .group = r->order->group };
+    r->carrier = plan->carrier;
+    return true;
+}
+
 /* A request on the heap for a call, checked; inside a call on the communicator. */
 static coll_status coll__request_new(coll_comm *comm, const coll_call *call, coll_request **out)
 {
     if (!call || !out) return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call or out is NULL");
-    coll_request *r = (coll_request *)coll__allocate(coll__like(comm), sizeof *r);
+    coll_request *r = (coll_request *)coll__take(coll__like(comm), sizeof *r);
 
     *out = r;
     if (!r) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for a request");
+    if (coll__ready_by_plan(comm, r, call)) return COLL_OK;
+    memset(r, 0, sizeof *r);
     r->call = *call;
     const coll_status status = coll__ready(comm, r);
     if (status == COLL_OK) return COLL_OK;
@@ -102,6 +122,7 @@ static coll_status coll__prepare(coll_comm *comm, coll_request *r)
     if (r->order) r->order = &p->order;
     r->carrier = coll__carrier_of(r);             /* by its own order                                         */
     r->is_prepared = true;
+    r->has_head = false;                          /* there is its number in it                                */
     r->status = COLL_OK;                          /* as one that has ended: it may be started                 */
     r->is_known = true;
     return COLL_OK;

@@ -12,6 +12,7 @@ static void coll__request_init(coll_request *r, coll_comm *comm)
 
     r->comm = comm;
     r->next = NULL;
+    r->workspace = 0;
     r->is_started = r->is_prepared = r->is_known = r->has_head = false;
     r->awaited = NULL;
     r->sending = r->receiving = NULL;
@@ -133,6 +134,8 @@ static void coll__order_append(coll__order *order, coll_request *r)
                  (int)r->status);
     COLL__ASSERT(!order->queue == (order->queue_end == &order->queue), "order %u has lost its end", order->number);
     r->next = NULL;
+    r->is_over = r->touched.is_known = false;
+    r->workspace = 0;
     *order->queue_end = r;
     order->queue_end = &r->next;
     if (order->is_active) return;

@@ -96,7 +96,7 @@ static int coll__rehearse(coll_comm *comm, void *arg)
     coll_status status = COLL_OK;
 
     for (int i = 0; i < all->count; i++) {
-        void **const one = (void **)coll__allocate(coll__like(comm), sizeof(coll_request));
+        void **const one = (void **)coll__take(coll__like(comm), sizeof(coll_request));
         if (one) *one = requests, requests = one;
     }
     for (int time = 0; time < COLL__TIMES_REHEARSED; time++)

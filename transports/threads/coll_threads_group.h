@@ -35,7 +35,7 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__slot {
 } coll__slot;
 
 typedef struct __attribute__((aligned(COLL__LINE))) coll__seat {
-    coll__slot slots[2];
+    coll__slot slots[COLL__TURN_SLOTS];
     __attribute__((aligned(COLL__LINE))) uint64_t done;     /* the last direct turn in which this rank's share is done */
     uint64_t   overflowed;                        /* the last one whose share had an infinity or a NaN (COLL_DETECT_OVERFLOW) */
     __attribute__((aligned(COLL__LINE))) uint32_t has_left;
@@ -47,7 +47,7 @@ typedef struct coll__group {
     int         count, holders;                   /* holders: members that have not left, or not entered yet  */
     int        *ranks;                            /* as the hub calls them                                    */
     coll__seat *seats;                            /* each written by its own rank only                        */
-    unsigned char *bounce;                        /* room for long eager messages, two for each rank; NULL: there are none */
+    unsigned char *bounce;                        /* room for long eager messages, one for each slot; NULL: there are none */
     size_t      bag_length;
     struct coll__group *next;
 } coll__group;
@@ -57,7 +57,7 @@ static void coll__group_free(coll__group *group)
     if (!group) return;
     coll__give(group->ranks);
     coll__unreserve(group->seats, (size_t)group->count * sizeof *group->seats);
-    coll__unreserve(group->bounce, 2 * (size_t)group->count * group->bag_length);
+    coll__unreserve(group->bounce, COLL__TURN_SLOTS * (size_t)group->count * group->bag_length);
     coll__give(group);
 }
 
@@ -74,7 +74,7 @@ static coll__group *coll__group_new(const coll__hub *hub, uint64_t id, const int
     group->seats = (coll__seat *)coll__reserve((size_t)count * sizeof *group->seats);
     group->bag_length = hub->is_crowded ? coll__least(COLL__EAGER_LONG, COLL__EAGER_ALL / (size_t)count) : 0;
     if (group->bag_length <= COLL__EAGER_SHORT) group->bag_length = 0;
-    if (group->bag_length) group->bounce = (unsigned char *)coll__reserve(2 * (size_t)count * group->bag_length);
+    if (group->bag_length) group->bounce = (unsigned char *)coll__reserve(COLL__TURN_SLOTS * (size_t)count * group->bag_length);
     if (!group->ranks || !group->seats || (group->bag_length && !group->bounce)) {
         coll__group_free(group);
         return NULL;
@@ -113,7 +113,8 @@ static void coll__group_leave(coll__hub *hub, coll__group *group, int me)
 /* false: no memory. */
 static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group *group, int me)
 {
-    coll__source *eager = (coll__source *)coll__allocate(coll__like(thread), 4 * (size_t)group->count * sizeof *eager);
+    const size_t each = (size_t)group->count, sorts = group->bounce ? 2 : 1;
+    coll__source *eager = (coll__source *)coll__allocate(coll__like(thread), sorts * COLL__TURN_SLOTS * each * sizeof *eager);
 
     if (!eager) return false;
     m->thread = thread;
@@ -125,13 +126,13 @@ static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group
     m->looks = thread->hub->is_crowded ? 1 : COLL__LOOKS;
     m->eager_most = coll__most(COLL__EAGER_SHORT, group->bag_length);
     m->cache_share = thread->hub->cache_length / 4 * 3 / (size_t)group->count;      /* a quarter is for everything else */
-    for (int parity = 0; parity < 2; parity++, eager += 2 * group->count) {
-        m->eager[0][parity] = eager;
-        m->eager[1][parity] = eager + group->count;
+    for (int k = 0; k < COLL__TURN_SLOTS; k++, eager += sorts * each) {
+        m->eager[0][k] = eager;
+        m->eager[1][k] = eager + (sorts - 1) * each;
         for (int i = 0; i < group->count; i++) {
-            eager[i] = (coll__source){ group->seats[i].slots[parity].is.data, COLL__AS_USER, i };
-            eager[group->count + i] = (coll__source){ coll__behind(group->bounce, (size_t)(2 * i + parity) * group->bag_length),
-                                                      COLL__AS_USER, i };
+            const size_t bag = ((size_t)i * COLL__TURN_SLOTS + (size_t)k) * group->bag_length;
+            if (group->bounce) m->eager[1][k][i] = (coll__source){ group->bounce + bag, COLL__AS_USER, i };
+            m->eager[0][k][i] = (coll__source){ group->seats[i].slots[k].is.data, COLL__AS_USER, i };
         }
     }
     return true;
