@@ -385,7 +385,7 @@ $(BUILD)/coll_nccl.o: coll.c $(HEADER)
 
 # Over MPI: the implementation, tests and the example of each library that is here.  Optimising would take longer than it saves.
 MPI_tests := $(foreach mpi,openmpi mpich,$(addprefix build/mpi.$(mpi)/,mpi_contract mpi_random mpi_failure mpi_freed \
-    mpi_waiting))
+    mpi_strides mpi_waiting))
 MPI_COMPILE = OMPI_CC=$(CC) MPICH_CC=$(CC) mpicc$(suffix $(@D)) -std=c11 -O0 -g1 -DCOLL_WITH_MPI -DCOLL__ONE_TIER $(CPPFLAGS)
 
 build/mpi.openmpi/coll.o build/mpi.mpich/coll.o: coll.c $(HEADER)

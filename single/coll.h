@@ -32,7 +32,7 @@
  *
  * MANUAL, in the order in which a program needs it; a glossary is at the end.  Sections begin with pieces of one program, where
  * `comm` is a communicator, and x and y are `n` floats each.
- *     to begin         Compiling, Ranks, Agreement, Buffers, Numbers, Reduced precision
+ *     to begin         Compiling, Ranks, Agreement, Buffers, Matrices, Numbers, Reduced precision
  *     to go on         Waiting, Prepared calls, Messages, Communicators, Threads, Memory
  *     between hosts    Bootstrap, Security, Environment
  *     when it fails    Errors, Time limits, After a failure
@@ -93,7 +93,7 @@
  *   Ranks that disagree get COLL_ERR_MISMATCH, and a sentence that names both calls.  Counts of v forms and of lists are
  * compared by a hash of 32 bits; flags are compared as they are.  If another option is set (algorithm, accumulate, scale, seed,
  * not_commutative), all of these are compared by a hash of 192 values: one wrong option in 192 is not seen.  Blocks without
- * elements have no type.  Buffers, offsets, residual, timeout_ms, name, fn and fn_context are not compared.
+ * elements have no type.  Buffers, offsets, rows and strides, residual, timeout_ms, name, fn and fn_context are not compared.
  *   A rank that needs nothing from the one that errs may finish before the error shows.
  *
  * BUFFERS
@@ -113,6 +113,28 @@
  * Messages, broadcast and neighbor calls have no form in place.
  *   Any other overlap of send and recv, or of two blocks that are received, is an error.  Inputs are never written unless in
  * place.  Nothing outside the result is ever written.
+ *
+ * MATRICES
+ *         const size_t wide = 2 * (size_t)size;     3 rows of all ranks become 2 columns of this one: [3 * size][2]
+ *         float *rows = calloc(3 * wide, sizeof *rows), *columns = calloc(3 * wide, sizeof *columns);
+ *         const coll_call turn = { .kind = COLL_ALLTOALL, .send = rows, .recv = columns, .count = 3 * 2, .type = COLL_F32,
+ *                                  .row = 2, .send_stride = wide };
+ *         if (!rows || !columns || coll_run(comm, &turn)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
+ *         free(rows), free(columns);
+ *   The blocks of a broadcast, gather, scatter, allgather or alltoall may be columns of a matrix.  With coll_call.row a block of
+ * `count` elements is count / row rows.  In a buffer with a stride each row begins so many elements behind the last one.  Where
+ * the buffer has a block for every rank, they lie side by side: block i begins i * row behind the start.
+ *     send_stride    of send: the one block, or in a scatter and an alltoall those of all ranks
+ *     recv_stride    of recv: the one block (also that of a broadcast), or in a gather, allgather and alltoall those of all ranks
+ *     0              the blocks of this buffer lie in one piece, one after the other, as without row
+ *   All of this is each rank's own affair: ranks agree on count and type, and may have other rows, strides or none.  On the way a
+ * block is its elements, row after row.  So shards [rows][wide / size] become [rows][wide] by an allgather with row =
+ * wide / size and recv_stride = wide, and a matrix is turned from rows to columns as above, and back with recv_stride = wide.
+ *   In place as above: the own block is then at + rank * row, and both strides are the same; COLL_IN_PLACE says so by itself.
+ * Send and recv may lie between one another's rows where their strides are equal.  A stride that is too short for its rows, a
+ * count that is no multiple of row, and rows in any other kind are COLL_ERR_ARGUMENT.  What is between rows is never written.
+ *   A block with a stride is packed by its request, at the start, and spread at the end: a copy of what it holds, in memory that
+ * a blocking call keeps for the next one.
  *
  * NUMBERS
  *         const coll_call call = { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = n, .type = COLL_F32, .op = COLL_SUM,
@@ -572,6 +594,7 @@
  *                        memory that they share, with COLL_NO_CHOICE, COLL_NO_NEIGHBORS and COLL_ONLY_TRANSPORTS=threads.
  *                        Where there are no threads it leaves out nothing
  *   COLL_NO_LISTS        coll_allreduce_list
+ *   COLL_NO_STRIDES      blocks that are columns of a matrix: coll_call.row, send_stride, recv_stride
  *   COLL_NO_COUNTS       blocks of different lengths: gatherv, scatterv, allgatherv, reduce_scatterv, alltoallv, alltoallw, and
  *                        with them COLL_NO_NEIGHBORS and COLL_NO_HIERARCHY
  *   COLL_NO_SHRINK       coll_shrink
@@ -603,16 +626,17 @@
  *                        and mpi; joined is there with threads and tcp, and mpi takes COLL_WITH_MPI, too
  *   COLL_SMALL           a few boards on an Ethernet, one rank on each or several by threads: COLL_NO_SIM, COLL_NO_URING,
  *                        COLL_NO_JOINED, COLL_NO_SHM, COLL_NO_LANES, COLL_NO_RECORDER, COLL_NO_BACKGROUND, COLL_NO_TIERS,
- *                        COLL_NO_HIERARCHY, COLL_NO_LISTS, COLL_NO_COUNTS, COLL_NO_SHRINK, COLL_NO_WATCH, COLL_NO_NETWORKS,
- *                        COLL_NO_STOCHASTIC and COLL_NO_REPRODUCIBLE; of the collectives barrier, broadcast, reduce, allreduce,
- *                        gather, scatter, allgather and alltoall, unless COLL_ONLY_KINDS says others; of the types i32, f32, f64
- *                        and bf16, unless COLL_ONLY_TYPES does.  Sentences, keys, heartbeats and the cost model stay: without
- *                        the model nobody would know that the wire is slow.  It meets itself, and programs with
- *                        COLL_NO_HIERARCHY; others are told what differs
+ *                        COLL_NO_HIERARCHY, COLL_NO_LISTS, COLL_NO_STRIDES, COLL_NO_COUNTS, COLL_NO_SHRINK, COLL_NO_WATCH,
+ *                        COLL_NO_NETWORKS, COLL_NO_STOCHASTIC and COLL_NO_REPRODUCIBLE; of the collectives barrier, broadcast,
+ *                        reduce, allreduce, gather, scatter, allgather and alltoall, unless COLL_ONLY_KINDS says others; of the
+ *                        types i32, f32, f64 and bf16, unless COLL_ONLY_TYPES does.  Sentences, keys, heartbeats and the cost
+ *                        model stay: without the model nobody would know that the wire is slow.  It meets itself, and programs
+ *                        with COLL_NO_HIERARCHY; others are told what differs
  *
- *   COLL_TINY            bare metal: COLL_NO_OS, COLL_NO_CHOICE, COLL_NO_LISTS, COLL_NO_COUNTS, COLL_NO_SHRINK, COLL_NO_WATCH,
- *                        COLL_NO_SCALE, COLL_NO_TIERS, and of the collectives barrier, broadcast, reduce, allreduce and
- *                        allgather, unless COLL_ONLY_KINDS says others; of the types i32 and f32, unless COLL_ONLY_TYPES does
+ *   COLL_TINY            bare metal: COLL_NO_OS, COLL_NO_CHOICE, COLL_NO_LISTS, COLL_NO_STRIDES, COLL_NO_COUNTS, COLL_NO_SHRINK,
+ *                        COLL_NO_WATCH, COLL_NO_SCALE, COLL_NO_TIERS, and of the collectives barrier, broadcast, reduce,
+ *                        allreduce and allgather, unless COLL_ONLY_KINDS says others; of the types i32 and f32, unless
+ *                        COLL_ONLY_TYPES does
  *
  * Which types of elements may go, and what goes with them, is in coll_parts_types.h.
  *
@@ -636,6 +660,8 @@
 #if defined(COLL_SMALL) || defined(COLL_TINY)
 #undef COLL_NO_LISTS
 #define COLL_NO_LISTS 1
+#undef COLL_NO_STRIDES
+#define COLL_NO_STRIDES 1
 #undef COLL_NO_COUNTS
 #define COLL_NO_COUNTS 1
 #undef COLL_NO_SHRINK
@@ -792,6 +818,11 @@
 #define COLL__HAS_LISTS 0
 #else
 #define COLL__HAS_LISTS 1
+#endif
+#if defined(COLL_NO_STRIDES)
+#define COLL__HAS_STRIDES 0
+#else
+#define COLL__HAS_STRIDES 1
 #endif
 #if defined(COLL_NO_MESSAGES)
 #define COLL__HAS_MESSAGES 0
@@ -1101,7 +1132,8 @@
 /* Is anything left out?  Then there are functions that nobody calls. */
 #if defined(COLL_NO_SIM) || defined(COLL_NO_TCP) || defined(COLL_NO_THREADS) || defined(COLL_NO_JOINED) || defined(COLL_NO_SHM) \
     || defined(COLL_NO_LANES) || defined(COLL_NO_RECORDER) || defined(COLL_NO_BACKGROUND) || defined(COLL_NO_HIERARCHY) \
-    || defined(COLL_NO_LISTS) || defined(COLL_NO_COUNTS) || defined(COLL_NO_SHRINK) || defined(COLL_NO_WATCH) \
+    || defined(COLL_NO_LISTS) || defined(COLL_NO_STRIDES) || defined(COLL_NO_COUNTS) || defined(COLL_NO_SHRINK) \
+    || defined(COLL_NO_WATCH) \
     || defined(COLL_NO_TUNER) || defined(COLL_NO_ENV) || defined(COLL_NO_TEXT) || defined(COLL_NO_ARENA) \
     || COLL__KINDS_THERE != COLL__KINDS_ALL || COLL__TYPES_THERE != COLL__TYPES_ALL || defined(COLL_NO_STOCHASTIC) \
     || defined(COLL_NO_REPRODUCIBLE) || defined(COLL_NO_SCALE) || defined(COLL_NO_LAUNCHERS) || defined(COLL_NO_NETWORKS) \
@@ -1617,6 +1649,8 @@ typedef struct coll_call {
     const size_t *send_counts, *send_offsets, *recv_counts, *recv_offsets;     /* v and w; reduce_scatterv: recv_counts */
     const coll_type *send_types, *recv_types;     /* w, whose offsets are in bytes                           */
     size_t      recv_count;       /* sendrecv: the room; scatterv: what this rank expects                    */
+    size_t      row;              /* a block is rows of so many elements (see Matrices); 0: it lies in one piece */
+    size_t      send_stride, recv_stride;         /* elements from one row to the next in that buffer; 0: none between rows */
     coll_type   type;             /* of the buffers                                                          */
     coll_type   wire;             /* in the messages of a reducing call; 0 = type                            */
     coll_type   accumulate;       /* of sums; 0 = f32 for floats of 8 and 16 bits, else type                 */
@@ -2122,10 +2156,12 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_comm.h                   sessions, communicators, orders, requests; fingerprints
  *     coll_sentences.h              what a call is called, and what went wrong with it
  *     coll_doing.h                  what this rank is doing, for others to read
+ *     coll_strides.h                blocks that are columns of a matrix: packed, and spread
  *     coll_request.h                requests are made, queued, and end; the first failure, which ends all
  *     coll_order.h                  collectives one after the other: orders, begun and left; who carries them
  *     coll_plan.h                   what is settled of a plain call, for the next ones of its kind
  *     coll_check.h                  the caller's mistakes, found before any byte moves; defaults
+ *     coll_strides_check.h          the same: what is said of rows is checked, and taken out of the call
  *     coll_match.h                  which message goes into which receive: lists and bins of messages
  *     coll_notes.h                  what is written for messages by key, and how it leaves
  *     coll_gone.h                   what peers have said when they freed a communicator
@@ -11003,6 +11039,7 @@ typedef struct coll__carrier coll__carrier;
 typedef struct coll__message coll__message;       /* coll_match.h                                             */
 typedef struct coll__messages coll__messages;     /* coll_notes.h                                             */
 typedef struct coll__prepared coll__prepared;     /* coll_prepared.h                                          */
+typedef struct coll__strided coll__strided;       /* coll_strides.h                                           */
 
 /* ---- >>execution: the state of a collective that runs through the engine (coll_execution.h, coll_engine.h) ---- */
 
@@ -11147,6 +11184,7 @@ struct coll_request {
     void       (*done)(coll_request *whole, coll_request *part, coll_status status);      /* its end is told; NULL: to nobody */
     coll__prepared *prepared;                     /* coll_prepare: its own order                              */
     const coll__choice *way;                      /* decided already; NULL: the tuner is asked                */
+    coll__strided *strided;                       /* what the caller said of rows; NULL: nothing              */
     bool         has_overflow;                    /* COLL_DETECT_OVERFLOW: its result has an infinity or a NaN */
 };
 
@@ -11371,6 +11409,7 @@ struct coll_comm {
     coll__numbers numbers;
     unsigned char *gauge;                         /* memory of coll_measure while it runs: a simulated rank that is killed
                                                      in it never comes back to free it                        */
+    coll__strided *spare;                         /* of the last blocking call with rows                      */
     coll__counts *counts;                         /* of the tuner, where ranks share processors; NULL: none yet */
 };
 
@@ -11808,6 +11847,74 @@ static inline uint64_t coll__overflows_of(const coll_comm *comm) { return comm->
 
 #endif
 #endif /* COLL_DOING_H */
+/* ---- core/engine/coll_strides.h ---- */
+/* coll_strides.h - blocks that are columns of a matrix (coll_call.row, send_stride, recv_stride).
+ *
+ *     block 0  block 1  block 2        a buffer of three blocks of 2 rows of 3 elements, rows 11 elements apart; what is
+ *     0 1 2    0 1 2    0 1 2   . .    between rows is somebody else's
+ *     3 4 5    3 4 5    3 4 5   . .
+ *
+ * To the others a block is its elements, row after row: so it is collected before the call starts, and spread when it has ended,
+ * and between the two the call is an ordinary one, on memory of its request.  One text for whatever carries it out; a side whose
+ * blocks lie in one piece as it is (one row, or rows without a gap) is used where it lies. */
+#ifndef COLL_STRIDES_H
+#define COLL_STRIDES_H
+
+/* Does a call speak of rows? */
+static inline bool coll__has_strides(const coll_call *c) { return (c->row | c->send_stride | c->recv_stride) != 0; }
+
+#if !defined(COLL_NO_STRIDES)
+
+/* The blocks of a side: where the program has them, and one after the other. */
+typedef struct coll__columns {
+    unsigned char *at, *packed;                   /* packed NULL: they are used where they lie                */
+    size_t row, stride, rows;                     /* bytes; of each block                                     */
+    int    blocks;
+} coll__columns;
+
+struct coll__strided {
+    coll__columns send, recv;
+    int  first, blocks;                           /* of recv: those that are input too, in place              */
+    bool is_spread;                               /* at the end                                               */
+    size_t length;                                /* bytes here, with what is packed behind it                */
+};
+
+/* ---- >>moving ---- */
+
+/* Blocks from the matrix to where they lie one after the other, or back. */
+static void coll__columns_move(const coll__columns *c, int first, int blocks, bool packs)
+{
+    unsigned char *packed = coll__behind(c->packed, (size_t)first * c->rows * c->row);
+
+    for (int i = first; i < first + blocks; i++) {
+        unsigned char *at = coll__behind(c->at, (size_t)i * c->row);
+        for (size_t k = 0; k < c->rows; k++, at += c->stride, packed += c->row)
+            memcpy(packs ? packed : at, packs ? at : packed, c->row);
+    }
+}
+
+/* It starts: whatever was in front of it has ended. */
+static void coll__strides_start(const coll_request *r)
+{
+    const coll__strided *s = r->strided;
+
+    if (s->send.packed) coll__columns_move(&s->send, 0, s->send.blocks, true);
+    if (s->blocks) coll__columns_move(&s->recv, s->first, s->blocks, true);
+}
+
+/* It has ended well. */
+static void coll__strides_end(const coll_request *r)
+{
+    if (r->strided->is_spread) coll__columns_move(&r->strided->recv, 0, r->strided->recv.blocks, false);
+}
+
+#else
+
+static inline void coll__strides_start(const coll_request *r) { (void)r; }
+static inline void coll__strides_end(const coll_request *r) { (void)r; }
+
+#endif
+#endif /* COLL_STRIDES_H */
 /* ---- core/engine/coll_request.h ---- */
 /* coll_request.h - requests are made, named and queued, and end, alone or all at once: who is told, and the first failure, which
  * ends all. */
@@ -11833,6 +11940,7 @@ static void coll__request_init(coll_request *r, coll_comm *comm)
     r->offsets = NULL;
     r->carried = NULL;
     r->way = NULL;
+    r->strided = NULL;
     r->graph_version = comm->graph_version;
     r->order = is_message && !coll__is_extended(comm) ? NULL : &comm->main;
     r->record = 0;
@@ -11921,6 +12029,7 @@ static void coll__request_finish(coll_request *r, coll_status status)
     COLL__ASSERT(r->status == COLL_PENDING && status != COLL_PENDING, "%s %u ends with %d, after %d",
                  coll_kind_name(r->call.kind), r->sequence, (int)status, (int)r->status);
     if (status < 0 && r->comm->is_leaving) status = COLL_ERR_ABORTED;
+    if (status == COLL_OK && r->strided) coll__strides_end(r);
     if (status == COLL_OK && r->call.flags & COLL_DETECT_OVERFLOW) coll__look_for_overflow(r);
     session->finished++;
     if (r->is_started && r->carrier->traits & COLL__WAKES_NOBODY) session->silent--;
@@ -12132,6 +12241,7 @@ static void coll__comm_free(coll_comm *comm)
     coll__give(comm->graph_lists);
     coll__give(comm->gauge);
     coll__give(comm->recorder);
+    coll__give(comm->spare);
     coll__give(comm->counts);
     for (int i = 0; i < COLL__PLAN_PLACES; i++) {
         coll__give(comm->plans[i]);
@@ -12164,6 +12274,7 @@ static const coll__carrier *coll__next_carrier(coll_request *r)
 /* Move a collective on.  It begins with its carrier, or with the first one behind it that does not decline. */
 static coll_status coll__carry_on(coll_request *r)
 {
+    if (r->strided && !r->is_started) coll__strides_start(r);
     coll_status status = r->is_started ? COLL_PENDING : r->carrier->start(r);
 
     while (status == COLL_ERR_UNSUPPORTED) status = coll__next_carrier(r)->start(r);
@@ -12921,6 +13032,222 @@ static coll_status coll__check(coll_comm *comm, coll_call *call, coll__codec *co
 #undef COLL__REFUSE
 
 #endif /* COLL_CHECK_H */
+/* ---- core/engine/coll_strides_check.h ---- */
+/* coll_strides_check.h - what is said of rows is checked, and taken out of the call, before the others look at it. */
+#ifndef COLL_STRIDES_CHECK_H
+#define COLL_STRIDES_CHECK_H
+
+#if !defined(COLL_NO_STRIDES)
+
+COLL__FOR_SIZE
+
+#define COLL__REFUSE(...) coll__explain_error(comm, call, COLL_ERR_ARGUMENT, __VA_ARGS__)
+
+/* Is there sense in what is said of rows, as far as it does not depend on a side? */
+static coll_status coll__check_rows(coll_comm *comm, const coll_call *call)
+{
+    const coll_kind kind = call->kind;
+
+    if (coll__is_extended(comm))
+        return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "rows with a stride are for buffers in the memory of this "
+                                   "process, not for those of %s: give blocks in one piece", comm->extension->name);
+    if (kind != COLL_BROADCAST && kind != COLL_GATHER && kind != COLL_SCATTER && kind != COLL_ALLGATHER && kind != COLL_ALLTOALL)
+        return COLL__REFUSE("row, send_stride and recv_stride mean nothing here: they are for broadcast, gather, scatter, "
+                            "allgather and alltoall");
+    if (call->row == 0)
+        return COLL__REFUSE("%s is %zu, but row is 0: give the elements of a row",
+                            call->send_stride ? "send_stride" : "recv_stride",
+                            call->send_stride ? call->send_stride : call->recv_stride);
+    if (call->count % call->row)
+        return COLL__REFUSE("count is %zu, which is no whole number of rows of %zu elements", call->count, call->row);
+    if (kind == COLL_BROADCAST && call->send_stride)
+        return COLL__REFUSE("send_stride is %zu, but the buffer of a broadcast is recv: give recv_stride", call->send_stride);
+    return COLL_OK;
+}
+
+/* Is a stride long enough for the blocks of a side, and not too long for memory? */
+static coll_status coll__check_stride(coll_comm *comm, const coll_call *call, const coll__side *side, size_t stride)
+{
+    const size_t rows = call->count / call->row, unit = coll_type_size(call->type);
+    size_t least, bytes;
+
+    if (!side->is_used || !stride || rows < 2) return COLL_OK;
+    if (__builtin_mul_overflow(call->row, (size_t)side->blocks, &least)) least = SIZE_MAX;
+    if (stride < least && side->blocks > 1)
+        return COLL__REFUSE("%s_stride %zu is too short for %d blocks with rows of %zu elements, side by side: give %zu or more",
+                            side->name, stride, side->blocks, call->row, least);
+    if (stride < least)
+        return COLL__REFUSE("%s_stride %zu is shorter than a row of %zu elements: rows would overlap", side->name, stride,
+                            call->row);
+    if (__builtin_mul_overflow(rows, stride, &bytes) || coll__is_beyond_memory(bytes, unit, 1))
+        return COLL__REFUSE("%s_stride %zu, with %zu rows, is more than memory can hold", side->name, stride, rows);
+    return COLL_OK;
+}
+
+static coll__columns coll__columns_of(const coll_call *call, const coll__side *side, size_t stride)
+{
+    const size_t unit = coll_type_size(call->type), rows = call->count / call->row;
+
+    return (coll__columns){ .at = coll__behind(side->at, 0), .row = call->row * unit, .rows = rows,
+                            .stride = (stride ? stride : call->row) * unit, .blocks = side->blocks };
+}
+
+/* Bytes of all blocks of a side that are to be packed; 0: none. */
+static size_t coll__columns_packed(const coll__columns *c, const coll__side *side, size_t stride)
+{
+    const bool is_apart = side->is_used && coll__is_buffer(side->at) && stride && c->rows > 1 && c->stride != c->row;
+
+    return is_apart ? (size_t)c->blocks * c->rows * c->row : 0;
+}
+
+/* Do two matrices that are not the same share a byte?  Those with rows equally far apart may lie between one another. */
+static bool coll__columns_meet(const coll__columns *a, bool is_a_apart, const coll__columns *b, bool is_b_apart)
+{
+    const size_t wide_a = a->row * (size_t)a->blocks, wide_b = b->row * (size_t)b->blocks;
+    const uintptr_t from = (uintptr_t)a->at, to = (uintptr_t)b->at;
+    const size_t long_a = is_a_apart ? (a->rows - 1) * a->stride + wide_a : a->rows * wide_a;
+    const size_t long_b = is_b_apart ? (b->rows - 1) * b->stride + wide_b : b->rows * wide_b;
+
+    if (from + long_a <= to || to + long_b <= from) return false;
+    if (!is_a_apart || !is_b_apart || a->stride != b->stride) return true;
+    const size_t between = to >= from ? (to - from) % a->stride : (a->stride - (from - to) % a->stride) % a->stride;
+    return between < wide_a || between + wide_b > a->stride;
+}
+
+/* ---- >>settling ---- */
+
+/* Is it in place?  Then send, or at the root of a scatter recv, is not looked at any more. */
+static bool coll__is_strided_in_place(const coll_comm *comm, const coll_call *call, const coll__side *send,
+                                      const coll__side *recv)
+{
+    const size_t skip = (size_t)comm->rank * call->row * coll_type_size(call->type);
+    const bool is_alike = send->is_used && recv->is_used && coll__is_buffer(send->at) && coll__is_buffer(recv->at)
+                       && call->send_stride == call->recv_stride;
+
+    switch (call->kind) {
+    case COLL_ALLTOALL: return call->send == COLL_IN_PLACE || call->send == call->recv;
+    case COLL_SCATTER:  return call->recv == COLL_IN_PLACE || (is_alike && recv->at == send->at + skip);
+    case COLL_BROADCAST: return false;
+    default:            return call->send == COLL_IN_PLACE || (is_alike && send->at == recv->at + skip);
+    }
+}
+
+/* Make an ordinary call of one whose sides are settled: on packed memory, where a side is. */
+static void coll__strides_settle(const coll_comm *comm, coll_call *call, coll__strided *s, bool is_in_place)
+{
+    const bool is_root = comm->rank == call->root, is_scatter = call->kind == COLL_SCATTER;
+
+    s->is_spread = s->recv.packed != NULL;
+    if (s->send.packed) call->send = s->send.packed;
+    if (s->recv.packed) call->recv = s->recv.packed;
+    if (is_in_place && is_scatter && s->send.packed) call->recv = COLL_IN_PLACE;
+    if (is_in_place && !is_scatter && s->recv.packed) call->send = COLL_IN_PLACE;
+    if (!s->recv.packed) return;
+    const bool is_all = (call->kind == COLL_ALLTOALL && is_in_place) || (call->kind == COLL_BROADCAST && is_root);
+    s->first = is_all ? 0 : comm->rank;
+    s->blocks = is_all ? s->recv.blocks : is_in_place && !is_scatter;
+    if (call->kind == COLL_BROADCAST && is_root) s->is_spread = false;
+}
+
+/* Memory for it.  Blocking calls, of which there is one at a time, use that of the last one again. */
+static unsigned char *coll__strides_take(const coll_request *r, size_t length)
+{
+    coll_comm *comm = r->comm;
+    const bool is_spare = r->is_blocking && comm->spare && length <= comm->spare->length;
+    unsigned char *const memory = is_spare ? (unsigned char *)comm->spare
+                                           : (unsigned char *)coll__take_lines(coll__like(comm), length);
+
+    if (is_spare) length = comm->spare->length;
+    if (is_spare) comm->spare = NULL;
+    if (memory) *(coll__strided *)(void *)memory = (coll__strided){ .length = length };
+    return memory;
+}
+
+static void coll__strides_give(const coll_request *r)
+{
+    coll_comm *comm = r->comm;
+
+    if (!r->is_blocking) {
+        coll__give(r->strided);
+        return;
+    }
+    coll__give(comm->spare);
+    comm->spare = r->strided;
+}
+
+/* Take what is said of rows out of a call: what is checked and carried out then is one of blocks in one piece. */
+static coll_status coll__strides_ready(coll_comm *comm, coll_request *r)
+{
+    coll_call *const call = &r->call;
+    coll__side send, recv;
+    coll_status status = coll__check_rows(comm, call);
+
+    if (status < 0) return status;
+    coll__sides_of(comm, call, &send, &recv);
+    const bool is_in_place = coll__is_strided_in_place(comm, call, &send, &recv), is_scatter = call->kind == COLL_SCATTER;
+    if (is_in_place && is_scatter) recv.is_used = false;      /* its block stays where it is                   */
+    if (is_in_place && !is_scatter) send.is_used = false;
+    if ((status = coll__check_stride(comm, call, &send, call->send_stride)) < 0
+        || (status = coll__check_stride(comm, call, &recv, call->recv_stride)) < 0) return status;
+    coll__strided s = { .send = coll__columns_of(call, &send, call->send_stride),
+                        .recv = coll__columns_of(call, &recv, call->recv_stride) };
+    const size_t sent = coll__columns_packed(&s.send, &send, call->send_stride);
+    const size_t received = coll__columns_packed(&s.recv, &recv, call->recv_stride), front = coll__round_up(sizeof s, 64);
+    call->row = call->send_stride = call->recv_stride = 0;
+    if (sent + received == 0) return COLL_OK;
+    const coll__side *const sides[2] = { &send, &recv };
+    if (comm->session->inspect && (status = coll__check_memory(comm, call, sides, coll_type_size(call->type))) < 0) return status;
+    if (send.is_used && recv.is_used && coll__is_buffer(send.at) && coll__is_buffer(recv.at)
+        && coll__columns_meet(&s.send, sent > 0, &s.recv, received > 0)) return coll__refuse_overlap(comm, call);
+    unsigned char *const memory = coll__strides_take(r, front + coll__round_up(sent, 64) + received);
+    if (!memory) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for %zu bytes of rows", sent + received);
+    s.send.packed = sent ? memory + front : NULL;
+    s.recv.packed = received ? memory + front + coll__round_up(sent, 64) : NULL;
+    coll__strides_settle(comm, call, &s, is_in_place);
+    r->strided = (coll__strided *)(void *)memory;
+    s.length = r->strided->length;
+    *r->strided = s;
+    return COLL_OK;
+}
+
+#undef COLL__REFUSE
+
+COLL__FOR_SPEED
+
+#else
+
+static coll_status coll__strides_ready(coll_comm *comm, const coll_request *r)
+{
+    return coll__explain_error(comm, &r->call, COLL_ERR_UNSUPPORTED, "rows with a stride, but this program was compiled with "
+                               "COLL_NO_STRIDES");
+}
+
+static inline void coll__strides_give(const coll_request *r) { (void)r; }
+
+#endif
+
+/* Bytes from the start of a buffer to its end, as a call says it. */
+static COLL__UNUSED size_t coll__strided_length(const coll_call *call, const coll__side *side, size_t stride)
+{
+    const size_t unit = coll_type_size(call->type), rows = call->row ? call->count / call->row : 0;
+
+    if (!side->is_used || !stride || rows < 2) return coll__side_length(side, unit);
+    return ((rows - 1) * stride + call->row * (size_t)side->blocks) * unit;
+}
+
+/* Bytes that the request of a call takes beside itself, at most. */
+static COLL__UNUSED size_t coll__strides_room(const coll_comm *comm, const coll_call *call)
+{
+    enum { HEAD = 256 };
+    const size_t unit = coll_type_size(call->type);
+    coll__side send, recv;
+
+    if (!COLL__HAS_STRIDES || !coll__has_strides(call)) return sizeof(void *);
+    coll__sides_of(comm, call, &send, &recv);
+    return HEAD + coll__side_length(&send, unit) + coll__side_length(&recv, unit);
+}
+
+#endif /* COLL_STRIDES_CHECK_H */
 /* ---- core/engine/coll_match.h ---- */
 /* coll_match.h - messages and the lists they are in; which message goes into which receive.
  *
@@ -16395,10 +16722,11 @@ enum { COLL__ABREAST_BYTES = 16 << 10 };          /* of a side: longer calls fil
 
 /* ---- >>which may run beside others ---- */
 
-/* Does its carrier want the order to itself, or the transport? */
+/* Does its carrier want the order to itself, or the transport?  What has rows is packed when all in front of it are over. */
 static inline bool coll__runs_alone(const coll_request *r)
 {
-    return !r->carrier->later || (r->carrier->traits & COLL__AS_A_WHOLE && !r->comm->session->transport->offload_ahead);
+    return !r->carrier->later || r->strided
+        || (r->carrier->traits & COLL__AS_A_WHOLE && !r->comm->session->transport->offload_ahead);
 }
 
 /* May it be offered to the transport, if that is its carrier?  Behind tasks that have begun, and not too many. */
@@ -17278,19 +17606,27 @@ static coll_status coll__refused(coll_comm *comm, const coll_call *call)
                                                          : COLL_OK;
 }
 
+/* Free what the checks of a call have made. */
+static void coll__unready(coll_request *r)
+{
+    coll__give(r->offsets);
+    r->offsets = NULL;
+    if (r->strided) coll__strides_give(r);
+    r->strided = NULL;
+}
+
 /* Check the call in r->call and make the request ready to be launched. */
 static coll_status coll__ready(coll_comm *comm, coll_request *r)
 {
     coll__request_init(r, comm);
     const bool is_extended = coll__is_extended(comm);
-    coll_status status = coll__check(comm, &r->call, &r->codec, &r->offsets);
-    if (status < 0) return status;
-    if (!is_extended) status = coll__refused(comm, &r->call);
-    r->carrier = coll__carrier_of(r);
+    coll_status status = coll__has_strides(&r->call) ? coll__strides_ready(comm, r) : COLL_OK;
+    if (status == COLL_OK) status = coll__check(comm, &r->call, &r->codec, &r->offsets);
+    if (status == COLL_OK && !is_extended) status = coll__refused(comm, &r->call);
+    if (status == COLL_OK) r->carrier = coll__carrier_of(r);
     if (status == COLL_OK && r->carrier->bind) status = r->carrier->bind(r);
     if (status == COLL_OK) return r->call.residual && !is_extended ? coll__feedback_ready(r) : COLL_OK;
-    coll__give(r->offsets);
-    r->offsets = NULL;
+    coll__unready(r);
     return status;
 }
 
@@ -17298,8 +17634,9 @@ static coll_status coll__ready(coll_comm *comm, coll_request *r)
 static bool coll__ready_by_plan(coll_comm *comm, coll_request *r, const coll_call *asked)
 {
     coll_call call = *asked;
-    const coll__plan *plan = !coll__is_extended(comm) && (unsigned)call.kind < COLL__KIND_COUNT ? coll__check_by_plan(comm, &call)
-                                                                                              : NULL;
+    const bool may = !coll__is_extended(comm) && (unsigned)call.kind < COLL__KIND_COUNT && !coll__has_strides(&call);
+    const coll__plan *const plan = may ? coll__check_by_plan(comm, &call) : NULL;
+
     if (!plan || plan->carrier->bind) return false;
     *r = plan->request;
     r->call = call;
@@ -17334,7 +17671,7 @@ static coll_status coll__request_new(coll_comm *comm, const coll_call *call, col
 static void coll__release(coll_request *r)
 {
     if (r->carrier->unbind) r->carrier->unbind(r);
-    if (r->offsets) coll__give(r->offsets);
+    if (r->offsets || r->strided) coll__unready(r);
 }
 
 /* Give a checked request an order of its own. */
@@ -18302,8 +18639,8 @@ static inline coll_offload_fn *coll__start_at_once(const coll_request *r)
 {
     const bool is_whole = (r->carrier->traits & (COLL__AS_A_WHOLE | COLL__AT_CALL)) == COLL__AS_A_WHOLE;
 
-    return is_whole && !r->call.residual && !coll__kind_is(r->call.kind, COLL__NEIGHBORS) ? r->comm->session->transport->offload
-                                                                                         : NULL;
+    const bool is_plain = !r->call.residual && !r->strided && !coll__kind_is(r->call.kind, COLL__NEIGHBORS);
+    return is_whole && is_plain ? r->comm->session->transport->offload : NULL;
 }
 
 /* Carry out a request whose call is checked: by `start`, with what it takes, if that is not NULL and nothing is in front. */
@@ -18365,7 +18702,7 @@ static inline coll_call coll__call_of(coll_kind kind, const void *send, void *re
     call.count = count;
     call.send_counts = call.send_offsets = call.recv_counts = call.recv_offsets = NULL;
     call.send_types = call.recv_types = NULL;
-    call.recv_count = 0;
+    call.recv_count = call.row = call.send_stride = call.recv_stride = 0;
     call.type = type;
     call.wire = call.accumulate = 0;
     call.op = op;
@@ -18913,6 +19250,21 @@ COLL_API int coll_fd(coll_comm *comm)
 }
 
 #endif
+
+/* ---- >>starts ---- */
+
+/* Start a request and see how far it comes; errors from here on are the request's. */
+static void coll__start_request(coll_comm *comm, coll_request *r)
+{
+    const bool is_silent = r->carrier->traits & COLL__WAKES_NOBODY;
+    coll_status begun = coll__launch(r);
+
+    if (begun >= 0 && r->status == COLL_PENDING && !is_silent && !coll__leaves_with_others(r))
+        begun = coll__move_started(comm->session);
+    if (begun < 0 && r->status == COLL_PENDING) r->status = comm->session->failure.status;
+    if (r->status == COLL_PENDING && !is_silent) coll__background_wake(comm);
+}
+
 #endif /* COLL_BACKGROUND_H */
 /* ---- core/session/coll_launchers.h ---- */
 /* coll_launchers.h - what launchers tell a process by its environment: who it is, and how many there are.
@@ -20735,10 +21087,10 @@ static coll_status coll__rehearse_call(coll_comm *comm, const coll_call *asked)
     *call = *asked;
     if (call->kind == COLL_ALLGATHERV && call->recv_counts) call->count = call->recv_counts[comm->rank];
     coll__sides_of(comm, call, &send, &recv);
-    const size_t unit = coll_type_size(call->type);
     const bool is_marked = call->send == COLL_IN_PLACE;
     const bool is_in_place = recv.is_used && (is_marked || (call->send && call->send == call->recv));
-    const size_t sent = send.is_used ? coll__side_length(&send, unit) : 0, received = coll__side_length(&recv, unit);
+    const size_t sent = coll__strided_length(call, &send, call->send_stride);
+    const size_t received = coll__strided_length(call, &recv, call->recv_stride);
     if (recv.is_used) has_all = coll__stand_in(&out, is_in_place ? coll__most(sent, received) : received);
     if (!is_in_place) has_all = has_all && coll__stand_in(&in, sent);
     if (call->residual) has_all = has_all && coll__stand_in(&residual, call->count * (size_t)comm->size * sizeof(float));
@@ -20767,6 +21119,8 @@ static int coll__rehearse(coll_comm *comm, void *arg)
     for (int i = 0; i < all->count; i++) {
         void **const one = (void **)coll__take(coll__like(comm), sizeof(coll_request));
         if (one) *one = requests, requests = one;
+        void **const rows = (void **)coll__take_lines(coll__like(comm), coll__strides_room(comm, &all->calls[i]));
+        if (rows) *rows = requests, requests = rows;
     }
     for (int time = 0; time < COLL__TIMES_REHEARSED; time++)
         for (int i = 0; i < all->count && status == COLL_OK; i++) status = coll__rehearse_call(comm, &all->calls[i]);
@@ -39412,18 +39766,6 @@ COLL_API coll_status coll_run(coll_comm *comm, const coll_call *call)
     }
     const coll_status status = coll__enter(comm);
     return status < 0 ? status : coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call is NULL"));
-}
-
-/* Start a request and see how far it comes; errors from here on are the request's. */
-static void coll__start_request(coll_comm *comm, coll_request *r)
-{
-    const bool is_silent = r->carrier->traits & COLL__WAKES_NOBODY;
-    coll_status begun = coll__launch(r);
-
-    if (begun >= 0 && r->status == COLL_PENDING && !is_silent && !coll__leaves_with_others(r))
-        begun = coll__move_started(comm->session);
-    if (begun < 0 && r->status == COLL_PENDING) r->status = comm->session->failure.status;
-    if (r->status == COLL_PENDING && !is_silent) coll__background_wake(comm);
 }
 
 COLL_API coll_status coll_start(coll_comm *comm, const coll_call *call, coll_request **out)

@@ -179,6 +179,7 @@ suite bykey              program release test_bykey
 waits waiting            program asan test_waiting
 waits orders             program asan test_orders
 suite queued             program asan test_queued
+suite strides            program asan test_strides
 suite random             program asan test_random
 suite misuse-tsan        program tsan test_misuse threads local,requests,groups,threads,ends
 suite contract-asan      program asan test_contract threads,sim 3

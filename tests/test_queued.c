@@ -37,6 +37,11 @@ static coll_call call_of(const program *p, const memory *m, int i)
     c.send = m->at + (size_t)from * m->each + drawn(p, i, 7) % 7;
     const bool may_be_in_place = c.kind == COLL_ALLREDUCE || c.kind == COLL_SCAN || c.kind == COLL_ALLTOALL;
     if (may_be_in_place && drawn(p, i, 8) % 3 == 0) c.send = COLL_IN_PLACE;
+    const bool may_have_rows = c.kind == COLL_BROADCAST || (c.kind >= COLL_GATHER && c.kind <= COLL_ALLTOALL);
+    if (may_have_rows && drawn(p, i, 10) % 3 == 0 && c.count % 3 == 0 && c.count > 0) {
+        c.row = c.count / 3;
+        c.recv_stride = c.row * (size_t)p->size + drawn(p, i, 11) % 5;
+    }
     if (drawn(p, i, 9) % 16 == 0 && c.kind == COLL_ALLREDUCE) c.flags = COLL_DETERMINISTIC;
     return c;
 }
@@ -120,7 +125,7 @@ static int worker(coll_comm *comm, void *arg)
     memory m = { NULL, 0 }, expected;
     coll_comm *twin = NULL;
 
-    m.each = (size_t)(LONGEST + 8) * (size_t)size;
+    m.each = (size_t)(LONGEST + 24) * (size_t)size;
     expected = m;
     m.at = calloc(m.each * VECTORS, sizeof *m.at);
     expected.at = calloc(m.each * VECTORS, sizeof *m.at);

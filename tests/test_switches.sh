@@ -36,6 +36,7 @@ symbols_of() {
     COLL_NO_MESSAGES) echo 'coll__(messages_start|note_arrived|execution_|post_round|deliver)' ;;
     COLL_NO_COUNTS) echo 'coll__(begin|share|end)_reduce_scatterv' ;;
     COLL_NO_LISTS) echo 'coll__list_' ;;
+    COLL_NO_STRIDES) echo 'coll__columns_|coll__check_rows' ;;
     COLL_NO_SHRINK) echo 'coll__(shrink_once|exodus_|agreement_(run|open|propose|world)|dialling_|heard_|attendee_)' ;;
     COLL_NO_WATCH) echo 'coll__(late_text|late_ranks|check_freed|hopeless)' ;;
     COLL_NO_NEIGHBORS) echo 'coll__check_edges|coll__neighbor_' ;;
@@ -123,7 +124,7 @@ try "bare metal, only bf16" -DCOLL_TINY -DCOLL_ONLY_TYPES=bf16
 # Optimisers see more to warn of.
 least="-DCOLL_ONLY_TRANSPORTS=threads -DCOLL_ONLY_TYPES=f32 -DCOLL_ONLY_KINDS=allreduce -DCOLL_NO_TUNER -DCOLL_NO_TIERS
        -DCOLL_NO_HIERARCHY -DCOLL_NO_RECORDER -DCOLL_NO_BACKGROUND -DCOLL_NO_ENV -DCOLL_NO_TEXT -DCOLL_NO_MESSAGES
-       -DCOLL_NO_LISTS -DCOLL_NO_COUNTS -DCOLL_NO_SHRINK -DCOLL_NO_WATCH"
+       -DCOLL_NO_LISTS -DCOLL_NO_STRIDES -DCOLL_NO_COUNTS -DCOLL_NO_SHRINK -DCOLL_NO_WATCH"
 printf '#define COLL_IMPLEMENTATION\n#include "coll.h"\n' > "$dir/impl.c"
 for level in -O2 -Os; do
     for profile in "-DCOLL_SMALL" "$least"; do

@@ -34,10 +34,11 @@ enum { COLL__ABREAST_BYTES = 16 << 10 };          /* of a side: longer calls fil
 
 /* ---- >>which may run beside others ---- */
 
-/* Does its carrier want the order to itself, or the transport? */
+/* Does its carrier want the order to itself, or the transport?  What has rows is packed when all in front of it are over. */
 static inline bool coll__runs_alone(const coll_request *r)
 {
-    return !r->carrier->later || (r->carrier->traits & COLL__AS_A_WHOLE && !r->comm->session->transport->offload_ahead);
+    return !r->carrier->later || r->strided
+        || (r->carrier->traits & COLL__AS_A_WHOLE && !r->comm->session->transport->offload_ahead);
 }
 
 /* May it be offered to the transport, if that is its carrier?  Behind tasks that have begun, and not too many. */

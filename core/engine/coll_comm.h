@@ -14,6 +14,7 @@ typedef struct coll__carrier coll__carrier;
 typedef struct coll__message coll__message;       /* coll_match.h                                             */
 typedef struct coll__messages coll__messages;     /* coll_notes.h                                             */
 typedef struct coll__prepared coll__prepared;     /* coll_prepared.h                                          */
+typedef struct coll__strided coll__strided;       /* coll_strides.h                                           */
 
 /* ---- >>execution: the state of a collective that runs through the engine (coll_execution.h, coll_engine.h) ---- */
 
@@ -158,6 +159,7 @@ struct coll_request {
     void       (*done)(coll_request *whole, coll_request *part, coll_status status);      /* its end is told; NULL: to nobody */
     coll__prepared *prepared;                     /* coll_prepare: its own order                              */
     const coll__choice *way;                      /* decided already; NULL: the tuner is asked                */
+    coll__strided *strided;                       /* what the caller said of rows; NULL: nothing              */
     bool         has_overflow;                    /* COLL_DETECT_OVERFLOW: its result has an infinity or a NaN */
 };
 
@@ -382,6 +384,7 @@ struct coll_comm {
     coll__numbers numbers;
     unsigned char *gauge;                         /* memory of coll_measure while it runs: a simulated rank that is killed
                                                      in it never comes back to free it                        */
+    coll__strided *spare;                         /* of the last blocking call with rows                      */
     coll__counts *counts;                         /* of the tuner, where ranks share processors; NULL: none yet */
 };
 

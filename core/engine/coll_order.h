@@ -97,6 +97,7 @@ static void coll__comm_free(coll_comm *comm)
     coll__give(comm->graph_lists);
     coll__give(comm->gauge);
     coll__give(comm->recorder);
+    coll__give(comm->spare);
     coll__give(comm->counts);
     for (int i = 0; i < COLL__PLAN_PLACES; i++) {
         coll__give(comm->plans[i]);
@@ -129,6 +130,7 @@ static const coll__carrier *coll__next_carrier(coll_request *r)
 /* Move a collective on.  It begins with its carrier, or with the first one behind it that does not decline. */
 static coll_status coll__carry_on(coll_request *r)
 {
+    if (r->strided && !r->is_started) coll__strides_start(r);
     coll_status status = r->is_started ? COLL_PENDING : r->carrier->start(r);
 
     while (status == COLL_ERR_UNSUPPORTED) status = coll__next_carrier(r)->start(r);

@@ -43,19 +43,27 @@ static coll_status coll__refused(coll_comm *comm, const coll_call *call)
                                                          : COLL_OK;
 }
 
+/* Free what the checks of a call have made. */
+static void coll__unready(coll_request *r)
+{
+    coll__give(r->offsets);
+    r->offsets = NULL;
+    if (r->strided) coll__strides_give(r);
+    r->strided = NULL;
+}
+
 /* Check the call in r->call and make the request ready to be launched. */
 static coll_status coll__ready(coll_comm *comm, coll_request *r)
 {
     coll__request_init(r, comm);
     const bool is_extended = coll__is_extended(comm);
-    coll_status status = coll__check(comm, &r->call, &r->codec, &r->offsets);
-    if (status < 0) return status;
-    if (!is_extended) status = coll__refused(comm, &r->call);
-    r->carrier = coll__carrier_of(r);
+    coll_status status = coll__has_strides(&r->call) ? coll__strides_ready(comm, r) : COLL_OK;
+    if (status == COLL_OK) status = coll__check(comm, &r->call, &r->codec, &r->offsets);
+    if (status == COLL_OK && !is_extended) status = coll__refused(comm, &r->call);
+    if (status == COLL_OK) r->carrier = coll__carrier_of(r);
     if (status == COLL_OK && r->carrier->bind) status = r->carrier->bind(r);
     if (status == COLL_OK) return r->call.residual && !is_extended ? coll__feedback_ready(r) : COLL_OK;
-    coll__give(r->offsets);
-    r->offsets = NULL;
+    coll__unready(r);
     return status;
 }
 
@@ -63,8 +71,9 @@ static coll_status coll__ready(coll_comm *comm, coll_request *r)
 static bool coll__ready_by_plan(coll_comm *comm, coll_request *r, const coll_call *asked)
 {
     coll_call call = *asked;
-    const coll__plan *plan = !coll__is_extended(comm) && (unsigned)call.kind < COLL__KIND_COUNT ? coll__check_by_plan(comm, &call)
-                                                                                              : NULL;
+    const bool may = !coll__is_extended(comm) && (unsigned)call.kind < COLL__KIND_COUNT && !coll__has_strides(&call);
+    const coll__plan *const plan = may ? coll__check_by_plan(comm, &call) : NULL;
+
     if (!plan || plan->carrier->bind) return false;
     *r = plan->request;
     r->call = call;
@@ -99,7 +108,7 @@ static coll_status coll__request_new(coll_comm *comm, const coll_call *call, col
 static void coll__release(coll_request *r)
 {
     if (r->carrier->unbind) r->carrier->unbind(r);
-    if (r->offsets) coll__give(r->offsets);
+    if (r->offsets || r->strided) coll__unready(r);
 }
 
 /* Give a checked request an order of its own. */

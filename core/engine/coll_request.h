@@ -22,6 +22,7 @@ static void coll__request_init(coll_request *r, coll_comm *comm)
     r->offsets = NULL;
     r->carried = NULL;
     r->way = NULL;
+    r->strided = NULL;
     r->graph_version = comm->graph_version;
     r->order = is_message && !coll__is_extended(comm) ? NULL : &comm->main;
     r->record = 0;
@@ -110,6 +111,7 @@ static void coll__request_finish(coll_request *r, coll_status status)
     COLL__ASSERT(r->status == COLL_PENDING && status != COLL_PENDING, "%s %u ends with %d, after %d",
                  coll_kind_name(r->call.kind), r->sequence, (int)status, (int)r->status);
     if (status < 0 && r->comm->is_leaving) status = COLL_ERR_ABORTED;
+    if (status == COLL_OK && r->strided) coll__strides_end(r);
     if (status == COLL_OK && r->call.flags & COLL_DETECT_OVERFLOW) coll__look_for_overflow(r);
     session->finished++;
     if (r->is_started && r->carrier->traits & COLL__WAKES_NOBODY) session->silent--;
