@@ -47,9 +47,9 @@ GPT    := $(patsubst examples/%.c,$(BUILD)/%,$(wildcard examples/gpt/*.c))
 HEADER := $(wildcard coll.h coll_impl.h core/*.h core/*/*.h transports/*.h transports/*/*.h carriers/*.h carriers/*/*.h)
 COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
-.PHONY: help demo check test test-all test-mpi test-nccl examples-check plots bench bench-conv bench-instructions footprint \
-        memory bench-threads bench-threads-full bench-tcp bench-tcp-full bench-mpi bench-hub bench-compare bench-record \
-        bench-nccl precision dist deps ptx clean install all
+.PHONY: help demo check test test-all test-mpi test-nccl examples-check plots bench bench-conv bench-queued bench-instructions \
+        footprint memory bench-threads bench-threads-full bench-tcp bench-tcp-full bench-mpi bench-hub bench-compare \
+        bench-record bench-nccl precision dist deps ptx clean install all
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -128,6 +128,10 @@ footprint:       ## print how large a small program is, by what is left out of t
 
 memory: $(BUILD)/memory ## print what a rank takes of memory, between threads and over TCP
 	@$(BUILD)/memory
+
+bench-queued: $(BUILD)/queued ## many small collectives queued, beside the same ones one after the other
+	@for what in "threads allreduce 8 2" "threads allgather 8 4" "tcp allreduce 8 2" "tcp allgather 8 2" "tcp allgather 1024 2" \
+	    "tcp allreduce 8 4" "tcp allgather 8 8" "memory allgather 8 2"; do $(BUILD)/queued $$what 32 || exit 1; done
 
 bench-instructions: $(BUILD)/instructions ## count the instructions of repeated short calls (takes valgrind)
 	@sh bench/instructions.sh $(BUILD)/instructions
@@ -388,7 +392,7 @@ $(BUILD)/coll_nccl.o: coll.c $(HEADER)
 
 # Over MPI: the implementation, tests and the example of each library that is here.  Optimising would take longer than it saves.
 MPI_tests := $(foreach mpi,openmpi mpich,$(addprefix build/mpi.$(mpi)/,mpi_contract mpi_random mpi_failure mpi_freed \
-    mpi_waiting))
+    mpi_strides mpi_waiting))
 MPI_COMPILE = OMPI_CC=$(CC) MPICH_CC=$(CC) mpicc$(suffix $(@D)) -std=c11 -O0 -g1 -DCOLL_WITH_MPI -DCOLL__ONE_TIER $(CPPFLAGS)
 
 build/mpi.openmpi/coll.o build/mpi.mpich/coll.o: coll.c $(HEADER)

@@ -26,7 +26,7 @@
  *
  * MANUAL, in the order in which a program needs it; a glossary is at the end.  Sections begin with pieces of one program, where
  * `comm` is a communicator, and x and y are `n` floats each.
- *     to begin         Compiling, Ranks, Agreement, Buffers, Numbers, Reduced precision
+ *     to begin         Compiling, Ranks, Agreement, Buffers, Matrices, Numbers, Reduced precision
  *     to go on         Waiting, Prepared calls, Messages, Communicators, Threads, Memory
  *     between hosts    Bootstrap, Security, Environment
  *     when it fails    Errors, Time limits, After a failure
@@ -87,7 +87,7 @@
  *   Ranks that disagree get COLL_ERR_MISMATCH, and a sentence that names both calls.  Counts of v forms and of lists are
  * compared by a hash of 32 bits; flags are compared as they are.  If another option is set (algorithm, accumulate, scale, seed,
  * not_commutative), all of these are compared by a hash of 192 values: one wrong option in 192 is not seen.  Blocks without
- * elements have no type.  Buffers, offsets, residual, timeout_ms, name, fn and fn_context are not compared.
+ * elements have no type.  Buffers, offsets, rows and strides, residual, timeout_ms, name, fn and fn_context are not compared.
  *   A rank that needs nothing from the one that errs may finish before the error shows.
  *
  * BUFFERS
@@ -107,6 +107,28 @@
  * Messages, broadcast and neighbor calls have no form in place.
  *   Any other overlap of send and recv, or of two blocks that are received, is an error.  Inputs are never written unless in
  * place.  Nothing outside the result is ever written.
+ *
+ * MATRICES
+ *         const size_t wide = 2 * (size_t)size;     3 rows of all ranks become 2 columns of this one: [3 * size][2]
+ *         float *rows = calloc(3 * wide, sizeof *rows), *columns = calloc(3 * wide, sizeof *columns);
+ *         const coll_call turn = { .kind = COLL_ALLTOALL, .send = rows, .recv = columns, .count = 3 * 2, .type = COLL_F32,
+ *                                  .row = 2, .send_stride = wide };
+ *         if (!rows || !columns || coll_run(comm, &turn)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
+ *         free(rows), free(columns);
+ *   The blocks of a broadcast, gather, scatter, allgather or alltoall may be columns of a matrix.  With coll_call.row a block of
+ * `count` elements is count / row rows.  In a buffer with a stride each row begins so many elements behind the last one.  Where
+ * the buffer has a block for every rank, they lie side by side: block i begins i * row behind the start.
+ *     send_stride    of send: the one block, or in a scatter and an alltoall those of all ranks
+ *     recv_stride    of recv: the one block (also that of a broadcast), or in a gather, allgather and alltoall those of all ranks
+ *     0              the blocks of this buffer lie in one piece, one after the other, as without row
+ *   All of this is each rank's own affair: ranks agree on count and type, and may have other rows, strides or none.  On the way a
+ * block is its elements, row after row.  So shards [rows][wide / size] become [rows][wide] by an allgather with row =
+ * wide / size and recv_stride = wide, and a matrix is turned from rows to columns as above, and back with recv_stride = wide.
+ *   In place as above: the own block is then at + rank * row, and both strides are the same; COLL_IN_PLACE says so by itself.
+ * Send and recv may lie between one another's rows where their strides are equal.  A stride that is too short for its rows, a
+ * count that is no multiple of row, and rows in any other kind are COLL_ERR_ARGUMENT.  What is between rows is never written.
+ *   A block with a stride is packed by its request, at the start, and spread at the end: a copy of what it holds, in memory that
+ * a blocking call keeps for the next one.
  *
  * NUMBERS
  *         const coll_call call = { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = n, .type = COLL_F32, .op = COLL_SUM,
@@ -173,6 +195,9 @@
  * receiver says.
  *   Collectives of one communicator run one after the other, in the order in which they were started; they may be waited for in
  * any order.  Any call that starts, waits or tests moves the operations of all communicators that come from the same coll_init.
+ * Short ones that are queued do so at the same time, where that makes no difference to their results; and those that are
+ * started within microseconds of one another leave together, with the next call that waits or tests.  So start many, and wait
+ * for all.
  *   coll_wait_any, coll_wait_some and coll_test_any hand out requests that are finished, each exactly once, whoever has
  * finished it: this call, another thread, the progress thread or any other call.  A request that coll_test or coll_wait has
  * already called finished counts as handed out; coll_restart makes it eligible again.  These functions enter the communicators
@@ -236,7 +261,8 @@
  *         coll_config frugal = { .size = 1, .allocator = coll_arena_begin(memory, sizeof memory) }; (void)frugal;
  *   A communicator, and all that is made from it, takes its memory from the coll_allocator of its configuration, or from malloc.
  * An arena gives parts of one block (core/contract/coll_memory.h).  Any allocation may fail: the call ends with COLL_ERR_MEMORY,
- * or goes without.  Calls like earlier ones take none, but for the request of a coll_i... call.
+ * or goes without.  Calls like earlier ones take none, but for the request of a coll_i... call.  Collectives that run at the
+ * same time take what they need beside one another, or wait for one another.
  *
  * BOOTSTRAP
  *         coll_config config = { .rank = 0, .size = 1, .address = "10.0.0.1:5000", .tcp = { .network = "10.0.0.0/16" } };
@@ -1050,6 +1076,8 @@ typedef struct coll_call {
     const size_t *send_counts, *send_offsets, *recv_counts, *recv_offsets;     /* v and w; reduce_scatterv: recv_counts */
     const coll_type *send_types, *recv_types;     /* w, whose offsets are in bytes                           */
     size_t      recv_count;       /* sendrecv: the room; scatterv: what this rank expects                    */
+    size_t      row;              /* a block is rows of so many elements (see Matrices); 0: it lies in one piece */
+    size_t      send_stride, recv_stride;         /* elements from one row to the next in that buffer; 0: none between rows */
     coll_type   type;             /* of the buffers                                                          */
     coll_type   wire;             /* in the messages of a reducing call; 0 = type                            */
     coll_type   accumulate;       /* of sums; 0 = f32 for floats of 8 and 16 bits, else type                 */

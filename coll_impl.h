@@ -57,10 +57,12 @@
  *     coll_comm.h                   sessions, communicators, orders, requests; fingerprints
  *     coll_sentences.h              what a call is called, and what went wrong with it
  *     coll_doing.h                  what this rank is doing, for others to read
+ *     coll_strides.h                blocks that are columns of a matrix: packed, and spread
  *     coll_request.h                requests are made, queued, and end; the first failure, which ends all
  *     coll_order.h                  collectives one after the other: orders, begun and left; who carries them
  *     coll_plan.h                   what is settled of a plain call, for the next ones of its kind
  *     coll_check.h                  the caller's mistakes, found before any byte moves; defaults
+ *     coll_strides_check.h          the same: what is said of rows is checked, and taken out of the call
  *     coll_match.h                  which message goes into which receive: lists and bins of messages
  *     coll_notes.h                  what is written for messages by key, and how it leaves
  *     coll_gone.h                   what peers have said when they freed a communicator
@@ -73,6 +75,7 @@
  *     coll_script.h                 runs a collective that is put together from calls of other communicators
  *     coll_stages.h                 hierarchical collectives as such scripts: on a host, between hosts, on a host
  *     coll_hierarchy.h              which calls are hierarchical; the communicators of their stages
+ *     coll_abreast.h                collectives of one order that run at the same time
  *     coll_progress.h               moves everything on; threads that share a session
  *     coll_freed.h                  communicators that a rank has freed, and others still use
  *     coll_patience.h               the loop that waits
@@ -164,10 +167,12 @@ COLL__FOR_SIZE
 #include "core/engine/coll_sentences.h"
 COLL__FOR_SPEED
 #include "core/engine/coll_doing.h"
+#include "core/engine/coll_strides.h"
 #include "core/engine/coll_request.h"
 #include "core/engine/coll_order.h"
 #include "core/engine/coll_plan.h"
 #include "core/engine/coll_check.h"
+#include "core/engine/coll_strides_check.h"
 #include "core/engine/coll_match.h"
 #include "core/engine/coll_notes.h"
 #include "core/engine/coll_gone.h"
@@ -185,6 +190,7 @@ COLL__FOR_SIZE
 #include "core/engine/coll_stages.h"
 #include "core/engine/coll_hierarchy.h"
 COLL__FOR_SPEED
+#include "core/engine/coll_abreast.h"
 #include "core/engine/coll_progress.h"
 COLL__FOR_SIZE
 #include "core/engine/coll_freed.h"
@@ -432,17 +438,6 @@ COLL_API coll_status coll_run(coll_comm *comm, const coll_call *call)
     }
     const coll_status status = coll__enter(comm);
     return status < 0 ? status : coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call is NULL"));
-}
-
-/* Start a request and see how far it comes; errors from here on are the request's. */
-static void coll__start_request(coll_comm *comm, coll_request *r)
-{
-    const bool is_silent = r->carrier->traits & COLL__WAKES_NOBODY;
-    coll_status begun = coll__launch(r);
-
-    if (begun >= 0 && r->status == COLL_PENDING && !is_silent) begun = coll__advance(comm->session, 0);
-    if (begun < 0 && r->status == COLL_PENDING) r->status = comm->session->failure.status;
-    if (r->status == COLL_PENDING && !is_silent) coll__background_wake(comm);
 }
 
 COLL_API coll_status coll_start(coll_comm *comm, const coll_call *call, coll_request **out)

@@ -32,7 +32,7 @@
  *
  * MANUAL, in the order in which a program needs it; a glossary is at the end.  Sections begin with pieces of one program, where
  * `comm` is a communicator, and x and y are `n` floats each.
- *     to begin         Compiling, Ranks, Agreement, Buffers, Numbers, Reduced precision
+ *     to begin         Compiling, Ranks, Agreement, Buffers, Matrices, Numbers, Reduced precision
  *     to go on         Waiting, Prepared calls, Messages, Communicators, Threads, Memory
  *     between hosts    Bootstrap, Security, Environment
  *     when it fails    Errors, Time limits, After a failure
@@ -93,7 +93,7 @@
  *   Ranks that disagree get COLL_ERR_MISMATCH, and a sentence that names both calls.  Counts of v forms and of lists are
  * compared by a hash of 32 bits; flags are compared as they are.  If another option is set (algorithm, accumulate, scale, seed,
  * not_commutative), all of these are compared by a hash of 192 values: one wrong option in 192 is not seen.  Blocks without
- * elements have no type.  Buffers, offsets, residual, timeout_ms, name, fn and fn_context are not compared.
+ * elements have no type.  Buffers, offsets, rows and strides, residual, timeout_ms, name, fn and fn_context are not compared.
  *   A rank that needs nothing from the one that errs may finish before the error shows.
  *
  * BUFFERS
@@ -113,6 +113,28 @@
  * Messages, broadcast and neighbor calls have no form in place.
  *   Any other overlap of send and recv, or of two blocks that are received, is an error.  Inputs are never written unless in
  * place.  Nothing outside the result is ever written.
+ *
+ * MATRICES
+ *         const size_t wide = 2 * (size_t)size;     3 rows of all ranks become 2 columns of this one: [3 * size][2]
+ *         float *rows = calloc(3 * wide, sizeof *rows), *columns = calloc(3 * wide, sizeof *columns);
+ *         const coll_call turn = { .kind = COLL_ALLTOALL, .send = rows, .recv = columns, .count = 3 * 2, .type = COLL_F32,
+ *                                  .row = 2, .send_stride = wide };
+ *         if (!rows || !columns || coll_run(comm, &turn)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
+ *         free(rows), free(columns);
+ *   The blocks of a broadcast, gather, scatter, allgather or alltoall may be columns of a matrix.  With coll_call.row a block of
+ * `count` elements is count / row rows.  In a buffer with a stride each row begins so many elements behind the last one.  Where
+ * the buffer has a block for every rank, they lie side by side: block i begins i * row behind the start.
+ *     send_stride    of send: the one block, or in a scatter and an alltoall those of all ranks
+ *     recv_stride    of recv: the one block (also that of a broadcast), or in a gather, allgather and alltoall those of all ranks
+ *     0              the blocks of this buffer lie in one piece, one after the other, as without row
+ *   All of this is each rank's own affair: ranks agree on count and type, and may have other rows, strides or none.  On the way a
+ * block is its elements, row after row.  So shards [rows][wide / size] become [rows][wide] by an allgather with row =
+ * wide / size and recv_stride = wide, and a matrix is turned from rows to columns as above, and back with recv_stride = wide.
+ *   In place as above: the own block is then at + rank * row, and both strides are the same; COLL_IN_PLACE says so by itself.
+ * Send and recv may lie between one another's rows where their strides are equal.  A stride that is too short for its rows, a
+ * count that is no multiple of row, and rows in any other kind are COLL_ERR_ARGUMENT.  What is between rows is never written.
+ *   A block with a stride is packed by its request, at the start, and spread at the end: a copy of what it holds, in memory that
+ * a blocking call keeps for the next one.
  *
  * NUMBERS
  *         const coll_call call = { .kind = COLL_ALLREDUCE, .send = x, .recv = y, .count = n, .type = COLL_F32, .op = COLL_SUM,
@@ -179,6 +201,9 @@
  * receiver says.
  *   Collectives of one communicator run one after the other, in the order in which they were started; they may be waited for in
  * any order.  Any call that starts, waits or tests moves the operations of all communicators that come from the same coll_init.
+ * Short ones that are queued do so at the same time, where that makes no difference to their results; and those that are
+ * started within microseconds of one another leave together, with the next call that waits or tests.  So start many, and wait
+ * for all.
  *   coll_wait_any, coll_wait_some and coll_test_any hand out requests that are finished, each exactly once, whoever has
  * finished it: this call, another thread, the progress thread or any other call.  A request that coll_test or coll_wait has
  * already called finished counts as handed out; coll_restart makes it eligible again.  These functions enter the communicators
@@ -242,7 +267,8 @@
  *         coll_config frugal = { .size = 1, .allocator = coll_arena_begin(memory, sizeof memory) }; (void)frugal;
  *   A communicator, and all that is made from it, takes its memory from the coll_allocator of its configuration, or from malloc.
  * An arena gives parts of one block (core/contract/coll_memory.h).  Any allocation may fail: the call ends with COLL_ERR_MEMORY,
- * or goes without.  Calls like earlier ones take none, but for the request of a coll_i... call.
+ * or goes without.  Calls like earlier ones take none, but for the request of a coll_i... call.  Collectives that run at the
+ * same time take what they need beside one another, or wait for one another.
  *
  * BOOTSTRAP
  *         coll_config config = { .rank = 0, .size = 1, .address = "10.0.0.1:5000", .tcp = { .network = "10.0.0.0/16" } };
@@ -570,6 +596,7 @@
  *                        memory that they share, with COLL_NO_CHOICE, COLL_NO_NEIGHBORS and COLL_ONLY_TRANSPORTS=threads.
  *                        Where there are no threads it leaves out nothing
  *   COLL_NO_LISTS        coll_allreduce_list
+ *   COLL_NO_STRIDES      blocks that are columns of a matrix: coll_call.row, send_stride, recv_stride
  *   COLL_NO_COUNTS       blocks of different lengths: gatherv, scatterv, allgatherv, reduce_scatterv, alltoallv, alltoallw, and
  *                        with them COLL_NO_NEIGHBORS and COLL_NO_HIERARCHY
  *   COLL_NO_SHRINK       coll_shrink
@@ -601,16 +628,17 @@
  *                        and mpi; joined is there with threads and tcp, and mpi takes COLL_WITH_MPI, too
  *   COLL_SMALL           a few boards on an Ethernet, one rank on each or several by threads: COLL_NO_SIM, COLL_NO_URING,
  *                        COLL_NO_JOINED, COLL_NO_SHM, COLL_NO_LANES, COLL_NO_RECORDER, COLL_NO_BACKGROUND, COLL_NO_TIERS,
- *                        COLL_NO_HIERARCHY, COLL_NO_LISTS, COLL_NO_COUNTS, COLL_NO_SHRINK, COLL_NO_WATCH, COLL_NO_NETWORKS,
- *                        COLL_NO_STOCHASTIC and COLL_NO_REPRODUCIBLE; of the collectives barrier, broadcast, reduce, allreduce,
- *                        gather, scatter, allgather and alltoall, unless COLL_ONLY_KINDS says others; of the types i32, f32, f64
- *                        and bf16, unless COLL_ONLY_TYPES does.  Sentences, keys, heartbeats and the cost model stay: without
- *                        the model nobody would know that the wire is slow.  It meets itself, and programs with
- *                        COLL_NO_HIERARCHY; others are told what differs
+ *                        COLL_NO_HIERARCHY, COLL_NO_LISTS, COLL_NO_STRIDES, COLL_NO_COUNTS, COLL_NO_SHRINK, COLL_NO_WATCH,
+ *                        COLL_NO_NETWORKS, COLL_NO_STOCHASTIC and COLL_NO_REPRODUCIBLE; of the collectives barrier, broadcast,
+ *                        reduce, allreduce, gather, scatter, allgather and alltoall, unless COLL_ONLY_KINDS says others; of the
+ *                        types i32, f32, f64 and bf16, unless COLL_ONLY_TYPES does.  Sentences, keys, heartbeats and the cost
+ *                        model stay: without the model nobody would know that the wire is slow.  It meets itself, and programs
+ *                        with COLL_NO_HIERARCHY; others are told what differs
  *
- *   COLL_TINY            bare metal: COLL_NO_OS, COLL_NO_CHOICE, COLL_NO_LISTS, COLL_NO_COUNTS, COLL_NO_SHRINK, COLL_NO_WATCH,
- *                        COLL_NO_SCALE, COLL_NO_TIERS, and of the collectives barrier, broadcast, reduce, allreduce and
- *                        allgather, unless COLL_ONLY_KINDS says others; of the types i32 and f32, unless COLL_ONLY_TYPES does
+ *   COLL_TINY            bare metal: COLL_NO_OS, COLL_NO_CHOICE, COLL_NO_LISTS, COLL_NO_STRIDES, COLL_NO_COUNTS, COLL_NO_SHRINK,
+ *                        COLL_NO_WATCH, COLL_NO_SCALE, COLL_NO_TIERS, and of the collectives barrier, broadcast, reduce,
+ *                        allreduce and allgather, unless COLL_ONLY_KINDS says others; of the types i32 and f32, unless
+ *                        COLL_ONLY_TYPES does
  *
  * Which types of elements may go, and what goes with them, is in coll_parts_types.h.
  *
@@ -634,6 +662,8 @@
 #if defined(COLL_SMALL) || defined(COLL_TINY)
 #undef COLL_NO_LISTS
 #define COLL_NO_LISTS 1
+#undef COLL_NO_STRIDES
+#define COLL_NO_STRIDES 1
 #undef COLL_NO_COUNTS
 #define COLL_NO_COUNTS 1
 #undef COLL_NO_SHRINK
@@ -790,6 +820,11 @@
 #define COLL__HAS_LISTS 0
 #else
 #define COLL__HAS_LISTS 1
+#endif
+#if defined(COLL_NO_STRIDES)
+#define COLL__HAS_STRIDES 0
+#else
+#define COLL__HAS_STRIDES 1
 #endif
 #if defined(COLL_NO_MESSAGES)
 #define COLL__HAS_MESSAGES 0
@@ -1105,7 +1140,8 @@
 /* Is anything left out?  Then there are functions that nobody calls. */
 #if defined(COLL_NO_SIM) || defined(COLL_NO_TCP) || defined(COLL_NO_THREADS) || defined(COLL_NO_JOINED) || defined(COLL_NO_SHM) \
     || defined(COLL_NO_LANES) || defined(COLL_NO_RECORDER) || defined(COLL_NO_BACKGROUND) || defined(COLL_NO_HIERARCHY) \
-    || defined(COLL_NO_LISTS) || defined(COLL_NO_COUNTS) || defined(COLL_NO_SHRINK) || defined(COLL_NO_WATCH) \
+    || defined(COLL_NO_LISTS) || defined(COLL_NO_STRIDES) || defined(COLL_NO_COUNTS) || defined(COLL_NO_SHRINK) \
+    || defined(COLL_NO_WATCH) \
     || defined(COLL_NO_TUNER) || defined(COLL_NO_ENV) || defined(COLL_NO_TEXT) || defined(COLL_NO_ARENA) \
     || COLL__KINDS_THERE != COLL__KINDS_ALL || COLL__TYPES_THERE != COLL__TYPES_ALL || defined(COLL_NO_STOCHASTIC) \
     || defined(COLL_NO_REPRODUCIBLE) || defined(COLL_NO_SCALE) || defined(COLL_NO_LAUNCHERS) || defined(COLL_NO_NETWORKS) \
@@ -1623,6 +1659,8 @@ typedef struct coll_call {
     const size_t *send_counts, *send_offsets, *recv_counts, *recv_offsets;     /* v and w; reduce_scatterv: recv_counts */
     const coll_type *send_types, *recv_types;     /* w, whose offsets are in bytes                           */
     size_t      recv_count;       /* sendrecv: the room; scatterv: what this rank expects                    */
+    size_t      row;              /* a block is rows of so many elements (see Matrices); 0: it lies in one piece */
+    size_t      send_stride, recv_stride;         /* elements from one row to the next in that buffer; 0: none between rows */
     coll_type   type;             /* of the buffers                                                          */
     coll_type   wire;             /* in the messages of a reducing call; 0 = type                            */
     coll_type   accumulate;       /* of sums; 0 = f32 for floats of 8 and 16 bits, else type                 */
@@ -1926,6 +1964,7 @@ typedef struct coll_task {
     const struct coll__codec *codec;              /* its arithmetic; opaque outside the library               */
     void                *group;                   /* of `group` below; NULL: all ranks                        */
     uint64_t             state[4];                /* the transport's own: zero when the task is first offered */
+    int                  ahead;                   /* so many tasks of its group are in front of it (see offload_ahead) */
     signed char          is_finite;               /* COLL_DETECT_OVERFLOW: a transport that has looked at all of the
                                                      result may say 1, or -1 for an infinity or a NaN; 0: has not */
 } coll_task;
@@ -1946,6 +1985,11 @@ typedef struct coll_transport {
     /* Optional: take a whole collective where that beats messages.  Called again until it gives something other than
      * COLL_PENDING; COLL_ERR_UNSUPPORTED, at the first call only, declines.  Blames are set through `failure`. */
     coll_offload_fn *offload;
+
+    /* Optional, with offload: so many tasks of a group are offered while one in front of them is pending, in their order, with
+     * their place behind it in task->ahead.  COLL_PENDING with state[0] still 0: it has not begun, and nothing behind it is
+     * offered.  0: a task is offered when those before it are over. */
+    int          offload_ahead;
 
     /* Optional, with offload: the function that takes calls of the kind, type, operation and group of this task, and takes *bound
      * in place of the context: what does not change from one to the next is looked up once.  NULL: offload does. */
@@ -2163,10 +2207,12 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_comm.h                   sessions, communicators, orders, requests; fingerprints
  *     coll_sentences.h              what a call is called, and what went wrong with it
  *     coll_doing.h                  what this rank is doing, for others to read
+ *     coll_strides.h                blocks that are columns of a matrix: packed, and spread
  *     coll_request.h                requests are made, queued, and end; the first failure, which ends all
  *     coll_order.h                  collectives one after the other: orders, begun and left; who carries them
  *     coll_plan.h                   what is settled of a plain call, for the next ones of its kind
  *     coll_check.h                  the caller's mistakes, found before any byte moves; defaults
+ *     coll_strides_check.h          the same: what is said of rows is checked, and taken out of the call
  *     coll_match.h                  which message goes into which receive: lists and bins of messages
  *     coll_notes.h                  what is written for messages by key, and how it leaves
  *     coll_gone.h                   what peers have said when they freed a communicator
@@ -2179,6 +2225,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_script.h                 runs a collective that is put together from calls of other communicators
  *     coll_stages.h                 hierarchical collectives as such scripts: on a host, between hosts, on a host
  *     coll_hierarchy.h              which calls are hierarchical; the communicators of their stages
+ *     coll_abreast.h                collectives of one order that run at the same time
  *     coll_progress.h               moves everything on; threads that share a session
  *     coll_freed.h                  communicators that a rank has freed, and others still use
  *     coll_patience.h               the loop that waits
@@ -2284,6 +2331,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *   COLL_PACK_BYTES *    up to which several blocks share a message: 64 to 1 MiB
  *   COLL_CACHED_BYTES    of the tables of an execution that is cached; 0: no call is
  *   COLL_CACHED_CALLS    calls that an order caches: 1 to 1024
+ *   COLL_ABREAST         collectives of an order that run at the same time: 1 to 64; 1: one after the other
  *   COLL_BINS            buckets of a table of messages, in the beginning; a power of two: 4 to 65536
  *   COLL_SHORT_BYTES *   of a short message (coll_notes.h): 64 to 1 MiB
  *   COLL_COPY_BYTES      of a short message that its sender copies: 64 to COLL_SHORT_BYTES
@@ -2311,6 +2359,9 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
 #if !defined(COLL_CACHED_CALLS)
 #define COLL_CACHED_CALLS COLL__SIZE(1, 16)
 #endif
+#if !defined(COLL_ABREAST)
+#define COLL_ABREAST COLL__SIZE(1, 32)
+#endif
 #if !defined(COLL_BINS)
 #define COLL_BINS COLL__SIZE(8, 64)
 #endif
@@ -2332,6 +2383,8 @@ enum {
     COLL__PACK_MOST     = COLL_PACK_BYTES,
     COLL__CACHED_MOST   = COLL_CACHED_BYTES,
     COLL__CACHED        = COLL_CACHED_CALLS,
+    COLL__ABREAST       = COLL_ABREAST,
+    COLL__OTHERS        = COLL_ABREAST > 1 ? COLL_ABREAST - 1 : 1,        /* arrays are not empty               */
     COLL__PLANS         = COLL__SIZE(0, 1),       /* are plans kept of calls, for the next ones of their kind? */
     COLL__BINS_FIRST    = COLL_BINS,
     COLL__SHORT_MOST    = COLL_SHORT_BYTES,
@@ -2350,6 +2403,7 @@ _Static_assert(COLL__IN_RANGE(COLL_PACK_BYTES, 64, 1 << 20) && COLL__IS_POWER(CO
                "COLL_PACK_BYTES is a power of two from 64 to 1 MiB");
 _Static_assert(COLL__IN_RANGE(COLL_CACHED_BYTES, 0, 1 << 24), "COLL_CACHED_BYTES is from 0 to 16 MiB");
 _Static_assert(COLL__IN_RANGE(COLL_CACHED_CALLS, 1, 1024), "COLL_CACHED_CALLS is from 1 to 1024");
+_Static_assert(COLL__IN_RANGE(COLL_ABREAST, 1, 64), "COLL_ABREAST is from 1 to 64");
 _Static_assert(COLL__IN_RANGE(COLL_BINS, 4, 65536) && COLL__IS_POWER(COLL_BINS), "COLL_BINS is a power of two from 4 to 65536");
 _Static_assert(COLL__IN_RANGE(COLL_SHORT_BYTES, 64, 1 << 20) && COLL__IS_POWER(COLL_SHORT_BYTES),
                "COLL_SHORT_BYTES is a power of two from 64 to 1 MiB");
@@ -11231,6 +11285,7 @@ typedef struct coll__carrier coll__carrier;
 typedef struct coll__message coll__message;       /* coll_match.h                                             */
 typedef struct coll__messages coll__messages;     /* coll_notes.h                                             */
 typedef struct coll__prepared coll__prepared;     /* coll_prepared.h                                          */
+typedef struct coll__strided coll__strided;       /* coll_strides.h                                           */
 
 /* ---- >>execution: the state of a collective that runs through the engine (coll_execution.h, coll_engine.h) ---- */
 
@@ -11305,6 +11360,8 @@ typedef struct coll__execution {
     void   *scratch;
     coll__source *sources;
     coll__step *list;                             /* the steps of the round that is being posted              */
+    uint64_t  *peers;                             /* of every round, then of all behind it (coll_abreast.h); NULL: not known */
+    bool       has_peers;                         /* they have been asked for                                 */
 } coll__execution;
 
 enum { COLL__NAME_CACHED = 24 };                  /* bytes of the name of an algorithm                        */
@@ -11321,10 +11378,26 @@ typedef struct coll__cached {
     coll__execution execution;
     void      *memory;                            /* of its tables                                            */
     size_t     length;
-    unsigned   arenas;                            /* as its order counts them: its values lie in the last     */
+    unsigned   arenas;                            /* as its workspace counts them: its values lie in the last */
 } coll__cached;
 
+/* Memory for a collective of an order while it runs, which keeps what it has made for the next ones. */
+typedef struct coll__workspace {
+    void     *arena;                              /* of the running one                                       */
+    size_t    arena_length;
+    unsigned  arenas;                             /* that there have been                                     */
+    coll__cached *cached[COLL__CACHED];           /* of the last calls that differ; NULL: no such call yet    */
+    unsigned  cached_next;                        /* the oldest                                               */
+    coll__execution execution;                    /* of one that is not cached                                */
+} coll__workspace;
+
 /* ---- >>request ---- */
+
+/* The memory that a call reads and writes: from its first byte to behind its last one. */
+typedef struct coll__touched {
+    bool      is_known;
+    uintptr_t reads, reads_end, writes, writes_end;
+} coll__touched;
 
 struct coll_request {
     coll_comm   *comm;                            /* NULL once the communicator is freed                      */
@@ -11333,6 +11406,8 @@ struct coll_request {
     coll_call    call;
     coll_status  status;
     bool         is_started, is_prepared;
+    bool         is_over;                         /* but for its turn to end, behind others of its order      */
+    unsigned char workspace;                      /* of its order: which                                      */
     bool         is_blocking;                     /* its caller does not get it                               */
     bool         is_known;                        /* not running, as far as the program knows: it has been told of the end,
                                                      or never started it                                      */
@@ -11343,13 +11418,13 @@ struct coll_request {
     unsigned     graph_version;                   /* of the communicator's graph when the call was checked    */
     unsigned char head[COLL_HEAD_LENGTH];
     coll__codec  codec;
+    coll__touched touched;                        /* where its buffers are, once that has been asked for      */
     size_t      *offsets;                         /* ours, where the caller gave none; and what is made of the input */
     const void  *input;                           /* with a residual: the caller's, of which call.send is made */
     coll_task    task;                            /* when the transport takes the whole call                  */
     const coll__carrier *carrier;
     void        *carried;                         /* the carrier's own                                        */
-    coll__execution  *execution;                  /* when the engine runs it: one that is cached, or its own  */
-    coll__execution   own_execution;
+    coll__execution  *execution;                  /* when the engine runs it: one that is cached, or the workspace's own */
     coll__message *sending, *receiving;           /* send, recv, sendrecv                                     */
     int          got_source, got_tag;
     size_t       got_count;
@@ -11357,6 +11432,7 @@ struct coll_request {
     void       (*done)(coll_request *whole, coll_request *part, coll_status status);      /* its end is told; NULL: to nobody */
     coll__prepared *prepared;                     /* coll_prepare: its own order                              */
     const coll__choice *way;                      /* decided already; NULL: the tuner is asked                */
+    coll__strided *strided;                       /* what the caller said of rows; NULL: nothing              */
     bool         has_overflow;                    /* COLL_DETECT_OVERFLOW: its result has an infinity or a NaN */
 };
 
@@ -11382,6 +11458,9 @@ struct coll__carrier {
                                                      COLL_ERR_UNSUPPORTED: declined, with nothing sent        */
     coll_status (*advance)(coll_request *r);      /* one that was COLL_PENDING                                */
     void (*late)   (const coll_request *r, unsigned char *is_late);   /* mark whom it waits for; NULL: it does not know */
+    bool     (*passes)(const coll_request *r);    /* will it decline?  NULL: that is not known before         */
+    uint64_t (*later)(const coll_request *r);     /* of one that has started: with whom it has still to queue messages
+                                                     (coll_abreast.h).  NULL: it has its order to itself      */
     void (*unbind) (coll_request *r);             /* it does not start again; NULL: there is nothing to free  */
     void (*end)    (coll__session *session, coll_status status);  /* end what is in no order; NULL: nothing is */
     bool (*explain)(coll_request *r, char *text, size_t room);        /* false: it would decline              */
@@ -11416,12 +11495,11 @@ typedef struct coll__order {
     const coll__numbers *numbers;                 /* by which its algorithms are chosen: the communicator's, or those
                                                      of the time when the call was prepared                   */
     void     *group;                              /* of the transport; NULL: all ranks                        */
-    coll_request *queue, **queue_end;             /* the first one is running                                 */
-    void     *arena;                              /* memory of the running one                                */
-    size_t    arena_length;
-    unsigned  arenas;                             /* that there have been                                     */
-    coll__cached *cached[COLL__CACHED];           /* of the last calls that differ; NULL: no such call yet    */
-    unsigned  cached_next;                        /* the oldest                                               */
+    coll_request *queue, **queue_end;             /* the first one is running; some behind it may be (coll_abreast.h) */
+    uint64_t  ahead;                              /* while one behind it moves on: with whom those in front of that one have
+                                                     still to queue messages                                  */
+    int       place;                              /* and how many these are                                   */
+    coll__workspace first, *others[COLL__OTHERS];        /* NULL: not needed so far                      */
     coll_comm *intra, *inter;                     /* of hierarchical collectives (coll_hierarchy.h): the ranks of our host; one
                                                      of each host.  NULL: not needed so far, or never         */
 } coll__order;
@@ -11500,6 +11578,9 @@ struct coll__session {
     char  abort_text[COLL__ABORT_ROOM];
     coll_doing doing;                             /* what this rank does, for others to read                  */
     bool  lingers;                                /* something sent in a communicator that is freed is still to go */
+    int64_t  began_at;                            /* the last collective, by the observer's clock             */
+    int64_t  started_at;                          /* the last one that did not end at once                    */
+    unsigned burst;                               /* how many followed one another before that                */
     unsigned tests;                               /* that found something running                             */
     int64_t  freed_at;                            /* when a test is to ask who has freed communicators        */
 };
@@ -11576,6 +11657,7 @@ struct coll_comm {
     coll__numbers numbers;
     unsigned char *gauge;                         /* memory of coll_measure while it runs: a simulated rank that is killed
                                                      in it never comes back to free it                        */
+    coll__strided *spare;                         /* of the last blocking call with rows                      */
     coll__counts *counts;                         /* of the tuner, where ranks share processors; NULL: none yet */
 };
 
@@ -12013,6 +12095,74 @@ static inline uint64_t coll__overflows_of(const coll_comm *comm) { return comm->
 
 #endif
 #endif /* COLL_DOING_H */
+/* ---- core/engine/coll_strides.h ---- */
+/* coll_strides.h - blocks that are columns of a matrix (coll_call.row, send_stride, recv_stride).
+ *
+ *     block 0  block 1  block 2        a buffer of three blocks of 2 rows of 3 elements, rows 11 elements apart; what is
+ *     0 1 2    0 1 2    0 1 2   . .    between rows is somebody else's
+ *     3 4 5    3 4 5    3 4 5   . .
+ *
+ * To the others a block is its elements, row after row: so it is collected before the call starts, and spread when it has ended,
+ * and between the two the call is an ordinary one, on memory of its request.  One text for whatever carries it out; a side whose
+ * blocks lie in one piece as it is (one row, or rows without a gap) is used where it lies. */
+#ifndef COLL_STRIDES_H
+#define COLL_STRIDES_H
+
+/* Does a call speak of rows? */
+static inline bool coll__has_strides(const coll_call *c) { return (c->row | c->send_stride | c->recv_stride) != 0; }
+
+#if !defined(COLL_NO_STRIDES)
+
+/* The blocks of a side: where the program has them, and one after the other. */
+typedef struct coll__columns {
+    unsigned char *at, *packed;                   /* packed NULL: they are used where they lie                */
+    size_t row, stride, rows;                     /* bytes; of each block                                     */
+    int    blocks;
+} coll__columns;
+
+struct coll__strided {
+    coll__columns send, recv;
+    int  first, blocks;                           /* of recv: those that are input too, in place              */
+    bool is_spread;                               /* at the end                                               */
+    size_t length;                                /* bytes here, with what is packed behind it                */
+};
+
+/* ---- >>moving ---- */
+
+/* Blocks from the matrix to where they lie one after the other, or back. */
+static void coll__columns_move(const coll__columns *c, int first, int blocks, bool packs)
+{
+    unsigned char *packed = coll__behind(c->packed, (size_t)first * c->rows * c->row);
+
+    for (int i = first; i < first + blocks; i++) {
+        unsigned char *at = coll__behind(c->at, (size_t)i * c->row);
+        for (size_t k = 0; k < c->rows; k++, at += c->stride, packed += c->row)
+            memcpy(packs ? packed : at, packs ? at : packed, c->row);
+    }
+}
+
+/* It starts: whatever was in front of it has ended. */
+static void coll__strides_start(const coll_request *r)
+{
+    const coll__strided *s = r->strided;
+
+    if (s->send.packed) coll__columns_move(&s->send, 0, s->send.blocks, true);
+    if (s->blocks) coll__columns_move(&s->recv, s->first, s->blocks, true);
+}
+
+/* It has ended well. */
+static void coll__strides_end(const coll_request *r)
+{
+    if (r->strided->is_spread) coll__columns_move(&r->strided->recv, 0, r->strided->recv.blocks, false);
+}
+
+#else
+
+static inline void coll__strides_start(const coll_request *r) { (void)r; }
+static inline void coll__strides_end(const coll_request *r) { (void)r; }
+
+#endif
+#endif /* COLL_STRIDES_H */
 /* ---- core/engine/coll_request.h ---- */
 /* coll_request.h - requests are made, named and queued, and end, alone or all at once: who is told, and the first failure, which
  * ends all. */
@@ -12028,6 +12178,7 @@ static void coll__request_init(coll_request *r, coll_comm *comm)
 
     r->comm = comm;
     r->next = NULL;
+    r->workspace = 0;
     r->is_started = r->is_prepared = r->is_known = r->has_head = false;
     r->awaited = NULL;
     r->sending = r->receiving = NULL;
@@ -12037,6 +12188,7 @@ static void coll__request_init(coll_request *r, coll_comm *comm)
     r->offsets = NULL;
     r->carried = NULL;
     r->way = NULL;
+    r->strided = NULL;
     r->graph_version = comm->graph_version;
     r->order = is_message && !coll__is_extended(comm) ? NULL : &comm->main;
     r->record = 0;
@@ -12125,6 +12277,7 @@ static void coll__request_finish(coll_request *r, coll_status status)
     COLL__ASSERT(r->status == COLL_PENDING && status != COLL_PENDING, "%s %u ends with %d, after %d",
                  coll_kind_name(r->call.kind), r->sequence, (int)status, (int)r->status);
     if (status < 0 && r->comm->is_leaving) status = COLL_ERR_ABORTED;
+    if (status == COLL_OK && r->strided) coll__strides_end(r);
     if (status == COLL_OK && r->call.flags & COLL_DETECT_OVERFLOW) coll__look_for_overflow(r);
     session->finished++;
     if (r->is_started && r->carrier->traits & COLL__WAKES_NOBODY) session->silent--;
@@ -12149,6 +12302,8 @@ static void coll__order_append(coll__order *order, coll_request *r)
                  (int)r->status);
     COLL__ASSERT(!order->queue == (order->queue_end == &order->queue), "order %u has lost its end", order->number);
     r->next = NULL;
+    r->is_over = r->touched.is_known = false;
+    r->workspace = 0;
     *order->queue_end = r;
     order->queue_end = &r->next;
     if (order->is_active) return;
@@ -12285,6 +12440,34 @@ static void coll__order_forget(coll__order *order)
 
 static void coll__comm_free(coll_comm *comm);
 
+static void coll__workspace_clear(coll__workspace *w)
+{
+    coll__give(w->arena);
+    w->arena = NULL;
+    w->arena_length = 0;
+    for (int i = 0; i < COLL__CACHED; i++) {
+        if (w->cached[i]) coll__give(w->cached[i]->memory);
+        coll__give(w->cached[i]);
+        w->cached[i] = NULL;
+    }
+}
+
+/* All but the first, in which nothing runs. */
+static void coll__workspaces_give(coll__order *order)
+{
+    for (int i = 0; i < COLL__OTHERS; i++) {
+        if (order->others[i]) coll__workspace_clear(order->others[i]);
+        coll__give(order->others[i]);
+        order->others[i] = NULL;
+    }
+}
+
+/* That of a request while it runs. */
+static inline coll__workspace *coll__workspace_of(const coll_request *r)
+{
+    return COLL__ABREAST > 1 && r->workspace ? r->order->others[r->workspace - 1] : &r->order->first;
+}
+
 static void coll__order_leave(coll__order *order)
 {
     const coll__session *session = order->comm->session;
@@ -12294,14 +12477,8 @@ static void coll__order_leave(coll__order *order)
     if (order->intra) coll__comm_free(order->intra);
     if (order->inter) coll__comm_free(order->inter);
     order->intra = order->inter = NULL;
-    coll__give(order->arena);
-    order->arena = NULL;
-    order->arena_length = 0;
-    for (int i = 0; i < COLL__CACHED; i++) {
-        if (order->cached[i]) coll__give(order->cached[i]->memory);
-        coll__give(order->cached[i]);
-        order->cached[i] = NULL;
-    }
+    coll__workspace_clear(&order->first);
+    coll__workspaces_give(order);
 }
 
 static void coll__comm_free(coll_comm *comm)
@@ -12312,6 +12489,7 @@ static void coll__comm_free(coll_comm *comm)
     coll__give(comm->graph_lists);
     coll__give(comm->gauge);
     coll__give(comm->recorder);
+    coll__give(comm->spare);
     coll__give(comm->counts);
     for (int i = 0; i < COLL__PLAN_PLACES; i++) {
         coll__give(comm->plans[i]);
@@ -12344,6 +12522,7 @@ static const coll__carrier *coll__next_carrier(coll_request *r)
 /* Move a collective on.  It begins with its carrier, or with the first one behind it that does not decline. */
 static coll_status coll__carry_on(coll_request *r)
 {
+    if (r->strided && !r->is_started) coll__strides_start(r);
     coll_status status = r->is_started ? COLL_PENDING : r->carrier->start(r);
 
     while (status == COLL_ERR_UNSUPPORTED) status = coll__next_carrier(r)->start(r);
@@ -12995,9 +13174,9 @@ COLL__FOR_SPEED
 
 /* ---- >>the whole check ---- */
 
-/* The most frequent case, which a few looks find right: a call like the last one of its kind.  Gives its arithmetic, or NULL:
- * look closer. */
-static inline const coll__codec *coll__check_by_plan(coll_comm *comm, coll_call *call)
+/* The most frequent case, which a few looks find right: a call like the last one of its kind.  Gives the plan of that one, or
+ * NULL: look closer. */
+static inline const coll__plan *coll__check_by_plan(coll_comm *comm, coll_call *call)
 {
     const coll__plan *plan = coll__plan_like(comm, call);
     const void *const send = coll__in_place_of(call->kind, call->send, call->recv);
@@ -13006,7 +13185,7 @@ static inline const coll__codec *coll__check_by_plan(coll_comm *comm, coll_call 
         || !coll__plan_suits(comm, plan, call->kind, send, call->recv, call->count, call->root)) return NULL;
     call->send = coll__kind_has_one_buffer(call->kind) ? call->recv : send;
     call->wire = plan->request.call.wire;
-    return &plan->request.codec;
+    return plan;
 }
 
 static coll_status coll__check_call(coll_comm *comm, coll_call *call, coll__codec *codec, size_t **own)
@@ -13014,9 +13193,9 @@ static coll_status coll__check_call(coll_comm *comm, coll_call *call, coll__code
     coll__side send, recv;
     coll_status status;
 
-    const coll__codec *const planned = coll__check_by_plan(comm, call);
-    if (planned) {
-        *codec = *planned;
+    const coll__plan *const plan = coll__check_by_plan(comm, call);
+    if (plan) {
+        *codec = plan->request.codec;
         return COLL_OK;
     }
     coll__sides_of(comm, call, &send, &recv);
@@ -13101,6 +13280,222 @@ static coll_status coll__check(coll_comm *comm, coll_call *call, coll__codec *co
 #undef COLL__REFUSE
 
 #endif /* COLL_CHECK_H */
+/* ---- core/engine/coll_strides_check.h ---- */
+/* coll_strides_check.h - what is said of rows is checked, and taken out of the call, before the others look at it. */
+#ifndef COLL_STRIDES_CHECK_H
+#define COLL_STRIDES_CHECK_H
+
+#if !defined(COLL_NO_STRIDES)
+
+COLL__FOR_SIZE
+
+#define COLL__REFUSE(...) coll__explain_error(comm, call, COLL_ERR_ARGUMENT, __VA_ARGS__)
+
+/* Is there sense in what is said of rows, as far as it does not depend on a side? */
+static coll_status coll__check_rows(coll_comm *comm, const coll_call *call)
+{
+    const coll_kind kind = call->kind;
+
+    if (coll__is_extended(comm))
+        return coll__explain_error(comm, call, COLL_ERR_UNSUPPORTED, "rows with a stride are for buffers in the memory of this "
+                                   "process, not for those of %s: give blocks in one piece", comm->extension->name);
+    if (kind != COLL_BROADCAST && kind != COLL_GATHER && kind != COLL_SCATTER && kind != COLL_ALLGATHER && kind != COLL_ALLTOALL)
+        return COLL__REFUSE("row, send_stride and recv_stride mean nothing here: they are for broadcast, gather, scatter, "
+                            "allgather and alltoall");
+    if (call->row == 0)
+        return COLL__REFUSE("%s is %zu, but row is 0: give the elements of a row",
+                            call->send_stride ? "send_stride" : "recv_stride",
+                            call->send_stride ? call->send_stride : call->recv_stride);
+    if (call->count % call->row)
+        return COLL__REFUSE("count is %zu, which is no whole number of rows of %zu elements", call->count, call->row);
+    if (kind == COLL_BROADCAST && call->send_stride)
+        return COLL__REFUSE("send_stride is %zu, but the buffer of a broadcast is recv: give recv_stride", call->send_stride);
+    return COLL_OK;
+}
+
+/* Is a stride long enough for the blocks of a side, and not too long for memory? */
+static coll_status coll__check_stride(coll_comm *comm, const coll_call *call, const coll__side *side, size_t stride)
+{
+    const size_t rows = call->count / call->row, unit = coll_type_size(call->type);
+    size_t least, bytes;
+
+    if (!side->is_used || !stride || rows < 2) return COLL_OK;
+    if (__builtin_mul_overflow(call->row, (size_t)side->blocks, &least)) least = SIZE_MAX;
+    if (stride < least && side->blocks > 1)
+        return COLL__REFUSE("%s_stride %zu is too short for %d blocks with rows of %zu elements, side by side: give %zu or more",
+                            side->name, stride, side->blocks, call->row, least);
+    if (stride < least)
+        return COLL__REFUSE("%s_stride %zu is shorter than a row of %zu elements: rows would overlap", side->name, stride,
+                            call->row);
+    if (__builtin_mul_overflow(rows, stride, &bytes) || coll__is_beyond_memory(bytes, unit, 1))
+        return COLL__REFUSE("%s_stride %zu, with %zu rows, is more than memory can hold", side->name, stride, rows);
+    return COLL_OK;
+}
+
+static coll__columns coll__columns_of(const coll_call *call, const coll__side *side, size_t stride)
+{
+    const size_t unit = coll_type_size(call->type), rows = call->count / call->row;
+
+    return (coll__columns){ .at = coll__behind(side->at, 0), .row = call->row * unit, .rows = rows,
+                            .stride = (stride ? stride : call->row) * unit, .blocks = side->blocks };
+}
+
+/* Bytes of all blocks of a side that are to be packed; 0: none. */
+static size_t coll__columns_packed(const coll__columns *c, const coll__side *side, size_t stride)
+{
+    const bool is_apart = side->is_used && coll__is_buffer(side->at) && stride && c->rows > 1 && c->stride != c->row;
+
+    return is_apart ? (size_t)c->blocks * c->rows * c->row : 0;
+}
+
+/* Do two matrices that are not the same share a byte?  Those with rows equally far apart may lie between one another. */
+static bool coll__columns_meet(const coll__columns *a, bool is_a_apart, const coll__columns *b, bool is_b_apart)
+{
+    const size_t wide_a = a->row * (size_t)a->blocks, wide_b = b->row * (size_t)b->blocks;
+    const uintptr_t from = (uintptr_t)a->at, to = (uintptr_t)b->at;
+    const size_t long_a = is_a_apart ? (a->rows - 1) * a->stride + wide_a : a->rows * wide_a;
+    const size_t long_b = is_b_apart ? (b->rows - 1) * b->stride + wide_b : b->rows * wide_b;
+
+    if (from + long_a <= to || to + long_b <= from) return false;
+    if (!is_a_apart || !is_b_apart || a->stride != b->stride) return true;
+    const size_t between = to >= from ? (to - from) % a->stride : (a->stride - (from - to) % a->stride) % a->stride;
+    return between < wide_a || between + wide_b > a->stride;
+}
+
+/* ---- >>settling ---- */
+
+/* Is it in place?  Then send, or at the root of a scatter recv, is not looked at any more. */
+static bool coll__is_strided_in_place(const coll_comm *comm, const coll_call *call, const coll__side *send,
+                                      const coll__side *recv)
+{
+    const size_t skip = (size_t)comm->rank * call->row * coll_type_size(call->type);
+    const bool is_alike = send->is_used && recv->is_used && coll__is_buffer(send->at) && coll__is_buffer(recv->at)
+                       && call->send_stride == call->recv_stride;
+
+    switch (call->kind) {
+    case COLL_ALLTOALL: return call->send == COLL_IN_PLACE || call->send == call->recv;
+    case COLL_SCATTER:  return call->recv == COLL_IN_PLACE || (is_alike && recv->at == send->at + skip);
+    case COLL_BROADCAST: return false;
+    default:            return call->send == COLL_IN_PLACE || (is_alike && send->at == recv->at + skip);
+    }
+}
+
+/* Make an ordinary call of one whose sides are settled: on packed memory, where a side is. */
+static void coll__strides_settle(const coll_comm *comm, coll_call *call, coll__strided *s, bool is_in_place)
+{
+    const bool is_root = comm->rank == call->root, is_scatter = call->kind == COLL_SCATTER;
+
+    s->is_spread = s->recv.packed != NULL;
+    if (s->send.packed) call->send = s->send.packed;
+    if (s->recv.packed) call->recv = s->recv.packed;
+    if (is_in_place && is_scatter && s->send.packed) call->recv = COLL_IN_PLACE;
+    if (is_in_place && !is_scatter && s->recv.packed) call->send = COLL_IN_PLACE;
+    if (!s->recv.packed) return;
+    const bool is_all = (call->kind == COLL_ALLTOALL && is_in_place) || (call->kind == COLL_BROADCAST && is_root);
+    s->first = is_all ? 0 : comm->rank;
+    s->blocks = is_all ? s->recv.blocks : is_in_place && !is_scatter;
+    if (call->kind == COLL_BROADCAST && is_root) s->is_spread = false;
+}
+
+/* Memory for it.  Blocking calls, of which there is one at a time, use that of the last one again. */
+static unsigned char *coll__strides_take(const coll_request *r, size_t length)
+{
+    coll_comm *comm = r->comm;
+    const bool is_spare = r->is_blocking && comm->spare && length <= comm->spare->length;
+    unsigned char *const memory = is_spare ? (unsigned char *)comm->spare
+                                           : (unsigned char *)coll__take_lines(coll__like(comm), length);
+
+    if (is_spare) length = comm->spare->length;
+    if (is_spare) comm->spare = NULL;
+    if (memory) *(coll__strided *)(void *)memory = (coll__strided){ .length = length };
+    return memory;
+}
+
+static void coll__strides_give(const coll_request *r)
+{
+    coll_comm *comm = r->comm;
+
+    if (!r->is_blocking) {
+        coll__give(r->strided);
+        return;
+    }
+    coll__give(comm->spare);
+    comm->spare = r->strided;
+}
+
+/* Take what is said of rows out of a call: what is checked and carried out then is one of blocks in one piece. */
+static coll_status coll__strides_ready(coll_comm *comm, coll_request *r)
+{
+    coll_call *const call = &r->call;
+    coll__side send, recv;
+    coll_status status = coll__check_rows(comm, call);
+
+    if (status < 0) return status;
+    coll__sides_of(comm, call, &send, &recv);
+    const bool is_in_place = coll__is_strided_in_place(comm, call, &send, &recv), is_scatter = call->kind == COLL_SCATTER;
+    if (is_in_place && is_scatter) recv.is_used = false;      /* its block stays where it is                   */
+    if (is_in_place && !is_scatter) send.is_used = false;
+    if ((status = coll__check_stride(comm, call, &send, call->send_stride)) < 0
+        || (status = coll__check_stride(comm, call, &recv, call->recv_stride)) < 0) return status;
+    coll__strided s = { .send = coll__columns_of(call, &send, call->send_stride),
+                        .recv = coll__columns_of(call, &recv, call->recv_stride) };
+    const size_t sent = coll__columns_packed(&s.send, &send, call->send_stride);
+    const size_t received = coll__columns_packed(&s.recv, &recv, call->recv_stride), front = coll__round_up(sizeof s, 64);
+    call->row = call->send_stride = call->recv_stride = 0;
+    if (sent + received == 0) return COLL_OK;
+    const coll__side *const sides[2] = { &send, &recv };
+    if (comm->session->inspect && (status = coll__check_memory(comm, call, sides, coll_type_size(call->type))) < 0) return status;
+    if (send.is_used && recv.is_used && coll__is_buffer(send.at) && coll__is_buffer(recv.at)
+        && coll__columns_meet(&s.send, sent > 0, &s.recv, received > 0)) return coll__refuse_overlap(comm, call);
+    unsigned char *const memory = coll__strides_take(r, front + coll__round_up(sent, 64) + received);
+    if (!memory) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for %zu bytes of rows", sent + received);
+    s.send.packed = sent ? memory + front : NULL;
+    s.recv.packed = received ? memory + front + coll__round_up(sent, 64) : NULL;
+    coll__strides_settle(comm, call, &s, is_in_place);
+    r->strided = (coll__strided *)(void *)memory;
+    s.length = r->strided->length;
+    *r->strided = s;
+    return COLL_OK;
+}
+
+#undef COLL__REFUSE
+
+COLL__FOR_SPEED
+
+#else
+
+static coll_status coll__strides_ready(coll_comm *comm, const coll_request *r)
+{
+    return coll__explain_error(comm, &r->call, COLL_ERR_UNSUPPORTED, "rows with a stride, but this program was compiled with "
+                               "COLL_NO_STRIDES");
+}
+
+static inline void coll__strides_give(const coll_request *r) { (void)r; }
+
+#endif
+
+/* Bytes from the start of a buffer to its end, as a call says it. */
+static COLL__UNUSED size_t coll__strided_length(const coll_call *call, const coll__side *side, size_t stride)
+{
+    const size_t unit = coll_type_size(call->type), rows = call->row ? call->count / call->row : 0;
+
+    if (!side->is_used || !stride || rows < 2) return coll__side_length(side, unit);
+    return ((rows - 1) * stride + call->row * (size_t)side->blocks) * unit;
+}
+
+/* Bytes that the request of a call takes beside itself, at most. */
+static COLL__UNUSED size_t coll__strides_room(const coll_comm *comm, const coll_call *call)
+{
+    enum { HEAD = 256 };
+    const size_t unit = coll_type_size(call->type);
+    coll__side send, recv;
+
+    if (!COLL__HAS_STRIDES || !coll__has_strides(call)) return sizeof(void *);
+    coll__sides_of(comm, call, &send, &recv);
+    return HEAD + coll__side_length(&send, unit) + coll__side_length(&recv, unit);
+}
+
+#endif /* COLL_STRIDES_CHECK_H */
 /* ---- core/engine/coll_match.h ---- */
 /* coll_match.h - messages and the lists they are in; which message goes into which receive.
  *
@@ -14440,6 +14835,8 @@ static void coll__messages_late(const coll_request *r, unsigned char *is_late)
 
 #define COLL__ELSEWHERE SIZE_MAX                  /* not in a buffer of the user's                            */
 
+enum { COLL__ROUNDS_ABREAST = 64 };               /* of a call beside others of its order (coll_abreast.h)    */
+
 /* ---- >>geometry: where a block's slice lies ---- */
 
 typedef struct coll__range { size_t at, count; } coll__range;
@@ -14662,10 +15059,10 @@ static inline bool coll__is_like_cached(const coll_request *r, const coll__cache
         && c->version == r->order->numbers->version;
 }
 
-/* Call `i` of those that an order has cached, the youngest first; NULL: there were not so many. */
-static inline coll__cached *coll__cached_at(const coll__order *order, unsigned i)
+/* Call `i` of those that a workspace has cached, the youngest first; NULL: there were not so many. */
+static inline coll__cached *coll__cached_at(const coll__workspace *w, unsigned i)
 {
-    return order->cached[(order->cached_next - 1 - i) % COLL__CACHED];
+    return w->cached[(w->cached_next - 1 - i) % COLL__CACHED];
 }
 
 /* Is there room for the name of its algorithm? */
@@ -14685,27 +15082,28 @@ static inline bool coll__execution_is_repeatable(const coll_request *r)
 /* One with an execution that this call may have; NULL: there is none. */
 static inline coll__cached *coll__cached_execution(const coll_request *r)
 {
-    const coll__order *order = r->order;
+    const coll__workspace *w = coll__workspace_of(r);
     coll__cached *c;
 
-    for (unsigned i = 0; COLL__CACHED_MOST > 0 && i < COLL__CACHED && (c = coll__cached_at(order, i)) != NULL; i++)
-        if (c->has_execution && c->call.root == r->call.root && c->call.scale == r->call.scale && c->arenas == order->arenas
+    for (unsigned i = 0; COLL__CACHED_MOST > 0 && i < COLL__CACHED && (c = coll__cached_at(w, i)) != NULL; i++)
+        if (c->has_execution && c->call.root == r->call.root && c->call.scale == r->call.scale && c->arenas == w->arenas
             && coll__is_like_cached(r, c)) return coll__execution_is_repeatable(r) ? c : NULL;
     return NULL;
 }
 
 /* Room for another call, in the place of the oldest one, with memory of so many bytes; NULL: there is no memory. */
-static coll__cached *coll__cached_reserve(coll__order *order, size_t length)
+static coll__cached *coll__cached_reserve(const coll_request *r, size_t length)
 {
-    coll__cached **at = &order->cached[order->cached_next % COLL__CACHED];
+    coll__workspace *w = coll__workspace_of(r);
+    coll__cached **at = &w->cached[w->cached_next % COLL__CACHED];
 
-    if (!*at) *at = (coll__cached *)coll__take_zeros(coll__like(order->comm), 1, sizeof **at);
+    if (!*at) *at = (coll__cached *)coll__take_zeros(coll__like(r->comm), 1, sizeof **at);
     if (!*at) return NULL;
     (*at)->call.kind = 0;
     (*at)->has_execution = false;
     if ((*at)->length < length) {
         coll__give((*at)->memory);
-        (*at)->memory = coll__allocate(coll__like(order->comm), length);
+        (*at)->memory = coll__allocate(coll__like(r->comm), length);
         (*at)->length = (*at)->memory ? length : 0;
     }
     return (*at)->length < length ? NULL : *at;
@@ -14714,14 +15112,12 @@ static coll__cached *coll__cached_reserve(coll__order *order, size_t length)
 /* A call is cached, by what was chosen for it; it has no execution so far. */
 static void coll__cached_set(coll__cached *cached, const coll_request *r, const coll__choice *choice)
 {
-    coll__order *order = r->order;
-
     cached->call = r->call;
     cached->elements = coll__call_elements(&r->call, r->comm->size);
-    cached->version = order->numbers->version;
+    cached->version = r->order->numbers->version;
     coll__keep_text(cached->algorithm, sizeof cached->algorithm, r->call.algorithm ? r->call.algorithm : "");
     cached->choice = *choice;
-    order->cached_next++;
+    coll__workspace_of(r)->cached_next++;
 }
 
 #if !defined(COLL_NO_CHOICE)
@@ -14736,7 +15132,7 @@ static coll__choice coll__choice_of(const coll_request *r, bool *is_cached)
     const coll__cached *c;
 
     *is_cached = true;
-    for (unsigned i = 0; i < COLL__CACHED && (c = coll__cached_at(r->order, i)) != NULL; i++)
+    for (unsigned i = 0; i < COLL__CACHED && (c = coll__cached_at(coll__workspace_of(r), i)) != NULL; i++)
         if (c->elements == elements && coll__is_like_cached(r, c)) return c->choice;
     *is_cached = false;
     if (!query.counts && coll__is_crowd(&query))
@@ -14758,10 +15154,11 @@ static coll__choice coll__choice_of(const coll_request *r, bool *is_cached)
 
 /* ---- >>planning ---- */
 
-/* Choose the algorithm of a checked call, walk through its rounds once to see what they need, and cut the vector. */
+/* Into r->execution: choose the algorithm of a checked call, walk through its rounds once to see what they need, and cut the
+ * vector. */
 static coll_status coll__execution_plan(coll_request *r)
 {
-    coll__execution *execution = r->execution = &r->own_execution;
+    coll__execution *execution = r->execution;
 
     memset(execution, 0, sizeof *execution);
     execution->choice = r->way ? *r->way : coll__choice_of(r, &execution->is_chosen_before);
@@ -14822,20 +15219,28 @@ static void coll__make_copy(coll__execution *execution, const coll_request *r, u
     execution->input.base = to;
 }
 
-/* Memory of an order for what it runs now: what lay there before is lost.  false: there is not so much. */
-static bool coll__arena_reserve(coll__order *order, size_t length)
+/* Memory for a request while it runs: what lay there before is lost.  NULL: there is not so much. */
+static unsigned char *coll__arena_reserve(const coll_request *r, size_t length)
 {
-    if (length <= order->arena_length) return true;
-    coll__give(order->arena);
-    order->arenas++;
-    order->arena = coll__allocate(coll__like(order->comm), length);
-    order->arena_length = order->arena ? length : 0;
-    return order->arena != NULL;
+    coll__workspace *w = coll__workspace_of(r);
+
+    if (length <= w->arena_length) return (unsigned char *)w->arena;
+    coll__give(w->arena);
+    w->arenas++;
+    w->arena = coll__allocate(coll__like(r->comm), length);
+    w->arena_length = w->arena ? length : 0;
+    return (unsigned char *)w->arena;
+}
+
+/* Is it known beforehand, round by round, with whom it exchanges messages (coll_abreast.h)? */
+static inline bool coll__has_few_rounds(const coll__execution *execution)
+{
+    return COLL__ABREAST > 1 && execution->slices == 1 && execution->rounds <= COLL__ROUNDS_ABREAST;
 }
 
 /* What the parts of an execution need, in bytes. */
 typedef struct coll__needs {
-    size_t sums, lists, copy;                     /* once: scratch; sources and steps; a copy of the input    */
+    size_t sums, lists, copy;                     /* once: scratch; sources, steps and peers; a copy of the input */
     size_t xfers, table;                          /* of a stage: messages; with cargo and what is made        */
     size_t work, part, staging, slice;            /* of a slice; together                                     */
 } coll__needs;
@@ -14859,13 +15264,14 @@ static coll__needs coll__execution_needs(coll__execution *execution, const coll_
     const size_t packed = moved * widest + steps * 64;
     n.staging = r->codec.same ? coll__least(packed, steps * (COLL__PACK_MOST + 64)) : packed;
     n.sums = coll__kind_reduces(r->call.kind) ? coll__round_up(coll__combine_scratch(&r->codec, execution->steps + 1), 64) : 0;
-    n.lists = coll__round_up(steps * (sizeof(coll__source) + sizeof(coll__step)), 64);
+    const size_t peers = coll__has_few_rounds(execution) ? 2 * (size_t)execution->rounds * sizeof(uint64_t) : 0;
+    n.lists = coll__round_up(steps * (sizeof(coll__source) + sizeof(coll__step)) + peers, 64);
     n.copy = coll__copy_length(execution, r);
     n.slice = coll__round_up(n.work + n.part + n.staging, 64);
     return n;
 }
 
-/* Lay the stages out.  Values lie in the arena of the order, which grows to the largest need and is then reused; so do the
+/* Lay the stages out.  Values lie in the arena of the workspace, which grows to the largest need and is then reused; so do the
  * tables, unless the execution can be cached: then these have memory of their own, with a stage for each round. */
 static coll_status coll__execution_lay_out(coll__execution *execution, coll_request *r)
 {
@@ -14875,7 +15281,7 @@ static coll_status coll__execution_lay_out(coll__execution *execution, coll_requ
     const size_t cached_length = n.lists + coll__round_up(rounds * sizeof(coll__stage), 64) + rounds * n.table;
     const bool can_return = COLL__CACHED_MOST > 0 && execution->slices == 1 && cached_length <= COLL__CACHED_MOST
                          && coll__execution_is_repeatable(r);
-    coll__cached *cached = can_return ? coll__cached_reserve(r->order, cached_length) : NULL;
+    coll__cached *cached = can_return ? coll__cached_reserve(r, cached_length) : NULL;
     unsigned char *at = cached ? (unsigned char *)cached->memory : NULL;
 
     execution->is_cached = cached != NULL;
@@ -14883,17 +15289,20 @@ static coll_status coll__execution_lay_out(coll__execution *execution, coll_requ
     const size_t heads = coll__round_up((size_t)execution->stage_count * sizeof(coll__stage), 64);
     const size_t values = n.sums + (execution->is_cached ? 1 : stages) * n.slice;
     const size_t tables = execution->is_cached ? 0 : n.lists + n.copy + heads + stages * n.table;
-    if (!coll__arena_reserve(r->order, values + tables)) return COLL_ERR_MEMORY;
-    execution->scratch = r->order->arena;
-    if (!at) at = (unsigned char *)r->order->arena + values;
+    unsigned char *const arena = coll__arena_reserve(r, values + tables);
+    if (!arena) return COLL_ERR_MEMORY;
+    execution->scratch = arena;
+    if (!at) at = arena + values;
     execution->sources = (coll__source *)(void *)at;
-    execution->list = (coll__step *)(void *)(execution->sources + execution->steps);
+    execution->peers = coll__has_few_rounds(execution) ? (uint64_t *)(void *)(execution->sources + execution->steps) : NULL;
+    execution->list = execution->peers ? (coll__step *)(void *)(execution->peers + 2 * execution->rounds)
+                                       : (coll__step *)(void *)(execution->sources + execution->steps);
     if (n.copy) coll__make_copy(execution, r, at + n.lists);
     execution->stages = (coll__stage *)(void *)(at + n.lists + n.copy);
     at += n.lists + n.copy + heads;
     for (int i = 0; i < execution->stage_count; i++, at += n.table) {
         coll__stage *stage = &execution->stages[i];
-        unsigned char *slice = (unsigned char *)r->order->arena + n.sums + (execution->is_cached ? 0 : (size_t)i * n.slice);
+        unsigned char *slice = arena + n.sums + (execution->is_cached ? 0 : (size_t)i * n.slice);
         *stage = (coll__stage){ .base = { [COLL__WORK] = slice, [COLL__PART] = slice + n.work },
                                 .staging = slice + n.work + n.part };
         stage->xfers = (coll_xfer *)(void *)at;
@@ -14906,7 +15315,7 @@ static coll_status coll__execution_lay_out(coll__execution *execution, coll_requ
 
 /* ---- >>starting ---- */
 
-/* Begin with an execution that is cached.  One at a time runs in an order, so it is used where it lies. */
+/* Begin with an execution that is cached.  One at a time runs in a workspace, so it is used where it lies. */
 static inline void coll__execution_again(coll_request *r, coll__cached *cached)
 {
     coll__execution *execution = r->execution = &cached->execution;
@@ -14922,7 +15331,7 @@ static coll__cached *coll__choice_cache(const coll_request *r)
     const coll__execution *execution = r->execution;
 
     if (r->way || !coll__is_cacheable(&r->call) || (execution->is_chosen_before && !execution->is_cached)) return NULL;
-    coll__cached *cached = coll__cached_reserve(r->order, 0);
+    coll__cached *cached = coll__cached_reserve(r, 0);
     if (cached) coll__cached_set(cached, r, &execution->choice);
     return cached;
 }
@@ -14931,7 +15340,7 @@ static coll__cached *coll__choice_cache(const coll_request *r)
  * and is planned. */
 static coll_status coll__execution_start(coll_request *r)
 {
-    coll__execution *execution = &r->own_execution;
+    coll__execution *execution = r->execution = &coll__workspace_of(r)->execution;
 
     if (coll__execution_plan(r) < 0) return COLL_ERR_MEMORY;
     execution->is_declined = execution->choice.room > 0;
@@ -14941,7 +15350,7 @@ static coll_status coll__execution_start(coll_request *r)
     coll__cached *cached = coll__choice_cache(r);
     if (!cached || !execution->is_cached) return COLL_OK;
     cached->has_execution = true;
-    cached->arenas = r->order->arenas;
+    cached->arenas = coll__workspace_of(r)->arenas;
     cached->execution = *execution;
     cached->execution.vector = execution->vector == &execution->result ? &cached->execution.result : &cached->execution.input;
     r->execution = &cached->execution;
@@ -15337,6 +15746,54 @@ static coll_status coll__finish_tick(coll_request *r, long tick)
     return COLL_OK;
 }
 
+/* With whom it exchanges messages in a round, a bit for each direction of each peer (some share one). */
+static uint64_t coll__round_peers(const coll_request *r, int k)
+{
+    const coll__execution *execution = r->execution;
+    coll__round now = coll__round_of(r, execution->list, execution->steps);
+    uint64_t peers = 0;
+
+    execution->choice.algorithm->round(&now, k);
+    for (const coll__step *step = now.steps; step < now.steps + now.count; step++)
+        if (step->verb == COLL__SEND || step->verb == COLL__RECV)
+            peers |= (uint64_t)1 << (2 * (unsigned)step->peer + (step->verb == COLL__SEND)) % 64;
+    return peers;
+}
+
+/* The same of all its rounds; NULL: that is not known. */
+static const uint64_t *coll__execution_peers(const coll_request *r)
+{
+    coll__execution *execution = r->execution;
+    uint64_t behind = 0;
+
+    if (!execution->peers || execution->has_peers) return execution->peers;
+    for (int k = execution->rounds - 1; k >= 0; k--) {
+        execution->peers[k] = coll__round_peers(r, k);
+        execution->peers[execution->rounds + k] = behind;
+        behind |= execution->peers[k];
+    }
+    execution->has_peers = true;
+    return execution->peers;
+}
+
+/* Of the rounds that are not begun. */
+static uint64_t coll__execution_later(const coll_request *r)
+{
+    const coll__execution *execution = r->execution;
+    const long begun = execution->posted;
+
+    if (begun == execution->ticks) return 0;
+    const uint64_t *peers = coll__execution_peers(r);
+    return !peers ? ~(uint64_t)0 : begun ? peers[execution->rounds + begun - 1] : peers[0] | peers[execution->rounds];
+}
+
+/* Have those in front of it in its order still to queue messages that go before those of its next round? */
+static __attribute__((noinline)) bool coll__execution_is_held_up(const coll_request *r)
+{
+    const uint64_t *peers = coll__execution_peers(r);
+    return !peers || peers[r->execution->posted] & r->order->ahead;
+}
+
 /* Move an execution on as far as it goes without waiting. */
 static coll_status coll__execution_advance(coll_request *r)
 {
@@ -15348,11 +15805,13 @@ static coll_status coll__execution_advance(coll_request *r)
                  execution->ticks, execution->posted);
     for (;;) {
         while (execution->posted < execution->ticks && execution->posted - execution->done < execution->lag) {
+            if (COLL__ABREAST > 1 && r->order->ahead && coll__execution_is_held_up(r)) break;
             const long tick = execution->posted++;
             const coll__rounds now = coll__rounds_of(execution, tick);
             for (long k = now.first; k <= now.last; k++)
                 if (coll__post_round(r, tick - k * execution->lag, (int)k, tick) < 0) return coll__comm_fail(r->comm, NULL);
         }
+        if (COLL__ABREAST > 1 && execution->posted == execution->done) return COLL_PENDING;
         const coll_status status = coll__finish_tick(r, execution->done);
         if (status != COLL_OK) return status;
         if (++execution->done == execution->ticks) break;
@@ -15498,7 +15957,7 @@ typedef struct coll__packets {
     unsigned char *messages;                      /* memory for those that are still to come                  */
 } coll__packets;
 
-static inline coll__packets *coll__packets_of(const coll_request *r) { return (coll__packets *)r->order->arena; }
+static inline coll__packets *coll__packets_of(const coll_request *r) { return (coll__packets *)coll__workspace_of(r)->arena; }
 
 /* ---- >>blocks ---- */
 
@@ -15787,8 +16246,8 @@ static bool coll__packets_lay_out(coll_request *r, const coll__algorithm *straig
     const size_t tables = coll__round_up(all * sizeof(coll_xfer) + slots * sizeof(coll__packet), 64);
     const size_t copy = coll__copy_length(execution, r);
 
-    if (!coll__arena_reserve(r->order, head + list + tables + copy + execution->moved_in_all * each)) return false;
-    unsigned char *const at = (unsigned char *)r->order->arena;
+    if (!coll__arena_reserve(r, head + list + tables + copy + execution->moved_in_all * each)) return false;
+    unsigned char *const at = (unsigned char *)coll__workspace_of(r)->arena;
     coll__packets *p = coll__packets_of(r);
     *p = (coll__packets){ .straight = straight, .each = each, .room = (int)steps, .list = (coll__step *)(void *)(at + head),
                           .long_steps = longs, .xfers = (coll_xfer *)(void *)(at + head + list),
@@ -15871,8 +16330,8 @@ typedef struct coll__runner {
     coll__script_lane lanes[2];
 } coll__runner;
 
-/* What runs a request with a script lies in front in the memory of its order. */
-static inline coll__runner *coll__runner_of(const coll_request *r) { return (coll__runner *)r->order->arena; }
+/* What runs a request with a script lies in front in the memory of its workspace. */
+static inline coll__runner *coll__runner_of(const coll_request *r) { return (coll__runner *)coll__workspace_of(r)->arena; }
 
 /* Check a call and set it on its way. */
 static coll_status coll__sub_start(const coll_request *whole, coll__script_lane *lane, const coll__sub *sub)
@@ -15889,7 +16348,7 @@ static coll_status coll__sub_start(const coll_request *whole, coll__script_lane 
     if (status < 0) return status;
     if (sub->divisor) r->codec.divisor = *sub->divisor;
     memcpy(r->head, whole->head, COLL_HEAD_LENGTH);       /* whoever disagrees is told of the whole call      */
-    r->task = (coll_task){ &r->call, r->head, &r->codec, order->group, { 0 }, 0 };
+    r->task = (coll_task){ &r->call, r->head, &r->codec, order->group, { 0 }, 0, 0 };
     lane->is_calling = true;
     return COLL_OK;
 }
@@ -16803,8 +17262,8 @@ static coll_status coll__hierarchy_lay_out(coll_request *r, coll__hierarchy *h, 
     size_t length = front;
 
     for (int i = 0; i < 3; i++) length += coll__round_up(sizes[i], 64);
-    if (!coll__arena_reserve(r->order, length)) return COLL_ERR_MEMORY;
-    unsigned char *at = (unsigned char *)r->order->arena;
+    unsigned char *const arena = coll__arena_reserve(r, length), *at = arena;
+    if (!arena) return COLL_ERR_MEMORY;
     coll__hierarchy *const state = (coll__hierarchy *)(void *)(at + head);
     h->counts = (size_t *)(void *)(state + 1);
     h->offsets = h->counts + table;
@@ -16813,12 +17272,14 @@ static coll_status coll__hierarchy_lay_out(coll_request *r, coll__hierarchy *h, 
     *coll__runner_of(r) = (coll__runner){ .script = &staged->script, .state = state };
     at += front;
     for (int i = 0; i < 3; at += coll__round_up(sizes[i++], 64)) *places[i] = sizes[i] ? at : NULL;
-    COLL__ASSERT(at == (unsigned char *)r->order->arena + length && h->parts > 0 && h->slices > 0 && h->slices <= h->hosts->least,
+    COLL__ASSERT(at == arena + length && h->parts > 0 && h->slices > 0 && h->slices <= h->hosts->least,
                  "%s %u lies in %zu bytes, %d parts, %d slices for %d rails", coll_kind_name(r->call.kind), r->sequence, length,
                  h->parts, h->slices, h->hosts->least);
     *state = *h;
     return COLL_OK;
 }
+
+static bool coll__hierarchy_passes(const coll_request *r) { return coll__is_hierarchical(r) == COLL_ERR_UNSUPPORTED; }
 
 /* Begin, if it is hierarchical. */
 static coll_status coll__hierarchy_start(coll_request *r)
@@ -16856,7 +17317,7 @@ static bool coll__hierarchy_explain(coll_request *r, char *text, size_t room)
 /* Among the carriers. */
 #define COLL__CARRIER_OF_HOSTS \
     { .name = "hierarchy", .start = coll__hierarchy_start, .advance = coll__script_advance, .late = coll__script_late, \
-      .explain = coll__hierarchy_explain },
+      .passes = coll__hierarchy_passes, .explain = coll__hierarchy_explain },
 
 #else
 
@@ -16867,12 +17328,172 @@ static bool coll__hierarchy_explain(coll_request *r, char *text, size_t room)
 #endif /* COLL_HIERARCHY_H */
 /* ---- coll_impl.h, continued ---- */
 COLL__FOR_SPEED
+/* ---- core/engine/coll_abreast.h ---- */
+/* coll_abreast.h - collectives of one order that run at the same time: a call begins while those in front of it wait.
+ *
+ * To the program collectives of an order run one after the other: they end in the order in which they were started, and each
+ * finds in its buffers what those in front of it have left there.  What shows is how long they take: many short ones that are
+ * queued take about as long as one, and what they have for one peer leaves together.
+ *
+ * Messages between two ranks find their receivers by their order alone, so each rank must queue those for a peer, and those from
+ * it, call after call.  No more is needed: ranks agree on nothing else, and need not begin the same calls at the same time.  So a
+ * round of a call is queued as soon as no call in front of it has messages with the same peers in rounds that are still to come
+ * (coll__carrier.later); where every round has other peers, as in most of those for short vectors, calls follow at the distance
+ * of a round.
+ *
+ *     peers of the rounds: 1, 2, 4        call 0    1  2  4
+ *                                         call 1       1  2  4
+ *                                         call 2          1  2  4
+ *
+ * Each of them has a workspace of the order to itself, which the next one in the same place uses again. */
+#ifndef COLL_ABREAST_H
+#define COLL_ABREAST_H
+
+/* A caller's own operation runs on the caller's own thread, whoever else moves things on. */
+static inline bool coll__is_for_others(const coll_request *r)
+{
+    const coll__background *m = &r->comm->session->background;
+
+    if (r->carrier->traits & COLL__OWNER_ONLY) return m->has_thread && coll__thread_is(m->thread, coll__thread_self());
+    return r->call.op == COLL_USER
+        && !coll__thread_is(__atomic_load_n(&r->comm->door.thread, __ATOMIC_RELAXED), coll__thread_self());
+}
+
+#if COLL_ABREAST > 1
+
+enum { COLL__ABREAST_BYTES = 16 << 10 };          /* of a side: longer calls fill the wire by themselves      */
+
+/* ---- >>which may run beside others ---- */
+
+/* Does its carrier want the order to itself, or the transport?  What has rows is packed when all in front of it are over. */
+static inline bool coll__runs_alone(const coll_request *r)
+{
+    return !r->carrier->later || r->strided
+        || (r->carrier->traits & COLL__AS_A_WHOLE && !r->comm->session->transport->offload_ahead);
+}
+
+/* May it be offered to the transport, if that is its carrier?  Behind tasks that have begun, and not too many. */
+static inline bool coll__may_offer(const coll_request *r)
+{
+    return !(r->carrier->traits & COLL__AS_A_WHOLE)
+        || (!r->order->ahead && r->order->place <= r->comm->session->transport->offload_ahead);
+}
+
+static const coll__touched *coll__touched_by(coll_request *r)
+{
+    coll__touched *t = &r->touched;
+    coll__side send, recv;
+
+    if (t->is_known) return t;
+    coll__sides_of(r->comm, &r->call, &send, &recv);
+    t->is_known = true;
+    t->reads = (uintptr_t)send.at;
+    t->reads_end = t->reads + coll__side_extent(&send, r->codec.type_size);
+    t->writes = (uintptr_t)recv.at;
+    t->writes_end = t->writes + coll__side_extent(&recv, r->codec.type_size);
+    return t;
+}
+
+static inline bool coll__do_meet(uintptr_t a, uintptr_t a_end, uintptr_t b, uintptr_t b_end)
+{
+    return a < a_end && b < b_end && a < b_end && b < a_end;
+}
+
+/* Does either write what the other one reads or writes? */
+static inline bool coll__is_after(const coll__touched *a, const coll__touched *b)
+{
+    return coll__do_meet(a->writes, a->writes_end, b->writes, b->writes_end)
+        || coll__do_meet(a->writes, a->writes_end, b->reads, b->reads_end)
+        || coll__do_meet(a->reads, a->reads_end, b->writes, b->writes_end);
+}
+
+/* Give it a workspace that is none of `taken`.  false: there is no memory for one. */
+static bool coll__workspace_find(coll_request *r, uint64_t taken)
+{
+    const int i = __builtin_ctzll(~taken);
+
+    if (i >= COLL__ABREAST) return false;
+    coll__workspace **at = i > 0 ? &r->order->others[i - 1] : NULL;
+    if (at && !*at) *at = (coll__workspace *)coll__take_zeros(coll__like(r->comm), 1, sizeof **at);
+    if (at && !*at) return false;
+    r->workspace = (unsigned char)i;
+    return true;
+}
+
+/* May a call begin while those in front of it run, which have these workspaces?  What decides is this rank's own affair. */
+static bool coll__begins_abreast(coll_request *r, uint64_t taken)
+{
+    const coll__touched *t = coll__touched_by(r);
+
+    while (r->carrier->passes && r->carrier->passes(r)) (void)coll__next_carrier(r);
+    if (coll__runs_alone(r) || !coll__may_offer(r) || r->call.op == COLL_USER || r->call.residual || coll__is_for_others(r)
+        || t->reads_end - t->reads > COLL__ABREAST_BYTES || t->writes_end - t->writes > COLL__ABREAST_BYTES) return false;
+    for (coll_request *front = r->order->queue; front != r; front = front->next)
+        if (coll__is_after(t, coll__touched_by(front))) return false;
+    return coll__workspace_find(r, taken);
+}
+
+/* ---- >>moving them on ---- */
+
+/* Move on one that is not the first.  COLL_ERR_UNSUPPORTED: it has not begun, and nothing behind it may. */
+static coll_status coll__carry_abreast(coll_request *r, uint64_t taken)
+{
+    while (!r->is_started) {
+        if (!coll__begins_abreast(r, taken)) return COLL_ERR_UNSUPPORTED;
+        const coll_status status = r->carrier->start(r);
+        if (status == COLL_ERR_UNSUPPORTED) {
+            (void)coll__next_carrier(r);
+            continue;
+        }
+        const bool has_no_memory = status == COLL_ERR_MEMORY && r->comm->session->failure.status == COLL_OK;
+        if (has_no_memory) r->workspace = 0;      /* in its turn there may be more                            */
+        if (has_no_memory || (r->carrier->traits & COLL__AS_A_WHOLE && status == COLL_PENDING && !r->task.state[0]))
+            return COLL_ERR_UNSUPPORTED;
+        if (status != COLL_PENDING) return status;
+        r->is_started = true;
+    }
+    return r->carrier->advance(r);
+}
+
+/* The first one of an order waits: move on those behind it, and let more of them begin. */
+static __attribute__((noinline)) coll_status coll__order_abreast(coll__order *order)
+{
+    uint64_t ahead = 0, taken = 0;
+    int place = 0;
+
+    for (coll_request *r = order->queue; r && place < COLL__ABREAST; r = r->next, place++) {
+        if (r->is_over) continue;
+        if (place > 0) {
+            order->ahead = ahead;
+            order->place = place;
+            const coll_status status = coll__carry_abreast(r, taken);
+            if (status < 0 && status != COLL_ERR_UNSUPPORTED) return status;      /* the order may be gone    */
+            order->ahead = 0;
+            order->place = 0;
+            r->is_over = status == COLL_OK;
+            if (status == COLL_ERR_UNSUPPORTED) break;
+        }
+        if (r->is_over) continue;
+        if (coll__runs_alone(r)) break;
+        ahead |= r->carrier->later(r);
+        taken |= (uint64_t)1 << r->workspace;
+    }
+    return COLL_PENDING;
+}
+
+#else
+
+static inline coll_status coll__order_abreast(const coll__order *order) { return (void)order, COLL_PENDING; }
+
+#endif
+#endif /* COLL_ABREAST_H */
 /* ---- core/engine/coll_progress.h ---- */
 /* coll_progress.h - moves the operations of all communicators of a session on, for one thread or several. */
 #ifndef COLL_PROGRESS_H
 #define COLL_PROGRESS_H
 
-enum { COLL__SLEEP_MOST_MS = 1000, COLL__LOOKS_A_CLOCK = 64, COLL__LOOKS_A_ROUND = 16 };
+enum { COLL__SLEEP_MOST_MS = 1000, COLL__LOOKS_A_CLOCK = 64, COLL__LOOKS_A_ROUND = 16,
+       COLL__STARTS_A_LOOK = 16, COLL__BURST_US = 5 };
 
 /* What a thread waits for: a request, or the first of several to end. */
 typedef struct coll__goal {
@@ -16888,17 +17509,7 @@ static inline bool coll__is_reached(const coll__goal *goal)
     return __atomic_load_n(goal->status, __ATOMIC_ACQUIRE) != COLL_PENDING;
 }
 
-/* ---- >>orders: collectives of an order run one after the other, in the order started ---- */
-
-/* A caller's own operation runs on the caller's own thread, whoever else moves things on. */
-static inline bool coll__is_for_others(const coll_request *r)
-{
-    const coll__background *m = &r->comm->session->background;
-
-    if (r->carrier->traits & COLL__OWNER_ONLY) return m->has_thread && coll__thread_is(m->thread, coll__thread_self());
-    return r->call.op == COLL_USER
-        && !coll__thread_is(__atomic_load_n(&r->comm->door.thread, __ATOMIC_RELAXED), coll__thread_self());
-}
+/* ---- >>orders: collectives of an order end one after the other, in the order started ---- */
 
 /* Run an order as far as it goes. */
 static coll_status coll__order_advance(coll__order *order)
@@ -16909,7 +17520,8 @@ static coll_status coll__order_advance(coll__order *order)
             coll__fd_ring(order->comm->session);
             return COLL_PENDING;
         }
-        const coll_status status = coll__carry_on(r);
+        const coll_status status = r->is_over ? COLL_OK : coll__carry_on(r);
+        if (status == COLL_PENDING && r->next) return coll__order_abreast(order);
         if (status != COLL_OK) return status;     /* after an error the queue is empty already                */
         order->queue = r->next;
         is_last = !order->queue;
@@ -16952,6 +17564,32 @@ static coll_status coll__advance(coll__session *session, int wait_ms)
     if (session->lingers) coll__doing_comms(session);
     return status < 0 ? status : coll__orders_advance(session);
 }
+
+/* ---- >>starts ---- */
+
+/* Does a collective start right behind another one?  Then what they have to send leaves together, with the next call that moves
+ * anything: the one that waits for them, or every so many starts one. */
+static bool coll__leaves_with_others(const coll_request *r)
+{
+    coll__session *session = r->comm->session;
+
+    if (COLL__ABREAST == 1 || !r->order) return false;
+    const int64_t now = r->record ? session->began_at : coll__clock(session);
+    session->burst = now - session->started_at < (int64_t)COLL__BURST_US * 1000 ? session->burst + 1 : 0;
+    session->started_at = now;
+    return session->burst % COLL__STARTS_A_LOOK != 0;
+}
+
+/* Move on what has just been started.  The program's own time counts from here. */
+static coll_status coll__move_started(coll__session *session)
+{
+    const coll_status status = coll__advance(session, 0);
+
+    session->started_at = coll__clock(session);
+    return status;
+}
+
+/* ---- >>looks ---- */
 
 /* A look while spinning.  A collective that the transport carries out is looked at by itself most of the time: that is
  * cheap, and everything else can wait for a microsecond. */
@@ -17611,30 +18249,59 @@ static coll_status coll__refused(coll_comm *comm, const coll_call *call)
                                                          : COLL_OK;
 }
 
+/* Free what the checks of a call have made. */
+static void coll__unready(coll_request *r)
+{
+    coll__give(r->offsets);
+    r->offsets = NULL;
+    if (r->strided) coll__strides_give(r);
+    r->strided = NULL;
+}
+
 /* Check the call in r->call and make the request ready to be launched. */
 static coll_status coll__ready(coll_comm *comm, coll_request *r)
 {
     coll__request_init(r, comm);
     const bool is_extended = coll__is_extended(comm);
-    coll_status status = coll__check(comm, &r->call, &r->codec, &r->offsets);
-    if (status < 0) return status;
-    if (!is_extended) status = coll__refused(comm, &r->call);
-    r->carrier = coll__carrier_of(r);
+    coll_status status = coll__has_strides(&r->call) ? coll__strides_ready(comm, r) : COLL_OK;
+    if (status == COLL_OK) status = coll__check(comm, &r->call, &r->codec, &r->offsets);
+    if (status == COLL_OK && !is_extended) status = coll__refused(comm, &r->call);
+    if (status == COLL_OK) r->carrier = coll__carrier_of(r);
     if (status == COLL_OK && r->carrier->bind) status = r->carrier->bind(r);
     if (status == COLL_OK) return r->call.residual && !is_extended ? coll__feedback_ready(r) : COLL_OK;
-    coll__give(r->offsets);
-    r->offsets = NULL;
+    coll__unready(r);
     return status;
+}
+
+/* The same as the request of a plan, if the call suits one. */
+static bool coll__ready_by_plan(coll_comm *comm, coll_request *r, const coll_call *asked)
+{
+    coll_call call = *asked;
+    const bool may = !coll__is_extended(comm) && (unsigned)call.kind < COLL__KIND_COUNT && !coll__has_strides(&call);
+    const coll__plan *const plan = may ? coll__check_by_plan(comm, &call) : NULL;
+
+    if (!plan || plan->carrier->bind) return false;
+    *r = plan->request;
+    r->call = call;
+    if (!coll__kind_has_root(call.kind)) r->call.root = 0;    /* as in the fingerprint                            */
+    coll__request_init(r, comm);
+    r->is_blocking = false;
+    r->has_head = true;
+    r->task = (coll_task){ .call = &r->call, .head = r->head, .codec = &r->codec, .group = r->order->group };
+    r->carrier = plan->carrier;
+    return true;
 }
 
 /* A request on the heap for a call, checked; inside a call on the communicator. */
 static coll_status coll__request_new(coll_comm *comm, const coll_call *call, coll_request **out)
 {
     if (!call || !out) return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call or out is NULL");
-    coll_request *r = (coll_request *)coll__allocate(coll__like(comm), sizeof *r);
+    coll_request *r = (coll_request *)coll__take(coll__like(comm), sizeof *r);
 
     *out = r;
     if (!r) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for a request");
+    if (coll__ready_by_plan(comm, r, call)) return COLL_OK;
+    memset(r, 0, sizeof *r);
     r->call = *call;
     const coll_status status = coll__ready(comm, r);
     if (status == COLL_OK) return COLL_OK;
@@ -17647,7 +18314,7 @@ static coll_status coll__request_new(coll_comm *comm, const coll_call *call, col
 static void coll__release(coll_request *r)
 {
     if (r->carrier->unbind) r->carrier->unbind(r);
-    if (r->offsets) coll__give(r->offsets);
+    if (r->offsets || r->strided) coll__unready(r);
 }
 
 /* Give a checked request an order of its own. */
@@ -17670,6 +18337,7 @@ static coll_status coll__prepare(coll_comm *comm, coll_request *r)
     if (r->order) r->order = &p->order;
     r->carrier = coll__carrier_of(r);             /* by its own order                                         */
     r->is_prepared = true;
+    r->has_head = false;                          /* there is its number in it                                */
     r->status = COLL_OK;                          /* as one that has ended: it may be started                 */
     r->is_known = true;
     return COLL_OK;
@@ -17949,10 +18617,15 @@ static coll_status coll__offload_advance(coll_request *r)
     coll_failure failure;
 
     failure.status = COLL_OK;
+    r->task.ahead = r->order->place;
     const coll_status status = session->transport->offload(session->context, &r->task, &failure);
+    r->task.ahead = 0;
     if (status >= 0 || status == COLL_ERR_UNSUPPORTED) return status;
     return coll__comm_fail(r->comm, failure.status != COLL_OK ? &failure : NULL);
 }
+
+/* The task behind it may begin as soon as this one has. */
+static uint64_t coll__offload_later(const coll_request *r) { return r->task.state[0] ? 0 : ~(uint64_t)0; }
 
 static void coll__offload_late(const coll_request *r, unsigned char *is_late)
 {
@@ -18012,7 +18685,12 @@ static coll_status coll__rounds_start(coll_request *r)
         coll__execution_again(r, cached);
         return COLL_PENDING;
     }
-    const coll_status status = coll__execution_start(r);
+    coll_status status = coll__execution_start(r);
+    if (status == COLL_ERR_MEMORY) {
+        if (r->order->place > 0) return status;       /* and waits for its turn                               */
+        coll__workspaces_give(r->order);
+        status = coll__execution_start(r);
+    }
     if (status == COLL_ERR_UNSUPPORTED) return status;
     return status < 0 ? coll__has_no_memory(r->comm) : COLL_PENDING;
 }
@@ -18041,7 +18719,7 @@ static bool coll__rounds_explain(coll_request *r, char *text, size_t room)
       .late = COLL__LATE(coll__messages_late), .end = coll__messages_end_all, .explain = coll__message_explain },
 #define COLL__CARRIER_OF_ROUNDS                                                                                               \
     { .name = "rounds", .start = coll__rounds_start, .advance = coll__execution_advance,                                       \
-      .late = COLL__LATE(coll__rounds_late), .explain = coll__rounds_explain },
+      .late = COLL__LATE(coll__rounds_late), .later = coll__execution_later, .explain = coll__rounds_explain },
 
 #else
 
@@ -18056,7 +18734,8 @@ static const coll__carrier coll__carriers[] = {
     COLL__CARRIER_OF_MESSAGES
     COLL__CARRIER_OF_LISTS
     { .name = "transport", .traits = COLL__AS_A_WHOLE, .takes = coll__offload_takes, .start = coll__offload_advance,
-      .advance = coll__offload_advance, .late = COLL__LATE(coll__offload_late), .explain = coll__offload_explain },
+      .advance = coll__offload_advance, .late = COLL__LATE(coll__offload_late), .later = coll__offload_later,
+      .explain = coll__offload_explain },
     COLL__CARRIER_OF_HOSTS
     COLL__CARRIER_OF_ROUNDS
     COLL__CARRIER_OF_PACKETS
@@ -18610,8 +19289,8 @@ static inline coll_offload_fn *coll__start_at_once(const coll_request *r)
 {
     const bool is_whole = (r->carrier->traits & (COLL__AS_A_WHOLE | COLL__AT_CALL)) == COLL__AS_A_WHOLE;
 
-    return is_whole && !r->call.residual && !coll__kind_is(r->call.kind, COLL__NEIGHBORS) ? r->comm->session->transport->offload
-                                                                                         : NULL;
+    const bool is_plain = !r->call.residual && !r->strided && !coll__kind_is(r->call.kind, COLL__NEIGHBORS);
+    return is_whole && is_plain ? r->comm->session->transport->offload : NULL;
 }
 
 /* Carry out a request whose call is checked: by `start`, with what it takes, if that is not NULL and nothing is in front. */
@@ -18673,7 +19352,7 @@ static inline coll_call coll__call_of(coll_kind kind, const void *send, void *re
     call.count = count;
     call.send_counts = call.send_offsets = call.recv_counts = call.recv_offsets = NULL;
     call.send_types = call.recv_types = NULL;
-    call.recv_count = 0;
+    call.recv_count = call.row = call.send_stride = call.recv_stride = 0;
     call.type = type;
     call.wire = call.accumulate = 0;
     call.op = op;
@@ -18834,7 +19513,7 @@ static void coll__record_begin(coll_request *r)
     r->record = ++recorder->count;
     coll__record *at = &recorder->ring[r->record % COLL__RECORDS];
     at->number = r->record;
-    at->began = coll__clock(r->comm->session);
+    at->began = r->comm->session->began_at = coll__clock(r->comm->session);
     at->ended = 0;
     at->status = COLL_PENDING;
     at->name[0] = '\0';
@@ -19221,6 +19900,21 @@ COLL_API int coll_fd(coll_comm *comm)
 }
 
 #endif
+
+/* ---- >>starts ---- */
+
+/* Start a request and see how far it comes; errors from here on are the request's. */
+static void coll__start_request(coll_comm *comm, coll_request *r)
+{
+    const bool is_silent = r->carrier->traits & COLL__WAKES_NOBODY;
+    coll_status begun = coll__launch(r);
+
+    if (begun >= 0 && r->status == COLL_PENDING && !is_silent && !coll__leaves_with_others(r))
+        begun = coll__move_started(comm->session);
+    if (begun < 0 && r->status == COLL_PENDING) r->status = comm->session->failure.status;
+    if (r->status == COLL_PENDING && !is_silent) coll__background_wake(comm);
+}
+
 #endif /* COLL_BACKGROUND_H */
 /* ---- core/session/coll_launchers.h ---- */
 /* coll_launchers.h - what launchers tell a process by its environment: who it is, and how many there are.
@@ -20736,6 +21430,7 @@ static void coll__explain_inside(coll_comm *comm, coll_request *r, char *text, s
     const char *how = t->describe ? t->describe(comm->session->context) : "";
     const bool is_message = coll__kind_is_message(r->call.kind);
     char what[COLL__CALL_ROOM], why[120] = "";
+    coll__execution execution = { .rounds = 0 };
 
     coll__head_of_call(r->head, &r->call, comm->size, 0, 0);
     r->head[15] = coll__kind_reduces(r->call.kind) ? (unsigned char)(r->call.flags & COLL__FLAGS) : 0;    /* and no hash     */
@@ -20751,10 +21446,10 @@ static void coll__explain_inside(coll_comm *comm, coll_request *r, char *text, s
     if (!is_message && !r->call.algorithm && r->call.kind != COLL_ALLREDUCE_LIST && t->can_offload)
         (void)t->can_offload(comm->session->context, &r->call, comm->size, why, sizeof why);
     if (*why) coll__append(text, room, "%s, ", why);
-    r->execution = NULL;
+    r->execution = &execution;
     while (!r->carrier->explain(r, text, room)) r->carrier++;
     if (!is_message) coll__explain_numbers(r->order->numbers, text, room);
-    if (r->execution) coll__explain_others(r, text, room);
+    if (execution.choice.algorithm) coll__explain_others(r, text, room);
 }
 
 /* ---- >>what it cost ---- */
@@ -21076,10 +21771,10 @@ static coll_status coll__rehearse_call(coll_comm *comm, const coll_call *asked)
     *call = *asked;
     if (call->kind == COLL_ALLGATHERV && call->recv_counts) call->count = call->recv_counts[comm->rank];
     coll__sides_of(comm, call, &send, &recv);
-    const size_t unit = coll_type_size(call->type);
     const bool is_marked = call->send == COLL_IN_PLACE;
     const bool is_in_place = recv.is_used && (is_marked || (call->send && call->send == call->recv));
-    const size_t sent = send.is_used ? coll__side_length(&send, unit) : 0, received = coll__side_length(&recv, unit);
+    const size_t sent = coll__strided_length(call, &send, call->send_stride);
+    const size_t received = coll__strided_length(call, &recv, call->recv_stride);
     if (recv.is_used) has_all = coll__stand_in(&out, is_in_place ? coll__most(sent, received) : received);
     if (!is_in_place) has_all = has_all && coll__stand_in(&in, sent);
     if (call->residual) has_all = has_all && coll__stand_in(&residual, call->count * (size_t)comm->size * sizeof(float));
@@ -21106,8 +21801,10 @@ static int coll__rehearse(coll_comm *comm, void *arg)
     coll_status status = COLL_OK;
 
     for (int i = 0; i < all->count; i++) {
-        void **const one = (void **)coll__allocate(coll__like(comm), sizeof(coll_request));
+        void **const one = (void **)coll__take(coll__like(comm), sizeof(coll_request));
         if (one) *one = requests, requests = one;
+        void **const rows = (void **)coll__take_lines(coll__like(comm), coll__strides_room(comm, &all->calls[i]));
+        if (rows) *rows = requests, requests = rows;
     }
     for (int time = 0; time < COLL__TIMES_REHEARSED; time++)
         for (int i = 0; i < all->count && status == COLL_OK; i++) status = coll__rehearse_call(comm, &all->calls[i]);
@@ -21338,6 +22035,9 @@ COLL__FOR_SPEED
 
 #include <pthread.h>
 
+/* A rank publishes so many turns before the first of them is over; and has a slot for each of twice as many. */
+enum { COLL__TURNS_ABREAST = 4, COLL__TURN_SLOTS = 2 * COLL__TURNS_ABREAST };
+
 /* One rank's place in the hub. */
 typedef struct __attribute__((aligned(COLL__LINE))) coll__desk {
     uint32_t is_working;                          /* this rank reads or writes other ranks' memory            */
@@ -21391,7 +22091,7 @@ typedef struct coll__member {
     const int           *ranks;                   /* what its members are called                              */
     struct coll__seat   *seats;                   /* the group's                                              */
     struct coll__seat   *own;                     /* ours among them                                          */
-    coll__source        *eager[2][2];             /* the eager inputs: long ones or not, in turns of either parity */
+    coll__source        *eager[2][COLL__TURN_SLOTS];          /* the eager inputs: long ones or not, by slot  */
     size_t    eager_most;                         /* bytes of an eager message, the longest                   */
     int       rank, count;                        /* our rank in the group, and how many it has               */
     int       looks;                              /* at a word that has not come yet, before we do something else */
@@ -21931,7 +22631,7 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__slot {
 } coll__slot;
 
 typedef struct __attribute__((aligned(COLL__LINE))) coll__seat {
-    coll__slot slots[2];
+    coll__slot slots[COLL__TURN_SLOTS];
     __attribute__((aligned(COLL__LINE))) uint64_t done;     /* the last direct turn in which this rank's share is done */
     uint64_t   overflowed;                        /* the last one whose share had an infinity or a NaN (COLL_DETECT_OVERFLOW) */
     __attribute__((aligned(COLL__LINE))) uint32_t has_left;
@@ -21942,7 +22642,7 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__seat {
 typedef struct coll__group {
     uint64_t id;
     int      count, holders;                      /* holders: members that have not left, or not entered yet  */
-    size_t   bag_length;                          /* bytes of that room, two for each member; 0: there is none */
+    size_t   bag_length;                          /* bytes of that room, one for each slot of each member; 0: there is none */
     size_t   length;                              /* of all of it                                             */
     int64_t  next;                                /* place of the next in the hub's list                      */
 } coll__group;
@@ -21954,10 +22654,10 @@ static inline coll__seat *coll__group_seats(coll__group *group)
     return (coll__seat *)coll__behind(group, coll__round_up(sizeof *group + (size_t)group->count * sizeof(int), COLL__LINE));
 }
 
-/* Room for the longer eager message of a member, in turns of either parity. */
-static inline unsigned char *coll__group_bag(coll__group *group, int member, int parity)
+/* Room for the longer eager message of a member, in turns of this slot. */
+static inline unsigned char *coll__group_bag(coll__group *group, int member, int slot)
 {
-    return coll__behind(coll__group_seats(group) + group->count, (size_t)(2 * member + parity) * group->bag_length);
+    return coll__behind(coll__group_seats(group) + group->count, (size_t)(COLL__TURN_SLOTS * member + slot) * group->bag_length);
 }
 
 /* ---- >>memory of a hub whose ranks are of several processes: what comes back is given again ---- */
@@ -22004,7 +22704,7 @@ static coll__group *coll__group_new(coll__hub *hub, uint64_t id, const int *rank
     const size_t each = coll__least(longest, all / n) / COLL__LINE * COLL__LINE;
     const coll__group like = { .id = id, .count = count, .holders = count, .bag_length = each > COLL__EAGER_SHORT ? each : 0 };
     const size_t head = coll__round_up(sizeof like + n * sizeof(int), COLL__LINE);
-    const size_t length = coll__round_up(head + n * (sizeof(coll__seat) + 2 * like.bag_length), COLL__PAGE);
+    const size_t length = coll__round_up(head + n * (sizeof(coll__seat) + COLL__TURN_SLOTS * like.bag_length), COLL__PAGE);
     coll__group *group = (coll__group *)(hub->is_apart ? coll__hub_take(hub, length) : coll__reserve(length));
 
     if (!group) return NULL;
@@ -22048,7 +22748,8 @@ static void coll__group_leave(const coll__thread *thread, coll__group *group, in
 /* false: no memory. */
 static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group *group, int me)
 {
-    coll__source *eager = (coll__source *)coll__allocate(coll__like(thread), 4 * (size_t)group->count * sizeof *eager);
+    const size_t each = (size_t)group->count, sorts = group->bag_length ? 2 : 1;
+    coll__source *eager = (coll__source *)coll__allocate(coll__like(thread), sorts * COLL__TURN_SLOTS * each * sizeof *eager);
 
     if (!eager) return false;
     m->thread = thread;
@@ -22064,12 +22765,12 @@ static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group
     m->looks = thread->hub->is_crowded ? 1 : COLL__LOOKS;
     m->eager_most = coll__most(COLL__EAGER_SHORT, group->bag_length);
     m->cache_share = thread->hub->cache_length / 4 * 3 / (size_t)group->count;      /* a quarter is for everything else */
-    for (int parity = 0; parity < 2; parity++, eager += 2 * group->count) {
-        m->eager[0][parity] = eager;
-        m->eager[1][parity] = eager + group->count;
+    for (int k = 0; k < COLL__TURN_SLOTS; k++, eager += sorts * each) {
+        m->eager[0][k] = eager;
+        m->eager[1][k] = eager + (sorts - 1) * each;
         for (int i = 0; i < group->count; i++) {
-            eager[i] = (coll__source){ m->seats[i].slots[parity].is.data, COLL__AS_USER, i };
-            eager[group->count + i] = (coll__source){ coll__group_bag(group, i, parity), COLL__AS_USER, i };
+            eager[i] = (coll__source){ m->seats[i].slots[k].is.data, COLL__AS_USER, i };
+            if (group->bag_length) m->eager[1][k][i] = (coll__source){ coll__group_bag(group, i, k), COLL__AS_USER, i };
         }
     }
     return true;
@@ -22316,7 +23017,7 @@ static inline int coll__hub_rank(const coll__turn *t, int rank) { return t->m->r
 
 static inline coll__slot *coll__slot_in(const coll__member *m, int rank, uint64_t turn)
 {
-    return &m->seats[rank].slots[turn & 1];
+    return &m->seats[rank].slots[turn % COLL__TURN_SLOTS];
 }
 
 static inline const coll__view *coll__view_of(const coll__turn *t, int rank)
@@ -23130,20 +23831,20 @@ static __attribute__((noinline)) coll_status coll__check_late(const coll__member
 /* Has a rank, not this one, published `turn`, and with this head? */
 static inline bool coll__has_posted(const coll__seat *seat, const uint64_t *head, uint64_t turn)
 {
-    const coll__slot *slot = &seat->slots[turn & 1];
+    const coll__slot *slot = &seat->slots[turn % COLL__TURN_SLOTS];
     return __atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) >= turn && coll__slot_has_head(slot, head);
 }
 
 /* Has a rank published `turn`, and with the same call as we? */
 static inline coll_status coll__check_one(const coll__member *m, int rank, uint64_t turn, coll_failure *failure)
 {
-    const bool is_there = rank == m->rank || coll__has_posted(&m->seats[rank], m->own->slots[turn & 1].head, turn);
+    const bool is_there = rank == m->rank || coll__has_posted(&m->seats[rank], m->own->slots[turn % COLL__TURN_SLOTS].head, turn);
     return is_there ? COLL_OK : coll__check_late(m, rank, turn, failure);
 }
 
 static inline bool coll__have_all_posted(const coll__member *m, uint64_t turn)
 {
-    const uint64_t *head = m->own->slots[turn & 1].head;
+    const uint64_t *head = m->own->slots[turn % COLL__TURN_SLOTS].head;
     const coll__seat *const own = m->own, *const end = m->seats + m->count;
 
     for (const coll__seat *seat = m->seats; seat < end; seat++)
@@ -23171,7 +23872,15 @@ static inline coll_status coll__check_all(coll__member *m, uint64_t turn, coll_f
     return COLL_OK;
 }
 
-static inline const uint64_t *coll__head_of_turn(const coll__turn *t) { return t->m->own->slots[t->number & 1].head; }
+/* Is the slot of our next turn free?  Who publishes a turn is through with all of COLL__TURNS_ABREAST before it and more: so once
+ * all have published as many before ours, they are through with what has been in its slot. */
+static inline coll_status coll__check_room(coll__member *m, coll_failure *failure)
+{
+    const uint64_t turn = m->turn + 1;
+    return m->all_posted + COLL__TURNS_ABREAST >= turn ? COLL_OK : coll__check_all(m, turn - COLL__TURNS_ABREAST, failure);
+}
+
+static inline const uint64_t *coll__head_of_turn(const coll__turn *t) { return coll__slot_in(t->m, t->m->rank, t->number)->head; }
 
 /* Have those published whom this rank waits for? */
 static inline coll_status coll__check_posted(const coll__turn *t, coll__whom whom)
@@ -23214,12 +23923,12 @@ static inline void coll__turn_publish(coll__member *m, const coll_task *task, co
     coll__slot_set_head(slot, task->head);
     m->turn = turn;
     coll__hub_publish(m->thread, &slot->posted, turn);
-    coll__fetch_to_write(&own->slots[(turn + 1) & 1]);        /* the next turn's, while this one waits        */
+    coll__fetch_to_write(&own->slots[(turn + 1) % COLL__TURN_SLOTS]);  /* the next turn's, while this one waits  */
 }
 
 static inline const coll__source *coll__eager_of(const coll__member *m, uint64_t turn, size_t length)
 {
-    return m->eager[length > COLL__EAGER_SHORT][turn & 1];
+    return m->eager[length > COLL__EAGER_SHORT][turn % COLL__TURN_SLOTS];
 }
 
 /* Eagerly: our input, short as it is, goes into our slot, or beside it.  Gives the number of the turn. */
@@ -23233,7 +23942,7 @@ static inline __attribute__((always_inline)) uint64_t coll__turn_post(coll__memb
     void *eager = (void *)(uintptr_t)coll__eager_of(m, turn, length)[m->rank].at;
 
     if (length && has_input) memcpy(eager, is_broadcast ? call->recv : call->send, length);
-    coll__turn_publish(m, task, &m->own->slots[turn & 1], turn);
+    coll__turn_publish(m, task, &m->own->slots[turn % COLL__TURN_SLOTS], turn);
     return turn;
 }
 
@@ -23248,7 +23957,7 @@ static inline void coll__turn_posted(coll_task *task, uint64_t turn)
 static coll_status coll__turn_begin(coll__turn *t)
 {
     const coll_call *call = t->call;
-    coll__slot *slot = &t->m->own->slots[(t->m->turn + 1) & 1];
+    coll__slot *slot = &t->m->own->slots[(t->m->turn + 1) % COLL__TURN_SLOTS];
     coll__view *view = &slot->is.view;
 
     view->send = (const unsigned char *)(call->kind == COLL_BROADCAST ? call->recv : call->send);
@@ -23302,6 +24011,15 @@ static __attribute__((noinline)) coll_status coll__turn_directly(coll__member *m
     return status;
 }
 
+/* Behind others that are not over an eager input is published, and that is all: what comes of it is looked at in its turn. */
+static __attribute__((noinline)) coll_status coll__turn_ahead(coll__member *m, const coll__form *form, coll_task *task,
+                                                              size_t length)
+{
+    if (form->eager != COLL__EAGER_NEVER && length <= m->eager_most)
+        coll__turn_posted(task, coll__turn_post(m, form, task, length));
+    return COLL_PENDING;
+}
+
 /* What the others wait for comes first: our input, if it goes eagerly. */
 static inline __attribute__((always_inline)) coll_status coll__turn_take(coll__member *m, const coll__form *form, coll_task *task,
                                                                          coll_failure *failure)
@@ -23312,7 +24030,8 @@ static inline __attribute__((always_inline)) coll_status coll__turn_take(coll__m
     coll_status status;
 
     if (is_direct && m->is_eager_only) return COLL_ERR_UNSUPPORTED;       /* on all of them, and at once                  */
-    if (is_new && (status = coll__check_all(m, m->turn, failure)) != COLL_OK) return status;  /* are all through with turn - 1? */
+    if (is_new && (status = coll__check_room(m, failure)) != COLL_OK) return status;
+    if (task->ahead) return is_new ? coll__turn_ahead(m, form, task, length) : COLL_PENDING;
     if (is_direct) return coll__turn_directly(m, form, task, failure);
     const uint64_t turn = is_new ? coll__turn_post(m, form, task, length) : task->state[1];
     const coll__turn t = { .m = m, .task = task, .call = task->call, .form = form, .failure = failure, .number = turn,
@@ -23355,7 +24074,7 @@ static coll_offload_fn *coll__threads_bind(void *context, const coll_task *task,
     }
 }
 
-/* A task that has not begun waits for the turn before it. */
+/* A task that has not begun waits for room. */
 static void coll__threads_mark_stragglers(const void *context, const coll_task *task, unsigned char *is_late)
 {
     const coll__thread *me = (const coll__thread *)context;
@@ -23365,7 +24084,8 @@ static void coll__threads_mark_stragglers(const void *context, const coll_task *
 
     if (!t.form) return;
     const bool is_new = task->state[0] == COLL__TURN_NEW, is_done = task->state[0] == COLL__TURN_DONE;
-    const uint64_t turn = is_new ? m->turn : task->state[1];
+    const uint64_t before = m->turn + 1 > COLL__TURNS_ABREAST ? m->turn + 1 - COLL__TURNS_ABREAST : 0;
+    const uint64_t turn = is_new ? before : task->state[1];
     const coll__whom whom = is_new ? COLL__EVERYBODY : is_done ? t.form->until
                           : coll__eager_length(m, t.form, task) <= m->eager_most ? t.form->eager_from : t.form->from;
     for (int i = 0; i < m->count; i++) {
@@ -23742,6 +24462,7 @@ static const coll_transport coll__threads_transport = {
     .close = coll__threads_close,
     .fail = coll__threads_fail,
     .offload = coll__threads_offload,
+    .offload_ahead = COLL__TURNS_ABREAST - 1,
     .bind = coll__threads_bind,
     .group = coll__threads_group,
     .ungroup = coll__threads_ungroup,
@@ -27666,7 +28387,7 @@ typedef enum coll__stream_state {
 } coll__stream_state;
 
 enum {
-    COLL__VECTOR_MOST = 8,                        /* pieces that one call moves                               */
+    COLL__VECTOR_MOST = 32,                       /* pieces that one call moves                               */
     COLL__EAGER_MOST = 4096,                      /* bytes of a message that is copied into one piece: cheaper than two */
     COLL__PULL_MOST   = 128 << 10                 /* bytes of a body that one call receives: the sender hears of room after it */
 };
@@ -27867,20 +28588,53 @@ static ssize_t coll__stream_recv(coll__stream *s)
     return n;
 }
 
+/* Bytes of the next receives, as far as they have not begun and fit into `eager`; 0: of fewer than two. */
+static size_t coll__stream_awaits(const coll__stream *s)
+{
+    size_t room = sizeof s->eager, length = 0;
+    int count = 0;
+
+    for (const coll_xfer *x = s->in.first; x && x->moved == 0 && COLL_HEAD_LENGTH + x->length <= room; x = x->next, count++) {
+        length += COLL_HEAD_LENGTH + x->length;
+        room -= COLL_HEAD_LENGTH + x->length;
+    }
+    return count > 1 ? length : 0;
+}
+
+/* Several short messages by one call: what has come is dealt out to them.  Behind a head that is wrong nothing is. */
+static ssize_t coll__stream_recv_several(coll__stream *s, size_t length)
+{
+    const ssize_t n = coll__pipe_read(&s->pipe, s->eager, length);
+    const unsigned char *at = s->eager, *const end = at + (n > 0 ? n : 0);
+
+    while (at < end && s->state == COLL__STREAM_OPEN) {
+        coll_xfer *x = s->in.first;
+        const size_t part = coll__least(COLL_HEAD_LENGTH + x->length, (size_t)(end - at));
+        const size_t head = coll__least(COLL_HEAD_LENGTH, part);
+        memcpy(s->expected, x->head, COLL_HEAD_LENGTH);
+        memcpy(x->head, at, head);
+        if (part > head) memcpy(x->buffer, at + head, part - head);
+        coll__stream_pulled(s, part);
+        at += part;
+    }
+    return n;
+}
+
 /* Receive what the socket has.  Gives the bytes moved; *error is an errno, or 0 when the other side has closed. */
 static size_t coll__stream_pull(coll__stream *s, int *error)
 {
     size_t total = 0;
 
     while (s->in.first && s->state == COLL__STREAM_OPEN && !s->is_pull_posted) {
-        const ssize_t n = coll__stream_recv(s);
+        const size_t several = s->in.first->next ? coll__stream_awaits(s) : 0;
+        const ssize_t n = several ? coll__stream_recv_several(s, several) : coll__stream_recv(s);
         if (n <= 0) {
             if (n == 0) *error = 0;
             else if (errno != EAGAIN && errno != EINTR) *error = errno;
             break;
         }
         total += (size_t)n;
-        coll__stream_pulled(s, (size_t)n);
+        if (!several) coll__stream_pulled(s, (size_t)n);
     }
     return total;
 }
@@ -40007,7 +40761,7 @@ static coll_status coll__nccl_start(coll_request *r)
     coll_failure failure = { COLL_OK, -1, "" };
 
     coll__begin_request(r, coll__kind_is_message(r->call.kind) ? 0 : coll__next_number(r));
-    r->task = (coll_task){ &r->call, r->head, &r->codec, NULL, { 0 }, 1 };     /* the host cannot look at the result       */
+    r->task = (coll_task){ &r->call, r->head, &r->codec, NULL, { 0 }, 0, 1 };     /* the host cannot look at the result       */
     coll_status status = coll__nccl_begin(comm, r, &failure);
     if (status == COLL_PENDING) {
         r->is_started = true;
@@ -40801,17 +41555,6 @@ COLL_API coll_status coll_run(coll_comm *comm, const coll_call *call)
     }
     const coll_status status = coll__enter(comm);
     return status < 0 ? status : coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call is NULL"));
-}
-
-/* Start a request and see how far it comes; errors from here on are the request's. */
-static void coll__start_request(coll_comm *comm, coll_request *r)
-{
-    const bool is_silent = r->carrier->traits & COLL__WAKES_NOBODY;
-    coll_status begun = coll__launch(r);
-
-    if (begun >= 0 && r->status == COLL_PENDING && !is_silent) begun = coll__advance(comm->session, 0);
-    if (begun < 0 && r->status == COLL_PENDING) r->status = comm->session->failure.status;
-    if (r->status == COLL_PENDING && !is_silent) coll__background_wake(comm);
 }
 
 COLL_API coll_status coll_start(coll_comm *comm, const coll_call *call, coll_request **out)

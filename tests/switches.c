@@ -303,6 +303,10 @@ static void forms(coll_comm *comm, number *x)
 
     const coll_status list = coll_allreduce_list(comm, &buffer, 1, COLL_SUM);
     if (!is_refused(comm, COLL__HAS_LISTS, list, "COLL_NO_LISTS")) CHECK(list == COLL_OK, "a list: %s", coll_error(comm));
+    const coll_call strided = { .kind = COLL_ALLGATHER, .send = COLL_IN_PLACE, .recv = x, .count = 1, .type = NUMBER, .row = 1,
+                                .recv_stride = 9 };
+    const coll_status rows = coll_run(comm, &strided);
+    if (!is_refused(comm, COLL__HAS_STRIDES, rows, "COLL_NO_STRIDES")) CHECK(rows == COLL_OK, "rows: %s", coll_error(comm));
     const coll_status gathered = coll_allgatherv(comm, COLL_IN_PLACE, 1, x, &count, NULL, NUMBER);
     if (!is_refused(comm, COLL__HAS_COUNTS, gathered, "COLL_NO_COUNTS"))
         CHECK(gathered == COLL_OK, "allgatherv: %s", coll_error(comm));

@@ -244,13 +244,31 @@ static coll_status step_shrunk(work *w)
     return status;
 }
 
+/* Columns of a matrix, twice at once. */
+static coll_status step_strided(work *w)
+{
+    const size_t wide = 2 * (size_t)w->size + 1;
+    const coll_call call = { .kind = COLL_ALLGATHER, .send = w->in, .recv = w->out, .count = 6, .type = COLL_F32, .row = 2,
+                             .recv_stride = wide };
+    coll_call other = call;
+    coll_request *r = NULL;
+
+    const coll_status status = coll_run(w->comm, &call);
+    if (THERE_SET(COLL_NO_STRIDES)) return status == COLL_ERR_UNSUPPORTED ? COLL_OK : COLL_ERR_ARGUMENT;
+    TRY(status);
+    other.recv = w->out + 3 * wide;
+    TRY(coll_start(w->comm, &other, &r));
+    TRY(finish(r));
+    return coll_run(w->comm, &call);
+}
+
 typedef coll_status step(work *w);
 
 static const struct { const char *name; step *run; } steps[] = {
     { "blocking", step_blocking }, { "requests", step_requests }, { "prepared", step_prepared }, { "messages", step_messages },
     { "neighbors", step_neighbors }, { "derived", step_derived }, { "list", step_list }, { "listed", step_listed },
     { "numbers", step_numbers }, { "created", step_created }, { "any", step_any }, { "measured", step_measured },
-    { "shrunk", step_shrunk },
+    { "strided", step_strided }, { "shrunk", step_shrunk },
 };
 
 enum { STEPS = sizeof steps / sizeof *steps };

@@ -57,7 +57,8 @@ for mpi in ${*:-openmpi mpich}; do
     fi
     build=build/mpi.$mpi
     if ! make --no-print-directory CPPFLAGS="$CPPFLAGS -DCOLL_ASSERT" "$build/mpi_contract" "$build/mpi_random" \
-        "$build/mpi_failure" "$build/mpi_waiting" "$build/mpi_freed" "$build/train_digits" > "$log" 2>&1; then
+        "$build/mpi_failure" "$build/mpi_waiting" "$build/mpi_strides" "$build/mpi_freed" \
+        "$build/train_digits" > "$log" 2>&1; then
         fail "$mpi: it does not compile"
         continue
     fi
@@ -82,6 +83,7 @@ for mpi in ${*:-openmpi mpich}; do
     for case in mismatch counts left-engine pending; do job 3 messages 3 "$build/mpi_failure" $case; done
     job 3 native 3 "$build/mpi_failure" refused
     for mode in auto messages; do job 1 $mode 3 "$build/mpi_waiting"; done
+    for mode in auto messages blocking; do job 1 $mode 3 "$build/mpi_strides"; done
     for case in barrier broadcast used prepared recv test any send source others; do
         for kind in "a dup" "that of coll_init"; do job 1 auto 4 "$build/mpi_freed" $case "$kind"; done
         job 1 messages 4 "$build/mpi_freed" $case "a split"

@@ -36,6 +36,7 @@ symbols_of() {
     COLL_NO_MESSAGES) echo 'coll__(messages_start|note_arrived|execution_|post_round|deliver)' ;;
     COLL_NO_COUNTS) echo 'coll__(begin|share|end)_reduce_scatterv' ;;
     COLL_NO_LISTS) echo 'coll__list_' ;;
+    COLL_NO_STRIDES) echo 'coll__columns_|coll__check_rows' ;;
     COLL_NO_SHRINK) echo 'coll__(shrink_once|exodus_|agreement_(run|open|propose|world)|dialling_|heard_|attendee_)' ;;
     COLL_NO_WATCH) echo 'coll__(late_text|late_ranks|check_freed|hopeless)' ;;
     COLL_NO_NEIGHBORS) echo 'coll__check_edges|coll__neighbor_' ;;
@@ -123,7 +124,7 @@ try "bare metal, only bf16" -DCOLL_TINY -DCOLL_ONLY_TYPES=bf16
 # Optimisers see more to warn of.
 least="-DCOLL_ONLY_TRANSPORTS=threads -DCOLL_ONLY_TYPES=f32 -DCOLL_ONLY_KINDS=allreduce -DCOLL_NO_TUNER -DCOLL_NO_TIERS
        -DCOLL_NO_HIERARCHY -DCOLL_NO_RECORDER -DCOLL_NO_BACKGROUND -DCOLL_NO_ENV -DCOLL_NO_TEXT -DCOLL_NO_MESSAGES
-       -DCOLL_NO_LISTS -DCOLL_NO_COUNTS -DCOLL_NO_SHRINK -DCOLL_NO_WATCH"
+       -DCOLL_NO_LISTS -DCOLL_NO_STRIDES -DCOLL_NO_COUNTS -DCOLL_NO_SHRINK -DCOLL_NO_WATCH"
 printf '#define COLL_IMPLEMENTATION\n#include "coll.h"\n' > "$dir/impl.c"
 for level in -O2 -Os; do
     for profile in "-DCOLL_SMALL" "$least"; do
@@ -163,15 +164,17 @@ met "with the model and without it" COLL_NO_TUNER "" -DCOLL_NO_TUNER
 met "by hosts and not" COLL_NO_HIERARCHY -DCOLL_NO_HIERARCHY ""
 
 # Sizes (core/base/coll_sizes.h): as small as may be, others, what is out of range; those marked * are alike on ranks that meet.
-fewest="-DCOLL_BLOCK_BYTES=256 -DCOLL_CACHED_BYTES=0 -DCOLL_CACHED_CALLS=1 -DCOLL_BINS=4 -DCOLL_COPY_BYTES=64 -DCOLL_RECORDS=1"
+fewest="-DCOLL_BLOCK_BYTES=256 -DCOLL_CACHED_BYTES=0 -DCOLL_CACHED_CALLS=1 -DCOLL_ABREAST=1 -DCOLL_BINS=4"
+fewest="$fewest -DCOLL_COPY_BYTES=64 -DCOLL_RECORDS=1"
 alike="-DCOLL_PACK_BYTES=64 -DCOLL_SHORT_BYTES=64 -DCOLL_CREDIT_BYTES=4096"
 try "the least sizes" $fewest $alike
-try "large sizes" -DCOLL_BLOCK_BYTES=16384 -DCOLL_CACHED_CALLS=33 -DCOLL_RECORDS=1000 -DCOLL_PACK_BYTES=1048576 \
-    -DCOLL_SHORT_BYTES=131072
+try "large sizes" -DCOLL_BLOCK_BYTES=16384 -DCOLL_CACHED_CALLS=33 -DCOLL_ABREAST=64 -DCOLL_RECORDS=1000 \
+    -DCOLL_PACK_BYTES=1048576 -DCOLL_SHORT_BYTES=131072
 met "sizes that may differ" "^met$" "" "$fewest"
 met "sizes that may not" COLL_PACK_BYTES "" -DCOLL_SHORT_BYTES=1024
 met "sizes that are alike" "^met$" "$alike" "$alike $fewest"
-for size in BLOCK_BYTES=300 PACK_BYTES=32 CACHED_CALLS=0 BINS=5 SHORT_BYTES=100 COPY_BYTES=131072 CREDIT_BYTES=3000 RECORDS=0; do
+for size in BLOCK_BYTES=300 PACK_BYTES=32 CACHED_CALLS=0 ABREAST=65 BINS=5 SHORT_BYTES=100 COPY_BYTES=131072 CREDIT_BYTES=3000 \
+            RECORDS=0; do
     if gcc -std=c11 -DCOLL_NO_URING "-DCOLL_$size" -fsyntax-only tests/switches.c > "$dir/log" 2>&1
     then wrong "COLL_$size" "it compiles"
     elif grep -q "COLL_${size%=*} is" "$dir/log"; then ok "COLL_$size is refused"

@@ -258,6 +258,7 @@ static const coll_transport coll__threads_transport = {
     .close = coll__threads_close,
     .fail = coll__threads_fail,
     .offload = coll__threads_offload,
+    .offload_ahead = COLL__TURNS_ABREAST - 1,
     .bind = coll__threads_bind,
     .group = coll__threads_group,
     .ungroup = coll__threads_ungroup,

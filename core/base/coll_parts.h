@@ -20,6 +20,7 @@
  *                        memory that they share, with COLL_NO_CHOICE, COLL_NO_NEIGHBORS and COLL_ONLY_TRANSPORTS=threads.
  *                        Where there are no threads it leaves out nothing
  *   COLL_NO_LISTS        coll_allreduce_list
+ *   COLL_NO_STRIDES      blocks that are columns of a matrix: coll_call.row, send_stride, recv_stride
  *   COLL_NO_COUNTS       blocks of different lengths: gatherv, scatterv, allgatherv, reduce_scatterv, alltoallv, alltoallw, and
  *                        with them COLL_NO_NEIGHBORS and COLL_NO_HIERARCHY
  *   COLL_NO_SHRINK       coll_shrink
@@ -51,16 +52,17 @@
  *                        and mpi; joined is there with threads and tcp, and mpi takes COLL_WITH_MPI, too
  *   COLL_SMALL           a few boards on an Ethernet, one rank on each or several by threads: COLL_NO_SIM, COLL_NO_URING,
  *                        COLL_NO_JOINED, COLL_NO_SHM, COLL_NO_LANES, COLL_NO_RECORDER, COLL_NO_BACKGROUND, COLL_NO_TIERS,
- *                        COLL_NO_HIERARCHY, COLL_NO_LISTS, COLL_NO_COUNTS, COLL_NO_SHRINK, COLL_NO_WATCH, COLL_NO_NETWORKS,
- *                        COLL_NO_STOCHASTIC and COLL_NO_REPRODUCIBLE; of the collectives barrier, broadcast, reduce, allreduce,
- *                        gather, scatter, allgather and alltoall, unless COLL_ONLY_KINDS says others; of the types i32, f32, f64
- *                        and bf16, unless COLL_ONLY_TYPES does.  Sentences, keys, heartbeats and the cost model stay: without
- *                        the model nobody would know that the wire is slow.  It meets itself, and programs with
- *                        COLL_NO_HIERARCHY; others are told what differs
+ *                        COLL_NO_HIERARCHY, COLL_NO_LISTS, COLL_NO_STRIDES, COLL_NO_COUNTS, COLL_NO_SHRINK, COLL_NO_WATCH,
+ *                        COLL_NO_NETWORKS, COLL_NO_STOCHASTIC and COLL_NO_REPRODUCIBLE; of the collectives barrier, broadcast,
+ *                        reduce, allreduce, gather, scatter, allgather and alltoall, unless COLL_ONLY_KINDS says others; of the
+ *                        types i32, f32, f64 and bf16, unless COLL_ONLY_TYPES does.  Sentences, keys, heartbeats and the cost
+ *                        model stay: without the model nobody would know that the wire is slow.  It meets itself, and programs
+ *                        with COLL_NO_HIERARCHY; others are told what differs
  *
- *   COLL_TINY            bare metal: COLL_NO_OS, COLL_NO_CHOICE, COLL_NO_LISTS, COLL_NO_COUNTS, COLL_NO_SHRINK, COLL_NO_WATCH,
- *                        COLL_NO_SCALE, COLL_NO_TIERS, and of the collectives barrier, broadcast, reduce, allreduce and
- *                        allgather, unless COLL_ONLY_KINDS says others; of the types i32 and f32, unless COLL_ONLY_TYPES does
+ *   COLL_TINY            bare metal: COLL_NO_OS, COLL_NO_CHOICE, COLL_NO_LISTS, COLL_NO_STRIDES, COLL_NO_COUNTS, COLL_NO_SHRINK,
+ *                        COLL_NO_WATCH, COLL_NO_SCALE, COLL_NO_TIERS, and of the collectives barrier, broadcast, reduce,
+ *                        allreduce and allgather, unless COLL_ONLY_KINDS says others; of the types i32 and f32, unless
+ *                        COLL_ONLY_TYPES does
  *
  * Which types of elements may go, and what goes with them, is in coll_parts_types.h.
  *
@@ -84,6 +86,8 @@
 #if defined(COLL_SMALL) || defined(COLL_TINY)
 #undef COLL_NO_LISTS
 #define COLL_NO_LISTS 1
+#undef COLL_NO_STRIDES
+#define COLL_NO_STRIDES 1
 #undef COLL_NO_COUNTS
 #define COLL_NO_COUNTS 1
 #undef COLL_NO_SHRINK
@@ -241,6 +245,11 @@
 #else
 #define COLL__HAS_LISTS 1
 #endif
+#if defined(COLL_NO_STRIDES)
+#define COLL__HAS_STRIDES 0
+#else
+#define COLL__HAS_STRIDES 1
+#endif
 #if defined(COLL_NO_MESSAGES)
 #define COLL__HAS_MESSAGES 0
 #else
@@ -391,7 +400,8 @@
 /* Is anything left out?  Then there are functions that nobody calls. */
 #if defined(COLL_NO_SIM) || defined(COLL_NO_TCP) || defined(COLL_NO_THREADS) || defined(COLL_NO_JOINED) || defined(COLL_NO_SHM) \
     || defined(COLL_NO_LANES) || defined(COLL_NO_RECORDER) || defined(COLL_NO_BACKGROUND) || defined(COLL_NO_HIERARCHY) \
-    || defined(COLL_NO_LISTS) || defined(COLL_NO_COUNTS) || defined(COLL_NO_SHRINK) || defined(COLL_NO_WATCH) \
+    || defined(COLL_NO_LISTS) || defined(COLL_NO_STRIDES) || defined(COLL_NO_COUNTS) || defined(COLL_NO_SHRINK) \
+    || defined(COLL_NO_WATCH) \
     || defined(COLL_NO_TUNER) || defined(COLL_NO_ENV) || defined(COLL_NO_TEXT) || defined(COLL_NO_ARENA) \
     || COLL__KINDS_THERE != COLL__KINDS_ALL || COLL__TYPES_THERE != COLL__TYPES_ALL || defined(COLL_NO_STOCHASTIC) \
     || defined(COLL_NO_REPRODUCIBLE) || defined(COLL_NO_SCALE) || defined(COLL_NO_LAUNCHERS) || defined(COLL_NO_NETWORKS) \

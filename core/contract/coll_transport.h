@@ -102,6 +102,7 @@ typedef struct coll_task {
     const struct coll__codec *codec;              /* its arithmetic; opaque outside the library               */
     void                *group;                   /* of `group` below; NULL: all ranks                        */
     uint64_t             state[4];                /* the transport's own: zero when the task is first offered */
+    int                  ahead;                   /* so many tasks of its group are in front of it (see offload_ahead) */
     signed char          is_finite;               /* COLL_DETECT_OVERFLOW: a transport that has looked at all of the
                                                      result may say 1, or -1 for an infinity or a NaN; 0: has not */
 } coll_task;
@@ -122,6 +123,11 @@ typedef struct coll_transport {
     /* Optional: take a whole collective where that beats messages.  Called again until it gives something other than
      * COLL_PENDING; COLL_ERR_UNSUPPORTED, at the first call only, declines.  Blames are set through `failure`. */
     coll_offload_fn *offload;
+
+    /* Optional, with offload: so many tasks of a group are offered while one in front of them is pending, in their order, with
+     * their place behind it in task->ahead.  COLL_PENDING with state[0] still 0: it has not begun, and nothing behind it is
+     * offered.  0: a task is offered when those before it are over. */
+    int          offload_ahead;
 
     /* Optional, with offload: the function that takes calls of the kind, type, operation and group of this task, and takes *bound
      * in place of the context: what does not change from one to the next is looked up once.  NULL: offload does. */

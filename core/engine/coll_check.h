@@ -479,9 +479,9 @@ COLL__FOR_SPEED
 
 /* ---- >>the whole check ---- */
 
-/* The most frequent case, which a few looks find right: a call like the last one of its kind.  Gives its arithmetic, or NULL:
- * look closer. */
-static inline const coll__codec *coll__check_by_plan(coll_comm *comm, coll_call *call)
+/* The most frequent case, which a few looks find right: a call like the last one of its kind.  Gives the plan of that one, or
+ * NULL: look closer. */
+static inline const coll__plan *coll__check_by_plan(coll_comm *comm, coll_call *call)
 {
     const coll__plan *plan = coll__plan_like(comm, call);
     const void *const send = coll__in_place_of(call->kind, call->send, call->recv);
@@ -490,7 +490,7 @@ static inline const coll__codec *coll__check_by_plan(coll_comm *comm, coll_call 
         || !coll__plan_suits(comm, plan, call->kind, send, call->recv, call->count, call->root)) return NULL;
     call->send = coll__kind_has_one_buffer(call->kind) ? call->recv : send;
     call->wire = plan->request.call.wire;
-    return &plan->request.codec;
+    return plan;
 }
 
 static coll_status coll__check_call(coll_comm *comm, coll_call *call, coll__codec *codec, size_t **own)
@@ -498,9 +498,9 @@ static coll_status coll__check_call(coll_comm *comm, coll_call *call, coll__code
     coll__side send, recv;
     coll_status status;
 
-    const coll__codec *const planned = coll__check_by_plan(comm, call);
-    if (planned) {
-        *codec = *planned;
+    const coll__plan *const plan = coll__check_by_plan(comm, call);
+    if (plan) {
+        *codec = plan->request.codec;
         return COLL_OK;
     }
     coll__sides_of(comm, call, &send, &recv);

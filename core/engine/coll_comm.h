@@ -14,6 +14,7 @@ typedef struct coll__carrier coll__carrier;
 typedef struct coll__message coll__message;       /* coll_match.h                                             */
 typedef struct coll__messages coll__messages;     /* coll_notes.h                                             */
 typedef struct coll__prepared coll__prepared;     /* coll_prepared.h                                          */
+typedef struct coll__strided coll__strided;       /* coll_strides.h                                           */
 
 /* ---- >>execution: the state of a collective that runs through the engine (coll_execution.h, coll_engine.h) ---- */
 
@@ -88,6 +89,8 @@ typedef struct coll__execution {
     void   *scratch;
     coll__source *sources;
     coll__step *list;                             /* the steps of the round that is being posted              */
+    uint64_t  *peers;                             /* of every round, then of all behind it (coll_abreast.h); NULL: not known */
+    bool       has_peers;                         /* they have been asked for                                 */
 } coll__execution;
 
 enum { COLL__NAME_CACHED = 24 };                  /* bytes of the name of an algorithm                        */
@@ -104,10 +107,26 @@ typedef struct coll__cached {
     coll__execution execution;
     void      *memory;                            /* of its tables                                            */
     size_t     length;
-    unsigned   arenas;                            /* as its order counts them: its values lie in the last     */
+    unsigned   arenas;                            /* as its workspace counts them: its values lie in the last */
 } coll__cached;
 
+/* Memory for a collective of an order while it runs, which keeps what it has made for the next ones. */
+typedef struct coll__workspace {
+    void     *arena;                              /* of the running one                                       */
+    size_t    arena_length;
+    unsigned  arenas;                             /* that there have been                                     */
+    coll__cached *cached[COLL__CACHED];           /* of the last calls that differ; NULL: no such call yet    */
+    unsigned  cached_next;                        /* the oldest                                               */
+    coll__execution execution;                    /* of one that is not cached                                */
+} coll__workspace;
+
 /* ---- >>request ---- */
+
+/* The memory that a call reads and writes: from its first byte to behind its last one. */
+typedef struct coll__touched {
+    bool      is_known;
+    uintptr_t reads, reads_end, writes, writes_end;
+} coll__touched;
 
 struct coll_request {
     coll_comm   *comm;                            /* NULL once the communicator is freed                      */
@@ -116,6 +135,8 @@ struct coll_request {
     coll_call    call;
     coll_status  status;
     bool         is_started, is_prepared;
+    bool         is_over;                         /* but for its turn to end, behind others of its order      */
+    unsigned char workspace;                      /* of its order: which                                      */
     bool         is_blocking;                     /* its caller does not get it                               */
     bool         is_known;                        /* not running, as far as the program knows: it has been told of the end,
                                                      or never started it                                      */
@@ -126,13 +147,13 @@ struct coll_request {
     unsigned     graph_version;                   /* of the communicator's graph when the call was checked    */
     unsigned char head[COLL_HEAD_LENGTH];
     coll__codec  codec;
+    coll__touched touched;                        /* where its buffers are, once that has been asked for      */
     size_t      *offsets;                         /* ours, where the caller gave none; and what is made of the input */
     const void  *input;                           /* with a residual: the caller's, of which call.send is made */
     coll_task    task;                            /* when the transport takes the whole call                  */
     const coll__carrier *carrier;
     void        *carried;                         /* the carrier's own                                        */
-    coll__execution  *execution;                  /* when the engine runs it: one that is cached, or its own  */
-    coll__execution   own_execution;
+    coll__execution  *execution;                  /* when the engine runs it: one that is cached, or the workspace's own */
     coll__message *sending, *receiving;           /* send, recv, sendrecv                                     */
     int          got_source, got_tag;
     size_t       got_count;
@@ -140,6 +161,7 @@ struct coll_request {
     void       (*done)(coll_request *whole, coll_request *part, coll_status status);      /* its end is told; NULL: to nobody */
     coll__prepared *prepared;                     /* coll_prepare: its own order                              */
     const coll__choice *way;                      /* decided already; NULL: the tuner is asked                */
+    coll__strided *strided;                       /* what the caller said of rows; NULL: nothing              */
     bool         has_overflow;                    /* COLL_DETECT_OVERFLOW: its result has an infinity or a NaN */
 };
 
@@ -165,6 +187,9 @@ struct coll__carrier {
                                                      COLL_ERR_UNSUPPORTED: declined, with nothing sent        */
     coll_status (*advance)(coll_request *r);      /* one that was COLL_PENDING                                */
     void (*late)   (const coll_request *r, unsigned char *is_late);   /* mark whom it waits for; NULL: it does not know */
+    bool     (*passes)(const coll_request *r);    /* will it decline?  NULL: that is not known before         */
+    uint64_t (*later)(const coll_request *r);     /* of one that has started: with whom it has still to queue messages
+                                                     (coll_abreast.h).  NULL: it has its order to itself      */
     void (*unbind) (coll_request *r);             /* it does not start again; NULL: there is nothing to free  */
     void (*end)    (coll__session *session, coll_status status);  /* end what is in no order; NULL: nothing is */
     bool (*explain)(coll_request *r, char *text, size_t room);        /* false: it would decline              */
@@ -199,12 +224,11 @@ typedef struct coll__order {
     const coll__numbers *numbers;                 /* by which its algorithms are chosen: the communicator's, or those
                                                      of the time when the call was prepared                   */
     void     *group;                              /* of the transport; NULL: all ranks                        */
-    coll_request *queue, **queue_end;             /* the first one is running                                 */
-    void     *arena;                              /* memory of the running one                                */
-    size_t    arena_length;
-    unsigned  arenas;                             /* that there have been                                     */
-    coll__cached *cached[COLL__CACHED];           /* of the last calls that differ; NULL: no such call yet    */
-    unsigned  cached_next;                        /* the oldest                                               */
+    coll_request *queue, **queue_end;             /* the first one is running; some behind it may be (coll_abreast.h) */
+    uint64_t  ahead;                              /* while one behind it moves on: with whom those in front of that one have
+                                                     still to queue messages                                  */
+    int       place;                              /* and how many these are                                   */
+    coll__workspace first, *others[COLL__OTHERS];        /* NULL: not needed so far                      */
     coll_comm *intra, *inter;                     /* of hierarchical collectives (coll_hierarchy.h): the ranks of our host; one
                                                      of each host.  NULL: not needed so far, or never         */
 } coll__order;
@@ -283,6 +307,9 @@ struct coll__session {
     char  abort_text[COLL__ABORT_ROOM];
     coll_doing doing;                             /* what this rank does, for others to read                  */
     bool  lingers;                                /* something sent in a communicator that is freed is still to go */
+    int64_t  began_at;                            /* the last collective, by the observer's clock             */
+    int64_t  started_at;                          /* the last one that did not end at once                    */
+    unsigned burst;                               /* how many followed one another before that                */
     unsigned tests;                               /* that found something running                             */
     int64_t  freed_at;                            /* when a test is to ask who has freed communicators        */
 };
@@ -359,6 +386,7 @@ struct coll_comm {
     coll__numbers numbers;
     unsigned char *gauge;                         /* memory of coll_measure while it runs: a simulated rank that is killed
                                                      in it never comes back to free it                        */
+    coll__strided *spare;                         /* of the last blocking call with rows                      */
     coll__counts *counts;                         /* of the tuner, where ranks share processors; NULL: none yet */
 };
 

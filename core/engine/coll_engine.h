@@ -385,6 +385,54 @@ static coll_status coll__finish_tick(coll_request *r, long tick)
     return COLL_OK;
 }
 
+/* With whom it exchanges messages in a round, a bit for each direction of each peer (some share one). */
+static uint64_t coll__round_peers(const coll_request *r, int k)
+{
+    const coll__execution *execution = r->execution;
+    coll__round now = coll__round_of(r, execution->list, execution->steps);
+    uint64_t peers = 0;
+
+    execution->choice.algorithm->round(&now, k);
+    for (const coll__step *step = now.steps; step < now.steps + now.count; step++)
+        if (step->verb == COLL__SEND || step->verb == COLL__RECV)
+            peers |= (uint64_t)1 << (2 * (unsigned)step->peer + (step->verb == COLL__SEND)) % 64;
+    return peers;
+}
+
+/* The same of all its rounds; NULL: that is not known. */
+static const uint64_t *coll__execution_peers(const coll_request *r)
+{
+    coll__execution *execution = r->execution;
+    uint64_t behind = 0;
+
+    if (!execution->peers || execution->has_peers) return execution->peers;
+    for (int k = execution->rounds - 1; k >= 0; k--) {
+        execution->peers[k] = coll__round_peers(r, k);
+        execution->peers[execution->rounds + k] = behind;
+        behind |= execution->peers[k];
+    }
+    execution->has_peers = true;
+    return execution->peers;
+}
+
+/* Of the rounds that are not begun. */
+static uint64_t coll__execution_later(const coll_request *r)
+{
+    const coll__execution *execution = r->execution;
+    const long begun = execution->posted;
+
+    if (begun == execution->ticks) return 0;
+    const uint64_t *peers = coll__execution_peers(r);
+    return !peers ? ~(uint64_t)0 : begun ? peers[execution->rounds + begun - 1] : peers[0] | peers[execution->rounds];
+}
+
+/* Have those in front of it in its order still to queue messages that go before those of its next round? */
+static __attribute__((noinline)) bool coll__execution_is_held_up(const coll_request *r)
+{
+    const uint64_t *peers = coll__execution_peers(r);
+    return !peers || peers[r->execution->posted] & r->order->ahead;
+}
+
 /* Move an execution on as far as it goes without waiting. */
 static coll_status coll__execution_advance(coll_request *r)
 {
@@ -396,11 +444,13 @@ static coll_status coll__execution_advance(coll_request *r)
                  execution->ticks, execution->posted);
     for (;;) {
         while (execution->posted < execution->ticks && execution->posted - execution->done < execution->lag) {
+            if (COLL__ABREAST > 1 && r->order->ahead && coll__execution_is_held_up(r)) break;
             const long tick = execution->posted++;
             const coll__rounds now = coll__rounds_of(execution, tick);
             for (long k = now.first; k <= now.last; k++)
                 if (coll__post_round(r, tick - k * execution->lag, (int)k, tick) < 0) return coll__comm_fail(r->comm, NULL);
         }
+        if (COLL__ABREAST > 1 && execution->posted == execution->done) return COLL_PENDING;
         const coll_status status = coll__finish_tick(r, execution->done);
         if (status != COLL_OK) return status;
         if (++execution->done == execution->ticks) break;

@@ -5,6 +5,8 @@
 
 #define COLL__ELSEWHERE SIZE_MAX                  /* not in a buffer of the user's                            */
 
+enum { COLL__ROUNDS_ABREAST = 64 };               /* of a call beside others of its order (coll_abreast.h)    */
+
 /* ---- >>geometry: where a block's slice lies ---- */
 
 typedef struct coll__range { size_t at, count; } coll__range;
@@ -227,10 +229,10 @@ static inline bool coll__is_like_cached(const coll_request *r, const coll__cache
         && c->version == r->order->numbers->version;
 }
 
-/* Call `i` of those that an order has cached, the youngest first; NULL: there were not so many. */
-static inline coll__cached *coll__cached_at(const coll__order *order, unsigned i)
+/* Call `i` of those that a workspace has cached, the youngest first; NULL: there were not so many. */
+static inline coll__cached *coll__cached_at(const coll__workspace *w, unsigned i)
 {
-    return order->cached[(order->cached_next - 1 - i) % COLL__CACHED];
+    return w->cached[(w->cached_next - 1 - i) % COLL__CACHED];
 }
 
 /* Is there room for the name of its algorithm? */
@@ -250,27 +252,28 @@ static inline bool coll__execution_is_repeatable(const coll_request *r)
 /* One with an execution that this call may have; NULL: there is none. */
 static inline coll__cached *coll__cached_execution(const coll_request *r)
 {
-    const coll__order *order = r->order;
+    const coll__workspace *w = coll__workspace_of(r);
     coll__cached *c;
 
-    for (unsigned i = 0; COLL__CACHED_MOST > 0 && i < COLL__CACHED && (c = coll__cached_at(order, i)) != NULL; i++)
-        if (c->has_execution && c->call.root == r->call.root && c->call.scale == r->call.scale && c->arenas == order->arenas
+    for (unsigned i = 0; COLL__CACHED_MOST > 0 && i < COLL__CACHED && (c = coll__cached_at(w, i)) != NULL; i++)
+        if (c->has_execution && c->call.root == r->call.root && c->call.scale == r->call.scale && c->arenas == w->arenas
             && coll__is_like_cached(r, c)) return coll__execution_is_repeatable(r) ? c : NULL;
     return NULL;
 }
 
 /* Room for another call, in the place of the oldest one, with memory of so many bytes; NULL: there is no memory. */
-static coll__cached *coll__cached_reserve(coll__order *order, size_t length)
+static coll__cached *coll__cached_reserve(const coll_request *r, size_t length)
 {
-    coll__cached **at = &order->cached[order->cached_next % COLL__CACHED];
+    coll__workspace *w = coll__workspace_of(r);
+    coll__cached **at = &w->cached[w->cached_next % COLL__CACHED];
 
-    if (!*at) *at = (coll__cached *)coll__take_zeros(coll__like(order->comm), 1, sizeof **at);
+    if (!*at) *at = (coll__cached *)coll__take_zeros(coll__like(r->comm), 1, sizeof **at);
     if (!*at) return NULL;
     (*at)->call.kind = 0;
     (*at)->has_execution = false;
     if ((*at)->length < length) {
         coll__give((*at)->memory);
-        (*at)->memory = coll__allocate(coll__like(order->comm), length);
+        (*at)->memory = coll__allocate(coll__like(r->comm), length);
         (*at)->length = (*at)->memory ? length : 0;
     }
     return (*at)->length < length ? NULL : *at;
@@ -279,14 +282,12 @@ static coll__cached *coll__cached_reserve(coll__order *order, size_t length)
 /* A call is cached, by what was chosen for it; it has no execution so far. */
 static void coll__cached_set(coll__cached *cached, const coll_request *r, const coll__choice *choice)
 {
-    coll__order *order = r->order;
-
     cached->call = r->call;
     cached->elements = coll__call_elements(&r->call, r->comm->size);
-    cached->version = order->numbers->version;
+    cached->version = r->order->numbers->version;
     coll__keep_text(cached->algorithm, sizeof cached->algorithm, r->call.algorithm ? r->call.algorithm : "");
     cached->choice = *choice;
-    order->cached_next++;
+    coll__workspace_of(r)->cached_next++;
 }
 
 #if !defined(COLL_NO_CHOICE)
@@ -301,7 +302,7 @@ static coll__choice coll__choice_of(const coll_request *r, bool *is_cached)
     const coll__cached *c;
 
     *is_cached = true;
-    for (unsigned i = 0; i < COLL__CACHED && (c = coll__cached_at(r->order, i)) != NULL; i++)
+    for (unsigned i = 0; i < COLL__CACHED && (c = coll__cached_at(coll__workspace_of(r), i)) != NULL; i++)
         if (c->elements == elements && coll__is_like_cached(r, c)) return c->choice;
     *is_cached = false;
     if (!query.counts && coll__is_crowd(&query))
@@ -323,10 +324,11 @@ static coll__choice coll__choice_of(const coll_request *r, bool *is_cached)
 
 /* ---- >>planning ---- */
 
-/* Choose the algorithm of a checked call, walk through its rounds once to see what they need, and cut the vector. */
+/* Into r->execution: choose the algorithm of a checked call, walk through its rounds once to see what they need, and cut the
+ * vector. */
 static coll_status coll__execution_plan(coll_request *r)
 {
-    coll__execution *execution = r->execution = &r->own_execution;
+    coll__execution *execution = r->execution;
 
     memset(execution, 0, sizeof *execution);
     execution->choice = r->way ? *r->way : coll__choice_of(r, &execution->is_chosen_before);
@@ -387,20 +389,28 @@ static void coll__make_copy(coll__execution *execution, const coll_request *r, u
     execution->input.base = to;
 }
 
-/* Memory of an order for what it runs now: what lay there before is lost.  false: there is not so much. */
-static bool coll__arena_reserve(coll__order *order, size_t length)
+/* Memory for a request while it runs: what lay there before is lost.  NULL: there is not so much. */
+static unsigned char *coll__arena_reserve(const coll_request *r, size_t length)
 {
-    if (length <= order->arena_length) return true;
-    coll__give(order->arena);
-    order->arenas++;
-    order->arena = coll__allocate(coll__like(order->comm), length);
-    order->arena_length = order->arena ? length : 0;
-    return order->arena != NULL;
+    coll__workspace *w = coll__workspace_of(r);
+
+    if (length <= w->arena_length) return (unsigned char *)w->arena;
+    coll__give(w->arena);
+    w->arenas++;
+    w->arena = coll__allocate(coll__like(r->comm), length);
+    w->arena_length = w->arena ? length : 0;
+    return (unsigned char *)w->arena;
+}
+
+/* Is it known beforehand, round by round, with whom it exchanges messages (coll_abreast.h)? */
+static inline bool coll__has_few_rounds(const coll__execution *execution)
+{
+    return COLL__ABREAST > 1 && execution->slices == 1 && execution->rounds <= COLL__ROUNDS_ABREAST;
 }
 
 /* What the parts of an execution need, in bytes. */
 typedef struct coll__needs {
-    size_t sums, lists, copy;                     /* once: scratch; sources and steps; a copy of the input    */
+    size_t sums, lists, copy;                     /* once: scratch; sources, steps and peers; a copy of the input */
     size_t xfers, table;                          /* of a stage: messages; with cargo and what is made        */
     size_t work, part, staging, slice;            /* of a slice; together                                     */
 } coll__needs;
@@ -424,13 +434,14 @@ static coll__needs coll__execution_needs(coll__execution *execution, const coll_
     const size_t packed = moved * widest + steps * 64;
     n.staging = r->codec.same ? coll__least(packed, steps * (COLL__PACK_MOST + 64)) : packed;
     n.sums = coll__kind_reduces(r->call.kind) ? coll__round_up(coll__combine_scratch(&r->codec, execution->steps + 1), 64) : 0;
-    n.lists = coll__round_up(steps * (sizeof(coll__source) + sizeof(coll__step)), 64);
+    const size_t peers = coll__has_few_rounds(execution) ? 2 * (size_t)execution->rounds * sizeof(uint64_t) : 0;
+    n.lists = coll__round_up(steps * (sizeof(coll__source) + sizeof(coll__step)) + peers, 64);
     n.copy = coll__copy_length(execution, r);
     n.slice = coll__round_up(n.work + n.part + n.staging, 64);
     return n;
 }
 
-/* Lay the stages out.  Values lie in the arena of the order, which grows to the largest need and is then reused; so do the
+/* Lay the stages out.  Values lie in the arena of the workspace, which grows to the largest need and is then reused; so do the
  * tables, unless the execution can be cached: then these have memory of their own, with a stage for each round. */
 static coll_status coll__execution_lay_out(coll__execution *execution, coll_request *r)
 {
@@ -440,7 +451,7 @@ static coll_status coll__execution_lay_out(coll__execution *execution, coll_requ
     const size_t cached_length = n.lists + coll__round_up(rounds * sizeof(coll__stage), 64) + rounds * n.table;
     const bool can_return = COLL__CACHED_MOST > 0 && execution->slices == 1 && cached_length <= COLL__CACHED_MOST
                          && coll__execution_is_repeatable(r);
-    coll__cached *cached = can_return ? coll__cached_reserve(r->order, cached_length) : NULL;
+    coll__cached *cached = can_return ? coll__cached_reserve(r, cached_length) : NULL;
     unsigned char *at = cached ? (unsigned char *)cached->memory : NULL;
 
     execution->is_cached = cached != NULL;
@@ -448,17 +459,20 @@ static coll_status coll__execution_lay_out(coll__execution *execution, coll_requ
     const size_t heads = coll__round_up((size_t)execution->stage_count * sizeof(coll__stage), 64);
     const size_t values = n.sums + (execution->is_cached ? 1 : stages) * n.slice;
     const size_t tables = execution->is_cached ? 0 : n.lists + n.copy + heads + stages * n.table;
-    if (!coll__arena_reserve(r->order, values + tables)) return COLL_ERR_MEMORY;
-    execution->scratch = r->order->arena;
-    if (!at) at = (unsigned char *)r->order->arena + values;
+    unsigned char *const arena = coll__arena_reserve(r, values + tables);
+    if (!arena) return COLL_ERR_MEMORY;
+    execution->scratch = arena;
+    if (!at) at = arena + values;
     execution->sources = (coll__source *)(void *)at;
-    execution->list = (coll__step *)(void *)(execution->sources + execution->steps);
+    execution->peers = coll__has_few_rounds(execution) ? (uint64_t *)(void *)(execution->sources + execution->steps) : NULL;
+    execution->list = execution->peers ? (coll__step *)(void *)(execution->peers + 2 * execution->rounds)
+                                       : (coll__step *)(void *)(execution->sources + execution->steps);
     if (n.copy) coll__make_copy(execution, r, at + n.lists);
     execution->stages = (coll__stage *)(void *)(at + n.lists + n.copy);
     at += n.lists + n.copy + heads;
     for (int i = 0; i < execution->stage_count; i++, at += n.table) {
         coll__stage *stage = &execution->stages[i];
-        unsigned char *slice = (unsigned char *)r->order->arena + n.sums + (execution->is_cached ? 0 : (size_t)i * n.slice);
+        unsigned char *slice = arena + n.sums + (execution->is_cached ? 0 : (size_t)i * n.slice);
         *stage = (coll__stage){ .base = { [COLL__WORK] = slice, [COLL__PART] = slice + n.work },
                                 .staging = slice + n.work + n.part };
         stage->xfers = (coll_xfer *)(void *)at;
@@ -471,7 +485,7 @@ static coll_status coll__execution_lay_out(coll__execution *execution, coll_requ
 
 /* ---- >>starting ---- */
 
-/* Begin with an execution that is cached.  One at a time runs in an order, so it is used where it lies. */
+/* Begin with an execution that is cached.  One at a time runs in a workspace, so it is used where it lies. */
 static inline void coll__execution_again(coll_request *r, coll__cached *cached)
 {
     coll__execution *execution = r->execution = &cached->execution;
@@ -487,7 +501,7 @@ static coll__cached *coll__choice_cache(const coll_request *r)
     const coll__execution *execution = r->execution;
 
     if (r->way || !coll__is_cacheable(&r->call) || (execution->is_chosen_before && !execution->is_cached)) return NULL;
-    coll__cached *cached = coll__cached_reserve(r->order, 0);
+    coll__cached *cached = coll__cached_reserve(r, 0);
     if (cached) coll__cached_set(cached, r, &execution->choice);
     return cached;
 }
@@ -496,7 +510,7 @@ static coll__cached *coll__choice_cache(const coll_request *r)
  * and is planned. */
 static coll_status coll__execution_start(coll_request *r)
 {
-    coll__execution *execution = &r->own_execution;
+    coll__execution *execution = r->execution = &coll__workspace_of(r)->execution;
 
     if (coll__execution_plan(r) < 0) return COLL_ERR_MEMORY;
     execution->is_declined = execution->choice.room > 0;
@@ -506,7 +520,7 @@ static coll_status coll__execution_start(coll_request *r)
     coll__cached *cached = coll__choice_cache(r);
     if (!cached || !execution->is_cached) return COLL_OK;
     cached->has_execution = true;
-    cached->arenas = r->order->arenas;
+    cached->arenas = coll__workspace_of(r)->arenas;
     cached->execution = *execution;
     cached->execution.vector = execution->vector == &execution->result ? &cached->execution.result : &cached->execution.input;
     r->execution = &cached->execution;

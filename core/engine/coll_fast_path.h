@@ -53,8 +53,8 @@ static inline coll_offload_fn *coll__start_at_once(const coll_request *r)
 {
     const bool is_whole = (r->carrier->traits & (COLL__AS_A_WHOLE | COLL__AT_CALL)) == COLL__AS_A_WHOLE;
 
-    return is_whole && !r->call.residual && !coll__kind_is(r->call.kind, COLL__NEIGHBORS) ? r->comm->session->transport->offload
-                                                                                         : NULL;
+    const bool is_plain = !r->call.residual && !r->strided && !coll__kind_is(r->call.kind, COLL__NEIGHBORS);
+    return is_whole && is_plain ? r->comm->session->transport->offload : NULL;
 }
 
 /* Carry out a request whose call is checked: by `start`, with what it takes, if that is not NULL and nothing is in front. */
@@ -116,7 +116,7 @@ static inline coll_call coll__call_of(coll_kind kind, const void *send, void *re
     call.count = count;
     call.send_counts = call.send_offsets = call.recv_counts = call.recv_offsets = NULL;
     call.send_types = call.recv_types = NULL;
-    call.recv_count = 0;
+    call.recv_count = call.row = call.send_stride = call.recv_stride = 0;
     call.type = type;
     call.wire = call.accumulate = 0;
     call.op = op;

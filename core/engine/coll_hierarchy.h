@@ -137,8 +137,8 @@ static coll_status coll__hierarchy_lay_out(coll_request *r, coll__hierarchy *h, 
     size_t length = front;
 
     for (int i = 0; i < 3; i++) length += coll__round_up(sizes[i], 64);
-    if (!coll__arena_reserve(r->order, length)) return COLL_ERR_MEMORY;
-    unsigned char *at = (unsigned char *)r->order->arena;
+    unsigned char *const arena = coll__arena_reserve(r, length), *at = arena;
+    if (!arena) return COLL_ERR_MEMORY;
     coll__hierarchy *const state = (coll__hierarchy *)(void *)(at + head);
     h->counts = (size_t *)(void *)(state + 1);
     h->offsets = h->counts + table;
@@ -147,12 +147,14 @@ static coll_status coll__hierarchy_lay_out(coll_request *r, coll__hierarchy *h, 
     *coll__runner_of(r) = (coll__runner){ .script = &staged->script, .state = state };
     at += front;
     for (int i = 0; i < 3; at += coll__round_up(sizes[i++], 64)) *places[i] = sizes[i] ? at : NULL;
-    COLL__ASSERT(at == (unsigned char *)r->order->arena + length && h->parts > 0 && h->slices > 0 && h->slices <= h->hosts->least,
+    COLL__ASSERT(at == arena + length && h->parts > 0 && h->slices > 0 && h->slices <= h->hosts->least,
                  "%s %u lies in %zu bytes, %d parts, %d slices for %d rails", coll_kind_name(r->call.kind), r->sequence, length,
                  h->parts, h->slices, h->hosts->least);
     *state = *h;
     return COLL_OK;
 }
+
+static bool coll__hierarchy_passes(const coll_request *r) { return coll__is_hierarchical(r) == COLL_ERR_UNSUPPORTED; }
 
 /* Begin, if it is hierarchical. */
 static coll_status coll__hierarchy_start(coll_request *r)
@@ -190,7 +192,7 @@ static bool coll__hierarchy_explain(coll_request *r, char *text, size_t room)
 /* Among the carriers. */
 #define COLL__CARRIER_OF_HOSTS \
     { .name = "hierarchy", .start = coll__hierarchy_start, .advance = coll__script_advance, .late = coll__script_late, \
-      .explain = coll__hierarchy_explain },
+      .passes = coll__hierarchy_passes, .explain = coll__hierarchy_explain },
 
 #else
 

@@ -12,10 +12,15 @@ static coll_status coll__offload_advance(coll_request *r)
     coll_failure failure;
 
     failure.status = COLL_OK;
+    r->task.ahead = r->order->place;
     const coll_status status = session->transport->offload(session->context, &r->task, &failure);
+    r->task.ahead = 0;
     if (status >= 0 || status == COLL_ERR_UNSUPPORTED) return status;
     return coll__comm_fail(r->comm, failure.status != COLL_OK ? &failure : NULL);
 }
+
+/* The task behind it may begin as soon as this one has. */
+static uint64_t coll__offload_later(const coll_request *r) { return r->task.state[0] ? 0 : ~(uint64_t)0; }
 
 static void coll__offload_late(const coll_request *r, unsigned char *is_late)
 {

@@ -48,6 +48,34 @@ static void coll__order_forget(coll__order *order)
 
 static void coll__comm_free(coll_comm *comm);
 
+static void coll__workspace_clear(coll__workspace *w)
+{
+    coll__give(w->arena);
+    w->arena = NULL;
+    w->arena_length = 0;
+    for (int i = 0; i < COLL__CACHED; i++) {
+        if (w->cached[i]) coll__give(w->cached[i]->memory);
+        coll__give(w->cached[i]);
+        w->cached[i] = NULL;
+    }
+}
+
+/* All but the first, in which nothing runs. */
+static void coll__workspaces_give(coll__order *order)
+{
+    for (int i = 0; i < COLL__OTHERS; i++) {
+        if (order->others[i]) coll__workspace_clear(order->others[i]);
+        coll__give(order->others[i]);
+        order->others[i] = NULL;
+    }
+}
+
+/* That of a request while it runs. */
+static inline coll__workspace *coll__workspace_of(const coll_request *r)
+{
+    return COLL__ABREAST > 1 && r->workspace ? r->order->others[r->workspace - 1] : &r->order->first;
+}
+
 static void coll__order_leave(coll__order *order)
 {
     const coll__session *session = order->comm->session;
@@ -57,14 +85,8 @@ static void coll__order_leave(coll__order *order)
     if (order->intra) coll__comm_free(order->intra);
     if (order->inter) coll__comm_free(order->inter);
     order->intra = order->inter = NULL;
-    coll__give(order->arena);
-    order->arena = NULL;
-    order->arena_length = 0;
-    for (int i = 0; i < COLL__CACHED; i++) {
-        if (order->cached[i]) coll__give(order->cached[i]->memory);
-        coll__give(order->cached[i]);
-        order->cached[i] = NULL;
-    }
+    coll__workspace_clear(&order->first);
+    coll__workspaces_give(order);
 }
 
 static void coll__comm_free(coll_comm *comm)
@@ -75,6 +97,7 @@ static void coll__comm_free(coll_comm *comm)
     coll__give(comm->graph_lists);
     coll__give(comm->gauge);
     coll__give(comm->recorder);
+    coll__give(comm->spare);
     coll__give(comm->counts);
     for (int i = 0; i < COLL__PLAN_PLACES; i++) {
         coll__give(comm->plans[i]);
@@ -107,6 +130,7 @@ static const coll__carrier *coll__next_carrier(coll_request *r)
 /* Move a collective on.  It begins with its carrier, or with the first one behind it that does not decline. */
 static coll_status coll__carry_on(coll_request *r)
 {
+    if (r->strided && !r->is_started) coll__strides_start(r);
     coll_status status = r->is_started ? COLL_PENDING : r->carrier->start(r);
 
     while (status == COLL_ERR_UNSUPPORTED) status = coll__next_carrier(r)->start(r);

@@ -37,7 +37,7 @@ typedef struct coll__packets {
     unsigned char *messages;                      /* memory for those that are still to come                  */
 } coll__packets;
 
-static inline coll__packets *coll__packets_of(const coll_request *r) { return (coll__packets *)r->order->arena; }
+static inline coll__packets *coll__packets_of(const coll_request *r) { return (coll__packets *)coll__workspace_of(r)->arena; }
 
 /* ---- >>blocks ---- */
 
@@ -326,8 +326,8 @@ static bool coll__packets_lay_out(coll_request *r, const coll__algorithm *straig
     const size_t tables = coll__round_up(all * sizeof(coll_xfer) + slots * sizeof(coll__packet), 64);
     const size_t copy = coll__copy_length(execution, r);
 
-    if (!coll__arena_reserve(r->order, head + list + tables + copy + execution->moved_in_all * each)) return false;
-    unsigned char *const at = (unsigned char *)r->order->arena;
+    if (!coll__arena_reserve(r, head + list + tables + copy + execution->moved_in_all * each)) return false;
+    unsigned char *const at = (unsigned char *)coll__workspace_of(r)->arena;
     coll__packets *p = coll__packets_of(r);
     *p = (coll__packets){ .straight = straight, .each = each, .room = (int)steps, .list = (coll__step *)(void *)(at + head),
                           .long_steps = longs, .xfers = (coll_xfer *)(void *)(at + head + list),

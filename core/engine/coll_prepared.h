@@ -43,30 +43,59 @@ static coll_status coll__refused(coll_comm *comm, const coll_call *call)
                                                          : COLL_OK;
 }
 
+/* Free what the checks of a call have made. */
+static void coll__unready(coll_request *r)
+{
+    coll__give(r->offsets);
+    r->offsets = NULL;
+    if (r->strided) coll__strides_give(r);
+    r->strided = NULL;
+}
+
 /* Check the call in r->call and make the request ready to be launched. */
 static coll_status coll__ready(coll_comm *comm, coll_request *r)
 {
     coll__request_init(r, comm);
     const bool is_extended = coll__is_extended(comm);
-    coll_status status = coll__check(comm, &r->call, &r->codec, &r->offsets);
-    if (status < 0) return status;
-    if (!is_extended) status = coll__refused(comm, &r->call);
-    r->carrier = coll__carrier_of(r);
+    coll_status status = coll__has_strides(&r->call) ? coll__strides_ready(comm, r) : COLL_OK;
+    if (status == COLL_OK) status = coll__check(comm, &r->call, &r->codec, &r->offsets);
+    if (status == COLL_OK && !is_extended) status = coll__refused(comm, &r->call);
+    if (status == COLL_OK) r->carrier = coll__carrier_of(r);
     if (status == COLL_OK && r->carrier->bind) status = r->carrier->bind(r);
     if (status == COLL_OK) return r->call.residual && !is_extended ? coll__feedback_ready(r) : COLL_OK;
-    coll__give(r->offsets);
-    r->offsets = NULL;
+    coll__unready(r);
     return status;
+}
+
+/* The same as the request of a plan, if the call suits one. */
+static bool coll__ready_by_plan(coll_comm *comm, coll_request *r, const coll_call *asked)
+{
+    coll_call call = *asked;
+    const bool may = !coll__is_extended(comm) && (unsigned)call.kind < COLL__KIND_COUNT && !coll__has_strides(&call);
+    const coll__plan *const plan = may ? coll__check_by_plan(comm, &call) : NULL;
+
+    if (!plan || plan->carrier->bind) return false;
+    *r = plan->request;
+    r->call = call;
+    if (!coll__kind_has_root(call.kind)) r->call.root = 0;    /* as in the fingerprint                            */
+    coll__request_init(r, comm);
+    r->is_blocking = false;
+    r->has_head = true;
+    r->task = (coll_task){ .call = &r->call, .head = r->head, .codec = &r->codec, .group = r->order->group };
+    r->carrier = plan->carrier;
+    return true;
 }
 
 /* A request on the heap for a call, checked; inside a call on the communicator. */
 static coll_status coll__request_new(coll_comm *comm, const coll_call *call, coll_request **out)
 {
     if (!call || !out) return coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call or out is NULL");
-    coll_request *r = (coll_request *)coll__allocate(coll__like(comm), sizeof *r);
+    coll_request *r = (coll_request *)coll__take(coll__like(comm), sizeof *r);
 
     *out = r;
     if (!r) return coll__explain_error(comm, call, COLL_ERR_MEMORY, "no memory for a request");
+    if (coll__ready_by_plan(comm, r, call)) return COLL_OK;
+    memset(r, 0, sizeof *r);
     r->call = *call;
     const coll_status status = coll__ready(comm, r);
     if (status == COLL_OK) return COLL_OK;
@@ -79,7 +108,7 @@ static coll_status coll__request_new(coll_comm *comm, const coll_call *call, col
 static void coll__release(coll_request *r)
 {
     if (r->carrier->unbind) r->carrier->unbind(r);
-    if (r->offsets) coll__give(r->offsets);
+    if (r->offsets || r->strided) coll__unready(r);
 }
 
 /* Give a checked request an order of its own. */
@@ -102,6 +131,7 @@ static coll_status coll__prepare(coll_comm *comm, coll_request *r)
     if (r->order) r->order = &p->order;
     r->carrier = coll__carrier_of(r);             /* by its own order                                         */
     r->is_prepared = true;
+    r->has_head = false;                          /* there is its number in it                                */
     r->status = COLL_OK;                          /* as one that has ended: it may be started                 */
     r->is_known = true;
     return COLL_OK;

@@ -2,7 +2,8 @@
 #ifndef COLL_PROGRESS_H
 #define COLL_PROGRESS_H
 
-enum { COLL__SLEEP_MOST_MS = 1000, COLL__LOOKS_A_CLOCK = 64, COLL__LOOKS_A_ROUND = 16 };
+enum { COLL__SLEEP_MOST_MS = 1000, COLL__LOOKS_A_CLOCK = 64, COLL__LOOKS_A_ROUND = 16,
+       COLL__STARTS_A_LOOK = 16, COLL__BURST_US = 5 };
 
 /* What a thread waits for: a request, or the first of several to end. */
 typedef struct coll__goal {
@@ -18,17 +19,7 @@ static inline bool coll__is_reached(const coll__goal *goal)
     return __atomic_load_n(goal->status, __ATOMIC_ACQUIRE) != COLL_PENDING;
 }
 
-/* ---- >>orders: collectives of an order run one after the other, in the order started ---- */
-
-/* A caller's own operation runs on the caller's own thread, whoever else moves things on. */
-static inline bool coll__is_for_others(const coll_request *r)
-{
-    const coll__background *m = &r->comm->session->background;
-
-    if (r->carrier->traits & COLL__OWNER_ONLY) return m->has_thread && coll__thread_is(m->thread, coll__thread_self());
-    return r->call.op == COLL_USER
-        && !coll__thread_is(__atomic_load_n(&r->comm->door.thread, __ATOMIC_RELAXED), coll__thread_self());
-}
+/* ---- >>orders: collectives of an order end one after the other, in the order started ---- */
 
 /* Run an order as far as it goes. */
 static coll_status coll__order_advance(coll__order *order)
@@ -39,7 +30,8 @@ static coll_status coll__order_advance(coll__order *order)
             coll__fd_ring(order->comm->session);
             return COLL_PENDING;
         }
-        const coll_status status = coll__carry_on(r);
+        const coll_status status = r->is_over ? COLL_OK : coll__carry_on(r);
+        if (status == COLL_PENDING && r->next) return coll__order_abreast(order);
         if (status != COLL_OK) return status;     /* after an error the queue is empty already                */
         order->queue = r->next;
         is_last = !order->queue;
@@ -82,6 +74,32 @@ static coll_status coll__advance(coll__session *session, int wait_ms)
     if (session->lingers) coll__doing_comms(session);
     return status < 0 ? status : coll__orders_advance(session);
 }
+
+/* ---- >>starts ---- */
+
+/* Does a collective start right behind another one?  Then what they have to send leaves together, with the next call that moves
+ * anything: the one that waits for them, or every so many starts one. */
+static bool coll__leaves_with_others(const coll_request *r)
+{
+    coll__session *session = r->comm->session;
+
+    if (COLL__ABREAST == 1 || !r->order) return false;
+    const int64_t now = r->record ? session->began_at : coll__clock(session);
+    session->burst = now - session->started_at < (int64_t)COLL__BURST_US * 1000 ? session->burst + 1 : 0;
+    session->started_at = now;
+    return session->burst % COLL__STARTS_A_LOOK != 0;
+}
+
+/* Move on what has just been started.  The program's own time counts from here. */
+static coll_status coll__move_started(coll__session *session)
+{
+    const coll_status status = coll__advance(session, 0);
+
+    session->started_at = coll__clock(session);
+    return status;
+}
+
+/* ---- >>looks ---- */
 
 /* A look while spinning.  A collective that the transport carries out is looked at by itself most of the time: that is
  * cheap, and everything else can wait for a microsecond. */

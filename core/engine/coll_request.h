@@ -12,6 +12,7 @@ static void coll__request_init(coll_request *r, coll_comm *comm)
 
     r->comm = comm;
     r->next = NULL;
+    r->workspace = 0;
     r->is_started = r->is_prepared = r->is_known = r->has_head = false;
     r->awaited = NULL;
     r->sending = r->receiving = NULL;
@@ -21,6 +22,7 @@ static void coll__request_init(coll_request *r, coll_comm *comm)
     r->offsets = NULL;
     r->carried = NULL;
     r->way = NULL;
+    r->strided = NULL;
     r->graph_version = comm->graph_version;
     r->order = is_message && !coll__is_extended(comm) ? NULL : &comm->main;
     r->record = 0;
@@ -109,6 +111,7 @@ static void coll__request_finish(coll_request *r, coll_status status)
     COLL__ASSERT(r->status == COLL_PENDING && status != COLL_PENDING, "%s %u ends with %d, after %d",
                  coll_kind_name(r->call.kind), r->sequence, (int)status, (int)r->status);
     if (status < 0 && r->comm->is_leaving) status = COLL_ERR_ABORTED;
+    if (status == COLL_OK && r->strided) coll__strides_end(r);
     if (status == COLL_OK && r->call.flags & COLL_DETECT_OVERFLOW) coll__look_for_overflow(r);
     session->finished++;
     if (r->is_started && r->carrier->traits & COLL__WAKES_NOBODY) session->silent--;
@@ -133,6 +136,8 @@ static void coll__order_append(coll__order *order, coll_request *r)
                  (int)r->status);
     COLL__ASSERT(!order->queue == (order->queue_end == &order->queue), "order %u has lost its end", order->number);
     r->next = NULL;
+    r->is_over = r->touched.is_known = false;
+    r->workspace = 0;
     *order->queue_end = r;
     order->queue_end = &r->next;
     if (order->is_active) return;

@@ -43,8 +43,8 @@ typedef struct coll__runner {
     coll__script_lane lanes[2];
 } coll__runner;
 
-/* What runs a request with a script lies in front in the memory of its order. */
-static inline coll__runner *coll__runner_of(const coll_request *r) { return (coll__runner *)r->order->arena; }
+/* What runs a request with a script lies in front in the memory of its workspace. */
+static inline coll__runner *coll__runner_of(const coll_request *r) { return (coll__runner *)coll__workspace_of(r)->arena; }
 
 /* Check a call and set it on its way. */
 static coll_status coll__sub_start(const coll_request *whole, coll__script_lane *lane, const coll__sub *sub)
@@ -61,7 +61,7 @@ static coll_status coll__sub_start(const coll_request *whole, coll__script_lane 
     if (status < 0) return status;
     if (sub->divisor) r->codec.divisor = *sub->divisor;
     memcpy(r->head, whole->head, COLL_HEAD_LENGTH);       /* whoever disagrees is told of the whole call      */
-    r->task = (coll_task){ &r->call, r->head, &r->codec, order->group, { 0 }, 0 };
+    r->task = (coll_task){ &r->call, r->head, &r->codec, order->group, { 0 }, 0, 0 };
     lane->is_calling = true;
     return COLL_OK;
 }

@@ -225,4 +225,19 @@ COLL_API int coll_fd(coll_comm *comm)
 }
 
 #endif
+
+/* ---- >>starts ---- */
+
+/* Start a request and see how far it comes; errors from here on are the request's. */
+static void coll__start_request(coll_comm *comm, coll_request *r)
+{
+    const bool is_silent = r->carrier->traits & COLL__WAKES_NOBODY;
+    coll_status begun = coll__launch(r);
+
+    if (begun >= 0 && r->status == COLL_PENDING && !is_silent && !coll__leaves_with_others(r))
+        begun = coll__move_started(comm->session);
+    if (begun < 0 && r->status == COLL_PENDING) r->status = comm->session->failure.status;
+    if (r->status == COLL_PENDING && !is_silent) coll__background_wake(comm);
+}
+
 #endif /* COLL_BACKGROUND_H */

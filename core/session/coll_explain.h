@@ -46,6 +46,7 @@ static void coll__explain_inside(coll_comm *comm, coll_request *r, char *text, s
     const char *how = t->describe ? t->describe(comm->session->context) : "";
     const bool is_message = coll__kind_is_message(r->call.kind);
     char what[COLL__CALL_ROOM], why[120] = "";
+    coll__execution execution = { .rounds = 0 };
 
     coll__head_of_call(r->head, &r->call, comm->size, 0, 0);
     r->head[15] = coll__kind_reduces(r->call.kind) ? (unsigned char)(r->call.flags & COLL__FLAGS) : 0;    /* and no hash     */
@@ -61,10 +62,10 @@ static void coll__explain_inside(coll_comm *comm, coll_request *r, char *text, s
     if (!is_message && !r->call.algorithm && r->call.kind != COLL_ALLREDUCE_LIST && t->can_offload)
         (void)t->can_offload(comm->session->context, &r->call, comm->size, why, sizeof why);
     if (*why) coll__append(text, room, "%s, ", why);
-    r->execution = NULL;
+    r->execution = &execution;
     while (!r->carrier->explain(r, text, room)) r->carrier++;
     if (!is_message) coll__explain_numbers(r->order->numbers, text, room);
-    if (r->execution) coll__explain_others(r, text, room);
+    if (execution.choice.algorithm) coll__explain_others(r, text, room);
 }
 
 /* ---- >>what it cost ---- */

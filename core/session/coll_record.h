@@ -46,7 +46,7 @@ static void coll__record_begin(coll_request *r)
     r->record = ++recorder->count;
     coll__record *at = &recorder->ring[r->record % COLL__RECORDS];
     at->number = r->record;
-    at->began = coll__clock(r->comm->session);
+    at->began = r->comm->session->began_at = coll__clock(r->comm->session);
     at->ended = 0;
     at->status = COLL_PENDING;
     at->name[0] = '\0';

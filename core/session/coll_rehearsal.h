@@ -66,10 +66,10 @@ static coll_status coll__rehearse_call(coll_comm *comm, const coll_call *asked)
     *call = *asked;
     if (call->kind == COLL_ALLGATHERV && call->recv_counts) call->count = call->recv_counts[comm->rank];
     coll__sides_of(comm, call, &send, &recv);
-    const size_t unit = coll_type_size(call->type);
     const bool is_marked = call->send == COLL_IN_PLACE;
     const bool is_in_place = recv.is_used && (is_marked || (call->send && call->send == call->recv));
-    const size_t sent = send.is_used ? coll__side_length(&send, unit) : 0, received = coll__side_length(&recv, unit);
+    const size_t sent = coll__strided_length(call, &send, call->send_stride);
+    const size_t received = coll__strided_length(call, &recv, call->recv_stride);
     if (recv.is_used) has_all = coll__stand_in(&out, is_in_place ? coll__most(sent, received) : received);
     if (!is_in_place) has_all = has_all && coll__stand_in(&in, sent);
     if (call->residual) has_all = has_all && coll__stand_in(&residual, call->count * (size_t)comm->size * sizeof(float));
@@ -96,8 +96,10 @@ static int coll__rehearse(coll_comm *comm, void *arg)
     coll_status status = COLL_OK;
 
     for (int i = 0; i < all->count; i++) {
-        void **const one = (void **)coll__allocate(coll__like(comm), sizeof(coll_request));
+        void **const one = (void **)coll__take(coll__like(comm), sizeof(coll_request));
         if (one) *one = requests, requests = one;
+        void **const rows = (void **)coll__take_lines(coll__like(comm), coll__strides_room(comm, &all->calls[i]));
+        if (rows) *rows = requests, requests = rows;
     }
     for (int time = 0; time < COLL__TIMES_REHEARSED; time++)
         for (int i = 0; i < all->count && status == COLL_OK; i++) status = coll__rehearse_call(comm, &all->calls[i]);

@@ -16,7 +16,7 @@ typedef enum coll__stream_state {
 } coll__stream_state;
 
 enum {
-    COLL__VECTOR_MOST = 8,                        /* pieces that one call moves                               */
+    COLL__VECTOR_MOST = 32,                       /* pieces that one call moves                               */
     COLL__EAGER_MOST = 4096,                      /* bytes of a message that is copied into one piece: cheaper than two */
     COLL__PULL_MOST   = 128 << 10                 /* bytes of a body that one call receives: the sender hears of room after it */
 };
@@ -217,20 +217,53 @@ static ssize_t coll__stream_recv(coll__stream *s)
     return n;
 }
 
+/* Bytes of the next receives, as far as they have not begun and fit into `eager`; 0: of fewer than two. */
+static size_t coll__stream_awaits(const coll__stream *s)
+{
+    size_t room = sizeof s->eager, length = 0;
+    int count = 0;
+
+    for (const coll_xfer *x = s->in.first; x && x->moved == 0 && COLL_HEAD_LENGTH + x->length <= room; x = x->next, count++) {
+        length += COLL_HEAD_LENGTH + x->length;
+        room -= COLL_HEAD_LENGTH + x->length;
+    }
+    return count > 1 ? length : 0;
+}
+
+/* Several short messages by one call: what has come is dealt out to them.  Behind a head that is wrong nothing is. */
+static ssize_t coll__stream_recv_several(coll__stream *s, size_t length)
+{
+    const ssize_t n = coll__pipe_read(&s->pipe, s->eager, length);
+    const unsigned char *at = s->eager, *const end = at + (n > 0 ? n : 0);
+
+    while (at < end && s->state == COLL__STREAM_OPEN) {
+        coll_xfer *x = s->in.first;
+        const size_t part = coll__least(COLL_HEAD_LENGTH + x->length, (size_t)(end - at));
+        const size_t head = coll__least(COLL_HEAD_LENGTH, part);
+        memcpy(s->expected, x->head, COLL_HEAD_LENGTH);
+        memcpy(x->head, at, head);
+        if (part > head) memcpy(x->buffer, at + head, part - head);
+        coll__stream_pulled(s, part);
+        at += part;
+    }
+    return n;
+}
+
 /* Receive what the socket has.  Gives the bytes moved; *error is an errno, or 0 when the other side has closed. */
 static size_t coll__stream_pull(coll__stream *s, int *error)
 {
     size_t total = 0;
 
     while (s->in.first && s->state == COLL__STREAM_OPEN && !s->is_pull_posted) {
-        const ssize_t n = coll__stream_recv(s);
+        const size_t several = s->in.first->next ? coll__stream_awaits(s) : 0;
+        const ssize_t n = several ? coll__stream_recv_several(s, several) : coll__stream_recv(s);
         if (n <= 0) {
             if (n == 0) *error = 0;
             else if (errno != EAGAIN && errno != EINTR) *error = errno;
             break;
         }
         total += (size_t)n;
-        coll__stream_pulled(s, (size_t)n);
+        if (!several) coll__stream_pulled(s, (size_t)n);
     }
     return total;
 }

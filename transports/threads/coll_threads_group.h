@@ -37,7 +37,7 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__slot {
 } coll__slot;
 
 typedef struct __attribute__((aligned(COLL__LINE))) coll__seat {
-    coll__slot slots[2];
+    coll__slot slots[COLL__TURN_SLOTS];
     __attribute__((aligned(COLL__LINE))) uint64_t done;     /* the last direct turn in which this rank's share is done */
     uint64_t   overflowed;                        /* the last one whose share had an infinity or a NaN (COLL_DETECT_OVERFLOW) */
     __attribute__((aligned(COLL__LINE))) uint32_t has_left;
@@ -48,7 +48,7 @@ typedef struct __attribute__((aligned(COLL__LINE))) coll__seat {
 typedef struct coll__group {
     uint64_t id;
     int      count, holders;                      /* holders: members that have not left, or not entered yet  */
-    size_t   bag_length;                          /* bytes of that room, two for each member; 0: there is none */
+    size_t   bag_length;                          /* bytes of that room, one for each slot of each member; 0: there is none */
     size_t   length;                              /* of all of it                                             */
     int64_t  next;                                /* place of the next in the hub's list                      */
 } coll__group;
@@ -60,10 +60,10 @@ static inline coll__seat *coll__group_seats(coll__group *group)
     return (coll__seat *)coll__behind(group, coll__round_up(sizeof *group + (size_t)group->count * sizeof(int), COLL__LINE));
 }
 
-/* Room for the longer eager message of a member, in turns of either parity. */
-static inline unsigned char *coll__group_bag(coll__group *group, int member, int parity)
+/* Room for the longer eager message of a member, in turns of this slot. */
+static inline unsigned char *coll__group_bag(coll__group *group, int member, int slot)
 {
-    return coll__behind(coll__group_seats(group) + group->count, (size_t)(2 * member + parity) * group->bag_length);
+    return coll__behind(coll__group_seats(group) + group->count, (size_t)(COLL__TURN_SLOTS * member + slot) * group->bag_length);
 }
 
 /* ---- >>memory of a hub whose ranks are of several processes: what comes back is given again ---- */
@@ -110,7 +110,7 @@ static coll__group *coll__group_new(coll__hub *hub, uint64_t id, const int *rank
     const size_t each = coll__least(longest, all / n) / COLL__LINE * COLL__LINE;
     const coll__group like = { .id = id, .count = count, .holders = count, .bag_length = each > COLL__EAGER_SHORT ? each : 0 };
     const size_t head = coll__round_up(sizeof like + n * sizeof(int), COLL__LINE);
-    const size_t length = coll__round_up(head + n * (sizeof(coll__seat) + 2 * like.bag_length), COLL__PAGE);
+    const size_t length = coll__round_up(head + n * (sizeof(coll__seat) + COLL__TURN_SLOTS * like.bag_length), COLL__PAGE);
     coll__group *group = (coll__group *)(hub->is_apart ? coll__hub_take(hub, length) : coll__reserve(length));
 
     if (!group) return NULL;
@@ -154,7 +154,8 @@ static void coll__group_leave(const coll__thread *thread, coll__group *group, in
 /* false: no memory. */
 static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group *group, int me)
 {
-    coll__source *eager = (coll__source *)coll__allocate(coll__like(thread), 4 * (size_t)group->count * sizeof *eager);
+    const size_t each = (size_t)group->count, sorts = group->bag_length ? 2 : 1;
+    coll__source *eager = (coll__source *)coll__allocate(coll__like(thread), sorts * COLL__TURN_SLOTS * each * sizeof *eager);
 
     if (!eager) return false;
     m->thread = thread;
@@ -170,12 +171,12 @@ static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group
     m->looks = thread->hub->is_crowded ? 1 : COLL__LOOKS;
     m->eager_most = coll__most(COLL__EAGER_SHORT, group->bag_length);
     m->cache_share = thread->hub->cache_length / 4 * 3 / (size_t)group->count;      /* a quarter is for everything else */
-    for (int parity = 0; parity < 2; parity++, eager += 2 * group->count) {
-        m->eager[0][parity] = eager;
-        m->eager[1][parity] = eager + group->count;
+    for (int k = 0; k < COLL__TURN_SLOTS; k++, eager += sorts * each) {
+        m->eager[0][k] = eager;
+        m->eager[1][k] = eager + (sorts - 1) * each;
         for (int i = 0; i < group->count; i++) {
-            eager[i] = (coll__source){ m->seats[i].slots[parity].is.data, COLL__AS_USER, i };
-            eager[group->count + i] = (coll__source){ coll__group_bag(group, i, parity), COLL__AS_USER, i };
+            eager[i] = (coll__source){ m->seats[i].slots[k].is.data, COLL__AS_USER, i };
+            if (group->bag_length) m->eager[1][k][i] = (coll__source){ coll__group_bag(group, i, k), COLL__AS_USER, i };
         }
     }
     return true;

@@ -8,6 +8,9 @@
 
 #include <pthread.h>
 
+/* A rank publishes so many turns before the first of them is over; and has a slot for each of twice as many. */
+enum { COLL__TURNS_ABREAST = 4, COLL__TURN_SLOTS = 2 * COLL__TURNS_ABREAST };
+
 /* One rank's place in the hub. */
 typedef struct __attribute__((aligned(COLL__LINE))) coll__desk {
     uint32_t is_working;                          /* this rank reads or writes other ranks' memory            */
@@ -61,7 +64,7 @@ typedef struct coll__member {
     const int           *ranks;                   /* what its members are called                              */
     struct coll__seat   *seats;                   /* the group's                                              */
     struct coll__seat   *own;                     /* ours among them                                          */
-    coll__source        *eager[2][2];             /* the eager inputs: long ones or not, in turns of either parity */
+    coll__source        *eager[2][COLL__TURN_SLOTS];          /* the eager inputs: long ones or not, by slot  */
     size_t    eager_most;                         /* bytes of an eager message, the longest                   */
     int       rank, count;                        /* our rank in the group, and how many it has               */
     int       looks;                              /* at a word that has not come yet, before we do something else */

@@ -57,7 +57,7 @@ static inline int coll__hub_rank(const coll__turn *t, int rank) { return t->m->r
 
 static inline coll__slot *coll__slot_in(const coll__member *m, int rank, uint64_t turn)
 {
-    return &m->seats[rank].slots[turn & 1];
+    return &m->seats[rank].slots[turn % COLL__TURN_SLOTS];
 }
 
 static inline const coll__view *coll__view_of(const coll__turn *t, int rank)

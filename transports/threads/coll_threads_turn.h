@@ -93,20 +93,20 @@ static __attribute__((noinline)) coll_status coll__check_late(const coll__member
 /* Has a rank, not this one, published `turn`, and with this head? */
 static inline bool coll__has_posted(const coll__seat *seat, const uint64_t *head, uint64_t turn)
 {
-    const coll__slot *slot = &seat->slots[turn & 1];
+    const coll__slot *slot = &seat->slots[turn % COLL__TURN_SLOTS];
     return __atomic_load_n(&slot->posted, __ATOMIC_ACQUIRE) >= turn && coll__slot_has_head(slot, head);
 }
 
 /* Has a rank published `turn`, and with the same call as we? */
 static inline coll_status coll__check_one(const coll__member *m, int rank, uint64_t turn, coll_failure *failure)
 {
-    const bool is_there = rank == m->rank || coll__has_posted(&m->seats[rank], m->own->slots[turn & 1].head, turn);
+    const bool is_there = rank == m->rank || coll__has_posted(&m->seats[rank], m->own->slots[turn % COLL__TURN_SLOTS].head, turn);
     return is_there ? COLL_OK : coll__check_late(m, rank, turn, failure);
 }
 
 static inline bool coll__have_all_posted(const coll__member *m, uint64_t turn)
 {
-    const uint64_t *head = m->own->slots[turn & 1].head;
+    const uint64_t *head = m->own->slots[turn % COLL__TURN_SLOTS].head;
     const coll__seat *const own = m->own, *const end = m->seats + m->count;
 
     for (const coll__seat *seat = m->seats; seat < end; seat++)
@@ -134,7 +134,15 @@ static inline coll_status coll__check_all(coll__member *m, uint64_t turn, coll_f
     return COLL_OK;
 }
 
-static inline const uint64_t *coll__head_of_turn(const coll__turn *t) { return t->m->own->slots[t->number & 1].head; }
+/* Is the slot of our next turn free?  Who publishes a turn is through with all of COLL__TURNS_ABREAST before it and more: so once
+ * all have published as many before ours, they are through with what has been in its slot. */
+static inline coll_status coll__check_room(coll__member *m, coll_failure *failure)
+{
+    const uint64_t turn = m->turn + 1;
+    return m->all_posted + COLL__TURNS_ABREAST >= turn ? COLL_OK : coll__check_all(m, turn - COLL__TURNS_ABREAST, failure);
+}
+
+static inline const uint64_t *coll__head_of_turn(const coll__turn *t) { return coll__slot_in(t->m, t->m->rank, t->number)->head; }
 
 /* Have those published whom this rank waits for? */
 static inline coll_status coll__check_posted(const coll__turn *t, coll__whom whom)
@@ -177,12 +185,12 @@ static inline void coll__turn_publish(coll__member *m, const coll_task *task, co
     coll__slot_set_head(slot, task->head);
     m->turn = turn;
     coll__hub_publish(m->thread, &slot->posted, turn);
-    coll__fetch_to_write(&own->slots[(turn + 1) & 1]);        /* the next turn's, while this one waits        */
+    coll__fetch_to_write(&own->slots[(turn + 1) % COLL__TURN_SLOTS]);  /* the next turn's, while this one waits  */
 }
 
 static inline const coll__source *coll__eager_of(const coll__member *m, uint64_t turn, size_t length)
 {
-    return m->eager[length > COLL__EAGER_SHORT][turn & 1];
+    return m->eager[length > COLL__EAGER_SHORT][turn % COLL__TURN_SLOTS];
 }
 
 /* Eagerly: our input, short as it is, goes into our slot, or beside it.  Gives the number of the turn. */
@@ -196,7 +204,7 @@ static inline __attribute__((always_inline)) uint64_t coll__turn_post(coll__memb
     void *eager = (void *)(uintptr_t)coll__eager_of(m, turn, length)[m->rank].at;
 
     if (length && has_input) memcpy(eager, is_broadcast ? call->recv : call->send, length);
-    coll__turn_publish(m, task, &m->own->slots[turn & 1], turn);
+    coll__turn_publish(m, task, &m->own->slots[turn % COLL__TURN_SLOTS], turn);
     return turn;
 }
 
@@ -211,7 +219,7 @@ static inline void coll__turn_posted(coll_task *task, uint64_t turn)
 static coll_status coll__turn_begin(coll__turn *t)
 {
     const coll_call *call = t->call;
-    coll__slot *slot = &t->m->own->slots[(t->m->turn + 1) & 1];
+    coll__slot *slot = &t->m->own->slots[(t->m->turn + 1) % COLL__TURN_SLOTS];
     coll__view *view = &slot->is.view;
 
     view->send = (const unsigned char *)(call->kind == COLL_BROADCAST ? call->recv : call->send);
@@ -265,6 +273,15 @@ static __attribute__((noinline)) coll_status coll__turn_directly(coll__member *m
     return status;
 }
 
+/* Behind others that are not over an eager input is published, and that is all: what comes of it is looked at in its turn. */
+static __attribute__((noinline)) coll_status coll__turn_ahead(coll__member *m, const coll__form *form, coll_task *task,
+                                                              size_t length)
+{
+    if (form->eager != COLL__EAGER_NEVER && length <= m->eager_most)
+        coll__turn_posted(task, coll__turn_post(m, form, task, length));
+    return COLL_PENDING;
+}
+
 /* What the others wait for comes first: our input, if it goes eagerly. */
 static inline __attribute__((always_inline)) coll_status coll__turn_take(coll__member *m, const coll__form *form, coll_task *task,
                                                                          coll_failure *failure)
@@ -275,7 +292,8 @@ static inline __attribute__((always_inline)) coll_status coll__turn_take(coll__m
     coll_status status;
 
     if (is_direct && m->is_eager_only) return COLL_ERR_UNSUPPORTED;       /* on all of them, and at once                  */
-    if (is_new && (status = coll__check_all(m, m->turn, failure)) != COLL_OK) return status;  /* are all through with turn - 1? */
+    if (is_new && (status = coll__check_room(m, failure)) != COLL_OK) return status;
+    if (task->ahead) return is_new ? coll__turn_ahead(m, form, task, length) : COLL_PENDING;
     if (is_direct) return coll__turn_directly(m, form, task, failure);
     const uint64_t turn = is_new ? coll__turn_post(m, form, task, length) : task->state[1];
     const coll__turn t = { .m = m, .task = task, .call = task->call, .form = form, .failure = failure, .number = turn,
@@ -318,7 +336,7 @@ static coll_offload_fn *coll__threads_bind(void *context, const coll_task *task,
     }
 }
 
-/* A task that has not begun waits for the turn before it. */
+/* A task that has not begun waits for room. */
 static void coll__threads_mark_stragglers(const void *context, const coll_task *task, unsigned char *is_late)
 {
     const coll__thread *me = (const coll__thread *)context;
@@ -328,7 +346,8 @@ static void coll__threads_mark_stragglers(const void *context, const coll_task *
 
     if (!t.form) return;
     const bool is_new = task->state[0] == COLL__TURN_NEW, is_done = task->state[0] == COLL__TURN_DONE;
-    const uint64_t turn = is_new ? m->turn : task->state[1];
+    const uint64_t before = m->turn + 1 > COLL__TURNS_ABREAST ? m->turn + 1 - COLL__TURNS_ABREAST : 0;
+    const uint64_t turn = is_new ? before : task->state[1];
     const coll__whom whom = is_new ? COLL__EVERYBODY : is_done ? t.form->until
                           : coll__eager_length(m, t.form, task) <= m->eager_most ? t.form->eager_from : t.form->from;
     for (int i = 0; i < m->count; i++) {
