@@ -391,11 +391,14 @@ $(BUILD)/coll_nccl.o: coll.c $(HEADER)
 	$(COMPILE) -Werror -DCOLL_WITH_NCCL $(filter -D%,$(LIBS)) -c $< -o $@
 
 # Over MPI: the implementation, tests and the example of each library that is here.  Optimising would take longer than it saves.
-MPI_tests := $(foreach mpi,openmpi mpich,$(addprefix build/mpi.$(mpi)/,mpi_contract mpi_random mpi_failure mpi_freed \
+# In build/crowds.MPI ranks that share processors take MPI's blocking forms like others, for there are few processors here.
+MPI_folders := build/mpi.openmpi build/mpi.mpich build/crowds.openmpi build/crowds.mpich
+MPI_tests := $(foreach folder,$(MPI_folders),$(addprefix $(folder)/,mpi_contract mpi_random mpi_failure mpi_forms mpi_freed \
     mpi_strides mpi_waiting))
-MPI_COMPILE = OMPI_CC=$(CC) MPICH_CC=$(CC) mpicc$(suffix $(@D)) -std=c11 -O0 -g1 -DCOLL_WITH_MPI -DCOLL__ONE_TIER $(CPPFLAGS)
+MPI_COMPILE = OMPI_CC=$(CC) MPICH_CC=$(CC) mpicc$(suffix $(@D)) -std=c11 -O0 -g1 -DCOLL_WITH_MPI -DCOLL__ONE_TIER \
+    $(if $(findstring crowds,$(@D)),-DCOLL__MPI_CROWDS=1) $(CPPFLAGS)
 
-build/mpi.openmpi/coll.o build/mpi.mpich/coll.o: coll.c $(HEADER)
+$(addsuffix /coll.o,$(MPI_folders)): coll.c $(HEADER)
 	@mkdir -p $(@D)
 	$(MPI_COMPILE) $(filter -D%,$(LIBS)) -c $< -o $@
 

@@ -488,10 +488,10 @@
  * forms, and of prepared calls those beyond the first 64 of a communicator.  All others are this library's own, over messages
  * of MPI; coll_explain says which way and why.
  *   COLL_MPI=messages leaves nothing to MPI.  COLL_MPI=native leaves everything to it, and refuses with COLL_ERR_UNSUPPORTED
- * what it does not do right.  auto is both.  All of these call MPI in its non-blocking forms, since a rank may wait in a call
- * that another has only started.  COLL_MPI=blocking is auto with MPI's blocking forms, which are faster for short calls.  What
- * is handed to MPI then waits for the other ranks when it starts, coll_i... too, without time limits, warnings or news of the
- * others, while nothing else of this rank goes on.  It is for programs that make blocking calls.
+ * what it does not do right.  auto is both.  Where all ranks wait for a call it takes MPI's blocking form, which is faster, as
+ * ranks of one host with a processor each find out in memory; it begins when the last of them has come, and limits of time end
+ * there.  Otherwise it takes the non-blocking one.  COLL_MPI=blocking, for programs that make blocking calls only, is auto with
+ * blocking forms throughout: all calls, coll_i... too, then wait for the others as they start, without limits or warnings.
  *   Sums of floats by MPI have the bits that MPI makes: the same on all ranks, and in every run, as far as it promises that.
  * The flags, and COLL_MPI=messages, route around it.  NaN in such sums are whatever the processor makes of them.
  *   Ranks that disagree about a call of MPI are found when both have waited 100 ms, or by MPI's error, which does not name both

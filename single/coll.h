@@ -494,10 +494,10 @@
  * forms, and of prepared calls those beyond the first 64 of a communicator.  All others are this library's own, over messages
  * of MPI; coll_explain says which way and why.
  *   COLL_MPI=messages leaves nothing to MPI.  COLL_MPI=native leaves everything to it, and refuses with COLL_ERR_UNSUPPORTED
- * what it does not do right.  auto is both.  All of these call MPI in its non-blocking forms, since a rank may wait in a call
- * that another has only started.  COLL_MPI=blocking is auto with MPI's blocking forms, which are faster for short calls.  What
- * is handed to MPI then waits for the other ranks when it starts, coll_i... too, without time limits, warnings or news of the
- * others, while nothing else of this rank goes on.  It is for programs that make blocking calls.
+ * what it does not do right.  auto is both.  Where all ranks wait for a call it takes MPI's blocking form, which is faster, as
+ * ranks of one host with a processor each find out in memory; it begins when the last of them has come, and limits of time end
+ * there.  Otherwise it takes the non-blocking one.  COLL_MPI=blocking, for programs that make blocking calls only, is auto with
+ * blocking forms throughout: all calls, coll_i... too, then wait for the others as they start, without limits or warnings.
  *   Sums of floats by MPI have the bits that MPI makes: the same on all ranks, and in every run, as far as it promises that.
  * The flags, and COLL_MPI=messages, route around it.  NaN in such sums are whatever the processor makes of them.
  *   Ranks that disagree about a call of MPI are found when both have waited 100 ms, or by MPI's error, which does not name both
@@ -1967,6 +1967,7 @@ typedef struct coll_task {
     int                  ahead;                   /* so many tasks of its group are in front of it (see offload_ahead) */
     signed char          is_finite;               /* COLL_DETECT_OVERFLOW: a transport that has looked at all of the
                                                      result may say 1, or -1 for an infinity or a NaN; 0: has not */
+    bool                 is_blocking;             /* its caller does nothing else before it is over           */
 } coll_task;
 
 typedef coll_status coll_offload_fn(void *context, coll_task *task, coll_failure *failure);
@@ -12211,7 +12212,8 @@ static inline void coll__name_request(coll_request *r, uint32_t sequence)
     }
     coll__head_of_call(r->head, &r->call, comm->size, coll__head_mark(comm, order ? order->number : 0), sequence);
     if (r->whole) coll__head_of_part(r->head, r->whole->head);
-    r->task = (coll_task){ .call = &r->call, .head = r->head, .codec = &r->codec, .group = order ? order->group : NULL };
+    r->task = (coll_task){ .call = &r->call, .head = r->head, .codec = &r->codec, .group = order ? order->group : NULL,
+                           .is_blocking = r->is_blocking };
 }
 
 static inline const coll__observer *coll__observer_of(const coll_comm *comm) { return comm->session->observer; }
@@ -16348,7 +16350,7 @@ static coll_status coll__sub_start(const coll_request *whole, coll__script_lane 
     if (status < 0) return status;
     if (sub->divisor) r->codec.divisor = *sub->divisor;
     memcpy(r->head, whole->head, COLL_HEAD_LENGTH);       /* whoever disagrees is told of the whole call      */
-    r->task = (coll_task){ &r->call, r->head, &r->codec, order->group, { 0 }, 0, 0 };
+    r->task = (coll_task){ .call = &r->call, .head = r->head, .codec = &r->codec, .group = order->group };
     lane->is_calling = true;
     return COLL_OK;
 }
@@ -23853,22 +23855,26 @@ static inline bool coll__have_all_posted(const coll__member *m, uint64_t turn)
 }
 
 /* The same, where some have not at the first look. */
-static __attribute__((noinline)) coll_status coll__check_all_late(coll__member *m, uint64_t turn, coll_failure *failure)
+static __attribute__((noinline)) coll_status coll__check_all_late(const coll__member *m, uint64_t turn, coll_failure *failure)
 {
     for (int i = 0; i < m->count; i++) {
         const coll_status status = coll__check_one(m, i, turn, failure);
         if (status != COLL_OK) return status;
     }
-    m->all_posted = turn;
     return COLL_OK;
 }
 
-/* Have all ranks? */
+/* Have all ranks?  Turns that this rank did not wait for are looked at, too: in one of them it may have made another call. */
 static inline coll_status coll__check_all(coll__member *m, uint64_t turn, coll_failure *failure)
 {
-    if (m->all_posted >= turn) return COLL_OK;
-    if (!coll__have_all_posted(m, turn)) return coll__check_all_late(m, turn, failure);
-    m->all_posted = turn;
+    while (m->all_posted < turn) {
+        const uint64_t next = m->all_posted + 1;
+        if (!coll__have_all_posted(m, next)) {
+            const coll_status status = coll__check_all_late(m, next, failure);
+            if (status != COLL_OK) return status;
+        }
+        m->all_posted = next;
+    }
     return COLL_OK;
 }
 
@@ -36725,6 +36731,7 @@ COLL__FOR_SPEED
  *   mpi/coll_mpi_world.h      what a rank holds: communicators, streams, operations of MPI in flight
  *   mpi/coll_mpi_messages.h   messages
  *   mpi/coll_mpi_notes.h      what ranks tell one another beside them
+ *   mpi/coll_mpi_forms.h      which of MPI's two forms a collective takes
  *   mpi/coll_mpi_group.h      communicators of MPI for derived communicators and prepared calls
  *   mpi/coll_mpi_cells.h      which calls are MPI's, and which are the engine's: the table
  *   mpi/coll_mpi_native.h     whole collectives
@@ -36815,6 +36822,9 @@ typedef struct coll__mpi_flight {
     coll__mpi_parcel *parcel;                     /* SENDS_NOTE                                               */
 } coll__mpi_flight;
 
+/* Of a collective: what it takes (coll_mpi_forms.h). */
+typedef enum coll__mpi_form { COLL__MPI_IS_NOT, COLL__MPI_IS_BLOCKING, COLL__MPI_IS_OPEN } coll__mpi_form;
+
 /* Some ranks whose collectives MPI may carry out, one at a time (coll_mpi_native.h). */
 typedef struct coll__mpi_group {
     struct coll__mpi *mpi;
@@ -36829,6 +36839,10 @@ typedef struct coll__mpi_group {
     bool        is_making, is_running, is_done;   /* making: or waiting for it; done: but not seen by its task */
     int         error;                            /* what MPI has said of the collective, or of `comm`        */
     uint64_t    turn;                             /* collectives begun                                        */
+    struct coll__mpi_pledge *pledges;             /* words of all members; NULL: they do not share memory     */
+    coll__mpi_form form;                          /* of the collective, and whether all are in place in it    */
+    bool        in_place;
+    const coll_task *task;                        /* of a rank that waits, until it is begun                  */
     uint64_t   *left;                             /* of each member that has left: the collectives it began, plus 1 */
     int         left_count;
     unsigned char *stage;                         /* memory where the caller's cannot be used                 */
@@ -36867,6 +36881,7 @@ typedef struct coll__mpi {
     int64_t     gone_at;                          /* when the last one left                                   */
     coll_failure suspicion, failure;
     coll__mpi_group all, *groups, *orphans;       /* orphans: left by us, while MPI is at work for them      */
+    coll__mpi_group *pledged;                     /* in whose collective this rank waits that is not begun: coll_mpi_forms.h */
     int         unmade_count;
     coll__mpi_word_of *words;
     int         quiet;                            /* looks since something moved                              */
@@ -37219,6 +37234,243 @@ static void coll__mpi_say_bye(coll__mpi *mpi)
 }
 
 #endif /* COLL_MPI_NOTES_H */
+/* ---- transports/mpi/coll_mpi_forms.h ---- */
+/* coll_mpi_forms.h - which of MPI's two forms a collective takes: MPI_Allreduce, or MPI_Iallreduce.
+ *
+ * The blocking form costs less, and all ranks must take the same one, for MPI does not match the two.  But a rank may wait in a
+ * call that another has only started.  So where all members of a group share a host, each says in memory that they share what it
+ * does about a collective as it comes to it: it has only started it (FREE), or it waits for it (PLEDGED), in place or not.
+ *
+ *     one is FREE                       the non-blocking form: who has only started it takes that at once, who waits, too
+ *     all are PLEDGED, to one call      the blocking form: nobody waits in there for anything but what all are already in
+ *
+ * Nobody waits for the others but who has nothing else to do, and it goes on meanwhile with what it has begun before: what a rank
+ * that is late, has left or has failed means to others is what it means in any call.  Only those collectives are asked about in
+ * which everybody waits for everybody anyhow.  A rank pledges itself to one collective at a time, for it
+ * could be in one only while other ranks wait in another.
+ *
+ * ONE ANSWER.  A member writes its own word and no other.  Words only move on, so that a FREE, or another call, is seen by all or
+ * by none; but who has gone on to its next collective has overwritten its word.  It leaves behind which was the last one that it
+ * took in the blocking form: a later one cannot be, for it takes the word of everybody who still asks.
+ *
+ * TAKEN BACK.  A rank that fails while it waits says that it WAVERS, and looks round.  Is there a member who has not come yet, it
+ * is FREE: who takes the blocking form has looked at all words twice, the second time after that member had come, and so has
+ * seen it waver.  Have all come, the blocking form may be on its way, and it goes along: that does not take long.
+ *
+ * Ranks of several hosts, and ranks that share processors, in which MPI spins while it waits, take the non-blocking form. */
+#ifndef COLL_MPI_FORMS_H
+#define COLL_MPI_FORMS_H
+
+#if !defined(COLL__MPI_CROWDS)                    /* 1: where ranks share processors, too, for tests          */
+#define COLL__MPI_CROWDS 0
+#endif
+
+typedef enum coll__mpi_stand { COLL__MPI_FREE, COLL__MPI_PLEDGED, COLL__MPI_WAVERS } coll__mpi_stand;
+
+/* A word: the number of the collective, some bits of its fingerprint, in place or not, and a coll__mpi_stand. */
+enum { COLL__MPI_TURN_SHIFT = 24, COLL__MPI_PRINT_BITS = 21, COLL__MPI_IN_PLACE = 4, COLL__MPI_STAND = 3 };
+
+typedef struct coll__mpi_pledge {
+    uint64_t word;
+    uint64_t last;                                /* of the last one that it took in the blocking form        */
+    uint64_t mark;                                /* of the whole memory, in the first of them                */
+    uint64_t apart[13];                           /* two cache lines, for processors fetch them in pairs      */
+} coll__mpi_pledge;
+
+/* ---- >>memory ---- */
+
+#if !defined(COLL_NO_SHM)
+
+#include <linux/memfd.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+typedef struct coll__mpi_offer { uint64_t mark; int32_t pid, fd; } coll__mpi_offer;
+
+static coll__mpi_pledge *coll__mpi_pledges_map(int fd, size_t length)
+{
+    void *at = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return at == MAP_FAILED ? NULL : (coll__mpi_pledge *)at;
+}
+
+static coll__mpi_pledge *coll__mpi_pledges_new(coll__mpi_offer *offer, size_t length)
+{
+    coll__mpi_pledge *all = NULL;
+
+    offer->fd = (int)syscall(SYS_memfd_create, "coll", MFD_CLOEXEC);
+    offer->pid = (int32_t)getpid();
+    offer->mark = (uint64_t)coll__now() << 16 ^ (uint64_t)offer->pid;
+    if (offer->fd >= 0 && !ftruncate(offer->fd, (off_t)length)) all = coll__mpi_pledges_map(offer->fd, length);
+    if (all) all->mark = offer->mark;
+    return all;
+}
+
+/* It is looked at by name first, for opening some things has consequences. */
+static coll__mpi_pledge *coll__mpi_pledges_open(const coll__mpi_offer *offer, size_t length)
+{
+    static const char name[] = "/memfd:coll (deleted)";
+    char path[64], link[sizeof name + 1];
+    coll__mpi_pledge *all = NULL;
+    struct stat s;
+
+    coll__print(path, sizeof path, "/proc/%d/fd/%d", (int)offer->pid, (int)offer->fd);
+    const ssize_t got = readlink(path, link, sizeof link);
+    if (got != (ssize_t)sizeof name - 1 || memcmp(link, name, (size_t)got)) return NULL;
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd >= 0 && !fstat(fd, &s) && s.st_size == (off_t)length) all = coll__mpi_pledges_map(fd, length);
+    coll__close_fd(&fd);
+    if (!all || all->mark == offer->mark) return all;
+    munmap(all, length);
+    return NULL;
+}
+
+static void coll__mpi_pledges_free(coll__mpi_group *g)
+{
+    if (g->pledges) munmap(g->pledges, (size_t)g->count * sizeof *g->pledges);
+    g->pledges = NULL;
+}
+
+static bool coll__mpi_pledges_help(const coll__mpi_group *g)
+{
+    const coll__mpi *mpi = g->mpi;
+
+    if (g->count == 1 || (mpi->is_crowded && !COLL__MPI_CROWDS)) return false;
+    if (mpi->mode == COLL__MPI_MESSAGES || mpi->mode == COLL__MPI_BLOCKING) return false;
+    for (int i = 1; i < g->count; i++)
+        if (mpi->homes[g->ranks ? g->ranks[i] : i] != mpi->homes[g->ranks ? g->ranks[0] : 0]) return false;
+    return true;
+}
+
+/* Memory for the words of a group that is being made, by all its members; if one of them cannot have it, none does.  Gives what
+ * MPI says. */
+static int coll__mpi_pledges_make(coll__mpi_group *g)
+{
+    const size_t length = (size_t)g->count * sizeof *g->pledges;
+    coll__mpi_offer offer = { 0, 0, -1 };
+
+    if (!coll__mpi_pledges_help(g)) return MPI_SUCCESS;
+    if (g->me == 0) g->pledges = coll__mpi_pledges_new(&offer, length);
+    int code = MPI_Bcast(&offer, (int)sizeof offer, MPI_BYTE, 0, g->comm);
+    if (g->me != 0 && code == MPI_SUCCESS) g->pledges = coll__mpi_pledges_open(&offer, length);
+    int is_there = g->pledges != NULL;
+    if (code == MPI_SUCCESS) code = MPI_Allreduce(MPI_IN_PLACE, &is_there, 1, MPI_INT, MPI_MIN, g->comm);
+    if (g->me == 0) coll__close_fd(&offer.fd);
+    if (!is_there || code != MPI_SUCCESS) coll__mpi_pledges_free(g);
+    return code;
+}
+
+#else
+
+static void coll__mpi_pledges_free(coll__mpi_group *g) { g->pledges = NULL; }
+static int  coll__mpi_pledges_make(coll__mpi_group *g) { g->pledges = NULL; return MPI_SUCCESS; }
+
+#endif
+
+/* ---- >>words ---- */
+
+static uint64_t coll__mpi_read(const uint64_t *word) { return __atomic_load_n(word, __ATOMIC_SEQ_CST); }
+static void     coll__mpi_write(uint64_t *word, uint64_t value) { __atomic_store_n(word, value, __ATOMIC_SEQ_CST); }
+
+/* How far the collective of a word is ahead of this one.  The numbers go round. */
+static int64_t coll__mpi_ahead(uint64_t word, uint64_t mine)
+{
+    const uint64_t turns = (word >> COLL__MPI_TURN_SHIFT) - (mine >> COLL__MPI_TURN_SHIFT);
+    return (int64_t)(turns << COLL__MPI_TURN_SHIFT);
+}
+
+/* Some bits of the fingerprint of a call. */
+static uint64_t coll__mpi_print(const unsigned char *head)
+{
+    uint64_t sum = 0;
+
+    for (int i = 0; i < COLL_HEAD_LENGTH; i += 8) sum = (sum ^ coll__get64(head + i)) * UINT64_C(0x9e3779b97f4a7c15);
+    return sum >> (64 - COLL__MPI_PRINT_BITS);
+}
+
+/* One look at the words of the others: what a pledge of mine has come to.  *in_place: are all in place? */
+static coll__mpi_form coll__mpi_look_at_words(const coll__mpi_group *g, uint64_t mine, bool *in_place)
+{
+    bool is_open = false;
+
+    *in_place = mine & COLL__MPI_IN_PLACE;
+    for (int i = 0; i < g->count; i++) {
+        const coll__mpi_pledge *p = &g->pledges[i];
+        const uint64_t word = i == g->me ? mine : coll__mpi_read(&p->word);
+        const int64_t ahead = coll__mpi_ahead(word, mine);
+        if (ahead > 0) {
+            const uint64_t last = coll__mpi_read(&p->last);
+            *in_place = last & COLL__MPI_IN_PLACE;
+            return coll__mpi_ahead(last, mine) == 0 ? COLL__MPI_IS_BLOCKING : COLL__MPI_IS_NOT;
+        }
+        if (ahead < 0 || (word & COLL__MPI_STAND) == COLL__MPI_WAVERS) is_open = true;
+        else if ((word ^ mine) & ~(uint64_t)COLL__MPI_IN_PLACE) return COLL__MPI_IS_NOT;
+        else if (!(word & COLL__MPI_IN_PLACE)) *in_place = false;
+    }
+    return is_open ? COLL__MPI_IS_OPEN : COLL__MPI_IS_BLOCKING;
+}
+
+/* ---- >>a collective ---- */
+
+enum { COLL__MPI_LONG = 64 << 10 };               /* bytes that MPI does not send before they are asked for   */
+
+/* Does everybody wait for everybody in this call?  With a root, and in scans, where the blocks are long: a rank does not get rid
+ * of a long one before the next rank is there.  All ranks know how long they are, but in a v form. */
+static bool coll__mpi_meets(const coll_call *c)
+{
+    if (!coll__kind_has_root(c->kind) && c->kind != COLL_SCAN && c->kind != COLL_EXSCAN) return true;
+    return !coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE) && c->count * coll_type_size(c->type) >= COLL__MPI_LONG;
+}
+
+/* This rank comes to the next collective of a group, and waits for it or has only started it. */
+static void coll__mpi_form_begin(coll__mpi_group *g, const coll_task *task, bool in_place)
+{
+    coll__mpi *mpi = g->mpi;
+
+    g->in_place = false;
+    g->form = mpi->mode == COLL__MPI_BLOCKING ? COLL__MPI_IS_BLOCKING : COLL__MPI_IS_NOT;
+    if (!g->pledges || !coll__mpi_meets(task->call)) return;
+    const bool is_pledged = task->is_blocking && !mpi->pledged;
+    const uint64_t word = g->turn << COLL__MPI_TURN_SHIFT | coll__mpi_print(task->head) << 3
+                        | (in_place ? COLL__MPI_IN_PLACE : 0) | (is_pledged ? COLL__MPI_PLEDGED : COLL__MPI_FREE);
+    coll__mpi_write(&g->pledges[g->me].word, word);
+    if (!is_pledged) return;
+    g->form = COLL__MPI_IS_OPEN;
+    g->task = task;
+    mpi->pledged = g;
+}
+
+/* What is known by now of the form that it takes. */
+static coll__mpi_form coll__mpi_form_of(coll__mpi_group *g)
+{
+    if (g->form != COLL__MPI_IS_OPEN) return g->form;
+    coll__mpi_pledge *own = &g->pledges[g->me];
+    const uint64_t mine = own->word;
+    coll__mpi_form form = coll__mpi_look_at_words(g, mine, &g->in_place);
+    if (form == COLL__MPI_IS_BLOCKING) form = coll__mpi_look_at_words(g, mine, &g->in_place);
+    g->form = form;
+    if (form == COLL__MPI_IS_BLOCKING)
+        coll__mpi_write(&own->last, (mine & ~(uint64_t)COLL__MPI_IN_PLACE) | (g->in_place ? COLL__MPI_IN_PLACE : 0));
+    else g->in_place = false;
+    return form;
+}
+
+/* This rank fails, and takes its pledge back.  true: it cannot, and has to go along in the blocking form. */
+static bool coll__mpi_take_back(coll__mpi_group *g)
+{
+    if (coll__mpi_form_of(g) != COLL__MPI_IS_OPEN) return g->form == COLL__MPI_IS_BLOCKING;
+    uint64_t *word = &g->pledges[g->me].word;
+    const uint64_t mine = *word, bare = mine & ~(uint64_t)COLL__MPI_STAND;
+    bool have_come = true;
+
+    coll__mpi_write(word, bare | COLL__MPI_WAVERS);
+    for (int i = 0; i < g->count; i++)
+        if (i != g->me && coll__mpi_ahead(coll__mpi_read(&g->pledges[i].word), mine) < 0) have_come = false;
+    coll__mpi_write(word, have_come ? mine : bare | COLL__MPI_FREE);
+    while (have_come && coll__mpi_form_of(g) == COLL__MPI_IS_OPEN) sched_yield();            /* others waver      */
+    return have_come && g->form == COLL__MPI_IS_BLOCKING;
+}
+
+#endif /* COLL_MPI_FORMS_H */
 /* ---- transports/mpi/coll_mpi_group.h ---- */
 /* coll_mpi_group.h - groups: communicators of MPI for derived communicators and prepared calls, whose collectives keep an order
  * of their own, so that MPI can carry these out, too.
@@ -37255,6 +37507,7 @@ static void coll__mpi_group_free(coll__mpi_group *g)
     if (is_alive && g->mother != MPI_COMM_NULL) MPI_Comm_free(&g->mother);
     coll__give(g->stage);
     coll__give(g->lists);
+    coll__mpi_pledges_free(g);
     if (g != &g->mpi->all) coll__give(g);
 }
 
@@ -37327,6 +37580,7 @@ static int coll__mpi_make_derived(coll__mpi_group *g, uint64_t id)
     if (everybody != MPI_GROUP_NULL) MPI_Group_free(&everybody);
     if (code == MPI_SUCCESS) code = MPI_Comm_set_errhandler(g->comm, MPI_ERRORS_RETURN);
     if (code == MPI_SUCCESS) code = MPI_Comm_dup(g->comm, &g->mother);
+    if (code == MPI_SUCCESS) code = coll__mpi_pledges_make(g);
     return code;
 }
 
@@ -37502,8 +37756,7 @@ static void coll__mpi_ungroup(void *context, void *handle)
  *        (before MPI 4), for not all ranks know whether they fit
  *
  * Everything is decided by what all ranks know of a call, so that they decide alike.  In place is not among that, and neither is
- * whether a rank waits: so MPI is called in its non-blocking form on all, for the other one would not match it, or, under
- * COLL_MPI=blocking, in its blocking form on all. */
+ * whether a rank waits: coll_mpi_forms.h. */
 #ifndef COLL_MPI_CELLS_H
 #define COLL_MPI_CELLS_H
 
@@ -37620,10 +37873,11 @@ static int coll__mpi_can_offload(const void *context, const coll_call *call, int
 #endif /* COLL_MPI_CELLS_H */
 /* ---- transports/mpi/coll_mpi_native.h ---- */
 /* coll_mpi_native.h - whole collectives by MPI: the calls of coll_mpi_cells.h, each started in its non-blocking form and tested
- * until it is done; or, where the program has promised what that takes (COLL_MPI=blocking), in its blocking form.
+ * until it is done; or in its blocking form, where all ranks take that (coll_mpi_forms.h), or where the program has promised what
+ * that takes (COLL_MPI=blocking).
  *
  * In place becomes MPI_IN_PLACE at a root.  Otherwise MPI wants all ranks to say so or none, for it may go another way then
- * (Open MPI's MPI_Iallreduce does), and which rank is in place no other one knows: so a copy of the input is made. */
+ * (Open MPI's MPI_Iallreduce does).  Where a rank does not know whether all are in place, it makes a copy of the input. */
 #ifndef COLL_MPI_NATIVE_H
 #define COLL_MPI_NATIVE_H
 
@@ -37725,27 +37979,37 @@ static bool coll__mpi_send_copy(coll__mpi_group *g, coll__mpi_terms *t, size_t l
     return copy || !length;
 }
 
+/* Is the input of this rank where its result is to be, in a call for which MPI wants all ranks to say so or none? */
+static bool coll__mpi_is_in_place(const coll__mpi_group *g, const coll_call *c, size_t unit)
+{
+    const size_t me = (size_t)g->me;
+
+    switch (c->kind) {
+    case COLL_ALLREDUCE:
+    case COLL_SCAN:
+    case COLL_EXSCAN:     return c->send == c->recv;
+    case COLL_ALLGATHER:  return coll__mpi_has_block(c->recv, c->send, me * c->count * unit);
+    case COLL_ALLGATHERV: return coll__mpi_has_block(c->recv, c->send, c->recv_offsets[me] * unit);
+    default: return false;
+    }
+}
+
 /* In place, as MPI says it, or by a copy.  false: no memory for one. */
 static bool coll__mpi_place(coll__mpi_group *g, const coll_call *c, size_t unit, coll__mpi_terms *t)
 {
     const size_t me = (size_t)g->me, at = me * c->count * unit;
     const bool is_root = g->me == c->root;
 
+    if (g->in_place) return t->send = MPI_IN_PLACE, true;
+    if (coll__mpi_is_in_place(g, c, unit))
+        return coll__mpi_send_copy(g, t, (c->kind == COLL_ALLGATHERV ? c->recv_counts[me] : c->count) * unit);
     switch (c->kind) {
     case COLL_REDUCE:     if (is_root && t->send == t->recv) t->send = MPI_IN_PLACE; return true;
-    case COLL_ALLREDUCE:
-    case COLL_SCAN:
-    case COLL_EXSCAN:     return t->send != t->recv || coll__mpi_send_copy(g, t, c->count * unit);
     case COLL_GATHER:     if (is_root && coll__mpi_has_block(t->recv, t->send, at)) t->send = MPI_IN_PLACE; return true;
-    case COLL_ALLGATHER:
-        return !coll__mpi_has_block(t->recv, t->send, at) || coll__mpi_send_copy(g, t, c->count * unit);
     case COLL_SCATTER:    if (is_root && coll__mpi_has_block(t->send, t->recv, at)) t->recv = MPI_IN_PLACE; return true;
     case COLL_GATHERV:
         if (is_root && coll__mpi_has_block(t->recv, t->send, c->recv_offsets[me] * unit)) t->send = MPI_IN_PLACE;
         return true;
-    case COLL_ALLGATHERV:
-        return !coll__mpi_has_block(t->recv, t->send, c->recv_offsets[me] * unit)
-            || coll__mpi_send_copy(g, t, c->recv_counts[me] * unit);
     case COLL_SCATTERV:
         if (is_root && coll__mpi_has_block(t->send, t->recv, c->send_offsets[me] * unit)) t->recv = MPI_IN_PLACE;
         return true;
@@ -37762,9 +38026,9 @@ static bool coll__mpi_place(coll__mpi_group *g, const coll_call *c, size_t unit,
 
 /* ---- >>starting ---- */
 
-/* One of the two forms of a call: the blocking one under COLL_MPI=blocking, on all ranks alike. */
+/* One of the two forms of a call, on all ranks alike. */
 #define COLL__MPI_RUN(name, i_name, ...)                                                                    \
-    (g->mpi->mode == COLL__MPI_BLOCKING ? COLL__MPI_CALL(MPI_##name)(__VA_ARGS__)                           \
+    (g->form == COLL__MPI_IS_BLOCKING ? COLL__MPI_CALL(MPI_##name)(__VA_ARGS__)                           \
                                         : COLL__MPI_CALL(MPI_##i_name)(__VA_ARGS__, &g->request))
 
 /* Start a reduction; gives what MPI says. */
@@ -37794,7 +38058,7 @@ static int coll__mpi_start_move(coll__mpi_group *g, const coll_call *c, const co
 
     switch (c->kind) {
     case COLL_BARRIER:
-        return g->mpi->mode == COLL__MPI_BLOCKING ? MPI_Barrier(g->comm) : MPI_Ibarrier(g->comm, &g->request);
+        return g->form == COLL__MPI_IS_BLOCKING ? MPI_Barrier(g->comm) : MPI_Ibarrier(g->comm, &g->request);
     case COLL_BROADCAST:
         return COLL__MPI_RUN(Bcast, Ibcast, t->recv, n, type, c->root, g->comm);
     case COLL_GATHER:
@@ -37837,7 +38101,7 @@ static int coll__mpi_begin(coll__mpi_group *g, const coll_call *c)
     if (coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE) && !coll__mpi_list(g, c, each, &t)) return MPI_ERR_NO_MEM;
     if (!coll__mpi_place(g, c, unit, &t)) return MPI_ERR_NO_MEM;
     const int code = reduces ? coll__mpi_start_sum(g, c, &t) : coll__mpi_start_move(g, c, &t);
-    g->is_done = g->mpi->mode == COLL__MPI_BLOCKING;
+    g->is_done = g->form == COLL__MPI_IS_BLOCKING;
     g->is_running = code == MPI_SUCCESS && !g->is_done;
     return code;
 }
@@ -37859,7 +38123,7 @@ static coll_status coll__mpi_check_members(const coll__mpi_group *g, coll_failur
 {
     const int me = g->mpi->rank;
 
-    for (int i = 0; i < g->count; i++) {
+    for (int i = 0; g->left_count && i < g->count; i++) {
         if (!g->left[i] || g->left[i] > g->turn) continue;
         const int rank = g->ranks ? g->ranks[i] : i;
         return coll__blame(failure, COLL_ERR_PEER, rank, "rank %d has left the communicator, and rank %d still waits for it",
@@ -37902,7 +38166,7 @@ static bool coll__mpi_is_done(coll__mpi_group *g)
     return g->is_done;
 }
 
-enum { COLL__MPI_NEW, COLL__MPI_BEGUN };          /* task->state[0]                                           */
+enum { COLL__MPI_NEW, COLL__MPI_ASKS, COLL__MPI_BEGUN };     /* task->state[0]                                */
 
 /* Where there are no more communicators to be had for a prepared call, no rank gets one, and it goes by messages. */
 static coll_status coll__mpi_offload(void *context, coll_task *task, coll_failure *failure)
@@ -37915,13 +38179,19 @@ static coll_status coll__mpi_offload(void *context, coll_task *task, coll_failur
         if (!coll__mpi_may_call(mpi)) return coll__blame(failure, mpi->suspicion.status, mpi->rank, "%s", mpi->suspicion.text);
         if (!coll__mpi_is_made(g)) return COLL_PENDING;
         if (g->error != MPI_SUCCESS) return COLL_ERR_UNSUPPORTED;
-        task->state[0] = COLL__MPI_BEGUN;
+        task->state[0] = COLL__MPI_ASKS;
         g->turn++;
         mpi->quiet = 0;
+        coll__mpi_form_begin(g, task, coll__mpi_is_in_place(g, task->call, coll_type_size(task->call->type)));
+    }
+    if (task->state[0] == COLL__MPI_ASKS) {
+        if (coll__mpi_form_of(g) == COLL__MPI_IS_OPEN) return coll__mpi_check_members(g, failure);
+        task->state[0] = COLL__MPI_BEGUN;
+        if (mpi->pledged == g) mpi->pledged = NULL;
         g->error = coll__mpi_begin(g, task->call);
         if (g->error != MPI_SUCCESS) return coll__mpi_blame(failure, mpi, coll_kind_name(task->call->kind), g->error);
     }
-    if (!coll__mpi_is_done(g)) return g->left_count ? coll__mpi_check_members(g, failure) : COLL_PENDING;
+    if (!coll__mpi_is_done(g)) return coll__mpi_check_members(g, failure);
     if (g->error != MPI_SUCCESS) return coll__mpi_blame(failure, mpi, coll_kind_name(task->call->kind), g->error);
     coll__mpi_finish(g, task->call);
     return COLL_OK;
@@ -38116,6 +38386,15 @@ static void coll__mpi_ask(coll__mpi *mpi, const coll_failure *cause)
         if (coll__mpi_look(mpi) == 0) sched_yield();
 }
 
+/* The others may be in the blocking form of the collective in which this rank waits: then they are not left alone in there. */
+static void coll__mpi_go_along(coll__mpi_group *g)
+{
+    const coll_task *task = g->task;
+
+    g->mpi->pledged = NULL;
+    if (coll__mpi_take_back(g)) (void)coll__mpi_begin(g, task->call);
+}
+
 /* Find the cause on which all agree, tell it, and end what is pending.  A thread that may not call MPI knows only its own view;
  * the others hear of it when one that may comes along. */
 static const coll_failure *coll__mpi_fail(void *context, const coll_failure *cause)
@@ -38129,6 +38408,7 @@ static const coll_failure *coll__mpi_fail(void *context, const coll_failure *cau
         return &mpi->failure;
     }
     mpi->is_settled = true;
+    if (mpi->pledged) coll__mpi_go_along(mpi->pledged);
     if (mpi->failure.status == COLL_OK && mpi->rank != 0 && !mpi->is_gone[0]) coll__mpi_ask(mpi, &own);
     coll__mpi_decide(mpi, &own, false);
     if (!mpi->is_told) coll__mpi_tell(mpi, COLL__MPI_VERDICT, &mpi->failure, -1);
@@ -38158,6 +38438,7 @@ static bool coll__mpi_look_around(coll__mpi *mpi)
     (void)coll__mpi_is_done(&mpi->all);
     for (coll__mpi_group *g = mpi->groups; g; g = g->next) (void)coll__mpi_is_done(g);
     if (mpi->unmade_count > 0) coll__mpi_make_all(mpi);
+    if (mpi->pledged && coll__mpi_form_of(mpi->pledged) != COLL__MPI_IS_OPEN) mpi->quiet = 0;
     if (mpi->gone_count > 0) coll__mpi_check_left(mpi);
     if (mpi->gone_count > 0 && coll__now() - mpi->gone_at > (int64_t)COLL__MPI_VAIN_MS * COLL__MS) coll__mpi_check_vain(mpi);
     return mpi->quiet == 0;
@@ -38493,6 +38774,7 @@ static coll_status coll__mpi_open(coll__mpi *mpi, MPI_Comm comm, coll_status own
     const coll_status status = code == MPI_SUCCESS ? coll__mpi_agree(mpi, own) : COLL_OK;
     if (status < 0) return status;
     if (code == MPI_SUCCESS) code = coll__mpi_meet_host(mpi);
+    if (code == MPI_SUCCESS) code = coll__mpi_pledges_make(&mpi->all);
     if (code == MPI_SUCCESS) code = MPI_Comm_set_attr(MPI_COMM_SELF, mpi->keyval, mpi);
     if (code != MPI_SUCCESS) {
         coll__mpi_suspect(mpi, "coll_wrap_mpi", code);
@@ -40761,7 +41043,8 @@ static coll_status coll__nccl_start(coll_request *r)
     coll_failure failure = { COLL_OK, -1, "" };
 
     coll__begin_request(r, coll__kind_is_message(r->call.kind) ? 0 : coll__next_number(r));
-    r->task = (coll_task){ &r->call, r->head, &r->codec, NULL, { 0 }, 0, 1 };     /* the host cannot look at the result       */
+    r->task = (coll_task){ .call = &r->call, .head = r->head, .codec = &r->codec,
+                           .is_finite = 1 };      /* the host cannot look at the result                       */
     coll_status status = coll__nccl_begin(comm, r, &failure);
     if (status == COLL_PENDING) {
         r->is_started = true;

@@ -22,7 +22,10 @@ SUPPORT bool mpi_begin(int *argc, char ***argv, coll_comm **comm)
     support_limit(MPI_TEST_SECONDS, mpi_hangs);
     world = "mpi";
     const coll_status status = coll_wrap_mpi(MPI_COMM_WORLD, comm);
-    if (status) fprintf(stderr, "coll_wrap_mpi: %s\n", coll_error(NULL));
+    if (status) {
+        fprintf(stderr, "coll_wrap_mpi: %s\n", coll_error(NULL));
+        MPI_Barrier(MPI_COMM_WORLD);              /* the first to end may take the others with it             */
+    }
     return status == COLL_OK;
 }
 

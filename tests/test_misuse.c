@@ -389,12 +389,17 @@ static void make_neighbors(coll_comm *comm)
     CHECK(status == COLL_OK || status == COLL_ERR_MISMATCH, "%s: coll_neighbors: %s", case_name, coll_error(comm));
 }
 
-/* Something between any two ranks: by memory, or a message. */
+/* Something between any two ranks: by the hub of those who share memory, and by messages, where there are any. */
 static coll_status meet_everybody(coll_comm *comm)
 {
+    const bool are_threads = !strcmp(world, "threads");
+    const bool have_hub = are_threads || !strcmp(world, "tcp-hub") || !strcmp(world, "joined");
     int32_t to_all[RANKS_MOST] = { 0 }, of_all[RANKS_MOST];
-    return coll_run(comm, &(coll_call){ .kind = COLL_ALLTOALL, .send = to_all, .recv = of_all, .count = 1, .type = COLL_I32,
-                                        .algorithm = strcmp(world, "threads") ? "direct" : NULL });
+    coll_call call = { .kind = COLL_ALLTOALL, .send = to_all, .recv = of_all, .count = 1, .type = COLL_I32 };
+    const coll_status status = have_hub ? coll_run(comm, &call) : COLL_OK;
+
+    call.algorithm = "direct";
+    return status == COLL_OK && !are_threads ? coll_run(comm, &call) : status;
 }
 
 static int mismatch_worker(coll_comm *comm, void *arg)

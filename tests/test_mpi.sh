@@ -1,6 +1,7 @@
 #!/bin/sh
-# coll.h over MPI, over each library that is here: the contract, random programs, failures and the digits example, on ranks that
-# mpiexec starts, more of them than there are processors.  In CI (as root) a library that is missing is a failure.
+# coll.h over MPI, over each library that is here: the contract, random programs, failures, the forms of calls and the digits
+# example, on ranks that mpiexec starts, more of them than there are processors.  In CI (as root) a library that is missing is a
+# failure.
 #   usage: test_mpi.sh [openmpi|mpich...]      COLL_TEST_SEED=... replays the random programs
 cd "$(dirname "$0")/.." || exit 1
 passed=0 failed=0
@@ -50,15 +51,32 @@ unknown_way() { # a mode that there is not is refused, in a sentence that tells 
     else fail "$mpi: COLL_MPI=fast: status $status"; fi
 }
 
+unlike_ways() { # ranks that are told different ways: a sentence on each of them
+    timeout -k 5 60 "mpiexec.$mpi" -n 2 env COLL_MPI=blocking "$build/mpi_contract" messages : \
+        -n 1 "$build/mpi_contract" messages > "$log" 2>&1 < /dev/null
+    said=$(grep -c "^coll_wrap_mpi: COLL_MPI differs among the ranks: give all of them the same" "$log")
+    if [ "$said" = 3 ]; then passed=$((passed + 1)); echo "ok - $mpi: COLL_MPI=blocking on some ranks is refused"
+    else fail "$mpi: COLL_MPI=blocking on some ranks: $said sentences"; fi
+}
+
+protocol() { # that of coll_mpi_forms.h, in every order; and with flaws, which are found
+    command -v python3 > /dev/null || return
+    if python3 tests/mpi_forms.py 2 3 && python3 tests/mpi_forms.py 3 2 && ! python3 tests/mpi_forms.py 3 1 once \
+        && ! python3 tests/mpi_forms.py 3 1 free; then passed=$((passed + 1)); echo "ok - the protocol of forms"
+    else fail "the protocol of forms"; fi > "$log"
+    grep '^ok\|^FAILED' "$log"
+}
+
+protocol
 for mpi in ${*:-openmpi mpich}; do
     if ! command -v "mpicc.$mpi" > /dev/null || ! command -v "mpiexec.$mpi" > /dev/null; then
         if [ "$(id -u)" = 0 ]; then : > "$log"; fail "$mpi is not installed"; else echo "$mpi: skipped: it is not installed"; fi
         continue
     fi
-    build=build/mpi.$mpi
+    build=build/mpi.$mpi crowds=build/crowds.$mpi
     if ! make --no-print-directory CPPFLAGS="$CPPFLAGS -DCOLL_ASSERT" "$build/mpi_contract" "$build/mpi_random" \
-        "$build/mpi_failure" "$build/mpi_waiting" "$build/mpi_strides" "$build/mpi_freed" \
-        "$build/train_digits" > "$log" 2>&1; then
+        "$build/mpi_failure" "$build/mpi_waiting" "$build/mpi_strides" "$build/mpi_freed" "$build/train_digits" \
+        "$crowds/mpi_contract" "$crowds/mpi_random" "$crowds/mpi_failure" "$crowds/mpi_forms" > "$log" 2>&1; then
         fail "$mpi: it does not compile"
         continue
     fi
@@ -80,6 +98,12 @@ for mpi in ${*:-openmpi mpich}; do
     for case in mismatch counts aborted left-native left-engine left-derived pending late arguments finalized; do
         job 3 auto 3 "$build/mpi_failure" $case
     done
+    for case in mismatch counts aborted left-native left-derived pending late; do job 3 auto 3 "$crowds/mpi_failure" $case; done
+    job 1 auto 3 "$crowds/mpi_contract" kinds,cells
+    for n in 2 3 5; do
+        for part in mixed races; do job 1 auto $n "$crowds/mpi_forms" "${COLL_TEST_SEED:-$(date +%s)}" $part; done
+        job 1 auto $n "$crowds/mpi_random" "${COLL_TEST_SEED:-$(date +%s)}" 1 60
+    done
     for case in mismatch counts left-engine pending; do job 3 messages 3 "$build/mpi_failure" $case; done
     job 3 native 3 "$build/mpi_failure" refused
     for mode in auto messages; do job 1 $mode 3 "$build/mpi_waiting"; done
@@ -91,6 +115,7 @@ for mpi in ${*:-openmpi mpich}; do
     job 1 messages 4 "$build/mpi_freed" barrier "one of many"
     digits 3
     unknown_way
+    unlike_ways
 done
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

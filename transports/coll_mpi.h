@@ -3,6 +3,7 @@
  *   mpi/coll_mpi_world.h      what a rank holds: communicators, streams, operations of MPI in flight
  *   mpi/coll_mpi_messages.h   messages
  *   mpi/coll_mpi_notes.h      what ranks tell one another beside them
+ *   mpi/coll_mpi_forms.h      which of MPI's two forms a collective takes
  *   mpi/coll_mpi_group.h      communicators of MPI for derived communicators and prepared calls
  *   mpi/coll_mpi_cells.h      which calls are MPI's, and which are the engine's: the table
  *   mpi/coll_mpi_native.h     whole collectives
@@ -35,6 +36,7 @@ enum { COLL__MPI_TRAITS = COLL__WHEN_NAMED | COLL__COUNTS_ITSELF };
 #include "mpi/coll_mpi_world.h"
 #include "mpi/coll_mpi_messages.h"
 #include "mpi/coll_mpi_notes.h"
+#include "mpi/coll_mpi_forms.h"
 #include "mpi/coll_mpi_group.h"
 #include "mpi/coll_mpi_cells.h"
 #include "mpi/coll_mpi_native.h"
@@ -58,6 +60,7 @@ static bool coll__mpi_look_around(coll__mpi *mpi)
     (void)coll__mpi_is_done(&mpi->all);
     for (coll__mpi_group *g = mpi->groups; g; g = g->next) (void)coll__mpi_is_done(g);
     if (mpi->unmade_count > 0) coll__mpi_make_all(mpi);
+    if (mpi->pledged && coll__mpi_form_of(mpi->pledged) != COLL__MPI_IS_OPEN) mpi->quiet = 0;
     if (mpi->gone_count > 0) coll__mpi_check_left(mpi);
     if (mpi->gone_count > 0 && coll__now() - mpi->gone_at > (int64_t)COLL__MPI_VAIN_MS * COLL__MS) coll__mpi_check_vain(mpi);
     return mpi->quiet == 0;
@@ -393,6 +396,7 @@ static coll_status coll__mpi_open(coll__mpi *mpi, MPI_Comm comm, coll_status own
     const coll_status status = code == MPI_SUCCESS ? coll__mpi_agree(mpi, own) : COLL_OK;
     if (status < 0) return status;
     if (code == MPI_SUCCESS) code = coll__mpi_meet_host(mpi);
+    if (code == MPI_SUCCESS) code = coll__mpi_pledges_make(&mpi->all);
     if (code == MPI_SUCCESS) code = MPI_Comm_set_attr(MPI_COMM_SELF, mpi->keyval, mpi);
     if (code != MPI_SUCCESS) {
         coll__mpi_suspect(mpi, "coll_wrap_mpi", code);

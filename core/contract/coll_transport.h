@@ -105,6 +105,7 @@ typedef struct coll_task {
     int                  ahead;                   /* so many tasks of its group are in front of it (see offload_ahead) */
     signed char          is_finite;               /* COLL_DETECT_OVERFLOW: a transport that has looked at all of the
                                                      result may say 1, or -1 for an infinity or a NaN; 0: has not */
+    bool                 is_blocking;             /* its caller does nothing else before it is over           */
 } coll_task;
 
 typedef coll_status coll_offload_fn(void *context, coll_task *task, coll_failure *failure);

@@ -45,7 +45,8 @@ static inline void coll__name_request(coll_request *r, uint32_t sequence)
     }
     coll__head_of_call(r->head, &r->call, comm->size, coll__head_mark(comm, order ? order->number : 0), sequence);
     if (r->whole) coll__head_of_part(r->head, r->whole->head);
-    r->task = (coll_task){ .call = &r->call, .head = r->head, .codec = &r->codec, .group = order ? order->group : NULL };
+    r->task = (coll_task){ .call = &r->call, .head = r->head, .codec = &r->codec, .group = order ? order->group : NULL,
+                           .is_blocking = r->is_blocking };
 }
 
 static inline const coll__observer *coll__observer_of(const coll_comm *comm) { return comm->session->observer; }

@@ -19,8 +19,7 @@
  *        (before MPI 4), for not all ranks know whether they fit
  *
  * Everything is decided by what all ranks know of a call, so that they decide alike.  In place is not among that, and neither is
- * whether a rank waits: so MPI is called in its non-blocking form on all, for the other one would not match it, or, under
- * COLL_MPI=blocking, in its blocking form on all. */
+ * whether a rank waits: coll_mpi_forms.h. */
 #ifndef COLL_MPI_CELLS_H
 #define COLL_MPI_CELLS_H
 

@@ -185,6 +185,15 @@ static void coll__mpi_ask(coll__mpi *mpi, const coll_failure *cause)
         if (coll__mpi_look(mpi) == 0) sched_yield();
 }
 
+/* The others may be in the blocking form of the collective in which this rank waits: then they are not left alone in there. */
+static void coll__mpi_go_along(coll__mpi_group *g)
+{
+    const coll_task *task = g->task;
+
+    g->mpi->pledged = NULL;
+    if (coll__mpi_take_back(g)) (void)coll__mpi_begin(g, task->call);
+}
+
 /* Find the cause on which all agree, tell it, and end what is pending.  A thread that may not call MPI knows only its own view;
  * the others hear of it when one that may comes along. */
 static const coll_failure *coll__mpi_fail(void *context, const coll_failure *cause)
@@ -198,6 +207,7 @@ static const coll_failure *coll__mpi_fail(void *context, const coll_failure *cau
         return &mpi->failure;
     }
     mpi->is_settled = true;
+    if (mpi->pledged) coll__mpi_go_along(mpi->pledged);
     if (mpi->failure.status == COLL_OK && mpi->rank != 0 && !mpi->is_gone[0]) coll__mpi_ask(mpi, &own);
     coll__mpi_decide(mpi, &own, false);
     if (!mpi->is_told) coll__mpi_tell(mpi, COLL__MPI_VERDICT, &mpi->failure, -1);

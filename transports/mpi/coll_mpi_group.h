@@ -33,6 +33,7 @@ static void coll__mpi_group_free(coll__mpi_group *g)
     if (is_alive && g->mother != MPI_COMM_NULL) MPI_Comm_free(&g->mother);
     coll__give(g->stage);
     coll__give(g->lists);
+    coll__mpi_pledges_free(g);
     if (g != &g->mpi->all) coll__give(g);
 }
 
@@ -105,6 +106,7 @@ static int coll__mpi_make_derived(coll__mpi_group *g, uint64_t id)
     if (everybody != MPI_GROUP_NULL) MPI_Group_free(&everybody);
     if (code == MPI_SUCCESS) code = MPI_Comm_set_errhandler(g->comm, MPI_ERRORS_RETURN);
     if (code == MPI_SUCCESS) code = MPI_Comm_dup(g->comm, &g->mother);
+    if (code == MPI_SUCCESS) code = coll__mpi_pledges_make(g);
     return code;
 }
 

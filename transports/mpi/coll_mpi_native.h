@@ -1,8 +1,9 @@
 /* coll_mpi_native.h - whole collectives by MPI: the calls of coll_mpi_cells.h, each started in its non-blocking form and tested
- * until it is done; or, where the program has promised what that takes (COLL_MPI=blocking), in its blocking form.
+ * until it is done; or in its blocking form, where all ranks take that (coll_mpi_forms.h), or where the program has promised what
+ * that takes (COLL_MPI=blocking).
  *
  * In place becomes MPI_IN_PLACE at a root.  Otherwise MPI wants all ranks to say so or none, for it may go another way then
- * (Open MPI's MPI_Iallreduce does), and which rank is in place no other one knows: so a copy of the input is made. */
+ * (Open MPI's MPI_Iallreduce does).  Where a rank does not know whether all are in place, it makes a copy of the input. */
 #ifndef COLL_MPI_NATIVE_H
 #define COLL_MPI_NATIVE_H
 
@@ -104,27 +105,37 @@ static bool coll__mpi_send_copy(coll__mpi_group *g, coll__mpi_terms *t, size_t l
     return copy || !length;
 }
 
+/* Is the input of this rank where its result is to be, in a call for which MPI wants all ranks to say so or none? */
+static bool coll__mpi_is_in_place(const coll__mpi_group *g, const coll_call *c, size_t unit)
+{
+    const size_t me = (size_t)g->me;
+
+    switch (c->kind) {
+    case COLL_ALLREDUCE:
+    case COLL_SCAN:
+    case COLL_EXSCAN:     return c->send == c->recv;
+    case COLL_ALLGATHER:  return coll__mpi_has_block(c->recv, c->send, me * c->count * unit);
+    case COLL_ALLGATHERV: return coll__mpi_has_block(c->recv, c->send, c->recv_offsets[me] * unit);
+    default: return false;
+    }
+}
+
 /* In place, as MPI says it, or by a copy.  false: no memory for one. */
 static bool coll__mpi_place(coll__mpi_group *g, const coll_call *c, size_t unit, coll__mpi_terms *t)
 {
     const size_t me = (size_t)g->me, at = me * c->count * unit;
     const bool is_root = g->me == c->root;
 
+    if (g->in_place) return t->send = MPI_IN_PLACE, true;
+    if (coll__mpi_is_in_place(g, c, unit))
+        return coll__mpi_send_copy(g, t, (c->kind == COLL_ALLGATHERV ? c->recv_counts[me] : c->count) * unit);
     switch (c->kind) {
     case COLL_REDUCE:     if (is_root && t->send == t->recv) t->send = MPI_IN_PLACE; return true;
-    case COLL_ALLREDUCE:
-    case COLL_SCAN:
-    case COLL_EXSCAN:     return t->send != t->recv || coll__mpi_send_copy(g, t, c->count * unit);
     case COLL_GATHER:     if (is_root && coll__mpi_has_block(t->recv, t->send, at)) t->send = MPI_IN_PLACE; return true;
-    case COLL_ALLGATHER:
-        return !coll__mpi_has_block(t->recv, t->send, at) || coll__mpi_send_copy(g, t, c->count * unit);
     case COLL_SCATTER:    if (is_root && coll__mpi_has_block(t->send, t->recv, at)) t->recv = MPI_IN_PLACE; return true;
     case COLL_GATHERV:
         if (is_root && coll__mpi_has_block(t->recv, t->send, c->recv_offsets[me] * unit)) t->send = MPI_IN_PLACE;
         return true;
-    case COLL_ALLGATHERV:
-        return !coll__mpi_has_block(t->recv, t->send, c->recv_offsets[me] * unit)
-            || coll__mpi_send_copy(g, t, c->recv_counts[me] * unit);
     case COLL_SCATTERV:
         if (is_root && coll__mpi_has_block(t->send, t->recv, c->send_offsets[me] * unit)) t->recv = MPI_IN_PLACE;
         return true;
@@ -141,9 +152,9 @@ static bool coll__mpi_place(coll__mpi_group *g, const coll_call *c, size_t unit,
 
 /* ---- >>starting ---- */
 
-/* One of the two forms of a call: the blocking one under COLL_MPI=blocking, on all ranks alike. */
+/* One of the two forms of a call, on all ranks alike. */
 #define COLL__MPI_RUN(name, i_name, ...)                                                                    \
-    (g->mpi->mode == COLL__MPI_BLOCKING ? COLL__MPI_CALL(MPI_##name)(__VA_ARGS__)                           \
+    (g->form == COLL__MPI_IS_BLOCKING ? COLL__MPI_CALL(MPI_##name)(__VA_ARGS__)                           \
                                         : COLL__MPI_CALL(MPI_##i_name)(__VA_ARGS__, &g->request))
 
 /* Start a reduction; gives what MPI says. */
@@ -173,7 +184,7 @@ static int coll__mpi_start_move(coll__mpi_group *g, const coll_call *c, const co
 
     switch (c->kind) {
     case COLL_BARRIER:
-        return g->mpi->mode == COLL__MPI_BLOCKING ? MPI_Barrier(g->comm) : MPI_Ibarrier(g->comm, &g->request);
+        return g->form == COLL__MPI_IS_BLOCKING ? MPI_Barrier(g->comm) : MPI_Ibarrier(g->comm, &g->request);
     case COLL_BROADCAST:
         return COLL__MPI_RUN(Bcast, Ibcast, t->recv, n, type, c->root, g->comm);
     case COLL_GATHER:
@@ -216,7 +227,7 @@ static int coll__mpi_begin(coll__mpi_group *g, const coll_call *c)
     if (coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE) && !coll__mpi_list(g, c, each, &t)) return MPI_ERR_NO_MEM;
     if (!coll__mpi_place(g, c, unit, &t)) return MPI_ERR_NO_MEM;
     const int code = reduces ? coll__mpi_start_sum(g, c, &t) : coll__mpi_start_move(g, c, &t);
-    g->is_done = g->mpi->mode == COLL__MPI_BLOCKING;
+    g->is_done = g->form == COLL__MPI_IS_BLOCKING;
     g->is_running = code == MPI_SUCCESS && !g->is_done;
     return code;
 }
@@ -238,7 +249,7 @@ static coll_status coll__mpi_check_members(const coll__mpi_group *g, coll_failur
 {
     const int me = g->mpi->rank;
 
-    for (int i = 0; i < g->count; i++) {
+    for (int i = 0; g->left_count && i < g->count; i++) {
         if (!g->left[i] || g->left[i] > g->turn) continue;
         const int rank = g->ranks ? g->ranks[i] : i;
         return coll__blame(failure, COLL_ERR_PEER, rank, "rank %d has left the communicator, and rank %d still waits for it",
@@ -281,7 +292,7 @@ static bool coll__mpi_is_done(coll__mpi_group *g)
     return g->is_done;
 }
 
-enum { COLL__MPI_NEW, COLL__MPI_BEGUN };          /* task->state[0]                                           */
+enum { COLL__MPI_NEW, COLL__MPI_ASKS, COLL__MPI_BEGUN };     /* task->state[0]                                */
 
 /* Where there are no more communicators to be had for a prepared call, no rank gets one, and it goes by messages. */
 static coll_status coll__mpi_offload(void *context, coll_task *task, coll_failure *failure)
@@ -294,13 +305,19 @@ static coll_status coll__mpi_offload(void *context, coll_task *task, coll_failur
         if (!coll__mpi_may_call(mpi)) return coll__blame(failure, mpi->suspicion.status, mpi->rank, "%s", mpi->suspicion.text);
         if (!coll__mpi_is_made(g)) return COLL_PENDING;
         if (g->error != MPI_SUCCESS) return COLL_ERR_UNSUPPORTED;
-        task->state[0] = COLL__MPI_BEGUN;
+        task->state[0] = COLL__MPI_ASKS;
         g->turn++;
         mpi->quiet = 0;
+        coll__mpi_form_begin(g, task, coll__mpi_is_in_place(g, task->call, coll_type_size(task->call->type)));
+    }
+    if (task->state[0] == COLL__MPI_ASKS) {
+        if (coll__mpi_form_of(g) == COLL__MPI_IS_OPEN) return coll__mpi_check_members(g, failure);
+        task->state[0] = COLL__MPI_BEGUN;
+        if (mpi->pledged == g) mpi->pledged = NULL;
         g->error = coll__mpi_begin(g, task->call);
         if (g->error != MPI_SUCCESS) return coll__mpi_blame(failure, mpi, coll_kind_name(task->call->kind), g->error);
     }
-    if (!coll__mpi_is_done(g)) return g->left_count ? coll__mpi_check_members(g, failure) : COLL_PENDING;
+    if (!coll__mpi_is_done(g)) return coll__mpi_check_members(g, failure);
     if (g->error != MPI_SUCCESS) return coll__mpi_blame(failure, mpi, coll_kind_name(task->call->kind), g->error);
     coll__mpi_finish(g, task->call);
     return COLL_OK;

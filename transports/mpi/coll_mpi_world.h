@@ -58,6 +58,9 @@ typedef struct coll__mpi_flight {
     coll__mpi_parcel *parcel;                     /* SENDS_NOTE                                               */
 } coll__mpi_flight;
 
+/* Of a collective: what it takes (coll_mpi_forms.h). */
+typedef enum coll__mpi_form { COLL__MPI_IS_NOT, COLL__MPI_IS_BLOCKING, COLL__MPI_IS_OPEN } coll__mpi_form;
+
 /* Some ranks whose collectives MPI may carry out, one at a time (coll_mpi_native.h). */
 typedef struct coll__mpi_group {
     struct coll__mpi *mpi;
@@ -72,6 +75,10 @@ typedef struct coll__mpi_group {
     bool        is_making, is_running, is_done;   /* making: or waiting for it; done: but not seen by its task */
     int         error;                            /* what MPI has said of the collective, or of `comm`        */
     uint64_t    turn;                             /* collectives begun                                        */
+    struct coll__mpi_pledge *pledges;             /* words of all members; NULL: they do not share memory     */
+    coll__mpi_form form;                          /* of the collective, and whether all are in place in it    */
+    bool        in_place;
+    const coll_task *task;                        /* of a rank that waits, until it is begun                  */
     uint64_t   *left;                             /* of each member that has left: the collectives it began, plus 1 */
     int         left_count;
     unsigned char *stage;                         /* memory where the caller's cannot be used                 */
@@ -110,6 +117,7 @@ typedef struct coll__mpi {
     int64_t     gone_at;                          /* when the last one left                                   */
     coll_failure suspicion, failure;
     coll__mpi_group all, *groups, *orphans;       /* orphans: left by us, while MPI is at work for them      */
+    coll__mpi_group *pledged;                     /* in whose collective this rank waits that is not begun: coll_mpi_forms.h */
     int         unmade_count;
     coll__mpi_word_of *words;
     int         quiet;                            /* looks since something moved                              */

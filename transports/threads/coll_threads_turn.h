@@ -115,22 +115,26 @@ static inline bool coll__have_all_posted(const coll__member *m, uint64_t turn)
 }
 
 /* The same, where some have not at the first look. */
-static __attribute__((noinline)) coll_status coll__check_all_late(coll__member *m, uint64_t turn, coll_failure *failure)
+static __attribute__((noinline)) coll_status coll__check_all_late(const coll__member *m, uint64_t turn, coll_failure *failure)
 {
     for (int i = 0; i < m->count; i++) {
         const coll_status status = coll__check_one(m, i, turn, failure);
         if (status != COLL_OK) return status;
     }
-    m->all_posted = turn;
     return COLL_OK;
 }
 
-/* Have all ranks? */
+/* Have all ranks?  Turns that this rank did not wait for are looked at, too: in one of them it may have made another call. */
 static inline coll_status coll__check_all(coll__member *m, uint64_t turn, coll_failure *failure)
 {
-    if (m->all_posted >= turn) return COLL_OK;
-    if (!coll__have_all_posted(m, turn)) return coll__check_all_late(m, turn, failure);
-    m->all_posted = turn;
+    while (m->all_posted < turn) {
+        const uint64_t next = m->all_posted + 1;
+        if (!coll__have_all_posted(m, next)) {
+            const coll_status status = coll__check_all_late(m, next, failure);
+            if (status != COLL_OK) return status;
+        }
+        m->all_posted = next;
+    }
     return COLL_OK;
 }
 

@@ -1,0 +1,236 @@
+/* coll_mpi_forms.h - which of MPI's two forms a collective takes: MPI_Allreduce, or MPI_Iallreduce.
+ *
+ * The blocking form costs less, and all ranks must take the same one, for MPI does not match the two.  But a rank may wait in a
+ * call that another has only started.  So where all members of a group share a host, each says in memory that they share what it
+ * does about a collective as it comes to it: it has only started it (FREE), or it waits for it (PLEDGED), in place or not.
+ *
+ *     one is FREE                       the non-blocking form: who has only started it takes that at once, who waits, too
+ *     all are PLEDGED, to one call      the blocking form: nobody waits in there for anything but what all are already in
+ *
+ * Nobody waits for the others but who has nothing else to do, and it goes on meanwhile with what it has begun before: what a rank
+ * that is late, has left or has failed means to others is what it means in any call.  Only those collectives are asked about in
+ * which everybody waits for everybody anyhow.  A rank pledges itself to one collective at a time, for it
+ * could be in one only while other ranks wait in another.
+ *
+ * ONE ANSWER.  A member writes its own word and no other.  Words only move on, so that a FREE, or another call, is seen by all or
+ * by none; but who has gone on to its next collective has overwritten its word.  It leaves behind which was the last one that it
+ * took in the blocking form: a later one cannot be, for it takes the word of everybody who still asks.
+ *
+ * TAKEN BACK.  A rank that fails while it waits says that it WAVERS, and looks round.  Is there a member who has not come yet, it
+ * is FREE: who takes the blocking form has looked at all words twice, the second time after that member had come, and so has
+ * seen it waver.  Have all come, the blocking form may be on its way, and it goes along: that does not take long.
+ *
+ * Ranks of several hosts, and ranks that share processors, in which MPI spins while it waits, take the non-blocking form. */
+#ifndef COLL_MPI_FORMS_H
+#define COLL_MPI_FORMS_H
+
+#if !defined(COLL__MPI_CROWDS)                    /* 1: where ranks share processors, too, for tests          */
+#define COLL__MPI_CROWDS 0
+#endif
+
+typedef enum coll__mpi_stand { COLL__MPI_FREE, COLL__MPI_PLEDGED, COLL__MPI_WAVERS } coll__mpi_stand;
+
+/* A word: the number of the collective, some bits of its fingerprint, in place or not, and a coll__mpi_stand. */
+enum { COLL__MPI_TURN_SHIFT = 24, COLL__MPI_PRINT_BITS = 21, COLL__MPI_IN_PLACE = 4, COLL__MPI_STAND = 3 };
+
+typedef struct coll__mpi_pledge {
+    uint64_t word;
+    uint64_t last;                                /* of the last one that it took in the blocking form        */
+    uint64_t mark;                                /* of the whole memory, in the first of them                */
+    uint64_t apart[13];                           /* two cache lines, for processors fetch them in pairs      */
+} coll__mpi_pledge;
+
+/* ---- >>memory ---- */
+
+#if !defined(COLL_NO_SHM)
+
+#include <linux/memfd.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+typedef struct coll__mpi_offer { uint64_t mark; int32_t pid, fd; } coll__mpi_offer;
+
+static coll__mpi_pledge *coll__mpi_pledges_map(int fd, size_t length)
+{
+    void *at = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return at == MAP_FAILED ? NULL : (coll__mpi_pledge *)at;
+}
+
+static coll__mpi_pledge *coll__mpi_pledges_new(coll__mpi_offer *offer, size_t length)
+{
+    coll__mpi_pledge *all = NULL;
+
+    offer->fd = (int)syscall(SYS_memfd_create, "coll", MFD_CLOEXEC);
+    offer->pid = (int32_t)getpid();
+    offer->mark = (uint64_t)coll__now() << 16 ^ (uint64_t)offer->pid;
+    if (offer->fd >= 0 && !ftruncate(offer->fd, (off_t)length)) all = coll__mpi_pledges_map(offer->fd, length);
+    if (all) all->mark = offer->mark;
+    return all;
+}
+
+/* It is looked at by name first, for opening some things has consequences. */
+static coll__mpi_pledge *coll__mpi_pledges_open(const coll__mpi_offer *offer, size_t length)
+{
+    static const char name[] = "/memfd:coll (deleted)";
+    char path[64], link[sizeof name + 1];
+    coll__mpi_pledge *all = NULL;
+    struct stat s;
+
+    coll__print(path, sizeof path, "/proc/%d/fd/%d", (int)offer->pid, (int)offer->fd);
+    const ssize_t got = readlink(path, link, sizeof link);
+    if (got != (ssize_t)sizeof name - 1 || memcmp(link, name, (size_t)got)) return NULL;
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd >= 0 && !fstat(fd, &s) && s.st_size == (off_t)length) all = coll__mpi_pledges_map(fd, length);
+    coll__close_fd(&fd);
+    if (!all || all->mark == offer->mark) return all;
+    munmap(all, length);
+    return NULL;
+}
+
+static void coll__mpi_pledges_free(coll__mpi_group *g)
+{
+    if (g->pledges) munmap(g->pledges, (size_t)g->count * sizeof *g->pledges);
+    g->pledges = NULL;
+}
+
+static bool coll__mpi_pledges_help(const coll__mpi_group *g)
+{
+    const coll__mpi *mpi = g->mpi;
+
+    if (g->count == 1 || (mpi->is_crowded && !COLL__MPI_CROWDS)) return false;
+    if (mpi->mode == COLL__MPI_MESSAGES || mpi->mode == COLL__MPI_BLOCKING) return false;
+    for (int i = 1; i < g->count; i++)
+        if (mpi->homes[g->ranks ? g->ranks[i] : i] != mpi->homes[g->ranks ? g->ranks[0] : 0]) return false;
+    return true;
+}
+
+/* Memory for the words of a group that is being made, by all its members; if one of them cannot have it, none does.  Gives what
+ * MPI says. */
+static int coll__mpi_pledges_make(coll__mpi_group *g)
+{
+    const size_t length = (size_t)g->count * sizeof *g->pledges;
+    coll__mpi_offer offer = { 0, 0, -1 };
+
+    if (!coll__mpi_pledges_help(g)) return MPI_SUCCESS;
+    if (g->me == 0) g->pledges = coll__mpi_pledges_new(&offer, length);
+    int code = MPI_Bcast(&offer, (int)sizeof offer, MPI_BYTE, 0, g->comm);
+    if (g->me != 0 && code == MPI_SUCCESS) g->pledges = coll__mpi_pledges_open(&offer, length);
+    int is_there = g->pledges != NULL;
+    if (code == MPI_SUCCESS) code = MPI_Allreduce(MPI_IN_PLACE, &is_there, 1, MPI_INT, MPI_MIN, g->comm);
+    if (g->me == 0) coll__close_fd(&offer.fd);
+    if (!is_there || code != MPI_SUCCESS) coll__mpi_pledges_free(g);
+    return code;
+}
+
+#else
+
+static void coll__mpi_pledges_free(coll__mpi_group *g) { g->pledges = NULL; }
+static int  coll__mpi_pledges_make(coll__mpi_group *g) { g->pledges = NULL; return MPI_SUCCESS; }
+
+#endif
+
+/* ---- >>words ---- */
+
+static uint64_t coll__mpi_read(const uint64_t *word) { return __atomic_load_n(word, __ATOMIC_SEQ_CST); }
+static void     coll__mpi_write(uint64_t *word, uint64_t value) { __atomic_store_n(word, value, __ATOMIC_SEQ_CST); }
+
+/* How far the collective of a word is ahead of this one.  The numbers go round. */
+static int64_t coll__mpi_ahead(uint64_t word, uint64_t mine)
+{
+    const uint64_t turns = (word >> COLL__MPI_TURN_SHIFT) - (mine >> COLL__MPI_TURN_SHIFT);
+    return (int64_t)(turns << COLL__MPI_TURN_SHIFT);
+}
+
+/* Some bits of the fingerprint of a call. */
+static uint64_t coll__mpi_print(const unsigned char *head)
+{
+    uint64_t sum = 0;
+
+    for (int i = 0; i < COLL_HEAD_LENGTH; i += 8) sum = (sum ^ coll__get64(head + i)) * UINT64_C(0x9e3779b97f4a7c15);
+    return sum >> (64 - COLL__MPI_PRINT_BITS);
+}
+
+/* One look at the words of the others: what a pledge of mine has come to.  *in_place: are all in place? */
+static coll__mpi_form coll__mpi_look_at_words(const coll__mpi_group *g, uint64_t mine, bool *in_place)
+{
+    bool is_open = false;
+
+    *in_place = mine & COLL__MPI_IN_PLACE;
+    for (int i = 0; i < g->count; i++) {
+        const coll__mpi_pledge *p = &g->pledges[i];
+        const uint64_t word = i == g->me ? mine : coll__mpi_read(&p->word);
+        const int64_t ahead = coll__mpi_ahead(word, mine);
+        if (ahead > 0) {
+            const uint64_t last = coll__mpi_read(&p->last);
+            *in_place = last & COLL__MPI_IN_PLACE;
+            return coll__mpi_ahead(last, mine) == 0 ? COLL__MPI_IS_BLOCKING : COLL__MPI_IS_NOT;
+        }
+        if (ahead < 0 || (word & COLL__MPI_STAND) == COLL__MPI_WAVERS) is_open = true;
+        else if ((word ^ mine) & ~(uint64_t)COLL__MPI_IN_PLACE) return COLL__MPI_IS_NOT;
+        else if (!(word & COLL__MPI_IN_PLACE)) *in_place = false;
+    }
+    return is_open ? COLL__MPI_IS_OPEN : COLL__MPI_IS_BLOCKING;
+}
+
+/* ---- >>a collective ---- */
+
+enum { COLL__MPI_LONG = 64 << 10 };               /* bytes that MPI does not send before they are asked for   */
+
+/* Does everybody wait for everybody in this call?  With a root, and in scans, where the blocks are long: a rank does not get rid
+ * of a long one before the next rank is there.  All ranks know how long they are, but in a v form. */
+static bool coll__mpi_meets(const coll_call *c)
+{
+    if (!coll__kind_has_root(c->kind) && c->kind != COLL_SCAN && c->kind != COLL_EXSCAN) return true;
+    return !coll__kind_is(c->kind, COLL__SUMMED | COLL__PAIRWISE) && c->count * coll_type_size(c->type) >= COLL__MPI_LONG;
+}
+
+/* This rank comes to the next collective of a group, and waits for it or has only started it. */
+static void coll__mpi_form_begin(coll__mpi_group *g, const coll_task *task, bool in_place)
+{
+    coll__mpi *mpi = g->mpi;
+
+    g->in_place = false;
+    g->form = mpi->mode == COLL__MPI_BLOCKING ? COLL__MPI_IS_BLOCKING : COLL__MPI_IS_NOT;
+    if (!g->pledges || !coll__mpi_meets(task->call)) return;
+    const bool is_pledged = task->is_blocking && !mpi->pledged;
+    const uint64_t word = g->turn << COLL__MPI_TURN_SHIFT | coll__mpi_print(task->head) << 3
+                        | (in_place ? COLL__MPI_IN_PLACE : 0) | (is_pledged ? COLL__MPI_PLEDGED : COLL__MPI_FREE);
+    coll__mpi_write(&g->pledges[g->me].word, word);
+    if (!is_pledged) return;
+    g->form = COLL__MPI_IS_OPEN;
+    g->task = task;
+    mpi->pledged = g;
+}
+
+/* What is known by now of the form that it takes. */
+static coll__mpi_form coll__mpi_form_of(coll__mpi_group *g)
+{
+    if (g->form != COLL__MPI_IS_OPEN) return g->form;
+    coll__mpi_pledge *own = &g->pledges[g->me];
+    const uint64_t mine = own->word;
+    coll__mpi_form form = coll__mpi_look_at_words(g, mine, &g->in_place);
+    if (form == COLL__MPI_IS_BLOCKING) form = coll__mpi_look_at_words(g, mine, &g->in_place);
+    g->form = form;
+    if (form == COLL__MPI_IS_BLOCKING)
+        coll__mpi_write(&own->last, (mine & ~(uint64_t)COLL__MPI_IN_PLACE) | (g->in_place ? COLL__MPI_IN_PLACE : 0));
+    else g->in_place = false;
+    return form;
+}
+
+/* This rank fails, and takes its pledge back.  true: it cannot, and has to go along in the blocking form. */
+static bool coll__mpi_take_back(coll__mpi_group *g)
+{
+    if (coll__mpi_form_of(g) != COLL__MPI_IS_OPEN) return g->form == COLL__MPI_IS_BLOCKING;
+    uint64_t *word = &g->pledges[g->me].word;
+    const uint64_t mine = *word, bare = mine & ~(uint64_t)COLL__MPI_STAND;
+    bool have_come = true;
+
+    coll__mpi_write(word, bare | COLL__MPI_WAVERS);
+    for (int i = 0; i < g->count; i++)
+        if (i != g->me && coll__mpi_ahead(coll__mpi_read(&g->pledges[i].word), mine) < 0) have_come = false;
+    coll__mpi_write(word, have_come ? mine : bare | COLL__MPI_FREE);
+    while (have_come && coll__mpi_form_of(g) == COLL__MPI_IS_OPEN) sched_yield();            /* others waver      */
+    return have_come && g->form == COLL__MPI_IS_BLOCKING;
+}
+
+#endif /* COLL_MPI_FORMS_H */
