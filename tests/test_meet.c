@@ -578,6 +578,26 @@ static void file_failure_case(const void *arg)
     expect_failure(&joiners[1], COLL_ERR_TIMEOUT, 1500, "file:/nowhere/at/all", "not written it yet");
 }
 
+/* Rank 1 believes in another size.  Rank 0 says so, and gives up long before rank 1 does, which still knows what it was told. */
+static void gone_root_case(const void *arg)
+{
+    char directory[] = "/tmp/test_meet.XXXXXX", address[80];
+    joiner joiners[2];
+
+    (void)arg;
+    CHECK(mkdtemp(directory) != NULL, "%s: no directory", case_name);
+    snprintf(address, sizeof address, "file:%s/rendezvous", directory);
+    joiners_make(joiners, 2, address);
+    joiners[1].config.size = 3;
+    for (int i = 0; i < 2; i++) {
+        joiners[i].config.start_timeout_ms = i == 0 ? 500 : 1500;
+        joiner_start(&joiners[i]);
+    }
+    expect_failure(&joiners[0], COLL_ERR_TIMEOUT, 1500, "have not come: 1", "");
+    expect_failure(&joiners[1], COLL_ERR_TIMEOUT, 2500, "rank 1 could not reach rank 0", "another number of ranks");
+    CHECK(rmdir(directory) == 0, "%s: something is left in %s", case_name, directory);
+}
+
 /* ---- >>spaces: hosts that are network namespaces ---- */
 
 static int host_spaces[HOSTS_MOST];
@@ -995,6 +1015,7 @@ static const part_case cases[] = {
     { "meetings", "an old file that leads nowhere", file_case, &olds[2] },
     { "meetings", "an old file that leads to another world", file_case, &olds[3] },
     { "meetings", "a file that cannot be", file_failure_case, NULL },
+    { "meetings", "a rank 0 that has refused and is gone", gone_root_case, NULL },
     { "meetings", "on a processor each", bound_case, "alone" },
     { "meetings", "on one processor", bound_case, NULL },
     { "meetings", "too few files to start", short_start_case, NULL },

@@ -430,20 +430,23 @@ static bool coll__find_root(coll__tcp *tcp, const coll_config *c, coll__ways *wa
 static coll_status coll__reach_root(coll__tcp *tcp, const coll_config *c, int64_t began, int64_t deadline, coll__pipe *pipe)
 {
     int pause_ms = COLL__RETRY_LEAST_MS;
-    bool has_told = false, is_final = false, is_denied = false;
-    char why[400] = "";
+    bool has_told = false, is_final = false, is_denied = false, was_refused = false;
+    char why[400] = "", now[400];
 
     for (;;) {
         coll__ways ways;
         coll_status status = COLL_OK;
         /* an attempt that the deadline would cut short says nothing better than the one before */
         const bool is_over = *why && coll__ms_until(deadline, COLL__LAST_MS) < COLL__LAST_MS;
-        if (!is_over && coll__find_root(tcp, c, &ways, why, sizeof why, &is_final)) {
+        if (!is_over && coll__find_root(tcp, c, &ways, now, sizeof now, &is_final)) {
             *pipe = coll__call_root(tcp, &ways, deadline, &status);
             if (pipe->fd >= 0) return COLL_OK;
             is_denied = status == COLL_PENDING;
-            coll__ways_text(&ways, why, sizeof why);
+            coll__ways_text(&ways, now, sizeof now);
         }
+        /* what rank 0 has answered says more than that it is gone meanwhile */
+        if (!is_over && (status == COLL_ERR_PROTOCOL || !was_refused)) memcpy(why, now, sizeof why);
+        was_refused |= status == COLL_ERR_PROTOCOL;
         if (status == COLL_ERR_PROTOCOL && coll__rendezvous_path(c->address)) status = COLL_OK; /* an old file */
         if (is_final) status = COLL_ERR_ARGUMENT;
         const double waited = coll__waited_seconds(began);
