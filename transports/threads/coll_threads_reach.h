@@ -75,6 +75,13 @@ static inline void *coll__reach_at(const coll__thread *me, int number, const voi
 
 COLL__FOR_SPEED
 
+/* Does `at` lie in the room of this member?  Asked of a rank's own memory: then the others reach it there. */
+static inline bool coll__is_in_room(const coll__member *m, int rank, const void *at)
+{
+    const coll__desk *const desk = coll__desk_of(m->thread->hub, m->ranks[rank]);
+    return (uint64_t)(uintptr_t)at - desk->room_base < desk->room_length;
+}
+
 /* The address `at` of a member of the group, in our memory.  NULL: it is not there. */
 static inline void *coll__reach(const coll__member *m, int rank, const void *at)
 {

@@ -166,17 +166,36 @@ static inline void coll__read_broadcast(const coll__turn *t)
         coll__move_bytes(t, t->call->recv, coll__input_of(t, t->call->root), t->call->count * t->unit);
 }
 
-/* Each rank spreads a share of what the root has; between processes each fetches all of it for itself. */
-static coll_status coll__share_broadcast(const coll__turn *t)
+/* Is it for all ranks to write the result of a rank in a broadcast, as far as they are of other processes?  Asked by all, with one
+ * answer. */
+static inline bool coll__is_spread_to(const coll__turn *t, int rank)
 {
     const int root = t->call->root;
+
+    if (!coll__is_apart(t->m)) return true;
+    return coll__is_in_room(t->m, root, coll__input_of(t, root)) && coll__is_in_room(t->m, rank, coll__output_of(t, rank, 0));
+}
+
+/* Each rank spreads a share of what the root has; or, where others cannot write, fetches all of it for itself. */
+static coll_status coll__share_broadcast(const coll__turn *t)
+{
+    const coll__member *const m = t->m;
+    const int root = t->call->root, me = m->rank;
+    coll_status status = COLL_OK;
     size_t at, count;
 
-    if (coll__is_apart(t->m)) return t->m->rank == root ? COLL_OK : coll__move(t, root, t->m->rank);
     coll__share_of(t, t->call->count, &at, &count);
-    for (int i = 0; i < t->m->count && count; i++)
-        coll__move_bytes(t, coll__output_of(t, i, at), coll__input_of(t, root) + at * t->unit, count * t->unit);
-    return COLL_OK;
+    const unsigned char *const there = coll__input_of(t, root) + at * t->unit, *from = NULL;
+    for (int i = 0; i < m->count && status == COLL_OK; i++) {
+        if (i == root || !count || !coll__is_spread_to(t, i)) continue;
+        unsigned char *const output = coll__output_of(t, i, at);
+        void *const to = coll__reach(m, i, output);
+        if (!from) from = (const unsigned char *)coll__reach(m, root, there);
+        if (!to || !from) status = coll__reach_failed(m, to ? root : i, ENOMEM, t->failure);
+        else coll__move_bytes(t, to, from, count * t->unit);
+    }
+    if (status == COLL_OK && me != root && !coll__is_spread_to(t, me)) status = coll__move(t, root, me);
+    return status;
 }
 
 static void coll__read_reduce_scatter(const coll__turn *t)
