@@ -2476,7 +2476,6 @@ static inline void coll__nap(long us) { (void)us; }
 /* ---- >>processors: there is one ---- */
 
 static inline size_t coll__processor_mask(uint64_t *mask, size_t words) { return (void)words, *mask = 1, 1; }
-static inline size_t coll__cache_told(void) { return 16 << 10; }
 static inline bool coll__membarrier_register(void) { return true; }
 static inline void coll__membarrier(void) { }
 
@@ -2818,25 +2817,6 @@ static COLL__UNUSED size_t coll__processor_mask(uint64_t *mask, size_t words)
     return got > 0 ? ((size_t)got + sizeof *mask - 1) / sizeof *mask : 0;
 }
 
-/* Bytes of the largest cache that a processor reaches, 0: it is not known. */
-static COLL__UNUSED size_t coll__cache_told(void)
-{
-    size_t longest = 0;
-
-    for (int i = 0; i < 8; i++) {
-        char path[80], unit = 0;
-        size_t length = 0;
-        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
-        FILE *file = fopen(path, "re");
-        if (!file) break;
-        if (fscanf(file, "%zu%c", &length, &unit) < 1) length = 0;
-        fclose(file);
-        length *= unit == 'K' ? 1024 : unit == 'M' ? 1024 * 1024 : 1;
-        if (length > longest) longest = length;
-    }
-    return longest;
-}
-
 /* Memory for many stacks, of which only what is touched is taken; NULL: there is none. */
 static COLL__UNUSED void *coll__reserve_stacks(size_t length)
 {
@@ -2951,8 +2931,6 @@ static COLL__UNUSED size_t coll__processor_mask(uint64_t *mask, size_t words)
     for (size_t i = 0; there > 0 && i < (size_t)there && i < 64 * words; i++) mask[i / 64] |= UINT64_C(1) << i % 64;
     return there > 0 ? words : 0;
 }
-
-static COLL__UNUSED size_t coll__cache_told(void) { return 0; }
 
 static COLL__UNUSED void *coll__reserve_stacks(size_t length)
 {
@@ -3145,13 +3123,6 @@ static COLL__UNUSED int coll__processors_together(uint64_t set, int most, int su
 
     if (several < 64) return several > most ? several : most;
     return most < 64 ? sum : most;
-}
-
-/* Bytes of the largest cache that a processor reaches; what it usually is where the system does not say. */
-static COLL__UNUSED size_t coll__cache_length(void)
-{
-    const size_t told = coll__cache_told();
-    return told ? told : (size_t)16 << 20;
 }
 
 /* ---- >>statuses ---- */
@@ -22002,6 +21973,7 @@ COLL__FOR_SPEED
  *   threads/coll_threads_moves.h      what a rank does in a turn: moves blocks
  *   threads/coll_threads_sums.h       or combines them
  *   threads/coll_threads_kinds.h      what each kind of collective is: who waits for whom
+ *   threads/coll_threads_stores.h       long results: through the caches, or past them
  *   threads/coll_threads_turn.h       turns: publish, wait, work, wait
  *   threads/coll_threads_shrink.h     those who are left after a failure move to a new hub
  *   this file                         progress, opening and closing, the transport's functions
@@ -22073,7 +22045,6 @@ typedef struct coll__hub {
     bool     has_bells;                           /* ranks sleep elsewhere than on the word `bell`            */
     bool     has_membarrier;
     bool     is_crowded;                          /* there are more ranks than processors                     */
-    size_t   cache_length;                        /* bytes of the last level that one processor reaches       */
     size_t   room_at, room_end;                   /* apart: memory for groups that nobody has had yet         */
     int64_t  gaps;                                /* and what has come back; all three are guarded by `lock`  */
     uint32_t left_count;
@@ -22085,6 +22056,15 @@ typedef struct coll__hub {
     coll__fifo     *inboxes;                      /* of one process: sends not taken yet, by receiver, sender and channel */
     struct coll__exodus *exoduses;                /* of one process: see coll_threads_shrink.h                */
 } coll__hub;
+
+/* How long calls of some length take (coll_threads_stores.h). */
+typedef struct coll__stores {
+    float    best[2];                             /* ns a byte, through the caches and past them; 0: not known */
+    uint16_t calls;
+    bool     counts;                              /* the call that is under way                               */
+} coll__stores;
+
+enum { COLL__STORES_CLASSES = 8 };                        /* by length: powers of 2                                   */
 
 /* A rank's side of a group. */
 typedef struct coll__member {
@@ -22099,10 +22079,10 @@ typedef struct coll__member {
     int       looks;                              /* at a word that has not come yet, before we do something else */
     bool      is_apart;                           /* some members are of other processes                      */
     bool      is_eager_only;                      /* apart, and one may not copy from another                 */
-    size_t    cache_share;                        /* our part of the cache                                    */
     uint64_t  turn, all_posted;                   /* every rank is known to have published all_posted         */
     void     *held;                               /* memory of ours that others use during a turn             */
     size_t    held_length;
+    coll__stores stores[2][COLL__STORES_CLASSES];             /* of kinds that move elements, and that combine them       */
     struct coll__member *next;
 } coll__member;
 
@@ -22766,7 +22746,6 @@ static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group
     m->is_eager_only = coll__is_apart(m) && !thread->hub->can_copy;
     m->looks = thread->hub->is_crowded ? 1 : COLL__LOOKS;
     m->eager_most = coll__most(COLL__EAGER_SHORT, group->bag_length);
-    m->cache_share = thread->hub->cache_length / 4 * 3 / (size_t)group->count;      /* a quarter is for everything else */
     for (int k = 0; k < COLL__TURN_SLOTS; k++, eager += sorts * each) {
         m->eager[0][k] = eager;
         m->eager[1][k] = eager + (sorts - 1) * each;
@@ -22912,6 +22891,13 @@ static inline void *coll__reach_at(const coll__thread *me, int number, const voi
 
 COLL__FOR_SPEED
 
+/* Does `at` lie in the room of this member?  Asked of a rank's own memory: then the others reach it there. */
+static inline bool coll__is_in_room(const coll__member *m, int rank, const void *at)
+{
+    const coll__desk *const desk = coll__desk_of(m->thread->hub, m->ranks[rank]);
+    return (uint64_t)(uintptr_t)at - desk->room_base < desk->room_length;
+}
+
 /* The address `at` of a member of the group, in our memory.  NULL: it is not there. */
 static inline void *coll__reach(const coll__member *m, int rank, const void *at)
 {
@@ -22980,7 +22966,7 @@ typedef struct coll__turn {
     coll_failure    *failure;
     uint64_t         number;
     const coll__source *eager;                    /* the inputs of all ranks; NULL: they are read where they lie */
-    bool             streams;                     /* the buffers of all are longer than the caches            */
+    bool             streams;                     /* results are stored past the caches                      */
     size_t           unit;                        /* bytes of an element                                      */
 } coll__turn;
 
@@ -23180,20 +23166,6 @@ static size_t coll__extent(const coll__turn *t, const coll__side_shape *shape, c
     if (shape->from == COLL__FROM_COUNT) return t->call->count * t->unit * (size_t)count;
     for (int i = 0; counts && i < count; i++) total += counts[i];
     return total * t->unit;
-}
-
-/* Are the buffers of all ranks, as far as one rank can tell from its own, longer than the caches, and the results apart from
- * the inputs?  Ranks may differ in this: it shows in the time only.  (In place there is nothing to gain: the lines are in the
- * cache, because they have just been read, and streaming to them would be slower by far.)  Of an input that is
- * combined only as much counts as there is of the result. */
-static bool coll__is_beyond_caches(const coll__turn *t)
-{
-    const coll_call *c = t->call;
-    const coll__kind_shape *shape = coll__shape_in(t);
-
-    if (c->send == c->recv || c->kind == COLL_BARRIER) return false;
-    const size_t sent = coll__extent(t, shape->traits & COLL__REDUCES ? &shape->recv : &shape->send, c->send_counts);
-    return sent + coll__extent(t, &shape->recv, c->recv_counts) > t->m->cache_share;
 }
 
 /* Do the two ends of a move agree?  Asked before the first byte of it is written. */
@@ -23469,17 +23441,35 @@ static inline void coll__read_broadcast(const coll__turn *t)
         coll__move_bytes(t, t->call->recv, coll__input_of(t, t->call->root), t->call->count * t->unit);
 }
 
-/* Each rank spreads a share of what the root has; between processes each fetches all of it for itself. */
-static coll_status coll__share_broadcast(const coll__turn *t)
+/* Is it for all ranks to write the result of a rank in a broadcast?  All ask, and get one answer. */
+static inline bool coll__is_spread_to(const coll__turn *t, int rank)
 {
     const int root = t->call->root;
+
+    if (!coll__is_apart(t->m)) return true;
+    return coll__is_in_room(t->m, root, coll__input_of(t, root)) && coll__is_in_room(t->m, rank, coll__output_of(t, rank, 0));
+}
+
+/* Each rank spreads a share of what the root has; or, where others cannot write, fetches all of it for itself. */
+static coll_status coll__share_broadcast(const coll__turn *t)
+{
+    const coll__member *const m = t->m;
+    const int root = t->call->root, me = m->rank;
+    coll_status status = COLL_OK;
     size_t at, count;
 
-    if (coll__is_apart(t->m)) return t->m->rank == root ? COLL_OK : coll__move(t, root, t->m->rank);
     coll__share_of(t, t->call->count, &at, &count);
-    for (int i = 0; i < t->m->count && count; i++)
-        coll__move_bytes(t, coll__output_of(t, i, at), coll__input_of(t, root) + at * t->unit, count * t->unit);
-    return COLL_OK;
+    const unsigned char *const there = coll__input_of(t, root) + at * t->unit, *from = NULL;
+    for (int i = 0; i < m->count && status == COLL_OK; i++) {
+        if (i == root || !count || !coll__is_spread_to(t, i)) continue;
+        unsigned char *const output = coll__output_of(t, i, at);
+        void *const to = coll__reach(m, i, output);
+        if (!from) from = (const unsigned char *)coll__reach(m, root, there);
+        if (!to || !from) status = coll__reach_failed(m, to ? root : i, ENOMEM, t->failure);
+        else coll__move_bytes(t, to, from, count * t->unit);
+    }
+    if (status == COLL_OK && me != root && !coll__is_spread_to(t, me)) status = coll__move(t, root, me);
+    return status;
 }
 
 static void coll__read_reduce_scatter(const coll__turn *t)
@@ -23737,6 +23727,74 @@ static inline const coll__form *coll__form_of(coll_kind kind)
 }
 
 #endif /* COLL_THREADS_KINDS_H */
+/* ---- transports/threads/coll_threads_stores.h ---- */
+/* coll_threads_stores.h - whether long results are stored past the caches, learned from the calls themselves.
+ *
+ * A store past the caches saves that a line is read before it is overwritten; where the line would have stayed in a cache, it
+ * loses.  How much cache there is for a rank nobody tells: what the processor says of its own is not what a virtual machine has
+ * of it, and others use it, too.  So a rank times its shares of some long calls, first one way and then the other, and goes on with
+ * the better one; after many calls it looks again.  Ranks may differ: it shows in the time only. */
+#ifndef COLL_THREADS_STORES_H
+#define COLL_THREADS_STORES_H
+
+enum {
+    COLL__STORES_LEAST_BITS = 21,                 /* of both buffers together; what is shorter stays in our own caches */
+    COLL__STORES_TRIES = 5,                       /* of each way; the first finds the caches as the other way */
+                                                  /* has left them, and of the rest the fastest counts        */
+    COLL__STORES_AGAIN = 1024                     /* calls from one look to the next                          */
+};
+
+/* That of a long call; NULL: it is not long.  In place there is nothing to gain: the lines are in the cache, because they have
+ * just been read.  Of an input that is combined only as much counts as there is of the result. */
+static inline coll__stores *coll__stores_of(const coll__turn *t, size_t *length)
+{
+    const coll_call *c = t->call;
+    const coll__kind_shape *shape = coll__shape_in(t);
+    const bool reduces = shape->traits & COLL__REDUCES;
+
+    if (c->send == c->recv || c->kind == COLL_BARRIER) return NULL;
+    *length = coll__extent(t, reduces ? &shape->recv : &shape->send, c->send_counts)
+            + coll__extent(t, &shape->recv, c->recv_counts);
+    if (*length >> COLL__STORES_LEAST_BITS == 0) return NULL;
+    const int bits = 63 - __builtin_clzll(*length) - COLL__STORES_LEAST_BITS;
+    return &t->m->stores[reduces][bits < COLL__STORES_CLASSES ? bits : COLL__STORES_CLASSES - 1];
+}
+
+/* Shall the share of this call be stored past the caches? */
+static inline bool coll__stores_stream(coll__stores *s)
+{
+    const unsigned phase = s->calls++ % COLL__STORES_AGAIN;
+
+    if (phase == 0) s->best[0] = s->best[1] = 0;
+    const bool is_try = phase < 2 * COLL__STORES_TRIES;
+    s->counts = is_try && phase % COLL__STORES_TRIES > 0;
+    return is_try ? phase >= COLL__STORES_TRIES : s->best[1] < s->best[0] * 0.95f;
+}
+
+/* What it has taken. */
+static inline void coll__stores_note(coll__stores *s, bool streams, int64_t ns, size_t length)
+{
+    float *const best = &s->best[streams];
+    const float each = (float)ns / (float)length;
+    if (*best == 0 || each < *best) *best = each;
+}
+
+/* This rank's share of the work. */
+static coll_status coll__stored_share(coll__turn *t)
+{
+    size_t length = 0;
+    coll__stores *const s = coll__stores_of(t, &length);
+
+    if (!s) return t->form->share(t);
+    t->streams = coll__stores_stream(s);
+    const int64_t began = s->counts ? coll__now() : 0;
+    const coll_status status = t->form->share(t);
+    if (t->streams) coll__uncached_end();
+    if (s->counts) coll__stores_note(s, t->streams, coll__now() - began, length);
+    return status;
+}
+
+#endif /* COLL_THREADS_STORES_H */
 /* ---- transports/threads/coll_threads_turn.h ---- */
 /* coll_threads_turn.h - a turn: publish, wait for those who matter, do one's part, and, if that was in others' memory, wait
  * until it is done on all sides. */
@@ -24003,9 +24061,7 @@ static __attribute__((noinline)) coll_status coll__turn_directly(coll__member *m
         if ((status = coll__check_posted(t, t->form->from)) != COLL_OK) return status;
         coll__fetch_to_write(&t->m->own->done);
         if (!coll__work_begin(thread)) return thread->hub->failure.status;
-        t->streams = !coll__is_apart(m) && coll__is_beyond_caches(t);
-        status = t->form->share(t);
-        if (t->streams) coll__uncached_end();
+        status = coll__stored_share(t);
         coll__work_end(thread);
         if (status != COLL_OK) return status;
         task->state[0] = COLL__TURN_DONE;
@@ -24428,7 +24484,6 @@ static bool coll__hub_begin(coll__hub *hub, bool is_crowded)
 {
     hub->holders = 1;
     hub->failure.rank = -1;
-    hub->cache_length = coll__cache_length();
     hub->is_crowded = is_crowded;
     hub->all = coll__hub_place(hub, coll__group_new(hub, 0, NULL, hub->size));
     return hub->all != 0;

@@ -182,6 +182,7 @@ waits waiting            program asan test_waiting
 waits orders             program asan test_orders
 suite queued             program asan test_queued
 suite strides            program asan test_strides
+suite stores             program asan test_stores
 suite random             program asan test_random
 suite misuse-tsan        program tsan test_misuse threads local,requests,groups,threads,ends
 suite contract-asan      program asan test_contract threads,sim 3

@@ -8,6 +8,7 @@
  *   threads/coll_threads_moves.h      what a rank does in a turn: moves blocks
  *   threads/coll_threads_sums.h       or combines them
  *   threads/coll_threads_kinds.h      what each kind of collective is: who waits for whom
+ *   threads/coll_threads_stores.h       long results: through the caches, or past them
  *   threads/coll_threads_turn.h       turns: publish, wait, work, wait
  *   threads/coll_threads_shrink.h     those who are left after a failure move to a new hub
  *   this file                         progress, opening and closing, the transport's functions
@@ -41,6 +42,7 @@ COLL__FOR_SPEED
 #include "threads/coll_threads_moves.h"
 #include "threads/coll_threads_sums.h"
 #include "threads/coll_threads_kinds.h"
+#include "threads/coll_threads_stores.h"
 #include "threads/coll_threads_turn.h"
 COLL__FOR_SIZE
 #include "threads/coll_threads_shrink.h"
@@ -218,7 +220,6 @@ static bool coll__hub_begin(coll__hub *hub, bool is_crowded)
 {
     hub->holders = 1;
     hub->failure.rank = -1;
-    hub->cache_length = coll__cache_length();
     hub->is_crowded = is_crowded;
     hub->all = coll__hub_place(hub, coll__group_new(hub, 0, NULL, hub->size));
     return hub->all != 0;

@@ -23,7 +23,6 @@ static inline void coll__nap(long us) { (void)us; }
 /* ---- >>processors: there is one ---- */
 
 static inline size_t coll__processor_mask(uint64_t *mask, size_t words) { return (void)words, *mask = 1, 1; }
-static inline size_t coll__cache_told(void) { return 16 << 10; }
 static inline bool coll__membarrier_register(void) { return true; }
 static inline void coll__membarrier(void) { }
 

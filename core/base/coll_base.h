@@ -136,13 +136,6 @@ static COLL__UNUSED int coll__processors_together(uint64_t set, int most, int su
     return most < 64 ? sum : most;
 }
 
-/* Bytes of the largest cache that a processor reaches; what it usually is where the system does not say. */
-static COLL__UNUSED size_t coll__cache_length(void)
-{
-    const size_t told = coll__cache_told();
-    return told ? told : (size_t)16 << 20;
-}
-
 /* ---- >>statuses ---- */
 
 COLL_API const char *coll_status_text(coll_status status)

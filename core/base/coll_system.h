@@ -281,25 +281,6 @@ static COLL__UNUSED size_t coll__processor_mask(uint64_t *mask, size_t words)
     return got > 0 ? ((size_t)got + sizeof *mask - 1) / sizeof *mask : 0;
 }
 
-/* Bytes of the largest cache that a processor reaches, 0: it is not known. */
-static COLL__UNUSED size_t coll__cache_told(void)
-{
-    size_t longest = 0;
-
-    for (int i = 0; i < 8; i++) {
-        char path[80], unit = 0;
-        size_t length = 0;
-        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
-        FILE *file = fopen(path, "re");
-        if (!file) break;
-        if (fscanf(file, "%zu%c", &length, &unit) < 1) length = 0;
-        fclose(file);
-        length *= unit == 'K' ? 1024 : unit == 'M' ? 1024 * 1024 : 1;
-        if (length > longest) longest = length;
-    }
-    return longest;
-}
-
 /* Memory for many stacks, of which only what is touched is taken; NULL: there is none. */
 static COLL__UNUSED void *coll__reserve_stacks(size_t length)
 {
@@ -414,8 +395,6 @@ static COLL__UNUSED size_t coll__processor_mask(uint64_t *mask, size_t words)
     for (size_t i = 0; there > 0 && i < (size_t)there && i < 64 * words; i++) mask[i / 64] |= UINT64_C(1) << i % 64;
     return there > 0 ? words : 0;
 }
-
-static COLL__UNUSED size_t coll__cache_told(void) { return 0; }
 
 static COLL__UNUSED void *coll__reserve_stacks(size_t length)
 {

@@ -170,7 +170,6 @@ static bool coll__member_init(coll__member *m, coll__thread *thread, coll__group
     m->is_eager_only = coll__is_apart(m) && !thread->hub->can_copy;
     m->looks = thread->hub->is_crowded ? 1 : COLL__LOOKS;
     m->eager_most = coll__most(COLL__EAGER_SHORT, group->bag_length);
-    m->cache_share = thread->hub->cache_length / 4 * 3 / (size_t)group->count;      /* a quarter is for everything else */
     for (int k = 0; k < COLL__TURN_SLOTS; k++, eager += sorts * each) {
         m->eager[0][k] = eager;
         m->eager[1][k] = eager + (sorts - 1) * each;

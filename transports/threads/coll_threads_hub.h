@@ -44,7 +44,6 @@ typedef struct coll__hub {
     bool     has_bells;                           /* ranks sleep elsewhere than on the word `bell`            */
     bool     has_membarrier;
     bool     is_crowded;                          /* there are more ranks than processors                     */
-    size_t   cache_length;                        /* bytes of the last level that one processor reaches       */
     size_t   room_at, room_end;                   /* apart: memory for groups that nobody has had yet         */
     int64_t  gaps;                                /* and what has come back; all three are guarded by `lock`  */
     uint32_t left_count;
@@ -56,6 +55,15 @@ typedef struct coll__hub {
     coll__fifo     *inboxes;                      /* of one process: sends not taken yet, by receiver, sender and channel */
     struct coll__exodus *exoduses;                /* of one process: see coll_threads_shrink.h                */
 } coll__hub;
+
+/* How long calls of some length take (coll_threads_stores.h). */
+typedef struct coll__stores {
+    float    best[2];                             /* ns a byte, through the caches and past them; 0: not known */
+    uint16_t calls;
+    bool     counts;                              /* the call that is under way                               */
+} coll__stores;
+
+enum { COLL__STORES_CLASSES = 8 };                        /* by length: powers of 2                                   */
 
 /* A rank's side of a group. */
 typedef struct coll__member {
@@ -70,10 +78,10 @@ typedef struct coll__member {
     int       looks;                              /* at a word that has not come yet, before we do something else */
     bool      is_apart;                           /* some members are of other processes                      */
     bool      is_eager_only;                      /* apart, and one may not copy from another                 */
-    size_t    cache_share;                        /* our part of the cache                                    */
     uint64_t  turn, all_posted;                   /* every rank is known to have published all_posted         */
     void     *held;                               /* memory of ours that others use during a turn             */
     size_t    held_length;
+    coll__stores stores[2][COLL__STORES_CLASSES];             /* of kinds that move elements, and that combine them       */
     struct coll__member *next;
 } coll__member;
 

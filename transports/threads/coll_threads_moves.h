@@ -18,7 +18,7 @@ typedef struct coll__turn {
     coll_failure    *failure;
     uint64_t         number;
     const coll__source *eager;                    /* the inputs of all ranks; NULL: they are read where they lie */
-    bool             streams;                     /* the buffers of all are longer than the caches            */
+    bool             streams;                     /* results are stored past the caches                      */
     size_t           unit;                        /* bytes of an element                                      */
 } coll__turn;
 
@@ -218,20 +218,6 @@ static size_t coll__extent(const coll__turn *t, const coll__side_shape *shape, c
     if (shape->from == COLL__FROM_COUNT) return t->call->count * t->unit * (size_t)count;
     for (int i = 0; counts && i < count; i++) total += counts[i];
     return total * t->unit;
-}
-
-/* Are the buffers of all ranks, as far as one rank can tell from its own, longer than the caches, and the results apart from
- * the inputs?  Ranks may differ in this: it shows in the time only.  (In place there is nothing to gain: the lines are in the
- * cache, because they have just been read, and streaming to them would be slower by far.)  Of an input that is
- * combined only as much counts as there is of the result. */
-static bool coll__is_beyond_caches(const coll__turn *t)
-{
-    const coll_call *c = t->call;
-    const coll__kind_shape *shape = coll__shape_in(t);
-
-    if (c->send == c->recv || c->kind == COLL_BARRIER) return false;
-    const size_t sent = coll__extent(t, shape->traits & COLL__REDUCES ? &shape->recv : &shape->send, c->send_counts);
-    return sent + coll__extent(t, &shape->recv, c->recv_counts) > t->m->cache_share;
 }
 
 /* Do the two ends of a move agree?  Asked before the first byte of it is written. */

@@ -166,8 +166,7 @@ static inline void coll__read_broadcast(const coll__turn *t)
         coll__move_bytes(t, t->call->recv, coll__input_of(t, t->call->root), t->call->count * t->unit);
 }
 
-/* Is it for all ranks to write the result of a rank in a broadcast, as far as they are of other processes?  Asked by all, with one
- * answer. */
+/* Is it for all ranks to write the result of a rank in a broadcast?  All ask, and get one answer. */
 static inline bool coll__is_spread_to(const coll__turn *t, int rank)
 {
     const int root = t->call->root;

@@ -263,9 +263,7 @@ static __attribute__((noinline)) coll_status coll__turn_directly(coll__member *m
         if ((status = coll__check_posted(t, t->form->from)) != COLL_OK) return status;
         coll__fetch_to_write(&t->m->own->done);
         if (!coll__work_begin(thread)) return thread->hub->failure.status;
-        t->streams = !coll__is_apart(m) && coll__is_beyond_caches(t);
-        status = t->form->share(t);
-        if (t->streams) coll__uncached_end();
+        status = coll__stored_share(t);
         coll__work_end(thread);
         if (status != COLL_OK) return status;
         task->state[0] = COLL__TURN_DONE;

@@ -1,0 +1,118 @@
+/* test_stores.c - long results, stored through the caches and past them: as many calls as it takes for a rank to try both ways and
+ * to choose, each checked element by element; what lies before and behind a result stays as it was.
+ *
+ *     test_stores [WORLD,...] */
+#include "inside.h"
+
+#include "check.h"
+#include "support.h"
+#include "cases.h"
+
+enum { SECONDS = 100, CALLS = 2 * COLL__STORES_TRIES + 2, LONG = (1 << COLL__STORES_LEAST_BITS) / 4 + 77, SHIFT = 12 };
+
+static const coll_kind kinds[] = { COLL_ALLREDUCE, COLL_REDUCE, COLL_REDUCE_SCATTER, COLL_SCAN, COLL_EXSCAN, COLL_BROADCAST,
+                                   COLL_ALLGATHER, COLL_GATHER, COLL_SCATTER, COLL_ALLTOALL };
+
+/* Element `at` of the input of a rank: sums of a few are exact. */
+static float input_at(int rank, size_t at, int round) { return (float)((at * 7 + (size_t)round) % 1009) + (float)rank; }
+
+/* Element `at` of the result of rank `me`; the blocks have `count` elements. */
+static float result_at(coll_kind kind, int me, int size, size_t count, size_t at, int round)
+{
+    const int block = (int)(at / count), last = kind == COLL_SCAN ? me : kind == COLL_EXSCAN ? me - 1 : size - 1;
+    float sum = 0;
+
+    switch (kind) {
+    case COLL_BROADCAST:                    return input_at(0, at, round);
+    case COLL_ALLGATHER: case COLL_GATHER:  return input_at(block, at % count, round);
+    case COLL_SCATTER:                      return input_at(0, (size_t)me * count + at, round);
+    case COLL_ALLTOALL:                     return input_at(block, (size_t)me * count + at % count, round);
+    default:
+        for (int i = 0; i <= last; i++) sum += input_at(i, kind == COLL_REDUCE_SCATTER ? (size_t)me * count + at : at, round);
+        return sum;
+    }
+}
+
+/* Results of the ranks of the hub that have learned of both ways. */
+static int ways_known(const coll_comm *comm)
+{
+    const coll__session *session = comm->session;
+    const coll__thread *side = (const coll__thread *)session->context;
+    int known = 0;
+
+    if (strcmp(session->transport->name, "threads"))
+        side = ((const coll__joined *)session->context)->hubs[COLL__HUB_OF_HOST];
+    for (int k = 0; k < 2 * COLL__STORES_CLASSES; k++) {
+        const coll__stores *s = &side->all.stores[k % 2][k / 2];
+        known += s->calls >= 2 * COLL__STORES_TRIES && s->best[0] > 0 && s->best[1] > 0;
+    }
+    return known;
+}
+
+/* Bytes around a buffer that are no longer what they were. */
+static int bytes_beyond(const support_buffer *b)
+{
+    int changed = 0;
+
+    for (const unsigned char *at = b->block; at < b->block + b->block_length; at++)
+        changed += (at < b->data || at >= b->data + b->length) && *at != SUPPORT_FILL;
+    return changed;
+}
+
+static int stores_worker(coll_comm *comm, void *arg)
+{
+    const coll_kind kind = *(const coll_kind *)arg;
+    const int me = coll_rank(comm), size = coll_size(comm);
+    const coll__kind_shape *shape = coll__kind_shape_of(kind);
+    const bool sends_all = shape->send.over == COLL__OVER_RANKS, gets_all = shape->recv.over == COLL__OVER_RANKS;
+    const size_t n = (size_t)size, count = sends_all || gets_all ? LONG / n + 1 : LONG;
+    const size_t in = sends_all ? n * count : count, out = gets_all ? n * count : count;
+    const bool has_result = shape->recv.who == COLL__WHO_ALL || (shape->recv.who == COLL__WHO_ROOT && me == 0)
+                         || (shape->recv.who == COLL__WHO_LATER && me > 0);
+    support_buffer send = support_buffer_make(in * sizeof(float), SHIFT), recv = support_buffer_make(out * sizeof(float), SHIFT);
+    float *const x = (float *)(void *)send.data, *const y = (float *)(void *)recv.data;
+
+    for (int round = 0; round < CALLS; round++) {
+        float *const input = kind == COLL_BROADCAST ? y : x;
+        for (size_t i = 0; i < (kind == COLL_BROADCAST ? out : in); i++) input[i] = input_at(me, i, round);
+        const coll_call call = { .kind = kind, .send = kind == COLL_BROADCAST ? NULL : x, .recv = y, .count = count,
+                                 .type = COLL_F32, .op = COLL_SUM };
+        CHECK(coll_run(comm, &call) == COLL_OK, "%s: %s", case_name, coll_error(comm));
+        size_t wrong = 0;
+        for (size_t i = 0; has_result && i < out; i++) wrong += y[i] != result_at(kind, me, size, count, i, round);
+        CHECK(wrong == 0, "%s: call %d: %zu elements of rank %d are wrong", case_name, round, wrong, me);
+        for (size_t i = 0; kind != COLL_BROADCAST && i < in; i++) wrong += x[i] != input_at(me, i, round);
+        CHECK(wrong == 0, "%s: call %d: the input of rank %d has changed", case_name, round, me);
+    }
+    CHECK(bytes_beyond(&recv) == 0, "%s: rank %d: %d bytes beyond the result have changed", case_name, me, bytes_beyond(&recv));
+    CHECK(size == 1 || ways_known(comm) > 0, "%s: rank %d has not tried both ways", case_name, me);
+    support_buffer_free(&send);
+    support_buffer_free(&recv);
+    return 0;
+}
+
+typedef struct stores_case { int size; coll_kind kind; } stores_case;
+
+static void stores_run(const void *arg)
+{
+    const stores_case *c = (const stores_case *)arg;
+    coll_kind kind = c->kind;
+
+    CHECK(support_run(world, c->size, stores_worker, &kind) == 0, "%s", case_name);
+}
+
+int main(int argc, char **argv)
+{
+    static const int sizes[] = { 1, 2, 3, 5 };
+
+    cases_begin();
+    for (int at = 0; (world = support_world_next(argc > 1 ? argv[1] : "threads,tcp-hub", &at)) != NULL;)
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+            for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+                const stores_case c = { sizes[s], kinds[k] };
+                char name[60];
+                snprintf(name, sizeof name, "%s of %d ranks", coll_kind_name(c.kind), c.size);
+                run_case_within(SECONDS, stores_run, &c, name);
+            }
+    return CHECK_DONE();
+}
