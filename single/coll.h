@@ -23732,8 +23732,8 @@ static inline const coll__form *coll__form_of(coll_kind kind)
  *
  * A store past the caches saves that a line is read before it is overwritten; where the line would have stayed in a cache, it
  * loses.  How much cache there is for a rank nobody tells: what the processor says of its own is not what a virtual machine has
- * of it, and others use it, too.  So a rank times its shares of some long calls, first one way and then the other, and goes on with
- * the better one; after many calls it looks again.  Ranks may differ: it shows in the time only. */
+ * of it, and others use it, too.  So a rank times its shares of some long calls, first one way and then the other, and goes on
+ * with the better one; after many calls it looks again.  Ranks may differ: it shows in the time only. */
 #ifndef COLL_THREADS_STORES_H
 #define COLL_THREADS_STORES_H
 
@@ -23752,7 +23752,7 @@ static inline coll__stores *coll__stores_of(const coll__turn *t, size_t *length)
     const coll__kind_shape *shape = coll__shape_in(t);
     const bool reduces = shape->traits & COLL__REDUCES;
 
-    if (c->send == c->recv || c->kind == COLL_BARRIER) return NULL;
+    if (shape->send.who != COLL__WHO_NOBODY && c->send == c->recv) return NULL;
     *length = coll__extent(t, reduces ? &shape->recv : &shape->send, c->send_counts)
             + coll__extent(t, &shape->recv, c->recv_counts);
     if (*length >> COLL__STORES_LEAST_BITS == 0) return NULL;

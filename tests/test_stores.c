@@ -1,5 +1,5 @@
-/* test_stores.c - long results, stored through the caches and past them: as many calls as it takes for a rank to try both ways and
- * to choose, each checked element by element; what lies before and behind a result stays as it was.
+/* test_stores.c - long results, stored through the caches and past them: as many calls as it takes for a rank to try both ways
+ * and to choose, each checked element by element; what lies before and behind a result stays as it was.
  *
  *     test_stores [WORLD,...] */
 #include "inside.h"
@@ -65,7 +65,8 @@ static int stores_worker(coll_comm *comm, void *arg)
     const int me = coll_rank(comm), size = coll_size(comm);
     const coll__kind_shape *shape = coll__kind_shape_of(kind);
     const bool sends_all = shape->send.over == COLL__OVER_RANKS, gets_all = shape->recv.over == COLL__OVER_RANKS;
-    const size_t n = (size_t)size, count = sends_all || gets_all ? LONG / n + 1 : LONG;
+    const bool is_cut = (sends_all || gets_all) && kind != COLL_REDUCE_SCATTER;     /* whose result is one block  */
+    const size_t n = (size_t)size, count = is_cut ? LONG / n + 1 : LONG;
     const size_t in = sends_all ? n * count : count, out = gets_all ? n * count : count;
     const bool has_result = shape->recv.who == COLL__WHO_ALL || (shape->recv.who == COLL__WHO_ROOT && me == 0)
                          || (shape->recv.who == COLL__WHO_LATER && me > 0);
