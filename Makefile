@@ -49,7 +49,7 @@ COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
 .PHONY: help demo check test test-all test-mpi test-nccl examples-check plots bench bench-conv bench-instructions footprint \
         memory bench-threads bench-threads-full bench-tcp bench-tcp-full bench-mpi bench-hub bench-compare bench-record \
-        bench-nccl precision dist deps ptx clean install all
+        bench-nccl bench-python bindings precision dist deps ptx clean install all
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -143,6 +143,9 @@ dist:            ## write single/coll.h: the library as one file
 	@mkdir -p build single
 	awk -f tools/amalgamate.awk coll.h > build/coll.h
 	@mv build/coll.h single/coll.h
+
+bindings:        ## write the table of declarations, and from it the lowest layers for Python, Fortran and Rust (bindings/)
+	@python3 bindings/generate.py
 
 deps:            ## install what the demo and the tests use (Debian: apt), or say what is missing
 	@sh tools/deps.sh test
