@@ -5,7 +5,7 @@
     generate.py --check     write nothing; status 1, and the names of those that are stale"""
 import json, os, sys
 
-import declarations, fortran, python, rust
+import declarations, fortran, python, python_calls, rust
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
 
@@ -32,6 +32,7 @@ def main():
     outputs = {
         'bindings/coll.json': readable(table) + '\n',
         'python/coll/_abi.py': python.abi(table),
+        'python/coll/_calls.py': python_calls.module(table),
         'bindings/fortran/coll_raw.f90': fortran.module(table),
         'bindings/rust/coll-sys/src/lib.rs': rust.crate(table),
     }

@@ -77,6 +77,10 @@ def record(row, table):
     return '\n'.join(lines + ['    ]'])
 
 
+def short(name):
+    return name[len('COLL_'):].lower()
+
+
 def side(row):
     return f"Side('{row['who']}', '{row['over']}', '{row['from']}')"
 
@@ -93,6 +97,12 @@ def abi(table):
     out += [f"    {value['name']}: '{value['doc']}'," for enum in table['enums'] if enum['name'] == 'coll_status'
             for value in enum['values']]
     out += ['}', '']
+    for title, first, last in (('TYPES', 'COLL_I8', 'COLL_MXF8E5M2'), ('OPS', 'COLL_SUM', 'COLL_MAXLOC'),
+                               ('FLAGS', 'COLL_DETERMINISTIC', 'COLL_ROUND_TWICE')):
+        listed = list(numbers)[list(numbers).index(first):list(numbers).index(last) + 1]
+        entries = ', '.join(f"'{short(name)}': {name}" for name in listed)
+        out.append(wrapped(f'{title}: Dict[str, int] = {{{entries}}}', ''))
+    out.append('')
     for row in table['callbacks']:
         out.append(f"{row['name']} = " + ctype({'function': row}, table))
     for row in ordered(table):

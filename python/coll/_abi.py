@@ -150,6 +150,17 @@ STATUS_TEXTS: Dict[int, str] = {
     COLL_ERR_FORKED: 'a communicator cannot be used in a forked child',
 }
 
+TYPES: Dict[str, int] = {'i8': COLL_I8, 'i16': COLL_I16, 'i32': COLL_I32, 'i64': COLL_I64, 'u8': COLL_U8, 'u16': COLL_U16,
+    'u32': COLL_U32, 'u64': COLL_U64, 'bool': COLL_BOOL, 'f16': COLL_F16, 'bf16': COLL_BF16, 'f8e4m3': COLL_F8E4M3, 'f8e5m2':
+    COLL_F8E5M2, 'f32': COLL_F32, 'f64': COLL_F64, 'c64': COLL_C64, 'c128': COLL_C128, 'f32_i32': COLL_F32_I32, 'f64_i32':
+    COLL_F64_I32, 'f64_i64': COLL_F64_I64, 'i32_i32': COLL_I32_I32, 'i64_i32': COLL_I64_I32, 'i64_i64': COLL_I64_I64, 'mxi8':
+    COLL_MXI8, 'mxf8e4m3': COLL_MXF8E4M3, 'mxf8e5m2': COLL_MXF8E5M2}
+OPS: Dict[str, int] = {'sum': COLL_SUM, 'prod': COLL_PROD, 'min': COLL_MIN, 'max': COLL_MAX, 'avg': COLL_AVG, 'band':
+    COLL_BAND, 'bor': COLL_BOR, 'bxor': COLL_BXOR, 'land': COLL_LAND, 'lor': COLL_LOR, 'lxor': COLL_LXOR, 'minloc':
+    COLL_MINLOC, 'maxloc': COLL_MAXLOC}
+FLAGS: Dict[str, int] = {'deterministic': COLL_DETERMINISTIC, 'saturate': COLL_SATURATE, 'reproducible': COLL_REPRODUCIBLE,
+    'stochastic': COLL_STOCHASTIC, 'detect_overflow': COLL_DETECT_OVERFLOW, 'round_twice': COLL_ROUND_TWICE}
+
 coll_reduce_fn = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t, c_int, c_void_p)
 
 
