@@ -146,7 +146,7 @@ def look(x: Any, dtype: Any = None) -> Buffer:
 
 def writable(x: Any, dtype: Any, what: str) -> Buffer:
     found = look(x, dtype)
-    if found.readonly or found.is_number:
+    if found.readonly:
         raise ValueError(f'{what} is read-only')
     return found
 

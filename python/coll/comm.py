@@ -235,13 +235,15 @@ class Comm(Calls):
         elif kind.send.counts == 'typed':
             self._typed(call, kind, x, out, dtype)
         else:
-            if name == 'broadcast' and not place:               # into a copy of its own
+            is_copied = name == 'broadcast' and not place
+            if is_copied:                                       # in place in a copy
                 x, place = self._copied(look(x, dtype), out, root), True
             lists = (send_counts, recv_counts) if kind.send.counts != 'recv_list' else (recv_counts, recv_counts)
             if 'list' in (kind.send.counts, kind.recv.counts) or kind.send.counts == 'recv_list':
                 self._rows(call, name, kind, x, out, dtype, lists, place, may_wait)
             elif place:
                 self._in_place(call, kind, writable(x, dtype, 'x') if self._writes(kind, root) else look(x, dtype))
+                call.in_place = None if is_copied else call.in_place
             else:
                 self._apart(call, name, kind, x, out, dtype)
         if op is not None:
