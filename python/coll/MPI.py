@@ -179,7 +179,7 @@ class Comm:
             send = None
         if not comm._has(kind.recv, root):
             recv = None
-        blocks = [comm._blocks(side) if side.over != 'one' else None for side in (kind.send, kind.recv)]
+        blocks = [comm._blocks(side) if side.over != 'one' and side.counts == 'count' else None for side in (kind.send, kind.recv)]
         mine = None if send is IN_PLACE else _flat(send, blocks[0])
         other = None if recv is IN_PLACE else _flat(recv, blocks[1] if name != 'reduce_scatter' or not place else blocks[0])
         x, sent, sent_at = mine or (None, None, None)

@@ -2,6 +2,7 @@
 
 Every array must be contiguous in C order and of the machine's byte order; what is written must be writable."""
 import ctypes
+import sys
 from typing import Any, Dict, Optional, Tuple
 
 from . import _abi
@@ -16,6 +17,7 @@ Shape = Tuple[int, ...]
 TYPE_SIZES: Dict[int, int] = {code: lib.coll_type_size(code) for code in _abi.TYPES.values()}
 _LETTERS = {'b': 'i', 'h': 'i', 'i': 'i', 'l': 'i', 'q': 'i', 'n': 'i', 'B': 'u', 'H': 'u', 'I': 'u', 'L': 'u', 'Q': 'u', 'N': 'u',
             'c': 'u', 'e': 'f', 'f': 'f', 'd': 'f'}             # of struct and memoryview; '?' is bool
+_NATIVE = '<' if sys.byteorder == 'little' else '>!'
 _FORMATS = {'i': ' bh i   q', 'u': ' BH I   Q', 'f': '  e f   d'}
 _NAMES = {'bool': 'bool', 'bfloat16': 'bf16', 'float8_e4m3fn': 'f8e4m3', 'float8_e5m2': 'f8e5m2'}   # of NumPy and ml_dtypes
 _known: Dict[Any, int] = {}                                     # NumPy's dtypes that have been met
@@ -194,10 +196,10 @@ def _look_memory(x: Any) -> Buffer:
         raise TypeError(f'{type(x).__name__} is no array: it has neither the buffer protocol nor __dlpack__') from None
     if not view.c_contiguous:
         raise ValueError(f'a memoryview of shape {view.shape} and strides {view.strides} is not contiguous')
-    letter = view.format.lstrip('@=')
+    letter = view.format.lstrip('@=' + _NATIVE)
     if letter == '?':
         code = _abi.COLL_BOOL
-    elif letter in _LETTERS and not view.format.startswith(('<', '>', '!')):
+    elif letter in _LETTERS:
         code = _abi.TYPES[f'{_LETTERS[letter]}{8 * view.itemsize}']
     else:
         raise TypeError(f'elements of the format {view.format!r} have no type here')

@@ -215,7 +215,7 @@ class Comm(Calls):
         is_prepared = options.pop('_prepare', False)
         return Request(self, self._call(name, x, out, op, root, send_counts, recv_counts, place, options, False), is_prepared)
 
-    def prepare(self, name: str, *args: Any, **options: Any) -> Request:
+    def prepare(self, name: str, /, *args: Any, **options: Any) -> Request:
         """Check and plan a call once, to start it many times: step = comm.prepare("allreduce_", x, op="avg"), and then
         step.restart().wait() in every step.  All ranks prepare in the same order."""
         return getattr(self, 'i' + name)(*args, _prepare=True, **options)
@@ -381,7 +381,7 @@ class Comm(Calls):
             self._rows_in_place(call, kind, given, sent, received)
             call.returns = given
             return
-        if kind.recv.counts == 'list' and received is None:
+        if kind.recv.counts == 'list' and received is None and (receives or may_wait):
             received = self._exchanged(name, sent, rows, root, may_wait)
         struct.send = given.address if sends else None
         if kind.send.counts == 'list' and sends:
@@ -602,7 +602,7 @@ class Comm(Calls):
     def local_size(self) -> int:
         return lib.coll_local_size(self._handle)
 
-    def explain(self, name: str, *args: Any, **options: Any) -> str:
+    def explain(self, name: str, /, *args: Any, **options: Any) -> str:
         """Which way a call would go, and why: comm.explain("allreduce", x).  Sends nothing."""
         taken: List[Call] = []
         probe = Probe(self, taken)
