@@ -19,7 +19,7 @@ done
 python3 bindings/generate.py --check; verdict $? "nothing that is generated is stale"
 CC=$CC python3 bindings/layout.py; verdict $? "every language has the layouts of C"
 
-make --no-print-directory "$(folder release)/coll-run" || exit 1
+make --no-print-directory "$(folder release)/coll-run" "$(folder release)/train_digits" || exit 1
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 libs=-DCOLL_NO_URING
@@ -36,6 +36,7 @@ done
 if COLL_LIBRARY=/nowhere.so PYTHONPATH=python "$python" -c 'import coll' 2> /dev/null; then false; fi
 verdict $? "a library that COLL_LIBRARY names and is not there is an error"
 
+export COLL_DIGITS="$PWD/$(folder release)/train_digits"
 export COLL_LIBRARY="$dir/libcoll.so" COLL_RUN="$PWD/$(folder release)/coll-run" PYTHONPATH="$PWD/python:$PWD/python/tests"
 export PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=default
 (cd python/tests && "$python" -m unittest -v "$@") > "$dir/log" 2>&1
