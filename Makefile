@@ -102,7 +102,7 @@ bench-nccl: $(BUILD)/coll_nccl_bench $(BUILD)/coll-run ## on GPUs: the bits, and
 bench-hub: $(BUILD)/coll_perf $(BUILD)/coll-run ## processes of one host beside threads, with and without coll_alloc; RANKS=2,4
 	@python3 bench/hub.py --build $(BUILD) $(if $(RANKS),--ranks $(RANKS))
 
-bench-python: $(BUILD)/coll_perf $(BUILD)/coll-run ## Python beside C and mpi4py, 8 B; COLL_LIBRARY=libcoll.so takes another library
+bench-python: $(BUILD)/coll_perf $(BUILD)/coll-run ## Python beside C and mpi4py, for calls of 8 B
 	@PYTHONPATH=python $$(python3 -c 'import numpy' 2> /dev/null && echo python3 || echo /usr/bin/python3) bench/python.py \
 	    --build $(BUILD)
 

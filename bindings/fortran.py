@@ -54,8 +54,8 @@ def procedure(row, table):
 
 
 def module(table):
-    out = ['! coll.h for Fortran: its declarations, and nothing else.  Written by bindings/generate.py; `make bindings` writes it',
-           '! anew.  Pointers are type(c_ptr); coll_init_threads and coll_wait_... take the address of an array of them.',
+    out = ['! coll.h for Fortran: its declarations, and nothing else.  Written by bindings/generate.py; `make bindings`',
+           '! writes it anew.  Pointers are type(c_ptr); coll_init_threads and coll_wait_... take the address of an array.',
            'module coll_raw', '    use, intrinsic :: iso_c_binding', '    implicit none', '    public', '']
     for row in table['constants']:
         out.append(f'    integer(c_int), parameter :: {row["name"]} = {row["value"]}')

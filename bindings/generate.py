@@ -28,7 +28,8 @@ def readable(value, indent='', room=126):
 
 
 def main():
-    table = declarations.table_of(text_of('coll.h'), text_of('core/contract/coll_memory.h'), text_of('core/contract/coll_shape.h'))
+    table = declarations.table_of(text_of('coll.h'), text_of('core/contract/coll_memory.h'),
+                                  text_of('core/contract/coll_shape.h'))
     outputs = {
         'bindings/coll.json': readable(table) + '\n',
         'python/coll/_abi.py': python.abi(table),

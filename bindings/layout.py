@@ -72,8 +72,8 @@ def rust_program(table):
         lines.append(f'println!("{row["name"]} {{}}", std::mem::size_of::<{row["name"]}>());')
         for field in row['fields']:
             lines.append(f'{{ let a = std::mem::MaybeUninit::<{row["name"]}>::uninit(); let p = a.as_ptr(); println!('
-                         f'"{row["name"]}.{field["name"]} {{}}", unsafe {{ std::ptr::addr_of!((*p).{rust.named(field["name"])}) }}'
-                         f' as usize - p as usize); }}')
+                         f'"{row["name"]}.{field["name"]} {{}}", '
+                         f'unsafe {{ std::ptr::addr_of!((*p).{rust.named(field["name"])}) }} as usize - p as usize); }}')
     lines += [f'println!("{name} {{}}", {name});' for _, name in constants(table)]
     return '\n'.join(lines + ['}', ''])
 

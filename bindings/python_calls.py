@@ -51,8 +51,8 @@ SAYS = {
                        'list of arrays', 'list of arrays', 'all of x become the results'),
 }
 
-HEAD = '''"""The collectives of a communicator, each in four forms: allreduce, allreduce_ in place, and iallreduce and iallreduce_, which
-do not wait.  Written by bindings/generate.py; `make bindings` writes it anew.
+HEAD = '''"""The collectives of a communicator, each in four forms: allreduce, allreduce_ in place, and iallreduce and
+iallreduce_, which do not wait.  Written by bindings/generate.py; `make bindings` writes it anew.
 
 Every method may raise what errors.py lists.  ArgumentError and UnsupportedError mean that nothing was sent; TypeError and
 ValueError come before the library is called.  What **options may be is told by Comm."""

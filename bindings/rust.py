@@ -31,10 +31,11 @@ def doc(text, indent=''):
 
 
 def crate(table):
-    out = ['//! coll.h for Rust: its declarations, and nothing else.  Written by bindings/generate.py; `make bindings` writes it anew.',
+    out = ['//! coll.h for Rust: its declarations, and nothing else.  Written by bindings/generate.py; `make bindings`',
+           '//! writes it anew.',
            '//!',
-           '//! What a thread may do: one at a time uses a communicator and its requests, and it need not always be the same one;',
-           '//! coll_abort may come from any.  So a wrapper is Send and not Sync.',
+           '//! What a thread may do: one at a time uses a communicator and its requests, and it need not always be the same',
+           '//! one; coll_abort may come from any.  So a wrapper is Send and not Sync.',
            '#![allow(non_camel_case_types)]', '',
            'use std::os::raw::{c_char, c_int, c_uint, c_void};', '']
     for row in table['constants']:

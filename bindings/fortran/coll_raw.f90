@@ -1,5 +1,5 @@
-! coll.h for Fortran: its declarations, and nothing else.  Written by bindings/generate.py; `make bindings` writes it
-! anew.  Pointers are type(c_ptr); coll_init_threads and coll_wait_... take the address of an array of them.
+! coll.h for Fortran: its declarations, and nothing else.  Written by bindings/generate.py; `make bindings`
+! writes it anew.  Pointers are type(c_ptr); coll_init_threads and coll_wait_... take the address of an array.
 module coll_raw
     use, intrinsic :: iso_c_binding
     implicit none

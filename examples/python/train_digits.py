@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Teach a small neural network to read handwritten digits: examples/train_digits.c in NumPy, with its first weights and batches.
+"""Teach a small neural network to read handwritten digits: examples/train_digits.c in NumPy, with its first weights and
+its batches.
 
     PYTHONPATH=python python3 examples/python/train_digits.py                     one rank
     PYTHONPATH=python python3 examples/python/train_digits.py 4                   four threads
@@ -15,8 +16,10 @@ EPOCHS, BATCH, RATE, MOMENTUM = 20, 32, np.float32(0.05), np.float32(0.9)
 
 
 def train(comm):
-    data = np.loadtxt(f'{HERE}/../data/digits.csv', np.uint8, delimiter=',') if comm.rank == 0 else np.empty((1797, 65), np.uint8)
-    comm.broadcast_(data)                                       # rank 0 alone reads the file
+    data = np.empty((1797, 65), 'u1')
+    if comm.rank == 0:                                          # which alone reads the file
+        data[:] = np.loadtxt(f'{HERE}/../data/digits.csv', 'u1', delimiter=',')
+    comm.broadcast_(data)
     order = np.arange(len(data))
     learned = len(data) - (len(data) + 4) // 5                  # the last fifth is for the test
     shuffle(order, 0)
@@ -67,8 +70,8 @@ def shuffle(order, stream):
 
 
 def uniform(shape, stream):
-    draws = (chance(stream, np.arange(shape[0] * shape[1])) >> np.uint64(40)).astype('f4') * np.float32(2.0 ** -23) - np.float32(1)
-    return (draws * np.sqrt(np.float32(6) / np.float32(shape[0]))).reshape(shape)
+    draws = (chance(stream, np.arange(shape[0] * shape[1])) >> np.uint64(40)).astype('f4') * np.float32(2.0 ** -23)
+    return ((draws - np.float32(1)) * np.sqrt(np.float32(6) / np.float32(shape[0]))).reshape(shape)
 
 
 def parts(vector):

@@ -1,7 +1,7 @@
 """mpi4py's spelling: `from coll import MPI` in the place of `from mpi4py import MPI`, or comm.mpi of a communicator.
 
-Upper-case methods take buffers, lower-case ones any objects, which are pickled: unpickling runs what the sender says, so ranks must
-trust one another.  It is a view of its own because coll's lower-case names take arrays: comm.allreduce(x) and
+Upper-case methods take buffers, lower-case ones any objects, which are pickled: unpickling runs what the sender says, so ranks
+must trust one another.  It is a view of its own because coll's lower-case names take arrays: comm.allreduce(x) and
 comm.mpi.allreduce(object) differ.  As in MPI, shapes do not matter here, only counts; a buffer is an array, or
 [array, type], [array, count, type], [array, counts, displacements, type], the latter for v forms.
 
@@ -179,7 +179,8 @@ class Comm:
             send = None
         if not comm._has(kind.recv, root):
             recv = None
-        blocks = [comm._blocks(side) if side.over != 'one' and side.counts == 'count' else None for side in (kind.send, kind.recv)]
+        blocks = [comm._blocks(side) if side.over != 'one' and side.counts == 'count' else None
+                  for side in (kind.send, kind.recv)]
         mine = None if send is IN_PLACE else _flat(send, blocks[0])
         other = None if recv is IN_PLACE else _flat(recv, blocks[1] if name != 'reduce_scatter' or not place else blocks[0])
         x, sent, sent_at = mine or (None, None, None)

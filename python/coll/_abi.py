@@ -1,4 +1,4 @@
-"""coll.h for ctypes.  Written by bindings/generate.py from the declarations of coll.h; `make bindings` writes it anew."""
+"""coll.h for ctypes.  Written by bindings/generate.py from its declarations; `make bindings` writes it anew."""
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char_p, c_double, c_float, c_int, c_size_t, c_uint, c_uint8,
                     c_uint16, c_uint64, c_void_p)
 from typing import Any, Dict, NamedTuple, Tuple

@@ -1,5 +1,5 @@
-"""The collectives of a communicator, each in four forms: allreduce, allreduce_ in place, and iallreduce and iallreduce_, which
-do not wait.  Written by bindings/generate.py; `make bindings` writes it anew.
+"""The collectives of a communicator, each in four forms: allreduce, allreduce_ in place, and iallreduce and
+iallreduce_, which do not wait.  Written by bindings/generate.py; `make bindings` writes it anew.
 
 Every method may raise what errors.py lists.  ArgumentError and UnsupportedError mean that nothing was sent; TypeError and
 ValueError come before the library is called.  What **options may be is told by Comm."""

@@ -15,8 +15,8 @@ except ImportError:                                             # memoryviews ta
 
 Shape = Tuple[int, ...]
 TYPE_SIZES: Dict[int, int] = {code: lib.coll_type_size(code) for code in _abi.TYPES.values()}
-_LETTERS = {'b': 'i', 'h': 'i', 'i': 'i', 'l': 'i', 'q': 'i', 'n': 'i', 'B': 'u', 'H': 'u', 'I': 'u', 'L': 'u', 'Q': 'u', 'N': 'u',
-            'c': 'u', 'e': 'f', 'f': 'f', 'd': 'f'}             # of struct and memoryview; '?' is bool
+_LETTERS = {'b': 'i', 'h': 'i', 'i': 'i', 'l': 'i', 'q': 'i', 'n': 'i', 'B': 'u', 'H': 'u', 'I': 'u', 'L': 'u', 'Q': 'u',
+            'N': 'u', 'c': 'u', 'e': 'f', 'f': 'f', 'd': 'f'}             # of struct and memoryview; '?' is bool
 _NATIVE = '<' if sys.byteorder == 'little' else '>!'
 _FORMATS = {'i': ' bh i   q', 'u': ' BH I   Q', 'f': '  e f   d'}
 _NAMES = {'bool': 'bool', 'bfloat16': 'bf16', 'float8_e4m3fn': 'f8e4m3', 'float8_e5m2': 'f8e5m2'}   # of NumPy and ml_dtypes
@@ -141,7 +141,8 @@ def look(x: Any, dtype: Any = None) -> Buffer:
     if dtype is not None:
         code = type_of(dtype)
         if size_of(code) != size_of(found.type):
-            raise TypeError(f'dtype={dtype!r} has {size_of(code)} bytes, and the elements of the array have {size_of(found.type)}')
+            raise TypeError(f'dtype={dtype!r} has {size_of(code)} bytes, and the elements of the array have '
+                            f'{size_of(found.type)}')
         found.type = code
     return found
 

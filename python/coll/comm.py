@@ -430,9 +430,10 @@ class Comm(Calls):
         for what, side, arrays in (('send', kind.send, x), ('recv', kind.recv, out)):
             blocks = self._blocks(side)
             if len(arrays) != blocks:
-                raise ValueError(f'{"x" if what == "send" else "out"} has {len(arrays)} arrays, and needs {blocks}, one for each '
-                                 f'of the {side.over}')
-            given = [None if one is None else look(one, dtype) if what == 'send' else writable(one, dtype, 'out') for one in arrays]
+                raise ValueError(f'{"x" if what == "send" else "out"} has {len(arrays)} arrays, and needs {blocks}: one for '
+                                 f'each of the {side.over}')
+            given = [None if one is None else look(one, dtype) if what == 'send' else writable(one, dtype, 'out')
+                     for one in arrays]
             base = min((one.address for one in given if one is not None and one.count), default=0)
             setattr(struct, what, base or None)
             setattr(struct, what + '_counts', call.list_of(ctypes.c_size_t, [one.count if one else 0 for one in given]))

@@ -79,7 +79,8 @@ class Buffers(unittest.TestCase):
         self.refused(ValueError, 'read-only', comm.broadcast_, b'bytes')
         self.refused(ValueError, 'out is read-only', comm.allreduce, np.ones(3), out=frozen)
         self.assertEqual(comm.allreduce(frozen).tolist(), [0, 0, 0])
-        self.refused(ValueError, r'out has the shape \(2,\), and the result has \(3,\)', comm.allreduce, np.ones(3), out=np.ones(2))
+        self.refused(ValueError, r'out has the shape \(2,\), and the result has \(3,\)', comm.allreduce, np.ones(3),
+                     out=np.ones(2))
         self.refused(TypeError, 'out has elements of type f32', comm.allreduce, np.ones(3), out=np.ones(3, 'f4'))
         self.refused(ValueError, r'needs \(1, ...\)', comm.reduce_scatter, np.ones(3))
         self.refused(ValueError, r'needs \(1, ...\)', comm.allgather_, np.ones(3))
@@ -91,7 +92,7 @@ class Buffers(unittest.TestCase):
         self.refused(TypeError, 'Python objects', comm.allreduce, np.array([object()]))
         self.refused(TypeError, 'byte order', comm.allreduce, np.ones(3, '>f4'))
         self.refused(TypeError, 'is no array', comm.allreduce, [1, 2])
-        self.refused(TypeError, 'has no type here|have no type here', comm.allreduce, memoryview(bytearray(8)).cast('B').cast('P'))
+        self.refused(TypeError, 'have no type here', comm.allreduce, memoryview(bytearray(8)).cast('P'))
         self.refused(TypeError, "there is no type 'bf17'", comm.allreduce, np.ones(3, 'u2'), dtype='bf17')
         self.refused(TypeError, 'has 2 bytes, and the elements of the array have 8', comm.allreduce, np.ones(3), dtype='bf16')
         self.refused(TypeError, "there is no operation 'add'", comm.allreduce, np.ones(3), 'add')

@@ -96,7 +96,8 @@ class Check:
 
         self.every_form('broadcast', x, parts[root], root, in_place=x.copy, **options)
         self.every_form('allgather', x, parts, in_place=whole, **options)
-        self.every_form('gather', x, parts, root, in_place=whole if rank == root else x.copy, has_result=rank == root, **options)
+        self.every_form('gather', x, parts, root, in_place=whole if rank == root else x.copy, has_result=rank == root,
+                        **options)
         got = self.comm.scatter(parts if rank == root else None, root, out=np.empty_like(x), **options)
         self.same(got, x, 'scatter')
         y = parts.copy() if rank == root else np.empty_like(x)
@@ -129,7 +130,8 @@ class Check:
                             **options)
         self.same(got, x, 'scatterv')
         y = all_rows.copy() if rank == root else np.empty_like(x)
-        self.same(comm.scatterv_(y, counts if rank == root else None, root, **options), all_rows if rank == root else x, 'scatterv_')
+        got = comm.scatterv_(y, counts if rank == root else None, root, **options)
+        self.same(got, all_rows if rank == root else x, 'scatterv_')
         sent = [(rank + r) % 3 for r in range(size)]
         blocks = [[inputs(a, ((a + b) % 3, 2), name, 'sum', 20 + b) for b in range(size)] for a in range(size)]
         out, came = np.concatenate(blocks[rank]), np.concatenate([blocks[r][rank] for r in range(size)])
@@ -165,7 +167,8 @@ class Check:
         x = np.array([(self.rank % 2, self.rank), (1, self.rank)], dtype)
         expected = np.array([(0, 0), (1, 0)], dtype)
         self.same(self.comm.allreduce(x, 'minloc'), expected, 'minloc')
-        self.same(self.comm.allreduce(x, 'maxloc'), np.array([(min(self.size - 1, 1), min(self.size - 1, 1)), (1, 0)], dtype), 'maxloc')
+        most = min(self.size - 1, 1)
+        self.same(self.comm.allreduce(x, 'maxloc'), np.array([(most, most), (1, 0)], dtype), 'maxloc')
 
     def messages(self):
         comm, rank, size = self.comm, self.rank, self.size
