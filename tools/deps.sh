@@ -44,6 +44,7 @@ if [ "$want" = test ]; then
     command -v python3 > /dev/null 2>&1 || packages="$packages python3"
     python3 -c 'import numpy' 2> /dev/null || /usr/bin/python3 -c 'import numpy' 2> /dev/null \
         || packages="$packages python3-numpy"
+    command -v mypy > /dev/null 2>&1 || packages="$packages mypy"
     { command -v ip && command -v nft; } > /dev/null 2>&1 || [ -x /usr/sbin/nft ] || packages="$packages iproute2 nftables"
 fi
 [ -n "$packages" ] || exit 0

@@ -135,7 +135,7 @@ def _buffers(name: str, waits: bool) -> Callable[..., Any]:
         names += ['recvcounts'] * (name == 'reduce_scatterv') + ['op'] * reduces + ['root'] * rooted
         if len(arguments) > len(names):
             raise TypeError(f'too many arguments: there are {", ".join(names)}')
-        given = {'op': SUM, 'root': 0, 'recvcounts': None, **dict(zip(names, arguments)), **named}
+        given: Dict[str, Any] = {'op': SUM, 'root': 0, 'recvcounts': None, **dict(zip(names, arguments)), **named}
         send, recv = given.get('sendbuf'), given.get('recvbuf', given.get('buf'))
         return self._collective(name, send, recv, given['op'] if reduces else None, given['root'], given['recvcounts'], waits)
     call.__doc__ = f'{name} of buffers, as in MPI' + ('.' if waits else '; gives a Request.')

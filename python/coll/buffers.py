@@ -57,8 +57,9 @@ def _find(dtype: Any) -> int:
     if dtype.names and len(dtype.names) == 2:                   # (value, index)
         pair = '_'.join(f'{dtype[at].kind}{8 * dtype[at].itemsize}' for at in (0, 1))
         aligned = numpy.dtype([('a', dtype[0]), ('b', dtype[1])], align=True)
+        places, expected = dtype.fields, aligned.fields or {}
         if pair in _abi.TYPES and dtype.itemsize == aligned.itemsize and \
-                [dtype.fields[n][1] for n in dtype.names] == [aligned.fields[n][1] for n in 'ab']:
+                [places[name][1] for name in dtype.names] == [expected[name][1] for name in 'ab']:
             return _abi.TYPES[pair]
     name = _NAMES.get(dtype.name, f'{dtype.kind}{8 * dtype.itemsize}')
     return _abi.TYPES[name] if name in _abi.TYPES else blob(dtype.itemsize)
@@ -208,7 +209,7 @@ def _look_memory(x: Any) -> Buffer:
     _get_buffer(view, got, 0)
     address = got.buf or 0
     _release_buffer(got)
-    return Buffer(address, code, tuple(view.shape), view.readonly, view, x)
+    return Buffer(address, code, tuple(view.shape or ()), view.readonly, view, x)
 
 
 class _Tensor(ctypes.Structure):

@@ -35,7 +35,7 @@ class Call:
         self.in_place: Optional[Tuple[Optional[int], Optional[int]]] = None
         self.made: Any = False
 
-    def list_of(self, kind: Any, numbers: Sequence[int]) -> Any:
+    def list_of(self, kind: Any, numbers: Sequence[Any]) -> Any:
         made = (kind * max(len(numbers), 1))(*numbers)
         self.keep.append(made)
         return made
@@ -646,7 +646,8 @@ class Comm(Calls):
             raise errors.error_of(_abi.COLL_ERR_MEMORY, lib.coll_error(self._handle), self.rank)
         if numpy is None:
             return memoryview((ctypes.c_char * length).from_address(at))
-        return numpy.frombuffer((ctypes.c_char * length).from_address(at), _dtype(code), _product(shape)).reshape(shape)
+        held: Any = (ctypes.c_char * length).from_address(at)
+        return numpy.frombuffer(held, _dtype(code), _product(shape)).reshape(shape)
 
     def free_array(self, x: Any) -> None:
         """Give back what alloc gave; no call uses it any more, and nobody looks at x again."""
@@ -674,7 +675,7 @@ class Probe(Comm):
         self._taken = taken
 
     def _run(self, *arguments: Any) -> None:
-        self._taken.append(self._call(*arguments, False))
+        self._taken.append(self._call(*arguments, may_wait=False))  # type: ignore[misc]
 
     def __del__(self) -> None:
         pass

@@ -10,7 +10,7 @@ class Received(NamedTuple):
     """What a receive got: from whom, with which tag, and how many elements."""
     source: int
     tag: int
-    count: int
+    count: int  # type: ignore[assignment]
 
 
 class Request:
