@@ -3,7 +3,7 @@
 
     generate.py             write everything
     generate.py --check     write nothing; status 1, and the names of those that are stale"""
-import json, os, sys
+import json, os, re, sys
 
 import declarations, fortran, python, python_calls, rust
 
@@ -37,6 +37,9 @@ def main():
         'bindings/fortran/coll_raw.f90': fortran.module(table),
         'bindings/rust/coll-sys/src/lib.rs': rust.crate(table),
     }
+    version = '.'.join(str(row['value']) for row in table['constants'])
+    for path in ('python/pyproject.toml', 'bindings/rust/coll-sys/Cargo.toml'):
+        outputs[path] = re.sub(r'(?m)^version = .*$', f'version = "{version}"', text_of(path))
     if sys.argv[1:] == ['--check']:
         stale = [path for path, text in outputs.items()
                  if not os.path.exists(os.path.join(ROOT, path)) or text_of(path) != text]

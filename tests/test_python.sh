@@ -26,6 +26,26 @@ libs=-DCOLL_NO_URING
 printf '#include <liburing.h>\nint main(void) { return 0; }\n' | $CC -x c - -luring -o /dev/null 2> /dev/null && libs=-luring
 $CC -std=c11 -O2 -fPIC -shared coll.c -o "$dir/libcoll.so" -pthread $libs; verdict $? "the library"
 
+# The raw declarations of other languages, with the library: every rank prints the sum.
+says_the_sum() { # program
+    LD_LIBRARY_PATH=$dir "$(folder release)/coll-run" -n 3 --no-prefix "$1" | sort | tr '\n' ';' \
+        | grep -qx 'rank 0 of 3: 3.0 3.0;rank 1 of 3: 3.0 3.0;rank 2 of 3: 3.0 3.0;'
+}
+if command -v gfortran > /dev/null 2>&1; then
+    from=$PWD/bindings/fortran
+    (cd "$dir" && gfortran "$from/coll_raw.f90" "$from/hello.f90" -L. -lcoll -o fortran) \
+        && says_the_sum "$dir/fortran"
+    verdict $? "Fortran"
+else echo "left out - Fortran: there is no gfortran here"; fi
+if command -v rustc > /dev/null 2>&1; then
+    sys=bindings/rust/coll-sys
+    rustc --edition=2021 --crate-type=rlib --crate-name=coll_sys --out-dir "$dir" $sys/src/lib.rs \
+        && rustc --edition=2021 --extern coll_sys="$dir/libcoll_sys.rlib" -L "$dir" -l coll -o "$dir/rust" \
+            $sys/examples/hello.rs \
+        && says_the_sum "$dir/rust"
+    verdict $? "Rust"
+else echo "left out - Rust: there is no rustc here"; fi
+
 # Without a library it is compiled from the single file, once.
 for time in first second; do
     env -u COLL_LIBRARY XDG_CACHE_HOME="$dir/cache" PYTHONPATH=python CC="$CC" LD_LIBRARY_PATH= "$python" -c '

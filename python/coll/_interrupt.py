@@ -1,19 +1,37 @@
 """Ctrl-C while the main thread waits inside the library.
 
 Python's own handler can only run between two instructions of Python, and a wait in C is one.  So the bytes that Python writes for
-each signal (signal.set_wakeup_fd) are read by a small thread, which aborts the communicators that are inside a call: the call
-returns, and Python raises KeyboardInterrupt.  That costs the calls nothing.  A program with a SIGINT handler of its own is left
-alone: the handler runs when the call returns."""
+each signal (signal.set_wakeup_fd) are read by a small thread, which aborts the communicators that are inside a call and stay
+there: the call returns, and Python raises KeyboardInterrupt.  That costs the calls nothing.  A program with a SIGINT handler of
+its own is left alone: the handler runs when the call returns."""
 import os
 import signal
+import sys
 import threading
+import time
 import weakref
-from typing import Any
-
-from ._load import lib
+from typing import Any, List
 
 live: 'weakref.WeakSet[Any]' = weakref.WeakSet()                # all communicators
 _started = False
+GRACE_S = 0.1
+
+
+def _all() -> List[Any]:
+    while True:
+        try:
+            return list(live)
+        except RuntimeError:                                    # another thread has made one meanwhile
+            pass
+
+
+def _is_stuck() -> bool:
+    """Is the main thread where it was a moment ago?  A call that returns by itself is not given up."""
+    main = threading.main_thread().ident or 0
+    frame = sys._current_frames().get(main)
+    at = frame.f_lasti if frame else 0
+    time.sleep(GRACE_S)
+    return frame is not None and sys._current_frames().get(main) is frame and frame.f_lasti == at
 
 
 def _look(read: int, others: int) -> None:
@@ -28,9 +46,10 @@ def _look(read: int, others: int) -> None:
                 pass
         if signal.SIGINT in signals and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             # Python lets this thread run only while the main thread is in C, or has seen the signal.
-            for comm in list(live):
-                if comm._inside:
-                    lib.coll_abort(comm._handle, b'interrupted from the keyboard')
+            if any(comm._inside for comm in _all()) and _is_stuck():
+                for comm in _all():
+                    if comm._inside:
+                        comm._end(b'interrupted from the keyboard')
 
 
 def watch() -> None:

@@ -57,7 +57,8 @@ def _find(dtype: Any) -> int:
     if dtype.names and len(dtype.names) == 2:                   # (value, index)
         pair = '_'.join(f'{dtype[at].kind}{8 * dtype[at].itemsize}' for at in (0, 1))
         aligned = numpy.dtype([('a', dtype[0]), ('b', dtype[1])], align=True)
-        places, expected = dtype.fields, aligned.fields or {}
+        places: Any = dtype.fields
+        expected: Any = aligned.fields
         if pair in _abi.TYPES and dtype.itemsize == aligned.itemsize and \
                 [places[name][1] for name in dtype.names] == [expected[name][1] for name in 'ab']:
             return _abi.TYPES[pair]

@@ -1,6 +1,7 @@
 """Communicators.  One text for all collectives: their rows of shapes (_abi.KINDS) say what each needs and gives."""
 import ctypes
 import sys
+import threading
 import warnings
 from array import array
 from typing import Any, Dict, List, Optional, Sequence, Tuple
@@ -121,6 +122,7 @@ class Comm(Calls):
         self._plans: Dict[Any, Call] = {}
         self._graph = (0, 0)                                    # sources and destinations
         self._keep = keep
+        self._ending = threading.Lock()                         # an abort must not meet the free of another thread
         _interrupt.live.add(self)
 
     def __repr__(self) -> str:
@@ -555,7 +557,16 @@ class Comm(Calls):
 
     def abort(self, why: str = 'aborted by the program') -> None:
         """End the communicator, and all of the same init, on every rank, with AbortedError and this sentence."""
-        self._check(lib.coll_abort(self._handle, why.encode()))
+        self._end(why.encode())
+
+    def _end(self, why: bytes) -> None:
+        """abort, from any thread."""
+        if self._ending.acquire(blocking=False):                # otherwise it is being freed, which ends it as well
+            try:
+                if self._handle is not None:
+                    lib.coll_abort(self._handle, why)
+            finally:
+                self._ending.release()
 
     def free(self) -> None:
         """Leave.  Requests that are pending end with AbortedError."""
@@ -563,7 +574,8 @@ class Comm(Calls):
         if handle is None:
             return
         _interrupt.live.discard(self)
-        lib.coll_free(handle)
+        with self._ending:
+            lib.coll_free(handle)
         for request, _ in self._detached:
             lib.coll_request_free(request)
         self._detached.clear()

@@ -116,23 +116,28 @@ def spawn(count: int, function: Callable[..., Any], *arguments: Any, **settings:
                     results[comm.rank] = function(comm, *arguments)
                 except BaseException as error:
                     raised.append(error)
-                    comm._handle and lib.coll_abort(comm._handle, f'rank {comm.rank} raised {error!r}'.encode())
+                    comm._end(f'rank {comm.rank} raised {error!r}'.encode())
         except BaseException as error:
             raised.append(error)
 
     threads = [threading.Thread(target=rank, args=(comm,), name=f'coll-rank-{comm.rank}') for comm in comms]
-    for thread in threads:
-        thread.start()
+    begun = 0
     try:
+        for thread in threads:
+            begun += 1
+            thread.start()
         for thread in threads:
             thread.join()
     except BaseException:                                       # Ctrl-C, in the main thread
         for comm in comms:
-            handle = comm._handle
-            if handle is not None:
-                lib.coll_abort(handle, b'interrupted from the keyboard')
-        for thread in threads:
-            thread.join()
+            comm._end(b'interrupted from the keyboard')
+        for comm in comms[begun:]:
+            comm.free()
+        for thread in threads[:begun]:
+            try:
+                thread.join()
+            except RuntimeError:                                # it is only about to begin: it will find that all is over
+                pass
         raise
     if raised:
         raise raised[0]

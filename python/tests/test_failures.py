@@ -123,6 +123,29 @@ comm.free()
                     said = [job.communicate(timeout=30) for job in jobs]
                     self.assertEqual([out for out, _ in said], ['interrupted\n', 'aborted\n'], said)
 
+    def test_interrupt_of_a_busy_program(self):
+        """Calls that return leave the communicator as it is, and the program may end in good order."""
+        text = '''
+import coll
+comm = coll.init()
+stop, told = 0, False
+while True:
+    try:
+        if comm.allreduce(stop, 'max'): break
+        if not told: told = True; print('there', flush=True)
+    except KeyboardInterrupt:
+        stop = 1
+comm.barrier()
+print('end')
+'''
+        jobs = self.job(text, 2)
+        for job in jobs:
+            self.assertEqual(job.stdout.readline(), 'there\n')
+        jobs[0].send_signal(signal.SIGINT)
+        for job in jobs:
+            out, err = job.communicate(timeout=30)
+            self.assertEqual((out, job.returncode), ('end\n', 0), err)
+
     def test_interrupt_while_joining(self):
         text = "import coll\nprint('alone', flush=True)\ncoll.init()"
         job = started(text, **of_job(0, 2, self.folder))
