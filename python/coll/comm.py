@@ -160,15 +160,16 @@ class Comm(Calls):
     def _run(self, name: str, x: Any, out: Any, op: Any, root: int, send_counts: Any, recv_counts: Any, place: bool,
              options: dict) -> Any:
         key: Any = None
-        if type(x) is _ndarray and out is None and send_counts is None and recv_counts is None and not options:
-            key = (name, place, op, root, x.dtype, x.shape)
-            call = self._plans.get(key)
-            if call is not None:
-                try:
+        if type(x) is _ndarray and out is None and send_counts is None and recv_counts is None and 'residual' not in options:
+            key = (name, place, op, root, x.dtype, x.shape, *options.items()) if options else \
+                (name, place, op, root, x.dtype, x.shape)
+            try:
+                call = self._plans.get(key)
+                if call is not None:
                     return self._again(call, x)
-                except (TypeError, ValueError, BufferError) as error:
-                    if isinstance(error, errors.Error):         # else x cannot be used in this way, and will be told why
-                        raise
+            except (TypeError, ValueError, BufferError) as error:
+                if isinstance(error, errors.Error):             # else x cannot be used in this way, and will be told why
+                    raise
         call = self._call(name, x, out, op, root, send_counts, recv_counts, place, options)
         self._do(call)
         result = call.result()
@@ -364,7 +365,8 @@ class Comm(Calls):
         if counts is None or len(counts) != blocks:
             raise ValueError(f'counts must be {blocks} numbers, one for each of the {side.over}, not {counts}')
         if min(counts, default=0) < 0 or (total is not None and sum(counts) != total):
-            raise ValueError(f'counts {list(counts)} do not add up to the {total} rows of x')
+            raise ValueError(f'counts {list(counts)} must be 0 or more' + ('' if total is None else
+                             f', and add up to the {total} rows of x'))
         return call.list_of(ctypes.c_size_t, [int(count) * _product(row) for count in counts])
 
     def _rows(self, call: Call, name: str, kind: _abi.Kind, x: Any, out: Any, dtype: Any, lists: Any, place: bool,

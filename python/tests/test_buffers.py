@@ -85,7 +85,7 @@ class Buffers(unittest.TestCase):
         self.refused(ValueError, r'needs \(1, ...\)', comm.reduce_scatter, np.ones(3))
         self.refused(ValueError, r'needs \(1, ...\)', comm.allgather_, np.ones(3))
         self.refused(ValueError, r'needs \(1, ...\)', comm.alltoall, np.ones((2, 2)))
-        self.refused(ValueError, 'do not add up', comm.alltoallv, np.ones(3), [2], [2])
+        self.refused(ValueError, 'add up to the 3 rows', comm.alltoallv, np.ones(3), [2], [2])
         self.refused(ValueError, 'counts must be 1 numbers', comm.reduce_scatterv, np.ones(3), [1, 2])
         self.refused(ValueError, 'one axis or more', comm.allgatherv, np.ones(()))
         self.refused(ValueError, 'does not wait', comm.iallgatherv, np.ones(3))

@@ -101,6 +101,30 @@ class Requests(unittest.TestCase):
         for ranks in (1, 3):
             coll.spawn(ranks, rank)
 
+    def test_like_an_earlier_one(self):
+        """A call that is remembered has its own options, root and operation."""
+        def rank(comm):
+            x = np.full(4, comm.rank + 1.001, 'f4')
+            plain = comm.allreduce(x)
+            for _ in range(3):
+                rounded = comm.allreduce(x, wire='bf16', name='w')
+                assert (rounded.view('u4') & 0xffff == 0).all() and (comm.allreduce(x) == plain).all()
+                assert (comm.allreduce(x, scale=2.0) == 2 * plain).all()
+                assert (comm.allreduce(x, 'max') == np.float32(comm.size + .001)).all()
+                for root in range(comm.size):
+                    assert (comm.reduce(x, root=root) is None) == (comm.rank != root)
+                    assert (comm.broadcast(np.full(2, comm.rank), root) == root).all()
+                frozen = x.copy()
+                frozen.flags.writeable = False
+                assert (comm.allreduce(frozen) == plain).all()
+                try:
+                    comm.allreduce_(frozen)
+                except ValueError as error:
+                    assert 'read-only' in str(error)
+                else:
+                    raise AssertionError('it was written')
+        coll.spawn(3, rank)
+
     def test_detached(self):
         """One that nobody waits for goes on; its arrays stay."""
         def rank(comm):
