@@ -51,11 +51,13 @@ class Failures(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
 
+    def started(self, text, **settings):
+        job = started(text, **settings)
+        self.addCleanup(lambda: (job.poll() is None and job.kill(), job.communicate()))
+        return job
+
     def job(self, text, ranks, **settings):
-        jobs = [started(text, **of_job(rank, ranks, self.folder, **settings)) for rank in range(ranks)]
-        for job in jobs:
-            self.addCleanup(lambda job=job: (job.poll() is None and job.kill(), job.communicate()))
-        return jobs
+        return [self.started(text, **of_job(rank, ranks, self.folder, **settings)) for rank in range(ranks)]
 
     def test_killed_rank(self):
         """All others get PeerError, which names it, within the bound; and those who are left go on.  Stopped is as dead."""
@@ -156,7 +158,7 @@ print('end')
 
     def test_interrupt_while_joining(self):
         text = "import coll\nprint('alone', flush=True)\ncoll.init()"
-        job = started(text, **of_job(0, 2, self.folder))
+        job = self.started(text, **of_job(0, 2, self.folder))
         self.assertEqual(job.stdout.readline(), 'alone\n')
         deadline = time.monotonic() + 20
         while not os.path.exists(self.folder + '/meeting') and time.monotonic() < deadline:
@@ -180,7 +182,7 @@ try:
 except KeyboardInterrupt:
     print('interrupted')
 '''
-        job = started(text)
+        job = self.started(text)
         self.assertEqual(job.stdout.readline(), 'there\n')
         job.send_signal(signal.SIGINT)
         out, err = job.communicate(timeout=60)
@@ -293,8 +295,8 @@ else:
             probe.bind(('127.0.0.1', 0))
             port = probe.getsockname()[1]
         text = 'import coll; c = coll.init(); print(c.rank, c.allreduce(1))'
-        jobs = [started(text, RANK=str(rank), WORLD_SIZE='2', LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE='2', MASTER_ADDR='127.0.0.1',
-                        MASTER_PORT=str(port)) for rank in range(2)]
+        jobs = [self.started(text, RANK=str(rank), WORLD_SIZE='2', LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE='2',
+                             MASTER_ADDR='127.0.0.1', MASTER_PORT=str(port)) for rank in range(2)]
         for rank, job in enumerate(jobs):
             out, err = job.communicate(timeout=60)
             self.assertEqual(out, f'{rank} 2\n', err)
