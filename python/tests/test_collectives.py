@@ -198,6 +198,7 @@ class Check:
                         raise AssertionError(f'{op} of {name} must not be')
         self.pairs()
         self.messages()
+        self.comm.barrier()
         return self.count
 
 
