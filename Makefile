@@ -49,7 +49,7 @@ COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
 .PHONY: help demo check test test-all test-mpi test-nccl examples-check plots bench bench-conv bench-queued bench-instructions \
         footprint memory bench-threads bench-threads-full bench-tcp bench-tcp-full bench-mpi bench-hub bench-compare \
-        bench-record bench-nccl precision dist deps ptx clean install all
+        bench-record bench-nccl bench-python bindings precision dist deps ptx clean install all
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -102,6 +102,10 @@ bench-nccl: $(BUILD)/coll_nccl_bench $(BUILD)/coll-run ## on GPUs: the bits, and
 bench-hub: $(BUILD)/coll_perf $(BUILD)/coll-run ## processes of one host beside threads, with and without coll_alloc; RANKS=2,4
 	@python3 bench/hub.py --build $(BUILD) $(if $(RANKS),--ranks $(RANKS))
 
+bench-python: $(BUILD)/coll_perf $(BUILD)/coll-run ## Python beside C and mpi4py, for calls of 8 B
+	@PYTHONPATH=python $$(python3 -c 'import numpy' 2> /dev/null && echo python3 || echo /usr/bin/python3) bench/python.py \
+	    --build $(BUILD)
+
 bench-mpi:       ## what this library adds to MPI: every collective called directly and through it, in turns
 	@for mpi in openmpi mpich; do \
 	    if command -v mpicc.$$mpi > /dev/null; then $(MAKE) --no-print-directory $(BUILD)/mpi/both.$$mpi; fi; \
@@ -147,6 +151,9 @@ dist:            ## write single/coll.h: the library as one file
 	@mkdir -p build single
 	awk -f tools/amalgamate.awk coll.h > build/coll.h
 	@mv build/coll.h single/coll.h
+
+bindings:        ## write the table of declarations, and from it the lowest layers for Python, Fortran and Rust (bindings/)
+	@python3 bindings/generate.py
 
 deps:            ## install what the demo and the tests use (Debian: apt), or say what is missing
 	@sh tools/deps.sh test

@@ -42,6 +42,9 @@ if [ "$want" = test ]; then
     command -v mpicc.openmpi > /dev/null 2>&1 || packages="$packages openmpi-bin libopenmpi-dev"
     command -v mpicc.mpich > /dev/null 2>&1 || packages="$packages mpich libmpich-dev"
     command -v python3 > /dev/null 2>&1 || packages="$packages python3"
+    python3 -c 'import numpy' 2> /dev/null || /usr/bin/python3 -c 'import numpy' 2> /dev/null \
+        || packages="$packages python3-numpy"
+    command -v mypy > /dev/null 2>&1 || packages="$packages mypy"
     { command -v ip && command -v nft; } > /dev/null 2>&1 || [ -x /usr/sbin/nft ] || packages="$packages iproute2 nftables"
 fi
 [ -n "$packages" ] || exit 0

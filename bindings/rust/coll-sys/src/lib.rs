@@ -1,0 +1,764 @@
+//! coll.h for Rust: its declarations, and nothing else.  Written by bindings/generate.py; `make bindings`
+//! writes it anew.
+//!
+//! What a thread may do: one at a time uses a communicator and its requests, and it need not always be the same
+//! one; coll_abort may come from any.  So a wrapper is Send and not Sync.
+#![allow(non_camel_case_types)]
+
+use std::os::raw::{c_char, c_int, c_uint, c_void};
+
+pub const COLL_VERSION_MAJOR: c_int = 0;
+pub const COLL_VERSION_MINOR: c_int = 3;
+pub const COLL_VERSION_PATCH: c_int = 0;
+/// Numbered from 1: 0 in a descriptor means "default"
+pub type coll_type = c_int;
+
+/// 0 is done, above is not yet, below is an error
+pub type coll_status = c_int;
+/// done
+pub const COLL_OK: coll_status = 0;
+/// not finished yet
+pub const COLL_PENDING: coll_status = 1;
+/// wrong argument; nothing was sent
+pub const COLL_ERR_ARGUMENT: coll_status = -1;
+/// out of memory
+pub const COLL_ERR_MEMORY: coll_status = -2;
+/// a system call failed
+pub const COLL_ERR_SYSTEM: coll_status = -3;
+/// a rank is alive but late
+pub const COLL_ERR_TIMEOUT: coll_status = -4;
+/// a rank is gone or unreachable
+pub const COLL_ERR_PEER: coll_status = -5;
+/// ranks made different calls
+pub const COLL_ERR_MISMATCH: coll_status = -6;
+/// received bytes that are not ours, or of a different version
+pub const COLL_ERR_PROTOCOL: coll_status = -7;
+/// wrong or missing key
+pub const COLL_ERR_DENIED: coll_status = -8;
+/// not available here; nothing was sent
+pub const COLL_ERR_UNSUPPORTED: coll_status = -9;
+/// the operation was given up
+pub const COLL_ERR_ABORTED: coll_status = -10;
+/// a communicator cannot be used in a forked child
+pub const COLL_ERR_FORKED: coll_status = -11;
+
+pub const COLL_I8: c_int = 1;
+pub const COLL_I16: c_int = 2;
+pub const COLL_I32: c_int = 3;
+pub const COLL_I64: c_int = 4;
+pub const COLL_U8: c_int = 5;
+pub const COLL_U16: c_int = 6;
+pub const COLL_U32: c_int = 7;
+pub const COLL_U64: c_int = 8;
+/// one byte; whatever is not 0 is true
+pub const COLL_BOOL: c_int = 9;
+/// IEEE 754 binary16
+pub const COLL_F16: c_int = 10;
+/// the upper half of a binary32
+pub const COLL_BF16: c_int = 11;
+pub const COLL_F8E4M3: c_int = 12;
+/// OCP 8-bit floats; e4m3 has no infinity
+pub const COLL_F8E5M2: c_int = 13;
+pub const COLL_F32: c_int = 14;
+pub const COLL_F64: c_int = 15;
+pub const COLL_C64: c_int = 16;
+/// complex: two f32, two f64
+pub const COLL_C128: c_int = 17;
+pub const COLL_F32_I32: c_int = 18;
+pub const COLL_F64_I32: c_int = 19;
+/// (value, index), laid out as the C struct of the two
+pub const COLL_F64_I64: c_int = 20;
+pub const COLL_I32_I32: c_int = 21;
+pub const COLL_I64_I32: c_int = 22;
+pub const COLL_I64_I64: c_int = 23;
+pub const COLL_MXI8: c_int = 24;
+pub const COLL_MXF8E4M3: c_int = 25;
+/// for `wire` only: OCP microscaling, blocks of 32 elements of 8 bits with a power of two for all of them, 33 bytes; coll_type_size is 0
+pub const COLL_MXF8E5M2: c_int = 26;
+
+pub type coll_op = c_int;
+pub const COLL_SUM: coll_op = 0;
+pub const COLL_PROD: coll_op = 1;
+pub const COLL_MIN: coll_op = 2;
+pub const COLL_MAX: coll_op = 3;
+pub const COLL_AVG: coll_op = 4;
+pub const COLL_BAND: coll_op = 5;
+pub const COLL_BOR: coll_op = 6;
+pub const COLL_BXOR: coll_op = 7;
+pub const COLL_LAND: coll_op = 8;
+pub const COLL_LOR: coll_op = 9;
+pub const COLL_LXOR: coll_op = 10;
+pub const COLL_MINLOC: coll_op = 11;
+pub const COLL_MAXLOC: coll_op = 12;
+pub const COLL_USER: coll_op = 13;
+
+pub type coll_kind = c_int;
+pub const COLL_BARRIER: coll_kind = 1;
+pub const COLL_BROADCAST: coll_kind = 2;
+pub const COLL_REDUCE: coll_kind = 3;
+pub const COLL_ALLREDUCE: coll_kind = 4;
+pub const COLL_REDUCE_SCATTER: coll_kind = 5;
+pub const COLL_REDUCE_SCATTERV: coll_kind = 6;
+pub const COLL_SCAN: coll_kind = 7;
+pub const COLL_EXSCAN: coll_kind = 8;
+pub const COLL_GATHER: coll_kind = 9;
+pub const COLL_GATHERV: coll_kind = 10;
+pub const COLL_SCATTER: coll_kind = 11;
+pub const COLL_SCATTERV: coll_kind = 12;
+pub const COLL_ALLGATHER: coll_kind = 13;
+pub const COLL_ALLGATHERV: coll_kind = 14;
+pub const COLL_ALLTOALL: coll_kind = 15;
+pub const COLL_ALLTOALLV: coll_kind = 16;
+pub const COLL_ALLTOALLW: coll_kind = 17;
+pub const COLL_NEIGHBOR_ALLGATHER: coll_kind = 18;
+pub const COLL_NEIGHBOR_ALLGATHERV: coll_kind = 19;
+pub const COLL_NEIGHBOR_ALLTOALL: coll_kind = 20;
+pub const COLL_NEIGHBOR_ALLTOALLV: coll_kind = 21;
+pub const COLL_NEIGHBOR_ALLTOALLW: coll_kind = 22;
+pub const COLL_ALLREDUCE_LIST: coll_kind = 23;
+pub const COLL_SEND: coll_kind = 24;
+pub const COLL_RECV: coll_kind = 25;
+pub const COLL_SENDRECV: coll_kind = 26;
+
+pub const COLL_NO_RANK: c_int = -1;
+pub const COLL_NO_COLOR: c_int = -1;
+pub const COLL_ANY_SOURCE: c_int = -2;
+pub const COLL_ANY_TAG: c_int = -2;
+
+/// What is to go wrong in a simulated world
+pub type coll_sim_fault_kind = c_int;
+/// `rank` is no more, from its call `number` of the transport, or from `time` on
+pub const COLL_SIM_KILL: coll_sim_fault_kind = 1;
+/// `rank` stays where it is for ever, and nobody is told
+pub const COLL_SIM_STOP: coll_sim_fault_kind = 2;
+/// from `time` on nothing passes between ranks rank..peer and the others
+pub const COLL_SIM_CUT: coll_sim_fault_kind = 3;
+/// message `number` (0: each) from rank to peer (-1: to anyone) is lost, and holds up those behind it
+pub const COLL_SIM_LOSE: coll_sim_fault_kind = 4;
+/// it comes `amount` seconds late
+pub const COLL_SIM_LATE: coll_sim_fault_kind = 5;
+/// it comes byte by byte
+pub const COLL_SIM_PIECES: coll_sim_fault_kind = 6;
+
+/// What goes to the log: nothing; why a communicator could not be made; also who is late, or was turned away; also what was chosen, and how it went
+pub type coll_log_level = c_int;
+pub const COLL_LOG_NONE: coll_log_level = -1;
+pub const COLL_LOG_ERROR: coll_log_level = 1;
+pub const COLL_LOG_WARN: coll_log_level = 2;
+pub const COLL_LOG_INFO: coll_log_level = 3;
+
+/// the same bits for every message size, algorithm and transport
+pub const COLL_DETERMINISTIC: c_int = 1;
+/// results of f16 and the 8-bit floats are finite, or NaN
+pub const COLL_SATURATE: c_int = 2;
+/// and for every order of the ranks: sums of floats are exact but for one rounding of the inputs to 2^-42 of the largest of them, or less (see Numbers)
+pub const COLL_REPRODUCIBLE: c_int = 4;
+/// rounding to 16 bits and fewer goes up or down at random, see seed
+pub const COLL_STOCHASTIC: c_int = 8;
+/// count calls whose result has an infinity or a NaN: coll_overflows
+pub const COLL_DETECT_OVERFLOW: c_int = 16;
+/// where hosts hold several ranks, their sums may be rounded before they cross: fewer bytes
+pub const COLL_ROUND_TWICE: c_int = 32;
+
+#[repr(C)]
+pub struct coll_comm {
+    private: [u8; 0],
+}
+
+#[repr(C)]
+pub struct coll_request {
+    private: [u8; 0],
+}
+
+/// An operation of one's own: inout[i] = in[i] op inout[i], `in` holding the lower ranks' part
+pub type coll_reduce_fn = Option<unsafe extern "C" fn(r#in: *const c_void, inout: *mut c_void, count: usize, r#type: coll_type, context: *mut c_void)>;
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct coll_sim_fault {
+    pub kind: coll_sim_fault_kind,
+    pub rank: c_int,
+    pub peer: c_int,
+    /// counted from 1
+    pub number: u64,
+    /// s
+    pub time: f64,
+    /// s
+    pub amount: f64,
+}
+
+/// The simulated machine
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct coll_sim {
+    /// s until a message is there; 12 us
+    pub latency: f64,
+    /// s from one message that a rank sends, or receives, to the next; 4 us
+    pub overhead: f64,
+    /// on the wire; 0.5 ns
+    pub seconds_per_byte: f64,
+    /// in the arithmetic; 0.1 ns
+    pub seconds_per_byte_reduced: f64,
+    /// between ranks of one host; 0.5 us, 0.1 ns
+    pub local_latency: f64,
+    /// between ranks of one host; 0.5 us, 0.1 ns
+    pub local_seconds_per_byte: f64,
+    /// that share its NIC; 1
+    pub ranks_per_host: c_int,
+    /// messages from one rank to another that may wait for their receive; 0: any number; < 0: none, so that a program which counts on buffers for coll_send stands still
+    pub capacity: c_int,
+    /// s by which a message may be later, drawn from the seed; none
+    pub jitter: f64,
+    /// s until a killed rank is missed; 1 ms
+    pub detection: f64,
+    /// of the order of what happens at one instant; 1
+    pub seed: u64,
+    /// bytes of a rank's stack under coll_spawn; 256 KiB, beyond 1024 ranks 64 KiB
+    pub stack: usize,
+    /// what is to go wrong; nothing
+    pub faults: *const coll_sim_fault,
+    pub fault_count: c_int,
+}
+
+/// What is the network's (transport tcp); see Bootstrap and Security in the manual
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct coll_tcp {
+    /// "auto", "uring" or "poll"; default: COLL_IO, or auto
+    pub io: *const c_char,
+    /// "hostA:4000,hostB:4000,...", where each rank listens, in order, instead of `address`; default: COLL_HOSTS, or none
+    pub hosts: *const c_char,
+    /// which of this host's addresses to use: an interface ("eth1", "ib*", "^docker0,lo"), an address or a subnet ("10.1.0.0/16"); default: COLL_NETWORK, or the way to rank 0
+    pub network: *const c_char,
+    /// "5000-5099", to listen at; default: COLL_PORTS, or any that is free
+    pub ports: *const c_char,
+    /// on rank 0, with an `address` of port 0 ("10.0.0.7:0"): is told where it listens, for the program to hand on to the others
+    pub listening: Option<unsafe extern "C" fn(context: *mut c_void, address: *const c_char)>,
+    pub listening_context: *mut c_void,
+    /// a secret of 16 bytes or more that all ranks share; default: COLL_KEY, or the first line of the file that COLL_KEY_FILE names, or none
+    pub key: *const c_char,
+    /// what a key is for: "key" (who is who), "tls" (and nobody can read or change what is sent; compiled in with COLL_WITH_OPENSSL); without one: "open" lets public addresses be used; "key+check", "open+check", "check": sums of what is sent; default: COLL_SECURITY, or tls where there is a key and OpenSSL, else key
+    pub security: *const c_char,
+    /// connections to each peer, 1 to 16; default: COLL_LANES, or 1
+    pub lanes: c_int,
+    /// < 0: processes of one host do not meet in shared memory but over TCP; default: COLL_SHARE=0 means -1
+    pub share_memory: c_int,
+    /// < 0: they exchange messages there, and do not carry out whole collectives as threads do; default: COLL_HUB=0 means -1
+    pub hub: c_int,
+}
+
+/// Where a communicator takes its memory, and all that is made from it: derived and shrunk ones, requests, and what is needed while it opens
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct coll_allocator {
+    /// a power of two; NULL: there is none
+    pub allocate: Option<unsafe extern "C" fn(context: *mut c_void, length: usize, alignment: usize) -> *mut c_void>,
+    /// as it was allocated; never NULL
+    pub free: Option<unsafe extern "C" fn(context: *mut c_void, at: *mut c_void, length: usize)>,
+    pub context: *mut c_void,
+}
+
+/// All optional: zero means the default written beside each field
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct coll_config {
+    /// "tcp", "threads", "sim" or "mpi"; default: COLL_TRANSPORT, or tcp for coll_init
+    pub transport: *const c_char,
+    /// size > 0: this rank of so many; default: COLL_RANK and COLL_SIZE, or the launcher's, or 0 of 1. A size of 1 needs no network and never fails
+    pub rank: c_int,
+    /// size > 0: this rank of so many; default: COLL_RANK and COLL_SIZE, or the launcher's, or 0 of 1. A size of 1 needs no network and never fails
+    pub size: c_int,
+    /// where rank 0 listens, "host:port" or "file:PATH" (see Bootstrap); default: COLL_ADDR, or what the launcher says
+    pub address: *const c_char,
+    /// keeps jobs apart that meet at one address; default: COLL_WORLD, or ""
+    pub world: *const c_char,
+    /// to meet all ranks; default: COLL_START_TIMEOUT_MS, or 60 s
+    pub start_timeout_ms: c_int,
+    /// a process that sends no heartbeat for so long is dead, < 0: never; default: COLL_LIVENESS_TIMEOUT_MS, or 5 s
+    pub liveness_timeout_ms: c_int,
+    /// an operation late by this fails; default: COLL_STALL_TIMEOUT_MS, or no limit
+    pub stall_timeout_ms: c_int,
+    /// busy waiting before sleeping, < 0: none; default: COLL_SPIN_US, or 50 us, 10 us where the host has more ranks than processors
+    pub spin_us: c_int,
+    /// default: COLL_DEBUG, or COLL_LOG_WARN
+    pub log_level: coll_log_level,
+    /// default: to stderr
+    pub log: Option<unsafe extern "C" fn(context: *mut c_void, level: coll_log_level, line: *const c_char)>,
+    /// given back to log
+    pub log_context: *mut c_void,
+    /// the machine of transport "sim"; default: COLL_SIM, or that of coll_sim
+    pub sim: *const coll_sim,
+    /// what rank 0 is to believe of the wire (see Tuning); default: COLL_TUNING, or none
+    pub tuning_file: *const c_char,
+    /// < 0: no thread of the library moves operations on while the program computes, > 0: one does (see Waiting); default: COLL_BACKGROUND, or > 0 unless liveness_timeout_ms < 0
+    pub background: c_int,
+    /// a directory: what this rank was doing is written there when the communicator fails (coll-RANK.json); default: COLL_DUMP, or none
+    pub dump: *const c_char,
+    /// what is the network's
+    pub tcp: coll_tcp,
+    /// where memory comes from (see Memory); default: malloc
+    pub allocator: *const coll_allocator,
+}
+
+/// One of many tensors of a coll_allreduce_list; send == recv, or COLL_IN_PLACE for send: in place
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct coll_buffer {
+    pub send: *const c_void,
+    pub recv: *mut c_void,
+    pub count: usize,
+    pub r#type: coll_type,
+}
+
+/// whatever it points to must live until the request is finished (prepared: freed)
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct coll_call {
+    /// COLL_ALLREDUCE, ...
+    pub kind: coll_kind,
+    pub send: *const c_void,
+    /// broadcast: the buffer
+    pub recv: *mut c_void,
+    /// elements; of one block where there are many
+    pub count: usize,
+    /// v and w; reduce_scatterv: recv_counts
+    pub send_counts: *const usize,
+    /// v and w; reduce_scatterv: recv_counts
+    pub send_offsets: *const usize,
+    /// v and w; reduce_scatterv: recv_counts
+    pub recv_counts: *const usize,
+    /// v and w; reduce_scatterv: recv_counts
+    pub recv_offsets: *const usize,
+    /// w, whose offsets are in bytes
+    pub send_types: *const coll_type,
+    /// w, whose offsets are in bytes
+    pub recv_types: *const coll_type,
+    /// sendrecv: the room; scatterv: what this rank expects
+    pub recv_count: usize,
+    /// a block is rows of so many elements (see Matrices); 0: it lies in one piece
+    pub row: usize,
+    /// elements from one row to the next in that buffer; 0: none between rows
+    pub send_stride: usize,
+    /// elements from one row to the next in that buffer; 0: none between rows
+    pub recv_stride: usize,
+    /// of the buffers
+    pub r#type: coll_type,
+    /// in the messages of a reducing call; 0 = type
+    pub wire: coll_type,
+    /// of sums; 0 = f32 for floats of 8 and 16 bits, else type
+    pub accumulate: coll_type,
+    pub op: coll_op,
+    /// COLL_USER
+    pub r#fn: coll_reduce_fn,
+    pub fn_context: *mut c_void,
+    /// COLL_USER: ranks must be combined in their order
+    pub not_commutative: bool,
+    /// floats: multiplies the sum before it is rounded; 0 = 1
+    pub scale: f64,
+    /// COLL_DETERMINISTIC, ...
+    pub flags: c_uint,
+    /// COLL_STOCHASTIC: the same seed draws the same; all ranks give the same one
+    pub seed: u64,
+    /// error feedback with a wire of fewer bits, as long as send: added to the input, and replaced by what its rounding to the wire left out; NULL = none
+    pub residual: *mut f32,
+    /// allreduce_list
+    pub list: *const coll_buffer,
+    pub list_count: c_int,
+    /// send: the destination; recv: the source; sendrecv: the destination
+    pub root: c_int,
+    pub tag: c_int,
+    /// sendrecv: whom to receive from
+    pub source: c_int,
+    /// 0 = the communicator's stall_timeout_ms
+    pub timeout_ms: c_int,
+    /// force one by name (see coll_explain), with its radix or its number of blocks: "circulant:4"; NULL = COLL_ALGORITHM, or the library's choice. The same on all ranks
+    pub algorithm: *const c_char,
+    /// appears in errors, e.g. "gradient of layer 3"
+    pub name: *const c_char,
+}
+
+extern "C" {
+    /// The fixed text of a status, e.g. "a rank is gone or unreachable"
+    pub fn coll_status_text(status: coll_status) -> *const c_char;
+    /// bytes of an element; 0 for an unknown type
+    pub fn coll_type_size(r#type: coll_type) -> usize;
+    /// "f32"; "?" for an unknown one
+    pub fn coll_type_name(r#type: coll_type) -> *const c_char;
+    /// "sum"
+    pub fn coll_op_name(op: coll_op) -> *const c_char;
+    /// "allreduce"
+    pub fn coll_kind_name(kind: coll_kind) -> *const c_char;
+    /// Join the ranks of this job, one per process, and give this one's communicator
+    pub fn coll_init(out: *mut *mut coll_comm, config: *const coll_config) -> coll_status;
+    /// Make `count` ranks that are threads of this process, to be used by one thread at a time each
+    pub fn coll_init_threads(count: c_int, out: *mut *mut coll_comm, config: *const coll_config) -> coll_status;
+    /// Leave; each rank by itself
+    pub fn coll_free(comm: *mut coll_comm) -> coll_status;
+    /// The ranks that give the same color, ordered by key and then by rank in `comm`, make a communicator
+    pub fn coll_split(comm: *mut coll_comm, color: c_int, key: c_int, out: *mut *mut coll_comm) -> coll_status;
+    /// The ranks that share memory, or at least the host, with this one
+    pub fn coll_split_host(comm: *mut coll_comm, out: *mut *mut coll_comm) -> coll_status;
+    /// The same ranks again
+    pub fn coll_dup(comm: *mut coll_comm, out: *mut *mut coll_comm) -> coll_status;
+    /// A communicator of the given `count` ranks of `comm`, in that order; called by these only, with the same list and tag. Creations that overlap in time need different tags (0 <= tag) or different lists
+    pub fn coll_create(
+        comm: *mut coll_comm, ranks: *const c_int, count: c_int, tag: c_int, out: *mut *mut coll_comm,
+    ) -> coll_status;
+    /// What this rank of `comm` is called in the communicator of coll_init; COLL_NO_RANK for no such rank
+    pub fn coll_parent_rank(comm: *const coll_comm, rank: c_int) -> c_int;
+    /// End the communicator, and all that come from the same coll_init, on every rank, with COLL_ERR_ABORTED and this sentence
+    pub fn coll_abort(comm: *mut coll_comm, why: *const c_char) -> coll_status;
+    /// After a failure: a communicator of those who are left, numbered from 0 in the order of `comm`
+    pub fn coll_shrink(comm: *mut coll_comm, out: *mut *mut coll_comm) -> coll_status;
+    /// The ranks of `comm` known to have failed: that of the failure which ended it, where it is gone or was too late, and others that this rank knows of
+    pub fn coll_failed_ranks(comm: *const coll_comm, ranks: *mut c_int, capacity: c_int) -> c_int;
+    /// The graph of the neighbour calls of `comm`, replacing an earlier one: from whom and to whom this rank exchanges
+    pub fn coll_neighbors(
+        comm: *mut coll_comm, sources: *const c_int, source_count: c_int, destinations: *const c_int,
+        destination_count: c_int,
+    ) -> coll_status;
+    pub fn coll_rank(comm: *const coll_comm) -> c_int;
+    pub fn coll_size(comm: *const coll_comm) -> c_int;
+    /// among the ranks of this host, counted in the communicator of
+    pub fn coll_local_rank(comm: *const coll_comm) -> c_int;
+    /// coll_init also for those derived from it
+    pub fn coll_local_size(comm: *const coll_comm) -> c_int;
+    /// The sentence of the last error of this communicator, "" when there was none
+    pub fn coll_error(comm: *const coll_comm) -> *const c_char;
+    /// Return when every rank has called it
+    pub fn coll_barrier(comm: *mut coll_comm) -> coll_status;
+    /// Copy the root's `count` elements into the buffer of every rank
+    pub fn coll_broadcast(
+        comm: *mut coll_comm, buffer: *mut c_void, count: usize, r#type: coll_type, root: c_int,
+    ) -> coll_status;
+    /// recv[i] on the root = send[i] of rank 0 op send[i] of rank 1 op ...; recv is untouched elsewhere
+    pub fn coll_reduce(
+        comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type, op: coll_op,
+        root: c_int,
+    ) -> coll_status;
+    /// The same on every rank, with identical bits
+    pub fn coll_allreduce(
+        comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type, op: coll_op,
+    ) -> coll_status;
+    /// allreduce whose messages carry another type, e.g. COLL_F32 buffers over a COLL_BF16 wire
+    pub fn coll_allreduce_mixed(
+        comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type, wire: coll_type,
+        op: coll_op,
+    ) -> coll_status;
+    /// allreduce of every one of `n` buffers, of any types that have the operation; small ones travel together
+    pub fn coll_allreduce_list(comm: *mut coll_comm, buffers: *const coll_buffer, n: c_int, op: coll_op) -> coll_status;
+    /// Reduce size * recv_count elements and leave block r, recv_count of them, on rank r
+    pub fn coll_reduce_scatter(
+        comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, recv_count: usize, r#type: coll_type, op: coll_op,
+    ) -> coll_status;
+    /// Reduce size * recv_count elements and leave block r, recv_count of them, on rank r
+    pub fn coll_reduce_scatterv(
+        comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, counts: *const usize, r#type: coll_type,
+        op: coll_op,
+    ) -> coll_status;
+    /// recv[i] on rank r = send[i] of rank 0 op ... op send[i] of rank r
+    pub fn coll_scan(
+        comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type, op: coll_op,
+    ) -> coll_status;
+    /// The same up to rank r - 1; recv of rank 0 is untouched
+    pub fn coll_exscan(
+        comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type, op: coll_op,
+    ) -> coll_status;
+    /// recv of the root = the `count` elements of rank 0, of rank 1, ... v: counts and offsets matter at the root only
+    pub fn coll_gather(
+        comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type, root: c_int,
+    ) -> coll_status;
+    /// recv of the root = the `count` elements of rank 0, of rank 1, ... v: counts and offsets matter at the root only
+    pub fn coll_gatherv(
+        comm: *mut coll_comm, send: *const c_void, send_count: usize, recv: *mut c_void, counts: *const usize,
+        offsets: *const usize, r#type: coll_type, root: c_int,
+    ) -> coll_status;
+    /// recv of rank r = block r, `count` elements, of the root's send
+    pub fn coll_scatter(
+        comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type, root: c_int,
+    ) -> coll_status;
+    /// recv of rank r = block r, `count` elements, of the root's send
+    pub fn coll_scatterv(
+        comm: *mut coll_comm, send: *const c_void, counts: *const usize, offsets: *const usize, recv: *mut c_void,
+        recv_count: usize, r#type: coll_type, root: c_int,
+    ) -> coll_status;
+    /// recv = the `count` elements of rank 0, of rank 1, ...: size * count elements on every rank
+    pub fn coll_allgather(
+        comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type,
+    ) -> coll_status;
+    /// recv = the `count` elements of rank 0, of rank 1, ...: size * count elements on every rank
+    pub fn coll_allgatherv(
+        comm: *mut coll_comm, send: *const c_void, send_count: usize, recv: *mut c_void, counts: *const usize,
+        offsets: *const usize, r#type: coll_type,
+    ) -> coll_status;
+    /// Block r of send goes to rank r, block r of recv comes from rank r; `count` elements each
+    pub fn coll_alltoall(
+        comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type,
+    ) -> coll_status;
+    /// Block r of send goes to rank r, block r of recv comes from rank r; `count` elements each
+    pub fn coll_alltoallv(
+        comm: *mut coll_comm, send: *const c_void, send_counts: *const usize, send_offsets: *const usize,
+        recv: *mut c_void, recv_counts: *const usize, recv_offsets: *const usize, r#type: coll_type,
+    ) -> coll_status;
+    /// Block r of send goes to rank r, block r of recv comes from rank r; `count` elements each
+    pub fn coll_alltoallw(
+        comm: *mut coll_comm, send: *const c_void, send_counts: *const usize, send_bytes: *const usize,
+        send_types: *const coll_type, recv: *mut c_void, recv_counts: *const usize, recv_bytes: *const usize,
+        recv_types: *const coll_type,
+    ) -> coll_status;
+    /// Between the neighbours of coll_neighbors
+    pub fn coll_neighbor_allgather(
+        comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type,
+    ) -> coll_status;
+    /// Between the neighbours of coll_neighbors
+    pub fn coll_neighbor_allgatherv(
+        comm: *mut coll_comm, send: *const c_void, send_count: usize, recv: *mut c_void, counts: *const usize,
+        offsets: *const usize, r#type: coll_type,
+    ) -> coll_status;
+    /// Between the neighbours of coll_neighbors
+    pub fn coll_neighbor_alltoall(
+        comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type,
+    ) -> coll_status;
+    /// Between the neighbours of coll_neighbors
+    pub fn coll_neighbor_alltoallv(
+        comm: *mut coll_comm, send: *const c_void, send_counts: *const usize, send_offsets: *const usize,
+        recv: *mut c_void, recv_counts: *const usize, recv_offsets: *const usize, r#type: coll_type,
+    ) -> coll_status;
+    /// Between the neighbours of coll_neighbors
+    pub fn coll_neighbor_alltoallw(
+        comm: *mut coll_comm, send: *const c_void, send_counts: *const usize, send_bytes: *const usize,
+        send_types: *const coll_type, recv: *mut c_void, recv_counts: *const usize, recv_bytes: *const usize,
+        recv_types: *const coll_type,
+    ) -> coll_status;
+    /// Returns when the buffer may be reused; long messages, and many short ones that nobody receives, wait for the receiver
+    pub fn coll_send(
+        comm: *mut coll_comm, buffer: *const c_void, count: usize, r#type: coll_type, peer: c_int, tag: c_int,
+    ) -> coll_status;
+    /// `count` is the room: a shorter message is fine (coll_received tells), a longer one is COLL_ERR_MISMATCH, and so is one of another type
+    pub fn coll_recv(
+        comm: *mut coll_comm, buffer: *mut c_void, count: usize, r#type: coll_type, peer: c_int, tag: c_int,
+    ) -> coll_status;
+    /// Send to dest and receive from source at once, without deadlock in any pattern
+    pub fn coll_sendrecv(
+        comm: *mut coll_comm, send: *const c_void, send_count: usize, dest: c_int, recv: *mut c_void, recv_count: usize,
+        source: c_int, r#type: coll_type, tag: c_int,
+    ) -> coll_status;
+    /// coll_barrier that does not wait
+    pub fn coll_ibarrier(comm: *mut coll_comm, out: *mut *mut coll_request) -> coll_status;
+    /// coll_broadcast that does not wait
+    pub fn coll_ibroadcast(
+        comm: *mut coll_comm, buffer: *mut c_void, count: usize, r#type: coll_type, root: c_int,
+        out: *mut *mut coll_request,
+    ) -> coll_status;
+    /// coll_reduce that does not wait
+    pub fn coll_ireduce(
+        comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type, op: coll_op,
+        root: c_int, out: *mut *mut coll_request,
+    ) -> coll_status;
+    /// coll_allreduce that does not wait
+    pub fn coll_iallreduce(
+        comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type, op: coll_op,
+        out: *mut *mut coll_request,
+    ) -> coll_status;
+    /// coll_allreduce_mixed that does not wait
+    pub fn coll_iallreduce_mixed(
+        comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type, wire: coll_type,
+        op: coll_op, out: *mut *mut coll_request,
+    ) -> coll_status;
+    /// coll_allreduce_list that does not wait
+    pub fn coll_iallreduce_list(
+        comm: *mut coll_comm, buffers: *const coll_buffer, n: c_int, op: coll_op, out: *mut *mut coll_request,
+    ) -> coll_status;
+    /// coll_reduce_scatter that does not wait
+    pub fn coll_ireduce_scatter(
+        comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, recv_count: usize, r#type: coll_type, op: coll_op,
+        out: *mut *mut coll_request,
+    ) -> coll_status;
+    /// coll_reduce_scatterv that does not wait
+    pub fn coll_ireduce_scatterv(
+        comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, counts: *const usize, r#type: coll_type,
+        op: coll_op, out: *mut *mut coll_request,
+    ) -> coll_status;
+    /// coll_scan that does not wait
+    pub fn coll_iscan(
+        comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type, op: coll_op,
+        out: *mut *mut coll_request,
+    ) -> coll_status;
+    /// coll_exscan that does not wait
+    pub fn coll_iexscan(
+        comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type, op: coll_op,
+        out: *mut *mut coll_request,
+    ) -> coll_status;
+    /// coll_gather that does not wait
+    pub fn coll_igather(
+        comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type, root: c_int,
+        out: *mut *mut coll_request,
+    ) -> coll_status;
+    /// coll_gatherv that does not wait
+    pub fn coll_igatherv(
+        comm: *mut coll_comm, send: *const c_void, send_count: usize, recv: *mut c_void, counts: *const usize,
+        offsets: *const usize, r#type: coll_type, root: c_int, out: *mut *mut coll_request,
+    ) -> coll_status;
+    /// coll_scatter that does not wait
+    pub fn coll_iscatter(
+        comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type, root: c_int,
+        out: *mut *mut coll_request,
+    ) -> coll_status;
+    /// coll_scatterv that does not wait
+    pub fn coll_iscatterv(
+        comm: *mut coll_comm, send: *const c_void, counts: *const usize, offsets: *const usize, recv: *mut c_void,
+        recv_count: usize, r#type: coll_type, root: c_int, out: *mut *mut coll_request,
+    ) -> coll_status;
+    /// coll_allgather that does not wait
+    pub fn coll_iallgather(
+        comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type,
+        out: *mut *mut coll_request,
+    ) -> coll_status;
+    /// coll_allgatherv that does not wait
+    pub fn coll_iallgatherv(
+        comm: *mut coll_comm, send: *const c_void, send_count: usize, recv: *mut c_void, counts: *const usize,
+        offsets: *const usize, r#type: coll_type, out: *mut *mut coll_request,
+    ) -> coll_status;
+    /// coll_alltoall that does not wait
+    pub fn coll_ialltoall(
+        comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type,
+        out: *mut *mut coll_request,
+    ) -> coll_status;
+    /// coll_alltoallv that does not wait
+    pub fn coll_ialltoallv(
+        comm: *mut coll_comm, send: *const c_void, send_counts: *const usize, send_offsets: *const usize,
+        recv: *mut c_void, recv_counts: *const usize, recv_offsets: *const usize, r#type: coll_type,
+        out: *mut *mut coll_request,
+    ) -> coll_status;
+    /// coll_alltoallw that does not wait
+    pub fn coll_ialltoallw(
+        comm: *mut coll_comm, send: *const c_void, send_counts: *const usize, send_bytes: *const usize,
+        send_types: *const coll_type, recv: *mut c_void, recv_counts: *const usize, recv_bytes: *const usize,
+        recv_types: *const coll_type, out: *mut *mut coll_request,
+    ) -> coll_status;
+    /// coll_neighbor_allgather that does not wait
+    pub fn coll_ineighbor_allgather(
+        comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type,
+        out: *mut *mut coll_request,
+    ) -> coll_status;
+    /// coll_neighbor_allgatherv that does not wait
+    pub fn coll_ineighbor_allgatherv(
+        comm: *mut coll_comm, send: *const c_void, send_count: usize, recv: *mut c_void, counts: *const usize,
+        offsets: *const usize, r#type: coll_type, out: *mut *mut coll_request,
+    ) -> coll_status;
+    /// coll_neighbor_alltoall that does not wait
+    pub fn coll_ineighbor_alltoall(
+        comm: *mut coll_comm, send: *const c_void, recv: *mut c_void, count: usize, r#type: coll_type,
+        out: *mut *mut coll_request,
+    ) -> coll_status;
+    /// coll_neighbor_alltoallv that does not wait
+    pub fn coll_ineighbor_alltoallv(
+        comm: *mut coll_comm, send: *const c_void, send_counts: *const usize, send_offsets: *const usize,
+        recv: *mut c_void, recv_counts: *const usize, recv_offsets: *const usize, r#type: coll_type,
+        out: *mut *mut coll_request,
+    ) -> coll_status;
+    /// coll_neighbor_alltoallw that does not wait
+    pub fn coll_ineighbor_alltoallw(
+        comm: *mut coll_comm, send: *const c_void, send_counts: *const usize, send_bytes: *const usize,
+        send_types: *const coll_type, recv: *mut c_void, recv_counts: *const usize, recv_bytes: *const usize,
+        recv_types: *const coll_type, out: *mut *mut coll_request,
+    ) -> coll_status;
+    /// coll_send that does not wait
+    pub fn coll_isend(
+        comm: *mut coll_comm, buffer: *const c_void, count: usize, r#type: coll_type, peer: c_int, tag: c_int,
+        out: *mut *mut coll_request,
+    ) -> coll_status;
+    /// coll_recv that does not wait
+    pub fn coll_irecv(
+        comm: *mut coll_comm, buffer: *mut c_void, count: usize, r#type: coll_type, peer: c_int, tag: c_int,
+        out: *mut *mut coll_request,
+    ) -> coll_status;
+    /// coll_sendrecv that does not wait
+    pub fn coll_isendrecv(
+        comm: *mut coll_comm, send: *const c_void, send_count: usize, dest: c_int, recv: *mut c_void, recv_count: usize,
+        source: c_int, r#type: coll_type, tag: c_int, out: *mut *mut coll_request,
+    ) -> coll_status;
+    /// Move all operations of the communicator on and say how this one stands: COLL_PENDING, COLL_OK or an error
+    pub fn coll_test(request: *mut coll_request) -> coll_status;
+    /// Wait until it is finished
+    pub fn coll_wait(request: *mut coll_request) -> coll_status;
+    /// Wait for all; the first error found, each request's own status is left to coll_test
+    pub fn coll_wait_all(count: c_int, requests: *mut *mut coll_request) -> coll_status;
+    /// Wait for one: *index says which, and what is returned is its status
+    pub fn coll_wait_any(count: c_int, requests: *mut *mut coll_request, index: *mut c_int) -> coll_status;
+    /// The same for all that are finished, and at least one: *count of them, whose numbers are written to indices (room for n)
+    pub fn coll_wait_some(n: c_int, requests: *mut *mut coll_request, indices: *mut c_int, count: *mut c_int) -> coll_status;
+    /// coll_wait_any that does not wait
+    pub fn coll_test_any(n: c_int, requests: *mut *mut coll_request, index: *mut c_int) -> coll_status;
+    /// What a finished receive got; each pointer may be NULL
+    pub fn coll_received(request: *const coll_request, source: *mut c_int, tag: *mut c_int, count: *mut usize) -> coll_status;
+    /// Free it
+    pub fn coll_request_free(request: *mut coll_request);
+    /// Move all operations of the communicator on without waiting.
+    pub fn coll_progress(comm: *mut coll_comm) -> coll_status;
+    /// For event loops: a descriptor that becomes readable when an operation of this coll_init has ended, or when one needs a call of the program to go on (COLL_USER)
+    pub fn coll_fd(comm: *mut coll_comm) -> c_int;
+    /// blocking
+    pub fn coll_run(comm: *mut coll_comm, call: *const coll_call) -> coll_status;
+    /// non-blocking
+    pub fn coll_start(comm: *mut coll_comm, call: *const coll_call, out: *mut *mut coll_request) -> coll_status;
+    /// Check and plan a call once, to start it many times: all ranks prepare in the same order as they start other calls, and may then restart in any order (but see Prepared calls)
+    pub fn coll_prepare(comm: *mut coll_comm, call: *const coll_call, out: *mut *mut coll_request) -> coll_status;
+    /// Check and plan a call once, to start it many times: all ranks prepare in the same order as they start other calls, and may then restart in any order (but see Prepared calls)
+    pub fn coll_restart(request: *mut coll_request) -> coll_status;
+    /// all round to nearest even
+    pub fn coll_f32_to_f16(value: f32) -> u16;
+    /// all round to nearest even
+    pub fn coll_f32_to_bf16(value: f32) -> u16;
+    /// all round to nearest even
+    pub fn coll_f16_to_f32(bits: u16) -> f32;
+    /// all round to nearest even
+    pub fn coll_bf16_to_f32(bits: u16) -> f32;
+    /// all round to nearest even
+    pub fn coll_f32_to_f8e4m3(value: f32) -> u8;
+    /// all round to nearest even
+    pub fn coll_f32_to_f8e5m2(value: f32) -> u8;
+    /// all round to nearest even
+    pub fn coll_f8e4m3_to_f32(bits: u8) -> f32;
+    /// all round to nearest even
+    pub fn coll_f8e5m2_to_f32(bits: u8) -> f32;
+    /// dst[i] = src[i] among the floats, rounded once; equal types of any kind copy, as memmove does
+    pub fn coll_convert(
+        dst: *mut c_void, dst_type: coll_type, src: *const c_void, src_type: coll_type, count: usize,
+    ) -> coll_status;
+    /// The same, rounded up or down at random in proportion to the distance, to types of 16 bits and fewer: the mean of many roundings of x is x
+    pub fn coll_convert_stochastic(
+        dst: *mut c_void, dst_type: coll_type, src: *const c_void, src_type: coll_type, count: usize, seed: u64,
+        first: u64,
+    ) -> coll_status;
+    /// inout[i] = in[i] op inout[i], with `in` as the lower rank's part
+    pub fn coll_reduce_local(
+        r#in: *const c_void, inout: *mut c_void, count: usize, r#type: coll_type, op: coll_op,
+    ) -> coll_status;
+    /// Write which way this call would go and what came next, e.g. "allreduce of 2048 x f32 (sum) on 4 ranks over tcp (poll): gather, radix 4, 1 round, 1 slice, about 26.7 us; then gather:2 38.7 us, gather:3 38.7 us, direct:4 42.7 us"
+    pub fn coll_explain(comm: *mut coll_comm, call: *const coll_call, text: *mut c_char, length: usize) -> c_int;
+    /// Measure the wire between rank 0 and some of the others, and choose algorithms by what was found from here on (see Tuning)
+    pub fn coll_measure(comm: *mut coll_comm) -> coll_status;
+    /// Write the numbers by which algorithms are chosen, as a tuning file has them: "latency=12us overhead=4us gbit=16 reduce=10GB/s"
+    pub fn coll_link_text(comm: *const coll_comm, text: *mut c_char, length: usize) -> c_int;
+    /// How many calls with COLL_DETECT_OVERFLOW have ended with an infinity or a NaN in the result of this rank, since the communicator was made
+    pub fn coll_overflows(comm: *const coll_comm) -> u64;
+    /// Bytes that this rank has handed to and taken from the wire, headers included, for all communicators of its coll_init; 0 between threads, which use memory
+    pub fn coll_traffic(comm: *const coll_comm, sent: *mut u64, received: *mut u64);
+    /// Virtual seconds that have passed for this rank of a simulated world; 0 elsewhere
+    pub fn coll_sim_time(comm: *const coll_comm) -> f64;
+    /// An allocator that gives parts of the `length` bytes at `memory`
+    pub fn coll_arena_begin(memory: *mut c_void, length: usize) -> *const coll_allocator;
+    /// The program has its memory again
+    pub fn coll_arena_end(arena: *const coll_allocator) -> coll_status;
+    /// Bytes that are out now; 0 for what is no arena
+    pub fn coll_arena_used(arena: *const coll_allocator) -> usize;
+    /// The length, in bytes, that would have done so far, holes and the arena's own records included: the same calls in the same order need no longer one
+    pub fn coll_arena_most(arena: *const coll_allocator) -> usize;
+    /// How long an arena has to be for a program that makes these `count` calls again and again, blocking ones and as many requests at once, on a communicator of config->size ranks
+    pub fn coll_memory_needed(config: *const coll_config, calls: *const coll_call, count: c_int) -> usize;
+    /// `length` bytes, at an address that is a multiple of 64, not zeroed
+    pub fn coll_alloc(comm: *mut coll_comm, length: usize) -> *mut c_void;
+    /// NULL is fine
+    pub fn coll_alloc_free(comm: *mut coll_comm, at: *mut c_void);
+}
