@@ -108,6 +108,46 @@ static void in_world(int (*worker)(coll_comm *comm, void *arg), const play *p)
     CHECK(support_run_config(world, SIZE, &config, worker, (void *)(uintptr_t)p) == ended, "%s", case_name);
 }
 
+/* The last rank has left before rank 0 asks all of them for a message, which rank 1 then sends. */
+static int one_has_left(coll_comm *comm, void *arg)
+{
+    const int me = coll_rank(comm);
+    int64_t x = 7, y = 0;
+    coll_request *r;
+
+    (void)arg;
+    if (me == SIZE - 1) {
+        coll_free(comm);
+        event_raise(&has_freed);
+        pthread_exit(NULL);                       /* or it would be freed again                 */
+    }
+    if (me == 0) {
+        event_await(&has_freed, 1);
+        CHECK(coll_irecv(comm, &y, 1, COLL_I64, COLL_ANY_SOURCE, 3, &r) == COLL_OK, "%s: %s", case_name, coll_error(comm));
+        for (int looks = 0; looks < 1000; looks++) {
+            CHECK(coll_test(r) == COLL_PENDING, "%s: %s", case_name, coll_error(comm));
+            sched_yield();
+        }
+        event_raise(&is_ready);
+        CHECK(coll_wait(r) == COLL_OK && y == 7, "%s: %s", case_name, coll_error(comm));
+        coll_request_free(r);
+    }
+    if (me == 1) {
+        event_await(&is_ready, 1);
+        CHECK(coll_send(comm, &x, 1, COLL_I64, 0, 3) == COLL_OK, "%s: %s", case_name, coll_error(comm));
+    }
+    return 0;
+}
+
+static void left_case(const void *arg)
+{
+    const play p = { .kind = WORLD };
+
+    (void)arg;
+    in_world(one_has_left, &p);
+}
+
+
 static void one_case(const void *arg) { in_world(one_frees, arg); }
 static void all_case(const void *arg) { (void)arg; in_world(all_free, NULL); }
 
@@ -125,6 +165,8 @@ int main(int argc, char **argv)
                 snprintf(name, sizeof name, "%s on %s", deed_names[d], kind_names[k]);
                 run_case_within(SECONDS, one_case, &p, name);
             }
+        if (support_listed(cases, "left") && strcmp(world, "sim"))
+            run_case_within(SECONDS, left_case, NULL, "a rank that has left, and a message from any");
         if (support_listed(cases, "all")) run_case_within(SECONDS, all_case, NULL, "all free, in orders of their own");
     }
     return CHECK_DONE();

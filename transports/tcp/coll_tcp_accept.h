@@ -137,6 +137,8 @@ static void coll__stream_unreachable(coll__tcp *tcp, coll__stream *s, int error)
         return;
     }
     s->state = COLL__STREAM_ENDED;
+    tcp->ended_count++;
+    if (!coll__has_active_transfer(s)) return;    /* a receive from any: it may have left, and others may send */
     if (error) coll__print(what, sizeof what, "cannot be reached from rank %d: %s%s", tcp->rank, strerror(error),
                            s->is_unanswered ? "; its host is gone, or the link between the two" : "");
     else coll__print(what, sizeof what, "cannot be reached: it has no address that other hosts could reach");
