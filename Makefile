@@ -28,11 +28,10 @@ ifeq ($(FLAGS_$(config)),)
 $(error config=$(config) is none of release, debug, plain, asan, ubsan, tsan, portable)
 endif
 
-# io_uring through liburing where it is installed, otherwise poll alone.
+# Can a program with this header, and this in main, be linked with these libraries?
 links = $(shell printf '\043include <$(1)>\nint main(void) { return $(2); }\n' | $(CC) -x c - $(3) -o /dev/null 2>/dev/null \
                 && echo yes)
-HAS_URING := $(call links,liburing.h,0,-luring)
-LIBS := -pthread $(if $(HAS_URING),-luring,-DCOLL_NO_URING)
+LIBS = $(LDFLAGS) -pthread
 
 # TLS, where OpenSSL is installed, for the programs that are about it; nothing else is linked with it.
 HAS_OPENSSL := $(call links,openssl/ssl.h,SSL_CTX_new(TLS_method()) == 0,-lssl -lcrypto)
@@ -110,9 +109,12 @@ bench-mpi:       ## what this library adds to MPI: every collective called direc
 
 MADE_WITH = --make "CC=$(CC)" --make "CFLAGS=$(CFLAGS)" --make "CPPFLAGS=$(CPPFLAGS)" --make "config=$(config)"
 
+# Commits up to 0.3.0 have to be linked with liburing where its header is.
+COMPARED = $(LIBS) $(if $(call links,liburing.h,0,-luring),-luring)
+
 bench-compare:   ## which calls are slower in B than in A: A=COMMIT [B=COMMIT] [ROUNDS=5] [ONLY=threads,tcp] [CALLS=...]
 	@python3 bench/compare/compare.py --old "$(A)" --new "$(B)" --rounds "$(ROUNDS)" --only "$(ONLY)" --calls "$(CALLS)" \
-	    $(if $(QUICK),--quick) --jobs "$(JOBS)" --compile "$(COMPILE)" --libs "$(LIBS)" $(MADE_WITH)
+	    $(if $(QUICK),--quick) --jobs "$(JOBS)" --compile "$(COMPILE)" --libs "$(COMPARED)" $(MADE_WITH) --make "LIBS=$(COMPARED)"
 
 bench-record:    ## write ours / the best beside it, cell by cell, to bench/history/VERSION.txt: [TO=FILE] [ROUNDS=5]
 	@CC="$(CC)" python3 bench/history/record.py --to "$(TO)" --rounds "$(ROUNDS)" --only "$(ONLY)" $(if $(QUICK),--tiny) \
@@ -167,7 +169,7 @@ clean:           ## remove build/
 .PHONY: run-demo run-test run-test-all run-bench run-examples-check run-plots
 
 run-demo: $(BUILD)/coll-run $(BUILD)/train_digits
-	@$(if $(HAS_URING),,echo "without liburing: TCP runs on poll")
+	@echo '#include <liburing.h>' | $(CC) -E -x c - > /dev/null 2>&1 || echo "without liburing: TCP runs on poll"
 	@sh examples/demo.sh $(BUILD)
 
 run-test:
@@ -204,7 +206,7 @@ $(THREADS)/reference.o $(TCP)/reference.o: $(BUILD)/%/reference.o: bench/%/refer
 
 $(THREADS)/ours.o $(TCP)/ours.o: bench/common/ours.c $(PARTS_bench) $(HEADER)
 	@mkdir -p $(@D)
-	$(COMPILE) $(filter -D%,$(LIBS)) -c $< -o $@
+	$(COMPILE) -c $< -o $@
 
 $(THREADS)/pair $(TCP)/pair: $(BUILD)/%/pair: bench/%/pair.c $(BUILD)/%/ours.o $(BUILD)/%/reference.o $(PARTS_bench)
 	$(COMPILE) $(filter %.c %.o,$^) -o $@ $(LIBS) -lm
@@ -216,7 +218,7 @@ $(THREADS)/numbers $(THREADS)/counters: $(THREADS)/%: bench/threads/%.c $(PARTS_
 # For bench-compare, which links them with the code at several places.
 $(THREADS)/numbers.o $(THREADS)/counters.o: $(THREADS)/%.o: bench/threads/%.c $(PARTS_bench) $(HEADER)
 	@mkdir -p $(THREADS)
-	$(COMPILE) $(filter -D%,$(LIBS)) -c $< -o $@
+	$(COMPILE) -c $< -o $@
 
 MPI_bench := $(addsuffix /mpi.openmpi,$(THREADS) $(TCP)) $(addsuffix /mpi.mpich,$(THREADS) $(TCP))
 $(MPI_bench): bench/common/mpi.c bench/common/solo.c $(PARTS_bench)
@@ -228,7 +230,7 @@ $(BUILD)/mpi/both.openmpi $(BUILD)/mpi/both.mpich: bench/mpi/both.c bench/common
         $(PARTS_bench) $(HEADER)
 	@mkdir -p $(@D)
 	for way in mpi ours; do OMPI_CC=$(CC) MPICH_CC=$(CC) mpicc$(suffix $@) -std=c11 -O2 -DCOLL_WITH_MPI \
-	    $(filter -D%,$(LIBS)) $(CPPFLAGS) \
+	    $(CPPFLAGS) \
 	    $$(printf -- '-Dlibrary_%s='$$way'_library_%s ' open open ways ways close close) \
 	    -c bench/common/$$way.c -o $@.$$way.o || exit 1; done
 	OMPI_CC=$(CC) MPICH_CC=$(CC) mpicc$(suffix $@) -std=c11 -O2 $(CPPFLAGS) -Ibench/common $(filter %both.c %solo.c,$^) \
@@ -267,7 +269,7 @@ $(TCP)/coll-run: $(BUILD)/coll-run
 
 $(BUILD)/coll-run: tools/coll-run.c $(wildcard tools/run_*.h) coll.h core/base/coll_hmac.h
 	@mkdir -p $(BUILD)
-	$(COMPILE) $< -o $@
+	$(COMPILE) $< -o $@ $(LDFLAGS)
 
 $(BUILD)/coll-check: tools/coll-check.c $(BUILD)/coll.o coll.h
 	$(COMPILE) $< $(BUILD)/coll.o -o $@ $(LIBS) -lm
@@ -331,7 +333,7 @@ $(BUILD)/steps.o: tests/steps.c tests/steps.h
 
 $(BUILD)/coll.o: coll.c $(HEADER)
 	@mkdir -p $(BUILD)
-	$(COMPILE) -Werror $(filter -D%,$(LIBS)) -c $< -o $@
+	$(COMPILE) -Werror -c $< -o $@
 
 # The same with TLS, where it can be had, and with keys that are renewed within the tests.  These are about other things than
 # numbers, and mostly wait: -O0 with a sanitizer, which is compiled in half the time, costs nothing.
@@ -384,7 +386,7 @@ $(BUILD)/test_nccl_fakes: $(BUILD)/coll.o
 
 $(BUILD)/coll_nccl.o: coll.c $(HEADER)
 	@mkdir -p $(BUILD)
-	$(COMPILE) -Werror -DCOLL_WITH_NCCL $(filter -D%,$(LIBS)) -c $< -o $@
+	$(COMPILE) -Werror -DCOLL_WITH_NCCL -c $< -o $@
 
 # Over MPI: the implementation, tests and the example of each library that is here.  Optimising would take longer than it saves.
 MPI_tests := $(foreach mpi,openmpi mpich,$(addprefix build/mpi.$(mpi)/,mpi_contract mpi_random mpi_failure mpi_freed \
@@ -393,7 +395,7 @@ MPI_COMPILE = OMPI_CC=$(CC) MPICH_CC=$(CC) mpicc$(suffix $(@D)) -std=c11 -O0 -g1
 
 build/mpi.openmpi/coll.o build/mpi.mpich/coll.o: coll.c $(HEADER)
 	@mkdir -p $(@D)
-	$(MPI_COMPILE) $(filter -D%,$(LIBS)) -c $< -o $@
+	$(MPI_COMPILE) -c $< -o $@
 
 .SECONDEXPANSION:
 $(MPI_tests): tests/$$(@F).c $$(@D)/coll.o $(TESTED) tests/test_contract.c tests/test_random.c
@@ -415,4 +417,4 @@ build/dist/%: tests/%.c single/coll.h $(TESTED)
 build/dist/coll.o: coll.c single/coll.h
 	@mkdir -p build/dist
 	sed 's,"coll\.h","../../single/coll.h",' $< > build/dist/coll.c
-	$(DIST) $(filter -D%,$(LIBS)) -c build/dist/coll.c -o $@
+	$(DIST) -c build/dist/coll.c -o $@
