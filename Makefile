@@ -31,7 +31,10 @@ endif
 # Can a program with this header, and this in main, be linked with these libraries?
 links = $(shell printf '\043include <$(1)>\nint main(void) { return $(2); }\n' | $(CC) -x c - $(3) -o /dev/null 2>/dev/null \
                 && echo yes)
-LIBS = $(LDFLAGS) -pthread
+LIBS = $(LDFLAGS) -pthread $(BEHIND)
+
+# What the library is linked with by the switches in CPPFLAGS: `make lib CPPFLAGS=-DCOLL_WITH_OPENSSL` has TLS.
+BEHIND = $(if $(filter -DCOLL_WITH_OPENSSL,$(CPPFLAGS)),-lssl -lcrypto) $(if $(filter -DCOLL_WITH_URING,$(CPPFLAGS)),-luring)
 
 # TLS, where OpenSSL is installed, for the programs that are about it; nothing else is linked with it.
 HAS_OPENSSL := $(call links,openssl/ssl.h,SSL_CTX_new(TLS_method()) == 0,-lssl -lcrypto)
@@ -48,7 +51,7 @@ COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
 .PHONY: help demo check test test-all test-mpi test-nccl examples-check plots bench bench-conv bench-instructions footprint \
         memory bench-threads bench-threads-full bench-tcp bench-tcp-full bench-mpi bench-hub bench-compare bench-record \
-        bench-nccl precision dist deps ptx clean install all
+        bench-nccl precision dist deps ptx clean lib man abi install uninstall all
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -153,10 +156,84 @@ TOOLS := $(BUILD)/coll-run $(BUILD)/coll-check $(BUILD)/coll_perf
 
 all: $(TOOLS) $(patsubst examples/%.c,$(BUILD)/%,$(wildcard examples/*.c)) ## build the programs and examples
 
-install: $(TOOLS) ## put coll.h, coll-run, coll-check and coll_perf under PREFIX
-	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/bin
-	install -m 644 single/coll.h $(DESTDIR)$(PREFIX)/include/coll.h
-	install -m 755 $(TOOLS) $(DESTDIR)$(PREFIX)/bin/
+# ---- the library as a library, and what is installed.  Most programs need neither: they have a copy of single/coll.h.
+
+INCLUDEDIR ?= $(PREFIX)/include
+LIBDIR     ?= $(PREFIX)/lib
+BINDIR     ?= $(PREFIX)/bin
+MANDIR     ?= $(PREFIX)/share/man
+
+VERSION = $(shell awk '/^.define COLL_VERSION_M/ { printf "%s.", $$3 } /^.define COLL_VERSION_PATCH/ { print $$3 }' coll.h)
+SERIES  = $(basename $(VERSION))
+# The day of the newest release, for man pages.
+DATED   = $(shell awk '/^.. [0-9.]+, [0-9]+-/ { print $$3; exit }' CHANGELOG.md)
+
+SONAME = libcoll.so.$(SERIES)
+LIBRARY = $(BUILD)/libcoll.a $(BUILD)/$(SONAME)
+PAGES = $(patsubst %,$(BUILD)/man/%,coll.3 coll-run.1 coll-check.1 coll_perf.1)
+SETTLED = $(patsubst packages/%.in,$(BUILD)/%,$(wildcard packages/*.in))
+
+lib: $(LIBRARY) ## libcoll.a, and libcoll.so.0.3, which shows what begins with coll_ and nothing else
+man: $(PAGES)    ## man pages, made of the manual in coll.h and of what the tools say to --help
+
+# One object for both, so that a shared library of somebody else's may have it within.
+$(BUILD)/libcoll.o: coll.c $(HEADER)
+	@mkdir -p $(@D)
+	$(COMPILE) -fPIC -c $< -o $@
+
+$(BUILD)/libcoll.a: $(BUILD)/libcoll.o
+	rm -f $@
+	$(AR) rcs $@ $<
+
+$(BUILD)/libcoll.so.%: $(BUILD)/libcoll.o packages/libcoll.map
+	$(COMPILE) -shared -Wl,-soname,$(@F) -Wl,--version-script=packages/libcoll.map -Wl,-Bsymbolic-functions -Wl,-z,defs \
+	    $< -o $@ $(LIBS)
+	ln -sf $(@F) $(BUILD)/libcoll.so
+
+$(SETTLED): $(BUILD)/%: packages/%.in coll.h Makefile
+	@mkdir -p $(@D)
+	sed -e 's|@VERSION@|$(VERSION)|; s|@SERIES@|$(SERIES)|; s|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|' \
+	    -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|; s|@LIBS_PRIVATE@|$(strip $(BEHIND))|' \
+	    -e 's|@CMAKE_PRIVATE@|$(subst $(nothing) ,;,$(strip $(BEHIND)))|' -e 's|[; ]*$$||' $< > $@
+
+$(BUILD)/man/coll.3: coll.h tools/man.awk
+	@mkdir -p $(@D)
+	awk -v date='$(DATED)' -f tools/man.awk coll.h > $@
+
+ABOUT_coll-run   = start the processes of a job, on one machine or on several
+ABOUT_coll-check = measure the way between every two ranks of a job
+ABOUT_coll_perf  = measure collective operations, with the flags and columns of nccl-tests
+$(BUILD)/man/%.1: $(BUILD)/% tools/man.awk
+	@mkdir -p $(@D)
+	$< --help > $(BUILD)/$*.help
+	awk -v date='$(DATED)' -v program='$*' -v about='$(ABOUT_$*)' -f tools/man.awk $(BUILD)/$*.help > $@
+
+# What `make install` writes and `make uninstall` removes.
+INSTALLED = $(INCLUDEDIR)/coll.h $(LIBDIR)/libcoll.a $(LIBDIR)/$(SONAME) $(LIBDIR)/libcoll.so \
+            $(patsubst %,$(LIBDIR)/pkgconfig/%,coll.pc coll-header.pc) \
+            $(patsubst %,$(LIBDIR)/cmake/coll/%,coll-config.cmake coll-config-version.cmake) \
+            $(TOOLS:$(BUILD)/%=$(BINDIR)/%) $(MANDIR)/man3/coll.3 $(patsubst %,$(MANDIR)/man1/%.1,$(TOOLS:$(BUILD)/%=%))
+
+# Where the library and the header lie is in coll.pc, which is therefore written anew.
+abi:             ## write down what libcoll shows, for tests/test_packages.sh: once for a new minor version
+	@sh packages/abi.sh write
+
+install: $(TOOLS) lib man ## put header, library, tools, man pages and what finds them under PREFIX (DESTDIR, LIBDIR, ...)
+	@rm -f $(SETTLED)
+	@$(MAKE) --no-print-directory $(SETTLED)
+	install -d $(addprefix $(DESTDIR),$(sort $(dir $(INSTALLED))))
+	install -m 644 single/coll.h $(DESTDIR)$(INCLUDEDIR)/coll.h
+	install -m 644 $(LIBRARY) $(DESTDIR)$(LIBDIR)/
+	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libcoll.so
+	install -m 644 $(filter %.pc,$(SETTLED)) $(DESTDIR)$(LIBDIR)/pkgconfig/
+	install -m 644 $(filter %.cmake,$(SETTLED)) $(DESTDIR)$(LIBDIR)/cmake/coll/
+	install -m 755 $(TOOLS) $(DESTDIR)$(BINDIR)/
+	install -m 644 $(filter %.3,$(PAGES)) $(DESTDIR)$(MANDIR)/man3/
+	install -m 644 $(filter %.1,$(PAGES)) $(DESTDIR)$(MANDIR)/man1/
+
+uninstall:       ## remove what `make install` has written there
+	rm -f $(addprefix $(DESTDIR),$(INSTALLED))
+	-rmdir $(DESTDIR)$(LIBDIR)/cmake/coll 2> /dev/null
 
 ptx:             ## compile the kernels for GPUs again: carriers/nccl/coll_nccl_ptx.h (takes nvcc)
 	sh tools/ptx.sh carriers/nccl/coll_nccl_ptx.h
