@@ -41,6 +41,10 @@ if [ "$want" = test ]; then
     command -v ps > /dev/null 2>&1 || packages="$packages procps"
     command -v mpicc.openmpi > /dev/null 2>&1 || packages="$packages openmpi-bin libopenmpi-dev"
     command -v mpicc.mpich > /dev/null 2>&1 || packages="$packages mpich libmpich-dev"
+    for pair in cmake:cmake ninja:ninja-build meson:meson pkg-config:pkg-config mandoc:mandoc dh:debhelper \
+        dpkg-buildpackage:dpkg-dev fakeroot:fakeroot lintian:lintian abidw:abigail-tools; do
+        command -v "${pair%:*}" > /dev/null 2>&1 || packages="$packages ${pair#*:}"
+    done
     command -v python3 > /dev/null 2>&1 || packages="$packages python3"
     { command -v ip && command -v nft; } > /dev/null 2>&1 || [ -x /usr/sbin/nft ] || packages="$packages iproute2 nftables"
 fi
