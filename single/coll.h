@@ -51,6 +51,8 @@
  *   The library is one file, single/coll.h in its repository, for programs to copy.  The same in parts: coll.h, coll_impl.h,
  * core/, transports/ and carriers/.  COLL_VERSION_MAJOR, COLL_VERSION_MINOR and COLL_VERSION_PATCH are the version; what each
  * one brings is in CHANGELOG.md of the repository, and the tables are in its docs/reference.md.
+ *   It may be a library, too: libcoll, by `make lib`, pkg-config, CMake, Meson or Debian's packages; see README.md.
+ * A program that is linked with it has the second line alone.
  *   Parts may be left out: COLL_SMALL, COLL_ONLY_TRANSPORTS=threads,tcp or single switches like COLL_NO_SIM, for which see
  * core/base/coll_parts.h.  Who asks for what was left out gets COLL_ERR_UNSUPPORTED and the name of the switch.
  *   Switches: COLL_NO_URING (poll only), COLL_WITH_URING (link with -luring), COLL_WITH_OPENSSL (TLS; link with -lssl

@@ -68,7 +68,8 @@ check "the launcher that is installed, and the other tool" \
     sh -c "'$prefix/bin/coll-run' -n 2 '$prefix/bin/coll-check' && '$prefix/bin/coll-run' --version | grep -F '$version'"
 # shellcheck disable=SC2086
 check "make install with DESTDIR and LIBDIR" $made install DESTDIR="$dir/staged" LIBDIR="$prefix/lib/multi" BINDIR=/opt/bin
-check "DESTDIR: coll.pc does not know of it" sh -c "grep -x 'libdir=$prefix/lib/multi' '$dir/staged$prefix/lib/multi/pkgconfig/coll.pc'"
+check "DESTDIR: coll.pc does not know of it" \
+    grep -x "libdir=$prefix/lib/multi" "$dir/staged$prefix/lib/multi/pkgconfig/coll.pc"
 # shellcheck disable=SC2086
 check "make uninstall with DESTDIR and LIBDIR" \
     $made uninstall DESTDIR="$dir/staged" LIBDIR="$prefix/lib/multi" BINDIR=/opt/bin
@@ -81,9 +82,15 @@ check "libcoll.so: soname" soname "$prefix/lib/libcoll.so"
 check "libcoll.so: nothing but coll_" stray "$prefix/lib/libcoll.so"
 check "libcoll.so: liburing is not needed" sh -c "! readelf -d '$prefix/lib/libcoll.so' | grep NEEDED | grep uring"
 check "libcoll.so: symbols and layout are what they were" sh packages/abi.sh check
+small() { # what is left out keeps its symbol
+    $CC -std=c11 -O0 -DCOLL_SMALL -c coll.c -o "$dir/small.o" \
+        && nm -g --defined-only "$dir/small.o" | cut -d ' ' -f 3 | sort > "$dir/a" \
+        && sed -n 's/^ \(coll_[^@]*\)@.*/\1/p' "debian/libcoll$series.symbols" | sort | diff - "$dir/a"
+}
+check "COLL_SMALL has all symbols" small
 sed 's/coll_barrier@/coll_barrier_of_yore@/' "debian/libcoll$series.symbols" > "$dir/symbols"
 lost() { # a symbol that is gone is found
-    mkdir "$dir/lost" && cp -r coll.h coll.c coll_impl.h core transports carriers packages "$dir/lost" && mkdir "$dir/lost/debian" \
+    mkdir -p "$dir/lost/debian" && cp -r coll.h coll.c coll_impl.h core transports carriers packages "$dir/lost" \
         && cp "$dir/symbols" "$dir/lost/debian/libcoll$series.symbols" && cd "$dir/lost" && ! sh packages/abi.sh check > said \
         && grep -q '< coll_barrier_of_yore' said
 }
@@ -98,8 +105,11 @@ check "single file: one unit runs" taken "$dir/one"
 check "two units" plain -I single "$consumers/library.c" "$consumers/train.c" -o "$dir/two" -pthread
 check "two units run" taken "$dir/two"
 if there "C++" g++; then
-    check "C++ beside a C file" sh -c "$CC -std=gnu11 -O0 -DCOLL__ONE_TIER -I single -c '$consumers/library.c' -o '$dir/library.o' \
-        && g++ -std=c++11 -Wall -Wextra -Werror -I single '$consumers/train.cc' '$dir/library.o' -o '$dir/plus' -pthread"
+    beside() {
+        plain -I single -c "$consumers/library.c" -o "$dir/library.o" && g++ -std=c++11 -Wall -Wextra -Werror -I single \
+            "$consumers/train.cc" "$dir/library.o" -o "$dir/plus" -pthread
+    }
+    check "C++ beside a C file" beside
     check "C++ beside a C file runs" taken "$dir/plus"
 fi
 
@@ -125,7 +135,8 @@ fi
 # ---- CMake
 built() { # folder, flags...: into $dir/NAME
     folder=$1; shift
-    cmake -S "$consumers/$folder" -B "$dir/$folder" -DCMAKE_C_FLAGS="-O0 -DCOLL__ONE_TIER" "$@" && cmake --build "$dir/$folder" -j 2
+    cmake -S "$consumers/$folder" -B "$dir/$folder" -DCMAKE_C_FLAGS="-O0 -DCOLL__ONE_TIER" "$@" \
+        && cmake --build "$dir/$folder" -j 2
 }
 if there "CMake" cmake g++; then
     for way in "cmake-installed -DCMAKE_PREFIX_PATH=$prefix" "cmake-added -DCHECKOUT=$top" \
@@ -145,8 +156,9 @@ if there "CMake" cmake g++; then
     }
     check "cmake --install writes what make does" own
     check "cmake --install: the shared library shows coll_ alone" stray "$dir/cmade/lib/libcoll.so"
-    check "cmake --install: the symbols are those of make's" sh -c "nm -D --defined-only '$dir/cmade/lib/libcoll.so' | cut -c 18- \
-        > '$dir/a'; nm -D --defined-only '$prefix/lib/libcoll.so' | cut -c 18- | diff '$dir/a' -"
+    shown() { nm -D --defined-only "$1" | cut -c 18- | sort; }
+    same() { shown "$1" > "$dir/a" && shown "$2" | diff "$dir/a" -; }
+    check "cmake --install: the symbols are those of make's" same "$dir/cmade/lib/libcoll.so" "$prefix/lib/libcoll.so"
 fi
 
 # ---- Meson
@@ -193,12 +205,13 @@ if there "Debian" dpkg-buildpackage dh lintian fakeroot git; then
     check "Debian: unpacked" sh -c "for f in '$dir'/debian/*.deb; do dpkg -x \"\$f\" '$dir/root' || exit 1; done"
     multi=$(dpkg-architecture -qDEB_HOST_MULTIARCH)
     PKG_CONFIG_PATH=$dir/root/usr/lib/$multi/pkgconfig
-    # shellcheck disable=SC2046
-    check "Debian: a program" env PKG_CONFIG_SYSROOT_DIR="$dir/root" PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1 PKG_CONFIG_ALLOW_SYSTEM_LIBS=1 \
-        sh -c "$CC '$consumers/train.c' -o '$dir/deb' \$(pkg-config --cflags --libs coll) -Wl,-rpath-link,'$dir/root/usr/lib/$multi'"
-    check "Debian: the program runs" library_path "$dir/root/usr/lib/$multi" taken "$dir/deb"
+    libraries=$dir/root/usr/lib/$multi
+    check "Debian: a program" env PKG_CONFIG_SYSROOT_DIR="$dir/root" \
+        PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1 PKG_CONFIG_ALLOW_SYSTEM_LIBS=1 \
+        sh -c "$CC '$consumers/train.c' -o '$dir/deb' \$(pkg-config --cflags --libs coll) -Wl,-rpath-link,'$libraries'"
+    check "Debian: the program runs" library_path "$libraries" taken "$dir/deb"
     check "Debian: the launcher runs" sh -c "'$dir/root/usr/bin/coll-run' -n 2 '$dir/root/usr/bin/coll-check'"
-    check "Debian: the library has TLS" sh -c "readelf -d '$dir/root/usr/lib/$multi/libcoll.so.$series' | grep NEEDED | grep libssl"
+    check "Debian: the library has TLS" sh -c "readelf -d '$libraries/libcoll.so.$series' | grep NEEDED | grep libssl"
 fi
 
 # shellcheck disable=SC2086
