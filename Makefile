@@ -70,7 +70,7 @@ test:            ## prove the whole: 10 minutes on two processors
 	@$(MAKE) --no-print-directory run-test
 
 test-all:        ## what `make test` leaves out: sanitizers, fuzzing, other machines, MPI, GPUs, long proofs: 35 minutes
-	@sh tools/deps.sh test
+	@sh tools/deps.sh rest
 	@$(MAKE) --no-print-directory run-test-all
 
 test-nccl:       ## communicators on GPUs, with false libraries of CUDA and NCCL: takes no GPU
@@ -150,7 +150,7 @@ dist:            ## write single/coll.h: the library as one file
 	@mv build/coll.h single/coll.h
 
 deps:            ## install what the demo and the tests use (Debian: apt), or say what is missing
-	@sh tools/deps.sh test
+	@sh tools/deps.sh rest
 
 TOOLS := $(BUILD)/coll-run $(BUILD)/coll-check $(BUILD)/coll_perf
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# abi.sh - what libcoll shows to programs: its symbols, and the layout of what they take (abidw).  Both are kept in the repository,
-# since a library of the same minor version may add to them, and change nothing (docs/versions.md).
+# abi.sh - what libcoll shows to programs: its symbols, and the layout of what they take (abidw).  Both are kept in the
+# repository, since a library of the same minor version may add to them, and change nothing (docs/versions.md).
 #   usage: abi.sh check|write     in the root of the repository.  check prints what is not as it was, and is 0 if all is
 series=$(sed -n 's/^COLL_\([0-9.]*\) {/\1/p' packages/libcoll.map)
 symbols=debian/libcoll$series.symbols layout=packages/libcoll.abi
@@ -9,8 +9,8 @@ trap 'rm -rf "$work"' EXIT
 mkdir "$work/public" && cp coll.h "$work/public/"
 
 # The layout does not depend on how well it is optimised.
-${CC:-cc} -std=c11 -g -O0 -DCOLL__ONE_TIER -fPIC -shared "-Wl,-soname,libcoll.so.$series" -Wl,--version-script=packages/libcoll.map \
-    coll.c -o "$work/libcoll.so" -pthread || exit 1
+${CC:-cc} -std=c11 -g -O0 -DCOLL__ONE_TIER -fPIC -shared "-Wl,-soname,libcoll.so.$series" \
+    -Wl,--version-script=packages/libcoll.map coll.c -o "$work/libcoll.so" -pthread || exit 1
 {
     echo "libcoll.so.$series libcoll$series #MINVER#"
     echo "* Build-Depends-Package: libcoll-dev"
