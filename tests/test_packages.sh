@@ -95,6 +95,13 @@ lost() { # a symbol that is gone is found
         && grep -q '< coll_barrier_of_yore' said
 }
 check "a symbol that is gone is told" lost
+grown() { # a member before all others
+    cp "$top/debian/libcoll$series.symbols" debian/ \
+        && sed 's/^typedef struct coll_call {/&\n    long long grown;/' "$top/coll.h" > coll.h \
+        && ! sh packages/abi.sh check > said && grep -q "'long long int grown', at offset 0" said
+}
+cd "$dir/lost" || exit 1
+if [ "$(uname -m)" = x86_64 ] && there "layout" abidw abidiff; then check "a structure that has grown is told" grown; fi
 cd "$top" || exit 1
 
 # ---- by hand: the single file, two units, C++
