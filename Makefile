@@ -28,11 +28,13 @@ ifeq ($(FLAGS_$(config)),)
 $(error config=$(config) is none of release, debug, plain, asan, ubsan, tsan, portable)
 endif
 
-# io_uring through liburing where it is installed, otherwise poll alone.
+# Can a program with this header, and this in main, be linked with these libraries?
 links = $(shell printf '\043include <$(1)>\nint main(void) { return $(2); }\n' | $(CC) -x c - $(3) -o /dev/null 2>/dev/null \
                 && echo yes)
-HAS_URING := $(call links,liburing.h,0,-luring)
-LIBS := -pthread $(if $(HAS_URING),-luring,-DCOLL_NO_URING)
+LIBS = $(LDFLAGS) -pthread $(BEHIND)
+
+# What the library is linked with by the switches in CPPFLAGS: `make lib CPPFLAGS=-DCOLL_WITH_OPENSSL` has TLS.
+BEHIND = $(if $(filter -DCOLL_WITH_OPENSSL,$(CPPFLAGS)),-lssl -lcrypto) $(if $(filter -DCOLL_WITH_URING,$(CPPFLAGS)),-luring)
 
 # TLS, where OpenSSL is installed, for the programs that are about it; nothing else is linked with it.
 HAS_OPENSSL := $(call links,openssl/ssl.h,SSL_CTX_new(TLS_method()) == 0,-lssl -lcrypto)
@@ -49,7 +51,8 @@ COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
 .PHONY: help demo check test test-all test-mpi test-nccl examples-check plots bench bench-conv bench-queued bench-instructions \
         footprint memory bench-threads bench-threads-full bench-tcp bench-tcp-full bench-mpi bench-hub bench-compare \
-        bench-record bench-nccl bench-python bindings precision dist deps ptx clean install all
+        bench-record bench-nccl bench-python bindings precision dist deps ptx clean lib man \
+        abi install uninstall all
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -68,7 +71,7 @@ test:            ## prove the whole: 10 minutes on two processors
 	@$(MAKE) --no-print-directory run-test
 
 test-all:        ## what `make test` leaves out: sanitizers, fuzzing, other machines, MPI, GPUs, long proofs: 35 minutes
-	@sh tools/deps.sh test
+	@sh tools/deps.sh rest
 	@$(MAKE) --no-print-directory run-test-all
 
 test-nccl:       ## communicators on GPUs, with false libraries of CUDA and NCCL: takes no GPU
@@ -114,9 +117,12 @@ bench-mpi:       ## what this library adds to MPI: every collective called direc
 
 MADE_WITH = --make "CC=$(CC)" --make "CFLAGS=$(CFLAGS)" --make "CPPFLAGS=$(CPPFLAGS)" --make "config=$(config)"
 
+# Commits up to 0.3.0 have to be linked with liburing where its header is.
+COMPARED = $(LIBS) $(if $(call links,liburing.h,0,-luring),-luring)
+
 bench-compare:   ## which calls are slower in B than in A: A=COMMIT [B=COMMIT] [ROUNDS=5] [ONLY=threads,tcp] [CALLS=...]
 	@python3 bench/compare/compare.py --old "$(A)" --new "$(B)" --rounds "$(ROUNDS)" --only "$(ONLY)" --calls "$(CALLS)" \
-	    $(if $(QUICK),--quick) --jobs "$(JOBS)" --compile "$(COMPILE)" --libs "$(LIBS)" $(MADE_WITH)
+	    $(if $(QUICK),--quick) --jobs "$(JOBS)" --compile "$(COMPILE)" --libs "$(COMPARED)" $(MADE_WITH) --make "LIBS=$(COMPARED)"
 
 bench-record:    ## write ours / the best beside it, cell by cell, to bench/history/VERSION.txt: [TO=FILE] [ROUNDS=5]
 	@CC="$(CC)" python3 bench/history/record.py --to "$(TO)" --rounds "$(ROUNDS)" --only "$(ONLY)" $(if $(QUICK),--tiny) \
@@ -156,16 +162,90 @@ bindings:        ## write the table of declarations, and from it the lowest laye
 	@python3 bindings/generate.py
 
 deps:            ## install what the demo and the tests use (Debian: apt), or say what is missing
-	@sh tools/deps.sh test
+	@sh tools/deps.sh rest
 
 TOOLS := $(BUILD)/coll-run $(BUILD)/coll-check $(BUILD)/coll_perf
 
 all: $(TOOLS) $(patsubst examples/%.c,$(BUILD)/%,$(wildcard examples/*.c)) ## build the programs and examples
 
-install: $(TOOLS) ## put coll.h, coll-run, coll-check and coll_perf under PREFIX
-	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/bin
-	install -m 644 single/coll.h $(DESTDIR)$(PREFIX)/include/coll.h
-	install -m 755 $(TOOLS) $(DESTDIR)$(PREFIX)/bin/
+# ---- the library as a library, and what is installed.  Most programs need neither: they have a copy of single/coll.h.
+
+INCLUDEDIR ?= $(PREFIX)/include
+LIBDIR     ?= $(PREFIX)/lib
+BINDIR     ?= $(PREFIX)/bin
+MANDIR     ?= $(PREFIX)/share/man
+
+VERSION = $(shell awk '/^.define COLL_VERSION_M/ { printf "%s.", $$3 } /^.define COLL_VERSION_PATCH/ { print $$3 }' coll.h)
+SERIES  = $(basename $(VERSION))
+# The day of the newest release, for man pages.
+DATED   = $(shell awk '/^.. [0-9.]+, [0-9]+-/ { print $$3; exit }' CHANGELOG.md)
+
+SONAME = libcoll.so.$(SERIES)
+LIBRARY = $(BUILD)/libcoll.a $(BUILD)/$(SONAME)
+PAGES = $(patsubst %,$(BUILD)/man/%,coll.3 coll-run.1 coll-check.1 coll_perf.1)
+SETTLED = $(patsubst packages/%.in,$(BUILD)/%,$(wildcard packages/*.in))
+
+lib: $(LIBRARY) ## libcoll.a, and libcoll.so.0.3, which shows what begins with coll_ and nothing else
+man: $(PAGES)    ## man pages, made of the manual in coll.h and of what the tools say to --help
+
+# One object for both, so that a shared library of somebody else's may have it within.
+$(BUILD)/libcoll.o: coll.c $(HEADER)
+	@mkdir -p $(@D)
+	$(COMPILE) -fPIC -c $< -o $@
+
+$(BUILD)/libcoll.a: $(BUILD)/libcoll.o
+	rm -f $@
+	$(AR) rcs $@ $<
+
+$(BUILD)/libcoll.so.%: $(BUILD)/libcoll.o packages/libcoll.map
+	$(COMPILE) -shared -Wl,-soname,$(@F) -Wl,--version-script=packages/libcoll.map -Wl,-Bsymbolic-functions -Wl,-z,defs \
+	    $< -o $@ $(LIBS)
+	ln -sf $(@F) $(BUILD)/libcoll.so
+
+$(SETTLED): $(BUILD)/%: packages/%.in coll.h Makefile
+	@mkdir -p $(@D)
+	sed -e 's|@VERSION@|$(VERSION)|; s|@SERIES@|$(SERIES)|; s|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|' \
+	    -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|; s|@LIBS_PRIVATE@|$(strip $(BEHIND))|' \
+	    -e 's|@CMAKE_PRIVATE@|$(subst $(nothing) ,;,$(strip $(BEHIND)))|' -e 's|[; ]*$$||' $< > $@
+
+$(BUILD)/man/coll.3: coll.h tools/man.awk
+	@mkdir -p $(@D)
+	awk -v date='$(DATED)' -f tools/man.awk coll.h > $@
+
+ABOUT_coll-run   = start the processes of a job, on one machine or on several
+ABOUT_coll-check = measure the way between every two ranks of a job
+ABOUT_coll_perf  = measure collective operations, with the flags and columns of nccl-tests
+$(BUILD)/man/%.1: $(BUILD)/% tools/man.awk
+	@mkdir -p $(@D)
+	$< --help > $(BUILD)/$*.help
+	awk -v date='$(DATED)' -v program='$*' -v about='$(ABOUT_$*)' -f tools/man.awk $(BUILD)/$*.help > $@
+
+# What `make install` writes and `make uninstall` removes.
+INSTALLED = $(INCLUDEDIR)/coll.h $(LIBDIR)/libcoll.a $(LIBDIR)/$(SONAME) $(LIBDIR)/libcoll.so \
+            $(patsubst %,$(LIBDIR)/pkgconfig/%,coll.pc coll-header.pc) \
+            $(patsubst %,$(LIBDIR)/cmake/coll/%,coll-config.cmake coll-config-version.cmake) \
+            $(TOOLS:$(BUILD)/%=$(BINDIR)/%) $(MANDIR)/man3/coll.3 $(patsubst %,$(MANDIR)/man1/%.1,$(TOOLS:$(BUILD)/%=%))
+
+# Where the library and the header lie is in coll.pc, which is therefore written anew.
+abi:             ## write down what libcoll shows, for tests/test_packages.sh: once for a new minor version
+	@sh packages/abi.sh write
+
+install: $(TOOLS) lib man ## put header, library, tools, man pages and what finds them under PREFIX (DESTDIR, LIBDIR, ...)
+	@rm -f $(SETTLED)
+	@$(MAKE) --no-print-directory $(SETTLED)
+	install -d $(addprefix $(DESTDIR),$(sort $(dir $(INSTALLED))))
+	install -m 644 single/coll.h $(DESTDIR)$(INCLUDEDIR)/coll.h
+	install -m 644 $(LIBRARY) $(DESTDIR)$(LIBDIR)/
+	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libcoll.so
+	install -m 644 $(filter %.pc,$(SETTLED)) $(DESTDIR)$(LIBDIR)/pkgconfig/
+	install -m 644 $(filter %.cmake,$(SETTLED)) $(DESTDIR)$(LIBDIR)/cmake/coll/
+	install -m 755 $(TOOLS) $(DESTDIR)$(BINDIR)/
+	install -m 644 $(filter %.3,$(PAGES)) $(DESTDIR)$(MANDIR)/man3/
+	install -m 644 $(filter %.1,$(PAGES)) $(DESTDIR)$(MANDIR)/man1/
+
+uninstall:       ## remove what `make install` has written there
+	rm -f $(addprefix $(DESTDIR),$(INSTALLED))
+	-rmdir $(DESTDIR)$(LIBDIR)/cmake/coll 2> /dev/null
 
 ptx:             ## compile the kernels for GPUs again: carriers/nccl/coll_nccl_ptx.h (takes nvcc)
 	sh tools/ptx.sh carriers/nccl/coll_nccl_ptx.h
@@ -178,7 +258,7 @@ clean:           ## remove build/
 .PHONY: run-demo run-test run-test-all run-bench run-examples-check run-plots
 
 run-demo: $(BUILD)/coll-run $(BUILD)/train_digits
-	@$(if $(HAS_URING),,echo "without liburing: TCP runs on poll")
+	@echo '#include <liburing.h>' | $(CC) -E -x c - > /dev/null 2>&1 || echo "without liburing: TCP runs on poll"
 	@sh examples/demo.sh $(BUILD)
 
 run-test:
@@ -215,7 +295,7 @@ $(THREADS)/reference.o $(TCP)/reference.o: $(BUILD)/%/reference.o: bench/%/refer
 
 $(THREADS)/ours.o $(TCP)/ours.o: bench/common/ours.c $(PARTS_bench) $(HEADER)
 	@mkdir -p $(@D)
-	$(COMPILE) $(filter -D%,$(LIBS)) -c $< -o $@
+	$(COMPILE) -c $< -o $@
 
 $(THREADS)/pair $(TCP)/pair: $(BUILD)/%/pair: bench/%/pair.c $(BUILD)/%/ours.o $(BUILD)/%/reference.o $(PARTS_bench)
 	$(COMPILE) $(filter %.c %.o,$^) -o $@ $(LIBS) -lm
@@ -227,7 +307,7 @@ $(THREADS)/numbers $(THREADS)/counters: $(THREADS)/%: bench/threads/%.c $(PARTS_
 # For bench-compare, which links them with the code at several places.
 $(THREADS)/numbers.o $(THREADS)/counters.o: $(THREADS)/%.o: bench/threads/%.c $(PARTS_bench) $(HEADER)
 	@mkdir -p $(THREADS)
-	$(COMPILE) $(filter -D%,$(LIBS)) -c $< -o $@
+	$(COMPILE) -c $< -o $@
 
 MPI_bench := $(addsuffix /mpi.openmpi,$(THREADS) $(TCP)) $(addsuffix /mpi.mpich,$(THREADS) $(TCP))
 $(MPI_bench): bench/common/mpi.c bench/common/solo.c $(PARTS_bench)
@@ -239,7 +319,7 @@ $(BUILD)/mpi/both.openmpi $(BUILD)/mpi/both.mpich: bench/mpi/both.c bench/common
         $(PARTS_bench) $(HEADER)
 	@mkdir -p $(@D)
 	for way in mpi ours; do OMPI_CC=$(CC) MPICH_CC=$(CC) mpicc$(suffix $@) -std=c11 -O2 -DCOLL_WITH_MPI \
-	    $(filter -D%,$(LIBS)) $(CPPFLAGS) \
+	    $(CPPFLAGS) \
 	    $$(printf -- '-Dlibrary_%s='$$way'_library_%s ' open open ways ways close close) \
 	    -c bench/common/$$way.c -o $@.$$way.o || exit 1; done
 	OMPI_CC=$(CC) MPICH_CC=$(CC) mpicc$(suffix $@) -std=c11 -O2 $(CPPFLAGS) -Ibench/common $(filter %both.c %solo.c,$^) \
@@ -278,7 +358,7 @@ $(TCP)/coll-run: $(BUILD)/coll-run
 
 $(BUILD)/coll-run: tools/coll-run.c $(wildcard tools/run_*.h) coll.h core/base/coll_hmac.h
 	@mkdir -p $(BUILD)
-	$(COMPILE) $< -o $@
+	$(COMPILE) $< -o $@ $(LDFLAGS)
 
 $(BUILD)/coll-check: tools/coll-check.c $(BUILD)/coll.o coll.h
 	$(COMPILE) $< $(BUILD)/coll.o -o $@ $(LIBS) -lm
@@ -342,7 +422,7 @@ $(BUILD)/steps.o: tests/steps.c tests/steps.h
 
 $(BUILD)/coll.o: coll.c $(HEADER)
 	@mkdir -p $(BUILD)
-	$(COMPILE) -Werror $(filter -D%,$(LIBS)) -c $< -o $@
+	$(COMPILE) -Werror -c $< -o $@
 
 # The same with TLS, where it can be had, and with keys that are renewed within the tests.  These are about other things than
 # numbers, and mostly wait: -O0 with a sanitizer, which is compiled in half the time, costs nothing.
@@ -395,7 +475,7 @@ $(BUILD)/test_nccl_fakes: $(BUILD)/coll.o
 
 $(BUILD)/coll_nccl.o: coll.c $(HEADER)
 	@mkdir -p $(BUILD)
-	$(COMPILE) -Werror -DCOLL_WITH_NCCL $(filter -D%,$(LIBS)) -c $< -o $@
+	$(COMPILE) -Werror -DCOLL_WITH_NCCL -c $< -o $@
 
 # Over MPI: the implementation, tests and the example of each library that is here.  Optimising would take longer than it saves.
 # In build/crowds.MPI ranks that share processors take MPI's blocking forms like others, for there are few processors here.
@@ -407,7 +487,7 @@ MPI_COMPILE = OMPI_CC=$(CC) MPICH_CC=$(CC) mpicc$(suffix $(@D)) -std=c11 -O0 -g1
 
 $(addsuffix /coll.o,$(MPI_folders)): coll.c $(HEADER)
 	@mkdir -p $(@D)
-	$(MPI_COMPILE) $(filter -D%,$(LIBS)) -c $< -o $@
+	$(MPI_COMPILE) -c $< -o $@
 
 .SECONDEXPANSION:
 $(MPI_tests): tests/$$(@F).c $$(@D)/coll.o $(TESTED) tests/test_contract.c tests/test_random.c
@@ -429,4 +509,4 @@ build/dist/%: tests/%.c single/coll.h $(TESTED)
 build/dist/coll.o: coll.c single/coll.h
 	@mkdir -p build/dist
 	sed 's,"coll\.h","../../single/coll.h",' $< > build/dist/coll.c
-	$(DIST) $(filter -D%,$(LIBS)) -c build/dist/coll.c -o $@
+	$(DIST) -c build/dist/coll.c -o $@

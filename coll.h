@@ -6,7 +6,7 @@
  * and rounded once.  No launcher, no runtime and no library to install.
  *
  *     #define COLL_IMPLEMENTATION                       in exactly one C file, before any other include
- *     #include "coll.h"                                 cc train.c -pthread -luring     (see Compiling)
+ *     #include "coll.h"                                 cc train.c -pthread             (see Compiling)
  *
  *     static int worker(coll_comm *comm, void *arg)
  *     {
@@ -38,18 +38,20 @@
  *         #include "coll.h"
  *   Exactly one C file has both lines, before any other include; all others have the second alone.  The implementation is C11
  * for Linux, by gcc or clang.  The declarations are C99 and C++11: a C++ program puts the two lines into one C file.
- *     cc train.c -DCOLL_NO_URING -pthread      right on every machine: TCP runs on poll
- *     cc train.c -pthread -luring              where liburing is installed (Debian: liburing-dev): TCP runs on io_uring
- *     cc train.c -pthread                      where it is not: the same as the first
- * The implementation uses io_uring if the compiler finds <liburing.h>.  -luring is needed then, and wrong otherwise.
+ *     cc train.c -pthread
+ * TCP runs on io_uring where the compiler finds <liburing.h> (2.2 or later; Debian: liburing-dev) and the program liburing.so.2,
+ * which it loads itself; elsewhere on poll, and coll_explain says why.  Before glibc 2.34 loading takes -ldl; a static program
+ * loads nothing.  With COLL_WITH_URING a program is linked with liburing instead: add -luring.
  *   The library is one file, single/coll.h in its repository, for programs to copy.  The same in parts: coll.h, coll_impl.h,
  * core/, transports/ and carriers/.  COLL_VERSION_MAJOR, COLL_VERSION_MINOR and COLL_VERSION_PATCH are the version; what each
  * one brings is in CHANGELOG.md of the repository, and the tables are in its docs/reference.md.
+ *   It may be a library, too: libcoll, by `make lib`, pkg-config, CMake, Meson or Debian's packages; see README.md.
+ * A program that is linked with it has the second line alone.
  *   Parts may be left out: COLL_SMALL, COLL_ONLY_TRANSPORTS=threads,tcp or single switches like COLL_NO_SIM, for which see
  * core/base/coll_parts.h.  Who asks for what was left out gets COLL_ERR_UNSUPPORTED and the name of the switch.
- *   Switches: COLL_NO_URING (poll only), COLL_WITH_OPENSSL (TLS; link with -lssl -lcrypto), COLL_WITH_MPI (see MPI),
- * COLL_WITH_NCCL (see GPUs), COLL_STATIC (every function is static), COLL_ASSERT (the library checks its own state, and ends the
- * program with a line to report where that is wrong; for debugging).
+ *   Switches: COLL_NO_URING (poll only), COLL_WITH_URING (link with -luring), COLL_WITH_OPENSSL (TLS; link with -lssl
+ * -lcrypto), COLL_WITH_MPI (see MPI), COLL_WITH_NCCL (see GPUs), COLL_STATIC (every function is static), COLL_ASSERT (the
+ * library checks its own state, and ends the program with a line to report where that is wrong; for debugging).
  *   Machines without atomic access to 64 bits (32-bit mips, powerpc and riscv, old arm) need -latomic.  musl needs the kernel's
  * headers.
  *   What would change the bits of results is refused.  -ffast-math and each part of it is an #error; where the compiler does
@@ -332,7 +334,7 @@
  *     COLL_MPI=auto|native|messages|blocking          see MPI
  *     COLL_KEY=secret, COLL_KEY_FILE=path             see Security.  The file's first line; nobody else's to read
  *     COLL_SECURITY=open|key|tls, or +check           see Security
- *     COLL_IO=auto|uring|poll                         how sockets are driven.  auto: io_uring where the kernel allows it
+ *     COLL_IO=auto|uring|poll                         how sockets are driven.  auto: io_uring where it can be had
  *     COLL_SHARE=0                                    processes of one host use TCP, and not memory that they share
  *     COLL_HUB=0                                      they do share it, for messages alone
  *     COLL_LANES=1                                    connections to each peer, the same number on all ranks, up to 16: for long

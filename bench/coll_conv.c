@@ -1,6 +1,6 @@
 /* coll_conv.c - how fast one core converts and adds halves and bytes, beside what it could do at best.
  *
- *     cc -O2 -pthread -DCOLL_NO_URING bench/coll_conv.c -o coll_conv
+ *     cc -O2 -pthread bench/coll_conv.c -o coll_conv
  *     ./coll_conv [BYTES...]                                       16K 256K 64M unless said otherwise
  *
  * Each line is a kernel of the library beside memcpy, which moves as many bytes (half of them read, half written), and beside

@@ -1,6 +1,6 @@
 /* coll_perf.c - how fast the collectives of coll.h are here: nccl-tests' flags and columns, without a GPU and without MPI.
  *
- *     cc -O2 -pthread -DCOLL_NO_URING bench/coll_perf.c -o coll_perf
+ *     cc -O2 -pthread bench/coll_perf.c -o coll_perf
  *     ./coll_perf -t 4                                             four threads, allreduce, 8 B to 32 MiB
  *     ./coll_perf -t 2 -C all -d bf16 -b 1K -e 64M -f 2 --pin
  *     coll-run -n 4 --no-prefix ./coll_perf -C reduce,broadcast    four processes over TCP

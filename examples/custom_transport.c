@@ -1,6 +1,6 @@
 /* custom_transport - a transport of one's own, outside the library: forked processes joined by pairs of unix sockets.
  *
- *     cc examples/custom_transport.c -o custom_transport -pthread -DCOLL_NO_URING && ./custom_transport 4
+ *     cc examples/custom_transport.c -o custom_transport -pthread && ./custom_transport 4
  *
  * Four functions make a transport: send, recv, progress, close.  The contract is in core/contract/coll_transport.h.  The
  * engine does the rest: every collective runs over it, and so do messages, communicators made by coll_split, and prepared

@@ -1,6 +1,6 @@
 /* groups - ranks as a grid: communicators for its rows and columns, and what can be done on them.
  *
- *     cc examples/groups.c -o groups -pthread -luring     (-DCOLL_NO_URING: without -luring)
+ *     cc examples/groups.c -o groups -pthread
  *     ./groups                                  six ranks, threads of this process; ./groups 12: twelve
  *     coll-run -n 6 ./groups                    six ranks, processes that talk TCP
  *     COLL_TRANSPORT=sim ./groups 600           600 ranks in one thread, under a virtual clock

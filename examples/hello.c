@@ -1,6 +1,6 @@
 /* hello - four ranks, one allreduce.
  *
- *     cc examples/hello.c -o hello -pthread -DCOLL_NO_URING     (for io_uring: -pthread -luring instead)
+ *     cc examples/hello.c -o hello -pthread
  *     ./hello                   four ranks, threads of this process
  *     coll-run -n 4 ./hello     four ranks, processes that talk TCP; with an argument also under
  *                               torchrun, mpirun and srun

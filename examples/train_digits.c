@@ -1,7 +1,6 @@
 /* train_digits - teach a small neural network to read handwritten digits, on any number of ranks.
  *
- *     cc -O2 examples/train_digits.c -o train_digits -pthread -lm -luring
- *                                             (-DCOLL_NO_URING: without -luring)
+ *     cc -O2 examples/train_digits.c -o train_digits -pthread -lm
  *     ./train_digits                          one rank
  *     ./train_digits -t 4                     four ranks, threads of this process
  *     coll-run -n 4 ./train_digits            four ranks, processes that talk TCP

@@ -10,7 +10,7 @@ failed=0
 trap 'rm -rf "$dir"' EXIT
 trap 'exit 1' HUP INT TERM
 
-libs=${COLL_LIBS:--pthread -DCOLL_NO_URING}
+libs=${COLL_LIBS:--pthread}
 defines=
 for word in $libs; do case $word in -D*) defines="$defines $word" ;; esac; done
 # Figures are not looked at, and most of the time goes into compiling the library: what is compiled soonest will do.

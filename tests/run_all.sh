@@ -84,7 +84,7 @@ exemplified() { # the examples that check themselves, in every world in which th
 
 documented() { # what README.md and the manual show
     make --no-print-directory config=plain "$(folder plain)/coll-run" \
-        && COLL_LIBS="-pthread $libs" sh tests/test_readme.sh "$(folder plain)/coll-run"
+        && sh tests/test_readme.sh "$(folder plain)/coll-run"
 }
 
 paged() { make --no-print-directory CFLAGS=-Werror run-examples-check; } # the transformer, trained every way
@@ -124,8 +124,6 @@ in_lanes() { # run the suites that `suites` lists
     wait
 }
 
-libs=-DCOLL_NO_URING
-printf '#include <liburing.h>\nint main(void) { return 0; }\n' | $CC -x c - -luring -o /dev/null 2> /dev/null && libs=-luring
 only="$*"
 processors=$(nproc)
 [ "$processors" -le 4 ] || processors=4
@@ -187,6 +185,7 @@ suite random             program asan test_random
 suite misuse-tsan        program tsan test_misuse threads local,requests,groups,threads,ends
 suite contract-asan      program asan test_contract threads,sim 3
 waits run                sh tests/test_run.sh
+waits linking            sh tests/test_linking.sh
 suite readme             documented
 suite examples           exemplified
 suite demo               demonstrated
@@ -209,7 +208,7 @@ suite nccl               sh tests/test_nccl.sh debug
 suite mpi                sh tests/test_mpi.sh
 suite misuse             program asan test_misuse
 suite hosts              program asan test_hosts
-suite bench              env COLL_LIBS="-pthread $libs" sh tests/test_bench.sh
+suite bench              sh tests/test_bench.sh
 suite numbers            program asan test_numbers
 suite exact              program asan test_exact
 suite algorithms         program asan test_algorithms
@@ -258,11 +257,12 @@ suite random-tsan        scaled 0.5 program tsan test_random --world threads
 suite contract-tsan      program tsan test_contract threads 3
 suite random-dist        scaled 0.1 from_dist test_random
 waits python             sh tests/test_python.sh
-waits perf               env COLL_LIBS="-pthread $libs" sh tests/test_perf.sh
+waits perf               sh tests/test_perf.sh
 suite bench-history      sh tests/test_bench_history.sh
-suite bench-tcp          env COLL_LIBS="-pthread $libs" sh tests/test_bench_tcp.sh
+suite bench-tcp          sh tests/test_bench_tcp.sh
 suite gpt-pages          paged
 suite switches           sh tests/test_switches.sh
+suite packages           sh tests/test_packages.sh
 suite small              env CPPFLAGS="-DCOLL_SMALL $CPPFLAGS" sh tests/run_all.sh check
 suite parts              sh tests/test_parts.sh
 suite bare               sh tests/test_bare.sh

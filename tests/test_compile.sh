@@ -26,10 +26,6 @@ empty() { # the command prints nothing
     [ -z "$("$@")" ] || { "$@"; return 1; }
 }
 
-uring=-DCOLL_NO_URING
-printf '#include <liburing.h>\nint main(void) { return 0; }\n' > "$dir/uring.c"
-${CC:-cc} "$dir/uring.c" -luring -o /dev/null 2> /dev/null && uring=-luring
-
 # ---- what is compiled
 cd "$dir" || exit 1
 cat > use.c <<'C'
@@ -110,7 +106,7 @@ check "implementation, gcc -std=gnu17 -O0, poll only, one tier" \
 check "static, nothing outside the file" gcc -std=c11 -O0 $WC -DCOLL_NO_URING -I "$top" alone.c -o alone -pthread
 check "two units of C and one of C++, linked" sh -c "gcc -std=c11 -I '$top' -c use.c -o use.o &&
     g++ -std=c++11 $W -I '$top' main.cc use.o poll.o -o mixed -pthread && ./mixed"
-check "hello" sh -c "gcc -std=c11 -I '$top' hello.c -o hello -pthread $uring && ./hello | grep -c '6 4' | grep -qx 4"
+check "hello" sh -c "gcc -std=c11 -I '$top' hello.c -o hello -pthread && ./hello | grep -c '6 4' | grep -qx 4"
 
 # ---- bits: no product is fused with a sum, whatever the flags; and what the preprocessor does not see, the arithmetic tells
 if objdump -i | grep -q '^ *i386'; then
@@ -225,7 +221,7 @@ for f in readme*.c; do
     grep -q 'int main' "$f" || continue
     check "README: $f" gcc -std=c11 $W -fsyntax-only -I "$top" "$f"
     sed '/define COLL_IMPLEMENTATION/d' "$f" > "part.$f"
-    check "README: $f runs" sh -c "gcc -std=gnu11 -I '$top' part.$f impl.gcc.o -o readme -pthread $uring &&
+    check "README: $f runs" sh -c "gcc -std=gnu11 -I '$top' part.$f impl.gcc.o -o readme -pthread &&
         ./readme | grep -c 'of 4' | grep -qx 4"
 done
 echo "$passed passed, $failed failed"

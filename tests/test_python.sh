@@ -22,9 +22,7 @@ CC=$CC python3 bindings/layout.py; verdict $? "every language has the layouts of
 make --no-print-directory "$(folder release)/coll-run" "$(folder release)/train_digits" || exit 1
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
-libs=-DCOLL_NO_URING
-printf '#include <liburing.h>\nint main(void) { return 0; }\n' | $CC -x c - -luring -o /dev/null 2> /dev/null && libs=-luring
-$CC -std=c11 -O2 -fPIC -shared coll.c -o "$dir/libcoll.so" -pthread $libs; verdict $? "the library"
+$CC -std=c11 -O2 -fPIC -shared coll.c -o "$dir/libcoll.so" -pthread; verdict $? "the library"
 
 # The raw declarations of other languages, with the library: every rank prints the sum.
 says_the_sum() { # program

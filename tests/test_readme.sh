@@ -2,7 +2,7 @@
 # test_readme.sh - what README.md and the manual in coll.h show is compiled and run as it stands there: the programs, the pieces,
 # the commands of the simulator and of coll-run, and what a program says that cannot start.
 #
-# usage: [CC=cc] [CFLAGS=...] [COLL_LIBS="-pthread -luring"] sh tests/test_readme.sh COLL-RUN
+# usage: [CC=cc] [CFLAGS=...] sh tests/test_readme.sh COLL-RUN
 #
 # Prints "ok - name" or "FAILED - name: detail" for each check and ends with "N passed, N failed".
 # shellcheck disable=SC2086
@@ -11,7 +11,7 @@ run=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
-libs=${COLL_LIBS:--pthread -luring}
+libs=-pthread
 passed=0 failed=0
 # no launcher of ours
 for name in $(env | sed -n 's/^\(COLL_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done

@@ -1,6 +1,6 @@
 /* coll-check - how fast is the way between every two ranks, and which way is it?
  *
- *     cc -O2 tools/coll-check.c coll.c -o coll-check -pthread -luring
+ *     cc -O2 tools/coll-check.c coll.c -o coll-check -pthread
  *     coll-run -H a:1,b:1,c:1 --check              or under any other launcher: coll-run -n 4 ./coll-check
  *
  * Every pair is measured by itself: messages of 8 bytes there and back, of which half the median is the latency; then long
@@ -489,10 +489,33 @@ static void print_verdict(const check *c)
     else printf("; one pair is %.1f times slower than the median of its kind: look at the slowest ones above\n", factor);
 }
 
-int main(void)
+static const char help_text[] =
+    "usage: coll-check [-h | --help | --version]\n"
+    "       coll-run -n RANKS coll-check\n"
+    "       coll-run -H HOST:RANKS,HOST:RANKS --check\n"
+    "\n"
+    "Measure the way between every two ranks of a job: latency, bandwidth in both directions, and which\n"
+    "way it is.  It is started as one rank of the job, by coll-run or any other launcher.\n"
+    "\n"
+    "  -h, --help           print this text\n"
+    "      --version        print the version\n"
+    "\n"
+    "Every pair is measured by itself: messages of 8 bytes there and back, of which half the median is\n"
+    "the latency; then long messages for some hundredths of a second in each direction.\n"
+    "Rank 0 prints a line for each pair, or beyond 12 ranks for each rank, and which is the slowest.\n"
+    "\n"
+    "Environment: what coll_init understands (COLL_RANK, COLL_SIZE, COLL_ADDR, COLL_NETWORK, ...).\n"
+    "\n"
+    "Exit status: 0 if every pair was measured; 1 if not, with the reason; 2: bad usage.\n";
+
+int main(int argc, char **argv)
 {
     check c = { 0 };
 
+    if (argc > 1 && (!strcmp(argv[1], "-h") || !strcmp(argv[1], "--help"))) return fputs(help_text, stdout) < 0;
+    if (argc > 1 && !strcmp(argv[1], "--version"))
+        return printf("coll-check %d.%d.%d\n", COLL_VERSION_MAJOR, COLL_VERSION_MINOR, COLL_VERSION_PATCH) < 0;
+    if (argc > 1) return fprintf(stderr, "coll-check: it takes no '%s' (--help says more)\n", argv[1]), 2;
     if (coll_init(&c.comm, NULL) < 0) {
         fprintf(stderr, "coll-check: %s\n", coll_error(NULL));
         return 1;

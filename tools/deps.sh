@@ -1,7 +1,7 @@
 #!/bin/sh
 # Install what is used, where that needs no question: as root, or with a sudo that asks for no password.  Otherwise say the
 # exact command, and go on with what is there.
-#   usage: deps.sh demo|test
+#   usage: deps.sh demo|test|rest
 want=${1:-demo}
 cc=${CC:-cc}
 packages=
@@ -14,7 +14,7 @@ has_fuzzer() { # clang's own run-time libraries
 
 command -v "$cc" > /dev/null 2>&1 || packages="$packages gcc libc6-dev"
 has_header liburing.h || packages="$packages liburing-dev"
-if [ "$want" = test ]; then
+if [ "$want" != demo ]; then
     command -v g++ > /dev/null 2>&1 || packages="$packages g++"
     command -v clang > /dev/null 2>&1 || packages="$packages clang"
     { command -v clang > /dev/null 2>&1 && has_fuzzer; } || packages="$packages libclang-rt-14-dev"
@@ -46,6 +46,12 @@ if [ "$want" = test ]; then
         || packages="$packages python3-numpy"
     command -v mypy > /dev/null 2>&1 || packages="$packages mypy"
     { command -v ip && command -v nft; } > /dev/null 2>&1 || [ -x /usr/sbin/nft ] || packages="$packages iproute2 nftables"
+fi
+if [ "$want" = rest ]; then                       # tests/test_packages.sh
+    for pair in cmake:cmake ninja:ninja-build meson:meson pkg-config:pkg-config mandoc:mandoc dh:debhelper \
+        dpkg-buildpackage:dpkg-dev fakeroot:fakeroot lintian:lintian abidw:abigail-tools git:git; do
+        command -v "${pair%:*}" > /dev/null 2>&1 || packages="$packages ${pair#*:}"
+    done
 fi
 [ -n "$packages" ] || exit 0
 

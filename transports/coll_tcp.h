@@ -258,7 +258,7 @@ static const char *coll__tcp_describe_but(coll__tcp *tcp, int first, int count)
         else if (s->state == COLL__STREAM_OPEN ? coll__pipe_is_memory(&s->pipe) : tcp->shares) by_memory++;
         else by_loopback++;
     }
-    coll__print(text, room, "%s;", tcp->io.is_uring ? "io_uring" : "poll");
+    coll__io_describe(&tcp->io, text, room);
     if (by_memory) coll__append(text, room, " memory to %d rank%s", by_memory, by_memory == 1 ? "" : "s");
     if (by_loopback) coll__append(text, room, "%s loopback to %d", by_memory ? "," : "", by_loopback);
     if (by_network) coll__append(text, room, "%s network to %d", by_memory + by_loopback ? "," : "", by_network);

@@ -7,7 +7,8 @@
  *                        share; left out with either of the two above
  *   COLL_NO_SHM          processes of one host meet over TCP, not in memory
  *   COLL_NO_LANES        one TCP connection to each peer, not several
- *   COLL_NO_URING        TCP by poll alone
+ *   COLL_NO_URING        TCP by poll alone, as where there is no <liburing.h>; COLL_WITH_URING instead links liburing, which is
+ *                        otherwise loaded at run time
  *   COLL_NO_TIERS        kernels for AVX2 and AVX-512: there is one set, for the instructions that the compiler is told of
  *   COLL_NO_RECORDER     the flight recorder: coll_dump, and files when something fails
  *   COLL_NO_BACKGROUND   the thread that moves operations while the program computes; coll_fd
@@ -344,6 +345,15 @@
 #if (defined(COLL_NO_TCP) || defined(COLL_NO_THREADS))
 #undef COLL_NO_JOINED
 #define COLL_NO_JOINED 1
+#endif
+
+#if defined(COLL_NO_URING)                        /* in other words: why                                     */
+#define COLL__URING_LACK "compiled without liburing (COLL_NO_URING)"
+#elif !defined(COLL_WITH_URING) && defined(__has_include)
+#if !__has_include(<liburing.h>)
+#define COLL_NO_URING 1
+#define COLL__URING_LACK "compiled without liburing, whose <liburing.h> was not found"
+#endif
 #endif
 
 #if defined(COLL_NO_NETWORKS)

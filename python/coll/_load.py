@@ -33,7 +33,7 @@ def _header() -> Optional[str]:
 def _compile(header: str) -> str:
     """The path of the library made of this header, which is compiled if it has not been."""
     compiler = shlex.split(os.environ.get('CC') or 'cc')
-    flags = ['-std=c11', '-O2', '-fPIC', '-shared', '-x', 'c', '-DCOLL_IMPLEMENTATION', '-DCOLL_NO_URING', '-pthread']
+    flags = ['-std=c11', '-O2', '-fPIC', '-shared', '-x', 'c', '-DCOLL_IMPLEMENTATION', '-pthread']
     with open(header, 'rb') as file:
         key = hashlib.sha256(file.read() + ' '.join([platform.machine()] + compiler + flags).encode()).hexdigest()[:16]
     home = os.environ.get('XDG_CACHE_HOME') or os.path.join(os.path.expanduser('~'), '.cache')

@@ -6,15 +6,13 @@
  * from rank 0) is watched along with the streams by both back ends (coll_tcp_watch.h).
  *
  * The ring is used without DEFER_TASKRUN, so that transfers go on while the program computes.  A ring that cannot be had
- * means poll, with a line on the log, unless io_uring was asked for by name. */
+ * means poll, with a line on the log, unless io_uring was asked for by name.
+ *
+ * Most of liburing is inline in its header.  The few functions that are not are found when a ring is opened, in the library
+ * that is loaded then; a program is linked with it only by COLL_WITH_URING.  So the command that links does not depend on what
+ * is installed. */
 #ifndef COLL_TCP_IO_H
 #define COLL_TCP_IO_H
-
-#if !defined(COLL_NO_URING) && defined(__has_include)
-#if !__has_include(<liburing.h>)
-#define COLL_NO_URING 1
-#endif
-#endif
 
 #if !defined(COLL_NO_URING)
 #if defined(__clang__) || defined(__GNUC__)
@@ -27,20 +25,37 @@
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #pragma GCC diagnostic ignored "-Wsign-compare"
 #endif
+#include <dlfcn.h>
+#include <sys/auxv.h>
 #include <liburing.h>
+#if !defined(IORING_SETUP_COOP_TASKRUN)
+#define COLL_NO_URING 1
+#define COLL__URING_LACK "compiled without liburing, whose header is older than 2.2"
+#endif
 #if defined(__clang__) || defined(__GNUC__)
 #pragma GCC diagnostic pop
 #endif
 #endif
 
+#if !defined(COLL_NO_URING)
+/* What is not inline in the header of liburing 2.2 and later. */
+#define COLL__URING_CALLS(X) \
+    X(io_uring_queue_init_params) X(io_uring_queue_exit) X(io_uring_submit) X(io_uring_submit_and_wait_timeout) \
+    X(__io_uring_get_cqe)
+#define COLL__URING_POINTER(name) __typeof__(name) *name;
+typedef struct coll__uring_calls { COLL__URING_CALLS(COLL__URING_POINTER) } coll__uring_calls;
+#endif
+
 typedef struct coll__io {
     bool is_uring;
+    int  refusal;                                 /* why there is no ring that was wanted: a negative errno   */
     coll__watched events;                           /* everything but the transfers                             */
     coll__bell bell;                              /* rung by other threads, watched with the events           */
     struct pollfd *fds;                           /* poll: room for all streams and the events                */
     int  posted;                                  /* io_uring: requests that are with the kernel              */
     bool is_events_posted;
 #if !defined(COLL_NO_URING)
+    coll__uring_calls uring;
     struct io_uring ring;
 #endif
 } coll__io;
@@ -83,6 +98,7 @@ static void coll__poll_wait(coll__io *io, const coll__active *active, int wait_m
 #if defined(COLL_NO_URING)
 
 static int coll__uring_open(coll__io *io) { (void)io; return -ENOSYS; }
+static const char *coll__uring_hint(int error) { (void)error; return COLL__URING_LACK; }
 static void coll__uring_close(coll__io *io) { (void)io; }
 static int coll__uring_reap(coll__io *io) { (void)io; return 0; }
 static void coll__uring_wait(coll__io *io, const coll__active *active, int wait_ms) { (void)io, (void)active, (void)wait_ms; }
@@ -90,35 +106,83 @@ static void coll__uring_cancel(coll__io *io, coll__stream *s) { (void)io, (void)
 
 #else
 
+#if defined(COLL_WITH_URING)
+
+#define COLL__URING_LIBRARY "liburing"
+#define COLL__URING_LINKED(name) name,
+static int coll__uring_load(coll__uring_calls *calls)
+{
+    *calls = (coll__uring_calls){ COLL__URING_CALLS(COLL__URING_LINKED) };
+    return 0;
+}
+
+#else
+
+#if !defined(COLL__URING_LIBRARY)
+#define COLL__URING_LIBRARY "liburing.so.2"
+#endif
+
+/* Weak, so that they are null, and the program is linked all the same, where they are in a library of their own (-ldl, before
+ * glibc 2.34).  A static program has no loader (AT_BASE), and loads nothing: another libc would come along. */
+static __typeof__(dlopen) coll__weak_dlopen __attribute__((weakref("dlopen")));
+static __typeof__(dlsym) coll__weak_dlsym __attribute__((weakref("dlsym")));
+
+/* A pointer to a function, as ISO C does not convert one. */
+static bool coll__uring_find(void *library, const char *name, void *function)
+{
+    void *const at = coll__weak_dlsym(library, name);
+
+    memcpy(function, &at, sizeof at);
+    return at != NULL;
+}
+
+/* It stays loaded: other rings have its functions, too. */
+#define COLL__URING_FOUND(name) && coll__uring_find(library, #name, &calls->name)
+static int coll__uring_load(coll__uring_calls *calls)
+{
+    if (!coll__weak_dlopen || !coll__weak_dlsym || !getauxval(AT_BASE)) return -ELIBEXEC;
+    void *const library = coll__weak_dlopen(COLL__URING_LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!library) return -ELIBACC;
+    return true COLL__URING_CALLS(COLL__URING_FOUND) ? 0 : -ELIBBAD;
+}
+
+#endif
+
 /* Open a ring: the newest set-up flags first, fewer entries when locked memory is short.  0, or a negative errno. */
 static int coll__uring_open(coll__io *io)
 {
-    static const unsigned ladder[] = {
-#if defined(IORING_SETUP_COOP_TASKRUN) && defined(IORING_SETUP_TASKRUN_FLAG)
-        IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG,            /* Linux 5.19                       */
-#endif
-        0
-    };
+    static const unsigned ladder[] = { IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG, 0 };        /* Linux 5.19 */
     const unsigned needed = IORING_FEAT_FAST_POLL | IORING_FEAT_NODROP | IORING_FEAT_EXT_ARG;
-    int error = -EINVAL;
+    int error = coll__uring_load(&io->uring);
 
+    if (error) return error;
     for (unsigned entries = 128; entries >= 8; entries /= 4)
         for (size_t i = 0; i < sizeof ladder / sizeof *ladder; i++) {
             struct io_uring_params p;
             memset(&p, 0, sizeof p);
             p.flags = ladder[i];
-            error = io_uring_queue_init_params(entries, &io->ring, &p);
+            error = io->uring.io_uring_queue_init_params(entries, &io->ring, &p);
             if (error == -EINVAL) continue;
             if (error == -ENOMEM) break;
             if (error < 0) return error;
             if ((p.features & needed) == needed) return 0;
-            io_uring_queue_exit(&io->ring);
+            io->uring.io_uring_queue_exit(&io->ring);
             return -ENOSYS;
         }
     return error;
 }
 
-static void coll__uring_close(coll__io *io) { io_uring_queue_exit(&io->ring); }
+static const char *coll__uring_hint(int error)
+{
+    return error == -EPERM ? "not permitted: a container's seccomp filter, or kernel.io_uring_disabled"
+         : error == -ENOMEM ? "too little memory may be locked (ulimit -l)"
+         : error == -ENOSYS ? "this kernel or container does not have what is needed"
+         : error == -ELIBACC ? COLL__URING_LIBRARY " was not found"
+         : error == -ELIBBAD ? COLL__URING_LIBRARY " is older than 2.2"
+         : error == -ELIBEXEC ? "this program loads no libraries (it is static, or needs -ldl)" : strerror(-error);
+}
+
+static void coll__uring_close(coll__io *io) { io->uring.io_uring_queue_exit(&io->ring); }
 
 /* What a request is for, in the lowest bits of its tag; the others are the address of a stream, or of a lane. */
 enum {
@@ -169,13 +233,22 @@ static void coll__uring_completed(coll__io *io, const struct io_uring_cqe *cqe)
     }
 }
 
+/* What has come back next, if anything has: what io_uring_peek_cqe does. */
+static bool coll__uring_peek(coll__io *io, struct io_uring_cqe **cqe)
+{
+    unsigned head;
+
+    io_uring_for_each_cqe(&io->ring, head, *cqe) return true;
+    return io->uring.__io_uring_get_cqe(&io->ring, cqe, 0, 0, NULL) == 0;
+}
+
 /* Take what has come back, without waiting.  Gives how much there was. */
 static int coll__uring_reap(coll__io *io)
 {
     struct io_uring_cqe *cqe;
     int count = 0;
 
-    while (io->posted > 0 && io_uring_peek_cqe(&io->ring, &cqe) == 0) {
+    while (io->posted > 0 && coll__uring_peek(io, &cqe)) {
         coll__uring_completed(io, cqe);
         io_uring_cqe_seen(&io->ring, cqe);
         count++;
@@ -188,7 +261,7 @@ static struct io_uring_sqe *coll__uring_request(coll__io *io)
     struct io_uring_sqe *sqe = io_uring_get_sqe(&io->ring);
 
     if (!sqe) {
-        (void)io_uring_submit(&io->ring);
+        (void)io->uring.io_uring_submit(&io->ring);
         sqe = io_uring_get_sqe(&io->ring);
     }
     if (sqe) io->posted++;
@@ -299,25 +372,13 @@ static void coll__uring_wait(coll__io *io, const coll__active *active, int wait_
             s->is_push_posted = true;
         }
     }
-    (void)io_uring_submit_and_wait_timeout(&io->ring, &cqe, 1, &t, NULL);
+    (void)io->uring.io_uring_submit_and_wait_timeout(&io->ring, &cqe, 1, &t, NULL);
     (void)coll__uring_reap(io);
 }
 
 #endif
 
 /* ---- >>either ---- */
-
-static const char *coll__uring_hint(int error)
-{
-#if defined(COLL_NO_URING)
-    (void)error;
-    return "compiled without liburing";
-#else
-    return error == -EPERM ? "not permitted: a container's seccomp filter, or kernel.io_uring_disabled"
-         : error == -ENOMEM ? "too little memory may be locked (ulimit -l)"
-         : error == -ENOSYS ? "this kernel or container does not have what is needed" : strerror(-error);
-#endif
-}
 
 /* So that it can be closed, whether it comes to be open or not. */
 static void coll__io_init(coll__io *io)
@@ -339,13 +400,22 @@ static coll_status coll__io_open(coll__io *io, const coll_allocator *memory, con
         return coll__start_failed(COLL_ERR_SYSTEM, "descriptors to wait with: %s",
                                   strerror(watch ? watch : bell ? bell : ENOMEM));
     if (!strcmp(mode, "poll")) return COLL_OK;
-    const int error = coll__uring_open(io);
-    io->is_uring = error == 0;
+    io->refusal = coll__uring_open(io);
+    io->is_uring = io->refusal == 0;
     if (io->is_uring) return COLL_OK;
+    const char *const hint = coll__uring_hint(io->refusal);
     if (!strcmp(mode, "uring"))
-        return coll__start_failed(COLL_ERR_UNSUPPORTED, "io_uring was asked for but cannot be had: %s", coll__uring_hint(error));
-    coll__say(log, COLL_LOG_INFO, "no io_uring (%s); using poll", coll__uring_hint(error));
+        return coll__start_failed(COLL_ERR_UNSUPPORTED, "io_uring was asked for but cannot be had: %s", hint);
+    coll__say(log, COLL_LOG_INFO, "no io_uring: %s; using poll", hint);
     return COLL_OK;
+}
+
+/* "io_uring;", "poll;" or "poll: liburing.so.2 was not found;" */
+static void coll__io_describe(const coll__io *io, char *text, size_t room)
+{
+    coll__print(text, room, io->is_uring ? "io_uring" : "poll");
+    if (io->refusal) coll__append(text, room, ": %s", coll__uring_hint(io->refusal));
+    coll__append(text, room, ";");
 }
 
 static void coll__io_wait(coll__io *io, const coll__active *active, int wait_ms)

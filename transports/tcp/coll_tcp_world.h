@@ -68,7 +68,7 @@ typedef struct coll__tcp {
     coll_failure    suspicion;                    /* what this rank thinks has happened                       */
     bool            is_sentence;                  /* that: otherwise the name of the rank belongs before it   */
     coll_failure    failure;                      /* what is agreed to have happened                          */
-    char            description[120];
+    char            description[200];
     char            tuning[COLL__TUNING_ROOM];    /* what rank 0 has read of the wire; "": nothing            */
 } coll__tcp;
 
