@@ -203,7 +203,7 @@ if there "man pages" mandoc; then
 fi
 
 # ---- Debian: packages of what git has, unpacked into a root of their own
-if there "Debian" dpkg-buildpackage dh lintian fakeroot git; then
+if there "Debian" dpkg-buildpackage dh dh_python3 lintian fakeroot git; then
     mkdir -p "$dir/debian/coll" "$dir/root"
     git ls-files | while read -r file; do [ ! -f "$file" ] || echo "$file"; done | tar cf - -T - | tar xf - -C "$dir/debian/coll"
     debian() { (unset CC; cd "$dir/debian/coll" && DEB_BUILD_OPTIONS="parallel=2 noddebs" dpkg-buildpackage -b -us -uc); }
@@ -217,6 +217,13 @@ if there "Debian" dpkg-buildpackage dh lintian fakeroot git; then
         PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1 PKG_CONFIG_ALLOW_SYSTEM_LIBS=1 \
         sh -c "$CC '$consumers/train.c' -o '$dir/deb' \$(pkg-config --cflags --libs coll) -Wl,-rpath-link,'$libraries'"
     check "Debian: the program runs" library_path "$libraries" taken "$dir/deb"
+    check "Debian: the Python package runs" env PYTHONPATH="$dir/root/usr/lib/python3/dist-packages" \
+        COLL_LIBRARY="$libraries/libcoll.so.$series" "$dir/root/usr/bin/coll-run" -n 2 python3 -c '
+import array, coll
+with coll.init() as comm:
+    x = array.array("f", [comm.rank + 1])
+    comm.allreduce_(x)
+    assert x[0] == 3, x'
     check "Debian: the launcher runs" sh -c "'$dir/root/usr/bin/coll-run' -n 2 '$dir/root/usr/bin/coll-check'"
     check "Debian: the library has TLS" sh -c "readelf -d '$libraries/libcoll.so.$series' | grep NEEDED | grep libssl"
 fi
