@@ -116,7 +116,8 @@
  *         const coll_call turn = { .kind = COLL_ALLTOALL, .send = rows, .recv = columns, .count = 3 * 2, .type = COLL_F32,
  *                                  .row = 2, .send_stride = wide };
  *         if (!rows || !columns || coll_run(comm, &turn)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
- *         free(rows), free(columns);
+ *         free(rows);
+ *         free(columns);
  *   The blocks of a broadcast, gather, scatter, allgather or alltoall may be columns of a matrix.  With coll_call.row a block of
  * `count` elements is count / row rows.  In a buffer with a stride each row begins so many elements behind the last one.  Where
  * the buffer has a block for every rank, they lie side by side: block i begins i * row behind the start.
@@ -763,7 +764,8 @@ typedef struct coll_config {
                                      COLL_LIVENESS_TIMEOUT_MS, or 5 s                                       */
     int         stall_timeout_ms; /* an operation late by this fails; default: COLL_STALL_TIMEOUT_MS, or no limit */
     int         spin_us;          /* busy waiting before sleeping, < 0: none; default: COLL_SPIN_US, or 50 us,
-                                     10 us where the host has more ranks than processors                    */
+                                     10 us where the host has more ranks than processors; and none while
+                                     other programs are found to use a rank's processor                     */
     coll_log_level log_level;     /* default: COLL_DEBUG, or COLL_LOG_WARN                                  */
     void      (*log)(void *context, coll_log_level level, const char *line);   /* default: to stderr        */
     void       *log_context;      /* given back to log                                                      */

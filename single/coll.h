@@ -122,7 +122,8 @@
  *         const coll_call turn = { .kind = COLL_ALLTOALL, .send = rows, .recv = columns, .count = 3 * 2, .type = COLL_F32,
  *                                  .row = 2, .send_stride = wide };
  *         if (!rows || !columns || coll_run(comm, &turn)) return fprintf(stderr, "%s\n", coll_error(comm)), 1;
- *         free(rows), free(columns);
+ *         free(rows);
+ *         free(columns);
  *   The blocks of a broadcast, gather, scatter, allgather or alltoall may be columns of a matrix.  With coll_call.row a block of
  * `count` elements is count / row rows.  In a buffer with a stride each row begins so many elements behind the last one.  Where
  * the buffer has a block for every rank, they lie side by side: block i begins i * row behind the start.
@@ -1356,7 +1357,8 @@ typedef struct coll_config {
                                      COLL_LIVENESS_TIMEOUT_MS, or 5 s                                       */
     int         stall_timeout_ms; /* an operation late by this fails; default: COLL_STALL_TIMEOUT_MS, or no limit */
     int         spin_us;          /* busy waiting before sleeping, < 0: none; default: COLL_SPIN_US, or 50 us,
-                                     10 us where the host has more ranks than processors                    */
+                                     10 us where the host has more ranks than processors; and none while
+                                     other programs are found to use a rank's processor                     */
     coll_log_level log_level;     /* default: COLL_DEBUG, or COLL_LOG_WARN                                  */
     void      (*log)(void *context, coll_log_level level, const char *line);   /* default: to stderr        */
     void       *log_context;      /* given back to log                                                      */
@@ -11522,6 +11524,8 @@ struct coll__session {
     unsigned char *guard;                         /* *guard = 0: this is a forked child                       */
     int   spin_us, stall_timeout_ms, start_timeout_ms;
     bool  is_crowded;                             /* ranks share processors: yield between looks              */
+    int64_t busy_until;                           /* till then others want our processor, and nobody spins; 0: never so far */
+    int   busy_ms;                                /* for how long that was found last                         */
     bool  offloads_all;                           /* the transport takes collectives of all ranks             */
     bool  is_synchronous;                         /* every send waits for its receive                         */
     bool  has_membarrier;                         /* the kernel                                               */
@@ -17586,13 +17590,35 @@ static inline coll_status coll__look(coll__session *session, int looks, int wait
     return is_alone ? coll__order_advance(only) : coll__advance(session, wait_ms);
 }
 
+/* Give way to whoever wants our processor.  A program that computes then has it for a whole turn of the scheduler, for who spins
+ * has used up his own; who sleeps is let in as soon as he is woken.  So when that has happened we spin no more for a while, and
+ * longer each time that we find it again. */
+static inline void coll__give_way(coll__session *session)
+{
+    enum { TURN_US = 500, LEAST_MS = 20, MOST_MS = 1280 };
+    const int64_t began = coll__now();
+
+    coll__yield();
+    const int64_t now = coll__now();
+    if (now - began < (int64_t)TURN_US * 1000) return;
+    const bool is_again = now - session->busy_until < 4 * session->busy_ms * (int64_t)COLL__MS;
+    session->busy_ms = !is_again ? LEAST_MS : session->busy_ms < MOST_MS ? 2 * session->busy_ms : MOST_MS;
+    session->busy_until = now + session->busy_ms * (int64_t)COLL__MS;
+}
+
+/* How long a wait that begins now may spin. */
+static inline int coll__spin_now(const coll__session *session)
+{
+    return session->busy_until && coll__now() < session->busy_until ? 0 : session->spin_us;
+}
+
 /* Between two looks.  Whoever we wait for may share our processor, so it gets a turn now and then: always where there are
  * more ranks than processors, else after a few microseconds of spinning. */
-static inline void coll__pause(const coll__session *session, int looks)
+static inline void coll__pause(coll__session *session, int looks)
 {
     const bool is_cheap = session->orders && session->orders->queue->carrier->traits & COLL__AS_A_WHOLE;
 
-    if (session->is_crowded || looks % (is_cheap ? COLL__LOOKS_A_CLOCK : COLL__LOOKS_A_CLOCK / 2) == 0) coll__yield();
+    if (session->is_crowded || looks % (is_cheap ? COLL__LOOKS_A_CLOCK : COLL__LOOKS_A_CLOCK / 2) == 0) coll__give_way(session);
     else coll__relax();
 }
 
@@ -17923,14 +17949,14 @@ typedef struct coll__patience {
 #define COLL__PATIENCE_FRESH                                                                                                   \
     { .ask_at = coll__never, .warn_at = coll__never, .report_at = coll__never, .freed_at = coll__never, .deadline = coll__never }
 
-static void coll__patience_begin(coll__patience *p, const coll_request *r)
+static void coll__patience_begin(coll__patience *p, const coll_request *r, int spin_us)
 {
     const coll__session *session = r->comm->session;
     const int limit_ms = r->call.timeout_ms > 0 ? r->call.timeout_ms : session->stall_timeout_ms;
 
     p->is_virtual = session->transport->now != NULL;
     p->began = coll__clock(session);
-    p->spin_end = p->began + (int64_t)session->spin_us * 1000;
+    p->spin_end = p->began + (int64_t)spin_us * 1000;
     p->warn_at = p->began + (int64_t)COLL__WARN_FIRST_MS * COLL__MS;
     p->ask_at = p->warn_at - (int64_t)COLL__ASK_BEFORE_MS * COLL__MS;
     p->report_at = session->transport->report_stall ? p->began + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS : coll__never;
@@ -17980,14 +18006,14 @@ typedef struct coll__patience {
 
 #define COLL__PATIENCE_FRESH { .report_at = coll__never, .deadline = coll__never }
 
-static void coll__patience_begin(coll__patience *p, const coll_request *r)
+static void coll__patience_begin(coll__patience *p, const coll_request *r, int spin_us)
 {
     const coll__session *session = r->comm->session;
     const int limit_ms = r->call.timeout_ms > 0 ? r->call.timeout_ms : session->stall_timeout_ms;
     const int64_t began = coll__clock(session);
 
     p->is_virtual = session->transport->now != NULL;
-    p->spin_end = began + (int64_t)session->spin_us * 1000;
+    p->spin_end = began + (int64_t)spin_us * 1000;
     p->report_at = session->transport->report_stall && !p->is_virtual ? began + (int64_t)COLL__REPORT_AFTER_MS * COLL__MS
                                                                       : coll__never;
     p->deadline = limit_ms > 0 ? began + (int64_t)limit_ms * COLL__MS : coll__never;
@@ -18026,14 +18052,15 @@ static void coll__wait_until_reached(const coll__goal *goal)
 {
     coll__session *session = goal->comm->session;
     coll__patience p = COLL__PATIENCE_FRESH;
-    const int looks_a_clock = session->spin_us <= 0 ? 1 : session->is_crowded ? COLL__YIELDS_A_CLOCK : COLL__LOOKS_A_CLOCK;
+    const int spin_us = coll__spin_now(session);
+    const int looks_a_clock = spin_us <= 0 ? 1 : session->is_crowded ? COLL__YIELDS_A_CLOCK : COLL__LOOKS_A_CLOCK;
     const coll_status *const status = goal->status;
     bool has_begun = false, has_slept = false;
 
     for (int looks = 1; *status == COLL_PENDING; looks++) {
         int wait_ms = 0;
         if (looks % looks_a_clock == 0 || has_slept) {
-            if (!has_begun) coll__patience_begin(&p, goal->request);
+            if (!has_begun) coll__patience_begin(&p, goal->request, spin_us);
             has_begun = true;
             const int64_t now = coll__clock(session);
             if (coll__patience_check(&p, goal->request, now) < 0) return;
@@ -19069,7 +19096,7 @@ static coll_status coll__watch_many(coll__watch *w)
         coll__watch_take(comm);
         t->goal = coll__watch_begin(w, comm);
         if (t->goal.request) {
-            coll__patience_begin(&t->patience, t->goal.request);
+            coll__patience_begin(&t->patience, t->goal.request, coll__spin_now(comm->session));
             coll__wait_begin(&t->goal);
         }
         coll__watch_drop(comm);
@@ -19231,7 +19258,7 @@ COLL_API coll_status coll_progress(coll_comm *comm)
 /* Offer a task to the transport, and again for a moment, because most of them do not have to wait for long. */
 static inline coll_status coll__offer(const coll__session *session, coll_task *task, coll_failure *failure)
 {
-    const int most = session->spin_us > 0 ? COLL__LOOKS_A_ROUND : 1;
+    const int most = coll__spin_now(session) > 0 ? COLL__LOOKS_A_ROUND : 1;
 
     failure->status = COLL_OK;
     for (int looks = 1; ; looks++) {
@@ -22658,7 +22685,8 @@ static inline unsigned char *coll__group_bag(coll__group *group, int member, int
 
 typedef struct coll__gap { size_t length; int64_t next; } coll__gap;
 
-static void *coll__hub_take(coll__hub *hub, size_t length)
+/* `end`: so far may what nobody has had yet be given.  NULL: there is no more. */
+static void *coll__hub_take(coll__hub *hub, size_t length, size_t end)
 {
     for (int64_t *at = &hub->gaps; *at; at = &((coll__gap *)coll__hub_at(hub, *at))->next) {
         coll__gap *gap = (coll__gap *)coll__hub_at(hub, *at);
@@ -22666,7 +22694,7 @@ static void *coll__hub_take(coll__hub *hub, size_t length)
         *at = gap->next;
         return memset(gap, 0, length);
     }
-    if (hub->room_end - hub->room_at < length) return NULL;
+    if (end < hub->room_at || end - hub->room_at < length) return NULL;
     hub->room_at += length;
     return coll__hub_at(hub, (int64_t)(hub->room_at - length));
 }
@@ -22689,21 +22717,33 @@ static void coll__group_free(coll__hub *hub, coll__group *group)
     else coll__unreserve(group, group->length);
 }
 
+/* Memory for a group of `count` ranks whose longer eager messages have this length.  NULL: there is no more. */
+static coll__group *coll__group_take(coll__hub *hub, int count, size_t bag_length)
+{
+    const size_t n = (size_t)count, head = coll__round_up(sizeof(coll__group) + n * sizeof(int), COLL__LINE);
+    const size_t length = coll__round_up(head + n * (sizeof(coll__seat) + COLL__TURN_SLOTS * bag_length), COLL__PAGE);
+    const size_t end = bag_length ? hub->room_end / 2 : hub->room_end;    /* the other half is for groups without */
+    coll__group *group = (coll__group *)(hub->is_apart ? coll__hub_take(hub, length, end) : coll__reserve(length));
+
+    if (group) group->length = length;
+    if (group) group->bag_length = bag_length;
+    return group;
+}
+
 /* A group of these ranks; `ranks` NULL: of all of the hub.  Where ranks share processors, waiting is dear, and an eager message
  * saves a wait but has to be read by all: so longer ones are eager there, as long as there are not too many. */
 static coll__group *coll__group_new(coll__hub *hub, uint64_t id, const int *ranks, int count)
 {
-    const size_t n = (size_t)count, longest = hub->is_apart ? COLL__EAGER_LONG_APART : hub->is_crowded ? COLL__EAGER_LONG : 0;
+    const size_t longest = hub->is_apart ? COLL__EAGER_LONG_APART : hub->is_crowded ? COLL__EAGER_LONG : 0;
     const size_t all = hub->is_apart ? COLL__EAGER_ALL_APART : COLL__EAGER_ALL;
-    const size_t each = coll__least(longest, all / n) / COLL__LINE * COLL__LINE;
-    const coll__group like = { .id = id, .count = count, .holders = count, .bag_length = each > COLL__EAGER_SHORT ? each : 0 };
-    const size_t head = coll__round_up(sizeof like + n * sizeof(int), COLL__LINE);
-    const size_t length = coll__round_up(head + n * (sizeof(coll__seat) + COLL__TURN_SLOTS * like.bag_length), COLL__PAGE);
-    coll__group *group = (coll__group *)(hub->is_apart ? coll__hub_take(hub, length) : coll__reserve(length));
+    const size_t each = coll__least(longest, all / (size_t)count) / COLL__LINE * COLL__LINE;
+    coll__group *group = each > COLL__EAGER_SHORT ? coll__group_take(hub, count, each) : NULL;
 
+    if (!group) group = coll__group_take(hub, count, 0);
     if (!group) return NULL;
-    *group = like;
-    group->length = length;
+    group->id = id;
+    group->count = group->holders = count;
+    group->next = 0;
     for (int i = 0; i < count; i++) coll__group_ranks(group)[i] = ranks ? ranks[i] : coll__desk_name(hub, i);
     return group;
 }
@@ -27772,9 +27812,9 @@ COLL__FOR_SIZE
 enum { COLL__ROOM_MAGIC = 0x524c4f43, COLL__ROOM_HEAD = 4096 };
 
 /* Bytes of the hub, and the most and the least of a room. */
-#define COLL__ROOM_HUB   ((size_t)16 << 20)
+#define COLL__ROOM_HUB   ((size_t)(sizeof(void *) > 4 ? 64 : 16) << 20)
 #define COLL__ROOM_MOST  ((size_t)(sizeof(void *) > 4 ? (uint64_t)64 << 30 : (uint64_t)64 << 20))
-#define COLL__ROOM_LEAST ((size_t)32 << 20)
+#define COLL__ROOM_LEAST (2 * COLL__ROOM_HUB)
 
 /* What a rank says of the hub to the first one of its host, and that one to all. */
 typedef enum coll__host_room_word {

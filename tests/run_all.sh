@@ -181,6 +181,7 @@ waits orders             program asan test_orders
 suite queued             program asan test_queued
 suite strides            program asan test_strides
 suite stores             program asan test_stores
+suite busy               program asan test_busy
 suite random             program asan test_random
 suite misuse-tsan        program tsan test_misuse threads local,requests,groups,threads,ends
 suite contract-asan      program asan test_contract threads,sim 3

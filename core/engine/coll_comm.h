@@ -267,6 +267,8 @@ struct coll__session {
     unsigned char *guard;                         /* *guard = 0: this is a forked child                       */
     int   spin_us, stall_timeout_ms, start_timeout_ms;
     bool  is_crowded;                             /* ranks share processors: yield between looks              */
+    int64_t busy_until;                           /* till then others want our processor, and nobody spins; 0: never so far */
+    int   busy_ms;                                /* for how long that was found last                         */
     bool  offloads_all;                           /* the transport takes collectives of all ranks             */
     bool  is_synchronous;                         /* every send waits for its receive                         */
     bool  has_membarrier;                         /* the kernel                                               */
