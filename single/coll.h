@@ -11450,6 +11450,13 @@ struct coll__carrier {
     bool (*explain)(coll_request *r, char *text, size_t room);        /* false: it would decline              */
 };
 
+/* Where no two collectives run at the same time nobody asks for it. */
+#if COLL_ABREAST > 1
+#define COLL__LATER(later) later
+#else
+#define COLL__LATER(later) NULL
+#endif
+
 /* What makes a communicator one for other buffers than those in the memory of this process.  It carries its calls, messages and
  * lists too; the others carry what the ranks have to tell one another beside that (is_by_host). */
 struct coll__extension {
@@ -15764,7 +15771,7 @@ static const uint64_t *coll__execution_peers(const coll_request *r)
 }
 
 /* Of the rounds that are not begun. */
-static uint64_t coll__execution_later(const coll_request *r)
+static COLL__UNUSED uint64_t coll__execution_later(const coll_request *r)
 {
     const coll__execution *execution = r->execution;
     const long begun = execution->posted;
@@ -18635,7 +18642,7 @@ static coll_status coll__offload_advance(coll_request *r)
 }
 
 /* The task behind it may begin as soon as this one has. */
-static uint64_t coll__offload_later(const coll_request *r) { return r->task.state[0] ? 0 : ~(uint64_t)0; }
+static COLL__UNUSED uint64_t coll__offload_later(const coll_request *r) { return r->task.state[0] ? 0 : ~(uint64_t)0; }
 
 static void coll__offload_late(const coll_request *r, unsigned char *is_late)
 {
@@ -18696,7 +18703,7 @@ static coll_status coll__rounds_start(coll_request *r)
         return COLL_PENDING;
     }
     coll_status status = coll__execution_start(r);
-    if (status == COLL_ERR_MEMORY) {
+    if (COLL__ABREAST > 1 && status == COLL_ERR_MEMORY) {
         if (r->order->place > 0) return status;       /* and waits for its turn                               */
         coll__workspaces_give(r->order);
         status = coll__execution_start(r);
@@ -18729,7 +18736,7 @@ static bool coll__rounds_explain(coll_request *r, char *text, size_t room)
       .late = COLL__LATE(coll__messages_late), .end = coll__messages_end_all, .explain = coll__message_explain },
 #define COLL__CARRIER_OF_ROUNDS                                                                                               \
     { .name = "rounds", .start = coll__rounds_start, .advance = coll__execution_advance,                                       \
-      .late = COLL__LATE(coll__rounds_late), .later = coll__execution_later, .explain = coll__rounds_explain },
+      .late = COLL__LATE(coll__rounds_late), .later = COLL__LATER(coll__execution_later), .explain = coll__rounds_explain },
 
 #else
 
@@ -18744,7 +18751,7 @@ static const coll__carrier coll__carriers[] = {
     COLL__CARRIER_OF_MESSAGES
     COLL__CARRIER_OF_LISTS
     { .name = "transport", .traits = COLL__AS_A_WHOLE, .takes = coll__offload_takes, .start = coll__offload_advance,
-      .advance = coll__offload_advance, .late = COLL__LATE(coll__offload_late), .later = coll__offload_later,
+      .advance = coll__offload_advance, .late = COLL__LATE(coll__offload_late), .later = COLL__LATER(coll__offload_later),
       .explain = coll__offload_explain },
     COLL__CARRIER_OF_HOSTS
     COLL__CARRIER_OF_ROUNDS

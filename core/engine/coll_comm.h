@@ -195,6 +195,13 @@ struct coll__carrier {
     bool (*explain)(coll_request *r, char *text, size_t room);        /* false: it would decline              */
 };
 
+/* Where no two collectives run at the same time nobody asks for it. */
+#if COLL_ABREAST > 1
+#define COLL__LATER(later) later
+#else
+#define COLL__LATER(later) NULL
+#endif
+
 /* What makes a communicator one for other buffers than those in the memory of this process.  It carries its calls, messages and
  * lists too; the others carry what the ranks have to tell one another beside that (is_by_host). */
 struct coll__extension {
