@@ -102,8 +102,8 @@ bench-tcp-full:  ## the same with all sizes and conditions: half an hour instead
 bench-nccl: $(BUILD)/coll_nccl_bench $(BUILD)/coll-run ## on GPUs: the bits, and the library beside NCCL alone; RANKS=2
 	$(BUILD)/coll-run -n $(or $(RANKS),2) $(BUILD)/coll_nccl_bench
 
-bench-hub: $(BUILD)/coll_perf $(BUILD)/coll-run ## processes of one host beside threads, with and without coll_alloc; RANKS=2,4
-	@python3 bench/hub.py --build $(BUILD) $(if $(RANKS),--ranks $(RANKS))
+bench-hub: $(BUILD)/coll_perf $(BUILD)/coll-run ## processes of one host beside threads; RANKS=2,4 BUSY=1 that only compute
+	@python3 bench/hub.py --build $(BUILD) $(if $(RANKS),--ranks $(RANKS)) $(if $(BUSY),--busy $(BUSY))
 
 bench-python: $(BUILD)/coll_perf $(BUILD)/coll-run ## Python beside C and mpi4py, for calls of 8 B
 	@PYTHONPATH=python $$(python3 -c 'import numpy' 2> /dev/null && echo python3 || echo /usr/bin/python3) bench/python.py \
