@@ -1,6 +1,5 @@
-// coll.hpp - coll.h for C++17 and later: communicators and requests that free themselves, sizes and types that are inferred and
-// checked, results that are returned, errors that are exceptions.  One file of templates above the declarations of coll.h;
-// nothing of it is compiled into the library.
+// coll.hpp - coll.h for C++17 and later: communicators and requests that free themselves, sizes and types that are inferred
+// and checked, results that are returned, errors that are exceptions.  One file of templates above what coll.h declares.
 //
 //     #include "coll.hpp"                               g++ -std=c++17 train.cpp coll.o -pthread, or -lcoll
 //
@@ -13,9 +12,8 @@
 //         });
 //     }
 //
-// Between processes: coll::communicator comm = coll::init().  The library is C11: one C file of the program has
-// COLL_IMPLEMENTATION and coll.h (coll.c is that), or it is linked with libcoll.  What the calls mean is told by the manual in
-// coll.h; docs/cpp.md tells the rest.
+// Between processes: coll::communicator comm = coll::init().  The library is C11, in a C file of its own (coll.c), or libcoll.
+// The manual in coll.h tells what the calls mean, docs/cpp.md the rest.
 //
 //     buffers     x                        input alone: the result is returned, as a std::vector, or for one element as it is
 //                 coll::from_to(x, y)      input and output
@@ -47,6 +45,7 @@
 #include <iterator>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -58,14 +57,12 @@
 #endif
 
 namespace coll {
-
 // The two ways to compile it may meet in one program.
 #if defined(COLL_CPP_NO_EXCEPTIONS)
 inline namespace quiet {
 #else
 inline namespace throwing {
 #endif
-
 // ---- >>elements: which coll_type a type is
 
 // A float of 16 or 8 bits: its bits, which convert from and to float as the library does, rounding to nearest even.
@@ -95,9 +92,7 @@ template <class T, class = void> struct element : std::integral_constant<coll_ty
                   "coll: an element has to be trivially copyable, and no pointer (std::vector<bool> is no range of elements)");
 };
 constexpr coll_type integer(std::size_t length, coll_type shortest)
-{
-    return length == 1 ? shortest : integer(length / 2, shortest) + 1;
-}
+{ return length == 1 ? shortest : integer(length / 2, shortest) + 1; }
 template <class T> struct element<T, std::enable_if_t<std::is_integral<T>::value>>
     : std::integral_constant<coll_type, integer(sizeof(T), std::is_signed<T>::value ? COLL_I8 : COLL_U8)> {};
 
@@ -191,9 +186,7 @@ public:
     error() = default;
     error(coll_status status, int rank, std::string sentence)
         : status_(status), rank_(rank), sentence_(std::move(sentence))
-    {
-        if (sentence_.empty()) sentence_ = coll_status_text(status);
-    }
+    { if (sentence_.empty()) sentence_ = coll_status_text(status); }
 
     coll_status status() const noexcept { return status_; }
     int rank() const noexcept { return rank_; }                           // on which it was found; COLL_NO_RANK: on none
@@ -291,9 +284,7 @@ struct state {
     error last;
 
     state(coll_comm *comm, bool is_throwing) : handle(comm), throws(can_throw && is_throwing)
-    {
-        if (comm) rank = coll_rank(comm), size = coll_size(comm);
-    }
+    { if (comm) rank = coll_rank(comm), size = coll_size(comm); }
     state(const state &) = delete;
     state &operator=(const state &) = delete;
     ~state() { coll_free(handle); }
@@ -305,9 +296,7 @@ struct state {
         return false;
     }
     bool refuse(const std::string &why)
-    {
-        return fail({ COLL_ERR_ARGUMENT, rank, "rank " + std::to_string(rank) + ": " + why });
-    }
+    { return fail({ COLL_ERR_ARGUMENT, rank, "rank " + std::to_string(rank) + ": " + why }); }
     bool check(coll_status status)                // did it go well?
     {
         if (status < 0) return fail({ status, rank, sentence(status) });
@@ -320,23 +309,20 @@ struct state {
         return text.empty() && status == COLL_ERR_ARGUMENT ? coll_error(nullptr) : text;    // another thread's communicator
     }
     int count_of(over side) const
-    {
-        return side == ONE ? 1 : side == RANKS ? size : side == SOURCES ? sources : destinations;
-    }
+    { return side == ONE ? 1 : side == RANKS ? size : side == SOURCES ? sources : destinations; }
     bool has(side_shape side, int root) const
-    {
-        return side.who == ALL || (side.who == ROOT && rank == root) || (side.who == LATER && rank > 0);
-    }
+    { return side.who == ALL || (side.who == ROOT && rank == root) || (side.who == LATER && rank > 0); }
 };
 
 using shared = std::shared_ptr<state>;
 
-inline state &of(const shared &comm)              // of a communicator that may have been moved away
+inline state &of(const shared &comm, const char *what = "communicator")           // of one that may have been moved away
 {
     static thread_local state nobody(nullptr, true);
     if (comm && comm->handle) return *comm;
     state &found = comm ? *comm : nobody;
-    found.fail({ COLL_ERR_ARGUMENT, found.rank, "there is no communicator: it was freed or moved away, or never made" });
+    found.fail({ COLL_ERR_ARGUMENT, found.rank, std::string("there is no ") + what
+                     + ": it was freed or moved away, or never made" });
     return found;
 }
 
@@ -344,9 +330,7 @@ inline state &of(const shared &comm)              // of a communicator that may 
 
 template <class T> span<T> view(T &one, std::false_type) { return { &one, 1 }; }
 template <class X> auto view(X &x, std::true_type)
-{
-    return span<std::remove_pointer_t<decltype(std::data(x))>>(std::data(x), std::size(x));
-}
+{ return span<std::remove_pointer_t<decltype(std::data(x))>>(std::data(x), std::size(x)); }
 template <class X> auto view(X &x) { return view(x, is_range<X>()); }
 
 template <class X, class = void> struct is_view : std::false_type {};
@@ -394,7 +378,8 @@ template <class T> given given_of(span<T> x) { return { x.data(), x.size() }; }
 
 // The forms in which buffers are given.  Each has send() and recv(), make() for a result that is not there yet, and take().
 template <class X> struct alone {
-    using input = kept<X>;
+    using plain = std::remove_reference_t<X>;
+    using input = kept<std::conditional_t<is_range<plain>::value, X, plain>>;             // one element is always copied
     using value = typename input::value;
     static constexpr bool is_in_place = false;
     template <coll_kind K> static constexpr bool is_one = input::is_one && shape_of<K>.recv.over == ONE;
@@ -405,7 +390,7 @@ template <class X> struct alone {
     input from;
     std::conditional_t<std::is_same<value, bool>::value, std::vector<unsigned char>, std::vector<value>> made;
 
-    explicit alone(std::remove_reference_t<X> &x) : from(x) {}
+    explicit alone(plain &x) : from(x) {}
     given send() { return given_of(from.view()); }
     given recv() { return {}; }
     void *make(std::size_t count) { made.resize(count); return made.data(); }
@@ -422,7 +407,9 @@ template <class X> struct alone {
     void shorten(std::size_t count) { detail::shorten(made, count); }
 };
 
-template <class X, class Y> struct apart {
+struct unmade { static void *make(std::size_t) { return nullptr; } };
+
+template <class X, class Y> struct apart : unmade {
     using value = typename kept<Y>::value;
     static constexpr bool is_in_place = false;
     template <coll_kind> using result = typename kept<Y>::result;
@@ -435,12 +422,11 @@ template <class X, class Y> struct apart {
     apart(std::remove_reference_t<X> &x, std::remove_reference_t<Y> &y) : from(x), to(y) {}
     given send() { return given_of(from.view()); }
     given recv() { return given_of(to.view()); }
-    void *make(std::size_t) { return nullptr; }
     template <coll_kind> typename kept<Y>::result take() { return to.take(); }
     void shorten(std::size_t count) { to.shorten(count); }
 };
 
-template <class X, bool IsInPlace> struct changed {
+template <class X, bool IsInPlace> struct changed : unmade {
     using value = typename kept<X>::value;
     static constexpr bool is_in_place = IsInPlace;
     template <coll_kind> using result = typename kept<X>::result;
@@ -450,19 +436,17 @@ template <class X, bool IsInPlace> struct changed {
     explicit changed(std::remove_reference_t<X> &x) : both(x) {}
     given send() { return IsInPlace ? given_of(both.view()) : given(); }
     given recv() { return given_of(both.view()); }
-    void *make(std::size_t) { return nullptr; }
     template <coll_kind> typename kept<X>::result take() { return both.take(); }
     void shorten(std::size_t count) { both.shorten(count); }
     static_assert(!std::is_const<typename kept<X>::elements::element_type>::value, "coll: what is written is not const");
 };
 
-struct none {
+struct none : unmade {
     using value = unsigned char;
     static constexpr bool is_in_place = false;
     template <coll_kind> using result = void;
     given send() { return {}; }
     given recv() { return {}; }
-    void *make(std::size_t) { return nullptr; }
     template <coll_kind> void take() {}
     void shorten(std::size_t) {}
 };
@@ -482,9 +466,7 @@ struct details {
     blocks send = {}, recv = {};
 };
 inline details listing(blocks &&send, blocks &&recv, int root = 0, std::size_t expected = unknown)
-{
-    return { root, 0, 0, expected, std::move(send), std::move(recv) };
-}
+{ return { root, 0, 0, expected, std::move(send), std::move(recv) }; }
 
 struct task {
     coll_call call{};
@@ -526,21 +508,21 @@ struct task {
     }
 
     // One side of the call: fits `size`, the elements that were given, to its shape; where none were, says how many it takes.
-    std::string fit(const state &comm, side_shape side, bool is_send, bool is_exact, std::size_t &size)
+    std::string fit(const state &comm, side_shape side, bool is_send, std::size_t &size)
     {
         const char *what = is_send ? "input" : "output";
         const int count = comm.count_of(side.over);
         const blocks &lists = is_send && side.from != RECV_LIST ? more.send : more.recv;
+        const bool is_exact = side.from < LIST || lists.offsets.empty();
         std::size_t needs = 0;
 
         switch (side.from) {
-        case COUNT: needs = static_cast<std::size_t>(count) * call.count; break;
+        case COUNT:      needs = static_cast<std::size_t>(count) * call.count; break;
         case RECV_COUNT: needs = call.recv_count; break;
-        case OWN_RECV: needs = more.recv.counts[static_cast<std::size_t>(comm.rank)]; break;
+        case OWN_RECV:   needs = more.recv.counts[static_cast<std::size_t>(comm.rank)]; break;
         default: {
             std::string wrong = listed(lists, count, what, needs);
             if (!wrong.empty()) return wrong;
-            is_exact = is_exact && lists.offsets.empty();
         } }
         if (size != unknown && (is_exact ? size != needs : size < needs))
             return std::string("the ") + what + " has " + std::to_string(size) + " elements, and "
@@ -584,10 +566,13 @@ struct task {
         if (!sends && of.send.who == ROOT && recv.size == unknown && more.expected == unknown)
             return "this rank has no input: it has to be told how many elements come, or be given an output";
         std::string wrong = measure(comm, of, send.size, recv.size);
-        if (wrong.empty() && sends) wrong = fit(comm, of.send, true, true, send.size);
+        const std::vector<std::size_t> &counts = (is_whole_send ? more.send : more.recv).counts;
+        if (is_blocks && has_whole && counts.size() == static_cast<std::size_t>(comm.size))     // one's own is among them
+            (is_whole_send ? call.recv_count : call.count) = counts[static_cast<std::size_t>(comm.rank)];
+        if (wrong.empty() && sends) wrong = fit(comm, of.send, true, send.size);
         if (wrong.empty() && of.recv.from == OWN_RECV && more.recv.counts.size() != static_cast<std::size_t>(comm.size))
             wrong = "there is a count for every rank";
-        if (wrong.empty() && (receives || of.recv.who == LATER)) wrong = fit(comm, of.recv, false, true, recv.size);
+        if (wrong.empty() && (receives || of.recv.who == LATER)) wrong = fit(comm, of.recv, false, recv.size);
         if (!wrong.empty()) return wrong;
 
         call.send_counts = more.send.counts.data(), call.recv_counts = more.recv.counts.data();
@@ -611,9 +596,7 @@ struct task {
     }
 };
 
-// An operation of the program's own, for elements or for ranges of them.
-template <class T, class F> void fold(const void *in, void *inout, std::size_t count, coll_type, void *context);
-
+// An operation of the library, or of the program's own, for elements or for ranges of them.
 template <class T, class Op> struct folding {
     Op op;
     task *of;
@@ -621,32 +604,49 @@ template <class T, class Op> struct folding {
     void set(coll_call &call)
     {
         if constexpr (std::is_convertible<Op, coll_op>::value) call.op = op;
-        else call.op = COLL_USER, call.fn = fold<T, Op>, call.fn_context = this;
+        else call.op = COLL_USER, call.fn = fold, call.fn_context = this;
+    }
+    static void fold(const void *in, void *inout, std::size_t count, coll_type, void *context)
+    {
+        folding &self = *static_cast<folding *>(context);
+        const span<const T> low(static_cast<const T *>(in), count);
+        const span<T> high(static_cast<T *>(inout), count);
+
+        guarded(self.of->thrown, [&] {
+            if constexpr (std::is_invocable_r<T, Op &, const T &, const T &>::value)
+                for (std::size_t i = 0; i < count; i++) high[i] = self.op(low[i], high[i]);
+            else {
+                static_assert(std::is_invocable<Op &, span<const T>, span<T>>::value,
+                              "coll: an operation is (low, high) -> element, or (span<const T> low, span<T> high)");
+                self.op(low, high);
+            }
+        });
     }
 };
 
-template <class T, class Op> void fold(const void *in, void *inout, std::size_t count, coll_type, void *context)
+// Wait, and note what a receive got.
+inline coll_status finish(coll_request *request, task &of)
 {
-    auto &self = *static_cast<folding<T, Op> *>(context);
-    const T *low = static_cast<const T *>(in);
-    T *high = static_cast<T *>(inout);
-
-    guarded(self.of->thrown, [&] {
-        if constexpr (std::is_invocable_r<T, Op &, const T &, const T &>::value
-                      && !std::is_void<std::invoke_result_t<Op &, const T &, const T &>>::value)
-            for (std::size_t i = 0; i < count; i++) high[i] = self.op(low[i], high[i]);
-        else {
-            static_assert(std::is_invocable<Op &, span<const T>, span<T>>::value,
-                          "coll: an operation is (low, high) -> element, or changes high: (span<const T> low, span<T> high)");
-            self.op(span<const T>(low, count), span<T>(high, count));
-        }
-    });
+    const coll_status status = coll_wait(request);
+    if (status == COLL_OK) coll_received(request, &of.got.source, &of.got.tag, &of.got.count);
+    return status;
 }
 
 template <class R> struct task_of : task {
     using task::task;
     virtual ~task_of() = default;
     virtual R result() = 0;
+
+    shared home;                                  // of one that was started, which waits before it goes
+    coll_request *handle = nullptr;
+    struct drop {
+        void operator()(task_of *one) const
+        {
+            if (one->handle) coll_wait(one->handle), coll_request_free(one->handle);
+            delete one;
+        }
+    };
+    using owner = std::unique_ptr<task_of, drop>;
 };
 
 // A collective or a message: its buffers, and its operation.
@@ -759,67 +759,35 @@ template <class Y> auto into(Y &&y) { return detail::changed<Y, false>(y); }
 
 // ---- >>requests
 
-namespace detail {
-
-// Wait, and note what a receive got.
-inline coll_status finish(coll_request *request, task &of)
-{
-    const coll_status status = coll_wait(request);
-    if (status == COLL_OK) coll_received(request, &of.got.source, &of.got.tag, &of.got.count);
-    return status;
-}
-
-} // namespace detail
-
 // A call that was started, and what it works on.  wait() gives the result, once.  The destructor waits, and drops errors.
 template <class R> class request {
 public:
     request() = default;
-    request(detail::shared comm, std::unique_ptr<detail::task_of<R>> made, coll_request *handle)
-        : comm_(std::move(comm)), task_(std::move(made)), handle_(handle) {}
-    request(request &&other) noexcept { *this = std::move(other); }
-    request &operator=(request &&other) noexcept
-    {
-        if (this == &other) return *this;
-        drop();
-        comm_ = std::move(other.comm_), task_ = std::move(other.task_), handle_ = std::exchange(other.handle_, nullptr);
-        return *this;
-    }
-    ~request() { drop(); }
+    explicit request(typename detail::task_of<R>::owner made) : task_(std::move(made)) {}
 
-    bool valid() const { return handle_ != nullptr; }        // is there a result to wait for?
-    coll_request *handle() const { return handle_; }
+    bool valid() const { return handle() != nullptr; }       // is there a result to wait for?
+    coll_request *handle() const { return task_ ? task_->handle : nullptr; }
 
     // Move all operations on, and say whether this one is finished; what became of it is told by wait.
-    bool test() { return !handle_ || coll_test(handle_) != COLL_PENDING; }
+    bool test() { return !valid() || coll_test(handle()) != COLL_PENDING; }
 
     R wait()
     {
-        if (!handle_) {
-            detail::state &comm = detail::of(comm_);
-            if (comm.handle) comm.refuse("there is no request: it was waited for, or moved away");
-            return R();
-        }
-        const detail::shared comm = std::move(comm_);
-        const std::unique_ptr<detail::task_of<R>> over = std::move(task_);
-        const coll_status status = detail::finish(handle_, *over);
-        coll_request_free(std::exchange(handle_, nullptr));
+        if (!is_there()) return R();
+        const typename detail::task_of<R>::owner over = std::move(task_);
+        const coll_status status = detail::finish(over->handle, *over);
         detail::raise_again(over->thrown);
-        return comm->check(status) ? over->result() : R();
+        return over->home->check(status) ? over->result() : R();
     }
 
 protected:
-    void drop()
+    bool is_there() const                         // one that could not be started has told why
     {
-        if (!handle_) return;
-        coll_wait(handle_);
-        coll_request_free(std::exchange(handle_, nullptr));
-        task_.reset(), comm_.reset();
+        if (!task_) detail::of(nullptr, "request");
+        return valid();
     }
 
-    detail::shared comm_;
-    std::unique_ptr<detail::task_of<R>> task_;
-    coll_request *handle_ = nullptr;
+    typename detail::task_of<R>::owner task_;
 };
 
 // A call that is planned once, and started many times, each time on what its buffers then hold.
@@ -827,13 +795,13 @@ class prepared : public request<void> {
 public:
     using request<void>::request;
 
-    void restart() { if (comm_) comm_->check(coll_restart(handle_)); else detail::of(comm_); }
+    void restart() { if (is_there()) task_->home->check(coll_restart(handle())); }
     void wait()
     {
-        if (!handle_) return request<void>::wait();
-        const coll_status status = detail::finish(handle_, *task_);
+        if (!is_there()) return;
+        const coll_status status = detail::finish(handle(), *task_);
         detail::raise_again(std::exchange(task_->thrown, nullptr));
-        comm_->check(status);
+        task_->home->check(status);
     }
     void operator()() { restart(), wait(); }
 };
@@ -841,7 +809,7 @@ public:
 // Wait for all of a range of requests.  Returns their results, if they have any.
 template <class R> auto wait_all(std::vector<request<R>> &requests)
 {
-    if constexpr (std::is_void<R>::value) { for (request<R> &one : requests) one.wait(); }
+    if constexpr (std::is_void<R>::value) for (request<R> &one : requests) one.wait();
     else {
         std::vector<R> results;
         for (request<R> &one : requests) results.push_back(one.wait());
@@ -857,8 +825,8 @@ template <class... R> void wait_all(request<R> &...requests) { ((void)requests.w
 template <class R> std::optional<std::size_t> wait_any(std::vector<request<R>> &requests)
 {
     std::vector<coll_request *> handles;
-    for (request<R> &one : requests) handles.push_back(one.handle());
     int index = -1;
+    for (request<R> &one : requests) handles.push_back(one.handle());
     coll_wait_any(static_cast<int>(handles.size()), handles.data(), &index);
     return index < 0 ? std::nullopt : std::optional<std::size_t>(static_cast<std::size_t>(index));
 }
@@ -876,8 +844,7 @@ struct running {
         if (!is_ready(comm, made)) return R();
         const coll_status status = Task::is_receive ? receive(comm, made) : coll_run(comm.handle, &made.call);
         raise_again(made.thrown);
-        if (!comm.check(status)) return R();
-        return made.result();
+        return comm.check(status) ? made.result() : R();
     }
 
 private:
@@ -899,11 +866,12 @@ template <bool IsPrepared> struct starting {
         static_assert(!IsPrepared || std::is_void<R>::value,
                       "coll: a prepared call is given buffers that stay: in_place or from_to, of what is not moved in");
         state &comm = of(to);
-        auto made = std::make_unique<Task>(std::forward<A>(a)...);
-        coll_request *handle = nullptr;
-        if (!is_ready(comm, *made)) return request_type();
-        if (!comm.check((IsPrepared ? coll_prepare : coll_start)(comm.handle, &made->call, &handle))) return request_type();
-        return request_type(to, std::move(made), handle);
+        Task *made = new Task(std::forward<A>(a)...);
+        request_type request{ typename task_of<R>::owner(made) };
+        made->home = to;
+        constexpr auto begin = IsPrepared ? coll_prepare : coll_start;
+        if (is_ready(comm, *made)) comm.check(begin(comm.handle, &made->call, &made->handle));
+        return request;
     }
 };
 
@@ -935,125 +903,80 @@ public:
 
     // Every rank gets the root's elements, in x.  One that is moved in is returned.
     template <class X> auto broadcast(X &&x, int root = 0, const options &with = {}) const
-    {
-        return make<COLL_BROADCAST>(into(std::forward<X>(x)), nothing(), { root }, with);
-    }
+    { return make<COLL_BROADCAST>(into(std::forward<X>(x)), nothing(), { root }, with); }
 
     // The root gets x of all ranks, combined by op.  Nothing comes to the others.
     template <class X, class Op = coll_op> auto reduce(X &&x, Op op = Op(), int root = 0, const options &with = {}) const
-    {
-        return make<COLL_REDUCE>(std::forward<X>(x), std::move(op), { root }, with);
-    }
+    { return make<COLL_REDUCE>(std::forward<X>(x), std::move(op), { root }, with); }
 
     // Every rank gets x of all ranks, combined by op, with the same bits.
     template <class X, class Op = coll_op> auto allreduce(X &&x, Op op = Op(), const options &with = {}) const
-    {
-        return make<COLL_ALLREDUCE>(std::forward<X>(x), std::move(op), {}, with);
-    }
+    { return make<COLL_ALLREDUCE>(std::forward<X>(x), std::move(op), {}, with); }
 
     // The same for every one of some ranges of any types, in place: comm.allreduce_list({ weights, biases }, coll::avg).
     template <class Op = coll_op>
     auto allreduce_list(std::vector<any_span<void>> list, Op op = Op(), const options &with = {}) const
-    {
-        return make_list<COLL_ALLREDUCE_LIST>({}, std::move(list), std::move(op), with);
-    }
+    { return make_list<COLL_ALLREDUCE_LIST>({}, std::move(list), std::move(op), with); }
 
     // x has n blocks, which are combined by op; rank r gets block r.  In place: block r of x.
     template <class X, class Op = coll_op> auto reduce_scatter(X &&x, Op op = Op(), const options &with = {}) const
-    {
-        return make<COLL_REDUCE_SCATTER>(std::forward<X>(x), std::move(op), {}, with);
-    }
-
+    { return make<COLL_REDUCE_SCATTER>(std::forward<X>(x), std::move(op), {}, with); }
     // The same with a number of elements for every block, equal on all ranks.
     template <class X, class Op = coll_op>
     auto reduce_scatterv(X &&x, blocks counts, Op op = Op(), const options &with = {}) const
-    {
-        return make<COLL_REDUCE_SCATTERV>(std::forward<X>(x), std::move(op), detail::listing({}, std::move(counts)), with);
-    }
+    { return make<COLL_REDUCE_SCATTERV>(std::forward<X>(x), std::move(op), detail::listing({}, std::move(counts)), with); }
 
     // Rank r gets x of ranks 0 to r, combined by op.  There is no avg.
     template <class X, class Op = coll_op> auto scan(X &&x, Op op = Op(), const options &with = {}) const
-    {
-        return make<COLL_SCAN>(std::forward<X>(x), std::move(op), {}, with);
-    }
-
+    { return make<COLL_SCAN>(std::forward<X>(x), std::move(op), {}, with); }
     // Of ranks 0 to r - 1.  On rank 0 an output stays as it was, and what is returned is zeros.
     template <class X, class Op = coll_op> auto exscan(X &&x, Op op = Op(), const options &with = {}) const
-    {
-        return make<COLL_EXSCAN>(std::forward<X>(x), std::move(op), {}, with);
-    }
+    { return make<COLL_EXSCAN>(std::forward<X>(x), std::move(op), {}, with); }
 
     // The root gets x of all ranks, one behind the other.
     template <class X> auto gather(X &&x, int root = 0, const options &with = {}) const
-    {
-        return make<COLL_GATHER>(std::forward<X>(x), nothing(), { root }, with);
-    }
-
+    { return make<COLL_GATHER>(std::forward<X>(x), nothing(), { root }, with); }
     // The same where x is of any size; counts are the root's: comm.gatherv(x, comm.gather(x.size())).
     template <class X> auto gatherv(X &&x, blocks counts, int root = 0, const options &with = {}) const
-    {
-        return make<COLL_GATHERV>(std::forward<X>(x), nothing(), detail::listing({}, std::move(counts), root), with);
-    }
+    { return make<COLL_GATHERV>(std::forward<X>(x), nothing(), detail::listing({}, std::move(counts), root), with); }
 
     // Rank r gets block r of the root's x.  Other ranks give an output (coll::into), or the count that comes and any x.
     template <class X>
     auto scatter(X &&x, int root = 0, std::size_t count = detail::unknown, const options &with = {}) const
-    {
-        return make<COLL_SCATTER>(std::forward<X>(x), nothing(), { root, 0, 0, count }, with);
-    }
-
+    { return make<COLL_SCATTER>(std::forward<X>(x), nothing(), { root, 0, 0, count }, with); }
     // The same with the root's number of elements for every block; `count` comes to this rank.
     template <class X>
     auto scatterv(X &&x, blocks counts, int root = 0, std::size_t count = detail::unknown, const options &with = {}) const
-    {
-        return make<COLL_SCATTERV>(std::forward<X>(x), nothing(), detail::listing(std::move(counts), {}, root, count), with);
-    }
+    { return make<COLL_SCATTERV>(std::forward<X>(x), nothing(), detail::listing(std::move(counts), {}, root, count), with); }
 
     // Every rank gets x of all ranks, one behind the other.
     template <class X> auto allgather(X &&x, const options &with = {}) const
-    {
-        return make<COLL_ALLGATHER>(std::forward<X>(x), nothing(), {}, with);
-    }
-
+    { return make<COLL_ALLGATHER>(std::forward<X>(x), nothing(), {}, with); }
     // The same where x is of any size; all ranks know the counts: comm.allgatherv(x, comm.allgather(x.size())).
     template <class X> auto allgatherv(X &&x, blocks counts, const options &with = {}) const
-    {
-        return make<COLL_ALLGATHERV>(std::forward<X>(x), nothing(), detail::listing({}, std::move(counts)), with);
-    }
+    { return make<COLL_ALLGATHERV>(std::forward<X>(x), nothing(), detail::listing({}, std::move(counts)), with); }
 
     // Block r of x goes to rank r, block r of the result comes from rank r.
     template <class X> auto alltoall(X &&x, const options &with = {}) const
-    {
-        return make<COLL_ALLTOALL>(std::forward<X>(x), nothing(), {}, with);
-    }
-
+    { return make<COLL_ALLTOALL>(std::forward<X>(x), nothing(), {}, with); }
     // The same with counts: comm.alltoallv(x, sends, comm.alltoall(sends)).  In place both ways have the counts of `receives`.
     template <class X> auto alltoallv(X &&x, blocks sends, blocks receives, const options &with = {}) const
     {
-        return make<COLL_ALLTOALLV>(std::forward<X>(x), nothing(), detail::listing(std::move(sends), std::move(receives)), with);
+        return make<COLL_ALLTOALLV>(std::forward<X>(x), nothing(),
+                                    detail::listing(std::move(sends), std::move(receives)), with);
     }
-
     // The same for ranges that lie anywhere, each of its own type: range r goes to rank r, range r of `to` comes from it.
     auto alltoallw(std::vector<any_span<const void>> from, std::vector<any_span<void>> to, const options &with = {}) const
-    {
-        return make_list<COLL_ALLTOALLW>(std::move(from), std::move(to), nothing(), with);
-    }
+    { return make_list<COLL_ALLTOALLW>(std::move(from), std::move(to), nothing(), with); }
 
     // The neighbours of communicator::neighbors: x goes to every destination, block i of the result comes from source i.
     template <class X> auto neighbor_allgather(X &&x, const options &with = {}) const
-    {
-        return make<COLL_NEIGHBOR_ALLGATHER>(std::forward<X>(x), nothing(), {}, with);
-    }
+    { return make<COLL_NEIGHBOR_ALLGATHER>(std::forward<X>(x), nothing(), {}, with); }
     template <class X> auto neighbor_allgatherv(X &&x, blocks counts, const options &with = {}) const
-    {
-        return make<COLL_NEIGHBOR_ALLGATHERV>(std::forward<X>(x), nothing(), detail::listing({}, std::move(counts)), with);
-    }
-
+    { return make<COLL_NEIGHBOR_ALLGATHERV>(std::forward<X>(x), nothing(), detail::listing({}, std::move(counts)), with); }
     // Block i of x goes to destination i, block i of the result comes from source i.
     template <class X> auto neighbor_alltoall(X &&x, const options &with = {}) const
-    {
-        return make<COLL_NEIGHBOR_ALLTOALL>(std::forward<X>(x), nothing(), {}, with);
-    }
+    { return make<COLL_NEIGHBOR_ALLTOALL>(std::forward<X>(x), nothing(), {}, with); }
     template <class X> auto neighbor_alltoallv(X &&x, blocks sends, blocks receives, const options &with = {}) const
     {
         return make<COLL_NEIGHBOR_ALLTOALLV>(std::forward<X>(x), nothing(),
@@ -1061,28 +984,18 @@ public:
     }
     auto neighbor_alltoallw(std::vector<any_span<const void>> from, std::vector<any_span<void>> to,
                             const options &with = {}) const
-    {
-        return make_list<COLL_NEIGHBOR_ALLTOALLW>(std::move(from), std::move(to), nothing(), with);
-    }
+    { return make_list<COLL_NEIGHBOR_ALLTOALLW>(std::move(from), std::move(to), nothing(), with); }
 
     // Messages, matched by (source, tag), in the order sent.
     template <class X> auto send(X &&x, int dest, int tag = 0, const options &with = {}) const
-    {
-        return make<COLL_SEND>(std::forward<X>(x), nothing(), { dest, tag }, with);
-    }
-
+    { return make<COLL_SEND>(std::forward<X>(x), nothing(), { dest, tag }, with); }
     // x is room for what comes.  One that is moved in is returned, no longer than what has come (as a std::vector).
     template <class X>
     auto recv(X &&x, int source = COLL_ANY_SOURCE, int tag = COLL_ANY_TAG, const options &with = {}) const
-    {
-        return make<COLL_RECV>(into(std::forward<X>(x)), nothing(), { source, tag }, with);
-    }
-
+    { return make<COLL_RECV>(into(std::forward<X>(x)), nothing(), { source, tag }, with); }
     // Both at once.  Without an output there is room for as many elements as x has.
     template <class X> auto sendrecv(X &&x, int dest, int source, int tag = 0, const options &with = {}) const
-    {
-        return make<COLL_SENDRECV>(std::forward<X>(x), nothing(), { dest, tag, source }, with);
-    }
+    { return make<COLL_SENDRECV>(std::forward<X>(x), nothing(), { dest, tag, source }, with); }
 
 protected:
     using nothing = detail::nothing;
@@ -1118,41 +1031,31 @@ public:
     using value_type = T;
     static_assert(std::is_trivially_copyable<T>::value, "coll: a buffer has elements that are trivially copyable");
 
-    buffer() = default;
-    buffer(buffer &&other) noexcept { *this = std::move(other); }
-    buffer &operator=(buffer &&other) noexcept
-    {
-        if (this == &other) return *this;
-        drop();
-        comm_ = std::move(other.comm_), at_ = std::exchange(other.at_, nullptr), count_ = std::exchange(other.count_, 0);
-        return *this;
-    }
-    ~buffer() { drop(); }
-
-    T *data() { return at_; }
-    const T *data() const { return at_; }
-    std::size_t size() const { return count_; }
-    T &operator[](std::size_t i) { return at_[i]; }
-    const T &operator[](std::size_t i) const { return at_[i]; }
-    T *begin() { return at_; }
-    T *end() { return at_ + count_; }
+    T *data() { return at_.get(); }
+    const T *data() const { return at_.get(); }
+    std::size_t size() const { return at_ ? count_ : 0; }
+    T &operator[](std::size_t i) { return data()[i]; }
+    const T &operator[](std::size_t i) const { return data()[i]; }
+    T *begin() { return data(); }
+    T *end() { return data() + size(); }
 
 private:
+    struct give_back {
+        detail::shared comm;
+        void operator()(T *at) const { coll_alloc_free(comm->handle, at), comm->buffers--; }
+    };
+    std::unique_ptr<T[], give_back> at_;
+    std::size_t count_ = 0;
+
     friend class communicator;
-    buffer(detail::shared comm, T *at, std::size_t count) : comm_(std::move(comm)), at_(at), count_(count)
+    buffer(detail::shared comm, T *at, std::size_t count) : at_(at, give_back{ comm }), count_(count)
     {
-        comm_->buffers++;
+        comm->buffers++;
         for (T &one : *this) new (static_cast<void *>(&one)) T();
     }
-    void drop()
-    {
-        if (at_) coll_alloc_free(comm_->handle, std::exchange(at_, nullptr)), comm_->buffers--;
-        comm_.reset();
-    }
 
-    detail::shared comm_;
-    T *at_ = nullptr;
-    std::size_t count_ = 0;
+public:
+    buffer() = default;
 };
 
 // ---- >>communicators
@@ -1206,9 +1109,7 @@ public:
 
     // The ranks of the same color, ordered by key; COLL_NO_COLOR: none for this rank, which is not valid().
     communicator split(int color, int key = 0) const
-    {
-        return derived([&](coll_comm *comm, coll_comm **out) { return coll_split(comm, color, key, out); });
-    }
+    { return derived([&](coll_comm *comm, coll_comm **out) { return coll_split(comm, color, key, out); }); }
     communicator split_host() const { return derived(coll_split_host); }
     communicator dup() const { return derived(coll_dup); }
     communicator shrink() const { return derived(coll_shrink); }
@@ -1254,8 +1155,10 @@ private:
     {
         detail::state &comm = detail::of(comm_);
         coll_comm *out = nullptr;
-        if (!comm.handle || !comm.check(make(comm.handle, &out)) || !out) return {};
-        return communicator(out, comm.throws);
+        if (comm.handle) comm.check(make(comm.handle, &out));
+        communicator made(out, comm.throws);
+        if (!out) made.comm_->last = comm.last;
+        return made;
     }
 };
 
@@ -1268,7 +1171,7 @@ inline communicator init(const coll_config &settings = {}, error *why = nullptr)
     const error wrong = status < 0 ? error(status, settings.rank, coll_error(nullptr)) : error();
     if (wrong && !why && detail::can_throw) detail::raise(wrong);
     if (why) *why = wrong;
-    return comm ? communicator(comm, !why) : communicator();
+    return communicator(comm, !why);
 }
 
 namespace detail {
@@ -1334,5 +1237,4 @@ template <class F> auto spawn(int count, F &&fn, const coll_config &settings = {
 
 } // inline namespace
 } // namespace coll
-
 #endif // COLL_HPP
