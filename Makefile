@@ -221,7 +221,7 @@ $(BUILD)/man/%.1: $(BUILD)/% tools/man.awk
 	awk -v date='$(DATED)' -v program='$*' -v about='$(ABOUT_$*)' -f tools/man.awk $(BUILD)/$*.help > $@
 
 # What `make install` writes and `make uninstall` removes.
-INSTALLED = $(INCLUDEDIR)/coll.h $(LIBDIR)/libcoll.a $(LIBDIR)/$(SONAME) $(LIBDIR)/libcoll.so \
+INSTALLED = $(INCLUDEDIR)/coll.h $(INCLUDEDIR)/coll.hpp $(LIBDIR)/libcoll.a $(LIBDIR)/$(SONAME) $(LIBDIR)/libcoll.so \
             $(patsubst %,$(LIBDIR)/pkgconfig/%,coll.pc coll-header.pc) \
             $(patsubst %,$(LIBDIR)/cmake/coll/%,coll-config.cmake coll-config-version.cmake) \
             $(TOOLS:$(BUILD)/%=$(BINDIR)/%) $(MANDIR)/man3/coll.3 $(patsubst %,$(MANDIR)/man1/%.1,$(TOOLS:$(BUILD)/%=%))
@@ -234,7 +234,7 @@ install: $(TOOLS) lib man ## put header, library, tools, man pages and what find
 	@rm -f $(SETTLED)
 	@$(MAKE) --no-print-directory $(SETTLED)
 	install -d $(addprefix $(DESTDIR),$(sort $(dir $(INSTALLED))))
-	install -m 644 single/coll.h $(DESTDIR)$(INCLUDEDIR)/coll.h
+	install -m 644 single/coll.h coll.hpp $(DESTDIR)$(INCLUDEDIR)/
 	install -m 644 $(LIBRARY) $(DESTDIR)$(LIBDIR)/
 	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libcoll.so
 	install -m 644 $(filter %.pc,$(SETTLED)) $(DESTDIR)$(LIBDIR)/pkgconfig/

@@ -50,6 +50,7 @@ sed "s/SERIES/$series/" > "$dir/expected" << 'LIST'
 ./bin/coll-run
 ./bin/coll_perf
 ./include/coll.h
+./include/coll.hpp
 ./lib/cmake/coll/coll-config-version.cmake
 ./lib/cmake/coll/coll-config.cmake
 ./lib/libcoll.a
@@ -151,7 +152,7 @@ if there "CMake" cmake g++; then
         folder=${way%% *}
         # shellcheck disable=SC2086
         check "$folder" built $way
-        for program in header library plusplus static; do
+        for program in header library plusplus layer static; do
             [ $program != static ] || [ $folder = cmake-installed ] || continue
             check "$folder: $program runs" taken "$dir/$folder/$program"
         done
@@ -177,17 +178,17 @@ if there "Meson" meson ninja g++ pkg-config; then
     }
     for folder in meson-dependency meson-subproject; do
         mkdir -p "$dir/$folder/subprojects"
-        cp "$consumers/meson/meson.build" "$consumers"/train.c "$consumers"/train.cc "$consumers"/library.c "$dir/$folder/"
+        cp "$consumers"/meson/meson.build "$consumers"/train.c* "$consumers"/layer.cpp "$consumers"/library.c "$dir/$folder/"
     done
     mkdir "$dir/meson-subproject/subprojects/coll"
-    cp -r meson.build meson_options.txt coll.h coll.c coll_impl.h core transports carriers packages single \
+    cp -r meson.build meson_options.txt coll.h coll.hpp coll.c coll_impl.h core transports carriers packages single \
         "$dir/meson-subproject/subprojects/coll/"
     check "Meson: a dependency that pkg-config finds" meson_built meson-dependency --wrap-mode=nofallback
     check "Meson: a subproject" env PKG_CONFIG_PATH= PKG_CONFIG_LIBDIR=/nowhere sh -c "
         meson setup '$dir/meson-subproject.build' '$dir/meson-subproject' --buildtype=plain -Dc_args='-O0 -DCOLL__ONE_TIER' \
             --wrap-mode=forcefallback && ninja -j 2 -C '$dir/meson-subproject.build'"
     for folder in meson-dependency meson-subproject; do
-        for program in header library plusplus; do
+        for program in header library plusplus layer; do
             check "$folder: $program runs" library_path "$prefix/lib" taken "$dir/$folder.build/$program"
         done
     done
