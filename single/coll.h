@@ -12164,7 +12164,7 @@ static inline void coll__strides_end(const coll_request *r) { (void)r; }
 
 /* ---- >>requests begin ---- */
 
-/* Everything of a request but the execution, which its start sets, and what its caller says of itself (is_blocking). */
+/* Everything of a request but the execution, which its start sets. */
 static void coll__request_init(coll_request *r, coll_comm *comm)
 {
     const bool is_message = coll__kind_is_message(r->call.kind);
@@ -12172,7 +12172,7 @@ static void coll__request_init(coll_request *r, coll_comm *comm)
     r->comm = comm;
     r->next = NULL;
     r->workspace = 0;
-    r->is_started = r->is_prepared = r->is_known = r->has_head = false;
+    r->is_started = r->is_prepared = r->is_known = r->has_head = r->is_blocking = false;
     r->awaited = NULL;
     r->sending = r->receiving = NULL;
     r->whole = NULL;
@@ -18276,9 +18276,10 @@ static void coll__unready(coll_request *r)
 }
 
 /* Check the call in r->call and make the request ready to be launched. */
-static coll_status coll__ready(coll_comm *comm, coll_request *r)
+static coll_status coll__ready(coll_comm *comm, coll_request *r, bool is_blocking)
 {
     coll__request_init(r, comm);
+    r->is_blocking = is_blocking;
     const bool is_extended = coll__is_extended(comm);
     coll_status status = coll__has_strides(&r->call) ? coll__strides_ready(comm, r) : COLL_OK;
     if (status == COLL_OK) status = coll__check(comm, &r->call, &r->codec, &r->offsets);
@@ -18302,7 +18303,6 @@ static bool coll__ready_by_plan(coll_comm *comm, coll_request *r, const coll_cal
     r->call = call;
     if (!coll__kind_has_root(call.kind)) r->call.root = 0;    /* as in the fingerprint                            */
     coll__request_init(r, comm);
-    r->is_blocking = false;
     r->has_head = true;
     r->task = (coll_task){ .call = &r->call, .head = r->head, .codec = &r->codec, .group = r->order->group };
     r->carrier = plan->carrier;
@@ -18320,7 +18320,7 @@ static coll_status coll__request_new(coll_comm *comm, const coll_call *call, col
     if (coll__ready_by_plan(comm, r, call)) return COLL_OK;
     memset(r, 0, sizeof *r);
     r->call = *call;
-    const coll_status status = coll__ready(comm, r);
+    const coll_status status = coll__ready(comm, r, false);
     if (status == COLL_OK) return COLL_OK;
     *out = NULL;
     coll__give(r);
@@ -19340,8 +19340,7 @@ static coll_status coll__run_inside(coll_comm *comm, coll_request *r)
     coll_status status = coll__look_alive(comm->session);
 
     if (status != COLL_OK) return status;
-    r->is_blocking = true;
-    if ((status = coll__ready(comm, r)) < 0) return status;
+    if ((status = coll__ready(comm, r, true)) < 0) return status;
     status = coll__run_checked(r, coll__start_at_once(r), comm->session->context);
     coll__release(r);
     return status;
@@ -19421,9 +19420,7 @@ static coll_status coll__plan_ready(coll_comm *comm, coll__plan *plan, coll_kind
     }
     coll__plan_forget(plan);
     r->call = coll__call_of(kind, send, recv, count, type, op, root);
-    const coll_status status = coll__ready(comm, r);
-    r->is_blocking = true;
-    return status;
+    return coll__ready(comm, r, true);
 }
 
 /* Carry out a blocking call of a simple kind, by whatever way there is. */
@@ -42082,8 +42079,7 @@ COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, si
     if (!call || (length > 0 && !text))
         return coll__leave(comm, coll__explain_error(comm, NULL, COLL_ERR_ARGUMENT, "the call or text is NULL"));
     r.call = *call;
-    r.is_blocking = false;
-    if ((status = coll__ready(comm, &r)) < 0) return coll__leave(comm, status);
+    if ((status = coll__ready(comm, &r, false)) < 0) return coll__leave(comm, status);
     coll__explain_inside(comm, &r, line, sizeof line);
     coll__release(&r);
     coll__leave(comm, COLL_OK);
