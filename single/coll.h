@@ -2397,7 +2397,6 @@ enum {
     COLL__CACHED_MOST   = COLL_CACHED_BYTES,
     COLL__CACHED        = COLL_CACHED_CALLS,
     COLL__ABREAST       = COLL_ABREAST,
-    COLL__OTHERS        = COLL_ABREAST > 1 ? COLL_ABREAST - 1 : 1,        /* arrays are not empty               */
     COLL__PLANS         = COLL__SIZE(0, 1),       /* are plans kept of calls, for the next ones of their kind? */
     COLL__BINS_FIRST    = COLL_BINS,
     COLL__SHORT_MOST    = COLL_SHORT_BYTES,
@@ -11490,7 +11489,7 @@ typedef struct coll__order {
     uint64_t  ahead;                              /* while one behind it moves on: with whom those in front of that one have
                                                      still to queue messages                                  */
     int       place;                              /* and how many these are                                   */
-    coll__workspace first, *others[COLL__OTHERS];        /* NULL: not needed so far                      */
+    coll__workspace *workspaces[COLL__ABREAST];   /* NULL: not needed so far                                  */
     coll_comm *intra, *inter;                     /* of hierarchical collectives (coll_hierarchy.h): the ranks of our host; one
                                                      of each host.  NULL: not needed so far, or never         */
 } coll__order;
@@ -12446,20 +12445,26 @@ static void coll__workspace_clear(coll__workspace *w)
     }
 }
 
-/* All but the first, in which nothing runs. */
-static void coll__workspaces_give(coll__order *order)
+/* Those from `i` on, in which nothing runs. */
+static void coll__workspaces_give(coll__order *order, int i)
 {
-    for (int i = 0; i < COLL__OTHERS; i++) {
-        if (order->others[i]) coll__workspace_clear(order->others[i]);
-        coll__give(order->others[i]);
-        order->others[i] = NULL;
+    for (; i < COLL__ABREAST; i++) {
+        if (order->workspaces[i]) coll__workspace_clear(order->workspaces[i]);
+        coll__give(order->workspaces[i]);
+        order->workspaces[i] = NULL;
     }
 }
 
-/* That of a request while it runs. */
-static inline coll__workspace *coll__workspace_of(const coll_request *r)
+/* That of a request while it runs; NULL: none has been needed in its place so far. */
+static inline coll__workspace *coll__workspace_of(const coll_request *r) { return r->order->workspaces[r->workspace]; }
+
+/* The order's, in place `i`.  NULL: there is no memory. */
+static coll__workspace *coll__workspace_reserve(coll__order *order, int i)
 {
-    return COLL__ABREAST > 1 && r->workspace ? r->order->others[r->workspace - 1] : &r->order->first;
+    coll__workspace **at = &order->workspaces[i];
+
+    if (!*at) *at = (coll__workspace *)coll__take_zeros(coll__like(order->comm), 1, sizeof **at);
+    return *at;
 }
 
 static void coll__order_leave(coll__order *order)
@@ -12471,8 +12476,7 @@ static void coll__order_leave(coll__order *order)
     if (order->intra) coll__comm_free(order->intra);
     if (order->inter) coll__comm_free(order->inter);
     order->intra = order->inter = NULL;
-    coll__workspace_clear(&order->first);
-    coll__workspaces_give(order);
+    coll__workspaces_give(order, 0);
 }
 
 static void coll__comm_free(coll_comm *comm)
@@ -15056,7 +15060,7 @@ static inline bool coll__is_like_cached(const coll_request *r, const coll__cache
 /* Call `i` of those that a workspace has cached, the youngest first; NULL: there were not so many. */
 static inline coll__cached *coll__cached_at(const coll__workspace *w, unsigned i)
 {
-    return w->cached[(w->cached_next - 1 - i) % COLL__CACHED];
+    return !w ? NULL : w->cached[(w->cached_next - 1 - i) % COLL__CACHED];
 }
 
 /* Is there room for the name of its algorithm? */
@@ -15216,8 +15220,9 @@ static void coll__make_copy(coll__execution *execution, const coll_request *r, u
 /* Memory for a request while it runs: what lay there before is lost.  NULL: there is not so much. */
 static unsigned char *coll__arena_reserve(const coll_request *r, size_t length)
 {
-    coll__workspace *w = coll__workspace_of(r);
+    coll__workspace *const w = coll__workspace_reserve(r->order, r->workspace);
 
+    if (!w) return NULL;
     if (length <= w->arena_length) return (unsigned char *)w->arena;
     coll__give(w->arena);
     w->arenas++;
@@ -15334,9 +15339,10 @@ static coll__cached *coll__choice_cache(const coll_request *r)
  * and is planned. */
 static coll_status coll__execution_start(coll_request *r)
 {
-    coll__execution *execution = r->execution = &coll__workspace_of(r)->execution;
+    coll__workspace *const w = coll__workspace_reserve(r->order, r->workspace);
+    coll__execution *const execution = r->execution = w ? &w->execution : NULL;
 
-    if (coll__execution_plan(r) < 0) return COLL_ERR_MEMORY;
+    if (!w || coll__execution_plan(r) < 0) return COLL_ERR_MEMORY;
     execution->is_declined = execution->choice.room > 0;
     if (execution->is_declined) return COLL_ERR_UNSUPPORTED;
     if (execution->rounds == 0) return COLL_OK;   /* e.g. a barrier of one                                    */
@@ -15344,7 +15350,7 @@ static coll_status coll__execution_start(coll_request *r)
     coll__cached *cached = coll__choice_cache(r);
     if (!cached || !execution->is_cached) return COLL_OK;
     cached->has_execution = true;
-    cached->arenas = coll__workspace_of(r)->arenas;
+    cached->arenas = w->arenas;
     cached->execution = *execution;
     cached->execution.vector = execution->vector == &execution->result ? &cached->execution.result : &cached->execution.input;
     r->execution = &cached->execution;
@@ -17406,10 +17412,7 @@ static bool coll__workspace_find(coll_request *r, uint64_t taken)
 {
     const int i = __builtin_ctzll(~taken);
 
-    if (i >= COLL__ABREAST) return false;
-    coll__workspace **at = i > 0 ? &r->order->others[i - 1] : NULL;
-    if (at && !*at) *at = (coll__workspace *)coll__take_zeros(coll__like(r->comm), 1, sizeof **at);
-    if (at && !*at) return false;
+    if (i >= COLL__ABREAST || !coll__workspace_reserve(r->order, i)) return false;
     r->workspace = (unsigned char)i;
     return true;
 }
@@ -18705,7 +18708,7 @@ static coll_status coll__rounds_start(coll_request *r)
     coll_status status = coll__execution_start(r);
     if (COLL__ABREAST > 1 && status == COLL_ERR_MEMORY) {
         if (r->order->place > 0) return status;       /* and waits for its turn                               */
-        coll__workspaces_give(r->order);
+        coll__workspaces_give(r->order, 1);           /* all but ours, the first                            */
         status = coll__execution_start(r);
     }
     if (status == COLL_ERR_UNSUPPORTED) return status;

@@ -40,7 +40,7 @@ static coll_status coll__rounds_start(coll_request *r)
     coll_status status = coll__execution_start(r);
     if (COLL__ABREAST > 1 && status == COLL_ERR_MEMORY) {
         if (r->order->place > 0) return status;       /* and waits for its turn                               */
-        coll__workspaces_give(r->order);
+        coll__workspaces_give(r->order, 1);           /* all but ours, the first                            */
         status = coll__execution_start(r);
     }
     if (status == COLL_ERR_UNSUPPORTED) return status;

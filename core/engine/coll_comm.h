@@ -235,7 +235,7 @@ typedef struct coll__order {
     uint64_t  ahead;                              /* while one behind it moves on: with whom those in front of that one have
                                                      still to queue messages                                  */
     int       place;                              /* and how many these are                                   */
-    coll__workspace first, *others[COLL__OTHERS];        /* NULL: not needed so far                      */
+    coll__workspace *workspaces[COLL__ABREAST];   /* NULL: not needed so far                                  */
     coll_comm *intra, *inter;                     /* of hierarchical collectives (coll_hierarchy.h): the ranks of our host; one
                                                      of each host.  NULL: not needed so far, or never         */
 } coll__order;
