@@ -416,14 +416,14 @@
  *     barrier                     circulant:r tree:r
  *     broadcast                   tree:r scatter:r blocks:n chain:n dbtree:n
  *     reduce                      gather:r direct tree:r blocks:n dbtree:n
- *     allreduce                   gather:r direct:r circulant:r ring tree:r dbtree:n census
+ *     allreduce                   gather:r direct:r shares circulant:r ring tree:r dbtree:n census
  *     reduce_scatter, ...v        gather:r tree:r direct circulant:r ring
  *     scan, exscan                gather:r transposed census chain:n
  *     gather, scatter, ...v       tree:r direct
  *     allgather, ...v             circulant:r far:r ring tree:r
  *     alltoall, ...v, ...w        circulant:r direct
- * gather and direct (reductions), the trees of allreduce and reduce_scatter, transposed and chain (scans) keep the order of
- * COLL_DETERMINISTIC.  These, the census of scans and the dbtree of allreduce also serve operations that do not commute.  The
+ * gather, direct and shares (reductions), the trees of allreduce and reduce_scatter, transposed and chain (scans) keep the order
+ * of COLL_DETERMINISTIC.  These, the census of scans and the dbtree of allreduce also serve operations that do not commute.  The
  * census of allreduce is only for those whose grouping cannot matter.  Where blocks have counts of their own, tree and circulant
  * take short ones along in packets, while longer ones go straight (coll_explain tells how long).  neighbor_... have direct alone.
  *
@@ -453,6 +453,11 @@
  * latency is the time until a message is there; overhead the time of one more message at once; gbit the bits on the wire a
  * second (or wire=, a rate); reduce the bytes added up a second.  barrier= is the time of a barrier where the transport has a
  * way of its own.  Whatever the file does not mention is as built in; # begins a comment.
+ *   Where hosts have links of different rates, the numbers are those of the slowest, and faster=0-2:2.5 says that the links of
+ * ranks 0 to 2 have 2.5 times its rate; 4: is rank 4, and 4-: all from there on.  Such words stand in rising order, and ranks
+ * without one have the slowest link.  coll_measure finds them, but for a host that is faster than all that it is paired with;
+ * at 1 Gbit/s it takes less than 0.1 s, however many hosts there are.  A long allreduce then gives each rank a share that its
+ * link can carry: with one link of four at half the rate of the others it takes two thirds of the time.  Its bits are the same.
  *   Rank 0 reads the file, and hands its numbers to the others as they meet.  It is enough that rank 0 has tuning_file or
  * COLL_TUNING; on other ranks neither is looked at.  coll_init_custom reads no file.
  *   What is measured differs a little from run to run, and must not show in results.  So in sums of floats, and wherever else
@@ -473,6 +478,7 @@
  *     kill=3@120   kill=3@1.5ms   stop=...            rank 3 at its 120th call of the transport, or at a time
  *     cut=4-7@1ms                                     ranks 4 to 7 from all others
  *     lose=2>1@5   late=2>1@5+3ms   pieces=2>1        message 5 from rank 2 to rank 1; without @: all of them
+ *     slow=3:0.5   slow=3:0.5@1ms                     the network of the host of rank 3 to half its rate
  *   coll_init_threads with transport "sim" gives all ranks to one thread, which starts operations on each and polls
  * (coll_test).  When nothing can move any more, every rank gets COLL_ERR_TIMEOUT and a sentence that says who waits in which
  * call, or COLL_ERR_MISMATCH where two wait in different ones.  The same seed gives the same order of events.  A rank that is
@@ -690,7 +696,9 @@ typedef enum coll_sim_fault_kind {
     COLL_SIM_LOSE,                /* message `number` (0: each) from rank to peer (-1: to anyone) is lost, and holds up
                                      those behind it                                                         */
     COLL_SIM_LATE,                /* it comes `amount` seconds late                                          */
-    COLL_SIM_PIECES               /* it comes byte by byte                                                   */
+    COLL_SIM_PIECES,              /* it comes byte by byte                                                   */
+    COLL_SIM_SLOW                 /* from `time` on the network of the rank's host carries `amount` of what it did: 0.5: half
+                                     of it                                                                   */
 } coll_sim_fault_kind;
 
 typedef struct coll_sim_fault {
@@ -1152,9 +1160,9 @@ COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, si
 COLL_API void coll_dump(coll_comm *comm, FILE *file);
 #endif
 
-/* Measure the wire between rank 0 and some of the others, and choose algorithms by what was found from here on (see Tuning).
- * Called by all ranks of `comm`; takes some 10 ms on a fast network.  Communicators that are made from this one afterwards
- * inherit the numbers; prepared calls of before keep theirs. */
+/* Measure the wire between rank 0 and some of the others, and on three hosts and more whose links are faster; choose algorithms
+ * and shares by what was found from here on (see Tuning).  Called by all ranks of `comm`; takes some 10 ms on a fast network.
+ * Communicators that are made from this one afterwards inherit the numbers; prepared calls of before keep theirs. */
 COLL_API coll_status coll_measure(coll_comm *comm);
 
 /* Write the numbers by which algorithms are chosen, as a tuning file has them: "latency=12us overhead=4us gbit=16

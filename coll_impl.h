@@ -37,6 +37,7 @@
  *     coll_tree.h                   rounds with a root: tree and chain
  *     coll_blocks.h                 broadcast and reduce of n blocks in the fewest rounds
  *     coll_scan.h                   prefixes, and the census
+ *     coll_shares.h                 ranks whose links are faster than those of others, and how a vector is shared among them
  *     coll_link.h                   what is believed of the wire, and how long vectors are cut for it
  *     coll_cost.h                   what each of them costs, as closed forms
  *     coll_algorithms.h             the algorithms, put together from these, and the table of them

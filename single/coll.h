@@ -422,14 +422,14 @@
  *     barrier                     circulant:r tree:r
  *     broadcast                   tree:r scatter:r blocks:n chain:n dbtree:n
  *     reduce                      gather:r direct tree:r blocks:n dbtree:n
- *     allreduce                   gather:r direct:r circulant:r ring tree:r dbtree:n census
+ *     allreduce                   gather:r direct:r shares circulant:r ring tree:r dbtree:n census
  *     reduce_scatter, ...v        gather:r tree:r direct circulant:r ring
  *     scan, exscan                gather:r transposed census chain:n
  *     gather, scatter, ...v       tree:r direct
  *     allgather, ...v             circulant:r far:r ring tree:r
  *     alltoall, ...v, ...w        circulant:r direct
- * gather and direct (reductions), the trees of allreduce and reduce_scatter, transposed and chain (scans) keep the order of
- * COLL_DETERMINISTIC.  These, the census of scans and the dbtree of allreduce also serve operations that do not commute.  The
+ * gather, direct and shares (reductions), the trees of allreduce and reduce_scatter, transposed and chain (scans) keep the order
+ * of COLL_DETERMINISTIC.  These, the census of scans and the dbtree of allreduce also serve operations that do not commute.  The
  * census of allreduce is only for those whose grouping cannot matter.  Where blocks have counts of their own, tree and circulant
  * take short ones along in packets, while longer ones go straight (coll_explain tells how long).  neighbor_... have direct alone.
  *
@@ -459,6 +459,11 @@
  * latency is the time until a message is there; overhead the time of one more message at once; gbit the bits on the wire a
  * second (or wire=, a rate); reduce the bytes added up a second.  barrier= is the time of a barrier where the transport has a
  * way of its own.  Whatever the file does not mention is as built in; # begins a comment.
+ *   Where hosts have links of different rates, the numbers are those of the slowest, and faster=0-2:2.5 says that the links of
+ * ranks 0 to 2 have 2.5 times its rate; 4: is rank 4, and 4-: all from there on.  Such words stand in rising order, and ranks
+ * without one have the slowest link.  coll_measure finds them, but for a host that is faster than all that it is paired with;
+ * at 1 Gbit/s it takes less than 0.1 s, however many hosts there are.  A long allreduce then gives each rank a share that its
+ * link can carry: with one link of four at half the rate of the others it takes two thirds of the time.  Its bits are the same.
  *   Rank 0 reads the file, and hands its numbers to the others as they meet.  It is enough that rank 0 has tuning_file or
  * COLL_TUNING; on other ranks neither is looked at.  coll_init_custom reads no file.
  *   What is measured differs a little from run to run, and must not show in results.  So in sums of floats, and wherever else
@@ -479,6 +484,7 @@
  *     kill=3@120   kill=3@1.5ms   stop=...            rank 3 at its 120th call of the transport, or at a time
  *     cut=4-7@1ms                                     ranks 4 to 7 from all others
  *     lose=2>1@5   late=2>1@5+3ms   pieces=2>1        message 5 from rank 2 to rank 1; without @: all of them
+ *     slow=3:0.5   slow=3:0.5@1ms                     the network of the host of rank 3 to half its rate
  *   coll_init_threads with transport "sim" gives all ranks to one thread, which starts operations on each and polls
  * (coll_test).  When nothing can move any more, every rank gets COLL_ERR_TIMEOUT and a sentence that says who waits in which
  * call, or COLL_ERR_MISMATCH where two wait in different ones.  The same seed gives the same order of events.  A rank that is
@@ -1283,7 +1289,9 @@ typedef enum coll_sim_fault_kind {
     COLL_SIM_LOSE,                /* message `number` (0: each) from rank to peer (-1: to anyone) is lost, and holds up
                                      those behind it                                                         */
     COLL_SIM_LATE,                /* it comes `amount` seconds late                                          */
-    COLL_SIM_PIECES               /* it comes byte by byte                                                   */
+    COLL_SIM_PIECES,              /* it comes byte by byte                                                   */
+    COLL_SIM_SLOW                 /* from `time` on the network of the rank's host carries `amount` of what it did: 0.5: half
+                                     of it                                                                   */
 } coll_sim_fault_kind;
 
 typedef struct coll_sim_fault {
@@ -1745,9 +1753,9 @@ COLL_API int coll_explain(coll_comm *comm, const coll_call *call, char *text, si
 COLL_API void coll_dump(coll_comm *comm, FILE *file);
 #endif
 
-/* Measure the wire between rank 0 and some of the others, and choose algorithms by what was found from here on (see Tuning).
- * Called by all ranks of `comm`; takes some 10 ms on a fast network.  Communicators that are made from this one afterwards
- * inherit the numbers; prepared calls of before keep theirs. */
+/* Measure the wire between rank 0 and some of the others, and on three hosts and more whose links are faster; choose algorithms
+ * and shares by what was found from here on (see Tuning).  Called by all ranks of `comm`; takes some 10 ms on a fast network.
+ * Communicators that are made from this one afterwards inherit the numbers; prepared calls of before keep theirs. */
 COLL_API coll_status coll_measure(coll_comm *comm);
 
 /* Write the numbers by which algorithms are chosen, as a tuning file has them: "latency=12us overhead=4us gbit=16
@@ -2200,6 +2208,7 @@ COLL_API coll_status coll_wrap_mpi(MPI_Comm comm, coll_comm **out);
  *     coll_tree.h                   rounds with a root: tree and chain
  *     coll_blocks.h                 broadcast and reduce of n blocks in the fewest rounds
  *     coll_scan.h                   prefixes, and the census
+ *     coll_shares.h                 ranks whose links are faster than those of others, and how a vector is shared among them
  *     coll_link.h                   what is believed of the wire, and how long vectors are cut for it
  *     coll_cost.h                   what each of them costs, as closed forms
  *     coll_algorithms.h             the algorithms, put together from these, and the table of them
@@ -8984,7 +8993,191 @@ static bool coll__allreduce_census(coll__round *now, int k) { return coll__censu
 #ifndef COLL_LINK_H
 #define COLL_LINK_H
 
+/* ---- core/algorithms/coll_shares.h ---- */
+/* coll_shares.h - ranks whose links do not carry alike: a vector that is cut into a block for each of them is cut so that all
+ * links are busy equally long.
+ *
+ * An allreduce that each rank sums a block of, and then hands out, takes its rank i
+ *
+ *     sent        all inputs but its own block, then its own block to each other:      1 - b(i) + (p - 1) b(i)
+ *     received    its own block from each other, then all other blocks:                (p - 1) b(i) + 1 - b(i)
+ *
+ * of the vector, where b(i) is its share.  So a rank takes at least the whole vector, and its share is what it does beyond that
+ * for the others.  In the time T a link of rate R carries R T, and with all of them busy
+ *
+ *     b(i) = max(0, (R(i) T - 1) / (p - 2)),    with the T for which all shares are 1 together
+ *
+ * With one of four links at half the rate of the others that is T = 2 of the slow link's, and the slow rank has no share; with
+ * equal shares it is T = 3.  Both halves are on the way at once, in slices (coll_engine.h): what counts is their sum. */
+#ifndef COLL_SHARES_H
+#define COLL_SHARES_H
 
+
+/* Ranks next to one another whose links carry alike, and what they get of a vector. */
+typedef struct coll__rank_run {
+    int      first;                               /* to the next one's first                                  */
+    uint32_t rate;                                /* in sixteenths of the slowest link's                      */
+    uint32_t each, before;                        /* parts of the vector for each; for all in front of it     */
+} coll__rank_run;
+
+#if defined(COLL_NO_TUNER)
+enum { COLL__HAS_SHARES = 0, COLL__RUNS_MOST = 1 };
+#else
+enum { COLL__HAS_SHARES = 1, COLL__RUNS_MOST = 8 };
+#endif
+
+/* All ranks, in rising order.  No runs: their links are alike. */
+typedef struct coll__shares {
+    int      count;
+    uint32_t parts;                               /* of the vector, in all                                    */
+    double   time;                                /* T, where the slowest link carries the vector in 1        */
+    coll__rank_run runs[COLL__RUNS_MOST];
+} coll__shares;
+
+enum { COLL__RATE_UNIT = 16, COLL__RATE_MOST = 1 << 16, COLL__SHARES_MOST = 1 << 30 };
+
+/* ---- >>where a share lies ---- */
+
+/* Which run is a rank in? */
+static inline const coll__rank_run *coll__run_of(const coll__shares *s, int rank)
+{
+    int i = s->count - 1;
+
+    while (i > 0 && s->runs[i].first > rank) i--;
+    return &s->runs[i];
+}
+
+/* Groups in front of part `part` of the vector's `groups`. */
+static inline size_t coll__shares_before(const coll__shares *s, size_t groups, uint32_t part)
+{
+    return groups / s->parts * part + (size_t)((uint64_t)(groups % s->parts) * part / s->parts);
+}
+
+/* In front of a rank's. */
+static inline size_t coll__share_begin(const coll__shares *s, size_t groups, int rank)
+{
+    const coll__rank_run *const run = coll__run_of(s, rank);
+    return coll__shares_before(s, groups, run->before + (uint32_t)(rank - run->first) * run->each);
+}
+
+#if !defined(COLL_NO_TUNER)
+
+/* ---- >>rates ---- */
+
+static inline int coll__run_length(const coll__shares *s, int i, int size)
+{
+    return (i + 1 < s->count ? s->runs[i + 1].first : size) - s->runs[i].first;
+}
+
+/* A rate, of that of the slowest link, in sixteenths. */
+static inline uint32_t coll__rate_in(double rate)
+{
+    return rate < COLL__RATE_MOST ? (uint32_t)(rate * COLL__RATE_UNIT + 0.5) : COLL__RATE_MOST * COLL__RATE_UNIT;
+}
+
+/* Add the next rank, or all from it on.  Where there are more runs than room the last one gets longer, and no faster than its
+ * slowest. */
+static inline void coll__rates_add(coll__shares *s, int rank, uint32_t rate)
+{
+    coll__rank_run *const last = s->count ? &s->runs[s->count - 1] : NULL;
+
+    if (last && last->rate == rate) return;
+    if (s->count == COLL__RUNS_MOST) {
+        if (rate < last->rate) last->rate = rate;
+        return;
+    }
+    s->runs[s->count++] = (coll__rank_run){ .first = rank, .rate = rate };
+}
+
+/* ---- >>shares ---- */
+
+/* The shares, in whole numbers, which are the same on every processor.  With the ranks S that have one, and the sum of their
+ * rates,
+ *
+ *     T = (p - 2 + |S|) / sum,    b(i) in proportion to R(i) (p - 2 + |S|) - sum
+ *
+ * where that T is no shorter than the slowest link takes for one vector; otherwise R(i) - least. */
+static void coll__shares_divide(coll__shares *s, int size)
+{
+    const uint64_t least = COLL__RATE_UNIT;
+    uint64_t sum = 0, ranks = (uint64_t)size, parts = 0, most = 0, each[COLL__RUNS_MOST];
+
+    for (int i = 0; i < s->count; i++) sum += (uint64_t)coll__run_length(s, i, size) * s->runs[i].rate;
+    for (uint64_t had = 0; had != ranks;) {       /* S: all, then without those whose links carry less than a vector in T */
+        const uint64_t all = sum, some = (uint64_t)size - 2 + ranks;
+        had = ranks;
+        sum = ranks = 0;
+        for (int i = 0; i < s->count; i++) {
+            const uint64_t count = (uint64_t)coll__run_length(s, i, size), rate = s->runs[i].rate;
+            if (rate * some > all) sum += count * rate, ranks += count;
+        }
+    }
+    const uint64_t beyond = (uint64_t)size - 2 + ranks;
+    const bool is_slowest = beyond * least <= sum;
+    s->time = is_slowest ? 1 : (double)(beyond * least) / (double)sum;
+    for (int i = 0; i < s->count; i++) {
+        const uint64_t rate = s->runs[i].rate;
+        each[i] = is_slowest ? rate - least : rate * beyond > sum ? rate * beyond - sum : 0;
+        most = coll__run_length(s, i, size) > 0 && each[i] > most ? each[i] : most;
+    }
+    const uint64_t unit = most * (uint64_t)size / COLL__SHARES_MOST + 1;
+    for (int i = 0; i < s->count; i++) {
+        s->runs[i].each = (uint32_t)(each[i] / unit);
+        s->runs[i].before = (uint32_t)parts;
+        parts += (uint64_t)coll__run_length(s, i, size) * s->runs[i].each;
+    }
+    s->parts = (uint32_t)parts;
+}
+
+/* Of `size` ranks, whose rates have been added.  Gives by how much the slowest of them is faster than the slowest that the rates
+ * are meant for: they are of the former's from here on.  Two ranks take the whole vector each, whatever is whose. */
+static inline double coll__shares_settle(coll__shares *s, int size)
+{
+    uint32_t least = UINT32_MAX, most = 0;
+
+    while (s->count > 0 && s->runs[s->count - 1].first >= size) s->count--;
+    for (int i = 0; i < s->count; i++) {
+        if (s->runs[i].rate < least) least = s->runs[i].rate;
+        if (s->runs[i].rate > most) most = s->runs[i].rate;
+    }
+    if (s->count == 0) return 1;
+    for (int i = 0; i < s->count; i++)
+        s->runs[i].rate = (uint32_t)(((uint64_t)s->runs[i].rate * COLL__RATE_UNIT + least / 2) / least);
+    if (size < 3 || most == least) s->count = 0;
+    else coll__shares_divide(s, size);
+    return (double)least / COLL__RATE_UNIT;
+}
+
+/* Rank `i` is called `name` among those that have `all`. */
+static inline void coll__rates_inherit(coll__shares *s, int i, const coll__shares *all, int name)
+{
+    if (all->count) coll__rates_add(s, i, coll__run_of(all, name)->rate);
+}
+
+/* The longest, of 1. */
+static inline double coll__longest_share(const coll__shares *s, int size)
+{
+    uint32_t longest = 0;
+
+    if (!s || s->count == 0) return 1.0 / size;
+    for (int i = 0; i < s->count; i++) if (s->runs[i].each > longest) longest = s->runs[i].each;
+    return (double)longest / s->parts;
+}
+
+#else
+
+static inline uint32_t coll__rate_in(double rate) { return (uint32_t)rate; }
+static inline void coll__rates_add(const coll__shares *s, int rank, uint32_t rate) { (void)s, (void)rank, (void)rate; }
+static inline double coll__shares_settle(const coll__shares *s, int size) { return (void)s, (void)size, 1; }
+static inline void coll__rates_inherit(const coll__shares *s, int i, const coll__shares *all, int name)
+{
+    (void)s, (void)i, (void)all, (void)name;
+}
+
+#endif
+#endif /* COLL_SHARES_H */
+
+/* ---- core/algorithms/coll_link.h, continued ---- */
 #if defined(COLL_TINY)                            /* little memory, and a wire so slow that nothing is gained by more; the same on
                                                      all ranks that meet, as all of these                     */
 enum {
@@ -9019,7 +9212,8 @@ enum { COLL__FILE_NAME_ROOM = 64 };
 /* What a communicator believes of its wire.  `nominal` is the same in every run, and so may decide about bits (coll_tuner.h);
  * `link` is that, or what has been measured since. */
 typedef struct coll__numbers {
-    coll__link   link, nominal;
+    coll__link   link, nominal;                   /* of the slowest rank                                      */
+    coll__shares shares;                          /* where some are faster                                    */
     double       barrier;                         /* s a barrier that the transport takes whole; 0: not measured */
     coll__origin origin;
     unsigned     version;                         /* how often they have been replaced                        */
@@ -9031,6 +9225,7 @@ typedef struct coll__shape {
     int    size, radix, blocks;
     long   slices;
     double bytes, sum_bytes;                      /* sum_bytes: the same as partial results, in accumulator format */
+    const coll__shares *shares;                   /* NULL: ranks are alike                                    */
 } coll__shape;
 
 /* TCP within a machine or a rack, measured: 4 us of work a message, 12 us before it is there, 2 GB/s, copied at 4 GB/s. */
@@ -9514,6 +9709,16 @@ static double coll__cost_allreduce_direct(const coll__link *link, const coll__sh
     return coll__cost_direct_reduce(link, s) + coll__cost_allgather(link, s);
 }
 
+/* What a rank sends and receives in both rounds together: T of the vector, where all are alike 2 (p - 1) / p. */
+static double coll__cost_allreduce_shares(const coll__link *link, const coll__shape *s)
+{
+    const int others = s->size - 1;
+    const double half = s->bytes / 2 * (s->shares ? s->shares->time : 2.0 * others / s->size);
+    const double longest = s->bytes * coll__longest_share(s->shares, s->size);
+
+    return 2 * coll__burst(link, others, half, others > 0 ? half / others : 0) + longest * others * link->per_byte_reduced;
+}
+
 static double coll__cost_allreduce_circulant(const coll__link *link, const coll__shape *s)
 {
     return coll__cost_circulant_reduce(link, s) + coll__cost_allgather(link, s);
@@ -9699,6 +9904,21 @@ static bool coll__allreduce_direct(coll__round *now, int k)
     return k == 0 ? coll__reduce_scatter_direct(now, 0) : coll__circulant_allgather(now, k - 1, COLL__RESULT);
 }
 
+/* The same in 2 rounds, with blocks as long as the links of their ranks can carry: T m over the slowest, the least possible
+ * (coll_shares.h).  Canonical. */
+static bool coll__allreduce_shares(coll__round *now, int k)
+{
+    const int me = now->rank;
+
+    if (k == 0) return coll__reduce_scatter_direct(now, 0);
+    if (k > 1 || now->size == 1) return false;
+    for (int j = 1; j < now->size; j++) {
+        coll__send(now, me + j, coll__block(COLL__RESULT, me));
+        coll__recv(now, me - j, coll__block(COLL__RESULT, me - j));
+    }
+    return true;
+}
+
 /* Circulant reduce-scatter and its mirror image: 2 R rounds, 2 (p - 1) / p m. */
 static bool coll__allreduce_circulant(coll__round *now, int k)
 {
@@ -9762,6 +9982,7 @@ typedef enum coll__cut {
     COLL__CUT_ONE,
     COLL__CUT_TWO,
     COLL__CUT_PER_RANK,
+    COLL__CUT_SHARES,                             /* the same, as much for each as its link can carry (coll_shares.h) */
     COLL__CUT_MANY                                /* as the tuner chooses                                     */
 } coll__cut;
 
@@ -9835,6 +10056,7 @@ static const coll__algorithm coll__algorithms[] = {
 #if COLL__HAS_ALLREDUCE
     COLL__ALT(ALLREDUCE,            "gather",     allreduce_gather,        gather_fold,         ONE,      1, 1, 0, 1, 0, 0, 1)
     COLL__ROW(ALLREDUCE,            "direct",     allreduce_direct,        allreduce_direct,    PER_RANK, 1, 1, 0, 1, 0, 0, 1)
+    COLL__ALT(ALLREDUCE,            "shares",     allreduce_shares,        allreduce_shares,    SHARES,   1, 1, 0, 0, 0, 0, 1)
     COLL__ALT(ALLREDUCE,            "circulant",  allreduce_circulant,     allreduce_circulant, PER_RANK, 0, 0, 0, 1, 0, 0, 1)
     COLL__ALT(ALLREDUCE,            "ring",       allreduce_ring,          allreduce_ring,      PER_RANK, 0, 0, 0, 0, 0, 1, 1)
     COLL__ALT(ALLREDUCE,            "tree",       allreduce_tree,          allreduce_tree,      ONE,      1, 1, 0, 1, 0, 0, 0)
@@ -9922,7 +10144,8 @@ enum { COLL__ALGORITHM_COUNT = sizeof coll__algorithms / sizeof *coll__algorithm
 /* The blocks of a vector that it runs on; `many`: where the tuner chooses. */
 static inline int coll__blocks_of(const coll__algorithm *a, int size, int many)
 {
-    return a->cut == COLL__CUT_PER_RANK ? size : a->cut == COLL__CUT_MANY ? many : a->cut == COLL__CUT_TWO ? 2 : 1;
+    return a->cut == COLL__CUT_PER_RANK || a->cut == COLL__CUT_SHARES ? size
+         : a->cut == COLL__CUT_MANY ? many : a->cut == COLL__CUT_TWO ? 2 : 1;
 }
 
 /* Does a number behind its name say how many blocks or slices the vector is cut into? */
@@ -9953,6 +10176,8 @@ typedef struct coll__query {
     const char *algorithm;                        /* NULL, "name" or "name:number": the radix, the blocks or the slices */
     const coll__link *link;                       /* to be fast by                                            */
     const coll__link *nominal;                    /* to settle the bits by; NULL: the same                    */
+    const coll__shares *shares;                   /* of ranks that are not alike; NULL: they are              */
+    bool      are_measured;                       /* so they do not settle bits                               */
     double    share;                              /* of a processor that a rank has; 0: one of its own        */
     coll__counts *counts;                         /* of each algorithm for this size; NULL: nothing is remembered */
 } coll__query;
@@ -10085,9 +10310,10 @@ enum {
 /* ---- >>candidates ---- */
 
 /* Slices into which the engine will cut the vector of its own accord (coll__execution_cut). */
-static double coll__slices_of(const coll__query *query, int radix, int blocks)
+static double coll__slices_of(const coll__algorithm *a, const coll__query *query, int radix, int blocks)
 {
-    const double slices = query->bytes / blocks / coll__slice_bytes(query->size);
+    const double longest = a->cut == COLL__CUT_SHARES ? coll__longest_share(query->shares, blocks) : 1.0 / blocks;
+    const double slices = query->bytes * longest / coll__slice_bytes(query->size);
 
     if (slices <= 1 || coll__goes_whole(query->kind, coll__circulant_rounds(query->size, radix))) return 1;
     return slices > 1e9 ? 1e9 : (double)(long)slices + (slices > (double)(long)slices);
@@ -10131,8 +10357,9 @@ static inline bool coll__is_crowd(const coll__query *query)
 static coll__choice coll__price(const coll__algorithm *a, const coll__query *query, int radix, long cut)
 {
     const int blocks = coll__blocks_of(a, query->size, (int)cut);
-    const coll__shape shape = { query->size, radix, blocks, a->is_pipelined ? cut : 1, query->bytes, query->sum_bytes };
-    const double slices = a->is_pipelined ? 1 : coll__slices_of(query, a->has_radix ? radix : query->size, blocks);
+    const coll__shape shape = { query->size, radix, blocks, a->is_pipelined ? cut : 1, query->bytes, query->sum_bytes,
+                                query->shares };
+    const double slices = a->is_pipelined ? 1 : coll__slices_of(a, query, a->has_radix ? radix : query->size, blocks);
     const bool is_crowded = coll__is_crowd(query) && a->cost != coll__cost_neighbor;
     double seconds = coll__sliced_cost(a->cost, query->link, &shape, slices);
 
@@ -10148,7 +10375,8 @@ static coll__choice coll__price(const coll__algorithm *a, const coll__query *que
 static int coll__room_for(const coll__algorithm *a, const coll__query *query, int radix)
 {
     const coll__link bytes = { .per_byte = query->link->per_byte, .per_byte_handled = query->link->per_byte_handled };
-    const coll__shape shape = { query->size, radix, query->size, 1, query->size, query->size };   /* of packets of one byte   */
+    const coll__shape shape = { .size = query->size, .radix = radix, .blocks = query->size, .slices = 1,
+                                .bytes = query->size, .sum_bytes = query->size };         /* of packets of one byte   */
     const double each = a->cost(&bytes, &shape), most = coll__burst(query->link, query->size - 1, 0, 0) / 8;
     int room = COLL__ROOM_LEAST;
 
@@ -10268,6 +10496,7 @@ static inline bool coll__choose(coll__choice *choice, const coll__query *query)
     if (!query->nominal || query->is_exact) return coll__choose_cheapest(choice, query);
     narrow.link = query->nominal;
     narrow.share = 0;
+    if (query->are_measured) narrow.shares = NULL;
     if (!coll__choose_cheapest(choice, &narrow)) return false;
     if (!choice->algorithm->is_canonical) {
         const long cut = choice->algorithm->is_pipelined ? choice->slices : choice->blocks;
@@ -10276,6 +10505,7 @@ static inline bool coll__choose(coll__choice *choice, const coll__query *query)
     }
     narrow.link = query->link;
     narrow.share = query->share;
+    narrow.shares = query->shares;
     narrow.must_be_canonical = true;
     return coll__choose_cheapest(choice, &narrow);
 }
@@ -10894,9 +11124,44 @@ static coll_status coll__words_failed(const coll__word *words, const coll__wrong
 #define COLL_TUNING_H
 
 
-enum { COLL__TUNING_ROOM = 160, COLL__TUNING_FILE_MOST = 4096 };
+enum { COLL__TUNING_ROOM = 256, COLL__TUNING_FILE_MOST = 4096 };
 
 /* ---- >>tuning: "latency=12us overhead=1.2us gbit=10 reduce=4GB/s", what the tuner is to believe ---- */
+
+#if !defined(COLL_NO_TUNER)
+
+/* 0-2:2.5   5:2   6-:4     ranks, and by how much their links are faster than that of the slowest; in rising order */
+static bool coll__take_faster(void *fields, const coll__word *word, const char **at)
+{
+    coll__shares *const s = (coll__shares *)(void *)((char *)fields + word->at);
+    const int open = s->count ? s->runs[s->count - 1].first : 0;  /* from here on nothing has been said   */
+    double first, last, rate;
+
+    if (!coll__read_number(at, &first)) return false;
+    last = first;
+    if (**at == '-') {
+        ++*at;
+        if (!(**at >= '0' && **at <= '9')) last = INT_MAX;
+        else if (!coll__read_number(at, &last)) return false;
+    }
+    if (**at != ':') return false;
+    ++*at;
+    if (!coll__read_number(at, &rate) || first < open || last < first || last > INT_MAX || !(rate >= 1 && rate <= COLL__RATE_MOST)
+        || (s->count && s->runs[s->count - 1].rate != COLL__RATE_UNIT)) return false;
+    if (s->count) s->count--;                     /* said again below                                         */
+    if (s->count + (first > open) + 1 + (last < INT_MAX) > COLL__RUNS_MOST) return false;
+    if (first > open) coll__rates_add(s, open, COLL__RATE_UNIT);
+    coll__rates_add(s, (int)first, coll__rate_in(rate));
+    if (last < INT_MAX) coll__rates_add(s, (int)last + 1, COLL__RATE_UNIT);
+    return true;
+}
+
+#define COLL__TAKE_FASTER(name, field) \
+    { name, "ranks and by how much they are faster than the slowest, like 0-2:2.5, in rising order", coll__take_faster, \
+      offsetof(coll__numbers, field), 0, NULL, 0, 0 },
+#else
+#define COLL__TAKE_FASTER(name, field)
+#endif
 
 /* A rate of 0 stands for no time at all, as it does in what coll__numbers_print writes. */
 static const coll__word coll__numbers_words[] = {
@@ -10906,11 +11171,13 @@ static const coll__word coll__numbers_words[] = {
     COLL__TAKE_GBIT("gbit",     coll__numbers, link.per_byte, 0, 1e3),
     COLL__TAKE_RATE("reduce",   coll__numbers, link.per_byte_reduced, 0, 1e3),
     COLL__TAKE_TIME("barrier",  coll__numbers, barrier, 0, 100),
+    COLL__TAKE_FASTER("faster", shares)
     { .name = NULL }
 };
 
 static bool coll__numbers_read(coll__numbers *n, const char *text, coll__wrong_word *wrong)
 {
+    n->shares.count = 0;
     const bool is_right = coll__words_read(coll__numbers_words, n, text, wrong);
 
     n->nominal = n->link;
@@ -10949,6 +11216,15 @@ static void coll__numbers_print(const coll__numbers *n, char *text, size_t room)
         coll__append_number(text, room, all[i].value);
         coll__append(text, room, "%s", all[i].unit);
     }
+    for (int i = 0; COLL__HAS_SHARES && i < n->shares.count; i++) {
+        const coll__rank_run *const run = &n->shares.runs[i];
+        if (run->rate == COLL__RATE_UNIT) continue;
+        coll__append(text, room, " faster=%d", run->first);
+        if (i + 1 == n->shares.count) coll__append(text, room, "-");
+        else if (run[1].first > run->first + 1) coll__append(text, room, "-%d", run[1].first - 1);
+        coll__append(text, room, ":");
+        coll__append_number(text, room, (double)run->rate / COLL__RATE_UNIT);
+    }
 }
 
 /* Make the numbers those that their text says: whoever reads that text has the same bits. */
@@ -10963,8 +11239,8 @@ static void coll__numbers_round(coll__numbers *n)
 
 #if !defined(COLL_NO_TUNER) && !defined(COLL_NO_STDIO)
 
-/* What a file says; NULL: there is none. */
-static coll_status coll__tuning_read(coll__numbers *n, const char *path)
+/* What a file says to `size` ranks; NULL: there is none. */
+static coll_status coll__tuning_read(coll__numbers *n, const char *path, int size)
 {
     char text[COLL__TUNING_FILE_MOST + 1], where[140];
     coll__wrong_word wrong;
@@ -10980,6 +11256,10 @@ static coll_status coll__tuning_read(coll__numbers *n, const char *path)
     text[got] = '\0';
     coll__print(where, sizeof where, "tuning file %.120s", path);
     if (!coll__numbers_read(n, text, &wrong)) return coll__words_failed(coll__numbers_words, &wrong, where);
+    for (int i = 0; i < n->shares.count; i++)
+        if (n->shares.runs[i].first >= size + (n->shares.runs[i].rate == COLL__RATE_UNIT))
+            return coll__start_failed(COLL_ERR_ARGUMENT, "tuning file %.120s: faster= names ranks beyond the %d that there are",
+                                      path, size);
     coll__numbers_round(n);
     const size_t name = strlen(path);
     n->origin = COLL__BY_FILE;
@@ -10990,9 +11270,9 @@ static coll_status coll__tuning_read(coll__numbers *n, const char *path)
 
 #else
 
-static coll_status coll__tuning_read(coll__numbers *n, const char *path)
+static coll_status coll__tuning_read(coll__numbers *n, const char *path, int size)
 {
-    (void)n;
+    (void)n, (void)size;
     if (!path) return COLL_OK;
     return coll__start_failed(COLL_ERR_UNSUPPORTED, "tuning file %.160s: this program was compiled with COLL_NO_TUNER", path);
 }
@@ -11319,6 +11599,7 @@ typedef struct coll__layout {
     int    blocks;                                /* the circle of block numbers                              */
     size_t count;
     int    group_bits;                            /* parts begin at multiples of 2^group_bits of a block      */
+    const coll__shares *shares;                   /* by which it is cut; NULL: evenly                         */
     const size_t *counts, *offsets;
     const coll_type *types;
 } coll__layout;
@@ -12431,6 +12712,27 @@ static void coll__order_forget(coll__order *order)
     if (order->inter) coll__order_forget(&order->inter->main);
 }
 
+/* What a communicator believes of its wire, once it is known which of the ranks that the numbers are for are its own. */
+static void coll__numbers_divide(coll_comm *comm)
+{
+    coll__numbers *const n = &comm->numbers;
+    const double faster = coll__shares_settle(&n->shares, comm->size);
+
+    if (!COLL__HAS_SHARES) return;
+    n->link.per_byte /= faster;
+    if (n->origin != COLL__BY_MEASURING) n->nominal.per_byte /= faster;
+}
+
+/* The numbers of `all`, for some of its ranks: number i is called ranks[i] there. */
+static void coll__numbers_inherit(coll_comm *comm, const coll__numbers *all, const int *ranks)
+{
+    comm->numbers = *all;
+    comm->numbers.shares.count = 0;
+    for (int i = 0; COLL__HAS_SHARES && i < comm->size; i++)
+        coll__rates_inherit(&comm->numbers.shares, i, &all->shares, ranks[i]);
+    coll__numbers_divide(comm);
+}
+
 static void coll__comm_free(coll_comm *comm);
 
 static void coll__workspace_clear(coll__workspace *w)
@@ -13099,6 +13401,7 @@ static coll__query coll__query_of(const coll_comm *comm, const coll__numbers *nu
         .is_exact = !reduces || codec->is_exact, .is_commutative = !reduces || codec->is_commutative,
         .must_be_canonical = reduces && !codec->is_exact && (call->flags & (COLL_DETERMINISTIC | COLL_REPRODUCIBLE)),
         .algorithm = call->algorithm, .link = &numbers->link, .nominal = &numbers->nominal,
+        .shares = numbers->shares.count ? &numbers->shares : NULL, .are_measured = numbers->origin == COLL__BY_MEASURING,
         .share = comm->session->share, .counts = comm->counts };
 }
 
@@ -14849,6 +15152,16 @@ static inline coll__range coll__part(size_t total, int bits, size_t parts, size_
     return (coll__range){ at, coll__least((each + (i < longer)) << bits, total - at) };
 }
 
+/* Block `block` of a vector that is cut into shares, in whole groups. */
+static inline coll__range coll__share_range(const coll__layout *l, int block)
+{
+    const size_t groups = (l->count + ((size_t)1 << l->group_bits) - 1) >> l->group_bits;
+    const size_t at = coll__least(coll__share_begin(l->shares, groups, block) << l->group_bits, l->count);
+    const size_t end = coll__least(coll__share_begin(l->shares, groups, block + 1) << l->group_bits, l->count);
+
+    return (coll__range){ at, end - at };
+}
+
 /* Block `block` of a list. */
 static inline coll__range coll__listed_range(const coll__layout *l, int block)
 {
@@ -14862,7 +15175,8 @@ static coll__range coll__block_range(const coll__layout *l, int block)
     switch (l->kind) {
     case COLL__ONE: return (coll__range){ 0, l->count };
     case COLL__EQUAL: return (coll__range){ (size_t)block * l->count, l->count };
-    case COLL__CUT: return coll__part(l->count, l->group_bits, (size_t)l->blocks, (size_t)block);
+    case COLL__CUT: return l->shares ? coll__share_range(l, block)
+                                     : coll__part(l->count, l->group_bits, (size_t)l->blocks, (size_t)block);
     default: return coll__listed_range(l, block);
     }
 }
@@ -14949,6 +15263,8 @@ static void coll__execution_layouts(coll__execution *execution, const coll_reque
     execution->input = coll__layout_of(r, &shape->send, &send, sends_one && receives_one ? cut : 0);
     execution->result = coll__layout_of(r, &shape->recv, &recv, sends_one && receives_one ? cut : 0);
     execution->vector = sends_one && !receives_one ? &execution->result : &execution->input;
+    if (COLL__HAS_SHARES && execution->choice.algorithm->cut == COLL__CUT_SHARES && r->order->numbers->shares.count > 0)
+        execution->input.shares = execution->result.shares = &r->order->numbers->shares;
 }
 
 /* ---- >>planning ---- */
@@ -14959,6 +15275,9 @@ static size_t coll__layout_total(const coll__layout *l, size_t *longest)
     size_t total = 0;
 
     *longest = 0;
+    for (int i = 0; COLL__HAS_SHARES && l->shares && i < l->blocks; i++)
+        *longest = coll__most(*longest, coll__share_range(l, i).count);
+    if (COLL__HAS_SHARES && l->shares) return l->count;
     if (!COLL__HAS_COUNTS || l->kind != COLL__LISTED) {
         *longest = l->kind == COLL__CUT ? coll__part(l->count, l->group_bits, (size_t)l->blocks, 0).count : l->count;
         return l->kind == COLL__EQUAL ? l->count * (size_t)l->blocks : l->count;
@@ -17162,11 +17481,12 @@ static coll_comm *coll__stage_comm(const coll__order *order, bool is_inter)
                  "rank %d of %d, for a stage of %d ranks", comm->rank, comm->size, parent->size);
     comm->id = parent->id;
     comm->mark = parent->mark;
-    comm->numbers = *order->numbers;
     coll__order_init(&comm->main, comm, order->space, COLL__NUMBER_OF_STAGES + 2 * order->number + is_inter, order->is_keyed);
     comm->members = (int *)coll__take(coll__like(order->comm), (size_t)comm->size * sizeof *comm->members);
     for (int i = 0; comm->members && i < comm->size; i++)
-        comm->members[i] = coll__world_rank(parent, is_inter ? coll__rank_at(t, i, t->place) : coll__rank_at(t, t->host, i));
+        comm->members[i] = is_inter ? coll__rank_at(t, i, t->place) : coll__rank_at(t, t->host, i);
+    if (comm->members) coll__numbers_inherit(comm, order->numbers, comm->members);
+    for (int i = 0; comm->members && i < comm->size; i++) comm->members[i] = coll__world_rank(parent, comm->members[i]);
     if (comm->members && coll__order_join(&comm->main) == COLL_OK) return comm;
     coll__comm_free(comm);
     return NULL;
@@ -20560,9 +20880,10 @@ static uint32_t coll__hash_ranks(const int *ranks, int count, int tag)
     return coll__hash_end(hash) & 0x7fffffff;
 }
 
-/* `size` ranks of a session, which are called `members` there (NULL: the same); takes the list over.  It inherits the numbers. */
+/* `size` ranks of a session, which are called `members` there (NULL: the same); takes the list over.  They have the numbers, of
+ * all of them; or as ranks[i] (NULL: the same) of the communicator that has these. */
 static coll_comm *coll__comm_of(coll__session *session, int *members, int rank, int size, uint32_t id,
-                                const coll__numbers *numbers)
+                                const coll__numbers *numbers, const int *ranks)
 {
     coll_comm *comm = (coll_comm *)coll__allocate(coll__like(session), sizeof *comm);
 
@@ -20575,6 +20896,8 @@ static coll_comm *coll__comm_of(coll__session *session, int *members, int rank, 
     comm->id = id;
     comm->mark = members ? coll__hash_ranks(members, size, (int)id) : 0;
     comm->numbers = *numbers;
+    if (ranks) coll__numbers_inherit(comm, numbers, ranks);
+    else coll__numbers_divide(comm);
     comm->sentence = comm->error;
     comm->recorder = coll__recorder_new(session);
     coll__order_init(&comm->main, comm, COLL__SPACE_CALLS, 0, id != 0);
@@ -20596,7 +20919,7 @@ static void coll__comm_unlink(coll_comm *comm)
 static coll_comm *coll__comm_new(const coll__opened *o, const coll__settings *s)
 {
     coll__session *session = coll__session_new(o, s);
-    coll_comm *comm = session ? coll__comm_of(session, NULL, o->rank, o->size, 0, &o->numbers) : NULL;
+    coll_comm *comm = session ? coll__comm_of(session, NULL, o->rank, o->size, 0, &o->numbers, NULL) : NULL;
 
     if (comm) return comm;
     if (session) {
@@ -20632,7 +20955,7 @@ static coll_status coll__derive(coll_comm *parent, const int *ranks, int count, 
     int *members = (int *)coll__take(coll__like(parent), (size_t)count * sizeof *members);
 
     for (int i = 0; members && i < count; i++) members[i] = coll__world_rank(parent, ranks[i]);
-    coll_comm *comm = members ? coll__comm_of(session, members, me, count, id, &parent->numbers) : NULL;
+    coll_comm *comm = members ? coll__comm_of(session, members, me, count, id, &parent->numbers, ranks) : NULL;
     if (comm && coll__order_join(&comm->main) == COLL_OK && coll__messages_hear(comm) == COLL_OK) {
         if (session->next_id <= id) session->next_id = id + 1;
         session->has_many = true;
@@ -20720,7 +21043,7 @@ static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int co
     coll_request r;
 
     for (int i = 0; members && i < count; i++) members[i] = coll__world_rank(comm, ranks[i]);
-    coll_comm *meeting = members ? coll__comm_of(comm->session, members, me, count, comm->id, &comm->numbers) : NULL;
+    coll_comm *meeting = members ? coll__comm_of(comm->session, members, me, count, comm->id, &comm->numbers, ranks) : NULL;
     if (!meeting) {
         coll__give(members);
         return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "no memory for a communicator of %d ranks", count);
@@ -20994,6 +21317,9 @@ static coll__opened coll__opened_after(const coll_comm *comm, const coll_survivo
         local_size++;
         if (i < who->rank) local_rank++;
     }
+    o.numbers.shares.count = 0;
+    for (int i = 0; COLL__HAS_SHARES && !comm->members && i < who->count; i++)
+        coll__rates_inherit(&o.numbers.shares, i, &comm->numbers.shares, who->ranks[i]);
     coll__opened_at(&o, local_rank, local_size);
     return o;
 }
@@ -21120,7 +21446,8 @@ static int coll__failed_ranks(const coll_comm *comm, int *ranks, int capacity)
 
 #endif /* COLL_SHRINK_H */
 /* ---- core/session/coll_measure.h ---- */
-/* coll_measure.h - the numbers of the cost model, measured: latency, overhead, seconds per byte, seconds per byte reduced.
+/* coll_measure.h - the numbers of the cost model, measured: latency, overhead, seconds per byte, seconds per byte reduced; and
+ * whose links are faster than those of others.
  *
  * What the model prices are rounds of the engine, so rounds of the engine are what is timed: three algorithms that compute
  * nothing, in the vocabulary of all the others, between rank 0 and a few ranks.  The rest of the communicator walks through
@@ -21129,9 +21456,14 @@ static int coll__failed_ranks(const coll_comm *comm, int *ranks, int capacity)
  *     ping       rank 0 -> peer -> rank 0 -> ...               a trip: 2 latency
  *     burst      rank 0 -> n peers at once -> rank 0 -> ...    a trip: 2 latency + (n - 1) overhead
  *     exchange   rank 0 <-> peer, a large message each         a round: latency + bytes * per_byte
+ *     pairs      a rank of each host, two and two at once      a round: what the slower host of the two can carry
  *
  * Both directions of the exchange are busy at once, as they are in nearly all algorithms.  Each number is the median of
- * several runs, of the slowest peer: a collective waits for the last.  Rank 0 decides, and tells the others. */
+ * several runs, of the slowest peer: a collective waits for the last.  Rank 0 decides, and tells the others.
+ *
+ * A large message is as long as the link carries in 1.5 ms.  A host is in a pair with several others, and as fast as the best of
+ * them shows; all tell all.  However many ranks there are, that is fifteen messages for each host.  One that is faster than all
+ * that it is paired with is not found: a file can say so. */
 #ifndef COLL_MEASURE_H
 #define COLL_MEASURE_H
 
@@ -21140,11 +21472,14 @@ static int coll__failed_ranks(const coll_comm *comm, int *ranks, int capacity)
 enum {
     COLL__MEASURE_TRIPS = 8, COLL__MEASURE_RUNS = 5,
     COLL__MEASURE_EXCHANGES = 2, COLL__MEASURE_LONG_RUNS = 3,
-    COLL__MEASURE_BYTES = 1 << 20,
+    COLL__MEASURE_BYTES_LEAST = 32 << 10, COLL__MEASURE_BYTES = 1 << 20,
     COLL__MEASURE_BURST = 16,                     /* peers at most; between two ranks, half as many messages  */
     COLL__MEASURE_PEERS = 3,
+    COLL__MEASURE_PAIRINGS = 5, COLL__MEASURE_PAIR_RUNS = 2,
     COLL__MEASURE_FOLDS = 64, COLL__MEASURE_FLOATS = 4096      /* 16 KiB a source: stays in the first cache   */
 };
+
+#define COLL__MEASURE_LONG 1.5e-3                 /* s that a large message is to take at most                */
 
 /* ---- >>rounds; the radix stands for the peer, or for the number of messages ---- */
 
@@ -21182,12 +21517,47 @@ static bool coll__measure_exchange(coll__round *now, int k)
     return true;
 }
 
+/* With whom host `i` of so many is paired: its neighbour on one side, then on the other, the next but one likewise, who is on the
+ * other half of the circle.  -1: with nobody. */
+static int coll__measure_partner(int i, int hosts, int pairing)
+{
+    const int half = hosts / 2;
+    const int partners[COLL__MEASURE_PAIRINGS] = {
+        i ^ 1, ((i + 1) ^ 1) - 1, i ^ 2, ((i + 2) ^ 2) - 2, i < half ? i + half : i < 2 * half ? i - half : -1
+    };
+
+    if (pairing == 1 && hosts % 2 == 0 && (i == 0 || i == hosts - 1)) return hosts - 1 - i;
+    return partners[pairing] < hosts ? partners[pairing] : -1;
+}
+
+/* The radix: 1 + the rank with which this one is paired; 0: none. */
+static bool coll__measure_pairs(coll__round *now, int k)
+{
+    if (k > 0) return false;
+    if (now->radix == 0) return true;
+    coll__send(now, now->radix - 1, coll__block(COLL__INPUT, 0));
+    coll__recv(now, now->radix - 1, coll__block(COLL__RESULT, 0));
+    return true;
+}
+
 static const coll__algorithm coll__measure_ways[] = {
     { .kind = COLL_ALLTOALL, .name = "measure:ping", .round = coll__measure_ping, .cut = COLL__CUT_PER_RANK },
     { .kind = COLL_ALLTOALL, .name = "measure:burst", .round = coll__measure_burst, .cut = COLL__CUT_PER_RANK },
-    { .kind = COLL_ALLTOALL, .name = "measure:exchange", .round = coll__measure_exchange, .cut = COLL__CUT_PER_RANK }
+    { .kind = COLL_ALLTOALL, .name = "measure:exchange", .round = coll__measure_exchange, .cut = COLL__CUT_PER_RANK },
+    { .kind = COLL_ALLTOALL, .name = "measure:pairs", .round = coll__measure_pairs, .cut = COLL__CUT_PER_RANK }
 };
-enum { COLL__MEASURE_PING, COLL__MEASURE_MANY, COLL__MEASURE_EXCHANGE };
+enum { COLL__MEASURE_PING, COLL__MEASURE_MANY, COLL__MEASURE_EXCHANGE, COLL__MEASURE_PAIRS };
+
+/* Near in number, in the middle, and far: hosts are mostly runs of neighbouring ranks.  Gives how many. */
+static int coll__measure_peers(int size, int *peers)
+{
+    const int wanted[COLL__MEASURE_PEERS] = { 1, size / 2, size - 1 };
+    int count = 0;
+
+    for (int i = 0; i < COLL__MEASURE_PEERS; i++)
+        if (wanted[i] < size && wanted[i] > (count ? peers[count - 1] : 0)) peers[count++] = wanted[i];
+    return count;
+}
 
 /* ---- >>runs ---- */
 
@@ -21225,16 +21595,17 @@ static coll_status coll__measure_once(coll_comm *comm, const coll__choice *way, 
 }
 
 /* The median time of a way, divided by `parts`.  The first run does not count: it may have to connect. */
-static coll_status coll__measure_way(coll_comm *comm, int which, int radix, unsigned char *memory, int parts, double *seconds)
+static coll_status coll__measure_way(coll_comm *comm, int which, int radix, unsigned char *memory, size_t bytes, int parts,
+                                     double *seconds)
 {
     const coll__choice way = { .algorithm = &coll__measure_ways[which], .radix = radix, .blocks = 1, .slices = 1 };
-    const bool is_long = which == COLL__MEASURE_EXCHANGE;
+    const bool is_long = bytes > 0;
     const int runs = is_long ? COLL__MEASURE_LONG_RUNS : COLL__MEASURE_RUNS;
     double times[COLL__MEASURE_RUNS];
 
     for (int i = -1; i < runs; i++) {
         const int64_t began = coll__clock(comm->session);
-        const coll_status status = coll__measure_once(comm, &way, memory, is_long ? COLL__MEASURE_BYTES : 0);
+        const coll_status status = coll__measure_once(comm, &way, memory, bytes);
         if (status < 0) return status;
         if (i >= 0) times[i] = coll__seconds_since(comm->session, began) / parts;
     }
@@ -21286,21 +21657,139 @@ static double coll__measure_fold(const coll__session *session, unsigned char *me
     return coll__median(times, COLL__MEASURE_RUNS);
 }
 
+/* ---- >>who is faster ---- */
+
+#define COLL__MEASURE_ALIKE 1.25                  /* by how much the rates of ranks may differ that count as alike */
+
+/* The hosts of a communicator, in an order that all its ranks share; gives how many. */
+static int coll__measure_hosts(const coll_comm *comm, int *host_of)
+{
+    const coll__session *session = comm->session;
+    const coll_transport *t = session->transport;
+    const coll__topology *hosts = comm->topology;
+
+    for (int i = 0; i < comm->size; i++) host_of[i] = i;
+    for (int host = 0; hosts && host < hosts->count; host++)
+        for (int i = 0; i < coll__host_size(hosts, host); i++) host_of[coll__rank_at(hosts, host, i)] = host;
+    if (hosts) return hosts->count;
+    const bool is_one = !t->host || t->host(session->context, coll__world_rank(comm, 0))
+                                    == t->host(session->context, coll__world_rank(comm, 1));
+    return is_one ? 1 : comm->size;               /* without a list of them they are one, or one for each     */
+}
+
+static inline int coll__measure_first(const coll_comm *comm, int host)
+{
+    return comm->topology ? coll__rank_at(comm->topology, host, 0) : host;
+}
+
+/* Seconds of this host's quickest pair; 0: it was in none, or is not this rank's affair.  Partners begin a pairing together, and
+ * two runs follow one another, for who is late in one of them is early by as much in the other. */
+static coll_status coll__measure_pair(coll_comm *comm, int host, int hosts, unsigned char *memory, size_t bytes, double *seconds)
+{
+    const coll__session *session = comm->session;
+    const bool is_first = coll__measure_first(comm, host) == comm->rank;
+    coll_request r;
+
+    *seconds = 0;
+    for (int pairing = 0; pairing < COLL__MEASURE_PAIRINGS; pairing++) {
+        const int partner = is_first ? coll__measure_partner(host, hosts, pairing) : -1;
+        const coll__choice way = { .algorithm = &coll__measure_ways[COLL__MEASURE_PAIRS], .radix = partner < 0 ? 0
+                                   : 1 + coll__measure_first(comm, partner), .blocks = 1, .slices = 1 };
+        int64_t began = 0;
+        r.call = (coll_call){ .kind = COLL_BARRIER, .name = "measure" };
+        const coll_status status = coll__run_by_host(comm, &r);
+        if (status < 0) return status;
+        for (int i = -1; i < COLL__MEASURE_PAIR_RUNS; i++) {
+            if (i == 0) began = coll__clock(session);
+            const coll_status run = coll__measure_once(comm, &way, memory, bytes);
+            if (run < 0) return run;
+        }
+        const double took = coll__seconds_since(session, began) / COLL__MEASURE_PAIR_RUNS;
+        if (partner >= 0 && (*seconds <= 0 || took < *seconds)) *seconds = took;
+    }
+    return COLL_OK;
+}
+
+/* Rates that hardly differ become one: that of the slowest of those ranks. */
+static void coll__measure_classes(double *rates, int count)
+{
+    for (double bound = 0, least;; bound = least * COLL__MEASURE_ALIKE) {
+        least = 0;
+        for (int i = 0; i < count; i++) if (rates[i] >= bound && (least <= 0 || rates[i] < least)) least = rates[i];
+        if (least <= 0) return;
+        for (int i = 0; i < count; i++)
+            if (rates[i] >= least && rates[i] < least * COLL__MEASURE_ALIKE) rates[i] = least;
+    }
+}
+
+/* What all ranks have found becomes the rates of their hosts, the same everywhere; but where it is hardly longer than the latency
+ * they are alike. */
+static void coll__measure_settle_rates(const coll_comm *comm, const int *host_of, int hosts, double latency, double *seconds,
+                                       coll__numbers *found)
+{
+    int peers[COLL__MEASURE_PEERS];
+    const int count = coll__measure_peers(comm->size, peers);
+    double most = 0, seen = 0;
+
+    for (int i = 0; i < hosts; i++) most = coll__longer(most, seconds[i] = coll__longer(0, seconds[i] - latency));
+    if (most < latency / 4) return;
+    for (int i = -1; i < count; i++)
+        seen = coll__longer(seen, seconds[host_of[i < 0 ? 0 : peers[i]]]);
+    if (seen > 0) found->link.per_byte *= most / seen;    /* rank 0 may not have met the slowest                      */
+    for (int i = 0; i < hosts; i++) seconds[i] = seconds[i] > 0 ? most / seconds[i] : 1;
+    coll__measure_classes(seconds, hosts);
+    for (int i = 0; i < comm->size; i++)
+        coll__rates_add(&found->shares, i, coll__rate_in(seconds[host_of[i]]));
+}
+
+/* Whose links are faster.  `values` has room for two doubles and an int of each rank. */
+static coll_status coll__measure_rates(coll_comm *comm, unsigned char *memory, size_t bytes, double latency, double *values,
+                                       coll__numbers *found)
+{
+    double *const seconds = values + comm->size;
+    int *const host_of = (int *)(void *)(seconds + comm->size);
+    double own;
+    coll_request r;
+
+    found->shares.count = 0;
+    if (comm->size < 3) return COLL_OK;
+    if (coll__comm_topology(comm) < 0) return coll__has_no_memory(comm);
+    const int hosts = coll__measure_hosts(comm, host_of);
+    if (hosts < 3) return COLL_OK;
+    coll_status status = coll__measure_pair(comm, host_of[comm->rank], hosts, memory, bytes, &own);
+    if (status < 0) return status;
+    r.call = (coll_call){ .kind = COLL_ALLGATHER, .send = &own, .recv = values, .count = 1, .type = COLL_F64, .name = "measure" };
+    if ((status = coll__run_by_host(comm, &r)) < 0) return status;
+    for (int i = 0; i < hosts; i++) seconds[i] = values[coll__measure_first(comm, i)];
+    coll__measure_settle_rates(comm, host_of, hosts, latency, seconds, found);
+    return COLL_OK;
+}
+
 /* ---- >>all of it ---- */
 
-/* Near in number, in the middle, and far: hosts are mostly runs of neighbouring ranks.  Gives how many. */
-static int coll__measure_peers(int size, int *peers)
+/* How long a large message is to be: rank 0 tries a short one with the last rank, and tells all, with the latency. */
+static coll_status coll__measure_length(coll_comm *comm, unsigned char *memory, size_t *bytes, double *latency)
 {
-    const int wanted[COLL__MEASURE_PEERS] = { 1, size / 2, size - 1 };
-    int count = 0;
+    double told[2] = { 0, COLL__MEASURE_BYTES_LEAST }, seconds = 0;
+    const int peer = comm->size - 1;
+    coll_request r;
 
-    for (int i = 0; i < COLL__MEASURE_PEERS; i++)
-        if (wanted[i] < size && wanted[i] > (count ? peers[count - 1] : 0)) peers[count++] = wanted[i];
-    return count;
+    coll_status status = coll__measure_way(comm, COLL__MEASURE_PING, peer, memory, 0, 2 * COLL__MEASURE_TRIPS, &told[0]);
+    if (status == COLL_OK)
+        status = coll__measure_way(comm, COLL__MEASURE_EXCHANGE, peer, memory, COLL__MEASURE_BYTES_LEAST, COLL__MEASURE_EXCHANGES,
+                                   &seconds);
+    if (status < 0) return status;
+    const double each = (seconds - told[0]) / COLL__MEASURE_BYTES_LEAST;
+    while (told[1] < COLL__MEASURE_BYTES && 2 * told[1] * each <= COLL__MEASURE_LONG) told[1] *= 2;
+    r.call = (coll_call){ .kind = COLL_BROADCAST, .recv = told, .count = 2, .type = COLL_F64, .name = "measure" };
+    status = coll__run_by_host(comm, &r);
+    *latency = told[0];
+    *bytes = (size_t)told[1];
+    return status;
 }
 
 /* Every rank runs this; what rank 0 finds is what counts. */
-static coll_status coll__measure_wire(coll_comm *comm, unsigned char *memory, coll__link *link)
+static coll_status coll__measure_wire(coll_comm *comm, unsigned char *memory, size_t bytes, coll__link *link)
 {
     const int many = comm->size == 2 ? COLL__MEASURE_BURST / 2 : coll__less(comm->size - 1, COLL__MEASURE_BURST);
     int peers[COLL__MEASURE_PEERS];
@@ -21309,17 +21798,17 @@ static coll_status coll__measure_wire(coll_comm *comm, unsigned char *memory, co
     double seconds, exchange = 0, latency = 0, burst;
 
     for (int i = 0; i < count && status == COLL_OK; i++) {
-        status = coll__measure_way(comm, COLL__MEASURE_PING, peers[i], memory, 2 * COLL__MEASURE_TRIPS, &seconds);
+        status = coll__measure_way(comm, COLL__MEASURE_PING, peers[i], memory, 0, 2 * COLL__MEASURE_TRIPS, &seconds);
         if (status == COLL_OK) latency = coll__longer(latency, seconds);
         if (status < 0) break;
-        status = coll__measure_way(comm, COLL__MEASURE_EXCHANGE, peers[i], memory, COLL__MEASURE_EXCHANGES, &seconds);
+        status = coll__measure_way(comm, COLL__MEASURE_EXCHANGE, peers[i], memory, bytes, COLL__MEASURE_EXCHANGES, &seconds);
         if (status == COLL_OK) exchange = coll__longer(exchange, seconds);
     }
     if (count == 0 || status < 0) return status;
-    status = coll__measure_way(comm, COLL__MEASURE_MANY, many, memory, COLL__MEASURE_TRIPS, &burst);
+    status = coll__measure_way(comm, COLL__MEASURE_MANY, many, memory, 0, COLL__MEASURE_TRIPS, &burst);
     if (status < 0) return status;
     link->latency = latency;
-    link->per_byte = (exchange - latency) / COLL__MEASURE_BYTES;
+    link->per_byte = (exchange - latency) / (double)bytes;
     if (many > 1) link->overhead = (burst - 2 * latency) / (many - 1);
     return COLL_OK;
 }
@@ -21356,6 +21845,8 @@ static coll_status coll__measure_tell(coll_comm *comm, const coll__numbers *foun
     if (status < 0) return status;
     comm->numbers.link = (coll__link){ told[0], told[1], told[2], told[3], comm->numbers.nominal.per_byte_handled };
     comm->numbers.barrier = told[4];
+    comm->numbers.shares = found->shares;
+    (void)coll__shares_settle(&comm->numbers.shares, comm->size);
     comm->numbers.origin = COLL__BY_MEASURING;
     comm->numbers.version++;
     return COLL_OK;
@@ -21363,24 +21854,26 @@ static coll_status coll__measure_tell(coll_comm *comm, const coll__numbers *foun
 
 static coll_status coll__measure_inside(coll_comm *comm)
 {
-    int peers[COLL__MEASURE_PEERS];
-    bool takes_part = comm->rank == 0;
+    const size_t values = coll__round_up((size_t)comm->size * (2 * sizeof(double) + sizeof(int)), 64);
+    size_t bytes = 0;
+    double latency = 0;
     coll__numbers found = comm->numbers;
     coll_failure failure = { COLL_OK, -1, "" };
-
-    for (int i = coll__measure_peers(comm->size, peers) - 1; i >= 0; i--) takes_part |= peers[i] == comm->rank;
-    const size_t length = takes_part ? 2 * COLL__MEASURE_BYTES + 64 : 64;
-    unsigned char *const memory = comm->gauge = (unsigned char *)coll__allocate(coll__like(comm), length);
+    unsigned char *const memory = comm->gauge
+        = (unsigned char *)coll__allocate(coll__like(comm), values + 2 * (size_t)COLL__MEASURE_BYTES + 64);
     if (!memory) {                                /* the others count on us: this is the end of all           */
         const int me = comm->session->rank;
         coll__blame(&failure, COLL_ERR_MEMORY, me, "rank %d has no memory to measure with", me);
         return coll__session_fail(comm->session, &failure);
     }
-    coll_status status = coll__measure_wire(comm, memory, &found.link);
+    unsigned char *const buffers = memory + values;
+    coll_status status = comm->size > 1 ? coll__measure_length(comm, buffers, &bytes, &latency) : COLL_OK;
+    if (status == COLL_OK) status = coll__measure_wire(comm, buffers, bytes, &found.link);
+    if (status == COLL_OK) status = coll__measure_rates(comm, buffers, bytes, latency, (double *)(void *)memory, &found);
     if (status == COLL_OK) status = coll__measure_barrier(comm, &found.barrier);
     if (status == COLL_OK && comm->rank == 0) {
-        memset(memory, 0, 2 * COLL__MEASURE_FLOATS * sizeof(float));
-        found.link.per_byte_reduced = coll__measure_fold(comm->session, memory);
+        memset(buffers, 0, 2 * COLL__MEASURE_FLOATS * sizeof(float));
+        found.link.per_byte_reduced = coll__measure_fold(comm->session, buffers);
         coll__numbers_settle(&found);
     }
     coll__give(memory);
@@ -21612,7 +22105,8 @@ static coll_status coll__open_settle(const coll__program *program, coll__setting
         return COLL_OK;
     }
     /* rank 0 hands on what it has read */
-    if (status == COLL_OK && s->config.rank == 0) status = coll__tuning_read(&s->numbers, s->config.tuning_file);
+    if (status == COLL_OK && s->config.rank == 0) status = coll__tuning_read(&s->numbers, s->config.tuning_file,
+                                                                                s->config.size);
     if (status < 0) return status;
     *row = coll__row_for(program, named, s);
     if (*row && !is_init && s->config.size == count && !leaves_job) coll__say_alone(s);
@@ -35087,6 +35581,7 @@ typedef struct coll__parcel {
     unsigned char *kept;                          /* the bytes; NULL: they are at xfer, or placed already     */
     size_t         length, pieces, pieces_done;   /* pieces 0: it comes as a whole                            */
     double         begin, end, delay;             /* of its coming in; asked for by a fault                   */
+    double         last;                          /* no sooner than its last byte can be there; 0: its sender is no slower */
     bool           is_placed;                     /* the bytes are in the receiver's buffer before their time */
     bool           is_arrived, is_lost;
     bool           is_cancelled;                  /* its event is still to come, and frees it                 */
@@ -35476,7 +35971,8 @@ static void coll__sim_end(coll__sim *w, const coll_failure *cause)
  *     the next no sooner           NIC free length * per_byte          ingress: max(that, NIC free, overhead after the one
  *     than t + overhead            after that                          before), and length * per_byte later the last one is
  *
- * So a message alone is there at t + latency + length * per_byte.  The head travels free, so that closed forms hold exactly.
+ * So a message alone is there at t + latency + length * per_byte, that of the slower NIC.  The head travels free, so that closed
+ * forms hold exactly.
  * Ranks of one host share a NIC; between them messages cost local latency and bytes, and no NIC. */
 #ifndef COLL_SIM_WIRE_H
 #define COLL_SIM_WIRE_H
@@ -35522,7 +36018,8 @@ static void coll__sim_mark(coll__sim *w, coll__parcel *p, int from, int to)
     for (int i = 0; i < w->config.fault_count; i++) {
         coll__sim_strike *s = &w->strikes[i];
         const coll_sim_fault *f = &s->fault;
-        if (f->kind < COLL_SIM_LOSE || f->rank != sender || (f->peer >= 0 && f->peer != receiver)) continue;
+        if (f->kind < COLL_SIM_LOSE || f->kind > COLL_SIM_PIECES) continue;
+        if (f->rank != sender || (f->peer >= 0 && f->peer != receiver)) continue;
         if (++s->seen != f->number && f->number) continue;
         if (f->kind == COLL_SIM_LATE) p->delay += f->amount;
         if (f->kind == COLL_SIM_PIECES) p->pieces = COLL_HEAD_LENGTH + p->length;
@@ -35530,6 +36027,18 @@ static void coll__sim_mark(coll__sim *w, coll__parcel *p, int from, int to)
         p->is_lost = true;
         coll__print(w->hint, sizeof w->hint, "a message from rank %d to rank %d was lost", from, to);
     }
+}
+
+/* Seconds a byte at the NIC of a host. */
+static double coll__sim_per_byte(const coll__sim *w, int host, double time)
+{
+    double seconds = w->config.seconds_per_byte;
+
+    for (int i = 0; i < w->config.fault_count; i++) {
+        const coll_sim_fault *f = &w->strikes[i].fault;
+        if (f->kind == COLL_SIM_SLOW && f->rank / w->config.ranks_per_host == host && time >= f->time) seconds /= f->amount;
+    }
+    return seconds;
 }
 
 /* Does nothing that place `from` sends at this time reach place `to`? */
@@ -35644,12 +36153,13 @@ static void coll__parcel_piece(coll__sim *w, coll__parcel *p)
 /* The first byte is at the receiver's NIC. */
 static void coll__parcel_arrive(coll__sim *w, coll__parcel *p)
 {
-    coll__sim_host *host = &w->hosts[coll__sim_host_of(w, p->lane->to)];
+    const int at = coll__sim_host_of(w, p->lane->to);
+    coll__sim_host *host = &w->hosts[at];
     coll__sim_rank *to = &w->ranks[p->lane->to];
     const double start = coll__later(w->now, to->next_recv), begin = coll__later(start, host->in_free);
 
     to->next_recv = start + w->config.overhead;   /* to take a message on is as much work as to give it away  */
-    host->in_free = begin + (double)p->length * w->config.seconds_per_byte;
+    host->in_free = coll__later(begin + (double)p->length * coll__sim_per_byte(w, at, begin), p->last);
     coll__parcel_come_in(w, p, begin, host->in_free);
 }
 
@@ -35669,7 +36179,10 @@ static void coll__parcel_leave(coll__sim *w, coll__parcel *p, double time)
     }
     coll__sim_host *host = &w->hosts[coll__sim_host_of(w, from)];
     const double start = coll__later(time, host->out_free);
-    host->out_free = start + length * c->seconds_per_byte;
+    const double out = coll__sim_per_byte(w, coll__sim_host_of(w, from), start);
+    const bool is_slower = c->fault_count > 0 && out > coll__sim_per_byte(w, coll__sim_host_of(w, to), start);
+    host->out_free = start + length * out;
+    p->last = is_slower ? host->out_free + c->latency + jitter + p->delay : 0;
     coll__sim_push(w, COLL__SIM_ARRIVE, start + c->latency + jitter + p->delay, p, 0);
 }
 
@@ -36336,6 +36849,24 @@ static bool coll__sim_rank_of(const char **at, int size, int *out)
     return true;
 }
 
+/* slow=3:0.5   slow=3:0.5@1ms */
+static bool coll__sim_take_slow(void *fields, const coll__word *word, const char **at)
+{
+    coll__sim_settings *const s = (coll__sim_settings *)fields;
+    coll_sim_fault *const f = &s->faults[s->config.fault_count];
+
+    (void)word;
+    if (s->config.fault_count == COLL__SIM_FAULTS_MOST) return false;
+    *f = (coll_sim_fault){ .kind = COLL_SIM_SLOW, .peer = -1 };
+    s->config.fault_count++;
+    if (!coll__sim_rank_of(at, s->size, &f->rank) || **at != ':') return false;
+    ++*at;
+    if (!coll__read_number(at, &f->amount)) return false;
+    if (**at != '@') return true;
+    ++*at;
+    return coll__read_measure(at, coll__times, &f->time, NULL);
+}
+
 /* kill=3@120   stop=3@1.5ms   cut=4-7@1ms   lose=2>1@5   late=2>1@5+3ms   pieces=2>1   (no @: all messages) */
 static bool coll__sim_read_fault(coll_sim_fault *f, const char **at, int size)
 {
@@ -36445,6 +36976,7 @@ static const coll__word coll__sim_words[] = {
     COLL__SIM_WORD("lose",   "from a rank to a rank, and which message, like 2>1@5", fault, COLL_SIM_LOSE),
     COLL__SIM_WORD("late",   "from a rank to a rank, which message, and by how much, like 2>1@5+3ms", fault, COLL_SIM_LATE),
     COLL__SIM_WORD("pieces", "from a rank to a rank, like 2>1", fault, COLL_SIM_PIECES),
+    COLL__SIM_WORD("slow",   "a rank and the part of its network that is left, like 3:0.5, or 3:0.5@1ms", slow, 0),
     { .name = NULL }
 };
 
@@ -36489,7 +37021,8 @@ static coll_status coll__sim_settle(coll__sim_settings *s, const coll_sim *given
     if (c->seed == 0) c->seed = 1;
     for (int i = 0; i < c->fault_count; i++) {
         const coll_sim_fault *f = &c->faults[i];
-        if (f->kind < COLL_SIM_KILL || f->kind > COLL_SIM_PIECES || f->rank < 0 || f->rank >= size || f->peer >= size)
+        if (f->kind < COLL_SIM_KILL || f->kind > COLL_SIM_SLOW || f->rank < 0 || f->rank >= size || f->peer >= size
+            || (f->kind == COLL_SIM_SLOW && !(f->amount > 0 && f->amount < 1e6)))
             return coll__start_failed(COLL_ERR_ARGUMENT, "coll_sim: fault %d makes no sense for %d ranks", i, size);
     }
     return COLL_OK;
@@ -36767,6 +37300,21 @@ static void coll__sim_close(void *context)
     coll__sim_release(w);
 }
 
+/* What is to be believed of the machine as it is in the beginning. */
+static void coll__sim_numbers(const coll__sim *w, coll__numbers *n)
+{
+    const coll_sim *c = &w->config;
+    const int hosts = (w->size + c->ranks_per_host - 1) / c->ranks_per_host;
+    double most = c->seconds_per_byte;
+
+    for (int i = 0; c->fault_count > 0 && i < hosts; i++) most = coll__later(most, coll__sim_per_byte(w, i, 0));
+    n->link = n->nominal = (coll__link){ c->latency, c->overhead, most, c->seconds_per_byte_reduced, 0 };
+    n->origin = COLL__BY_SIMULATION;
+    n->shares.count = 0;
+    for (int i = 0; COLL__HAS_SHARES && c->fault_count > 0 && i < hosts; i++)
+        coll__rates_add(&n->shares, i * c->ranks_per_host, coll__rate_in(most / coll__sim_per_byte(w, i, 0)));
+}
+
 /* A world of `size` ranks, held by the caller until coll__sim_release.  The configuration has no defaults left in it. */
 static coll__sim *coll__sim_open(const coll_allocator *memory, int size, const coll_sim *config)
 {
@@ -36839,9 +37387,7 @@ static coll_status coll__sim_open_ranks(const coll__settings *s, int count, coll
         out[i].spin_us = -1;                      /* nothing happens while a rank spins                       */
         out[i].is_synchronous = c->capacity < 0;
         if (s->numbers.origin != COLL__BY_DEFAULT) continue;
-        out[i].numbers.link = out[i].numbers.nominal = (coll__link){ c->latency, c->overhead, c->seconds_per_byte,
-                                                                     c->seconds_per_byte_reduced, 0 };
-        out[i].numbers.origin = COLL__BY_SIMULATION;
+        coll__sim_numbers(world, &out[i].numbers);
     }
     coll__sim_release(world);
     return COLL_OK;
@@ -38988,7 +39534,7 @@ static coll_status coll__mpi_open_on(MPI_Comm comm, const coll__settings *s, boo
     coll_status status = s->status;
 
     if (!mpi) return COLL_ERR_ARGUMENT;
-    if (status == COLL_OK && mpi->rank == 0) status = coll__tuning_read(&numbers, s->config.tuning_file);
+    if (status == COLL_OK && mpi->rank == 0) status = coll__tuning_read(&numbers, s->config.tuning_file, mpi->size);
     if (status == COLL_OK && s->config.size > 1 && (s->config.size != mpi->size || s->config.rank != mpi->rank))
         status = coll__start_failed(COLL_ERR_ARGUMENT, "the configuration says rank %d of %d, but MPI's communicator has this "
                                     "process as rank %d of %d: leave rank and size out", s->config.rank, s->config.size,

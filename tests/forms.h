@@ -214,10 +214,11 @@ static void form_of_reduction(const form *f, sums *s, int v)
         for (int i = f->kind == COLL_EXSCAN; i < f->size; i++) form_add(f, s, v, i != v, 1);
     } else if (form_is(f, "ring")) form_ring(f, s, v, true);
     else if (form_is(f, "circulant")) form_circulant(f, s, v, FORM_SUMS);
-    else form_others(f, s, v);                    /* direct                                                   */
+    else form_others(f, s, v);                    /* direct, shares                                           */
     if (f->kind == COLL_REDUCE && form_is(f, "direct")) form_add(f, s, v, is_leaf, 1);
     if (f->kind != COLL_ALLREDUCE) return;
     if (form_is(f, "ring")) form_ring(f, s, v, false);
+    for (int i = 1; form_is(f, "shares") && i < f->size; i++) form_add(f, s, v, 1, 1);
     if (form_is(f, "circulant") || form_is(f, "direct")) form_circulant(f, s, v, FORM_BLOCKS);
 }
 

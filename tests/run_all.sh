@@ -156,6 +156,7 @@ suite precision          program release test_precision
 waits arithmetic         program asan test_arithmetic
 suite convert            program asan test_convert
 suite tuner              program asan test_tuner
+waits shares             program asan test_shares
 suite topology           program asan test_topology
 suite launchers          program asan test_launchers
 suite sentences          program asan test_sentences

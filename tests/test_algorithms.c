@@ -265,7 +265,7 @@ static void test_clock(bool is_printing)
                 for (int n = 0; n < 12; n++) {
                     world w = world_of(a, size, 0, radix, 1 + 3 * (n % 4));
                     const double bytes = sizes[n % 4] * size, sums = (n & 1) + 1;
-                    const coll__shape shape = { size, radix, w.blocks, 1, bytes, bytes * sums };
+                    const coll__shape shape = { size, radix, w.blocks, 1, bytes, bytes * sums, NULL };
                     w.link = &links[n / 4];
                     w.block_bytes = bytes / w.blocks, w.block_sum_bytes = sums * w.block_bytes;
                     if (a->kind == COLL_BARRIER) w.block_bytes = 0;
@@ -356,7 +356,7 @@ static void test_cut(void)
                 const coll__query query = query_of(a->kind, size, bytes, a->name, &nets[i % 3]);
                 const coll__choice c = chosen(&query);
                 for (int n = 1; n <= COLL__CUT_MOST && n * (double)COLL__CUT_LEAST_BYTES <= bytes; n += 1 + n / 50) {
-                    const coll__shape shape = { size, 2, a->is_pipelined ? 1 : n, n, bytes, bytes };
+                    const coll__shape shape = { size, 2, a->is_pipelined ? 1 : n, n, bytes, bytes, NULL };
                     CHECK(a->cost(query.link, &shape) >= c.seconds / COLL__CUT_WORTH * 0.9999,
                           "\"%s\" of %g on %d: %d blocks, not %d or %ld", a->name, bytes, size, n, c.blocks, c.slices);
                 }

@@ -637,7 +637,7 @@ static void time_case(const stage *s)
     const size_t elements = now.c->count * (is_per_rank(a->kind) ? (size_t)s->size : 1);
     const double bytes = a->kind == COLL_BARRIER ? 0 : (double)(elements * now.unit);
     const long slices = now.choice.slices ? now.choice.slices : 1;
-    const coll__shape shape = { s->size, now.choice.radix, circle_of_case(), slices, bytes, bytes };
+    const coll__shape shape = { s->size, now.choice.radix, circle_of_case(), slices, bytes, bytes, NULL };
     const double predicted = coll__sliced_cost(a->cost, link_now, &shape, a->is_pipelined ? 1 : (double)now.slices);
     const double ratio = predicted / s->seconds;
 

@@ -527,7 +527,7 @@ static void test_files(void)
     CHECK(coll_spawn(2, told_by_file, NULL) == 0, "COLL_TUNING");
     check_refused("/nowhere/at/all", "No such file");
     check_refused(file_bad, "\"oberhead=1us\" begins with an unknown name; there is: latency, overhead, wire, gbit, reduce, "
-                  "barrier");
+                  "barrier, faster");
     check_refused(file_unit, "\"overhead=1kg\" makes no sense: overhead is a time, like 12us");
     check_refused(file_long, "longer than");
     check_refused("/", "directory");

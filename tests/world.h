@@ -585,6 +585,7 @@ static promise promised(const world *w)
         (kind == COLL_SCAN ? 2 * p : 2 * p - 1) * (p - 1) };
     if (!strcmp(name, "census")) return (promise){ q, kind == COLL_ALLREDUCE ? q : -1, -1 };
     if (kind == COLL_ALLREDUCE && is_direct) return (promise){ 1 + R, 2 * (p - 1), 2 * p * (p - 1) };
+    if (!strcmp(name, "shares")) return (promise){ 2, 2 * (p - 1), 2 * p * (p - 1) };
     if (kind == COLL_ALLREDUCE && is_ring) return (promise){ 2 * (p - 1), 2 * (p - 1), 2 * p * (p - 1) };
     if (kind == COLL_ALLREDUCE && !strcmp(name, "circulant")) return (promise){ 2 * R, 2 * (p - 1), 2 * p * (p - 1) };
     if (is_reduce_scatter(kind) && !strcmp(name, "gather")) return (promise){ R, p * (p - 1), p * p * (p - 1) };

@@ -423,7 +423,7 @@ static coll_status coll__mpi_open_on(MPI_Comm comm, const coll__settings *s, boo
     coll_status status = s->status;
 
     if (!mpi) return COLL_ERR_ARGUMENT;
-    if (status == COLL_OK && mpi->rank == 0) status = coll__tuning_read(&numbers, s->config.tuning_file);
+    if (status == COLL_OK && mpi->rank == 0) status = coll__tuning_read(&numbers, s->config.tuning_file, mpi->size);
     if (status == COLL_OK && s->config.size > 1 && (s->config.size != mpi->size || s->config.rank != mpi->rank))
         status = coll__start_failed(COLL_ERR_ARGUMENT, "the configuration says rank %d of %d, but MPI's communicator has this "
                                     "process as rank %d of %d: leave rank and size out", s->config.rank, s->config.size,

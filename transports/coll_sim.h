@@ -293,6 +293,21 @@ static void coll__sim_close(void *context)
     coll__sim_release(w);
 }
 
+/* What is to be believed of the machine as it is in the beginning. */
+static void coll__sim_numbers(const coll__sim *w, coll__numbers *n)
+{
+    const coll_sim *c = &w->config;
+    const int hosts = (w->size + c->ranks_per_host - 1) / c->ranks_per_host;
+    double most = c->seconds_per_byte;
+
+    for (int i = 0; c->fault_count > 0 && i < hosts; i++) most = coll__later(most, coll__sim_per_byte(w, i, 0));
+    n->link = n->nominal = (coll__link){ c->latency, c->overhead, most, c->seconds_per_byte_reduced, 0 };
+    n->origin = COLL__BY_SIMULATION;
+    n->shares.count = 0;
+    for (int i = 0; COLL__HAS_SHARES && c->fault_count > 0 && i < hosts; i++)
+        coll__rates_add(&n->shares, i * c->ranks_per_host, coll__rate_in(most / coll__sim_per_byte(w, i, 0)));
+}
+
 /* A world of `size` ranks, held by the caller until coll__sim_release.  The configuration has no defaults left in it. */
 static coll__sim *coll__sim_open(const coll_allocator *memory, int size, const coll_sim *config)
 {
@@ -365,9 +380,7 @@ static coll_status coll__sim_open_ranks(const coll__settings *s, int count, coll
         out[i].spin_us = -1;                      /* nothing happens while a rank spins                       */
         out[i].is_synchronous = c->capacity < 0;
         if (s->numbers.origin != COLL__BY_DEFAULT) continue;
-        out[i].numbers.link = out[i].numbers.nominal = (coll__link){ c->latency, c->overhead, c->seconds_per_byte,
-                                                                     c->seconds_per_byte_reduced, 0 };
-        out[i].numbers.origin = COLL__BY_SIMULATION;
+        coll__sim_numbers(world, &out[i].numbers);
     }
     coll__sim_release(world);
     return COLL_OK;

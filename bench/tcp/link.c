@@ -1,4 +1,5 @@
-/* link.c - one host of several that are joined by links of a given rate: the allreduce of coll.h, as f32 and over bf16.
+/* link.c - one host of several that are joined by links of a given rate: the allreduce of coll.h, as f32 and over bf16; and as
+ * f32 once it is measured that some links are faster.
  *
  *     link FILE BUDGET SIZES TABLE HOST HOSTS THREADS ADDRESS OWN NEXT INTERFACE
  *
@@ -22,7 +23,7 @@ enum { THREADS_MOST = 8, ROOM = 256 << 10 };
 
 typedef struct rank {
     struct host *host;
-    coll_comm   *comm;
+    coll_comm   *comm, *measured;                 /* measured: NULL where all links are alike                 */
     bench_team   team;
     bench_case   part;
     pthread_t    thread;
@@ -52,6 +53,29 @@ static void f32(void *context, long i)
     (void)i;
     if (coll_allreduce(me->comm, me->part.in, me->part.out, me->part.count, COLL_F32, COLL_SUM))
         fail("f32", coll_error(me->comm));
+}
+
+static void measured(void *context, long i)
+{
+    rank *const me = context;
+
+    (void)i;
+    if (coll_allreduce(me->measured, me->part.in, me->part.out, me->part.count, COLL_F32, COLL_SUM))
+        fail("measured", coll_error(me->measured));
+}
+
+/* Find out whose links are faster, for a communicator of its own. */
+static coll_comm *measure(rank *me)
+{
+    coll_comm *comm;
+    char text[256];
+
+    if (coll_dup(me->comm, &comm)) fail("measuring", coll_error(me->comm));
+    if (coll_measure(comm)) fail("measuring", coll_error(comm));
+    (void)coll_link_text(comm, text, sizeof text);
+    if (strstr(text, "faster=")) return comm;
+    coll_free(comm);
+    return NULL;
 }
 
 static void bf16(void *context, long i)
@@ -189,19 +213,22 @@ static void *run(void *argument)
                              .out = bench_alloc(h->room) };
     bench_barrier(&me->team);
     if (h->threads == 1) join_ring(me);
+    me->measured = measure(me);
     for (int s = 0; s < h->sizes; s++) {
         bench_contender contenders[] = {
             { .name = "ours-bf16", .op = bf16, .context = me },
             { .name = "ours", .op = f32, .context = me, .is_base = true },
             { .name = "raw", .op = raw, .context = me, .is_base = true },
+            { .name = "ours-measured", .op = measured, .context = me },
         };
-        const int n = h->threads == 1 ? 3 : 2;
+        const int n = me->measured ? 4 : h->threads == 1 ? 3 : 2;
         bench_case_size(&me->part, h->size[s]);
         for (int c = 0; c < n; c++) verify(me, &contenders[c]);
         const long sweeps = bench_measure(&me->team, contenders, n, &plan);
         bench_report(&me->team, contenders, n, sweeps, h->table, h->size[s]);
         for (int c = 0; c < n; c++) count_egress(me, &contenders[c]);
     }
+    coll_free(me->measured);
     free(me->part.in);
     free(me->part.out);
     return NULL;

@@ -38,6 +38,11 @@ def port(name, interface, rate, room):
                           'burst', '32k', 'limit', str(room)), check=True)
 
 
+def listed(rate, count):
+    """A rate for each of so many hosts: a list, or one for all."""
+    return rate if isinstance(rate, list) else [rate] * count
+
+
 def why_not():
     """Why there can be no namespaces here, or None."""
     if os.geteuid() != 0:
@@ -85,7 +90,7 @@ class Namespaces:
 
     def hosts(self, count, rate, mtu=1500, control=None, room=None):
         """[(namespace, address)] of hosts around a switch; control: the congestion control, else the machine's; room: the bytes
-        that a port of the switch keeps, else all."""
+        that a port of the switch keeps, else all.  With a list of rates they are those of both directions."""
         switch, found = self.names[0], []
         ip('-n', switch, 'link', 'add', 'switch', 'type', 'bridge')
         ip('-n', switch, 'link', 'set', 'switch', 'mtu', str(mtu), 'up')
@@ -96,7 +101,9 @@ class Namespaces:
             ip('-n', switch, 'link', 'set', plug, 'master', 'switch', 'up')
             ip('-n', name, 'addr', 'add', address + '/24', 'dev', INTERFACE)
             ip('-n', name, 'link', 'set', INTERFACE, 'up')
-            bucket(name, INTERFACE, rate, 128 << 10)
+            bucket(name, INTERFACE, listed(rate, count)[h], 128 << 10)
+            if isinstance(rate, list):
+                bucket(switch, plug, rate[h], 128 << 10)
             if control:
                 p = subprocess.run(inside(name, 'sysctl', '-qw', 'net.ipv4.tcp_congestion_control=' + control))
                 if p.returncode:

@@ -103,6 +103,7 @@ module coll_raw
     integer(c_int), parameter :: COLL_SIM_LOSE = 4
     integer(c_int), parameter :: COLL_SIM_LATE = 5
     integer(c_int), parameter :: COLL_SIM_PIECES = 6
+    integer(c_int), parameter :: COLL_SIM_SLOW = 7
 
     integer(c_int), parameter :: COLL_LOG_NONE = -1
     integer(c_int), parameter :: COLL_LOG_ERROR = 1

@@ -126,6 +126,21 @@ static bool coll__allreduce_direct(coll__round *now, int k)
     return k == 0 ? coll__reduce_scatter_direct(now, 0) : coll__circulant_allgather(now, k - 1, COLL__RESULT);
 }
 
+/* The same in 2 rounds, with blocks as long as the links of their ranks can carry: T m over the slowest, the least possible
+ * (coll_shares.h).  Canonical. */
+static bool coll__allreduce_shares(coll__round *now, int k)
+{
+    const int me = now->rank;
+
+    if (k == 0) return coll__reduce_scatter_direct(now, 0);
+    if (k > 1 || now->size == 1) return false;
+    for (int j = 1; j < now->size; j++) {
+        coll__send(now, me + j, coll__block(COLL__RESULT, me));
+        coll__recv(now, me - j, coll__block(COLL__RESULT, me - j));
+    }
+    return true;
+}
+
 /* Circulant reduce-scatter and its mirror image: 2 R rounds, 2 (p - 1) / p m. */
 static bool coll__allreduce_circulant(coll__round *now, int k)
 {
@@ -189,6 +204,7 @@ typedef enum coll__cut {
     COLL__CUT_ONE,
     COLL__CUT_TWO,
     COLL__CUT_PER_RANK,
+    COLL__CUT_SHARES,                             /* the same, as much for each as its link can carry (coll_shares.h) */
     COLL__CUT_MANY                                /* as the tuner chooses                                     */
 } coll__cut;
 
@@ -262,6 +278,7 @@ static const coll__algorithm coll__algorithms[] = {
 #if COLL__HAS_ALLREDUCE
     COLL__ALT(ALLREDUCE,            "gather",     allreduce_gather,        gather_fold,         ONE,      1, 1, 0, 1, 0, 0, 1)
     COLL__ROW(ALLREDUCE,            "direct",     allreduce_direct,        allreduce_direct,    PER_RANK, 1, 1, 0, 1, 0, 0, 1)
+    COLL__ALT(ALLREDUCE,            "shares",     allreduce_shares,        allreduce_shares,    SHARES,   1, 1, 0, 0, 0, 0, 1)
     COLL__ALT(ALLREDUCE,            "circulant",  allreduce_circulant,     allreduce_circulant, PER_RANK, 0, 0, 0, 1, 0, 0, 1)
     COLL__ALT(ALLREDUCE,            "ring",       allreduce_ring,          allreduce_ring,      PER_RANK, 0, 0, 0, 0, 0, 1, 1)
     COLL__ALT(ALLREDUCE,            "tree",       allreduce_tree,          allreduce_tree,      ONE,      1, 1, 0, 1, 0, 0, 0)
@@ -349,7 +366,8 @@ enum { COLL__ALGORITHM_COUNT = sizeof coll__algorithms / sizeof *coll__algorithm
 /* The blocks of a vector that it runs on; `many`: where the tuner chooses. */
 static inline int coll__blocks_of(const coll__algorithm *a, int size, int many)
 {
-    return a->cut == COLL__CUT_PER_RANK ? size : a->cut == COLL__CUT_MANY ? many : a->cut == COLL__CUT_TWO ? 2 : 1;
+    return a->cut == COLL__CUT_PER_RANK || a->cut == COLL__CUT_SHARES ? size
+         : a->cut == COLL__CUT_MANY ? many : a->cut == COLL__CUT_TWO ? 2 : 1;
 }
 
 /* Does a number behind its name say how many blocks or slices the vector is cut into? */

@@ -452,6 +452,16 @@ static double coll__cost_allreduce_direct(const coll__link *link, const coll__sh
     return coll__cost_direct_reduce(link, s) + coll__cost_allgather(link, s);
 }
 
+/* What a rank sends and receives in both rounds together: T of the vector, where all are alike 2 (p - 1) / p. */
+static double coll__cost_allreduce_shares(const coll__link *link, const coll__shape *s)
+{
+    const int others = s->size - 1;
+    const double half = s->bytes / 2 * (s->shares ? s->shares->time : 2.0 * others / s->size);
+    const double longest = s->bytes * coll__longest_share(s->shares, s->size);
+
+    return 2 * coll__burst(link, others, half, others > 0 ? half / others : 0) + longest * others * link->per_byte_reduced;
+}
+
 static double coll__cost_allreduce_circulant(const coll__link *link, const coll__shape *s)
 {
     return coll__cost_circulant_reduce(link, s) + coll__cost_allgather(link, s);

@@ -2,7 +2,7 @@
 #ifndef COLL_LINK_H
 #define COLL_LINK_H
 
-#include "../../coll.h"
+#include "coll_shares.h"
 
 #if defined(COLL_TINY)                            /* little memory, and a wire so slow that nothing is gained by more; the same on
                                                      all ranks that meet, as all of these                     */
@@ -38,7 +38,8 @@ enum { COLL__FILE_NAME_ROOM = 64 };
 /* What a communicator believes of its wire.  `nominal` is the same in every run, and so may decide about bits (coll_tuner.h);
  * `link` is that, or what has been measured since. */
 typedef struct coll__numbers {
-    coll__link   link, nominal;
+    coll__link   link, nominal;                   /* of the slowest rank                                      */
+    coll__shares shares;                          /* where some are faster                                    */
     double       barrier;                         /* s a barrier that the transport takes whole; 0: not measured */
     coll__origin origin;
     unsigned     version;                         /* how often they have been replaced                        */
@@ -50,6 +51,7 @@ typedef struct coll__shape {
     int    size, radix, blocks;
     long   slices;
     double bytes, sum_bytes;                      /* sum_bytes: the same as partial results, in accumulator format */
+    const coll__shares *shares;                   /* NULL: ranks are alike                                    */
 } coll__shape;
 
 /* TCP within a machine or a rack, measured: 4 us of work a message, 12 us before it is there, 2 GB/s, copied at 4 GB/s. */

@@ -30,9 +30,10 @@ enum {
 /* ---- >>candidates ---- */
 
 /* Slices into which the engine will cut the vector of its own accord (coll__execution_cut). */
-static double coll__slices_of(const coll__query *query, int radix, int blocks)
+static double coll__slices_of(const coll__algorithm *a, const coll__query *query, int radix, int blocks)
 {
-    const double slices = query->bytes / blocks / coll__slice_bytes(query->size);
+    const double longest = a->cut == COLL__CUT_SHARES ? coll__longest_share(query->shares, blocks) : 1.0 / blocks;
+    const double slices = query->bytes * longest / coll__slice_bytes(query->size);
 
     if (slices <= 1 || coll__goes_whole(query->kind, coll__circulant_rounds(query->size, radix))) return 1;
     return slices > 1e9 ? 1e9 : (double)(long)slices + (slices > (double)(long)slices);
@@ -76,8 +77,9 @@ static inline bool coll__is_crowd(const coll__query *query)
 static coll__choice coll__price(const coll__algorithm *a, const coll__query *query, int radix, long cut)
 {
     const int blocks = coll__blocks_of(a, query->size, (int)cut);
-    const coll__shape shape = { query->size, radix, blocks, a->is_pipelined ? cut : 1, query->bytes, query->sum_bytes };
-    const double slices = a->is_pipelined ? 1 : coll__slices_of(query, a->has_radix ? radix : query->size, blocks);
+    const coll__shape shape = { query->size, radix, blocks, a->is_pipelined ? cut : 1, query->bytes, query->sum_bytes,
+                                query->shares };
+    const double slices = a->is_pipelined ? 1 : coll__slices_of(a, query, a->has_radix ? radix : query->size, blocks);
     const bool is_crowded = coll__is_crowd(query) && a->cost != coll__cost_neighbor;
     double seconds = coll__sliced_cost(a->cost, query->link, &shape, slices);
 
@@ -93,7 +95,8 @@ static coll__choice coll__price(const coll__algorithm *a, const coll__query *que
 static int coll__room_for(const coll__algorithm *a, const coll__query *query, int radix)
 {
     const coll__link bytes = { .per_byte = query->link->per_byte, .per_byte_handled = query->link->per_byte_handled };
-    const coll__shape shape = { query->size, radix, query->size, 1, query->size, query->size };   /* of packets of one byte   */
+    const coll__shape shape = { .size = query->size, .radix = radix, .blocks = query->size, .slices = 1,
+                                .bytes = query->size, .sum_bytes = query->size };         /* of packets of one byte   */
     const double each = a->cost(&bytes, &shape), most = coll__burst(query->link, query->size - 1, 0, 0) / 8;
     int room = COLL__ROOM_LEAST;
 
@@ -213,6 +216,7 @@ static inline bool coll__choose(coll__choice *choice, const coll__query *query)
     if (!query->nominal || query->is_exact) return coll__choose_cheapest(choice, query);
     narrow.link = query->nominal;
     narrow.share = 0;
+    if (query->are_measured) narrow.shares = NULL;
     if (!coll__choose_cheapest(choice, &narrow)) return false;
     if (!choice->algorithm->is_canonical) {
         const long cut = choice->algorithm->is_pipelined ? choice->slices : choice->blocks;
@@ -221,6 +225,7 @@ static inline bool coll__choose(coll__choice *choice, const coll__query *query)
     }
     narrow.link = query->link;
     narrow.share = query->share;
+    narrow.shares = query->shares;
     narrow.must_be_canonical = true;
     return coll__choose_cheapest(choice, &narrow);
 }

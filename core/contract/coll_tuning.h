@@ -5,9 +5,44 @@
 #include "coll_words.h"
 #include "../algorithms/coll_cost.h"
 
-enum { COLL__TUNING_ROOM = 160, COLL__TUNING_FILE_MOST = 4096 };
+enum { COLL__TUNING_ROOM = 256, COLL__TUNING_FILE_MOST = 4096 };
 
 /* ---- >>tuning: "latency=12us overhead=1.2us gbit=10 reduce=4GB/s", what the tuner is to believe ---- */
+
+#if !defined(COLL_NO_TUNER)
+
+/* 0-2:2.5   5:2   6-:4     ranks, and by how much their links are faster than that of the slowest; in rising order */
+static bool coll__take_faster(void *fields, const coll__word *word, const char **at)
+{
+    coll__shares *const s = (coll__shares *)(void *)((char *)fields + word->at);
+    const int open = s->count ? s->runs[s->count - 1].first : 0;  /* from here on nothing has been said   */
+    double first, last, rate;
+
+    if (!coll__read_number(at, &first)) return false;
+    last = first;
+    if (**at == '-') {
+        ++*at;
+        if (!(**at >= '0' && **at <= '9')) last = INT_MAX;
+        else if (!coll__read_number(at, &last)) return false;
+    }
+    if (**at != ':') return false;
+    ++*at;
+    if (!coll__read_number(at, &rate) || first < open || last < first || last > INT_MAX || !(rate >= 1 && rate <= COLL__RATE_MOST)
+        || (s->count && s->runs[s->count - 1].rate != COLL__RATE_UNIT)) return false;
+    if (s->count) s->count--;                     /* said again below                                         */
+    if (s->count + (first > open) + 1 + (last < INT_MAX) > COLL__RUNS_MOST) return false;
+    if (first > open) coll__rates_add(s, open, COLL__RATE_UNIT);
+    coll__rates_add(s, (int)first, coll__rate_in(rate));
+    if (last < INT_MAX) coll__rates_add(s, (int)last + 1, COLL__RATE_UNIT);
+    return true;
+}
+
+#define COLL__TAKE_FASTER(name, field) \
+    { name, "ranks and by how much they are faster than the slowest, like 0-2:2.5, in rising order", coll__take_faster, \
+      offsetof(coll__numbers, field), 0, NULL, 0, 0 },
+#else
+#define COLL__TAKE_FASTER(name, field)
+#endif
 
 /* A rate of 0 stands for no time at all, as it does in what coll__numbers_print writes. */
 static const coll__word coll__numbers_words[] = {
@@ -17,11 +52,13 @@ static const coll__word coll__numbers_words[] = {
     COLL__TAKE_GBIT("gbit",     coll__numbers, link.per_byte, 0, 1e3),
     COLL__TAKE_RATE("reduce",   coll__numbers, link.per_byte_reduced, 0, 1e3),
     COLL__TAKE_TIME("barrier",  coll__numbers, barrier, 0, 100),
+    COLL__TAKE_FASTER("faster", shares)
     { .name = NULL }
 };
 
 static bool coll__numbers_read(coll__numbers *n, const char *text, coll__wrong_word *wrong)
 {
+    n->shares.count = 0;
     const bool is_right = coll__words_read(coll__numbers_words, n, text, wrong);
 
     n->nominal = n->link;
@@ -60,6 +97,15 @@ static void coll__numbers_print(const coll__numbers *n, char *text, size_t room)
         coll__append_number(text, room, all[i].value);
         coll__append(text, room, "%s", all[i].unit);
     }
+    for (int i = 0; COLL__HAS_SHARES && i < n->shares.count; i++) {
+        const coll__rank_run *const run = &n->shares.runs[i];
+        if (run->rate == COLL__RATE_UNIT) continue;
+        coll__append(text, room, " faster=%d", run->first);
+        if (i + 1 == n->shares.count) coll__append(text, room, "-");
+        else if (run[1].first > run->first + 1) coll__append(text, room, "-%d", run[1].first - 1);
+        coll__append(text, room, ":");
+        coll__append_number(text, room, (double)run->rate / COLL__RATE_UNIT);
+    }
 }
 
 /* Make the numbers those that their text says: whoever reads that text has the same bits. */
@@ -74,8 +120,8 @@ static void coll__numbers_round(coll__numbers *n)
 
 #if !defined(COLL_NO_TUNER) && !defined(COLL_NO_STDIO)
 
-/* What a file says; NULL: there is none. */
-static coll_status coll__tuning_read(coll__numbers *n, const char *path)
+/* What a file says to `size` ranks; NULL: there is none. */
+static coll_status coll__tuning_read(coll__numbers *n, const char *path, int size)
 {
     char text[COLL__TUNING_FILE_MOST + 1], where[140];
     coll__wrong_word wrong;
@@ -91,6 +137,10 @@ static coll_status coll__tuning_read(coll__numbers *n, const char *path)
     text[got] = '\0';
     coll__print(where, sizeof where, "tuning file %.120s", path);
     if (!coll__numbers_read(n, text, &wrong)) return coll__words_failed(coll__numbers_words, &wrong, where);
+    for (int i = 0; i < n->shares.count; i++)
+        if (n->shares.runs[i].first >= size + (n->shares.runs[i].rate == COLL__RATE_UNIT))
+            return coll__start_failed(COLL_ERR_ARGUMENT, "tuning file %.120s: faster= names ranks beyond the %d that there are",
+                                      path, size);
     coll__numbers_round(n);
     const size_t name = strlen(path);
     n->origin = COLL__BY_FILE;
@@ -101,9 +151,9 @@ static coll_status coll__tuning_read(coll__numbers *n, const char *path)
 
 #else
 
-static coll_status coll__tuning_read(coll__numbers *n, const char *path)
+static coll_status coll__tuning_read(coll__numbers *n, const char *path, int size)
 {
-    (void)n;
+    (void)n, (void)size;
     if (!path) return COLL_OK;
     return coll__start_failed(COLL_ERR_UNSUPPORTED, "tuning file %.160s: this program was compiled with COLL_NO_TUNER", path);
 }

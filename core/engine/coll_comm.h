@@ -65,6 +65,7 @@ typedef struct coll__layout {
     int    blocks;                                /* the circle of block numbers                              */
     size_t count;
     int    group_bits;                            /* parts begin at multiples of 2^group_bits of a block      */
+    const coll__shares *shares;                   /* by which it is cut; NULL: evenly                         */
     const size_t *counts, *offsets;
     const coll_type *types;
 } coll__layout;

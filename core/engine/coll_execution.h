@@ -21,6 +21,16 @@ static inline coll__range coll__part(size_t total, int bits, size_t parts, size_
     return (coll__range){ at, coll__least((each + (i < longer)) << bits, total - at) };
 }
 
+/* Block `block` of a vector that is cut into shares, in whole groups. */
+static inline coll__range coll__share_range(const coll__layout *l, int block)
+{
+    const size_t groups = (l->count + ((size_t)1 << l->group_bits) - 1) >> l->group_bits;
+    const size_t at = coll__least(coll__share_begin(l->shares, groups, block) << l->group_bits, l->count);
+    const size_t end = coll__least(coll__share_begin(l->shares, groups, block + 1) << l->group_bits, l->count);
+
+    return (coll__range){ at, end - at };
+}
+
 /* Block `block` of a list. */
 static inline coll__range coll__listed_range(const coll__layout *l, int block)
 {
@@ -34,7 +44,8 @@ static coll__range coll__block_range(const coll__layout *l, int block)
     switch (l->kind) {
     case COLL__ONE: return (coll__range){ 0, l->count };
     case COLL__EQUAL: return (coll__range){ (size_t)block * l->count, l->count };
-    case COLL__CUT: return coll__part(l->count, l->group_bits, (size_t)l->blocks, (size_t)block);
+    case COLL__CUT: return l->shares ? coll__share_range(l, block)
+                                     : coll__part(l->count, l->group_bits, (size_t)l->blocks, (size_t)block);
     default: return coll__listed_range(l, block);
     }
 }
@@ -121,6 +132,8 @@ static void coll__execution_layouts(coll__execution *execution, const coll_reque
     execution->input = coll__layout_of(r, &shape->send, &send, sends_one && receives_one ? cut : 0);
     execution->result = coll__layout_of(r, &shape->recv, &recv, sends_one && receives_one ? cut : 0);
     execution->vector = sends_one && !receives_one ? &execution->result : &execution->input;
+    if (COLL__HAS_SHARES && execution->choice.algorithm->cut == COLL__CUT_SHARES && r->order->numbers->shares.count > 0)
+        execution->input.shares = execution->result.shares = &r->order->numbers->shares;
 }
 
 /* ---- >>planning ---- */
@@ -131,6 +144,9 @@ static size_t coll__layout_total(const coll__layout *l, size_t *longest)
     size_t total = 0;
 
     *longest = 0;
+    for (int i = 0; COLL__HAS_SHARES && l->shares && i < l->blocks; i++)
+        *longest = coll__most(*longest, coll__share_range(l, i).count);
+    if (COLL__HAS_SHARES && l->shares) return l->count;
     if (!COLL__HAS_COUNTS || l->kind != COLL__LISTED) {
         *longest = l->kind == COLL__CUT ? coll__part(l->count, l->group_bits, (size_t)l->blocks, 0).count : l->count;
         return l->kind == COLL__EQUAL ? l->count * (size_t)l->blocks : l->count;

@@ -37,11 +37,12 @@ static coll_comm *coll__stage_comm(const coll__order *order, bool is_inter)
                  "rank %d of %d, for a stage of %d ranks", comm->rank, comm->size, parent->size);
     comm->id = parent->id;
     comm->mark = parent->mark;
-    comm->numbers = *order->numbers;
     coll__order_init(&comm->main, comm, order->space, COLL__NUMBER_OF_STAGES + 2 * order->number + is_inter, order->is_keyed);
     comm->members = (int *)coll__take(coll__like(order->comm), (size_t)comm->size * sizeof *comm->members);
     for (int i = 0; comm->members && i < comm->size; i++)
-        comm->members[i] = coll__world_rank(parent, is_inter ? coll__rank_at(t, i, t->place) : coll__rank_at(t, t->host, i));
+        comm->members[i] = is_inter ? coll__rank_at(t, i, t->place) : coll__rank_at(t, t->host, i);
+    if (comm->members) coll__numbers_inherit(comm, order->numbers, comm->members);
+    for (int i = 0; comm->members && i < comm->size; i++) comm->members[i] = coll__world_rank(parent, comm->members[i]);
     if (comm->members && coll__order_join(&comm->main) == COLL_OK) return comm;
     coll__comm_free(comm);
     return NULL;

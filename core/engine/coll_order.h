@@ -46,6 +46,27 @@ static void coll__order_forget(coll__order *order)
     if (order->inter) coll__order_forget(&order->inter->main);
 }
 
+/* What a communicator believes of its wire, once it is known which of the ranks that the numbers are for are its own. */
+static void coll__numbers_divide(coll_comm *comm)
+{
+    coll__numbers *const n = &comm->numbers;
+    const double faster = coll__shares_settle(&n->shares, comm->size);
+
+    if (!COLL__HAS_SHARES) return;
+    n->link.per_byte /= faster;
+    if (n->origin != COLL__BY_MEASURING) n->nominal.per_byte /= faster;
+}
+
+/* The numbers of `all`, for some of its ranks: number i is called ranks[i] there. */
+static void coll__numbers_inherit(coll_comm *comm, const coll__numbers *all, const int *ranks)
+{
+    comm->numbers = *all;
+    comm->numbers.shares.count = 0;
+    for (int i = 0; COLL__HAS_SHARES && i < comm->size; i++)
+        coll__rates_inherit(&comm->numbers.shares, i, &all->shares, ranks[i]);
+    coll__numbers_divide(comm);
+}
+
 static void coll__comm_free(coll_comm *comm);
 
 static void coll__workspace_clear(coll__workspace *w)

@@ -104,9 +104,10 @@ static uint32_t coll__hash_ranks(const int *ranks, int count, int tag)
     return coll__hash_end(hash) & 0x7fffffff;
 }
 
-/* `size` ranks of a session, which are called `members` there (NULL: the same); takes the list over.  It inherits the numbers. */
+/* `size` ranks of a session, which are called `members` there (NULL: the same); takes the list over.  They have the numbers, of
+ * all of them; or as ranks[i] (NULL: the same) of the communicator that has these. */
 static coll_comm *coll__comm_of(coll__session *session, int *members, int rank, int size, uint32_t id,
-                                const coll__numbers *numbers)
+                                const coll__numbers *numbers, const int *ranks)
 {
     coll_comm *comm = (coll_comm *)coll__allocate(coll__like(session), sizeof *comm);
 
@@ -119,6 +120,8 @@ static coll_comm *coll__comm_of(coll__session *session, int *members, int rank, 
     comm->id = id;
     comm->mark = members ? coll__hash_ranks(members, size, (int)id) : 0;
     comm->numbers = *numbers;
+    if (ranks) coll__numbers_inherit(comm, numbers, ranks);
+    else coll__numbers_divide(comm);
     comm->sentence = comm->error;
     comm->recorder = coll__recorder_new(session);
     coll__order_init(&comm->main, comm, COLL__SPACE_CALLS, 0, id != 0);
@@ -140,7 +143,7 @@ static void coll__comm_unlink(coll_comm *comm)
 static coll_comm *coll__comm_new(const coll__opened *o, const coll__settings *s)
 {
     coll__session *session = coll__session_new(o, s);
-    coll_comm *comm = session ? coll__comm_of(session, NULL, o->rank, o->size, 0, &o->numbers) : NULL;
+    coll_comm *comm = session ? coll__comm_of(session, NULL, o->rank, o->size, 0, &o->numbers, NULL) : NULL;
 
     if (comm) return comm;
     if (session) {
@@ -176,7 +179,7 @@ static coll_status coll__derive(coll_comm *parent, const int *ranks, int count, 
     int *members = (int *)coll__take(coll__like(parent), (size_t)count * sizeof *members);
 
     for (int i = 0; members && i < count; i++) members[i] = coll__world_rank(parent, ranks[i]);
-    coll_comm *comm = members ? coll__comm_of(session, members, me, count, id, &parent->numbers) : NULL;
+    coll_comm *comm = members ? coll__comm_of(session, members, me, count, id, &parent->numbers, ranks) : NULL;
     if (comm && coll__order_join(&comm->main) == COLL_OK && coll__messages_hear(comm) == COLL_OK) {
         if (session->next_id <= id) session->next_id = id + 1;
         session->has_many = true;
@@ -264,7 +267,7 @@ static coll_status coll__create_inside(coll_comm *comm, const int *ranks, int co
     coll_request r;
 
     for (int i = 0; members && i < count; i++) members[i] = coll__world_rank(comm, ranks[i]);
-    coll_comm *meeting = members ? coll__comm_of(comm->session, members, me, count, comm->id, &comm->numbers) : NULL;
+    coll_comm *meeting = members ? coll__comm_of(comm->session, members, me, count, comm->id, &comm->numbers, ranks) : NULL;
     if (!meeting) {
         coll__give(members);
         return coll__explain_error(comm, NULL, COLL_ERR_MEMORY, "no memory for a communicator of %d ranks", count);

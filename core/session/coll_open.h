@@ -105,7 +105,8 @@ static coll_status coll__open_settle(const coll__program *program, coll__setting
         return COLL_OK;
     }
     /* rank 0 hands on what it has read */
-    if (status == COLL_OK && s->config.rank == 0) status = coll__tuning_read(&s->numbers, s->config.tuning_file);
+    if (status == COLL_OK && s->config.rank == 0) status = coll__tuning_read(&s->numbers, s->config.tuning_file,
+                                                                                s->config.size);
     if (status < 0) return status;
     *row = coll__row_for(program, named, s);
     if (*row && !is_init && s->config.size == count && !leaves_job) coll__say_alone(s);

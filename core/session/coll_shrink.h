@@ -44,6 +44,9 @@ static coll__opened coll__opened_after(const coll_comm *comm, const coll_survivo
         local_size++;
         if (i < who->rank) local_rank++;
     }
+    o.numbers.shares.count = 0;
+    for (int i = 0; COLL__HAS_SHARES && !comm->members && i < who->count; i++)
+        coll__rates_inherit(&o.numbers.shares, i, &comm->numbers.shares, who->ranks[i]);
     coll__opened_at(&o, local_rank, local_size);
     return o;
 }

@@ -22,6 +22,24 @@ static bool coll__sim_rank_of(const char **at, int size, int *out)
     return true;
 }
 
+/* slow=3:0.5   slow=3:0.5@1ms */
+static bool coll__sim_take_slow(void *fields, const coll__word *word, const char **at)
+{
+    coll__sim_settings *const s = (coll__sim_settings *)fields;
+    coll_sim_fault *const f = &s->faults[s->config.fault_count];
+
+    (void)word;
+    if (s->config.fault_count == COLL__SIM_FAULTS_MOST) return false;
+    *f = (coll_sim_fault){ .kind = COLL_SIM_SLOW, .peer = -1 };
+    s->config.fault_count++;
+    if (!coll__sim_rank_of(at, s->size, &f->rank) || **at != ':') return false;
+    ++*at;
+    if (!coll__read_number(at, &f->amount)) return false;
+    if (**at != '@') return true;
+    ++*at;
+    return coll__read_measure(at, coll__times, &f->time, NULL);
+}
+
 /* kill=3@120   stop=3@1.5ms   cut=4-7@1ms   lose=2>1@5   late=2>1@5+3ms   pieces=2>1   (no @: all messages) */
 static bool coll__sim_read_fault(coll_sim_fault *f, const char **at, int size)
 {
@@ -131,6 +149,7 @@ static const coll__word coll__sim_words[] = {
     COLL__SIM_WORD("lose",   "from a rank to a rank, and which message, like 2>1@5", fault, COLL_SIM_LOSE),
     COLL__SIM_WORD("late",   "from a rank to a rank, which message, and by how much, like 2>1@5+3ms", fault, COLL_SIM_LATE),
     COLL__SIM_WORD("pieces", "from a rank to a rank, like 2>1", fault, COLL_SIM_PIECES),
+    COLL__SIM_WORD("slow",   "a rank and the part of its network that is left, like 3:0.5, or 3:0.5@1ms", slow, 0),
     { .name = NULL }
 };
 
@@ -175,7 +194,8 @@ static coll_status coll__sim_settle(coll__sim_settings *s, const coll_sim *given
     if (c->seed == 0) c->seed = 1;
     for (int i = 0; i < c->fault_count; i++) {
         const coll_sim_fault *f = &c->faults[i];
-        if (f->kind < COLL_SIM_KILL || f->kind > COLL_SIM_PIECES || f->rank < 0 || f->rank >= size || f->peer >= size)
+        if (f->kind < COLL_SIM_KILL || f->kind > COLL_SIM_SLOW || f->rank < 0 || f->rank >= size || f->peer >= size
+            || (f->kind == COLL_SIM_SLOW && !(f->amount > 0 && f->amount < 1e6)))
             return coll__start_failed(COLL_ERR_ARGUMENT, "coll_sim: fault %d makes no sense for %d ranks", i, size);
     }
     return COLL_OK;

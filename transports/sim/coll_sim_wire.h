@@ -5,7 +5,8 @@
  *     the next no sooner           NIC free length * per_byte          ingress: max(that, NIC free, overhead after the one
  *     than t + overhead            after that                          before), and length * per_byte later the last one is
  *
- * So a message alone is there at t + latency + length * per_byte.  The head travels free, so that closed forms hold exactly.
+ * So a message alone is there at t + latency + length * per_byte, that of the slower NIC.  The head travels free, so that closed
+ * forms hold exactly.
  * Ranks of one host share a NIC; between them messages cost local latency and bytes, and no NIC. */
 #ifndef COLL_SIM_WIRE_H
 #define COLL_SIM_WIRE_H
@@ -51,7 +52,8 @@ static void coll__sim_mark(coll__sim *w, coll__parcel *p, int from, int to)
     for (int i = 0; i < w->config.fault_count; i++) {
         coll__sim_strike *s = &w->strikes[i];
         const coll_sim_fault *f = &s->fault;
-        if (f->kind < COLL_SIM_LOSE || f->rank != sender || (f->peer >= 0 && f->peer != receiver)) continue;
+        if (f->kind < COLL_SIM_LOSE || f->kind > COLL_SIM_PIECES) continue;
+        if (f->rank != sender || (f->peer >= 0 && f->peer != receiver)) continue;
         if (++s->seen != f->number && f->number) continue;
         if (f->kind == COLL_SIM_LATE) p->delay += f->amount;
         if (f->kind == COLL_SIM_PIECES) p->pieces = COLL_HEAD_LENGTH + p->length;
@@ -59,6 +61,18 @@ static void coll__sim_mark(coll__sim *w, coll__parcel *p, int from, int to)
         p->is_lost = true;
         coll__print(w->hint, sizeof w->hint, "a message from rank %d to rank %d was lost", from, to);
     }
+}
+
+/* Seconds a byte at the NIC of a host. */
+static double coll__sim_per_byte(const coll__sim *w, int host, double time)
+{
+    double seconds = w->config.seconds_per_byte;
+
+    for (int i = 0; i < w->config.fault_count; i++) {
+        const coll_sim_fault *f = &w->strikes[i].fault;
+        if (f->kind == COLL_SIM_SLOW && f->rank / w->config.ranks_per_host == host && time >= f->time) seconds /= f->amount;
+    }
+    return seconds;
 }
 
 /* Does nothing that place `from` sends at this time reach place `to`? */
@@ -173,12 +187,13 @@ static void coll__parcel_piece(coll__sim *w, coll__parcel *p)
 /* The first byte is at the receiver's NIC. */
 static void coll__parcel_arrive(coll__sim *w, coll__parcel *p)
 {
-    coll__sim_host *host = &w->hosts[coll__sim_host_of(w, p->lane->to)];
+    const int at = coll__sim_host_of(w, p->lane->to);
+    coll__sim_host *host = &w->hosts[at];
     coll__sim_rank *to = &w->ranks[p->lane->to];
     const double start = coll__later(w->now, to->next_recv), begin = coll__later(start, host->in_free);
 
     to->next_recv = start + w->config.overhead;   /* to take a message on is as much work as to give it away  */
-    host->in_free = begin + (double)p->length * w->config.seconds_per_byte;
+    host->in_free = coll__later(begin + (double)p->length * coll__sim_per_byte(w, at, begin), p->last);
     coll__parcel_come_in(w, p, begin, host->in_free);
 }
 
@@ -198,7 +213,10 @@ static void coll__parcel_leave(coll__sim *w, coll__parcel *p, double time)
     }
     coll__sim_host *host = &w->hosts[coll__sim_host_of(w, from)];
     const double start = coll__later(time, host->out_free);
-    host->out_free = start + length * c->seconds_per_byte;
+    const double out = coll__sim_per_byte(w, coll__sim_host_of(w, from), start);
+    const bool is_slower = c->fault_count > 0 && out > coll__sim_per_byte(w, coll__sim_host_of(w, to), start);
+    host->out_free = start + length * out;
+    p->last = is_slower ? host->out_free + c->latency + jitter + p->delay : 0;
     coll__sim_push(w, COLL__SIM_ARRIVE, start + c->latency + jitter + p->delay, p, 0);
 }
 

@@ -31,6 +31,7 @@ typedef struct coll__parcel {
     unsigned char *kept;                          /* the bytes; NULL: they are at xfer, or placed already     */
     size_t         length, pieces, pieces_done;   /* pieces 0: it comes as a whole                            */
     double         begin, end, delay;             /* of its coming in; asked for by a fault                   */
+    double         last;                          /* no sooner than its last byte can be there; 0: its sender is no slower */
     bool           is_placed;                     /* the bytes are in the receiver's buffer before their time */
     bool           is_arrived, is_lost;
     bool           is_cancelled;                  /* its event is still to come, and frees it                 */

@@ -139,6 +139,8 @@ pub const COLL_SIM_LOSE: coll_sim_fault_kind = 4;
 pub const COLL_SIM_LATE: coll_sim_fault_kind = 5;
 /// it comes byte by byte
 pub const COLL_SIM_PIECES: coll_sim_fault_kind = 6;
+/// from `time` on the network of the rank's host carries `amount` of what it did: 0.5: half of it
+pub const COLL_SIM_SLOW: coll_sim_fault_kind = 7;
 
 /// What goes to the log: nothing; why a communicator could not be made; also who is late, or was turned away; also what was chosen, and how it went
 pub type coll_log_level = c_int;
@@ -737,7 +739,7 @@ extern "C" {
     ) -> coll_status;
     /// Write which way this call would go and what came next, e.g. "allreduce of 2048 x f32 (sum) on 4 ranks over tcp (poll): gather, radix 4, 1 round, 1 slice, about 26.7 us; then gather:2 38.7 us, gather:3 38.7 us, direct:4 42.7 us"
     pub fn coll_explain(comm: *mut coll_comm, call: *const coll_call, text: *mut c_char, length: usize) -> c_int;
-    /// Measure the wire between rank 0 and some of the others, and choose algorithms by what was found from here on (see Tuning)
+    /// Measure the wire between rank 0 and some of the others, and on three hosts and more whose links are faster; choose algorithms and shares by what was found from here on (see Tuning)
     pub fn coll_measure(comm: *mut coll_comm) -> coll_status;
     /// Write the numbers by which algorithms are chosen, as a tuning file has them: "latency=12us overhead=4us gbit=16 reduce=10GB/s"
     pub fn coll_link_text(comm: *const coll_comm, text: *mut c_char, length: usize) -> c_int;
