@@ -190,6 +190,7 @@ waits linking            sh tests/test_linking.sh
 suite readme             documented
 suite examples           exemplified
 suite demo               demonstrated
+waits inference          sh tests/test_inference.sh
 suite stacks             program release test_stacks
 suite locals             program asan test_locals
 suite refused            program release test_refused
