@@ -261,6 +261,7 @@ suite random-dist        scaled 0.1 from_dist test_random
 waits python             sh tests/test_python.sh
 suite cpp                sh tests/test_cpp.sh
 suite rust               sh tests/test_rust.sh
+suite fortran            sh tests/test_fortran.sh
 waits perf               sh tests/test_perf.sh
 suite bench-history      sh tests/test_bench_history.sh
 suite bench-tcp          sh tests/test_bench_tcp.sh
