@@ -537,6 +537,21 @@ fn worker(comm: &Comm) {
     others(comm);
 }
 
+/// Ranks whose lengths differ are told, and nobody writes behind a buffer.
+fn mismatches() {
+    let results = coll::spawn(3, |comm| {
+        let mut x = vec![1u8; 100 + comm.rank()];
+        comm.allreduce(&mut x, Op::Max).expect_err("lengths differ").status
+    });
+    check(results.map_or(false, |all| all == [Status::Mismatch; 3]), || "allreduce of other lengths".into());
+    let results = coll::spawn(2, |comm| {
+        let mut y = vec![0u8; if comm.rank() == 0 { 8 } else { 0 }];
+        let status = comm.gatherv(&vec![7u8; 4 + comm.rank()], &mut y, &[4, 4], 0).err().map(|error| error.status);
+        (status, comm.rank() > 0 || y[4..] == [0; 4])
+    });
+    check(results.map_or(false, |all| all[0] == (Some(Status::Mismatch), true)), || "a block that is too long".into());
+}
+
 /// When one rank panics the others are told, and `spawn` panics.
 fn panics() {
     let told = AtomicUsize::new(0);
@@ -579,6 +594,7 @@ fn main() {
         }
         std::env::set_var("COLL_DEBUG", "none");
         panics();
+        mismatches();
     }
     println!("{} passed, {} failed", PASSED.load(Relaxed), FAILED.load(Relaxed));
     std::process::exit((FAILED.load(Relaxed) > 0) as i32);
