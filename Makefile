@@ -46,6 +46,7 @@ nothing :=
 SWITCHES := $(subst =,-,$(patsubst -D%,.%,$(filter -DCOLL_%,$(CPPFLAGS))))
 BUILD  := build/$(config)$(subst $(nothing) ,,$(SWITCHES))
 GPT    := $(patsubst examples/%.c,$(BUILD)/%,$(wildcard examples/gpt/*.c))
+INFERENCE := $(patsubst examples/%.c,$(BUILD)/%,$(wildcard examples/inference/*.c))
 HEADER := $(wildcard coll.h coll_impl.h core/*.h core/*/*.h transports/*.h transports/*/*.h carriers/*.h carriers/*/*.h)
 COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
@@ -373,6 +374,11 @@ $(GPT): $(BUILD)/%: examples/%.c $(wildcard examples/gpt/*.h) examples/data_file
 	@mkdir -p $(@D)
 	$(COMPILE) $< $(BUILD)/coll.o -o $@ $(LIBS) -lm
 $(BUILD)/gpt/combine: examples/gpt/tensor.c examples/gpt/pipeline.c
+
+all: $(INFERENCE)
+$(INFERENCE): $(BUILD)/%: examples/%.c $(wildcard examples/inference/*.h) coll.h $(BUILD)/coll.o
+	@mkdir -p $(@D)
+	$(COMPILE) $< $(BUILD)/coll.o -o $@ $(LIBS) -lm
 
 $(BUILD)/train_digits: examples/digits_conv.h examples/data_file.h
 

@@ -38,8 +38,8 @@ def main():
         'bindings/rust/coll-sys/src/lib.rs': rust.crate(table),
     }
     version = '.'.join(str(row['value']) for row in table['constants'])
-    for path in ('python/pyproject.toml', 'bindings/rust/coll-sys/Cargo.toml'):
-        outputs[path] = re.sub(r'(?m)^version = .*$', f'version = "{version}"', text_of(path))
+    for path in ('python/pyproject.toml', 'bindings/rust/coll-sys/Cargo.toml', 'bindings/rust/coll/Cargo.toml'):
+        outputs[path] = re.sub(r'(?m)(^|coll-sys = .*)version = "[^"]*"', rf'\g<1>version = "{version}"', text_of(path))
     if sys.argv[1:] == ['--check']:
         stale = [path for path, text in outputs.items()
                  if not os.path.exists(os.path.join(ROOT, path)) or text_of(path) != text]

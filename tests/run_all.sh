@@ -191,6 +191,7 @@ waits linking            sh tests/test_linking.sh
 suite readme             documented
 suite examples           exemplified
 suite demo               demonstrated
+waits inference          sh tests/test_inference.sh
 suite stacks             program release test_stacks
 suite locals             program asan test_locals
 suite refused            program release test_refused
@@ -260,6 +261,8 @@ suite contract-tsan      program tsan test_contract threads 3
 suite random-dist        scaled 0.1 from_dist test_random
 waits python             sh tests/test_python.sh
 suite cpp                sh tests/test_cpp.sh
+suite rust               sh tests/test_rust.sh
+suite fortran            sh tests/test_fortran.sh
 waits perf               sh tests/test_perf.sh
 suite bench-history      sh tests/test_bench_history.sh
 suite bench-tcp          sh tests/test_bench_tcp.sh

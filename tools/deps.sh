@@ -44,7 +44,10 @@ if [ "$want" != demo ]; then
     command -v python3 > /dev/null 2>&1 || packages="$packages python3"
     { command -v ip && command -v nft; } > /dev/null 2>&1 || [ -x /usr/sbin/nft ] || packages="$packages iproute2 nftables"
 fi
-if [ "$want" = rest ]; then                       # tests/test_packages.sh, tests/test_python.sh
+if [ "$want" = rest ]; then                       # tests/test_packages.sh, tests of other languages
+    command -v gfortran > /dev/null 2>&1 || packages="$packages gfortran"
+    command -v rustc > /dev/null 2>&1 || packages="$packages rustc"
+    command -v cargo > /dev/null 2>&1 || packages="$packages cargo"
     python3 -c 'import numpy' 2> /dev/null || /usr/bin/python3 -c 'import numpy' 2> /dev/null \
         || packages="$packages python3-numpy"
     command -v mypy > /dev/null 2>&1 || packages="$packages mypy"
