@@ -170,6 +170,7 @@ suite memory             program asan test_memory
 waits allocations        program asan test_allocations alone,threads,sim,tcp
 suite arena              program asan test_arena
 suite steady             program asan test_steady
+suite unused             program asan test_unused
 suite keyfile            program asan test_keyfile
 waits meet               program asan test_meet
 waits security           program asan test_security
