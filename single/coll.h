@@ -12718,7 +12718,6 @@ static void coll__numbers_divide(coll_comm *comm)
     coll__numbers *const n = &comm->numbers;
     const double faster = coll__shares_settle(&n->shares, comm->size);
 
-    if (!COLL__HAS_SHARES) return;
     n->link.per_byte /= faster;
     if (n->origin != COLL__BY_MEASURING) n->nominal.per_byte /= faster;
 }
@@ -12728,8 +12727,7 @@ static void coll__numbers_inherit(coll_comm *comm, const coll__numbers *all, con
 {
     comm->numbers = *all;
     comm->numbers.shares.count = 0;
-    for (int i = 0; COLL__HAS_SHARES && i < comm->size; i++)
-        coll__rates_inherit(&comm->numbers.shares, i, &all->shares, ranks[i]);
+    for (int i = 0; i < comm->size; i++) coll__rates_inherit(&comm->numbers.shares, i, &all->shares, ranks[i]);
     coll__numbers_divide(comm);
 }
 
@@ -15175,8 +15173,8 @@ static coll__range coll__block_range(const coll__layout *l, int block)
     switch (l->kind) {
     case COLL__ONE: return (coll__range){ 0, l->count };
     case COLL__EQUAL: return (coll__range){ (size_t)block * l->count, l->count };
-    case COLL__CUT: return l->shares ? coll__share_range(l, block)
-                                     : coll__part(l->count, l->group_bits, (size_t)l->blocks, (size_t)block);
+    case COLL__CUT: return COLL__HAS_SHARES && l->shares ? coll__share_range(l, block)
+                         : coll__part(l->count, l->group_bits, (size_t)l->blocks, (size_t)block);
     default: return coll__listed_range(l, block);
     }
 }
@@ -20896,8 +20894,8 @@ static coll_comm *coll__comm_of(coll__session *session, int *members, int rank, 
     comm->id = id;
     comm->mark = members ? coll__hash_ranks(members, size, (int)id) : 0;
     comm->numbers = *numbers;
-    if (ranks) coll__numbers_inherit(comm, numbers, ranks);
-    else coll__numbers_divide(comm);
+    if (COLL__HAS_SHARES && ranks) coll__numbers_inherit(comm, numbers, ranks);
+    else if (COLL__HAS_SHARES) coll__numbers_divide(comm);
     comm->sentence = comm->error;
     comm->recorder = coll__recorder_new(session);
     coll__order_init(&comm->main, comm, COLL__SPACE_CALLS, 0, id != 0);

@@ -44,8 +44,8 @@ static coll__range coll__block_range(const coll__layout *l, int block)
     switch (l->kind) {
     case COLL__ONE: return (coll__range){ 0, l->count };
     case COLL__EQUAL: return (coll__range){ (size_t)block * l->count, l->count };
-    case COLL__CUT: return l->shares ? coll__share_range(l, block)
-                                     : coll__part(l->count, l->group_bits, (size_t)l->blocks, (size_t)block);
+    case COLL__CUT: return COLL__HAS_SHARES && l->shares ? coll__share_range(l, block)
+                         : coll__part(l->count, l->group_bits, (size_t)l->blocks, (size_t)block);
     default: return coll__listed_range(l, block);
     }
 }

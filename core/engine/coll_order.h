@@ -52,7 +52,6 @@ static void coll__numbers_divide(coll_comm *comm)
     coll__numbers *const n = &comm->numbers;
     const double faster = coll__shares_settle(&n->shares, comm->size);
 
-    if (!COLL__HAS_SHARES) return;
     n->link.per_byte /= faster;
     if (n->origin != COLL__BY_MEASURING) n->nominal.per_byte /= faster;
 }
@@ -62,8 +61,7 @@ static void coll__numbers_inherit(coll_comm *comm, const coll__numbers *all, con
 {
     comm->numbers = *all;
     comm->numbers.shares.count = 0;
-    for (int i = 0; COLL__HAS_SHARES && i < comm->size; i++)
-        coll__rates_inherit(&comm->numbers.shares, i, &all->shares, ranks[i]);
+    for (int i = 0; i < comm->size; i++) coll__rates_inherit(&comm->numbers.shares, i, &all->shares, ranks[i]);
     coll__numbers_divide(comm);
 }
 

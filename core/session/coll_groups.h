@@ -120,8 +120,8 @@ static coll_comm *coll__comm_of(coll__session *session, int *members, int rank, 
     comm->id = id;
     comm->mark = members ? coll__hash_ranks(members, size, (int)id) : 0;
     comm->numbers = *numbers;
-    if (ranks) coll__numbers_inherit(comm, numbers, ranks);
-    else coll__numbers_divide(comm);
+    if (COLL__HAS_SHARES && ranks) coll__numbers_inherit(comm, numbers, ranks);
+    else if (COLL__HAS_SHARES) coll__numbers_divide(comm);
     comm->sentence = comm->error;
     comm->recorder = coll__recorder_new(session);
     coll__order_init(&comm->main, comm, COLL__SPACE_CALLS, 0, id != 0);
