@@ -51,7 +51,7 @@ COMPILE = $(CC) $(WARN) $(FLAGS_$(config)) $(CFLAGS) $(CPPFLAGS)
 
 .PHONY: help demo check test test-all test-mpi test-nccl examples-check plots bench bench-conv bench-queued bench-instructions \
         footprint memory bench-threads bench-threads-full bench-tcp bench-tcp-full bench-mpi bench-hub bench-compare \
-        bench-record bench-nccl bench-python bindings precision dist deps ptx clean lib man \
+        bench-record bench-nccl bench-python bindings precision dist deps ptx clean lib man torch \
         abi install uninstall all
 .DEFAULT_GOAL := help
 
@@ -246,6 +246,9 @@ install: $(TOOLS) lib man ## put header, library, tools, man pages and what find
 uninstall:       ## remove what `make install` has written there
 	rm -f $(addprefix $(DESTDIR),$(INSTALLED))
 	-rmdir $(DESTDIR)$(LIBDIR)/cmake/coll 2> /dev/null
+
+torch:           ## the back end of torch.distributed, as build/torch/coll_torch (takes PyTorch; see docs/torch.md)
+	@$(MAKE) --no-print-directory -f torch/Makefile
 
 ptx:             ## compile the kernels for GPUs again: carriers/nccl/coll_nccl_ptx.h (takes nvcc)
 	sh tools/ptx.sh carriers/nccl/coll_nccl_ptx.h
