@@ -73,3 +73,5 @@ def _close():
 
 
 _c.register(_create)
+
+from .hooks import Wire, wire_hook  # noqa: E402,F401

@@ -2,29 +2,45 @@
 
     BACKEND=coll WORLD_SIZE=2 python3 conformance.py [NAME...]         one line a test: ok, skipped or FAILED, and its name
 
-With BACKEND=gloo the same tests run over Gloo.  Logs of what failed are in $CONFORMANCE_LOGS.
+With BACKEND=gloo the same tests run over Gloo.  What went wrong is told on stderr.
 """
 import os
-import subprocess
 import sys
 import tempfile
+import unittest
 
-BEHIND = "--behind"
+import torch
+
+os.environ.setdefault("TEMP_DIR", tempfile.gettempdir())
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+names = sys.argv[1:]                              # torch reads the rest as it is imported
+sys.argv = sys.argv[:1]
+
+
+def stand_in_for_expecttest():
+    """torch's tests derive from expecttest.TestCase, which Debian 12 does not have; those of back ends use nothing of it."""
+    try:
+        import expecttest  # noqa: F401
+    except ImportError:
+        import types
+        sys.modules["expecttest"] = types.ModuleType("expecttest")
+        sys.modules["expecttest"].TestCase = unittest.TestCase
+        sys.modules["expecttest"].ACCEPT = False
 
 
 def prepare():
     """The module of the tests, which looks at BACKEND as it is imported."""
+    stand_in_for_expecttest()
     if os.environ["BACKEND"] == "coll":
         import coll_torch  # noqa: F401
         from torch.testing._internal.common_distributed import DistTestCases
-        import torch.testing._internal.common_distributed as common
         DistTestCases.backend_feature["plugin"].add("coll")
         for feature in ("ddp", "subgroup"):
             DistTestCases.backend_feature[feature].add("coll")
-        for refused in DistTestCases.skip_collective.values():
-            refused.discard("coll")
-        del common
+    import torch.testing._internal.common_distributed as common
     from torch.testing._internal.distributed import distributed_test
+    common.TIMEOUT_DEFAULT = 100                  # seconds
+    common.TIMEOUT_OVERRIDE.clear()
     return distributed_test
 
 
@@ -32,45 +48,44 @@ tests = prepare()
 
 
 class Conformance(tests.TestDistBackend, tests.DistributedTest._DistTestBase):
-    """As upstream's test_distributed_spawn.py: every rank is a process that is spawned."""
+    """Every rank is a process that is forked: sooner there than one that is spawned."""
 
     def setUp(self):
         super().setUp()
-        self._spawn_processes()
-        import torch
-        torch.backends.cudnn.flags(enabled=True, allow_tf32=False).__enter__()
+        self._start_processes(torch.multiprocessing.get_context("fork").Process)
+
+
+class Told(unittest.TextTestResult):
+    """A line for each test."""
+    sums = {"ok": 0, "FAILED": 0, "skipped": 0}
+
+    def tell(self, verdict, test):
+        self.sums[verdict] += 1
+        print(verdict, test._testMethodName, flush=True)
+
+    def addSuccess(self, test):
+        super().addSuccess(test)
+        self.tell("ok", test)
+
+    def addSkip(self, test, reason):
+        super().addSkip(test, reason)
+        self.tell("skipped", test)
+
+    def addFailure(self, test, error):
+        super().addFailure(test, error)
+        self.tell("FAILED", test)
+
+    def addError(self, test, error):
+        super().addError(test, error)
+        self.tell("FAILED", test)
 
 
 def main():
-    from torch.testing._internal.common_utils import run_tests
-    if BEHIND in sys.argv:
-        sys.argv.remove(BEHIND)
-        run_tests()
-    wanted = sys.argv[1:] or sorted(name for name in dir(Conformance) if name.startswith("test_"))
-    logs = os.environ.get("CONFORMANCE_LOGS") or tempfile.mkdtemp(prefix="conformance-")
-    os.makedirs(logs, exist_ok=True)
-    limit = int(os.environ.get("CONFORMANCE_LIMIT", "120"))
-    sums = {"ok": 0, "skipped": 0, "FAILED": 0}
-    for name in wanted:
-        with tempfile.TemporaryDirectory() as folder:
-            os.mkdir(os.path.join(folder, "barrier")), os.mkdir(os.path.join(folder, "test_dir"))
-            environment = dict(os.environ, TEMP_DIR=folder)
-            path = os.path.join(logs, name + ".log")
-            with open(path, "w+") as log:
-                try:
-                    status = subprocess.run([sys.executable, __file__, BEHIND, "Conformance." + name], stdout=log,
-                                            stderr=subprocess.STDOUT, env=environment, timeout=limit).returncode
-                except subprocess.TimeoutExpired:
-                    status = -1
-                log.seek(0)
-                text = log.read()
-        verdict = "FAILED" if status else "skipped" if "skipped=1" in text else "ok"
-        if verdict != "FAILED":
-            os.remove(path)
-        sums[verdict] += 1
-        print(verdict, name, flush=True)
-    print(f"{sums['ok']} passed, {sums['FAILED']} failed, {sums['skipped']} skipped", file=sys.stderr)
-    sys.exit(sums["FAILED"] > 0)
+    wanted = names or sorted(name for name in dir(Conformance) if name.startswith("test_"))
+    suite = unittest.TestSuite(Conformance(name) for name in wanted)
+    unittest.TextTestRunner(stream=sys.stderr, resultclass=Told).run(suite)
+    print("{ok} passed, {FAILED} failed, {skipped} skipped".format(**Told.sums))
+    sys.exit(Told.sums["FAILED"] > 0)
 
 
 if __name__ == "__main__":
