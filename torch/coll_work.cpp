@@ -177,16 +177,28 @@ void Work::start(coll_comm *comm)
     if (!send_counts.empty()) call.send_counts = send_counts.data();
     if (!recv_counts.empty()) call.recv_counts = recv_counts.data();
     if (!list.empty()) call.list = list.data(), call.list_count = static_cast<int>(list.size());
+    call.timeout_ms = 1;
+    deadline = std::chrono::steady_clock::now() + limit;
     const coll_status status = coll_start(comm, &call, &request);
     if (status < 0) end(coll_error(comm));
+}
+
+/* The library looks at time limits inside coll_wait, in which the thread of the group cannot be while there may be new calls.  So
+ * it looks itself, and a wait of a millisecond then ends the communicator, and says who is late. */
+coll_status Work::look_at_the_clock()
+{
+    return std::chrono::steady_clock::now() < deadline ? COLL_PENDING : coll_wait(request);
 }
 
 bool Work::is_over(coll_comm *comm)
 {
     if (ended) return true;
-    const coll_status status = coll_test(request);
+    const coll_status tested = coll_test(request), status = tested == COLL_PENDING ? look_at_the_clock() : tested;
     if (status == COLL_PENDING) return false;
-    if (status < 0) return end(coll_error(comm)), true;
+    if (status < 0) {
+        const std::string late = tested == COLL_PENDING ? "not over after " + std::to_string(limit.count()) + " ms: " : "";
+        return end(late + coll_error(comm)), true;
+    }
     if (is_receive()) coll_received(request, &source, nullptr, nullptr);
     end("");
     return true;
@@ -204,8 +216,8 @@ void Work::end(const std::string &why)
         wrong = std::current_exception();
     }
     kept.clear(), afterwards.clear();
+    const std::lock_guard<std::mutex> lock(future_mutex); /* whoever has waited and asks for the future then sees it done */
     finish(wrong);
-    const std::lock_guard<std::mutex> lock(future_mutex);
     ended = true;
     if (future) {
         auto self = c10::intrusive_ptr<Work>::reclaim_copy(this);

@@ -68,8 +68,10 @@ public:
     coll_call call{};
     std::vector<size_t> send_counts, recv_counts;
     std::vector<coll_buffer> list;
+    Milliseconds limit{ 0 };                      /* of time, from when it is started */
 
 private:
+    coll_status look_at_the_clock();
     void settle(const c10::intrusive_ptr<c10::ivalue::Future> &which);
 
     const std::string title;
@@ -79,6 +81,7 @@ private:
     std::vector<std::function<void()>> afterwards;
     coll_request *request = nullptr;
     int source = -1;
+    std::chrono::steady_clock::time_point deadline;
     std::mutex future_mutex;
     c10::intrusive_ptr<c10::ivalue::Future> future;
     bool ended = false;

@@ -3,6 +3,7 @@
 Inputs are small whole numbers that every rank can work out for all others, so results are compared for equality in all types.
 """
 import datetime
+import faulthandler
 import os
 import sys
 import time
@@ -111,7 +112,7 @@ def test_coalesced():
             same(x, sum(of(r, shape, torch.float32) for r in range(size())))
         mixed = [of(rank(), (3, 2), torch.float64), of(rank(), (), torch.int8), of(rank(), (5,), torch.bool)]
         out = [[laid(torch.zeros_like(x), spread) for x in mixed] for _ in range(size())]
-        dist.all_gather_coalesced(out, mixed)
+        coll_torch._of(None).allgather_coalesced(out, mixed).wait()   # dist. asks for one type
         for r in range(size()):
             same(out[r][0], of(r, (3, 2), torch.float64))
             same(out[r][1], of(r, (), torch.int8))
@@ -269,7 +270,7 @@ def test_refused():
     """Before anything moves; the group is as before."""
     told(lambda: dist.all_reduce(torch.ones(2).to_sparse()), "dense")
     told(lambda: dist._all_gather_base(torch.ones(3), torch.ones(2)), "times the 2 of a rank")
-    told(lambda: dist.all_to_all([torch.ones(1)] * size(), [torch.ones(1, dtype=torch.int)] * size()), "one type")
+    told(lambda: coll_torch._of(None).alltoall([torch.ones(1)] * size(), [torch.ones(1, dtype=torch.int)] * size()), "one type")
     told(lambda: dist.all_gather([torch.ones(1)] * (size() + 1), torch.ones(1)), "a tensor for each")
     told(lambda: dist.all_reduce(torch.ones(2), dist.ReduceOp.BAND), "band")
     told(lambda: coll_torch._c.allreduce_wire(coll_torch._of(None), torch.ones(2), "f7"), 'no wire type "f7"')
@@ -287,18 +288,19 @@ def test_mismatch():
 def test_timeout():
     group = dist.new_group(timeout=datetime.timedelta(milliseconds=400))
     if rank() == 0:
-        told(lambda: dist.all_reduce(torch.ones(1), group=group), "allreduce", "rank")
+        told(lambda: dist.all_reduce(torch.ones(1), group=group), "not over after 400 ms", "no word from rank")
     dist.barrier()
     work = dist.irecv(torch.zeros(1), (rank() + 1) % size())
     told(lambda: work.wait(datetime.timedelta(milliseconds=10)), "10 ms")
+    dist.barrier()
     dist.send(torch.zeros(1), (rank() - 1) % size())
     work.wait()
 
 
 def test_abort():
     group = dist.new_group()
-    dist.barrier(group=group)
     work = None if rank() == 0 else dist.all_reduce(torch.ones(1), group=group, async_op=True)
+    dist.barrier()
     if rank() == 0:
         coll_torch.abort(group, "the loss is not a number")
     else:
@@ -385,6 +387,7 @@ def test_ddp_over_a_wire():
 
 
 def main():
+    faulthandler.dump_traceback_later(100, exit=True)
     dist.init_process_group("coll")
     tests = sys.argv[1:] or [name for name in globals() if name.startswith("test_")]
     for name in tests:
