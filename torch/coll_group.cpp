@@ -213,7 +213,7 @@ Begun Group::begin(const Handle &work, coll_kind kind, Milliseconds timeout)
 
 void Group::monitoredBarrier(const c10d::BarrierOptions &options, bool wait_all_ranks)
 {
-    const Milliseconds limit = options.timeout > kNoTimeout ? options.timeout : timeout_;
+    const Milliseconds limit = options.timeout == c10d::kUnsetTimeout ? timeout_ : options.timeout;
     const auto deadline = std::chrono::steady_clock::now() + limit;
     const std::string round = "coll/monitored/" + std::to_string(monitored++) + "/", verdict = round + "verdict";
     std::string missing;
@@ -221,12 +221,12 @@ void Group::monitoredBarrier(const c10d::BarrierOptions &options, bool wait_all_
 
     if (rank_ > 0) {
         put(*store_, round + std::to_string(rank_), "here");
-        store_->wait({ verdict }, 2 * limit);
+        store_->wait({ verdict }, std::max(2 * limit, Milliseconds(1)));
         const std::string text = look_up(*store_, verdict);
         if (text != "well") throw std::runtime_error(text);
         return;
     }
-    for (int r = 1; r < size_ && (count == 0 || wait_all_ranks); r++) {
+    for (int r = 1; r < size_ && limit > kNoTimeout && (count == 0 || wait_all_ranks); r++) {
         const auto left = std::chrono::duration_cast<Milliseconds>(deadline - std::chrono::steady_clock::now());
         try {
             store_->wait({ round + std::to_string(r) }, std::max(left, Milliseconds(1)));
@@ -234,9 +234,9 @@ void Group::monitoredBarrier(const c10d::BarrierOptions &options, bool wait_all_
             missing += (count++ ? ", " : "") + std::to_string(r);
         }
     }
-    if (count == 0) return put(*store_, verdict, "well");
-    const std::string text = "[Rank 0]: " + std::string(count > 1 ? "Ranks " : "Rank ") + missing
-                             + " failed to pass monitoredBarrier in " + std::to_string(limit.count()) + " ms";
+    if (count == 0 && limit > kNoTimeout) return put(*store_, verdict, "well");
+    const std::string who = count > 1 ? "Ranks " : "Rank ", what = count > 0 ? missing + " failed to pass" : "0 timed out in";
+    const std::string text = "[Rank 0]: " + who + what + " monitoredBarrier in " + std::to_string(limit.count()) + " ms";
     put(*store_, verdict, text);
     throw std::runtime_error(text);
 }

@@ -196,7 +196,7 @@ bool Work::is_over(coll_comm *comm)
     const coll_status tested = coll_test(request), status = tested == COLL_PENDING ? look_at_the_clock() : tested;
     if (status == COLL_PENDING) return false;
     if (status < 0) {
-        const std::string late = tested == COLL_PENDING ? "not over after " + std::to_string(limit.count()) + " ms: " : "";
+        const std::string late = tested == COLL_PENDING ? title + ": timeout of " + std::to_string(limit.count()) + " ms: " : "";
         return end(late + coll_error(comm)), true;
     }
     if (is_receive()) coll_received(request, &source, nullptr, nullptr);
