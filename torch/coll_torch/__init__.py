@@ -56,6 +56,8 @@ def abort(group=None, why="the program has given up"):
 
 def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
     """torch.distributed.monitored_barrier, which torch itself allows Gloo alone: names the ranks that have not come."""
+    if group == dist.GroupMember.NON_GROUP_MEMBER:
+        return None
     timeout = dist.distributed_c10d.default_pg_timeout if timeout is None else timeout
     return _of(group).monitored_barrier(timeout, wait_all_ranks)
 
