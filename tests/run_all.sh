@@ -257,6 +257,7 @@ suite random-tsan        scaled 0.5 program tsan test_random --world threads
 suite contract-tsan      program tsan test_contract threads 3
 suite random-dist        scaled 0.1 from_dist test_random
 waits python             sh tests/test_python.sh
+waits torch              sh tests/test_torch.sh
 waits perf               sh tests/test_perf.sh
 suite bench-history      sh tests/test_bench_history.sh
 suite bench-tcp          sh tests/test_bench_tcp.sh

@@ -302,7 +302,8 @@ Begun Group::alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllOpt
     static const char *const title = "coll:all_to_all";
     TORCH_CHECK(outputs.size() == static_cast<size_t>(size_) && inputs.size() == outputs.size(), title,
                 " takes a tensor for each of ", size_, " ranks, and not ", inputs.size(), " and ", outputs.size());
-    for (size_t i = 0; i < inputs.size(); i++) look_alike(title, inputs[i], inputs[0]), look_alike(title, outputs[i], inputs[0]);
+    for (const Tensors *list : { &inputs, &outputs })
+        for (const at::Tensor &one : *list) look_alike(title, one, inputs[0]);
     const Handle work = make(OpType::ALLTOALL, title, inputs, { outputs });
     for (const at::Tensor &one : inputs) work->send_counts.push_back(count_of(one));
     for (const at::Tensor &one : outputs) work->recv_counts.push_back(count_of(one));

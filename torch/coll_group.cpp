@@ -224,8 +224,8 @@ void Group::monitoredBarrier(const c10d::BarrierOptions &options, bool wait_all_
         store_->wait({ verdict }, std::max(2 * limit, Milliseconds(1)));
         const std::string text = look_up(*store_, verdict);
         if (text == "well") return;
-        throw std::runtime_error("Rank " + std::to_string(rank_) + " successfully reached monitoredBarrier, but received errors "
-                                 "while waiting for send/recv from rank 0: " + text); /* torch's own words */
+        throw std::runtime_error("Rank " + std::to_string(rank_) + " successfully reached monitoredBarrier, but received "
+                                 "errors while waiting for send/recv from rank 0: " + text); /* torch's own words */
     }
     for (int r = 1; r < size_ && limit > kNoTimeout && (count == 0 || wait_all_ranks); r++) {
         const auto left = std::chrono::duration_cast<Milliseconds>(deadline - std::chrono::steady_clock::now());

@@ -1,7 +1,7 @@
 /* coll_group.h - a process group of torch.distributed over this library.
  *
- * Each group has a communicator of its own, which one thread uses: it starts the calls in the order in which the program has made
- * them, and ends each when the library has.  Between them it sleeps, until there is a new call or the library's descriptor
+ * Each group has a communicator of its own, which one thread uses: it starts the calls in the order in which the program has
+ * made them, and ends each when the library has.  Between them it sleeps, until there is a new call or the library's descriptor
  * (coll_fd) says that something has ended.
  */
 #ifndef COLL_TORCH_GROUP_H

@@ -1,7 +1,7 @@
 /* coll_version.h - what depends on the version of PyTorch, and nothing else does.
  *
  * Before 2.0 a back end derives from c10d::ProcessGroup; from 2.0 on a ProcessGroup holds back ends, which derive from
- * c10d::Backend.  The methods are the same.  Run with 1.13.1 (Debian 12); what is for 2.0 and later has been compiled with none.
+ * c10d::Backend.  The methods are the same.  Run with 1.13.1 (Debian 12); what is for 2.0 and later has never been compiled.
  */
 #ifndef COLL_TORCH_VERSION_H
 #define COLL_TORCH_VERSION_H

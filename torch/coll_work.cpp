@@ -183,8 +183,8 @@ void Work::start(coll_comm *comm)
     if (status < 0) end(coll_error(comm));
 }
 
-/* The library looks at time limits inside coll_wait, in which the thread of the group cannot be while there may be new calls.  So
- * it looks itself, and a wait of a millisecond then ends the communicator, and says who is late. */
+/* The library looks at time limits inside coll_wait, in which the thread of the group cannot be while there may be new calls.
+ * So it looks itself, and a wait of a millisecond then ends the communicator, and says who is late. */
 coll_status Work::look_at_the_clock()
 {
     return std::chrono::steady_clock::now() < deadline ? COLL_PENDING : coll_wait(request);
@@ -196,8 +196,8 @@ bool Work::is_over(coll_comm *comm)
     const coll_status tested = coll_test(request), status = tested == COLL_PENDING ? look_at_the_clock() : tested;
     if (status == COLL_PENDING) return false;
     if (status < 0) {
-        const std::string late = tested == COLL_PENDING ? title + ": timeout of " + std::to_string(limit.count()) + " ms: " : "";
-        return end(late + coll_error(comm)), true;
+        const std::string late = title + ": timeout of " + std::to_string(limit.count()) + " ms: ";
+        return end((tested == COLL_PENDING ? late : "") + coll_error(comm)), true;
     }
     if (is_receive()) coll_received(request, &source, nullptr, nullptr);
     end("");

@@ -29,8 +29,8 @@ def stand_in_for_expecttest():
 
 
 def prepare():
-    """The module of the tests.  As it is imported it looks at BACKEND, and leaves out what it knows Gloo alone to have; so it sees
-    Gloo then, and coll is asked for all that Gloo is asked for."""
+    """The module of the tests.  As it is imported it looks at BACKEND, and leaves out what it knows Gloo alone to have; so it
+    sees Gloo then, and coll is asked for all that Gloo is asked for."""
     stand_in_for_expecttest()
     backend, os.environ["BACKEND"] = os.environ["BACKEND"], "gloo"
     if backend == "coll":

@@ -373,8 +373,8 @@ def test_ddp():
 def test_ddp_over_a_wire():
     plain = DistributedDataParallel(Small())
     best = train(plain, 60, data_of(rank()))
-    for settings in (dict(wire="bf16"), dict(wire="f16", stochastic=True), dict(wire="mxi8"), dict(wire="mxf8e4m3", feedback=True),
-                     dict(wire="f8e5m2", feedback=True)):
+    for settings in (dict(wire="bf16"), dict(wire="f16", stochastic=True), dict(wire="mxi8"),
+                     dict(wire="mxf8e4m3", feedback=True), dict(wire="f8e5m2", feedback=True)):
         model = DistributedDataParallel(Small(), bucket_cap_mb=0.001)
         model.register_comm_hook(coll_torch.Wire(**settings), coll_torch.wire_hook)
         loss = train(model, 60, data_of(rank()))
