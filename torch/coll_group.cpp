@@ -3,7 +3,6 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <climits>
 
@@ -74,7 +73,8 @@ void Group::meet(const Settings &settings)
     }
 }
 
-Group::Group(const Settings &settings) : Base(settings.rank, settings.size), timeout_(settings.timeout), store_(settings.store)
+Group::Group(const Settings &settings)
+    : Base(settings.rank, settings.size), timeout_(settings.timeout), store_(settings.store), owner(getpid())
 {
     meet(settings);
     bell = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -171,6 +171,7 @@ void Group::run()
 
 void Group::end_on_purpose(const std::string &why)
 {
+    if (getpid() != owner) return;
     const std::lock_guard<std::mutex> lock(mutex);
 
     if (comm) coll_abort(comm, why.c_str());
@@ -179,6 +180,10 @@ void Group::end_on_purpose(const std::string &why)
 
 void Group::close()
 {
+    if (getpid() != owner) {
+        if (runner.joinable()) runner.detach();
+        return;
+    }
     {
         const std::lock_guard<std::mutex> lock(mutex);
         closing = true;
@@ -198,6 +203,7 @@ Handle Group::make(c10d::OpType type, const char *title, Tensors inputs, std::ve
 
 Begun Group::begin(const Handle &work, coll_kind kind, Milliseconds timeout)
 {
+    if (getpid() != owner) throw std::runtime_error("a process group cannot be used in a forked child");
     const std::lock_guard<std::mutex> lock(mutex);
 
     if (closing) throw std::runtime_error("the process group has been destroyed");

@@ -13,6 +13,8 @@
 #include <deque>
 #include <thread>
 
+#include <unistd.h>
+
 namespace coll_torch {
 
 using Handle = c10::intrusive_ptr<Work>;
@@ -98,6 +100,7 @@ private:
     bool closing = false;
     std::chrono::steady_clock::time_point leave_by;
 
+    const pid_t owner;                            /* a forked child, such as a worker of a DataLoader, has no threads of ours */
     std::vector<Handle> running;                  /* of the thread */
     int bell = -1;                                /* an eventfd: there is something to do for the thread */
     std::thread runner;

@@ -326,6 +326,19 @@ def test_pending_receive_ends_with_its_group():
     told(work.wait, "destroyed")
 
 
+def test_forked_child():
+    """It cannot use the group, may drop it, and does not disturb its parent."""
+    child = os.fork()
+    if child == 0:
+        told(lambda: dist.all_reduce(torch.ones(1)), "forked child")
+        dist.destroy_process_group()
+        os._exit(7)
+    assert os.WEXITSTATUS(os.waitpid(child, 0)[1]) == 7
+    x = torch.ones(1)
+    dist.all_reduce(x)
+    same(x, torch.full((1,), float(size())))
+
+
 class Small(torch.nn.Module):
     def __init__(self):
         super().__init__()
